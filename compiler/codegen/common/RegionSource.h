@@ -1,0 +1,22 @@
+// A region cut out of the model: the text that codegen compiles and the cache is keyed by. Equal
+// computations give equal text, whatever names, symbols or place they had in the model.
+#pragma once
+
+#include "compiler/graph/Tn.h"
+#include "mlir/IR/BuiltinOps.h"
+
+#include <string>
+
+namespace tenon::codegen {
+
+struct RegionSource {
+  /// A module with one `func.func @kernel` over `tn` ops, attribute `tn.strategy` and its own
+  /// `tn.symbols` s0, s1, ... in order of first use by an operand or result. Without locations.
+  std::string text;
+  /// The model's expression for each of the region's symbols; each is a symbol of the model.
+  llvm::SmallVector<mlir::AffineExpr> symbols;
+};
+
+RegionSource outline(tn::RegionOp region);
+
+} // namespace tenon::codegen

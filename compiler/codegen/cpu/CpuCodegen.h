@@ -1,0 +1,42 @@
+// Region text in, machine code out, for one x86-64 level: the interface of CPU codegen. Each call is a
+// pure function of its arguments (equal bytes for equal input), so calls may run in parallel and be cached.
+#pragma once
+
+#include "engine/CpuLevel.h"
+#include "engine/Expr.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <string>
+#include <vector>
+
+namespace tenon::codegen::cpu {
+
+/// A compiled region. Its symbol has the type TenonKernelFn (engine/KernelAbi.h): `buffers` are the
+/// region's inputs then its outputs, `sizes` the values of the region's symbols.
+struct Kernel {
+  std::string symbol;
+  /// ELF relocatable with that one global symbol; may refer to the support object's symbols.
+  std::string object;
+  /// Over `sizes`: grid points, and bytes of scratch a thread.
+  std::vector<engine::ExprTerm> grid;
+  std::vector<engine::ExprTerm> scratch;
+};
+
+/// `symbol` names the kernel; `text` is RegionSource::text.
+llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
+                                     engine::CpuLevel level);
+
+/// The object every code object is linked with: the product micro-kernels of the level, memcpy,
+/// memset, memmove.
+llvm::Expected<std::string> supportObject(engine::CpuLevel level);
+
+/// Links objects into a shared object that exports `symbols` and imports nothing.
+llvm::Expected<std::string> linkCode(llvm::ArrayRef<llvm::StringRef> objects,
+                                     llvm::ArrayRef<llvm::StringRef> symbols);
+
+/// Changes whenever equal text may give different code: part of every cache key.
+llvm::StringRef codegenVersion();
+
+} // namespace tenon::codegen::cpu

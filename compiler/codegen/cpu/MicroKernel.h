@@ -1,0 +1,28 @@
+// The FP32 product micro-kernels, one family a level, shared by every region with a contraction:
+// C[m x 32] (+)= A[m x k] * B[k x 32] with C kept in registers.
+#pragma once
+
+#include "engine/CpuLevel.h"
+#include "mlir/IR/BuiltinOps.h"
+
+#include <string>
+
+namespace tenon::codegen::cpu {
+
+/// Columns of a panel of packed weights, for every level.
+inline constexpr int64_t kPanel = 32;
+
+/// Most rows one call computes (any m from 1 to this has its own symbol).
+int64_t maxRows(engine::CpuLevel level);
+
+/// Symbol of the kernel for `rows` rows: `tenon_product_f32_<rows>` (accumulating: `..._acc_<rows>`).
+/// C type: void(const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int64_t k)
+/// Strides are in elements. B's row i is b[i * ldb .. +31]; A's row stride may be any value (rows may
+/// overlap). No alignment is assumed.
+std::string productSymbol(int64_t rows, bool accumulate);
+
+/// A module with all of the level's product kernels as functions in `vector` and `llvm` form.
+mlir::OwningOpRef<mlir::ModuleOp> buildProductKernels(mlir::MLIRContext *context,
+                                                      engine::CpuLevel level);
+
+} // namespace tenon::codegen::cpu

@@ -1,0 +1,37 @@
+// Registers the `tn` dialect with its attributes and operations.
+// Relies on the definitions generated from TnDialect.td and TnOps.td.
+#include "compiler/graph/Tn.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace tenon::tn;
+
+#include "compiler/graph/TnDialect.cpp.inc"
+#include "compiler/graph/TnEnums.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "compiler/graph/TnAttrs.cpp.inc"
+#define GET_OP_CLASSES
+#include "compiler/graph/TnOps.cpp.inc"
+
+void TnDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "compiler/graph/TnAttrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "compiler/graph/TnOps.cpp.inc"
+      >();
+}
+
+Operation *TnDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type,
+                                          Location location) {
+  ElementsAttr elements = llvm::dyn_cast<ElementsAttr>(value);
+  if (!elements || elements.getType() != type) {
+    return nullptr;
+  }
+  return ConstantOp::create(builder, location, type, elements);
+}

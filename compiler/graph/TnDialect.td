@@ -1,0 +1,131 @@
+// The `tn` dialect: its attributes and the classes its operations are built from. TnOps.td holds the
+// operations; graph/Shape.h the symbolic shapes.
+
+#ifndef TENON_GRAPH_TNDIALECT_TD
+#define TENON_GRAPH_TNDIALECT_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/BuiltinAttributeInterfaces.td"
+include "mlir/IR/CommonAttrConstraints.td"
+include "mlir/IR/TensorEncoding.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def TnDialect : Dialect {
+  let name = "tn";
+  let cppNamespace = "::tenon::tn";
+  let summary = "The graph of a trained model, one operation a concept";
+  let description = [{
+    Values are builtin ranked tensors with value semantics. A dimension is a constant or an
+    expression over the model's symbols, carried by the `#tn.shape` encoding. Signless integers are
+    signed; `ui8` and its kin are unsigned; `i1` is ONNX's bool. Operations follow the newest ONNX
+    definition of the same name unless their description says otherwise. The module attribute
+    `tn.symbols` declares the symbols, in the order in which shape expressions number them.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let hasConstantMaterializer = 1;
+}
+
+class Tn_Attr<string name, string mnemonic_, list<Trait> traits = []> : AttrDef<TnDialect, name, traits> {
+  let mnemonic = mnemonic_;
+}
+
+def Tn_ShapeAttr : Tn_Attr<"Shape", "shape", [
+    DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
+  let summary = "The dimensions of a tensor as expressions over the module's symbols";
+  let description = [{
+    An affine map without dims whose symbol i is entry i of the module's `tn.symbols`, one result for
+    each dimension. Static tensors carry no encoding.
+    `tensor<?x?x768xf32, #tn.shape<()[s0, s1] -> (s0, s1, 768)>>`
+  }];
+  let parameters = (ins "::mlir::AffineMap":$map);
+  let assemblyFormat = "`<` $map `>`";
+}
+
+def Tn_SymbolAttr : Tn_Attr<"Symbol", "symbol"> {
+  let summary = "A declared symbol: its name and its inclusive range";
+  let parameters = (ins StringRefParameter<"as the model names it">:$name, "int64_t":$min, "int64_t":$max);
+  let assemblyFormat = "`<` $name `,` $min `,` $max `>`";
+}
+
+class Tn_Enum<string name, list<I32EnumAttrCase> cases> : I32EnumAttr<name, "", cases> {
+  let cppNamespace = "::tenon::tn";
+  let genSpecializedAttr = 0;
+}
+class Tn_EnumAttr<EnumInfo info, string mnemonic> : EnumAttr<TnDialect, info, mnemonic> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def Tn_Predicate : Tn_Enum<"Predicate", [
+  I32EnumAttrCase<"eq", 0>, I32EnumAttrCase<"ne", 1>, I32EnumAttrCase<"lt", 2>,
+  I32EnumAttrCase<"le", 3>, I32EnumAttrCase<"gt", 4>, I32EnumAttrCase<"ge", 5>]>;
+def Tn_PredicateAttr : Tn_EnumAttr<Tn_Predicate, "predicate">;
+
+def Tn_ReduceKind : Tn_Enum<"ReduceKind", [
+  I32EnumAttrCase<"sum", 0>, I32EnumAttrCase<"mean", 1>, I32EnumAttrCase<"prod", 2>,
+  I32EnumAttrCase<"max", 3>, I32EnumAttrCase<"min", 4>]>;
+def Tn_ReduceKindAttr : Tn_EnumAttr<Tn_ReduceKind, "reduce_kind">;
+
+def Tn_ScatterKind : Tn_Enum<"ScatterKind", [
+  I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"add", 1>, I32EnumAttrCase<"mul", 2>,
+  I32EnumAttrCase<"max", 3>, I32EnumAttrCase<"min", 4>]>;
+def Tn_ScatterKindAttr : Tn_EnumAttr<Tn_ScatterKind, "scatter_kind">;
+
+def Tn_PadMode : Tn_Enum<"PadMode", [
+  I32EnumAttrCase<"constant", 0>, I32EnumAttrCase<"edge", 1>, I32EnumAttrCase<"reflect", 2>,
+  I32EnumAttrCase<"wrap", 3>]>;
+def Tn_PadModeAttr : Tn_EnumAttr<Tn_PadMode, "pad_mode">;
+
+def Tn_ResizeMode : Tn_Enum<"ResizeMode", [
+  I32EnumAttrCase<"nearest", 0>, I32EnumAttrCase<"linear", 1>, I32EnumAttrCase<"cubic", 2>]>;
+def Tn_ResizeModeAttr : Tn_EnumAttr<Tn_ResizeMode, "resize_mode">;
+
+// Traits that dispatch and the passes ask for instead of lists of operation names.
+def Tn_Elementwise : NativeOpTrait<"TnElementwise"> { let cppNamespace = "::tenon::tn"; }
+def Tn_Contraction : NativeOpTrait<"TnContraction"> { let cppNamespace = "::tenon::tn"; }
+def Tn_RowWise : NativeOpTrait<"TnRowWise"> { let cppNamespace = "::tenon::tn"; }
+
+class Tn_Op<string mnemonic, list<Trait> traits = []> : Op<TnDialect, mnemonic, traits>;
+
+/// An operation without effects whose result types follow from operands and attributes: its
+/// inferReturnTypes stands in graph/infer/.
+class Tn_InferredOp<string mnemonic, list<Trait> traits = []>
+    : Tn_Op<mnemonic, !listconcat([Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>], traits)> {
+  // Inferred types need only agree with the stated ones: a statically known dim may refine a symbol.
+  let extraClassDeclaration = [{
+    static bool isCompatibleReturnTypes(::mlir::TypeRange l, ::mlir::TypeRange r) {
+      return ::tenon::tn::typesAgree(l, r);
+    }
+  }];
+}
+
+/// One operand, one result of the same type.
+class Tn_Unary<string mnemonic, string summary_, list<Trait> traits = []>
+    : Tn_Op<mnemonic, !listconcat([Pure, Tn_Elementwise, SameOperandsAndResultType], traits)> {
+  let summary = summary_;
+  let arguments = (ins AnyRankedTensor:$x);
+  let results = (outs AnyRankedTensor:$y);
+  let assemblyFormat = "$x attr-dict `:` type($x)";
+  let hasFolder = 0;
+}
+
+/// One operand, a bool result of the same shape.
+class Tn_Test<string mnemonic, string summary_> : Tn_InferredOp<mnemonic, [Tn_Elementwise]> {
+  let summary = summary_;
+  let arguments = (ins AnyRankedTensor:$x);
+  let results = (outs AnyRankedTensor:$y);
+  let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
+}
+
+/// Two operands of one element type, broadcast against each other as numpy does.
+class Tn_Binary<string mnemonic, string summary_, list<Trait> traits = []>
+    : Tn_InferredOp<mnemonic, !listconcat([Tn_Elementwise], traits)> {
+  let summary = summary_;
+  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b);
+  let results = (outs AnyRankedTensor:$y);
+  let assemblyFormat = "$a `,` $b attr-dict `:` functional-type(operands, $y)";
+}
+
+#endif

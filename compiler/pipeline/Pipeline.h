@@ -1,0 +1,66 @@
+// The whole way from a model file to an engine file. Options are a value; nothing is global.
+#pragma once
+
+#include "compiler/graph/Shape.h"
+#include "compiler/graph/WeightStore.h"
+#include "engine/CpuLevel.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "support/Status.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::pipeline {
+
+/// One `--shape name:AxBx[C..D]`: a constant (min == max), a range, or `keep` for each dim.
+struct ShapeOption {
+  struct Dim {
+    int64_t min = 1;
+    int64_t max = 1;
+    bool keep = false;
+  };
+  std::string input;
+  std::vector<Dim> dims;
+};
+
+/// Where the compilation may stop and be dumped.
+enum class Phase { Import, Normalize, Optimize, Dispatch, Codegen, Plan, Export };
+
+struct CompileOptions {
+  std::string model;
+  std::string output;
+  std::vector<ShapeOption> shapes;
+  /// CPU levels to make variants for; all three by default.
+  std::vector<engine::CpuLevel> levels = {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512,
+                                          engine::CpuLevel::Avx512VnniBf16};
+  /// Numeric check after every pass against the reference, with seeded inputs.
+  bool verify = false;
+  std::optional<Phase> stopAfter;
+  /// Folder that gets the IR after each phase; empty for none.
+  std::string dumpPhases;
+  /// Folder of the compile cache; empty for no cache.
+  std::string cacheFolder;
+  unsigned threads = 2;
+  /// Told the phase and the fraction done (0 to 1); may be null. Called from one thread.
+  std::function<void(Phase phase, double fraction)> progress;
+};
+
+/// What `compile --json` prints.
+struct CompileSummary {
+  std::string engine;
+  double compileSeconds = 0;
+  uint64_t engineBytes = 0;
+  uint64_t weightsBytes = 0;
+  uint64_t regions = 0;
+  uint64_t uniqueRegions = 0;
+  /// At the smallest declared shape when the model has symbols.
+  uint64_t arenaBytes = 0;
+  uint64_t arenaLowerBoundBytes = 0;
+  bool fromCache = false;
+};
+
+Result<CompileSummary> compile(const CompileOptions &options);
+
+} // namespace tenon::pipeline
