@@ -1,0 +1,138 @@
+// The execution plan: a linear program over buffers, with sizes as expressions over the dims of the
+// inputs. The compiler fills it, engine/Writer stores it, engine/Reader gives it back validated.
+
+#pragma once
+
+#include "engine/Expr.h"
+#include "support/DType.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tenon::engine {
+
+/// "No such index" in every optional index of a plan.
+inline constexpr uint32_t kNone = UINT32_MAX;
+/// Alignment of buffers, weights and scratch.
+inline constexpr int64_t kBufferAlignment = 64;
+/// Offset of an arena buffer that is laid out when the shapes are known.
+inline constexpr int64_t kPlannedAtRunTime = -1;
+inline constexpr size_t kMaxRank = 32;
+
+/// A dim that varies from run to run. Its value is read from dim `dim` of input `input`, whose
+/// expression must be this symbol alone; every other dim of the inputs is then checked against its
+/// own expression, which is how relations between dims are stated.
+struct Symbol {
+  std::string name;
+  int64_t min = 1;
+  int64_t max = 1;
+  uint32_t input = 0;
+  uint32_t dim = 0;
+};
+
+/// An input or output of the model.
+struct Port {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<ExprId> dims;
+  /// A root buffer of space Input or Output whose size is that of the tensor; no two ports share one.
+  uint32_t buffer = kNone;
+};
+
+/// Values are stored in engine files.
+enum class Space : uint8_t {
+  Const = 0,  ///< weights; read-only; shared by all sessions
+  Arena = 1,  ///< contents live from the first to the last instruction that uses them
+  State = 2,  ///< owned by the session, zero at first, kept between runs; constant size
+  Input = 3,  ///< the caller's memory, read-only
+  Output = 4, ///< the caller's memory
+};
+
+struct Buffer {
+  Space space = Space::Arena;
+  uint16_t device = 0; ///< 0 is the host
+  ExprId size = kNone; ///< bytes
+  /// Const: index into the engine's weights; the size is constant and at most the weight's bytes.
+  uint32_t weight = kNone;
+  /// A view: `aliasOffset` bytes into buffer `aliasOf`, which has a lower index and the same space
+  /// and device. A view has no weight and no offset of its own.
+  uint32_t aliasOf = kNone;
+  ExprId aliasOffset = kNone;
+  /// First and last instruction that touches the buffer or a view of it. Ignored for views.
+  uint32_t firstUse = 0;
+  uint32_t lastUse = 0;
+  /// Arena roots: bytes from the start of the arena, a multiple of 64. Either all arena roots of a
+  /// plan have one (then their sizes are constant) or all are kPlannedAtRunTime.
+  int64_t offset = kPlannedAtRunTime;
+};
+
+/// Values are stored in engine files. This runtime has Launch, Copy, Fill and Return; a plan that
+/// uses another is refused with TN0514.
+enum class InstructionKind : uint8_t {
+  Launch = 0, ///< kernel over a grid
+  Call = 1,   ///< library or collective, by descriptor
+  Copy = 2,   ///< buffers = {from, to}; sizes = {bytes}; the ranges do not overlap
+  Fill = 3,   ///< buffers = {to}; sizes = {bytes}; `fillByte` in every byte
+  Host = 4,
+  Size = 5,
+  Alloc = 6,
+  Free = 7,
+  Invoke = 8,
+  Branch = 9,
+  Event = 10,
+  Wait = 11,
+  Return = 12, ///< the last instruction, and only there
+};
+inline constexpr uint8_t kLastInstructionKind = static_cast<uint8_t>(InstructionKind::Return);
+
+struct Instruction {
+  InstructionKind kind = InstructionKind::Return;
+  uint16_t device = 0;
+  uint16_t queue = 0;
+  /// Launch: index into the kernel names of the variant.
+  uint32_t kernel = kNone;
+  /// The first `reads` are only read; the others are written (and may be read). Written ones are
+  /// never of space Const or Input.
+  std::vector<uint32_t> buffers;
+  uint32_t reads = 0;
+  std::vector<ExprId> sizes;
+  ExprId grid = kNone;    ///< Launch: number of grid points; 0 skips the launch
+  ExprId scratch = kNone; ///< Launch: bytes of scratch for each thread; kNone for none
+  uint8_t fillByte = 0;   ///< Fill
+  /// For people: the source node or region ("conv1+relu"); shown by profiles and errors.
+  std::string label;
+};
+
+struct Plan {
+  std::vector<Symbol> symbols;
+  ExprTable exprs;
+  std::vector<Port> inputs;
+  std::vector<Port> outputs;
+  std::vector<Buffer> buffers;
+  std::vector<Instruction> instructions;
+  /// Bytes of the arena when all offsets are static, else 0.
+  int64_t arenaBytes = 0;
+};
+
+/// One array of weights, packed as the kernels read it.
+struct Weight {
+  std::string name;
+  uint64_t bytes = 0;
+  uint64_t offset = 0; ///< from the start of the weights section; set by the writer
+};
+
+/// A plan with its code, for one instruction set level or device architecture.
+struct Variant {
+  std::string level; ///< "x86-64-v3", "avx512", "avx512-vnni-bf16"; see engine/CpuLevel.h
+  Plan plan;
+  std::vector<std::string> kernels; ///< symbols of the code object, by kernel index
+};
+
+struct Provenance {
+  std::string compiler; ///< version of Tenon that wrote the engine
+  std::string model;    ///< hash of the model file
+  std::string options;  ///< the compile options as JSON
+};
+
+} // namespace tenon::engine

@@ -1,0 +1,17 @@
+// Checks a plan completely before any of it is used: the loader for what it read, the compiler's
+// export for what it made. It relies on nothing but the plan, so both see the same rules.
+
+#pragma once
+
+#include "engine/Plan.h"
+#include "support/Status.h"
+
+#include <span>
+
+namespace tenon::engine {
+
+/// Ok, or the first broken rule with its own error: TN0509 expressions, TN0510 ports and symbols,
+/// TN0511 buffers, TN0512 overlapping buffers, TN0513 and TN0514 instructions.
+Status validatePlan(const Plan &plan, std::span<const Weight> weights, size_t kernelCount);
+
+} // namespace tenon::engine

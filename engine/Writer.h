@@ -1,0 +1,48 @@
+// Writes an engine file: equal inputs give equal bytes, weights are streamed and never held whole,
+// and the file appears under its name only when complete. The layout is in docs/engine-format.md.
+
+#pragma once
+
+#include "engine/Plan.h"
+#include "support/ByteSpan.h"
+#include "support/Status.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tenon::engine {
+
+/// Takes the next bytes of a weight, in pieces of any size.
+using ByteSink = std::function<Status(Bytes bytes)>;
+/// Gives all bytes of weight number `index` to `sink`, in order. Called once per weight, by index.
+using WeightSource = std::function<Status(uint32_t index, const ByteSink &sink)>;
+
+struct VariantContent {
+  Variant variant;
+  Bytes code; ///< ELF shared object; must outlive the write
+};
+
+/// JSON text for people and tools ("fusion", "memory", "placement"); opaque to the runtime.
+struct Record {
+  std::string name;
+  std::string json;
+};
+
+struct EngineContent {
+  std::vector<Weight> weights; ///< names and sizes; the offsets are set by the writer
+  std::vector<VariantContent> variants;
+  std::vector<Record> records;
+  Provenance provenance;
+};
+
+struct EngineFileSize {
+  uint64_t fileBytes = 0;
+  uint64_t weightsBytes = 0; ///< of the weights section, padding between weights included
+};
+
+/// Validates every plan, then writes the file at `path`. On failure nothing is left there.
+Result<EngineFileSize> writeEngine(const std::string &path, const EngineContent &content,
+                                   const WeightSource &weights);
+
+} // namespace tenon::engine

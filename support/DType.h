@@ -1,0 +1,48 @@
+// The element types of tensors, as every stage and the engine file name them. The values are stored
+// in engine files: add at the end, never renumber.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace tenon {
+
+enum class DType : uint8_t {
+  F32 = 1,
+  F64 = 2,
+  F16 = 3,
+  BF16 = 4,
+  I8 = 5,
+  I16 = 6,
+  I32 = 7,
+  I64 = 8,
+  U8 = 9,
+  U16 = 10,
+  U32 = 11,
+  U64 = 12,
+  Bool = 13,
+  F8E4M3FN = 14,
+  F8E4M3FNUZ = 15,
+  F8E5M2 = 16,
+  F8E5M2FNUZ = 17,
+  I4 = 18,
+  U4 = 19,
+  Complex64 = 20,
+  Complex128 = 21,
+};
+
+inline constexpr uint8_t kLastDType = static_cast<uint8_t>(DType::Complex128);
+
+/// Whether a stored number names a type.
+constexpr bool isDType(uint8_t value) { return value >= 1 && value <= kLastDType; }
+/// Bits of one element in memory: 4 for I4 and U4 (two to a byte, low half first), 8 for Bool.
+unsigned bitWidth(DType type);
+/// Natural alignment of an element in bytes; 1 for sub-byte types.
+unsigned alignmentOf(DType type);
+/// "f32", "bf16", "i64", "bool", "f8e4m3fn", ...
+std::string_view nameOf(DType type);
+std::optional<DType> parseDType(std::string_view name);
+
+} // namespace tenon

@@ -1,0 +1,78 @@
+// Implements Status; the classes and titles come from Errors.def, the one list of errors.
+
+#include "support/Status.h"
+
+#include <cstdio>
+
+namespace tenon {
+
+Code codeOf(ErrorId id) {
+  switch (id) {
+  case ErrorId::None:
+    return Code::Ok;
+#define TENON_ERROR(number, name, code, title)                                                     \
+  case ErrorId::name:                                                                              \
+    return Code::code;
+#include "support/Errors.def"
+#undef TENON_ERROR
+  }
+  return Code::Internal;
+}
+
+std::string_view titleOf(ErrorId id) {
+  switch (id) {
+  case ErrorId::None:
+    return "no error";
+#define TENON_ERROR(number, name, code, title)                                                     \
+  case ErrorId::name:                                                                              \
+    return title;
+#include "support/Errors.def"
+#undef TENON_ERROR
+  }
+  return "unknown error";
+}
+
+std::string nameOf(ErrorId id) {
+  char text[16];
+  std::snprintf(text, sizeof(text), "TN%04u", static_cast<unsigned>(id));
+  return text;
+}
+
+Status &Status::operator=(const Status &other) {
+  state = other.state ? std::make_unique<State>(*other.state) : nullptr;
+  return *this;
+}
+
+Status Status::error(ErrorId id, std::string message, std::string hint) {
+  Status status;
+  status.state = std::make_unique<State>(State{id, std::move(message), std::move(hint)});
+  return status;
+}
+
+std::string_view Status::message() const {
+  return state ? std::string_view(state->message) : std::string_view();
+}
+
+std::string_view Status::hint() const {
+  return state ? std::string_view(state->hint) : std::string_view();
+}
+
+std::string Status::toString() const {
+  if (isOk()) {
+    return "ok";
+  }
+  std::string text = nameOf(id()) + ": " + state->message;
+  if (!state->hint.empty()) {
+    text += " (" + state->hint + ")";
+  }
+  return text;
+}
+
+Status &Status::prefix(std::string_view where) {
+  if (state) {
+    state->message = std::string(where) + ": " + state->message;
+  }
+  return *this;
+}
+
+} // namespace tenon
