@@ -53,7 +53,7 @@ def strip_text(graph):
                 strip_text(attribute.g)
 
 
-def weightless(path, base_dir, properties):
+def weightless(path, properties):
     """The weightless ModelProto of the model in path, with the given metadata."""
     model = onnx.load(str(path), load_external_data=True)
     strip_text(model.graph)
