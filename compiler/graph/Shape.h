@@ -16,11 +16,17 @@ using Dims = llvm::SmallVector<mlir::AffineExpr>;
 /// The dims of a tensor. A dynamic dim without an encoding gives a null expression.
 Dims getDims(mlir::Type tensor);
 
-/// The tensor type with these dims; carries a #tn.shape encoding only if a dim is not constant.
+/// The tensor type with these dims; carries a #tn.shape encoding only if a dim is not constant. A
+/// null dim gives a dynamic one, and then no dim keeps its expression.
 mlir::RankedTensorType makeTensor(llvm::ArrayRef<mlir::AffineExpr> dims, mlir::Type element);
 
 /// The same shape with another element type.
 mlir::RankedTensorType withElement(mlir::Type tensor, mlir::Type element);
+
+/// The normal form: a sum of products of symbols and of divisions that cannot be taken apart. Equal
+/// expressions over the symbols print equal; floor divisions by constants are merged. Null if the
+/// arithmetic overflows, a constant divisor is not positive, or the expression is too large.
+mlir::AffineExpr simplify(mlir::AffineExpr expression);
 
 /// Equal for every value of the symbols (after simplification; false if that cannot be shown).
 bool sameDim(mlir::AffineExpr a, mlir::AffineExpr b);
@@ -32,8 +38,8 @@ std::optional<int64_t> constantDim(mlir::AffineExpr dim);
 /// The product of the dims, simplified.
 mlir::AffineExpr elementCount(mlir::MLIRContext *context, llvm::ArrayRef<mlir::AffineExpr> dims);
 
-/// numpy's broadcast of two shapes. A symbolic dim against a constant other than 1 gives that constant;
-/// two different symbolic dims give failure unless one is 1 for certain.
+/// numpy's broadcast of two shapes. A symbolic dim against a constant other than 1 gives that
+/// constant; two different symbolic dims give failure unless one is 1 for certain.
 mlir::FailureOr<Dims> broadcastDims(llvm::ArrayRef<mlir::AffineExpr> a,
                                     llvm::ArrayRef<mlir::AffineExpr> b);
 

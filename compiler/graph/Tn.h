@@ -24,6 +24,14 @@ template <typename Op> class TnRowWise : public mlir::OpTrait::TraitBase<Op, TnR
 /// True if two lists of types are equal up to dims that one of them states more precisely.
 bool typesAgree(mlir::TypeRange left, mlir::TypeRange right);
 
+/// What the definitions generated from TnDialect.td call; written in graph/infer/Elementwise.cpp.
+namespace infer {
+llvm::LogicalResult test(std::optional<mlir::Location> location, mlir::Value x,
+                         llvm::SmallVectorImpl<mlir::Type> &types);
+llvm::LogicalResult binary(std::optional<mlir::Location> location, mlir::Value a, mlir::Value b,
+                           llvm::SmallVectorImpl<mlir::Type> &types);
+} // namespace infer
+
 } // namespace tenon::tn
 
 #include "compiler/graph/TnDialect.h.inc"

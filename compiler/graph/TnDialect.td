@@ -87,12 +87,21 @@ def Tn_Elementwise : NativeOpTrait<"TnElementwise"> { let cppNamespace = "::teno
 def Tn_Contraction : NativeOpTrait<"TnContraction"> { let cppNamespace = "::tenon::tn"; }
 def Tn_RowWise : NativeOpTrait<"TnRowWise"> { let cppNamespace = "::tenon::tn"; }
 
+// The element types that operations compute with; pure movement takes any.
+def Tn_FloatTensor : RankedTensorOf<[F16, BF16, F32, F64]>;
+def Tn_IntegerTensor : RankedTensorOf<[I8, I16, I32, I64, UI8, UI16, UI32, UI64]>;
+def Tn_NumberTensor : RankedTensorOf<[F16, BF16, F32, F64, I8, I16, I32, I64, UI8, UI16, UI32, UI64]>;
+def Tn_BitsTensor : RankedTensorOf<[I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64]>;
+def Tn_BoolTensor : RankedTensorOf<[I1]>;
+def Tn_ValueTensor : RankedTensorOf<[I1, F16, BF16, F32, F64, I8, I16, I32, I64, UI8, UI16, UI32, UI64]>;
+def Tn_IndexTensor : RankedTensorOf<[I32, I64]>;
+
 class Tn_Op<string mnemonic, list<Trait> traits = []> : Op<TnDialect, mnemonic, traits>;
 
 /// An operation without effects whose result types follow from operands and attributes: its
 /// inferReturnTypes stands in graph/infer/.
 class Tn_InferredOp<string mnemonic, list<Trait> traits = []>
-    : Tn_Op<mnemonic, !listconcat([Pure, DeclareOpInterfaceMethods<InferTypeOpInterface>], traits)> {
+    : Tn_Op<mnemonic, !listconcat([Pure, InferTypeOpAdaptor], traits)> {
   // Inferred types need only agree with the stated ones: a statically known dim may refine a symbol.
   let extraClassDeclaration = [{
     static bool isCompatibleReturnTypes(::mlir::TypeRange l, ::mlir::TypeRange r) {
@@ -102,30 +111,43 @@ class Tn_InferredOp<string mnemonic, list<Trait> traits = []>
 }
 
 /// One operand, one result of the same type.
-class Tn_Unary<string mnemonic, string summary_, list<Trait> traits = []>
+class Tn_Unary<string mnemonic, string summary_, Type tensor = Tn_FloatTensor, list<Trait> traits = []>
     : Tn_Op<mnemonic, !listconcat([Pure, Tn_Elementwise, SameOperandsAndResultType], traits)> {
   let summary = summary_;
-  let arguments = (ins AnyRankedTensor:$x);
-  let results = (outs AnyRankedTensor:$y);
+  let arguments = (ins tensor:$x);
+  let results = (outs tensor:$y);
   let assemblyFormat = "$x attr-dict `:` type($x)";
-  let hasFolder = 0;
 }
 
 /// One operand, a bool result of the same shape.
 class Tn_Test<string mnemonic, string summary_> : Tn_InferredOp<mnemonic, [Tn_Elementwise]> {
   let summary = summary_;
-  let arguments = (ins AnyRankedTensor:$x);
-  let results = (outs AnyRankedTensor:$y);
+  let arguments = (ins Tn_FloatTensor:$x);
+  let results = (outs Tn_BoolTensor:$y);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
+  let extraClassDefinition = [{
+    ::llvm::LogicalResult $cppClass::inferReturnTypes(
+        ::mlir::MLIRContext *, std::optional<::mlir::Location> location, Adaptor adaptor,
+        ::llvm::SmallVectorImpl<::mlir::Type> &types) {
+      return ::tenon::tn::infer::test(location, adaptor.getX(), types);
+    }
+  }];
 }
 
 /// Two operands of one element type, broadcast against each other as numpy does.
-class Tn_Binary<string mnemonic, string summary_, list<Trait> traits = []>
+class Tn_Binary<string mnemonic, string summary_, Type tensor, list<Trait> traits = []>
     : Tn_InferredOp<mnemonic, !listconcat([Tn_Elementwise], traits)> {
   let summary = summary_;
-  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b);
-  let results = (outs AnyRankedTensor:$y);
+  let arguments = (ins tensor:$a, tensor:$b);
+  let results = (outs tensor:$y);
   let assemblyFormat = "$a `,` $b attr-dict `:` functional-type(operands, $y)";
+  let extraClassDefinition = [{
+    ::llvm::LogicalResult $cppClass::inferReturnTypes(
+        ::mlir::MLIRContext *, std::optional<::mlir::Location> location, Adaptor adaptor,
+        ::llvm::SmallVectorImpl<::mlir::Type> &types) {
+      return ::tenon::tn::infer::binary(location, adaptor.getA(), adaptor.getB(), types);
+    }
+  }];
 }
 
 #endif

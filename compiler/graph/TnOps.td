@@ -35,6 +35,7 @@ def Tn_SizesOp : Tn_Op<"sizes", [Pure]> {
   let arguments = (ins AffineMapAttr:$values);
   let results = (outs AnyStaticShapeTensor:$y);
   let assemblyFormat = "$values attr-dict `:` type($y)";
+  let hasVerifier = 1;
 }
 
 def Tn_PackOp : Tn_Op<"pack", [Pure]> {
@@ -48,6 +49,19 @@ def Tn_PackOp : Tn_Op<"pack", [Pure]> {
                        I64Attr:$panel, I64Attr:$groups);
   let results = (outs AnyStaticShapeTensor:$y);
   let assemblyFormat = "$weight attr-dict `:` functional-type($weight, $y)";
+  let hasVerifier = 1;
+}
+
+def Tn_UnpackOp : Tn_Op<"unpack", [Pure]> {
+  let summary = "The logical weight behind the packed operand of a region";
+  let description = [{
+    The inverse of `tn.pack` with the same attributes. It stands in a region between the packed argument and the matmul or conv
+    that reads it, so that these keep their logical shapes; codegen reads the panels instead.
+  }];
+  let arguments = (ins AnyRankedTensor:$packed, DenseI64ArrayAttr:$permutation, I64Attr:$rows,
+                       I64Attr:$panel, I64Attr:$groups);
+  let results = (outs AnyStaticShapeTensor:$weight);
+  let assemblyFormat = "$packed attr-dict `:` functional-type($packed, $weight)";
 }
 
 def Tn_RegionOp : Tn_Op<"region", [IsolatedFromAbove, SingleBlock]> {
@@ -73,8 +87,8 @@ def Tn_YieldOp : Tn_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["Reg
 
 //===--- Elementwise, one operand --------------------------------------------------------------===//
 
-def Tn_AbsOp : Tn_Unary<"abs", "Absolute value">;
-def Tn_NegOp : Tn_Unary<"neg", "Negation">;
+def Tn_AbsOp : Tn_Unary<"abs", "Absolute value", Tn_NumberTensor>;
+def Tn_NegOp : Tn_Unary<"neg", "Negation", Tn_NumberTensor>;
 def Tn_ExpOp : Tn_Unary<"exp", "e to the x">;
 def Tn_LogOp : Tn_Unary<"log", "Natural logarithm">;
 def Tn_SqrtOp : Tn_Unary<"sqrt", "Square root">;
@@ -96,73 +110,74 @@ def Tn_ErfOp : Tn_Unary<"erf", "Error function">;
 def Tn_CeilOp : Tn_Unary<"ceil", "Round up">;
 def Tn_FloorOp : Tn_Unary<"floor", "Round down">;
 def Tn_RoundOp : Tn_Unary<"round", "Round to nearest, ties to even">;
-def Tn_SignOp : Tn_Unary<"sign", "-1, 0 or 1">;
-def Tn_NotOp : Tn_Unary<"not", "Logical not of a bool; bitwise not of an integer">;
-def Tn_ReluOp : Tn_Unary<"relu", "max(x, 0)">;
+def Tn_SignOp : Tn_Unary<"sign", "-1, 0 or 1", Tn_NumberTensor>;
+def Tn_NotOp : Tn_Unary<"not", "Logical not of a bool; bitwise not of an integer", Tn_BitsTensor>;
+def Tn_ReluOp : Tn_Unary<"relu", "max(x, 0)", Tn_NumberTensor>;
 def Tn_SigmoidOp : Tn_Unary<"sigmoid", "1 / (1 + exp(-x))">;
 def Tn_SiluOp : Tn_Unary<"silu", "x * sigmoid(x)">;
 def Tn_GeluOp : Tn_Unary<"gelu", "Gaussian error linear unit"> {
   let description = "x/2 * (1 + erf(x / sqrt 2)); with `approximate`, the tanh form.";
-  let arguments = (ins AnyRankedTensor:$x, UnitAttr:$approximate);
+  let arguments = (ins Tn_FloatTensor:$x, UnitAttr:$approximate);
 }
 def Tn_SoftplusOp : Tn_Unary<"softplus", "log(1 + exp(x))">;
 def Tn_LeakyReluOp : Tn_Unary<"leaky_relu", "x if x >= 0 else alpha * x"> {
-  let arguments = (ins AnyRankedTensor:$x, F64Attr:$alpha);
+  let arguments = (ins Tn_FloatTensor:$x, F64Attr:$alpha);
 }
 def Tn_EluOp : Tn_Unary<"elu", "x if x >= 0 else alpha * (exp(x) - 1)"> {
-  let arguments = (ins AnyRankedTensor:$x, F64Attr:$alpha);
+  let arguments = (ins Tn_FloatTensor:$x, F64Attr:$alpha);
 }
 def Tn_HardSigmoidOp : Tn_Unary<"hard_sigmoid", "max(0, min(1, alpha * x + beta))"> {
-  let arguments = (ins AnyRankedTensor:$x, F64Attr:$alpha, F64Attr:$beta);
+  let arguments = (ins Tn_FloatTensor:$x, F64Attr:$alpha, F64Attr:$beta);
 }
-def Tn_ClampOp : Tn_Unary<"clamp", "min(max(x, lo), hi) with constant bounds"> {
-  let arguments = (ins AnyRankedTensor:$x, F64Attr:$lo, F64Attr:$hi);
+def Tn_ClampOp : Tn_Unary<"clamp", "min(max(x, lo), hi) with constant bounds", Tn_NumberTensor> {
+  let arguments = (ins Tn_NumberTensor:$x, F64Attr:$lo, F64Attr:$hi);
 }
 def Tn_IsNanOp : Tn_Test<"is_nan", "x is not a number">;
 def Tn_IsInfOp : Tn_Test<"is_inf", "x is infinite, of the signs that are asked for"> {
-  let arguments = (ins AnyRankedTensor:$x, BoolAttr:$positive, BoolAttr:$negative);
+  let arguments = (ins Tn_FloatTensor:$x, BoolAttr:$positive, BoolAttr:$negative);
 }
 def Tn_CastOp : Tn_Op<"cast", [Pure, Tn_Elementwise, SameOperandsAndResultShape]> {
   let summary = "Conversion of the element type, as ONNX's Cast";
   let description = "Float to integer truncates; any type to bool compares with zero.";
-  let arguments = (ins AnyRankedTensor:$x);
-  let results = (outs AnyRankedTensor:$y);
+  let arguments = (ins Tn_ValueTensor:$x);
+  let results = (outs Tn_ValueTensor:$y);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
+  let hasVerifier = 1;
 }
 
 //===--- Elementwise, two and three operands ---------------------------------------------------===//
 
-def Tn_AddOp : Tn_Binary<"add", "Sum", [Commutative]>;
-def Tn_SubOp : Tn_Binary<"sub", "Difference">;
-def Tn_MulOp : Tn_Binary<"mul", "Product", [Commutative]>;
-def Tn_DivOp : Tn_Binary<"div", "Quotient; integers truncate towards zero">;
-def Tn_ModOp : Tn_Binary<"mod", "Remainder"> {
+def Tn_AddOp : Tn_Binary<"add", "Sum", Tn_NumberTensor, [Commutative]>;
+def Tn_SubOp : Tn_Binary<"sub", "Difference", Tn_NumberTensor>;
+def Tn_MulOp : Tn_Binary<"mul", "Product", Tn_NumberTensor, [Commutative]>;
+def Tn_DivOp : Tn_Binary<"div", "Quotient; integers truncate towards zero", Tn_NumberTensor>;
+def Tn_ModOp : Tn_Binary<"mod", "Remainder", Tn_NumberTensor> {
   let description = "The sign follows the divisor; with `fmod` the dividend, as in C.";
-  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b, UnitAttr:$fmod);
+  let arguments = (ins Tn_NumberTensor:$a, Tn_NumberTensor:$b, UnitAttr:$fmod);
 }
 def Tn_PowOp : Tn_InferredOp<"pow", [Tn_Elementwise]> {
   let summary = "a to the b, in a's type; b may have another type";
-  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b);
-  let results = (outs AnyRankedTensor:$y);
+  let arguments = (ins Tn_NumberTensor:$a, Tn_NumberTensor:$b);
+  let results = (outs Tn_NumberTensor:$y);
   let assemblyFormat = "$a `,` $b attr-dict `:` functional-type(operands, $y)";
 }
-def Tn_MaxOp : Tn_Binary<"max", "Larger of two; NaN if either is", [Commutative]>;
-def Tn_MinOp : Tn_Binary<"min", "Smaller of two; NaN if either is", [Commutative]>;
-def Tn_AndOp : Tn_Binary<"and", "Logical and of bools; bitwise and of integers", [Commutative]>;
-def Tn_OrOp : Tn_Binary<"or", "Logical or of bools; bitwise or of integers", [Commutative]>;
-def Tn_XorOp : Tn_Binary<"xor", "Logical xor of bools; bitwise xor of integers", [Commutative]>;
-def Tn_ShiftOp : Tn_Binary<"shift", "Bit shift of unsigned integers"> {
-  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b, UnitAttr:$left);
+def Tn_MaxOp : Tn_Binary<"max", "Larger of two; NaN if either is", Tn_NumberTensor, [Commutative]>;
+def Tn_MinOp : Tn_Binary<"min", "Smaller of two; NaN if either is", Tn_NumberTensor, [Commutative]>;
+def Tn_AndOp : Tn_Binary<"and", "Logical and of bools; bitwise and of integers", Tn_BitsTensor, [Commutative]>;
+def Tn_OrOp : Tn_Binary<"or", "Logical or of bools; bitwise or of integers", Tn_BitsTensor, [Commutative]>;
+def Tn_XorOp : Tn_Binary<"xor", "Logical xor of bools; bitwise xor of integers", Tn_BitsTensor, [Commutative]>;
+def Tn_ShiftOp : Tn_Binary<"shift", "Bit shift of unsigned integers", Tn_IntegerTensor> {
+  let arguments = (ins Tn_IntegerTensor:$a, Tn_IntegerTensor:$b, UnitAttr:$left);
 }
 def Tn_CompareOp : Tn_InferredOp<"compare", [Tn_Elementwise]> {
   let summary = "Comparison with broadcast; the result is bool";
-  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b, Tn_PredicateAttr:$predicate);
-  let results = (outs AnyRankedTensor:$y);
+  let arguments = (ins Tn_ValueTensor:$a, Tn_ValueTensor:$b, Tn_PredicateAttr:$predicate);
+  let results = (outs Tn_BoolTensor:$y);
   let assemblyFormat = "$a $predicate $b attr-dict `:` functional-type(operands, $y)";
 }
 def Tn_SelectOp : Tn_InferredOp<"select", [Tn_Elementwise]> {
   let summary = "a where the condition holds, else b; all three broadcast (ONNX Where)";
-  let arguments = (ins AnyRankedTensor:$condition, AnyRankedTensor:$a, AnyRankedTensor:$b);
+  let arguments = (ins Tn_BoolTensor:$condition, AnyRankedTensor:$a, AnyRankedTensor:$b);
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$condition `,` $a `,` $b attr-dict `:` functional-type(operands, $y)";
 }
@@ -172,57 +187,59 @@ def Tn_SelectOp : Tn_InferredOp<"select", [Tn_Elementwise]> {
 def Tn_ReduceOp : Tn_InferredOp<"reduce", [Tn_RowWise]> {
   let summary = "Sum, mean, product, maximum or minimum over axes";
   let description = "`axes` are sorted and not negative. An empty reduction gives the neutral element.";
-  let arguments = (ins AnyRankedTensor:$x, Tn_ReduceKindAttr:$kind, DenseI64ArrayAttr:$axes,
+  let arguments = (ins Tn_NumberTensor:$x, Tn_ReduceKindAttr:$kind, DenseI64ArrayAttr:$axes,
                        BoolAttr:$keepdims);
-  let results = (outs AnyRankedTensor:$y);
+  let results = (outs Tn_NumberTensor:$y);
   let assemblyFormat = "$kind $x attr-dict `:` functional-type($x, $y)";
 }
 def Tn_ArgReduceOp : Tn_InferredOp<"arg_reduce", [Tn_RowWise]> {
   let summary = "Index (i64) of the largest or smallest element along an axis";
-  let arguments = (ins AnyRankedTensor:$x, I64Attr:$axis, BoolAttr:$keepdims, BoolAttr:$largest,
+  let arguments = (ins Tn_NumberTensor:$x, I64Attr:$axis, BoolAttr:$keepdims, BoolAttr:$largest,
                        BoolAttr:$lastIndex);
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
 }
 def Tn_CumsumOp : Tn_Op<"cumsum", [Pure, Tn_RowWise, SameOperandsAndResultType]> {
   let summary = "Running sum along an axis";
-  let arguments = (ins AnyRankedTensor:$x, I64Attr:$axis, BoolAttr:$exclusive, BoolAttr:$reverse);
-  let results = (outs AnyRankedTensor:$y);
+  let arguments = (ins Tn_NumberTensor:$x, I64Attr:$axis, BoolAttr:$exclusive, BoolAttr:$reverse);
+  let results = (outs Tn_NumberTensor:$y);
   let assemblyFormat = "$x attr-dict `:` type($x)";
+  let hasVerifier = 1;
 }
 def Tn_SoftmaxOp : Tn_Op<"softmax", [Pure, Tn_RowWise, SameOperandsAndResultType]> {
   let summary = "exp(x - max) / sum along one axis; its logarithm with `log`";
-  let arguments = (ins AnyRankedTensor:$x, I64Attr:$axis, UnitAttr:$log);
-  let results = (outs AnyRankedTensor:$y);
+  let arguments = (ins Tn_FloatTensor:$x, I64Attr:$axis, UnitAttr:$log);
+  let results = (outs Tn_FloatTensor:$y);
   let assemblyFormat = "$x attr-dict `:` type($x)";
+  let hasVerifier = 1;
 }
 def Tn_LayerNormOp : Tn_InferredOp<"layer_norm", [Tn_RowWise, AttrSizedOperandSegments]> {
   let summary = "(x - mean) / sqrt(var + epsilon) * scale + bias over the dims from `axis` on";
-  let arguments = (ins AnyRankedTensor:$x, Optional<AnyRankedTensor>:$scale,
-                       Optional<AnyRankedTensor>:$bias, I64Attr:$axis, F64Attr:$epsilon);
-  let results = (outs AnyRankedTensor:$y);
+  let arguments = (ins Tn_FloatTensor:$x, Optional<Tn_FloatTensor>:$scale,
+                       Optional<Tn_FloatTensor>:$bias, I64Attr:$axis, F64Attr:$epsilon);
+  let results = (outs Tn_FloatTensor:$y);
   let assemblyFormat = "$x (`scale` $scale^)? (`bias` $bias^)? attr-dict `:` functional-type(operands, $y)";
 }
 def Tn_RmsNormOp : Tn_InferredOp<"rms_norm", [Tn_RowWise]> {
   let summary = "x / sqrt(mean(x^2) + epsilon) * scale over the dims from `axis` on";
-  let arguments = (ins AnyRankedTensor:$x, Optional<AnyRankedTensor>:$scale, I64Attr:$axis,
+  let arguments = (ins Tn_FloatTensor:$x, Optional<Tn_FloatTensor>:$scale, I64Attr:$axis,
                        F64Attr:$epsilon);
-  let results = (outs AnyRankedTensor:$y);
+  let results = (outs Tn_FloatTensor:$y);
   let assemblyFormat = "$x (`scale` $scale^)? attr-dict `:` functional-type(operands, $y)";
 }
 def Tn_GroupNormOp : Tn_InferredOp<"group_norm", [Tn_RowWise]> {
   let summary = "Normalization over groups of channels and all positions (NC...); `groups` = C is instance norm";
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$scale, AnyRankedTensor:$bias,
+  let arguments = (ins Tn_FloatTensor:$x, Tn_FloatTensor:$scale, Tn_FloatTensor:$bias,
                        I64Attr:$groups, F64Attr:$epsilon);
-  let results = (outs AnyRankedTensor:$y);
+  let results = (outs Tn_FloatTensor:$y);
   let assemblyFormat = "$x `,` $scale `,` $bias attr-dict `:` functional-type(operands, $y)";
 }
 def Tn_BatchNormOp : Tn_InferredOp<"batch_norm"> {
   let summary = "Inference form: (x - mean) / sqrt(var + epsilon) * scale + bias per channel";
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$scale, AnyRankedTensor:$bias,
-                       AnyRankedTensor:$mean, AnyRankedTensor:$var, F64Attr:$epsilon,
+  let arguments = (ins Tn_FloatTensor:$x, Tn_FloatTensor:$scale, Tn_FloatTensor:$bias,
+                       Tn_FloatTensor:$mean, Tn_FloatTensor:$var, F64Attr:$epsilon,
                        BoolAttr:$channelsLast);
-  let results = (outs AnyRankedTensor:$y);
+  let results = (outs Tn_FloatTensor:$y);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, $y)";
 }
 
@@ -234,8 +251,8 @@ def Tn_MatmulOp : Tn_InferredOp<"matmul", [Tn_Contraction]> {
     `transposeA` and `transposeB` swap the last two dims of an operand of rank 2 or more. 1-D operands are not
     allowed: import reshapes them.
   }];
-  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b, UnitAttr:$transposeA, UnitAttr:$transposeB);
-  let results = (outs AnyRankedTensor:$y);
+  let arguments = (ins Tn_NumberTensor:$a, Tn_NumberTensor:$b, UnitAttr:$transposeA, UnitAttr:$transposeB);
+  let results = (outs Tn_NumberTensor:$y);
   let assemblyFormat = "$a `,` $b attr-dict `:` functional-type(operands, $y)";
 }
 def Tn_ConvOp : Tn_InferredOp<"conv", [Tn_Contraction]> {
@@ -244,18 +261,18 @@ def Tn_ConvOp : Tn_InferredOp<"conv", [Tn_Contraction]> {
     The weight is [O, I / groups, spatial...] in either layout of the data: NC... or, with
     `channelsLast`, N...C. `pads` lists all begins, then all ends.
   }];
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, Optional<AnyRankedTensor>:$bias,
+  let arguments = (ins Tn_NumberTensor:$x, Tn_NumberTensor:$weight, Optional<Tn_NumberTensor>:$bias,
                        DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads,
                        DenseI64ArrayAttr:$dilations, I64Attr:$groups, BoolAttr:$channelsLast);
-  let results = (outs AnyRankedTensor:$y);
+  let results = (outs Tn_NumberTensor:$y);
   let assemblyFormat = "$x `,` $weight (`bias` $bias^)? attr-dict `:` functional-type(operands, $y)";
 }
 def Tn_ConvTransposeOp : Tn_InferredOp<"conv_transpose"> {
   let summary = "Transposed convolution (NC...); the weight is [I, O / groups, spatial...]";
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, Optional<AnyRankedTensor>:$bias,
+  let arguments = (ins Tn_NumberTensor:$x, Tn_NumberTensor:$weight, Optional<Tn_NumberTensor>:$bias,
                        DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$pads,
                        DenseI64ArrayAttr:$dilations, DenseI64ArrayAttr:$outputPadding, I64Attr:$groups);
-  let results = (outs AnyRankedTensor:$y);
+  let results = (outs Tn_NumberTensor:$y);
   let assemblyFormat = "$x `,` $weight (`bias` $bias^)? attr-dict `:` functional-type(operands, $y)";
 }
 def Tn_AttentionOp : Tn_InferredOp<"attention", [Tn_Contraction]> {
@@ -266,10 +283,10 @@ def Tn_AttentionOp : Tn_InferredOp<"attention", [Tn_Contraction]> {
     as [B, S, H, D] instead. `mask` is added and broadcasts to [B, H, Sq, Sk]; `causal` lets query i see
     keys up to i + Sk - Sq.
   }];
-  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v,
-                       Optional<AnyRankedTensor>:$mask, F64Attr:$scale, BoolAttr:$causal,
+  let arguments = (ins Tn_FloatTensor:$q, Tn_FloatTensor:$k, Tn_FloatTensor:$v,
+                       Optional<Tn_FloatTensor>:$mask, F64Attr:$scale, BoolAttr:$causal,
                        DenseBoolArrayAttr:$headsInner);
-  let results = (outs AnyRankedTensor:$y);
+  let results = (outs Tn_FloatTensor:$y);
   let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? attr-dict `:` functional-type(operands, $y)";
 }
 
@@ -277,27 +294,28 @@ def Tn_AttentionOp : Tn_InferredOp<"attention", [Tn_Contraction]> {
 
 def Tn_MaxPoolOp : Tn_InferredOp<"max_pool"> {
   let summary = "Largest element of each window";
-  let arguments = (ins AnyRankedTensor:$x, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$strides,
+  let arguments = (ins Tn_NumberTensor:$x, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$strides,
                        DenseI64ArrayAttr:$pads, DenseI64ArrayAttr:$dilations, BoolAttr:$ceilMode,
                        BoolAttr:$channelsLast);
-  let results = (outs AnyRankedTensor:$y);
+  let results = (outs Tn_NumberTensor:$y);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
 }
 def Tn_AvgPoolOp : Tn_InferredOp<"avg_pool"> {
   let summary = "Mean of each window";
-  let arguments = (ins AnyRankedTensor:$x, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$strides,
+  let arguments = (ins Tn_FloatTensor:$x, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$strides,
                        DenseI64ArrayAttr:$pads, DenseI64ArrayAttr:$dilations, BoolAttr:$ceilMode,
                        BoolAttr:$countIncludePad, BoolAttr:$channelsLast);
-  let results = (outs AnyRankedTensor:$y);
+  let results = (outs Tn_FloatTensor:$y);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
 }
 def Tn_ResizeOp : Tn_Op<"resize", [Pure]> {
   let summary = "Resampling; `scales` has one entry a dim";
-  let arguments = (ins AnyRankedTensor:$x, Tn_ResizeModeAttr:$mode, StrAttr:$coordinates,
+  let arguments = (ins Tn_NumberTensor:$x, Tn_ResizeModeAttr:$mode, StrAttr:$coordinates,
                        StrAttr:$nearest, DenseF64ArrayAttr:$scales, F64Attr:$cubicA, BoolAttr:$excludeOutside,
                        BoolAttr:$antialias, F64Attr:$extrapolation, DenseF64ArrayAttr:$roi);
-  let results = (outs AnyRankedTensor:$y);
+  let results = (outs Tn_NumberTensor:$y);
   let assemblyFormat = "$mode $x attr-dict `:` functional-type($x, $y)";
+  let hasVerifier = 1;
 }
 
 //===--- Movement ------------------------------------------------------------------------------===//
@@ -348,68 +366,73 @@ def Tn_PadOp : Tn_InferredOp<"pad"> {
 }
 def Tn_GatherOp : Tn_InferredOp<"gather"> {
   let summary = "Slices along an axis by index (ONNX Gather); negative indices count from the end";
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$indices, I64Attr:$axis);
+  let arguments = (ins AnyRankedTensor:$x, Tn_IndexTensor:$indices, I64Attr:$axis);
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$x `,` $indices attr-dict `:` functional-type(operands, $y)";
 }
 def Tn_GatherElementsOp : Tn_InferredOp<"gather_elements"> {
   let summary = "y[i][j] = x[indices[i][j]][j] along an axis";
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$indices, I64Attr:$axis);
+  let arguments = (ins AnyRankedTensor:$x, Tn_IndexTensor:$indices, I64Attr:$axis);
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$x `,` $indices attr-dict `:` functional-type(operands, $y)";
 }
 def Tn_GatherNdOp : Tn_InferredOp<"gather_nd"> {
   let summary = "Slices by index tuples, after `batchDims` common dims";
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$indices, I64Attr:$batchDims);
+  let arguments = (ins AnyRankedTensor:$x, Tn_IndexTensor:$indices, I64Attr:$batchDims);
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$x `,` $indices attr-dict `:` functional-type(operands, $y)";
 }
 def Tn_ScatterElementsOp : Tn_InferredOp<"scatter_elements"> {
   let summary = "x with updates written (or combined) at indices along an axis";
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$indices, AnyRankedTensor:$updates,
+  let arguments = (ins AnyRankedTensor:$x, Tn_IndexTensor:$indices, AnyRankedTensor:$updates,
                        I64Attr:$axis, Tn_ScatterKindAttr:$kind);
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$kind $x `,` $indices `,` $updates attr-dict `:` functional-type(operands, $y)";
 }
 def Tn_ScatterNdOp : Tn_InferredOp<"scatter_nd"> {
   let summary = "x with slices written (or combined) at index tuples";
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$indices, AnyRankedTensor:$updates,
+  let arguments = (ins AnyRankedTensor:$x, Tn_IndexTensor:$indices, AnyRankedTensor:$updates,
                        Tn_ScatterKindAttr:$kind);
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$kind $x `,` $indices `,` $updates attr-dict `:` functional-type(operands, $y)";
 }
 def Tn_IotaOp : Tn_Op<"iota", [Pure]> {
   let summary = "start + step * i along the only dim (ONNX Range)";
-  let arguments = (ins AnyRankedTensor:$start, AnyRankedTensor:$step);
-  let results = (outs AnyRankedTensor:$y);
+  let arguments = (ins Tn_NumberTensor:$start, Tn_NumberTensor:$step);
+  let results = (outs Tn_NumberTensor:$y);
   let assemblyFormat = "$start `,` $step attr-dict `:` functional-type(operands, $y)";
+  let hasVerifier = 1;
 }
 def Tn_TriluOp : Tn_Op<"trilu", [Pure, SameOperandsAndResultType]> {
   let summary = "Upper or lower triangle of the last two dims, zero elsewhere";
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$diagonal, BoolAttr:$upper);
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$x attr-dict `:` type($x)";
+  let hasVerifier = 1;
 }
 def Tn_TopKOp : Tn_Op<"top_k", [Pure]> {
   let summary = "The k largest or smallest along an axis and their indices (i64)";
-  let arguments = (ins AnyRankedTensor:$x, I64Attr:$axis, BoolAttr:$largest, BoolAttr:$sorted);
+  let arguments = (ins Tn_NumberTensor:$x, I64Attr:$axis, BoolAttr:$largest, BoolAttr:$sorted);
   let results = (outs AnyRankedTensor:$values, AnyRankedTensor:$indices);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, results)";
+  let hasVerifier = 1;
 }
 
 //===--- Quantization --------------------------------------------------------------------------===//
 
 def Tn_QuantizeOp : Tn_Op<"quantize", [Pure]> {
   let summary = "saturate(round(x / scale) + zeroPoint), per tensor or along an axis";
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$scale, AnyRankedTensor:$zeroPoint, I64Attr:$axis);
-  let results = (outs AnyRankedTensor:$y);
+  let arguments = (ins Tn_FloatTensor:$x, Tn_FloatTensor:$scale, Tn_IntegerTensor:$zeroPoint, I64Attr:$axis);
+  let results = (outs Tn_IntegerTensor:$y);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, $y)";
+  let hasVerifier = 1;
 }
 def Tn_DequantizeOp : Tn_Op<"dequantize", [Pure]> {
   let summary = "(x - zeroPoint) * scale, per tensor or along an axis";
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$scale, AnyRankedTensor:$zeroPoint, I64Attr:$axis);
-  let results = (outs AnyRankedTensor:$y);
+  let arguments = (ins Tn_IntegerTensor:$x, Tn_FloatTensor:$scale, Tn_IntegerTensor:$zeroPoint, I64Attr:$axis);
+  let results = (outs Tn_FloatTensor:$y);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, $y)";
+  let hasVerifier = 1;
 }
 
 #endif

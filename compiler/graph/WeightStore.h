@@ -1,5 +1,6 @@
-// Where the bytes of `tn.weight` live during a compilation: parts of mapped model files, buffers that
-// passes made, or a seeded generator; each with its hash. Thread-safe for reading once import is done.
+// Where the bytes of `tn.weight` live during a compilation: parts of mapped model files, buffers
+// that passes made, or a seeded generator; each with its hash. Thread-safe for reading once import
+// is done.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -45,6 +46,7 @@ public:
 
 private:
   std::string uniqueId(llvm::StringRef name) const;
+  std::string insert(llvm::StringRef name, std::unique_ptr<WeightEntry> entry);
 
   llvm::StringMap<std::unique_ptr<WeightEntry>> entries;
   std::vector<std::shared_ptr<void>> owners;

@@ -1,0 +1,325 @@
+// Reads and makes tensor types with symbolic dims, and computes with dims and their ranges.
+// Relies on Simplify.cpp for the normal form in which equal dims are equal expressions.
+#include "compiler/graph/Shape.h"
+
+#include "compiler/graph/infer/Infer.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/Support/CheckedArithmetic.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace tenon::tn {
+
+Dims getDims(Type tensor) {
+  RankedTensorType type = dyn_cast<RankedTensorType>(tensor);
+  if (!type) {
+    return {};
+  }
+  if (ShapeAttr shape = dyn_cast_or_null<ShapeAttr>(type.getEncoding())) {
+    return Dims(shape.getMap().getResults());
+  }
+  Dims dims;
+  for (int64_t size : type.getShape()) {
+    dims.push_back(ShapedType::isDynamic(size) ? AffineExpr()
+                                               : getAffineConstantExpr(size, type.getContext()));
+  }
+  return dims;
+}
+
+RankedTensorType makeTensor(ArrayRef<AffineExpr> dims, Type element) {
+  SmallVector<int64_t> sizes;
+  bool known = true;
+  bool constant = true;
+  unsigned symbols = 0;
+  for (AffineExpr dim : dims) {
+    std::optional<int64_t> size = constantDim(dim);
+    sizes.push_back(size.value_or(ShapedType::kDynamic));
+    known &= static_cast<bool>(dim);
+    constant &= size.has_value();
+    if (dim) {
+      dim.walk([&](AffineExpr part) {
+        if (AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(part)) {
+          symbols = std::max(symbols, symbol.getPosition() + 1);
+        }
+      });
+    }
+  }
+  if (constant || !known) {
+    return RankedTensorType::get(sizes, element);
+  }
+  MLIRContext *context = element.getContext();
+  return RankedTensorType::get(sizes, element,
+                               ShapeAttr::get(context, AffineMap::get(0, symbols, dims, context)));
+}
+
+RankedTensorType withElement(Type tensor, Type element) {
+  RankedTensorType type = cast<RankedTensorType>(tensor);
+  return RankedTensorType::get(type.getShape(), element, type.getEncoding());
+}
+
+bool sameDim(AffineExpr a, AffineExpr b) {
+  if (!a || !b) {
+    return false;
+  }
+  if (a == b) {
+    return true;
+  }
+  AffineExpr left = simplify(a);
+  return left && left == simplify(b);
+}
+
+bool sameDims(ArrayRef<AffineExpr> a, ArrayRef<AffineExpr> b) {
+  return a.size() == b.size() && llvm::all_of(llvm::zip_equal(a, b), [](const auto &pair) {
+           return sameDim(std::get<0>(pair), std::get<1>(pair));
+         });
+}
+
+std::optional<int64_t> constantDim(AffineExpr dim) {
+  AffineConstantExpr constant = dyn_cast_or_null<AffineConstantExpr>(dim);
+  return constant ? std::optional<int64_t>(constant.getValue()) : std::nullopt;
+}
+
+AffineExpr elementCount(MLIRContext *context, ArrayRef<AffineExpr> dims) {
+  AffineExpr count = getAffineConstantExpr(1, context);
+  for (AffineExpr dim : dims) {
+    count = dim && count ? simplify(count * dim) : AffineExpr();
+  }
+  return count;
+}
+
+FailureOr<Dims> broadcastDims(ArrayRef<AffineExpr> a, ArrayRef<AffineExpr> b) {
+  size_t rank = std::max(a.size(), b.size());
+  Dims result(rank);
+  for (size_t back = 1; back <= rank; ++back) {
+    AffineExpr &out = result[rank - back];
+    if (back > a.size() || back > b.size()) {
+      out = back > a.size() ? b[b.size() - back] : a[a.size() - back];
+      continue;
+    }
+    AffineExpr left = a[a.size() - back];
+    AffineExpr right = b[b.size() - back];
+    std::optional<int64_t> leftSize = constantDim(left);
+    std::optional<int64_t> rightSize = constantDim(right);
+    if (leftSize == 1 || rightSize == 1) {
+      out = leftSize == 1 ? right : left;
+    } else if (leftSize && rightSize) {
+      if (*leftSize != *rightSize) {
+        return failure();
+      }
+      out = left;
+    } else if (leftSize || rightSize) {
+      out = leftSize ? left : right;
+    } else if (!left || !right) {
+      out = AffineExpr();
+    } else if (sameDim(left, right)) {
+      out = left;
+    } else {
+      return failure();
+    }
+  }
+  return result;
+}
+
+bool typesAgree(TypeRange left, TypeRange right) {
+  if (left.size() != right.size()) {
+    return false;
+  }
+  for (auto [a, b] : llvm::zip_equal(left, right)) {
+    RankedTensorType first = dyn_cast<RankedTensorType>(a);
+    RankedTensorType second = dyn_cast<RankedTensorType>(b);
+    if (a == b) {
+      continue;
+    }
+    if (!first || !second || first.getElementType() != second.getElementType() ||
+        first.getRank() != second.getRank()) {
+      return false;
+    }
+    for (auto [x, y] : llvm::zip_equal(getDims(first), getDims(second))) {
+      bool refines = !x || !y || constantDim(x).has_value() != constantDim(y).has_value();
+      if (!refines && !sameDim(x, y)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+LogicalResult ShapeAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementType,
+                                        function_ref<InFlightDiagnostic()> emitError) const {
+  AffineMap map = getMap();
+  if (map.getNumDims() != 0) {
+    return emitError() << "#tn.shape takes symbols only, as in ()[s0] -> (s0, 3)";
+  }
+  if (map.getNumResults() != shape.size()) {
+    return emitError() << "#tn.shape has " << map.getNumResults() << " dims, the tensor "
+                       << shape.size();
+  }
+  if (!ShapedType::isDynamicShape(shape)) {
+    return emitError() << "a tensor of constant dims takes no #tn.shape";
+  }
+  if (map.getNumSymbols() != 0 && !map.isFunctionOfSymbol(map.getNumSymbols() - 1)) {
+    return emitError() << "#tn.shape names s" << map.getNumSymbols() - 1
+                       << " last but does not use it";
+  }
+  for (auto [size, dim] : llvm::zip_equal(shape, map.getResults())) {
+    std::optional<int64_t> constant = constantDim(dim);
+    if (constant.value_or(ShapedType::kDynamic) != size) {
+      return emitError() << "#tn.shape says " << infer::text(dim) << " where the tensor has "
+                         << (ShapedType::isDynamic(size) ? std::string("?") : std::to_string(size));
+    }
+  }
+  return success();
+}
+
+//===--- Symbols
+//-------------------------------------------------------------------------------===//
+
+constexpr llvm::StringLiteral kSymbolsName = "tn.symbols";
+
+SymbolList::SymbolList(ModuleOp module) {
+  ArrayAttr declared = module->getAttrOfType<ArrayAttr>(kSymbolsName);
+  if (!declared) {
+    return;
+  }
+  for (SymbolAttr symbol : declared.getAsRange<SymbolAttr>()) {
+    list.push_back({symbol.getName().str(), symbol.getMin(), symbol.getMax()});
+  }
+}
+
+unsigned SymbolList::add(StringRef name, int64_t min, int64_t max) {
+  for (auto [index, symbol] : llvm::enumerate(list)) {
+    if (symbol.name == name) {
+      return index;
+    }
+  }
+  list.push_back({name.str(), min, max});
+  return list.size() - 1;
+}
+
+void SymbolList::store(ModuleOp module) const {
+  MLIRContext *context = module.getContext();
+  SmallVector<Attribute> declared;
+  for (const Symbol &symbol : list) {
+    declared.push_back(SymbolAttr::get(context, symbol.name, symbol.min, symbol.max));
+  }
+  module->setAttr(kSymbolsName, ArrayAttr::get(context, declared));
+}
+
+namespace {
+
+using Range = SymbolList::Range;
+constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+
+int64_t saturatingFloorDivide(int64_t value, int64_t divisor) {
+  // An open end stays open.
+  return value == kMin || value == kMax ? value : llvm::divideFloorSigned(value, divisor);
+}
+
+int64_t saturatingMultiply(int64_t a, int64_t b) {
+  return llvm::checkedMul(a, b).value_or((a < 0) == (b < 0) ? kMax : kMin);
+}
+
+int64_t saturatingAdd(int64_t a, int64_t b) {
+  return llvm::checkedAdd(a, b).value_or(a < 0 ? kMin : kMax);
+}
+
+Range hull(std::initializer_list<int64_t> corners) {
+  return {std::min(corners), std::max(corners)};
+}
+
+Range boundsOfBinary(AffineExprKind kind, Range a, Range b) {
+  switch (kind) {
+  case AffineExprKind::Add:
+    return {saturatingAdd(a.min, b.min), saturatingAdd(a.max, b.max)};
+  case AffineExprKind::Mul:
+    return hull({saturatingMultiply(a.min, b.min), saturatingMultiply(a.min, b.max),
+                 saturatingMultiply(a.max, b.min), saturatingMultiply(a.max, b.max)});
+  default:
+    break;
+  }
+  if (b.min <= 0) {
+    return {kMin, kMax};
+  }
+  if (kind == AffineExprKind::Mod) {
+    bool inside = a.min >= 0 && a.max < b.min;
+    return inside ? a : Range{0, b.max - 1};
+  }
+  if (kind == AffineExprKind::CeilDiv) {
+    // ceil(a / b) lies between floor(a / b) and floor((a - 1) / b) + 1 for every a and b > 0.
+    Range lower = boundsOfBinary(AffineExprKind::FloorDiv, a, b);
+    Range less = {saturatingAdd(a.min, -1), saturatingAdd(a.max, -1)};
+    Range upper = boundsOfBinary(AffineExprKind::FloorDiv, less, b);
+    return {std::max(lower.min, saturatingAdd(upper.min, 1)), saturatingAdd(upper.max, 1)};
+  }
+  return hull({saturatingFloorDivide(a.min, b.min), saturatingFloorDivide(a.min, b.max),
+               saturatingFloorDivide(a.max, b.min), saturatingFloorDivide(a.max, b.max)});
+}
+
+} // namespace
+
+SymbolList::Range SymbolList::bounds(AffineExpr expression) const {
+  if (!expression) {
+    return {0, kMax};
+  }
+  if (AffineConstantExpr constant = dyn_cast<AffineConstantExpr>(expression)) {
+    return {constant.getValue(), constant.getValue()};
+  }
+  if (AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(expression)) {
+    if (symbol.getPosition() >= list.size()) {
+      return {0, kMax};
+    }
+    return {list[symbol.getPosition()].min, list[symbol.getPosition()].max};
+  }
+  AffineBinaryOpExpr operation = dyn_cast<AffineBinaryOpExpr>(expression);
+  if (!operation) {
+    return {kMin, kMax};
+  }
+  return boundsOfBinary(expression.getKind(), bounds(operation.getLHS()),
+                        bounds(operation.getRHS()));
+}
+
+std::optional<int64_t> evaluate(AffineExpr expression, ArrayRef<int64_t> symbols) {
+  if (!expression) {
+    return std::nullopt;
+  }
+  if (AffineConstantExpr constant = dyn_cast<AffineConstantExpr>(expression)) {
+    return constant.getValue();
+  }
+  if (AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(expression)) {
+    return symbol.getPosition() < symbols.size()
+               ? std::optional<int64_t>(symbols[symbol.getPosition()])
+               : std::nullopt;
+  }
+  AffineBinaryOpExpr operation = dyn_cast<AffineBinaryOpExpr>(expression);
+  if (!operation) {
+    return std::nullopt;
+  }
+  std::optional<int64_t> left = evaluate(operation.getLHS(), symbols);
+  std::optional<int64_t> right = evaluate(operation.getRHS(), symbols);
+  if (!left || !right) {
+    return std::nullopt;
+  }
+  if (expression.getKind() == AffineExprKind::Add) {
+    return llvm::checkedAdd(*left, *right);
+  }
+  if (expression.getKind() == AffineExprKind::Mul) {
+    return llvm::checkedMul(*left, *right);
+  }
+  if (*right <= 0) {
+    return std::nullopt;
+  }
+  switch (expression.getKind()) {
+  case AffineExprKind::FloorDiv:
+    return llvm::divideFloorSigned(*left, *right);
+  case AffineExprKind::CeilDiv:
+    return llvm::divideCeilSigned(*left, *right);
+  default:
+    return llvm::mod(*left, *right);
+  }
+}
+
+} // namespace tenon::tn
