@@ -1,0 +1,67 @@
+// Links, writes to a memfd and opens it with dlopen. Relies on /proc being mounted.
+#include "test/unit/codegen/LoadedCode.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace tenon::codegen::cpu {
+
+std::vector<engine::CpuLevel> machineLevels() {
+  std::vector<engine::CpuLevel> levels;
+  if (__builtin_cpu_supports("x86-64-v3")) {
+    levels.push_back(engine::CpuLevel::X86_64_V3);
+  }
+  if (__builtin_cpu_supports("x86-64-v4")) {
+    levels.push_back(engine::CpuLevel::Avx512);
+    if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16")) {
+      levels.push_back(engine::CpuLevel::Avx512VnniBf16);
+    }
+  }
+  return levels;
+}
+
+static std::string valueOrAbort(llvm::Expected<std::string> value) {
+  if (!value) {
+    fprintf(stderr, "%s\n", llvm::toString(value.takeError()).c_str());
+    abort();
+  }
+  return std::move(*value);
+}
+
+LoadedCode::LoadedCode(engine::CpuLevel level, const std::vector<std::string> &objects,
+                       const std::vector<std::string> &symbols) {
+  std::string support = valueOrAbort(supportObject(level));
+  std::vector<llvm::StringRef> all(objects.begin(), objects.end());
+  all.push_back(support);
+  std::vector<llvm::StringRef> exported(symbols.begin(), symbols.end());
+  std::string code = valueOrAbort(linkCode(all, exported));
+  file = memfd_create("code", MFD_CLOEXEC);
+  if (write(file, code.data(), code.size()) != static_cast<ssize_t>(code.size())) {
+    perror("write");
+    abort();
+  }
+  handle = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) {
+    fprintf(stderr, "%s\n", dlerror());
+    abort();
+  }
+}
+
+LoadedCode::~LoadedCode() {
+  dlclose(handle);
+  close(file);
+}
+
+void *LoadedCode::address(const std::string &symbol) const {
+  void *found = dlsym(handle, symbol.c_str());
+  if (!found) {
+    fprintf(stderr, "no symbol %s\n", symbol.c_str());
+    abort();
+  }
+  return found;
+}
+
+} // namespace tenon::codegen::cpu

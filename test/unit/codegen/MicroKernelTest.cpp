@@ -1,0 +1,85 @@
+// Every product micro-kernel of every level against the definition, with odd strides and canaries
+// around C. Relies on LoadedCode to run generated code.
+#include "compiler/codegen/cpu/MicroKernel.h"
+#include "test/unit/codegen/LoadedCode.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+#include <random>
+
+namespace tenon::codegen::cpu {
+namespace {
+
+using Product = void(const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
+                     int64_t ldc, int64_t k);
+
+std::vector<std::string> productSymbols(engine::CpuLevel level) {
+  std::vector<std::string> symbols;
+  for (int64_t rows = 1; rows <= maxRows(level); ++rows) {
+    symbols.push_back(productSymbol(rows, false));
+    symbols.push_back(productSymbol(rows, true));
+  }
+  return symbols;
+}
+
+std::vector<float> randomFloats(size_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> values(count);
+  for (float &value : values) {
+    value = uniform(generator);
+  }
+  return values;
+}
+
+/// Largest difference to the definition; infinite if anything outside C[rows x 32] was written.
+double productError(Product *product, int64_t rows, int64_t k, bool accumulate) {
+  int64_t lda = k + 3, ldb = kPanel + 5, ldc = kPanel + 1;
+  std::vector<float> a = randomFloats(rows * lda, 1);
+  std::vector<float> b = randomFloats(k * ldb, 2);
+  std::vector<float> before = randomFloats((rows + 1) * ldc, 3);
+  std::vector<float> c = before;
+  product(a.data(), lda, b.data(), ldb, c.data(), ldc, k);
+  double worst = 0;
+  for (size_t index = 0; index < c.size(); ++index) {
+    int64_t row = index / ldc, column = index % ldc;
+    double expected = before[index];
+    if (row < rows && column < kPanel) {
+      expected = accumulate ? before[index] : 0;
+      for (int64_t i = 0; i < k; ++i) {
+        expected += double(a[row * lda + i]) * b[i * ldb + column];
+      }
+    } else if (c[index] != before[index]) {
+      return INFINITY;
+    }
+    worst = std::max(worst, std::abs(expected - c[index]));
+  }
+  return worst;
+}
+
+TEST(MicroKernel, EqualsDefinition) {
+  for (engine::CpuLevel level : machineLevels()) {
+    LoadedCode code(level, {}, productSymbols(level));
+    for (int64_t rows = 1; rows <= maxRows(level); ++rows) {
+      for (bool accumulate : {false, true}) {
+        Product *product = code.function<Product>(productSymbol(rows, accumulate));
+        for (int64_t k : {1, 7, 64, 257}) {
+          EXPECT_LE(productError(product, rows, k, accumulate), 1e-5)
+              << nameOf(level) << " rows " << rows << " k " << k << " accumulate " << accumulate;
+        }
+      }
+    }
+  }
+}
+
+TEST(MicroKernel, TestSeesWrongRowsAndStraysOutsideC) {
+  engine::CpuLevel level = machineLevels().front();
+  LoadedCode code(level, {}, productSymbols(level));
+  Product *product = code.function<Product>(productSymbol(3, false));
+  EXPECT_GT(productError(product, 2, 7, false), 1e-2);
+  EXPECT_GT(productError(product, 4, 7, false), 1e-2);
+  EXPECT_GT(productError(product, 3, 7, true), 1e-2);
+}
+
+} // namespace
+} // namespace tenon::codegen::cpu
