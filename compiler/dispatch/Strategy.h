@@ -8,23 +8,27 @@
 
 #include "llvm/ADT/StringRef.h"
 
+#include <cstdint>
+
 namespace tenon::dispatch {
 
 /// Elementwise ops and the movement ops transpose, slice and broadcast. Every result has the same dims; an
 /// operand of a movement op is an input of the region, its result has the region's dims. A grid point is a slice of
 /// the outer dims.
 inline constexpr llvm::StringLiteral kElementwise = "elementwise";
-/// One root: softmax over the last dim, layer_norm, rms_norm, or a reduce over trailing dims. Elementwise producers have
+/// One f32 root: softmax over the last dim, layer_norm, rms_norm, or a reduce over trailing dims. Elementwise producers have
 /// the dims of the root's operand, elementwise consumers those of its result; results may be of
 /// either kind. A grid point is one row or a few.
 inline constexpr llvm::StringLiteral kRows = "rows";
 /// One root: an f32 matmul, or an f32 conv (channelsLast, constant weight, not depthwise). Then elementwise
-/// consumers with the dims of the root's result; one result. A constant B operand (matmul: of rank 2) is a packed
+/// consumers, all f32, with the dims of the root's result; one result. A constant B operand (matmul: of rank 2) is a packed
 /// input followed by tn.unpack.
 inline constexpr llvm::StringLiteral kContraction = "contraction";
 /// One root: a conv with groups = channels, so weight [C * m, 1, kernel...] (channelsLast, not packed), then elementwise consumers
 /// with the dims of its result; one result.
 inline constexpr llvm::StringLiteral kDepthwise = "depthwise";
+/// Columns of a panel of a packed weight, for every level.
+inline constexpr int64_t kPanelColumns = 32;
 /// One tn.attention.
 inline constexpr llvm::StringLiteral kAttention = "attention";
 /// One op of any other kind (also `tn.sizes`, which has no operand).

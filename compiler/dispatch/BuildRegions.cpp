@@ -1,0 +1,73 @@
+// Moves the operations of each group into a tn.region and carries one-element constants along.
+// Relies on groups being contiguous, so that the region can stand where the group stood.
+#include "compiler/dispatch/BuildRegions.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+
+namespace tenon::dispatch {
+namespace {
+
+/// The root's name first, then those of the rest, as import named the nodes.
+Location fusedLocation(Group *group) {
+  SmallVector<Location> locations;
+  for (Operation *op : group->ops) {
+    locations.push_back(op->getLoc());
+  }
+  return FusedLoc::get(group->ops.front()->getContext(), locations);
+}
+
+void buildRegion(Group *group, int64_t index, llvm::StringRef target) {
+  SmallVector<Value> inputs;
+  SmallVector<Operation *> constants;
+  for (Value operand : outsideOperands(group->ops)) {
+    if (isScalarConstant(operand.getDefiningOp())) {
+      constants.push_back(operand.getDefiningOp());
+    } else {
+      inputs.push_back(operand);
+    }
+  }
+  SmallVector<Value> outputs = escapingResults(group->ops);
+  OpBuilder builder(group->ops.back());
+  builder.setInsertionPointAfter(group->ops.back());
+  tn::RegionOp region = tn::RegionOp::create(
+      builder, fusedLocation(group), TypeRange(ValueRange(outputs)), inputs,
+      builder.getStringAttr(target), builder.getStringAttr(group->strategy),
+      builder.getI64IntegerAttr(index));
+
+  Block *body = builder.createBlock(&region.getBody());
+  IRMapping mapping;
+  for (Value input : inputs) {
+    mapping.map(input, body->addArgument(input.getType(), input.getLoc()));
+  }
+  for (Operation *constant : constants) {
+    builder.clone(*constant, mapping);
+  }
+  for (Operation *op : group->ops) {
+    builder.clone(*op, mapping);
+  }
+  SmallVector<Value> results;
+  for (Value output : outputs) {
+    results.push_back(mapping.lookup(output));
+  }
+  tn::YieldOp::create(builder, region.getLoc(), results);
+
+  for (auto [output, result] : llvm::zip_equal(outputs, region.getResults())) {
+    output.replaceAllUsesWith(result);
+  }
+  for (Operation *op : llvm::reverse(group->ops)) {
+    op->erase();
+  }
+}
+
+} // namespace
+
+void buildRegions(const Grouping &grouping, llvm::StringRef target) {
+  for (auto [index, group] : llvm::enumerate(grouping.inOrder())) {
+    buildRegion(group, static_cast<int64_t>(index), target);
+  }
+}
+
+} // namespace tenon::dispatch

@@ -1,0 +1,52 @@
+// The order of dispatch: pack weights, form groups, record, build regions.
+// Relies on one model function a module, with one block.
+#include "compiler/dispatch/Dispatch.h"
+
+#include "compiler/dispatch/BuildRegions.h"
+#include "compiler/dispatch/Explain.h"
+#include "compiler/dispatch/PackWeights.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace tenon::dispatch {
+namespace {
+
+constexpr llvm::StringLiteral kTarget = "cpu";
+
+/// Region formation compares dims, so each must be known.
+LogicalResult checkDims(Block *block) {
+  for (Operation &op : *block) {
+    for (Type type : op.getResultTypes()) {
+      if (llvm::is_contained(tn::getDims(type), AffineExpr())) {
+        return op.emitError("a dimension of ") << type << " is not known before running";
+      }
+    }
+  }
+  return success();
+}
+
+} // namespace
+
+LogicalResult dispatch(ModuleOp module, const DeviceProfile &profile, Records &records) {
+  SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
+  if (functions.size() != 1 || !functions.front().getBody().hasOneBlock()) {
+    return module.emitError("dispatch needs one function with one block");
+  }
+  Block *block = &functions.front().getBody().front();
+  if (failed(checkDims(block))) {
+    return failure();
+  }
+  packWeights(block);
+  CostModel costs(module, profile);
+  Formation formation{.grouping = Grouping(block), .costs = costs, .refusals = Refusals()};
+  formContractions(formation, block);
+  formRows(formation, block);
+  formElementwise(formation, block);
+  formSingles(formation, block);
+  records = explain(formation, kTarget);
+  buildRegions(formation.grouping, kTarget);
+  return success();
+}
+
+} // namespace tenon::dispatch

@@ -1,0 +1,131 @@
+// Records why each region is what it is and, for each edge between two regions, the rule that kept it apart with both
+// costs. Relies on the refusals that the forming steps left; an edge that no step tried is judged by its two ends.
+#include "compiler/dispatch/Explain.h"
+
+#include "compiler/dispatch/Names.h"
+#include "compiler/dispatch/Strategy.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+
+namespace tenon::dispatch {
+namespace {
+
+struct Edge {
+  Operation *producer;
+  Operation *consumer;
+  bool throughReshape;
+};
+
+/// Users of a value, looking through reshapes.
+void collectEdges(Operation *producer, Value value, bool throughReshape, SmallVectorImpl<Edge> &edges) {
+  for (Operation *user : value.getUsers()) {
+    if (isa<tn::ReshapeOp>(user)) {
+      collectEdges(producer, user->getResult(0), true, edges);
+    } else if (!staysOutside(user)) {
+      edges.push_back({producer, user, throughReshape});
+    }
+  }
+}
+
+const Rule &judge(const Formation &formation, const Edge &edge, Group *producers, Group *consumers) {
+  if (edge.throughReshape) {
+    return kReshapeBetween;
+  }
+  if (const Rule *rule = formation.refusals.lookup({edge.producer, edge.consumer});
+      rule && rule != &kNotElementwise) {
+    return *rule;
+  }
+  if (consumers->strategy == kAttention || producers->strategy == kAttention) {
+    return kAttentionAlone;
+  }
+  if (consumers->strategy == kSingle || producers->strategy == kSingle) {
+    return kCompiledAlone;
+  }
+  bool readsOften = consumers->strategy == kContraction || consumers->strategy == kDepthwise;
+  if (readsOften && edge.consumer == consumers->root) {
+    return kContractionReads;
+  }
+  bool tiles = producers->strategy == kContraction || producers->strategy == kDepthwise;
+  if (tiles && edge.consumer == consumers->root) {
+    return kTileHasNoRow;
+  }
+  if (!tn::sameDims(resultDims(edge.producer), resultDims(edge.consumer))) {
+    return kDimsDiffer;
+  }
+  return kOtherRegion;
+}
+
+RegionRecord describe(const Formation &formation, Group *group, llvm::StringRef target) {
+  RegionRecord record;
+  for (Operation *op : group->ops) {
+    if (isa<tn::UnpackOp>(op)) {
+      continue;
+    }
+    for (const std::string &name : nodeNames(op->getLoc())) {
+      if (!llvm::is_contained(record.nodes, name)) {
+        record.nodes.push_back(name);
+      }
+    }
+    record.operations.push_back(op->getName().stripDialect().str());
+  }
+  record.label = llvm::join(record.nodes.empty() ? record.operations : record.nodes, "+");
+  record.target = target.str();
+  record.strategy = group->strategy.str();
+  record.reason = group->reason;
+  record.cost = formation.costs.costOf(group->ops);
+  return record;
+}
+
+EdgeRecord describe(const Formation &formation, const Edge &edge, Group *producers,
+                    Group *consumers) {
+  EdgeRecord record;
+  record.producer = nameOf(edge.producer);
+  record.consumer = nameOf(edge.consumer);
+  record.verdict = "apart";
+  const Rule &rule = judge(formation, edge, producers, consumers);
+  record.rule = rule.name.str();
+  record.why = rule.why.str();
+  record.apart = formation.costs.costOf(producers->ops);
+  record.apart += formation.costs.costOf(consumers->ops);
+  SmallVector<Operation *> both(producers->ops);
+  both.append(consumers->ops);
+  record.fused = formation.costs.costOf(both);
+  return record;
+}
+
+} // namespace
+
+Records explain(const Formation &formation, llvm::StringRef target) {
+  Records records;
+  records.profile = formation.costs.profile().name;
+  SmallVector<Group *> groups = formation.grouping.inOrder();
+  llvm::DenseMap<Group *, int64_t> indexOf;
+  for (auto [index, group] : llvm::enumerate(groups)) {
+    indexOf[group] = static_cast<int64_t>(index);
+    records.regions.push_back(describe(formation, group, target));
+  }
+  for (Group *group : groups) {
+    SmallVector<Edge> edges;
+    for (Operation *op : group->ops) {
+      for (Value result : op->getResults()) {
+        collectEdges(op, result, false, edges);
+      }
+    }
+    llvm::SmallSetVector<std::pair<Operation *, Operation *>, 8> seen;
+    for (const Edge &edge : edges) {
+      Group *consumers = formation.grouping.groupOf(edge.consumer);
+      if (consumers == group || !seen.insert({edge.producer, edge.consumer})) {
+        continue;
+      }
+      records.edges.push_back(describe(formation, edge, group, consumers));
+      records.edges.back().producerRegion = indexOf[group];
+      records.edges.back().consumerRegion = indexOf[consumers];
+    }
+  }
+  return records;
+}
+
+} // namespace tenon::dispatch

@@ -1,0 +1,119 @@
+// Elementwise and movement operations of equal dims become one loop: intermediate values stay in registers. Relies on
+// movement operations reading only inputs of the region, so that each element is read once.
+#include "compiler/dispatch/FormRegions.h"
+#include "compiler/dispatch/Strategy.h"
+
+using namespace mlir;
+
+namespace tenon::dispatch {
+namespace {
+
+/// Why the groups around an edge stay apart; null if they were merged.
+const Rule *tryMerge(Formation &formation, Group *producers, Group *consumers) {
+  if (producers->strategy != kElementwise) {
+    return &kOtherRegion;
+  }
+  if (!tn::sameDims(resultDims(producers->ops.front()), resultDims(consumers->ops.front()))) {
+    return &kDimsDiffer;
+  }
+  if (producers->ops.size() + consumers->ops.size() > kMostOperations) {
+    return &kRegionFull;
+  }
+  for (Operation *op : consumers->ops) {
+    if (isMovement(op) && llvm::is_contained(producers->ops, op->getOperand(0).getDefiningOp())) {
+      return &kMovementReadsInputs;
+    }
+  }
+  return formation.grouping.merge(producers, consumers) ? nullptr : &kCycle;
+}
+
+/// Merges the group of `op` with those of its producers where that is legal.
+void mergeProducers(Formation &formation, Operation *op) {
+  for (Value operand : op->getOperands()) {
+    Operation *definer = operand.getDefiningOp();
+    Group *producers = definer ? formation.grouping.groupOf(definer) : nullptr;
+    Group *own = formation.grouping.groupOf(op);
+    if (!producers || producers == own || producers->strategy != kElementwise) {
+      continue;
+    }
+    if (const Rule *rule = tryMerge(formation, producers, own)) {
+      formation.refuse(definer, op, *rule);
+    }
+  }
+}
+
+/// A cheap value with several readers is computed again in each: reading a smaller operand costs less than writing
+/// and reading the value.
+void recomputeBroadcasts(Formation &formation, Block *block) {
+  SmallVector<Operation *> broadcasts;
+  for (Operation &op : *block) {
+    bool cheap = isa<tn::BroadcastOp>(op) && !op.hasOneUse() && !op.use_empty();
+    if (cheap && formation.costs.bytesOf(op.getOperand(0)) <
+                     formation.costs.bytesOf(op.getResult(0))) {
+      broadcasts.push_back(&op);
+    }
+  }
+  for (Operation *op : broadcasts) {
+    SmallVector<OpOperand *> uses;
+    for (OpOperand &use : op->getUses()) {
+      bool joins = isElementwise(use.getOwner()) && !formation.grouping.groupOf(use.getOwner()) &&
+                   tn::sameDims(resultDims(use.getOwner()), resultDims(op));
+      if (joins) {
+        uses.push_back(&use);
+      }
+    }
+    for (OpOperand *use : uses) {
+      Operation *copy = op->clone();
+      use->getOwner()->getBlock()->getOperations().insert(Block::iterator(use->getOwner()), copy);
+      use->set(copy->getResult(0));
+    }
+    if (op->use_empty()) {
+      op->erase();
+    }
+  }
+}
+
+} // namespace
+
+bool isElementwise(Operation *op) { return op->hasTrait<tn::TnElementwise>(); }
+
+bool isMovement(Operation *op) { return isa<tn::TransposeOp, tn::SliceOp, tn::BroadcastOp>(op); }
+
+tn::Dims resultDims(Operation *op) { return tn::getDims(op->getResult(0).getType()); }
+
+bool isF32(Type tensor) { return cast<RankedTensorType>(tensor).getElementType().isF32(); }
+
+void formElementwise(Formation &formation, Block *block) {
+  recomputeBroadcasts(formation, block);
+  SmallVector<Operation *> open;
+  for (Operation &op : *block) {
+    bool fits = isElementwise(&op) || isMovement(&op);
+    if (fits && !formation.grouping.groupOf(&op)) {
+      open.push_back(&op);
+    }
+  }
+  for (Operation *op : open) {
+    formation.grouping.create(op, kElementwise, nullptr);
+    mergeProducers(formation, op);
+  }
+  for (Group *group : formation.grouping.inOrder()) {
+    if (group->strategy == kElementwise) {
+      group->reason = group->ops.size() == 1 ? "an elementwise or movement operation alone"
+                                             : "elementwise operations of equal dims in one loop";
+    }
+  }
+}
+
+void formSingles(Formation &formation, Block *block) {
+  for (Operation &op : *block) {
+    if (staysOutside(&op) || formation.grouping.groupOf(&op)) {
+      continue;
+    }
+    bool attention = isa<tn::AttentionOp>(op);
+    Group *group = formation.grouping.create(&op, attention ? kAttention : kSingle, &op);
+    group->reason = attention ? "attention is compiled alone, tiled over keys"
+                              : "this operation has no strategy that fuses";
+  }
+}
+
+} // namespace tenon::dispatch

@@ -1,0 +1,125 @@
+// Softmax, norms and reductions over trailing dims take elementwise neighbours with the same rows: a row is read
+// once and kept in cache. Relies on the row fitting in the second-level cache with all its values.
+#include "compiler/dispatch/FormRegions.h"
+#include "compiler/dispatch/Strategy.h"
+
+using namespace mlir;
+
+namespace tenon::dispatch {
+namespace {
+
+/// The number of trailing dims of the operand that make up a row; 0 if the op is no row operation.
+size_t rowRank(Operation *op) {
+  if (op->getNumResults() != 1 || !isF32(op->getResult(0).getType()) ||
+      !isF32(op->getOperand(0).getType())) {
+    return 0;
+  }
+  size_t rank = cast<RankedTensorType>(op->getOperand(0).getType()).getRank();
+  if (tn::SoftmaxOp softmax = dyn_cast<tn::SoftmaxOp>(op)) {
+    return static_cast<size_t>(softmax.getAxis()) + 1 == rank ? 1 : 0;
+  }
+  if (tn::LayerNormOp norm = dyn_cast<tn::LayerNormOp>(op)) {
+    return rank - norm.getAxis();
+  }
+  if (tn::RmsNormOp norm = dyn_cast<tn::RmsNormOp>(op)) {
+    return rank - norm.getAxis();
+  }
+  tn::ReduceOp reduce = dyn_cast<tn::ReduceOp>(op);
+  if (!reduce) {
+    return 0;
+  }
+  ArrayRef<int64_t> axes = reduce.getAxes();
+  for (auto [index, axis] : llvm::enumerate(axes)) {
+    if (axis != static_cast<int64_t>(rank - axes.size() + index)) {
+      return 0;
+    }
+  }
+  return axes.size();
+}
+
+bool rowsFit(const Formation &formation, Group *group, size_t rowDims) {
+  tn::Dims dims = tn::getDims(group->root->getOperand(0).getType());
+  int64_t row = formation.costs.countOf(ArrayRef<AffineExpr>(dims).take_back(rowDims));
+  int64_t values = group->ops.size() + 1;
+  return row * values * static_cast<int64_t>(sizeof(float)) <= formation.costs.profile().cacheBytes;
+}
+
+/// Tries to add `op`, a neighbour over the edge (producer, consumer).
+bool tryAbsorb(Formation &formation, Group *group, Operation *op, const tn::Dims &dims,
+               size_t rowDims, Operation *producer, Operation *consumer) {
+  const Rule *rule = nullptr;
+  if (!isElementwise(op)) {
+    rule = &kNotElementwise;
+  } else if (formation.grouping.groupOf(op)) {
+    rule = &kOtherRegion;
+  } else if (!tn::sameDims(resultDims(op), dims)) {
+    rule = &kDimsDiffer;
+  } else if (group->ops.size() >= kMostOperations) {
+    rule = &kRegionFull;
+  } else if (!rowsFit(formation, group, rowDims)) {
+    rule = &kRowTooLarge;
+  } else if (!formation.grouping.absorb(group, op)) {
+    rule = &kCycle;
+  }
+  if (rule) {
+    formation.refuse(producer, consumer, *rule);
+  }
+  return !rule;
+}
+
+void growProducers(Formation &formation, Group *group, size_t rowDims) {
+  tn::Dims dims = tn::getDims(group->root->getOperand(0).getType());
+  SmallVector<OpOperand *> open = {&group->root->getOpOperand(0)};
+  while (!open.empty()) {
+    OpOperand *edge = open.pop_back_val();
+    Operation *producer = edge->get().getDefiningOp();
+    if (!producer || staysOutside(producer) || llvm::is_contained(group->ops, producer)) {
+      continue;
+    }
+    if (tryAbsorb(formation, group, producer, dims, rowDims, producer, edge->getOwner())) {
+      for (OpOperand &operand : producer->getOpOperands()) {
+        open.push_back(&operand);
+      }
+    }
+  }
+}
+
+void growConsumers(Formation &formation, Group *group, size_t rowDims) {
+  tn::Dims dims = resultDims(group->root);
+  SmallVector<Operation *> open = {group->root};
+  while (!open.empty()) {
+    Operation *producer = open.pop_back_val();
+    SmallVector<Operation *> users(producer->getUsers());
+    llvm::sort(users, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    for (Operation *user : users) {
+      if (staysOutside(user) || llvm::is_contained(group->ops, user)) {
+        continue;
+      }
+      if (tryAbsorb(formation, group, user, dims, rowDims, producer, user)) {
+        open.push_back(user);
+      }
+    }
+  }
+}
+
+} // namespace
+
+void formRows(Formation &formation, Block *block) {
+  SmallVector<Operation *> roots;
+  for (Operation &op : *block) {
+    if (op.hasTrait<tn::TnRowWise>() && rowRank(&op) > 0) {
+      roots.push_back(&op);
+    }
+  }
+  for (Operation *root : roots) {
+    size_t rowDims = rowRank(root);
+    Group *group = formation.grouping.create(root, kRows, root);
+    growProducers(formation, group, rowDims);
+    growConsumers(formation, group, rowDims);
+    group->reason = group->ops.size() == 1
+                        ? "one pass over each row, with no elementwise neighbour that could join"
+                        : "one pass over each row; its elementwise neighbours have the same rows";
+  }
+}
+
+} // namespace tenon::dispatch

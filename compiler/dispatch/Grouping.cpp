@@ -1,0 +1,146 @@
+// Groups of operations that stay contiguous in the block: merging two moves what lies between before or after
+// them. Relies on operations being free of effects, so any order that respects uses is valid.
+#include "compiler/dispatch/Grouping.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+
+namespace tenon::dispatch {
+
+bool staysOutside(Operation *op) {
+  return isa<tn::WeightOp, tn::ConstantOp, tn::PackOp, tn::ReshapeOp>(op) ||
+         op->hasTrait<OpTrait::IsTerminator>();
+}
+
+bool isScalarConstant(Operation *op) {
+  tn::ConstantOp constant = dyn_cast_or_null<tn::ConstantOp>(op);
+  return constant && constant.getValue().getNumElements() == 1;
+}
+
+SmallVector<Value> escapingResults(ArrayRef<Operation *> ops) {
+  llvm::SmallPtrSet<Operation *, 16> inside(ops.begin(), ops.end());
+  SmallVector<Value> values;
+  for (Operation *op : ops) {
+    for (Value result : op->getResults()) {
+      if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !inside.contains(user); })) {
+        values.push_back(result);
+      }
+    }
+  }
+  return values;
+}
+
+SmallVector<Value> outsideOperands(ArrayRef<Operation *> ops) {
+  llvm::SmallPtrSet<Operation *, 16> inside(ops.begin(), ops.end());
+  llvm::SmallSetVector<Value, 8> values;
+  for (Operation *op : ops) {
+    for (Value operand : op->getOperands()) {
+      if (!inside.contains(operand.getDefiningOp())) {
+        values.insert(operand);
+      }
+    }
+  }
+  return values.takeVector();
+}
+
+Group *Grouping::create(Operation *op, llvm::StringRef strategy, Operation *root) {
+  std::unique_ptr<Group> group = std::make_unique<Group>();
+  group->strategy = strategy;
+  group->root = root;
+  group->ops.push_back(op);
+  groups[op] = group.get();
+  owned.push_back(std::move(group));
+  return owned.back().get();
+}
+
+Grouping::Unit Grouping::unitOf(Operation *op) const {
+  DenseMap<Operation *, Group *>::const_iterator found = groups.find(op);
+  return found == groups.end() ? Unit() : Unit(found->second->ops);
+}
+
+/// Brings two contiguous units together: what lies between and depends on the first goes after both, the rest
+/// before. Impossible if the second itself depends on something between that depends on the first.
+bool Grouping::joinUnits(Unit first, Unit second) {
+  llvm::SmallPtrSet<Operation *, 16> reached(first.begin(), first.end());
+  SmallVector<Operation *> later;
+  Operation *op = first.back()->getNextNode();
+  while (op != second.front()) {
+    Unit unit = unitOf(op);
+    if (unit.empty()) {
+      unit = Unit(op);
+    }
+    bool depends = llvm::any_of(unit, [&](Operation *part) {
+      return llvm::any_of(part->getOperands(),
+                          [&](Value operand) { return reached.contains(operand.getDefiningOp()); });
+    });
+    if (depends) {
+      reached.insert(unit.begin(), unit.end());
+      later.append(unit.begin(), unit.end());
+    }
+    op = unit.back()->getNextNode();
+  }
+  for (Operation *part : second) {
+    for (Value operand : part->getOperands()) {
+      Operation *definer = operand.getDefiningOp();
+      if (reached.contains(definer) && !llvm::is_contained(first, definer)) {
+        return false;
+      }
+    }
+  }
+  for (Operation *part : first) {
+    part->moveBefore(second.front());
+  }
+  Operation *end = second.back();
+  for (Operation *part : later) {
+    part->moveAfter(end);
+    end = part;
+  }
+  return true;
+}
+
+bool Grouping::absorb(Group *group, Operation *op) {
+  bool after = group->ops.back()->isBeforeInBlock(op);
+  Unit single(op);
+  if (!(after ? joinUnits(group->ops, single) : joinUnits(single, group->ops))) {
+    return false;
+  }
+  group->ops.insert(after ? group->ops.end() : group->ops.begin(), op);
+  groups[op] = group;
+  return true;
+}
+
+bool Grouping::merge(Group *group, Group *other) {
+  bool after = group->ops.back()->isBeforeInBlock(other->ops.front());
+  if (!(after ? joinUnits(group->ops, other->ops) : joinUnits(other->ops, group->ops))) {
+    return false;
+  }
+  for (Operation *op : other->ops) {
+    groups[op] = group;
+  }
+  group->ops.insert(after ? group->ops.end() : group->ops.begin(), other->ops.begin(),
+                    other->ops.end());
+  llvm::erase_if(owned, [&](const std::unique_ptr<Group> &entry) { return entry.get() == other; });
+  return true;
+}
+
+void Grouping::truncate(Group *group, size_t count) {
+  for (Operation *op : ArrayRef<Operation *>(group->ops).drop_front(count)) {
+    groups.erase(op);
+  }
+  group->ops.resize(count);
+}
+
+SmallVector<Group *> Grouping::inOrder() const {
+  SmallVector<Group *> result;
+  for (Operation &op : *block) {
+    Group *group = groupOf(&op);
+    if (group && group->ops.front() == &op) {
+      result.push_back(group);
+    }
+  }
+  return result;
+}
+
+} // namespace tenon::dispatch

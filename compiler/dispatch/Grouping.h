@@ -1,0 +1,66 @@
+// The partition of a function's operations into groups that will become regions. Keeps every group contiguous in the
+// block and the block in a valid order, so that a merge is legal exactly when it makes no cycle.
+#pragma once
+
+#include "compiler/graph/Tn.h"
+#include "llvm/ADT/DenseMap.h"
+#include "mlir/IR/Block.h"
+
+#include <memory>
+#include <string>
+
+namespace tenon::dispatch {
+
+/// Operations that will run as one kernel, in block order.
+struct Group {
+  llvm::StringRef strategy;
+  /// The contraction, reduction or norm the group is built around; null for elementwise groups.
+  mlir::Operation *root = nullptr;
+  llvm::SmallVector<mlir::Operation *> ops;
+  /// Why the group is what it is, in a sentence.
+  std::string reason;
+};
+
+class Grouping {
+public:
+  explicit Grouping(mlir::Block *functionBody) : block(functionBody) {}
+
+  /// Makes a group of one op that is in no group yet.
+  Group *create(mlir::Operation *op, llvm::StringRef strategy, mlir::Operation *root);
+  /// Null if the op is in no group.
+  Group *groupOf(mlir::Operation *op) const { return groups.lookup(op); }
+
+  /// Adds an op without a group (before or after it in the block) to a group; false, and nothing changes,
+  /// if that would make a cycle.
+  bool absorb(Group *group, mlir::Operation *op);
+  /// Moves all operations of `other` into `group` and deletes `other`; false if that would make a cycle.
+  bool merge(Group *group, Group *other);
+
+  /// Gives up the operations of a group behind the first `count`.
+  void truncate(Group *group, size_t count);
+
+  /// The groups in block order.
+  llvm::SmallVector<Group *> inOrder() const;
+
+private:
+  using Unit = llvm::ArrayRef<mlir::Operation *>;
+
+  Unit unitOf(mlir::Operation *op) const;
+  bool joinUnits(Unit first, Unit second);
+
+  mlir::Block *block;
+  llvm::DenseMap<mlir::Operation *, Group *> groups;
+  std::vector<std::unique_ptr<Group>> owned;
+};
+
+/// The results of `ops` that are used by other operations.
+llvm::SmallVector<mlir::Value> escapingResults(llvm::ArrayRef<mlir::Operation *> ops);
+/// The operands of `ops` that are defined by other operations, each once, in order of use.
+llvm::SmallVector<mlir::Value> outsideOperands(llvm::ArrayRef<mlir::Operation *> ops);
+
+/// Weights, constants, packs, reshapes and the return: never in a group.
+bool staysOutside(mlir::Operation *op);
+/// A constant of one element, which regions carry inside.
+bool isScalarConstant(mlir::Operation *op);
+
+} // namespace tenon::dispatch

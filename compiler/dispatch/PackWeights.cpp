@@ -1,0 +1,99 @@
+// Puts tn.pack and tn.unpack between a constant weight and the contraction that reads it, so that the weight is laid out once,
+// when the engine is written. Relies on f32 contractions being compiled with the product micro-kernel.
+#include "compiler/dispatch/PackWeights.h"
+
+#include "compiler/dispatch/FormRegions.h"
+#include "compiler/dispatch/Strategy.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace tenon::dispatch {
+namespace {
+
+struct Layout {
+  SmallVector<int64_t> permutation;
+  int64_t rows = 1;
+  int64_t groups = 1;
+};
+
+/// The operand to pack and how; none for a contraction whose weight is not constant or not packed.
+std::optional<std::pair<OpOperand *, Layout>> layoutOf(Operation *op) {
+  if (tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op)) {
+    if (cast<RankedTensorType>(matmul.getB().getType()).getRank() != 2) {
+      return std::nullopt;
+    }
+    SmallVector<int64_t> permutation = {0, 1};
+    if (matmul.getTransposeB()) {
+      permutation = {1, 0};
+    }
+    return std::pair(&matmul.getBMutable(), Layout{permutation, 1, 1});
+  }
+  tn::ConvOp conv = cast<tn::ConvOp>(op);
+  if (isDepthwise(conv)) {
+    return std::nullopt;
+  }
+  int64_t rank = cast<RankedTensorType>(conv.getWeight().getType()).getRank();
+  Layout layout;
+  for (int64_t spatial = 2; spatial < rank; ++spatial) {
+    layout.permutation.push_back(spatial);
+  }
+  layout.permutation.append({1, 0});
+  layout.rows = rank - 1;
+  layout.groups = static_cast<int64_t>(conv.getGroups());
+  return std::pair(&conv.getWeightMutable(), layout);
+}
+
+RankedTensorType packedType(RankedTensorType weight, const Layout &layout) {
+  int64_t depth = 1;
+  int64_t columns = 1;
+  for (auto [index, dim] : llvm::enumerate(layout.permutation)) {
+    (static_cast<int64_t>(index) < layout.rows ? depth : columns) *= weight.getDimSize(dim);
+  }
+  SmallVector<int64_t> shape;
+  if (layout.groups > 1) {
+    shape.push_back(layout.groups);
+  }
+  shape.append({llvm::divideCeilSigned(columns / layout.groups, kPanelColumns), depth, kPanelColumns});
+  return RankedTensorType::get(shape, weight.getElementType());
+}
+
+} // namespace
+
+void packWeights(Block *block) {
+  SmallVector<Operation *> roots;
+  for (Operation &op : *block) {
+    if (isContractionRoot(&op)) {
+      roots.push_back(&op);
+    }
+  }
+  llvm::DenseMap<std::pair<Value, Attribute>, tn::PackOp> known;
+  for (Operation *root : roots) {
+    std::optional<std::pair<OpOperand *, Layout>> found = layoutOf(root);
+    if (!found) {
+      continue;
+    }
+    auto &[operand, layout] = *found;
+    Value weight = operand->get();
+    if (!isa_and_nonnull<tn::WeightOp, tn::ConstantOp>(weight.getDefiningOp())) {
+      continue;
+    }
+    OpBuilder builder(root);
+    RankedTensorType type = cast<RankedTensorType>(weight.getType());
+    DenseI64ArrayAttr permutation = builder.getDenseI64ArrayAttr(layout.permutation);
+    Attribute key = builder.getArrayAttr({permutation, builder.getI64IntegerAttr(layout.groups)});
+    tn::PackOp &pack = known[{weight, key}];
+    if (!pack) {
+      builder.setInsertionPointAfterValue(weight);
+      pack = tn::PackOp::create(builder, weight.getLoc(), packedType(type, layout), weight,
+                                permutation, builder.getI64IntegerAttr(layout.rows),
+                                builder.getI64IntegerAttr(kPanelColumns),
+                                builder.getI64IntegerAttr(layout.groups));
+      builder.setInsertionPoint(root);
+    }
+    operand->set(tn::UnpackOp::create(builder, root->getLoc(), type, pack.getY(), permutation,
+                                      pack.getRowsAttr(), pack.getPanelAttr(), pack.getGroupsAttr()));
+  }
+}
+
+} // namespace tenon::dispatch

@@ -1,0 +1,58 @@
+// The decision records of dispatch: which regions exist and why, and for every edge between two regions why it was
+// not fused. The engine carries them as the record "fusion" (docs/explain.md); no MLIR in this header.
+#pragma once
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tenon::dispatch {
+
+/// What the cost model says of a kernel or of several.
+struct Cost {
+  int64_t bytes = 0;      ///< moved: inputs read once and outputs written
+  double work = 0;        ///< operations
+  int64_t launches = 0;
+  double microseconds = 0;
+
+  Cost &operator+=(const Cost &other);
+};
+
+/// One region: what it holds and why.
+struct RegionRecord {
+  std::string label; ///< "conv1+relu1"
+  std::string target;
+  std::string strategy;
+  std::string reason; ///< a sentence
+  std::vector<std::string> nodes;
+  std::vector<std::string> operations;
+  Cost cost;
+};
+
+/// One edge that was considered for fusion, between operations that ended in different regions.
+struct EdgeRecord {
+  std::string producer; ///< node names, or the operation where it has none
+  std::string consumer;
+  int64_t producerRegion = 0;
+  int64_t consumerRegion = 0;
+  std::string verdict; ///< "apart"
+  std::string rule;    ///< short and stable: "dims-differ"
+  std::string why;     ///< the rule in words
+  Cost apart;          ///< both regions as they are
+  Cost fused;          ///< if they were one
+};
+
+struct Records {
+  std::string profile;
+  std::vector<RegionRecord> regions;
+  std::vector<EdgeRecord> edges;
+
+  /// JSON text; equal records give equal text.
+  std::string toJson() const;
+  static llvm::Expected<Records> fromJson(llvm::StringRef text);
+};
+
+} // namespace tenon::dispatch
