@@ -29,6 +29,8 @@ public:
   std::span<const Weight> weights() const;
   /// The mapped weights section; a weight lies at its offset.
   Bytes weightsSection() const;
+  /// Enters the weights that are in the page cache into the page table and starts reading others.
+  void populateWeights() const;
   const Provenance &provenance() const;
 
   std::vector<std::string> recordNames() const;

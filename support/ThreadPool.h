@@ -35,6 +35,7 @@ private:
     void (*call)(const void *closure, int64_t begin, int64_t end, unsigned thread);
   };
   struct Shared;
+  struct Worker;
 
   ThreadPool(unsigned threads, std::unique_ptr<Shared> sharedState);
   void run(int64_t n, Task task);

@@ -34,6 +34,8 @@ struct OutputBinding {
 
 struct MemoryUse {
   uint64_t arenaBytes = 0;
+  /// Largest sum of live sizes for the current dims; 0 when the compiler laid the arena out.
+  uint64_t arenaLowerBoundBytes = 0;
   uint64_t stateBytes = 0;
   uint64_t scratchBytes = 0; ///< all threads together
 };
@@ -50,6 +52,8 @@ public:
   /// Makes the session ready for these input dims (in order of the inputs): symbols are bound and
   /// checked, sizes evaluated, the arena laid out. The last 64 sets of dims are remembered.
   Status prepare(std::span<const std::span<const int64_t>> inputDims);
+  /// Whether dims are prepared: after a successful prepare or run, and at once when all are fixed.
+  bool isPrepared() const;
   /// Dims of an output for the dims last prepared or run. Valid until the next prepare or run.
   std::span<const int64_t> outputDims(size_t output) const;
   uint64_t outputBytes(size_t output) const;

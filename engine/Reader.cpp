@@ -1,0 +1,272 @@
+// Reads the part of an engine before its weights in one piece, so that what is checked is what is
+// used, then maps the weights. Relies on Format, the codecs and the validator for the rules.
+
+#include "engine/Reader.h"
+
+#include "engine/ElfCheck.h"
+#include "engine/Format.h"
+#include "engine/PlanCodec.h"
+#include "engine/Validate.h"
+#include "support/AlignedBuffer.h"
+#include "support/MappedFile.h"
+#include "support/Text.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+namespace tenon::engine {
+namespace {
+
+Status damaged(ErrorId id, std::string message) {
+  return Status::error(id, std::move(message), "the file is damaged; copy or compile it again");
+}
+
+/// Where an engine's bytes come from: a file, or memory of the caller.
+class Source {
+public:
+  explicit Source(FileReader opened) : file(std::move(opened)), bytes(file->size()) {}
+  explicit Source(Bytes memory) : image(memory), bytes(memory.size()) {}
+
+  uint64_t size() const { return bytes; }
+  const FileReader *reader() const { return file ? &*file : nullptr; }
+  Bytes memory() const { return image; }
+
+  Status read(uint64_t offset, MutableBytes out) const {
+    if (file) {
+      return file->read(offset, out);
+    }
+    std::memcpy(out.data(), image.data() + offset, out.size());
+    return Status::ok();
+  }
+
+private:
+  std::optional<FileReader> file;
+  Bytes image;
+  uint64_t bytes;
+};
+
+} // namespace
+
+struct EngineFile::Impl {
+  AlignedBuffer prefix; ///< everything before the padding in front of the weights
+  std::vector<SectionEntry> sections;
+  Manifest manifest;
+  std::vector<Variant> variants;
+  MappedFile mapped;
+  AlignedBuffer copied;
+  Bytes weights;
+  uint64_t fileBytes = 0;
+
+  Bytes section(size_t index) const {
+    const SectionEntry &entry = sections[index];
+    return Bytes(prefix.data() + entry.offset, entry.bytes);
+  }
+
+  Status checkHash(size_t index) const {
+    const SectionEntry &entry = sections[index];
+    if (hashBytes(section(index)) != Hash128{entry.hashLow, entry.hashHigh}) {
+      return damaged(ErrorId::EngineHashMismatch,
+                     strCat("section ", index, " at byte ", entry.offset,
+                            " does not match its hash"));
+    }
+    return Status::ok();
+  }
+
+  Status load(const Source &source) {
+    fileBytes = source.size();
+    FileHeader header = {};
+    MutableBytes head = std::as_writable_bytes(std::span(&header, 1));
+    head = head.first(std::min<uint64_t>(head.size(), fileBytes));
+    TENON_TRY(source.read(0, head));
+    TENON_ASSIGN(header, checkHeader(head, fileBytes));
+    std::vector<std::byte> table(header.sectionCount * sizeof(SectionEntry));
+    TENON_TRY(source.read(sizeof(FileHeader), table));
+    TENON_ASSIGN(sections, checkSectionTable(header, table));
+    TENON_TRY(readPrefix(source));
+    for (size_t i = 0; i + 1 < sections.size(); ++i) {
+      if (sections[i].kind != SectionKind::Record) {
+        TENON_TRY(checkHash(i));
+      }
+    }
+    TENON_TRY(readManifest());
+    for (const VariantEntry &entry : manifest.variants) {
+      TENON_TRY(readVariant(entry));
+    }
+    return mapWeights(source);
+  }
+
+  /// Reads up to the last section before the weights and checks that all padding is zero.
+  Status readPrefix(const Source &source) {
+    const SectionEntry &last = sections[sections.size() - 2];
+    TENON_ASSIGN(prefix, AlignedBuffer::create(last.offset + last.bytes));
+    TENON_TRY(source.read(0, prefix.bytes()));
+    uint64_t end = sizeof(FileHeader) + sections.size() * sizeof(SectionEntry);
+    for (size_t i = 0; i + 1 < sections.size(); ++i) {
+      TENON_TRY(checkZero(Bytes(prefix.data() + end, sections[i].offset - end)));
+      end = sections[i].offset + sections[i].bytes;
+    }
+    std::vector<std::byte> gap(sections.back().offset - end);
+    TENON_TRY(source.read(end, gap));
+    return checkZero(gap);
+  }
+
+  static Status checkZero(Bytes padding) {
+    bool isZero = padding.empty() ||
+                  (padding[0] == std::byte(0) &&
+                   std::memcmp(padding.data(), padding.data() + 1, padding.size() - 1) == 0);
+    if (!isZero) {
+      return damaged(ErrorId::EngineBadSectionTable, "the space between two sections is not empty");
+    }
+    return Status::ok();
+  }
+
+  /// Each section must be named exactly once, by what its kind says.
+  Status claim(uint32_t index, SectionKind kind, std::set<uint32_t> &claimed) const {
+    if (index >= sections.size() || sections[index].kind != kind || !claimed.insert(index).second) {
+      return damaged(ErrorId::EngineBadManifest,
+                     strCat("section ", index, " is missing, of another kind or used twice"));
+    }
+    return Status::ok();
+  }
+
+  Status readManifest() {
+    TENON_ASSIGN(manifest, decodeManifest(section(0)));
+    std::optional<uint64_t> bytes = layOutWeights(manifest.weights);
+    if (bytes != sections.back().bytes) {
+      return damaged(ErrorId::EngineBadManifest, "the weights do not fill their section");
+    }
+    std::set<uint32_t> claimed;
+    std::set<std::string_view> names;
+    if (manifest.variants.empty()) {
+      return damaged(ErrorId::EngineBadManifest, "the engine holds no variant");
+    }
+    for (const VariantEntry &variant : manifest.variants) {
+      TENON_TRY(claim(variant.planSection, SectionKind::Plan, claimed));
+      TENON_TRY(claim(variant.codeSection, SectionKind::Code, claimed));
+      if (variant.level.empty() || !names.insert(variant.level).second) {
+        return damaged(ErrorId::EngineBadManifest, "a variant has no name or that of another");
+      }
+    }
+    names.clear();
+    for (const RecordEntry &record : manifest.records) {
+      TENON_TRY(claim(record.section, SectionKind::Record, claimed));
+      if (record.name.empty() || !names.insert(record.name).second) {
+        return damaged(ErrorId::EngineBadManifest, "a record has no name or that of another");
+      }
+    }
+    if (claimed.size() + 3 != sections.size()) {
+      return damaged(ErrorId::EngineBadManifest, "a section belongs to nothing");
+    }
+    return Status::ok();
+  }
+
+  Status readVariant(const VariantEntry &entry) {
+    Variant variant;
+    variant.level = entry.level;
+    variant.kernels = entry.kernels;
+    Result<Plan> plan = decodePlan(section(entry.planSection));
+    Status status = plan.isOk() ? validatePlan(*plan, manifest.weights, entry.kernels.size())
+                                : plan.takeStatus();
+    if (status.isOk()) {
+      status = checkCodeObject(section(entry.codeSection));
+    }
+    TENON_TRY(status.prefix(strCat("variant '", entry.level, "'")));
+    variant.plan = std::move(*plan);
+    variants.push_back(std::move(variant));
+    return Status::ok();
+  }
+
+  Status mapWeights(const Source &source) {
+    const SectionEntry &entry = sections.back();
+    if (const FileReader *file = source.reader()) {
+      TENON_ASSIGN(mapped, MappedFile::map(*file, entry.offset, entry.bytes));
+      weights = mapped.bytes();
+      return Status::ok();
+    }
+    weights = source.memory().subspan(entry.offset, entry.bytes);
+    if (reinterpret_cast<uintptr_t>(weights.data()) % kBufferAlignment != 0) {
+      TENON_ASSIGN(copied, AlignedBuffer::create(entry.bytes));
+      TENON_TRY(source.read(entry.offset, copied.bytes()));
+      weights = copied.bytes();
+    }
+    return Status::ok();
+  }
+};
+
+EngineFile::EngineFile(std::unique_ptr<Impl> implementation) : impl(std::move(implementation)) {}
+EngineFile::~EngineFile() = default;
+
+Result<std::unique_ptr<EngineFile>> EngineFile::open(const std::string &path) {
+  TENON_ASSIGN(FileReader file, FileReader::open(path));
+  std::unique_ptr<Impl> impl = std::make_unique<Impl>();
+  Status status = impl->load(Source(std::move(file)));
+  TENON_TRY(status.prefix(strCat("engine '", path, "'")));
+  return std::unique_ptr<EngineFile>(new EngineFile(std::move(impl)));
+}
+
+Result<std::unique_ptr<EngineFile>> EngineFile::fromMemory(Bytes image) {
+  std::unique_ptr<Impl> impl = std::make_unique<Impl>();
+  Status status = impl->load(Source(image));
+  TENON_TRY(status.prefix("engine in memory"));
+  return std::unique_ptr<EngineFile>(new EngineFile(std::move(impl)));
+}
+
+std::span<const Variant> EngineFile::variants() const { return impl->variants; }
+
+Bytes EngineFile::code(size_t variant) const {
+  return impl->section(impl->manifest.variants[variant].codeSection);
+}
+
+std::span<const Weight> EngineFile::weights() const { return impl->manifest.weights; }
+
+Bytes EngineFile::weightsSection() const { return impl->weights; }
+
+void EngineFile::populateWeights() const { impl->mapped.populate(); }
+
+const Provenance &EngineFile::provenance() const { return impl->manifest.provenance; }
+
+uint64_t EngineFile::fileBytes() const { return impl->fileBytes; }
+
+std::vector<std::string> EngineFile::recordNames() const {
+  std::vector<std::string> names;
+  for (const RecordEntry &record : impl->manifest.records) {
+    names.push_back(record.name);
+  }
+  return names;
+}
+
+Result<std::string_view> EngineFile::record(std::string_view name) const {
+  for (const RecordEntry &record : impl->manifest.records) {
+    if (record.name != name) {
+      continue;
+    }
+    if (!impl->checkHash(record.section).isOk()) {
+      return damaged(ErrorId::EngineBadRecord,
+                     strCat("record '", name, "' does not match its hash"));
+    }
+    Bytes text = impl->section(record.section);
+    return std::string_view(reinterpret_cast<const char *>(text.data()), text.size());
+  }
+  return Status::error(ErrorId::EngineBadRecord, strCat("the engine has no record '", name, "'"),
+                       "compile the model with this release to have it recorded");
+}
+
+Status EngineFile::verifyWeights() const {
+  Bytes hashes = impl->section(impl->sections.size() - 2);
+  for (uint64_t block = 0; block * kWeightBlock < impl->weights.size(); ++block) {
+    uint64_t begin = block * kWeightBlock;
+    Hash128 expected;
+    std::memcpy(&expected, hashes.data() + block * sizeof(Hash128), sizeof(Hash128));
+    Bytes content = impl->weights.subspan(
+        begin, std::min<uint64_t>(kWeightBlock, impl->weights.size() - begin));
+    if (hashBytes(content) != expected) {
+      return damaged(ErrorId::EngineWeightsHashMismatch,
+                     strCat("bytes ", begin, " to ", begin + content.size(),
+                            " of the weights do not match their hash"));
+    }
+  }
+  return Status::ok();
+}
+
+} // namespace tenon::engine

@@ -1,0 +1,202 @@
+// Checks expressions, symbols, ports and instructions of a plan; ValidateBuffers.cpp checks where
+// buffers lie. Each rule is stated once, in the message it gives.
+
+#include "engine/Validate.h"
+
+#include "engine/ValidateBuffers.h"
+#include "support/Text.h"
+
+#include <set>
+
+namespace tenon::engine {
+namespace {
+
+constexpr const char *kAgain = "the engine is damaged or from a faulty compiler; compile it again";
+
+class PlanValidator {
+public:
+  PlanValidator(const Plan &validatedPlan, std::span<const Weight> engineWeights, size_t kernels)
+      : plan(validatedPlan), weights(engineWeights), kernelCount(kernels) {}
+
+  Status run() {
+    TENON_TRY(checkExprs());
+    TENON_TRY(checkSymbols());
+    TENON_TRY(validateBuffers(plan, weights, roots));
+    std::set<std::string_view> names;
+    std::set<uint32_t> bound;
+    TENON_TRY(checkPorts(plan.inputs, "input", Space::Input, names, bound));
+    names.clear();
+    TENON_TRY(checkPorts(plan.outputs, "output", Space::Output, names, bound));
+    TENON_TRY(checkAllBound(bound));
+    return checkInstructions();
+  }
+
+private:
+  bool isExpr(ExprId id) const { return id < plan.exprs.size(); }
+
+  Status checkExprs() const {
+    for (ExprId id = 0; id < plan.exprs.size(); ++id) {
+      if (!isValidProgram(plan.exprs.program(id), plan.symbols.size())) {
+        return Status::error(ErrorId::EngineBadExpression,
+                             strCat("expression ", id, " is not a valid program"), kAgain);
+      }
+    }
+    return Status::ok();
+  }
+
+  static Status portError(std::string message) {
+    return Status::error(ErrorId::EngineBadPort, std::move(message), kAgain);
+  }
+
+  Status checkSymbols() const {
+    for (size_t i = 0; i < plan.symbols.size(); ++i) {
+      const Symbol &symbol = plan.symbols[i];
+      if (symbol.name.empty() || symbol.min < 0 || symbol.max < symbol.min) {
+        return portError(strCat("symbol ", i, " has no name or an empty range"));
+      }
+      bool isBound = symbol.input < plan.inputs.size() &&
+                     symbol.dim < plan.inputs[symbol.input].dims.size();
+      ExprId dim = isBound ? plan.inputs[symbol.input].dims[symbol.dim] : kNone;
+      if (!isExpr(dim) || plan.exprs.symbolIndex(dim) != i) {
+        return portError(strCat("symbol '", symbol.name, "' is not bound to a dim of an input"));
+      }
+    }
+    return Status::ok();
+  }
+
+  Status checkPorts(const std::vector<Port> &ports, const char *kind, Space space,
+                    std::set<std::string_view> &names, std::set<uint32_t> &bound) const {
+    for (const Port &port : ports) {
+      std::string what = strCat(kind, " '", port.name, "'");
+      if (port.name.empty() || !names.insert(port.name).second) {
+        return portError(strCat(what, ": the name is empty or used twice"));
+      }
+      if (!isDType(static_cast<uint8_t>(port.dtype)) || port.dims.size() > kMaxRank) {
+        return portError(strCat(what, ": unknown type, or more than ", kMaxRank, " dims"));
+      }
+      for (ExprId dim : port.dims) {
+        if (!isExpr(dim)) {
+          return portError(strCat(what, ": a dim names no expression"));
+        }
+      }
+      bool isRoot = port.buffer < plan.buffers.size() && roots[port.buffer] == port.buffer;
+      if (!isRoot || plan.buffers[port.buffer].space != space ||
+          !bound.insert(port.buffer).second) {
+        return portError(strCat(what, ": its buffer is missing, of another space, a view or shared"));
+      }
+    }
+    return Status::ok();
+  }
+
+  Status checkAllBound(const std::set<uint32_t> &bound) const {
+    for (uint32_t i = 0; i < plan.buffers.size(); ++i) {
+      Space space = plan.buffers[i].space;
+      bool needsPort = roots[i] == i && (space == Space::Input || space == Space::Output);
+      if (needsPort && !bound.count(i)) {
+        return portError(strCat("buffer ", i, " is the caller's but belongs to no port"));
+      }
+    }
+    return Status::ok();
+  }
+
+  static Status instructionError(size_t index, const Instruction &instruction,
+                                 std::string_view message) {
+    return Status::error(ErrorId::EngineBadInstruction,
+                         strCat("instruction ", index, " '", instruction.label, "': ", message),
+                         kAgain);
+  }
+
+  Status checkInstructions() const {
+    if (plan.instructions.empty() || plan.instructions.back().kind != InstructionKind::Return) {
+      return Status::error(ErrorId::EngineBadInstruction, "the plan does not end with a return",
+                           kAgain);
+    }
+    for (size_t i = 0; i < plan.instructions.size(); ++i) {
+      const Instruction &instruction = plan.instructions[i];
+      if (instruction.device != 0 || instruction.queue != 0) {
+        return Status::error(ErrorId::EngineUnsupportedInstruction,
+                             strCat("instruction ", i, " is for device ", instruction.device,
+                                    ", queue ", instruction.queue,
+                                    "; this runtime has device 0, queue 0"),
+                             "use a newer runtime or compile for the CPU");
+      }
+      TENON_TRY(checkOperands(i, instruction));
+      TENON_TRY(checkKind(i, instruction));
+    }
+    return Status::ok();
+  }
+
+  Status checkOperands(size_t index, const Instruction &instruction) const {
+    if (instruction.reads > instruction.buffers.size()) {
+      return instructionError(index, instruction, "it reads more buffers than it has");
+    }
+    for (size_t i = 0; i < instruction.buffers.size(); ++i) {
+      uint32_t id = instruction.buffers[i];
+      if (id >= plan.buffers.size()) {
+        return instructionError(index, instruction, "it names no such buffer");
+      }
+      const Buffer &root = plan.buffers[roots[id]];
+      bool readOnly = root.space == Space::Const || root.space == Space::Input;
+      if (readOnly && i >= instruction.reads) {
+        return instructionError(index, instruction, "it writes to weights or an input");
+      }
+      if (root.space == Space::Arena && (index < root.firstUse || index > root.lastUse)) {
+        return instructionError(index, instruction, "it uses a buffer outside of its life");
+      }
+    }
+    for (ExprId size : instruction.sizes) {
+      if (!isExpr(size)) {
+        return instructionError(index, instruction, "it names no such size");
+      }
+    }
+    return Status::ok();
+  }
+
+  Status checkKind(size_t index, const Instruction &instruction) const {
+    switch (instruction.kind) {
+    case InstructionKind::Launch:
+      if (instruction.kernel >= kernelCount || !isExpr(instruction.grid) ||
+          (instruction.scratch != kNone && !isExpr(instruction.scratch))) {
+        return instructionError(index, instruction, "it has no such kernel, grid or scratch");
+      }
+      return Status::ok();
+    case InstructionKind::Copy:
+      if (instruction.buffers.size() != 2 || instruction.reads != 1 ||
+          instruction.sizes.size() != 1) {
+        return instructionError(index, instruction, "a copy has two buffers and one size");
+      }
+      return Status::ok();
+    case InstructionKind::Fill:
+      if (instruction.buffers.size() != 1 || instruction.reads != 0 ||
+          instruction.sizes.size() != 1) {
+        return instructionError(index, instruction, "a fill has one buffer and one size");
+      }
+      return Status::ok();
+    case InstructionKind::Return:
+      if (index + 1 != plan.instructions.size() || !instruction.buffers.empty()) {
+        return instructionError(index, instruction, "a return stands at the end, alone");
+      }
+      return Status::ok();
+    default:
+      break;
+    }
+    return Status::error(ErrorId::EngineUnsupportedInstruction,
+                         strCat("instruction ", index, " is of kind ",
+                                static_cast<unsigned>(instruction.kind),
+                                ", which this runtime does not have"),
+                         "use a newer runtime");
+  }
+
+  const Plan &plan;
+  std::span<const Weight> weights;
+  size_t kernelCount;
+  std::vector<uint32_t> roots;
+};
+
+} // namespace
+
+Status validatePlan(const Plan &plan, std::span<const Weight> weights, size_t kernelCount) {
+  return PlanValidator(plan, weights, kernelCount).run();
+}
+
+} // namespace tenon::engine

@@ -1,0 +1,19 @@
+// The part of plan validation that concerns buffers: views, weights, offsets, overlap. Private to
+// engine/.
+
+#pragma once
+
+#include "engine/Plan.h"
+#include "support/Status.h"
+
+#include <span>
+#include <vector>
+
+namespace tenon::engine {
+
+/// Checks all buffers of a plan whose expressions are valid, and sets for each buffer the one at
+/// the end of its chain of views.
+Status validateBuffers(const Plan &plan, std::span<const Weight> weights,
+                       std::vector<uint32_t> &roots);
+
+} // namespace tenon::engine

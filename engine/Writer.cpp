@@ -1,0 +1,192 @@
+// Lays the sections out from their sizes, streams the weights to the end of the file, then writes
+// what precedes them. Relies on AtomicFile: a failed write leaves nothing behind.
+
+#include "engine/Writer.h"
+
+#include "engine/ElfCheck.h"
+#include "engine/Format.h"
+#include "engine/PlanCodec.h"
+#include "engine/Validate.h"
+#include "support/AtomicFile.h"
+#include "support/Text.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tenon::engine {
+namespace {
+
+/// Collects weights into blocks, hashes each and appends it to the file.
+class BlockWriter {
+public:
+  BlockWriter(AtomicFile &target, MutableBytes hashBytes) : file(target), hashes(hashBytes) {
+    block.reserve(kWeightBlock);
+  }
+
+  uint64_t written() const { return flushed + block.size(); }
+
+  Status append(Bytes bytes) {
+    while (!bytes.empty()) {
+      size_t count = std::min<size_t>(bytes.size(), kWeightBlock - block.size());
+      block.insert(block.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(count));
+      bytes = bytes.subspan(count);
+      if (block.size() == kWeightBlock) {
+        TENON_TRY(flush());
+      }
+    }
+    return Status::ok();
+  }
+
+  Status padTo(uint64_t offset) {
+    static constexpr std::byte zeros[kBufferAlignment] = {};
+    return append(Bytes(zeros, offset - written()));
+  }
+
+  Status flush() {
+    if (block.empty()) {
+      return Status::ok();
+    }
+    Hash128 hash = hashBytes(block);
+    std::memcpy(hashes.data() + flushed / kWeightBlock * sizeof(Hash128), &hash, sizeof(Hash128));
+    TENON_TRY(file.append(block));
+    flushed += block.size();
+    block.clear();
+    return Status::ok();
+  }
+
+private:
+  AtomicFile &file;
+  MutableBytes hashes;
+  std::vector<std::byte> block;
+  uint64_t flushed = 0;
+};
+
+Status sourceError(const Weight &weight, uint64_t given) {
+  return Status::error(ErrorId::EngineWeightsSource,
+                       strCat("weight '", weight.name, "' has ", weight.bytes,
+                              " bytes, but its source gave ", given));
+}
+
+class EngineWriter {
+public:
+  explicit EngineWriter(const EngineContent &engineContent) : content(engineContent) {}
+
+  Result<EngineFileSize> write(const std::string &path, const WeightSource &source) {
+    TENON_TRY(prepare());
+    EngineFileSize size;
+    std::optional<uint64_t> fileBytes = layOutSections(sections);
+    if (!fileBytes || sections.size() > kMaxSections) {
+      return Status::error(ErrorId::BadArgument, "the engine would be too large for its format");
+    }
+    size.fileBytes = *fileBytes;
+    size.weightsBytes = sections.back().bytes;
+    TENON_ASSIGN(AtomicFile file, AtomicFile::create(path));
+    TENON_TRY(file.resize(sections.back().offset));
+    TENON_TRY(writeWeights(file, source));
+    TENON_TRY(writePrefix(file, size.fileBytes));
+    TENON_TRY(file.commit());
+    return size;
+  }
+
+private:
+  /// Makes the bytes of every section but the weights, hashes of weights still zero.
+  Status prepare() {
+    manifest.weights = content.weights;
+    manifest.provenance = content.provenance;
+    std::optional<uint64_t> weightsBytes = layOutWeights(manifest.weights);
+    if (!weightsBytes) {
+      return Status::error(ErrorId::BadArgument, "the weights are too large for the format");
+    }
+    add(SectionKind::Manifest, {});
+    for (const VariantContent &variant : content.variants) {
+      Status status = validatePlan(variant.variant.plan, manifest.weights,
+                                   variant.variant.kernels.size());
+      if (status.isOk()) {
+        status = checkCodeObject(variant.code);
+      }
+      TENON_TRY(status.prefix(strCat("variant '", variant.variant.level, "'")));
+      owned.push_back(encodePlan(variant.variant.plan));
+      uint32_t planSection = add(SectionKind::Plan, owned.back());
+      uint32_t codeSection = add(SectionKind::Code, variant.code);
+      manifest.variants.push_back(
+          {variant.variant.level, variant.variant.kernels, planSection, codeSection});
+    }
+    for (const Record &record : content.records) {
+      Bytes text = std::as_bytes(std::span(record.json));
+      manifest.records.push_back({record.name, add(SectionKind::Record, text)});
+    }
+    hashes.resize((*weightsBytes + kWeightBlock - 1) / kWeightBlock * sizeof(Hash128));
+    add(SectionKind::WeightHashes, hashes);
+    owned.push_back(encodeManifest(manifest));
+    setBytes(0, owned.back());
+    add(SectionKind::Weights, {});
+    sections.back().bytes = *weightsBytes;
+    return Status::ok();
+  }
+
+  uint32_t add(SectionKind kind, Bytes bytes) {
+    uint32_t index = static_cast<uint32_t>(sections.size());
+    sections.push_back({});
+    sections.back().kind = kind;
+    contents.push_back({});
+    setBytes(index, bytes);
+    return index;
+  }
+
+  void setBytes(uint32_t index, Bytes bytes) {
+    sections[index].bytes = bytes.size();
+    contents[index] = bytes;
+  }
+
+  Status writeWeights(AtomicFile &file, const WeightSource &source) {
+    BlockWriter writer(file, hashes);
+    for (uint32_t i = 0; i < manifest.weights.size(); ++i) {
+      const Weight &weight = manifest.weights[i];
+      TENON_TRY(writer.padTo(weight.offset));
+      uint64_t given = 0;
+      TENON_TRY(source(i, [&](Bytes bytes) {
+        given += bytes.size();
+        return given > weight.bytes ? sourceError(weight, given) : writer.append(bytes);
+      }));
+      if (given != weight.bytes) {
+        return sourceError(weight, given);
+      }
+    }
+    return writer.flush();
+  }
+
+  Status writePrefix(AtomicFile &file, uint64_t fileBytes) {
+    for (size_t i = 0; i + 1 < sections.size(); ++i) {
+      Hash128 hash = hashBytes(contents[i]);
+      sections[i].hashLow = hash.low;
+      sections[i].hashHigh = hash.high;
+      TENON_TRY(file.write(sections[i].offset, contents[i]));
+    }
+    FileHeader header = {};
+    std::memcpy(header.magic, kMagic, sizeof(kMagic));
+    header.version = kFormatVersion;
+    header.sectionCount = static_cast<uint32_t>(sections.size());
+    header.fileBytes = fileBytes;
+    Hash128 hash = headerHash(header, sections);
+    header.hashLow = hash.low;
+    header.hashHigh = hash.high;
+    TENON_TRY(file.write(0, std::as_bytes(std::span(&header, 1))));
+    return file.write(sizeof(header), std::as_bytes(std::span(sections)));
+  }
+
+  const EngineContent &content;
+  Manifest manifest;
+  std::vector<SectionEntry> sections;
+  std::vector<Bytes> contents;                ///< by section; views of `owned` and of the content
+  std::vector<std::vector<std::byte>> owned;  ///< encoded plans and manifest
+  std::vector<std::byte> hashes;
+};
+
+} // namespace
+
+Result<EngineFileSize> writeEngine(const std::string &path, const EngineContent &content,
+                                   const WeightSource &weights) {
+  return EngineWriter(content).write(path, weights);
+}
+
+} // namespace tenon::engine

@@ -1,0 +1,195 @@
+/* Tenon's C interface: opens engines written by `tenon compile` and runs them.
+ *
+ * Shapes are arrays of int64_t, tensors are dense and row-major, sizes are in bytes.
+ *
+ * Errors.   A function that can fail returns a tenon_status: NULL when it succeeded, else an error
+ *           that the caller destroys with tenon_status_destroy. On error, outputs are untouched
+ *           unless stated. No function throws or aborts on bad input.
+ * Threads.  An engine may be used by any number of threads at once. A session is used by one thread
+ *           at a time; different sessions run at the same time, also those of one engine.
+ * Pointers returned by a query belong to the object asked and live as long as it does, unless
+ * stated.
+ *
+ *     #include <tenon/tenon.h>
+ *
+ *     tenon_engine *engine = NULL;
+ *     tenon_session *session = NULL;
+ *     tenon_status *status = tenon_engine_open("model.tenon", NULL, &engine);
+ *     if (!status) status = tenon_session_create(engine, NULL, &session);
+ *     int64_t dims[2] = {4, 8};
+ *     float data[4 * 8] = {0}, result[4 * 3];
+ *     tenon_input input = {data, dims, 2};
+ *     tenon_output output = {result, sizeof(result)};
+ *     if (!status) status = tenon_session_run(session, &input, 1, &output, 1);
+ *     if (status) fprintf(stderr, "%s\n", tenon_status_text(status));
+ *     tenon_status_destroy(status);
+ *     tenon_session_destroy(session);
+ *     tenon_engine_destroy(engine);
+ */
+#ifndef TENON_TENON_H
+#define TENON_TENON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(TENON_BUILDING_RUNTIME)
+#define TENON_API __attribute__((visibility("default")))
+#else
+#define TENON_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tenon_status tenon_status;
+typedef struct tenon_engine tenon_engine;
+typedef struct tenon_session tenon_session;
+
+/* Classes of errors; the values are the exit codes of the tool. */
+typedef enum tenon_code {
+  TENON_OK = 0,
+  TENON_CHECK_FAILED = 1,
+  TENON_USAGE = 2,       /* a wrong argument or tensor; the call may be repeated with a right one */
+  TENON_UNSUPPORTED = 3, /* the engine needs another machine or release */
+  TENON_DEVICE = 4,
+  TENON_BAD_INPUT = 5, /* a damaged file, or data that the model cannot take */
+  TENON_EXHAUSTED = 6, /* memory, threads or disk; may succeed later */
+  TENON_INTERNAL = 70  /* a fault of Tenon */
+} tenon_code;
+
+/* Element types. */
+typedef enum tenon_dtype {
+  TENON_F32 = 1,
+  TENON_F64 = 2,
+  TENON_F16 = 3,
+  TENON_BF16 = 4,
+  TENON_I8 = 5,
+  TENON_I16 = 6,
+  TENON_I32 = 7,
+  TENON_I64 = 8,
+  TENON_U8 = 9,
+  TENON_U16 = 10,
+  TENON_U32 = 11,
+  TENON_U64 = 12,
+  TENON_BOOL = 13,
+  TENON_F8E4M3FN = 14,
+  TENON_F8E4M3FNUZ = 15,
+  TENON_F8E5M2 = 16,
+  TENON_F8E5M2FNUZ = 17,
+  TENON_I4 = 18,
+  TENON_U4 = 19,
+  TENON_COMPLEX64 = 20,
+  TENON_COMPLEX128 = 21
+} tenon_dtype;
+
+/* ---- status ---- */
+
+/* Class of an error; TENON_OK for NULL. */
+TENON_API tenon_code tenon_status_code(const tenon_status *status);
+/* Stable number, "TN0603"; `tenon help TN0603` explains it. "" for NULL. */
+TENON_API const char *tenon_status_id(const tenon_status *status);
+/* What, where, and what to do next, in one line that starts with the number. "ok" for NULL. */
+TENON_API const char *tenon_status_text(const tenon_status *status);
+/* Frees an error. NULL is allowed. */
+TENON_API void tenon_status_destroy(tenon_status *status);
+
+/* ---- engine ---- */
+
+/* Zero means the default in every field; NULL in place of the struct means all defaults. */
+typedef struct tenon_engine_options {
+  /* Level of the variant to use ("avx512"); NULL takes the best that this machine runs. */
+  const char *variant;
+  /* Not 0: compare all weights with their hashes before returning. */
+  int32_t verify_weights;
+} tenon_engine_options;
+
+/* Opens, checks and loads an engine file; its weights stay mapped, so the file must not be changed
+ * in place while the engine lives. On success *engine is the caller's, to be destroyed. */
+TENON_API tenon_status *tenon_engine_open(const char *path, const tenon_engine_options *options,
+                                          tenon_engine **engine);
+/* The same for an engine file in memory, which must outlive the engine and stay unchanged. */
+TENON_API tenon_status *tenon_engine_open_memory(const void *data, size_t bytes,
+                                                 const tenon_engine_options *options,
+                                                 tenon_engine **engine);
+/* Releases the engine; its sessions keep what they need. NULL is allowed. */
+TENON_API void tenon_engine_destroy(tenon_engine *engine);
+
+/* Level of the variant in use. */
+TENON_API const char *tenon_engine_variant(const tenon_engine *engine);
+TENON_API size_t tenon_engine_input_count(const tenon_engine *engine);
+TENON_API size_t tenon_engine_output_count(const tenon_engine *engine);
+
+/* What an engine says of an input or output. A dim that varies is stated by its least and greatest
+ * value; equal ones are fixed. */
+typedef struct tenon_port_info {
+  const char *name;
+  tenon_dtype dtype;
+  size_t rank;
+  const int64_t *min_dims;
+  const int64_t *max_dims;
+} tenon_port_info;
+
+/* Fills *info for input or output `index`; an index out of range is an error. */
+TENON_API tenon_status *tenon_engine_input(const tenon_engine *engine, size_t index,
+                                           tenon_port_info *info);
+TENON_API tenon_status *tenon_engine_output(const tenon_engine *engine, size_t index,
+                                            tenon_port_info *info);
+
+/* ---- session ---- */
+
+typedef struct tenon_session_options {
+  /* Threads that work on a run, the calling one included; 0 means the number of usable CPUs. */
+  uint32_t threads;
+  /* Most bytes that the session may hold; 0 means 64 GiB. */
+  uint64_t memory_limit;
+} tenon_session_options;
+
+/* Makes a session: threads, state (zero) and, when all dims are fixed, the memory of a run. On
+ * success *session is the caller's, to be destroyed. */
+TENON_API tenon_status *tenon_session_create(const tenon_engine *engine,
+                                             const tenon_session_options *options,
+                                             tenon_session **session);
+/* NULL is allowed. */
+TENON_API void tenon_session_destroy(tenon_session *session);
+
+/* An input of a run: `rank` dims at `dims` and their elements at `data`, aligned to the element. */
+typedef struct tenon_input {
+  const void *data;
+  const int64_t *dims;
+  size_t rank;
+} tenon_input;
+
+/* Room for an output: `bytes` at `data`, aligned to the element; or NULL and 0 to keep it in the
+ * session, where tenon_session_output_data finds it. */
+typedef struct tenon_output {
+  void *data;
+  size_t bytes;
+} tenon_output;
+
+/* Makes the session ready for the dims of these inputs (`data` is not looked at), so that the shapes
+ * of the outputs are known and the next run with them allocates nothing. */
+TENON_API tenon_status *tenon_session_prepare(tenon_session *session, const tenon_input *inputs,
+                                              size_t input_count);
+/* Dims and bytes of output `index` for the dims last prepared or run; *dims lives until the next of
+ * those calls. `dims`, `rank` and `bytes` may be NULL. */
+TENON_API tenon_status *tenon_session_output_shape(const tenon_session *session, size_t index,
+                                                   const int64_t **dims, size_t *rank,
+                                                   size_t *bytes);
+
+/* Runs the model: all inputs and outputs in the engine's order. Returns when the outputs are
+ * complete; after an error their contents are undefined. Outputs overlap neither inputs nor each
+ * other. */
+TENON_API tenon_status *tenon_session_run(tenon_session *session, const tenon_input *inputs,
+                                          size_t input_count, const tenon_output *outputs,
+                                          size_t output_count);
+/* An output that the last run kept in the session, until the next run; NULL when there is none. */
+TENON_API const void *tenon_session_output_data(const tenon_session *session, size_t index);
+
+/* Sets the model's state to zero. */
+TENON_API void tenon_session_reset_state(tenon_session *session);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,152 @@
+// A thin C++ layer over tenon.h: the same calls with ownership and exceptions. Header-only, so it
+// adds nothing to the binary interface; tenon.h documents threads and lifetimes.
+//
+//     #include <tenon/tenon.hpp>
+//
+//     int main() try {
+//       tenon::Engine engine("model.tenon");
+//       tenon::Session session(engine, {.threads = 2});
+//       std::vector<float> data(4 * 8), result(4 * 3);
+//       std::vector<tenon::Input> inputs = {{data.data(), {4, 8}}};
+//       std::vector<tenon::Output> outputs = {{result.data(), result.size() * sizeof(float)}};
+//       session.run(inputs, outputs);
+//       std::printf("%g\n", result[0]);
+//       return 0;
+//     } catch (const tenon::Error &error) {
+//       std::fprintf(stderr, "%s\n", error.what());
+//       return error.code();
+//     }
+
+#ifndef TENON_TENON_HPP
+#define TENON_TENON_HPP
+
+#include <tenon/tenon.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tenon {
+
+/// What every call below throws on error.
+class Error : public std::runtime_error {
+public:
+  /// Takes the status over.
+  explicit Error(tenon_status *status)
+      : std::runtime_error(tenon_status_text(status)), errorCode(tenon_status_code(status)),
+        errorId(tenon_status_id(status)) {
+    tenon_status_destroy(status);
+  }
+  tenon_code code() const { return errorCode; }
+  /// "TN0603".
+  const std::string &id() const { return errorId; }
+
+private:
+  tenon_code errorCode;
+  std::string errorId;
+};
+
+namespace detail {
+inline void check(tenon_status *status) {
+  if (status) {
+    throw Error(status);
+  }
+}
+} // namespace detail
+
+/// An opened engine; may be shared between threads.
+class Engine {
+public:
+  explicit Engine(const std::string &path, const tenon_engine_options &options = {}) {
+    tenon_engine *opened = nullptr;
+    detail::check(tenon_engine_open(path.c_str(), &options, &opened));
+    handle.reset(opened);
+  }
+
+  std::string variant() const { return tenon_engine_variant(get()); }
+  std::vector<tenon_port_info> inputs() const {
+    std::vector<tenon_port_info> ports(tenon_engine_input_count(get()));
+    for (size_t i = 0; i < ports.size(); ++i) {
+      detail::check(tenon_engine_input(get(), i, &ports[i]));
+    }
+    return ports;
+  }
+  std::vector<tenon_port_info> outputs() const {
+    std::vector<tenon_port_info> ports(tenon_engine_output_count(get()));
+    for (size_t i = 0; i < ports.size(); ++i) {
+      detail::check(tenon_engine_output(get(), i, &ports[i]));
+    }
+    return ports;
+  }
+  tenon_engine *get() const { return handle.get(); }
+
+private:
+  struct Destroy {
+    void operator()(tenon_engine *engine) const { tenon_engine_destroy(engine); }
+  };
+  std::unique_ptr<tenon_engine, Destroy> handle;
+};
+
+struct Input {
+  const void *data;
+  std::vector<int64_t> dims;
+};
+
+/// A null pointer keeps the output in the session.
+struct Output {
+  void *data = nullptr;
+  size_t bytes = 0;
+};
+
+/// Runs an engine; used by one thread at a time.
+class Session {
+public:
+  explicit Session(const Engine &engine, const tenon_session_options &options = {}) {
+    tenon_session *created = nullptr;
+    detail::check(tenon_session_create(engine.get(), &options, &created));
+    handle.reset(created);
+  }
+
+  void prepare(const std::vector<Input> &inputs) {
+    bindInputs(inputs);
+    detail::check(tenon_session_prepare(get(), boundInputs.data(), boundInputs.size()));
+  }
+  std::vector<int64_t> outputDims(size_t index) const {
+    const int64_t *dims = nullptr;
+    size_t rank = 0;
+    detail::check(tenon_session_output_shape(get(), index, &dims, &rank, nullptr));
+    return std::vector<int64_t>(dims, dims + rank);
+  }
+  void run(const std::vector<Input> &inputs, const std::vector<Output> &outputs) {
+    bindInputs(inputs);
+    boundOutputs.clear();
+    for (const Output &output : outputs) {
+      boundOutputs.push_back({output.data, output.bytes});
+    }
+    detail::check(tenon_session_run(get(), boundInputs.data(), boundInputs.size(),
+                                    boundOutputs.data(), boundOutputs.size()));
+  }
+  const void *outputData(size_t index) const { return tenon_session_output_data(get(), index); }
+  void resetState() { tenon_session_reset_state(get()); }
+  tenon_session *get() const { return handle.get(); }
+
+private:
+  void bindInputs(const std::vector<Input> &inputs) {
+    boundInputs.clear();
+    for (const Input &input : inputs) {
+      boundInputs.push_back({input.data, input.dims.data(), input.dims.size()});
+    }
+  }
+
+  struct Destroy {
+    void operator()(tenon_session *session) const { tenon_session_destroy(session); }
+  };
+  std::unique_ptr<tenon_session, Destroy> handle;
+  std::vector<tenon_input> boundInputs;
+  std::vector<tenon_output> boundOutputs;
+};
+
+} // namespace tenon
+
+#endif

@@ -1,0 +1,304 @@
+// The C interface over Engine and Session. Nothing thrown below passes this border: running out of
+// memory becomes a status that needs no memory.
+
+#include "tenon/tenon.h"
+
+#include "runtime/core/Engine.h"
+#include "runtime/core/Session.h"
+#include "support/Text.h"
+
+#include <algorithm>
+#include <limits>
+#include <new>
+
+using tenon::Bytes;
+using tenon::ErrorId;
+using tenon::Result;
+using tenon::Status;
+using tenon::strCat;
+using tenon::engine::Port;
+using tenon::runtime::Engine;
+using tenon::runtime::Session;
+
+struct tenon_status {
+  tenon_code code;
+  std::string id;
+  std::string text;
+};
+
+namespace {
+
+/// Ranges of a port's dims, kept because the C interface gives out pointers.
+struct PortRanges {
+  std::vector<int64_t> least;
+  std::vector<int64_t> most;
+};
+
+} // namespace
+
+struct tenon_engine {
+  std::shared_ptr<const Engine> engine;
+  std::vector<PortRanges> inputs;
+  std::vector<PortRanges> outputs;
+};
+
+struct tenon_session {
+  std::unique_ptr<Session> session;
+  std::vector<tenon::runtime::InputBinding> inputs;
+  std::vector<tenon::runtime::OutputBinding> outputs;
+  std::vector<std::span<const int64_t>> dims;
+};
+
+namespace {
+
+/// Returned when there is no memory to describe the error; never freed.
+tenon_status noMemory = {TENON_EXHAUSTED, "TN0901", "TN0901: the process is out of memory"};
+
+tenon_status *toC(const Status &status) {
+  if (status.isOk()) {
+    return nullptr;
+  }
+  return new tenon_status{static_cast<tenon_code>(status.code()), nameOf(status.id()),
+                          status.toString()};
+}
+
+/// Runs fn, which returns a Status, and turns what it returns or throws into a C status.
+template <typename Fn> tenon_status *guarded(const Fn &fn) {
+  try {
+    return toC(fn());
+  } catch (const std::bad_alloc &) {
+    return &noMemory;
+  } catch (const std::exception &) {
+    // length_error and the like also mean that something asked for more than can be had.
+    return &noMemory;
+  }
+}
+
+Status badArgument(std::string message) {
+  return Status::error(ErrorId::BadArgument, std::move(message), "see tenon/tenon.h");
+}
+
+/// Least and greatest value of a dim. Dims of outputs are expressions, which need not be monotone:
+/// all corners of the symbols' ranges are tried, and where there are too many, only the two ends.
+PortRanges rangesOf(const tenon::engine::Plan &plan, const Port &port) {
+  constexpr size_t maxSymbols = 10;
+  size_t count = plan.symbols.size();
+  uint64_t corners = count <= maxSymbols ? uint64_t(1) << count : 2;
+  PortRanges ranges;
+  for (tenon::engine::ExprId dim : port.dims) {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    int64_t most = 0;
+    for (uint64_t corner = 0; corner < corners; ++corner) {
+      std::vector<int64_t> symbols;
+      for (size_t i = 0; i < count; ++i) {
+        bool high = count <= maxSymbols ? (corner >> i & 1) != 0 : corner != 0;
+        symbols.push_back(high ? plan.symbols[i].max : plan.symbols[i].min);
+      }
+      int64_t value = tenon::engine::evaluate(plan.exprs.program(dim), symbols).value_or(0);
+      least = std::min(least, value);
+      most = std::max(most, value);
+    }
+    ranges.least.push_back(least);
+    ranges.most.push_back(most);
+  }
+  return ranges;
+}
+
+Status finishOpen(Result<std::shared_ptr<const Engine>> opened, tenon_engine **engine) {
+  if (!opened.isOk()) {
+    return opened.takeStatus();
+  }
+  std::unique_ptr<tenon_engine> out = std::make_unique<tenon_engine>();
+  out->engine = std::move(*opened);
+  const tenon::engine::Plan &plan = out->engine->plan();
+  for (const Port &port : plan.inputs) {
+    out->inputs.push_back(rangesOf(plan, port));
+  }
+  for (const Port &port : plan.outputs) {
+    out->outputs.push_back(rangesOf(plan, port));
+  }
+  *engine = out.release();
+  return Status::ok();
+}
+
+tenon::runtime::EngineOptions toOptions(const tenon_engine_options *options) {
+  tenon::runtime::EngineOptions out;
+  if (options) {
+    out.variant = options->variant ? options->variant : "";
+    out.verifyWeights = options->verify_weights != 0;
+  }
+  return out;
+}
+
+Status describePort(const std::vector<Port> &ports, const std::vector<PortRanges> &ranges,
+                    size_t index, tenon_port_info *info) {
+  if (!info || index >= ports.size()) {
+    return badArgument(strCat("port ", index, " was asked for; there are ", ports.size()));
+  }
+  *info = {ports[index].name.c_str(), static_cast<tenon_dtype>(ports[index].dtype),
+           ports[index].dims.size(), ranges[index].least.data(), ranges[index].most.data()};
+  return Status::ok();
+}
+
+Status checkInputs(const tenon_session *session, const tenon_input *inputs, size_t count) {
+  if (!session || (!inputs && count != 0)) {
+    return badArgument("the session or the inputs are null");
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (!inputs[i].dims && inputs[i].rank != 0) {
+      return badArgument(strCat("the dims of input ", i, " are null"));
+    }
+  }
+  return Status::ok();
+}
+
+} // namespace
+
+extern "C" {
+
+tenon_code tenon_status_code(const tenon_status *status) {
+  return status ? status->code : TENON_OK;
+}
+
+const char *tenon_status_id(const tenon_status *status) { return status ? status->id.c_str() : ""; }
+
+const char *tenon_status_text(const tenon_status *status) {
+  return status ? status->text.c_str() : "ok";
+}
+
+void tenon_status_destroy(tenon_status *status) {
+  if (status != &noMemory) {
+    delete status;
+  }
+}
+
+tenon_status *tenon_engine_open(const char *path, const tenon_engine_options *options,
+                                tenon_engine **engine) {
+  return guarded([&] {
+    if (!path || !engine) {
+      return badArgument("the path or the place for the engine is null");
+    }
+    return finishOpen(Engine::open(path, toOptions(options)), engine);
+  });
+}
+
+tenon_status *tenon_engine_open_memory(const void *data, size_t bytes,
+                                       const tenon_engine_options *options,
+                                       tenon_engine **engine) {
+  return guarded([&] {
+    if (!data || !engine) {
+      return badArgument("the memory or the place for the engine is null");
+    }
+    Bytes image(static_cast<const std::byte *>(data), bytes);
+    return finishOpen(Engine::fromMemory(image, toOptions(options)), engine);
+  });
+}
+
+void tenon_engine_destroy(tenon_engine *engine) { delete engine; }
+
+const char *tenon_engine_variant(const tenon_engine *engine) {
+  return engine->engine->variant().level.c_str();
+}
+
+size_t tenon_engine_input_count(const tenon_engine *engine) { return engine->inputs.size(); }
+
+size_t tenon_engine_output_count(const tenon_engine *engine) { return engine->outputs.size(); }
+
+tenon_status *tenon_engine_input(const tenon_engine *engine, size_t index, tenon_port_info *info) {
+  return guarded([&] {
+    return describePort(engine->engine->plan().inputs, engine->inputs, index, info);
+  });
+}
+
+tenon_status *tenon_engine_output(const tenon_engine *engine, size_t index, tenon_port_info *info) {
+  return guarded([&] {
+    return describePort(engine->engine->plan().outputs, engine->outputs, index, info);
+  });
+}
+
+tenon_status *tenon_session_create(const tenon_engine *engine, const tenon_session_options *options,
+                                   tenon_session **session) {
+  return guarded([&]() -> Status {
+    if (!engine || !session) {
+      return badArgument("the engine or the place for the session is null");
+    }
+    tenon::runtime::SessionOptions wanted;
+    if (options) {
+      wanted.threads = options->threads;
+      wanted.memoryLimit = options->memory_limit ? options->memory_limit : wanted.memoryLimit;
+    }
+    std::unique_ptr<tenon_session> out = std::make_unique<tenon_session>();
+    TENON_ASSIGN(out->session, Session::create(engine->engine, wanted));
+    // Room for the bindings of every run, which then allocates nothing.
+    out->inputs.reserve(engine->inputs.size());
+    out->outputs.reserve(engine->outputs.size());
+    out->dims.reserve(engine->inputs.size());
+    *session = out.release();
+    return Status::ok();
+  });
+}
+
+void tenon_session_destroy(tenon_session *session) { delete session; }
+
+tenon_status *tenon_session_prepare(tenon_session *session, const tenon_input *inputs,
+                                    size_t input_count) {
+  return guarded([&]() -> Status {
+    TENON_TRY(checkInputs(session, inputs, input_count));
+    session->dims.clear();
+    for (size_t i = 0; i < input_count; ++i) {
+      session->dims.emplace_back(inputs[i].dims, inputs[i].rank);
+    }
+    return session->session->prepare(session->dims);
+  });
+}
+
+tenon_status *tenon_session_output_shape(const tenon_session *session, size_t index,
+                                         const int64_t **dims, size_t *rank, size_t *bytes) {
+  return guarded([&] {
+    if (!session || index >= session->session->engine().plan().outputs.size()) {
+      return badArgument(strCat("there is no output ", index));
+    }
+    if (!session->session->isPrepared()) {
+      return badArgument("the session was not prepared for any dims");
+    }
+    std::span<const int64_t> shape = session->session->outputDims(index);
+    if (dims) {
+      *dims = shape.data();
+    }
+    if (rank) {
+      *rank = shape.size();
+    }
+    if (bytes) {
+      *bytes = session->session->outputBytes(index);
+    }
+    return Status::ok();
+  });
+}
+
+tenon_status *tenon_session_run(tenon_session *session, const tenon_input *inputs,
+                                size_t input_count, const tenon_output *outputs,
+                                size_t output_count) {
+  return guarded([&]() -> Status {
+    TENON_TRY(checkInputs(session, inputs, input_count));
+    if (!outputs && output_count != 0) {
+      return badArgument("the outputs are null");
+    }
+    session->inputs.clear();
+    for (size_t i = 0; i < input_count; ++i) {
+      session->inputs.push_back({inputs[i].data, {inputs[i].dims, inputs[i].rank}});
+    }
+    session->outputs.clear();
+    for (size_t i = 0; i < output_count; ++i) {
+      session->outputs.push_back({outputs[i].data, outputs[i].bytes});
+    }
+    return session->session->run(session->inputs, session->outputs);
+  });
+}
+
+const void *tenon_session_output_data(const tenon_session *session, size_t index) {
+  return session->session->outputData(index);
+}
+
+void tenon_session_reset_state(tenon_session *session) { session->session->resetState(); }
+
+} // extern "C"

@@ -1,0 +1,292 @@
+// Evaluates a plan for one set of input dims. The plan is valid in itself; what is checked here is
+// what depends on the dims: ranges, relations, sizes, views and copies in bounds.
+
+#include "runtime/core/BoundPlan.h"
+
+#include "support/Shape.h"
+#include "support/Text.h"
+
+#include <algorithm>
+
+namespace tenon::runtime {
+
+using engine::Buffer;
+using engine::ExprId;
+using engine::Instruction;
+using engine::InstructionKind;
+using engine::kNone;
+using engine::Plan;
+using engine::Port;
+using engine::Space;
+using engine::Symbol;
+
+namespace {
+
+/// Search steps for the arena of a new shape: a few milliseconds at most, inside a first run.
+constexpr uint64_t kPlannerNodes = 2000;
+
+} // namespace
+
+class PlanBinder {
+public:
+  PlanBinder(const Engine &boundEngine, const FlatDims &dims, OffsetPlanner &offsetPlanner)
+      : engine(boundEngine), plan(boundEngine.plan()), planner(offsetPlanner) {
+    out.inputDims = dims;
+  }
+
+  Result<BoundPlan> run() {
+    TENON_TRY(bindSymbols());
+    TENON_TRY(evaluateAll());
+    TENON_TRY(checkInputs());
+    TENON_TRY(placeBuffers());
+    TENON_TRY(bindPorts(plan.inputs, "input", out.inputBytes, nullptr));
+    TENON_TRY(bindPorts(plan.outputs, "output", out.outputBytes, &out.outputDims));
+    for (uint32_t i = 0; i < plan.instructions.size(); ++i) {
+      TENON_TRY(bindInstruction(i));
+    }
+    TENON_TRY(planArena());
+    return std::move(out);
+  }
+
+private:
+  int64_t value(ExprId id) const { return values[id]; }
+
+  static Status sizeError(std::string message) {
+    return Status::error(ErrorId::RunBadSize, std::move(message),
+                         "the engine is from a faulty compiler; report it with the input dims");
+  }
+
+  size_t flatIndex(uint32_t input, uint32_t dim) const {
+    size_t index = dim;
+    for (uint32_t i = 0; i < input; ++i) {
+      index += plan.inputs[i].dims.size();
+    }
+    return index;
+  }
+
+  Status bindSymbols() {
+    for (const Symbol &symbol : plan.symbols) {
+      int64_t dim = out.inputDims[flatIndex(symbol.input, symbol.dim)];
+      if (dim < symbol.min || dim > symbol.max) {
+        return Status::error(ErrorId::RunInputDim,
+                             strCat("input '", plan.inputs[symbol.input].name, "' has ", dim,
+                                    " in dim ", symbol.dim, " ('", symbol.name,
+                                    "'); the engine takes ", symbol.min, " to ", symbol.max),
+                             "pass dims in this range, or compile with a wider --shape range");
+      }
+      symbols.push_back(dim);
+    }
+    return Status::ok();
+  }
+
+  Status evaluateAll() {
+    values.resize(plan.exprs.size());
+    for (ExprId id = 0; id < plan.exprs.size(); ++id) {
+      std::optional<int64_t> result = engine::evaluate(plan.exprs.program(id), symbols);
+      if (!result) {
+        return sizeError(strCat("expression ", plan.exprs.format(id), " overflows or divides by 0"));
+      }
+      values[id] = *result;
+    }
+    return Status::ok();
+  }
+
+  Status checkInputs() const {
+    size_t flat = 0;
+    for (const Port &port : plan.inputs) {
+      for (size_t dim = 0; dim < port.dims.size(); ++dim, ++flat) {
+        if (out.inputDims[flat] != value(port.dims[dim])) {
+          return mismatch(port, dim, out.inputDims[flat]);
+        }
+      }
+    }
+    return Status::ok();
+  }
+
+  Status mismatch(const Port &port, size_t dim, int64_t given) const {
+    ExprId expected = port.dims[dim];
+    if (plan.exprs.constantValue(expected)) {
+      return Status::error(ErrorId::RunInputDim,
+                           strCat("input '", port.name, "' has ", given, " in dim ", dim,
+                                  "; the engine takes ", value(expected)),
+                           "pass this dim, or compile with a range for it");
+    }
+    std::vector<std::string> names;
+    for (const Symbol &symbol : plan.symbols) {
+      names.push_back(symbol.name);
+    }
+    return Status::error(ErrorId::RunInputMismatch,
+                         strCat("input '", port.name, "' has ", given, " in dim ", dim,
+                                ", but the other inputs make it ", value(expected), " (",
+                                plan.exprs.format(expected, names), ")"),
+                         "pass inputs whose dims agree");
+  }
+
+  /// Sizes are not negative and views lie in what they view; an offset counts from the root.
+  Status placeBuffers() {
+    for (uint32_t i = 0; i < plan.buffers.size(); ++i) {
+      const Buffer &buffer = plan.buffers[i];
+      PointerSource source = {i, 0};
+      int64_t size = value(buffer.size);
+      bool fits = size >= 0 && size <= INT64_MAX / 2;
+      if (buffer.aliasOf != kNone && fits) {
+        int64_t room = value(plan.buffers[buffer.aliasOf].size);
+        int64_t offset = value(buffer.aliasOffset);
+        fits = offset >= 0 && offset <= room && size <= room - offset;
+        source = {placed[buffer.aliasOf].root, fits ? placed[buffer.aliasOf].offset + offset : 0};
+      }
+      if (!fits) {
+        return sizeError(strCat("buffer ", i, " of ", size, " bytes is not possible"));
+      }
+      placed.push_back(source);
+    }
+    return Status::ok();
+  }
+
+  Status bindPorts(const std::vector<Port> &ports, const char *kind, std::vector<int64_t> &bytes,
+                   std::vector<std::vector<int64_t>> *dims) {
+    for (const Port &port : ports) {
+      std::vector<int64_t> shape;
+      for (ExprId dim : port.dims) {
+        shape.push_back(value(dim));
+      }
+      std::optional<int64_t> size = byteSize(port.dtype, shape);
+      if (!size || *size != value(plan.buffers[port.buffer].size)) {
+        return sizeError(strCat(kind, " '", port.name, "' of dims ", formatDims(shape),
+                                " does not match its buffer"));
+      }
+      bytes.push_back(*size);
+      if (dims) {
+        dims->push_back(std::move(shape));
+      }
+    }
+    return Status::ok();
+  }
+
+  Status bindInstruction(uint32_t index) {
+    const Instruction &instruction = plan.instructions[index];
+    if (instruction.kind == InstructionKind::Return) {
+      return Status::ok();
+    }
+    BoundStep step;
+    step.kind = instruction.kind;
+    step.fillByte = instruction.fillByte;
+    step.instruction = index;
+    step.firstPointer = static_cast<uint32_t>(out.sources.size());
+    step.firstSize = static_cast<uint32_t>(out.sizes.size());
+    for (uint32_t buffer : instruction.buffers) {
+      Space space = plan.buffers[placed[buffer].root].space;
+      if (space == Space::Input || space == Space::Output) {
+        out.portPointers.push_back(static_cast<uint32_t>(out.sources.size()));
+      }
+      out.sources.push_back(placed[buffer]);
+    }
+    for (ExprId size : instruction.sizes) {
+      out.sizes.push_back(value(size));
+    }
+    if (instruction.kind == InstructionKind::Launch) {
+      TENON_TRY(bindLaunch(instruction, step));
+    } else {
+      TENON_TRY(checkMove(instruction));
+    }
+    out.steps.push_back(step);
+    return Status::ok();
+  }
+
+  Status bindLaunch(const Instruction &instruction, BoundStep &step) {
+    step.kernel = engine.kernel(instruction.kernel);
+    step.grid = value(instruction.grid);
+    int64_t scratch = instruction.scratch == kNone ? 0 : value(instruction.scratch);
+    if (step.grid < 0 || scratch < 0) {
+      return sizeError(strCat("'", instruction.label, "' has a negative grid or scratch"));
+    }
+    out.scratchBytes = std::max(out.scratchBytes, scratch);
+    return Status::ok();
+  }
+
+  /// A copy or fill stays inside of its buffers, and a copy's ranges are apart.
+  Status checkMove(const Instruction &instruction) const {
+    int64_t bytes = value(instruction.sizes[0]);
+    bool inBounds = bytes >= 0;
+    for (uint32_t buffer : instruction.buffers) {
+      inBounds &= bytes <= value(plan.buffers[buffer].size);
+    }
+    if (!inBounds) {
+      return sizeError(strCat("'", instruction.label, "' moves ", bytes,
+                              " bytes past the end of a buffer"));
+    }
+    if (instruction.kind == InstructionKind::Copy) {
+      const PointerSource &from = placed[instruction.buffers[0]];
+      const PointerSource &to = placed[instruction.buffers[1]];
+      bool apart = from.root != to.root || from.offset + bytes <= to.offset ||
+                   to.offset + bytes <= from.offset;
+      if (!apart) {
+        return sizeError(strCat("'", instruction.label, "' copies between ranges that overlap"));
+      }
+    }
+    return Status::ok();
+  }
+
+  Status planArena() {
+    int64_t total = 0;
+    out.arenaOffsets.assign(plan.buffers.size(), 0);
+    std::vector<PlannedBuffer> live;
+    std::vector<uint32_t> owners;
+    for (uint32_t i = 0; i < plan.buffers.size(); ++i) {
+      const Buffer &buffer = plan.buffers[i];
+      if (buffer.space != Space::Arena || placed[i].root != i) {
+        continue;
+      }
+      if (buffer.offset != engine::kPlannedAtRunTime) {
+        out.arenaOffsets[i] = buffer.offset;
+      } else if (value(buffer.size) > 0) {
+        if (__builtin_add_overflow(total, value(buffer.size) + engine::kBufferAlignment, &total)) {
+          return sizeError("the arena does not fit in 63 bits");
+        }
+        live.push_back({buffer.firstUse, int64_t(buffer.lastUse) + 1, value(buffer.size), 0});
+        owners.push_back(i);
+      }
+    }
+    OffsetPlannerOptions options;
+    options.alignment = engine::kBufferAlignment;
+    options.nodeLimit = kPlannerNodes;
+    OffsetPlan planned = planner.plan(live, options);
+    for (size_t i = 0; i < live.size(); ++i) {
+      out.arenaOffsets[owners[i]] = live[i].offset;
+    }
+    out.arenaBytes = std::max(plan.arenaBytes, planned.bytes);
+    out.arenaLowerBound = planned.lowerBound;
+    return Status::ok();
+  }
+
+  const Engine &engine;
+  const Plan &plan;
+  OffsetPlanner &planner;
+  BoundPlan out;
+  std::vector<int64_t> symbols;
+  std::vector<int64_t> values;      ///< by expression
+  std::vector<PointerSource> placed; ///< by buffer
+};
+
+Result<BoundPlan> BoundPlan::bind(const Engine &engine, const FlatDims &inputDims,
+                                  OffsetPlanner &planner) {
+  Result<BoundPlan> bound = PlanBinder(engine, inputDims, planner).run();
+  if (bound.isOk()) {
+    bound->pointers.resize(bound->sources.size());
+  }
+  return bound;
+}
+
+void BoundPlan::setPointers(std::span<std::byte *const> roots) {
+  for (size_t i = 0; i < sources.size(); ++i) {
+    pointers[i] = roots[sources[i].root] + sources[i].offset;
+  }
+}
+
+void BoundPlan::setPortPointers(std::span<std::byte *const> roots) {
+  for (uint32_t i : portPointers) {
+    pointers[i] = roots[sources[i].root] + sources[i].offset;
+  }
+}
+
+} // namespace tenon::runtime

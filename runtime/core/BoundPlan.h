@@ -1,0 +1,63 @@
+// A plan bound to concrete input dims: every size, offset and grid as a number, ready to execute.
+// Built once per set of dims and kept by the session. Private to runtime/core.
+
+#pragma once
+
+#include "runtime/core/Engine.h"
+#include "support/OffsetPlanner.h"
+#include "support/Status.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tenon::runtime {
+
+/// Dims of all inputs, one after the other; ranks are known from the plan.
+using FlatDims = std::vector<int64_t>;
+
+struct BoundStep {
+  engine::InstructionKind kind;
+  uint8_t fillByte = 0;
+  TenonKernelFn kernel = nullptr;
+  int64_t grid = 0;
+  uint32_t firstPointer = 0; ///< into BoundPlan::pointers
+  uint32_t firstSize = 0;    ///< into BoundPlan::sizes
+  uint32_t instruction = 0;
+};
+
+/// Where an operand lies: `offset` bytes after the start of a root buffer.
+struct PointerSource {
+  uint32_t root = 0;
+  int64_t offset = 0;
+};
+
+struct BoundPlan {
+  /// Binds and checks the symbols, evaluates everything, checks every view, copy and port size and
+  /// lays the arena out. `inputDims` has the plan's ranks already.
+  static Result<BoundPlan> bind(const Engine &engine, const FlatDims &inputDims,
+                                OffsetPlanner &planner);
+
+  FlatDims inputDims;
+  std::vector<std::vector<int64_t>> outputDims;
+  std::vector<int64_t> inputBytes;
+  std::vector<int64_t> outputBytes;
+  /// By buffer: offset in the arena of arena roots, else 0.
+  std::vector<int64_t> arenaOffsets;
+  int64_t arenaBytes = 0;
+  int64_t arenaLowerBound = 0; ///< largest live sum; 0 when the compiler laid the arena out
+  int64_t scratchBytes = 0; ///< largest need of a launch, per thread
+
+  std::vector<BoundStep> steps;
+  std::vector<PointerSource> sources; ///< parallel to `pointers`
+  std::vector<void *> pointers;
+  std::vector<uint32_t> portPointers; ///< indices of pointers into the caller's memory
+  std::vector<int64_t> sizes;
+
+  /// Sets all pointers from the addresses of the root buffers.
+  void setPointers(std::span<std::byte *const> roots);
+  /// Sets only those into the caller's memory.
+  void setPortPointers(std::span<std::byte *const> roots);
+};
+
+} // namespace tenon::runtime
