@@ -26,7 +26,7 @@ if(TENON_CCACHE)
       "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" ${TENON_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
-  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
 
 # tenon_library(NAME SOURCES a.cpp ... [DEPS target ...]): a static library named tenon_NAME whose
