@@ -1,0 +1,122 @@
+// Makes, shares and converts tensors.
+// Relies on AlignedBuffer for memory and on support/Shape.h for overflow checks.
+#include "compiler/reference/Tensor.h"
+
+#include "support/AlignedBuffer.h"
+#include "support/Shape.h"
+
+#include "mlir/IR/BuiltinTypes.h"
+
+#include <cstring>
+
+namespace tenon::reference {
+
+Result<Tensor> Tensor::create(DType dtype, llvm::ArrayRef<int64_t> dims) {
+  std::span<const int64_t> sizes(dims.data(), dims.size());
+  std::optional<int64_t> bytes = byteSize(dtype, sizes);
+  if (!bytes || bitWidth(dtype) < 8) {
+    return Status::error(ErrorId::OutOfMemory, "a tensor of " + std::string(nameOf(dtype)) +
+                                                   " and shape " + formatDims(sizes) +
+                                                   " cannot be held");
+  }
+  // Never a null pointer, so that empty tensors need no special case.
+  TENON_ASSIGN(AlignedBuffer buffer, AlignedBuffer::create(std::max<int64_t>(*bytes, 1)));
+  Tensor tensor;
+  tensor.type = dtype;
+  tensor.sizes.assign(dims.begin(), dims.end());
+  tensor.elements = *bytes / (bitWidth(dtype) / 8);
+  std::shared_ptr<AlignedBuffer> owner = std::make_shared<AlignedBuffer>(std::move(buffer));
+  tensor.data = std::shared_ptr<char>(owner, reinterpret_cast<char *>(owner->data()));
+  return tensor;
+}
+
+Result<Tensor> Tensor::copy(DType dtype, llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<char> bytes) {
+  TENON_ASSIGN(Tensor tensor, create(dtype, dims));
+  if (tensor.byteCount() != bytes.size()) {
+    return Status::error(ErrorId::BadArgument, "a tensor of " + std::to_string(tensor.byteCount()) +
+                                                   " bytes was given " +
+                                                   std::to_string(bytes.size()));
+  }
+  if (!bytes.empty()) {
+    std::memcpy(tensor.mutableBytes(), bytes.data(), bytes.size());
+  }
+  return tensor;
+}
+
+Result<Tensor> Tensor::share(DType dtype, llvm::ArrayRef<int64_t> dims,
+                             llvm::ArrayRef<char> bytes) {
+  std::optional<int64_t> size = byteSize(dtype, {dims.data(), dims.size()});
+  bool usable = size && *size > 0 && bitWidth(dtype) >= 8 && uint64_t(*size) == bytes.size() &&
+                reinterpret_cast<uintptr_t>(bytes.data()) % 64 == 0;
+  if (!usable) {
+    return copy(dtype, dims, bytes);
+  }
+  Tensor tensor;
+  tensor.type = dtype;
+  tensor.sizes.assign(dims.begin(), dims.end());
+  tensor.elements = *size / (bitWidth(dtype) / 8);
+  tensor.data = std::shared_ptr<char>(std::shared_ptr<void>(), const_cast<char *>(bytes.data()));
+  return tensor;
+}
+
+Tensor Tensor::reshaped(llvm::ArrayRef<int64_t> dims) const {
+  Tensor result = *this;
+  result.sizes.assign(dims.begin(), dims.end());
+  return result;
+}
+
+std::optional<DType> dtypeOf(mlir::Type element) {
+  if (element.isF32()) {
+    return DType::F32;
+  }
+  if (element.isF64()) {
+    return DType::F64;
+  }
+  if (element.isF16()) {
+    return DType::F16;
+  }
+  if (element.isBF16()) {
+    return DType::BF16;
+  }
+  mlir::IntegerType integer = llvm::dyn_cast<mlir::IntegerType>(element);
+  if (!integer) {
+    return std::nullopt;
+  }
+  bool isUnsigned = integer.isUnsigned();
+  switch (integer.getWidth()) {
+  case 1:
+    return DType::Bool;
+  case 8:
+    return isUnsigned ? DType::U8 : DType::I8;
+  case 16:
+    return isUnsigned ? DType::U16 : DType::I16;
+  case 32:
+    return isUnsigned ? DType::U32 : DType::I32;
+  case 64:
+    return isUnsigned ? DType::U64 : DType::I64;
+  default:
+    return std::nullopt;
+  }
+}
+
+Result<Tensor> convert(const Tensor &tensor, DType dtype) {
+  if (tensor.dtype() == dtype) {
+    return tensor;
+  }
+  TENON_ASSIGN(Tensor result, Tensor::create(dtype, tensor.dims()));
+  TENON_TRY(visitElement(tensor.dtype(), [&](auto from) {
+    return visitElement(dtype, [&](auto to) {
+      using From = typename decltype(from)::Type;
+      using To = typename decltype(to)::Type;
+      const From *in = tensor.as<From>();
+      To *out = result.as<To>();
+      for (int64_t i = 0; i < tensor.count(); ++i) {
+        out[i] = narrow<To>(widen(in[i]));
+      }
+      return Status::ok();
+    });
+  }));
+  return result;
+}
+
+} // namespace tenon::reference

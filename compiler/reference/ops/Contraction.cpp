@@ -1,0 +1,263 @@
+// Evaluates matrix products and attention through the blocked product.
+// Relies on Product.h for the sums; scores and softmax of attention stay in double.
+#include "compiler/reference/Evaluation.h"
+#include "compiler/reference/Product.h"
+
+using namespace mlir;
+
+namespace tenon::reference {
+namespace {
+
+/// A batch of matrices inside a tensor. Element (line, k) of batch b is at
+/// bases[b] + line * lineStride + k * depthStride.
+struct Matrices {
+  std::vector<int64_t> bases;
+  int64_t lineStride = 1;
+  int64_t depthStride = 1;
+};
+
+template <typename T, typename W>
+void packMatrix(const T *data, const Matrices &matrices, const PackRequest &request, W *out) {
+  const T *start = data + matrices.bases[request.batch] + request.line * matrices.lineStride +
+                   request.depth * matrices.depthStride;
+  for (int64_t i = 0; i < request.lines; ++i) {
+    const T *line = start + i * matrices.lineStride;
+    for (int64_t k = 0; k < request.depths; ++k) {
+      out[k * request.stride + i] = W(widen(line[k * matrices.depthStride]));
+    }
+  }
+}
+
+/// The first elements of the matrices of an operand for each position of the batch dims.
+Result<std::vector<int64_t>> basesOf(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t> batch) {
+  TENON_ASSIGN(Sizes strides, broadcastStrides(dims.drop_back(2), batch));
+  int64_t matrix = dims[dims.size() - 1] * dims[dims.size() - 2];
+  std::vector<int64_t> bases(productOf(batch));
+  Walker<1> walker(batch, {strides}, 0);
+  for (int64_t &base : bases) {
+    base = walker.offset() * matrix;
+    walker.next();
+  }
+  return bases;
+}
+
+template <typename T>
+void multiplyMatrices(ThreadPool &pool, const ProductShape &shape, const T *a,
+                      const Matrices &aLayout, const T *b, const Matrices &bLayout, T *y) {
+  using W = std::conditional_t<kIsFloat<T>, double, uint64_t>;
+  multiply<W>(
+      pool, shape,
+      [&](const PackRequest &request, W *out) { packMatrix(a, aLayout, request, out); },
+      [&](const PackRequest &request, W *out) { packMatrix(b, bLayout, request, out); },
+      [&](int64_t batch, int64_t row, int64_t column, int64_t count, const W *values) {
+        T *out = y + (batch * shape.rows + row) * shape.columns + column;
+        for (int64_t j = 0; j < count; ++j) {
+          out[j] = narrow<T>(values[j]);
+        }
+      });
+}
+
+Status evaluateMatmul(Evaluation &evaluation) {
+  tn::MatmulOp op = cast<tn::MatmulOp>(evaluation.op);
+  const Tensor &a = evaluation.operands[0];
+  const Tensor &b = evaluation.operands[1];
+  TENON_ASSIGN(Tensor y, evaluation.makeResult());
+  int64_t aRows = a.dims()[a.rank() - 2];
+  int64_t aColumns = a.dims()[a.rank() - 1];
+  int64_t bRows = b.dims()[b.rank() - 2];
+  int64_t bColumns = b.dims()[b.rank() - 1];
+  Matrices aLayout = {{}, aColumns, 1};
+  Matrices bLayout = {{}, 1, bColumns};
+  if (op.getTransposeA()) {
+    std::swap(aRows, aColumns);
+    std::swap(aLayout.lineStride, aLayout.depthStride);
+  }
+  if (op.getTransposeB()) {
+    std::swap(bRows, bColumns);
+    std::swap(bLayout.lineStride, bLayout.depthStride);
+  }
+  llvm::ArrayRef<int64_t> batch = y.dims().drop_back(2);
+  ProductShape shape = {productOf(batch), aRows, bColumns, aColumns};
+  if (aColumns != bRows || y.dims()[y.rank() - 2] != aRows || y.dims().back() != bColumns) {
+    return badOperand("the shapes of the matrices do not fit");
+  }
+  TENON_ASSIGN(aLayout.bases, basesOf(a.dims(), batch));
+  TENON_ASSIGN(bLayout.bases, basesOf(b.dims(), batch));
+  auto run = [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    multiplyMatrices(evaluation.pool, shape, a.as<T>(), aLayout, b.as<T>(), bLayout, y.as<T>());
+    return Status::ok();
+  };
+  TENON_TRY(isFloat(a.dtype()) ? visitFloat(a.dtype(), run) : visitInteger(a.dtype(), run));
+  return evaluation.finish(std::move(y));
+}
+
+//===--- Attention
+//-----------------------------------------------------------------------------===//
+
+/// A [batch, head, position, feature] view of an operand in either order of its inner dims.
+struct HeadView {
+  Sizes dims;
+  Sizes strides;
+
+  HeadView(const Tensor &tensor, bool headsInner)
+      : dims(tensor.dims()), strides(stridesOf(tensor.dims())) {
+    if (headsInner) {
+      std::swap(dims[1], dims[2]);
+      std::swap(strides[1], strides[2]);
+    }
+  }
+};
+
+/// The matrices of one batch entry, one a head; `sharing` heads of q use one head of k and v.
+Matrices headsOf(const HeadView &view, int64_t batch, int64_t heads, int64_t sharing,
+                 size_t lineDim, size_t depthDim) {
+  Matrices matrices;
+  for (int64_t head = 0; head < heads; ++head) {
+    matrices.bases.push_back(batch * view.strides[0] + head / sharing * view.strides[1]);
+  }
+  matrices.lineStride = view.strides[lineDim];
+  matrices.depthStride = view.strides[depthDim];
+  return matrices;
+}
+
+void softmaxScores(double *row, int64_t size) {
+  double most = -std::numeric_limits<double>::infinity();
+  for (int64_t k = 0; k < size; ++k) {
+    most = std::max(most, row[k]);
+  }
+  double sum = 0;
+  for (int64_t k = 0; k < size; ++k) {
+    row[k] = std::exp(row[k] - most);
+    sum += row[k];
+  }
+  for (int64_t k = 0; k < size; ++k) {
+    row[k] /= sum;
+  }
+}
+
+/// Everything about one attention operation; `run` computes one batch entry after the other.
+struct Attention {
+  tn::AttentionOp op;
+  HeadView q, k, v, y;
+  const Tensor *mask;
+  Sizes maskStrides; // over [B, H, Sq, Sk]
+
+  template <typename T>
+  void run(Evaluation &evaluation, const T *qData, const T *kData, const T *vData, T *yData) const {
+    int64_t heads = q.dims[1];
+    int64_t queries = q.dims[2];
+    int64_t keys = k.dims[2];
+    int64_t sharing = k.dims[1] ? heads / k.dims[1] : 1;
+    std::vector<double> scores(heads * queries * keys);
+    for (int64_t batch = 0; batch < q.dims[0]; ++batch) {
+      Matrices rows = headsOf(q, batch, heads, 1, 2, 3);
+      Matrices columns = headsOf(k, batch, heads, sharing, 2, 3);
+      multiply<double>(
+          evaluation.pool, {heads, queries, keys, q.dims[3]},
+          [&](const PackRequest &request, double *out) { packMatrix(qData, rows, request, out); },
+          [&](const PackRequest &request, double *out) {
+            packMatrix(kData, columns, request, out);
+          },
+          [&](int64_t head, int64_t query, int64_t key, int64_t count, const double *values) {
+            std::copy_n(values, count, scores.data() + (head * queries + query) * keys + key);
+          });
+      evaluation.pool.parallelFor(heads * queries, [&](int64_t begin, int64_t end, unsigned) {
+        for (int64_t row = begin; row < end; ++row) {
+          finishScores<T>(scores.data() + row * keys, batch, row / queries, row % queries);
+        }
+      });
+      storeResult(evaluation.pool, scores, batch, sharing, vData, yData);
+    }
+  }
+
+private:
+  template <typename T>
+  void finishScores(double *row, int64_t batch, int64_t head, int64_t query) const {
+    int64_t keys = k.dims[2];
+    int64_t visible = op.getCausal() ? query + keys - q.dims[2] + 1 : keys;
+    double scale = op.getScale().convertToDouble();
+    for (int64_t key = 0; key < keys; ++key) {
+      double added = 0;
+      if (mask) {
+        added = widen(mask->as<T>()[batch * maskStrides[0] + head * maskStrides[1] +
+                                    query * maskStrides[2] + key * maskStrides[3]]);
+      }
+      row[key] =
+          key < visible ? row[key] * scale + added : -std::numeric_limits<double>::infinity();
+    }
+    softmaxScores(row, keys);
+  }
+
+  template <typename T>
+  void storeResult(ThreadPool &pool, const std::vector<double> &scores, int64_t batch,
+                   int64_t sharing, const T *vData, T *yData) const {
+    int64_t heads = q.dims[1];
+    int64_t queries = q.dims[2];
+    int64_t keys = k.dims[2];
+    Matrices rows = {{}, keys, 1};
+    for (int64_t head = 0; head < heads; ++head) {
+      rows.bases.push_back(head * queries * keys);
+    }
+    Matrices columns = headsOf(v, batch, heads, sharing, 3, 2);
+    multiply<double>(
+        pool, {heads, queries, v.dims[3], keys},
+        [&](const PackRequest &request, double *out) {
+          packMatrix(scores.data(), rows, request, out);
+        },
+        [&](const PackRequest &request, double *out) { packMatrix(vData, columns, request, out); },
+        [&](int64_t head, int64_t query, int64_t column, int64_t count, const double *values) {
+          T *out = yData + batch * y.strides[0] + head * y.strides[1] + query * y.strides[2];
+          for (int64_t j = 0; j < count; ++j) {
+            out[(column + j) * y.strides[3]] = narrow<T>(values[j]);
+          }
+        });
+  }
+};
+
+Status evaluateAttention(Evaluation &evaluation) {
+  tn::AttentionOp op = cast<tn::AttentionOp>(evaluation.op);
+  llvm::ArrayRef<bool> inner = op.getHeadsInner();
+  TENON_ASSIGN(Tensor result, evaluation.makeResult());
+  const Tensor &q = evaluation.get(op.getQ());
+  const Tensor &k = evaluation.get(op.getK());
+  const Tensor &v = evaluation.get(op.getV());
+  Attention attention = {op,
+                         {q, inner[0]},
+                         {k, inner[1]},
+                         {v, inner[2]},
+                         {result, inner[3]},
+                         op.getMask() ? evaluation.find(op.getMask()) : nullptr,
+                         {}};
+  const Sizes &qDims = attention.q.dims;
+  const Sizes &kDims = attention.k.dims;
+  const Sizes &vDims = attention.v.dims;
+  Sizes expected = {qDims[0], qDims[1], qDims[2], vDims[3]};
+  bool fits = kDims[0] == qDims[0] && vDims[0] == qDims[0] && kDims[1] == vDims[1] &&
+              kDims[2] == vDims[2] && kDims[3] == qDims[3] && attention.y.dims == expected &&
+              (kDims[1] ? qDims[1] % kDims[1] == 0 : qDims[1] == 0);
+  if (!fits) {
+    return badOperand("the shapes of q, k and v do not fit");
+  }
+  if (attention.mask) {
+    Sizes scores = {qDims[0], qDims[1], qDims[2], kDims[2]};
+    TENON_ASSIGN(attention.maskStrides, broadcastStrides(attention.mask->dims(), scores));
+  }
+  TENON_TRY(visitFloat(q.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    attention.run(evaluation, q.as<T>(), k.as<T>(), v.as<T>(), result.as<T>());
+    return Status::ok();
+  }));
+  return evaluation.finish(std::move(result));
+}
+
+constexpr OpRow kRows[] = {
+    {"tn.matmul", evaluateMatmul},
+    {"tn.attention", evaluateAttention},
+};
+
+} // namespace
+
+llvm::ArrayRef<OpRow> contractionOps() { return kRows; }
+
+} // namespace tenon::reference
