@@ -1,0 +1,143 @@
+// Orders regions for a small peak: among those that are ready, the one that adds least to what is live.
+// Relies on comparing peaks, so the model's own order stands unless the greedy one is smaller.
+#include "compiler/plan/Order.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+#include <algorithm>
+
+using namespace mlir;
+
+namespace tenon::plan {
+namespace {
+
+/// Beyond this many regions the model's own order is taken.
+constexpr size_t kMostRegions = 20000;
+
+/// What is live while regions run: values of regions, by storage. The model's results live to the end.
+class Liveness {
+public:
+  Liveness(ArrayRef<tn::RegionOp> regions, Block *block, llvm::function_ref<int64_t(Value)> bytesOf) {
+    for (tn::RegionOp region : regions) {
+      for (Value output : region.getOutputs()) {
+        bytes[output] = bytesOf(output);
+      }
+    }
+    for (tn::RegionOp region : regions) {
+      for (Value value : inputsOf(region)) {
+        ++readers[value];
+      }
+    }
+    for (Value result : block->getTerminator()->getOperands()) {
+      ++readers[storageOf(result)];
+    }
+  }
+
+  /// The storages made by regions that this one reads, each once.
+  SmallVector<Value> inputsOf(tn::RegionOp region) const {
+    SmallVector<Value> values;
+    for (Value input : region.getInputs()) {
+      Value storage = storageOf(input);
+      if (bytes.contains(storage) && !llvm::is_contained(values, storage)) {
+        values.push_back(storage);
+      }
+    }
+    return values;
+  }
+
+  int64_t madeBy(tn::RegionOp region) const {
+    int64_t sum = 0;
+    for (Value output : region.getOutputs()) {
+      sum += bytes.lookup(output);
+    }
+    return sum;
+  }
+
+  int64_t freedBy(tn::RegionOp region) const {
+    int64_t sum = 0;
+    for (Value value : inputsOf(region)) {
+      sum += readers.lookup(value) == 1 ? bytes.lookup(value) : 0;
+    }
+    return sum;
+  }
+
+  void run(tn::RegionOp region) {
+    live += madeBy(region);
+    peak = std::max(peak, live);
+    live -= freedBy(region);
+    for (Value value : inputsOf(region)) {
+      --readers[value];
+    }
+  }
+
+  int64_t peak = 0;
+
+private:
+  llvm::DenseMap<Value, int64_t> bytes;
+  llvm::DenseMap<Value, int64_t> readers;
+  int64_t live = 0;
+};
+
+SmallVector<tn::RegionOp> greedyOrder(ArrayRef<tn::RegionOp> regions, Liveness &liveness) {
+  llvm::DenseMap<Operation *, size_t> waitsFor;
+  SmallVector<size_t> ready;
+  llvm::DenseMap<Operation *, size_t> indexOf;
+  llvm::DenseMap<Value, SmallVector<size_t>> readersOf;
+  for (auto [index, region] : llvm::enumerate(regions)) {
+    SmallVector<Value> inputs = liveness.inputsOf(region);
+    waitsFor[region] = inputs.size();
+    for (Value value : inputs) {
+      readersOf[value].push_back(index);
+    }
+    if (inputs.empty()) {
+      ready.push_back(index);
+    }
+  }
+  SmallVector<tn::RegionOp> order;
+  while (!ready.empty()) {
+    auto growth = [&](size_t index) {
+      return liveness.madeBy(regions[index]) - liveness.freedBy(regions[index]);
+    };
+    SmallVector<size_t>::iterator best =
+        std::min_element(ready.begin(), ready.end(), [&](size_t a, size_t b) {
+          return std::pair(growth(a), a) < std::pair(growth(b), b);
+        });
+    tn::RegionOp region = regions[*best];
+    ready.erase(best);
+    liveness.run(region);
+    order.push_back(region);
+    for (Value output : region.getOutputs()) {
+      for (size_t reader : readersOf.lookup(output)) {
+        if (--waitsFor[regions[reader]] == 0) {
+          ready.push_back(reader);
+        }
+      }
+    }
+  }
+  return order;
+}
+
+} // namespace
+
+Value storageOf(Value value) {
+  while (tn::ReshapeOp reshape = value.getDefiningOp<tn::ReshapeOp>()) {
+    value = reshape.getX();
+  }
+  return value;
+}
+
+SmallVector<tn::RegionOp> orderRegions(Block *block, llvm::function_ref<int64_t(Value)> bytesOf) {
+  SmallVector<tn::RegionOp> original(block->getOps<tn::RegionOp>());
+  if (original.size() > kMostRegions) {
+    return original;
+  }
+  Liveness own(original, block, bytesOf);
+  for (tn::RegionOp region : original) {
+    own.run(region);
+  }
+  Liveness greedy(original, block, bytesOf);
+  SmallVector<tn::RegionOp> order = greedyOrder(original, greedy);
+  return greedy.peak < own.peak ? order : original;
+}
+
+} // namespace tenon::plan

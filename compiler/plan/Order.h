@@ -1,0 +1,17 @@
+// The order of regions: the model's own, or one that needs less memory at once if a greedy choice finds it.
+// Relies on regions being free of effects.
+#pragma once
+
+#include "compiler/graph/Tn.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace tenon::plan {
+
+/// The value whose memory this one shares: reshapes are views.
+mlir::Value storageOf(mlir::Value value);
+
+/// The regions of a block in the order to run. `bytesOf` gives the size of a value.
+llvm::SmallVector<tn::RegionOp> orderRegions(mlir::Block *block,
+                                             llvm::function_ref<int64_t(mlir::Value)> bytesOf);
+
+} // namespace tenon::plan

@@ -1,0 +1,28 @@
+// The records "memory" and "placement" (docs/explain.md), written from a finished plan and the builder's notes.
+#pragma once
+
+#include "compiler/plan/Arena.h"
+#include "engine/Plan.h"
+#include "llvm/ADT/ArrayRef.h"
+
+#include <string>
+#include <vector>
+
+namespace tenon::plan {
+
+/// What the plan itself does not say.
+struct PlanNotes {
+  struct BufferNote {
+    std::string value;                ///< what makes it: an input, a weight, a region
+    std::vector<std::string> inPlace; ///< regions that write over it
+  };
+  std::vector<BufferNote> buffers;
+  std::vector<std::string> strategies; ///< by instruction
+};
+
+std::string memoryRecord(const engine::Plan &plan, const ArenaSummary &arena, const PlanNotes &notes,
+                         llvm::ArrayRef<engine::Weight> weights);
+std::string placementRecord(const engine::Variant &variant, const PlanNotes &notes,
+                            llvm::ArrayRef<engine::Weight> weights);
+
+} // namespace tenon::plan

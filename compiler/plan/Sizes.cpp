@@ -1,0 +1,128 @@
+// Affine expressions and region programs become expressions of the plan's table, which folds and shares them.
+// Relies on programs being valid postfix.
+#include "compiler/plan/Sizes.h"
+
+#include "mlir/IR/BuiltinTypes.h"
+#include "support/Check.h"
+
+using namespace mlir;
+
+namespace tenon::plan {
+
+SizeTranslator::SizeTranslator(ModuleOp module, TypeRange inputs, engine::Plan &enginePlan)
+    : plan(enginePlan), declared(module), numbers(declared.symbols().size(), engine::kNone) {
+  for (auto [input, type] : llvm::enumerate(inputs)) {
+    for (auto [dim, expression] : llvm::enumerate(tn::getDims(type))) {
+      AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(expression);
+      if (!symbol || numbers[symbol.getPosition()] != engine::kNone) {
+        continue;
+      }
+      const tn::Symbol &declaration = declared.symbols()[symbol.getPosition()];
+      numbers[symbol.getPosition()] = static_cast<uint32_t>(plan.symbols.size());
+      plan.symbols.push_back({.name = declaration.name,
+                              .min = declaration.min,
+                              .max = declaration.max,
+                              .input = static_cast<uint32_t>(input),
+                              .dim = static_cast<uint32_t>(dim)});
+    }
+  }
+}
+
+engine::ExprId SizeTranslator::translate(AffineExpr expression) {
+  if (AffineConstantExpr constant = dyn_cast<AffineConstantExpr>(expression)) {
+    return plan.exprs.constant(constant.getValue());
+  }
+  if (AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(expression)) {
+    uint32_t number = numbers[symbol.getPosition()];
+    if (number == engine::kNone) {
+      unbound = declared.symbols()[symbol.getPosition()].name;
+      return plan.exprs.constant(0);
+    }
+    return plan.exprs.symbol(number);
+  }
+  AffineBinaryOpExpr binary = cast<AffineBinaryOpExpr>(expression);
+  engine::ExprId left = translate(binary.getLHS());
+  engine::ExprId right = translate(binary.getRHS());
+  switch (binary.getKind()) {
+  case AffineExprKind::Add:
+    return plan.exprs.add(left, right);
+  case AffineExprKind::Mul:
+    return plan.exprs.mul(left, right);
+  case AffineExprKind::FloorDiv:
+    return plan.exprs.floorDiv(left, right);
+  case AffineExprKind::CeilDiv:
+    return plan.exprs.ceilDiv(left, right);
+  default:
+    TENON_CHECK(binary.getKind() == AffineExprKind::Mod, "a dim is an expression over symbols");
+    return plan.exprs.mod(left, right);
+  }
+}
+
+SmallVector<engine::ExprId> SizeTranslator::translate(ArrayRef<AffineExpr> expressions) {
+  SmallVector<engine::ExprId> ids;
+  for (AffineExpr expression : expressions) {
+    ids.push_back(translate(expression));
+  }
+  return ids;
+}
+
+engine::ExprId SizeTranslator::bytesOf(Type tensor) {
+  AffineExpr count = tn::elementCount(tensor.getContext(), tn::getDims(tensor));
+  return plan.exprs.mul(translate(count), plan.exprs.constant(elementBytes(tensor)));
+}
+
+engine::ExprId SizeTranslator::substitute(ArrayRef<engine::ExprTerm> program,
+                                          ArrayRef<engine::ExprId> symbols) {
+  SmallVector<engine::ExprId> stack;
+  for (const engine::ExprTerm &term : program) {
+    if (term.op == engine::ExprOp::Constant) {
+      stack.push_back(plan.exprs.constant(term.value));
+    } else if (term.op == engine::ExprOp::Symbol) {
+      TENON_CHECK(term.value < static_cast<int64_t>(symbols.size()), "a kernel uses its own symbols");
+      stack.push_back(symbols[term.value]);
+    } else {
+      TENON_CHECK(stack.size() >= 2, "a kernel's size program is valid postfix");
+      engine::ExprId right = stack.pop_back_val();
+      stack.back() = plan.exprs.binary(term.op, stack.back(), right);
+    }
+  }
+  TENON_CHECK(stack.size() == 1, "a kernel's size program leaves one value");
+  return stack.back();
+}
+
+int64_t elementBytes(Type tensor) {
+  unsigned bits = cast<RankedTensorType>(tensor).getElementTypeBitWidth();
+  return bits <= 8 ? 1 : bits / 8;
+}
+
+DType dtypeOf(Type tensor) {
+  Type element = cast<RankedTensorType>(tensor).getElementType();
+  if (element.isF32()) {
+    return DType::F32;
+  }
+  if (element.isF64()) {
+    return DType::F64;
+  }
+  if (element.isF16()) {
+    return DType::F16;
+  }
+  if (element.isBF16()) {
+    return DType::BF16;
+  }
+  bool isUnsigned = element.isUnsignedInteger();
+  switch (element.getIntOrFloatBitWidth()) {
+  case 1:
+    return DType::Bool;
+  case 8:
+    return isUnsigned ? DType::U8 : DType::I8;
+  case 16:
+    return isUnsigned ? DType::U16 : DType::I16;
+  case 32:
+    return isUnsigned ? DType::U32 : DType::I32;
+  default:
+    TENON_CHECK(element.isInteger(64), "tensors hold floats, bools or integers of 8 to 64 bits");
+    return isUnsigned ? DType::U64 : DType::I64;
+  }
+}
+
+} // namespace tenon::plan

@@ -1,0 +1,50 @@
+// The fusion record as JSON and back, and its refusal of what it does not know.
+#include "compiler/dispatch/Records.h"
+
+#include <gtest/gtest.h>
+
+using tenon::dispatch::Records;
+
+namespace {
+
+Records sample() {
+  Records records;
+  records.profile = "test";
+  records.regions.push_back({.label = "a+b",
+                             .target = "cpu",
+                             .strategy = "rows",
+                             .reason = "because \"quoted\"",
+                             .nodes = {"a", "b"},
+                             .operations = {"add", "softmax"},
+                             .cost = {.bytes = 12, .work = 34, .launches = 1, .microseconds = 1.25}});
+  records.edges.push_back({.producer = "a",
+                           .consumer = "c",
+                           .producerRegion = 0,
+                           .consumerRegion = 1,
+                           .verdict = "apart",
+                           .rule = "cycle",
+                           .why = "why",
+                           .apart = {.bytes = 1, .work = 2, .launches = 2, .microseconds = 3},
+                           .fused = {.bytes = 4, .work = 5, .launches = 1, .microseconds = 6.5}});
+  return records;
+}
+
+TEST(RecordsTest, SurvivesJson) {
+  std::string text = sample().toJson();
+  llvm::Expected<Records> back = Records::fromJson(text);
+  ASSERT_TRUE(static_cast<bool>(back)) << llvm::toString(back.takeError());
+  EXPECT_EQ(back->toJson(), text);
+  EXPECT_EQ(back->regions.front().reason, "because \"quoted\"");
+  EXPECT_EQ(back->edges.front().fused.microseconds, 6.5);
+}
+
+TEST(RecordsTest, RefusesWhatItDoesNotKnow) {
+  for (const char *text : {"", "[]", "{}", R"({"schema":2,"profile":"","regions":[],"edges":[]})",
+                           R"({"schema":1,"profile":"","regions":[{}],"edges":[]})"}) {
+    llvm::Expected<Records> back = Records::fromJson(text);
+    EXPECT_FALSE(static_cast<bool>(back)) << text;
+    llvm::consumeError(back.takeError());
+  }
+}
+
+} // namespace
