@@ -1,0 +1,122 @@
+// `tenon check`: of a model every gap in one report; of an engine whether each byte is what was written and
+// which of its variants this machine runs.
+
+#include "engine/Reader.h"
+#include "runtime/core/Engine.h"
+#include "tools/tenon/CompilerBridge.h"
+#include "tools/tenon/EngineSource.h"
+#include "tools/tenon/Target.h"
+#include "tools/tenon/Terminal.h"
+#include "tools/tenon/Verb.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <set>
+
+namespace tenon::tool {
+namespace {
+
+struct CheckFlags {
+  std::string path;
+  std::string target = "cpu";
+  std::vector<std::string> shapes;
+};
+
+Json describeGap(const ModelGap &gap) {
+  return {{"op", gap.op},       {"domain", gap.domain}, {"opset", gap.opset}, {"node", gap.node},
+          {"dtype", gap.dtype}, {"rank", gap.rank},     {"why", gap.why},     {"workaround", gap.workaround}};
+}
+
+std::string gapText(const ModelGap &gap) {
+  std::string domain = gap.domain.empty() ? "" : gap.domain + ".";
+  std::string rank = gap.rank < 0 ? "" : fmt::format(" of rank {}", gap.rank);
+  std::string text = fmt::format("{}{}  opset {}  {}{}  node '{}'\n  why: {}\n", domain, gap.op, gap.opset,
+                                 gap.dtype.empty() ? "type unknown" : gap.dtype, rank, gap.node, gap.why);
+  if (!gap.workaround.empty()) {
+    text += fmt::format("  workaround: {}\n", gap.workaround);
+  }
+  return text;
+}
+
+Status checkModel(const CheckFlags &flags, Terminal &terminal) {
+  std::vector<ShapeArgument> shapes;
+  for (const std::string &text : flags.shapes) {
+    TENON_ASSIGN(ShapeArgument shape, parseShapeArgument(text));
+    shapes.push_back(std::move(shape));
+  }
+  TENON_ASSIGN(ModelFacts facts, importModel(flags.path, shapes));
+  std::set<std::string> operators;
+  Json gaps = Json::array();
+  for (const ModelGap &gap : facts.gaps) {
+    operators.insert(gap.domain + "." + gap.op);
+    gaps.push_back(describeGap(gap));
+    if (!terminal.json()) {
+      terminal.print(gapText(gap));
+    }
+  }
+  if (facts.gaps.empty()) {
+    if (terminal.json()) {
+      terminal.printJson("check", {{"model", flags.path}, {"target", flags.target}, {"gaps", gaps}});
+    } else {
+      terminal.print(fmt::format("{}: everything is supported for {}: {} operations, {} inputs, {} outputs",
+                                 flags.path, flags.target, facts.nodes.size(), facts.inputs.size(),
+                                 facts.outputs.size()));
+    }
+    return Status::ok();
+  }
+  if (terminal.json()) {
+    terminal.printJson("check", {{"model", flags.path}, {"target", flags.target}, {"gaps", gaps}});
+  }
+  return Status::error(ErrorId::ModelHasGaps,
+                       fmt::format("{}: {} nodes with {} operators are not supported", flags.path,
+                                   facts.gaps.size(), operators.size()),
+                       "the report names each with its reason and a way round it");
+}
+
+/// Whether this machine runs a variant: ok, or the reason why not.
+Status tryVariant(const std::string &path, const std::string &level) {
+  runtime::EngineOptions options;
+  options.variant = level;
+  return runtime::Engine::open(path, options).takeStatus();
+}
+
+Status checkEngine(const CheckFlags &flags, Terminal &terminal) {
+  TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(flags.path));
+  TENON_TRY(file->verifyWeights());
+  for (const std::string &name : file->recordNames()) {
+    TENON_TRY(file->record(name).takeStatus());
+  }
+  Json variants = Json::array();
+  std::string text = fmt::format("{}: every byte is as it was written ({})\n", flags.path,
+                                 formatBytes(file->fileBytes()));
+  for (const engine::Variant &variant : file->variants()) {
+    Status status = tryVariant(flags.path, variant.level);
+    variants.push_back({{"level", variant.level}, {"runs_here", status.isOk()}, {"why", status.message()}});
+    text += fmt::format("  {:<18} {}\n", variant.level,
+                        status.isOk() ? "runs on this machine" : std::string(status.message()));
+  }
+  if (terminal.json()) {
+    terminal.printJson("check", {{"engine", flags.path}, {"variants", variants}});
+  } else {
+    terminal.print(text);
+  }
+  return Status::ok();
+}
+
+Status check(const CheckFlags &flags, Terminal &terminal) {
+  TENON_TRY(parseTarget(flags.target).takeStatus());
+  return isModelPath(flags.path) ? checkModel(flags, terminal) : checkEngine(flags, terminal);
+}
+
+} // namespace
+
+Action declareCheck(CLI::App &command) {
+  std::shared_ptr<CheckFlags> flags = std::make_shared<CheckFlags>();
+  command.add_option("FILE", flags->path, "A model (.onnx) or an engine")->required();
+  command.add_option("--target", flags->target, "What the model is to be compiled for");
+  command.add_option("--shape", flags->shapes, "Dimensions of an input, as for compile");
+  return [flags](Terminal &terminal) { return check(*flags, terminal); };
+}
+
+} // namespace tenon::tool

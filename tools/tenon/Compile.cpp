@@ -1,0 +1,95 @@
+// `tenon compile`: a model becomes an engine file.
+
+#include "support/ThreadPool.h"
+#include "tools/tenon/CompilerBridge.h"
+#include "tools/tenon/EngineSource.h"
+#include "tools/tenon/Target.h"
+#include "tools/tenon/Terminal.h"
+#include "tools/tenon/Verb.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+namespace tenon::tool {
+namespace {
+
+struct CompileFlags {
+  CompileRequest request;
+  std::vector<std::string> shapes;
+  std::string target = "cpu";
+  bool noCache = false;
+};
+
+/// "model.tenon" for "some/model.onnx".
+std::string defaultOutput(const std::string &model) {
+  size_t slash = model.rfind('/');
+  std::string name = slash == std::string::npos ? model : model.substr(slash + 1);
+  return (isModelPath(name) ? name.substr(0, name.size() - 5) : name) + ".tenon";
+}
+
+void report(const CompileReport &result, Terminal &terminal) {
+  if (terminal.json()) {
+    terminal.printJson("compile", {{"engine", result.engine},
+                                   {"compile_s", result.compileSeconds},
+                                   {"engine_bytes", result.engineBytes},
+                                   {"weights_bytes", result.weightsBytes},
+                                   {"regions", result.regions},
+                                   {"unique_regions", result.uniqueRegions},
+                                   {"arena_bytes", result.arenaBytes},
+                                   {"arena_lower_bound_bytes", result.arenaLowerBoundBytes},
+                                   {"from_cache", result.fromCache}});
+    return;
+  }
+  terminal.note(fmt::format("{}: {} in {:.2f} s{}; {} weights, {} regions ({} different), arena {} (at least "
+                            "{} are live at once)",
+                            result.engine, formatBytes(result.engineBytes), result.compileSeconds,
+                            result.fromCache ? " from the cache" : "", formatBytes(result.weightsBytes),
+                            result.regions, result.uniqueRegions, formatBytes(result.arenaBytes),
+                            formatBytes(result.arenaLowerBoundBytes)));
+}
+
+Status compile(CompileFlags &flags, Terminal &terminal) {
+  CompileRequest &request = flags.request;
+  for (const std::string &text : flags.shapes) {
+    TENON_ASSIGN(ShapeArgument shape, parseShapeArgument(text));
+    request.shapes.push_back(std::move(shape));
+  }
+  TENON_ASSIGN(request.levels, parseTarget(flags.target));
+  if (request.output.empty()) {
+    request.output = defaultOutput(request.model);
+  }
+  request.cacheFolder = flags.noCache ? "" : cacheFolder();
+  request.progress = [&](std::string_view phase, double fraction) { terminal.progress(phase, fraction); };
+  TENON_ASSIGN(CompileReport result, compileModel(request));
+  if (request.stopAfter.empty()) {
+    report(result, terminal);
+  } else if (terminal.json()) {
+    terminal.printJson("compile", {{"stopped_after", request.stopAfter}, {"dumps", request.dumpPhases}});
+  } else {
+    terminal.note(fmt::format("stopped after {}", request.stopAfter));
+  }
+  return Status::ok();
+}
+
+} // namespace
+
+Action declareCompile(CLI::App &command) {
+  std::shared_ptr<CompileFlags> flags = std::make_shared<CompileFlags>();
+  CompileRequest &request = flags->request;
+  request.threads = usableCpus();
+  command.add_option("MODEL", request.model, "The model (.onnx)")->required();
+  command.add_option("-o,--output", request.output, "The engine; MODEL's name with .tenon by default");
+  command.add_option("--target", flags->target, "cpu, or some of its levels: cpu:avx2,avx512");
+  command.add_option("--shape", flags->shapes,
+                     "Dimensions of an input: name:1x128, ranges name:[1..8]x[1..512], ? keeps the model's");
+  command.add_flag("--verify", request.verify, "Check the numbers against the reference after every pass");
+  command.add_option("--stop-after", request.stopAfter, "Stop after a phase, with no engine written")
+      ->check(CLI::IsMember(phaseNames()));
+  command.add_option("--dump-phases", request.dumpPhases, "Write the IR after each phase into this folder");
+  command.add_option("--threads", request.threads, "Threads that compile")->check(CLI::PositiveNumber);
+  command.add_flag("--no-cache", flags->noCache, "Neither read nor write the compile cache");
+  return [flags](Terminal &terminal) { return compile(*flags, terminal); };
+}
+
+} // namespace tenon::tool

@@ -1,0 +1,253 @@
+// Implements the bridge between the verbs and the compiler; it only converts and reads.
+
+#include "tools/tenon/CompilerBridge.h"
+
+#include "compiler/frontend/onnx/Onnx.h"
+#include "compiler/graph/Shape.h"
+#include "compiler/graph/Tn.h"
+#include "compiler/pipeline/Pipeline.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <array>
+
+namespace tenon::tool {
+namespace {
+
+using pipeline::Phase;
+
+constexpr std::array<std::pair<std::string_view, Phase>, 7> kPhases = {{{"import", Phase::Import},
+                                                                        {"normalize", Phase::Normalize},
+                                                                        {"optimize", Phase::Optimize},
+                                                                        {"dispatch", Phase::Dispatch},
+                                                                        {"codegen", Phase::Codegen},
+                                                                        {"plan", Phase::Plan},
+                                                                        {"export", Phase::Export}}};
+
+std::string_view nameOfPhase(Phase phase) {
+  for (const auto &[name, value] : kPhases) {
+    if (value == phase) {
+      return name;
+    }
+  }
+  return "";
+}
+
+pipeline::ShapeOption toShapeOption(const ShapeArgument &shape) {
+  pipeline::ShapeOption option;
+  option.input = shape.input;
+  for (const ShapeArgument::Dim &dim : shape.dims) {
+    option.dims.push_back({dim.min, dim.max, dim.keep});
+  }
+  return option;
+}
+
+onnx::ShapeOverride toOverride(const ShapeArgument &shape) {
+  onnx::ShapeOverride result;
+  result.input = shape.input;
+  for (const ShapeArgument::Dim &dim : shape.dims) {
+    onnx::DimOverride::Kind kind = dim.keep             ? onnx::DimOverride::Kind::Keep
+                                   : dim.min == dim.max ? onnx::DimOverride::Kind::Constant
+                                                        : onnx::DimOverride::Kind::Range;
+    result.dims.push_back({kind, dim.min, dim.max});
+  }
+  return result;
+}
+
+/// Prints an expression with the symbols' own names: the printer writes symbol i as "s<i>".
+std::string printDim(mlir::AffineExpr dim, llvm::ArrayRef<tn::Symbol> symbols) {
+  if (!dim) {
+    return "?";
+  }
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  dim.print(stream);
+  std::string named;
+  llvm::StringRef rest = text;
+  while (!rest.empty()) {
+    unsigned index = 0;
+    llvm::StringRef after = rest;
+    bool isSymbol = after.consume_front("s") && !after.consumeInteger(10, index);
+    if (isSymbol && index < symbols.size()) {
+      named += symbols[index].name;
+      rest = after;
+    } else {
+      named += rest.front();
+      rest = rest.drop_front();
+    }
+  }
+  return named;
+}
+
+std::string printType(mlir::Type type, llvm::ArrayRef<tn::Symbol> symbols) {
+  mlir::RankedTensorType tensor = llvm::dyn_cast<mlir::RankedTensorType>(type);
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  if (!tensor) {
+    type.print(stream);
+    return text;
+  }
+  tensor.getElementType().print(stream);
+  stream << " [";
+  llvm::ListSeparator comma;
+  for (mlir::AffineExpr dim : tn::getDims(type)) {
+    stream << comma << printDim(dim, symbols);
+  }
+  stream << "]";
+  return text;
+}
+
+std::string nameOfLocation(mlir::Location location) {
+  if (mlir::NameLoc name = llvm::dyn_cast<mlir::NameLoc>(location)) {
+    return name.getName().str();
+  }
+  if (mlir::FusedLoc fused = llvm::dyn_cast<mlir::FusedLoc>(location)) {
+    return fused.getLocations().empty() ? "" : nameOfLocation(fused.getLocations().front());
+  }
+  return "";
+}
+
+std::string portName(mlir::DictionaryAttr attributes, llvm::StringRef fallback) {
+  mlir::StringAttr name =
+      attributes ? attributes.getAs<mlir::StringAttr>("tn.name") : mlir::StringAttr();
+  return name ? name.str() : fallback.str();
+}
+
+/// Walks the model's function and notes what people want to see of it.
+class FactsReader {
+public:
+  FactsReader(mlir::func::FuncOp function, const tn::SymbolList &symbolList,
+              const tn::WeightStore &weightStore)
+      : main(function), symbols(symbolList.symbols()), store(weightStore) {}
+
+  ModelFacts read() {
+    for (const tn::Symbol &symbol : symbols) {
+      facts.symbols.push_back({symbol.name, symbol.min, symbol.max});
+    }
+    for (mlir::BlockArgument argument : main.getArguments()) {
+      unsigned index = argument.getArgNumber();
+      producers[argument] = -1 - static_cast<int64_t>(index);
+      facts.inputs.push_back({portName(main.getArgAttrDict(index), "input" + std::to_string(index)),
+                              printType(argument.getType(), symbols)});
+    }
+    for (mlir::Operation &operation : main.getBody().front()) {
+      readOperation(operation);
+    }
+    return std::move(facts);
+  }
+
+private:
+  void readOperation(mlir::Operation &operation) {
+    if (operation.hasTrait<mlir::OpTrait::IsTerminator>()) {
+      for (mlir::OpOperand &operand : operation.getOpOperands()) {
+        unsigned index = operand.getOperandNumber();
+        facts.outputs.push_back(
+            {portName(main.getResultAttrDict(index), "output" + std::to_string(index)),
+             printType(operand.get().getType(), symbols)});
+      }
+      return;
+    }
+    std::string op = operation.getName().stripDialect().str();
+    if (op == "weight" || op == "constant") {
+      countWeight(operation);
+      return;
+    }
+    ++facts.opCounts[op];
+    ModelNode node{op, nameOfLocation(operation.getLoc()), "", {}};
+    if (operation.getNumResults() > 0) {
+      node.type = printType(operation.getResult(0).getType(), symbols);
+    }
+    for (mlir::Value operand : operation.getOperands()) {
+      llvm::DenseMap<mlir::Value, int64_t>::iterator found = producers.find(operand);
+      if (found != producers.end()) {
+        node.producers.push_back(found->second);
+      }
+    }
+    for (mlir::Value result : operation.getResults()) {
+      producers[result] = static_cast<int64_t>(facts.nodes.size());
+    }
+    facts.nodes.push_back(std::move(node));
+  }
+
+  void countWeight(mlir::Operation &operation) {
+    tn::WeightOp weight = llvm::dyn_cast<tn::WeightOp>(operation);
+    const tn::WeightEntry *entry = weight ? store.find(weight.getId()) : nullptr;
+    if (entry) {
+      ++facts.weightCount;
+      facts.weightBytes += entry->size;
+    }
+  }
+
+  mlir::func::FuncOp main;
+  llvm::ArrayRef<tn::Symbol> symbols;
+  const tn::WeightStore &store;
+  llvm::DenseMap<mlir::Value, int64_t> producers;
+  ModelFacts facts;
+};
+
+} // namespace
+
+std::vector<std::string> phaseNames() {
+  std::vector<std::string> names;
+  for (const auto &[name, phase] : kPhases) {
+    names.emplace_back(name);
+  }
+  return names;
+}
+
+Result<CompileReport> compileModel(const CompileRequest &request) {
+  pipeline::CompileOptions options;
+  options.model = request.model;
+  options.output = request.output;
+  for (const ShapeArgument &shape : request.shapes) {
+    options.shapes.push_back(toShapeOption(shape));
+  }
+  options.levels = request.levels;
+  options.verify = request.verify;
+  for (const auto &[name, phase] : kPhases) {
+    if (name == request.stopAfter) {
+      options.stopAfter = phase;
+    }
+  }
+  options.dumpPhases = request.dumpPhases;
+  options.cacheFolder = request.cacheFolder;
+  options.threads = request.threads;
+  if (request.progress) {
+    options.progress = [&](Phase phase, double fraction) {
+      request.progress(nameOfPhase(phase), fraction);
+    };
+  }
+  TENON_ASSIGN(pipeline::CompileSummary summary, pipeline::compile(options));
+  return CompileReport{summary.engine,        summary.compileSeconds, summary.engineBytes,
+                       summary.weightsBytes,  summary.regions,        summary.uniqueRegions,
+                       summary.arenaBytes,    summary.arenaLowerBoundBytes, summary.fromCache};
+}
+
+Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes) {
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
+  tn::WeightStore store;
+  onnx::ImportOptions options;
+  for (const ShapeArgument &shape : shapes) {
+    options.shapes.push_back(toOverride(shape));
+  }
+  TENON_ASSIGN(onnx::ImportResult imported, onnx::importOnnx(path, options, context, store));
+  if (!imported.gaps.empty() || !imported.module) {
+    ModelFacts facts;
+    for (onnx::Gap &gap : imported.gaps) {
+      facts.gaps.push_back({gap.opType, gap.domain, gap.opset, gap.node, gap.dtype, gap.rank,
+                            gap.why, gap.workaround});
+    }
+    return facts;
+  }
+  tn::SymbolList symbols(*imported.module);
+  mlir::func::FuncOp main = imported.module->lookupSymbol<mlir::func::FuncOp>("main");
+  if (!main || main.getBody().empty()) {
+    return Status::error(ErrorId::InternalError, "the imported module has no function @main");
+  }
+  return FactsReader(main, symbols, store).read();
+}
+
+} // namespace tenon::tool

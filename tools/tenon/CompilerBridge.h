@@ -1,0 +1,94 @@
+// What the verbs need of the compiler, free of MLIR: the command line is built with exceptions and RTTI,
+// MLIR without. CompilerBridge.cpp is the only file of the tool that includes MLIR.
+
+#pragma once
+
+#include "engine/CpuLevel.h"
+#include "support/Result.h"
+#include "tools/tenon/ShapeText.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::tool {
+
+/// As pipeline::CompileOptions; names of phases are those of `--stop-after`.
+struct CompileRequest {
+  std::string model;
+  std::string output;
+  std::vector<ShapeArgument> shapes;
+  std::vector<engine::CpuLevel> levels;
+  bool verify = false;
+  std::string stopAfter;
+  std::string dumpPhases;
+  std::string cacheFolder;
+  unsigned threads = 2;
+  std::function<void(std::string_view phase, double fraction)> progress;
+};
+
+/// As pipeline::CompileSummary.
+struct CompileReport {
+  std::string engine;
+  double compileSeconds = 0;
+  uint64_t engineBytes = 0;
+  uint64_t weightsBytes = 0;
+  uint64_t regions = 0;
+  uint64_t uniqueRegions = 0;
+  uint64_t arenaBytes = 0;
+  uint64_t arenaLowerBoundBytes = 0;
+  bool fromCache = false;
+};
+
+/// The values that --stop-after takes, in order.
+std::vector<std::string> phaseNames();
+Result<CompileReport> compileModel(const CompileRequest &request);
+
+/// Something that a model needs and Tenon lacks; see onnx::Gap.
+struct ModelGap {
+  std::string op;
+  std::string domain;
+  int64_t opset = 0;
+  std::string node;
+  std::string dtype;
+  int rank = -1;
+  std::string why;
+  std::string workaround;
+};
+
+struct ModelValue {
+  std::string name;
+  std::string type; ///< "f32 [batch, 3, 224, 224]"
+};
+
+struct ModelSymbol {
+  std::string name;
+  int64_t min = 1;
+  int64_t max = 1;
+};
+
+struct ModelNode {
+  std::string op;
+  std::string name; ///< of the model's node; may be empty
+  std::string type; ///< of the first result
+  std::vector<int64_t> producers; ///< indices of the nodes it reads; inputs come as -1 - index
+};
+
+/// A model as it was imported.
+struct ModelFacts {
+  std::vector<ModelGap> gaps; ///< when there are any, the rest is empty
+  std::vector<ModelSymbol> symbols;
+  std::vector<ModelValue> inputs;
+  std::vector<ModelValue> outputs;
+  std::vector<ModelNode> nodes; ///< without weights and constants
+  std::map<std::string, int64_t> opCounts;
+  uint64_t weightCount = 0;
+  uint64_t weightBytes = 0;
+};
+
+Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes);
+
+} // namespace tenon::tool

@@ -1,0 +1,123 @@
+// `tenon doctor`: what this machine has, what Tenon will use of it, and why not more.
+
+#include "engine/CpuLevel.h"
+#include "runtime/device/cpu/CpuFeatures.h"
+#include "support/ThreadPool.h"
+#include "tools/tenon/EngineSource.h"
+#include "tools/tenon/Terminal.h"
+#include "tools/tenon/Verb.h"
+
+#include <fmt/format.h>
+
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+
+namespace tenon::tool {
+namespace {
+
+/// What each level needs beyond the one before it, by the names of /proc/cpuinfo.
+constexpr std::array<std::string_view, 3> kFlagsOfLevel = {
+    "avx avx2 bmi1 bmi2 f16c fma abm movbe", "avx512f avx512bw avx512cd avx512dq avx512vl",
+    "avx512_vnni avx512_bf16"};
+
+std::string cpuInfo(std::string_view key) {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    size_t colon = line.find(": ");
+    if (line.starts_with(key) && colon != std::string::npos) {
+      return line.substr(colon + 2);
+    }
+  }
+  return "";
+}
+
+/// What a level lacks on this machine; the runtime alone decides whether it is usable.
+std::string missingFeatures(engine::CpuLevel level) {
+  std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
+  if (best && level <= *best) {
+    return "";
+  }
+  std::istringstream present(cpuInfo("flags"));
+  std::set<std::string> flags{std::istream_iterator<std::string>(present), {}};
+  std::string missing;
+  for (size_t i = 0; i <= static_cast<size_t>(level); ++i) {
+    std::istringstream needed{std::string(kFlagsOfLevel[i])};
+    for (std::string flag; needed >> flag;) {
+      missing += flags.count(flag) ? "" : " " + flag;
+    }
+  }
+  return missing.empty() ? "the operating system's support" : missing.substr(1);
+}
+
+uint64_t memoryBytes() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+uint64_t freeBytesFor(const std::string &folder) {
+  std::filesystem::path path = folder;
+  struct statvfs stats = {};
+  while (statvfs(path.c_str(), &stats) != 0) {
+    if (path == path.root_path()) {
+      return 0;
+    }
+    path = path.parent_path();
+  }
+  return stats.f_bavail * stats.f_frsize;
+}
+
+Status doctor(Terminal &terminal) {
+  std::string cache = cacheFolder();
+  Json levels = Json::array();
+  std::string text = fmt::format("processor   {}\nthreads     {} usable\nmemory      {}\n", cpuInfo("model name"),
+                                 usableCpus(), formatBytes(memoryBytes()));
+  std::string best;
+  for (std::string_view name : engine::kCpuLevelNames) {
+    engine::CpuLevel level = *engine::parseCpuLevel(name);
+    std::string missing = missingFeatures(level);
+    levels.push_back({{"level", name}, {"usable", missing.empty()}, {"missing", missing}});
+    text += fmt::format("{:<12}{:<18} {}\n", levels.size() == 1 ? "CPU levels" : "", name,
+                        missing.empty() ? "yes" : "no: lacks " + missing);
+    best = missing.empty() ? std::string(name) : best;
+  }
+  text += fmt::format("will use    {}\n", best.empty() ? "nothing: Tenon needs AVX2 and FMA" : best);
+  text += "GPU         not used: this version compiles for processors only\n";
+  text += fmt::format("cache       {} ({} free)\ntenon       {}\n", cache, formatBytes(freeBytesFor(cache)),
+                      TENON_VERSION);
+  if (terminal.json()) {
+    terminal.printJson("doctor", {{"version", TENON_VERSION},
+                                  {"cpu", cpuInfo("model name")},
+                                  {"threads", usableCpus()},
+                                  {"memory_bytes", memoryBytes()},
+                                  {"levels", levels},
+                                  {"will_use", best},
+                                  {"gpu", nullptr},
+                                  {"cache", cache},
+                                  {"cache_free_bytes", freeBytesFor(cache)}});
+  } else {
+    terminal.print(text);
+  }
+  if (best.empty()) {
+    return Status::error(ErrorId::EngineNoVariant, "this machine runs none of the CPU levels",
+                         "use a processor with AVX2 and FMA (2013 and later)");
+  }
+  return Status::ok();
+}
+
+} // namespace
+
+Action declareDoctor(CLI::App &command) {
+  (void)command;
+  return [](Terminal &terminal) { return doctor(terminal); };
+}
+
+} // namespace tenon::tool

@@ -1,0 +1,51 @@
+// Opens what `run` and `bench` are given: an engine, or a model that is compiled first. The compilation
+// happens in a child process, so that its memory does not count as the run's.
+
+#pragma once
+
+#include "runtime/core/Engine.h"
+#include "support/Result.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::tool {
+
+class Terminal;
+
+/// The folder for Tenon's own state: $XDG_CACHE_HOME/tenon, else ~/.cache/tenon.
+std::string cacheFolder();
+
+struct OpenRequest {
+  std::string path; ///< a model when it ends in .onnx
+  std::vector<std::string> shapes;
+  std::string isa; ///< empty for the best level
+  bool useCache = true;
+};
+
+bool isModelPath(const std::string &path);
+
+/// An engine file that goes away with this object when it was made for one run only.
+class EngineSource {
+public:
+  static Result<EngineSource> prepare(const OpenRequest &request, Terminal &terminal);
+  EngineSource(EngineSource &&other) noexcept;
+  EngineSource &operator=(EngineSource &&other) noexcept;
+  ~EngineSource();
+
+  /// Path of the engine file.
+  const std::string &path() const { return enginePath; }
+  /// Seconds that compiling took; 0 when an engine was given.
+  double compileSeconds() const { return seconds; }
+  Result<std::shared_ptr<const runtime::Engine>> open() const;
+
+private:
+  EngineSource() = default;
+  std::string enginePath;
+  std::string temporaryFolder;
+  std::string isa;
+  double seconds = 0;
+};
+
+} // namespace tenon::tool

@@ -1,0 +1,227 @@
+// `tenon explain fusion|memory|placement ENGINE [NODE]`: prints the decisions that the engine carries. The
+// records are written by compiler/dispatch and compiler/plan; this file only selects and words them.
+
+#include "engine/Reader.h"
+#include "tools/tenon/Terminal.h"
+#include "tools/tenon/Verb.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace tenon::tool {
+namespace {
+
+constexpr int64_t kSupportedSchema = 1;
+
+struct ExplainFlags {
+  std::string topic;
+  std::string engine;
+  std::string node;
+};
+
+std::string textAt(const Json &json, const char *key) {
+  Json value = json.value(key, Json());
+  return value.is_string() ? value.get<std::string>() : value.is_null() ? "" : dumpJson(value);
+}
+
+int64_t numberAt(const Json &json, const char *key) {
+  Json value = json.value(key, Json());
+  return value.is_number() ? value.get<int64_t>() : 0;
+}
+
+Json listAt(const Json &json, const char *key) {
+  Json value = json.value(key, Json());
+  return value.is_array() ? value : Json::array();
+}
+
+std::string joinTexts(const Json &list) {
+  std::vector<std::string> texts;
+  for (const Json &item : list) {
+    texts.push_back(item.is_string() ? item.get<std::string>() : dumpJson(item));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+bool listContains(const Json &list, const std::string &text) {
+  return std::any_of(list.begin(), list.end(), [&](const Json &item) { return item == text; });
+}
+
+std::string costText(const Json &cost) {
+  return fmt::format("{:.2f} us ({}, {} launches)", cost.value("us", 0.0),
+                     formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(cost, "bytes"), 0))),
+                     numberAt(cost, "launches"));
+}
+
+/// Whether a region holds the node or carries its name.
+bool regionMatches(const Json &region, const std::string &node) {
+  return textAt(region, "label") == node || listContains(listAt(region, "nodes"), node);
+}
+
+/// Keeps the regions of a node and the edges at it or at them.
+Json selectFusion(const Json &record, const std::string &node) {
+  Json regions = Json::array();
+  std::vector<int64_t> chosen;
+  int64_t index = 0;
+  for (const Json &region : listAt(record, "regions")) {
+    if (regionMatches(region, node)) {
+      chosen.push_back(index);
+      regions.push_back(region);
+    }
+    ++index;
+  }
+  Json edges = Json::array();
+  for (const Json &edge : listAt(record, "edges")) {
+    bool touchesRegion = std::any_of(chosen.begin(), chosen.end(), [&](int64_t region) {
+      return numberAt(edge, "producerRegion") == region || numberAt(edge, "consumerRegion") == region;
+    });
+    if (touchesRegion || textAt(edge, "producer") == node || textAt(edge, "consumer") == node) {
+      edges.push_back(edge);
+    }
+  }
+  Json selected = record;
+  selected["regions"] = regions;
+  selected["edges"] = edges;
+  return selected;
+}
+
+std::string fusionText(const Json &record) {
+  std::string text = fmt::format("costs by the profile '{}'\n\n", textAt(record, "profile"));
+  for (const Json &region : listAt(record, "regions")) {
+    text += fmt::format("region {}\n  {} on {}: {}\n", textAt(region, "label"), textAt(region, "strategy"),
+                        textAt(region, "target"), textAt(region, "reason"));
+    text += fmt::format("  operations: {}\n", joinTexts(listAt(region, "operations")));
+    text += fmt::format("  cost: {}\n", costText(region.value("cost", Json::object())));
+  }
+  Json edges = listAt(record, "edges");
+  text += fmt::format("\n{} neighbours that were not fused\n", edges.size());
+  for (const Json &edge : edges) {
+    Json apart = edge.value("apart", Json::object());
+    Json fused = edge.value("fused", Json::object());
+    text += fmt::format("{} -> {}\n  {}: {}\n", textAt(edge, "producer"), textAt(edge, "consumer"),
+                        textAt(edge, "rule"), textAt(edge, "why"));
+    text += fmt::format("  apart {}; as one {}; fusing would save {:.2f} us\n", costText(apart),
+                        costText(fused), apart.value("us", 0.0) - fused.value("us", 0.0));
+  }
+  return text;
+}
+
+Json selectRows(const Json &record, const char *list, const std::string &node,
+                std::initializer_list<const char *> keys) {
+  Json rows = Json::array();
+  for (const Json &row : listAt(record, list)) {
+    bool matches = std::any_of(keys.begin(), keys.end(),
+                               [&](const char *key) { return textAt(row, key) == node; });
+    if (matches || listContains(listAt(row, "in_place"), node)) {
+      rows.push_back(row);
+    }
+  }
+  Json selected = record;
+  selected[list] = rows;
+  return selected;
+}
+
+std::string memoryText(const Json &record) {
+  auto bytes = [&](const char *key) {
+    return formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(record, key), 0)));
+  };
+  std::string text = fmt::format("arena {} (at least {} are live at once), planned at {}; weights {}\n",
+                                 bytes("arena_bytes"), bytes("arena_lower_bound_bytes"),
+                                 textAt(record, "planned"), bytes("weights_bytes"));
+  if (!record.value("smallest", Json::object()).empty()) {
+    text += fmt::format("figures are for the smallest declared dimensions: {}\n", dumpJson(record["smallest"]));
+  }
+  text += fmt::format("\n{:>6}  {:<6}  {:>9}  {:>12}  {:>12}  {}\n", "buffer", "space", "life", "bytes",
+                      "offset", "value");
+  for (const Json &buffer : listAt(record, "buffers")) {
+    bool inArena = textAt(buffer, "space") == "arena";
+    std::string life =
+        inArena ? fmt::format("{}..{}", numberAt(buffer, "first"), numberAt(buffer, "last")) : "";
+    std::string size = inArena ? textAt(buffer, "bytes_at_smallest") : textAt(buffer, "bytes");
+    text += fmt::format("{:>6}  {:<6}  {:>9}  {:>12}  {:>12}  {}", numberAt(buffer, "buffer"),
+                        textAt(buffer, "space"), life, size,
+                        inArena ? textAt(buffer, "offset_at_smallest") : "", textAt(buffer, "value"));
+    Json inPlace = listAt(buffer, "in_place");
+    text += inPlace.empty() ? "\n" : fmt::format("  (written over by {})\n", joinTexts(inPlace));
+  }
+  return text;
+}
+
+std::string placementText(const Json &record) {
+  std::string text = fmt::format("level {}\n\n", textAt(record, "level"));
+  for (const Json &row : listAt(record, "instructions")) {
+    text += fmt::format("{:>5}  {:<7} {:<4} {:<14} {}", numberAt(row, "instruction"), textAt(row, "kind"),
+                        textAt(row, "device"), textAt(row, "strategy"), textAt(row, "label"));
+    if (row.contains("kernel")) {
+      text += fmt::format("  ({} over {})", textAt(row, "kernel"), textAt(row, "grid"));
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+Result<Json> readRecord(const ExplainFlags &flags) {
+  TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(flags.engine));
+  TENON_ASSIGN(std::string_view text, file->record(flags.topic));
+  Json record = Json::parse(text, nullptr, false);
+  if (!record.is_object() || numberAt(record, "schema") != kSupportedSchema) {
+    return Status::error(ErrorId::EngineBadRecord,
+                         fmt::format("{}: the record '{}' is of another version", flags.engine, flags.topic),
+                         "compile the model again with this version of Tenon");
+  }
+  return record;
+}
+
+Json select(const ExplainFlags &flags, const Json &record) {
+  if (flags.node.empty()) {
+    return record;
+  }
+  if (flags.topic == "fusion") {
+    return selectFusion(record, flags.node);
+  }
+  return flags.topic == "memory" ? selectRows(record, "buffers", flags.node, {"value"})
+                                 : selectRows(record, "instructions", flags.node, {"label", "kernel"});
+}
+
+bool isEmptySelection(const Json &record) {
+  for (const char *list : {"regions", "edges", "buffers", "instructions"}) {
+    if (!listAt(record, list).empty()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Status explain(const ExplainFlags &flags, Terminal &terminal) {
+  TENON_ASSIGN(Json record, readRecord(flags));
+  Json selected = select(flags, record);
+  if (!flags.node.empty() && isEmptySelection(selected)) {
+    return Status::error(ErrorId::BadArgument, fmt::format("nothing is called '{}' in this engine", flags.node),
+                         fmt::format("tenon explain {} {} lists all names", flags.topic, flags.engine));
+  }
+  if (terminal.json()) {
+    selected.erase("schema");
+    terminal.printJson("explain-" + flags.topic, selected);
+    return Status::ok();
+  }
+  terminal.print(flags.topic == "fusion"   ? fusionText(selected)
+                 : flags.topic == "memory" ? memoryText(selected)
+                                           : placementText(selected));
+  return Status::ok();
+}
+
+} // namespace
+
+Action declareExplain(CLI::App &command) {
+  std::shared_ptr<ExplainFlags> flags = std::make_shared<ExplainFlags>();
+  command.add_option("TOPIC", flags->topic, "fusion, memory or placement")
+      ->required()
+      ->check(CLI::IsMember({"fusion", "memory", "placement"}));
+  command.add_option("ENGINE", flags->engine, "The engine")->required();
+  command.add_option("NODE", flags->node, "A node of the model, or a region; all without it");
+  return [flags](Terminal &terminal) { return explain(*flags, terminal); };
+}
+
+} // namespace tenon::tool

@@ -1,0 +1,175 @@
+// Implements pictures as inputs over stb; this file holds the only copy of its decoder and resizer.
+
+#include "tools/tenon/Image.h"
+
+#include "support/MappedFile.h"
+#include "tools/tenon/Terminal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#define STBI_ONLY_PNG
+#define STBI_ONLY_JPEG
+#define STBI_NO_STDIO
+#define STBI_MAX_DIMENSIONS 16384
+#define STB_IMAGE_STATIC
+#define STB_IMAGE_IMPLEMENTATION
+#include <stb/stb_image.h>
+#define STB_IMAGE_RESIZE_STATIC
+#define STB_IMAGE_RESIZE_IMPLEMENTATION
+#include <stb/stb_image_resize.h>
+
+namespace tenon::tool {
+namespace {
+
+struct Picture {
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t channels = 0;
+  std::vector<unsigned char> pixels; ///< rows of pixels of channels
+};
+
+Result<Picture> decode(const std::string &path, int64_t channels) {
+  TENON_ASSIGN(MappedFile file, MappedFile::open(path));
+  int width = 0;
+  int height = 0;
+  int stored = 0;
+  Bytes bytes = file.bytes();
+  std::unique_ptr<stbi_uc, void (*)(void *)> pixels(
+      stbi_load_from_memory(reinterpret_cast<const stbi_uc *>(bytes.data()),
+                            static_cast<int>(std::min<size_t>(bytes.size(), INT32_MAX)), &width,
+                            &height, &stored, static_cast<int>(channels)),
+      stbi_image_free);
+  if (!pixels) {
+    return Status::error(ErrorId::BadTensorFile,
+                         fmt::format("{}: not a picture that can be read: {}", path,
+                                     stbi_failure_reason()),
+                         "pass a PNG or JPEG file");
+  }
+  Picture picture{height, width, channels, {}};
+  picture.pixels.assign(pixels.get(), pixels.get() + int64_t(height) * width * channels);
+  return picture;
+}
+
+Status needs(const std::string &path, std::string_view what) {
+  return Status::error(
+      ErrorId::ImageNeedsPreprocessing, fmt::format("{}: {}", path, what),
+      "give --mean, --std and --layout (and --resize for pictures of another size), as the model was "
+      "trained with");
+}
+
+/// The value for a channel of a list with one for each channel or one for all.
+double channelValue(const std::vector<double> &values, int64_t channel) {
+  return values.size() == 1 ? values[0] : values[static_cast<size_t>(channel)];
+}
+
+Status checkComplete(const std::string &path, const Preprocessing &preprocessing, int64_t channels) {
+  if (preprocessing.mean.empty() || preprocessing.deviation.empty() || !preprocessing.layout) {
+    return needs(path, "the model does not say how a picture becomes its input");
+  }
+  for (const std::vector<double> *values : {&preprocessing.mean, &preprocessing.deviation}) {
+    if (values->size() != 1 && static_cast<int64_t>(values->size()) != channels) {
+      return needs(path, fmt::format("mean and std must have 1 or {} values", channels));
+    }
+  }
+  for (double deviation : preprocessing.deviation) {
+    if (!(deviation > 0)) {
+      return needs(path, "std must be positive");
+    }
+  }
+  return Status::ok();
+}
+
+Status fitSize(const std::string &path, bool resize, int64_t height, int64_t width, Picture &picture) {
+  if (picture.height == height && picture.width == width) {
+    return Status::ok();
+  }
+  if (!resize) {
+    return needs(path, fmt::format("the picture has {}x{} pixels, the input {}x{}", picture.width,
+                                   picture.height, width, height));
+  }
+  std::vector<unsigned char> resized(static_cast<size_t>(height * width * picture.channels));
+  int done = stbir_resize_uint8_generic(
+      picture.pixels.data(), static_cast<int>(picture.width), static_cast<int>(picture.height), 0,
+      resized.data(), static_cast<int>(width), static_cast<int>(height), 0,
+      static_cast<int>(picture.channels), STBIR_ALPHA_CHANNEL_NONE, 0, STBIR_EDGE_CLAMP,
+      STBIR_FILTER_TRIANGLE, STBIR_COLORSPACE_LINEAR, nullptr);
+  if (!done) {
+    return Status::error(ErrorId::OutOfMemory, fmt::format("{}: resizing failed", path));
+  }
+  picture = {height, width, picture.channels, std::move(resized)};
+  return Status::ok();
+}
+
+std::vector<double> numbersOf(const Json &value) {
+  std::vector<double> numbers;
+  if (value.is_number()) {
+    numbers.push_back(value.get<double>());
+  }
+  if (value.is_array()) {
+    for (const Json &item : value) {
+      if (item.is_number()) {
+        numbers.push_back(item.get<double>());
+      }
+    }
+  }
+  return numbers;
+}
+
+} // namespace
+
+Preprocessing parsePreprocessing(const std::string &json) {
+  Preprocessing result;
+  Json value = Json::parse(json, nullptr, false);
+  if (!value.is_object()) {
+    return result;
+  }
+  result.mean = numbersOf(value.value("mean", Json()));
+  result.deviation = numbersOf(value.value("std", Json()));
+  Json layout = value.value("layout", Json());
+  if (layout == "nchw" || layout == "nhwc") {
+    result.layout = layout == "nchw" ? ImageLayout::Nchw : ImageLayout::Nhwc;
+  }
+  result.resize = value.value("resize", Json()) == true;
+  return result;
+}
+
+Result<Tensor> loadImage(const std::string &path, const Preprocessing &preprocessing, DType dtype,
+                         const std::vector<int64_t> &dims) {
+  if (dims.size() != 4 || !isFloating(dtype)) {
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("{}: a picture fits an input of 4 floating-point dimensions only",
+                                     path));
+  }
+  bool isNchw = preprocessing.layout != ImageLayout::Nhwc;
+  int64_t channels = dims[isNchw ? 1 : 3];
+  TENON_TRY(checkComplete(path, preprocessing, channels));
+  if (channels != 1 && channels != 3) {
+    return needs(path, fmt::format("in layout {} the input has {} channels, a picture 1 or 3",
+                                   isNchw ? "nchw" : "nhwc", channels));
+  }
+  TENON_ASSIGN(Picture picture, decode(path, channels));
+  int64_t height = dims[isNchw ? 2 : 1] < 0 ? picture.height : dims[isNchw ? 2 : 1];
+  int64_t width = dims[isNchw ? 3 : 2] < 0 ? picture.width : dims[isNchw ? 3 : 2];
+  TENON_TRY(fitSize(path, preprocessing.resize, height, width, picture));
+
+  std::vector<int64_t> shape = {1, height, width, channels};
+  if (isNchw) {
+    shape = {1, channels, height, width};
+  }
+  TENON_ASSIGN(Tensor tensor, Tensor::create("", dtype, shape));
+  int64_t area = height * width;
+  for (int64_t pixel = 0; pixel < area; ++pixel) {
+    for (int64_t channel = 0; channel < channels; ++channel) {
+      double value = picture.pixels[static_cast<size_t>(pixel * channels + channel)] / 255.0;
+      value = (value - channelValue(preprocessing.mean, channel)) /
+              channelValue(preprocessing.deviation, channel);
+      setElement(tensor, isNchw ? channel * area + pixel : pixel * channels + channel, value);
+    }
+  }
+  return tensor;
+}
+
+} // namespace tenon::tool

@@ -1,0 +1,146 @@
+// Implements seeded values by the generator of models/README.md, and the choice of free dimensions.
+
+#include "tools/tenon/Seeded.h"
+
+#include "support/Shape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tenon::tool {
+namespace {
+
+using engine::Plan;
+using engine::Port;
+
+constexpr int64_t kUsualLength = 128;
+
+uint64_t mix64(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+  return z ^ (z >> 31);
+}
+
+uint64_t fnv1a64(std::string_view text) {
+  uint64_t hash = 0xCBF29CE484222325;
+  for (unsigned char byte : text) {
+    hash = (hash ^ byte) * 0x100000001B3;
+  }
+  return hash;
+}
+
+/// The number in [0, 1) that belongs to an element: 24 bits, as in models/README.md.
+double unitAt(uint64_t state, int64_t index) {
+  uint64_t z = mix64(state + (static_cast<uint64_t>(index) + 1) * 0x9E3779B97F4A7C15);
+  return static_cast<double>(z >> 40) * 0x1p-24;
+}
+
+Status dimError(const Port &port, size_t dim, int64_t want, int64_t have) {
+  return Status::error(
+      ErrorId::RunInputDim,
+      fmt::format("dim {} of input '{}' is {} in the engine, {} was asked for", dim, port.name, have, want),
+      fmt::format("compile with --shape {}:… and a range at dim {}", port.name, dim));
+}
+
+const Port *findInput(const Plan &plan, const std::string &name) {
+  for (const Port &port : plan.inputs) {
+    if (port.name == name) {
+      return &port;
+    }
+  }
+  return nullptr;
+}
+
+/// Asks for `want` at a dim: sets the symbol that stands there, or compares with the constant.
+Status requestDim(const Plan &plan, const Port &port, size_t dim, int64_t want,
+                  std::vector<std::optional<int64_t>> &symbols) {
+  if (std::optional<uint32_t> symbol = plan.exprs.symbolIndex(port.dims[dim])) {
+    symbols[*symbol] = want;
+    return Status::ok();
+  }
+  std::optional<int64_t> constant = plan.exprs.constantValue(port.dims[dim]);
+  if (constant && *constant != want) {
+    return dimError(port, dim, want, *constant);
+  }
+  return Status::ok();
+}
+
+Status requestShape(const Plan &plan, const ShapeArgument &shape,
+                    std::vector<std::optional<int64_t>> &symbols) {
+  const Port *port = findInput(plan, shape.input);
+  if (!port) {
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("--shape: the model has no input '{}'", shape.input),
+                         "tenon inspect lists the inputs");
+  }
+  if (port->dims.size() != shape.dims.size()) {
+    return Status::error(ErrorId::RunInputRank,
+                         fmt::format("input '{}' has {} dimensions, --shape gives {}", port->name,
+                                     port->dims.size(), shape.dims.size()),
+                         "tenon inspect shows the dimensions of each input");
+  }
+  for (size_t dim = 0; dim < shape.dims.size(); ++dim) {
+    const ShapeArgument::Dim &asked = shape.dims[dim];
+    if (!asked.keep && asked.min == asked.max) {
+      TENON_TRY(requestDim(plan, *port, dim, asked.min, symbols));
+    }
+  }
+  return Status::ok();
+}
+
+} // namespace
+
+ValueRange defaultRange(DType dtype) {
+  return isFloating(dtype) ? ValueRange{-1, 1} : ValueRange{0, 1};
+}
+
+void fillSeeded(Tensor &tensor, uint64_t seed, ValueRange range) {
+  uint64_t state = fnv1a64(tensor.name) ^ mix64(seed);
+  int64_t count = tensor.elements();
+  bool isFraction = isFloating(tensor.dtype);
+  double width = range.high - range.low + (isFraction ? 0 : 1);
+  for (int64_t i = 0; i < count; ++i) {
+    double value = range.low + width * unitAt(state, i);
+    setElement(tensor, i, isFraction ? value : std::min(std::floor(value), range.high));
+  }
+}
+
+Result<std::vector<std::vector<int64_t>>> chooseDims(const Plan &plan,
+                                                     std::span<const ShapeArgument> shapes,
+                                                     int64_t batch) {
+  std::vector<std::optional<int64_t>> asked(plan.symbols.size());
+  for (const ShapeArgument &shape : shapes) {
+    TENON_TRY(requestShape(plan, shape, asked));
+  }
+  if (batch > 0) {
+    for (const Port &port : plan.inputs) {
+      if (!port.dims.empty()) {
+        TENON_TRY(requestDim(plan, port, 0, batch, asked));
+      }
+    }
+  }
+  std::vector<int64_t> values;
+  for (size_t i = 0; i < plan.symbols.size(); ++i) {
+    const engine::Symbol &symbol = plan.symbols[i];
+    int64_t usual = symbol.dim == 0 ? symbol.min : std::clamp(kUsualLength, symbol.min, symbol.max);
+    values.push_back(asked[i].value_or(usual));
+  }
+  std::vector<std::vector<int64_t>> result;
+  for (const Port &port : plan.inputs) {
+    std::vector<int64_t> &dims = result.emplace_back();
+    for (engine::ExprId expr : port.dims) {
+      std::optional<int64_t> value = engine::evaluate(plan.exprs.program(expr), values);
+      if (!value || *value < 0) {
+        return Status::error(ErrorId::RunInputDim,
+                             fmt::format("input '{}' has no valid size for these dimensions", port.name),
+                             "ask for smaller dimensions");
+      }
+      dims.push_back(*value);
+    }
+  }
+  return result;
+}
+
+} // namespace tenon::tool

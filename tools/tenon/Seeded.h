@@ -1,0 +1,37 @@
+// Seeded inputs: values that depend on the input's name, the seed and the element's index only, so that
+// they are the same on every machine and for every program that follows models/README.md.
+
+#pragma once
+
+#include "engine/Plan.h"
+#include "tools/tenon/ShapeText.h"
+#include "tools/tenon/Tensor.h"
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon::tool {
+
+/// Both ends included for integers; [low, high) for floating-point types.
+struct ValueRange {
+  double low = 0;
+  double high = 1;
+};
+
+/// Integers are 0 or 1 and floating-point numbers in [-1, 1) where nothing else is known: 0 and 1 are
+/// valid as ids, masks and segment numbers alike.
+ValueRange defaultRange(DType dtype);
+
+/// Sets every element of a tensor of numeric type.
+void fillSeeded(Tensor &tensor, uint64_t seed, ValueRange range);
+
+/// The dims of every input when the caller does not give tensors: from --shape and --batch, else the
+/// smallest batch, and 128 or the nearest allowed value for other free dimensions.
+Result<std::vector<std::vector<int64_t>>> chooseDims(const engine::Plan &plan,
+                                                     std::span<const ShapeArgument> shapes,
+                                                     int64_t batch);
+
+} // namespace tenon::tool

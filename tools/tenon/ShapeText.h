@@ -1,0 +1,36 @@
+// Reads the shapes of the command line: `name:1x3x224x224`, with ranges `name:[1..32]x128` and `?` for
+// a dimension that stays as the model has it.
+
+#pragma once
+
+#include "support/Result.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tenon::tool {
+
+struct ShapeArgument {
+  struct Dim {
+    int64_t min = 1;
+    int64_t max = 1;
+    bool keep = false;
+  };
+  std::string input;
+  std::vector<Dim> dims;
+};
+
+/// The name ends at the last colon, since names may hold colons themselves.
+Result<ShapeArgument> parseShapeArgument(const std::string &text);
+
+/// `--fill name:low..high`: the values of a seeded input, both ends included.
+struct FillArgument {
+  std::string input;
+  double low = 0;
+  double high = 1;
+};
+
+Result<FillArgument> parseFillArgument(const std::string &text);
+
+} // namespace tenon::tool

@@ -1,0 +1,32 @@
+// What benchmarks say about a list of times. It relies on nothing; equal lists give equal numbers.
+
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace tenon::tool {
+
+struct LatencySummary {
+  double min = 0;
+  double median = 0;
+  double p90 = 0;
+  double p99 = 0;
+};
+
+/// The value below which `fraction` of the sorted values lie, interpolated. `sorted` is not empty.
+double quantile(std::span<const double> sorted, double fraction);
+LatencySummary summarizeLatency(std::vector<double> milliseconds);
+
+/// How two lists of times, measured alternately, compare: numbers above 1 mean that `other` is slower.
+struct RatioSummary {
+  double ofMinima = 1;
+  double ofMedians = 1;
+  /// 95 % bootstrap interval of the ratio of medians.
+  double low = 1;
+  double high = 1;
+};
+
+RatioSummary compareLatency(std::span<const double> own, std::span<const double> other);
+
+} // namespace tenon::tool

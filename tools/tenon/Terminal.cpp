@@ -1,0 +1,110 @@
+// Implements printing of results, errors and progress for all verbs.
+
+#include "tools/tenon/Terminal.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+namespace tenon::tool {
+namespace {
+
+void write(std::FILE *stream, std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stream);
+}
+
+} // namespace
+
+std::string formatBytes(uint64_t bytes) {
+  if (bytes < 1024) {
+    return fmt::format("{} B", bytes);
+  }
+  double value = static_cast<double>(bytes) / 1024;
+  for (const char *unit : {"KiB", "MiB", "GiB"}) {
+    if (value < 1024 || unit[0] == 'G') {
+      return fmt::format("{:.1f} {}", value, unit);
+    }
+    value /= 1024;
+  }
+  return "";
+}
+
+std::string dumpJson(const Json &value, int indent) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+void Terminal::print(std::string_view text) {
+  clearProgress();
+  write(stdout, text);
+  if (text.empty() || text.back() != '\n') {
+    write(stdout, "\n");
+  }
+}
+
+void Terminal::printJson(std::string_view schema, Json value) {
+  clearProgress();
+  Json whole = {{"schema", fmt::format("tenon.{}/1", schema)}};
+  whole.update(value);
+  write(stdout, dumpJson(whole, 2) + "\n");
+}
+
+void Terminal::note(std::string_view text) {
+  if (isQuiet) {
+    return;
+  }
+  clearProgress();
+  write(stderr, fmt::format("{}\n", text));
+}
+
+void Terminal::printError(const Status &status) {
+  clearProgress();
+  std::fflush(stdout);
+  std::string name = nameOf(status.id());
+  std::string text = fmt::format("error {}: {}\n", name, status.message());
+  if (!status.hint().empty()) {
+    text += fmt::format("  try: {}\n", status.hint());
+  }
+  text += fmt::format("  see: tenon help {}\n", name);
+  write(stderr, text);
+  if (wantsJson) {
+    printJson("error", {{"code", name},
+                        {"exit", static_cast<int>(status.code())},
+                        {"title", titleOf(status.id())},
+                        {"message", status.message()},
+                        {"hint", status.hint()}});
+  }
+}
+
+void Terminal::progress(std::string_view what, double fraction) {
+  if (style == ProgressStyle::None) {
+    return;
+  }
+  std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started;
+  double seconds = elapsed.count();
+  if (style == ProgressStyle::JsonLines) {
+    Json line = {{"phase", what}, {"fraction", fraction}, {"elapsed_s", seconds}};
+    write(stderr, dumpJson(line) + "\n");
+    return;
+  }
+  std::string text = fmt::format("{:<10} {:3.0f} %", what, fraction * 100);
+  if (fraction > 0.05 && fraction < 1 && seconds > 1) {
+    text += fmt::format("  about {:.0f} s left", seconds / fraction * (1 - fraction));
+  }
+  if (text != lastText) {
+    write(stderr, fmt::format("\r\033[K{}", text));
+    std::fflush(stderr);
+    lastText = text;
+    lineShown = true;
+  }
+}
+
+void Terminal::clearProgress() {
+  if (lineShown) {
+    write(stderr, "\r\033[K");
+    std::fflush(stderr);
+    lineShown = false;
+    lastText.clear();
+  }
+}
+
+} // namespace tenon::tool

@@ -1,0 +1,57 @@
+// The one way by which verbs talk: results to stdout as text or JSON, notes and progress to stderr.
+// It relies on --json, --quiet and --progress having been parsed.
+
+#pragma once
+
+#include "support/Status.h"
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+namespace tenon::tool {
+
+using Json = nlohmann::ordered_json;
+
+enum class ProgressStyle { None, Line, JsonLines };
+
+class Terminal {
+public:
+  Terminal(bool json, bool quiet, ProgressStyle progress)
+      : wantsJson(json), isQuiet(quiet), style(progress) {}
+  ~Terminal() { clearProgress(); }
+
+  bool json() const { return wantsJson; }
+  bool quiet() const { return isQuiet; }
+  ProgressStyle progressStyle() const { return style; }
+
+  /// A result: stdout, also with --quiet.
+  void print(std::string_view text);
+  /// A result as JSON, with "schema": "tenon.<name>/1" as its first key.
+  void printJson(std::string_view schema, Json value);
+  /// Something worth knowing that is not the result: stderr, not with --quiet.
+  void note(std::string_view text);
+  /// The error with its code, remedy and page: stderr; with --json also as JSON on stdout.
+  void printError(const Status &status);
+
+  /// `fraction` of `what` is done (0 to 1).
+  void progress(std::string_view what, double fraction);
+  void clearProgress();
+
+private:
+  bool wantsJson;
+  bool isQuiet;
+  ProgressStyle style;
+  bool lineShown = false;
+  std::string lastText;
+  std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
+};
+
+/// "12.3 MiB".
+std::string formatBytes(uint64_t bytes);
+/// JSON on one line, text that is not UTF-8 made readable.
+std::string dumpJson(const Json &value, int indent = -1);
+
+} // namespace tenon::tool

@@ -1,0 +1,37 @@
+// What a verb of the tool is: its place in the help, its flags, and what it does once they are parsed.
+// A new verb is one file with one function of this kind and one line in main.cpp.
+
+#pragma once
+
+#include "support/Status.h"
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+
+namespace tenon::tool {
+
+class Terminal;
+
+/// Runs the verb. What it returns is printed and becomes the exit code.
+using Action = std::function<Status(Terminal &terminal)>;
+
+struct Verb {
+  const char *name;
+  const char *summary;
+  /// Lines that can be pasted into a shell.
+  const char *example;
+  /// Declares flags on `command`; the returned action reads them after parsing.
+  Action (*declare)(CLI::App &command);
+};
+
+Action declareDoctor(CLI::App &command);
+Action declareInspect(CLI::App &command);
+Action declareCheck(CLI::App &command);
+Action declareCompile(CLI::App &command);
+Action declareRun(CLI::App &command);
+Action declareBench(CLI::App &command);
+Action declareExplain(CLI::App &command);
+Action declareHelp(CLI::App &command);
+
+} // namespace tenon::tool

@@ -1,0 +1,121 @@
+// The command `tenon`: a table of verbs, the flags that all share, and the way from a Status to an exit code.
+// It relies on each verb declaring its own flags; see Verb.h for how to add one.
+
+#include "tools/tenon/Terminal.h"
+#include "tools/tenon/Verb.h"
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <exception>
+#include <memory>
+#include <new>
+
+using namespace tenon;
+using namespace tenon::tool;
+
+namespace {
+
+constexpr Verb kVerbs[] = {
+    {"doctor", "what this machine has, and what will be used", "tenon doctor", declareDoctor},
+    {"inspect", "inputs, outputs, operators or instructions, and sizes",
+     "tenon inspect model.onnx\ntenon inspect model.tenon --format dot | dot -Tsvg > model.svg",
+     declareInspect},
+    {"check", "every gap of a model in one report, or the soundness of an engine",
+     "tenon check model.onnx --target cpu\ntenon check model.tenon", declareCheck},
+    {"compile", "a model to an engine",
+     "tenon compile bert.onnx -o bert.tenon --shape input_ids:[1..8]x[1..512]", declareCompile},
+    {"run", "run an engine or a model once",
+     "tenon run model.tenon --inputs x.npz -o out.npz\n"
+     "tenon run model.tenon --inputs image=cat.png --resize --mean 0.485,0.456,0.406 "
+     "--std 0.229,0.224,0.225 --layout nchw",
+     declareRun},
+    {"bench", "latency, throughput, load time and memory",
+     "tenon bench model.tenon --threads 2 --batch 8\ntenon bench new.tenon --ab old.tenon",
+     declareBench},
+    {"explain", "why each piece is as it is: fusion, memory, placement",
+     "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon",
+     declareExplain},
+    {"help", "the page of an error", "tenon help TN0301", declareHelp},
+};
+
+struct CommonFlags {
+  bool json = false;
+  bool quiet = false;
+  std::string progress;
+};
+
+void declareCommon(CLI::App &command, CommonFlags &flags) {
+  command.add_flag("--json", flags.json, "Print the result as JSON");
+  command.add_flag("--quiet", flags.quiet, "Print results and errors only");
+  command
+      .add_option("--progress", flags.progress,
+                  "Progress on stderr: line, json, none; a line when it is a terminal")
+      ->check(CLI::IsMember({"line", "json", "none"}));
+}
+
+ProgressStyle progressStyle(const CommonFlags &flags) {
+  if (flags.progress == "json") {
+    return ProgressStyle::JsonLines;
+  }
+  if (flags.progress == "none" || flags.quiet) {
+    return ProgressStyle::None;
+  }
+  bool wantsLine = flags.progress == "line" || (flags.progress.empty() && isatty(STDERR_FILENO));
+  return wantsLine ? ProgressStyle::Line : ProgressStyle::None;
+}
+
+/// Exit code of a parse that did not end in a verb: 0 for help, 2 for wrong usage.
+int reportParse(const CLI::App &app, const CLI::ParseError &error, bool json) {
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+    return app.exit(error);
+  }
+  Terminal(json, false, ProgressStyle::None)
+      .printError(Status::error(ErrorId::BadArgument, error.what(),
+                                "tenon --help, or tenon VERB --help, shows the usage"));
+  return static_cast<int>(Code::Usage);
+}
+
+Status perform(const Action &action, Terminal &terminal) {
+  try {
+    return action(terminal);
+  } catch (const std::bad_alloc &) {
+    return Status::error(ErrorId::OutOfMemory, "out of memory");
+  } catch (const std::exception &error) {
+    return Status::error(ErrorId::InternalError, fmt::format("internal error: {}", error.what()),
+                         "please report it with the command line");
+  }
+}
+
+int runTool(int argc, char **argv) {
+  CLI::App app("Compiles trained models to engines, and runs, measures and explains them.", "tenon");
+  app.set_version_flag("--version", TENON_VERSION);
+  app.require_subcommand(1);
+  app.footer("tenon VERB --help shows a verb's flags and an example.");
+
+  CommonFlags flags;
+  Action chosen;
+  for (const Verb &verb : kVerbs) {
+    CLI::App *command = app.add_subcommand(verb.name, verb.summary);
+    command->footer(fmt::format("Example:\n{}", verb.example));
+    declareCommon(*command, flags);
+    Action action = verb.declare(*command);
+    command->callback([&chosen, action = std::move(action)] { chosen = action; });
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    return reportParse(app, error, flags.json);
+  }
+  Terminal terminal(flags.json, flags.quiet, progressStyle(flags));
+  Status status = perform(chosen, terminal);
+  if (!status.isOk()) {
+    terminal.printError(status);
+  }
+  return static_cast<int>(status.code());
+}
+
+} // namespace
+
+int main(int argc, char **argv) { return runTool(argc, argv); }
