@@ -1,0 +1,408 @@
+// Walks the nodes of a model in order and imports each through its row of the operator table.
+// Relies on ONNX's rule that nodes are sorted: a name that is used before its node is an error.
+#include "compiler/frontend/onnx/Importer.h"
+
+#include "compiler/frontend/onnx/NodeContext.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+#include "support/Text.h"
+
+#include <set>
+
+using namespace mlir;
+
+namespace tenon::onnx {
+namespace {
+
+constexpr unsigned kMaxFunctionDepth = 32;
+constexpr uint64_t kMaxInlinedNodes = uint64_t{1} << 19;
+constexpr int64_t kMaxTensorBytes = int64_t{1} << 42;
+
+Status nodeError(ErrorId id, const Node &node, std::string_view what, std::string_view hint) {
+  std::string_view name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
+  return Status::error(id, strCat("node '", name, "' (", node.opType, "): ", what),
+                       std::string(hint));
+}
+
+Status checkAttributes(const Node &node) {
+  std::unordered_set<std::string_view> seen;
+  for (const Attribute &attribute : node.attributes) {
+    if (!seen.insert(attribute.name).second) {
+      return nodeError(ErrorId::OnnxDuplicateAttribute, node,
+                       strCat("attribute '", attribute.name, "' occurs twice"),
+                       "export the model again");
+    }
+  }
+  return Status::ok();
+}
+
+std::string printed(Type type) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  type.print(stream);
+  return text;
+}
+
+} // namespace
+
+//===--- Scopes
+//----------------------------------------------------------------------------------===//
+
+ImportedValue *Scope::find(std::string_view name) {
+  for (Scope *scope = this; scope; scope = scope->outer) {
+    auto found = scope->values.find(name);
+    if (found != scope->values.end()) {
+      return &found->second;
+    }
+  }
+  return nullptr;
+}
+
+bool Scope::definesLater(std::string_view name) const {
+  for (const Scope *scope = this; scope; scope = scope->outer) {
+    if (scope->defined.count(name)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+//===--- Import
+//----------------------------------------------------------------------------------===//
+
+Importer::Importer(const Model &theModel, const ImportOptions &theOptions, ExternalFiles &theFiles,
+                   MLIRContext &owner, tn::WeightStore &theStore)
+    : context(owner), builder(&owner), symbols(&owner), model(theModel), options(theOptions),
+      files(theFiles), store(theStore) {}
+
+Status Importer::checkModel() {
+  std::set<std::string_view> domains;
+  for (const OpsetImport &opset : model.opsets) {
+    if (opset.version <= 0 || opset.version > std::numeric_limits<int32_t>::max() ||
+        !domains.insert(opset.domain).second) {
+      return Status::error(ErrorId::OnnxBadOpset,
+                           strCat("the import of domain '", opset.domain, "' in version ",
+                                  opset.version, " is not valid or occurs twice"),
+                           "export the model again with a valid opset");
+    }
+  }
+  int64_t version = opsetOf("", nullptr);
+  if (domains.empty()) {
+    return Status::error(ErrorId::OnnxBadOpset, "the model imports no operator set",
+                         "export the model again with a valid opset");
+  }
+  if (domains.count("") && (version < kOldestOpset || version > kNewestOpset)) {
+    return Status::error(
+        ErrorId::OnnxUnknownOpset,
+        strCat("the model uses opset ", version, ", Tenon reads ", kOldestOpset, " to ",
+               kNewestOpset),
+        "convert it with onnx.version_converter or export it with another opset_version");
+  }
+  std::set<std::tuple<std::string_view, std::string_view, std::string_view>> functions;
+  for (const Function &function : model.functions) {
+    if (!functions.insert({function.domain, function.name, function.overload}).second) {
+      return Status::error(ErrorId::OnnxBadFunction,
+                           strCat("function '", function.name, "' is defined twice"),
+                           "export the model again");
+    }
+  }
+  return Status::ok();
+}
+
+Result<ImportResult> Importer::run() {
+  TENON_TRY(checkModel());
+  module = ModuleOp::create(UnknownLoc::get(&context));
+  builder.setInsertionPointToEnd(module->getBody());
+  function = func::FuncOp::create(builder, builder.getUnknownLoc(), "main",
+                                  builder.getFunctionType({}, {}));
+  builder.setInsertionPointToStart(function.addEntryBlock());
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    lastDiagnostic = diagnostic.str();
+    return success();
+  });
+
+  Scope scope;
+  TENON_TRY(importInitializers(model.graph, scope));
+  TENON_TRY(importInputs(scope));
+  TENON_TRY(importNodes(model.graph.nodes, scope, nullptr));
+  TENON_TRY(finishOutputs(scope));
+  for (const std::shared_ptr<void> &owner : files.owners()) {
+    store.keep(owner);
+  }
+  ImportResult result;
+  if (!gaps.empty()) {
+    result.gaps = std::move(gaps);
+    return result;
+  }
+  symbols.store(*module);
+  if (failed(mlir::verify(*module))) {
+    return Status::error(ErrorId::InternalError,
+                         strCat("the imported module does not verify: ", lastDiagnostic),
+                         "please report this with the model");
+  }
+  result.module = std::move(module);
+  return result;
+}
+
+int64_t Importer::opsetOf(std::string_view domain, const FunctionFrame *frame) const {
+  const std::vector<OpsetImport> &opsets = frame && frame->opsets ? *frame->opsets : model.opsets;
+  for (const OpsetImport &opset : opsets) {
+    if (opset.domain == domain) {
+      return opset.version;
+    }
+  }
+  return -1;
+}
+
+Status Importer::importNodes(const std::vector<Node> &nodes, Scope &scope,
+                             const FunctionFrame *frame) {
+  inlinedNodes += nodes.size();
+  if (inlinedNodes > kMaxInlinedNodes) {
+    return Status::error(ErrorId::OnnxTooMany,
+                         "the model has too many nodes once its functions are inlined",
+                         "split the model into several");
+  }
+  for (const Node &node : nodes) {
+    for (std::string_view output : node.outputs) {
+      if (!output.empty() && !scope.defined.insert(output).second) {
+        return nodeError(ErrorId::OnnxDuplicateName, node,
+                         strCat("defines '", output, "', which another node defines"),
+                         "give each value its own name");
+      }
+    }
+  }
+  for (const Node &node : nodes) {
+    TENON_TRY(importNode(node, scope, frame));
+  }
+  return Status::ok();
+}
+
+Status Importer::importNode(const Node &node, Scope &scope, const FunctionFrame *frame) {
+  TENON_TRY(checkAttributes(node));
+  const Function *target = findFunction(node);
+  int64_t opset = opsetOf(node.domain, frame);
+  if (opset < 0 && !target) {
+    return nodeError(ErrorId::OnnxUndeclaredDomain, node,
+                     strCat("domain '", node.domain, "' is not among the model's opset imports"),
+                     "export the model again with that domain declared");
+  }
+  NodeContext call(*this, node, scope, frame, opset);
+  bool poisoned = false;
+  TENON_TRY(resolveInputs(call, poisoned));
+  if (target && !poisoned) {
+    TENON_TRY(importFunction(call, *target));
+  } else if (!target) {
+    const OpRow *row = table.find(node.domain, node.opType);
+    if (!row) {
+      call.gap("Tenon does not have this operator",
+               "replace it by operators of the default domain, or see 'tenon help TN0301'");
+    } else if (!poisoned) {
+      TENON_TRY(runRow(call));
+    }
+  }
+  TENON_TRY(std::move(pending));
+  return defineOutputs(call);
+}
+
+Status Importer::runRow(NodeContext &call) {
+  const OpRow &row = *table.find(call.node.domain, call.node.opType);
+  while (!call.inputs.empty() && !call.inputs.back()) {
+    call.inputs.pop_back();
+  }
+  bool fits = call.numInputs() >= row.minInputs &&
+              (row.maxInputs == kMany || call.numInputs() <= row.maxInputs) &&
+              call.numOutputs() >= 1 &&
+              (row.maxOutputs == kMany || call.numOutputs() <= row.maxOutputs);
+  for (unsigned i = 0; fits && i < row.minInputs; ++i) {
+    fits = call.has(i);
+  }
+  if (!fits) {
+    return nodeError(ErrorId::OnnxBadArity, call.node,
+                     strCat("has ", call.numInputs(), " inputs and ", call.numOutputs(),
+                            " outputs, which the operator does not take"),
+                     "correct the model; onnx.checker names the node too");
+  }
+  if (call.opset < row.since) {
+    call.gap("the operator is new in opset " + Twine(row.since),
+             "declare a newer opset and export again");
+    return Status::ok();
+  }
+  if (foldSizes(call)) {
+    return Status::ok();
+  }
+  row.import(call);
+  for (unsigned i = 0; i < call.numOutputs() && !call.failed(); ++i) {
+    if (call.wantsOutput(i) && !call.outputs[i].type) {
+      call.gap("its output " + Twine(i) + " is not supported",
+               "remove what uses that output and export again");
+    }
+  }
+  return Status::ok();
+}
+
+Status Importer::resolveInputs(NodeContext &call, bool &poisoned) {
+  for (std::string_view name : call.node.inputs) {
+    if (name.empty()) {
+      call.inputs.push_back(nullptr);
+      continue;
+    }
+    ImportedValue *value = call.where.find(name);
+    if (!value && call.where.definesLater(name)) {
+      return nodeError(ErrorId::OnnxNotSorted, call.node,
+                       strCat("reads '", name, "', which it or a later node defines"),
+                       "sort the nodes; if they form a cycle, the model cannot be computed");
+    }
+    if (!value) {
+      return nodeError(ErrorId::OnnxUndefinedValue, call.node,
+                       strCat("reads '", name, "', which nothing defines"),
+                       "export the model again");
+    }
+    poisoned |= !value->type;
+    call.inputs.push_back(value);
+  }
+  return Status::ok();
+}
+
+Status Importer::checkValueType(Type type, std::string_view name) const {
+  RankedTensorType tensor = dyn_cast<RankedTensorType>(type);
+  int64_t bytes = std::max(1u, tensor.getElementType().getIntOrFloatBitWidth() / 8);
+  for (int64_t dim : tensor.getShape()) {
+    int64_t known = ShapedType::isDynamic(dim) ? 1 : dim;
+    if (llvm::MulOverflow(bytes, known, bytes) || bytes > kMaxTensorBytes) {
+      return Status::error(
+          ErrorId::OnnxShapeOverflow,
+          strCat("value '", name, "' of type ", printed(type), " is larger than any memory"),
+          "correct the sizes in the model");
+    }
+  }
+  return Status::ok();
+}
+
+Status Importer::defineOutputs(NodeContext &call) {
+  for (auto [i, name] : llvm::enumerate(call.node.outputs)) {
+    if (name.empty()) {
+      continue;
+    }
+    if (call.where.values.count(name)) {
+      return nodeError(ErrorId::OnnxDuplicateName, call.node,
+                       strCat("defines '", name, "', which is an input or initializer"),
+                       "give each value its own name");
+    }
+    ImportedValue &value = call.outputs[i];
+    if (call.failed()) {
+      value = ImportedValue();
+    }
+    if (value.type) {
+      TENON_TRY(checkValueType(value.type, name));
+    }
+    if (value.name.empty()) {
+      value.name = name;
+    }
+    call.where.values[name] = value;
+  }
+  return Status::ok();
+}
+
+//===--- Failing
+//---------------------------------------------------------------------------------===//
+
+void Importer::setError(Status status) {
+  if (pending.isOk()) {
+    pending = std::move(status);
+  }
+}
+
+void Importer::addGap(NodeContext &call, const Twine &why, const Twine &workaround) {
+  Gap gap;
+  gap.opType = std::string(call.node.opType);
+  gap.domain = std::string(call.node.domain);
+  gap.opset = call.opset;
+  std::string_view first = call.node.outputs.empty() ? std::string_view() : call.node.outputs[0];
+  gap.node = std::string(call.node.name.empty() ? first : call.node.name);
+  if (call.has(0) && call.type(0)) {
+    gap.dtype = printed(call.element(0));
+    gap.rank = static_cast<int>(call.rank(0));
+  }
+  gap.why = why.str();
+  gap.workaround = workaround.str();
+  gaps.push_back(std::move(gap));
+}
+
+//===--- Functions
+//-------------------------------------------------------------------------------===//
+
+const Function *Importer::findFunction(const Node &node) const {
+  for (const Function &function : model.functions) {
+    if (function.name == node.opType && function.domain == node.domain &&
+        function.overload == node.overload) {
+      return &function;
+    }
+  }
+  return nullptr;
+}
+
+Status Importer::importFunction(NodeContext &call, const Function &function) {
+  if (functionDepth == kMaxFunctionDepth) {
+    return nodeError(ErrorId::OnnxBadFunction, call.node,
+                     "calls functions recursively or too deeply",
+                     "functions must not call themselves");
+  }
+  if (call.numInputs() > function.inputs.size() || call.numOutputs() > function.outputs.size()) {
+    return nodeError(ErrorId::OnnxBadArity, call.node,
+                     "has more inputs or outputs than its function", "export the model again");
+  }
+  FunctionFrame frame;
+  frame.outer = call.frame();
+  frame.function = &function;
+  frame.opsets = &function.opsets;
+  for (const Attribute &attribute : function.defaults) {
+    frame.attributes[attribute.name] = &attribute;
+  }
+  for (const Attribute &attribute : call.node.attributes) {
+    const Attribute *resolved = call.find(StringRef(attribute.name));
+    if (resolved) {
+      frame.attributes[attribute.name] = resolved;
+    }
+  }
+  Scope scope;
+  for (auto [i, name] : llvm::enumerate(function.inputs)) {
+    if (i < call.numInputs() && call.has(i)) {
+      scope.values[name] = *call.inputs[i];
+    }
+  }
+  ++functionDepth;
+  TENON_TRY(importNodes(function.nodes, scope, &frame));
+  --functionDepth;
+  for (unsigned i = 0; i < call.numOutputs(); ++i) {
+    ImportedValue *value = scope.find(function.outputs[i]);
+    if (!value) {
+      return nodeError(
+          ErrorId::OnnxUndefinedValue, call.node,
+          strCat("its function does not define its output '", function.outputs[i], "'"),
+          "export the model again");
+    }
+    call.outputs[i] = *value;
+  }
+  return Status::ok();
+}
+
+//===--- The table
+//-------------------------------------------------------------------------------===//
+
+OpTable::OpTable() {
+  for (ArrayRef<OpRow> family :
+       {elementwiseRows(), activationRows(), reductionRows(), normalizationRows(),
+        contractionRows(), convolutionRows(), poolingRows(), movementRows(), indexingRows(),
+        creationRows(), shapeRows(), resizeRows(), quantizationRows(), attentionRows(), lossRows(),
+        controlRows()}) {
+    for (const OpRow &row : family) {
+      rows[(Twine(row.domain) + ":" + row.name).str()] = &row;
+    }
+  }
+}
+
+const OpRow *OpTable::find(StringRef domain, StringRef name) const {
+  return rows.lookup((Twine(domain) + ":" + name).str());
+}
+
+} // namespace tenon::onnx

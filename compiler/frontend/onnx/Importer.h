@@ -1,0 +1,113 @@
+// The state of one import: scopes of named values, the module being built, symbols and gaps.
+// Internal to the importer; Onnx.h is the interface.
+#pragma once
+
+#include "compiler/frontend/onnx/Onnx.h"
+#include "compiler/frontend/onnx/OpTable.h"
+#include "compiler/frontend/onnx/Sizes.h"
+#include "compiler/frontend/onnx/wire/TensorData.h"
+#include "compiler/graph/Tn.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+
+#include <unordered_map>
+#include <unordered_set>
+
+namespace tenon::onnx {
+
+/// A named value of the model. Constants and known integers become operations only when used as
+/// data.
+struct ImportedValue {
+  mlir::RankedTensorType type; ///< null: depends on a gap ("poisoned")
+  mlir::Value value;           ///< null until it is needed as data
+  std::optional<Sizes> sizes;
+  std::shared_ptr<TensorData> constant;
+  std::string_view name;
+};
+
+/// The values visible in a graph, and those of the graphs around it.
+struct Scope {
+  Scope *outer = nullptr;
+  std::unordered_map<std::string_view, ImportedValue> values;
+  /// Names that nodes further down define.
+  std::unordered_set<std::string_view> defined;
+  std::unordered_map<std::string_view, const ValueInfo *> stated;
+
+  ImportedValue *find(std::string_view name);
+  bool definesLater(std::string_view name) const;
+};
+
+/// A call of a function of the model that is being inlined.
+struct FunctionFrame {
+  const FunctionFrame *outer = nullptr;
+  const Function *function = nullptr;
+  std::unordered_map<std::string_view, const Attribute *> attributes;
+  const std::vector<OpsetImport> *opsets = nullptr;
+};
+
+class Importer {
+public:
+  Importer(const Model &model, const ImportOptions &options, ExternalFiles &files,
+           mlir::MLIRContext &context, tn::WeightStore &store);
+
+  Result<ImportResult> run();
+
+  //===--- For NodeContext and the operators
+  //-------------------------------------------------------===//
+  mlir::MLIRContext &context;
+  mlir::OpBuilder builder;
+  Symbols symbols;
+  std::string lastDiagnostic;
+
+  /// Imports the nodes of a subgraph or function body in place.
+  Status importNodes(const std::vector<Node> &nodes, Scope &scope, const FunctionFrame *frame);
+  Status importInitializers(const Graph &graph, Scope &scope);
+  Status defineConstant(Scope &scope, std::string_view name, const Tensor &tensor);
+  /// The value as an operand: emits a constant, weight or sizes operation at the first use.
+  mlir::Value materialize(ImportedValue &value, mlir::Location location);
+  mlir::Value materializeSizes(const Sizes &sizes, mlir::Type element, mlir::Location location);
+  void addGap(NodeContext &node, const llvm::Twine &why, const llvm::Twine &workaround);
+  void setError(Status status);
+  const Function *findFunction(const Node &node) const;
+  Status importFunction(NodeContext &call, const Function &function);
+  mlir::Type elementType(DataType type);
+  mlir::RankedTensorType typeOf(const TensorData &data);
+  /// Dims as the model states them; a parameter becomes its symbol, an unknown one gives null.
+  tn::Dims statedDims(const ValueInfo &info);
+  Status checkValueType(mlir::Type type, std::string_view name) const;
+
+private:
+  Status checkModel();
+  Status importInputs(Scope &scope);
+  Status importInput(const ValueInfo &info, Scope &scope);
+  Result<tn::Dims> inputDims(const ValueInfo &info);
+  Result<mlir::AffineExpr> inputDim(const ValueInfo &info, size_t index,
+                                    const DimOverride *override);
+  Status importNode(const Node &node, Scope &scope, const FunctionFrame *frame);
+  Status runRow(NodeContext &node);
+  Status resolveInputs(NodeContext &node, bool &poisoned);
+  Status defineOutputs(NodeContext &node);
+  Status finishOutputs(Scope &scope);
+  Status checkOverridesUsed() const;
+  int64_t opsetOf(std::string_view domain, const FunctionFrame *frame) const;
+  mlir::Value materializeConstant(const TensorData &data, llvm::StringRef name,
+                                  mlir::Location location);
+
+  const Model &model;
+  const ImportOptions &options;
+  ExternalFiles &files;
+  tn::WeightStore &store;
+  OpTable table;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  mlir::func::FuncOp function;
+  std::vector<Gap> gaps;
+  /// One store entry a constant, however often it is used.
+  std::unordered_map<const TensorData *, std::string> weightIds;
+  Status pending;
+  /// What an input's dim_param means, fixed by the first override or by default.
+  std::unordered_map<std::string, mlir::AffineExpr> parameters;
+  unsigned functionDepth = 0;
+  uint64_t inlinedNodes = 0;
+};
+
+} // namespace tenon::onnx

@@ -1,0 +1,227 @@
+// The model's inputs with their symbolic dims and the user's overrides, its initializers and its
+// outputs. Relies on overrides being applied before any symbol is made, so a constant replaces it
+// everywhere.
+#include "compiler/frontend/onnx/Importer.h"
+
+#include "support/Text.h"
+
+using namespace mlir;
+
+namespace tenon::onnx {
+namespace {
+
+Status overrideError(std::string_view input, std::string_view what) {
+  return Status::error(ErrorId::OnnxBadOverride, strCat("--shape for input '", input, "': ", what),
+                       "'tenon inspect MODEL' lists the inputs with their dimensions");
+}
+
+Gap inputGap(const ValueInfo &info, std::string why, std::string workaround) {
+  Gap gap;
+  gap.opType = "Input";
+  gap.node = std::string(info.name);
+  gap.dtype = info.type == DataType::Undefined ? "" : std::string(nameOf(info.type));
+  gap.why = std::move(why);
+  gap.workaround = std::move(workaround);
+  return gap;
+}
+
+} // namespace
+
+Status Importer::importInitializers(const Graph &graph, Scope &scope) {
+  if (graph.sparseInitializers > 0) {
+    Gap gap;
+    gap.opType = "Constant";
+    gap.node = std::string(graph.name);
+    gap.why = "sparse initializers are not supported";
+    gap.workaround = "convert them to dense tensors before exporting";
+    gaps.push_back(std::move(gap));
+  }
+  for (const Tensor &tensor : graph.initializers) {
+    if (tensor.name.empty()) {
+      return Status::error(ErrorId::OnnxBadName, "an initializer has no name",
+                           "export the model again");
+    }
+    if (scope.values.count(tensor.name)) {
+      return Status::error(ErrorId::OnnxDuplicateName,
+                           strCat("initializer '", tensor.name, "' occurs twice"),
+                           "give each value its own name");
+    }
+    TENON_TRY(defineConstant(scope, tensor.name, tensor));
+  }
+  for (const std::vector<ValueInfo> *list : {&graph.values, &graph.outputs}) {
+    for (const ValueInfo &info : *list) {
+      scope.stated[info.name] = &info;
+    }
+  }
+  return Status::ok();
+}
+
+Status Importer::importInputs(Scope &scope) {
+  std::unordered_set<std::string_view> names;
+  for (const ValueInfo &info : model.graph.inputs) {
+    if (info.name.empty()) {
+      return Status::error(ErrorId::OnnxBadName, "an input has no name", "export the model again");
+    }
+    if (!names.insert(info.name).second) {
+      return Status::error(ErrorId::OnnxDuplicateName,
+                           strCat("input '", info.name, "' occurs twice"),
+                           "give each value its own name");
+    }
+    // Before IR version 4 each initializer is listed as an input too.
+    if (!scope.values.count(info.name)) {
+      TENON_TRY(importInput(info, scope));
+    }
+  }
+  return checkOverridesUsed();
+}
+
+Status Importer::checkOverridesUsed() const {
+  for (const ShapeOverride &override : options.shapes) {
+    bool known = llvm::any_of(model.graph.inputs,
+                              [&](const ValueInfo &info) { return info.name == override.input; });
+    if (!known) {
+      return overrideError(override.input, "the model has no such input");
+    }
+  }
+  return Status::ok();
+}
+
+Status Importer::importInput(const ValueInfo &info, Scope &scope) {
+  ImportedValue &value = scope.values[info.name];
+  value.name = info.name;
+  Type element = info.kind == ValueInfo::Kind::Tensor ? elementType(info.type) : Type();
+  if (!element) {
+    gaps.push_back(inputGap(info, "only dense tensors of numbers and bools can be inputs",
+                            "move the part of the model that needs it outside"));
+    return Status::ok();
+  }
+  bool given =
+      llvm::any_of(options.shapes, [&](const ShapeOverride &o) { return o.input == info.name; });
+  if (!info.hasShape && !given) {
+    gaps.push_back(
+        inputGap(info, "the model does not state the input's rank", "declare it with --shape"));
+    return Status::ok();
+  }
+  TENON_ASSIGN(tn::Dims dims, inputDims(info));
+  value.type = tn::makeTensor(dims, element);
+  TENON_TRY(checkValueType(value.type, info.name));
+  Location location = NameLoc::get(builder.getStringAttr(info.name));
+  unsigned index = function.getNumArguments();
+  value.value = function.getBody().front().addArgument(value.type, location);
+  SmallVector<Type> types(function.getFunctionType().getInputs());
+  types.push_back(value.type);
+  function.setFunctionType(builder.getFunctionType(types, {}));
+  function.setArgAttr(index, "tn.name", builder.getStringAttr(info.name));
+  return Status::ok();
+}
+
+Result<tn::Dims> Importer::inputDims(const ValueInfo &info) {
+  const ShapeOverride *override = nullptr;
+  for (const ShapeOverride &candidate : options.shapes) {
+    if (candidate.input == info.name) {
+      override = &candidate;
+    }
+  }
+  if (override && info.hasShape && override->dims.size() != info.dims.size()) {
+    return overrideError(info.name, strCat("gives ", override->dims.size(),
+                                           " dimensions, the model ", info.dims.size()));
+  }
+  tn::Dims dims;
+  size_t rank = info.hasShape ? info.dims.size() : override->dims.size();
+  for (size_t i = 0; i < rank; ++i) {
+    TENON_ASSIGN(AffineExpr dim, inputDim(info, i, override ? &override->dims[i] : nullptr));
+    dims.push_back(dim);
+  }
+  return dims;
+}
+
+Result<AffineExpr> Importer::inputDim(const ValueInfo &info, size_t index,
+                                      const DimOverride *override) {
+  Dimension dim = info.hasShape ? info.dims[index] : Dimension();
+  if (override && override->kind == DimOverride::Kind::Keep) {
+    override = nullptr;
+  }
+  if (override && (override->min < 0 || override->max < override->min)) {
+    return overrideError(info.name, strCat("dimension ", index, " has no valid range"));
+  }
+  if (dim.kind == Dimension::Kind::Value) {
+    if (dim.value < 0) {
+      return Status::error(ErrorId::OnnxBadDim,
+                           strCat("input '", info.name, "' has the dimension ", dim.value),
+                           "export the model again");
+    }
+    if (override && (override->min != dim.value || override->max != dim.value)) {
+      return overrideError(info.name, strCat("dimension ", index, " is ", dim.value,
+                                             " in the model and cannot be changed"));
+    }
+    return symbols.constant(dim.value);
+  }
+  std::string name = dim.kind == Dimension::Kind::Parameter ? std::string(dim.parameter)
+                                                            : strCat(info.name, ".", index);
+  auto known = parameters.find(name);
+  AffineExpr expression = known == parameters.end() ? AffineExpr() : known->second;
+  if (override && expression) {
+    tn::SymbolList::Range range = symbols.bounds(expression);
+    if (range.min != override->min || range.max != override->max) {
+      return overrideError(info.name, strCat("dimension ", index, " ('", name,
+                                             "') already has another size or range"));
+    }
+  }
+  if (!expression) {
+    bool fixed = override && override->min == override->max;
+    expression =
+        fixed ? symbols.constant(override->min)
+              : symbols.get(name, override ? override->min : options.symbolMin,
+                            override ? override->max : options.symbolMax, override != nullptr);
+    parameters[name] = expression;
+  }
+  return expression;
+}
+
+tn::Dims Importer::statedDims(const ValueInfo &info) {
+  tn::Dims dims;
+  for (const Dimension &dim : info.dims) {
+    AffineExpr expression;
+    if (dim.kind == Dimension::Kind::Value && dim.value >= 0) {
+      expression = symbols.constant(dim.value);
+    } else if (dim.kind == Dimension::Kind::Parameter) {
+      auto known = parameters.find(std::string(dim.parameter));
+      expression = known == parameters.end() ? AffineExpr() : known->second;
+    }
+    dims.push_back(expression);
+  }
+  return dims;
+}
+
+Status Importer::finishOutputs(Scope &scope) {
+  SmallVector<Value> results;
+  SmallVector<Type> types;
+  SmallVector<StringAttr> names;
+  if (model.graph.outputs.empty()) {
+    return Status::error(ErrorId::OnnxUndefinedValue, "the model has no outputs",
+                         "export the model again");
+  }
+  for (const ValueInfo &info : model.graph.outputs) {
+    ImportedValue *value = scope.find(info.name);
+    if (!value) {
+      return Status::error(ErrorId::OnnxUndefinedValue,
+                           strCat("nothing defines the output '", info.name, "'"),
+                           "export the model again");
+    }
+    if (!value->type) {
+      continue;
+    }
+    Value result = materialize(*value, NameLoc::get(builder.getStringAttr(info.name)));
+    results.push_back(result);
+    types.push_back(result.getType());
+    names.push_back(builder.getStringAttr(info.name));
+  }
+  func::ReturnOp::create(builder, builder.getUnknownLoc(), results);
+  function.setFunctionType(builder.getFunctionType(function.getFunctionType().getInputs(), types));
+  for (auto [i, name] : llvm::enumerate(names)) {
+    function.setResultAttr(i, "tn.name", name);
+  }
+  return Status::ok();
+}
+
+} // namespace tenon::onnx

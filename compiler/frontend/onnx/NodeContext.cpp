@@ -1,0 +1,306 @@
+// Inputs, attributes and failures of one node.
+// Relies on the importer having resolved the inputs: none is poisoned when an operator runs.
+#include "compiler/frontend/onnx/NodeContext.h"
+
+using namespace mlir;
+
+namespace tenon::onnx {
+namespace {
+
+Location makeLocation(MLIRContext *context, const Node &node) {
+  std::string_view name = node.name;
+  for (std::string_view output : node.outputs) {
+    name = name.empty() ? output : name;
+  }
+  StringAttr label = StringAttr::get(context, name.empty() ? node.opType : name);
+  return FusedLoc::get(context, {NameLoc::get(label)}, StringAttr::get(context, node.opType));
+}
+
+template <typename T> T readAs(const std::byte *bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof(T));
+  return value;
+}
+
+/// An integer element; none if the type is no integer type.
+std::optional<int64_t> integerAt(const TensorData &data, uint64_t i) {
+  const std::byte *at = data.view.data() + i * (bitWidth(data.type) / 8);
+  switch (data.type) {
+  case DType::I64:
+    return readAs<int64_t>(at);
+  case DType::I32:
+    return readAs<int32_t>(at);
+  case DType::I16:
+    return readAs<int16_t>(at);
+  case DType::I8:
+    return readAs<int8_t>(at);
+  case DType::U8:
+  case DType::Bool:
+    return readAs<uint8_t>(at);
+  case DType::U16:
+    return readAs<uint16_t>(at);
+  case DType::U32:
+    return readAs<uint32_t>(at);
+  default:
+    return std::nullopt;
+  }
+}
+
+std::optional<double> realAt(const TensorData &data, uint64_t i) {
+  const std::byte *at = data.view.data() + i * (bitWidth(data.type) / 8);
+  switch (data.type) {
+  case DType::F32:
+    return readAs<float>(at);
+  case DType::F64:
+    return readAs<double>(at);
+  case DType::F16: {
+    llvm::APFloat half(llvm::APFloat::IEEEhalf(), llvm::APInt(16, readAs<uint16_t>(at)));
+    return half.convertToDouble();
+  }
+  case DType::BF16: {
+    llvm::APFloat brain(llvm::APFloat::BFloat(), llvm::APInt(16, readAs<uint16_t>(at)));
+    return brain.convertToDouble();
+  }
+  default:
+    return std::nullopt;
+  }
+}
+
+} // namespace
+
+NodeContext::NodeContext(Importer &importer, const Node &theNode, Scope &scope,
+                         const FunctionFrame *frame, int64_t version)
+    : node(theNode), opset(version), owner(importer), where(scope), call(frame),
+      place(makeLocation(&importer.context, theNode)), outputs(theNode.outputs.size()) {}
+
+OpBuilder &NodeContext::builder() { return owner.builder; }
+Symbols &NodeContext::symbols() { return owner.symbols; }
+
+//===--- Inputs
+//----------------------------------------------------------------------------------===//
+
+Value NodeContext::value(unsigned i) {
+  return has(i) && !hasFailed ? owner.materialize(*inputs[i], place) : Value();
+}
+
+std::optional<Sizes> NodeContext::sizes(unsigned i) {
+  if (!has(i)) {
+    return std::nullopt;
+  }
+  ImportedValue &input = *inputs[i];
+  if (input.sizes || !input.constant ||
+      input.constant->view.empty() != (input.constant->elements == 0) ||
+      input.constant->elements > static_cast<uint64_t>(Sizes::kMaxElements)) {
+    return input.sizes;
+  }
+  Sizes result{SmallVector<int64_t>(ArrayRef<int64_t>(input.constant->dims)), {}};
+  for (uint64_t e = 0; e < input.constant->elements; ++e) {
+    std::optional<int64_t> element = integerAt(*input.constant, e);
+    if (!element) {
+      return std::nullopt;
+    }
+    result.values.push_back(constantSize(*element));
+  }
+  if (!isa<IntegerType>(input.type.getElementType())) {
+    return std::nullopt;
+  }
+  input.sizes = result;
+  return result;
+}
+
+std::optional<SmallVector<int64_t>> NodeContext::integers(unsigned i) {
+  std::optional<Sizes> known = sizes(i);
+  return known ? known->constants() : std::nullopt;
+}
+
+std::optional<SmallVector<double>> NodeContext::reals(unsigned i) {
+  if (!has(i) || !inputs[i]->constant ||
+      inputs[i]->constant->elements > uint64_t{Sizes::kMaxElements}) {
+    return std::nullopt;
+  }
+  const TensorData &data = *inputs[i]->constant;
+  if (data.view.empty() && data.elements != 0) {
+    return std::nullopt;
+  }
+  SmallVector<double> result;
+  for (uint64_t e = 0; e < data.elements; ++e) {
+    std::optional<double> element = realAt(data, e);
+    if (!element) {
+      return std::nullopt;
+    }
+    result.push_back(*element);
+  }
+  return result;
+}
+
+std::optional<Sizes> NodeContext::requireSizes(unsigned i, StringRef what) {
+  std::optional<Sizes> known = sizes(i);
+  if (!known) {
+    gap("the " + what +
+            " is computed from input data, so result shapes are not known before running",
+        "make the " + what + " a constant, or compute it from shapes, and export again");
+  }
+  return known;
+}
+
+std::optional<SmallVector<int64_t>> NodeContext::requireIntegers(unsigned i, StringRef what) {
+  std::optional<SmallVector<int64_t>> known = integers(i);
+  if (!known) {
+    gap("the " + what + " is not a constant", "make the " + what + " a constant and export again");
+  }
+  return known;
+}
+
+//===--- Attributes
+//------------------------------------------------------------------------------===//
+
+const Attribute *NodeContext::find(StringRef name) const {
+  for (const Attribute &attribute : node.attributes) {
+    if (StringRef(attribute.name) != name) {
+      continue;
+    }
+    if (attribute.reference.empty()) {
+      return &attribute;
+    }
+    if (!call) {
+      return nullptr;
+    }
+    auto found = call->attributes.find(attribute.reference);
+    return found == call->attributes.end() ? nullptr : found->second;
+  }
+  return nullptr;
+}
+
+const Attribute *NodeContext::attribute(StringRef name, AttributeType type) {
+  const Attribute *found = find(name);
+  if (found && found->type != type) {
+    error(ErrorId::OnnxBadAttribute,
+          "attribute '" + name + "' has another type than the operator declares");
+    return nullptr;
+  }
+  return found;
+}
+
+int64_t NodeContext::integer(StringRef name, int64_t otherwise) {
+  const Attribute *found = attribute(name, AttributeType::Int);
+  return found ? found->i : otherwise;
+}
+
+double NodeContext::real(StringRef name, double otherwise) {
+  const Attribute *found = attribute(name, AttributeType::Float);
+  return found ? found->f : otherwise;
+}
+
+std::string NodeContext::text(StringRef name, StringRef otherwise) {
+  const Attribute *found = attribute(name, AttributeType::String);
+  return found ? std::string(found->s) : otherwise.str();
+}
+
+SmallVector<int64_t> NodeContext::integerList(StringRef name, ArrayRef<int64_t> otherwise) {
+  const Attribute *found = attribute(name, AttributeType::Ints);
+  return found ? SmallVector<int64_t>(ArrayRef<int64_t>(found->ints)) : SmallVector<int64_t>(otherwise);
+}
+
+int64_t NodeContext::normalizeAxis(int64_t axis, int64_t rank) {
+  if (axis < -rank || axis >= rank) {
+    error(ErrorId::OnnxBadAttribute,
+          "axis " + Twine(axis) + " is outside of a tensor of rank " + Twine(rank));
+    return 0;
+  }
+  return axis < 0 ? axis + rank : axis;
+}
+
+int64_t NodeContext::axis(StringRef name, int64_t otherwise, int64_t rank) {
+  return normalizeAxis(integer(name, otherwise), rank);
+}
+
+std::optional<SmallVector<int64_t>> NodeContext::axes(int64_t inputSince, unsigned i,
+                                                      int64_t rank) {
+  SmallVector<int64_t> list;
+  if (opset < inputSince) {
+    list = integerList("axes");
+  } else if (has(i)) {
+    std::optional<SmallVector<int64_t>> known = requireIntegers(i, "list of axes");
+    if (!known) {
+      return std::nullopt;
+    }
+    list = *known;
+  }
+  for (int64_t &entry : list) {
+    entry = normalizeAxis(entry, rank);
+  }
+  llvm::sort(list);
+  if (std::adjacent_find(list.begin(), list.end()) != list.end()) {
+    error(ErrorId::OnnxBadAttribute, "an axis is listed twice");
+  }
+  return hasFailed ? std::nullopt : std::optional(list);
+}
+
+//===--- Failing
+//---------------------------------------------------------------------------------===//
+
+void NodeContext::gap(const Twine &why, const Twine &workaround) {
+  if (!hasFailed) {
+    hasFailed = true;
+    owner.addGap(*this, why, workaround);
+  }
+}
+
+void NodeContext::error(ErrorId id, const Twine &what) {
+  if (!hasFailed) {
+    hasFailed = true;
+    StringRef name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
+    owner.setError(
+        Status::error(id,
+                      (Twine("node '") + name + "' (" + StringRef(node.opType) + ", opset " +
+                       Twine(opset) + "): " + what)
+                          .str(),
+                      "correct the model; onnx.checker with full_check names the node too"));
+  }
+}
+
+//===--- Outputs
+//---------------------------------------------------------------------------------===//
+
+void NodeContext::setOutput(unsigned i, Value value) {
+  if (i < outputs.size() && value && !hasFailed) {
+    outputs[i].value = value;
+    outputs[i].type = cast<RankedTensorType>(value.getType());
+  }
+}
+
+void NodeContext::setOutput(unsigned i, const Sizes &sizes, Type element) {
+  if (i < outputs.size() && !hasFailed) {
+    outputs[i].sizes = sizes;
+    outputs[i].type = RankedTensorType::get(sizes.shape, element);
+  }
+}
+
+void NodeContext::forward(unsigned output, unsigned input) {
+  if (output < outputs.size() && has(input) && !hasFailed) {
+    outputs[output] = *inputs[input];
+  }
+}
+
+void NodeContext::takeDefined(unsigned i) {
+  auto found = where.values.find(node.outputs[i]);
+  outputs[i] = std::move(found->second);
+  where.values.erase(found);
+  hasFailed |= !outputs[i].type; // a gap that defineConstant has added
+}
+
+std::optional<tn::Dims> NodeContext::statedDims(unsigned i) {
+  if (!wantsOutput(i)) {
+    return std::nullopt;
+  }
+  auto found = where.stated.find(node.outputs[i]);
+  if (found == where.stated.end() || !found->second->hasShape) {
+    return std::nullopt;
+  }
+  tn::Dims dims = owner.statedDims(*found->second);
+  return llvm::all_of(dims, [](AffineExpr dim) { return static_cast<bool>(dim); })
+             ? std::optional(dims)
+             : std::nullopt;
+}
+
+} // namespace tenon::onnx

@@ -1,0 +1,143 @@
+// What an operator's import function sees: the node's inputs, attributes and outputs, and helpers
+// that emit `tn` operations. The first failure sticks: after it every helper does nothing and
+// values are null.
+#pragma once
+
+#include "compiler/frontend/onnx/Importer.h"
+
+namespace tenon::onnx {
+
+class NodeContext {
+public:
+  NodeContext(Importer &importer, const Node &node, Scope &scope, const FunctionFrame *frame,
+              int64_t opset);
+
+  const Node &node;
+  const int64_t opset;
+
+  //===--- Inputs
+  //---------------------------------------------------------------------------------===//
+  unsigned numInputs() const { return static_cast<unsigned>(inputs.size()); }
+  unsigned numOutputs() const { return static_cast<unsigned>(node.outputs.size()); }
+  bool has(unsigned i) const { return i < inputs.size() && inputs[i]; }
+  bool wantsOutput(unsigned i) const { return i < node.outputs.size() && !node.outputs[i].empty(); }
+  mlir::RankedTensorType type(unsigned i) const { return inputs[i]->type; }
+  mlir::Type element(unsigned i) const { return type(i).getElementType(); }
+  tn::Dims dims(unsigned i) const { return tn::getDims(type(i)); }
+  int64_t rank(unsigned i) const { return type(i).getRank(); }
+  /// The input as a value of the graph; null if it is absent.
+  mlir::Value value(unsigned i);
+  /// The elements of an integer input that are known now; none also if it is absent.
+  std::optional<Sizes> sizes(unsigned i);
+  std::optional<llvm::SmallVector<int64_t>> integers(unsigned i);
+  /// The elements of a constant float input.
+  std::optional<llvm::SmallVector<double>> reals(unsigned i);
+  /// As `sizes`, but a gap named after what the input decides if they are not known.
+  std::optional<Sizes> requireSizes(unsigned i, llvm::StringRef what);
+  std::optional<llvm::SmallVector<int64_t>> requireIntegers(unsigned i, llvm::StringRef what);
+
+  //===--- Attributes
+  //-----------------------------------------------------------------------------===//
+  const Attribute *attribute(llvm::StringRef name, AttributeType type);
+  int64_t integer(llvm::StringRef name, int64_t otherwise);
+  double real(llvm::StringRef name, double otherwise);
+  std::string text(llvm::StringRef name, llvm::StringRef otherwise);
+  llvm::SmallVector<int64_t> integerList(llvm::StringRef name,
+                                         llvm::ArrayRef<int64_t> otherwise = {});
+  bool hasAttribute(llvm::StringRef name) const { return find(name) != nullptr; }
+  /// An axis attribute in [-rank, rank), made non-negative.
+  int64_t axis(llvm::StringRef name, int64_t otherwise, int64_t rank);
+  int64_t normalizeAxis(int64_t axis, int64_t rank);
+  /// Axes from an attribute (opset < `inputSince`) or from input `i`; sorted, distinct, not
+  /// negative.
+  std::optional<llvm::SmallVector<int64_t>> axes(int64_t inputSince, unsigned i, int64_t rank);
+
+  //===--- Failing
+  //--------------------------------------------------------------------------------===//
+  bool failed() const { return hasFailed; }
+  /// Tenon lacks something.
+  void gap(const llvm::Twine &why, const llvm::Twine &workaround = "");
+  /// The model contradicts ONNX.
+  void error(ErrorId id, const llvm::Twine &what);
+
+  //===--- Emitting
+  //-------------------------------------------------------------------------------===//
+  mlir::OpBuilder &builder();
+  mlir::Location location() const { return place; }
+  Symbols &symbols();
+  mlir::AffineExpr constantSize(int64_t value) { return symbols().constant(value); }
+
+  /// An operation whose result type follows from its operands.
+  template <typename Op, typename... Args> mlir::Value make(Args &&...args) {
+    return makeTyped<Op>(mlir::Type(), std::forward<Args>(args)...);
+  }
+  /// An operation whose result type is given.
+  template <typename Op, typename... Args> mlir::Value makeTyped(mlir::Type type, Args &&...args) {
+    mlir::OperationState state(place, Op::getOperationName());
+    Op::build(builder(), state, type, std::forward<Args>(args)...);
+    mlir::Operation *op = finish(state);
+    return op ? op->getResult(0) : mlir::Value();
+  }
+  /// An elementwise operation with a result of x's type.
+  template <typename Op, typename... Args> mlir::Value unary(mlir::Value x, Args &&...args) {
+    return x ? makeTyped<Op>(x.getType(), x, std::forward<Args>(args)...) : x;
+  }
+  /// Infers types if state has a null one, creates and verifies; null after a failure.
+  mlir::Operation *finish(mlir::OperationState &state);
+
+  mlir::Value add(mlir::Value a, mlir::Value b);
+  mlir::Value sub(mlir::Value a, mlir::Value b);
+  mlir::Value mul(mlir::Value a, mlir::Value b);
+  mlir::Value div(mlir::Value a, mlir::Value b);
+  mlir::Value max(mlir::Value a, mlir::Value b);
+  mlir::Value min(mlir::Value a, mlir::Value b);
+  mlir::Value compare(mlir::Value a, tn::Predicate predicate, mlir::Value b);
+  mlir::Value select(mlir::Value condition, mlir::Value a, mlir::Value b);
+  /// A rank-0 constant of the element type (of x's, if a value is given).
+  mlir::Value scalar(double value, mlir::Type element);
+  mlir::Value scalarLike(double value, mlir::Value x);
+  mlir::Value integerConstant(llvm::ArrayRef<int64_t> values, llvm::ArrayRef<int64_t> shape,
+                              mlir::Type element);
+  mlir::Value cast(mlir::Value x, mlir::Type element);
+  mlir::Value reshape(mlir::Value x, llvm::ArrayRef<mlir::AffineExpr> dims);
+  mlir::Value transpose(mlir::Value x, llvm::ArrayRef<int64_t> permutation);
+  mlir::Value broadcast(mlir::Value x, llvm::ArrayRef<mlir::AffineExpr> dims);
+  mlir::Value reduce(tn::ReduceKind kind, mlir::Value x, llvm::ArrayRef<int64_t> axes,
+                     bool keepdims);
+  mlir::Value concat(llvm::ArrayRef<mlir::Value> parts, int64_t axis);
+  /// Elements [start, start + size) along one axis.
+  mlir::Value sliceAxis(mlir::Value x, int64_t axis, mlir::AffineExpr start, mlir::AffineExpr size);
+  /// A 1-D or scalar x as [1, ..., n, ..., 1] of the rank, n at `axis`, to broadcast along it.
+  mlir::Value alongAxis(mlir::Value x, int64_t axis, int64_t rank);
+  mlir::Value materialize(const Sizes &sizes, mlir::Type element);
+
+  //===--- Outputs
+  //--------------------------------------------------------------------------------===//
+  void setOutput(unsigned i, mlir::Value value);
+  void setOutput(unsigned i, const Sizes &sizes, mlir::Type element);
+  /// The output is the input itself, with all that is known of it.
+  void forward(unsigned output, unsigned input);
+  /// The output was defined in the scope by Importer::defineConstant.
+  void takeDefined(unsigned i);
+  /// The dims that the model states for an output, if all are known; for sizes that only data
+  /// decides.
+  std::optional<tn::Dims> statedDims(unsigned i);
+  Importer &importer() { return owner; }
+  Scope &scope() { return where; }
+  /// The enclosing function call, whose attributes the node's may refer to.
+  const FunctionFrame *frame() const { return call; }
+  const Attribute *find(llvm::StringRef name) const;
+
+private:
+  friend class Importer;
+
+  Importer &owner;
+  Scope &where;
+  const FunctionFrame *call;
+  mlir::Location place;
+  llvm::SmallVector<ImportedValue *> inputs;
+  llvm::SmallVector<ImportedValue> outputs;
+  bool hasFailed = false;
+};
+
+} // namespace tenon::onnx

@@ -1,0 +1,37 @@
+// The doors of the importer: a file or bytes are parsed, then imported.
+// Relies on the mapping of the file being given to the weight store, which keeps it alive.
+#include "compiler/frontend/onnx/Onnx.h"
+
+#include "compiler/frontend/onnx/Importer.h"
+#include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "support/MappedFile.h"
+
+namespace tenon::onnx {
+
+Result<ImportResult> importOnnx(Bytes bytes, const std::string &folder,
+                                const ImportOptions &options, mlir::MLIRContext &context,
+                                tn::WeightStore &store) {
+  TENON_ASSIGN(Model model, readModel(bytes));
+  context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
+  ExternalFiles files(folder);
+  return Importer(model, options, files, context, store).run();
+}
+
+Result<ImportResult> importOnnx(const std::string &path, const ImportOptions &options,
+                                mlir::MLIRContext &context, tn::WeightStore &store) {
+  Result<MappedFile> mapped = MappedFile::open(path);
+  if (!mapped) {
+    return mapped.takeStatus();
+  }
+  std::shared_ptr<MappedFile> file = std::make_shared<MappedFile>(std::move(*mapped));
+  store.keep(file);
+  size_t slash = path.rfind('/');
+  std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  Result<ImportResult> result = importOnnx(file->bytes(), folder, options, context, store);
+  if (!result) {
+    return result.takeStatus().prefix(path);
+  }
+  return result;
+}
+
+} // namespace tenon::onnx

@@ -1,0 +1,74 @@
+// Clamps start and end as ONNX's Slice does, by proofs over the symbols' ranges.
+// Relies on steps other than zero and of moderate size, which the callers check.
+#include "compiler/frontend/onnx/Slicing.h"
+
+using namespace mlir;
+
+namespace tenon::onnx {
+namespace {
+
+/// Constants this large mean "to the end", whatever the dim.
+constexpr int64_t kOpen = int64_t{1} << 30;
+
+bool proven(std::optional<bool> answer) { return answer.value_or(false); }
+
+/// x, counted from the end if negative, in [low, high]; null if that cannot be decided.
+AffineExpr clampIndex(Symbols &symbols, AffineExpr x, AffineExpr dim, AffineExpr low,
+                      AffineExpr high) {
+  std::optional<int64_t> constant = tn::constantDim(x);
+  if (constant && (*constant >= kOpen || *constant <= -kOpen)) {
+    return *constant > 0 ? high : low;
+  }
+  tn::SymbolList::Range range = symbols.bounds(x);
+  if (range.max < 0) {
+    x = addSizes(x, dim);
+  } else if (range.min < 0) {
+    return nullptr;
+  }
+  if (!x) {
+    return nullptr;
+  }
+  if (proven(symbols.compare(x, Comparison::LessOrEqual, low))) {
+    return low;
+  }
+  if (proven(symbols.compare(high, Comparison::LessOrEqual, x))) {
+    return high;
+  }
+  bool inside = proven(symbols.compare(low, Comparison::LessOrEqual, x)) && symbols.atMost(x, high);
+  return inside ? x : nullptr;
+}
+
+} // namespace
+
+std::optional<AxisSlice> clampSlice(Symbols &symbols, AffineExpr dim, AffineExpr start,
+                                    AffineExpr end, int64_t step) {
+  AffineExpr zero = symbols.constant(0);
+  AffineExpr minusOne = symbols.constant(-1);
+  AffineExpr last = addSizes(dim, minusOne);
+  if (!last) {
+    return std::nullopt;
+  }
+  AffineExpr first = step > 0 ? clampIndex(symbols, start, dim, zero, dim)
+                              : clampIndex(symbols, start, dim, minusOne, last);
+  AffineExpr bound = step > 0 ? clampIndex(symbols, end, dim, zero, dim)
+                              : clampIndex(symbols, end, dim, minusOne, last);
+  AffineExpr span = first && bound
+                        ? (step > 0 ? subtractSizes(bound, first) : subtractSizes(first, bound))
+                        : nullptr;
+  if (!span) {
+    return std::nullopt;
+  }
+  if (proven(symbols.compare(span, Comparison::LessOrEqual, zero))) {
+    return AxisSlice{zero, zero};
+  }
+  if (!proven(symbols.compare(zero, Comparison::LessOrEqual, span))) {
+    return std::nullopt;
+  }
+  int64_t stride = step > 0 ? step : -step;
+  AffineExpr size = stride == 1 ? span
+                                : divideSizes(symbols, addSizes(span, symbols.constant(stride - 1)),
+                                              symbols.constant(stride));
+  return size ? std::optional(AxisSlice{first, size}) : std::nullopt;
+}
+
+} // namespace tenon::onnx

@@ -1,0 +1,18 @@
+// Clamping of slice bounds on expressions, shared by Slice on data and on known integers.
+#pragma once
+
+#include "compiler/frontend/onnx/Symbols.h"
+
+namespace tenon::onnx {
+
+struct AxisSlice {
+  mlir::AffineExpr start; ///< clamped
+  mlir::AffineExpr size;
+};
+
+/// numpy's start:end:step over a dim. None if the bounds cannot be proven to lie in it or outside
+/// of it.
+std::optional<AxisSlice> clampSlice(Symbols &symbols, mlir::AffineExpr dim, mlir::AffineExpr start,
+                                    mlir::AffineExpr end, int64_t step);
+
+} // namespace tenon::onnx

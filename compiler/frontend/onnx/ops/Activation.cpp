@@ -1,0 +1,117 @@
+// Activation functions: those that `tn` names, and the rarer ones as chains of elementwise
+// operations. Relies on defaults of attributes being ONNX's.
+#include "compiler/frontend/onnx/NodeContext.h"
+
+using namespace mlir;
+
+namespace tenon::onnx {
+namespace {
+
+template <typename Op> void unary(NodeContext &c) { c.setOutput(0, c.unary<Op>(c.value(0))); }
+
+Value elu(NodeContext &c, Value x, double alpha) {
+  return c.unary<tn::EluOp>(x, llvm::APFloat(alpha));
+}
+
+void importElu(NodeContext &c) { c.setOutput(0, elu(c, c.value(0), c.real("alpha", 1))); }
+
+void leakyRelu(NodeContext &c) {
+  c.setOutput(0, c.unary<tn::LeakyReluOp>(c.value(0), llvm::APFloat(c.real("alpha", 0.01f))));
+}
+
+void selu(NodeContext &c) {
+  Value x = c.value(0);
+  double gamma = c.real("gamma", 1.05070102214813232421875);
+  c.setOutput(0,
+              c.mul(elu(c, x, c.real("alpha", 1.67326319217681884765625)), c.scalarLike(gamma, x)));
+}
+
+void celu(NodeContext &c) {
+  Value x = c.value(0);
+  Value alpha = c.scalarLike(c.real("alpha", 1), x);
+  c.setOutput(0, c.mul(elu(c, c.div(x, alpha), 1), alpha));
+}
+
+Value hardSigmoid(NodeContext &c, Value x, double alpha, double beta) {
+  return c.unary<tn::HardSigmoidOp>(x, llvm::APFloat(alpha), llvm::APFloat(beta));
+}
+
+void importHardSigmoid(NodeContext &c) {
+  c.setOutput(0, hardSigmoid(c, c.value(0), c.real("alpha", 0.2f), c.real("beta", 0.5)));
+}
+
+void hardSwish(NodeContext &c) {
+  Value x = c.value(0);
+  c.setOutput(0, c.mul(x, hardSigmoid(c, x, 1.0 / 6, 0.5)));
+}
+
+void gelu(NodeContext &c) {
+  c.setOutput(0, c.unary<tn::GeluOp>(c.value(0), c.text("approximate", "none") == "tanh"));
+}
+
+void softsign(NodeContext &c) {
+  Value x = c.value(0);
+  c.setOutput(0, c.div(x, c.add(c.unary<tn::AbsOp>(x), c.scalarLike(1, x))));
+}
+
+void thresholdedRelu(NodeContext &c) {
+  Value x = c.value(0);
+  Value above = c.compare(x, tn::Predicate::gt, c.scalarLike(c.real("alpha", 1), x));
+  c.setOutput(0, c.select(above, x, c.scalarLike(0, x)));
+}
+
+void mish(NodeContext &c) {
+  Value x = c.value(0);
+  c.setOutput(0, c.mul(x, c.unary<tn::TanhOp>(c.unary<tn::SoftplusOp>(x))));
+}
+
+void swish(NodeContext &c) {
+  Value x = c.value(0);
+  double alpha = c.real("alpha", 1);
+  if (alpha == 1) {
+    return c.setOutput(0, c.unary<tn::SiluOp>(x));
+  }
+  c.setOutput(0, c.mul(x, c.unary<tn::SigmoidOp>(c.mul(x, c.scalarLike(alpha, x)))));
+}
+
+void shrink(NodeContext &c) {
+  Value x = c.value(0);
+  double lambda = c.real("lambd", 0.5);
+  Value bias = c.scalarLike(c.real("bias", 0), x);
+  Value below = c.compare(x, tn::Predicate::lt, c.scalarLike(-lambda, x));
+  Value above = c.compare(x, tn::Predicate::gt, c.scalarLike(lambda, x));
+  Value high = c.select(above, c.sub(x, bias), c.scalarLike(0, x));
+  c.setOutput(0, c.select(below, c.add(x, bias), high));
+}
+
+void prelu(NodeContext &c) {
+  Value x = c.value(0);
+  Value negative = c.compare(x, tn::Predicate::lt, c.scalarLike(0, x));
+  c.setOutput(0, c.select(negative, c.mul(x, c.value(1)), x));
+}
+
+constexpr OpRow kRows[] = {
+    {"Celu", 12, 1, 1, 1, celu},
+    {"Elu", 6, 1, 1, 1, importElu},
+    {"Gelu", 20, 1, 1, 1, gelu},
+    {"HardSigmoid", 6, 1, 1, 1, importHardSigmoid},
+    {"HardSwish", 14, 1, 1, 1, hardSwish},
+    {"LeakyRelu", 6, 1, 1, 1, leakyRelu},
+    {"Mish", 18, 1, 1, 1, mish},
+    {"PRelu", 7, 2, 2, 1, prelu},
+    {"Relu", 6, 1, 1, 1, unary<tn::ReluOp>},
+    {"Selu", 6, 1, 1, 1, selu},
+    {"Shrink", 9, 1, 1, 1, shrink},
+    {"Sigmoid", 6, 1, 1, 1, unary<tn::SigmoidOp>},
+    {"Softplus", 1, 1, 1, 1, unary<tn::SoftplusOp>},
+    {"Softsign", 1, 1, 1, 1, softsign},
+    {"Swish", 24, 1, 1, 1, swish},
+    {"Tanh", 6, 1, 1, 1, unary<tn::TanhOp>},
+    {"ThresholdedRelu", 10, 1, 1, 1, thresholdedRelu},
+};
+
+} // namespace
+
+ArrayRef<OpRow> activationRows() { return kRows; }
+
+} // namespace tenon::onnx

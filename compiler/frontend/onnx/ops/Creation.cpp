@@ -1,0 +1,224 @@
+// Operators that make tensors from attributes, shapes or bounds.
+// Relies on Sizes for integer results that later shape computations read.
+#include "compiler/frontend/onnx/NodeContext.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace tenon::onnx {
+namespace {
+
+/// A float list attribute as a constant of the graph.
+void setReals(NodeContext &c, ArrayRef<float> values, ArrayRef<int64_t> shape) {
+  RankedTensorType type = RankedTensorType::get(shape, c.builder().getF32Type());
+  c.setOutput(0, c.makeTyped<tn::ConstantOp>(
+                     type, cast<ElementsAttr>(DenseElementsAttr::get(type, values))));
+}
+
+void setIntegers(NodeContext &c, ArrayRef<int64_t> values, ArrayRef<int64_t> shape) {
+  if (static_cast<int64_t>(values.size()) > Sizes::kMaxElements) {
+    return c.setOutput(0, c.integerConstant(values, shape, c.builder().getI64Type()));
+  }
+  Sizes sizes{SmallVector<int64_t>(shape), {}};
+  for (int64_t value : values) {
+    sizes.values.push_back(c.constantSize(value));
+  }
+  c.setOutput(0, sizes, c.builder().getI64Type());
+}
+
+void constant(NodeContext &c) {
+  if (const Attribute *value = c.find("value"); value && value->tensor) {
+    Status status = c.importer().defineConstant(c.scope(), c.node.outputs[0], *value->tensor);
+    if (!status.isOk()) {
+      return c.importer().setError(std::move(status));
+    }
+    return c.takeDefined(0);
+  }
+  if (const Attribute *list = c.attribute("value_ints", AttributeType::Ints)) {
+    return setIntegers(c, list->ints, {static_cast<int64_t>(list->ints.size())});
+  }
+  if (c.hasAttribute("value_int")) {
+    return setIntegers(c, {c.integer("value_int", 0)}, {});
+  }
+  if (const Attribute *list = c.attribute("value_floats", AttributeType::Floats)) {
+    return setReals(c, list->floats, {static_cast<int64_t>(list->floats.size())});
+  }
+  if (c.hasAttribute("value_float")) {
+    return setReals(c, {static_cast<float>(c.real("value_float", 0))}, {});
+  }
+  if (c.hasAttribute("value_string") || c.hasAttribute("value_strings") ||
+      c.hasAttribute("sparse_value")) {
+    return c.gap("strings and sparse tensors are not supported",
+                 "move the part of the model that needs them outside");
+  }
+  c.error(ErrorId::OnnxBadAttribute, "it has no value");
+}
+
+/// The value attribute of ConstantOfShape as a rank-0 value; float zero without it.
+Value fillValue(NodeContext &c) {
+  const Attribute *value = c.attribute("value", AttributeType::Tensor);
+  if (!value) {
+    return c.scalar(0, c.builder().getF32Type());
+  }
+  Scope local;
+  Status status = c.importer().defineConstant(local, "value", *value->tensor);
+  if (!status.isOk()) {
+    c.importer().setError(std::move(status));
+    return Value();
+  }
+  ImportedValue &defined = local.values["value"];
+  if (!defined.type || defined.type.getNumElements() != 1) {
+    c.error(ErrorId::OnnxBadAttribute, "attribute 'value' is not one element");
+    return Value();
+  }
+  return c.reshape(c.importer().materialize(defined, c.location()), {});
+}
+
+void constantOfShape(NodeContext &c) {
+  std::optional<tn::Dims> dims;
+  if (std::optional<Sizes> known = c.sizes(0)) {
+    dims = tn::Dims(known->values);
+  } else {
+    dims = c.statedDims(0);
+  }
+  if (!dims) {
+    c.requireSizes(0, "shape");
+    return;
+  }
+  if (llvm::any_of(*dims, [&](AffineExpr dim) { return c.symbols().bounds(dim).min < 0; })) {
+    return c.error(ErrorId::OnnxBadNode, "the requested shape has a negative dimension");
+  }
+  c.setOutput(0, c.broadcast(fillValue(c), *dims));
+}
+
+/// The number of elements of a Range over known integers; null if it cannot be written down.
+AffineExpr rangeCount(NodeContext &c, AffineExpr start, AffineExpr limit, AffineExpr delta) {
+  std::optional<int64_t> step = tn::constantDim(delta);
+  if (!step || *step == 0 || std::abs(*step) > (int64_t{1} << 40)) {
+    return nullptr;
+  }
+  AffineExpr span = *step > 0 ? subtractSizes(limit, start) : subtractSizes(start, limit);
+  if (!span || c.symbols().bounds(span).max <= 0) {
+    return span ? c.constantSize(0) : nullptr;
+  }
+  if (c.symbols().bounds(span).min < 0) {
+    return nullptr;
+  }
+  int64_t stride = std::abs(*step);
+  AffineExpr rounded = addSizes(span, c.constantSize(stride - 1));
+  return stride == 1 ? span : divideSizes(c.symbols(), rounded, c.constantSize(stride));
+}
+
+AffineExpr realRangeCount(NodeContext &c) {
+  double bounds[3];
+  for (unsigned i = 0; i < 3; ++i) {
+    std::optional<SmallVector<double>> known = c.reals(i);
+    if (!known || known->size() != 1) {
+      return nullptr;
+    }
+    bounds[i] = (*known)[0];
+  }
+  double count = std::ceil((bounds[1] - bounds[0]) / bounds[2]);
+  bool sound = std::isfinite(count) && count < 1e15;
+  return sound ? c.constantSize(std::max<int64_t>(0, static_cast<int64_t>(count))) : nullptr;
+}
+
+void range(NodeContext &c) {
+  std::optional<Sizes> start = c.sizes(0), limit = c.sizes(1), delta = c.sizes(2);
+  AffineExpr count;
+  if (start && limit && delta && start->isScalarLike() && limit->isScalarLike() &&
+      delta->isScalarLike()) {
+    count = rangeCount(c, start->values[0], limit->values[0], delta->values[0]);
+  } else {
+    count = realRangeCount(c);
+  }
+  if (std::optional<tn::Dims> stated = count ? std::nullopt : c.statedDims(0);
+      stated && stated->size() == 1) {
+    count = (*stated)[0];
+  }
+  if (!count) {
+    return c.gap("its length is computed from input data",
+                 "compute the bounds from shapes or constants");
+  }
+  auto scalarOf = [&](unsigned i) { return c.reshape(c.value(i), {}); };
+  c.setOutput(
+      0, c.makeTyped<tn::IotaOp>(tn::makeTensor({count}, c.element(0)), scalarOf(0), scalarOf(2)));
+}
+
+Value positions(NodeContext &c, AffineExpr size) {
+  Type index = c.builder().getI64Type();
+  return c.makeTyped<tn::IotaOp>(tn::makeTensor({size}, index), c.scalar(0, index),
+                                 c.scalar(1, index));
+}
+
+void eyeLike(NodeContext &c) {
+  if (c.rank(0) != 2) {
+    return c.error(ErrorId::OnnxBadNode, "its input is no matrix");
+  }
+  Type element = c.element(0);
+  if (c.hasAttribute("dtype")) {
+    int64_t type = c.integer("dtype", 0);
+    element = type > 0 && type <= kLastDataType
+                  ? c.importer().elementType(static_cast<DataType>(type))
+                  : Type();
+  }
+  if (!element) {
+    return c.gap("its element type is not supported", "use a numeric type");
+  }
+  tn::Dims dims = c.dims(0);
+  Value rows = c.alongAxis(positions(c, dims[0]), 0, 2);
+  Value columns = c.alongAxis(positions(c, dims[1]), 1, 2);
+  Value shifted =
+      c.add(rows, c.scalar(static_cast<double>(c.integer("k", 0)), c.builder().getI64Type()));
+  c.setOutput(0, c.cast(c.compare(shifted, tn::Predicate::eq, columns), element));
+}
+
+/// The cosine windows: a0 - a1 cos(2 pi n / N) + a2 cos(4 pi n / N).
+void window(NodeContext &c, double a0, double a1, double a2) {
+  std::optional<Sizes> size = c.sizes(0);
+  std::optional<tn::Dims> stated = size ? std::nullopt : c.statedDims(0);
+  AffineExpr count = size && size->isScalarLike()    ? size->values[0]
+                     : stated && stated->size() == 1 ? (*stated)[0]
+                                                     : nullptr;
+  int64_t type = c.integer("output_datatype", 1);
+  Type element = type > 0 && type <= kLastDataType
+                     ? c.importer().elementType(static_cast<DataType>(type))
+                     : Type();
+  if (!count || !isa_and_nonnull<FloatType>(element)) {
+    return c.gap("its size is not known or its type is no float type", "make the size a constant");
+  }
+  bool periodic = c.integer("periodic", 1) != 0;
+  AffineExpr period = periodic ? count : addSizes(count, c.constantSize(-1));
+  Value n = c.cast(positions(c, count), c.builder().getF64Type());
+  Value whole = c.cast(c.materialize(Sizes::scalar(period), c.builder().getI64Type()),
+                       c.builder().getF64Type());
+  Value angle = c.div(c.mul(n, c.scalarLike(2 * M_PI, n)), whole);
+  Value first = c.mul(c.unary<tn::CosOp>(angle), c.scalarLike(a1, n));
+  Value result = c.sub(c.scalarLike(a0, n), first);
+  if (a2 != 0) {
+    Value twice = c.unary<tn::CosOp>(c.mul(angle, c.scalarLike(2, n)));
+    result = c.add(result, c.mul(twice, c.scalarLike(a2, n)));
+  }
+  c.setOutput(0, c.cast(result, element));
+}
+
+void hann(NodeContext &c) { window(c, 0.5, 0.5, 0); }
+void hamming(NodeContext &c) { window(c, 25.0 / 46, 1 - 25.0 / 46, 0); }
+void blackman(NodeContext &c) { window(c, 0.42, 0.5, 0.08); }
+
+constexpr OpRow kRows[] = {
+    {"BlackmanWindow", 17, 1, 1, 1, blackman},
+    {"Constant", 1, 0, 0, 1, constant},
+    {"ConstantOfShape", 9, 1, 1, 1, constantOfShape},
+    {"EyeLike", 9, 1, 1, 1, eyeLike},
+    {"HammingWindow", 17, 1, 1, 1, hamming},
+    {"HannWindow", 17, 1, 1, 1, hann},
+    {"Range", 11, 3, 3, 1, range},
+};
+
+} // namespace
+
+ArrayRef<OpRow> creationRows() { return kRows; }
+
+} // namespace tenon::onnx

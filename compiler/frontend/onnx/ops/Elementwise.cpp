@@ -1,0 +1,197 @@
+// Arithmetic, comparisons, logic, casts and selection: one `tn` operation each, or a chain of them.
+// Relies on `tn` broadcasting as numpy does, which is ONNX's rule since opset 7.
+#include "compiler/frontend/onnx/NodeContext.h"
+
+using namespace mlir;
+
+namespace tenon::onnx {
+namespace {
+
+template <typename Op> void unary(NodeContext &c) { c.setOutput(0, c.unary<Op>(c.value(0))); }
+
+template <typename Op> void binary(NodeContext &c) {
+  c.setOutput(0, c.make<Op>(c.value(0), c.value(1)));
+}
+
+template <tn::Predicate predicate> void comparison(NodeContext &c) {
+  Value a = c.value(0);
+  Value b = c.value(1);
+  if (a && c.element(0).isInteger(1)) {
+    // Bools are compared as numbers.
+    a = c.cast(a, c.builder().getIntegerType(32));
+    b = c.cast(b, c.builder().getIntegerType(32));
+  }
+  c.setOutput(0, c.compare(a, predicate, b));
+}
+
+template <typename Op> Value fold(NodeContext &c) {
+  Value result = c.value(0);
+  for (unsigned i = 1; i < c.numInputs(); ++i) {
+    result = c.make<Op>(result, c.value(i));
+  }
+  return result;
+}
+
+template <typename Op> void variadic(NodeContext &c) { c.setOutput(0, fold<Op>(c)); }
+
+void mean(NodeContext &c) {
+  Value sum = fold<tn::AddOp>(c);
+  c.setOutput(0, c.div(sum, c.scalarLike(c.numInputs(), sum)));
+}
+
+void mod(NodeContext &c) {
+  c.setOutput(0, c.make<tn::ModOp>(c.value(0), c.value(1), c.integer("fmod", 0) != 0));
+}
+
+void bitShift(NodeContext &c) {
+  std::string direction = c.text("direction", "");
+  if (direction != "LEFT" && direction != "RIGHT") {
+    return c.error(ErrorId::OnnxBadAttribute, "attribute 'direction' is neither LEFT nor RIGHT");
+  }
+  c.setOutput(0, c.make<tn::ShiftOp>(c.value(0), c.value(1), direction == "LEFT"));
+}
+
+void isInf(NodeContext &c) {
+  c.setOutput(0, c.make<tn::IsInfOp>(c.value(0), c.integer("detect_positive", 1) != 0,
+                                     c.integer("detect_negative", 1) != 0));
+}
+
+void isNan(NodeContext &c) { c.setOutput(0, c.make<tn::IsNanOp>(c.value(0))); }
+
+void castTo(NodeContext &c) {
+  int64_t to = c.integer("to", 0);
+  if (to <= 0 || to > kLastDataType) {
+    return c.error(ErrorId::OnnxBadAttribute, "attribute 'to' is missing or no data type");
+  }
+  Type element = c.importer().elementType(static_cast<DataType>(to));
+  if (!element) {
+    return c.gap("casting to " + StringRef(nameOf(static_cast<DataType>(to))) + " is not supported",
+                 "cast outside of the model");
+  }
+  if (element == c.element(0)) {
+    return c.forward(0, 0);
+  }
+  c.setOutput(0, c.cast(c.value(0), element));
+}
+
+void castLike(NodeContext &c) {
+  if (c.element(0) == c.element(1)) {
+    return c.forward(0, 0);
+  }
+  c.setOutput(0, c.cast(c.value(0), c.element(1)));
+}
+
+void where(NodeContext &c) { c.setOutput(0, c.select(c.value(0), c.value(1), c.value(2))); }
+
+/// A bound of Clip as a constant, if it is one or absent.
+std::optional<double> constantBound(NodeContext &c, unsigned input, StringRef attribute,
+                                    double open) {
+  if (c.opset < 11) {
+    return c.real(attribute, open);
+  }
+  if (!c.has(input)) {
+    return open;
+  }
+  std::optional<SmallVector<double>> known = c.reals(input);
+  return known && known->size() == 1 ? std::optional((*known)[0]) : std::nullopt;
+}
+
+void clip(NodeContext &c) {
+  Value x = c.value(0);
+  double infinity = std::numeric_limits<double>::infinity();
+  std::optional<double> low = constantBound(c, 1, "min", -infinity);
+  std::optional<double> high = constantBound(c, 2, "max", infinity);
+  if (isa<FloatType>(c.element(0)) && low && high) {
+    return c.setOutput(0, c.unary<tn::ClampOp>(x, llvm::APFloat(*low), llvm::APFloat(*high)));
+  }
+  for (unsigned i : {1u, 2u}) {
+    Value bound = c.value(i);
+    if (bound && c.rank(i) != 0) {
+      bound = c.reshape(bound, {});
+    }
+    if (bound) {
+      x = i == 1 ? c.max(x, bound) : c.min(x, bound);
+    }
+  }
+  c.setOutput(0, x);
+}
+
+void identity(NodeContext &c) { c.forward(0, 0); }
+
+void dropout(NodeContext &c) {
+  std::optional<SmallVector<int64_t>> training = c.integers(2);
+  std::optional<SmallVector<double>> ratio = c.reals(1);
+  bool drops = c.has(2) && !(training && training->size() == 1 && (*training)[0] == 0);
+  bool none = ratio && ratio->size() == 1 && (*ratio)[0] == 0;
+  if (c.opset >= 12 && drops && !none) {
+    return c.gap("dropout in training mode is random", "export the model in evaluation mode");
+  }
+  c.forward(0, 0);
+  if (c.wantsOutput(1)) {
+    Type element = c.opset < 10 ? c.element(0) : c.builder().getI1Type();
+    c.setOutput(1, c.broadcast(c.scalar(1, element), c.dims(0)));
+  }
+}
+
+constexpr OpRow kRows[] = {
+    {"Abs", 6, 1, 1, 1, unary<tn::AbsOp>},
+    {"Acos", 7, 1, 1, 1, unary<tn::AcosOp>},
+    {"Acosh", 9, 1, 1, 1, unary<tn::AcoshOp>},
+    {"Add", 7, 2, 2, 1, binary<tn::AddOp>},
+    {"And", 7, 2, 2, 1, binary<tn::AndOp>},
+    {"Asin", 7, 1, 1, 1, unary<tn::AsinOp>},
+    {"Asinh", 9, 1, 1, 1, unary<tn::AsinhOp>},
+    {"Atan", 7, 1, 1, 1, unary<tn::AtanOp>},
+    {"Atanh", 9, 1, 1, 1, unary<tn::AtanhOp>},
+    {"BitShift", 11, 2, 2, 1, bitShift},
+    {"BitwiseAnd", 18, 2, 2, 1, binary<tn::AndOp>},
+    {"BitwiseNot", 18, 1, 1, 1, unary<tn::NotOp>},
+    {"BitwiseOr", 18, 2, 2, 1, binary<tn::OrOp>},
+    {"BitwiseXor", 18, 2, 2, 1, binary<tn::XorOp>},
+    {"Cast", 6, 1, 1, 1, castTo},
+    {"CastLike", 15, 2, 2, 1, castLike},
+    {"Ceil", 6, 1, 1, 1, unary<tn::CeilOp>},
+    {"Clip", 6, 1, 3, 1, clip},
+    {"Cos", 7, 1, 1, 1, unary<tn::CosOp>},
+    {"Cosh", 9, 1, 1, 1, unary<tn::CoshOp>},
+    {"Div", 7, 2, 2, 1, binary<tn::DivOp>},
+    {"Dropout", 7, 1, 3, 2, dropout},
+    {"Equal", 7, 2, 2, 1, comparison<tn::Predicate::eq>},
+    {"Erf", 9, 1, 1, 1, unary<tn::ErfOp>},
+    {"Exp", 6, 1, 1, 1, unary<tn::ExpOp>},
+    {"Floor", 6, 1, 1, 1, unary<tn::FloorOp>},
+    {"Greater", 7, 2, 2, 1, comparison<tn::Predicate::gt>},
+    {"GreaterOrEqual", 12, 2, 2, 1, comparison<tn::Predicate::ge>},
+    {"Identity", 1, 1, 1, 1, identity},
+    {"IsInf", 10, 1, 1, 1, isInf},
+    {"IsNaN", 9, 1, 1, 1, isNan},
+    {"Less", 7, 2, 2, 1, comparison<tn::Predicate::lt>},
+    {"LessOrEqual", 12, 2, 2, 1, comparison<tn::Predicate::le>},
+    {"Log", 6, 1, 1, 1, unary<tn::LogOp>},
+    {"Max", 6, 1, kMany, 1, variadic<tn::MaxOp>},
+    {"Mean", 6, 1, kMany, 1, mean},
+    {"Min", 6, 1, kMany, 1, variadic<tn::MinOp>},
+    {"Mod", 10, 2, 2, 1, mod},
+    {"Mul", 7, 2, 2, 1, binary<tn::MulOp>},
+    {"Neg", 6, 1, 1, 1, unary<tn::NegOp>},
+    {"Not", 1, 1, 1, 1, unary<tn::NotOp>},
+    {"Or", 7, 2, 2, 1, binary<tn::OrOp>},
+    {"Pow", 7, 2, 2, 1, binary<tn::PowOp>},
+    {"Reciprocal", 6, 1, 1, 1, unary<tn::ReciprocalOp>},
+    {"Round", 11, 1, 1, 1, unary<tn::RoundOp>},
+    {"Sign", 9, 1, 1, 1, unary<tn::SignOp>},
+    {"Sin", 7, 1, 1, 1, unary<tn::SinOp>},
+    {"Sinh", 9, 1, 1, 1, unary<tn::SinhOp>},
+    {"Sqrt", 6, 1, 1, 1, unary<tn::SqrtOp>},
+    {"Sub", 7, 2, 2, 1, binary<tn::SubOp>},
+    {"Sum", 6, 1, kMany, 1, variadic<tn::AddOp>},
+    {"Tan", 7, 1, 1, 1, unary<tn::TanOp>},
+    {"Where", 9, 3, 3, 1, where},
+    {"Xor", 7, 2, 2, 1, binary<tn::XorOp>},
+};
+
+} // namespace
+
+ArrayRef<OpRow> elementwiseRows() { return kRows; }
+
+} // namespace tenon::onnx

@@ -1,0 +1,213 @@
+// Gathers, scatters, one-hot, top-k and reversed sequences.
+// Relies on `tn` taking i32 and i64 indices, negative ones counting from the end.
+#include "compiler/frontend/onnx/NodeContext.h"
+
+using namespace mlir;
+
+namespace tenon::onnx {
+namespace {
+
+void gather(NodeContext &c) {
+  int64_t axis = c.axis("axis", 0, c.rank(0));
+  c.setOutput(0, c.make<tn::GatherOp>(c.value(0), c.value(1), axis));
+}
+
+void gatherElements(NodeContext &c) {
+  int64_t axis = c.axis("axis", 0, c.rank(0));
+  c.setOutput(0, c.make<tn::GatherElementsOp>(c.value(0), c.value(1), axis));
+}
+
+void gatherNd(NodeContext &c) {
+  c.setOutput(0, c.make<tn::GatherNdOp>(c.value(0), c.value(1), c.integer("batch_dims", 0)));
+}
+
+std::optional<tn::ScatterKind> scatterKind(NodeContext &c) {
+  std::string name = c.text("reduction", "none");
+  if (name == "none") {
+    return tn::ScatterKind::none;
+  }
+  if (name == "add") {
+    return tn::ScatterKind::add;
+  }
+  if (name == "mul") {
+    return tn::ScatterKind::mul;
+  }
+  if (name == "max") {
+    return tn::ScatterKind::max;
+  }
+  if (name == "min") {
+    return tn::ScatterKind::min;
+  }
+  c.error(ErrorId::OnnxBadAttribute, "attribute 'reduction' has an unknown value");
+  return std::nullopt;
+}
+
+void scatterElements(NodeContext &c) {
+  int64_t axis = c.axis("axis", 0, c.rank(0));
+  std::optional<tn::ScatterKind> kind = scatterKind(c);
+  if (kind) {
+    c.setOutput(0, c.make<tn::ScatterElementsOp>(c.value(0), c.value(1), c.value(2), axis, *kind));
+  }
+}
+
+void scatterNd(NodeContext &c) {
+  std::optional<tn::ScatterKind> kind = scatterKind(c);
+  if (kind) {
+    c.setOutput(0, c.make<tn::ScatterNdOp>(c.value(0), c.value(1), c.value(2), *kind));
+  }
+}
+
+/// The number of classes of OneHot: known, or as the model states the result.
+AffineExpr oneHotDepth(NodeContext &c, int64_t axis) {
+  if (std::optional<Sizes> known = c.sizes(1); known && known->isScalarLike()) {
+    return known->values[0];
+  }
+  if (std::optional<SmallVector<double>> real = c.reals(1); real && real->size() == 1) {
+    return c.constantSize(static_cast<int64_t>((*real)[0]));
+  }
+  std::optional<tn::Dims> stated = c.statedDims(0);
+  if (stated && static_cast<int64_t>(stated->size()) == c.rank(0) + 1) {
+    return (*stated)[axis];
+  }
+  c.requireSizes(1, "depth");
+  return nullptr;
+}
+
+void oneHot(NodeContext &c) {
+  int64_t rank = c.rank(0) + 1;
+  int64_t axis = c.axis("axis", -1, rank);
+  AffineExpr depth = c.failed() ? nullptr : oneHotDepth(c, axis);
+  if (!depth) {
+    return;
+  }
+  if (c.symbols().bounds(depth).min < 0 || c.rank(2) != 1) {
+    return c.error(ErrorId::OnnxBadNode, "the depth is negative or the values are not two");
+  }
+  Type index = c.builder().getI64Type();
+  tn::Dims dims = c.dims(0);
+  dims.insert(dims.begin() + axis, c.constantSize(1));
+  Value positions = c.makeTyped<tn::IotaOp>(tn::makeTensor({depth}, index), c.scalar(0, index),
+                                            c.scalar(1, index));
+  Value indices = c.reshape(c.cast(c.value(0), index), dims);
+  Value count = c.materialize(Sizes::scalar(depth), index);
+  Value negative = c.compare(indices, tn::Predicate::lt, c.scalar(0, index));
+  indices = c.select(negative, c.add(indices, count), indices);
+  Value hit = c.compare(indices, tn::Predicate::eq, c.alongAxis(positions, axis, rank));
+  auto choice = [&](int64_t i) {
+    return c.reshape(c.sliceAxis(c.value(2), 0, c.constantSize(i), c.constantSize(1)), {});
+  };
+  c.setOutput(0, c.select(hit, choice(1), choice(0)));
+}
+
+AffineExpr topKCount(NodeContext &c, int64_t axis) {
+  if (c.opset < 10) {
+    return c.constantSize(c.integer("k", -1));
+  }
+  if (std::optional<Sizes> known = c.sizes(1); known && known->isScalarLike()) {
+    return known->values[0];
+  }
+  if (std::optional<tn::Dims> stated = c.statedDims(0);
+      stated && static_cast<int64_t>(stated->size()) == c.rank(0)) {
+    return (*stated)[axis];
+  }
+  c.requireSizes(1, "number of elements to keep");
+  return nullptr;
+}
+
+void topK(NodeContext &c) {
+  int64_t axis = c.axis("axis", -1, c.rank(0));
+  AffineExpr k = c.failed() ? nullptr : topKCount(c, axis);
+  if (!k) {
+    return;
+  }
+  tn::Dims dims = c.dims(0);
+  if (c.symbols().bounds(k).min < 0 ||
+      c.symbols().compare(k, Comparison::LessOrEqual, dims[axis]) == false) {
+    return c.error(ErrorId::OnnxBadNode, "it asks for more elements than the dimension has");
+  }
+  dims[axis] = k;
+  OperationState state(c.location(), tn::TopKOp::getOperationName());
+  tn::TopKOp::build(c.builder(), state, tn::makeTensor(dims, c.element(0)),
+                    tn::makeTensor(dims, c.builder().getI64Type()), c.value(0), axis,
+                    c.integer("largest", 1) != 0, c.integer("sorted", 1) != 0);
+  if (Operation *op = c.finish(state)) {
+    c.setOutput(0, op->getResult(0));
+    c.setOutput(1, op->getResult(1));
+  }
+}
+
+/// Elements where a constant condition holds.
+void compress(NodeContext &c) {
+  std::optional<SmallVector<int64_t>> condition = c.requireIntegers(1, "condition");
+  if (!condition) {
+    return;
+  }
+  SmallVector<int64_t> kept;
+  for (auto [i, value] : llvm::enumerate(*condition)) {
+    if (value != 0) {
+      kept.push_back(i);
+    }
+  }
+  Value x = c.value(0);
+  int64_t axis = 0;
+  if (c.hasAttribute("axis")) {
+    axis = c.axis("axis", 0, c.rank(0));
+  } else {
+    AffineExpr count = tn::elementCount(c.builder().getContext(), c.dims(0));
+    x = count ? c.reshape(x, {count}) : x;
+  }
+  Value indices =
+      c.integerConstant(kept, {static_cast<int64_t>(kept.size())}, c.builder().getI64Type());
+  c.setOutput(0, c.make<tn::GatherOp>(x, indices, axis));
+}
+
+void reverseSequence(NodeContext &c) {
+  int64_t rank = c.rank(0);
+  int64_t time = c.axis("time_axis", 0, rank);
+  int64_t batch = c.axis("batch_axis", 1, rank);
+  if (c.failed() || rank < 2) {
+    return c.error(ErrorId::OnnxBadNode, "its input has no batch and time dimensions");
+  }
+  Type index = c.builder().getI64Type();
+  tn::Dims dims = c.dims(0);
+  Value steps = c.makeTyped<tn::IotaOp>(tn::makeTensor({dims[time]}, index), c.scalar(0, index),
+                                        c.scalar(1, index));
+  steps = c.alongAxis(steps, time, rank);
+  Value lengths = c.alongAxis(c.cast(c.value(1), index), batch, rank);
+  Value mirrored = c.sub(c.sub(lengths, c.scalar(1, index)), steps);
+  Value source = c.select(c.compare(steps, tn::Predicate::lt, lengths), mirrored, steps);
+  c.setOutput(0, c.make<tn::GatherElementsOp>(c.value(0), c.broadcast(source, dims), time));
+}
+
+void trilu(NodeContext &c) {
+  std::optional<SmallVector<int64_t>> k =
+      c.has(1) ? c.requireIntegers(1, "diagonal") : SmallVector<int64_t>{0};
+  if (!k) {
+    return;
+  }
+  if (k->size() != 1 || c.rank(0) < 2) {
+    return c.error(ErrorId::OnnxBadNode, "its input is no matrix or its diagonal no scalar");
+  }
+  int64_t diagonal = std::clamp((*k)[0], -(int64_t{1} << 40), int64_t{1} << 40);
+  c.setOutput(0, c.unary<tn::TriluOp>(c.value(0), diagonal, c.integer("upper", 1) != 0));
+}
+
+constexpr OpRow kRows[] = {
+    {"Compress", 9, 2, 2, 1, compress},
+    {"Gather", 1, 2, 2, 1, gather},
+    {"GatherElements", 11, 2, 2, 1, gatherElements},
+    {"GatherND", 11, 2, 2, 1, gatherNd},
+    {"OneHot", 9, 3, 3, 1, oneHot},
+    {"ReverseSequence", 10, 2, 2, 1, reverseSequence},
+    {"Scatter", 9, 3, 3, 1, scatterElements},
+    {"ScatterElements", 11, 3, 3, 1, scatterElements},
+    {"ScatterND", 11, 3, 3, 1, scatterNd},
+    {"TopK", 1, 1, 2, 2, topK},
+    {"Trilu", 14, 1, 2, 1, trilu},
+};
+
+} // namespace
+
+ArrayRef<OpRow> indexingRows() { return kRows; }
+
+} // namespace tenon::onnx

@@ -1,0 +1,203 @@
+// Batch, layer, group, instance and RMS normalization, and the older local and variance forms.
+// Relies on `tn`'s norms for the usual results; extra results (mean, deviation) are computed apart.
+#include "compiler/frontend/onnx/NodeContext.h"
+
+using namespace mlir;
+
+namespace tenon::onnx {
+namespace {
+
+SmallVector<int64_t> axesFrom(int64_t first, int64_t rank) {
+  SmallVector<int64_t> axes;
+  for (int64_t axis = first; axis < rank; ++axis) {
+    axes.push_back(axis);
+  }
+  return axes;
+}
+
+Value square(NodeContext &c, Value x) { return c.mul(x, x); }
+
+/// Mean of the squared distance from the mean, dims kept.
+Value variance(NodeContext &c, Value x, Value mean, ArrayRef<int64_t> axes) {
+  return c.reduce(tn::ReduceKind::mean, square(c, c.sub(x, mean)), axes, true);
+}
+
+Value inverseDeviation(NodeContext &c, Value variance, double epsilon) {
+  return c.unary<tn::ReciprocalOp>(
+      c.unary<tn::SqrtOp>(c.add(variance, c.scalarLike(epsilon, variance))));
+}
+
+/// Training form: statistics of the batch, and the running ones moved towards them.
+void batchNormTraining(NodeContext &c) {
+  int64_t rank = c.rank(0);
+  SmallVector<int64_t> axes = axesFrom(2, rank);
+  axes.insert(axes.begin(), 0);
+  Value x = c.value(0);
+  Value mean = c.reduce(tn::ReduceKind::mean, x, axes, true);
+  Value var = variance(c, x, mean, axes);
+  Value scaled = c.mul(c.mul(c.sub(x, mean), inverseDeviation(c, var, c.real("epsilon", 1e-5f))),
+                       c.alongAxis(c.value(1), 1, rank));
+  c.setOutput(0, c.add(scaled, c.alongAxis(c.value(2), 1, rank)));
+  double momentum = c.real("momentum", 0.9f);
+  for (unsigned i : {1u, 2u}) {
+    if (c.wantsOutput(i)) {
+      Value batch = c.reshape(i == 1 ? mean : var, c.dims(2 + i));
+      Value running = c.value(2 + i);
+      c.setOutput(i, c.add(c.mul(running, c.scalarLike(momentum, running)),
+                           c.mul(batch, c.scalarLike(1 - momentum, batch))));
+    }
+  }
+}
+
+void batchNorm(NodeContext &c) {
+  if (c.rank(0) < 2) {
+    return c.error(ErrorId::OnnxBadNode, "its input has no channel dimension");
+  }
+  if (c.opset >= 14 && c.integer("training_mode", 0) != 0) {
+    return batchNormTraining(c);
+  }
+  c.setOutput(0, c.make<tn::BatchNormOp>(c.value(0), c.value(1), c.value(2), c.value(3), c.value(4),
+                                         llvm::APFloat(c.real("epsilon", 1e-5f)), false));
+}
+
+/// Scale and bias of `tn.layer_norm` have the dims from the axis on.
+Value rowParameter(NodeContext &c, unsigned i, int64_t axis) {
+  if (!c.has(i)) {
+    return Value();
+  }
+  tn::Dims dims = c.dims(0);
+  tn::Dims row(dims.begin() + axis, dims.end());
+  return tn::sameDims(row, c.dims(i)) ? c.value(i) : c.broadcast(c.value(i), row);
+}
+
+void layerNorm(NodeContext &c) {
+  int64_t axis = c.axis("axis", -1, c.rank(0));
+  if (c.failed()) {
+    return;
+  }
+  double epsilon = c.real("epsilon", 1e-5f);
+  Value x = c.value(0);
+  c.setOutput(0, c.make<tn::LayerNormOp>(x, rowParameter(c, 1, axis), rowParameter(c, 2, axis),
+                                         axis, llvm::APFloat(epsilon)));
+  if (c.wantsOutput(1) || c.wantsOutput(2)) {
+    SmallVector<int64_t> axes = axesFrom(axis, c.rank(0));
+    Value mean = c.reduce(tn::ReduceKind::mean, x, axes, true);
+    c.setOutput(1, mean);
+    c.setOutput(2, inverseDeviation(c, variance(c, x, mean, axes), epsilon));
+  }
+}
+
+void rmsNorm(NodeContext &c) {
+  int64_t axis = c.axis("axis", -1, c.rank(0));
+  if (!c.failed()) {
+    c.setOutput(0, c.make<tn::RmsNormOp>(c.value(0), rowParameter(c, 1, axis), axis,
+                                         llvm::APFloat(c.real("epsilon", 1e-5f))));
+  }
+}
+
+std::optional<int64_t> channels(NodeContext &c) {
+  std::optional<int64_t> count = c.rank(0) >= 2 ? tn::constantDim(c.dims(0)[1]) : std::nullopt;
+  if (!count) {
+    c.gap("the number of channels is not a constant", "declare it with --shape");
+  }
+  return count;
+}
+
+void groupNorm(NodeContext &c) {
+  std::optional<int64_t> count = channels(c);
+  if (!count) {
+    return;
+  }
+  int64_t groups = c.integer("num_groups", 0);
+  if (groups <= 0 || *count % groups != 0) {
+    return c.error(ErrorId::OnnxBadAttribute,
+                   "attribute 'num_groups' does not divide the channels");
+  }
+  Value parameters[2] = {c.value(1), c.value(2)};
+  if (c.opset < 21 && groups != *count) {
+    for (Value &parameter : parameters) {
+      AffineExpr g = c.constantSize(groups);
+      Value column = c.reshape(parameter, {g, c.constantSize(1)});
+      parameter = c.reshape(c.broadcast(column, {g, c.constantSize(*count / groups)}),
+                            {c.constantSize(*count)});
+    }
+  }
+  c.setOutput(0, c.make<tn::GroupNormOp>(c.value(0), parameters[0], parameters[1], groups,
+                                         llvm::APFloat(c.real("epsilon", 1e-5f))));
+}
+
+void instanceNorm(NodeContext &c) {
+  std::optional<int64_t> count = channels(c);
+  if (count) {
+    c.setOutput(0, c.make<tn::GroupNormOp>(c.value(0), c.value(1), c.value(2), *count,
+                                           llvm::APFloat(c.real("epsilon", 1e-5f))));
+  }
+}
+
+void meanVariance(NodeContext &c) {
+  SmallVector<int64_t> axes = c.integerList("axes", {0, 2, 3});
+  for (int64_t &axis : axes) {
+    axis = c.normalizeAxis(axis, c.rank(0));
+  }
+  llvm::sort(axes);
+  Value x = c.value(0);
+  Value mean = c.reduce(tn::ReduceKind::mean, x, axes, true);
+  Value deviation = c.unary<tn::SqrtOp>(variance(c, x, mean, axes));
+  c.setOutput(0, c.div(c.sub(x, mean), c.add(deviation, c.scalarLike(1e-9, x))));
+}
+
+void lpNorm(NodeContext &c) {
+  int64_t axis = c.axis("axis", -1, c.rank(0));
+  int64_t p = c.integer("p", 2);
+  if (p != 1 && p != 2) {
+    return c.error(ErrorId::OnnxBadAttribute, "attribute 'p' is neither 1 nor 2");
+  }
+  Value x = c.value(0);
+  Value sum =
+      c.reduce(tn::ReduceKind::sum, p == 1 ? c.unary<tn::AbsOp>(x) : square(c, x), {axis}, true);
+  Value norm = p == 1 ? sum : c.unary<tn::SqrtOp>(sum);
+  // 0 / 0 is defined to be 0.
+  Value zero = c.scalarLike(0, x);
+  Value safe = c.select(c.compare(norm, tn::Predicate::eq, zero), c.scalarLike(1, x), norm);
+  c.setOutput(0, c.div(x, safe));
+}
+
+void lrn(NodeContext &c) {
+  int64_t size = c.integer("size", 0);
+  if (size <= 0 || size > 1024 || c.rank(0) < 2) {
+    return c.error(ErrorId::OnnxBadAttribute,
+                   "attribute 'size' is missing or not a small positive number");
+  }
+  Value x = c.value(0);
+  int64_t rank = c.rank(0);
+  SmallVector<int64_t> begins(rank, 0);
+  SmallVector<int64_t> ends(rank, 0);
+  begins[1] = (size - 1) / 2;
+  ends[1] = size - 1 - begins[1];
+  Value padded = c.make<tn::PadOp>(square(c, x), Value(), begins, ends, tn::PadMode::constant);
+  Value sum;
+  for (int64_t i = 0; i < size; ++i) {
+    Value part = c.sliceAxis(padded, 1, c.constantSize(i), c.dims(0)[1]);
+    sum = sum ? c.add(sum, part) : part;
+  }
+  Value base = c.add(c.mul(sum, c.scalarLike(c.real("alpha", 1e-4f) / size, x)),
+                     c.scalarLike(c.real("bias", 1), x));
+  c.setOutput(0, c.div(x, c.make<tn::PowOp>(base, c.scalarLike(c.real("beta", 0.75), x))));
+}
+
+constexpr OpRow kRows[] = {
+    {"BatchNormalization", 7, 5, 5, 5, batchNorm},
+    {"GroupNormalization", 18, 3, 3, 1, groupNorm},
+    {"InstanceNormalization", 6, 3, 3, 1, instanceNorm},
+    {"LRN", 1, 1, 1, 1, lrn},
+    {"LayerNormalization", 17, 2, 3, 3, layerNorm},
+    {"LpNormalization", 1, 1, 1, 1, lpNorm},
+    {"MeanVarianceNormalization", 9, 1, 1, 1, meanVariance},
+    {"RMSNormalization", 23, 2, 2, 1, rmsNorm},
+};
+
+} // namespace
+
+ArrayRef<OpRow> normalizationRows() { return kRows; }
+
+} // namespace tenon::onnx

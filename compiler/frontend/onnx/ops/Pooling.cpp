@@ -1,0 +1,87 @@
+// Pools: windows of maxima and means, the global forms as reductions, and the p-norm as a mean of
+// powers. Relies on Windows.h for the window attributes; data is NC... in ONNX.
+#include "compiler/frontend/onnx/Windows.h"
+
+using namespace mlir;
+
+namespace tenon::onnx {
+namespace {
+
+void maxPool(NodeContext &c) {
+  std::optional<Windows> w = readWindows(c, {});
+  if (w) {
+    c.setOutput(0, c.make<tn::MaxPoolOp>(c.value(0), w->kernel, w->strides, w->pads, w->dilations,
+                                         c.integer("ceil_mode", 0) != 0, false));
+  }
+}
+
+Value emitAveragePool(NodeContext &c, Value x, const Windows &w, bool includePad) {
+  return c.make<tn::AvgPoolOp>(x, w.kernel, w.strides, w.pads, w.dilations,
+                               c.integer("ceil_mode", 0) != 0, includePad, false);
+}
+
+void averagePool(NodeContext &c) {
+  std::optional<Windows> w = readWindows(c, {});
+  if (w) {
+    c.setOutput(0, emitAveragePool(c, c.value(0), *w, c.integer("count_include_pad", 0) != 0));
+  }
+}
+
+SmallVector<int64_t> spatialAxes(NodeContext &c) {
+  SmallVector<int64_t> axes;
+  for (int64_t axis = 2; axis < c.rank(0); ++axis) {
+    axes.push_back(axis);
+  }
+  return axes;
+}
+
+template <tn::ReduceKind kind> void globalPool(NodeContext &c) {
+  if (c.rank(0) < 2) {
+    return c.error(ErrorId::OnnxBadNode, "its input has no channel dimension");
+  }
+  c.setOutput(0, c.reduce(kind, c.value(0), spatialAxes(c), true));
+}
+
+Value power(NodeContext &c, Value x, double exponent) {
+  return c.make<tn::PowOp>(x, c.scalarLike(exponent, x));
+}
+
+void lpPool(NodeContext &c) {
+  std::optional<Windows> w = readWindows(c, {});
+  int64_t p = c.integer("p", 2);
+  if (!w || p < 1) {
+    return c.error(ErrorId::OnnxBadAttribute, "attribute 'p' is not positive");
+  }
+  double area = 1;
+  for (int64_t size : w->kernel) {
+    area *= static_cast<double>(size);
+  }
+  Value x = c.value(0);
+  Value mean = emitAveragePool(c, power(c, c.unary<tn::AbsOp>(x), p), *w, true);
+  c.setOutput(0, power(c, c.mul(mean, c.scalarLike(area, x)), 1.0 / p));
+}
+
+void globalLpPool(NodeContext &c) {
+  int64_t p = c.integer("p", 2);
+  if (p < 1 || c.rank(0) < 2) {
+    return c.error(ErrorId::OnnxBadAttribute, "attribute 'p' is not positive");
+  }
+  Value sum = c.reduce(tn::ReduceKind::sum, power(c, c.unary<tn::AbsOp>(c.value(0)), p),
+                       spatialAxes(c), true);
+  c.setOutput(0, power(c, sum, 1.0 / p));
+}
+
+constexpr OpRow kRows[] = {
+    {"AveragePool", 7, 1, 1, 1, averagePool},
+    {"GlobalAveragePool", 1, 1, 1, 1, globalPool<tn::ReduceKind::mean>},
+    {"GlobalLpPool", 2, 1, 1, 1, globalLpPool},
+    {"GlobalMaxPool", 1, 1, 1, 1, globalPool<tn::ReduceKind::max>},
+    {"LpPool", 2, 1, 1, 1, lpPool},
+    {"MaxPool", 1, 1, 1, 2, maxPool},
+};
+
+} // namespace
+
+ArrayRef<OpRow> poolingRows() { return kRows; }
+
+} // namespace tenon::onnx

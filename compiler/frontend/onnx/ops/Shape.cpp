@@ -1,0 +1,458 @@
+// Shape and Size, and the evaluation of nodes whose inputs are all known integers.
+// Relies on NodeContext::sizes giving what is known of an input; nothing is emitted here.
+#include "compiler/frontend/onnx/NodeContext.h"
+#include "compiler/frontend/onnx/Slicing.h"
+
+#include "llvm/ADT/StringSwitch.h"
+
+using namespace mlir;
+
+namespace tenon::onnx {
+namespace {
+
+void shape(NodeContext &c) {
+  tn::Dims dims = c.dims(0);
+  int64_t rank = c.rank(0);
+  auto bound = [&](StringRef name, int64_t otherwise) {
+    int64_t value = c.integer(name, otherwise);
+    return std::clamp<int64_t>(value < 0 ? value + rank : value, 0, rank);
+  };
+  int64_t start = c.opset >= 15 ? bound("start", 0) : 0;
+  int64_t end = c.opset >= 15 ? bound("end", rank) : rank;
+  ArrayRef<AffineExpr> part =
+      ArrayRef<AffineExpr>(dims).slice(start, std::max<int64_t>(0, end - start));
+  c.setOutput(0, Sizes::list(part), c.builder().getI64Type());
+}
+
+void size(NodeContext &c) {
+  AffineExpr count = tn::elementCount(c.builder().getContext(), c.dims(0));
+  if (!count) {
+    return c.gap("the number of elements cannot be written as an expression",
+                 "declare the input shapes with --shape");
+  }
+  c.setOutput(0, Sizes::scalar(count), c.builder().getI64Type());
+}
+
+//===--- Elementwise
+//-----------------------------------------------------------------------------===//
+
+AffineExpr truth(NodeContext &c, std::optional<bool> value) {
+  return value ? c.constantSize(*value) : AffineExpr();
+}
+
+AffineExpr negated(NodeContext &c, AffineExpr value) {
+  return subtractSizes(c.constantSize(1), value);
+}
+
+/// min (or max) of two expressions, if the order of their ranges is known.
+AffineExpr smaller(NodeContext &c, AffineExpr a, AffineExpr b, bool smallest) {
+  std::optional<bool> ordered = c.symbols().compare(a, Comparison::LessOrEqual, b);
+  if (!ordered) {
+    return nullptr;
+  }
+  return *ordered == smallest ? a : b;
+}
+
+/// Equality also where a symbolic size is compared with a marker such as -1.
+AffineExpr compared(NodeContext &c, StringRef op, AffineExpr a, AffineExpr b) {
+  if (op == "Equal") {
+    return truth(c, c.symbols().compare(a, Comparison::Equal, b));
+  }
+  bool swap = op.starts_with("Greater");
+  Comparison kind = op.ends_with("OrEqual") ? Comparison::LessOrEqual : Comparison::Less;
+  return truth(c, swap ? c.symbols().compare(b, kind, a) : c.symbols().compare(a, kind, b));
+}
+
+AffineExpr logical(NodeContext &c, StringRef op, AffineExpr a, AffineExpr b) {
+  std::optional<int64_t> left = tn::constantDim(a);
+  std::optional<int64_t> right = tn::constantDim(b);
+  if (!left || !right) {
+    return nullptr;
+  }
+  return c.constantSize(op == "And"  ? *left && *right
+                        : op == "Or" ? *left || *right
+                                     : (*left != 0) != (*right != 0));
+}
+
+/// Truncating division of constants; of expressions where the sign is known.
+AffineExpr quotient(NodeContext &c, AffineExpr a, AffineExpr b) {
+  std::optional<int64_t> left = tn::constantDim(a);
+  std::optional<int64_t> right = tn::constantDim(b);
+  if (left && right && *right != 0 && *right != -1) {
+    return c.constantSize(*left / *right);
+  }
+  return divideSizes(c.symbols(), a, b);
+}
+
+AffineExpr binaryElement(NodeContext &c, StringRef op, AffineExpr a, AffineExpr b) {
+  if (op == "Add" || op == "Sum") {
+    return addSizes(a, b);
+  }
+  if (op == "Sub") {
+    return subtractSizes(a, b);
+  }
+  if (op == "Mul") {
+    return multiplySizes(a, b);
+  }
+  if (op == "Div") {
+    return quotient(c, a, b);
+  }
+  if (op == "Mod") {
+    return remainderSizes(c.symbols(), a, b);
+  }
+  if (op == "Min" || op == "Max") {
+    return smaller(c, a, b, op == "Min");
+  }
+  if (op == "And" || op == "Or" || op == "Xor") {
+    return logical(c, op, a, b);
+  }
+  return compared(c, op, a, b);
+}
+
+bool givesBool(StringRef op) {
+  return llvm::is_contained(
+      {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor"}, op);
+}
+
+std::optional<Sizes> foldElementwise(NodeContext &c, StringRef op, ArrayRef<Sizes> in) {
+  std::optional<Sizes> result = in[0];
+  for (const Sizes &next : in.drop_front()) {
+    result =
+        result
+            ? broadcastSizes(*result, next,
+                             [&](AffineExpr a, AffineExpr b) { return binaryElement(c, op, a, b); })
+            : std::nullopt;
+  }
+  return result;
+}
+
+std::optional<Sizes> foldUnary(NodeContext &c, StringRef op, const Sizes &x) {
+  Sizes result = x;
+  for (AffineExpr &value : result.values) {
+    if (op == "Neg") {
+      value = subtractSizes(c.constantSize(0), value);
+    } else if (op == "Not") {
+      value = negated(c, value);
+    } else if (op == "Abs") {
+      value = c.symbols().bounds(value).min >= 0 ? value : AffineExpr();
+    }
+    if (!value) {
+      return std::nullopt;
+    }
+  }
+  return result;
+}
+
+std::optional<Sizes> foldWhere(NodeContext &c, ArrayRef<Sizes> in) {
+  // One broadcast at a time: positions of the elements of b, then the choice.
+  std::optional<Sizes> both =
+      broadcastSizes(in[1], in[2], [](AffineExpr a, AffineExpr) { return a; });
+  std::optional<Sizes> shape =
+      both ? broadcastSizes(in[0], *both, [](AffineExpr a, AffineExpr) { return a; })
+           : std::nullopt;
+  if (!shape) {
+    return std::nullopt;
+  }
+  std::optional<Sizes> yes = broadcastTo(in[1], shape->shape);
+  std::optional<Sizes> no = broadcastTo(in[2], shape->shape);
+  for (size_t i = 0; yes && no && i < shape->values.size(); ++i) {
+    std::optional<int64_t> condition = tn::constantDim(shape->values[i]);
+    if (!condition) {
+      return std::nullopt;
+    }
+    yes->values[i] = *condition ? yes->values[i] : no->values[i];
+  }
+  return no ? yes : std::nullopt;
+}
+
+//===--- Movement
+//--------------------------------------------------------------------------------===//
+
+std::optional<Sizes> foldConcat(NodeContext &c, ArrayRef<Sizes> in) {
+  return concatSizes(in, c.axis("axis", 0, in[0].rank()));
+}
+
+std::optional<Sizes> foldSlice(NodeContext &c, ArrayRef<Sizes> in) {
+  SmallVector<SmallVector<int64_t>> lists;
+  if (c.opset < 10) {
+    lists = {c.integerList("starts"), c.integerList("ends"), c.integerList("axes", {0}), {1}};
+  } else {
+    for (const Sizes &part : in.drop_front()) {
+      std::optional<SmallVector<int64_t>> known = part.constants();
+      if (!known) {
+        return std::nullopt;
+      }
+      lists.push_back(*known);
+    }
+    for (int64_t otherwise : {0, 1}) {
+      if (lists.size() < (otherwise == 0 ? 3u : 4u)) {
+        lists.push_back({otherwise});
+      }
+    }
+  }
+  bool single = llvm::all_of(lists, [](ArrayRef<int64_t> list) { return list.size() == 1; });
+  if (!single || lists.size() != 4 || in[0].rank() == 0) {
+    return std::nullopt;
+  }
+  int64_t axis = lists[2][0] < 0 ? lists[2][0] + in[0].rank() : lists[2][0];
+  int64_t step = std::clamp<int64_t>(lists[3][0], -4096, 4096);
+  if (axis < 0 || axis >= in[0].rank() || step == 0) {
+    return std::nullopt;
+  }
+  std::optional<AxisSlice> part =
+      clampSlice(c.symbols(), c.constantSize(in[0].shape[axis]), c.constantSize(lists[0][0]),
+                 c.constantSize(lists[1][0]), step);
+  if (!part) {
+    return std::nullopt;
+  }
+  return sliceSizes(in[0], axis, *tn::constantDim(part->start), step, *tn::constantDim(part->size));
+}
+
+/// Reshape, Flatten, Squeeze and Unsqueeze: the same elements under the shape that rule gives.
+std::optional<Sizes> reshaped(const Sizes &x, ArrayRef<int64_t> shape) {
+  int64_t count = 1;
+  for (int64_t dim : shape) {
+    if (dim < 0 || dim > Sizes::kMaxElements) {
+      return std::nullopt;
+    }
+    count *= dim;
+  }
+  return count == static_cast<int64_t>(x.values.size())
+             ? std::optional(Sizes{SmallVector<int64_t>(shape), x.values})
+             : std::nullopt;
+}
+
+std::optional<Sizes> foldReshape(NodeContext &c, ArrayRef<Sizes> in) {
+  std::optional<SmallVector<int64_t>> request = in.size() == 2 ? in[1].constants() : std::nullopt;
+  if (!request || request->size() > 8 || c.integer("allowzero", 0) != 0) {
+    return std::nullopt;
+  }
+  int64_t rest = static_cast<int64_t>(in[0].values.size());
+  for (auto [i, dim] : llvm::enumerate(*request)) {
+    dim = dim == 0 && i < in[0].shape.size() ? in[0].shape[i] : dim;
+    rest = dim > 0 ? rest / dim : rest;
+  }
+  for (int64_t &dim : *request) {
+    dim = dim == -1 ? rest : dim;
+  }
+  return reshaped(in[0], *request);
+}
+
+std::optional<Sizes> foldSqueeze(NodeContext &c, ArrayRef<Sizes> in, bool unsqueeze) {
+  std::optional<SmallVector<int64_t>> axes = c.opset < 13     ? c.integerList("axes")
+                                             : in.size() == 2 ? in[1].constants()
+                                                              : SmallVector<int64_t>();
+  if (!axes) {
+    return std::nullopt;
+  }
+  SmallVector<int64_t> shape(in[0].shape);
+  int64_t rank = in[0].rank() + (unsqueeze ? static_cast<int64_t>(axes->size()) : 0);
+  for (int64_t &axis : *axes) {
+    axis += axis < 0 ? rank : 0;
+    if (axis < 0 || axis >= rank) {
+      return std::nullopt;
+    }
+  }
+  llvm::sort(*axes);
+  if (unsqueeze) {
+    for (int64_t axis : *axes) {
+      shape.insert(shape.begin() + axis, 1);
+    }
+    return reshaped(in[0], shape);
+  }
+  SmallVector<int64_t> kept;
+  for (auto [i, dim] : llvm::enumerate(shape)) {
+    bool listed = axes->empty() ? dim == 1 : llvm::is_contained(*axes, static_cast<int64_t>(i));
+    if (!listed) {
+      kept.push_back(dim);
+    }
+  }
+  return reshaped(in[0], kept);
+}
+
+std::optional<Sizes> foldExpand(ArrayRef<Sizes> in) {
+  std::optional<SmallVector<int64_t>> target = in[1].constants();
+  if (!target) {
+    return std::nullopt;
+  }
+  SmallVector<int64_t> shape(*target);
+  shape.insert(shape.begin(),
+               std::max<int64_t>(0, in[0].rank() - static_cast<int64_t>(shape.size())), 1);
+  for (size_t back = 1; back <= in[0].shape.size(); ++back) {
+    int64_t &dim = shape[shape.size() - back];
+    dim = dim == 1 ? in[0].shape[in[0].shape.size() - back] : dim;
+  }
+  return broadcastTo(in[0], shape);
+}
+
+std::optional<Sizes> foldRange(NodeContext &c, ArrayRef<Sizes> in) {
+  SmallVector<int64_t> bounds;
+  for (const Sizes &part : in) {
+    std::optional<SmallVector<int64_t>> known = part.constants();
+    if (!known || known->size() != 1 || std::abs((*known)[0]) > (int64_t{1} << 40)) {
+      return std::nullopt;
+    }
+    bounds.push_back((*known)[0]);
+  }
+  Sizes result{{0}, {}};
+  for (int64_t value = bounds[0];
+       bounds[2] != 0 && (bounds[2] > 0 ? value < bounds[1] : value > bounds[1]);
+       value += bounds[2]) {
+    result.values.push_back(c.constantSize(value));
+    if (static_cast<int64_t>(result.values.size()) > Sizes::kMaxElements) {
+      return std::nullopt;
+    }
+  }
+  result.shape[0] = static_cast<int64_t>(result.values.size());
+  return bounds[2] != 0 ? std::optional(result) : std::nullopt;
+}
+
+std::optional<Sizes> foldConstantOfShape(NodeContext &c, const Sizes &shape) {
+  const Attribute *value = c.find("value");
+  std::optional<SmallVector<int64_t>> dims = shape.constants();
+  if (!dims || !value || !value->tensor || value->tensor->type != DataType::Int64) {
+    return std::nullopt;
+  }
+  Scope local;
+  if (!c.importer().defineConstant(local, "value", *value->tensor).isOk()) {
+    return std::nullopt; // the operator itself reports it
+  }
+  const TensorData &data = *local.values["value"].constant;
+  int64_t element = 0;
+  if (data.elements != 1) {
+    return std::nullopt;
+  }
+  std::memcpy(&element, data.view.data(), sizeof(element));
+  return broadcastTo(Sizes::scalar(c.constantSize(element)), *dims);
+}
+
+std::optional<Sizes> foldReduce(NodeContext &c, StringRef op, ArrayRef<Sizes> in) {
+  bool axesAreInput = c.opset >= (op == "ReduceSum" ? 13 : 18);
+  std::optional<SmallVector<int64_t>> axes = !axesAreInput    ? c.integerList("axes")
+                                             : in.size() == 2 ? in[1].constants()
+                                                              : SmallVector<int64_t>();
+  if (!axes || (axes->empty() && c.integer("noop_with_empty_axes", 0) != 0)) {
+    return std::nullopt;
+  }
+  for (int64_t &axis : *axes) {
+    axis += axis < 0 ? in[0].rank() : 0;
+    if (axis < 0 || axis >= in[0].rank()) {
+      return std::nullopt;
+    }
+  }
+  if (axes->empty()) {
+    *axes = llvm::to_vector(llvm::seq<int64_t>(0, in[0].rank()));
+  }
+  StringRef element = op == "ReduceProd"  ? "Mul"
+                      : op == "ReduceSum" ? "Add"
+                      : op == "ReduceMax" ? "Max"
+                                          : "Min";
+  return reduceSizes(in[0], *axes, c.integer("keepdims", 1) != 0,
+                     [&](AffineExpr a, AffineExpr b) { return binaryElement(c, element, a, b); });
+}
+
+/// Casts between integer types keep the value; a cast to bool asks whether it is zero.
+std::optional<Sizes> foldCast(NodeContext &c, const Sizes &x, Type &element) {
+  int64_t to = c.integer("to", 0);
+  element =
+      to > 0 && to <= kLastDataType ? c.importer().elementType(static_cast<DataType>(to)) : Type();
+  IntegerType integer = dyn_cast_or_null<IntegerType>(element);
+  if (!integer) {
+    return std::nullopt;
+  }
+  Sizes result = x;
+  for (AffineExpr &value : result.values) {
+    tn::SymbolList::Range range = c.symbols().bounds(value);
+    if (integer.getWidth() == 1) {
+      value = truth(c, c.symbols().compare(value, Comparison::Equal, c.constantSize(0)));
+      value = value ? negated(c, value) : value;
+    }
+    bool fits = integer.getWidth() == 1 || integer.getWidth() >= 64 ||
+                (range.min >= -(int64_t{1} << (integer.getWidth() - 1)) &&
+                 range.max < (int64_t{1} << (integer.getWidth() - 1)));
+    if (!value || !fits) {
+      return std::nullopt;
+    }
+  }
+  return result;
+}
+
+std::optional<Sizes> foldByName(NodeContext &c, StringRef op, ArrayRef<Sizes> in, Type &element) {
+  if (op == "Cast") {
+    return foldCast(c, in[0], element);
+  }
+  if (op == "Where" && in.size() == 3) {
+    element = c.element(1);
+    return foldWhere(c, in);
+  }
+  if (llvm::is_contained({"Add", "Sub", "Mul", "Div", "Mod", "Min", "Max", "Sum"}, op) ||
+      givesBool(op)) {
+    element = givesBool(op) ? Type(c.builder().getI1Type()) : element;
+    return c.integer("fmod", 0) != 0 ? std::nullopt : foldElementwise(c, op, in);
+  }
+  if (op == "Neg" || op == "Not" || op == "Abs") {
+    return foldUnary(c, op, in[0]);
+  }
+  if (op == "Gather" && in.size() == 2) {
+    int64_t axis = c.integer("axis", 0);
+    return gatherSizes(in[0], in[1], axis < 0 ? axis + in[0].rank() : axis);
+  }
+  if (op == "Concat") {
+    return foldConcat(c, in);
+  }
+  if (op == "Slice") {
+    return foldSlice(c, in);
+  }
+  if (op == "Reshape") {
+    return foldReshape(c, in);
+  }
+  if (op == "Squeeze" || op == "Unsqueeze") {
+    return foldSqueeze(c, in, op == "Unsqueeze");
+  }
+  if (op == "Expand" && in.size() == 2) {
+    return foldExpand(in);
+  }
+  if (op == "Range" && in.size() == 3) {
+    return foldRange(c, in);
+  }
+  if (op == "ConstantOfShape") {
+    element = c.builder().getI64Type();
+    return foldConstantOfShape(c, in[0]);
+  }
+  if (op == "ReduceProd" || op == "ReduceSum" || op == "ReduceMax" || op == "ReduceMin") {
+    return foldReduce(c, op, in);
+  }
+  return std::nullopt;
+}
+
+constexpr OpRow kRows[] = {
+    {"Shape", 1, 1, 1, 1, shape},
+    {"Size", 1, 1, 1, 1, size},
+};
+
+} // namespace
+
+ArrayRef<OpRow> shapeRows() { return kRows; }
+
+bool foldSizes(NodeContext &c) {
+  if (!c.node.domain.empty() || c.numOutputs() != 1 || c.numInputs() == 0) {
+    return false;
+  }
+  SmallVector<Sizes> in;
+  for (unsigned i = 0; i < c.numInputs(); ++i) {
+    std::optional<Sizes> known = c.sizes(i);
+    if (!known) {
+      return false;
+    }
+    in.push_back(std::move(*known));
+  }
+  Type element = c.element(0);
+  std::optional<Sizes> result = foldByName(c, c.node.opType, in, element);
+  if (!result || c.failed()) {
+    return false;
+  }
+  c.setOutput(0, *result, element);
+  return true;
+}
+
+} // namespace tenon::onnx
