@@ -1,0 +1,140 @@
+// Plans and manifests survive being stored, and stored forms that would blow up are refused.
+
+#include "engine/PlanCodec.h"
+
+#include "engine/plan_generated.h"
+#include "test/unit/engine/EngineFixture.h"
+
+#include <gtest/gtest.h>
+
+namespace tenon::engine {
+namespace {
+
+void expectSame(const Port &a, const Port &b) {
+  EXPECT_EQ(a.name, b.name);
+  EXPECT_EQ(a.dtype, b.dtype);
+  EXPECT_EQ(a.dims, b.dims);
+  EXPECT_EQ(a.buffer, b.buffer);
+}
+
+void expectSame(const Instruction &a, const Instruction &b) {
+  EXPECT_EQ(a.kind, b.kind);
+  EXPECT_EQ(a.device, b.device);
+  EXPECT_EQ(a.queue, b.queue);
+  EXPECT_EQ(a.kernel, b.kernel);
+  EXPECT_EQ(a.buffers, b.buffers);
+  EXPECT_EQ(a.reads, b.reads);
+  EXPECT_EQ(a.sizes, b.sizes);
+  EXPECT_EQ(a.grid, b.grid);
+  EXPECT_EQ(a.scratch, b.scratch);
+  EXPECT_EQ(a.fillByte, b.fillByte);
+  EXPECT_EQ(a.label, b.label);
+}
+
+void expectSame(const Buffer &a, const Buffer &b) {
+  EXPECT_EQ(a.space, b.space);
+  EXPECT_EQ(a.device, b.device);
+  EXPECT_EQ(a.size, b.size);
+  EXPECT_EQ(a.weight, b.weight);
+  EXPECT_EQ(a.aliasOf, b.aliasOf);
+  EXPECT_EQ(a.aliasOffset, b.aliasOffset);
+  EXPECT_EQ(a.firstUse, b.firstUse);
+  EXPECT_EQ(a.lastUse, b.lastUse);
+  EXPECT_EQ(a.offset, b.offset);
+}
+
+TEST(Codec, PlanRoundTrip) {
+  test::PlanBuilder builder;
+  builder.plan = test::dynamicPlan();
+  uint32_t state = builder.state(128);
+  uint32_t view = builder.view(state, builder.size(64), builder.size(32));
+  builder.plan.instructions.pop_back();
+  builder.fill(view, builder.size(32), 0x7f);
+  builder.copy(view, builder.view(state, builder.size(0), builder.size(32)), builder.size(32));
+  builder.launch(test::Scratch, {state}, {state}, builder.size(1)).scratch = builder.size(4096);
+  builder.plan.instructions.back().device = 3;
+  builder.plan.instructions.back().queue = 4;
+  builder.plan.buffers[0].device = 2;
+  builder.finish();
+  builder.plan.arenaBytes = 77;
+  const Plan &plan = builder.plan;
+
+  Result<Plan> decoded = decodePlan(encodePlan(plan));
+  ASSERT_TRUE(decoded.isOk()) << decoded.status().toString();
+  EXPECT_EQ(77, decoded->arenaBytes);
+  ASSERT_EQ(plan.symbols.size(), decoded->symbols.size());
+  EXPECT_EQ("batch", decoded->symbols[0].name);
+  EXPECT_EQ(64, decoded->symbols[0].max);
+  ASSERT_EQ(plan.exprs.size(), decoded->exprs.size());
+  for (ExprId id = 0; id < plan.exprs.size(); ++id) {
+    EXPECT_EQ(plan.exprs.format(id), decoded->exprs.format(id));
+  }
+  ASSERT_EQ(1u, decoded->inputs.size());
+  ASSERT_EQ(1u, decoded->outputs.size());
+  expectSame(plan.inputs[0], decoded->inputs[0]);
+  expectSame(plan.outputs[0], decoded->outputs[0]);
+  ASSERT_EQ(plan.buffers.size(), decoded->buffers.size());
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    expectSame(plan.buffers[i], decoded->buffers[i]);
+  }
+  ASSERT_EQ(plan.instructions.size(), decoded->instructions.size());
+  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+    expectSame(plan.instructions[i], decoded->instructions[i]);
+  }
+}
+
+TEST(Codec, ManifestRoundTrip) {
+  Manifest manifest;
+  manifest.weights = {{"a", 100, 0}, {"b", 7, 0}};
+  manifest.variants = {{"avx512", {"k0", "k1"}, 1, 2}};
+  manifest.records = {{"fusion", 3}};
+  manifest.provenance = {"1.0", "hash", "{}"};
+  Result<Manifest> decoded = decodeManifest(encodeManifest(manifest));
+  ASSERT_TRUE(decoded.isOk());
+  EXPECT_EQ(135u, layOutWeights(decoded->weights));
+  EXPECT_EQ("b", decoded->weights[1].name);
+  EXPECT_EQ(128u, decoded->weights[1].offset);
+  EXPECT_EQ("avx512", decoded->variants[0].level);
+  EXPECT_EQ((std::vector<std::string>{"k0", "k1"}), decoded->variants[0].kernels);
+  EXPECT_EQ(2u, decoded->variants[0].codeSection);
+  EXPECT_EQ("fusion", decoded->records[0].name);
+  EXPECT_EQ("hash", decoded->provenance.model);
+  std::vector<Weight> tooLarge = {{"a", uint64_t(1) << 63, 0}};
+  EXPECT_FALSE(layOutWeights(tooLarge).has_value());
+}
+
+/// A plan of `count` references to one instruction with `operands` operands.
+std::vector<std::byte> sharedPlan(size_t count, size_t operands) {
+  flatbuffers::FlatBufferBuilder builder;
+  std::vector<uint32_t> many(operands, 0);
+  auto vector = builder.CreateVector(many);
+  fb::InstructionBuilder instruction(builder);
+  instruction.add_buffers(vector);
+  std::vector<flatbuffers::Offset<fb::Instruction>> all(count, instruction.Finish());
+  auto instructions = builder.CreateVector(all);
+  std::vector<uint32_t> noStarts = {0};
+  auto starts = builder.CreateVector(noStarts);
+  auto ops = builder.CreateVector(std::vector<uint8_t>());
+  auto values = builder.CreateVector(std::vector<int64_t>());
+  builder.Finish(fb::CreatePlan(builder, 0, starts, ops, values, 0, 0, 0, instructions));
+  const std::byte *data = reinterpret_cast<const std::byte *>(builder.GetBufferPointer());
+  return std::vector<std::byte>(data, data + builder.GetSize());
+}
+
+TEST(Codec, RefusesSharedTables) {
+  EXPECT_TRUE(decodePlan(sharedPlan(1, 1000)).isOk());
+  // 4 MB that would unpack to 4 TB, and 2 MB of empty instructions that would grow 37-fold.
+  EXPECT_EQ(ErrorId::EngineBadPlan, decodePlan(sharedPlan(500000, 500000)).status().id());
+  EXPECT_EQ(ErrorId::EngineBadPlan, decodePlan(sharedPlan(500000, 0)).status().id());
+}
+
+TEST(Codec, RefusesGarbage) {
+  EXPECT_EQ(ErrorId::EngineBadPlan, decodePlan({}).status().id());
+  EXPECT_EQ(ErrorId::EngineBadManifest, decodeManifest({}).status().id());
+  std::vector<std::byte> ones(64, std::byte(0xff));
+  EXPECT_EQ(ErrorId::EngineBadPlan, decodePlan(ones).status().id());
+  EXPECT_EQ(ErrorId::EngineBadManifest, decodeManifest(ones).status().id());
+}
+
+} // namespace
+} // namespace tenon::engine

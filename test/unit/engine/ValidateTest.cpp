@@ -1,0 +1,193 @@
+// Every rule of a plan, each broken once in a plan that is otherwise accepted.
+
+#include "engine/Validate.h"
+
+#include "test/unit/engine/EngineFixture.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace tenon::engine {
+namespace {
+
+struct Case {
+  const char *name;
+  ErrorId expected;
+  std::function<void(Plan &)> breakIt;
+};
+
+/// Buffers: 0 x, 1 y, 2 w, 3 and 4 arena, 5 view of 3, 6 state. Instructions: 0 scale x to 3,
+/// 1 scale 3 to 4, 2 product 4 to y, 3 fill state, 4 return.
+Plan goodPlan() {
+  test::PlanBuilder builder;
+  ExprId four = builder.size(4);
+  uint32_t x = builder.input("x", DType::F32, {four, builder.size(8)});
+  uint32_t y = builder.output("y", DType::F32, {four, builder.size(3)});
+  uint32_t w = builder.weight(0, 96);
+  uint32_t first = builder.arena(builder.size(128), 0, 1, 0);
+  uint32_t second = builder.arena(builder.size(128), 1, 2, 128);
+  builder.view(first, builder.size(64), builder.size(64));
+  uint32_t state = builder.state(64);
+  builder.plan.arenaBytes = 256;
+  builder.launch(test::Scale, {x}, {first}, builder.size(32));
+  builder.launch(test::Scale, {first}, {second}, builder.size(32));
+  builder.launch(test::Product, {second, w}, {y}, four, {builder.size(8), builder.size(3)});
+  builder.fill(state, builder.size(64), 0);
+  builder.finish();
+  return builder.plan;
+}
+
+Status validate(const Plan &plan) {
+  std::vector<Weight> weights = {{"w", 96, 0}};
+  return validatePlan(plan, weights, test::kernelNames().size());
+}
+
+void expectRefused(const Plan &good, const std::vector<Case> &cases) {
+  Status status = validate(good);
+  ASSERT_TRUE(status.isOk()) << status.toString();
+  for (const Case &broken : cases) {
+    Plan plan = good;
+    broken.breakIt(plan);
+    status = validate(plan);
+    EXPECT_EQ(nameOf(broken.expected), nameOf(status.id()))
+        << broken.name << ": " << status.toString();
+  }
+}
+
+TEST(Validate, Dynamic) {
+  Status status = validate(test::dynamicPlan());
+  EXPECT_TRUE(status.isOk()) << status.toString();
+}
+
+TEST(Validate, SymbolsAndPorts) {
+  const ErrorId bad = ErrorId::EngineBadPort;
+  expectRefused(
+      test::dynamicPlan(),
+      {{"symbol without name", bad, [](Plan &p) { p.symbols[0].name = ""; }},
+       {"negative minimum", bad, [](Plan &p) { p.symbols[0].min = -1; }},
+       {"empty range", bad, [](Plan &p) { p.symbols[0].max = 0; }},
+       {"symbol of no input", bad, [](Plan &p) { p.symbols[0].input = 1; }},
+       {"symbol of no dim", bad, [](Plan &p) { p.symbols[0].dim = 2; }},
+       {"symbol of another dim", bad, [](Plan &p) { p.symbols[0].dim = 1; }},
+       {"port without name", bad, [](Plan &p) { p.inputs[0].name = ""; }},
+       {"port named twice", bad, [](Plan &p) { p.outputs.push_back(p.outputs[0]); }},
+       {"unknown type", bad, [](Plan &p) { p.inputs[0].dtype = static_cast<DType>(99); }},
+       {"type 0", bad, [](Plan &p) { p.outputs[0].dtype = static_cast<DType>(0); }},
+       {"too many dims", bad, [](Plan &p) { p.outputs[0].dims.resize(33); }},
+       {"dim without expression", bad, [](Plan &p) { p.outputs[0].dims[1] = 1000; }},
+       {"no buffer", bad, [](Plan &p) { p.outputs[0].buffer = kNone; }},
+       {"buffer of an input", bad, [](Plan &p) { p.outputs[0].buffer = p.inputs[0].buffer; }},
+       {"shared buffer", bad,
+        [](Plan &p) {
+          p.outputs.push_back(p.outputs[0]);
+          p.outputs[1].name = "z";
+        }},
+       {"buffer of no port", bad, [](Plan &p) { p.outputs.clear(); }},
+       {"expression", ErrorId::EngineBadExpression,
+        [](Plan &p) { p.exprs.append({{ExprOp::Add, 0}}); }},
+       {"symbol in expression", ErrorId::EngineBadExpression,
+        [](Plan &p) { p.exprs.append({{ExprOp::Symbol, 1}}); }}});
+}
+
+TEST(Validate, Buffers) {
+  const ErrorId bad = ErrorId::EngineBadBuffer;
+  expectRefused(
+      goodPlan(),
+      {{"space", bad, [](Plan &p) { p.buffers[3].space = static_cast<Space>(5); }},
+       {"device", bad, [](Plan &p) { p.buffers[3].device = 1; }},
+       {"no size", bad, [](Plan &p) { p.buffers[3].size = kNone; }},
+       {"negative size", bad, [](Plan &p) { p.buffers[3].size = p.exprs.constant(-1); }},
+       {"view of itself", bad, [](Plan &p) { p.buffers[5].aliasOf = 5; }},
+       {"view of a later one", bad, [](Plan &p) { p.buffers[5].aliasOf = 6; }},
+       {"view of nothing", bad, [](Plan &p) { p.buffers[5].aliasOf = 1000; }},
+       {"view in another space", bad, [](Plan &p) { p.buffers[5].space = Space::State; }},
+       {"view without offset", bad, [](Plan &p) { p.buffers[5].aliasOffset = kNone; }},
+       {"view with storage", bad, [](Plan &p) { p.buffers[5].offset = 0; }},
+       {"view with weights", bad, [](Plan &p) { p.buffers[5].weight = 0; }},
+       {"view past the end", bad, [](Plan &p) { p.buffers[5].size = p.exprs.constant(65); }},
+       {"view before the start", bad,
+        [](Plan &p) { p.buffers[5].aliasOffset = p.exprs.constant(-1); }},
+       {"view far past the end", bad,
+        [](Plan &p) { p.buffers[5].aliasOffset = p.exprs.constant(INT64_MAX); }},
+       {"missing weights", bad, [](Plan &p) { p.buffers[2].weight = 1; }},
+       {"no weights", bad, [](Plan &p) { p.buffers[2].weight = kNone; }},
+       {"too short weights", bad, [](Plan &p) { p.buffers[2].size = p.exprs.constant(97); }},
+       {"weights in the arena", bad, [](Plan &p) { p.buffers[3].weight = 0; }},
+       {"offset of weights", bad, [](Plan &p) { p.buffers[2].offset = 0; }},
+       {"life past the plan", bad, [](Plan &p) { p.buffers[4].lastUse = 5; }},
+       {"empty life", bad, [](Plan &p) { p.buffers[4].firstUse = 3; }},
+       {"misaligned offset", bad, [](Plan &p) { p.buffers[4].offset = 127; }},
+       {"negative offset", bad, [](Plan &p) { p.buffers[4].offset = -64; }},
+       {"past the arena", bad, [](Plan &p) { p.buffers[4].offset = 192; }},
+       {"far past the arena", bad, [](Plan &p) { p.buffers[4].offset = INT64_MAX - 63; }},
+       {"only some planned", bad, [](Plan &p) { p.buffers[4].offset = kPlannedAtRunTime; }},
+       {"negative arena", bad, [](Plan &p) { p.arenaBytes = -1; }},
+       {"overlap", ErrorId::EngineBufferOverlap, [](Plan &p) { p.buffers[4].offset = 64; }},
+       {"same place", ErrorId::EngineBufferOverlap, [](Plan &p) { p.buffers[4].offset = 0; }}});
+}
+
+TEST(Validate, BuffersMayShareMemoryInTurn) {
+  Plan plan = goodPlan();
+  // Buffer 3 lives to instruction 1; one that starts at 2 may lie in its place.
+  plan.buffers[4].firstUse = 2;
+  plan.buffers[4].offset = 0;
+  plan.instructions[1].buffers = {3, 3};
+  Status status = validate(plan);
+  EXPECT_TRUE(status.isOk()) << status.toString();
+}
+
+TEST(Validate, OverlapAmongMany) {
+  test::PlanBuilder builder;
+  const uint32_t count = 200;
+  for (uint32_t i = 0; i < count; ++i) {
+    uint32_t buffer = builder.arena(builder.size(64), i, i + 10 < count ? i + 10 : count - 1,
+                                    (i % 11) * 64);
+    builder.fill(buffer, builder.size(64), 0);
+  }
+  builder.plan.arenaBytes = 11 * 64;
+  builder.finish();
+  EXPECT_TRUE(validate(builder.plan).isOk());
+  builder.plan.buffers[100].lastUse += 1; // now meets buffer 111, in the same place
+  EXPECT_EQ(ErrorId::EngineBufferOverlap, validate(builder.plan).id());
+}
+
+TEST(Validate, Instructions) {
+  const ErrorId bad = ErrorId::EngineBadInstruction;
+  const ErrorId unsupported = ErrorId::EngineUnsupportedInstruction;
+  std::vector<Case> cases = {
+      {"no return", bad, [](Plan &p) { p.instructions.pop_back(); }},
+      {"empty", ErrorId::EngineBadBuffer, [](Plan &p) { p.instructions.clear(); }},
+      {"return in the middle", bad,
+       [](Plan &p) { p.instructions[3] = p.instructions[4]; }},
+      {"return with operands", bad, [](Plan &p) { p.instructions[4].buffers = {6}; }},
+      {"device", unsupported, [](Plan &p) { p.instructions[0].device = 1; }},
+      {"queue", unsupported, [](Plan &p) { p.instructions[0].queue = 1; }},
+      {"too many reads", bad, [](Plan &p) { p.instructions[0].reads = 3; }},
+      {"no such buffer", bad, [](Plan &p) { p.instructions[0].buffers[0] = 7; }},
+      {"writes to an input", bad, [](Plan &p) { p.instructions[0].reads = 0; }},
+      {"writes to weights", bad, [](Plan &p) { p.instructions[2].reads = 1; }},
+      {"before its life", bad, [](Plan &p) { p.instructions[0].buffers[1] = 4; }},
+      {"after its life", bad, [](Plan &p) { p.instructions[2].buffers[0] = 3; }},
+      {"view after its life", bad, [](Plan &p) { p.instructions[2].buffers[0] = 5; }},
+      {"no such size", bad, [](Plan &p) { p.instructions[2].sizes[0] = 1000; }},
+      {"no such kernel", bad, [](Plan &p) { p.instructions[0].kernel = 7; }},
+      {"no grid", bad, [](Plan &p) { p.instructions[0].grid = kNone; }},
+      {"no such scratch", bad, [](Plan &p) { p.instructions[0].scratch = 1000; }},
+      {"fill without size", bad, [](Plan &p) { p.instructions[3].sizes.clear(); }},
+      {"fill of two", bad, [](Plan &p) { p.instructions[3].buffers = {6, 6}; }},
+      {"fill that reads", bad, [](Plan &p) { p.instructions[3].reads = 1; }},
+      {"copy of one", bad,
+       [](Plan &p) { p.instructions[3].kind = InstructionKind::Copy; }}};
+  for (InstructionKind kind :
+       {InstructionKind::Call, InstructionKind::Host, InstructionKind::Size, InstructionKind::Alloc,
+        InstructionKind::Free, InstructionKind::Invoke, InstructionKind::Branch,
+        InstructionKind::Event, InstructionKind::Wait, static_cast<InstructionKind>(200)}) {
+    cases.push_back({"kind of a later release", unsupported,
+                     [kind](Plan &p) { p.instructions[3].kind = kind; }});
+  }
+  expectRefused(goodPlan(), cases);
+}
+
+} // namespace
+} // namespace tenon::engine

@@ -1,0 +1,191 @@
+// The public interface as its users get it: the shared library's C functions, the documented
+// examples compiled and run, the library's size and what it links.
+
+#include "engine/Plan.h"
+#include "support/DType.h"
+#include "tenon/tenon.hpp"
+#include "test/unit/engine/EngineFixture.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <sys/wait.h>
+
+namespace tenon {
+namespace {
+
+struct Finished {
+  int code;
+  std::string text;
+};
+
+/// Runs a shell command and gives its exit code and its output, stderr included.
+Finished runCommand(const std::string &command) {
+  FILE *pipe = popen((command + " 2>&1").c_str(), "r");
+  Finished finished = {-1, ""};
+  std::array<char, 4096> chunk;
+  while (size_t count = fread(chunk.data(), 1, chunk.size(), pipe)) {
+    finished.text.append(chunk.data(), count);
+  }
+  finished.code = WEXITSTATUS(pclose(pipe));
+  return finished;
+}
+
+std::string writeStatic() {
+  test::TestEngine engine(test::staticPlan(), test::productWeights());
+  return engine.writeTemporary("public-static.tenon");
+}
+
+std::string writeDynamic() {
+  test::TestEngine engine(test::dynamicPlan(), test::productWeights());
+  return engine.writeTemporary("public-dynamic.tenon");
+}
+
+TEST(PublicApi, ExamplesRun) {
+  std::vector<float> input(32);
+  input[0] = 1, input[1] = 2, input[2] = 3;
+  std::vector<float> expected = test::expectedProduct(input);
+  std::array<char, 100> line;
+  snprintf(line.data(), line.size(), "%g %g %g\n", expected[0], expected[1], expected[2]);
+  for (const char *example : {TENON_EXAMPLE_C, TENON_EXAMPLE_CPP}) {
+    Finished good = runCommand(std::string(example) + " " + writeStatic());
+    EXPECT_EQ(0, good.code) << good.text;
+    EXPECT_EQ(line.data(), good.text);
+    Finished bad = runCommand(std::string(example) + " /nowhere.tenon");
+    EXPECT_EQ(TENON_USAGE, bad.code);
+    EXPECT_EQ(0u, bad.text.find("TN0101: ")) << bad.text;
+  }
+}
+
+/// The lines of `file` after the first, each behind `prefix`.
+std::string asComment(const std::string &file, const std::string &prefix) {
+  std::ifstream stream(std::string(TENON_SOURCE_DIR) + "/" + file);
+  std::string line;
+  std::string text;
+  std::getline(stream, line);
+  while (std::getline(stream, line)) {
+    std::string commented = prefix + line;
+    text += commented.substr(0, commented.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+std::string sourceOf(const std::string &file) {
+  std::ifstream stream(std::string(TENON_SOURCE_DIR) + "/" + file);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+TEST(PublicApi, HeadersShowTheExamples) {
+  std::string c = asComment("examples/c_api.c", " *     ");
+  EXPECT_GT(c.size(), 500u);
+  EXPECT_NE(std::string::npos, sourceOf("include/tenon/tenon.h").find(c));
+  std::string cpp = asComment("examples/cpp_api.cpp", "//     ");
+  EXPECT_GT(cpp.size(), 500u);
+  EXPECT_NE(std::string::npos, sourceOf("include/tenon/tenon.hpp").find(cpp));
+}
+
+TEST(PublicApi, DescribesPorts) {
+  Engine engine(writeDynamic());
+  EXPECT_EQ("x86-64-v3", engine.variant());
+  std::vector<tenon_port_info> inputs = engine.inputs();
+  ASSERT_EQ(1u, inputs.size());
+  EXPECT_STREQ("x", inputs[0].name);
+  EXPECT_EQ(TENON_F32, inputs[0].dtype);
+  ASSERT_EQ(2u, inputs[0].rank);
+  EXPECT_EQ(1, inputs[0].min_dims[0]);
+  EXPECT_EQ(64, inputs[0].max_dims[0]);
+  EXPECT_EQ(8, inputs[0].min_dims[1]);
+  EXPECT_EQ(8, inputs[0].max_dims[1]);
+  EXPECT_STREQ("y", engine.outputs()[0].name);
+  tenon_port_info info;
+  tenon_status *status = tenon_engine_input(engine.get(), 1, &info);
+  EXPECT_STREQ("TN0105", tenon_status_id(status));
+  tenon_status_destroy(status);
+}
+
+TEST(PublicApi, RunsAndKeepsOutputs) {
+  Engine engine(writeDynamic());
+  Session session(engine, {.threads = 2, .memory_limit = 0});
+  EXPECT_THROW(session.outputDims(0), Error) << "nothing is prepared";
+  std::vector<float> data(16 * 8, 1.0f);
+  session.prepare({{nullptr, {16, 8}}});
+  EXPECT_EQ((std::vector<int64_t>{16, 3}), session.outputDims(0));
+  session.run({{data.data(), {16, 8}}}, {Output()});
+  const float *result = static_cast<const float *>(session.outputData(0));
+  EXPECT_EQ(test::expectedProduct(data), std::vector<float>(result, result + 48));
+}
+
+TEST(PublicApi, ReportsErrors) {
+  Engine engine(writeDynamic());
+  Session session(engine);
+  try {
+    session.prepare({{nullptr, {65, 8}}});
+    FAIL() << "65 is out of range";
+  } catch (const Error &error) {
+    EXPECT_EQ("TN0603", error.id());
+    EXPECT_EQ(TENON_USAGE, error.code());
+    EXPECT_EQ(0u, std::string(error.what()).find("TN0603: input 'x' has 65 in dim 0 ('batch')"));
+  }
+  EXPECT_STREQ("ok", tenon_status_text(nullptr));
+  EXPECT_EQ(TENON_OK, tenon_status_code(nullptr));
+  tenon_status_destroy(nullptr);
+  for (tenon_status *status :
+       {tenon_engine_open(nullptr, nullptr, nullptr), tenon_session_create(nullptr, nullptr, nullptr),
+        tenon_session_run(nullptr, nullptr, 0, nullptr, 0), tenon_session_prepare(nullptr, nullptr, 0),
+        tenon_engine_open_memory(nullptr, 0, nullptr, nullptr)}) {
+    EXPECT_STREQ("TN0105", tenon_status_id(status));
+    tenon_status_destroy(status);
+  }
+}
+
+TEST(PublicApi, TypesMatchTheEngines) {
+  EXPECT_EQ(static_cast<int>(TENON_F32), static_cast<int>(DType::F32));
+  EXPECT_EQ(static_cast<int>(TENON_BOOL), static_cast<int>(DType::Bool));
+  EXPECT_EQ(static_cast<int>(TENON_COMPLEX128), static_cast<int>(kLastDType));
+}
+
+/// Names after (NEEDED) in the output of readelf.
+std::vector<std::string> neededBy(const std::string &library) {
+  std::istringstream lines(runCommand("readelf -d " + library).text);
+  std::vector<std::string> names;
+  std::string line;
+  while (std::getline(lines, line)) {
+    size_t open = line.find('[');
+    if (line.find("(NEEDED)") != std::string::npos && open != std::string::npos) {
+      names.push_back(line.substr(open + 1, line.find(']') - open - 1));
+    }
+  }
+  return names;
+}
+
+TEST(PublicApi, LibraryIsSmallAndLinksNoCompiler) {
+  std::string stripped = test::temporaryPath("stripped.so");
+  ASSERT_EQ(0, runCommand(std::string("strip -o ") + stripped + " " TENON_RUNTIME_LIBRARY).code);
+#ifndef __SANITIZE_ADDRESS__
+#if !__has_feature(address_sanitizer)
+  EXPECT_LT(test::readFile(stripped).size(), 600u * 1024);
+#endif
+#endif
+  std::vector<std::string> needed = neededBy(TENON_RUNTIME_LIBRARY);
+  EXPECT_FALSE(needed.empty());
+  const std::vector<std::string> allowed = {"libc.so.6", "libm.so.6", "libstdc++.so.6",
+                                            "libgcc_s.so.1", "ld-linux-x86-64.so.2"};
+  for (const std::string &name : needed) {
+    EXPECT_NE(allowed.end(), std::find(allowed.begin(), allowed.end(), name)) << name;
+  }
+  // Only the C interface is visible; the detector is tried on a library that shows more.
+  auto shown = [](const std::string &library) {
+    return runCommand("nm -D --defined-only " + library + " | awk '$2 != \"A\" {print $3}' | "
+                      "grep -v '^tenon_'").text;
+  };
+  EXPECT_EQ("", shown(TENON_RUNTIME_LIBRARY));
+  EXPECT_NE("", shown(std::string(TENON_TEST_CODE_DIR) + "/code_two.so"));
+}
+
+} // namespace
+} // namespace tenon

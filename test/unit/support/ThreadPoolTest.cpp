@@ -1,0 +1,85 @@
+// The pool: every index once, no part empty, many rounds, waking from sleep.
+
+#include "support/ThreadPool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace tenon {
+namespace {
+
+std::unique_ptr<ThreadPool> makePool(unsigned threads) {
+  Result<std::unique_ptr<ThreadPool>> pool = ThreadPool::create(threads);
+  EXPECT_TRUE(pool.isOk()) << pool.status().toString();
+  return std::move(*pool);
+}
+
+TEST(ThreadPool, CoversTheRangeOnce) {
+  for (unsigned threads : {1u, 2u, 3u, 8u}) {
+    std::unique_ptr<ThreadPool> pool = makePool(threads);
+    EXPECT_EQ(threads, pool->threads());
+    for (int64_t n : {0, 1, 2, 7, 8, 9, 1000}) {
+      std::vector<std::atomic<int>> hits(static_cast<size_t>(n));
+      std::atomic<int> parts = 0;
+      pool->parallelFor(n, [&](int64_t begin, int64_t end, unsigned thread) {
+        EXPECT_LT(begin, end);
+        EXPECT_LT(thread, threads);
+        EXPECT_LE(end - begin, n / std::min<int64_t>(n, threads) + 1);
+        ++parts;
+        for (int64_t i = begin; i < end; ++i) {
+          ++hits[static_cast<size_t>(i)];
+        }
+      });
+      EXPECT_EQ(std::min<int64_t>(n, threads), parts);
+      for (const std::atomic<int> &hit : hits) {
+        EXPECT_EQ(1, hit);
+      }
+    }
+  }
+}
+
+TEST(ThreadPool, HandlesHugeRanges) {
+  std::unique_ptr<ThreadPool> pool = makePool(3);
+  std::atomic<int64_t> sum = 0;
+  pool->parallelFor(INT64_MAX, [&](int64_t begin, int64_t end, unsigned) { sum += end - begin; });
+  EXPECT_EQ(INT64_MAX, sum);
+}
+
+TEST(ThreadPool, RunsManyRounds) {
+  std::unique_ptr<ThreadPool> pool = makePool(4);
+  std::vector<int64_t> perThread(4 * 8);
+  for (int round = 0; round < 5000; ++round) {
+    pool->parallelFor(4, [&](int64_t begin, int64_t end, unsigned thread) {
+      perThread[thread * 8] += end - begin;
+    });
+  }
+  EXPECT_EQ(20000, perThread[0] + perThread[8] + perThread[16] + perThread[24]);
+}
+
+TEST(ThreadPool, WakesFromSleep) {
+  std::unique_ptr<ThreadPool> pool = makePool(2);
+  for (int round = 0; round < 20; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::atomic<int> parts = 0;
+    pool->parallelFor(2, [&](int64_t, int64_t, unsigned thread) {
+      // The caller waits long enough to sleep in turn.
+      std::this_thread::sleep_for(std::chrono::milliseconds(thread));
+      ++parts;
+    });
+    EXPECT_EQ(2, parts);
+  }
+}
+
+TEST(ThreadPool, EndsWithoutWork) {
+  for (int round = 0; round < 50; ++round) {
+    makePool(3);
+  }
+  EXPECT_GE(usableCpus(), 1u);
+}
+
+} // namespace
+} // namespace tenon
