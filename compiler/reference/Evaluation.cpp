@@ -58,7 +58,7 @@ OpFunction findOpFunction(llvm::StringRef name) {
   static const llvm::StringMap<OpFunction> table = [] {
     llvm::StringMap<OpFunction> result;
     for (llvm::ArrayRef<OpRow> rows :
-         {elementwiseOps(), reduceOps(), normalizeOps(), contractionOps(), convolutionOps(),
+         {unaryOps(), binaryOps(), reduceOps(), normalizeOps(), contractionOps(), convolutionOps(),
           poolingOps(), resizeOps(), movementOps(), indexingOps(), quantizeOps(), structureOps()}) {
       for (const OpRow &row : rows) {
         result[row.name] = row.function;

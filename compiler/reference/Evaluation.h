@@ -59,7 +59,8 @@ struct OpRow {
 OpFunction findOpFunction(llvm::StringRef name);
 
 /// The rows of each family, one file in ops/ each.
-llvm::ArrayRef<OpRow> elementwiseOps();
+llvm::ArrayRef<OpRow> unaryOps();
+llvm::ArrayRef<OpRow> binaryOps();
 llvm::ArrayRef<OpRow> reduceOps();
 llvm::ArrayRef<OpRow> normalizeOps();
 llvm::ArrayRef<OpRow> contractionOps();

@@ -138,7 +138,8 @@ void softmaxScores(double *row, int64_t size) {
 
 /// Everything about one attention operation; `run` computes one batch entry after the other.
 struct Attention {
-  tn::AttentionOp op;
+  double scale;
+  bool causal;
   HeadView q, k, v, y;
   const Tensor *mask;
   Sizes maskStrides; // over [B, H, Sq, Sk]
@@ -175,8 +176,7 @@ private:
   template <typename T>
   void finishScores(double *row, int64_t batch, int64_t head, int64_t query) const {
     int64_t keys = k.dims[2];
-    int64_t visible = op.getCausal() ? query + keys - q.dims[2] + 1 : keys;
-    double scale = op.getScale().convertToDouble();
+    int64_t visible = causal ? query + keys - q.dims[2] + 1 : keys;
     for (int64_t key = 0; key < keys; ++key) {
       double added = 0;
       if (mask) {
@@ -222,7 +222,8 @@ Status evaluateAttention(Evaluation &evaluation) {
   const Tensor &q = evaluation.get(op.getQ());
   const Tensor &k = evaluation.get(op.getK());
   const Tensor &v = evaluation.get(op.getV());
-  Attention attention = {op,
+  Attention attention = {op.getScale().convertToDouble(),
+                         op.getCausal(),
                          {q, inner[0]},
                          {k, inner[1]},
                          {v, inner[2]},
