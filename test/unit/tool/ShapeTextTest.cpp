@@ -1,0 +1,63 @@
+// Shapes, value ranges and targets of the command line.
+
+#include "tools/tenon/ShapeText.h"
+#include "tools/tenon/Target.h"
+
+#include <gtest/gtest.h>
+
+namespace tenon::tool {
+namespace {
+
+TEST(ShapeText, ReadsConstantsRangesAndKeptDims) {
+  Result<ShapeArgument> shape = parseShapeArgument("input:0:[1..32]x?x3x0");
+  ASSERT_TRUE(shape.isOk()) << shape.status().toString();
+  EXPECT_EQ(shape->input, "input:0");
+  ASSERT_EQ(shape->dims.size(), 4u);
+  EXPECT_EQ(shape->dims[0].min, 1);
+  EXPECT_EQ(shape->dims[0].max, 32);
+  EXPECT_TRUE(shape->dims[1].keep);
+  EXPECT_EQ(shape->dims[2].min, 3);
+  EXPECT_EQ(shape->dims[2].max, 3);
+  EXPECT_EQ(shape->dims[3].max, 0);
+}
+
+TEST(ShapeText, ReadsScalars) {
+  Result<ShapeArgument> shape = parseShapeArgument("x:");
+  ASSERT_TRUE(shape.isOk());
+  EXPECT_TRUE(shape->dims.empty());
+}
+
+TEST(ShapeText, RefusesNonsense) {
+  for (const char *text : {"", "x", ":1x2", "x:1x", "x:x1", "x:1xxx2", "x:-1", "x:[3..2]", "x:[1..]", "x:[..2]",
+                           "x:[1.2]", "x:1.5", "x:99999999999999999999", "x: 1", "x:[1..2"}) {
+    Result<ShapeArgument> shape = parseShapeArgument(text);
+    ASSERT_FALSE(shape.isOk()) << text;
+    EXPECT_EQ(shape.status().code(), Code::Usage);
+  }
+}
+
+TEST(FillText, ReadsRanges) {
+  Result<FillArgument> fill = parseFillArgument("ids:0..30521");
+  ASSERT_TRUE(fill.isOk());
+  EXPECT_EQ(fill->input, "ids");
+  EXPECT_EQ(fill->high, 30521);
+  EXPECT_EQ(parseFillArgument("x:-1.5..2")->low, -1.5);
+  for (const char *text : {"", "x", "x:1", "x:2..1", "x:a..b", "x:0..inf", "x:..1", ":0..1"}) {
+    EXPECT_FALSE(parseFillArgument(text).isOk()) << text;
+  }
+}
+
+TEST(Target, NamesLevels) {
+  EXPECT_EQ(parseTarget("cpu")->size(), 3u);
+  Result<std::vector<engine::CpuLevel>> some = parseTarget("cpu:avx512,avx2,avx512");
+  ASSERT_TRUE(some.isOk());
+  EXPECT_EQ(*some, (std::vector<engine::CpuLevel>{engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512}));
+  for (const char *text : {"", "cuda", "cpu:", "cpu:sse", "cpu:avx512,", "CPU"}) {
+    Result<std::vector<engine::CpuLevel>> levels = parseTarget(text);
+    ASSERT_FALSE(levels.isOk()) << text;
+    EXPECT_EQ(levels.status().code(), Code::Unsupported);
+  }
+}
+
+} // namespace
+} // namespace tenon::tool
