@@ -100,6 +100,7 @@ private:
   OpTable table;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::func::FuncOp function;
+  llvm::SmallVector<mlir::StringAttr> inputNames;
   std::vector<Gap> gaps;
   /// One store entry a constant, however often it is used.
   std::unordered_map<const TensorData *, std::string> weightIds;

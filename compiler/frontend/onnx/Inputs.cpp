@@ -72,6 +72,9 @@ Status Importer::importInputs(Scope &scope) {
       TENON_TRY(importInput(info, scope));
     }
   }
+  for (auto [i, name] : llvm::enumerate(inputNames)) {
+    function.setArgAttr(i, "tn.name", name);
+  }
   return checkOverridesUsed();
 }
 
@@ -106,12 +109,11 @@ Status Importer::importInput(const ValueInfo &info, Scope &scope) {
   value.type = tn::makeTensor(dims, element);
   TENON_TRY(checkValueType(value.type, info.name));
   Location location = NameLoc::get(builder.getStringAttr(info.name));
-  unsigned index = function.getNumArguments();
   value.value = function.getBody().front().addArgument(value.type, location);
   SmallVector<Type> types(function.getFunctionType().getInputs());
   types.push_back(value.type);
   function.setFunctionType(builder.getFunctionType(types, {}));
-  function.setArgAttr(index, "tn.name", builder.getStringAttr(info.name));
+  inputNames.push_back(builder.getStringAttr(info.name));
   return Status::ok();
 }
 
