@@ -85,7 +85,7 @@ std::optional<int64_t> constantDim(AffineExpr dim) {
 AffineExpr elementCount(MLIRContext *context, ArrayRef<AffineExpr> dims) {
   AffineExpr count = getAffineConstantExpr(1, context);
   for (AffineExpr dim : dims) {
-    count = dim && count ? simplify(count * dim) : AffineExpr();
+    count = multiplyDims(count, dim);
   }
   return count;
 }

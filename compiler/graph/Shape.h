@@ -28,6 +28,11 @@ mlir::RankedTensorType withElement(mlir::Type tensor, mlir::Type element);
 /// arithmetic overflows, a constant divisor is not positive, or the expression is too large.
 mlir::AffineExpr simplify(mlir::AffineExpr expression);
 
+/// Sum and product in the normal form. Unlike the operators of AffineExpr they do not wrap: null if
+/// the result overflows or an operand is null.
+mlir::AffineExpr addDims(mlir::AffineExpr a, mlir::AffineExpr b);
+mlir::AffineExpr multiplyDims(mlir::AffineExpr a, mlir::AffineExpr b);
+
 /// Equal for every value of the symbols (after simplification; false if that cannot be shown).
 bool sameDim(mlir::AffineExpr a, mlir::AffineExpr b);
 bool sameDims(llvm::ArrayRef<mlir::AffineExpr> a, llvm::ArrayRef<mlir::AffineExpr> b);

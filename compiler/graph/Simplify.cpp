@@ -17,6 +17,8 @@ namespace {
 constexpr size_t kMaxTerms = 64;
 constexpr size_t kMaxDegree = 16;
 constexpr unsigned kMaxDepth = 200;
+/// Sums of two numbers within this cannot wrap, also where MLIR adds them.
+constexpr int64_t kMaxCoefficient = int64_t(1) << 60;
 
 /// A total order that does not depend on addresses.
 int compareExpressions(AffineExpr a, AffineExpr b) {
@@ -64,7 +66,7 @@ using Polynomial = std::map<Monomial, int64_t, MonomialOrder>;
 
 bool addTerm(Polynomial &sum, const Monomial &monomial, int64_t coefficient) {
   std::optional<int64_t> total = llvm::checkedAdd(sum[monomial], coefficient);
-  if (!total) {
+  if (!total || *total > kMaxCoefficient || *total < -kMaxCoefficient) {
     return false;
   }
   if (*total == 0) {
@@ -73,6 +75,15 @@ bool addTerm(Polynomial &sum, const Monomial &monomial, int64_t coefficient) {
     sum[monomial] = *total;
   }
   return sum.size() <= kMaxTerms;
+}
+
+std::optional<Polynomial> add(Polynomial sum, const Polynomial &other) {
+  for (const auto &[monomial, coefficient] : other) {
+    if (!addTerm(sum, monomial, coefficient)) {
+      return std::nullopt;
+    }
+  }
+  return sum;
 }
 
 std::optional<Polynomial> multiply(const Polynomial &a, const Polynomial &b) {
@@ -151,8 +162,7 @@ private:
 std::optional<Polynomial> Normalizer::visit(AffineExpr expression) {
   if (AffineConstantExpr constant = dyn_cast<AffineConstantExpr>(expression)) {
     Polynomial result;
-    addTerm(result, {}, constant.getValue());
-    return result;
+    return addTerm(result, {}, constant.getValue()) ? std::optional(result) : std::nullopt;
   }
   AffineBinaryOpExpr operation = dyn_cast<AffineBinaryOpExpr>(expression);
   if (!operation) {
@@ -165,12 +175,7 @@ std::optional<Polynomial> Normalizer::visit(AffineExpr expression) {
   }
   switch (expression.getKind()) {
   case AffineExprKind::Add:
-    for (const auto &[monomial, coefficient] : *right) {
-      if (!addTerm(*left, monomial, coefficient)) {
-        return std::nullopt;
-      }
-    }
-    return left;
+    return add(*left, *right);
   case AffineExprKind::Mul:
     return multiply(*left, *right);
   default:
@@ -195,15 +200,7 @@ std::optional<Polynomial> Normalizer::divide(AffineExprKind kind, const Polynomi
     std::optional<Polynomial> quotient = floorDivide(numerator, *constant);
     std::optional<Polynomial> whole =
         quotient ? multiply(*quotient, Polynomial{{Monomial{}, -*constant}}) : std::nullopt;
-    if (!whole) {
-      return std::nullopt;
-    }
-    for (const auto &[monomial, coefficient] : numerator) {
-      if (!addTerm(*whole, monomial, coefficient)) {
-        return std::nullopt;
-      }
-    }
-    return whole;
+    return whole ? add(numerator, *whole) : std::nullopt;
   }
   if (std::optional<Polynomial> quotient = divideExactly(numerator, divisor)) {
     return kind == AffineExprKind::Mod ? Polynomial() : quotient;
@@ -245,12 +242,7 @@ std::optional<Polynomial> Normalizer::floorDivide(const Polynomial &numerator, i
   if (!division) {
     division = atom(rebuild(context, reduced).floorDiv(divisor));
   }
-  for (const auto &[monomial, coefficient] : quotient) {
-    if (!addTerm(*division, monomial, coefficient)) {
-      return std::nullopt;
-    }
-  }
-  return division;
+  return add(*division, quotient);
 }
 
 /// floor((floor(p / b) + q) / d) = floor((p + b q) / (b d)): a chain of strided windows becomes one
@@ -330,5 +322,23 @@ AffineExpr simplify(AffineExpr expression) {
   std::optional<Polynomial> normal = Normalizer(expression.getContext()).run(expression);
   return normal ? rebuild(expression.getContext(), *normal) : AffineExpr();
 }
+
+static AffineExpr combineDims(AffineExpr a, AffineExpr b, bool product) {
+  if (!a || !b) {
+    return AffineExpr();
+  }
+  Normalizer normalizer(a.getContext());
+  std::optional<Polynomial> left = normalizer.run(a);
+  std::optional<Polynomial> right = normalizer.run(b);
+  std::optional<Polynomial> result;
+  if (left && right) {
+    result = product ? multiply(*left, *right) : add(*left, *right);
+  }
+  return result ? rebuild(a.getContext(), *result) : AffineExpr();
+}
+
+AffineExpr addDims(AffineExpr a, AffineExpr b) { return combineDims(a, b, false); }
+
+AffineExpr multiplyDims(AffineExpr a, AffineExpr b) { return combineDims(a, b, true); }
 
 } // namespace tenon::tn

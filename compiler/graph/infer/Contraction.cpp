@@ -145,12 +145,11 @@ LogicalResult ConvTransposeOp::inferReturnTypes(MLIRContext *context, infer::Loc
   }
   Dims dims = {conv->x[0], getAffineConstantExpr(out, context)};
   for (auto [index, window] : llvm::enumerate(conv->windows)) {
-    AffineExpr size = conv->x[index + 2];
-    if (size) {
-      size = simplify(
-          (size - 1) * window.stride +
-          (adaptor.getOutputPadding()[index] + window.extent() - window.padBegin - window.padEnd));
-    }
+    int64_t rest = adaptor.getOutputPadding()[index] + window.extent() - window.stride -
+                   window.padBegin - window.padEnd;
+    AffineExpr size =
+        addDims(multiplyDims(conv->x[index + 2], getAffineConstantExpr(window.stride, context)),
+                getAffineConstantExpr(rest, context));
     if (conv->x[index + 2] && (!size || constantDim(size).value_or(1) < 1)) {
       return emitOptionalError(location, "spatial dim ", index,
                                " of the result is empty: pads take off more than there is");

@@ -61,7 +61,7 @@ LogicalResult ConcatOp::inferReturnTypes(MLIRContext *, infer::Location location
       dims[axis] = AffineExpr();
       continue;
     }
-    dims[axis] = simplify(dims[axis] + next[axis]);
+    dims[axis] = addDims(dims[axis], next[axis]);
     if (!dims[axis]) {
       return emitOptionalError(location, "the size of the concatenated axis overflows");
     }
@@ -69,8 +69,8 @@ LogicalResult ConcatOp::inferReturnTypes(MLIRContext *, infer::Location location
   return append(location, dims, elementOf(first), types);
 }
 
-LogicalResult PadOp::inferReturnTypes(MLIRContext *, infer::Location location, Adaptor adaptor,
-                                      Types &types) {
+LogicalResult PadOp::inferReturnTypes(MLIRContext *context, infer::Location location,
+                                      Adaptor adaptor, Types &types) {
   Dims dims = dimsOf(adaptor.getX());
   ArrayRef<int64_t> begins = adaptor.getBegins();
   ArrayRef<int64_t> ends = adaptor.getEnds();
@@ -88,7 +88,8 @@ LogicalResult PadOp::inferReturnTypes(MLIRContext *, infer::Location location, A
     if (constantDim(dim) == 0 && grows && adaptor.getMode() != PadMode::constant) {
       return emitOptionalError(location, "dim ", index, " is empty: there is nothing to repeat");
     }
-    AffineExpr size = dim ? simplify(dim + (begins[index] + ends[index])) : dim;
+    AffineExpr growth = getAffineConstantExpr(begins[index] + ends[index], context);
+    AffineExpr size = addDims(dim, growth);
     if (dim && (!size || constantDim(size).value_or(0) < 0)) {
       return emitOptionalError(location, "pads of ", begins[index], " and ", ends[index],
                                " do not fit dim ", index, " of size ", text(dim));
