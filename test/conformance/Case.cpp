@@ -1,0 +1,208 @@
+// Implements running one case through the compiler and the runtime and nothing else. It relies on the
+// frontend's reader for the suite's protobuf files.
+
+#include "test/conformance/Case.h"
+
+#include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "compiler/frontend/onnx/wire/TensorData.h"
+#include "runtime/core/Engine.h"
+#include "support/MappedFile.h"
+#include "test/conformance/Compare.h"
+#include "tools/tenon/CompilerBridge.h"
+#include "tools/tenon/Runner.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+namespace tenon::conformance {
+namespace {
+
+namespace fs = std::filesystem;
+using tool::Tensor;
+
+/// Names of the inputs and outputs in the order of the suite's numbered files.
+struct Ports {
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+};
+
+Result<Ports> readPorts(const std::string &path) {
+  TENON_ASSIGN(MappedFile file, MappedFile::open(path));
+  TENON_ASSIGN(onnx::Model model, onnx::readModel(file.bytes()));
+  std::set<std::string_view> initializers;
+  for (const onnx::Tensor &tensor : model.graph.initializers) {
+    initializers.insert(tensor.name);
+  }
+  Ports ports;
+  for (const onnx::ValueInfo &input : model.graph.inputs) {
+    if (initializers.count(input.name) == 0) {
+      ports.inputs.emplace_back(input.name);
+    }
+  }
+  for (const onnx::ValueInfo &output : model.graph.outputs) {
+    ports.outputs.emplace_back(output.name);
+  }
+  return ports;
+}
+
+Result<Tensor> readTensorFile(const std::string &path, const std::string &name) {
+  TENON_ASSIGN(MappedFile file, MappedFile::open(path));
+  TENON_ASSIGN(onnx::Tensor message, onnx::readTensor(file.bytes()));
+  if (!onnx::toDType(message.type)) {
+    return Status::error(ErrorId::ModelHasGaps, fmt::format("tensors of {}", onnx::nameOf(message.type)));
+  }
+  onnx::ExternalFiles none("");
+  TENON_ASSIGN(onnx::TensorData data, onnx::loadTensor(message, none));
+  TENON_ASSIGN(Tensor tensor, Tensor::create(name, data.type, data.dims));
+  if (data.view.size() != tensor.data.size()) {
+    return Status::error(ErrorId::BadTensorFile, fmt::format("{}: the size does not fit", path));
+  }
+  if (!data.view.empty()) {
+    std::memcpy(tensor.data.data(), data.view.data(), data.view.size());
+  }
+  return tensor;
+}
+
+/// The tensors input_0.pb, input_1.pb, … (or output_…) of a data set, by the names of the ports.
+Result<std::map<std::string, Tensor>> readDataSet(const std::string &folder, const char *kind,
+                                                  const std::vector<std::string> &names) {
+  std::map<std::string, Tensor> tensors;
+  for (size_t i = 0; i < names.size(); ++i) {
+    std::string path = fmt::format("{}/{}_{}.pb", folder, kind, i);
+    if (!fs::exists(path)) {
+      continue;
+    }
+    TENON_ASSIGN(Tensor tensor, readTensorFile(path, names[i]));
+    tensors[names[i]] = std::move(tensor);
+  }
+  return tensors;
+}
+
+Tolerance readTolerance(const std::string &folder) {
+  Tolerance tolerance;
+  std::ifstream file(folder + "/data.json");
+  nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
+  if (json.is_object()) {
+    tolerance.relative = json.value("rtol", tolerance.relative);
+    tolerance.absolute = json.value("atol", tolerance.absolute);
+  }
+  return tolerance;
+}
+
+std::vector<std::string> dataSets(const std::string &folder) {
+  std::vector<std::string> sets;
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with("test_data_set_")) {
+      sets.push_back(entry.path().string());
+    }
+  }
+  std::sort(sets.begin(), sets.end());
+  return sets;
+}
+
+Status runDataSet(const std::string &folder, const Ports &ports, const Tolerance &tolerance,
+                  const std::shared_ptr<const runtime::Engine> &engine, unsigned threads) {
+  TENON_ASSIGN(auto given, readDataSet(folder, "input", ports.inputs));
+  TENON_ASSIGN(auto wanted, readDataSet(folder, "output", ports.outputs));
+  std::vector<Tensor> inputs;
+  for (const engine::Port &port : engine->plan().inputs) {
+    std::map<std::string, Tensor>::iterator found = given.find(port.name);
+    if (found == given.end()) {
+      return Status::error(ErrorId::RunInputCount, fmt::format("there is no input '{}'", port.name));
+    }
+    if (found->second.dtype != port.dtype) {
+      return Status::error(ErrorId::WrongTensorType,
+                           fmt::format("input '{}' is {} in the engine", port.name, nameOf(port.dtype)));
+    }
+    inputs.push_back(std::move(found->second));
+  }
+  TENON_ASSIGN(tool::Runner runner, tool::Runner::create(engine, std::move(inputs), threads));
+  TENON_TRY(runner.run());
+  for (const Tensor &output : runner.outputs()) {
+    std::map<std::string, Tensor>::iterator want = wanted.find(output.name);
+    std::string difference = want == wanted.end() ? "not expected by the case"
+                                                  : firstDifference(output, want->second, tolerance);
+    if (!difference.empty()) {
+      return Status::error(ErrorId::VerifyFailed, fmt::format("output '{}': {}", output.name, difference));
+    }
+  }
+  if (runner.outputs().size() != wanted.size()) {
+    return Status::error(ErrorId::VerifyFailed, fmt::format("{} outputs instead of {}",
+                                                            runner.outputs().size(), wanted.size()));
+  }
+  return Status::ok();
+}
+
+Status compileAndRun(const Case &testCase, const CaseOptions &options) {
+  std::string model = testCase.folder + "/model.onnx";
+  tool::CompileRequest request;
+  request.model = model;
+  request.output = options.scratchFolder + "/case.tenon";
+  request.levels = {options.level};
+  request.threads = 1;
+  TENON_TRY(tool::compileModel(request).takeStatus());
+  runtime::EngineOptions engineOptions;
+  engineOptions.variant = nameOf(options.level);
+  TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine,
+               runtime::Engine::open(request.output, engineOptions));
+  TENON_ASSIGN(Ports ports, readPorts(model));
+  std::vector<std::string> sets = dataSets(testCase.folder);
+  if (sets.empty()) {
+    return Status::error(ErrorId::FileNotFound, "the case has no data");
+  }
+  Tolerance tolerance = readTolerance(testCase.folder);
+  for (const std::string &folder : sets) {
+    TENON_TRY(runDataSet(folder, ports, tolerance, engine, options.threads));
+  }
+  return Status::ok();
+}
+
+/// The first gap of a model, in words.
+std::string describeGaps(const std::string &model, const Status &status) {
+  Result<tool::ModelFacts> facts = tool::importModel(model, {});
+  if (!facts || facts->gaps.empty()) {
+    return std::string(status.message());
+  }
+  const tool::ModelGap &gap = facts->gaps.front();
+  return fmt::format("{}: {}", gap.op, gap.why);
+}
+
+std::string oneLine(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+} // namespace
+
+std::vector<Case> findCases(const std::string &root) {
+  std::vector<Case> cases;
+  std::error_code error;
+  for (const fs::directory_entry &entry : fs::recursive_directory_iterator(root, error)) {
+    if (entry.path().filename() == "model.onnx") {
+      fs::path folder = entry.path().parent_path();
+      cases.push_back({folder.lexically_relative(root).string(), folder.string()});
+    }
+  }
+  std::sort(cases.begin(), cases.end(), [](const Case &a, const Case &b) { return a.name < b.name; });
+  return cases;
+}
+
+Outcome runCase(const Case &testCase, const CaseOptions &options) {
+  Status status = compileAndRun(testCase, options);
+  if (status.isOk()) {
+    return {Verdict::Pass, ""};
+  }
+  if (status.code() == Code::Unsupported) {
+    return {Verdict::Unsupported, oneLine(describeGaps(testCase.folder + "/model.onnx", status))};
+  }
+  return {Verdict::Fail, oneLine(fmt::format("{} {}", nameOf(status.id()), status.message()))};
+}
+
+} // namespace tenon::conformance

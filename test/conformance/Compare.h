@@ -1,0 +1,20 @@
+// Whether a tensor is what a test case expects, by ONNX's rule: |got - want| <= atol + rtol * |want|.
+
+#pragma once
+
+#include "tools/tenon/Tensor.h"
+
+#include <string>
+
+namespace tenon::conformance {
+
+struct Tolerance {
+  double relative = 1e-3;
+  double absolute = 1e-7;
+};
+
+/// Empty when they agree, else the first difference in words. NaN equals NaN; types that are not numeric
+/// are compared byte by byte.
+std::string firstDifference(const tool::Tensor &got, const tool::Tensor &want, const Tolerance &tolerance);
+
+} // namespace tenon::conformance

@@ -1,0 +1,109 @@
+// The conformance runner's own detectors: comparison, expected failures, and children that crash or hang.
+
+#include "test/conformance/Compare.h"
+#include "test/conformance/Expected.h"
+#include "test/conformance/Pool.h"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+
+namespace tenon::conformance {
+namespace {
+
+tool::Tensor makeTensor(DType dtype, std::vector<double> values) {
+  Result<tool::Tensor> tensor =
+      tool::Tensor::create("t", dtype, {static_cast<int64_t>(values.size())});
+  for (size_t i = 0; i < values.size(); ++i) {
+    tool::setElement(*tensor, static_cast<int64_t>(i), values[i]);
+  }
+  return std::move(*tensor);
+}
+
+bool agree(double got, double want) {
+  return firstDifference(makeTensor(DType::F64, {got}), makeTensor(DType::F64, {want}), {}).empty();
+}
+
+TEST(Compare, KeepsOnnxTolerances) {
+  EXPECT_TRUE(agree(1.0009, 1));
+  EXPECT_FALSE(agree(1.0011, 1));
+  EXPECT_TRUE(agree(0.9e-7, 0));
+  EXPECT_FALSE(agree(1.1e-7, 0));
+  EXPECT_TRUE(agree(NAN, NAN));
+  EXPECT_FALSE(agree(NAN, 0));
+  EXPECT_FALSE(agree(0, NAN));
+  EXPECT_TRUE(agree(INFINITY, INFINITY));
+  EXPECT_FALSE(agree(INFINITY, -INFINITY));
+  EXPECT_FALSE(agree(1e308, INFINITY));
+}
+
+TEST(Compare, FindsOtherTypesAndDims) {
+  tool::Tensor want = makeTensor(DType::F32, {1, 2});
+  EXPECT_NE(firstDifference(makeTensor(DType::F64, {1, 2}), want, {}), "");
+  EXPECT_NE(firstDifference(makeTensor(DType::F32, {1, 2, 3}), want, {}), "");
+  EXPECT_EQ(firstDifference(makeTensor(DType::F32, {1, 3}), want, {}),
+            "element 1 is 3 instead of 2 (1 of 2 differ)");
+}
+
+TEST(Expected, IsReadAndWritten) {
+  std::vector<std::string> faults;
+  ExpectedFailures expected = parseExpected("# comment\n# at most 2\na reason of a\nb  other\n", faults);
+  EXPECT_TRUE(faults.empty());
+  EXPECT_EQ(expected.limit, 2u);
+  EXPECT_EQ(expected.reasons["a"], "reason of a");
+  ExpectedFailures again = parseExpected(formatExpected(expected), faults);
+  EXPECT_EQ(again.reasons, expected.reasons);
+  EXPECT_EQ(again.limit, 2u);
+}
+
+TEST(Expected, RefusesGrowthAndMissingReasons) {
+  std::vector<std::string> faults;
+  parseExpected("# at most 1\na x\nb y\n", faults);
+  EXPECT_EQ(faults.size(), 1u);
+  faults.clear();
+  parseExpected("# at most 5\na\nb \nc x\nc y\n", faults);
+  EXPECT_EQ(faults.size(), 3u);
+}
+
+TEST(Expected, FindsEveryContradiction) {
+  ExpectedFailures expected{3, {{"listed-passes", "r"}, {"listed-fails", "r"}, {"gone", "r"}}};
+  std::vector<Case> cases = {{"listed-passes", ""}, {"listed-fails", ""}, {"new-failure", ""}, {"fine", ""}};
+  std::vector<Outcome> outcomes = {
+      {Verdict::Pass, ""}, {Verdict::Unsupported, "u"}, {Verdict::Fail, "wrong"}, {Verdict::Pass, ""}};
+  EXPECT_EQ(contradictions(expected, cases, outcomes),
+            (std::vector<std::string>{"listed-passes passes now: take it off the list",
+                                      "new-failure does not pass: wrong",
+                                      "gone is listed, but there is no such case"}));
+}
+
+TEST(Pool, SurvivesCrashesHangsAndSilence) {
+  std::vector<Case> cases = {{"pass", ""}, {"crash", ""}, {"hang", ""}, {"silent", ""}, {"fail", ""}};
+  CaseFunction function = [](const Case &one, const std::string &scratch) -> Outcome {
+    if (one.name == "crash") {
+      std::abort();
+    }
+    if (one.name == "hang") {
+      pause();
+    }
+    if (one.name == "silent") {
+      _exit(7);
+    }
+    return one.name == "pass" ? Outcome{Verdict::Pass, ""} : Outcome{Verdict::Fail, "in " + scratch};
+  };
+  size_t last = 0;
+  std::vector<Outcome> outcomes =
+      runInChildren(cases, {2, 1}, function, [&](size_t done) { last = done; });
+  EXPECT_EQ(last, 5u);
+  EXPECT_EQ(outcomes[0].verdict, Verdict::Pass);
+  EXPECT_EQ(outcomes[1].reason, "crashed: Aborted");
+  EXPECT_EQ(outcomes[2].reason, "did not end in time");
+  EXPECT_EQ(outcomes[3].reason, "ended with 7");
+  EXPECT_EQ(outcomes[4].verdict, Verdict::Fail);
+  EXPECT_TRUE(outcomes[4].reason.starts_with("in /dev/shm/"));
+}
+
+} // namespace
+} // namespace tenon::conformance

@@ -1,0 +1,143 @@
+// Runs ONNX's test suites through compiled code: one row a case, a summary, and the comparison with the
+// list of expected failures. See docs/data-way.md for what a case passes through.
+
+#include "runtime/device/cpu/CpuFeatures.h"
+#include "test/conformance/Case.h"
+#include "test/conformance/Expected.h"
+#include "test/conformance/Pool.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+using namespace tenon;
+using namespace tenon::conformance;
+
+namespace {
+
+struct Flags {
+  std::string suite;
+  std::string expected;
+  std::string level;
+  std::string filter;
+  std::string report;
+  PoolOptions pool;
+  unsigned threads = 1;
+  bool update = false;
+};
+
+constexpr const char *kVerdicts[] = {"pass", "fail", "unsupported"};
+
+std::string readText(const std::string &path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string table(const std::vector<Case> &cases, const std::vector<Outcome> &outcomes) {
+  std::string text;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    text += fmt::format("{:<12} {}{}{}\n", kVerdicts[static_cast<size_t>(outcomes[i].verdict)], cases[i].name,
+                        outcomes[i].reason.empty() ? "" : "  ", outcomes[i].reason);
+  }
+  return text;
+}
+
+size_t count(const std::vector<Outcome> &outcomes, Verdict verdict) {
+  size_t number = 0;
+  for (const Outcome &outcome : outcomes) {
+    number += outcome.verdict == verdict ? 1 : 0;
+  }
+  return number;
+}
+
+/// Writes what happened as the new list; the limit never grows.
+void updateList(const Flags &flags, const std::vector<Case> &cases, const std::vector<Outcome> &outcomes) {
+  std::vector<std::string> ignored;
+  ExpectedFailures old = parseExpected(readText(flags.expected), ignored);
+  ExpectedFailures fresh;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    if (outcomes[i].verdict != Verdict::Pass) {
+      fresh.reasons[cases[i].name] = outcomes[i].reason;
+    }
+  }
+  bool hadLimit = old.limit > 0 || !old.reasons.empty();
+  fresh.limit = hadLimit ? std::min(old.limit, fresh.reasons.size()) : fresh.reasons.size();
+  std::ofstream(flags.expected) << formatExpected(fresh);
+}
+
+/// Number of contradictions between the list and the outcomes, each printed.
+size_t compareWithList(const Flags &flags, const std::vector<Case> &cases,
+                       const std::vector<Outcome> &outcomes) {
+  std::vector<std::string> faults;
+  ExpectedFailures expected = parseExpected(readText(flags.expected), faults);
+  if (!flags.filter.empty()) {
+    std::erase_if(expected.reasons,
+                  [&](const auto &row) { return row.first.find(flags.filter) == std::string::npos; });
+  }
+  for (const std::string &fault : contradictions(expected, cases, outcomes)) {
+    faults.push_back(fault);
+  }
+  for (const std::string &fault : faults) {
+    fmt::print("UNEXPECTED {}\n", fault);
+  }
+  return faults.size();
+}
+
+int runSuite(const Flags &flags) {
+  std::optional<engine::CpuLevel> level =
+      flags.level.empty() ? runtime::bestCpuLevel() : engine::parseCpuLevel(flags.level);
+  std::vector<Case> cases = findCases(flags.suite);
+  std::erase_if(cases, [&](const Case &one) { return one.name.find(flags.filter) == std::string::npos; });
+  if (!level || cases.empty()) {
+    fmt::print(stderr, "conformance: {}\n", level ? "no cases in " + flags.suite : "no such level here");
+    return 2;
+  }
+  CaseFunction function = [&](const Case &one, const std::string &scratch) {
+    return runCase(one, {*level, flags.threads, scratch});
+  };
+  bool isTerminal = isatty(STDERR_FILENO);
+  std::vector<Outcome> outcomes = runInChildren(cases, flags.pool, function, [&](size_t done) {
+    if (isTerminal) {
+      fmt::print(stderr, "\r{} of {}", done, cases.size());
+    }
+  });
+  std::string rows = table(cases, outcomes);
+  if (!flags.report.empty()) {
+    std::ofstream(flags.report) << rows;
+  }
+  fmt::print("{}{} cases at {}: {} pass, {} fail, {} unsupported\n", rows, cases.size(), nameOf(*level),
+             count(outcomes, Verdict::Pass), count(outcomes, Verdict::Fail),
+             count(outcomes, Verdict::Unsupported));
+  if (flags.update) {
+    updateList(flags, cases, outcomes);
+    return 0;
+  }
+  if (flags.expected.empty()) {
+    return 0;
+  }
+  return compareWithList(flags, cases, outcomes) == 0 ? 0 : 1;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  Flags flags;
+  CLI::App app("Runs ONNX's test suites through compiled code.", "conformance");
+  app.add_option("SUITE", flags.suite, "Folder with cases below it")->required();
+  app.add_option("--expected", flags.expected, "List of cases that are known not to pass");
+  app.add_flag("--update", flags.update, "Write the list anew instead of comparing with it");
+  app.add_option("--level", flags.level, "CPU level; the best of this machine by default");
+  app.add_option("--filter", flags.filter, "Only cases whose names hold this");
+  app.add_option("--report", flags.report, "Write the rows to this file too");
+  app.add_option("--jobs", flags.pool.jobs, "Cases at a time");
+  app.add_option("--threads", flags.threads, "Threads of each run");
+  app.add_option("--timeout", flags.pool.secondsPerCase, "Seconds for a case");
+  CLI11_PARSE(app, argc, argv);
+  return runSuite(flags);
+}

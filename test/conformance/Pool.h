@@ -1,0 +1,25 @@
+// Runs cases in child processes, some at a time, so that a crash or a hang costs one case only.
+
+#pragma once
+
+#include "test/conformance/Case.h"
+
+#include <functional>
+#include <vector>
+
+namespace tenon::conformance {
+
+struct PoolOptions {
+  unsigned jobs = 2;
+  unsigned secondsPerCase = 120;
+};
+
+/// What a child does for a case. It may crash.
+using CaseFunction = std::function<Outcome(const Case &testCase, const std::string &scratchFolder)>;
+
+/// Outcomes in the order of the cases. The caller has started no thread.
+std::vector<Outcome> runInChildren(const std::vector<Case> &cases, const PoolOptions &options,
+                                   const CaseFunction &function,
+                                   const std::function<void(size_t done)> &progress);
+
+} // namespace tenon::conformance
