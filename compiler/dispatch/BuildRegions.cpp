@@ -32,10 +32,10 @@ void buildRegion(Group *group, int64_t index, llvm::StringRef target) {
   SmallVector<Value> outputs = escapingResults(group->ops);
   OpBuilder builder(group->ops.back());
   builder.setInsertionPointAfter(group->ops.back());
-  tn::RegionOp region = tn::RegionOp::create(
-      builder, fusedLocation(group), TypeRange(ValueRange(outputs)), inputs,
-      builder.getStringAttr(target), builder.getStringAttr(group->strategy),
-      builder.getI64IntegerAttr(index));
+  tn::RegionOp region =
+      tn::RegionOp::create(builder, fusedLocation(group), TypeRange(ValueRange(outputs)), inputs,
+                           builder.getStringAttr(target), builder.getStringAttr(group->strategy),
+                           builder.getI64IntegerAttr(index));
 
   Block *body = builder.createBlock(&region.getBody());
   IRMapping mapping;

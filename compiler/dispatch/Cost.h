@@ -1,5 +1,5 @@
-// The cost model: bytes, work and time of operations run as one kernel. Relies on the shapes of the values, with
-// symbols at a representative value, and on a device profile.
+// The cost model: bytes, work and time of operations run as one kernel. Relies on the shapes of the
+// values, with symbols at a representative value, and on a device profile.
 #pragma once
 
 #include "compiler/dispatch/DeviceProfile.h"

@@ -1,5 +1,5 @@
-// What the cost model knows of a device: rates and sizes. A value; its hash counts as a compile option, so that
-// equal options give equal bytes.
+// What the cost model knows of a device: rates and sizes. A value; its hash counts as a compile
+// option, so that equal options give equal bytes.
 #pragma once
 
 #include <cstdint>

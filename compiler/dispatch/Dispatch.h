@@ -1,4 +1,5 @@
-// Dispatch: every operation of the model ends in a tn.region with a target, a strategy and a recorded reason.
+// Dispatch: every operation of the model ends in a tn.region with a target, a strategy and a
+// recorded reason.
 #pragma once
 
 #include "compiler/dispatch/DeviceProfile.h"
@@ -7,8 +8,8 @@
 
 namespace tenon::dispatch {
 
-/// Packs the weights of contractions and forms the regions of every function in the module. The module
-/// must be normalized: all dims known or over symbols.
+/// Packs the weights of contractions and forms the regions of every function in the module. The
+/// module must be normalized: all dims known or over symbols.
 llvm::LogicalResult dispatch(mlir::ModuleOp module, const DeviceProfile &profile, Records &records);
 
 } // namespace tenon::dispatch

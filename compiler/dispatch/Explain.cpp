@@ -1,5 +1,6 @@
-// Records why each region is what it is and, for each edge between two regions, the rule that kept it apart with both
-// costs. Relies on the refusals that the forming steps left; an edge that no step tried is judged by its two ends.
+// Records why each region is what it is and, for each edge between two regions, the rule that kept
+// it apart with both costs. Relies on the refusals that the forming steps left; an edge that no
+// step tried is judged by its two ends.
 #include "compiler/dispatch/Explain.h"
 
 #include "compiler/dispatch/Names.h"
@@ -20,7 +21,8 @@ struct Edge {
 };
 
 /// Users of a value, looking through reshapes.
-void collectEdges(Operation *producer, Value value, bool throughReshape, SmallVectorImpl<Edge> &edges) {
+void collectEdges(Operation *producer, Value value, bool throughReshape,
+                  SmallVectorImpl<Edge> &edges) {
   for (Operation *user : value.getUsers()) {
     if (isa<tn::ReshapeOp>(user)) {
       collectEdges(producer, user->getResult(0), true, edges);
@@ -30,7 +32,8 @@ void collectEdges(Operation *producer, Value value, bool throughReshape, SmallVe
   }
 }
 
-const Rule &judge(const Formation &formation, const Edge &edge, Group *producers, Group *consumers) {
+const Rule &judge(const Formation &formation, const Edge &edge, Group *producers,
+                  Group *consumers) {
   if (edge.throughReshape) {
     return kReshapeBetween;
   }

@@ -1,5 +1,6 @@
-// Contractions and depthwise convolutions take the elementwise operations behind them: the epilogue runs on the tile while
-// it is in registers. Relies on one value leaving the region, so a detour is taken only if it closes again.
+// Contractions and depthwise convolutions take the elementwise operations behind them: the epilogue
+// runs on the tile while it is in registers. Relies on one value leaving the region, so a detour is
+// taken only if it closes again.
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/Strategy.h"
 
@@ -93,7 +94,8 @@ bool isContractionRoot(Operation *op) {
   }
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
   return conv && allF32(op) && conv.getChannelsLast() &&
-         isa_and_nonnull<tn::WeightOp, tn::ConstantOp, tn::UnpackOp>(conv.getWeight().getDefiningOp());
+         isa_and_nonnull<tn::WeightOp, tn::ConstantOp, tn::UnpackOp>(
+             conv.getWeight().getDefiningOp());
 }
 
 void formContractions(Formation &formation, Block *block) {
@@ -106,8 +108,7 @@ void formContractions(Formation &formation, Block *block) {
   for (Operation *root : roots) {
     tn::ConvOp conv = dyn_cast<tn::ConvOp>(root);
     bool depthwise = conv && isDepthwise(conv);
-    Group *group =
-        formation.grouping.create(root, depthwise ? kDepthwise : kContraction, root);
+    Group *group = formation.grouping.create(root, depthwise ? kDepthwise : kContraction, root);
     for (Value operand : root->getOperands()) {
       Operation *definer = operand.getDefiningOp();
       if (isa_and_nonnull<tn::UnpackOp>(definer)) {

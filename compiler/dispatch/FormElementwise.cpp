@@ -1,5 +1,6 @@
-// Elementwise and movement operations of equal dims become one loop: intermediate values stay in registers. Relies on
-// movement operations reading only inputs of the region, so that each element is read once.
+// Elementwise and movement operations of equal dims become one loop: intermediate values stay in
+// registers. Relies on movement operations reading only inputs of the region, so that each element
+// is read once.
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/Strategy.h"
 
@@ -42,14 +43,14 @@ void mergeProducers(Formation &formation, Operation *op) {
   }
 }
 
-/// A cheap value with several readers is computed again in each: reading a smaller operand costs less than writing
-/// and reading the value.
+/// A cheap value with several readers is computed again in each: reading a smaller operand costs
+/// less than writing and reading the value.
 void recomputeBroadcasts(Formation &formation, Block *block) {
   SmallVector<Operation *> broadcasts;
   for (Operation &op : *block) {
     bool cheap = isa<tn::BroadcastOp>(op) && !op.hasOneUse() && !op.use_empty();
-    if (cheap && formation.costs.bytesOf(op.getOperand(0)) <
-                     formation.costs.bytesOf(op.getResult(0))) {
+    if (cheap &&
+        formation.costs.bytesOf(op.getOperand(0)) < formation.costs.bytesOf(op.getResult(0))) {
       broadcasts.push_back(&op);
     }
   }

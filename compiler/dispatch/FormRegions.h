@@ -1,5 +1,5 @@
-// Decides which operations run together: contractions take their epilogues first, then rows, then elementwise
-// chains; what is left runs alone. The order is by what a fusion saves.
+// Decides which operations run together: contractions take their epilogues first, then rows, then
+// elementwise chains; what is left runs alone. The order is by what a fusion saves.
 #pragma once
 
 #include "compiler/dispatch/Cost.h"

@@ -1,5 +1,6 @@
-// Softmax, norms and reductions over trailing dims take elementwise neighbours with the same rows: a row is read
-// once and kept in cache. Relies on the row fitting in the second-level cache with all its values.
+// Softmax, norms and reductions over trailing dims take elementwise neighbours with the same rows:
+// a row is read once and kept in cache. Relies on the row fitting in the second-level cache with
+// all its values.
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/Strategy.h"
 

@@ -1,9 +1,10 @@
-// Groups of operations that stay contiguous in the block: merging two moves what lies between before or after
-// them. Relies on operations being free of effects, so any order that respects uses is valid.
+// Groups of operations that stay contiguous in the block: merging two moves what lies between
+// before or after them. Relies on operations being free of effects, so any order that respects uses
+// is valid.
 #include "compiler/dispatch/Grouping.h"
 
-#include "llvm/ADT/SetVector.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -24,7 +25,8 @@ SmallVector<Value> escapingResults(ArrayRef<Operation *> ops) {
   SmallVector<Value> values;
   for (Operation *op : ops) {
     for (Value result : op->getResults()) {
-      if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !inside.contains(user); })) {
+      if (llvm::any_of(result.getUsers(),
+                       [&](Operation *user) { return !inside.contains(user); })) {
         values.push_back(result);
       }
     }
@@ -60,8 +62,9 @@ Grouping::Unit Grouping::unitOf(Operation *op) const {
   return found == groups.end() ? Unit() : Unit(found->second->ops);
 }
 
-/// Brings two contiguous units together: what lies between and depends on the first goes after both, the rest
-/// before. Impossible if the second itself depends on something between that depends on the first.
+/// Brings two contiguous units together: what lies between and depends on the first goes after
+/// both, the rest before. Impossible if the second itself depends on something between that depends
+/// on the first.
 bool Grouping::joinUnits(Unit first, Unit second) {
   llvm::SmallPtrSet<Operation *, 16> reached(first.begin(), first.end());
   SmallVector<Operation *> later;

@@ -1,10 +1,11 @@
-// The partition of a function's operations into groups that will become regions. Keeps every group contiguous in the
-// block and the block in a valid order, so that a merge is legal exactly when it makes no cycle.
+// The partition of a function's operations into groups that will become regions. Keeps every group
+// contiguous in the block and the block in a valid order, so that a merge is legal exactly when it
+// makes no cycle.
 #pragma once
 
 #include "compiler/graph/Tn.h"
-#include "llvm/ADT/DenseMap.h"
 #include "mlir/IR/Block.h"
+#include "llvm/ADT/DenseMap.h"
 
 #include <memory>
 #include <string>
@@ -30,10 +31,11 @@ public:
   /// Null if the op is in no group.
   Group *groupOf(mlir::Operation *op) const { return groups.lookup(op); }
 
-  /// Adds an op without a group (before or after it in the block) to a group; false, and nothing changes,
-  /// if that would make a cycle.
+  /// Adds an op without a group (before or after it in the block) to a group; false, and nothing
+  /// changes, if that would make a cycle.
   bool absorb(Group *group, mlir::Operation *op);
-  /// Moves all operations of `other` into `group` and deletes `other`; false if that would make a cycle.
+  /// Moves all operations of `other` into `group` and deletes `other`; false if that would make a
+  /// cycle.
   bool merge(Group *group, Group *other);
 
   /// Gives up the operations of a group behind the first `count`.

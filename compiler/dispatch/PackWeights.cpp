@@ -1,5 +1,6 @@
-// Puts tn.pack and tn.unpack between a constant weight and the contraction that reads it, so that the weight is laid out once,
-// when the engine is written. Relies on f32 contractions being compiled with the product micro-kernel.
+// Puts tn.pack and tn.unpack between a constant weight and the contraction that reads it, so that
+// the weight is laid out once, when the engine is written. Relies on f32 contractions being
+// compiled with the product micro-kernel.
 #include "compiler/dispatch/PackWeights.h"
 
 #include "compiler/dispatch/FormRegions.h"
@@ -54,7 +55,8 @@ RankedTensorType packedType(RankedTensorType weight, const Layout &layout) {
   if (layout.groups > 1) {
     shape.push_back(layout.groups);
   }
-  shape.append({llvm::divideCeilSigned(columns / layout.groups, kPanelColumns), depth, kPanelColumns});
+  shape.append(
+      {llvm::divideCeilSigned(columns / layout.groups, kPanelColumns), depth, kPanelColumns});
   return RankedTensorType::get(shape, weight.getElementType());
 }
 
@@ -92,7 +94,8 @@ void packWeights(Block *block) {
       builder.setInsertionPoint(root);
     }
     operand->set(tn::UnpackOp::create(builder, root->getLoc(), type, pack.getY(), permutation,
-                                      pack.getRowsAttr(), pack.getPanelAttr(), pack.getGroupsAttr()));
+                                      pack.getRowsAttr(), pack.getPanelAttr(),
+                                      pack.getGroupsAttr()));
   }
 }
 

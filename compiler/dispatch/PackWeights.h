@@ -5,7 +5,8 @@
 
 namespace tenon::dispatch {
 
-/// Every constant B operand of an f32 contraction becomes tn.pack and tn.unpack; equal packs are made once.
+/// Every constant B operand of an f32 contraction becomes tn.pack and tn.unpack; equal packs are
+/// made once.
 void packWeights(mlir::Block *block);
 
 } // namespace tenon::dispatch

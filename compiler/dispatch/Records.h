@@ -1,5 +1,6 @@
-// The decision records of dispatch: which regions exist and why, and for every edge between two regions why it was
-// not fused. The engine carries them as the record "fusion" (docs/explain.md); no MLIR in this header.
+// The decision records of dispatch: which regions exist and why, and for every edge between two
+// regions why it was not fused. The engine carries them as the record "fusion" (docs/explain.md);
+// no MLIR in this header.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
@@ -13,8 +14,8 @@ namespace tenon::dispatch {
 
 /// What the cost model says of a kernel or of several.
 struct Cost {
-  int64_t bytes = 0;      ///< moved: inputs read once and outputs written
-  double work = 0;        ///< operations
+  int64_t bytes = 0; ///< moved: inputs read once and outputs written
+  double work = 0;   ///< operations
   int64_t launches = 0;
   double microseconds = 0;
 

@@ -1,10 +1,10 @@
-// The rules by which two neighbours stay apart, as `explain fusion` prints them. Names are stable; tests and users
-// refer to them.
+// The rules by which two neighbours stay apart, as `explain fusion` prints them. Names are stable;
+// tests and users refer to them.
 #pragma once
 
+#include "mlir/IR/Operation.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringRef.h"
-#include "mlir/IR/Operation.h"
 
 #include <utility>
 
@@ -16,10 +16,12 @@ struct Rule {
 };
 
 inline constexpr Rule kReshapeBetween = {
-    "reshape-between", "a reshape lies between: it costs nothing, but a region has one index space"};
+    "reshape-between",
+    "a reshape lies between: it costs nothing, but a region has one index space"};
 inline constexpr Rule kDimsDiffer = {"dims-differ", "the two have different dims"};
 inline constexpr Rule kSecondResult = {
-    "second-result", "the value between is also used elsewhere, and this strategy writes one result"};
+    "second-result",
+    "the value between is also used elsewhere, and this strategy writes one result"};
 inline constexpr Rule kCycle = {
     "cycle", "between the two stands another region that needs the first and feeds the second"};
 inline constexpr Rule kRegionFull = {"region-full", "the region has as many operations as it may"};
@@ -29,11 +31,14 @@ inline constexpr Rule kContractionReads = {
     "contraction-reads-often",
     "a contraction reads each operand element many times, so the producer is computed once before"};
 inline constexpr Rule kAttentionAlone = {"attention-alone", "attention is compiled alone"};
-inline constexpr Rule kCompiledAlone = {"compiled-alone", "one of the two has no strategy that fuses"};
+inline constexpr Rule kCompiledAlone = {"compiled-alone",
+                                        "one of the two has no strategy that fuses"};
 inline constexpr Rule kTileHasNoRow = {
-    "tile-has-no-row", "a tile of the contraction holds part of a row, the consumer needs whole rows"};
+    "tile-has-no-row",
+    "a tile of the contraction holds part of a row, the consumer needs whole rows"};
 inline constexpr Rule kRowTooLarge = {
-    "row-too-large", "the rows of all values of the region would not fit in the second-level cache"};
+    "row-too-large",
+    "the rows of all values of the region would not fit in the second-level cache"};
 inline constexpr Rule kMovementReadsInputs = {
     "movement-reads-inputs", "a movement operation in a region reads the region's inputs only"};
 inline constexpr Rule kNotElementwise = {

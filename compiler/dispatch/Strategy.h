@@ -1,9 +1,10 @@
-// The strategies by which codegen compiles a region: what a region may hold and how it is laid out on
-// the grid. Dispatch forms regions by these rules, codegen relies on them.
+// The strategies by which codegen compiles a region: what a region may hold and how it is laid out
+// on the grid. Dispatch forms regions by these rules, codegen relies on them.
 //
-// For every strategy: weights, packs, reshapes and constants of more than one element stay outside and are
-// inputs of the region; constants of one element stand inside. Elementwise operands broadcast to the result as
-// numpy does. A region has no value that is neither used inside nor yielded.
+// For every strategy: weights, packs, reshapes and constants of more than one element stay outside
+// and are inputs of the region; constants of one element stand inside. Elementwise operands
+// broadcast to the result as numpy does. A region has no value that is neither used inside nor
+// yielded.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
@@ -12,20 +13,20 @@
 
 namespace tenon::dispatch {
 
-/// Elementwise ops and the movement ops transpose, slice and broadcast. Every result has the same dims; an
-/// operand of a movement op is an input of the region, its result has the region's dims. A grid point is a slice of
-/// the outer dims.
+/// Elementwise ops and the movement ops transpose, slice and broadcast. Every result has the same
+/// dims; an operand of a movement op is an input of the region, its result has the region's dims. A
+/// grid point is a slice of the outer dims.
 inline constexpr llvm::StringLiteral kElementwise = "elementwise";
-/// One f32 root: softmax over the last dim, layer_norm, rms_norm, or a reduce over trailing dims. Elementwise producers have
-/// the dims of the root's operand, elementwise consumers those of its result; results may be of
-/// either kind. A grid point is one row or a few.
+/// One f32 root: softmax over the last dim, layer_norm, rms_norm, or a reduce over trailing dims.
+/// Elementwise producers have the dims of the root's operand, elementwise consumers those of its
+/// result; results may be of either kind. A grid point is one row or a few.
 inline constexpr llvm::StringLiteral kRows = "rows";
-/// One root: an f32 matmul, or an f32 conv (channelsLast, constant weight, not depthwise). Then elementwise
-/// consumers, all f32, with the dims of the root's result; one result. A constant B operand (matmul: of rank 2) is a packed
-/// input followed by tn.unpack.
+/// One root: an f32 matmul, or an f32 conv (channelsLast, constant weight, not depthwise). Then
+/// elementwise consumers, all f32, with the dims of the root's result; one result. A constant B
+/// operand (matmul: of rank 2) is a packed input followed by tn.unpack.
 inline constexpr llvm::StringLiteral kContraction = "contraction";
-/// One root: a conv with groups = channels, so weight [C * m, 1, kernel...] (channelsLast, not packed), then elementwise consumers
-/// with the dims of its result; one result.
+/// One root: a conv with groups = channels, so weight [C * m, 1, kernel...] (channelsLast, not
+/// packed), then elementwise consumers with the dims of its result; one result.
 inline constexpr llvm::StringLiteral kDepthwise = "depthwise";
 /// Columns of a panel of a packed weight, for every level.
 inline constexpr int64_t kPanelColumns = 32;

@@ -5,7 +5,7 @@
 #include "compiler/graph/WeightStore.h"
 #include "engine/CpuLevel.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "support/Status.h"
+#include "support/Result.h"
 
 #include <functional>
 #include <optional>

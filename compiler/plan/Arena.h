@@ -16,8 +16,8 @@ struct ArenaSummary {
   std::vector<int64_t> offsets;
 };
 
-/// Sets the offsets and the size of the arena if all sizes are constant; else leaves them to the runtime and lays
-/// out the smallest shape for the summary only.
+/// Sets the offsets and the size of the arena if all sizes are constant; else leaves them to the
+/// runtime and lays out the smallest shape for the summary only.
 ArenaSummary layOutArena(engine::Plan &plan);
 
 } // namespace tenon::plan

@@ -1,5 +1,6 @@
 // Gives every value a buffer, every region a launch and every buffer a place.
-// Relies on regions and reshapes being all that computes; instruction i runs the i-th region of the order.
+// Relies on regions and reshapes being all that computes; instruction i runs the i-th region of the
+// order.
 #include "compiler/plan/BuildPlan.h"
 
 #include "compiler/dispatch/Cost.h"
@@ -120,8 +121,8 @@ void PlanBuilder::findLastReads() {
   }
 }
 
-/// A value that is a result of the model is written where the caller wants it; further results of the same
-/// storage, inputs and weights are copied.
+/// A value that is a result of the model is written where the caller wants it; further results of
+/// the same storage, inputs and weights are copied.
 void PlanBuilder::claimOutputs() {
   for (auto [index, result] : llvm::enumerate(block->getTerminator()->getOperands())) {
     Value storage = storageOf(result);
@@ -150,8 +151,8 @@ uint32_t PlanBuilder::bufferOf(Value storage) {
   return entry->second;
 }
 
-/// An elementwise region may write over an operand that dies here: each element is read where it is written.
-/// With several results it might read after it wrote, so these get their own.
+/// An elementwise region may write over an operand that dies here: each element is read where it is
+/// written. With several results it might read after it wrote, so these get their own.
 uint32_t PlanBuilder::bufferToReuse(tn::RegionOp region, int64_t instruction) const {
   if (region.getStrategy() != dispatch::kElementwise || region.getNumResults() != 1) {
     return engine::kNone;

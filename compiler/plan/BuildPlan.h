@@ -1,5 +1,6 @@
-// Builds the execution plan: order, buffers, sizes and instructions, with the records "memory" and "placement".
-// Relies on dispatched `tn` (tn.region, reshapes, weights, constants, packs) and on the kernels of its regions.
+// Builds the execution plan: order, buffers, sizes and instructions, with the records "memory" and
+// "placement". Relies on dispatched `tn` (tn.region, reshapes, weights, constants, packs) and on
+// the kernels of its regions.
 #pragma once
 
 #include "compiler/plan/Weights.h"

@@ -1,5 +1,6 @@
-// Orders regions for a small peak: among those that are ready, the one that adds least to what is live.
-// Relies on comparing peaks, so the model's own order stands unless the greedy one is smaller.
+// Orders regions for a small peak: among those that are ready, the one that adds least to what is
+// live. Relies on comparing peaks, so the model's own order stands unless the greedy one is
+// smaller.
 #include "compiler/plan/Order.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -14,10 +15,12 @@ namespace {
 /// Beyond this many regions the model's own order is taken.
 constexpr size_t kMostRegions = 20000;
 
-/// What is live while regions run: values of regions, by storage. The model's results live to the end.
+/// What is live while regions run: values of regions, by storage. The model's results live to the
+/// end.
 class Liveness {
 public:
-  Liveness(ArrayRef<tn::RegionOp> regions, Block *block, llvm::function_ref<int64_t(Value)> bytesOf) {
+  Liveness(ArrayRef<tn::RegionOp> regions, Block *block,
+           llvm::function_ref<int64_t(Value)> bytesOf) {
     for (tn::RegionOp region : regions) {
       for (Value output : region.getOutputs()) {
         bytes[output] = bytesOf(output);

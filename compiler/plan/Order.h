@@ -1,5 +1,5 @@
-// The order of regions: the model's own, or one that needs less memory at once if a greedy choice finds it.
-// Relies on regions being free of effects.
+// The order of regions: the model's own, or one that needs less memory at once if a greedy choice
+// finds it. Relies on regions being free of effects.
 #pragma once
 
 #include "compiler/graph/Tn.h"

@@ -15,7 +15,8 @@ namespace {
 constexpr int64_t kBlockRows = 64;
 
 /// Offsets of all index tuples over the given dims, the last dim fastest.
-std::vector<int64_t> offsetsOf(const std::vector<int64_t> &dims, const std::vector<int64_t> &strides) {
+std::vector<int64_t> offsetsOf(const std::vector<int64_t> &dims,
+                               const std::vector<int64_t> &strides) {
   std::vector<int64_t> offsets = {0};
   for (size_t i = 0; i < dims.size(); ++i) {
     std::vector<int64_t> next;

@@ -34,8 +34,8 @@ private:
   void packPanel(const std::byte *weight, int64_t panel, Element *out) const;
 
   PackLayout layout;
-  int64_t depth = 1;          ///< K
-  int64_t columns = 1;        ///< N of one group
+  int64_t depth = 1;   ///< K
+  int64_t columns = 1; ///< N of one group
   int64_t panelsPerGroup = 1;
   /// Offsets in elements: of k and of n within the weight.
   std::vector<int64_t> depthOffset;

@@ -1,5 +1,5 @@
-// Memory and placement as JSON: every buffer with its size, life and place, every instruction with its kernel.
-// Relies on llvm/Support/JSON for text that is the same for equal plans.
+// Memory and placement as JSON: every buffer with its size, life and place, every instruction with
+// its kernel. Relies on llvm/Support/JSON for text that is the same for equal plans.
 #include "compiler/plan/PlanRecords.h"
 
 #include "llvm/Support/JSON.h"
@@ -9,8 +9,9 @@ namespace tenon::plan {
 namespace {
 
 constexpr llvm::StringLiteral kSpaces[] = {"const", "arena", "state", "input", "output"};
-constexpr llvm::StringLiteral kKinds[] = {"launch", "call",   "copy",   "fill",  "host", "size",  "alloc",
-                                          "free",   "invoke", "branch", "event", "wait", "return"};
+constexpr llvm::StringLiteral kKinds[] = {"launch", "call",  "copy",  "fill",   "host",
+                                          "size",   "alloc", "free",  "invoke", "branch",
+                                          "event",  "wait",  "return"};
 
 std::string format(const engine::Plan &plan, engine::ExprId id) {
   std::vector<std::string> names;
@@ -29,8 +30,8 @@ std::string toText(llvm::json::Object object) {
 
 } // namespace
 
-std::string memoryRecord(const engine::Plan &plan, const ArenaSummary &arena, const PlanNotes &notes,
-                         llvm::ArrayRef<engine::Weight> weights) {
+std::string memoryRecord(const engine::Plan &plan, const ArenaSummary &arena,
+                         const PlanNotes &notes, llvm::ArrayRef<engine::Weight> weights) {
   llvm::json::Array buffers;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const engine::Buffer &buffer = plan.buffers[i];
@@ -55,13 +56,14 @@ std::string memoryRecord(const engine::Plan &plan, const ArenaSummary &arena, co
   for (const engine::Weight &weight : weights) {
     weightBytes += static_cast<int64_t>(weight.bytes);
   }
-  return toText(llvm::json::Object{{"schema", 1},
-                 {"planned", arena.isStatic ? "compile time" : "when shapes are known"},
-                 {"smallest", std::move(smallest)},
-                 {"arena_bytes", arena.bytes},
-                 {"arena_lower_bound_bytes", arena.lowerBound},
-                 {"weights_bytes", weightBytes},
-                 {"buffers", std::move(buffers)}});
+  return toText(
+      llvm::json::Object{{"schema", 1},
+                         {"planned", arena.isStatic ? "compile time" : "when shapes are known"},
+                         {"smallest", std::move(smallest)},
+                         {"arena_bytes", arena.bytes},
+                         {"arena_lower_bound_bytes", arena.lowerBound},
+                         {"weights_bytes", weightBytes},
+                         {"buffers", std::move(buffers)}});
 }
 
 std::string placementRecord(const engine::Variant &variant, const PlanNotes &notes,
@@ -87,7 +89,8 @@ std::string placementRecord(const engine::Variant &variant, const PlanNotes &not
     }
     instructions.push_back(std::move(entry));
   }
-  return toText(llvm::json::Object{{"schema", 1}, {"level", variant.level}, {"instructions", std::move(instructions)}});
+  return toText(llvm::json::Object{
+      {"schema", 1}, {"level", variant.level}, {"instructions", std::move(instructions)}});
 }
 
 } // namespace tenon::plan

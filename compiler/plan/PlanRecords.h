@@ -1,4 +1,5 @@
-// The records "memory" and "placement" (docs/explain.md), written from a finished plan and the builder's notes.
+// The records "memory" and "placement" (docs/explain.md), written from a finished plan and the
+// builder's notes.
 #pragma once
 
 #include "compiler/plan/Arena.h"
@@ -20,8 +21,8 @@ struct PlanNotes {
   std::vector<std::string> strategies; ///< by instruction
 };
 
-std::string memoryRecord(const engine::Plan &plan, const ArenaSummary &arena, const PlanNotes &notes,
-                         llvm::ArrayRef<engine::Weight> weights);
+std::string memoryRecord(const engine::Plan &plan, const ArenaSummary &arena,
+                         const PlanNotes &notes, llvm::ArrayRef<engine::Weight> weights);
 std::string placementRecord(const engine::Variant &variant, const PlanNotes &notes,
                             llvm::ArrayRef<engine::Weight> weights);
 

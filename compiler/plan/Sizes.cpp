@@ -1,5 +1,5 @@
-// Affine expressions and region programs become expressions of the plan's table, which folds and shares them.
-// Relies on programs being valid postfix.
+// Affine expressions and region programs become expressions of the plan's table, which folds and
+// shares them. Relies on programs being valid postfix.
 #include "compiler/plan/Sizes.h"
 
 #include "mlir/IR/BuiltinTypes.h"
@@ -78,7 +78,8 @@ engine::ExprId SizeTranslator::substitute(ArrayRef<engine::ExprTerm> program,
     if (term.op == engine::ExprOp::Constant) {
       stack.push_back(plan.exprs.constant(term.value));
     } else if (term.op == engine::ExprOp::Symbol) {
-      TENON_CHECK(term.value < static_cast<int64_t>(symbols.size()), "a kernel uses its own symbols");
+      TENON_CHECK(term.value < static_cast<int64_t>(symbols.size()),
+                  "a kernel uses its own symbols");
       stack.push_back(symbols[term.value]);
     } else {
       TENON_CHECK(stack.size() >= 2, "a kernel's size program is valid postfix");

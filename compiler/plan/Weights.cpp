@@ -76,7 +76,8 @@ WeightTable::Key WeightTable::keyOf(const Array &array) const {
     key.sample = "generated " + array.id;
     return key;
   }
-  for (size_t start : {size_t(0), bytes.size() / 2, bytes.size() - std::min(bytes.size(), kSampleBytes)}) {
+  for (size_t start :
+       {size_t(0), bytes.size() / 2, bytes.size() - std::min(bytes.size(), kSampleBytes)}) {
     ArrayRef<char> part = bytes.drop_front(start).take_front(kSampleBytes);
     key.sample.append(part.begin(), part.end());
   }
@@ -124,7 +125,8 @@ uint32_t WeightTable::add(Operation *op) {
   return index;
 }
 
-Status WeightTable::write(const Array &array, unsigned threads, const engine::ByteSink &sink) const {
+Status WeightTable::write(const Array &array, unsigned threads,
+                          const engine::ByteSink &sink) const {
   ArrayRef<char> bytes = view(array);
   std::vector<char> generated;
   if (bytes.empty() && array.sourceBytes > 0) {

@@ -1,5 +1,5 @@
-// The weights of an engine: which arrays it holds and how to write each, packed on the way and never all
-// at once. Relies on the weight store for bytes; equal arrays are held once.
+// The weights of an engine: which arrays it holds and how to write each, packed on the way and
+// never all at once. Relies on the weight store for bytes; equal arrays are held once.
 #pragma once
 
 #include "compiler/graph/Tn.h"
@@ -21,13 +21,13 @@ public:
 
   /// Names and sizes, by index.
   const std::vector<engine::Weight> &list() const { return weights; }
-  /// Gives the bytes of an array in pieces of a few MiB, packed by `threads` threads. The table must live
-  /// as long as the function.
+  /// Gives the bytes of an array in pieces of a few MiB, packed by `threads` threads. The table
+  /// must live as long as the function.
   engine::WeightSource source(unsigned threads) const;
 
 private:
   struct Array {
-    std::string id;           ///< in the store; empty for a constant
+    std::string id;            ///< in the store; empty for a constant
     std::vector<char> inlined; ///< bytes of a constant
     std::optional<PackLayout> layout;
     uint64_t sourceBytes = 0;

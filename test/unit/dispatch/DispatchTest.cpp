@@ -1,5 +1,5 @@
-// Region formation: what joins, what must not, and that the record says why. Relies on parsing `tn` text and on
-// the verifier for what dispatch leaves.
+// Region formation: what joins, what must not, and that the record says why. Relies on parsing `tn`
+// text and on the verifier for what dispatch leaves.
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Tn.h"
@@ -28,7 +28,8 @@ protected:
     std::string text = ("func.func @main" + signature + " {\n" + body + "\n}").str();
     module = parseSourceString<ModuleOp>(text, &context);
     EXPECT_TRUE(module) << text;
-    if (!module || failed(tenon::dispatch::dispatch(*module, tenon::dispatch::cpuProfile(), records))) {
+    if (!module ||
+        failed(tenon::dispatch::dispatch(*module, tenon::dispatch::cpuProfile(), records))) {
       ADD_FAILURE() << "dispatch failed";
       return {};
     }
@@ -74,7 +75,8 @@ TEST_F(DispatchTest, EpilogueTakesBiasActivationAndResidual) {
   EXPECT_EQ(regions, (Regions{"contraction(unpack, matmul, add, gelu, add)"}));
   func::FuncOp function = *module->getOps<func::FuncOp>().begin();
   tn::PackOp pack = *function.getOps<tn::PackOp>().begin();
-  EXPECT_EQ(cast<RankedTensorType>(pack.getY().getType()).getShape(), (ArrayRef<int64_t>{1, 8, 32}));
+  EXPECT_EQ(cast<RankedTensorType>(pack.getY().getType()).getShape(),
+            (ArrayRef<int64_t>{1, 8, 32}));
   EXPECT_TRUE(records.edges.empty());
 }
 
@@ -85,7 +87,8 @@ TEST_F(DispatchTest, DetourIsTakenOnlyIfItCloses) {
     %1 = tn.sigmoid %0 : tensor<4x16xf32>
     %2 = tn.mul %0, %1 : (tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<4x16xf32>
 )";
-  EXPECT_EQ(run("(%x: tensor<4x8xf32>) -> tensor<4x16xf32>", (head + "return %2 : tensor<4x16xf32>").str()),
+  EXPECT_EQ(run("(%x: tensor<4x8xf32>) -> tensor<4x16xf32>",
+                (head + "return %2 : tensor<4x16xf32>").str()),
             (Regions{"contraction(unpack, matmul, sigmoid, mul)"}));
   EXPECT_EQ(run("(%x: tensor<4x8xf32>) -> (tensor<4x16xf32>, tensor<4x16xf32>)",
                 (head + "return %1, %2 : tensor<4x16xf32>, tensor<4x16xf32>").str()),
@@ -118,7 +121,8 @@ TEST_F(DispatchTest, EpilogueWaitsForItsOtherOperand) {
 }
 
 TEST_F(DispatchTest, RowsTakeTheResidualAndKeepTheSum) {
-  Regions regions = run("(%x: tensor<4x8xf32>, %r: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)", R"(
+  Regions regions =
+      run("(%x: tensor<4x8xf32>, %r: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)", R"(
     %s = tn.weight "s" : tensor<8xf32>
     %0 = tn.add %x, %r : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
     %1 = tn.layer_norm %0 scale %s {axis = 1 : i64, epsilon = 1.0e-5 : f64} : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
@@ -128,7 +132,8 @@ TEST_F(DispatchTest, RowsTakeTheResidualAndKeepTheSum) {
 }
 
 TEST_F(DispatchTest, RowsMustBeTrailingAndF32) {
-  Regions regions = run("(%x: tensor<4x8xf32>, %i: tensor<4x8xi64>) -> (tensor<8xf32>, tensor<4xi64>)", R"(
+  Regions regions =
+      run("(%x: tensor<4x8xf32>, %i: tensor<4x8xi64>) -> (tensor<8xf32>, tensor<4xi64>)", R"(
     %0 = tn.reduce <sum> %x {axes = array<i64: 0>, keepdims = false} : (tensor<4x8xf32>) -> tensor<8xf32>
     %1 = tn.reduce <sum> %i {axes = array<i64: 1>, keepdims = false} : (tensor<4x8xi64>) -> tensor<4xi64>
     return %0, %1 : tensor<8xf32>, tensor<4xi64>)");
@@ -215,10 +220,12 @@ TEST_F(DispatchTest, UnknownDimIsRefused) {
     func.func @main(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
       %0 = tn.exp %x : tensor<?x4xf32>
       return %0 : tensor<?x4xf32>
-    })", &context);
+    })",
+                                       &context);
   ASSERT_TRUE(module);
   std::string message;
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) { message = diagnostic.str(); });
+  ScopedDiagnosticHandler handler(&context,
+                                  [&](Diagnostic &diagnostic) { message = diagnostic.str(); });
   EXPECT_TRUE(failed(tenon::dispatch::dispatch(*module, tenon::dispatch::cpuProfile(), records)));
   EXPECT_NE(message.find("not known before running"), std::string::npos) << message;
 }

@@ -10,13 +10,14 @@ namespace {
 Records sample() {
   Records records;
   records.profile = "test";
-  records.regions.push_back({.label = "a+b",
-                             .target = "cpu",
-                             .strategy = "rows",
-                             .reason = "because \"quoted\"",
-                             .nodes = {"a", "b"},
-                             .operations = {"add", "softmax"},
-                             .cost = {.bytes = 12, .work = 34, .launches = 1, .microseconds = 1.25}});
+  records.regions.push_back(
+      {.label = "a+b",
+       .target = "cpu",
+       .strategy = "rows",
+       .reason = "because \"quoted\"",
+       .nodes = {"a", "b"},
+       .operations = {"add", "softmax"},
+       .cost = {.bytes = 12, .work = 34, .launches = 1, .microseconds = 1.25}});
   records.edges.push_back({.producer = "a",
                            .consumer = "c",
                            .producerRegion = 0,

@@ -1,0 +1,124 @@
+// Hashes model, options and compiler into one key. Relies on the program file's size and time to
+// tell builds of this compiler apart, since a version number does not change while it is worked on.
+#include "compiler/pipeline/ModelKey.h"
+
+#include "compiler/codegen/cpu/CpuCodegen.h"
+#include "compiler/dispatch/DeviceProfile.h"
+#include "compiler/frontend/onnx/wire/ExternalData.h"
+#include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "support/MappedFile.h"
+#include "support/Text.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <sys/stat.h>
+
+namespace tenon::pipeline {
+namespace {
+
+void collectExternal(const onnx::Tensor &tensor, std::set<std::string> &locations) {
+  if (!tensor.external) {
+    return;
+  }
+  Result<onnx::ExternalLocation> location = onnx::parseExternalLocation(tensor);
+  if (location && !location->seeded) {
+    locations.insert(std::string(location->location));
+  }
+}
+
+void collectExternal(const std::vector<onnx::Node> &nodes, std::set<std::string> &locations);
+
+void collectExternal(const onnx::Graph &graph, std::set<std::string> &locations) {
+  for (const onnx::Tensor &tensor : graph.initializers) {
+    collectExternal(tensor, locations);
+  }
+  collectExternal(graph.nodes, locations);
+}
+
+void collectExternal(const std::vector<onnx::Node> &nodes, std::set<std::string> &locations) {
+  for (const onnx::Node &node : nodes) {
+    for (const onnx::Attribute &attribute : node.attributes) {
+      if (attribute.tensor) {
+        collectExternal(*attribute.tensor, locations);
+      }
+      if (attribute.graph) {
+        collectExternal(*attribute.graph, locations);
+      }
+    }
+  }
+}
+
+/// Tells one build of the compiler from another.
+std::string buildStamp() {
+  struct stat info = {};
+  if (::stat("/proc/self/exe", &info) != 0) {
+    return "";
+  }
+  return strCat(info.st_size, ' ', info.st_mtim.tv_sec, ' ', info.st_mtim.tv_nsec);
+}
+
+llvm::json::Value describeDim(const ShapeOption::Dim &dim) {
+  if (dim.keep) {
+    return "keep";
+  }
+  if (dim.min == dim.max) {
+    return dim.min;
+  }
+  return llvm::json::Array{dim.min, dim.max};
+}
+
+} // namespace
+
+std::string compilerVersion() { return TENON_VERSION; }
+
+std::string describeOptions(const CompileOptions &options) {
+  llvm::json::Object shapes;
+  for (const ShapeOption &shape : options.shapes) {
+    llvm::json::Array dims;
+    for (const ShapeOption::Dim &dim : shape.dims) {
+      dims.push_back(describeDim(dim));
+    }
+    shapes[shape.input] = std::move(dims);
+  }
+  llvm::json::Array levels;
+  for (engine::CpuLevel level : options.levels) {
+    levels.push_back(std::string(engine::nameOf(level)));
+  }
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << llvm::json::Value(
+      llvm::json::Object{{"levels", std::move(levels)},
+                         {"shapes", std::move(shapes)},
+                         {"profile", hashText(dispatch::describe(dispatch::cpuProfile())).hex()}});
+  return text;
+}
+
+Result<ModelIdentity> identify(const CompileOptions &options) {
+  TENON_ASSIGN(MappedFile file, MappedFile::open(options.model));
+  ModelIdentity identity;
+  identity.model = hashBytes(file.bytes());
+  std::error_code error;
+  std::string place = std::filesystem::absolute(options.model, error).parent_path();
+  identity.key =
+      hashText(strCat("engine\n", identity.model.hex(), '\n', place, '\n', describeOptions(options),
+                      '\n', compilerVersion(), '\n',
+                      std::string_view(codegen::cpu::codegenVersion()), '\n', buildStamp()));
+  Result<onnx::Model> model = onnx::readModel(file.bytes());
+  if (!model) {
+    return identity; // import will say what is wrong with it
+  }
+  std::set<std::string> locations;
+  collectExternal(model->graph, locations);
+  for (const onnx::Function &function : model->functions) {
+    collectExternal(function.nodes, locations);
+  }
+  for (const std::string &location : locations) {
+    identity.externalFiles.push_back(strCat(place, '/', location));
+  }
+  return identity;
+}
+
+} // namespace tenon::pipeline

@@ -1,0 +1,253 @@
+// Evaluates with the reference interpreter, reusing every value whose definition (operation,
+// attributes, operands, recursively) was evaluated before. Relies on operations being pure and
+// weight ids never changing their bytes.
+#include "compiler/pipeline/NumericCheck.h"
+
+#include "compiler/dispatch/Names.h"
+#include "compiler/graph/Tn.h"
+#include "compiler/reference/Compare.h"
+#include "support/Text.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace tenon::pipeline {
+namespace {
+
+using reference::Tensor;
+
+/// Values of symbols, one after the other: small, and different, so that mixed-up dims show.
+constexpr int64_t kSymbolValues[] = {2, 5, 3, 7};
+/// Largest error of a result, relative to the largest magnitude of the true one.
+constexpr double kRelativeToLargest = 1e-4;
+
+/// Names every value of a function by what computes it.
+class ValueKeys {
+public:
+  explicit ValueKeys(func::FuncOp function) {
+    Block &block = function.getBody().front();
+    for (BlockArgument argument : block.getArguments()) {
+      keys[argument] = hashText(strCat("input ", argument.getArgNumber()));
+    }
+    addBlock(block);
+  }
+
+  Hash128 operator[](Value value) const { return keys.lookup(value); }
+
+private:
+  void addBlock(Block &block) {
+    for (Operation &op : block) {
+      if (tn::RegionOp region = dyn_cast<tn::RegionOp>(op)) {
+        addRegion(region);
+      } else {
+        addOp(op);
+      }
+    }
+  }
+
+  /// A region's results are those of the operations inside.
+  void addRegion(tn::RegionOp region) {
+    Block &body = region.getBody().front();
+    for (auto [argument, input] : llvm::zip_equal(body.getArguments(), region.getInputs())) {
+      keys[argument] = keys.lookup(input);
+    }
+    addBlock(body);
+    for (auto [result, value] :
+         llvm::zip_equal(region.getResults(), body.getTerminator()->getOperands())) {
+      keys[result] = keys.lookup(value);
+    }
+  }
+
+  void addOp(Operation &op) {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    stream << op.getName() << op.getAttrDictionary();
+    for (Type type : op.getResultTypes()) {
+      stream << type;
+    }
+    for (Value operand : op.getOperands()) {
+      stream << ' ' << keys.lookup(operand).hex();
+    }
+    for (OpResult result : op.getResults()) {
+      keys[result] = hashText(strCat(text, '#', result.getResultNumber()));
+    }
+  }
+
+  llvm::DenseMap<Value, Hash128> keys;
+};
+
+/// Floats in [-1, 1), integers and bools 0 or 1 (valid as token, mask and index), the same on every
+/// machine.
+Tensor seededTensor(Tensor tensor, uint64_t seed) {
+  uint64_t state = seed * 0x9E3779B97F4A7C15 + 1;
+  auto next = [&] {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state >> 40;
+  };
+  constexpr double kHalf = 1 << 23;
+  for (int64_t i = 0; i < tensor.count(); ++i) {
+    double unit = (static_cast<double>(next()) - kHalf) / kHalf;
+    switch (tensor.dtype()) {
+    case DType::F32:
+      tensor.as<float>()[i] = static_cast<float>(unit);
+      break;
+    case DType::F64:
+      tensor.as<double>()[i] = unit;
+      break;
+    default: {
+      // Little-endian: the first byte of an integer holds 0 or 1; other floats stay zero.
+      uint64_t width = bitWidth(tensor.dtype()) / 8;
+      bool isInteger = tensor.dtype() != DType::F16 && tensor.dtype() != DType::BF16;
+      tensor.mutableBytes()[i * width] = isInteger && unit > 0 ? 1 : 0;
+    }
+    }
+  }
+  return tensor;
+}
+
+Result<std::vector<Tensor>> seededInputs(ModuleOp module, func::FuncOp function) {
+  llvm::SmallVector<int64_t> symbols;
+  for (auto [index, symbol] : llvm::enumerate(tn::SymbolList(module).symbols())) {
+    symbols.push_back(std::clamp(kSymbolValues[index % 4], symbol.min, symbol.max));
+  }
+  std::vector<Tensor> inputs;
+  for (Type type : function.getArgumentTypes()) {
+    llvm::SmallVector<int64_t> dims;
+    for (AffineExpr dim : tn::getDims(type)) {
+      dims.push_back(dim ? tn::evaluate(dim, symbols).value_or(1) : 1);
+    }
+    std::optional<DType> dtype = reference::dtypeOf(cast<RankedTensorType>(type).getElementType());
+    if (!dtype) {
+      return Status::error(ErrorId::InternalError, "an input has a type the reference cannot hold");
+    }
+    TENON_ASSIGN(Tensor tensor, Tensor::create(*dtype, dims));
+    inputs.push_back(seededTensor(std::move(tensor), inputs.size() + 1));
+  }
+  return inputs;
+}
+
+/// The tolerance for results of whole models: relative to the largest element.
+reference::Comparison compareResult(const Tensor &expected, const Tensor &actual) {
+  reference::Tolerance tolerance = reference::toleranceOf(expected.dtype());
+  if (tolerance.relative == 0 && tolerance.absolute == 0) {
+    return reference::compareTensors(expected, actual);
+  }
+  double largest = reference::compareTensors(expected, actual).largestMagnitude;
+  double scale = tolerance.relative / reference::toleranceOf(DType::F32).relative;
+  return reference::compareTensors(
+      expected, actual,
+      {.relative = 0, .absolute = scale * kRelativeToLargest * largest + tolerance.absolute});
+}
+
+func::FuncOp mainOf(ModuleOp module) { return *module.getOps<func::FuncOp>().begin(); }
+
+} // namespace
+
+NumericCheck::NumericCheck(tn::WeightStore &weights, unsigned threads)
+    : interpreter(&weights, {.precision = reference::Precision::Native, .threads = threads}) {}
+
+Result<std::vector<Tensor>> NumericCheck::evaluate(func::FuncOp function, KnownValues &values) {
+  ValueKeys keys(function);
+  reference::Hooks hooks;
+  hooks.reuse = [&](Operation *op, llvm::ArrayRef<Tensor>) -> std::optional<std::vector<Tensor>> {
+    std::vector<Tensor> results;
+    for (Value result : op->getResults()) {
+      KnownValues::const_iterator known = last.find(keys[result]);
+      if (known == last.end()) {
+        return std::nullopt;
+      }
+      results.push_back(known->second.tensor);
+    }
+    return results;
+  };
+  hooks.observe = [&](Operation *op, llvm::ArrayRef<Tensor>, llvm::ArrayRef<Tensor> results) {
+    for (auto [result, tensor] : llvm::zip_equal(op->getResults(), results)) {
+      bool isNew = !last.contains(keys[result]);
+      evaluatedOps += isNew && !isa<tn::RegionOp>(op) ? 1 : 0;
+      values[keys[result]] = {dispatch::nodeNames(op->getLoc()), tensor};
+    }
+    return Status::ok();
+  };
+  return interpreter.evaluate(function, inputs, hooks);
+}
+
+/// The first operation that is new and whose value is none of those that operations of the same
+/// nodes had before.
+std::string NumericCheck::firstSuspect(func::FuncOp function, const KnownValues &now) const {
+  ValueKeys keys(function);
+  Operation *firstNew = nullptr;
+  Operation *suspect = nullptr;
+  function.walk([&](Operation *op) {
+    if (op->getNumResults() == 0 || isa<tn::RegionOp>(op) ||
+        last.contains(keys[op->getResult(0)])) {
+      return WalkResult::advance();
+    }
+    KnownValues::const_iterator own = now.find(keys[op->getResult(0)]);
+    if (own == now.end()) {
+      return WalkResult::advance();
+    }
+    firstNew = firstNew ? firstNew : op;
+    bool hasPeer = false;
+    for (const auto &[key, before] : last) {
+      bool isPeer = llvm::any_of(before.nodes, [&](const std::string &node) {
+        return llvm::is_contained(own->second.nodes, node);
+      });
+      if (!isPeer || before.tensor.dims() != own->second.tensor.dims() ||
+          before.tensor.dtype() != own->second.tensor.dtype()) {
+        continue;
+      }
+      hasPeer = true;
+      if (compareResult(before.tensor, own->second.tensor).equal()) {
+        return WalkResult::advance();
+      }
+    }
+    suspect = hasPeer ? op : nullptr;
+    return hasPeer ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  Operation *named = suspect ? suspect : firstNew;
+  if (!named) {
+    return "no operation is new";
+  }
+  return strCat("first at '", dispatch::nameOf(named), "' (",
+                std::string_view(named->getName().getStringRef()), ')');
+}
+
+Status NumericCheck::start(ModuleOp module) {
+  func::FuncOp function = mainOf(module);
+  TENON_ASSIGN(inputs, seededInputs(module, function));
+  KnownValues values;
+  TENON_ASSIGN(truth, evaluate(function, values));
+  last = std::move(values);
+  return Status::ok();
+}
+
+Status NumericCheck::check(llvm::StringRef pass, ModuleOp module) {
+  func::FuncOp function = mainOf(module);
+  KnownValues values;
+  Result<std::vector<Tensor>> results = evaluate(function, values);
+  if (!results) {
+    return results.takeStatus().prefix(
+        strCat("evaluating after pass '", std::string_view(pass), "'"));
+  }
+  for (auto [index, expected, actual] : llvm::enumerate(truth, *results)) {
+    reference::Comparison comparison = compareResult(expected, actual);
+    if (comparison.equal()) {
+      continue;
+    }
+    StringAttr name = function.getResultAttrOfType<StringAttr>(index, "tn.name");
+    std::string what =
+        comparison.mismatch.empty() ? comparison.text(expected.dims()) : comparison.mismatch;
+    return Status::error(ErrorId::VerifyFailed,
+                         strCat("after pass '", std::string_view(pass), "' output '",
+                                std::string_view(name ? name.getValue() : "?"), "' differs: ", what,
+                                "; ", firstSuspect(function, values)),
+                         "this is a fault of the pass; report it with the model");
+  }
+  last = std::move(values);
+  return Status::ok();
+}
+
+} // namespace tenon::pipeline

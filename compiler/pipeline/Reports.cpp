@@ -1,0 +1,94 @@
+// Words and notes of the pipeline. Relies on locations naming model nodes.
+#include "compiler/pipeline/Reports.h"
+
+#include "compiler/dispatch/Names.h"
+#include "compiler/graph/Shape.h"
+#include "support/Text.h"
+
+#include <sstream>
+
+using namespace mlir;
+
+namespace tenon::pipeline {
+
+std::vector<onnx::ShapeOverride> toOverrides(const std::vector<ShapeOption> &shapes) {
+  std::vector<onnx::ShapeOverride> overrides;
+  for (const ShapeOption &shape : shapes) {
+    onnx::ShapeOverride entry{.input = shape.input, .dims = {}};
+    for (const ShapeOption::Dim &dim : shape.dims) {
+      using Kind = onnx::DimOverride::Kind;
+      Kind kind = dim.keep ? Kind::Keep : dim.min == dim.max ? Kind::Constant : Kind::Range;
+      entry.dims.push_back({kind, dim.min, dim.max});
+    }
+    overrides.push_back(std::move(entry));
+  }
+  return overrides;
+}
+
+Status gapReport(const std::string &model, const std::vector<onnx::Gap> &gaps) {
+  std::string text = strCat(model, " needs what Tenon does not have, in ", gaps.size(), " places:");
+  for (const onnx::Gap &gap : gaps) {
+    std::string domain = gap.domain.empty() ? "" : gap.domain + ".";
+    text += strCat("\n  node '", gap.node, "': ", domain, gap.opType, " (opset ", gap.opset);
+    if (!gap.dtype.empty()) {
+      text += strCat(", ", gap.dtype);
+    }
+    if (gap.rank >= 0) {
+      text += strCat(", rank ", gap.rank);
+    }
+    text += strCat("): ", gap.why);
+    if (!gap.workaround.empty()) {
+      text += strCat("; ", gap.workaround);
+    }
+  }
+  return Status::error(ErrorId::ModelHasGaps, text, "tenon check prints the same as a table");
+}
+
+DiagnosticText::DiagnosticText(MLIRContext &context)
+    : handler(&context, [this](Diagnostic &diagnostic) {
+        if (text.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error) {
+          std::vector<std::string> nodes = dispatch::nodeNames(diagnostic.getLocation());
+          text = (nodes.empty() ? "" : "'" + nodes.front() + "': ") + diagnostic.str();
+        }
+      }) {}
+
+Status DiagnosticText::status(std::string_view pass) const {
+  return Status::error(ErrorId::PassFailed,
+                       strCat("pass '", pass, "': ", text.empty() ? "it gave no reason" : text),
+                       "report this with the model");
+}
+
+Status checkDims(ModuleOp module) {
+  Status status;
+  module.walk([&](Operation *op) {
+    for (Type type : op->getResultTypes()) {
+      if (llvm::is_contained(tn::getDims(type), AffineExpr())) {
+        status = Status::error(ErrorId::PassFailed,
+                               strCat("pass 'normalize': a dimension of the result of '",
+                                      dispatch::nameOf(op),
+                                      "' depends on data and is not known before running"),
+                               "give the inputs fixed sizes with --shape");
+        return WalkResult::interrupt();
+      }
+    }
+    return WalkResult::advance();
+  });
+  return status;
+}
+
+bool isPhaseDump(const std::string &path) { return path.ends_with(".mlir"); }
+
+std::string noteOf(const CompileSummary &summary) {
+  return strCat(summary.engineBytes, ' ', summary.weightsBytes, ' ', summary.regions, ' ',
+                summary.uniqueRegions, ' ', summary.arenaBytes, ' ', summary.arenaLowerBoundBytes);
+}
+
+std::optional<CompileSummary> summaryFromNote(std::string_view note) {
+  CompileSummary summary;
+  std::istringstream stream{std::string(note)};
+  stream >> summary.engineBytes >> summary.weightsBytes >> summary.regions >>
+      summary.uniqueRegions >> summary.arenaBytes >> summary.arenaLowerBoundBytes;
+  return stream ? std::optional(summary) : std::nullopt;
+}
+
+} // namespace tenon::pipeline

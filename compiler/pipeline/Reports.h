@@ -1,0 +1,40 @@
+// What the pipeline says in words and what it remembers: gaps, diagnostics, unresolved dims, the
+// summary as a note.
+#pragma once
+
+#include "compiler/frontend/onnx/Onnx.h"
+#include "compiler/pipeline/Pipeline.h"
+#include "mlir/IR/Diagnostics.h"
+
+#include <vector>
+
+namespace tenon::pipeline {
+
+std::vector<onnx::ShapeOverride> toOverrides(const std::vector<ShapeOption> &shapes);
+
+/// TN0301 with one line a gap.
+Status gapReport(const std::string &model, const std::vector<onnx::Gap> &gaps);
+
+/// Collects the first error that MLIR reports while it lives.
+class DiagnosticText {
+public:
+  explicit DiagnosticText(mlir::MLIRContext &context);
+  /// TN0402 for a failed pass.
+  Status status(std::string_view pass) const;
+
+private:
+  std::string text;
+  mlir::ScopedDiagnosticHandler handler;
+};
+
+/// TN0402 if a dim is neither a constant nor an expression.
+Status checkDims(mlir::ModuleOp module);
+
+/// Whether the path names a phase written by --dump-phases.
+bool isPhaseDump(const std::string &path);
+
+/// The numbers of a summary, kept beside a cached engine.
+std::string noteOf(const CompileSummary &summary);
+std::optional<CompileSummary> summaryFromNote(std::string_view note);
+
+} // namespace tenon::pipeline
