@@ -231,7 +231,7 @@ Status Importer::runRow(NodeContext &call) {
     return Status::ok();
   }
   row.import(call);
-  for (unsigned i = 0; i < call.numOutputs() && !call.failed(); ++i) {
+  for (unsigned i = 0; i < call.numOutputs() && !call.failed() && !call.isPoisoned; ++i) {
     if (call.wantsOutput(i) && !call.outputs[i].type) {
       call.gap("its output " + Twine(i) + " is not supported",
                "remove what uses that output and export again");

@@ -80,6 +80,7 @@ private:
   Status checkModel();
   Status importInputs(Scope &scope);
   Status importInput(const ValueInfo &info, Scope &scope);
+  Status fixInput(const FixedInput &fixed, mlir::Type element, ImportedValue &value);
   Result<tn::Dims> inputDims(const ValueInfo &info);
   Result<mlir::AffineExpr> inputDim(const ValueInfo &info, size_t index,
                                     const DimOverride *override);

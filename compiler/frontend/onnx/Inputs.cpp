@@ -3,6 +3,7 @@
 // everywhere.
 #include "compiler/frontend/onnx/Importer.h"
 
+#include "support/Shape.h"
 #include "support/Text.h"
 
 using namespace mlir;
@@ -11,7 +12,7 @@ namespace tenon::onnx {
 namespace {
 
 Status overrideError(std::string_view input, std::string_view what) {
-  return Status::error(ErrorId::OnnxBadOverride, strCat("--shape for input '", input, "': ", what),
+  return Status::error(ErrorId::OnnxBadOverride, strCat("option for input '", input, "': ", what),
                        "'tenon inspect MODEL' lists the inputs with their dimensions");
 }
 
@@ -114,6 +115,26 @@ Status Importer::importInput(const ValueInfo &info, Scope &scope) {
   types.push_back(value.type);
   function.setFunctionType(builder.getFunctionType(types, {}));
   inputNames.push_back(builder.getStringAttr(info.name));
+  return Status::ok();
+}
+
+Status Importer::fixInput(const FixedInput &fixed, Type element, ImportedValue &value) {
+  TensorData data;
+  data.dims = fixed.dims;
+  data.type = fixed.type;
+  data.view = fixed.bytes;
+  std::optional<int64_t> elements = elementCount(fixed.dims);
+  std::optional<int64_t> size = byteSize(fixed.type, fixed.dims);
+  RankedTensorType type = elements ? typeOf(data) : RankedTensorType();
+  if (!size || !type || type.getElementType() != element ||
+      static_cast<uint64_t>(*size) != fixed.bytes.size()) {
+    return overrideError(fixed.input,
+                         "the fixed value does not have the input's type or its own size");
+  }
+  data.elements = static_cast<uint64_t>(*elements);
+  data.size = static_cast<uint64_t>(*size);
+  value.type = type;
+  value.constant = std::make_shared<TensorData>(std::move(data));
   return Status::ok();
 }
 

@@ -198,7 +198,8 @@ std::string NodeContext::text(StringRef name, StringRef otherwise) {
 
 SmallVector<int64_t> NodeContext::integerList(StringRef name, ArrayRef<int64_t> otherwise) {
   const Attribute *found = attribute(name, AttributeType::Ints);
-  return found ? SmallVector<int64_t>(ArrayRef<int64_t>(found->ints)) : SmallVector<int64_t>(otherwise);
+  return found ? SmallVector<int64_t>(ArrayRef<int64_t>(found->ints))
+               : SmallVector<int64_t>(otherwise);
 }
 
 int64_t NodeContext::normalizeAxis(int64_t axis, int64_t rank) {
@@ -273,6 +274,13 @@ void NodeContext::setOutput(unsigned i, const Sizes &sizes, Type element) {
   if (i < outputs.size() && !hasFailed) {
     outputs[i].sizes = sizes;
     outputs[i].type = RankedTensorType::get(sizes.shape, element);
+  }
+}
+
+void NodeContext::setOutput(unsigned i, const ImportedValue &value) {
+  if (i < outputs.size() && !hasFailed) {
+    outputs[i] = value;
+    isPoisoned |= !value.type;
   }
 }
 

@@ -115,6 +115,8 @@ public:
   //--------------------------------------------------------------------------------===//
   void setOutput(unsigned i, mlir::Value value);
   void setOutput(unsigned i, const Sizes &sizes, mlir::Type element);
+  /// The output is a value that was imported elsewhere; one that depends on a gap stays poisoned.
+  void setOutput(unsigned i, const ImportedValue &value);
   /// The output is the input itself, with all that is known of it.
   void forward(unsigned output, unsigned input);
   /// The output was defined in the scope by Importer::defineConstant.
@@ -138,6 +140,7 @@ private:
   llvm::SmallVector<ImportedValue *> inputs;
   llvm::SmallVector<ImportedValue> outputs;
   bool hasFailed = false;
+  bool isPoisoned = false; ///< an output depends on a gap inside of the node
 };
 
 } // namespace tenon::onnx

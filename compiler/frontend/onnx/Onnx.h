@@ -6,6 +6,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "support/ByteSpan.h"
+#include "support/DType.h"
 #include "support/Result.h"
 
 #include <string>
@@ -14,7 +15,7 @@
 namespace tenon::onnx {
 
 /// The versions of the default domain that import.
-inline constexpr int64_t kOldestOpset = 7;
+inline constexpr int64_t kOldestOpset = 1;
 inline constexpr int64_t kNewestOpset = 27;
 
 /// What the user says about one dimension of an input.
@@ -31,8 +32,18 @@ struct ShapeOverride {
   std::vector<DimOverride> dims;
 };
 
+/// An input whose value is known when compiling: it becomes a constant and is no input any more.
+/// For models that take a shape, an axis or a slice bound as data.
+struct FixedInput {
+  std::string input;
+  DType type = DType::I64;
+  std::vector<int64_t> dims;
+  Bytes bytes; ///< row-major; must live as long as the weight store
+};
+
 struct ImportOptions {
   std::vector<ShapeOverride> shapes;
+  std::vector<FixedInput> fixed;
   /// Range of dimensions that neither the model nor the user bounds.
   int64_t symbolMin = 1;
   int64_t symbolMax = 65536;

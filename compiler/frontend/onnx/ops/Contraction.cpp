@@ -280,7 +280,7 @@ void einsum(NodeContext &c) {
 
 constexpr OpRow kRows[] = {
     {"Einsum", 12, 1, kMany, 1, einsum},
-    {"Gemm", 7, 2, 3, 1, gemm},
+    {"Gemm", 1, 2, 3, 1, gemm},
     {"MatMul", 1, 2, 2, 1, matmul},
     {"MatMulInteger", 10, 2, 4, 1, matmulInteger},
 };

@@ -9,13 +9,26 @@ namespace {
 
 template <typename Op> void unary(NodeContext &c) { c.setOutput(0, c.unary<Op>(c.value(0))); }
 
+/// The second operand; before opset 7 attributes say which dims of the first it lies along.
+Value secondOperand(NodeContext &c) {
+  Value b = c.value(1);
+  if (c.opset >= 7 || !b || c.integer("broadcast", 0) == 0 || c.rank(1) == 0) {
+    return b;
+  }
+  int64_t missing = c.rank(0) - c.rank(1);
+  int64_t axis = missing < 0 ? 0 : c.axis("axis", missing, std::max<int64_t>(c.rank(0), 1));
+  tn::Dims dims = c.dims(1);
+  dims.append(std::max<int64_t>(0, missing - axis), c.constantSize(1));
+  return c.reshape(b, dims);
+}
+
 template <typename Op> void binary(NodeContext &c) {
-  c.setOutput(0, c.make<Op>(c.value(0), c.value(1)));
+  c.setOutput(0, c.make<Op>(c.value(0), secondOperand(c)));
 }
 
 template <tn::Predicate predicate> void comparison(NodeContext &c) {
   Value a = c.value(0);
-  Value b = c.value(1);
+  Value b = secondOperand(c);
   if (a && c.element(0).isInteger(1)) {
     // Bools are compared as numbers.
     a = c.cast(a, c.builder().getIntegerType(32));
@@ -134,60 +147,60 @@ void dropout(NodeContext &c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"Abs", 6, 1, 1, 1, unary<tn::AbsOp>},
-    {"Acos", 7, 1, 1, 1, unary<tn::AcosOp>},
+    {"Abs", 1, 1, 1, 1, unary<tn::AbsOp>},
+    {"Acos", 1, 1, 1, 1, unary<tn::AcosOp>},
     {"Acosh", 9, 1, 1, 1, unary<tn::AcoshOp>},
-    {"Add", 7, 2, 2, 1, binary<tn::AddOp>},
-    {"And", 7, 2, 2, 1, binary<tn::AndOp>},
-    {"Asin", 7, 1, 1, 1, unary<tn::AsinOp>},
+    {"Add", 1, 2, 2, 1, binary<tn::AddOp>},
+    {"And", 1, 2, 2, 1, binary<tn::AndOp>},
+    {"Asin", 1, 1, 1, 1, unary<tn::AsinOp>},
     {"Asinh", 9, 1, 1, 1, unary<tn::AsinhOp>},
-    {"Atan", 7, 1, 1, 1, unary<tn::AtanOp>},
+    {"Atan", 1, 1, 1, 1, unary<tn::AtanOp>},
     {"Atanh", 9, 1, 1, 1, unary<tn::AtanhOp>},
     {"BitShift", 11, 2, 2, 1, bitShift},
     {"BitwiseAnd", 18, 2, 2, 1, binary<tn::AndOp>},
     {"BitwiseNot", 18, 1, 1, 1, unary<tn::NotOp>},
     {"BitwiseOr", 18, 2, 2, 1, binary<tn::OrOp>},
     {"BitwiseXor", 18, 2, 2, 1, binary<tn::XorOp>},
-    {"Cast", 6, 1, 1, 1, castTo},
+    {"Cast", 1, 1, 1, 1, castTo},
     {"CastLike", 15, 2, 2, 1, castLike},
-    {"Ceil", 6, 1, 1, 1, unary<tn::CeilOp>},
-    {"Clip", 6, 1, 3, 1, clip},
-    {"Cos", 7, 1, 1, 1, unary<tn::CosOp>},
+    {"Ceil", 1, 1, 1, 1, unary<tn::CeilOp>},
+    {"Clip", 1, 1, 3, 1, clip},
+    {"Cos", 1, 1, 1, 1, unary<tn::CosOp>},
     {"Cosh", 9, 1, 1, 1, unary<tn::CoshOp>},
-    {"Div", 7, 2, 2, 1, binary<tn::DivOp>},
-    {"Dropout", 7, 1, 3, 2, dropout},
-    {"Equal", 7, 2, 2, 1, comparison<tn::Predicate::eq>},
+    {"Div", 1, 2, 2, 1, binary<tn::DivOp>},
+    {"Dropout", 1, 1, 3, 2, dropout},
+    {"Equal", 1, 2, 2, 1, comparison<tn::Predicate::eq>},
     {"Erf", 9, 1, 1, 1, unary<tn::ErfOp>},
-    {"Exp", 6, 1, 1, 1, unary<tn::ExpOp>},
-    {"Floor", 6, 1, 1, 1, unary<tn::FloorOp>},
-    {"Greater", 7, 2, 2, 1, comparison<tn::Predicate::gt>},
+    {"Exp", 1, 1, 1, 1, unary<tn::ExpOp>},
+    {"Floor", 1, 1, 1, 1, unary<tn::FloorOp>},
+    {"Greater", 1, 2, 2, 1, comparison<tn::Predicate::gt>},
     {"GreaterOrEqual", 12, 2, 2, 1, comparison<tn::Predicate::ge>},
     {"Identity", 1, 1, 1, 1, identity},
     {"IsInf", 10, 1, 1, 1, isInf},
     {"IsNaN", 9, 1, 1, 1, isNan},
-    {"Less", 7, 2, 2, 1, comparison<tn::Predicate::lt>},
+    {"Less", 1, 2, 2, 1, comparison<tn::Predicate::lt>},
     {"LessOrEqual", 12, 2, 2, 1, comparison<tn::Predicate::le>},
-    {"Log", 6, 1, 1, 1, unary<tn::LogOp>},
-    {"Max", 6, 1, kMany, 1, variadic<tn::MaxOp>},
-    {"Mean", 6, 1, kMany, 1, mean},
-    {"Min", 6, 1, kMany, 1, variadic<tn::MinOp>},
+    {"Log", 1, 1, 1, 1, unary<tn::LogOp>},
+    {"Max", 1, 1, kMany, 1, variadic<tn::MaxOp>},
+    {"Mean", 1, 1, kMany, 1, mean},
+    {"Min", 1, 1, kMany, 1, variadic<tn::MinOp>},
     {"Mod", 10, 2, 2, 1, mod},
-    {"Mul", 7, 2, 2, 1, binary<tn::MulOp>},
-    {"Neg", 6, 1, 1, 1, unary<tn::NegOp>},
+    {"Mul", 1, 2, 2, 1, binary<tn::MulOp>},
+    {"Neg", 1, 1, 1, 1, unary<tn::NegOp>},
     {"Not", 1, 1, 1, 1, unary<tn::NotOp>},
-    {"Or", 7, 2, 2, 1, binary<tn::OrOp>},
-    {"Pow", 7, 2, 2, 1, binary<tn::PowOp>},
-    {"Reciprocal", 6, 1, 1, 1, unary<tn::ReciprocalOp>},
+    {"Or", 1, 2, 2, 1, binary<tn::OrOp>},
+    {"Pow", 1, 2, 2, 1, binary<tn::PowOp>},
+    {"Reciprocal", 1, 1, 1, 1, unary<tn::ReciprocalOp>},
     {"Round", 11, 1, 1, 1, unary<tn::RoundOp>},
     {"Sign", 9, 1, 1, 1, unary<tn::SignOp>},
-    {"Sin", 7, 1, 1, 1, unary<tn::SinOp>},
+    {"Sin", 1, 1, 1, 1, unary<tn::SinOp>},
     {"Sinh", 9, 1, 1, 1, unary<tn::SinhOp>},
-    {"Sqrt", 6, 1, 1, 1, unary<tn::SqrtOp>},
-    {"Sub", 7, 2, 2, 1, binary<tn::SubOp>},
-    {"Sum", 6, 1, kMany, 1, variadic<tn::AddOp>},
-    {"Tan", 7, 1, 1, 1, unary<tn::TanOp>},
+    {"Sqrt", 1, 1, 1, 1, unary<tn::SqrtOp>},
+    {"Sub", 1, 2, 2, 1, binary<tn::SubOp>},
+    {"Sum", 1, 1, kMany, 1, variadic<tn::AddOp>},
+    {"Tan", 1, 1, 1, 1, unary<tn::TanOp>},
     {"Where", 9, 3, 3, 1, where},
-    {"Xor", 7, 2, 2, 1, binary<tn::XorOp>},
+    {"Xor", 1, 2, 2, 1, binary<tn::XorOp>},
 };
 
 } // namespace

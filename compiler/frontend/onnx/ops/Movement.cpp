@@ -61,6 +61,14 @@ std::optional<tn::Dims> requestedDims(NodeContext &c, unsigned i, bool &stated) 
 }
 
 void reshape(NodeContext &c) {
+  if (c.opset < 5) {
+    SmallVector<AffineExpr> dims;
+    for (int64_t dim : c.integerList("shape")) {
+      dims.push_back(c.constantSize(dim));
+    }
+    std::optional<tn::Dims> resolved = resolveReshape(c, Sizes::list(dims));
+    return resolved ? c.setOutput(0, c.reshape(c.value(0), *resolved)) : void();
+  }
   bool stated = false;
   std::optional<tn::Dims> request = requestedDims(c, 1, stated);
   if (request && !stated) {
@@ -166,7 +174,7 @@ void expand(NodeContext &c) {
 }
 
 void concat(NodeContext &c) {
-  int64_t axis = c.axis("axis", 0, c.rank(0));
+  int64_t axis = c.axis("axis", c.opset < 4 ? 1 : 0, c.rank(0));
   SmallVector<Value> parts;
   for (unsigned i = 0; i < c.numInputs(); ++i) {
     parts.push_back(c.value(i));
@@ -361,8 +369,9 @@ std::optional<tn::PadMode> padMode(NodeContext &c) {
 
 void pad(NodeContext &c) {
   int64_t rank = c.rank(0);
-  std::optional<SmallVector<int64_t>> pads =
-      c.opset < 11 ? c.integerList("pads") : c.requireIntegers(1, "padding");
+  std::optional<SmallVector<int64_t>> pads = c.opset < 11
+                                                 ? c.integerList(c.opset < 2 ? "paddings" : "pads")
+                                                 : c.requireIntegers(1, "padding");
   std::optional<tn::PadMode> mode = padMode(c);
   SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, rank));
   if (c.opset >= 18 && c.has(3)) {
@@ -434,15 +443,15 @@ template <bool toSpace> void blocks(NodeContext &c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"Concat", 4, 1, kMany, 1, concat},
+    {"Concat", 1, 1, kMany, 1, concat},
     {"DepthToSpace", 1, 1, 1, 1, blocks<true>},
     {"Expand", 8, 2, 2, 1, expand},
     {"Flatten", 1, 1, 1, 1, flatten},
-    {"Pad", 2, 1, 4, 1, pad},
-    {"Reshape", 5, 2, 2, 1, reshape},
+    {"Pad", 1, 1, 4, 1, pad},
+    {"Reshape", 1, 1, 2, 1, reshape},
     {"Slice", 1, 1, 5, 1, slice},
     {"SpaceToDepth", 1, 1, 1, 1, blocks<false>},
-    {"Split", 2, 1, 2, kMany, split},
+    {"Split", 1, 1, 2, kMany, split},
     {"Squeeze", 1, 1, 2, 1, squeeze},
     {"Tile", 6, 2, 2, 1, tile},
     {"Transpose", 1, 1, 1, 1, transpose},

@@ -186,9 +186,9 @@ void lrn(NodeContext &c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"BatchNormalization", 7, 5, 5, 5, batchNorm},
+    {"BatchNormalization", 1, 5, 5, 5, batchNorm},
     {"GroupNormalization", 18, 3, 3, 1, groupNorm},
-    {"InstanceNormalization", 6, 3, 3, 1, instanceNorm},
+    {"InstanceNormalization", 1, 3, 3, 1, instanceNorm},
     {"LRN", 1, 1, 1, 1, lrn},
     {"LayerNormalization", 17, 2, 3, 3, layerNorm},
     {"LpNormalization", 1, 1, 1, 1, lpNorm},

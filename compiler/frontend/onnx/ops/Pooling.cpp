@@ -72,11 +72,11 @@ void globalLpPool(NodeContext &c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"AveragePool", 7, 1, 1, 1, averagePool},
+    {"AveragePool", 1, 1, 1, 1, averagePool},
     {"GlobalAveragePool", 1, 1, 1, 1, globalPool<tn::ReduceKind::mean>},
-    {"GlobalLpPool", 2, 1, 1, 1, globalLpPool},
+    {"GlobalLpPool", 1, 1, 1, 1, globalLpPool},
     {"GlobalMaxPool", 1, 1, 1, 1, globalPool<tn::ReduceKind::max>},
-    {"LpPool", 2, 1, 1, 1, lpPool},
+    {"LpPool", 1, 1, 1, 1, lpPool},
     {"MaxPool", 1, 1, 1, 2, maxPool},
 };
 

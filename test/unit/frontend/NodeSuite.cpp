@@ -1,0 +1,194 @@
+// Loads the tensors of a case with the importer's own reader, imports, evaluates and compares.
+// Relies on ONNX's tolerances: relative 1e-3, absolute 1e-7.
+#include "test/unit/frontend/NodeSuite.h"
+
+#include "compiler/frontend/onnx/Onnx.h"
+#include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "compiler/frontend/onnx/wire/TensorData.h"
+#include "compiler/reference/Compare.h"
+#include "compiler/reference/Interpreter.h"
+#include "support/MappedFile.h"
+#include "support/Text.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+namespace tenon::onnx {
+namespace {
+
+namespace fs = std::filesystem;
+using Outcome = CaseResult::Outcome;
+
+/// A tensor file kept mapped beside its decoded data.
+struct TestTensor {
+  MappedFile file;
+  TensorData data;
+};
+
+Result<TestTensor> loadTestTensor(const fs::path &path) {
+  TestTensor result;
+  TENON_ASSIGN(result.file, MappedFile::open(path.string()));
+  TENON_ASSIGN(onnx::Tensor tensor, readTensor(result.file.bytes()));
+  if (!toDType(tensor.type)) {
+    return Status::error(ErrorId::OnnxTensorType, "strings are not tested");
+  }
+  ExternalFiles files("");
+  TENON_ASSIGN(result.data, loadTensor(tensor, files));
+  return result;
+}
+
+Result<std::vector<TestTensor>> loadAll(const fs::path &folder, const std::string &prefix) {
+  std::vector<TestTensor> tensors;
+  for (unsigned i = 0; fs::exists(folder / strCat(prefix, "_", i, ".pb")); ++i) {
+    TENON_ASSIGN(TestTensor tensor, loadTestTensor(folder / strCat(prefix, "_", i, ".pb")));
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+/// The names of the model's inputs that are no initializers, in order.
+std::vector<std::string> inputNames(const Model &model) {
+  std::set<std::string_view> initialized;
+  for (const onnx::Tensor &tensor : model.graph.initializers) {
+    initialized.insert(tensor.name);
+  }
+  std::vector<std::string> names;
+  for (const ValueInfo &info : model.graph.inputs) {
+    if (!initialized.count(info.name)) {
+      names.emplace_back(info.name);
+    }
+  }
+  return names;
+}
+
+bool mayDecideShapes(const TensorData &data) {
+  bool isReal = data.type == DType::F32 || data.type == DType::F64 || data.type == DType::F16;
+  return data.dims.size() <= 1 && data.elements <= 16 &&
+         (!isReal || data.dims.size() == 0 || data.elements <= 8);
+}
+
+std::string compare(const std::vector<TestTensor> &expected,
+                    const std::vector<reference::Tensor> &actual) {
+  if (expected.size() != actual.size()) {
+    return strCat("gives ", actual.size(), " results instead of ", expected.size());
+  }
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const TensorData &data = expected[i].data;
+    llvm::ArrayRef<char> bytes(reinterpret_cast<const char *>(data.view.data()), data.view.size());
+    Result<reference::Tensor> wanted = reference::Tensor::copy(data.type, data.dims, bytes);
+    if (!wanted) {
+      return wanted.status().toString();
+    }
+    bool isReal = data.type == DType::F32 || data.type == DType::F64 || data.type == DType::F16 ||
+                  data.type == DType::BF16;
+    reference::Tolerance tolerance =
+        isReal ? reference::Tolerance{1e-3, 1e-7} : reference::Tolerance{};
+    reference::Comparison comparison = reference::compareTensors(*wanted, actual[i], tolerance);
+    if (!comparison.equal()) {
+      return strCat("result ", i, ": ",
+                    comparison.mismatch.empty() ? comparison.text(wanted->dims())
+                                                : comparison.mismatch);
+    }
+  }
+  return "";
+}
+
+struct Case {
+  MappedFile model;
+  std::vector<std::string> names;
+  std::vector<TestTensor> inputs;
+  std::vector<TestTensor> outputs;
+};
+
+/// Imports with the inputs in `fixed` as constants and evaluates; none if there are gaps.
+CaseResult runWith(const Case &test, const std::vector<bool> &fixed) {
+  CaseResult result;
+  mlir::MLIRContext context;
+  tn::WeightStore store;
+  ImportOptions options;
+  std::vector<reference::Tensor> inputs;
+  for (size_t i = 0; i < test.inputs.size(); ++i) {
+    const TensorData &data = test.inputs[i].data;
+    if (fixed[i]) {
+      options.fixed.push_back({test.names[i], data.type, data.dims, data.view});
+      continue;
+    }
+    llvm::ArrayRef<char> bytes(reinterpret_cast<const char *>(data.view.data()), data.view.size());
+    Result<reference::Tensor> tensor = reference::Tensor::copy(data.type, data.dims, bytes);
+    if (!tensor) {
+      result.detail = tensor.status().toString();
+      return result;
+    }
+    inputs.push_back(*tensor);
+  }
+  Result<ImportResult> imported = importOnnx(test.model.bytes(), "", options, context, store);
+  if (!imported) {
+    result.detail = imported.status().toString();
+    return result;
+  }
+  if (!imported->gaps.empty()) {
+    result.outcome = Outcome::Gap;
+    result.detail = strCat(imported->gaps[0].opType, ": ", imported->gaps[0].why);
+    return result;
+  }
+  mlir::func::FuncOp main = imported->module->lookupSymbol<mlir::func::FuncOp>("main");
+  reference::Interpreter interpreter(&store);
+  Result<std::vector<reference::Tensor>> outputs = interpreter.evaluate(main, inputs);
+  result.detail = outputs ? compare(test.outputs, *outputs) : outputs.status().toString();
+  result.outcome = result.detail.empty() ? Outcome::Passed : Outcome::Wrong;
+  return result;
+}
+
+Result<Case> loadCase(const fs::path &folder) {
+  Case test;
+  TENON_ASSIGN(test.model, MappedFile::open((folder / "model.onnx").string()));
+  TENON_ASSIGN(Model model, readModel(test.model.bytes()));
+  test.names = inputNames(model);
+  TENON_ASSIGN(test.inputs, loadAll(folder / "test_data_set_0", "input"));
+  TENON_ASSIGN(test.outputs, loadAll(folder / "test_data_set_0", "output"));
+  if (test.names.size() < test.inputs.size()) {
+    return Status::error(ErrorId::BadArgument, "has more test inputs than the model");
+  }
+  return test;
+}
+
+} // namespace
+
+CaseResult runCase(const std::string &folder) {
+  CaseResult result;
+  Result<Case> test = loadCase(folder);
+  if (!test) {
+    result.detail = test.status().toString();
+    result.outcome = Outcome::Gap;
+  } else {
+    std::vector<bool> fixed(test->inputs.size(), false);
+    result = runWith(*test, fixed);
+    if (result.outcome == Outcome::Gap) {
+      for (size_t i = 0; i < fixed.size(); ++i) {
+        fixed[i] = mayDecideShapes(test->inputs[i].data);
+      }
+      result = runWith(*test, fixed);
+    }
+  }
+  result.name = fs::path(folder).filename().string();
+  return result;
+}
+
+std::vector<std::string> listCases(const std::string &root) {
+  std::vector<std::string> cases;
+  for (const char *group : {"node", "simple", "pytorch-converted", "pytorch-operator"}) {
+    if (!fs::is_directory(fs::path(root) / group)) {
+      continue;
+    }
+    for (const fs::directory_entry &entry : fs::directory_iterator(fs::path(root) / group)) {
+      if (fs::exists(entry.path() / "model.onnx")) {
+        cases.push_back(entry.path().string());
+      }
+    }
+  }
+  std::sort(cases.begin(), cases.end());
+  return cases;
+}
+
+} // namespace tenon::onnx

@@ -1,0 +1,23 @@
+// Runs cases of ONNX's node suites through the importer and the reference interpreter: does the
+// imported graph mean what ONNX says? Relies on the suites' layout: model.onnx beside
+// test_data_set_N folders.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tenon::onnx {
+
+struct CaseResult {
+  enum class Outcome { Passed, Gap, Refused, Wrong };
+  std::string name;
+  Outcome outcome = Outcome::Refused;
+  std::string detail;
+};
+
+/// One case folder; inputs that decide shapes are fixed where the model does not import without.
+CaseResult runCase(const std::string &folder);
+/// The case folders below `root`/node and its siblings, sorted.
+std::vector<std::string> listCases(const std::string &root);
+
+} // namespace tenon::onnx
