@@ -1,0 +1,414 @@
+// Ops whose element at given indices follows from single elements of their operands: elementwise ops
+// and movement. Each entry says where the element comes from; nothing is materialized.
+#include "compiler/codegen/common/Lowering.h"
+#include "compiler/codegen/common/ScalarBody.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace tenon::tn;
+
+namespace tenon::codegen {
+namespace {
+
+AffineExpr zeroIndex(Body &body) { return getAffineConstantExpr(0, body.builder.getContext()); }
+
+/// The indices into an operand that broadcasts to a result of `result` dims.
+SmallVector<AffineExpr> broadcastIndices(Body &body, Value operand, ArrayRef<AffineExpr> result,
+                                         ArrayRef<AffineExpr> indices) {
+  Dims dims = getDims(operand.getType());
+  size_t offset = result.size() - dims.size();
+  SmallVector<AffineExpr> mapped;
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    bool repeated = constantDim(dim) == 1 && constantDim(result[offset + i]) != 1;
+    mapped.push_back(repeated || constantDim(dim) == 1 ? zeroIndex(body) : indices[offset + i]);
+  }
+  return mapped;
+}
+
+Value accessElementwise(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  Dims dims = getDims(op->getResult(0).getType());
+  SmallVector<Value> args;
+  for (Value operand : op->getOperands()) {
+    args.push_back(body.at(operand, broadcastIndices(body, operand, dims, indices)));
+    if (!args.back()) {
+      return {};
+    }
+  }
+  return emitScalarBody(body.builder, body.lowering.location, op, args);
+}
+
+Value accessConstant(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  DenseElementsAttr value = dyn_cast<DenseElementsAttr>(cast<ConstantOp>(op).getValue());
+  if (!value) {
+    op->emitOpError("holds its elements in a form that codegen does not read");
+    return {};
+  }
+  Type storage = storageType(value.getElementType());
+  OpBuilder &builder = body.builder;
+  Location location = body.lowering.location;
+  auto scalar = [&](Attribute element) -> TypedAttr {
+    if (FloatAttr number = dyn_cast<FloatAttr>(element)) {
+      return number;
+    }
+    APInt bits = cast<IntegerAttr>(element).getValue();
+    return builder.getIntegerAttr(storage, bits.zextOrTrunc(storage.getIntOrFloatBitWidth()));
+  };
+  if (value.isSplat()) {
+    return arith::ConstantOp::create(builder, location, scalar(value.getSplatValue<Attribute>()));
+  }
+  Value tensor = body.lowering.tensorOf(op->getResult(0));
+  if (!tensor) {
+    SmallVector<Attribute> elements;
+    for (Attribute element : value.getValues<Attribute>()) {
+      elements.push_back(scalar(element));
+    }
+    RankedTensorType type = RankedTensorType::get(value.getType().getShape(), storage);
+    tensor = arith::ConstantOp::create(body.lowering.builder, location,
+                                       DenseElementsAttr::get(type, elements));
+    body.lowering.bind(op->getResult(0), tensor);
+  }
+  return body.load(tensor, indices);
+}
+
+/// A chain of selects over the elements; sizes have few.
+Value accessSizes(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  SizesOp sizes = cast<SizesOp>(op);
+  Type storage = storageType(getElementTypeOrSelf(sizes.getY()));
+  OpBuilder &builder = body.builder;
+  Location location = body.lowering.location;
+  ArrayRef<AffineExpr> values = sizes.getValues().getResults();
+  Value result;
+  Value position = indices.empty() ? Value() : body.index(indices[0]);
+  for (auto [i, expression] : llvm::enumerate(values)) {
+    Value element =
+        arith::IndexCastOp::create(builder, location, storage, body.index(expression));
+    if (!result) {
+      result = element;
+      continue;
+    }
+    Value here = arith::ConstantIndexOp::create(builder, location, i);
+    Value isHere =
+        arith::CmpIOp::create(builder, location, arith::CmpIPredicate::eq, position, here);
+    result = arith::SelectOp::create(builder, location, isHere, element, result);
+  }
+  return result;
+}
+
+Value accessTranspose(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  TransposeOp transpose = cast<TransposeOp>(op);
+  SmallVector<AffineExpr> mapped(indices.size());
+  for (auto [i, source] : llvm::enumerate(transpose.getPermutation())) {
+    mapped[source] = indices[i];
+  }
+  return body.at(transpose.getX(), mapped);
+}
+
+Value accessBroadcast(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  Value x = op->getOperand(0);
+  return body.at(x, broadcastIndices(body, x, getDims(op->getResult(0).getType()), indices));
+}
+
+Value accessReshape(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  Dims to = getDims(op->getResult(0).getType());
+  Dims from = getDims(op->getOperand(0).getType());
+  AffineExpr linear = zeroIndex(body);
+  for (auto [dim, index] : llvm::zip(to, indices)) {
+    linear = linear * dim + index;
+  }
+  SmallVector<AffineExpr> mapped(from.size());
+  AffineExpr rest = linear;
+  for (size_t i = from.size(); i-- > 0;) {
+    mapped[i] = i == 0 ? rest : rest % from[i];
+    rest = rest.floorDiv(from[i]);
+  }
+  return body.at(op->getOperand(0), mapped);
+}
+
+Value accessSlice(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  SliceOp slice = cast<SliceOp>(op);
+  SmallVector<AffineExpr> mapped;
+  for (auto [i, index] : llvm::enumerate(indices)) {
+    mapped.push_back(index * slice.getSteps()[i] + slice.getStarts().getResult(i));
+  }
+  return body.at(slice.getX(), mapped);
+}
+
+Value indexConstant(Body &body, int64_t value) {
+  return arith::ConstantIndexOp::create(body.builder, body.lowering.location, value);
+}
+
+/// `index` held inside [0, size), as the access to memory needs it where the value is not used.
+AffineExpr clampIndex(Body &body, Value index, AffineExpr size) {
+  Location location = body.lowering.location;
+  Value last = body.index(size - 1);
+  Value low = arith::MaxSIOp::create(body.builder, location, index, indexConstant(body, 0));
+  return body.asIndex(arith::MinSIOp::create(body.builder, location, low, last));
+}
+
+Value indexCompare(Body &body, arith::CmpIPredicate predicate, Value a, Value b) {
+  return arith::CmpIOp::create(body.builder, body.lowering.location, predicate, a, b);
+}
+
+/// The source position of a padded one: reflected at the borders, or wrapped round.
+Value foldPadIndex(Body &body, PadMode mode, Value index, AffineExpr size) {
+  Location location = body.lowering.location;
+  OpBuilder &b = body.builder;
+  Value n = body.index(size);
+  if (mode == PadMode::wrap) {
+    Value remainder = arith::RemSIOp::create(b, location, index, n);
+    Value shifted = arith::AddIOp::create(b, location, remainder, n);
+    return arith::RemSIOp::create(b, location, shifted, n);
+  }
+  // |i| from the left, then 2(n-1) - i beyond the right; once on each side, as ONNX allows.
+  Value negative = arith::SubIOp::create(b, location, indexConstant(body, 0), index);
+  Value left = arith::MaxSIOp::create(b, location, index, negative);
+  Value right = arith::SubIOp::create(b, location, body.index((size - 1) * 2), left);
+  return arith::MinSIOp::create(b, location, left, right);
+}
+
+Value accessPad(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  PadOp pad = cast<PadOp>(op);
+  Location location = body.lowering.location;
+  Dims dims = getDims(pad.getX().getType());
+  SmallVector<AffineExpr> mapped;
+  Value inside;
+  for (auto [i, index] : llvm::enumerate(indices)) {
+    AffineExpr shifted = index - pad.getBegins()[i];
+    if (pad.getBegins()[i] <= 0 && pad.getEnds()[i] <= 0) {
+      mapped.push_back(shifted);
+      continue;
+    }
+    Value position = body.index(shifted);
+    if (pad.getMode() == PadMode::reflect || pad.getMode() == PadMode::wrap) {
+      position = foldPadIndex(body, pad.getMode(), position, dims[i]);
+    } else if (pad.getMode() == PadMode::constant) {
+      Value low = indexCompare(body, arith::CmpIPredicate::sge, position, indexConstant(body, 0));
+      Value high = indexCompare(body, arith::CmpIPredicate::slt, position, body.index(dims[i]));
+      Value both = arith::AndIOp::create(body.builder, location, low, high);
+      inside = inside ? Value(arith::AndIOp::create(body.builder, location, inside, both)) : both;
+    }
+    mapped.push_back(clampIndex(body, position, dims[i]));
+  }
+  Value element = body.at(pad.getX(), mapped);
+  if (!inside || !element) {
+    return element;
+  }
+  Value outside;
+  if (pad.getValue()) {
+    Dims valueDims = getDims(pad.getValue().getType());
+    outside = body.at(pad.getValue(), SmallVector<AffineExpr>(valueDims.size(), zeroIndex(body)));
+  } else {
+    outside = arith::ConstantOp::create(body.builder, location,
+                                        body.builder.getZeroAttr(element.getType()));
+  }
+  return arith::SelectOp::create(body.builder, location, inside, element, outside);
+}
+
+/// The element read from an index tensor as an index into a dim of `size`: negative ones count from
+/// the end, and it is held inside the dim so that no index reads outside of the tensor.
+AffineExpr indexFrom(Body &body, Value indices, ArrayRef<AffineExpr> position, AffineExpr size) {
+  Location location = body.lowering.location;
+  OpBuilder &b = body.builder;
+  Value element = body.at(indices, position);
+  if (!element) {
+    return {};
+  }
+  Value index = arith::IndexCastOp::create(b, location, b.getIndexType(), element);
+  Value isNegative = indexCompare(body, arith::CmpIPredicate::slt, index, indexConstant(body, 0));
+  Value wrapped = arith::AddIOp::create(b, location, index, body.index(size));
+  return clampIndex(body, arith::SelectOp::create(b, location, isNegative, wrapped, index), size);
+}
+
+Value accessGather(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  GatherOp gather = cast<GatherOp>(op);
+  Dims dims = getDims(gather.getX().getType());
+  size_t axis = gather.getAxis();
+  size_t indexRank = getDims(gather.getIndices().getType()).size();
+  AffineExpr chosen =
+      indexFrom(body, gather.getIndices(), indices.slice(axis, indexRank), dims[axis]);
+  if (!chosen) {
+    return {};
+  }
+  SmallVector<AffineExpr> mapped(indices.take_front(axis));
+  mapped.push_back(chosen);
+  llvm::append_range(mapped, indices.drop_front(axis + indexRank));
+  return body.at(gather.getX(), mapped);
+}
+
+Value accessGatherElements(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  GatherElementsOp gather = cast<GatherElementsOp>(op);
+  size_t axis = gather.getAxis();
+  SmallVector<AffineExpr> mapped(indices);
+  mapped[axis] =
+      indexFrom(body, gather.getIndices(), indices, getDims(gather.getX().getType())[axis]);
+  return mapped[axis] ? body.at(gather.getX(), mapped) : Value();
+}
+
+Value accessGatherNd(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  GatherNdOp gather = cast<GatherNdOp>(op);
+  Dims dims = getDims(gather.getX().getType());
+  Dims indexDims = getDims(gather.getIndices().getType());
+  size_t batch = gather.getBatchDims();
+  int64_t tuple = constantDim(indexDims.back()).value_or(0);
+  SmallVector<AffineExpr> mapped(indices.take_front(batch));
+  for (int64_t i = 0; i < tuple; ++i) {
+    SmallVector<AffineExpr> position(indices.take_front(indexDims.size() - 1));
+    position.push_back(getAffineConstantExpr(i, body.builder.getContext()));
+    AffineExpr chosen = indexFrom(body, gather.getIndices(), position, dims[batch + i]);
+    if (!chosen) {
+      return {};
+    }
+    mapped.push_back(chosen);
+  }
+  llvm::append_range(mapped, indices.drop_front(indexDims.size() - 1));
+  return body.at(gather.getX(), mapped);
+}
+
+/// All operands are read at a position inside them and the right one is selected.
+Value accessConcat(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  ConcatOp concat = cast<ConcatOp>(op);
+  size_t axis = concat.getAxis();
+  Value position = body.index(indices[axis]);
+  AffineExpr start = zeroIndex(body);
+  Value result;
+  for (Value x : concat.getXs()) {
+    AffineExpr size = getDims(x.getType())[axis];
+    SmallVector<AffineExpr> mapped(indices);
+    mapped[axis] = clampIndex(body, body.index(indices[axis] - start), size);
+    Value element = body.at(x, mapped);
+    if (!element) {
+      return {};
+    }
+    if (!result) {
+      result = element;
+    } else {
+      Value here = indexCompare(body, arith::CmpIPredicate::sge, position, body.index(start));
+      result = arith::SelectOp::create(body.builder, body.lowering.location, here, element, result);
+    }
+    start = start + size;
+  }
+  return result;
+}
+
+Value accessIota(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  IotaOp iota = cast<IotaOp>(op);
+  Location location = body.lowering.location;
+  OpBuilder &b = body.builder;
+  Value start = body.at(iota.getStart(), {});
+  Value step = body.at(iota.getStep(), {});
+  Type storage = start.getType();
+  Value position = body.index(indices[0]);
+  if (isa<FloatType>(storage)) {
+    Value wide = arith::IndexCastOp::create(b, location, b.getI64Type(), position);
+    Value number = arith::SIToFPOp::create(b, location, storage, wide);
+    Value offset = arith::MulFOp::create(b, location, number, step);
+    return arith::AddFOp::create(b, location, start, offset);
+  }
+  Value number = arith::IndexCastOp::create(b, location, storage, position);
+  Value offset = arith::MulIOp::create(b, location, number, step);
+  return arith::AddIOp::create(b, location, start, offset);
+}
+
+Value accessTrilu(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  TriluOp trilu = cast<TriluOp>(op);
+  Value element = body.at(trilu.getX(), indices);
+  if (!element) {
+    return {};
+  }
+  AffineExpr distance = indices[indices.size() - 1] - indices[indices.size() - 2];
+  Value offset = body.index(distance - trilu.getDiagonal());
+  Value kept = indexCompare(
+      body, trilu.getUpper() ? arith::CmpIPredicate::sge : arith::CmpIPredicate::sle, offset,
+      indexConstant(body, 0));
+  Value zero = arith::ConstantOp::create(body.builder, body.lowering.location,
+                                         body.builder.getZeroAttr(element.getType()));
+  return arith::SelectOp::create(body.builder, body.lowering.location, kept, element, zero);
+}
+
+/// Panel n / panel, row k, lane n % panel, where k and n number the permuted dims.
+Value accessUnpack(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  UnpackOp unpack = cast<UnpackOp>(op);
+  Dims dims = getDims(unpack.getWeight().getType());
+  AffineExpr row = zeroIndex(body), column = zeroIndex(body), columns = zeroIndex(body) + 1;
+  for (auto [i, source] : llvm::enumerate(unpack.getPermutation())) {
+    bool isRow = i < unpack.getRows();
+    AffineExpr &number = isRow ? row : column;
+    number = number * dims[source] + indices[source];
+    columns = isRow ? columns : columns * dims[source];
+  }
+  int64_t panel = unpack.getPanel();
+  SmallVector<AffineExpr> packed = {column.floorDiv(panel), row, column % panel};
+  if (constantDim(columns).value_or(panel + 1) <= panel) {
+    packed = {zeroIndex(body), row, column};
+  }
+  if (getDims(unpack.getPacked().getType()).size() == 4) {
+    // Groups split the columns first.
+    AffineExpr perGroup = columns.floorDiv(unpack.getGroups());
+    AffineExpr inGroup = column % perGroup;
+    packed = {column.floorDiv(perGroup), inGroup.floorDiv(panel), row, inGroup % panel};
+  }
+  return body.at(unpack.getPacked(), packed);
+}
+
+/// Per-channel form: (x - mean) / sqrt(var + epsilon) * scale + bias.
+Value accessBatchNorm(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  BatchNormOp norm = cast<BatchNormOp>(op);
+  OpBuilder &b = body.builder;
+  Location location = body.lowering.location;
+  AffineExpr channel = norm.getChannelsLast() ? indices.back() : indices[1];
+  Value x = body.at(norm.getX(), indices);
+  Value scale = body.at(norm.getScale(), channel);
+  Value bias = body.at(norm.getBias(), channel);
+  Value mean = body.at(norm.getMean(), channel);
+  Value variance = body.at(norm.getVar(), channel);
+  if (!x || !scale || !bias || !mean || !variance) {
+    return {};
+  }
+  Value epsilon = arith::ConstantOp::create(
+      b, location,
+      b.getFloatAttr(variance.getType(), norm.getEpsilon().convertToDouble()));
+  Value deviation = math::SqrtOp::create(
+      b, location, arith::AddFOp::create(b, location, variance, epsilon).getResult());
+  Value factor = arith::DivFOp::create(b, location, scale, deviation);
+  Value centered = arith::SubFOp::create(b, location, x, mean);
+  Value scaled = arith::MulFOp::create(b, location, centered, factor);
+  return arith::AddFOp::create(b, location, scaled, bias);
+}
+
+} // namespace
+
+AccessFn findAccess(Operation *op) {
+  if (!op) {
+    return nullptr;
+  }
+  if (hasScalarBody(op)) {
+    return accessElementwise;
+  }
+  static const std::pair<StringRef, AccessFn> table[] = {
+      {ConstantOp::getOperationName(), accessConstant},
+      {SizesOp::getOperationName(), accessSizes},
+      {TransposeOp::getOperationName(), accessTranspose},
+      {BroadcastOp::getOperationName(), accessBroadcast},
+      {ReshapeOp::getOperationName(), accessReshape},
+      {SliceOp::getOperationName(), accessSlice},
+      {PadOp::getOperationName(), accessPad},
+      {ConcatOp::getOperationName(), accessConcat},
+      {GatherOp::getOperationName(), accessGather},
+      {GatherElementsOp::getOperationName(), accessGatherElements},
+      {GatherNdOp::getOperationName(), accessGatherNd},
+      {IotaOp::getOperationName(), accessIota},
+      {TriluOp::getOperationName(), accessTrilu},
+      {UnpackOp::getOperationName(), accessUnpack},
+      {BatchNormOp::getOperationName(), accessBatchNorm},
+  };
+  StringRef name = op->getName().getStringRef();
+  for (const auto &[entry, access] : table) {
+    if (entry == name) {
+      return access;
+    }
+  }
+  return nullptr;
+}
+
+} // namespace tenon::codegen

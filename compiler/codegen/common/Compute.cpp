@@ -1,0 +1,36 @@
+// The table of computations. A new one is a function in the file of its family and a row here.
+#include "compiler/codegen/common/Compute.h"
+
+using namespace mlir;
+using namespace tenon::tn;
+
+namespace tenon::codegen {
+
+ComputeFn findCompute(Operation *op) {
+  static const std::pair<StringRef, ComputeFn> table[] = {
+      {ReduceOp::getOperationName(), computeReduce},
+      {SoftmaxOp::getOperationName(), computeSoftmax},
+      {LayerNormOp::getOperationName(), computeLayerNorm},
+      {RmsNormOp::getOperationName(), computeRmsNorm},
+      {GroupNormOp::getOperationName(), computeGroupNorm},
+      {ArgReduceOp::getOperationName(), computeArgReduce},
+      {CumsumOp::getOperationName(), computeCumsum},
+      {MatmulOp::getOperationName(), computeMatmul},
+      {ConvOp::getOperationName(), computeConv},
+      {ConvTransposeOp::getOperationName(), computeConvTranspose},
+      {MaxPoolOp::getOperationName(), computeMaxPool},
+      {AvgPoolOp::getOperationName(), computeAvgPool},
+  };
+  if (!op) {
+    return nullptr;
+  }
+  StringRef name = op->getName().getStringRef();
+  for (const auto &[entry, compute] : table) {
+    if (entry == name) {
+      return compute;
+    }
+  }
+  return nullptr;
+}
+
+} // namespace tenon::codegen

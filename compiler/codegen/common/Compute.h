@@ -1,0 +1,23 @@
+// The computations: ops that are more than an access to single elements. Each binds its results to
+// tensors made of one or more linalg.generic; the table is in Compute.cpp.
+#pragma once
+
+#include "compiler/codegen/common/Lowering.h"
+
+namespace tenon::codegen {
+
+mlir::LogicalResult computeReduce(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeSoftmax(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeLayerNorm(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeRmsNorm(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeGroupNorm(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeArgReduce(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeCumsum(Lowering &lowering, mlir::Operation *op);
+
+mlir::LogicalResult computeMatmul(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeConv(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeConvTranspose(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeMaxPool(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeAvgPool(Lowering &lowering, mlir::Operation *op);
+
+} // namespace tenon::codegen

@@ -1,0 +1,32 @@
+// A reduction over axes as one linalg.generic, with the elements given by a function; shared by all ops
+// that sum, compare or average.
+#pragma once
+
+#include "compiler/codegen/common/Lowering.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace tenon::codegen {
+
+/// Combines an accumulator with an element.
+using CombineFn = llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::Value,
+                                                 mlir::Value)>;
+/// The element (in the accumulator's type) at indices over all of `dims`.
+using ElementFn = llvm::function_ref<mlir::Value(Body &, llvm::ArrayRef<mlir::AffineExpr>)>;
+
+/// Reduces a space of `dims` over the axes for which `reduced` is set. The result keeps those dims as 1
+/// with `keepdims`, else drops them. Null after an error, which has been reported.
+mlir::Value reduce(Lowering &lowering, llvm::ArrayRef<mlir::AffineExpr> dims,
+                   const llvm::SmallBitVector &reduced, bool keepdims, mlir::TypedAttr init,
+                   ElementFn element, CombineFn combine);
+
+/// The type sums are taken in: f32 for half-width floats, else the storage type.
+mlir::Type accumulatorType(mlir::Type element);
+/// Widens a stored float to the accumulator's type, and narrows it back.
+mlir::Value widen(mlir::OpBuilder &builder, mlir::Location location, mlir::Value value);
+mlir::Value narrow(mlir::OpBuilder &builder, mlir::Location location, mlir::Value value,
+                   mlir::Type storage);
+
+/// acc + x for floats and integers.
+mlir::Value combineSum(mlir::OpBuilder &builder, mlir::Location location, mlir::Value a, mlir::Value b);
+
+} // namespace tenon::codegen

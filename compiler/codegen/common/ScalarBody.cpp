@@ -1,0 +1,393 @@
+// Emits the scalar form of elementwise `tn` ops. Relies on the op's verified types; transcendental
+// functions stay math ops, which each target expands in its own way.
+#include "compiler/codegen/common/ScalarBody.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace tenon::tn;
+
+namespace tenon::codegen {
+namespace {
+
+/// Builds values of one compute type: i1 for bool, f32 for half-width floats, else the storage type.
+class Emitter {
+public:
+  Emitter(OpBuilder &builder, Location location, Type element)
+      : builder(builder), location(location), element(element) {
+    type = computeType(element);
+  }
+
+  static Type computeType(Type element) {
+    if (isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32) {
+      return Float32Type::get(element.getContext());
+    }
+    return element.isInteger(1) ? element : storageType(element);
+  }
+
+  bool isFloat() const { return isa<FloatType>(type); }
+  bool isUnsigned() const { return element.isUnsignedInteger() || element.isInteger(1); }
+  Type computed() const { return type; }
+
+  Value load(Value stored) {
+    if (element.isInteger(1)) {
+      Value zero = arith::ConstantOp::create(builder, location, builder.getI8IntegerAttr(0));
+      return arith::CmpIOp::create(builder, location, arith::CmpIPredicate::ne, stored, zero);
+    }
+    if (stored.getType() != type) {
+      return arith::ExtFOp::create(builder, location, type, stored);
+    }
+    return stored;
+  }
+
+  Value store(Value value) {
+    if (element.isInteger(1)) {
+      return arith::ExtUIOp::create(builder, location, builder.getI8Type(), value);
+    }
+    Type stored = storageType(element);
+    if (value.getType() != stored) {
+      return arith::TruncFOp::create(builder, location, stored, value);
+    }
+    return value;
+  }
+
+  Value constant(double value) {
+    if (isFloat()) {
+      return arith::ConstantOp::create(builder, location, builder.getFloatAttr(type, value));
+    }
+    return arith::ConstantOp::create(
+        builder, location, builder.getIntegerAttr(type, static_cast<int64_t>(value)));
+  }
+
+  template <typename Op> Value make(ValueRange operands) {
+    return Op::create(builder, location, operands[0].getType(), operands);
+  }
+  template <typename FloatOp, typename SignedOp, typename UnsignedOp>
+  Value pick(ValueRange operands) {
+    if (isFloat()) {
+      return make<FloatOp>(operands);
+    }
+    return isUnsigned() ? make<UnsignedOp>(operands) : make<SignedOp>(operands);
+  }
+
+  Value add(Value a, Value b) { return pick<arith::AddFOp, arith::AddIOp, arith::AddIOp>({a, b}); }
+  Value sub(Value a, Value b) { return pick<arith::SubFOp, arith::SubIOp, arith::SubIOp>({a, b}); }
+  Value mul(Value a, Value b) { return pick<arith::MulFOp, arith::MulIOp, arith::MulIOp>({a, b}); }
+  Value div(Value a, Value b) { return pick<arith::DivFOp, arith::DivSIOp, arith::DivUIOp>({a, b}); }
+  Value max(Value a, Value b) {
+    return pick<arith::MaximumFOp, arith::MaxSIOp, arith::MaxUIOp>({a, b});
+  }
+  Value min(Value a, Value b) {
+    return pick<arith::MinimumFOp, arith::MinSIOp, arith::MinUIOp>({a, b});
+  }
+  Value exp(Value x) { return make<math::ExpOp>(x); }
+
+  Value select(Value condition, Value a, Value b) {
+    return arith::SelectOp::create(builder, location, condition, a, b);
+  }
+
+  /// Ordered comparisons, so that NaN compares false, but `ne` holds for NaN.
+  Value compare(Predicate predicate, Value a, Value b) {
+    static constexpr arith::CmpFPredicate floats[] = {
+        arith::CmpFPredicate::OEQ, arith::CmpFPredicate::UNE, arith::CmpFPredicate::OLT,
+        arith::CmpFPredicate::OLE, arith::CmpFPredicate::OGT, arith::CmpFPredicate::OGE};
+    static constexpr arith::CmpIPredicate signedInts[] = {
+        arith::CmpIPredicate::eq,  arith::CmpIPredicate::ne,  arith::CmpIPredicate::slt,
+        arith::CmpIPredicate::sle, arith::CmpIPredicate::sgt, arith::CmpIPredicate::sge};
+    static constexpr arith::CmpIPredicate unsignedInts[] = {
+        arith::CmpIPredicate::eq,  arith::CmpIPredicate::ne,  arith::CmpIPredicate::ult,
+        arith::CmpIPredicate::ule, arith::CmpIPredicate::ugt, arith::CmpIPredicate::uge};
+    unsigned index = static_cast<unsigned>(predicate);
+    if (isFloat()) {
+      return arith::CmpFOp::create(builder, location, floats[index], a, b);
+    }
+    return arith::CmpIOp::create(builder, location,
+                                 isUnsigned() ? unsignedInts[index] : signedInts[index], a, b);
+  }
+
+  OpBuilder &builder;
+  Location location;
+
+private:
+  Type element;
+  Type type;
+};
+
+Value emitSigmoid(Emitter &e, Value x) {
+  Value one = e.constant(1);
+  Value negated = e.make<arith::NegFOp>(x);
+  return e.div(one, e.add(one, e.exp(negated)));
+}
+
+Value emitGelu(Emitter &e, Value x, bool approximate) {
+  Value inner;
+  if (approximate) {
+    Value cube = e.mul(e.mul(x, x), x);
+    Value sum = e.add(x, e.mul(e.constant(0.044715), cube));
+    inner = e.make<math::TanhOp>(e.mul(e.constant(0.7978845608028654), sum));
+  } else {
+    inner = e.make<math::ErfOp>(e.mul(x, e.constant(0.7071067811865476)));
+  }
+  Value half = e.mul(x, e.constant(0.5));
+  return e.add(half, e.mul(half, inner));
+}
+
+/// log(1 + exp(x)) without overflow: max(x, 0) + log(1 + exp(-|x|)).
+Value emitSoftplus(Emitter &e, Value x) {
+  Value tail = e.exp(e.make<arith::NegFOp>(e.make<math::AbsFOp>(x)));
+  return e.add(e.max(x, e.constant(0)), e.make<math::LogOp>(e.add(e.constant(1), tail)));
+}
+
+Value emitSign(Emitter &e, Value x) {
+  Value zero = e.constant(0);
+  Value one = e.constant(1);
+  Value positive = e.compare(Predicate::gt, x, zero);
+  if (e.isUnsigned()) {
+    return e.select(positive, one, zero);
+  }
+  // x itself where it compares with neither side, so that NaN stays NaN.
+  Value otherwise = e.isFloat() ? x : zero;
+  Value negative = e.compare(Predicate::lt, x, zero);
+  return e.select(positive, one, e.select(negative, e.constant(-1), otherwise));
+}
+
+/// Remainder whose sign follows the divisor, or the dividend with `fmod`.
+Value emitMod(Emitter &e, Value a, Value b, bool fmod) {
+  if (e.isFloat()) {
+    Value quotient = e.div(a, b);
+    Value whole = fmod ? e.make<math::TruncOp>(quotient) : e.make<math::FloorOp>(quotient);
+    return e.sub(a, e.mul(whole, b));
+  }
+  if (e.isUnsigned()) {
+    return e.make<arith::RemUIOp>({a, b});
+  }
+  Value remainder = e.make<arith::RemSIOp>({a, b});
+  if (fmod) {
+    return remainder;
+  }
+  Value zero = e.constant(0);
+  Value differ = e.compare(Predicate::lt, e.make<arith::XOrIOp>({remainder, b}), zero);
+  Value inexact = e.compare(Predicate::ne, remainder, zero);
+  Value adjust = e.make<arith::AndIOp>({differ, inexact});
+  return e.select(adjust, e.add(remainder, b), remainder);
+}
+
+Value emitCast(OpBuilder &builder, Location location, CastOp op, Value stored) {
+  Type from = getElementTypeOrSelf(op.getX());
+  Type to = getElementTypeOrSelf(op.getY());
+  Emitter source(builder, location, from);
+  Emitter target(builder, location, to);
+  Value x = source.load(stored);
+  Type type = target.computed();
+  Value y = x;
+  if (to.isInteger(1)) {
+    y = from.isInteger(1) ? x : source.compare(Predicate::ne, x, source.constant(0));
+  } else if (source.isFloat() && target.isFloat()) {
+    unsigned fromBits = x.getType().getIntOrFloatBitWidth();
+    unsigned toBits = type.getIntOrFloatBitWidth();
+    if (fromBits < toBits) {
+      y = arith::ExtFOp::create(builder, location, type, x);
+    } else if (fromBits > toBits) {
+      // Rounds once, straight to the stored type.
+      return arith::TruncFOp::create(builder, location, storageType(to), x);
+    }
+  } else if (source.isFloat()) {
+    y = target.isUnsigned() ? Value(arith::FPToUIOp::create(builder, location, type, x))
+                            : Value(arith::FPToSIOp::create(builder, location, type, x));
+  } else if (target.isFloat()) {
+    y = source.isUnsigned() ? Value(arith::UIToFPOp::create(builder, location, type, x))
+                            : Value(arith::SIToFPOp::create(builder, location, type, x));
+  } else if (x.getType().getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth()) {
+    y = source.isUnsigned() ? Value(arith::ExtUIOp::create(builder, location, type, x))
+                            : Value(arith::ExtSIOp::create(builder, location, type, x));
+  } else if (x.getType() != type) {
+    y = arith::TruncIOp::create(builder, location, type, x);
+  }
+  return target.store(y);
+}
+
+/// Exponents may have another type than the base; integers go through f64.
+Value emitPow(OpBuilder &builder, Location location, PowOp op, ValueRange args) {
+  Emitter base(builder, location, getElementTypeOrSelf(op.getA()));
+  Emitter exponent(builder, location, getElementTypeOrSelf(op.getB()));
+  Type wide = base.isFloat() ? base.computed() : Type(builder.getF64Type());
+  auto widen = [&](Emitter &e, Value value) -> Value {
+    if (!e.isFloat()) {
+      return arith::SIToFPOp::create(builder, location, wide, value);
+    }
+    unsigned bits = value.getType().getIntOrFloatBitWidth();
+    unsigned wideBits = wide.getIntOrFloatBitWidth();
+    if (bits == wideBits) {
+      return value;
+    }
+    return bits < wideBits ? Value(arith::ExtFOp::create(builder, location, wide, value))
+                           : Value(arith::TruncFOp::create(builder, location, wide, value));
+  };
+  Value power = math::PowFOp::create(builder, location, widen(base, base.load(args[0])),
+                                     widen(exponent, exponent.load(args[1])));
+  if (!base.isFloat()) {
+    Value rounded = math::RoundEvenOp::create(builder, location, power);
+    power = arith::FPToSIOp::create(builder, location, base.computed(), rounded);
+  }
+  return base.store(power);
+}
+
+Value emitIsInf(Emitter &e, IsInfOp op, Value x) {
+  Value result = arith::ConstantOp::create(e.builder, e.location, e.builder.getBoolAttr(false));
+  double infinity = std::numeric_limits<double>::infinity();
+  if (op.getPositive()) {
+    result = e.compare(Predicate::eq, x, e.constant(infinity));
+  }
+  if (op.getNegative()) {
+    Value negative = e.compare(Predicate::eq, x, e.constant(-infinity));
+    result = e.make<arith::OrIOp>({result, negative});
+  }
+  return result;
+}
+
+Value emitNot(Emitter &e, Value x) {
+  Value ones = arith::ConstantOp::create(
+      e.builder, e.location,
+      e.builder.getIntegerAttr(x.getType(), APInt::getAllOnes(x.getType().getIntOrFloatBitWidth())));
+  return e.make<arith::XOrIOp>({x, ones});
+}
+
+/// Shifts by the width or more give 0, which the machine's shifts do not.
+Value emitShift(Emitter &e, Value a, Value b, bool left) {
+  Value width = e.constant(a.getType().getIntOrFloatBitWidth());
+  Value shifted = left ? e.make<arith::ShLIOp>({a, b}) : e.make<arith::ShRUIOp>({a, b});
+  Value inRange = e.compare(Predicate::lt, b, width);
+  return e.select(inRange, shifted, e.constant(0));
+}
+
+/// Ops of one operand, in the compute type; null if `op` is not one of them.
+Value emitUnary(Emitter &e, Operation *op, Value x) {
+  return llvm::TypeSwitch<Operation *, Value>(op)
+      .Case([&](AbsOp) -> Value {
+        if (e.isFloat()) {
+          return e.make<math::AbsFOp>(x);
+        }
+        return e.isUnsigned() ? x : e.make<math::AbsIOp>(x);
+      })
+      .Case([&](NegOp) { return e.isFloat() ? e.make<arith::NegFOp>(x) : e.sub(e.constant(0), x); })
+      .Case([&](ExpOp) { return e.exp(x); })
+      .Case([&](LogOp) { return e.make<math::LogOp>(x); })
+      .Case([&](SqrtOp) { return e.make<math::SqrtOp>(x); })
+      .Case([&](RsqrtOp) { return e.div(e.constant(1), e.make<math::SqrtOp>(x)); })
+      .Case([&](ReciprocalOp) { return e.div(e.constant(1), x); })
+      .Case([&](SinOp) { return e.make<math::SinOp>(x); })
+      .Case([&](CosOp) { return e.make<math::CosOp>(x); })
+      .Case([&](TanOp) { return e.make<math::TanOp>(x); })
+      .Case([&](AsinOp) { return e.make<math::AsinOp>(x); })
+      .Case([&](AcosOp) { return e.make<math::AcosOp>(x); })
+      .Case([&](AtanOp) { return e.make<math::AtanOp>(x); })
+      .Case([&](SinhOp) { return e.make<math::SinhOp>(x); })
+      .Case([&](CoshOp) { return e.make<math::CoshOp>(x); })
+      .Case([&](TanhOp) { return e.make<math::TanhOp>(x); })
+      .Case([&](AsinhOp) { return e.make<math::AsinhOp>(x); })
+      .Case([&](AcoshOp) { return e.make<math::AcoshOp>(x); })
+      .Case([&](AtanhOp) { return e.make<math::AtanhOp>(x); })
+      .Case([&](ErfOp) { return e.make<math::ErfOp>(x); })
+      .Case([&](CeilOp) { return e.make<math::CeilOp>(x); })
+      .Case([&](FloorOp) { return e.make<math::FloorOp>(x); })
+      .Case([&](RoundOp) { return e.make<math::RoundEvenOp>(x); })
+      .Case([&](SignOp) { return emitSign(e, x); })
+      .Case([&](NotOp) { return emitNot(e, x); })
+      .Case([&](ReluOp) {
+        Value zero = e.constant(0);
+        return e.select(e.compare(Predicate::lt, x, zero), zero, x);
+      })
+      .Case([&](SigmoidOp) { return emitSigmoid(e, x); })
+      .Case([&](SiluOp) { return e.mul(x, emitSigmoid(e, x)); })
+      .Case([&](GeluOp gelu) { return emitGelu(e, x, gelu.getApproximate()); })
+      .Case([&](SoftplusOp) { return emitSoftplus(e, x); })
+      .Case([&](LeakyReluOp leaky) {
+        Value scaled = e.mul(x, e.constant(leaky.getAlpha().convertToDouble()));
+        return e.select(e.compare(Predicate::lt, x, e.constant(0)), scaled, x);
+      })
+      .Case([&](EluOp elu) {
+        Value grown = e.sub(e.exp(e.min(x, e.constant(0))), e.constant(1));
+        Value scaled = e.mul(grown, e.constant(elu.getAlpha().convertToDouble()));
+        return e.select(e.compare(Predicate::lt, x, e.constant(0)), scaled, x);
+      })
+      .Case([&](HardSigmoidOp hard) {
+        Value line = e.add(e.mul(x, e.constant(hard.getAlpha().convertToDouble())),
+                           e.constant(hard.getBeta().convertToDouble()));
+        return e.max(e.constant(0), e.min(e.constant(1), line));
+      })
+      .Case([&](ClampOp clamp) {
+        Value low = e.constant(clamp.getLo().convertToDouble());
+        Value high = e.constant(clamp.getHi().convertToDouble());
+        Value above = e.select(e.compare(Predicate::lt, x, low), low, x);
+        return e.select(e.compare(Predicate::gt, above, high), high, above);
+      })
+      .Default([](Operation *) { return Value(); });
+}
+
+/// Ops of two operands of one type with a result of that type; null if `op` is not one of them.
+Value emitBinary(Emitter &e, Operation *op, Value a, Value b) {
+  return llvm::TypeSwitch<Operation *, Value>(op)
+      .Case([&](AddOp) { return e.add(a, b); })
+      .Case([&](SubOp) { return e.sub(a, b); })
+      .Case([&](MulOp) { return e.mul(a, b); })
+      .Case([&](DivOp) { return e.div(a, b); })
+      .Case([&](MaxOp) { return e.max(a, b); })
+      .Case([&](MinOp) { return e.min(a, b); })
+      .Case([&](ModOp mod) { return emitMod(e, a, b, mod.getFmod()); })
+      .Case([&](AndOp) { return e.make<arith::AndIOp>({a, b}); })
+      .Case([&](OrOp) { return e.make<arith::OrIOp>({a, b}); })
+      .Case([&](XorOp) { return e.make<arith::XOrIOp>({a, b}); })
+      .Case([&](ShiftOp shift) { return emitShift(e, a, b, shift.getLeft()); })
+      .Default([](Operation *) { return Value(); });
+}
+
+} // namespace
+
+Type storageType(Type element) {
+  if (element.isInteger(1)) {
+    return IntegerType::get(element.getContext(), 8);
+  }
+  if (IntegerType integer = dyn_cast<IntegerType>(element)) {
+    return IntegerType::get(element.getContext(), integer.getWidth());
+  }
+  return element;
+}
+
+bool hasScalarBody(Operation *op) { return op->hasTrait<TnElementwise>(); }
+
+Value emitScalarBody(OpBuilder &builder, Location location, Operation *op, ValueRange args) {
+  if (CastOp cast = dyn_cast<CastOp>(op)) {
+    return emitCast(builder, location, cast, args[0]);
+  }
+  if (PowOp pow = dyn_cast<PowOp>(op)) {
+    return emitPow(builder, location, pow, args);
+  }
+  Emitter result(builder, location, getElementTypeOrSelf(op->getResult(0)));
+  if (isa<SelectOp>(op)) {
+    Emitter condition(builder, location, builder.getI1Type());
+    return result.select(condition.load(args[0]), args[1], args[2]);
+  }
+  Emitter e(builder, location, getElementTypeOrSelf(op->getOperand(0)));
+  Value a = e.load(args[0]);
+  if (IsInfOp isInf = dyn_cast<IsInfOp>(op)) {
+    return result.store(emitIsInf(e, isInf, a));
+  }
+  if (isa<IsNanOp>(op)) {
+    return result.store(e.compare(Predicate::ne, a, a));
+  }
+  if (args.size() == 1) {
+    return result.store(emitUnary(e, op, a));
+  }
+  Value b = e.load(args[1]);
+  if (CompareOp compare = dyn_cast<CompareOp>(op)) {
+    return result.store(e.compare(compare.getPredicate(), a, b));
+  }
+  return result.store(emitBinary(e, op, a, b));
+}
+
+} // namespace tenon::codegen

@@ -1,0 +1,21 @@
+// What each elementwise `tn` op does to one element, as arith and math ops. Used for the bodies of
+// linalg.generic, so the same few lines serve scalars, vectors, CPU and GPU.
+#pragma once
+
+#include "compiler/graph/Tn.h"
+#include "mlir/IR/Builders.h"
+
+namespace tenon::codegen {
+
+/// The element type as it lies in memory: bool is a byte, integers are signless, floats unchanged.
+mlir::Type storageType(mlir::Type element);
+
+/// True if `op` has a scalar body.
+bool hasScalarBody(mlir::Operation *op);
+
+/// The result element of an elementwise op for the elements `args` of its operands, all in storage
+/// types. Half-width floats are computed in f32 and rounded once.
+mlir::Value emitScalarBody(mlir::OpBuilder &builder, mlir::Location location, mlir::Operation *op,
+                           mlir::ValueRange args);
+
+} // namespace tenon::codegen

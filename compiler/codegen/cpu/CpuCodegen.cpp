@@ -1,0 +1,200 @@
+// One region from text to object code: the way in order, a line a step. Each call has a context of its
+// own, so calls may run in parallel.
+#include "compiler/codegen/cpu/CpuCodegen.h"
+
+#include "compiler/codegen/cpu/Emit.h"
+#include "compiler/codegen/cpu/KernelBuilder.h"
+#include "compiler/codegen/cpu/Levels.h"
+#include "compiler/codegen/cpu/Scratch.h"
+#include "compiler/codegen/cpu/Strategies.h"
+#include "compiler/codegen/cpu/VectorMath.h"
+#include "compiler/codegen/cpu/VectorizeStrips.h"
+#include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Tn.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Affine/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Linalg/Transforms/TilingInterfaceImpl.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/SCF/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Tensor/IR/TensorInferTypeOpInterfaceImpl.h"
+#include "mlir/Dialect/Tensor/IR/TensorTilingInterfaceImpl.h"
+#include "mlir/Dialect/Tensor/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+namespace {
+
+void registerDialects(DialectRegistry &registry) {
+  registerEmitDialects(registry);
+  registry.insert<tn::TnDialect, bufferization::BufferizationDialect, linalg::LinalgDialect,
+                  tensor::TensorDialect>();
+  arith::registerBufferizableOpInterfaceExternalModels(registry);
+  linalg::registerBufferizableOpInterfaceExternalModels(registry);
+  linalg::registerTilingInterfaceExternalModels(registry);
+  scf::registerBufferizableOpInterfaceExternalModels(registry);
+  tensor::registerBufferizableOpInterfaceExternalModels(registry);
+  tensor::registerTilingInterfaceExternalModels(registry);
+  tensor::registerInferTypeOpInterfaceExternalModels(registry);
+}
+
+StrategyFn strategyOf(StringRef name) {
+  static const std::pair<StringRef, StrategyFn> table[] = {
+      {dispatch::kElementwise, lowerTiled},
+      {dispatch::kRows, lowerTiled},
+      {dispatch::kDepthwise, lowerTiled},
+      {dispatch::kSingle, lowerTiled},
+      {dispatch::kContraction, lowerTiled},
+  };
+  for (const auto &[entry, strategy] : table) {
+    if (entry == name) {
+      return strategy;
+    }
+  }
+  return nullptr;
+}
+
+LogicalResult runPasses(ModuleOp module, ArrayRef<std::unique_ptr<Pass> (*)()> passes) {
+  PassManager manager(module->getContext(), ModuleOp::getOperationName(),
+                      OpPassManager::Nesting::Implicit);
+  for (std::unique_ptr<Pass> (*create)() : passes) {
+    manager.addPass(create());
+  }
+  return manager.run(module);
+}
+
+/// Tensors to memrefs, in place wherever the analysis allows it.
+LogicalResult bufferize(func::FuncOp kernel) {
+  bufferization::OneShotBufferizationOptions options;
+  options.allowReturnAllocsFromLoops = true;
+  bufferization::BufferizationState state;
+  return bufferization::runOneShotBufferize(kernel, options, state);
+}
+
+LogicalResult expandMath(ModuleOp module) {
+  RewritePatternSet patterns(module->getContext());
+  populateExpandMathPatterns(patterns);
+  return applyPatternsGreedily(module, std::move(patterns));
+}
+
+/// An expression over the region's symbols as a program of the engine.
+void appendProgram(AffineExpr expression, std::vector<engine::ExprTerm> &program) {
+  using engine::ExprOp;
+  if (AffineConstantExpr constant = dyn_cast<AffineConstantExpr>(expression)) {
+    program.push_back({ExprOp::Constant, constant.getValue()});
+    return;
+  }
+  if (AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(expression)) {
+    program.push_back({ExprOp::Symbol, symbol.getPosition()});
+    return;
+  }
+  AffineBinaryOpExpr binary = cast<AffineBinaryOpExpr>(expression);
+  appendProgram(binary.getLHS(), program);
+  appendProgram(binary.getRHS(), program);
+  switch (binary.getKind()) {
+  case AffineExprKind::Add:
+    program.push_back({ExprOp::Add});
+    return;
+  case AffineExprKind::Mul:
+    program.push_back({ExprOp::Mul});
+    return;
+  case AffineExprKind::FloorDiv:
+    program.push_back({ExprOp::FloorDiv});
+    return;
+  case AffineExprKind::CeilDiv:
+    program.push_back({ExprOp::CeilDiv});
+    return;
+  default:
+    program.push_back({ExprOp::Mod});
+  }
+}
+
+std::vector<engine::ExprTerm> programOf(AffineExpr expression) {
+  std::vector<engine::ExprTerm> program;
+  appendProgram(expression, program);
+  return program;
+}
+
+struct Lowered {
+  AffineExpr grid;
+  AffineExpr scratch;
+};
+
+/// All of the way within MLIR; `module` holds the kernel in the LLVM dialect afterwards.
+FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbol,
+                               engine::CpuLevel level) {
+  func::FuncOp function = source.lookupSymbol<func::FuncOp>("kernel");
+  StringAttr name = function ? function->getAttrOfType<StringAttr>("tn.strategy") : StringAttr();
+  StrategyFn strategy = name ? strategyOf(name.getValue()) : nullptr;
+  if (!strategy) {
+    return source.emitError("has no @kernel with a known strategy");
+  }
+  KernelBuilder kernel(module, symbol, function);
+  FailureOr<AffineExpr> grid = strategy(kernel, function, level);
+  if (failed(grid)) {
+    return failure();
+  }
+  // Folds the dims of tiles, so that bufferization sees equal sizes as equal.
+  if (failed(runPasses(module, {memref::createResolveRankedShapeTypeResultDimsPass,
+                                createCanonicalizerPass, createCSEPass})) ||
+      failed(bufferize(kernel.function())) ||
+      failed(runPasses(module, {createCanonicalizerPass, createCSEPass}))) {
+    return failure();
+  }
+  FailureOr<AffineExpr> scratch = assignScratch(kernel.function());
+  if (failed(scratch) || failed(vectorizeStrips(kernel.function(), floatLanes(level))) ||
+      failed(runPasses(module, {createCanonicalizerPass, createCSEPass})) ||
+      failed(expandMath(module)) ||
+      failed(runPasses(module, {affine::createAffineExpandIndexOpsPass})) ||
+      failed(lowerToLlvmDialect(module))) {
+    return failure();
+  }
+  return Lowered{*grid, *scratch};
+}
+
+} // namespace
+
+llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
+                                     engine::CpuLevel level) {
+  DialectRegistry registry;
+  registerDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  std::string problem;
+  ScopedDiagnosticHandler diagnostics(&context, [&](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error) {
+      problem += (problem.empty() ? "" : "; ") + diagnostic.str();
+    }
+    return success();
+  });
+  OwningOpRef<ModuleOp> source = parseSourceString<ModuleOp>(text, ParserConfig(&context));
+  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
+  if (!source) {
+    return llvm::createStringError("region text does not parse: " + problem);
+  }
+  FailureOr<Lowered> lowered = lowerRegion(*source, *module, symbol, level);
+  if (failed(lowered)) {
+    return llvm::createStringError(problem.empty() ? "lowering failed" : problem);
+  }
+  llvm::Expected<std::string> object = emitObject(*module, level);
+  if (!object) {
+    return object.takeError();
+  }
+  return Kernel{symbol.str(), std::move(*object), programOf(lowered->grid),
+                programOf(lowered->scratch)};
+}
+
+llvm::StringRef codegenVersion() { return "1"; }
+
+} // namespace tenon::codegen::cpu

@@ -1,0 +1,262 @@
+// The strategy of all regions without a product kernel: lower to linalg on tensors, tile the results
+// over the kernel's grid with their producers fused into the tile, bufferize. Relies on upstream's
+// tile-and-fuse and one-shot bufferization.
+#include "compiler/codegen/common/Lowering.h"
+#include "compiler/codegen/cpu/Strategies.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/SCF/Transforms/TileUsingInterface.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/TilingInterface.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <numeric>
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+namespace {
+
+/// Elements of the innermost dim in one grid point where the dims around it are too few to share out.
+constexpr int64_t kChunk = 4096;
+
+/// The tile sizes over the first loops of every result; 0 leaves a loop whole.
+struct Tiling {
+  SmallVector<int64_t> sizes;
+  AffineExpr gridPoints;
+};
+
+/// The first dim that a row-wise op needs whole, or none without such an op.
+std::optional<size_t> firstWholeDim(func::FuncOp source) {
+  std::optional<size_t> first;
+  auto note = [&](size_t dim) { first = first ? std::min(*first, dim) : dim; };
+  source.walk([&](Operation *op) {
+    llvm::TypeSwitch<Operation *, void>(op)
+        .Case([&](tn::ReduceOp reduce) {
+          for (int64_t axis : reduce.getAxes()) {
+            note(axis);
+          }
+        })
+        .Case<tn::SoftmaxOp, tn::LayerNormOp, tn::RmsNormOp, tn::ArgReduceOp, tn::CumsumOp>(
+            [&](auto rows) { note(rows.getAxis()); })
+        .Case([&](tn::GroupNormOp) { note(1); })
+        .Default([](Operation *) {});
+  });
+  return first;
+}
+
+/// All outer dims one by one; also pieces of the innermost dim if those are too few for several threads.
+Tiling chooseTiling(func::FuncOp source) {
+  MLIRContext *context = source.getContext();
+  tn::Dims dims = tn::getDims(source.getResultTypes().front());
+  AffineExpr one = getAffineConstantExpr(1, context);
+  Tiling tiling{{}, one};
+  size_t whole = firstWholeDim(source).value_or(dims.empty() ? 0 : dims.size() - 1);
+  for (size_t i = 0; i < std::min(whole, dims.size()); ++i) {
+    tiling.sizes.push_back(1);
+    tiling.gridPoints = tiling.gridPoints * dims[i];
+  }
+  std::optional<int64_t> points = tn::constantDim(tiling.gridPoints);
+  bool isWhole = firstWholeDim(source).has_value();
+  if (!isWhole && !dims.empty() && points && *points < 8) {
+    std::optional<int64_t> size = tn::constantDim(dims.back());
+    if (!size || *size > 2 * kChunk) {
+      tiling.sizes.push_back(kChunk);
+      tiling.gridPoints = tiling.gridPoints * dims.back().ceilDiv(kChunk);
+    }
+  }
+  return tiling;
+}
+
+/// One scf.for over the kernel's grid slice, with the tile's offsets found from the grid index.
+class GridLoop {
+public:
+  GridLoop(KernelBuilder &kernel) : kernel(kernel) {}
+
+  FailureOr<scf::SCFTilingOptions::CustomLoopHeaderInfo>
+  header(RewriterBase &rewriter, Location location, ArrayRef<Range> ranges,
+         ArrayRef<OpFoldResult> tiles, ValueRange destinations) {
+    Value step = arith::ConstantIndexOp::create(rewriter, location, 1);
+    scf::ForOp loop =
+        scf::ForOp::create(rewriter, location, kernel.begin, kernel.end, step, destinations);
+    rewriter.setInsertionPointToStart(loop.getBody());
+    SmallVector<OpFoldResult> counts;
+    SmallVector<size_t> tiled;
+    AffineExpr size = rewriter.getAffineSymbolExpr(0), tile = rewriter.getAffineSymbolExpr(1);
+    for (auto [i, range] : llvm::enumerate(ranges)) {
+      if (isZeroInteger(tiles[i])) {
+        continue;
+      }
+      tiled.push_back(i);
+      counts.push_back(affine::makeComposedFoldedAffineApply(rewriter, location, size.ceilDiv(tile),
+                                                             {range.size, tiles[i]}));
+    }
+    affine::AffineDelinearizeIndexOp position = affine::AffineDelinearizeIndexOp::create(
+        rewriter, location, loop.getInductionVar(), counts);
+    scf::SCFTilingOptions::CustomLoopHeaderInfo info;
+    info.loops = {cast<LoopLikeOpInterface>(loop.getOperation())};
+    for (Range range : ranges) {
+      info.tileOffset.push_back(range.offset);
+      info.tileSizes.push_back(range.size);
+    }
+    for (auto [number, i] : llvm::enumerate(tiled)) {
+      OpFoldResult at = position.getResult(number);
+      info.tileOffset[i] =
+          affine::makeComposedFoldedAffineApply(rewriter, location, size * tile, {at, tiles[i]});
+      AffineExpr offset = rewriter.getAffineSymbolExpr(2);
+      AffineMap smaller = AffineMap::get(0, 3, {tile, size - offset}, rewriter.getContext());
+      info.tileSizes[i] =
+          isOneInteger(tiles[i])
+              ? tiles[i]
+              : affine::makeComposedFoldedAffineMin(
+                    rewriter, location, smaller,
+                    {ranges[i].size, tiles[i], info.tileOffset[i]});
+    }
+    info.destinationTensors = llvm::to_vector_of<Value>(loop.getRegionIterArgs());
+    return info;
+  }
+
+  LogicalResult terminator(RewriterBase &rewriter, Location location, ValueRange results,
+                           ArrayRef<SmallVector<OpFoldResult>> offsets,
+                           ArrayRef<SmallVector<OpFoldResult>> sizes, ValueRange destinations) {
+    SmallVector<Value> yielded;
+    for (auto [i, result] : llvm::enumerate(results)) {
+      SmallVector<OpFoldResult> strides(offsets[i].size(), rewriter.getIndexAttr(1));
+      yielded.push_back(tensor::InsertSliceOp::create(rewriter, location, result, destinations[i],
+                                                      offsets[i], sizes[i], strides));
+    }
+    scf::YieldOp::create(rewriter, location, yielded);
+    return success();
+  }
+
+private:
+  KernelBuilder &kernel;
+};
+
+/// The tensor over the buffer of result `i`, as the place where the region's result is computed.
+Value resultTensor(KernelBuilder &kernel, unsigned i, Type type) {
+  return bufferization::ToTensorOp::create(kernel.builder, kernel.location, type, kernel.output(i),
+                                           /*restrict=*/true, /*writable=*/true);
+}
+
+/// Lets `root` compute into `destination` instead of a fresh tensor.
+void redirect(OpResult root, Value destination) {
+  linalg::LinalgOp op = cast<linalg::LinalgOp>(root.getOwner());
+  OpOperand *init = op.getDpsInitOperand(root.getResultNumber());
+  if (linalg::FillOp fill = init->get().getDefiningOp<linalg::FillOp>()) {
+    fill.getOutputsMutable().assign(destination);
+    fill.getResult(0).setType(cast<RankedTensorType>(destination.getType()));
+    return;
+  }
+  init->set(destination);
+}
+
+/// Whether a value is one of the region's results, so that it must leave the loop it is computed in.
+bool isResult(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return isa<bufferization::MaterializeInDestinationOp>(user);
+  });
+}
+
+LogicalResult tileResult(KernelBuilder &kernel, OpResult root, const Tiling &tiling) {
+  MLIRContext *context = kernel.builder.getContext();
+  IRRewriter rewriter(context);
+  rewriter.setInsertionPoint(root.getOwner());
+  GridLoop grid(kernel);
+  scf::SCFTileAndFuseOptions options;
+  SmallVector<OpFoldResult> sizes;
+  for (int64_t size : tiling.sizes) {
+    sizes.push_back(rewriter.getIndexAttr(size));
+  }
+  unsigned loops = cast<linalg::LinalgOp>(root.getOwner()).getNumLoops();
+  sizes.resize(loops, rewriter.getIndexAttr(0));
+  options.tilingOptions.setTileSizes(sizes);
+  options.tilingOptions.setLoopType(scf::SCFTilingOptions::LoopType::CustomOp);
+  options.tilingOptions.setCustomLoopGenerationFns(
+      [&](RewriterBase &r, Location location, ArrayRef<Range> ranges, ArrayRef<OpFoldResult> tiles,
+          ValueRange destinations) {
+        return grid.header(r, location, ranges, tiles, destinations);
+      },
+      [&](RewriterBase &r, Location location, ArrayRef<LoopLikeOpInterface>, ValueRange results,
+          ArrayRef<SmallVector<OpFoldResult>> offsets, ArrayRef<SmallVector<OpFoldResult>> tileSizes,
+          ValueRange destinations) {
+        return grid.terminator(r, location, results, offsets, tileSizes, destinations);
+      });
+  using Control = scf::SCFTileAndFuseOptions::ControlFnResult;
+  options.setFusionControlFn(
+      [](tensor::ExtractSliceOp, OpResult producer, bool) -> std::optional<Control> {
+        return Control{/*yieldProducerReplacement=*/isResult(producer)};
+      });
+  FailureOr<scf::SCFTileAndFuseResult> tiled = scf::tileConsumerAndFuseProducersUsingSCF(
+      rewriter, cast<TilingInterface>(root.getOwner()), options);
+  if (failed(tiled)) {
+    return root.getOwner()->emitError("cannot be tiled over the grid");
+  }
+  for (auto [original, replacement] : tiled->replacements) {
+    rewriter.replaceAllUsesWith(original, replacement);
+  }
+  return success();
+}
+
+/// The tensor of every result of the region, in order; each the result of a linalg op of its own.
+FailureOr<SmallVector<OpResult>> computeResults(KernelBuilder &kernel, func::FuncOp source) {
+  Lowering lowering(kernel.builder, kernel.location, kernel.symbols);
+  for (auto [i, argument] : llvm::enumerate(source.getArguments())) {
+    MemRefType type = cast<MemRefType>(kernel.input(i).getType());
+    Value tensor = bufferization::ToTensorOp::create(
+        kernel.builder, kernel.location,
+        RankedTensorType::get(type.getShape(), type.getElementType()), kernel.input(i),
+        /*restrict=*/true, /*writable=*/false);
+    lowering.bind(argument, tensor);
+  }
+  SmallVector<OpResult> results;
+  for (Value value : source.getBody().front().getTerminator()->getOperands()) {
+    Value tensor = lowering.materialize(value);
+    OpResult result = tensor ? dyn_cast<OpResult>(tensor) : OpResult();
+    if (!result || !isa<linalg::LinalgOp>(result.getOwner())) {
+      return tensor ? source.emitError("has a result that is not computed in it") : failure();
+    }
+    results.push_back(result);
+  }
+  return results;
+}
+
+} // namespace
+
+FailureOr<AffineExpr> lowerTiled(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel) {
+  FailureOr<SmallVector<OpResult>> results = computeResults(kernel, source);
+  if (failed(results)) {
+    return failure();
+  }
+  SmallVector<Operation *> stores;
+  OpBuilder &builder = kernel.builder;
+  OpBuilder::InsertPoint end = builder.saveInsertionPoint();
+  for (auto [i, result] : llvm::enumerate(*results)) {
+    builder.setInsertionPointAfterValue(kernel.output(i));
+    Value destination = resultTensor(kernel, i, result.getType());
+    redirect(result, destination);
+    builder.restoreInsertionPoint(end);
+    stores.push_back(bufferization::MaterializeInDestinationOp::create(
+        builder, kernel.location, Type(), result, kernel.output(i), /*restrict=*/true,
+        /*writable=*/true));
+    end = builder.saveInsertionPoint();
+  }
+  Tiling tiling = chooseTiling(source);
+  if (tiling.sizes.empty()) {
+    return tiling.gridPoints;
+  }
+  // From the last result to the first: an earlier one may be fused into the loop of a later one.
+  for (Operation *store : llvm::reverse(stores)) {
+    OpResult root =
+        cast<OpResult>(cast<bufferization::MaterializeInDestinationOp>(store).getSource());
+    if (isa<linalg::LinalgOp>(root.getOwner()) && failed(tileResult(kernel, root, tiling))) {
+      return failure();
+    }
+  }
+  return tiling.gridPoints;
+}
+
+} // namespace tenon::codegen::cpu

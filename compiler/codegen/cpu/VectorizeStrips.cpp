@@ -1,0 +1,336 @@
+// Chooses the strip loop of each linalg.generic and builds its loop nest; what one iteration does is
+// StripBody's work. Relies on buffers being row-major and on distinct buffers not overlapping.
+#include "compiler/codegen/cpu/VectorizeStrips.h"
+
+#include "compiler/codegen/cpu/StripBody.h"
+#include "mlir/Analysis/SliceAnalysis.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+namespace {
+
+/// Independent accumulators of a sum along the strip, to hide the latency of the addition.
+constexpr int64_t kAccumulators = 4;
+
+class StripNest {
+public:
+  StripNest(linalg::GenericOp op, int64_t lanes)
+      : op(op), lanes(lanes), builder(op), location(op.getLoc()) {}
+
+  LogicalResult build();
+
+private:
+  void chooseStrip();
+  void buildParallel(ArrayRef<unsigned> loops);
+  void buildStrips();
+  void buildParallelStrip(Value iv, Value active);
+  void buildReductionStrip();
+  void buildScalar();
+  SmallVector<Value> reductionLoops(ArrayRef<unsigned> loops, ValueRange accumulators,
+                                    llvm::function_ref<SmallVector<Value>(ValueRange)> inner);
+  SmallVector<Value> element(int64_t width, ValueRange accumulators, Value active);
+
+  bool isReduction(unsigned loop) {
+    return op.getIteratorTypesArray()[loop] == utils::IteratorType::reduction;
+  }
+  SmallVector<unsigned> loopsWhere(bool reduction);
+  Value constant(int64_t value) { return arith::ConstantIndexOp::create(builder, location, value); }
+
+  linalg::GenericOp op;
+  int64_t lanes;
+  OpBuilder builder;
+  Location location;
+  SmallVector<Value> sizes;
+  SmallVector<Value> ivs;
+  std::optional<unsigned> strip;
+  SmallVector<Operation *> combiners;
+};
+
+/// Sizes of the loops, from the first operand dim that a loop indexes alone.
+FailureOr<SmallVector<Value>> loopSizes(linalg::GenericOp op, OpBuilder &builder) {
+  SmallVector<Value> sizes(op.getNumLoops());
+  for (OpOperand &operand : op->getOpOperands()) {
+    AffineMap map = op.getMatchingIndexingMap(&operand);
+    for (auto [i, expression] : llvm::enumerate(map.getResults())) {
+      AffineDimExpr loop = dyn_cast<AffineDimExpr>(expression);
+      if (loop && !sizes[loop.getPosition()]) {
+        sizes[loop.getPosition()] =
+            builder.createOrFold<memref::DimOp>(op.getLoc(), operand.get(), i);
+      }
+    }
+  }
+  if (llvm::is_contained(sizes, Value())) {
+    return op.emitError("a loop has no operand that gives its size");
+  }
+  return sizes;
+}
+
+SmallVector<unsigned> StripNest::loopsWhere(bool reduction) {
+  SmallVector<unsigned> loops;
+  for (unsigned i = 0; i < op.getNumLoops(); ++i) {
+    if (isReduction(i) == reduction && strip != i) {
+      loops.push_back(i);
+    }
+  }
+  return loops;
+}
+
+/// The loop along which most operands are contiguous; none if the body has no vector form along any.
+void StripNest::chooseStrip() {
+  int64_t best = 0;
+  for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) {
+    if (std::optional<int64_t> size = getConstantIntValue(sizes[loop]); size && *size < 2) {
+      continue;
+    }
+    if (isReduction(loop) && llvm::is_contained(combiners, nullptr)) {
+      continue;
+    }
+    std::optional<int64_t> score = StripBody::score(op, loop);
+    if (score && *score > best) {
+      best = *score;
+      strip = loop;
+    }
+  }
+}
+
+LogicalResult StripNest::build() {
+  FailureOr<SmallVector<Value>> found = loopSizes(op, builder);
+  if (failed(found)) {
+    return failure();
+  }
+  sizes = *found;
+  ivs.resize(sizes.size());
+  for (unsigned i = 0; i < op.getNumDpsInits(); ++i) {
+    SmallVector<Operation *> chain;
+    Value reduced = matchReduction(op.getRegionOutputArgs(), i, chain);
+    combiners.push_back(reduced && chain.size() == 1 ? chain.front() : nullptr);
+  }
+  chooseStrip();
+  buildParallel(loopsWhere(false));
+  op.erase();
+  return success();
+}
+
+void StripNest::buildParallel(ArrayRef<unsigned> loops) {
+  if (loops.empty()) {
+    if (!strip) {
+      buildScalar();
+    } else if (isReduction(*strip)) {
+      buildReductionStrip();
+    } else {
+      buildStrips();
+    }
+    return;
+  }
+  scf::ForOp loop =
+      scf::ForOp::create(builder, location, constant(0), sizes[loops.front()], constant(1));
+  ivs[loops.front()] = loop.getInductionVar();
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  buildParallel(loops.drop_front());
+}
+
+/// Reduction loops around `inner`, carrying the accumulators.
+SmallVector<Value>
+StripNest::reductionLoops(ArrayRef<unsigned> loops, ValueRange accumulators,
+                          llvm::function_ref<SmallVector<Value>(ValueRange)> inner) {
+  if (loops.empty()) {
+    return inner(accumulators);
+  }
+  scf::ForOp loop = scf::ForOp::create(builder, location, constant(0), sizes[loops.front()],
+                                       constant(1), accumulators);
+  ivs[loops.front()] = loop.getInductionVar();
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  SmallVector<Value> results =
+      reductionLoops(loops.drop_front(), loop.getRegionIterArgs(), inner);
+  if (!results.empty()) {
+    scf::YieldOp::create(builder, location, results);
+  }
+  return SmallVector<Value>(loop.getResults());
+}
+
+/// The results of one iteration (or one vector of them) for these accumulators.
+SmallVector<Value> StripNest::element(int64_t width, ValueRange accumulators, Value active) {
+  StripBody body(op, builder, ivs, strip.value_or(0), width, active);
+  return body.emit(accumulators);
+}
+
+/// Whole strips, then what is left under a mask.
+void StripNest::buildStrips() {
+  Value size = sizes[*strip];
+  Value width = constant(lanes);
+  Value rest = arith::RemUIOp::create(builder, location, size, width);
+  Value whole = arith::SubIOp::create(builder, location, size, rest);
+  std::optional<int64_t> constantSize = getConstantIntValue(size);
+  if (!constantSize || *constantSize >= lanes) {
+    scf::ForOp loop = scf::ForOp::create(builder, location, constant(0), whole, width);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(loop.getBody());
+    buildParallelStrip(loop.getInductionVar(), Value());
+  }
+  if (constantSize && *constantSize % lanes == 0) {
+    return;
+  }
+  Value isRest = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::ne, rest, constant(0));
+  scf::IfOp tail = scf::IfOp::create(builder, location, isRest, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(tail.thenBlock());
+  buildParallelStrip(whole, rest);
+}
+
+/// One vector of results; sums over the reduction loops stay in registers.
+void StripNest::buildParallelStrip(Value iv, Value active) {
+  ivs[*strip] = iv;
+  SmallVector<unsigned> reductions = loopsWhere(true);
+  StripBody outside(op, builder, ivs, *strip, lanes, active);
+  SmallVector<Value> start = outside.loadResults();
+  SmallVector<Value> results = reductionLoops(reductions, start, [&](ValueRange accumulators) {
+    return element(lanes, accumulators, active);
+  });
+  StripBody(op, builder, ivs, *strip, lanes, active).storeResults(results);
+}
+
+namespace {
+
+/// What leaves the accumulator unchanged, as a vector.
+Value neutralVector(OpBuilder &builder, Location location, Operation *combiner, int64_t lanes) {
+  TypedAttr neutral = *arith::getNeutralElement(combiner);
+  VectorType type = VectorType::get(lanes, neutral.getType());
+  return arith::ConstantOp::create(builder, location, DenseElementsAttr::get(type, neutral));
+}
+
+Value combine(OpBuilder &builder, Location location, Operation *combiner, Value a, Value b) {
+  OperationState state(location, combiner->getName());
+  state.addOperands({a, b});
+  state.addTypes(a.getType());
+  state.addAttributes(combiner->getAttrs());
+  return builder.create(state)->getResult(0);
+}
+
+} // namespace
+
+/// A sum along the strip: vectors of partial sums, folded into the accumulator at the end.
+void StripNest::buildReductionStrip() {
+  SmallVector<unsigned> others = loopsWhere(true);
+  unsigned results = op.getNumDpsInits();
+  SmallVector<Value> partial;
+  for (int64_t copy = 0; copy < kAccumulators; ++copy) {
+    for (Operation *combiner : combiners) {
+      partial.push_back(neutralVector(builder, location, combiner, lanes));
+    }
+  }
+  Value size = sizes[*strip];
+  Value width = constant(lanes), block = constant(lanes * kAccumulators);
+  auto floorTo = [&](Value value, Value step) -> Value {
+    Value rest = arith::RemUIOp::create(builder, location, value, step);
+    return arith::SubIOp::create(builder, location, value, rest);
+  };
+  Value blocks = floorTo(size, block), whole = floorTo(size, width);
+  SmallVector<Value> sums = reductionLoops(others, partial, [&](ValueRange carried) {
+    scf::ForOp main = scf::ForOp::create(builder, location, constant(0), blocks, block, carried);
+    {
+      OpBuilder::InsertionGuard guard(builder);
+      builder.setInsertionPointToStart(main.getBody());
+      SmallVector<Value> next;
+      for (int64_t copy = 0; copy < kAccumulators; ++copy) {
+        ivs[*strip] = arith::AddIOp::create(builder, location, main.getInductionVar(),
+                                            constant(copy * lanes));
+        llvm::append_range(
+            next, element(lanes, main.getRegionIterArgs().slice(copy * results, results), Value()));
+      }
+      scf::YieldOp::create(builder, location, next);
+    }
+    SmallVector<Value> state(main.getResults());
+    scf::ForOp left = scf::ForOp::create(builder, location, blocks, whole, width,
+                                         ValueRange(state).take_front(results));
+    {
+      OpBuilder::InsertionGuard guard(builder);
+      builder.setInsertionPointToStart(left.getBody());
+      ivs[*strip] = left.getInductionVar();
+      scf::YieldOp::create(builder, location, element(lanes, left.getRegionIterArgs(), Value()));
+    }
+    std::optional<int64_t> constantSize = getConstantIntValue(size);
+    SmallVector<Value> first(left.getResults());
+    if (!constantSize || *constantSize % lanes != 0) {
+      ivs[*strip] = whole;
+      Value rest = arith::SubIOp::create(builder, location, size, whole);
+      first = element(lanes, first, rest);
+    }
+    llvm::copy(first, state.begin());
+    return state;
+  });
+  ivs[*strip] = constant(0);
+  StripBody outside(op, builder, ivs, *strip, 1, Value());
+  SmallVector<Value> totals = outside.loadResults();
+  for (unsigned i = 0; i < results; ++i) {
+    Value sum = sums[i];
+    for (int64_t copy = 1; copy < kAccumulators; ++copy) {
+      sum = combine(builder, location, combiners[i], sum, sums[copy * results + i]);
+    }
+    std::optional<vector::CombiningKind> kind = linalg::getCombinerOpKind(combiners[i]);
+    Value folded = vector::ReductionOp::create(builder, location, *kind, sum,
+                                               arith::FastMathFlags::reassoc);
+    totals[i] = combine(builder, location, combiners[i], totals[i], folded);
+  }
+  outside.storeResults(totals);
+}
+
+void StripNest::buildScalar() {
+  SmallVector<unsigned> reductions = loopsWhere(true);
+  SmallVector<Value> start = StripBody(op, builder, ivs, 0, 1, Value()).loadResults();
+  SmallVector<Value> results = reductionLoops(reductions, start, [&](ValueRange accumulators) {
+    return element(1, accumulators, Value());
+  });
+  StripBody(op, builder, ivs, 0, 1, Value()).storeResults(results);
+}
+
+/// Every linalg op in the form of linalg.generic, copies included.
+LogicalResult generalize(func::FuncOp function) {
+  IRRewriter rewriter(function.getContext());
+  SmallVector<memref::CopyOp> copies;
+  function.walk([&](memref::CopyOp copy) { copies.push_back(copy); });
+  for (memref::CopyOp copy : copies) {
+    rewriter.setInsertionPoint(copy);
+    linalg::makeMemRefCopyOp(rewriter, copy.getLoc(), copy.getSource(), copy.getTarget());
+    rewriter.eraseOp(copy);
+  }
+  SmallVector<linalg::LinalgOp> named;
+  function.walk([&](linalg::LinalgOp op) {
+    if (!isa<linalg::GenericOp>(op.getOperation())) {
+      named.push_back(op);
+    }
+  });
+  for (linalg::LinalgOp op : named) {
+    rewriter.setInsertionPoint(op);
+    if (failed(linalg::generalizeNamedOp(rewriter, op))) {
+      return op->emitError("has no loop form");
+    }
+  }
+  return success();
+}
+
+} // namespace
+
+LogicalResult vectorizeStrips(func::FuncOp function, int64_t lanes) {
+  if (failed(generalize(function))) {
+    return failure();
+  }
+  SmallVector<linalg::GenericOp> ops;
+  function.walk([&](linalg::GenericOp op) { ops.push_back(op); });
+  for (linalg::GenericOp op : ops) {
+    if (failed(StripNest(op, lanes).build())) {
+      return failure();
+    }
+  }
+  return success();
+}
+
+} // namespace tenon::codegen::cpu

@@ -1,0 +1,118 @@
+// Relies on LoadedCode for the generated side and on the reference interpreter for the truth.
+#include "RegionCheck.h"
+
+#include "LoadedCode.h"
+#include "compiler/graph/Shape.h"
+#include "compiler/reference/Compare.h"
+#include "compiler/reference/Interpreter.h"
+#include "engine/KernelAbi.h"
+#include "mlir/Parser/Parser.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+namespace {
+
+/// Floats in [-2, 2), integers in [0, 3), bools; the same for the same seed.
+reference::Tensor seeded(RankedTensorType type, ArrayRef<int64_t> symbols, uint64_t seed) {
+  SmallVector<int64_t> dims;
+  for (AffineExpr dim : tn::getDims(type)) {
+    dims.push_back(*tn::evaluate(dim, symbols));
+  }
+  Result<reference::Tensor> wide = reference::Tensor::create(DType::F64, dims);
+  bool isFloat = isa<FloatType>(type.getElementType());
+  bool isBool = type.getElementType().isInteger(1);
+  for (int64_t i = 0; i < wide->count(); ++i) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    double uniform = double(seed >> 40) / double(1 << 24);
+    wide->as<double>()[i] =
+        isFloat ? uniform * 4 - 2 : double(int64_t(uniform * (isBool ? 2 : 3)));
+  }
+  return *reference::convert(*wide, *reference::dtypeOf(type.getElementType()));
+}
+
+std::vector<reference::Tensor> runKernel(const Kernel &kernel, engine::CpuLevel level,
+                                         ArrayRef<reference::Tensor> inputs,
+                                         ArrayRef<reference::Tensor> expected,
+                                         const std::vector<int64_t> &symbols, int pieces) {
+  LoadedCode code(level, {kernel.object}, {kernel.symbol});
+  std::vector<reference::Tensor> outputs;
+  std::vector<void *> buffers;
+  for (const reference::Tensor &input : inputs) {
+    buffers.push_back(const_cast<char *>(input.bytes()));
+  }
+  for (const reference::Tensor &result : expected) {
+    outputs.push_back(*reference::Tensor::create(result.dtype(), result.dims()));
+    memset(outputs.back().mutableBytes(), 0x7f, outputs.back().byteCount());
+    buffers.push_back(outputs.back().mutableBytes());
+  }
+  int64_t grid = *engine::evaluate(kernel.grid, symbols);
+  uint64_t scratchBytes = *engine::evaluate(kernel.scratch, symbols);
+  void *scratch = aligned_alloc(64, (scratchBytes + 127) / 64 * 64);
+  memset(scratch, 0x7f, scratchBytes);
+  TenonKernelContext context{TENON_KERNEL_ABI, 0, scratch, scratchBytes};
+  for (int piece = 0; piece < pieces; ++piece) {
+    int64_t begin = grid * piece / pieces, end = grid * (piece + 1) / pieces;
+    if (begin < end) {
+      code.function<std::remove_pointer_t<TenonKernelFn>>(kernel.symbol)(
+          &context, buffers.data(), symbols.data(), begin, end);
+    }
+  }
+  free(scratch);
+  return outputs;
+}
+
+} // namespace
+
+std::string kernelText(const std::string &strategy, const std::string &signature,
+                       const std::string &body, const std::string &symbols) {
+  std::string attributes = symbols.empty() ? "" : " attributes {tn.symbols = [" + symbols + "]}";
+  return "module" + attributes + " {\n  func.func @kernel" + signature +
+         " attributes {tn.strategy = \"" + strategy + "\"} {\n" + body + "\n  }\n}\n";
+}
+
+testing::AssertionResult matchesReference(const std::string &text,
+                                          const std::vector<int64_t> &symbols, int pieces) {
+  MLIRContext context;
+  context.loadDialect<tn::TnDialect, func::FuncDialect>();
+  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, ParserConfig(&context));
+  if (!module) {
+    return testing::AssertionFailure() << "does not parse:\n" << text;
+  }
+  func::FuncOp function = module->lookupSymbol<func::FuncOp>("kernel");
+  std::vector<reference::Tensor> inputs;
+  for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
+    inputs.push_back(seeded(cast<RankedTensorType>(type), symbols, i + 1));
+  }
+  reference::Interpreter interpreter(nullptr);
+  Result<std::vector<reference::Tensor>> expected =
+      interpreter.evaluate(function.getBody(), inputs, symbols);
+  if (!expected) {
+    return testing::AssertionFailure() << "reference: " << expected.status().message();
+  }
+  for (engine::CpuLevel level : machineLevels()) {
+    llvm::Expected<Kernel> kernel = compileRegion(text, "tested", level);
+    if (!kernel) {
+      return testing::AssertionFailure()
+             << engine::nameOf(level) << ": " << llvm::toString(kernel.takeError());
+    }
+    std::vector<reference::Tensor> outputs =
+        runKernel(*kernel, level, inputs, *expected, symbols, pieces);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      reference::Comparison comparison = reference::compareTensors((*expected)[i], outputs[i]);
+      if (!comparison.equal()) {
+        return testing::AssertionFailure()
+               << engine::nameOf(level) << ": result " << i << ": "
+               << (comparison.mismatch.empty() ? comparison.text(outputs[i].dims())
+                                               : comparison.mismatch);
+      }
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+} // namespace tenon::codegen::cpu

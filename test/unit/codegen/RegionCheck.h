@@ -1,0 +1,24 @@
+// Compiles a region for every level of this machine, runs it on seeded inputs and compares with the
+// reference interpreter. What every codegen test of a region goes through.
+#pragma once
+
+#include "engine/CpuLevel.h"
+#include "gtest/gtest.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tenon::codegen::cpu {
+
+/// `body` is the text of a module around `func.func @kernel`. `symbols` are the values of its symbols. The grid is
+/// run in `pieces` calls, as threads would.
+testing::AssertionResult matchesReference(const std::string &text,
+                                          const std::vector<int64_t> &symbols = {}, int pieces = 2);
+
+/// A module with one kernel: `signature` and `body` as in "(%x: tensor<4xf32>) -> tensor<4xf32>", "%y = ...;
+/// return %y : tensor<4xf32>".
+std::string kernelText(const std::string &strategy, const std::string &signature,
+                       const std::string &body, const std::string &symbols = "");
+
+} // namespace tenon::codegen::cpu
