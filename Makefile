@@ -9,7 +9,7 @@ BUILD := build/$(PRESET)
 demo: $(BUILD)/build.ninja
 	@echo "demo: building the tool" >&2
 	@cmake --build $(BUILD) --target tenon
-	@scripts/demo.sh $(BUILD)
+	@.venv/bin/python scripts/demo.py --tenon $(BUILD)/bin/tenon
 
 test: $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
