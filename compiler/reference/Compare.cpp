@@ -37,8 +37,10 @@ public:
       largestError = error;
       result.largest = {index, expected, actual};
     }
-    bool within = error <= tolerance.absolute + tolerance.relative * std::fabs(expected);
-    if ((!within || std::isinf(error)) && result.different++ == 0) {
+    // No error but not identical: integers that one double stands for.
+    bool within = error != 0 && !std::isinf(error) &&
+                  error <= tolerance.absolute + tolerance.relative * std::fabs(expected);
+    if (!within && result.different++ == 0) {
       result.first = {index, expected, actual};
     }
   }
