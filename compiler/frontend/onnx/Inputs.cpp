@@ -80,11 +80,18 @@ Status Importer::importInputs(Scope &scope) {
 }
 
 Status Importer::checkOverridesUsed() const {
+  llvm::SmallVector<std::string_view> named;
   for (const ShapeOverride &override : options.shapes) {
-    bool known = llvm::any_of(model.graph.inputs,
-                              [&](const ValueInfo &info) { return info.name == override.input; });
+    named.push_back(override.input);
+  }
+  for (const FixedInput &fixed : options.fixed) {
+    named.push_back(fixed.input);
+  }
+  for (std::string_view name : named) {
+    bool known =
+        llvm::any_of(model.graph.inputs, [&](const ValueInfo &info) { return info.name == name; });
     if (!known) {
-      return overrideError(override.input, "the model has no such input");
+      return overrideError(name, "the model has no such input");
     }
   }
   return Status::ok();
@@ -98,6 +105,11 @@ Status Importer::importInput(const ValueInfo &info, Scope &scope) {
     gaps.push_back(inputGap(info, "only dense tensors of numbers and bools can be inputs",
                             "move the part of the model that needs it outside"));
     return Status::ok();
+  }
+  for (const FixedInput &fixed : options.fixed) {
+    if (fixed.input == info.name) {
+      return fixInput(fixed, element, value);
+    }
   }
   bool given =
       llvm::any_of(options.shapes, [&](const ShapeOverride &o) { return o.input == info.name; });

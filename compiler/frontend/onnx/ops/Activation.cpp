@@ -86,8 +86,11 @@ void shrink(NodeContext &c) {
 
 void prelu(NodeContext &c) {
   Value x = c.value(0);
+  // Before opset 7 a list of slopes lies along the channels.
+  bool channels = c.opset < 7 && c.rank(1) == 1 && c.rank(0) > 1;
+  Value slope = channels ? c.alongAxis(c.value(1), 1, c.rank(0)) : c.value(1);
   Value negative = c.compare(x, tn::Predicate::lt, c.scalarLike(0, x));
-  c.setOutput(0, c.select(negative, c.mul(x, c.value(1)), x));
+  c.setOutput(0, c.select(negative, c.mul(x, slope), x));
 }
 
 constexpr OpRow kRows[] = {

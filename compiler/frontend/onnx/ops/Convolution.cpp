@@ -73,7 +73,7 @@ void qlinearConv(NodeContext &c) {
 }
 
 /// Padding from output_shape or auto_pad, which say the result's size.
-bool resolveTransposedPads(NodeContext &c, Windows &w, ArrayRef<int64_t> outputPadding) {
+bool resolveTransposedPads(NodeContext &c, Windows &w, SmallVectorImpl<int64_t> &outputPadding) {
   std::string mode = c.text("auto_pad", "NOTSET");
   SmallVector<int64_t> shape = c.integerList("output_shape");
   bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
@@ -92,6 +92,8 @@ bool resolveTransposedPads(NodeContext &c, Windows &w, ArrayRef<int64_t> outputP
     int64_t out = shape.empty() ? *in * w.strides[i] : shape[shape.size() == n ? i : i + 2];
     int64_t total =
         w.strides[i] * (*in - 1) + outputPadding[i] + (w.kernel[i] - 1) * w.dilations[i] + 1 - out;
+    // A result that is longer than the windows reach is padded at its end.
+    outputPadding[i] += std::max<int64_t>(0, -total);
     total = std::max<int64_t>(0, total);
     w.pads[i] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
     w.pads[n + i] = total - w.pads[i];

@@ -204,9 +204,12 @@ void resize(NodeContext &c) {
   std::string coordinates = c.text("coordinate_transformation_mode", "half_pixel");
   std::string nearest = c.text("nearest_mode", "round_prefer_floor");
   if (coordinates == "tf_half_pixel_for_nn") {
-    // floor((x + 0.5) / scale) is the half pixel position rounded to nearest, halves up.
+    // Half a step to the right of the half pixel position, where roundings have other names.
+    if (nearest != "floor" && nearest != "round_prefer_floor") {
+      return c.gap("coordinates tf_half_pixel_for_nn with this nearest_mode", "use half_pixel");
+    }
     coordinates = "half_pixel";
-    nearest = "round_prefer_ceil";
+    nearest = nearest == "floor" ? "round_prefer_ceil" : "ceil";
   }
   SmallVector<double> roi;
   if (request && coordinates == "tf_crop_and_resize") {
