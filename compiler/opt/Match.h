@@ -1,0 +1,108 @@
+// Small questions that patterns ask about operations, dims and permutations, and the way to run patterns.
+// Relies on graph/Shape.h for symbolic dims.
+#pragma once
+
+#include "compiler/graph/Shape.h"
+#include "compiler/opt/Constants.h"
+#include "mlir/IR/PatternMatch.h"
+
+#include <optional>
+
+namespace tenon::opt {
+
+/// A pattern that may look into constants.
+template <typename Op> class Pattern : public mlir::OpRewritePattern<Op> {
+public:
+  Pattern(mlir::MLIRContext *context, tn::WeightStore &weights)
+      : mlir::OpRewritePattern<Op>(context), constants(weights) {}
+
+protected:
+  Constants constants;
+};
+
+/// Applies the patterns until nothing changes; dead operations go away on the way.
+llvm::LogicalResult runPatterns(mlir::ModuleOp module, mlir::RewritePatternSet &&patterns);
+
+inline mlir::RankedTensorType tensorType(mlir::Value value) {
+  return mlir::cast<mlir::RankedTensorType>(value.getType());
+}
+
+/// The result of `value op scalar`, in either order when `op` commutes.
+struct WithScalar {
+  mlir::Value value;
+  double scalar;
+};
+
+/// Splits a two-operand operation of that kind into a value and a scalar constant. For kinds that do not
+/// commute, the scalar is the second operand.
+template <typename Op> std::optional<WithScalar> matchScalar(mlir::Value result, Constants &constants) {
+  Op op = result.getDefiningOp<Op>();
+  if (!op) {
+    return std::nullopt;
+  }
+  // The value must already have the result's shape: a scalar constant may not broadcast it.
+  if (std::optional<double> scalar = constants.scalar(op.getB());
+      scalar && op.getA().getType() == op.getType()) {
+    return WithScalar{op.getA(), *scalar};
+  }
+  if (!op->template hasTrait<mlir::OpTrait::IsCommutative>()) {
+    return std::nullopt;
+  }
+  if (std::optional<double> scalar = constants.scalar(op.getA());
+      scalar && op.getB().getType() == op.getType()) {
+    return WithScalar{op.getB(), *scalar};
+  }
+  return std::nullopt;
+}
+
+/// `x * s`, also spelled as a division by 1/s.
+std::optional<WithScalar> matchScale(mlir::Value result, Constants &constants);
+
+/// The constant value of each dim, or nothing if one is symbolic.
+std::optional<llvm::SmallVector<int64_t>> staticShape(mlir::Value value);
+
+bool isOne(mlir::AffineExpr dim);
+
+/// Operand and result have the same rank and sizes.
+bool sameShape(mlir::Value a, mlir::Value b);
+
+using Permutation = llvm::SmallVector<int64_t>;
+
+bool isIdentity(llvm::ArrayRef<int64_t> permutation);
+Permutation inverse(llvm::ArrayRef<int64_t> permutation);
+/// The transpose that does `first`, then `second`.
+Permutation compose(llvm::ArrayRef<int64_t> first, llvm::ArrayRef<int64_t> second);
+/// The identity with the last two dims swapped.
+Permutation swapLast(int64_t rank);
+
+template <typename T>
+llvm::SmallVector<T> permuted(llvm::ArrayRef<T> values, llvm::ArrayRef<int64_t> permutation) {
+  llvm::SmallVector<T> result;
+  for (int64_t from : permutation) {
+    result.push_back(values[from]);
+  }
+  return result;
+}
+
+/// A transpose; the value itself if the permutation is the identity.
+mlir::Value transpose(mlir::OpBuilder &builder, mlir::Location location, mlir::Value value,
+                      llvm::ArrayRef<int64_t> permutation);
+
+/// A reshape to these dims; the value itself if it has them.
+mlir::Value reshape(mlir::OpBuilder &builder, mlir::Location location, mlir::Value value,
+                    llvm::ArrayRef<mlir::AffineExpr> dims);
+
+/// A copy of an operation with one result that has other operands and another result type.
+mlir::Operation *rebuild(mlir::OpBuilder &builder, mlir::Operation *op, mlir::ValueRange operands,
+                         mlir::Type type);
+
+/// Dims [inBegin, inEnd) of one shape hold the same elements as [outBegin, outEnd) of another.
+struct DimGroup {
+  unsigned inBegin, inEnd, outBegin, outEnd;
+};
+
+/// The finest split of a reshape into groups of equal size; fails if the products cannot be compared.
+mlir::FailureOr<llvm::SmallVector<DimGroup>> groupDims(llvm::ArrayRef<mlir::AffineExpr> in,
+                                                       llvm::ArrayRef<mlir::AffineExpr> out);
+
+} // namespace tenon::opt

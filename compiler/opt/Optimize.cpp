@@ -1,0 +1,86 @@
+// The order in which the passes run, with the reason for each place.
+// Relies on every pass keeping the module valid on its own, so that it can be checked after each.
+#include "compiler/opt/Passes.h"
+
+#include "mlir/IR/Verifier.h"
+
+using namespace mlir;
+
+namespace tenon::opt {
+namespace {
+
+constexpr Pass kSimplify = {"simplify", simplify};
+
+/// The passes in order. `simplify` stands wherever the next pass wants a clean graph.
+const Pass kOrder[] = {
+    // Names what exporters write with constants and chains of movement; everything else matches on that.
+    kSimplify,
+    // Before anything looks at a product and its bias: reshapes of [batch * sequence, n] stand between.
+    {"hoist-reshapes", hoistReshapes},
+    kSimplify,
+    // Needs the convolution and its normalization side by side and in the model's own layout.
+    {"fold-batch-norm", foldBatchNorm},
+    // After the bias is known as a constant; before transposes move away from the slices that it removes.
+    {"split-products", splitProducts},
+    // Before attention, which wants the transposes of the heads directly at its operands.
+    {"sink-transposes", sinkTransposes},
+    kSimplify,
+    // Before the activations: a sigmoid in a softmax or a norm would hide these.
+    {"recognize-softmax", recognizeSoftmax},
+    {"recognize-norm", recognizeNorm},
+    {"recognize-gelu", recognizeGelu},
+    {"recognize-silu", recognizeSilu},
+    // After softmax; before transposes of K are folded into the product.
+    {"recognize-attention", recognizeAttention},
+    {"fold-transposes", foldTransposes},
+    // After all patterns that are stated in the models' layout.
+    {"channels-last", channelsLast},
+    kSimplify,
+};
+
+const Pass kAll[] = {
+    kSimplify,
+    {"fold-constants", foldConstants},
+    {"hoist-reshapes", hoistReshapes},
+    {"fold-batch-norm", foldBatchNorm},
+    {"split-products", splitProducts},
+    {"sink-transposes", sinkTransposes},
+    {"recognize-softmax", recognizeSoftmax},
+    {"recognize-norm", recognizeNorm},
+    {"recognize-gelu", recognizeGelu},
+    {"recognize-silu", recognizeSilu},
+    {"recognize-attention", recognizeAttention},
+    {"fold-transposes", foldTransposes},
+    {"channels-last", channelsLast},
+};
+
+LogicalResult runPass(const Pass &pass, ModuleOp module, tn::WeightStore &weights,
+                      const OptimizeOptions &options) {
+  if (failed(pass.run(module, weights))) {
+    return failure();
+  }
+  if (failed(verify(module))) {
+    return module.emitError() << "internal: pass " << pass.name << " left an invalid graph";
+  }
+  return options.afterPass ? options.afterPass(pass.name, module) : success();
+}
+
+} // namespace
+
+ArrayRef<Pass> allPasses() { return kAll; }
+
+LogicalResult optimize(ModuleOp module, tn::WeightStore &weights, const OptimizeOptions &options) {
+  for (const Pass &pass : kOrder) {
+    if (failed(runPass(pass, module, weights, options))) {
+      return failure();
+    }
+  }
+  for (const Pass &pass : options.extraPasses) {
+    if (failed(runPass(pass, module, weights, options))) {
+      return failure();
+    }
+  }
+  return success();
+}
+
+} // namespace tenon::opt

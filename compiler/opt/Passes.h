@@ -1,0 +1,80 @@
+// The passes that rewrite `tn` without changing its meaning, and the one function that runs them in
+// order. Relies on verified `tn` as import leaves it; weights are read from and added to the store.
+#pragma once
+
+#include "compiler/graph/WeightStore.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <functional>
+#include <vector>
+
+namespace tenon::opt {
+
+/// Identity operations, chains of movement, exact arithmetic, constants, duplicates and dead code.
+/// Every other pass leaves its litter to this one, so it runs often.
+llvm::LogicalResult simplify(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// Evaluates operations on constants through the reference. Part of `simplify`, on its own for tests.
+llvm::LogicalResult foldConstants(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// Moves reshapes of leading dims (`[batch * sequence, n]`) up through products and elementwise
+/// operations, where they meet the reshape that made them and vanish: one shape for a whole layer.
+llvm::LogicalResult hoistReshapes(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// Puts inference batch normalization into the weights of the convolution or product before it; what is
+/// left becomes a multiplication and an addition that fuse as an epilogue. Computed in double.
+llvm::LogicalResult foldBatchNorm(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// Moves transposes towards the results through elementwise operations, reductions, concatenations,
+/// pads, slices and reshapes, until they cancel or reach an operation that absorbs them.
+llvm::LogicalResult sinkTransposes(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// A product with constant weights whose result is only read in slices becomes one product a slice: the
+/// heads of a fused QKV projection are then written where attention reads them, without copies.
+llvm::LogicalResult splitProducts(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// Spellings of GELU (erf and tanh form) become `tn.gelu`.
+llvm::LogicalResult recognizeGelu(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// Spellings of the sigmoid and of x * sigmoid(x) become `tn.sigmoid` and `tn.silu`.
+llvm::LogicalResult recognizeSilu(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// exp / sum, with or without the maximum taken off, becomes `tn.softmax`.
+llvm::LogicalResult recognizeSoftmax(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// Layer and RMS normalization over trailing dims written out become `tn.layer_norm`, `tn.rms_norm`.
+llvm::LogicalResult recognizeNorm(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// Product, scale, mask, softmax and product become `tn.attention`, which reads and writes split heads
+/// in place (`headsInner`), so that no transposes are left around it.
+llvm::LogicalResult recognizeAttention(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// A transpose of the last two dims before a product becomes `transposeA` or `transposeB`.
+llvm::LogicalResult foldTransposes(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// Convolutions and poolings work channels-last, where the inner loop reads contiguous channels; the
+/// transposes around them meet and cancel, so that one is left at each picture input.
+llvm::LogicalResult channelsLast(mlir::ModuleOp module, tn::WeightStore &weights);
+
+struct Pass {
+  llvm::StringLiteral name;
+  llvm::LogicalResult (*run)(mlir::ModuleOp, tn::WeightStore &);
+};
+
+/// Every pass by its name, for tools and tests.
+llvm::ArrayRef<Pass> allPasses();
+
+struct OptimizeOptions {
+  /// Called after each pass with its name; failure stops. `--verify` compares numbers here.
+  std::function<llvm::LogicalResult(llvm::StringRef pass, mlir::ModuleOp module)> afterPass;
+  /// Run after the others. Tests plant a wrong pass here that `--verify` must catch.
+  std::vector<Pass> extraPasses;
+};
+
+/// Runs the passes in order. Fails, with a diagnostic, if a pass or `afterPass` does.
+llvm::LogicalResult optimize(mlir::ModuleOp module, tn::WeightStore &weights,
+                             const OptimizeOptions &options);
+
+} // namespace tenon::opt

@@ -1,0 +1,25 @@
+// The pattern groups of the passes that consist of several files.
+// Relies on mlir's greedy driver to apply them.
+#pragma once
+
+#include "compiler/graph/WeightStore.h"
+#include "mlir/IR/PatternMatch.h"
+
+namespace tenon::opt {
+
+/// Identities and exact rewrites of elementwise operations.
+void addArithmeticPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
+
+/// Identities and chains of reshape, transpose, broadcast, slice, pad, concat and cast.
+void addMovementPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
+
+/// Evaluation of operations on constants.
+void addConstantPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
+
+/// Broadcasts move behind elementwise operations or vanish.
+void addBroadcastPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
+
+/// Transposes move behind the operations that use them.
+void addSinkTransposePatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
+
+} // namespace tenon::opt

@@ -1,0 +1,306 @@
+// Product, scale, mask, softmax and product become tn.attention over split heads.
+// Relies on simplify, sinkTransposes and recognizeSoftmax; a query that sees no key gives zeros.
+#include "compiler/opt/CausalMask.h"
+#include "compiler/opt/Match.h"
+#include "compiler/opt/Passes.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace tenon::opt {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Attention reads batch, head, position, feature; heads inside means position before head.
+constexpr int64_t kHeadsInner[] = {0, 2, 1, 3};
+
+/// An operand of attention: where it is stored, how, and the scale that was taken off it.
+struct Operand {
+  Value value;
+  bool headsInner = false;
+  double scale = 1;
+};
+
+/// Brings a value of dims batch, head, position, feature (or, if `swapped`, feature before position) into
+/// one of the two orders that attention reads, taking off transposes and scales.
+Operand makeOperand(PatternRewriter &rewriter, Value value, bool swapped, Constants &constants) {
+  Value source = value;
+  Permutation order = llvm::to_vector(llvm::seq<int64_t>(0, 4));
+  double scale = 1;
+  while (true) {
+    if (std::optional<WithScalar> scaled = matchScale(source, constants)) {
+      source = scaled->value;
+      scale *= scaled->scalar;
+    } else if (tn::TransposeOp transposed = source.getDefiningOp<tn::TransposeOp>()) {
+      order = compose(transposed.getPermutation(), order);
+      source = transposed.getX();
+    } else {
+      break;
+    }
+  }
+  if (swapped) {
+    order = compose(order, swapLast(4));
+  }
+  if (isIdentity(order) || ArrayRef<int64_t>(order) == ArrayRef<int64_t>(kHeadsInner)) {
+    return {source, !isIdentity(order), scale};
+  }
+  return {swapped ? transpose(rewriter, value.getLoc(), value, swapLast(4)) : value};
+}
+
+/// What softmax is taken of: scale * product, hidden where a condition does not hold, plus a mask.
+struct Scores {
+  tn::MatmulOp product;
+  double scale = 1;
+  Value mask;
+  Value condition;
+  /// The constant in place of hidden scores.
+  Value hidden;
+};
+
+/// Takes one layer off the scores: a mask first, then a condition, then scales.
+bool peelScores(Value &value, Scores &scores, Constants &constants) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !value.hasOneUse()) {
+    return false;
+  }
+  bool isInnermost = scores.scale != 1;
+  if (std::optional<WithScalar> scaled = matchScale(value, constants)) {
+    scores.scale *= scaled->scalar;
+    value = scaled->value;
+    return true;
+  }
+  if (isa<tn::AddOp>(op) && !isInnermost && !scores.mask && !scores.condition) {
+    // The scores have the full shape; of two such operands the one from a product.
+    for (unsigned i : {0u, 1u}) {
+      Value inner = op->getOperand(i);
+      bool leadsOn = inner.hasOneUse() && isa_and_present<tn::MatmulOp, tn::MulOp, tn::DivOp,
+                                                          tn::SelectOp>(inner.getDefiningOp());
+      if (leadsOn && inner.getType() == value.getType() &&
+          !(isa<tn::SelectOp>(inner.getDefiningOp()) &&
+            isa_and_present<tn::MatmulOp>(op->getOperand(1 - i).getDefiningOp()))) {
+        scores.mask = op->getOperand(1 - i);
+        value = inner;
+        return true;
+      }
+    }
+    return false;
+  }
+  tn::SelectOp select = dyn_cast<tn::SelectOp>(op);
+  if (!select || isInnermost || scores.condition || select.getA().getType() != value.getType()) {
+    return false;
+  }
+  std::optional<double> hidden = constants.scalar(select.getB());
+  if (!hidden || !hidesPosition(*hidden, getElementTypeOrSelf(value))) {
+    return false;
+  }
+  scores.condition = select.getCondition();
+  scores.hidden = select.getB();
+  value = select.getA();
+  return true;
+}
+
+std::optional<Scores> matchScores(Value value, Constants &constants) {
+  Scores scores;
+  while (peelScores(value, scores, constants)) {
+  }
+  scores.product = value.getDefiningOp<tn::MatmulOp>();
+  bool isOurs = scores.product && scores.product->hasOneUse() && !scores.product.getTransposeA();
+  return isOurs ? std::optional<Scores>(scores) : std::nullopt;
+}
+
+/// The softmax behind the probabilities, past the guard that turns rows of NaN into zeros.
+tn::SoftmaxOp matchProbabilities(Value value, Constants &constants) {
+  if (!value.hasOneUse()) {
+    return nullptr;
+  }
+  tn::SelectOp guard = value.getDefiningOp<tn::SelectOp>();
+  Value rows = guard ? guard.getB() : value;
+  tn::SoftmaxOp softmax = rows.getDefiningOp<tn::SoftmaxOp>();
+  if (!softmax || softmax.getLog()) {
+    return nullptr;
+  }
+  if (guard) {
+    tn::IsNanOp isNan = guard.getCondition().getDefiningOp<tn::IsNanOp>();
+    bool isGuard = isNan && isNan.getX() == rows && isNan->hasOneUse() && rows.hasNUses(2) &&
+                   constants.scalar(guard.getA()) == 0.0;
+    return isGuard ? softmax : nullptr;
+  }
+  return softmax->hasOneUse() ? softmax : nullptr;
+}
+
+/// The conjuncts of a condition.
+void collectConditions(Value condition, SmallVectorImpl<Value> &parts) {
+  constexpr size_t kMost = 8;
+  SmallVector<Value> open{condition};
+  while (!open.empty()) {
+    Value next = open.pop_back_val();
+    tn::AndOp both = next.getDefiningOp<tn::AndOp>();
+    if (both && parts.size() + open.size() < kMost) {
+      open.push_back(both.getB());
+      open.push_back(both.getA());
+    } else {
+      parts.push_back(next);
+    }
+  }
+}
+
+/// The mask operand of attention and whether the rest of the hiding is causal.
+struct Mask {
+  Value value;
+  bool causal = false;
+};
+
+class MaskBuilder {
+public:
+  MaskBuilder(PatternRewriter &rewriter, const Constants &constants, AffineExpr queries,
+              AffineExpr keys)
+      : rewriter(rewriter), constants(constants), queries(queries), keys(keys) {}
+
+  /// Fails, before anything is built, if condition and mask cannot both be expressed.
+  FailureOr<Mask> build(const Scores &scores) {
+    if (!scores.condition) {
+      return scores.mask ? fromBias(scores.mask) : Mask();
+    }
+    if (!scores.mask) {
+      return fromCondition(scores.condition, scores.hidden);
+    }
+    // With a finite number in hidden places, a mask on top could bring them back in a row where it hides
+    // all the others.
+    if (!isCausalCondition(scores.condition, queries, keys, constants) ||
+        constants.scalar(scores.hidden) != -kInfinity) {
+      return failure();
+    }
+    return Mask{fromBias(scores.mask).value, true};
+  }
+
+private:
+  Mask fromBias(Value mask) {
+    if (isCausalBias(mask, queries, keys, constants)) {
+      return {nullptr, true};
+    }
+    if (tn::BroadcastOp broadcast = mask.getDefiningOp<tn::BroadcastOp>()) {
+      mask = broadcast.getX();
+    }
+    tn::SelectOp select = mask.getDefiningOp<tn::SelectOp>();
+    bool isHiding = select && constants.scalar(select.getA()) == 0.0;
+    std::optional<double> hidden = isHiding ? constants.scalar(select.getB()) : std::nullopt;
+    if (!hidden || !hidesPosition(*hidden, getElementTypeOrSelf(mask))) {
+      return {mask, false};
+    }
+    Mask result = fromCondition(select.getCondition(), select.getB());
+    return result.causal ? result : Mask{mask, false};
+  }
+
+  /// select(condition, 0, hidden), with the causal part of the condition taken out where that is exact:
+  /// always if it is all of it, else only for -inf, since rows that hide every key differ otherwise.
+  Mask fromCondition(Value condition, Value hidden) {
+    SmallVector<Value> parts;
+    collectConditions(condition, parts);
+    size_t before = parts.size();
+    if (before == 1 || constants.scalar(hidden) == -kInfinity) {
+      llvm::erase_if(parts, [&](Value part) {
+        return isCausalCondition(part, queries, keys, constants);
+      });
+    }
+    if (parts.empty()) {
+      return {nullptr, true};
+    }
+    Value rest = parts.size() == before ? condition : conjunction(parts);
+    RankedTensorType hiddenType = tensorType(hidden);
+    Value zero = tn::ConstantOp::create(
+        rewriter, hidden.getLoc(), hiddenType,
+        DenseElementsAttr::get(hiddenType,
+                               rewriter.getFloatAttr(hiddenType.getElementType(), 0.0)));
+    FailureOr<tn::Dims> dims =
+        tn::broadcastDims(tn::getDims(rest.getType()), tn::getDims(hiddenType));
+    Value mask = tn::SelectOp::create(rewriter, rest.getLoc(),
+                                      tn::makeTensor(*dims, hiddenType.getElementType()), rest,
+                                      zero, hidden);
+    return {mask, parts.size() != before};
+  }
+
+  Value conjunction(ArrayRef<Value> parts) {
+    Value result = parts.front();
+    for (Value part : parts.drop_front()) {
+      FailureOr<tn::Dims> dims =
+          tn::broadcastDims(tn::getDims(result.getType()), tn::getDims(part.getType()));
+      result = tn::AndOp::create(rewriter, part.getLoc(),
+                                 tn::makeTensor(*dims, rewriter.getI1Type()), result, part);
+    }
+    return result;
+  }
+
+  PatternRewriter &rewriter;
+  const Constants &constants;
+  AffineExpr queries;
+  AffineExpr keys;
+};
+
+struct AttentionPattern : Pattern<tn::MatmulOp> {
+  using Pattern::Pattern;
+  LogicalResult matchAndRewrite(tn::MatmulOp op, PatternRewriter &rewriter) const override {
+    Constants constants = this->constants;
+    tn::SoftmaxOp softmax = matchProbabilities(op.getA(), constants);
+    if (!softmax || op.getTransposeA() || op.getType().getRank() != 4 ||
+        softmax.getAxis() != 3) {
+      return failure();
+    }
+    std::optional<Scores> scores = matchScores(softmax.getX(), constants);
+    if (!scores || !haveOneBatch({op.getResult(), scores->product.getResult(),
+                                  scores->product.getA(), scores->product.getB(), op.getB()})) {
+      return failure();
+    }
+    tn::Dims scoreDims = tn::getDims(softmax.getType());
+    FailureOr<Mask> mask =
+        MaskBuilder(rewriter, constants, scoreDims[2], scoreDims[3]).build(*scores);
+    if (failed(mask)) {
+      return failure();
+    }
+    Operand q = makeOperand(rewriter, scores->product.getA(), false, constants);
+    Operand k = makeOperand(rewriter, scores->product.getB(), !scores->product.getTransposeB(),
+                            constants);
+    Operand v = makeOperand(rewriter, op.getB(), op.getTransposeB(), constants);
+    if (v.scale != 1) {
+      v = {op.getB()}; // a scale of the values stays where it is
+      if (op.getTransposeB()) {
+        v.value = transpose(rewriter, op.getLoc(), op.getB(), swapLast(4));
+      }
+    }
+    // A transpose back to heads inside is the only reader in most models: write that order at once.
+    tn::TransposeOp merged =
+        op->hasOneUse() ? dyn_cast<tn::TransposeOp>(*op->getUsers().begin()) : tn::TransposeOp();
+    bool resultInner = merged && merged.getPermutation() == ArrayRef<int64_t>(kHeadsInner);
+    Operation *replaced = resultInner ? merged.getOperation() : op.getOperation();
+    rewriter.setInsertionPoint(replaced);
+    Value attention = tn::AttentionOp::create(
+        rewriter, op.getLoc(), replaced->getResult(0).getType(), q.value, k.value, v.value,
+        mask->value, rewriter.getF64FloatAttr(scores->scale * q.scale * k.scale),
+        rewriter.getBoolAttr(mask->causal),
+        rewriter.getDenseBoolArrayAttr({q.headsInner, k.headsInner, v.headsInner, resultInner}));
+    rewriter.replaceOp(replaced, attention);
+    return success();
+  }
+
+private:
+  /// Batch and heads are the same in all values: none is broadcast.
+  static bool haveOneBatch(ArrayRef<Value> values) {
+    tn::Dims first = tn::getDims(values.front().getType());
+    return llvm::all_of(values, [&](Value value) {
+      tn::Dims dims = tn::getDims(value.getType());
+      return dims.size() == 4 &&
+             tn::sameDims(ArrayRef(dims).take_front(2), ArrayRef(first).take_front(2));
+    });
+  }
+};
+
+} // namespace
+
+LogicalResult recognizeAttention(ModuleOp module, tn::WeightStore &weights) {
+  RewritePatternSet patterns(module.getContext());
+  patterns.add<AttentionPattern>(module.getContext(), weights);
+  return runPatterns(module, std::move(patterns));
+}
+
+} // namespace tenon::opt
