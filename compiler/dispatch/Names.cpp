@@ -1,7 +1,8 @@
-// Reads model node names out of locations: import names each operation's node by a NameLoc, passes
+// Reads model node names out of locations: import names each operation by a NameLoc, passes fuse them.
 // fuse them. Relies on MLIR's location attributes only.
 #include "compiler/dispatch/Names.h"
 
+#include "compiler/graph/Tn.h"
 #include "mlir/IR/Location.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -26,7 +27,16 @@ std::vector<std::string> nodeNames(Location location) {
 
 std::string nameOf(Operation *op) {
   std::vector<std::string> names = nodeNames(op->getLoc());
-  return names.empty() ? op->getName().getStringRef().str() : llvm::join(names, "+");
+  tn::RegionOp region = dyn_cast<tn::RegionOp>(op);
+  if (!names.empty() || !region) {
+    return names.empty() ? op->getName().getStringRef().str() : llvm::join(names, "+");
+  }
+  for (Operation &part : region.getBody().front().without_terminator()) {
+    if (!isa<tn::ConstantOp, tn::UnpackOp>(part)) {
+      names.push_back(part.getName().getStringRef().str());
+    }
+  }
+  return llvm::join(names, "+");
 }
 
 } // namespace tenon::dispatch

@@ -11,7 +11,7 @@ namespace tenon::dispatch {
 /// The model nodes that a location names, in order, each once; empty when it names none.
 std::vector<std::string> nodeNames(mlir::Location location);
 
-/// The node names joined by '+', or the operation's own name.
+/// The node names joined by '+', or the operation's own name (a region's: those of its operations).
 std::string nameOf(mlir::Operation *op);
 
 } // namespace tenon::dispatch

@@ -1,0 +1,213 @@
+// Plans of small functions with made-up kernels: views, reuse, outputs, lives, sizes. Every plan must pass the validator
+// that the loader uses.
+#include "compiler/plan/BuildPlan.h"
+
+#include "compiler/dispatch/Dispatch.h"
+#include "compiler/graph/Shape.h"
+#include "engine/Validate.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+
+#include <gtest/gtest.h>
+
+using namespace mlir;
+namespace tn = tenon::tn;
+namespace plan = tenon::plan;
+namespace engine = tenon::engine;
+using tenon::Result;
+using tenon::Status;
+
+namespace {
+
+class BuildPlanTest : public ::testing::Test {
+protected:
+  BuildPlanTest() { context.loadDialect<tn::TnDialect, func::FuncDialect>(); }
+
+  Result<plan::BuiltPlan> tryBuild(llvm::StringRef function, llvm::StringRef symbols = "") {
+    std::string text = ("module " + symbols + " { func.func @main" + function + " }").str();
+    module = parseSourceString<ModuleOp>(text, &context);
+    EXPECT_TRUE(module) << text;
+    tenon::dispatch::Records records;
+    EXPECT_TRUE(succeeded(
+        tenon::dispatch::dispatch(*module, tenon::dispatch::cpuProfile(), records)));
+    plan::PlanRequest request{*module, {}, {}};
+    plan::LevelKernels level{.level = "x86-64-v3", .symbols = {"k"}, .regions = {}};
+    module->walk([&](tn::RegionOp region) {
+      // Symbols of the region in order of first use by its results, as codegen numbers them.
+      llvm::SmallVector<AffineExpr> used;
+      for (Type type : region.getResultTypes()) {
+        for (AffineExpr dim : tn::getDims(type)) {
+          if (isa<AffineSymbolExpr>(dim) && !llvm::is_contained(used, dim)) {
+            used.push_back(dim);
+          }
+        }
+      }
+      std::vector<engine::ExprTerm> grid = {{engine::ExprOp::Constant, 3}};
+      if (!used.empty()) {
+        grid = {{engine::ExprOp::Symbol, 0}, {engine::ExprOp::Constant, 2}, {engine::ExprOp::Mul}};
+      }
+      level.regions.push_back({0, grid, {{engine::ExprOp::Constant, 64}}});
+      request.regionSymbols.push_back(used);
+    });
+    request.levels = {level};
+    return plan::buildPlan(request, table);
+  }
+
+  engine::Plan build(llvm::StringRef function, llvm::StringRef symbols = "") {
+    Result<plan::BuiltPlan> result = tryBuild(function, symbols);
+    if (!result) {
+      ADD_FAILURE() << result.status().toString();
+      return {};
+    }
+    built = std::move(*result);
+    const engine::Plan &made = built.variants.front().plan;
+    Status valid = engine::validatePlan(made, table.list(), 1);
+    EXPECT_TRUE(valid.isOk()) << valid.toString() << '\n'
+                              << plan::printPlan(built.variants.front(), table.list());
+    return made;
+  }
+
+  MLIRContext context;
+  tn::WeightStore store;
+  plan::WeightTable table{store};
+  OwningOpRef<ModuleOp> module;
+  plan::BuiltPlan built;
+};
+
+size_t countSpace(const engine::Plan &made, engine::Space space) {
+  return llvm::count_if(made.buffers,
+                        [&](const engine::Buffer &buffer) { return buffer.space == space; });
+}
+
+TEST_F(BuildPlanTest, ResultsAreWrittenInPlaceOfTheCaller) {
+  engine::Plan made = build(R"((%x: tensor<4x8xf32> {tn.name = "x"}) -> (tensor<4x8xf32> {tn.name = "y"}) {
+    %0 = tn.softmax %x {axis = 0 : i64} : tensor<4x8xf32>
+    %1 = tn.softmax %0 {axis = 0 : i64} : tensor<4x8xf32>
+    return %1 : tensor<4x8xf32>
+  })");
+  ASSERT_EQ(made.instructions.size(), 3u);
+  EXPECT_EQ(made.instructions[1].buffers.back(), made.outputs[0].buffer);
+  EXPECT_EQ(countSpace(made, engine::Space::Arena), 1u);
+  EXPECT_EQ(made.arenaBytes, 4 * 8 * 4);
+  EXPECT_EQ(made.exprs.constantValue(made.instructions[0].grid), 3);
+}
+
+TEST_F(BuildPlanTest, ReshapesAreViews) {
+  engine::Plan made = build(R"((%x: tensor<4x8xf32> {tn.name = "x"}) -> (tensor<32xf32> {tn.name = "y"}) {
+    %0 = tn.reshape %x : (tensor<4x8xf32>) -> tensor<32xf32>
+    %1 = tn.exp %0 : tensor<32xf32>
+    %2 = tn.reshape %1 : (tensor<32xf32>) -> tensor<8x4xf32>
+    %3 = tn.softmax %2 {axis = 0 : i64} : tensor<8x4xf32>
+    %4 = tn.reshape %3 : (tensor<8x4xf32>) -> tensor<32xf32>
+    return %4 : tensor<32xf32>
+  })");
+  EXPECT_EQ(made.buffers.size(), 3u);
+  EXPECT_EQ(made.instructions[0].buffers.front(), made.inputs[0].buffer);
+  EXPECT_EQ(made.instructions[1].buffers.back(), made.outputs[0].buffer);
+}
+
+TEST_F(BuildPlanTest, ElementwiseOverwritesWhatDies) {
+  engine::Plan made = build(R"((%x: tensor<8x8xf32> {tn.name = "x"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
+    %0 = tn.softmax %x {axis = 0 : i64} : tensor<8x8xf32>
+    %1 = tn.exp %0 : tensor<8x8xf32>
+    %2 = tn.softmax %1 {axis = 0 : i64} : tensor<8x8xf32>
+    return %2 : tensor<8x8xf32>
+  })");
+  EXPECT_EQ(made.instructions[1].buffers[0], made.instructions[1].buffers[1]);
+  EXPECT_NE(built.memoryRecord.find("\"in_place\":[\"tn.exp\"]"), std::string::npos)
+      << built.memoryRecord;
+}
+
+TEST_F(BuildPlanTest, NoOverwritingOfTransposedOrLivingOperands) {
+  engine::Plan transposed = build(R"((%x: tensor<8x8xf32> {tn.name = "x"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
+    %0 = tn.softmax %x {axis = 0 : i64} : tensor<8x8xf32>
+    %1 = tn.transpose %0 [1, 0] : (tensor<8x8xf32>) -> tensor<8x8xf32>
+    %2 = tn.softmax %1 {axis = 0 : i64} : tensor<8x8xf32>
+    return %2 : tensor<8x8xf32>
+  })");
+  EXPECT_NE(transposed.instructions[1].buffers[0], transposed.instructions[1].buffers[1]);
+  engine::Plan living = build(R"((%x: tensor<8x8xf32> {tn.name = "x"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
+    %0 = tn.softmax %x {axis = 0 : i64} : tensor<8x8xf32>
+    %1 = tn.exp %0 : tensor<8x8xf32>
+    %2 = tn.matmul %1, %0 : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    return %2 : tensor<8x8xf32>
+  })");
+  EXPECT_NE(living.instructions[1].buffers[0], living.instructions[1].buffers[1]);
+}
+
+TEST_F(BuildPlanTest, InputsWeightsAndTwiceReturnedValuesAreCopied) {
+  store.addOwned("w", std::vector<char>(16), "test");
+  engine::Plan made = build(R"((%x: tensor<4xf32> {tn.name = "x"}) ->
+      (tensor<4xf32> {tn.name = "a"}, tensor<4xf32> {tn.name = "b"}, tensor<4xf32> {tn.name = "c"}, tensor<2x2xf32> {tn.name = "d"}) {
+    %w = tn.weight "w" : tensor<4xf32>
+    %0 = tn.exp %x : tensor<4xf32>
+    %1 = tn.reshape %0 : (tensor<4xf32>) -> tensor<2x2xf32>
+    return %x, %w, %0, %1 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<2x2xf32>
+  })");
+  size_t copies = llvm::count_if(made.instructions, [](const engine::Instruction &instruction) {
+    return instruction.kind == engine::InstructionKind::Copy;
+  });
+  EXPECT_EQ(copies, 3u);
+  EXPECT_EQ(countSpace(made, engine::Space::Output), 4u);
+}
+
+TEST_F(BuildPlanTest, SizesFollowSymbols) {
+  engine::Plan made = build(R"((%x: tensor<?x?x4xf32, #tn.shape<()[s0, s1] -> (s0, s1, 4)>> {tn.name = "x"}) ->
+      (tensor<?x4xf32, #tn.shape<()[s0, s1] -> (s0 * s1, 4)>> {tn.name = "y"}) {
+    %0 = tn.softmax %x {axis = 0 : i64} : tensor<?x?x4xf32, #tn.shape<()[s0, s1] -> (s0, s1, 4)>>
+    %1 = tn.softmax %0 {axis = 0 : i64} : tensor<?x?x4xf32, #tn.shape<()[s0, s1] -> (s0, s1, 4)>>
+    %2 = tn.reshape %1 : (tensor<?x?x4xf32, #tn.shape<()[s0, s1] -> (s0, s1, 4)>>) -> tensor<?x4xf32, #tn.shape<()[s0, s1] -> (s0 * s1, 4)>>
+    return %2 : tensor<?x4xf32, #tn.shape<()[s0, s1] -> (s0 * s1, 4)>>
+  })", R"(attributes {tn.symbols = [#tn.symbol<"batch", 2, 8>, #tn.symbol<"length", 3, 16>]})");
+  ASSERT_EQ(made.symbols.size(), 2u);
+  EXPECT_EQ(made.symbols[1].name, "length");
+  std::vector<int64_t> values = {5, 7};
+  auto value = [&](engine::ExprId id) { return engine::evaluate(made.exprs.program(id), values); };
+  EXPECT_EQ(value(made.outputs[0].dims[0]), 35);
+  EXPECT_EQ(value(made.instructions[0].grid), 10);
+  EXPECT_EQ(value(made.buffers[made.instructions[0].buffers.back()].size), 5 * 7 * 4 * 4);
+  EXPECT_EQ(made.buffers[made.instructions[0].buffers.back()].offset, engine::kPlannedAtRunTime);
+  EXPECT_EQ(built.arenaBytes, 128); // 2 x 3 x 4 floats, on a 64-byte border
+}
+
+TEST_F(BuildPlanTest, SymbolsThatNoInputBindsAreRefused) {
+  Result<plan::BuiltPlan> result = tryBuild(R"((%x: tensor<?xf32, #tn.shape<()[s0] -> (s0 * 2)>> {tn.name = "x"}) ->
+      (tensor<?xf32, #tn.shape<()[s0] -> (s0 * 2)>> {tn.name = "y"}) {
+    %0 = tn.exp %x : tensor<?xf32, #tn.shape<()[s0] -> (s0 * 2)>>
+    return %0 : tensor<?xf32, #tn.shape<()[s0] -> (s0 * 2)>>
+  })", R"(attributes {tn.symbols = [#tn.symbol<"half", 2, 8>]})");
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.status().toString().find("half"), std::string::npos);
+}
+
+TEST_F(BuildPlanTest, OrderKeepsThePeakLow) {
+  // In the order of the text both large values live at once; one after the other they do not.
+  engine::Plan made = build(R"((%x: tensor<8x4xf32> {tn.name = "x"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
+    %a = tn.matmul %x, %x {transposeB} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x8xf32>
+    %b = tn.softmax %a {axis = 0 : i64} : tensor<8x8xf32>
+    %p = tn.reduce <sum> %b {axes = array<i64: 0>, keepdims = true} : (tensor<8x8xf32>) -> tensor<1x8xf32>
+    %c = tn.softmax %a {axis = 0 : i64, log} : tensor<8x8xf32>
+    %q = tn.reduce <sum> %c {axes = array<i64: 0>, keepdims = true} : (tensor<8x8xf32>) -> tensor<1x8xf32>
+    %y = tn.matmul %p, %q {transposeA} : (tensor<1x8xf32>, tensor<1x8xf32>) -> tensor<8x8xf32>
+    return %y : tensor<8x8xf32>
+  })");
+  EXPECT_EQ(made.arenaBytes, built.arenaLowerBound);
+  EXPECT_EQ(made.arenaBytes, 2 * 256 + 64);
+}
+
+TEST_F(BuildPlanTest, PrintsWhatItBuilt) {
+  build(R"((%x: tensor<4xf32> {tn.name = "x"}) -> (tensor<4xf32> {tn.name = "y"}) {
+    %0 = tn.exp %x : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  })");
+  EXPECT_EQ(plan::printPlan(built.variants.front(), table.list()),
+            "plan x86-64-v3, arena 0\n"
+            "input x f32[4] = %0\n"
+            "output y f32[4] = %1\n"
+            "%0 = input 16 bytes\n"
+            "%1 = output 16 bytes\n"
+            "0: launch k() grid 3 scratch 64 reads %0 writes %1  ; tn.exp\n"
+            "1: return\n");
+}
+
+} // namespace

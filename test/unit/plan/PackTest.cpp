@@ -1,0 +1,89 @@
+// Packing against its definition, one element at a time, over layouts of matrices and convolutions.
+#include "compiler/plan/Pack.h"
+
+#include "support/Shape.h"
+
+#include <cstring>
+#include <gtest/gtest.h>
+
+using tenon::plan::Packer;
+using tenon::plan::PackLayout;
+
+namespace {
+
+/// Element (group, k, n) of the weight by the definition of tn.pack.
+uint32_t elementAt(const std::vector<uint32_t> &weight, const PackLayout &layout, int64_t group,
+                   int64_t k, int64_t n) {
+  std::vector<int64_t> strides = tenon::rowMajorStrides(layout.shape);
+  int64_t columns = 1;
+  for (size_t i = layout.rows; i < layout.permutation.size(); ++i) {
+    columns *= layout.shape[layout.permutation[i]];
+  }
+  int64_t rest[2] = {k, group * (columns / layout.groups) + n};
+  int64_t offset = 0;
+  for (size_t i = layout.permutation.size(); i-- > 0;) {
+    int64_t &part = rest[static_cast<int64_t>(i) < layout.rows ? 0 : 1];
+    int64_t size = layout.shape[layout.permutation[i]];
+    offset += part % size * strides[layout.permutation[i]];
+    part /= size;
+  }
+  return weight[offset];
+}
+
+void check(const PackLayout &layout, int64_t depth, int64_t columns) {
+  int64_t count = depth * columns * layout.groups;
+  std::vector<uint32_t> weight(count);
+  for (int64_t i = 0; i < count; ++i) {
+    weight[i] = static_cast<uint32_t>(i + 1);
+  }
+  // One byte off, as weights in mapped files may be.
+  std::vector<std::byte> shifted(count * 4 + 1);
+  std::memcpy(shifted.data() + 1, weight.data(), count * 4);
+  Packer packer(layout);
+  int64_t panelsPerGroup = tenon::ceilDiv(columns, layout.panel);
+  ASSERT_EQ(packer.panels(), panelsPerGroup * layout.groups);
+  ASSERT_EQ(packer.panelBytes(), depth * layout.panel * 4);
+  std::vector<uint32_t> out(packer.panels() * packer.panelBytes() / 4, 0xDEADBEEF);
+  packer.pack(shifted.data() + 1, 0, packer.panels(), reinterpret_cast<std::byte *>(out.data()));
+  for (int64_t group = 0; group < layout.groups; ++group) {
+    for (int64_t n = 0; n < panelsPerGroup * layout.panel; ++n) {
+      for (int64_t k = 0; k < depth; ++k) {
+        uint32_t expected = n < columns ? elementAt(weight, layout, group, k, n) : 0;
+        int64_t panel = group * panelsPerGroup + n / layout.panel;
+        uint32_t actual = out[(panel * depth + k) * layout.panel + n % layout.panel];
+        ASSERT_EQ(actual, expected) << "group " << group << " k " << k << " n " << n;
+      }
+    }
+  }
+}
+
+TEST(PackTest, Matrix) { check({.shape = {70, 45}, .permutation = {0, 1}}, 70, 45); }
+
+TEST(PackTest, TransposedMatrix) { check({.shape = {45, 70}, .permutation = {1, 0}}, 70, 45); }
+
+TEST(PackTest, Convolution) {
+  check({.shape = {40, 3, 2, 5}, .permutation = {2, 3, 1, 0}, .rows = 3}, 30, 40);
+}
+
+TEST(PackTest, GroupedConvolution) {
+  check({.shape = {66, 4, 3, 3}, .permutation = {2, 3, 1, 0}, .rows = 3, .groups = 2}, 36, 33);
+}
+
+TEST(PackTest, PanelsOneByOneEqualAllAtOnce) {
+  PackLayout layout{.shape = {9, 100}, .permutation = {0, 1}};
+  std::vector<uint32_t> weight(900);
+  for (size_t i = 0; i < weight.size(); ++i) {
+    weight[i] = static_cast<uint32_t>(i);
+  }
+  const std::byte *bytes = reinterpret_cast<const std::byte *>(weight.data());
+  Packer packer(layout);
+  std::vector<std::byte> whole(packer.panels() * packer.panelBytes());
+  std::vector<std::byte> parts(whole.size());
+  packer.pack(bytes, 0, packer.panels(), whole.data());
+  for (int64_t panel = 0; panel < packer.panels(); ++panel) {
+    packer.pack(bytes, panel, panel + 1, parts.data() + panel * packer.panelBytes());
+  }
+  EXPECT_EQ(whole, parts);
+}
+
+} // namespace
