@@ -88,39 +88,67 @@ Status evaluateSizes(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
-Status evaluatePack(Evaluation &evaluation) {
-  tn::PackOp op = cast<tn::PackOp>(evaluation.op);
-  const Tensor &weight = evaluation.operands[0];
-  TENON_ASSIGN(Tensor y, evaluation.makeResult());
-  Sizes own = stridesOf(weight.dims());
+/// Calls move(offset in the weight, offset in the panels) for each element of a weight.
+template <typename Op, typename Fn>
+Status visitPanels(Op op, llvm::ArrayRef<int64_t> weightDims, const Tensor &packed,
+                   const Fn &move) {
+  Sizes own = stridesOf(weightDims);
   Sizes dims;
   Sizes strides;
   for (int64_t source : op.getPermutation()) {
-    dims.push_back(weight.dims()[source]);
+    if (source < 0 || source >= int64_t(weightDims.size())) {
+      return badOperand("the permutation does not fit the weight");
+    }
+    dims.push_back(weightDims[source]);
     strides.push_back(own[source]);
   }
   int64_t panel = op.getPanel();
-  int64_t rows = productOf(llvm::ArrayRef<int64_t>(dims).take_front(op.getRows()));
-  int64_t columns = productOf(llvm::ArrayRef<int64_t>(dims).drop_front(op.getRows()));
-  int64_t perGroup = columns / int64_t(op.getGroups());
-  int64_t panels = (perGroup + panel - 1) / panel;
-  size_t width = bitWidth(y.dtype()) / 8;
+  int64_t groups = op.getGroups();
+  int64_t leading = std::min<int64_t>(op.getRows(), dims.size());
+  int64_t rows = productOf(llvm::ArrayRef<int64_t>(dims).take_front(leading));
+  int64_t columns = productOf(llvm::ArrayRef<int64_t>(dims).drop_front(leading));
+  int64_t perGroup = groups > 0 ? columns / groups : 0;
+  int64_t panels = panel > 0 ? (perGroup + panel - 1) / panel : 0;
+  if (dims.size() != weightDims.size() || perGroup * groups != columns ||
+      packed.count() != std::max<int64_t>(groups, 1) * panels * rows * panel) {
+    return badOperand("the panels do not fit the weight");
+  }
   Walker<1> walker(dims, {strides}, 0);
-  for (int64_t i = 0; i < weight.count(); ++i, walker.next()) {
+  for (int64_t i = 0; i < rows * columns; ++i, walker.next()) {
     int64_t row = i / columns;
     int64_t group = i % columns / perGroup;
     int64_t column = i % columns % perGroup;
-    int64_t target = ((group * panels + column / panel) * rows + row) * panel + column % panel;
-    std::memcpy(y.mutableBytes() + target * width, weight.bytes() + walker.offset() * width, width);
+    move(walker.offset(),
+         ((group * panels + column / panel) * rows + row) * panel + column % panel);
   }
+  return Status::ok();
+}
+
+Status evaluatePack(Evaluation &evaluation) {
+  const Tensor &weight = evaluation.operands[0];
+  TENON_ASSIGN(Tensor y, evaluation.makeResult());
+  size_t width = bitWidth(y.dtype()) / 8;
+  TENON_TRY(visitPanels(
+      cast<tn::PackOp>(evaluation.op), weight.dims(), y, [&](int64_t offset, int64_t place) {
+        std::memcpy(y.mutableBytes() + place * width, weight.bytes() + offset * width, width);
+      }));
   return evaluation.finish(std::move(y));
 }
 
+Status evaluateUnpack(Evaluation &evaluation) {
+  const Tensor &packed = evaluation.operands[0];
+  TENON_ASSIGN(Tensor weight, evaluation.makeResult());
+  size_t width = bitWidth(weight.dtype()) / 8;
+  TENON_TRY(visitPanels(
+      cast<tn::UnpackOp>(evaluation.op), weight.dims(), packed, [&](int64_t offset, int64_t place) {
+        std::memcpy(weight.mutableBytes() + offset * width, packed.bytes() + place * width, width);
+      }));
+  return evaluation.finish(std::move(weight));
+}
+
 constexpr OpRow kRows[] = {
-    {"tn.weight", evaluateWeight},
-    {"tn.constant", evaluateConstant},
-    {"tn.sizes", evaluateSizes},
-    {"tn.pack", evaluatePack},
+    {"tn.weight", evaluateWeight}, {"tn.constant", evaluateConstant}, {"tn.sizes", evaluateSizes},
+    {"tn.pack", evaluatePack},     {"tn.unpack", evaluateUnpack},
 };
 
 } // namespace

@@ -95,6 +95,17 @@ TEST_F(ReferenceTest, PacksWeightsInPanels) {
                {2, 1, 1, 3}, {1, 2, 0, 3, 4, 0});
 }
 
+TEST_F(ReferenceTest, UnpackingGivesTheWeightBack) {
+  Tensor weight = random(DType::F32, {6, 2, 3}, 1);
+  const std::string attributes = " {permutation = array<i64: 1, 2, 0>, rows = 2 : i64, panel = 4 : "
+                                 "i64, groups = 1 : i64}";
+  Tensor packed = evaluate("tn.pack %0" + attributes, weight, "tensor<2x6x4xf32>");
+  expectTensor(evaluate("tn.unpack %0" + attributes, packed, "tensor<6x2x3xf32>"), {6, 2, 3},
+               valuesOf(weight));
+  EXPECT_EQ(errorOf("tn.unpack %0" + attributes, packed, "tensor<9x2x3xf32>"),
+            ErrorId::RunInputMismatch);
+}
+
 TEST_F(ReferenceTest, Quantizes) {
   Tensor x = floats({2, 3}, {0, 1, 2.5, -1000, 3.5, 1000});
   expectTensor(evaluate("tn.quantize %0, %1, %2 {axis = 0 : i64}",
