@@ -1,0 +1,58 @@
+"""What the end-to-end tests share: calling the tool in a folder and a cache of its own, and the committed CNN."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
+TENON = pathlib.Path(os.environ["TENON_BUILD_DIR"]) / "bin/tenon"
+CNN = SOURCE / "models/fashion_cnn.onnx"
+
+
+class ToolTest(unittest.TestCase):
+    """Each test class works in a temporary folder, `self.folder`, which also holds the tool's cache."""
+
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(holder.cleanup)
+        cls.folder = pathlib.Path(holder.name)
+        cls.environment = dict(os.environ, XDG_CACHE_HOME=str(cls.folder / "cache"))
+
+    @classmethod
+    def call(cls, *arguments, timeout=300):
+        return subprocess.run([str(TENON), *map(str, arguments)], capture_output=True, text=True, cwd=cls.folder,
+                              env=cls.environment, timeout=timeout)
+
+    @classmethod
+    def succeed(cls, *arguments):
+        done = cls.call(*arguments)
+        if done.returncode != 0:
+            raise AssertionError(f"tenon {' '.join(map(str, arguments))} exited with {done.returncode}:\n{done.stderr}")
+        return done
+
+    @classmethod
+    def json(cls, *arguments):
+        return json.loads(cls.succeed(*arguments, "--json").stdout)
+
+    def refuse(self, exit_code, error, *arguments):
+        """The call fails with this exit code and error, names the error's page, and says the same as JSON."""
+        done = self.call(*arguments)
+        self.assertEqual(exit_code, done.returncode, done.stderr)
+        self.assertIn(f"error {error}: ", done.stderr)
+        self.assertIn(f"tenon help {error}", done.stderr)
+        report = last_json(self.call(*arguments, "--json").stdout)
+        self.assertEqual((error, exit_code), (report["code"], report["exit"]))
+        return done
+
+
+def last_json(text):
+    """The last of several JSON objects printed one after the other."""
+    decoder, last = json.JSONDecoder(), None
+    while text.strip():
+        last, end = decoder.raw_decode(text.lstrip())
+        text = text.lstrip()[end:]
+    return last

@@ -1,0 +1,270 @@
+"""The tool from the outside: every verb on the committed CNN, its flags, what it prints and how it exits.
+
+Relies on onnxruntime as the peer for numbers and on onnx for models that are wrong on purpose.
+"""
+
+import json
+import signal
+import subprocess
+import time
+import unittest
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper
+from PIL import Image
+
+from tool import CNN, TENON, ToolTest
+
+VERBS = ["doctor", "inspect", "check", "compile", "run", "bench", "explain", "help"]
+
+
+def pictures(count):
+    return np.random.default_rng(count).random((count, 1, 28, 28), dtype=np.float32)
+
+
+def peer(images):
+    session = onnxruntime.InferenceSession(str(CNN), providers=["CPUExecutionProvider"])
+    return session.run(["logits"], {"image": images})[0]
+
+
+class Usage(ToolTest):
+    def test_every_verb_has_help_with_an_example(self):
+        for verb in VERBS:
+            text = self.succeed(verb, "--help").stdout
+            self.assertIn(f"Example:\ntenon {verb}", text)
+            for flag in ("--json", "--quiet", "--progress"):
+                self.assertIn(flag, text)
+        listing = self.succeed("--help").stdout
+        for verb in VERBS:
+            self.assertIn(verb, listing)
+
+    def test_wrong_usage(self):
+        for arguments in ([], ["frobnicate"], ["compile"], ["run", "x", "--threads", "many"],
+                          ["explain", "colours", "x.tenon"], ["bench", "x", "--batch", "0"]):
+            done = self.call(*arguments)
+            self.assertEqual(2, done.returncode, arguments)
+            self.assertIn("error TN0105: ", done.stderr)
+
+    def test_help_prints_pages(self):
+        self.assertTrue(self.succeed("help", "TN0301").stdout.startswith("# TN0301: "))
+        self.assertEqual("TN0502", self.json("help", "tn0502")["code"])
+        self.refuse(2, "TN0105", "help", "TN9999")
+
+    def test_doctor(self):
+        report = self.json("doctor")
+        usable = [level["level"] for level in report["levels"] if level["usable"]]
+        self.assertEqual(usable[-1], report["will_use"])
+        self.assertIn(report["will_use"], self.succeed("doctor").stdout)
+
+
+class Models(ToolTest):
+    def save(self, name, nodes, inputs, outputs):
+        graph = helper.make_graph(nodes, "g", inputs, outputs)
+        path = self.folder / name
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), str(path))
+        return path
+
+    def test_check_reports_every_gap_at_once(self):
+        x = helper.make_tensor_value_info("x", TensorProto.STRING, [2])
+        y = helper.make_tensor_value_info("y", TensorProto.STRING, [2])
+        z = helper.make_tensor_value_info("z", TensorProto.FLOAT, [2])
+        w = helper.make_tensor_value_info("w", TensorProto.FLOAT, [2])
+        path = self.save("gaps.onnx", [
+            helper.make_node("StringNormalizer", ["x"], ["y"], name="clean", case_change_action="LOWER"),
+            helper.make_node("Mystery", ["w"], ["z"], name="odd")], [x, w], [y, z])
+        done = self.refuse(3, "TN0301", "check", path)
+        self.assertIn("StringNormalizer", done.stdout)
+        self.assertIn("'odd'", done.stdout)
+        self.assertIn("opset 17", done.stdout)
+        self.assertIn("why: ", done.stdout)
+        self.assertEqual(3, self.call("compile", path, "-o", "gaps.tenon").returncode)
+        self.assertFalse((self.folder / "gaps.tenon").exists())
+
+    def test_check_accepts(self):
+        self.assertEqual([], self.json("check", CNN)["gaps"])
+        self.assertIn("everything is supported", self.succeed("check", CNN).stdout)
+
+    def test_bad_files(self):
+        (self.folder / "text.onnx").write_text("this is not a model")
+        self.assertEqual(5, self.call("check", "text.onnx").returncode)
+        (self.folder / "empty.onnx").write_bytes(b"")
+        self.refuse(5, "TN0201", "compile", "empty.onnx")
+        (self.folder / "cut.onnx").write_bytes(CNN.read_bytes()[:5000])
+        self.assertEqual(5, self.call("compile", "cut.onnx").returncode)
+        self.refuse(2, "TN0101", "check", "missing.onnx")
+        self.refuse(3, "TN0302", "check", CNN, "--target", "cuda")
+        self.refuse(2, "TN0105", "compile", CNN, "--shape", "image:oops")
+        self.refuse(2, "TN0237", "compile", CNN, "--shape", "nothing:1x1x28x28")
+
+    def test_inspect(self):
+        text = self.succeed("inspect", CNN).stdout
+        self.assertIn("image  f32 [batch, 1, 28, 28]", text)
+        self.assertIn("4 conv", text)
+        report = self.json("inspect", CNN)
+        self.assertEqual("logits", report["outputs"][0]["name"])
+        self.assertEqual(sum(report["operations"].values()), len(report["nodes"]))
+        dot = self.succeed("inspect", CNN, "--format", "dot").stdout
+        self.assertEqual(dot.count("{"), dot.count("}"))
+        self.assertIn("i0 -> n0", dot)
+
+
+class Engines(ToolTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.engine = cls.folder / "cnn.tenon"
+        cls.report = cls.json("compile", CNN, "-o", cls.engine, "--shape", "image:[1..64]x1x28x28")
+
+    def test_compile_report(self):
+        for key in ("engine", "compile_s", "engine_bytes", "weights_bytes", "regions", "unique_regions",
+                    "arena_bytes", "arena_lower_bound_bytes"):
+            self.assertIn(key, self.report)
+        self.assertEqual(self.engine.stat().st_size, self.report["engine_bytes"])
+        self.assertLessEqual(self.report["arena_bytes"], 1.05 * self.report["arena_lower_bound_bytes"])
+
+    def test_equal_compiles_give_equal_bytes(self):
+        for name, threads in (("one.tenon", 1), ("two.tenon", 2)):
+            self.succeed("compile", CNN, "-o", name, "--no-cache", "--threads", threads, "--shape",
+                         "image:[1..64]x1x28x28")
+        one = (self.folder / "one.tenon").read_bytes()
+        self.assertEqual(one, (self.folder / "two.tenon").read_bytes())
+        self.assertEqual(one, self.engine.read_bytes())
+
+    def test_cache(self):
+        again = self.json("compile", CNN, "-o", "again.tenon", "--shape", "image:[1..64]x1x28x28")
+        self.assertTrue(again["from_cache"])
+        self.assertLess(again["compile_s"], 1)
+        self.assertEqual(self.engine.read_bytes(), (self.folder / "again.tenon").read_bytes())
+
+    def test_progress_lines(self):
+        done = self.succeed("compile", CNN, "-o", "progress.tenon", "--no-cache", "--progress", "json")
+        lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+        self.assertIn("codegen", {line["phase"] for line in lines})
+        self.assertTrue(all(0 <= line["fraction"] <= 1 for line in lines))
+        quiet = self.succeed("compile", CNN, "-o", "progress.tenon", "--quiet")
+        self.assertEqual(("", ""), (quiet.stdout, quiet.stderr))
+
+    def test_run_on_every_kind_of_input_and_level(self):
+        images = pictures(3)
+        np.savez(self.folder / "x.npz", image=images)
+        np.savez_compressed(self.folder / "packed.npz", image=images)
+        np.save(self.folder / "x.npy", images)
+        want = peer(images)
+        levels = [level["level"] for level in self.json("doctor")["levels"] if level["usable"]]
+        for given in ("x.npz", "packed.npz", "x.npy", "image=x.npy"):
+            for isa in levels:
+                self.succeed("run", self.engine, "--inputs", given, "-o", "out.npz", "--isa", isa)
+                got = np.load(self.folder / "out.npz")["logits"]
+                self.assertLessEqual(np.abs(got - want).max(), 1e-4 * np.abs(want).max(), (given, isa))
+        self.succeed("run", self.engine, "--inputs", "x.npy", "-o", "out.npy", "--threads", 1)
+        self.assertEqual((3, 10), np.load(self.folder / "out.npy").shape)
+
+    def test_run_on_a_picture(self):
+        gray = (pictures(1)[0, 0] * 255).astype(np.uint8)
+        Image.fromarray(gray).save(self.folder / "picture.png")
+        Image.fromarray(gray).resize((56, 56)).save(self.folder / "large.png")
+        self.refuse(2, "TN0107", "run", self.engine, "--inputs", "large.png", "--mean", "0", "--std", "1", "--layout",
+                    "nchw")
+        self.succeed("run", self.engine, "--inputs", "picture.png", "--mean", "0", "--std", "1", "--layout", "nchw",
+                     "-o", "out.npz")
+        got = np.load(self.folder / "out.npz")["logits"]
+        want = peer(gray.astype(np.float32)[None, None] / 255)
+        self.assertLessEqual(np.abs(got - want).max(), 1e-4 * np.abs(want).max())
+        self.succeed("run", self.engine, "--inputs", "large.png", "--mean", "0", "--std", "1", "--layout", "nchw",
+                     "--resize")
+
+    def test_run_seeded_shows_the_outputs(self):
+        text = self.succeed("run", self.engine).stdout
+        self.assertRegex(text, r"logits  f32 1x10  range -?[\d.e+-]+ \.\. -?[\d.e+-]+")
+        self.assertIn("top:", text)
+        report = self.json("run", self.engine, "--batch", 5)
+        self.assertEqual([5, 10], report["outputs"][0]["dims"])
+        self.assertEqual(self.json("run", self.engine)["outputs"], self.json("run", self.engine)["outputs"])
+        self.assertNotEqual(self.json("run", self.engine)["outputs"],
+                            self.json("run", self.engine, "--seed", 7)["outputs"])
+
+    def test_run_compiles_a_model_first(self):
+        self.assertEqual(self.json("run", self.engine)["outputs"], self.json("run", CNN)["outputs"])
+        leftovers = list((self.folder / "cache/tenon/run").iterdir())
+        self.assertEqual([], leftovers)
+        (self.folder / "text.onnx").write_text("no model")
+        self.assertEqual(5, self.call("run", "text.onnx").returncode)
+
+    def test_run_refuses_wrong_inputs(self):
+        np.savez(self.folder / "double.npz", image=pictures(1).astype(np.float64))
+        self.refuse(2, "TN0108", "run", self.engine, "--inputs", "double.npz")
+        np.savez(self.folder / "name.npz", picture=pictures(1))
+        self.refuse(2, "TN0601", "run", self.engine, "--inputs", "name.npz")
+        np.save(self.folder / "rank.npy", pictures(1)[0])
+        self.refuse(2, "TN0602", "run", self.engine, "--inputs", "rank.npy")
+        np.save(self.folder / "many.npy", pictures(65))
+        self.refuse(2, "TN0603", "run", self.engine, "--inputs", "many.npy")
+        (self.folder / "bad.npz").write_bytes(b"PK no zip")
+        self.refuse(5, "TN0106", "run", self.engine, "--inputs", "bad.npz")
+        self.refuse(2, "TN0101", "run", self.engine, "--inputs", "gone.npy")
+        self.refuse(2, "TN0518", "run", self.engine, "--isa", "sse2")
+        self.refuse(6, "TN0103", "run", self.engine, "-o", "no/such/folder/out.npz")
+
+    def test_bench(self):
+        report = self.json("bench", self.engine, "--runs", 20, "--threads", 1, "--batch", 2)
+        self.assertEqual({"min", "median", "p90", "p99"}, set(report["latency_ms"]))
+        ordered = [report["latency_ms"][key] for key in ("min", "median", "p90", "p99")]
+        self.assertEqual(sorted(ordered), ordered)
+        self.assertEqual((1, 2, 20), (report["threads"], report["batch"], report["runs"]))
+        self.assertGreaterEqual(report["first_result_ms"], report["load_ms"])
+        for key in ("throughput_per_s", "peak_rss_mib", "isa"):
+            self.assertIn(key, report)
+        text = self.succeed("bench", self.engine, "--runs", 3).stdout
+        self.assertIn("throughput", text)
+        both = self.json("bench", self.engine, "--ab", self.engine, "--runs", 30)
+        low, high = both["ab"]["interval_95"]
+        self.assertLess(low, 1.5)
+        self.assertGreater(high, 0.67)
+
+    def test_explain(self):
+        regions = self.json("explain", "fusion", self.engine)["regions"]
+        self.assertEqual(self.report["regions"], len(regions))
+        node = regions[0]["nodes"][0]
+        self.assertIn(node, self.succeed("explain", "fusion", self.engine, node).stdout)
+        self.assertLess(len(self.json("explain", "fusion", self.engine, node)["regions"]), len(regions))
+        self.assertIn("arena", self.succeed("explain", "memory", self.engine).stdout)
+        self.assertIn("launch", self.succeed("explain", "placement", self.engine).stdout)
+        self.refuse(2, "TN0105", "explain", "fusion", self.engine, "no such node")
+
+    def test_inspect_and_check(self):
+        report = self.json("inspect", self.engine)
+        self.assertEqual(["x86-64-v3", "avx512", "avx512-vnni-bf16"], [one["level"] for one in report["variants"]])
+        self.assertEqual([{"name": "batch", "min": 1, "max": 64}], report["symbols"])
+        self.assertIn("variant avx512", self.succeed("inspect", self.engine).stdout)
+        self.assertIn("-> out0", self.succeed("inspect", self.engine, "--format", "dot").stdout)
+        self.assertIn("every byte is as it was written", self.succeed("check", self.engine).stdout)
+
+    def test_damaged_engines(self):
+        whole = self.engine.read_bytes()
+        (self.folder / "cut.tenon").write_bytes(whole[:-100])
+        self.refuse(5, "TN0501", "run", "cut.tenon")
+        (self.folder / "more.tenon").write_bytes(whole + b"x")
+        self.refuse(5, "TN0504", "inspect", "more.tenon")
+        (self.folder / "text.tenon").write_text("x" * 1000)
+        self.refuse(5, "TN0502", "bench", "text.tenon")
+        flipped = bytearray(whole)
+        flipped[-1000] ^= 1
+        (self.folder / "weights.tenon").write_bytes(flipped)
+        self.refuse(5, "TN0516", "check", "weights.tenon")
+
+    def test_interrupted_compile_leaves_nothing_under_the_name(self):
+        output = self.folder / "stopped.tenon"
+        with subprocess.Popen([str(TENON), "compile", str(CNN), "-o", str(output), "--no-cache", "--verify"],
+                              env=self.environment, stderr=subprocess.DEVNULL) as process:
+            time.sleep(0.15)
+            process.send_signal(signal.SIGINT)
+            code = process.wait()
+        if code == 0:
+            self.skipTest("it ended before the signal")
+        self.assertFalse(output.exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
