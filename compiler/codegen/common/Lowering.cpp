@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/SmallBitVector.h"
 
 using namespace mlir;
 
@@ -44,7 +45,7 @@ Value Lowering::materialize(Value value) {
     return succeeded(compute(*this, op)) ? tensorOf(value) : Value();
   }
   tn::Dims dims = tn::getDims(value.getType());
-  Body body(*this, dims.size());
+  Body body(*this, dims);
   Value element = body.at(value, body.loops());
   if (!element) {
     return {};
@@ -56,8 +57,9 @@ Value Lowering::materialize(Value value) {
   return tensor;
 }
 
-Body::Body(Lowering &lowering, unsigned loops, ArrayRef<Type> accumulators)
-    : lowering(lowering), builder(lowering.builder.getContext()), loopCount(loops),
+Body::Body(Lowering &lowering, ArrayRef<AffineExpr> space, ArrayRef<Type> accumulators)
+    : lowering(lowering), builder(lowering.builder.getContext()), space(space),
+      loopCount(space.size()),
       block(std::make_unique<Block>()) {
   for (Type type : accumulators) {
     block->addArgument(type, lowering.location);
@@ -153,8 +155,37 @@ Value Body::at(Value value, ArrayRef<AffineExpr> indices) {
   return element;
 }
 
+/// linalg learns the size of a loop from an operand. For loops that none indexes alone, an operand of
+/// their sizes is added whose elements nobody reads.
+void Body::addShapeOperand(ArrayRef<AffineMap> maps) {
+  llvm::SmallBitVector known(loopCount);
+  auto note = [&](AffineMap map) {
+    for (AffineExpr result : map.getResults()) {
+      if (AffineDimExpr dim = dyn_cast<AffineDimExpr>(result)) {
+        known.set(dim.getPosition());
+      }
+    }
+  };
+  llvm::for_each(maps, note);
+  for (Input &input : inputs) {
+    note(input.map);
+  }
+  if (known.all()) {
+    return;
+  }
+  SmallVector<AffineExpr> sizes, indices;
+  for (unsigned i = 0; i < loopCount; ++i) {
+    if (!known[i]) {
+      sizes.push_back(space[i]);
+      indices.push_back(loop(i));
+    }
+  }
+  load(lowering.empty(sizes, builder.getI8Type()), indices);
+}
+
 linalg::GenericOp Body::finish(ValueRange yields, ValueRange inits, ArrayRef<AffineMap> maps,
                                ArrayRef<unsigned> reductions) {
+  addShapeOperand(maps);
   linalg::YieldOp::create(builder, lowering.location, yields);
   SmallVector<AffineMap> allMaps;
   SmallVector<Value> tensors;

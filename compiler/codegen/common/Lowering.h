@@ -46,7 +46,9 @@ private:
 /// (d0 ...), the region's symbols, and dims beyond the loops that stand for values computed in the body.
 class Body {
 public:
-  Body(Lowering &lowering, unsigned loops, llvm::ArrayRef<mlir::Type> accumulators = {});
+  /// One loop for each dim of `space`.
+  Body(Lowering &lowering, llvm::ArrayRef<mlir::AffineExpr> space,
+       llvm::ArrayRef<mlir::Type> accumulators = {});
 
   /// The element of a `tn` value, in storage type; null after an error, which has been reported.
   mlir::Value at(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> indices);
@@ -69,7 +71,9 @@ public:
 
 private:
   bool isOperandMap(llvm::ArrayRef<mlir::AffineExpr> indices) const;
+  void addShapeOperand(llvm::ArrayRef<mlir::AffineMap> maps);
 
+  mlir::SmallVector<mlir::AffineExpr> space;
   unsigned loopCount;
   std::unique_ptr<mlir::Block> block;
   struct Input {

@@ -40,10 +40,10 @@ Value combineSum(OpBuilder &builder, Location location, Value a, Value b) {
 }
 
 Value reduce(Lowering &lowering, ArrayRef<AffineExpr> dims, const llvm::SmallBitVector &reduced,
-             bool keepdims, TypedAttr init, ElementFn element, CombineFn combine) {
+             TypedAttr init, ElementFn element, CombineFn combine) {
   SmallVector<AffineExpr> kept, map;
   SmallVector<unsigned> reductions;
-  Body body(lowering, dims.size(), init.getType());
+  Body body(lowering, dims, init.getType());
   for (unsigned i = 0; i < dims.size(); ++i) {
     if (!reduced[i]) {
       kept.push_back(dims[i]);
@@ -51,10 +51,6 @@ Value reduce(Lowering &lowering, ArrayRef<AffineExpr> dims, const llvm::SmallBit
       continue;
     }
     reductions.push_back(i);
-    if (keepdims) {
-      kept.push_back(lowering.builder.getAffineConstantExpr(1));
-      map.push_back(lowering.builder.getAffineConstantExpr(0));
-    }
   }
   Value x = element(body, body.loops());
   if (!x) {
@@ -125,7 +121,7 @@ LogicalResult keep(Lowering &lowering, Value value) {
 
 /// A tensor of `dims` whose elements (stored as `storage`) are given by a function.
 Value compute(Lowering &lowering, ArrayRef<AffineExpr> dims, Type storage, ElementFn element) {
-  Body body(lowering, dims.size());
+  Body body(lowering, dims);
   Value x = element(body, body.loops());
   if (!x) {
     return {};
@@ -137,10 +133,13 @@ Value compute(Lowering &lowering, ArrayRef<AffineExpr> dims, Type storage, Eleme
       .getResult(0);
 }
 
-SmallVector<AffineExpr> zeroed(ArrayRef<AffineExpr> indices, const llvm::SmallBitVector &reduced) {
-  SmallVector<AffineExpr> result(indices);
-  for (unsigned i : reduced.set_bits()) {
-    result[i] = getAffineConstantExpr(0, indices[i].getContext());
+/// The indices into a reduction's result.
+SmallVector<AffineExpr> kept(ArrayRef<AffineExpr> indices, const llvm::SmallBitVector &reduced) {
+  SmallVector<AffineExpr> result;
+  for (auto [i, index] : llvm::enumerate(indices)) {
+    if (!reduced[i]) {
+      result.push_back(index);
+    }
   }
   return result;
 }
@@ -180,7 +179,7 @@ LogicalResult computeReduce(Lowering &lowering, Operation *op) {
   TypedAttr init = isExtreme ? extreme(lowering, element, kind == ReduceKind::min)
                              : number(lowering, accumulator, kind == ReduceKind::prod ? 1 : 0);
   Value total = reduce(
-      lowering, dims, reduced, reduceOp.getKeepdims(), init,
+      lowering, dims, reduced, init,
       [&](Body &body, ArrayRef<AffineExpr> at) { return wideAt(body, reduceOp.getX(), at); },
       [&](OpBuilder &b, Location location, Value a, Value x) {
         if (isExtreme) {
@@ -192,11 +191,12 @@ LogicalResult computeReduce(Lowering &lowering, Operation *op) {
   if (!total) {
     return failure();
   }
-  if (kind == ReduceKind::mean || accumulator != storage) {
+  if (kind == ReduceKind::mean || accumulator != storage || reduceOp.getKeepdims()) {
     Dims outDims = getDims(reduceOp.getY().getType());
     Value sum = total;
     total = compute(lowering, outDims, storage, [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
-      Value x = body.load(sum, at);
+      Value x = body.load(sum, reduceOp.getKeepdims() ? kept(at, reduced)
+                                                      : SmallVector<AffineExpr>(at));
       if (kind != ReduceKind::mean) {
         return x;
       }
@@ -223,10 +223,10 @@ LogicalResult computeSoftmax(Lowering &lowering, Operation *op) {
   llvm::SmallBitVector reduced(dims.size());
   reduced.set(softmax.getAxis());
   Value maximum = reduce(
-      lowering, dims, reduced, true, extreme(lowering, element, false),
+      lowering, dims, reduced, extreme(lowering, element, false),
       [&](Body &body, ArrayRef<AffineExpr> at) { return wideAt(body, x, at); }, combineMax);
   auto shifted = [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
-    Value top = body.load(maximum, zeroed(at, reduced));
+    Value top = body.load(maximum, kept(at, reduced));
     return arith::SubFOp::create(body.builder, lowering.location, wideAt(body, x, at), top);
   };
   auto exponential = [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
@@ -235,7 +235,7 @@ LogicalResult computeSoftmax(Lowering &lowering, Operation *op) {
   // The logarithm needs the exponentials only for their sum; otherwise they are kept for the quotient.
   Value exponentials = softmax.getLog() ? Value() : compute(lowering, dims, wide, exponential);
   Value sum = reduce(
-      lowering, dims, reduced, true, number(lowering, wide, 0),
+      lowering, dims, reduced, number(lowering, wide, 0),
       [&](Body &body, ArrayRef<AffineExpr> at) {
         return exponentials ? body.load(exponentials, at) : exponential(body, at);
       },
@@ -244,7 +244,7 @@ LogicalResult computeSoftmax(Lowering &lowering, Operation *op) {
                     [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
                       OpBuilder &b = body.builder;
                       Location location = lowering.location;
-                      Value total = body.load(sum, zeroed(at, reduced));
+                      Value total = body.load(sum, kept(at, reduced));
                       if (softmax.getLog()) {
                         Value logSum = math::LogOp::create(b, location, total);
                         return arith::SubFOp::create(b, location, shifted(body, at), logSum);
@@ -271,7 +271,7 @@ LogicalResult normalize(Lowering &lowering, Value x, Value y, ArrayRef<AffineExp
   TypedAttr zero = number(lowering, wide, 0);
   Value sum;
   if (centered) {
-    sum = reduce(lowering, dims, reduced, true, zero, source, combineSum);
+    sum = reduce(lowering, dims, reduced, zero, source, combineSum);
   }
   auto mean = [&](Body &body, Value total) -> Value {
     return arith::DivFOp::create(body.builder, location, total, countOf(body, dims, reduced, wide));
@@ -281,11 +281,11 @@ LogicalResult normalize(Lowering &lowering, Value x, Value y, ArrayRef<AffineExp
     if (!centered) {
       return value;
     }
-    Value center = mean(body, body.load(sum, zeroed(at, reduced)));
+    Value center = mean(body, body.load(sum, kept(at, reduced)));
     return arith::SubFOp::create(body.builder, location, value, center);
   };
   Value squares = reduce(
-      lowering, dims, reduced, true, zero,
+      lowering, dims, reduced, zero,
       [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
         Value value = left(body, at);
         return arith::MulFOp::create(body.builder, location, value, value);
@@ -297,7 +297,7 @@ LogicalResult normalize(Lowering &lowering, Value x, Value y, ArrayRef<AffineExp
   Value result = compute(
       lowering, dims, storageType(element), [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
         OpBuilder &b = body.builder;
-        Value variance = mean(body, body.load(squares, zeroed(at, reduced)));
+        Value variance = mean(body, body.load(squares, kept(at, reduced)));
         Value eps = arith::ConstantOp::create(b, location, b.getFloatAttr(wide, epsilon));
         Value deviation = math::SqrtOp::create(
             b, location, arith::AddFOp::create(b, location, variance, eps).getResult());
@@ -418,7 +418,7 @@ LogicalResult computeArgReduce(Lowering &lowering, Operation *op) {
   Type wide = accumulatorType(element);
   Dims dims = getDims(arg.getX().getType());
   unsigned axis = arg.getAxis();
-  Body body(lowering, dims.size(), {wide, lowering.builder.getI64Type()});
+  Body body(lowering, dims, {wide, lowering.builder.getI64Type()});
   OpBuilder &b = body.builder;
   Location location = lowering.location;
   Value x = wideAt(body, arg.getX(), body.loops());
@@ -451,21 +451,29 @@ LogicalResult computeArgReduce(Lowering &lowering, Operation *op) {
   better = arith::OrIOp::create(b, location, better, isFirst);
   Value newBest = arith::SelectOp::create(b, location, better, x, best);
   Value newIndex = arith::SelectOp::create(b, location, better, position, body.accumulator(1));
-  SmallVector<AffineExpr> kept, map;
+  SmallVector<AffineExpr> rest, map;
   for (unsigned i = 0; i < dims.size(); ++i) {
     if (i != axis) {
-      kept.push_back(dims[i]);
+      rest.push_back(dims[i]);
       map.push_back(body.loop(i));
-    } else if (arg.getKeepdims()) {
-      kept.push_back(lowering.builder.getAffineConstantExpr(1));
-      map.push_back(lowering.builder.getAffineConstantExpr(0));
     }
   }
-  Value values = lowering.filled(kept, extreme(lowering, element, !arg.getLargest()));
-  Value indices = lowering.filled(kept, lowering.builder.getI64IntegerAttr(0));
+  Value values = lowering.filled(rest, extreme(lowering, element, !arg.getLargest()));
+  Value indices = lowering.filled(rest, lowering.builder.getI64IntegerAttr(0));
   AffineMap outMap = AffineMap::get(dims.size(), 0, map, lowering.builder.getContext());
   linalg::GenericOp generic =
       body.finish({newBest, newIndex}, {values, indices}, {outMap, outMap}, axis);
+  if (arg.getKeepdims()) {
+    Value positions = generic.getResult(1);
+    llvm::SmallBitVector reduced(dims.size());
+    reduced.set(axis);
+    Value y = compute(lowering, getDims(arg.getY().getType()), lowering.builder.getI64Type(),
+                      [&](Body &outer, ArrayRef<AffineExpr> at) {
+                        return outer.load(positions, kept(at, reduced));
+                      });
+    lowering.bind(arg.getY(), y);
+    return success();
+  }
   lowering.bind(arg.getY(), generic.getResult(1));
   return success();
 }
@@ -482,7 +490,7 @@ LogicalResult computeCumsum(Lowering &lowering, Operation *op) {
   llvm::SmallBitVector reduced(space.size());
   reduced.set(dims.size());
   Value total = reduce(
-      lowering, space, reduced, false, number(lowering, wide, 0),
+      lowering, space, reduced, number(lowering, wide, 0),
       [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
         SmallVector<AffineExpr> source(at.drop_back());
         source[axis] = at.back();

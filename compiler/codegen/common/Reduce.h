@@ -13,11 +13,12 @@ using CombineFn = llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Locati
 /// The element (in the accumulator's type) at indices over all of `dims`.
 using ElementFn = llvm::function_ref<mlir::Value(Body &, llvm::ArrayRef<mlir::AffineExpr>)>;
 
-/// Reduces a space of `dims` over the axes for which `reduced` is set. The result keeps those dims as 1
-/// with `keepdims`, else drops them. Null after an error, which has been reported.
+/// Reduces a space of `dims` over the axes for which `reduced` is set; the result has the other dims (a
+/// result that kept them as 1 could not be tiled along with its readers). Null after an error, which has
+/// been reported.
 mlir::Value reduce(Lowering &lowering, llvm::ArrayRef<mlir::AffineExpr> dims,
-                   const llvm::SmallBitVector &reduced, bool keepdims, mlir::TypedAttr init,
-                   ElementFn element, CombineFn combine);
+                   const llvm::SmallBitVector &reduced, mlir::TypedAttr init, ElementFn element,
+                   CombineFn combine);
 
 /// The type sums are taken in: f32 for half-width floats, else the storage type.
 mlir::Type accumulatorType(mlir::Type element);

@@ -115,7 +115,7 @@ LogicalResult bindSum(Lowering &lowering, Value y, Value sum, Value bias, bool c
     lowering.bind(y, sum);
     return success();
   }
-  Body body(lowering, dims.size());
+  Body body(lowering, dims);
   SmallVector<AffineExpr> at = body.loops();
   Value total = body.load(sum, at);
   if (bias) {
@@ -169,7 +169,7 @@ LogicalResult computeMatmul(Lowering &lowering, Operation *op) {
     return indices;
   };
   Value sum = reduce(
-      lowering, space, lastReduced(space.size(), 1), false, zeroSum(lowering, matmul.getY()),
+      lowering, space, lastReduced(space.size(), 1), zeroSum(lowering, matmul.getY()),
       [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
         AffineExpr m = at[rank - 2], n = at[rank - 1], k = at[rank];
         Value a = body.at(matmul.getA(), matmul.getTransposeA() ? operandIndices(aDims, at, k, m)
@@ -203,7 +203,7 @@ LogicalResult computeConv(Lowering &lowering, Operation *op) {
   }
   AffineExpr outPerGroup = channelOf(out, last).floorDiv(conv.getGroups());
   Value sum = reduce(
-      lowering, space, lastReduced(space.size(), spatial + 1), false, zeroSum(lowering, conv.getY()),
+      lowering, space, lastReduced(space.size(), spatial + 1), zeroSum(lowering, conv.getY()),
       [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
         ArrayRef<AffineExpr> outAt = at.take_front(out.size()), taps = at.take_back(spatial);
         AffineExpr oc = channelOf(outAt, last), ic = at[out.size()];
@@ -240,7 +240,7 @@ LogicalResult computeConvTranspose(Lowering &lowering, Operation *op) {
   space.push_back(inPerGroup);
   space.append(weight.begin() + 2, weight.end());
   Value sum = reduce(
-      lowering, space, lastReduced(space.size(), spatial + 1), false, zeroSum(lowering, conv.getY()),
+      lowering, space, lastReduced(space.size(), spatial + 1), zeroSum(lowering, conv.getY()),
       [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
         OpBuilder &b = body.builder;
         Location location = lowering.location;
@@ -324,7 +324,7 @@ LogicalResult computeMaxPool(Lowering &lowering, Operation *op) {
                     storage, isUnsigned ? APInt::getZero(width) : APInt::getSignedMinValue(width)));
   SmallVector<AffineExpr> space = poolSpace(lowering, out, kernel);
   Value y = reduce(
-      lowering, space, lastReduced(space.size(), kernel.size()), false, lowest,
+      lowering, space, lastReduced(space.size(), kernel.size()), lowest,
       [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
         PoolElement x =
             poolElement(body, pool.getX(), at, out, window, kernel, pool.getChannelsLast());
@@ -381,7 +381,7 @@ LogicalResult computeAvgPool(Lowering &lowering, Operation *op) {
   ArrayRef<int64_t> kernel = pool.getKernel();
   SmallVector<AffineExpr> space = poolSpace(lowering, out, kernel);
   Value sum = reduce(
-      lowering, space, lastReduced(space.size(), kernel.size()), false,
+      lowering, space, lastReduced(space.size(), kernel.size()),
       zeroSum(lowering, pool.getY()),
       [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
         PoolElement x = poolElement(body, pool.getX(), at, out, window, kernel, last);
@@ -397,7 +397,7 @@ LogicalResult computeAvgPool(Lowering &lowering, Operation *op) {
   }
   SmallVector<AffineExpr> input = spatialOf(getDims(pool.getX().getType()), last);
   Type storage = storageType(getElementTypeOrSelf(pool.getY()));
-  Body body(lowering, out.size());
+  Body body(lowering, out);
   OpBuilder &b = body.builder;
   SmallVector<AffineExpr> at = body.loops();
   SmallVector<AffineExpr> outAt = spatialOf(at, last);

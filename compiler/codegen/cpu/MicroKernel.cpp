@@ -62,7 +62,60 @@ public:
     func::ReturnOp::create(builder, loc);
   }
 
+  /// The function kProduct. Blocks differ by one row at most: 128 rows are 8 x 13 and 2 x 12, not 9 x 14
+  /// and 1 x 2.
+  void buildAnyRows() {
+    Type i64 = builder.getI64Type();
+    OpBuilder::InsertionGuard guard(builder);
+    func::FuncOp function = func::FuncOp::create(
+        builder, loc, kProduct,
+        builder.getFunctionType({pointer, i64, pointer, i64, pointer, i64, i64, i64, i64}, {}));
+    Block *entry = function.addEntryBlock();
+    builder.setInsertionPointToStart(entry);
+    Value total = entry->getArgument(7);
+    Value blocks = arith::CeilDivSIOp::create(builder, loc, total, constant(maxRows(level)));
+    scf::ForOp loop = scf::ForOp::create(
+        builder, loc, constant(0), blocks, constant(1),
+        ValueRange{entry->getArgument(0), entry->getArgument(4)},
+        [&](OpBuilder &, Location, Value block, ValueRange state) {
+          Value smaller = arith::DivUIOp::create(builder, loc, total, blocks);
+          Value rest = arith::RemUIOp::create(builder, loc, total, blocks);
+          Value isLarger =
+              arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, block, rest);
+          Value more = arith::ExtUIOp::create(builder, loc, i64, isLarger);
+          Value count = arith::AddIOp::create(builder, loc, smaller, more);
+          callKernel(entry->getArguments(), state[0], state[1], count);
+          Value a = offset(state[0], arith::MulIOp::create(builder, loc, count, entry->getArgument(1)));
+          Value c = offset(state[1], arith::MulIOp::create(builder, loc, count, entry->getArgument(5)));
+          scf::YieldOp::create(builder, loc, ValueRange{a, c});
+        });
+    builder.setInsertionPointAfter(loop);
+    func::ReturnOp::create(builder, loc);
+  }
+
 private:
+  /// Calls the kernel for `count` rows (accumulating if argument 8 is not 0).
+  void callKernel(ValueRange arguments, Value a, Value c, Value count) {
+    int64_t most = maxRows(level);
+    Value accumulates = arith::MulIOp::create(builder, loc, arguments[8], constant(most));
+    Value number = arith::AddIOp::create(builder, loc, count, accumulates);
+    Value index = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), number);
+    SmallVector<int64_t> cases = llvm::to_vector(llvm::seq<int64_t>(1, 2 * most + 1));
+    scf::IndexSwitchOp chosen =
+        scf::IndexSwitchOp::create(builder, loc, TypeRange(), index, cases, cases.size());
+    OpBuilder::InsertionGuard guard(builder);
+    for (auto [number, region] : llvm::zip(cases, chosen.getCaseRegions())) {
+      builder.createBlock(&region);
+      bool accumulate = number > most;
+      func::CallOp::create(
+          builder, loc, productSymbol(accumulate ? number - most : number, accumulate), TypeRange(),
+          ValueRange{a, arguments[1], arguments[2], arguments[3], c, arguments[5], arguments[6]});
+      scf::YieldOp::create(builder, loc);
+    }
+    builder.createBlock(&chosen.getDefaultRegion());
+    scf::YieldOp::create(builder, loc);
+  }
+
   Value constant(int64_t value) {
     return arith::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(value));
   }
@@ -162,6 +215,7 @@ OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel
     builder.build(rows, /*accumulate=*/false);
     builder.build(rows, /*accumulate=*/true);
   }
+  builder.buildAnyRows();
   return module;
 }
 

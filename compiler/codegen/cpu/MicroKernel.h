@@ -21,6 +21,11 @@ int64_t maxRows(engine::CpuLevel level);
 /// overlap). No alignment is assumed.
 std::string productSymbol(int64_t rows, bool accumulate);
 
+/// The kernel for any number of rows, cut into blocks of almost equal size:
+/// void(const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int64_t k,
+///      int64_t rows, int64_t accumulate)
+inline constexpr llvm::StringLiteral kProduct = "tenon_product_f32";
+
 /// A module with all of the level's product kernels as functions in `vector` and `llvm` form.
 mlir::OwningOpRef<mlir::ModuleOp> buildProductKernels(mlir::MLIRContext *context,
                                                       engine::CpuLevel level);

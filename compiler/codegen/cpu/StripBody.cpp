@@ -219,6 +219,9 @@ Value StripBody::gather(OpOperand &operand, ValueRange indices) {
 }
 
 StripBody::LaneValue StripBody::loadOperand(OpOperand &operand) {
+  if (!isa<MemRefType>(operand.get().getType())) {
+    return {operand.get(), Lanes::Uniform};
+  }
   Access access = isVector() ? accessOf(op, operand, strip) : Access::Uniform;
   SmallVector<Value> indices = operandIndices(operand);
   if (access == Access::Strided) {

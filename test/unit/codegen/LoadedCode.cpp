@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <map>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -31,11 +32,20 @@ static std::string valueOrAbort(llvm::Expected<std::string> value) {
   return std::move(*value);
 }
 
+/// Built once a level: it is the same for every code object.
+static const std::string &support(engine::CpuLevel level) {
+  static std::map<engine::CpuLevel, std::string> built;
+  std::string &object = built[level];
+  if (object.empty()) {
+    object = valueOrAbort(supportObject(level));
+  }
+  return object;
+}
+
 LoadedCode::LoadedCode(engine::CpuLevel level, const std::vector<std::string> &objects,
                        const std::vector<std::string> &symbols) {
-  std::string support = valueOrAbort(supportObject(level));
   std::vector<llvm::StringRef> all(objects.begin(), objects.end());
-  all.push_back(support);
+  all.push_back(support(level));
   std::vector<llvm::StringRef> exported(symbols.begin(), symbols.end());
   std::string code = valueOrAbort(linkCode(all, exported));
   file = memfd_create("code", MFD_CLOEXEC);

@@ -72,6 +72,29 @@ TEST(MicroKernel, EqualsDefinition) {
   }
 }
 
+TEST(MicroKernel, AnyNumberOfRows) {
+  using AnyRows = void(const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
+                       int64_t ldc, int64_t k, int64_t rows, int64_t accumulate);
+  for (engine::CpuLevel level : machineLevels()) {
+    LoadedCode code(level, {}, {kProduct.str()});
+    AnyRows *product = code.function<AnyRows>(kProduct.str());
+    int64_t k = 19;
+    for (int64_t rows : {1, 5, 14, 15, 29, 43, 128}) {
+      std::vector<float> a = randomFloats(rows * k, 1), b = randomFloats(k * kPanel, 2);
+      std::vector<float> c((rows + 1) * kPanel, 3.0f);
+      product(a.data(), k, b.data(), kPanel, c.data(), kPanel, k, rows, 0);
+      product(a.data(), k, b.data(), kPanel, c.data(), kPanel, k, rows, 1);
+      for (int64_t i = 0; i < (rows + 1) * kPanel; ++i) {
+        double expected = i / kPanel < rows ? 0 : 3;
+        for (int64_t j = 0; i / kPanel < rows && j < k; ++j) {
+          expected += 2.0 * a[i / kPanel * k + j] * b[j * kPanel + i % kPanel];
+        }
+        ASSERT_NEAR(c[i], expected, 1e-5) << nameOf(level) << " rows " << rows << " at " << i;
+      }
+    }
+  }
+}
+
 TEST(MicroKernel, TestSeesWrongRowsAndStraysOutsideC) {
   engine::CpuLevel level = machineLevels().front();
   LoadedCode code(level, {}, productSymbols(level));

@@ -125,8 +125,8 @@ TEST(TiledTest, GathersRows) {
 TEST(TiledTest, MasksFromIntegers) {
   EXPECT_TRUE(matchesReference(kernelText(
       "elementwise", "(%m: tensor<2x19xi64>, %x: tensor<2x19xf32>) -> tensor<2x19xf32>",
-      "%one = tn.constant dense<1> : tensor<i64>\n"
-      "%low = tn.constant dense<-3.0e+38> : tensor<f32>\n"
+      "%one = tn.constant dense<1> : tensor<i64> : tensor<i64>\n"
+      "%low = tn.constant dense<-3.0e+38> : tensor<f32> : tensor<f32>\n"
       "%0 = tn.compare %m <eq> %one : (tensor<2x19xi64>, tensor<i64>) -> tensor<2x19xi1>\n"
       "%1 = tn.select %0, %x, %low : (tensor<2x19xi1>, tensor<2x19xf32>, tensor<f32>) -> "
       "tensor<2x19xf32>\n"
