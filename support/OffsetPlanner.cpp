@@ -155,7 +155,7 @@ struct OffsetPlanner::Impl {
       }
       uint64_t budget = attempt == 0 ? nodeLimit / 2 : nodeLimit / 2 / (kAttempts - 1);
       uint64_t left = budget;
-      if (search.fit(work, capacity, left)) {
+      if (search.fit(work, capacity, alignment, left)) {
         result.bytes = 0;
         for (const PlannedBuffer &buffer : work) {
           result.bytes = std::max(result.bytes, buffer.offset + buffer.size);

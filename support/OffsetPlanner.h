@@ -22,7 +22,7 @@ struct OffsetPlannerOptions {
   int64_t alignment = 64;
   /// Steps that the search may take when greedy misses the goal; a count, not a time, so that the
   /// result does not depend on the machine. 0 leaves greedy's result.
-  uint64_t nodeLimit = 200000;
+  uint64_t nodeLimit = 100000;
   /// Stop as soon as the block is at most this; 0 means the lower bound.
   int64_t goal = 0;
 };

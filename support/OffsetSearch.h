@@ -1,5 +1,5 @@
 // The search behind OffsetPlanner: decides whether buffers fit in a given block by trying canonical
-// layouts depth first. Private to support/.
+// layouts depth first, with restarts that learn. Private to support/.
 
 #pragma once
 
@@ -15,9 +15,9 @@ public:
   OffsetSearch();
   ~OffsetSearch();
 
-  /// Sizes are multiples of one unit already. On success sets the offsets and returns true; false
-  /// when there is no layout within `capacity` or `nodes` ran out. `nodes` counts down.
-  bool fit(std::span<PlannedBuffer> buffers, int64_t capacity, uint64_t &nodes);
+  /// All sizes and the capacity are multiples of `unit`. On success sets the offsets and returns
+  /// true; false when no layout was found before `nodes` ran out, which counts down.
+  bool fit(std::span<PlannedBuffer> buffers, int64_t capacity, int64_t unit, uint64_t &nodes);
 
 private:
   struct Impl;
