@@ -80,11 +80,12 @@ Result<ExternalLocation> parseExternalLocation(const Tensor &tensor) {
     }
   }
   out.seeded = out.location == kSeeded;
-  bool hasRecipe = false;
+  unsigned recipeKeys = 0;
   for (const KeyValue &entry : tensor.externalData) {
-    hasRecipe |= entry.key == "scale" || entry.key == "center";
+    recipeKeys += entry.key == "scale" || entry.key == "center";
   }
-  if (out.seeded ? tensor.externalData.size() != 3 || !hasRecipe || out.scale < 0 : hasRecipe) {
+  bool complete = recipeKeys == 2 && tensor.externalData.size() == 3 && out.scale >= 0;
+  if (out.seeded ? !complete : recipeKeys != 0) {
     return externalError(ErrorId::OnnxSeeded, tensor.name,
                          "seeded weights need exactly the keys location, scale and center",
                          "write the graph with models/export.py");
