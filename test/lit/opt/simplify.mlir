@@ -1,0 +1,129 @@
+// RUN: %tenon-opt %s --pass=simplify --check | FileCheck %s
+
+// CHECK-LABEL: @identities
+func.func @identities(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  // CHECK-NEXT: return %arg0
+  %one = tn.constant dense<1.0> : tensor<f32> : tensor<f32>
+  %zero = tn.constant dense<0.0> : tensor<2x3xf32> : tensor<2x3xf32>
+  %0 = tn.mul %x, %one : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %1 = tn.add %zero, %0 : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %2 = tn.sub %1, %zero : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %3 = tn.div %2, %one : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %4 = tn.neg %3 : tensor<2x3xf32>
+  %5 = tn.neg %4 : tensor<2x3xf32>
+  %6 = tn.cast %5 : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %7 = tn.transpose %6 [0, 1] : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %8 = tn.broadcast %7 : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %9 = tn.slice %8 {starts = affine_map<() -> (0, 0)>, steps = array<i64: 1, 1>} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %10 = tn.pad <constant> %9 {begins = array<i64: 0, 0>, ends = array<i64: 0, 0>} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %11 = tn.concat %10 {axis = 0 : i64} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %12 = tn.reshape %11 : (tensor<2x3xf32>) -> tensor<6xf32>
+  %13 = tn.reshape %12 : (tensor<6xf32>) -> tensor<2x3xf32>
+  %14 = tn.transpose %13 [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  %15 = tn.transpose %14 [1, 0] : (tensor<3x2xf32>) -> tensor<2x3xf32>
+  %16 = tn.cast %15 : (tensor<2x3xf32>) -> tensor<2x3xf64>
+  %17 = tn.cast %16 : (tensor<2x3xf64>) -> tensor<2x3xf32>
+  return %17 : tensor<2x3xf32>
+}
+// -----
+// Not identities: a scalar that broadcasts the other operand up, another number, a narrowing cast, a
+// reversing slice, a negative zero's cousin for products.
+// CHECK-LABEL: @no_identities
+func.func @no_identities(%x: tensor<3xf32>, %y: tensor<2x3xf32>, %s: tensor<1xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>) {
+  // CHECK: tn.mul
+  // CHECK: tn.sub
+  // CHECK: tn.cast
+  // CHECK: tn.cast
+  // CHECK: tn.slice
+  %ones = tn.constant dense<1.0> : tensor<2x3xf32> : tensor<2x3xf32>
+  %one = tn.constant dense<1.0> : tensor<f32> : tensor<f32>
+  %0 = tn.mul %x, %ones : (tensor<3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = tn.sub %one, %y : (tensor<f32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %2 = tn.cast %y : (tensor<2x3xf32>) -> tensor<2x3xf16>
+  %3 = tn.cast %2 : (tensor<2x3xf16>) -> tensor<2x3xf32>
+  %4 = tn.slice %y {starts = affine_map<() -> (0, 2)>, steps = array<i64: 1, -1>} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return %0, %1, %3, %4 : tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>
+}
+// -----
+// Division by 8 is exact as a product, by 10 it is not; min of max is a clamp; x^2 is x * x, x^3 stays.
+// CHECK-LABEL: @arithmetic
+func.func @arithmetic(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+  // CHECK-DAG: %[[E:.*]] = tn.constant dense<1.250000e-01>
+  // CHECK-DAG: tn.mul %arg0, %[[E]]
+  // CHECK-DAG: tn.div %arg0
+  // CHECK-DAG: tn.clamp %arg0 {hi = 6.000000e+00 : f64, lo = 0.000000e+00 : f64}
+  // CHECK-DAG: tn.mul %arg0, %arg0
+  // CHECK-DAG: tn.pow %arg0
+  %eight = tn.constant dense<8.0> : tensor<f32> : tensor<f32>
+  %ten = tn.constant dense<10.0> : tensor<f32> : tensor<f32>
+  %zero = tn.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %six = tn.constant dense<6.0> : tensor<f32> : tensor<f32>
+  %two = tn.constant dense<2.0> : tensor<f32> : tensor<f32>
+  %three = tn.constant dense<3.0> : tensor<f32> : tensor<f32>
+  %0 = tn.div %x, %eight : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %1 = tn.div %x, %ten : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %2 = tn.max %zero, %x : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
+  %3 = tn.min %2, %six : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %4 = tn.pow %x, %two : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %5 = tn.pow %x, %three : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  return %0, %1, %3, %4, %5 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
+// -----
+// torch's transpose of K through three dims; a transpose of ones is a reshape.
+#q = #tn.shape<()[s0, s1] -> (s0, 12, s1, 4)>
+#m = #tn.shape<()[s0, s1] -> (s0 * 12, s1, 4)>
+#t = #tn.shape<()[s0, s1] -> (s0 * 12, 4, s1)>
+#k = #tn.shape<()[s0, s1] -> (s0, 12, 4, s1)>
+#p = #tn.shape<()[s0] -> (s0, 1, 7)>
+#r = #tn.shape<()[s0] -> (s0, 7, 1)>
+module attributes {tn.symbols = [#tn.symbol<"batch", 1, 8>, #tn.symbol<"sequence", 1, 64>]} {
+// CHECK-LABEL: @movement
+func.func @movement(%x: tensor<?x12x?x4xf32, #q>, %p: tensor<?x1x7xf32, #p>) -> (tensor<?x12x4x?xf32, #k>, tensor<?x7x1xf32, #r>) {
+  // CHECK-NEXT: %[[K:.*]] = tn.transpose %arg0 [0, 1, 3, 2]
+  // CHECK-NEXT: %[[P:.*]] = tn.reshape %arg1
+  // CHECK-NEXT: return %[[K]], %[[P]]
+  %0 = tn.reshape %x : (tensor<?x12x?x4xf32, #q>) -> tensor<?x?x4xf32, #m>
+  %1 = tn.transpose %0 [0, 2, 1] : (tensor<?x?x4xf32, #m>) -> tensor<?x4x?xf32, #t>
+  %2 = tn.reshape %1 : (tensor<?x4x?xf32, #t>) -> tensor<?x12x4x?xf32, #k>
+  %3 = tn.transpose %p [0, 2, 1] : (tensor<?x1x7xf32, #p>) -> tensor<?x7x1xf32, #r>
+  return %2, %3 : tensor<?x12x4x?xf32, #k>, tensor<?x7x1xf32, #r>
+}
+}
+// -----
+// The mask of a model without causality: the test of positions is always true, the broadcast of the
+// condition moves behind the select.
+#s = #tn.shape<()[s0, s1] -> (s0, 1, s1, s1)>
+#m = #tn.shape<()[s0, s1] -> (s0, 1, 1, s1)>
+#i = #tn.shape<()[s0, s1] -> (s1)>
+#r = #tn.shape<()[s0, s1] -> (1, 1, s1, 1)>
+module attributes {tn.symbols = [#tn.symbol<"batch", 1, 8>, #tn.symbol<"sequence", 1, 64>]} {
+// CHECK-LABEL: @mask
+func.func @mask(%seen: tensor<?x1x1x?xi1, #m>) -> tensor<?x1x?x?xf32, #s> {
+  // CHECK: %[[M:.*]] = tn.select %arg0, {{.*}} -> tensor<?x1x1x?xf32, #{{.*}}>
+  // CHECK-NEXT: %[[B:.*]] = tn.broadcast %[[M]]
+  // CHECK-NEXT: return %[[B]]
+  %start = tn.constant dense<0> : tensor<i64> : tensor<i64>
+  %step = tn.constant dense<1> : tensor<i64> : tensor<i64>
+  %zero = tn.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %hidden = tn.constant dense<-3.40282347E+38> : tensor<f32> : tensor<f32>
+  %0 = tn.iota %start, %step : (tensor<i64>, tensor<i64>) -> tensor<?xi64, #i>
+  %1 = tn.reshape %0 : (tensor<?xi64, #i>) -> tensor<1x1x?x1xi64, #r>
+  %2 = tn.compare %1 <ge> %start : (tensor<1x1x?x1xi64, #r>, tensor<i64>) -> tensor<1x1x?x1xi1, #r>
+  %3 = tn.and %2, %seen : (tensor<1x1x?x1xi1, #r>, tensor<?x1x1x?xi1, #m>) -> tensor<?x1x?x?xi1, #s>
+  %4 = tn.select %3, %zero, %hidden : (tensor<?x1x?x?xi1, #s>, tensor<f32>, tensor<f32>) -> tensor<?x1x?x?xf32, #s>
+  return %4 : tensor<?x1x?x?xf32, #s>
+}
+}
+// -----
+// Equal operations are one, dead ones none.
+// CHECK-LABEL: @duplicates
+func.func @duplicates(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK-NEXT: %[[E:.*]] = tn.exp %arg0
+  // CHECK-NEXT: %[[Y:.*]] = tn.mul %[[E]], %[[E]]
+  // CHECK-NEXT: return %[[Y]]
+  %0 = tn.exp %x : tensor<4xf32>
+  %1 = tn.exp %x : tensor<4xf32>
+  %2 = tn.log %x : tensor<4xf32>
+  %3 = tn.mul %0, %1 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %3 : tensor<4xf32>
+}
