@@ -186,9 +186,12 @@ LogicalResult tileResult(KernelBuilder &kernel, OpResult root, const Tiling &til
         return grid.terminator(r, location, results, offsets, tileSizes, destinations);
       });
   using Control = scf::SCFTileAndFuseOptions::ControlFnResult;
+  // A producer is fused once for each reader (CSE joins the copies); one copy gives the result.
+  llvm::SmallPtrSet<void *, 4> yielded;
   options.setFusionControlFn(
-      [](tensor::ExtractSliceOp, OpResult producer, bool) -> std::optional<Control> {
-        return Control{/*yieldProducerReplacement=*/isResult(producer)};
+      [&](tensor::ExtractSliceOp, OpResult producer, bool) -> std::optional<Control> {
+        bool yields = isResult(producer) && yielded.insert(producer.getAsOpaquePointer()).second;
+        return Control{/*yieldProducerReplacement=*/yields};
       });
   FailureOr<scf::SCFTileAndFuseResult> tiled = scf::tileConsumerAndFuseProducersUsingSCF(
       rewriter, cast<TilingInterface>(root.getOwner()), options);
@@ -196,7 +199,10 @@ LogicalResult tileResult(KernelBuilder &kernel, OpResult root, const Tiling &til
     return root.getOwner()->emitError("cannot be tiled over the grid");
   }
   for (auto [original, replacement] : tiled->replacements) {
-    rewriter.replaceAllUsesWith(original, replacement);
+    // Other readers stand before the loop and die: their fused copies are in it.
+    rewriter.replaceUsesWithIf(original, replacement, [](OpOperand &use) {
+      return isa<bufferization::MaterializeInDestinationOp>(use.getOwner());
+    });
   }
   return success();
 }

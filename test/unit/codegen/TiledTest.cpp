@@ -80,6 +80,19 @@ TEST(TiledTest, DynamicLayerNorm) {
       {2, 5}));
 }
 
+TEST(TiledTest, DynamicAddAndLayerNormWithBothResults) {
+  std::string tensor = "tensor<?x5x48xf32, #tn.shape<()[s0] -> (s0, 5, 48)>>";
+  EXPECT_TRUE(matchesReference(
+      kernelText("rows",
+                 "(%a: " + tensor + ", %b: tensor<1x5x48xf32>) -> (" + tensor + ", " + tensor + ")",
+                 "%0 = tn.add %a, %b : (" + tensor + ", tensor<1x5x48xf32>) -> " + tensor +
+                     "\n%1 = tn.layer_norm %0 {axis = 2 : i64, epsilon = 1.0e-05 : f64, "
+                     "operandSegmentSizes = array<i32: 1, 0, 0>} : (" +
+                     tensor + ") -> " + tensor + "\nreturn %0, %1 : " + tensor + ", " + tensor,
+                 "#tn.symbol<\"s0\", 1, 8>"),
+      {3}));
+}
+
 TEST(TiledTest, DynamicSoftmaxRows) {
   std::string tensor = "tensor<?x?xf32, #tn.shape<()[s0, s1] -> (s0, s1)>>";
   EXPECT_TRUE(matchesReference(
