@@ -15,6 +15,7 @@ ComputeFn findCompute(Operation *op) {
       {GroupNormOp::getOperationName(), computeGroupNorm},
       {ArgReduceOp::getOperationName(), computeArgReduce},
       {CumsumOp::getOperationName(), computeCumsum},
+      {AttentionOp::getOperationName(), computeAttention},
       {MatmulOp::getOperationName(), computeMatmul},
       {ConvOp::getOperationName(), computeConv},
       {ConvTransposeOp::getOperationName(), computeConvTranspose},

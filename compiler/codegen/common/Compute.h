@@ -14,6 +14,7 @@ mlir::LogicalResult computeGroupNorm(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeArgReduce(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeCumsum(Lowering &lowering, mlir::Operation *op);
 
+mlir::LogicalResult computeAttention(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeMatmul(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeConv(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeConvTranspose(Lowering &lowering, mlir::Operation *op);

@@ -62,6 +62,24 @@ Value reduce(Lowering &lowering, ArrayRef<AffineExpr> dims, const llvm::SmallBit
   return body.finish(combined, start, outMap, reductions).getResult(0);
 }
 
+Value wideAt(Body &body, Value value, ArrayRef<AffineExpr> indices) {
+  Value x = body.at(value, indices);
+  return x ? widen(body.builder, body.lowering.location, x) : x;
+}
+
+Value compute(Lowering &lowering, ArrayRef<AffineExpr> dims, Type storage, ElementFn element) {
+  Body body(lowering, dims);
+  Value x = element(body, body.loops());
+  if (!x) {
+    return {};
+  }
+  Value stored = narrow(body.builder, lowering.location, x, storage);
+  return body
+      .finish(stored, lowering.empty(dims, storage),
+              lowering.builder.getMultiDimIdentityMap(dims.size()))
+      .getResult(0);
+}
+
 namespace {
 
 TypedAttr number(Lowering &lowering, Type type, double value) {
@@ -108,29 +126,9 @@ Value combineProduct(OpBuilder &b, Location location, Value a, Value x) {
                                      : Value(arith::MulIOp::create(b, location, a, x));
 }
 
-/// An element of `value`, widened for sums.
-Value wideAt(Body &body, Value value, ArrayRef<AffineExpr> indices) {
-  Value x = body.at(value, indices);
-  return x ? widen(body.builder, body.lowering.location, x) : x;
-}
-
 /// A value that several passes read: computed once, unless it is an operand already.
 LogicalResult keep(Lowering &lowering, Value value) {
   return success(lowering.materialize(value) != nullptr);
-}
-
-/// A tensor of `dims` whose elements (stored as `storage`) are given by a function.
-Value compute(Lowering &lowering, ArrayRef<AffineExpr> dims, Type storage, ElementFn element) {
-  Body body(lowering, dims);
-  Value x = element(body, body.loops());
-  if (!x) {
-    return {};
-  }
-  Value stored = narrow(body.builder, lowering.location, x, storage);
-  return body
-      .finish(stored, lowering.empty(dims, storage),
-              lowering.builder.getMultiDimIdentityMap(dims.size()))
-      .getResult(0);
 }
 
 /// The indices into a reduction's result.

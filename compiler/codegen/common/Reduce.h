@@ -20,6 +20,13 @@ mlir::Value reduce(Lowering &lowering, llvm::ArrayRef<mlir::AffineExpr> dims,
                    const llvm::SmallBitVector &reduced, mlir::TypedAttr init, ElementFn element,
                    CombineFn combine);
 
+/// A tensor of `dims` with elements (rounded to `storage`) given by a function.
+mlir::Value compute(Lowering &lowering, llvm::ArrayRef<mlir::AffineExpr> dims, mlir::Type storage,
+                    ElementFn element);
+
+/// An element of `value`, widened for sums; null after an error.
+mlir::Value wideAt(Body &body, mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> indices);
+
 /// The type sums are taken in: f32 for half-width floats, else the storage type.
 mlir::Type accumulatorType(mlir::Type element);
 /// Widens a stored float to the accumulator's type, and narrows it back.
