@@ -36,7 +36,7 @@ public:
     if (file) {
       return file->read(offset, out);
     }
-    std::memcpy(out.data(), image.data() + offset, out.size());
+    std::ranges::copy(image.subspan(offset, out.size()), out.begin());
     return Status::ok();
   }
 

@@ -277,15 +277,21 @@ Result<BoundPlan> BoundPlan::bind(const Engine &engine, const FlatDims &inputDim
   return bound;
 }
 
+void *BoundPlan::address(const PointerSource &source, std::span<std::byte *const> roots) {
+  std::byte *root = roots[source.root];
+  // A root is null before its tensor is passed, and when that is empty.
+  return root ? root + source.offset : nullptr;
+}
+
 void BoundPlan::setPointers(std::span<std::byte *const> roots) {
   for (size_t i = 0; i < sources.size(); ++i) {
-    pointers[i] = roots[sources[i].root] + sources[i].offset;
+    pointers[i] = address(sources[i], roots);
   }
 }
 
 void BoundPlan::setPortPointers(std::span<std::byte *const> roots) {
   for (uint32_t i : portPointers) {
-    pointers[i] = roots[sources[i].root] + sources[i].offset;
+    pointers[i] = address(sources[i], roots);
   }
 }
 

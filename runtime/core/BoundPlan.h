@@ -58,6 +58,9 @@ struct BoundPlan {
   void setPointers(std::span<std::byte *const> roots);
   /// Sets only those into the caller's memory.
   void setPortPointers(std::span<std::byte *const> roots);
+
+private:
+  static void *address(const PointerSource &source, std::span<std::byte *const> roots);
 };
 
 } // namespace tenon::runtime
