@@ -55,6 +55,7 @@ StrategyFn strategyOf(StringRef name) {
       {dispatch::kRows, lowerTiled},
       {dispatch::kDepthwise, lowerTiled},
       {dispatch::kSingle, lowerTiled},
+      {dispatch::kAttention, lowerTiled},
       {dispatch::kContraction, lowerContraction},
   };
   for (const auto &[entry, strategy] : table) {

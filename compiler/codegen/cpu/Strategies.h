@@ -19,4 +19,8 @@ using StrategyFn = mlir::FailureOr<mlir::AffineExpr> (*)(KernelBuilder &kernel,
 mlir::FailureOr<mlir::AffineExpr> lowerTiled(KernelBuilder &kernel, mlir::func::FuncOp source,
                                              engine::CpuLevel level);
 
+/// Tiles by the product kernel: contraction.
+mlir::FailureOr<mlir::AffineExpr> lowerContraction(KernelBuilder &kernel, mlir::func::FuncOp source,
+                                                   engine::CpuLevel level);
+
 } // namespace tenon::codegen::cpu

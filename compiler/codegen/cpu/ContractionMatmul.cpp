@@ -1,0 +1,206 @@
+// Matrix products: A's rows are read where they lie unless their stride would fill one cache set; B
+// comes in panels, packed at compile time or one panel at a time into scratch.
+#include "compiler/codegen/cpu/Contraction.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+
+namespace {
+
+/// Row strides that are a multiple of this (2 KiB) put 14 rows into two sets of an 8-way L1 cache.
+constexpr int64_t kBadStride = 512;
+/// Added to the stride of copied rows: one cache line.
+constexpr int64_t kStridePad = 16;
+/// Fewest rows of a chunk worth a grid point of its own.
+constexpr int64_t kLeastRows = 14;
+
+class MatmulLowering {
+public:
+  MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul);
+
+  FailureOr<AffineExpr> lower();
+
+private:
+  Value batchOffset(const IndexMath &math, Value operand, Value batch) const;
+  Value inputOf(Value operand) const {
+    return kernel.input(cast<BlockArgument>(operand).getArgNumber());
+  }
+  void packRows(const IndexMath &math, const GridPoint &point);
+  Value packPanel(const IndexMath &math, const GridPoint &point);
+  LogicalResult buildTile(const IndexMath &math, const GridPoint &point);
+  struct Range {
+    Value first, count;
+  };
+  Range rowsOf(const IndexMath &math, const GridPoint &point) const;
+
+  KernelBuilder &kernel;
+  tn::MatmulOp matmul;
+  Epilogue epilogue;
+  TileWriter writer;
+  MLIRContext *context;
+  tn::Dims dims, batchDims;
+  AffineExpr m, n, k;
+  ContractionGrid grid;
+  Value rows, columns, depth;
+  Value packedB;    ///< panels packed at compile time, or null
+  Value panelCopy;  ///< scratch for one panel of B, or null
+  Value rowCopy;    ///< scratch for a chunk of A's rows, or null
+  Value rowStride;  ///< of A's rows as the kernel reads them
+};
+
+MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul)
+    : kernel(kernel), matmul(matmul), epilogue(kernel, source, matmul, Value()),
+      writer(kernel, epilogue, kTileRows), context(matmul.getContext()),
+      dims(tn::getDims(matmul.getType())) {
+  tn::Dims a = tn::getDims(matmul.getA().getType());
+  tn::Dims b = tn::getDims(matmul.getB().getType());
+  m = dims[dims.size() - 2];
+  n = dims.back();
+  k = a[a.size() - (matmul.getTransposeA() ? 2 : 1)];
+  batchDims.assign(dims.begin(), dims.end() - 2);
+  packedB = packedBuffer(kernel, matmul.getB());
+  // One B for all batches: they are more rows of one product.
+  bool sharesB = llvm::all_of(ArrayRef(b).drop_back(2),
+                              [](AffineExpr dim) { return tn::constantDim(dim) == 1; });
+  bool hasAllBatches = a.size() == dims.size() &&
+                       tn::sameDims(ArrayRef(a).drop_back(2), batchDims);
+  if (sharesB && hasAllBatches && !matmul.getTransposeA()) {
+    m = tn::elementCount(context, batchDims) * m;
+    batchDims.clear();
+  }
+  grid.batches = tn::elementCount(context, batchDims);
+  grid.panels = n.ceilDiv(kPanel);
+  grid.chunks = chunkCount(m, kTileRows, kLeastRows, grid.batches * grid.panels);
+}
+
+/// Which of an operand's matrices belongs to a batch of the result.
+Value MatmulLowering::batchOffset(const IndexMath &math, Value operand, Value batch) const {
+  Value offset = math.constant(0), stride = math.constant(1), rest = batch;
+  tn::Dims own = tn::getDims(operand.getType());
+  own.resize(own.size() - 2);
+  size_t missing = batchDims.size() - std::min(own.size(), batchDims.size());
+  for (size_t i = batchDims.size(); i-- > missing;) {
+    Value size = math.size(kernel, batchDims[i]);
+    if (tn::constantDim(own[i - missing]) != 1) {
+      Value index = i == 0 ? rest : math.rem(rest, size);
+      offset = math.add(offset, math.mul(index, stride));
+      stride = math.mul(stride, size);
+    }
+    rest = math.div(rest, size);
+  }
+  return offset;
+}
+
+MatmulLowering::Range MatmulLowering::rowsOf(const IndexMath &math, const GridPoint &point) const {
+  Value chunks = math.size(kernel, grid.chunks);
+  Value first = math.div(math.mul(point.chunk, rows), chunks);
+  Value next = math.div(math.mul(math.add(point.chunk, math.constant(1)), rows), chunks);
+  return {first, math.sub(next, first)};
+}
+
+/// The chunk's rows of A, side by side in k, with a stride that spreads them over the cache.
+void MatmulLowering::packRows(const IndexMath &math, const GridPoint &point) {
+  Range range = rowsOf(math, point);
+  Value matrix = batchOffset(math, matmul.getA(), point.batch);
+  Value a = math.asRows(inputOf(matmul.getA()));
+  Value zero = math.constant(0);
+  Value to = math.view(rowCopy, {zero, zero}, {range.count, depth});
+  AffineExpr row = math.builder.getAffineDimExpr(0), column = math.builder.getAffineDimExpr(1);
+  if (matmul.getTransposeA()) {
+    Value from =
+        math.view(a, {math.mul(matrix, depth), range.first}, {depth, range.count});
+    copyElements(math, from, to, AffineMap::get(2, 0, {column, row}, context));
+    return;
+  }
+  Value first = math.add(math.mul(matrix, rows), range.first);
+  Value from = math.view(a, {first, zero}, {range.count, depth});
+  copyElements(math, from, to, AffineMap::get(2, 0, {row, column}, context));
+}
+
+/// One panel of B into scratch, its missing columns zero; the address of the panel.
+Value MatmulLowering::packPanel(const IndexMath &math, const GridPoint &point) {
+  Value matrix = batchOffset(math, matmul.getB(), point.batch);
+  Value b = math.asRows(inputOf(matmul.getB()));
+  Value zero = math.constant(0);
+  Value first = math.mul(point.panel, kPanel);
+  Value count = math.min(math.constant(kPanel), math.sub(columns, first));
+  if (std::optional<int64_t> size = tn::constantDim(n); size && *size % kPanel == 0) {
+    count = math.constant(kPanel);
+  } else {
+    clear(math, panelCopy);
+  }
+  Value to = math.view(panelCopy, {zero, zero}, {depth, count});
+  AffineExpr row = math.builder.getAffineDimExpr(0), column = math.builder.getAffineDimExpr(1);
+  if (matmul.getTransposeB()) {
+    Value start = math.add(math.mul(matrix, columns), first);
+    Value from = math.view(b, {start, zero}, {count, depth});
+    copyElements(math, from, to, AffineMap::get(2, 0, {column, row}, context));
+  } else {
+    Value from = math.view(b, {math.mul(matrix, depth), first}, {depth, count});
+    copyElements(math, from, to, AffineMap::get(2, 0, {row, column}, context));
+  }
+  return math.pointer(panelCopy, zero);
+}
+
+LogicalResult MatmulLowering::buildTile(const IndexMath &math, const GridPoint &point) {
+  Range range = rowsOf(math, point);
+  Value firstColumn = math.mul(point.panel, kPanel);
+  Value panel = packedB ? math.pointer(packedB, math.mul(firstColumn, depth))
+                        : packPanel(math, point);
+  Value a;
+  if (rowCopy) {
+    a = math.pointer(rowCopy, math.constant(0));
+  } else {
+    Value matrix = batchOffset(math, matmul.getA(), point.batch);
+    Value first = math.add(math.mul(matrix, rows), range.first);
+    a = math.pointer(inputOf(matmul.getA()), math.mul(first, depth));
+  }
+  Value firstRow = math.add(math.mul(point.batch, rows), range.first);
+  return writer.write(
+      math, firstRow, range.count, {math.constant(0), point.panel, n},
+      [&](const IndexMath &inner, const Sums &sums) {
+        callProduct(inner, kernel.function(),
+                    {a, rowStride, panel, inner.constant(kPanel), sums.pointer, sums.stride, depth,
+                     range.count, Value()});
+      });
+}
+
+FailureOr<AffineExpr> MatmulLowering::lower() {
+  IndexMath math(kernel.builder, kernel.location);
+  rows = math.size(kernel, m);
+  columns = math.size(kernel, n);
+  depth = math.size(kernel, k);
+  rowStride = depth;
+  if (!packedB) {
+    panelCopy = allocate(kernel, {depth, math.constant(kPanel)});
+  }
+  std::optional<int64_t> constantDepth = tn::constantDim(k), constantRows = tn::constantDim(m);
+  bool isBadStride = constantDepth && *constantDepth % kBadStride == 0 &&
+                     !(constantRows && *constantRows < kLeastRows);
+  if (matmul.getTransposeA() || isBadStride) {
+    rowStride = math.add(depth, math.constant(kStridePad));
+    rowCopy = allocate(kernel, {math.constant(kTileRows), rowStride});
+  }
+  auto prepare = [&](const IndexMath &inner, const GridPoint &point) { packRows(inner, point); };
+  auto tile = [&](const IndexMath &inner, const GridPoint &point) {
+    return buildTile(inner, point);
+  };
+  llvm::function_ref<void(const IndexMath &, const GridPoint &)> none;
+  if (failed(rowCopy ? buildGridLoop(kernel, grid, prepare, tile)
+                     : buildGridLoop(kernel, grid, none, tile))) {
+    return failure();
+  }
+  return grid.points();
+}
+
+} // namespace
+
+FailureOr<AffineExpr> lowerMatmul(KernelBuilder &kernel, func::FuncOp source,
+                                  tn::MatmulOp matmul) {
+  return MatmulLowering(kernel, source, matmul).lower();
+}
+
+} // namespace tenon::codegen::cpu

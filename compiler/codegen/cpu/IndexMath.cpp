@@ -1,0 +1,135 @@
+// Builds arith operations through createOrFold, so that static shapes leave no arithmetic behind.
+#include "compiler/codegen/cpu/IndexMath.h"
+
+#include "compiler/codegen/cpu/MicroKernel.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+
+Value IndexMath::constant(int64_t value) const {
+  return arith::ConstantIndexOp::create(builder, location, value);
+}
+
+Value IndexMath::add(Value a, Value b) const {
+  return builder.createOrFold<arith::AddIOp>(location, a, b);
+}
+
+Value IndexMath::sub(Value a, Value b) const {
+  return builder.createOrFold<arith::SubIOp>(location, a, b);
+}
+
+Value IndexMath::mul(Value a, Value b) const {
+  return builder.createOrFold<arith::MulIOp>(location, a, b);
+}
+
+Value IndexMath::div(Value a, Value b) const {
+  return builder.createOrFold<arith::DivUIOp>(location, a, b);
+}
+
+Value IndexMath::rem(Value a, Value b) const {
+  return builder.createOrFold<arith::RemUIOp>(location, a, b);
+}
+
+Value IndexMath::min(Value a, Value b) const {
+  return builder.createOrFold<arith::MinSIOp>(location, a, b);
+}
+
+Value IndexMath::max(Value a, Value b) const {
+  return builder.createOrFold<arith::MaxSIOp>(location, a, b);
+}
+
+Value IndexMath::isLess(Value a, Value b) const {
+  return builder.createOrFold<arith::CmpIOp>(location, arith::CmpIPredicate::slt, a, b);
+}
+
+Value IndexMath::word(Value index) const {
+  return builder.createOrFold<arith::IndexCastOp>(location, builder.getI64Type(), index);
+}
+
+Value IndexMath::size(const KernelBuilder &kernel, AffineExpr expression) const {
+  SmallVector<OpFoldResult> symbols(kernel.symbols.begin(), kernel.symbols.end());
+  AffineMap map = AffineMap::get(0, symbols.size(), expression);
+  return getValueOrCreateConstantIndexOp(
+      builder, location, affine::makeComposedFoldedAffineApply(builder, location, map, symbols));
+}
+
+Value IndexMath::pointer(Value buffer, Value element) const {
+  Type type = LLVM::LLVMPointerType::get(builder.getContext());
+  Value start = memref::ExtractAlignedPointerAsIndexOp::create(builder, location, buffer);
+  Value base = LLVM::IntToPtrOp::create(builder, location, type, word(start));
+  return LLVM::GEPOp::create(builder, location, type, builder.getF32Type(), base,
+                             ArrayRef<LLVM::GEPArg>{word(element)});
+}
+
+Value IndexMath::view(Value buffer, ArrayRef<Value> offsets, ArrayRef<Value> sizes) const {
+  SmallVector<OpFoldResult> strides(offsets.size(), builder.getIndexAttr(1));
+  return memref::SubViewOp::create(builder, location, buffer,
+                                   getAsOpFoldResult(ValueRange(offsets)),
+                                   getAsOpFoldResult(ValueRange(sizes)), strides);
+}
+
+Value IndexMath::asRows(Value buffer) const {
+  int64_t rank = cast<MemRefType>(buffer.getType()).getRank();
+  if (rank == 2) {
+    return buffer;
+  }
+  SmallVector<ReassociationIndices> groups(2);
+  for (int64_t i = 0; i < rank; ++i) {
+    groups[i + 1 == rank].push_back(i);
+  }
+  return memref::CollapseShapeOp::create(builder, location, buffer, groups);
+}
+
+void callProduct(const IndexMath &math, func::FuncOp kernel, const Product &product) {
+  OpBuilder &builder = math.builder;
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  Type word = builder.getI64Type();
+  ModuleOp module = kernel->getParentOfType<ModuleOp>();
+  if (!module.lookupSymbol(kProduct)) {
+    OpBuilder top = OpBuilder::atBlockBegin(module.getBody());
+    func::FuncOp declared = func::FuncOp::create(
+        top, math.location, kProduct,
+        top.getFunctionType({pointer, word, pointer, word, pointer, word, word, word, word}, {}));
+    declared.setPrivate();
+  }
+  Value accumulate =
+      product.accumulate
+          ? builder.createOrFold<arith::ExtUIOp>(math.location, word, product.accumulate)
+          : math.word(math.constant(0));
+  func::CallOp::create(builder, math.location, kProduct, TypeRange(),
+                       ValueRange{product.a, math.word(product.lda), product.b,
+                                  math.word(product.ldb), product.c, math.word(product.ldc),
+                                  math.word(product.k), math.word(product.rows), accumulate});
+}
+
+void copyElements(const IndexMath &math, Value from, Value to, AffineMap map) {
+  OpBuilder &builder = math.builder;
+  int64_t rank = cast<MemRefType>(to.getType()).getRank();
+  SmallVector<AffineMap> maps = {map, builder.getMultiDimIdentityMap(rank)};
+  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
+  linalg::GenericOp::create(builder, math.location, ValueRange{from}, ValueRange{to}, maps, loops,
+                            [](OpBuilder &body, Location location, ValueRange elements) {
+                              linalg::YieldOp::create(body, location, elements.front());
+                            });
+}
+
+void clear(const IndexMath &math, Value to) {
+  OpBuilder &builder = math.builder;
+  int64_t rank = cast<MemRefType>(to.getType()).getRank();
+  Value zero = arith::ConstantOp::create(builder, math.location, builder.getF32FloatAttr(0));
+  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
+  linalg::GenericOp::create(builder, math.location, ValueRange{}, ValueRange{to},
+                            ArrayRef<AffineMap>{builder.getMultiDimIdentityMap(rank)}, loops,
+                            [&](OpBuilder &body, Location location, ValueRange) {
+                              linalg::YieldOp::create(body, location, zero);
+                            });
+}
+
+} // namespace tenon::codegen::cpu

@@ -1,0 +1,60 @@
+// Index arithmetic that folds constants as it is built, and pointers into dense buffers: what the
+// strategies with hand-made loops are written in.
+#pragma once
+
+#include "compiler/codegen/cpu/KernelBuilder.h"
+
+namespace tenon::codegen::cpu {
+
+class IndexMath {
+public:
+  IndexMath(mlir::OpBuilder &builder, mlir::Location location)
+      : builder(builder), location(location) {}
+
+  mlir::Value constant(int64_t value) const;
+  mlir::Value add(mlir::Value a, mlir::Value b) const;
+  mlir::Value sub(mlir::Value a, mlir::Value b) const;
+  mlir::Value mul(mlir::Value a, mlir::Value b) const;
+  mlir::Value mul(mlir::Value a, int64_t b) const { return mul(a, constant(b)); }
+  /// Unsigned quotient and remainder; b > 0.
+  mlir::Value div(mlir::Value a, mlir::Value b) const;
+  mlir::Value rem(mlir::Value a, mlir::Value b) const;
+  /// Signed.
+  mlir::Value min(mlir::Value a, mlir::Value b) const;
+  mlir::Value max(mlir::Value a, mlir::Value b) const;
+  mlir::Value isLess(mlir::Value a, mlir::Value b) const;
+  /// As i64, for calls and addresses.
+  mlir::Value word(mlir::Value index) const;
+
+  /// The value of an expression over the region's symbols.
+  mlir::Value size(const KernelBuilder &kernel, mlir::AffineExpr expression) const;
+
+  /// Address of an f32 element of a dense buffer (a kernel buffer or an allocation, no view).
+  mlir::Value pointer(mlir::Value buffer, mlir::Value element) const;
+
+  /// buffer[offsets][sizes] with unit strides.
+  mlir::Value view(mlir::Value buffer, llvm::ArrayRef<mlir::Value> offsets,
+                   llvm::ArrayRef<mlir::Value> sizes) const;
+  /// The buffer as rows of its last dim.
+  mlir::Value asRows(mlir::Value buffer) const;
+
+  mlir::OpBuilder &builder;
+  mlir::Location location;
+};
+
+/// The operands of one call of the product kernel (MicroKernel.h): pointers, and values of index type.
+struct Product {
+  mlir::Value a, lda, b, ldb, c, ldc, k, rows;
+  /// Of i1; null computes afresh.
+  mlir::Value accumulate;
+};
+
+void callProduct(const IndexMath &math, mlir::func::FuncOp kernel, const Product &product);
+
+/// to(i...) = from(map(i...)) for all elements of `to`.
+void copyElements(const IndexMath &math, mlir::Value from, mlir::Value to, mlir::AffineMap map);
+
+/// to(i...) = 0.
+void clear(const IndexMath &math, mlir::Value to);
+
+} // namespace tenon::codegen::cpu

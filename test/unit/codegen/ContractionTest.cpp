@@ -1,0 +1,193 @@
+// The contraction strategy: products of all layouts, convolutions with every attribute, epilogues.
+#include "RegionCheck.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace tenon::codegen::cpu {
+namespace {
+
+std::string tensor(std::initializer_list<int64_t> dims) {
+  std::string text = "tensor<";
+  for (int64_t dim : dims) {
+    text += std::to_string(dim) + "x";
+  }
+  return text + "f32>";
+}
+
+/// A 2-D product with packed B, bias, GELU and a residual.
+std::string packedMatmul(int64_t m, int64_t k, int64_t n, bool epilogue) {
+  std::string a = tensor({m, k}), b = tensor({k, n}), y = tensor({m, n});
+  std::string packed = tensor({(n + 31) / 32, k, 32}), bias = tensor({n});
+  std::string body = llvm::formatv(
+      "%b = tn.unpack %p {{permutation = array<i64: 0, 1>, rows = 1 : i64, panel = 32 : i64, groups = "
+      "1 : i64} : ({0}) -> {1}\n%y = tn.matmul %a, %b : ({2}, {1}) -> {3}\n",
+      packed, b, a, y);
+  if (!epilogue) {
+    return kernelText("contraction", "(%a: " + a + ", %p: " + packed + ") -> " + y,
+                      body + "return %y : " + y);
+  }
+  body += llvm::formatv("%1 = tn.add %y, %bias : ({0}, {1}) -> {0}\n%2 = tn.gelu %1 : {0}\n"
+                        "%3 = tn.add %2, %r : ({0}, {0}) -> {0}\nreturn %3 : {0}",
+                        y, bias);
+  return kernelText("contraction", "(%a: " + a + ", %p: " + packed + ", %bias: " + bias +
+                                       ", %r: " + y + ") -> " + y,
+                    body);
+}
+
+TEST(ContractionTest, PackedWeights) {
+  EXPECT_TRUE(matchesReference(packedMatmul(1, 1, 1, false)));
+  EXPECT_TRUE(matchesReference(packedMatmul(7, 5, 32, false)));
+  EXPECT_TRUE(matchesReference(packedMatmul(130, 33, 70, false), {}, 3));
+  EXPECT_TRUE(matchesReference(packedMatmul(1, 300, 100, false), {}, 3));
+}
+
+TEST(ContractionTest, Epilogues) {
+  EXPECT_TRUE(matchesReference(packedMatmul(13, 20, 64, true)));
+  EXPECT_TRUE(matchesReference(packedMatmul(129, 40, 33, true), {}, 4));
+}
+
+TEST(ContractionTest, RowsOfABadStrideAreCopied) {
+  EXPECT_TRUE(matchesReference(packedMatmul(45, 512, 40, true), {}, 3));
+}
+
+TEST(ContractionTest, DynamicBatchAndSequence) {
+  std::string a = "tensor<?x?x24xf32, #tn.shape<()[s0, s1] -> (s0, s1, 24)>>";
+  std::string y = "tensor<?x?x40xf32, #tn.shape<()[s0, s1] -> (s0, s1, 40)>>";
+  std::string text = kernelText(
+      "contraction", "(%a: " + a + ", %p: tensor<2x24x32xf32>, %c: tensor<40xf32>) -> " + y,
+      "%b = tn.unpack %p {permutation = array<i64: 0, 1>, rows = 1 : i64, panel = 32 : i64, groups "
+      "= 1 : i64} : (tensor<2x24x32xf32>) -> tensor<24x40xf32>\n%0 = tn.matmul %a, %b : (" + a +
+          ", tensor<24x40xf32>) -> " + y + "\n%1 = tn.add %0, %c : (" + y +
+          ", tensor<40xf32>) -> " + y + "\nreturn %1 : " + y,
+      "#tn.symbol<\"s0\", 1, 8>, #tn.symbol<\"s1\", 1, 512>");
+  EXPECT_TRUE(matchesReference(text, {1, 1}));
+  EXPECT_TRUE(matchesReference(text, {3, 7}));
+  EXPECT_TRUE(matchesReference(text, {2, 131}, 5));
+}
+
+std::string plainMatmul(const std::string &a, const std::string &b, const std::string &y,
+                        const std::string &attributes, const std::string &symbols = "") {
+  return kernelText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
+                    "%0 = tn.matmul %a, %b " + attributes + " : (" + a + ", " + b + ") -> " + y +
+                        "\nreturn %0 : " + y,
+                    symbols);
+}
+
+TEST(ContractionTest, BatchesAndTransposes) {
+  EXPECT_TRUE(matchesReference(
+      plainMatmul(tensor({2, 3, 17, 20}), tensor({2, 3, 20, 37}), tensor({2, 3, 17, 37}), ""), {}, 3));
+  EXPECT_TRUE(matchesReference(plainMatmul(tensor({2, 3, 17, 20}), tensor({2, 3, 37, 20}),
+                                           tensor({2, 3, 17, 37}), "{transposeB}")));
+  EXPECT_TRUE(matchesReference(
+      plainMatmul(tensor({3, 20, 17}), tensor({3, 20, 64}), tensor({3, 17, 64}), "{transposeA}")));
+  EXPECT_TRUE(matchesReference(plainMatmul(tensor({20, 17}), tensor({64, 20}), tensor({17, 64}),
+                                           "{transposeA, transposeB}")));
+}
+
+TEST(ContractionTest, BatchesBroadcast) {
+  EXPECT_TRUE(matchesReference(
+      plainMatmul(tensor({3, 5, 6}), tensor({2, 1, 6, 9}), tensor({2, 3, 5, 9}), "")));
+  EXPECT_TRUE(matchesReference(
+      plainMatmul(tensor({5, 6}), tensor({2, 6, 9}), tensor({2, 5, 9}), "")));
+  EXPECT_TRUE(matchesReference(
+      plainMatmul(tensor({2, 3, 5, 6}), tensor({6, 9}), tensor({2, 3, 5, 9}), "")));
+}
+
+TEST(ContractionTest, EveryDimDynamic) {
+  std::string text = plainMatmul("tensor<?x?x?xf32, #tn.shape<()[s0, s1, s2] -> (s0, s1, s2)>>",
+                                 "tensor<?x?x?xf32, #tn.shape<()[s0, s1, s2] -> (s0, s2, s1)>>",
+                                 "tensor<?x?x?xf32, #tn.shape<()[s0, s1] -> (s0, s1, s1)>>", "",
+                                 "#tn.symbol<\"s0\", 1, 8>, #tn.symbol<\"s1\", 1, 512>, "
+                                 "#tn.symbol<\"s2\", 1, 64>");
+  EXPECT_TRUE(matchesReference(text, {1, 1, 1}));
+  EXPECT_TRUE(matchesReference(text, {2, 45, 19}, 3));
+}
+
+TEST(ContractionTest, EpilogueOperandsOfEveryBroadcast) {
+  std::string y = tensor({2, 3, 5, 40});
+  std::string signature = "(%a: " + tensor({2, 3, 5, 6}) + ", %p: " + tensor({2, 6, 32});
+  std::string body =
+      "%b = tn.unpack %p {permutation = array<i64: 0, 1>, rows = 1 : i64, panel = 32 : i64, groups "
+      "= 1 : i64} : (tensor<2x6x32xf32>) -> tensor<6x40xf32>\n%v0 = tn.matmul %a, %b : (" +
+      tensor({2, 3, 5, 6}) + ", tensor<6x40xf32>) -> " + y + "\n";
+  int number = 0;
+  for (const std::string &operand :
+       {tensor({}), tensor({1}), tensor({40}), tensor({5, 1}), tensor({5, 40}), tensor({3, 1, 40}),
+        tensor({2, 1, 1, 40}), tensor({2, 3, 5, 1}), tensor({1, 3, 5, 40}), y}) {
+    std::string n = std::to_string(number++), next = std::to_string(number);
+    signature += ", %c" + n + ": " + operand;
+    body += "%v" + next + " = tn.add %v" + n + ", %c" + n + " : (" + y + ", " + operand + ") -> " +
+            y + "\n";
+  }
+  EXPECT_TRUE(matchesReference(kernelText("contraction", signature + ") -> " + y,
+                                          body + "return %v10 : " + y)));
+}
+
+struct ConvCase {
+  int64_t batch, height, width, channels, outChannels, kernel, stride, pad, dilation, groups;
+};
+
+std::string convText(const ConvCase &c, bool epilogue) {
+  auto outSize = [&](int64_t size) {
+    return (size + 2 * c.pad - (c.kernel - 1) * c.dilation - 1) / c.stride + 1;
+  };
+  std::string x = tensor({c.batch, c.height, c.width, c.channels});
+  std::string y = tensor({c.batch, outSize(c.height), outSize(c.width), c.outChannels});
+  std::string weight = tensor({c.outChannels, c.channels / c.groups, c.kernel, c.kernel});
+  int64_t panels = (c.outChannels / c.groups + 31) / 32;
+  int64_t depth = c.kernel * c.kernel * c.channels / c.groups;
+  std::string packed = c.groups > 1 ? tensor({c.groups, panels, depth, 32}) : tensor({panels, depth, 32});
+  std::string bias = tensor({c.outChannels});
+  std::string body = llvm::formatv(
+      "%w = tn.unpack %p {{permutation = array<i64: 2, 3, 1, 0>, rows = 3 : i64, panel = 32 : i64, "
+      "groups = {0} : i64} : ({1}) -> {2}\n"
+      "%y = tn.conv %x, %w bias %b {{strides = array<i64: {3}, {3}>, pads = array<i64: {4}, {4}, {4}, "
+      "{4}>, dilations = array<i64: {5}, {5}>, groups = {0} : i64, channelsLast = true} : ({6}, {2}, "
+      "{7}) -> {8}\n",
+      c.groups, packed, weight, c.stride, c.pad, c.dilation, x, bias, y);
+  std::string signature = "(%x: " + x + ", %p: " + packed + ", %b: " + bias;
+  if (!epilogue) {
+    return kernelText("contraction", signature + ") -> " + y, body + "return %y : " + y);
+  }
+  body += llvm::formatv("%1 = tn.add %y, %r : ({0}, {0}) -> {0}\n%2 = tn.relu %1 : {0}\n"
+                        "return %2 : {0}", y);
+  return kernelText("contraction", signature + ", %r: " + y + ") -> " + y, body);
+}
+
+TEST(ContractionTest, Convolutions) {
+  // batch, height, width, channels, outChannels, kernel, stride, pad, dilation, groups
+  for (const ConvCase &c : {ConvCase{1, 7, 7, 24, 40, 3, 1, 1, 1, 1}, ConvCase{2, 9, 11, 3, 16, 7, 2, 3, 1, 1},
+                            ConvCase{1, 30, 30, 8, 64, 3, 2, 1, 1, 1}, ConvCase{2, 5, 5, 16, 33, 1, 1, 0, 1, 1},
+                            ConvCase{1, 9, 9, 16, 32, 1, 2, 0, 1, 1}, ConvCase{1, 12, 12, 8, 8, 3, 1, 2, 2, 1},
+                            ConvCase{2, 8, 8, 12, 18, 3, 1, 1, 1, 3}, ConvCase{1, 6, 6, 8, 8, 1, 1, 0, 1, 2},
+                            ConvCase{1, 6, 6, 4, 8, 2, 1, 0, 1, 1}, ConvCase{1, 6, 6, 4, 8, 1, 1, 1, 1, 1},
+                            ConvCase{1, 4, 150, 4, 8, 3, 1, 1, 1, 1}, ConvCase{1, 7, 7, 512, 32, 1, 1, 0, 1, 1},
+                            ConvCase{1, 9, 9, 512, 32, 1, 2, 0, 1, 1}}) {
+    EXPECT_TRUE(matchesReference(convText(c, false), {}, 3)) << convText(c, false);
+    EXPECT_TRUE(matchesReference(convText(c, true), {}, 2)) << convText(c, true);
+  }
+}
+
+TEST(ContractionTest, DynamicBatchOfImages) {
+  for (const char *kernel : {"1", "3"}) {
+    bool isPoint = *kernel == '1';
+    std::string x = "tensor<?x6x5x8xf32, #tn.shape<()[s0] -> (s0, 6, 5, 8)>>";
+    std::string y = "tensor<?x6x5x20xf32, #tn.shape<()[s0] -> (s0, 6, 5, 20)>>";
+    std::string packed = isPoint ? "tensor<1x8x32xf32>" : "tensor<1x72x32xf32>";
+    std::string weight = std::string("tensor<20x8x") + kernel + "x" + kernel + "xf32>";
+    const char *pad = isPoint ? "0, 0, 0, 0" : "1, 1, 1, 1";
+    std::string text = kernelText(
+        "contraction", "(%x: " + x + ", %p: " + packed + ") -> " + y,
+        "%w = tn.unpack %p {permutation = array<i64: 2, 3, 1, 0>, rows = 3 : i64, panel = 32 : i64, "
+        "groups = 1 : i64} : (" + packed + ") -> " + weight +
+            "\n%0 = tn.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: " + pad +
+            ">, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (" + x + ", " +
+            weight + ") -> " + y + "\n%1 = tn.relu %0 : " + y + "\nreturn %1 : " + y,
+        "#tn.symbol<\"s0\", 1, 8>");
+    EXPECT_TRUE(matchesReference(text, {1}));
+    EXPECT_TRUE(matchesReference(text, {5}, 3));
+  }
+}
+
+} // namespace
+} // namespace tenon::codegen::cpu
