@@ -164,6 +164,9 @@ Status Compilation::exportEngine() {
   content.records = {{"fusion", fusion.toJson()},
                      {"memory", built.memoryRecord},
                      {"placement", built.placementRecord}};
+  if (std::optional<std::string> metadata = metadataRecord(*module)) {
+    content.records.push_back({"metadata", std::move(*metadata)});
+  }
   content.provenance = {.compiler = compilerVersion(),
                         .model = identity.model.hex(),
                         .options = describeOptions(options)};

@@ -3,6 +3,8 @@
 
 #include "compiler/dispatch/Names.h"
 #include "compiler/graph/Shape.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
 #include "support/Text.h"
 
 #include <sstream>
@@ -74,6 +76,23 @@ Status checkDims(ModuleOp module) {
     return WalkResult::advance();
   });
   return status;
+}
+
+std::optional<std::string> metadataRecord(mlir::ModuleOp module) {
+  mlir::DictionaryAttr texts = module->getAttrOfType<mlir::DictionaryAttr>("tn.metadata");
+  if (!texts) {
+    return std::nullopt;
+  }
+  llvm::json::Object object;
+  for (mlir::NamedAttribute entry : texts) {
+    if (mlir::StringAttr value = llvm::dyn_cast<mlir::StringAttr>(entry.getValue())) {
+      object[llvm::json::fixUTF8(entry.getName().strref())] = llvm::json::fixUTF8(value.strref());
+    }
+  }
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << llvm::json::Value(std::move(object));
+  return text;
 }
 
 bool isPhaseDump(const std::string &path) { return path.ends_with(".mlir"); }

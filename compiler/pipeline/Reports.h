@@ -30,6 +30,9 @@ private:
 /// TN0402 if a dim is neither a constant nor an expression.
 Status checkDims(mlir::ModuleOp module);
 
+/// The texts that the model carries (class names, preprocessing) as a JSON object; none without any.
+std::optional<std::string> metadataRecord(mlir::ModuleOp module);
+
 /// Whether the path names a phase written by --dump-phases.
 bool isPhaseDump(const std::string &path);
 

@@ -7,6 +7,7 @@
 #include "mlir/IR/Verifier.h"
 #include "support/Text.h"
 
+#include <map>
 #include <set>
 
 using namespace mlir;
@@ -14,15 +15,8 @@ using namespace mlir;
 namespace tenon::onnx {
 namespace {
 
-constexpr unsigned kMaxFunctionDepth = 32;
 constexpr uint64_t kMaxInlinedNodes = uint64_t{1} << 19;
 constexpr int64_t kMaxTensorBytes = int64_t{1} << 42;
-
-Status nodeError(ErrorId id, const Node &node, std::string_view what, std::string_view hint) {
-  std::string_view name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
-  return Status::error(id, strCat("node '", name, "' (", node.opType, "): ", what),
-                       std::string(hint));
-}
 
 Status checkAttributes(const Node &node) {
   std::unordered_set<std::string_view> seen;
@@ -45,8 +39,13 @@ std::string printed(Type type) {
 
 } // namespace
 
-//===--- Scopes
-//----------------------------------------------------------------------------------===//
+Status nodeError(ErrorId id, const Node &node, std::string_view what, std::string_view hint) {
+  std::string_view name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
+  return Status::error(id, strCat("node '", name, "' (", node.opType, "): ", what),
+                       std::string(hint));
+}
+
+//===--- Scopes ---===//
 
 ImportedValue *Scope::find(std::string_view name) {
   for (Scope *scope = this; scope; scope = scope->outer) {
@@ -67,8 +66,7 @@ bool Scope::definesLater(std::string_view name) const {
   return false;
 }
 
-//===--- Import
-//----------------------------------------------------------------------------------===//
+//===--- Import ---===//
 
 Importer::Importer(const Model &theModel, const ImportOptions &theOptions, ExternalFiles &theFiles,
                    MLIRContext &owner, tn::WeightStore &theStore)
@@ -109,6 +107,23 @@ Status Importer::checkModel() {
   return Status::ok();
 }
 
+/// The model's own texts (class names, preprocessing) go to the engine as they are.
+void Importer::storeMetadata() {
+  std::map<std::string_view, std::string_view> texts;
+  for (const KeyValue &entry : model.metadata) {
+    if (!entry.key.empty()) {
+      texts[entry.key] = entry.value;
+    }
+  }
+  SmallVector<NamedAttribute> attributes;
+  for (auto [key, value] : texts) {
+    attributes.push_back(builder.getNamedAttr(key, builder.getStringAttr(value)));
+  }
+  if (!attributes.empty()) {
+    (*module)->setAttr("tn.metadata", builder.getDictionaryAttr(attributes));
+  }
+}
+
 Result<ImportResult> Importer::run() {
   TENON_TRY(checkModel());
   module = ModuleOp::create(UnknownLoc::get(&context));
@@ -135,6 +150,7 @@ Result<ImportResult> Importer::run() {
     return result;
   }
   symbols.store(*module);
+  storeMetadata();
   if (failed(mlir::verify(*module))) {
     return Status::error(ErrorId::InternalError,
                          strCat("the imported module does not verify: ", lastDiagnostic),
@@ -303,8 +319,7 @@ Status Importer::defineOutputs(NodeContext &call) {
   return Status::ok();
 }
 
-//===--- Failing
-//---------------------------------------------------------------------------------===//
+//===--- Failing ---===//
 
 void Importer::setError(Status status) {
   if (pending.isOk()) {
@@ -326,83 +341,6 @@ void Importer::addGap(NodeContext &call, const Twine &why, const Twine &workarou
   gap.why = why.str();
   gap.workaround = workaround.str();
   gaps.push_back(std::move(gap));
-}
-
-//===--- Functions
-//-------------------------------------------------------------------------------===//
-
-const Function *Importer::findFunction(const Node &node) const {
-  for (const Function &function : model.functions) {
-    if (function.name == node.opType && function.domain == node.domain &&
-        function.overload == node.overload) {
-      return &function;
-    }
-  }
-  return nullptr;
-}
-
-Status Importer::importFunction(NodeContext &call, const Function &function) {
-  if (functionDepth == kMaxFunctionDepth) {
-    return nodeError(ErrorId::OnnxBadFunction, call.node,
-                     "calls functions recursively or too deeply",
-                     "functions must not call themselves");
-  }
-  if (call.numInputs() > function.inputs.size() || call.numOutputs() > function.outputs.size()) {
-    return nodeError(ErrorId::OnnxBadArity, call.node,
-                     "has more inputs or outputs than its function", "export the model again");
-  }
-  FunctionFrame frame;
-  frame.outer = call.frame();
-  frame.function = &function;
-  frame.opsets = &function.opsets;
-  for (const Attribute &attribute : function.defaults) {
-    frame.attributes[attribute.name] = &attribute;
-  }
-  for (const Attribute &attribute : call.node.attributes) {
-    const Attribute *resolved = call.find(StringRef(attribute.name));
-    if (resolved) {
-      frame.attributes[attribute.name] = resolved;
-    }
-  }
-  Scope scope;
-  for (auto [i, name] : llvm::enumerate(function.inputs)) {
-    if (i < call.numInputs() && call.has(i)) {
-      scope.values[name] = *call.inputs[i];
-    }
-  }
-  ++functionDepth;
-  TENON_TRY(importNodes(function.nodes, scope, &frame));
-  --functionDepth;
-  for (unsigned i = 0; i < call.numOutputs(); ++i) {
-    ImportedValue *value = scope.find(function.outputs[i]);
-    if (!value) {
-      return nodeError(
-          ErrorId::OnnxUndefinedValue, call.node,
-          strCat("its function does not define its output '", function.outputs[i], "'"),
-          "export the model again");
-    }
-    call.outputs[i] = *value;
-  }
-  return Status::ok();
-}
-
-//===--- The table
-//-------------------------------------------------------------------------------===//
-
-OpTable::OpTable() {
-  for (ArrayRef<OpRow> family :
-       {elementwiseRows(), activationRows(), reductionRows(), normalizationRows(),
-        contractionRows(), convolutionRows(), poolingRows(), movementRows(), indexingRows(),
-        creationRows(), shapeRows(), resizeRows(), quantizationRows(), attentionRows(), lossRows(),
-        controlRows()}) {
-    for (const OpRow &row : family) {
-      rows[(Twine(row.domain) + ":" + row.name).str()] = &row;
-    }
-  }
-}
-
-const OpRow *OpTable::find(StringRef domain, StringRef name) const {
-  return rows.lookup((Twine(domain) + ":" + name).str());
 }
 
 } // namespace tenon::onnx

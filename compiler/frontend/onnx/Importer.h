@@ -45,6 +45,9 @@ struct FunctionFrame {
   const std::vector<OpsetImport> *opsets = nullptr;
 };
 
+/// An error at a node, which it names.
+Status nodeError(ErrorId id, const Node &node, std::string_view what, std::string_view hint);
+
 class Importer {
 public:
   Importer(const Model &model, const ImportOptions &options, ExternalFiles &files,
@@ -52,8 +55,7 @@ public:
 
   Result<ImportResult> run();
 
-  //===--- For NodeContext and the operators
-  //-------------------------------------------------------===//
+  //===--- For NodeContext and the operators ---===//
   mlir::MLIRContext &context;
   mlir::OpBuilder builder;
   Symbols symbols;
@@ -89,6 +91,7 @@ private:
   Status resolveInputs(NodeContext &node, bool &poisoned);
   Status defineOutputs(NodeContext &node);
   Status finishOutputs(Scope &scope);
+  void storeMetadata();
   Status checkOverridesUsed() const;
   int64_t opsetOf(std::string_view domain, const FunctionFrame *frame) const;
   mlir::Value materializeConstant(const TensorData &data, llvm::StringRef name,

@@ -167,6 +167,7 @@ struct Model {
   std::string_view producer;
   std::vector<OpsetImport> opsets;
   std::vector<Function> functions;
+  std::vector<KeyValue> metadata; ///< metadata_props
   bool hasGraph = false;
   Graph graph;
 };
