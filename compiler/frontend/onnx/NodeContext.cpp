@@ -76,8 +76,7 @@ NodeContext::NodeContext(Importer &importer, const Node &theNode, Scope &scope,
 OpBuilder &NodeContext::builder() { return owner.builder; }
 Symbols &NodeContext::symbols() { return owner.symbols; }
 
-//===--- Inputs
-//----------------------------------------------------------------------------------===//
+//===--- Inputs ---===//
 
 Value NodeContext::value(unsigned i) {
   return has(i) && !hasFailed ? owner.materialize(*inputs[i], place) : Value();
@@ -151,8 +150,7 @@ std::optional<SmallVector<int64_t>> NodeContext::requireIntegers(unsigned i, Str
   return known;
 }
 
-//===--- Attributes
-//------------------------------------------------------------------------------===//
+//===--- Attributes ---===//
 
 const Attribute *NodeContext::find(StringRef name) const {
   for (const Attribute &attribute : node.attributes) {
@@ -237,8 +235,7 @@ std::optional<SmallVector<int64_t>> NodeContext::axes(int64_t inputSince, unsign
   return hasFailed ? std::nullopt : std::optional(list);
 }
 
-//===--- Failing
-//---------------------------------------------------------------------------------===//
+//===--- Failing ---===//
 
 void NodeContext::gap(const Twine &why, const Twine &workaround) {
   if (!hasFailed) {
@@ -260,8 +257,7 @@ void NodeContext::error(ErrorId id, const Twine &what) {
   }
 }
 
-//===--- Outputs
-//---------------------------------------------------------------------------------===//
+//===--- Outputs ---===//
 
 void NodeContext::setOutput(unsigned i, Value value) {
   if (i < outputs.size() && value && !hasFailed) {

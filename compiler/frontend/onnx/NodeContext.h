@@ -15,8 +15,7 @@ public:
   const Node &node;
   const int64_t opset;
 
-  //===--- Inputs
-  //---------------------------------------------------------------------------------===//
+  //===--- Inputs ---===//
   unsigned numInputs() const { return static_cast<unsigned>(inputs.size()); }
   unsigned numOutputs() const { return static_cast<unsigned>(node.outputs.size()); }
   bool has(unsigned i) const { return i < inputs.size() && inputs[i]; }
@@ -36,8 +35,7 @@ public:
   std::optional<Sizes> requireSizes(unsigned i, llvm::StringRef what);
   std::optional<llvm::SmallVector<int64_t>> requireIntegers(unsigned i, llvm::StringRef what);
 
-  //===--- Attributes
-  //-----------------------------------------------------------------------------===//
+  //===--- Attributes ---===//
   const Attribute *attribute(llvm::StringRef name, AttributeType type);
   int64_t integer(llvm::StringRef name, int64_t otherwise);
   double real(llvm::StringRef name, double otherwise);
@@ -52,16 +50,14 @@ public:
   /// negative.
   std::optional<llvm::SmallVector<int64_t>> axes(int64_t inputSince, unsigned i, int64_t rank);
 
-  //===--- Failing
-  //--------------------------------------------------------------------------------===//
+  //===--- Failing ---===//
   bool failed() const { return hasFailed; }
   /// Tenon lacks something.
   void gap(const llvm::Twine &why, const llvm::Twine &workaround = "");
   /// The model contradicts ONNX.
   void error(ErrorId id, const llvm::Twine &what);
 
-  //===--- Emitting
-  //-------------------------------------------------------------------------------===//
+  //===--- Emitting ---===//
   mlir::OpBuilder &builder();
   mlir::Location location() const { return place; }
   Symbols &symbols();
@@ -111,8 +107,7 @@ public:
   mlir::Value alongAxis(mlir::Value x, int64_t axis, int64_t rank);
   mlir::Value materialize(const Sizes &sizes, mlir::Type element);
 
-  //===--- Outputs
-  //--------------------------------------------------------------------------------===//
+  //===--- Outputs ---===//
   void setOutput(unsigned i, mlir::Value value);
   void setOutput(unsigned i, const Sizes &sizes, mlir::Type element);
   /// The output is a value that was imported elsewhere; one that depends on a gap stays poisoned.

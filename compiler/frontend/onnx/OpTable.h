@@ -31,6 +31,7 @@ llvm::ArrayRef<OpRow> contractionRows();
 llvm::ArrayRef<OpRow> convolutionRows();
 llvm::ArrayRef<OpRow> poolingRows();
 llvm::ArrayRef<OpRow> movementRows();
+llvm::ArrayRef<OpRow> partRows();
 llvm::ArrayRef<OpRow> indexingRows();
 llvm::ArrayRef<OpRow> creationRows();
 llvm::ArrayRef<OpRow> shapeRows();

@@ -22,8 +22,7 @@ std::string withTensor(const Message &tensor) {
   return withNode(node("Add", {"x", "w"}, {"y"}), {tensor});
 }
 
-//===--- Container
-//-------------------------------------------------------------------------------===//
+//===--- Container ---===//
 
 TEST_F(ModelFault, TheModelThatTheOthersAreMadeOfIsSound) {
   EXPECT_EQ(errorOf(valid()), ErrorId::None);
@@ -58,8 +57,7 @@ TEST_F(ModelFault, EveryBitFlipIsSurvived) {
   EXPECT_GT(refused, whole.size());
 }
 
-//===--- Protobuf
-//--------------------------------------------------------------------------------===//
+//===--- Protobuf ---===//
 
 TEST_F(ModelFault, Protobuf) {
   EXPECT_EQ(errorOf(valid() + "\x83\x01"), ErrorId::OnnxGroup);            // field 16, start group
@@ -108,8 +106,7 @@ TEST_F(ModelFault, DepthAndCounts) {
   EXPECT_EQ(errorOf(around(Message().raw(many))), ErrorId::OnnxTooMany);
 }
 
-//===--- Graph
-//-----------------------------------------------------------------------------------===//
+//===--- Graph ---===//
 
 TEST_F(ModelFault, Names) {
   Message y = Message().text(1, "y");
@@ -151,8 +148,7 @@ TEST_F(ModelFault, Opsets) {
   EXPECT_EQ(errorOf(model(g, 1000)), ErrorId::OnnxUnknownOpset);
 }
 
-//===--- Attributes
-//------------------------------------------------------------------------------===//
+//===--- Attributes ---===//
 
 TEST_F(ModelFault, Attributes) {
   Message twice = node("LeakyRelu", {"x"}, {"y"}, {attrFloat("alpha", 1), attrFloat("alpha", 2)});
@@ -244,8 +240,7 @@ TEST_F(ModelFault, Amplification) {
             ErrorId::OnnxShapeOverflow);
 }
 
-//===--- Tensors
-//---------------------------------------------------------------------------------===//
+//===--- Tensors ---===//
 
 TEST_F(ModelFault, TensorDims) {
   EXPECT_EQ(errorOf(withTensor(rawTensor("w", kFloat, {-1}, ""))), ErrorId::OnnxBadDim);

@@ -78,8 +78,7 @@ void gemm(NodeContext &c) {
   c.setOutput(0, product);
 }
 
-//===--- Einsum
-//----------------------------------------------------------------------------------===//
+//===--- Einsum ---===//
 
 /// A value with one label a dim; labels above 'z' stand for the dims of an ellipsis.
 struct Labelled {

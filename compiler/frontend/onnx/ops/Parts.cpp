@@ -1,0 +1,286 @@
+// Operators that take parts of a tensor or put more around it: slices, splits, tiles, pads, blocks.
+// Relies on bounds, sizes and repeats being known as expressions.
+#include "compiler/frontend/onnx/NodeContext.h"
+#include "compiler/frontend/onnx/Slicing.h"
+
+using namespace mlir;
+
+namespace tenon::onnx {
+namespace {
+
+constexpr int64_t kMaxStep = int64_t{1} << 30;
+
+struct SliceRequest {
+  SmallVector<AffineExpr> starts;
+  SmallVector<AffineExpr> ends;
+  SmallVector<int64_t> axes;
+  SmallVector<int64_t> steps;
+};
+
+std::optional<SliceRequest> readSlice(NodeContext &c) {
+  SliceRequest request;
+  if (c.opset < 10) {
+    for (int64_t start : c.integerList("starts")) {
+      request.starts.push_back(c.constantSize(start));
+    }
+    for (int64_t end : c.integerList("ends")) {
+      request.ends.push_back(c.constantSize(end));
+    }
+    request.axes = c.integerList("axes");
+  } else {
+    std::optional<Sizes> starts = c.requireSizes(1, "start of the slice");
+    std::optional<Sizes> ends = starts ? c.requireSizes(2, "end of the slice") : std::nullopt;
+    if (!ends) {
+      return std::nullopt;
+    }
+    request.starts = starts->values;
+    request.ends = ends->values;
+    for (unsigned i : {3u, 4u}) {
+      std::optional<SmallVector<int64_t>> list =
+          c.has(i) ? c.requireIntegers(i, i == 3 ? "list of axes" : "step of the slice")
+                   : SmallVector<int64_t>();
+      if (!list) {
+        return std::nullopt;
+      }
+      (i == 3 ? request.axes : request.steps) = *list;
+    }
+  }
+  size_t count = request.starts.size();
+  if (request.axes.empty()) {
+    request.axes = llvm::to_vector(llvm::seq<int64_t>(0, static_cast<int64_t>(count)));
+  }
+  request.steps.resize(request.steps.empty() ? count : request.steps.size(), 1);
+  bool sound =
+      request.ends.size() == count && request.axes.size() == count && request.steps.size() == count;
+  for (size_t i = 0; sound && i < count; ++i) {
+    request.axes[i] = c.normalizeAxis(request.axes[i], c.rank(0));
+    // A huge step reads one element, as does the largest that is allowed here.
+    request.steps[i] = std::clamp(request.steps[i], -kMaxStep, kMaxStep);
+    sound = request.steps[i] != 0;
+  }
+  if (!sound) {
+    c.error(ErrorId::OnnxBadNode,
+            "starts, ends, axes and steps do not fit each other, or a step is 0");
+  }
+  return c.failed() ? std::nullopt : std::optional(request);
+}
+
+void slice(NodeContext &c) {
+  std::optional<SliceRequest> request = readSlice(c);
+  if (!request) {
+    return;
+  }
+  tn::Dims dims = c.dims(0);
+  SmallVector<AffineExpr> starts(dims.size(), c.constantSize(0));
+  SmallVector<int64_t> steps(dims.size(), 1);
+  for (auto [i, axis] : llvm::enumerate(request->axes)) {
+    std::optional<AxisSlice> part = clampSlice(c.symbols(), dims[axis], request->starts[i],
+                                               request->ends[i], request->steps[i]);
+    if (!part) {
+      return c.gap("the bounds of the slice cannot be shown to lie in dimension " + Twine(axis),
+                   "declare smaller ranges with --shape");
+    }
+    starts[axis] = part->start;
+    dims[axis] = part->size;
+    steps[axis] = request->steps[i];
+  }
+  Value x = c.value(0);
+  RankedTensorType type = tn::makeTensor(dims, c.element(0));
+  if (type == c.type(0) && llvm::all_of(steps, [](int64_t step) { return step == 1; })) {
+    return c.setOutput(0, x);
+  }
+  AffineMap map = symbolMap(starts, c.builder().getContext());
+  c.setOutput(0, c.makeTyped<tn::SliceOp>(type, x, map, steps));
+}
+
+/// The sizes of Split's parts along `dim`; none after a failure.
+std::optional<SmallVector<AffineExpr>> splitSizes(NodeContext &c, AffineExpr dim) {
+  SmallVector<AffineExpr> sizes;
+  unsigned parts = c.numOutputs();
+  if (c.opset < 13 && c.hasAttribute("split")) {
+    for (int64_t size : c.integerList("split")) {
+      sizes.push_back(c.constantSize(size));
+    }
+  } else if (c.opset >= 13 && c.has(1)) {
+    std::optional<Sizes> known = c.requireSizes(1, "list of split sizes");
+    if (!known) {
+      return std::nullopt;
+    }
+    sizes = known->values;
+  } else {
+    AffineExpr padded = addSizes(dim, c.constantSize(parts - 1));
+    AffineExpr chunk = divideSizes(c.symbols(), padded, c.constantSize(parts));
+    AffineExpr before = multiplySizes(chunk, c.constantSize(parts - 1));
+    AffineExpr last = subtractSizes(dim, before);
+    if (!last) {
+      c.gap("the parts' sizes cannot be written as expressions",
+            "declare the dimension with --shape");
+      return std::nullopt;
+    }
+    sizes.assign(parts - 1, chunk);
+    sizes.push_back(last);
+  }
+  bool sound = sizes.size() == parts && llvm::all_of(sizes, [&](AffineExpr size) {
+                 return c.symbols().bounds(size).min >= 0;
+               });
+  AffineExpr total = c.constantSize(0);
+  for (AffineExpr size : sizes) {
+    total = addSizes(total, size);
+  }
+  if (!sound || (total && c.symbols().compare(total, Comparison::Equal, dim) == false)) {
+    c.error(ErrorId::OnnxBadNode, "the sizes of the parts do not fit the dimension or the outputs");
+    return std::nullopt;
+  }
+  return sizes;
+}
+
+void split(NodeContext &c) {
+  int64_t axis = c.axis("axis", 0, c.rank(0));
+  if (c.failed()) {
+    return;
+  }
+  std::optional<SmallVector<AffineExpr>> sizes = splitSizes(c, c.dims(0)[axis]);
+  AffineExpr start = c.constantSize(0);
+  for (unsigned i = 0; sizes && i < c.numOutputs(); ++i) {
+    c.setOutput(i, c.sliceAxis(c.value(0), axis, start, (*sizes)[i]));
+    start = addSizes(start, (*sizes)[i]);
+  }
+}
+
+void tile(NodeContext &c) {
+  tn::Dims dims = c.dims(0);
+  SmallVector<AffineExpr> repeats;
+  if (std::optional<Sizes> known = c.sizes(1)) {
+    repeats = known->values;
+  } else if (std::optional<tn::Dims> stated = c.statedDims(0);
+             stated && stated->size() == dims.size()) {
+    for (auto [to, from] : llvm::zip_equal(*stated, dims)) {
+      repeats.push_back(divideProducts(c.symbols(), {to}, {from}));
+    }
+  } else {
+    c.requireSizes(1, "list of repeats");
+    return;
+  }
+  if (repeats.size() != dims.size() ||
+      llvm::any_of(repeats, [&](AffineExpr r) { return !r || c.symbols().bounds(r).min < 0; })) {
+    return c.error(ErrorId::OnnxBadNode, "the repeats do not fit its input or are negative");
+  }
+  tn::Dims apart, spread, result;
+  for (auto [dim, repeat] : llvm::zip_equal(dims, repeats)) {
+    llvm::append_range(apart, ArrayRef<AffineExpr>{c.constantSize(1), dim});
+    llvm::append_range(spread, ArrayRef<AffineExpr>{repeat, dim});
+    result.push_back(multiplySizes(dim, repeat));
+    if (!result.back()) {
+      return c.error(ErrorId::OnnxShapeOverflow, "the repeated size is too large");
+    }
+  }
+  c.setOutput(0, c.reshape(c.broadcast(c.reshape(c.value(0), apart), spread), result));
+}
+
+std::optional<tn::PadMode> padMode(NodeContext &c) {
+  std::string mode = c.text("mode", "constant");
+  if (mode == "constant") {
+    return tn::PadMode::constant;
+  }
+  if (mode == "reflect") {
+    return tn::PadMode::reflect;
+  }
+  if (mode == "edge") {
+    return tn::PadMode::edge;
+  }
+  if (mode == "wrap") {
+    return tn::PadMode::wrap;
+  }
+  c.error(ErrorId::OnnxBadAttribute, "attribute 'mode' has an unknown value");
+  return std::nullopt;
+}
+
+void pad(NodeContext &c) {
+  int64_t rank = c.rank(0);
+  std::optional<SmallVector<int64_t>> pads = c.opset < 11
+                                                 ? c.integerList(c.opset < 2 ? "paddings" : "pads")
+                                                 : c.requireIntegers(1, "padding");
+  std::optional<tn::PadMode> mode = padMode(c);
+  SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  if (c.opset >= 18 && c.has(3)) {
+    std::optional<SmallVector<int64_t>> listed = c.requireIntegers(3, "list of axes");
+    axes = listed.value_or(SmallVector<int64_t>());
+  }
+  if (!pads || !mode || c.failed()) {
+    return;
+  }
+  if (pads->size() != 2 * axes.size()) {
+    return c.error(ErrorId::OnnxBadNode, "the padding does not have two entries a dimension");
+  }
+  SmallVector<int64_t> begins(rank, 0);
+  SmallVector<int64_t> ends(rank, 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    int64_t axis = c.normalizeAxis(axes[i], rank);
+    begins[axis] = (*pads)[i];
+    ends[axis] = (*pads)[axes.size() + i];
+    if (std::abs(begins[axis]) > kMaxStep || std::abs(ends[axis]) > kMaxStep) {
+      return c.error(ErrorId::OnnxShapeOverflow, "the padding is too large");
+    }
+  }
+  Value value = c.opset >= 11 ? c.value(2) : c.scalarLike(c.real("value", 0), c.value(0));
+  if (value && cast<RankedTensorType>(value.getType()).getRank() != 0) {
+    value = c.reshape(value, {});
+  }
+  if (*mode != tn::PadMode::constant) {
+    value = Value();
+  }
+  c.setOutput(0, c.make<tn::PadOp>(c.value(0), value, begins, ends, *mode));
+}
+
+/// DepthToSpace and SpaceToDepth: dims cut into blocks, transposed, merged.
+template <bool toSpace> void blocks(NodeContext &c) {
+  int64_t size = c.integer("blocksize", 0);
+  if (c.rank(0) != 4 || size < 1 || size > kMaxStep) {
+    return c.error(ErrorId::OnnxBadAttribute,
+                   "attribute 'blocksize' is not positive, or its input has no four dimensions");
+  }
+  tn::Dims d = c.dims(0);
+  AffineExpr b = c.constantSize(size);
+  AffineExpr area = c.constantSize(size * size);
+  bool columnRowDepth = c.text("mode", "DCR") == "CRD";
+  auto divided = [&](AffineExpr dim, AffineExpr by) {
+    return divideProducts(c.symbols(), {dim}, {by});
+  };
+  tn::Dims apart, result;
+  SmallVector<int64_t> order;
+  if (toSpace) {
+    AffineExpr depth = divided(d[1], area);
+    apart = columnRowDepth ? tn::Dims{d[0], depth, b, b, d[2], d[3]}
+                           : tn::Dims{d[0], b, b, depth, d[2], d[3]};
+    order = columnRowDepth ? SmallVector<int64_t>{0, 1, 4, 2, 5, 3}
+                           : SmallVector<int64_t>{0, 3, 4, 1, 5, 2};
+    result = {d[0], depth, multiplySizes(d[2], b), multiplySizes(d[3], b)};
+  } else {
+    AffineExpr height = divided(d[2], b), width = divided(d[3], b);
+    apart = {d[0], d[1], height, b, width, b};
+    order = {0, 3, 5, 1, 2, 4};
+    result = {d[0], multiplySizes(d[1], area), height, width};
+  }
+  if (llvm::any_of(apart, [](AffineExpr dim) { return !dim; }) ||
+      llvm::any_of(result, [](AffineExpr dim) { return !dim; })) {
+    return c.gap("the block sizes cannot be written as expressions",
+                 "declare the input shapes with --shape");
+  }
+  Value cut = c.reshape(c.value(0), apart);
+  c.setOutput(0, c.reshape(cut ? c.transpose(cut, order) : cut, result));
+}
+
+constexpr OpRow kRows[] = {
+    {"DepthToSpace", 1, 1, 1, 1, blocks<true>},
+    {"Pad", 1, 1, 4, 1, pad},
+    {"Slice", 1, 1, 5, 1, slice},
+    {"SpaceToDepth", 1, 1, 1, 1, blocks<false>},
+    {"Split", 1, 1, 2, kMany, split},
+    {"Tile", 6, 2, 2, 1, tile},
+};
+
+} // namespace
+
+ArrayRef<OpRow> partRows() { return kRows; }
+
+} // namespace tenon::onnx

@@ -1,0 +1,17 @@
+// Evaluation of operators that move elements, on known integers. None where a result is not known
+// or the node is not valid; the operator itself then runs and says why.
+#pragma once
+
+#include "compiler/frontend/onnx/NodeContext.h"
+
+namespace tenon::onnx {
+
+std::optional<Sizes> foldConcat(NodeContext &c, llvm::ArrayRef<Sizes> in);
+std::optional<Sizes> foldSlice(NodeContext &c, llvm::ArrayRef<Sizes> in);
+std::optional<Sizes> foldReshape(NodeContext &c, llvm::ArrayRef<Sizes> in);
+std::optional<Sizes> foldSqueeze(NodeContext &c, llvm::ArrayRef<Sizes> in, bool unsqueeze);
+std::optional<Sizes> foldExpand(llvm::ArrayRef<Sizes> in);
+std::optional<Sizes> foldRange(NodeContext &c, llvm::ArrayRef<Sizes> in);
+std::optional<Sizes> foldConstantOfShape(NodeContext &c, const Sizes &shape);
+
+} // namespace tenon::onnx
