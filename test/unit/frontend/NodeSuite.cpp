@@ -47,19 +47,26 @@ Result<std::vector<TestTensor>> loadAll(const fs::path &folder, const std::strin
   return tensors;
 }
 
-/// The names of the model's inputs that are no initializers, in order.
-std::vector<std::string> inputNames(const Model &model) {
+/// The model's inputs that are no initializers, in order.
+std::vector<ValueInfo> realInputs(const Model &model) {
   std::set<std::string_view> initialized;
   for (const onnx::Tensor &tensor : model.graph.initializers) {
     initialized.insert(tensor.name);
   }
-  std::vector<std::string> names;
+  std::vector<ValueInfo> inputs;
   for (const ValueInfo &info : model.graph.inputs) {
     if (!initialized.count(info.name)) {
-      names.emplace_back(info.name);
+      inputs.push_back(info);
     }
   }
-  return names;
+  return inputs;
+}
+
+/// The suite of opset 17 stores bfloat16 data as uint16.
+void readAsBFloat16(TensorData &data) {
+  if (data.type == DType::U16) {
+    data.type = DType::BF16;
+  }
 }
 
 bool mayDecideShapes(const TensorData &data) {
@@ -144,9 +151,20 @@ Result<Case> loadCase(const fs::path &folder) {
   Case test;
   TENON_ASSIGN(test.model, MappedFile::open((folder / "model.onnx").string()));
   TENON_ASSIGN(Model model, readModel(test.model.bytes()));
-  test.names = inputNames(model);
+  std::vector<ValueInfo> declared = realInputs(model);
   TENON_ASSIGN(test.inputs, loadAll(folder / "test_data_set_0", "input"));
   TENON_ASSIGN(test.outputs, loadAll(folder / "test_data_set_0", "output"));
+  for (size_t i = 0; i < declared.size(); ++i) {
+    test.names.emplace_back(declared[i].name);
+    if (i < test.inputs.size() && declared[i].type == DataType::BFloat16) {
+      readAsBFloat16(test.inputs[i].data);
+    }
+  }
+  for (size_t i = 0; i < test.outputs.size() && i < model.graph.outputs.size(); ++i) {
+    if (model.graph.outputs[i].type == DataType::BFloat16) {
+      readAsBFloat16(test.outputs[i].data);
+    }
+  }
   if (test.names.size() < test.inputs.size()) {
     return Status::error(ErrorId::BadArgument, "has more test inputs than the model");
   }

@@ -5,12 +5,20 @@
 
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <set>
 
 namespace tenon::onnx {
 namespace {
 
 /// Cases that import and pass; may only grow.
-constexpr size_t kLeastPassed = 700;
+constexpr size_t kLeastPassed = 931;
+
+/// Cases of the opset 17 suite whose data are wrong: `like` is declared 3x4 and given as 1, and
+/// bfloat16 is cut off instead of rounded (as the newer suites do).
+const std::set<std::string> kContradictory = {
+    "test_cast_FLOAT_to_BFLOAT16", "test_castlike_BFLOAT16_to_FLOAT",
+    "test_castlike_BFLOAT16_to_FLOAT_expanded", "test_castlike_FLOAT_to_BFLOAT16",
+    "test_castlike_FLOAT_to_BFLOAT16_expanded"};
 
 TEST(NodeSuite, ImportedCasesGiveTheSuitesResults) {
   const char *other = std::getenv("TENON_NODE_SUITE");
@@ -22,6 +30,10 @@ TEST(NodeSuite, ImportedCasesGiveTheSuitesResults) {
   size_t gaps = 0;
   for (const std::string &folder : cases) {
     CaseResult result = runCase(folder);
+    if (!other && kContradictory.count(result.name)) {
+      EXPECT_EQ(result.outcome, CaseResult::Outcome::Wrong) << result.name << " is sound now";
+      continue;
+    }
     passed += result.outcome == CaseResult::Outcome::Passed;
     gaps += result.outcome == CaseResult::Outcome::Gap;
     if (result.outcome == CaseResult::Outcome::Wrong ||
