@@ -56,7 +56,7 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
     request.shapes.push_back(std::move(shape));
   }
   TENON_ASSIGN(request.levels, parseTarget(flags.target));
-  if (request.output.empty()) {
+  if (request.output.empty() && request.stopAfter.empty()) {
     request.output = defaultOutput(request.model);
   }
   request.cacheFolder = flags.noCache ? "" : cacheFolder();
@@ -84,7 +84,7 @@ Action declareCompile(CLI::App &command) {
   command.add_option("--shape", flags->shapes,
                      "Dimensions of an input: name:1x128, ranges name:[1..8]x[1..512], ? keeps the model's");
   command.add_flag("--verify", request.verify, "Check the numbers against the reference after every pass");
-  command.add_option("--stop-after", request.stopAfter, "Stop after a phase, with no engine written")
+  command.add_option("--stop-after", request.stopAfter, "Stop after a phase; -o then takes its text, if it has one")
       ->check(CLI::IsMember(phaseNames()));
   command.add_option("--dump-phases", request.dumpPhases, "Write the IR after each phase into this folder");
   command.add_option("--threads", request.threads, "Threads that compile")->check(CLI::PositiveNumber);

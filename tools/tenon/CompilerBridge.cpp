@@ -27,6 +27,14 @@ constexpr std::array<std::pair<std::string_view, Phase>, 7> kPhases = {{{"import
                                                                         {"plan", Phase::Plan},
                                                                         {"export", Phase::Export}}};
 
+/// Where in the whole compilation each phase begins, roughly; the last entry is the end.
+constexpr std::array<double, 8> kPhaseStarts = {0, 0.03, 0.04, 0.15, 0.2, 0.85, 0.9, 1};
+
+double overallFraction(Phase phase, double fraction) {
+  size_t index = static_cast<size_t>(phase);
+  return kPhaseStarts[index] + (kPhaseStarts[index + 1] - kPhaseStarts[index]) * fraction;
+}
+
 std::string_view nameOfPhase(Phase phase) {
   for (const auto &[name, value] : kPhases) {
     if (value == phase) {
@@ -217,7 +225,7 @@ Result<CompileReport> compileModel(const CompileRequest &request) {
   options.threads = request.threads;
   if (request.progress) {
     options.progress = [&](Phase phase, double fraction) {
-      request.progress(nameOfPhase(phase), fraction);
+      request.progress(nameOfPhase(phase), overallFraction(phase, fraction));
     };
   }
   TENON_ASSIGN(pipeline::CompileSummary summary, pipeline::compile(options));

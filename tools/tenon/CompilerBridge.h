@@ -27,6 +27,7 @@ struct CompileRequest {
   std::string dumpPhases;
   std::string cacheFolder;
   unsigned threads = 2;
+  /// Told the phase and how much of the whole compilation is done.
   std::function<void(std::string_view phase, double fraction)> progress;
 };
 
