@@ -11,9 +11,9 @@
 namespace tenon::engine {
 
 enum class CpuLevel : uint8_t {
-  X86_64_V3 = 0,       ///< AVX2, FMA, F16C, BMI2
-  Avx512 = 1,          ///< v3 and AVX-512 F, BW, CD, DQ, VL
-  Avx512VnniBf16 = 2,  ///< avx512 and AVX512-VNNI, AVX512-BF16
+  X86_64_V3 = 0,      ///< AVX2, FMA, F16C, BMI2
+  Avx512 = 1,         ///< v3 and AVX-512 F, BW, CD, DQ, VL
+  Avx512VnniBf16 = 2, ///< avx512 and AVX512-VNNI, AVX512-BF16
 };
 
 inline constexpr std::array<std::string_view, 3> kCpuLevelNames = {"x86-64-v3", "avx512",

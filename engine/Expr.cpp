@@ -12,8 +12,8 @@ namespace {
 bool isBinary(ExprOp op) { return op >= ExprOp::Add && op <= ExprOp::Max; }
 
 const char *spell(ExprOp op) {
-  static constexpr const char *names[] = {"",           "",           "",       " + ",   " - ",  " * ",
-                                          " floordiv ", " ceildiv ", " mod ", " min ", " max "};
+  static constexpr const char *names[] = {
+      "", "", "", " + ", " - ", " * ", " floordiv ", " ceildiv ", " mod ", " min ", " max "};
   return names[static_cast<uint8_t>(op)];
 }
 
@@ -111,10 +111,10 @@ ExprId ExprTable::binary(ExprOp op, ExprId left, ExprId right) {
       return constant(*value);
     }
   }
-  bool keepsLeft = (rightValue == 0 && (op == ExprOp::Add || op == ExprOp::Sub)) ||
-                   (rightValue == 1 && (op == ExprOp::Mul || op == ExprOp::FloorDiv ||
-                                        op == ExprOp::CeilDiv)) ||
-                   (left == right && (op == ExprOp::Min || op == ExprOp::Max));
+  bool keepsLeft =
+      (rightValue == 0 && (op == ExprOp::Add || op == ExprOp::Sub)) ||
+      (rightValue == 1 && (op == ExprOp::Mul || op == ExprOp::FloorDiv || op == ExprOp::CeilDiv)) ||
+      (left == right && (op == ExprOp::Min || op == ExprOp::Max));
   if (keepsLeft) {
     return left;
   }

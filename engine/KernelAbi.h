@@ -1,5 +1,6 @@
 /* The contract between generated code and the runtime, in plain C: what a kernel is given, what it
- * may rely on, what it returns. Both sides include this file; a change raises TENON_KERNEL_ABI.
+ * may rely on, what it returns. Both sides include this file; a change raises TENON_KERNEL_ABI
+ * and the version of the engine file, so that an old engine is refused.
  *
  * A code object is an ELF shared object that imports nothing: no DT_NEEDED, no undefined symbol, no
  * initializers. memcpy, memset and all math are its own.

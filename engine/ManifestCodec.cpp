@@ -59,8 +59,7 @@ std::vector<std::byte> encodeManifest(const Manifest &manifest) {
   }
   std::vector<Offset<fb::Record>> records;
   for (const RecordEntry &record : manifest.records) {
-    records.push_back(
-        fb::CreateRecord(builder, builder.CreateString(record.name), record.section));
+    records.push_back(fb::CreateRecord(builder, builder.CreateString(record.name), record.section));
   }
   Offset<flatbuffers::Vector<Offset<fb::Weight>>> weightsAt = builder.CreateVector(weights);
   Offset<flatbuffers::Vector<Offset<fb::Variant>>> variantsAt = builder.CreateVector(variants);
@@ -68,8 +67,8 @@ std::vector<std::byte> encodeManifest(const Manifest &manifest) {
   Offset<flatbuffers::String> compiler = builder.CreateString(manifest.provenance.compiler);
   Offset<flatbuffers::String> model = builder.CreateString(manifest.provenance.model);
   Offset<flatbuffers::String> options = builder.CreateString(manifest.provenance.options);
-  builder.Finish(fb::CreateManifest(builder, weightsAt, variantsAt, recordsAt, compiler, model,
-                                    options));
+  builder.Finish(
+      fb::CreateManifest(builder, weightsAt, variantsAt, recordsAt, compiler, model, options));
   const std::byte *data = reinterpret_cast<const std::byte *>(builder.GetBufferPointer());
   return std::vector<std::byte>(data, data + builder.GetSize());
 }

@@ -36,7 +36,8 @@ struct Port {
   std::string name;
   DType dtype = DType::F32;
   std::vector<ExprId> dims;
-  /// A root buffer of space Input or Output whose size is that of the tensor; no two ports share one.
+  /// A root buffer of space Input or Output whose size is that of the tensor; no two ports share
+  /// one.
   uint32_t buffer = kNone;
 };
 

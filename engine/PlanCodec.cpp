@@ -128,10 +128,9 @@ std::vector<std::byte> encodePlan(const Plan &plan) {
   }
   std::vector<Offset<fb::Buffer>> buffers;
   for (const Buffer &buffer : plan.buffers) {
-    buffers.push_back(fb::CreateBuffer(builder, static_cast<uint8_t>(buffer.space), buffer.device,
-                                       buffer.size, buffer.weight, buffer.aliasOf,
-                                       buffer.aliasOffset, buffer.firstUse, buffer.lastUse,
-                                       buffer.offset));
+    buffers.push_back(fb::CreateBuffer(
+        builder, static_cast<uint8_t>(buffer.space), buffer.device, buffer.size, buffer.weight,
+        buffer.aliasOf, buffer.aliasOffset, buffer.firstUse, buffer.lastUse, buffer.offset));
   }
   std::vector<Offset<fb::Instruction>> instructions;
   for (const Instruction &instruction : plan.instructions) {

@@ -66,9 +66,8 @@ struct EngineFile::Impl {
   Status checkHash(size_t index) const {
     const SectionEntry &entry = sections[index];
     if (hashBytes(section(index)) != Hash128{entry.hashLow, entry.hashHigh}) {
-      return damaged(ErrorId::EngineHashMismatch,
-                     strCat("section ", index, " at byte ", entry.offset,
-                            " does not match its hash"));
+      return damaged(ErrorId::EngineHashMismatch, strCat("section ", index, " at byte ",
+                                                         entry.offset, " does not match its hash"));
     }
     return Status::ok();
   }

@@ -54,8 +54,8 @@ private:
       if (symbol.name.empty() || symbol.min < 0 || symbol.max < symbol.min) {
         return portError(strCat("symbol ", i, " has no name or an empty range"));
       }
-      bool isBound = symbol.input < plan.inputs.size() &&
-                     symbol.dim < plan.inputs[symbol.input].dims.size();
+      bool isBound =
+          symbol.input < plan.inputs.size() && symbol.dim < plan.inputs[symbol.input].dims.size();
       ExprId dim = isBound ? plan.inputs[symbol.input].dims[symbol.dim] : kNone;
       if (!isExpr(dim) || plan.exprs.symbolIndex(dim) != i) {
         return portError(strCat("symbol '", symbol.name, "' is not bound to a dim of an input"));
@@ -82,7 +82,8 @@ private:
       bool isRoot = port.buffer < plan.buffers.size() && roots[port.buffer] == port.buffer;
       if (!isRoot || plan.buffers[port.buffer].space != space ||
           !bound.insert(port.buffer).second) {
-        return portError(strCat(what, ": its buffer is missing, of another space, a view or shared"));
+        return portError(
+            strCat(what, ": its buffer is missing, of another space, a view or shared"));
       }
     }
     return Status::ok();

@@ -99,8 +99,8 @@ private:
     }
     add(SectionKind::Manifest, {});
     for (const VariantContent &variant : content.variants) {
-      Status status = validatePlan(variant.variant.plan, manifest.weights,
-                                   variant.variant.kernels.size());
+      Status status =
+          validatePlan(variant.variant.plan, manifest.weights, variant.variant.kernels.size());
       if (status.isOk()) {
         status = checkCodeObject(variant.code);
       }
@@ -177,8 +177,8 @@ private:
   const EngineContent &content;
   Manifest manifest;
   std::vector<SectionEntry> sections;
-  std::vector<Bytes> contents;                ///< by section; views of `owned` and of the content
-  std::vector<std::vector<std::byte>> owned;  ///< encoded plans and manifest
+  std::vector<Bytes> contents;               ///< by section; views of `owned` and of the content
+  std::vector<std::vector<std::byte>> owned; ///< encoded plans and manifest
   std::vector<std::byte> hashes;
 };
 

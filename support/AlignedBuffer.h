@@ -12,7 +12,8 @@ namespace tenon {
 
 class AlignedBuffer {
 public:
-  /// `size` bytes, zero; size 0 gives an empty buffer. Blocks of 2 MiB and more ask for large pages.
+  /// `size` bytes, zero; size 0 gives an empty buffer. Blocks of 2 MiB and more ask for large
+  /// pages.
   static Result<AlignedBuffer> create(uint64_t size);
   AlignedBuffer() = default;
   AlignedBuffer(AlignedBuffer &&other) noexcept;

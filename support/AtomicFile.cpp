@@ -76,8 +76,8 @@ Status AtomicFile::append(Bytes bytes) {
 Status AtomicFile::write(uint64_t offset, Bytes bytes) {
   size_t done = 0;
   while (done < bytes.size()) {
-    ssize_t count = pwrite(fd, bytes.data() + done, bytes.size() - done,
-                           static_cast<off_t>(offset + done));
+    ssize_t count =
+        pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     if (count < 0 && errno == EINTR) {
       continue;
     }

@@ -53,8 +53,8 @@ Result<FileReader> FileReader::open(const std::string &path) {
 Status FileReader::read(uint64_t offset, MutableBytes out) const {
   size_t done = 0;
   while (done < out.size()) {
-    ssize_t got = pread(fd, out.data() + done, out.size() - done,
-                        static_cast<off_t>(offset + done));
+    ssize_t got =
+        pread(fd, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) {
       continue;
     }
@@ -78,8 +78,8 @@ Result<MappedFile> MappedFile::map(const FileReader &file, uint64_t offset, uint
   if (size == 0) {
     return MappedFile();
   }
-  void *memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.descriptor(),
-                      static_cast<off_t>(offset));
+  void *memory =
+      mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.descriptor(), static_cast<off_t>(offset));
   if (memory == MAP_FAILED) {
     return Status::error(ErrorId::FileReadFailed,
                          strCat("cannot map '", file.path(), "': ", std::strerror(errno)),

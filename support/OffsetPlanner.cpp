@@ -109,11 +109,10 @@ struct OffsetPlanner::Impl {
       PlannedBuffer &buffer = work[index];
       buffer.offset = findOffset(buffer, bestFit);
       bytes = std::max(bytes, buffer.offset + buffer.size);
-      placed.insert(std::upper_bound(placed.begin(), placed.end(), index,
-                                     [&](uint32_t a, uint32_t b) {
-                                       return work[a].offset < work[b].offset;
-                                     }),
-                    index);
+      placed.insert(
+          std::upper_bound(placed.begin(), placed.end(), index,
+                           [&](uint32_t a, uint32_t b) { return work[a].offset < work[b].offset; }),
+          index);
     }
     return bytes;
   }

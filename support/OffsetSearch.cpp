@@ -120,8 +120,9 @@ struct OffsetSearch::Impl {
     case Preference::SectionArea:
       return sections * item.size;
     case Preference::Load:
-      return (int64_t(*std::max_element(unplaced.begin() + item.begin,
-                                        unplaced.begin() + item.end)) << 16) + sections;
+      return (int64_t(*std::max_element(unplaced.begin() + item.begin, unplaced.begin() + item.end))
+              << 16) +
+             sections;
     case Preference::Life:
       return item.life;
     }
@@ -375,11 +376,6 @@ bool OffsetSearch::fit(std::span<PlannedBuffer> buffers, int64_t capacity, int64
     return false;
   }
   search.capacity = static_cast<int32_t>(capacity / unit);
-  for (const PlannedBuffer &buffer : buffers) {
-    if (buffer.size > capacity) {
-      return false;
-    }
-  }
   search.makeSections(buffers, unit);
   search.failed.assign(kFailedSlots, 0);
   for (uint64_t attempt = 0; nodes != 0; ++attempt) {

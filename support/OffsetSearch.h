@@ -15,8 +15,9 @@ public:
   OffsetSearch();
   ~OffsetSearch();
 
-  /// All sizes and the capacity are multiples of `unit`. On success sets the offsets and returns
-  /// true; false when no layout was found before `nodes` ran out, which counts down.
+  /// All sizes and the capacity are multiples of `unit`, no size above the capacity. On success
+  /// sets the offsets and returns true; false when no layout was found before `nodes` ran out,
+  /// which counts down.
   bool fit(std::span<PlannedBuffer> buffers, int64_t capacity, int64_t unit, uint64_t &nodes);
 
 private:

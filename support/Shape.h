@@ -26,6 +26,8 @@ std::string formatDims(std::span<const int64_t> dims);
 constexpr int64_t alignUp(int64_t value, int64_t alignment) {
   return (value + alignment - 1) & ~(alignment - 1);
 }
-constexpr int64_t ceilDiv(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
+constexpr int64_t ceilDiv(int64_t value, int64_t divisor) {
+  return (value + divisor - 1) / divisor;
+}
 
 } // namespace tenon

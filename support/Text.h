@@ -11,7 +11,9 @@ namespace tenon {
 
 inline void appendText(std::string &out, std::string_view text) { out += text; }
 inline void appendText(std::string &out, char character) { out += character; }
-inline void appendText(std::string &out, std::integral auto number) { out += std::to_string(number); }
+inline void appendText(std::string &out, std::integral auto number) {
+  out += std::to_string(number);
+}
 
 /// strCat("input '", name, "' has rank ", 3).
 template <typename... Parts> std::string strCat(const Parts &...parts) {

@@ -41,8 +41,7 @@ void futexWake(std::atomic<uint32_t> &word, int count) {
 
 /// Waits until `word` differs from `old`: spins, then sleeps. `sleepers` counts those asleep, so a
 /// writer that sees zero need not enter the kernel.
-uint32_t waitForChange(std::atomic<uint32_t> &word, uint32_t old,
-                       std::atomic<uint32_t> &sleepers) {
+uint32_t waitForChange(std::atomic<uint32_t> &word, uint32_t old, std::atomic<uint32_t> &sleepers) {
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   do {
     for (int i = 0; i < kPausesPerClockRead; ++i) {

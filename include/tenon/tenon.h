@@ -144,6 +144,11 @@ TENON_API tenon_status *tenon_engine_input(const tenon_engine *engine, size_t in
 TENON_API tenon_status *tenon_engine_output(const tenon_engine *engine, size_t index,
                                             tenon_port_info *info);
 
+/* JSON text that the compiler recorded under `name` ("fusion", "memory", ...): *bytes characters at
+ * *json, not terminated. A record that the engine lacks is an error. */
+TENON_API tenon_status *tenon_engine_record(const tenon_engine *engine, const char *name,
+                                            const char **json, size_t *bytes);
+
 /* ---- session ---- */
 
 typedef struct tenon_session_options {

@@ -183,8 +183,7 @@ tenon_status *tenon_engine_open(const char *path, const tenon_engine_options *op
 }
 
 tenon_status *tenon_engine_open_memory(const void *data, size_t bytes,
-                                       const tenon_engine_options *options,
-                                       tenon_engine **engine) {
+                                       const tenon_engine_options *options, tenon_engine **engine) {
   return guarded([&] {
     if (!data || !engine) {
       return badArgument("the memory or the place for the engine is null");
@@ -205,14 +204,25 @@ size_t tenon_engine_input_count(const tenon_engine *engine) { return engine->inp
 size_t tenon_engine_output_count(const tenon_engine *engine) { return engine->outputs.size(); }
 
 tenon_status *tenon_engine_input(const tenon_engine *engine, size_t index, tenon_port_info *info) {
-  return guarded([&] {
-    return describePort(engine->engine->plan().inputs, engine->inputs, index, info);
-  });
+  return guarded(
+      [&] { return describePort(engine->engine->plan().inputs, engine->inputs, index, info); });
 }
 
 tenon_status *tenon_engine_output(const tenon_engine *engine, size_t index, tenon_port_info *info) {
-  return guarded([&] {
-    return describePort(engine->engine->plan().outputs, engine->outputs, index, info);
+  return guarded(
+      [&] { return describePort(engine->engine->plan().outputs, engine->outputs, index, info); });
+}
+
+tenon_status *tenon_engine_record(const tenon_engine *engine, const char *name, const char **json,
+                                  size_t *bytes) {
+  return guarded([&]() -> Status {
+    if (!engine || !name || !json || !bytes) {
+      return badArgument("the engine, the name or a place for the text is null");
+    }
+    TENON_ASSIGN(std::string_view text, engine->engine->file().record(name));
+    *json = text.data();
+    *bytes = text.size();
+    return Status::ok();
   });
 }
 

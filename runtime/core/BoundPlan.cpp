@@ -84,7 +84,8 @@ private:
     for (ExprId id = 0; id < plan.exprs.size(); ++id) {
       std::optional<int64_t> result = engine::evaluate(plan.exprs.program(id), symbols);
       if (!result) {
-        return sizeError(strCat("expression ", plan.exprs.format(id), " overflows or divides by 0"));
+        return sizeError(
+            strCat("expression ", plan.exprs.format(id), " overflows or divides by 0"));
       }
       values[id] = *result;
     }
@@ -212,8 +213,8 @@ private:
       inBounds &= bytes <= value(plan.buffers[buffer].size);
     }
     if (!inBounds) {
-      return sizeError(strCat("'", instruction.label, "' moves ", bytes,
-                              " bytes past the end of a buffer"));
+      return sizeError(
+          strCat("'", instruction.label, "' moves ", bytes, " bytes past the end of a buffer"));
     }
     if (instruction.kind == InstructionKind::Copy) {
       const PointerSource &from = placed[instruction.buffers[0]];
@@ -264,7 +265,7 @@ private:
   OffsetPlanner &planner;
   BoundPlan out;
   std::vector<int64_t> symbols;
-  std::vector<int64_t> values;      ///< by expression
+  std::vector<int64_t> values;       ///< by expression
   std::vector<PointerSource> placed; ///< by buffer
 };
 

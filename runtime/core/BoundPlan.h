@@ -46,7 +46,7 @@ struct BoundPlan {
   std::vector<int64_t> arenaOffsets;
   int64_t arenaBytes = 0;
   int64_t arenaLowerBound = 0; ///< largest live sum; 0 when the compiler laid the arena out
-  int64_t scratchBytes = 0; ///< largest need of a launch, per thread
+  int64_t scratchBytes = 0;    ///< largest need of a launch, per thread
 
   std::vector<BoundStep> steps;
   std::vector<PointerSource> sources; ///< parallel to `pointers`

@@ -30,8 +30,7 @@ std::optional<int> runnableRank(std::string_view level) {
 Status noVariant(std::string message) {
   std::optional<engine::CpuLevel> best = bestCpuLevel();
   std::string_view runs = best ? nameOf(*best) : std::string_view("less than x86-64-v3");
-  return Status::error(ErrorId::EngineNoVariant,
-                       strCat(message, "; this machine runs ", runs),
+  return Status::error(ErrorId::EngineNoVariant, strCat(message, "; this machine runs ", runs),
                        "compile the model with --target for this machine");
 }
 
@@ -54,10 +53,10 @@ Result<size_t> chooseVariant(std::span<const engine::Variant> variants, const st
     return chosen;
   }
   if (!forced.empty()) {
-    return Status::error(ErrorId::EngineUnknownVariant,
-                         strCat("the engine has no variant '", forced, "'; it has ",
-                                listLevels(variants)),
-                         "name one of these, or none for the best");
+    return Status::error(
+        ErrorId::EngineUnknownVariant,
+        strCat("the engine has no variant '", forced, "'; it has ", listLevels(variants)),
+        "name one of these, or none for the best");
   }
   return noVariant(strCat("the engine has variants for ", listLevels(variants)));
 }

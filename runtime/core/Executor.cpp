@@ -4,6 +4,7 @@
 
 #include "support/Text.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace tenon::runtime {
@@ -13,11 +14,12 @@ using engine::InstructionKind;
 namespace {
 
 constexpr uint64_t kPage = 4096;
+constexpr int64_t kMoveBlock = 64 << 10; ///< bytes of a copy or fill done by one thread at once
+constexpr int64_t kLeastParallel = 512 << 10; ///< bytes that are worth waking threads for
 
 Status kernelError(int32_t code, const BoundStep &step, const engine::Plan &plan) {
-  std::string where =
-      strCat("'", plan.instructions[step.instruction].label, "' (instruction ", step.instruction,
-             "): ");
+  std::string where = strCat("'", plan.instructions[step.instruction].label, "' (instruction ",
+                             step.instruction, "): ");
   switch (code) {
   case TENON_KERNEL_INDEX_RANGE:
     return Status::error(ErrorId::RunIndexOutOfRange, where + "an index is out of range",
@@ -83,6 +85,27 @@ int32_t Executor::launch(const BoundPlan &bound, const BoundStep &step) {
   return failure.load(std::memory_order_relaxed);
 }
 
+void Executor::move(const BoundPlan &bound, const BoundStep &step) {
+  int64_t bytes = bound.sizes[step.firstSize];
+  void *const *operands = bound.pointers.data() + step.firstPointer;
+  auto moveBlocks = [&](int64_t begin, int64_t end, unsigned) {
+    int64_t first = begin * kMoveBlock;
+    size_t count = static_cast<size_t>(std::min(end * kMoveBlock, bytes) - first);
+    if (step.kind == InstructionKind::Copy) {
+      std::memcpy(static_cast<char *>(operands[1]) + first,
+                  static_cast<const char *>(operands[0]) + first, count);
+    } else {
+      std::memset(static_cast<char *>(operands[0]) + first, step.fillByte, count);
+    }
+  };
+  int64_t blocks = bytes / kMoveBlock + (bytes % kMoveBlock != 0 ? 1 : 0);
+  if (bytes >= kLeastParallel) {
+    pool->parallelFor(blocks, moveBlocks);
+  } else if (bytes != 0) {
+    moveBlocks(0, blocks, 0);
+  }
+}
+
 Status Executor::execute(const BoundPlan &bound, const engine::Plan &plan) {
   failure.store(0, std::memory_order_relaxed);
   for (const BoundStep &step : bound.steps) {
@@ -93,13 +116,7 @@ Status Executor::execute(const BoundPlan &bound, const engine::Plan &plan) {
       }
       continue;
     }
-    size_t bytes = static_cast<size_t>(bound.sizes[step.firstSize]);
-    void *const *operands = bound.pointers.data() + step.firstPointer;
-    if (bytes != 0 && step.kind == InstructionKind::Copy) {
-      std::memcpy(operands[1], operands[0], bytes);
-    } else if (bytes != 0) {
-      std::memset(operands[0], step.fillByte, bytes);
-    }
+    move(bound, step);
   }
   return Status::ok();
 }

@@ -31,6 +31,7 @@ private:
   explicit Executor(std::unique_ptr<ThreadPool> threadPool);
 
   int32_t launch(const BoundPlan &bound, const BoundStep &step);
+  void move(const BoundPlan &bound, const BoundStep &step);
   int32_t call(const BoundPlan &bound, const BoundStep &step, int64_t begin, int64_t end,
                unsigned thread) const;
 

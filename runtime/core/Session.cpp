@@ -63,6 +63,12 @@ struct Session::Impl {
 
   Status init() {
     unsigned threads = options.threads == 0 ? usableCpus() : options.threads;
+    if (threads > kMostThreads) {
+      return Status::error(
+          ErrorId::BadArgument,
+          strCat(threads, " threads were asked for; at most ", kMostThreads, " are possible"),
+          "ask for as many as there are CPUs");
+    }
     TENON_ASSIGN(executor, Executor::create(threads));
     keptOutputs.resize(plan.outputs.size());
     TENON_TRY(placeFixedRoots());
@@ -119,10 +125,10 @@ struct Session::Impl {
   }
 
   Status outOfMemory(uint64_t bytes) const {
-    return Status::error(ErrorId::RunOutOfMemory,
-                         strCat("the session needs ", bytes, " bytes, more than its limit of ",
-                                options.memoryLimit),
-                         "use smaller dims or raise the limit");
+    return Status::error(
+        ErrorId::RunOutOfMemory,
+        strCat("the session needs ", bytes, " bytes, more than its limit of ", options.memoryLimit),
+        "use smaller dims or raise the limit");
   }
 
   /// Puts the dims of one input behind those in `wanted`, after checking their number.
@@ -130,8 +136,9 @@ struct Session::Impl {
     const Port &port = plan.inputs[input];
     if (dims.size() != port.dims.size()) {
       return Status::error(ErrorId::RunInputRank,
-                           strCat("input '", port.name, "' has dims ", formatDims(dims), " of rank ",
-                                  dims.size(), "; the engine takes rank ", port.dims.size()),
+                           strCat("input '", port.name, "' has dims ", formatDims(dims),
+                                  " of rank ", dims.size(), "; the engine takes rank ",
+                                  port.dims.size()),
                            "pass the tensor with this rank");
     }
     wanted.insert(wanted.end(), dims.begin(), dims.end());

@@ -12,8 +12,11 @@
 
 namespace tenon::runtime {
 
+inline constexpr unsigned kMostThreads = 1024;
+
 struct SessionOptions {
-  /// Threads that work on a run, the caller's included; 0 takes the number of usable CPUs.
+  /// Threads that work on a run, the caller's included; 0 takes the number of usable CPUs, more
+  /// than kMostThreads are refused.
   unsigned threads = 0;
   /// Most bytes that the session may hold for arena, state, scratch and kept outputs; a run that
   /// needs more fails with TN0606.

@@ -113,8 +113,8 @@ ErrorId openAndPrepare(Bytes image) {
   if (!engine.isOk()) {
     return engine.status().id();
   }
-  Result<std::unique_ptr<runtime::Session>> session = runtime::Session::create(
-      *engine, {.threads = 1, .memoryLimit = uint64_t(16) << 20});
+  Result<std::unique_ptr<runtime::Session>> session =
+      runtime::Session::create(*engine, {.threads = 1, .memoryLimit = uint64_t(16) << 20});
   if (!session.isOk()) {
     return session.status().id();
   }
@@ -148,10 +148,10 @@ TEST(EngineFault, HostilePlansAreRefusedOrHarmless) {
   }
   // The changes reach deep: malformed buffers, broken rules of every class, and harmless ones.
   EXPECT_GT(seen[ErrorId::None], 100);
-  for (ErrorId id : {ErrorId::EngineBadManifest, ErrorId::EngineBadPlan,
-                     ErrorId::EngineBadExpression, ErrorId::EngineBadPort, ErrorId::EngineBadBuffer,
-                     ErrorId::EngineBadInstruction, ErrorId::EngineUnsupportedInstruction,
-                     ErrorId::RunInputDim}) {
+  for (ErrorId id :
+       {ErrorId::EngineBadManifest, ErrorId::EngineBadPlan, ErrorId::EngineBadExpression,
+        ErrorId::EngineBadPort, ErrorId::EngineBadBuffer, ErrorId::EngineBadInstruction,
+        ErrorId::EngineUnsupportedInstruction, ErrorId::RunInputDim}) {
     EXPECT_GT(seen[id], 0) << nameOf(id);
   }
 }

@@ -90,7 +90,8 @@ TEST(EngineFile, AlignsWeights) {
   ASSERT_TRUE(file.isOk());
   Status status = (*file)->verifyWeights();
   EXPECT_EQ(ErrorId::EngineWeightsHashMismatch, status.id());
-  EXPECT_NE(std::string_view::npos, status.message().find("4194304 to 8388608")) << status.message();
+  EXPECT_NE(std::string_view::npos, status.message().find("4194304 to 8388608"))
+      << status.message();
 }
 
 TEST(EngineFile, RefusesWrongWeightSources) {
@@ -124,8 +125,7 @@ TEST(EngineFile, RefusesToWriteBadContent) {
   EXPECT_EQ(ErrorId::EngineBadInstruction,
             noReturn.write(test::temporaryPath("bad.tenon")).status().id());
   TestEngine badCode(test::dynamicPlan(), test::productWeights(), "needed");
-  EXPECT_EQ(ErrorId::EngineBadCode,
-            badCode.write(test::temporaryPath("bad.tenon")).status().id());
+  EXPECT_EQ(ErrorId::EngineBadCode, badCode.write(test::temporaryPath("bad.tenon")).status().id());
 }
 
 TEST(EngineFile, ReadsFromMemoryAtAnyAddress) {
@@ -168,8 +168,7 @@ TEST(EngineFile, NamesTheFault) {
 }
 
 /// Changes section entries and makes the header's hash right again, as a hostile writer would.
-template <typename Fn>
-ErrorId openWithTable(std::vector<std::byte> image, const Fn &change) {
+template <typename Fn> ErrorId openWithTable(std::vector<std::byte> image, const Fn &change) {
   FileHeader header;
   std::memcpy(&header, image.data(), sizeof(header));
   std::vector<SectionEntry> sections(header.sectionCount);
@@ -195,9 +194,8 @@ TEST(EngineFile, RefusesHostileTables) {
   EXPECT_EQ(bad, openWithTable(image, [](FileHeader &, Sections &s) { s[1].offset += 64; }));
   EXPECT_EQ(bad, openWithTable(image, [](FileHeader &, Sections &s) { s[1].bytes += 640; }));
   EXPECT_EQ(bad, openWithTable(image, [](FileHeader &, Sections &s) { s[1].bytes = UINT64_MAX; }));
-  EXPECT_EQ(bad, openWithTable(image, [](FileHeader &, Sections &s) {
-              s[1].kind = SectionKind::Weights;
-            }));
+  EXPECT_EQ(bad, openWithTable(
+                     image, [](FileHeader &, Sections &s) { s[1].kind = SectionKind::Weights; }));
   EXPECT_EQ(bad, openWithTable(image, [](FileHeader &, Sections &s) {
               s[1].kind = static_cast<SectionKind>(99);
             }));

@@ -141,8 +141,8 @@ TEST(Validate, OverlapAmongMany) {
   test::PlanBuilder builder;
   const uint32_t count = 200;
   for (uint32_t i = 0; i < count; ++i) {
-    uint32_t buffer = builder.arena(builder.size(64), i, i + 10 < count ? i + 10 : count - 1,
-                                    (i % 11) * 64);
+    uint32_t buffer =
+        builder.arena(builder.size(64), i, i + 10 < count ? i + 10 : count - 1, (i % 11) * 64);
     builder.fill(buffer, builder.size(64), 0);
   }
   builder.plan.arenaBytes = 11 * 64;
@@ -158,8 +158,7 @@ TEST(Validate, Instructions) {
   std::vector<Case> cases = {
       {"no return", bad, [](Plan &p) { p.instructions.pop_back(); }},
       {"empty", ErrorId::EngineBadBuffer, [](Plan &p) { p.instructions.clear(); }},
-      {"return in the middle", bad,
-       [](Plan &p) { p.instructions[3] = p.instructions[4]; }},
+      {"return in the middle", bad, [](Plan &p) { p.instructions[3] = p.instructions[4]; }},
       {"return with operands", bad, [](Plan &p) { p.instructions[4].buffers = {6}; }},
       {"device", unsupported, [](Plan &p) { p.instructions[0].device = 1; }},
       {"queue", unsupported, [](Plan &p) { p.instructions[0].queue = 1; }},
@@ -177,8 +176,7 @@ TEST(Validate, Instructions) {
       {"fill without size", bad, [](Plan &p) { p.instructions[3].sizes.clear(); }},
       {"fill of two", bad, [](Plan &p) { p.instructions[3].buffers = {6, 6}; }},
       {"fill that reads", bad, [](Plan &p) { p.instructions[3].reads = 1; }},
-      {"copy of one", bad,
-       [](Plan &p) { p.instructions[3].kind = InstructionKind::Copy; }}};
+      {"copy of one", bad, [](Plan &p) { p.instructions[3].kind = InstructionKind::Copy; }}};
   for (InstructionKind kind :
        {InstructionKind::Call, InstructionKind::Host, InstructionKind::Size, InstructionKind::Alloc,
         InstructionKind::Free, InstructionKind::Invoke, InstructionKind::Branch,

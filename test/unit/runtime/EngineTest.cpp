@@ -56,7 +56,8 @@ TEST(Engine, LoadsTwoInTurn) {
 TEST(Engine, OpensFromMemory) {
   std::vector<std::byte> image = test::readFile(
       TestEngine(test::dynamicPlan(), test::productWeights()).writeTemporary("image.tenon"));
-  Result<std::shared_ptr<const Engine>> engine = Engine::fromMemory(image, {.variant = "", .verifyWeights = true});
+  Result<std::shared_ptr<const Engine>> engine =
+      Engine::fromMemory(image, {.variant = "", .verifyWeights = true});
   ASSERT_TRUE(engine.isOk()) << engine.status().toString();
   EXPECT_EQ(test::expectedProduct(std::vector<float>(8, 1.0f))[0], runOnOnes(*engine));
 }
@@ -65,8 +66,9 @@ TEST(Engine, ChoosesTheBestVariantThatRuns) {
   TestEngine engine(test::dynamicPlan(), test::productWeights());
   engine::VariantContent base = engine.content.variants[0];
   std::vector<std::byte> threeCode = test::codeObject("three");
-  engine.content.variants.insert(engine.content.variants.begin(),
-                                 {{"cuda:sm_90", base.variant.plan, base.variant.kernels}, base.code});
+  engine.content.variants.insert(
+      engine.content.variants.begin(),
+      {{"cuda:sm_90", base.variant.plan, base.variant.kernels}, base.code});
   engine.content.variants.push_back(
       {{"avx512-vnni-bf16", base.variant.plan, base.variant.kernels}, threeCode});
   engine.content.variants.push_back(
@@ -75,8 +77,8 @@ TEST(Engine, ChoosesTheBestVariantThatRuns) {
   std::optional<engine::CpuLevel> best = bestCpuLevel();
   ASSERT_TRUE(best.has_value()) << "this test needs AVX2";
   EXPECT_EQ(nameOf(*best), open(path)->variant().level);
-  for (engine::CpuLevel level : {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512,
-                                 engine::CpuLevel::Avx512VnniBf16}) {
+  for (engine::CpuLevel level :
+       {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512, engine::CpuLevel::Avx512VnniBf16}) {
     EngineOptions options = {.variant = std::string(nameOf(level))};
     if (level <= *best) {
       EXPECT_EQ(options.variant, open(path, options)->variant().level);

@@ -108,6 +108,17 @@ TEST(PublicApi, DescribesPorts) {
   tenon_status_destroy(status);
 }
 
+TEST(PublicApi, GivesRecords) {
+  Engine engine(writeDynamic());
+  const char *json = nullptr;
+  size_t bytes = 0;
+  ASSERT_EQ(nullptr, tenon_engine_record(engine.get(), "memory", &json, &bytes));
+  EXPECT_EQ("{\"arena\": 1}", std::string(json, bytes));
+  tenon_status *status = tenon_engine_record(engine.get(), "fusion", &json, &bytes);
+  EXPECT_STREQ("TN0520", tenon_status_id(status));
+  tenon_status_destroy(status);
+}
+
 TEST(PublicApi, RunsAndKeepsOutputs) {
   Engine engine(writeDynamic());
   Session session(engine, {.threads = 2, .memory_limit = 0});
@@ -134,10 +145,17 @@ TEST(PublicApi, ReportsErrors) {
   EXPECT_STREQ("ok", tenon_status_text(nullptr));
   EXPECT_EQ(TENON_OK, tenon_status_code(nullptr));
   tenon_status_destroy(nullptr);
-  for (tenon_status *status :
-       {tenon_engine_open(nullptr, nullptr, nullptr), tenon_session_create(nullptr, nullptr, nullptr),
-        tenon_session_run(nullptr, nullptr, 0, nullptr, 0), tenon_session_prepare(nullptr, nullptr, 0),
-        tenon_engine_open_memory(nullptr, 0, nullptr, nullptr)}) {
+  tenon_session *many = nullptr;
+  tenon_session_options tooMany = {1000000, 0};
+  tenon_status *refused = tenon_session_create(engine.get(), &tooMany, &many);
+  EXPECT_STREQ("TN0105", tenon_status_id(refused));
+  tenon_status_destroy(refused);
+  for (tenon_status *status : {tenon_engine_record(nullptr, nullptr, nullptr, nullptr),
+                               tenon_engine_open(nullptr, nullptr, nullptr),
+                               tenon_session_create(nullptr, nullptr, nullptr),
+                               tenon_session_run(nullptr, nullptr, 0, nullptr, 0),
+                               tenon_session_prepare(nullptr, nullptr, 0),
+                               tenon_engine_open_memory(nullptr, 0, nullptr, nullptr)}) {
     EXPECT_STREQ("TN0105", tenon_status_id(status));
     tenon_status_destroy(status);
   }
@@ -180,8 +198,10 @@ TEST(PublicApi, LibraryIsSmallAndLinksNoCompiler) {
   }
   // Only the C interface is visible; the detector is tried on a library that shows more.
   auto shown = [](const std::string &library) {
-    return runCommand("nm -D --defined-only " + library + " | awk '$2 != \"A\" {print $3}' | "
-                      "grep -v '^tenon_'").text;
+    return runCommand("nm -D --defined-only " + library +
+                      " | awk '$2 != \"A\" {print $3}' | "
+                      "grep -v '^tenon_'")
+        .text;
   };
   EXPECT_EQ("", shown(TENON_RUNTIME_LIBRARY));
   EXPECT_NE("", shown(std::string(TENON_TEST_CODE_DIR) + "/code_two.so"));

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <new>
@@ -80,7 +81,8 @@ TEST(Session, DynamicShapesAndThreads) {
     EXPECT_EQ(threads, session->threads());
     EXPECT_FALSE(session->isPrepared());
     for (int64_t batch : {1, 64, 2, 7, 64, 1}) {
-      EXPECT_EQ(test::expectedProduct(ramp(batch * 8)), *run(*session, ramp(batch * 8), {batch, 8}));
+      EXPECT_EQ(test::expectedProduct(ramp(batch * 8)),
+                *run(*session, ramp(batch * 8), {batch, 8}));
       std::span<const int64_t> dims = session->outputDims(0);
       EXPECT_EQ((std::vector<int64_t>{batch, 3}), std::vector<int64_t>(dims.begin(), dims.end()));
     }
@@ -158,8 +160,8 @@ TEST(Session, ViewsCopiesAndFills) {
   ExprId n = builder.symbol("n", 1, 100, 0, 0);
   ExprId bytes = exprs.mul(n, builder.size(4));
   uint32_t x = builder.input("x", DType::F32, {n});
-  uint32_t y = builder.output(
-      "y", DType::F32, {exprs.add(exprs.mul(n, builder.size(2)), builder.size(4))});
+  uint32_t y =
+      builder.output("y", DType::F32, {exprs.add(exprs.mul(n, builder.size(2)), builder.size(4))});
   uint32_t head = builder.view(y, builder.size(0), bytes);
   uint32_t rest = builder.view(y, bytes, exprs.add(bytes, builder.size(16)));
   uint32_t middle = builder.view(rest, builder.size(0), builder.size(16));
@@ -179,6 +181,32 @@ TEST(Session, ViewsCopiesAndFills) {
     expected.resize(expected.size() + 4);
     expected.insert(expected.end(), input.begin(), input.end());
     EXPECT_EQ(expected, *run(*session, input, {count}));
+  }
+}
+
+TEST(Session, LargeCopiesAndFills) {
+  // y = concat(x, fill): sizes around what one thread moves at once, and far above.
+  PlanBuilder builder;
+  engine::ExprTable &exprs = builder.plan.exprs;
+  ExprId n = builder.symbol("n", 1, 1 << 22, 0, 0);
+  uint32_t x = builder.input("x", DType::U8, {n});
+  uint32_t y = builder.output("y", DType::U8, {exprs.mul(n, builder.size(2))});
+  builder.copy(x, builder.view(y, builder.size(0), n), n);
+  builder.fill(builder.view(y, n, n), n, 0x5a);
+  builder.finish();
+  std::unique_ptr<Session> session = makeSession(builder.plan, {}, {.threads = 3});
+  for (int64_t count : {1, 65535, 65536, 65537, 524287, 524288, 524289, 1 << 22}) {
+    std::vector<uint8_t> input(static_cast<size_t>(count));
+    for (size_t i = 0; i < input.size(); ++i) {
+      input[i] = static_cast<uint8_t>(i * 31 + i / 251);
+    }
+    int64_t dims[] = {count};
+    InputBinding in = {input.data(), dims};
+    OutputBinding out;
+    ASSERT_TRUE(session->run({&in, 1}, {&out, 1}).isOk());
+    const uint8_t *result = static_cast<const uint8_t *>(session->outputData(0));
+    EXPECT_EQ(0, std::memcmp(input.data(), result, input.size())) << count;
+    EXPECT_EQ(count, std::count(result + count, result + 2 * count, 0x5a));
   }
 }
 
@@ -333,7 +361,8 @@ TEST(Session, KeepsToItsMemoryLimit) {
 }
 
 /// A plan whose sizes are valid programs but impossible for some dims.
-Status prepareBad(const std::function<void(PlanBuilder &, ExprId, uint32_t)> &breakIt, int64_t dim) {
+Status prepareBad(const std::function<void(PlanBuilder &, ExprId, uint32_t)> &breakIt,
+                  int64_t dim) {
   PlanBuilder builder;
   ExprId n = builder.symbol("n", 0, INT64_MAX, 0, 0);
   uint32_t x = builder.input("x", DType::F32, {n});

@@ -127,8 +127,8 @@ TEST(OffsetPlanner, RandomLayoutsAreValidAndRepeat) {
   }
 }
 
-// Public instances for a block of 1,048,576 bytes (minimalloc's challenging set): all have a layout,
-// and no greedy order finds one. Nine are solved; what is reached on the others is stated.
+// Public instances for a block of 1,048,576 bytes (minimalloc's challenging set): all have a
+// layout, and no greedy order finds one. Nine are solved; what is reached on the others is stated.
 TEST(OffsetPlanner, HardInstances) {
   constexpr int64_t capacity = 1048576;
   struct Reached {
@@ -136,8 +136,17 @@ TEST(OffsetPlanner, HardInstances) {
     double ofCapacity;
   };
   OffsetPlanner planner;
-  for (Reached reached : {Reached{"A", 1}, {"B", 1}, {"C", 1}, {"D", 1}, {"E", 1.09}, {"F", 1},
-                          {"G", 1}, {"H", 1}, {"I", 1.04}, {"J", 1}, {"K", 1}}) {
+  for (Reached reached : {Reached{"A", 1},
+                          {"B", 1},
+                          {"C", 1},
+                          {"D", 1},
+                          {"E", 1.09},
+                          {"F", 1},
+                          {"G", 1},
+                          {"H", 1},
+                          {"I", 1.04},
+                          {"J", 1},
+                          {"K", 1}}) {
     std::vector<PlannedBuffer> buffers = readInstance(reached.name);
     ASSERT_GT(buffers.size(), 150u) << reached.name;
     OffsetPlannerOptions options;

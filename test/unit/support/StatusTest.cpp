@@ -49,6 +49,7 @@ TEST(Status, SaysWhatAndWhere) {
 TEST(Status, Propagates) {
   EXPECT_EQ(3, *quarter(12));
   EXPECT_EQ(ErrorId::EngineBadMagic, quarter(6).status().id());
+  EXPECT_EQ(ErrorId::InternalError, Result<int>(Status::ok()).status().id());
   EXPECT_TRUE(tryBoth(false).isOk());
   EXPECT_EQ(ErrorId::EngineBadMagic, tryBoth(true).id());
 }
