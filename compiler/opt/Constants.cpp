@@ -109,6 +109,14 @@ std::optional<std::vector<double>> Constants::elements(Value value) const {
     return std::nullopt;
   }
   std::vector<double> result(type.getNumElements());
+  if (type.getElementType().isF32()) {
+    for (size_t i = 0; i < result.size(); ++i) {
+      float number;
+      std::memcpy(&number, data.data() + i * sizeof(number), sizeof(number));
+      result[i] = number;
+    }
+    return result;
+  }
   for (size_t i = 0; i < result.size(); ++i) {
     result[i] = decode(data.data() + i * size, type.getElementType());
   }
@@ -178,6 +186,11 @@ Value Constants::make(OpBuilder &builder, Location location, RankedTensorType ty
   int64_t size = elementBytes(element);
   std::vector<char> data(elements.size() * size);
   for (size_t i = 0; i < elements.size(); ++i) {
+    if (element.isF32()) {
+      float number = static_cast<float>(elements[i]);
+      std::memcpy(data.data() + i * sizeof(number), &number, sizeof(number));
+      continue;
+    }
     encode(elements[i], element, data.data() + i * size);
   }
   return make(builder, location, type, std::move(data), name, pass);

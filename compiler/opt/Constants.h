@@ -10,8 +10,9 @@
 
 namespace tenon::opt {
 
-/// Results up to this size stay in the IR; larger ones become weights.
-inline constexpr int64_t kInlineBytes = 256;
+/// Results up to this size stay in the IR; larger ones become weights, so that regions that differ in
+/// nothing but a bias have one text and are compiled once.
+inline constexpr int64_t kInlineBytes = 64;
 
 class Constants {
 public:

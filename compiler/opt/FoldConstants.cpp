@@ -24,11 +24,19 @@ int64_t byteCount(Type type) {
   return tensor.getNumElements() * elementBytes(tensor.getElementType());
 }
 
-/// The bytes of the operands and of the results; nothing if the operation cannot be folded.
+/// A transposed weight that only products read: they take it as it is (FoldTransposes.cpp).
+bool isTransposeForProducts(Operation *op) {
+  tn::TransposeOp transposed = dyn_cast<tn::TransposeOp>(op);
+  return transposed && transposed.getX().getDefiningOp<tn::WeightOp>() &&
+         transposed.getPermutation() == ArrayRef<int64_t>(swapLast(transposed.getType().getRank())) &&
+         llvm::all_of(transposed->getUsers(), llvm::IsaPred<tn::MatmulOp>);
+}
+
+/// All operands are constants, and the results do not weigh much more.
 bool isWorthFolding(Operation *op) {
   if (op->getNumResults() == 0 || op->getNumRegions() != 0 || !isPure(op) ||
       isa<tn::ConstantOp, tn::WeightOp, tn::SizesOp, tn::PackOp, tn::UnpackOp>(op) ||
-      !isa<tn::TnDialect>(op->getDialect())) {
+      !isa<tn::TnDialect>(op->getDialect()) || isTransposeForProducts(op)) {
     return false;
   }
   int64_t before = 0;

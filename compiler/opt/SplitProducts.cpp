@@ -8,6 +8,10 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
+/// More parts than a fused projection has, more operations than stand between it and its slices.
+constexpr size_t kMostParts = 16;
+constexpr unsigned kMostDepth = 8;
+
 /// A slice of one dim with a step of one and constant bounds.
 struct DimSlice {
   int64_t axis;
@@ -37,6 +41,9 @@ std::optional<DimSlice> dimSlice(tn::SliceOp op) {
 bool isReadInSlices(Value value) {
   SmallVector<DimSlice> parts;
   for (Operation *user : value.getUsers()) {
+    if (parts.size() == kMostParts) {
+      return false;
+    }
     tn::SliceOp slice = dyn_cast<tn::SliceOp>(user);
     std::optional<DimSlice> part = slice ? dimSlice(slice) : std::nullopt;
     if (!part || (!parts.empty() && part->axis != parts.front().axis)) {
@@ -102,14 +109,14 @@ std::optional<DimSlice> beforeReshape(tn::ReshapeOp op, DimSlice part) {
 
 /// Builds the slice of a value from a slice of the weights behind it. With a null builder it only says
 /// (by the value itself) that this can be done.
-Value sliceAtSource(OpBuilder *builder, Value value, DimSlice part) {
+Value sliceAtSource(OpBuilder *builder, Value value, DimSlice part, unsigned depth = 0) {
   Operation *op = value.getDefiningOp();
-  if (!op) {
+  if (!op || depth == kMostDepth) {
     return nullptr;
   }
   auto recurse = [&](Value operand, DimSlice operandPart) -> Value {
     bool isOwn = builder || operand.hasOneUse();
-    return isOwn ? sliceAtSource(builder, operand, operandPart) : nullptr;
+    return isOwn ? sliceAtSource(builder, operand, operandPart, depth + 1) : nullptr;
   };
   tn::Dims dims = tn::getDims(value.getType());
   dims[part.axis] = getAffineConstantExpr(part.size, op->getContext());

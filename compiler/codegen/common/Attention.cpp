@@ -120,9 +120,12 @@ LogicalResult computeAttention(Lowering &lowering, Operation *operation) {
   if (!scores) {
     return failure();
   }
-  double infinity = std::numeric_limits<double>::infinity();
+  // A query that sees no key gives zeros: its weights are exp(-inf - lowest) = 0, and so is their sum,
+  // which is 1 or more in every other row.
+  const llvm::fltSemantics &semantics = cast<FloatType>(wide).getFloatSemantics();
+  APFloat lowest = APFloat::getLargest(semantics, /*Negative=*/true);
   Value maximum = reduce(
-      lowering, scoreDims, lastOf(4), builder.getFloatAttr(wide, -infinity),
+      lowering, scoreDims, lastOf(4), builder.getFloatAttr(wide, lowest),
       [&](Body &body, ArrayRef<AffineExpr> at) { return body.load(scores, at); },
       [](OpBuilder &b, Location location, Value a, Value x) -> Value {
         return arith::MaximumFOp::create(b, location, a, x);
@@ -158,8 +161,11 @@ LogicalResult computeAttention(Lowering &lowering, Operation *operation) {
   Value y = compute(lowering, resultDims, storage, [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
     SmallVector<AffineExpr> to = layout.swapped(AttentionLayout::kResult, at);
     to.pop_back();
-    return arith::DivFOp::create(body.builder, lowering.location, body.load(total, at),
-                                 body.load(sum, to));
+    Value one = arith::ConstantOp::create(body.builder, lowering.location,
+                                          body.builder.getFloatAttr(wide, 1));
+    Value divisor =
+        arith::MaximumFOp::create(body.builder, lowering.location, body.load(sum, to), one);
+    return arith::DivFOp::create(body.builder, lowering.location, body.load(total, at), divisor);
   });
   lowering.bind(op.getY(), y);
   return success();

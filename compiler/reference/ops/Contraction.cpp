@@ -121,10 +121,16 @@ Matrices headsOf(const HeadView &view, int64_t batch, int64_t heads, int64_t sha
   return matrices;
 }
 
+/// A query that sees no key (all scores are -inf) takes nothing from any.
 void softmaxScores(double *row, int64_t size) {
   double most = -std::numeric_limits<double>::infinity();
   for (int64_t k = 0; k < size; ++k) {
     most = std::max(most, row[k]);
+  }
+  if (most == -std::numeric_limits<double>::infinity() &&
+      std::none_of(row, row + size, [](double score) { return std::isnan(score); })) {
+    std::fill_n(row, size, 0.0);
+    return;
   }
   double sum = 0;
   for (int64_t k = 0; k < size; ++k) {

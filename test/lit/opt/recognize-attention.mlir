@@ -190,3 +190,20 @@ func.func @refused(%q: tensor<2x3x5x4xf32>, %one: tensor<2x1x5x4xf32>, %m: tenso
   %13 = tn.matmul %12, %q : (tensor<2x3x5x5xf32>, tensor<2x3x5x4xf32>) -> tensor<2x3x5x4xf32>
   return %2, %5, %4, %10, %13 : tensor<2x3x5x4xf32>, tensor<2x3x5x4xf32>, tensor<2x3x5x5xf32>, tensor<2x3x5x4xf32>, tensor<2x3x5x4xf32>
 }
+// -----
+// The guard of a query that sees no key: zeros, as tn.attention gives them. The constant hides all keys of
+// the second query.
+// CHECK-LABEL: @hidden_row
+func.func @hidden_row(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x3x4xf32>, %v: tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32> {
+  // CHECK: %[[Y:.*]] = tn.attention %arg0, %arg1, %arg2 mask
+  // CHECK-NEXT: return %[[Y]]
+  %mask = tn.constant dense<[[0.0, 0.0, 0xFF800000], [0xFF800000, 0xFF800000, 0xFF800000], [0.0, 0.0, 0.0]]> : tensor<3x3xf32> : tensor<3x3xf32>
+  %zero = tn.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %0 = tn.matmul %q, %k {transposeB} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x3x3xf32>
+  %1 = tn.add %0, %mask : (tensor<1x2x3x3xf32>, tensor<3x3xf32>) -> tensor<1x2x3x3xf32>
+  %2 = tn.softmax %1 {axis = 3 : i64} : tensor<1x2x3x3xf32>
+  %3 = tn.is_nan %2 : (tensor<1x2x3x3xf32>) -> tensor<1x2x3x3xi1>
+  %4 = tn.select %3, %zero, %2 : (tensor<1x2x3x3xi1>, tensor<f32>, tensor<1x2x3x3xf32>) -> tensor<1x2x3x3xf32>
+  %5 = tn.matmul %4, %v : (tensor<1x2x3x3xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>
+  return %5 : tensor<1x2x3x4xf32>
+}
