@@ -273,6 +273,21 @@ void NodeContext::setOutput(unsigned i, const Sizes &sizes, Type element) {
   }
 }
 
+void NodeContext::setOutput(unsigned i, ArrayRef<float> values, ArrayRef<int64_t> shape) {
+  if (i >= outputs.size() || hasFailed) {
+    return;
+  }
+  TensorData data;
+  data.dims.assign(shape.begin(), shape.end());
+  data.elements = values.size();
+  data.size = values.size() * sizeof(float);
+  std::span<const std::byte> bytes = std::as_bytes(std::span(values.data(), values.size()));
+  data.owned.assign(bytes.begin(), bytes.end());
+  data.view = data.owned;
+  outputs[i].type = owner.typeOf(data);
+  outputs[i].constant = std::make_shared<TensorData>(std::move(data));
+}
+
 void NodeContext::setOutput(unsigned i, const ImportedValue &value) {
   if (i < outputs.size() && !hasFailed) {
     outputs[i] = value;

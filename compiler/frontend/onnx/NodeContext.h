@@ -110,6 +110,8 @@ public:
   //===--- Outputs ---===//
   void setOutput(unsigned i, mlir::Value value);
   void setOutput(unsigned i, const Sizes &sizes, mlir::Type element);
+  /// The output is a float32 constant, known to operators that ask for its elements.
+  void setOutput(unsigned i, llvm::ArrayRef<float> values, llvm::ArrayRef<int64_t> shape);
   /// The output is a value that was imported elsewhere; one that depends on a gap stays poisoned.
   void setOutput(unsigned i, const ImportedValue &value);
   /// The output is the input itself, with all that is known of it.

@@ -10,8 +10,8 @@ OpTable::OpTable() {
   for (ArrayRef<OpRow> family :
        {elementwiseRows(), activationRows(), reductionRows(), normalizationRows(),
         contractionRows(), convolutionRows(), poolingRows(), movementRows(), partRows(),
-        indexingRows(), creationRows(), shapeRows(), resizeRows(), quantizationRows(),
-        attentionRows(), lossRows(), controlRows()}) {
+        recurrentRows(), indexingRows(), creationRows(), shapeRows(), resizeRows(),
+        quantizationRows(), attentionRows(), lossRows(), controlRows()}) {
     for (const OpRow &row : family) {
       rows[(Twine(row.domain) + ":" + row.name).str()] = &row;
     }

@@ -32,6 +32,7 @@ llvm::ArrayRef<OpRow> convolutionRows();
 llvm::ArrayRef<OpRow> poolingRows();
 llvm::ArrayRef<OpRow> movementRows();
 llvm::ArrayRef<OpRow> partRows();
+llvm::ArrayRef<OpRow> recurrentRows();
 llvm::ArrayRef<OpRow> indexingRows();
 llvm::ArrayRef<OpRow> creationRows();
 llvm::ArrayRef<OpRow> shapeRows();

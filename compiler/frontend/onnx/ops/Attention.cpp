@@ -1,5 +1,5 @@
-// Attention: `tn.attention` with the mask that the node's inputs and flags describe.
-// Relies on grouped heads being repeated by `tn.attention`.
+// Attention and RotaryEmbedding: `tn.attention` with the mask that the node's inputs and flags
+// describe. Relies on grouped heads being repeated by `tn.attention`.
 #include "compiler/frontend/onnx/NodeContext.h"
 
 #include <cmath>
@@ -74,45 +74,114 @@ Value causalAddend(NodeContext &c, AffineExpr queries, AffineExpr keys, AffineEx
   return additive(c, c.compare(columns, tn::Predicate::le, rows), element);
 }
 
-void attention(NodeContext &c) {
-  if (c.real("softcap", 0) != 0 || c.wantsOutput(3) || c.has(6)) {
-    return c.gap(
-        "softcap, the matrix of scores as a result and padded key lengths are not supported",
-        "export attention as separate operators");
-  }
-  Value q = splitHeads(c, 0, "q_num_heads");
-  Value k = splitHeads(c, 1, "kv_num_heads");
-  Value v = splitHeads(c, 2, "kv_num_heads");
-  if (!q || !k || !v) {
-    return;
-  }
+/// Everything that one call of attention computes from.
+struct Operands {
+  Value q; ///< [B, H, Sq, D]
+  Value k; ///< [B, Hk, Sk, D], past keys included
+  Value v;
+  Value mask; ///< added to the scores; null without one
+  bool causal = false;
+  double scale = 1;
+};
+
+/// Keys at and after each batch entry's length are not seen.
+Value lengthAddend(NodeContext &c, AffineExpr keys) {
+  AffineExpr one = c.constantSize(1);
+  Value lengths =
+      c.reshape(c.cast(c.value(6), c.builder().getI64Type()), {c.dims(6)[0], one, one, one});
+  Value seen = c.compare(c.alongAxis(positions(c, keys), 3, 4), tn::Predicate::lt, lengths);
+  return additive(c, seen, c.element(0));
+}
+
+std::optional<Operands> readOperands(NodeContext &c) {
+  Operands o;
+  o.q = splitHeads(c, 0, "q_num_heads");
+  o.k = splitHeads(c, 1, "kv_num_heads");
+  o.v = splitHeads(c, 2, "kv_num_heads");
   AffineExpr past = c.constantSize(0);
   if (c.has(4) && c.has(5)) {
-    past = c.dims(4)[2];
-    k = c.concat({c.value(4), k}, 2);
-    v = c.concat({c.value(5), v}, 2);
+    past = c.rank(4) == 4 ? c.dims(4)[2] : AffineExpr();
+    o.k = c.concat({c.value(4), o.k}, 2);
+    o.v = c.concat({c.value(5), o.v}, 2);
   }
-  if (!k || !v) {
-    return;
+  if (!o.q || !o.k || !o.v || !past || c.failed()) {
+    return std::nullopt;
   }
-  c.setOutput(1, k);
-  c.setOutput(2, v);
-  tn::Dims queryDims = tn::getDims(q.getType());
-  AffineExpr keys = tn::getDims(k.getType())[2];
+  tn::Dims queryDims = tn::getDims(o.q.getType());
+  AffineExpr keys = tn::getDims(o.k.getType())[2];
   std::optional<int64_t> width = tn::constantDim(queryDims[3]);
   if (!width && !c.hasAttribute("scale")) {
-    return c.gap("the width of a head is not a constant", "declare it with --shape");
+    c.gap("the width of a head is not a constant", "declare it with --shape");
+    return std::nullopt;
   }
-  double scale = c.real("scale", width ? 1 / std::sqrt(static_cast<double>(*width)) : 1);
-  bool causal = c.integer("is_causal", 0) != 0;
-  bool square = causal && tn::sameDim(queryDims[2], keys);
-  Value mask = maskAddend(c, keys, c.element(0));
-  if (causal && !square) {
-    Value addend = causalAddend(c, queryDims[2], keys, past, c.element(0));
-    mask = mask ? c.add(mask, addend) : addend;
+  o.scale = c.real("scale", width ? 1 / std::sqrt(static_cast<double>(*width)) : 1);
+  o.mask = maskAddend(c, keys, c.element(0));
+  auto addMask = [&](Value addend) { o.mask = o.mask ? c.add(o.mask, addend) : addend; };
+  o.causal = c.integer("is_causal", 0) != 0;
+  // `tn.attention` aligns its causal mask at the last query, ONNX after the past keys.
+  if (o.causal && !tn::sameDim(addSizes(queryDims[2], past), keys)) {
+    addMask(causalAddend(c, queryDims[2], keys, past, c.element(0)));
+    o.causal = false;
   }
+  if (c.has(6)) {
+    addMask(lengthAddend(c, keys));
+  }
+  return c.failed() ? std::nullopt : std::optional(o);
+}
+
+/// Key or value heads repeated so that there is one for each query head.
+Value repeatHeads(NodeContext &c, Value x, AffineExpr heads) {
+  tn::Dims d = x ? tn::getDims(x.getType()) : tn::Dims();
+  if (!x || tn::sameDim(d[1], heads)) {
+    return x;
+  }
+  AffineExpr times = divideProducts(c.symbols(), {heads}, {d[1]});
+  if (!times) {
+    c.gap("the numbers of heads are not constants", "declare them with --shape");
+    return Value();
+  }
+  Value apart = c.reshape(x, {d[0], d[1], c.constantSize(1), d[2], d[3]});
+  return c.reshape(c.broadcast(apart, {d[0], d[1], times, d[2], d[3]}), {d[0], heads, d[2], d[3]});
+}
+
+/// Attention as separate operations, for what `tn.attention` lacks: softcap and the scores as a
+/// result.
+Value composed(NodeContext &c, const Operands &o) {
+  tn::Dims queryDims = tn::getDims(o.q.getType());
+  Value k = repeatHeads(c, o.k, queryDims[1]);
+  Value v = repeatHeads(c, o.v, queryDims[1]);
+  Value scores = c.mul(c.make<tn::MatmulOp>(o.q, k, false, true), c.scalarLike(o.scale, o.q));
+  int64_t mode = c.integer("qk_matmul_output_mode", 0);
+  Value raw = scores;
+  if (double cap = c.real("softcap", 0); cap > 0) {
+    Value limit = c.scalarLike(cap, scores);
+    scores = c.mul(c.unary<tn::TanhOp>(c.div(scores, limit)), limit);
+  }
+  Value capped = scores;
+  scores = o.mask ? c.add(scores, o.mask) : scores;
+  if (o.causal) {
+    AffineExpr keys = tn::getDims(o.k.getType())[2];
+    AffineExpr past = subtractSizes(keys, queryDims[2]);
+    scores =
+        past ? c.add(scores, causalAddend(c, queryDims[2], keys, past, c.element(0))) : Value();
+  }
+  Value weights = c.unary<tn::SoftmaxOp>(scores, int64_t{3}, false);
+  c.setOutput(3, mode == 0 ? raw : mode == 1 ? capped : mode == 2 ? scores : weights);
+  return c.make<tn::MatmulOp>(weights, v, false, false);
+}
+
+void attention(NodeContext &c) {
+  std::optional<Operands> o = readOperands(c);
+  if (!o) {
+    return;
+  }
+  c.setOutput(1, o->k);
+  c.setOutput(2, o->v);
   bool inner[] = {false, false, false, false};
-  Value y = c.make<tn::AttentionOp>(q, k, v, mask, llvm::APFloat(scale), square, inner);
+  Value y = c.real("softcap", 0) != 0 || c.wantsOutput(3)
+                ? composed(c, *o)
+                : c.make<tn::AttentionOp>(o->q, o->k, o->v, o->mask, llvm::APFloat(o->scale),
+                                          o->causal, inner);
   if (y && c.rank(0) == 3) {
     tn::Dims d = tn::getDims(y.getType());
     AffineExpr merged = multiplySizes(d[1], d[3]);
@@ -121,8 +190,65 @@ void attention(NodeContext &c) {
   c.setOutput(0, y);
 }
 
+/// The cosines or sines for each position, as [B, S, 1, width].
+Value rotaryCache(NodeContext &c, unsigned i) {
+  Value cache = c.has(3) ? c.make<tn::GatherOp>(c.value(i), c.value(3), int64_t{0}) : c.value(i);
+  tn::Dims d = cache ? tn::getDims(cache.getType()) : tn::Dims();
+  if (d.size() != 3) {
+    c.error(ErrorId::OnnxBadNode, "its caches do not have one row for each position");
+    return Value();
+  }
+  return c.reshape(cache, {d[0], d[1], c.constantSize(1), d[2]});
+}
+
+void rotaryEmbedding(NodeContext &c) {
+  bool fourDims = c.rank(0) == 4;
+  // Positions before heads: [B, S, H, D].
+  Value x = splitHeads(c, 0, "num_heads");
+  x = x ? c.transpose(x, {0, 2, 1, 3}) : x;
+  tn::Dims d = x ? tn::getDims(x.getType()) : tn::Dims();
+  std::optional<int64_t> width = x ? tn::constantDim(d[3]) : std::nullopt;
+  int64_t rotated = c.integer("rotary_embedding_dim", 0);
+  rotated = rotated == 0 ? width.value_or(0) : rotated;
+  if (!width || rotated <= 0 || rotated % 2 != 0 || rotated > *width) {
+    return c.error(ErrorId::OnnxBadNode,
+                   "the rotated width is odd, not constant or larger than a head");
+  }
+  bool interleaved = c.integer("interleaved", 0) != 0;
+  AffineExpr half = c.constantSize(rotated / 2);
+  AffineExpr two = c.constantSize(2);
+  Value part = c.sliceAxis(x, 3, c.constantSize(0), c.constantSize(rotated));
+  // Pairs lie side by side or in two halves; either way along a dim of two.
+  int64_t pairAxis = interleaved ? 4 : 3;
+  tn::Dims pairDims =
+      interleaved ? tn::Dims{d[0], d[1], d[2], half, two} : tn::Dims{d[0], d[1], d[2], two, half};
+  Value pairs = c.reshape(part, pairDims);
+  tn::Dims single = {d[0], d[1], d[2], half};
+  Value first =
+      c.reshape(c.sliceAxis(pairs, pairAxis, c.constantSize(0), c.constantSize(1)), single);
+  Value second =
+      c.reshape(c.sliceAxis(pairs, pairAxis, c.constantSize(1), c.constantSize(1)), single);
+  Value cosine = rotaryCache(c, 1);
+  Value sine = rotaryCache(c, 2);
+  Value real = c.sub(c.mul(cosine, first), c.mul(sine, second));
+  Value imaginary = c.add(c.mul(sine, first), c.mul(cosine, second));
+  tn::Dims entry = pairDims;
+  entry[pairAxis] = c.constantSize(1);
+  Value turned =
+      c.reshape(c.concat({c.reshape(real, entry), c.reshape(imaginary, entry)}, pairAxis),
+                {d[0], d[1], d[2], c.constantSize(rotated)});
+  if (rotated < *width) {
+    turned = c.concat(
+        {turned, c.sliceAxis(x, 3, c.constantSize(rotated), c.constantSize(*width - rotated))}, 3);
+  }
+  c.setOutput(0, !turned    ? turned
+                 : fourDims ? c.transpose(turned, {0, 2, 1, 3})
+                            : c.reshape(turned, c.dims(0)));
+}
+
 constexpr OpRow kRows[] = {
     {"Attention", 23, 3, 7, 4, attention},
+    {"RotaryEmbedding", 23, 3, 4, 1, rotaryEmbedding},
 };
 
 } // namespace

@@ -9,13 +9,6 @@ using namespace mlir;
 namespace tenon::onnx {
 namespace {
 
-/// A float list attribute as a constant of the graph.
-void setReals(NodeContext &c, ArrayRef<float> values, ArrayRef<int64_t> shape) {
-  RankedTensorType type = RankedTensorType::get(shape, c.builder().getF32Type());
-  c.setOutput(0, c.makeTyped<tn::ConstantOp>(
-                     type, cast<ElementsAttr>(DenseElementsAttr::get(type, values))));
-}
-
 void setIntegers(NodeContext &c, ArrayRef<int64_t> values, ArrayRef<int64_t> shape) {
   if (static_cast<int64_t>(values.size()) > Sizes::kMaxElements) {
     return c.setOutput(0, c.integerConstant(values, shape, c.builder().getI64Type()));
@@ -42,10 +35,12 @@ void constant(NodeContext &c) {
     return setIntegers(c, {c.integer("value_int", 0)}, {});
   }
   if (const Attribute *list = c.attribute("value_floats", AttributeType::Floats)) {
-    return setReals(c, list->floats, {static_cast<int64_t>(list->floats.size())});
+    return c.setOutput(0, ArrayRef<float>(list->floats),
+                       {static_cast<int64_t>(list->floats.size())});
   }
   if (c.hasAttribute("value_float")) {
-    return setReals(c, {static_cast<float>(c.real("value_float", 0))}, {});
+    float value = static_cast<float>(c.real("value_float", 0));
+    return c.setOutput(0, ArrayRef<float>(value), {});
   }
   if (c.hasAttribute("value_string") || c.hasAttribute("value_strings") ||
       c.hasAttribute("sparse_value")) {

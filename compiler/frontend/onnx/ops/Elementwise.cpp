@@ -84,6 +84,11 @@ void castTo(NodeContext &c) {
   if (element == c.element(0)) {
     return c.forward(0, 0);
   }
+  std::optional<SmallVector<int64_t>> known = c.integers(0);
+  if (known && element.isF32()) {
+    return c.setOutput(0, ArrayRef<float>(SmallVector<float>(known->begin(), known->end())),
+                       c.type(0).getShape());
+  }
   c.setOutput(0, c.cast(c.value(0), element));
 }
 
