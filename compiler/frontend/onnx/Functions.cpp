@@ -13,13 +13,8 @@ constexpr unsigned kMaxFunctionDepth = 32;
 } // namespace
 
 const Function *Importer::findFunction(const Node &node) const {
-  for (const Function &function : model.functions) {
-    if (function.name == node.opType && function.domain == node.domain &&
-        function.overload == node.overload) {
-      return &function;
-    }
-  }
-  return nullptr;
+  auto found = functions.find(std::tuple(node.domain, node.opType, node.overload));
+  return found == functions.end() ? nullptr : found->second;
 }
 
 Status Importer::importFunction(NodeContext &call, const Function &function) {

@@ -15,7 +15,7 @@ using namespace mlir;
 namespace tenon::onnx {
 namespace {
 
-constexpr uint64_t kMaxInlinedNodes = uint64_t{1} << 19;
+constexpr uint64_t kMaxInlinedNodes = uint64_t{1} << 17;
 constexpr int64_t kMaxTensorBytes = int64_t{1} << 42;
 
 Status checkAttributes(const Node &node) {
@@ -96,9 +96,9 @@ Status Importer::checkModel() {
                kNewestOpset),
         "convert it with onnx.version_converter or export it with another opset_version");
   }
-  std::set<std::tuple<std::string_view, std::string_view, std::string_view>> functions;
   for (const Function &function : model.functions) {
-    if (!functions.insert({function.domain, function.name, function.overload}).second) {
+    if (!functions.emplace(std::tuple(function.domain, function.name, function.overload), &function)
+             .second) {
       return Status::error(ErrorId::OnnxBadFunction,
                            strCat("function '", function.name, "' is defined twice"),
                            "export the model again");

@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -111,6 +112,9 @@ private:
   Status pending;
   /// What an input's dim_param means, fixed by the first override or by default.
   std::unordered_map<std::string, mlir::AffineExpr> parameters;
+  /// By domain, name and overload.
+  std::map<std::tuple<std::string_view, std::string_view, std::string_view>, const Function *>
+      functions;
   unsigned functionDepth = 0;
   uint64_t inlinedNodes = 0;
 };

@@ -11,6 +11,8 @@ using namespace mlir;
 namespace tenon::onnx {
 namespace {
 
+constexpr size_t kMaxSymbols = 256;
+
 Status overrideError(std::string_view input, std::string_view what) {
   return Status::error(ErrorId::OnnxBadOverride, strCat("option for input '", input, "': ", what),
                        "'tenon inspect MODEL' lists the inputs with their dimensions");
@@ -201,6 +203,11 @@ Result<AffineExpr> Importer::inputDim(const ValueInfo &info, size_t index,
       return overrideError(info.name, strCat("dimension ", index, " ('", name,
                                              "') already has another size or range"));
     }
+  }
+  if (!expression && parameters.size() == kMaxSymbols) {
+    return Status::error(ErrorId::OnnxTooMany,
+                         "the model's inputs have too many different symbolic dimensions",
+                         "give dimensions that are equal the same name");
   }
   if (!expression) {
     bool fixed = override && override->min == override->max;

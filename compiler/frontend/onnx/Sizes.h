@@ -10,7 +10,7 @@ namespace tenon::onnx {
 
 struct Sizes {
   /// More elements are left to the graph.
-  static constexpr int64_t kMaxElements = 1024;
+  static constexpr int64_t kMaxElements = 64;
 
   llvm::SmallVector<int64_t> shape;
   llvm::SmallVector<mlir::AffineExpr> values; ///< row-major; bools are 0 and 1

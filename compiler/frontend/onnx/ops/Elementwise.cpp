@@ -166,7 +166,7 @@ constexpr OpRow kRows[] = {
     {"BitwiseNot", 18, 1, 1, 1, unary<tn::NotOp>},
     {"BitwiseOr", 18, 2, 2, 1, binary<tn::OrOp>},
     {"BitwiseXor", 18, 2, 2, 1, binary<tn::XorOp>},
-    {"Cast", 1, 1, 1, 1, castTo},
+    {"Cast", 6, 1, 1, 1, castTo},
     {"CastLike", 15, 2, 2, 1, castLike},
     {"Ceil", 1, 1, 1, 1, unary<tn::CeilOp>},
     {"Clip", 1, 1, 3, 1, clip},

@@ -53,6 +53,10 @@ void batchNorm(NodeContext &c) {
   if (c.rank(0) < 2) {
     return c.error(ErrorId::OnnxBadNode, "its input has no channel dimension");
   }
+  if (c.opset < 9 && c.integer("spatial", 1) == 0) {
+    return c.gap("statistics for each element (spatial = 0) are not supported",
+                 "use statistics for each channel");
+  }
   if (c.opset >= 14 && c.integer("training_mode", 0) != 0) {
     return batchNormTraining(c);
   }

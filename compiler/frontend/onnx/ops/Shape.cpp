@@ -276,7 +276,10 @@ bool foldSizes(NodeContext &c) {
   SmallVector<Sizes> in;
   for (unsigned i = 0; i < c.numInputs(); ++i) {
     std::optional<Sizes> known = c.sizes(i);
-    if (!known) {
+    // Narrower integers wrap around, expressions do not.
+    bool wide = known && (c.element(i).isSignlessInteger(64) ||
+                          c.element(i).isSignlessInteger(32) || c.element(i).isSignlessInteger(1));
+    if (!wide) {
       return false;
     }
     in.push_back(std::move(*known));

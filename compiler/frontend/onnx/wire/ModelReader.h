@@ -12,8 +12,8 @@ namespace tenon::onnx {
 struct Limits {
   uint64_t fileBytes = uint64_t{1} << 31; ///< exclusive: protobuf's own limit
   unsigned depth = 24;                    ///< graphs inside graphs
-  uint64_t nodes = uint64_t{1} << 19;
-  uint64_t values = uint64_t{1} << 21; ///< tensors, value infos, attributes
+  uint64_t nodes = uint64_t{1} << 17;
+  uint64_t values = uint64_t{1} << 20; ///< tensors, value infos, attributes
   size_t nameBytes = 65535;
   size_t rank = 32;
 };
