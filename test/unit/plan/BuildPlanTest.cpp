@@ -1,5 +1,5 @@
-// Plans of small functions with made-up kernels: views, reuse, outputs, lives, sizes. Every plan must pass the validator
-// that the loader uses.
+// Plans of small functions with made-up kernels: views, reuse, outputs, lives, sizes. Every plan
+// must pass the validator that the loader uses.
 #include "compiler/plan/BuildPlan.h"
 
 #include "compiler/dispatch/Dispatch.h"
@@ -28,8 +28,8 @@ protected:
     module = parseSourceString<ModuleOp>(text, &context);
     EXPECT_TRUE(module) << text;
     tenon::dispatch::Records records;
-    EXPECT_TRUE(succeeded(
-        tenon::dispatch::dispatch(*module, tenon::dispatch::cpuProfile(), records)));
+    EXPECT_TRUE(
+        succeeded(tenon::dispatch::dispatch(*module, tenon::dispatch::cpuProfile(), records)));
     plan::PlanRequest request{*module, {}, {}};
     plan::LevelKernels level{.level = "x86-64-v3", .symbols = {"k"}, .regions = {}};
     module->walk([&](tn::RegionOp region) {
@@ -80,7 +80,8 @@ size_t countSpace(const engine::Plan &made, engine::Space space) {
 }
 
 TEST_F(BuildPlanTest, ResultsAreWrittenInPlaceOfTheCaller) {
-  engine::Plan made = build(R"((%x: tensor<4x8xf32> {tn.name = "x"}) -> (tensor<4x8xf32> {tn.name = "y"}) {
+  engine::Plan made =
+      build(R"((%x: tensor<4x8xf32> {tn.name = "x"}) -> (tensor<4x8xf32> {tn.name = "y"}) {
     %0 = tn.softmax %x {axis = 0 : i64} : tensor<4x8xf32>
     %1 = tn.softmax %0 {axis = 0 : i64} : tensor<4x8xf32>
     return %1 : tensor<4x8xf32>
@@ -93,7 +94,8 @@ TEST_F(BuildPlanTest, ResultsAreWrittenInPlaceOfTheCaller) {
 }
 
 TEST_F(BuildPlanTest, ReshapesAreViews) {
-  engine::Plan made = build(R"((%x: tensor<4x8xf32> {tn.name = "x"}) -> (tensor<32xf32> {tn.name = "y"}) {
+  engine::Plan made =
+      build(R"((%x: tensor<4x8xf32> {tn.name = "x"}) -> (tensor<32xf32> {tn.name = "y"}) {
     %0 = tn.reshape %x : (tensor<4x8xf32>) -> tensor<32xf32>
     %1 = tn.exp %0 : tensor<32xf32>
     %2 = tn.reshape %1 : (tensor<32xf32>) -> tensor<8x4xf32>
@@ -107,7 +109,8 @@ TEST_F(BuildPlanTest, ReshapesAreViews) {
 }
 
 TEST_F(BuildPlanTest, ElementwiseOverwritesWhatDies) {
-  engine::Plan made = build(R"((%x: tensor<8x8xf32> {tn.name = "x"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
+  engine::Plan made =
+      build(R"((%x: tensor<8x8xf32> {tn.name = "x"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
     %0 = tn.softmax %x {axis = 0 : i64} : tensor<8x8xf32>
     %1 = tn.exp %0 : tensor<8x8xf32>
     %2 = tn.softmax %1 {axis = 0 : i64} : tensor<8x8xf32>
@@ -119,14 +122,16 @@ TEST_F(BuildPlanTest, ElementwiseOverwritesWhatDies) {
 }
 
 TEST_F(BuildPlanTest, NoOverwritingOfTransposedOrLivingOperands) {
-  engine::Plan transposed = build(R"((%x: tensor<8x8xf32> {tn.name = "x"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
+  engine::Plan transposed =
+      build(R"((%x: tensor<8x8xf32> {tn.name = "x"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
     %0 = tn.softmax %x {axis = 0 : i64} : tensor<8x8xf32>
     %1 = tn.transpose %0 [1, 0] : (tensor<8x8xf32>) -> tensor<8x8xf32>
     %2 = tn.softmax %1 {axis = 0 : i64} : tensor<8x8xf32>
     return %2 : tensor<8x8xf32>
   })");
   EXPECT_NE(transposed.instructions[1].buffers[0], transposed.instructions[1].buffers[1]);
-  engine::Plan living = build(R"((%x: tensor<8x8xf32> {tn.name = "x"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
+  engine::Plan living =
+      build(R"((%x: tensor<8x8xf32> {tn.name = "x"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
     %0 = tn.softmax %x {axis = 0 : i64} : tensor<8x8xf32>
     %1 = tn.exp %0 : tensor<8x8xf32>
     %2 = tn.matmul %1, %0 : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -152,13 +157,15 @@ TEST_F(BuildPlanTest, InputsWeightsAndTwiceReturnedValuesAreCopied) {
 }
 
 TEST_F(BuildPlanTest, SizesFollowSymbols) {
-  engine::Plan made = build(R"((%x: tensor<?x?x4xf32, #tn.shape<()[s0, s1] -> (s0, s1, 4)>> {tn.name = "x"}) ->
+  engine::Plan made = build(
+      R"((%x: tensor<?x?x4xf32, #tn.shape<()[s0, s1] -> (s0, s1, 4)>> {tn.name = "x"}) ->
       (tensor<?x4xf32, #tn.shape<()[s0, s1] -> (s0 * s1, 4)>> {tn.name = "y"}) {
     %0 = tn.softmax %x {axis = 0 : i64} : tensor<?x?x4xf32, #tn.shape<()[s0, s1] -> (s0, s1, 4)>>
     %1 = tn.softmax %0 {axis = 0 : i64} : tensor<?x?x4xf32, #tn.shape<()[s0, s1] -> (s0, s1, 4)>>
     %2 = tn.reshape %1 : (tensor<?x?x4xf32, #tn.shape<()[s0, s1] -> (s0, s1, 4)>>) -> tensor<?x4xf32, #tn.shape<()[s0, s1] -> (s0 * s1, 4)>>
     return %2 : tensor<?x4xf32, #tn.shape<()[s0, s1] -> (s0 * s1, 4)>>
-  })", R"(attributes {tn.symbols = [#tn.symbol<"batch", 2, 8>, #tn.symbol<"length", 3, 16>]})");
+  })",
+      R"(attributes {tn.symbols = [#tn.symbol<"batch", 2, 8>, #tn.symbol<"length", 3, 16>]})");
   ASSERT_EQ(made.symbols.size(), 2u);
   EXPECT_EQ(made.symbols[1].name, "length");
   std::vector<int64_t> values = {5, 7};
@@ -171,18 +178,21 @@ TEST_F(BuildPlanTest, SizesFollowSymbols) {
 }
 
 TEST_F(BuildPlanTest, SymbolsThatNoInputBindsAreRefused) {
-  Result<plan::BuiltPlan> result = tryBuild(R"((%x: tensor<?xf32, #tn.shape<()[s0] -> (s0 * 2)>> {tn.name = "x"}) ->
+  Result<plan::BuiltPlan> result =
+      tryBuild(R"((%x: tensor<?xf32, #tn.shape<()[s0] -> (s0 * 2)>> {tn.name = "x"}) ->
       (tensor<?xf32, #tn.shape<()[s0] -> (s0 * 2)>> {tn.name = "y"}) {
     %0 = tn.exp %x : tensor<?xf32, #tn.shape<()[s0] -> (s0 * 2)>>
     return %0 : tensor<?xf32, #tn.shape<()[s0] -> (s0 * 2)>>
-  })", R"(attributes {tn.symbols = [#tn.symbol<"half", 2, 8>]})");
+  })",
+               R"(attributes {tn.symbols = [#tn.symbol<"half", 2, 8>]})");
   ASSERT_FALSE(result);
   EXPECT_NE(result.status().toString().find("half"), std::string::npos);
 }
 
 TEST_F(BuildPlanTest, OrderKeepsThePeakLow) {
   // In the order of the text both large values live at once; one after the other they do not.
-  engine::Plan made = build(R"((%x: tensor<8x4xf32> {tn.name = "x"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
+  engine::Plan made =
+      build(R"((%x: tensor<8x4xf32> {tn.name = "x"}) -> (tensor<8x8xf32> {tn.name = "y"}) {
     %a = tn.matmul %x, %x {transposeB} : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x8xf32>
     %b = tn.softmax %a {axis = 0 : i64} : tensor<8x8xf32>
     %p = tn.reduce <sum> %b {axes = array<i64: 0>, keepdims = true} : (tensor<8x8xf32>) -> tensor<1x8xf32>
