@@ -123,26 +123,28 @@ void MatmulLowering::packRows(const IndexMath &math, const GridPoint &point) {
 /// One panel of B into scratch, its missing columns zero; the address of the panel.
 Value MatmulLowering::packPanel(const IndexMath &math, const GridPoint &point) {
   Value matrix = batchOffset(math, matmul.getB(), point.batch);
-  Value b = math.asRows(inputOf(matmul.getB()));
   Value zero = math.constant(0);
   Value first = math.mul(point.panel, kPanel);
   Value count = math.min(math.constant(kPanel), math.sub(columns, first));
-  if (std::optional<int64_t> size = tn::constantDim(n); size && *size % kPanel == 0) {
+  std::optional<int64_t> constantColumns = tn::constantDim(n);
+  bool isWhole = constantColumns && *constantColumns % kPanel == 0;
+  Value pointer = math.pointer(panelCopy, zero);
+  if (matmul.getTransposeB()) {
+    Value row = math.add(math.mul(matrix, columns), first);
+    Value from = math.pointer(inputOf(matmul.getB()), math.mul(row, depth));
+    callPackTransposed(math, kernel.function(), from, depth, pointer, depth, count);
+    return pointer;
+  }
+  if (isWhole) {
     count = math.constant(kPanel);
   } else {
     clear(math, panelCopy);
   }
+  Value b = math.asRows(inputOf(matmul.getB()));
+  Value from = math.view(b, {math.mul(matrix, depth), first}, {depth, count});
   Value to = math.view(panelCopy, {zero, zero}, {depth, count});
-  AffineExpr row = math.builder.getAffineDimExpr(0), column = math.builder.getAffineDimExpr(1);
-  if (matmul.getTransposeB()) {
-    Value start = math.add(math.mul(matrix, columns), first);
-    Value from = math.view(b, {start, zero}, {count, depth});
-    copyElements(math, from, to, AffineMap::get(2, 0, {column, row}, context));
-  } else {
-    Value from = math.view(b, {math.mul(matrix, depth), first}, {depth, count});
-    copyElements(math, from, to, AffineMap::get(2, 0, {row, column}, context));
-  }
-  return math.pointer(panelCopy, zero);
+  copyElements(math, from, to, math.builder.getMultiDimIdentityMap(2));
+  return pointer;
 }
 
 LogicalResult MatmulLowering::buildTile(const IndexMath &math, const GridPoint &point) {

@@ -55,8 +55,8 @@ StrategyFn strategyOf(StringRef name) {
       {dispatch::kRows, lowerTiled},
       {dispatch::kDepthwise, lowerTiled},
       {dispatch::kSingle, lowerTiled},
-      {dispatch::kAttention, lowerTiled},
       {dispatch::kContraction, lowerContraction},
+      {dispatch::kAttention, lowerAttention},
   };
   for (const auto &[entry, strategy] : table) {
     if (entry == name) {

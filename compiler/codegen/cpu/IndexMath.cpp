@@ -87,26 +87,36 @@ Value IndexMath::asRows(Value buffer) const {
   return memref::CollapseShapeOp::create(builder, location, buffer, groups);
 }
 
-void callProduct(const IndexMath &math, func::FuncOp kernel, const Product &product) {
-  OpBuilder &builder = math.builder;
-  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
-  Type word = builder.getI64Type();
+namespace {
+
+/// Calls a function of the support object, declared in the kernel's module at its first call.
+void callSupport(const IndexMath &math, func::FuncOp kernel, StringRef name, ValueRange arguments) {
   ModuleOp module = kernel->getParentOfType<ModuleOp>();
-  if (!module.lookupSymbol(kProduct)) {
+  if (!module.lookupSymbol(name)) {
     OpBuilder top = OpBuilder::atBlockBegin(module.getBody());
     func::FuncOp declared = func::FuncOp::create(
-        top, math.location, kProduct,
-        top.getFunctionType({pointer, word, pointer, word, pointer, word, word, word, word}, {}));
+        top, math.location, name, top.getFunctionType(TypeRange(arguments), {}));
     declared.setPrivate();
   }
-  Value accumulate =
-      product.accumulate
-          ? builder.createOrFold<arith::ExtUIOp>(math.location, word, product.accumulate)
-          : math.word(math.constant(0));
-  func::CallOp::create(builder, math.location, kProduct, TypeRange(),
-                       ValueRange{product.a, math.word(product.lda), product.b,
-                                  math.word(product.ldb), product.c, math.word(product.ldc),
-                                  math.word(product.k), math.word(product.rows), accumulate});
+  func::CallOp::create(math.builder, math.location, name, TypeRange(), arguments);
+}
+
+} // namespace
+
+void callProduct(const IndexMath &math, func::FuncOp kernel, const Product &product) {
+  Value accumulate = product.accumulate
+                         ? math.builder.createOrFold<arith::ExtUIOp>(
+                               math.location, math.builder.getI64Type(), product.accumulate)
+                         : math.word(math.constant(0));
+  callSupport(math, kernel, kProduct,
+              {product.a, math.word(product.lda), product.b, math.word(product.ldb), product.c,
+               math.word(product.ldc), math.word(product.k), math.word(product.rows), accumulate});
+}
+
+void callPackTransposed(const IndexMath &math, func::FuncOp kernel, Value from, Value stride,
+                        Value to, Value k, Value count) {
+  callSupport(math, kernel, kPackTransposed,
+              {from, math.word(stride), to, math.word(k), math.word(count)});
 }
 
 void copyElements(const IndexMath &math, Value from, Value to, AffineMap map) {

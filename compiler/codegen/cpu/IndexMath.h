@@ -51,6 +51,10 @@ struct Product {
 
 void callProduct(const IndexMath &math, mlir::func::FuncOp kernel, const Product &product);
 
+/// Calls kPackTransposed (MicroKernel.h): pointers, and values of index type.
+void callPackTransposed(const IndexMath &math, mlir::func::FuncOp kernel, mlir::Value from,
+                        mlir::Value stride, mlir::Value to, mlir::Value k, mlir::Value count);
+
 /// to(i...) = from(map(i...)) for all elements of `to`.
 void copyElements(const IndexMath &math, mlir::Value from, mlir::Value to, mlir::AffineMap map);
 

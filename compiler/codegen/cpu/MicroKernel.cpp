@@ -27,6 +27,10 @@ namespace {
 /// more register, so 14 rows need six registers.
 constexpr int64_t kRowGroup = 4;
 
+/// Depth of one chain of sums. The rows of B for it stay in the L1 cache while all rows of A meet them,
+/// and short chains added up lose less than one long chain.
+constexpr int64_t kDepthBlock = 128;
+
 /// The registers of one kernel are `rows` x `vectors`; wider panels are done in parts.
 int64_t vectorsPerPart(engine::CpuLevel level, int64_t rows) {
   int64_t whole = kPanel / floatLanes(level);
@@ -62,8 +66,7 @@ public:
     func::ReturnOp::create(builder, loc);
   }
 
-  /// The function kProduct. Blocks differ by one row at most: 128 rows are 8 x 13 and 2 x 12, not 9 x 14
-  /// and 1 x 2.
+  /// The function kProduct: blocks of the depth, and within each all rows.
   void buildAnyRows() {
     Type i64 = builder.getI64Type();
     OpBuilder::InsertionGuard guard(builder);
@@ -72,11 +75,111 @@ public:
         builder.getFunctionType({pointer, i64, pointer, i64, pointer, i64, i64, i64, i64}, {}));
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToStart(entry);
-    Value total = entry->getArgument(7);
+    Value depth = entry->getArgument(6);
+    scf::ForOp::create(
+        builder, loc, constant(0), depth, constant(kDepthBlock),
+        ValueRange{entry->getArgument(0), entry->getArgument(2), entry->getArgument(8)},
+        [&](OpBuilder &, Location, Value start, ValueRange state) {
+          Value rest = arith::SubIOp::create(builder, loc, depth, start);
+          Value length = arith::MinSIOp::create(builder, loc, rest, constant(kDepthBlock));
+          SmallVector<Value> arguments(entry->getArguments());
+          arguments[0] = state[0];
+          arguments[2] = state[1];
+          arguments[6] = length;
+          arguments[8] = state[2];
+          buildRowBlocks(arguments);
+          Value b = offset(state[1], arith::MulIOp::create(builder, loc, arguments[3],
+                                                           constant(kDepthBlock)));
+          scf::YieldOp::create(builder, loc,
+                               ValueRange{offset(state[0], constant(kDepthBlock)), b, constant(1)});
+        });
+    func::ReturnOp::create(builder, loc);
+  }
+
+  /// The function kPackTransposed: squares of as many rows as a register has lanes, then single elements.
+  void buildPackTransposed() {
+    Type i64 = builder.getI64Type();
+    OpBuilder::InsertionGuard guard(builder);
+    func::FuncOp function =
+        func::FuncOp::create(builder, loc, kPackTransposed,
+                             builder.getFunctionType({pointer, i64, pointer, i64, i64}, {}));
+    Block *entry = function.addEntryBlock();
+    builder.setInsertionPointToStart(entry);
+    Value from = entry->getArgument(0), stride = entry->getArgument(1);
+    Value to = entry->getArgument(2), depth = entry->getArgument(3);
+    Value count = entry->getArgument(4);
+    int64_t width = vector.getDimSize(0);
+    Value rest = arith::RemUIOp::create(builder, loc, depth, constant(width));
+    Value whole = arith::SubIOp::create(builder, loc, depth, rest);
+    for (int64_t first = 0; first < kPanel; first += width) {
+      scf::ForOp::create(builder, loc, constant(0), whole, constant(width), ValueRange(),
+                         [&](OpBuilder &, Location, Value i, ValueRange) {
+                           transposeSquare(offset(from, i), stride, count, first,
+                                           offset(to, panelElement(i, first)));
+                           scf::YieldOp::create(builder, loc);
+                         });
+    }
+    scf::ForOp::create(
+        builder, loc, whole, depth, constant(1), ValueRange(),
+        [&](OpBuilder &, Location, Value i, ValueRange) {
+          for (int64_t j = 0; j < kPanel; ++j) {
+            Value element = loadRow(f32, offset(from, i), stride, count, j);
+            LLVM::StoreOp::create(builder, loc, element, offset(to, panelElement(i, j)), 4);
+          }
+          scf::YieldOp::create(builder, loc);
+        });
+    func::ReturnOp::create(builder, loc);
+  }
+
+private:
+  Value panelElement(Value row, int64_t column) {
+    Value start = arith::MulIOp::create(builder, loc, row, constant(kPanel));
+    return arith::AddIOp::create(builder, loc, start, constant(column));
+  }
+
+  /// What row `j` holds at `from`; zero from row `count` on.
+  Value loadRow(Type type, Value from, Value stride, Value count, int64_t j) {
+    Value isRow = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, constant(j), count);
+    Value row = arith::SelectOp::create(builder, loc, isRow, constant(j), constant(0));
+    Value value = load(type, offset(from, arith::MulIOp::create(builder, loc, row, stride)));
+    Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type));
+    return arith::SelectOp::create(builder, loc, isRow, value, zero);
+  }
+
+  /// Interleaving the two halves of the rows log2(width) times transposes them.
+  void transposeSquare(Value from, Value stride, Value count, int64_t first, Value to) {
+    int64_t width = vector.getDimSize(0);
+    SmallVector<Value> square;
+    for (int64_t j = 0; j < width; ++j) {
+      square.push_back(loadRow(vector, from, stride, count, first + j));
+    }
+    SmallVector<int64_t> low, high;
+    for (int64_t lane = 0; lane < width / 2; ++lane) {
+      low.append({lane, lane + width});
+      high.append({lane + width / 2, lane + width / 2 + width});
+    }
+    for (int64_t step = 1; step < width; step *= 2) {
+      SmallVector<Value> next;
+      for (int64_t j = 0; j < width / 2; ++j) {
+        Value a = square[j], b = square[j + width / 2];
+        next.push_back(vector::ShuffleOp::create(builder, loc, a, b, low));
+        next.push_back(vector::ShuffleOp::create(builder, loc, a, b, high));
+      }
+      square = next;
+    }
+    for (int64_t i = 0; i < width; ++i) {
+      LLVM::StoreOp::create(builder, loc, square[i], offset(to, constant(i * kPanel)), 4);
+    }
+  }
+
+  /// All rows for one block of the depth. Blocks of rows differ by one row at most: 128 rows are 8 x 13
+  /// and 2 x 12, not 9 x 14 and 1 x 2.
+  void buildRowBlocks(ValueRange arguments) {
+    Type i64 = builder.getI64Type();
+    Value total = arguments[7];
     Value blocks = arith::CeilDivSIOp::create(builder, loc, total, constant(maxRows(level)));
-    scf::ForOp loop = scf::ForOp::create(
-        builder, loc, constant(0), blocks, constant(1),
-        ValueRange{entry->getArgument(0), entry->getArgument(4)},
+    scf::ForOp::create(
+        builder, loc, constant(0), blocks, constant(1), ValueRange{arguments[0], arguments[4]},
         [&](OpBuilder &, Location, Value block, ValueRange state) {
           Value smaller = arith::DivUIOp::create(builder, loc, total, blocks);
           Value rest = arith::RemUIOp::create(builder, loc, total, blocks);
@@ -84,16 +187,13 @@ public:
               arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, block, rest);
           Value more = arith::ExtUIOp::create(builder, loc, i64, isLarger);
           Value count = arith::AddIOp::create(builder, loc, smaller, more);
-          callKernel(entry->getArguments(), state[0], state[1], count);
-          Value a = offset(state[0], arith::MulIOp::create(builder, loc, count, entry->getArgument(1)));
-          Value c = offset(state[1], arith::MulIOp::create(builder, loc, count, entry->getArgument(5)));
+          callKernel(arguments, state[0], state[1], count);
+          Value a = offset(state[0], arith::MulIOp::create(builder, loc, count, arguments[1]));
+          Value c = offset(state[1], arith::MulIOp::create(builder, loc, count, arguments[5]));
           scf::YieldOp::create(builder, loc, ValueRange{a, c});
         });
-    builder.setInsertionPointAfter(loop);
-    func::ReturnOp::create(builder, loc);
   }
 
-private:
   /// Calls the kernel for `count` rows (accumulating if argument 8 is not 0).
   void callKernel(ValueRange arguments, Value a, Value c, Value count) {
     int64_t most = maxRows(level);
@@ -156,7 +256,7 @@ private:
     Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(vector));
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t column = 0; column < vectors; ++column) {
-        state.push_back(accumulate ? load(vector, cAddress(c, row, column)) : zero);
+        state.push_back(zero);
       }
     }
     scf::ForOp loop = scf::ForOp::create(
@@ -165,8 +265,12 @@ private:
     ValueRange sums = loop.getResults().drop_front(groupCount + 1);
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t column = 0; column < vectors; ++column) {
-        LLVM::StoreOp::create(builder, loc, sums[row * vectors + column], cAddress(c, row, column),
-                              /*alignment=*/4);
+        Value address = cAddress(c, row, column);
+        Value sum = sums[row * vectors + column];
+        if (accumulate) {
+          sum = arith::AddFOp::create(builder, loc, load(vector, address), sum);
+        }
+        LLVM::StoreOp::create(builder, loc, sum, address, /*alignment=*/4);
       }
     }
   }
@@ -216,6 +320,7 @@ OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel
     builder.build(rows, /*accumulate=*/true);
   }
   builder.buildAnyRows();
+  builder.buildPackTransposed();
   return module;
 }
 

@@ -26,6 +26,11 @@ std::string productSymbol(int64_t rows, bool accumulate);
 ///      int64_t rows, int64_t accumulate)
 inline constexpr llvm::StringLiteral kProduct = "tenon_product_f32";
 
+/// Lays out a panel from rows of a transposed B: to[i * 32 + j] = from[j * stride + i] for i < k, j < count;
+/// 0 for j from count to 31. 1 <= count <= 32.
+/// void(const float *from, int64_t stride, float *to, int64_t k, int64_t count)
+inline constexpr llvm::StringLiteral kPackTransposed = "tenon_product_pack_transposed_f32";
+
 /// A module with all of the level's product kernels as functions in `vector` and `llvm` form.
 mlir::OwningOpRef<mlir::ModuleOp> buildProductKernels(mlir::MLIRContext *context,
                                                       engine::CpuLevel level);

@@ -23,4 +23,8 @@ mlir::FailureOr<mlir::AffineExpr> lowerTiled(KernelBuilder &kernel, mlir::func::
 mlir::FailureOr<mlir::AffineExpr> lowerContraction(KernelBuilder &kernel, mlir::func::FuncOp source,
                                                    engine::CpuLevel level);
 
+/// Scores, softmax and the product with V by query blocks: attention.
+mlir::FailureOr<mlir::AffineExpr> lowerAttention(KernelBuilder &kernel, mlir::func::FuncOp source,
+                                                 engine::CpuLevel level);
+
 } // namespace tenon::codegen::cpu

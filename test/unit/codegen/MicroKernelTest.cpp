@@ -95,6 +95,28 @@ TEST(MicroKernel, AnyNumberOfRows) {
   }
 }
 
+TEST(MicroKernel, PacksTransposedPanels) {
+  using Pack = void(const float *from, int64_t stride, float *to, int64_t k, int64_t count);
+  for (engine::CpuLevel level : machineLevels()) {
+    LoadedCode code(level, {}, {kPackTransposed.str()});
+    Pack *pack = code.function<Pack>(kPackTransposed.str());
+    for (int64_t k : {1, 7, 16, 64, 77}) {
+      for (int64_t count : {1, 5, 16, 17, 32}) {
+        int64_t stride = k + 3;
+        // No row but the last may be read past its k elements.
+        std::vector<float> from = randomFloats((count - 1) * stride + k, 1);
+        std::vector<float> to(k * kPanel + 1, 7.0f), expected(k * kPanel + 1, 7.0f);
+        pack(from.data(), stride, to.data(), k, count);
+        for (int64_t i = 0; i < k * kPanel; ++i) {
+          int64_t j = i % kPanel;
+          expected[i] = j < count ? from[j * stride + i / kPanel] : 0;
+        }
+        EXPECT_EQ(to, expected) << nameOf(level) << " k " << k << " count " << count;
+      }
+    }
+  }
+}
+
 TEST(MicroKernel, TestSeesWrongRowsAndStraysOutsideC) {
   engine::CpuLevel level = machineLevels().front();
   LoadedCode code(level, {}, productSymbols(level));
