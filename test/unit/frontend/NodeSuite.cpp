@@ -5,10 +5,12 @@
 #include "compiler/frontend/onnx/Onnx.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/frontend/onnx/wire/TensorData.h"
+#include "compiler/frontend/onnx/wire/Wire.h"
 #include "compiler/reference/Compare.h"
 #include "compiler/reference/Interpreter.h"
 #include "support/MappedFile.h"
 #include "support/Text.h"
+#include "test/unit/frontend/ModelBytes.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -101,8 +103,82 @@ std::string compare(const std::vector<TestTensor> &expected,
   return "";
 }
 
+//===--- Symbolic variants ---===//
+
+/// Copies a field of a message as it is.
+void copyField(const Field &field, test::Message &out) {
+  if (field.type == WireType::Varint) {
+    out.varint(field.number, field.varint);
+  } else {
+    out.text(field.number, field.bytes);
+  }
+}
+
+/// Rewrites a message field by field: `onField` gives the replacement or none to copy.
+template <typename OnField> test::Message rewrite(std::string_view body, const OnField &onField) {
+  test::Message out;
+  WireReader reader(body, body);
+  Field field;
+  for (Result<bool> more = reader.next(field); more && *more; more = reader.next(field)) {
+    std::optional<test::Message> replacement = onField(field);
+    if (replacement) {
+      out.add(field.number, *replacement);
+    } else {
+      copyField(field, out);
+    }
+  }
+  return out;
+}
+
+test::Message symbolicInput(const ValueInfo &info) {
+  std::vector<test::Dim> dims;
+  for (const Dimension &dim : info.dims) {
+    if (dim.kind == Dimension::Kind::Parameter) {
+      dims.push_back(std::string(dim.parameter));
+    } else if (dim.value > 1 && dim.value <= 65536) {
+      dims.push_back(strCat("d", dim.value));
+    } else {
+      dims.push_back(dim.value);
+    }
+  }
+  return test::valueInfo(info.name, static_cast<int>(info.type), dims);
+}
+
+/// The model with symbolic inputs and results without stated shapes.
+std::string symbolicModel(std::string_view model, const std::vector<ValueInfo> &inputs) {
+  auto inGraph = [&](const Field &field) -> std::optional<test::Message> {
+    std::string_view name;
+    if (field.number < 11 || field.number > 13) {
+      return std::nullopt;
+    }
+    WireReader reader(field.bytes, field.bytes);
+    Field first;
+    for (Result<bool> more = reader.next(first); more && *more && name.empty();
+         more = reader.next(first)) {
+      name = first.number == 1 ? first.bytes : name;
+    }
+    if (field.number > 11) {
+      return test::Message().text(1, name);
+    }
+    for (const ValueInfo &info : inputs) {
+      if (info.name == name && info.kind == ValueInfo::Kind::Tensor) {
+        return symbolicInput(info);
+      }
+    }
+    return std::nullopt;
+  };
+  return rewrite(model,
+                 [&](const Field &field) -> std::optional<test::Message> {
+                   return field.number == 7 ? std::optional(rewrite(field.bytes, inGraph))
+                                            : std::nullopt;
+                 })
+      .str();
+}
+
 struct Case {
-  MappedFile model;
+  MappedFile file;
+  std::string symbolic;
+  Bytes model;
   std::vector<std::string> names;
   std::vector<TestTensor> inputs;
   std::vector<TestTensor> outputs;
@@ -130,7 +206,7 @@ CaseResult runWith(const Case &test, const std::vector<bool> &fixed) {
     }
     inputs.push_back(*tensor);
   }
-  Result<ImportResult> imported = importOnnx(test.model.bytes(), "", options, context, store);
+  Result<ImportResult> imported = importOnnx(test.model, "", options, context, store);
   if (!imported) {
     result.detail = imported.status().toString();
     return result;
@@ -148,10 +224,11 @@ CaseResult runWith(const Case &test, const std::vector<bool> &fixed) {
   return result;
 }
 
-Result<Case> loadCase(const fs::path &folder) {
+Result<Case> loadCase(const fs::path &folder, Shapes shapes) {
   Case test;
-  TENON_ASSIGN(test.model, MappedFile::open((folder / "model.onnx").string()));
-  TENON_ASSIGN(Model model, readModel(test.model.bytes()));
+  TENON_ASSIGN(test.file, MappedFile::open((folder / "model.onnx").string()));
+  test.model = test.file.bytes();
+  TENON_ASSIGN(Model model, readModel(test.model));
   std::vector<ValueInfo> declared = realInputs(model);
   TENON_ASSIGN(test.inputs, loadAll(folder / "test_data_set_0", "input"));
   TENON_ASSIGN(test.outputs, loadAll(folder / "test_data_set_0", "output"));
@@ -166,6 +243,10 @@ Result<Case> loadCase(const fs::path &folder) {
       readAsBFloat16(test.outputs[i].data);
     }
   }
+  if (shapes == Shapes::Symbolic) {
+    test.symbolic = symbolicModel(
+        {reinterpret_cast<const char *>(test.model.data()), test.model.size()}, declared);
+  }
   if (test.names.size() < test.inputs.size()) {
     return Status::error(ErrorId::BadArgument, "has more test inputs than the model");
   }
@@ -174,13 +255,16 @@ Result<Case> loadCase(const fs::path &folder) {
 
 } // namespace
 
-CaseResult runCase(const std::string &folder) {
+CaseResult runCase(const std::string &folder, Shapes shapes) {
   CaseResult result;
-  Result<Case> test = loadCase(folder);
+  Result<Case> test = loadCase(folder, shapes);
   if (!test) {
     result.detail = test.status().toString();
     result.outcome = Outcome::Gap;
   } else {
+    if (shapes == Shapes::Symbolic) {
+      test->model = std::as_bytes(std::span(test->symbolic.data(), test->symbolic.size()));
+    }
     std::vector<bool> fixed(test->inputs.size(), false);
     result = runWith(*test, fixed);
     if (result.outcome == Outcome::Gap) {

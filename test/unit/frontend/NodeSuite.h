@@ -15,8 +15,12 @@ struct CaseResult {
   std::string detail;
 };
 
+/// How a case is imported: as it is, or with a symbol for each input dim greater than 1 (equal dims
+/// get the same symbol) and without the shapes that the model states for its results.
+enum class Shapes { Static, Symbolic };
+
 /// One case folder; inputs that decide shapes are fixed where the model does not import without.
-CaseResult runCase(const std::string &folder);
+CaseResult runCase(const std::string &folder, Shapes shapes = Shapes::Static);
 /// The case folders below `root`/node and its siblings, sorted.
 std::vector<std::string> listCases(const std::string &root);
 

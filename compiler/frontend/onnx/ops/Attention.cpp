@@ -209,10 +209,15 @@ void rotaryEmbedding(NodeContext &c) {
   tn::Dims d = x ? tn::getDims(x.getType()) : tn::Dims();
   std::optional<int64_t> width = x ? tn::constantDim(d[3]) : std::nullopt;
   int64_t rotated = c.integer("rotary_embedding_dim", 0);
+  if (!x || c.failed()) {
+    return;
+  }
+  if (!width) {
+    return c.gap("the width of a head is not a constant", "declare it with --shape");
+  }
   rotated = rotated == 0 ? width.value_or(0) : rotated;
-  if (!width || rotated <= 0 || rotated % 2 != 0 || rotated > *width) {
-    return c.error(ErrorId::OnnxBadNode,
-                   "the rotated width is odd, not constant or larger than a head");
+  if (rotated <= 0 || rotated % 2 != 0 || rotated > *width) {
+    return c.error(ErrorId::OnnxBadNode, "the rotated width is odd or larger than a head");
   }
   bool interleaved = c.integer("interleaved", 0) != 0;
   AffineExpr half = c.constantSize(rotated / 2);

@@ -93,10 +93,33 @@ void slice(NodeContext &c) {
   c.setOutput(0, c.makeTyped<tn::SliceOp>(type, x, map, steps));
 }
 
+/// Parts of equal size, the last one smaller if that is allowed; none after a failure.
+std::optional<SmallVector<AffineExpr>> equalParts(NodeContext &c, AffineExpr dim) {
+  unsigned parts = c.numOutputs();
+  AffineExpr count = c.constantSize(parts);
+  // Before opset 18 the dim must be divisible, so that a symbolic one is taken to be.
+  bool divisible = c.opset < 18 && !tn::constantDim(dim);
+  AffineExpr chunk =
+      divideSizes(c.symbols(), divisible ? dim : addSizes(dim, c.constantSize(parts - 1)), count);
+  AffineExpr last =
+      divisible ? chunk : subtractSizes(dim, multiplySizes(chunk, c.constantSize(parts - 1)));
+  if (last && c.symbols().bounds(last).max < 0) {
+    c.error(ErrorId::OnnxBadNode, "the dimension is too small for the number of outputs");
+    return std::nullopt;
+  }
+  if (!last || c.symbols().bounds(last).min < 0) {
+    c.gap("the sizes of the parts cannot be written as expressions",
+          "declare the dimension with --shape");
+    return std::nullopt;
+  }
+  SmallVector<AffineExpr> sizes(parts - 1, chunk);
+  sizes.push_back(last);
+  return sizes;
+}
+
 /// The sizes of Split's parts along `dim`; none after a failure.
 std::optional<SmallVector<AffineExpr>> splitSizes(NodeContext &c, AffineExpr dim) {
   SmallVector<AffineExpr> sizes;
-  unsigned parts = c.numOutputs();
   if (c.opset < 13 && c.hasAttribute("split")) {
     for (int64_t size : c.integerList("split")) {
       sizes.push_back(c.constantSize(size));
@@ -108,19 +131,9 @@ std::optional<SmallVector<AffineExpr>> splitSizes(NodeContext &c, AffineExpr dim
     }
     sizes = known->values;
   } else {
-    AffineExpr padded = addSizes(dim, c.constantSize(parts - 1));
-    AffineExpr chunk = divideSizes(c.symbols(), padded, c.constantSize(parts));
-    AffineExpr before = multiplySizes(chunk, c.constantSize(parts - 1));
-    AffineExpr last = subtractSizes(dim, before);
-    if (!last) {
-      c.gap("the parts' sizes cannot be written as expressions",
-            "declare the dimension with --shape");
-      return std::nullopt;
-    }
-    sizes.assign(parts - 1, chunk);
-    sizes.push_back(last);
+    return equalParts(c, dim);
   }
-  bool sound = sizes.size() == parts && llvm::all_of(sizes, [&](AffineExpr size) {
+  bool sound = sizes.size() == c.numOutputs() && llvm::all_of(sizes, [&](AffineExpr size) {
                  return c.symbols().bounds(size).min >= 0;
                });
   AffineExpr total = c.constantSize(0);
