@@ -16,6 +16,7 @@ struct Layout {
   SmallVector<int64_t> permutation;
   int64_t rows = 1;
   int64_t groups = 1;
+  int64_t panel = kPanelColumns;
 };
 
 /// The operand to pack and how; none for a contraction whose weight is not constant or not packed.
@@ -31,17 +32,20 @@ std::optional<std::pair<OpOperand *, Layout>> layoutOf(Operation *op) {
     return std::pair(&matmul.getBMutable(), Layout{permutation, 1, 1});
   }
   tn::ConvOp conv = cast<tn::ConvOp>(op);
-  if (isDepthwise(conv)) {
-    return std::nullopt;
-  }
-  int64_t rank = cast<RankedTensorType>(conv.getWeight().getType()).getRank();
+  RankedTensorType weight = cast<RankedTensorType>(conv.getWeight().getType());
+  int64_t rank = weight.getRank();
   Layout layout;
   for (int64_t spatial = 2; spatial < rank; ++spatial) {
     layout.permutation.push_back(spatial);
   }
   layout.permutation.append({1, 0});
   layout.rows = rank - 1;
-  layout.groups = static_cast<int64_t>(conv.getGroups());
+  if (isDepthwise(conv)) {
+    // No products to share: one panel of all channels, so that a tap's weights lie as the data does.
+    layout.panel = weight.getDimSize(0);
+  } else {
+    layout.groups = static_cast<int64_t>(conv.getGroups());
+  }
   return std::pair(&conv.getWeightMutable(), layout);
 }
 
@@ -56,7 +60,7 @@ RankedTensorType packedType(RankedTensorType weight, const Layout &layout) {
     shape.push_back(layout.groups);
   }
   shape.append(
-      {llvm::divideCeilSigned(columns / layout.groups, kPanelColumns), depth, kPanelColumns});
+      {llvm::divideCeilSigned(columns / layout.groups, layout.panel), depth, layout.panel});
   return RankedTensorType::get(shape, weight.getElementType());
 }
 
@@ -83,13 +87,15 @@ void packWeights(Block *block) {
     OpBuilder builder(root);
     RankedTensorType type = cast<RankedTensorType>(weight.getType());
     DenseI64ArrayAttr permutation = builder.getDenseI64ArrayAttr(layout.permutation);
-    Attribute key = builder.getArrayAttr({permutation, builder.getI64IntegerAttr(layout.groups)});
+    Attribute panel = builder.getI64IntegerAttr(layout.panel);
+    Attribute key =
+        builder.getArrayAttr({permutation, panel, builder.getI64IntegerAttr(layout.groups)});
     tn::PackOp &pack = known[{weight, key}];
     if (!pack) {
       builder.setInsertionPointAfterValue(weight);
       pack = tn::PackOp::create(builder, weight.getLoc(), packedType(type, layout), weight,
                                 permutation, builder.getI64IntegerAttr(layout.rows),
-                                builder.getI64IntegerAttr(kPanelColumns),
+                                builder.getI64IntegerAttr(layout.panel),
                                 builder.getI64IntegerAttr(layout.groups));
       builder.setInsertionPoint(root);
     }

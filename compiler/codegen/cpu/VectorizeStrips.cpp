@@ -11,11 +11,16 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
+#include <limits>
+
 using namespace mlir;
 
 namespace tenon::codegen::cpu {
 namespace {
 
+/// Iterations of small constant reduction loops (the taps of a window) that are written out, so that what
+/// depends on the tap alone is computed once for all strips.
+constexpr int64_t kUnrolledTaps = 32;
 /// Independent accumulators of a sum along the strip, to hide the latency of the addition.
 constexpr int64_t kAccumulators = 4;
 
@@ -35,6 +40,9 @@ private:
   void buildScalar();
   SmallVector<Value> reductionLoops(ArrayRef<unsigned> loops, ValueRange accumulators,
                                     llvm::function_ref<SmallVector<Value>(ValueRange)> inner);
+  SmallVector<Value> unrolledLoops(ArrayRef<unsigned> loops, ValueRange accumulators,
+                                   llvm::function_ref<SmallVector<Value>(ValueRange)> inner);
+  int64_t constantTaps(ArrayRef<unsigned> loops);
   SmallVector<Value> element(int64_t width, ValueRange accumulators, Value active);
 
   bool isReduction(unsigned loop) {
@@ -157,6 +165,34 @@ StripNest::reductionLoops(ArrayRef<unsigned> loops, ValueRange accumulators,
   return SmallVector<Value>(loop.getResults());
 }
 
+/// Iterations of all of `loops` together, or more than any limit if one is not constant.
+int64_t StripNest::constantTaps(ArrayRef<unsigned> loops) {
+  int64_t taps = 1;
+  for (unsigned loop : loops) {
+    std::optional<int64_t> size = getConstantIntValue(sizes[loop]);
+    if (!size || *size > kUnrolledTaps) {
+      return std::numeric_limits<int64_t>::max();
+    }
+    taps = std::min<int64_t>(taps * *size, kUnrolledTaps + 1);
+  }
+  return taps;
+}
+
+/// As reductionLoops, with every iteration written out.
+SmallVector<Value>
+StripNest::unrolledLoops(ArrayRef<unsigned> loops, ValueRange accumulators,
+                         llvm::function_ref<SmallVector<Value>(ValueRange)> inner) {
+  if (loops.empty()) {
+    return inner(accumulators);
+  }
+  SmallVector<Value> state(accumulators);
+  for (int64_t i = 0; i < *getConstantIntValue(sizes[loops.front()]); ++i) {
+    ivs[loops.front()] = constant(i);
+    state = unrolledLoops(loops.drop_front(), state, inner);
+  }
+  return state;
+}
+
 /// The results of one iteration (or one vector of them) for these accumulators.
 SmallVector<Value> StripNest::element(int64_t width, ValueRange accumulators, Value active) {
   StripBody body(op, builder, ivs, strip.value_or(0), width, active);
@@ -192,9 +228,10 @@ void StripNest::buildParallelStrip(Value iv, Value active) {
   SmallVector<unsigned> reductions = loopsWhere(true);
   StripBody outside(op, builder, ivs, *strip, lanes, active);
   SmallVector<Value> start = outside.loadResults();
-  SmallVector<Value> results = reductionLoops(reductions, start, [&](ValueRange accumulators) {
-    return element(lanes, accumulators, active);
-  });
+  auto inner = [&](ValueRange accumulators) { return element(lanes, accumulators, active); };
+  SmallVector<Value> results = constantTaps(reductions) <= kUnrolledTaps
+                                   ? unrolledLoops(reductions, start, inner)
+                                   : reductionLoops(reductions, start, inner);
   StripBody(op, builder, ivs, *strip, lanes, active).storeResults(results);
 }
 
