@@ -1,0 +1,67 @@
+# LLVM, MLIR and lld as archives, for one `tenon` that needs none of them where it runs.
+# Debian's exported MLIR and lld targets depend on the shared `LLVM`, and LLVM's own on shared zlib, zstd and z3:
+# in every target that is reached from here these are replaced, by component archives or by nothing.
+
+llvm_map_components_to_libnames(tenon_llvm_archives
+  AggressiveInstCombine Analysis AsmParser AsmPrinter BinaryFormat BitReader BitWriter CodeGen CodeGenTypes Core
+  Coroutines DebugInfoDWARF DTLTO FrontendOpenMP InstCombine Instrumentation IPO IRReader Linker LTO MC MCParser Object
+  Option Passes ProfileData Remarks ScalarOpts SelectionDAG Support Symbolize Target TargetParser TransformUtils
+  Vectorize X86AsmParser X86CodeGen X86Desc X86Info)
+
+set(tenon_mlir_archives
+  MLIRAffineDialect MLIRAffineToStandard MLIRAffineTransforms MLIRAnalysis MLIRArithDialect MLIRArithToLLVM
+  MLIRArithTransforms MLIRArithUtils MLIRAsmParser MLIRBufferizationDialect MLIRBufferizationTransforms
+  MLIRBuiltinToLLVMIRTranslation MLIRBytecodeOpInterface MLIRControlFlowDialect MLIRControlFlowToLLVM
+  MLIRConvertToLLVMPass MLIRFuncDialect MLIRFuncToLLVM MLIRIR MLIRIndexDialect MLIRIndexToLLVM MLIRLLVMDialect
+  MLIRLLVMToLLVMIRTranslation MLIRLinalgDialect MLIRLinalgTransforms MLIRMathDialect MLIRMathToLLVM MLIRMemRefDialect
+  MLIRMemRefToLLVM MLIRMemRefTransforms MLIRParser MLIRPass MLIRReconcileUnrealizedCasts MLIRSCFDialect
+  MLIRSCFToControlFlow MLIRSCFTransforms MLIRSupport MLIRTargetLLVMIRExport MLIRTensorDialect
+  MLIRTensorInferTypeOpInterfaceImpl MLIRTensorTilingInterfaceImpl MLIRTensorTransforms MLIRTransforms MLIRUBDialect
+  MLIRUBToLLVM MLIRVectorDialect MLIRVectorToLLVM MLIRVectorToLLVMPass MLIRVectorTransforms)
+
+find_library(TENON_ZLIB_ARCHIVE libz.a REQUIRED)
+find_library(TENON_ZSTD_ARCHIVE libzstd.a REQUIRED)
+
+# tenon_use_archives(LIBRARY): replaces what LIBRARY and all that it needs would take from shared libraries.
+function(tenon_use_archives LIBRARY)
+  get_property(seen GLOBAL PROPERTY tenon_archives_seen)
+  if(NOT TARGET ${LIBRARY} OR LIBRARY IN_LIST seen)
+    return()
+  endif()
+  set_property(GLOBAL APPEND PROPERTY tenon_archives_seen ${LIBRARY})
+  get_target_property(needed ${LIBRARY} INTERFACE_LINK_LIBRARIES)
+  if(NOT needed)
+    return()
+  endif()
+  list(TRANSFORM needed REPLACE "^LLVM$" "tenon_llvm")
+  list(TRANSFORM needed REPLACE "^ZLIB::ZLIB$" "${TENON_ZLIB_ARCHIVE}")
+  list(TRANSFORM needed REPLACE "^zstd::libzstd_shared$" "${TENON_ZSTD_ARCHIVE}")
+  # Only a solver that nothing here uses needs z3, and only link-time optimization needs Polly.
+  list(FILTER needed EXCLUDE REGEX "libz3\\.so$|^Polly$")
+  set_target_properties(${LIBRARY} PROPERTIES INTERFACE_LINK_LIBRARIES "${needed}")
+  foreach(library ${needed})
+    tenon_use_archives(${library})
+  endforeach()
+endfunction()
+
+set(tenon_absent_targets "")
+foreach(name ${LLVM_TARGETS_TO_BUILD})
+  if(NOT name STREQUAL "X86")
+    foreach(part TargetInfo Target TargetMC AsmPrinter AsmParser)
+      string(APPEND tenon_absent_targets "void LLVMInitialize${name}${part}() {}\n")
+    endforeach()
+  endif()
+endforeach()
+configure_file(${CMAKE_SOURCE_DIR}/cmake/AbsentLlvm.cpp.in ${CMAKE_BINARY_DIR}/AbsentLlvm.cpp @ONLY)
+add_library(tenon_llvm_absent STATIC ${CMAKE_BINARY_DIR}/AbsentLlvm.cpp)
+target_include_directories(tenon_llvm_absent SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS})
+target_compile_options(tenon_llvm_absent PRIVATE -fno-rtti -fno-exceptions)
+
+add_library(tenon_llvm INTERFACE)
+target_link_libraries(tenon_llvm INTERFACE ${tenon_llvm_archives} tenon_llvm_absent)
+foreach(library ${tenon_llvm_archives} ${tenon_mlir_archives} lldELF lldCommon)
+  tenon_use_archives(${library})
+endforeach()
+
+target_link_libraries(tenon_mlir PUBLIC ${tenon_mlir_archives} tenon_llvm)
+add_link_options(-static-libstdc++ -static-libgcc)
