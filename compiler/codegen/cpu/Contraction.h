@@ -12,6 +12,11 @@ namespace tenon::codegen::cpu {
 /// Most rows of a tile: 128 x 32 sums are half of the smallest L1 cache in use.
 inline constexpr int64_t kTileRows = 128;
 
+/// Row strides of A that are a multiple of this (4 KiB) put all rows of a block into one set of an 8-way L1
+/// cache; such rows are copied to scratch with kStridePad (one cache line) between them.
+inline constexpr int64_t kBadStride = 1024;
+inline constexpr int64_t kStridePad = 16;
+
 /// How many chunks `rows` rows (or lines of several rows) are cut into: at most `most` in each, and more
 /// where the grid would have too few points for several threads. `others` are the grid points a chunk.
 mlir::AffineExpr chunkCount(mlir::AffineExpr rows, int64_t most, int64_t least,

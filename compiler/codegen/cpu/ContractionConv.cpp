@@ -24,10 +24,12 @@ struct Geometry {
   int64_t groups = 1;
 
   bool isPadded() const { return padTop || padLeft || padBottom || padRight; }
-  /// Each output pixel depends on the one input pixel at its own place.
-  bool isPointwise() const {
-    return kernelHeight == 1 && kernelWidth == 1 && strideHeight == 1 && strideWidth == 1 &&
-           !isPadded();
+  /// Each output pixel depends on one input pixel.
+  bool isPointwise() const { return kernelHeight == 1 && kernelWidth == 1 && !isPadded(); }
+  bool isStrided() const { return strideHeight != 1 || strideWidth != 1; }
+  /// Pixels are better copied side by side (see kBadStride).
+  bool copiesPixels() const {
+    return isPointwise() && (isStrided() || channels % kBadStride == 0);
   }
   int64_t groupChannels() const { return channels / groups; }
   int64_t groupOutChannels() const { return outChannels / groups; }
@@ -78,6 +80,7 @@ private:
   };
   Range linesOf(const IndexMath &math, const GridPoint &point) const;
   void copyStrip(const IndexMath &math, const GridPoint &point);
+  void copyPixels(const IndexMath &math, const GridPoint &point);
   LogicalResult buildTile(const IndexMath &math, const GridPoint &point);
   void buildProducts(const IndexMath &math, const Sums &sums, const Range &lines, Value image,
                      Value group, Value panel);
@@ -89,13 +92,14 @@ private:
   MLIRContext *context;
   ContractionGrid grid;
   AffineExpr images, lines;
-  /// Output pixels of a line. A pointwise convolution has lines of one pixel, all images flattened.
+  /// Output pixels of a line. Where all pixels of all images are rows of one product, lines have one pixel.
   int64_t linePixels;
   /// Most lines of a chunk.
   int64_t mostLines;
   std::optional<TileWriter> writer;
   Value input, weights;
   Value strip;                    ///< scratch for padded input, or null
+  Value pixels;                   ///< scratch for copied pixels, or null
   int64_t stripWidth, stripLines; ///< in pixels
 };
 
@@ -103,9 +107,10 @@ ConvLowering::ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvO
     : kernel(kernel), conv(conv), epilogue(kernel, source, conv, conv.getBias()),
       g(geometryOf(conv)), context(conv.getContext()) {
   images = tn::getDims(conv.getType()).front();
-  linePixels = g.isPointwise() ? 1 : g.outWidth;
+  bool isFlat = g.isPointwise() && !g.isStrided();
+  linePixels = isFlat ? 1 : g.outWidth;
   lines = getAffineConstantExpr(g.outHeight, context);
-  if (g.isPointwise()) {
+  if (isFlat) {
     lines = images * (g.outHeight * g.outWidth);
     images = getAffineConstantExpr(1, context);
   }
@@ -157,6 +162,36 @@ void ConvLowering::copyStrip(const IndexMath &math, const GridPoint &point) {
   }
   from = math.view(input, {image, top, zero, zero}, {math.constant(1), count, width, channels});
   copyElements(math, from, to, AffineMap::get(3, 0, {first, line, pixel, channel}, context));
+}
+
+/// The chunk's input pixels, one after the other.
+void ConvLowering::copyPixels(const IndexMath &math, const GridPoint &point) {
+  Range range = linesOf(math, point);
+  OpBuilder &builder = math.builder;
+  Value zero = math.constant(0), channels = math.constant(g.channels);
+  if (linePixels == 1 && !g.isStrided()) {
+    Value to = math.view(pixels, {zero, zero}, {range.count, channels});
+    Value from = math.view(math.asRows(input), {range.first, zero}, {range.count, channels});
+    copyElements(math, from, to, builder.getMultiDimIdentityMap(2));
+    return;
+  }
+  // One output line after the other: the pixels of a line stand every stride.
+  Value image = math.div(point.batch, math.constant(g.groups));
+  Value rows = math.asRows(input);
+  scf::ForOp::create(
+      builder, math.location, zero, range.count, math.constant(1), ValueRange(),
+      [&](OpBuilder &body, Location location, Value index, ValueRange) {
+        IndexMath inner(body, location);
+        Value source = inner.mul(inner.add(range.first, index), g.strideHeight);
+        Value first = inner.mul(inner.add(inner.mul(image, g.height), source), g.width);
+        Value count = inner.constant(linePixels);
+        AffineExpr pixel = body.getAffineDimExpr(0), channel = body.getAffineDimExpr(1);
+        Value reach = inner.constant((linePixels - 1) * g.strideWidth + 1);
+        Value from = inner.view(rows, {first, zero}, {reach, channels});
+        Value to = inner.view(pixels, {inner.mul(index, linePixels), zero}, {count, channels});
+        copyElements(inner, from, to, AffineMap::get(2, 0, {pixel * g.strideWidth, channel}, context));
+        scf::YieldOp::create(body, location);
+      });
 }
 
 void ConvLowering::buildProducts(const IndexMath &math, const Sums &sums, const Range &range,
@@ -226,10 +261,11 @@ LogicalResult ConvLowering::buildTile(const IndexMath &math, const GridPoint &po
                            buildProducts(inner, sums, range, image, group, panel);
                            return;
                          }
-                         Value first = inner.add(inner.mul(firstRow, g.channels),
-                                                 inner.mul(group, g.groupChannels()));
+                         Value stride = inner.constant(g.channels + (pixels ? kStridePad : 0));
+                         Value first = pixels ? inner.constant(0) : inner.mul(firstRow, stride);
+                         first = inner.add(first, inner.mul(group, g.groupChannels()));
                          callProduct(inner, kernel.function(),
-                                     {inner.pointer(input, first), inner.constant(g.channels),
+                                     {inner.pointer(pixels ? pixels : input, first), stride,
                                       inner.pointer(weights, panel), inner.constant(kPanel),
                                       sums.pointer, sums.stride, inner.constant(g.depth()), rows,
                                       Value()});
@@ -245,6 +281,12 @@ LogicalResult ConvLowering::lower() {
     return buildTile(inner, point);
   };
   llvm::function_ref<void(const IndexMath &, const GridPoint &)> none;
+  if (g.copiesPixels()) {
+    pixels = allocate(kernel, {math.constant(mostLines * linePixels),
+                               math.constant(g.channels + kStridePad)});
+    auto copy = [&](const IndexMath &inner, const GridPoint &point) { copyPixels(inner, point); };
+    return buildGridLoop(kernel, grid, copy, tile);
+  }
   if (!g.isPadded()) {
     return buildGridLoop(kernel, grid, none, tile);
   }

@@ -10,10 +10,6 @@ namespace tenon::codegen::cpu {
 
 namespace {
 
-/// Row strides that are a multiple of this (2 KiB) put 14 rows into two sets of an 8-way L1 cache.
-constexpr int64_t kBadStride = 512;
-/// Added to the stride of copied rows: one cache line.
-constexpr int64_t kStridePad = 16;
 /// Fewest rows of a chunk worth a grid point of its own.
 constexpr int64_t kLeastRows = 14;
 
