@@ -257,6 +257,18 @@ void NodeContext::error(ErrorId id, const Twine &what) {
   }
 }
 
+bool NodeContext::requireNotNegative(ArrayRef<AffineExpr> sizes, StringRef what) {
+  for (AffineExpr size : sizes) {
+    tn::SymbolList::Range range = symbols().bounds(size);
+    if (range.max < 0) {
+      error(ErrorId::OnnxBadNode, what + " is negative");
+    } else if (range.min < 0) {
+      gap(what + " cannot be shown not to be negative", "declare smaller ranges with --shape");
+    }
+  }
+  return !hasFailed;
+}
+
 //===--- Outputs ---===//
 
 void NodeContext::setOutput(unsigned i, Value value) {

@@ -54,6 +54,8 @@ public:
   bool failed() const { return hasFailed; }
   /// Tenon lacks something.
   void gap(const llvm::Twine &why, const llvm::Twine &workaround = "");
+  /// True if all sizes are at least 0 for certain; an error if one is negative, else a gap.
+  bool requireNotNegative(llvm::ArrayRef<mlir::AffineExpr> sizes, llvm::StringRef what);
   /// The model contradicts ONNX.
   void error(ErrorId id, const llvm::Twine &what);
 

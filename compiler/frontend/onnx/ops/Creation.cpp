@@ -81,8 +81,8 @@ void constantOfShape(NodeContext &c) {
     c.requireSizes(0, "shape");
     return;
   }
-  if (llvm::any_of(*dims, [&](AffineExpr dim) { return c.symbols().bounds(dim).min < 0; })) {
-    return c.error(ErrorId::OnnxBadNode, "the requested shape has a negative dimension");
+  if (!c.requireNotNegative(*dims, "a dimension of the requested shape")) {
+    return;
   }
   c.setOutput(0, c.broadcast(fillValue(c), *dims));
 }

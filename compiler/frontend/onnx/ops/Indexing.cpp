@@ -80,8 +80,11 @@ void oneHot(NodeContext &c) {
   if (!depth) {
     return;
   }
-  if (c.symbols().bounds(depth).min < 0 || c.rank(2) != 1) {
-    return c.error(ErrorId::OnnxBadNode, "the depth is negative or the values are not two");
+  if (c.rank(2) != 1) {
+    return c.error(ErrorId::OnnxBadNode, "its values are not a list of two");
+  }
+  if (!c.requireNotNegative(depth, "the depth")) {
+    return;
   }
   Type index = c.builder().getI64Type();
   tn::Dims dims = c.dims(0);
@@ -121,8 +124,10 @@ void topK(NodeContext &c) {
     return;
   }
   tn::Dims dims = c.dims(0);
-  if (c.symbols().bounds(k).min < 0 ||
-      c.symbols().compare(k, Comparison::LessOrEqual, dims[axis]) == false) {
+  if (!c.requireNotNegative(k, "the number of elements to keep")) {
+    return;
+  }
+  if (c.symbols().compare(k, Comparison::LessOrEqual, dims[axis]) == false) {
     return c.error(ErrorId::OnnxBadNode, "it asks for more elements than the dimension has");
   }
   dims[axis] = k;

@@ -133,14 +133,15 @@ std::optional<SmallVector<AffineExpr>> splitSizes(NodeContext &c, AffineExpr dim
   } else {
     return equalParts(c, dim);
   }
-  bool sound = sizes.size() == c.numOutputs() && llvm::all_of(sizes, [&](AffineExpr size) {
-                 return c.symbols().bounds(size).min >= 0;
-               });
+  if (!c.requireNotNegative(sizes, "the size of a part")) {
+    return std::nullopt;
+  }
   AffineExpr total = c.constantSize(0);
   for (AffineExpr size : sizes) {
     total = addSizes(total, size);
   }
-  if (!sound || (total && c.symbols().compare(total, Comparison::Equal, dim) == false)) {
+  bool differs = total && c.symbols().compare(total, Comparison::Equal, dim) == false;
+  if (sizes.size() != c.numOutputs() || differs) {
     c.error(ErrorId::OnnxBadNode, "the sizes of the parts do not fit the dimension or the outputs");
     return std::nullopt;
   }
@@ -174,9 +175,12 @@ void tile(NodeContext &c) {
     c.requireSizes(1, "list of repeats");
     return;
   }
-  if (repeats.size() != dims.size() ||
-      llvm::any_of(repeats, [&](AffineExpr r) { return !r || c.symbols().bounds(r).min < 0; })) {
-    return c.error(ErrorId::OnnxBadNode, "the repeats do not fit its input or are negative");
+  bool known = llvm::all_of(repeats, [](AffineExpr repeat) { return static_cast<bool>(repeat); });
+  if (repeats.size() != dims.size() || !known) {
+    return c.error(ErrorId::OnnxBadNode, "the repeats do not fit its input");
+  }
+  if (!c.requireNotNegative(repeats, "a repeat")) {
+    return;
   }
   tn::Dims apart, spread, result;
   for (auto [dim, repeat] : llvm::zip_equal(dims, repeats)) {
