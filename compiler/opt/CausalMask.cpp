@@ -42,8 +42,9 @@ Value behindSlice(Value value) {
     return value;
   }
   auto isZero = [](AffineExpr start) { return tn::constantDim(start) == 0; };
-  bool isCorner = llvm::all_of(slice.getStarts().getResults().take_back(2), isZero) &&
-                  llvm::all_of(slice.getSteps().take_back(2), [](int64_t step) { return step == 1; });
+  bool isCorner =
+      llvm::all_of(slice.getStarts().getResults().take_back(2), isZero) &&
+      llvm::all_of(slice.getSteps().take_back(2), [](int64_t step) { return step == 1; });
   return isCorner ? slice.getX() : value;
 }
 

@@ -42,8 +42,7 @@ template <typename Op> struct ToChannelsLast : OpRewritePattern<Op> {
 LogicalResult channelsLast(ModuleOp module, tn::WeightStore &weights) {
   RewritePatternSet patterns(module.getContext());
   patterns.add<ToChannelsLast<tn::ConvOp>, ToChannelsLast<tn::MaxPoolOp>,
-               ToChannelsLast<tn::AvgPoolOp>, ToChannelsLast<tn::BatchNormOp>>(
-      module.getContext());
+               ToChannelsLast<tn::AvgPoolOp>, ToChannelsLast<tn::BatchNormOp>>(module.getContext());
   addSinkTransposePatterns(patterns, weights);
   return runPatterns(module, std::move(patterns));
 }

@@ -10,8 +10,8 @@
 
 namespace tenon::opt {
 
-/// Results up to this size stay in the IR; larger ones become weights, so that regions that differ in
-/// nothing but a bias have one text and are compiled once.
+/// Results up to this size stay in the IR; larger ones become weights, so that regions that differ
+/// in nothing but a bias have one text and are compiled once.
 inline constexpr int64_t kInlineBytes = 64;
 
 class Constants {
@@ -24,15 +24,16 @@ public:
   /// The elements as doubles, if the value is a constant of numbers. Reads a weight's bytes.
   std::optional<std::vector<double>> elements(mlir::Value value) const;
 
-  /// The one number that all elements are. Weights count only with a single element, so that asking is
-  /// cheap.
+  /// The one number that all elements are. Weights count only with a single element, so that asking
+  /// is cheap.
   std::optional<double> scalar(mlir::Value value) const;
 
-  /// The bytes of a constant: row-major, little-endian, one byte a bool. Empty if it has no such form.
+  /// The bytes of a constant: row-major, little-endian, one byte a bool. Empty if it has no such
+  /// form.
   std::vector<char> bytes(mlir::Value value) const;
 
-  /// A constant of that type from row-major bytes, in the IR if small. `name` and `pass` say in dumps
-  /// where a weight came from.
+  /// A constant of that type from row-major bytes, in the IR if small. `name` and `pass` say in
+  /// dumps where a weight came from.
   mlir::Value make(mlir::OpBuilder &builder, mlir::Location location, mlir::RankedTensorType type,
                    std::vector<char> bytes, llvm::StringRef name, llvm::StringRef pass) const;
 

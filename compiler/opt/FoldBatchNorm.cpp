@@ -1,5 +1,5 @@
-// Puts inference batch normalization into the weights before it, or makes it a multiplication and an
-// addition. Relies on its four parameters being constants; computes in double.
+// Puts inference batch normalization into the weights before it, or makes it a multiplication and
+// an addition. Relies on its four parameters being constants; computes in double.
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 
@@ -42,8 +42,8 @@ std::string nameOf(Value weight, StringRef otherwise) {
 }
 
 /// A new bias: the old one (or none) scaled and shifted.
-Value foldBias(PatternRewriter &rewriter, const Constants &constants, Value bias, const Affine &affine,
-               tn::BatchNormOp op, StringRef name) {
+Value foldBias(PatternRewriter &rewriter, const Constants &constants, Value bias,
+               const Affine &affine, tn::BatchNormOp op, StringRef name) {
   std::vector<double> result = affine.shift;
   if (bias) {
     std::optional<std::vector<double>> old = constants.elements(bias);
@@ -51,8 +51,8 @@ Value foldBias(PatternRewriter &rewriter, const Constants &constants, Value bias
       result[c] += (*old)[old->size() == 1 ? 0 : c] * affine.scale[c];
     }
   }
-  RankedTensorType type = RankedTensorType::get({static_cast<int64_t>(result.size())},
-                                                op.getType().getElementType());
+  RankedTensorType type =
+      RankedTensorType::get({static_cast<int64_t>(result.size())}, op.getType().getElementType());
   return constants.make(rewriter, op.getLoc(), type, result, name, kPass);
 }
 
@@ -78,8 +78,8 @@ struct FoldIntoConv : Pattern<tn::BatchNormOp> {
       (*weight)[i] *= affine->scale[i / row];
     }
     std::string name = nameOf(conv.getWeight(), "conv");
-    Value folded = constants.make(rewriter, conv.getLoc(), tensorType(conv.getWeight()), *weight,
-                                  name, kPass);
+    Value folded =
+        constants.make(rewriter, conv.getLoc(), tensorType(conv.getWeight()), *weight, name, kPass);
     Value bias = foldBias(rewriter, constants, conv.getBias(), *affine, op, name + ".bias");
     Operation *fused = rebuild(rewriter, conv, {conv.getX(), folded, bias}, op.getType());
     rewriter.replaceOp(op, fused);

@@ -1,5 +1,6 @@
 // Evaluates operations on constants through the reference, as patterns of `simplify`.
-// Relies on the interpreter being the truth; an evaluation that fails leaves the operation to run time.
+// Relies on the interpreter being the truth; an evaluation that fails leaves the operation to run
+// time.
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/Patterns.h"
@@ -28,7 +29,8 @@ int64_t byteCount(Type type) {
 bool isTransposeForProducts(Operation *op) {
   tn::TransposeOp transposed = dyn_cast<tn::TransposeOp>(op);
   return transposed && transposed.getX().getDefiningOp<tn::WeightOp>() &&
-         transposed.getPermutation() == ArrayRef<int64_t>(swapLast(transposed.getType().getRank())) &&
+         transposed.getPermutation() ==
+             ArrayRef<int64_t>(swapLast(transposed.getType().getRank())) &&
          llvm::all_of(transposed->getUsers(), llvm::IsaPred<tn::MatmulOp>);
 }
 
@@ -100,8 +102,8 @@ struct FoldPattern : RewritePattern {
     SmallVector<Value> values;
     for (auto [result, tensor] : llvm::zip_equal(op->getResults(), *results)) {
       std::vector<char> bytes(tensor.bytes(), tensor.bytes() + tensor.byteCount());
-      values.push_back(constants.make(rewriter, op->getLoc(), tensorType(result),
-                                      std::move(bytes), nameOf(op), kPass));
+      values.push_back(constants.make(rewriter, op->getLoc(), tensorType(result), std::move(bytes),
+                                      nameOf(op), kPass));
     }
     rewriter.replaceOp(op, values);
     return success();

@@ -1,5 +1,6 @@
 // A transpose of the last two dims before a product becomes the product's own attribute.
-// Relies on products reading either order at no cost (weights are packed, others go through a panel).
+// Relies on products reading either order at no cost (weights are packed, others go through a
+// panel).
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 
@@ -8,7 +9,8 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
-/// matmul(x, transpose(y)) -> matmul(x, y) {transposeB}; a dim order beyond the swap stays a transpose.
+/// matmul(x, transpose(y)) -> matmul(x, y) {transposeB}; a dim order beyond the swap stays a
+/// transpose.
 struct FoldIntoMatmul : OpRewritePattern<tn::MatmulOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(tn::MatmulOp op, PatternRewriter &rewriter) const override {

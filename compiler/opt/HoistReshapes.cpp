@@ -101,7 +101,8 @@ struct MeetReshape : Pattern<tn::ReshapeOp> {
 
 LogicalResult hoistReshapes(ModuleOp module, tn::WeightStore &weights) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<HoistThroughMatmul, HoistThroughElementwise, MeetReshape>(module.getContext(), weights);
+  patterns.add<HoistThroughMatmul, HoistThroughElementwise, MeetReshape>(module.getContext(),
+                                                                         weights);
   return runPatterns(module, std::move(patterns));
 }
 

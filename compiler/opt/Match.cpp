@@ -1,5 +1,5 @@
-// Small questions that patterns ask about operations, dims and permutations, and the way to run patterns.
-// Relies on graph/Shape.h for symbolic dims.
+// Small questions that patterns ask about operations, dims and permutations, and the way to run
+// patterns. Relies on graph/Shape.h for symbolic dims.
 #include "compiler/opt/Match.h"
 
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -17,8 +17,8 @@ constexpr int64_t kMostRewrites = 100;
 
 LogicalResult runPatterns(ModuleOp module, RewritePatternSet &&patterns) {
   GreedyRewriteConfig config;
-  // A model is one straight block; patterns end because each removes or moves something for good. Two
-  // that undo each other would be our fault: then give up instead of running forever.
+  // A model is one straight block; patterns end because each removes or moves something for good.
+  // Two that undo each other would be our fault: then give up instead of running forever.
   int64_t operations = 0;
   module.walk([&](Operation *) { ++operations; });
   config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);

@@ -1,5 +1,5 @@
-// Small questions that patterns ask about operations, dims and permutations, and the way to run patterns.
-// Relies on graph/Shape.h for symbolic dims.
+// Small questions that patterns ask about operations, dims and permutations, and the way to run
+// patterns. Relies on graph/Shape.h for symbolic dims.
 #pragma once
 
 #include "compiler/graph/Shape.h"
@@ -33,9 +33,10 @@ struct WithScalar {
   double scalar;
 };
 
-/// Splits a two-operand operation of that kind into a value and a scalar constant. For kinds that do not
-/// commute, the scalar is the second operand.
-template <typename Op> std::optional<WithScalar> matchScalar(mlir::Value result, Constants &constants) {
+/// Splits a two-operand operation of that kind into a value and a scalar constant. For kinds that
+/// do not commute, the scalar is the second operand.
+template <typename Op>
+std::optional<WithScalar> matchScalar(mlir::Value result, Constants &constants) {
   Op op = result.getDefiningOp<Op>();
   if (!op) {
     return std::nullopt;
@@ -101,7 +102,8 @@ struct DimGroup {
   unsigned inBegin, inEnd, outBegin, outEnd;
 };
 
-/// The finest split of a reshape into groups of equal size; fails if the products cannot be compared.
+/// The finest split of a reshape into groups of equal size; fails if the products cannot be
+/// compared.
 mlir::FailureOr<llvm::SmallVector<DimGroup>> groupDims(llvm::ArrayRef<mlir::AffineExpr> in,
                                                        llvm::ArrayRef<mlir::AffineExpr> out);
 

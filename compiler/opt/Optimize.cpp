@@ -13,14 +13,17 @@ constexpr Pass kSimplify = {"simplify", simplify};
 
 /// The passes in order. `simplify` stands wherever the next pass wants a clean graph.
 const Pass kOrder[] = {
-    // Names what exporters write with constants and chains of movement; everything else matches on that.
+    // Names what exporters write with constants and chains of movement; everything else matches on
+    // that.
     kSimplify,
-    // Before anything looks at a product and its bias: reshapes of [batch * sequence, n] stand between.
+    // Before anything looks at a product and its bias: reshapes of [batch * sequence, n] stand
+    // between.
     {"hoist-reshapes", hoistReshapes},
     kSimplify,
     // Needs the convolution and its normalization side by side and in the model's own layout.
     {"fold-batch-norm", foldBatchNorm},
-    // After the bias is known as a constant; before transposes move away from the slices that it removes.
+    // After the bias is known as a constant; before transposes move away from the slices that it
+    // removes.
     {"split-products", splitProducts},
     // Before attention, which wants the transposes of the heads directly at its operands.
     {"sink-transposes", sinkTransposes},

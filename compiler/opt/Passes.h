@@ -16,23 +16,25 @@ namespace tenon::opt {
 /// Every other pass leaves its litter to this one, so it runs often.
 llvm::LogicalResult simplify(mlir::ModuleOp module, tn::WeightStore &weights);
 
-/// Evaluates operations on constants through the reference. Part of `simplify`, on its own for tests.
+/// Evaluates operations on constants through the reference. Part of `simplify`, on its own for
+/// tests.
 llvm::LogicalResult foldConstants(mlir::ModuleOp module, tn::WeightStore &weights);
 
 /// Moves reshapes of leading dims (`[batch * sequence, n]`) up through products and elementwise
 /// operations, where they meet the reshape that made them and vanish: one shape for a whole layer.
 llvm::LogicalResult hoistReshapes(mlir::ModuleOp module, tn::WeightStore &weights);
 
-/// Puts inference batch normalization into the weights of the convolution or product before it; what is
-/// left becomes a multiplication and an addition that fuse as an epilogue. Computed in double.
+/// Puts inference batch normalization into the weights of the convolution or product before it;
+/// what is left becomes a multiplication and an addition that fuse as an epilogue. Computed in
+/// double.
 llvm::LogicalResult foldBatchNorm(mlir::ModuleOp module, tn::WeightStore &weights);
 
 /// Moves transposes towards the results through elementwise operations, reductions, concatenations,
 /// pads, slices and reshapes, until they cancel or reach an operation that absorbs them.
 llvm::LogicalResult sinkTransposes(mlir::ModuleOp module, tn::WeightStore &weights);
 
-/// A product with constant weights whose result is only read in slices becomes one product a slice: the
-/// heads of a fused QKV projection are then written where attention reads them, without copies.
+/// A product with constant weights whose result is only read in slices becomes one product a slice:
+/// the heads of a fused QKV projection are then written where attention reads them, without copies.
 llvm::LogicalResult splitProducts(mlir::ModuleOp module, tn::WeightStore &weights);
 
 /// Spellings of GELU (erf and tanh form) become `tn.gelu`.
@@ -44,18 +46,19 @@ llvm::LogicalResult recognizeSilu(mlir::ModuleOp module, tn::WeightStore &weight
 /// exp / sum, with or without the maximum taken off, becomes `tn.softmax`.
 llvm::LogicalResult recognizeSoftmax(mlir::ModuleOp module, tn::WeightStore &weights);
 
-/// Layer and RMS normalization over trailing dims written out become `tn.layer_norm`, `tn.rms_norm`.
+/// Layer and RMS normalization over trailing dims written out become `tn.layer_norm`,
+/// `tn.rms_norm`.
 llvm::LogicalResult recognizeNorm(mlir::ModuleOp module, tn::WeightStore &weights);
 
-/// Product, scale, mask, softmax and product become `tn.attention`, which reads and writes split heads
-/// in place (`headsInner`), so that no transposes are left around it.
+/// Product, scale, mask, softmax and product become `tn.attention`, which reads and writes split
+/// heads in place (`headsInner`), so that no transposes are left around it.
 llvm::LogicalResult recognizeAttention(mlir::ModuleOp module, tn::WeightStore &weights);
 
 /// A transpose of the last two dims before a product becomes `transposeA` or `transposeB`.
 llvm::LogicalResult foldTransposes(mlir::ModuleOp module, tn::WeightStore &weights);
 
-/// Convolutions and poolings work channels-last, where the inner loop reads contiguous channels; the
-/// transposes around them meet and cancel, so that one is left at each picture input.
+/// Convolutions and poolings work channels-last, where the inner loop reads contiguous channels;
+/// the transposes around them meet and cancel, so that one is left at each picture input.
 llvm::LogicalResult channelsLast(mlir::ModuleOp module, tn::WeightStore &weights);
 
 struct Pass {

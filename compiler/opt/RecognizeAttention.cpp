@@ -23,8 +23,8 @@ struct Operand {
   double scale = 1;
 };
 
-/// Brings a value of dims batch, head, position, feature (or, if `swapped`, feature before position) into
-/// one of the two orders that attention reads, taking off transposes and scales.
+/// Brings a value of dims batch, head, position, feature (or, if `swapped`, feature before
+/// position) into one of the two orders that attention reads, taking off transposes and scales.
 Operand makeOperand(PatternRewriter &rewriter, Value value, bool swapped, Constants &constants) {
   Value source = value;
   Permutation order = llvm::to_vector(llvm::seq<int64_t>(0, 4));
@@ -53,42 +53,48 @@ Operand makeOperand(PatternRewriter &rewriter, Value value, bool swapped, Consta
 struct Scores {
   tn::MatmulOp product;
   double scale = 1;
+  bool isScaled = false;
   Value mask;
   Value condition;
   /// The constant in place of hidden scores.
   Value hidden;
 };
 
-/// Takes one layer off the scores: a mask first, then a condition, then scales.
-bool peelScores(Value &value, Scores &scores, Constants &constants) {
-  Operation *op = value.getDefiningOp();
-  if (!op || !value.hasOneUse()) {
-    return false;
-  }
-  bool isInnermost = scores.scale != 1;
-  if (std::optional<WithScalar> scaled = matchScale(value, constants)) {
-    scores.scale *= scaled->scalar;
-    value = scaled->value;
-    return true;
-  }
-  if (isa<tn::AddOp>(op) && !isInnermost && !scores.mask && !scores.condition) {
-    // The scores have the full shape; of two such operands the one from a product.
-    for (unsigned i : {0u, 1u}) {
-      Value inner = op->getOperand(i);
-      bool leadsOn = inner.hasOneUse() && isa_and_present<tn::MatmulOp, tn::MulOp, tn::DivOp,
-                                                          tn::SelectOp>(inner.getDefiningOp());
-      if (leadsOn && inner.getType() == value.getType() &&
-          !(isa<tn::SelectOp>(inner.getDefiningOp()) &&
-            isa_and_present<tn::MatmulOp>(op->getOperand(1 - i).getDefiningOp()))) {
-        scores.mask = op->getOperand(1 - i);
-        value = inner;
-        return true;
-      }
+/// A product lies behind the value, under nothing but scales and conditions that nobody else reads.
+bool comesFromProduct(Value value, Constants &constants) {
+  while (value.hasOneUse()) {
+    if (std::optional<WithScalar> scaled = matchScale(value, constants)) {
+      value = scaled->value;
+    } else if (tn::SelectOp select = value.getDefiningOp<tn::SelectOp>()) {
+      value = select.getA();
+    } else {
+      return isa_and_present<tn::MatmulOp>(value.getDefiningOp());
     }
+  }
+  return false;
+}
+
+/// value = scores + mask
+bool peelMask(Value &value, Scores &scores, Constants &constants) {
+  tn::AddOp sum = value.getDefiningOp<tn::AddOp>();
+  if (!sum || scores.mask || scores.condition) {
     return false;
   }
-  tn::SelectOp select = dyn_cast<tn::SelectOp>(op);
-  if (!select || isInnermost || scores.condition || select.getA().getType() != value.getType()) {
+  for (auto [inner, mask] :
+       {std::pair(sum.getA(), sum.getB()), std::pair(sum.getB(), sum.getA())}) {
+    if (inner.getType() == value.getType() && comesFromProduct(inner, constants)) {
+      scores.mask = mask;
+      value = inner;
+      return true;
+    }
+  }
+  return false;
+}
+
+/// value = scores where a condition holds, else a number that hides the position
+bool peelCondition(Value &value, Scores &scores, Constants &constants) {
+  tn::SelectOp select = value.getDefiningOp<tn::SelectOp>();
+  if (!select || scores.condition || select.getA().getType() != value.getType()) {
     return false;
   }
   std::optional<double> hidden = constants.scalar(select.getB());
@@ -99,6 +105,21 @@ bool peelScores(Value &value, Scores &scores, Constants &constants) {
   scores.hidden = select.getB();
   value = select.getA();
   return true;
+}
+
+/// Takes one layer off the scores. A scale outside of a mask would scale the mask: that ends it.
+bool peelScores(Value &value, Scores &scores, Constants &constants) {
+  if (!value.hasOneUse()) {
+    return false;
+  }
+  if (std::optional<WithScalar> scaled = matchScale(value, constants)) {
+    scores.scale *= scaled->scalar;
+    scores.isScaled = true;
+    value = scaled->value;
+    return true;
+  }
+  return !scores.isScaled &&
+         (peelMask(value, scores, constants) || peelCondition(value, scores, constants));
 }
 
 std::optional<Scores> matchScores(Value value, Constants &constants) {
@@ -166,8 +187,8 @@ public:
     if (!scores.mask) {
       return fromCondition(scores.condition, scores.hidden);
     }
-    // With a finite number in hidden places, a mask on top could bring them back in a row where it hides
-    // all the others.
+    // With a finite number in hidden places, a mask on top could bring them back in a row where it
+    // hides all the others.
     if (!isCausalCondition(scores.condition, queries, keys, constants) ||
         constants.scalar(scores.hidden) != -kInfinity) {
       return failure();
@@ -193,16 +214,16 @@ private:
     return result.causal ? result : Mask{mask, false};
   }
 
-  /// select(condition, 0, hidden), with the causal part of the condition taken out where that is exact:
-  /// always if it is all of it, else only for -inf, since rows that hide every key differ otherwise.
+  /// select(condition, 0, hidden), with the causal part of the condition taken out where that is
+  /// exact: always if it is all of it, else only for -inf, since rows that hide every key differ
+  /// otherwise.
   Mask fromCondition(Value condition, Value hidden) {
     SmallVector<Value> parts;
     collectConditions(condition, parts);
     size_t before = parts.size();
     if (before == 1 || constants.scalar(hidden) == -kInfinity) {
-      llvm::erase_if(parts, [&](Value part) {
-        return isCausalCondition(part, queries, keys, constants);
-      });
+      llvm::erase_if(parts,
+                     [&](Value part) { return isCausalCondition(part, queries, keys, constants); });
     }
     if (parts.empty()) {
       return {nullptr, true};
@@ -243,8 +264,7 @@ struct AttentionPattern : Pattern<tn::MatmulOp> {
   LogicalResult matchAndRewrite(tn::MatmulOp op, PatternRewriter &rewriter) const override {
     Constants constants = this->constants;
     tn::SoftmaxOp softmax = matchProbabilities(op.getA(), constants);
-    if (!softmax || op.getTransposeA() || op.getType().getRank() != 4 ||
-        softmax.getAxis() != 3) {
+    if (!softmax || op.getTransposeA() || op.getType().getRank() != 4 || softmax.getAxis() != 3) {
       return failure();
     }
     std::optional<Scores> scores = matchScores(softmax.getX(), constants);
@@ -259,8 +279,8 @@ struct AttentionPattern : Pattern<tn::MatmulOp> {
       return failure();
     }
     Operand q = makeOperand(rewriter, scores->product.getA(), false, constants);
-    Operand k = makeOperand(rewriter, scores->product.getB(), !scores->product.getTransposeB(),
-                            constants);
+    Operand k =
+        makeOperand(rewriter, scores->product.getB(), !scores->product.getTransposeB(), constants);
     Operand v = makeOperand(rewriter, op.getB(), op.getTransposeB(), constants);
     if (v.scale != 1) {
       v = {op.getB()}; // a scale of the values stays where it is

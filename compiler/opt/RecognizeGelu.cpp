@@ -1,5 +1,5 @@
-// Spellings of GELU become tn.gelu: x/2 * (1 + erf(x / sqrt 2)) and the tanh form, factors in any order.
-// Relies on simplify (division by powers of two is a product, squares are x * x).
+// Spellings of GELU become tn.gelu: x/2 * (1 + erf(x / sqrt 2)) and the tanh form, factors in any
+// order. Relies on simplify (division by powers of two is a product, squares are x * x).
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 
@@ -11,8 +11,8 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
-/// A product taken apart: the scalar constants multiplied, and the other factors. Only products that
-/// nobody else reads are opened.
+/// A product taken apart: the scalar constants multiplied, and the other factors. Only products
+/// that nobody else reads are opened.
 struct Factors {
   double scale = 1;
   SmallVector<Value> values;

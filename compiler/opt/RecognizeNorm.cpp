@@ -8,7 +8,8 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
-/// The first of the trailing axes that a mean runs over, keeping them as ones; nothing for other axes.
+/// The first of the trailing axes that a mean runs over, keeping them as ones; nothing for other
+/// axes.
 std::optional<int64_t> trailingMean(Value mean, Value of) {
   tn::ReduceOp reduce = mean.getDefiningOp<tn::ReduceOp>();
   if (!reduce || reduce.getKind() != tn::ReduceKind::mean || reduce.getX() != of ||
@@ -69,7 +70,8 @@ Value matchInverseSqrt(Value value, Constants &constants) {
     return matchSqrt(reciprocal.getX());
   }
   tn::DivOp quotient = value.getDefiningOp<tn::DivOp>();
-  return quotient && constants.scalar(quotient.getA()) == 1.0 ? matchSqrt(quotient.getB()) : nullptr;
+  return quotient && constants.scalar(quotient.getA()) == 1.0 ? matchSqrt(quotient.getB())
+                                                              : nullptr;
 }
 
 /// The normalization that an operation computes, as a quotient or a product.
@@ -188,8 +190,8 @@ struct BiasPattern : Pattern<tn::AddOp> {
       if (!bias) {
         continue;
       }
-      rewriter.replaceOpWithNewOp<tn::LayerNormOp>(op, op.getType(), norm.getX(), norm.getScale(), bias,
-                                                   norm.getAxisAttr(), norm.getEpsilonAttr());
+      rewriter.replaceOpWithNewOp<tn::LayerNormOp>(op, op.getType(), norm.getX(), norm.getScale(),
+                                                   bias, norm.getAxisAttr(), norm.getEpsilonAttr());
       return success();
     }
     return failure();

@@ -36,10 +36,9 @@ struct DivideByPowerOfTwo : Pattern<tn::DivOp> {
         std::abs(std::frexp(*divisor, &exponent)) != 0.5 || std::abs(exponent) > 10) {
       return failure(); // small exponents only: the inverse is a normal number in f16 too
     }
-    DenseElementsAttr inverse =
-        DenseElementsAttr::get(tensorType(op.getB()), rewriter.getFloatAttr(element, 1.0 / *divisor));
-    Value scale =
-        tn::ConstantOp::create(rewriter, op.getLoc(), op.getB().getType(), inverse);
+    DenseElementsAttr inverse = DenseElementsAttr::get(
+        tensorType(op.getB()), rewriter.getFloatAttr(element, 1.0 / *divisor));
+    Value scale = tn::ConstantOp::create(rewriter, op.getLoc(), op.getB().getType(), inverse);
     rewriter.replaceOpWithNewOp<tn::MulOp>(op, op.getType(), op.getA(), scale);
     return success();
   }
@@ -125,8 +124,8 @@ struct SelectConstant : Pattern<tn::SelectOp> {
   }
 };
 
-/// Positions 0, 1, 2... are never below zero: `iota >= 0` -> true. Exporters write this test for masks
-/// that hide nothing.
+/// Positions 0, 1, 2... are never below zero: `iota >= 0` -> true. Exporters write this test for
+/// masks that hide nothing.
 struct CountIsNotNegative : Pattern<tn::CompareOp> {
   using Pattern::Pattern;
   LogicalResult matchAndRewrite(tn::CompareOp op, PatternRewriter &rewriter) const override {
@@ -148,8 +147,8 @@ struct CountIsNotNegative : Pattern<tn::CompareOp> {
       return failure();
     }
     RankedTensorType scalar = RankedTensorType::get({}, rewriter.getI1Type());
-    Value yes = tn::ConstantOp::create(rewriter, op.getLoc(), scalar,
-                                       DenseElementsAttr::get(scalar, true));
+    Value yes =
+        tn::ConstantOp::create(rewriter, op.getLoc(), scalar, DenseElementsAttr::get(scalar, true));
     rewriter.replaceOpWithNewOp<tn::BroadcastOp>(op, op.getType(), yes);
     return success();
   }

@@ -8,7 +8,8 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
-/// The dims that an elementwise operation gives for these operands; empty optional if that is not known.
+/// The dims that an elementwise operation gives for these operands; empty optional if that is not
+/// known.
 std::optional<tn::Dims> resultDims(ValueRange operands) {
   tn::Dims dims;
   for (Value operand : operands) {

@@ -1,5 +1,6 @@
 // Identities and chains of the operations that only move elements, as patterns of `simplify`.
-// Relies on result types that state the shape: a reshape is free, so others become reshapes where they can.
+// Relies on result types that state the shape: a reshape is free, so others become reshapes where
+// they can.
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Patterns.h"
 
@@ -128,7 +129,8 @@ struct TransposeBetweenReshapes : Pattern<tn::ReshapeOp> {
     if (failed(groups)) {
       return failure();
     }
-    // Each dim of the merged shape stands for the dims of its group, which the transpose moves as one.
+    // Each dim of the merged shape stands for the dims of its group, which the transpose moves as
+    // one.
     SmallVector<DimGroup> groupOf;
     for (const DimGroup &group : *groups) {
       if (group.outEnd - group.outBegin != 1) {
@@ -188,12 +190,11 @@ struct ReshapeWeight : Pattern<tn::ReshapeOp> {
 } // namespace
 
 void addMovementPatterns(RewritePatternSet &patterns, tn::WeightStore &weights) {
-  patterns.add<DropIdentity<tn::ReshapeOp>, DropIdentity<tn::CastOp>,
-               DropIdentity<tn::BroadcastOp>, DropIdentity<tn::TransposeOp>,
-               DropIdentity<tn::ConcatOp>, DropIdentity<tn::SliceOp>, DropIdentity<tn::PadOp>,
-               MergeReshapes, MergeBroadcasts, BroadcastToReshape, MergeTransposes,
-               TransposeToReshape, TransposeBetweenReshapes, DropCastThere, ReshapeWeight>(
-      patterns.getContext(), weights);
+  patterns.add<DropIdentity<tn::ReshapeOp>, DropIdentity<tn::CastOp>, DropIdentity<tn::BroadcastOp>,
+               DropIdentity<tn::TransposeOp>, DropIdentity<tn::ConcatOp>, DropIdentity<tn::SliceOp>,
+               DropIdentity<tn::PadOp>, MergeReshapes, MergeBroadcasts, BroadcastToReshape,
+               MergeTransposes, TransposeToReshape, TransposeBetweenReshapes, DropCastThere,
+               ReshapeWeight>(patterns.getContext(), weights);
 }
 
 } // namespace tenon::opt

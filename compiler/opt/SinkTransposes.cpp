@@ -19,11 +19,13 @@ LogicalResult replaceByTranspose(PatternRewriter &rewriter, Operation *op, Opera
 
 /// The type of the untransposed value behind a transposed result.
 Type untransposed(Value result, ArrayRef<int64_t> permutation) {
-  tn::Dims dims = permuted(ArrayRef<AffineExpr>(tn::getDims(result.getType())), inverse(permutation));
+  tn::Dims dims =
+      permuted(ArrayRef<AffineExpr>(tn::getDims(result.getType())), inverse(permutation));
   return tn::makeTensor(dims, getElementTypeOrSelf(result));
 }
 
-/// f(transpose(x), transpose(y), c) -> transpose(f(x, y, c')): constants are transposed the other way.
+/// f(transpose(x), transpose(y), c) -> transpose(f(x, y, c')): constants are transposed the other
+/// way.
 struct SinkThroughElementwise : RewritePattern {
   SinkThroughElementwise(MLIRContext *context)
       : RewritePattern(MatchAnyOpTypeTag(), /*benefit=*/1, context) {}
@@ -89,8 +91,8 @@ private:
     if (isScalarLike(operand)) {
       return operand;
     }
-    // Operands broadcast from the right: give it the full rank, then the order of x. Leading ones say
-    // nothing; a constant of one dim is how other patterns know a bias.
+    // Operands broadcast from the right: give it the full rank, then the order of x. Leading ones
+    // say nothing; a constant of one dim is how other patterns know a bias.
     Permutation back = inverse(permutation);
     tn::Dims dims = fullDims(operand, permutation.size());
     SmallVector<AffineExpr> moved = permuted(ArrayRef<AffineExpr>(dims), back);
@@ -99,8 +101,8 @@ private:
       return reshape(rewriter, operand.getLoc(), operand, kept);
     }
     Value full = reshape(rewriter, operand.getLoc(), operand, dims);
-    return reshape(rewriter, operand.getLoc(),
-                   transpose(rewriter, operand.getLoc(), full, back), kept);
+    return reshape(rewriter, operand.getLoc(), transpose(rewriter, operand.getLoc(), full, back),
+                   kept);
   }
 };
 
@@ -151,8 +153,7 @@ struct SinkThroughConcat : OpRewritePattern<tn::ConcatOp> {
       }
       operands.push_back(transposed.getX());
     }
-    Operation *moved =
-        rebuild(rewriter, op, operands, untransposed(op.getResult(), permutation));
+    Operation *moved = rebuild(rewriter, op, operands, untransposed(op.getResult(), permutation));
     cast<tn::ConcatOp>(moved).setAxis(permutation[op.getAxis()]);
     return replaceByTranspose(rewriter, op, moved, permutation);
   }
@@ -169,8 +170,8 @@ struct SinkThroughPad : OpRewritePattern<tn::PadOp> {
     Permutation permutation(transposed.getPermutation());
     SmallVector<Value> operands(op->getOperands());
     operands.front() = transposed.getX();
-    tn::PadOp moved = cast<tn::PadOp>(
-        rebuild(rewriter, op, operands, untransposed(op.getResult(), permutation)));
+    tn::PadOp moved =
+        cast<tn::PadOp>(rebuild(rewriter, op, operands, untransposed(op.getResult(), permutation)));
     moved.setBegins(permuted(op.getBegins(), inverse(permutation)));
     moved.setEnds(permuted(op.getEnds(), inverse(permutation)));
     return replaceByTranspose(rewriter, op, moved, permutation);
@@ -187,8 +188,8 @@ struct SinkThroughSlice : OpRewritePattern<tn::SliceOp> {
     }
     Permutation permutation(transposed.getPermutation());
     Permutation back = inverse(permutation);
-    tn::SliceOp moved = cast<tn::SliceOp>(rebuild(rewriter, op, {transposed.getX()},
-                                                  untransposed(op.getResult(), permutation)));
+    tn::SliceOp moved = cast<tn::SliceOp>(
+        rebuild(rewriter, op, {transposed.getX()}, untransposed(op.getResult(), permutation)));
     AffineMap starts = op.getStarts();
     moved.setStarts(AffineMap::get(starts.getNumDims(), starts.getNumSymbols(),
                                    permuted(starts.getResults(), back), rewriter.getContext()));
@@ -197,7 +198,8 @@ struct SinkThroughSlice : OpRewritePattern<tn::SliceOp> {
   }
 };
 
-/// reshape(transpose(x)) -> transpose(reshape(x)), when each group of merged dims lies together in x
+/// reshape(transpose(x)) -> transpose(reshape(x)), when each group of merged dims lies together in
+/// x
 struct SinkThroughReshape : OpRewritePattern<tn::ReshapeOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(tn::ReshapeOp op, PatternRewriter &rewriter) const override {
@@ -230,11 +232,10 @@ struct SinkThroughReshape : OpRewritePattern<tn::ReshapeOp> {
   }
 
 private:
-  /// The groups sorted by where the transpose took them from; nothing if one of them is not together
-  /// and in order there. Dims of one may lie anywhere.
-  static std::optional<SmallVector<DimGroup>> inSourceOrder(ArrayRef<DimGroup> groups,
-                                                            ArrayRef<AffineExpr> in,
-                                                            ArrayRef<int64_t> permutation) {
+  /// The groups sorted by where the transpose took them from; nothing if one of them is not
+  /// together and in order there. Dims of one may lie anywhere.
+  static std::optional<SmallVector<DimGroup>>
+  inSourceOrder(ArrayRef<DimGroup> groups, ArrayRef<AffineExpr> in, ArrayRef<int64_t> permutation) {
     // Positions in x, counting dims other than one.
     Permutation position(in.size(), -1);
     Permutation back = inverse(permutation);

@@ -1,5 +1,6 @@
-// Moves slices of a product's columns onto its constant weights, through bias, reshape and transpose.
-// Relies on every reader of the product being a slice, so that no column is computed twice.
+// Moves slices of a product's columns onto its constant weights, through bias, reshape and
+// transpose. Relies on every reader of the product being a slice, so that no column is computed
+// twice.
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 
@@ -83,8 +84,8 @@ std::optional<unsigned> constantOperand(Operation *op) {
   return std::nullopt;
 }
 
-/// What a slice of a reshape's result takes of its operand: the sliced dim must be the outermost of those
-/// that one dim was split into.
+/// What a slice of a reshape's result takes of its operand: the sliced dim must be the outermost of
+/// those that one dim was split into.
 std::optional<DimSlice> beforeReshape(tn::ReshapeOp op, DimSlice part) {
   tn::Dims out = tn::getDims(op.getType());
   FailureOr<SmallVector<DimGroup>> groups = groupDims(tn::getDims(op.getX().getType()), out);
@@ -95,8 +96,8 @@ std::optional<DimSlice> beforeReshape(tn::ReshapeOp op, DimSlice part) {
     if (part.axis < group.outBegin || part.axis >= group.outEnd) {
       continue;
     }
-    bool isOutermost = llvm::all_of(
-        ArrayRef(out).slice(group.outBegin, part.axis - group.outBegin), isOne);
+    bool isOutermost =
+        llvm::all_of(ArrayRef(out).slice(group.outBegin, part.axis - group.outBegin), isOne);
     std::optional<int64_t> inner = tn::constantDim(tn::elementCount(
         op.getContext(), ArrayRef(out).slice(part.axis + 1, group.outEnd - part.axis - 1)));
     if (!isOutermost || !inner || group.inEnd - group.inBegin != 1) {
@@ -107,8 +108,8 @@ std::optional<DimSlice> beforeReshape(tn::ReshapeOp op, DimSlice part) {
   return std::nullopt;
 }
 
-/// Builds the slice of a value from a slice of the weights behind it. With a null builder it only says
-/// (by the value itself) that this can be done.
+/// Builds the slice of a value from a slice of the weights behind it. With a null builder it only
+/// says (by the value itself) that this can be done.
 Value sliceAtSource(OpBuilder *builder, Value value, DimSlice part, unsigned depth = 0) {
   Operation *op = value.getDefiningOp();
   if (!op || depth == kMostDepth) {

@@ -54,8 +54,8 @@ Result<std::vector<reference::Tensor>> evaluate(func::FuncOp function, ArrayRef<
       }
       dims.push_back(*size);
     }
-    TENON_ASSIGN(reference::Tensor tensor, makeTensor(cast<RankedTensorType>(argument), dims,
-                                                      inputs.size() + 1, -0.5));
+    TENON_ASSIGN(reference::Tensor tensor,
+                 makeTensor(cast<RankedTensorType>(argument), dims, inputs.size() + 1, -0.5));
     inputs.push_back(std::move(tensor));
   }
   reference::InterpreterOptions options;

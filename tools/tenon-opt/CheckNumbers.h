@@ -19,7 +19,8 @@ void fillWeights(mlir::ModuleOp module, tn::WeightStore &weights);
 Result<std::vector<reference::Tensor>> evaluateSeeded(mlir::ModuleOp module,
                                                       tn::WeightStore &weights);
 
-/// Says how the results differ, or nothing: by more than 1e-4 of the largest magnitude, and more for 16-bit types.
+/// Says how the results differ, or nothing: by more than 1e-4 of the largest magnitude, and more
+/// for 16-bit types.
 std::string difference(llvm::ArrayRef<reference::Tensor> before,
                        llvm::ArrayRef<reference::Tensor> after);
 

@@ -1,5 +1,6 @@
 // Runs passes on a text of `tn` and prints the result: the tool of the lit tests.
-// Relies on seeded weights (a test names weights without giving bytes) and, with --check, on the reference.
+// Relies on seeded weights (a test names weights without giving bytes) and, with --check, on the
+// reference.
 #include "compiler/opt/Passes.h"
 #include "tools/tenon-opt/CheckNumbers.h"
 #include "tools/tenon-opt/PlantedFault.h"
@@ -108,8 +109,9 @@ int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   llvm::cl::opt<std::string> input(llvm::cl::Positional, llvm::cl::desc("FILE"),
                                    llvm::cl::init("-"));
-  llvm::cl::list<std::string> passes("pass", llvm::cl::CommaSeparated,
-                                     llvm::cl::desc("passes to run, in this order; 'optimize' is all"));
+  llvm::cl::list<std::string> passes(
+      "pass", llvm::cl::CommaSeparated,
+      llvm::cl::desc("passes to run, in this order; 'optimize' is all"));
   llvm::cl::opt<bool> check("check",
                             llvm::cl::desc("compare the numbers before and after each pass"));
   llvm::cl::ParseCommandLineOptions(argc, argv, "Runs passes on a text of tn\n");

@@ -6,8 +6,8 @@
 
 namespace tenon::opt {
 
-/// Turns the first erf GELU into the tanh form (off by up to 4.7e-4), or else the first relu into a leaky
-/// one, or else the first addition into a subtraction.
+/// Turns the first erf GELU into the tanh form (off by up to 4.7e-4), or else the first relu into a
+/// leaky one, or else the first addition into a subtraction.
 llvm::LogicalResult plantedFault(mlir::ModuleOp module, tn::WeightStore &weights);
 
 inline constexpr Pass kPlantedFault = {"planted-fault", plantedFault};

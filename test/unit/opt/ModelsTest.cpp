@@ -1,5 +1,5 @@
-// What the passes make of the real models of both torch exporters: the operations that are left, and for
-// the small models the same numbers as before. Relies on the committed graphs in models/.
+// What the passes make of the real models of both torch exporters: the operations that are left,
+// and for the small models the same numbers as before. Relies on the committed graphs in models/.
 #include "compiler/frontend/onnx/Onnx.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Passes.h"
@@ -107,18 +107,16 @@ INSTANTIATE_TEST_SUITE_P(MiniLm, OptimizedModel,
                          testing::ValuesIn(encoder({"graphs/minilm_l6.dynamo",
                                                     "graphs/minilm_l6.torchscript"},
                                                    6, 6, 0, 0)));
-INSTANTIATE_TEST_SUITE_P(Gpt2, OptimizedModel,
-                         testing::ValuesIn(encoder({"graphs/gpt2.dynamo",
-                                                    "graphs/gpt2.torchscript"},
-                                                   12, 6, 1, 0)));
+INSTANTIATE_TEST_SUITE_P(
+    Gpt2, OptimizedModel,
+    testing::ValuesIn(encoder({"graphs/gpt2.dynamo", "graphs/gpt2.torchscript"}, 12, 6, 1, 0)));
 INSTANTIATE_TEST_SUITE_P(Vit, OptimizedModel,
                          testing::ValuesIn(encoder({"graphs/vit_b16.dynamo",
                                                     "graphs/vit_b16.torchscript"},
                                                    12, 6, 1, 1)));
 INSTANTIATE_TEST_SUITE_P(ResNet, OptimizedModel,
-                         testing::ValuesIn(convolutional({"graphs/resnet50.dynamo",
-                                                          "graphs/resnet50.torchscript"},
-                                                         53, 1)));
+                         testing::ValuesIn(convolutional(
+                             {"graphs/resnet50.dynamo", "graphs/resnet50.torchscript"}, 53, 1)));
 INSTANTIATE_TEST_SUITE_P(MobileNet, OptimizedModel,
                          testing::ValuesIn(convolutional({"graphs/mobilenet_v2.dynamo",
                                                           "graphs/mobilenet_v2.torchscript"},
