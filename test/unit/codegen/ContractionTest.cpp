@@ -168,6 +168,20 @@ TEST(ContractionTest, Convolutions) {
   }
 }
 
+TEST(ContractionTest, OneSpatialDim) {
+  for (const char *pads : {"1, 1", "0, 0"}) {
+    bool isPadded = *pads == '1';
+    std::string y = isPadded ? "tensor<2x9x20xf32>" : "tensor<2x7x20xf32>";
+    EXPECT_TRUE(matchesReference(kernelText(
+        "contraction", "(%x: tensor<2x9x6xf32>, %p: tensor<1x18x32xf32>) -> " + y,
+        "%w = tn.unpack %p {permutation = array<i64: 2, 1, 0>, rows = 2 : i64, panel = 32 : i64, "
+        "groups = 1 : i64} : (tensor<1x18x32xf32>) -> tensor<20x6x3xf32>\n"
+        "%0 = tn.conv %x, %w {strides = array<i64: 1>, pads = array<i64: " + std::string(pads) +
+            ">, dilations = array<i64: 1>, groups = 1 : i64, channelsLast = true} : "
+            "(tensor<2x9x6xf32>, tensor<20x6x3xf32>) -> " + y + "\nreturn %0 : " + y)));
+  }
+}
+
 TEST(ContractionTest, DynamicBatchOfImages) {
   for (const char *kernel : {"1", "3"}) {
     bool isPoint = *kernel == '1';
