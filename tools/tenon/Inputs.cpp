@@ -166,7 +166,8 @@ Result<std::vector<Tensor>> makeSeeded(const InputFlags &flags, const runtime::E
     shapes.push_back(std::move(shape));
   }
   std::map<std::string, ValueRange> ranges;
-  for (auto &[name, limit] : inputLimits(engine).items()) {
+  Json limits = inputLimits(engine);
+  for (auto &[name, limit] : limits.items()) {
     if (limit.is_number()) {
       ranges[name] = {0, limit.get<double>()};
     }
