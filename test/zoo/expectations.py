@@ -1,0 +1,78 @@
+"""What an output of a model of the zoo must be: samples of it in float64 and ONNX Runtime's own error at these samples.
+
+Relies on the samples being taken at the same places whenever they are taken; regenerate.py writes the files that zoo.py reads.
+"""
+
+import json
+import os
+import pathlib
+import sys
+
+import numpy as np
+import onnx
+
+SOURCE = pathlib.Path(os.environ.get("TENON_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(SOURCE / "models"))
+
+import inputs  # noqa: E402
+
+GRAPHS = {path.stem: path for path in sorted((SOURCE / "models/graphs").glob("*.onnx"))}
+GRAPHS["fashion_cnn"] = SOURCE / "models/fashion_cnn.onnx"
+EXPECTED = SOURCE / "test/zoo/expected"
+SAMPLES = 400
+OF_LARGEST = 1e-4
+OF_PEER = 2.0
+# Two sizes through one engine; the batch of the first has a padded row, the sequence of the second is odd.
+SIZES = [{"batch": 2, "sequence": 24}, {"batch": 1, "sequence": 17}]
+
+
+def sizes_of(model):
+    """The sizes to test with, for the symbols that the model has."""
+    symbols = {dim.dim_param for value in model.graph.input for dim in value.type.tensor_type.shape.dim if dim.dim_param}
+    return [{name: extent for name, extent in sizes.items() if name in symbols} for sizes in SIZES]
+
+
+def load_graph(path):
+    return onnx.load(str(path), load_external_data=False)
+
+
+def inputs_for(model, sizes):
+    return inputs.make_inputs(model, sizes)
+
+
+def sample(array):
+    """SAMPLES elements spread evenly over the array, all of them if it has no more."""
+    flat = array.reshape(-1).astype(np.float64)
+    count = min(SAMPLES, flat.size)
+    return flat[np.arange(count) * flat.size // count]
+
+
+def expectation(reference, peer):
+    """The entry of one output: its float64 values and what ONNX Runtime made of it."""
+    values = sample(reference)
+    return {"shape": list(reference.shape), "largest": float(np.abs(reference).max()),
+            "peer_error": float(np.abs(sample(peer) - values).max()), "values": values.tolist()}
+
+
+def faults(array, expected):
+    """What is wrong with an output, in words; nothing if it is as exact as it must be."""
+    if list(array.shape) != expected["shape"]:
+        return [f"shape {list(array.shape)} instead of {expected['shape']}"]
+    difference = np.abs(sample(array) - np.array(expected["values"]))
+    error = float(np.nan_to_num(difference, nan=np.inf).max())
+    found = []
+    if error > OF_LARGEST * expected["largest"]:
+        found.append(f"error {error:.2e} is over {OF_LARGEST} x the largest magnitude {expected['largest']:.3g}")
+    if error > OF_PEER * expected["peer_error"]:
+        found.append(f"error {error:.2e} is {error / expected['peer_error']:.2f} x ONNX Runtime's {expected['peer_error']:.2e}")
+    return found
+
+
+def read(name):
+    return json.loads((EXPECTED / f"{name}.json").read_text())
+
+
+def write(name, cases):
+    """One value a line would be thousands of lines, one line a file cannot be compared: one line an output."""
+    lines = ",\n".join(json.dumps(case) for case in cases)
+    (EXPECTED / f"{name}.json").write_text(f"[\n{lines}\n]\n")
