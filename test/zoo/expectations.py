@@ -1,6 +1,6 @@
 """What an output of a model of the zoo must be: samples of it in float64 and ONNX Runtime's own error at these samples.
 
-Relies on the samples being taken at the same places whenever they are taken; regenerate.py writes the files that zoo.py reads.
+Relies on samples being taken at the same places each time; regenerate.py writes the files that zoo.py reads.
 """
 
 import json
@@ -64,7 +64,8 @@ def faults(array, expected):
     if error > OF_LARGEST * expected["largest"]:
         found.append(f"error {error:.2e} is over {OF_LARGEST} x the largest magnitude {expected['largest']:.3g}")
     if error > OF_PEER * expected["peer_error"]:
-        found.append(f"error {error:.2e} is {error / expected['peer_error']:.2f} x ONNX Runtime's {expected['peer_error']:.2e}")
+        peer = expected["peer_error"]
+        found.append(f"error {error:.2e} is {error / peer:.2f} x ONNX Runtime's {peer:.2e}")
     return found
 
 

@@ -1,5 +1,5 @@
-"""One model of the zoo, named on the command line: its weightless graph becomes an engine, and the engine's outputs at every
-CPU level of the machine are held against float64 and ONNX Runtime's error. Relies on test/zoo/expected and on no other program.
+"""One model of the zoo, named on the command line: its weightless graph becomes an engine, whose outputs at every CPU level
+of the machine are held against float64 and ONNX Runtime's error. Relies on test/zoo/expected and on no other program.
 """
 
 import os
