@@ -1,6 +1,6 @@
 // The strategy of attention: for a head and a block of queries, scores by the product kernel into a
-// strip of scratch, softmax along its rows, and the product with V. Keys and values are brought into panels once for
-// all query blocks of a head.
+// strip of scratch, softmax along its rows, and the product with V. Keys and values are brought
+// into panels once for all query blocks of a head.
 #include "compiler/codegen/cpu/Contraction.h"
 #include "compiler/codegen/cpu/Levels.h"
 #include "compiler/codegen/cpu/Strategies.h"
@@ -161,22 +161,20 @@ void AttentionLowering::allocateScratch(const IndexMath &math) {
   keyPanels = math.size(kernel, k.length().ceilDiv(kPanel));
   valuePanels = math.size(kernel, v.width().ceilDiv(kPanel));
   Value panel = math.constant(kPanel), most = math.constant(kQueries);
-  packedKeys =
-      allocate(kernel, {math.size(kernel, k.length().ceilDiv(kPanel) * q.width()), panel});
+  packedKeys = allocate(kernel, {math.size(kernel, k.length().ceilDiv(kPanel) * q.width()), panel});
   packedValues =
       allocate(kernel, {math.size(kernel, v.width().ceilDiv(kPanel) * k.length()), panel});
   // One panel more, so that the rows do not all fall into the same cache sets.
-  scores = allocate(
-      kernel, {most, math.size(kernel, (k.length().ceilDiv(kPanel) + 1) * kPanel)});
+  scores = allocate(kernel, {most, math.size(kernel, (k.length().ceilDiv(kPanel) + 1) * kPanel)});
   sums = allocate(kernel, {most, math.size(kernel, v.width().ceilDiv(kPanel) * kPanel)});
   inverses = allocate(kernel, {most});
 }
 
-void AttentionLowering::forPanels(
-    const IndexMath &math, Value count,
-    llvm::function_ref<void(const IndexMath &, Value)> body) const {
+void AttentionLowering::forPanels(const IndexMath &math, Value count,
+                                  llvm::function_ref<void(const IndexMath &, Value)> body) const {
   scf::ForOp::create(math.builder, math.location, math.constant(0), count, math.constant(1),
-                     ValueRange(), [&](OpBuilder &inner, Location location, Value index, ValueRange) {
+                     ValueRange(),
+                     [&](OpBuilder &inner, Location location, Value index, ValueRange) {
                        body(IndexMath(inner, location), index);
                        scf::YieldOp::create(inner, location);
                      });
@@ -195,7 +193,8 @@ void AttentionLowering::packKeysAndValues(const IndexMath &math, Value batchAndH
     Value to = inner.pointer(packedKeys, inner.mul(inner.mul(index, depth), panel));
     callPackTransposed(inner, kernel.function(), from, rowStride(inner, k), to, depth, count);
   });
-  if (std::optional<int64_t> constant = getConstantIntValue(width); !constant || *constant % kPanel) {
+  if (std::optional<int64_t> constant = getConstantIntValue(width);
+      !constant || *constant % kPanel) {
     clear(math, packedValues);
   }
   forPanels(math, valuePanels, [&](const IndexMath &inner, Value index) {
@@ -233,9 +232,8 @@ void AttentionLowering::computeScores(const IndexMath &math, const QueryBlock &b
   Value seen = math.div(math.add(block.keys, math.constant(kPanel - 1)), panel);
   forPanels(math, seen, [&](const IndexMath &inner, Value index) {
     callProduct(inner, kernel.function(),
-                {a, stride,
-                 inner.pointer(packedKeys, inner.mul(inner.mul(index, depth), panel)), panel,
-                 inner.pointer(scores, inner.mul(index, kPanel)), strip, depth, block.count,
+                {a, stride, inner.pointer(packedKeys, inner.mul(inner.mul(index, depth), panel)),
+                 panel, inner.pointer(scores, inner.mul(index, kPanel)), strip, depth, block.count,
                  Value()});
   });
 }
@@ -279,7 +277,8 @@ Value AttentionLowering::scaledScores(const IndexMath &math, const QueryBlock &b
   return arith::SelectOp::create(builder, math.location, lanes, x, none);
 }
 
-/// Three passes over a row of the strip: largest, exponentials and their sum, zeros for unseen keys.
+/// Three passes over a row of the strip: largest, exponentials and their sum, zeros for unseen
+/// keys.
 void AttentionLowering::softmaxRow(const IndexMath &math, const QueryBlock &block, Value row) {
   OpBuilder &builder = math.builder;
   Location location = math.location;
@@ -315,21 +314,22 @@ void AttentionLowering::softmaxRow(const IndexMath &math, const QueryBlock &bloc
              },
              [&](OpBuilder &b, Location) { scf::YieldOp::create(b, location, most); })
              .getResult(0);
-  Value largest = vector::ReductionOp::create(builder, location, vector::CombiningKind::MAXNUMF, most);
+  Value largest =
+      vector::ReductionOp::create(builder, location, vector::CombiningKind::MAXNUMF, most);
   Value shift = broadcast(math, largest);
-  Value end = math.mul(math.div(math.add(seen, math.constant(vector.getDimSize(0) - 1)), lanes), lanes);
+  Value end =
+      math.mul(math.div(math.add(seen, math.constant(vector.getDimSize(0) - 1)), lanes), lanes);
   Value total =
-      scf::ForOp::create(builder, location, zero, end, lanes,
-                         ValueRange{broadcast(math, number(math, 0))},
-                         [&](OpBuilder &b, Location, Value column, ValueRange state) {
-                           Value x = vector::LoadOp::create(b, location, vector, scores,
-                                                            ValueRange{row, column});
-                           x = arith::SubFOp::create(b, location, x, shift);
-                           Value e = math::ExpOp::create(b, location, x);
-                           vector::StoreOp::create(b, location, e, scores, ValueRange{row, column});
-                           Value sum = arith::AddFOp::create(b, location, state[0], e);
-                           scf::YieldOp::create(b, location, sum);
-                         })
+      scf::ForOp::create(
+          builder, location, zero, end, lanes, ValueRange{broadcast(math, number(math, 0))},
+          [&](OpBuilder &b, Location, Value column, ValueRange state) {
+            Value x = vector::LoadOp::create(b, location, vector, scores, ValueRange{row, column});
+            x = arith::SubFOp::create(b, location, x, shift);
+            Value e = math::ExpOp::create(b, location, x);
+            vector::StoreOp::create(b, location, e, scores, ValueRange{row, column});
+            Value sum = arith::AddFOp::create(b, location, state[0], e);
+            scf::YieldOp::create(b, location, sum);
+          })
           .getResult(0);
   Value sum = vector::ReductionOp::create(builder, location, vector::CombiningKind::ADD, total);
   Value inverse = arith::DivFOp::create(builder, location, number(math, 1), sum);

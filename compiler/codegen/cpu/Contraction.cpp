@@ -1,5 +1,6 @@
-// The strategy of regions with a matmul or conv: tiles of rows x 32 columns by the product kernel, each
-// followed by its epilogue. Relies on the weights being packed in panels where they are constant.
+// The strategy of regions with a matmul or conv: tiles of rows x 32 columns by the product kernel,
+// each followed by its epilogue. Relies on the weights being packed in panels where they are
+// constant.
 #include "compiler/codegen/cpu/Contraction.h"
 
 #include "compiler/codegen/cpu/Strategies.h"
@@ -43,26 +44,25 @@ buildGridLoop(KernelBuilder &kernel, const ContractionGrid &grid,
     state.push_back(math.constant(-1));
   }
   LogicalResult status = success();
-  scf::ForOp::create(
-      kernel.builder, kernel.location, kernel.begin, kernel.end, math.constant(1), state,
-      [&](OpBuilder &body, Location location, Value index, ValueRange last) {
-        IndexMath inner(body, location);
-        Value outer = inner.div(index, panels);
-        GridPoint point{inner.div(outer, chunks), inner.rem(outer, chunks),
-                        inner.rem(index, panels)};
-        SmallVector<Value> next;
-        if (prepare) {
-          Value isNew = arith::CmpIOp::create(body, location, arith::CmpIPredicate::ne,
-                                              last.front(), outer);
-          scf::IfOp::create(body, location, isNew, [&](OpBuilder &then, Location) {
-            prepare(IndexMath(then, location), point);
-            scf::YieldOp::create(then, location);
-          });
-          next.push_back(outer);
-        }
-        status = tile(inner, point);
-        scf::YieldOp::create(body, location, next);
-      });
+  scf::ForOp::create(kernel.builder, kernel.location, kernel.begin, kernel.end, math.constant(1),
+                     state, [&](OpBuilder &body, Location location, Value index, ValueRange last) {
+                       IndexMath inner(body, location);
+                       Value outer = inner.div(index, panels);
+                       GridPoint point{inner.div(outer, chunks), inner.rem(outer, chunks),
+                                       inner.rem(index, panels)};
+                       SmallVector<Value> next;
+                       if (prepare) {
+                         Value isNew = arith::CmpIOp::create(
+                             body, location, arith::CmpIPredicate::ne, last.front(), outer);
+                         scf::IfOp::create(body, location, isNew, [&](OpBuilder &then, Location) {
+                           prepare(IndexMath(then, location), point);
+                           scf::YieldOp::create(then, location);
+                         });
+                         next.push_back(outer);
+                       }
+                       status = tile(inner, point);
+                       scf::YieldOp::create(body, location, next);
+                     });
   return status;
 }
 
@@ -96,9 +96,9 @@ LogicalResult TileWriter::finish(const IndexMath &math, const Tile &tile) {
   return epilogue.emit(math, math.view(scratch, {zero, zero}, {tile.rows, tile.columns}), tile);
 }
 
-LogicalResult TileWriter::write(const IndexMath &math, Value firstRow, Value rows,
-                                const Columns &columns,
-                                llvm::function_ref<void(const IndexMath &, const Sums &)> products) {
+LogicalResult
+TileWriter::write(const IndexMath &math, Value firstRow, Value rows, const Columns &columns,
+                  llvm::function_ref<void(const IndexMath &, const Sums &)> products) {
   OpBuilder &builder = math.builder;
   Value width = math.constant(kPanel);
   Value first = math.add(columns.begin, math.mul(columns.panel, kPanel));

@@ -1,5 +1,5 @@
-// What the lowerings of matmul and conv share: how the result is cut into grid points, and the frame
-// of loops around the tiles.
+// What the lowerings of matmul and conv share: how the result is cut into grid points, and the
+// frame of loops around the tiles.
 #pragma once
 
 #include "compiler/codegen/cpu/Epilogue.h"
@@ -12,18 +12,20 @@ namespace tenon::codegen::cpu {
 /// Most rows of a tile: 128 x 32 sums are half of the smallest L1 cache in use.
 inline constexpr int64_t kTileRows = 128;
 
-/// Row strides of A that are a multiple of this (4 KiB) put all rows of a block into one set of an 8-way L1
-/// cache; such rows are copied to scratch with kStridePad (one cache line) between them.
+/// Row strides of A that are a multiple of this (4 KiB) put all rows of a block into one set of an
+/// 8-way L1 cache; such rows are copied to scratch with kStridePad (one cache line) between them.
 inline constexpr int64_t kBadStride = 1024;
 inline constexpr int64_t kStridePad = 16;
 
-/// How many chunks `rows` rows (or lines of several rows) are cut into: at most `most` in each, and more
-/// where the grid would have too few points for several threads. `others` are the grid points a chunk.
+/// How many chunks `rows` rows (or lines of several rows) are cut into: at most `most` in each, and
+/// more where the grid would have too few points for several threads. `others` are the grid points
+/// a chunk.
 mlir::AffineExpr chunkCount(mlir::AffineExpr rows, int64_t most, int64_t least,
                             mlir::AffineExpr others);
 
-/// The grid, outermost first: batches (or groups), chunks of rows, panels of 32 columns. All tiles of a
-/// chunk follow each other, so what is prepared for a chunk is kept from one grid point to the next.
+/// The grid, outermost first: batches (or groups), chunks of rows, panels of 32 columns. All tiles
+/// of a chunk follow each other, so what is prepared for a chunk is kept from one grid point to the
+/// next.
 struct ContractionGrid {
   mlir::AffineExpr batches, chunks, panels;
   mlir::AffineExpr points() const { return batches * chunks * panels; }
@@ -34,15 +36,15 @@ struct GridPoint {
   mlir::Value batch, chunk, panel;
 };
 
-/// Loops over the kernel's grid slice. `prepare`, if given, is called for the code that runs when the
-/// chunk (or batch) is not that of the point before.
+/// Loops over the kernel's grid slice. `prepare`, if given, is called for the code that runs when
+/// the chunk (or batch) is not that of the point before.
 mlir::LogicalResult
 buildGridLoop(KernelBuilder &kernel, const ContractionGrid &grid,
               llvm::function_ref<void(const IndexMath &, const GridPoint &)> prepare,
               llvm::function_ref<mlir::LogicalResult(const IndexMath &, const GridPoint &)> tile);
 
-/// Where the products of a tile go: into the scratch sums, or straight into the result if nothing is
-/// left to do and the panel is whole.
+/// Where the products of a tile go: into the scratch sums, or straight into the result if nothing
+/// is left to do and the panel is whole.
 struct Sums {
   mlir::Value pointer;
   mlir::Value stride;
@@ -53,15 +55,15 @@ class TileWriter {
 public:
   TileWriter(KernelBuilder &kernel, Epilogue &epilogue, int64_t rows);
 
-  /// The tile is panel number `panel` of the `count` columns that begin at `begin`; the last panel may have
-  /// fewer than 32.
+  /// The tile is panel number `panel` of the `count` columns that begin at `begin`; the last panel
+  /// may have fewer than 32.
   struct Columns {
     mlir::Value begin, panel;
     mlir::AffineExpr count;
   };
-  mlir::LogicalResult
-  write(const IndexMath &math, mlir::Value firstRow, mlir::Value rows, const Columns &columns,
-        llvm::function_ref<void(const IndexMath &, const Sums &)> products);
+  mlir::LogicalResult write(const IndexMath &math, mlir::Value firstRow, mlir::Value rows,
+                            const Columns &columns,
+                            llvm::function_ref<void(const IndexMath &, const Sums &)> products);
 
 private:
   mlir::LogicalResult finish(const IndexMath &math, const Tile &tile);

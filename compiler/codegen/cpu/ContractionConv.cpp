@@ -1,6 +1,6 @@
 // Direct convolutions, channels last: a tile is some lines of output pixels, and a kernel line's
-// weights meet the pixels under it in one product, because both lie side by side. Padded input is copied to
-// scratch a strip at a time.
+// weights meet the pixels under it in one product, because both lie side by side. Padded input is
+// copied to scratch a strip at a time.
 #include "compiler/codegen/cpu/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -28,9 +28,7 @@ struct Geometry {
   bool isPointwise() const { return kernelHeight == 1 && kernelWidth == 1 && !isPadded(); }
   bool isStrided() const { return strideHeight != 1 || strideWidth != 1; }
   /// Pixels are better copied side by side (see kBadStride).
-  bool copiesPixels() const {
-    return isPointwise() && (isStrided() || channels % kBadStride == 0);
-  }
+  bool copiesPixels() const { return isPointwise() && (isStrided() || channels % kBadStride == 0); }
   int64_t groupChannels() const { return channels / groups; }
   int64_t groupOutChannels() const { return outChannels / groups; }
   int64_t depth() const { return kernelHeight * kernelWidth * groupChannels(); }
@@ -92,7 +90,8 @@ private:
   MLIRContext *context;
   ContractionGrid grid;
   AffineExpr images, lines;
-  /// Output pixels of a line. Where all pixels of all images are rows of one product, lines have one pixel.
+  /// Output pixels of a line. Where all pixels of all images are rows of one product, lines have
+  /// one pixel.
   int64_t linePixels;
   /// Most lines of a chunk.
   int64_t mostLines;
@@ -189,7 +188,8 @@ void ConvLowering::copyPixels(const IndexMath &math, const GridPoint &point) {
         Value reach = inner.constant((linePixels - 1) * g.strideWidth + 1);
         Value from = inner.view(rows, {first, zero}, {reach, channels});
         Value to = inner.view(pixels, {inner.mul(index, linePixels), zero}, {count, channels});
-        copyElements(inner, from, to, AffineMap::get(2, 0, {pixel * g.strideWidth, channel}, context));
+        copyElements(inner, from, to,
+                     AffineMap::get(2, 0, {pixel * g.strideWidth, channel}, context));
         scf::YieldOp::create(body, location);
       });
 }
@@ -208,7 +208,8 @@ void ConvLowering::buildProducts(const IndexMath &math, const Sums &sums, const 
     Value line = math.add(math.mul(image, g.height), math.mul(range.first, g.strideHeight));
     origin = math.add(origin, math.mul(line, lineStride));
   }
-  auto loop = [&](OpBuilder &b, Value count, llvm::function_ref<void(const IndexMath &, Value)> body) {
+  auto loop = [&](OpBuilder &b, Value count,
+                  llvm::function_ref<void(const IndexMath &, Value)> body) {
     if (getConstantIntValue(count) == 1) {
       body(IndexMath(b, math.location), zero);
       return;
@@ -223,11 +224,12 @@ void ConvLowering::buildProducts(const IndexMath &math, const Sums &sums, const 
   loop(builder, math.constant(g.kernelHeight * steps), [&](const IndexMath &outer, Value step) {
     Value kernelLine = outer.div(step, outer.constant(steps));
     Value kernelColumn = outer.rem(step, outer.constant(steps));
-    Value weight = outer.pointer(weights, outer.add(panel, outer.mul(outer.mul(step, depth), kPanel)));
+    Value weight =
+        outer.pointer(weights, outer.add(panel, outer.mul(outer.mul(step, depth), kPanel)));
     Value begin = outer.add(origin, outer.mul(outer.mul(kernelLine, g.dilationHeight), lineStride));
     begin = outer.add(begin, outer.mul(kernelColumn, g.dilationWidth * g.channels));
-    Value accumulate = arith::CmpIOp::create(outer.builder, outer.location,
-                                             arith::CmpIPredicate::ne, step, zero);
+    Value accumulate =
+        arith::CmpIOp::create(outer.builder, outer.location, arith::CmpIPredicate::ne, step, zero);
     loop(outer.builder, range.count, [&](const IndexMath &inner, Value line) {
       Value at = inner.add(begin, inner.mul(inner.mul(line, g.strideHeight), lineStride));
       Value to = inner.mul(inner.mul(line, linePixels), sums.stride);
@@ -255,21 +257,20 @@ LogicalResult ConvLowering::buildTile(const IndexMath &math, const GridPoint &po
   Value rows = math.mul(range.count, linePixels);
   TileWriter::Columns columns{math.mul(group, g.groupOutChannels()), point.panel,
                               getAffineConstantExpr(g.groupOutChannels(), context)};
-  return writer->write(math, firstRow, rows, columns,
-                       [&](const IndexMath &inner, const Sums &sums) {
-                         if (!g.isPointwise()) {
-                           buildProducts(inner, sums, range, image, group, panel);
-                           return;
-                         }
-                         Value stride = inner.constant(g.channels + (pixels ? kStridePad : 0));
-                         Value first = pixels ? inner.constant(0) : inner.mul(firstRow, stride);
-                         first = inner.add(first, inner.mul(group, g.groupChannels()));
-                         callProduct(inner, kernel.function(),
-                                     {inner.pointer(pixels ? pixels : input, first), stride,
-                                      inner.pointer(weights, panel), inner.constant(kPanel),
-                                      sums.pointer, sums.stride, inner.constant(g.depth()), rows,
-                                      Value()});
-                       });
+  return writer->write(
+      math, firstRow, rows, columns, [&](const IndexMath &inner, const Sums &sums) {
+        if (!g.isPointwise()) {
+          buildProducts(inner, sums, range, image, group, panel);
+          return;
+        }
+        Value stride = inner.constant(g.channels + (pixels ? kStridePad : 0));
+        Value first = pixels ? inner.constant(0) : inner.mul(firstRow, stride);
+        first = inner.add(first, inner.mul(group, g.groupChannels()));
+        callProduct(inner, kernel.function(),
+                    {inner.pointer(pixels ? pixels : input, first), stride,
+                     inner.pointer(weights, panel), inner.constant(kPanel), sums.pointer,
+                     sums.stride, inner.constant(g.depth()), rows, Value()});
+      });
 }
 
 LogicalResult ConvLowering::lower() {
@@ -282,8 +283,8 @@ LogicalResult ConvLowering::lower() {
   };
   llvm::function_ref<void(const IndexMath &, const GridPoint &)> none;
   if (g.copiesPixels()) {
-    pixels = allocate(kernel, {math.constant(mostLines * linePixels),
-                               math.constant(g.channels + kStridePad)});
+    pixels = allocate(
+        kernel, {math.constant(mostLines * linePixels), math.constant(g.channels + kStridePad)});
     auto copy = [&](const IndexMath &inner, const GridPoint &point) { copyPixels(inner, point); };
     return buildGridLoop(kernel, grid, copy, tile);
   }
@@ -292,8 +293,8 @@ LogicalResult ConvLowering::lower() {
   }
   stripLines = (mostLines - 1) * g.strideHeight + (g.kernelHeight - 1) * g.dilationHeight + 1;
   stripWidth = g.width + g.padLeft + g.padRight;
-  strip = allocate(kernel, {math.constant(stripLines), math.constant(stripWidth),
-                            math.constant(g.channels)});
+  strip = allocate(
+      kernel, {math.constant(stripLines), math.constant(stripWidth), math.constant(g.channels)});
   auto prepare = [&](const IndexMath &inner, const GridPoint &point) { copyStrip(inner, point); };
   return buildGridLoop(kernel, grid, prepare, tile);
 }
@@ -302,8 +303,8 @@ LogicalResult ConvLowering::lower() {
 
 bool canLowerConv(tn::ConvOp conv) {
   RankedTensorType x = cast<RankedTensorType>(conv.getX().getType());
-  bool hasConstantSizes =
-      llvm::all_of(x.getShape().drop_front(), [](int64_t dim) { return !ShapedType::isDynamic(dim); });
+  bool hasConstantSizes = llvm::all_of(x.getShape().drop_front(),
+                                       [](int64_t dim) { return !ShapedType::isDynamic(dim); });
   return conv.getChannelsLast() && hasConstantSizes && (x.getRank() == 3 || x.getRank() == 4) &&
          conv.getWeight().getDefiningOp<tn::UnpackOp>();
 }

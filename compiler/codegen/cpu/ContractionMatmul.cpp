@@ -41,10 +41,10 @@ private:
   AffineExpr m, n, k;
   ContractionGrid grid;
   Value rows, columns, depth;
-  Value packedB;    ///< panels packed at compile time, or null
-  Value panelCopy;  ///< scratch for one panel of B, or null
-  Value rowCopy;    ///< scratch for a chunk of A's rows, or null
-  Value rowStride;  ///< of A's rows as the kernel reads them
+  Value packedB;   ///< panels packed at compile time, or null
+  Value panelCopy; ///< scratch for one panel of B, or null
+  Value rowCopy;   ///< scratch for a chunk of A's rows, or null
+  Value rowStride; ///< of A's rows as the kernel reads them
 };
 
 MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul)
@@ -61,8 +61,7 @@ MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::M
   // One B for all batches: they are more rows of one product.
   bool sharesB = llvm::all_of(ArrayRef(b).drop_back(2),
                               [](AffineExpr dim) { return tn::constantDim(dim) == 1; });
-  bool hasAllBatches = a.size() == dims.size() &&
-                       tn::sameDims(ArrayRef(a).drop_back(2), batchDims);
+  bool hasAllBatches = a.size() == dims.size() && tn::sameDims(ArrayRef(a).drop_back(2), batchDims);
   if (sharesB && hasAllBatches && !matmul.getTransposeA()) {
     m = tn::elementCount(context, batchDims) * m;
     batchDims.clear();
@@ -106,8 +105,7 @@ void MatmulLowering::packRows(const IndexMath &math, const GridPoint &point) {
   Value to = math.view(rowCopy, {zero, zero}, {range.count, depth});
   AffineExpr row = math.builder.getAffineDimExpr(0), column = math.builder.getAffineDimExpr(1);
   if (matmul.getTransposeA()) {
-    Value from =
-        math.view(a, {math.mul(matrix, depth), range.first}, {depth, range.count});
+    Value from = math.view(a, {math.mul(matrix, depth), range.first}, {depth, range.count});
     copyElements(math, from, to, AffineMap::get(2, 0, {column, row}, context));
     return;
   }
@@ -146,8 +144,8 @@ Value MatmulLowering::packPanel(const IndexMath &math, const GridPoint &point) {
 LogicalResult MatmulLowering::buildTile(const IndexMath &math, const GridPoint &point) {
   Range range = rowsOf(math, point);
   Value firstColumn = math.mul(point.panel, kPanel);
-  Value panel = packedB ? math.pointer(packedB, math.mul(firstColumn, depth))
-                        : packPanel(math, point);
+  Value panel =
+      packedB ? math.pointer(packedB, math.mul(firstColumn, depth)) : packPanel(math, point);
   Value a;
   if (rowCopy) {
     a = math.pointer(rowCopy, math.constant(0));
@@ -157,13 +155,12 @@ LogicalResult MatmulLowering::buildTile(const IndexMath &math, const GridPoint &
     a = math.pointer(inputOf(matmul.getA()), math.mul(first, depth));
   }
   Value firstRow = math.add(math.mul(point.batch, rows), range.first);
-  return writer.write(
-      math, firstRow, range.count, {math.constant(0), point.panel, n},
-      [&](const IndexMath &inner, const Sums &sums) {
-        callProduct(inner, kernel.function(),
-                    {a, rowStride, panel, inner.constant(kPanel), sums.pointer, sums.stride, depth,
-                     range.count, Value()});
-      });
+  return writer.write(math, firstRow, range.count, {math.constant(0), point.panel, n},
+                      [&](const IndexMath &inner, const Sums &sums) {
+                        callProduct(inner, kernel.function(),
+                                    {a, rowStride, panel, inner.constant(kPanel), sums.pointer,
+                                     sums.stride, depth, range.count, Value()});
+                      });
 }
 
 FailureOr<AffineExpr> MatmulLowering::lower() {
@@ -196,8 +193,7 @@ FailureOr<AffineExpr> MatmulLowering::lower() {
 
 } // namespace
 
-FailureOr<AffineExpr> lowerMatmul(KernelBuilder &kernel, func::FuncOp source,
-                                  tn::MatmulOp matmul) {
+FailureOr<AffineExpr> lowerMatmul(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul) {
   return MatmulLowering(kernel, source, matmul).lower();
 }
 

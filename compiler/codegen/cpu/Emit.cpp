@@ -1,8 +1,9 @@
-// LLVM IR to an ELF relocatable with a short optimizer pipeline: MLIR has already vectorized, hoisted
-// and unrolled. Relies on the X86 backend only; nothing of the host is asked.
+// LLVM IR to an ELF relocatable with a short optimizer pipeline: MLIR has already vectorized,
+// hoisted and unrolled. Relies on the X86 backend only; nothing of the host is asked.
 #include "compiler/codegen/cpu/Emit.h"
 
 #include "compiler/codegen/cpu/Levels.h"
+#include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Analysis/CGSCCPassManager.h"
 #include "llvm/Analysis/LoopAnalysisManager.h"
@@ -21,7 +22,6 @@
 #include "llvm/Transforms/Scalar/LICM.h"
 #include "llvm/Transforms/Scalar/SROA.h"
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
-#include "mlir/Target/LLVMIR/Export.h"
 
 namespace tenon::codegen::cpu {
 

@@ -1,10 +1,10 @@
-// From MLIR to an ELF relocatable: the last lowering to the LLVM dialect, then LLVM's optimizer and x86
-// backend for one level. Each call has its own LLVMContext, so calls may run in parallel.
+// From MLIR to an ELF relocatable: the last lowering to the LLVM dialect, then LLVM's optimizer and
+// x86 backend for one level. Each call has its own LLVMContext, so calls may run in parallel.
 #pragma once
 
 #include "engine/CpuLevel.h"
-#include "llvm/Support/Error.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/Error.h"
 
 #include <memory>
 #include <string>
@@ -16,12 +16,13 @@ class Module;
 
 namespace tenon::codegen::cpu {
 
-/// The dialects that `lowerToLlvmDialect` accepts and the interfaces that it and `emitObject` use; the
-/// context of every module given to them must have been made from this registry.
+/// The dialects that `lowerToLlvmDialect` accepts and the interfaces that it and `emitObject` use;
+/// the context of every module given to them must have been made from this registry.
 void registerEmitDialects(mlir::DialectRegistry &registry);
 
-/// func, scf, cf, arith, math (already expanded, see VectorMath.h), index, memref, vector and ub to the LLVM
-/// dialect. What LLVM would need a library call for is refused with a diagnostic at the operation.
+/// func, scf, cf, arith, math (already expanded, see VectorMath.h), index, memref, vector and ub to
+/// the LLVM dialect. What LLVM would need a library call for is refused with a diagnostic at the
+/// operation.
 mlir::LogicalResult lowerToLlvmDialect(mlir::ModuleOp module);
 
 /// Functions with external linkage are the object's symbols. No call is introduced but to memcpy,

@@ -1,5 +1,5 @@
-// One linalg.generic over the tile whose body holds all consumers. Relies on ScalarBody for what each
-// op does and on VectorizeStrips for loops and masks.
+// One linalg.generic over the tile whose body holds all consumers. Relies on ScalarBody for what
+// each op does and on VectorizeStrips for loops and masks.
 #include "compiler/codegen/cpu/Epilogue.h"
 
 #include "compiler/codegen/common/ScalarBody.h"

@@ -94,8 +94,8 @@ void callSupport(const IndexMath &math, func::FuncOp kernel, StringRef name, Val
   ModuleOp module = kernel->getParentOfType<ModuleOp>();
   if (!module.lookupSymbol(name)) {
     OpBuilder top = OpBuilder::atBlockBegin(module.getBody());
-    func::FuncOp declared = func::FuncOp::create(
-        top, math.location, name, top.getFunctionType(TypeRange(arguments), {}));
+    func::FuncOp declared = func::FuncOp::create(top, math.location, name,
+                                                 top.getFunctionType(TypeRange(arguments), {}));
     declared.setPrivate();
   }
   func::CallOp::create(math.builder, math.location, name, TypeRange(), arguments);

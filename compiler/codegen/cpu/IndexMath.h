@@ -42,7 +42,8 @@ public:
   mlir::Location location;
 };
 
-/// The operands of one call of the product kernel (MicroKernel.h): pointers, and values of index type.
+/// The operands of one call of the product kernel (MicroKernel.h): pointers, and values of index
+/// type.
 struct Product {
   mlir::Value a, lda, b, ldb, c, ldc, k, rows;
   /// Of i1; null computes afresh.

@@ -1,5 +1,6 @@
 // What LLVM is told about each x86-64 level: the processor, its features and for which core to
-// schedule. Nothing is asked of the machine that compiles, so equal input gives equal code anywhere.
+// schedule. Nothing is asked of the machine that compiles, so equal input gives equal code
+// anywhere.
 #pragma once
 
 #include "engine/CpuLevel.h"

@@ -1,9 +1,9 @@
-// Links code objects with lld as a library. lld works on files and on global state: a private folder
-// holds its input and output, and one link runs at a time.
+// Links code objects with lld as a library. lld works on files and on global state: a private
+// folder holds its input and output, and one link runs at a time.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "lld/Common/Driver.h"
-#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -66,11 +66,22 @@ llvm::Expected<std::string> linkCode(llvm::ArrayRef<llvm::StringRef> objects,
   auto inFolder = [&](const llvm::Twine &name) { return (folder + "/" + name).str(); };
 
   // The options leave nothing to the machine: no build id, no library path, one thread.
-  std::vector<std::string> arguments = {
-      "ld.lld",  "-shared",      "-z",           "defs",           "-z",
-      "now",     "-z",           "relro",        "--hash-style=gnu", "--build-id=none",
-      "--strip-all", "--gc-sections", "--threads=1", "-o",           inFolder("code.so"),
-      "--version-script=" + inFolder("symbols")};
+  std::vector<std::string> arguments = {"ld.lld",
+                                        "-shared",
+                                        "-z",
+                                        "defs",
+                                        "-z",
+                                        "now",
+                                        "-z",
+                                        "relro",
+                                        "--hash-style=gnu",
+                                        "--build-id=none",
+                                        "--strip-all",
+                                        "--gc-sections",
+                                        "--threads=1",
+                                        "-o",
+                                        inFolder("code.so"),
+                                        "--version-script=" + inFolder("symbols")};
   if (llvm::Error error = writeFile(inFolder("symbols"), versionScript(symbols))) {
     return std::move(error);
   }

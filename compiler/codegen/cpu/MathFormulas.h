@@ -1,5 +1,5 @@
-// The formulas of VectorMath: each builds arith operations that compute one function on a scalar or a
-// vector of f32 or f64. Errors stated here are the largest found by the sweep in VectorMathTest.
+// The formulas of VectorMath: each builds arith operations that compute one function on a scalar or
+// a vector of f32 or f64. Errors stated here are the largest found by the sweep in VectorMathTest.
 #pragma once
 
 #include "mlir/IR/Builders.h"
@@ -20,8 +20,8 @@ mlir::Value tanh(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 mlir::Value erf(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 } // namespace f32
 
-/// For f64, and for f32 by way of f64 where speed does not matter. Relative error 1e-12 unless stated.
-/// sin, cos and tan: for |x| < 2^30; from 2^45 on the angle counts as 0.
+/// For f64, and for f32 by way of f64 where speed does not matter. Relative error 1e-12 unless
+/// stated. sin, cos and tan: for |x| < 2^30; from 2^45 on the angle counts as 0.
 namespace f64 {
 mlir::Value exp(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 mlir::Value exp2(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);

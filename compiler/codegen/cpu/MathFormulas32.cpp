@@ -1,5 +1,6 @@
-// exp, log, tanh and erf of f32 in about twenty operations each. Polynomials are minimax fits in the
-// weight of the result's relative error; float tricks rely on round to nearest and on no fast-math.
+// exp, log, tanh and erf of f32 in about twenty operations each. Polynomials are minimax fits in
+// the weight of the result's relative error; float tricks rely on round to nearest and on no
+// fast-math.
 #include "compiler/codegen/cpu/MathFormulas.h"
 #include "compiler/codegen/cpu/Real.h"
 
@@ -34,8 +35,8 @@ Reduced reduce(const Real &x) {
 
 /// e^r - 1 for |r| <= ln(2) / 2, relative error 3e-9 before rounding.
 Real expm1Reduced(const Real &r) {
-  Real p = r.polynomial({0.499999934476, 0.166665206321, 0.0416683880955, 0.00836871685266,
-                         0.00138145956018});
+  Real p = r.polynomial(
+      {0.499999934476, 0.166665206321, 0.0416683880955, 0.00836871685266, 0.00138145956018});
   return (r * r).fma(p, r);
 }
 
@@ -47,8 +48,8 @@ Value exp(OpBuilder &builder, Location loc, ValueRange args) {
   Real p = expm1Reduced(reduced.r) + 1.0;
   Real result = x.fromBits(x.create<arith::AddIOp>(p.bits(), reduced.powerBits));
   // Above, and for NaN, x + inf is the answer; below, the exponent field has wrapped around.
-  Value inRange = x.create<arith::CmpFOp>(arith::CmpFPredicate::OLE, Value(x),
-                                          Value(x.number(88.7228317)));
+  Value inRange =
+      x.create<arith::CmpFOp>(arith::CmpFPredicate::OLE, Value(x), Value(x.number(88.7228317)));
   result = result.where(inRange, x + std::numeric_limits<double>::infinity());
   return x.number(0).where(x < -87.3365402, result);
 }
@@ -73,8 +74,8 @@ Value log(OpBuilder &builder, Location loc, ValueRange args) {
   result = input.where(input == kInfinity, result);
   result = input.number(-kInfinity).where(input == 0.0, result);
   // NaN and negative numbers.
-  Value valid = x.create<arith::CmpFOp>(arith::CmpFPredicate::OGE, Value(input),
-                                        Value(input.number(0)));
+  Value valid =
+      x.create<arith::CmpFOp>(arith::CmpFPredicate::OGE, Value(input), Value(input.number(0)));
   return result.where(valid, input.number(std::numeric_limits<double>::quiet_NaN()));
 }
 
@@ -99,8 +100,7 @@ Value erf(OpBuilder &builder, Location loc, ValueRange args) {
   a = x.number(kOneFrom).where(a > kOneFrom, a);
   Real square = a * a;
   Real p = square.polynomial({1.1283791065216064, 0.18930567800998688, 0.05267491564154625,
-                              0.0037376226391643286, 0.0002877083607017994,
-                              2.104981149386731e-06});
+                              0.0037376226391643286, 0.0002877083607017994, 2.104981149386731e-06});
   Real q = square.polynomial({1.0, 0.5010998845100403, 0.11371981352567673, 0.014910641126334667,
                               0.0011621363228186965, 3.8804675568826497e-05});
   Real result = a * p / q;

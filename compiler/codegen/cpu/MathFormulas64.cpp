@@ -27,9 +27,9 @@ Real realExp(const Real &x) {
   Real n = shifted - kRounder;
   Real r = n.fma(x.number(-kLn2High), x);
   r = n.fma(x.number(-kLn2Low), r);
-  Real p = r.polynomial({1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040,
-                         1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800,
-                         1.0 / 479001600});
+  Real p =
+      r.polynomial({1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040,
+                    1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600});
   Value power = x.create<arith::ShLIOp>(shifted.bits(), x.integer(52));
   Real result = x.fromBits(x.create<arith::AddIOp>(p.bits(), power));
   Value inRange = x.create<arith::CmpFOp>(arith::CmpFPredicate::OLE, Value(x),
@@ -56,8 +56,8 @@ Real realLog(const Real &input) {
   result = n.fma(x.number(kLn2High), n.fma(x.number(kLn2Low), result));
   result = input.where(input == kInfinity, result);
   result = input.number(-kInfinity).where(input == 0.0, result);
-  Value valid = x.create<arith::CmpFOp>(arith::CmpFPredicate::OGE, Value(input),
-                                        Value(input.number(0)));
+  Value valid =
+      x.create<arith::CmpFOp>(arith::CmpFPredicate::OGE, Value(input), Value(input.number(0)));
   return result.where(valid, input.number(kNan));
 }
 
@@ -80,9 +80,8 @@ SinCos realSinCos(const Real &input) {
   Real square = r * r;
   Real sine = r * square.polynomial({1.0, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880,
                                      -1.0 / 39916800, 1.0 / 6227020800, -1.0 / 1307674368000});
-  Real cosine =
-      square.polynomial({1.0, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800,
-                         1.0 / 479001600, -1.0 / 87178291200, 1.0 / 20922789888000});
+  Real cosine = square.polynomial({1.0, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800,
+                                   1.0 / 479001600, -1.0 / 87178291200, 1.0 / 20922789888000});
   // Quadrants 1 and 3 swap the two; 2 and 3 negate the sine, 1 and 2 the cosine.
   auto bitOf = [&](Value integer, int64_t mask) {
     Value masked = x.create<arith::AndIOp>(integer, x.integer(mask));

@@ -1,15 +1,16 @@
-// Builds the product micro-kernels: a loop over k whose body multiplies one row of a B panel with one
-// element of each row of A, all of C in registers. Relies on the backend keeping iter_args in registers.
+// Builds the product micro-kernels: a loop over k whose body multiplies one row of a B panel with
+// one element of each row of A, all of C in registers. Relies on the backend keeping iter_args in
+// registers.
 #include "compiler/codegen/cpu/MicroKernel.h"
 
 #include "compiler/codegen/cpu/Levels.h"
-#include "llvm/Support/FormatVariadic.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Builders.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 
@@ -23,12 +24,12 @@ std::string productSymbol(int64_t rows, bool accumulate) {
 
 namespace {
 
-/// Rows whose addresses share a base register: x86 addresses base + {1, 2} * lda, and 3 * lda is one
-/// more register, so 14 rows need six registers.
+/// Rows whose addresses share a base register: x86 addresses base + {1, 2} * lda, and 3 * lda is
+/// one more register, so 14 rows need six registers.
 constexpr int64_t kRowGroup = 4;
 
-/// Depth of one chain of sums. The rows of B for it stay in the L1 cache while all rows of A meet them,
-/// and short chains added up lose less than one long chain.
+/// Depth of one chain of sums. The rows of B for it stay in the L1 cache while all rows of A meet
+/// them, and short chains added up lose less than one long chain.
 constexpr int64_t kDepthBlock = 128;
 
 /// The registers of one kernel are `rows` x `vectors`; wider panels are done in parts.
@@ -88,15 +89,16 @@ public:
           arguments[6] = length;
           arguments[8] = state[2];
           buildRowBlocks(arguments);
-          Value b = offset(state[1], arith::MulIOp::create(builder, loc, arguments[3],
-                                                           constant(kDepthBlock)));
+          Value b = offset(
+              state[1], arith::MulIOp::create(builder, loc, arguments[3], constant(kDepthBlock)));
           scf::YieldOp::create(builder, loc,
                                ValueRange{offset(state[0], constant(kDepthBlock)), b, constant(1)});
         });
     func::ReturnOp::create(builder, loc);
   }
 
-  /// The function kPackTransposed: squares of as many rows as a register has lanes, then single elements.
+  /// The function kPackTransposed: squares of as many rows as a register has lanes, then single
+  /// elements.
   void buildPackTransposed() {
     Type i64 = builder.getI64Type();
     OpBuilder::InsertionGuard guard(builder);
@@ -119,15 +121,15 @@ public:
                            scf::YieldOp::create(builder, loc);
                          });
     }
-    scf::ForOp::create(
-        builder, loc, whole, depth, constant(1), ValueRange(),
-        [&](OpBuilder &, Location, Value i, ValueRange) {
-          for (int64_t j = 0; j < kPanel; ++j) {
-            Value element = loadRow(f32, offset(from, i), stride, count, j);
-            LLVM::StoreOp::create(builder, loc, element, offset(to, panelElement(i, j)), 4);
-          }
-          scf::YieldOp::create(builder, loc);
-        });
+    scf::ForOp::create(builder, loc, whole, depth, constant(1), ValueRange(),
+                       [&](OpBuilder &, Location, Value i, ValueRange) {
+                         for (int64_t j = 0; j < kPanel; ++j) {
+                           Value element = loadRow(f32, offset(from, i), stride, count, j);
+                           LLVM::StoreOp::create(builder, loc, element,
+                                                 offset(to, panelElement(i, j)), 4);
+                         }
+                         scf::YieldOp::create(builder, loc);
+                       });
     func::ReturnOp::create(builder, loc);
   }
 
@@ -139,7 +141,8 @@ private:
 
   /// What row `j` holds at `from`; zero from row `count` on.
   Value loadRow(Type type, Value from, Value stride, Value count, int64_t j) {
-    Value isRow = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, constant(j), count);
+    Value isRow =
+        arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, constant(j), count);
     Value row = arith::SelectOp::create(builder, loc, isRow, constant(j), constant(0));
     Value value = load(type, offset(from, arith::MulIOp::create(builder, loc, row, stride)));
     Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type));
@@ -172,8 +175,8 @@ private:
     }
   }
 
-  /// All rows for one block of the depth. Blocks of rows differ by one row at most: 128 rows are 8 x 13
-  /// and 2 x 12, not 9 x 14 and 1 x 2.
+  /// All rows for one block of the depth. Blocks of rows differ by one row at most: 128 rows are 8
+  /// x 13 and 2 x 12, not 9 x 14 and 1 x 2.
   void buildRowBlocks(ValueRange arguments) {
     Type i64 = builder.getI64Type();
     Value total = arguments[7];

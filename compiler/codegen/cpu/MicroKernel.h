@@ -15,10 +15,10 @@ inline constexpr int64_t kPanel = 32;
 /// Most rows one call computes (any m from 1 to this has its own symbol).
 int64_t maxRows(engine::CpuLevel level);
 
-/// Symbol of the kernel for `rows` rows: `tenon_product_f32_<rows>` (accumulating: `..._acc_<rows>`).
-/// C type: void(const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int64_t k)
-/// Strides are in elements. B's row i is b[i * ldb .. +31]; A's row stride may be any value (rows may
-/// overlap). No alignment is assumed.
+/// Symbol of the kernel for `rows` rows: `tenon_product_f32_<rows>` (accumulating:
+/// `..._acc_<rows>`). C type: void(const float *a, int64_t lda, const float *b, int64_t ldb, float
+/// *c, int64_t ldc, int64_t k) Strides are in elements. B's row i is b[i * ldb .. +31]; A's row
+/// stride may be any value (rows may overlap). No alignment is assumed.
 std::string productSymbol(int64_t rows, bool accumulate);
 
 /// The kernel for any number of rows, cut into blocks of almost equal size:
@@ -26,9 +26,9 @@ std::string productSymbol(int64_t rows, bool accumulate);
 ///      int64_t rows, int64_t accumulate)
 inline constexpr llvm::StringLiteral kProduct = "tenon_product_f32";
 
-/// Lays out a panel from rows of a transposed B: to[i * 32 + j] = from[j * stride + i] for i < k, j < count;
-/// 0 for j from count to 31. 1 <= count <= 32.
-/// void(const float *from, int64_t stride, float *to, int64_t k, int64_t count)
+/// Lays out a panel from rows of a transposed B: to[i * 32 + j] = from[j * stride + i] for i < k, j
+/// < count; 0 for j from count to 31. 1 <= count <= 32. void(const float *from, int64_t stride,
+/// float *to, int64_t k, int64_t count)
 inline constexpr llvm::StringLiteral kPackTransposed = "tenon_product_pack_transposed_f32";
 
 /// A module with all of the level's product kernels as functions in `vector` and `llvm` form.

@@ -2,10 +2,10 @@
 // builder. Used by the formulas of VectorMath only.
 #pragma once
 
-#include "llvm/ADT/ArrayRef.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Builders.h"
+#include "llvm/ADT/ArrayRef.h"
 
 namespace tenon::codegen::cpu::formula {
 
@@ -97,7 +97,8 @@ private:
   }
   mlir::Value constant(mlir::TypedAttr scalar) const {
     if (mlir::VectorType vector = mlir::dyn_cast<mlir::VectorType>(value.getType())) {
-      scalar = mlir::DenseElementsAttr::get(vector.clone(scalar.getType()), mlir::Attribute(scalar));
+      scalar =
+          mlir::DenseElementsAttr::get(vector.clone(scalar.getType()), mlir::Attribute(scalar));
     }
     return create<mlir::arith::ConstantOp>(scalar);
   }

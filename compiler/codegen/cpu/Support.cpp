@@ -1,14 +1,14 @@
-// The support object of a level: the product micro-kernels, and the three memory functions that LLVM
-// may call. Those are LLVM IR because they must not be compiled into calls of themselves.
+// The support object of a level: the product micro-kernels, and the three memory functions that
+// LLVM may call. Those are LLVM IR because they must not be compiled into calls of themselves.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/Emit.h"
 #include "compiler/codegen/cpu/MicroKernel.h"
+#include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Linker/Linker.h"
 #include "llvm/Support/SourceMgr.h"
-#include "mlir/Target/LLVMIR/Export.h"
 
 namespace tenon::codegen::cpu {
 

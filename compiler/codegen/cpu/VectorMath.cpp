@@ -1,5 +1,5 @@
-// One rewrite pattern for all functions: operands are brought to the width the formula computes in, the
-// formula is built, the result rounded once. Relies on MathFormulas.h for the formulas.
+// One rewrite pattern for all functions: operands are brought to the width the formula computes in,
+// the formula is built, the result rounded once. Relies on MathFormulas.h for the formulas.
 #include "compiler/codegen/cpu/VectorMath.h"
 
 #include "compiler/codegen/cpu/MathFormulas.h"
@@ -132,8 +132,7 @@ struct ExpandIntegerPower : OpRewritePattern<math::IPowIOp> {
         rewriter, loc, begin, end, step, ValueRange{one, op.getLhs(), exponent},
         [&](OpBuilder &builder, Location, Value, ValueRange state) {
           Value bit = arith::AndIOp::create(builder, loc, state[2], one);
-          Value isSet =
-              arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, bit, zero);
+          Value isSet = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, bit, zero);
           Value times = arith::MulIOp::create(builder, loc, state[0], state[1]);
           Value power = arith::SelectOp::create(builder, loc, isSet, times, state[0]);
           Value square = arith::MulIOp::create(builder, loc, state[1], state[1]);

@@ -1,14 +1,15 @@
-// Math on scalars and vectors without libm: every operation that LLVM would turn into a library call
-// becomes arith and fma polynomials. MathFormulas.h states the error of each.
+// Math on scalars and vectors without libm: every operation that LLVM would turn into a library
+// call becomes arith and fma polynomials. MathFormulas.h states the error of each.
 #pragma once
 
 #include "mlir/IR/PatternMatch.h"
 
 namespace tenon::codegen::cpu {
 
-/// Greedy patterns on exp, exp2, expm1, log, log2, log10, log1p, sin, cos, tan, asin, acos, atan, sinh, cosh,
-/// tanh, asinh, acosh, atanh, erf, powf, rsqrt and arith.remf of f16, bf16, f32 and f64 (erf of f64 has the
-/// precision of f32), on ipowi, and on the roundings to f16 and bf16 that x86 lacks.
+/// Greedy patterns on exp, exp2, expm1, log, log2, log10, log1p, sin, cos, tan, asin, acos, atan,
+/// sinh, cosh, tanh, asinh, acosh, atanh, erf, powf, rsqrt and arith.remf of f16, bf16, f32 and f64
+/// (erf of f64 has the precision of f32), on ipowi, and on the roundings to f16 and bf16 that x86
+/// lacks.
 void populateExpandMathPatterns(mlir::RewritePatternSet &patterns);
 
 } // namespace tenon::codegen::cpu

@@ -1,4 +1,5 @@
-// The attention strategy: layouts, masks of every broadcast, causal, grouped heads, dynamic lengths.
+// The attention strategy: layouts, masks of every broadcast, causal, grouped heads, dynamic
+// lengths.
 #include "RegionCheck.h"
 
 namespace tenon::codegen::cpu {
@@ -33,7 +34,8 @@ AttentionCase plain(int64_t batch, int64_t heads, int64_t sq, int64_t sk, int64_
            "x" + std::to_string(w) + "xf32>";
   };
   kvHeads = kvHeads ? kvHeads : heads;
-  return {tensor(heads, sq, d), tensor(kvHeads, sk, d), tensor(kvHeads, sk, dv), tensor(heads, sq, dv), ""};
+  return {tensor(heads, sq, d), tensor(kvHeads, sk, d), tensor(kvHeads, sk, dv),
+          tensor(heads, sq, dv), ""};
 }
 
 TEST(AttentionTest, Sizes) {
@@ -56,8 +58,9 @@ TEST(AttentionTest, Causal) {
 }
 
 TEST(AttentionTest, Masks) {
-  for (const char *mask : {"tensor<f32>", "tensor<19xf32>", "tensor<11x19xf32>", "tensor<11x1xf32>",
-                           "tensor<2x1x1x19xf32>", "tensor<2x3x11x19xf32>", "tensor<1x3x1x19xf32>"}) {
+  for (const char *mask :
+       {"tensor<f32>", "tensor<19xf32>", "tensor<11x19xf32>", "tensor<11x1xf32>",
+        "tensor<2x1x1x19xf32>", "tensor<2x3x11x19xf32>", "tensor<1x3x1x19xf32>"}) {
     AttentionCase c = plain(2, 3, 11, 19, 8, 8);
     c.mask = mask;
     EXPECT_TRUE(matchesReference(attentionText(c), {}, 3));
@@ -77,8 +80,10 @@ TEST(AttentionTest, HeadsInner) {
 TEST(AttentionTest, DynamicBatchAndSequence) {
   std::string inner = "tensor<?x?x3x16xf32, #tn.shape<()[s0, s1] -> (s0, s1, 3, 16)>>";
   std::string mask = "tensor<?x1x1x?xf32, #tn.shape<()[s0, s1] -> (s0, 1, 1, s1)>>";
-  AttentionCase c{inner, inner, inner, inner, mask, "true, true, true, true", false,
-                  "#tn.symbol<\"s0\", 1, 8>, #tn.symbol<\"s1\", 1, 512>"};
+  AttentionCase c{inner, inner,
+                  inner, inner,
+                  mask,  "true, true, true, true",
+                  false, "#tn.symbol<\"s0\", 1, 8>, #tn.symbol<\"s1\", 1, 512>"};
   for (bool causal : {false, true}) {
     c.causal = causal;
     EXPECT_TRUE(matchesReference(attentionText(c), {1, 1}));

@@ -18,10 +18,11 @@ std::string tensor(std::initializer_list<int64_t> dims) {
 std::string packedMatmul(int64_t m, int64_t k, int64_t n, bool epilogue) {
   std::string a = tensor({m, k}), b = tensor({k, n}), y = tensor({m, n});
   std::string packed = tensor({(n + 31) / 32, k, 32}), bias = tensor({n});
-  std::string body = llvm::formatv(
-      "%b = tn.unpack %p {{permutation = array<i64: 0, 1>, rows = 1 : i64, panel = 32 : i64, groups = "
-      "1 : i64} : ({0}) -> {1}\n%y = tn.matmul %a, %b : ({2}, {1}) -> {3}\n",
-      packed, b, a, y);
+  std::string body =
+      llvm::formatv("%b = tn.unpack %p {{permutation = array<i64: 0, 1>, rows = 1 : i64, panel = "
+                    "32 : i64, groups = "
+                    "1 : i64} : ({0}) -> {1}\n%y = tn.matmul %a, %b : ({2}, {1}) -> {3}\n",
+                    packed, b, a, y);
   if (!epilogue) {
     return kernelText("contraction", "(%a: " + a + ", %p: " + packed + ") -> " + y,
                       body + "return %y : " + y);
@@ -29,9 +30,9 @@ std::string packedMatmul(int64_t m, int64_t k, int64_t n, bool epilogue) {
   body += llvm::formatv("%1 = tn.add %y, %bias : ({0}, {1}) -> {0}\n%2 = tn.gelu %1 : {0}\n"
                         "%3 = tn.add %2, %r : ({0}, {0}) -> {0}\nreturn %3 : {0}",
                         y, bias);
-  return kernelText("contraction", "(%a: " + a + ", %p: " + packed + ", %bias: " + bias +
-                                       ", %r: " + y + ") -> " + y,
-                    body);
+  return kernelText(
+      "contraction",
+      "(%a: " + a + ", %p: " + packed + ", %bias: " + bias + ", %r: " + y + ") -> " + y, body);
 }
 
 TEST(ContractionTest, PackedWeights) {
@@ -56,8 +57,8 @@ TEST(ContractionTest, DynamicBatchAndSequence) {
   std::string text = kernelText(
       "contraction", "(%a: " + a + ", %p: tensor<2x24x32xf32>, %c: tensor<40xf32>) -> " + y,
       "%b = tn.unpack %p {permutation = array<i64: 0, 1>, rows = 1 : i64, panel = 32 : i64, groups "
-      "= 1 : i64} : (tensor<2x24x32xf32>) -> tensor<24x40xf32>\n%0 = tn.matmul %a, %b : (" + a +
-          ", tensor<24x40xf32>) -> " + y + "\n%1 = tn.add %0, %c : (" + y +
+      "= 1 : i64} : (tensor<2x24x32xf32>) -> tensor<24x40xf32>\n%0 = tn.matmul %a, %b : (" +
+          a + ", tensor<24x40xf32>) -> " + y + "\n%1 = tn.add %0, %c : (" + y +
           ", tensor<40xf32>) -> " + y + "\nreturn %1 : " + y,
       "#tn.symbol<\"s0\", 1, 8>, #tn.symbol<\"s1\", 1, 512>");
   EXPECT_TRUE(matchesReference(text, {1, 1}));
@@ -75,7 +76,8 @@ std::string plainMatmul(const std::string &a, const std::string &b, const std::s
 
 TEST(ContractionTest, BatchesAndTransposes) {
   EXPECT_TRUE(matchesReference(
-      plainMatmul(tensor({2, 3, 17, 20}), tensor({2, 3, 20, 37}), tensor({2, 3, 17, 37}), ""), {}, 3));
+      plainMatmul(tensor({2, 3, 17, 20}), tensor({2, 3, 20, 37}), tensor({2, 3, 17, 37}), ""), {},
+      3));
   EXPECT_TRUE(matchesReference(plainMatmul(tensor({2, 3, 17, 20}), tensor({2, 3, 37, 20}),
                                            tensor({2, 3, 17, 37}), "{transposeB}")));
   EXPECT_TRUE(matchesReference(
@@ -87,8 +89,8 @@ TEST(ContractionTest, BatchesAndTransposes) {
 TEST(ContractionTest, BatchesBroadcast) {
   EXPECT_TRUE(matchesReference(
       plainMatmul(tensor({3, 5, 6}), tensor({2, 1, 6, 9}), tensor({2, 3, 5, 9}), "")));
-  EXPECT_TRUE(matchesReference(
-      plainMatmul(tensor({5, 6}), tensor({2, 6, 9}), tensor({2, 5, 9}), "")));
+  EXPECT_TRUE(
+      matchesReference(plainMatmul(tensor({5, 6}), tensor({2, 6, 9}), tensor({2, 5, 9}), "")));
   EXPECT_TRUE(matchesReference(
       plainMatmul(tensor({2, 3, 5, 6}), tensor({6, 9}), tensor({2, 3, 5, 9}), "")));
 }
@@ -119,8 +121,8 @@ TEST(ContractionTest, EpilogueOperandsOfEveryBroadcast) {
     body += "%v" + next + " = tn.add %v" + n + ", %c" + n + " : (" + y + ", " + operand + ") -> " +
             y + "\n";
   }
-  EXPECT_TRUE(matchesReference(kernelText("contraction", signature + ") -> " + y,
-                                          body + "return %v10 : " + y)));
+  EXPECT_TRUE(matchesReference(
+      kernelText("contraction", signature + ") -> " + y, body + "return %v10 : " + y)));
 }
 
 struct ConvCase {
@@ -136,13 +138,16 @@ std::string convText(const ConvCase &c, bool epilogue) {
   std::string weight = tensor({c.outChannels, c.channels / c.groups, c.kernel, c.kernel});
   int64_t panels = (c.outChannels / c.groups + 31) / 32;
   int64_t depth = c.kernel * c.kernel * c.channels / c.groups;
-  std::string packed = c.groups > 1 ? tensor({c.groups, panels, depth, 32}) : tensor({panels, depth, 32});
+  std::string packed =
+      c.groups > 1 ? tensor({c.groups, panels, depth, 32}) : tensor({panels, depth, 32});
   std::string bias = tensor({c.outChannels});
   std::string body = llvm::formatv(
       "%w = tn.unpack %p {{permutation = array<i64: 2, 3, 1, 0>, rows = 3 : i64, panel = 32 : i64, "
       "groups = {0} : i64} : ({1}) -> {2}\n"
-      "%y = tn.conv %x, %w bias %b {{strides = array<i64: {3}, {3}>, pads = array<i64: {4}, {4}, {4}, "
-      "{4}>, dilations = array<i64: {5}, {5}>, groups = {0} : i64, channelsLast = true} : ({6}, {2}, "
+      "%y = tn.conv %x, %w bias %b {{strides = array<i64: {3}, {3}>, pads = array<i64: {4}, {4}, "
+      "{4}, "
+      "{4}>, dilations = array<i64: {5}, {5}>, groups = {0} : i64, channelsLast = true} : ({6}, "
+      "{2}, "
       "{7}) -> {8}\n",
       c.groups, packed, weight, c.stride, c.pad, c.dilation, x, bias, y);
   std::string signature = "(%x: " + x + ", %p: " + packed + ", %b: " + bias;
@@ -150,19 +155,21 @@ std::string convText(const ConvCase &c, bool epilogue) {
     return kernelText("contraction", signature + ") -> " + y, body + "return %y : " + y);
   }
   body += llvm::formatv("%1 = tn.add %y, %r : ({0}, {0}) -> {0}\n%2 = tn.relu %1 : {0}\n"
-                        "return %2 : {0}", y);
+                        "return %2 : {0}",
+                        y);
   return kernelText("contraction", signature + ", %r: " + y + ") -> " + y, body);
 }
 
 TEST(ContractionTest, Convolutions) {
   // batch, height, width, channels, outChannels, kernel, stride, pad, dilation, groups
-  for (const ConvCase &c : {ConvCase{1, 7, 7, 24, 40, 3, 1, 1, 1, 1}, ConvCase{2, 9, 11, 3, 16, 7, 2, 3, 1, 1},
-                            ConvCase{1, 30, 30, 8, 64, 3, 2, 1, 1, 1}, ConvCase{2, 5, 5, 16, 33, 1, 1, 0, 1, 1},
-                            ConvCase{1, 9, 9, 16, 32, 1, 2, 0, 1, 1}, ConvCase{1, 12, 12, 8, 8, 3, 1, 2, 2, 1},
-                            ConvCase{2, 8, 8, 12, 18, 3, 1, 1, 1, 3}, ConvCase{1, 6, 6, 8, 8, 1, 1, 0, 1, 2},
-                            ConvCase{1, 6, 6, 4, 8, 2, 1, 0, 1, 1}, ConvCase{1, 6, 6, 4, 8, 1, 1, 1, 1, 1},
-                            ConvCase{1, 4, 150, 4, 8, 3, 1, 1, 1, 1}, ConvCase{1, 4, 4, 1024, 2, 1, 1, 0, 1, 1},
-                            ConvCase{2, 5, 5, 1024, 2, 1, 2, 0, 1, 1}, ConvCase{2, 8, 9, 12, 32, 1, 3, 0, 1, 2}}) {
+  for (const ConvCase &c :
+       {ConvCase{1, 7, 7, 24, 40, 3, 1, 1, 1, 1}, ConvCase{2, 9, 11, 3, 16, 7, 2, 3, 1, 1},
+        ConvCase{1, 30, 30, 8, 64, 3, 2, 1, 1, 1}, ConvCase{2, 5, 5, 16, 33, 1, 1, 0, 1, 1},
+        ConvCase{1, 9, 9, 16, 32, 1, 2, 0, 1, 1}, ConvCase{1, 12, 12, 8, 8, 3, 1, 2, 2, 1},
+        ConvCase{2, 8, 8, 12, 18, 3, 1, 1, 1, 3}, ConvCase{1, 6, 6, 8, 8, 1, 1, 0, 1, 2},
+        ConvCase{1, 6, 6, 4, 8, 2, 1, 0, 1, 1}, ConvCase{1, 6, 6, 4, 8, 1, 1, 1, 1, 1},
+        ConvCase{1, 4, 150, 4, 8, 3, 1, 1, 1, 1}, ConvCase{1, 4, 4, 1024, 2, 1, 1, 0, 1, 1},
+        ConvCase{2, 5, 5, 1024, 2, 1, 2, 0, 1, 1}, ConvCase{2, 8, 9, 12, 32, 1, 3, 0, 1, 2}}) {
     EXPECT_TRUE(matchesReference(convText(c, false), {}, 3)) << convText(c, false);
     EXPECT_TRUE(matchesReference(convText(c, true), {}, 2)) << convText(c, true);
   }
@@ -176,9 +183,11 @@ TEST(ContractionTest, OneSpatialDim) {
         "contraction", "(%x: tensor<2x9x6xf32>, %p: tensor<1x18x32xf32>) -> " + y,
         "%w = tn.unpack %p {permutation = array<i64: 2, 1, 0>, rows = 2 : i64, panel = 32 : i64, "
         "groups = 1 : i64} : (tensor<1x18x32xf32>) -> tensor<20x6x3xf32>\n"
-        "%0 = tn.conv %x, %w {strides = array<i64: 1>, pads = array<i64: " + std::string(pads) +
+        "%0 = tn.conv %x, %w {strides = array<i64: 1>, pads = array<i64: " +
+            std::string(pads) +
             ">, dilations = array<i64: 1>, groups = 1 : i64, channelsLast = true} : "
-            "(tensor<2x9x6xf32>, tensor<20x6x3xf32>) -> " + y + "\nreturn %0 : " + y)));
+            "(tensor<2x9x6xf32>, tensor<20x6x3xf32>) -> " +
+            y + "\nreturn %0 : " + y)));
   }
 }
 
@@ -192,11 +201,13 @@ TEST(ContractionTest, DynamicBatchOfImages) {
     const char *pad = isPoint ? "0, 0, 0, 0" : "1, 1, 1, 1";
     std::string text = kernelText(
         "contraction", "(%x: " + x + ", %p: " + packed + ") -> " + y,
-        "%w = tn.unpack %p {permutation = array<i64: 2, 3, 1, 0>, rows = 3 : i64, panel = 32 : i64, "
-        "groups = 1 : i64} : (" + packed + ") -> " + weight +
+        "%w = tn.unpack %p {permutation = array<i64: 2, 3, 1, 0>, rows = 3 : i64, panel = 32 : "
+        "i64, "
+        "groups = 1 : i64} : (" +
+            packed + ") -> " + weight +
             "\n%0 = tn.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: " + pad +
-            ">, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (" + x + ", " +
-            weight + ") -> " + y + "\n%1 = tn.relu %0 : " + y + "\nreturn %1 : " + y,
+            ">, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (" + x +
+            ", " + weight + ") -> " + y + "\n%1 = tn.relu %0 : " + y + "\nreturn %1 : " + y,
         "#tn.symbol<\"s0\", 1, 8>");
     EXPECT_TRUE(matchesReference(text, {1}));
     EXPECT_TRUE(matchesReference(text, {5}, 3));

@@ -1,7 +1,7 @@
-// Support object and linker: the memory functions do what C says, equal input gives equal bytes, and
-// what a code object must not have is refused. Relies on LoadedCode to run generated code.
-#include "test/unit/codegen/LoadedCode.h"
+// Support object and linker: the memory functions do what C says, equal input gives equal bytes,
+// and what a code object must not have is refused. Relies on LoadedCode to run generated code.
 #include "compiler/codegen/cpu/Emit.h"
+#include "test/unit/codegen/LoadedCode.h"
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"

@@ -1,5 +1,5 @@
-// Generated code brought into the test's own process: linked with the support object, loaded from an
-// anonymous file as the runtime does. For the levels that this machine can run.
+// Generated code brought into the test's own process: linked with the support object, loaded from
+// an anonymous file as the runtime does. For the levels that this machine can run.
 #pragma once
 
 #include "compiler/codegen/cpu/CpuCodegen.h"

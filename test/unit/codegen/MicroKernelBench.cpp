@@ -18,8 +18,8 @@ static double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// GF/s of 12 independent chains of 256-bit FMAs (a 512-bit chain gains nothing on Zen 4 and doubles
-/// the rate elsewhere, so the peak is the better of the two).
+/// GF/s of 12 independent chains of 256-bit FMAs (a 512-bit chain gains nothing on Zen 4 and
+/// doubles the rate elsewhere, so the peak is the better of the two).
 __attribute__((target("avx2,fma"))) static double peak256() {
   __m256 sums[12] = {};
   __m256 x = _mm256_set1_ps(1e-9f);

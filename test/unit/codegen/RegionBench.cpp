@@ -35,16 +35,20 @@ std::string tensor(std::initializer_list<int64_t> dims) {
 Case matmul(int64_t m, int64_t k, int64_t n, const std::string &activation) {
   std::string a = tensor({m, k}), b = tensor({k, n}), y = tensor({m, n}), c = tensor({n});
   std::string p = tensor({(n + 31) / 32, k, 32});
-  std::string body = llvm::formatv(
-      "%b = tn.unpack %p {{permutation = array<i64: 0, 1>, rows = 1 : i64, panel = 32 : i64, groups = "
-      "1 : i64} : ({0}) -> {1}\n%y = tn.matmul %a, %b : ({2}, {1}) -> {3}\n"
-      "%1 = tn.add %y, %c : ({3}, {4}) -> {3}\n",
-      p, b, a, y, c);
+  std::string body =
+      llvm::formatv("%b = tn.unpack %p {{permutation = array<i64: 0, 1>, rows = 1 : i64, panel = "
+                    "32 : i64, groups = "
+                    "1 : i64} : ({0}) -> {1}\n%y = tn.matmul %a, %b : ({2}, {1}) -> {3}\n"
+                    "%1 = tn.add %y, %c : ({3}, {4}) -> {3}\n",
+                    p, b, a, y, c);
   body += activation.empty() ? "return %1 : " + y
                              : "%2 = tn." + activation + " %1 : " + y + "\nreturn %2 : " + y;
   return {llvm::formatv("matmul {0} x {1} x {2} {3}", m, k, n, activation),
-          "(%a: " + a + ", %p: " + p + ", %c: " + c + ") -> " + y, body, "contraction",
-          {m * k, (n + 31) / 32 * 32 * k, n, m * n}, 2.0 * m * n * k};
+          "(%a: " + a + ", %p: " + p + ", %c: " + c + ") -> " + y,
+          body,
+          "contraction",
+          {m * k, (n + 31) / 32 * 32 * k, n, m * n},
+          2.0 * m * n * k};
 }
 
 Case conv(int64_t size, int64_t channels, int64_t outChannels, int64_t kernel, int64_t stride) {
@@ -55,13 +59,15 @@ Case conv(int64_t size, int64_t channels, int64_t outChannels, int64_t kernel, i
   std::string body = llvm::formatv(
       "%w = tn.unpack %p {{permutation = array<i64: 2, 3, 1, 0>, rows = 3 : i64, panel = 32 : i64, "
       "groups = 1 : i64} : ({0}) -> {1}\n"
-      "%y = tn.conv %x, %w bias %b {{strides = array<i64: {2}, {2}>, pads = array<i64: {3}, {3}, {3}, "
+      "%y = tn.conv %x, %w bias %b {{strides = array<i64: {2}, {2}>, pads = array<i64: {3}, {3}, "
+      "{3}, "
       "{3}>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : ({4}, {1}, "
       "{5}) -> {6}\n%1 = tn.relu %y : {6}\nreturn %1 : {6}",
       tensor({panels, depth, 32}), w, stride, pad, x, b, y);
   return {llvm::formatv("conv {0} x {0} x {1} -> {2}, {3} x {3} / {4}", size, channels, outChannels,
                         kernel, stride),
-          "(%x: " + x + ", %p: " + tensor({panels, depth, 32}) + ", %b: " + b + ") -> " + y, body,
+          "(%x: " + x + ", %p: " + tensor({panels, depth, 32}) + ", %b: " + b + ") -> " + y,
+          body,
           "contraction",
           {size * size * channels, panels * depth * 32, outChannels, out * out * outChannels},
           2.0 * out * out * outChannels * depth};
@@ -70,14 +76,16 @@ Case conv(int64_t size, int64_t channels, int64_t outChannels, int64_t kernel, i
 Case attention(int64_t length, int64_t heads, int64_t width, bool causal) {
   std::string t = tensor({1, length, heads, width});
   int64_t elements = length * heads * width;
-  return {llvm::formatv("attention {0} x {1} x {2}{3}", length, heads, width, causal ? " causal" : ""),
-          "(%q: " + t + ", %k: " + t + ", %v: " + t + ") -> " + t,
-          llvm::formatv("%0 = tn.attention %q, %k, %v {{scale = 0.125 : f64, causal = {0}, headsInner = "
-                        "array<i1: true, true, true, true>} : ({1}, {1}, {1}) -> {1}\nreturn %0 : {1}",
-                        causal ? "true" : "false", t),
-          "attention",
-          {elements, elements, elements, elements},
-          4.0 * length * length * heads * width * (causal ? 0.5 : 1)};
+  return {
+      llvm::formatv("attention {0} x {1} x {2}{3}", length, heads, width, causal ? " causal" : ""),
+      "(%q: " + t + ", %k: " + t + ", %v: " + t + ") -> " + t,
+      llvm::formatv(
+          "%0 = tn.attention %q, %k, %v {{scale = 0.125 : f64, causal = {0}, headsInner = "
+          "array<i1: true, true, true, true>} : ({1}, {1}, {1}) -> {1}\nreturn %0 : {1}",
+          causal ? "true" : "false", t),
+      "attention",
+      {elements, elements, elements, elements},
+      4.0 * length * length * heads * width * (causal ? 0.5 : 1)};
 }
 
 double seconds() {
@@ -99,8 +107,9 @@ __attribute__((target("avx2,fma"))) double peak() {
 }
 
 void measure(const Case &c, engine::CpuLevel level) {
-  std::string text = "module {\n  func.func @kernel" + c.signature + " attributes {tn.strategy = \"" +
-                     c.strategy + "\"} {\n" + c.body + "\n  }\n}\n";
+  std::string text = "module {\n  func.func @kernel" + c.signature +
+                     " attributes {tn.strategy = \"" + c.strategy + "\"} {\n" + c.body +
+                     "\n  }\n}\n";
   double start = seconds();
   llvm::Expected<Kernel> kernel = compileRegion(text, "bench", level);
   double compiled = seconds() - start;
@@ -130,9 +139,10 @@ void measure(const Case &c, engine::CpuLevel level) {
     }
     best = std::max(best, calls * c.flops / (seconds() - start) * 1e-9);
   }
-  printf("%-36s %6.1f GF/s %5.1f %% of peak, %7.1f us, grid %3ld, compiled in %5.1f ms, object %zu\n",
-         c.name.c_str(), best, 100 * best / top, c.flops / best * 1e-3, long(grid), compiled * 1e3,
-         kernel->object.size());
+  printf(
+      "%-36s %6.1f GF/s %5.1f %% of peak, %7.1f us, grid %3ld, compiled in %5.1f ms, object %zu\n",
+      c.name.c_str(), best, 100 * best / top, c.flops / best * 1e-3, long(grid), compiled * 1e3,
+      kernel->object.size());
   for (void *buffer : buffers) {
     free(buffer);
   }
@@ -144,18 +154,22 @@ void measure(const Case &c, engine::CpuLevel level) {
 int main() {
   for (engine::CpuLevel level : machineLevels()) {
     printf("%s\n", std::string(nameOf(level)).c_str());
-    for (const Case &c :
-         {matmul(128, 768, 768, ""), matmul(128, 768, 3072, "gelu"), matmul(128, 3072, 768, ""),
-          matmul(197, 768, 2304, ""), matmul(1, 2048, 1000, ""), conv(224, 3, 64, 7, 2),
-          conv(56, 64, 64, 3, 1), conv(56, 64, 256, 1, 1), conv(56, 256, 64, 1, 1),
-          conv(28, 128, 128, 3, 1), conv(28, 512, 128, 1, 1), conv(28, 512, 1024, 1, 2),
-          conv(14, 256, 256, 3, 1), conv(14, 1024, 256, 1, 1), conv(14, 256, 1024, 1, 1),
-          conv(7, 512, 512, 3, 1), conv(7, 512, 2048, 1, 1), conv(7, 2048, 512, 1, 1),
-          conv(112, 32, 16, 1, 1), conv(112, 16, 96, 1, 1), conv(56, 144, 24, 1, 1),
-          conv(56, 24, 144, 1, 1), conv(28, 32, 192, 1, 1), conv(14, 96, 576, 1, 1),
-          conv(14, 576, 96, 1, 1), conv(7, 960, 160, 1, 1), conv(7, 320, 1280, 1, 1), attention(128, 12, 64, false),
-          attention(197, 12, 64, false), attention(512, 12, 64, false),
-          attention(512, 12, 64, true)}) {
+    for (const Case &c : {matmul(128, 768, 768, ""),     matmul(128, 768, 3072, "gelu"),
+                          matmul(128, 3072, 768, ""),    matmul(197, 768, 2304, ""),
+                          matmul(1, 2048, 1000, ""),     conv(224, 3, 64, 7, 2),
+                          conv(56, 64, 64, 3, 1),        conv(56, 64, 256, 1, 1),
+                          conv(56, 256, 64, 1, 1),       conv(28, 128, 128, 3, 1),
+                          conv(28, 512, 128, 1, 1),      conv(28, 512, 1024, 1, 2),
+                          conv(14, 256, 256, 3, 1),      conv(14, 1024, 256, 1, 1),
+                          conv(14, 256, 1024, 1, 1),     conv(7, 512, 512, 3, 1),
+                          conv(7, 512, 2048, 1, 1),      conv(7, 2048, 512, 1, 1),
+                          conv(112, 32, 16, 1, 1),       conv(112, 16, 96, 1, 1),
+                          conv(56, 144, 24, 1, 1),       conv(56, 24, 144, 1, 1),
+                          conv(28, 32, 192, 1, 1),       conv(14, 96, 576, 1, 1),
+                          conv(14, 576, 96, 1, 1),       conv(7, 960, 160, 1, 1),
+                          conv(7, 320, 1280, 1, 1),      attention(128, 12, 64, false),
+                          attention(197, 12, 64, false), attention(512, 12, 64, false),
+                          attention(512, 12, 64, true)}) {
       measure(c, level);
     }
   }

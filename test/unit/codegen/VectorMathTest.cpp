@@ -2,10 +2,10 @@
 // errors that MathFormulas.h states; then the special values. Relies on LoadedCode to run the code.
 #include "compiler/codegen/cpu/VectorMath.h"
 #include "compiler/codegen/cpu/Emit.h"
-#include "llvm/Support/FormatVariadic.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "test/unit/codegen/LoadedCode.h"
+#include "llvm/Support/FormatVariadic.h"
 
 #include <cmath>
 #include <functional>
@@ -32,7 +32,8 @@ std::string emitFunction(llvm::StringRef symbol, llvm::StringRef op, llvm::Strin
            llvm.store %y, %py {{alignment = 1} : {5}, !llvm.ptr
            return
          })",
-      symbol, op, vector, binary ? "%a, %b" : "%a", types, types.split(" to ").second.empty() ? vector : types.split(" to ").second);
+      symbol, op, vector, binary ? "%a, %b" : "%a", types,
+      types.split(" to ").second.empty() ? vector : types.split(" to ").second);
   mlir::OwningOpRef<mlir::ModuleOp> module =
       mlir::parseSourceString<mlir::ModuleOp>(text, &context);
   EXPECT_TRUE(module) << text;
@@ -95,8 +96,8 @@ template <typename T> double worstError(const Case &c, llvm::StringRef element, 
   double worst = 0;
   for (size_t i = 0; i < x.size(); ++i) {
     long double expected = c.reference(x[i]);
-    double error = std::abs(double(y[i] - expected)) /
-                   std::max(double(std::abs(expected)), c.floor);
+    double error =
+        std::abs(double(y[i] - expected)) / std::max(double(std::abs(expected)), c.floor);
     // A NaN result must count.
     if (!(error <= worst)) {
       worst = std::isnan(error) ? INFINITY : error;
@@ -172,8 +173,10 @@ void expectSpecial(llvm::StringRef op, llvm::StringRef element, const std::vecto
 }
 
 template <typename T> void expectSpecials(llvm::StringRef element) {
-  expectSpecial<T>("math.exp", element, {kInf, -kInf, kNan, 0, 1000, -1000}, {kInf, 0, kNan, 1, kInf, 0});
-  expectSpecial<T>("math.log", element, {kInf, -kInf, kNan, 0, -0.f, -1, 1}, {kInf, kNan, kNan, -kInf, -kInf, kNan, 0});
+  expectSpecial<T>("math.exp", element, {kInf, -kInf, kNan, 0, 1000, -1000},
+                   {kInf, 0, kNan, 1, kInf, 0});
+  expectSpecial<T>("math.log", element, {kInf, -kInf, kNan, 0, -0.f, -1, 1},
+                   {kInf, kNan, kNan, -kInf, -kInf, kNan, 0});
   expectSpecial<T>("math.tanh", element, {kInf, -kInf, kNan, 0}, {1, -1, kNan, 0});
   expectSpecial<T>("math.erf", element, {kInf, -kInf, kNan, 0, 5, -5}, {1, -1, kNan, 0, 1, -1});
   expectSpecial<T>("math.log1p", element, {kInf, -1, -2, kNan, 0}, {kInf, -kInf, kNan, kNan, 0});
@@ -229,11 +232,15 @@ TEST(VectorMath, HalfPrecision) {
 
 TEST(VectorMath, RoundingToHalfNeedsNoCalls) {
   for (engine::CpuLevel level : {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512VnniBf16}) {
-    for (const char *types : {"vector<16xf64> to vector<16xf16>", "vector<16xf64> to vector<16xbf16>"}) {
-      EXPECT_FALSE(emitFunction("f", "arith.truncf", "vector<16xf64>", types, false, level).empty());
+    for (const char *types :
+         {"vector<16xf64> to vector<16xf16>", "vector<16xf64> to vector<16xbf16>"}) {
+      EXPECT_FALSE(
+          emitFunction("f", "arith.truncf", "vector<16xf64>", types, false, level).empty());
     }
-    for (const char *types : {"vector<16xf32> to vector<16xf16>", "vector<16xf32> to vector<16xbf16>"}) {
-      EXPECT_FALSE(emitFunction("f", "arith.truncf", "vector<16xf32>", types, false, level).empty());
+    for (const char *types :
+         {"vector<16xf32> to vector<16xf16>", "vector<16xf32> to vector<16xbf16>"}) {
+      EXPECT_FALSE(
+          emitFunction("f", "arith.truncf", "vector<16xf32>", types, false, level).empty());
     }
   }
 }
