@@ -19,6 +19,9 @@ void addConstantPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &wei
 /// Broadcasts move behind elementwise operations or vanish.
 void addBroadcastPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
 
+/// Gathers that read everything in order are reshapes.
+void addIndexingPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
+
 /// Transposes move behind the operations that use them.
 void addSinkTransposePatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
 

@@ -21,6 +21,7 @@ LogicalResult simplify(ModuleOp module, tn::WeightStore &weights) {
     addArithmeticPatterns(patterns, weights);
     addMovementPatterns(patterns, weights);
     addBroadcastPatterns(patterns, weights);
+    addIndexingPatterns(patterns, weights);
     addConstantPatterns(patterns, weights);
     if (failed(runPatterns(module, std::move(patterns)))) {
       return failure();

@@ -127,3 +127,61 @@ func.func @duplicates(%x: tensor<4xf32>) -> tensor<4xf32> {
   %3 = tn.mul %0, %1 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   return %3 : tensor<4xf32>
 }
+// -----
+// A padding mask looked up by its own positions, as both exporters write it: nothing moves.
+#x = #tn.shape<()[s0, s1] -> (s0, s1)>
+#m = #tn.shape<()[s0, s1] -> (s0, 1, 1, s1)>
+#b = #tn.shape<()[s0] -> (s0)>
+#s = #tn.shape<()[s0, s1] -> (s1)>
+#rb = #tn.shape<()[s0] -> (s0, 1, 1, 1)>
+#rs = #tn.shape<()[s0, s1] -> (1, 1, 1, s1)>
+#p = #tn.shape<()[s0, s1] -> (s0, 1, 1, s1, 1)>
+#i = #tn.shape<()[s0, s1] -> (s0, 1, 1, s1, 2)>
+#f = #tn.shape<()[s0, s1] -> (s0 * s1)>
+module attributes {tn.symbols = [#tn.symbol<"batch", 1, 8>, #tn.symbol<"sequence", 1, 64>]} {
+// CHECK-LABEL: @own_positions
+func.func @own_positions(%x: tensor<?x?xf32, #x>) -> (tensor<?x1x1x?xf32, #m>, tensor<?x1x1x?xf32, #m>) {
+  // CHECK-NEXT: %[[Y:.*]] = tn.reshape %arg0
+  // CHECK-NEXT: return %[[Y]], %[[Y]]
+  %zero = tn.constant dense<0> : tensor<i64> : tensor<i64>
+  %one = tn.constant dense<1> : tensor<i64> : tensor<i64>
+  %0 = tn.iota %zero, %one : (tensor<i64>, tensor<i64>) -> tensor<?xi64, #b>
+  %1 = tn.iota %zero, %one : (tensor<i64>, tensor<i64>) -> tensor<?xi64, #s>
+  %2 = tn.reshape %0 : (tensor<?xi64, #b>) -> tensor<?x1x1x1xi64, #rb>
+  %3 = tn.reshape %1 : (tensor<?xi64, #s>) -> tensor<1x1x1x?xi64, #rs>
+  %4 = tn.broadcast %2 : (tensor<?x1x1x1xi64, #rb>) -> tensor<?x1x1x?xi64, #m>
+  %5 = tn.reshape %4 : (tensor<?x1x1x?xi64, #m>) -> tensor<?x1x1x?x1xi64, #p>
+  %6 = tn.broadcast %3 : (tensor<1x1x1x?xi64, #rs>) -> tensor<?x1x1x?xi64, #m>
+  %7 = tn.reshape %6 : (tensor<?x1x1x?xi64, #m>) -> tensor<?x1x1x?x1xi64, #p>
+  %8 = tn.concat %5, %7 {axis = 4 : i64} : (tensor<?x1x1x?x1xi64, #p>, tensor<?x1x1x?x1xi64, #p>) -> tensor<?x1x1x?x2xi64, #i>
+  %9 = tn.gather_nd %x, %8 {batchDims = 0 : i64} : (tensor<?x?xf32, #x>, tensor<?x1x1x?x2xi64, #i>) -> tensor<?x1x1x?xf32, #m>
+  %10 = tn.sizes affine_map<()[s0, s1] -> (s1)> : tensor<1xi64>
+  %11 = tn.mul %2, %10 : (tensor<?x1x1x1xi64, #rb>, tensor<1xi64>) -> tensor<?x1x1x1xi64, #rb>
+  %12 = tn.add %3, %11 : (tensor<1x1x1x?xi64, #rs>, tensor<?x1x1x1xi64, #rb>) -> tensor<?x1x1x?xi64, #m>
+  %13 = tn.reshape %x : (tensor<?x?xf32, #x>) -> tensor<?xf32, #f>
+  %14 = tn.gather %13, %12 {axis = 0 : i64} : (tensor<?xf32, #f>, tensor<?x1x1x?xi64, #m>) -> tensor<?x1x1x?xf32, #m>
+  return %9, %14 : tensor<?x1x1x?xf32, #m>, tensor<?x1x1x?xf32, #m>
+}
+// The positions swapped, another start, another stride: these move.
+// CHECK-LABEL: @other_positions
+func.func @other_positions(%x: tensor<3x3xf32>, %y: tensor<6xf32>) -> (tensor<3x3xf32>, tensor<3xf32>, tensor<3xf32>) {
+  // CHECK-COUNT-2: tn.gather
+  // CHECK: tn.gather
+  %zero = tn.constant dense<0> : tensor<i64> : tensor<i64>
+  %one = tn.constant dense<1> : tensor<i64> : tensor<i64>
+  %two = tn.constant dense<2> : tensor<i64> : tensor<i64>
+  %0 = tn.iota %zero, %one : (tensor<i64>, tensor<i64>) -> tensor<3xi64>
+  %1 = tn.reshape %0 : (tensor<3xi64>) -> tensor<3x1xi64>
+  %2 = tn.broadcast %0 : (tensor<3xi64>) -> tensor<3x3xi64>
+  %3 = tn.broadcast %1 : (tensor<3x1xi64>) -> tensor<3x3xi64>
+  %4 = tn.reshape %2 : (tensor<3x3xi64>) -> tensor<3x3x1xi64>
+  %5 = tn.reshape %3 : (tensor<3x3xi64>) -> tensor<3x3x1xi64>
+  %6 = tn.concat %4, %5 {axis = 2 : i64} : (tensor<3x3x1xi64>, tensor<3x3x1xi64>) -> tensor<3x3x2xi64>
+  %7 = tn.gather_nd %x, %6 {batchDims = 0 : i64} : (tensor<3x3xf32>, tensor<3x3x2xi64>) -> tensor<3x3xf32>
+  %8 = tn.iota %two, %one : (tensor<i64>, tensor<i64>) -> tensor<3xi64>
+  %9 = tn.gather %y, %8 {axis = 0 : i64} : (tensor<6xf32>, tensor<3xi64>) -> tensor<3xf32>
+  %10 = tn.iota %zero, %two : (tensor<i64>, tensor<i64>) -> tensor<3xi64>
+  %11 = tn.gather %y, %10 {axis = 0 : i64} : (tensor<6xf32>, tensor<3xi64>) -> tensor<3xf32>
+  return %7, %9, %11 : tensor<3x3xf32>, tensor<3xf32>, tensor<3xf32>
+}
+}

@@ -63,11 +63,8 @@ std::vector<Expected> encoder(std::vector<const char *> models, int layers, int 
                        {"erf", 0},
                        {"tanh", 0},
                        {"reduce", 0},
-                       {"mul", model == std::string("graphs/bert_base.torchscript") ||
-                                       model == std::string("graphs/minilm_l6.torchscript") ||
-                                       model == std::string("graphs/gpt2.torchscript")
-                                   ? 1 // of positions, for the padding mask
-                                   : 0}}});
+                       {"gather_nd", 0},
+                       {"mul", 0}}});
   }
   return result;
 }
