@@ -124,7 +124,7 @@ bool Grouping::merge(Group *group, Group *other) {
   }
   group->ops.insert(after ? group->ops.end() : group->ops.begin(), other->ops.begin(),
                     other->ops.end());
-  llvm::erase_if(owned, [&](const std::unique_ptr<Group> &entry) { return entry.get() == other; });
+  other->ops.clear();
   return true;
 }
 

@@ -34,8 +34,8 @@ public:
   /// Adds an op without a group (before or after it in the block) to a group; false, and nothing
   /// changes, if that would make a cycle.
   bool absorb(Group *group, mlir::Operation *op);
-  /// Moves all operations of `other` into `group` and deletes `other`; false if that would make a
-  /// cycle.
+  /// Moves all operations of `other` into `group`, which leaves `other` empty; false if that would
+  /// make a cycle.
   bool merge(Group *group, Group *other);
 
   /// Gives up the operations of a group behind the first `count`.

@@ -41,7 +41,8 @@ std::optional<std::pair<OpOperand *, Layout>> layoutOf(Operation *op) {
   layout.permutation.append({1, 0});
   layout.rows = rank - 1;
   if (isDepthwise(conv)) {
-    // No products to share: one panel of all channels, so that a tap's weights lie as the data does.
+    // No products to share: one panel of all channels, so that a tap's weights lie as the data
+    // does.
     layout.panel = weight.getDimSize(0);
   } else {
     layout.groups = static_cast<int64_t>(conv.getGroups());

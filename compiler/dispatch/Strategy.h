@@ -25,8 +25,9 @@ inline constexpr llvm::StringLiteral kRows = "rows";
 /// elementwise consumers, all f32, with the dims of the root's result; one result. A constant B
 /// operand (matmul: of rank 2) is a packed input followed by tn.unpack.
 inline constexpr llvm::StringLiteral kContraction = "contraction";
-/// One root: a conv with groups = channels, so weight [C * m, 1, kernel...] (channelsLast; a constant one is a packed
-/// input of one panel followed by tn.unpack), then elementwise consumers with the dims of its result; one result.
+/// One root: a conv with groups = channels, so weight [C * m, 1, kernel...] (channelsLast; a
+/// constant one is a packed input of one panel followed by tn.unpack), then elementwise consumers
+/// with the dims of its result; one result.
 inline constexpr llvm::StringLiteral kDepthwise = "depthwise";
 /// Columns of a panel of a weight packed for the product kernel, for every level.
 inline constexpr int64_t kPanelColumns = 32;

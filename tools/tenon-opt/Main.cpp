@@ -1,6 +1,7 @@
 // Runs passes on a text of `tn` and prints the result: the tool of the lit tests.
 // Relies on seeded weights (a test names weights without giving bytes) and, with --check, on the
 // reference.
+#include "compiler/dispatch/Dispatch.h"
 #include "compiler/opt/Passes.h"
 #include "tools/tenon-opt/CheckNumbers.h"
 #include "tools/tenon-opt/PlantedFault.h"
@@ -31,6 +32,11 @@ LogicalResult optimizeAll(ModuleOp module, tn::WeightStore &weights) {
   return opt::optimize(module, weights, {});
 }
 
+LogicalResult dispatchAll(ModuleOp module, tn::WeightStore &) {
+  dispatch::Records records;
+  return dispatch::dispatch(module, dispatch::cpuProfile(), records);
+}
+
 FailureOr<opt::Pass> findPass(StringRef name) {
   if (name == opt::kPlantedFault.name) {
     return opt::kPlantedFault;
@@ -38,12 +44,15 @@ FailureOr<opt::Pass> findPass(StringRef name) {
   if (name == "optimize") {
     return opt::Pass{"optimize", optimizeAll};
   }
+  if (name == "dispatch") {
+    return opt::Pass{"dispatch", dispatchAll};
+  }
   for (const opt::Pass &pass : opt::allPasses()) {
     if (pass.name == name) {
       return pass;
     }
   }
-  llvm::errs() << "tenon-opt: there is no pass '" << name << "'; there are optimize";
+  llvm::errs() << "tenon-opt: there is no pass '" << name << "'; there are dispatch, optimize";
   for (const opt::Pass &pass : opt::allPasses()) {
     llvm::errs() << ", " << pass.name;
   }

@@ -187,7 +187,7 @@ TEST_F(DispatchTest, ConvolutionsPackOrGoDepthwise) {
     %2 = tn.conv %1, %d {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = 4 : i64, channelsLast = true} : (tensor<1x8x8x4xf32>, tensor<4x1x3x3xf32>) -> tensor<1x8x8x4xf32>
     %3 = tn.relu %2 : tensor<1x8x8x4xf32>
     return %3 : tensor<1x8x8x4xf32>)");
-  EXPECT_EQ(regions, (Regions{"contraction(unpack, conv, relu)", "depthwise(conv, relu)"}));
+  EXPECT_EQ(regions, (Regions{"contraction(unpack, conv, relu)", "depthwise(unpack, conv, relu)"}));
 }
 
 TEST_F(DispatchTest, EqualPacksAreMadeOnce) {
