@@ -129,7 +129,8 @@ std::optional<double> Constants::scalar(Value value) const {
   }
   RankedTensorType type = cast<RankedTensorType>(value.getType());
   tn::ConstantOp constant = value.getDefiningOp<tn::ConstantOp>();
-  bool isSplat = constant && isa<SplatElementsAttr>(constant.getValue());
+  bool isSplat =
+      constant && type.getNumElements() > 0 && isa<SplatElementsAttr>(constant.getValue());
   if (!isSplat && type.getNumElements() != 1) {
     return std::nullopt;
   }

@@ -23,7 +23,7 @@ std::optional<Affine> affineOf(tn::BatchNormOp op, const Constants &constants) {
   std::optional<std::vector<double>> beta = constants.elements(op.getBias());
   std::optional<std::vector<double>> mean = constants.elements(op.getMean());
   std::optional<std::vector<double>> variance = constants.elements(op.getVar());
-  if (!gamma || !beta || !mean || !variance) {
+  if (!gamma || !beta || !mean || !variance || gamma->empty()) {
     return std::nullopt;
   }
   Affine result;
@@ -41,15 +41,17 @@ std::string nameOf(Value weight, StringRef otherwise) {
   return (op ? op.getId() : otherwise).str() + ".folded";
 }
 
-/// A new bias: the old one (or none) scaled and shifted.
-Value foldBias(PatternRewriter &rewriter, const Constants &constants, Value bias,
+/// The elements of the bias before; none if there is no bias, nothing if they are not known.
+std::optional<std::vector<double>> biasElements(Value bias, const Constants &constants) {
+  return bias ? constants.elements(bias) : std::vector<double>();
+}
+
+/// A new bias: the old one (one number, one a channel, or none) scaled and shifted.
+Value foldBias(PatternRewriter &rewriter, const Constants &constants, ArrayRef<double> bias,
                const Affine &affine, tn::BatchNormOp op, StringRef name) {
   std::vector<double> result = affine.shift;
-  if (bias) {
-    std::optional<std::vector<double>> old = constants.elements(bias);
-    for (size_t c = 0; c < result.size(); ++c) {
-      result[c] += (*old)[old->size() == 1 ? 0 : c] * affine.scale[c];
-    }
+  for (size_t c = 0; c < result.size() && !bias.empty(); ++c) {
+    result[c] += bias[bias.size() == 1 ? 0 : c] * affine.scale[c];
   }
   RankedTensorType type =
       RankedTensorType::get({static_cast<int64_t>(result.size())}, op.getType().getElementType());
@@ -69,7 +71,8 @@ struct FoldIntoConv : Pattern<tn::BatchNormOp> {
     std::optional<Affine> affine = affineOf(op, constants);
     std::optional<std::vector<double>> weight =
         affine ? constants.elements(conv.getWeight()) : std::nullopt;
-    if (!weight) {
+    std::optional<std::vector<double>> oldBias = biasElements(conv.getBias(), constants);
+    if (!weight || !oldBias) {
       return failure();
     }
     // The weight is [O, ...]: a row for each output channel.
@@ -80,7 +83,7 @@ struct FoldIntoConv : Pattern<tn::BatchNormOp> {
     std::string name = nameOf(conv.getWeight(), "conv");
     Value folded =
         constants.make(rewriter, conv.getLoc(), tensorType(conv.getWeight()), *weight, name, kPass);
-    Value bias = foldBias(rewriter, constants, conv.getBias(), *affine, op, name + ".bias");
+    Value bias = foldBias(rewriter, constants, *oldBias, *affine, op, name + ".bias");
     Operation *fused = rebuild(rewriter, conv, {conv.getX(), folded, bias}, op.getType());
     rewriter.replaceOp(op, fused);
     return success();
@@ -108,7 +111,8 @@ struct FoldIntoMatmul : Pattern<tn::BatchNormOp> {
     std::optional<Affine> affine = affineOf(op, constants);
     std::optional<std::vector<double>> weight =
         affine ? constants.elements(product.getB()) : std::nullopt;
-    if (!weight) {
+    std::optional<std::vector<double>> oldBias = biasElements(bias, constants);
+    if (!weight || !oldBias) {
       return failure();
     }
     size_t columns = affine->scale.size();
@@ -119,7 +123,7 @@ struct FoldIntoMatmul : Pattern<tn::BatchNormOp> {
     std::string name = nameOf(product.getB(), "matmul");
     Value folded = constants.make(rewriter, product.getLoc(), tensorType(product.getB()), *weight,
                                   name, kPass);
-    Value newBias = foldBias(rewriter, constants, bias, *affine, op, name + ".bias");
+    Value newBias = foldBias(rewriter, constants, *oldBias, *affine, op, name + ".bias");
     Operation *scaled = rebuild(rewriter, product, {product.getA(), folded}, op.getType());
     rewriter.replaceOpWithNewOp<tn::AddOp>(op, op.getType(), scaled->getResult(0), newBias);
     return success();

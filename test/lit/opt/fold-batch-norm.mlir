@@ -79,3 +79,14 @@ func.func @parameters(%x: tensor<1x4x5xf32>, %gamma: tensor<4xf32>) -> tensor<1x
   %0 = tn.batch_norm %x, %gamma, %beta, %beta, %beta {epsilon = 1.0e-05 : f64, channelsLast = false} : (tensor<1x4x5xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<1x4x5xf32>
   return %0 : tensor<1x4x5xf32>
 }
+// -----
+// No channels at all: nothing to divide by.
+// CHECK-LABEL: @empty
+func.func @empty(%x: tensor<1x2x5xf32>) -> tensor<1x0x5xf32> {
+  // CHECK: tn.batch_norm
+  %w = tn.constant dense<> : tensor<0x2x1xf32> : tensor<0x2x1xf32>
+  %p = tn.constant dense<> : tensor<0xf32> : tensor<0xf32>
+  %0 = tn.conv %x, %w {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, groups = 1 : i64, channelsLast = false} : (tensor<1x2x5xf32>, tensor<0x2x1xf32>) -> tensor<1x0x5xf32>
+  %1 = tn.batch_norm %0, %p, %p, %p, %p {epsilon = 1.0e-05 : f64, channelsLast = false} : (tensor<1x0x5xf32>, tensor<0xf32>, tensor<0xf32>, tensor<0xf32>, tensor<0xf32>) -> tensor<1x0x5xf32>
+  return %1 : tensor<1x0x5xf32>
+}
