@@ -66,8 +66,8 @@ void growEpilogue(Formation &formation, Group *group) {
       refuseAll(formation, group, user, kRegionFull);
       break;
     }
-    if (!formation.grouping.absorb(group, user)) {
-      refuseAll(formation, group, user, kCycle);
+    if (const Rule *rule = formation.grouping.absorb(group, user)) {
+      refuseAll(formation, group, user, *rule);
       continue;
     }
     if (escapingResults(group->ops).size() == 1) {

@@ -25,7 +25,7 @@ const Rule *tryMerge(Formation &formation, Group *producers, Group *consumers) {
       return &kMovementReadsInputs;
     }
   }
-  return formation.grouping.merge(producers, consumers) ? nullptr : &kCycle;
+  return formation.grouping.merge(producers, consumers);
 }
 
 /// Merges the group of `op` with those of its producers where that is legal.

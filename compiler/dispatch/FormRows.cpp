@@ -59,8 +59,8 @@ bool tryAbsorb(Formation &formation, Group *group, Operation *op, const tn::Dims
     rule = &kRegionFull;
   } else if (!rowsFit(formation, group, rowDims)) {
     rule = &kRowTooLarge;
-  } else if (!formation.grouping.absorb(group, op)) {
-    rule = &kCycle;
+  } else {
+    rule = formation.grouping.absorb(group, op);
   }
   if (rule) {
     formation.refuse(producer, consumer, *rule);

@@ -9,6 +9,12 @@
 using namespace mlir;
 
 namespace tenon::dispatch {
+namespace {
+
+/// Units looked through between two that may be joined: bounds the work for hostile graphs.
+constexpr size_t kFarthest = 4096;
+
+} // namespace
 
 bool staysOutside(Operation *op) {
   return isa<tn::WeightOp, tn::ConstantOp, tn::PackOp, tn::ReshapeOp>(op) ||
@@ -65,11 +71,15 @@ Grouping::Unit Grouping::unitOf(Operation *op) const {
 /// Brings two contiguous units together: what lies between and depends on the first goes after
 /// both, the rest before. Impossible if the second itself depends on something between that depends
 /// on the first.
-bool Grouping::joinUnits(Unit first, Unit second) {
+const Rule *Grouping::joinUnits(Unit first, Unit second) {
   llvm::SmallPtrSet<Operation *, 16> reached(first.begin(), first.end());
   SmallVector<Operation *> later;
+  size_t distance = 0;
   Operation *op = first.back()->getNextNode();
   while (op != second.front()) {
+    if (++distance > kFarthest) {
+      return &kTooFar;
+    }
     Unit unit = unitOf(op);
     if (unit.empty()) {
       unit = Unit(op);
@@ -88,7 +98,7 @@ bool Grouping::joinUnits(Unit first, Unit second) {
     for (Value operand : part->getOperands()) {
       Operation *definer = operand.getDefiningOp();
       if (reached.contains(definer) && !llvm::is_contained(first, definer)) {
-        return false;
+        return &kCycle;
       }
     }
   }
@@ -100,24 +110,26 @@ bool Grouping::joinUnits(Unit first, Unit second) {
     part->moveAfter(end);
     end = part;
   }
-  return true;
+  return nullptr;
 }
 
-bool Grouping::absorb(Group *group, Operation *op) {
+const Rule *Grouping::absorb(Group *group, Operation *op) {
   bool after = group->ops.back()->isBeforeInBlock(op);
   Unit single(op);
-  if (!(after ? joinUnits(group->ops, single) : joinUnits(single, group->ops))) {
-    return false;
+  const Rule *rule = after ? joinUnits(group->ops, single) : joinUnits(single, group->ops);
+  if (rule) {
+    return rule;
   }
   group->ops.insert(after ? group->ops.end() : group->ops.begin(), op);
   groups[op] = group;
-  return true;
+  return nullptr;
 }
 
-bool Grouping::merge(Group *group, Group *other) {
+const Rule *Grouping::merge(Group *group, Group *other) {
   bool after = group->ops.back()->isBeforeInBlock(other->ops.front());
-  if (!(after ? joinUnits(group->ops, other->ops) : joinUnits(other->ops, group->ops))) {
-    return false;
+  const Rule *rule = after ? joinUnits(group->ops, other->ops) : joinUnits(other->ops, group->ops);
+  if (rule) {
+    return rule;
   }
   for (Operation *op : other->ops) {
     groups[op] = group;
@@ -125,7 +137,7 @@ bool Grouping::merge(Group *group, Group *other) {
   group->ops.insert(after ? group->ops.end() : group->ops.begin(), other->ops.begin(),
                     other->ops.end());
   other->ops.clear();
-  return true;
+  return nullptr;
 }
 
 void Grouping::truncate(Group *group, size_t count) {

@@ -3,6 +3,7 @@
 // makes no cycle.
 #pragma once
 
+#include "compiler/dispatch/Rules.h"
 #include "compiler/graph/Tn.h"
 #include "mlir/IR/Block.h"
 #include "llvm/ADT/DenseMap.h"
@@ -31,12 +32,12 @@ public:
   /// Null if the op is in no group.
   Group *groupOf(mlir::Operation *op) const { return groups.lookup(op); }
 
-  /// Adds an op without a group (before or after it in the block) to a group; false, and nothing
-  /// changes, if that would make a cycle.
-  bool absorb(Group *group, mlir::Operation *op);
-  /// Moves all operations of `other` into `group`, which leaves `other` empty; false if that would
-  /// make a cycle.
-  bool merge(Group *group, Group *other);
+  /// Adds an op without a group (before or after it in the block) to a group. If that would make a
+  /// cycle, or they are too far apart to tell, nothing changes and the rule comes back; else null.
+  const Rule *absorb(Group *group, mlir::Operation *op);
+  /// Moves all operations of `other` into `group`, which leaves `other` empty; fails as absorb
+  /// does.
+  const Rule *merge(Group *group, Group *other);
 
   /// Gives up the operations of a group behind the first `count`.
   void truncate(Group *group, size_t count);
@@ -48,7 +49,7 @@ private:
   using Unit = llvm::ArrayRef<mlir::Operation *>;
 
   Unit unitOf(mlir::Operation *op) const;
-  bool joinUnits(Unit first, Unit second);
+  const Rule *joinUnits(Unit first, Unit second);
 
   mlir::Block *block;
   llvm::DenseMap<mlir::Operation *, Group *> groups;

@@ -1,5 +1,5 @@
-// Reads model node names out of locations: import names each operation by a NameLoc, passes fuse them.
-// fuse them. Relies on MLIR's location attributes only.
+// Reads model node names out of locations: import names each operation by a NameLoc, passes fuse
+// them. fuse them. Relies on MLIR's location attributes only.
 #include "compiler/dispatch/Names.h"
 
 #include "compiler/graph/Tn.h"

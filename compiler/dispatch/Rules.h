@@ -24,6 +24,8 @@ inline constexpr Rule kSecondResult = {
     "the value between is also used elsewhere, and this strategy writes one result"};
 inline constexpr Rule kCycle = {
     "cycle", "between the two stands another region that needs the first and feeds the second"};
+inline constexpr Rule kTooFar = {
+    "too-far", "more operations stand between the two than dispatch looks through"};
 inline constexpr Rule kRegionFull = {"region-full", "the region has as many operations as it may"};
 inline constexpr Rule kElementType = {
     "element-type", "this strategy computes in f32, and the other operation has another type"};

@@ -215,6 +215,21 @@ TEST_F(DispatchTest, RecordsCarryCostsOfBothWays) {
   EXPECT_GT(edge.apart.microseconds, edge.fused.microseconds);
 }
 
+TEST_F(DispatchTest, LooksOnlySoFar) {
+  // Between the two stand more regions than dispatch looks through; the work stays linear.
+  std::string body = "%p = tn.exp %x : tensor<4x4xf32>\n%0 = tn.softmax %y {axis = 0 : i64} : "
+                     "tensor<4x4xf32>\n";
+  int count = 5000;
+  for (int i = 1; i < count; ++i) {
+    body += "%" + std::to_string(i) + " = tn.softmax %" + std::to_string(i - 1) +
+            " {axis = 0 : i64} : tensor<4x4xf32>\n";
+  }
+  body += "%c = tn.neg %p : tensor<4x4xf32>\nreturn %c, %" + std::to_string(count - 1) +
+          " : tensor<4x4xf32>, tensor<4x4xf32>";
+  run("(%x: tensor<4x4xf32>, %y: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>)", body);
+  EXPECT_EQ(ruleOf("tn.exp", "tn.neg"), "too-far");
+}
+
 TEST_F(DispatchTest, UnknownDimIsRefused) {
   module = parseSourceString<ModuleOp>(R"(
     func.func @main(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
