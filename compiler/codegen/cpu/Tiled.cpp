@@ -144,6 +144,13 @@ Value resultTensor(KernelBuilder &kernel, unsigned i, Type type) {
 
 /// Lets `root` compute into `destination` instead of a fresh tensor.
 void redirect(OpResult root, Value destination) {
+  if (scf::ForOp loop = dyn_cast<scf::ForOp>(root.getOwner())) {
+    OpOperand &init = loop.getInitArgsMutable()[root.getResultNumber()];
+    if (linalg::LinalgOp copy = init.get().getDefiningOp<linalg::LinalgOp>()) {
+      return redirect(cast<OpResult>(init.get()), destination);
+    }
+    return init.set(destination);
+  }
   linalg::LinalgOp op = cast<linalg::LinalgOp>(root.getOwner());
   OpOperand *init = op.getDpsInitOperand(root.getResultNumber());
   if (linalg::FillOp fill = init->get().getDefiningOp<linalg::FillOp>()) {
@@ -207,7 +214,7 @@ LogicalResult tileResult(KernelBuilder &kernel, OpResult root, const Tiling &til
   return success();
 }
 
-/// The tensor of every result of the region, in order; each the result of a linalg op of its own.
+/// The tensor of every result of the region, in order; each the result of a linalg op or a loop nest.
 FailureOr<SmallVector<OpResult>> computeResults(KernelBuilder &kernel, func::FuncOp source) {
   Lowering lowering(kernel.builder, kernel.location, kernel.symbols);
   for (auto [i, argument] : llvm::enumerate(source.getArguments())) {
@@ -222,7 +229,7 @@ FailureOr<SmallVector<OpResult>> computeResults(KernelBuilder &kernel, func::Fun
   for (Value value : source.getBody().front().getTerminator()->getOperands()) {
     Value tensor = lowering.materialize(value);
     OpResult result = tensor ? dyn_cast<OpResult>(tensor) : OpResult();
-    if (!result || !isa<linalg::LinalgOp>(result.getOwner())) {
+    if (!result || !isa<linalg::LinalgOp, scf::ForOp>(result.getOwner())) {
       return tensor ? source.emitError("has a result that is not computed in it") : failure();
     }
     results.push_back(result);
@@ -249,6 +256,13 @@ FailureOr<AffineExpr> lowerTiled(KernelBuilder &kernel, func::FuncOp source, eng
         builder, kernel.location, Type(), result, kernel.output(i), /*restrict=*/true,
         /*writable=*/true));
     end = builder.saveInsertionPoint();
+  }
+  bool isLoopNest = llvm::any_of(*results, [](OpResult result) {
+    return isa<scf::ForOp>(result.getOwner());
+  });
+  if (isLoopNest) {
+    // Its steps depend on each other: one grid point does them all.
+    return builder.getAffineConstantExpr(1);
   }
   Tiling tiling = chooseTiling(source);
   if (tiling.sizes.empty()) {
