@@ -1,6 +1,6 @@
 // Ops whose element at given indices follows from single elements of their operands: elementwise ops
 // and movement. Each entry says where the element comes from; nothing is materialized.
-#include "compiler/codegen/common/Lowering.h"
+#include "compiler/codegen/common/Access.h"
 #include "compiler/codegen/common/ScalarBody.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -205,19 +205,13 @@ Value accessPad(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   return arith::SelectOp::create(body.builder, location, inside, element, outside);
 }
 
-/// The element read from an index tensor as an index into a dim of `size`: negative ones count from
-/// the end, and it is held inside the dim so that no index reads outside of the tensor.
 AffineExpr indexFrom(Body &body, Value indices, ArrayRef<AffineExpr> position, AffineExpr size) {
-  Location location = body.lowering.location;
-  OpBuilder &b = body.builder;
   Value element = body.at(indices, position);
   if (!element) {
     return {};
   }
-  Value index = arith::IndexCastOp::create(b, location, b.getIndexType(), element);
-  Value isNegative = indexCompare(body, arith::CmpIPredicate::slt, index, indexConstant(body, 0));
-  Value wrapped = arith::AddIOp::create(b, location, index, body.index(size));
-  return clampIndex(body, arith::SelectOp::create(b, location, isNegative, wrapped, index), size);
+  return body.asIndex(
+      indexInDim(body.builder, body.lowering.location, element, body.index(size)));
 }
 
 Value accessGather(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
@@ -378,6 +372,19 @@ Value accessBatchNorm(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
 
 } // namespace
 
+Value indexInDim(OpBuilder &b, Location location, Value element, Value size) {
+  Value zero = arith::ConstantIndexOp::create(b, location, 0);
+  Value one = arith::ConstantIndexOp::create(b, location, 1);
+  Value index = arith::IndexCastOp::create(b, location, b.getIndexType(), element);
+  Value isNegative =
+      arith::CmpIOp::create(b, location, arith::CmpIPredicate::slt, index, zero);
+  Value wrapped = arith::AddIOp::create(b, location, index, size);
+  Value counted = arith::SelectOp::create(b, location, isNegative, wrapped, index);
+  Value last = arith::SubIOp::create(b, location, size, one);
+  Value low = arith::MaxSIOp::create(b, location, counted, zero);
+  return arith::MinSIOp::create(b, location, low, last);
+}
+
 AccessFn findAccess(Operation *op) {
   if (!op) {
     return nullptr;
@@ -401,6 +408,8 @@ AccessFn findAccess(Operation *op) {
       {TriluOp::getOperationName(), accessTrilu},
       {UnpackOp::getOperationName(), accessUnpack},
       {BatchNormOp::getOperationName(), accessBatchNorm},
+      {QuantizeOp::getOperationName(), accessQuantize},
+      {DequantizeOp::getOperationName(), accessDequantize},
   };
   StringRef name = op->getName().getStringRef();
   for (const auto &[entry, access] : table) {

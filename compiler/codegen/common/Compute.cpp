@@ -21,6 +21,10 @@ ComputeFn findCompute(Operation *op) {
       {ConvTransposeOp::getOperationName(), computeConvTranspose},
       {MaxPoolOp::getOperationName(), computeMaxPool},
       {AvgPoolOp::getOperationName(), computeAvgPool},
+      {ResizeOp::getOperationName(), computeResize},
+      {ScatterElementsOp::getOperationName(), computeScatterElements},
+      {ScatterNdOp::getOperationName(), computeScatterNd},
+      {TopKOp::getOperationName(), computeTopK},
   };
   if (!op) {
     return nullptr;

@@ -1,5 +1,5 @@
 // The computations: ops that are more than an access to single elements. Each binds its results to
-// tensors made of one or more linalg.generic; the table is in Compute.cpp.
+// tensors made of linalg.generics or loop nests; the table is in Compute.cpp.
 #pragma once
 
 #include "compiler/codegen/common/Lowering.h"
@@ -20,5 +20,9 @@ mlir::LogicalResult computeConv(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeConvTranspose(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeMaxPool(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeAvgPool(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeResize(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeScatterElements(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeScatterNd(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeTopK(Lowering &lowering, mlir::Operation *op);
 
 } // namespace tenon::codegen

@@ -44,6 +44,11 @@ Value Lowering::materialize(Value value) {
   if (ComputeFn compute = findCompute(op)) {
     return succeeded(compute(*this, op)) ? tensorOf(value) : Value();
   }
+  if (!findAccess(op)) {
+    emitError(location) << "no code can be made for "
+                        << (op ? op->getName().getStringRef() : StringRef("an unbound argument"));
+    return {};
+  }
   tn::Dims dims = tn::getDims(value.getType());
   Body body(*this, dims);
   Value element = body.at(value, body.loops());
@@ -95,26 +100,28 @@ Value Body::index(AffineExpr expression) {
   return getValueOrCreateConstantIndexOp(builder, lowering.location, folded);
 }
 
-/// Loops at most once each, or zero: what linalg reads as an operand instead of by an explicit load.
-bool Body::isOperandMap(ArrayRef<AffineExpr> indices) const {
+/// Whole loops at most once each, or the only index of a dim: what linalg reads as an operand instead
+/// of by an explicit load. A part of a dim is no operand, as linalg learns a loop's size from it.
+bool Body::isOperandMap(ArrayRef<AffineExpr> indices, ArrayRef<AffineExpr> dims) const {
   llvm::SmallDenseSet<unsigned> seen;
-  for (AffineExpr index : indices) {
+  for (auto [i, index] : llvm::enumerate(indices)) {
     if (AffineConstantExpr constant = dyn_cast<AffineConstantExpr>(index)) {
-      if (constant.getValue() != 0) {
+      if (constant.getValue() != 0 || (!dims.empty() && tn::constantDim(dims[i]) != 1)) {
         return false;
       }
       continue;
     }
     AffineDimExpr dim = dyn_cast<AffineDimExpr>(index);
-    if (!dim || dim.getPosition() >= loopCount || !seen.insert(dim.getPosition()).second) {
+    if (!dim || dim.getPosition() >= loopCount || !seen.insert(dim.getPosition()).second ||
+        (!dims.empty() && dims[i] != space[dim.getPosition()])) {
       return false;
     }
   }
   return true;
 }
 
-Value Body::load(Value tensor, ArrayRef<AffineExpr> indices) {
-  if (!isOperandMap(indices)) {
+Value Body::load(Value tensor, ArrayRef<AffineExpr> indices, ArrayRef<AffineExpr> dims) {
+  if (!isOperandMap(indices, dims)) {
     SmallVector<Value> values;
     for (AffineExpr expression : indices) {
       values.push_back(index(expression));
@@ -134,7 +141,7 @@ Value Body::load(Value tensor, ArrayRef<AffineExpr> indices) {
 
 Value Body::at(Value value, ArrayRef<AffineExpr> indices) {
   if (Value tensor = lowering.tensorOf(value)) {
-    return load(tensor, indices);
+    return load(tensor, indices, tn::getDims(value.getType()));
   }
   std::vector<const void *> key;
   for (AffineExpr index : indices) {
@@ -149,7 +156,7 @@ Value Body::at(Value value, ArrayRef<AffineExpr> indices) {
   if (AccessFn access = findAccess(op)) {
     element = access(*this, op, indices);
   } else if (Value tensor = lowering.materialize(value)) {
-    element = load(tensor, indices);
+    element = load(tensor, indices, tn::getDims(value.getType()));
   }
   known[memo] = element;
   return element;

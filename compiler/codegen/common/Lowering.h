@@ -52,8 +52,9 @@ public:
 
   /// The element of a `tn` value, in storage type; null after an error, which has been reported.
   mlir::Value at(mlir::Value value, llvm::ArrayRef<mlir::AffineExpr> indices);
-  /// The element of a tensor.
-  mlir::Value load(mlir::Value tensor, llvm::ArrayRef<mlir::AffineExpr> indices);
+  /// The element of a tensor; `dims`, if given, are the tensor's.
+  mlir::Value load(mlir::Value tensor, llvm::ArrayRef<mlir::AffineExpr> indices,
+                   llvm::ArrayRef<mlir::AffineExpr> dims = {});
   /// The index value of an expression, and the expression that stands for an index value.
   mlir::Value index(mlir::AffineExpr expression);
   mlir::AffineExpr asIndex(mlir::Value index);
@@ -70,7 +71,8 @@ public:
   mlir::OpBuilder builder;
 
 private:
-  bool isOperandMap(llvm::ArrayRef<mlir::AffineExpr> indices) const;
+  bool isOperandMap(llvm::ArrayRef<mlir::AffineExpr> indices,
+                    llvm::ArrayRef<mlir::AffineExpr> dims) const;
   void addShapeOperand(llvm::ArrayRef<mlir::AffineMap> maps);
 
   mlir::SmallVector<mlir::AffineExpr> space;

@@ -39,6 +39,24 @@ Value combineSum(OpBuilder &builder, Location location, Value a, Value b) {
   return arith::AddIOp::create(builder, location, a, b);
 }
 
+Value combineProduct(OpBuilder &b, Location location, Value a, Value x) {
+  return isa<FloatType>(a.getType()) ? Value(arith::MulFOp::create(b, location, a, x))
+                                     : Value(arith::MulIOp::create(b, location, a, x));
+}
+
+Value combineExtreme(OpBuilder &b, Location location, Type element, bool largest, Value a, Value x) {
+  if (isa<FloatType>(a.getType())) {
+    return largest ? Value(arith::MaximumFOp::create(b, location, a, x))
+                   : Value(arith::MinimumFOp::create(b, location, a, x));
+  }
+  if (element.isUnsignedInteger() || element.isInteger(1)) {
+    return largest ? Value(arith::MaxUIOp::create(b, location, a, x))
+                   : Value(arith::MinUIOp::create(b, location, a, x));
+  }
+  return largest ? Value(arith::MaxSIOp::create(b, location, a, x))
+                 : Value(arith::MinSIOp::create(b, location, a, x));
+}
+
 Value reduce(Lowering &lowering, ArrayRef<AffineExpr> dims, const llvm::SmallBitVector &reduced,
              TypedAttr init, ElementFn element, CombineFn combine) {
   SmallVector<AffineExpr> kept, map;
@@ -105,25 +123,6 @@ TypedAttr extreme(Lowering &lowering, Type element, bool largest) {
 
 Value combineMax(OpBuilder &b, Location location, Value a, Value x) {
   return arith::MaximumFOp::create(b, location, a, x);
-}
-
-/// max or min of two elements of a `tn` element type.
-Value combineExtreme(OpBuilder &b, Location location, Type element, bool largest, Value a, Value x) {
-  if (isa<FloatType>(a.getType())) {
-    return largest ? Value(arith::MaximumFOp::create(b, location, a, x))
-                   : Value(arith::MinimumFOp::create(b, location, a, x));
-  }
-  if (element.isUnsignedInteger() || element.isInteger(1)) {
-    return largest ? Value(arith::MaxUIOp::create(b, location, a, x))
-                   : Value(arith::MinUIOp::create(b, location, a, x));
-  }
-  return largest ? Value(arith::MaxSIOp::create(b, location, a, x))
-                 : Value(arith::MinSIOp::create(b, location, a, x));
-}
-
-Value combineProduct(OpBuilder &b, Location location, Value a, Value x) {
-  return isa<FloatType>(a.getType()) ? Value(arith::MulFOp::create(b, location, a, x))
-                                     : Value(arith::MulIOp::create(b, location, a, x));
 }
 
 /// A value that several passes read: computed once, unless it is an operand already.

@@ -34,7 +34,12 @@ mlir::Value widen(mlir::OpBuilder &builder, mlir::Location location, mlir::Value
 mlir::Value narrow(mlir::OpBuilder &builder, mlir::Location location, mlir::Value value,
                    mlir::Type storage);
 
-/// acc + x for floats and integers.
+/// acc + x and acc * x for floats and integers.
 mlir::Value combineSum(mlir::OpBuilder &builder, mlir::Location location, mlir::Value a, mlir::Value b);
+mlir::Value combineProduct(mlir::OpBuilder &builder, mlir::Location location, mlir::Value a,
+                           mlir::Value x);
+/// max or min of two elements of a `tn` element type.
+mlir::Value combineExtreme(mlir::OpBuilder &builder, mlir::Location location, mlir::Type element,
+                           bool largest, mlir::Value a, mlir::Value x);
 
 } // namespace tenon::codegen

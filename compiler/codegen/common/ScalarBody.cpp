@@ -78,7 +78,28 @@ public:
   Value add(Value a, Value b) { return pick<arith::AddFOp, arith::AddIOp, arith::AddIOp>({a, b}); }
   Value sub(Value a, Value b) { return pick<arith::SubFOp, arith::SubIOp, arith::SubIOp>({a, b}); }
   Value mul(Value a, Value b) { return pick<arith::MulFOp, arith::MulIOp, arith::MulIOp>({a, b}); }
-  Value div(Value a, Value b) { return pick<arith::DivFOp, arith::DivSIOp, arith::DivUIOp>({a, b}); }
+  /// Integers never trap: the quotient by zero is 0, the one that overflows wraps.
+  Value div(Value a, Value b) {
+    if (isFloat()) {
+      return make<arith::DivFOp>({a, b});
+    }
+    Value quotient = pick<arith::DivFOp, arith::DivSIOp, arith::DivUIOp>({a, safeDivisor(a, b)});
+    return select(compare(Predicate::eq, b, constant(0)), constant(0), quotient);
+  }
+  /// An integer divisor with 1 instead of one that the machine traps on.
+  Value safeDivisor(Value a, Value b) {
+    Value traps = compare(Predicate::eq, b, constant(0));
+    if (!isUnsigned()) {
+      Value least = arith::ConstantOp::create(
+          builder, location,
+          builder.getIntegerAttr(type, APInt::getSignedMinValue(type.getIntOrFloatBitWidth())));
+      Value isLeast = compare(Predicate::eq, a, least);
+      Value isMinusOne = compare(Predicate::eq, b, constant(-1));
+      Value overflows = arith::AndIOp::create(builder, location, isLeast, isMinusOne);
+      traps = arith::OrIOp::create(builder, location, traps, overflows);
+    }
+    return select(traps, constant(1), b);
+  }
   Value max(Value a, Value b) {
     return pick<arith::MaximumFOp, arith::MaxSIOp, arith::MaxUIOp>({a, b});
   }
@@ -163,10 +184,11 @@ Value emitMod(Emitter &e, Value a, Value b, bool fmod) {
     Value whole = fmod ? e.make<math::TruncOp>(quotient) : e.make<math::FloorOp>(quotient);
     return e.sub(a, e.mul(whole, b));
   }
+  Value divisor = e.safeDivisor(a, b);
   if (e.isUnsigned()) {
-    return e.make<arith::RemUIOp>({a, b});
+    return e.make<arith::RemUIOp>({a, divisor});
   }
-  Value remainder = e.make<arith::RemSIOp>({a, b});
+  Value remainder = e.make<arith::RemSIOp>({a, divisor});
   if (fmod) {
     return remainder;
   }
@@ -359,6 +381,29 @@ Type storageType(Type element) {
 }
 
 bool hasScalarBody(Operation *op) { return op->hasTrait<TnElementwise>(); }
+
+Value saturate(OpBuilder &builder, Location location, Type element, Value x) {
+  Type storage = storageType(element);
+  unsigned width = storage.getIntOrFloatBitWidth();
+  bool isUnsigned = element.isUnsignedInteger() || element.isInteger(1);
+  APInt low = isUnsigned ? APInt::getZero(width) : APInt::getSignedMinValue(width);
+  APInt high = isUnsigned ? APInt::getMaxValue(width) : APInt::getSignedMaxValue(width);
+  auto real = [&](const APInt &bound) -> Value {
+    return arith::ConstantOp::create(
+        builder, location,
+        builder.getFloatAttr(x.getType(), bound.roundToDouble(/*isSigned=*/!isUnsigned)));
+  };
+  Value top = real(high);
+  // NaN becomes the lowest.
+  Value above = arith::MaxNumFOp::create(builder, location, x, real(low));
+  Value held = arith::MinNumFOp::create(builder, location, above, top);
+  Value integer = isUnsigned ? Value(arith::FPToUIOp::create(builder, location, storage, held))
+                             : Value(arith::FPToSIOp::create(builder, location, storage, held));
+  // A float may not hold the highest integer itself.
+  Value isTop = arith::CmpFOp::create(builder, location, arith::CmpFPredicate::OGE, above, top);
+  Value most = arith::ConstantOp::create(builder, location, builder.getIntegerAttr(storage, high));
+  return arith::SelectOp::create(builder, location, isTop, most, integer);
+}
 
 Value emitScalarBody(OpBuilder &builder, Location location, Operation *op, ValueRange args) {
   if (CastOp cast = dyn_cast<CastOp>(op)) {

@@ -18,4 +18,8 @@ bool hasScalarBody(mlir::Operation *op);
 mlir::Value emitScalarBody(mlir::OpBuilder &builder, mlir::Location location, mlir::Operation *op,
                            mlir::ValueRange args);
 
+/// A float without a fraction as an integer `tn` element type: the nearest that it can hold.
+mlir::Value saturate(mlir::OpBuilder &builder, mlir::Location location, mlir::Type element,
+                     mlir::Value x);
+
 } // namespace tenon::codegen

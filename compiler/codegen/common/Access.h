@@ -1,0 +1,18 @@
+// Accesses and index helpers that stand in files of their own; the table is in Access.cpp.
+#pragma once
+
+#include "compiler/codegen/common/Lowering.h"
+
+namespace tenon::codegen {
+
+mlir::Value accessQuantize(Body &body, mlir::Operation *op,
+                           llvm::ArrayRef<mlir::AffineExpr> indices);
+mlir::Value accessDequantize(Body &body, mlir::Operation *op,
+                             llvm::ArrayRef<mlir::AffineExpr> indices);
+
+/// An element of an index tensor as an index into a dim of `size`: negative ones count from the
+/// end, and it is held inside the dim so that no index reaches outside of the tensor.
+mlir::Value indexInDim(mlir::OpBuilder &builder, mlir::Location location, mlir::Value element,
+                       mlir::Value size);
+
+} // namespace tenon::codegen
