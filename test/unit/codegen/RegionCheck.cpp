@@ -35,9 +35,11 @@ reference::Tensor seeded(RankedTensorType type, ArrayRef<int64_t> symbols, uint6
   return *reference::convert(*wide, *reference::dtypeOf(type.getElementType()));
 }
 
+} // namespace
+
 std::vector<reference::Tensor> runKernel(const Kernel &kernel, engine::CpuLevel level,
                                          ArrayRef<reference::Tensor> inputs,
-                                         ArrayRef<reference::Tensor> expected,
+                                         ArrayRef<reference::Tensor> results,
                                          const std::vector<int64_t> &symbols, int pieces) {
   LoadedCode code(level, {kernel.object}, {kernel.symbol});
   std::vector<reference::Tensor> outputs;
@@ -45,7 +47,7 @@ std::vector<reference::Tensor> runKernel(const Kernel &kernel, engine::CpuLevel 
   for (const reference::Tensor &input : inputs) {
     buffers.push_back(const_cast<char *>(input.bytes()));
   }
-  for (const reference::Tensor &result : expected) {
+  for (const reference::Tensor &result : results) {
     outputs.push_back(*reference::Tensor::create(result.dtype(), result.dims()));
     memset(outputs.back().mutableBytes(), 0x7f, outputs.back().byteCount());
     buffers.push_back(outputs.back().mutableBytes());
@@ -65,8 +67,6 @@ std::vector<reference::Tensor> runKernel(const Kernel &kernel, engine::CpuLevel 
   free(scratch);
   return outputs;
 }
-
-} // namespace
 
 std::string kernelText(const std::string &strategy, const std::string &signature,
                        const std::string &body, const std::string &symbols) {

@@ -2,7 +2,8 @@
 // reference interpreter. What every codegen test of a region goes through.
 #pragma once
 
-#include "engine/CpuLevel.h"
+#include "compiler/codegen/cpu/CpuCodegen.h"
+#include "compiler/reference/Tensor.h"
 #include "gtest/gtest.h"
 
 #include <cstdint>
@@ -20,5 +21,12 @@ testing::AssertionResult matchesReference(const std::string &text,
 /// return %y : tensor<4xf32>".
 std::string kernelText(const std::string &strategy, const std::string &signature,
                        const std::string &body, const std::string &symbols = "");
+
+/// Loads a kernel and runs it over its whole grid in `pieces` calls. `results` give the types and dims of what
+/// is returned.
+std::vector<reference::Tensor> runKernel(const Kernel &kernel, engine::CpuLevel level,
+                                         llvm::ArrayRef<reference::Tensor> inputs,
+                                         llvm::ArrayRef<reference::Tensor> results,
+                                         const std::vector<int64_t> &symbols, int pieces);
 
 } // namespace tenon::codegen::cpu

@@ -1,0 +1,262 @@
+// Builds the module of a cell and runs its regions as machine code inside the interpreter's walk, so
+// that what stays outside of regions (packing, reshapes) is evaluated as the plan would.
+#include "test/ops/RowCase.h"
+
+#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/dispatch/Dispatch.h"
+#include "compiler/graph/Shape.h"
+#include "compiler/opt/Constants.h"
+#include "compiler/opt/Passes.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+#include "support/Text.h"
+#include "test/unit/codegen/RegionCheck.h"
+
+#include <cctype>
+#include <cmath>
+
+using namespace mlir;
+
+namespace tenon::ops {
+namespace {
+
+/// Not a multiple of any vector, so that every loop has a rest.
+constexpr int64_t kSize = 19;
+constexpr int64_t kLargestSize = 64;
+
+Status fault(const std::string &text) { return Status::error(ErrorId::InternalError, text); }
+
+std::string replaceWord(const std::string &text, char word, const std::string &by) {
+  auto isPart = [&](size_t i) {
+    return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) || text[i] == '_');
+  };
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    bool isWord = text[i] == word && !isPart(i + 1) && (i == 0 || !isPart(i - 1));
+    result += isWord ? by : std::string(1, text[i]);
+  }
+  return result;
+}
+
+/// Uniform numbers, the same for the same seed.
+class Generator {
+public:
+  explicit Generator(uint64_t seed) : state(seed) {}
+  double next() {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return double(state >> 40) / double(1 << 24);
+  }
+
+private:
+  uint64_t state;
+};
+
+double element(Generator &generator, const Operand &operand, Type type) {
+  double uniform = generator.next();
+  if (type.isInteger(1)) {
+    return uniform < 0.5;
+  }
+  double low = operand.low, high = operand.high;
+  if (high == kEverything) {
+    const double special[] = {std::nan(""), kEverything, -kEverything, 0};
+    if (isa<FloatType>(type) && uniform < 0.2) {
+      return special[int(uniform * 20)];
+    }
+    low = -3, high = 3;
+  }
+  if (isa<FloatType>(type)) {
+    return low + generator.next() * (high - low);
+  }
+  low = std::ceil(type.isUnsignedInteger() ? std::max(low, 0.0) : low);
+  return low + std::floor(generator.next() * (std::floor(high) - low + 1));
+}
+
+Result<reference::Tensor> seeded(const Operand &operand, Type type, ArrayRef<int64_t> dims,
+                                 uint64_t seed) {
+  Generator generator(seed);
+  TENON_ASSIGN(reference::Tensor wide, reference::Tensor::create(DType::F64, dims));
+  for (int64_t i = 0; i < wide.count(); ++i) {
+    wide.as<double>()[i] = element(generator, operand, type);
+  }
+  return reference::convert(wide, *reference::dtypeOf(type));
+}
+
+/// Zeros in the type and dims of a value.
+Result<reference::Tensor> emptyLike(Value value, ArrayRef<int64_t> symbols) {
+  SmallVector<int64_t> dims;
+  for (AffineExpr dim : tn::getDims(value.getType())) {
+    dims.push_back(tn::evaluate(dim, symbols).value_or(0));
+  }
+  return reference::Tensor::create(*reference::dtypeOf(getElementTypeOrSelf(value)), dims);
+}
+
+Result<Tensors> runRegion(tn::RegionOp region, ArrayRef<reference::Tensor> operands,
+                          ArrayRef<int64_t> symbols, engine::CpuLevel level) {
+  codegen::RegionSource source = codegen::outline(region);
+  llvm::Expected<codegen::cpu::Kernel> kernel =
+      codegen::cpu::compileRegion(source.text, "tested", level);
+  if (!kernel) {
+    return fault(llvm::toString(kernel.takeError()) + " in\n" + source.text);
+  }
+  std::vector<int64_t> values;
+  for (AffineExpr symbol : source.symbols) {
+    values.push_back(*tn::evaluate(symbol, symbols));
+  }
+  Tensors results;
+  for (Value result : region.getResults()) {
+    TENON_ASSIGN(reference::Tensor empty, emptyLike(result, symbols));
+    results.push_back(std::move(empty));
+  }
+  return codegen::cpu::runKernel(*kernel, level, operands, results, values, /*pieces=*/2);
+}
+
+} // namespace
+
+const char *nameOf(Form form) {
+  return form == Form::Static ? "static" : form == Form::Dynamic ? "dynamic" : "constant";
+}
+
+RowCase::RowCase() : context(MLIRContext::Threading::DISABLED) {
+  context.loadDialect<tn::TnDialect, func::FuncDialect>();
+  context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
+    diagnostics += diagnostic.str() + "\n";
+    return success();
+  });
+}
+
+Result<std::unique_ptr<RowCase>> RowCase::make(const OpRow &row, const std::string &dtype, Form form) {
+  std::unique_ptr<RowCase> made(new RowCase);
+  made->form = form;
+  TENON_TRY(made->build(row, dtype));
+  return made;
+}
+
+std::string RowCase::inForm(std::string text, const std::string &dtype) const {
+  text = replaceWord(text, 'T', dtype);
+  if (form == Form::Dynamic) {
+    return text;
+  }
+  for (size_t at = text.find("[N]"); at != std::string::npos; at = text.find("[N]")) {
+    text.erase(at, 3);
+  }
+  return replaceWord(text, 'N', std::to_string(kSize));
+}
+
+Result<RankedTensorType> RowCase::typeOf(const Operand &operand, const std::string &dtype) {
+  std::string text = strCat("affine_map<()[N] -> (", operand.dims, ")>");
+  AffineMapAttr dims = dyn_cast_or_null<AffineMapAttr>(parseAttribute(inForm(text, dtype), &context));
+  Type type = parseType(inForm(operand.element, dtype), &context);
+  if (!dims || !type) {
+    return fault(strCat("no tensor: ", operand.dims, " of ", operand.element, ": ", diagnostics));
+  }
+  tn::Dims simple;
+  for (AffineExpr dim : dims.getValue().getResults()) {
+    simple.push_back(tn::simplify(dim));
+  }
+  return tn::makeTensor(simple, type);
+}
+
+Status RowCase::build(const OpRow &row, const std::string &dtype) {
+  OpBuilder builder(&context);
+  Location location = builder.getUnknownLoc();
+  module = ModuleOp::create(location);
+  OperationState state(location, row.op);
+  for (const Operand &result : row.results) {
+    TENON_ASSIGN(RankedTensorType type, typeOf(result, dtype));
+    state.addTypes(type);
+  }
+  DictionaryAttr attributes = dyn_cast_or_null<DictionaryAttr>(
+      parseAttribute("{" + inForm(row.attributes, dtype) + "}", &context));
+  if (!attributes) {
+    return fault("the attributes do not parse: " + diagnostics);
+  }
+  state.addAttributes(attributes.getValue());
+
+  builder.setInsertionPointToEnd(module->getBody());
+  func::FuncOp function =
+      func::FuncOp::create(builder, location, "main", builder.getFunctionType({}, state.types));
+  Block *entry = function.addEntryBlock();
+  builder.setInsertionPointToEnd(entry);
+  SmallVector<int64_t> symbols;
+  if (form == Form::Dynamic) {
+    symbols.push_back(kSize);
+    tn::SymbolList list;
+    list.add("N", 1, kLargestSize);
+    list.store(*module);
+  }
+  auto addInput = [&](RankedTensorType type, reference::Tensor tensor) {
+    inputs.push_back(std::move(tensor));
+    return entry->addArgument(type, location);
+  };
+  opt::Constants constants(weights);
+  for (auto [i, operand] : llvm::enumerate(row.operands)) {
+    TENON_ASSIGN(RankedTensorType type, typeOf(operand, dtype));
+    SmallVector<int64_t> dims;
+    for (AffineExpr dim : tn::getDims(type)) {
+      dims.push_back(*tn::evaluate(dim, symbols));
+    }
+    TENON_ASSIGN(reference::Tensor tensor, seeded(operand, type.getElementType(), dims, i + 1));
+    bool isConstant = form == Form::Constant && (i > 0 || row.operands.size() == 1);
+    if (isConstant) {
+      std::vector<char> bytes(tensor.bytes(), tensor.bytes() + tensor.byteCount());
+      state.addOperands(constants.make(builder, location, type, std::move(bytes), "operand", "test"));
+    } else {
+      state.addOperands(addInput(type, std::move(tensor)));
+    }
+  }
+  if (form == Form::Dynamic) {
+    // An input that determines N, whatever the operands are.
+    Operand size{"N", "i8"};
+    TENON_ASSIGN(RankedTensorType type, typeOf(size, dtype));
+    TENON_ASSIGN(reference::Tensor tensor, seeded(size, type.getElementType(), symbols, 0));
+    addInput(type, std::move(tensor));
+  }
+  Operation *op = builder.create(state);
+  func::ReturnOp::create(builder, location, op->getResults());
+  function.setFunctionType(builder.getFunctionType(entry->getArgumentTypes(), op->getResultTypes()));
+  return succeeded(verify(*module)) ? Status::ok() : fault("not valid: " + diagnostics);
+}
+
+Result<Tensors> RowCase::runReference() {
+  reference::Interpreter interpreter(&weights, {.threads = 1});
+  return interpreter.evaluate(module->lookupSymbol<func::FuncOp>("main"), inputs);
+}
+
+Status RowCase::prepare() {
+  dispatch::Records records;
+  if ((form == Form::Constant && failed(opt::optimize(*module, weights, {}))) ||
+      failed(dispatch::dispatch(*module, dispatch::cpuProfile(), records)) || failed(verify(*module))) {
+    return fault("no regions: " + diagnostics);
+  }
+  return Status::ok();
+}
+
+Result<Tensors> RowCase::runCompiled(engine::CpuLevel level) {
+  func::FuncOp function = module->lookupSymbol<func::FuncOp>("main");
+  TENON_ASSIGN(SmallVector<int64_t> symbols, reference::bindSymbols(function, inputs));
+  Status status;
+  regionCount = 0;
+  reference::Hooks hooks;
+  hooks.reuse = [&](Operation *op, ArrayRef<reference::Tensor> operands) -> std::optional<Tensors> {
+    tn::RegionOp region = dyn_cast<tn::RegionOp>(op);
+    if (!region || !status.isOk()) {
+      return std::nullopt;
+    }
+    ++regionCount;
+    Result<Tensors> results = runRegion(region, operands, symbols, level);
+    if (!results) {
+      status = results.takeStatus();
+      return std::nullopt;
+    }
+    return std::move(*results);
+  };
+  reference::Interpreter interpreter(&weights, {.threads = 1});
+  TENON_ASSIGN(Tensors results, interpreter.evaluate(function, inputs, hooks));
+  TENON_TRY(status);
+  return results;
+}
+
+} // namespace tenon::ops

@@ -1,0 +1,56 @@
+// One cell of the table as a module: a row, a dtype and a form. Runs it on the reference interpreter, and
+// through dispatch and codegen on a CPU level.
+#pragma once
+
+#include "compiler/graph/WeightStore.h"
+#include "compiler/reference/Interpreter.h"
+#include "engine/CpuLevel.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "test/ops/Table.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::ops {
+
+enum class Form {
+  Static,   ///< N is a number
+  Dynamic,  ///< N is a symbol of the model
+  Constant, ///< static; all operands but the first (or the only one) are constants of the model
+};
+
+const char *nameOf(Form form);
+
+using Tensors = std::vector<reference::Tensor>;
+
+class RowCase {
+public:
+  /// Builds and verifies the module; `make` gives an error if the row is not a valid op.
+  static Result<std::unique_ptr<RowCase>> make(const OpRow &row, const std::string &dtype, Form form);
+
+  Result<Tensors> runReference();
+  /// Forms regions as the compiler does; constants go through its passes first. Before runCompiled.
+  Status prepare();
+  Result<Tensors> runCompiled(engine::CpuLevel level);
+  /// Regions that the last runCompiled ran.
+  int regions() const { return regionCount; }
+
+private:
+  RowCase();
+  Status build(const OpRow &row, const std::string &dtype);
+  Result<mlir::RankedTensorType> typeOf(const Operand &operand, const std::string &dtype);
+  std::string inForm(std::string text, const std::string &dtype) const;
+
+  Form form = Form::Static;
+  mlir::MLIRContext context;
+  std::string diagnostics;
+  tn::WeightStore weights;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  Tensors inputs;
+  int regionCount = 0;
+};
+
+} // namespace tenon::ops

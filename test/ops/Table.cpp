@@ -1,0 +1,249 @@
+// The rows, in the order of TnOps.td. Relies on RowCase.h for what a form makes of a row.
+#include "test/ops/Table.h"
+
+namespace tenon::ops {
+namespace {
+
+constexpr char kFloats[] = "f32 f64 f16 bf16";
+constexpr char kNumbers[] = "f32 f64 f16 bf16 i8 i16 i32 i64 ui8 ui16 ui32 ui64";
+constexpr char kSigned[] = "f32 f16 i8 i32 i64";
+constexpr char kBits[] = "i1 i8 i16 i32 i64 ui8 ui16 ui32 ui64";
+constexpr char kUnsigned[] = "ui8 ui16 ui32 ui64";
+constexpr char kValues[] = "f32 f64 f16 bf16 i1 i8 i16 i32 i64 ui8 ui16 ui32 ui64";
+/// For what only moves elements: one type of each width, and bool.
+constexpr char kMoved[] = "f32 f16 i1 i8 i64";
+
+OpRow unary(const char *op, const char *dtypes, double low = -2, double high = 2,
+            const char *attributes = "") {
+  return {op, dtypes, {{"3, N", "T", low, high}}, {{"3, N"}}, attributes};
+}
+
+OpRow binary(const char *op, const char *dtypes, double low = -2, double high = 2,
+             const char *attributes = "") {
+  return {op, dtypes, {{"3, N"}, {"N", "T", low, high}}, {{"3, N"}}, attributes};
+}
+
+OpRow compare(const char *dtypes, const char *attributes) {
+  return {"tn.compare", dtypes, {{"3, N"}, {"3, 1"}}, {{"3, N", "i1"}}, attributes};
+}
+
+OpRow cast(const char *dtypes, const char *to, double low = -9) {
+  return {"tn.cast", dtypes, {{"3, N", "T", low, 9}}, {{"3, N", to}}};
+}
+
+OpRow resize(const char *attributes) {
+  return {"tn.resize", "f32 f16 i8", {{"2, N", "T", -9, 9}}, {{"2, N * 2"}}, attributes};
+}
+
+} // namespace
+
+const std::vector<OpRow> &opTable() {
+  static const std::vector<OpRow> table = {
+      {"tn.sizes", "i64 i32", {}, {{"2"}}, "values = affine_map<()[N] -> (N * 2, 5)>"},
+
+      unary("tn.abs", kNumbers),
+      unary("tn.neg", kNumbers),
+      unary("tn.exp", kFloats),
+      unary("tn.log", kFloats, 0.1, 4),
+      unary("tn.sqrt", kFloats, 0, 4),
+      unary("tn.rsqrt", kFloats, 0.1, 4),
+      unary("tn.reciprocal", kFloats, 0.1, 4),
+      unary("tn.sin", kFloats),
+      unary("tn.cos", kFloats),
+      unary("tn.tan", kFloats, -1.4, 1.4),
+      unary("tn.asin", kFloats, -1, 1),
+      unary("tn.acos", kFloats, -1, 1),
+      unary("tn.atan", kFloats),
+      unary("tn.sinh", kFloats),
+      unary("tn.cosh", kFloats),
+      unary("tn.tanh", kFloats),
+      unary("tn.asinh", kFloats),
+      unary("tn.acosh", kFloats, 1, 4),
+      unary("tn.atanh", kFloats, -0.9, 0.9),
+      unary("tn.erf", kFloats),
+      unary("tn.ceil", kFloats),
+      unary("tn.floor", kFloats),
+      unary("tn.round", kFloats),
+      unary("tn.sign", kNumbers, -kEverything, kEverything),
+      unary("tn.not", kBits),
+      unary("tn.relu", kNumbers, -kEverything, kEverything),
+      unary("tn.sigmoid", kFloats),
+      unary("tn.silu", kFloats),
+      unary("tn.gelu", kFloats),
+      unary("tn.gelu", kFloats, -2, 2, "approximate"),
+      unary("tn.softplus", kFloats),
+      unary("tn.leaky_relu", kFloats, -2, 2, "alpha = 0.1 : f64"),
+      unary("tn.elu", kFloats, -2, 2, "alpha = 0.7 : f64"),
+      unary("tn.hard_sigmoid", kFloats, -4, 4, "alpha = 0.2 : f64, beta = 0.5 : f64"),
+      unary("tn.clamp", kNumbers, -kEverything, kEverything, "lo = -1.0 : f64, hi = 1.0 : f64"),
+      {"tn.is_nan", kFloats, {{"3, N", "T", -kEverything, kEverything}}, {{"3, N", "i1"}}},
+      {"tn.is_inf", kFloats, {{"3, N", "T", -kEverything, kEverything}}, {{"3, N", "i1"}},
+       "positive = true, negative = false"},
+      cast(kValues, "f32"),
+      cast(kValues, "f16"),
+      cast(kValues, "i1"),
+      cast(kValues, "i32"),
+      cast(kFloats, "ui8", 0),
+
+      binary("tn.add", kNumbers),
+      binary("tn.sub", kNumbers),
+      binary("tn.mul", kNumbers),
+      binary("tn.div", kNumbers, 0.5, 3),
+      binary("tn.div", kSigned, -3, -1),
+      binary("tn.mod", kNumbers, 1, 3),
+      binary("tn.mod", kSigned, -3, -1),
+      binary("tn.mod", kSigned, -3, -1, "fmod"),
+      {"tn.pow", kFloats, {{"3, N", "T", 0.1, 3}, {"N"}}, {{"3, N"}}},
+      {"tn.pow", "i32 i64 f32", {{"3, N", "T", -3, 3}, {"N", "i32", 0, 5}}, {{"3, N"}}},
+      binary("tn.max", kNumbers, -kEverything, kEverything),
+      binary("tn.min", kNumbers, -kEverything, kEverything),
+      binary("tn.and", kBits),
+      binary("tn.or", kBits),
+      binary("tn.xor", kBits),
+      {"tn.shift", kUnsigned, {{"3, N", "T", 0, 200}, {"N", "T", 0, 9}}, {{"3, N"}}},
+      {"tn.shift", kUnsigned, {{"3, N", "T", 0, 200}, {"N", "T", 0, 9}}, {{"3, N"}}, "left"},
+      compare(kValues, "predicate = #tn.predicate<lt>"),
+      compare("f32 i1 i8 ui8", "predicate = #tn.predicate<eq>"),
+      compare("f32 i8 ui8", "predicate = #tn.predicate<ne>"),
+      compare("f32 i8 ui8", "predicate = #tn.predicate<le>"),
+      compare("f32 i8 ui8", "predicate = #tn.predicate<gt>"),
+      compare("f32 i8 ui8", "predicate = #tn.predicate<ge>"),
+      {"tn.select", kMoved, {{"3, N", "i1"}, {"3, N"}, {"N"}}, {{"3, N"}}},
+
+      {"tn.reduce", kNumbers, {{"3, N"}}, {{"3"}},
+       "kind = #tn.reduce_kind<sum>, axes = array<i64: 1>, keepdims = false"},
+      {"tn.reduce", kFloats, {{"3, N, 5"}}, {{"3, 1, 1"}},
+       "kind = #tn.reduce_kind<mean>, axes = array<i64: 1, 2>, keepdims = true"},
+      {"tn.reduce", "f32 i8", {{"3, N, 5"}}, {{"N, 5"}},
+       "kind = #tn.reduce_kind<max>, axes = array<i64: 0>, keepdims = false"},
+      {"tn.reduce", "f32 ui8", {{"3, N, 5"}}, {{"3, N"}},
+       "kind = #tn.reduce_kind<min>, axes = array<i64: 2>, keepdims = false"},
+      {"tn.reduce", "f32 i32", {{"3, N, 5"}}, {{"3, N"}},
+       "kind = #tn.reduce_kind<prod>, axes = array<i64: 2>, keepdims = false"},
+      {"tn.arg_reduce", kNumbers, {{"3, N"}}, {{"3", "i64"}},
+       "axis = 1 : i64, keepdims = false, largest = true, lastIndex = false"},
+      {"tn.arg_reduce", "f32 i8 ui8", {{"3, N"}}, {{"1, N", "i64"}},
+       "axis = 0 : i64, keepdims = true, largest = false, lastIndex = true"},
+      {"tn.cumsum", kNumbers, {{"3, N"}}, {{"3, N"}},
+       "axis = 1 : i64, exclusive = false, reverse = false"},
+      {"tn.cumsum", "f32", {{"3, N"}}, {{"3, N"}},
+       "axis = 0 : i64, exclusive = true, reverse = true"},
+      {"tn.softmax", kFloats, {{"3, N"}}, {{"3, N"}}, "axis = 1 : i64"},
+      {"tn.softmax", "f32", {{"3, N"}}, {{"3, N"}}, "axis = 0 : i64, log"},
+      {"tn.layer_norm", kFloats, {{"3, N, 20"}, {"20"}, {"20"}}, {{"3, N, 20"}},
+       "axis = 2 : i64, epsilon = 1.0e-5 : f64, operandSegmentSizes = array<i32: 1, 1, 1>"},
+      {"tn.rms_norm", kFloats, {{"3, N, 20"}, {"20"}}, {{"3, N, 20"}},
+       "axis = 2 : i64, epsilon = 1.0e-5 : f64"},
+      {"tn.group_norm", kFloats, {{"2, 4, 3, N"}, {"4"}, {"4"}}, {{"2, 4, 3, N"}},
+       "groups = 2 : i64, epsilon = 1.0e-5 : f64"},
+      {"tn.batch_norm", kFloats, {{"2, 3, N"}, {"3"}, {"3"}, {"3"}, {"3", "T", 0.2, 2}}, {{"2, 3, N"}},
+       "epsilon = 1.0e-5 : f64, channelsLast = false"},
+      {"tn.batch_norm", "f32", {{"2, N, 3"}, {"3"}, {"3"}, {"3"}, {"3", "T", 0.2, 2}}, {{"2, N, 3"}},
+       "epsilon = 1.0e-5 : f64, channelsLast = true"},
+
+      {"tn.matmul", kNumbers, {{"2, N, 21"}, {"21, 33"}}, {{"2, N, 33"}}},
+      {"tn.matmul", "f32 f16 i32", {{"2, 21, N"}, {"2, 33, 21"}}, {{"2, N, 33"}},
+       "transposeA, transposeB"},
+      {"tn.conv", kNumbers, {{"2, 4, 9, N"}, {"6, 4, 3, 3"}, {"6"}}, {{"2, 6, 9, N"}},
+       "strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, "
+       "groups = 1 : i64, channelsLast = false"},
+      {"tn.conv", "f32 f16 i32", {{"2, N, 9, 4"}, {"6, 2, 3, 1"}}, {{"2, (N - 1) floordiv 2 + 1, 9, 6"}},
+       "strides = array<i64: 2, 1>, pads = array<i64: 1, 0, 1, 0>, dilations = array<i64: 1, 1>, "
+       "groups = 2 : i64, channelsLast = true"},
+      {"tn.conv", "f32 f16", {{"2, N, 9, 4"}, {"4, 1, 3, 3"}}, {{"2, N, 9, 4"}},
+       "strides = array<i64: 1, 1>, pads = array<i64: 2, 2, 2, 2>, dilations = array<i64: 2, 2>, "
+       "groups = 4 : i64, channelsLast = true"},
+      {"tn.conv", "f32", {{"2, 4, N"}, {"6, 4, 3"}, {"6"}}, {{"2, 6, N"}},
+       "strides = array<i64: 1>, pads = array<i64: 1, 1>, dilations = array<i64: 1>, "
+       "groups = 1 : i64, channelsLast = false"},
+      {"tn.conv_transpose", kFloats, {{"2, 4, 5, N"}, {"4, 3, 3, 3"}, {"6"}}, {{"2, 6, 10, N * 2"}},
+       "strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, "
+       "outputPadding = array<i64: 1, 1>, groups = 2 : i64"},
+      {"tn.attention", kFloats, {{"2, 4, N, 8"}, {"2, 2, 11, 8"}, {"2, 2, 11, 16"}, {"N, 11"}},
+       {{"2, 4, N, 16"}},
+       "scale = 0.35 : f64, causal = false, headsInner = array<i1: false, false, false, false>"},
+      {"tn.attention", "f32 f16", {{"2, N, 4, 8"}, {"2, N, 4, 8"}, {"2, N, 4, 8"}}, {{"2, N, 4, 8"}},
+       "scale = 0.35 : f64, causal = true, headsInner = array<i1: true, true, true, true>"},
+
+      {"tn.max_pool", kNumbers, {{"2, 3, 9, N"}}, {{"2, 3, 5, (N - 1) floordiv 2 + 1"}},
+       "kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, "
+       "dilations = array<i64: 1, 1>, ceilMode = false, channelsLast = false"},
+      {"tn.max_pool", "f32 ui8", {{"2, N, 9, 5"}}, {{"2, N, 9, 5"}},
+       "kernel = array<i64: 3, 3>, strides = array<i64: 1, 1>, pads = array<i64: 2, 2, 2, 2>, "
+       "dilations = array<i64: 2, 2>, ceilMode = false, channelsLast = true"},
+      {"tn.avg_pool", kFloats, {{"2, 3, 9, N"}}, {{"2, 3, 5, (N - 1) floordiv 2 + 1"}},
+       "kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, "
+       "dilations = array<i64: 1, 1>, ceilMode = false, countIncludePad = false, channelsLast = false"},
+      {"tn.avg_pool", "f32", {{"2, N, 9, 5"}}, {{"2, N, 9, 5"}},
+       "kernel = array<i64: 3, 3>, strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, "
+       "dilations = array<i64: 1, 1>, ceilMode = false, countIncludePad = true, channelsLast = true"},
+      resize("mode = #tn.resize_mode<nearest>, coordinates = \"asymmetric\", nearest = \"floor\", "
+             "scales = array<f64: 1.0, 2.0>, cubicA = -0.75 : f64, excludeOutside = false, "
+             "antialias = false, extrapolation = 0.0 : f64, roi = array<f64>"),
+      {"tn.resize", kFloats, {{"2, N"}}, {{"2, N * 2"}},
+       "mode = #tn.resize_mode<linear>, coordinates = \"half_pixel\", nearest = \"floor\", "
+       "scales = array<f64: 1.0, 2.0>, cubicA = -0.75 : f64, excludeOutside = false, "
+       "antialias = false, extrapolation = 0.0 : f64, roi = array<f64>"},
+      {"tn.resize", "f32", {{"6, N"}}, {{"4, N * 2"}},
+       "mode = #tn.resize_mode<cubic>, coordinates = \"pytorch_half_pixel\", nearest = \"floor\", "
+       "scales = array<f64: 0.7, 2.0>, cubicA = -0.5 : f64, excludeOutside = true, "
+       "antialias = true, extrapolation = 0.0 : f64, roi = array<f64>"},
+
+      {"tn.transpose", kMoved, {{"3, N, 5"}}, {{"N, 5, 3"}}, "permutation = array<i64: 1, 2, 0>"},
+      {"tn.broadcast", kMoved, {{"3, 1, N"}}, {{"2, 3, 4, N"}}},
+      {"tn.concat", kMoved, {{"3, N"}, {"3, 4"}, {"3, N"}}, {{"3, N * 2 + 4"}}, "axis = 1 : i64"},
+      {"tn.slice", kMoved, {{"5, N"}}, {{"2, N - 3"}},
+       "starts = affine_map<()[N] -> (4, 3)>, steps = array<i64: -2, 1>"},
+      {"tn.pad", kMoved, {{"3, N"}, {""}}, {{"4, N + 5"}},
+       "begins = array<i64: 2, 2>, ends = array<i64: -1, 3>, mode = #tn.pad_mode<constant>"},
+      {"tn.pad", "f32", {{"3, N"}}, {{"5, N + 5"}},
+       "begins = array<i64: 1, 2>, ends = array<i64: 1, 3>, mode = #tn.pad_mode<edge>"},
+      {"tn.pad", "f32", {{"3, N"}}, {{"5, N + 5"}},
+       "begins = array<i64: 1, 2>, ends = array<i64: 1, 3>, mode = #tn.pad_mode<reflect>"},
+      {"tn.pad", "f32", {{"3, N"}}, {{"5, N + 5"}},
+       "begins = array<i64: 1, 2>, ends = array<i64: 1, 3>, mode = #tn.pad_mode<wrap>"},
+      {"tn.gather", kMoved, {{"3, 7, N"}, {"2, 4", "i64", -7, 6}}, {{"3, 2, 4, N"}}, "axis = 1 : i64"},
+      {"tn.gather_elements", kMoved, {{"7, N"}, {"4, N", "i32", -7, 6}}, {{"4, N"}}, "axis = 0 : i64"},
+      {"tn.gather_nd", kMoved, {{"3, 7, 5, N"}, {"3, 4, 2", "i64", -5, 4}}, {{"3, 4, N"}},
+       "batchDims = 1 : i64"},
+      {"tn.scatter_elements", kMoved, {{"7, N"}, {"4, N", "i64", -7, 6}, {"4, N"}}, {{"7, N"}},
+       "axis = 0 : i64, kind = #tn.scatter_kind<none>"},
+      {"tn.scatter_elements", kSigned, {{"7, N"}, {"9, N", "i64", -7, 6}, {"9, N"}}, {{"7, N"}},
+       "axis = 0 : i64, kind = #tn.scatter_kind<add>"},
+      {"tn.scatter_nd", kMoved, {{"4, 5, N"}, {"6, 2", "i64", -4, 3}, {"6, N"}}, {{"4, 5, N"}},
+       "kind = #tn.scatter_kind<none>"},
+      {"tn.scatter_nd", "f32 i32", {{"4, 5, N"}, {"6, 2", "i64", -4, 3}, {"6, N"}}, {{"4, 5, N"}},
+       "kind = #tn.scatter_kind<max>"},
+      {"tn.iota", "f32 i64 i32 f64", {{"", "T", 1, 2}, {"", "T", 1, 3}}, {{"N"}}},
+      {"tn.trilu", kMoved, {{"3, 7, N"}}, {{"3, 7, N"}}, "diagonal = 1 : i64, upper = true"},
+      {"tn.trilu", "f32", {{"3, 7, N"}}, {{"3, 7, N"}}, "diagonal = -1 : i64, upper = false"},
+      {"tn.top_k", kNumbers, {{"3, 9, N"}}, {{"3, 4, N"}, {"3, 4, N", "i64"}},
+       "axis = 1 : i64, largest = true, sorted = true"},
+      {"tn.top_k", "f32 i8", {{"3, 25"}}, {{"3, 7"}, {"3, 7", "i64"}},
+       "axis = 1 : i64, largest = false, sorted = true"},
+
+      {"tn.quantize", "i8 ui8 i16 ui16", {{"3, N", "f32"}, {"3", "f32", 0.01, 0.1}, {"3", "T", -5, 5}},
+       {{"3, N"}}, "axis = 0 : i64"},
+      {"tn.quantize", "i8 ui8", {{"3, N", "f16"}, {"", "f16", 0.01, 0.1}, {"", "T", -5, 5}}, {{"3, N"}},
+       "axis = 0 : i64"},
+      {"tn.dequantize", "i8 ui8 i16 ui16 i32",
+       {{"3, N", "T", -120, 120}, {"3", "f32", 0.01, 0.1}, {"3", "T", -5, 5}}, {{"3, N", "f32"}},
+       "axis = 0 : i64"},
+  };
+  return table;
+}
+
+const std::vector<Exception> &exceptions() {
+  static const std::vector<Exception> list = {
+      {"tn.weight", "the constant form of every row has weights as operands"},
+      {"tn.constant", "the constant form of every row has constants as operands"},
+      {"tn.pack", "the constant form of tn.matmul and tn.conv packs; packing itself runs in plan/Pack.cpp"},
+      {"tn.unpack", "stands for the packed operand in the regions of tn.matmul and tn.conv"},
+      {"tn.reshape", "moves nothing: it stands outside of regions as another view of a buffer"},
+      {"tn.region", "made by dispatch around the op of every row"},
+      {"tn.yield", "ends the region of every row"},
+  };
+  return list;
+}
+
+} // namespace tenon::ops
