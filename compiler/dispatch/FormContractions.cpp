@@ -42,7 +42,7 @@ Operation *nextCandidate(Formation &formation, Group *group, const tn::Dims &dim
       }
       if (const Rule *rule = refusalOf(formation, user, dims)) {
         formation.refuse(producer, user, *rule);
-      } else if (!first || user->isBeforeInBlock(first)) {
+      } else if (!first || formation.grouping.cameFirst(user, first)) {
         first = user;
       }
     }
@@ -66,7 +66,7 @@ void growEpilogue(Formation &formation, Group *group) {
       refuseAll(formation, group, user, kRegionFull);
       break;
     }
-    if (const Rule *rule = formation.grouping.absorb(group, user)) {
+    if (const Rule *rule = formation.grouping.absorbConsumer(group, user)) {
       refuseAll(formation, group, user, *rule);
       continue;
     }
@@ -112,7 +112,7 @@ void formContractions(Formation &formation, Block *block) {
     for (Value operand : root->getOperands()) {
       Operation *definer = operand.getDefiningOp();
       if (isa_and_nonnull<tn::UnpackOp>(definer)) {
-        formation.grouping.absorb(group, definer);
+        formation.grouping.absorbProducer(group, definer);
       }
     }
     size_t alone = group->ops.size();

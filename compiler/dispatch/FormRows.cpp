@@ -60,7 +60,8 @@ bool tryAbsorb(Formation &formation, Group *group, Operation *op, const tn::Dims
   } else if (!rowsFit(formation, group, rowDims)) {
     rule = &kRowTooLarge;
   } else {
-    rule = formation.grouping.absorb(group, op);
+    rule = op == producer ? formation.grouping.absorbProducer(group, op)
+                          : formation.grouping.absorbConsumer(group, op);
   }
   if (rule) {
     formation.refuse(producer, consumer, *rule);
@@ -91,7 +92,8 @@ void growConsumers(Formation &formation, Group *group, size_t rowDims) {
   while (!open.empty()) {
     Operation *producer = open.pop_back_val();
     SmallVector<Operation *> users(producer->getUsers());
-    llvm::sort(users, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    llvm::sort(users,
+               [&](Operation *a, Operation *b) { return formation.grouping.cameFirst(a, b); });
     for (Operation *user : users) {
       if (staysOutside(user) || llvm::is_contained(group->ops, user)) {
         continue;

@@ -53,6 +53,12 @@ SmallVector<Value> outsideOperands(ArrayRef<Operation *> ops) {
   return values.takeVector();
 }
 
+Grouping::Grouping(Block *functionBody) : block(functionBody) {
+  for (auto [position, op] : llvm::enumerate(*block)) {
+    positions[&op] = position;
+  }
+}
+
 Group *Grouping::create(Operation *op, llvm::StringRef strategy, Operation *root) {
   std::unique_ptr<Group> group = std::make_unique<Group>();
   group->strategy = strategy;
@@ -68,9 +74,9 @@ Grouping::Unit Grouping::unitOf(Operation *op) const {
   return found == groups.end() ? Unit() : Unit(found->second->ops);
 }
 
-/// Brings two contiguous units together: what lies between and depends on the first goes after
-/// both, the rest before. Impossible if the second itself depends on something between that depends
-/// on the first.
+/// Brings two contiguous units, of which the second reads from the first, together: what lies
+/// between and depends on the first goes after both, the rest before. Impossible if the second
+/// itself depends on something between that depends on the first.
 const Rule *Grouping::joinUnits(Unit first, Unit second) {
   llvm::SmallPtrSet<Operation *, 16> reached(first.begin(), first.end());
   SmallVector<Operation *> later;
@@ -113,30 +119,34 @@ const Rule *Grouping::joinUnits(Unit first, Unit second) {
   return nullptr;
 }
 
-const Rule *Grouping::absorb(Group *group, Operation *op) {
-  bool after = group->ops.back()->isBeforeInBlock(op);
-  Unit single(op);
-  const Rule *rule = after ? joinUnits(group->ops, single) : joinUnits(single, group->ops);
-  if (rule) {
-    return rule;
-  }
-  group->ops.insert(after ? group->ops.end() : group->ops.begin(), op);
-  groups[op] = group;
-  return nullptr;
-}
-
-const Rule *Grouping::merge(Group *group, Group *other) {
-  bool after = group->ops.back()->isBeforeInBlock(other->ops.front());
-  const Rule *rule = after ? joinUnits(group->ops, other->ops) : joinUnits(other->ops, group->ops);
-  if (rule) {
-    return rule;
-  }
-  for (Operation *op : other->ops) {
+const Rule *Grouping::absorbConsumer(Group *group, Operation *op) {
+  const Rule *rule = joinUnits(group->ops, Unit(op));
+  if (!rule) {
+    group->ops.push_back(op);
     groups[op] = group;
   }
-  group->ops.insert(after ? group->ops.end() : group->ops.begin(), other->ops.begin(),
-                    other->ops.end());
-  other->ops.clear();
+  return rule;
+}
+
+const Rule *Grouping::absorbProducer(Group *group, Operation *op) {
+  const Rule *rule = joinUnits(Unit(op), group->ops);
+  if (!rule) {
+    group->ops.insert(group->ops.begin(), op);
+    groups[op] = group;
+  }
+  return rule;
+}
+
+const Rule *Grouping::merge(Group *producers, Group *consumers) {
+  const Rule *rule = joinUnits(producers->ops, consumers->ops);
+  if (rule) {
+    return rule;
+  }
+  for (Operation *op : consumers->ops) {
+    groups[op] = producers;
+  }
+  producers->ops.append(consumers->ops);
+  consumers->ops.clear();
   return nullptr;
 }
 

@@ -25,22 +25,29 @@ struct Group {
 
 class Grouping {
 public:
-  explicit Grouping(mlir::Block *functionBody) : block(functionBody) {}
+  explicit Grouping(mlir::Block *functionBody);
 
   /// Makes a group of one op that is in no group yet.
   Group *create(mlir::Operation *op, llvm::StringRef strategy, mlir::Operation *root);
   /// Null if the op is in no group.
   Group *groupOf(mlir::Operation *op) const { return groups.lookup(op); }
 
-  /// Adds an op without a group (before or after it in the block) to a group. If that would make a
-  /// cycle, or they are too far apart to tell, nothing changes and the rule comes back; else null.
-  const Rule *absorb(Group *group, mlir::Operation *op);
-  /// Moves all operations of `other` into `group`, which leaves `other` empty; fails as absorb
-  /// does.
-  const Rule *merge(Group *group, Group *other);
+  /// Adds an op without a group that reads from the group, or that the group reads from. If that
+  /// would make a cycle, or they are too far apart to tell, nothing changes and the rule comes
+  /// back; else null.
+  const Rule *absorbConsumer(Group *group, mlir::Operation *op);
+  const Rule *absorbProducer(Group *group, mlir::Operation *op);
+  /// Moves all operations of `consumers` into `producers`, from which they read, and leaves it
+  /// empty; fails as absorbing does.
+  const Rule *merge(Group *producers, Group *consumers);
 
   /// Gives up the operations of a group behind the first `count`.
   void truncate(Group *group, size_t count);
+
+  /// Whether `a` came first in the model; the block's own order changes while groups form.
+  bool cameFirst(mlir::Operation *a, mlir::Operation *b) const {
+    return positions.lookup(a) < positions.lookup(b);
+  }
 
   /// The groups in block order.
   llvm::SmallVector<Group *> inOrder() const;
@@ -52,6 +59,7 @@ private:
   const Rule *joinUnits(Unit first, Unit second);
 
   mlir::Block *block;
+  llvm::DenseMap<mlir::Operation *, size_t> positions;
   llvm::DenseMap<mlir::Operation *, Group *> groups;
   std::vector<std::unique_ptr<Group>> owned;
 };
