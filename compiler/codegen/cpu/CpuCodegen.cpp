@@ -196,6 +196,4 @@ llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbo
                 programOf(lowered->scratch)};
 }
 
-llvm::StringRef codegenVersion() { return "1"; }
-
 } // namespace tenon::codegen::cpu

@@ -28,7 +28,7 @@ namespace {
 /// one more register, so 14 rows need six registers.
 constexpr int64_t kRowGroup = 4;
 
-/// Depth of one chain of sums. The rows of B for it stay in the L1 cache while all rows of A meet
+/// Most of one chain of sums. The rows of B for it stay in the L1 cache while all rows of A meet
 /// them, and short chains added up lose less than one long chain.
 constexpr int64_t kDepthBlock = 128;
 
@@ -77,22 +77,24 @@ public:
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToStart(entry);
     Value depth = entry->getArgument(6);
+    // Blocks of one length, as a short last one would read and write C for little work.
+    Value blocks = arith::CeilDivSIOp::create(builder, loc, depth, constant(kDepthBlock));
+    Value atLeastOne = arith::MaxSIOp::create(builder, loc, blocks, constant(1));
+    Value step = arith::CeilDivSIOp::create(builder, loc, depth, atLeastOne);
     scf::ForOp::create(
-        builder, loc, constant(0), depth, constant(kDepthBlock),
+        builder, loc, constant(0), depth, arith::MaxSIOp::create(builder, loc, step, constant(1)),
         ValueRange{entry->getArgument(0), entry->getArgument(2), entry->getArgument(8)},
         [&](OpBuilder &, Location, Value start, ValueRange state) {
           Value rest = arith::SubIOp::create(builder, loc, depth, start);
-          Value length = arith::MinSIOp::create(builder, loc, rest, constant(kDepthBlock));
           SmallVector<Value> arguments(entry->getArguments());
           arguments[0] = state[0];
           arguments[2] = state[1];
-          arguments[6] = length;
+          arguments[6] = arith::MinSIOp::create(builder, loc, rest, step);
           arguments[8] = state[2];
           buildRowBlocks(arguments);
-          Value b = offset(
-              state[1], arith::MulIOp::create(builder, loc, arguments[3], constant(kDepthBlock)));
+          Value b = offset(state[1], arith::MulIOp::create(builder, loc, arguments[3], step));
           scf::YieldOp::create(builder, loc,
-                               ValueRange{offset(state[0], constant(kDepthBlock)), b, constant(1)});
+                               ValueRange{offset(state[0], step), b, constant(1)});
         });
     func::ReturnOp::create(builder, loc);
   }
