@@ -22,8 +22,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMinRuns = 10;
-constexpr int kMaxRuns = 100000;
+constexpr size_t kMinRuns = 10;
+constexpr size_t kMaxRuns = 100000;
+/// Runs in a row before the other contender has its turn.
+constexpr size_t kBlock = 5;
 constexpr double kWarmupShare = 0.2;
 
 struct BenchFlags {
@@ -101,6 +103,17 @@ Result<Contender> load(const BenchFlags &flags, const std::string &path, Termina
   return contender;
 }
 
+/// A few runs in a row, the first of which only brings back the caches and threads that the other used.
+Status runBlock(Contender &contender, size_t runs, bool isAlone) {
+  if (!isAlone) {
+    TENON_TRY(contender.runOnce(false));
+  }
+  for (size_t i = 0; i < runs; ++i) {
+    TENON_TRY(contender.runOnce(true));
+  }
+  return Status::ok();
+}
+
 /// Runs the contenders in turn until the time or the number of runs is reached.
 Status measure(const BenchFlags &flags, std::vector<Contender> &contenders, Terminal &terminal) {
   double budget = flags.seconds * 1000;
@@ -112,20 +125,18 @@ Status measure(const BenchFlags &flags, std::vector<Contender> &contenders, Term
     }
   }
   start = Clock::now();
-  int wanted = flags.runs > 0 ? flags.runs : kMaxRuns;
-  int least = flags.runs > 0 ? flags.runs : kMinRuns;
-  Clock::time_point lastShown = start;
-  for (int round = 0; round < wanted && (round < least || millisecondsSince(start) < budget); ++round) {
+  size_t wanted = flags.runs > 0 ? static_cast<size_t>(flags.runs) : kMaxRuns;
+  size_t least = flags.runs > 0 ? wanted : kMinRuns;
+  std::vector<double> &counted = contenders.front().times;
+  for (size_t round = 0;
+       counted.size() < wanted && (counted.size() < least || millisecondsSince(start) < budget); ++round) {
+    size_t runs = std::min(kBlock, wanted - counted.size());
     for (size_t i = 0; i < contenders.size(); ++i) {
-      // The order changes every round: who runs second finds the caches warm with the other's data.
-      TENON_TRY(contenders[(i + static_cast<size_t>(round)) % contenders.size()].runOnce(true));
+      TENON_TRY(runBlock(contenders[(i + round) % contenders.size()], runs, contenders.size() == 1));
     }
-    constexpr double kShowEveryMs = 100;
-    if (millisecondsSince(lastShown) > kShowEveryMs) {
-      lastShown = Clock::now();
-      double part = flags.runs > 0 ? static_cast<double>(round) / wanted : millisecondsSince(start) / budget;
-      terminal.progress("bench", std::min(part, 1.0));
-    }
+    double part = flags.runs > 0 ? static_cast<double>(counted.size()) / static_cast<double>(wanted)
+                                 : millisecondsSince(start) / budget;
+    terminal.progress("bench", std::min(part, 1.0));
   }
   return Status::ok();
 }

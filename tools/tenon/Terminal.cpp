@@ -81,12 +81,16 @@ void Terminal::progress(std::string_view what, double fraction) {
   }
   std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started;
   double seconds = elapsed.count();
+  std::string text = fmt::format("{:<10} {:3.0f} %", what, fraction * 100);
   if (style == ProgressStyle::JsonLines) {
+    if (text == lastText) {
+      return;
+    }
+    lastText = text;
     Json line = {{"phase", what}, {"fraction", fraction}, {"elapsed_s", seconds}};
     write(stderr, dumpJson(line) + "\n");
     return;
   }
-  std::string text = fmt::format("{:<10} {:3.0f} %", what, fraction * 100);
   if (fraction > 0.05 && fraction < 1 && seconds > 1) {
     text += fmt::format("  about {:.0f} s left", seconds / fraction * (1 - fraction));
   }
