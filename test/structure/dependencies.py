@@ -32,6 +32,14 @@ WITHOUT_LLVM = {"support", "engine", "runtime", "server", "bindings", "examples"
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 HEAVY_LIBRARY = re.compile(r"^(MLIR|LLVM|lld|clang|libMLIR|libLLVM|liblld|tenon_mlir)")
 
+RUNTIME_LIMIT = 600 * 1000
+
+
+def stripped_size(binary):
+    with tempfile.NamedTemporaryFile() as stripped:
+        subprocess.run(["strip", "-o", stripped.name, binary], check=True)
+        return pathlib.Path(stripped.name).stat().st_size
+
 
 def source_files(root):
     for top in ALLOWED:
@@ -159,6 +167,11 @@ class LinkTables(unittest.TestCase):
         for library in libraries:
             heavy = [name for name in needed(library) if HEAVY_LIBRARY.match(name)]
             self.assertEqual([], heavy, library)
+
+    def test_runtime_is_small(self):
+        for library in BUILD.rglob("libtenon_runtime.so"):
+            self.assertLessEqual(stripped_size(library), RUNTIME_LIMIT)
+        self.assertGreater(stripped_size(shutil.which("mlir-opt-22")), RUNTIME_LIMIT)
 
     def test_planted(self):
         user_of_mlir = shutil.which("mlir-opt-22")
