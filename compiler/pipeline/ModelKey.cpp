@@ -87,12 +87,16 @@ std::string describeOptions(const CompileOptions &options) {
   for (engine::CpuLevel level : options.levels) {
     levels.push_back(std::string(engine::nameOf(level)));
   }
+  llvm::json::Object all{{"levels", std::move(levels)},
+                         {"shapes", std::move(shapes)},
+                         {"profile", hashText(dispatch::describe(dispatch::cpuProfile())).hex()}};
+  for (const FixedInput &input : options.fixed) {
+    all.try_emplace("fixed", llvm::json::Object{}).first->second.getAsObject()->insert(
+        {input.input, hashBytes(input.bytes).hex()});
+  }
   std::string text;
   llvm::raw_string_ostream stream(text);
-  stream << llvm::json::Value(
-      llvm::json::Object{{"levels", std::move(levels)},
-                         {"shapes", std::move(shapes)},
-                         {"profile", hashText(dispatch::describe(dispatch::cpuProfile())).hex()}});
+  stream << llvm::json::Value(std::move(all));
   return text;
 }
 

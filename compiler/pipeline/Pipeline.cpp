@@ -72,6 +72,9 @@ private:
 Status Compilation::importModel() {
   onnx::ImportOptions importOptions;
   importOptions.shapes = toOverrides(options.shapes);
+  for (const FixedInput &fixed : options.fixed) {
+    importOptions.fixed.push_back({fixed.input, fixed.type, fixed.dims, fixed.bytes});
+  }
   TENON_ASSIGN(onnx::ImportResult imported,
                onnx::importOnnx(options.model, importOptions, context, weights));
   if (!imported.gaps.empty() || !imported.module) {

@@ -5,6 +5,8 @@
 #include "compiler/graph/WeightStore.h"
 #include "engine/CpuLevel.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "support/ByteSpan.h"
+#include "support/DType.h"
 #include "support/Result.h"
 
 #include <functional>
@@ -25,6 +27,14 @@ struct ShapeOption {
   std::vector<Dim> dims;
 };
 
+/// An input whose value is known when compiling: a constant of the model, and no input of the engine.
+struct FixedInput {
+  std::string input;
+  DType type = DType::I64;
+  std::vector<int64_t> dims;
+  Bytes bytes; ///< row-major; must live until compile returns
+};
+
 /// Where the compilation may stop and be dumped.
 enum class Phase { Import, Normalize, Optimize, Dispatch, Codegen, Plan, Export };
 
@@ -32,6 +42,7 @@ struct CompileOptions {
   std::string model;
   std::string output;
   std::vector<ShapeOption> shapes;
+  std::vector<FixedInput> fixed;
   /// CPU levels to make variants for; all three by default.
   std::vector<engine::CpuLevel> levels = {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512,
                                           engine::CpuLevel::Avx512VnniBf16};

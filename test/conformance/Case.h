@@ -18,7 +18,7 @@ enum class Verdict { Pass, Fail, Unsupported };
 
 struct Outcome {
   Verdict verdict = Verdict::Fail;
-  std::string reason; ///< one line; empty for a pass
+  std::string reason; ///< one line; for a pass, the inputs that had to be constants
 };
 
 struct CaseOptions {

@@ -213,6 +213,9 @@ Result<CompileReport> compileModel(const CompileRequest &request) {
   for (const ShapeArgument &shape : request.shapes) {
     options.shapes.push_back(toShapeOption(shape));
   }
+  for (const Tensor *tensor : request.fixed) {
+    options.fixed.push_back({tensor->name, tensor->dtype, tensor->dims, tensor->data.bytes()});
+  }
   options.levels = request.levels;
   options.verify = request.verify;
   for (const auto &[name, phase] : kPhases) {

@@ -6,6 +6,7 @@
 #include "engine/CpuLevel.h"
 #include "support/Result.h"
 #include "tools/tenon/ShapeText.h"
+#include "tools/tenon/Tensor.h"
 
 #include <cstdint>
 #include <functional>
@@ -21,6 +22,8 @@ struct CompileRequest {
   std::string model;
   std::string output;
   std::vector<ShapeArgument> shapes;
+  /// Inputs that become constants of the model; they live until the compilation is done.
+  std::vector<const Tensor *> fixed;
   std::vector<engine::CpuLevel> levels;
   bool verify = false;
   std::string stopAfter;
