@@ -1,5 +1,5 @@
-// Builds the module of a cell and runs its regions as machine code inside the interpreter's walk, so
-// that what stays outside of regions (packing, reshapes) is evaluated as the plan would.
+// Builds the module of a cell and runs its regions as machine code inside the interpreter's walk,
+// so that what stays outside of regions (packing, reshapes) is evaluated as the plan would.
 #include "test/ops/RowCase.h"
 
 #include "compiler/codegen/common/RegionSource.h"
@@ -127,7 +127,8 @@ RowCase::RowCase() : context(MLIRContext::Threading::DISABLED) {
   });
 }
 
-Result<std::unique_ptr<RowCase>> RowCase::make(const OpRow &row, const std::string &dtype, Form form) {
+Result<std::unique_ptr<RowCase>> RowCase::make(const OpRow &row, const std::string &dtype,
+                                               Form form) {
   std::unique_ptr<RowCase> made(new RowCase);
   made->form = form;
   TENON_TRY(made->build(row, dtype));
@@ -147,7 +148,8 @@ std::string RowCase::inForm(std::string text, const std::string &dtype) const {
 
 Result<RankedTensorType> RowCase::typeOf(const Operand &operand, const std::string &dtype) {
   std::string text = strCat("affine_map<()[N] -> (", operand.dims, ")>");
-  AffineMapAttr dims = dyn_cast_or_null<AffineMapAttr>(parseAttribute(inForm(text, dtype), &context));
+  AffineMapAttr dims =
+      dyn_cast_or_null<AffineMapAttr>(parseAttribute(inForm(text, dtype), &context));
   Type type = parseType(inForm(operand.element, dtype), &context);
   if (!dims || !type) {
     return fault(strCat("no tensor: ", operand.dims, " of ", operand.element, ": ", diagnostics));
@@ -202,7 +204,8 @@ Status RowCase::build(const OpRow &row, const std::string &dtype) {
     bool isConstant = form == Form::Constant && (i > 0 || row.operands.size() == 1);
     if (isConstant) {
       std::vector<char> bytes(tensor.bytes(), tensor.bytes() + tensor.byteCount());
-      state.addOperands(constants.make(builder, location, type, std::move(bytes), "operand", "test"));
+      state.addOperands(
+          constants.make(builder, location, type, std::move(bytes), "operand", "test"));
     } else {
       state.addOperands(addInput(type, std::move(tensor)));
     }
@@ -216,7 +219,8 @@ Status RowCase::build(const OpRow &row, const std::string &dtype) {
   }
   Operation *op = builder.create(state);
   func::ReturnOp::create(builder, location, op->getResults());
-  function.setFunctionType(builder.getFunctionType(entry->getArgumentTypes(), op->getResultTypes()));
+  function.setFunctionType(
+      builder.getFunctionType(entry->getArgumentTypes(), op->getResultTypes()));
   return succeeded(verify(*module)) ? Status::ok() : fault("not valid: " + diagnostics);
 }
 
@@ -228,7 +232,8 @@ Result<Tensors> RowCase::runReference() {
 Status RowCase::prepare() {
   dispatch::Records records;
   if ((form == Form::Constant && failed(opt::optimize(*module, weights, {}))) ||
-      failed(dispatch::dispatch(*module, dispatch::cpuProfile(), records)) || failed(verify(*module))) {
+      failed(dispatch::dispatch(*module, dispatch::cpuProfile(), records)) ||
+      failed(verify(*module))) {
     return fault("no regions: " + diagnostics);
   }
   return Status::ok();

@@ -1,5 +1,5 @@
-// One cell of the table as a module: a row, a dtype and a form. Runs it on the reference interpreter, and
-// through dispatch and codegen on a CPU level.
+// One cell of the table as a module: a row, a dtype and a form. Runs it on the reference
+// interpreter, and through dispatch and codegen on a CPU level.
 #pragma once
 
 #include "compiler/graph/WeightStore.h"
@@ -16,12 +16,6 @@
 
 namespace tenon::ops {
 
-enum class Form {
-  Static,   ///< N is a number
-  Dynamic,  ///< N is a symbol of the model
-  Constant, ///< static; all operands but the first (or the only one) are constants of the model
-};
-
 const char *nameOf(Form form);
 
 using Tensors = std::vector<reference::Tensor>;
@@ -29,7 +23,8 @@ using Tensors = std::vector<reference::Tensor>;
 class RowCase {
 public:
   /// Builds and verifies the module; `make` gives an error if the row is not a valid op.
-  static Result<std::unique_ptr<RowCase>> make(const OpRow &row, const std::string &dtype, Form form);
+  static Result<std::unique_ptr<RowCase>> make(const OpRow &row, const std::string &dtype,
+                                               Form form);
 
   Result<Tensors> runReference();
   /// Forms regions as the compiler does; constants go through its passes first. Before runCompiled.

@@ -10,13 +10,26 @@ namespace tenon::ops {
 /// Bounds of an operand whose elements include NaN and both infinities.
 inline constexpr double kEverything = std::numeric_limits<double>::infinity();
 
-/// A tensor. `dims` are affine expressions that may use the symbol N, the element type may be `T`, the
-/// row's. Elements are seeded within [low, high]; for unsigned types from 0 on.
+/// A tensor. `dims` are affine expressions that may use the symbol N, the element type may be `T`,
+/// the row's. Elements are seeded within [low, high]; for unsigned types from 0 on.
 struct Operand {
   const char *dims;
   const char *element = "T";
   double low = -2;
   double high = 2;
+};
+
+enum class Form {
+  Static,   ///< N is a number
+  Dynamic,  ///< N is a symbol of the model
+  Constant, ///< static; all operands but the first (or the only one) are constants of the model
+};
+
+/// A cell that does not agree with the reference yet; the test fails once it does.
+struct Pending {
+  const char *dtype; ///< null for every one
+  Form form;
+  const char *reason;
 };
 
 struct OpRow {
@@ -28,8 +41,7 @@ struct OpRow {
   std::vector<Operand> results;
   /// As between the braces of an op; N and T stand for what they stand for in operands.
   const char *attributes = "";
-  /// Why the compiled op does not agree with the reference yet; the test fails once it does.
-  const char *pending = nullptr;
+  std::vector<Pending> pending = {};
 };
 
 const std::vector<OpRow> &opTable();

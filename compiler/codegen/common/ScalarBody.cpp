@@ -64,6 +64,17 @@ public:
         builder, location, builder.getIntegerAttr(type, static_cast<int64_t>(value)));
   }
 
+  /// The nearest number of the type that `mode` leads to; integers saturate.
+  Value bound(double value, llvm::RoundingMode mode) {
+    if (isFloat()) {
+      return constant(value);
+    }
+    llvm::APSInt nearest(type.getIntOrFloatBitWidth(), isUnsigned());
+    bool isExact = false;
+    llvm::APFloat(value).convertToInteger(nearest, mode, &isExact);
+    return arith::ConstantOp::create(builder, location, builder.getIntegerAttr(type, nearest));
+  }
+
   template <typename Op> Value make(ValueRange operands) {
     return Op::create(builder, location, operands[0].getType(), operands);
   }
@@ -343,8 +354,8 @@ Value emitUnary(Emitter &e, Operation *op, Value x) {
         return e.max(e.constant(0), e.min(e.constant(1), line));
       })
       .Case([&](ClampOp clamp) {
-        Value low = e.constant(clamp.getLo().convertToDouble());
-        Value high = e.constant(clamp.getHi().convertToDouble());
+        Value low = e.bound(clamp.getLo().convertToDouble(), llvm::RoundingMode::TowardPositive);
+        Value high = e.bound(clamp.getHi().convertToDouble(), llvm::RoundingMode::TowardNegative);
         Value above = e.select(e.compare(Predicate::lt, x, low), low, x);
         return e.select(e.compare(Predicate::gt, above, high), high, above);
       })

@@ -101,7 +101,7 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
 
 bool isProvided(llvm::StringRef symbol) {
   return symbol == "memcpy" || symbol == "memset" || symbol == "memmove" ||
-         symbol.starts_with("tenon_product_");
+         symbol == "__truncsfbf2" || symbol.starts_with("tenon_product_");
 }
 
 /// A call that a code object cannot have is a hole in our lowering: better named here than by the

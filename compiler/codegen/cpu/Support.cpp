@@ -1,5 +1,5 @@
-// The support object of a level: the product micro-kernels, and the three memory functions that
-// LLVM may call. Those are LLVM IR because they must not be compiled into calls of themselves.
+// The support object of a level: the product micro-kernels, and the functions that LLVM may call. Those
+// are LLVM IR because they must not be compiled into calls of themselves.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/Emit.h"
 #include "compiler/codegen/cpu/MicroKernel.h"
@@ -14,9 +14,11 @@ namespace tenon::codegen::cpu {
 
 namespace {
 
-/// 32 bytes at a time, then bytes. memmove copies backwards when the destination begins inside the
+/// Memory: 32 bytes at a time, then bytes. memmove copies backwards when the destination begins inside the
 /// source; forwards is right for all other overlaps, as a block is read before it is written.
-constexpr llvm::StringLiteral kMemoryFunctions = R"(
+/// __truncsfbf2: to the nearest bf16, ties to even, in the low bits of the result's register. Called on levels without
+/// such an instruction by code that moves single elements.
+constexpr llvm::StringLiteral kCalledFunctions = R"(
 define ptr @memcpy(ptr %to, ptr %from, i64 %n) {
   %r = call ptr @memmove(ptr %to, ptr %from, i64 %n)
   ret ptr %to
@@ -104,6 +106,19 @@ byte:
 done:
   ret ptr %to
 }
+
+define float @__truncsfbf2(float %x) {
+  %bits = bitcast float %x to i32
+  %kept = lshr i32 %bits, 16
+  %odd = and i32 %kept, 1
+  %half = add i32 %odd, 32767
+  %sum = add i32 %bits, %half
+  %isNan = fcmp uno float %x, %x
+  %rounded = select i1 %isNan, i32 2143289344, i32 %sum
+  %upper = lshr i32 %rounded, 16
+  %result = bitcast i32 %upper to float
+  ret float %result
+}
 )";
 
 } // namespace
@@ -119,9 +134,9 @@ llvm::Expected<std::string> supportObject(engine::CpuLevel level) {
   llvm::LLVMContext llvmContext;
   std::unique_ptr<llvm::Module> module = mlir::translateModuleToLLVMIR(*kernels, llvmContext);
   llvm::SMDiagnostic diagnostic;
-  std::unique_ptr<llvm::Module> memory =
-      llvm::parseAssemblyString(kMemoryFunctions, diagnostic, llvmContext);
-  if (!module || !memory || llvm::Linker::linkModules(*module, std::move(memory))) {
+  std::unique_ptr<llvm::Module> called =
+      llvm::parseAssemblyString(kCalledFunctions, diagnostic, llvmContext);
+  if (!module || !called || llvm::Linker::linkModules(*module, std::move(called))) {
     return llvm::createStringError("cannot build the support object: " + diagnostic.getMessage());
   }
   return emitObject(*module, level);

@@ -12,18 +12,18 @@
 
 namespace tenon::codegen::cpu {
 
-/// `body` is the text of a module around `func.func @kernel`. `symbols` are the values of its symbols. The grid is
-/// run in `pieces` calls, as threads would.
+/// `body` is the text of a module around `func.func @kernel`. `symbols` are the values of its
+/// symbols. The grid is run in `pieces` calls, as threads would.
 testing::AssertionResult matchesReference(const std::string &text,
                                           const std::vector<int64_t> &symbols = {}, int pieces = 2);
 
-/// A module with one kernel: `signature` and `body` as in "(%x: tensor<4xf32>) -> tensor<4xf32>", "%y = ...;
-/// return %y : tensor<4xf32>".
+/// A module with one kernel: `signature` and `body` as in "(%x: tensor<4xf32>) -> tensor<4xf32>",
+/// "%y = ...; return %y : tensor<4xf32>".
 std::string kernelText(const std::string &strategy, const std::string &signature,
                        const std::string &body, const std::string &symbols = "");
 
-/// Loads a kernel and runs it over its whole grid in `pieces` calls. `results` give the types and dims of what
-/// is returned.
+/// Loads a kernel and runs it over its whole grid in `pieces` calls. `results` give the types and
+/// dims of what is returned.
 std::vector<reference::Tensor> runKernel(const Kernel &kernel, engine::CpuLevel level,
                                          llvm::ArrayRef<reference::Tensor> inputs,
                                          llvm::ArrayRef<reference::Tensor> results,
