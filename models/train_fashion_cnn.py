@@ -17,8 +17,9 @@ from torch import nn
 
 CLASSES = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
            "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
-PREPROCESSING = ("grayscale 28x28 pictures, white clothes on black; uint8 pixels divided by 255, "
-                 "no mean or std; float32 NCHW, N x 1 x 28 x 28")
+# As `tenon run --inputs picture.png` reads it; pixels are divided by 255 before mean and std.
+PREPROCESSING = json.dumps({"mean": [0.0], "std": [1.0], "layout": "nchw", "resize": False,
+                            "note": "grayscale, light clothes on black"})
 
 
 class ConvNormRelu(nn.Sequential):

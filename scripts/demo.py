@@ -140,7 +140,7 @@ logits differ by at most {np.abs(logits - theirs).max() / np.abs(theirs).max():.
 Try next:
   {tenon} explain fusion {engine}
   {tenon} bench {engine} --batch 64
-  {tenon} run {engine} --inputs {folder}/picture.png --mean 0 --std 1 --layout nchw""")
+  {tenon} run {engine} --inputs {folder}/picture.png""")
     if np.mean(winners == labels) != np.mean(peers == labels):
         sys.exit("demo: the accuracy differs from ONNX Runtime's")
 

@@ -165,15 +165,26 @@ class Engines(ToolTest):
         gray = (pictures(1)[0, 0] * 255).astype(np.uint8)
         Image.fromarray(gray).save(self.folder / "picture.png")
         Image.fromarray(gray).resize((56, 56)).save(self.folder / "large.png")
-        self.refuse(2, "TN0107", "run", self.engine, "--inputs", "large.png", "--mean", "0", "--std", "1", "--layout",
-                    "nchw")
-        self.succeed("run", self.engine, "--inputs", "picture.png", "--mean", "0", "--std", "1", "--layout", "nchw",
-                     "-o", "out.npz")
-        got = np.load(self.folder / "out.npz")["logits"]
-        want = peer(gray.astype(np.float32)[None, None] / 255)
-        self.assertLessEqual(np.abs(got - want).max(), 1e-4 * np.abs(want).max())
-        self.succeed("run", self.engine, "--inputs", "large.png", "--mean", "0", "--std", "1", "--layout", "nchw",
-                     "--resize")
+        self.refuse(2, "TN0107", "run", self.engine, "--inputs", "large.png")
+        self.succeed("run", self.engine, "--inputs", "large.png", "--resize")
+        # The model carries its preprocessing; flags go over it.
+        for flags, images in (([], gray / 255), (["--mean", "0.5", "--std", "0.25"], (gray / 255 - 0.5) / 0.25)):
+            self.succeed("run", self.engine, "--inputs", "picture.png", *flags, "-o", "out.npz")
+            got = np.load(self.folder / "out.npz")["logits"]
+            want = peer(images.astype(np.float32)[None, None])
+            self.assertLessEqual(np.abs(got - want).max(), 1e-4 * np.abs(want).max())
+        top = self.json("run", self.engine, "--inputs", "picture.png")["outputs"][0]["top"][0]
+        self.assertEqual(peer((gray / 255).astype(np.float32)[None, None]).argmax(), top["index"])
+        self.assertIn(top["class"], ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt",
+                                     "Sneaker", "Bag", "Ankle boot"])
+
+    def test_a_picture_for_a_model_that_does_not_say_how(self):
+        model = onnx.load(str(CNN))
+        del model.metadata_props[:]
+        onnx.save(model, str(self.folder / "silent.onnx"))
+        Image.fromarray((pictures(1)[0, 0] * 255).astype(np.uint8)).save(self.folder / "one.png")
+        self.refuse(2, "TN0107", "run", "silent.onnx", "--inputs", "one.png")
+        self.succeed("run", "silent.onnx", "--inputs", "one.png", "--mean", "0", "--std", "1", "--layout", "nchw")
 
     def test_run_seeded_shows_the_outputs(self):
         text = self.succeed("run", self.engine).stdout
