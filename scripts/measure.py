@@ -211,9 +211,11 @@ def main():
     facts = about(options)
     cpu = re.sub(r"[^a-z0-9]+", "-", facts["cpu"].lower()).strip("-")
     output = options.output or ROOT / f"docs/measurements/{facts['date']}-{cpu}.md"
-    rows = [measure(name, options) for name in options.models]
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(page(rows, facts))
+    rows = []
+    for name in options.models:
+        rows.append(measure(name, options))
+        output.write_text(page(rows, facts))  # after each, so that a failure keeps what was measured
     say(f"{output}: {len(misses(rows))} limits missed")
 
 
