@@ -1,5 +1,5 @@
-// Ops whose element at given indices follows from single elements of their operands: elementwise ops
-// and movement. Each entry says where the element comes from; nothing is materialized.
+// Ops whose element at given indices follows from single elements of their operands: elementwise
+// ops and movement. Each entry says where the element comes from; nothing is materialized.
 #include "compiler/codegen/common/Access.h"
 #include "compiler/codegen/common/ScalarBody.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -81,8 +81,7 @@ Value accessSizes(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   Value result;
   Value position = indices.empty() ? Value() : body.index(indices[0]);
   for (auto [i, expression] : llvm::enumerate(values)) {
-    Value element =
-        arith::IndexCastOp::create(builder, location, storage, body.index(expression));
+    Value element = arith::IndexCastOp::create(builder, location, storage, body.index(expression));
     if (!result) {
       result = element;
       continue;
@@ -210,8 +209,7 @@ AffineExpr indexFrom(Body &body, Value indices, ArrayRef<AffineExpr> position, A
   if (!element) {
     return {};
   }
-  return body.asIndex(
-      indexInDim(body.builder, body.lowering.location, element, body.index(size)));
+  return body.asIndex(indexInDim(body.builder, body.lowering.location, element, body.index(size)));
 }
 
 Value accessGather(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
@@ -312,9 +310,9 @@ Value accessTrilu(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   }
   AffineExpr distance = indices[indices.size() - 1] - indices[indices.size() - 2];
   Value offset = body.index(distance - trilu.getDiagonal());
-  Value kept = indexCompare(
-      body, trilu.getUpper() ? arith::CmpIPredicate::sge : arith::CmpIPredicate::sle, offset,
-      indexConstant(body, 0));
+  Value kept =
+      indexCompare(body, trilu.getUpper() ? arith::CmpIPredicate::sge : arith::CmpIPredicate::sle,
+                   offset, indexConstant(body, 0));
   Value zero = arith::ConstantOp::create(body.builder, body.lowering.location,
                                          body.builder.getZeroAttr(element.getType()));
   return arith::SelectOp::create(body.builder, body.lowering.location, kept, element, zero);
@@ -360,8 +358,7 @@ Value accessBatchNorm(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
     return {};
   }
   Value epsilon = arith::ConstantOp::create(
-      b, location,
-      b.getFloatAttr(variance.getType(), norm.getEpsilon().convertToDouble()));
+      b, location, b.getFloatAttr(variance.getType(), norm.getEpsilon().convertToDouble()));
   Value deviation = math::SqrtOp::create(
       b, location, arith::AddFOp::create(b, location, variance, epsilon).getResult());
   Value factor = arith::DivFOp::create(b, location, scale, deviation);
@@ -376,8 +373,7 @@ Value indexInDim(OpBuilder &b, Location location, Value element, Value size) {
   Value zero = arith::ConstantIndexOp::create(b, location, 0);
   Value one = arith::ConstantIndexOp::create(b, location, 1);
   Value index = arith::IndexCastOp::create(b, location, b.getIndexType(), element);
-  Value isNegative =
-      arith::CmpIOp::create(b, location, arith::CmpIPredicate::slt, index, zero);
+  Value isNegative = arith::CmpIOp::create(b, location, arith::CmpIPredicate::slt, index, zero);
   Value wrapped = arith::AddIOp::create(b, location, index, size);
   Value counted = arith::SelectOp::create(b, location, isNegative, wrapped, index);
   Value last = arith::SubIOp::create(b, location, size, one);

@@ -1,11 +1,11 @@
-// Attention in its plain form: scores, softmax and the weighted sum as passes over one row of scores.
-// Regions of f32 with a product kernel use that instead (codegen/cpu).
+// Attention in its plain form: scores, softmax and the weighted sum as passes over one row of
+// scores. Regions of f32 with a product kernel use that instead (codegen/cpu).
 #include "compiler/codegen/common/Compute.h"
 #include "compiler/codegen/common/Reduce.h"
 #include "compiler/codegen/common/ScalarBody.h"
-#include "llvm/ADT/SmallBitVector.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/SmallBitVector.h"
 
 #include <limits>
 
@@ -73,8 +73,7 @@ Value maskedScore(Body &body, AttentionOp op, Value dot, ArrayRef<AffineExpr> at
   if (op.getCausal()) {
     Value distance = body.index(at[3] - at[2] - keysAhead);
     Value zero = arith::ConstantIndexOp::create(b, location, 0);
-    Value isFuture =
-        arith::CmpIOp::create(b, location, arith::CmpIPredicate::sgt, distance, zero);
+    Value isFuture = arith::CmpIOp::create(b, location, arith::CmpIPredicate::sgt, distance, zero);
     Value lowest = arith::ConstantOp::create(
         b, location, b.getFloatAttr(type, -std::numeric_limits<double>::infinity()));
     score = arith::SelectOp::create(b, location, isFuture, lowest, score);
@@ -106,22 +105,22 @@ LogicalResult computeAttention(Lowering &lowering, Operation *operation) {
       [&](Body &body, ArrayRef<AffineExpr> at) {
         SmallVector<AffineExpr> query = {at[0], at[1], at[2], at[4]};
         SmallVector<AffineExpr> key = {at[0], keyHead(at[1]), at[3], at[4]};
-        return product(
-            body, wideAt(body, op.getQ(), layout.swapped(AttentionLayout::kQuery, query)),
-            wideAt(body, op.getK(), layout.swapped(AttentionLayout::kKey, key)));
+        return product(body,
+                       wideAt(body, op.getQ(), layout.swapped(AttentionLayout::kQuery, query)),
+                       wideAt(body, op.getK(), layout.swapped(AttentionLayout::kKey, key)));
       },
       combineSum);
-  Value scores =
-      dots ? compute(lowering, scoreDims, wide,
-                     [&](Body &body, ArrayRef<AffineExpr> at) {
-                       return maskedScore(body, op, body.load(dots, at), at, k[2] - q[2]);
-                     })
-           : Value();
+  Value scores = dots
+                     ? compute(lowering, scoreDims, wide,
+                               [&](Body &body, ArrayRef<AffineExpr> at) {
+                                 return maskedScore(body, op, body.load(dots, at), at, k[2] - q[2]);
+                               })
+                     : Value();
   if (!scores) {
     return failure();
   }
-  // A query that sees no key gives zeros: its weights are exp(-inf - lowest) = 0, and so is their sum,
-  // which is 1 or more in every other row.
+  // A query that sees no key gives zeros: its weights are exp(-inf - lowest) = 0, and so is their
+  // sum, which is 1 or more in every other row.
   const llvm::fltSemantics &semantics = cast<FloatType>(wide).getFloatSemantics();
   APFloat lowest = APFloat::getLargest(semantics, /*Negative=*/true);
   Value maximum = reduce(
@@ -130,11 +129,11 @@ LogicalResult computeAttention(Lowering &lowering, Operation *operation) {
       [](OpBuilder &b, Location location, Value a, Value x) -> Value {
         return arith::MaximumFOp::create(b, location, a, x);
       });
-  Value weights = compute(
-      lowering, scoreDims, wide, [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
+  Value weights =
+      compute(lowering, scoreDims, wide, [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
         Value top = body.load(maximum, at.drop_back());
-        Value shifted = arith::SubFOp::create(body.builder, lowering.location,
-                                              body.load(scores, at), top);
+        Value shifted =
+            arith::SubFOp::create(body.builder, lowering.location, body.load(scores, at), top);
         return math::ExpOp::create(body.builder, lowering.location, shifted);
       });
   Value sum = reduce(
@@ -150,23 +149,24 @@ LogicalResult computeAttention(Lowering &lowering, Operation *operation) {
         SmallVector<AffineExpr> to = layout.swapped(AttentionLayout::kResult, at.take_front(4));
         SmallVector<AffineExpr> value = {to[0], keyHead(to[1]), at[4], to[3]};
         SmallVector<AffineExpr> weight = {to[0], to[1], to[2], at[4]};
-        return product(
-            body, body.load(weights, weight),
-            wideAt(body, op.getV(), layout.swapped(AttentionLayout::kValue, value)));
+        return product(body, body.load(weights, weight),
+                       wideAt(body, op.getV(), layout.swapped(AttentionLayout::kValue, value)));
       },
       combineSum);
   if (!total) {
     return failure();
   }
-  Value y = compute(lowering, resultDims, storage, [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
-    SmallVector<AffineExpr> to = layout.swapped(AttentionLayout::kResult, at);
-    to.pop_back();
-    Value one = arith::ConstantOp::create(body.builder, lowering.location,
-                                          body.builder.getFloatAttr(wide, 1));
-    Value divisor =
-        arith::MaximumFOp::create(body.builder, lowering.location, body.load(sum, to), one);
-    return arith::DivFOp::create(body.builder, lowering.location, body.load(total, at), divisor);
-  });
+  Value y =
+      compute(lowering, resultDims, storage, [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
+        SmallVector<AffineExpr> to = layout.swapped(AttentionLayout::kResult, at);
+        to.pop_back();
+        Value one = arith::ConstantOp::create(body.builder, lowering.location,
+                                              body.builder.getFloatAttr(wide, 1));
+        Value divisor =
+            arith::MaximumFOp::create(body.builder, lowering.location, body.load(sum, to), one);
+        return arith::DivFOp::create(body.builder, lowering.location, body.load(total, at),
+                                     divisor);
+      });
   lowering.bind(op.getY(), y);
   return success();
 }

@@ -64,15 +64,16 @@ Value Lowering::materialize(Value value) {
 
 Body::Body(Lowering &lowering, ArrayRef<AffineExpr> space, ArrayRef<Type> accumulators)
     : lowering(lowering), builder(lowering.builder.getContext()), space(space),
-      loopCount(space.size()),
-      block(std::make_unique<Block>()) {
+      loopCount(space.size()), block(std::make_unique<Block>()) {
   for (Type type : accumulators) {
     block->addArgument(type, lowering.location);
   }
   builder.setInsertionPointToEnd(block.get());
 }
 
-AffineExpr Body::loop(unsigned i) const { return getAffineDimExpr(i, lowering.builder.getContext()); }
+AffineExpr Body::loop(unsigned i) const {
+  return getAffineDimExpr(i, lowering.builder.getContext());
+}
 
 SmallVector<AffineExpr> Body::loops() const {
   SmallVector<AffineExpr> result;
@@ -94,14 +95,16 @@ Value Body::index(AffineExpr expression) {
   }
   operands.append(indexValues.begin(), indexValues.end());
   operands.append(lowering.symbols.begin(), lowering.symbols.end());
-  AffineMap map = AffineMap::get(loopCount + indexValues.size(), lowering.symbols.size(), expression);
+  AffineMap map =
+      AffineMap::get(loopCount + indexValues.size(), lowering.symbols.size(), expression);
   OpFoldResult folded =
       affine::makeComposedFoldedAffineApply(builder, lowering.location, map, operands);
   return getValueOrCreateConstantIndexOp(builder, lowering.location, folded);
 }
 
-/// Whole loops at most once each, or the only index of a dim: what linalg reads as an operand instead
-/// of by an explicit load. A part of a dim is no operand, as linalg learns a loop's size from it.
+/// Whole loops at most once each, or the only index of a dim: what linalg reads as an operand
+/// instead of by an explicit load. A part of a dim is no operand, as linalg learns a loop's size
+/// from it.
 bool Body::isOperandMap(ArrayRef<AffineExpr> indices, ArrayRef<AffineExpr> dims) const {
   llvm::SmallDenseSet<unsigned> seen;
   for (auto [i, index] : llvm::enumerate(indices)) {
@@ -162,8 +165,8 @@ Value Body::at(Value value, ArrayRef<AffineExpr> indices) {
   return element;
 }
 
-/// linalg learns the size of a loop from an operand. For loops that none indexes alone, an operand of
-/// their sizes is added whose elements nobody reads.
+/// linalg learns the size of a loop from an operand. For loops that none indexes alone, an operand
+/// of their sizes is added whose elements nobody reads.
 void Body::addShapeOperand(ArrayRef<AffineMap> maps) {
   llvm::SmallBitVector known(loopCount);
   auto note = [&](AffineMap map) {
@@ -211,8 +214,7 @@ linalg::GenericOp Body::finish(ValueRange yields, ValueRange inits, ArrayRef<Aff
   // linalg wants inputs before accumulators; the body was built the other way round.
   Block *body = lowering.builder.createBlock(&generic.getRegion());
   for (Input &input : inputs) {
-    input.element.replaceAllUsesWith(
-        body->addArgument(input.element.getType(), lowering.location));
+    input.element.replaceAllUsesWith(body->addArgument(input.element.getType(), lowering.location));
   }
   unsigned accumulators = block->getNumArguments() - inputs.size();
   for (auto [i, init] : llvm::enumerate(inits)) {

@@ -43,7 +43,8 @@ private:
 };
 
 /// The body of one linalg.generic under construction. Indices are affine expressions over the loops
-/// (d0 ...), the region's symbols, and dims beyond the loops that stand for values computed in the body.
+/// (d0 ...), the region's symbols, and dims beyond the loops that stand for values computed in the
+/// body.
 class Body {
 public:
   /// One loop for each dim of `space`.
@@ -63,8 +64,9 @@ public:
   mlir::Value accumulator(unsigned i) const { return block->getArgument(i); }
 
   /// Ends the body with these elements and makes the op. Loops in `reductions` reduce.
-  mlir::linalg::GenericOp finish(mlir::ValueRange yields, mlir::ValueRange inits, llvm::ArrayRef<mlir::AffineMap> maps,
-                  llvm::ArrayRef<unsigned> reductions = {});
+  mlir::linalg::GenericOp finish(mlir::ValueRange yields, mlir::ValueRange inits,
+                                 llvm::ArrayRef<mlir::AffineMap> maps,
+                                 llvm::ArrayRef<unsigned> reductions = {});
 
   Lowering &lowering;
   /// Inserts at the end of the body.

@@ -1,12 +1,12 @@
-// Reductions, softmax and the normalizations: row passes over a tensor, each one linalg.generic.
-// Relies on tile-and-fuse to bring the passes of one row together.
+// The reduction that many lowerings share, and the ops that are one reduction: reduce, arg_reduce,
+// cumsum. Relies on tile-and-fuse to bring the passes of one row together.
 #include "compiler/codegen/common/Reduce.h"
 
 #include "compiler/codegen/common/Compute.h"
 #include "compiler/codegen/common/ScalarBody.h"
-#include "llvm/ADT/SmallBitVector.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/SmallBitVector.h"
 
 #include <limits>
 
@@ -22,8 +22,9 @@ Type accumulatorType(Type element) {
 
 Value widen(OpBuilder &builder, Location location, Value value) {
   Type type = accumulatorType(value.getType());
-  return type == value.getType() ? value
-                                 : arith::ExtFOp::create(builder, location, type, value).getResult();
+  return type == value.getType()
+             ? value
+             : arith::ExtFOp::create(builder, location, type, value).getResult();
 }
 
 Value narrow(OpBuilder &builder, Location location, Value value, Type storage) {
@@ -44,7 +45,8 @@ Value combineProduct(OpBuilder &b, Location location, Value a, Value x) {
                                      : Value(arith::MulIOp::create(b, location, a, x));
 }
 
-Value combineExtreme(OpBuilder &b, Location location, Type element, bool largest, Value a, Value x) {
+Value combineExtreme(OpBuilder &b, Location location, Type element, bool largest, Value a,
+                     Value x) {
   if (isa<FloatType>(a.getType())) {
     return largest ? Value(arith::MaximumFOp::create(b, location, a, x))
                    : Value(arith::MinimumFOp::create(b, location, a, x));
@@ -98,16 +100,14 @@ Value compute(Lowering &lowering, ArrayRef<AffineExpr> dims, Type storage, Eleme
       .getResult(0);
 }
 
-namespace {
-
-TypedAttr number(Lowering &lowering, Type type, double value) {
+TypedAttr numberOf(Lowering &lowering, Type type, double value) {
   if (isa<FloatType>(type)) {
     return lowering.builder.getFloatAttr(type, value);
   }
   return lowering.builder.getIntegerAttr(type, static_cast<int64_t>(value));
 }
 
-TypedAttr extreme(Lowering &lowering, Type element, bool largest) {
+TypedAttr extremeOf(Lowering &lowering, Type element, bool largest) {
   Type storage = accumulatorType(element);
   if (isa<FloatType>(storage)) {
     double infinity = std::numeric_limits<double>::infinity();
@@ -115,23 +115,15 @@ TypedAttr extreme(Lowering &lowering, Type element, bool largest) {
   }
   unsigned width = storage.getIntOrFloatBitWidth();
   bool isUnsigned = element.isUnsignedInteger() || element.isInteger(1);
-  APInt value = isUnsigned ? (largest ? APInt::getMaxValue(width) : APInt::getZero(width))
-                           : (largest ? APInt::getSignedMaxValue(width)
-                                      : APInt::getSignedMinValue(width));
+  APInt value = isUnsigned
+                    ? (largest ? APInt::getMaxValue(width) : APInt::getZero(width))
+                    : (largest ? APInt::getSignedMaxValue(width) : APInt::getSignedMinValue(width));
   return lowering.builder.getIntegerAttr(storage, value);
 }
 
-Value combineMax(OpBuilder &b, Location location, Value a, Value x) {
-  return arith::MaximumFOp::create(b, location, a, x);
-}
-
-/// A value that several passes read: computed once, unless it is an operand already.
-LogicalResult keep(Lowering &lowering, Value value) {
-  return success(lowering.materialize(value) != nullptr);
-}
-
 /// The indices into a reduction's result.
-SmallVector<AffineExpr> kept(ArrayRef<AffineExpr> indices, const llvm::SmallBitVector &reduced) {
+SmallVector<AffineExpr> keptIndices(ArrayRef<AffineExpr> indices,
+                                    const llvm::SmallBitVector &reduced) {
   SmallVector<AffineExpr> result;
   for (auto [i, index] : llvm::enumerate(indices)) {
     if (!reduced[i]) {
@@ -142,7 +134,8 @@ SmallVector<AffineExpr> kept(ArrayRef<AffineExpr> indices, const llvm::SmallBitV
 }
 
 /// The number of elements reduced, as a value of the accumulator's type.
-Value countOf(Body &body, ArrayRef<AffineExpr> dims, const llvm::SmallBitVector &reduced, Type type) {
+Value reducedCount(Body &body, ArrayRef<AffineExpr> dims, const llvm::SmallBitVector &reduced,
+                   Type type) {
   AffineExpr count = body.builder.getAffineConstantExpr(1);
   for (unsigned i : reduced.set_bits()) {
     count = count * dims[i];
@@ -159,8 +152,6 @@ Value countOf(Body &body, ArrayRef<AffineExpr> dims, const llvm::SmallBitVector 
                            .getResult();
 }
 
-} // namespace
-
 LogicalResult computeReduce(Lowering &lowering, Operation *op) {
   ReduceOp reduceOp = cast<ReduceOp>(op);
   Type element = getElementTypeOrSelf(reduceOp.getX());
@@ -173,8 +164,8 @@ LogicalResult computeReduce(Lowering &lowering, Operation *op) {
   }
   ReduceKind kind = reduceOp.getKind();
   bool isExtreme = kind == ReduceKind::max || kind == ReduceKind::min;
-  TypedAttr init = isExtreme ? extreme(lowering, element, kind == ReduceKind::min)
-                             : number(lowering, accumulator, kind == ReduceKind::prod ? 1 : 0);
+  TypedAttr init = isExtreme ? extremeOf(lowering, element, kind == ReduceKind::min)
+                             : numberOf(lowering, accumulator, kind == ReduceKind::prod ? 1 : 0);
   Value total = reduce(
       lowering, dims, reduced, init,
       [&](Body &body, ArrayRef<AffineExpr> at) { return wideAt(body, reduceOp.getX(), at); },
@@ -192,12 +183,12 @@ LogicalResult computeReduce(Lowering &lowering, Operation *op) {
     Dims outDims = getDims(reduceOp.getY().getType());
     Value sum = total;
     total = compute(lowering, outDims, storage, [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
-      Value x = body.load(sum, reduceOp.getKeepdims() ? kept(at, reduced)
+      Value x = body.load(sum, reduceOp.getKeepdims() ? keptIndices(at, reduced)
                                                       : SmallVector<AffineExpr>(at));
       if (kind != ReduceKind::mean) {
         return x;
       }
-      Value count = countOf(body, dims, reduced, accumulator);
+      Value count = reducedCount(body, dims, reduced, accumulator);
       if (isa<FloatType>(accumulator)) {
         return arith::DivFOp::create(body.builder, lowering.location, x, count);
       }
@@ -208,207 +199,8 @@ LogicalResult computeReduce(Lowering &lowering, Operation *op) {
   return success();
 }
 
-LogicalResult computeSoftmax(Lowering &lowering, Operation *op) {
-  SoftmaxOp softmax = cast<SoftmaxOp>(op);
-  Value x = softmax.getX();
-  if (failed(keep(lowering, x))) {
-    return failure();
-  }
-  Type element = getElementTypeOrSelf(x);
-  Type wide = accumulatorType(element);
-  Dims dims = getDims(x.getType());
-  llvm::SmallBitVector reduced(dims.size());
-  reduced.set(softmax.getAxis());
-  Value maximum = reduce(
-      lowering, dims, reduced, extreme(lowering, element, false),
-      [&](Body &body, ArrayRef<AffineExpr> at) { return wideAt(body, x, at); }, combineMax);
-  auto shifted = [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
-    Value top = body.load(maximum, kept(at, reduced));
-    return arith::SubFOp::create(body.builder, lowering.location, wideAt(body, x, at), top);
-  };
-  auto exponential = [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
-    return math::ExpOp::create(body.builder, lowering.location, shifted(body, at));
-  };
-  // The logarithm needs the exponentials only for their sum; otherwise they are kept for the quotient.
-  Value exponentials = softmax.getLog() ? Value() : compute(lowering, dims, wide, exponential);
-  Value sum = reduce(
-      lowering, dims, reduced, number(lowering, wide, 0),
-      [&](Body &body, ArrayRef<AffineExpr> at) {
-        return exponentials ? body.load(exponentials, at) : exponential(body, at);
-      },
-      combineSum);
-  Value y = compute(lowering, dims, storageType(element),
-                    [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
-                      OpBuilder &b = body.builder;
-                      Location location = lowering.location;
-                      Value total = body.load(sum, kept(at, reduced));
-                      if (softmax.getLog()) {
-                        Value logSum = math::LogOp::create(b, location, total);
-                        return arith::SubFOp::create(b, location, shifted(body, at), logSum);
-                      }
-                      Value one = arith::ConstantOp::create(b, location, b.getFloatAttr(wide, 1));
-                      Value inverse = arith::DivFOp::create(b, location, one, total);
-                      return arith::MulFOp::create(b, location, body.load(exponentials, at), inverse);
-                    });
-  lowering.bind(softmax.getY(), y);
-  return success();
-}
-
-namespace {
-
-/// The passes that all normalizations share: optional mean, then mean square of what is left, then
-/// `finish` on the normalized element.
-LogicalResult normalize(Lowering &lowering, Value x, Value y, ArrayRef<AffineExpr> dims,
-                        const llvm::SmallBitVector &reduced, bool centered, double epsilon,
-                        ElementFn source,
-                        llvm::function_ref<Value(Body &, ArrayRef<AffineExpr>, Value)> finish) {
-  Location location = lowering.location;
-  Type element = getElementTypeOrSelf(x);
-  Type wide = accumulatorType(element);
-  TypedAttr zero = number(lowering, wide, 0);
-  Value sum;
-  if (centered) {
-    sum = reduce(lowering, dims, reduced, zero, source, combineSum);
-  }
-  auto mean = [&](Body &body, Value total) -> Value {
-    return arith::DivFOp::create(body.builder, location, total, countOf(body, dims, reduced, wide));
-  };
-  auto left = [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
-    Value value = source(body, at);
-    if (!centered) {
-      return value;
-    }
-    Value center = mean(body, body.load(sum, kept(at, reduced)));
-    return arith::SubFOp::create(body.builder, location, value, center);
-  };
-  Value squares = reduce(
-      lowering, dims, reduced, zero,
-      [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
-        Value value = left(body, at);
-        return arith::MulFOp::create(body.builder, location, value, value);
-      },
-      combineSum);
-  if (!squares) {
-    return failure();
-  }
-  Value result = compute(
-      lowering, dims, storageType(element), [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
-        OpBuilder &b = body.builder;
-        Value variance = mean(body, body.load(squares, kept(at, reduced)));
-        Value eps = arith::ConstantOp::create(b, location, b.getFloatAttr(wide, epsilon));
-        Value deviation = math::SqrtOp::create(
-            b, location, arith::AddFOp::create(b, location, variance, eps).getResult());
-        Value one = arith::ConstantOp::create(b, location, b.getFloatAttr(wide, 1));
-        Value inverse = arith::DivFOp::create(b, location, one, deviation);
-        Value value = arith::MulFOp::create(b, location, left(body, at), inverse);
-        return finish(body, at, value);
-      });
-  if (!result) {
-    return failure();
-  }
-  lowering.bind(y, result);
-  return success();
-}
-
-/// value * scale + bias, each broadcast from the trailing dims of the result and each optional.
-Value scaleAndShift(Body &body, ArrayRef<AffineExpr> at, Value value, Value scale, Value bias) {
-  OpBuilder &b = body.builder;
-  Location location = body.lowering.location;
-  auto trailing = [&](Value parameter) {
-    size_t rank = getDims(parameter.getType()).size();
-    return wideAt(body, parameter, at.take_back(rank));
-  };
-  if (scale) {
-    value = arith::MulFOp::create(b, location, value, trailing(scale));
-  }
-  if (bias) {
-    value = arith::AddFOp::create(b, location, value, trailing(bias));
-  }
-  return value;
-}
-
-} // namespace
-
-LogicalResult computeLayerNorm(Lowering &lowering, Operation *op) {
-  LayerNormOp norm = cast<LayerNormOp>(op);
-  if (failed(keep(lowering, norm.getX()))) {
-    return failure();
-  }
-  Dims dims = getDims(norm.getX().getType());
-  llvm::SmallBitVector reduced(dims.size());
-  reduced.set(norm.getAxis(), dims.size());
-  return normalize(
-      lowering, norm.getX(), norm.getY(), dims, reduced, true, norm.getEpsilon().convertToDouble(),
-      [&](Body &body, ArrayRef<AffineExpr> at) { return wideAt(body, norm.getX(), at); },
-      [&](Body &body, ArrayRef<AffineExpr> at, Value value) {
-        return scaleAndShift(body, at, value, norm.getScale(), norm.getBias());
-      });
-}
-
-LogicalResult computeRmsNorm(Lowering &lowering, Operation *op) {
-  RmsNormOp norm = cast<RmsNormOp>(op);
-  if (failed(keep(lowering, norm.getX()))) {
-    return failure();
-  }
-  Dims dims = getDims(norm.getX().getType());
-  llvm::SmallBitVector reduced(dims.size());
-  reduced.set(norm.getAxis(), dims.size());
-  return normalize(
-      lowering, norm.getX(), norm.getY(), dims, reduced, false, norm.getEpsilon().convertToDouble(),
-      [&](Body &body, ArrayRef<AffineExpr> at) { return wideAt(body, norm.getX(), at); },
-      [&](Body &body, ArrayRef<AffineExpr> at, Value value) {
-        return scaleAndShift(body, at, value, norm.getScale(), Value());
-      });
-}
-
-/// Works on the view [N, groups, C / groups, positions...]; the result goes back to the op's shape.
-LogicalResult computeGroupNorm(Lowering &lowering, Operation *op) {
-  GroupNormOp norm = cast<GroupNormOp>(op);
-  Value x = norm.getX();
-  if (failed(keep(lowering, x))) {
-    return failure();
-  }
-  Dims dims = getDims(x.getType());
-  int64_t groups = norm.getGroups();
-  SmallVector<AffineExpr> split = {dims[0], lowering.builder.getAffineConstantExpr(groups),
-                                   dims[1].floorDiv(groups)};
-  split.append(dims.begin() + 2, dims.end());
-  AffineExpr perGroup = split[2];
-  auto joined = [&](ArrayRef<AffineExpr> at) {
-    SmallVector<AffineExpr> whole = {at[0], at[1] * perGroup + at[2]};
-    whole.append(at.begin() + 3, at.end());
-    return whole;
-  };
-  llvm::SmallBitVector reduced(split.size());
-  reduced.set(2, split.size());
-  Value grouped = norm.getY();
-  LogicalResult done = normalize(
-      lowering, x, grouped, split, reduced, true, norm.getEpsilon().convertToDouble(),
-      [&](Body &body, ArrayRef<AffineExpr> at) { return wideAt(body, x, joined(at)); },
-      [&](Body &body, ArrayRef<AffineExpr> at, Value value) -> Value {
-        SmallVector<AffineExpr> channel = {joined(at)[1]};
-        Value scale = wideAt(body, norm.getScale(), channel);
-        Value bias = wideAt(body, norm.getBias(), channel);
-        Value scaled = arith::MulFOp::create(body.builder, lowering.location, value, scale);
-        return arith::AddFOp::create(body.builder, lowering.location, scaled, bias);
-      });
-  if (failed(done)) {
-    return failure();
-  }
-  Value tensor = lowering.tensorOf(grouped);
-  Value y = compute(lowering, dims, storageType(getElementTypeOrSelf(x)),
-                    [&](Body &body, ArrayRef<AffineExpr> at) {
-                      SmallVector<AffineExpr> parts = {at[0], at[1].floorDiv(perGroup),
-                                                       at[1] % perGroup};
-                      parts.append(at.begin() + 2, at.end());
-                      return body.load(tensor, parts);
-                    });
-  lowering.bind(norm.getY(), y);
-  return success();
-}
-
-/// A pair of accumulators, best value and its index. The strict comparison keeps the first of equals;
-/// NaN counts as larger and smaller than every number.
+/// A pair of accumulators, best value and its index. The strict comparison keeps the first of
+/// equals; NaN counts as larger and smaller than every number.
 LogicalResult computeArgReduce(Lowering &lowering, Operation *op) {
   ArgReduceOp arg = cast<ArgReduceOp>(op);
   Type element = getElementTypeOrSelf(arg.getX());
@@ -423,15 +215,17 @@ LogicalResult computeArgReduce(Lowering &lowering, Operation *op) {
     return failure();
   }
   Value best = body.accumulator(0);
-  Value position = arith::IndexCastOp::create(b, location, b.getI64Type(), body.index(body.loop(axis)));
+  Value position =
+      arith::IndexCastOp::create(b, location, b.getI64Type(), body.index(body.loop(axis)));
   Value better;
   if (isa<FloatType>(wide)) {
     using P = arith::CmpFPredicate;
     P predicate = arg.getLargest() ? (arg.getLastIndex() ? P::UGE : P::UGT)
                                    : (arg.getLastIndex() ? P::ULE : P::ULT);
     Value bestIsNumber = arith::CmpFOp::create(b, location, P::ORD, best, best);
-    better = arith::AndIOp::create(b, location, bestIsNumber,
-                                   arith::CmpFOp::create(b, location, predicate, x, best).getResult());
+    better =
+        arith::AndIOp::create(b, location, bestIsNumber,
+                              arith::CmpFOp::create(b, location, predicate, x, best).getResult());
   } else {
     using P = arith::CmpIPredicate;
     bool isUnsigned = element.isUnsignedInteger() || element.isInteger(1);
@@ -443,8 +237,7 @@ LogicalResult computeArgReduce(Lowering &lowering, Operation *op) {
   }
   // The first element always wins, so that a row of extreme values has an index.
   Value zero = arith::ConstantOp::create(b, location, b.getI64IntegerAttr(0));
-  Value isFirst =
-      arith::CmpIOp::create(b, location, arith::CmpIPredicate::eq, position, zero);
+  Value isFirst = arith::CmpIOp::create(b, location, arith::CmpIPredicate::eq, position, zero);
   better = arith::OrIOp::create(b, location, better, isFirst);
   Value newBest = arith::SelectOp::create(b, location, better, x, best);
   Value newIndex = arith::SelectOp::create(b, location, better, position, body.accumulator(1));
@@ -455,7 +248,7 @@ LogicalResult computeArgReduce(Lowering &lowering, Operation *op) {
       map.push_back(body.loop(i));
     }
   }
-  Value values = lowering.filled(rest, extreme(lowering, element, !arg.getLargest()));
+  Value values = lowering.filled(rest, extremeOf(lowering, element, !arg.getLargest()));
   Value indices = lowering.filled(rest, lowering.builder.getI64IntegerAttr(0));
   AffineMap outMap = AffineMap::get(dims.size(), 0, map, lowering.builder.getContext());
   linalg::GenericOp generic =
@@ -466,7 +259,7 @@ LogicalResult computeArgReduce(Lowering &lowering, Operation *op) {
     reduced.set(axis);
     Value y = compute(lowering, getDims(arg.getY().getType()), lowering.builder.getI64Type(),
                       [&](Body &outer, ArrayRef<AffineExpr> at) {
-                        return outer.load(positions, kept(at, reduced));
+                        return outer.load(positions, keptIndices(at, reduced));
                       });
     lowering.bind(arg.getY(), y);
     return success();
@@ -487,7 +280,7 @@ LogicalResult computeCumsum(Lowering &lowering, Operation *op) {
   llvm::SmallBitVector reduced(space.size());
   reduced.set(dims.size());
   Value total = reduce(
-      lowering, space, reduced, number(lowering, wide, 0),
+      lowering, space, reduced, numberOf(lowering, wide, 0),
       [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
         SmallVector<AffineExpr> source(at.drop_back());
         source[axis] = at.back();
@@ -505,9 +298,8 @@ LogicalResult computeCumsum(Lowering &lowering, Operation *op) {
   Type storage = storageType(element);
   if (storage != wide) {
     Value sums = total;
-    total = compute(lowering, dims, storage, [&](Body &body, ArrayRef<AffineExpr> at) {
-      return body.load(sums, at);
-    });
+    total = compute(lowering, dims, storage,
+                    [&](Body &body, ArrayRef<AffineExpr> at) { return body.load(sums, at); });
   }
   lowering.bind(cumsum.getY(), total);
   return success();

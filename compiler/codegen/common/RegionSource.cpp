@@ -88,8 +88,8 @@ RegionSource outline(tn::RegionOp region) {
 
   OwningOpRef<ModuleOp> module = ModuleOp::create(location);
   builder.setInsertionPointToEnd(module->getBody());
-  func::FuncOp function = func::FuncOp::create(builder, location, "kernel",
-                                               builder.getFunctionType(inputs, outputs));
+  func::FuncOp function =
+      func::FuncOp::create(builder, location, "kernel", builder.getFunctionType(inputs, outputs));
   function->setAttr("tn.strategy", region.getStrategyAttr());
   Block *entry = function.addEntryBlock();
   builder.setInsertionPointToEnd(entry);

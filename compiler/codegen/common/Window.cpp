@@ -1,11 +1,11 @@
-// Products and windows in their plain form: matmul, convolution, pooling as one linalg.generic each.
-// Regions with a contraction strategy use the product micro-kernel instead; this form serves every
-// other shape (grouped, dilated, 1-D and 3-D) and small sizes.
+// Products and windows in their plain form: matmul, convolution, pooling as one linalg.generic
+// each. Regions with a contraction strategy use the product micro-kernel instead; this form serves
+// every other shape (grouped, dilated, 1-D and 3-D) and small sizes.
 #include "compiler/codegen/common/Compute.h"
 #include "compiler/codegen/common/Reduce.h"
 #include "compiler/codegen/common/ScalarBody.h"
-#include "llvm/ADT/SmallBitVector.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/SmallBitVector.h"
 
 #include <limits>
 
@@ -15,7 +15,8 @@ using namespace tenon::tn;
 namespace tenon::codegen {
 namespace {
 
-/// Positions of a window's elements: output index * stride - pad + tap * dilation, for each spatial dim.
+/// Positions of a window's elements: output index * stride - pad + tap * dilation, for each spatial
+/// dim.
 struct Window {
   ArrayRef<int64_t> strides, pads, dilations;
 
@@ -59,9 +60,8 @@ Clamped clampPositions(Body &body, const Window &window, ArrayRef<AffineExpr> po
     // One unsigned comparison sees both ends.
     Value inside = arith::CmpIOp::create(b, location, arith::CmpIPredicate::ult, position, size);
     Value safe = arith::SelectOp::create(b, location, inside, position, zero);
-    result.inside = result.inside
-                        ? Value(arith::AndIOp::create(b, location, result.inside, inside))
-                        : inside;
+    result.inside =
+        result.inside ? Value(arith::AndIOp::create(b, location, result.inside, inside)) : inside;
     result.positions.push_back(body.asIndex(safe));
   }
   return result;
@@ -80,8 +80,8 @@ Value zeroOf(Body &body, Type type) {
 }
 
 /// Batch and channel dims around the spatial ones, in either layout.
-SmallVector<AffineExpr> withSpatial(AffineExpr batch, AffineExpr channel, ArrayRef<AffineExpr> spatial,
-                                    bool channelsLast) {
+SmallVector<AffineExpr> withSpatial(AffineExpr batch, AffineExpr channel,
+                                    ArrayRef<AffineExpr> spatial, bool channelsLast) {
   SmallVector<AffineExpr> result = {batch};
   if (!channelsLast) {
     result.push_back(channel);
@@ -94,7 +94,8 @@ SmallVector<AffineExpr> withSpatial(AffineExpr batch, AffineExpr channel, ArrayR
 }
 
 SmallVector<AffineExpr> spatialOf(ArrayRef<AffineExpr> dims, bool channelsLast) {
-  return SmallVector<AffineExpr>(channelsLast ? dims.slice(1, dims.size() - 2) : dims.drop_front(2));
+  return SmallVector<AffineExpr>(channelsLast ? dims.slice(1, dims.size() - 2)
+                                              : dims.drop_front(2));
 }
 
 AffineExpr channelOf(ArrayRef<AffineExpr> dims, bool channelsLast) {
@@ -162,7 +163,8 @@ LogicalResult computeMatmul(Lowering &lowering, Operation *op) {
     size_t batch = dims.size() - 2;
     for (size_t i = 0; i < batch; ++i) {
       AffineExpr loop = at[rank - 2 - batch + i];
-      indices.push_back(constantDim(dims[i]) == 1 ? lowering.builder.getAffineConstantExpr(0) : loop);
+      indices.push_back(constantDim(dims[i]) == 1 ? lowering.builder.getAffineConstantExpr(0)
+                                                  : loop);
     }
     indices.push_back(row);
     indices.push_back(column);
@@ -249,8 +251,7 @@ LogicalResult computeConvTranspose(Lowering &lowering, Operation *op) {
         SmallVector<AffineExpr> xAt = {at[0], group * inPerGroup + at[out.size()]};
         Value inside;
         for (size_t i = 0; i < spatial; ++i) {
-          AffineExpr distance =
-              at[2 + i] + conv.getPads()[i] - taps[i] * conv.getDilations()[i];
+          AffineExpr distance = at[2 + i] + conv.getPads()[i] - taps[i] * conv.getDilations()[i];
           Value position = body.index(distance.floorDiv(conv.getStrides()[i]));
           Value rest = body.index(distance % conv.getStrides()[i]);
           Value zero = arith::ConstantIndexOp::create(b, location, 0);
@@ -259,8 +260,7 @@ LogicalResult computeConvTranspose(Lowering &lowering, Operation *op) {
           Value aligned = arith::CmpIOp::create(b, location, arith::CmpIPredicate::eq, rest, zero);
           Value here = arith::AndIOp::create(b, location, within, aligned);
           inside = inside ? Value(arith::AndIOp::create(b, location, inside, here)) : here;
-          xAt.push_back(
-              body.asIndex(arith::SelectOp::create(b, location, within, position, zero)));
+          xAt.push_back(body.asIndex(arith::SelectOp::create(b, location, within, position, zero)));
         }
         SmallVector<AffineExpr> weightAt = {xAt[1], at[1] % weight[1]};
         llvm::append_range(weightAt, taps);
@@ -300,8 +300,7 @@ PoolElement poolElement(Body &body, Value x, ArrayRef<AffineExpr> at, ArrayRef<A
   SmallVector<AffineExpr> positions =
       window.positions(spatialOf(outAt, last), at.take_back(kernel.size()));
   Clamped clamped = clampPositions(body, window, positions, input, output, kernel);
-  Value value =
-      body.at(x, withSpatial(outAt[0], channelOf(outAt, last), clamped.positions, last));
+  Value value = body.at(x, withSpatial(outAt[0], channelOf(outAt, last), clamped.positions, last));
   return {value, clamped.inside};
 }
 
@@ -318,8 +317,8 @@ LogicalResult computeMaxPool(Lowering &lowering, Operation *op) {
   bool isUnsigned = element.isUnsignedInteger();
   unsigned width = storage.getIntOrFloatBitWidth();
   TypedAttr lowest =
-      isFloat ? TypedAttr(lowering.builder.getFloatAttr(
-                    storage, -std::numeric_limits<double>::infinity()))
+      isFloat ? TypedAttr(lowering.builder.getFloatAttr(storage,
+                                                        -std::numeric_limits<double>::infinity()))
               : TypedAttr(lowering.builder.getIntegerAttr(
                     storage, isUnsigned ? APInt::getZero(width) : APInt::getSignedMinValue(width)));
   SmallVector<AffineExpr> space = poolSpace(lowering, out, kernel);
@@ -350,9 +349,10 @@ LogicalResult computeMaxPool(Lowering &lowering, Operation *op) {
 
 namespace {
 
-/// Taps of one window that lie inside the operand (or its padding) along one dim, as an index value.
-Value countTaps(Body &body, const Window &window, AffineExpr output, AffineExpr input, int64_t kernel,
-                int64_t padEnd, size_t i, bool includePad) {
+/// Taps of one window that lie inside the operand (or its padding) along one dim, as an index
+/// value.
+Value countTaps(Body &body, const Window &window, AffineExpr output, AffineExpr input,
+                int64_t kernel, int64_t padEnd, size_t i, bool includePad) {
   OpBuilder &b = body.builder;
   Location location = body.lowering.location;
   int64_t dilation = window.dilations[i];
@@ -381,8 +381,7 @@ LogicalResult computeAvgPool(Lowering &lowering, Operation *op) {
   ArrayRef<int64_t> kernel = pool.getKernel();
   SmallVector<AffineExpr> space = poolSpace(lowering, out, kernel);
   Value sum = reduce(
-      lowering, space, lastReduced(space.size(), kernel.size()),
-      zeroSum(lowering, pool.getY()),
+      lowering, space, lastReduced(space.size(), kernel.size()), zeroSum(lowering, pool.getY()),
       [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
         PoolElement x = poolElement(body, pool.getX(), at, out, window, kernel, last);
         if (!x.value) {

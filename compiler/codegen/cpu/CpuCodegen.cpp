@@ -1,5 +1,5 @@
-// One region from text to object code: the way in order, a line a step. Each call has a context of its
-// own, so calls may run in parallel.
+// One region from text to object code: the way in order, a line a step. Each call has a context of
+// its own, so calls may run in parallel.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 
 #include "compiler/codegen/cpu/Emit.h"
@@ -51,12 +51,9 @@ void registerDialects(DialectRegistry &registry) {
 
 StrategyFn strategyOf(StringRef name) {
   static const std::pair<StringRef, StrategyFn> table[] = {
-      {dispatch::kElementwise, lowerTiled},
-      {dispatch::kRows, lowerTiled},
-      {dispatch::kDepthwise, lowerTiled},
-      {dispatch::kSingle, lowerTiled},
-      {dispatch::kContraction, lowerContraction},
-      {dispatch::kAttention, lowerAttention},
+      {dispatch::kElementwise, lowerTiled},       {dispatch::kRows, lowerTiled},
+      {dispatch::kDepthwise, lowerTiled},         {dispatch::kSingle, lowerTiled},
+      {dispatch::kContraction, lowerContraction}, {dispatch::kAttention, lowerAttention},
   };
   for (const auto &[entry, strategy] : table) {
     if (entry == name) {

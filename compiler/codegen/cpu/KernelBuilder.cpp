@@ -1,5 +1,5 @@
-// Builds the frame of a kernel. Relies on the LLVM dialect's descriptor of a memref of rank 0 for the
-// way from a pointer to a memref.
+// Builds the frame of a kernel. Relies on the LLVM dialect's descriptor of a memref of rank 0 for
+// the way from a pointer to a memref.
 #include "compiler/codegen/cpu/KernelBuilder.h"
 
 #include "compiler/codegen/common/ScalarBody.h"
@@ -35,13 +35,14 @@ Value memrefAt(OpBuilder &builder, Location location, Value pointer, Type elemen
   LLVM::LLVMStructType descriptorType =
       LLVM::LLVMStructType::getLiteral(context, {pointerType, pointerType, builder.getI64Type()});
   Value descriptor = LLVM::PoisonOp::create(builder, location, descriptorType);
-  Value zero = LLVM::ConstantOp::create(builder, location, builder.getI64Type(), builder.getI64IntegerAttr(0));
-  descriptor = LLVM::InsertValueOp::create(builder, location, descriptor, pointer,
-                                           ArrayRef<int64_t>{0});
-  descriptor = LLVM::InsertValueOp::create(builder, location, descriptor, pointer,
-                                           ArrayRef<int64_t>{1});
-  descriptor = LLVM::InsertValueOp::create(builder, location, descriptor, zero,
-                                           ArrayRef<int64_t>{2});
+  Value zero = LLVM::ConstantOp::create(builder, location, builder.getI64Type(),
+                                        builder.getI64IntegerAttr(0));
+  descriptor =
+      LLVM::InsertValueOp::create(builder, location, descriptor, pointer, ArrayRef<int64_t>{0});
+  descriptor =
+      LLVM::InsertValueOp::create(builder, location, descriptor, pointer, ArrayRef<int64_t>{1});
+  descriptor =
+      LLVM::InsertValueOp::create(builder, location, descriptor, zero, ArrayRef<int64_t>{2});
   Value base = UnrealizedConversionCastOp::create(builder, location, MemRefType::get({}, element),
                                                   descriptor)
                    .getResult(0);
@@ -74,9 +75,9 @@ KernelBuilder::KernelBuilder(ModuleOp module, StringRef symbol, func::FuncOp sou
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
   Type i64 = builder.getI64Type(), i32 = builder.getI32Type();
   builder.setInsertionPointToEnd(module.getBody());
-  kernel = func::FuncOp::create(
-      builder, location, symbol,
-      builder.getFunctionType({pointer, pointer, pointer, i64, i64}, {i32}));
+  kernel =
+      func::FuncOp::create(builder, location, symbol,
+                           builder.getFunctionType({pointer, pointer, pointer, i64, i64}, {i32}));
   Block *entry = kernel.addEntryBlock();
   builder.setInsertionPointToEnd(entry);
   Value ok = arith::ConstantOp::create(builder, location, builder.getI32IntegerAttr(0));
@@ -140,8 +141,9 @@ AffineExpr symbolicApply(AffineMap map, ValueRange operands, unsigned result) {
   SmallVector<AffineExpr> dims, symbols;
   for (auto [i, operand] : llvm::enumerate(operands)) {
     AffineExpr value = symbolicValue(operand);
-    bool isUsed = i < map.getNumDims() ? map.getResult(result).isFunctionOfDim(i)
-                                       : map.getResult(result).isFunctionOfSymbol(i - map.getNumDims());
+    bool isUsed = i < map.getNumDims()
+                      ? map.getResult(result).isFunctionOfDim(i)
+                      : map.getResult(result).isFunctionOfSymbol(i - map.getNumDims());
     if (!value && isUsed) {
       return {};
     }

@@ -9,8 +9,8 @@ namespace tenon::codegen::cpu {
 
 class KernelBuilder {
 public:
-  /// Adds to `module` a function of the ABI of engine/KernelAbi.h for the `tn` function `source`. The
-  /// builder stands in its body, before the return.
+  /// Adds to `module` a function of the ABI of engine/KernelAbi.h for the `tn` function `source`.
+  /// The builder stands in its body, before the return.
   KernelBuilder(mlir::ModuleOp module, llvm::StringRef symbol, mlir::func::FuncOp source);
 
   mlir::func::FuncOp function() const { return kernel; }

@@ -1,5 +1,5 @@
-// Scratch layout: allocations one after the other, 64-byte aligned, with sizes as expressions over the
-// region's symbols. Relies on tiles being bounded by such expressions (KernelBuilder.h).
+// Scratch layout: allocations one after the other, 64-byte aligned, with sizes as expressions over
+// the region's symbols. Relies on tiles being bounded by such expressions (KernelBuilder.h).
 #include "compiler/codegen/cpu/Scratch.h"
 
 #include "compiler/codegen/cpu/KernelBuilder.h"

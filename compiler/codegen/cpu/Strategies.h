@@ -8,14 +8,14 @@
 
 namespace tenon::codegen::cpu {
 
-/// Fills `kernel` for the `tn` function `source`. Gives the number of grid points as an expression over
-/// the region's symbols. Errors are reported as diagnostics.
+/// Fills `kernel` for the `tn` function `source`. Gives the number of grid points as an expression
+/// over the region's symbols. Errors are reported as diagnostics.
 using StrategyFn = mlir::FailureOr<mlir::AffineExpr> (*)(KernelBuilder &kernel,
                                                          mlir::func::FuncOp source,
                                                          engine::CpuLevel level);
 
-/// linalg on tensors, tiled over the grid with everything fused, then bufferized: elementwise, rows,
-/// single, depthwise.
+/// linalg on tensors, tiled over the grid with everything fused, then bufferized: elementwise,
+/// rows, single, depthwise.
 mlir::FailureOr<mlir::AffineExpr> lowerTiled(KernelBuilder &kernel, mlir::func::FuncOp source,
                                              engine::CpuLevel level);
 

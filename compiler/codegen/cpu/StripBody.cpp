@@ -1,5 +1,6 @@
-// Emits one vector of iterations of a linalg.generic. The classification of values into lanes decides
-// both whether a loop can be the strip and which operations are emitted, so it stands here once.
+// Emits one vector of iterations of a linalg.generic. The classification of values into lanes
+// decides both whether a loop can be the strip and which operations are emitted, so it stands here
+// once.
 #include "compiler/codegen/cpu/StripBody.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -65,8 +66,9 @@ std::optional<Lanes> lanesOfApply(affine::AffineApplyOp apply, ArrayRef<Lanes> o
     }
     (isDim ? dims : symbols).push_back(lanes == Lanes::Linear ? operand + 1 : operand);
   }
-  AffineExpr growth = simplifyAffineExpr(expression.replaceDimsAndSymbols(dims, symbols) - expression,
-                                         map.getNumDims(), map.getNumSymbols());
+  AffineExpr growth =
+      simplifyAffineExpr(expression.replaceDimsAndSymbols(dims, symbols) - expression,
+                         map.getNumDims(), map.getNumSymbols());
   AffineConstantExpr constant = dyn_cast<AffineConstantExpr>(growth);
   if (!constant || constant.getValue() < 0 || constant.getValue() > 1) {
     return std::nullopt;
@@ -75,7 +77,8 @@ std::optional<Lanes> lanesOfApply(affine::AffineApplyOp apply, ArrayRef<Lanes> o
 }
 
 /// How the result of a body op varies; none if it has no vector form.
-std::optional<Lanes> lanesOf(Operation &op, ArrayRef<Lanes> operands, unsigned loop, bool isVector) {
+std::optional<Lanes> lanesOf(Operation &op, ArrayRef<Lanes> operands, unsigned loop,
+                             bool isVector) {
   if (linalg::IndexOp index = dyn_cast<linalg::IndexOp>(op)) {
     return isVector && index.getDim() == loop ? Lanes::Linear : Lanes::Uniform;
   }
@@ -86,9 +89,9 @@ std::optional<Lanes> lanesOf(Operation &op, ArrayRef<Lanes> operands, unsigned l
     return lanesOfApply(apply, operands);
   }
   if (memref::LoadOp load = dyn_cast<memref::LoadOp>(op)) {
-    bool contiguous = operands.back() == Lanes::Linear && hasUnitStride(load.getMemRefType()) &&
-                      llvm::all_of(operands.drop_back(),
-                                   [](Lanes lanes) { return lanes == Lanes::Uniform; });
+    bool contiguous =
+        operands.back() == Lanes::Linear && hasUnitStride(load.getMemRefType()) &&
+        llvm::all_of(operands.drop_back(), [](Lanes lanes) { return lanes == Lanes::Uniform; });
     return contiguous ? std::optional(Lanes::Varying) : std::nullopt;
   }
   // Integer division has no vector instruction, and lanes that do not count might divide by zero.
@@ -178,8 +181,7 @@ SmallVector<Value> StripBody::operandIndices(OpOperand &operand) {
       continue;
     }
     if (AffineConstantExpr constant = dyn_cast<AffineConstantExpr>(expression)) {
-      indices.push_back(
-          arith::ConstantIndexOp::create(builder, location, constant.getValue()));
+      indices.push_back(arith::ConstantIndexOp::create(builder, location, constant.getValue()));
       continue;
     }
     AffineMap single = AffineMap::get(map.getNumDims(), 0, expression);
@@ -275,8 +277,7 @@ StripBody::LaneValue StripBody::emitOp(Operation &operation) {
 }
 
 SmallVector<Value> StripBody::emit(ValueRange accumulators) {
-  bool reduces =
-      isVector() && op.getIteratorTypesArray()[strip] == utils::IteratorType::reduction;
+  bool reduces = isVector() && op.getIteratorTypesArray()[strip] == utils::IteratorType::reduction;
   values.clear();
   for (OpOperand *input : op.getDpsInputOperands()) {
     values[op.getMatchingBlockArgument(input)] = loadOperand(*input);

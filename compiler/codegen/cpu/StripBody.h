@@ -1,5 +1,5 @@
-// The body of a linalg.generic for one vector of iterations: which values differ between the lanes, and
-// the vector operations that compute them. Values that all lanes share stay scalars.
+// The body of a linalg.generic for one vector of iterations: which values differ between the lanes,
+// and the vector operations that compute them. Values that all lanes share stay scalars.
 #pragma once
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -18,11 +18,12 @@ enum class Lanes {
 
 class StripBody {
 public:
-  /// How well the body runs along `loop`: more contiguous accesses, higher. None if it has no vector form.
+  /// How well the body runs along `loop`: more contiguous accesses, higher. None if it has no
+  /// vector form.
   static std::optional<int64_t> score(mlir::linalg::GenericOp op, unsigned loop);
 
-  /// `ivs` are the indices of all loops (of lane 0 for the strip). With `width` 1 everything is scalar.
-  /// `active`, if not null, is the number of lanes that count.
+  /// `ivs` are the indices of all loops (of lane 0 for the strip). With `width` 1 everything is
+  /// scalar. `active`, if not null, is the number of lanes that count.
   StripBody(mlir::linalg::GenericOp op, mlir::OpBuilder &builder, mlir::ArrayRef<mlir::Value> ivs,
             unsigned strip, int64_t width, mlir::Value active);
 

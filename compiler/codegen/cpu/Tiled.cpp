@@ -1,6 +1,6 @@
-// The strategy of all regions without a product kernel: lower to linalg on tensors, tile the results
-// over the kernel's grid with their producers fused into the tile, bufferize. Relies on upstream's
-// tile-and-fuse and one-shot bufferization.
+// The strategy of all regions without a product kernel: lower to linalg on tensors, tile the
+// results over the kernel's grid with their producers fused into the tile, bufferize. Relies on
+// upstream's tile-and-fuse and one-shot bufferization.
 #include "compiler/codegen/common/Lowering.h"
 #include "compiler/codegen/cpu/Strategies.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -20,7 +20,8 @@ using namespace mlir;
 namespace tenon::codegen::cpu {
 namespace {
 
-/// Elements of the innermost dim in one grid point where the dims around it are too few to share out.
+/// Elements of the innermost dim in one grid point where the dims around it are too few to share
+/// out.
 constexpr int64_t kChunk = 4096;
 
 /// The tile sizes over the first loops of every result; 0 leaves a loop whole.
@@ -48,7 +49,8 @@ std::optional<size_t> firstWholeDim(func::FuncOp source) {
   return first;
 }
 
-/// All outer dims one by one; also pieces of the innermost dim if those are too few for several threads.
+/// All outer dims one by one; also pieces of the innermost dim if those are too few for several
+/// threads.
 Tiling chooseTiling(func::FuncOp source) {
   MLIRContext *context = source.getContext();
   tn::Dims dims = tn::getDims(source.getResultTypes().front());
@@ -111,9 +113,8 @@ public:
       info.tileSizes[i] =
           isOneInteger(tiles[i])
               ? tiles[i]
-              : affine::makeComposedFoldedAffineMin(
-                    rewriter, location, smaller,
-                    {ranges[i].size, tiles[i], info.tileOffset[i]});
+              : affine::makeComposedFoldedAffineMin(rewriter, location, smaller,
+                                                    {ranges[i].size, tiles[i], info.tileOffset[i]});
     }
     info.destinationTensors = llvm::to_vector_of<Value>(loop.getRegionIterArgs());
     return info;
@@ -161,7 +162,8 @@ void redirect(OpResult root, Value destination) {
   init->set(destination);
 }
 
-/// Whether a value is one of the region's results, so that it must leave the loop it is computed in.
+/// Whether a value is one of the region's results, so that it must leave the loop it is computed
+/// in.
 bool isResult(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation *user) {
     return isa<bufferization::MaterializeInDestinationOp>(user);
@@ -188,8 +190,8 @@ LogicalResult tileResult(KernelBuilder &kernel, OpResult root, const Tiling &til
         return grid.header(r, location, ranges, tiles, destinations);
       },
       [&](RewriterBase &r, Location location, ArrayRef<LoopLikeOpInterface>, ValueRange results,
-          ArrayRef<SmallVector<OpFoldResult>> offsets, ArrayRef<SmallVector<OpFoldResult>> tileSizes,
-          ValueRange destinations) {
+          ArrayRef<SmallVector<OpFoldResult>> offsets,
+          ArrayRef<SmallVector<OpFoldResult>> tileSizes, ValueRange destinations) {
         return grid.terminator(r, location, results, offsets, tileSizes, destinations);
       });
   using Control = scf::SCFTileAndFuseOptions::ControlFnResult;
@@ -214,7 +216,8 @@ LogicalResult tileResult(KernelBuilder &kernel, OpResult root, const Tiling &til
   return success();
 }
 
-/// The tensor of every result of the region, in order; each the result of a linalg op or a loop nest.
+/// The tensor of every result of the region, in order; each the result of a linalg op or a loop
+/// nest.
 FailureOr<SmallVector<OpResult>> computeResults(KernelBuilder &kernel, func::FuncOp source) {
   Lowering lowering(kernel.builder, kernel.location, kernel.symbols);
   for (auto [i, argument] : llvm::enumerate(source.getArguments())) {
@@ -257,9 +260,8 @@ FailureOr<AffineExpr> lowerTiled(KernelBuilder &kernel, func::FuncOp source, eng
         /*writable=*/true));
     end = builder.saveInsertionPoint();
   }
-  bool isLoopNest = llvm::any_of(*results, [](OpResult result) {
-    return isa<scf::ForOp>(result.getOwner());
-  });
+  bool isLoopNest =
+      llvm::any_of(*results, [](OpResult result) { return isa<scf::ForOp>(result.getOwner()); });
   if (isLoopNest) {
     // Its steps depend on each other: one grid point does them all.
     return builder.getAffineConstantExpr(1);

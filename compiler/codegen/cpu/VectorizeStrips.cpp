@@ -1,5 +1,5 @@
-// Chooses the strip loop of each linalg.generic and builds its loop nest; what one iteration does is
-// StripBody's work. Relies on buffers being row-major and on distinct buffers not overlapping.
+// Chooses the strip loop of each linalg.generic and builds its loop nest; what one iteration does
+// is StripBody's work. Relies on buffers being row-major and on distinct buffers not overlapping.
 #include "compiler/codegen/cpu/VectorizeStrips.h"
 
 #include "compiler/codegen/cpu/StripBody.h"
@@ -18,8 +18,8 @@ using namespace mlir;
 namespace tenon::codegen::cpu {
 namespace {
 
-/// Iterations of small constant reduction loops (the taps of a window) that are written out, so that what
-/// depends on the tap alone is computed once for all strips.
+/// Iterations of small constant reduction loops (the taps of a window) that are written out, so
+/// that what depends on the tap alone is computed once for all strips.
 constexpr int64_t kUnrolledTaps = 32;
 /// Independent accumulators of a sum along the strip, to hide the latency of the addition.
 constexpr int64_t kAccumulators = 4;
@@ -90,7 +90,8 @@ SmallVector<unsigned> StripNest::loopsWhere(bool reduction) {
   return loops;
 }
 
-/// The loop along which most operands are contiguous; none if the body has no vector form along any.
+/// The loop along which most operands are contiguous; none if the body has no vector form along
+/// any.
 void StripNest::chooseStrip() {
   int64_t best = 0;
   for (unsigned loop = 0; loop < op.getNumLoops(); ++loop) {
@@ -157,8 +158,7 @@ StripNest::reductionLoops(ArrayRef<unsigned> loops, ValueRange accumulators,
   ivs[loops.front()] = loop.getInductionVar();
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(loop.getBody());
-  SmallVector<Value> results =
-      reductionLoops(loops.drop_front(), loop.getRegionIterArgs(), inner);
+  SmallVector<Value> results = reductionLoops(loops.drop_front(), loop.getRegionIterArgs(), inner);
   if (!results.empty()) {
     scf::YieldOp::create(builder, location, results);
   }
@@ -215,7 +215,8 @@ void StripNest::buildStrips() {
   if (constantSize && *constantSize % lanes == 0) {
     return;
   }
-  Value isRest = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::ne, rest, constant(0));
+  Value isRest =
+      arith::CmpIOp::create(builder, location, arith::CmpIPredicate::ne, rest, constant(0));
   scf::IfOp tail = scf::IfOp::create(builder, location, isRest, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(tail.thenBlock());
@@ -313,8 +314,8 @@ void StripNest::buildReductionStrip() {
       sum = combine(builder, location, combiners[i], sum, sums[copy * results + i]);
     }
     std::optional<vector::CombiningKind> kind = linalg::getCombinerOpKind(combiners[i]);
-    Value folded = vector::ReductionOp::create(builder, location, *kind, sum,
-                                               arith::FastMathFlags::reassoc);
+    Value folded =
+        vector::ReductionOp::create(builder, location, *kind, sum, arith::FastMathFlags::reassoc);
     totals[i] = combine(builder, location, combiners[i], totals[i], folded);
   }
   outside.storeResults(totals);
