@@ -1,4 +1,5 @@
-"""Checks that docs/ops/tn.md is what the .td files say now, and that each operation is described.
+"""Checks that docs/ops/tn.md is what the .td files say now, that each operation is described, and that
+docs/adding-an-op.md quotes the files as they are.
 
 Relies on the command line that it is given: mlir-tblgen with the .td file as its last argument, text on stdout.
 """
@@ -25,6 +26,20 @@ def undescribed(page):
     return [name for name, text in re.findall(r"^### `(tn\.\w+)`.*\n\n(.*)", page, re.M) if not text.startswith("_")]
 
 
+def quotations(page):
+    """Pairs of a file and the code quoted from it: a line with its path, then a block."""
+    return re.findall(r"^`([^`\n]+)`\n\n```\w*\n(.*?)^```$", page, re.M | re.S)
+
+
+def misquotations(page):
+    """Parts of quotations (divided by a line of dots) that their file does not contain, whatever its line breaks."""
+    faults = []
+    for name, block in quotations(page):
+        text = " ".join((SOURCE / name).read_text().split())
+        faults += [(name, part) for part in re.split(r"^\.\.\.$", block, flags=re.M) if " ".join(part.split()) not in text]
+    return faults
+
+
 class OpDocs(unittest.TestCase):
     maxDiff = 2000
 
@@ -35,6 +50,13 @@ class OpDocs(unittest.TestCase):
         page = PAGE.read_text()
         self.assertGreater(page.count("### `tn."), 80)
         self.assertEqual([], undescribed(page))
+
+    def test_quotations(self):
+        page = (SOURCE / "docs/adding-an-op.md").read_text()
+        self.assertEqual(6, len(quotations(page)))
+        self.assertEqual([], misquotations(page))
+        planted = "`compiler/graph/TnOps.td`\n\n```\ndef Tn_TriluOp\n...\ndef Tn_GoneOp\n```\n"
+        self.assertEqual([("compiler/graph/TnOps.td", "\ndef Tn_GoneOp\n")], misquotations(planted))
 
     def test_planted(self):
         text = pathlib.Path(COMMAND[-1]).read_text()
