@@ -216,6 +216,16 @@ LogicalResult tileResult(KernelBuilder &kernel, OpResult root, const Tiling &til
   return success();
 }
 
+/// Whether a loop is known to have no iteration.
+bool hasEmptyLoop(func::FuncOp kernel) {
+  return kernel
+      .walk([](linalg::LinalgOp op) {
+        bool isEmpty = llvm::is_contained(op.getStaticLoopRanges(), 0);
+        return isEmpty ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 /// The tensor of every result of the region, in order; each the result of a linalg op or a loop
 /// nest.
 FailureOr<SmallVector<OpResult>> computeResults(KernelBuilder &kernel, func::FuncOp source) {
@@ -262,8 +272,9 @@ FailureOr<AffineExpr> lowerTiled(KernelBuilder &kernel, func::FuncOp source, eng
   }
   bool isLoopNest =
       llvm::any_of(*results, [](OpResult result) { return isa<scf::ForOp>(result.getOwner()); });
-  if (isLoopNest) {
-    // Its steps depend on each other: one grid point does them all.
+  if (isLoopNest || hasEmptyLoop(kernel.function())) {
+    // One grid point does it all: steps of a nest depend on each other, and upstream's tiling takes
+    // a size of 0 for a loop that is not tiled.
     return builder.getAffineConstantExpr(1);
   }
   Tiling tiling = chooseTiling(source);
