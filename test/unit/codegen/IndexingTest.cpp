@@ -1,6 +1,9 @@
 // Ops that compute where their elements come from or go to: resampling, scatters, selection,
 // quantization, parts of a dim, and integer division that would trap.
+#include "LoadedCode.h"
 #include "RegionCheck.h"
+
+#include <algorithm>
 
 namespace tenon::codegen::cpu {
 namespace {
@@ -143,6 +146,48 @@ TEST(IndexingTest, TakesPartsOfADimFromItsStart) {
       kernelText("elementwise", "(%a: tensor<6xf32>) -> tensor<1xf32>",
                  "%0 = tn.slice %a {starts = affine_map<() -> (0)>, steps = array<i64: 1>} : "
                  "(tensor<6xf32>) -> tensor<1xf32>\nreturn %0 : tensor<1xf32>")));
+}
+
+TEST(IndexingTest, ReducesNothingToTheNeutralElement) {
+  EXPECT_TRUE(matchesReference(
+      kernelText("single", "(%a: tensor<2x0x4xf32>) -> tensor<2x1x4xf32>",
+                 "%0 = tn.reduce <sum> %a {axes = array<i64: 1>, keepdims = true} : "
+                 "(tensor<2x0x4xf32>) -> tensor<2x1x4xf32>\nreturn %0 : tensor<2x1x4xf32>")));
+}
+
+TEST(IndexingTest, AttendsWithAMaskOfOneConstant) {
+  std::string tensor = "tensor<1x2x3x4xf32>";
+  EXPECT_TRUE(matchesReference(kernelText(
+      "attention", "(%q: " + tensor + ", %k: " + tensor + ", %v: " + tensor + ") -> " + tensor,
+      "%m = tn.constant dense<5.0e-01> : tensor<f32> : tensor<f32>\n"
+      "%0 = tn.attention %q, %k, %v mask %m {causal = false, headsInner = array<i1: false, false, "
+      "false, false>, scale = 0.5 : f64} : (" +
+          tensor + ", " + tensor + ", " + tensor + ", tensor<f32>) -> " + tensor +
+          "\nreturn %0 : " + tensor)));
+}
+
+TEST(IndexingTest, IntegerDivisionNeverTraps) {
+  for (const char *op : {"div", "mod"}) {
+    std::string text = kernelText(
+        "elementwise", "(%a: tensor<4xi32>, %b: tensor<4xi32>) -> tensor<4xi32>",
+        std::string("%0 = tn.") + op +
+            " %a, %b : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>\nreturn %0 : tensor<4xi32>");
+    reference::Tensor a = *reference::Tensor::create(DType::I32, {4});
+    reference::Tensor b = *reference::Tensor::create(DType::I32, {4});
+    const int32_t dividends[] = {7, INT32_MIN, -7, 7}, divisors[] = {0, -1, 2, -2};
+    std::copy(dividends, dividends + 4, a.as<int32_t>());
+    std::copy(divisors, divisors + 4, b.as<int32_t>());
+    bool isDivision = std::string(op) == "div";
+    std::vector<int32_t> expected =
+        isDivision ? std::vector<int32_t>{0, INT32_MIN, -3, -3} : std::vector<int32_t>{0, 0, 1, -1};
+    for (engine::CpuLevel level : machineLevels()) {
+      llvm::Expected<Kernel> kernel = compileRegion(text, "tested", level);
+      ASSERT_TRUE(bool(kernel)) << llvm::toString(kernel.takeError());
+      std::vector<reference::Tensor> results = runKernel(*kernel, level, {a, b}, {a}, {}, 1);
+      const int32_t *first = results.front().as<int32_t>();
+      EXPECT_EQ(std::vector<int32_t>(first, first + 4), expected) << op;
+    }
+  }
 }
 
 } // namespace
