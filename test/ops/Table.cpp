@@ -15,8 +15,6 @@ constexpr char kMoved[] = "f32 f16 i1 i8 i64";
 
 constexpr Pending kErfOfF64 = {"f64", Form::Dynamic,
                                "erf of f64 is computed to the precision of f32"};
-constexpr Pending kDynamicScatter = {
-    nullptr, Form::Dynamic, "the copy of the data has no size that scratch memory is planned by"};
 
 OpRow unary(const char *op, const char *dtypes, double low = -2, double high = 2,
             const char *attributes = "") {
@@ -210,13 +208,13 @@ const std::vector<OpRow> &opTable() {
       {"tn.gather_nd", kMoved, {{"3, 7, 5, N"}, {"3, 4, 2", "i64", -5, 4}}, {{"3, 4, N"}},
        "batchDims = 1 : i64"},
       {"tn.scatter_elements", kMoved, {{"7, N"}, {"4, N", "i64", -7, 6}, {"4, N"}}, {{"7, N"}},
-       "axis = 0 : i64, kind = #tn.scatter_kind<none>", {kDynamicScatter}},
+       "axis = 0 : i64, kind = #tn.scatter_kind<none>"},
       {"tn.scatter_elements", kSigned, {{"7, N"}, {"9, N", "i64", -7, 6}, {"9, N"}}, {{"7, N"}},
-       "axis = 0 : i64, kind = #tn.scatter_kind<add>", {kDynamicScatter}},
+       "axis = 0 : i64, kind = #tn.scatter_kind<add>"},
       {"tn.scatter_nd", kMoved, {{"4, 5, N"}, {"6, 2", "i64", -4, 3}, {"6, N"}}, {{"4, 5, N"}},
-       "kind = #tn.scatter_kind<none>", {kDynamicScatter}},
+       "kind = #tn.scatter_kind<none>"},
       {"tn.scatter_nd", "f32 i32", {{"4, 5, N"}, {"6, 2", "i64", -4, 3}, {"6, N"}}, {{"4, 5, N"}},
-       "kind = #tn.scatter_kind<max>", {kDynamicScatter}},
+       "kind = #tn.scatter_kind<max>"},
       {"tn.iota", "f32 i64 i32 f64", {{"", "T", 1, 2}, {"", "T", 1, 3}}, {{"N"}}},
       {"tn.trilu", kMoved, {{"3, 7, N"}}, {{"3, 7, N"}}, "diagonal = 1 : i64, upper = true"},
       {"tn.trilu", "f32", {{"3, 7, N"}}, {{"3, 7, N"}}, "diagonal = -1 : i64, upper = false"},

@@ -153,6 +153,20 @@ AffineExpr symbolicApply(AffineMap map, ValueRange operands, unsigned result) {
   return map.getResult(result).replaceDimsAndSymbols(dims, symbols);
 }
 
+/// The size of a dim of a buffer, which stands where the buffer was made.
+AffineExpr symbolicDim(memref::DimOp dim) {
+  memref::ReinterpretCastOp buffer = dim.getSource().getDefiningOp<memref::ReinterpretCastOp>();
+  std::optional<int64_t> index = dim.getConstantIndex();
+  if (!buffer || !index) {
+    return {};
+  }
+  OpFoldResult size = buffer.getMixedSizes()[*index];
+  if (std::optional<int64_t> constant = getConstantIntValue(size)) {
+    return getAffineConstantExpr(*constant, dim.getContext());
+  }
+  return symbolicValue(cast<Value>(size));
+}
+
 AffineExpr symbolicBinary(Operation *op) {
   AffineExpr a = symbolicValue(op->getOperand(0)), b = symbolicValue(op->getOperand(1));
   if (isa<arith::MinSIOp>(op)) {
@@ -198,6 +212,9 @@ AffineExpr symbolicValue(Value index) {
       }
     }
     return {};
+  }
+  if (memref::DimOp dim = dyn_cast<memref::DimOp>(op)) {
+    return symbolicDim(dim);
   }
   return op->getNumOperands() == 2 ? symbolicBinary(op) : AffineExpr();
 }
