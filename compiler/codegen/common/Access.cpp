@@ -153,8 +153,9 @@ Value indexCompare(Body &body, arith::CmpIPredicate predicate, Value a, Value b)
 Value foldPadIndex(Body &body, PadMode mode, Value index, AffineExpr size) {
   Location location = body.lowering.location;
   OpBuilder &b = body.builder;
-  Value n = body.index(size);
   if (mode == PadMode::wrap) {
+    // Nothing to wrap round must not trap.
+    Value n = arith::MaxSIOp::create(b, location, body.index(size), indexConstant(body, 1));
     Value remainder = arith::RemSIOp::create(b, location, index, n);
     Value shifted = arith::AddIOp::create(b, location, remainder, n);
     return arith::RemSIOp::create(b, location, shifted, n);

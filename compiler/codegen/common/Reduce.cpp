@@ -192,7 +192,11 @@ LogicalResult computeReduce(Lowering &lowering, Operation *op) {
       if (isa<FloatType>(accumulator)) {
         return arith::DivFOp::create(body.builder, lowering.location, x, count);
       }
-      return arith::DivSIOp::create(body.builder, lowering.location, x, count);
+      // The mean of nothing must not trap.
+      Value one = arith::ConstantOp::create(body.builder, lowering.location,
+                                            numberOf(lowering, accumulator, 1));
+      Value divisor = arith::MaxSIOp::create(body.builder, lowering.location, count, one);
+      return arith::DivSIOp::create(body.builder, lowering.location, x, divisor);
     });
   }
   lowering.bind(reduceOp.getY(), total);

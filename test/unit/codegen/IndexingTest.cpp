@@ -190,5 +190,20 @@ TEST(IndexingTest, IntegerDivisionNeverTraps) {
   }
 }
 
+TEST(IndexingTest, AnIntegerMeanOfNothingDoesNotTrap) {
+  std::string text =
+      kernelText("single", "(%a: tensor<2x0xi32>) -> tensor<2xi32>",
+                 "%0 = tn.reduce <mean> %a {axes = array<i64: 1>, keepdims = false} : "
+                 "(tensor<2x0xi32>) -> tensor<2xi32>\nreturn %0 : tensor<2xi32>");
+  for (engine::CpuLevel level : machineLevels()) {
+    llvm::Expected<Kernel> kernel = compileRegion(text, "tested", level);
+    ASSERT_TRUE(bool(kernel)) << llvm::toString(kernel.takeError());
+    std::vector<reference::Tensor> results =
+        runKernel(*kernel, level, {*reference::Tensor::create(DType::I32, {2, 0})},
+                  {*reference::Tensor::create(DType::I32, {2})}, {}, 1);
+    EXPECT_EQ(results.front().as<int32_t>()[0], 0);
+  }
+}
+
 } // namespace
 } // namespace tenon::codegen::cpu
