@@ -158,7 +158,7 @@ class Engines(ToolTest):
                 self.succeed("run", self.engine, "--inputs", given, "-o", "out.npz", "--isa", isa)
                 got = np.load(self.folder / "out.npz")["logits"]
                 self.assertLessEqual(np.abs(got - want).max(), 1e-4 * np.abs(want).max(), (given, isa))
-        self.succeed("run", self.engine, "--inputs", "x.npy", "-o", "out.npy", "--threads", 1)
+        self.succeed("run", "--inputs", "x.npy", self.engine, "-o", "out.npy", "--threads", 1)
         self.assertEqual((3, 10), np.load(self.folder / "out.npy").shape)
 
     def test_run_on_a_picture(self):
@@ -229,7 +229,7 @@ class Engines(ToolTest):
             self.assertIn(key, report)
         text = self.succeed("bench", self.engine, "--runs", 3).stdout
         self.assertIn("throughput", text)
-        both = self.json("bench", self.engine, "--ab", self.engine, "--runs", 30)
+        both = self.json("bench", self.engine, "--ab", self.engine, "--runs", 100, "--threads", 1)
         low, high = both["ab"]["interval_95"]
         self.assertLess(low, 1.5)
         self.assertGreater(high, 0.67)

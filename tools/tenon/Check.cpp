@@ -115,7 +115,8 @@ Action declareCheck(CLI::App &command) {
   std::shared_ptr<CheckFlags> flags = std::make_shared<CheckFlags>();
   command.add_option("FILE", flags->path, "A model (.onnx) or an engine")->required();
   command.add_option("--target", flags->target, "What the model is to be compiled for");
-  command.add_option("--shape", flags->shapes, "Dimensions of an input, as for compile");
+  command.add_option("--shape", flags->shapes, "Dimensions of an input, as for compile")
+      ->allow_extra_args(false);
   return [flags](Terminal &terminal) { return check(*flags, terminal); };
 }
 

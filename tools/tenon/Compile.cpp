@@ -82,7 +82,8 @@ Action declareCompile(CLI::App &command) {
   command.add_option("-o,--output", request.output, "The engine; MODEL's name with .tenon by default");
   command.add_option("--target", flags->target, "cpu, or some of its levels: cpu:avx2,avx512");
   command.add_option("--shape", flags->shapes,
-                     "Dimensions of an input: name:1x128, ranges name:[1..8]x[1..512], ? keeps the model's");
+                     "Dimensions of an input: name:1x128, ranges name:[1..8]x[1..512], ? keeps the model's")
+      ->allow_extra_args(false);
   command.add_flag("--verify", request.verify, "Check the numbers against the reference after every pass");
   command.add_option("--stop-after", request.stopAfter, "Stop after a phase; -o then takes its text, if it has one")
       ->check(CLI::IsMember(phaseNames()));

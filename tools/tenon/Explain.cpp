@@ -127,9 +127,10 @@ std::string memoryText(const Json &record) {
   auto bytes = [&](const char *key) {
     return formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(record, key), 0)));
   };
-  std::string text = fmt::format("arena {} (at least {} are live at once), planned at {}; weights {}\n",
+  std::string text = fmt::format("arena {} (at least {} are live at once), planned {}; weights {}\n",
                                  bytes("arena_bytes"), bytes("arena_lower_bound_bytes"),
-                                 textAt(record, "planned"), bytes("weights_bytes"));
+                                 textAt(record, "planned") == "compile time" ? "at compile time" : textAt(record, "planned"),
+                                 bytes("weights_bytes"));
   if (!record.value("smallest", Json::object()).empty()) {
     text += fmt::format("figures are for the smallest declared dimensions: {}\n", dumpJson(record["smallest"]));
   }

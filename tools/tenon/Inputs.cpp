@@ -195,22 +195,27 @@ Result<std::vector<Tensor>> makeSeeded(const InputFlags &flags, const runtime::E
 } // namespace
 
 void declareSeededFlags(CLI::App &command, InputFlags &flags) {
-  command.add_option("--shape", flags.shapes, "Dimensions of an input: name:1x128 (repeat for more)");
+  command.add_option("--shape", flags.shapes, "Dimensions of an input: name:1x128 (repeat for more)")
+      ->allow_extra_args(false);
   command.add_option("--batch", flags.batch, "Size of dimension 0 of every input")
       ->check(CLI::PositiveNumber);
   command.add_option("--fill", flags.fills,
                      "Range of a seeded input: name:0..30521; else integers are 0 or 1 (or what the "
-                     "model says) and others in [-1, 1)");
+                     "model says) and others in [-1, 1)")
+      ->allow_extra_args(false);
   command.add_option("--seed", flags.seed, "Seed of the inputs");
 }
 
 void declareFileFlags(CLI::App &command, InputFlags &flags) {
   command.add_option("--inputs", flags.files,
-                     "x.npz, [NAME=]x.npy or [NAME=]picture.png (repeat for more); else seeded");
+                     "x.npz, [NAME=]x.npy or [NAME=]picture.png (repeat for more); else seeded")
+      ->allow_extra_args(false);
   command.add_option("--mean", flags.mean, "Pictures: mean of each channel, in units of [0, 1]")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command.add_option("--std", flags.deviation, "Pictures: standard deviation of each channel")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command.add_option("--layout", flags.layout, "Pictures: order of the input's dimensions")
       ->check(CLI::IsMember({"nchw", "nhwc"}));
   command.add_flag("--resize", flags.resize, "Pictures: stretch to the input's size");

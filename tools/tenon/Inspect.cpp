@@ -131,7 +131,8 @@ Action declareInspect(CLI::App &command) {
   command.add_option("FILE", flags->path, "A model (.onnx) or an engine")->required();
   command.add_option("--format", flags->format, "text, json or dot")
       ->check(CLI::IsMember({"text", "json", "dot"}));
-  command.add_option("--shape", flags->shapes, "Dimensions of a model's input, as for compile");
+  command.add_option("--shape", flags->shapes, "Dimensions of a model's input, as for compile")
+      ->allow_extra_args(false);
   return [flags](Terminal &terminal) { return inspect(*flags, terminal); };
 }
 
