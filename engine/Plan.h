@@ -6,6 +6,7 @@
 #include "engine/Expr.h"
 #include "support/DType.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,6 +20,9 @@ inline constexpr int64_t kBufferAlignment = 64;
 /// Offset of an arena buffer that is laid out when the shapes are known.
 inline constexpr int64_t kPlannedAtRunTime = -1;
 inline constexpr size_t kMaxRank = 32;
+/// Devices of buffers and instructions: those of a variant for a GPU are all on the GPU.
+inline constexpr uint16_t kHost = 0;
+inline constexpr uint16_t kGpu = 1;
 
 /// A dim that varies from run to run. Its value is read from dim `dim` of input `input`, whose
 /// expression must be this symbol alone; every other dim of the inputs is then checked against its
@@ -52,7 +56,7 @@ enum class Space : uint8_t {
 
 struct Buffer {
   Space space = Space::Arena;
-  uint16_t device = 0; ///< 0 is the host
+  uint16_t device = kHost;
   ExprId size = kNone; ///< bytes
   /// Const: index into the engine's weights; the size is constant and at most the weight's bytes.
   uint32_t weight = kNone;
@@ -68,11 +72,11 @@ struct Buffer {
   int64_t offset = kPlannedAtRunTime;
 };
 
-/// Values are stored in engine files. This runtime has Launch, Copy, Fill and Return; a plan that
-/// uses another is refused with TN0514.
+/// Values are stored in engine files. This runtime has Launch, Copy, Fill, Return and, on a GPU, Call;
+/// a plan that uses another is refused with TN0514.
 enum class InstructionKind : uint8_t {
   Launch = 0, ///< kernel over a grid
-  Call = 1,   ///< library or collective, by descriptor
+  Call = 1,   ///< library, by descriptor (engine/LibraryAbi.h)
   Copy = 2,   ///< buffers = {from, to}; sizes = {bytes}; the ranges do not overlap
   Fill = 3,   ///< buffers = {to}; sizes = {bytes}; `fillByte` in every byte
   Host = 4,
@@ -89,7 +93,7 @@ inline constexpr uint8_t kLastInstructionKind = static_cast<uint8_t>(Instruction
 
 struct Instruction {
   InstructionKind kind = InstructionKind::Return;
-  uint16_t device = 0;
+  uint16_t device = kHost;
   uint16_t queue = 0;
   /// Launch: index into the kernel names of the variant.
   uint32_t kernel = kNone;
@@ -98,8 +102,13 @@ struct Instruction {
   std::vector<uint32_t> buffers;
   uint32_t reads = 0;
   std::vector<ExprId> sizes;
-  ExprId grid = kNone;    ///< Launch: number of grid points; 0 skips the launch
-  ExprId scratch = kNone; ///< Launch: bytes of scratch for each thread; kNone for none
+  /// Launch: number of grid points (on a GPU, of blocks); 0 skips the launch.
+  ExprId grid = kNone;
+  /// Launch: bytes of scratch for each thread (on a GPU, of dynamic shared memory for each block);
+  /// kNone for none.
+  ExprId scratch = kNone;
+  uint32_t threads = 0;        ///< Launch on a GPU: threads of a block
+  std::vector<std::byte> call; ///< Call: the descriptor
   uint8_t fillByte = 0;   ///< Fill
   /// For people: the source node or region ("conv1+relu"); shown by profiles and errors.
   std::string label;
@@ -125,7 +134,7 @@ struct Weight {
 
 /// A plan with its code, for one instruction set level or device architecture.
 struct Variant {
-  std::string level; ///< "x86-64-v3", "avx512", "avx512-vnni-bf16"; see engine/CpuLevel.h
+  std::string level; ///< "avx512" (engine/CpuLevel.h) or "sm_90" (engine/CudaArch.h)
   Plan plan;
   std::vector<std::string> kernels; ///< symbols of the code object, by kernel index
 };

@@ -1,0 +1,50 @@
+// What codegen makes of one region, for any device: the steps that run it and the memory that lies
+// between them. The plan turns steps into instructions.
+#pragma once
+
+#include "engine/Expr.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tenon::codegen {
+
+/// An expression over the region's symbols.
+using Program = std::vector<engine::ExprTerm>;
+
+/// A kernel launch or a library call.
+struct RegionStep {
+  /// Of the kernel; empty for a call.
+  std::string symbol;
+  /// The descriptor of engine/LibraryAbi.h; empty for a launch.
+  std::vector<std::byte> call;
+  /// In the order that kernel or call takes them: the region's inputs from 0, then its outputs, then
+  /// its temporaries. The first `reads` are only read.
+  std::vector<uint32_t> buffers;
+  uint32_t reads = 0;
+  /// What the kernel or call takes after the buffers, as 64-bit integers.
+  std::vector<Program> sizes;
+  /// Launches: grid points (on a GPU, blocks), and bytes of scratch a thread (on a GPU, of dynamic
+  /// shared memory a block; empty for none).
+  Program grid;
+  Program scratch;
+  /// Launches on a GPU: threads of a block.
+  uint32_t threads = 0;
+};
+
+struct RegionCode {
+  std::vector<RegionStep> steps;
+  /// Bytes of each temporary.
+  std::vector<Program> temporaries;
+};
+
+/// A compiled region: its steps and the code that holds their kernels (an ELF relocatable for a CPU,
+/// PTX for a GPU; may be empty).
+struct CompiledRegion {
+  RegionCode code;
+  std::string object;
+};
+
+} // namespace tenon::codegen

@@ -1,0 +1,26 @@
+// Region text in, PTX and library calls out, for one NVIDIA architecture: the interface of GPU
+// codegen. Each call is a pure function of its arguments (equal bytes for equal input, with or without
+// a CUDA toolkit on the machine), so calls may run in parallel and be cached.
+#pragma once
+
+#include "compiler/codegen/common/RegionCode.h"
+#include "engine/CudaArch.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+namespace tenon::codegen::cuda {
+
+/// `text` is RegionSource::text. The names of the region's kernels begin with `symbol`. A kernel takes
+/// its buffers as pointers to device memory, then its sizes as 64-bit integers. Buffers start on a
+/// 16-byte border, views at what their offset says.
+llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
+                                             const engine::CudaArch &arch);
+
+/// One PTX module of the PTX of many regions, ended by a zero byte.
+llvm::Expected<std::string> linkPtx(llvm::ArrayRef<llvm::StringRef> modules);
+
+/// Changes whenever equal text may give different code: part of every cache key.
+llvm::StringRef codegenVersion();
+
+} // namespace tenon::codegen::cuda

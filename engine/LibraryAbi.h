@@ -1,0 +1,68 @@
+// What a Call instruction asks of a library: plain descriptors without sizes, stored in engine files
+// as bytes. The compiler fills them, runtime/library executes them; engine/ only checks their form.
+// Sizes and strides vary with the shape, so they are the instruction's `sizes`, in elements.
+
+#pragma once
+
+#include "support/DType.h"
+
+#include <cstdint>
+
+namespace tenon::engine {
+
+/// First byte of every descriptor. Values are stored in engine files.
+enum class LibraryOp : uint8_t { Matmul = 0, Conv = 1, Attention = 2 };
+
+/// Applied to the sum of product, bias and residual. Values are stored in engine files.
+enum class LibraryActivation : uint8_t { None = 0, Relu = 1, GeluTanh = 2 };
+
+/// D = activation(A · B + bias + residual), batched; accumulation in FP32 (F64 for F64, I32 for I8).
+/// buffers = {A, B, bias if hasBias, residual if hasResidual, D}. Row-major: A is [m, k] with rows
+/// `lda` apart, or [k, m] if transposeA; B [k, n], or [n, k] if transposeB; bias [n]; the residual has
+/// the layout of D. sizes = {m, n, k, batch, lda, ldb, ldd, batch strides of A, B and D}; a batch
+/// stride may be 0.
+struct MatmulCall {
+  LibraryOp op = LibraryOp::Matmul;
+  DType type = DType::F32; ///< of all operands
+  bool transposeA = false;
+  bool transposeB = false;
+  bool hasBias = false;
+  bool hasResidual = false;
+  LibraryActivation activation = LibraryActivation::None;
+  bool allowTf32 = false;
+};
+inline constexpr size_t kMatmulSizes = 10;
+
+/// Y = activation(conv(X, W) + bias + residual), two spatial dims, dense. buffers = {X, W, bias if
+/// hasBias, residual if hasResidual, Y}. X is [n, h, w, c], W [k, r, s, c / groups], Y and residual
+/// [n, p, q, k], bias [k] of type F32. sizes = {n, h, w, c, k, r, s, p, q}.
+struct ConvCall {
+  LibraryOp op = LibraryOp::Conv;
+  DType type = DType::F32;
+  bool hasBias = false;
+  bool hasResidual = false;
+  LibraryActivation activation = LibraryActivation::None;
+  bool allowTf32 = false;
+  uint16_t reserved = 0;
+  int32_t groups = 1;
+  int32_t strides[2] = {1, 1};
+  int32_t dilations[2] = {1, 1};
+  int32_t padBefore[2] = {0, 0};
+  int32_t padAfter[2] = {0, 0};
+};
+inline constexpr size_t kConvSizes = 9;
+
+/// Y = softmax(scale · Q · Kᵀ + mask) · V. buffers = {Q, K, V, mask if hasMask, Y}. sizes = {batch,
+/// heads, key heads, queries, keys, head size of Q and K, head size of V, then for each of Q, K, V and
+/// Y the strides of batch, head and row, then those of the mask (0 where it broadcasts)}; the last
+/// dim of each is contiguous.
+struct AttentionCall {
+  LibraryOp op = LibraryOp::Attention;
+  DType type = DType::F16;
+  bool isCausal = false;
+  bool hasMask = false;
+  float scale = 1;
+};
+inline constexpr size_t kAttentionSizes = 22;
+
+} // namespace tenon::engine
