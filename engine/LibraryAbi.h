@@ -34,8 +34,8 @@ struct MatmulCall {
 inline constexpr size_t kMatmulSizes = 10;
 
 /// Y = activation(conv(X, W) + bias + residual), two spatial dims, dense. buffers = {X, W, bias if
-/// hasBias, residual if hasResidual, Y}. X is [n, h, w, c], W [k, r, s, c / groups], Y and residual
-/// [n, p, q, k], bias [k] of type F32. sizes = {n, h, w, c, k, r, s, p, q}.
+/// hasBias, residual if hasResidual, Y}, all of the type. X is [n, h, w, c], W [k, r, s, c / groups],
+/// Y and residual [n, p, q, k], bias [k]. sizes = {n, h, w, c, k, r, s, p, q}.
 struct ConvCall {
   LibraryOp op = LibraryOp::Conv;
   DType type = DType::F32;

@@ -24,6 +24,14 @@ inline constexpr llvm::StringLiteral kRows = "rows";
 /// One root: an f32 matmul, or an f32 conv (channelsLast, constant weight, not depthwise). Then
 /// elementwise consumers, all f32, with the dims of the root's result; one result. A constant B
 /// operand (matmul: of rank 2) is a packed input followed by tn.unpack.
+///
+/// On a GPU (codegen/cuda/LibraryRegions.h turns it into one library call): one root of f32, f16 or
+/// bf16 (matmul also f64), then at most one add of a vector over the last dim, one add of a tensor of
+/// the result's dims and one relu or approximate gelu, in this order or with the adds swapped. All
+/// operands are inputs of the region, matmul operands also tn.transpose of one. A conv's weight
+/// [K, C / g, R, S] is an input packed as [K, R, S, C / g] (tn.pack with permutation [0, 2, 3, 1],
+/// rows 1, one group and a panel of R * S * C / g) followed by tn.unpack, or the tn.transpose
+/// [0, 3, 1, 2] of an input that lies so.
 inline constexpr llvm::StringLiteral kContraction = "contraction";
 /// One root: a conv with groups = channels, so weight [C * m, 1, kernel...] (channelsLast; a
 /// constant one is a packed input of one panel followed by tn.unpack), then elementwise consumers
