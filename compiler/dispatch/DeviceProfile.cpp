@@ -12,14 +12,28 @@ DeviceProfile cpuProfile() {
           .cacheBandwidth = 200e9,
           .cacheBytes = 1 << 20,
           .peak = 200e9,
+          .halfPeak = 200e9,
+          .launchSeconds = 1e-6};
+}
+
+DeviceProfile cudaProfile() {
+  return {.name = "NVIDIA H200",
+          .target = "cuda",
+          .cores = 132,
+          .memoryBandwidth = 4.3e12,
+          .cacheBandwidth = 5.5e12,
+          .cacheBytes = (60 << 20) / 132,
+          .peak = 60e12,
+          .halfPeak = 700e12,
           .launchSeconds = 1e-6};
 }
 
 std::string describe(const DeviceProfile &profile) {
   return strCat(
-      profile.name, ' ', profile.cores, ' ', static_cast<int64_t>(profile.memoryBandwidth), ' ',
+      profile.name, ' ', profile.target, ' ', profile.cores, ' ', static_cast<int64_t>(profile.memoryBandwidth), ' ',
       static_cast<int64_t>(profile.cacheBandwidth), ' ', profile.cacheBytes, ' ',
-      static_cast<int64_t>(profile.peak), ' ', static_cast<int64_t>(profile.launchSeconds * 1e9));
+      static_cast<int64_t>(profile.peak), ' ', static_cast<int64_t>(profile.halfPeak), ' ',
+      static_cast<int64_t>(profile.launchSeconds * 1e9));
 }
 
 } // namespace tenon::dispatch

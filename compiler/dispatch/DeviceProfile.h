@@ -9,6 +9,9 @@ namespace tenon::dispatch {
 
 struct DeviceProfile {
   std::string name;
+  /// "cpu" or "cuda": the target of the regions; says which rules of Strategy.h hold.
+  std::string target = "cpu";
+  /// On a GPU, its multiprocessors.
   unsigned cores = 1;
   /// Bytes a second that all cores move together, from memory and from the second-level caches.
   double memoryBandwidth = 0;
@@ -17,12 +20,18 @@ struct DeviceProfile {
   int64_t cacheBytes = 0;
   /// FP32 operations a second of all cores together.
   double peak = 0;
+  /// Operations a second of products of F16 or BF16 with FP32 sums.
+  double halfPeak = 0;
   /// Seconds from one kernel to the next.
   double launchSeconds = 0;
+
+  bool isGpu() const { return target == "cuda"; }
 };
 
 /// The built-in profile of an x86-64 server with two cores.
 DeviceProfile cpuProfile();
+/// The built-in profile of one NVIDIA H200.
+DeviceProfile cudaProfile();
 
 /// Every field in a fixed form, for hashing.
 std::string describe(const DeviceProfile &profile);

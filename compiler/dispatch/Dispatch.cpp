@@ -12,8 +12,6 @@ using namespace mlir;
 namespace tenon::dispatch {
 namespace {
 
-constexpr llvm::StringLiteral kTarget = "cpu";
-
 /// Region formation compares dims, so each must be known.
 LogicalResult checkDims(Block *block) {
   for (Operation &op : *block) {
@@ -37,15 +35,17 @@ LogicalResult dispatch(ModuleOp module, const DeviceProfile &profile, Records &r
   if (failed(checkDims(block))) {
     return failure();
   }
-  packWeights(block);
+  if (!profile.isGpu()) {
+    packWeights(block, profile);
+  }
   CostModel costs(module, profile);
   Formation formation{.grouping = Grouping(block), .costs = costs, .refusals = Refusals()};
   formContractions(formation, block);
   formRows(formation, block);
   formElementwise(formation, block);
   formSingles(formation, block);
-  records = explain(formation, kTarget);
-  buildRegions(formation.grouping, kTarget);
+  records = explain(formation, profile.target);
+  buildRegions(formation.grouping, profile.target);
   return success();
 }
 

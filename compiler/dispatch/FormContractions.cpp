@@ -12,8 +12,9 @@ namespace {
 /// Operations tried beyond the last point where one value leaves the region.
 constexpr size_t kLookAhead = 8;
 
-bool allF32(Operation *op) {
-  return llvm::all_of(op->getOperandTypes(), isF32) && llvm::all_of(op->getResultTypes(), isF32);
+bool allFused(Operation *op, const DeviceProfile &device) {
+  auto fits = [&](Type type) { return isFusedType(type, device); };
+  return llvm::all_of(op->getOperandTypes(), fits) && llvm::all_of(op->getResultTypes(), fits);
 }
 
 /// Why `user` cannot stand in the epilogue of a group; null if it can.
@@ -24,7 +25,7 @@ const Rule *refusalOf(Formation &formation, Operation *user, const tn::Dims &dim
   if (!tn::sameDims(resultDims(user), dims)) {
     return &kDimsDiffer;
   }
-  if (!allF32(user)) {
+  if (!allFused(user, formation.device())) {
     return &kElementType;
   }
   return formation.grouping.groupOf(user) ? &kOtherRegion : nullptr;
@@ -88,12 +89,12 @@ bool isDepthwise(tn::ConvOp conv) {
   return conv.getGroups() > 1 && weight[1] == 1;
 }
 
-bool isContractionRoot(Operation *op) {
+bool isContractionRoot(Operation *op, const DeviceProfile &device) {
   if (isa<tn::MatmulOp>(op)) {
-    return allF32(op);
+    return allFused(op, device);
   }
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
-  return conv && allF32(op) && conv.getChannelsLast() &&
+  return conv && allFused(op, device) && conv.getChannelsLast() &&
          isa_and_nonnull<tn::WeightOp, tn::ConstantOp, tn::UnpackOp>(
              conv.getWeight().getDefiningOp());
 }
@@ -101,7 +102,7 @@ bool isContractionRoot(Operation *op) {
 void formContractions(Formation &formation, Block *block) {
   SmallVector<Operation *> roots;
   for (Operation &op : *block) {
-    if (isContractionRoot(&op)) {
+    if (isContractionRoot(&op, formation.device())) {
       roots.push_back(&op);
     }
   }

@@ -82,7 +82,10 @@ bool isMovement(Operation *op) { return isa<tn::TransposeOp, tn::SliceOp, tn::Br
 
 tn::Dims resultDims(Operation *op) { return tn::getDims(op->getResult(0).getType()); }
 
-bool isF32(Type tensor) { return cast<RankedTensorType>(tensor).getElementType().isF32(); }
+bool isFusedType(Type tensor, const DeviceProfile &device) {
+  Type element = cast<RankedTensorType>(tensor).getElementType();
+  return device.isGpu() ? isa<FloatType>(element) : element.isF32();
+}
 
 void formElementwise(Formation &formation, Block *block) {
   recomputeBroadcasts(formation, block);

@@ -17,6 +17,7 @@ struct Formation {
   const CostModel &costs;
   Refusals refusals;
 
+  const DeviceProfile &device() const { return costs.profile(); }
   void refuse(mlir::Operation *producer, mlir::Operation *consumer, const Rule &rule) {
     refusals.try_emplace({producer, consumer}, &rule);
   }
@@ -34,9 +35,10 @@ bool isElementwise(mlir::Operation *op);
 bool isMovement(mlir::Operation *op);
 /// The dims of the only result.
 tn::Dims resultDims(mlir::Operation *op);
-bool isF32(mlir::Type tensor);
+/// An element type that the device's fused kernels compute with: F32, on a GPU any float.
+bool isFusedType(mlir::Type tensor, const DeviceProfile &device);
 /// A contraction that formContractions makes the root of a group.
-bool isContractionRoot(mlir::Operation *op);
+bool isContractionRoot(mlir::Operation *op, const DeviceProfile &device);
 /// A conv with one input channel a group.
 bool isDepthwise(tn::ConvOp conv);
 

@@ -10,9 +10,9 @@ namespace tenon::dispatch {
 namespace {
 
 /// The number of trailing dims of the operand that make up a row; 0 if the op is no row operation.
-size_t rowRank(Operation *op) {
-  if (op->getNumResults() != 1 || !isF32(op->getResult(0).getType()) ||
-      !isF32(op->getOperand(0).getType())) {
+size_t rowRank(Operation *op, const DeviceProfile &device) {
+  if (op->getNumResults() != 1 || !isFusedType(op->getResult(0).getType(), device) ||
+      !isFusedType(op->getOperand(0).getType(), device)) {
     return 0;
   }
   size_t rank = cast<RankedTensorType>(op->getOperand(0).getType()).getRank();
@@ -39,6 +39,9 @@ size_t rowRank(Operation *op) {
 }
 
 bool rowsFit(const Formation &formation, Group *group, size_t rowDims) {
+  if (formation.device().isGpu()) {
+    return true; // a row that registers cannot hold is read again from the second-level cache
+  }
   tn::Dims dims = tn::getDims(group->root->getOperand(0).getType());
   int64_t row = formation.costs.countOf(ArrayRef<AffineExpr>(dims).take_back(rowDims));
   int64_t values = group->ops.size() + 1;
@@ -110,12 +113,12 @@ void growConsumers(Formation &formation, Group *group, size_t rowDims) {
 void formRows(Formation &formation, Block *block) {
   SmallVector<Operation *> roots;
   for (Operation &op : *block) {
-    if (op.hasTrait<tn::TnRowWise>() && rowRank(&op) > 0) {
+    if (op.hasTrait<tn::TnRowWise>() && rowRank(&op, formation.device()) > 0) {
       roots.push_back(&op);
     }
   }
   for (Operation *root : roots) {
-    size_t rowDims = rowRank(root);
+    size_t rowDims = rowRank(root, formation.device());
     Group *group = formation.grouping.create(root, kRows, root);
     growProducers(formation, group, rowDims);
     growConsumers(formation, group, rowDims);

@@ -67,10 +67,10 @@ RankedTensorType packedType(RankedTensorType weight, const Layout &layout) {
 
 } // namespace
 
-void packWeights(Block *block) {
+void packWeights(Block *block, const DeviceProfile &device) {
   SmallVector<Operation *> roots;
   for (Operation &op : *block) {
-    if (isContractionRoot(&op)) {
+    if (isContractionRoot(&op, device)) {
       roots.push_back(&op);
     }
   }

@@ -1,12 +1,13 @@
 // Weight packing for contractions; see PackWeights.cpp.
 #pragma once
 
+#include "compiler/dispatch/DeviceProfile.h"
 #include "mlir/IR/Block.h"
 
 namespace tenon::dispatch {
 
 /// Every constant B operand of an f32 contraction becomes tn.pack and tn.unpack; equal packs are
 /// made once.
-void packWeights(mlir::Block *block);
+void packWeights(mlir::Block *block, const DeviceProfile &device);
 
 } // namespace tenon::dispatch
