@@ -31,4 +31,7 @@ constexpr std::optional<CudaArch> parseCudaArch(std::string_view name) {
   return std::nullopt;
 }
 
+/// Whether a variant of this level is for a GPU: its plan is for device 1, its code is PTX.
+constexpr bool isCudaLevel(std::string_view level) { return level.starts_with("sm_"); }
+
 } // namespace tenon::engine

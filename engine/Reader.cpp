@@ -3,9 +3,11 @@
 
 #include "engine/Reader.h"
 
+#include "engine/CudaArch.h"
 #include "engine/ElfCheck.h"
 #include "engine/Format.h"
 #include "engine/PlanCodec.h"
+#include "engine/PtxCheck.h"
 #include "engine/Validate.h"
 #include "support/AlignedBuffer.h"
 #include "support/MappedFile.h"
@@ -160,16 +162,20 @@ struct EngineFile::Impl {
     return Status::ok();
   }
 
+  Status checkVariant(const Plan &plan, const VariantEntry &entry) const {
+    Bytes code = section(entry.codeSection);
+    bool isCuda = isCudaLevel(entry.level);
+    TENON_TRY(
+        validatePlan(plan, manifest.weights, entry.kernels.size(), isCuda ? kGpu : kHost));
+    return isCuda ? checkPtx(code, entry.level) : checkCodeObject(code);
+  }
+
   Status readVariant(const VariantEntry &entry) {
     Variant variant;
     variant.level = entry.level;
     variant.kernels = entry.kernels;
     Result<Plan> plan = decodePlan(section(entry.planSection));
-    Status status = plan.isOk() ? validatePlan(*plan, manifest.weights, entry.kernels.size())
-                                : plan.takeStatus();
-    if (status.isOk()) {
-      status = checkCodeObject(section(entry.codeSection));
-    }
+    Status status = plan.isOk() ? checkVariant(*plan, entry) : plan.takeStatus();
     TENON_TRY(status.prefix(strCat("variant '", entry.level, "'")));
     variant.plan = std::move(*plan);
     variants.push_back(std::move(variant));

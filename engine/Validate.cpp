@@ -4,6 +4,7 @@
 #include "engine/Validate.h"
 
 #include "engine/ValidateBuffers.h"
+#include "engine/ValidateCall.h"
 #include "support/Text.h"
 
 #include <set>
@@ -11,17 +12,20 @@
 namespace tenon::engine {
 namespace {
 
+/// Of a block on a GPU.
+constexpr uint32_t kMostBlockThreads = 1024;
 constexpr const char *kAgain = "the engine is damaged or from a faulty compiler; compile it again";
 
 class PlanValidator {
 public:
-  PlanValidator(const Plan &validatedPlan, std::span<const Weight> engineWeights, size_t kernels)
-      : plan(validatedPlan), weights(engineWeights), kernelCount(kernels) {}
+  PlanValidator(const Plan &validatedPlan, std::span<const Weight> engineWeights, size_t kernels,
+                uint16_t planDevice)
+      : plan(validatedPlan), weights(engineWeights), kernelCount(kernels), device(planDevice) {}
 
   Status run() {
     TENON_TRY(checkExprs());
     TENON_TRY(checkSymbols());
-    TENON_TRY(validateBuffers(plan, weights, roots));
+    TENON_TRY(validateBuffers(plan, weights, device, roots));
     std::set<std::string_view> names;
     std::set<uint32_t> bound;
     TENON_TRY(checkPorts(plan.inputs, "input", Space::Input, names, bound));
@@ -114,12 +118,12 @@ private:
     }
     for (size_t i = 0; i < plan.instructions.size(); ++i) {
       const Instruction &instruction = plan.instructions[i];
-      if (instruction.device != 0 || instruction.queue != 0) {
+      if (instruction.device != device || instruction.queue != 0) {
         return Status::error(ErrorId::EngineUnsupportedInstruction,
                              strCat("instruction ", i, " is for device ", instruction.device,
-                                    ", queue ", instruction.queue,
-                                    "; this runtime has device 0, queue 0"),
-                             "use a newer runtime or compile for the CPU");
+                                    ", queue ", instruction.queue, "; this variant has device ",
+                                    device, ", queue 0"),
+                             "use a newer runtime or compile the model again");
       }
       TENON_TRY(checkOperands(i, instruction));
       TENON_TRY(checkKind(i, instruction));
@@ -160,6 +164,19 @@ private:
           (instruction.scratch != kNone && !isExpr(instruction.scratch))) {
         return instructionError(index, instruction, "it has no such kernel, grid or scratch");
       }
+      if (device == kHost ? instruction.threads != 0
+                          : instruction.threads < 1 || instruction.threads > kMostBlockThreads) {
+        return instructionError(index, instruction,
+                                strCat("blocks of ", instruction.threads, " threads"));
+      }
+      return Status::ok();
+    case InstructionKind::Call:
+      if (device == kHost) {
+        break;
+      }
+      if (std::optional<std::string> fault = faultOfCall(instruction)) {
+        return instructionError(index, instruction, *fault);
+      }
       return Status::ok();
     case InstructionKind::Copy:
       if (instruction.buffers.size() != 2 || instruction.reads != 1 ||
@@ -191,13 +208,15 @@ private:
   const Plan &plan;
   std::span<const Weight> weights;
   size_t kernelCount;
+  uint16_t device;
   std::vector<uint32_t> roots;
 };
 
 } // namespace
 
-Status validatePlan(const Plan &plan, std::span<const Weight> weights, size_t kernelCount) {
-  return PlanValidator(plan, weights, kernelCount).run();
+Status validatePlan(const Plan &plan, std::span<const Weight> weights, size_t kernelCount,
+                    uint16_t device) {
+  return PlanValidator(plan, weights, kernelCount, device).run();
 }
 
 } // namespace tenon::engine

@@ -12,6 +12,8 @@ namespace tenon::engine {
 
 /// Ok, or the first broken rule with its own error: TN0509 expressions, TN0510 ports and symbols,
 /// TN0511 buffers, TN0512 overlapping buffers, TN0513 and TN0514 instructions.
-Status validatePlan(const Plan &plan, std::span<const Weight> weights, size_t kernelCount);
+/// `device` is that of the variant: everything in its plan is there.
+Status validatePlan(const Plan &plan, std::span<const Weight> weights, size_t kernelCount,
+                    uint16_t device = kHost);
 
 } // namespace tenon::engine

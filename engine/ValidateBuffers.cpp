@@ -16,15 +16,15 @@ constexpr const char *kAgain = "the engine is damaged or from a faulty compiler;
 class BufferValidator {
 public:
   BufferValidator(const Plan &validatedPlan, std::span<const Weight> engineWeights,
-                  std::vector<uint32_t> &rootOfBuffer)
-      : plan(validatedPlan), weights(engineWeights), roots(rootOfBuffer) {}
+                  uint16_t planDevice, std::vector<uint32_t> &rootOfBuffer)
+      : plan(validatedPlan), weights(engineWeights), device(planDevice), roots(rootOfBuffer) {}
 
   Status run() {
     roots.clear();
     for (uint32_t i = 0; i < plan.buffers.size(); ++i) {
       const Buffer &buffer = plan.buffers[i];
       if (static_cast<uint8_t>(buffer.space) > static_cast<uint8_t>(Space::Output) ||
-          buffer.device != 0 || buffer.size >= plan.exprs.size()) {
+          buffer.device != device || buffer.size >= plan.exprs.size()) {
         return error(i, "unknown space, device or size");
       }
       if (plan.exprs.constantValue(buffer.size).value_or(0) < 0) {
@@ -163,6 +163,7 @@ private:
 
   const Plan &plan;
   std::span<const Weight> weights;
+  uint16_t device;
   std::vector<uint32_t> &roots;
   bool arenaSeen = false;
   bool isStatic = false;
@@ -170,9 +171,9 @@ private:
 
 } // namespace
 
-Status validateBuffers(const Plan &plan, std::span<const Weight> weights,
+Status validateBuffers(const Plan &plan, std::span<const Weight> weights, uint16_t device,
                        std::vector<uint32_t> &roots) {
-  return BufferValidator(plan, weights, roots).run();
+  return BufferValidator(plan, weights, device, roots).run();
 }
 
 } // namespace tenon::engine

@@ -13,7 +13,7 @@ namespace tenon::engine {
 
 /// Checks all buffers of a plan whose expressions are valid, and sets for each buffer the one at
 /// the end of its chain of views.
-Status validateBuffers(const Plan &plan, std::span<const Weight> weights,
+Status validateBuffers(const Plan &plan, std::span<const Weight> weights, uint16_t device,
                        std::vector<uint32_t> &roots);
 
 } // namespace tenon::engine

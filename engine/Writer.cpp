@@ -3,9 +3,11 @@
 
 #include "engine/Writer.h"
 
+#include "engine/CudaArch.h"
 #include "engine/ElfCheck.h"
 #include "engine/Format.h"
 #include "engine/PlanCodec.h"
+#include "engine/PtxCheck.h"
 #include "engine/Validate.h"
 #include "support/AtomicFile.h"
 #include "support/Text.h"
@@ -99,11 +101,7 @@ private:
     }
     add(SectionKind::Manifest, {});
     for (const VariantContent &variant : content.variants) {
-      Status status =
-          validatePlan(variant.variant.plan, manifest.weights, variant.variant.kernels.size());
-      if (status.isOk()) {
-        status = checkCodeObject(variant.code);
-      }
+      Status status = checkVariant(variant);
       TENON_TRY(status.prefix(strCat("variant '", variant.variant.level, "'")));
       owned.push_back(encodePlan(variant.variant.plan));
       uint32_t planSection = add(SectionKind::Plan, owned.back());
@@ -122,6 +120,14 @@ private:
     add(SectionKind::Weights, {});
     sections.back().bytes = *weightsBytes;
     return Status::ok();
+  }
+
+  Status checkVariant(const VariantContent &given) const {
+    const Variant &variant = given.variant;
+    bool isCuda = isCudaLevel(variant.level);
+    TENON_TRY(validatePlan(variant.plan, manifest.weights, variant.kernels.size(),
+                           isCuda ? kGpu : kHost));
+    return isCuda ? checkPtx(given.code, variant.level) : checkCodeObject(given.code);
   }
 
   uint32_t add(SectionKind kind, Bytes bytes) {

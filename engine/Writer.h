@@ -20,7 +20,7 @@ using WeightSource = std::function<Status(uint32_t index, const ByteSink &sink)>
 
 struct VariantContent {
   Variant variant;
-  Bytes code; ///< ELF shared object; must outlive the write
+  Bytes code; ///< ELF shared object or PTX; must outlive the write
 };
 
 /// JSON text for people and tools ("fusion", "memory", "placement"); opaque to the runtime.

@@ -1,0 +1,84 @@
+// Reads PTX as words between blanks, with comments left out; relies on nothing but the bytes.
+
+#include "engine/PtxCheck.h"
+
+#include "support/Text.h"
+
+#include <algorithm>
+
+namespace tenon::engine {
+namespace {
+
+Status ptxError(std::string message) {
+  return Status::error(ErrorId::EngineBadCode, std::move(message), "compile the model again");
+}
+
+constexpr std::string_view kBlanks = " \t\r\n";
+
+/// Gives the words of PTX one by one; comments count as blanks.
+class PtxWords {
+public:
+  explicit PtxWords(std::string_view ptx) : text(ptx) {}
+
+  /// The next word; empty at the end.
+  std::string_view next() {
+    skipBlanks();
+    size_t length = std::min(text.find_first_of(kBlanks), text.size());
+    // A comment may follow a word at once.
+    length = std::min({length, text.find("//"), text.find("/*")});
+    std::string_view word = text.substr(0, length);
+    text.remove_prefix(length);
+    return word;
+  }
+
+private:
+  void skipBlanks() {
+    while (true) {
+      text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+      std::string_view end = text.starts_with("//") ? "\n" : text.starts_with("/*") ? "*/" : "";
+      if (end.empty()) {
+        return;
+      }
+      size_t at = text.find(end, 2);
+      text.remove_prefix(at == std::string_view::npos ? text.size() : at + end.size());
+    }
+  }
+
+  std::string_view text;
+};
+
+bool isText(char character) {
+  return (character >= ' ' && character <= '~') ||
+         (character != ' ' && kBlanks.find(character) != std::string_view::npos);
+}
+
+} // namespace
+
+Status checkPtx(Bytes code, std::string_view target) {
+  std::string_view text(reinterpret_cast<const char *>(code.data()), code.size());
+  if (text.empty() || text.back() != '\0') {
+    return ptxError("the PTX does not end with a zero byte");
+  }
+  text.remove_suffix(1);
+  if (!std::ranges::all_of(text, isText)) {
+    return ptxError("the PTX holds bytes that are not text");
+  }
+  PtxWords words(text);
+  if (words.next() != ".version") {
+    return ptxError("the PTX does not start with its version");
+  }
+  words.next();
+  if (words.next() != ".target" || words.next() != target) {
+    return ptxError(strCat("the PTX is not for the target ", target));
+  }
+  std::string_view previous;
+  for (std::string_view word = words.next(); !word.empty(); word = words.next()) {
+    if (previous == ".extern" && word.starts_with(".func")) {
+      return ptxError("the PTX calls a function that it does not have");
+    }
+    previous = word;
+  }
+  return Status::ok();
+}
+
+} // namespace tenon::engine

@@ -1,0 +1,16 @@
+// Checks the PTX of a variant for a GPU before the driver's compiler sees it. Private to engine/.
+
+#pragma once
+
+#include "support/ByteSpan.h"
+#include "support/Status.h"
+
+#include <string_view>
+
+namespace tenon::engine {
+
+/// Ok for printable text ended by its only zero byte that starts with `.version`, is for `target`
+/// ("sm_90") and calls no function from outside (TN0515 otherwise).
+Status checkPtx(Bytes code, std::string_view target);
+
+} // namespace tenon::engine
