@@ -2,12 +2,12 @@
 // its own, so calls may run in parallel.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 
+#include "compiler/codegen/common/VectorMath.h"
 #include "compiler/codegen/cpu/Emit.h"
 #include "compiler/codegen/cpu/KernelBuilder.h"
 #include "compiler/codegen/cpu/Levels.h"
 #include "compiler/codegen/cpu/Scratch.h"
 #include "compiler/codegen/cpu/Strategies.h"
-#include "compiler/codegen/cpu/VectorMath.h"
 #include "compiler/codegen/cpu/VectorizeStrips.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Tn.h"
@@ -83,6 +83,7 @@ LogicalResult bufferize(func::FuncOp kernel) {
 LogicalResult expandMath(ModuleOp module) {
   RewritePatternSet patterns(module->getContext());
   populateExpandMathPatterns(patterns);
+  populateExpandRoundingPatterns(patterns);
   return applyPatternsGreedily(module, std::move(patterns));
 }
 

@@ -1,6 +1,6 @@
 // Sweeps every expanded function over its domain and compares with libm in long double, within the
 // errors that MathFormulas.h states; then the special values. Relies on LoadedCode to run the code.
-#include "compiler/codegen/cpu/VectorMath.h"
+#include "compiler/codegen/common/VectorMath.h"
 #include "compiler/codegen/cpu/Emit.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -39,6 +39,7 @@ std::string emitFunction(llvm::StringRef symbol, llvm::StringRef op, llvm::Strin
   EXPECT_TRUE(module) << text;
   mlir::RewritePatternSet patterns(&context);
   populateExpandMathPatterns(patterns);
+  populateExpandRoundingPatterns(patterns);
   EXPECT_TRUE(succeeded(mlir::applyPatternsGreedily(*module, std::move(patterns))));
   EXPECT_TRUE(succeeded(lowerToLlvmDialect(*module)));
   llvm::Expected<std::string> object = emitObject(*module, level);

@@ -1,8 +1,8 @@
 // One rewrite pattern for all functions: operands are brought to the width the formula computes in,
 // the formula is built, the result rounded once. Relies on MathFormulas.h for the formulas.
-#include "compiler/codegen/cpu/VectorMath.h"
+#include "compiler/codegen/common/VectorMath.h"
 
-#include "compiler/codegen/cpu/MathFormulas.h"
+#include "compiler/codegen/common/MathFormulas.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -11,7 +11,7 @@
 
 using namespace mlir;
 
-namespace tenon::codegen::cpu {
+namespace tenon::codegen {
 
 namespace {
 
@@ -194,8 +194,13 @@ void populateExpandMathPatterns(RewritePatternSet &patterns) {
   for (const Function &function : kFunctions) {
     patterns.add<ExpandFunction>(function, context);
   }
-  patterns.add<SmallPower, ExpandRsqrt, ExpandIntegerPower, RoundThroughF32>(context);
+  patterns.add<SmallPower, ExpandRsqrt, ExpandIntegerPower>(context);
+}
+
+void populateExpandRoundingPatterns(RewritePatternSet &patterns) {
+  patterns.getContext()->loadDialect<arith::ArithDialect>();
+  patterns.add<RoundThroughF32>(patterns.getContext());
   arith::populateExpandBFloat16Patterns(patterns);
 }
 
-} // namespace tenon::codegen::cpu
+} // namespace tenon::codegen

@@ -4,7 +4,7 @@
 
 #include "mlir/IR/Builders.h"
 
-namespace tenon::codegen::cpu::formula {
+namespace tenon::codegen::formula {
 
 using Formula = mlir::Value (*)(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 
@@ -48,4 +48,4 @@ mlir::Value pow(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 mlir::Value remainder(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 } // namespace f64
 
-} // namespace tenon::codegen::cpu::formula
+} // namespace tenon::codegen::formula

@@ -1,14 +1,14 @@
 // exp, log, tanh and erf of f32 in about twenty operations each. Polynomials are minimax fits in
 // the weight of the result's relative error; float tricks rely on round to nearest and on no
 // fast-math.
-#include "compiler/codegen/cpu/MathFormulas.h"
-#include "compiler/codegen/cpu/Real.h"
+#include "compiler/codegen/common/MathFormulas.h"
+#include "compiler/codegen/common/Real.h"
 
 #include <limits>
 
 using namespace mlir;
 
-namespace tenon::codegen::cpu::formula::f32 {
+namespace tenon::codegen::formula::f32 {
 
 namespace {
 
@@ -108,4 +108,4 @@ Value erf(OpBuilder &builder, Location loc, ValueRange args) {
   return result.withSignOf(x);
 }
 
-} // namespace tenon::codegen::cpu::formula::f32
+} // namespace tenon::codegen::formula::f32

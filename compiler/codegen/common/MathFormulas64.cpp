@@ -1,13 +1,13 @@
 // The elementary functions of f64 from exp, log, sin, cos and atan, by series on reduced arguments.
 // Small arguments take their own series wherever the defining formula would cancel.
-#include "compiler/codegen/cpu/MathFormulas.h"
-#include "compiler/codegen/cpu/Real.h"
+#include "compiler/codegen/common/MathFormulas.h"
+#include "compiler/codegen/common/Real.h"
 
 #include <limits>
 
 using namespace mlir;
 
-namespace tenon::codegen::cpu::formula::f64 {
+namespace tenon::codegen::formula::f64 {
 
 namespace {
 
@@ -245,4 +245,4 @@ Value remainder(OpBuilder &builder, Location loc, ValueRange args) {
   return result.where(a.abs() < kInfinity, a - a);
 }
 
-} // namespace tenon::codegen::cpu::formula::f64
+} // namespace tenon::codegen::formula::f64

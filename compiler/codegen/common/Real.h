@@ -7,7 +7,7 @@
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/ArrayRef.h"
 
-namespace tenon::codegen::cpu::formula {
+namespace tenon::codegen::formula {
 
 class Real {
 public:
@@ -108,4 +108,4 @@ private:
   mlir::Value value;
 };
 
-} // namespace tenon::codegen::cpu::formula
+} // namespace tenon::codegen::formula
