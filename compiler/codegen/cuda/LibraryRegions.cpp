@@ -1,0 +1,141 @@
+// Finds the root of a contraction and reads what stands around it. Relies on a region having one
+// root; whatever the readers do not know word for word is left to generated code.
+#include "compiler/codegen/cuda/LibraryRegions.h"
+
+#include "compiler/codegen/cuda/LibraryMatch.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+/// A vector over the last dim, with any number of leading dims of one.
+bool isVectorOver(ArrayRef<AffineExpr> dims, AffineExpr last) {
+  return !dims.empty() && tn::sameDim(dims.back(), last) &&
+         llvm::all_of(dims.drop_back(), [](AffineExpr dim) { return tn::constantDim(dim) == 1; });
+}
+
+} // namespace
+
+std::optional<DType> libraryType(Type tensor) {
+  Type element = cast<RankedTensorType>(tensor).getElementType();
+  if (element.isF32()) {
+    return DType::F32;
+  }
+  if (element.isF64()) {
+    return DType::F64;
+  }
+  if (element.isF16()) {
+    return DType::F16;
+  }
+  return element.isBF16() ? std::optional(DType::BF16) : std::nullopt;
+}
+
+std::optional<uint32_t> Match::inputOf(Value value) const {
+  BlockArgument argument = dyn_cast<BlockArgument>(value);
+  return argument ? std::optional(argument.getArgNumber()) : std::nullopt;
+}
+
+std::optional<View> Match::viewOf(Value value) {
+  tn::TransposeOp transpose = value.getDefiningOp<tn::TransposeOp>();
+  std::optional<uint32_t> argument = inputOf(transpose ? transpose.getX() : value);
+  if (!argument) {
+    return std::nullopt;
+  }
+  tn::Dims dims = tn::getDims(kernel.getArgument(*argument).getType());
+  tn::Dims strides(dims.size());
+  AffineExpr stride = getAffineConstantExpr(1, kernel.getContext());
+  for (size_t i = dims.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride = tn::multiplyDims(stride, dims[i]);
+  }
+  if (!stride) {
+    return std::nullopt;
+  }
+  View view{*argument, dims, strides};
+  if (transpose) {
+    cover(transpose);
+    for (auto [to, from] : llvm::enumerate(transpose.getPermutation())) {
+      view.dims[to] = dims[from];
+      view.strides[to] = strides[from];
+    }
+  }
+  return view;
+}
+
+bool Match::readAdd(Value value, Operation *add) {
+  Value other = add->getOperand(add->getOperand(0) == value ? 1 : 0);
+  std::optional<uint32_t> input = inputOf(other);
+  if (!input || add->getResult(0).getType() != value.getType()) {
+    return false;
+  }
+  tn::Dims dims = tn::getDims(value.getType());
+  tn::Dims otherDims = tn::getDims(other.getType());
+  if (!bias && isVectorOver(otherDims, dims.back())) {
+    bias = input;
+    return true;
+  }
+  if (!residual && tn::sameDims(otherDims, dims)) {
+    residual = input;
+    return true;
+  }
+  return false;
+}
+
+bool Match::readEpilogue(Operation *root) {
+  cover(root);
+  result = root->getResult(0);
+  while (result.hasOneUse()) {
+    Operation *user = *result.getUsers().begin();
+    if (isa<func::ReturnOp>(user)) {
+      return true;
+    }
+    if (activation != engine::LibraryActivation::None) {
+      return false;
+    }
+    tn::GeluOp gelu = dyn_cast<tn::GeluOp>(user);
+    if (gelu && gelu.getApproximate()) {
+      activation = engine::LibraryActivation::GeluTanh;
+    } else if (isa<tn::ReluOp>(user)) {
+      activation = engine::LibraryActivation::Relu;
+    } else if (!isa<tn::AddOp>(user) || !readAdd(result, user)) {
+      return false;
+    }
+    cover(user);
+    result = user->getResult(0);
+  }
+  return false;
+}
+
+bool Match::isWhole() const {
+  func::FuncOp function = kernel;
+  Block &block = function.getBody().front();
+  Operation *terminator = block.getTerminator();
+  return terminator->getNumOperands() == 1 && terminator->getOperand(0) == result &&
+         static_cast<size_t>(std::distance(block.begin(), block.end())) == covered.size() + 1;
+}
+
+void Match::appendBuffers(RegionStep &step) const {
+  for (const std::optional<uint32_t> &operand : {bias, residual}) {
+    if (operand) {
+      step.buffers.push_back(*operand);
+    }
+  }
+  step.reads = step.buffers.size();
+  func::FuncOp function = kernel;
+  step.buffers.push_back(function.getNumArguments());
+}
+
+std::optional<RegionStep> libraryStep(func::FuncOp kernel, bool allowTf32) {
+  for (Operation &op : kernel.getBody().front()) {
+    if (isa<tn::MatmulOp>(op)) {
+      return matmulStep(kernel, &op, allowTf32);
+    }
+    if (isa<tn::ConvOp>(op)) {
+      return convStep(kernel, &op, allowTf32);
+    }
+  }
+  return std::nullopt;
+}
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,16 @@
+// Regions that a library computes whole: from the region's `tn` ops to one call by descriptor
+// (engine/LibraryAbi.h). Relies on dispatch/Strategy.h for what a contraction on a GPU may hold.
+#pragma once
+
+#include "compiler/codegen/common/RegionCode.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <optional>
+
+namespace tenon::codegen::cuda {
+
+/// The step that computes `kernel`, a region of strategy kContraction; none if no single call of a
+/// library gives its result, so that code must be generated.
+std::optional<RegionStep> libraryStep(mlir::func::FuncOp kernel, bool allowTf32 = false);
+
+} // namespace tenon::codegen::cuda
