@@ -27,10 +27,17 @@ Offset<FlatVector<Offset<fb::Port>>> encodePorts(FlatBufferBuilder &builder,
 }
 
 Offset<fb::Instruction> encodeInstruction(FlatBufferBuilder &builder, const Instruction &in) {
+  // Statements, not arguments: the order in which these are stored must not be the compiler's.
+  Offset<FlatVector<uint32_t>> buffers = builder.CreateVector(in.buffers);
+  Offset<FlatVector<uint32_t>> sizes = builder.CreateVector(in.sizes);
+  Offset<flatbuffers::String> label = builder.CreateString(in.label);
+  Offset<FlatVector<uint8_t>> call =
+      in.call.empty() ? Offset<FlatVector<uint8_t>>()
+                      : builder.CreateVector(reinterpret_cast<const uint8_t *>(in.call.data()),
+                                             in.call.size());
   return fb::CreateInstruction(builder, static_cast<uint8_t>(in.kind), in.device, in.queue,
-                               in.kernel, builder.CreateVector(in.buffers), in.reads,
-                               builder.CreateVector(in.sizes), in.grid, in.scratch, in.fillByte,
-                               builder.CreateString(in.label));
+                               in.kernel, buffers, in.reads, sizes, in.grid, in.scratch,
+                               in.fillByte, label, in.threads, call);
 }
 
 struct EncodedExprs {
@@ -109,6 +116,11 @@ void decodeInstructions(const fb::Plan &from, Plan &plan, CopyBudget &budget) {
     out.scratch = in.scratch();
     out.fillByte = in.fill_byte();
     out.label = copyString(in.label(), budget);
+    out.threads = in.threads();
+    if (in.call() && budget.take(in.call()->size())) {
+      const std::byte *call = reinterpret_cast<const std::byte *>(in.call()->data());
+      out.call.assign(call, call + in.call()->size());
+    }
     plan.instructions.push_back(std::move(out));
   });
 }

@@ -1,12 +1,11 @@
-// Compiles the different regions of a module for each level and links one code object a level. Work
-// is a flat list of (region, level) pairs taken by threads in turn; results and the error reported
+// Compiles the different regions of a module for each target and links one code object a target. Work
+// is a flat list of (region, target) pairs taken by threads in turn; results and the error reported
 // do not depend on who took what.
 #include "compiler/pipeline/CodegenPhase.h"
 
 #include "compiler/codegen/common/RegionSource.h"
-#include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/dispatch/Names.h"
-#include "compiler/pipeline/KernelEntry.h"
+#include "compiler/pipeline/RegionEntry.h"
 #include "support/Text.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -18,45 +17,40 @@ using namespace mlir;
 namespace tenon::pipeline {
 namespace {
 
-using codegen::cpu::Kernel;
-
 /// A region's text, compiled once, and the model's regions that have it.
 struct UniqueRegion {
   std::string text;
   std::string symbol;
+  RegionShape shape;
   tn::RegionOp first;
 };
 
 struct Task {
   const UniqueRegion *region;
-  engine::CpuLevel level;
-  std::optional<Kernel> kernel;
+  const CodeTarget *target;
+  std::optional<codegen::CompiledRegion> compiled;
   std::string error;
 };
 
-Hash128 keyOf(std::string_view kind, std::string_view text, engine::CpuLevel level) {
-  llvm::StringRef version = codegen::cpu::codegenVersion();
-  return hashText(
-      strCat(kind, '\n', std::string_view(version), '\n', engine::nameOf(level), '\n', text));
-}
-
 void compileTask(Task &task, const CompileCache &cache) {
-  Hash128 key = keyOf("region", task.region->text, task.level);
+  const UniqueRegion &region = *task.region;
+  // The symbol is a hash of the text.
+  Hash128 key = hashText(strCat("region\n", task.target->version, '\n', task.target->level, '\n',
+                                region.symbol, '\n', region.text));
   if (std::optional<std::string> entry = cache.find(key)) {
-    task.kernel = decodeKernel(*entry);
-    if (task.kernel && task.kernel->symbol == task.region->symbol) {
+    task.compiled = decodeRegion(*entry);
+    if (task.compiled) {
       return;
     }
   }
-  llvm::Expected<Kernel> kernel =
-      codegen::cpu::compileRegion(task.region->text, task.region->symbol, task.level);
-  if (!kernel) {
-    task.kernel.reset();
-    task.error = llvm::toString(kernel.takeError());
+  llvm::Expected<codegen::CompiledRegion> compiled =
+      task.target->compile(region.text, region.symbol, region.shape);
+  if (!compiled) {
+    task.error = llvm::toString(compiled.takeError());
     return;
   }
-  task.kernel = std::move(*kernel);
-  cache.store(key, encodeKernel(*task.kernel));
+  task.compiled = std::move(*compiled);
+  cache.store(key, encodeRegion(*task.compiled));
 }
 
 /// The calling thread works too and is the only one to report progress.
@@ -82,31 +76,23 @@ void runTasks(std::vector<Task> &tasks, const CodegenOptions &options, const Com
   }
 }
 
-Result<std::string> linkLevel(engine::CpuLevel level, llvm::ArrayRef<const Task *> tasks,
-                              const CompileCache &cache) {
-  Hash128 key = keyOf("support", "", level);
-  std::optional<std::string> support = cache.find(key);
-  if (!support) {
-    llvm::Expected<std::string> made = codegen::cpu::supportObject(level);
-    if (!made) {
-      return Status::error(ErrorId::InternalError,
-                           strCat("the support code for ", engine::nameOf(level), ": ",
-                                  llvm::toString(made.takeError())));
+/// The code of one target: `tasks` are its regions.
+Result<std::string> link(const CodeTarget &target, llvm::ArrayRef<Task> tasks,
+                         std::vector<std::string> &kernels, const CompileCache &cache) {
+  std::vector<llvm::StringRef> objects;
+  for (const Task &task : tasks) {
+    objects.push_back(task.compiled->object);
+    for (const codegen::RegionStep &step : task.compiled->code.steps) {
+      if (!step.symbol.empty()) {
+        kernels.push_back(step.symbol);
+      }
     }
-    support = std::move(*made);
-    cache.store(key, *support);
   }
-  std::vector<llvm::StringRef> objects = {*support};
-  std::vector<llvm::StringRef> symbols;
-  for (const Task *task : tasks) {
-    objects.push_back(task->kernel->object);
-    symbols.push_back(task->kernel->symbol);
-  }
-  llvm::Expected<std::string> code = codegen::cpu::linkCode(objects, symbols);
+  std::vector<llvm::StringRef> symbols(kernels.begin(), kernels.end());
+  llvm::Expected<std::string> code = target.link(objects, symbols, cache);
   if (!code) {
-    return Status::error(ErrorId::InternalError,
-                         strCat("linking the code for ", engine::nameOf(level), ": ",
-                                llvm::toString(code.takeError())));
+    return Status::error(ErrorId::InternalError, strCat("linking the code for ", target.level, ": ",
+                                                        llvm::toString(code.takeError())));
   }
   return std::move(*code);
 }
@@ -116,7 +102,7 @@ Status failureOf(const Task &task) {
   return Status::error(
       ErrorId::CodegenFailed,
       strCat("no code for ", dispatch::nameOf(region), " (strategy ",
-             std::string_view(region.getStrategy()), ", ", engine::nameOf(task.level),
+             std::string_view(region.getStrategy()), ", ", task.target->level,
              "): ", task.error),
       "report this with the text of --dump-phases; --stop-after=dispatch shows the region");
 }
@@ -134,8 +120,11 @@ Result<CompiledRegions> compileRegions(ModuleOp module, const CodegenOptions &op
     if (isNew) {
       std::string symbol = "k_" + hashText(source.text).hex();
       result.texts.push_back(source.text);
+      result.symbols.push_back(symbol);
+      RegionShape shape{region.getInputs().size(), region.getOutputs().size(),
+                        source.symbols.size()};
       regions.push_back(std::make_unique<UniqueRegion>(
-          UniqueRegion{std::move(source.text), std::move(symbol), region}));
+          UniqueRegion{std::move(source.text), std::move(symbol), shape, region}));
     }
     uniqueOf.push_back(entry->second);
     result.regionSymbols.push_back(std::move(source.symbols));
@@ -146,31 +135,25 @@ Result<CompiledRegions> compileRegions(ModuleOp module, const CodegenOptions &op
   static const CompileCache kNoCache("");
   const CompileCache &cache = options.cache ? *options.cache : kNoCache;
   std::vector<Task> tasks;
-  for (engine::CpuLevel level : options.levels) {
+  for (const CodeTarget &target : options.targets) {
     for (const std::unique_ptr<UniqueRegion> &region : regions) {
-      tasks.push_back({region.get(), level, std::nullopt, ""});
+      tasks.push_back({region.get(), &target, std::nullopt, ""});
     }
   }
   runTasks(tasks, options, cache);
   for (const Task &task : tasks) {
-    if (!task.kernel) {
+    if (!task.compiled) {
       return failureOf(task);
     }
   }
-  for (size_t level = 0; level < options.levels.size(); ++level) {
-    plan::LevelKernels kernels;
-    kernels.level = engine::nameOf(options.levels[level]);
-    std::vector<const Task *> own;
-    for (size_t i = 0; i < regions.size(); ++i) {
-      own.push_back(&tasks[level * regions.size() + i]);
-      kernels.symbols.push_back(regions[i]->symbol);
-    }
+  for (auto [index, target] : llvm::enumerate(options.targets)) {
+    llvm::ArrayRef<Task> own = llvm::ArrayRef(tasks).slice(index * regions.size(), regions.size());
+    plan::LevelCode level{.level = target.level, .kernels = {}, .regions = {}};
     for (size_t unique : uniqueOf) {
-      const Kernel &kernel = *own[unique]->kernel;
-      kernels.regions.push_back({static_cast<uint32_t>(unique), kernel.grid, kernel.scratch});
+      level.regions.push_back(own[unique].compiled->code);
     }
-    TENON_ASSIGN(std::string code, linkLevel(options.levels[level], own, cache));
-    result.levels.push_back(std::move(kernels));
+    TENON_ASSIGN(std::string code, link(target, own, level.kernels, cache));
+    result.levels.push_back(std::move(level));
     result.code.push_back(std::move(code));
   }
   return result;

@@ -3,6 +3,7 @@
 #include "compiler/pipeline/ModelKey.h"
 
 #include "compiler/codegen/cpu/CpuCodegen.h"
+#include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/dispatch/DeviceProfile.h"
 #include "compiler/frontend/onnx/wire/ExternalData.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
@@ -70,6 +71,18 @@ llvm::json::Value describeDim(const ShapeOption::Dim &dim) {
   return llvm::json::Array{dim.min, dim.max};
 }
 
+llvm::StringRef nameOf(Precision precision) {
+  switch (precision) {
+  case Precision::Fp32:
+    return "fp32";
+  case Precision::Fp16:
+    return "fp16";
+  case Precision::Bf16:
+    return "bf16";
+  }
+  return "";
+}
+
 } // namespace
 
 std::string compilerVersion() { return TENON_VERSION; }
@@ -87,9 +100,16 @@ std::string describeOptions(const CompileOptions &options) {
   for (engine::CpuLevel level : options.levels) {
     levels.push_back(std::string(engine::nameOf(level)));
   }
+  std::string profiles = dispatch::describe(dispatch::cpuProfile());
+  for (const engine::CudaArch &arch : options.archs) {
+    levels.push_back(std::string(arch.name));
+    profiles += dispatch::describe(dispatch::cudaProfile());
+  }
   llvm::json::Object all{{"levels", std::move(levels)},
                          {"shapes", std::move(shapes)},
-                         {"profile", hashText(dispatch::describe(dispatch::cpuProfile())).hex()}};
+                         {"precision", nameOf(options.precision)},
+                         {"allow_tf32", options.allowTf32},
+                         {"profile", hashText(profiles).hex()}};
   for (const FixedInput &input : options.fixed) {
     all.try_emplace("fixed", llvm::json::Object{}).first->second.getAsObject()->insert(
         {input.input, hashBytes(input.bytes).hex()});
@@ -109,7 +129,8 @@ Result<ModelIdentity> identify(const CompileOptions &options) {
   identity.key =
       hashText(strCat("engine\n", identity.model.hex(), '\n', place, '\n', describeOptions(options),
                       '\n', compilerVersion(), '\n',
-                      std::string_view(codegen::cpu::codegenVersion()), '\n', buildStamp()));
+                      std::string_view(codegen::cpu::codegenVersion()), '\n',
+                      std::string_view(codegen::cuda::codegenVersion()), '\n', buildStamp()));
   Result<onnx::Model> model = onnx::readModel(file.bytes());
   if (!model) {
     return identity; // import will say what is wrong with it

@@ -26,12 +26,45 @@ using namespace mlir;
 namespace tenon::pipeline {
 namespace {
 
+/// What shares regions and plan: all CPU levels, or one GPU architecture. From dispatch on each has
+/// its own copy of the module.
+struct Family {
+  Family(dispatch::DeviceProfile deviceProfile, uint16_t deviceId,
+         std::vector<CodeTarget> codeTargets)
+      : profile(std::move(deviceProfile)), device(deviceId), targets(std::move(codeTargets)) {}
+
+  dispatch::DeviceProfile profile;
+  uint16_t device;
+  std::vector<CodeTarget> targets;
+  OwningOpRef<ModuleOp> module;
+  dispatch::Records fusion;
+  CompiledRegions compiled;
+  plan::BuiltPlan built;
+};
+
+std::vector<Family> familiesOf(const CompileOptions &options) {
+  std::vector<Family> families;
+  if (!options.levels.empty()) {
+    std::vector<CodeTarget> targets;
+    for (engine::CpuLevel level : options.levels) {
+      targets.push_back(cpuTarget(level));
+    }
+    families.emplace_back(dispatch::cpuProfile(), engine::kHost, std::move(targets));
+  }
+  for (const engine::CudaArch &arch : options.archs) {
+    families.emplace_back(dispatch::cudaProfile(), engine::kGpu,
+                          std::vector<CodeTarget>{cudaTarget(arch)});
+  }
+  return families;
+}
+
 class Compilation {
 public:
   Compilation(const CompileOptions &compileOptions, const CompileCache &compileCache,
               const ModelIdentity &modelIdentity)
       : options(compileOptions), cache(compileCache), identity(modelIdentity),
-        context(MLIRContext::Threading::DISABLED), dump(options.dumpPhases) {
+        context(MLIRContext::Threading::DISABLED), dump(options.dumpPhases),
+        families(familiesOf(options)) {
     context.loadDialect<tn::TnDialect, func::FuncDialect>();
   }
 
@@ -49,8 +82,10 @@ private:
   Status plan();
   Status exportEngine();
 
+  Status start(LoadedPhase loaded);
+  Status oneFamily() const;
   Status finishModulePhase(Phase phase);
-  Status checkNumbers(llvm::StringRef pass);
+  Status checkNumbers(llvm::StringRef pass, ModuleOp checked);
   void report(Phase phase, double fraction) const;
 
   const CompileOptions &options;
@@ -59,12 +94,11 @@ private:
   MLIRContext context;
   PhaseDump dump;
   tn::WeightStore weights;
+  /// Up to optimize; the families go on with their own.
   OwningOpRef<ModuleOp> module;
   std::optional<NumericCheck> numbers;
-  dispatch::Records fusion;
-  CompiledRegions compiled;
+  std::vector<Family> families;
   plan::WeightTable table{weights};
-  plan::BuiltPlan built;
 };
 
 /// Model file → `tn`. Everything that Tenon lacks for the model is reported at once, before any
@@ -107,7 +141,7 @@ Status Compilation::optimize() {
   opt::OptimizeOptions passes;
   passes.afterPass = [&](llvm::StringRef pass, ModuleOp) {
     lastPass = pass.str();
-    status = checkNumbers(pass);
+    status = checkNumbers(pass, *module);
     return success(status.isOk());
   };
   bool ran = succeeded(opt::optimize(*module, weights, passes));
@@ -118,56 +152,76 @@ Status Compilation::optimize() {
 /// `tn` → `tn.region`: what runs as one kernel, how, and why.
 Status Compilation::dispatch() {
   DiagnosticText diagnostics(context);
-  if (failed(dispatch::dispatch(*module, dispatch::cpuProfile(), fusion)) ||
-      failed(verify(*module))) {
-    return diagnostics.status("dispatch");
+  for (Family &family : families) {
+    family.module = module->clone();
+    if (failed(dispatch::dispatch(*family.module, family.profile, family.fusion)) ||
+        failed(verify(*family.module))) {
+      return diagnostics.status("dispatch");
+    }
+    TENON_TRY(checkNumbers("dispatch", *family.module));
   }
-  return checkNumbers("dispatch");
+  return Status::ok();
 }
 
-/// Regions → machine code, each different region once a level. Before the plan, which needs grids
+/// Regions → code, each different region once a target. Before the plan, which needs steps, grids
 /// and scratch sizes.
 Status Compilation::codegen() {
-  CodegenOptions codegenOptions{
-      .levels = options.levels, .threads = options.threads, .cache = &cache, .progress = {}};
-  codegenOptions.progress = [&](double fraction) { report(Phase::Codegen, fraction); };
-  TENON_ASSIGN(compiled, compileRegions(*module, codegenOptions));
-  summary.regions = compiled.regions;
-  summary.uniqueRegions = compiled.uniqueRegions;
-  for (auto [index, text] : llvm::enumerate(compiled.texts)) {
-    TENON_TRY(dump.dumpFile(Phase::Codegen,
-                            strCat("-", compiled.levels.front().symbols[index], ".mlir"), text));
-  }
-  for (auto [level, code] : llvm::zip_equal(compiled.levels, compiled.code)) {
-    TENON_TRY(dump.dumpFile(Phase::Codegen, strCat("-", level.level, ".so"), code));
+  for (auto [index, family] : llvm::enumerate(families)) {
+    CodegenOptions codegenOptions{
+        .targets = family.targets, .threads = options.threads, .cache = &cache, .progress = {}};
+    codegenOptions.progress = [&, done = index](double fraction) {
+      report(Phase::Codegen, (done + fraction) / families.size());
+    };
+    TENON_ASSIGN(family.compiled, compileRegions(*family.module, codegenOptions));
+    const CompiledRegions &compiled = family.compiled;
+    summary.regions += compiled.regions;
+    summary.uniqueRegions += compiled.uniqueRegions;
+    for (auto [symbol, text] : llvm::zip_equal(compiled.symbols, compiled.texts)) {
+      TENON_TRY(dump.dumpFile(Phase::Codegen, strCat("-", symbol, ".mlir"), text));
+    }
+    for (auto [level, code] : llvm::zip_equal(compiled.levels, compiled.code)) {
+      TENON_TRY(dump.dumpFile(Phase::Codegen,
+                              strCat("-", level.level, family.device == engine::kGpu ? ".ptx" : ".so"),
+                              code));
+    }
   }
   return Status::ok();
 }
 
 /// Regions → a linear program over buffers: the only form that the runtime knows.
 Status Compilation::plan() {
-  plan::PlanRequest request{*module, compiled.regionSymbols, compiled.levels};
-  TENON_ASSIGN(built, plan::buildPlan(request, table));
-  summary.arenaBytes = static_cast<uint64_t>(built.arenaBytes);
-  summary.arenaLowerBoundBytes = static_cast<uint64_t>(built.arenaLowerBound);
-  for (const engine::Variant &variant : built.variants) {
-    TENON_TRY(dump.dumpFile(Phase::Plan, strCat("-", variant.level, ".txt"),
-                            plan::printPlan(variant, table.list())));
+  for (Family &family : families) {
+    plan::PlanRequest request{*family.module, family.compiled.regionSymbols,
+                              family.compiled.levels, family.device};
+    TENON_ASSIGN(family.built, plan::buildPlan(request, table));
+    const plan::BuiltPlan &built = family.built;
+    summary.arenaBytes = std::max(summary.arenaBytes, static_cast<uint64_t>(built.arenaBytes));
+    summary.arenaLowerBoundBytes =
+        std::max(summary.arenaLowerBoundBytes, static_cast<uint64_t>(built.arenaLowerBound));
+    for (const engine::Variant &variant : built.variants) {
+      TENON_TRY(dump.dumpFile(Phase::Plan, strCat("-", variant.level, ".txt"),
+                              plan::printPlan(variant, table.list())));
+    }
   }
   return Status::ok();
 }
 
-/// Plan, code, records and weights → the file. Weights are packed while they are written.
+/// Plan, code, records and weights → the file. Weights are packed while they are written. The records
+/// of the first family have plain names, those of others end in their level.
 Status Compilation::exportEngine() {
   engine::EngineContent content;
   content.weights = table.list();
-  for (auto [variant, code] : llvm::zip_equal(built.variants, compiled.code)) {
-    content.variants.push_back({variant, std::as_bytes(std::span(code.data(), code.size()))});
+  for (Family &family : families) {
+    for (auto [variant, code] : llvm::zip_equal(family.built.variants, family.compiled.code)) {
+      content.variants.push_back({variant, std::as_bytes(std::span(code.data(), code.size()))});
+    }
+    std::string suffix =
+        &family == &families.front() ? "" : strCat("-", family.targets.front().level);
+    content.records.push_back({strCat("fusion", suffix), family.fusion.toJson()});
+    content.records.push_back({strCat("memory", suffix), family.built.memoryRecord});
+    content.records.push_back({strCat("placement", suffix), family.built.placementRecord});
   }
-  content.records = {{"fusion", fusion.toJson()},
-                     {"memory", built.memoryRecord},
-                     {"placement", built.placementRecord}};
-  if (std::optional<std::string> metadata = metadataRecord(*module)) {
+  if (std::optional<std::string> metadata = metadataRecord(*families.front().module)) {
     content.records.push_back({"metadata", std::move(*metadata)});
   }
   content.provenance = {.compiler = compilerVersion(),
@@ -181,8 +235,8 @@ Status Compilation::exportEngine() {
   return Status::ok();
 }
 
-Status Compilation::checkNumbers(llvm::StringRef pass) {
-  return numbers ? numbers->check(pass, *module) : Status::ok();
+Status Compilation::checkNumbers(llvm::StringRef pass, ModuleOp checked) {
+  return numbers ? numbers->check(pass, checked) : Status::ok();
 }
 
 void Compilation::report(Phase phase, double fraction) const {
@@ -191,13 +245,36 @@ void Compilation::report(Phase phase, double fraction) const {
   }
 }
 
+/// Goes on from a dumped phase. A dispatched module is for one family.
+Status Compilation::start(LoadedPhase loaded) {
+  if (loaded.phase < Phase::Dispatch) {
+    module = std::move(loaded.module);
+    return Status::ok();
+  }
+  TENON_TRY(oneFamily());
+  families.front().module = std::move(loaded.module);
+  return Status::ok();
+}
+
+Status Compilation::oneFamily() const {
+  if (families.size() == 1) {
+    return Status::ok();
+  }
+  return Status::error(ErrorId::BadArgument, "a dispatched module is for one device",
+                       "name one target with --target");
+}
+
 /// Dumps a phase of `tn`; as the last phase asked for, its text is also the output.
 Status Compilation::finishModulePhase(Phase phase) {
-  TENON_TRY(dump.dumpModule(phase, *module, weights));
+  ModuleOp finished = phase < Phase::Dispatch ? *module : *families.front().module;
+  TENON_TRY(dump.dumpModule(phase, finished, weights));
   if (options.stopAfter != phase || options.output.empty()) {
     return Status::ok();
   }
-  std::string text = printModule(phase, *module);
+  if (phase == Phase::Dispatch) {
+    TENON_TRY(oneFamily());
+  }
+  std::string text = printModule(phase, finished);
   TENON_ASSIGN(AtomicFile file, AtomicFile::create(options.output));
   TENON_TRY(file.append(std::as_bytes(std::span(text.data(), text.size()))));
   return file.commit();
@@ -216,8 +293,8 @@ Status Compilation::run() {
   llvm::ArrayRef<Step> steps = kSteps;
   if (isPhaseDump(options.model)) {
     TENON_ASSIGN(LoadedPhase loaded, loadPhase(options.model, context, weights));
-    module = std::move(loaded.module);
     steps = steps.drop_front(static_cast<size_t>(loaded.phase) + 1);
+    TENON_TRY(start(std::move(loaded)));
   }
   for (const Step &step : steps) {
     report(step.phase, 0);

@@ -3,7 +3,9 @@
 
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/WeightStore.h"
+#include "compiler/pipeline/CompileSummary.h"
 #include "engine/CpuLevel.h"
+#include "engine/CudaArch.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "support/ByteSpan.h"
 #include "support/DType.h"
@@ -35,6 +37,9 @@ struct FixedInput {
   Bytes bytes; ///< row-major; must live until compile returns
 };
 
+/// What floating-point values are stored and multiplied in; sums are always FP32 or wider.
+enum class Precision { Fp32, Fp16, Bf16 };
+
 /// Where the compilation may stop and be dumped.
 enum class Phase { Import, Normalize, Optimize, Dispatch, Codegen, Plan, Export };
 
@@ -46,6 +51,12 @@ struct CompileOptions {
   /// CPU levels to make variants for; all three by default.
   std::vector<engine::CpuLevel> levels = {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512,
                                           engine::CpuLevel::Avx512VnniBf16};
+  /// GPU architectures to make variants for.
+  std::vector<engine::CudaArch> archs;
+  /// The model's own unless asked.
+  Precision precision = Precision::Fp32;
+  /// Products of FP32 may round their operands to TF32 on a GPU.
+  bool allowTf32 = false;
   /// Numeric check after every pass against the reference, with seeded inputs.
   bool verify = false;
   std::optional<Phase> stopAfter;
@@ -56,20 +67,6 @@ struct CompileOptions {
   unsigned threads = 2;
   /// Told the phase and the fraction done (0 to 1); may be null. Called from one thread.
   std::function<void(Phase phase, double fraction)> progress;
-};
-
-/// What `compile --json` prints.
-struct CompileSummary {
-  std::string engine;
-  double compileSeconds = 0;
-  uint64_t engineBytes = 0;
-  uint64_t weightsBytes = 0;
-  uint64_t regions = 0;
-  uint64_t uniqueRegions = 0;
-  /// At the smallest declared shape when the model has symbols.
-  uint64_t arenaBytes = 0;
-  uint64_t arenaLowerBoundBytes = 0;
-  bool fromCache = false;
 };
 
 Result<CompileSummary> compile(const CompileOptions &options);

@@ -1,6 +1,5 @@
-// Gives every value a buffer, every region a launch and every buffer a place.
-// Relies on regions and reshapes being all that computes; instruction i runs the i-th region of the
-// order.
+// Gives every value a buffer, every step of a region an instruction and every buffer a place.
+// Relies on regions and reshapes being all that computes.
 #include "compiler/plan/BuildPlan.h"
 
 #include "compiler/dispatch/Cost.h"
@@ -13,6 +12,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "support/Check.h"
 #include "support/Text.h"
+#include "llvm/ADT/StringMap.h"
 
 #include <limits>
 
@@ -48,12 +48,15 @@ private:
   void claimOutputs();
   uint32_t addBuffer(engine::Space space, Type type);
   uint32_t bufferOf(Value storage);
-  uint32_t makeOutput(tn::RegionOp region, Value output, uint32_t instruction);
-  uint32_t bufferToReuse(tn::RegionOp region, int64_t instruction) const;
-  void addLaunch(tn::RegionOp region, size_t regionIndex);
+  uint32_t addTemporary(const codegen::Program &bytes, ArrayRef<engine::ExprId> symbols);
+  uint32_t makeOutput(tn::RegionOp region, Value output, int64_t position);
+  uint32_t bufferToReuse(tn::RegionOp region, int64_t position) const;
+  void addRegion(tn::RegionOp region, size_t regionIndex, int64_t position);
+  void addStep(const codegen::RegionStep &step, ArrayRef<uint32_t> regionBuffers,
+               ArrayRef<engine::ExprId> symbols);
   void addOutputs();
   void touch(uint32_t buffer, uint32_t instruction);
-  std::vector<engine::Variant> makeVariants(ArrayRef<size_t> regionOf);
+  std::vector<engine::Variant> makeVariants();
   StringRef portName(DictionaryAttr attributes) const;
 
   const PlanRequest &request;
@@ -67,8 +70,16 @@ private:
   SmallVector<tn::RegionOp> order;
   llvm::DenseMap<Value, uint32_t> buffers;
   llvm::DenseMap<uint32_t, uint32_t> constBuffers;
-  /// The last instruction that reads a storage.
+  /// The position in the order of the last region that reads a storage.
   llvm::DenseMap<Value, int64_t> lastRead;
+  /// Where an instruction comes from: a step of a region, whose symbols have these values.
+  struct StepOrigin {
+    size_t region;
+    size_t step;
+    std::vector<engine::ExprId> symbols;
+  };
+  /// By instruction, up to the copies at the end.
+  std::vector<StepOrigin> origins;
   /// The model result that a storage is written to at once.
   llvm::DenseMap<Value, size_t> claimed;
   llvm::DenseMap<size_t, uint32_t> outputBuffers;
@@ -77,6 +88,7 @@ private:
 uint32_t PlanBuilder::addBuffer(engine::Space space, Type type) {
   engine::Buffer buffer;
   buffer.space = space;
+  buffer.device = request.device;
   buffer.size = sizes.bytesOf(type);
   buffer.firstUse = engine::kNone;
   plan.buffers.push_back(buffer);
@@ -153,7 +165,7 @@ uint32_t PlanBuilder::bufferOf(Value storage) {
 
 /// An elementwise region may write over an operand that dies here: each element is read where it is
 /// written. With several results it might read after it wrote, so these get their own.
-uint32_t PlanBuilder::bufferToReuse(tn::RegionOp region, int64_t instruction) const {
+uint32_t PlanBuilder::bufferToReuse(tn::RegionOp region, int64_t position) const {
   if (region.getStrategy() != dispatch::kElementwise || region.getNumResults() != 1) {
     return engine::kNone;
   }
@@ -165,7 +177,7 @@ uint32_t PlanBuilder::bufferToReuse(tn::RegionOp region, int64_t instruction) co
   for (auto [input, storage, argument] :
        llvm::zip_equal(region.getInputs(), storages, region.getBody().getArguments())) {
     DenseMap<Value, uint32_t>::const_iterator found = buffers.find(storage);
-    bool dies = found != buffers.end() && lastRead.lookup(storage) == instruction &&
+    bool dies = found != buffers.end() && lastRead.lookup(storage) == position &&
                 plan.buffers[found->second].space == engine::Space::Arena;
     bool samePlace = llvm::all_of(argument.getUsers(), [](Operation *user) {
       return user->hasTrait<tn::TnElementwise>() || isa<tn::YieldOp>(user);
@@ -179,13 +191,13 @@ uint32_t PlanBuilder::bufferToReuse(tn::RegionOp region, int64_t instruction) co
   return engine::kNone;
 }
 
-uint32_t PlanBuilder::makeOutput(tn::RegionOp region, Value output, uint32_t instruction) {
+uint32_t PlanBuilder::makeOutput(tn::RegionOp region, Value output, int64_t position) {
   DenseMap<Value, size_t>::iterator claim = claimed.find(output);
   uint32_t buffer = engine::kNone;
   if (claim != claimed.end()) {
     buffer = addBuffer(engine::Space::Output, output.getType());
     outputBuffers[claim->second] = buffer;
-  } else if (uint32_t reused = bufferToReuse(region, instruction); reused != engine::kNone) {
+  } else if (uint32_t reused = bufferToReuse(region, position); reused != engine::kNone) {
     buffer = reused;
     notes.buffers[buffer].inPlace.push_back(labelOf(region));
   } else {
@@ -198,26 +210,57 @@ uint32_t PlanBuilder::makeOutput(tn::RegionOp region, Value output, uint32_t ins
   return buffer;
 }
 
-void PlanBuilder::addLaunch(tn::RegionOp region, size_t regionIndex) {
+uint32_t PlanBuilder::addTemporary(const codegen::Program &bytes,
+                                   ArrayRef<engine::ExprId> symbols) {
+  engine::Buffer buffer;
+  buffer.device = request.device;
+  buffer.size = sizes.substitute(bytes, symbols);
+  buffer.firstUse = engine::kNone;
+  plan.buffers.push_back(buffer);
+  notes.buffers.push_back({.value = "between two kernels of a region", .inPlace = {}});
+  return static_cast<uint32_t>(plan.buffers.size() - 1);
+}
+
+void PlanBuilder::addStep(const codegen::RegionStep &step, ArrayRef<uint32_t> regionBuffers,
+                          ArrayRef<engine::ExprId> symbols) {
   uint32_t index = static_cast<uint32_t>(plan.instructions.size());
-  engine::Instruction launch;
-  launch.kind = engine::InstructionKind::Launch;
-  launch.label = labelOf(region);
-  for (Value input : region.getInputs()) {
-    launch.buffers.push_back(bufferOf(storageOf(input)));
+  engine::Instruction instruction;
+  instruction.kind =
+      step.call.empty() ? engine::InstructionKind::Launch : engine::InstructionKind::Call;
+  instruction.device = request.device;
+  for (uint32_t buffer : step.buffers) {
+    instruction.buffers.push_back(regionBuffers[buffer]);
+    touch(regionBuffers[buffer], index);
   }
-  launch.reads = static_cast<uint32_t>(launch.buffers.size());
-  for (Value output : region.getOutputs()) {
-    launch.buffers.push_back(makeOutput(region, output, index));
+  instruction.reads = step.reads;
+  for (const codegen::Program &size : step.sizes) {
+    instruction.sizes.push_back(sizes.substitute(size, symbols));
   }
-  for (uint32_t buffer : launch.buffers) {
-    touch(buffer, index);
-  }
+  plan.instructions.push_back(std::move(instruction));
+}
+
+void PlanBuilder::addRegion(tn::RegionOp region, size_t regionIndex, int64_t position) {
+  const codegen::RegionCode &code = request.levels.front().regions[regionIndex];
+  std::vector<engine::ExprId> symbols;
   for (AffineExpr symbol : request.regionSymbols[regionIndex]) {
-    launch.sizes.push_back(sizes.translate(symbol));
+    symbols.push_back(sizes.translate(symbol));
   }
-  plan.instructions.push_back(std::move(launch));
-  notes.strategies.push_back(region.getStrategy().str());
+  SmallVector<uint32_t> regionBuffers;
+  for (Value input : region.getInputs()) {
+    regionBuffers.push_back(bufferOf(storageOf(input)));
+  }
+  for (Value output : region.getOutputs()) {
+    regionBuffers.push_back(makeOutput(region, output, position));
+  }
+  for (const codegen::Program &bytes : code.temporaries) {
+    regionBuffers.push_back(addTemporary(bytes, symbols));
+  }
+  for (auto [index, step] : llvm::enumerate(code.steps)) {
+    addStep(step, regionBuffers, symbols);
+    plan.instructions.back().label = labelOf(region);
+    notes.strategies.push_back(region.getStrategy().str());
+    origins.push_back({regionIndex, index, symbols});
+  }
 }
 
 void PlanBuilder::addOutputs() {
@@ -229,6 +272,7 @@ void PlanBuilder::addOutputs() {
       outputBuffers[index] = to;
       engine::Instruction copy;
       copy.kind = engine::InstructionKind::Copy;
+      copy.device = request.device;
       copy.label = strCat("copy to ", name.str());
       copy.buffers = {from, to};
       copy.reads = 1;
@@ -248,28 +292,37 @@ void PlanBuilder::addOutputs() {
   }
   engine::Instruction end;
   end.kind = engine::InstructionKind::Return;
+  end.device = request.device;
   plan.instructions.push_back(std::move(end));
 }
 
 /// The variants differ in kernels, grids and scratch only; their expressions share one table.
-std::vector<engine::Variant> PlanBuilder::makeVariants(ArrayRef<size_t> regionOf) {
+std::vector<engine::Variant> PlanBuilder::makeVariants() {
   std::vector<std::vector<engine::Instruction>> instructions;
-  for (const LevelKernels &level : request.levels) {
+  for (const LevelCode &level : request.levels) {
+    llvm::StringMap<uint32_t> kernels;
+    for (auto [index, symbol] : llvm::enumerate(level.kernels)) {
+      kernels[symbol] = static_cast<uint32_t>(index);
+    }
     std::vector<engine::Instruction> own = plan.instructions;
-    for (auto [index, region] : llvm::enumerate(regionOf)) {
-      const RegionKernel &kernel = level.regions[region];
-      engine::Instruction &launch = own[index];
-      launch.kernel = kernel.kernel;
-      launch.grid = sizes.substitute(kernel.grid, launch.sizes);
-      if (!kernel.scratch.empty()) {
-        launch.scratch = sizes.substitute(kernel.scratch, launch.sizes);
+    for (auto [instruction, origin] : llvm::zip(own, origins)) {
+      const codegen::RegionStep &step = level.regions[origin.region].steps[origin.step];
+      instruction.call = step.call;
+      if (instruction.kind != engine::InstructionKind::Launch) {
+        continue;
+      }
+      instruction.kernel = kernels.at(step.symbol);
+      instruction.grid = sizes.substitute(step.grid, origin.symbols);
+      instruction.threads = step.threads;
+      if (!step.scratch.empty()) {
+        instruction.scratch = sizes.substitute(step.scratch, origin.symbols);
       }
     }
     instructions.push_back(std::move(own));
   }
   std::vector<engine::Variant> variants;
   for (auto [level, own] : llvm::zip_equal(request.levels, instructions)) {
-    engine::Variant variant{.level = level.level, .plan = plan, .kernels = level.symbols};
+    engine::Variant variant{.level = level.level, .plan = plan, .kernels = level.kernels};
     variant.plan.instructions = own;
     variants.push_back(std::move(variant));
   }
@@ -286,10 +339,8 @@ Result<BuiltPlan> PlanBuilder::run() {
   addInputs();
   findLastReads();
   claimOutputs();
-  SmallVector<size_t> regionOf;
-  for (tn::RegionOp region : order) {
-    regionOf.push_back(indexOf.lookup(region));
-    addLaunch(region, regionOf.back());
+  for (auto [position, region] : llvm::enumerate(order)) {
+    addRegion(region, indexOf.lookup(region), static_cast<int64_t>(position));
   }
   addOutputs();
   if (!sizes.unboundSymbol().empty()) {
@@ -302,7 +353,7 @@ Result<BuiltPlan> PlanBuilder::run() {
   built.arenaBytes = arena.bytes;
   built.arenaLowerBound = arena.lowerBound;
   built.memoryRecord = memoryRecord(plan, arena, notes, weights.list());
-  built.variants = makeVariants(regionOf);
+  built.variants = makeVariants();
   if (!built.variants.empty()) {
     built.placementRecord = placementRecord(built.variants.front(), notes, weights.list());
   }

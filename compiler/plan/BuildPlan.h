@@ -1,8 +1,9 @@
 // Builds the execution plan: order, buffers, sizes and instructions, with the records "memory" and
 // "placement". Relies on dispatched `tn` (tn.region, reshapes, weights, constants, packs) and on
-// the kernels of its regions.
+// the code of its regions.
 #pragma once
 
+#include "compiler/codegen/common/RegionCode.h"
 #include "compiler/plan/Weights.h"
 #include "engine/Plan.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -13,26 +14,22 @@
 
 namespace tenon::plan {
 
-/// The kernel of one region at one level.
-struct RegionKernel {
-  uint32_t kernel = engine::kNone; ///< index in the variant's kernels
-  /// Over the region's symbols.
-  std::vector<engine::ExprTerm> grid;
-  std::vector<engine::ExprTerm> scratch;
-};
-
-/// One variant: its level and kernels, by region in the order of the module.
-struct LevelKernels {
+/// One variant: its level, the kernels of its code, and the code of each region in the order of the
+/// module.
+struct LevelCode {
   std::string level;
-  std::vector<std::string> symbols;
-  std::vector<RegionKernel> regions;
+  std::vector<std::string> kernels;
+  std::vector<codegen::RegionCode> regions;
 };
 
 struct PlanRequest {
   mlir::ModuleOp module;
   /// The model's expressions behind each region's symbols, by region in the order of the module.
   std::vector<llvm::SmallVector<mlir::AffineExpr>> regionSymbols;
-  std::vector<LevelKernels> levels;
+  /// Their regions have the same steps, buffers and temporaries: one plan serves all.
+  std::vector<LevelCode> levels;
+  /// engine::kHost or engine::kGpu.
+  uint16_t device = engine::kHost;
 };
 
 struct BuiltPlan {

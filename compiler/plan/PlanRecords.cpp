@@ -86,6 +86,9 @@ std::string placementRecord(const engine::Variant &variant, const PlanNotes &not
     if (instruction.kind == engine::InstructionKind::Launch) {
       entry["kernel"] = variant.kernels[instruction.kernel];
       entry["grid"] = format(plan, instruction.grid);
+      if (instruction.threads != 0) {
+        entry["threads"] = instruction.threads;
+      }
     }
     instructions.push_back(std::move(entry));
   }

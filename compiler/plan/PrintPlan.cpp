@@ -1,6 +1,7 @@
 // Prints a plan as text: ports, buffers and instructions, one a line. For people, tests and dumps.
 // Relies on ExprTable::format for sizes.
 #include "compiler/plan/BuildPlan.h"
+#include "engine/LibraryAbi.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -77,9 +78,15 @@ private:
     case engine::InstructionKind::Launch:
       os << "launch " << variant.kernels[instruction.kernel] << '(' << format(instruction.sizes)
          << ") grid " << format(instruction.grid);
+      if (instruction.threads != 0) {
+        os << " x " << instruction.threads << " threads";
+      }
       if (instruction.scratch != engine::kNone) {
         os << " scratch " << format(instruction.scratch);
       }
+      break;
+    case engine::InstructionKind::Call:
+      os << "call " << libraryOp(instruction) << '(' << format(instruction.sizes) << ')';
       break;
     case engine::InstructionKind::Copy:
       os << "copy " << format(instruction.sizes) << " bytes";
@@ -90,6 +97,18 @@ private:
     }
     os << " reads " << buffers(ids.take_front(instruction.reads)) << " writes "
        << buffers(ids.drop_front(instruction.reads)) << "  ; " << instruction.label << '\n';
+  }
+
+  static llvm::StringRef libraryOp(const engine::Instruction &instruction) {
+    switch (static_cast<engine::LibraryOp>(instruction.call.front())) {
+    case engine::LibraryOp::Matmul:
+      return "matmul";
+    case engine::LibraryOp::Conv:
+      return "conv";
+    case engine::LibraryOp::Attention:
+      return "attention";
+    }
+    return "unknown";
   }
 
   const engine::Variant &variant;

@@ -4,6 +4,7 @@
 
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/graph/Shape.h"
+#include "engine/LibraryAbi.h"
 #include "engine/Validate.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -12,6 +13,7 @@
 
 using namespace mlir;
 namespace tn = tenon::tn;
+namespace codegen = tenon::codegen;
 namespace plan = tenon::plan;
 namespace engine = tenon::engine;
 using tenon::Result;
@@ -23,6 +25,23 @@ class BuildPlanTest : public ::testing::Test {
 protected:
   BuildPlanTest() { context.loadDialect<tn::TnDialect, func::FuncDialect>(); }
 
+  /// A region that is one kernel, as CPU codegen makes them.
+  static codegen::RegionCode oneKernel(tn::RegionOp region, size_t symbols,
+                                       const codegen::Program &grid) {
+    codegen::RegionStep step;
+    step.symbol = "k";
+    step.reads = static_cast<uint32_t>(region.getInputs().size());
+    for (uint32_t i = 0; i < step.reads + region.getOutputs().size(); ++i) {
+      step.buffers.push_back(i);
+    }
+    for (size_t i = 0; i < symbols; ++i) {
+      step.sizes.push_back({{engine::ExprOp::Symbol, static_cast<int64_t>(i)}});
+    }
+    step.grid = grid;
+    step.scratch = {{engine::ExprOp::Constant, 64}};
+    return {.steps = {step}, .temporaries = {}};
+  }
+
   Result<plan::BuiltPlan> tryBuild(llvm::StringRef function, llvm::StringRef symbols = "") {
     std::string text = ("module " + symbols + " { func.func @main" + function + " }").str();
     module = parseSourceString<ModuleOp>(text, &context);
@@ -30,8 +49,8 @@ protected:
     tenon::dispatch::Records records;
     EXPECT_TRUE(
         succeeded(tenon::dispatch::dispatch(*module, tenon::dispatch::cpuProfile(), records)));
-    plan::PlanRequest request{*module, {}, {}};
-    plan::LevelKernels level{.level = "x86-64-v3", .symbols = {"k"}, .regions = {}};
+    plan::PlanRequest request{.module = *module, .regionSymbols = {}, .levels = {}};
+    plan::LevelCode level{.level = "x86-64-v3", .kernels = {"k"}, .regions = {}};
     module->walk([&](tn::RegionOp region) {
       // Symbols of the region in order of first use by its results, as codegen numbers them.
       llvm::SmallVector<AffineExpr> used;
@@ -46,10 +65,11 @@ protected:
       if (!used.empty()) {
         grid = {{engine::ExprOp::Symbol, 0}, {engine::ExprOp::Constant, 2}, {engine::ExprOp::Mul}};
       }
-      level.regions.push_back({0, grid, {{engine::ExprOp::Constant, 64}}});
+      level.regions.push_back(makeCode(region, used.size(), grid));
       request.regionSymbols.push_back(used);
     });
     request.levels = {level};
+    request.device = device;
     return plan::buildPlan(request, table);
   }
 
@@ -67,6 +87,8 @@ protected:
     return made;
   }
 
+  codegen::RegionCode (*makeCode)(tn::RegionOp, size_t, const codegen::Program &) = oneKernel;
+  uint16_t device = engine::kHost;
   MLIRContext context;
   tn::WeightStore store;
   plan::WeightTable table{store};
@@ -175,6 +197,53 @@ TEST_F(BuildPlanTest, SizesFollowSymbols) {
   EXPECT_EQ(value(made.buffers[made.instructions[0].buffers.back()].size), 5 * 7 * 4 * 4);
   EXPECT_EQ(made.buffers[made.instructions[0].buffers.back()].offset, engine::kPlannedAtRunTime);
   EXPECT_EQ(built.arenaBytes, 128); // 2 x 3 x 4 floats, on a 64-byte border
+}
+
+TEST_F(BuildPlanTest, StepsOfARegionShareTemporaries) {
+  device = engine::kGpu;
+  makeCode = [](tn::RegionOp, size_t symbols, const codegen::Program &grid) {
+    codegen::RegionStep launch;
+    launch.symbol = "k";
+    launch.buffers = {0, 2};
+    launch.reads = 1;
+    launch.grid = grid;
+    launch.threads = 256;
+    codegen::RegionStep call;
+    call.call = {std::byte(engine::LibraryOp::Matmul), std::byte(5)};
+    call.buffers = {2, 0, 1};
+    call.reads = 2;
+    call.sizes.assign(symbols, {{engine::ExprOp::Symbol, 0}});
+    codegen::Program bytes = {
+        {engine::ExprOp::Symbol, 0}, {engine::ExprOp::Constant, 100}, {engine::ExprOp::Mul}};
+    return codegen::RegionCode{.steps = {launch, call}, .temporaries = {bytes}};
+  };
+  Result<plan::BuiltPlan> result =
+      tryBuild(R"((%x: tensor<?xf32, #tn.shape<()[s0] -> (s0)>> {tn.name = "x"}) ->
+      (tensor<?xf32, #tn.shape<()[s0] -> (s0)>> {tn.name = "y"}) {
+    %0 = tn.exp %x : tensor<?xf32, #tn.shape<()[s0] -> (s0)>>
+    return %0 : tensor<?xf32, #tn.shape<()[s0] -> (s0)>>
+  })",
+               R"(attributes {tn.symbols = [#tn.symbol<"n", 2, 8>]})");
+  ASSERT_TRUE(result) << result.status().toString();
+  const engine::Plan &made = result->variants[0].plan;
+  ASSERT_EQ(made.instructions.size(), 3u);
+  const engine::Instruction &launch = made.instructions[0];
+  const engine::Instruction &call = made.instructions[1];
+  EXPECT_EQ(launch.kind, engine::InstructionKind::Launch);
+  EXPECT_EQ(launch.threads, 256u);
+  EXPECT_EQ(call.kind, engine::InstructionKind::Call);
+  EXPECT_EQ(call.call, (std::vector<std::byte>{std::byte(0), std::byte(5)}));
+  uint32_t between = launch.buffers[1];
+  EXPECT_EQ(call.buffers, (std::vector<uint32_t>{between, made.inputs[0].buffer,
+                                                 made.outputs[0].buffer}));
+  EXPECT_EQ(made.buffers[between].space, engine::Space::Arena);
+  EXPECT_EQ(made.buffers[between].firstUse, 0u);
+  EXPECT_EQ(made.buffers[between].lastUse, 1u);
+  EXPECT_EQ(engine::evaluate(made.exprs.program(made.buffers[between].size), {{5}}), 500);
+  for (const engine::Instruction &instruction : made.instructions) {
+    EXPECT_EQ(instruction.device, engine::kGpu);
+  }
+  EXPECT_EQ(made.buffers[between].device, engine::kGpu);
 }
 
 TEST_F(BuildPlanTest, SymbolsThatNoInputBindsAreRefused) {

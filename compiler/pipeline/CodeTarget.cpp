@@ -1,0 +1,86 @@
+// Binds the two code generators to one interface. A CPU region is one kernel over all its buffers and
+// symbols; the support code of a level is compiled once and kept in the cache.
+#include "compiler/pipeline/CodeTarget.h"
+
+#include "compiler/codegen/cpu/CpuCodegen.h"
+#include "compiler/codegen/cuda/CudaCodegen.h"
+#include "support/Text.h"
+
+namespace tenon::pipeline {
+namespace {
+
+codegen::CompiledRegion asRegion(codegen::cpu::Kernel kernel, const RegionShape &shape) {
+  codegen::RegionStep step;
+  step.symbol = std::move(kernel.symbol);
+  step.reads = static_cast<uint32_t>(shape.inputs);
+  for (uint32_t i = 0; i < shape.inputs + shape.outputs; ++i) {
+    step.buffers.push_back(i);
+  }
+  for (size_t i = 0; i < shape.symbols; ++i) {
+    step.sizes.push_back({{engine::ExprOp::Symbol, static_cast<int64_t>(i)}});
+  }
+  step.grid = std::move(kernel.grid);
+  step.scratch = std::move(kernel.scratch);
+  codegen::CompiledRegion region;
+  region.code.steps.push_back(std::move(step));
+  region.object = std::move(kernel.object);
+  return region;
+}
+
+llvm::Expected<std::string> supportCode(const CodeTarget &target, engine::CpuLevel level,
+                                        const CompileCache &cache) {
+  Hash128 key = hashText(strCat("support\n", target.version, '\n', target.level));
+  if (std::optional<std::string> found = cache.find(key)) {
+    return std::move(*found);
+  }
+  llvm::Expected<std::string> made = codegen::cpu::supportObject(level);
+  if (made) {
+    cache.store(key, *made);
+  }
+  return made;
+}
+
+} // namespace
+
+CodeTarget cpuTarget(engine::CpuLevel level) {
+  CodeTarget target{.level = std::string(engine::nameOf(level)),
+                    .version = codegen::cpu::codegenVersion().str(),
+                    .compile = {},
+                    .link = {}};
+  target.compile = [level](llvm::StringRef text, llvm::StringRef symbol,
+                           const RegionShape &shape) -> llvm::Expected<codegen::CompiledRegion> {
+    llvm::Expected<codegen::cpu::Kernel> kernel =
+        codegen::cpu::compileRegion(text, symbol, level);
+    if (!kernel) {
+      return kernel.takeError();
+    }
+    return asRegion(std::move(*kernel), shape);
+  };
+  target.link = [level, keys = target](
+                    llvm::ArrayRef<llvm::StringRef> objects, llvm::ArrayRef<llvm::StringRef> symbols,
+                    const CompileCache &cache) -> llvm::Expected<std::string> {
+    llvm::Expected<std::string> support = supportCode(keys, level, cache);
+    if (!support) {
+      return support.takeError();
+    }
+    llvm::SmallVector<llvm::StringRef> all = {*support};
+    all.append(objects.begin(), objects.end());
+    return codegen::cpu::linkCode(all, symbols);
+  };
+  return target;
+}
+
+CodeTarget cudaTarget(const engine::CudaArch &arch) {
+  CodeTarget target{.level = std::string(arch.name),
+                    .version = codegen::cuda::codegenVersion().str(),
+                    .compile = {},
+                    .link = {}};
+  target.compile = [arch](llvm::StringRef text, llvm::StringRef symbol, const RegionShape &) {
+    return codegen::cuda::compileRegion(text, symbol, arch);
+  };
+  target.link = [](llvm::ArrayRef<llvm::StringRef> objects, llvm::ArrayRef<llvm::StringRef>,
+                   const CompileCache &) { return codegen::cuda::linkPtx(objects); };
+  return target;
+}
+
+} // namespace tenon::pipeline

@@ -1,0 +1,44 @@
+// What regions are compiled for: a CPU level or a GPU architecture, each with its compiler and linker.
+// A new device is a function here.
+#pragma once
+
+#include "compiler/codegen/common/RegionCode.h"
+#include "compiler/pipeline/CompileCache.h"
+#include "engine/CpuLevel.h"
+#include "engine/CudaArch.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <functional>
+#include <string>
+
+namespace tenon::pipeline {
+
+/// How many buffers and symbols a region has.
+struct RegionShape {
+  size_t inputs = 0;
+  size_t outputs = 0;
+  size_t symbols = 0;
+};
+
+/// Both functions are pure and may run in parallel.
+struct CodeTarget {
+  /// As stored in the engine's variant.
+  std::string level;
+  /// Part of every cache key.
+  std::string version;
+  std::function<llvm::Expected<codegen::CompiledRegion>(
+      llvm::StringRef text, llvm::StringRef symbol, const RegionShape &shape)>
+      compile;
+  /// The code object of a variant from the objects of its regions; `symbols` are its kernels.
+  std::function<llvm::Expected<std::string>(llvm::ArrayRef<llvm::StringRef> objects,
+                                            llvm::ArrayRef<llvm::StringRef> symbols,
+                                            const CompileCache &cache)>
+      link;
+};
+
+CodeTarget cpuTarget(engine::CpuLevel level);
+CodeTarget cudaTarget(const engine::CudaArch &arch);
+
+} // namespace tenon::pipeline

@@ -1,0 +1,63 @@
+// Compiled regions as cache entries: back as they were, and no truncation taken for a region.
+#include "compiler/pipeline/RegionEntry.h"
+
+#include <gtest/gtest.h>
+
+using tenon::codegen::CompiledRegion;
+using tenon::codegen::RegionStep;
+using tenon::engine::ExprOp;
+using namespace tenon::pipeline;
+
+namespace {
+
+CompiledRegion example() {
+  RegionStep launch;
+  launch.symbol = "k_1";
+  launch.buffers = {0, 2};
+  launch.reads = 1;
+  launch.sizes = {{{ExprOp::Symbol, 0}}};
+  launch.grid = {{ExprOp::Symbol, 0}, {ExprOp::Constant, 4}, {ExprOp::CeilDiv}};
+  launch.scratch = {{ExprOp::Constant, 64}};
+  launch.threads = 256;
+  RegionStep call;
+  call.call = {std::byte(0), std::byte(7)};
+  call.buffers = {2, 1};
+  call.reads = 1;
+  CompiledRegion region;
+  region.code.steps = {launch, call};
+  region.code.temporaries = {{{ExprOp::Constant, 128}}};
+  region.object = std::string("\x7f"
+                              "ELF\0bytes",
+                              10);
+  return region;
+}
+
+TEST(RegionEntryTest, ComesBackAndRefusesEveryTruncation) {
+  CompiledRegion region = example();
+  std::string bytes = encodeRegion(region);
+  std::optional<CompiledRegion> back = decodeRegion(bytes);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->object, region.object);
+  ASSERT_EQ(back->code.steps.size(), 2u);
+  EXPECT_EQ(back->code.steps[0].symbol, "k_1");
+  EXPECT_EQ(back->code.steps[0].buffers, region.code.steps[0].buffers);
+  EXPECT_EQ(back->code.steps[0].sizes, region.code.steps[0].sizes);
+  EXPECT_EQ(back->code.steps[0].grid, region.code.steps[0].grid);
+  EXPECT_EQ(back->code.steps[0].scratch, region.code.steps[0].scratch);
+  EXPECT_EQ(back->code.steps[0].threads, 256u);
+  EXPECT_EQ(back->code.steps[1].call, region.code.steps[1].call);
+  EXPECT_EQ(back->code.temporaries, region.code.temporaries);
+  EXPECT_EQ(encodeRegion(*back), bytes);
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_FALSE(decodeRegion(bytes.substr(0, length))) << length;
+  }
+  EXPECT_FALSE(decodeRegion(bytes + "x"));
+}
+
+TEST(RegionEntryTest, RefusesAnUnknownOperation) {
+  CompiledRegion region = example();
+  region.code.steps[0].grid[0].op = static_cast<ExprOp>(200);
+  EXPECT_FALSE(decodeRegion(encodeRegion(region)));
+}
+
+} // namespace
