@@ -245,10 +245,12 @@ Action declareBench(CLI::App &command) {
   declareSeededFlags(command, flags->inputs);
   declareFileFlags(command, flags->inputs);
   command.add_option("--threads", flags->threads, "Threads; all usable CPUs by default");
-  command.add_option("--isa", flags->open.isa, "CPU level to use instead of the best (see doctor)");
+  command.add_option("--variant,--isa", flags->open.variant,
+                     "CPU level or GPU architecture to use instead of the best (see doctor)");
   command.add_option("--seconds", flags->seconds, "How long to measure")->check(CLI::PositiveNumber);
   command.add_option("--runs", flags->runs, "Measure exactly this many runs instead")
       ->check(CLI::PositiveNumber);
+  declareTargetFlags(command, flags->open.target);
   command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");
   return [flags](Terminal &terminal) { return bench(*flags, terminal); };
 }

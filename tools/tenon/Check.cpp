@@ -19,7 +19,7 @@ namespace {
 
 struct CheckFlags {
   std::string path;
-  std::string target = "cpu";
+  std::vector<std::string> targets = {"cpu"};
   std::vector<std::string> shapes;
 };
 
@@ -46,6 +46,7 @@ Status checkModel(const CheckFlags &flags, Terminal &terminal) {
     shapes.push_back(std::move(shape));
   }
   TENON_ASSIGN(ModelFacts facts, importModel(flags.path, shapes));
+  std::string target = fmt::format("{}", fmt::join(flags.targets, ","));
   std::set<std::string> operators;
   Json gaps = Json::array();
   for (const ModelGap &gap : facts.gaps) {
@@ -57,16 +58,16 @@ Status checkModel(const CheckFlags &flags, Terminal &terminal) {
   }
   if (facts.gaps.empty()) {
     if (terminal.json()) {
-      terminal.printJson("check", {{"model", flags.path}, {"target", flags.target}, {"gaps", gaps}});
+      terminal.printJson("check", {{"model", flags.path}, {"target", target}, {"gaps", gaps}});
     } else {
       terminal.print(fmt::format("{}: everything is supported for {}: {} operations, {} inputs, {} outputs",
-                                 flags.path, flags.target, facts.nodes.size(), facts.inputs.size(),
+                                 flags.path, target, facts.nodes.size(), facts.inputs.size(),
                                  facts.outputs.size()));
     }
     return Status::ok();
   }
   if (terminal.json()) {
-    terminal.printJson("check", {{"model", flags.path}, {"target", flags.target}, {"gaps", gaps}});
+    terminal.printJson("check", {{"model", flags.path}, {"target", target}, {"gaps", gaps}});
   }
   return Status::error(ErrorId::ModelHasGaps,
                        fmt::format("{}: {} nodes with {} operators are not supported", flags.path,
@@ -105,7 +106,7 @@ Status checkEngine(const CheckFlags &flags, Terminal &terminal) {
 }
 
 Status check(const CheckFlags &flags, Terminal &terminal) {
-  TENON_TRY(parseTarget(flags.target).takeStatus());
+  TENON_TRY(parseTargets(flags.targets).takeStatus());
   return isModelPath(flags.path) ? checkModel(flags, terminal) : checkEngine(flags, terminal);
 }
 
@@ -114,7 +115,7 @@ Status check(const CheckFlags &flags, Terminal &terminal) {
 Action declareCheck(CLI::App &command) {
   std::shared_ptr<CheckFlags> flags = std::make_shared<CheckFlags>();
   command.add_option("FILE", flags->path, "A model (.onnx) or an engine")->required();
-  command.add_option("--target", flags->target, "What the model is to be compiled for");
+  command.add_option("--target", flags->targets, "What the model is to be compiled for")->allow_extra_args(false);
   command.add_option("--shape", flags->shapes, "Dimensions of an input, as for compile")
       ->allow_extra_args(false);
   return [flags](Terminal &terminal) { return check(*flags, terminal); };

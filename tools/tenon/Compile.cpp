@@ -17,7 +17,7 @@ namespace {
 struct CompileFlags {
   CompileRequest request;
   std::vector<std::string> shapes;
-  std::string target = "cpu";
+  TargetFlags target;
   bool noCache = false;
 };
 
@@ -28,7 +28,7 @@ std::string defaultOutput(const std::string &model) {
   return (isModelPath(name) ? name.substr(0, name.size() - 5) : name) + ".tenon";
 }
 
-void report(const CompileReport &result, Terminal &terminal) {
+void report(const pipeline::CompileSummary &result, Terminal &terminal) {
   if (terminal.json()) {
     terminal.printJson("compile", {{"engine", result.engine},
                                    {"compile_s", result.compileSeconds},
@@ -55,13 +55,13 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
     TENON_ASSIGN(ShapeArgument shape, parseShapeArgument(text));
     request.shapes.push_back(std::move(shape));
   }
-  TENON_ASSIGN(request.levels, parseTarget(flags.target));
+  TENON_TRY(applyTarget(flags.target, request));
   if (request.output.empty() && request.stopAfter.empty()) {
     request.output = defaultOutput(request.model);
   }
   request.cacheFolder = flags.noCache ? "" : cacheFolder();
   request.progress = [&](std::string_view phase, double fraction) { terminal.progress(phase, fraction); };
-  TENON_ASSIGN(CompileReport result, compileModel(request));
+  TENON_ASSIGN(pipeline::CompileSummary result, compileModel(request));
   if (request.stopAfter.empty()) {
     report(result, terminal);
   } else if (terminal.json()) {
@@ -80,7 +80,7 @@ Action declareCompile(CLI::App &command) {
   request.threads = usableCpus();
   command.add_option("MODEL", request.model, "The model (.onnx)")->required();
   command.add_option("-o,--output", request.output, "The engine; MODEL's name with .tenon by default");
-  command.add_option("--target", flags->target, "cpu, or some of its levels: cpu:avx2,avx512");
+  declareTargetFlags(command, flags->target);
   command.add_option("--shape", flags->shapes,
                      "Dimensions of an input: name:1x128, ranges name:[1..8]x[1..512], ? keeps the model's")
       ->allow_extra_args(false);

@@ -53,6 +53,12 @@ pipeline::ShapeOption toShapeOption(const ShapeArgument &shape) {
   return option;
 }
 
+pipeline::Precision toPrecision(std::string_view name) {
+  return name == "fp16"   ? pipeline::Precision::Fp16
+         : name == "bf16" ? pipeline::Precision::Bf16
+                          : pipeline::Precision::Fp32;
+}
+
 onnx::ShapeOverride toOverride(const ShapeArgument &shape) {
   onnx::ShapeOverride result;
   result.input = shape.input;
@@ -206,7 +212,7 @@ std::vector<std::string> phaseNames() {
   return names;
 }
 
-Result<CompileReport> compileModel(const CompileRequest &request) {
+Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
   pipeline::CompileOptions options;
   options.model = request.model;
   options.output = request.output;
@@ -217,6 +223,9 @@ Result<CompileReport> compileModel(const CompileRequest &request) {
     options.fixed.push_back({tensor->name, tensor->dtype, tensor->dims, tensor->data.bytes()});
   }
   options.levels = request.levels;
+  options.archs = request.archs;
+  options.precision = toPrecision(request.precision);
+  options.allowTf32 = request.allowTf32;
   options.verify = request.verify;
   for (const auto &[name, phase] : kPhases) {
     if (name == request.stopAfter) {
@@ -231,10 +240,7 @@ Result<CompileReport> compileModel(const CompileRequest &request) {
       request.progress(nameOfPhase(phase), overallFraction(phase, fraction));
     };
   }
-  TENON_ASSIGN(pipeline::CompileSummary summary, pipeline::compile(options));
-  return CompileReport{summary.engine,        summary.compileSeconds, summary.engineBytes,
-                       summary.weightsBytes,  summary.regions,        summary.uniqueRegions,
-                       summary.arenaBytes,    summary.arenaLowerBoundBytes, summary.fromCache};
+  return pipeline::compile(options);
 }
 
 Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes) {

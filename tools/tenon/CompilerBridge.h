@@ -3,7 +3,9 @@
 
 #pragma once
 
+#include "compiler/pipeline/CompileSummary.h"
 #include "engine/CpuLevel.h"
+#include "engine/CudaArch.h"
 #include "support/Result.h"
 #include "tools/tenon/ShapeText.h"
 #include "tools/tenon/Tensor.h"
@@ -25,6 +27,9 @@ struct CompileRequest {
   /// Inputs that become constants of the model; they live until the compilation is done.
   std::vector<const Tensor *> fixed;
   std::vector<engine::CpuLevel> levels;
+  std::vector<engine::CudaArch> archs;
+  std::string precision = "keep"; ///< as in --precision
+  bool allowTf32 = false;
   bool verify = false;
   std::string stopAfter;
   std::string dumpPhases;
@@ -34,22 +39,9 @@ struct CompileRequest {
   std::function<void(std::string_view phase, double fraction)> progress;
 };
 
-/// As pipeline::CompileSummary.
-struct CompileReport {
-  std::string engine;
-  double compileSeconds = 0;
-  uint64_t engineBytes = 0;
-  uint64_t weightsBytes = 0;
-  uint64_t regions = 0;
-  uint64_t uniqueRegions = 0;
-  uint64_t arenaBytes = 0;
-  uint64_t arenaLowerBoundBytes = 0;
-  bool fromCache = false;
-};
-
 /// The values that --stop-after takes, in order.
 std::vector<std::string> phaseNames();
-Result<CompileReport> compileModel(const CompileRequest &request);
+Result<pipeline::CompileSummary> compileModel(const CompileRequest &request);
 
 /// Something that a model needs and Tenon lacks; see onnx::Gap.
 struct ModelGap {

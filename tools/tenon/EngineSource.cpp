@@ -42,7 +42,7 @@ Result<std::string> makeTemporaryFolder() {
 }
 
 /// What the child tells the parent: an error, or the seconds that it took.
-Json describe(const Result<CompileReport> &result) {
+Json describe(const Result<pipeline::CompileSummary> &result) {
   if (result) {
     return {{"seconds", result->compileSeconds}};
   }
@@ -109,19 +109,27 @@ std::string cacheFolder() {
   return base + "/tenon";
 }
 
+Status applyTarget(const TargetFlags &flags, CompileRequest &request) {
+  TENON_ASSIGN(Targets targets, parseTargets(flags.targets));
+  request.levels = std::move(targets.levels);
+  request.archs = std::move(targets.archs);
+  request.precision = flags.precision;
+  request.allowTf32 = flags.allowsTf32();
+  return Status::ok();
+}
+
 bool isModelPath(const std::string &path) { return path.ends_with(".onnx"); }
 
 Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal &terminal) {
   EngineSource source;
-  source.isa = request.isa;
+  source.variant = request.variant;
   if (!isModelPath(request.path)) {
     source.enginePath = request.path;
     return source;
   }
   CompileRequest compile;
   compile.model = request.path;
-  compile.levels = {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512,
-                    engine::CpuLevel::Avx512VnniBf16};
+  TENON_TRY(applyTarget(request.target, compile));
   compile.cacheFolder = request.useCache ? cacheFolder() : "";
   compile.threads = usableCpus();
   compile.progress = [&](std::string_view phase, double fraction) {
@@ -144,7 +152,7 @@ EngineSource::EngineSource(EngineSource &&other) noexcept { *this = std::move(ot
 EngineSource &EngineSource::operator=(EngineSource &&other) noexcept {
   std::swap(enginePath, other.enginePath);
   std::swap(temporaryFolder, other.temporaryFolder);
-  std::swap(isa, other.isa);
+  std::swap(variant, other.variant);
   std::swap(seconds, other.seconds);
   return *this;
 }
@@ -158,7 +166,7 @@ EngineSource::~EngineSource() {
 
 Result<std::shared_ptr<const runtime::Engine>> EngineSource::open() const {
   runtime::EngineOptions options;
-  options.variant = isa;
+  options.variant = variant;
   return runtime::Engine::open(enginePath, options);
 }
 

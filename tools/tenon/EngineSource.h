@@ -5,6 +5,7 @@
 
 #include "runtime/core/Engine.h"
 #include "support/Result.h"
+#include "tools/tenon/Target.h"
 
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 namespace tenon::tool {
 
 class Terminal;
+struct CompileRequest;
 
 /// The folder for Tenon's own state: $XDG_CACHE_HOME/tenon, else ~/.cache/tenon.
 std::string cacheFolder();
@@ -20,9 +22,13 @@ std::string cacheFolder();
 struct OpenRequest {
   std::string path; ///< a model when it ends in .onnx
   std::vector<std::string> shapes;
-  std::string isa; ///< empty for the best level
+  TargetFlags target;
+  std::string variant; ///< empty for the best that this machine runs
   bool useCache = true;
 };
+
+/// Tells the compiler what the flags say.
+Status applyTarget(const TargetFlags &flags, CompileRequest &request);
 
 bool isModelPath(const std::string &path);
 
@@ -44,7 +50,7 @@ private:
   EngineSource() = default;
   std::string enginePath;
   std::string temporaryFolder;
-  std::string isa;
+  std::string variant;
   double seconds = 0;
 };
 

@@ -188,7 +188,9 @@ Action declareRun(CLI::App &command) {
   declareFileFlags(command, flags->inputs);
   declareSeededFlags(command, flags->inputs);
   command.add_option("--threads", flags->threads, "Threads; all usable CPUs by default");
-  command.add_option("--isa", flags->open.isa, "CPU level to use instead of the best (see doctor)");
+  command.add_option("--variant,--isa", flags->open.variant,
+                     "CPU level or GPU architecture to use instead of the best (see doctor)");
+  declareTargetFlags(command, flags->open.target);
   command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");
   return [flags](Terminal &terminal) { return run(*flags, terminal); };
 }

@@ -1,16 +1,38 @@
-// The targets of the command line: `cpu` for every level, `cpu:avx2,avx512` for some.
+// The targets of the command line: `cpu` for every level, `cpu:avx2,avx512` for some, `cuda:sm_90` for a
+// GPU; several are joined by commas or given one by one.
 
 #pragma once
 
 #include "engine/CpuLevel.h"
+#include "engine/CudaArch.h"
 #include "support/Result.h"
+
+#include <CLI/CLI.hpp>
 
 #include <string>
 #include <vector>
 
 namespace tenon::tool {
 
-/// The levels that a target asks for, worst first.
-Result<std::vector<engine::CpuLevel>> parseTarget(const std::string &target);
+/// What an engine gets variants for: levels worst first, architectures oldest first, each once.
+struct Targets {
+  std::vector<engine::CpuLevel> levels;
+  std::vector<engine::CudaArch> archs;
+};
+
+/// What a model becomes, as the command line has it.
+struct TargetFlags {
+  std::vector<std::string> targets = {"cpu"};
+  std::string precision = "keep";
+  std::vector<std::string> allow;
+
+  bool allowsTf32() const { return !allow.empty(); }
+};
+
+void declareTargetFlags(CLI::App &command, TargetFlags &flags);
+
+/// All CPU levels, which is the target when none is named.
+std::vector<engine::CpuLevel> allLevels();
+Result<Targets> parseTargets(const std::vector<std::string> &texts);
 
 } // namespace tenon::tool

@@ -47,15 +47,39 @@ TEST(FillText, ReadsRanges) {
   }
 }
 
+std::vector<std::string_view> names(const std::vector<engine::CudaArch> &archs) {
+  std::vector<std::string_view> list;
+  for (const engine::CudaArch &arch : archs) {
+    list.push_back(arch.name);
+  }
+  return list;
+}
+
 TEST(Target, NamesLevels) {
-  EXPECT_EQ(parseTarget("cpu")->size(), 3u);
-  Result<std::vector<engine::CpuLevel>> some = parseTarget("cpu:avx512,avx2,avx512");
+  EXPECT_EQ(parseTargets({"cpu"})->levels.size(), 3u);
+  Result<Targets> some = parseTargets({"cpu:avx512,avx2,avx512"});
   ASSERT_TRUE(some.isOk());
-  EXPECT_EQ(*some, (std::vector<engine::CpuLevel>{engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512}));
-  for (const char *text : {"", "cuda", "cpu:", "cpu:sse", "cpu:avx512,", "CPU"}) {
-    Result<std::vector<engine::CpuLevel>> levels = parseTarget(text);
-    ASSERT_FALSE(levels.isOk()) << text;
-    EXPECT_EQ(levels.status().code(), Code::Unsupported);
+  EXPECT_EQ(some->levels, (std::vector{engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512}));
+  EXPECT_TRUE(some->archs.empty());
+}
+
+TEST(Target, NamesArchitecturesOnceOldestFirst) {
+  Result<Targets> both = parseTargets({"cuda:sm_100a,sm_80", "cpu,cuda:sm_80"});
+  ASSERT_TRUE(both.isOk());
+  EXPECT_EQ(both->levels.size(), 3u);
+  EXPECT_EQ(names(both->archs), (std::vector<std::string_view>{"sm_80", "sm_100a"}));
+  Result<Targets> mixed = parseTargets({"cpu:avx2,cuda:sm_90a,sm_89"});
+  ASSERT_TRUE(mixed.isOk());
+  EXPECT_EQ(mixed->levels, std::vector{engine::CpuLevel::X86_64_V3});
+  EXPECT_EQ(names(mixed->archs), (std::vector<std::string_view>{"sm_89", "sm_90a"}));
+}
+
+TEST(Target, RefusesWhatIsNotCompiledFor) {
+  for (const char *text : {"", "cuda", "cuda:", "cuda:sm_70", "cuda:avx2", "sm_90", "avx2", "cpu,avx2", "cpu:",
+                           "cpu:sse", "cpu:sm_90", "cpu:avx512,", "CPU", "rocm:gfx942", "cuda:sm_90,cpu:"}) {
+    Result<Targets> targets = parseTargets({text});
+    ASSERT_FALSE(targets.isOk()) << text;
+    EXPECT_EQ(targets.status().code(), Code::Unsupported);
   }
 }
 
