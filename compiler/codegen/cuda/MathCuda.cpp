@@ -1,0 +1,183 @@
+// Each pattern replaces one operation by a few instructions around ex2, lg2, rcp or rsqrt.approx.
+// Relies on the storage type's roundings (truncf, extf) standing beside the math that they bound.
+#include "compiler/codegen/cuda/MathCuda.h"
+
+#include "compiler/codegen/common/Real.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+using formula::Real;
+
+/// Above those of VectorMath.h.
+constexpr unsigned kBenefit = 10;
+/// How far the origin and the destination of a value are followed.
+constexpr unsigned kDepth = 6;
+constexpr double kLog2e = 1.4426950408889634;
+constexpr double kLn2 = 0.6931471805599453;
+
+bool isHalf(Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() == 16; }
+
+/// Arithmetic through which an error passes without growing much.
+bool isPlainArithmetic(Operation *op) {
+  return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp, arith::SelectOp,
+             arith::MaximumFOp, arith::MinimumFOp>(op);
+}
+
+/// All that is made of the value is rounded to 16 bits.
+bool endsInHalf(Value value, unsigned depth = kDepth) {
+  return depth > 0 && llvm::all_of(value.getUsers(), [&](Operation *user) {
+           return (isa<arith::TruncFOp>(user) && isHalf(user->getResult(0).getType())) ||
+                  (isPlainArithmetic(user) && endsInHalf(user->getResult(0), depth - 1));
+         });
+}
+
+/// The value has no more than the precision of 16 bits: one of the operands that make it is an f16
+/// or bf16 (constants and the results of reductions are exact next to it).
+bool comesFromHalf(Value value, unsigned depth = kDepth) {
+  Operation *op = value.getDefiningOp();
+  if (!op || depth == 0) {
+    return false;
+  }
+  if (isa<arith::ExtFOp>(op)) {
+    return isHalf(op->getOperand(0).getType());
+  }
+  return isPlainArithmetic(op) && llvm::any_of(op->getOperands(), [&](Value operand) {
+           return comesFromHalf(operand, depth - 1);
+         });
+}
+
+Real approximate(StringRef instruction, const Real &x, OpBuilder &builder, Location loc) {
+  std::string name = ("llvm.nvvm." + instruction).str();
+  Value result = LLVM::CallIntrinsicOp::create(builder, loc, builder.getF32Type(),
+                                               builder.getStringAttr(name), ValueRange{x})
+                     .getResult(0);
+  return Real(builder, loc, result);
+}
+Real exp2Of(const Real &x, OpBuilder &builder, Location loc) {
+  return approximate("ex2.approx.ftz.f32", x, builder, loc);
+}
+Real reciprocal(const Real &x, OpBuilder &builder, Location loc) {
+  return approximate("rcp.approx.ftz.f", x, builder, loc);
+}
+
+/// 2^n * 2^f with n + f = x log2 e in two steps; n saturates at +-126, so that infinities and
+/// overflows come out of f by themselves, and NaN too.
+Value exp(Value operand, PatternRewriter &rewriter, Location loc) {
+  constexpr double kHigh = 1.44269502162933349609375; // log2 e as a float, and the rest
+  constexpr double kLow = 1.925963033500011e-8;
+  constexpr double kBound = 126;
+  /// 1.5 * 2^23, and the exponent bias of a float in the low bits.
+  constexpr double kRounder = 12582912.0 + 127;
+  Real x(rewriter, loc, operand);
+  Real power = x * kHigh;
+  power = Real(rewriter, loc, power.create<arith::MaxNumFOp>(Value(power), power.number(-kBound)));
+  power = Real(rewriter, loc, power.create<arith::MinNumFOp>(Value(power), power.number(kBound)));
+  Real shifted = power + kRounder;
+  Real n = shifted - kRounder;
+  Real f = x.fma(x.number(kLow), x.fma(x.number(kHigh), -n));
+  Real scale = x.fromBits(x.create<arith::ShLIOp>(shifted.bits(), x.integer(23)));
+  return exp2Of(f, rewriter, loc) * scale;
+}
+
+Value rewriteExp(math::ExpOp op, PatternRewriter &rewriter) {
+  Value x = op.getOperand();
+  if (!comesFromHalf(x)) {
+    return exp(x, rewriter, op.getLoc());
+  }
+  return exp2Of(Real(rewriter, op.getLoc(), x) * kLog2e, rewriter, op.getLoc());
+}
+
+Value rewriteExp2(math::Exp2Op op, PatternRewriter &rewriter) {
+  return exp2Of(Real(rewriter, op.getLoc(), op.getOperand()), rewriter, op.getLoc());
+}
+
+Value rewriteRsqrt(math::RsqrtOp op, PatternRewriter &rewriter) {
+  Real x(rewriter, op.getLoc(), op.getOperand());
+  return approximate("rsqrt.approx.f", x, rewriter, op.getLoc());
+}
+
+/// 1 - 2 / (1 + e^(2 |x|)).
+Value rewriteTanh(math::TanhOp op, PatternRewriter &rewriter) {
+  Location loc = op.getLoc();
+  if (!endsInHalf(op)) {
+    return {};
+  }
+  Real x(rewriter, loc, op.getOperand());
+  Real power = exp2Of(x * (2 * kLog2e), rewriter, loc);
+  return reciprocal(power + 1.0, rewriter, loc).fma(x.number(-2), x.number(1));
+}
+
+/// 1 - 2^(-a P(a)) with a = |x|: a minimax fit of the absolute error, 7e-7. P grows from 4 on,
+/// where erf rounds to 1.
+Value rewriteErf(math::ErfOp op, PatternRewriter &rewriter) {
+  Location loc = op.getLoc();
+  if (!endsInHalf(op)) {
+    return {};
+  }
+  Real x(rewriter, loc, op.getOperand());
+  Real a = x.abs();
+  Real p = a.polynomial({-1.6278890371322632, -0.9185094237327576, -0.1486654430627823,
+                         0.029589863494038582, -0.0029441039077937603});
+  Real result = x.number(1) - exp2Of(a * p, rewriter, loc);
+  return result.withSignOf(x);
+}
+
+Value rewriteLog(math::LogOp op, PatternRewriter &rewriter) {
+  if (!endsInHalf(op)) {
+    return {};
+  }
+  Real x(rewriter, op.getLoc(), op.getOperand());
+  return approximate("lg2.approx.f", x, rewriter, op.getLoc()) * kLn2;
+}
+
+Value rewriteDiv(arith::DivFOp op, PatternRewriter &rewriter) {
+  Attribute divisor;
+  // LLVM turns a division by a power of two into a product.
+  if (!endsInHalf(op) || matchPattern(op.getRhs(), m_Constant(&divisor))) {
+    return {};
+  }
+  Real a(rewriter, op.getLoc(), op.getLhs());
+  return a * reciprocal(Real(rewriter, op.getLoc(), op.getRhs()), rewriter, op.getLoc());
+}
+
+template <typename Op> struct Rewrite : OpRewritePattern<Op> {
+  using Function = Value (*)(Op, PatternRewriter &);
+
+  Rewrite(MLIRContext *context, Function function)
+      : OpRewritePattern<Op>(context, kBenefit), function(function) {}
+
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
+    if (!op.getType().isF32()) {
+      return failure();
+    }
+    Value result = function(op, rewriter);
+    if (!result) {
+      return failure();
+    }
+    rewriter.replaceOp(op, result);
+    return success();
+  }
+
+  Function function;
+};
+
+} // namespace
+
+void populateMathCudaPatterns(RewritePatternSet &patterns) {
+  MLIRContext *context = patterns.getContext();
+  context->loadDialect<arith::ArithDialect, math::MathDialect, LLVM::LLVMDialect>();
+  patterns.add<Rewrite<math::ExpOp>>(context, rewriteExp);
+  patterns.add<Rewrite<math::Exp2Op>>(context, rewriteExp2);
+  patterns.add<Rewrite<math::RsqrtOp>>(context, rewriteRsqrt);
+  patterns.add<Rewrite<math::TanhOp>>(context, rewriteTanh);
+  patterns.add<Rewrite<math::ErfOp>>(context, rewriteErf);
+  patterns.add<Rewrite<math::LogOp>>(context, rewriteLog);
+  patterns.add<Rewrite<arith::DivFOp>>(context, rewriteDiv);
+}
+
+} // namespace tenon::codegen::cuda
