@@ -55,6 +55,8 @@ const Pass kAll[] = {
     {"recognize-attention", recognizeAttention},
     {"fold-transposes", foldTransposes},
     {"channels-last", channelsLast},
+    {"convert-to-fp16", convertToFp16},
+    {"convert-to-bf16", convertToBf16},
 };
 
 LogicalResult runPass(const Pass &pass, ModuleOp module, tn::WeightStore &weights,

@@ -61,6 +61,10 @@ llvm::LogicalResult foldTransposes(mlir::ModuleOp module, tn::WeightStore &weigh
 /// the transposes around them meet and cancel, so that one is left at each picture input.
 llvm::LogicalResult channelsLast(mlir::ModuleOp module, tn::WeightStore &weights);
 
+/// `convertPrecision` (ConvertPrecision.h) without its record: for tools and tests, by name.
+llvm::LogicalResult convertToFp16(mlir::ModuleOp module, tn::WeightStore &weights);
+llvm::LogicalResult convertToBf16(mlir::ModuleOp module, tn::WeightStore &weights);
+
 struct Pass {
   llvm::StringLiteral name;
   llvm::LogicalResult (*run)(mlir::ModuleOp, tn::WeightStore &);

@@ -21,6 +21,8 @@ using reference::Tensor;
 constexpr int64_t kSymbolValues[] = {2, 5, 3, 7};
 /// Largest error of a result, relative to the largest magnitude of the true one.
 constexpr double kRelativeToLargest = 1e-4;
+/// The same in roundings of a 16-bit float: layers add up theirs.
+constexpr double kNarrowRoundings = 8;
 
 /// Names every value of a function by what computes it.
 class ValueKeys {
@@ -129,6 +131,18 @@ Result<std::vector<Tensor>> seededInputs(ModuleOp module, func::FuncOp function)
   return inputs;
 }
 
+/// The tolerance for results that were computed in a 16-bit type and may be held in another: as many
+/// roundings, relative to the largest element.
+reference::Comparison compareNarrow(const Tensor &expected, const Tensor &actual, DType computed) {
+  if (!reference::isFloat(expected.dtype())) {
+    return reference::compareTensors(expected, actual);
+  }
+  double largest = reference::compareTensors(expected, actual).largestMagnitude;
+  double rounding = computed == DType::F16 ? 0x1p-11 : 0x1p-8;
+  return reference::compareTensors(
+      expected, actual, {.relative = 0, .absolute = kNarrowRoundings * rounding * largest});
+}
+
 /// The tolerance for results of whole models: relative to the largest element.
 reference::Comparison compareResult(const Tensor &expected, const Tensor &actual) {
   reference::Tolerance tolerance = reference::toleranceOf(expected.dtype());
@@ -176,7 +190,8 @@ Result<std::vector<Tensor>> NumericCheck::evaluate(func::FuncOp function, KnownV
 
 /// The first operation that is new and whose value is none of those that operations of the same
 /// nodes had before.
-std::string NumericCheck::firstSuspect(func::FuncOp function, const KnownValues &now) const {
+std::string NumericCheck::firstSuspect(func::FuncOp function, const KnownValues &now,
+                                       const Compare &compare) const {
   ValueKeys keys(function);
   Operation *firstNew = nullptr;
   Operation *suspect = nullptr;
@@ -195,12 +210,14 @@ std::string NumericCheck::firstSuspect(func::FuncOp function, const KnownValues 
       bool isPeer = llvm::any_of(before.nodes, [&](const std::string &node) {
         return llvm::is_contained(own->second.nodes, node);
       });
+      bool areFloats = reference::isFloat(before.tensor.dtype()) &&
+                       reference::isFloat(own->second.tensor.dtype());
       if (!isPeer || before.tensor.dims() != own->second.tensor.dims() ||
-          before.tensor.dtype() != own->second.tensor.dtype()) {
+          (before.tensor.dtype() != own->second.tensor.dtype() && !areFloats)) {
         continue;
       }
       hasPeer = true;
-      if (compareResult(before.tensor, own->second.tensor).equal()) {
+      if (compare(before.tensor, own->second.tensor).equal()) {
         return WalkResult::advance();
       }
     }
@@ -225,6 +242,18 @@ Status NumericCheck::start(ModuleOp module) {
 }
 
 Status NumericCheck::check(llvm::StringRef pass, ModuleOp module) {
+  return check(pass, module, compareResult).status();
+}
+
+Status NumericCheck::checkLowered(llvm::StringRef pass, ModuleOp module, DType computed) {
+  TENON_ASSIGN(truth, check(pass, module, [&](const Tensor &expected, const Tensor &actual) {
+                 return compareNarrow(expected, actual, computed);
+               }));
+  return Status::ok();
+}
+
+Result<std::vector<Tensor>> NumericCheck::check(llvm::StringRef pass, ModuleOp module,
+                                                const Compare &compare) {
   func::FuncOp function = mainOf(module);
   KnownValues values;
   Result<std::vector<Tensor>> results = evaluate(function, values);
@@ -233,7 +262,7 @@ Status NumericCheck::check(llvm::StringRef pass, ModuleOp module) {
         strCat("evaluating after pass '", std::string_view(pass), "'"));
   }
   for (auto [index, expected, actual] : llvm::enumerate(truth, *results)) {
-    reference::Comparison comparison = compareResult(expected, actual);
+    reference::Comparison comparison = compare(expected, actual);
     if (comparison.equal()) {
       continue;
     }
@@ -243,11 +272,11 @@ Status NumericCheck::check(llvm::StringRef pass, ModuleOp module) {
     return Status::error(ErrorId::VerifyFailed,
                          strCat("after pass '", std::string_view(pass), "' output '",
                                 std::string_view(name ? name.getValue() : "?"), "' differs: ", what,
-                                "; ", firstSuspect(function, values)),
+                                "; ", firstSuspect(function, values, compare)),
                          "this is a fault of the pass; report it with the model");
   }
   last = std::move(values);
-  return Status::ok();
+  return results;
 }
 
 } // namespace tenon::pipeline

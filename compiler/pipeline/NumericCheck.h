@@ -4,9 +4,11 @@
 #pragma once
 
 #include "compiler/graph/WeightStore.h"
+#include "compiler/reference/Compare.h"
 #include "compiler/reference/Interpreter.h"
 #include "support/Hash.h"
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -21,6 +23,9 @@ public:
   Status start(mlir::ModuleOp module);
   /// TN0403 if a result is not what it was, naming the pass and the first operation that differs.
   Status check(llvm::StringRef pass, mlir::ModuleOp module);
+  /// The same after a pass that lowers the precision on purpose: results may differ by some roundings
+  /// of `computed` (F16 or BF16), and are the truth from then on.
+  Status checkLowered(llvm::StringRef pass, mlir::ModuleOp module, DType computed);
 
   /// Operations evaluated so far, as opposed to reused.
   uint64_t evaluated() const { return evaluatedOps; }
@@ -34,7 +39,13 @@ private:
   using KnownValues = std::map<Hash128, Known>;
 
   Result<std::vector<reference::Tensor>> evaluate(mlir::func::FuncOp function, KnownValues &values);
-  std::string firstSuspect(mlir::func::FuncOp function, const KnownValues &now) const;
+  using Compare = std::function<reference::Comparison(const reference::Tensor &expected,
+                                                      const reference::Tensor &actual)>;
+  /// The results, if `compare` finds them equal to the truth.
+  Result<std::vector<reference::Tensor>> check(llvm::StringRef pass, mlir::ModuleOp module,
+                                               const Compare &compare);
+  std::string firstSuspect(mlir::func::FuncOp function, const KnownValues &now,
+                           const Compare &compare) const;
 
   reference::Interpreter interpreter;
   std::vector<reference::Tensor> inputs;

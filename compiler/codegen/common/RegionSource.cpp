@@ -87,6 +87,10 @@ RegionSource outline(tn::RegionOp region) {
   }
 
   OwningOpRef<ModuleOp> module = ModuleOp::create(location);
+  ModuleOp model = region->getParentOfType<ModuleOp>();
+  if (Attribute allowed = model->getAttr(kAllowTf32)) {
+    (*module)->setAttr(kAllowTf32, allowed);
+  }
   builder.setInsertionPointToEnd(module->getBody());
   func::FuncOp function =
       func::FuncOp::create(builder, location, "kernel", builder.getFunctionType(inputs, outputs));
@@ -105,7 +109,7 @@ RegionSource outline(tn::RegionOp region) {
   }
   func::ReturnOp::create(builder, location, results);
 
-  tn::SymbolList declared(region->getParentOfType<ModuleOp>());
+  tn::SymbolList declared(model);
   tn::SymbolList own;
   for (auto [index, symbol] : llvm::enumerate(renumber.used)) {
     tn::SymbolList::Range range = declared.bounds(symbol);

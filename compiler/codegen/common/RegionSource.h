@@ -9,6 +9,10 @@
 
 namespace tenon::codegen {
 
+/// Unit attribute of a module whose f32 products may be computed in TF32 (`--allow tf32`). A region's
+/// module has it if the model's has, so that the cache tells them apart.
+inline constexpr llvm::StringLiteral kAllowTf32 = "tn.allow_tf32";
+
 struct RegionSource {
   /// A module with one `func.func @kernel` over `tn` ops, attribute `tn.strategy` and its own
   /// `tn.symbols` s0, s1, ... in order of first use by an operand or result. Without locations.

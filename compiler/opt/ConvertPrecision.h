@@ -1,0 +1,46 @@
+// `--precision fp16|bf16`: values become narrow where that is safe; what stays in f32, and why, is
+// a record of the engine. Relies on optimized `tn`, where norms, softmax and attention have names.
+#pragma once
+
+#include "compiler/graph/WeightStore.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+#include <string>
+#include <vector>
+
+namespace tenon::opt {
+
+enum class Precision { Fp16, Bf16 };
+
+/// Why a value is not narrow. Names are stable; tests and users refer to them.
+struct PrecisionRule {
+  llvm::StringLiteral name;
+  llvm::StringLiteral why;
+};
+
+/// What the conversion did.
+struct PrecisionRecord {
+  /// An operation that computes in f32, or one whose result is held to the finite range.
+  struct Entry {
+    mlir::Location location;
+    std::string operation;
+    const PrecisionRule *rule;
+  };
+
+  Precision precision = Precision::Fp16;
+  int64_t narrow = 0; ///< operations with a narrow result
+  std::vector<Entry> wider;
+  std::vector<Entry> clamped;
+  int64_t weights = 0; ///< converted, equal ones once
+  int64_t weightBytes = 0;
+
+  /// The record "precision" (docs/explain.md). `nodesOf` gives the model nodes of a location.
+  std::string toJson(llvm::function_ref<std::vector<std::string>(mlir::Location)> nodesOf) const;
+};
+
+/// Gives every f32 value that no rule keeps the narrow type. Inputs and outputs keep theirs.
+llvm::LogicalResult convertPrecision(mlir::ModuleOp module, tn::WeightStore &weights,
+                                     Precision precision, PrecisionRecord &record);
+
+} // namespace tenon::opt
