@@ -2,6 +2,7 @@
 // Relies on getDims for symbolic shapes; an unknown size counts as one element.
 #include "compiler/dispatch/Cost.h"
 
+#include "compiler/dispatch/OpKinds.h"
 #include "compiler/graph/Tn.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -92,32 +93,90 @@ double CostModel::workOf(Operation *op) const {
       });
 }
 
+/// Operations a second of the unit that computes `op`.
+double CostModel::peakOf(Operation *op) const {
+  Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
+  bool isHalf = element.isF16() || element.isBF16();
+  return isHalf && op->hasTrait<tn::TnContraction>() ? device.halfPeak : device.peak;
+}
+
+/// Tells the operands of `op`, of which `times` elements are computed, how often they are read.
+void CostModel::countReads(Operation *op, double times, Reads &reads) const {
+  double result = std::max<int64_t>(countOf(tn::getDims(op->getResult(0).getType())), 1);
+  for (Value operand : op->getOperands()) {
+    double own = countOf(tn::getDims(operand.getType()));
+    if (isa<tn::ConcatOp, tn::PadOp>(op)) {
+      reads[operand].apart += times * std::min(1.0, own / result);
+    } else if (isMovement(op, device)) {
+      reads[operand].apart += times;
+    } else {
+      double together = op->hasTrait<tn::TnElementwise>() ? times : own;
+      reads[operand].together = std::max(reads[operand].together, together);
+    }
+  }
+}
+
+/// Bytes that `ops` read of a value from outside: of a slice or a gather, only what it takes.
+int64_t CostModel::bytesRead(Value value, ArrayRef<Operation *> ops) const {
+  int64_t taken = 0;
+  for (Operation *op : ops) {
+    for (OpOperand &operand : op->getOpOperands()) {
+      if (operand.get() != value) {
+        continue;
+      }
+      bool takesPart = isa<tn::SliceOp>(op) ||
+                       (isa<tn::GatherOp>(op) && operand.getOperandNumber() == 0);
+      if (!takesPart) {
+        return bytesOf(value);
+      }
+      taken += bytesOf(op->getResult(0));
+    }
+  }
+  return std::min(taken, bytesOf(value));
+}
+
 Cost CostModel::costOf(ArrayRef<Operation *> ops) const {
-  llvm::SmallPtrSet<Operation *, 16> inside(ops.begin(), ops.end());
+  llvm::DenseSet<Operation *> inside(ops.begin(), ops.end());
   llvm::SmallSetVector<Value, 8> read;
+  Reads reads;
   Cost cost;
   cost.launches = 1;
+  double seconds = 0;
+  for (Operation *op : llvm::reverse(ops)) {
+    double count = std::max<int64_t>(countOf(tn::getDims(op->getResult(0).getType())), 1);
+    Readers readers = reads.lookup(op->getResult(0));
+    // What leaves the kernel is computed once, what is read inside once for each place.
+    double times = readers.together + readers.apart;
+    bool escapes =
+        llvm::any_of(op->getUsers(), [&](Operation *user) { return !inside.contains(user); });
+    if (times == 0 || escapes) {
+      times = std::max(readers.together, count) + readers.apart;
+    }
+    countReads(op, times, reads);
+    double work = workOf(op) * times / count;
+    cost.work += work;
+    seconds += work / peakOf(op);
+  }
   for (Operation *op : ops) {
-    cost.work += workOf(op);
     for (Value operand : op->getOperands()) {
       if (!inside.contains(operand.getDefiningOp())) {
         read.insert(operand);
       }
     }
     for (Value result : op->getResults()) {
-      bool escapes =
+      bool isWritten =
           llvm::any_of(result.getUsers(), [&](Operation *user) { return !inside.contains(user); });
-      if (escapes) {
+      if (isWritten) {
         cost.bytes += bytesOf(result);
       }
     }
   }
   for (Value value : read) {
-    cost.bytes += bytesOf(value);
+    cost.bytes += bytesRead(value, ops);
   }
   bool fitsCache = cost.bytes <= device.cacheBytes * static_cast<int64_t>(device.cores);
   double bandwidth = fitsCache ? device.cacheBandwidth : device.memoryBandwidth;
-  double seconds = std::max(cost.bytes / bandwidth, cost.work / device.peak) + device.launchSeconds;
+  seconds = std::max(cost.bytes / bandwidth, seconds) + device.launchSeconds;
   cost.microseconds = seconds * 1e6;
   return cost;
 }

@@ -6,6 +6,7 @@
 #include "compiler/dispatch/Records.h"
 #include "compiler/graph/Shape.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/DenseMap.h"
 
 namespace tenon::dispatch {
 
@@ -19,13 +20,24 @@ public:
   int64_t countOf(llvm::ArrayRef<mlir::AffineExpr> dims) const;
   /// Arithmetic operations of one op; transcendental functions count for several.
   double workOf(mlir::Operation *op) const;
-  /// The cost of `ops` as one kernel: values from outside are read once, values used outside
-  /// are written once.
+  /// The cost of `ops`, none before one that it reads from, as one kernel: values from outside are
+  /// read once, values used outside are written once, others computed wherever they are read.
   Cost costOf(llvm::ArrayRef<mlir::Operation *> ops) const;
 
   const DeviceProfile &profile() const { return device; }
 
 private:
+  double peakOf(mlir::Operation *op) const;
+  /// Elements that the readers of a value want: at the same places, which counts once, and at
+  /// places of their own.
+  struct Readers {
+    double together = 0;
+    double apart = 0;
+  };
+  using Reads = llvm::DenseMap<mlir::Value, Readers>;
+  void countReads(mlir::Operation *op, double times, Reads &reads) const;
+  int64_t bytesRead(mlir::Value value, llvm::ArrayRef<mlir::Operation *> ops) const;
+
   DeviceProfile device;
   llvm::SmallVector<int64_t> symbols;
 };

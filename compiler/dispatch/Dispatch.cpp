@@ -35,12 +35,11 @@ LogicalResult dispatch(ModuleOp module, const DeviceProfile &profile, Records &r
   if (failed(checkDims(block))) {
     return failure();
   }
-  if (!profile.isGpu()) {
-    packWeights(block, profile);
-  }
+  packWeights(block, profile);
   CostModel costs(module, profile);
   Formation formation{.grouping = Grouping(block), .costs = costs, .refusals = Refusals()};
   formContractions(formation, block);
+  formAttention(formation, block);
   formRows(formation, block);
   formElementwise(formation, block);
   formSingles(formation, block);

@@ -96,7 +96,8 @@ bool isContractionRoot(Operation *op, const DeviceProfile &device) {
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
   return conv && allFused(op, device) && conv.getChannelsLast() &&
          isa_and_nonnull<tn::WeightOp, tn::ConstantOp, tn::UnpackOp>(
-             conv.getWeight().getDefiningOp());
+             conv.getWeight().getDefiningOp()) &&
+         (!device.isGpu() || isDepthwise(conv) || isLibraryRoot(op));
 }
 
 void formContractions(Formation &formation, Block *block) {
@@ -117,6 +118,12 @@ void formContractions(Formation &formation, Block *block) {
       }
     }
     size_t alone = group->ops.size();
+    if (formation.device().isGpu() && !depthwise) {
+      growLibraryEpilogue(formation, group);
+      group->reason = group->ops.size() == alone ? "one call of a library, nothing behind it joined"
+                                                 : "one call of a library with its epilogue";
+      continue;
+    }
     growEpilogue(formation, group);
     group->reason = group->ops.size() == alone
                         ? "a contraction, with no elementwise operation behind it that could join"

@@ -9,23 +9,39 @@ using namespace mlir;
 namespace tenon::dispatch {
 namespace {
 
+/// The dims of the values that leave the group.
+tn::Dims groupDims(Group *group) { return resultDims(group->ops.back()); }
+
+/// Whether a movement operation of one group reads from the other.
+bool movementReads(Formation &formation, Group *consumers, Group *producers) {
+  return llvm::any_of(consumers->ops, [&](Operation *op) {
+    return isMovement(op, formation.device()) &&
+           llvm::any_of(op->getOperands(), [&](Value operand) {
+             return llvm::is_contained(producers->ops, operand.getDefiningOp());
+           });
+  });
+}
+
 /// Why the groups around an edge stay apart; null if they were merged.
 const Rule *tryMerge(Formation &formation, Group *producers, Group *consumers) {
   if (producers->strategy != kElementwise) {
     return &kOtherRegion;
   }
-  if (!tn::sameDims(resultDims(producers->ops.front()), resultDims(consumers->ops.front()))) {
-    return &kDimsDiffer;
+  const Rule *rule = nullptr;
+  if (!tn::sameDims(groupDims(producers), groupDims(consumers))) {
+    rule = &kDimsDiffer;
+  } else if (movementReads(formation, consumers, producers)) {
+    rule = &kMovementReadsInputs;
   }
-  if (producers->ops.size() + consumers->ops.size() > kMostOperations) {
-    return &kRegionFull;
+  if (rule && formation.device().isGpu()) {
+    rule = refuseInlining(formation, producers->ops, consumers->ops);
   }
-  for (Operation *op : consumers->ops) {
-    if (isMovement(op) && llvm::is_contained(producers->ops, op->getOperand(0).getDefiningOp())) {
-      return &kMovementReadsInputs;
-    }
+  if (rule) {
+    return rule;
   }
-  return formation.grouping.merge(producers, consumers);
+  return producers->ops.size() + consumers->ops.size() > kMostOperations
+             ? &kRegionFull
+             : formation.grouping.merge(producers, consumers);
 }
 
 /// Merges the group of `op` with those of its producers where that is legal.
@@ -78,7 +94,10 @@ void recomputeBroadcasts(Formation &formation, Block *block) {
 
 bool isElementwise(Operation *op) { return op->hasTrait<tn::TnElementwise>(); }
 
-bool isMovement(Operation *op) { return isa<tn::TransposeOp, tn::SliceOp, tn::BroadcastOp>(op); }
+bool isMovement(Operation *op, const DeviceProfile &device) {
+  return isa<tn::TransposeOp, tn::SliceOp, tn::BroadcastOp>(op) ||
+         (device.isGpu() && isa<tn::ConcatOp, tn::PadOp, tn::GatherOp>(op));
+}
 
 tn::Dims resultDims(Operation *op) { return tn::getDims(op->getResult(0).getType()); }
 
@@ -91,7 +110,7 @@ void formElementwise(Formation &formation, Block *block) {
   recomputeBroadcasts(formation, block);
   SmallVector<Operation *> open;
   for (Operation &op : *block) {
-    bool fits = isElementwise(&op) || isMovement(&op);
+    bool fits = isElementwise(&op) || isMovement(&op, formation.device());
     if (fits && !formation.grouping.groupOf(&op)) {
       open.push_back(&op);
     }
@@ -113,10 +132,8 @@ void formSingles(Formation &formation, Block *block) {
     if (staysOutside(&op) || formation.grouping.groupOf(&op)) {
       continue;
     }
-    bool attention = isa<tn::AttentionOp>(op);
-    Group *group = formation.grouping.create(&op, attention ? kAttention : kSingle, &op);
-    group->reason = attention ? "attention is compiled alone, tiled over keys"
-                              : "this operation has no strategy that fuses";
+    Group *group = formation.grouping.create(&op, kSingle, &op);
+    group->reason = "this operation has no strategy that fuses";
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/Grouping.h"
+#include "compiler/dispatch/OpKinds.h"
 #include "compiler/dispatch/Rules.h"
 
 namespace tenon::dispatch {
@@ -25,20 +26,25 @@ struct Formation {
 
 /// One file each. Every one looks at operations that are in no group yet.
 void formContractions(Formation &formation, mlir::Block *block);
+void formAttention(Formation &formation, mlir::Block *block);
 void formRows(Formation &formation, mlir::Block *block);
 void formElementwise(Formation &formation, mlir::Block *block);
 void formSingles(Formation &formation, mlir::Block *block);
 
-/// True for the elementwise operations of `tn`, which have one result.
-bool isElementwise(mlir::Operation *op);
-/// transpose, slice and broadcast.
-bool isMovement(mlir::Operation *op);
-/// The dims of the only result.
-tn::Dims resultDims(mlir::Operation *op);
+/// A transpose that changes the innermost dim: its operand is best read as it lies.
+bool movesInnermost(mlir::Operation *op);
+/// Why a GPU region should not compute `producers`, whose dims are not those of its results or that
+/// a movement operation reads, where `consumers` read them; null if it should.
+const Rule *refuseInlining(Formation &formation, llvm::ArrayRef<mlir::Operation *> producers,
+                           llvm::ArrayRef<mlir::Operation *> consumers);
 /// An element type that the device's fused kernels compute with: F32, on a GPU any float.
 bool isFusedType(mlir::Type tensor, const DeviceProfile &device);
 /// A contraction that formContractions makes the root of a group.
 bool isContractionRoot(mlir::Operation *op, const DeviceProfile &device);
+/// A product or convolution that a GPU's libraries compute (FormLibrary.cpp).
+bool isLibraryRoot(mlir::Operation *op);
+/// Adds to a group of one library call what the call can do behind its product.
+void growLibraryEpilogue(Formation &formation, Group *group);
 /// A conv with one input channel a group.
 bool isDepthwise(tn::ConvOp conv);
 

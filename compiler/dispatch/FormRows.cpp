@@ -48,21 +48,54 @@ bool rowsFit(const Formation &formation, Group *group, size_t rowDims) {
   return row * values * static_cast<int64_t>(sizeof(float)) <= formation.costs.profile().cacheBytes;
 }
 
+bool readsGroup(Operation *op, Group *group) {
+  return llvm::any_of(op->getOperands(), [&](Value operand) {
+    return llvm::is_contained(group->ops, operand.getDefiningOp());
+  });
+}
+
+/// Why a producer cannot join a GPU's group: there also movement joins, and values of other dims that
+/// are computed where they are read.
+const Rule *refuseOnGpu(Formation &formation, Group *group, Operation *op, const tn::Dims &dims,
+                        Operation *consumer) {
+  bool isMove = isMovement(op, formation.device());
+  if (!isElementwise(op) && !isMove) {
+    return &kNotElementwise;
+  }
+  if (isMove && movesInnermost(op)) {
+    return &kNotElementwise; // rows read with a stride
+  }
+  if (isMove && readsGroup(op, group)) {
+    return &kMovementReadsInputs;
+  }
+  bool samePlace = consumer == group->root || isElementwise(consumer);
+  return samePlace && tn::sameDims(resultDims(op), dims) ? nullptr
+                                                         : refuseInlining(formation, op, group->ops);
+}
+
+const Rule *refusalOf(Formation &formation, Group *group, Operation *op, const tn::Dims &dims,
+                      Operation *consumer) {
+  if (formation.grouping.groupOf(op)) {
+    return isElementwise(op) ? &kOtherRegion : &kNotElementwise;
+  }
+  if (formation.device().isGpu() && op != consumer) {
+    return refuseOnGpu(formation, group, op, dims, consumer);
+  }
+  if (!isElementwise(op)) {
+    return &kNotElementwise;
+  }
+  return tn::sameDims(resultDims(op), dims) ? nullptr : &kDimsDiffer;
+}
+
 /// Tries to add `op`, a neighbour over the edge (producer, consumer).
 bool tryAbsorb(Formation &formation, Group *group, Operation *op, const tn::Dims &dims,
                size_t rowDims, Operation *producer, Operation *consumer) {
-  const Rule *rule = nullptr;
-  if (!isElementwise(op)) {
-    rule = &kNotElementwise;
-  } else if (formation.grouping.groupOf(op)) {
-    rule = &kOtherRegion;
-  } else if (!tn::sameDims(resultDims(op), dims)) {
-    rule = &kDimsDiffer;
-  } else if (group->ops.size() >= kMostOperations) {
+  const Rule *rule = refusalOf(formation, group, op, dims, consumer);
+  if (!rule && group->ops.size() >= kMostOperations) {
     rule = &kRegionFull;
-  } else if (!rowsFit(formation, group, rowDims)) {
+  } else if (!rule && !rowsFit(formation, group, rowDims)) {
     rule = &kRowTooLarge;
-  } else {
+  } else if (!rule) {
     rule = op == producer ? formation.grouping.absorbProducer(group, op)
                           : formation.grouping.absorbConsumer(group, op);
   }

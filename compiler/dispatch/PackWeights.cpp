@@ -1,6 +1,6 @@
 // Puts tn.pack and tn.unpack between a constant weight and the contraction that reads it, so that
-// the weight is laid out once, when the engine is written. Relies on f32 contractions being
-// compiled with the product micro-kernel.
+// the weight is laid out once, when the engine is written. Relies on a CPU's contractions being
+// compiled with the product micro-kernel, a GPU's convolutions being calls of a library.
 #include "compiler/dispatch/PackWeights.h"
 
 #include "compiler/dispatch/FormRegions.h"
@@ -19,10 +19,18 @@ struct Layout {
   int64_t panel = kPanelColumns;
 };
 
+int64_t filterSize(RankedTensorType weight) {
+  int64_t size = 1;
+  for (int64_t dim : weight.getShape().drop_front()) {
+    size *= dim;
+  }
+  return std::max<int64_t>(size, 1);
+}
+
 /// The operand to pack and how; none for a contraction whose weight is not constant or not packed.
-std::optional<std::pair<OpOperand *, Layout>> layoutOf(Operation *op) {
+std::optional<std::pair<OpOperand *, Layout>> layoutOf(Operation *op, const DeviceProfile &device) {
   if (tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op)) {
-    if (cast<RankedTensorType>(matmul.getB().getType()).getRank() != 2) {
+    if (device.isGpu() || cast<RankedTensorType>(matmul.getB().getType()).getRank() != 2) {
       return std::nullopt;
     }
     SmallVector<int64_t> permutation = {0, 1};
@@ -34,6 +42,11 @@ std::optional<std::pair<OpOperand *, Layout>> layoutOf(Operation *op) {
   tn::ConvOp conv = cast<tn::ConvOp>(op);
   RankedTensorType weight = cast<RankedTensorType>(conv.getWeight().getType());
   int64_t rank = weight.getRank();
+  if (device.isGpu() && !isDepthwise(conv)) {
+    // [K, R, S, C / groups], as the library reads it.
+    return std::pair(&conv.getWeightMutable(),
+                     Layout{{0, 2, 3, 1}, 1, 1, filterSize(weight)});
+  }
   Layout layout;
   for (int64_t spatial = 2; spatial < rank; ++spatial) {
     layout.permutation.push_back(spatial);
@@ -76,7 +89,7 @@ void packWeights(Block *block, const DeviceProfile &device) {
   }
   llvm::DenseMap<std::pair<Value, Attribute>, tn::PackOp> known;
   for (Operation *root : roots) {
-    std::optional<std::pair<OpOperand *, Layout>> found = layoutOf(root);
+    std::optional<std::pair<OpOperand *, Layout>> found = layoutOf(root, device);
     if (!found) {
       continue;
     }

@@ -28,10 +28,13 @@ inline constexpr Rule kTooFar = {
     "too-far", "more operations stand between the two than dispatch looks through"};
 inline constexpr Rule kRegionFull = {"region-full", "the region has as many operations as it may"};
 inline constexpr Rule kElementType = {
-    "element-type", "this strategy computes in f32, and the other operation has another type"};
+    "element-type", "this strategy computes in f32 (on a GPU, in any float), the other operation in another type"};
 inline constexpr Rule kContractionReads = {
     "contraction-reads-often",
     "a contraction reads each operand element many times, so the producer is computed once before"};
+inline constexpr Rule kLibraryEpilogue = {
+    "library-epilogue",
+    "the library's call has no such epilogue, and a generated product would be slower"};
 inline constexpr Rule kAttentionAlone = {"attention-alone", "attention is compiled alone"};
 inline constexpr Rule kCompiledAlone = {"compiled-alone",
                                         "one of the two has no strategy that fuses"};
@@ -43,6 +46,9 @@ inline constexpr Rule kRowTooLarge = {
     "the rows of all values of the region would not fit in the second-level cache"};
 inline constexpr Rule kMovementReadsInputs = {
     "movement-reads-inputs", "a movement operation in a region reads the region's inputs only"};
+inline constexpr Rule kRecompute = {
+    "computed-too-often",
+    "a value is read at so many places that computing it at each costs more than storing it"};
 inline constexpr Rule kNotElementwise = {
     "not-elementwise", "only elementwise operations join the region of the other"};
 inline constexpr Rule kOtherRegion = {

@@ -16,17 +16,28 @@ namespace tenon::dispatch {
 /// Elementwise ops and the movement ops transpose, slice and broadcast. Every result has the same
 /// dims; an operand of a movement op is an input of the region, its result has the region's dims. A
 /// grid point is a slice of the outer dims.
+///
+/// On a GPU also concat, pad and gather are movement ops, and a value that no one outside reads may
+/// have any dims and be the operand of a movement op (of a transpose that changes the innermost dim
+/// only if nothing but movement ops made it): its elements are computed where they are read, which
+/// dispatch finds cheaper than a kernel of its own. The results still have the same dims, which are
+/// the region's.
 inline constexpr llvm::StringLiteral kElementwise = "elementwise";
 /// One f32 root: softmax over the last dim, layer_norm, rms_norm, or a reduce over trailing dims.
 /// Elementwise producers have the dims of the root's operand, elementwise consumers those of its
 /// result; results may be of either kind. A grid point is one row or a few.
+///
+/// On a GPU the root is of any float type and rows have any length. Its producers are as in an
+/// elementwise region: those with the dims of the root's operand may be results, others are computed
+/// where they are read.
 inline constexpr llvm::StringLiteral kRows = "rows";
 /// One root: an f32 matmul, or an f32 conv (channelsLast, constant weight, not depthwise). Then
 /// elementwise consumers, all f32, with the dims of the root's result; one result. A constant B
 /// operand (matmul: of rank 2) is a packed input followed by tn.unpack.
 ///
-/// On a GPU (codegen/cuda/LibraryRegions.h turns it into one library call): one root of f32, f16 or
-/// bf16 (matmul also f64), then at most one add of a vector over the last dim, one add of a tensor of
+/// On a GPU (codegen/cuda/LibraryRegions.h turns it into one library call; what no call computes has
+/// generated code): one root of f32, f16 or bf16 (matmul also f64; conv of rank 4, channelsLast,
+/// constant weight, not depthwise), then at most one add of a vector over the last dim, one add of a tensor of
 /// the result's dims and one relu or approximate gelu, in this order or with the adds swapped. All
 /// operands are inputs of the region, matmul operands also tn.transpose of one. A conv's weight
 /// [K, C / g, R, S] is an input packed as [K, R, S, C / g] (tn.pack with permutation [0, 2, 3, 1],
@@ -35,11 +46,17 @@ inline constexpr llvm::StringLiteral kRows = "rows";
 inline constexpr llvm::StringLiteral kContraction = "contraction";
 /// One root: a conv with groups = channels, so weight [C * m, 1, kernel...] (channelsLast; a
 /// constant one is a packed input of one panel followed by tn.unpack), then elementwise consumers
-/// with the dims of its result; one result.
+/// with the dims of its result; one result. On a GPU, generated code for any float type.
 inline constexpr llvm::StringLiteral kDepthwise = "depthwise";
 /// Columns of a panel of a weight packed for the product kernel, for every level.
 inline constexpr int64_t kPanelColumns = 32;
 /// One tn.attention.
+///
+/// On a GPU q, k and v (not the mask) may each be a chain of tn.slice with steps of one and
+/// tn.transpose of an input (of rank 4, as all values of the chain), so a stride and an offset a dim
+/// say where an element is; the strides of the innermost dim need not be one. A tn.transpose of the
+/// result that keeps the innermost dim may follow, whose result is then the region's. Several operands
+/// may be parts of one input: q, k and v of a merged projection [B, S, H + 2 * Hk, D].
 inline constexpr llvm::StringLiteral kAttention = "attention";
 /// One op of any other kind (also `tn.sizes`, which has no operand).
 inline constexpr llvm::StringLiteral kSingle = "single";

@@ -1,0 +1,71 @@
+// Attention. On a GPU it reads and writes through strides, so the slices and transposes that only
+// choose which part of a tensor an operand is, and in which order, join its region and move nothing.
+#include "compiler/dispatch/FormRegions.h"
+#include "compiler/dispatch/Strategy.h"
+
+using namespace mlir;
+
+namespace tenon::dispatch {
+namespace {
+
+/// Strides say all of it: a transpose, or a slice that skips no element.
+bool isView(Operation *op) {
+  if (tn::SliceOp slice = dyn_cast_or_null<tn::SliceOp>(op)) {
+    return llvm::all_of(slice.getSteps(), [](int64_t step) { return step == 1; });
+  }
+  return isa_and_nonnull<tn::TransposeOp>(op);
+}
+
+/// Takes in the views behind an operand; one that others read too is made again for this region.
+void takeViews(Formation &formation, Group *group, OpOperand &operand) {
+  OpOperand *edge = &operand;
+  while (isView(edge->get().getDefiningOp())) {
+    Operation *view = edge->get().getDefiningOp();
+    if (!view->hasOneUse()) {
+      Operation *copy = view->clone();
+      Operation *reader = edge->getOwner();
+      reader->getBlock()->getOperations().insert(Block::iterator(reader), copy);
+      edge->set(copy->getResult(0));
+      view = copy;
+    }
+    if (const Rule *rule = formation.grouping.absorbProducer(group, view)) {
+      formation.refuse(view, edge->getOwner(), *rule);
+      return;
+    }
+    edge = &view->getOpOperand(0);
+  }
+}
+
+/// The transpose of the result that keeps the features innermost.
+void takeTranspose(Formation &formation, Group *group) {
+  Operation *root = group->root;
+  tn::TransposeOp transpose =
+      root->hasOneUse() ? dyn_cast<tn::TransposeOp>(*root->getUsers().begin()) : tn::TransposeOp();
+  if (!transpose || transpose.getPermutation().back() != 3) {
+    return;
+  }
+  if (const Rule *rule = formation.grouping.absorbConsumer(group, transpose)) {
+    formation.refuse(root, transpose, *rule);
+  }
+}
+
+} // namespace
+
+void formAttention(Formation &formation, Block *block) {
+  SmallVector<tn::AttentionOp> roots(block->getOps<tn::AttentionOp>());
+  for (tn::AttentionOp root : roots) {
+    Group *group = formation.grouping.create(root, kAttention, root);
+    group->reason = "attention is compiled alone, tiled over keys";
+    if (!formation.device().isGpu()) {
+      continue;
+    }
+    for (OpOperand *operand : {&root.getQMutable(), &root.getKMutable(), &root.getVMutable()}) {
+      takeViews(formation, group, *operand);
+    }
+    takeTranspose(formation, group);
+    group->reason = "attention, tiled over keys; it reads and writes slices and transposes of its "
+                    "operands by strides";
+  }
+}
+
+} // namespace tenon::dispatch

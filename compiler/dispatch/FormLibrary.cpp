@@ -1,0 +1,113 @@
+// On a GPU, products and convolutions become one call of a library: the bias, the residual and the
+// activation behind them join as far as the library computes them. Relies on
+// codegen/cuda/LibraryRegions.h reading exactly what is let in here.
+#include "compiler/dispatch/FormRegions.h"
+
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+
+namespace tenon::dispatch {
+namespace {
+
+/// What the call does after the product; each at most once, the activation last.
+struct Epilogue {
+  bool hasBias = false;
+  bool hasResidual = false;
+  bool hasActivation = false;
+  bool isDouble = false;
+};
+
+/// A vector over the last dim, with any number of leading dims of one.
+bool isVectorOver(Value value, AffineExpr last) {
+  tn::Dims dims = tn::getDims(value.getType());
+  return !dims.empty() && tn::sameDim(dims.back(), last) &&
+         llvm::all_of(ArrayRef(dims).drop_back(),
+                      [](AffineExpr dim) { return tn::constantDim(dim) == 1; });
+}
+
+/// The add of a bias or of a residual to `value`.
+bool takeAdd(Epilogue &epilogue, tn::AddOp add, Value value) {
+  Value other = add.getA() == value ? add.getB() : add.getA();
+  tn::Dims dims = tn::getDims(value.getType());
+  // A constant of one element stands in the region, where no call can read it.
+  if (add.getType() != value.getType() || isScalarConstant(other.getDefiningOp())) {
+    return false;
+  }
+  if (!epilogue.hasBias && !epilogue.isDouble && isVectorOver(other, dims.back())) {
+    epilogue.hasBias = true;
+    return true;
+  }
+  if (!epilogue.hasResidual && tn::sameDims(tn::getDims(other.getType()), dims)) {
+    epilogue.hasResidual = true;
+    return true;
+  }
+  return false;
+}
+
+/// Whether the call can do `op`, the only reader of `value`, next.
+bool takeNext(Epilogue &epilogue, Operation *op, Value value) {
+  if (epilogue.hasActivation) {
+    return false;
+  }
+  if (tn::AddOp add = dyn_cast<tn::AddOp>(op)) {
+    return takeAdd(epilogue, add, value);
+  }
+  tn::GeluOp gelu = dyn_cast<tn::GeluOp>(op);
+  epilogue.hasActivation =
+      !epilogue.isDouble && (isa<tn::ReluOp>(op) || (gelu && gelu.getApproximate()));
+  return epilogue.hasActivation;
+}
+
+} // namespace
+
+bool isLibraryRoot(Operation *op) {
+  auto isFloat = [](Type tensor) {
+    return isa<FloatType>(cast<RankedTensorType>(tensor).getElementType());
+  };
+  if (!llvm::all_of(op->getOperandTypes(), isFloat)) {
+    return false;
+  }
+  tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
+  if (!conv) {
+    return isa<tn::MatmulOp>(op);
+  }
+  return conv.getType().getRank() == 4 && conv.getChannelsLast() && !isDepthwise(conv) &&
+         !conv.getType().getElementType().isF64();
+}
+
+void growLibraryEpilogue(Formation &formation, Group *group) {
+  Epilogue epilogue;
+  Value value = group->root->getResult(0);
+  tn::ConvOp conv = dyn_cast<tn::ConvOp>(group->root);
+  epilogue.hasBias = conv && conv.getBias();
+  epilogue.isDouble = getElementTypeOrSelf(value).isF64();
+  while (!value.use_empty()) {
+    Operation *producer = value.getDefiningOp();
+    Operation *user = *value.getUsers().begin();
+    if (!value.hasOneUse()) {
+      for (Operation *reader : value.getUsers()) {
+        formation.refuse(producer, reader, kSecondResult);
+      }
+      return;
+    }
+    if (staysOutside(user)) {
+      return;
+    }
+    const Rule *rule = nullptr;
+    if (formation.grouping.groupOf(user)) {
+      rule = &kOtherRegion;
+    } else if (!takeNext(epilogue, user, value)) {
+      rule = isElementwise(user) ? &kLibraryEpilogue : &kNotElementwise;
+    } else {
+      rule = formation.grouping.absorbConsumer(group, user);
+    }
+    if (rule) {
+      formation.refuse(producer, user, *rule);
+      return;
+    }
+    value = user->getResult(0);
+  }
+}
+
+} // namespace tenon::dispatch

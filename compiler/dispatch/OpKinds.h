@@ -1,0 +1,18 @@
+// Questions that region formation and the cost model ask about single operations.
+// Relies on the traits of `tn`.
+#pragma once
+
+#include "compiler/dispatch/DeviceProfile.h"
+#include "compiler/graph/Shape.h"
+
+namespace tenon::dispatch {
+
+/// True for the elementwise operations of `tn`, which have one result.
+bool isElementwise(mlir::Operation *op);
+/// Operations that only choose which element of an operand stands where: transpose, slice and
+/// broadcast; on a GPU also concat, pad and gather.
+bool isMovement(mlir::Operation *op, const DeviceProfile &device);
+/// The dims of the first result.
+tn::Dims resultDims(mlir::Operation *op);
+
+} // namespace tenon::dispatch
