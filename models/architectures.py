@@ -151,6 +151,11 @@ def bert_base(attention):
     return bert(BertConfig(), attention)
 
 
+def bert_large(attention):
+    return bert(BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16,
+                           intermediate_size=4096), attention)
+
+
 def minilm_l6(attention):
     """The shape of sentence-transformers/all-MiniLM-L6-v2."""
     return bert(BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12,

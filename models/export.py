@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exports the architectures with torch's two ONNX exporters and writes the weightless graphs of models/graphs.
+"""Exports the architectures with torch's two ONNX exporters and writes the weightless graphs of models/graphs and models/large.
 
 Relies on models/requirements.txt. The variants below cover what users' files look like, not every combination.
 """
@@ -29,6 +29,7 @@ class Variant:
     opset: int = 0
     keep_norms: bool = False
     note: str = ""
+    folder: str = "graphs"
 
     @property
     def name(self):
@@ -49,6 +50,7 @@ VARIANTS = [
     Variant("gpt2", "dynamo", "sdpa"),
     Variant("gpt2", "torchscript", "sdpa", opset=17),
     Variant("bert_base", "dynamo", "eager", note="eager"),
+    Variant("bert_large", "dynamo", "sdpa", folder="large"),
 ]
 
 
@@ -90,7 +92,8 @@ def write(variant, folder, seed):
             export = export_dynamo if variant.exporter == "dynamo" else export_torchscript
             export(built, variant, str(path))
         graph = weightless(path, properties)
-    target = folder / f"{variant.name}.onnx"
+    target = folder / variant.folder / f"{variant.name}.onnx"
+    target.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(graph, str(target))
     print(f"{target}: {target.stat().st_size / 1024:.0f} KiB, {len(graph.graph.node)} nodes", flush=True)
 
@@ -99,10 +102,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", help="variant or model names; all by default")
     parser.add_argument("-o", "--output", type=pathlib.Path,
-                        default=pathlib.Path(__file__).resolve().parent / "graphs")
+                        default=pathlib.Path(__file__).resolve().parent)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
     for variant in VARIANTS:
         if not options.models or variant.name in options.models or variant.model in options.models:
             write(variant, options.output, options.seed)

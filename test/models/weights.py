@@ -19,8 +19,10 @@ sys.path.insert(0, str(SOURCE / "models"))
 
 import fill  # noqa: E402
 import inputs  # noqa: E402
+import llama_decode  # noqa: E402
 
 GRAPHS = sorted((SOURCE / "models/graphs").glob("*.onnx"))
+LARGE = sorted((SOURCE / "models/large").glob("*.onnx"))
 MAX_GRAPH_BYTES = 512 << 10
 MAX_INLINE_FLOATS = 64
 
@@ -85,10 +87,15 @@ class Graphs(unittest.TestCase):
         self.assertEqual({"resnet50", "mobilenet_v2", "vit_b16", "bert_base", "minilm_l6", "gpt2"}, names)
 
     def test_rules(self):
-        for path in GRAPHS:
+        self.assertEqual(2, len(LARGE))
+        for path in [*GRAPHS, *LARGE]:
             with self.subTest(path.name):
                 self.assertLess(path.stat().st_size, MAX_GRAPH_BYTES)
                 self.assertEqual([], faults_of(onnx.load(str(path), load_external_data=False)))
+
+    def test_llama_is_what_its_script_writes(self):
+        committed = onnx.load(str(SOURCE / "models/large/llama_1b_decode.onnx"), load_external_data=False)
+        self.assertEqual(committed, llama_decode.build(llama_decode.Shape()))
 
     def test_planted_faults(self):
         model = onnx.load(str(GRAPHS[0]), load_external_data=False)
