@@ -200,7 +200,7 @@ TENON_API tenon_status *tenon_session_run(tenon_session *session, const tenon_in
 TENON_API const void *tenon_session_output_data(const tenon_session *session, size_t index);
 
 /* Sets the model's state to zero. */
-TENON_API void tenon_session_reset_state(tenon_session *session);
+TENON_API tenon_status *tenon_session_reset_state(tenon_session *session);
 
 #ifdef __cplusplus
 }

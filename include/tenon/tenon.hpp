@@ -132,7 +132,7 @@ public:
                                     boundOutputs.data(), boundOutputs.size()));
   }
   const void *outputData(size_t index) const { return tenon_session_output_data(get(), index); }
-  void resetState() { tenon_session_reset_state(get()); }
+  void resetState() { detail::check(tenon_session_reset_state(get())); }
   tenon_session *get() const { return handle.get(); }
 
 private:

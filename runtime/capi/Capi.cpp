@@ -309,6 +309,10 @@ const void *tenon_session_output_data(const tenon_session *session, size_t index
   return session->session->outputData(index);
 }
 
-void tenon_session_reset_state(tenon_session *session) { session->session->resetState(); }
+tenon_status *tenon_session_reset_state(tenon_session *session) {
+  return guarded([&] {
+    return session ? session->session->resetState() : badArgument("the session is null");
+  });
+}
 
 } // extern "C"

@@ -3,25 +3,31 @@
 
 #pragma once
 
-#include "engine/KernelAbi.h"
 #include "engine/Reader.h"
+#include "runtime/plan/Device.h"
 #include "support/Result.h"
 
 #include <memory>
+#include <optional>
 #include <string>
-#include <vector>
 
 namespace tenon::runtime {
 
 struct EngineOptions {
-  /// Level of the variant to use; empty takes the best that this machine runs. A level that the
-  /// machine lacks is refused (TN0517), one that the engine lacks too (TN0518).
+  /// Level of the variant to use; empty takes the best that this machine runs, on a GPU before a
+  /// CPU. A level that the machine lacks is refused (TN0517, TN0702), one that the engine lacks too
+  /// (TN0518).
   std::string variant;
   /// Compares all weights with their hashes before returning.
   bool verifyWeights = false;
+  /// Number of the GPU, as NVIDIA's driver counts.
+  int gpu = 0;
+  /// Where code that was made for the GPU is kept; none takes the user's cache folder, empty keeps
+  /// none.
+  std::optional<std::string> cacheFolder = std::nullopt;
+  /// The driver's library; a test gives its own.
+  std::string cudaLibrary = "libcuda.so.1";
 };
-
-class CodeObject;
 
 class Engine {
 public:
@@ -36,7 +42,9 @@ public:
   /// The variant in use and its plan.
   const engine::Variant &variant() const { return engineFile->variants()[chosen]; }
   const engine::Plan &plan() const { return variant().plan; }
-  TenonKernelFn kernel(uint32_t index) const { return kernels[index]; }
+  const LoadedVariant &loaded() const { return *variantOnDevice; }
+  /// The number of the GPU in use, none on a CPU.
+  std::optional<int> gpu() const { return gpuInUse; }
 
 private:
   Engine();
@@ -44,8 +52,8 @@ private:
                                                     const EngineOptions &options);
 
   std::unique_ptr<engine::EngineFile> engineFile;
-  std::unique_ptr<CodeObject> code;
-  std::vector<TenonKernelFn> kernels;
+  std::unique_ptr<LoadedVariant> variantOnDevice;
+  std::optional<int> gpuInUse;
   size_t chosen = 0;
 };
 

@@ -2,9 +2,6 @@
 
 #include "runtime/core/Session.h"
 
-#include "runtime/core/BoundPlan.h"
-#include "runtime/core/Executor.h"
-#include "support/AlignedBuffer.h"
 #include "support/Shape.h"
 #include "support/Text.h"
 
@@ -53,65 +50,28 @@ struct Session::Impl {
   uint64_t uses = 0;
   FlatDims wanted; ///< dims asked for, kept to allocate nothing in a run
 
-  AlignedBuffer arena;
-  AlignedBuffer state;
-  std::vector<AlignedBuffer> keptOutputs;
+  uint64_t stateBytes = 0;
   std::vector<std::byte *> roots; ///< by buffer; null for views
 
   Impl(std::shared_ptr<const Engine> sharedEngine, const SessionOptions &sessionOptions)
       : engine(std::move(sharedEngine)), plan(engine->plan()), options(sessionOptions) {}
 
   Status init() {
-    unsigned threads = options.threads == 0 ? usableCpus() : options.threads;
-    if (threads > kMostThreads) {
-      return Status::error(
-          ErrorId::BadArgument,
-          strCat(threads, " threads were asked for; at most ", kMostThreads, " are possible"),
-          "ask for as many as there are CPUs");
-    }
-    TENON_ASSIGN(executor, Executor::create(threads));
-    keptOutputs.resize(plan.outputs.size());
-    TENON_TRY(placeFixedRoots());
-    if (plan.symbols.empty()) {
-      return bind(constantDims());
-    }
-    return Status::ok();
-  }
-
-  /// Weights and state have their addresses for good.
-  Status placeFixedRoots() {
+    TENON_ASSIGN(executor, engine->loaded().createExecutor(options));
     roots.assign(plan.buffers.size(), nullptr);
-    uint64_t stateBytes = 0;
     for (const engine::Buffer &buffer : plan.buffers) {
-      if (buffer.space == Space::State && buffer.aliasOf == engine::kNone) {
-        stateBytes += stateSize(buffer);
+      if (isRootOf(buffer, Space::State)) {
+        stateBytes += stateSize(plan, buffer, executor->alignment());
         if (stateBytes > options.memoryLimit) {
           return outOfMemory(stateBytes);
         }
       }
     }
-    TENON_ASSIGN(state, AlignedBuffer::create(stateBytes));
-    std::byte *next = state.data();
-    std::byte *weights = const_cast<std::byte *>(engine->file().weightsSection().data());
-    for (size_t i = 0; i < plan.buffers.size(); ++i) {
-      const engine::Buffer &buffer = plan.buffers[i];
-      if (buffer.aliasOf != engine::kNone) {
-        continue;
-      }
-      if (buffer.space == Space::Const) {
-        roots[i] = weights + engine->file().weights()[buffer.weight].offset;
-      } else if (buffer.space == Space::State) {
-        roots[i] = next;
-        next += stateSize(buffer);
-      }
+    TENON_TRY(executor->placeFixedRoots(roots));
+    if (plan.symbols.empty()) {
+      return bind(constantDims());
     }
     return Status::ok();
-  }
-
-  uint64_t stateSize(const engine::Buffer &buffer) const {
-    uint64_t bytes = static_cast<uint64_t>(*plan.exprs.constantValue(buffer.size));
-    return (bytes + engine::kBufferAlignment - 1) / engine::kBufferAlignment *
-           engine::kBufferAlignment;
   }
 
   FlatDims constantDims() const {
@@ -162,12 +122,11 @@ struct Session::Impl {
         return activate(entry->plan);
       }
     }
-    TENON_ASSIGN(BoundPlan bound, BoundPlan::bind(*engine, dims, planner));
-    uint64_t need = state.size() + static_cast<uint64_t>(bound.arenaBytes);
-    uint64_t scratch = static_cast<uint64_t>(bound.scratchBytes);
-    if (need > options.memoryLimit || scratch > options.memoryLimit / executor->threads() ||
-        need + executor->scratchNeed(scratch) > options.memoryLimit) {
-      return outOfMemory(need + scratch);
+    TENON_ASSIGN(BoundPlan bound, BoundPlan::bind(plan, dims, executor->alignment(), planner));
+    uint64_t need = stateBytes + static_cast<uint64_t>(bound.arenaBytes);
+    uint64_t scratch = executor->scratchNeed(bound);
+    if (need > options.memoryLimit || scratch > options.memoryLimit - need) {
+      return outOfMemory(scratch > UINT64_MAX - need ? UINT64_MAX : need + scratch);
     }
     return activate(remember(std::move(bound)));
   }
@@ -190,17 +149,7 @@ struct Session::Impl {
 
   Status activate(BoundPlan &bound) {
     current = nullptr;
-    if (static_cast<uint64_t>(bound.arenaBytes) > arena.size()) {
-      arena = AlignedBuffer();
-      TENON_ASSIGN(arena, AlignedBuffer::create(static_cast<uint64_t>(bound.arenaBytes)));
-    }
-    TENON_TRY(executor->reserveScratch(static_cast<uint64_t>(bound.scratchBytes)));
-    for (size_t i = 0; i < plan.buffers.size(); ++i) {
-      const engine::Buffer &buffer = plan.buffers[i];
-      if (buffer.space == Space::Arena && buffer.aliasOf == engine::kNone) {
-        roots[i] = arena.data() + bound.arenaOffsets[i];
-      }
-    }
+    TENON_TRY(executor->activate(bound, roots));
     bound.setPointers(roots);
     current = &bound;
     return Status::ok();
@@ -215,7 +164,11 @@ struct Session::Impl {
       if (reinterpret_cast<uintptr_t>(inputs[i].data) % alignmentOf(port.dtype) != 0) {
         return bindingError("input", port, "its pointer is not aligned to its element");
       }
-      roots[port.buffer] = static_cast<std::byte *>(const_cast<void *>(inputs[i].data));
+      uint64_t bytes = static_cast<uint64_t>(current->inputBytes[i]);
+      Status bound = executor->bindInput(i, inputs[i], bytes, roots[port.buffer]);
+      if (!bound.isOk()) {
+        return bound.prefix(strCat("input '", port.name, "'"));
+      }
     }
     return Status::ok();
   }
@@ -224,32 +177,21 @@ struct Session::Impl {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const Port &port = plan.outputs[i];
       uint64_t bytes = static_cast<uint64_t>(current->outputBytes[i]);
-      if (!outputs[i].data) {
-        TENON_TRY(keepOutput(i, bytes));
-        roots[port.buffer] = keptOutputs[i].data();
-        continue;
+      if (!outputs[i].data && bytes > options.memoryLimit) {
+        return outOfMemory(bytes);
       }
-      if (outputs[i].bytes < bytes) {
+      if (outputs[i].data && outputs[i].bytes < bytes) {
         return bindingError("output", port,
                             strCat("it needs ", bytes, " bytes but has ", outputs[i].bytes));
       }
       if (reinterpret_cast<uintptr_t>(outputs[i].data) % alignmentOf(port.dtype) != 0) {
         return bindingError("output", port, "its pointer is not aligned to its element");
       }
-      roots[port.buffer] = static_cast<std::byte *>(outputs[i].data);
+      Status bound = executor->bindOutput(i, outputs[i], bytes, roots[port.buffer]);
+      if (!bound.isOk()) {
+        return bound.prefix(strCat("output '", port.name, "'"));
+      }
     }
-    return Status::ok();
-  }
-
-  Status keepOutput(size_t index, uint64_t bytes) {
-    if (keptOutputs[index].size() >= bytes) {
-      return Status::ok();
-    }
-    if (bytes > options.memoryLimit) {
-      return outOfMemory(bytes);
-    }
-    keptOutputs[index] = AlignedBuffer();
-    TENON_ASSIGN(keptOutputs[index], AlignedBuffer::create(bytes));
     return Status::ok();
   }
 
@@ -272,7 +214,8 @@ struct Session::Impl {
     return Status::ok();
   }
 
-  Status run(std::span<const InputBinding> inputs, std::span<const OutputBinding> outputs) {
+  Status run(std::span<const InputBinding> inputs, std::span<const OutputBinding> outputs,
+             const RunOptions &runOptions) {
     if (inputs.size() != plan.inputs.size()) {
       return countError("inputs", inputs.size(), plan.inputs.size());
     }
@@ -288,7 +231,7 @@ struct Session::Impl {
     TENON_TRY(bindOutputs(outputs));
     TENON_TRY(checkOverlap());
     current->setPortPointers(roots);
-    return executor->execute(*current, plan);
+    return executor->execute(*current, runOptions);
   }
 };
 
@@ -330,28 +273,34 @@ uint64_t Session::outputBytes(size_t output) const {
   return known ? static_cast<uint64_t>(impl->current->outputBytes[output]) : 0;
 }
 
-Status Session::run(std::span<const InputBinding> inputs, std::span<const OutputBinding> outputs) {
-  return impl->run(inputs, outputs);
+Status Session::run(std::span<const InputBinding> inputs, std::span<const OutputBinding> outputs,
+                    const RunOptions &options) {
+  return impl->run(inputs, outputs, options);
 }
 
-const void *Session::outputData(size_t output) const {
-  return output < impl->keptOutputs.size() ? impl->keptOutputs[output].data() : nullptr;
-}
+const void *Session::outputData(size_t output) const { return impl->executor->outputData(output); }
 
-void Session::resetState() {
-  if (impl->state.size() != 0) {
-    std::memset(impl->state.data(), 0, impl->state.size());
-  }
-}
+Status Session::resetState() { return impl->executor->resetState(); }
 
 MemoryUse Session::memoryUse() const {
-  MemoryUse use;
-  use.arenaBytes = impl->arena.size();
+  MemoryUse use = impl->executor->memoryUse();
   use.arenaLowerBoundBytes =
       impl->current ? static_cast<uint64_t>(impl->current->arenaLowerBound) : 0;
-  use.stateBytes = impl->state.size();
-  use.scratchBytes = impl->executor->scratchBytes();
   return use;
+}
+
+void Session::setTiming(bool isOn) { impl->executor->setTiming(isOn); }
+
+RunFacts Session::facts() const {
+  return impl->current ? impl->executor->facts(*impl->current) : RunFacts();
+}
+
+Result<double> Session::timeRuns(unsigned count) {
+  if (!impl->current) {
+    return Status::error(ErrorId::BadArgument, "no run was made that could be timed",
+                         "run the session first");
+  }
+  return impl->executor->timeRuns(*impl->current, count);
 }
 
 } // namespace tenon::runtime

@@ -222,7 +222,7 @@ TEST(Session, StateOutlivesARun) {
   std::unique_ptr<Session> session = makeSession(builder.plan);
   EXPECT_EQ((std::vector<float>{1, 2, 3, 4}), *run(*session, {1, 2, 3, 4}, {4}));
   EXPECT_EQ((std::vector<float>{2, 4, 6, 8}), *run(*session, {1, 2, 3, 4}, {4}));
-  session->resetState();
+  ASSERT_TRUE(session->resetState().isOk());
   EXPECT_EQ((std::vector<float>{1, 2, 3, 4}), *run(*session, {1, 2, 3, 4}, {4}));
   EXPECT_EQ(64u, session->memoryUse().stateBytes);
 }

@@ -1,13 +1,14 @@
 // A plan bound to concrete input dims: every size, offset and grid as a number, ready to execute.
-// Built once per set of dims and kept by the session. Private to runtime/core.
+// Built once per set of dims and kept by the session. Private to runtime.
 
 #pragma once
 
-#include "runtime/core/Engine.h"
+#include "engine/Plan.h"
 #include "support/OffsetPlanner.h"
-#include "support/Status.h"
+#include "support/Result.h"
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -19,10 +20,14 @@ using FlatDims = std::vector<int64_t>;
 struct BoundStep {
   engine::InstructionKind kind;
   uint8_t fillByte = 0;
-  TenonKernelFn kernel = nullptr;
+  uint32_t kernel = engine::kNone; ///< index into the variant's kernels
   int64_t grid = 0;
+  int64_t scratch = 0;
+  uint32_t threads = 0;
   uint32_t firstPointer = 0; ///< into BoundPlan::pointers
-  uint32_t firstSize = 0;    ///< into BoundPlan::sizes
+  uint32_t pointerCount = 0;
+  uint32_t firstSize = 0; ///< into BoundPlan::sizes
+  uint32_t sizeCount = 0;
   uint32_t instruction = 0;
 };
 
@@ -32,11 +37,24 @@ struct PointerSource {
   int64_t offset = 0;
 };
 
+/// What a device keeps with a bound plan: prepared calls, graphs.
+class DevicePart {
+public:
+  virtual ~DevicePart() = default;
+};
+
+inline bool isRootOf(const engine::Buffer &buffer, engine::Space space) {
+  return buffer.space == space && buffer.aliasOf == engine::kNone;
+}
+/// Bytes of a state buffer, whose size is constant, up to the next one.
+uint64_t stateSize(const engine::Plan &plan, const engine::Buffer &buffer, int64_t alignment);
+
 struct BoundPlan {
   /// Binds and checks the symbols, evaluates everything, checks every view, copy and port size and
-  /// lays the arena out. `inputDims` has the plan's ranks already.
-  static Result<BoundPlan> bind(const Engine &engine, const FlatDims &inputDims,
-                                OffsetPlanner &planner);
+  /// lays the arena out. `inputDims` has the plan's ranks already; `alignment` is that of arena
+  /// buffers.
+  static Result<BoundPlan> bind(const engine::Plan &plan, const FlatDims &inputDims,
+                                int64_t alignment, OffsetPlanner &planner);
 
   FlatDims inputDims;
   std::vector<std::vector<int64_t>> outputDims;
@@ -53,6 +71,7 @@ struct BoundPlan {
   std::vector<void *> pointers;
   std::vector<uint32_t> portPointers; ///< indices of pointers into the caller's memory
   std::vector<int64_t> sizes;
+  std::unique_ptr<DevicePart> devicePart; ///< set by the executor
 
   /// Sets all pointers from the addresses of the root buffers.
   void setPointers(std::span<std::byte *const> roots);

@@ -1,7 +1,7 @@
 // Evaluates a plan for one set of input dims. The plan is valid in itself; what is checked here is
 // what depends on the dims: ranges, relations, sizes, views and copies in bounds.
 
-#include "runtime/core/BoundPlan.h"
+#include "runtime/plan/BoundPlan.h"
 
 #include "support/Shape.h"
 #include "support/Text.h"
@@ -29,8 +29,9 @@ constexpr uint64_t kPlannerNodes = 2000;
 
 class PlanBinder {
 public:
-  PlanBinder(const Engine &boundEngine, const FlatDims &dims, OffsetPlanner &offsetPlanner)
-      : engine(boundEngine), plan(boundEngine.plan()), planner(offsetPlanner) {
+  PlanBinder(const Plan &boundPlan, const FlatDims &dims, int64_t rootAlignment,
+             OffsetPlanner &offsetPlanner)
+      : plan(boundPlan), alignment(rootAlignment), planner(offsetPlanner) {
     out.inputDims = dims;
   }
 
@@ -185,9 +186,11 @@ private:
     for (ExprId size : instruction.sizes) {
       out.sizes.push_back(value(size));
     }
+    step.pointerCount = static_cast<uint32_t>(instruction.buffers.size());
+    step.sizeCount = static_cast<uint32_t>(instruction.sizes.size());
     if (instruction.kind == InstructionKind::Launch) {
       TENON_TRY(bindLaunch(instruction, step));
-    } else {
+    } else if (instruction.kind != InstructionKind::Call) {
       TENON_TRY(checkMove(instruction));
     }
     out.steps.push_back(step);
@@ -195,13 +198,14 @@ private:
   }
 
   Status bindLaunch(const Instruction &instruction, BoundStep &step) {
-    step.kernel = engine.kernel(instruction.kernel);
+    step.kernel = instruction.kernel;
+    step.threads = instruction.threads;
     step.grid = value(instruction.grid);
-    int64_t scratch = instruction.scratch == kNone ? 0 : value(instruction.scratch);
-    if (step.grid < 0 || scratch < 0) {
+    step.scratch = instruction.scratch == kNone ? 0 : value(instruction.scratch);
+    if (step.grid < 0 || step.scratch < 0) {
       return sizeError(strCat("'", instruction.label, "' has a negative grid or scratch"));
     }
-    out.scratchBytes = std::max(out.scratchBytes, scratch);
+    out.scratchBytes = std::max(out.scratchBytes, step.scratch);
     return Status::ok();
   }
 
@@ -241,7 +245,7 @@ private:
       if (buffer.offset != engine::kPlannedAtRunTime) {
         out.arenaOffsets[i] = buffer.offset;
       } else if (value(buffer.size) > 0) {
-        if (__builtin_add_overflow(total, value(buffer.size) + engine::kBufferAlignment, &total)) {
+        if (__builtin_add_overflow(total, value(buffer.size) + alignment, &total)) {
           return sizeError("the arena does not fit in 63 bits");
         }
         live.push_back({buffer.firstUse, int64_t(buffer.lastUse) + 1, value(buffer.size), 0});
@@ -249,7 +253,7 @@ private:
       }
     }
     OffsetPlannerOptions options;
-    options.alignment = engine::kBufferAlignment;
+    options.alignment = alignment;
     options.nodeLimit = kPlannerNodes;
     OffsetPlan planned = planner.plan(live, options);
     for (size_t i = 0; i < live.size(); ++i) {
@@ -260,8 +264,8 @@ private:
     return Status::ok();
   }
 
-  const Engine &engine;
   const Plan &plan;
+  int64_t alignment;
   OffsetPlanner &planner;
   BoundPlan out;
   std::vector<int64_t> symbols;
@@ -269,9 +273,15 @@ private:
   std::vector<PointerSource> placed; ///< by buffer
 };
 
-Result<BoundPlan> BoundPlan::bind(const Engine &engine, const FlatDims &inputDims,
+uint64_t stateSize(const Plan &plan, const Buffer &buffer, int64_t alignment) {
+  uint64_t unit = static_cast<uint64_t>(alignment);
+  uint64_t bytes = static_cast<uint64_t>(*plan.exprs.constantValue(buffer.size));
+  return (bytes + unit - 1) / unit * unit;
+}
+
+Result<BoundPlan> BoundPlan::bind(const Plan &plan, const FlatDims &inputDims, int64_t alignment,
                                   OffsetPlanner &planner) {
-  Result<BoundPlan> bound = PlanBinder(engine, inputDims, planner).run();
+  Result<BoundPlan> bound = PlanBinder(plan, inputDims, alignment, planner).run();
   if (bound.isOk()) {
     bound->pointers.resize(bound->sources.size());
   }

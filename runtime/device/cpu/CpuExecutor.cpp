@@ -1,0 +1,223 @@
+// The hot loop: nothing here allocates, locks or looks anything up while kernels succeed.
+
+#include "runtime/device/cpu/CpuExecutor.h"
+
+#include "runtime/device/cpu/CpuVariant.h"
+#include "support/Text.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tenon::runtime {
+
+using engine::InstructionKind;
+using engine::Space;
+
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr int64_t kMoveBlock = 64 << 10; ///< bytes of a copy or fill done by one thread at once
+constexpr int64_t kLeastParallel = 512 << 10; ///< bytes that are worth waking threads for
+
+Status kernelError(int32_t code, const BoundStep &step, const engine::Plan &plan) {
+  std::string where = strCat("'", plan.instructions[step.instruction].label, "' (instruction ",
+                             step.instruction, "): ");
+  switch (code) {
+  case TENON_KERNEL_INDEX_RANGE:
+    return Status::error(ErrorId::RunIndexOutOfRange, where + "an index is out of range",
+                         "check the index tensors among the inputs");
+  case TENON_KERNEL_ARITHMETIC:
+    return Status::error(ErrorId::RunBadArithmetic, where + "integer division by zero",
+                         "check the divisors among the inputs");
+  default:
+    return Status::error(ErrorId::RunKernelFailed, where + strCat("the kernel returned ", code),
+                         "report it with the engine");
+  }
+}
+
+Status notOnHost() {
+  return Status::error(ErrorId::RunBadBinding,
+                       "a tensor lies on a GPU, but the engine runs on the CPU",
+                       "pass it in host memory, or use a variant for the GPU");
+}
+
+} // namespace
+
+Result<std::unique_ptr<Executor>> CpuExecutor::create(const CpuVariant &variant,
+                                                      const SessionOptions &options) {
+  unsigned threads = options.threads == 0 ? usableCpus() : options.threads;
+  if (threads > kMostThreads) {
+    return Status::error(
+        ErrorId::BadArgument,
+        strCat(threads, " threads were asked for; at most ", kMostThreads, " are possible"),
+        "ask for as many as there are CPUs");
+  }
+  TENON_ASSIGN(std::unique_ptr<ThreadPool> pool, ThreadPool::create(threads));
+  return std::unique_ptr<Executor>(new CpuExecutor(variant, std::move(pool)));
+}
+
+CpuExecutor::CpuExecutor(const CpuVariant &loaded, std::unique_ptr<ThreadPool> threadPool)
+    : variant(loaded), pool(std::move(threadPool)), keptOutputs(loaded.plan().outputs.size()) {
+  for (unsigned thread = 0; thread < pool->threads(); ++thread) {
+    contexts.push_back({TENON_KERNEL_ABI, thread, nullptr, 0});
+  }
+}
+
+uint64_t CpuExecutor::scratchNeed(const BoundPlan &bound) const {
+  // Whole pages, so that no two threads write to one.
+  uint64_t pages = (static_cast<uint64_t>(bound.scratchBytes) + kPage - 1) / kPage;
+  uint64_t need = 0;
+  return __builtin_mul_overflow(pages * kPage, contexts.size(), &need) ? UINT64_MAX : need;
+}
+
+Status CpuExecutor::reserveScratch(uint64_t need) {
+  if (need <= scratch.size()) {
+    return Status::ok();
+  }
+  TENON_ASSIGN(scratch, AlignedBuffer::create(need));
+  uint64_t stride = need / contexts.size();
+  for (TenonKernelContext &context : contexts) {
+    context.scratch = scratch.data() + stride * context.thread;
+    context.scratchBytes = stride;
+  }
+  return Status::ok();
+}
+
+Status CpuExecutor::placeFixedRoots(std::span<std::byte *> roots) {
+  const engine::Plan &plan = variant.plan();
+  uint64_t stateBytes = 0;
+  for (const engine::Buffer &buffer : plan.buffers) {
+    stateBytes += isRootOf(buffer, Space::State) ? stateSize(plan, buffer, alignment()) : 0;
+  }
+  TENON_ASSIGN(state, AlignedBuffer::create(stateBytes));
+  // Kernels only read weights; the pointer type is theirs.
+  std::byte *weights = const_cast<std::byte *>(variant.file().weightsSection().data());
+  std::byte *next = state.data();
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const engine::Buffer &buffer = plan.buffers[i];
+    if (isRootOf(buffer, Space::Const)) {
+      roots[i] = weights + variant.file().weights()[buffer.weight].offset;
+    } else if (isRootOf(buffer, Space::State)) {
+      roots[i] = next;
+      next += stateSize(plan, buffer, alignment());
+    }
+  }
+  return Status::ok();
+}
+
+Status CpuExecutor::activate(BoundPlan &bound, std::span<std::byte *> roots) {
+  if (static_cast<uint64_t>(bound.arenaBytes) > arena.size()) {
+    arena = AlignedBuffer();
+    TENON_ASSIGN(arena, AlignedBuffer::create(static_cast<uint64_t>(bound.arenaBytes)));
+  }
+  TENON_TRY(reserveScratch(scratchNeed(bound)));
+  const engine::Plan &plan = variant.plan();
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    if (isRootOf(plan.buffers[i], Space::Arena)) {
+      roots[i] = arena.data() + bound.arenaOffsets[i];
+    }
+  }
+  return Status::ok();
+}
+
+Status CpuExecutor::bindInput(size_t, const InputBinding &input, uint64_t, std::byte *&root) {
+  if (input.place != Place::Host) {
+    return notOnHost();
+  }
+  root = static_cast<std::byte *>(const_cast<void *>(input.data));
+  return Status::ok();
+}
+
+Status CpuExecutor::bindOutput(size_t index, const OutputBinding &output, uint64_t bytes,
+                               std::byte *&root) {
+  if (output.place != Place::Host) {
+    return notOnHost();
+  }
+  AlignedBuffer &kept = keptOutputs[index];
+  if (!output.data && kept.size() < bytes) {
+    kept = AlignedBuffer();
+    TENON_ASSIGN(kept, AlignedBuffer::create(bytes));
+  }
+  root = output.data ? static_cast<std::byte *>(output.data) : kept.data();
+  return Status::ok();
+}
+
+const void *CpuExecutor::outputData(size_t index) const {
+  return index < keptOutputs.size() ? keptOutputs[index].data() : nullptr;
+}
+
+Status CpuExecutor::resetState() {
+  if (state.size() != 0) {
+    std::memset(state.data(), 0, state.size());
+  }
+  return Status::ok();
+}
+
+MemoryUse CpuExecutor::memoryUse() const {
+  MemoryUse use;
+  use.arenaBytes = arena.size();
+  use.stateBytes = state.size();
+  use.scratchBytes = scratch.size();
+  return use;
+}
+
+int32_t CpuExecutor::call(const BoundPlan &bound, const BoundStep &step, int64_t begin, int64_t end,
+                       unsigned thread) const {
+  return variant.kernel(step.kernel)(&contexts[thread], bound.pointers.data() + step.firstPointer,
+                     bound.sizes.data() + step.firstSize, begin, end);
+}
+
+int32_t CpuExecutor::launch(const BoundPlan &bound, const BoundStep &step) {
+  if (step.grid <= 1 || pool->threads() == 1) {
+    return step.grid == 0 ? 0 : call(bound, step, 0, step.grid, 0);
+  }
+  pool->parallelFor(step.grid, [&](int64_t begin, int64_t end, unsigned thread) {
+    int32_t code = call(bound, step, begin, end, thread);
+    if (code != TENON_KERNEL_OK) {
+      failure.store(code, std::memory_order_relaxed);
+    }
+  });
+  return failure.load(std::memory_order_relaxed);
+}
+
+void CpuExecutor::move(const BoundPlan &bound, const BoundStep &step) {
+  int64_t bytes = bound.sizes[step.firstSize];
+  void *const *operands = bound.pointers.data() + step.firstPointer;
+  auto moveBlocks = [&](int64_t begin, int64_t end, unsigned) {
+    int64_t first = begin * kMoveBlock;
+    size_t count = static_cast<size_t>(std::min(end * kMoveBlock, bytes) - first);
+    if (step.kind == InstructionKind::Copy) {
+      std::memcpy(static_cast<char *>(operands[1]) + first,
+                  static_cast<const char *>(operands[0]) + first, count);
+    } else {
+      std::memset(static_cast<char *>(operands[0]) + first, step.fillByte, count);
+    }
+  };
+  int64_t blocks = bytes / kMoveBlock + (bytes % kMoveBlock != 0 ? 1 : 0);
+  if (bytes >= kLeastParallel) {
+    pool->parallelFor(blocks, moveBlocks);
+  } else if (bytes != 0) {
+    moveBlocks(0, blocks, 0);
+  }
+}
+
+Status CpuExecutor::execute(BoundPlan &bound, const RunOptions &options) {
+  if (options.stream) {
+    return Status::error(ErrorId::BadArgument, "a stream was given to a run on the CPU",
+                         "pass none");
+  }
+  failure.store(0, std::memory_order_relaxed);
+  for (const BoundStep &step : bound.steps) {
+    if (step.kind == InstructionKind::Launch) {
+      int32_t code = launch(bound, step);
+      if (code != TENON_KERNEL_OK) {
+        return kernelError(code, step, variant.plan());
+      }
+      continue;
+    }
+    move(bound, step);
+  }
+  return Status::ok();
+}
+
+} // namespace tenon::runtime

@@ -1,0 +1,56 @@
+// Runs the steps of a bound plan over a thread pool, in host memory.
+
+#pragma once
+
+#include "engine/KernelAbi.h"
+#include "runtime/plan/Device.h"
+#include "support/AlignedBuffer.h"
+#include "support/ThreadPool.h"
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+namespace tenon::runtime {
+
+class CpuVariant;
+
+class CpuExecutor : public Executor {
+public:
+  static Result<std::unique_ptr<Executor>> create(const CpuVariant &variant,
+                                                  const SessionOptions &options);
+
+  unsigned threads() const override { return pool->threads(); }
+  int64_t alignment() const override { return engine::kBufferAlignment; }
+  uint64_t scratchNeed(const BoundPlan &bound) const override;
+  Status placeFixedRoots(std::span<std::byte *> roots) override;
+  Status activate(BoundPlan &bound, std::span<std::byte *> roots) override;
+  Status bindInput(size_t index, const InputBinding &input, uint64_t bytes,
+                   std::byte *&root) override;
+  Status bindOutput(size_t index, const OutputBinding &output, uint64_t bytes,
+                    std::byte *&root) override;
+  Status execute(BoundPlan &bound, const RunOptions &options) override;
+  const void *outputData(size_t index) const override;
+  Status resetState() override;
+  MemoryUse memoryUse() const override;
+
+private:
+  CpuExecutor(const CpuVariant &loaded, std::unique_ptr<ThreadPool> threadPool);
+
+  Status reserveScratch(uint64_t bytesPerThread);
+  int32_t launch(const BoundPlan &bound, const BoundStep &step);
+  void move(const BoundPlan &bound, const BoundStep &step);
+  int32_t call(const BoundPlan &bound, const BoundStep &step, int64_t begin, int64_t end,
+               unsigned thread) const;
+
+  const CpuVariant &variant;
+  std::unique_ptr<ThreadPool> pool;
+  AlignedBuffer arena;
+  AlignedBuffer state;
+  AlignedBuffer scratch;
+  std::vector<AlignedBuffer> keptOutputs;
+  std::vector<TenonKernelContext> contexts; ///< by thread
+  std::atomic<int32_t> failure = 0;         ///< of the running launch
+};
+
+} // namespace tenon::runtime

@@ -1,0 +1,118 @@
+// Keeps the open devices of the process by weak reference, so that the context is released with the
+// last engine.
+
+#include "runtime/device/cuda/CudaDevice.h"
+
+#include "support/Text.h"
+
+#include <array>
+#include <map>
+#include <mutex>
+
+namespace tenon::runtime::cuda {
+namespace {
+
+using DeviceKey = std::pair<std::string, int>;
+
+/// Devices are the process's, so what is open of them is too.
+struct OpenDevices {
+  std::mutex mutex;
+  std::map<DeviceKey, std::weak_ptr<const CudaDevice>> devices;
+};
+
+OpenDevices &openDevices() {
+  // Never destroyed: engines that live in other globals may outlast it.
+  static OpenDevices *open = new OpenDevices();
+  return *open;
+}
+
+} // namespace
+
+Result<int> countDevices(const CudaDriver &driver) {
+  int count = 0;
+  TENON_TRY(driver.check(driver.deviceGetCount(&count), "counting the GPUs"));
+  return count;
+}
+
+Result<DeviceFacts> describeDevice(const CudaDriver &driver, int ordinal) {
+  DeviceFacts facts;
+  facts.ordinal = ordinal;
+  int device = 0;
+  std::string doing = strCat("asking for GPU ", ordinal);
+  TENON_TRY(driver.check(driver.deviceGet(&device, ordinal), doing));
+  std::array<char, 256> name = {};
+  TENON_TRY(driver.check(
+      driver.deviceGetName(name.data(), static_cast<int>(name.size() - 1), device), doing));
+  facts.name = name.data();
+  size_t bytes = 0;
+  TENON_TRY(driver.check(driver.deviceTotalMem(&bytes, device), doing));
+  facts.memoryBytes = bytes;
+  int major = 0;
+  int minor = 0;
+  struct Wanted {
+    int *value;
+    DeviceAttribute attribute;
+  };
+  for (const Wanted &wanted :
+       {Wanted{&major, kCapabilityMajor}, Wanted{&minor, kCapabilityMinor},
+        Wanted{&facts.multiprocessors, kMultiprocessors},
+        Wanted{&facts.sharedBytes, kSharedBytesOptIn}, Wanted{&facts.l2Bytes, kL2Bytes}}) {
+    TENON_TRY(
+        driver.check(driver.deviceGetAttribute(wanted.value, wanted.attribute, device), doing));
+  }
+  facts.capability = major * 10 + minor;
+  return facts;
+}
+
+CudaDevice::CudaDevice(std::shared_ptr<const CudaDriver> driver, DeviceFacts facts)
+    : cudaDriver(std::move(driver)), deviceFacts(std::move(facts)) {}
+
+CudaDevice::~CudaDevice() {
+  if (primary) {
+    cudaDriver->primaryCtxRelease(handle);
+  }
+}
+
+Status CudaDevice::retain() {
+  std::string doing = strCat("making the context of GPU ", deviceFacts.ordinal);
+  TENON_TRY(cudaDriver->check(cudaDriver->deviceGet(&handle, deviceFacts.ordinal), doing));
+  return cudaDriver->check(cudaDriver->primaryCtxRetain(&primary, handle), doing);
+}
+
+Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(const std::string &library,
+                                                           int ordinal) {
+  OpenDevices &open = openDevices();
+  std::lock_guard<std::mutex> lock(open.mutex);
+  std::weak_ptr<const CudaDevice> &known = open.devices[{library, ordinal}];
+  if (std::shared_ptr<const CudaDevice> device = known.lock()) {
+    return device;
+  }
+  TENON_ASSIGN(std::shared_ptr<const CudaDriver> driver, CudaDriver::open(library));
+  TENON_ASSIGN(int count, countDevices(*driver));
+  if (ordinal < 0 || ordinal >= count) {
+    return Status::error(ErrorId::DeviceNotFound,
+                         strCat("GPU ", ordinal, " was asked for; NVIDIA's driver found ", count),
+                         "make the GPU visible, or use a variant for the CPU");
+  }
+  TENON_ASSIGN(DeviceFacts facts, describeDevice(*driver, ordinal));
+  std::shared_ptr<CudaDevice> device(new CudaDevice(std::move(driver), std::move(facts)));
+  TENON_TRY(device->retain());
+  known = device;
+  return std::shared_ptr<const CudaDevice>(std::move(device));
+}
+
+ContextScope::ContextScope(const CudaDevice &device) : driver(device.driver()) {
+  ContextHandle current = nullptr;
+  bool isCurrent = driver.ctxGetCurrent(&current) == kSuccess && current == device.context();
+  // A failed push shows in the next call of the driver.
+  isPushed = !isCurrent && driver.ctxPushCurrent(device.context()) == kSuccess;
+}
+
+ContextScope::~ContextScope() {
+  ContextHandle popped = nullptr;
+  if (isPushed) {
+    driver.ctxPopCurrent(&popped);
+  }
+}
+
+} // namespace tenon::runtime::cuda

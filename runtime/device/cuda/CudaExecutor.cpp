@@ -1,0 +1,464 @@
+// Everything of a run is put on one stream in order: inputs, the plan, outputs. The first run of a
+// plan launches each step; later ones launch its graph.
+
+#include "runtime/device/cuda/CudaExecutor.h"
+
+#include "support/Text.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tenon::runtime::cuda {
+
+using engine::Instruction;
+using engine::InstructionKind;
+using engine::Space;
+
+namespace {
+
+/// What kernels and libraries may rely on for inputs and outputs.
+constexpr uintptr_t kPortAlignment = 16;
+constexpr uint64_t kWorkspaceBytes = uint64_t(32) << 20;
+constexpr int64_t kMostBlocks = INT32_MAX;
+/// Pieces in which host tensors are staged, so that copying them and sending them overlap.
+constexpr uint64_t kStagingPiece = uint64_t(4) << 20;
+/// Below this a graph has nothing to save.
+constexpr size_t kLeastGraphSteps = 2;
+
+DevicePointer toDevice(const void *pointer) { return reinterpret_cast<DevicePointer>(pointer); }
+
+} // namespace
+
+/// What a bound plan needs to run: arguments of its kernels, its prepared calls, its graph.
+struct CudaExecutor::PlanPart : DevicePart, StepRunner {
+  PlanPart(CudaExecutor &owner, BoundPlan &plan)
+      : executor(owner), bound(plan), graph(owner.device) {}
+  ~PlanPart() override {
+    // A run under way may be of this plan.
+    (void)executor.waitUntilIdle().isOk();
+  }
+
+  Status run(const BoundStep &step, StreamHandle stream) override;
+  FunctionHandle function(const BoundStep &step) const override {
+    return executor.variant.module().kernel(step.kernel);
+  }
+  void **params(const BoundStep &step) override {
+    return arguments.data() + step.firstPointer + step.firstSize;
+  }
+  int move(const BoundStep &step, StreamHandle stream) const;
+
+  CudaExecutor &executor;
+  BoundPlan &bound;
+  std::vector<void *> arguments; ///< addresses of each step's pointers, then of its sizes
+  std::map<uint32_t, std::shared_ptr<library::Plan>> calls; ///< by instruction
+  CudaGraph graph;
+  bool hasRun = false;
+  std::string refusal;
+};
+
+Status CudaExecutor::PlanPart::run(const BoundStep &step, StreamHandle stream) {
+  const CudaDriver &driver = executor.driver;
+  const Instruction &instruction = executor.variant.plan().instructions[step.instruction];
+  if (step.kind == InstructionKind::Call) {
+    std::span<void *const> buffers(bound.pointers.data() + step.firstPointer, step.pointerCount);
+    Status status = calls.at(step.instruction)->run(buffers, executor.workspace.data(), stream);
+    return status.isOk() ? std::move(status)
+                         : Status(status.prefix(strCat("'", instruction.label, "'")));
+  }
+  int code = kSuccess;
+  if (step.kind == InstructionKind::Launch) {
+    LaunchConfig config = configOf(step, stream);
+    code = step.grid == 0 ? kSuccess
+                          : driver.launchKernel(&config, function(step), params(step), nullptr);
+  } else {
+    code = move(step, stream);
+  }
+  if (code != kSuccess) {
+    return driver.check(code, strCat("starting '", instruction.label, "' (instruction ",
+                                     step.instruction, ")"));
+  }
+  return Status::ok();
+}
+
+int CudaExecutor::PlanPart::move(const BoundStep &step, StreamHandle stream) const {
+  size_t bytes = static_cast<size_t>(bound.sizes[step.firstSize]);
+  void *const *operands = bound.pointers.data() + step.firstPointer;
+  if (bytes == 0) {
+    return kSuccess;
+  }
+  return step.kind == InstructionKind::Copy
+             ? executor.driver.memcpyDtoDAsync(toDevice(operands[1]), toDevice(operands[0]), bytes,
+                                               stream)
+             : executor.driver.memsetD8Async(toDevice(operands[0]), step.fillByte, bytes, stream);
+}
+
+CudaExecutor::CudaExecutor(const CudaVariant &loaded)
+    : variant(loaded), device(loaded.device()), driver(device->driver()), stream(device),
+      done(device), planStart(device), planEnd(device), arena(device, MemoryKind::Device),
+      state(device, MemoryKind::Device), workspace(device, MemoryKind::Device) {
+  for (size_t i = 0; i < variant.plan().inputs.size(); ++i) {
+    inputs.emplace_back(device);
+  }
+  for (size_t i = 0; i < variant.plan().outputs.size(); ++i) {
+    outputs.emplace_back(device);
+  }
+}
+
+Result<std::unique_ptr<Executor>> CudaExecutor::create(const CudaVariant &variant,
+                                                       const SessionOptions &) {
+  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(variant));
+  TENON_TRY(executor->open());
+  return std::unique_ptr<Executor>(std::move(executor));
+}
+
+CudaExecutor::~CudaExecutor() {
+  // What a run under way uses must outlive it; an error of it has nobody to go to.
+  (void)waitUntilIdle().isOk();
+}
+
+Status CudaExecutor::open() {
+  ContextScope scope(*device);
+  TENON_TRY(stream.open());
+  TENON_TRY(done.open(kEventNoTiming));
+  TENON_TRY(planStart.open(kEventWithTiming));
+  return planEnd.open(kEventWithTiming);
+}
+
+Status CudaExecutor::waitUntilIdle() {
+  if (!isPending) {
+    return Status::ok();
+  }
+  ContextScope scope(*device);
+  isPending = false;
+  return done.wait("waiting for the run before");
+}
+
+Status CudaExecutor::grow(CudaBuffer &buffer, uint64_t bytes, const char *what) {
+  if (bytes <= buffer.size()) {
+    return Status::ok();
+  }
+  TENON_TRY(waitUntilIdle());
+  return buffer.reserve(bytes, what);
+}
+
+uint64_t CudaExecutor::scratchNeed(const BoundPlan &bound) const {
+  bool calls = std::ranges::any_of(
+      bound.steps, [](const BoundStep &step) { return step.kind == InstructionKind::Call; });
+  return calls ? kWorkspaceBytes : 0;
+}
+
+Status CudaExecutor::placeFixedRoots(std::span<std::byte *> roots) {
+  const engine::Plan &plan = variant.plan();
+  uint64_t stateBytes = 0;
+  for (const engine::Buffer &buffer : plan.buffers) {
+    stateBytes += isRootOf(buffer, Space::State) ? stateSize(plan, buffer, kDeviceAlignment) : 0;
+  }
+  TENON_TRY(state.reserve(stateBytes, "state"));
+  std::byte *next = state.data();
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const engine::Buffer &buffer = plan.buffers[i];
+    if (isRootOf(buffer, Space::Const)) {
+      roots[i] = variant.weight(buffer.weight);
+    } else if (isRootOf(buffer, Space::State)) {
+      roots[i] = next;
+      next += stateSize(plan, buffer, kDeviceAlignment);
+    }
+  }
+  return resetState();
+}
+
+Status CudaExecutor::activate(BoundPlan &bound, std::span<std::byte *> roots) {
+  ContextScope scope(*device);
+  if (!bound.devicePart) {
+    TENON_TRY(preparePart(bound));
+  }
+  TENON_TRY(grow(arena, static_cast<uint64_t>(bound.arenaBytes), "the arena"));
+  const engine::Plan &plan = variant.plan();
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    if (isRootOf(plan.buffers[i], Space::Arena)) {
+      roots[i] = arena.data() ? arena.data() + bound.arenaOffsets[i] : nullptr;
+    }
+  }
+  return Status::ok();
+}
+
+Status CudaExecutor::preparePart(BoundPlan &bound) {
+  std::unique_ptr<PlanPart> part = std::make_unique<PlanPart>(*this, bound);
+  part->arguments.resize(bound.pointers.size() + bound.sizes.size());
+  for (const BoundStep &step : bound.steps) {
+    void **argument = part->params(step);
+    for (uint32_t i = 0; i < step.pointerCount; ++i) {
+      *argument++ = &bound.pointers[step.firstPointer + i];
+    }
+    for (uint32_t i = 0; i < step.sizeCount; ++i) {
+      *argument++ = &bound.sizes[step.firstSize + i];
+    }
+    if (step.kind == InstructionKind::Launch) {
+      TENON_TRY(prepareLaunch(step));
+    } else if (step.kind == InstructionKind::Call) {
+      TENON_TRY(prepareCall(bound, step, *part));
+    }
+  }
+  bound.devicePart = std::move(part);
+  return Status::ok();
+}
+
+Status CudaExecutor::prepareLaunch(const BoundStep &step) const {
+  const std::string &label = variant.plan().instructions[step.instruction].label;
+  if (step.grid > kMostBlocks) {
+    return Status::error(ErrorId::RunBadSize,
+                         strCat("'", label, "' has ", step.grid, " blocks; a GPU takes ",
+                                kMostBlocks),
+                         "use smaller dims");
+  }
+  Status status = variant.module().allowSharedBytes(step.kernel, step.scratch);
+  return status.isOk() ? std::move(status) : Status(status.prefix(strCat("'", label, "'")));
+}
+
+Status CudaExecutor::prepareCall(const BoundPlan &bound, const BoundStep &step, PlanPart &part) {
+  const Instruction &instruction = variant.plan().instructions[step.instruction];
+  std::span<const int64_t> sizes(bound.sizes.data() + step.firstSize, step.sizeCount);
+  int64_t alignment = kPortAlignment;
+  for (uint32_t i = 0; i < step.pointerCount; ++i) {
+    int64_t offset = bound.sources[step.firstPointer + i].offset;
+    alignment = offset == 0 ? alignment : std::min(alignment, offset & -offset);
+  }
+  std::string key(reinterpret_cast<const char *>(instruction.call.data()),
+                  instruction.call.size());
+  key.append(reinterpret_cast<const char *>(sizes.data()), sizes.size_bytes());
+  key.push_back(static_cast<char>(alignment));
+  std::weak_ptr<library::Plan> &known = prepared[key];
+  std::shared_ptr<library::Plan> plan = known.lock();
+  if (!plan) {
+    if (!libraries) {
+      library::Options options;
+      options.workspaceLimit = kWorkspaceBytes;
+      libraries = library::makeHandles(options);
+    }
+    Result<std::unique_ptr<library::Plan>> made =
+        libraries->prepare(instruction.call, sizes, static_cast<size_t>(alignment));
+    if (!made.isOk()) {
+      Status status = made.takeStatus();
+      return status.prefix(strCat("'", instruction.label, "'"));
+    }
+    plan = std::move(*made);
+    known = plan;
+  }
+  TENON_TRY(grow(workspace, plan->workspaceBytes(), "the libraries' workspace"));
+  part.calls[step.instruction] = std::move(plan);
+  return Status::ok();
+}
+
+Status CudaExecutor::bindPort(Port &port, std::byte *data, uint64_t bytes, Place place,
+                              std::byte *&root) {
+  port.caller = data;
+  port.bytes = bytes;
+  port.place = place;
+  bool isAligned = reinterpret_cast<uintptr_t>(data) % kPortAlignment == 0;
+  port.isInPlace = place == Place::Gpu && data && isAligned;
+  if (port.isInPlace) {
+    root = data;
+    return Status::ok();
+  }
+  TENON_TRY(grow(port.memory, bytes, "inputs and outputs"));
+  if (place == Place::Host) {
+    TENON_TRY(grow(port.staging, bytes, "inputs and outputs"));
+  }
+  root = port.memory.data();
+  return Status::ok();
+}
+
+Status CudaExecutor::bindInput(size_t index, const InputBinding &input, uint64_t bytes,
+                               std::byte *&root) {
+  std::byte *data = static_cast<std::byte *>(const_cast<void *>(input.data));
+  return bindPort(inputs[index], data, bytes, input.place, root);
+}
+
+Status CudaExecutor::bindOutput(size_t index, const OutputBinding &output, uint64_t bytes,
+                                std::byte *&root) {
+  return bindPort(outputs[index], static_cast<std::byte *>(output.data), bytes, output.place,
+                  root);
+}
+
+Status CudaExecutor::execute(BoundPlan &bound, const RunOptions &options) {
+  ContextScope scope(*device);
+  StreamHandle target =
+      options.stream ? static_cast<StreamHandle>(options.stream) : stream.handle();
+  if (isPending && lastStream != target) {
+    TENON_TRY(driver.check(driver.streamWaitEvent(target, done.handle(), 0),
+                           "ordering a run behind the one before"));
+  }
+  TENON_TRY(copyInputs(target));
+  wasTimed = isTimed;
+  if (isTimed) {
+    TENON_TRY(planStart.record(target, "timing a run"));
+  }
+  Status status = runPlan(bound, target);
+  if (status.isOk() && isTimed) {
+    status = planEnd.record(target, "timing a run");
+  }
+  if (status.isOk()) {
+    status = copyOutputs(target);
+  }
+  bool hasHostOutput = std::ranges::any_of(
+      outputs, [](const Port &port) { return port.place == Place::Host && port.bytes != 0; });
+  bool isLeft = options.stream && !hasHostOutput;
+  if (isLeft || !status.isOk()) {
+    // After an error, what was put on the stream before it is under way.
+    lastStream = target;
+    isPending = done.record(target, "marking the end of a run").isOk();
+    return status;
+  }
+  isPending = false;
+  TENON_TRY(driver.check(driver.streamSynchronize(target), "waiting for the run"));
+  return finishOutputs();
+}
+
+Status CudaExecutor::copyInputs(StreamHandle target) {
+  for (Port &port : inputs) {
+    if (port.isInPlace || port.bytes == 0) {
+      continue;
+    }
+    if (port.place == Place::Gpu) {
+      TENON_TRY(driver.check(driver.memcpyDtoDAsync(port.memory.pointer(), toDevice(port.caller),
+                                                    port.bytes, target),
+                             "copying an input"));
+      continue;
+    }
+    // A run before may still read the staging memory.
+    TENON_TRY(waitUntilIdle());
+    for (uint64_t at = 0; at < port.bytes; at += kStagingPiece) {
+      uint64_t count = std::min(kStagingPiece, port.bytes - at);
+      std::memcpy(port.staging.data() + at, port.caller + at, count);
+      TENON_TRY(driver.check(driver.memcpyHtoDAsync(port.memory.pointer() + at,
+                                                    port.staging.data() + at, count, target),
+                             "sending an input to the GPU"));
+    }
+  }
+  return Status::ok();
+}
+
+Status CudaExecutor::copyOutputs(StreamHandle target) {
+  for (Port &port : outputs) {
+    if (port.isInPlace || port.bytes == 0) {
+      continue;
+    }
+    int code = kSuccess;
+    if (port.place == Place::Host) {
+      code = driver.memcpyDtoHAsync(port.staging.data(), port.memory.pointer(), port.bytes, target);
+    } else if (port.caller) {
+      code = driver.memcpyDtoDAsync(toDevice(port.caller), port.memory.pointer(), port.bytes,
+                                    target);
+    }
+    TENON_TRY(driver.check(code, "fetching an output from the GPU"));
+  }
+  return Status::ok();
+}
+
+Status CudaExecutor::finishOutputs() {
+  for (Port &port : outputs) {
+    if (port.place == Place::Host && port.caller && port.bytes != 0) {
+      std::memcpy(port.caller, port.staging.data(), port.bytes);
+    }
+  }
+  return Status::ok();
+}
+
+Status CudaExecutor::runPlan(const BoundPlan &bound, StreamHandle target) {
+  PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
+  // The first run may load code, which a capture must not.
+  usedGraph = part.hasRun && makeGraph(bound);
+  part.hasRun = true;
+  return usedGraph ? part.graph.launch(target) : runSteps(bound, target);
+}
+
+Status CudaExecutor::runSteps(const BoundPlan &bound, StreamHandle target) {
+  PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
+  for (const BoundStep &step : bound.steps) {
+    TENON_TRY(part.run(step, target));
+  }
+  return Status::ok();
+}
+
+/// Whether the plan's graph is there for the present addresses. Where it cannot be made, the steps
+/// are launched one by one from then on, and facts() says why.
+bool CudaExecutor::makeGraph(const BoundPlan &bound) {
+  PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
+  if (!part.refusal.empty() || bound.steps.size() < kLeastGraphSteps) {
+    return false;
+  }
+  if (part.graph.isCurrent(bound, workspace.data())) {
+    return true;
+  }
+  Status status = part.graph.update(bound, workspace.data(), stream.handle(), part);
+  if (!status.isOk()) {
+    part.refusal = status.toString();
+  }
+  return status.isOk();
+}
+
+const void *CudaExecutor::outputData(size_t index) const {
+  if (index >= outputs.size() || outputs[index].caller) {
+    return nullptr;
+  }
+  const Port &port = outputs[index];
+  return port.place == Place::Host ? port.staging.data() : port.memory.data();
+}
+
+Status CudaExecutor::resetState() {
+  if (state.size() == 0) {
+    return Status::ok();
+  }
+  ContextScope scope(*device);
+  TENON_TRY(waitUntilIdle());
+  TENON_TRY(driver.check(
+      driver.memsetD8Async(state.pointer(), 0, state.size(), stream.handle()), "zeroing state"));
+  return stream.wait("zeroing state");
+}
+
+MemoryUse CudaExecutor::memoryUse() const {
+  MemoryUse use;
+  use.arenaBytes = arena.size();
+  use.stateBytes = state.size();
+  use.weightBytes = variant.weightBytes();
+  use.workspaceBytes = workspace.size();
+  for (const std::vector<Port> *ports : {&inputs, &outputs}) {
+    for (const Port &port : *ports) {
+      use.portBytes += port.memory.size();
+      use.stagingBytes += port.staging.size();
+    }
+  }
+  return use;
+}
+
+RunFacts CudaExecutor::facts(const BoundPlan &bound) const {
+  RunFacts facts = Executor::facts(bound);
+  facts.usedGraph = usedGraph;
+  if (bound.devicePart) {
+    facts.graphRefusal = static_cast<const PlanPart &>(*bound.devicePart).refusal;
+  }
+  ContextScope scope(*device);
+  if (wasTimed && planEnd.wait("timing a run").isOk()) {
+    Result<double> seconds = CudaEvent::secondsBetween(planStart, planEnd);
+    facts.gpuSeconds = seconds.isOk() ? *seconds : 0;
+  }
+  return facts;
+}
+
+Result<double> CudaExecutor::timeRuns(BoundPlan &bound, unsigned count) {
+  ContextScope scope(*device);
+  TENON_TRY(waitUntilIdle());
+  // The first of them makes the graph, outside of what is measured.
+  TENON_TRY(runPlan(bound, stream.handle()));
+  TENON_TRY(runPlan(bound, stream.handle()));
+  TENON_TRY(planStart.record(stream.handle(), "timing runs"));
+  for (unsigned i = 0; i < count; ++i) {
+    TENON_TRY(runPlan(bound, stream.handle()));
+  }
+  TENON_TRY(planEnd.record(stream.handle(), "timing runs"));
+  TENON_TRY(stream.wait("timing runs"));
+  TENON_ASSIGN(double seconds, CudaEvent::secondsBetween(planStart, planEnd));
+  return seconds / std::max(count, 1u);
+}
+
+} // namespace tenon::runtime::cuda

@@ -1,0 +1,98 @@
+// Runs bound plans on a GPU: a stream, the session's memory there, and one graph launch a run.
+
+#pragma once
+
+#include "runtime/device/cuda/CudaGraph.h"
+#include "runtime/device/cuda/CudaMemory.h"
+#include "runtime/device/cuda/CudaStream.h"
+#include "runtime/device/cuda/CudaVariant.h"
+#include "runtime/library/Library.h"
+#include "runtime/plan/Device.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::runtime::cuda {
+
+class CudaExecutor : public Executor {
+public:
+  static Result<std::unique_ptr<Executor>> create(const CudaVariant &variant,
+                                                  const SessionOptions &options);
+  ~CudaExecutor() override;
+
+  unsigned threads() const override { return 1; }
+  int64_t alignment() const override { return kDeviceAlignment; }
+  uint64_t scratchNeed(const BoundPlan &bound) const override;
+  Status placeFixedRoots(std::span<std::byte *> roots) override;
+  Status activate(BoundPlan &bound, std::span<std::byte *> roots) override;
+  Status bindInput(size_t index, const InputBinding &input, uint64_t bytes,
+                   std::byte *&root) override;
+  Status bindOutput(size_t index, const OutputBinding &output, uint64_t bytes,
+                    std::byte *&root) override;
+  Status execute(BoundPlan &bound, const RunOptions &options) override;
+  const void *outputData(size_t index) const override;
+  Status resetState() override;
+  MemoryUse memoryUse() const override;
+  void setTiming(bool isOn) override { isTimed = isOn; }
+  RunFacts facts(const BoundPlan &bound) const override;
+  Result<double> timeRuns(BoundPlan &bound, unsigned count) override;
+
+private:
+  /// An input or output of the plan, and how it gets to the plan's memory and back.
+  struct Port {
+    explicit Port(const std::shared_ptr<const CudaDevice> &device)
+        : memory(device, MemoryKind::Device), staging(device, MemoryKind::Pinned) {}
+    CudaBuffer memory;  ///< empty when the caller's memory is used in place
+    CudaBuffer staging; ///< for host tensors
+    Place place = Place::Host;
+    bool isInPlace = false;
+    std::byte *caller = nullptr;
+    uint64_t bytes = 0;
+  };
+  struct PlanPart;
+
+  explicit CudaExecutor(const CudaVariant &loaded);
+  Status open();
+
+  Status waitUntilIdle();
+  Status grow(CudaBuffer &buffer, uint64_t bytes, const char *what);
+  Status bindPort(Port &port, std::byte *data, uint64_t bytes, Place place, std::byte *&root);
+
+  Status preparePart(BoundPlan &bound);
+  Status prepareLaunch(const BoundStep &step) const;
+  Status prepareCall(const BoundPlan &bound, const BoundStep &step, PlanPart &part);
+
+  Status copyInputs(StreamHandle target);
+  Status copyOutputs(StreamHandle target);
+  Status finishOutputs();
+  Status runPlan(const BoundPlan &bound, StreamHandle target);
+  Status runSteps(const BoundPlan &bound, StreamHandle target);
+  bool makeGraph(const BoundPlan &bound);
+
+  const CudaVariant &variant;
+  std::shared_ptr<const CudaDevice> device;
+  const CudaDriver &driver;
+  CudaStream stream;
+  CudaEvent done;       ///< recorded after a run that was not waited for
+  CudaEvent planStart;  ///< around the plan, for timing
+  CudaEvent planEnd;
+  StreamHandle lastStream = nullptr;
+  bool isPending = false; ///< a run may still be under way; `done` was recorded behind it
+  bool isTimed = false;
+  bool wasTimed = false;
+  bool usedGraph = false;
+
+  CudaBuffer arena;
+  CudaBuffer state;
+  CudaBuffer workspace;
+  std::vector<Port> inputs;
+  std::vector<Port> outputs;
+
+  std::unique_ptr<library::Handles> libraries;
+  /// Prepared calls by descriptor, sizes and alignment; plans share those that are equal.
+  std::map<std::string, std::weak_ptr<library::Plan>> prepared;
+};
+
+} // namespace tenon::runtime::cuda

@@ -1,0 +1,137 @@
+// Compiles through the driver's linker, which gives the machine code back to be kept.
+
+#include "runtime/device/cuda/CudaModule.h"
+
+#include "support/Text.h"
+
+#include <array>
+#include <cstring>
+
+namespace tenon::runtime::cuda {
+namespace {
+
+/// Dynamic shared memory that a launch may have without being allowed more.
+constexpr int64_t kFreeSharedBytes = 48 << 10;
+
+/// What the driver's compiler said, on one line.
+std::string firstLines(std::string_view log) {
+  std::string text(log.substr(0, 2000));
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\0')) {
+    text.pop_back();
+  }
+  for (char &character : text) {
+    character = character == '\n' ? ';' : character;
+  }
+  return text;
+}
+
+} // namespace
+
+Result<std::unique_ptr<CudaModule>> CudaModule::load(std::shared_ptr<const CudaDevice> device,
+                                                     Bytes ptx,
+                                                     std::span<const std::string> kernels,
+                                                     const CubinCache &cache) {
+  ContextScope scope(*device);
+  std::unique_ptr<CudaModule> module(new CudaModule(std::move(device)));
+  TENON_TRY(module->loadCode(ptx, cache));
+  TENON_TRY(module->findKernels(kernels));
+  return module;
+}
+
+CudaModule::~CudaModule() {
+  if (module) {
+    ContextScope scope(*device);
+    device->driver().moduleUnload(module);
+  }
+}
+
+Status CudaModule::loadCode(Bytes ptx, const CubinCache &cache) {
+  const CudaDriver &driver = device->driver();
+  std::string key = CubinCache::keyOf(ptx, device->facts().capability, driver.version());
+  if (std::optional<std::vector<std::byte>> cached = cache.find(key)) {
+    isCached = driver.moduleLoadData(&module, cached->data()) == kSuccess;
+    if (isCached) {
+      return Status::ok();
+    }
+    // The driver does not take it: it is made again and replaced.
+    module = nullptr;
+  }
+  TENON_ASSIGN(std::vector<std::byte> cubin, compile(ptx));
+  TENON_TRY(driver.check(driver.moduleLoadData(&module, cubin.data()),
+                         "loading the engine's code on the GPU"));
+  cache.keep(key, cubin);
+  return Status::ok();
+}
+
+Result<std::vector<std::byte>> CudaModule::compile(Bytes ptx) const {
+  const CudaDriver &driver = device->driver();
+  std::array<char, 8192> log = {};
+  std::array<int, 2> options = {kJitErrorLog, kJitErrorLogBytes};
+  std::array<void *, 2> values = {log.data(), reinterpret_cast<void *>(log.size() - 1)};
+  LinkHandle link = nullptr;
+  TENON_TRY(driver.check(driver.linkCreate(2, options.data(), values.data(), &link),
+                         "starting the driver's compiler"));
+  void *data = const_cast<std::byte *>(ptx.data());
+  int code = driver.linkAddData(link, kJitInputPtx, data, ptx.size(), "engine.ptx", 0, nullptr,
+                                nullptr);
+  void *cubin = nullptr;
+  size_t bytes = 0;
+  code = code == kSuccess ? driver.linkComplete(link, &cubin, &bytes) : code;
+  std::vector<std::byte> result;
+  if (code == kSuccess) {
+    // The linker owns its result.
+    result.assign(static_cast<std::byte *>(cubin), static_cast<std::byte *>(cubin) + bytes);
+  }
+  driver.linkDestroy(link);
+  if (code == kOutOfMemory) {
+    return driver.check(code, "compiling the engine's PTX");
+  }
+  if (code != kSuccess) {
+    Status reason = driver.check(code, "compiling the engine's PTX");
+    return Status::error(ErrorId::EngineBadCode,
+                         strCat(reason.message(), ": ", firstLines(log.data())),
+                         "compile the model again, or update NVIDIA's driver");
+  }
+  return result;
+}
+
+Status CudaModule::findKernels(std::span<const std::string> names) {
+  const CudaDriver &driver = device->driver();
+  for (const std::string &name : names) {
+    Kernel kernel;
+    kernel.name = name;
+    kernel.allowedBytes = kFreeSharedBytes;
+    if (driver.moduleGetFunction(&kernel.function, module, name.c_str()) != kSuccess) {
+      return Status::error(ErrorId::EngineBadCode, strCat("the PTX has no kernel '", name, "'"),
+                           "compile the model again");
+    }
+    kernels.push_back(std::move(kernel));
+  }
+  return Status::ok();
+}
+
+Status CudaModule::allowSharedBytes(uint32_t index, int64_t bytes) const {
+  std::lock_guard<std::mutex> lock(mutex);
+  Kernel &kernel = kernels[index];
+  if (bytes <= kernel.allowedBytes) {
+    return Status::ok();
+  }
+  const CudaDriver &driver = device->driver();
+  int fixed = 0;
+  TENON_TRY(driver.check(driver.funcGetAttribute(&fixed, kStaticSharedBytes, kernel.function),
+                         "asking for a kernel's shared memory"));
+  if (bytes > device->facts().sharedBytes - fixed) {
+    return Status::error(ErrorId::RunBadSize,
+                         strCat("kernel '", kernel.name, "' needs ", bytes,
+                                " bytes of shared memory; the GPU has ",
+                                device->facts().sharedBytes - fixed, " for a block"),
+                         "the engine is from a faulty compiler; report it with the input dims");
+  }
+  TENON_TRY(driver.check(driver.funcSetAttribute(kernel.function, kMaxDynamicSharedBytes,
+                                                 static_cast<int>(bytes)),
+                         strCat("allowing ", bytes, " bytes of shared memory")));
+  kernel.allowedBytes = bytes;
+  return Status::ok();
+}
+
+} // namespace tenon::runtime::cuda

@@ -1,0 +1,52 @@
+// The code of an engine on a GPU: PTX compiled by the driver once, loaded, its kernels by index.
+
+#pragma once
+
+#include "runtime/device/cuda/CubinCache.h"
+#include "runtime/device/cuda/CudaDevice.h"
+#include "support/ByteSpan.h"
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon::runtime::cuda {
+
+class CudaModule {
+public:
+  /// `ptx` ends with a zero byte.
+  static Result<std::unique_ptr<CudaModule>> load(std::shared_ptr<const CudaDevice> device,
+                                                  Bytes ptx, std::span<const std::string> kernels,
+                                                  const CubinCache &cache);
+  ~CudaModule();
+  CudaModule(const CudaModule &) = delete;
+  CudaModule &operator=(const CudaModule &) = delete;
+
+  FunctionHandle kernel(uint32_t index) const { return kernels[index].function; }
+  /// Lets launches of a kernel have this much dynamic shared memory; any thread may ask.
+  Status allowSharedBytes(uint32_t index, int64_t bytes) const;
+  /// Whether the code came from the cache.
+  bool wasCached() const { return isCached; }
+
+private:
+  struct Kernel {
+    FunctionHandle function = nullptr;
+    std::string name;
+    int64_t allowedBytes = 0;
+  };
+
+  explicit CudaModule(std::shared_ptr<const CudaDevice> owner) : device(std::move(owner)) {}
+  Status loadCode(Bytes ptx, const CubinCache &cache);
+  Result<std::vector<std::byte>> compile(Bytes ptx) const;
+  Status findKernels(std::span<const std::string> names);
+
+  std::shared_ptr<const CudaDevice> device;
+  ModuleHandle module = nullptr;
+  mutable std::mutex mutex;
+  mutable std::vector<Kernel> kernels; ///< the allowed bytes are guarded by the mutex
+  bool isCached = false;
+};
+
+} // namespace tenon::runtime::cuda

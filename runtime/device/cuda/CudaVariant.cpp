@@ -1,0 +1,123 @@
+// Copies the weights that the plan uses through two page-locked pieces: one is filled while the
+// other is copied.
+
+#include "runtime/device/cuda/CudaVariant.h"
+
+#include "runtime/device/cuda/CudaExecutor.h"
+#include "runtime/device/cuda/CudaStream.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace tenon::runtime::cuda {
+namespace {
+
+constexpr uint64_t kPieceBytes = uint64_t(8) << 20;
+
+/// Sends bytes to the GPU in pieces, in order.
+class Uploader {
+public:
+  explicit Uploader(const std::shared_ptr<const CudaDevice> &device)
+      : driver(device->driver()), stream(device), pieces{Piece(device), Piece(device)} {}
+
+  /// At most `bytes` will be sent at once.
+  Status open(uint64_t bytes) {
+    TENON_TRY(stream.open());
+    for (Piece &piece : pieces) {
+      TENON_TRY(piece.memory.reserve(std::min(bytes, kPieceBytes), "the upload of weights"));
+      TENON_TRY(piece.sent.open(kEventNoTiming));
+    }
+    return Status::ok();
+  }
+
+  Status send(DevicePointer to, Bytes bytes) {
+    while (!bytes.empty()) {
+      Piece &piece = pieces[next];
+      next = 1 - next;
+      size_t count = std::min<size_t>(bytes.size(), piece.memory.size());
+      TENON_TRY(piece.sent.wait("uploading weights"));
+      std::memcpy(piece.memory.data(), bytes.data(), count);
+      TENON_TRY(driver.check(
+          driver.memcpyHtoDAsync(to, piece.memory.data(), count, stream.handle()),
+          "uploading weights"));
+      TENON_TRY(piece.sent.record(stream.handle(), "uploading weights"));
+      to += count;
+      bytes = bytes.subspan(count);
+    }
+    return Status::ok();
+  }
+
+  Status finish() { return stream.wait("uploading weights"); }
+
+private:
+  struct Piece {
+    explicit Piece(const std::shared_ptr<const CudaDevice> &device)
+        : memory(device, MemoryKind::Pinned), sent(device) {}
+    CudaBuffer memory;
+    CudaEvent sent;
+  };
+
+  const CudaDriver &driver;
+  CudaStream stream;
+  std::array<Piece, 2> pieces;
+  size_t next = 0;
+};
+
+} // namespace
+
+CudaVariant::CudaVariant(std::shared_ptr<const CudaDevice> device, const engine::EngineFile &file,
+                         size_t variantIndex)
+    : cudaDevice(std::move(device)), engineFile(file), index(variantIndex),
+      weights(cudaDevice, MemoryKind::Device) {}
+
+Result<std::unique_ptr<LoadedVariant>> CudaVariant::load(std::shared_ptr<const CudaDevice> device,
+                                                         const engine::EngineFile &file,
+                                                         size_t index, const CubinCache &cache) {
+  ContextScope scope(*device);
+  std::unique_ptr<CudaVariant> variant(new CudaVariant(std::move(device), file, index));
+  TENON_ASSIGN(variant->code, CudaModule::load(variant->cudaDevice, file.code(index),
+                                               file.variants()[index].kernels, cache));
+  file.populateWeights();
+  TENON_TRY(variant->uploadWeights());
+  return std::unique_ptr<LoadedVariant>(std::move(variant));
+}
+
+Status CudaVariant::uploadWeights() {
+  std::span<const engine::Weight> stored = engineFile.weights();
+  std::vector<uint32_t> used;
+  for (const engine::Buffer &buffer : plan().buffers) {
+    if (isRootOf(buffer, engine::Space::Const)) {
+      used.push_back(buffer.weight);
+    }
+  }
+  std::ranges::sort(used);
+  used.erase(std::ranges::unique(used).begin(), used.end());
+  offsets.assign(stored.size(), 0);
+  uint64_t total = 0;
+  uint64_t largest = 0;
+  for (uint32_t weight : used) {
+    offsets[weight] = total;
+    constexpr uint64_t unit = kDeviceAlignment;
+    total += (stored[weight].bytes + unit - 1) / unit * unit;
+    largest = std::max(largest, stored[weight].bytes);
+  }
+  if (total == 0) {
+    return Status::ok();
+  }
+  TENON_TRY(weights.reserve(total, "weights"));
+  Uploader uploader(cudaDevice);
+  TENON_TRY(uploader.open(largest));
+  for (uint32_t weight : used) {
+    TENON_TRY(uploader.send(weights.pointer() + offsets[weight],
+                            engineFile.weightsSection().subspan(stored[weight].offset,
+                                                                stored[weight].bytes)));
+  }
+  return uploader.finish();
+}
+
+Result<std::unique_ptr<Executor>> CudaVariant::createExecutor(const SessionOptions &options) const {
+  return CudaExecutor::create(*this, options);
+}
+
+} // namespace tenon::runtime::cuda

@@ -1,0 +1,47 @@
+// A variant for a GPU: its kernels, and its weights in one block of the GPU's memory.
+
+#pragma once
+
+#include "engine/Reader.h"
+#include "runtime/device/cuda/CudaMemory.h"
+#include "runtime/device/cuda/CudaModule.h"
+#include "runtime/plan/Device.h"
+
+#include <memory>
+#include <vector>
+
+namespace tenon::runtime::cuda {
+
+/// Of all root buffers in the GPU's memory.
+inline constexpr int64_t kDeviceAlignment = 256;
+
+class CudaVariant : public LoadedVariant {
+public:
+  /// `file` must outlive the variant.
+  static Result<std::unique_ptr<LoadedVariant>> load(std::shared_ptr<const CudaDevice> device,
+                                                     const engine::EngineFile &file, size_t index,
+                                                     const CubinCache &cache);
+
+  Result<std::unique_ptr<Executor>> createExecutor(const SessionOptions &options) const override;
+
+  const std::shared_ptr<const CudaDevice> &device() const { return cudaDevice; }
+  const engine::Plan &plan() const { return engineFile.variants()[index].plan; }
+  const CudaModule &module() const { return *code; }
+  /// Where a weight that the plan uses lies.
+  std::byte *weight(uint32_t weightIndex) const { return weights.data() + offsets[weightIndex]; }
+  uint64_t weightBytes() const { return weights.size(); }
+
+private:
+  CudaVariant(std::shared_ptr<const CudaDevice> device, const engine::EngineFile &file,
+              size_t variantIndex);
+  Status uploadWeights();
+
+  std::shared_ptr<const CudaDevice> cudaDevice;
+  const engine::EngineFile &engineFile;
+  size_t index;
+  std::unique_ptr<CudaModule> code;
+  CudaBuffer weights;
+  std::vector<uint64_t> offsets; ///< by weight of the engine
+};
+
+} // namespace tenon::runtime::cuda
