@@ -1,0 +1,79 @@
+// Opens each library at its first call and hands descriptors to it. Relies on the first byte of a
+// descriptor for which one that is.
+
+#include "runtime/library/Library.h"
+
+#include "runtime/library/Call.h"
+#include "runtime/library/cublaslt/CublasLt.h"
+#include "runtime/library/cudnn/Cudnn.h"
+#include "support/Text.h"
+
+namespace tenon::library {
+namespace {
+
+class LazyHandles final : public Handles {
+public:
+  explicit LazyHandles(const Options &given) : options(given) {}
+
+  Result<std::unique_ptr<Plan>> prepare(Bytes call, std::span<const int64_t> sizes,
+                                        size_t alignment) override {
+    if (libraryOf(call) == "cublaslt") {
+      TENON_ASSIGN(engine::MatmulCall matmul, decodeMatmul(call));
+      TENON_TRY(checkSizes(sizes, engine::kMatmulSizes));
+      TENON_TRY(open(cublasLt));
+      return cublasLt->prepare(matmul, sizes, alignment);
+    }
+    TENON_ASSIGN(engine::ConvCall conv, decodeConv(call));
+    TENON_TRY(checkSizes(sizes, engine::kConvSizes));
+    TENON_TRY(open(cudnn));
+    return cudnn->prepare(conv, sizes, alignment);
+  }
+
+private:
+  template <typename Library> Status open(std::unique_ptr<Library> &library) {
+    if (!library) {
+      TENON_ASSIGN(library, Library::open(options));
+    }
+    return Status::ok();
+  }
+
+  Options options;
+  std::unique_ptr<cublaslt::CublasLt> cublasLt;
+  std::unique_ptr<cudnn::Cudnn> cudnn;
+};
+
+template <typename Api>
+FoundLibrary found(const LibraryName &name, Result<Api> api, std::string (*version)(const Api &)) {
+  if (!api) {
+    return {std::string(name.name), "", "",
+            strCat(api.status().message(), " (", api.status().hint(), ")")};
+  }
+  return {std::string(name.name), api->library.path, version(*api), ""};
+}
+
+} // namespace
+
+std::unique_ptr<Handles> makeHandles(const Options &options) {
+  return std::make_unique<LazyHandles>(options);
+}
+
+std::vector<FoundLibrary> findLibraries(const std::string &folder) {
+  return {found(kCublasLt, cublaslt::openApi(folder), cublaslt::versionOf),
+          found(kCudnn, cudnn::openApi(folder), cudnn::versionOf)};
+}
+
+std::string_view libraryOf(Bytes call) {
+  if (call.empty()) {
+    return "";
+  }
+  switch (static_cast<engine::LibraryOp>(call[0])) {
+  case engine::LibraryOp::Matmul:
+    return "cublaslt";
+  case engine::LibraryOp::Conv:
+  case engine::LibraryOp::Attention:
+    return "cudnn";
+  }
+  return "";
+}
+
+} // namespace tenon::library

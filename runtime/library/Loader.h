@@ -1,0 +1,50 @@
+// Where vendor libraries are installed, and opening them. Relies on the dynamic loader; a library
+// that was opened stays open, because those of CUDA cannot be closed safely.
+
+#pragma once
+
+#include "support/Result.h"
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::library {
+
+/// A library by its names and by the package that provides it.
+struct LibraryName {
+  std::string_view name;                   ///< "cuBLASLt", for people
+  std::span<const std::string_view> files; ///< sonames, the best first
+  std::string_view package;                ///< of pip
+};
+
+inline constexpr std::string_view kCublasLtFiles[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
+inline constexpr std::string_view kCudnnFiles[] = {"libcudnn.so.9"};
+inline constexpr LibraryName kCublasLt = {"cuBLASLt", kCublasLtFiles, "nvidia-cublas"};
+inline constexpr LibraryName kCudnn = {"cuDNN", kCudnnFiles, "nvidia-cudnn-cu13"};
+
+struct OpenLibrary {
+  void *handle = nullptr;
+  std::string path; ///< the file that the loader took
+};
+
+/// Opens the first of: `folder`, the loader's path, the toolkit, the wheels of the active Python.
+Result<OpenLibrary> openLibrary(const LibraryName &library, const std::string &folder);
+
+/// The folders that are searched after the loader's path.
+std::vector<std::string> installedFolders();
+
+void *findSymbol(const OpenLibrary &library, const char *symbol);
+
+/// One function of an open library; false if it lacks it.
+template <typename Function>
+bool resolve(const OpenLibrary &library, const char *symbol, Function *&function) {
+  function = reinterpret_cast<Function *>(findSymbol(library, symbol));
+  return function != nullptr;
+}
+
+/// "libcudnn.so.9 lacks cudnnBackendExecute", as a LibraryMissing.
+Status lacksSymbol(const LibraryName &library, const OpenLibrary &open, std::string_view symbol);
+
+} // namespace tenon::library

@@ -1,0 +1,33 @@
+// Matrix products by cuBLASLt: a handle, and plans of MatmulCall. Relies on the caller for the
+// current context.
+
+#pragma once
+
+#include "engine/LibraryAbi.h"
+#include "runtime/library/Library.h"
+#include "runtime/library/Measure.h"
+#include "runtime/library/cublaslt/CublasLtApi.h"
+
+namespace tenon::library::cublaslt {
+
+class CublasLt {
+public:
+  static Result<std::unique_ptr<CublasLt>> open(const Options &options);
+  ~CublasLt();
+  CublasLt(const CublasLt &) = delete;
+  CublasLt &operator=(const CublasLt &) = delete;
+
+  Result<std::unique_ptr<Plan>> prepare(const engine::MatmulCall &call,
+                                        std::span<const int64_t> sizes, size_t alignment);
+
+private:
+  CublasLt(const Api &functions, const Options &given)
+      : api(functions), options(given), memory(given.meter) {}
+
+  Api api;
+  Options options;
+  Context *context = nullptr;
+  MeasureMemory memory;
+};
+
+} // namespace tenon::library::cublaslt

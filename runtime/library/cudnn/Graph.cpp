@@ -1,0 +1,206 @@
+// Sets the attributes of each descriptor and walks through the heuristics' answers until engines
+// fit. Relies on an engine's numerical notes for what it does to precision.
+
+#include "runtime/library/cudnn/Graph.h"
+
+#include "support/Text.h"
+
+namespace tenon::library::cudnn {
+namespace {
+
+/// The most answers of one heuristic that are tried.
+constexpr int64_t kMostConfigs = 64;
+
+Dims4 channelsLastStrides(const Dims4 &dims) {
+  auto [n, c, h, w] = dims;
+  return {h * w * c, 1, w * c, c};
+}
+
+} // namespace
+
+Status Executable::run(const Api &api, Context *context, std::span<void *const> pointers,
+                       void *scratch, void *stream) const {
+  TENON_ASSIGN(Descriptor pack, Descriptor::create(api, DescriptorType::VariantPack));
+  TENON_TRY(pack.set(Attribute::PackDataPointers, AttributeType::VoidPointer,
+                     static_cast<int64_t>(pointers.size()), pointers.data()));
+  TENON_TRY(pack.set(Attribute::PackUniqueIds, ids));
+  TENON_TRY(pack.set(Attribute::PackWorkspace, AttributeType::VoidPointer, 1, &scratch));
+  TENON_TRY(pack.finalize());
+  TENON_TRY(statusOf(api, api.setStream(context, stream), "cudnnSetStream"));
+  return statusOf(api, api.execute(context, plan.raw(), pack.raw()), "cudnnBackendExecute");
+}
+
+Result<size_t> Graph::addTensor(int64_t id, const Dims4 &dims, DataType type, bool isVirtual) {
+  TENON_ASSIGN(Descriptor made, Descriptor::create(api, DescriptorType::Tensor));
+  TENON_TRY(made.set(Attribute::TensorDataType, type));
+  TENON_TRY(made.set(Attribute::TensorDimensions, dims));
+  TENON_TRY(made.set(Attribute::TensorStrides, channelsLastStrides(dims)));
+  TENON_TRY(made.set(Attribute::TensorUniqueId, id));
+  TENON_TRY(made.set(Attribute::TensorAlignment, byteAlignment));
+  TENON_TRY(made.set(Attribute::TensorIsVirtual, AttributeType::Boolean, 1, &isVirtual));
+  TENON_TRY(made.finalize());
+  tensors.push_back(std::move(made));
+  return tensors.size() - 1;
+}
+
+Result<size_t> Graph::tensor(int64_t id, const Dims4 &dims, DataType type) {
+  ids.push_back(id);
+  return addTensor(id, dims, type, false);
+}
+
+Result<size_t> Graph::between(const Dims4 &dims) {
+  return addTensor(nextVirtual++, dims, DataType::Float, true);
+}
+
+Status Graph::convolution(size_t x, size_t w, size_t y, const Window &window) {
+  TENON_ASSIGN(Descriptor detail, Descriptor::create(api, DescriptorType::Convolution));
+  TENON_TRY(detail.set(Attribute::ConvolutionComputeType, DataType::Float));
+  TENON_TRY(detail.set(Attribute::ConvolutionMode, AttributeType::ConvolutionMode, 1,
+                       &kCrossCorrelation));
+  TENON_TRY(detail.set(Attribute::ConvolutionSpatialDims, int64_t(2)));
+  TENON_TRY(detail.set(Attribute::ConvolutionDilations, window.dilations));
+  TENON_TRY(detail.set(Attribute::ConvolutionStrides, window.strides));
+  TENON_TRY(detail.set(Attribute::ConvolutionPrePaddings, window.padBefore));
+  TENON_TRY(detail.set(Attribute::ConvolutionPostPaddings, window.padAfter));
+  TENON_TRY(detail.finalize());
+  TENON_ASSIGN(Descriptor forward,
+               Descriptor::create(api, DescriptorType::OperationConvolutionForward));
+  float alpha = 1;
+  float beta = 0;
+  TENON_TRY(forward.set(Attribute::ForwardConvolution, detail));
+  TENON_TRY(forward.set(Attribute::ForwardX, tensors[x]));
+  TENON_TRY(forward.set(Attribute::ForwardW, tensors[w]));
+  TENON_TRY(forward.set(Attribute::ForwardY, tensors[y]));
+  TENON_TRY(forward.set(Attribute::ForwardAlpha, AttributeType::Float, 1, &alpha));
+  TENON_TRY(forward.set(Attribute::ForwardBeta, AttributeType::Float, 1, &beta));
+  TENON_TRY(forward.finalize());
+  details.push_back(std::move(detail));
+  operations.push_back(std::move(forward));
+  return Status::ok();
+}
+
+Status Graph::pointwise(PointwiseMode mode, size_t x, const size_t *b, size_t y) {
+  TENON_ASSIGN(Descriptor detail, Descriptor::create(api, DescriptorType::Pointwise));
+  TENON_TRY(detail.set(Attribute::PointwiseMode, AttributeType::PointwiseMode, 1, &mode));
+  TENON_TRY(detail.set(Attribute::PointwiseMathPrecision, DataType::Float));
+  TENON_TRY(detail.finalize());
+  TENON_ASSIGN(Descriptor operation, Descriptor::create(api, DescriptorType::OperationPointwise));
+  TENON_TRY(operation.set(Attribute::OperationPointwiseDescriptor, detail));
+  TENON_TRY(operation.set(Attribute::OperationPointwiseX, tensors[x]));
+  if (b) {
+    TENON_TRY(operation.set(Attribute::OperationPointwiseB, tensors[*b]));
+  }
+  TENON_TRY(operation.set(Attribute::OperationPointwiseY, tensors[y]));
+  TENON_TRY(operation.finalize());
+  details.push_back(std::move(detail));
+  operations.push_back(std::move(operation));
+  return Status::ok();
+}
+
+Status Graph::makeOperationGraph() {
+  TENON_ASSIGN(Descriptor graph, Descriptor::create(api, DescriptorType::OperationGraph));
+  std::vector<RawDescriptor> raw;
+  for (const Descriptor &operation : operations) {
+    raw.push_back(operation.raw());
+  }
+  TENON_TRY(graph.set(Attribute::GraphOperations, AttributeType::Descriptor,
+                      static_cast<int64_t>(raw.size()), raw.data()));
+  TENON_TRY(graph.set(Attribute::GraphHandle, AttributeType::Handle, 1, &context));
+  TENON_TRY(graph.finalize());
+  operationGraph = std::move(graph);
+  return Status::ok();
+}
+
+Result<std::vector<Descriptor>> Graph::heuristics(HeuristicMode mode) {
+  TENON_ASSIGN(Descriptor heuristic, Descriptor::create(api, DescriptorType::EngineHeuristic));
+  TENON_TRY(heuristic.set(Attribute::HeuristicOperationGraph, operationGraph));
+  TENON_TRY(heuristic.set(Attribute::HeuristicMode, AttributeType::HeuristicMode, 1, &mode));
+  TENON_TRY(heuristic.finalize());
+  TENON_ASSIGN(int64_t count,
+               heuristic.get(Attribute::HeuristicResults, AttributeType::Descriptor, 0, nullptr));
+  // The library fills descriptors that its caller made.
+  count = std::min(count, kMostConfigs);
+  std::vector<Descriptor> answers;
+  std::vector<RawDescriptor> raw;
+  for (int64_t i = 0; i < count; ++i) {
+    TENON_ASSIGN(Descriptor config, Descriptor::create(api, DescriptorType::EngineConfig));
+    raw.push_back(config.raw());
+    answers.push_back(std::move(config));
+  }
+  TENON_ASSIGN(count, heuristic.get(Attribute::HeuristicResults, AttributeType::Descriptor, count,
+                                    raw.data()));
+  answers.resize(std::min(static_cast<size_t>(count), answers.size()));
+  return answers;
+}
+
+bool Graph::isAllowed(const Descriptor &engine, const EngineLimits &limits) {
+  NumericalNote notes[kMostNotes];
+  Result<int64_t> count =
+      engine.get(Attribute::EngineNumericalNote, AttributeType::NumericalNote, kMostNotes, notes);
+  if (!count) {
+    return false;
+  }
+  for (NumericalNote note : std::span(notes, static_cast<size_t>(*count))) {
+    switch (note) {
+    case NumericalNote::TensorCore:
+      if (!limits.allowTensorCores) {
+        return false;
+      }
+      break;
+    case NumericalNote::DownConvertInputs:
+    case NumericalNote::ReducedPrecisionReduction:
+    case NumericalNote::Nondeterministic:
+    case NumericalNote::WinogradTile6x6:
+    case NumericalNote::WinogradTile13x13:
+      return false;
+    }
+  }
+  return true;
+}
+
+void Graph::tryConfig(const Descriptor &config, const EngineLimits &limits,
+                      std::vector<Executable> &found) {
+  Result<Descriptor> engine = Descriptor::create(api, DescriptorType::Engine);
+  RawDescriptor raw = engine ? engine->raw() : nullptr;
+  int64_t index = -1;
+  if (!raw || !config.get(Attribute::EngineConfigEngine, AttributeType::Descriptor, 1, &raw) ||
+      !engine->get(Attribute::EngineGlobalIndex, AttributeType::Int64, 1, &index) ||
+      !isAllowed(*engine, limits)) {
+    return;
+  }
+  Result<Descriptor> plan = Descriptor::create(api, DescriptorType::ExecutionPlan);
+  int64_t workspace = 0;
+  if (!plan || !plan->set(Attribute::PlanHandle, AttributeType::Handle, 1, &context) ||
+      !plan->set(Attribute::PlanEngineConfig, config) || plan->tryFinalize() != kSuccess ||
+      !plan->get(Attribute::PlanWorkspaceSize, AttributeType::Int64, 1, &workspace)) {
+    return;
+  }
+  if (workspace >= 0 && static_cast<uint64_t>(workspace) <= limits.workspace) {
+    found.emplace_back(std::move(*plan), ids, static_cast<size_t>(workspace), index);
+  }
+}
+
+Result<std::vector<Executable>> Graph::compile(const EngineLimits &limits) {
+  TENON_TRY(makeOperationGraph());
+  std::vector<Executable> found;
+  for (HeuristicMode mode : {HeuristicMode::A, HeuristicMode::B, HeuristicMode::Fallback}) {
+    Result<std::vector<Descriptor>> answers = heuristics(mode);
+    if (!answers) {
+      continue; // this heuristic does not know the pattern; the next may
+    }
+    for (Descriptor &answer : *answers) {
+      configs.push_back(std::move(answer));
+      tryConfig(configs.back(), limits, found);
+      if (found.size() == limits.wanted) {
+        return found;
+      }
+    }
+    if (!found.empty()) {
+      return found;
+    }
+  }
+  return Status::error(ErrorId::LibraryUnsupported,
+                       strCat("cuDNN ", versionOf(api), " has no engine for the graph"));
+}
+
+} // namespace tenon::library::cudnn
