@@ -23,8 +23,8 @@ public:
   Status start(mlir::ModuleOp module);
   /// TN0403 if a result is not what it was, naming the pass and the first operation that differs.
   Status check(llvm::StringRef pass, mlir::ModuleOp module);
-  /// The same after a pass that lowers the precision on purpose: results may differ by some roundings
-  /// of `computed` (F16 or BF16), and are the truth from then on.
+  /// The same after a pass that lowers the precision on purpose: results may differ by some
+  /// roundings of `computed` (F16 or BF16), and are the truth from then on.
   Status checkLowered(llvm::StringRef pass, mlir::ModuleOp module, DType computed);
 
   /// Operations evaluated so far, as opposed to reused.

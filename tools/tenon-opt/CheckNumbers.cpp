@@ -25,7 +25,8 @@ private:
   uint64_t state;
 };
 
-/// Floating point in [low, low + 1), integers 0 or 1.
+/// Floating point in [low, low + 1), integers 0 or 1. Each row of integers begins with a 1: as a
+/// mask it shows a key, since what a query sees that sees none depends on the precision.
 Result<reference::Tensor> makeTensor(RankedTensorType type, ArrayRef<int64_t> dims, uint64_t seed,
                                      double low) {
   std::optional<DType> dtype = reference::dtypeOf(type.getElementType());
@@ -37,7 +38,8 @@ Result<reference::Tensor> makeTensor(RankedTensorType type, ArrayRef<int64_t> di
   Sequence sequence(seed);
   for (int64_t i = 0; i < tensor.count(); ++i) {
     double number = sequence.next();
-    tensor.as<double>()[i] = isFloat ? low + number : std::floor(2 * number);
+    bool isFirst = !dims.empty() && i % dims.back() == 0;
+    tensor.as<double>()[i] = isFloat ? low + number : isFirst ? 1 : std::floor(2 * number);
   }
   return reference::convert(tensor, *dtype);
 }

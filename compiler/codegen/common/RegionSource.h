@@ -9,8 +9,8 @@
 
 namespace tenon::codegen {
 
-/// Unit attribute of a module whose f32 products may be computed in TF32 (`--allow tf32`). A region's
-/// module has it if the model's has, so that the cache tells them apart.
+/// Unit attribute of a module whose f32 products may be computed in TF32 (`--allow tf32`). A
+/// region's module has it if the model's has, so that the cache tells them apart.
 inline constexpr llvm::StringLiteral kAllowTf32 = "tn.allow_tf32";
 
 struct RegionSource {

@@ -4,6 +4,7 @@
 
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/graph/Tn.h"
+#include "compiler/opt/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -91,6 +92,37 @@ TEST_F(NumericCheckTest, DispatchIsCheckedThroughPacksAndRegions) {
   });
   Status wrong = check.check("dispatch", *module);
   EXPECT_EQ(wrong.id(), tenon::ErrorId::VerifyFailed);
+}
+
+/// A wrong cast: what the softmax reads is held to half of what it should be.
+LogicalResult plantedClamp(ModuleOp module) {
+  module.walk([](tn::SoftmaxOp softmax) {
+    OpBuilder builder(softmax);
+    softmax.setOperand(tn::ClampOp::create(builder, softmax.getLoc(), softmax.getX().getType(),
+                                           softmax.getX(), builder.getF64FloatAttr(-0.5),
+                                           builder.getF64FloatAttr(0.5)));
+  });
+  return success();
+}
+
+TEST_F(NumericCheckTest, LowerPrecisionMayRoundButNotBeWrong) {
+  for (auto [precision, dtype] : {std::pair(opt::Precision::Fp16, tenon::DType::F16),
+                                  std::pair(opt::Precision::Bf16, tenon::DType::BF16)}) {
+    OwningOpRef<ModuleOp> model = module->clone();
+    NumericCheck check(store, 1);
+    ASSERT_TRUE(check.start(*model).isOk());
+    opt::PrecisionRecord record;
+    ASSERT_TRUE(succeeded(opt::convertPrecision(*model, store, precision, record)));
+    EXPECT_FALSE(check.check("convert-precision", *model).isOk()); // rounds more than f32 does
+    Status lowered = check.checkLowered("convert-precision", *model, dtype);
+    EXPECT_TRUE(lowered.isOk()) << lowered.toString();
+    // From here on the narrow results are the truth, and the tolerance is that of their type again.
+    EXPECT_TRUE(check.check("nothing", *model).isOk());
+    ASSERT_TRUE(succeeded(plantedClamp(*model)));
+    Status wrong = check.checkLowered("planted-clamp", *model, dtype);
+    EXPECT_EQ(wrong.id(), tenon::ErrorId::VerifyFailed);
+    EXPECT_NE(wrong.toString().find("'head'"), std::string::npos) << wrong.toString();
+  }
 }
 
 TEST_F(NumericCheckTest, OnlyWhatChangedIsEvaluatedAgain) {
