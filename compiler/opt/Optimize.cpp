@@ -41,6 +41,14 @@ const Pass kOrder[] = {
     kSimplify,
 };
 
+/// The passes for a GPU, after those.
+const Pass kGpuOrder[] = {
+    // First: its products may share an operand.
+    {"convs-to-products", convsToProducts},
+    {"merge-products", mergeProducts},
+    {"pad-channels", padChannels},
+};
+
 const Pass kAll[] = {
     kSimplify,
     {"fold-constants", foldConstants},
@@ -55,6 +63,9 @@ const Pass kAll[] = {
     {"recognize-attention", recognizeAttention},
     {"fold-transposes", foldTransposes},
     {"channels-last", channelsLast},
+    {"convs-to-products", convsToProducts},
+    {"merge-products", mergeProducts},
+    {"pad-channels", padChannels},
     {"convert-to-fp16", convertToFp16},
     {"convert-to-bf16", convertToBf16},
 };
@@ -74,18 +85,24 @@ LogicalResult runPass(const Pass &pass, ModuleOp module, tn::WeightStore &weight
 
 ArrayRef<Pass> allPasses() { return kAll; }
 
-LogicalResult optimize(ModuleOp module, tn::WeightStore &weights, const OptimizeOptions &options) {
-  for (const Pass &pass : kOrder) {
-    if (failed(runPass(pass, module, weights, options))) {
-      return failure();
-    }
-  }
-  for (const Pass &pass : options.extraPasses) {
+static LogicalResult runAll(ArrayRef<Pass> passes, ModuleOp module, tn::WeightStore &weights,
+                            const OptimizeOptions &options) {
+  for (const Pass &pass : passes) {
     if (failed(runPass(pass, module, weights, options))) {
       return failure();
     }
   }
   return success();
+}
+
+LogicalResult optimize(ModuleOp module, tn::WeightStore &weights, const OptimizeOptions &options) {
+  return success(succeeded(runAll(kOrder, module, weights, options)) &&
+                 succeeded(runAll(options.extraPasses, module, weights, options)));
+}
+
+LogicalResult optimizeForGpu(ModuleOp module, tn::WeightStore &weights,
+                             const OptimizeOptions &options) {
+  return runAll(kGpuOrder, module, weights, options);
 }
 
 } // namespace tenon::opt

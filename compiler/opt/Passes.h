@@ -61,6 +61,16 @@ llvm::LogicalResult foldTransposes(mlir::ModuleOp module, tn::WeightStore &weigh
 /// the transposes around them meet and cancel, so that one is left at each picture input.
 llvm::LogicalResult channelsLast(mlir::ModuleOp module, tn::WeightStore &weights);
 
+/// A convolution over single positions, or over patches that do not overlap, becomes a product.
+llvm::LogicalResult convsToProducts(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// Products of one value with several constants become one, read in slices. The opposite of
+/// `splitProducts`, for devices that read slices in place.
+llvm::LogicalResult mergeProducts(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// Zero channels for f16 and bf16 convolutions, up to a multiple of 8.
+llvm::LogicalResult padChannels(mlir::ModuleOp module, tn::WeightStore &weights);
+
 /// `convertPrecision` (ConvertPrecision.h) without its record: for tools and tests, by name.
 llvm::LogicalResult convertToFp16(mlir::ModuleOp module, tn::WeightStore &weights);
 llvm::LogicalResult convertToBf16(mlir::ModuleOp module, tn::WeightStore &weights);
@@ -79,6 +89,11 @@ struct OptimizeOptions {
   /// Run after the others. Tests plant a wrong pass here that `--verify` must catch.
   std::vector<Pass> extraPasses;
 };
+
+/// The layouts that a GPU's libraries like: for its own copy of the optimized module, after any
+/// change of precision and before dispatch. As `optimize`.
+llvm::LogicalResult optimizeForGpu(mlir::ModuleOp module, tn::WeightStore &weights,
+                                   const OptimizeOptions &options);
 
 /// Runs the passes in order. Fails, with a diagnostic, if a pass or `afterPass` does.
 llvm::LogicalResult optimize(mlir::ModuleOp module, tn::WeightStore &weights,

@@ -1,0 +1,111 @@
+// Constants made of others: the rows of each are copied to their place when the whole is written.
+// Relies on entries of the weight store living as long as the store.
+#include "compiler/opt/DerivedWeights.h"
+
+#include "compiler/opt/Match.h"
+
+#include <cstring>
+
+using namespace mlir;
+
+namespace tenon::opt {
+namespace {
+
+WeightSource sourceOf(Value part, unsigned dim, tn::WeightStore &weights) {
+  WeightSource source;
+  RankedTensorType type = tensorType(part);
+  int64_t bytes = elementBytes(type.getElementType());
+  source.size = type.getNumElements() * bytes;
+  source.rowBytes = bytes;
+  for (int64_t size : type.getShape().drop_front(dim)) {
+    source.rowBytes *= size;
+  }
+  tn::WeightOp weight = part.getDefiningOp<tn::WeightOp>();
+  const tn::WeightEntry *entry = weight ? weights.find(weight.getId()) : nullptr;
+  if (entry) {
+    source.key = ("weight " + weight.getId()).str();
+    source.view = entry->bytes;
+    source.generate = entry->generate;
+    return source;
+  }
+  source.owned = std::make_shared<std::vector<char>>(Constants(weights).bytes(part));
+  source.view = *source.owned;
+  source.key = "bytes " + std::string(source.view.begin(), source.view.end());
+  return source;
+}
+
+/// Copies the rows of a part into rows that are `stride` bytes long.
+void place(const WeightSource &source, char *destination, uint64_t stride) {
+  std::vector<char> generated;
+  ArrayRef<char> bytes = source.view;
+  if (bytes.empty() && source.generate) {
+    generated.resize(source.size);
+    source.generate(generated.data());
+    bytes = generated;
+  }
+  for (uint64_t at = 0; at + source.rowBytes <= bytes.size() && source.rowBytes > 0;
+       at += source.rowBytes, destination += stride) {
+    std::memcpy(destination, bytes.data() + at, source.rowBytes);
+  }
+}
+
+std::string nameOf(Value part, StringRef suffix) {
+  tn::WeightOp weight = part.getDefiningOp<tn::WeightOp>();
+  return ((weight ? weight.getId() : "constant") + suffix).str();
+}
+
+} // namespace
+
+/// A weight whose rows are the rows of the sources, then zeros.
+Value DerivedWeights::make(OpBuilder &builder, Location location, RankedTensorType type,
+                           unsigned dim, std::vector<WeightSource> sources, StringRef name) {
+  std::string key = std::to_string(dim);
+  for (int64_t size : type.getShape()) {
+    key += ' ' + std::to_string(size);
+  }
+  for (const WeightSource &source : sources) {
+    key += ' ' + std::to_string(source.key.size()) + ' ' + source.key;
+  }
+  std::string &id = made[key];
+  if (id.empty()) {
+    uint64_t stride = elementBytes(type.getElementType());
+    for (int64_t size : type.getShape().drop_front(dim)) {
+      stride *= size;
+    }
+    uint64_t total = type.getNumElements() * elementBytes(type.getElementType());
+    std::function<void(char *)> generate = [=](char *destination) {
+      std::memset(destination, 0, total);
+      uint64_t offset = 0;
+      for (const WeightSource &source : sources) {
+        place(source, destination + offset, stride);
+        offset += source.rowBytes;
+      }
+    };
+    id = store.addGenerated(name, total, generate, "made of other weights");
+  }
+  return tn::WeightOp::create(builder, location, type, id);
+}
+
+Value DerivedWeights::concat(OpBuilder &builder, Location location, ArrayRef<Value> parts,
+                             unsigned dim) {
+  SmallVector<int64_t> shape(tensorType(parts.front()).getShape());
+  shape[dim] = 0;
+  std::vector<WeightSource> sources;
+  for (Value part : parts) {
+    shape[dim] += tensorType(part).getDimSize(dim);
+    sources.push_back(sourceOf(part, dim, store));
+  }
+  RankedTensorType type = RankedTensorType::get(shape, tensorType(parts.front()).getElementType());
+  return make(builder, location, type, dim, std::move(sources), nameOf(parts.front(), ".merged"));
+}
+
+Value DerivedWeights::pad(OpBuilder &builder, Location location, Value weight, unsigned dim,
+                          int64_t size) {
+  SmallVector<int64_t> shape(tensorType(weight).getShape());
+  shape[dim] = size;
+  RankedTensorType type = RankedTensorType::get(shape, tensorType(weight).getElementType());
+  return make(builder, location, type, dim, {sourceOf(weight, dim, store)},
+              nameOf(weight, ".padded"));
+}
+
+} // namespace tenon::opt
