@@ -1,0 +1,96 @@
+// The flash form of attention on tensor cores, for one block: queries stay in registers, keys and
+// values go through two stages of shared memory, and a warp's scores become the left operand of its
+// product with V without leaving registers. Relies on TensorCore.h for the layout of fragments.
+#pragma once
+
+#include "compiler/codegen/cuda/AttentionKernels.h"
+#include "compiler/codegen/cuda/KernelShell.h"
+#include "compiler/codegen/cuda/TensorCore.h"
+
+namespace tenon::codegen::cuda {
+
+class FlashKernel {
+public:
+  using Value = mlir::Value;
+  using Type = mlir::Type;
+  using Values = ThreadBuilder::Values;
+  template <typename T> using List = llvm::SmallVector<T>;
+
+  FlashKernel(KernelShell &shell, const AttentionProblem &problem, const AttentionTile &tile)
+      : shell(shell), p(problem), tile(tile), width(*tn::constantDim(p.width)),
+        valueWidth(*tn::constantDim(p.valueWidth)), depthSteps((width + 15) / 16),
+        valueSteps((valueWidth + 15) / 16), keyPitch(depthSteps * 16 + kRowPadding / 2),
+        valuePitch(valueSteps * 16 + kRowPadding / 2), warpKeys(tile.keys / tile.keyWarps),
+        element(p.q.element), half(mlir::IntegerType::get(element.getContext(), 16)) {}
+
+  void emit(bool waits);
+  mlir::AffineExpr rowCount() const;
+  int64_t sharedBytes() const {
+    int64_t merged = tile.keyWarps > 1 ? tile.keyWarps * tile.rows() * (sumPitch() + 2) * 4 : 0;
+    return std::max(2 * stageElements() * 2, merged);
+  }
+
+private:
+  /// What a thread carries from tile to tile of keys, by row tile: sums of 16 x 8 columns, and for
+  /// each of its two rows the maximum and its own part of the sum of weights.
+  struct State {
+    List<List<Values>> sums;
+    List<Values> maxima, totals;
+  };
+  /// One of the thread's rows.
+  struct Row {
+    Value valid, head, query;
+    Value keyLimit;    ///< keys before it are seen
+    Value maskPointer; ///< of key 0, or null
+  };
+
+  int64_t stageElements() const { return tile.keys * (keyPitch + valuePitch); }
+  int64_t sumPitch() const { return valueSteps * 16 + 8; }
+  int64_t group() const;
+  State initialState(const ThreadBuilder &t) const;
+  Values flatten(const State &state) const;
+  State unflatten(mlir::ValueRange values) const;
+
+  void placeBlock(const ThreadBuilder &t);
+  void placeRows(const ThreadBuilder &t);
+  void findTiles(const ThreadBuilder &t);
+  Value rowPointer(const ThreadBuilder &t, unsigned position, const StridedTensor &tensor,
+                   Value head, Value row);
+  void loadQueries(const ThreadBuilder &t);
+  void copyRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor, Value firstKey,
+                Value to, int64_t columns, int64_t pitch) const;
+  void copyTile(const ThreadBuilder &t, Value index) const;
+  Values step(const ThreadBuilder &t, Value index, const State &before, bool isEdge) const;
+  List<List<Values>> scores(const ThreadBuilder &t, Value stage) const;
+  void finishScores(const ThreadBuilder &t, Value firstKey, bool isEdge,
+                    List<List<Values>> &scores) const;
+  Value maskAt(const ThreadBuilder &t, const Row &row, Value key, bool isEdge) const;
+  void weigh(const ThreadBuilder &t, List<List<Values>> &scores, State &state) const;
+  void addValues(const ThreadBuilder &t, Value stage, const List<List<Values>> &weights,
+                 State &state) const;
+  void storeRows(const ThreadBuilder &t, State &state);
+  void mergeWarps(const ThreadBuilder &t, State &state);
+  void storeMerged(const ThreadBuilder &t, Value sums, Value marks);
+
+  KernelShell &shell;
+  const AttentionProblem &p;
+  const AttentionTile &tile;
+  int64_t width, valueWidth, depthSteps, valueSteps;
+  int64_t keyPitch, valuePitch; ///< elements between rows in shared memory
+  int64_t warpKeys;
+  Type element, half;
+
+  Value shared, batch, blockHead, keyHead, split, rowBlock, firstRow, rows;
+  Value rowWarp, keyWarp, lane, laneRow, laneColumn; ///< g and 2 t
+  Value keysEnd, firstTile, fullEnd, tilesEnd;
+  Value keyPointer, valuePointer;
+  List<std::array<Row, 2>> placed; ///< by row tile
+  List<List<Values>> queries;
+};
+
+/// Whether scores are bare products, with the scale in the exponent: no mask, and a positive scale.
+bool foldsScale(const AttentionProblem &problem);
+/// 1 / total; a row that saw no key has sums of 0 and keeps them.
+mlir::Value inverseTotal(const ThreadBuilder &t, mlir::Value total);
+
+} // namespace tenon::codegen::cuda

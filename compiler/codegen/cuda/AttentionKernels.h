@@ -1,0 +1,49 @@
+// The kernels that attention regions are made of. Relies on AttentionMatch for the problem; each
+// appends its steps.
+#pragma once
+
+#include "compiler/codegen/common/RegionCode.h"
+#include "compiler/codegen/cuda/AttentionMatch.h"
+#include "engine/CudaArch.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace tenon::codegen::cuda {
+
+/// How the flash form is laid out: a block does rowTiles * rowWarps * 16 queries of a head, in
+/// steps of `keys` keys, of which each of its `keyWarps` groups of warps does an equal part.
+struct AttentionTile {
+  int64_t rowTiles = 1; ///< of 16 queries, a warp
+  int64_t rowWarps = 4;
+  int64_t keyWarps = 1;
+  int64_t keys = 64;
+  int64_t splits = 1; ///< of the keys over blocks; needs keyWarps > 1
+  /// The heads that share a key head are rows of one block (for few queries).
+  bool joinsHeads = false;
+
+  int64_t rows() const { return rowTiles * rowWarps * 16; }
+  int64_t threads() const { return rowWarps * keyWarps * 32; }
+};
+
+/// The base-2 logarithms of weights are scores of the loop, relative to their maximum, times this.
+double weightExponent(const AttentionProblem &problem);
+
+/// Scores and sums on tensor cores; f16 and bf16 (AttentionTensorCore.cpp).
+bool fitsTensorCores(const AttentionProblem &problem);
+AttentionTile chooseTile(const AttentionProblem &problem, const engine::CudaArch &arch);
+void emitTensorCoreAttention(mlir::ModuleOp module, llvm::StringRef symbol,
+                             const AttentionProblem &problem, const AttentionTile &tile,
+                             const engine::CudaArch &arch, RegionCode &code);
+
+/// The sum of the splits: rows of partial sums [splits, rows, valueWidth] and of {maximum, sum of
+/// weights} [splits, rows, 2] to the result (AttentionCombine.cpp).
+void emitAttentionCombine(mlir::ModuleOp module, llvm::StringRef symbol,
+                          const AttentionProblem &problem, int64_t splits,
+                          const engine::CudaArch &arch, RegionCode &code);
+
+/// FP32 arithmetic for all float types up to f32 and any head size that fits shared memory
+/// (AttentionPlain.cpp). False if it does not fit.
+bool emitPlainAttention(mlir::ModuleOp module, llvm::StringRef symbol,
+                        const AttentionProblem &problem, const engine::CudaArch &arch,
+                        RegionCode &code);
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,42 @@
+// The frame of a kernel that is built op by op: its function, buffers, sizes and shared memory, and
+// the step that launches it. Relies on sizes being expressions over the region's symbols.
+#pragma once
+
+#include "compiler/codegen/common/RegionCode.h"
+#include "compiler/codegen/cuda/ThreadBuilder.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/AffineExpr.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace tenon::codegen::cuda {
+
+class KernelShell {
+public:
+  /// `buffers` as in RegionStep; the first `reads` of them are only read.
+  KernelShell(mlir::ModuleOp module, llvm::StringRef symbol, llvm::ArrayRef<uint32_t> buffers,
+              uint32_t reads, uint32_t threads);
+
+  /// Pointer to global memory of number `position` of the list of buffers.
+  mlir::Value buffer(unsigned position) const { return pointers[position]; }
+  /// The i64 value of an expression: a constant, or a size that the launch passes.
+  mlir::Value size(mlir::AffineExpr expression);
+  mlir::Value size32(mlir::AffineExpr expression) { return code().word(size(expression)); }
+  /// The block's dynamic shared memory, 16-byte aligned.
+  mlir::Value shared();
+  /// Inserts at the end of the kernel.
+  ThreadBuilder code() { return ThreadBuilder(builder, location); }
+
+  /// Ends the kernel; `blocks` is the grid.
+  RegionStep finish(mlir::AffineExpr blocks, int64_t sharedBytes);
+
+private:
+  mlir::ModuleOp module;
+  mlir::OpBuilder builder;
+  mlir::Location location;
+  mlir::LLVM::LLVMFuncOp function;
+  llvm::SmallVector<mlir::Value> pointers;
+  llvm::SmallVector<mlir::AffineExpr> sizes; ///< those that are arguments
+  RegionStep step;
+};
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,217 @@
+// Attention on the emulated GPU: tiles for large and small grids, tails, masks, causal, shared key
+// heads, splits of keys, strides.
+#include "compiler/codegen/cuda/Attention.h"
+#include "HandKernelCheck.h"
+#include "compiler/codegen/cuda/AttentionKernels.h"
+
+namespace tenon::codegen::cuda {
+namespace {
+
+struct AttentionCase {
+  std::string q, k, v, y, mask = "";
+  std::string headsInner = "false, false, false, false";
+  bool causal = false;
+  std::string symbols = "";
+  double scale = 0.3;
+};
+
+std::string attentionText(const AttentionCase &c) {
+  std::string signature = "(%q: " + c.q + ", %k: " + c.k + ", %v: " + c.v;
+  std::string types = c.q + ", " + c.k + ", " + c.v, mask;
+  if (!c.mask.empty()) {
+    signature += ", %m: " + c.mask;
+    types += ", " + c.mask;
+    mask = " mask %m";
+  }
+  return regionText("attention", signature + ") -> " + c.y,
+                    "%0 = tn.attention %q, %k, %v" + mask + " {scale = " + std::to_string(c.scale) +
+                        " : f64, causal = " + (c.causal ? "true" : "false") +
+                        ", headsInner = array<i1: " + c.headsInner + ">} : (" + types + ") -> " +
+                        c.y + "\nreturn %0 : " + c.y,
+                    c.symbols);
+}
+
+AttentionCase plain(const std::string &type, int64_t batch, int64_t heads, int64_t sq, int64_t sk,
+                    int64_t d, int64_t dv, int64_t kvHeads = 0) {
+  auto tensor = [&](int64_t h, int64_t s, int64_t w) {
+    return "tensor<" + std::to_string(batch) + "x" + std::to_string(h) + "x" + std::to_string(s) +
+           "x" + std::to_string(w) + "x" + type + ">";
+  };
+  kvHeads = kvHeads ? kvHeads : heads;
+  return {tensor(heads, sq, d), tensor(kvHeads, sk, d), tensor(kvHeads, sk, dv),
+          tensor(heads, sq, dv), ""};
+}
+
+/// Of the tile that is chosen for the shape.
+bool emitChosen(mlir::ModuleOp module, mlir::func::FuncOp region, const engine::CudaArch &arch,
+                RegionCode &code) {
+  return emitAttention(module, region, "tested", arch, code);
+}
+
+/// Of a tile that would else only be chosen for large shapes.
+Emitter emitTile(AttentionTile tile) {
+  return [tile](mlir::ModuleOp module, mlir::func::FuncOp region, const engine::CudaArch &arch,
+                RegionCode &code) {
+    emitTensorCoreAttention(module, "tested", *matchAttention(region), tile, arch, code);
+    return true;
+  };
+}
+
+constexpr AttentionTile kMiddle{1, 4, 1, 64, 1, false};
+constexpr AttentionTile kLarge{2, 4, 1, 64, 1, false};
+constexpr AttentionTile kWide{1, 8, 1, 64, 1, false};
+
+TEST(CudaAttentionTest, SmallGrid) {
+  EXPECT_TRUE(matchesReference(attentionText(plain("f16", 1, 2, 64, 128, 64, 64)), emitChosen));
+  EXPECT_TRUE(matchesReference(attentionText(plain("bf16", 1, 2, 37, 77, 64, 32)), emitChosen));
+}
+
+TEST(CudaAttentionTest, Tiles) {
+  for (const AttentionTile &tile : {kMiddle, kLarge, kWide}) {
+    EXPECT_TRUE(
+        matchesReference(attentionText(plain("f16", 1, 2, 128, 128, 32, 32)), emitTile(tile)));
+    EXPECT_TRUE(
+        matchesReference(attentionText(plain("bf16", 1, 1, 131, 200, 64, 64)), emitTile(tile)));
+  }
+}
+
+TEST(CudaAttentionTest, HeadSizes) {
+  for (auto [d, dv] : {std::pair(8, 8), std::pair(40, 40), std::pair(80, 96), std::pair(128, 128),
+                       std::pair(64, 128)}) {
+    EXPECT_TRUE(matchesReference(attentionText(plain("f16", 1, 1, 70, 90, d, dv)), emitChosen));
+    EXPECT_TRUE(
+        matchesReference(attentionText(plain("f16", 1, 1, 70, 90, d, dv)), emitTile(kMiddle)));
+  }
+  EXPECT_TRUE(
+      matchesReference(attentionText(plain("bf16", 1, 1, 130, 130, 128, 128)), emitTile(kWide)));
+}
+
+TEST(CudaAttentionTest, SharedKeyHeadsAndSplits) {
+  EXPECT_TRUE(matchesReference(attentionText(plain("f16", 2, 6, 9, 9, 16, 16, 2)), emitChosen));
+  EXPECT_TRUE(matchesReference(attentionText(plain("bf16", 1, 8, 1, 500, 64, 64, 2)), emitChosen));
+  EXPECT_TRUE(matchesReference(attentionText(plain("f16", 1, 4, 3, 700, 64, 32, 1)), emitChosen));
+  AttentionCase causal = plain("f16", 1, 4, 3, 300, 64, 64, 1);
+  causal.causal = true;
+  EXPECT_TRUE(matchesReference(attentionText(causal), emitChosen));
+}
+
+TEST(CudaAttentionTest, Causal) {
+  for (auto [sq, sk] :
+       {std::pair(70, 70), std::pair(3, 50), std::pair(100, 133), std::pair(150, 40)}) {
+    AttentionCase c = plain("f16", 1, 2, sq, sk, 16, 32);
+    c.causal = true;
+    EXPECT_TRUE(matchesReference(attentionText(c), emitChosen));
+    EXPECT_TRUE(matchesReference(attentionText(c), emitTile(kMiddle)));
+    EXPECT_TRUE(matchesReference(attentionText(c), emitTile(kLarge)));
+  }
+}
+
+TEST(CudaAttentionTest, Masks) {
+  for (const char *mask :
+       {"tensor<f16>", "tensor<19xf16>", "tensor<11x19xf16>", "tensor<11x1xf16>",
+        "tensor<2x1x1x19xf16>", "tensor<2x3x11x19xf16>", "tensor<1x3x1x19xf16>"}) {
+    AttentionCase c = plain("f16", 2, 3, 11, 19, 8, 8);
+    c.mask = mask;
+    EXPECT_TRUE(matchesReference(attentionText(c), emitChosen));
+    c.causal = true;
+    EXPECT_TRUE(matchesReference(attentionText(c), emitTile(kMiddle)));
+    EXPECT_TRUE(matchesReference(attentionText(c), emitTile(kLarge)));
+  }
+}
+
+TEST(CudaAttentionTest, HeadsInnerAndStrides) {
+  std::string outer = "tensor<2x3x11x8xf16>", inner = "tensor<2x11x3x8xf16>";
+  AttentionCase c{inner, inner, inner, inner, "tensor<2x1x1x11xf16>", "true, true, true, true"};
+  EXPECT_TRUE(matchesReference(attentionText(c), emitChosen));
+  EXPECT_TRUE(matchesReference(
+      attentionText({outer, inner, outer, inner, "", "false, true, false, true"}), emitChosen));
+}
+
+/// q, k and v as parts of one projection [B, S, H + 2 Hk, D], the result as [B, S, H, D].
+std::string mergedText() {
+  std::string input = "tensor<2x21x8x16xf16>", text;
+  auto part = [&](const std::string &name, int heads, int first) {
+    std::string stored = "tensor<2x21x" + std::to_string(heads) + "x16xf16>";
+    std::string moved = "tensor<2x" + std::to_string(heads) + "x21x16xf16>";
+    text += "%" + name + "s = tn.slice %x {starts = affine_map<() -> (0, 0, " +
+            std::to_string(first) + ", 0)>, steps = array<i64: 1, 1, 1, 1>} : (" + input + ") -> " +
+            stored + "\n%" + name + " = tn.transpose %" + name + "s [0, 2, 1, 3] : (" + stored +
+            ") -> " + moved + "\n";
+  };
+  part("q", 4, 0);
+  part("k", 2, 4);
+  part("v", 2, 6);
+  std::string query = "tensor<2x4x21x16xf16>", key = "tensor<2x2x21x16xf16>";
+  return regionText("attention", "(%x: " + input + ") -> tensor<2x21x4x16xf16>",
+                    text +
+                        "%0 = tn.attention %q, %k, %v {scale = 0.25 : f64, causal = true, "
+                        "headsInner = array<i1: false, false, false, false>} : (" +
+                        query + ", " + key + ", " + key + ") -> " + query +
+                        "\n%1 = tn.transpose %0 [0, 2, 1, 3] : (" + query +
+                        ") -> tensor<2x21x4x16xf16>\nreturn %1 : tensor<2x21x4x16xf16>");
+}
+
+TEST(CudaAttentionTest, ReadsAndWritesThroughStrides) {
+  EXPECT_TRUE(matchesReference(mergedText(), emitChosen));
+  EXPECT_TRUE(matchesReference(mergedText(), emitTile(kMiddle)));
+}
+
+TEST(CudaAttentionTest, DynamicSizes) {
+  std::string inner = "tensor<?x?x3x16xf16, #tn.shape<()[s0, s1] -> (s0, s1, 3, 16)>>";
+  std::string mask = "tensor<?x1x1x?xf16, #tn.shape<()[s0, s1] -> (s0, 1, 1, s1)>>";
+  AttentionCase c{inner, inner,
+                  inner, inner,
+                  mask,  "true, true, true, true",
+                  false, "#tn.symbol<\"s0\", 1, 8>, #tn.symbol<\"s1\", 1, 512>"};
+  for (bool causal : {false, true}) {
+    c.causal = causal;
+    EXPECT_TRUE(matchesReference(attentionText(c), emitChosen, {1, 1}));
+    EXPECT_TRUE(matchesReference(attentionText(c), emitChosen, {2, 131}));
+  }
+}
+
+TEST(CudaAttentionTest, Plain) {
+  EXPECT_TRUE(matchesReference(attentionText(plain("f32", 1, 2, 70, 90, 20, 33)), emitChosen));
+  EXPECT_TRUE(matchesReference(attentionText(plain("f32", 1, 2, 65, 65, 64, 64)), emitChosen));
+  EXPECT_TRUE(matchesReference(attentionText(plain("f16", 1, 2, 9, 9, 7, 5)), emitChosen));
+  EXPECT_TRUE(matchesReference(attentionText(plain("f32", 1, 4, 33, 40, 128, 72, 2)), emitChosen));
+  AttentionCase c = plain("f32", 2, 3, 11, 19, 8, 8);
+  for (const char *mask : {"tensor<f32>", "tensor<11x1xf32>", "tensor<2x3x11x19xf32>"}) {
+    c.mask = mask;
+    c.causal = true;
+    EXPECT_TRUE(matchesReference(attentionText(c), emitChosen));
+  }
+}
+
+TEST(CudaAttentionTest, Assembles) {
+  std::string f16 = "f16";
+  AttentionCase causal = plain("bf16", 4, 16, 4096, 4096, 128, 128);
+  causal.causal = true;
+  AttentionCase masked = plain("f16", 1, 12, 128, 128, 64, 64);
+  masked.mask = "tensor<1x1x1x128xf16>";
+  AttentionCase fullMask = plain("f16", 8, 12, 256, 256, 64, 64);
+  fullMask.mask = "tensor<8x1x256x256xf16>";
+  const AttentionCase cases[] = {plain("f16", 64, 16, 384, 384, 64, 64),
+                                 plain("f16", 1, 16, 384, 384, 64, 64),
+                                 masked,
+                                 fullMask,
+                                 causal,
+                                 plain("bf16", 1, 32, 1, 2048, 64, 64, 8),
+                                 plain("f32", 8, 12, 128, 128, 64, 64),
+                                 plain("f32", 1, 8, 77, 300, 128, 128)};
+  for (const engine::CudaArch &arch :
+       {*engine::parseCudaArch("sm_80"), *engine::parseCudaArch("sm_90")}) {
+    for (const AttentionCase &c : cases) {
+      llvm::Expected<std::string> ptx = emitTestPtx(attentionText(c), emitChosen, arch);
+      ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+      testing::AssertionResult result = assembles(*ptx, arch);
+      EXPECT_TRUE(result) << result.message();
+      if (getenv("SHOW")) {
+        printf("%s %s\n%s\n", c.q.c_str(), c.mask.c_str(), result.message());
+      }
+    }
+  }
+}
+
+} // namespace
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,199 @@
+// Replaces each call of an NVPTX intrinsic by a call of the model, then compiles for this machine.
+#include "GpuEmulator.h"
+
+#include "WarpModel.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/TargetSelect.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+using namespace llvm;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+/// More than any GPU gives a block.
+constexpr uint64_t kSharedBytes = 256 * 1024;
+
+extern "C" void tenonEmulate(const char *name, void *result, const void *arguments) {
+  emulateIntrinsic(name, result, arguments);
+}
+
+/// x86 has no conversion from float to bfloat, and its compiler calls this; the result is the low
+/// half of the register that a float is returned in.
+extern "C" float tenonNarrow(float value) {
+  uint32_t bits = llvm::bit_cast<uint32_t>(value);
+  uint32_t narrow = value != value ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  return llvm::bit_cast<float>(narrow);
+}
+
+void replaceCall(CallInst &call, FunctionCallee model, Constant *name) {
+  Function &function = *call.getFunction();
+  IRBuilder<> entry(&*function.getEntryBlock().getFirstInsertionPt()), at(&call);
+  SmallVector<Type *> types;
+  for (Value *argument : call.args()) {
+    types.push_back(argument->getType());
+  }
+  StructType *layout = StructType::get(function.getContext(), types);
+  Value *arguments = entry.CreateAlloca(layout);
+  Value *result = call.getType()->isVoidTy() ? ConstantPointerNull::get(entry.getPtrTy())
+                                             : (Value *)entry.CreateAlloca(call.getType());
+  for (auto [i, argument] : enumerate(call.args())) {
+    at.CreateStore(argument, at.CreateStructGEP(layout, arguments, i));
+  }
+  at.CreateCall(model, {name, result, arguments});
+  if (!call.getType()->isVoidTy()) {
+    call.replaceAllUsesWith(at.CreateLoad(call.getType(), result));
+  }
+  call.eraseFromParent();
+}
+
+void replaceIntrinsics(Module &module) {
+  IRBuilder<> builder(module.getContext());
+  FunctionCallee model =
+      module.getOrInsertFunction("tenonEmulate", builder.getVoidTy(), builder.getPtrTy(),
+                                 builder.getPtrTy(), builder.getPtrTy());
+  for (Function &function : make_early_inc_range(module)) {
+    if (!function.getName().starts_with("llvm.nvvm.")) {
+      continue;
+    }
+    Constant *text = ConstantDataArray::getString(module.getContext(), function.getName());
+    GlobalVariable *name = new GlobalVariable(module, text->getType(), true,
+                                              GlobalValue::InternalLinkage, text, "name");
+    for (User *user : make_early_inc_range(function.users())) {
+      replaceCall(*cast<CallInst>(user), model, name);
+    }
+    function.eraseFromParent();
+  }
+}
+
+/// Dynamic shared memory becomes an array, and all shared memory starts as NaN.
+void defineShared(Module &module) {
+  for (GlobalVariable &global : make_early_inc_range(module.globals())) {
+    if (global.getAddressSpace() != 3) {
+      continue;
+    }
+    uint64_t bytes = global.isDeclaration()
+                         ? kSharedBytes
+                         : module.getDataLayout().getTypeAllocSize(global.getValueType());
+    std::vector<uint8_t> noise(bytes, 0xff);
+    Constant *contents = ConstantDataArray::get(module.getContext(), noise);
+    GlobalVariable *memory =
+        new GlobalVariable(module, contents->getType(), false, GlobalValue::InternalLinkage,
+                           contents, "memory", nullptr, GlobalValue::NotThreadLocal, 3);
+    memory->setAlignment(Align(128));
+    global.replaceAllUsesWith(memory);
+    global.eraseFromParent();
+  }
+}
+
+/// A function over arrays of arguments for each kernel, so that the host can call it.
+void addEntries(Module &module) {
+  SmallVector<Function *> kernels;
+  for (Function &function : module) {
+    if (function.getCallingConv() == CallingConv::PTX_Kernel) {
+      kernels.push_back(&function);
+    }
+  }
+  IRBuilder<> builder(module.getContext());
+  for (Function *kernel : kernels) {
+    kernel->setCallingConv(CallingConv::C);
+    Function *entry = Function::Create(
+        FunctionType::get(builder.getVoidTy(), {builder.getPtrTy(), builder.getPtrTy()}, false),
+        GlobalValue::ExternalLinkage, kernel->getName() + "_entry", module);
+    builder.SetInsertPoint(BasicBlock::Create(module.getContext(), "", entry));
+    SmallVector<Value *> arguments;
+    unsigned counts[2] = {0, 0};
+    for (Argument &argument : kernel->args()) {
+      unsigned isSize = argument.getType()->isIntegerTy();
+      Value *from =
+          builder.CreateConstGEP1_64(argument.getType(), entry->getArg(isSize), counts[isSize]++);
+      arguments.push_back(builder.CreateLoad(argument.getType(), from));
+    }
+    builder.CreateCall(kernel, arguments);
+    builder.CreateRetVoid();
+  }
+}
+
+} // namespace
+
+Expected<std::unique_ptr<GpuEmulator>> GpuEmulator::create(mlir::ModuleOp source) {
+  InitializeNativeTarget();
+  InitializeNativeTargetAsmPrinter();
+  auto context = std::make_unique<LLVMContext>();
+  std::unique_ptr<Module> module = mlir::translateModuleToLLVMIR(source, *context);
+  if (!module) {
+    return createStringError("cannot translate the module");
+  }
+  std::unique_ptr<GpuEmulator> emulator(new GpuEmulator());
+  Expected<std::unique_ptr<orc::LLJIT>> jit = orc::LLJITBuilder().create();
+  if (!jit) {
+    return jit.takeError();
+  }
+  emulator->jit = std::move(*jit);
+  module->setTargetTriple(emulator->jit->getTargetTriple());
+  module->setDataLayout(emulator->jit->getDataLayout());
+  replaceIntrinsics(*module);
+  defineShared(*module);
+  addEntries(*module);
+  orc::JITDylib &main = emulator->jit->getMainJITDylib();
+  orc::SymbolMap symbols;
+  auto add = [&](StringRef name, auto *function) {
+    symbols[emulator->jit->mangleAndIntern(name)] = {orc::ExecutorAddr::fromPtr(function),
+                                                     JITSymbolFlags::Exported};
+  };
+  add("tenonEmulate", &tenonEmulate);
+  add("__truncsfbf2", &tenonNarrow);
+  if (Error error = main.define(orc::absoluteSymbols(std::move(symbols)))) {
+    return std::move(error);
+  }
+  if (Error error = emulator->jit->addIRModule(
+          orc::ThreadSafeModule(std::move(module), std::move(context)))) {
+    return std::move(error);
+  }
+  return emulator;
+}
+
+GpuEmulator::~GpuEmulator() = default;
+
+Error GpuEmulator::launch(StringRef kernel, ArrayRef<void *> buffers, ArrayRef<int64_t> sizes,
+                          int64_t blocks, uint32_t threads, bool reversed) {
+  Expected<orc::ExecutorAddr> address = jit->lookup((kernel + "_entry").str());
+  if (!address) {
+    return address.takeError();
+  }
+  using Entry = void (*)(void *const *, const int64_t *);
+  Entry entry = address->toPtr<Entry>();
+  for (int64_t block = 0; block < blocks; ++block) {
+    std::string fault =
+        runBlock(block, blocks, threads, reversed, [&] { entry(buffers.data(), sizes.data()); });
+    if (!fault.empty()) {
+      return createStringError(kernel + ", block " + Twine(block) + ": " + fault);
+    }
+  }
+  return Error::success();
+}
+
+GuardedBytes::GuardedBytes(size_t size) {
+  size_t page = sysconf(_SC_PAGESIZE), rounded = (size + 15) / 16 * 16;
+  mapped = (rounded + page - 1) / page * page + page;
+  mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mprotect(static_cast<char *>(mapping) + mapped - page, page, PROT_NONE);
+  start = static_cast<char *>(mapping) + mapped - page - rounded;
+}
+
+GuardedBytes::~GuardedBytes() {
+  if (mapping) {
+    munmap(mapping, mapped);
+  }
+}
+
+GuardedBytes::GuardedBytes(GuardedBytes &&other)
+    : mapping(std::exchange(other.mapping, nullptr)), start(other.start), mapped(other.mapped) {}
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,53 @@
+// Runs the kernels of a module on the CPU, thread by thread, so that generated GPU code is tested
+// where there is no GPU. Relies on LLVM's JIT for x86; an intrinsic of NVPTX that it does not know
+// fails the launch.
+//
+// Stricter than hardware where that finds faults: asynchronous copies land only when waited for,
+// shared memory starts as NaN, and all lanes of a warp must meet at each of its instructions. Races
+// between barriers are not seen unless the order of threads (`reversed`) shows them.
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/Error.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace llvm::orc {
+class LLJIT;
+}
+
+namespace tenon::codegen::cuda {
+
+class GpuEmulator {
+public:
+  /// `module` is in the LLVM dialect, with NVVM ops.
+  static llvm::Expected<std::unique_ptr<GpuEmulator>> create(mlir::ModuleOp module);
+  ~GpuEmulator();
+
+  llvm::Error launch(llvm::StringRef kernel, llvm::ArrayRef<void *> buffers,
+                     llvm::ArrayRef<int64_t> sizes, int64_t blocks, uint32_t threads,
+                     bool reversed = false);
+
+private:
+  GpuEmulator() = default;
+
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+};
+
+/// Memory whose bytes end where no access is allowed (to 16 bytes).
+class GuardedBytes {
+public:
+  explicit GuardedBytes(size_t size);
+  ~GuardedBytes();
+  GuardedBytes(GuardedBytes &&other);
+  GuardedBytes(const GuardedBytes &) = delete;
+  void *data() const { return start; }
+
+private:
+  void *mapping = nullptr, *start = nullptr;
+  size_t mapped = 0;
+};
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,249 @@
+// Relies on the emulator for the generated side and on the reference interpreter for the truth.
+#include "HandKernelCheck.h"
+
+#include "GpuEmulator.h"
+#include "compiler/graph/Shape.h"
+#include "compiler/graph/Tn.h"
+#include "compiler/reference/Compare.h"
+#include "compiler/reference/Interpreter.h"
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/ConvertToLLVM/ToLLVMPass.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/UB/IR/UBOps.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+
+#include <cstring>
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+/// Floats in [-scale, scale), integers in [0, 3); the same for the same seed.
+reference::Tensor seeded(RankedTensorType type, ArrayRef<int64_t> symbols, uint64_t seed,
+                         double scale) {
+  SmallVector<int64_t> dims;
+  for (AffineExpr dim : tn::getDims(type)) {
+    dims.push_back(*tn::evaluate(dim, symbols));
+  }
+  Result<reference::Tensor> wide = reference::Tensor::create(DType::F64, dims);
+  for (int64_t i = 0; i < wide->count(); ++i) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    double uniform = double(seed >> 40) / double(1 << 24);
+    wide->as<double>()[i] = isa<FloatType>(type.getElementType()) ? (uniform * 2 - 1) * scale
+                                                                  : double(int64_t(uniform * 3));
+  }
+  return *reference::convert(*wide, *reference::dtypeOf(type.getElementType()));
+}
+
+/// The region and the kernels that an emitter makes of it.
+struct Compiled {
+  std::unique_ptr<MLIRContext> context;
+  OwningOpRef<ModuleOp> source, kernels;
+  func::FuncOp region;
+  RegionCode code;
+};
+
+llvm::Expected<Compiled> compile(const std::string &text, const Emitter &emitter,
+                                 const engine::CudaArch &arch) {
+  DialectRegistry registry;
+  registry.insert<tn::TnDialect, func::FuncDialect, arith::ArithDialect, cf::ControlFlowDialect,
+                  scf::SCFDialect, ub::UBDialect, LLVM::LLVMDialect, NVVM::NVVMDialect>();
+  arith::registerConvertArithToLLVMInterface(registry);
+  cf::registerConvertControlFlowToLLVMInterface(registry);
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  registerNVVMDialectTranslation(registry);
+  Compiled result;
+  result.context = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
+  result.context->loadAllAvailableDialects();
+  result.source = parseSourceString<ModuleOp>(text, ParserConfig(result.context.get()));
+  if (!result.source) {
+    return llvm::createStringError("does not parse:\n" + text);
+  }
+  result.region = result.source->lookupSymbol<func::FuncOp>("kernel");
+  result.kernels = ModuleOp::create(UnknownLoc::get(result.context.get()));
+  if (!emitter(*result.kernels, result.region, arch, result.code)) {
+    return llvm::createStringError("the emitter does not take the region");
+  }
+  PassManager passes(result.context.get());
+  passes.addPass(createCSEPass());
+  passes.addPass(createSCFToControlFlowPass());
+  passes.addPass(createConvertToLLVMPass());
+  passes.addPass(createReconcileUnrealizedCastsPass());
+  if (failed(verify(*result.kernels)) || failed(passes.run(*result.kernels))) {
+    return llvm::createStringError("the kernels are not valid");
+  }
+  return result;
+}
+
+std::string launchAll(Compiled &compiled, std::vector<GuardedBytes> &memory,
+                      const std::vector<int64_t> &symbols, bool reversed) {
+  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(*compiled.kernels);
+  if (!emulator) {
+    return llvm::toString(emulator.takeError());
+  }
+  for (const Program &bytes : compiled.code.temporaries) {
+    int64_t size = *engine::evaluate(bytes, symbols);
+    memory.emplace_back(size);
+    memset(memory.back().data(), 0xff, size);
+  }
+  for (const RegionStep &step : compiled.code.steps) {
+    std::vector<void *> buffers;
+    for (uint32_t buffer : step.buffers) {
+      buffers.push_back(memory[buffer].data());
+    }
+    std::vector<int64_t> sizes;
+    for (const Program &size : step.sizes) {
+      sizes.push_back(*engine::evaluate(size, symbols));
+    }
+    if (llvm::Error error =
+            (*emulator)->launch(step.symbol, buffers, sizes, *engine::evaluate(step.grid, symbols),
+                                step.threads, reversed)) {
+      return llvm::toString(std::move(error));
+    }
+  }
+  return "";
+}
+
+} // namespace
+
+testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,
+                                          const std::vector<int64_t> &symbols, double inputScale,
+                                          bool reversed) {
+  llvm::Expected<Compiled> compiled = compile(text, emitter, *engine::parseCudaArch("sm_90"));
+  if (!compiled) {
+    return testing::AssertionFailure() << llvm::toString(compiled.takeError());
+  }
+  std::vector<reference::Tensor> inputs;
+  std::vector<GuardedBytes> memory;
+  for (auto [i, type] : llvm::enumerate(compiled->region.getArgumentTypes())) {
+    inputs.push_back(seeded(cast<RankedTensorType>(type), symbols, i + 1, inputScale));
+    memory.emplace_back(inputs.back().byteCount());
+    memcpy(memory.back().data(), inputs.back().bytes(), inputs.back().byteCount());
+  }
+  reference::Interpreter interpreter(nullptr);
+  Result<std::vector<reference::Tensor>> expected =
+      interpreter.evaluate(compiled->region.getBody(), inputs, symbols);
+  if (!expected) {
+    return testing::AssertionFailure() << "reference: " << expected.status().message();
+  }
+  for (const reference::Tensor &result : *expected) {
+    memory.emplace_back(result.byteCount());
+    memset(memory.back().data(), 0xff, result.byteCount());
+  }
+  std::string problem = launchAll(*compiled, memory, symbols, reversed);
+  if (!problem.empty()) {
+    return testing::AssertionFailure() << problem;
+  }
+  for (size_t i = 0; i < expected->size(); ++i) {
+    reference::Tensor actual =
+        *reference::Tensor::create((*expected)[i].dtype(), (*expected)[i].dims());
+    memcpy(actual.mutableBytes(), memory[inputs.size() + i].data(), actual.byteCount());
+    reference::Comparison comparison = reference::compareTensors((*expected)[i], actual);
+    if (!comparison.equal()) {
+      return testing::AssertionFailure()
+             << "result " << i << ": "
+             << (comparison.mismatch.empty() ? comparison.text(actual.dims())
+                                             : comparison.mismatch);
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+llvm::Expected<std::string> emitTestPtx(const std::string &text, const Emitter &emitter,
+                                        const engine::CudaArch &arch) {
+  llvm::Expected<Compiled> compiled = compile(text, emitter, arch);
+  if (!compiled) {
+    return compiled.takeError();
+  }
+  LLVMInitializeNVPTXTargetInfo();
+  LLVMInitializeNVPTXTarget();
+  LLVMInitializeNVPTXTargetMC();
+  LLVMInitializeNVPTXAsmPrinter();
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  std::string error;
+  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
+      triple, arch.name, "+ptx80", llvm::TargetOptions(), std::nullopt));
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> module = translateModuleToLLVMIR(*compiled->kernels, context);
+  module->setTargetTriple(triple);
+  module->setDataLayout(machine->createDataLayout());
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(machine.get());
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(*module, modules);
+  llvm::SmallString<0> ptx;
+  llvm::raw_svector_ostream stream(ptx);
+  llvm::legacy::PassManager backend;
+  machine->addPassesToEmitFile(backend, stream, nullptr, llvm::CodeGenFileType::AssemblyFile);
+  backend.run(*module);
+  return std::string(ptx);
+}
+
+testing::AssertionResult assembles(const std::string &ptx, const engine::CudaArch &arch) {
+  llvm::ErrorOr<std::string> ptxas = llvm::sys::findProgramByName("ptxas");
+  if (!ptxas) {
+    ptxas = llvm::sys::findProgramByName("ptxas", {"/usr/local/cuda/bin"});
+  }
+  if (!ptxas) {
+    return testing::AssertionSuccess() << "no ptxas on this machine";
+  }
+  SmallString<64> source, log;
+  llvm::sys::fs::createTemporaryFile("kernel", "ptx", source);
+  llvm::sys::fs::createTemporaryFile("kernel", "log", log);
+  std::error_code problem;
+  llvm::raw_fd_ostream(source, problem) << ptx;
+  std::string name(arch.name);
+  int status = llvm::sys::ExecuteAndWait(
+      *ptxas, {*ptxas, "-v", "--warn-on-spills", "-arch", name, source, "-o", "/dev/null"},
+      std::nullopt, {StringRef(""), StringRef(log), StringRef(log)});
+  std::string text = (*llvm::MemoryBuffer::getFile(log))->getBuffer().str();
+  llvm::sys::fs::remove(source);
+  llvm::sys::fs::remove(log);
+  bool spills = false;
+  for (StringRef line : llvm::split(text, '\n')) {
+    spills |= line.contains("spill stores") && !line.contains(" 0 bytes spill stores");
+  }
+  return (status == 0 && !spills ? testing::AssertionSuccess() : testing::AssertionFailure())
+         << text;
+}
+
+std::string regionText(const std::string &strategy, const std::string &signature,
+                       const std::string &body, const std::string &symbols) {
+  std::string attributes = symbols.empty() ? "" : " attributes {tn.symbols = [" + symbols + "]}";
+  return "module" + attributes + " {\n  func.func @kernel" + signature +
+         " attributes {tn.strategy = \"" + strategy + "\"} {\n" + body + "\n  }\n}\n";
+}
+
+} // namespace tenon::codegen::cuda

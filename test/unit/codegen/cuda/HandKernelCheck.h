@@ -1,0 +1,38 @@
+// Compiles a region with an emitter of hand-built kernels, runs it on the emulated GPU on seeded
+// inputs and compares with the reference interpreter.
+#pragma once
+
+#include "compiler/codegen/common/RegionCode.h"
+#include "engine/CudaArch.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/Error.h"
+#include "gtest/gtest.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tenon::codegen::cuda {
+
+/// Appends kernels for the region to the module; false if it does not take the region.
+using Emitter = std::function<bool(mlir::ModuleOp module, mlir::func::FuncOp region,
+                                   const engine::CudaArch &arch, RegionCode &code)>;
+
+/// `inputScale` is the range of the float inputs, whose numbers are seeded.
+testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,
+                                          const std::vector<int64_t> &symbols = {},
+                                          double inputScale = 2, bool reversed = false);
+
+/// The kernels' PTX.
+llvm::Expected<std::string> emitTestPtx(const std::string &text, const Emitter &emitter,
+                                        const engine::CudaArch &arch);
+
+/// Assembles PTX with ptxas where there is one: success with a message if not. Fails on spills.
+testing::AssertionResult assembles(const std::string &ptx, const engine::CudaArch &arch);
+
+/// A module with one kernel, as RegionCheck.h's.
+std::string regionText(const std::string &strategy, const std::string &signature,
+                       const std::string &body, const std::string &symbols = "");
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,365 @@
+// The intrinsics by their definitions in the PTX manual, each lane's part from all lanes' operands.
+#include "WarpModel.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <ucontext.h>
+#include <vector>
+
+namespace tenon::codegen::cuda {
+namespace {
+
+constexpr size_t kStackBytes = 1 << 20;
+constexpr unsigned kWarpSize = 32;
+
+struct Copy {
+  void *to;
+  const void *from;
+  uint32_t size, read;
+};
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack;
+  bool done = false;
+  std::vector<Copy> open;
+  std::deque<std::vector<Copy>> groups;
+};
+
+/// Where a number of threads wait for each other.
+struct Meeting {
+  unsigned arrived = 0;
+  uint64_t generation = 0;
+};
+
+struct Slot {
+  void *result;
+  const void *arguments;
+};
+
+struct Warp : Meeting {
+  std::array<Slot, kWarpSize> slots;
+  std::string name;
+};
+
+struct Block {
+  uint32_t index, count, threads;
+  std::vector<Fiber> fibers;
+  std::vector<Warp> warps;
+  Meeting barrier;
+  uint32_t current = 0, live = 0;
+  uint64_t progress = 0;
+  ucontext_t scheduler;
+  llvm::function_ref<void()> body;
+  std::string fault;
+
+  explicit Block(llvm::function_ref<void()> body) : body(body) {}
+  Fiber &fiber() { return fibers[current]; }
+  void yield() { swapcontext(&fiber().context, &scheduler); }
+};
+
+Block *running = nullptr;
+
+void fiberMain() {
+  running->body();
+  running->fiber().done = true;
+  --running->live;
+  ++running->progress;
+  running->yield();
+}
+
+void waitFor(Meeting &meeting) {
+  for (uint64_t generation = meeting.generation; meeting.generation == generation;) {
+    running->yield();
+  }
+}
+
+void release(Meeting &meeting) {
+  meeting.arrived = 0;
+  ++meeting.generation;
+  ++running->progress;
+}
+
+/// The last lane to come does the work of all.
+void meetWarp(const std::string &name, void *result, const void *arguments,
+              llvm::function_ref<void(llvm::function_ref<Slot &(unsigned)>)> work) {
+  Warp &warp = running->warps[running->current / kWarpSize];
+  if (warp.arrived != 0 && warp.name != name) {
+    running->fault = "lanes of a warp meet at " + warp.name + " and " + name;
+  }
+  warp.name = name;
+  warp.slots[running->current % kWarpSize] = {result, arguments};
+  if (++warp.arrived < kWarpSize) {
+    waitFor(warp);
+    return;
+  }
+  work([&](unsigned lane) -> Slot & { return warp.slots[lane]; });
+  release(warp);
+}
+
+void meetBlock() {
+  if (++running->barrier.arrived < running->live) {
+    waitFor(running->barrier);
+    return;
+  }
+  release(running->barrier);
+}
+
+using Lanes = llvm::function_ref<Slot &(unsigned)>;
+
+float fromHalf(uint16_t bits, bool isBrain) {
+  uint32_t wide = uint32_t(bits) << 16;
+  float value;
+  if (isBrain) {
+    memcpy(&value, &wide, 4);
+    return value;
+  }
+  int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  float magnitude = exponent == 0    ? std::ldexp(float(mantissa), -24)
+                    : exponent == 31 ? (mantissa ? NAN : INFINITY)
+                                     : std::ldexp(float(mantissa + 1024), exponent - 25);
+  return bits >> 15 ? -magnitude : magnitude;
+}
+
+uint16_t toHalf(float value, bool isBrain) {
+  uint32_t bits;
+  memcpy(&bits, &value, 4);
+  if (isBrain) {
+    return std::isnan(value) ? 0x7fff : uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  }
+  uint16_t sign = bits >> 16 & 0x8000;
+  float magnitude = std::fabs(value);
+  if (std::isnan(value)) {
+    return 0x7fff;
+  }
+  if (magnitude >= 65520) {
+    return sign | 0x7c00;
+  }
+  int exponent = magnitude == 0 ? -14 : std::max(std::ilogb(magnitude), -14);
+  uint32_t units = uint32_t(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
+  return sign | uint16_t((uint32_t(exponent + 14) << 10) + units);
+}
+
+/// Fragments as TensorCore.h and the manual (section mma.m16n8k16) have them.
+void multiplyMatrices(Lanes lanes, bool isBrain) {
+  struct Operands {
+    uint16_t a[4][2], b[2][2];
+    float c[4];
+  };
+  float a[16][16], b[16][8];
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    const Operands &operands = *static_cast<const Operands *>(lanes(lane).arguments);
+    unsigned group = lane / 4, pair = lane % 4 * 2;
+    for (unsigned i = 0; i < 2; ++i) {
+      for (unsigned word = 0; word < 4; ++word) {
+        a[group + word % 2 * 8][pair + word / 2 * 8 + i] = fromHalf(operands.a[word][i], isBrain);
+      }
+      for (unsigned word = 0; word < 2; ++word) {
+        b[pair + word * 8 + i][group] = fromHalf(operands.b[word][i], isBrain);
+      }
+    }
+  }
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    const Operands &operands = *static_cast<const Operands *>(lanes(lane).arguments);
+    for (unsigned i = 0; i < 4; ++i) {
+      unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+      float sum = operands.c[i];
+      for (unsigned k = 0; k < 16; ++k) {
+        sum += a[row][k] * b[k][column];
+      }
+      static_cast<float *>(lanes(lane).result)[i] = sum;
+    }
+  }
+}
+
+void loadMatrices(Lanes lanes, bool transposed) {
+  for (unsigned matrix = 0; matrix < 4; ++matrix) {
+    uint16_t elements[8][8];
+    for (unsigned row = 0; row < 8; ++row) {
+      const void *from;
+      memcpy(&from, lanes(matrix * 8 + row).arguments, sizeof(from));
+      if (reinterpret_cast<uintptr_t>(from) % 16 != 0) {
+        running->fault = "ldmatrix of an address that is not a multiple of 16";
+        return;
+      }
+      memcpy(elements[row], from, 16);
+    }
+    for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+      for (unsigned i = 0; i < 2; ++i) {
+        unsigned row = lane / 4, column = lane % 4 * 2 + i;
+        static_cast<uint16_t *>(lanes(lane).result)[matrix * 2 + i] =
+            transposed ? elements[column][row] : elements[row][column];
+      }
+    }
+  }
+}
+
+void shuffle(Lanes lanes, llvm::function_ref<unsigned(unsigned, unsigned)> source) {
+  struct Operands {
+    uint32_t mask, value, offset, clamp;
+  };
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    const Operands &own = *static_cast<const Operands *>(lanes(lane).arguments);
+    unsigned from = source(lane, own.offset);
+    from = from < kWarpSize ? from : lane;
+    const Operands &other = *static_cast<const Operands *>(lanes(from).arguments);
+    memcpy(lanes(lane).result, &other.value, 4);
+  }
+}
+
+struct CopyOperands {
+  void *to;
+  const void *from;
+  uint32_t read;
+};
+
+void startCopy(const void *arguments, bool isPartial) {
+  const CopyOperands &operands = *static_cast<const CopyOperands *>(arguments);
+  if ((reinterpret_cast<uintptr_t>(operands.to) | reinterpret_cast<uintptr_t>(operands.from)) %
+      16) {
+    running->fault = "cp.async of an address that is not a multiple of 16";
+  }
+  running->fiber().open.push_back({operands.to, operands.from, 16, isPartial ? operands.read : 16});
+}
+
+void finishCopies(uint32_t pending) {
+  Fiber &fiber = running->fiber();
+  while (fiber.groups.size() > pending) {
+    for (const Copy &copy : fiber.groups.front()) {
+      memset(copy.to, 0, copy.size);
+      memcpy(copy.to, copy.from, copy.read);
+    }
+    fiber.groups.pop_front();
+  }
+}
+
+template <typename T> const T *as(const void *arguments) {
+  return static_cast<const T *>(arguments);
+}
+void give(void *result, uint32_t value) { memcpy(result, &value, 4); }
+void giveF(void *result, float value) { memcpy(result, &value, 4); }
+
+/// Instructions of a single thread.
+using Single = void (*)(void *result, const void *arguments);
+const std::map<std::string, Single> &singles() {
+  static const std::map<std::string, Single> table = {
+      {"llvm.nvvm.read.ptx.sreg.tid.x", [](void *r, const void *) { give(r, running->current); }},
+      {"llvm.nvvm.read.ptx.sreg.laneid",
+       [](void *r, const void *) { give(r, running->current % kWarpSize); }},
+      {"llvm.nvvm.read.ptx.sreg.ntid.x", [](void *r, const void *) { give(r, running->threads); }},
+      {"llvm.nvvm.read.ptx.sreg.ctaid.x", [](void *r, const void *) { give(r, running->index); }},
+      {"llvm.nvvm.read.ptx.sreg.nctaid.x", [](void *r, const void *) { give(r, running->count); }},
+      {"llvm.nvvm.griddepcontrol.wait", [](void *, const void *) {}},
+      {"llvm.nvvm.griddepcontrol.launch.dependents", [](void *, const void *) {}},
+      {"llvm.nvvm.ex2.approx.ftz.f32",
+       [](void *r, const void *a) {
+         float value = std::exp2(*as<float>(a));
+         giveF(r, value < 1.1754943508e-38f ? 0 : value);
+       }},
+      {"llvm.nvvm.ff2f16x2.rn",
+       [](void *r, const void *a) {
+         give(r, toHalf(as<float>(a)[1], false) | uint32_t(toHalf(as<float>(a)[0], false)) << 16);
+       }},
+      {"llvm.nvvm.ff2bf16x2.rn",
+       [](void *r, const void *a) {
+         give(r, toHalf(as<float>(a)[1], true) | uint32_t(toHalf(as<float>(a)[0], true)) << 16);
+       }},
+      {"llvm.nvvm.cp.async.cg.shared.global.16",
+       [](void *, const void *a) { startCopy(a, false); }},
+      {"llvm.nvvm.cp.async.cg.shared.global.16.s",
+       [](void *, const void *a) { startCopy(a, true); }},
+      {"llvm.nvvm.cp.async.commit.group",
+       [](void *, const void *) {
+         Fiber &fiber = running->fiber();
+         fiber.groups.push_back(std::move(fiber.open));
+         fiber.open.clear();
+       }},
+      {"llvm.nvvm.cp.async.wait.group",
+       [](void *, const void *a) { finishCopies(*as<uint32_t>(a)); }},
+      {"llvm.nvvm.barrier.cta.sync.aligned.all", [](void *, const void *) { meetBlock(); }},
+  };
+  return table;
+}
+
+/// Instructions of a whole warp.
+using Together = void (*)(Lanes lanes);
+const std::map<std::string, Together> &togethers() {
+  static const std::map<std::string, Together> table = {
+      {"llvm.nvvm.mma.m16n8k16.row.col.f32.f32", [](Lanes l) { multiplyMatrices(l, false); }},
+      {"llvm.nvvm.mma.m16n8k16.row.col.bf16", [](Lanes l) { multiplyMatrices(l, true); }},
+      {"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3", [](Lanes l) { loadMatrices(l, false); }},
+      {"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16.p3",
+       [](Lanes l) { loadMatrices(l, true); }},
+      {"llvm.nvvm.bar.warp.sync", [](Lanes) {}},
+      {"llvm.nvvm.shfl.sync.bfly.f32",
+       [](Lanes l) { shuffle(l, [](unsigned lane, unsigned o) { return lane ^ o; }); }},
+      {"llvm.nvvm.shfl.sync.bfly.i32",
+       [](Lanes l) { shuffle(l, [](unsigned lane, unsigned o) { return lane ^ o; }); }},
+      {"llvm.nvvm.shfl.sync.idx.f32",
+       [](Lanes l) { shuffle(l, [](unsigned, unsigned o) { return o; }); }},
+      {"llvm.nvvm.shfl.sync.idx.i32",
+       [](Lanes l) { shuffle(l, [](unsigned, unsigned o) { return o; }); }},
+      {"llvm.nvvm.shfl.sync.down.f32",
+       [](Lanes l) { shuffle(l, [](unsigned lane, unsigned o) { return lane + o; }); }},
+  };
+  return table;
+}
+
+} // namespace
+
+void emulateIntrinsic(const std::string &name, void *result, const void *arguments) {
+  if (auto single = singles().find(name); single != singles().end()) {
+    single->second(result, arguments);
+    return;
+  }
+  auto together = togethers().find(name);
+  if (together == togethers().end()) {
+    running->fault = "unknown intrinsic " + name;
+    return;
+  }
+  meetWarp(name, result, arguments, together->second);
+}
+
+std::string runBlock(uint32_t index, uint32_t count, uint32_t threads, bool reversed,
+                     llvm::function_ref<void()> body) {
+  static std::vector<std::unique_ptr<char[]>> stacks;
+  Block block(body);
+  block.index = index;
+  block.count = count;
+  block.threads = block.live = threads;
+  block.fibers.resize(threads);
+  block.warps.resize((threads + kWarpSize - 1) / kWarpSize);
+  running = &block;
+  while (stacks.size() < threads) {
+    stacks.push_back(std::make_unique_for_overwrite<char[]>(kStackBytes));
+  }
+  for (uint32_t i = 0; i < threads; ++i) {
+    Fiber &fiber = block.fibers[i];
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = stacks[i].get();
+    fiber.context.uc_stack.ss_size = kStackBytes;
+    makecontext(&fiber.context, fiberMain, 0);
+  }
+  while (block.live > 0 && block.fault.empty()) {
+    uint64_t before = block.progress;
+    for (uint32_t i = 0; i < threads && block.fault.empty(); ++i) {
+      block.current = reversed ? threads - 1 - i : i;
+      if (!block.fiber().done) {
+        swapcontext(&block.scheduler, &block.fiber().context);
+      }
+    }
+    if (block.progress == before && block.fault.empty()) {
+      block.fault = "threads wait for threads that do not come";
+    }
+  }
+  running = nullptr;
+  return block.fault;
+}
+
+} // namespace tenon::codegen::cuda
