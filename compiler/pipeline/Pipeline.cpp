@@ -4,8 +4,10 @@
 #include "compiler/pipeline/Pipeline.h"
 
 #include "compiler/dispatch/Dispatch.h"
+#include "compiler/dispatch/Names.h"
 #include "compiler/frontend/onnx/Onnx.h"
 #include "compiler/graph/Tn.h"
+#include "compiler/opt/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/pipeline/CodegenPhase.h"
 #include "compiler/pipeline/ModelKey.h"
@@ -77,6 +79,7 @@ private:
   Status importModel();
   Status normalize();
   Status optimize();
+  Status convertPrecision();
   Status dispatch();
   Status codegen();
   Status plan();
@@ -97,6 +100,8 @@ private:
   /// Up to optimize; the families go on with their own.
   OwningOpRef<ModuleOp> module;
   std::optional<NumericCheck> numbers;
+  /// JSON; empty if the model's own precision was kept.
+  std::string precisionRecord;
   std::vector<Family> families;
   plan::WeightTable table{weights};
 };
@@ -146,7 +151,33 @@ Status Compilation::optimize() {
   };
   bool ran = succeeded(opt::optimize(*module, weights, passes));
   TENON_TRY(status);
-  return ran ? Status::ok() : diagnostics.status(strCat("optimize, after ", lastPass));
+  if (!ran) {
+    return diagnostics.status(strCat("optimize, after ", lastPass));
+  }
+  return convertPrecision();
+}
+
+/// What the user allows beyond the model's own precision. After the patterns, which know FP32
+/// spellings and leave norms and attention with names.
+Status Compilation::convertPrecision() {
+  if (options.allowTf32) {
+    (*module)->setAttr("tn.allow_tf32", UnitAttr::get(&context));
+  }
+  if (options.precision == Precision::Fp32) {
+    return Status::ok();
+  }
+  bool isHalf = options.precision == Precision::Fp16;
+  DiagnosticText diagnostics(context);
+  opt::PrecisionRecord record;
+  if (failed(opt::convertPrecision(*module, weights,
+                                   isHalf ? opt::Precision::Fp16 : opt::Precision::Bf16, record)) ||
+      failed(verify(*module))) {
+    return diagnostics.status("convert-precision");
+  }
+  precisionRecord = record.toJson(dispatch::nodeNames);
+  return numbers ? numbers->checkLowered("convert-precision", *module,
+                                         isHalf ? DType::F16 : DType::BF16)
+                 : Status::ok();
 }
 
 /// `tn` → `tn.region`: what runs as one kernel, how, and why.
@@ -154,6 +185,9 @@ Status Compilation::dispatch() {
   DiagnosticText diagnostics(context);
   for (Family &family : families) {
     family.module = module->clone();
+    if (family.profile.isGpu() && failed(opt::optimizeForGpu(*family.module, weights, {}))) {
+      return diagnostics.status("optimize for the GPU");
+    }
     if (failed(dispatch::dispatch(*family.module, family.profile, family.fusion)) ||
         failed(verify(*family.module))) {
       return diagnostics.status("dispatch");
@@ -220,6 +254,9 @@ Status Compilation::exportEngine() {
     content.records.push_back({strCat("fusion", suffix), family.fusion.toJson()});
     content.records.push_back({strCat("memory", suffix), family.built.memoryRecord});
     content.records.push_back({strCat("placement", suffix), family.built.placementRecord});
+  }
+  if (!precisionRecord.empty()) {
+    content.records.push_back({"precision", precisionRecord});
   }
   if (std::optional<std::string> metadata = metadataRecord(*families.front().module)) {
     content.records.push_back({"metadata", std::move(*metadata)});
