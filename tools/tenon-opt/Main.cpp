@@ -1,6 +1,8 @@
 // Runs passes on a text of `tn` and prints the result: the tool of the lit tests.
 // Relies on seeded weights (a test names weights without giving bytes) and, with --check, on the
 // reference.
+#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/opt/Passes.h"
 #include "tools/tenon-opt/CheckNumbers.h"
@@ -25,6 +27,8 @@ namespace {
 struct Options {
   std::vector<std::string> passes;
   bool check = false;
+  /// Print the code of the regions for this architecture instead of the module.
+  std::string ptx;
 };
 
 /// The whole order as one pass.
@@ -32,29 +36,47 @@ LogicalResult optimizeAll(ModuleOp module, tn::WeightStore &weights) {
   return opt::optimize(module, weights, {});
 }
 
-LogicalResult dispatchAll(ModuleOp module, tn::WeightStore &) {
+LogicalResult dispatchFor(const dispatch::DeviceProfile &profile, ModuleOp module) {
   dispatch::Records records;
-  return dispatch::dispatch(module, dispatch::cpuProfile(), records);
+  return dispatch::dispatch(module, profile, records);
+}
+
+LogicalResult dispatchAll(ModuleOp module, tn::WeightStore &) {
+  return dispatchFor(dispatch::cpuProfile(), module);
+}
+
+LogicalResult dispatchCuda(ModuleOp module, tn::WeightStore &) {
+  return dispatchFor(dispatch::cudaProfile(), module);
+}
+
+LogicalResult optimizeCuda(ModuleOp module, tn::WeightStore &weights) {
+  return opt::optimizeForGpu(module, weights, {});
 }
 
 FailureOr<opt::Pass> findPass(StringRef name) {
   if (name == opt::kPlantedFault.name) {
     return opt::kPlantedFault;
   }
-  if (name == "optimize") {
-    return opt::Pass{"optimize", optimizeAll};
-  }
-  if (name == "dispatch") {
-    return opt::Pass{"dispatch", dispatchAll};
+  static constexpr opt::Pass kWhole[] = {{"optimize", optimizeAll},
+                                         {"optimize-cuda", optimizeCuda},
+                                         {"dispatch", dispatchAll},
+                                         {"dispatch-cuda", dispatchCuda}};
+  for (const opt::Pass &pass : kWhole) {
+    if (pass.name == name) {
+      return pass;
+    }
   }
   for (const opt::Pass &pass : opt::allPasses()) {
     if (pass.name == name) {
       return pass;
     }
   }
-  llvm::errs() << "tenon-opt: there is no pass '" << name << "'; there are dispatch, optimize";
-  for (const opt::Pass &pass : opt::allPasses()) {
-    llvm::errs() << ", " << pass.name;
+  llvm::errs() << "tenon-opt: there is no pass '" << name << "'";
+  StringRef before = "; there are ";
+  for (ArrayRef<opt::Pass> passes : {ArrayRef(kWhole), opt::allPasses()}) {
+    for (const opt::Pass &pass : passes) {
+      llvm::errs() << std::exchange(before, ", ") << pass.name;
+    }
   }
   llvm::errs() << '\n';
   return failure();
@@ -87,6 +109,45 @@ LogicalResult runPass(const opt::Pass &pass, ModuleOp module, tn::WeightStore &w
                                          << pass.name << ": " << problem);
 }
 
+/// The steps and the PTX of one region, as text.
+LogicalResult printPtx(Operation *where, StringRef text, StringRef symbol,
+                       const engine::CudaArch &arch, llvm::raw_ostream &output) {
+  llvm::Expected<codegen::CompiledRegion> region = codegen::cuda::compileRegion(text, symbol, arch);
+  if (!region) {
+    return where->emitError(llvm::toString(region.takeError()));
+  }
+  for (const codegen::RegionStep &step : region->code.steps) {
+    output << "// step " << (step.symbol.empty() ? "(library call)" : step.symbol) << ": buffers";
+    for (auto [i, buffer] : llvm::enumerate(step.buffers)) {
+      output << (i == step.reads ? " -> " : " ") << buffer;
+    }
+    output << ", threads " << step.threads << '\n';
+  }
+  output << region->object;
+  return success();
+}
+
+/// A module with a function `kernel` is a region's text; any other has regions.
+LogicalResult printPtx(ModuleOp module, StringRef archName, llvm::raw_ostream &output) {
+  std::optional<engine::CudaArch> arch = engine::parseCudaArch(archName);
+  if (!arch) {
+    return module.emitError("there is no architecture ") << archName;
+  }
+  if (module.lookupSymbol("kernel")) {
+    std::string text;
+    llvm::raw_string_ostream(text) << module;
+    return printPtx(module, text, "kernel", *arch, output);
+  }
+  unsigned number = 0;
+  WalkResult result = module.walk([&](tn::RegionOp region) {
+    codegen::RegionSource source = codegen::outline(region);
+    std::string symbol = "region" + std::to_string(number++);
+    LogicalResult printed = printPtx(region, source.text, symbol, *arch, output);
+    return succeeded(printed) ? WalkResult::advance() : WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
 LogicalResult process(std::unique_ptr<llvm::MemoryBuffer> text, const Options &options,
                       llvm::raw_ostream &output) {
   DialectRegistry registry;
@@ -107,6 +168,9 @@ LogicalResult process(std::unique_ptr<llvm::MemoryBuffer> text, const Options &o
       return failure();
     }
   }
+  if (!options.ptx.empty()) {
+    return printPtx(*module, options.ptx, output);
+  }
   module->print(output);
   output << '\n';
   return success();
@@ -123,6 +187,8 @@ int main(int argc, char **argv) {
       llvm::cl::desc("passes to run, in this order; 'optimize' is all"));
   llvm::cl::opt<bool> check("check",
                             llvm::cl::desc("compare the numbers before and after each pass"));
+  llvm::cl::opt<std::string> ptx(
+      "ptx", llvm::cl::desc("print the PTX of the regions for this architecture"));
   llvm::cl::ParseCommandLineOptions(argc, argv, "Runs passes on a text of tn\n");
 
   std::string error;
@@ -131,7 +197,7 @@ int main(int argc, char **argv) {
     llvm::errs() << "tenon-opt: " << error << '\n';
     return 5;
   }
-  Options options{{passes.begin(), passes.end()}, check};
+  Options options{{passes.begin(), passes.end()}, check, ptx};
   LogicalResult result = splitAndProcessBuffer(
       std::move(text),
       [&](std::unique_ptr<llvm::MemoryBuffer> chunk, llvm::raw_ostream &output) {

@@ -1,15 +1,122 @@
-// One region from text to PTX and library calls.
+// One region from text to PTX and library calls: the way in order, a line a step. Each call has a context
+// of its own, so calls may run in parallel.
 #include "compiler/codegen/cuda/CudaCodegen.h"
 
-namespace tenon::codegen::cuda {
+#include "compiler/codegen/common/VectorMath.h"
+#include "compiler/codegen/cuda/EmitPtx.h"
+#include "compiler/codegen/cuda/LibraryRegions.h"
+#include "compiler/codegen/cuda/MathCuda.h"
+#include "compiler/codegen/cuda/Strategies.h"
+#include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Tn.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
-llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef, llvm::StringRef,
-                                             const engine::CudaArch &arch) {
-  return llvm::createStringError("no code generation for " + llvm::Twine(arch.name) + " yet");
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+FailureOr<bool> emitLibrary(RegionBuilder &region) {
+  std::optional<RegionStep> step = libraryStep(region.source);
+  if (step) {
+    region.code.steps.push_back(std::move(*step));
+  }
+  return step.has_value();
 }
 
-llvm::Expected<std::string> linkPtx(llvm::ArrayRef<llvm::StringRef>) {
-  return llvm::createStringError("no code generation for GPUs yet");
+/// The emitters of a strategy in the order in which they are asked. The last one takes any region.
+struct Strategy {
+  StringRef name;
+  std::array<EmitterFn, 3> emitters;
+};
+
+const Strategy *strategyOf(StringRef name) {
+  static const Strategy table[] = {
+      {dispatch::kElementwise, {emitPoints}},
+      {dispatch::kRows, {emitRows, emitPoints}},
+      {dispatch::kContraction, {emitLibrary, emitPoints}},
+      {dispatch::kDepthwise, {emitPoints}},
+      {dispatch::kAttention, {emitPoints}},
+      {dispatch::kSingle, {emitRows, emitPoints}},
+  };
+  const Strategy *found =
+      llvm::find_if(table, [&](const Strategy &strategy) { return strategy.name == name; });
+  return found == std::end(table) ? nullptr : found;
+}
+
+LogicalResult emitSteps(RegionBuilder &region) {
+  const Strategy *strategy = strategyOf(region.strategy());
+  if (!strategy) {
+    return region.source.emitError("has no known strategy");
+  }
+  for (EmitterFn emitter : strategy->emitters) {
+    FailureOr<bool> done = emitter ? emitter(region) : FailureOr<bool>(false);
+    if (failed(done) || *done) {
+      return success(succeeded(done));
+    }
+  }
+  return region.source.emitError("is of a kind that no emitter takes");
+}
+
+LogicalResult expandMath(ModuleOp module) {
+  RewritePatternSet patterns(module->getContext());
+  populateMathCudaPatterns(patterns);
+  populateExpandMathPatterns(patterns);
+  return applyPatternsGreedily(module, std::move(patterns));
+}
+
+/// All of the way within MLIR.
+LogicalResult lowerRegion(RegionBuilder &region) {
+  if (failed(emitSteps(region))) {
+    return failure();
+  }
+  return success(succeeded(expandMath(*region.kernels)) &&
+                 succeeded(lowerToNvvm(*region.kernels, region.indexBits())));
+}
+
+void registerDialects(DialectRegistry &registry) {
+  registerEmitDialects(registry);
+  registry.insert<func::FuncDialect, linalg::LinalgDialect, tensor::TensorDialect, tn::TnDialect>();
+}
+
+} // namespace
+
+llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
+                                             const engine::CudaArch &arch) {
+  DialectRegistry registry;
+  registerDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  std::string problem;
+  ScopedDiagnosticHandler diagnostics(&context, [&](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error) {
+      problem += (problem.empty() ? "" : "; ") + diagnostic.str();
+    }
+    return success();
+  });
+  OwningOpRef<ModuleOp> source = parseSourceString<ModuleOp>(text, ParserConfig(&context));
+  func::FuncOp function = source ? source->lookupSymbol<func::FuncOp>("kernel") : func::FuncOp();
+  if (!function) {
+    return llvm::createStringError("region text does not parse or has no @kernel: " + problem);
+  }
+  RegionBuilder region(function, symbol, arch);
+  if (failed(lowerRegion(region))) {
+    return llvm::createStringError(problem.empty() ? "lowering failed" : problem);
+  }
+  CompiledRegion compiled{std::move(region.code), ""};
+  if (!region.kernels->getBody()->empty()) {
+    llvm::Expected<std::string> ptx = emitPtx(*region.kernels, arch);
+    if (!ptx) {
+      return ptx.takeError();
+    }
+    compiled.object = std::move(*ptx);
+  }
+  return compiled;
 }
 
 } // namespace tenon::codegen::cuda

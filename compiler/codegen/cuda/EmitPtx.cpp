@@ -1,0 +1,171 @@
+// LLVM IR to PTX with a short optimizer pipeline; the NVPTX backend adds its own passes (address spaces,
+// vectors of loads and stores, strength reduction). Nothing of the host is asked: no libdevice.
+#include "compiler/codegen/cuda/EmitPtx.h"
+
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Analysis/CGSCCPassManager.h"
+#include "llvm/Analysis/LoopAnalysisManager.h"
+#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Transforms/InstCombine/InstCombine.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Scalar/LICM.h"
+#include "llvm/Transforms/Scalar/LoopPassManager.h"
+#include "llvm/Transforms/Scalar/LoopRotation.h"
+#include "llvm/Transforms/Scalar/LoopUnrollPass.h"
+#include "llvm/Transforms/Scalar/SROA.h"
+#include "llvm/Transforms/Scalar/SimplifyCFG.h"
+
+namespace tenon::codegen::cuda {
+namespace {
+
+constexpr llvm::StringLiteral kTriple = "nvptx64-nvidia-cuda";
+
+const llvm::Target &nvptxTarget() {
+  static const llvm::Target *target = [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    std::string error;
+    return llvm::TargetRegistry::lookupTarget(llvm::Triple(kTriple), error);
+  }();
+  return *target;
+}
+
+/// The oldest PTX version that the architecture and what is emitted for it need, so that the oldest
+/// drivers take it.
+llvm::StringRef ptxVersion(const engine::CudaArch &arch) {
+  return arch.number >= 100 ? "+ptx86" : "+ptx80";
+}
+
+std::unique_ptr<llvm::TargetMachine> targetMachine(const engine::CudaArch &arch) {
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
+  return std::unique_ptr<llvm::TargetMachine>(nvptxTarget().createTargetMachine(
+      llvm::Triple(kTriple), arch.name, ptxVersion(arch), options, std::nullopt, std::nullopt,
+      llvm::CodeGenOptLevel::Aggressive));
+}
+
+/// No function is known by its name: there is no library to call.
+llvm::TargetLibraryInfoImpl emptyLibrary() {
+  llvm::TargetLibraryInfoImpl library{llvm::Triple(kTriple)};
+  library.disableAllFunctions();
+  return library;
+}
+
+void addPasses(llvm::FunctionPassManager &passes) {
+  auto clean = [&] {
+    passes.addPass(llvm::InstCombinePass());
+    passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+    passes.addPass(llvm::SimplifyCFGPass());
+  };
+  passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
+  clean();
+  llvm::LoopPassManager loops;
+  loops.addPass(llvm::LoopRotatePass());
+  loops.addPass(llvm::LICMPass(llvm::LICMOptions()));
+  passes.addPass(
+      llvm::createFunctionToLoopPassAdaptor(std::move(loops), /*UseMemorySSA=*/true));
+  clean();
+  passes.addPass(llvm::LoopUnrollPass(llvm::LoopUnrollOptions(/*OptLevel=*/2)));
+  passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
+  clean();
+}
+
+void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  functions.registerPass([] { return llvm::TargetLibraryAnalysis(emptyLibrary()); });
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  llvm::FunctionPassManager passes;
+  addPasses(passes);
+  for (llvm::Function &function : module) {
+    if (!function.isDeclaration()) {
+      passes.run(function, functions);
+    }
+  }
+}
+
+/// A call that the driver could not resolve is a hole in our lowering: better named here.
+llvm::Error checkCalls(llvm::StringRef ptx) {
+  size_t at = ptx.find(".extern .func");
+  if (at == llvm::StringRef::npos) {
+    return llvm::Error::success();
+  }
+  // ".extern .func  (.param .b32 func_retval0) __nv_expf" or without a result.
+  llvm::StringRef rest = ptx.drop_front(at + strlen(".extern .func")).ltrim();
+  if (rest.starts_with("(")) {
+    rest = rest.drop_until([](char c) { return c == ')'; }).drop_front().ltrim();
+  }
+  llvm::StringRef name = rest.take_until([](char c) { return isspace(c) || c == '('; });
+  return llvm::createStringError("generated code calls '" + name +
+                                 "', which the PTX does not contain");
+}
+
+std::string withoutComments(llvm::StringRef ptx) {
+  std::string result;
+  while (!ptx.empty()) {
+    llvm::StringRef line;
+    std::tie(line, ptx) = ptx.split('\n');
+    line = line.take_front(line.find("//")).rtrim();
+    if (!line.empty()) {
+      result += line;
+      result += '\n';
+    }
+  }
+  return result;
+}
+
+} // namespace
+
+llvm::Expected<std::string> emitPtx(llvm::Module &module, const engine::CudaArch &arch) {
+  std::unique_ptr<llvm::TargetMachine> machine = targetMachine(arch);
+  module.setTargetTriple(llvm::Triple(kTriple));
+  module.setDataLayout(machine->createDataLayout());
+  std::string problem;
+  llvm::raw_string_ostream problemStream(problem);
+  if (llvm::verifyModule(module, &problemStream)) {
+    return llvm::createStringError("generated LLVM IR is not valid: " + problem);
+  }
+  optimize(module, *machine);
+  llvm::SmallString<0> ptx;
+  llvm::raw_svector_ostream stream(ptx);
+  llvm::legacy::PassManager backend;
+  backend.add(new llvm::TargetLibraryInfoWrapperPass(emptyLibrary()));
+  if (machine->addPassesToEmitFile(backend, stream, /*DwoOut=*/nullptr,
+                                   llvm::CodeGenFileType::AssemblyFile, /*DisableVerify=*/true)) {
+    return llvm::createStringError("the NVPTX backend cannot emit PTX");
+  }
+  backend.run(module);
+  if (llvm::Error error = checkCalls(ptx)) {
+    return std::move(error);
+  }
+  return withoutComments(ptx);
+}
+
+llvm::Expected<std::string> emitPtx(mlir::ModuleOp module, const engine::CudaArch &arch) {
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> translated =
+      mlir::translateModuleToLLVMIR(module, context, "tenon", /*disableVerification=*/true);
+  if (!translated) {
+    return llvm::createStringError("cannot translate the kernels to LLVM IR");
+  }
+  return emitPtx(*translated, arch);
+}
+
+} // namespace tenon::codegen::cuda

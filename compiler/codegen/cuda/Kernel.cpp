@@ -1,0 +1,200 @@
+// Relies on the NVVM dialect for the registers and barriers of a thread, and on buffers (views too)
+// starting on 16-byte borders.
+#include "compiler/codegen/cuda/Kernel.h"
+
+#include "compiler/codegen/common/Programs.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+#include <numeric>
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+/// What loads and stores move at most at once, and where buffers start.
+constexpr int64_t kAlignment = 16;
+constexpr unsigned kGlobal = 1, kShared = 3;
+
+Type elementOf(Type type) {
+  VectorType vector = dyn_cast<VectorType>(type);
+  return vector ? vector.getElementType() : type;
+}
+
+} // namespace
+
+Kernel::Kernel(RegionBuilder &region, unsigned threads)
+    : region(region), builder(region.source.getContext()), location(builder.getUnknownLoc()),
+      math(builder), threads(threads) {
+  std::string name = region.symbol;
+  if (!region.code.steps.empty()) {
+    name += "_" + std::to_string(region.code.steps.size());
+  }
+  builder.setInsertionPointToEnd(region.kernels->getBody());
+  MLIRContext *context = builder.getContext();
+  LLVM::LLVMFunctionType type =
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), ArrayRef<Type>());
+  function = LLVM::LLVMFuncOp::create(builder, location, name, type);
+  function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
+  function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
+                    builder.getDenseI32ArrayAttr({static_cast<int32_t>(threads)}));
+  Block *entry = function.addEntryBlock(builder);
+  builder.setInsertionPointToEnd(entry);
+  LLVM::ReturnOp exit = LLVM::ReturnOp::create(builder, location, ValueRange());
+  builder.setInsertionPoint(exit);
+  for (unsigned i = 0; i < region.symbolCount; ++i) {
+    Value argument = entry->addArgument(builder.getI64Type(), location);
+    Value index = arith::IndexCastOp::create(builder, location, builder.getIndexType(), argument);
+    symbolValues.push_back({index, 0, 1, true});
+  }
+}
+
+Value Kernel::specialRegister(Operation *read) {
+  return arith::IndexCastOp::create(builder, location, builder.getIndexType(), read->getResult(0));
+}
+
+Index Kernel::thread() {
+  LLVM::ConstantRangeAttr range = LLVM::ConstantRangeAttr::get(
+      builder.getContext(), llvm::APInt(32, 0), llvm::APInt(32, threads));
+  Operation *read =
+      NVVM::ThreadIdXOp::create(builder, location, builder.getI32Type(), range);
+  return {specialRegister(read), 0, 1, true};
+}
+
+Index Kernel::block() {
+  LLVM::ConstantRangeAttr range = LLVM::ConstantRangeAttr::get(
+      builder.getContext(), llvm::APInt(32, 0), llvm::APInt(32, 0x7fffffff));
+  Operation *read = NVVM::BlockIdXOp::create(builder, location, builder.getI32Type(), range);
+  return {specialRegister(read), 0, 1, true};
+}
+
+Indices Kernel::sizes(ArrayRef<AffineExpr> expressions) {
+  Indices result;
+  for (AffineExpr expression : expressions) {
+    result.push_back(size(expression));
+  }
+  return result;
+}
+
+Value Kernel::pointer(unsigned buffer, bool isWritten) {
+  for (const Argument &argument : writtens) {
+    if (argument.buffer == buffer) {
+      return argument.pointer;
+    }
+  }
+  for (const Argument &argument : reads) {
+    if (argument.buffer == buffer && !isWritten) {
+      return argument.pointer;
+    }
+  }
+  llvm::SmallVector<Argument> &group = isWritten ? writtens : reads;
+  unsigned position = reads.size() + (isWritten ? writtens.size() : 0);
+  Type type = LLVM::LLVMPointerType::get(builder.getContext(), kGlobal);
+  BlockArgument made = function.getBody().front().insertArgument(position, type, location);
+  group.push_back({buffer, made, !isWritten && !region.mayAliasOutput(buffer)});
+  return made;
+}
+
+bool Kernel::writes(unsigned buffer) const {
+  return llvm::any_of(writtens, [&](const Argument &argument) { return argument.buffer == buffer; });
+}
+
+unsigned Kernel::alignment(Type element, const Index &offset) {
+  int64_t bytes = byteSize(elementOf(element)) * offset.commonDivisor();
+  return bytes == 0 ? kAlignment : std::gcd(bytes, kAlignment);
+}
+
+Value Kernel::address(Value pointer, Type element, const Index &offset) {
+  Type step = elementOf(element);
+  Type integer = builder.getIntegerType(region.indexBits());
+  Type type = pointer.getType();
+  LLVM::GEPNoWrapFlags inBounds = LLVM::GEPNoWrapFlags::inbounds;
+  if (offset.base) {
+    Value number = arith::IndexCastOp::create(builder, location, integer, offset.base);
+    pointer = LLVM::GEPOp::create(builder, location, type, step, pointer,
+                                  ArrayRef<LLVM::GEPArg>{number}, inBounds);
+  }
+  if (offset.offset != 0) {
+    Value number = LLVM::ConstantOp::create(builder, location, builder.getI64Type(),
+                                            builder.getI64IntegerAttr(offset.offset));
+    pointer = LLVM::GEPOp::create(builder, location, type, step, pointer,
+                                  ArrayRef<LLVM::GEPArg>{number});
+  }
+  return pointer;
+}
+
+Value Kernel::load(unsigned buffer, Type element, const Index &offset) {
+  Value base = pointer(buffer, writes(buffer));
+  bool isInvariant = llvm::any_of(reads, [&](const Argument &argument) {
+    return argument.buffer == buffer && argument.isInvariant;
+  });
+  return LLVM::LoadOp::create(builder, location, element, address(base, element, offset),
+                              alignment(element, offset), /*isVolatile=*/false,
+                              /*isNonTemporal=*/false, isInvariant && !writes(buffer));
+}
+
+void Kernel::store(unsigned buffer, Value value, const Index &offset) {
+  Type element = value.getType();
+  Value target = address(pointer(buffer, /*isWritten=*/true), element, offset);
+  LLVM::StoreOp::create(builder, location, value, target, alignment(element, offset));
+}
+
+Value Kernel::sharedArray(Type type, StringRef suffix, bool isExternal) {
+  StringRef kernel = function.getSymName();
+  std::string name = (kernel + "_" + suffix).str();
+  OpBuilder::InsertionGuard guard(builder);
+  if (!region.kernels->lookupSymbol(name)) {
+    builder.setInsertionPointToStart(region.kernels->getBody());
+    LLVM::GlobalOp::create(builder, location, type, /*isConstant=*/false,
+                           isExternal ? LLVM::Linkage::External : LLVM::Linkage::Internal, name,
+                           Attribute(), kAlignment, kShared);
+  }
+  builder.setInsertionPointToStart(&function.getBody().front());
+  Type pointerType = LLVM::LLVMPointerType::get(builder.getContext(), kShared);
+  return LLVM::AddressOfOp::create(builder, location, pointerType, name);
+}
+
+Value Kernel::shared(Type element, int64_t count) {
+  return sharedArray(LLVM::LLVMArrayType::get(element, count),
+                     "shared" + std::to_string(sharedArrays++), /*isExternal=*/false);
+}
+
+Value Kernel::dynamicShared() {
+  return sharedArray(LLVM::LLVMArrayType::get(builder.getI8Type(), 0), "dynamic",
+                     /*isExternal=*/true);
+}
+
+void Kernel::barrier() { NVVM::BarrierOp::create(builder, location); }
+
+void Kernel::finish(AffineExpr grid, AffineExpr dynamicSharedBytes) {
+  MLIRContext *context = builder.getContext();
+  Block &entry = function.getBody().front();
+  function.setFunctionType(LLVM::LLVMFunctionType::get(
+      LLVM::LLVMVoidType::get(context), llvm::to_vector(entry.getArgumentTypes())));
+  RegionStep step;
+  step.symbol = function.getSymName().str();
+  step.reads = reads.size();
+  step.threads = threads;
+  step.grid = programOf(grid);
+  if (dynamicSharedBytes) {
+    step.scratch = programOf(dynamicSharedBytes);
+  }
+  for (const Argument &argument : llvm::concat<const Argument>(reads, writtens)) {
+    unsigned position = argument.pointer.getArgNumber();
+    step.buffers.push_back(argument.buffer);
+    function.setArgAttr(position, LLVM::LLVMDialect::getAlignAttrName(),
+                        builder.getI64IntegerAttr(kAlignment));
+    if (argument.isInvariant) {
+      function.setArgAttr(position, LLVM::LLVMDialect::getNoAliasAttrName(), builder.getUnitAttr());
+      function.setArgAttr(position, LLVM::LLVMDialect::getReadonlyAttrName(),
+                          builder.getUnitAttr());
+    }
+  }
+  for (unsigned i = 0; i < region.symbolCount; ++i) {
+    step.sizes.push_back({{engine::ExprOp::Symbol, i}});
+  }
+  region.code.steps.push_back(std::move(step));
+}
+
+} // namespace tenon::codegen::cuda

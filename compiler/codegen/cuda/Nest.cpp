@@ -1,0 +1,225 @@
+// Loop nests that insert elements one by one (top-k, scatter). Outer loops whose steps touch different
+// parts of the results run over the threads of the grid; the rest runs in order in each thread.
+#include "compiler/codegen/cuda/ElementEmitter.h"
+#include "compiler/codegen/cuda/Schedule.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+constexpr unsigned kThreads = 64;
+
+/// Whether a value is carried by the loops of the nest: the tensors that it updates.
+bool isCarried(Value tensor, scf::ForOp nest) {
+  if (BlockArgument argument = dyn_cast<BlockArgument>(tensor)) {
+    return nest->isAncestor(argument.getOwner()->getParentOp());
+  }
+  return nest->isProperAncestor(tensor.getDefiningOp());
+}
+
+/// Whether steps of `loop` never meet: it carries tensors only, and each access to them has the
+/// loop's variable at the same dim.
+bool isParallel(scf::ForOp loop, scf::ForOp nest) {
+  if (!llvm::all_of(loop.getResultTypes(), llvm::IsaPred<RankedTensorType>)) {
+    return false;
+  }
+  std::optional<size_t> dim;
+  auto check = [&](ValueRange indices) {
+    auto found = llvm::find(indices, loop.getInductionVar());
+    size_t position = found - indices.begin();
+    bool agrees = found != indices.end() && (!dim || *dim == position);
+    dim = position;
+    return agrees ? WalkResult::advance() : WalkResult::interrupt();
+  };
+  WalkResult result = loop.walk([&](Operation *op) {
+    if (tensor::InsertOp insert = dyn_cast<tensor::InsertOp>(op)) {
+      return check(insert.getIndices());
+    }
+    tensor::ExtractOp extract = dyn_cast<tensor::ExtractOp>(op);
+    return extract && isCarried(extract.getTensor(), nest) ? check(extract.getIndices())
+                                                           : WalkResult::advance();
+  });
+  return !result.wasInterrupted();
+}
+
+/// The outermost loops that run over threads.
+SmallVector<scf::ForOp> parallelLoops(scf::ForOp nest) {
+  SmallVector<scf::ForOp> loops;
+  for (scf::ForOp loop = nest; loop && isParallel(loop, nest);) {
+    loops.push_back(loop);
+    SmallVector<scf::ForOp> inner(loop.getBody()->getOps<scf::ForOp>());
+    bool isPerfect = inner.size() == 1 && inner.front().getResultTypes() == loop.getResultTypes() &&
+                     inner.front().getInits() == ValueRange(loop.getRegionIterArgs()) &&
+                     ValueRange(inner.front().getResults()) ==
+                         loop.getBody()->getTerminator()->getOperands();
+    loop = isPerfect ? inner.front() : scf::ForOp();
+  }
+  return loops;
+}
+
+class NestEmitter {
+public:
+  NestEmitter(ElementEmitter &emitter, scf::ForOp nest)
+      : emitter(emitter), kernel(emitter.kernel), nest(nest) {}
+
+  /// `parallel` loops have the values of `threads` for their variables.
+  void run(ArrayRef<Root> roots, ArrayRef<scf::ForOp> parallel, ArrayRef<Index> threads) {
+    for (const Root &root : roots) {
+      unsigned number = cast<OpResult>(root.tensor).getResultNumber();
+      buffers[nest.getRegionIterArg(number)] = root.buffer;
+      kernel.pointer(root.buffer, /*isWritten=*/true);
+    }
+    for (auto [i, index] : llvm::enumerate(threads)) {
+      scf::ForOp loop = parallel[i];
+      lane.indices[loop.getInductionVar()] = index;
+      if (loop != nest) {
+        passOn(loop);
+      }
+    }
+    if (parallel.empty()) {
+      emitLoop(nest);
+    } else {
+      scf::ForOp innermost = parallel.back();
+      emitBody(*innermost.getBody());
+    }
+  }
+
+private:
+  /// The tensors of a loop's variables are those that it starts from.
+  void passOn(scf::ForOp loop) {
+    for (auto [argument, init] : llvm::zip(loop.getRegionIterArgs(), loop.getInits())) {
+      auto entry = buffers.find(init);
+      if (entry != buffers.end()) {
+        unsigned buffer = entry->second;
+        buffers[argument] = buffer;
+      }
+    }
+  }
+  void emitBody(Block &body) {
+    for (Operation &op : body.without_terminator()) {
+      emitOp(op);
+    }
+  }
+  void emitOp(Operation &op);
+  void emitLoop(scf::ForOp loop);
+  Index placeOf(Value tensor, ValueRange indices);
+
+  ElementEmitter &emitter;
+  Kernel &kernel;
+  scf::ForOp nest;
+  ElementEmitter::Lane lane;
+  llvm::DenseMap<Value, unsigned> buffers;
+};
+
+Index NestEmitter::placeOf(Value tensor, ValueRange indices) {
+  Indices place = llvm::map_to_vector<6>(
+      indices, [&](Value index) { return emitter.indexOf(index, lane); });
+  return emitter.linear(tensor, place);
+}
+
+void NestEmitter::emitOp(Operation &op) {
+  if (scf::ForOp loop = dyn_cast<scf::ForOp>(op)) {
+    return emitLoop(loop);
+  }
+  if (tensor::InsertOp insert = dyn_cast<tensor::InsertOp>(op)) {
+    unsigned buffer = buffers.lookup(insert.getDest());
+    buffers[insert.getResult()] = buffer;
+    return kernel.store(buffer, emitter.valueOf(insert.getScalar(), lane),
+                        placeOf(nest.getResult(0), insert.getIndices()));
+  }
+  tensor::ExtractOp extract = dyn_cast<tensor::ExtractOp>(op);
+  auto entry = extract ? buffers.find(extract.getTensor()) : buffers.end();
+  if (entry != buffers.end()) {
+    lane.values[extract] = kernel.load(entry->second, extract.getType(),
+                                       placeOf(nest.getResult(0), extract.getIndices()));
+    return;
+  }
+  emitter.emit(op, lane);
+}
+
+/// A loop in the thread: the tensors that it carries are updated in memory, the rest stays carried.
+void NestEmitter::emitLoop(scf::ForOp loop) {
+  passOn(loop);
+  SmallVector<Value> inits;
+  SmallVector<unsigned> scalars;
+  for (auto [i, init] : llvm::enumerate(loop.getInits())) {
+    if (!isa<RankedTensorType>(init.getType())) {
+      inits.push_back(emitter.valueOf(init, lane));
+      scalars.push_back(i);
+    }
+  }
+  OpBuilder &builder = kernel.builder;
+  scf::ForOp made = scf::ForOp::create(
+      builder, kernel.location, emitter.valueOf(loop.getLowerBound(), lane),
+      emitter.valueOf(loop.getUpperBound(), lane), emitter.valueOf(loop.getStep(), lane), inits);
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    // A loop that carries nothing has a terminator already.
+    builder.setInsertionPointToStart(made.getBody());
+    emitter.openScope();
+    lane.indices[loop.getInductionVar()] = {made.getInductionVar(), 0, 1, true};
+    for (auto [number, argument] : llvm::zip(scalars, made.getRegionIterArgs())) {
+      lane.values[loop.getRegionIterArg(number)] = argument;
+    }
+    emitBody(*loop.getBody());
+    if (!scalars.empty()) {
+      Operation *yield = loop.getBody()->getTerminator();
+      SmallVector<Value> yielded = llvm::map_to_vector(
+          scalars, [&](unsigned i) { return emitter.valueOf(yield->getOperand(i), lane); });
+      scf::YieldOp::create(builder, kernel.location, yielded);
+    }
+    emitter.closeScope();
+  }
+  for (auto [number, result] : llvm::zip(scalars, made.getResults())) {
+    lane.values[loop.getResult(number)] = result;
+  }
+  for (auto [result, argument] : llvm::zip(loop.getResults(), loop.getRegionIterArgs())) {
+    auto entry = buffers.find(argument);
+    if (entry != buffers.end()) {
+      unsigned buffer = entry->second;
+      buffers[result] = buffer;
+    }
+  }
+}
+
+} // namespace
+
+void emitNestKernel(RegionBuilder &region, const KernelRoots &group, bool &hasFailed) {
+  scf::ForOp nest = cast<scf::ForOp>(group.nest);
+  SmallVector<scf::ForOp> parallel = parallelLoops(nest);
+  SmallVector<AffineExpr> sizes;
+  for (scf::ForOp loop : parallel) {
+    sizes.push_back(region.expressionOf(loop.getUpperBound()));
+  }
+  AffineExpr count = tn::elementCount(region.source.getContext(), sizes);
+  unsigned threads = parallel.empty() ? 1 : kThreads;
+  Kernel kernel(region, threads);
+  ElementEmitter emitter(kernel);
+  IndexMath &math = kernel.math;
+  OpBuilder &builder = kernel.builder;
+  Index number = Index::constant(0);
+  if (!parallel.empty()) {
+    number = math.add(math.multiply(kernel.block(), Index::constant(threads)), kernel.thread());
+  }
+  Value isInside =
+      arith::CmpIOp::create(builder, kernel.location, arith::CmpIPredicate::ult,
+                            math.value(number), math.value(kernel.size(count)));
+  scf::IfOp branch =
+      scf::IfOp::create(builder, kernel.location, isInside, /*withElseRegion=*/false);
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    emitter.openScope();
+    Indices indices = math.delinearize(number, kernel.sizes(sizes));
+    NestEmitter(emitter, nest).run(group.roots, parallel, indices);
+    emitter.closeScope();
+  }
+  kernel.finish(count.ceilDiv(threads));
+  hasFailed |= emitter.hasFailed();
+}
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,149 @@
+// The kernel of a group of tensors with the same dims: each thread computes a strip of elements along the
+// last dim (or along all dims together), wide enough for 16-byte accesses. Relies on LLVM's load/store
+// vectorizer to join the elements of a strip, whose alignment the frame states.
+#include "compiler/codegen/cuda/ElementEmitter.h"
+#include "compiler/codegen/cuda/Schedule.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+constexpr int64_t kAccessBytes = 16, kMostLanes = 8;
+/// Threads that fill a GPU: a smaller tensor gets narrower strips instead.
+constexpr int64_t kEnoughThreads = 16384;
+constexpr unsigned kThreads = 256, kFewThreads = 128;
+/// Strips of one thread where the tensor is so large that waves of blocks follow each other.
+constexpr int64_t kStrips = 2, kLargeBytes = int64_t(8) << 20;
+
+/// How the elements of the roots are shared out.
+struct Layout {
+  int64_t lanes = 1;
+  int64_t strips = 1;
+  unsigned threads = kThreads;
+  /// Elements, and blocks.
+  AffineExpr count, grid;
+  /// Whether the blocks have no thread beyond the elements.
+  bool isExact = false;
+};
+
+/// Whether some reduction that a root computes in its thread reads no operand along the root's last
+/// dim, so that a strip would only lengthen the thread's work.
+bool hasRowReduction(RegionBuilder &region, Value tensor) {
+  linalg::GenericOp op = tensor.getDefiningOp<linalg::GenericOp>();
+  if (!op || region.bufferOf(tensor)) {
+    return false;
+  }
+  if (isReduction(op)) {
+    AffineMap output =
+        op.getMatchingIndexingMap(op.getDpsInitOperand(cast<OpResult>(tensor).getResultNumber()));
+    if (output.getNumResults() == 0) {
+      return true;
+    }
+    AffineExpr last = output.getResults().back();
+    return llvm::none_of(op.getDpsInputOperands(), [&](OpOperand *operand) {
+      AffineMap map = op.getMatchingIndexingMap(operand);
+      return map.getNumResults() > 0 && map.getResults().back() == last;
+    });
+  }
+  return llvm::any_of(op.getDpsInputs(),
+                      [&](Value input) { return hasRowReduction(region, input); });
+}
+
+Layout layoutOf(RegionBuilder &region, ArrayRef<Root> roots) {
+  tn::Dims dims = region.dims(roots.front().tensor);
+  MLIRContext *context = region.source.getContext();
+  Layout layout;
+  layout.count = tn::elementCount(context, dims);
+  int64_t widest = 1;
+  bool isFlat = true, hasRows = false;
+  for (const Root &root : roots) {
+    widest = std::max(widest, byteSize(getElementTypeOrSelf(root.tensor)));
+    isFlat &= isPointwise(region, root.tensor);
+    hasRows |= hasRowReduction(region, root.tensor);
+  }
+  int64_t estimate = region.estimate(dims);
+  std::optional<int64_t> count = tn::constantDim(layout.count);
+  std::optional<int64_t> along =
+      isFlat && count ? count : dims.empty() ? std::optional<int64_t>() : tn::constantDim(dims.back());
+  int64_t lanes = std::min(kAccessBytes / widest, kMostLanes);
+  while (lanes > 1 && (hasRows || !along || *along % lanes != 0 || estimate / lanes < kEnoughThreads)) {
+    lanes /= 2;
+  }
+  layout.lanes = lanes;
+  layout.threads = estimate / lanes < kEnoughThreads * 2 ? kFewThreads : kThreads;
+  int64_t perBlock = lanes * layout.threads;
+  if (isFlat && count && *count * widest >= kLargeBytes && *count % (perBlock * kStrips) == 0) {
+    layout.strips = kStrips;
+    perBlock *= kStrips;
+  }
+  layout.isExact = count && *count % perBlock == 0;
+  layout.grid = layout.count.ceilDiv(perBlock);
+  return layout;
+}
+
+/// The elements of all strips of a thread.
+void emitStrips(ElementEmitter &emitter, ArrayRef<Root> roots, const Layout &layout,
+                ArrayRef<Index> starts) {
+  Kernel &kernel = emitter.kernel;
+  tn::Dims dims = kernel.region.dims(roots.front().tensor);
+  Indices sizes = kernel.sizes(dims);
+  SmallVector<Indices> places;
+  SmallVector<Index> linears;
+  for (const Index &start : starts) {
+    for (int64_t lane = 0; lane < layout.lanes; ++lane) {
+      Index linear = emitter.math.add(start, Index::constant(lane));
+      places.push_back(emitter.math.delinearize(linear, sizes));
+      linears.push_back(linear);
+      emitter.setLinear(dims, places.back(), linear);
+    }
+  }
+  SmallVector<SmallVector<Value>> values;
+  for (const Root &root : roots) {
+    values.push_back(emitter.elements(root.tensor, places));
+  }
+  for (auto [root, elements] : llvm::zip(roots, values)) {
+    for (auto [value, linear] : llvm::zip(elements, linears)) {
+      kernel.store(root.buffer, value, linear);
+    }
+  }
+}
+
+} // namespace
+
+void emitPointsKernel(RegionBuilder &region, const KernelRoots &group, bool &hasFailed) {
+  Layout layout = layoutOf(region, group.roots);
+  Kernel kernel(region, layout.threads);
+  ElementEmitter emitter(kernel);
+  IndexMath &math = kernel.math;
+  OpBuilder &builder = kernel.builder;
+  Index thread = kernel.thread(), block = kernel.block();
+  SmallVector<Index> starts;
+  for (int64_t strip = 0; strip < layout.strips; ++strip) {
+    Index group = math.add(math.multiply(block, Index::constant(layout.strips)),
+                           Index::constant(strip));
+    Index number = math.add(math.multiply(group, Index::constant(layout.threads)), thread);
+    starts.push_back(math.multiply(number, Index::constant(layout.lanes)));
+  }
+  if (layout.isExact) {
+    emitStrips(emitter, group.roots, layout, starts);
+  } else {
+    Value isInside = arith::CmpIOp::create(builder, kernel.location, arith::CmpIPredicate::ult,
+                                           math.value(starts.front()),
+                                           math.value(kernel.size(layout.count)));
+    scf::IfOp branch =
+        scf::IfOp::create(builder, kernel.location, isInside, /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    emitter.openScope();
+    emitStrips(emitter, group.roots, layout, starts);
+    emitter.closeScope();
+  }
+  kernel.finish(layout.grid);
+  hasFailed |= emitter.hasFailed();
+}
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,40 @@
+// What of a region is stored, and in which kernels it is computed. A tensor that each reader reads about
+// once is computed where it is read; a result, and what would be computed again and again, is stored.
+#pragma once
+
+#include "compiler/codegen/cuda/Region.h"
+
+#include <vector>
+
+namespace tenon::codegen::cuda {
+
+/// A tensor of the linalg function that a kernel computes, and the buffer it goes to.
+struct Root {
+  mlir::Value tensor;
+  unsigned buffer;
+};
+
+/// The roots of one kernel: either one loop nest (scf.for), or tensors of the same dims, of which
+/// one may read another only at the same place.
+struct KernelRoots {
+  llvm::SmallVector<Root> roots;
+  /// The nest; its results are the roots. Each nest updates its buffers in place: a kernel before it
+  /// has put what the nest starts from into them.
+  mlir::Operation *nest = nullptr;
+};
+
+/// The kernels of a region in order. Adds the temporaries that they need to `region`. A kernel may
+/// read what kernels before it have stored: state that with RegionBuilder::setBuffer once a kernel
+/// is emitted (`markStored`).
+std::vector<KernelRoots> schedule(RegionBuilder &region, mlir::func::FuncOp function);
+void markStored(RegionBuilder &region, const KernelRoots &kernel);
+
+/// Whether every element of `tensor` comes from elements at the same place of tensors with the same
+/// dims, from single elements, and from nothing else; down to what lies in buffers.
+bool isPointwise(RegionBuilder &region, mlir::Value tensor);
+
+/// Emit one kernel of the schedule.
+void emitPointsKernel(RegionBuilder &region, const KernelRoots &kernel, bool &hasFailed);
+void emitNestKernel(RegionBuilder &region, const KernelRoots &kernel, bool &hasFailed);
+
+} // namespace tenon::codegen::cuda
