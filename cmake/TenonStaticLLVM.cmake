@@ -4,8 +4,8 @@
 
 llvm_map_components_to_libnames(tenon_llvm_archives
   AggressiveInstCombine Analysis AsmParser AsmPrinter BinaryFormat BitReader BitWriter CodeGen CodeGenTypes Core
-  Coroutines DebugInfoDWARF DTLTO FrontendOpenMP InstCombine Instrumentation IPO IRReader Linker LTO MC MCParser Object
-  Option Passes ProfileData Remarks ScalarOpts SelectionDAG Support Symbolize Target TargetParser TransformUtils
+  Coroutines DebugInfoDWARF DTLTO FrontendOpenMP InstCombine Instrumentation IPO IRReader Linker LTO MC MCParser NVPTXCodeGen
+  NVPTXDesc NVPTXInfo Object Option Passes ProfileData Remarks ScalarOpts SelectionDAG Support Symbolize Target TargetParser TransformUtils
   Vectorize X86AsmParser X86CodeGen X86Desc X86Info)
 
 set(tenon_mlir_archives
@@ -14,7 +14,7 @@ set(tenon_mlir_archives
   MLIRBuiltinToLLVMIRTranslation MLIRBytecodeOpInterface MLIRControlFlowDialect MLIRControlFlowToLLVM
   MLIRConvertToLLVMPass MLIRFuncDialect MLIRFuncToLLVM MLIRIR MLIRIndexDialect MLIRIndexToLLVM MLIRLLVMDialect
   MLIRLLVMToLLVMIRTranslation MLIRLinalgDialect MLIRLinalgTransforms MLIRMathDialect MLIRMathToLLVM MLIRMemRefDialect
-  MLIRMemRefToLLVM MLIRMemRefTransforms MLIRParser MLIRPass MLIRReconcileUnrealizedCasts MLIRSCFDialect
+  MLIRMemRefToLLVM MLIRMemRefTransforms MLIRNVVMDialect MLIRNVVMToLLVMIRTranslation MLIRParser MLIRPass MLIRReconcileUnrealizedCasts MLIRSCFDialect
   MLIRSCFToControlFlow MLIRSCFTransforms MLIRSupport MLIRTargetLLVMIRExport MLIRTensorDialect
   MLIRTensorInferTypeOpInterfaceImpl MLIRTensorTilingInterfaceImpl MLIRTensorTransforms MLIRTransforms MLIRUBDialect
   MLIRUBToLLVM MLIRVectorDialect MLIRVectorToLLVM MLIRVectorToLLVMPass MLIRVectorTransforms)
@@ -46,7 +46,7 @@ endfunction()
 
 set(tenon_absent_targets "")
 foreach(name ${LLVM_TARGETS_TO_BUILD})
-  if(NOT name STREQUAL "X86")
+  if(NOT name MATCHES "^(X86|NVPTX)$")
     foreach(part TargetInfo Target TargetMC AsmPrinter AsmParser)
       string(APPEND tenon_absent_targets "void LLVMInitialize${name}${part}() {}\n")
     endforeach()
