@@ -23,6 +23,10 @@ public:
       TENON_TRY(open(cublasLt));
       return cublasLt->prepare(matmul, sizes, alignment);
     }
+    if (!call.empty() && call[0] == std::byte(engine::LibraryOp::Attention)) {
+      return Status::error(ErrorId::LibraryUnsupported,
+                           "this runtime calls no library for attention", "update the runtime");
+    }
     TENON_ASSIGN(engine::ConvCall conv, decodeConv(call));
     TENON_TRY(checkSizes(sizes, engine::kConvSizes));
     TENON_TRY(open(cudnn));

@@ -2,6 +2,7 @@
 // root; whatever the readers do not know word for word is left to generated code.
 #include "compiler/codegen/cuda/LibraryRegions.h"
 
+#include "compiler/codegen/common/RegionSource.h"
 #include "compiler/codegen/cuda/LibraryMatch.h"
 
 using namespace mlir;
@@ -126,7 +127,8 @@ void Match::appendBuffers(RegionStep &step) const {
   step.buffers.push_back(function.getNumArguments());
 }
 
-std::optional<RegionStep> libraryStep(func::FuncOp kernel, bool allowTf32) {
+std::optional<RegionStep> libraryStep(func::FuncOp kernel) {
+  bool allowTf32 = kernel->getParentOp()->hasAttr(kAllowTf32);
   for (Operation &op : kernel.getBody().front()) {
     if (isa<tn::MatmulOp>(op)) {
       return matmulStep(kernel, &op, allowTf32);

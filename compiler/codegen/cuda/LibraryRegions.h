@@ -10,7 +10,8 @@
 namespace tenon::codegen::cuda {
 
 /// The step that computes `kernel`, a region of strategy kContraction; none if no single call of a
-/// library gives its result, so that code must be generated.
-std::optional<RegionStep> libraryStep(mlir::func::FuncOp kernel, bool allowTf32 = false);
+/// library gives its result, so that code must be generated. The module says whether FP32 may be
+/// computed in TF32 (common/RegionSource.h).
+std::optional<RegionStep> libraryStep(mlir::func::FuncOp kernel);
 
 } // namespace tenon::codegen::cuda

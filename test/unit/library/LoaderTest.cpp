@@ -110,6 +110,8 @@ TEST_F(LibraryTest, WhatIsNoDescriptorIsRefused) {
     bytes[at] = std::byte(0xee);
     EXPECT_EQ(ErrorId::EngineBadInstruction, idOf(bytes, matmulSizes)) << at;
   }
+  engine::AttentionCall attention;
+  EXPECT_EQ(ErrorId::LibraryUnsupported, idOf(bytesOf(attention), matmulSizes));
   conv.strides[1] = 0;
   EXPECT_EQ(ErrorId::EngineBadInstruction, idOf(bytesOf(conv), convSizes));
   matmulSizes[4] = -1;

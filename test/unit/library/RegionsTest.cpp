@@ -3,6 +3,7 @@
 
 #include "HostCall.h"
 
+#include "compiler/codegen/common/RegionSource.h"
 #include "compiler/codegen/cuda/LibraryRegions.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
@@ -132,6 +133,17 @@ TEST_F(RegionsTest, ProductsOfEveryLayout) {
                      "%t = tn.transpose %b [1, 0] : (tensor<8x6xbf16>) -> tensor<6x8xbf16>\n"
                      "%y = tn.matmul %a, %t : (tensor<4x6xbf16>, tensor<6x8xbf16>) -> "
                      "tensor<4x8xbf16>\nreturn %y : tensor<4x8xbf16>"));
+}
+
+TEST_F(RegionsTest, Tf32OnlyIfTheModuleAllowsIt) {
+  func::FuncOp kernel = parse("(%a: tensor<4x6xf32>, %b: tensor<6x8xf32>) -> tensor<4x8xf32>",
+                              "%y = tn.matmul %a, %b : (tensor<4x6xf32>, tensor<6x8xf32>) -> "
+                              "tensor<4x8xf32>\nreturn %y : tensor<4x8xf32>");
+  std::byte allowed = libraryStep(kernel)->call[offsetof(engine::MatmulCall, allowTf32)];
+  EXPECT_EQ(std::byte(0), allowed);
+  (*module)->setAttr(kAllowTf32, UnitAttr::get(&context));
+  allowed = libraryStep(kernel)->call[offsetof(engine::MatmulCall, allowTf32)];
+  EXPECT_EQ(std::byte(1), allowed);
 }
 
 TEST_F(RegionsTest, LeadingDimsFoldIntoRows) {
