@@ -124,8 +124,8 @@ int64_t CostModel::bytesRead(Value value, ArrayRef<Operation *> ops) const {
       if (operand.get() != value) {
         continue;
       }
-      bool takesPart = isa<tn::SliceOp>(op) ||
-                       (isa<tn::GatherOp>(op) && operand.getOperandNumber() == 0);
+      bool takesPart =
+          isa<tn::SliceOp>(op) || (isa<tn::GatherOp>(op) && operand.getOperandNumber() == 0);
       if (!takesPart) {
         return bytesOf(value);
       }

@@ -29,11 +29,11 @@ DeviceProfile cudaProfile() {
 }
 
 std::string describe(const DeviceProfile &profile) {
-  return strCat(
-      profile.name, ' ', profile.target, ' ', profile.cores, ' ', static_cast<int64_t>(profile.memoryBandwidth), ' ',
-      static_cast<int64_t>(profile.cacheBandwidth), ' ', profile.cacheBytes, ' ',
-      static_cast<int64_t>(profile.peak), ' ', static_cast<int64_t>(profile.halfPeak), ' ',
-      static_cast<int64_t>(profile.launchSeconds * 1e9));
+  return strCat(profile.name, ' ', profile.target, ' ', profile.cores, ' ',
+                static_cast<int64_t>(profile.memoryBandwidth), ' ',
+                static_cast<int64_t>(profile.cacheBandwidth), ' ', profile.cacheBytes, ' ',
+                static_cast<int64_t>(profile.peak), ' ', static_cast<int64_t>(profile.halfPeak),
+                ' ', static_cast<int64_t>(profile.launchSeconds * 1e9));
 }
 
 } // namespace tenon::dispatch

@@ -1,5 +1,6 @@
 // Attention. On a GPU it reads and writes through strides, so the slices and transposes that only
-// choose which part of a tensor an operand is, and in which order, join its region and move nothing.
+// choose which part of a tensor an operand is, and in which order, join its region and move
+// nothing.
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/Strategy.h"
 
@@ -23,8 +24,8 @@ void takeViews(Formation &formation, Group *group, OpOperand &operand) {
     Operation *view = edge->get().getDefiningOp();
     if (!view->hasOneUse()) {
       Operation *copy = view->clone();
-      Operation *reader = edge->getOwner();
-      reader->getBlock()->getOperations().insert(Block::iterator(reader), copy);
+      Operation *front = group->ops.front();
+      front->getBlock()->getOperations().insert(Block::iterator(front), copy);
       edge->set(copy->getResult(0));
       view = copy;
     }

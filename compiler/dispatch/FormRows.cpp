@@ -54,8 +54,8 @@ bool readsGroup(Operation *op, Group *group) {
   });
 }
 
-/// Why a producer cannot join a GPU's group: there also movement joins, and values of other dims that
-/// are computed where they are read.
+/// Why a producer cannot join a GPU's group: there also movement joins, and values of other dims
+/// that are computed where they are read.
 const Rule *refuseOnGpu(Formation &formation, Group *group, Operation *op, const tn::Dims &dims,
                         Operation *consumer) {
   bool isMove = isMovement(op, formation.device());
@@ -69,8 +69,9 @@ const Rule *refuseOnGpu(Formation &formation, Group *group, Operation *op, const
     return &kMovementReadsInputs;
   }
   bool samePlace = consumer == group->root || isElementwise(consumer);
-  return samePlace && tn::sameDims(resultDims(op), dims) ? nullptr
-                                                         : refuseInlining(formation, op, group->ops);
+  return samePlace && tn::sameDims(resultDims(op), dims)
+             ? nullptr
+             : refuseInlining(formation, op, group->ops);
 }
 
 const Rule *refusalOf(Formation &formation, Group *group, Operation *op, const tn::Dims &dims,

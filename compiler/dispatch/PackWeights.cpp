@@ -44,8 +44,7 @@ std::optional<std::pair<OpOperand *, Layout>> layoutOf(Operation *op, const Devi
   int64_t rank = weight.getRank();
   if (device.isGpu() && !isDepthwise(conv)) {
     // [K, R, S, C / groups], as the library reads it.
-    return std::pair(&conv.getWeightMutable(),
-                     Layout{{0, 2, 3, 1}, 1, 1, filterSize(weight)});
+    return std::pair(&conv.getWeightMutable(), Layout{{0, 2, 3, 1}, 1, 1, filterSize(weight)});
   }
   Layout layout;
   for (int64_t spatial = 2; spatial < rank; ++spatial) {

@@ -6,8 +6,8 @@
 
 namespace tenon::dispatch {
 
-/// The constant weight of every contraction that reads it in a layout of its own becomes tn.pack and
-/// tn.unpack; equal packs are made once.
+/// The constant weight of every contraction that reads it in a layout of its own becomes tn.pack
+/// and tn.unpack; equal packs are made once.
 void packWeights(mlir::Block *block, const DeviceProfile &device);
 
 } // namespace tenon::dispatch

@@ -28,21 +28,21 @@ inline constexpr llvm::StringLiteral kElementwise = "elementwise";
 /// result; results may be of either kind. A grid point is one row or a few.
 ///
 /// On a GPU the root is of any float type and rows have any length. Its producers are as in an
-/// elementwise region: those with the dims of the root's operand may be results, others are computed
-/// where they are read.
+/// elementwise region: those with the dims of the root's operand may be results, others are
+/// computed where they are read.
 inline constexpr llvm::StringLiteral kRows = "rows";
 /// One root: an f32 matmul, or an f32 conv (channelsLast, constant weight, not depthwise). Then
 /// elementwise consumers, all f32, with the dims of the root's result; one result. A constant B
 /// operand (matmul: of rank 2) is a packed input followed by tn.unpack.
 ///
-/// On a GPU (codegen/cuda/LibraryRegions.h turns it into one library call; what no call computes has
-/// generated code): one root of f32, f16 or bf16 (matmul also f64; conv of rank 4, channelsLast,
-/// constant weight, not depthwise), then at most one add of a vector over the last dim, one add of a tensor of
-/// the result's dims and one relu or approximate gelu, in this order or with the adds swapped. All
-/// operands are inputs of the region, matmul operands also tn.transpose of one. A conv's weight
-/// [K, C / g, R, S] is an input packed as [K, R, S, C / g] (tn.pack with permutation [0, 2, 3, 1],
-/// rows 1, one group and a panel of R * S * C / g) followed by tn.unpack, or the tn.transpose
-/// [0, 3, 1, 2] of an input that lies so.
+/// On a GPU (codegen/cuda/LibraryRegions.h turns it into one library call; what no call computes
+/// has generated code): one root of f32, f16 or bf16 (matmul also f64; conv of rank 4,
+/// channelsLast, constant weight, not depthwise), then at most one add of a vector over the last
+/// dim, one add of a tensor of the result's dims and one relu or approximate gelu, in this order or
+/// with the adds swapped. All operands are inputs of the region, matmul operands also tn.transpose
+/// of one. A conv's weight [K, C / g, R, S] is an input packed as [K, R, S, C / g] (tn.pack with
+/// permutation [0, 2, 3, 1], rows 1, one group and a panel of R * S * C / g) followed by tn.unpack,
+/// or the tn.transpose [0, 3, 1, 2] of an input that lies so.
 inline constexpr llvm::StringLiteral kContraction = "contraction";
 /// One root: a conv with groups = channels, so weight [C * m, 1, kernel...] (channelsLast; a
 /// constant one is a packed input of one panel followed by tn.unpack), then elementwise consumers
@@ -53,10 +53,10 @@ inline constexpr int64_t kPanelColumns = 32;
 /// One tn.attention.
 ///
 /// On a GPU q, k and v (not the mask) may each be a chain of tn.slice with steps of one and
-/// tn.transpose of an input (of rank 4, as all values of the chain), so a stride and an offset a dim
-/// say where an element is; the strides of the innermost dim need not be one. A tn.transpose of the
-/// result that keeps the innermost dim may follow, whose result is then the region's. Several operands
-/// may be parts of one input: q, k and v of a merged projection [B, S, H + 2 * Hk, D].
+/// tn.transpose of an input (of rank 4, as all values of the chain), so a stride and an offset a
+/// dim say where an element is; the strides of the innermost dim need not be one. A tn.transpose of
+/// the result that keeps the innermost dim may follow, whose result is then the region's. Several
+/// operands may be parts of one input: q, k and v of a merged projection [B, S, H + 2 * Hk, D].
 inline constexpr llvm::StringLiteral kAttention = "attention";
 /// One op of any other kind (also `tn.sizes`, which has no operand).
 inline constexpr llvm::StringLiteral kSingle = "single";

@@ -5,10 +5,10 @@
 // CHECK-LABEL: @stem
 func.func @stem(%x: tensor<2x3x6x6xf32>) -> tensor<2x3x3x4xf16> {
   %w = tn.weight "w" : tensor<4x3x2x2xf16>
-  // CHECK: %[[W:.*]] = tn.weight {{.*}} : tensor<4x8x2x2xf16>
   // CHECK: %[[T:.*]] = tn.transpose %arg0
   // CHECK: %[[C:.*]] = tn.cast %[[T]]
   // CHECK: %[[P:.*]] = tn.pad <constant> %[[C]] {{.*}} -> tensor<2x6x6x8xf16>
+  // CHECK: %[[W:.*]] = tn.weight "w.padded" : tensor<4x8x2x2xf16>
   // CHECK: tn.conv %[[P]], %[[W]]
   %0 = tn.cast %x : (tensor<2x3x6x6xf32>) -> tensor<2x3x6x6xf16>
   %1 = tn.transpose %0 [0, 2, 3, 1] : (tensor<2x3x6x6xf16>) -> tensor<2x6x6x3xf16>

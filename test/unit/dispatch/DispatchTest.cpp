@@ -14,6 +14,8 @@
 
 using namespace mlir;
 namespace tn = tenon::tn;
+using tenon::dispatch::cpuProfile;
+using tenon::dispatch::DeviceProfile;
 using tenon::dispatch::EdgeRecord;
 using tenon::dispatch::Records;
 
@@ -23,13 +25,17 @@ class DispatchTest : public ::testing::Test {
 protected:
   DispatchTest() { context.loadDialect<tn::TnDialect, func::FuncDialect>(); }
 
+  std::vector<std::string> runOnGpu(llvm::StringRef signature, llvm::StringRef body) {
+    return run(signature, body, tenon::dispatch::cudaProfile());
+  }
+
   /// Dispatches a function body; each region as "strategy(op, op)".
-  std::vector<std::string> run(llvm::StringRef signature, llvm::StringRef body) {
+  std::vector<std::string> run(llvm::StringRef signature, llvm::StringRef body,
+                               const DeviceProfile &profile = cpuProfile()) {
     std::string text = ("func.func @main" + signature + " {\n" + body + "\n}").str();
     module = parseSourceString<ModuleOp>(text, &context);
     EXPECT_TRUE(module) << text;
-    if (!module ||
-        failed(tenon::dispatch::dispatch(*module, tenon::dispatch::cpuProfile(), records))) {
+    if (!module || failed(tenon::dispatch::dispatch(*module, profile, records))) {
       ADD_FAILURE() << "dispatch failed";
       return {};
     }
@@ -228,6 +234,137 @@ TEST_F(DispatchTest, LooksOnlySoFar) {
           " : tensor<4x4xf32>, tensor<4x4xf32>";
   run("(%x: tensor<4x4xf32>, %y: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>)", body);
   EXPECT_EQ(ruleOf("tn.exp", "tn.neg"), "too-far");
+}
+
+TEST_F(DispatchTest, GpuProductTakesWhatTheLibraryComputes) {
+  Regions regions = runOnGpu(
+      "(%x: tensor<64x8xf16>, %r: tensor<64x16xf16>) -> (tensor<64x16xf16>, tensor<64x16xf16>)", R"(
+    %w = tn.weight "w" : tensor<8x16xf16>
+    %b = tn.weight "b" : tensor<16xf16>
+    %0 = tn.matmul %x, %w : (tensor<64x8xf16>, tensor<8x16xf16>) -> tensor<64x16xf16>
+    %1 = tn.add %r, %0 : (tensor<64x16xf16>, tensor<64x16xf16>) -> tensor<64x16xf16>
+    %2 = tn.add %1, %b : (tensor<64x16xf16>, tensor<16xf16>) -> tensor<64x16xf16>
+    %3 = tn.gelu %2 {approximate} : tensor<64x16xf16>
+    %4 = tn.add %3, %r : (tensor<64x16xf16>, tensor<64x16xf16>) -> tensor<64x16xf16>
+    %5 = tn.matmul %x, %w : (tensor<64x8xf16>, tensor<8x16xf16>) -> tensor<64x16xf16>
+    %6 = tn.gelu %5 : tensor<64x16xf16>
+    return %4, %6 : tensor<64x16xf16>, tensor<64x16xf16>)");
+  EXPECT_EQ(regions, (Regions{"contraction(matmul, add, add, gelu)", "elementwise(add)",
+                              "contraction(matmul)", "elementwise(gelu)"}));
+  EXPECT_EQ(records.regions.front().target, "cuda");
+  EXPECT_EQ(ruleOf("tn.gelu", "tn.add"), "library-epilogue");
+  EXPECT_EQ(ruleOf("tn.matmul", "tn.gelu"), "library-epilogue");
+}
+
+TEST_F(DispatchTest, GpuProductWithTwoReadersStandsAlone) {
+  Regions regions = runOnGpu("(%x: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>)", R"(
+    %0 = tn.matmul %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    %1 = tn.relu %0 : tensor<8x8xf32>
+    return %0, %1 : tensor<8x8xf32>, tensor<8x8xf32>)");
+  EXPECT_EQ(regions, (Regions{"contraction(matmul)", "elementwise(relu)"}));
+  EXPECT_EQ(ruleOf("tn.matmul", "tn.relu"), "second-result");
+}
+
+TEST_F(DispatchTest, GpuConvolutionsReadTheirWeightInTheLibrarysOrder) {
+  Regions regions = runOnGpu("(%x: tensor<1x8x8x16xf16>) -> tensor<1x8x8x4xf16>", R"(
+    %w = tn.weight "w" : tensor<4x16x3x5xf16>
+    %b = tn.weight "b" : tensor<4xf16>
+    %d = tn.weight "d" : tensor<4x1x3x3xf16>
+    %0 = tn.conv %x, %w bias %b {strides = array<i64: 1, 1>, pads = array<i64: 1, 2, 1, 2>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (tensor<1x8x8x16xf16>, tensor<4x16x3x5xf16>, tensor<4xf16>) -> tensor<1x8x8x4xf16>
+    %1 = tn.relu %0 : tensor<1x8x8x4xf16>
+    %2 = tn.conv %1, %d {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = 4 : i64, channelsLast = true} : (tensor<1x8x8x4xf16>, tensor<4x1x3x3xf16>) -> tensor<1x8x8x4xf16>
+    %3 = tn.clamp %2 {lo = 0.0 : f64, hi = 6.0 : f64} : tensor<1x8x8x4xf16>
+    return %3 : tensor<1x8x8x4xf16>)");
+  EXPECT_EQ(regions,
+            (Regions{"contraction(unpack, conv, relu)", "depthwise(unpack, conv, clamp)"}));
+  func::FuncOp function = *module->getOps<func::FuncOp>().begin();
+  tn::PackOp pack = *function.getOps<tn::PackOp>().begin();
+  EXPECT_EQ(cast<RankedTensorType>(pack.getY().getType()).getShape(),
+            (ArrayRef<int64_t>{1, 4, 3 * 5 * 16}));
+  EXPECT_EQ(pack.getPermutation(), (ArrayRef<int64_t>{0, 2, 3, 1}));
+}
+
+TEST_F(DispatchTest, GpuAttentionReadsPartsAndWritesAnOrder) {
+  Regions regions = runOnGpu("(%x: tensor<2x5x12x8xf16>) -> tensor<2x5x4x8xf16>", R"(
+    %0 = tn.slice %x {starts = affine_map<() -> (0, 0, 0, 0)>, steps = array<i64: 1, 1, 1, 1>} : (tensor<2x5x12x8xf16>) -> tensor<2x5x4x8xf16>
+    %1 = tn.transpose %0 [0, 2, 1, 3] : (tensor<2x5x4x8xf16>) -> tensor<2x4x5x8xf16>
+    %2 = tn.slice %x {starts = affine_map<() -> (0, 0, 4, 0)>, steps = array<i64: 1, 1, 1, 1>} : (tensor<2x5x12x8xf16>) -> tensor<2x5x4x8xf16>
+    %3 = tn.slice %x {starts = affine_map<() -> (0, 0, 8, 0)>, steps = array<i64: 1, 1, 1, 1>} : (tensor<2x5x12x8xf16>) -> tensor<2x5x4x8xf16>
+    %4 = tn.attention %1, %2, %3 {causal = false, headsInner = array<i1: false, true, true, false>, scale = 1.0 : f64} : (tensor<2x4x5x8xf16>, tensor<2x5x4x8xf16>, tensor<2x5x4x8xf16>) -> tensor<2x4x5x8xf16>
+    %5 = tn.transpose %4 [0, 2, 1, 3] : (tensor<2x4x5x8xf16>) -> tensor<2x5x4x8xf16>
+    return %5 : tensor<2x5x4x8xf16>)");
+  ASSERT_EQ(regions.size(), 1u) << llvm::join(regions, "; ");
+  EXPECT_TRUE(llvm::StringRef(regions.front()).starts_with("attention("));
+  module->walk([&](tn::RegionOp region) { EXPECT_EQ(region.getInputs().size(), 1u); });
+}
+
+TEST_F(DispatchTest, GpuAttentionMakesItsOwnViewOfWhatOthersRead) {
+  Regions regions = runOnGpu("(%q: tensor<1x2x3x8xf32>, %x: tensor<1x2x9x8xf32>) -> "
+                             "(tensor<1x2x3x8xf32>, tensor<1x2x5x8xf32>)",
+                             R"(
+    %0 = tn.slice %x {starts = affine_map<() -> (0, 0, 4, 0)>, steps = array<i64: 1, 1, 1, 1>} : (tensor<1x2x9x8xf32>) -> tensor<1x2x5x8xf32>
+    %1 = tn.attention %q, %0, %0 {causal = false, headsInner = array<i1: false, false, false, false>, scale = 1.0 : f64} : (tensor<1x2x3x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>) -> tensor<1x2x3x8xf32>
+    return %1, %0 : tensor<1x2x3x8xf32>, tensor<1x2x5x8xf32>)");
+  EXPECT_EQ(regions, (Regions{"elementwise(slice)", "attention(slice, slice, attention)"}));
+}
+
+TEST_F(DispatchTest, GpuRotaryEmbeddingIsOneKernel) {
+  Regions regions = runOnGpu("(%x: tensor<1x4x2x8xf16>, %c: tensor<4x1x8xf16>, %s: "
+                             "tensor<4x1x8xf16>) -> tensor<1x4x2x8xf16>",
+                             R"(
+    %0 = tn.slice %x {starts = affine_map<() -> (0, 0, 0, 0)>, steps = array<i64: 1, 1, 1, 1>} : (tensor<1x4x2x8xf16>) -> tensor<1x4x2x4xf16>
+    %1 = tn.slice %x {starts = affine_map<() -> (0, 0, 0, 4)>, steps = array<i64: 1, 1, 1, 1>} : (tensor<1x4x2x8xf16>) -> tensor<1x4x2x4xf16>
+    %2 = tn.neg %1 : tensor<1x4x2x4xf16>
+    %3 = tn.concat %2, %0 {axis = 3 : i64} : (tensor<1x4x2x4xf16>, tensor<1x4x2x4xf16>) -> tensor<1x4x2x8xf16>
+    %4 = tn.mul %x, %c : (tensor<1x4x2x8xf16>, tensor<4x1x8xf16>) -> tensor<1x4x2x8xf16>
+    %5 = tn.mul %3, %s : (tensor<1x4x2x8xf16>, tensor<4x1x8xf16>) -> tensor<1x4x2x8xf16>
+    %6 = tn.add %4, %5 : (tensor<1x4x2x8xf16>, tensor<1x4x2x8xf16>) -> tensor<1x4x2x8xf16>
+    return %6 : tensor<1x4x2x8xf16>)");
+  EXPECT_EQ(regions, (Regions{"elementwise(slice, slice, neg, concat, mul, mul, add)"}));
+}
+
+TEST_F(DispatchTest, GpuRowsTakeEmbeddingsAndKeepTheSum) {
+  llvm::StringRef signature =
+      "(%i: tensor<2x4xi64>, %p: tensor<1x4xi64>) -> (tensor<2x4x8xf16>, tensor<2x4x8xf16>)";
+  Regions regions = runOnGpu(signature, R"(
+    %w = tn.weight "w" : tensor<100x8xf16>
+    %v = tn.weight "v" : tensor<10x8xf16>
+    %0 = tn.gather %w, %i {axis = 0 : i64} : (tensor<100x8xf16>, tensor<2x4xi64>) -> tensor<2x4x8xf16>
+    %1 = tn.gather %v, %p {axis = 0 : i64} : (tensor<10x8xf16>, tensor<1x4xi64>) -> tensor<1x4x8xf16>
+    %2 = tn.add %0, %1 : (tensor<2x4x8xf16>, tensor<1x4x8xf16>) -> tensor<2x4x8xf16>
+    %3 = tn.layer_norm %2 {axis = 2 : i64, epsilon = 1.0e-5 : f64} : (tensor<2x4x8xf16>) -> tensor<2x4x8xf16>
+    return %2, %3 : tensor<2x4x8xf16>, tensor<2x4x8xf16>)");
+  EXPECT_EQ(regions, (Regions{"rows(gather, gather, add, layer_norm)"}));
+}
+
+TEST_F(DispatchTest, GpuComputesAgainOnlyWhatCostsLess) {
+  // One exponential a row is computed for every element, ten are stored once.
+  auto body = [](int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) {
+      text += "%" + std::to_string(i + 1) + " = tn.exp %" + (i == 0 ? "r" : std::to_string(i)) +
+              " : tensor<4096x1xf16>\n";
+    }
+    return text + "%y = tn.mul %x, %" + std::to_string(count) +
+           " : (tensor<4096x4096xf16>, tensor<4096x1xf16>) -> tensor<4096x4096xf16>\n"
+           "return %y : tensor<4096x4096xf16>";
+  };
+  llvm::StringRef signature =
+      "(%x: tensor<4096x4096xf16>, %r: tensor<4096x1xf16>) -> tensor<4096x4096xf16>";
+  EXPECT_EQ(runOnGpu(signature, body(1)), (Regions{"elementwise(exp, mul)"}));
+  EXPECT_EQ(runOnGpu(signature, body(10)).size(), 2u);
+  ASSERT_EQ(records.edges.size(), 1u);
+  EXPECT_EQ(records.edges.front().rule, "computed-too-often");
+  EXPECT_GT(records.edges.front().fused.microseconds, records.edges.front().apart.microseconds);
+}
+
+TEST_F(DispatchTest, GpuTransposeOfComputedValuesStandsAlone) {
+  Regions regions = runOnGpu("(%x: tensor<64x64xf32>) -> tensor<64x64xf32>", R"(
+    %0 = tn.exp %x : tensor<64x64xf32>
+    %1 = tn.transpose %0 [1, 0] : (tensor<64x64xf32>) -> tensor<64x64xf32>
+    return %1 : tensor<64x64xf32>)");
+  EXPECT_EQ(regions, (Regions{"elementwise(exp)", "elementwise(transpose)"}));
+  EXPECT_EQ(ruleOf("tn.exp", "tn.transpose"), "movement-reads-inputs");
 }
 
 TEST_F(DispatchTest, UnknownDimIsRefused) {
