@@ -1,0 +1,698 @@
+// Streams do their work at once, unless they capture. Device memory is host memory that is known, so
+// that a host pointer in place of a device pointer is found; kernels are C++ functions by name.
+
+#include "test/unit/runtime/FakeCuda.h"
+
+#include "runtime/device/cuda/CudaApi.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+
+using namespace tenon::runtime::cuda;
+
+namespace tenon::test {
+namespace {
+
+constexpr int kInvalidValue = 1;
+constexpr int kInvalidPtx = 218;
+constexpr int kNotFoundCode = 500;
+constexpr int kIllegalAddress = 700;
+constexpr int kCaptureUnsupported = 900;
+constexpr int kInvalidContext = 201;
+
+struct KernelCall {
+  unsigned grid = 0;
+  unsigned block = 0;
+  unsigned sharedBytes = 0;
+  std::vector<uint64_t> arguments;
+};
+
+/// A kernel of kernels.ptx: how many arguments it takes, which of them are pointers, what it does.
+struct KernelInfo {
+  const char *name;
+  size_t pointers;
+  size_t arguments;
+  int (*run)(const KernelCall &call);
+};
+
+template <typename T> T *at(const KernelCall &call, size_t index) {
+  return reinterpret_cast<T *>(call.arguments[index]);
+}
+
+int scale(const KernelCall &call) {
+  int64_t count = std::min<int64_t>(int64_t(call.grid) * call.block,
+                                    static_cast<int64_t>(call.arguments[2]));
+  for (int64_t i = 0; i < count; ++i) {
+    at<float>(call, 1)[i] = 2 * at<float>(call, 0)[i];
+  }
+  return kSuccess;
+}
+
+int add(const KernelCall &call) {
+  int64_t count = std::min<int64_t>(int64_t(call.grid) * call.block,
+                                    static_cast<int64_t>(call.arguments[3]));
+  for (int64_t i = 0; i < count; ++i) {
+    at<float>(call, 2)[i] = at<float>(call, 0)[i] + at<float>(call, 1)[i];
+  }
+  return kSuccess;
+}
+
+int reverse(const KernelCall &call) {
+  if (call.sharedBytes < call.block * sizeof(float)) {
+    return kIllegalAddress;
+  }
+  for (size_t block = 0; block < call.grid; ++block) {
+    for (size_t i = 0; i < call.block; ++i) {
+      at<float>(call, 1)[block * call.block + i] =
+          at<float>(call, 0)[block * call.block + call.block - 1 - i];
+    }
+  }
+  return kSuccess;
+}
+
+const KernelInfo kKernels[] = {
+    {"test_scale", 2, 3, scale}, {"test_add", 3, 4, add}, {"test_reverse", 2, 2, reverse}};
+
+} // namespace
+} // namespace tenon::test
+
+namespace tenon::runtime::cuda {
+
+using test::KernelCall;
+using test::KernelInfo;
+
+struct CudaFunctionObject {
+  const KernelInfo *info;
+  int dynamicBytes = 48 << 10;
+};
+
+struct CudaModuleObject {
+  std::string text;
+  std::vector<std::unique_ptr<CudaFunctionObject>> functions;
+};
+
+struct CudaNodeObject {
+  CudaFunctionObject *function = nullptr; ///< of a kernel
+  KernelCall call;
+  std::function<int()> work; ///< of any other node
+  const CudaNodeObject *origin = nullptr;
+};
+
+struct CudaGraphObject {
+  std::vector<std::unique_ptr<CudaNodeObject>> nodes;
+};
+
+struct CudaGraphExecObject {
+  std::vector<std::unique_ptr<CudaNodeObject>> nodes;
+};
+
+struct CudaStreamObject {
+  std::unique_ptr<CudaGraphObject> capture;
+  NodeHandle last = nullptr;
+};
+
+struct CudaEventObject {
+  std::chrono::steady_clock::time_point time;
+  bool isTimed = false;
+};
+
+struct CudaLinkObject {
+  std::string text;
+  char *log = nullptr;
+  size_t logBytes = 0;
+  std::string result;
+};
+
+} // namespace tenon::runtime::cuda
+
+namespace tenon::test {
+namespace {
+
+class Driver : public FakeCuda {
+public:
+  void reset() override {
+    counts.clear();
+    failures.clear();
+    driverVersion = 13000;
+    devices = 1;
+    capability = 90;
+    jitLog = "";
+    memoryLimit = size_t(1) << 30;
+  }
+  void fail(const std::string &function, int code, int calls) override {
+    failures[function] = {code, calls};
+  }
+  int calls(const std::string &function) const override {
+    std::map<std::string, int>::const_iterator found = counts.find(function);
+    return found == counts.end() ? 0 : found->second;
+  }
+  size_t deviceBytes() const override { return bytesOf(deviceBlocks); }
+  size_t pinnedBytes() const override { return bytesOf(pinnedBlocks); }
+  int contextsRetained() const override { return retained; }
+
+  /// Counts a call; the code that it shall fail with, or success.
+  int begin(const char *function) {
+    ++counts[function];
+    std::map<std::string, Failure>::iterator found = failures.find(function);
+    if (found == failures.end() || found->second.calls-- > 0) {
+      return kSuccess;
+    }
+    int code = found->second.code;
+    failures.erase(found);
+    return code;
+  }
+  bool isDevice(uint64_t pointer, size_t bytes) const { return isIn(deviceBlocks, pointer, bytes); }
+  /// What allocating does while a stream captures in this thread.
+  bool isCapturing() const { return capturing != 0; }
+
+  using Blocks = std::map<uint64_t, size_t>;
+  static bool isIn(const Blocks &blocks, uint64_t pointer, size_t bytes) {
+    Blocks::const_iterator after = blocks.upper_bound(pointer);
+    if (after == blocks.begin()) {
+      return false;
+    }
+    --after;
+    return pointer + bytes <= after->first + after->second;
+  }
+  static size_t bytesOf(const Blocks &blocks) {
+    size_t bytes = 0;
+    for (const auto &[start, size] : blocks) {
+      bytes += size;
+    }
+    return bytes;
+  }
+
+  struct Failure {
+    int code;
+    int calls;
+  };
+  std::map<std::string, int> counts;
+  std::map<std::string, Failure> failures;
+  Blocks deviceBlocks;
+  Blocks pinnedBlocks;
+  int retained = 0;
+  int capturing = 0;
+  std::vector<ContextHandle> contexts;
+};
+
+Driver &driver() {
+  static Driver *instance = new Driver();
+  return *instance;
+}
+
+/// Does the work of a stream now, or records it.
+int submit(StreamHandle stream, std::unique_ptr<CudaNodeObject> node) {
+  if (stream && stream->capture) {
+    stream->last = node.get();
+    stream->capture->nodes.push_back(std::move(node));
+    return kSuccess;
+  }
+  return node->function ? node->function->info->run(node->call) : node->work();
+}
+
+int submitWork(StreamHandle stream, std::function<int()> work) {
+  std::unique_ptr<CudaNodeObject> node = std::make_unique<CudaNodeObject>();
+  node->work = std::move(work);
+  return submit(stream, std::move(node));
+}
+
+/// Reads the arguments as the driver does: now.
+int readCall(const CudaFunctionObject &function, unsigned grid, unsigned block, unsigned shared,
+             void **params, KernelCall &call) {
+  if (grid == 0 || block == 0 || block > 1024 || int64_t(shared) > function.dynamicBytes) {
+    return kInvalidValue;
+  }
+  call = {grid, block, shared, {}};
+  for (size_t i = 0; i < function.info->arguments; ++i) {
+    uint64_t value = 0;
+    std::memcpy(&value, params[i], sizeof(value));
+    call.arguments.push_back(value);
+    if (i < function.info->pointers && !driver().isDevice(value, 4)) {
+      return kIllegalAddress;
+    }
+  }
+  return kSuccess;
+}
+
+void copyNodes(const CudaGraphObject &from, CudaGraphExecObject &to) {
+  std::vector<std::unique_ptr<CudaNodeObject>> nodes;
+  for (size_t i = 0; i < from.nodes.size(); ++i) {
+    nodes.push_back(std::make_unique<CudaNodeObject>(*from.nodes[i]));
+    // An update keeps the nodes by which the executable graph is known.
+    nodes.back()->origin = to.nodes.empty() ? from.nodes[i].get() : to.nodes[i]->origin;
+  }
+  to.nodes = std::move(nodes);
+}
+
+/// The context must be current for whatever touches memory, streams or modules.
+bool hasContext() { return !driver().contexts.empty(); }
+
+} // namespace
+} // namespace tenon::test
+
+using namespace tenon::test;
+
+#define FAKE(name)                                                                                 \
+  if (int failure = driver().begin(#name)) {                                                       \
+    return failure;                                                                                \
+  }
+#define FAKE_IN_CONTEXT(name)                                                                      \
+  FAKE(name)                                                                                       \
+  if (!hasContext()) {                                                                             \
+    return kInvalidContext;                                                                        \
+  }
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT FakeCuda *tenonFakeCuda() { return &driver(); }
+
+EXPORT int cuInit(unsigned) {
+  FAKE(cuInit)
+  return driver().devices == 0 ? kNoDevice : kSuccess;
+}
+
+EXPORT int cuDriverGetVersion(int *version) {
+  FAKE(cuDriverGetVersion)
+  *version = driver().driverVersion;
+  return kSuccess;
+}
+
+EXPORT int cuGetErrorName(int error, const char **name) {
+  *name = error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_FAKE";
+  return kSuccess;
+}
+
+EXPORT int cuGetErrorString(int error, const char **text) {
+  *text = error == kOutOfMemory ? "out of memory" : "a fault that the test asked for";
+  return kSuccess;
+}
+
+EXPORT int cuDeviceGetCount(int *count) {
+  FAKE(cuDeviceGetCount)
+  *count = driver().devices;
+  return kSuccess;
+}
+
+EXPORT int cuDeviceGet(int *device, int ordinal) {
+  FAKE(cuDeviceGet)
+  *device = ordinal;
+  return kSuccess;
+}
+
+EXPORT int cuDeviceGetName(char *name, int length, int) {
+  FAKE(cuDeviceGetName)
+  std::strncpy(name, "Fake GPU", static_cast<size_t>(length));
+  return kSuccess;
+}
+
+EXPORT int cuDeviceGetAttribute(int *value, int attribute, int) {
+  FAKE(cuDeviceGetAttribute)
+  switch (attribute) {
+  case kCapabilityMajor:
+    *value = driver().capability / 10;
+    return kSuccess;
+  case kCapabilityMinor:
+    *value = driver().capability % 10;
+    return kSuccess;
+  case kSharedBytesOptIn:
+    *value = 227 << 10;
+    return kSuccess;
+  default:
+    *value = 132;
+    return kSuccess;
+  }
+}
+
+EXPORT int cuDeviceTotalMem_v2(size_t *bytes, int) {
+  FAKE(cuDeviceTotalMem_v2)
+  *bytes = driver().memoryLimit;
+  return kSuccess;
+}
+
+EXPORT int cuDevicePrimaryCtxRetain(ContextHandle *context, int) {
+  FAKE(cuDevicePrimaryCtxRetain)
+  ++driver().retained;
+  *context = reinterpret_cast<ContextHandle>(&driver());
+  return kSuccess;
+}
+
+EXPORT int cuDevicePrimaryCtxRelease_v2(int) {
+  FAKE(cuDevicePrimaryCtxRelease_v2)
+  --driver().retained;
+  return kSuccess;
+}
+
+EXPORT int cuCtxGetCurrent(ContextHandle *context) {
+  *context = hasContext() ? driver().contexts.back() : nullptr;
+  return kSuccess;
+}
+
+EXPORT int cuCtxPushCurrent_v2(ContextHandle context) {
+  FAKE(cuCtxPushCurrent_v2)
+  driver().contexts.push_back(context);
+  return kSuccess;
+}
+
+EXPORT int cuCtxPopCurrent_v2(ContextHandle *) {
+  FAKE(cuCtxPopCurrent_v2)
+  driver().contexts.pop_back();
+  return kSuccess;
+}
+
+EXPORT int cuMemGetInfo_v2(size_t *freeBytes, size_t *totalBytes) {
+  FAKE_IN_CONTEXT(cuMemGetInfo_v2)
+  *totalBytes = driver().memoryLimit;
+  *freeBytes = *totalBytes - driver().deviceBytes();
+  return kSuccess;
+}
+
+EXPORT int cuMemAlloc_v2(DevicePointer *pointer, size_t bytes) {
+  FAKE_IN_CONTEXT(cuMemAlloc_v2)
+  if (driver().isCapturing()) {
+    return kCaptureUnsupported;
+  }
+  if (bytes == 0) {
+    return kInvalidValue;
+  }
+  if (bytes > driver().memoryLimit - driver().deviceBytes()) {
+    return kOutOfMemory;
+  }
+  void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(memory, 0xcd, bytes);
+  *pointer = reinterpret_cast<DevicePointer>(memory);
+  driver().deviceBlocks[*pointer] = bytes;
+  return kSuccess;
+}
+
+EXPORT int cuMemFree_v2(DevicePointer pointer) {
+  FAKE_IN_CONTEXT(cuMemFree_v2)
+  if (driver().deviceBlocks.erase(pointer) == 0) {
+    return kInvalidValue;
+  }
+  std::free(reinterpret_cast<void *>(pointer));
+  return kSuccess;
+}
+
+EXPORT int cuMemAllocHost_v2(void **pointer, size_t bytes) {
+  FAKE_IN_CONTEXT(cuMemAllocHost_v2)
+  if (driver().isCapturing()) {
+    return kCaptureUnsupported;
+  }
+  *pointer = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  driver().pinnedBlocks[reinterpret_cast<uint64_t>(*pointer)] = bytes;
+  return kSuccess;
+}
+
+EXPORT int cuMemFreeHost(void *pointer) {
+  FAKE_IN_CONTEXT(cuMemFreeHost)
+  if (driver().pinnedBlocks.erase(reinterpret_cast<uint64_t>(pointer)) == 0) {
+    return kInvalidValue;
+  }
+  std::free(pointer);
+  return kSuccess;
+}
+
+namespace {
+
+int copyBytes(uint64_t to, uint64_t from, size_t bytes, StreamHandle stream, bool toDevice,
+              bool fromDevice) {
+  // What is not on the device must be page-locked, or the copy would not be asynchronous.
+  bool isKnown =
+      (toDevice ? driver().isDevice(to, bytes) : Driver::isIn(driver().pinnedBlocks, to, bytes)) &&
+      (fromDevice ? driver().isDevice(from, bytes)
+                  : Driver::isIn(driver().pinnedBlocks, from, bytes));
+  if (!isKnown || bytes == 0) {
+    return kIllegalAddress;
+  }
+  return submitWork(stream, [=] {
+    std::memcpy(reinterpret_cast<void *>(to), reinterpret_cast<const void *>(from), bytes);
+    return kSuccess;
+  });
+}
+
+} // namespace
+
+EXPORT int cuMemcpyHtoDAsync_v2(DevicePointer to, const void *from, size_t bytes,
+                                StreamHandle stream) {
+  FAKE_IN_CONTEXT(cuMemcpyHtoDAsync_v2)
+  return copyBytes(to, reinterpret_cast<uint64_t>(from), bytes, stream, true, false);
+}
+
+EXPORT int cuMemcpyDtoHAsync_v2(void *to, DevicePointer from, size_t bytes, StreamHandle stream) {
+  FAKE_IN_CONTEXT(cuMemcpyDtoHAsync_v2)
+  return copyBytes(reinterpret_cast<uint64_t>(to), from, bytes, stream, false, true);
+}
+
+EXPORT int cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, size_t bytes,
+                                StreamHandle stream) {
+  FAKE_IN_CONTEXT(cuMemcpyDtoDAsync_v2)
+  return copyBytes(to, from, bytes, stream, true, true);
+}
+
+EXPORT int cuMemsetD8Async(DevicePointer to, unsigned char value, size_t bytes,
+                           StreamHandle stream) {
+  FAKE_IN_CONTEXT(cuMemsetD8Async)
+  if (!driver().isDevice(to, bytes)) {
+    return kIllegalAddress;
+  }
+  return submitWork(stream, [=] {
+    std::memset(reinterpret_cast<void *>(to), value, bytes);
+    return kSuccess;
+  });
+}
+
+EXPORT int cuStreamCreate(StreamHandle *stream, unsigned) {
+  FAKE_IN_CONTEXT(cuStreamCreate)
+  *stream = new CudaStreamObject();
+  return kSuccess;
+}
+
+EXPORT int cuStreamDestroy_v2(StreamHandle stream) {
+  FAKE_IN_CONTEXT(cuStreamDestroy_v2)
+  delete stream;
+  return kSuccess;
+}
+
+EXPORT int cuStreamSynchronize(StreamHandle) {
+  FAKE_IN_CONTEXT(cuStreamSynchronize)
+  return driver().isCapturing() ? kCaptureUnsupported : kSuccess;
+}
+
+EXPORT int cuStreamWaitEvent(StreamHandle, EventHandle, unsigned) {
+  FAKE_IN_CONTEXT(cuStreamWaitEvent)
+  return kSuccess;
+}
+
+EXPORT int cuStreamBeginCapture_v2(StreamHandle stream, int) {
+  FAKE_IN_CONTEXT(cuStreamBeginCapture_v2)
+  stream->capture = std::make_unique<CudaGraphObject>();
+  stream->last = nullptr;
+  ++driver().capturing;
+  return kSuccess;
+}
+
+EXPORT int cuStreamEndCapture(StreamHandle stream, GraphHandle *graph) {
+  --driver().capturing;
+  *graph = stream->capture.release();
+  if (int failure = driver().begin("cuStreamEndCapture")) {
+    delete *graph;
+    *graph = nullptr;
+    return failure;
+  }
+  return kSuccess;
+}
+
+EXPORT int cuStreamGetCaptureInfo_v2(StreamHandle stream, int *, uint64_t *, GraphHandle *,
+                                     const NodeHandle **nodes, size_t *count) {
+  FAKE_IN_CONTEXT(cuStreamGetCaptureInfo_v2)
+  *nodes = &stream->last;
+  *count = stream->last ? 1 : 0;
+  return kSuccess;
+}
+
+EXPORT int cuEventCreate(EventHandle *event, unsigned flags) {
+  FAKE_IN_CONTEXT(cuEventCreate)
+  *event = new CudaEventObject();
+  (*event)->isTimed = flags == kEventWithTiming;
+  return kSuccess;
+}
+
+EXPORT int cuEventDestroy_v2(EventHandle event) {
+  FAKE_IN_CONTEXT(cuEventDestroy_v2)
+  delete event;
+  return kSuccess;
+}
+
+EXPORT int cuEventRecord(EventHandle event, StreamHandle) {
+  FAKE_IN_CONTEXT(cuEventRecord)
+  event->time = std::chrono::steady_clock::now();
+  return kSuccess;
+}
+
+EXPORT int cuEventSynchronize(EventHandle) {
+  FAKE_IN_CONTEXT(cuEventSynchronize)
+  return kSuccess;
+}
+
+EXPORT int cuEventElapsedTime(float *milliseconds, EventHandle start, EventHandle end) {
+  FAKE_IN_CONTEXT(cuEventElapsedTime)
+  if (!start->isTimed || !end->isTimed) {
+    return kInvalidValue;
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
+  return kSuccess;
+}
+
+EXPORT int cuGraphInstantiateWithFlags(GraphExecHandle *exec, GraphHandle graph,
+                                       unsigned long long) {
+  FAKE_IN_CONTEXT(cuGraphInstantiateWithFlags)
+  *exec = new CudaGraphExecObject();
+  copyNodes(*graph, **exec);
+  return kSuccess;
+}
+
+EXPORT int cuGraphExecUpdate_v2(GraphExecHandle exec, GraphHandle graph, GraphUpdateInfo *) {
+  FAKE_IN_CONTEXT(cuGraphExecUpdate_v2)
+  if (exec->nodes.size() != graph->nodes.size()) {
+    return kGraphUpdateFailed;
+  }
+  copyNodes(*graph, *exec);
+  return kSuccess;
+}
+
+EXPORT int cuGraphExecKernelNodeSetParams_v2(GraphExecHandle exec, NodeHandle node,
+                                             const KernelNodeParams *params) {
+  FAKE_IN_CONTEXT(cuGraphExecKernelNodeSetParams_v2)
+  for (std::unique_ptr<CudaNodeObject> &own : exec->nodes) {
+    if (own->origin == node && own->function) {
+      return readCall(*params->function, params->gridX, params->blockX, params->sharedBytes,
+                      params->params, own->call);
+    }
+  }
+  return kInvalidValue;
+}
+
+EXPORT int cuGraphLaunch(GraphExecHandle exec, StreamHandle) {
+  FAKE_IN_CONTEXT(cuGraphLaunch)
+  for (std::unique_ptr<CudaNodeObject> &node : exec->nodes) {
+    if (int code = node->function ? node->function->info->run(node->call) : node->work()) {
+      return code;
+    }
+  }
+  return kSuccess;
+}
+
+EXPORT int cuGraphExecDestroy(GraphExecHandle exec) {
+  FAKE_IN_CONTEXT(cuGraphExecDestroy)
+  delete exec;
+  return kSuccess;
+}
+
+EXPORT int cuGraphDestroy(GraphHandle graph) {
+  FAKE_IN_CONTEXT(cuGraphDestroy)
+  delete graph;
+  return kSuccess;
+}
+
+EXPORT int cuModuleLoadData(ModuleHandle *module, const void *image) {
+  FAKE_IN_CONTEXT(cuModuleLoadData)
+  std::string text = static_cast<const char *>(image);
+  if (!text.starts_with("cubin\n")) {
+    return kInvalidValue;
+  }
+  *module = new CudaModuleObject();
+  (*module)->text = std::move(text);
+  return kSuccess;
+}
+
+EXPORT int cuModuleUnload(ModuleHandle module) {
+  FAKE_IN_CONTEXT(cuModuleUnload)
+  delete module;
+  return kSuccess;
+}
+
+EXPORT int cuModuleGetFunction(FunctionHandle *function, ModuleHandle module, const char *name) {
+  FAKE_IN_CONTEXT(cuModuleGetFunction)
+  for (const KernelInfo &kernel : kKernels) {
+    if (std::strcmp(kernel.name, name) == 0 &&
+        module->text.find(std::string(".entry ") + name + "(") != std::string::npos) {
+      module->functions.push_back(std::make_unique<CudaFunctionObject>());
+      module->functions.back()->info = &kernel;
+      *function = module->functions.back().get();
+      return kSuccess;
+    }
+  }
+  return kNotFoundCode;
+}
+
+EXPORT int cuFuncGetAttribute(int *value, int, FunctionHandle) {
+  FAKE_IN_CONTEXT(cuFuncGetAttribute)
+  *value = 0;
+  return kSuccess;
+}
+
+EXPORT int cuFuncSetAttribute(FunctionHandle function, int attribute, int value) {
+  FAKE_IN_CONTEXT(cuFuncSetAttribute)
+  if (attribute != kMaxDynamicSharedBytes) {
+    return kInvalidValue;
+  }
+  function->dynamicBytes = value;
+  return kSuccess;
+}
+
+EXPORT int cuLaunchKernelEx(const LaunchConfig *config, FunctionHandle function, void **params,
+                            void **) {
+  FAKE_IN_CONTEXT(cuLaunchKernelEx)
+  std::unique_ptr<CudaNodeObject> node = std::make_unique<CudaNodeObject>();
+  node->function = function;
+  if (int code = readCall(*function, config->gridX, config->blockX, config->sharedBytes, params,
+                          node->call)) {
+    return code;
+  }
+  return submit(config->stream, std::move(node));
+}
+
+EXPORT int cuLinkCreate_v2(unsigned count, int *options, void **values, LinkHandle *link) {
+  FAKE_IN_CONTEXT(cuLinkCreate_v2)
+  *link = new CudaLinkObject();
+  for (unsigned i = 0; i < count; ++i) {
+    if (options[i] == kJitErrorLog) {
+      (*link)->log = static_cast<char *>(values[i]);
+    } else if (options[i] == kJitErrorLogBytes) {
+      (*link)->logBytes = reinterpret_cast<size_t>(values[i]);
+    }
+  }
+  return kSuccess;
+}
+
+EXPORT int cuLinkAddData_v2(LinkHandle link, int type, void *data, size_t bytes, const char *,
+                            unsigned, int *, void **) {
+  FAKE_IN_CONTEXT(cuLinkAddData_v2)
+  link->text.assign(static_cast<const char *>(data), bytes);
+  if (type != kJitInputPtx || link->text.back() != '\0') {
+    return kInvalidValue;
+  }
+  if (!driver().jitLog.empty()) {
+    std::strncpy(link->log, driver().jitLog.c_str(), link->logBytes);
+    return kInvalidPtx;
+  }
+  return kSuccess;
+}
+
+EXPORT int cuLinkComplete(LinkHandle link, void **cubin, size_t *bytes) {
+  FAKE_IN_CONTEXT(cuLinkComplete)
+  link->result = "cubin\n" + link->text;
+  *cubin = link->result.data();
+  *bytes = link->result.size();
+  return kSuccess;
+}
+
+EXPORT int cuLinkDestroy(LinkHandle link) {
+  FAKE_IN_CONTEXT(cuLinkDestroy)
+  delete link;
+  return kSuccess;
+}

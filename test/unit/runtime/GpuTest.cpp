@@ -1,0 +1,282 @@
+// Sessions on a GPU: the same numbers from every way of running. All of it runs on the stand-in and
+// on NVIDIA's driver.
+
+#include "runtime/device/cuda/CudaMemory.h"
+#include "runtime/device/cuda/CudaStream.h"
+#include "test/unit/runtime/GpuFixture.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace tenon::runtime {
+namespace {
+
+using cuda::ContextScope;
+using cuda::CudaBuffer;
+using cuda::CudaDevice;
+using cuda::CudaStream;
+using cuda::MemoryKind;
+using engine::ExprId;
+using test::PlanBuilder;
+using test::ramp;
+
+class Gpu : public ::testing::Test {
+protected:
+  void SetUp() override {
+    if (test::FakeCuda *fake = test::fakeCuda()) {
+      fake->reset();
+    }
+    Result<std::shared_ptr<const CudaDevice>> opened = CudaDevice::open(test::driverLibrary(), 0);
+    ASSERT_TRUE(opened.isOk()) << opened.status().toString();
+    device = *opened;
+  }
+
+  /// Floats in the GPU's memory, from `shift` floats after its start.
+  CudaBuffer put(const std::vector<float> &values, size_t shift = 0) {
+    CudaBuffer memory(device, MemoryKind::Device);
+    CudaBuffer staging(device, MemoryKind::Pinned);
+    size_t bytes = (values.size() + shift) * sizeof(float);
+    EXPECT_TRUE(memory.reserve(bytes, "a test").isOk());
+    EXPECT_TRUE(staging.reserve(bytes, "a test").isOk());
+    std::memcpy(staging.data() + shift * sizeof(float), values.data(),
+                values.size() * sizeof(float));
+    ContextScope scope(*device);
+    EXPECT_EQ(0, device->driver().memcpyHtoDAsync(memory.pointer(), staging.data(), bytes, nullptr));
+    EXPECT_EQ(0, device->driver().streamSynchronize(nullptr));
+    return memory;
+  }
+
+  std::vector<float> get(const void *pointer, size_t count) {
+    CudaBuffer staging(device, MemoryKind::Pinned);
+    EXPECT_TRUE(staging.reserve(count * sizeof(float), "a test").isOk());
+    ContextScope scope(*device);
+    EXPECT_EQ(0, device->driver().memcpyDtoHAsync(staging.data(),
+                                                  reinterpret_cast<uint64_t>(pointer),
+                                                  count * sizeof(float), nullptr));
+    EXPECT_EQ(0, device->driver().streamSynchronize(nullptr));
+    const float *data = reinterpret_cast<const float *>(staging.data());
+    return std::vector<float>(data, data + count);
+  }
+
+  std::shared_ptr<const CudaDevice> device;
+};
+
+TEST_F(Gpu, RunsDynamicShapes) {
+  std::unique_ptr<Session> session =
+      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  ASSERT_TRUE(session);
+  EXPECT_EQ("sm_80", session->engine().variant().level);
+  EXPECT_EQ(1u, session->threads());
+  for (int round = 0; round < 3; ++round) {
+    for (int64_t count : {1, 4096, 130, 7}) {
+      Result<std::vector<float>> output = test::runOnHost(*session, ramp(count));
+      ASSERT_TRUE(output.isOk()) << output.status().toString();
+      EXPECT_EQ(test::gpuSumOf(ramp(count)), *output);
+      EXPECT_EQ(round != 0, session->facts().usedGraph) << session->facts().graphRefusal;
+    }
+  }
+  RunFacts facts = session->facts();
+  EXPECT_EQ(2u, facts.kernels);
+  EXPECT_EQ(0u, facts.calls + facts.moves);
+  MemoryUse use = session->memoryUse();
+  EXPECT_EQ(4096u * 4, use.arenaBytes);
+  EXPECT_EQ(4096u * 4, use.weightBytes) << "only the weights that the plan uses";
+  EXPECT_EQ(2u * 4096 * 4, use.portBytes);
+  EXPECT_EQ(2u * 4096 * 4, use.stagingBytes);
+}
+
+TEST_F(Gpu, ViewsCopiesFillsAndState) {
+  // y[2n + 4] = concat(2x + state, zeros, x); the state counts the runs' sums.
+  PlanBuilder builder;
+  engine::ExprTable &exprs = builder.plan.exprs;
+  ExprId n = builder.symbol("n", 1, 64, 0, 0);
+  ExprId bytes = exprs.mul(n, builder.size(4));
+  uint32_t x = builder.input("x", DType::F32, {n});
+  uint32_t y =
+      builder.output("y", DType::F32, {exprs.add(exprs.mul(n, builder.size(2)), builder.size(4))});
+  uint32_t head = builder.view(y, builder.size(0), bytes);
+  uint32_t middle = builder.view(y, bytes, builder.size(16));
+  uint32_t tail = builder.view(y, exprs.add(bytes, builder.size(16)), bytes);
+  uint32_t state = builder.state(64 * 4);
+  uint32_t twice = builder.arena(bytes, 0, 1);
+  test::launchGpu(builder, test::GpuScale, {x}, {twice}, n);
+  test::launchGpu(builder, test::GpuAdd, {twice, state}, {state}, n);
+  builder.copy(state, head, bytes);
+  builder.fill(middle, builder.size(16), 0);
+  builder.copy(x, tail, bytes);
+  builder.finish();
+  std::unique_ptr<Session> session = test::gpuSession(test::GpuEngine(builder.plan));
+  ASSERT_TRUE(session);
+  for (int round = 1; round <= 6; ++round) {
+    if (round == 4) {
+      ASSERT_TRUE(session->resetState().isOk());
+    }
+    std::vector<float> expected;
+    for (float value : ramp(10)) {
+      expected.push_back(static_cast<float>((round - 1) % 3 + 1) * 2 * value);
+    }
+    expected.resize(14);
+    expected.insert(expected.end(), {-6, -5, -4, -3, -2, -1, 0, 1, 2, 3});
+    EXPECT_EQ(expected, *test::runOnHost(*session, ramp(10))) << round;
+  }
+  EXPECT_TRUE(session->facts().usedGraph);
+  EXPECT_EQ(3u, session->facts().moves);
+}
+
+TEST_F(Gpu, GivesDynamicSharedMemory) {
+  for (int64_t scratch : {512, 100 << 10}) {
+    PlanBuilder builder;
+    ExprId n = builder.size(256);
+    uint32_t x = builder.input("x", DType::F32, {n});
+    uint32_t y = builder.output("y", DType::F32, {n});
+    engine::Instruction &launch =
+        builder.launch(static_cast<test::Kernel>(test::GpuReverse), {x}, {y}, builder.size(2));
+    launch.threads = 128;
+    launch.scratch = builder.size(scratch);
+    builder.finish();
+    std::unique_ptr<Session> session = test::gpuSession(test::GpuEngine(builder.plan));
+    ASSERT_TRUE(session);
+    std::vector<float> input = ramp(256);
+    std::vector<float> expected = input;
+    std::reverse(expected.begin(), expected.begin() + 128);
+    std::reverse(expected.begin() + 128, expected.end());
+    Result<std::vector<float>> output = test::runOnHost(*session, input);
+    ASSERT_TRUE(output.isOk()) << output.status().toString();
+    EXPECT_EQ(expected, *output);
+    EXPECT_FALSE(session->facts().usedGraph) << "one launch needs none";
+  }
+}
+
+TEST_F(Gpu, UsesDeviceTensorsInPlace) {
+  std::unique_ptr<Session> session =
+      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  ASSERT_TRUE(session);
+  int64_t dims[] = {1000};
+  std::vector<float> first = ramp(1000);
+  std::vector<float> second = test::gpuSumOf(first);
+  CudaBuffer inputs[] = {put(first), put(second), put(first, 1)};
+  CudaBuffer outputs[] = {put(std::vector<float>(1000)), put(std::vector<float>(1000)),
+                          put(std::vector<float>(1000), 3)};
+  for (int run = 0; run < 12; ++run) {
+    // Addresses change from run to run; the third of each is not aligned to 16 bytes.
+    int from = run % 3;
+    int to = run / 3 % 3;
+    float *target = reinterpret_cast<float *>(outputs[to].data()) + (to == 2 ? 3 : 0);
+    InputBinding in = {reinterpret_cast<float *>(inputs[from].data()) + (from == 2 ? 1 : 0), dims,
+                       Place::Gpu};
+    OutputBinding out = {target, 4000, Place::Gpu};
+    Status status = session->run({&in, 1}, {&out, 1});
+    ASSERT_TRUE(status.isOk()) << status.toString();
+    EXPECT_EQ(test::gpuSumOf(from == 1 ? second : first), get(target, 1000)) << run;
+    EXPECT_EQ(run != 0, session->facts().usedGraph) << session->facts().graphRefusal;
+  }
+}
+
+TEST_F(Gpu, MixesHostAndDeviceTensors) {
+  std::unique_ptr<Session> session =
+      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  ASSERT_TRUE(session);
+  int64_t dims[] = {500};
+  std::vector<float> input = ramp(500);
+  CudaBuffer onDevice = put(input);
+  std::vector<float> result(500);
+  for (int run = 0; run < 3; ++run) {
+    InputBinding in = {onDevice.data(), dims, Place::Gpu};
+    OutputBinding out = {result.data(), 2000};
+    ASSERT_TRUE(session->run({&in, 1}, {&out, 1}).isOk());
+    EXPECT_EQ(test::gpuSumOf(input), result);
+    std::fill(result.begin(), result.end(), 0.0f);
+    // Kept in the session, on the GPU.
+    in = {input.data(), dims};
+    out = {nullptr, 0, Place::Gpu};
+    ASSERT_TRUE(session->run({&in, 1}, {&out, 1}).isOk());
+    EXPECT_EQ(test::gpuSumOf(input), get(session->outputData(0), 500));
+  }
+}
+
+TEST_F(Gpu, RunsOnTheCallersStream) {
+  std::unique_ptr<Session> session =
+      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  ASSERT_TRUE(session);
+  CudaStream streams[] = {CudaStream(device), CudaStream(device)};
+  {
+    ContextScope scope(*device);
+    ASSERT_TRUE(streams[0].open().isOk());
+    ASSERT_TRUE(streams[1].open().isOk());
+  }
+  int64_t dims[] = {4096};
+  std::vector<float> values = ramp(4096);
+  CudaBuffer a = put(values);
+  CudaBuffer b = put(values);
+  // y = 2x + w in turns from a to b and back, on two streams, none of them waited for.
+  for (int run = 0; run < 8; ++run) {
+    InputBinding in = {run % 2 == 0 ? a.data() : b.data(), dims, Place::Gpu};
+    OutputBinding out = {run % 2 == 0 ? b.data() : a.data(), 4096 * 4, Place::Gpu};
+    RunOptions options = {streams[run / 2 % 2].handle()};
+    Status status = session->run({&in, 1}, {&out, 1}, options);
+    ASSERT_TRUE(status.isOk()) << status.toString();
+    values = test::gpuSumOf(values);
+  }
+  // A run of the session's own comes behind them.
+  std::vector<float> result(4096);
+  InputBinding in = {a.data(), dims, Place::Gpu};
+  OutputBinding out = {result.data(), 4096 * 4};
+  ASSERT_TRUE(session->run({&in, 1}, {&out, 1}).isOk());
+  EXPECT_EQ(test::gpuSumOf(values), result);
+}
+
+TEST_F(Gpu, TimesRuns) {
+  std::unique_ptr<Session> session =
+      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  ASSERT_TRUE(session);
+  EXPECT_EQ(ErrorId::BadArgument, session->timeRuns(10).status().id());
+  ASSERT_TRUE(test::runOnHost(*session, ramp(4096)).isOk());
+  EXPECT_EQ(0, session->facts().gpuSeconds);
+  session->setTiming(true);
+  ASSERT_TRUE(test::runOnHost(*session, ramp(4096)).isOk());
+  EXPECT_GT(session->facts().gpuSeconds, 0);
+  Result<double> seconds = session->timeRuns(100);
+  ASSERT_TRUE(seconds.isOk()) << seconds.status().toString();
+  EXPECT_GT(*seconds, 0);
+  EXPECT_LT(*seconds, 1);
+}
+
+TEST_F(Gpu, SessionsShareWeights) {
+  test::GpuEngine engine(test::gpuSumPlan(), test::gpuSumWeights());
+  std::shared_ptr<const Engine> opened =
+      *Engine::open(engine.writeTemporary("shared.tenon"), test::gpuOptions());
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (int i = 0; i < 3; ++i) {
+    sessions.push_back(std::move(*Session::create(opened)));
+    EXPECT_EQ(test::gpuSumOf(ramp(9)), *test::runOnHost(*sessions.back(), ramp(9)));
+  }
+  if (test::FakeCuda *fake = test::fakeCuda()) {
+    // Weights once; for each session an arena and two ports.
+    EXPECT_EQ(4096u * 4 + 3 * (256 + 2 * 36), fake->deviceBytes());
+    EXPECT_EQ(1, fake->contextsRetained());
+  }
+}
+
+TEST_F(Gpu, RefusesDeviceTensorsOnTheCpu) {
+  test::TestEngine engine(test::dynamicPlan(), test::productWeights());
+  std::shared_ptr<const Engine> opened =
+      *Engine::open(engine.writeTemporary("cpu.tenon"), test::gpuOptions());
+  std::unique_ptr<Session> session = std::move(*Session::create(opened, {.threads = 1}));
+  std::vector<float> memory(64);
+  int64_t dims[] = {4, 8};
+  InputBinding in = {memory.data(), dims, Place::Gpu};
+  OutputBinding out;
+  Status status = session->run({&in, 1}, {&out, 1});
+  EXPECT_EQ(ErrorId::RunBadBinding, status.id());
+  EXPECT_NE(std::string_view::npos, status.message().find("input 'x': a tensor lies on a GPU"));
+  in.place = Place::Host;
+  EXPECT_EQ(ErrorId::BadArgument, session->run({&in, 1}, {&out, 1}, {&memory}).id());
+  EXPECT_EQ(ErrorId::BadArgument, [&] {
+    EXPECT_TRUE(session->run({&in, 1}, {&out, 1}).isOk());
+    return session->timeRuns(1).status().id();
+  }());
+}
+
+} // namespace
+} // namespace tenon::runtime
