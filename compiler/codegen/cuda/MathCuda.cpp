@@ -25,7 +25,7 @@ bool isHalf(Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWid
 /// Arithmetic through which an error passes without growing much.
 bool isPlainArithmetic(Operation *op) {
   return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp, arith::SelectOp,
-             arith::MaximumFOp, arith::MinimumFOp>(op);
+             arith::MaximumFOp, arith::MinimumFOp, LLVM::MaximumOp, LLVM::MinimumOp>(op);
 }
 
 /// All that is made of the value is rounded to 16 bits.
@@ -145,6 +145,20 @@ Value rewriteDiv(arith::DivFOp op, PatternRewriter &rewriter) {
   return a * reciprocal(Real(rewriter, op.getLoc(), op.getRhs()), rewriter, op.getLoc());
 }
 
+/// One instruction where upstream's expansion takes a comparison and a selection for each special
+/// case.
+template <typename Op, typename Instruction> struct Extreme : OpRewritePattern<Op> {
+  explicit Extreme(MLIRContext *context) : OpRewritePattern<Op>(context, kBenefit) {}
+
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
+    if (!isa<FloatType>(op.getType()) || op.getType().getIntOrFloatBitWidth() > 32) {
+      return failure();
+    }
+    rewriter.replaceOpWithNewOp<Instruction>(op, op.getType(), op.getLhs(), op.getRhs());
+    return success();
+  }
+};
+
 template <typename Op> struct Rewrite : OpRewritePattern<Op> {
   using Function = Value (*)(Op, PatternRewriter &);
 
@@ -178,6 +192,10 @@ void populateMathCudaPatterns(RewritePatternSet &patterns) {
   patterns.add<Rewrite<math::ErfOp>>(context, rewriteErf);
   patterns.add<Rewrite<math::LogOp>>(context, rewriteLog);
   patterns.add<Rewrite<arith::DivFOp>>(context, rewriteDiv);
+  patterns
+      .add<Extreme<arith::MaximumFOp, LLVM::MaximumOp>, Extreme<arith::MinimumFOp, LLVM::MinimumOp>,
+           Extreme<arith::MaxNumFOp, LLVM::MaxNumOp>, Extreme<arith::MinNumFOp, LLVM::MinNumOp>>(
+          context);
 }
 
 } // namespace tenon::codegen::cuda

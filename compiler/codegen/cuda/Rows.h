@@ -1,0 +1,36 @@
+// Kernels for rows: softmax, norms and reductions over trailing dims with the elementwise work
+// around them, each row read once and written once.
+#pragma once
+
+#include "compiler/codegen/cuda/RowsCombine.h"
+#include "compiler/codegen/cuda/RowsWork.h"
+
+#include <optional>
+
+namespace tenon::codegen::cuda {
+
+/// How a row is shared out: in strips of `lanes` neighbouring elements, strip i for thread i modulo
+/// the threads of the row.
+struct RowsLayout {
+  int64_t lanes = 1;
+  /// Strips of a row, and how many of them a thread takes at most.
+  int64_t strips = 1, steps = 1;
+  RowThreads threads;
+  int64_t rowsPerBlock = 1;
+
+  int64_t threadsOfRow() const { return threads.perRow * threads.blocks; }
+  unsigned blockThreads() const { return threads.perRow * rowsPerBlock; }
+};
+
+/// Elements of a strip of rows whose lengths are multiples of `multiple`.
+int64_t lanesOf(const RowsWork &work, int64_t multiple);
+
+/// The layout that holds the whole row in registers; nothing if the row's length varies or is too
+/// large for that.
+std::optional<RowsLayout> layoutInRegisters(RegionBuilder &region, const RowsWork &work);
+
+/// Emit the kernel of `work`; `hasFailed` is set after a diagnostic.
+void emitRowsInRegisters(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout,
+                         bool &hasFailed);
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,64 @@
+// How partial results of a reduction are brought together: of two, of the threads of a row within a
+// warp, a block and a cluster of blocks. Relies on the bodies that Reduce.cpp makes.
+#pragma once
+
+#include "compiler/codegen/cuda/Kernel.h"
+
+#include <optional>
+
+namespace tenon::codegen::cuda {
+
+/// The values of all accumulators of one reduction.
+using Accumulators = llvm::SmallVector<mlir::Value>;
+
+class Combiner {
+public:
+  /// Nothing if the body does not combine its accumulators in a known way.
+  static std::optional<Combiner> of(mlir::linalg::GenericOp op);
+
+  /// The result over the elements of both.
+  Accumulators combine(mlir::OpBuilder &builder, mlir::Location location, mlir::ValueRange a,
+                       mlir::ValueRange b) const;
+  /// The same of many, in pairs.
+  Accumulators combine(mlir::OpBuilder &builder, mlir::Location location,
+                       llvm::SmallVector<Accumulators> all) const;
+
+private:
+  /// The op that combines the only accumulator with an element; null for an arg_reduce.
+  mlir::Operation *single = nullptr;
+  /// Of an arg_reduce: the comparison that an element must pass.
+  mlir::Operation *comparison = nullptr;
+};
+
+/// The threads that work on a row: `perRow` of each block of a cluster of `blocks`. Where a warp
+/// holds several rows `perRow` is a power of two; else it is a multiple of a warp, and a block has
+/// one row.
+struct RowThreads {
+  int64_t perRow = 32;
+  int64_t blocks = 1;
+};
+
+/// Combines over the threads of a row, once or several times in a kernel. All threads of the block
+/// take part each time.
+class ThreadCombiner {
+public:
+  /// `thread` is the number of the thread in the block. Stands at the kernel's beginning.
+  ThreadCombiner(Kernel &kernel, const RowThreads &threads, mlir::Value thread);
+
+  /// What the partial results of the row's threads come to; every one of them gets it. `neutral`
+  /// changes nothing that it is combined with.
+  Accumulators combine(const Combiner &combiner, Accumulators partial, const Accumulators &neutral);
+
+private:
+  void exchange(llvm::ArrayRef<mlir::Value> arrays, const Accumulators &values);
+  Accumulators gather(const Combiner &combiner, llvm::ArrayRef<mlir::Value> arrays,
+                      const Accumulators &neutral);
+
+  Kernel &kernel;
+  RowThreads threads;
+  /// Of i32: the lane in the warp, and the place of the warp's value among those of the row.
+  mlir::Value lane, place;
+  bool hasClusterStarted = false;
+};
+
+} // namespace tenon::codegen::cuda
