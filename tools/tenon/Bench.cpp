@@ -1,9 +1,12 @@
 // `tenon bench`: load time, first result, then warm runs; with --ab two engines in turn, so that what
-// disturbs the machine disturbs both. Times are of the steady clock around Session::run.
+// disturbs the machine disturbs both. Times are of the steady clock around Session::run; on a GPU each is paired
+// with the GPU's own time of runs whose tensors stay there.
 
+#include "engine/CudaArch.h"
 #include "support/MappedFile.h"
 #include "support/Shape.h"
 #include "tools/tenon/EngineSource.h"
+#include "tools/tenon/GpuBench.h"
 #include "tools/tenon/Inputs.h"
 #include "tools/tenon/Runner.h"
 #include "tools/tenon/Statistics.h"
@@ -27,6 +30,10 @@ constexpr size_t kMaxRuns = 100000;
 /// Runs in a row before the other contender has its turn.
 constexpr size_t kBlock = 5;
 constexpr double kWarmupShare = 0.2;
+/// On a GPU a sample of a short run is a few in a row, so that the clock's own time does not count.
+constexpr size_t kMinGpuRuns = 200;
+constexpr unsigned kInARow = 10;
+constexpr double kInARowBelowMs = 2;
 
 struct BenchFlags {
   OpenRequest open;
@@ -36,7 +43,11 @@ struct BenchFlags {
   double seconds = 2;
   int runs = 0;
   bool noCache = false;
+  bool isCold = false;
+  bool wantsProbes = false;
 };
+
+size_t ceilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
 
 double millisecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -54,16 +65,39 @@ struct Contender {
   double compileSeconds = 0;
   double loadMs = 0;        ///< from opening the file to a session prepared for the shapes
   double firstResultMs = 0; ///< from opening the file to the first outputs
+  std::shared_ptr<const runtime::Engine> engine;
   std::unique_ptr<Runner> runner;
-  std::vector<double> times;
+  std::vector<double> times; ///< of the caller, with host tensors
+  std::vector<double> gpuTimes;
+  unsigned inARow = 1; ///< runs of one sample of the GPU's clock
+  std::unique_ptr<ColdRuns> cold;
+
+  bool isGpu() const { return engine->gpu().has_value(); }
+  size_t runsOfSample() const { return cold ? cold->sets() : inARow; }
 
   Status runOnce(bool keep) {
     Clock::time_point start = Clock::now();
-    Status status = runner->run();
-    if (keep) {
-      times.push_back(millisecondsSince(start));
+    TENON_TRY(runner->run());
+    double host = millisecondsSince(start);
+    double gpu = 0;
+    if (isGpu()) {
+      TENON_ASSIGN(double seconds, cold ? cold->seconds() : runner->session().timeRuns(inARow));
+      gpu = seconds * 1000;
     }
-    return status;
+    if (keep) {
+      times.push_back(host);
+      gpuTimes.push_back(gpu);
+    }
+    return Status::ok();
+  }
+
+  Status prepareGpu(bool isCold) {
+    TENON_ASSIGN(double seconds, runner->session().timeRuns(2));
+    inARow = seconds * 1000 < kInARowBelowMs ? kInARow : 1;
+    if (isCold) {
+      TENON_ASSIGN(cold, ColdRuns::create(engine, runner->inputs()));
+    }
+    return Status::ok();
   }
 };
 
@@ -91,15 +125,18 @@ Result<Contender> load(const BenchFlags &flags, const std::string &path, Termina
   TENON_TRY(readThrough(source.path()));
 
   Clock::time_point start = Clock::now();
-  TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, source.open());
+  TENON_ASSIGN(contender.engine, source.open());
   double openMs = millisecondsSince(start);
-  TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(flags.inputs, *engine));
+  TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(flags.inputs, *contender.engine));
   start = Clock::now();
-  TENON_ASSIGN(Runner runner, Runner::create(engine, std::move(inputs), flags.threads));
+  TENON_ASSIGN(Runner runner, Runner::create(contender.engine, std::move(inputs), flags.threads));
   contender.loadMs = openMs + millisecondsSince(start);
   TENON_TRY(runner.run());
   contender.firstResultMs = openMs + millisecondsSince(start);
   contender.runner = std::make_unique<Runner>(std::move(runner));
+  if (contender.isGpu()) {
+    TENON_TRY(contender.prepareGpu(flags.isCold));
+  }
   return contender;
 }
 
@@ -125,9 +162,11 @@ Status measure(const BenchFlags &flags, std::vector<Contender> &contenders, Term
     }
   }
   start = Clock::now();
-  size_t wanted = flags.runs > 0 ? static_cast<size_t>(flags.runs) : kMaxRuns;
-  size_t least = flags.runs > 0 ? wanted : kMinRuns;
-  std::vector<double> &counted = contenders.front().times;
+  const Contender &first = contenders.front();
+  size_t sample = first.isGpu() ? first.runsOfSample() : 1;
+  size_t wanted = flags.runs > 0 ? ceilDiv(static_cast<size_t>(flags.runs), sample) : kMaxRuns;
+  size_t least = flags.runs > 0 ? wanted : first.isGpu() ? ceilDiv(kMinGpuRuns, sample) : kMinRuns;
+  const std::vector<double> &counted = first.times;
   for (size_t round = 0;
        counted.size() < wanted && (counted.size() < least || millisecondsSince(start) < budget); ++round) {
     size_t runs = std::min(kBlock, wanted - counted.size());
@@ -147,6 +186,32 @@ int64_t batchOf(const Contender &contender) {
   return hasBatch ? inputs[0].dims[0] : 1;
 }
 
+Json quantiles(const LatencySummary &summary) {
+  return {{"min", summary.min}, {"median", summary.median}, {"p90", summary.p90}, {"p99", summary.p99}};
+}
+
+Result<Json> describeGpu(Contender &contender, const BenchFlags &flags) {
+  runtime::Session &session = contender.runner->session();
+  runtime::RunFacts facts = session.facts();
+  runtime::MemoryUse use = session.memoryUse();
+  Json gpu = {{"time_ms", quantiles(summarizeLatency(contender.gpuTimes))},
+              {"runs", contender.gpuTimes.size() * contender.runsOfSample()},
+              {"in_a_row", contender.runsOfSample()},
+              {"cold", contender.cold != nullptr},
+              {"kernels", facts.kernels},
+              {"calls", facts.calls},
+              {"moves", facts.moves},
+              {"graph", facts.usedGraph},
+              {"graph_refusal", facts.graphRefusal},
+              {"memory_bytes", use.weightBytes + use.arenaBytes + use.stateBytes + use.workspaceBytes + use.portBytes}};
+  if (flags.wantsProbes) {
+    TENON_ASSIGN(GpuProbe probe, probeGpu(*contender.engine->gpu()));
+    gpu["copy_tb_s"] = probe.copyTerabytes;
+    gpu["product_tf_s"] = probe.productTeraflops ? Json(*probe.productTeraflops) : Json();
+  }
+  return gpu;
+}
+
 Json describe(const Contender &contender) {
   LatencySummary latency = summarizeLatency(contender.times);
   double total = 0;
@@ -161,8 +226,7 @@ Json describe(const Contender &contender) {
     inputs[input.name] = formatDims(input.dims);
   }
   return {{"engine", contender.path},
-          {"latency_ms",
-           {{"min", latency.min}, {"median", latency.median}, {"p90", latency.p90}, {"p99", latency.p99}}},
+          {"latency_ms", quantiles(latency)},
           {"throughput_per_s", perSecond},
           {"compile_s", contender.compileSeconds},
           {"load_ms", contender.loadMs},
@@ -174,6 +238,26 @@ Json describe(const Contender &contender) {
           {"batch", batchOf(contender)},
           {"inputs", inputs},
           {"arena_bytes", runner.session().memoryUse().arenaBytes}};
+}
+
+std::string gpuText(const Json &gpu) {
+  const Json &time = gpu["time_ms"];
+  std::string text = fmt::format(
+      "  GPU         min {:.4f}  median {:.4f}  p90 {:.4f}  p99 {:.4f} ms over {} runs, {} in a row{}\n"
+      "  launches    {} kernels, {} library calls, {} copies{}\n  GPU memory  {}\n",
+      time["min"].get<double>(), time["median"].get<double>(), time["p90"].get<double>(), time["p99"].get<double>(),
+      gpu["runs"].get<size_t>(), gpu["in_a_row"].get<size_t>(), gpu["cold"] ? " on cold tensors" : "",
+      gpu["kernels"].get<size_t>(), gpu["calls"].get<size_t>(), gpu["moves"].get<size_t>(),
+      gpu["graph"] ? " in one graph" : ", one by one", formatBytes(gpu["memory_bytes"].get<uint64_t>()));
+  if (gpu["graph_refusal"] != "") {
+    text += fmt::format("  no graph    {}\n", gpu["graph_refusal"].get<std::string>());
+  }
+  if (gpu.contains("copy_tb_s")) {
+    text += fmt::format("  probes      copy {:.2f} TB/s, product of 8192 {}\n", gpu["copy_tb_s"].get<double>(),
+                        gpu["product_tf_s"].is_null() ? "without cuBLASLt"
+                                                      : fmt::format("{:.0f} TF/s", gpu["product_tf_s"].get<double>()));
+  }
+  return text;
 }
 
 std::string text(const Json &result) {
@@ -196,30 +280,38 @@ std::string text(const Json &result) {
       result["throughput_per_s"].get<double>(), result["batch"].get<int64_t>(),
       compiled.empty() ? "" : compiled + "  ", result["load_ms"].get<double>(),
       result["first_result_ms"].get<double>(), result["peak_rss_mib"].get<double>(),
-      formatBytes(result["arena_bytes"].get<uint64_t>()));
+      formatBytes(result["arena_bytes"].get<uint64_t>())) + (result.contains("gpu") ? gpuText(result["gpu"]) : "");
 }
 
-void report(const std::vector<Contender> &contenders, Terminal &terminal) {
-  Json result = describe(contenders[0]);
+Status report(std::vector<Contender> &contenders, const BenchFlags &flags, Terminal &terminal) {
+  std::vector<Json> results;
+  for (Contender &contender : contenders) {
+    results.push_back(describe(contender));
+    if (contender.isGpu()) {
+      TENON_ASSIGN(results.back()["gpu"], describeGpu(contender, flags));
+    }
+  }
   if (contenders.size() == 1) {
-    terminal.json() ? terminal.printJson("bench", result) : terminal.print(text(result));
-    return;
+    terminal.json() ? terminal.printJson("bench", results[0]) : terminal.print(text(results[0]));
+    return Status::ok();
   }
-  Json other = describe(contenders[1]);
-  RatioSummary ratio = compareLatency(contenders[0].times, contenders[1].times);
+  bool isGpu = contenders[0].isGpu() && contenders[1].isGpu();
+  RatioSummary ratio = isGpu ? compareLatency(contenders[0].gpuTimes, contenders[1].gpuTimes)
+                             : compareLatency(contenders[0].times, contenders[1].times);
   if (terminal.json()) {
-    result["ab"] = {{"other", other},
-                    {"ratio_of_minima", ratio.ofMinima},
-                    {"ratio_of_medians", ratio.ofMedians},
-                    {"interval_95", {ratio.low, ratio.high}}};
-    terminal.printJson("bench", result);
-    return;
+    results[0]["ab"] = {{"other", results[1]},
+                        {"ratio_of_minima", ratio.ofMinima},
+                        {"ratio_of_medians", ratio.ofMedians},
+                        {"interval_95", {ratio.low, ratio.high}}};
+    terminal.printJson("bench", results[0]);
+    return Status::ok();
   }
-  terminal.print(text(result));
-  terminal.print(text(other));
-  terminal.print(fmt::format("the second takes {:.3f} x the first's time (medians; 95 % between {:.3f} and "
+  terminal.print(text(results[0]));
+  terminal.print(text(results[1]));
+  terminal.print(fmt::format("the second takes {:.3f} x the first's time{} (medians; 95 % between {:.3f} and "
                              "{:.3f}), {:.3f} x by the minima",
-                             ratio.ofMedians, ratio.low, ratio.high, ratio.ofMinima));
+                             ratio.ofMedians, isGpu ? " on the GPU" : "", ratio.low, ratio.high, ratio.ofMinima));
+  return Status::ok();
 }
 
 Status bench(BenchFlags &flags, Terminal &terminal) {
@@ -231,8 +323,7 @@ Status bench(BenchFlags &flags, Terminal &terminal) {
     contenders.push_back(std::move(second));
   }
   TENON_TRY(measure(flags, contenders, terminal));
-  report(contenders, terminal);
-  return Status::ok();
+  return report(contenders, flags, terminal);
 }
 
 } // namespace
@@ -250,6 +341,8 @@ Action declareBench(CLI::App &command) {
   command.add_option("--seconds", flags->seconds, "How long to measure")->check(CLI::PositiveNumber);
   command.add_option("--runs", flags->runs, "Measure exactly this many runs instead")
       ->check(CLI::PositiveNumber);
+  command.add_flag("--cold", flags->isCold, "On a GPU: through more tensors in turn than its caches hold");
+  command.add_flag("--probes", flags->wantsProbes, "On a GPU: also what copying and a large product reach");
   declareTargetFlags(command, flags->open.target);
   command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");
   return [flags](Terminal &terminal) { return bench(*flags, terminal); };

@@ -3,7 +3,7 @@
 #include "support/ThreadPool.h"
 #include "tools/tenon/CompilerBridge.h"
 #include "tools/tenon/EngineSource.h"
-#include "tools/tenon/Target.h"
+#include "tools/tenon/TargetFlags.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
 

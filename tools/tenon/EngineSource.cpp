@@ -109,15 +109,6 @@ std::string cacheFolder() {
   return base + "/tenon";
 }
 
-Status applyTarget(const TargetFlags &flags, CompileRequest &request) {
-  TENON_ASSIGN(Targets targets, parseTargets(flags.targets));
-  request.levels = std::move(targets.levels);
-  request.archs = std::move(targets.archs);
-  request.precision = flags.precision;
-  request.allowTf32 = flags.allowsTf32();
-  return Status::ok();
-}
-
 bool isModelPath(const std::string &path) { return path.ends_with(".onnx"); }
 
 Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal &terminal) {

@@ -5,7 +5,7 @@
 
 #include "runtime/core/Engine.h"
 #include "support/Result.h"
-#include "tools/tenon/Target.h"
+#include "tools/tenon/TargetFlags.h"
 
 #include <memory>
 #include <string>
@@ -14,7 +14,6 @@
 namespace tenon::tool {
 
 class Terminal;
-struct CompileRequest;
 
 /// The folder for Tenon's own state: $XDG_CACHE_HOME/tenon, else ~/.cache/tenon.
 std::string cacheFolder();
@@ -26,9 +25,6 @@ struct OpenRequest {
   std::string variant; ///< empty for the best that this machine runs
   bool useCache = true;
 };
-
-/// Tells the compiler what the flags say.
-Status applyTarget(const TargetFlags &flags, CompileRequest &request);
 
 bool isModelPath(const std::string &path);
 

@@ -7,8 +7,6 @@
 #include "engine/CudaArch.h"
 #include "support/Result.h"
 
-#include <CLI/CLI.hpp>
-
 #include <string>
 #include <vector>
 
@@ -19,17 +17,6 @@ struct Targets {
   std::vector<engine::CpuLevel> levels;
   std::vector<engine::CudaArch> archs;
 };
-
-/// What a model becomes, as the command line has it.
-struct TargetFlags {
-  std::vector<std::string> targets = {"cpu"};
-  std::string precision = "keep";
-  std::vector<std::string> allow;
-
-  bool allowsTf32() const { return !allow.empty(); }
-};
-
-void declareTargetFlags(CLI::App &command, TargetFlags &flags);
 
 /// All CPU levels, which is the target when none is named.
 std::vector<engine::CpuLevel> allLevels();

@@ -1,0 +1,42 @@
+// Implements the flags of targets and precision.
+
+#include "tools/tenon/TargetFlags.h"
+
+#include "tools/tenon/CompilerBridge.h"
+#include "tools/tenon/Target.h"
+
+namespace tenon::tool {
+
+void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
+  command
+      .add_option("--target", flags.targets,
+                  "cpu, some of its levels: cpu:avx2,avx512, or a GPU: cuda:sm_90; several with commas or repeated")
+      ->allow_extra_args(false);
+  command.add_option("--precision", flags.precision, "keep the model's own types, or store and multiply in fp16 or bf16")
+      ->check(CLI::IsMember({"keep", "fp16", "bf16"}));
+  command.add_option("--allow", flags.allow, "tf32: products of fp32 may round their operands to it")
+      ->check(CLI::IsMember({"tf32"}))
+      ->allow_extra_args(false);
+  command.add_option("--state", flags.states,
+                     "INPUT=OUTPUT: both are one buffer of the session, zero at first and replaced by each run")
+      ->allow_extra_args(false);
+}
+
+Status applyTarget(const TargetFlags &flags, CompileRequest &request) {
+  TENON_ASSIGN(Targets targets, parseTargets(flags.targets));
+  request.levels = std::move(targets.levels);
+  request.archs = std::move(targets.archs);
+  request.precision = flags.precision;
+  request.allowTf32 = flags.allowsTf32();
+  for (const std::string &state : flags.states) {
+    size_t sign = state.find('=');
+    if (sign == std::string::npos) {
+      return Status::error(ErrorId::BadArgument, "--state " + state + " names no output",
+                           "write it as INPUT=OUTPUT, with names as tenon inspect prints them");
+    }
+    request.states.emplace_back(state.substr(0, sign), state.substr(sign + 1));
+  }
+  return Status::ok();
+}
+
+} // namespace tenon::tool
