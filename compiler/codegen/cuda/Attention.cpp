@@ -2,6 +2,7 @@
 #include "compiler/codegen/cuda/Attention.h"
 
 #include "compiler/codegen/cuda/AttentionKernels.h"
+#include "compiler/codegen/cuda/Strategies.h"
 
 using namespace mlir;
 
@@ -18,6 +19,10 @@ bool emitAttention(ModuleOp module, func::FuncOp source, StringRef symbol,
     return true;
   }
   return emitPlainAttention(module, symbol, *problem, arch, code);
+}
+
+FailureOr<bool> emitAttention(RegionBuilder &region) {
+  return emitAttention(*region.kernels, region.source, region.symbol, region.arch, region.code);
 }
 
 } // namespace tenon::codegen::cuda

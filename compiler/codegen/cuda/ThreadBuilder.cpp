@@ -113,7 +113,7 @@ Value ThreadBuilder::divF(Value a, Value b) const {
   return arith::DivFOp::create(builder, location, a, b);
 }
 Value ThreadBuilder::maxF(Value a, Value b) const {
-  return arith::MaxNumFOp::create(builder, location, a, b);
+  return LLVM::MaxNumOp::create(builder, location, a.getType(), a, b);
 }
 Value ThreadBuilder::negF(Value a) const { return arith::NegFOp::create(builder, location, a); }
 Value ThreadBuilder::fma(Value a, Value b, Value c) const {
