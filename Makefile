@@ -1,10 +1,11 @@
-# The two commands: `make demo` runs the main job on real input, `make test` runs every test.
+# The two commands: `make demo` runs the main job on real input, `make test` runs every test; on a machine with a
+# GPU, `make test-gpu` runs the operators, ONNX's suite and the models on it.
 # Each does the whole set-up first, which takes no time when there is nothing to do.
 
 PRESET ?= dev
 BUILD := build/$(PRESET)
 
-.PHONY: demo test setup build
+.PHONY: demo test test-gpu setup build
 
 demo: $(BUILD)/build.ninja
 	@echo "demo: building the tool" >&2
@@ -14,6 +15,10 @@ demo: $(BUILD)/build.ninja
 test: $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error
+
+test-gpu: $(BUILD)/build.ninja
+	@cmake --build $(BUILD) --target tenon conformance
+	@.venv/bin/python scripts/test_gpu.py --bin $(BUILD)/bin --reports $(BUILD)
 
 setup:
 	@scripts/setup.sh

@@ -43,6 +43,8 @@ class Case:
             made = inputs.make_inputs(model, self.sizes)
             if "position_ids" in made:
                 made["position_ids"][:] = CONTEXT
+                # A session's state begins with zeros: so do the caches of everyone else.
+                made.update((name, np.zeros_like(array)) for name, array in made.items() if name.startswith("past_"))
             return made
         generator = np.random.default_rng(0)
         made = {}

@@ -85,14 +85,19 @@ class Tenon:
         return json.loads(done.stdout) if done.stdout.strip() else {}
 
     def prepare(self, case, graph, arrays, files):
+        states = [name for name in arrays if name.startswith("past_")]
+        arrays = {name: array for name, array in arrays.items() if name not in states}
+        self.inputs = self.options.work / "given.npz"
+        np.savez(self.inputs, **arrays)
         shapes = [part for name, array in arrays.items() if array.ndim
                   for part in ("--shape", f"{name}:{'x'.join(map(str, array.shape))}")]
-        precision = ["--precision", case.precision] if case.precision != "keep" else []
+        flags = ["--precision", case.precision] if case.precision != "keep" else []
+        for name in states:
+            flags += ["--state", f"{name}={name.replace('past', 'present')}"]
         start = time.perf_counter()
-        report = self.call("compile", graph, "-o", self.engine, "--target", self.options.target, *precision, *shapes,
+        report = self.call("compile", graph, "-o", self.engine, "--target", self.options.target, *flags, *shapes,
                            "--no-cache", "--json", "--quiet", *self.options.compile_flag)
         answer = {"prepare_s": time.perf_counter() - start, "compile": report}
-        self.inputs = files["inputs"]
         out = self.options.work / "out.npz"
         ran = report if "failed" in report else self.call("run", self.engine, "--inputs", self.inputs, "-o", out, "--json", "--quiet")
         if "failed" in ran:
