@@ -295,12 +295,22 @@ RunFacts Session::facts() const {
   return impl->current ? impl->executor->facts(*impl->current) : RunFacts();
 }
 
+namespace {
+
+Status nothingToTime() {
+  return Status::error(ErrorId::BadArgument, "no run was made that could be timed",
+                       "run the session first");
+}
+
+} // namespace
+
 Result<double> Session::timeRuns(unsigned count) {
-  if (!impl->current) {
-    return Status::error(ErrorId::BadArgument, "no run was made that could be timed",
-                         "run the session first");
-  }
-  return impl->executor->timeRuns(*impl->current, count);
+  return impl->current ? impl->executor->timeRuns(*impl->current, count) : nothingToTime();
+}
+
+Result<std::vector<StepTime>> Session::timeSteps(unsigned count) {
+  return impl->current ? impl->executor->timeSteps(*impl->current, count)
+                       : Result<std::vector<StepTime>>(nothingToTime());
 }
 
 } // namespace tenon::runtime

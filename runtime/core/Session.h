@@ -50,6 +50,9 @@ public:
   RunFacts facts() const;
   /// On a GPU: device seconds of one run, over `count` runs in a row on the tensors of the last run.
   Result<double> timeRuns(unsigned count);
+  /// On a GPU: device seconds of each instruction by itself, over `count` runs of it in a row. What
+  /// outputs and state then hold is undefined.
+  Result<std::vector<StepTime>> timeSteps(unsigned count);
 
 private:
   struct Impl;

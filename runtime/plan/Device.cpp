@@ -16,9 +16,17 @@ RunFacts Executor::facts(const BoundPlan &bound) const {
   return facts;
 }
 
-Result<double> Executor::timeRuns(BoundPlan &, unsigned) {
+namespace {
+
+Status notTimed() {
   return Status::error(ErrorId::BadArgument, "only runs on a GPU are timed by the device",
                        "measure the time around the runs");
 }
+
+} // namespace
+
+Result<double> Executor::timeRuns(BoundPlan &, unsigned) { return notTimed(); }
+
+Result<std::vector<StepTime>> Executor::timeSteps(BoundPlan &, unsigned) { return notTimed(); }
 
 } // namespace tenon::runtime

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tenon::runtime {
 
@@ -69,6 +70,12 @@ struct RunFacts {
   double gpuSeconds = 0;     ///< of the last run's plan by the GPU's clock, while timing is on
 };
 
+/// Device time of one instruction of the plan.
+struct StepTime {
+  uint32_t instruction = 0;
+  double seconds = 0;
+};
+
 /// The part of a session that is on a device. Used by one thread at a time.
 class Executor {
 public:
@@ -101,6 +108,8 @@ public:
   virtual RunFacts facts(const BoundPlan &bound) const;
   /// Device seconds of one run, over `count` runs in a row on the tensors bound last.
   virtual Result<double> timeRuns(BoundPlan &bound, unsigned count);
+  /// Each step by itself, `count` times in a row. What the tensors then hold is undefined.
+  virtual Result<std::vector<StepTime>> timeSteps(BoundPlan &bound, unsigned count);
 };
 
 /// A variant's code and weights on their device, shared by the sessions of an engine. Immutable.

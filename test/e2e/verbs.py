@@ -94,7 +94,8 @@ class Models(ToolTest):
         (self.folder / "cut.onnx").write_bytes(CNN.read_bytes()[:5000])
         self.assertEqual(5, self.call("compile", "cut.onnx").returncode)
         self.refuse(2, "TN0101", "check", "missing.onnx")
-        self.refuse(3, "TN0302", "check", CNN, "--target", "cuda")
+        for target in ("cuda", "cuda:sm_75", "cuda:avx2", "cpu,sm_90"):
+            self.refuse(3, "TN0302", "check", CNN, "--target", target)
         self.refuse(2, "TN0105", "compile", CNN, "--shape", "image:oops")
         self.refuse(2, "TN0237", "compile", CNN, "--shape", "nothing:1x1x28x28")
 
@@ -215,7 +216,7 @@ class Engines(ToolTest):
         (self.folder / "bad.npz").write_bytes(b"PK no zip")
         self.refuse(5, "TN0106", "run", self.engine, "--inputs", "bad.npz")
         self.refuse(2, "TN0101", "run", self.engine, "--inputs", "gone.npy")
-        self.refuse(2, "TN0518", "run", self.engine, "--isa", "sse2")
+        self.refuse(2, "TN0518", "run", self.engine, "--variant", "sse2")
         self.refuse(6, "TN0103", "run", self.engine, "-o", "no/such/folder/out.npz")
 
     def test_bench(self):
@@ -233,6 +234,20 @@ class Engines(ToolTest):
         low, high = both["ab"]["interval_95"]
         self.assertLess(low, 1.5)
         self.assertGreater(high, 0.67)
+
+    def test_engine_for_cpu_and_gpu(self):
+        self.succeed("compile", CNN, "-o", "both.tenon", "--target", "cpu:avx2,cuda:sm_80", "--target", "cuda:sm_90",
+                     "--precision", "fp16", "--quiet")
+        variants = {one["level"]: one for one in self.json("check", "both.tenon")["variants"]}
+        self.assertEqual(["x86-64-v3", "sm_80", "sm_90"], list(variants))
+        for flag in ("--cold", "--probes", "--regions"):
+            self.refuse(2, "TN0105", "bench", "both.tenon", "--variant", "x86-64-v3", flag)
+        if variants["sm_90"]["runs_here"]:
+            self.assertEqual("sm_90", self.json("run", "both.tenon")["isa"])
+            self.assertGreater(self.json("bench", "both.tenon", "--runs", 20, "--regions")["gpu"]["time_ms"]["min"], 0)
+        else:
+            self.refuse(4, "TN0702", "run", "both.tenon", "--variant", "sm_90")
+            self.assertEqual("x86-64-v3", self.json("run", "both.tenon")["isa"])
 
     def test_explain(self):
         regions = self.json("explain", "fusion", self.engine)["regions"]

@@ -34,6 +34,7 @@ constexpr double kWarmupShare = 0.2;
 constexpr size_t kMinGpuRuns = 200;
 constexpr unsigned kInARow = 10;
 constexpr double kInARowBelowMs = 2;
+constexpr unsigned kRegionRuns = 20;
 
 struct BenchFlags {
   OpenRequest open;
@@ -45,6 +46,7 @@ struct BenchFlags {
   bool noCache = false;
   bool isCold = false;
   bool wantsProbes = false;
+  bool wantsRegions = false;
 };
 
 size_t ceilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
@@ -136,6 +138,11 @@ Result<Contender> load(const BenchFlags &flags, const std::string &path, Termina
   contender.runner = std::make_unique<Runner>(std::move(runner));
   if (contender.isGpu()) {
     TENON_TRY(contender.prepareGpu(flags.isCold));
+  } else if (flags.isCold || flags.wantsProbes || flags.wantsRegions) {
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("{} runs at {}: --cold, --probes and --regions are for a GPU", path,
+                                     contender.engine->variant().level),
+                         "name a GPU's architecture with --target when compiling");
   }
   return contender;
 }
@@ -190,6 +197,23 @@ Json quantiles(const LatencySummary &summary) {
   return {{"min", summary.min}, {"median", summary.median}, {"p90", summary.p90}, {"p99", summary.p99}};
 }
 
+/// Time of each instruction by itself, in the order of the plan.
+Result<Json> describeRegions(Contender &contender) {
+  TENON_ASSIGN(std::vector<runtime::StepTime> times, contender.runner->session().timeSteps(kRegionRuns));
+  Json regions = Json::array();
+  for (const runtime::StepTime &time : times) {
+    const engine::Instruction &instruction = contender.engine->plan().instructions[time.instruction];
+    bool isCall = instruction.kind == engine::InstructionKind::Call;
+    bool isLaunch = instruction.kind == engine::InstructionKind::Launch;
+    regions.push_back({{"instruction", time.instruction},
+                       {"label", instruction.label},
+                       {"kind", isCall ? "library" : isLaunch ? "kernel" : "copy"},
+                       {"kernel", isLaunch ? contender.engine->variant().kernels[instruction.kernel] : ""},
+                       {"time_us", time.seconds * 1e6}});
+  }
+  return regions;
+}
+
 Result<Json> describeGpu(Contender &contender, const BenchFlags &flags) {
   runtime::Session &session = contender.runner->session();
   runtime::RunFacts facts = session.facts();
@@ -208,6 +232,9 @@ Result<Json> describeGpu(Contender &contender, const BenchFlags &flags) {
     TENON_ASSIGN(GpuProbe probe, probeGpu(*contender.engine->gpu()));
     gpu["copy_tb_s"] = probe.copyTerabytes;
     gpu["product_tf_s"] = probe.productTeraflops ? Json(*probe.productTeraflops) : Json();
+  }
+  if (flags.wantsRegions) {
+    TENON_ASSIGN(gpu["regions"], describeRegions(contender));
   }
   return gpu;
 }
@@ -257,7 +284,13 @@ std::string gpuText(const Json &gpu) {
                         gpu["product_tf_s"].is_null() ? "without cuBLASLt"
                                                       : fmt::format("{:.0f} TF/s", gpu["product_tf_s"].get<double>()));
   }
-  return text;
+  double sum = 0;
+  for (const Json &region : gpu.value("regions", Json::array())) {
+    sum += region["time_us"].get<double>();
+    text += fmt::format("  {:>9.2f} us  {:<8} {}\n", region["time_us"].get<double>(), region["kind"].get<std::string>(),
+                        region["label"].get<std::string>());
+  }
+  return sum == 0 ? text : text + fmt::format("  {:>9.2f} us  together, each by itself and in caches\n", sum);
 }
 
 std::string text(const Json &result) {
@@ -342,6 +375,7 @@ Action declareBench(CLI::App &command) {
   command.add_option("--runs", flags->runs, "Measure exactly this many runs instead")
       ->check(CLI::PositiveNumber);
   command.add_flag("--cold", flags->isCold, "On a GPU: through more tensors in turn than its caches hold");
+  command.add_flag("--regions", flags->wantsRegions, "On a GPU: also the time of each instruction by itself");
   command.add_flag("--probes", flags->wantsProbes, "On a GPU: also what copying and a large product reach");
   declareTargetFlags(command, flags->open.target);
   command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");

@@ -22,6 +22,8 @@ constexpr uint64_t kWorkspaceBytes = uint64_t(32) << 20;
 constexpr int64_t kMostBlocks = INT32_MAX;
 /// Pieces in which host tensors are staged, so that copying them and sending them overlap.
 constexpr uint64_t kStagingPiece = uint64_t(4) << 20;
+/// Written before the runs of a step are timed, so that the host is ahead of the GPU when they begin.
+constexpr uint64_t kLeadBytes = uint64_t(512) << 20;
 /// Below this a graph has nothing to save.
 constexpr size_t kLeastGraphSteps = 2;
 
@@ -459,6 +461,30 @@ Result<double> CudaExecutor::timeRuns(BoundPlan &bound, unsigned count) {
   TENON_TRY(stream.wait("timing runs"));
   TENON_ASSIGN(double seconds, CudaEvent::secondsBetween(planStart, planEnd));
   return seconds / std::max(count, 1u);
+}
+
+Result<std::vector<StepTime>> CudaExecutor::timeSteps(BoundPlan &bound, unsigned count) {
+  ContextScope scope(*device);
+  TENON_TRY(waitUntilIdle());
+  CudaBuffer lead(device, MemoryKind::Device);
+  TENON_TRY(lead.reserve(kLeadBytes, "timing steps"));
+  PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
+  StreamHandle target = stream.handle();
+  std::vector<StepTime> times;
+  for (const BoundStep &step : bound.steps) {
+    TENON_TRY(part.run(step, target));
+    TENON_TRY(driver.check(driver.memsetD8Async(lead.pointer(), 0, lead.size(), target),
+                           "timing steps"));
+    TENON_TRY(planStart.record(target, "timing steps"));
+    for (unsigned i = 0; i < count; ++i) {
+      TENON_TRY(part.run(step, target));
+    }
+    TENON_TRY(planEnd.record(target, "timing steps"));
+    TENON_TRY(stream.wait("timing steps"));
+    TENON_ASSIGN(double seconds, CudaEvent::secondsBetween(planStart, planEnd));
+    times.push_back({step.instruction, seconds / std::max(count, 1u)});
+  }
+  return times;
 }
 
 } // namespace tenon::runtime::cuda

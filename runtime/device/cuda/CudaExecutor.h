@@ -38,6 +38,7 @@ public:
   void setTiming(bool isOn) override { isTimed = isOn; }
   RunFacts facts(const BoundPlan &bound) const override;
   Result<double> timeRuns(BoundPlan &bound, unsigned count) override;
+  Result<std::vector<StepTime>> timeSteps(BoundPlan &bound, unsigned count) override;
 
 private:
   /// An input or output of the plan, and how it gets to the plan's memory and back.

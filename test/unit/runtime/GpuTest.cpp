@@ -240,6 +240,12 @@ TEST_F(Gpu, TimesRuns) {
   ASSERT_TRUE(seconds.isOk()) << seconds.status().toString();
   EXPECT_GT(*seconds, 0);
   EXPECT_LT(*seconds, 1);
+  Result<std::vector<StepTime>> steps = session->timeSteps(10);
+  ASSERT_TRUE(steps.isOk()) << steps.status().toString();
+  EXPECT_EQ(session->engine().plan().instructions.size() - 1, steps->size());
+  for (const StepTime &step : *steps) {
+    EXPECT_GT(step.seconds, 0) << step.instruction;
+  }
 }
 
 TEST_F(Gpu, SessionsShareWeights) {
