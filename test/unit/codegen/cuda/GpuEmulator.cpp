@@ -74,10 +74,14 @@ void replaceIntrinsics(Module &module) {
 
 /// Dynamic shared memory becomes an array, and all shared memory starts as NaN.
 void defineShared(Module &module) {
-  for (GlobalVariable &global : make_early_inc_range(module.globals())) {
-    if (global.getAddressSpace() != 3) {
-      continue;
+  SmallVector<GlobalVariable *> shared;
+  for (GlobalVariable &global : module.globals()) {
+    if (global.getAddressSpace() == 3) {
+      shared.push_back(&global);
     }
+  }
+  for (GlobalVariable *declared : shared) {
+    GlobalVariable &global = *declared;
     uint64_t bytes = global.isDeclaration()
                          ? kSharedBytes
                          : module.getDataLayout().getTypeAllocSize(global.getValueType());
