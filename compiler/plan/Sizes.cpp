@@ -2,6 +2,7 @@
 // shares them. Relies on programs being valid postfix.
 #include "compiler/plan/Sizes.h"
 
+#include "compiler/graph/ElementType.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "support/Check.h"
 
@@ -97,33 +98,9 @@ int64_t elementBytes(Type tensor) {
 }
 
 DType dtypeOf(Type tensor) {
-  Type element = cast<RankedTensorType>(tensor).getElementType();
-  if (element.isF32()) {
-    return DType::F32;
-  }
-  if (element.isF64()) {
-    return DType::F64;
-  }
-  if (element.isF16()) {
-    return DType::F16;
-  }
-  if (element.isBF16()) {
-    return DType::BF16;
-  }
-  bool isUnsigned = element.isUnsignedInteger();
-  switch (element.getIntOrFloatBitWidth()) {
-  case 1:
-    return DType::Bool;
-  case 8:
-    return isUnsigned ? DType::U8 : DType::I8;
-  case 16:
-    return isUnsigned ? DType::U16 : DType::I16;
-  case 32:
-    return isUnsigned ? DType::U32 : DType::I32;
-  default:
-    TENON_CHECK(element.isInteger(64), "tensors hold floats, bools or integers of 8 to 64 bits");
-    return isUnsigned ? DType::U64 : DType::I64;
-  }
+  std::optional<DType> dtype = tn::dtypeOf(cast<RankedTensorType>(tensor).getElementType());
+  TENON_CHECK(dtype, "tensors hold floats, bools or integers of 8 to 64 bits");
+  return *dtype;
 }
 
 } // namespace tenon::plan

@@ -2,6 +2,7 @@
 // Bytes are shared between copies of a Tensor and start on a 64-byte border.
 #pragma once
 
+#include "compiler/graph/ElementType.h"
 #include "compiler/reference/Element.h"
 #include "support/Result.h"
 
@@ -48,8 +49,7 @@ private:
   std::shared_ptr<char> data;
 };
 
-/// The element type in Tenon's terms; none if no tensor can hold it.
-std::optional<DType> dtypeOf(mlir::Type element);
+using tn::dtypeOf;
 
 /// Each element converted as tn.cast does; shares the bytes if the type stays.
 Result<Tensor> convert(const Tensor &tensor, DType dtype);

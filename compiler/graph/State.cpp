@@ -1,0 +1,86 @@
+// Finds inputs and outputs by name and marks them. Relies on the first function being the model.
+#include "compiler/graph/State.h"
+
+#include "compiler/graph/Shape.h"
+#include "support/Text.h"
+
+using namespace mlir;
+
+namespace tenon::tn {
+namespace {
+
+constexpr std::string_view kUse = "--state INPUT=OUTPUT takes names as tenon inspect prints them";
+
+std::string_view nameIn(DictionaryAttr attributes, StringRef key) {
+  StringAttr name = attributes ? attributes.getAs<StringAttr>(key) : StringAttr();
+  return name ? std::string_view(name.getValue()) : std::string_view();
+}
+
+std::optional<unsigned> findInput(func::FuncOp function, StringRef name, StringRef key) {
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    if (nameIn(function.getArgAttrDict(i), key) == std::string_view(name)) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<unsigned> findOutput(func::FuncOp function, StringRef name, StringRef key) {
+  for (unsigned i = 0; i < function.getNumResults(); ++i) {
+    if (nameIn(function.getResultAttrDict(i), key) == std::string_view(name)) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+Status refuse(StringRef input, StringRef output, std::string_view why, std::string_view remedy) {
+  return Status::error(
+      ErrorId::BadArgument,
+      strCat("state ", std::string_view(input), '=', std::string_view(output), ": ", why),
+      std::string(remedy));
+}
+
+} // namespace
+
+Status declareState(ModuleOp module, StringRef input, StringRef output) {
+  func::FuncOp function = *module.getOps<func::FuncOp>().begin();
+  std::optional<unsigned> argument = findInput(function, input, "tn.name");
+  std::optional<unsigned> result = findOutput(function, output, "tn.name");
+  if (!argument || !result) {
+    return refuse(input, output,
+                  argument ? "the model has no such output" : "the model has no such input", kUse);
+  }
+  if (function.getArgAttr(*argument, kState) || function.getResultAttr(*result, kState)) {
+    return refuse(input, output, "the input or the output is part of another state", kUse);
+  }
+  RankedTensorType before = cast<RankedTensorType>(function.getArgumentTypes()[*argument]);
+  RankedTensorType after = cast<RankedTensorType>(function.getResultTypes()[*result]);
+  if (!before.hasStaticShape() || !after.hasStaticShape()) {
+    return refuse(input, output, "its size varies, and a session holds it between runs",
+                  "give its dimensions constants with --shape");
+  }
+  if (before != after) {
+    return refuse(input, output, "the two have different shapes or element types",
+                  "a state is replaced by one of its own shape and type");
+  }
+  StringAttr name = StringAttr::get(module.getContext(), input);
+  function.setArgAttr(*argument, kState, name);
+  function.setResultAttr(*result, kState, name);
+  return Status::ok();
+}
+
+SmallVector<State> statesOf(func::FuncOp function) {
+  SmallVector<State> states;
+  for (BlockArgument argument : function.getArguments()) {
+    StringAttr name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kState);
+    std::optional<unsigned> result =
+        name ? findOutput(function, name.getValue(), kState) : std::nullopt;
+    if (result) {
+      states.push_back({argument, *result});
+    }
+  }
+  return states;
+}
+
+} // namespace tenon::tn

@@ -1,0 +1,25 @@
+// State of a model: an input and an output that are one buffer, owned by the session and updated by
+// each run (`--state`). Relies on the model function's arguments and results carrying `tn.name`.
+#pragma once
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "support/Status.h"
+
+namespace tenon::tn {
+
+/// On an argument and on the result that replaces it: the name of the argument.
+inline constexpr llvm::StringLiteral kState = "tn.state";
+
+struct State {
+  mlir::BlockArgument argument;
+  unsigned result;
+};
+
+/// Marks an input and an output as one. They must have one type, of constant dims.
+Status declareState(mlir::ModuleOp module, llvm::StringRef input, llvm::StringRef output);
+
+/// The states that are marked, in the order of the arguments.
+llvm::SmallVector<State> statesOf(mlir::func::FuncOp function);
+
+} // namespace tenon::tn
