@@ -4,6 +4,7 @@
 
 #include "compiler/graph/NarrowFloats.h"
 #include "compiler/graph/Shape.h"
+#include "compiler/graph/State.h"
 #include "compiler/opt/ConvertPrecisionRules.h"
 #include "compiler/opt/ConvertPrecisionWeights.h"
 #include "compiler/opt/Passes.h"
@@ -18,22 +19,25 @@ namespace {
 
 class Conversion {
 public:
-  Conversion(func::FuncOp function, tn::WeightStore &weights, FloatType narrowType,
+  Conversion(func::FuncOp model, tn::WeightStore &weights, FloatType narrowType,
              PrecisionRecord &conversionRecord)
-      : block(function.getBody().front()), constants(weights),
-        rules(function, constants, narrowType), narrowed(weights, narrowType), narrow(narrowType),
-        f32(Float32Type::get(function.getContext())), record(conversionRecord) {}
+      : function(model), block(model.getBody().front()), constants(weights),
+        rules(model, constants, narrowType), narrowed(weights, narrowType), narrow(narrowType),
+        f32(Float32Type::get(model.getContext())), record(conversionRecord) {}
 
   void run();
 
 private:
   void convert(Operation *op);
+  void narrowStates();
+  void convertReturn(func::ReturnOp op);
   bool readsNarrowOnly(Operation *op) const;
   Value asNarrow(Value value);
   Value asWide(Value value);
   Value castAfter(Value value, FloatType element, bool clamped);
   void noteClamp(Value value);
 
+  func::FuncOp function;
   Block &block;
   Constants constants;
   PrecisionRules rules;
@@ -105,10 +109,34 @@ bool Conversion::readsNarrowOnly(Operation *op) const {
   });
 }
 
+/// States are seen by nobody outside: they are narrow unless what replaces them is not.
+void Conversion::narrowStates() {
+  for (tn::State &state : tn::statesOf(function)) {
+    Operation *producer = block.getTerminator()->getOperand(state.result).getDefiningOp();
+    if (isF32(state.argument) && !(producer && rules.of(producer))) {
+      converted.insert(state.argument);
+      state.argument.setType(tn::withElement(state.argument.getType(), narrow));
+    }
+  }
+}
+
+/// Outputs keep their types; a state's new value has the state's.
+void Conversion::convertReturn(func::ReturnOp op) {
+  SmallVector<tn::State> states = tn::statesOf(function);
+  for (OpOperand &operand : op->getOpOperands()) {
+    auto state = llvm::find_if(
+        states, [&](const tn::State &s) { return s.result == operand.getOperandNumber(); });
+    bool isNarrow = state != states.end() && converted.contains(state->argument);
+    operand.set(isNarrow ? asNarrow(operand.get()) : asWide(operand.get()));
+  }
+  function.setFunctionType(
+      FunctionType::get(function.getContext(), block.getArgumentTypes(), op->getOperandTypes()));
+}
+
 void Conversion::convert(Operation *op) {
   const PrecisionRule *rule = rules.of(op);
   bool hasResult = llvm::any_of(op->getResults(), isF32);
-  bool isWide = rule || (!hasResult && !readsNarrowOnly(op)) || isa<func::ReturnOp>(op);
+  bool isWide = rule || (!hasResult && !readsNarrowOnly(op));
   if (rule) {
     record.wider.push_back({op->getLoc(), op->getName().getStringRef().str(), rule});
   }
@@ -132,14 +160,16 @@ void Conversion::convert(Operation *op) {
 
 void Conversion::run() {
   SmallVector<Operation *> ops;
-  for (Operation &op : block) {
+  for (Operation &op : block.without_terminator()) {
     if (!isa<tn::ConstantOp, tn::WeightOp>(op)) {
       ops.push_back(&op);
     }
   }
+  narrowStates();
   for (Operation *op : ops) {
     convert(op);
   }
+  convertReturn(cast<func::ReturnOp>(block.getTerminator()));
   record.weights = narrowed.converted;
   record.weightBytes = narrowed.bytes;
 }

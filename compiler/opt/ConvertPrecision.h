@@ -39,7 +39,8 @@ struct PrecisionRecord {
   std::string toJson(llvm::function_ref<std::vector<std::string>(mlir::Location)> nodesOf) const;
 };
 
-/// Gives every f32 value that no rule keeps the narrow type. Inputs and outputs keep theirs.
+/// Gives every f32 value that no rule keeps the narrow type. Inputs and outputs keep theirs; states
+/// (graph/State.h) do not.
 llvm::LogicalResult convertPrecision(mlir::ModuleOp module, tn::WeightStore &weights,
                                      Precision precision, PrecisionRecord &record);
 

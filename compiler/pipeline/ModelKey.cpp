@@ -110,6 +110,10 @@ std::string describeOptions(const CompileOptions &options) {
                          {"precision", nameOf(options.precision)},
                          {"allow_tf32", options.allowTf32},
                          {"profile", hashText(profiles).hex()}};
+  for (const StateOption &state : options.states) {
+    all.try_emplace("states", llvm::json::Object{}).first->second.getAsObject()->insert(
+        {state.input, state.output});
+  }
   for (const FixedInput &input : options.fixed) {
     all.try_emplace("fixed", llvm::json::Object{}).first->second.getAsObject()->insert(
         {input.input, hashBytes(input.bytes).hex()});

@@ -188,7 +188,14 @@ Result<std::vector<Tensor>> NumericCheck::evaluate(func::FuncOp function, KnownV
     }
     return Status::ok();
   };
-  return interpreter.evaluate(function, inputs, hooks);
+  // A pass may have changed the type of a state.
+  std::vector<Tensor> converted;
+  for (auto [input, type] : llvm::zip_equal(inputs, function.getArgumentTypes())) {
+    std::optional<DType> dtype = reference::dtypeOf(cast<RankedTensorType>(type).getElementType());
+    TENON_ASSIGN(Tensor tensor, reference::convert(input, dtype.value_or(input.dtype())));
+    converted.push_back(std::move(tensor));
+  }
+  return interpreter.evaluate(function, converted, hooks);
 }
 
 /// The first operation that is new and whose value is none of those that operations of the same

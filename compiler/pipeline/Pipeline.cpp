@@ -6,6 +6,7 @@
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/frontend/onnx/Onnx.h"
+#include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
@@ -129,6 +130,9 @@ Status Compilation::normalize() {
   DiagnosticText diagnostics(context);
   if (failed(verify(*module))) {
     return diagnostics.status("import");
+  }
+  for (const StateOption &state : options.states) {
+    TENON_TRY(tn::declareState(*module, state.input, state.output));
   }
   return checkDims(*module);
 }

@@ -37,6 +37,12 @@ struct FixedInput {
   Bytes bytes; ///< row-major; must live until compile returns
 };
 
+/// `--state input=output`: both are one buffer that the session owns.
+struct StateOption {
+  std::string input;
+  std::string output;
+};
+
 /// What floating-point values are stored and multiplied in; sums are always FP32 or wider.
 enum class Precision { Fp32, Fp16, Bf16 };
 
@@ -48,6 +54,7 @@ struct CompileOptions {
   std::string output;
   std::vector<ShapeOption> shapes;
   std::vector<FixedInput> fixed;
+  std::vector<StateOption> states;
   /// CPU levels to make variants for; all three by default.
   std::vector<engine::CpuLevel> levels = {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512,
                                           engine::CpuLevel::Avx512VnniBf16};

@@ -5,8 +5,10 @@
 #include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/State.h"
 #include "compiler/plan/Arena.h"
 #include "compiler/plan/Order.h"
+#include "compiler/plan/Overwrite.h"
 #include "compiler/plan/PlanRecords.h"
 #include "compiler/plan/Sizes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -38,11 +40,14 @@ public:
   PlanBuilder(const PlanRequest &planRequest, WeightTable &weightTable)
       : request(planRequest), module(planRequest.module),
         function(*module.getOps<func::FuncOp>().begin()), block(&function.getBody().front()),
-        weights(weightTable), sizes(module, function.getArgumentTypes(), plan) {}
+        weights(weightTable), states(tn::statesOf(function)), sizes(module, portTypes(), plan) {}
 
   Result<BuiltPlan> run();
 
 private:
+  SmallVector<Type> portTypes();
+  const tn::State *stateOf(BlockArgument argument) const;
+  const tn::State *stateOf(size_t result) const;
   void addInputs();
   void findLastReads();
   void claimOutputs();
@@ -51,10 +56,14 @@ private:
   uint32_t addTemporary(const codegen::Program &bytes, ArrayRef<engine::ExprId> symbols);
   uint32_t makeOutput(tn::RegionOp region, Value output, int64_t position);
   uint32_t bufferToReuse(tn::RegionOp region, int64_t position) const;
+  uint32_t stateToWrite(tn::RegionOp region, Value output, int64_t position) const;
   void addRegion(tn::RegionOp region, size_t regionIndex, int64_t position);
   void addStep(const codegen::RegionStep &step, ArrayRef<uint32_t> regionBuffers,
                ArrayRef<engine::ExprId> symbols);
   void addOutputs();
+  void addOutput(size_t index, Value result);
+  void keepStates();
+  void addCopy(uint32_t from, uint32_t to, std::string label);
   void touch(uint32_t buffer, uint32_t instruction);
   std::vector<engine::Variant> makeVariants();
   StringRef portName(DictionaryAttr attributes) const;
@@ -64,6 +73,7 @@ private:
   func::FuncOp function;
   Block *block;
   WeightTable &weights;
+  SmallVector<tn::State> states;
   engine::Plan plan;
   SizeTranslator sizes;
   PlanNotes notes;
@@ -108,12 +118,38 @@ StringRef PlanBuilder::portName(DictionaryAttr attributes) const {
   return name.getValue();
 }
 
+const tn::State *PlanBuilder::stateOf(BlockArgument argument) const {
+  auto found = llvm::find_if(states, [&](const tn::State &s) { return s.argument == argument; });
+  return found == states.end() ? nullptr : found;
+}
+
+const tn::State *PlanBuilder::stateOf(size_t result) const {
+  auto found = llvm::find_if(states, [&](const tn::State &s) { return s.result == result; });
+  return found == states.end() ? nullptr : found;
+}
+
+/// Inputs that the caller gives; states belong to the session.
+SmallVector<Type> PlanBuilder::portTypes() {
+  SmallVector<Type> types;
+  for (BlockArgument argument : function.getArguments()) {
+    if (!stateOf(argument)) {
+      types.push_back(argument.getType());
+    }
+  }
+  return types;
+}
+
 void PlanBuilder::addInputs() {
   for (auto [index, argument] : llvm::enumerate(function.getArguments())) {
     StringRef name = portName(function.getArgAttrDict(index));
-    uint32_t buffer = addBuffer(engine::Space::Input, argument.getType());
+    bool isState = stateOf(argument);
+    uint32_t buffer =
+        addBuffer(isState ? engine::Space::State : engine::Space::Input, argument.getType());
     notes.buffers[buffer].value = name.str();
     buffers[argument] = buffer;
+    if (isState) {
+      continue;
+    }
     SmallVector<engine::ExprId> dims = sizes.translate(tn::getDims(argument.getType()));
     plan.inputs.push_back({.name = name.str(),
                            .dtype = dtypeOf(argument.getType()),
@@ -138,7 +174,7 @@ void PlanBuilder::findLastReads() {
 void PlanBuilder::claimOutputs() {
   for (auto [index, result] : llvm::enumerate(block->getTerminator()->getOperands())) {
     Value storage = storageOf(result);
-    if (storage.getDefiningOp<tn::RegionOp>()) {
+    if (!stateOf(index) && storage.getDefiningOp<tn::RegionOp>()) {
       claimed.try_emplace(storage, index);
     }
   }
@@ -163,29 +199,34 @@ uint32_t PlanBuilder::bufferOf(Value storage) {
   return entry->second;
 }
 
-/// An elementwise region may write over an operand that dies here: each element is read where it is
-/// written. With several results it might read after it wrote, so these get their own.
 uint32_t PlanBuilder::bufferToReuse(tn::RegionOp region, int64_t position) const {
-  if (region.getStrategy() != dispatch::kElementwise || region.getNumResults() != 1) {
-    return engine::kNone;
-  }
-  Type type = region.getResult(0).getType();
-  SmallVector<Value> storages;
-  for (Value input : region.getInputs()) {
-    storages.push_back(storageOf(input));
-  }
-  for (auto [input, storage, argument] :
-       llvm::zip_equal(region.getInputs(), storages, region.getBody().getArguments())) {
+  for (auto [number, input] : llvm::enumerate(region.getInputs())) {
+    Value storage = storageOf(input);
     DenseMap<Value, uint32_t>::const_iterator found = buffers.find(storage);
     bool dies = found != buffers.end() && lastRead.lookup(storage) == position &&
                 plan.buffers[found->second].space == engine::Space::Arena;
-    bool samePlace = llvm::all_of(argument.getUsers(), [](Operation *user) {
-      return user->hasTrait<tn::TnElementwise>() || isa<tn::YieldOp>(user);
-    });
-    bool sameType = dtypeOf(input.getType()) == dtypeOf(type) &&
-                    tn::sameDims(tn::getDims(input.getType()), tn::getDims(type));
-    if (dies && samePlace && sameType && llvm::count(storages, storage) == 1) {
+    if (dies && region.getStrategy() == dispatch::kElementwise && mayWriteOver(region, number)) {
       return found->second;
+    }
+  }
+  return engine::kNone;
+}
+
+/// The state that `output` replaces, if nobody reads the old one any more: then it is updated in
+/// place.
+uint32_t PlanBuilder::stateToWrite(tn::RegionOp region, Value output, int64_t position) const {
+  for (const tn::State &state : states) {
+    if (storageOf(block->getTerminator()->getOperand(state.result)) != output) {
+      continue;
+    }
+    DenseMap<Value, int64_t>::const_iterator read = lastRead.find(state.argument);
+    int64_t last = read == lastRead.end() ? -1 : read->second;
+    bool isOverwritten = false;
+    for (auto [number, input] : llvm::enumerate(region.getInputs())) {
+      isOverwritten |= storageOf(input) == state.argument && mayWriteOver(region, number);
+    }
+    if (last < position || (last == position && isOverwritten)) {
+      return buffers.lookup(state.argument);
     }
   }
   return engine::kNone;
@@ -194,7 +235,10 @@ uint32_t PlanBuilder::bufferToReuse(tn::RegionOp region, int64_t position) const
 uint32_t PlanBuilder::makeOutput(tn::RegionOp region, Value output, int64_t position) {
   DenseMap<Value, size_t>::iterator claim = claimed.find(output);
   uint32_t buffer = engine::kNone;
-  if (claim != claimed.end()) {
+  if (uint32_t state = stateToWrite(region, output, position); state != engine::kNone) {
+    buffer = state;
+    notes.buffers[buffer].inPlace.push_back(labelOf(region));
+  } else if (claim != claimed.end()) {
     buffer = addBuffer(engine::Space::Output, output.getType());
     outputBuffers[claim->second] = buffer;
   } else if (uint32_t reused = bufferToReuse(region, position); reused != engine::kNone) {
@@ -256,6 +300,9 @@ void PlanBuilder::addRegion(tn::RegionOp region, size_t regionIndex, int64_t pos
     regionBuffers.push_back(addTemporary(bytes, symbols));
   }
   for (auto [index, step] : llvm::enumerate(code.steps)) {
+    if (step.isCopy && regionBuffers[step.buffers.front()] == regionBuffers[step.buffers.back()]) {
+      continue;
+    }
     addStep(step, regionBuffers, symbols);
     plan.instructions.back().label = labelOf(region);
     notes.strategies.push_back(region.getStrategy().str());
@@ -263,33 +310,74 @@ void PlanBuilder::addRegion(tn::RegionOp region, size_t regionIndex, int64_t pos
   }
 }
 
+void PlanBuilder::addCopy(uint32_t from, uint32_t to, std::string label) {
+  engine::Instruction copy;
+  copy.kind = engine::InstructionKind::Copy;
+  copy.device = request.device;
+  copy.label = std::move(label);
+  copy.buffers = {from, to};
+  copy.reads = 1;
+  copy.sizes = {plan.buffers[to].size};
+  touch(from, static_cast<uint32_t>(plan.instructions.size()));
+  touch(to, static_cast<uint32_t>(plan.instructions.size()));
+  plan.instructions.push_back(std::move(copy));
+  notes.strategies.push_back("copy");
+}
+
+void PlanBuilder::addOutput(size_t index, Value result) {
+  StringRef name = portName(function.getResultAttrDict(index));
+  if (!outputBuffers.contains(index)) {
+    uint32_t from = bufferOf(storageOf(result));
+    uint32_t to = addBuffer(engine::Space::Output, result.getType());
+    outputBuffers[index] = to;
+    addCopy(from, to, strCat("copy to ", name.str()));
+  }
+  uint32_t buffer = outputBuffers[index];
+  notes.buffers[buffer].value = name.str();
+  SmallVector<engine::ExprId> dims = sizes.translate(tn::getDims(result.getType()));
+  plan.outputs.push_back({.name = name.str(),
+                          .dtype = dtypeOf(result.getType()),
+                          .dims = {dims.begin(), dims.end()},
+                          .buffer = buffer});
+}
+
+/// New values that were not written in place are copied into their states, after everything that
+/// reads the old ones; what comes from another state goes by way of the arena, as that one may
+/// change too.
+void PlanBuilder::keepStates() {
+  struct Kept {
+    uint32_t from, to;
+    std::string label;
+  };
+  SmallVector<Kept> copies;
+  for (const tn::State &state : states) {
+    Value result = block->getTerminator()->getOperand(state.result);
+    StringRef name = portName(function.getArgAttrDict(state.argument.getArgNumber()));
+    Kept kept{bufferOf(storageOf(result)), buffers.lookup(state.argument),
+              strCat("keep ", name.str())};
+    if (kept.from == kept.to) {
+      continue;
+    }
+    if (plan.buffers[kept.from].space == engine::Space::State) {
+      uint32_t between = addBuffer(engine::Space::Arena, result.getType());
+      notes.buffers[between].value = kept.label;
+      addCopy(kept.from, between, kept.label);
+      kept.from = between;
+    }
+    copies.push_back(std::move(kept));
+  }
+  for (Kept &kept : copies) {
+    addCopy(kept.from, kept.to, std::move(kept.label));
+  }
+}
+
 void PlanBuilder::addOutputs() {
   for (auto [index, result] : llvm::enumerate(block->getTerminator()->getOperands())) {
-    StringRef name = portName(function.getResultAttrDict(index));
-    if (!outputBuffers.contains(index)) {
-      uint32_t from = bufferOf(storageOf(result));
-      uint32_t to = addBuffer(engine::Space::Output, result.getType());
-      outputBuffers[index] = to;
-      engine::Instruction copy;
-      copy.kind = engine::InstructionKind::Copy;
-      copy.device = request.device;
-      copy.label = strCat("copy to ", name.str());
-      copy.buffers = {from, to};
-      copy.reads = 1;
-      copy.sizes = {plan.buffers[to].size};
-      touch(from, static_cast<uint32_t>(plan.instructions.size()));
-      touch(to, static_cast<uint32_t>(plan.instructions.size()));
-      plan.instructions.push_back(std::move(copy));
-      notes.strategies.push_back("copy");
+    if (!stateOf(index)) {
+      addOutput(index, result);
     }
-    uint32_t buffer = outputBuffers[index];
-    notes.buffers[buffer].value = name.str();
-    SmallVector<engine::ExprId> dims = sizes.translate(tn::getDims(result.getType()));
-    plan.outputs.push_back({.name = name.str(),
-                            .dtype = dtypeOf(result.getType()),
-                            .dims = {dims.begin(), dims.end()},
-                            .buffer = buffer});
   }
+  keepStates();
   engine::Instruction end;
   end.kind = engine::InstructionKind::Return;
   end.device = request.device;

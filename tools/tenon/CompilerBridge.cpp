@@ -222,6 +222,9 @@ Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
   for (const Tensor *tensor : request.fixed) {
     options.fixed.push_back({tensor->name, tensor->dtype, tensor->dims, tensor->data.bytes()});
   }
+  for (const auto &[input, output] : request.states) {
+    options.states.push_back({input, output});
+  }
   options.levels = request.levels;
   options.archs = request.archs;
   options.precision = toPrecision(request.precision);

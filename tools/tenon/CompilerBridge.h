@@ -26,6 +26,8 @@ struct CompileRequest {
   std::vector<ShapeArgument> shapes;
   /// Inputs that become constants of the model; they live until the compilation is done.
   std::vector<const Tensor *> fixed;
+  /// Inputs and the outputs that replace them: state of the session.
+  std::vector<std::pair<std::string, std::string>> states;
   std::vector<engine::CpuLevel> levels;
   std::vector<engine::CudaArch> archs;
   std::string precision = "keep"; ///< as in --precision

@@ -32,6 +32,9 @@ struct RegionStep {
   Program scratch;
   /// Launches on a GPU: threads of a block.
   uint32_t threads = 0;
+  /// It fills its last buffer with the contents of its first and does nothing else: left out where
+  /// the plan makes both one.
+  bool isCopy = false;
 };
 
 struct RegionCode {

@@ -234,8 +234,8 @@ TEST_F(BuildPlanTest, StepsOfARegionShareTemporaries) {
   EXPECT_EQ(call.kind, engine::InstructionKind::Call);
   EXPECT_EQ(call.call, (std::vector<std::byte>{std::byte(0), std::byte(5)}));
   uint32_t between = launch.buffers[1];
-  EXPECT_EQ(call.buffers, (std::vector<uint32_t>{between, made.inputs[0].buffer,
-                                                 made.outputs[0].buffer}));
+  EXPECT_EQ(call.buffers,
+            (std::vector<uint32_t>{between, made.inputs[0].buffer, made.outputs[0].buffer}));
   EXPECT_EQ(made.buffers[between].space, engine::Space::Arena);
   EXPECT_EQ(made.buffers[between].firstUse, 0u);
   EXPECT_EQ(made.buffers[between].lastUse, 1u);
@@ -256,6 +256,106 @@ TEST_F(BuildPlanTest, SymbolsThatNoInputBindsAreRefused) {
                R"(attributes {tn.symbols = [#tn.symbol<"half", 2, 8>]})");
   ASSERT_FALSE(result);
   EXPECT_NE(result.status().toString().find("half"), std::string::npos);
+}
+
+/// The index of a state buffer, by order.
+uint32_t stateBuffer(const engine::Plan &made, size_t number) {
+  for (uint32_t i = 0; i < made.buffers.size(); ++i) {
+    if (made.buffers[i].space == engine::Space::State && number-- == 0) {
+      return i;
+    }
+  }
+  return engine::kNone;
+}
+
+size_t countCopies(const engine::Plan &made) {
+  return llvm::count_if(made.instructions, [](const engine::Instruction &instruction) {
+    return instruction.kind == engine::InstructionKind::Copy;
+  });
+}
+
+constexpr llvm::StringLiteral kAppend =
+    R"((%old: tensor<4x8xf32> {tn.name = "old", tn.state = "old"},
+      %i: tensor<1x8xi64> {tn.name = "i"}, %x: tensor<1x8xf32> {tn.name = "x"}) ->
+      (tensor<4x8xf32> {tn.name = "new", tn.state = "old"}, tensor<8xf32> {tn.name = "y"}) {
+    %new = tn.scatter_elements <none> %old, %i, %x {axis = 0 : i64} : (tensor<4x8xf32>, tensor<1x8xi64>, tensor<1x8xf32>) -> tensor<4x8xf32>
+    %y = tn.reduce <sum> %new {axes = array<i64: 0>, keepdims = false} : (tensor<4x8xf32>) -> tensor<8xf32>
+    return %new, %y : tensor<4x8xf32>, tensor<8xf32>
+  })";
+
+TEST_F(BuildPlanTest, AStateIsUpdatedInPlace) {
+  engine::Plan made = build(kAppend);
+  ASSERT_EQ(made.inputs.size(), 2u); // neither the old value nor the new one is a port
+  ASSERT_EQ(made.outputs.size(), 1u);
+  EXPECT_EQ(made.inputs[0].name, "i");
+  ASSERT_EQ(countSpace(made, engine::Space::State), 1u);
+  EXPECT_EQ(countCopies(made), 0u);
+  uint32_t state = stateBuffer(made, 0);
+  EXPECT_EQ(made.instructions[0].buffers.front(), state);
+  EXPECT_EQ(made.instructions[0].buffers.back(), state);
+  EXPECT_EQ(made.instructions[1].buffers.front(), state);
+  EXPECT_EQ(countSpace(made, engine::Space::Arena), 0u);
+}
+
+TEST_F(BuildPlanTest, AStepThatOnlyCopiesTheStateOntoItselfIsLeftOut) {
+  makeCode = [](tn::RegionOp region, size_t symbols, const codegen::Program &grid) {
+    codegen::RegionCode code = oneKernel(region, symbols, grid);
+    codegen::RegionStep copy = code.steps.front();
+    copy.buffers = {0, copy.buffers.back()};
+    copy.reads = 1;
+    copy.isCopy = true;
+    code.steps.insert(code.steps.begin(), copy);
+    return code;
+  };
+  engine::Plan made = build(kAppend);
+  // Of the scatter the second step is left; the sum's first step copies between two buffers.
+  EXPECT_EQ(made.instructions.size(), 4u);
+}
+
+TEST_F(BuildPlanTest, AStateThatIsReadLaterIsCopiedAtTheEnd) {
+  engine::Plan made = build(R"((%old: tensor<8x8xf32> {tn.name = "old", tn.state = "old"}) ->
+      (tensor<8x8xf32> {tn.name = "new", tn.state = "old"}, tensor<8x8xf32> {tn.name = "y"}) {
+    %new = tn.softmax %old {axis = 0 : i64} : tensor<8x8xf32>
+    %y = tn.matmul %new, %old : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    return %new, %y : tensor<8x8xf32>, tensor<8x8xf32>
+  })");
+  uint32_t state = stateBuffer(made, 0);
+  EXPECT_NE(made.instructions[0].buffers.back(), state);
+  const engine::Instruction &last = made.instructions[made.instructions.size() - 2];
+  EXPECT_EQ(last.kind, engine::InstructionKind::Copy);
+  EXPECT_EQ(last.buffers.back(), state);
+  EXPECT_EQ(countCopies(made), 1u);
+}
+
+TEST_F(BuildPlanTest, StatesThatChangePlacesGoByWayOfTheArena) {
+  engine::Plan made = build(R"((%a: tensor<8xf32> {tn.name = "a", tn.state = "a"},
+      %b: tensor<8xf32> {tn.name = "b", tn.state = "b"}, %x: tensor<8xf32> {tn.name = "x"}) ->
+      (tensor<8xf32> {tn.name = "new a", tn.state = "a"}, tensor<8xf32> {tn.name = "new b", tn.state = "b"},
+       tensor<8xf32> {tn.name = "old b"}) {
+    %0 = tn.add %a, %x : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    return %0, %a, %b : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+  })");
+  uint32_t a = stateBuffer(made, 0), b = stateBuffer(made, 1);
+  // The sum, b to its output, a aside, the sum to a, a's old value to b, and the end.
+  ASSERT_EQ(made.instructions.size(), 6u);
+  EXPECT_NE(made.instructions[0].buffers.back(), a);
+  EXPECT_EQ(made.instructions[1].buffers, (std::vector<uint32_t>{b, made.outputs[0].buffer}));
+  uint32_t aside = made.instructions[2].buffers[1];
+  EXPECT_EQ(made.instructions[2].buffers[0], a);
+  EXPECT_EQ(made.instructions[3].buffers[1], a);
+  EXPECT_EQ(made.instructions[4].buffers, (std::vector<uint32_t>{aside, b}));
+}
+
+TEST_F(BuildPlanTest, ANewStateMayAlsoBeAnOutput) {
+  engine::Plan made = build(
+      R"((%old: tensor<8xf32> {tn.name = "old", tn.state = "old"}, %x: tensor<8xf32> {tn.name = "x"}) ->
+      (tensor<8xf32> {tn.name = "y"}, tensor<8xf32> {tn.name = "new", tn.state = "old"}) {
+    %0 = tn.add %old, %x : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    return %0, %0 : tensor<8xf32>, tensor<8xf32>
+  })");
+  uint32_t state = stateBuffer(made, 0);
+  EXPECT_EQ(made.instructions[0].buffers.back(), state); // in place
+  EXPECT_EQ(made.instructions[1].buffers, (std::vector<uint32_t>{state, made.outputs[0].buffer}));
 }
 
 TEST_F(BuildPlanTest, OrderKeepsThePeakLow) {
