@@ -1,5 +1,5 @@
-// `tenon explain fusion|memory|placement ENGINE [NODE]`: prints the decisions that the engine carries. The
-// records are written by compiler/dispatch and compiler/plan; this file only selects and words them.
+// `tenon explain fusion|memory|placement|precision ENGINE [NODE]`: prints the decisions that the engine carries.
+// The records are written by the compiler; this file only selects and words them.
 
 #include "engine/Reader.h"
 #include "tools/tenon/Terminal.h"
@@ -114,7 +114,7 @@ Json selectRows(const Json &record, const char *list, const std::string &node,
   for (const Json &row : listAt(record, list)) {
     bool matches = std::any_of(keys.begin(), keys.end(),
                                [&](const char *key) { return textAt(row, key) == node; });
-    if (matches || listContains(listAt(row, "in_place"), node)) {
+    if (matches || listContains(listAt(row, "in_place"), node) || listContains(listAt(row, "nodes"), node)) {
       rows.push_back(row);
     }
   }
@@ -163,8 +163,31 @@ std::string placementText(const Json &record) {
   return text;
 }
 
+std::string precisionText(const Json &record) {
+  std::string text = fmt::format(
+      "{}: {} operations are narrow, {} weights take {}\n", textAt(record, "precision"),
+      numberAt(record, "narrow_operations"), numberAt(record, "narrow_weights"),
+      formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(record, "narrow_weights_bytes"), 0))));
+  for (const char *list : {"wider", "clamped"}) {
+    Json rows = listAt(record, list);
+    text += fmt::format("\n{} {}\n", rows.size(),
+                        std::string_view(list) == "wider" ? "operations stay in fp32" : "values are clamped");
+    for (const Json &row : rows) {
+      Json nodes = listAt(row, "nodes");
+      text += fmt::format("{}\n  {}: {}\n", nodes.empty() ? textAt(row, "operation") : joinTexts(nodes),
+                          textAt(row, "rule"), textAt(row, "why"));
+    }
+  }
+  return text;
+}
+
 Result<Json> readRecord(const ExplainFlags &flags) {
   TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(flags.engine));
+  if (flags.topic == "precision" && !file->record(flags.topic).isOk()) {
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("{} computes in the model's own precision", flags.engine),
+                         "tenon compile --precision fp16 or bf16 makes values narrow");
+  }
   TENON_ASSIGN(std::string_view text, file->record(flags.topic));
   Json record = Json::parse(text, nullptr, false);
   if (!record.is_object() || numberAt(record, "schema") != kSupportedSchema) {
@@ -182,17 +205,28 @@ Json select(const ExplainFlags &flags, const Json &record) {
   if (flags.topic == "fusion") {
     return selectFusion(record, flags.node);
   }
+  if (flags.topic == "precision") {
+    return selectRows(selectRows(record, "wider", flags.node, {"operation"}), "clamped", flags.node,
+                      {"operation"});
+  }
   return flags.topic == "memory" ? selectRows(record, "buffers", flags.node, {"value"})
                                  : selectRows(record, "instructions", flags.node, {"label", "kernel"});
 }
 
 bool isEmptySelection(const Json &record) {
-  for (const char *list : {"regions", "edges", "buffers", "instructions"}) {
+  for (const char *list : {"regions", "edges", "buffers", "instructions", "wider", "clamped"}) {
     if (!listAt(record, list).empty()) {
       return false;
     }
   }
   return true;
+}
+
+std::string recordText(std::string_view topic, const Json &record) {
+  return topic == "fusion"      ? fusionText(record)
+         : topic == "memory"    ? memoryText(record)
+         : topic == "precision" ? precisionText(record)
+                                : placementText(record);
 }
 
 Status explain(const ExplainFlags &flags, Terminal &terminal) {
@@ -207,9 +241,7 @@ Status explain(const ExplainFlags &flags, Terminal &terminal) {
     terminal.printJson("explain-" + flags.topic, selected);
     return Status::ok();
   }
-  terminal.print(flags.topic == "fusion"   ? fusionText(selected)
-                 : flags.topic == "memory" ? memoryText(selected)
-                                           : placementText(selected));
+  terminal.print(recordText(flags.topic, selected));
   return Status::ok();
 }
 
@@ -217,9 +249,9 @@ Status explain(const ExplainFlags &flags, Terminal &terminal) {
 
 Action declareExplain(CLI::App &command) {
   std::shared_ptr<ExplainFlags> flags = std::make_shared<ExplainFlags>();
-  command.add_option("TOPIC", flags->topic, "fusion, memory or placement")
+  command.add_option("TOPIC", flags->topic, "fusion, memory, placement or precision")
       ->required()
-      ->check(CLI::IsMember({"fusion", "memory", "placement"}));
+      ->check(CLI::IsMember({"fusion", "memory", "placement", "precision"}));
   command.add_option("ENGINE", flags->engine, "The engine")->required();
   command.add_option("NODE", flags->node, "A node of the model, or a region; all without it");
   return [flags](Terminal &terminal) { return explain(*flags, terminal); };
