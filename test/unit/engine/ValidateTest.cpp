@@ -2,11 +2,15 @@
 
 #include "engine/Validate.h"
 
+#include "engine/LibraryAbi.h"
 #include "test/unit/engine/EngineFixture.h"
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <functional>
+#include <limits>
+#include <span>
 
 namespace tenon::engine {
 namespace {
@@ -171,6 +175,7 @@ TEST(Validate, Instructions) {
       {"view after its life", bad, [](Plan &p) { p.instructions[2].buffers[0] = 5; }},
       {"no such size", bad, [](Plan &p) { p.instructions[2].sizes[0] = 1000; }},
       {"no such kernel", bad, [](Plan &p) { p.instructions[0].kernel = 7; }},
+      {"threads on a CPU", bad, [](Plan &p) { p.instructions[0].threads = 1; }},
       {"no grid", bad, [](Plan &p) { p.instructions[0].grid = kNone; }},
       {"no such scratch", bad, [](Plan &p) { p.instructions[0].scratch = 1000; }},
       {"fill without size", bad, [](Plan &p) { p.instructions[3].sizes.clear(); }},
@@ -185,6 +190,105 @@ TEST(Validate, Instructions) {
                      [kind](Plan &p) { p.instructions[3].kind = kind; }});
   }
   expectRefused(goodPlan(), cases);
+}
+
+/// A call descriptor as it is stored.
+template <typename Call> std::vector<std::byte> stored(const Call &call) {
+  std::span<const std::byte> bytes = std::as_bytes(std::span(&call, 1));
+  return std::vector<std::byte>(bytes.begin(), bytes.end());
+}
+
+/// Like goodPlan, on a GPU, with a matrix product, a convolution and an attention behind it.
+Plan goodGpuPlan() {
+  Plan plan = goodPlan();
+  plan.instructions.pop_back();
+  ExprId one = plan.exprs.constant(1);
+  auto addCall = [&](std::vector<std::byte> call, size_t buffers, size_t sizes) {
+    Instruction instruction;
+    instruction.kind = InstructionKind::Call;
+    instruction.call = std::move(call);
+    instruction.buffers.assign(buffers, 6);
+    instruction.reads = static_cast<uint32_t>(buffers - 1);
+    instruction.sizes.assign(sizes, one);
+    plan.instructions.push_back(std::move(instruction));
+  };
+  MatmulCall matmul;
+  matmul.hasBias = true;
+  addCall(stored(matmul), 4, kMatmulSizes);
+  ConvCall conv;
+  conv.hasResidual = true;
+  addCall(stored(conv), 4, kConvSizes);
+  AttentionCall attention;
+  attention.hasMask = true;
+  addCall(stored(attention), 5, kAttentionSizes);
+  plan.instructions.push_back({});
+  for (Buffer &buffer : plan.buffers) {
+    buffer.device = kGpu;
+  }
+  for (Instruction &instruction : plan.instructions) {
+    instruction.device = kGpu;
+    instruction.threads = instruction.kind == InstructionKind::Launch ? 128 : 0;
+  }
+  return plan;
+}
+
+TEST(Validate, InstructionsOfAGpu) {
+  const ErrorId bad = ErrorId::EngineBadInstruction;
+  std::vector<Case> cases = {
+      {"another device", ErrorId::EngineUnsupportedInstruction,
+       [](Plan &p) { p.instructions[0].device = kHost; }},
+      {"buffer on another device", ErrorId::EngineBadBuffer,
+       [](Plan &p) { p.buffers[3].device = kHost; }},
+      {"no threads", bad, [](Plan &p) { p.instructions[0].threads = 0; }},
+      {"too many threads", bad, [](Plan &p) { p.instructions[0].threads = 1025; }},
+      {"no descriptor", bad, [](Plan &p) { p.instructions[4].call.clear(); }},
+      {"unknown library", bad, [](Plan &p) { p.instructions[4].call[0] = std::byte(3); }}};
+  for (size_t call : {4, 5, 6}) {
+    cases.push_back({"short", bad, [=](Plan &p) { p.instructions[call].call.pop_back(); }});
+    cases.push_back({"long", bad, [=](Plan &p) { p.instructions[call].call.push_back({}); }});
+    cases.push_back({"type", bad, [=](Plan &p) { p.instructions[call].call[1] = std::byte(0); }});
+    cases.push_back({"flag", bad, [=](Plan &p) { p.instructions[call].call[2] = std::byte(2); }});
+    cases.push_back({"operands", bad, [=](Plan &p) { p.instructions[call].call[3] = std::byte(2); }});
+    cases.push_back({"buffers", bad, [=](Plan &p) { p.instructions[call].buffers.push_back(6); }});
+    cases.push_back({"reads", bad, [=](Plan &p) { p.instructions[call].reads -= 1; }});
+    cases.push_back({"sizes", bad, [=](Plan &p) { p.instructions[call].sizes.pop_back(); }});
+  }
+  auto spoil = [&](size_t call, size_t offset, uint8_t value) {
+    cases.push_back({"field", bad, [=](Plan &p) {
+                       p.instructions[call].call[offset] = std::byte(value);
+                     }});
+  };
+  spoil(4, offsetof(MatmulCall, activation), 3);
+  spoil(4, offsetof(MatmulCall, allowTf32), 2);
+  spoil(5, offsetof(ConvCall, activation), 3);
+  spoil(5, offsetof(ConvCall, reserved), 1);
+  spoil(5, offsetof(ConvCall, groups), 0);
+  spoil(5, offsetof(ConvCall, strides) + 4, 0);
+  spoil(5, offsetof(ConvCall, dilations), 0);
+  spoil(5, offsetof(ConvCall, padBefore) + 3, 0x80);
+  spoil(5, offsetof(ConvCall, padAfter) + 7, 0x80);
+  cases.push_back({"scale", bad, [](Plan &p) {
+                     AttentionCall attention;
+                     attention.hasMask = true;
+                     attention.scale = std::numeric_limits<float>::quiet_NaN();
+                     p.instructions[6].call = stored(attention);
+                   }});
+  Plan good = goodGpuPlan();
+  std::vector<Weight> weights = {{"w", 96, 0}};
+  auto validateGpu = [&](const Plan &plan) {
+    return validatePlan(plan, weights, test::kernelNames().size(), kGpu);
+  };
+  ASSERT_TRUE(validateGpu(good).isOk()) << validateGpu(good).toString();
+  for (const Case &broken : cases) {
+    Plan plan = good;
+    broken.breakIt(plan);
+    Status status = validateGpu(plan);
+    EXPECT_EQ(nameOf(broken.expected), nameOf(status.id()))
+        << broken.name << ": " << status.toString();
+  }
+  // Neither plan is taken for the other's device.
+  EXPECT_FALSE(validateGpu(goodPlan()).isOk());
+  EXPECT_FALSE(validate(good).isOk());
 }
 
 } // namespace
