@@ -93,6 +93,8 @@ Result<double> GraphTimer::timeLaunches(GraphExecHandle graph) {
 Result<double>
 GraphTimer::seconds(unsigned rounds,
                     const std::function<Status(void *stream, unsigned round)> &work) {
+  TENON_TRY(work(gpuStream.handle(), 0)); // loads code, which a capture must not
+  TENON_TRY(wait());
   TENON_ASSIGN(GraphExecHandle graph, capture(rounds, work));
   Result<double> all = timeLaunches(graph);
   device->driver().graphExecDestroy(graph);
