@@ -94,10 +94,14 @@ double CostModel::workOf(Operation *op) const {
 }
 
 /// Operations a second of the unit that computes `op`.
-double CostModel::peakOf(Operation *op) const {
+double CostModel::peakOf(Operation *op, bool isGenerated) const {
+  if (!op->hasTrait<tn::TnContraction>()) {
+    return device.peak;
+  }
   Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
   bool isHalf = element.isF16() || element.isBF16();
-  return isHalf && op->hasTrait<tn::TnContraction>() ? device.halfPeak : device.peak;
+  double library = isHalf ? device.halfPeak : device.peak;
+  return isGenerated ? std::min(device.generatedPeak, library) : library;
 }
 
 /// Tells the operands of `op`, of which `times` elements are computed, how often they are read.
@@ -135,7 +139,7 @@ int64_t CostModel::bytesRead(Value value, ArrayRef<Operation *> ops) const {
   return std::min(taken, bytesOf(value));
 }
 
-Cost CostModel::costOf(ArrayRef<Operation *> ops) const {
+Cost CostModel::costOf(ArrayRef<Operation *> ops, bool isGenerated) const {
   llvm::DenseSet<Operation *> inside(ops.begin(), ops.end());
   llvm::SmallSetVector<Value, 8> read;
   Reads reads;
@@ -155,7 +159,7 @@ Cost CostModel::costOf(ArrayRef<Operation *> ops) const {
     countReads(op, times, reads);
     double work = workOf(op) * times / count;
     cost.work += work;
-    seconds += work / peakOf(op);
+    seconds += work / peakOf(op, isGenerated);
   }
   for (Operation *op : ops) {
     for (Value operand : op->getOperands()) {

@@ -22,12 +22,13 @@ public:
   double workOf(mlir::Operation *op) const;
   /// The cost of `ops`, none before one that it reads from, as one kernel: values from outside are
   /// read once, values used outside are written once, others computed wherever they are read.
-  Cost costOf(llvm::ArrayRef<mlir::Operation *> ops) const;
+  /// With `isGenerated`, products are not those of a library.
+  Cost costOf(llvm::ArrayRef<mlir::Operation *> ops, bool isGenerated = false) const;
 
   const DeviceProfile &profile() const { return device; }
 
 private:
-  double peakOf(mlir::Operation *op) const;
+  double peakOf(mlir::Operation *op, bool isGenerated) const;
   /// Elements that the readers of a value want: at the same places, which counts once, and at
   /// places of their own.
   struct Readers {

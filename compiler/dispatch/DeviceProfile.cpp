@@ -13,6 +13,7 @@ DeviceProfile cpuProfile() {
           .cacheBytes = 1 << 20,
           .peak = 200e9,
           .halfPeak = 200e9,
+          .generatedPeak = 200e9,
           .launchSeconds = 1e-6};
 }
 
@@ -25,15 +26,19 @@ DeviceProfile cudaProfile() {
           .cacheBytes = (60 << 20) / 132,
           .peak = 60e12,
           .halfPeak = 700e12,
+          .generatedPeak = 5e12,
           .launchSeconds = 1e-6};
 }
 
 std::string describe(const DeviceProfile &profile) {
-  return strCat(profile.name, ' ', profile.target, ' ', profile.cores, ' ',
-                static_cast<int64_t>(profile.memoryBandwidth), ' ',
-                static_cast<int64_t>(profile.cacheBandwidth), ' ', profile.cacheBytes, ' ',
-                static_cast<int64_t>(profile.peak), ' ', static_cast<int64_t>(profile.halfPeak),
-                ' ', static_cast<int64_t>(profile.launchSeconds * 1e9));
+  std::string text =
+      strCat(profile.name, ' ', profile.target, ' ', profile.cores, ' ', profile.cacheBytes, ' ',
+             static_cast<int64_t>(profile.launchSeconds * 1e9));
+  for (double rate : {profile.memoryBandwidth, profile.cacheBandwidth, profile.peak,
+                      profile.halfPeak, profile.generatedPeak}) {
+    text += strCat(' ', static_cast<int64_t>(rate));
+  }
+  return text;
 }
 
 } // namespace tenon::dispatch

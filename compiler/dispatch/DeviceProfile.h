@@ -22,6 +22,8 @@ struct DeviceProfile {
   double peak = 0;
   /// Operations a second of products of F16 or BF16 with FP32 sums.
   double halfPeak = 0;
+  /// Operations a second of products in generated code, which on a GPU has no tiles of its own.
+  double generatedPeak = 0;
   /// Seconds from one kernel to the next.
   double launchSeconds = 0;
 

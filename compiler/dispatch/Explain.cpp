@@ -95,7 +95,7 @@ EdgeRecord describe(const Formation &formation, const Edge &edge, Group *produce
   record.apart += formation.costs.costOf(consumers->ops);
   SmallVector<Operation *> both(producers->ops);
   both.append(consumers->ops);
-  record.fused = formation.costs.costOf(both);
+  record.fused = formation.costs.costOf(both, /*isGenerated=*/&rule == &kLibraryEpilogue);
   return record;
 }
 

@@ -13,11 +13,10 @@ bool isAll(ArrayRef<int64_t> values, int64_t value) {
   return llvm::all_of(values, [&](int64_t each) { return each == value; });
 }
 
-/// Two spatial dims, one group, no padding, floats, a constant weight.
+/// One group, no padding, floats, a constant weight.
 bool isPlain(tn::ConvOp conv) {
-  return conv.getChannelsLast() && conv.getType().getRank() == 4 && conv.getGroups() == 1 &&
-         isAll(conv.getPads(), 0) && isAll(conv.getDilations(), 1) &&
-         isa<FloatType>(conv.getType().getElementType()) &&
+  return conv.getChannelsLast() && conv.getGroups() == 1 && isAll(conv.getPads(), 0) &&
+         isAll(conv.getDilations(), 1) && isa<FloatType>(conv.getType().getElementType()) &&
          Constants::isConstant(conv.getWeight()) &&
          tensorType(conv.getWeight()).getNumElements() > 0;
 }
@@ -68,8 +67,8 @@ struct Patches : OpRewritePattern<tn::ConvOp> {
   LogicalResult matchAndRewrite(tn::ConvOp op, PatternRewriter &rewriter) const override {
     ArrayRef<int64_t> filter = tensorType(op.getWeight()).getShape().drop_front(2);
     tn::TransposeOp toLast = op.getX().getDefiningOp<tn::TransposeOp>();
-    if (!isPlain(op) || filter != op.getStrides() || isAll(filter, 1) || !toLast ||
-        toLast.getPermutation() != ArrayRef<int64_t>{0, 2, 3, 1}) {
+    if (!isPlain(op) || op.getType().getRank() != 4 || filter != op.getStrides() ||
+        isAll(filter, 1) || !toLast || toLast.getPermutation() != ArrayRef<int64_t>{0, 2, 3, 1}) {
       return failure();
     }
     tn::Dims in = tn::getDims(toLast.getX().getType());

@@ -43,27 +43,60 @@ Part makePart(tn::MatmulOp product) {
   return part;
 }
 
-/// The features of a head, if the reshape does nothing but split the last dim into heads.
-std::optional<int64_t> headSize(tn::ReshapeOp reshape) {
+/// Where a reshape puts the columns of its operand: dim `dim` of the result counts heads of `inner`
+/// columns, the dims behind it lie within a head. Dims of one may stand anywhere.
+struct HeadSplit {
+  size_t dim;
+  int64_t inner;
+};
+
+std::optional<HeadSplit> headSplit(tn::ReshapeOp reshape) {
   tn::Dims in = tn::getDims(reshape.getX().getType());
   tn::Dims out = tn::getDims(reshape.getType());
-  bool splitsLast = out.size() == in.size() + 1 &&
-                    tn::sameDims(ArrayRef(in).drop_back(), ArrayRef(out).drop_back(2));
-  std::optional<int64_t> size = splitsLast ? tn::constantDim(out.back()) : std::nullopt;
-  return size && *size > 0 ? size : std::nullopt;
+  std::optional<int64_t> columns = tn::constantDim(in.back());
+  ArrayRef<AffineExpr> rows = ArrayRef(in).drop_back();
+  size_t firstFree = 0; // behind the rows
+  size_t dim = 0;
+  for (; dim < out.size(); ++dim) {
+    rows = rows.drop_while(isOne);
+    if (isOne(out[dim])) {
+      continue;
+    }
+    if (rows.empty()) {
+      break;
+    }
+    if (!tn::sameDim(rows.front(), out[dim])) {
+      return std::nullopt;
+    }
+    rows = rows.drop_front();
+    firstFree = dim + 1;
+  }
+  if (dim == out.size() || !columns) {
+    return std::nullopt;
+  }
+  // A single head: its dim of one counts.
+  bool isSingle = dim > firstFree && tn::constantDim(out[dim]) == columns;
+  dim -= isSingle ? 1 : 0;
+  std::optional<int64_t> heads = tn::constantDim(out[dim]);
+  std::optional<int64_t> inner =
+      tn::constantDim(tn::elementCount(reshape.getContext(), ArrayRef(out).drop_front(dim + 1)));
+  bool isSplit = heads && inner && *inner > 0 && *heads * *inner == *columns;
+  return isSplit ? std::optional(HeadSplit{dim, *inner}) : std::nullopt;
 }
 
-/// Reads a slice at no cost: by strides, or in a loop that looks at every element anyway. An
-/// addition would rather be the product's own residual.
+/// Reads a slice at no cost: by strides, or in a loop that looks at every element anyway; what
+/// is scattered is little beside what it goes into. An addition would rather be the product's own
+/// residual.
 bool readsInPlace(Operation *op) {
-  return isa<tn::AttentionOp, tn::TransposeOp, tn::SliceOp, tn::ConcatOp>(op) ||
+  return isa<tn::AttentionOp, tn::TransposeOp, tn::SliceOp, tn::ConcatOp, tn::ScatterElementsOp,
+             tn::ScatterNdOp, tn::LayerNormOp, tn::RmsNormOp>(op) ||
          (op->hasTrait<tn::TnElementwise>() && !isa<tn::AddOp>(op));
 }
 
 bool isReadInPlace(Part &part) {
   return llvm::all_of(part.result().getUsers(), [](Operation *user) {
     tn::ReshapeOp split = dyn_cast<tn::ReshapeOp>(user);
-    return split ? headSize(split) && llvm::all_of(split->getUsers(), readsInPlace)
+    return split ? headSplit(split) && llvm::all_of(split->getUsers(), readsInPlace)
                  : readsInPlace(user) && !isa<tn::AttentionOp>(user);
   });
 }
@@ -97,7 +130,7 @@ bool headsFit(MutableArrayRef<Part> parts, int64_t columns) {
   return llvm::all_of(parts, [&](Part &part) {
     return llvm::all_of(part.result().getUsers(), [&](Operation *user) {
       tn::ReshapeOp split = dyn_cast<tn::ReshapeOp>(user);
-      int64_t size = split ? *headSize(split) : 1;
+      int64_t size = split ? headSplit(split)->inner : 1;
       return part.offset % size == 0 && columns % size == 0;
     });
   });
@@ -178,19 +211,18 @@ private:
       user->replaceUsesOfWith(part.result(), slice);
       return;
     }
-    int64_t size = *headSize(split);
-    tn::Dims dims = tn::getDims(whole.getType());
-    dims.back() = getAffineConstantExpr(columns / size, builder.getContext());
-    dims.push_back(getAffineConstantExpr(size, builder.getContext()));
+    HeadSplit heads = *headSplit(split);
+    tn::Dims dims = tn::getDims(split.getType());
+    dims[heads.dim] = getAffineConstantExpr(columns / heads.inner, builder.getContext());
     // Equal reshapes, so that the readers of all parts see one value.
-    Value &heads = wholeHeads[size];
-    if (!heads) {
+    Value &wholeSplit = wholeHeads[tn::makeTensor(dims, tensorType(whole).getElementType())];
+    if (!wholeSplit) {
       OpBuilder::InsertionGuard guard(builder);
       builder.setInsertionPointAfterValue(whole);
-      heads = reshape(builder, *location, whole, dims);
+      wholeSplit = reshape(builder, *location, whole, dims);
     }
-    split.replaceAllUsesWith(
-        sliceOf(builder, split.getLoc(), heads, last, part.offset / size, part.columns / size));
+    split.replaceAllUsesWith(sliceOf(builder, split.getLoc(), wholeSplit, heads.dim,
+                                     part.offset / heads.inner, part.columns / heads.inner));
     split.erase();
   }
 
@@ -200,7 +232,30 @@ private:
   OpBuilder builder;
   std::optional<Location> location;
   Value whole;
-  llvm::DenseMap<int64_t, Value> wholeHeads;
+  llvm::DenseMap<Type, Value> wholeHeads;
+};
+
+/// slice(slice(x)) -> slice(x), for steps of one
+struct MergeSlices : OpRewritePattern<tn::SliceOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(tn::SliceOp op, PatternRewriter &rewriter) const override {
+    tn::SliceOp inner = op.getX().getDefiningOp<tn::SliceOp>();
+    auto isOneStep = [](int64_t step) { return step == 1; };
+    if (!inner || !llvm::all_of(op.getSteps(), isOneStep) ||
+        !llvm::all_of(inner.getSteps(), isOneStep)) {
+      return failure();
+    }
+    AffineMap outer = op.getStarts(), base = inner.getStarts();
+    SmallVector<AffineExpr> starts;
+    for (auto [a, b] : llvm::zip_equal(outer.getResults(), base.getResults())) {
+      starts.push_back(a + b);
+    }
+    unsigned symbols = std::max(outer.getNumSymbols(), base.getNumSymbols());
+    rewriter.replaceOpWithNewOp<tn::SliceOp>(op, op.getType(), inner.getX(),
+                                             AffineMap::get(0, symbols, starts, op.getContext()),
+                                             op.getSteps());
+    return success();
+  }
 };
 
 } // namespace
@@ -235,8 +290,10 @@ LogicalResult mergeProducts(ModuleOp module, tn::WeightStore &store) {
       Merger(parts, columns, weights).run();
     }
   }
-  // What the parts were made of is dead now.
-  return runPatterns(module, RewritePatternSet(module.getContext()));
+  // Also drops what the parts were made of.
+  RewritePatternSet patterns(module.getContext());
+  patterns.add<MergeSlices>(module.getContext());
+  return runPatterns(module, std::move(patterns));
 }
 
 } // namespace tenon::opt

@@ -43,7 +43,9 @@ const Pass kOrder[] = {
 
 /// The passes for a GPU, after those.
 const Pass kGpuOrder[] = {
-    // First: its products may share an operand.
+    // Rotary embedding reads and writes heads as the projections give them.
+    {"sink-reshapes", sinkReshapes},
+    // Before the merge: these products may share an operand.
     {"convs-to-products", convsToProducts},
     {"merge-products", mergeProducts},
     {"pad-channels", padChannels},
@@ -63,6 +65,7 @@ const Pass kAll[] = {
     {"recognize-attention", recognizeAttention},
     {"fold-transposes", foldTransposes},
     {"channels-last", channelsLast},
+    {"sink-reshapes", sinkReshapes},
     {"convs-to-products", convsToProducts},
     {"merge-products", mergeProducts},
     {"pad-channels", padChannels},

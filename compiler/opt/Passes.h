@@ -61,6 +61,9 @@ llvm::LogicalResult foldTransposes(mlir::ModuleOp module, tn::WeightStore &weigh
 /// the transposes around them meet and cancel, so that one is left at each picture input.
 llvm::LogicalResult channelsLast(mlir::ModuleOp module, tn::WeightStore &weights);
 
+/// Reshapes that split dims around slices, concatenations and elementwise operations go behind them.
+llvm::LogicalResult sinkReshapes(mlir::ModuleOp module, tn::WeightStore &weights);
+
 /// A convolution over single positions, or over patches that do not overlap, becomes a product.
 llvm::LogicalResult convsToProducts(mlir::ModuleOp module, tn::WeightStore &weights);
 
