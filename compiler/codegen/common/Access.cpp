@@ -137,12 +137,20 @@ Value indexConstant(Body &body, int64_t value) {
   return arith::ConstantIndexOp::create(body.builder, body.lowering.location, value);
 }
 
-/// `index` held inside [0, size), as the access to memory needs it where the value is not used.
+/// `index` held inside [0, size), as the access to memory needs it where the value is not used; 0
+/// if nothing is inside.
 AffineExpr clampIndex(Body &body, Value index, AffineExpr size) {
   Location location = body.lowering.location;
   Value last = body.index(size - 1);
-  Value low = arith::MaxSIOp::create(body.builder, location, index, indexConstant(body, 0));
-  return body.asIndex(arith::MinSIOp::create(body.builder, location, low, last));
+  Value high = arith::MinSIOp::create(body.builder, location, index, last);
+  return body.asIndex(arith::MaxSIOp::create(body.builder, location, high, indexConstant(body, 0)));
+}
+
+/// Zero, for an element of an operand that has none and must not be read.
+Value zeroOf(Body &body, Value value) {
+  Type storage = storageType(getElementTypeOrSelf(value));
+  return arith::ConstantOp::create(body.builder, body.lowering.location,
+                                   body.builder.getZeroAttr(storage));
 }
 
 Value indexCompare(Body &body, arith::CmpIPredicate predicate, Value a, Value b) {
@@ -190,7 +198,7 @@ Value accessPad(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
     }
     mapped.push_back(clampIndex(body, position, dims[i]));
   }
-  Value element = body.at(pad.getX(), mapped);
+  Value element = isEmpty(pad.getX()) ? zeroOf(body, pad.getX()) : body.at(pad.getX(), mapped);
   if (!inside || !element) {
     return element;
   }
@@ -215,6 +223,9 @@ AffineExpr indexFrom(Body &body, Value indices, ArrayRef<AffineExpr> position, A
 
 Value accessGather(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   GatherOp gather = cast<GatherOp>(op);
+  if (isEmpty(gather.getX())) {
+    return zeroOf(body, gather.getX());
+  }
   Dims dims = getDims(gather.getX().getType());
   size_t axis = gather.getAxis();
   size_t indexRank = getDims(gather.getIndices().getType()).size();
@@ -231,6 +242,9 @@ Value accessGather(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
 
 Value accessGatherElements(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   GatherElementsOp gather = cast<GatherElementsOp>(op);
+  if (isEmpty(gather.getX())) {
+    return zeroOf(body, gather.getX());
+  }
   size_t axis = gather.getAxis();
   SmallVector<AffineExpr> mapped(indices);
   mapped[axis] =
@@ -240,6 +254,9 @@ Value accessGatherElements(Body &body, Operation *op, ArrayRef<AffineExpr> indic
 
 Value accessGatherNd(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   GatherNdOp gather = cast<GatherNdOp>(op);
+  if (isEmpty(gather.getX())) {
+    return zeroOf(body, gather.getX());
+  }
   Dims dims = getDims(gather.getX().getType());
   Dims indexDims = getDims(gather.getIndices().getType());
   size_t batch = gather.getBatchDims();
@@ -266,6 +283,9 @@ Value accessConcat(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   AffineExpr start = zeroIndex(body);
   Value result;
   for (Value x : concat.getXs()) {
+    if (isEmpty(x)) {
+      continue;
+    }
     AffineExpr size = getDims(x.getType())[axis];
     SmallVector<AffineExpr> mapped(indices);
     mapped[axis] = clampIndex(body, body.index(indices[axis] - start), size);
@@ -281,7 +301,7 @@ Value accessConcat(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
     }
     start = start + size;
   }
-  return result;
+  return result ? result : zeroOf(body, concat.getY());
 }
 
 Value accessIota(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
@@ -370,6 +390,11 @@ Value accessBatchNorm(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
 
 } // namespace
 
+bool isEmpty(Value value) {
+  return llvm::any_of(getDims(value.getType()),
+                      [](AffineExpr dim) { return constantDim(dim) == 0; });
+}
+
 Value indexInDim(OpBuilder &b, Location location, Value element, Value size) {
   Value zero = arith::ConstantIndexOp::create(b, location, 0);
   Value one = arith::ConstantIndexOp::create(b, location, 1);
@@ -378,8 +403,8 @@ Value indexInDim(OpBuilder &b, Location location, Value element, Value size) {
   Value wrapped = arith::AddIOp::create(b, location, index, size);
   Value counted = arith::SelectOp::create(b, location, isNegative, wrapped, index);
   Value last = arith::SubIOp::create(b, location, size, one);
-  Value low = arith::MaxSIOp::create(b, location, counted, zero);
-  return arith::MinSIOp::create(b, location, low, last);
+  Value high = arith::MinSIOp::create(b, location, counted, last);
+  return arith::MaxSIOp::create(b, location, high, zero);
 }
 
 AccessFn findAccess(Operation *op) {

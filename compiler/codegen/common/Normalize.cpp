@@ -148,8 +148,11 @@ Value scaleAndShift(Body &body, ArrayRef<AffineExpr> at, Value value, Value scal
 
 } // namespace
 
-LogicalResult computeLayerNorm(Lowering &lowering, Operation *op) {
-  LayerNormOp norm = cast<LayerNormOp>(op);
+namespace {
+
+/// Normalization of the dims from the op's `axis` on; `bias` may be null.
+template <typename Norm>
+LogicalResult normalizeTrailing(Lowering &lowering, Norm norm, bool centered, Value bias) {
   if (failed(keep(lowering, norm.getX()))) {
     return failure();
   }
@@ -157,27 +160,23 @@ LogicalResult computeLayerNorm(Lowering &lowering, Operation *op) {
   llvm::SmallBitVector reduced(dims.size());
   reduced.set(norm.getAxis(), dims.size());
   return normalize(
-      lowering, norm.getX(), norm.getY(), dims, reduced, true, norm.getEpsilon().convertToDouble(),
+      lowering, norm.getX(), norm.getY(), dims, reduced, centered,
+      norm.getEpsilon().convertToDouble(),
       [&](Body &body, ArrayRef<AffineExpr> at) { return wideAt(body, norm.getX(), at); },
       [&](Body &body, ArrayRef<AffineExpr> at, Value value) {
-        return scaleAndShift(body, at, value, norm.getScale(), norm.getBias());
+        return scaleAndShift(body, at, value, norm.getScale(), bias);
       });
 }
 
+} // namespace
+
+LogicalResult computeLayerNorm(Lowering &lowering, Operation *op) {
+  LayerNormOp norm = cast<LayerNormOp>(op);
+  return normalizeTrailing(lowering, norm, /*centered=*/true, norm.getBias());
+}
+
 LogicalResult computeRmsNorm(Lowering &lowering, Operation *op) {
-  RmsNormOp norm = cast<RmsNormOp>(op);
-  if (failed(keep(lowering, norm.getX()))) {
-    return failure();
-  }
-  Dims dims = getDims(norm.getX().getType());
-  llvm::SmallBitVector reduced(dims.size());
-  reduced.set(norm.getAxis(), dims.size());
-  return normalize(
-      lowering, norm.getX(), norm.getY(), dims, reduced, false, norm.getEpsilon().convertToDouble(),
-      [&](Body &body, ArrayRef<AffineExpr> at) { return wideAt(body, norm.getX(), at); },
-      [&](Body &body, ArrayRef<AffineExpr> at, Value value) {
-        return scaleAndShift(body, at, value, norm.getScale(), Value());
-      });
+  return normalizeTrailing(lowering, cast<RmsNormOp>(op), /*centered=*/false, Value());
 }
 
 /// Works on the view [N, groups, C / groups, positions...]; the result goes back to the op's shape.

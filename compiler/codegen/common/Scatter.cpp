@@ -66,6 +66,10 @@ public:
     if (!copy) {
       return failure();
     }
+    if (isEmpty(data)) {
+      lowering.bind(y, copy);
+      return success();
+    }
     Location location = lowering.location;
     Value zero = arith::ConstantIndexOp::create(lowering.builder, location, 0);
     Value one = arith::ConstantIndexOp::create(lowering.builder, location, 1);

@@ -205,5 +205,54 @@ TEST(IndexingTest, AnIntegerMeanOfNothingDoesNotTrap) {
   }
 }
 
+/// What one element of what is not there would be: four numbers behind a tensor of none.
+reference::Tensor nothingBeforeSevens(std::vector<int64_t> dims) {
+  reference::Tensor sevens = *reference::Tensor::create(DType::F32, {4});
+  std::fill_n(sevens.as<float>(), 4, 7.0f);
+  return sevens.reshaped(dims);
+}
+
+TEST(IndexingTest, NothingIsReadOfAnEmptyTensor) {
+  reference::Tensor indices = *reference::Tensor::create(DType::I64, {4, 1});
+  reference::Tensor result = *reference::Tensor::create(DType::F32, {4, 1});
+  struct Case {
+    std::string signature, body;
+    std::vector<reference::Tensor> inputs;
+  };
+  std::string gathered = " : (tensor<0x1xf32>, tensor<4x1xi64>) -> tensor<4x1xf32>";
+  std::string signature = "(%a: tensor<0x1xf32>, %i: tensor<4x1xi64>) -> tensor<4x1xf32>";
+  reference::Tensor empty = nothingBeforeSevens({0, 1});
+  for (const Case &tried : std::vector<Case>{
+           {signature,
+            "%0 = tn.gather_elements %a, %i {axis = 0 : i64}" + gathered,
+            {empty, indices}},
+           {signature,
+            "%0 = tn.gather_nd %a, %i {batchDims = 0 : i64}" + gathered,
+            {empty, indices}},
+           {"(%a: tensor<0x1xf32>) -> tensor<4x1xf32>",
+            "%0 = tn.pad <constant> %a {begins = array<i64: 4, 0>, ends = array<i64: 0, 0>} : "
+            "(tensor<0x1xf32>) -> tensor<4x1xf32>",
+            {empty}}}) {
+    std::string text =
+        kernelText("single", tried.signature, tried.body + "\nreturn %0 : tensor<4x1xf32>");
+    for (engine::CpuLevel level : machineLevels()) {
+      llvm::Expected<Kernel> kernel = compileRegion(text, "tested", level);
+      ASSERT_TRUE(bool(kernel)) << llvm::toString(kernel.takeError());
+      std::vector<reference::Tensor> results =
+          runKernel(*kernel, level, tried.inputs, {result}, {}, 1);
+      const float *first = results.front().as<float>();
+      EXPECT_EQ(std::vector<float>(first, first + 4), std::vector<float>(4, 0)) << tried.body;
+    }
+  }
+}
+
+TEST(IndexingTest, ConcatenatesWithNothing) {
+  EXPECT_TRUE(matchesReference(kernelText(
+      "single",
+      "(%a: tensor<0x4xf32>, %b: tensor<3x4xf32>, %c: tensor<0x4xf32>) -> tensor<3x4xf32>",
+      "%0 = tn.concat %a, %b, %c {axis = 0 : i64} : (tensor<0x4xf32>, tensor<3x4xf32>, "
+      "tensor<0x4xf32>) -> tensor<3x4xf32>\nreturn %0 : tensor<3x4xf32>")));
+}
+
 } // namespace
 } // namespace tenon::codegen::cpu
