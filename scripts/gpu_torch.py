@@ -192,8 +192,10 @@ class LlamaLayer(nn.Module):
         # In place, as a served model does: all rows of a batch are at one position.
         key.index_copy_(2, position, k)
         value.index_copy_(2, position, v)
-        y = F.scaled_dot_product_attention(q, key, value, attn_mask=seen, enable_gqa=True)
-        x = x + a.o_proj(y.transpose(1, 2).reshape(b, 1, -1))
+        # Query heads that share a key head stand as its rows: the fastest form that torch has for one token.
+        q = q.reshape(b, self.shape.key_heads, -1, head)
+        y = F.scaled_dot_product_attention(q, key, value, attn_mask=seen)
+        x = x + a.o_proj(y.reshape(b, 1, -1))
         y = self.post_attention_layernorm(x)
         return x + self.mlp.down_proj(F.silu(self.mlp.gate_proj(y)) * self.mlp.up_proj(y))
 

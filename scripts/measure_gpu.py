@@ -126,7 +126,7 @@ def compared(got, want):
     return float(np.nan_to_num(np.abs(got.astype(np.float32) - want), nan=np.inf).max() / np.abs(want).max())
 
 
-def measure(case, options, peers, tenon):
+def measure(case, options, reference, peers, tenon):
     """One row: what each side took to prepare, its error and its times."""
     say(case.name)
     model = case.model()
@@ -135,10 +135,9 @@ def measure(case, options, peers, tenon):
     np.savez(files["inputs"], **arrays)
     graph = options.work / "case.onnx"
     gpu_cases.onnx.save(model, str(graph))
-    reference = Peer("reference", options)
     row = {"case": case.name, "precision": case.precision, "moved": case.moved, "sides": {}}
     row["reference"] = reference.ask(do="prepare", case=case.name, **files)
-    reference.stop()
+    reference.ask(do="drop")
     sides = {}
     for peer in peers:
         row["sides"][peer.name] = answer = peer.ask(do="prepare", case=case.name, **files)
@@ -220,18 +219,17 @@ def main():
     options.work.mkdir(parents=True, exist_ok=True)
     names = [name for name in options.peers.split(",") if name not in ("", "none")]
     peers, tenon = [Peer(name, options) for name in names], Tenon(options)
-    prober = Peer("reference", options)
-    report = {"date": str(datetime.date.today()), "probe": prober.ask(do="probe"), "rows": []}
-    prober.stop()
+    reference = Peer("reference", options)
+    report = {"date": str(datetime.date.today()), "probe": reference.ask(do="probe"), "rows": []}
     if options.tenon:
         report["tenon"] = subprocess.run([str(options.tenon), "--version"], capture_output=True, text=True).stdout.strip()
     for case in chosen:
         if time.monotonic() - start > options.total:
             say(f"{case.name}: not begun, the time is over")
             continue
-        report["rows"].append(measure(case, options, peers, tenon))
+        report["rows"].append(measure(case, options, reference, peers, tenon))
         options.output.write_text(json.dumps(report, indent=1))
-    for peer in peers:
+    for peer in (reference, *peers):
         peer.stop()
     print(json.dumps(report["probe"]))
     print(table(report["rows"], ["tenon", *names] if options.tenon else names))
