@@ -281,7 +281,8 @@ def Tn_AttentionOp : Tn_InferredOp<"attention", [Tn_Contraction]> {
     Logical shapes: q [B, H, Sq, D], k [B, Hk, Sk, D], v [B, Hk, Sk, Dv], H a multiple of Hk,
     result [B, H, Sq, Dv]. An operand whose flag in `headsInner` (q, k, v, result) is set is stored
     as [B, S, H, D] instead. `mask` is added and broadcasts to [B, H, Sq, Sk]; `causal` lets query i see
-    keys up to i + Sk - Sq.
+    keys up to i + Sk - Sq. A query that sees no key (all are masked by minus infinity, or come after it)
+    gives zeros.
   }];
   let arguments = (ins Tn_FloatTensor:$q, Tn_FloatTensor:$k, Tn_FloatTensor:$v,
                        Optional<Tn_FloatTensor>:$mask, F64Attr:$scale, BoolAttr:$causal,
