@@ -171,9 +171,17 @@ def interleave(sides, row, options):
                                   rounds_ms=[float(np.median(times)) for times in row["sides"][name].pop("times")])
 
 
+def resources(sides):
+    """Launches and memory of Tenon, and the memory of eager torch, as the table has them."""
+    gpu = sides.get("tenon", {}).get("bench", {}).get("gpu")
+    ours = [f"{gpu['kernels']}+{gpu['calls']}{'' if gpu['graph'] else ' no graph'}", f"{gpu['memory_bytes'] / 2**20:.0f}"] if gpu else ["", ""]
+    return [*ours, f"{sides['eager']['peak_mib']:.0f}" if "peak_mib" in sides.get("eager", {}) else ""]
+
+
 def table(rows, names):
     """One line a case: medians in ms, the ratio of the best peer to Tenon, errors, and the rate of kernels."""
-    heads = ["case", *names, "best peer / tenon", "tenon TB/s", "tenon error", "eager error", "compile s"]
+    heads = ["case", *names, "best peer / tenon", "tenon TB/s", "tenon error", "eager error", "compile s",
+             "tenon launches", "tenon MiB", "eager MiB"]
     lines = [heads, ["---"] * len(heads)]
     for row in rows:
         sides = row["sides"]
@@ -184,7 +192,7 @@ def table(rows, names):
                       f"{min(others) / ours:.2f}" if others and ours else "",
                       f"{row['moved'] / ours / 1e9:.2f}" if row["moved"] and ours else "",
                       *(f"{sides[name]['error']:.1e}" if "error" in sides.get(name, {}) else "" for name in ("tenon", "eager")),
-                      f"{sides['tenon']['prepare_s']:.1f}" if "tenon" in sides else ""])
+                      f"{sides['tenon']['prepare_s']:.1f}" if "tenon" in sides else "", *resources(sides)])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
