@@ -10,6 +10,28 @@
 using namespace mlir;
 
 namespace tenon::plan {
+namespace {
+
+/// Whether every element of a region's result depends on this value at its own place only: a GPU's
+/// regions may move values that they compute.
+bool isReadInPlace(Value value) {
+  SmallVector<Value> open = {value};
+  llvm::SmallPtrSet<Operation *, 16> seen;
+  while (!open.empty()) {
+    for (Operation *user : open.pop_back_val().getUsers()) {
+      if (isa<tn::YieldOp>(user) || !seen.insert(user).second) {
+        continue;
+      }
+      if (!user->hasTrait<tn::TnElementwise>()) {
+        return false;
+      }
+      open.push_back(user->getResult(0));
+    }
+  }
+  return true;
+}
+
+} // namespace
 
 bool mayWriteOver(tn::RegionOp region, unsigned number) {
   Value input = region.getInputs()[number];
@@ -24,9 +46,7 @@ bool mayWriteOver(tn::RegionOp region, unsigned number) {
     return false;
   }
   if (region.getStrategy() == dispatch::kElementwise) {
-    return llvm::all_of(argument.getUsers(), [](Operation *user) {
-      return user->hasTrait<tn::TnElementwise>() || isa<tn::YieldOp>(user);
-    });
+    return isReadInPlace(argument);
   }
   Operation *scatter = argument.hasOneUse() ? *argument.getUsers().begin() : nullptr;
   return isa_and_present<tn::ScatterElementsOp, tn::ScatterNdOp>(scatter) &&

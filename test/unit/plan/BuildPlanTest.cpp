@@ -4,6 +4,7 @@
 
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/graph/Shape.h"
+#include "compiler/plan/Overwrite.h"
 #include "engine/LibraryAbi.h"
 #include "engine/Validate.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -141,6 +142,29 @@ TEST_F(BuildPlanTest, ElementwiseOverwritesWhatDies) {
   EXPECT_EQ(made.instructions[1].buffers[0], made.instructions[1].buffers[1]);
   EXPECT_NE(built.memoryRecord.find("\"in_place\":[\"tn.exp\"]"), std::string::npos)
       << built.memoryRecord;
+}
+
+TEST_F(BuildPlanTest, NoOverwritingOfWhatMovesInsideARegion) {
+  // As a GPU's regions may: the halves of a product change places.
+  module = parseSourceString<ModuleOp>(R"(
+    func.func @main(%x: tensor<8xf32>, %c: tensor<8xf32>) -> tensor<8xf32> {
+      %y = tn.region "cuda" "elementwise" (%x, %c) {
+      ^bb0(%a: tensor<8xf32>, %b: tensor<8xf32>):
+        %0 = tn.mul %a, %a : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+        %1 = tn.slice %0 {starts = affine_map<() -> (0)>, steps = array<i64: 1>} : (tensor<8xf32>) -> tensor<4xf32>
+        %2 = tn.slice %0 {starts = affine_map<() -> (4)>, steps = array<i64: 1>} : (tensor<8xf32>) -> tensor<4xf32>
+        %3 = tn.concat %2, %1 {axis = 0 : i64} : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
+        %4 = tn.add %3, %b : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+        tn.yield %4 : tensor<8xf32>
+      } : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+      return %y : tensor<8xf32>
+    })",
+                                       &context);
+  ASSERT_TRUE(module);
+  module->walk([](tn::RegionOp region) {
+    EXPECT_FALSE(plan::mayWriteOver(region, 0));
+    EXPECT_TRUE(plan::mayWriteOver(region, 1));
+  });
 }
 
 TEST_F(BuildPlanTest, NoOverwritingOfTransposedOrLivingOperands) {
