@@ -1,5 +1,5 @@
-// Implements cold runs and probes over the driver as the runtime opens it. Relies on sessions that put a run on a
-// caller's stream.
+// Implements cold runs and probes over the driver as the runtime opens it. Relies on sessions that
+// put a run on a caller's stream.
 
 #include "tools/tenon/GpuBench.h"
 
@@ -54,7 +54,9 @@ public:
     return cuda::CudaEvent::secondsBetween(start, end);
   }
 
-  Status check(int code, std::string_view doing) const { return device->driver().check(code, doing); }
+  Status check(int code, std::string_view doing) const {
+    return device->driver().check(code, doing);
+  }
   const cuda::CudaDriver &driver() const { return device->driver(); }
   cuda::StreamHandle handle() const { return stream.handle(); }
   const std::shared_ptr<const CudaDevice> &gpu() const { return device; }
@@ -68,7 +70,8 @@ private:
 };
 
 Result<std::unique_ptr<Rig>> openRig(int gpu) {
-  TENON_ASSIGN(std::shared_ptr<const CudaDevice> device, CudaDevice::open(cuda::kDriverLibrary, gpu));
+  TENON_ASSIGN(std::shared_ptr<const CudaDevice> device,
+               CudaDevice::open(cuda::kDriverLibrary, gpu));
   std::unique_ptr<Rig> rig = std::make_unique<Rig>(std::move(device));
   TENON_TRY(rig->open());
   return rig;
@@ -95,7 +98,8 @@ public:
     for (const Tensor &tensor : tensors) {
       each += tensor.data.size();
     }
-    uint64_t wanted = kCachesToFill * static_cast<uint64_t>(rig->gpu()->facts().l2Bytes) / std::max<uint64_t>(each, 1);
+    uint64_t wanted = kCachesToFill * static_cast<uint64_t>(rig->gpu()->facts().l2Bytes) /
+                      std::max<uint64_t>(each, 1);
     while (turns.size() < std::clamp<uint64_t>(wanted + 1, 2, kMostSets)) {
       TENON_TRY(addSet(tensors));
     }
@@ -105,7 +109,8 @@ public:
   size_t sets() const override { return turns.size(); }
 
   Result<double> seconds() override {
-    TENON_TRY(rig->check(rig->driver().memsetD8Async(lead.pointer(), 0, lead.size(), rig->handle()), "leading"));
+    TENON_TRY(rig->check(rig->driver().memsetD8Async(lead.pointer(), 0, lead.size(), rig->handle()),
+                         "leading"));
     TENON_ASSIGN(double total, rig->seconds([&] {
       for (TensorSet &set : turns) {
         TENON_TRY(runSet(set));
@@ -116,7 +121,9 @@ public:
   }
 
 private:
-  Status runSet(TensorSet &set) { return set.session->run(set.inputs, set.outputs, {.stream = rig->handle()}); }
+  Status runSet(TensorSet &set) {
+    return set.session->run(set.inputs, set.outputs, {.stream = rig->handle()});
+  }
 
   Status addSet(const std::vector<Tensor> &tensors) {
     TensorSet set;
@@ -124,8 +131,8 @@ private:
     for (const Tensor &tensor : tensors) {
       CudaBuffer &memory = set.memory.emplace_back(rig->gpu(), MemoryKind::Device);
       TENON_TRY(memory.reserve(std::max<uint64_t>(tensor.data.size(), 1), "inputs"));
-      TENON_TRY(rig->check(rig->driver().memcpyHtoDAsync(memory.pointer(), tensor.data.data(), tensor.data.size(),
-                                                         rig->handle()),
+      TENON_TRY(rig->check(rig->driver().memcpyHtoDAsync(memory.pointer(), tensor.data.data(),
+                                                         tensor.data.size(), rig->handle()),
                            "sending inputs"));
       set.inputs.push_back({memory.data(), tensor.dims, Place::Gpu});
     }
@@ -164,8 +171,10 @@ Result<double> probeCopy(Rig &rig) {
   TENON_TRY(from.reserve(kCopyBytes, "the copy probe"));
   TENON_TRY(to.reserve(kCopyBytes, "the copy probe"));
   TENON_ASSIGN(double seconds, bestOf(rig, 10, [&] {
-    return rig.check(rig.driver().memcpyDtoDAsync(to.pointer(), from.pointer(), kCopyBytes, rig.handle()), "copying");
-  }));
+                 return rig.check(rig.driver().memcpyDtoDAsync(to.pointer(), from.pointer(),
+                                                               kCopyBytes, rig.handle()),
+                                  "copying");
+               }));
   return 2 * static_cast<double>(kCopyBytes) / seconds / 1e12;
 }
 
@@ -175,20 +184,25 @@ Result<double> probeProduct(Rig &rig) {
   int64_t n = kProductSize;
   std::array<int64_t, engine::kMatmulSizes> sizes = {n, n, n, 1, n, n, n, 0, 0, 0};
   std::unique_ptr<library::Handles> handles = library::makeHandles();
-  TENON_ASSIGN(std::unique_ptr<library::Plan> plan, handles->prepare(std::as_bytes(std::span(&call, 1)), sizes));
+  TENON_ASSIGN(std::unique_ptr<library::Plan> plan,
+               handles->prepare(std::as_bytes(std::span(&call, 1)), sizes));
   std::vector<CudaBuffer> memory;
   std::vector<void *> buffers;
   for (int i = 0; i < 3; ++i) {
     CudaBuffer &matrix = memory.emplace_back(rig.gpu(), MemoryKind::Device);
     TENON_TRY(matrix.reserve(static_cast<uint64_t>(n * n) * 2, "the product probe"));
     // 0x3f3f is 0.75: numbers that a power limit treats as it does those of a model.
-    TENON_TRY(rig.check(rig.driver().memsetD8Async(matrix.pointer(), 0x3f, matrix.size(), rig.handle()), "filling"));
+    TENON_TRY(
+        rig.check(rig.driver().memsetD8Async(matrix.pointer(), 0x3f, matrix.size(), rig.handle()),
+                  "filling"));
     buffers.push_back(matrix.data());
   }
   CudaBuffer workspace(rig.gpu(), MemoryKind::Device);
   TENON_TRY(workspace.reserve(std::max<uint64_t>(plan->workspaceBytes(), 1), "the product probe"));
-  TENON_ASSIGN(double seconds, bestOf(rig, 5, [&] { return plan->run(buffers, workspace.data(), rig.handle()); }));
-  return 2 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / seconds / 1e12;
+  TENON_ASSIGN(double seconds,
+               bestOf(rig, 5, [&] { return plan->run(buffers, workspace.data(), rig.handle()); }));
+  return 2 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / seconds /
+         1e12;
 }
 
 } // namespace

@@ -1,5 +1,6 @@
-// What `bench` measures of an engine on a GPU by the GPU's own clock: runs in a row on tensors that stay on the
-// device, warm or through more sets of tensors than its caches hold, and what the device reaches by copying.
+// What `bench` measures of an engine on a GPU by the GPU's own clock: runs in a row on tensors that
+// stay on the device, warm or through more sets of tensors than its caches hold, and what the
+// device reaches by copying.
 
 #pragma once
 

@@ -1,5 +1,5 @@
-// Implements targets. A word with a colon, and `cpu` alone, begins a target; a word without one goes on with
-// the target before it, so that `cpu:avx2,avx512,cuda:sm_90` needs no other separator.
+// Implements targets. A word with a colon, and `cpu` alone, begins a target; a word without one
+// goes on with the target before it, so that `cpu:avx2,avx512,cuda:sm_90` needs no other separator.
 
 #include "tools/tenon/Target.h"
 
@@ -15,8 +15,9 @@ namespace {
 using engine::CpuLevel;
 using engine::CudaArch;
 
-constexpr const char *kHint = "use cpu, some of its levels (cpu:x86-64-v3,avx512,avx512-vnni-bf16), or a GPU's "
-                              "architecture: cuda:sm_80, sm_89, sm_90, sm_90a, sm_100, sm_100a";
+constexpr const char *kHint =
+    "use cpu, some of its levels (cpu:x86-64-v3,avx512,avx512-vnni-bf16), or a GPU's "
+    "architecture: cuda:sm_80, sm_89, sm_90, sm_90a, sm_100, sm_100a";
 
 std::optional<CpuLevel> parseLevel(std::string_view name) {
   if (name == "avx2") {
@@ -33,14 +34,16 @@ Status addWord(std::string_view device, std::string_view name, Targets &targets)
       return Status::ok();
     }
     return Status::error(ErrorId::UnsupportedTarget,
-                         fmt::format("'{}' is not a CPU level that Tenon compiles for", name), kHint);
+                         fmt::format("'{}' is not a CPU level that Tenon compiles for", name),
+                         kHint);
   }
   if (std::optional<CudaArch> arch = engine::parseCudaArch(name); arch && device == "cuda") {
     targets.archs.push_back(*arch);
     return Status::ok();
   }
   std::string text = device.empty() ? std::string(name) : fmt::format("{}:{}", device, name);
-  return Status::error(ErrorId::UnsupportedTarget, fmt::format("the target '{}' is not supported", text), kHint);
+  return Status::error(ErrorId::UnsupportedTarget,
+                       fmt::format("the target '{}' is not supported", text), kHint);
 }
 
 Status addTarget(std::string_view text, Targets &targets) {

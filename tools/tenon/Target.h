@@ -1,5 +1,5 @@
-// The targets of the command line: `cpu` for every level, `cpu:avx2,avx512` for some, `cuda:sm_90` for a
-// GPU; several are joined by commas or given one by one.
+// The targets of the command line: `cpu` for every level, `cpu:avx2,avx512` for some, `cuda:sm_90`
+// for a GPU; several are joined by commas or given one by one.
 
 #pragma once
 

@@ -10,15 +10,21 @@ namespace tenon::tool {
 void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
   command
       .add_option("--target", flags.targets,
-                  "cpu, some of its levels: cpu:avx2,avx512, or a GPU: cuda:sm_90; several with commas or repeated")
+                  "cpu, some of its levels: cpu:avx2,avx512, or a GPU: cuda:sm_90; several with "
+                  "commas or repeated")
       ->allow_extra_args(false);
-  command.add_option("--precision", flags.precision, "keep the model's own types, or store and multiply in fp16 or bf16")
+  command
+      .add_option("--precision", flags.precision,
+                  "keep the model's own types, or store and multiply in fp16 or bf16")
       ->check(CLI::IsMember({"keep", "fp16", "bf16"}));
-  command.add_option("--allow", flags.allow, "tf32: products of fp32 may round their operands to it")
+  command
+      .add_option("--allow", flags.allow, "tf32: products of fp32 may round their operands to it")
       ->check(CLI::IsMember({"tf32"}))
       ->allow_extra_args(false);
-  command.add_option("--state", flags.states,
-                     "INPUT=OUTPUT: both are one buffer of the session, zero at first and replaced by each run")
+  command
+      .add_option("--state", flags.states,
+                  "INPUT=OUTPUT: both are one buffer of the session, zero at first and replaced by "
+                  "each run")
       ->allow_extra_args(false);
 }
 

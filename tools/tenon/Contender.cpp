@@ -1,0 +1,210 @@
+// Implements samples and their description. Times of the caller are of the steady clock around
+// Session::run; on a GPU each sample is of the GPU's own clock over runs whose tensors stay there.
+
+#include "tools/tenon/Contender.h"
+
+#include "support/Shape.h"
+#include "tools/tenon/Statistics.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+namespace tenon::tool {
+namespace {
+
+/// On a GPU a sample of a short run is a few in a row, so that the clock's own time does not count.
+constexpr unsigned kInARow = 10;
+constexpr double kInARowBelowMs = 2;
+/// Of the caller on a GPU, which are mostly copies: enough for a median.
+constexpr size_t kMostHostRuns = 50;
+constexpr unsigned kRegionRuns = 20;
+
+double peakRssMib() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+int64_t batchOf(const std::vector<Tensor> &inputs) {
+  bool hasBatch = !inputs.empty() && !inputs[0].dims.empty();
+  return hasBatch ? inputs[0].dims[0] : 1;
+}
+
+Json quantiles(const LatencySummary &summary) {
+  return {
+      {"min", summary.min}, {"median", summary.median}, {"p90", summary.p90}, {"p99", summary.p99}};
+}
+
+std::string gpuText(const Json &gpu) {
+  const Json &time = gpu["time_ms"];
+  std::string text =
+      fmt::format("  GPU         min {:.4f}  median {:.4f}  p90 {:.4f}  p99 {:.4f} ms over {} "
+                  "runs, {} in a row{}\n"
+                  "  launches    {} kernels, {} library calls, {} copies{}\n  GPU memory  {}\n",
+                  time["min"].get<double>(), time["median"].get<double>(),
+                  time["p90"].get<double>(), time["p99"].get<double>(), gpu["runs"].get<size_t>(),
+                  gpu["in_a_row"].get<size_t>(), gpu["cold"] ? " on cold tensors" : "",
+                  gpu["kernels"].get<size_t>(), gpu["calls"].get<size_t>(),
+                  gpu["moves"].get<size_t>(), gpu["graph"] ? " in one graph" : ", one by one",
+                  formatBytes(gpu["memory_bytes"].get<uint64_t>()));
+  if (gpu["graph_refusal"] != "") {
+    text += fmt::format("  no graph    {}\n", gpu["graph_refusal"].get<std::string>());
+  }
+  if (gpu.contains("copy_tb_s")) {
+    text += fmt::format("  probes      copy {:.2f} TB/s, product of 8192 {}\n",
+                        gpu["copy_tb_s"].get<double>(),
+                        gpu["product_tf_s"].is_null()
+                            ? "without cuBLASLt"
+                            : fmt::format("{:.0f} TF/s", gpu["product_tf_s"].get<double>()));
+  }
+  double sum = 0;
+  for (const Json &region : gpu.value("regions", Json::array())) {
+    sum += region["time_us"].get<double>();
+    text += fmt::format("  {:>9.2f} us  {:<8} {}\n", region["time_us"].get<double>(),
+                        region["kind"].get<std::string>(), region["label"].get<std::string>());
+  }
+  return sum == 0
+             ? text
+             : text + fmt::format("  {:>9.2f} us  together, each by itself and in caches\n", sum);
+}
+
+} // namespace
+
+std::string benchText(const Json &result) {
+  const Json &latency = result["latency_ms"];
+  std::string shapes;
+  for (auto &[name, dims] : result["inputs"].items()) {
+    shapes += fmt::format(" {}:{}", name, dims.get<std::string>());
+  }
+  std::string compiled;
+  if (result["compile_s"] != 0.0) {
+    compiled = fmt::format("compile     {:.2f} s\n", result["compile_s"].get<double>());
+  }
+  return fmt::format("{}\n  inputs     {}\n  level       {}, {} threads\n  latency     min {:.3f}  "
+                     "median {:.3f}  p90 {:.3f}  "
+                     "p99 {:.3f} ms over {} runs\n  throughput  {:.1f} per second at batch {}\n  "
+                     "{}load        {:.2f} ms, "
+                     "first result after {:.2f} ms\n  peak memory {:.1f} MiB, arena {}\n",
+                     result["engine"].get<std::string>(), shapes, result["isa"].get<std::string>(),
+                     result["threads"].get<unsigned>(), latency["min"].get<double>(),
+                     latency["median"].get<double>(), latency["p90"].get<double>(),
+                     latency["p99"].get<double>(), result["runs"].get<size_t>(),
+                     result["throughput_per_s"].get<double>(), result["batch"].get<int64_t>(),
+                     compiled.empty() ? "" : compiled + "  ", result["load_ms"].get<double>(),
+                     result["first_result_ms"].get<double>(), result["peak_rss_mib"].get<double>(),
+                     formatBytes(result["arena_bytes"].get<uint64_t>())) +
+         (result.contains("gpu") ? gpuText(result["gpu"]) : "");
+}
+
+double millisecondsSince(BenchClock::time_point start) {
+  return std::chrono::duration<double, std::milli>(BenchClock::now() - start).count();
+}
+
+Status Contender::prepareGpu(bool isCold) {
+  TENON_ASSIGN(double seconds, runner->session().timeRuns(2));
+  inARow = seconds * 1000 < kInARowBelowMs ? kInARow : 1;
+  if (isCold) {
+    TENON_ASSIGN(cold, ColdRuns::create(engine, runner->inputs()));
+  }
+  return Status::ok();
+}
+
+Status Contender::runOnce(bool keep) {
+  if (!isGpu() || times.size() < kMostHostRuns) {
+    BenchClock::time_point start = BenchClock::now();
+    TENON_TRY(runner->run());
+    double host = millisecondsSince(start);
+    if (keep) {
+      times.push_back(host);
+    }
+  }
+  return isGpu() ? sampleGpu(keep) : Status::ok();
+}
+
+Status Contender::sampleGpu(bool keep) {
+  TENON_ASSIGN(double seconds, cold ? cold->seconds() : runner->session().timeRuns(inARow));
+  if (keep) {
+    gpuTimes.push_back(seconds * 1000);
+  }
+  return Status::ok();
+}
+
+Result<Json> Contender::describe(const GpuDetails &details) {
+  Json result = describeRuns();
+  if (isGpu()) {
+    TENON_ASSIGN(result["gpu"], describeGpu(details));
+  }
+  return result;
+}
+
+Json Contender::describeRuns() const {
+  double total = 0;
+  for (double time : times) {
+    total += time;
+  }
+  int64_t batch = batchOf(runner->inputs());
+  Json inputs = Json::object();
+  for (const Tensor &input : runner->inputs()) {
+    inputs[input.name] = formatDims(input.dims);
+  }
+  return {{"engine", path},
+          {"latency_ms", quantiles(summarizeLatency(times))},
+          {"throughput_per_s",
+           static_cast<double>(times.size()) * static_cast<double>(batch) / total * 1000},
+          {"compile_s", compileSeconds},
+          {"load_ms", loadMs},
+          {"first_result_ms", firstResultMs},
+          {"peak_rss_mib", peakRssMib()},
+          {"threads", runner->session().threads()},
+          {"isa", engine->variant().level},
+          {"runs", times.size()},
+          {"batch", batch},
+          {"inputs", inputs},
+          {"arena_bytes", runner->session().memoryUse().arenaBytes}};
+}
+
+Result<Json> Contender::describeGpu(const GpuDetails &details) {
+  runtime::RunFacts facts = runner->session().facts();
+  runtime::MemoryUse use = runner->session().memoryUse();
+  Json gpu = {{"time_ms", quantiles(summarizeLatency(gpuTimes))},
+              {"runs", gpuTimes.size() * runsOfSample()},
+              {"in_a_row", runsOfSample()},
+              {"cold", cold != nullptr},
+              {"kernels", facts.kernels},
+              {"calls", facts.calls},
+              {"moves", facts.moves},
+              {"graph", facts.usedGraph},
+              {"graph_refusal", facts.graphRefusal},
+              {"memory_bytes", use.weightBytes + use.arenaBytes + use.stateBytes +
+                                   use.workspaceBytes + use.portBytes}};
+  if (details.probes) {
+    TENON_ASSIGN(GpuProbe probe, probeGpu(*engine->gpu()));
+    gpu["copy_tb_s"] = probe.copyTerabytes;
+    gpu["product_tf_s"] = probe.productTeraflops ? Json(*probe.productTeraflops) : Json();
+  }
+  if (details.regions) {
+    TENON_ASSIGN(gpu["regions"], describeRegions());
+  }
+  return gpu;
+}
+
+/// Time of each instruction by itself, in the order of the plan.
+Result<Json> Contender::describeRegions() {
+  TENON_ASSIGN(std::vector<runtime::StepTime> steps, runner->session().timeSteps(kRegionRuns));
+  Json regions = Json::array();
+  for (const runtime::StepTime &step : steps) {
+    const engine::Instruction &instruction = engine->plan().instructions[step.instruction];
+    bool isCall = instruction.kind == engine::InstructionKind::Call;
+    bool isLaunch = instruction.kind == engine::InstructionKind::Launch;
+    regions.push_back({{"instruction", step.instruction},
+                       {"label", instruction.label},
+                       {"kind", isCall     ? "library"
+                                : isLaunch ? "kernel"
+                                           : "copy"},
+                       {"kernel", isLaunch ? engine->variant().kernels[instruction.kernel] : ""},
+                       {"time_us", step.seconds * 1e6}});
+  }
+  return regions;
+}
+
+} // namespace tenon::tool

@@ -1,0 +1,61 @@
+// One engine under measurement by `bench`: how a sample of it is taken, and what is said of its
+// samples.
+
+#pragma once
+
+#include "tools/tenon/GpuBench.h"
+#include "tools/tenon/Runner.h"
+#include "tools/tenon/Terminal.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::tool {
+
+using BenchClock = std::chrono::steady_clock;
+
+double millisecondsSince(BenchClock::time_point start);
+
+/// What is told of a GPU beyond its times.
+struct GpuDetails {
+  bool probes = false;
+  bool regions = false;
+};
+
+struct Contender {
+  std::string path;
+  double compileSeconds = 0;
+  double loadMs = 0;        ///< from opening the file to a session prepared for the shapes
+  double firstResultMs = 0; ///< from opening the file to the first outputs
+  std::shared_ptr<const runtime::Engine> engine;
+  std::unique_ptr<Runner> runner;
+  std::vector<double> times; ///< of the caller, with host tensors
+  std::vector<double> gpuTimes;
+  unsigned inARow = 1; ///< runs of one sample of the GPU's clock
+  std::unique_ptr<ColdRuns> cold;
+
+  bool isGpu() const { return engine->gpu().has_value(); }
+  /// What decides how long to measure.
+  const std::vector<double> &samples() const { return isGpu() ? gpuTimes : times; }
+  size_t runsOfSample() const { return !isGpu() ? 1 : cold ? cold->sets() : inARow; }
+
+  /// Once, after the first run.
+  Status prepareGpu(bool isCold);
+  Status runOnce(bool keep);
+
+  /// The latencies and what belongs to them, as `bench --json` has it.
+  Result<Json> describe(const GpuDetails &details);
+
+private:
+  Status sampleGpu(bool keep);
+  Json describeRuns() const;
+  Result<Json> describeGpu(const GpuDetails &details);
+  Result<Json> describeRegions();
+};
+
+/// A description for people.
+std::string benchText(const Json &result);
+
+} // namespace tenon::tool
