@@ -20,7 +20,7 @@ bool isView(Operation *op) {
 /// Takes in the views behind an operand; one that others read too is made again for this region.
 void takeViews(Formation &formation, Group *group, OpOperand &operand) {
   OpOperand *edge = &operand;
-  while (isView(edge->get().getDefiningOp())) {
+  while (isView(edge->get().getDefiningOp()) && group->ops.size() < kMostOperations) {
     Operation *view = edge->get().getDefiningOp();
     if (!view->hasOneUse()) {
       Operation *copy = view->clone();
