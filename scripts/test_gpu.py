@@ -5,6 +5,7 @@ Relies on `tenon` and `conformance` of any preset, and on numpy and onnx for the
 """
 
 import argparse
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -14,16 +15,23 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEBIAN_SUITE = pathlib.Path("/usr/share/libonnx-testdata/data")
 
 
+def newer_suite():
+    """The node cases that the onnx package of this Python brings."""
+    package = importlib.util.find_spec("onnx")
+    return pathlib.Path(package.origin).parent / "backend/test/data/node" if package else pathlib.Path("onnx")
+
+
 def suites(options):
     """Name and command of each part."""
     conformance = [options.bin / "conformance", "--target", options.target, "--jobs", options.jobs, "--timeout", options.timeout]
     reports = options.reports
     yield "operators", [*conformance, "ops", "--expected", ROOT / "test/ops/expected-failures.txt", "--report", reports / "operators.txt"]
-    if options.suite.is_dir():
-        listed = ROOT / "test/conformance/expected-failures.txt"
-        yield "conformance", [*conformance, options.suite, "--expected", listed, "--report", reports / "conformance.txt"]
-    else:
-        print(f"test_gpu: no suite in {options.suite}; give --suite, or install libonnx-testdata")
+    for name, folder, listed in (("conformance", options.suite, "expected-failures.txt"),
+                                 ("newer", options.newer, "expected-failures-1.22.txt")):
+        if folder.is_dir():
+            yield name, [*conformance, folder, "--expected", ROOT / "test/conformance" / listed, "--report", reports / f"{name}.txt"]
+        else:
+            print(f"test_gpu: the suite {name} is not in {folder}")
     yield "models", [sys.executable, ROOT / "test/gpu/zoo.py", "--tenon", options.bin / "tenon", "--target", options.target]
 
 
@@ -38,8 +46,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/static/bin")
     parser.add_argument("--target", default="cuda:sm_90")
-    parser.add_argument("--suite", type=pathlib.Path, default=DEBIAN_SUITE, help="folder of ONNX's cases")
-    parser.add_argument("--only", default="", help="parts by comma: operators, conformance, models")
+    parser.add_argument("--suite", type=pathlib.Path, default=DEBIAN_SUITE, help="folder of the cases of libonnx-testdata")
+    parser.add_argument("--newer", type=pathlib.Path, default=newer_suite(), help="folder of the node cases of onnx 1.22")
+    parser.add_argument("--only", default="", help="parts by comma: operators, conformance, newer, models")
     parser.add_argument("--jobs", type=int, default=min(8, os.cpu_count() or 1))
     parser.add_argument("--timeout", type=int, default=120, help="seconds for a case")
     parser.add_argument("--reports", type=pathlib.Path, default=pathlib.Path("."), help="folder for the rows of all cases")
