@@ -43,8 +43,18 @@ Status refuse(StringRef input, StringRef output, std::string_view why, std::stri
 
 } // namespace
 
-Status declareState(ModuleOp module, StringRef input, StringRef output) {
-  func::FuncOp function = *module.getOps<func::FuncOp>().begin();
+namespace {
+
+/// What the `*` of a pattern stands for in a name that fits it.
+std::optional<StringRef> fit(StringRef pattern, StringRef name) {
+  auto [before, after] = pattern.split('*');
+  bool fits = name.size() >= before.size() + after.size() && name.starts_with(before) &&
+              name.ends_with(after);
+  return fits ? std::optional(name.drop_front(before.size()).drop_back(after.size()))
+              : std::nullopt;
+}
+
+Status declareOne(func::FuncOp function, StringRef input, StringRef output) {
   std::optional<unsigned> argument = findInput(function, input, "tn.name");
   std::optional<unsigned> result = findOutput(function, output, "tn.name");
   if (!argument || !result) {
@@ -64,10 +74,29 @@ Status declareState(ModuleOp module, StringRef input, StringRef output) {
     return refuse(input, output, "the two have different shapes or element types",
                   "a state is replaced by one of its own shape and type");
   }
-  StringAttr name = StringAttr::get(module.getContext(), input);
+  StringAttr name = StringAttr::get(function.getContext(), input);
   function.setArgAttr(*argument, kState, name);
   function.setResultAttr(*result, kState, name);
   return Status::ok();
+}
+
+} // namespace
+
+Status declareState(ModuleOp module, StringRef input, StringRef output) {
+  func::FuncOp function = *module.getOps<func::FuncOp>().begin();
+  if (input.count('*') != 1 || output.count('*') != 1) {
+    return declareOne(function, input, output);
+  }
+  bool isUsed = false;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    StringRef name(nameIn(function.getArgAttrDict(i), "tn.name"));
+    if (std::optional<StringRef> text = fit(input, name)) {
+      auto [before, after] = output.split('*');
+      TENON_TRY(declareOne(function, name, (before + *text + after).str()));
+      isUsed = true;
+    }
+  }
+  return isUsed ? Status::ok() : refuse(input, output, "no input of the model fits", kUse);
 }
 
 SmallVector<State> statesOf(func::FuncOp function) {

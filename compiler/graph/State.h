@@ -16,7 +16,8 @@ struct State {
   unsigned result;
 };
 
-/// Marks an input and an output as one. They must have one type, of constant dims.
+/// Marks an input and an output as one. They must have one type, of constant dims. A `*` in both
+/// names stands for the same text: every input that fits is paired.
 Status declareState(mlir::ModuleOp module, llvm::StringRef input, llvm::StringRef output);
 
 /// The states that are marked, in the order of the arguments.

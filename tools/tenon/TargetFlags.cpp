@@ -24,7 +24,7 @@ void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
   command
       .add_option("--state", flags.states,
                   "INPUT=OUTPUT: both are one buffer of the session, zero at first and replaced by "
-                  "each run")
+                  "each run; a * stands for the same text in both")
       ->allow_extra_args(false);
 }
 

@@ -4,6 +4,7 @@
 #include "compiler/codegen/cuda/ElementEmitter.h"
 #include "compiler/codegen/cuda/Schedule.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -112,6 +113,14 @@ void emitStrips(ElementEmitter &emitter, ArrayRef<Root> roots, const Layout &lay
   }
 }
 
+/// Whether the kernel moves one buffer into another as it is: what a scatter starts from.
+bool isWholeCopy(RegionBuilder &region, ArrayRef<Root> roots) {
+  linalg::GenericOp op = roots.front().tensor.getDefiningOp<linalg::GenericOp>();
+  return roots.size() == 1 && op && linalg::isaCopyOpInterface(op) &&
+         region.bufferOf(op.getDpsInputs().front()) &&
+         tn::sameDims(region.dims(op.getDpsInputs().front()), region.dims(roots.front().tensor));
+}
+
 } // namespace
 
 void emitPointsKernel(RegionBuilder &region, const KernelRoots &group, bool &hasFailed) {
@@ -143,6 +152,7 @@ void emitPointsKernel(RegionBuilder &region, const KernelRoots &group, bool &has
     emitter.closeScope();
   }
   kernel.finish(layout.grid);
+  region.code.steps.back().isCopy = isWholeCopy(region, group.roots);
   hasFailed |= emitter.hasFailed();
 }
 

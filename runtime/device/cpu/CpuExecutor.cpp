@@ -106,9 +106,11 @@ Status CpuExecutor::placeFixedRoots(std::span<std::byte *> roots) {
 }
 
 Status CpuExecutor::activate(BoundPlan &bound, std::span<std::byte *> roots) {
-  if (static_cast<uint64_t>(bound.arenaBytes) > arena.size()) {
+  // A kernel may read an element of an empty buffer and not use it; that may lie at the very end.
+  uint64_t bytes = static_cast<uint64_t>(bound.arenaBytes) + engine::kBufferAlignment;
+  if (bytes > arena.size()) {
     arena = AlignedBuffer();
-    TENON_ASSIGN(arena, AlignedBuffer::create(static_cast<uint64_t>(bound.arenaBytes)));
+    TENON_ASSIGN(arena, AlignedBuffer::create(bytes));
   }
   TENON_TRY(reserveScratch(scratchNeed(bound)));
   const engine::Plan &plan = variant.plan();
@@ -120,11 +122,15 @@ Status CpuExecutor::activate(BoundPlan &bound, std::span<std::byte *> roots) {
   return Status::ok();
 }
 
-Status CpuExecutor::bindInput(size_t, const InputBinding &input, uint64_t, std::byte *&root) {
+Status CpuExecutor::bindInput(size_t, const InputBinding &input, uint64_t bytes,
+                              std::byte *&root) {
+  // A kernel may read an element of an empty input and not use it.
+  alignas(engine::kBufferAlignment) static constexpr std::byte kNothing[engine::kBufferAlignment] = {};
   if (input.place != Place::Host) {
     return notOnHost();
   }
-  root = static_cast<std::byte *>(const_cast<void *>(input.data));
+  const void *data = bytes == 0 ? kNothing : input.data;
+  root = static_cast<std::byte *>(const_cast<void *>(data));
   return Status::ok();
 }
 

@@ -15,7 +15,7 @@ namespace {
 /// Row `i` of a cache of four rows becomes `x`, a count goes up by one, a shift register moves on;
 /// the result is the sum of the cache's rows plus the count plus the register's last row.
 constexpr const char *kModel = R"(
-module attributes {tenon.phase = "import"} {
+module attributes {tn.phase = "import"} {
   func.func @main(%cache: tensor<4x8xf32> {tn.name = "cache"}, %count: tensor<f32> {tn.name = "count"},
       %shifted: tensor<3x8xf32> {tn.name = "shifted"},
       %i: tensor<1xi64> {tn.name = "i"}, %x: tensor<1x8xf32> {tn.name = "x"}) ->
@@ -75,8 +75,8 @@ TEST_F(StateTest, OutlivesRunsAndBelongsToASession) {
     ASSERT_TRUE(engine) << engine.status().toString();
     EXPECT_EQ((*engine)->plan().inputs.size(), 2u);
     EXPECT_EQ((*engine)->plan().outputs.size(), 1u);
-    std::unique_ptr<runtime::Session> first = *runtime::Session::create(*engine);
-    std::unique_ptr<runtime::Session> second = *runtime::Session::create(*engine);
+    std::unique_ptr<runtime::Session> first = std::move(*runtime::Session::create(*engine));
+    std::unique_ptr<runtime::Session> second = std::move(*runtime::Session::create(*engine));
     EXPECT_EQ(step(*first, 0, 10), 10 + 1 + 0);
     EXPECT_EQ(step(*first, 1, 20), 30 + 2 + 0);
     EXPECT_EQ(step(*second, 3, 5), 5 + 1 + 0);
@@ -86,6 +86,19 @@ TEST_F(StateTest, OutlivesRunsAndBelongsToASession) {
     EXPECT_EQ(step(*first, 1, 7), 7 + 1 + 0);
     EXPECT_EQ(step(*second, 3, 6), 6 + 2 + 0);
   }
+}
+
+TEST_F(StateTest, AStarPairsAllThatFit) {
+  pipeline::CompileOptions compile = options();
+  compile.states = {{"*", "new_*"}};
+  EXPECT_FALSE(pipeline::compile(compile)); // there is no output new_i
+  compile.states = {{"c*", "new_c*"}};
+  Result<pipeline::CompileSummary> summary = pipeline::compile(compile);
+  ASSERT_TRUE(summary) << summary.status().toString();
+  Result<std::shared_ptr<const runtime::Engine>> engine = runtime::Engine::open(compile.output);
+  ASSERT_TRUE(engine) << engine.status().toString();
+  ASSERT_EQ((*engine)->plan().inputs.size(), 3u);
+  EXPECT_EQ((*engine)->plan().inputs[0].name, "shifted");
 }
 
 TEST_F(StateTest, WhatCannotBeAStateIsRefused) {
