@@ -6,6 +6,12 @@
 using namespace mlir;
 
 namespace tenon::codegen::cuda {
+namespace {
+
+/// Rows so few and long that each is work for many blocks.
+constexpr int64_t kFewRows = 64, kLongRow = int64_t(1) << 18;
+
+} // namespace
 
 FailureOr<bool> emitRows(RegionBuilder &region) {
   FailureOr<func::FuncOp> function = region.linalg();
@@ -18,12 +24,17 @@ FailureOr<bool> emitRows(RegionBuilder &region) {
     roots.push_back({value, region.output(i)});
   }
   std::optional<RowsWork> work = findRowsWork(region, roots);
-  std::optional<RowsLayout> layout = work ? layoutInRegisters(region, *work) : std::nullopt;
-  if (!layout) {
+  if (!work) {
     return false;
   }
   bool hasFailed = false;
-  emitRowsInRegisters(region, *work, *layout, hasFailed);
+  if (std::optional<RowsLayout> layout = layoutInRegisters(region, *work)) {
+    emitRowsInRegisters(region, *work, *layout, hasFailed);
+  } else if (region.estimate(work->rows) < kFewRows && region.estimate(work->inner) > kLongRow) {
+    return false;
+  } else {
+    emitRowsInLoops(region, *work, hasFailed);
+  }
   return hasFailed ? FailureOr<bool>(failure()) : FailureOr<bool>(true);
 }
 

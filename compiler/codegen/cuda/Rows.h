@@ -33,4 +33,7 @@ std::optional<RowsLayout> layoutInRegisters(RegionBuilder &region, const RowsWor
 void emitRowsInRegisters(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout,
                          bool &hasFailed);
 
+/// The same for rows of any length.
+void emitRowsInLoops(RegionBuilder &region, const RowsWork &work, bool &hasFailed);
+
 } // namespace tenon::codegen::cuda

@@ -3,6 +3,7 @@
 #include "compiler/codegen/cuda/Schedule.h"
 
 #include "compiler/codegen/cuda/ElementEmitter.h"
+#include "compiler/codegen/cuda/RowsReduction.h"
 #include "compiler/codegen/cuda/Strategies.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -270,7 +271,7 @@ FailureOr<bool> emitPoints(RegionBuilder &region) {
   for (const KernelRoots &kernel : schedule(region, *function)) {
     if (kernel.nest) {
       emitNestKernel(region, kernel, hasFailed);
-    } else {
+    } else if (!emitReductionKernels(region, kernel, hasFailed)) {
       emitPointsKernel(region, kernel, hasFailed);
     }
     if (hasFailed) {

@@ -1,0 +1,205 @@
+// Row kernels: their numbers on the emulated GPU against the reference, and what their PTX must
+// hold. Relies on HandKernelCheck for both.
+#include "HandKernelCheck.h"
+
+#include "compiler/codegen/cuda/CudaCodegen.h"
+#include "compiler/codegen/cuda/Strategies.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <gtest/gtest.h>
+
+namespace tenon::codegen::cuda {
+namespace {
+
+testing::AssertionResult rowsMatch(const std::string &text,
+                                   const std::vector<int64_t> &symbols = {}) {
+  testing::AssertionResult forward = matchesReference(text, emitRows, symbols);
+  return forward ? matchesReference(text, emitRows, symbols, 2, /*reversed=*/true) : forward;
+}
+
+std::string softmax(const std::string &dims, int axis, const std::string &element,
+                    bool isLog = false) {
+  std::string tensor = "tensor<" + dims + "x" + element + ">";
+  return regionText(
+      "rows", "(%a: " + tensor + ") -> " + tensor,
+      llvm::formatv("%0 = tn.softmax %a {{axis = {0} : i64{1}} : {2}\nreturn %0 : {2}", axis,
+                    isLog ? ", log" : "", tensor));
+}
+
+/// residual + layer norm + gelu + scale + add of `dims` = rows x C.
+std::string fused(const std::string &rows, const std::string &length, const std::string &element) {
+  return llvm::formatv(
+      R"(module {{ func.func @kernel(%a: {0}, %b: {0}, %s: {1}, %t: {1}, %u: {1}) -> {0}
+        attributes {{tn.strategy = "rows"} {{
+      %0 = tn.add %a, %b : ({0}, {0}) -> {0}
+      %1 = tn.layer_norm %0 scale %s bias %t {{axis = 1 : i64, epsilon = 1.0e-05 : f64,
+        operandSegmentSizes = array<i32: 1, 1, 1>} : ({0}, {1}, {1}) -> {0}
+      %2 = tn.gelu %1 : {0}
+      %3 = tn.mul %2, %u : ({0}, {1}) -> {0}
+      %4 = tn.add %3, %a : ({0}, {0}) -> {0}
+      return %4 : {0} } })",
+      "tensor<" + rows + "x" + length + "x" + element + ">",
+      "tensor<" + length + "x" + element + ">");
+}
+
+std::string reduce(const std::string &kind, const std::string &from, const std::string &axes,
+                   const std::string &to, bool keepdims = false) {
+  return regionText(
+      "rows", "(%a: tensor<" + from + ">) -> tensor<" + to + ">",
+      llvm::formatv("%0 = tn.reduce <{0}> %a {{axes = array<i64: {1}>, keepdims = {2}} : "
+                    "(tensor<{3}>) -> tensor<{4}>\nreturn %0 : tensor<{4}>",
+                    kind, axes, keepdims, from, to));
+}
+
+std::string argReduce(const std::string &from, const std::string &to, bool largest, bool last) {
+  return regionText(
+      "single", "(%a: tensor<" + from + ">) -> tensor<" + to + "xi64>",
+      llvm::formatv("%0 = tn.arg_reduce %a {{axis = 1 : i64, keepdims = false, largest = {0}, "
+                    "lastIndex = {1}} : (tensor<{2}>) -> tensor<{3}xi64>\n"
+                    "return %0 : tensor<{3}xi64>",
+                    largest, last, from, to));
+}
+
+TEST(Rows, Softmax) {
+  // A few lanes, part of a warp, a warp, several rows a block with a rest, a block; odd lengths.
+  for (const char *dims : {"5x3", "7x64", "3x2x100", "9x131", "2x1000", "2x4096"}) {
+    int axis = llvm::StringRef(dims).count('x');
+    EXPECT_TRUE(rowsMatch(softmax(dims, axis, "f32"))) << dims;
+    EXPECT_TRUE(rowsMatch(softmax(dims, axis, "f16"))) << dims;
+  }
+  EXPECT_TRUE(rowsMatch(softmax("4x777", 1, "bf16", /*isLog=*/true)));
+}
+
+TEST(Rows, FusedNorm) {
+  EXPECT_TRUE(rowsMatch(fused("3", "768", "f16")));
+  EXPECT_TRUE(rowsMatch(fused("2", "3072", "bf16")));
+  EXPECT_TRUE(rowsMatch(fused("2", "1536", "f32")));
+}
+
+TEST(Rows, Reductions) {
+  EXPECT_TRUE(rowsMatch(reduce("mean", "6x4x200xf16", "1, 2", "6xf16")));
+  EXPECT_TRUE(rowsMatch(reduce("sum", "1100x6xf32", "1", "1100xf32")));
+  EXPECT_TRUE(rowsMatch(reduce("max", "5x2000xbf16", "1", "5x1xbf16", true)));
+  EXPECT_TRUE(rowsMatch(reduce("min", "5x96xi8", "1", "5xi8")));
+  EXPECT_TRUE(rowsMatch(reduce("prod", "5x17xi64", "1", "5xi64")));
+  EXPECT_TRUE(rowsMatch(reduce("sum", "3x2500xf64", "1", "3xf64")));
+}
+
+TEST(Rows, ArgReduce) {
+  for (bool last : {false, true}) {
+    EXPECT_TRUE(rowsMatch(argReduce("5x1000xf32", "5", true, last)));
+    EXPECT_TRUE(rowsMatch(argReduce("3x3000xi32", "3", true, last)));
+    EXPECT_TRUE(rowsMatch(argReduce("40x7xi64", "40", false, last)));
+  }
+}
+
+TEST(Rows, RowsThatVary) {
+  std::string tensor = "tensor<?x5x48xf16, #tn.shape<()[s0] -> (s0, 5, 48)>>";
+  EXPECT_TRUE(rowsMatch(
+      regionText("rows", "(%a: " + tensor + ") -> " + tensor,
+                 "%0 = tn.softmax %a {axis = 2 : i64} : " + tensor + "\nreturn %0 : " + tensor,
+                 "#tn.symbol<\"s0\", 1, 8>"),
+      {7}));
+}
+
+TEST(Rows, LengthsThatVary) {
+  std::string tensor = "tensor<?x?xf16, #tn.shape<()[s0, s1] -> (s0, s1)>>";
+  std::string text =
+      regionText("rows", "(%a: " + tensor + ") -> " + tensor,
+                 "%0 = tn.softmax %a {axis = 1 : i64} : " + tensor + "\nreturn %0 : " + tensor,
+                 "#tn.symbol<\"s0\", 1, 8>, #tn.symbol<\"s1\", 1, 8192>");
+  for (int64_t length : {1, 77, 1000, 6000}) {
+    EXPECT_TRUE(rowsMatch(text, {3, length})) << length;
+  }
+  std::string three = "tensor<2x?x6xf32, #tn.shape<()[s0] -> (2, s0, 6)>>";
+  EXPECT_TRUE(rowsMatch(
+      regionText("rows", "(%a: " + three + ") -> tensor<2xf32>",
+                 "%0 = tn.reduce <mean> %a {axes = array<i64: 1, 2>, keepdims = false} : (" +
+                     three + ") -> tensor<2xf32>\nreturn %0 : tensor<2xf32>",
+                 "#tn.symbol<\"s0\", 1, 1024>"),
+      {333}));
+}
+
+/// By the kernels of a schedule, of which those of a reduction are looked at here.
+testing::AssertionResult scheduleMatches(const std::string &text,
+                                         const std::vector<int64_t> &symbols = {}) {
+  testing::AssertionResult forward = matchesReference(text, emitPoints, symbols);
+  return forward ? matchesReference(text, emitPoints, symbols, 2, /*reversed=*/true) : forward;
+}
+
+TEST(Rows, ReductionsOverColumns) {
+  EXPECT_TRUE(scheduleMatches(reduce("mean", "2x7x7x64xf16", "1, 2", "2x64xf16")));
+  EXPECT_TRUE(scheduleMatches(reduce("sum", "500x9xf32", "0", "9xf32")));
+  EXPECT_TRUE(scheduleMatches(reduce("max", "3x300x40xi8", "1", "3x1x40xi8", true)));
+  EXPECT_TRUE(scheduleMatches(argReduce("3x700x8xf32", "3x8", true, true)));
+  EXPECT_TRUE(scheduleMatches(softmax("2x130x24", 1, "f16")));
+}
+
+TEST(Rows, ReductionsOfFewLongRows) {
+  EXPECT_TRUE(scheduleMatches(reduce("sum", "2x40000xf32", "1", "2xf32")));
+  EXPECT_TRUE(scheduleMatches(reduce("mean", "50001xf32", "0", "f32")));
+  EXPECT_TRUE(scheduleMatches(argReduce("1x30000xi32", "1", false, false)));
+}
+
+/// How often `pattern` stands in the PTX of a region.
+struct Ptx {
+  explicit Ptx(const std::string &text) {
+    const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
+    llvm::Expected<CompiledRegion> compiled = compileRegion(text, "k", arch);
+    EXPECT_TRUE(bool(compiled)) << llvm::toString(compiled.takeError());
+    steps = compiled->code.steps.size();
+    ptx = compiled->object;
+    EXPECT_TRUE(assembles(ptx, arch));
+  }
+  size_t count(llvm::StringRef pattern) const { return llvm::StringRef(ptx).count(pattern); }
+
+  std::string ptx;
+  size_t steps = 0;
+};
+
+TEST(Rows, ReadsAndWritesEachElementOnce) {
+  struct Expected {
+    std::string text;
+    /// 16-byte loads and stores of a thread, and barriers.
+    size_t loads, stores, barriers;
+  };
+  const Expected table[] = {
+      {softmax("65536x4096", 1, "f16"), 2, 2, 2},
+      {softmax("65536x64", 1, "f16"), 2, 2, 0},
+      {softmax("65536x1024", 1, "f16"), 4, 4, 0},
+      {softmax("4096x1024", 1, "f32"), 8, 8, 0},
+      // In a cluster of blocks.
+      {softmax("2048x262144", 1, "f16"), 4, 4, 0},
+      // Two rows and three parameters.
+      {fused("65536", "4096", "f16"), 10, 2, 2},
+      {fused("128", "768", "f16"), 15, 3, 0},
+      {reduce("mean", "65536x4096xf16", "1", "65536xf16"), 2, 0, 1},
+  };
+  for (const Expected &expected : table) {
+    Ptx ptx(expected.text);
+    EXPECT_EQ(ptx.steps, 1u);
+    EXPECT_EQ(ptx.count("ld.global"), expected.loads) << expected.text;
+    EXPECT_EQ(ptx.count("ld.global.nc.v4.b32"), expected.loads) << expected.text;
+    EXPECT_EQ(ptx.count("st.global.v4.b32"), expected.stores) << expected.text;
+    EXPECT_EQ(ptx.count("bar.sync"), expected.barriers) << expected.text;
+    EXPECT_EQ(ptx.count(".local"), 0u) << expected.text;
+  }
+}
+
+TEST(Rows, LongReductionsAreSharedByManyBlocks) {
+  Ptx rows(reduce("sum", "67108864xf32", "0", "f32"));
+  EXPECT_EQ(rows.steps, 2u);
+  EXPECT_EQ(rows.count("ld.global.nc.v4.b32"), 4u);
+  Ptx columns(reduce("sum", "65536x768xf32", "0", "768xf32"));
+  EXPECT_EQ(columns.steps, 2u);
+  EXPECT_EQ(columns.count("ld.global.nc.v4.b32"), 4u);
+}
+
+TEST(Rows, LongRowsAreSharedByACluster) {
+  Ptx ptx(softmax("2048x262144", 1, "f16"));
+  EXPECT_EQ(ptx.count(".reqnctapercluster 8"), 1u);
+  EXPECT_GT(ptx.count("mapa"), 0u);
+}
+
+} // namespace
+} // namespace tenon::codegen::cuda
