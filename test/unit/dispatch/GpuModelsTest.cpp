@@ -26,6 +26,7 @@ struct Expected {
   const char *model;
   /// Regions by strategy.
   Counts counts;
+  opt::Precision type = opt::Precision::Fp16;
 };
 
 void PrintTo(const Expected &expected, std::ostream *out) { *out << expected.model; }
@@ -44,7 +45,7 @@ TEST_P(GpuModel, HasTheseRegions) {
   opt::PrecisionRecord precision;
   dispatch::Records records;
   ASSERT_TRUE(succeeded(opt::optimize(*module, weights, {})));
-  ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, opt::Precision::Fp16, precision)));
+  ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, GetParam().type, precision)));
   ASSERT_TRUE(succeeded(opt::optimizeForGpu(*module, weights, {})));
   ASSERT_TRUE(succeeded(dispatch::dispatch(*module, dispatch::cudaProfile(), records)));
   ASSERT_TRUE(succeeded(verify(*module)));
@@ -111,5 +112,18 @@ INSTANTIATE_TEST_SUITE_P(
     testing::ValuesIn(
         both("graphs/mobilenet_v2.dynamo", "graphs/mobilenet_v2.torchscript",
              {{"contraction", 36}, {"depthwise", 17}, {"elementwise", 20}, {"single", 1}})));
+
+// A layer: QKV, two rotary embeddings, the part of V, two updates of the cache, attention, its
+// product with the residual, norm, gate and up, their product, down with the residual, norm. Around
+// them angles, indices, mask, and casts of the cache (32 in, 32 out, which states do not have) and
+// of the result.
+INSTANTIATE_TEST_SUITE_P(Llama, GpuModel,
+                         testing::Values(Expected{"large/llama_1b_decode",
+                                                  {{"attention", 16},
+                                                   {"contraction", 65},
+                                                   {"rows", 33},
+                                                   {"single", 32},
+                                                   {"elementwise", 16 * 4 + 3 + 64 + 1}},
+                                                  opt::Precision::Bf16}));
 
 } // namespace
