@@ -22,7 +22,8 @@ namespace tenon::codegen::cuda {
 namespace {
 
 FailureOr<bool> emitLibrary(RegionBuilder &region) {
-  std::optional<RegionStep> step = libraryStep(region.source);
+  std::optional<RegionStep> step =
+      region.mayCallLibraries ? libraryStep(region.source) : std::nullopt;
   if (step) {
     region.code.steps.push_back(std::move(*step));
   }
@@ -41,7 +42,7 @@ const Strategy *strategyOf(StringRef name) {
       {dispatch::kRows, {emitRows, emitPoints}},
       {dispatch::kContraction, {emitLibrary, emitPoints}},
       {dispatch::kDepthwise, {emitPoints}},
-      {dispatch::kAttention, {emitPoints}},
+      {dispatch::kAttention, {emitAttention, emitPoints}},
       {dispatch::kSingle, {emitRows, emitPoints}},
   };
   const Strategy *found =
@@ -70,7 +71,8 @@ LogicalResult expandMath(ModuleOp module) {
   return applyPatternsGreedily(module, std::move(patterns));
 }
 
-/// All of the way within MLIR.
+} // namespace
+
 LogicalResult lowerRegion(RegionBuilder &region) {
   if (failed(emitSteps(region))) {
     return failure();
@@ -79,17 +81,15 @@ LogicalResult lowerRegion(RegionBuilder &region) {
                  succeeded(lowerToNvvm(*region.kernels, region.indexBits())));
 }
 
-void registerDialects(DialectRegistry &registry) {
+void registerRegionDialects(DialectRegistry &registry) {
   registerEmitDialects(registry);
   registry.insert<func::FuncDialect, linalg::LinalgDialect, tensor::TensorDialect, tn::TnDialect>();
 }
 
-} // namespace
-
 llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
                                              const engine::CudaArch &arch) {
   DialectRegistry registry;
-  registerDialects(registry);
+  registerRegionDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   context.loadAllAvailableDialects();
   std::string problem;

@@ -7,6 +7,11 @@
 #include "llvm/Analysis/CGSCCPassManager.h"
 #include "llvm/Analysis/LoopAnalysisManager.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/IR/Dominators.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/Verifier.h"
@@ -59,6 +64,37 @@ llvm::TargetLibraryInfoImpl emptyLibrary() {
   llvm::TargetLibraryInfoImpl library{llvm::Triple(kTriple)};
   library.disableAllFunctions();
   return library;
+}
+
+/// What a kernel reads after it has waited for the kernels before it must not be read earlier, but loads
+/// of what does not change may move freely: their pointers are made to come out of the wait.
+void orderAfterWait(llvm::Function &kernel) {
+  llvm::CallInst *wait = nullptr;
+  for (llvm::Instruction &instruction : llvm::instructions(kernel)) {
+    llvm::IntrinsicInst *call = llvm::dyn_cast<llvm::IntrinsicInst>(&instruction);
+    if (call && call->getIntrinsicID() == llvm::Intrinsic::nvvm_griddepcontrol_wait) {
+      wait = call;
+      break;
+    }
+  }
+  if (!wait) {
+    return;
+  }
+  for (llvm::Argument &argument : kernel.args()) {
+    if (!argument.getType()->isPointerTy()) {
+      continue;
+    }
+    llvm::FunctionType *type =
+        llvm::FunctionType::get(argument.getType(), {argument.getType()}, false);
+    llvm::InlineAsm *copy =
+        llvm::InlineAsm::get(type, "mov.b64 $0, $1;", "=l,l", /*hasSideEffects=*/true);
+    llvm::CallInst *later =
+        llvm::CallInst::Create(type, copy, {&argument}, "", std::next(wait->getIterator()));
+    llvm::DominatorTree dominators(kernel);
+    argument.replaceUsesWithIf(later, [&](llvm::Use &use) {
+      return use.getUser() != later && dominators.dominates(later, use);
+    });
+  }
 }
 
 void addPasses(llvm::FunctionPassManager &passes) {
@@ -141,6 +177,9 @@ llvm::Expected<std::string> emitPtx(llvm::Module &module, const engine::CudaArch
   llvm::raw_string_ostream problemStream(problem);
   if (llvm::verifyModule(module, &problemStream)) {
     return llvm::createStringError("generated LLVM IR is not valid: " + problem);
+  }
+  for (llvm::Function &function : module) {
+    orderAfterWait(function);
   }
   optimize(module, *machine);
   llvm::SmallString<0> ptx;

@@ -43,6 +43,11 @@ Kernel::Kernel(RegionBuilder &region, unsigned threads)
   builder.setInsertionPointToEnd(entry);
   LLVM::ReturnOp exit = LLVM::ReturnOp::create(builder, location, ValueRange());
   builder.setInsertionPoint(exit);
+  if (region.arch.number >= 90) {
+    // The launch may be early; the next one may be too as soon as this one has begun.
+    NVVM::GriddepcontrolOp::create(builder, location, NVVM::GridDepActionKind::wait);
+    NVVM::GriddepcontrolOp::create(builder, location, NVVM::GridDepActionKind::launch_dependents);
+  }
   for (unsigned i = 0; i < region.symbolCount; ++i) {
     Value argument = entry->addArgument(builder.getI64Type(), location);
     Value index = arith::IndexCastOp::create(builder, location, builder.getIndexType(), argument);

@@ -1,5 +1,5 @@
-// Loop nests that insert elements one by one (top-k, scatter). Outer loops whose steps touch different
-// parts of the results run over the threads of the grid; the rest runs in order in each thread.
+// Loop nests that insert elements one by one (top-k, scatter). Loops whose steps touch different parts of the
+// results run over the threads of the grid; the rest runs in order in each thread.
 #include "compiler/codegen/cuda/ElementEmitter.h"
 #include "compiler/codegen/cuda/Schedule.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -46,19 +46,21 @@ bool isParallel(scf::ForOp loop, scf::ForOp nest) {
   return !result.wasInterrupted();
 }
 
-/// The outermost loops that run over threads.
-SmallVector<scf::ForOp> parallelLoops(scf::ForOp nest) {
-  SmallVector<scf::ForOp> loops;
-  for (scf::ForOp loop = nest; loop && isParallel(loop, nest);) {
-    loops.push_back(loop);
+/// The loops of which each but the last holds nothing that carries but the next one, from the outside.
+SmallVector<scf::ForOp> perfectLoops(scf::ForOp nest) {
+  SmallVector<scf::ForOp> loops = {nest};
+  while (true) {
+    scf::ForOp loop = loops.back();
     SmallVector<scf::ForOp> inner(loop.getBody()->getOps<scf::ForOp>());
     bool isPerfect = inner.size() == 1 && inner.front().getResultTypes() == loop.getResultTypes() &&
                      inner.front().getInits() == ValueRange(loop.getRegionIterArgs()) &&
                      ValueRange(inner.front().getResults()) ==
                          loop.getBody()->getTerminator()->getOperands();
-    loop = isPerfect ? inner.front() : scf::ForOp();
+    if (!isPerfect) {
+      return loops;
+    }
+    loops.push_back(inner.front());
   }
-  return loops;
 }
 
 class NestEmitter {
@@ -66,26 +68,15 @@ public:
   NestEmitter(ElementEmitter &emitter, scf::ForOp nest)
       : emitter(emitter), kernel(emitter.kernel), nest(nest) {}
 
-  /// `parallel` loops have the values of `threads` for their variables.
-  void run(ArrayRef<Root> roots, ArrayRef<scf::ForOp> parallel, ArrayRef<Index> threads) {
+  /// The variables of the loops in `threads` have these values; the other loops run in the thread.
+  void run(ArrayRef<Root> roots, const llvm::DenseMap<Operation *, Index> &threads) {
     for (const Root &root : roots) {
       unsigned number = cast<OpResult>(root.tensor).getResultNumber();
       buffers[nest.getRegionIterArg(number)] = root.buffer;
       kernel.pointer(root.buffer, /*isWritten=*/true);
     }
-    for (auto [i, index] : llvm::enumerate(threads)) {
-      scf::ForOp loop = parallel[i];
-      lane.indices[loop.getInductionVar()] = index;
-      if (loop != nest) {
-        passOn(loop);
-      }
-    }
-    if (parallel.empty()) {
-      emitLoop(nest);
-    } else {
-      scf::ForOp innermost = parallel.back();
-      emitBody(*innermost.getBody());
-    }
+    spread = threads;
+    emitLoop(nest);
   }
 
 private:
@@ -113,6 +104,7 @@ private:
   scf::ForOp nest;
   ElementEmitter::Lane lane;
   llvm::DenseMap<Value, unsigned> buffers;
+  llvm::DenseMap<Operation *, Index> spread;
 };
 
 Index NestEmitter::placeOf(Value tensor, ValueRange indices) {
@@ -144,6 +136,11 @@ void NestEmitter::emitOp(Operation &op) {
 /// A loop in the thread: the tensors that it carries are updated in memory, the rest stays carried.
 void NestEmitter::emitLoop(scf::ForOp loop) {
   passOn(loop);
+  auto thread = spread.find(loop);
+  if (thread != spread.end()) {
+    lane.indices[loop.getInductionVar()] = thread->second;
+    return emitBody(*loop.getBody());
+  }
   SmallVector<Value> inits;
   SmallVector<unsigned> scalars;
   for (auto [i, init] : llvm::enumerate(loop.getInits())) {
@@ -190,10 +187,13 @@ void NestEmitter::emitLoop(scf::ForOp loop) {
 
 void emitNestKernel(RegionBuilder &region, const KernelRoots &group, bool &hasFailed) {
   scf::ForOp nest = cast<scf::ForOp>(group.nest);
-  SmallVector<scf::ForOp> parallel = parallelLoops(nest);
+  SmallVector<scf::ForOp> parallel;
   SmallVector<AffineExpr> sizes;
-  for (scf::ForOp loop : parallel) {
-    sizes.push_back(region.expressionOf(loop.getUpperBound()));
+  for (scf::ForOp loop : perfectLoops(nest)) {
+    if (isParallel(loop, nest)) {
+      parallel.push_back(loop);
+      sizes.push_back(region.expressionOf(loop.getUpperBound()));
+    }
   }
   AffineExpr count = tn::elementCount(region.source.getContext(), sizes);
   unsigned threads = parallel.empty() ? 1 : kThreads;
@@ -201,10 +201,7 @@ void emitNestKernel(RegionBuilder &region, const KernelRoots &group, bool &hasFa
   ElementEmitter emitter(kernel);
   IndexMath &math = kernel.math;
   OpBuilder &builder = kernel.builder;
-  Index number = Index::constant(0);
-  if (!parallel.empty()) {
-    number = math.add(math.multiply(kernel.block(), Index::constant(threads)), kernel.thread());
-  }
+  Index number = math.add(math.multiply(kernel.block(), Index::constant(threads)), kernel.thread());
   Value isInside =
       arith::CmpIOp::create(builder, kernel.location, arith::CmpIPredicate::ult,
                             math.value(number), math.value(kernel.size(count)));
@@ -215,7 +212,11 @@ void emitNestKernel(RegionBuilder &region, const KernelRoots &group, bool &hasFa
     builder.setInsertionPointToStart(branch.thenBlock());
     emitter.openScope();
     Indices indices = math.delinearize(number, kernel.sizes(sizes));
-    NestEmitter(emitter, nest).run(group.roots, parallel, indices);
+    llvm::DenseMap<Operation *, Index> spread;
+    for (auto [i, loop] : llvm::enumerate(parallel)) {
+      spread[loop] = indices[i];
+    }
+    NestEmitter(emitter, nest).run(group.roots, spread);
     emitter.closeScope();
   }
   kernel.finish(count.ceilDiv(threads));

@@ -54,6 +54,8 @@ public:
   mlir::OwningOpRef<mlir::ModuleOp> kernels;
   RegionCode code;
   unsigned symbolCount = 0;
+  /// Whether a contraction may become a call of a library.
+  bool mayCallLibraries = true;
 
 private:
   bool isBelow32Bits();

@@ -13,7 +13,21 @@ using EmitterFn = mlir::FailureOr<bool> (*)(RegionBuilder &region);
 /// Regions whose results share rows with reductions over all of a row, in one kernel.
 mlir::FailureOr<bool> emitRows(RegionBuilder &region);
 
+/// One attention with movement ops around it (Attention.h).
+mlir::FailureOr<bool> emitAttention(RegionBuilder &region);
+
+/// One matmul of floats up to f32 and whatever elementwise ops follow (Product.h).
+mlir::FailureOr<bool> emitProduct(RegionBuilder &region);
+/// The same, only where few rows make it a matter of streaming weights.
+mlir::FailureOr<bool> emitSmallProduct(RegionBuilder &region);
+
 /// Any region: kernels with a thread for a few outputs, and what lies between them stored.
 mlir::FailureOr<bool> emitPoints(RegionBuilder &region);
+
+/// All of a region's steps by the emitters of its strategy; its kernels end in the LLVM and NVVM
+/// dialects. Fails after a diagnostic.
+mlir::LogicalResult lowerRegion(RegionBuilder &region);
+/// What the context of a region given to `lowerRegion` must be made from.
+void registerRegionDialects(mlir::DialectRegistry &registry);
 
 } // namespace tenon::codegen::cuda
