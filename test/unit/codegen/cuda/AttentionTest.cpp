@@ -1,8 +1,8 @@
 // Attention on the emulated GPU: tiles for large and small grids, tails, masks, causal, shared key
 // heads, splits of keys, strides.
-#include "compiler/codegen/cuda/Attention.h"
 #include "HandKernelCheck.h"
 #include "compiler/codegen/cuda/AttentionKernels.h"
+#include "compiler/codegen/cuda/Strategies.h"
 
 namespace tenon::codegen::cuda {
 namespace {
@@ -43,16 +43,13 @@ AttentionCase plain(const std::string &type, int64_t batch, int64_t heads, int64
 }
 
 /// Of the tile that is chosen for the shape.
-bool emitChosen(mlir::ModuleOp module, mlir::func::FuncOp region, const engine::CudaArch &arch,
-                RegionCode &code) {
-  return emitAttention(module, region, "tested", arch, code);
-}
+mlir::FailureOr<bool> emitChosen(RegionBuilder &region) { return emitAttention(region); }
 
 /// Of a tile that would else only be chosen for large shapes.
 Emitter emitTile(AttentionTile tile) {
-  return [tile](mlir::ModuleOp module, mlir::func::FuncOp region, const engine::CudaArch &arch,
-                RegionCode &code) {
-    emitTensorCoreAttention(module, "tested", *matchAttention(region), tile, arch, code);
+  return [tile](RegionBuilder &region) {
+    emitTensorCoreAttention(*region.kernels, region.symbol, *matchAttention(region.source), tile,
+                            region.arch, region.code);
     return true;
   };
 }

@@ -7,6 +7,7 @@
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
+#include "llvm/IR/ReplaceConstant.h"
 #include "llvm/Support/TargetSelect.h"
 
 #include <sys/mman.h>
@@ -17,12 +18,11 @@ using namespace llvm;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// More than any GPU gives a block.
-constexpr uint64_t kSharedBytes = 256 * 1024;
-
 extern "C" void tenonEmulate(const char *name, void *result, const void *arguments) {
   emulateIntrinsic(name, result, arguments);
 }
+
+extern "C" void *tenonShared() { return currentShared(); }
 
 /// x86 has no conversion from float to bfloat, and its compiler calls this; the result is the low
 /// half of the register that a float is returned in.
@@ -72,32 +72,35 @@ void replaceIntrinsics(Module &module) {
   }
 }
 
-/// Dynamic shared memory becomes an array, and all shared memory starts as NaN.
-void defineShared(Module &module) {
-  SmallVector<GlobalVariable *> shared;
-  for (GlobalVariable &global : module.globals()) {
-    if (global.getAddressSpace() == 3) {
-      shared.push_back(&global);
+/// Each shared array becomes a part of the running block's memory, found at the start of a
+/// function.
+void placeShared(Module &module) {
+  IRBuilder<> builder(module.getContext());
+  FunctionCallee memory = module.getOrInsertFunction("tenonShared", builder.getPtrTy());
+  uint64_t end = 0;
+  for (GlobalVariable &global : make_early_inc_range(module.globals())) {
+    if (global.getAddressSpace() != 3) {
+      continue;
     }
-  }
-  for (GlobalVariable *declared : shared) {
-    GlobalVariable &global = *declared;
-    uint64_t bytes = global.isDeclaration()
-                         ? kSharedBytes
-                         : module.getDataLayout().getTypeAllocSize(global.getValueType());
-    std::vector<uint8_t> noise(bytes, 0xff);
-    Constant *contents = ConstantDataArray::get(module.getContext(), noise);
-    GlobalVariable *memory =
-        new GlobalVariable(module, contents->getType(), false, GlobalValue::InternalLinkage,
-                           contents, "memory", nullptr, GlobalValue::NotThreadLocal, 3);
-    memory->setAlignment(Align(128));
-    global.replaceAllUsesWith(memory);
+    convertUsersOfConstantsToInstructions({&global});
+    DenseMap<Function *, Value *> places;
+    for (Use &use : make_early_inc_range(global.uses())) {
+      Function *function = cast<Instruction>(use.getUser())->getFunction();
+      Value *&place = places[function];
+      if (!place) {
+        builder.SetInsertPoint(&*function->getEntryBlock().getFirstInsertionPt());
+        place = builder.CreateConstGEP1_64(builder.getInt8Ty(), builder.CreateCall(memory), end);
+        place = builder.CreateAddrSpaceCast(place, global.getType());
+      }
+      use.set(place);
+    }
+    end += alignTo(module.getDataLayout().getTypeAllocSize(global.getValueType()), 128);
     global.eraseFromParent();
   }
 }
 
 /// A function over arrays of arguments for each kernel, so that the host can call it.
-void addEntries(Module &module) {
+void addEntries(Module &module, StringMap<uint32_t> &clusters) {
   SmallVector<Function *> kernels;
   for (Function &function : module) {
     if (function.getCallingConv() == CallingConv::PTX_Kernel) {
@@ -107,6 +110,9 @@ void addEntries(Module &module) {
   IRBuilder<> builder(module.getContext());
   for (Function *kernel : kernels) {
     kernel->setCallingConv(CallingConv::C);
+    StringRef cluster = kernel->getFnAttribute("nvvm.cluster_dim").getValueAsString();
+    clusters[kernel->getName()] = 1;
+    cluster.split(',').first.getAsInteger(10, clusters[kernel->getName()]);
     Function *entry = Function::Create(
         FunctionType::get(builder.getVoidTy(), {builder.getPtrTy(), builder.getPtrTy()}, false),
         GlobalValue::ExternalLinkage, kernel->getName() + "_entry", module);
@@ -143,8 +149,8 @@ Expected<std::unique_ptr<GpuEmulator>> GpuEmulator::create(mlir::ModuleOp source
   module->setTargetTriple(emulator->jit->getTargetTriple());
   module->setDataLayout(emulator->jit->getDataLayout());
   replaceIntrinsics(*module);
-  defineShared(*module);
-  addEntries(*module);
+  placeShared(*module);
+  addEntries(*module, emulator->clusters);
   orc::JITDylib &main = emulator->jit->getMainJITDylib();
   orc::SymbolMap symbols;
   auto add = [&](StringRef name, auto *function) {
@@ -152,6 +158,7 @@ Expected<std::unique_ptr<GpuEmulator>> GpuEmulator::create(mlir::ModuleOp source
                                                      JITSymbolFlags::Exported};
   };
   add("tenonEmulate", &tenonEmulate);
+  add("tenonShared", &tenonShared);
   add("__truncsfbf2", &tenonNarrow);
   if (Error error = main.define(orc::absoluteSymbols(std::move(symbols)))) {
     return std::move(error);
@@ -173,9 +180,12 @@ Error GpuEmulator::launch(StringRef kernel, ArrayRef<void *> buffers, ArrayRef<i
   }
   using Entry = void (*)(void *const *, const int64_t *);
   Entry entry = address->toPtr<Entry>();
-  for (int64_t block = 0; block < blocks; ++block) {
-    std::string fault =
-        runBlock(block, blocks, threads, reversed, [&] { entry(buffers.data(), sizes.data()); });
+  LaunchShape shape{static_cast<uint32_t>(blocks), threads, clusters.lookup(kernel), reversed};
+  if (blocks % shape.cluster != 0) {
+    return createStringError(kernel + ": the grid is not a multiple of the cluster");
+  }
+  for (int64_t block = 0; block < blocks; block += shape.cluster) {
+    std::string fault = runCluster(shape, block, [&] { entry(buffers.data(), sizes.data()); });
     if (!fault.empty()) {
       return createStringError(kernel + ", block " + Twine(block) + ": " + fault);
     }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
 
 #include <memory>
@@ -34,6 +35,7 @@ private:
   GpuEmulator() = default;
 
   std::unique_ptr<llvm::orc::LLJIT> jit;
+  llvm::StringMap<uint32_t> clusters; ///< blocks, by kernel
 };
 
 /// Memory whose bytes end where no access is allowed (to 16 bytes).

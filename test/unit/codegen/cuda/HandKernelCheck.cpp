@@ -2,37 +2,21 @@
 #include "HandKernelCheck.h"
 
 #include "GpuEmulator.h"
+#include "compiler/codegen/common/VectorMath.h"
+#include "compiler/codegen/cuda/EmitPtx.h"
+#include "compiler/codegen/cuda/MathCuda.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
 #include "compiler/reference/Interpreter.h"
-#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
-#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
-#include "mlir/Conversion/ConvertToLLVM/ToLLVMPass.h"
-#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
-#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/UB/IR/UBOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
-#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Export.h"
-#include "mlir/Transforms/Passes.h"
-#include "llvm/IR/LegacyPassManager.h"
-#include "llvm/IR/Module.h"
-#include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
-#include "llvm/Support/TargetSelect.h"
-#include "llvm/Target/TargetMachine.h"
 
 #include <cstring>
 
@@ -61,21 +45,15 @@ reference::Tensor seeded(RankedTensorType type, ArrayRef<int64_t> symbols, uint6
 /// The region and the kernels that an emitter makes of it.
 struct Compiled {
   std::unique_ptr<MLIRContext> context;
-  OwningOpRef<ModuleOp> source, kernels;
-  func::FuncOp region;
-  RegionCode code;
+  OwningOpRef<ModuleOp> source;
+  std::unique_ptr<RegionBuilder> region;
 };
 
 llvm::Expected<Compiled> compile(const std::string &text, const Emitter &emitter,
                                  const engine::CudaArch &arch) {
   DialectRegistry registry;
-  registry.insert<tn::TnDialect, func::FuncDialect, arith::ArithDialect, cf::ControlFlowDialect,
-                  scf::SCFDialect, ub::UBDialect, LLVM::LLVMDialect, NVVM::NVVMDialect>();
-  arith::registerConvertArithToLLVMInterface(registry);
-  cf::registerConvertControlFlowToLLVMInterface(registry);
-  registerBuiltinDialectTranslation(registry);
-  registerLLVMDialectTranslation(registry);
-  registerNVVMDialectTranslation(registry);
+  registerEmitDialects(registry);
+  registry.insert<func::FuncDialect, linalg::LinalgDialect, tensor::TensorDialect, tn::TnDialect>();
   Compiled result;
   result.context = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
   result.context->loadAllAvailableDialects();
@@ -83,17 +61,18 @@ llvm::Expected<Compiled> compile(const std::string &text, const Emitter &emitter
   if (!result.source) {
     return llvm::createStringError("does not parse:\n" + text);
   }
-  result.region = result.source->lookupSymbol<func::FuncOp>("kernel");
-  result.kernels = ModuleOp::create(UnknownLoc::get(result.context.get()));
-  if (!emitter(*result.kernels, result.region, arch, result.code)) {
+  result.region = std::make_unique<RegionBuilder>(
+      result.source->lookupSymbol<func::FuncOp>("kernel"), "tested", arch);
+  FailureOr<bool> taken = emitter(*result.region);
+  if (failed(taken) || !*taken) {
     return llvm::createStringError("the emitter does not take the region");
   }
-  PassManager passes(result.context.get());
-  passes.addPass(createCSEPass());
-  passes.addPass(createSCFToControlFlowPass());
-  passes.addPass(createConvertToLLVMPass());
-  passes.addPass(createReconcileUnrealizedCastsPass());
-  if (failed(verify(*result.kernels)) || failed(passes.run(*result.kernels))) {
+  ModuleOp kernels = *result.region->kernels;
+  RewritePatternSet math(result.context.get());
+  populateMathCudaPatterns(math);
+  populateExpandMathPatterns(math);
+  if (failed(verify(kernels)) || failed(applyPatternsGreedily(kernels, std::move(math))) ||
+      failed(lowerToNvvm(kernels, result.region->indexBits()))) {
     return llvm::createStringError("the kernels are not valid");
   }
   return result;
@@ -101,16 +80,17 @@ llvm::Expected<Compiled> compile(const std::string &text, const Emitter &emitter
 
 std::string launchAll(Compiled &compiled, std::vector<GuardedBytes> &memory,
                       const std::vector<int64_t> &symbols, bool reversed) {
-  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(*compiled.kernels);
+  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator =
+      GpuEmulator::create(*compiled.region->kernels);
   if (!emulator) {
     return llvm::toString(emulator.takeError());
   }
-  for (const Program &bytes : compiled.code.temporaries) {
+  for (const Program &bytes : compiled.region->code.temporaries) {
     int64_t size = *engine::evaluate(bytes, symbols);
     memory.emplace_back(size);
     memset(memory.back().data(), 0xff, size);
   }
-  for (const RegionStep &step : compiled.code.steps) {
+  for (const RegionStep &step : compiled.region->code.steps) {
     std::vector<void *> buffers;
     for (uint32_t buffer : step.buffers) {
       buffers.push_back(memory[buffer].data());
@@ -139,14 +119,14 @@ testing::AssertionResult matchesReference(const std::string &text, const Emitter
   }
   std::vector<reference::Tensor> inputs;
   std::vector<GuardedBytes> memory;
-  for (auto [i, type] : llvm::enumerate(compiled->region.getArgumentTypes())) {
+  for (auto [i, type] : llvm::enumerate(compiled->region->source.getArgumentTypes())) {
     inputs.push_back(seeded(cast<RankedTensorType>(type), symbols, i + 1, inputScale));
     memory.emplace_back(inputs.back().byteCount());
     memcpy(memory.back().data(), inputs.back().bytes(), inputs.back().byteCount());
   }
   reference::Interpreter interpreter(nullptr);
   Result<std::vector<reference::Tensor>> expected =
-      interpreter.evaluate(compiled->region.getBody(), inputs, symbols);
+      interpreter.evaluate(compiled->region->source.getBody(), inputs, symbols);
   if (!expected) {
     return testing::AssertionFailure() << "reference: " << expected.status().message();
   }
@@ -179,36 +159,7 @@ llvm::Expected<std::string> emitTestPtx(const std::string &text, const Emitter &
   if (!compiled) {
     return compiled.takeError();
   }
-  LLVMInitializeNVPTXTargetInfo();
-  LLVMInitializeNVPTXTarget();
-  LLVMInitializeNVPTXTargetMC();
-  LLVMInitializeNVPTXAsmPrinter();
-  llvm::Triple triple("nvptx64-nvidia-cuda");
-  std::string error;
-  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
-  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
-      triple, arch.name, "+ptx80", llvm::TargetOptions(), std::nullopt));
-  llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> module = translateModuleToLLVMIR(*compiled->kernels, context);
-  module->setTargetTriple(triple);
-  module->setDataLayout(machine->createDataLayout());
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(machine.get());
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(*module, modules);
-  llvm::SmallString<0> ptx;
-  llvm::raw_svector_ostream stream(ptx);
-  llvm::legacy::PassManager backend;
-  machine->addPassesToEmitFile(backend, stream, nullptr, llvm::CodeGenFileType::AssemblyFile);
-  backend.run(*module);
-  return std::string(ptx);
+  return emitPtx(*compiled->region->kernels, arch);
 }
 
 testing::AssertionResult assembles(const std::string &ptx, const engine::CudaArch &arch) {

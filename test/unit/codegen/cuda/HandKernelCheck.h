@@ -1,11 +1,8 @@
-// Compiles a region with an emitter of hand-built kernels, runs it on the emulated GPU on seeded
-// inputs and compares with the reference interpreter.
+// Compiles a region with one emitter, runs its kernels on the emulated GPU on seeded inputs and
+// compares with the reference interpreter.
 #pragma once
 
-#include "compiler/codegen/common/RegionCode.h"
-#include "engine/CudaArch.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/BuiltinOps.h"
+#include "compiler/codegen/cuda/Region.h"
 #include "llvm/Support/Error.h"
 #include "gtest/gtest.h"
 
@@ -15,11 +12,11 @@
 
 namespace tenon::codegen::cuda {
 
-/// Appends kernels for the region to the module; false if it does not take the region.
-using Emitter = std::function<bool(mlir::ModuleOp module, mlir::func::FuncOp region,
-                                   const engine::CudaArch &arch, RegionCode &code)>;
+/// As those of Strategies.h.
+using Emitter = std::function<mlir::FailureOr<bool>(RegionBuilder &region)>;
 
-/// `inputScale` is the range of the float inputs, whose numbers are seeded.
+/// `inputScale` is the range of the float inputs, whose numbers are seeded; `reversed` runs the
+/// threads of a block from the last to the first.
 testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,
                                           const std::vector<int64_t> &symbols = {},
                                           double inputScale = 2, bool reversed = false);

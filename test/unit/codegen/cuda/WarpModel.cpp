@@ -26,10 +26,10 @@ struct Copy {
 
 struct Fiber {
   ucontext_t context;
-  std::unique_ptr<char[]> stack;
   bool done = false;
   std::vector<Copy> open;
   std::deque<std::vector<Copy>> groups;
+  uint64_t clusterPhase = 0;
 };
 
 /// Where a number of threads wait for each other.
@@ -48,28 +48,39 @@ struct Warp : Meeting {
   std::string name;
 };
 
-struct Block {
-  uint32_t index, count, threads;
-  std::vector<Fiber> fibers;
+/// One of the blocks that run at the same time.
+struct Block : Meeting {
   std::vector<Warp> warps;
-  Meeting barrier;
+  uint32_t live = 0;
+  char *shared = nullptr;
+};
+
+struct Cluster : Meeting {
+  const LaunchShape &shape;
+  uint32_t first;
+  llvm::function_ref<void()> body;
+  std::vector<Fiber> fibers;
+  std::vector<Block> blocks;
   uint32_t current = 0, live = 0;
   uint64_t progress = 0;
   ucontext_t scheduler;
-  llvm::function_ref<void()> body;
   std::string fault;
 
-  explicit Block(llvm::function_ref<void()> body) : body(body) {}
+  Cluster(const LaunchShape &shape, uint32_t first, llvm::function_ref<void()> body)
+      : shape(shape), first(first), body(body) {}
   Fiber &fiber() { return fibers[current]; }
+  Block &block() { return blocks[current / shape.threads]; }
+  uint32_t thread() const { return current % shape.threads; }
   void yield() { swapcontext(&fiber().context, &scheduler); }
 };
 
-Block *running = nullptr;
+Cluster *running = nullptr;
 
 void fiberMain() {
   running->body();
   running->fiber().done = true;
   --running->live;
+  --running->block().live;
   ++running->progress;
   running->yield();
 }
@@ -89,12 +100,12 @@ void release(Meeting &meeting) {
 /// The last lane to come does the work of all.
 void meetWarp(const std::string &name, void *result, const void *arguments,
               llvm::function_ref<void(llvm::function_ref<Slot &(unsigned)>)> work) {
-  Warp &warp = running->warps[running->current / kWarpSize];
+  Warp &warp = running->block().warps[running->thread() / kWarpSize];
   if (warp.arrived != 0 && warp.name != name) {
     running->fault = "lanes of a warp meet at " + warp.name + " and " + name;
   }
   warp.name = name;
-  warp.slots[running->current % kWarpSize] = {result, arguments};
+  warp.slots[running->thread() % kWarpSize] = {result, arguments};
   if (++warp.arrived < kWarpSize) {
     waitFor(warp);
     return;
@@ -104,11 +115,37 @@ void meetWarp(const std::string &name, void *result, const void *arguments,
 }
 
 void meetBlock() {
-  if (++running->barrier.arrived < running->live) {
-    waitFor(running->barrier);
+  Block &block = running->block();
+  if (++block.arrived < block.live) {
+    waitFor(block);
     return;
   }
-  release(running->barrier);
+  release(block);
+}
+
+void arriveAtCluster() {
+  running->fiber().clusterPhase = running->generation;
+  if (++running->arrived == running->live) {
+    release(*running);
+  }
+}
+
+void waitForCluster() {
+  while (running->generation == running->fiber().clusterPhase) {
+    running->yield();
+  }
+}
+
+/// The same place in the memory of another block of the cluster.
+void mapAddress(void *result, const void *arguments) {
+  struct Operands {
+    char *address;
+    uint32_t rank;
+  };
+  const Operands &operands = *static_cast<const Operands *>(arguments);
+  char *there =
+      running->blocks[operands.rank].shared + (operands.address - running->block().shared);
+  memcpy(result, &there, sizeof(there));
 }
 
 using Lanes = llvm::function_ref<Slot &(unsigned)>;
@@ -249,12 +286,17 @@ void giveF(void *result, float value) { memcpy(result, &value, 4); }
 using Single = void (*)(void *result, const void *arguments);
 const std::map<std::string, Single> &singles() {
   static const std::map<std::string, Single> table = {
-      {"llvm.nvvm.read.ptx.sreg.tid.x", [](void *r, const void *) { give(r, running->current); }},
+      {"llvm.nvvm.read.ptx.sreg.tid.x", [](void *r, const void *) { give(r, running->thread()); }},
       {"llvm.nvvm.read.ptx.sreg.laneid",
-       [](void *r, const void *) { give(r, running->current % kWarpSize); }},
-      {"llvm.nvvm.read.ptx.sreg.ntid.x", [](void *r, const void *) { give(r, running->threads); }},
-      {"llvm.nvvm.read.ptx.sreg.ctaid.x", [](void *r, const void *) { give(r, running->index); }},
-      {"llvm.nvvm.read.ptx.sreg.nctaid.x", [](void *r, const void *) { give(r, running->count); }},
+       [](void *r, const void *) { give(r, running->thread() % kWarpSize); }},
+      {"llvm.nvvm.read.ptx.sreg.ntid.x",
+       [](void *r, const void *) { give(r, running->shape.threads); }},
+      {"llvm.nvvm.read.ptx.sreg.ctaid.x",
+       [](void *r, const void *) {
+         give(r, running->first + running->current / running->shape.threads);
+       }},
+      {"llvm.nvvm.read.ptx.sreg.nctaid.x",
+       [](void *r, const void *) { give(r, running->shape.blocks); }},
       {"llvm.nvvm.griddepcontrol.wait", [](void *, const void *) {}},
       {"llvm.nvvm.griddepcontrol.launch.dependents", [](void *, const void *) {}},
       {"llvm.nvvm.ex2.approx.ftz.f32",
@@ -262,6 +304,11 @@ const std::map<std::string, Single> &singles() {
          float value = std::exp2(*as<float>(a));
          giveF(r, value < 1.1754943508e-38f ? 0 : value);
        }},
+      {"llvm.nvvm.rcp.approx.ftz.f", [](void *r, const void *a) { giveF(r, 1 / *as<float>(a)); }},
+      {"llvm.nvvm.rsqrt.approx.f",
+       [](void *r, const void *a) { giveF(r, 1 / std::sqrt(*as<float>(a))); }},
+      {"llvm.nvvm.lg2.approx.f",
+       [](void *r, const void *a) { giveF(r, std::log2(*as<float>(a))); }},
       {"llvm.nvvm.ff2f16x2.rn",
        [](void *r, const void *a) {
          give(r, toHalf(as<float>(a)[1], false) | uint32_t(toHalf(as<float>(a)[0], false)) << 16);
@@ -283,6 +330,11 @@ const std::map<std::string, Single> &singles() {
       {"llvm.nvvm.cp.async.wait.group",
        [](void *, const void *a) { finishCopies(*as<uint32_t>(a)); }},
       {"llvm.nvvm.barrier.cta.sync.aligned.all", [](void *, const void *) { meetBlock(); }},
+      {"llvm.nvvm.read.ptx.sreg.cluster.ctaid.x",
+       [](void *r, const void *) { give(r, running->current / running->shape.threads); }},
+      {"llvm.nvvm.mapa.shared.cluster", mapAddress},
+      {"llvm.nvvm.barrier.cluster.arrive.aligned", [](void *, const void *) { arriveAtCluster(); }},
+      {"llvm.nvvm.barrier.cluster.wait.aligned", [](void *, const void *) { waitForCluster(); }},
   };
   return table;
 }
@@ -326,40 +378,51 @@ void emulateIntrinsic(const std::string &name, void *result, const void *argumen
   meetWarp(name, result, arguments, together->second);
 }
 
-std::string runBlock(uint32_t index, uint32_t count, uint32_t threads, bool reversed,
-                     llvm::function_ref<void()> body) {
-  static std::vector<std::unique_ptr<char[]>> stacks;
-  Block block(body);
-  block.index = index;
-  block.count = count;
-  block.threads = block.live = threads;
-  block.fibers.resize(threads);
-  block.warps.resize((threads + kWarpSize - 1) / kWarpSize);
-  running = &block;
-  while (stacks.size() < threads) {
+void *currentShared() { return running->block().shared; }
+
+std::string runCluster(const LaunchShape &shape, uint32_t first, llvm::function_ref<void()> body) {
+  static std::vector<std::unique_ptr<char[]>> stacks, memories;
+  Cluster cluster(shape, first, body);
+  cluster.live = shape.threads * shape.cluster;
+  cluster.fibers.resize(cluster.live);
+  cluster.blocks.resize(shape.cluster);
+  running = &cluster;
+  while (stacks.size() < cluster.live) {
     stacks.push_back(std::make_unique_for_overwrite<char[]>(kStackBytes));
   }
-  for (uint32_t i = 0; i < threads; ++i) {
-    Fiber &fiber = block.fibers[i];
+  while (memories.size() < shape.cluster) {
+    memories.push_back(std::make_unique_for_overwrite<char[]>(kSharedBytes + 128));
+  }
+  for (uint32_t i = 0; i < shape.cluster; ++i) {
+    Block &block = cluster.blocks[i];
+    block.warps.resize((shape.threads + kWarpSize - 1) / kWarpSize);
+    block.live = shape.threads;
+    uintptr_t memory = reinterpret_cast<uintptr_t>(memories[i].get());
+    block.shared = reinterpret_cast<char *>((memory + 127) / 128 * 128);
+    memset(block.shared, 0xff, kSharedBytes);
+  }
+  for (uint32_t i = 0; i < cluster.live; ++i) {
+    Fiber &fiber = cluster.fibers[i];
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = stacks[i].get();
     fiber.context.uc_stack.ss_size = kStackBytes;
     makecontext(&fiber.context, fiberMain, 0);
   }
-  while (block.live > 0 && block.fault.empty()) {
-    uint64_t before = block.progress;
-    for (uint32_t i = 0; i < threads && block.fault.empty(); ++i) {
-      block.current = reversed ? threads - 1 - i : i;
-      if (!block.fiber().done) {
-        swapcontext(&block.scheduler, &block.fiber().context);
+  uint32_t count = cluster.live;
+  while (cluster.live > 0 && cluster.fault.empty()) {
+    uint64_t before = cluster.progress;
+    for (uint32_t i = 0; i < count && cluster.fault.empty(); ++i) {
+      cluster.current = shape.reversed ? count - 1 - i : i;
+      if (!cluster.fiber().done) {
+        swapcontext(&cluster.scheduler, &cluster.fiber().context);
       }
     }
-    if (block.progress == before && block.fault.empty()) {
-      block.fault = "threads wait for threads that do not come";
+    if (cluster.progress == before && cluster.fault.empty()) {
+      cluster.fault = "threads wait for threads that do not come";
     }
   }
   running = nullptr;
-  return block.fault;
+  return cluster.fault;
 }
 
 } // namespace tenon::codegen::cuda

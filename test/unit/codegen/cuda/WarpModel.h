@@ -9,9 +9,22 @@
 
 namespace tenon::codegen::cuda {
 
-/// Runs one block: `body` once a thread. Returns what went wrong, or nothing.
-std::string runBlock(uint32_t block, uint32_t blocks, uint32_t threads, bool reversed,
-                     llvm::function_ref<void()> body);
+/// What a launch looks like to its threads.
+struct LaunchShape {
+  uint32_t blocks, threads;
+  uint32_t cluster = 1; ///< blocks that share their memory
+  bool reversed = false;
+};
+
+/// More shared memory than any GPU gives a block.
+inline constexpr uint64_t kSharedBytes = 256 * 1024;
+
+/// Runs the blocks of one cluster: `body` once a thread. Returns what went wrong, or nothing.
+std::string runCluster(const LaunchShape &shape, uint32_t firstBlock,
+                       llvm::function_ref<void()> body);
+
+/// The shared memory of the current thread's block.
+void *currentShared();
 
 /// One intrinsic call of the current thread; `arguments` and `result` are laid out as structs.
 /// Notes a fault of the block if the name is not known.

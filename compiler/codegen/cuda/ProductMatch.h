@@ -1,0 +1,37 @@
+// What one product region asks for: the sizes of its matmul and where the operands' elements lie in
+// the region's buffers. Relies on AttentionMatch.h for strides through movement ops.
+#pragma once
+
+#include "compiler/codegen/cuda/AttentionMatch.h"
+#include "compiler/codegen/cuda/Region.h"
+
+namespace tenon::codegen::cuda {
+
+/// A matrix for each place in the batch.
+struct ProductOperand {
+  StridedTensor
+      at; ///< strides over the batch dims of the result (0 where it broadcasts), rows, columns
+
+  mlir::AffineExpr rowStride() const { return at.strides[at.strides.size() - 2]; }
+  mlir::AffineExpr columnStride() const { return at.strides.back(); }
+};
+
+/// Y[batch, rows, columns] = A[batch, rows, depth] B[batch, depth, columns].
+struct ProductProblem {
+  /// Of the result: those that are not rows. Leading dims of A that B has not are rows.
+  tn::Dims batch;
+  /// The dims of the result that together are the rows.
+  tn::Dims rowDims;
+  mlir::AffineExpr rows, columns, depth;
+  ProductOperand a, b;
+};
+
+/// The problem of the region's only matmul; failure (without a diagnostic) if there is not exactly
+/// one or its operands are computed.
+mlir::FailureOr<ProductProblem> matchProduct(mlir::func::FuncOp region);
+
+/// The sum over the depth in the region's linalg form, before it is rounded to its type; null if
+/// it is not found.
+mlir::Value productSum(RegionBuilder &region);
+
+} // namespace tenon::codegen::cuda

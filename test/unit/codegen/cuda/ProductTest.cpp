@@ -1,0 +1,130 @@
+// Generated products on the emulated GPU: tiles, tails, layouts of both operands, batches, splits
+// of the depth over a cluster, epilogues; and the plain form.
+#include "compiler/codegen/cuda/Product.h"
+#include "HandKernelCheck.h"
+#include "compiler/codegen/cuda/Strategies.h"
+
+namespace tenon::codegen::cuda {
+namespace {
+
+std::string tensor(const std::vector<int64_t> &dims, const std::string &type) {
+  std::string text = "tensor<";
+  for (int64_t dim : dims) {
+    text += std::to_string(dim) + "x";
+  }
+  return text + type + ">";
+}
+
+/// y = a b, each stored transposed if said so.
+std::string productText(const std::string &type, int64_t m, int64_t n, int64_t k,
+                        bool transposeA = false, bool transposeB = false) {
+  std::string a = transposeA ? tensor({k, m}, type) : tensor({m, k}, type);
+  std::string b = transposeB ? tensor({n, k}, type) : tensor({k, n}, type);
+  std::string attributes = std::string("{") + (transposeA ? "transposeA" : "") +
+                           (transposeA && transposeB ? ", " : "") +
+                           (transposeB ? "transposeB" : "") + "}";
+  std::string y = tensor({m, n}, type);
+  return regionText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
+                    "%0 = tn.matmul %a, %b " + attributes + " : (" + a + ", " + b + ") -> " + y +
+                        "\nreturn %0 : " + y);
+}
+
+Emitter emitTile(ProductTile tile) {
+  return [tile](RegionBuilder &region) -> mlir::FailureOr<bool> {
+    return emitProduct(region, *matchProduct(region.source), tile);
+  };
+}
+
+mlir::FailureOr<bool> emitChosen(RegionBuilder &region) { return emitProduct(region); }
+
+ProductTile tile(int64_t rows, int64_t columns, int64_t depth, int64_t warpRows,
+                 int64_t warpColumns, int64_t stages, int64_t splits) {
+  return {rows, columns, depth, warpRows, warpColumns, stages, splits, false};
+}
+
+TEST(CudaProductTest, Layouts) {
+  for (bool transposeA : {false, true}) {
+    for (bool transposeB : {false, true}) {
+      EXPECT_TRUE(matchesReference(productText("f16", 72, 40, 136, transposeA, transposeB),
+                                   emitTile(tile(64, 32, 32, 32, 16, 3, 1))));
+    }
+  }
+}
+
+TEST(CudaProductTest, Splits) {
+  EXPECT_TRUE(matchesReference(productText("bf16", 40, 72, 200, false, true),
+                               emitTile(tile(32, 64, 32, 16, 32, 4, 3)), {}, 1));
+  EXPECT_TRUE(matchesReference(productText("f16", 5, 64, 320),
+                               emitTile(tile(16, 64, 64, 16, 16, 4, 4)), {}, 1));
+}
+
+TEST(CudaProductTest, TailsOfOddColumns) {
+  EXPECT_TRUE(matchesReference(productText("f16", 33, 37, 64, false, true),
+                               emitTile(tile(32, 32, 32, 16, 16, 3, 1))));
+}
+
+TEST(CudaProductTest, Epilogue) {
+  std::string a = "tensor<2x20x64xf16>", b = "tensor<64x48xf16>", y = "tensor<2x20x48xf16>",
+              bias = "tensor<48xf16>";
+  EXPECT_TRUE(matchesReference(
+      regionText(
+          "contraction", "(%a: " + a + ", %b: " + b + ", %c: " + bias + ", %r: " + y + ") -> " + y,
+          "%0 = tn.matmul %a, %b : (" + a + ", " + b + ") -> " + y + "\n%1 = tn.add %0, %c : (" +
+              y + ", " + bias + ") -> " + y + "\n%2 = tn.add %1, %r : (" + y + ", " + y + ") -> " +
+              y + "\n%3 = tn.relu %2 : " + y + "\nreturn %3 : " + y),
+      emitChosen));
+}
+
+TEST(CudaProductTest, Batches) {
+  std::string a = "tensor<2x3x20x16xf16>", b = "tensor<3x16x24xf16>", y = "tensor<2x3x20x24xf16>";
+  EXPECT_TRUE(matchesReference(
+      regionText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
+                 "%0 = tn.matmul %a, %b : (" + a + ", " + b + ") -> " + y + "\nreturn %0 : " + y),
+      emitChosen));
+}
+
+TEST(CudaProductTest, DynamicRows) {
+  std::string a = "tensor<?x64xf16, #tn.shape<()[s0] -> (s0, 64)>>", b = "tensor<64x40xf16>",
+              y = "tensor<?x40xf16, #tn.shape<()[s0] -> (s0, 40)>>";
+  std::string text =
+      regionText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
+                 "%0 = tn.matmul %a, %b : (" + a + ", " + b + ") -> " + y + "\nreturn %0 : " + y,
+                 "#tn.symbol<\"s0\", 1, 512>");
+  EXPECT_TRUE(matchesReference(text, emitChosen, {1}));
+  EXPECT_TRUE(matchesReference(text, emitChosen, {77}));
+}
+
+TEST(CudaProductTest, Plain) {
+  EXPECT_TRUE(matchesReference(productText("f32", 70, 90, 35), emitChosen));
+  EXPECT_TRUE(matchesReference(productText("f16", 7, 9, 33, true, true), emitChosen));
+  ProductTile large = tile(128, 128, 16, 8, 8, 1, 1);
+  large.isPlain = true;
+  EXPECT_TRUE(matchesReference(productText("f32", 130, 90, 20, false, true), emitTile(large)));
+}
+
+TEST(CudaProductTest, Assembles) {
+  struct Shape {
+    const char *type;
+    int64_t m, n, k;
+    bool transposeB;
+  };
+  const Shape shapes[] = {{"f16", 128, 768, 768, false},   {"f16", 128, 2304, 768, false},
+                          {"f16", 128, 3072, 768, true},   {"f16", 128, 768, 3072, false},
+                          {"bf16", 1, 2048, 2048, true},   {"bf16", 16, 16384, 2048, true},
+                          {"f16", 4096, 4096, 4096, true}, {"f32", 2048, 2048, 512, false},
+                          {"f32", 128, 768, 768, false}};
+  const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
+  for (const Shape &s : shapes) {
+    llvm::Expected<std::string> ptx =
+        emitTestPtx(productText(s.type, s.m, s.n, s.k, false, s.transposeB), emitChosen, arch);
+    ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+    testing::AssertionResult result = assembles(*ptx, arch);
+    EXPECT_TRUE(result) << result.message();
+    if (getenv("SHOW")) {
+      printf("%s %ldx%ldx%ld\n%s\n", s.type, (long)s.m, (long)s.n, (long)s.k, result.message());
+    }
+  }
+}
+
+} // namespace
+} // namespace tenon::codegen::cuda
