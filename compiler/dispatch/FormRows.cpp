@@ -142,6 +142,24 @@ void growConsumers(Formation &formation, Group *group, size_t rowDims) {
   }
 }
 
+/// On a GPU the other operands of consumers are computed where these read them.
+void growSides(Formation &formation, Group *group, size_t rowDims) {
+  tn::Dims dims = resultDims(group->root);
+  SmallVector<Operation *> open(llvm::drop_begin(
+      ArrayRef(group->ops), llvm::find(group->ops, group->root) - group->ops.begin() + 1));
+  while (!open.empty()) {
+    Operation *consumer = open.pop_back_val();
+    for (Value operand : consumer->getOperands()) {
+      Operation *producer = operand.getDefiningOp();
+      bool isSide = producer && producer->hasOneUse() && !staysOutside(producer) &&
+                    !llvm::is_contained(group->ops, producer);
+      if (isSide && tryAbsorb(formation, group, producer, dims, rowDims, producer, consumer)) {
+        open.push_back(producer);
+      }
+    }
+  }
+}
+
 } // namespace
 
 void formRows(Formation &formation, Block *block) {
@@ -156,6 +174,9 @@ void formRows(Formation &formation, Block *block) {
     Group *group = formation.grouping.create(root, kRows, root);
     growProducers(formation, group, rowDims);
     growConsumers(formation, group, rowDims);
+    if (formation.device().isGpu()) {
+      growSides(formation, group, rowDims);
+    }
     group->reason = group->ops.size() == 1
                         ? "one pass over each row, with no elementwise neighbour that could join"
                         : "one pass over each row; its elementwise neighbours have the same rows";

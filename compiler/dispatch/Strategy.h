@@ -27,9 +27,9 @@ inline constexpr llvm::StringLiteral kElementwise = "elementwise";
 /// Elementwise producers have the dims of the root's operand, elementwise consumers those of its
 /// result; results may be of either kind. A grid point is one row or a few.
 ///
-/// On a GPU the root is of any float type and rows have any length. Its producers are as in an
-/// elementwise region: those with the dims of the root's operand may be results, others are
-/// computed where they are read.
+/// On a GPU the root is of any float type and rows have any length. Its producers, and those of its
+/// consumers, are as in an elementwise region: those with the dims of the root's operand may be
+/// results, others are computed where they are read.
 inline constexpr llvm::StringLiteral kRows = "rows";
 /// One root: an f32 matmul, or an f32 conv (channelsLast, constant weight, not depthwise). Then
 /// elementwise consumers, all f32, with the dims of the root's result; one result. A constant B

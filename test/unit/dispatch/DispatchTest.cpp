@@ -337,6 +337,16 @@ TEST_F(DispatchTest, GpuRowsTakeEmbeddingsAndKeepTheSum) {
   EXPECT_EQ(regions, (Regions{"rows(gather, gather, add, layer_norm)"}));
 }
 
+TEST_F(DispatchTest, GpuRowsTakeWhatTheirConsumersRead) {
+  Regions regions = runOnGpu("(%x: tensor<4x8xf16>, %z: tensor<4x8xf16>) -> tensor<4x8xf16>", R"(
+    %0 = tn.rms_norm %x {axis = 1 : i64, epsilon = 1.0e-5 : f64} : (tensor<4x8xf16>) -> tensor<4x8xf16>
+    %1 = tn.neg %z : tensor<4x8xf16>
+    %2 = tn.silu %1 : tensor<4x8xf16>
+    %3 = tn.mul %0, %2 : (tensor<4x8xf16>, tensor<4x8xf16>) -> tensor<4x8xf16>
+    return %3 : tensor<4x8xf16>)");
+  EXPECT_EQ(regions, (Regions{"rows(neg, silu, rms_norm, mul)"}));
+}
+
 TEST_F(DispatchTest, GpuComputesAgainOnlyWhatCostsLess) {
   // One exponential a row is computed for every element, ten are stored once.
   auto body = [](int count) {
