@@ -34,7 +34,7 @@ public:
   }
 
 private:
-  template <typename Library> Status open(std::unique_ptr<Library> &library) {
+  template <typename Library> Status open(std::shared_ptr<Library> &library) {
     if (!library) {
       TENON_ASSIGN(library, Library::open(options));
     }
@@ -42,8 +42,8 @@ private:
   }
 
   Options options;
-  std::unique_ptr<cublaslt::CublasLt> cublasLt;
-  std::unique_ptr<cudnn::Cudnn> cudnn;
+  std::shared_ptr<cublaslt::CublasLt> cublasLt;
+  std::shared_ptr<cudnn::Cudnn> cudnn;
 };
 
 template <typename Api>

@@ -33,6 +33,10 @@ struct Options {
   /// If given, `prepare` times the best `candidates` and takes the fastest.
   Meter *meter = nullptr;
   unsigned candidates = 8;
+  /// Where chosen plans are kept for later processes, which then choose nothing; empty for nowhere.
+  std::string cacheFolder;
+  /// Names the device and its driver, so that kept plans are for them.
+  std::string device;
 };
 
 /// A call with concrete sizes and a chosen algorithm. Not to be run by two threads at once.
@@ -50,7 +54,7 @@ public:
 };
 
 /// The libraries' handles of one session or thread. Every call needs the device's primary context
-/// to be current, and one thread at a time. Plans must not outlive it.
+/// to be current, and one thread at a time. Plans may outlive it.
 class Handles {
 public:
   virtual ~Handles() = default;

@@ -6,6 +6,7 @@
 #include "support/Text.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace tenon::library::cublaslt {
 namespace {
@@ -49,15 +50,18 @@ public:
 
 class MatmulPlan final : public Plan {
 public:
-  MatmulPlan(const Api &functions, Context *handle, const engine::MatmulCall &descriptor,
-             const Sizes &dims)
-      : api(functions), context(handle), call(descriptor), sizes(dims) {}
+  MatmulPlan(std::shared_ptr<const void> owner, const Api &functions, Context *handle,
+             const engine::MatmulCall &descriptor, const Sizes &dims)
+      : library(std::move(owner)), api(functions), context(handle), call(descriptor), sizes(dims) {}
   ~MatmulPlan() override;
 
   Status build(size_t alignment);
   /// The algorithms that fit, the best by the library's own estimate first.
   Status choose(size_t workspaceLimit, size_t alignment, unsigned wanted);
   Status measure(Meter &meter, MeasureMemory &memory);
+  /// The choice as bytes: the library allows keeping them for its version. False if they are none.
+  Bytes store() const { return std::as_bytes(std::span(&algorithms[chosen], 1)); }
+  bool restore(Bytes stored, size_t workspaceLimit);
 
   size_t workspaceBytes() const override { return algorithms[chosen].workspaceSize; }
   Status run(std::span<void *const> buffers, void *workspace, void *stream) override {
@@ -77,6 +81,7 @@ private:
   std::vector<size_t> bufferBytes() const;
   size_t bufferCount() const { return 3u + call.hasBias + call.hasResidual; }
 
+  std::shared_ptr<const void> library; ///< that `api` and `context` belong to
   const Api &api;
   Context *context;
   engine::MatmulCall call;
@@ -230,6 +235,19 @@ Status MatmulPlan::measure(Meter &meter, MeasureMemory &memory) {
   return Status::ok();
 }
 
+bool MatmulPlan::restore(Bytes stored, size_t workspaceLimit) {
+  HeuristicResult kept;
+  if (stored.size() != sizeof(kept)) {
+    return false;
+  }
+  std::memcpy(&kept, stored.data(), sizeof(kept));
+  if (kept.workspaceSize > workspaceLimit) {
+    return false;
+  }
+  algorithms.push_back(kept);
+  return true;
+}
+
 Status MatmulPlan::runAlgorithm(size_t index, std::span<void *const> buffers, void *workspace,
                                 void *stream) {
   if (buffers.size() != bufferCount()) {
@@ -269,9 +287,9 @@ std::string MatmulPlan::describe() const {
 
 } // namespace
 
-Result<std::unique_ptr<CublasLt>> CublasLt::open(const Options &options) {
+Result<std::shared_ptr<CublasLt>> CublasLt::open(const Options &options) {
   TENON_ASSIGN(Api api, openApi(options.folder));
-  std::unique_ptr<CublasLt> library(new CublasLt(api, options));
+  std::shared_ptr<CublasLt> library(new CublasLt(api, options));
   int status = library->api.create(&library->context);
   if (status != kSuccess) {
     return Status::error(
@@ -301,11 +319,17 @@ Result<std::unique_ptr<Plan>> CublasLt::prepare(const engine::MatmulCall &call,
   if (sizes.m == 0 || sizes.n == 0 || sizes.batch == 0) {
     return std::unique_ptr<Plan>(new EmptyPlan);
   }
-  std::unique_ptr<MatmulPlan> plan(new MatmulPlan(api, context, call, sizes));
+  std::unique_ptr<MatmulPlan> plan(new MatmulPlan(shared_from_this(), api, context, call, sizes));
   TENON_TRY(plan->build(alignment));
+  std::string key = cache.keyOf(std::as_bytes(std::span(&call, 1)), values, alignment);
+  std::optional<std::vector<std::byte>> kept = options.meter ? std::nullopt : cache.find(key);
+  if (kept && plan->restore(*kept, options.workspaceLimit)) {
+    return std::unique_ptr<Plan>(std::move(plan));
+  }
   TENON_TRY(plan->choose(options.workspaceLimit, alignment, std::max(1u, options.candidates)));
   if (options.meter) {
     TENON_TRY(plan->measure(*options.meter, memory));
+    cache.keep(key, plan->store()); // the library's own first choice takes milliseconds
   }
   return std::unique_ptr<Plan>(std::move(plan));
 }

@@ -6,13 +6,15 @@
 #include "engine/LibraryAbi.h"
 #include "runtime/library/Library.h"
 #include "runtime/library/Measure.h"
+#include "runtime/library/PlanCache.h"
 #include "runtime/library/cublaslt/CublasLtApi.h"
 
 namespace tenon::library::cublaslt {
 
-class CublasLt {
+/// Stays as long as one of its plans does.
+class CublasLt : public std::enable_shared_from_this<CublasLt> {
 public:
-  static Result<std::unique_ptr<CublasLt>> open(const Options &options);
+  static Result<std::shared_ptr<CublasLt>> open(const Options &options);
   ~CublasLt();
   CublasLt(const CublasLt &) = delete;
   CublasLt &operator=(const CublasLt &) = delete;
@@ -22,12 +24,14 @@ public:
 
 private:
   CublasLt(const Api &functions, const Options &given)
-      : api(functions), options(given), memory(given.meter) {}
+      : api(functions), options(given), memory(given.meter),
+        cache(given, "cuBLASLt " + versionOf(api)) {}
 
   Api api;
   Options options;
   Context *context = nullptr;
   MeasureMemory memory;
+  PlanCache cache;
 };
 
 } // namespace tenon::library::cublaslt

@@ -4,7 +4,7 @@
 
 #include "runtime/library/cudnn/Cudnn.h"
 
-#include "runtime/library/cudnn/Graph.h"
+#include "runtime/library/cudnn/PlanText.h"
 #include "support/Text.h"
 
 #include <algorithm>
@@ -121,11 +121,15 @@ Status buildConvolution(Graph &graph, const Problem &problem, bool isFused) {
 
 class ConvPlan final : public Plan {
 public:
-  ConvPlan(const Api &functions, Context *handle, const Problem &conv)
-      : api(functions), context(handle), problem(conv) {}
+  ConvPlan(std::shared_ptr<const void> owner, const Api &functions, Context *handle,
+           const Problem &conv)
+      : library(std::move(owner)), api(functions), context(handle), problem(conv) {}
 
   Status build(const EngineLimits &limits, size_t alignment);
   Status measure(Meter &meter, MeasureMemory &memory);
+  /// The choice as bytes, and from bytes that `store` gave.
+  std::optional<std::vector<std::byte>> store() const;
+  Status restore(Bytes stored, size_t workspaceLimit);
 
   size_t workspaceBytes() const override {
     size_t bytes = candidates[chosen].workspaceBytes();
@@ -141,6 +145,7 @@ private:
   Status runGraph(const Executable &graph, std::span<void *const> buffers, void *workspace,
                   void *stream);
 
+  std::shared_ptr<const void> library; ///< that `api` and `context` belong to
   const Api &api;
   Context *context;
   Problem problem;
@@ -195,6 +200,28 @@ Status ConvPlan::measure(Meter &meter, MeasureMemory &memory) {
   return Status::ok();
 }
 
+std::optional<std::vector<std::byte>> ConvPlan::store() const {
+  std::vector<const Executable *> plans = {&candidates[chosen]};
+  if (!rest.empty()) {
+    plans.push_back(&rest.front());
+  }
+  return storePlans(plans);
+}
+
+Status ConvPlan::restore(Bytes stored, size_t workspaceLimit) {
+  std::vector<int64_t> ids = {kResultAsInput};
+  for (int64_t id = 0; id <= problem.resultId(); ++id) {
+    ids.push_back(id);
+  }
+  TENON_ASSIGN(std::vector<Executable> plans,
+               restorePlans(api, context, stored, workspaceLimit, ids));
+  candidates.push_back(std::move(plans.front()));
+  if (plans.size() == 2) {
+    rest.push_back(std::move(plans.back()));
+  }
+  return Status::ok();
+}
+
 Status ConvPlan::runGraph(const Executable &graph, std::span<void *const> buffers, void *workspace,
                           void *stream) {
   void *pointers[8];
@@ -226,9 +253,9 @@ std::string ConvPlan::describe() const {
 
 } // namespace
 
-Result<std::unique_ptr<Cudnn>> Cudnn::open(const Options &options) {
+Result<std::shared_ptr<Cudnn>> Cudnn::open(const Options &options) {
   TENON_ASSIGN(Api api, openApi(options.folder));
-  std::unique_ptr<Cudnn> library(new Cudnn(api, options));
+  std::shared_ptr<Cudnn> library(new Cudnn(api, options));
   int status = library->api.create(&library->context);
   if (status != kSuccess) {
     return Status::error(
@@ -257,7 +284,14 @@ Result<std::unique_ptr<Plan>> Cudnn::prepare(const engine::ConvCall &call,
                                 " groups"),
                          "compile the model for another precision");
   }
-  std::unique_ptr<ConvPlan> plan(new ConvPlan(api, context, Problem(call, sizes)));
+  std::unique_ptr<ConvPlan> plan(
+      new ConvPlan(shared_from_this(), api, context, Problem(call, sizes)));
+  std::string key = cache.keyOf(std::as_bytes(std::span(&call, 1)), values, alignment);
+  if (std::optional<std::vector<std::byte>> kept = options.meter ? std::nullopt : cache.find(key)) {
+    if (plan->restore(*kept, options.workspaceLimit)) {
+      return std::unique_ptr<Plan>(std::move(plan));
+    }
+  }
   EngineLimits limits{options.workspaceLimit, call.type != DType::F32 || call.allowTf32,
                       options.meter ? std::max(1u, options.candidates) : 1};
   Status status = plan->build(limits, alignment);
@@ -266,6 +300,11 @@ Result<std::unique_ptr<Plan>> Cudnn::prepare(const engine::ConvCall &call,
   }
   if (!status) {
     return status.prefix(Problem(call, sizes).text());
+  }
+  std::optional<std::vector<std::byte>> stored =
+      options.cacheFolder.empty() ? std::nullopt : plan->store();
+  if (stored) {
+    cache.keep(key, *stored);
   }
   return std::unique_ptr<Plan>(std::move(plan));
 }

@@ -6,13 +6,15 @@
 #include "engine/LibraryAbi.h"
 #include "runtime/library/Library.h"
 #include "runtime/library/Measure.h"
+#include "runtime/library/PlanCache.h"
 #include "runtime/library/cudnn/CudnnApi.h"
 
 namespace tenon::library::cudnn {
 
-class Cudnn {
+/// Stays as long as one of its plans does.
+class Cudnn : public std::enable_shared_from_this<Cudnn> {
 public:
-  static Result<std::unique_ptr<Cudnn>> open(const Options &options);
+  static Result<std::shared_ptr<Cudnn>> open(const Options &options);
   ~Cudnn();
   Cudnn(const Cudnn &) = delete;
   Cudnn &operator=(const Cudnn &) = delete;
@@ -22,12 +24,14 @@ public:
 
 private:
   Cudnn(const Api &functions, const Options &given)
-      : api(functions), options(given), memory(given.meter) {}
+      : api(functions), options(given), memory(given.meter),
+        cache(given, "cuDNN " + versionOf(api)) {}
 
   Api api;
   Options options;
   Context *context = nullptr;
   MeasureMemory memory;
+  PlanCache cache;
 };
 
 } // namespace tenon::library::cudnn

@@ -63,6 +63,7 @@ enum class AttributeType : int {
   NumericalNote = 11,
   PointwiseMode = 14,
   Descriptor = 15,
+  Char = 24,
 };
 
 enum class Attribute : int {
@@ -82,6 +83,7 @@ enum class Attribute : int {
   PlanHandle = 400,
   PlanEngineConfig = 401,
   PlanWorkspaceSize = 402,
+  PlanJson = 405,
   ForwardAlpha = 700,
   ForwardBeta = 701,
   ForwardConvolution = 702,

@@ -5,6 +5,8 @@
 
 #include "support/Text.h"
 
+#include <algorithm>
+
 namespace tenon::library::cudnn {
 namespace {
 
@@ -28,6 +30,13 @@ Status Executable::run(const Api &api, Context *context, std::span<void *const> 
   TENON_TRY(pack.finalize());
   TENON_TRY(statusOf(api, api.setStream(context, stream), "cudnnSetStream"));
   return statusOf(api, api.execute(context, plan.raw(), pack.raw()), "cudnnBackendExecute");
+}
+
+Result<std::vector<std::byte>> Executable::description() const {
+  TENON_ASSIGN(int64_t count, plan.get(Attribute::PlanJson, AttributeType::Char, 0, nullptr));
+  std::vector<std::byte> text(static_cast<size_t>(std::max<int64_t>(count, 0)));
+  TENON_ASSIGN(count, plan.get(Attribute::PlanJson, AttributeType::Char, count, text.data()));
+  return text;
 }
 
 Result<size_t> Graph::addTensor(int64_t id, const Dims4 &dims, DataType type, bool isVirtual) {

@@ -13,7 +13,7 @@ namespace tenon::library::cudnn {
 using Dims4 = std::array<int64_t, 4>;
 
 /// A finalized plan of an engine, with the tensors that it is to be given. Lives no longer than the
-/// graph that it was compiled from.
+/// graph that it was compiled from, if it was not restored.
 class Executable {
 public:
   Executable(Descriptor made, std::vector<int64_t> tensors, size_t bytes, int64_t index)
@@ -23,6 +23,8 @@ public:
   int64_t engineIndex() const { return engine; }
   /// The ids of the graph's tensors in memory, in the order in which `run` takes their pointers.
   std::span<const int64_t> tensors() const { return ids; }
+  /// The library's own description, from which the plan can be made again.
+  Result<std::vector<std::byte>> description() const;
   Status run(const Api &api, Context *context, std::span<void *const> pointers, void *scratch,
              void *stream) const;
 

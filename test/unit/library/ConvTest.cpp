@@ -3,6 +3,8 @@
 
 #include "LibraryFixture.h"
 
+#include <fstream>
+
 namespace tenon::library {
 namespace {
 
@@ -93,6 +95,51 @@ TEST_F(ConvTest, NothingIsLeftBehind) {
   call.hasBias = true;
   EXPECT_TRUE(matchesHost(call, sizesOf(call, {1, 4, 4, 2, 2, 1, 1})));
   EXPECT_EQ(before, state().alive);
+}
+
+TEST_F(ConvTest, PlansAreKeptForLaterProcesses) {
+  useCache();
+  engine::ConvCall call = padded(DType::F32);
+  call.hasBias = true;
+  call.activation = engine::LibraryActivation::Relu;
+  std::vector<int64_t> sizes = sizesOf(call, {1, 5, 4, 3, 4, 2, 3});
+  for (bool isApart : {false, true}) {
+    state() = CudnnState{.refuseFused = isApart, .alive = state().alive};
+    ++sizes[0];
+    EXPECT_TRUE(matchesHost(call, sizes));
+    int asked = state().heuristics;
+    EXPECT_LT(0, asked);
+    EXPECT_TRUE(matchesHost(call, sizes)) << "from the cache";
+    EXPECT_EQ(asked, state().heuristics);
+    EXPECT_EQ(isApart ? 4 : 2, state().executions);
+  }
+}
+
+TEST_F(ConvTest, KeptPlansThatDoNotFitAreMadeAgain) {
+  useCache();
+  engine::ConvCall call = padded(DType::F16);
+  std::vector<int64_t> sizes = sizesOf(call, {1, 5, 4, 3, 4, 2, 3});
+  auto asks = [&]() {
+    int before = state().heuristics;
+    EXPECT_TRUE(matchesHost(call, sizes));
+    return state().heuristics != before;
+  };
+  EXPECT_TRUE(asks());
+  EXPECT_FALSE(asks());
+  options.device = "another";
+  EXPECT_TRUE(asks());
+  EXPECT_FALSE(asks());
+  state().refuseRestore = true;
+  EXPECT_TRUE(asks());
+  state().refuseRestore = false;
+  EXPECT_FALSE(asks());
+  for (const std::filesystem::directory_entry &file :
+       std::filesystem::directory_iterator(cache / "library")) {
+    std::fstream stream(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(20);
+    stream.put('x');
+  }
+  EXPECT_TRUE(asks()) << "a damaged file";
 }
 
 TEST_F(ConvTest, RefusalsSayWhy) {

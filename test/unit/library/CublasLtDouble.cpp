@@ -166,6 +166,7 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(void *, Desc *desc, Layout *a, Layout 
   if (tenonDoubleState.refuse) {
     return 15;
   }
+  ++tenonDoubleState.heuristics;
   tenonDoubleState.compute = desc->compute;
   tenonDoubleState.scale = desc->scale;
   tenonDoubleState.type = a->type;

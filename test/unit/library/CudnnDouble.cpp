@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <map>
 
 using namespace tenon;
@@ -25,6 +26,7 @@ constexpr int kEngines = 5;
 
 struct Object {
   explicit Object(int newKind) : kind(newKind) { ++tenonDoubleState.alive; }
+  Object(const Object &other) = default; // not counted: lives as long as the library
   ~Object() { --tenonDoubleState.alive; }
 
   template <typename T> std::vector<T> list(int name) const {
@@ -53,7 +55,8 @@ size_t widthOf(int type) {
   case 6:  // pointer
   case 15: // descriptor
     return 8;
-  case 2: // boolean
+  case 2:  // boolean
+  case 24: // character
     return 1;
   default:
     return 4;
@@ -199,6 +202,51 @@ bool isRefused(const Object *graph) {
          (tenonDoubleState.refuseFused && hasConvolution && operations.size() > 1);
 }
 
+/// A copy that lives on without the descriptors that it was made of, as a stored plan does.
+Object *copied(const Object *object) {
+  static std::deque<Object> copies;
+  Object *copy = &copies.emplace_back(*object);
+  for (int name : {201, 702, 703, 704, 705, 750, 751, 752, 753, 801}) {
+    std::vector<Object *> parts = object->list<Object *>(name);
+    for (Object *&part : parts) {
+      part = copied(part);
+    }
+    if (!parts.empty()) {
+      const char *bytes = reinterpret_cast<const char *>(parts.data());
+      copy->attributes[name].assign(bytes, bytes + parts.size() * sizeof(Object *));
+    }
+  }
+  return copy;
+}
+
+/// What was stored, by the number that stands for it.
+std::vector<Object *> &storedPlans() {
+  static std::vector<Object *> plans;
+  return plans;
+}
+
+int describePlan(const Object *plan, int64_t room, int64_t *count, void *values) {
+  int64_t number = static_cast<int64_t>(storedPlans().size());
+  *count = sizeof(number);
+  if (room >= *count) {
+    storedPlans().push_back(copied(plan->object(401)));
+    std::memcpy(values, &number, sizeof(number));
+  }
+  return 0;
+}
+
+int restorePlan(Object *plan) {
+  std::vector<int64_t> number = plan->list<int64_t>(405);
+  if (tenonDoubleState.refuseRestore || number.size() != 1 ||
+      static_cast<size_t>(number[0]) >= storedPlans().size()) {
+    return kNotSupported;
+  }
+  const char *bytes =
+      reinterpret_cast<const char *>(&storedPlans()[static_cast<size_t>(number[0])]);
+  plan->attributes[401].assign(bytes, bytes + sizeof(Object *));
+  return 0;
+}
+
 template <typename T> int give(T value, int64_t *count, void *values) {
   *count = 1;
   std::memcpy(values, &value, sizeof(value));
@@ -244,7 +292,11 @@ EXPORT int cudnnBackendSetAttribute(void *descriptor, int name, int type, int64_
 EXPORT int cudnnBackendFinalize(void *descriptor) {
   Object *object = static_cast<Object *>(descriptor);
   object->isFinal = true;
+  if (object->kind == 5 && object->attributes.contains(405)) {
+    return restorePlan(object);
+  }
   if (object->kind == 4) {
+    ++tenonDoubleState.heuristics;
     return isRefused(object->object(201)) ? kNotSupported : 0;
   }
   if (object->kind == 1) {
@@ -276,6 +328,8 @@ EXPORT int cudnnBackendGetAttribute(void *descriptor, int name, int, int64_t roo
     return object->engine == 0   ? give<int>(0, count, values)
            : object->engine == 1 ? give<int>(4, count, values)
                                  : 0;
+  case 405:
+    return describePlan(object, room, count, values);
   case 402:
     return give<int64_t>(object->object(401)->engine == 2 ? int64_t(1) << 40 : 512, count, values);
   default:

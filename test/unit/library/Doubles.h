@@ -16,6 +16,7 @@ struct CublasLtState {
   uint32_t alignment = 0;
   uintptr_t biasAlignment = 0;
   int algorithm = -1;
+  int heuristics = 0; ///< how often algorithms were asked for
   size_t workspace = 0;
   void *stream = nullptr;
 };
@@ -23,7 +24,9 @@ struct CublasLtState {
 struct CudnnState {
   bool refuseFused = false; ///< no engine for graphs of a convolution and something else
   bool refuseAll = false;
-  int engine = -1; ///< of the last execution
+  bool refuseRestore = false; ///< kept plans are not taken
+  int heuristics = 0;         ///< how often engines were asked for
+  int engine = -1;            ///< of the last execution
   int executions = 0;
   int alive = 0; ///< descriptors
   int mathType = -1;

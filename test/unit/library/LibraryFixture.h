@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <dlfcn.h>
+#include <filesystem>
 
 namespace tenon::library {
 
@@ -63,6 +64,19 @@ struct LibraryTest : testing::Test {
     return testing::AssertionSuccess();
   }
 
+  /// An empty folder for kept plans, gone with the test.
+  void useCache() {
+    cache = std::filesystem::path(testing::TempDir()) / "tenon-library-cache";
+    std::filesystem::remove_all(cache);
+    options.cacheFolder = cache.string();
+  }
+  ~LibraryTest() override {
+    if (!cache.empty()) {
+      std::filesystem::remove_all(cache);
+    }
+  }
+
+  std::filesystem::path cache;
   Options options;
   double tolerance = 1e-15; ///< the sums are exact; activations differ in their last bit
 };

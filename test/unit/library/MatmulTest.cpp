@@ -87,7 +87,7 @@ TEST_F(MatmulTest, TheFirstAlgorithmThatFitsTheWorkspace) {
   EXPECT_EQ(64u, state().biasAlignment);
 }
 
-TEST_F(MatmulTest, MeasuringTakesTheFastest) {
+TEST_F(MatmulTest, MeasuringTakesTheFastestAndKeepsIt) {
   struct FakeMeter final : Meter {
     Result<void *> allocate(size_t bytes) override {
       memory.resize(bytes);
@@ -105,12 +105,32 @@ TEST_F(MatmulTest, MeasuringTakesTheFastest) {
     size_t calls = 0;
   } meter;
   options.meter = &meter;
+  useCache();
   engine::MatmulCall call{.hasBias = true, .hasResidual = true};
   std::unique_ptr<Handles> handles = makeHandles(options);
   Result<std::unique_ptr<Plan>> plan = handles->prepare(bytesOf(call), sizesOf(call, 3, 4, 5));
   ASSERT_TRUE(plan) << plan.status().toString();
   EXPECT_EQ(3u, meter.calls);
   EXPECT_NE(std::string::npos, (*plan)->describe().find("algorithm 2,")) << (*plan)->describe();
+  int asked = state().heuristics;
+  options.meter = nullptr;
+  handles = makeHandles(options);
+  plan = handles->prepare(bytesOf(call), sizesOf(call, 3, 4, 5));
+  ASSERT_TRUE(plan) << plan.status().toString();
+  EXPECT_NE(std::string::npos, (*plan)->describe().find("algorithm 2,")) << (*plan)->describe();
+  EXPECT_EQ(asked, state().heuristics);
+  EXPECT_TRUE(matchesHost(call, sizesOf(call, 3, 4, 5)));
+}
+
+TEST_F(MatmulTest, APlanOutlivesItsHandles) {
+  engine::MatmulCall call;
+  Result<std::unique_ptr<Plan>> plan =
+      makeHandles(options)->prepare(bytesOf(call), sizesOf(call, 1, 1, 1));
+  ASSERT_TRUE(plan) << plan.status().toString();
+  float numbers[] = {3, 5, 0};
+  void *buffers[] = {&numbers[0], &numbers[1], &numbers[2]};
+  EXPECT_TRUE((*plan)->run(buffers, nullptr, nullptr));
+  EXPECT_EQ(15, numbers[2]);
 }
 
 TEST_F(MatmulTest, EmptyResultsNeedNoLibrary) {

@@ -1,0 +1,65 @@
+// A file is the hash of the plan, then the plan; it appears complete or not at all.
+
+#include "runtime/library/PlanCache.h"
+
+#include "support/AtomicFile.h"
+#include "support/Hash.h"
+#include "support/MappedFile.h"
+#include "support/Text.h"
+
+#include <filesystem>
+
+namespace tenon::library {
+namespace {
+
+/// Changes when what is kept of a plan does.
+constexpr int kGeneration = 1;
+/// Plans are far smaller; a larger file is none of ours.
+constexpr uint64_t kMostBytes = 64 << 20;
+
+} // namespace
+
+std::string PlanCache::keyOf(Bytes call, std::span<const int64_t> sizes, size_t alignment) const {
+  Hasher hasher;
+  hasher.update(strCat("generation ", kGeneration, " library ", version, " device ", device,
+                       " alignment ", alignment, " workspace ", workspaceLimit, "\n"));
+  hasher.update(call);
+  hasher.update(std::as_bytes(sizes));
+  return hasher.digest().hex();
+}
+
+std::string PlanCache::pathOf(const std::string &key) const {
+  return strCat(folder, "/library/", key, ".plan");
+}
+
+std::optional<std::vector<std::byte>> PlanCache::find(const std::string &key) const {
+  if (folder.empty()) {
+    return std::nullopt;
+  }
+  Result<FileReader> file = FileReader::open(pathOf(key));
+  if (!file || file->size() <= sizeof(Hash128) || file->size() > kMostBytes) {
+    return std::nullopt;
+  }
+  Hash128 expected;
+  std::vector<std::byte> plan(file->size() - sizeof(Hash128));
+  if (!file->read(0, std::as_writable_bytes(std::span(&expected, 1))) ||
+      !file->read(sizeof(Hash128), plan) || hashBytes(plan) != expected) {
+    return std::nullopt;
+  }
+  return plan;
+}
+
+void PlanCache::keep(const std::string &key, Bytes plan) const {
+  if (folder.empty()) {
+    return;
+  }
+  std::error_code ignored; // whether the folder is there shows when the file is written
+  std::filesystem::create_directories(folder + "/library", ignored);
+  Result<AtomicFile> file = AtomicFile::create(pathOf(key));
+  Hash128 hash = hashBytes(plan);
+  if (file && file->append(std::as_bytes(std::span(&hash, 1))) && file->append(plan)) {
+    (void)file->commit().isOk();
+  }
+}
+
+} // namespace tenon::library
