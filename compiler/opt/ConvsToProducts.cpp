@@ -27,13 +27,8 @@ Value flatWeight(OpBuilder &builder, Value weight) {
   int64_t rows = type.getDimSize(0);
   RankedTensorType flat =
       RankedTensorType::get({rows, type.getNumElements() / rows}, type.getElementType());
-  if (tn::WeightOp stored = weight.getDefiningOp<tn::WeightOp>()) {
-    return tn::WeightOp::create(builder, weight.getLoc(), flat, stored.getId());
-  }
-  DenseElementsAttr dense =
-      dyn_cast<DenseElementsAttr>(weight.getDefiningOp<tn::ConstantOp>().getValue());
-  return dense ? tn::ConstantOp::create(builder, weight.getLoc(), flat, dense.reshape(flat))
-               : tn::ReshapeOp::create(builder, weight.getLoc(), flat, weight).getResult();
+  Value same = withShape(builder, weight, flat);
+  return same ? same : tn::ReshapeOp::create(builder, weight.getLoc(), flat, weight).getResult();
 }
 
 /// x * weightᵀ + bias in place of the convolution.

@@ -99,6 +99,17 @@ Value reshape(OpBuilder &builder, Location location, Value value, ArrayRef<Affin
   return tn::ReshapeOp::create(builder, location, type, value);
 }
 
+Value withShape(OpBuilder &builder, Value constant, RankedTensorType type) {
+  if (tn::WeightOp weight = constant.getDefiningOp<tn::WeightOp>()) {
+    return tn::WeightOp::create(builder, weight.getLoc(), type, weight.getId());
+  }
+  tn::ConstantOp small = constant.getDefiningOp<tn::ConstantOp>();
+  DenseElementsAttr dense =
+      small ? dyn_cast<DenseElementsAttr>(small.getValue()) : DenseElementsAttr();
+  return dense ? tn::ConstantOp::create(builder, small.getLoc(), type, dense.reshape(type))
+               : Value();
+}
+
 Operation *rebuild(OpBuilder &builder, Operation *op, ValueRange operands, Type type) {
   Operation *copy = builder.clone(*op);
   copy->setOperands(operands);

@@ -93,6 +93,9 @@ mlir::Value transpose(mlir::OpBuilder &builder, mlir::Location location, mlir::V
 mlir::Value reshape(mlir::OpBuilder &builder, mlir::Location location, mlir::Value value,
                     llvm::ArrayRef<mlir::AffineExpr> dims);
 
+/// The constant with another shape, as a constant again; null if that has no form.
+mlir::Value withShape(mlir::OpBuilder &builder, mlir::Value constant, mlir::RankedTensorType type);
+
 /// A copy of an operation with one result that has other operands and another result type.
 mlir::Operation *rebuild(mlir::OpBuilder &builder, mlir::Operation *op, mlir::ValueRange operands,
                          mlir::Type type);

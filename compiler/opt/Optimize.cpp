@@ -48,7 +48,7 @@ const Pass kGpuOrder[] = {
     // Before the merge: these products may share an operand.
     {"convs-to-products", convsToProducts},
     {"merge-products", mergeProducts},
-    {"pad-channels", padChannels},
+    {"fit-convs", fitConvs},
 };
 
 const Pass kAll[] = {
@@ -68,7 +68,7 @@ const Pass kAll[] = {
     {"sink-reshapes", sinkReshapes},
     {"convs-to-products", convsToProducts},
     {"merge-products", mergeProducts},
-    {"pad-channels", padChannels},
+    {"fit-convs", fitConvs},
     {"convert-to-fp16", convertToFp16},
     {"convert-to-bf16", convertToBf16},
 };

@@ -71,8 +71,9 @@ llvm::LogicalResult convsToProducts(mlir::ModuleOp module, tn::WeightStore &weig
 /// `splitProducts`, for devices that read slices in place.
 llvm::LogicalResult mergeProducts(mlir::ModuleOp module, tn::WeightStore &weights);
 
-/// Zero channels for f16 and bf16 convolutions, up to a multiple of 8.
-llvm::LogicalResult padChannels(mlir::ModuleOp module, tn::WeightStore &weights);
+/// Convolutions as the library takes them: two spatial dims, the same padding at both ends, f16 and
+/// bf16 channels in multiples of 8.
+llvm::LogicalResult fitConvs(mlir::ModuleOp module, tn::WeightStore &weights);
 
 /// `convertPrecision` (ConvertPrecision.h) without its record: for tools and tests, by name.
 llvm::LogicalResult convertToFp16(mlir::ModuleOp module, tn::WeightStore &weights);

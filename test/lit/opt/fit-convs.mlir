@@ -1,4 +1,4 @@
-// RUN: %tenon-opt %s --pass=pad-channels --check | FileCheck %s
+// RUN: %tenon-opt %s --pass=fit-convs --check | FileCheck %s
 
 // The cast of the picture moves behind its transpose, so that cast, transpose and padding are one
 // kernel.
@@ -25,4 +25,26 @@ func.func @others(%x: tensor<1x2x2x16xf16>, %y: tensor<1x2x2x3xf32>) -> (tensor<
   %0 = tn.conv %x, %w {strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (tensor<1x2x2x16xf16>, tensor<4x16x2x2xf16>) -> tensor<1x1x1x4xf16>
   %1 = tn.conv %y, %v {strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (tensor<1x2x2x3xf32>, tensor<4x3x2x2xf32>) -> tensor<1x1x1x4xf32>
   return %0, %1 : tensor<1x1x1x4xf16>, tensor<1x1x1x4xf32>
+}
+
+// The padding that one end has more than the other is an operation of its own.
+// CHECK-LABEL: @uneven
+// CHECK: %[[P:.*]] = tn.pad <constant> %arg0 {begins = array<i64: 0, 0, 0, 0>, ends = array<i64: 0, 1, 2, 0>}
+// CHECK: tn.conv %[[P]]{{.*}}pads = array<i64: 0, 1, 0, 1>
+func.func @uneven(%x: tensor<1x4x4x8xf32>) -> tensor<1x2x3x4xf32> {
+  %w = tn.weight "q" : tensor<4x8x3x3xf32>
+  %0 = tn.conv %x, %w {strides = array<i64: 2, 2>, pads = array<i64: 0, 1, 1, 3>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (tensor<1x4x4x8xf32>, tensor<4x8x3x3xf32>) -> tensor<1x2x3x4xf32>
+  return %0 : tensor<1x2x3x4xf32>
+}
+
+// One dim becomes two.
+// CHECK-LABEL: @line
+// CHECK: %[[X:.*]] = tn.reshape %arg0 : {{.*}} -> tensor<2x1x9x8xf32>
+// CHECK: %[[W:.*]] = tn.weight "l" : tensor<4x8x1x3xf32>
+// CHECK: %[[Y:.*]] = tn.conv %[[X]], %[[W]] {{.*}}dilations = array<i64: 1, 2>{{.*}}pads = array<i64: 0, 2, 0, 2>, strides = array<i64: 1, 2>
+// CHECK: tn.reshape %[[Y]] : {{.*}} -> tensor<2x5x4xf32>
+func.func @line(%x: tensor<2x9x8xf32>) -> tensor<2x5x4xf32> {
+  %w = tn.weight "l" : tensor<4x8x3xf32>
+  %0 = tn.conv %x, %w {strides = array<i64: 2>, pads = array<i64: 2, 2>, dilations = array<i64: 2>, groups = 1 : i64, channelsLast = true} : (tensor<2x9x8xf32>, tensor<4x8x3xf32>) -> tensor<2x5x4xf32>
+  return %0 : tensor<2x5x4xf32>
 }
