@@ -368,6 +368,32 @@ TEST_F(DispatchTest, GpuComputesAgainOnlyWhatCostsLess) {
   EXPECT_GT(records.edges.front().fused.microseconds, records.edges.front().apart.microseconds);
 }
 
+TEST_F(DispatchTest, GpuCostsAreThoseOfTheUnitAndOfWhatIsRead) {
+  runOnGpu("(%h: tensor<4096x4096xf16>, %f: tensor<4096x4096xf32>, %i: tensor<16xi64>) -> "
+           "(tensor<4096x4096xf16>, tensor<4096x4096xf32>, tensor<16x4096xf32>)",
+           R"(
+    %0 = tn.matmul %h, %h : (tensor<4096x4096xf16>, tensor<4096x4096xf16>) -> tensor<4096x4096xf16>
+    %1 = tn.matmul %f, %f : (tensor<4096x4096xf32>, tensor<4096x4096xf32>) -> tensor<4096x4096xf32>
+    %2 = tn.gather %f, %i {axis = 0 : i64} : (tensor<4096x4096xf32>, tensor<16xi64>) -> tensor<16x4096xf32>
+    return %0, %1, %2 : tensor<4096x4096xf16>, tensor<4096x4096xf32>, tensor<16x4096xf32>)");
+  ASSERT_EQ(records.regions.size(), 3u);
+  DeviceProfile profile = tenon::dispatch::cudaProfile();
+  double work = 2.0 * 4096 * 4096 * 4096;
+  EXPECT_NEAR(records.regions[0].cost.microseconds, work / profile.halfPeak * 1e6 + 1, 0.1);
+  EXPECT_NEAR(records.regions[1].cost.microseconds, work / profile.peak * 1e6 + 1, 0.1);
+  EXPECT_EQ(records.regions[2].cost.bytes, 2 * 16 * 4096 * 4 + 16 * 8);
+}
+
+TEST_F(DispatchTest, GpuEpilogueThatNoLibraryHasCountsAsGeneratedCode) {
+  runOnGpu("(%h: tensor<4096x4096xf16>) -> tensor<4096x4096xf16>", R"(
+    %0 = tn.matmul %h, %h : (tensor<4096x4096xf16>, tensor<4096x4096xf16>) -> tensor<4096x4096xf16>
+    %1 = tn.gelu %0 : tensor<4096x4096xf16>
+    return %1 : tensor<4096x4096xf16>)");
+  ASSERT_EQ(records.edges.size(), 1u);
+  EXPECT_EQ(records.edges.front().rule, "library-epilogue");
+  EXPECT_GT(records.edges.front().fused.microseconds, records.edges.front().apart.microseconds);
+}
+
 TEST_F(DispatchTest, GpuTransposeOfComputedValuesStandsAlone) {
   Regions regions = runOnGpu("(%x: tensor<64x64xf32>) -> tensor<64x64xf32>", R"(
     %0 = tn.exp %x : tensor<64x64xf32>
