@@ -89,6 +89,7 @@ template <typename Archive> void visit(Archive &archive, codegen::RegionStep &st
   visit(archive, step.grid);
   visit(archive, step.scratch);
   archive.integer(step.threads);
+  archive.integer(step.isCopy);
 }
 
 template <typename Archive> void visit(Archive &archive, codegen::CompiledRegion &region) {

@@ -19,6 +19,7 @@ CompiledRegion example() {
   launch.grid = {{ExprOp::Symbol, 0}, {ExprOp::Constant, 4}, {ExprOp::CeilDiv}};
   launch.scratch = {{ExprOp::Constant, 64}};
   launch.threads = 256;
+  launch.isCopy = true;
   RegionStep call;
   call.call = {std::byte(0), std::byte(7)};
   call.buffers = {2, 1};
@@ -45,6 +46,7 @@ TEST(RegionEntryTest, ComesBackAndRefusesEveryTruncation) {
   EXPECT_EQ(back->code.steps[0].grid, region.code.steps[0].grid);
   EXPECT_EQ(back->code.steps[0].scratch, region.code.steps[0].scratch);
   EXPECT_EQ(back->code.steps[0].threads, 256u);
+  EXPECT_TRUE(back->code.steps[0].isCopy);
   EXPECT_EQ(back->code.steps[1].call, region.code.steps[1].call);
   EXPECT_EQ(back->code.temporaries, region.code.temporaries);
   EXPECT_EQ(encodeRegion(*back), bytes);
