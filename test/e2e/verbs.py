@@ -57,6 +57,8 @@ class Usage(ToolTest):
         usable = [level["level"] for level in report["levels"] if level["usable"]]
         self.assertEqual(usable[-1], report["will_use"])
         self.assertIn(report["will_use"], self.succeed("doctor").stdout)
+        self.assertNotEqual(bool(report["gpu"]["devices"]), bool(report["gpu"]["problem"]))
+        self.assertEqual({"cuBLASLt", "cuDNN"}, {library["name"] for library in report["libraries"]})
 
 
 class Models(ToolTest):
@@ -258,6 +260,24 @@ class Engines(ToolTest):
         self.assertIn("arena", self.succeed("explain", "memory", self.engine).stdout)
         self.assertIn("launch", self.succeed("explain", "placement", self.engine).stdout)
         self.refuse(2, "TN0105", "explain", "fusion", self.engine, "no such node")
+        self.refuse(2, "TN0105", "explain", "precision", self.engine)
+
+    def test_precision(self):
+        numbers = {}
+        for precision in ("keep", "fp16", "bf16"):
+            self.succeed("compile", CNN, "-o", f"{precision}.tenon", "--target", "cpu:avx2", "--precision", precision,
+                         "--verify", "--quiet")
+            self.succeed("run", f"{precision}.tenon", "-o", f"{precision}.npz", "--quiet")
+            with np.load(f"{precision}.npz") as outputs:
+                numbers[precision] = outputs[outputs.files[0]].astype(np.float64)
+        largest = abs(numbers["keep"]).max()
+        for precision, rounding in (("fp16", 2 ** -11), ("bf16", 2 ** -8)):
+            error = abs(numbers[precision] - numbers["keep"]).max() / largest
+            self.assertLess(0, error)
+            self.assertLess(error, 4 * rounding, precision)  # 15 operations, whose roundings add up as a random walk
+            record = self.json("explain", "precision", f"{precision}.tenon")
+            self.assertEqual((precision, 15), (record["precision"], record["narrow_operations"]))
+            self.assertIn("0 operations stay in fp32", self.succeed("explain", "precision", f"{precision}.tenon").stdout)
 
     def test_inspect_and_check(self):
         report = self.json("inspect", self.engine)
