@@ -53,7 +53,7 @@ func.func @layer(%i: tensor<?x?xi64, #tn.shape<()[s0, s1] -> (s0, s1)>>) -> tens
 // weights lie as [K, R, S, C].
 // CHECK-LABEL: @convolutions
 func.func @convolutions(%x: tensor<1x3x6x6xf32>) -> tensor<1x3x3x8xf16> {
-  %w0 = tn.weight "w0" : tensor<8x3x2x2xf16>
+  %w0 = tn.weight "w0" : tensor<8x3x4x4xf16>
   %w1 = tn.weight "w1" : tensor<8x8x3x3xf16>
   // CHECK: tn.pack {{.*}}permutation = array<i64: 0, 2, 3, 1>{{.*}} -> tensor<1x8x72xf16>
   // CHECK: tn.region "cuda" "elementwise"
@@ -63,12 +63,12 @@ func.func @convolutions(%x: tensor<1x3x6x6xf32>) -> tensor<1x3x3x8xf16> {
   // CHECK-NEXT: tn.yield
   %0 = tn.cast %x : (tensor<1x3x6x6xf32>) -> tensor<1x3x6x6xf16>
   %1 = tn.transpose %0 [0, 2, 3, 1] : (tensor<1x3x6x6xf16>) -> tensor<1x6x6x3xf16>
-  // CHECK: tn.pack {{.*}}permutation = array<i64: 0, 2, 3, 1>{{.*}} -> tensor<1x8x32xf16>
+  // CHECK: tn.pack {{.*}}permutation = array<i64: 0, 2, 3, 1>{{.*}} -> tensor<1x8x128xf16>
   // CHECK: tn.region "cuda" "contraction"
   // CHECK: tn.conv
   // CHECK-NEXT: tn.relu
   // CHECK-NEXT: tn.yield
-  %2 = tn.conv %1, %w0 {strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (tensor<1x6x6x3xf16>, tensor<8x3x2x2xf16>) -> tensor<1x3x3x8xf16>
+  %2 = tn.conv %1, %w0 {strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (tensor<1x6x6x3xf16>, tensor<8x3x4x4xf16>) -> tensor<1x3x3x8xf16>
   %3 = tn.relu %2 : tensor<1x3x3x8xf16>
   // CHECK: tn.region "cuda" "contraction"
   // CHECK: tn.conv
