@@ -70,6 +70,16 @@ CodeTarget cpuTarget(engine::CpuLevel level) {
   return target;
 }
 
+/// Of a variant whose steps are all library calls and copies.
+static llvm::Expected<std::string> ptxWithoutKernels(const engine::CudaArch &arch) {
+  llvm::StringRef version = arch.number >= 100 ? "8.6" : "8.0";
+  std::string text = (".version " + version + "\n.target " + llvm::StringRef(arch.name) +
+                      "\n.address_size 64\n")
+                         .str();
+  text.push_back('\0');
+  return text;
+}
+
 CodeTarget cudaTarget(const engine::CudaArch &arch) {
   CodeTarget target{.level = std::string(arch.name),
                     .version = codegen::cuda::codegenVersion().str(),
@@ -78,8 +88,10 @@ CodeTarget cudaTarget(const engine::CudaArch &arch) {
   target.compile = [arch](llvm::StringRef text, llvm::StringRef symbol, const RegionShape &) {
     return codegen::cuda::compileRegion(text, symbol, arch);
   };
-  target.link = [](llvm::ArrayRef<llvm::StringRef> objects, llvm::ArrayRef<llvm::StringRef>,
-                   const CompileCache &) { return codegen::cuda::linkPtx(objects); };
+  target.link = [arch](llvm::ArrayRef<llvm::StringRef> objects,
+                       llvm::ArrayRef<llvm::StringRef> symbols, const CompileCache &) {
+    return symbols.empty() ? ptxWithoutKernels(arch) : codegen::cuda::linkPtx(objects);
+  };
   return target;
 }
 

@@ -198,7 +198,8 @@ Status compileAndRun(const Case &testCase, const CaseOptions &options, std::stri
   tool::CompileRequest request;
   request.model = model;
   request.output = options.scratchFolder + "/case.tenon";
-  request.levels = {options.level};
+  request.levels = options.targets.levels;
+  request.archs = options.targets.archs;
   request.threads = 1;
   TENON_ASSIGN(Ports ports, readPorts(model));
   std::vector<std::string> sets = dataSets(testCase.folder);
@@ -206,10 +207,10 @@ Status compileAndRun(const Case &testCase, const CaseOptions &options, std::stri
     return Status::error(ErrorId::FileNotFound, "the case has no data");
   }
   TENON_TRY(compileCase(request, sets, ports, constants));
-  runtime::EngineOptions engineOptions;
-  engineOptions.variant = nameOf(options.level);
-  TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine,
-               runtime::Engine::open(request.output, engineOptions));
+  if (options.compileOnly) {
+    return Status::ok();
+  }
+  TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, openEngine(request.output, options));
   Tolerance tolerance = readTolerance(testCase.folder);
   for (const std::string &folder : sets) {
     TENON_TRY(runDataSet(folder, ports, tolerance, engine, options.threads));
@@ -247,6 +248,25 @@ std::vector<Case> findCases(const std::string &root) {
   return cases;
 }
 
+std::string_view variantOf(const tool::Targets &targets) {
+  return targets.archs.empty() ? nameOf(targets.levels.front()) : targets.archs.front().name;
+}
+
+Result<std::shared_ptr<const runtime::Engine>> openEngine(const std::string &path, const CaseOptions &options) {
+  runtime::EngineOptions engineOptions;
+  engineOptions.variant = variantOf(options.targets);
+  engineOptions.cacheFolder = "";
+  return runtime::Engine::open(path, engineOptions);
+}
+
+Outcome judge(const Status &status) {
+  if (status.isOk()) {
+    return {Verdict::Pass, ""};
+  }
+  Verdict verdict = status.code() == Code::Unsupported ? Verdict::Unsupported : Verdict::Fail;
+  return {verdict, oneLine(fmt::format("{} {}", nameOf(status.id()), status.message()))};
+}
+
 Outcome runCase(const Case &testCase, const CaseOptions &options) {
   std::string constants;
   Status status = compileAndRun(testCase, options, constants);
@@ -256,7 +276,7 @@ Outcome runCase(const Case &testCase, const CaseOptions &options) {
   if (status.code() == Code::Unsupported) {
     return {Verdict::Unsupported, oneLine(describeGaps(testCase.folder + "/model.onnx", status))};
   }
-  return {Verdict::Fail, oneLine(fmt::format("{} {}", nameOf(status.id()), status.message()))};
+  return judge(status);
 }
 
 } // namespace tenon::conformance

@@ -2,8 +2,10 @@
 
 #pragma once
 
-#include "engine/CpuLevel.h"
+#include "runtime/core/Engine.h"
+#include "tools/tenon/Target.h"
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,10 +24,18 @@ struct Outcome {
 };
 
 struct CaseOptions {
-  engine::CpuLevel level = engine::CpuLevel::X86_64_V3;
+  tool::Targets targets; ///< a single one
   unsigned threads = 1;
   std::string scratchFolder; ///< for the engine file
+  bool compileOnly = false;  ///< for machines that cannot run the target
 };
+
+/// "avx512" or "sm_90".
+std::string_view variantOf(const tool::Targets &targets);
+/// The engine on the variant that the options name.
+Result<std::shared_ptr<const runtime::Engine>> openEngine(const std::string &path, const CaseOptions &options);
+/// The outcome of a case that ended so.
+Outcome judge(const Status &status);
 
 /// Cases in the folders below `root` that hold a model.onnx, sorted by name.
 std::vector<Case> findCases(const std::string &root);

@@ -1,10 +1,11 @@
-// Runs ONNX's test suites through compiled code: one row a case, a summary, and the comparison with the
+// Runs ONNX's test suites, or the operator table, through compiled code: one row a case, a summary, and the comparison with the
 // list of expected failures. See docs/data-way.md for what a case passes through.
 
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "test/conformance/Case.h"
 #include "test/conformance/Expected.h"
 #include "test/conformance/Pool.h"
+#include "test/ops/Cells.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -22,12 +23,13 @@ namespace {
 struct Flags {
   std::string suite;
   std::string expected;
-  std::string level;
+  std::string target;
   std::string filter;
   std::string report;
   PoolOptions pool;
   unsigned threads = 1;
   bool update = false;
+  bool compileOnly = false;
 };
 
 constexpr const char *kVerdicts[] = {"pass", "fail", "unsupported"};
@@ -89,17 +91,38 @@ size_t compareWithList(const Flags &flags, const std::vector<Case> &cases,
   return faults.size();
 }
 
+/// What stands for a folder to run the operator table.
+constexpr const char *kOperators = "ops";
+
+/// The one target that is asked for, by default the best CPU level of this machine.
+Result<tool::Targets> targetOf(const std::string &text) {
+  std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
+  if (text.empty() && best) {
+    return tool::Targets{{*best}, {}};
+  }
+  TENON_ASSIGN(tool::Targets targets, tool::parseTargets({text}));
+  if (targets.levels.size() + targets.archs.size() != 1) {
+    return Status::error(ErrorId::UnsupportedTarget, fmt::format("'{}' is not one variant", text));
+  }
+  return targets;
+}
+
 int runSuite(const Flags &flags) {
-  std::optional<engine::CpuLevel> level =
-      flags.level.empty() ? runtime::bestCpuLevel() : engine::parseCpuLevel(flags.level);
-  std::vector<Case> cases = findCases(flags.suite);
+  Result<tool::Targets> targets = targetOf(flags.target);
+  if (!targets.isOk()) {
+    fmt::print(stderr, "conformance: {}\n", targets.status().message());
+    return 2;
+  }
+  bool isOperators = flags.suite == kOperators;
+  std::vector<Case> cases = isOperators ? ops::opCells() : findCases(flags.suite);
   std::erase_if(cases, [&](const Case &one) { return one.name.find(flags.filter) == std::string::npos; });
-  if (!level || cases.empty()) {
-    fmt::print(stderr, "conformance: {}\n", level ? "no cases in " + flags.suite : "no such level here");
+  if (cases.empty()) {
+    fmt::print(stderr, "conformance: no cases in {}\n", flags.suite);
     return 2;
   }
   CaseFunction function = [&](const Case &one, const std::string &scratch) {
-    return runCase(one, {*level, flags.threads, scratch});
+    CaseOptions options{*targets, flags.threads, scratch, flags.compileOnly};
+    return isOperators ? ops::runOpCell(one, options) : runCase(one, options);
   };
   bool isTerminal = isatty(STDERR_FILENO);
   std::vector<Outcome> outcomes = runInChildren(cases, flags.pool, function, [&](size_t done) {
@@ -111,7 +134,7 @@ int runSuite(const Flags &flags) {
   if (!flags.report.empty()) {
     std::ofstream(flags.report) << rows;
   }
-  fmt::print("{}{} cases at {}: {} pass, {} fail, {} unsupported\n", rows, cases.size(), nameOf(*level),
+  fmt::print("{}{} cases at {}: {} pass, {} fail, {} unsupported\n", rows, cases.size(), variantOf(*targets),
              count(outcomes, Verdict::Pass), count(outcomes, Verdict::Fail),
              count(outcomes, Verdict::Unsupported));
   if (flags.update) {
@@ -129,10 +152,11 @@ int runSuite(const Flags &flags) {
 int main(int argc, char **argv) {
   Flags flags;
   CLI::App app("Runs ONNX's test suites through compiled code.", "conformance");
-  app.add_option("SUITE", flags.suite, "Folder with cases below it")->required();
+  app.add_option("SUITE", flags.suite, "Folder with cases below it, or ops for the operator table")->required();
   app.add_option("--expected", flags.expected, "List of cases that are known not to pass");
   app.add_flag("--update", flags.update, "Write the list anew instead of comparing with it");
-  app.add_option("--level", flags.level, "CPU level; the best of this machine by default");
+  app.add_option("--target", flags.target, "cpu:avx512 or cuda:sm_90; the best CPU level here by default");
+  app.add_flag("--compile-only", flags.compileOnly, "A case passes when it compiles");
   app.add_option("--filter", flags.filter, "Only cases whose names hold this");
   app.add_option("--report", flags.report, "Write the rows to this file too");
   app.add_option("--jobs", flags.pool.jobs, "Cases at a time");

@@ -59,7 +59,7 @@ testing::AssertionResult agrees(const OpRow &compiled, const OpRow &truth, const
   if (!expected) {
     return testing::AssertionFailure() << "reference: " << expected.status().message();
   }
-  if (Status status = (*compiledCase)->prepare(); !status) {
+  if (Status status = (*compiledCase)->prepare(dispatch::cpuProfile()); !status) {
     return testing::AssertionFailure() << status.message();
   }
   for (engine::CpuLevel level : levels) {

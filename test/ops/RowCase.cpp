@@ -94,13 +94,8 @@ Result<reference::Tensor> emptyLike(Value value, ArrayRef<int64_t> symbols) {
 }
 
 Result<Tensors> runRegion(tn::RegionOp region, ArrayRef<reference::Tensor> operands,
-                          ArrayRef<int64_t> symbols, engine::CpuLevel level) {
+                          ArrayRef<int64_t> symbols, const RowCase::RegionRunner &runner) {
   codegen::RegionSource source = codegen::outline(region);
-  llvm::Expected<codegen::cpu::Kernel> kernel =
-      codegen::cpu::compileRegion(source.text, "tested", level);
-  if (!kernel) {
-    return fault(llvm::toString(kernel.takeError()) + " in\n" + source.text);
-  }
   std::vector<int64_t> values;
   for (AffineExpr symbol : source.symbols) {
     values.push_back(*tn::evaluate(symbol, symbols));
@@ -110,7 +105,7 @@ Result<Tensors> runRegion(tn::RegionOp region, ArrayRef<reference::Tensor> opera
     TENON_ASSIGN(reference::Tensor empty, emptyLike(result, symbols));
     results.push_back(std::move(empty));
   }
-  return codegen::cpu::runKernel(*kernel, level, operands, results, values, /*pieces=*/2);
+  return runner(source, operands, results, values);
 }
 
 } // namespace
@@ -229,10 +224,10 @@ Result<Tensors> RowCase::runReference() {
   return interpreter.evaluate(module->lookupSymbol<func::FuncOp>("main"), inputs);
 }
 
-Status RowCase::prepare() {
+Status RowCase::prepare(const dispatch::DeviceProfile &profile) {
   dispatch::Records records;
   if ((form == Form::Constant && failed(opt::optimize(*module, weights, {}))) ||
-      failed(dispatch::dispatch(*module, dispatch::cpuProfile(), records)) ||
+      failed(dispatch::dispatch(*module, profile, records)) ||
       failed(verify(*module))) {
     return fault("no regions: " + diagnostics);
   }
@@ -240,6 +235,19 @@ Status RowCase::prepare() {
 }
 
 Result<Tensors> RowCase::runCompiled(engine::CpuLevel level) {
+  return runRegions([&](const codegen::RegionSource &source, ArrayRef<reference::Tensor> operands,
+                        const Tensors &results,
+                        const std::vector<int64_t> &symbols) -> Result<Tensors> {
+    llvm::Expected<codegen::cpu::Kernel> kernel =
+        codegen::cpu::compileRegion(source.text, "tested", level);
+    if (!kernel) {
+      return fault(llvm::toString(kernel.takeError()) + " in\n" + source.text);
+    }
+    return codegen::cpu::runKernel(*kernel, level, operands, results, symbols, /*pieces=*/2);
+  });
+}
+
+Result<Tensors> RowCase::runRegions(const RegionRunner &runner) {
   func::FuncOp function = module->lookupSymbol<func::FuncOp>("main");
   TENON_ASSIGN(SmallVector<int64_t> symbols, reference::bindSymbols(function, inputs));
   Status status;
@@ -251,7 +259,7 @@ Result<Tensors> RowCase::runCompiled(engine::CpuLevel level) {
       return std::nullopt;
     }
     ++regionCount;
-    Result<Tensors> results = runRegion(region, operands, symbols, level);
+    Result<Tensors> results = runRegion(region, operands, symbols, runner);
     if (!results) {
       status = results.takeStatus();
       return std::nullopt;

@@ -2,6 +2,8 @@
 // interpreter, and through dispatch and codegen on a CPU level.
 #pragma once
 
+#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/dispatch/DeviceProfile.h"
 #include "compiler/graph/WeightStore.h"
 #include "compiler/reference/Interpreter.h"
 #include "engine/CpuLevel.h"
@@ -10,6 +12,7 @@
 #include "mlir/IR/OwningOpRef.h"
 #include "test/ops/Table.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,9 +31,19 @@ public:
 
   Result<Tensors> runReference();
   /// Forms regions as the compiler does; constants go through its passes first. Before runCompiled.
-  Status prepare();
+  Status prepare(const dispatch::DeviceProfile &profile);
   Result<Tensors> runCompiled(engine::CpuLevel level);
-  /// Regions that the last runCompiled ran.
+  /// Runs a region on tensors: its source, its operands, tensors like its results, and the values of its
+  /// symbols.
+  using RegionRunner = std::function<Result<Tensors>(
+      const codegen::RegionSource &source, llvm::ArrayRef<reference::Tensor> operands,
+      const Tensors &results, const std::vector<int64_t> &symbols)>;
+  Result<Tensors> runRegions(const RegionRunner &runner);
+  /// What the cell is before any pass, and what it computes from.
+  mlir::ModuleOp source() { return *module; }
+  tn::WeightStore &sourceWeights() { return weights; }
+  const Tensors &sourceInputs() const { return inputs; }
+  /// Regions that the last run ran.
   int regions() const { return regionCount; }
 
 private:
