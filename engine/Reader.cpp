@@ -165,8 +165,7 @@ struct EngineFile::Impl {
   Status checkVariant(const Plan &plan, const VariantEntry &entry) const {
     Bytes code = section(entry.codeSection);
     bool isCuda = isCudaLevel(entry.level);
-    TENON_TRY(
-        validatePlan(plan, manifest.weights, entry.kernels.size(), isCuda ? kGpu : kHost));
+    TENON_TRY(validatePlan(plan, manifest.weights, entry.kernels.size(), isCuda ? kGpu : kHost));
     return isCuda ? checkPtx(code, entry.level) : checkCodeObject(code);
   }
 

@@ -1,5 +1,5 @@
-// Checks each byte of a descriptor before it is taken for the structure: a bool or an enumeration of
-// another value would not be one.
+// Checks each byte of a descriptor before it is taken for the structure: a bool or an enumeration
+// of another value would not be one.
 
 #include "engine/ValidateCall.h"
 

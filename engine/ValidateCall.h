@@ -1,5 +1,5 @@
-// The part of plan validation that concerns library calls: the form of their descriptors. Private to
-// engine/.
+// The part of plan validation that concerns library calls: the form of their descriptors. Private
+// to engine/.
 
 #pragma once
 

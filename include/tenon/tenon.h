@@ -106,10 +106,13 @@ TENON_API void tenon_status_destroy(tenon_status *status);
 
 /* Zero means the default in every field; NULL in place of the struct means all defaults. */
 typedef struct tenon_engine_options {
-  /* Level of the variant to use ("avx512"); NULL takes the best that this machine runs. */
+  /* Level of the variant to use ("avx512", "sm_90"); NULL takes the best that this machine runs, on
+   * a GPU before a CPU. */
   const char *variant;
   /* Not 0: compare all weights with their hashes before returning. */
   int32_t verify_weights;
+  /* Number of the GPU for a variant for a GPU, as NVIDIA's driver counts. */
+  int32_t gpu;
 } tenon_engine_options;
 
 /* Opens, checks and loads an engine file; its weights stay mapped, so the file must not be changed
@@ -125,6 +128,8 @@ TENON_API void tenon_engine_destroy(tenon_engine *engine);
 
 /* Level of the variant in use. */
 TENON_API const char *tenon_engine_variant(const tenon_engine *engine);
+/* Number of the GPU in use; -1 on a CPU. */
+TENON_API int32_t tenon_engine_gpu(const tenon_engine *engine);
 TENON_API size_t tenon_engine_input_count(const tenon_engine *engine);
 TENON_API size_t tenon_engine_output_count(const tenon_engine *engine);
 
@@ -156,6 +161,9 @@ typedef struct tenon_session_options {
   uint32_t threads;
   /* Most bytes that the session may hold; 0 means 64 GiB. */
   uint64_t memory_limit;
+  /* Not 0, on a GPU: library calls take the fastest of several algorithms, measured once for each new
+   * shape, instead of the one that the library proposes. */
+  int32_t measure_calls;
 } tenon_session_options;
 
 /* Makes a session: threads, state (zero) and, when all dims are fixed, the memory of a run. On
@@ -198,6 +206,65 @@ TENON_API tenon_status *tenon_session_run(tenon_session *session, const tenon_in
                                           size_t output_count);
 /* An output that the last run kept in the session, until the next run; NULL when there is none. */
 TENON_API const void *tenon_session_output_data(const tenon_session *session, size_t index);
+
+/* A tensor on the host or on a GPU. The layout is that of DLPack's DLTensor, a pointer to which may be
+ * passed as it is. Tensors are dense; `strides` may be NULL. */
+typedef struct tenon_tensor {
+  void *data;
+  int32_t device_type; /* 1: host, 2: NVIDIA GPU, 3: page-locked host memory */
+  int32_t device_id;   /* number of the GPU, as NVIDIA's driver counts */
+  int32_t rank;
+  uint8_t type_code; /* DLPack's: 0 int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool, ... */
+  uint8_t type_bits;
+  uint16_t type_lanes; /* 1 */
+  int64_t *dims;
+  int64_t *strides; /* in elements */
+  uint64_t byte_offset;
+} tenon_tensor;
+
+/* Zero means the default in every field. */
+typedef struct tenon_run_options {
+  /* A CUstream (or cudaStream_t) of the GPU's primary context, as PyTorch and the CUDA runtime use it;
+   * (void *)1 is the default stream. The run is put on it and the call returns without waiting, unless
+   * an output lies on the host. NULL: the call returns when the outputs are complete; the tensors
+   * passed must be complete when it is made. */
+  void *stream;
+} tenon_run_options;
+
+/* The same as tenon_session_run for tensors on the host or on the engine's GPU. Those on the GPU are
+ * used in place when they start on a 16-byte border. An output that is NULL is kept in the session on
+ * the host; one whose data is NULL is kept where it says. `options` may be NULL. Until the stream has
+ * reached the end of the run, tensors stay valid and the session is not destroyed. */
+TENON_API tenon_status *tenon_session_run_tensors(tenon_session *session,
+                                                  const tenon_tensor *const *inputs,
+                                                  size_t input_count,
+                                                  const tenon_tensor *const *outputs,
+                                                  size_t output_count,
+                                                  const tenon_run_options *options);
+
+/* Bytes that a session holds. */
+typedef struct tenon_memory_use {
+  uint64_t arena;
+  uint64_t state;
+  uint64_t scratch;   /* of all threads */
+  uint64_t weights;   /* on the GPU, shared by the sessions of the engine */
+  uint64_t workspace; /* for library calls on the GPU */
+  uint64_t ports;     /* inputs and outputs on the GPU, on behalf of host tensors */
+  uint64_t staging;   /* page-locked host memory */
+} tenon_memory_use;
+TENON_API tenon_status *tenon_session_memory(const tenon_session *session, tenon_memory_use *use);
+
+/* What a run of the dims last prepared consists of, and how the last run went. */
+typedef struct tenon_run_facts {
+  uint32_t kernels;
+  uint32_t calls; /* of libraries */
+  uint32_t moves; /* copies and fills */
+  int32_t used_graph; /* 1 when the last run was one launch of a CUDA graph */
+  double gpu_seconds; /* of the last run by the GPU's clock, 0 when it was not timed */
+} tenon_run_facts;
+TENON_API tenon_status *tenon_session_facts(const tenon_session *session, tenon_run_facts *facts);
+/* On a GPU: whether the runs from now on are timed. */
+TENON_API void tenon_session_set_timing(tenon_session *session, int32_t is_on);
 
 /* Sets the model's state to zero. */
 TENON_API tenon_status *tenon_session_reset_state(tenon_session *session);

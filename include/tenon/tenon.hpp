@@ -69,6 +69,8 @@ public:
   }
 
   std::string variant() const { return tenon_engine_variant(get()); }
+  /// Number of the GPU in use; -1 on a CPU.
+  int gpu() const { return tenon_engine_gpu(get()); }
   std::vector<tenon_port_info> inputs() const {
     std::vector<tenon_port_info> ports(tenon_engine_input_count(get()));
     for (size_t i = 0; i < ports.size(); ++i) {
@@ -130,6 +132,23 @@ public:
     }
     detail::check(tenon_session_run(get(), boundInputs.data(), boundInputs.size(),
                                     boundOutputs.data(), boundOutputs.size()));
+  }
+  /// Tensors on the host or on the engine's GPU; with a stream, the run is only put on it.
+  void run(const std::vector<const tenon_tensor *> &inputs,
+           const std::vector<const tenon_tensor *> &outputs, void *stream = nullptr) {
+    tenon_run_options options = {stream};
+    detail::check(tenon_session_run_tensors(get(), inputs.data(), inputs.size(), outputs.data(),
+                                            outputs.size(), &options));
+  }
+  tenon_memory_use memory() const {
+    tenon_memory_use use = {};
+    detail::check(tenon_session_memory(get(), &use));
+    return use;
+  }
+  tenon_run_facts facts() const {
+    tenon_run_facts facts = {};
+    detail::check(tenon_session_facts(get(), &facts));
+    return facts;
   }
   const void *outputData(size_t index) const { return tenon_session_output_data(get(), index); }
   void resetState() { detail::check(tenon_session_reset_state(get())); }

@@ -3,6 +3,7 @@
 
 #include "tenon/tenon.h"
 
+#include "runtime/capi/Tensors.h"
 #include "runtime/core/Engine.h"
 #include "runtime/core/Session.h"
 #include "support/Text.h"
@@ -126,6 +127,7 @@ tenon::runtime::EngineOptions toOptions(const tenon_engine_options *options) {
   if (options) {
     out.variant = options->variant ? options->variant : "";
     out.verifyWeights = options->verify_weights != 0;
+    out.gpu = options->gpu;
   }
   return out;
 }
@@ -199,6 +201,8 @@ const char *tenon_engine_variant(const tenon_engine *engine) {
   return engine->engine->variant().level.c_str();
 }
 
+int32_t tenon_engine_gpu(const tenon_engine *engine) { return engine->engine->gpu().value_or(-1); }
+
 size_t tenon_engine_input_count(const tenon_engine *engine) { return engine->inputs.size(); }
 
 size_t tenon_engine_output_count(const tenon_engine *engine) { return engine->outputs.size(); }
@@ -236,6 +240,7 @@ tenon_status *tenon_session_create(const tenon_engine *engine, const tenon_sessi
     if (options) {
       wanted.threads = options->threads;
       wanted.memoryLimit = options->memory_limit ? options->memory_limit : wanted.memoryLimit;
+      wanted.measureCalls = options->measure_calls != 0;
     }
     std::unique_ptr<tenon_session> out = std::make_unique<tenon_session>();
     TENON_ASSIGN(out->session, Session::create(engine->engine, wanted));
@@ -303,6 +308,55 @@ tenon_status *tenon_session_run(tenon_session *session, const tenon_input *input
     }
     return session->session->run(session->inputs, session->outputs);
   });
+}
+
+tenon_status *tenon_session_run_tensors(tenon_session *session, const tenon_tensor *const *inputs,
+                                        size_t input_count, const tenon_tensor *const *outputs,
+                                        size_t output_count, const tenon_run_options *options) {
+  return guarded([&]() -> Status {
+    if (!session || (!inputs && input_count != 0) || (!outputs && output_count != 0)) {
+      return badArgument("the session, the inputs or the outputs are null");
+    }
+    const Engine &engine = session->session->engine();
+    TENON_TRY(tenon::capi::bindInputs(engine, {inputs, input_count}, session->inputs));
+    session->dims.clear();
+    for (const tenon::runtime::InputBinding &input : session->inputs) {
+      session->dims.push_back(input.dims);
+    }
+    TENON_TRY(session->session->prepare(session->dims));
+    TENON_TRY(
+        tenon::capi::bindOutputs(*session->session, {outputs, output_count}, session->outputs));
+    tenon::runtime::RunOptions runOptions;
+    runOptions.stream = options ? options->stream : nullptr;
+    return session->session->run(session->inputs, session->outputs, runOptions);
+  });
+}
+
+tenon_status *tenon_session_memory(const tenon_session *session, tenon_memory_use *use) {
+  return guarded([&] {
+    if (!session || !use) {
+      return badArgument("the session or the place for the numbers is null");
+    }
+    tenon::runtime::MemoryUse held = session->session->memoryUse();
+    *use = {held.arenaBytes,     held.stateBytes, held.scratchBytes, held.weightBytes,
+            held.workspaceBytes, held.portBytes,  held.stagingBytes};
+    return Status::ok();
+  });
+}
+
+tenon_status *tenon_session_facts(const tenon_session *session, tenon_run_facts *facts) {
+  return guarded([&] {
+    if (!session || !facts) {
+      return badArgument("the session or the place for the facts is null");
+    }
+    tenon::runtime::RunFacts known = session->session->facts();
+    *facts = {known.kernels, known.calls, known.moves, known.usedGraph ? 1 : 0, known.gpuSeconds};
+    return Status::ok();
+  });
+}
+
+void tenon_session_set_timing(tenon_session *session, int32_t is_on) {
+  session->session->setTiming(is_on != 0);
 }
 
 const void *tenon_session_output_data(const tenon_session *session, size_t index) {

@@ -158,9 +158,9 @@ Result<std::shared_ptr<const Engine>> Engine::load(std::unique_ptr<engine::Engin
     TENON_ASSIGN(engine->variantOnDevice, CpuVariant::load(*engine->engineFile, engine->chosen));
   } else {
     cuda::CubinCache cache(options.cacheFolder.value_or(cuda::defaultCacheFolder()));
-    TENON_ASSIGN(engine->variantOnDevice,
-                 cuda::CudaVariant::load(machine.device(), *engine->engineFile, engine->chosen,
-                                         cache));
+    TENON_ASSIGN(
+        engine->variantOnDevice,
+        cuda::CudaVariant::load(machine.device(), *engine->engineFile, engine->chosen, cache));
     engine->gpuInUse = options.gpu;
   }
   return std::shared_ptr<const Engine>(std::move(engine));

@@ -1,5 +1,5 @@
-// A session runs an engine: it owns an arena, state and threads (or a stream) of its own. One thread
-// at a time may use a session; different sessions of one engine run at the same time.
+// A session runs an engine: it owns an arena, state and threads (or a stream) of its own. One
+// thread at a time may use a session; different sessions of one engine run at the same time.
 
 #pragma once
 
@@ -32,8 +32,8 @@ public:
   uint64_t outputBytes(size_t output) const;
 
   /// Prepares for the inputs' dims and runs the plan. Without a stream of the caller, outputs are
-  /// complete when it returns ok; they are undefined after an error. No input may overlap an output, nor outputs each other. With dims seen
-  /// before, nothing is allocated.
+  /// complete when it returns ok; they are undefined after an error. No input may overlap an
+  /// output, nor outputs each other. With dims seen before, nothing is allocated.
   Status run(std::span<const InputBinding> inputs, std::span<const OutputBinding> outputs,
              const RunOptions &options = {});
   /// The bytes of an output kept in the session by the last run, in the place that its binding
@@ -48,7 +48,8 @@ public:
   void setTiming(bool isOn);
   /// What the plan prepared last consists of, and how the last run went.
   RunFacts facts() const;
-  /// On a GPU: device seconds of one run, over `count` runs in a row on the tensors of the last run.
+  /// On a GPU: device seconds of one run, over `count` runs in a row on the tensors of the last
+  /// run.
   Result<double> timeRuns(unsigned count);
   /// On a GPU: device seconds of each instruction by itself, over `count` runs of it in a row. What
   /// outputs and state then hold is undefined.

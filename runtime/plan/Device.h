@@ -23,6 +23,9 @@ struct SessionOptions {
   /// Most bytes that the session may hold for arena, state, scratch and kept outputs; a run that
   /// needs more fails with TN0606.
   uint64_t memoryLimit = uint64_t(64) << 30;
+  /// On a GPU: library calls take the fastest of several algorithms by measuring them once for each
+  /// new shape, instead of the one that the library proposes.
+  bool measureCalls = false;
 };
 
 /// Where a tensor lies: in the host's memory, or in that of the GPU that the engine is on.
@@ -64,10 +67,10 @@ struct MemoryUse {
 struct RunFacts {
   uint32_t kernels = 0;
   uint32_t calls = 0;
-  uint32_t moves = 0;        ///< copies and fills of the plan
-  bool usedGraph = false;    ///< the last run was one launch of a graph
-  std::string graphRefusal;  ///< why the plan cannot be a graph, empty otherwise
-  double gpuSeconds = 0;     ///< of the last run's plan by the GPU's clock, while timing is on
+  uint32_t moves = 0;       ///< copies and fills of the plan
+  bool usedGraph = false;   ///< the last run was one launch of a graph
+  std::string graphRefusal; ///< why the plan cannot be a graph, empty otherwise
+  double gpuSeconds = 0;    ///< of the last run's plan by the GPU's clock, while timing is on
 };
 
 /// Device time of one instruction of the plan.
@@ -116,8 +119,7 @@ public:
 class LoadedVariant {
 public:
   virtual ~LoadedVariant() = default;
-  virtual Result<std::unique_ptr<Executor>>
-  createExecutor(const SessionOptions &options) const = 0;
+  virtual Result<std::unique_ptr<Executor>> createExecutor(const SessionOptions &options) const = 0;
 };
 
 } // namespace tenon::runtime

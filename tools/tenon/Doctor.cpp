@@ -2,6 +2,8 @@
 
 #include "engine/CpuLevel.h"
 #include "runtime/device/cpu/CpuFeatures.h"
+#include "runtime/device/cuda/CudaDevice.h"
+#include "runtime/library/Library.h"
 #include "support/ThreadPool.h"
 #include "tools/tenon/EngineSource.h"
 #include "tools/tenon/Terminal.h"
@@ -16,6 +18,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -75,6 +78,70 @@ uint64_t freeBytesFor(const std::string &folder) {
   return stats.f_bavail * stats.f_frsize;
 }
 
+/// The GPUs that NVIDIA's driver finds; or why there are none.
+Json describeGpus() {
+  namespace cuda = runtime::cuda;
+  Json report = {{"driver", nullptr}, {"devices", Json::array()}, {"problem", ""}};
+  auto refuse = [&](const Status &status) {
+    report["problem"] = std::string(status.message());
+    return report;
+  };
+  Result<std::shared_ptr<const cuda::CudaDriver>> driver =
+      cuda::CudaDriver::open(cuda::kDriverLibrary);
+  if (!driver.isOk()) {
+    return refuse(driver.status());
+  }
+  report["driver"] = "CUDA " + (*driver)->versionText();
+  Result<int> count = cuda::countDevices(**driver);
+  if (!count.isOk()) {
+    return refuse(count.status());
+  }
+  for (int i = 0; i < *count; ++i) {
+    Result<cuda::DeviceFacts> facts = cuda::describeDevice(**driver, i);
+    if (!facts.isOk()) {
+      return refuse(facts.status());
+    }
+    report["devices"].push_back({{"name", facts->name},
+                                 {"capability", fmt::format("sm_{}", facts->capability)},
+                                 {"memory_bytes", facts->memoryBytes},
+                                 {"multiprocessors", facts->multiprocessors}});
+  }
+  return report;
+}
+
+/// The libraries of NVIDIA that engines may call.
+Json describeLibraries() {
+  Json report = Json::array();
+  for (const library::FoundLibrary &found : library::findLibraries()) {
+    report.push_back({{"name", found.name},
+                      {"path", found.path},
+                      {"version", found.version},
+                      {"problem", found.problem}});
+  }
+  return report;
+}
+
+std::string gpuText(const Json &gpus, const Json &libraries) {
+  std::string text;
+  for (const Json &device : gpus["devices"]) {
+    text += fmt::format("{:<12}{}, {}, {} ({})\n", text.empty() ? "GPU" : "",
+                        device["name"].get<std::string>(), device["capability"].get<std::string>(),
+                        formatBytes(device["memory_bytes"].get<uint64_t>()),
+                        gpus["driver"].get<std::string>());
+  }
+  if (text.empty()) {
+    return fmt::format("GPU         none: {}\n", gpus["problem"].get<std::string>());
+  }
+  for (const Json &library : libraries) {
+    std::string problem = library["problem"].get<std::string>();
+    text += fmt::format("{:<12}{}\n", library["name"].get<std::string>(),
+                        problem.empty() ? fmt::format("{} ({})", library["version"].get<std::string>(),
+                                                      library["path"].get<std::string>())
+                                        : "none: " + problem);
+  }
+  return text;
+}
+
 Status doctor(Terminal &terminal) {
   std::string cache = cacheFolder();
   Json levels = Json::array();
@@ -90,7 +157,9 @@ Status doctor(Terminal &terminal) {
     best = missing.empty() ? std::string(name) : best;
   }
   text += fmt::format("will use    {}\n", best.empty() ? "nothing: Tenon needs AVX2 and FMA" : best);
-  text += "GPU         not used: this version compiles for processors only\n";
+  Json gpus = describeGpus();
+  Json libraries = describeLibraries();
+  text += gpuText(gpus, libraries);
   text += fmt::format("cache       {} ({} free)\ntenon       {}\n", cache, formatBytes(freeBytesFor(cache)),
                       TENON_VERSION);
   if (terminal.json()) {
@@ -100,7 +169,8 @@ Status doctor(Terminal &terminal) {
                                   {"memory_bytes", memoryBytes()},
                                   {"levels", levels},
                                   {"will_use", best},
-                                  {"gpu", nullptr},
+                                  {"gpu", gpus},
+                                  {"libraries", libraries},
                                   {"cache", cache},
                                   {"cache_free_bytes", freeBytesFor(cache)}});
   } else {

@@ -122,10 +122,10 @@ Status CpuExecutor::activate(BoundPlan &bound, std::span<std::byte *> roots) {
   return Status::ok();
 }
 
-Status CpuExecutor::bindInput(size_t, const InputBinding &input, uint64_t bytes,
-                              std::byte *&root) {
+Status CpuExecutor::bindInput(size_t, const InputBinding &input, uint64_t bytes, std::byte *&root) {
   // A kernel may read an element of an empty input and not use it.
-  alignas(engine::kBufferAlignment) static constexpr std::byte kNothing[engine::kBufferAlignment] = {};
+  alignas(
+      engine::kBufferAlignment) static constexpr std::byte kNothing[engine::kBufferAlignment] = {};
   if (input.place != Place::Host) {
     return notOnHost();
   }
@@ -168,9 +168,9 @@ MemoryUse CpuExecutor::memoryUse() const {
 }
 
 int32_t CpuExecutor::call(const BoundPlan &bound, const BoundStep &step, int64_t begin, int64_t end,
-                       unsigned thread) const {
+                          unsigned thread) const {
   return variant.kernel(step.kernel)(&contexts[thread], bound.pointers.data() + step.firstPointer,
-                     bound.sizes.data() + step.firstSize, begin, end);
+                                     bound.sizes.data() + step.firstSize, begin, end);
 }
 
 int32_t CpuExecutor::launch(const BoundPlan &bound, const BoundStep &step) {

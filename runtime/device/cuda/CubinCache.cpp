@@ -42,11 +42,11 @@ std::string CubinCache::keyOf(Bytes ptx, int capability, int driverVersion) {
 }
 
 std::string CubinCache::pathOf(const std::string &key) const {
-  return strCat(folder, "/cubin/", key, ".cubin");
+  return strCat(root, "/cubin/", key, ".cubin");
 }
 
 std::optional<std::vector<std::byte>> CubinCache::find(const std::string &key) const {
-  if (folder.empty()) {
+  if (root.empty()) {
     return std::nullopt;
   }
   Result<FileReader> file = FileReader::open(pathOf(key));
@@ -63,10 +63,10 @@ std::optional<std::vector<std::byte>> CubinCache::find(const std::string &key) c
 }
 
 void CubinCache::keep(const std::string &key, Bytes cubin) const {
-  if (folder.empty()) {
+  if (root.empty()) {
     return;
   }
-  makeFolders(folder + "/cubin");
+  makeFolders(root + "/cubin");
   Result<AtomicFile> file = AtomicFile::create(pathOf(key));
   Hash128 hash = hashBytes(cubin);
   bool isWritten = file.isOk() && file->append(std::as_bytes(std::span(&hash, 1))).isOk() &&

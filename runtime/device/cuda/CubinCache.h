@@ -14,7 +14,9 @@ namespace tenon::runtime::cuda {
 class CubinCache {
 public:
   /// An empty folder keeps nothing.
-  explicit CubinCache(std::string cacheFolder) : folder(std::move(cacheFolder)) {}
+  explicit CubinCache(std::string cacheFolder) : root(std::move(cacheFolder)) {}
+
+  const std::string &folder() const { return root; }
 
   /// What names the code: equal keys give equal code.
   static std::string keyOf(Bytes ptx, int capability, int driverVersion);
@@ -25,7 +27,7 @@ public:
 private:
   std::string pathOf(const std::string &key) const;
 
-  std::string folder;
+  std::string root;
 };
 
 /// $XDG_CACHE_HOME/tenon or ~/.cache/tenon.

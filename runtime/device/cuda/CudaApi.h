@@ -41,7 +41,10 @@ enum FunctionAttribute : int {
 enum JitOption : int {
   kJitErrorLog = 5,
   kJitErrorLogBytes = 6,
+  kJitTarget = 9,
 };
+/// Added to a target (90) for the features that only it has ("sm_90a").
+inline constexpr int kJitSpecificTarget = 0x10000;
 inline constexpr int kJitInputPtx = 1;
 
 inline constexpr unsigned kStreamNonBlocking = 1;
@@ -110,13 +113,13 @@ struct GraphUpdateInfo {
   X(deviceGetName, "cuDeviceGetName", (char *name, int length, int device))                        \
   X(deviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))           \
   X(deviceTotalMem, "cuDeviceTotalMem_v2", (size_t *bytes, int device))                            \
-  X(primaryCtxRetain, "cuDevicePrimaryCtxRetain", (ContextHandle *context, int device))            \
+  X(primaryCtxRetain, "cuDevicePrimaryCtxRetain", (ContextHandle * context, int device))           \
   X(primaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (int device))                               \
-  X(ctxGetCurrent, "cuCtxGetCurrent", (ContextHandle *context))                                    \
+  X(ctxGetCurrent, "cuCtxGetCurrent", (ContextHandle * context))                                   \
   X(ctxPushCurrent, "cuCtxPushCurrent_v2", (ContextHandle context))                                \
-  X(ctxPopCurrent, "cuCtxPopCurrent_v2", (ContextHandle *context))                                 \
+  X(ctxPopCurrent, "cuCtxPopCurrent_v2", (ContextHandle * context))                                \
   X(memGetInfo, "cuMemGetInfo_v2", (size_t *freeBytes, size_t *totalBytes))                        \
-  X(memAlloc, "cuMemAlloc_v2", (DevicePointer *pointer, size_t bytes))                             \
+  X(memAlloc, "cuMemAlloc_v2", (DevicePointer * pointer, size_t bytes))                            \
   X(memFree, "cuMemFree_v2", (DevicePointer pointer))                                              \
   X(memAllocHost, "cuMemAllocHost_v2", (void **pointer, size_t bytes))                             \
   X(memFreeHost, "cuMemFreeHost", (void *pointer))                                                 \
@@ -128,35 +131,35 @@ struct GraphUpdateInfo {
     (DevicePointer to, DevicePointer from, size_t bytes, StreamHandle stream))                     \
   X(memsetD8Async, "cuMemsetD8Async",                                                              \
     (DevicePointer to, unsigned char value, size_t bytes, StreamHandle stream))                    \
-  X(streamCreate, "cuStreamCreate", (StreamHandle *stream, unsigned flags))                        \
+  X(streamCreate, "cuStreamCreate", (StreamHandle * stream, unsigned flags))                       \
   X(streamDestroy, "cuStreamDestroy_v2", (StreamHandle stream))                                    \
   X(streamSynchronize, "cuStreamSynchronize", (StreamHandle stream))                               \
   X(streamWaitEvent, "cuStreamWaitEvent",                                                          \
     (StreamHandle stream, EventHandle event, unsigned flags))                                      \
   X(streamBeginCapture, "cuStreamBeginCapture_v2", (StreamHandle stream, int mode))                \
-  X(streamEndCapture, "cuStreamEndCapture", (StreamHandle stream, GraphHandle *graph))             \
-  X(streamGetCaptureInfo, "cuStreamGetCaptureInfo_v2",                                             \
+  X(streamEndCapture, "cuStreamEndCapture", (StreamHandle stream, GraphHandle * graph))            \
+  X(streamGetCaptureInfo, "cuStreamGetCaptureInfo_v3",                                             \
     (StreamHandle stream, int *status, uint64_t *id, GraphHandle *graph,                           \
-     const NodeHandle **dependencies, size_t *count))                                              \
-  X(eventCreate, "cuEventCreate", (EventHandle *event, unsigned flags))                            \
+     const NodeHandle **dependencies, const void **edges, size_t *count))                          \
+  X(eventCreate, "cuEventCreate", (EventHandle * event, unsigned flags))                           \
   X(eventDestroy, "cuEventDestroy_v2", (EventHandle event))                                        \
   X(eventRecord, "cuEventRecord", (EventHandle event, StreamHandle stream))                        \
   X(eventSynchronize, "cuEventSynchronize", (EventHandle event))                                   \
   X(eventElapsedTime, "cuEventElapsedTime",                                                        \
     (float *milliseconds, EventHandle start, EventHandle end))                                     \
   X(graphInstantiate, "cuGraphInstantiateWithFlags",                                               \
-    (GraphExecHandle *exec, GraphHandle graph, unsigned long long flags))                          \
+    (GraphExecHandle * exec, GraphHandle graph, unsigned long long flags))                         \
   X(graphExecUpdate, "cuGraphExecUpdate_v2",                                                       \
-    (GraphExecHandle exec, GraphHandle graph, GraphUpdateInfo *info))                              \
+    (GraphExecHandle exec, GraphHandle graph, GraphUpdateInfo * info))                             \
   X(graphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams_v2",                             \
     (GraphExecHandle exec, NodeHandle node, const KernelNodeParams *params))                       \
   X(graphLaunch, "cuGraphLaunch", (GraphExecHandle exec, StreamHandle stream))                     \
   X(graphExecDestroy, "cuGraphExecDestroy", (GraphExecHandle exec))                                \
   X(graphDestroy, "cuGraphDestroy", (GraphHandle graph))                                           \
-  X(moduleLoadData, "cuModuleLoadData", (ModuleHandle *module, const void *image))                 \
+  X(moduleLoadData, "cuModuleLoadData", (ModuleHandle * module, const void *image))                \
   X(moduleUnload, "cuModuleUnload", (ModuleHandle module))                                         \
   X(moduleGetFunction, "cuModuleGetFunction",                                                      \
-    (FunctionHandle *function, ModuleHandle module, const char *name))                             \
+    (FunctionHandle * function, ModuleHandle module, const char *name))                            \
   X(funcGetAttribute, "cuFuncGetAttribute", (int *value, int attribute, FunctionHandle function))  \
   X(funcSetAttribute, "cuFuncSetAttribute", (FunctionHandle function, int attribute, int value))   \
   X(launchKernel, "cuLaunchKernelEx",                                                              \

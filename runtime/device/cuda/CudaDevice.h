@@ -46,8 +46,8 @@ private:
   ContextHandle primary = nullptr;
 };
 
-/// Makes a GPU's context current in this thread for as long as it lives, and leaves the thread as it
-/// was.
+/// Makes a GPU's context current in this thread for as long as it lives, and leaves the thread as
+/// it was.
 class ContextScope {
 public:
   explicit ContextScope(const CudaDevice &device);

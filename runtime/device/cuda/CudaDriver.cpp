@@ -10,8 +10,8 @@
 namespace tenon::runtime::cuda {
 namespace {
 
-/// CUDA 12.0 is the first with all functions of CudaApi.h.
-constexpr int kLeastVersion = 12000;
+/// CUDA 12.3 is the first with all functions of CudaApi.h.
+constexpr int kLeastVersion = 12030;
 
 Status notFound(std::string message, const char *hint) {
   return Status::error(ErrorId::DeviceNotFound, std::move(message), hint);
@@ -29,17 +29,17 @@ Status CudaDriver::load(const std::string &library) {
   void *handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char *reason = dlerror();
-    return notFound(strCat("NVIDIA's driver library ", library, " was not found: ",
-                           reason ? reason : "unknown reason"),
+    return notFound(strCat("NVIDIA's driver library ", library,
+                           " was not found: ", reason ? reason : "unknown reason"),
                     "install NVIDIA's driver, or use a variant for the CPU");
   }
-  driverGetVersion = reinterpret_cast<decltype(driverGetVersion)>(
-      dlsym(handle, "cuDriverGetVersion"));
+  driverGetVersion =
+      reinterpret_cast<decltype(driverGetVersion)>(dlsym(handle, "cuDriverGetVersion"));
   if (!driverGetVersion || driverGetVersion(&driverVersion) != kSuccess ||
       driverVersion < kLeastVersion) {
-    return notFound(strCat("NVIDIA's driver ", library, " supports CUDA ", versionText(),
-                           "; Tenon needs 12.0"),
-                    "install a newer driver (525 or later), or use a variant for the CPU");
+    return notFound(
+        strCat("NVIDIA's driver ", library, " supports CUDA ", versionText(), "; Tenon needs 12.3"),
+        "install a newer driver (545 or later), or use a variant for the CPU");
   }
   const char *missing = nullptr;
 #define TENON_LOAD(member, symbol, parameters)                                                     \

@@ -3,26 +3,22 @@
 
 #include "runtime/device/cuda/CudaExecutor.h"
 
-#include "support/Text.h"
+#include "runtime/device/cuda/CudaPlanPart.h"
 
 #include <algorithm>
 #include <cstring>
 
 namespace tenon::runtime::cuda {
 
-using engine::Instruction;
 using engine::InstructionKind;
 using engine::Space;
 
 namespace {
 
-/// What kernels and libraries may rely on for inputs and outputs.
-constexpr uintptr_t kPortAlignment = 16;
-constexpr uint64_t kWorkspaceBytes = uint64_t(32) << 20;
-constexpr int64_t kMostBlocks = INT32_MAX;
 /// Pieces in which host tensors are staged, so that copying them and sending them overlap.
 constexpr uint64_t kStagingPiece = uint64_t(4) << 20;
-/// Written before the runs of a step are timed, so that the host is ahead of the GPU when they begin.
+/// Written before the runs of a step are timed, so that the host is ahead of the GPU when they
+/// begin.
 constexpr uint64_t kLeadBytes = uint64_t(512) << 20;
 /// Below this a graph has nothing to save.
 constexpr size_t kLeastGraphSteps = 2;
@@ -31,73 +27,11 @@ DevicePointer toDevice(const void *pointer) { return reinterpret_cast<DevicePoin
 
 } // namespace
 
-/// What a bound plan needs to run: arguments of its kernels, its prepared calls, its graph.
-struct CudaExecutor::PlanPart : DevicePart, StepRunner {
-  PlanPart(CudaExecutor &owner, BoundPlan &plan)
-      : executor(owner), bound(plan), graph(owner.device) {}
-  ~PlanPart() override {
-    // A run under way may be of this plan.
-    (void)executor.waitUntilIdle().isOk();
-  }
-
-  Status run(const BoundStep &step, StreamHandle stream) override;
-  FunctionHandle function(const BoundStep &step) const override {
-    return executor.variant.module().kernel(step.kernel);
-  }
-  void **params(const BoundStep &step) override {
-    return arguments.data() + step.firstPointer + step.firstSize;
-  }
-  int move(const BoundStep &step, StreamHandle stream) const;
-
-  CudaExecutor &executor;
-  BoundPlan &bound;
-  std::vector<void *> arguments; ///< addresses of each step's pointers, then of its sizes
-  std::map<uint32_t, std::shared_ptr<library::Plan>> calls; ///< by instruction
-  CudaGraph graph;
-  bool hasRun = false;
-  std::string refusal;
-};
-
-Status CudaExecutor::PlanPart::run(const BoundStep &step, StreamHandle stream) {
-  const CudaDriver &driver = executor.driver;
-  const Instruction &instruction = executor.variant.plan().instructions[step.instruction];
-  if (step.kind == InstructionKind::Call) {
-    std::span<void *const> buffers(bound.pointers.data() + step.firstPointer, step.pointerCount);
-    Status status = calls.at(step.instruction)->run(buffers, executor.workspace.data(), stream);
-    return status.isOk() ? std::move(status)
-                         : Status(status.prefix(strCat("'", instruction.label, "'")));
-  }
-  int code = kSuccess;
-  if (step.kind == InstructionKind::Launch) {
-    LaunchConfig config = configOf(step, stream);
-    code = step.grid == 0 ? kSuccess
-                          : driver.launchKernel(&config, function(step), params(step), nullptr);
-  } else {
-    code = move(step, stream);
-  }
-  if (code != kSuccess) {
-    return driver.check(code, strCat("starting '", instruction.label, "' (instruction ",
-                                     step.instruction, ")"));
-  }
-  return Status::ok();
-}
-
-int CudaExecutor::PlanPart::move(const BoundStep &step, StreamHandle stream) const {
-  size_t bytes = static_cast<size_t>(bound.sizes[step.firstSize]);
-  void *const *operands = bound.pointers.data() + step.firstPointer;
-  if (bytes == 0) {
-    return kSuccess;
-  }
-  return step.kind == InstructionKind::Copy
-             ? executor.driver.memcpyDtoDAsync(toDevice(operands[1]), toDevice(operands[0]), bytes,
-                                               stream)
-             : executor.driver.memsetD8Async(toDevice(operands[0]), step.fillByte, bytes, stream);
-}
-
-CudaExecutor::CudaExecutor(const CudaVariant &loaded)
+CudaExecutor::CudaExecutor(const CudaVariant &loaded, bool measures)
     : variant(loaded), device(loaded.device()), driver(device->driver()), stream(device),
       done(device), planStart(device), planEnd(device), arena(device, MemoryKind::Device),
-      state(device, MemoryKind::Device), workspace(device, MemoryKind::Device) {
+      state(device, MemoryKind::Device), workspace(device, MemoryKind::Device),
+      measuresCalls(measures) {
   for (size_t i = 0; i < variant.plan().inputs.size(); ++i) {
     inputs.emplace_back(device);
   }
@@ -107,8 +41,8 @@ CudaExecutor::CudaExecutor(const CudaVariant &loaded)
 }
 
 Result<std::unique_ptr<Executor>> CudaExecutor::create(const CudaVariant &variant,
-                                                       const SessionOptions &) {
-  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(variant));
+                                                       const SessionOptions &options) {
+  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(variant, options.measureCalls));
   TENON_TRY(executor->open());
   return std::unique_ptr<Executor>(std::move(executor));
 }
@@ -184,73 +118,6 @@ Status CudaExecutor::activate(BoundPlan &bound, std::span<std::byte *> roots) {
   return Status::ok();
 }
 
-Status CudaExecutor::preparePart(BoundPlan &bound) {
-  std::unique_ptr<PlanPart> part = std::make_unique<PlanPart>(*this, bound);
-  part->arguments.resize(bound.pointers.size() + bound.sizes.size());
-  for (const BoundStep &step : bound.steps) {
-    void **argument = part->params(step);
-    for (uint32_t i = 0; i < step.pointerCount; ++i) {
-      *argument++ = &bound.pointers[step.firstPointer + i];
-    }
-    for (uint32_t i = 0; i < step.sizeCount; ++i) {
-      *argument++ = &bound.sizes[step.firstSize + i];
-    }
-    if (step.kind == InstructionKind::Launch) {
-      TENON_TRY(prepareLaunch(step));
-    } else if (step.kind == InstructionKind::Call) {
-      TENON_TRY(prepareCall(bound, step, *part));
-    }
-  }
-  bound.devicePart = std::move(part);
-  return Status::ok();
-}
-
-Status CudaExecutor::prepareLaunch(const BoundStep &step) const {
-  const std::string &label = variant.plan().instructions[step.instruction].label;
-  if (step.grid > kMostBlocks) {
-    return Status::error(ErrorId::RunBadSize,
-                         strCat("'", label, "' has ", step.grid, " blocks; a GPU takes ",
-                                kMostBlocks),
-                         "use smaller dims");
-  }
-  Status status = variant.module().allowSharedBytes(step.kernel, step.scratch);
-  return status.isOk() ? std::move(status) : Status(status.prefix(strCat("'", label, "'")));
-}
-
-Status CudaExecutor::prepareCall(const BoundPlan &bound, const BoundStep &step, PlanPart &part) {
-  const Instruction &instruction = variant.plan().instructions[step.instruction];
-  std::span<const int64_t> sizes(bound.sizes.data() + step.firstSize, step.sizeCount);
-  int64_t alignment = kPortAlignment;
-  for (uint32_t i = 0; i < step.pointerCount; ++i) {
-    int64_t offset = bound.sources[step.firstPointer + i].offset;
-    alignment = offset == 0 ? alignment : std::min(alignment, offset & -offset);
-  }
-  std::string key(reinterpret_cast<const char *>(instruction.call.data()),
-                  instruction.call.size());
-  key.append(reinterpret_cast<const char *>(sizes.data()), sizes.size_bytes());
-  key.push_back(static_cast<char>(alignment));
-  std::weak_ptr<library::Plan> &known = prepared[key];
-  std::shared_ptr<library::Plan> plan = known.lock();
-  if (!plan) {
-    if (!libraries) {
-      library::Options options;
-      options.workspaceLimit = kWorkspaceBytes;
-      libraries = library::makeHandles(options);
-    }
-    Result<std::unique_ptr<library::Plan>> made =
-        libraries->prepare(instruction.call, sizes, static_cast<size_t>(alignment));
-    if (!made.isOk()) {
-      Status status = made.takeStatus();
-      return status.prefix(strCat("'", instruction.label, "'"));
-    }
-    plan = std::move(*made);
-    known = plan;
-  }
-  TENON_TRY(grow(workspace, plan->workspaceBytes(), "the libraries' workspace"));
-  part.calls[step.instruction] = std::move(plan);
-  return Status::ok();
-}
-
 Status CudaExecutor::bindPort(Port &port, std::byte *data, uint64_t bytes, Place place,
                               std::byte *&root) {
   port.caller = data;
@@ -278,8 +145,7 @@ Status CudaExecutor::bindInput(size_t index, const InputBinding &input, uint64_t
 
 Status CudaExecutor::bindOutput(size_t index, const OutputBinding &output, uint64_t bytes,
                                 std::byte *&root) {
-  return bindPort(outputs[index], static_cast<std::byte *>(output.data), bytes, output.place,
-                  root);
+  return bindPort(outputs[index], static_cast<std::byte *>(output.data), bytes, output.place, root);
 }
 
 Status CudaExecutor::execute(BoundPlan &bound, const RunOptions &options) {
@@ -322,9 +188,9 @@ Status CudaExecutor::copyInputs(StreamHandle target) {
       continue;
     }
     if (port.place == Place::Gpu) {
-      TENON_TRY(driver.check(driver.memcpyDtoDAsync(port.memory.pointer(), toDevice(port.caller),
-                                                    port.bytes, target),
-                             "copying an input"));
+      TENON_TRY(driver.check(
+          driver.memcpyDtoDAsync(port.memory.pointer(), toDevice(port.caller), port.bytes, target),
+          "copying an input"));
       continue;
     }
     // A run before may still read the staging memory.
@@ -349,8 +215,8 @@ Status CudaExecutor::copyOutputs(StreamHandle target) {
     if (port.place == Place::Host) {
       code = driver.memcpyDtoHAsync(port.staging.data(), port.memory.pointer(), port.bytes, target);
     } else if (port.caller) {
-      code = driver.memcpyDtoDAsync(toDevice(port.caller), port.memory.pointer(), port.bytes,
-                                    target);
+      code =
+          driver.memcpyDtoDAsync(toDevice(port.caller), port.memory.pointer(), port.bytes, target);
     }
     TENON_TRY(driver.check(code, "fetching an output from the GPU"));
   }
@@ -413,8 +279,8 @@ Status CudaExecutor::resetState() {
   }
   ContextScope scope(*device);
   TENON_TRY(waitUntilIdle());
-  TENON_TRY(driver.check(
-      driver.memsetD8Async(state.pointer(), 0, state.size(), stream.handle()), "zeroing state"));
+  TENON_TRY(driver.check(driver.memsetD8Async(state.pointer(), 0, state.size(), stream.handle()),
+                         "zeroing state"));
   return stream.wait("zeroing state");
 }
 
@@ -423,7 +289,7 @@ MemoryUse CudaExecutor::memoryUse() const {
   use.arenaBytes = arena.size();
   use.stateBytes = state.size();
   use.weightBytes = variant.weightBytes();
-  use.workspaceBytes = workspace.size();
+  use.workspaceBytes = workspace.size() + (meter ? meter->bytes() : 0);
   for (const std::vector<Port> *ports : {&inputs, &outputs}) {
     for (const Port &port : *ports) {
       use.portBytes += port.memory.size();
@@ -473,8 +339,8 @@ Result<std::vector<StepTime>> CudaExecutor::timeSteps(BoundPlan &bound, unsigned
   std::vector<StepTime> times;
   for (const BoundStep &step : bound.steps) {
     TENON_TRY(part.run(step, target));
-    TENON_TRY(driver.check(driver.memsetD8Async(lead.pointer(), 0, lead.size(), target),
-                           "timing steps"));
+    TENON_TRY(
+        driver.check(driver.memsetD8Async(lead.pointer(), 0, lead.size(), target), "timing steps"));
     TENON_TRY(planStart.record(target, "timing steps"));
     for (unsigned i = 0; i < count; ++i) {
       TENON_TRY(part.run(step, target));

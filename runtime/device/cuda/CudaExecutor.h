@@ -4,6 +4,7 @@
 
 #include "runtime/device/cuda/CudaGraph.h"
 #include "runtime/device/cuda/CudaMemory.h"
+#include "runtime/device/cuda/CudaMeter.h"
 #include "runtime/device/cuda/CudaStream.h"
 #include "runtime/device/cuda/CudaVariant.h"
 #include "runtime/library/Library.h"
@@ -54,7 +55,7 @@ private:
   };
   struct PlanPart;
 
-  explicit CudaExecutor(const CudaVariant &loaded);
+  CudaExecutor(const CudaVariant &loaded, bool measures);
   Status open();
 
   Status waitUntilIdle();
@@ -64,6 +65,7 @@ private:
   Status preparePart(BoundPlan &bound);
   Status prepareLaunch(const BoundStep &step) const;
   Status prepareCall(const BoundPlan &bound, const BoundStep &step, PlanPart &part);
+  Status openLibraries();
 
   Status copyInputs(StreamHandle target);
   Status copyOutputs(StreamHandle target);
@@ -76,8 +78,8 @@ private:
   std::shared_ptr<const CudaDevice> device;
   const CudaDriver &driver;
   CudaStream stream;
-  CudaEvent done;       ///< recorded after a run that was not waited for
-  CudaEvent planStart;  ///< around the plan, for timing
+  CudaEvent done;      ///< recorded after a run that was not waited for
+  CudaEvent planStart; ///< around the plan, for timing
   CudaEvent planEnd;
   StreamHandle lastStream = nullptr;
   bool isPending = false; ///< a run may still be under way; `done` was recorded behind it
@@ -91,6 +93,8 @@ private:
   std::vector<Port> inputs;
   std::vector<Port> outputs;
 
+  bool measuresCalls;
+  std::unique_ptr<CudaMeter> meter; ///< if calls are measured
   std::unique_ptr<library::Handles> libraries;
   /// Prepared calls by descriptor, sizes and alignment; plans share those that are equal.
   std::map<std::string, std::weak_ptr<library::Plan>> prepared;

@@ -10,15 +10,6 @@ namespace tenon::runtime::cuda {
 
 using engine::InstructionKind;
 
-LaunchConfig configOf(const BoundStep &step, StreamHandle stream) {
-  LaunchConfig config;
-  config.gridX = static_cast<unsigned>(step.grid);
-  config.blockX = step.threads;
-  config.sharedBytes = static_cast<unsigned>(step.scratch);
-  config.stream = stream;
-  return config;
-}
-
 CudaGraph::~CudaGraph() { release(); }
 
 void CudaGraph::release() {
@@ -87,8 +78,10 @@ NodeHandle CudaGraph::lastNode(StreamHandle stream) const {
   uint64_t id = 0;
   GraphHandle graph = nullptr;
   const NodeHandle *nodes = nullptr;
+  const void *edges = nullptr;
   size_t count = 0;
-  int code = device->driver().streamGetCaptureInfo(stream, &status, &id, &graph, &nodes, &count);
+  int code =
+      device->driver().streamGetCaptureInfo(stream, &status, &id, &graph, &nodes, &edges, &count);
   return code == kSuccess && count == 1 ? nodes[0] : nullptr;
 }
 
@@ -97,9 +90,9 @@ bool CudaGraph::updateKernels(const BoundPlan &bound, StepRunner &runner) {
   std::vector<size_t> changed;
   for (size_t i = 0; i < bound.steps.size(); ++i) {
     const BoundStep &step = bound.steps[i];
-    bool isSame = std::memcmp(pointers.data() + step.firstPointer,
-                              bound.pointers.data() + step.firstPointer,
-                              step.pointerCount * sizeof(void *)) == 0;
+    bool isSame =
+        std::memcmp(pointers.data() + step.firstPointer, bound.pointers.data() + step.firstPointer,
+                    step.pointerCount * sizeof(void *)) == 0;
     bool isSkipped = step.kind == InstructionKind::Launch && step.grid == 0;
     if (isSame || isSkipped) {
       continue;
@@ -117,8 +110,7 @@ bool CudaGraph::updateKernels(const BoundPlan &bound, StepRunner &runner) {
     node.blockX = step.threads;
     node.sharedBytes = static_cast<unsigned>(step.scratch);
     node.params = runner.params(step);
-    if (device->driver().graphExecKernelNodeSetParams(exec, original.nodes[i], &node) !=
-        kSuccess) {
+    if (device->driver().graphExecKernelNodeSetParams(exec, original.nodes[i], &node) != kSuccess) {
       return false;
     }
   }
@@ -135,8 +127,8 @@ Status CudaGraph::replace(Captured captured) {
   }
   release();
   original = std::move(captured);
-  Status status = driver.check(driver.graphInstantiate(&exec, original.graph, 0),
-                               "making a graph of the run");
+  Status status =
+      driver.check(driver.graphInstantiate(&exec, original.graph, 0), "making a graph of the run");
   if (!status.isOk()) {
     exec = nullptr;
     release();

@@ -55,7 +55,4 @@ private:
   const void *usedWorkspace = nullptr;
 };
 
-/// How a step is launched.
-LaunchConfig configOf(const BoundStep &step, StreamHandle stream);
-
 } // namespace tenon::runtime::cuda

@@ -9,8 +9,8 @@
 namespace tenon::runtime::cuda {
 
 CudaBuffer::CudaBuffer(CudaBuffer &&other) noexcept
-    : device(std::move(other.device)), kind(other.kind),
-      start(std::exchange(other.start, nullptr)), length(std::exchange(other.length, 0)) {}
+    : device(std::move(other.device)), kind(other.kind), start(std::exchange(other.start, nullptr)),
+      length(std::exchange(other.length, 0)) {}
 
 Status CudaBuffer::reserve(uint64_t bytes, const char *what) {
   if (bytes <= length) {

@@ -5,7 +5,7 @@
 #include "support/Text.h"
 
 #include <array>
-#include <cstring>
+#include <set>
 
 namespace tenon::runtime::cuda {
 namespace {
@@ -25,6 +25,41 @@ std::string firstLines(std::string_view log) {
   return text;
 }
 
+std::string_view textOf(Bytes ptx) {
+  return {reinterpret_cast<const char *>(ptx.data()), ptx.size()};
+}
+
+/// Whether PTX is for an architecture with the suffix `a`.
+bool isForSpecificTarget(Bytes ptx) {
+  constexpr std::string_view directive = ".target ";
+  std::string_view text = textOf(ptx);
+  size_t at = text.find(directive);
+  if (at == std::string_view::npos) {
+    return false;
+  }
+  std::string_view name = text.substr(at + directive.size(), 16);
+  name = name.substr(0, name.find_first_of(" ,\t\r\n"));
+  return name.ends_with('a');
+}
+
+/// The kernels of PTX that wait for those before them.
+std::set<std::string_view> waitingKernels(std::string_view ptx) {
+  constexpr std::string_view entry = ".entry ";
+  std::set<std::string_view> names;
+  size_t at = ptx.find(entry);
+  while (at != std::string_view::npos) {
+    size_t begin = at + entry.size();
+    size_t next = ptx.find(entry, begin);
+    std::string_view kernel =
+        ptx.substr(begin, next == std::string_view::npos ? next : next - begin);
+    if (kernel.find("griddepcontrol.wait") != std::string_view::npos) {
+      names.insert(kernel.substr(0, kernel.find_first_of(" \t\r\n(")));
+    }
+    at = next;
+  }
+  return names;
+}
+
 } // namespace
 
 Result<std::unique_ptr<CudaModule>> CudaModule::load(std::shared_ptr<const CudaDevice> device,
@@ -34,7 +69,7 @@ Result<std::unique_ptr<CudaModule>> CudaModule::load(std::shared_ptr<const CudaD
   ContextScope scope(*device);
   std::unique_ptr<CudaModule> module(new CudaModule(std::move(device)));
   TENON_TRY(module->loadCode(ptx, cache));
-  TENON_TRY(module->findKernels(kernels));
+  TENON_TRY(module->findKernels(kernels, ptx));
   return module;
 }
 
@@ -66,14 +101,18 @@ Status CudaModule::loadCode(Bytes ptx, const CubinCache &cache) {
 Result<std::vector<std::byte>> CudaModule::compile(Bytes ptx) const {
   const CudaDriver &driver = device->driver();
   std::array<char, 8192> log = {};
-  std::array<int, 2> options = {kJitErrorLog, kJitErrorLogBytes};
-  std::array<void *, 2> values = {log.data(), reinterpret_cast<void *>(log.size() - 1)};
+  std::array<int, 3> options = {kJitErrorLog, kJitErrorLogBytes, kJitTarget};
+  std::array<void *, 3> values = {
+      log.data(), reinterpret_cast<void *>(log.size() - 1),
+      reinterpret_cast<void *>(uintptr_t(kJitSpecificTarget + device->facts().capability))};
+  // Without a target the driver takes that of the GPU, which lacks what only an `a` target has.
+  unsigned count = isForSpecificTarget(ptx) ? 3 : 2;
   LinkHandle link = nullptr;
-  TENON_TRY(driver.check(driver.linkCreate(2, options.data(), values.data(), &link),
+  TENON_TRY(driver.check(driver.linkCreate(count, options.data(), values.data(), &link),
                          "starting the driver's compiler"));
   void *data = const_cast<std::byte *>(ptx.data());
-  int code = driver.linkAddData(link, kJitInputPtx, data, ptx.size(), "engine.ptx", 0, nullptr,
-                                nullptr);
+  int code =
+      driver.linkAddData(link, kJitInputPtx, data, ptx.size(), "engine.ptx", 0, nullptr, nullptr);
   void *cubin = nullptr;
   size_t bytes = 0;
   code = code == kSuccess ? driver.linkComplete(link, &cubin, &bytes) : code;
@@ -95,11 +134,13 @@ Result<std::vector<std::byte>> CudaModule::compile(Bytes ptx) const {
   return result;
 }
 
-Status CudaModule::findKernels(std::span<const std::string> names) {
+Status CudaModule::findKernels(std::span<const std::string> names, Bytes ptx) {
   const CudaDriver &driver = device->driver();
+  std::set<std::string_view> waiting = waitingKernels(textOf(ptx));
   for (const std::string &name : names) {
     Kernel kernel;
     kernel.name = name;
+    kernel.waits = waiting.count(name) != 0;
     kernel.allowedBytes = kFreeSharedBytes;
     if (driver.moduleGetFunction(&kernel.function, module, name.c_str()) != kSuccess) {
       return Status::error(ErrorId::EngineBadCode, strCat("the PTX has no kernel '", name, "'"),
@@ -127,9 +168,9 @@ Status CudaModule::allowSharedBytes(uint32_t index, int64_t bytes) const {
                                 device->facts().sharedBytes - fixed, " for a block"),
                          "the engine is from a faulty compiler; report it with the input dims");
   }
-  TENON_TRY(driver.check(driver.funcSetAttribute(kernel.function, kMaxDynamicSharedBytes,
-                                                 static_cast<int>(bytes)),
-                         strCat("allowing ", bytes, " bytes of shared memory")));
+  TENON_TRY(driver.check(
+      driver.funcSetAttribute(kernel.function, kMaxDynamicSharedBytes, static_cast<int>(bytes)),
+      strCat("allowing ", bytes, " bytes of shared memory")));
   kernel.allowedBytes = bytes;
   return Status::ok();
 }

@@ -25,6 +25,9 @@ public:
   CudaModule &operator=(const CudaModule &) = delete;
 
   FunctionHandle kernel(uint32_t index) const { return kernels[index].function; }
+  /// Whether a kernel waits for the kernels before it by itself, so that it may be started before
+  /// they have ended (programmatic dependent launch).
+  bool waitsItself(uint32_t index) const { return kernels[index].waits; }
   /// Lets launches of a kernel have this much dynamic shared memory; any thread may ask.
   Status allowSharedBytes(uint32_t index, int64_t bytes) const;
   /// Whether the code came from the cache.
@@ -34,13 +37,14 @@ private:
   struct Kernel {
     FunctionHandle function = nullptr;
     std::string name;
+    bool waits = false;
     int64_t allowedBytes = 0;
   };
 
   explicit CudaModule(std::shared_ptr<const CudaDevice> owner) : device(std::move(owner)) {}
   Status loadCode(Bytes ptx, const CubinCache &cache);
   Result<std::vector<std::byte>> compile(Bytes ptx) const;
-  Status findKernels(std::span<const std::string> names);
+  Status findKernels(std::span<const std::string> names, Bytes ptx);
 
   std::shared_ptr<const CudaDevice> device;
   ModuleHandle module = nullptr;

@@ -1,10 +1,11 @@
-// Copies the weights that the plan uses through two page-locked pieces: one is filled while the
-// other is copied.
+// Copies the weights that the plan uses through two page-locked pieces: one is filled, by a few
+// threads, while the other is copied.
 
 #include "runtime/device/cuda/CudaVariant.h"
 
 #include "runtime/device/cuda/CudaExecutor.h"
 #include "runtime/device/cuda/CudaStream.h"
+#include "support/ThreadPool.h"
 
 #include <algorithm>
 #include <array>
@@ -14,6 +15,9 @@ namespace tenon::runtime::cuda {
 namespace {
 
 constexpr uint64_t kPieceBytes = uint64_t(8) << 20;
+/// What a thread copies at once, and how many there are: one does not keep up with the bus.
+constexpr uint64_t kBlockBytes = uint64_t(256) << 10;
+constexpr unsigned kThreads = 4;
 
 /// Sends bytes to the GPU in pieces, in order.
 class Uploader {
@@ -23,6 +27,7 @@ public:
 
   /// At most `bytes` will be sent at once.
   Status open(uint64_t bytes) {
+    TENON_ASSIGN(threads, ThreadPool::create(std::min(usableCpus(), kThreads)));
     TENON_TRY(stream.open());
     for (Piece &piece : pieces) {
       TENON_TRY(piece.memory.reserve(std::min(bytes, kPieceBytes), "the upload of weights"));
@@ -37,10 +42,10 @@ public:
       next = 1 - next;
       size_t count = std::min<size_t>(bytes.size(), piece.memory.size());
       TENON_TRY(piece.sent.wait("uploading weights"));
-      std::memcpy(piece.memory.data(), bytes.data(), count);
-      TENON_TRY(driver.check(
-          driver.memcpyHtoDAsync(to, piece.memory.data(), count, stream.handle()),
-          "uploading weights"));
+      copy(piece.memory.data(), bytes.first(count));
+      TENON_TRY(
+          driver.check(driver.memcpyHtoDAsync(to, piece.memory.data(), count, stream.handle()),
+                       "uploading weights"));
       TENON_TRY(piece.sent.record(stream.handle(), "uploading weights"));
       to += count;
       bytes = bytes.subspan(count);
@@ -58,7 +63,17 @@ private:
     CudaEvent sent;
   };
 
+  void copy(std::byte *to, Bytes from) {
+    int64_t blocks = static_cast<int64_t>((from.size() + kBlockBytes - 1) / kBlockBytes);
+    threads->parallelFor(blocks, [&](int64_t begin, int64_t end, unsigned) {
+      size_t first = static_cast<size_t>(begin) * kBlockBytes;
+      size_t last = std::min<size_t>(static_cast<size_t>(end) * kBlockBytes, from.size());
+      std::memcpy(to + first, from.data() + first, last - first);
+    });
+  }
+
   const CudaDriver &driver;
+  std::unique_ptr<ThreadPool> threads;
   CudaStream stream;
   std::array<Piece, 2> pieces;
   size_t next = 0;
@@ -67,18 +82,18 @@ private:
 } // namespace
 
 CudaVariant::CudaVariant(std::shared_ptr<const CudaDevice> device, const engine::EngineFile &file,
-                         size_t variantIndex)
+                         size_t variantIndex, std::string cacheFolder)
     : cudaDevice(std::move(device)), engineFile(file), index(variantIndex),
-      weights(cudaDevice, MemoryKind::Device) {}
+      folder(std::move(cacheFolder)), weights(cudaDevice, MemoryKind::Device) {}
 
 Result<std::unique_ptr<LoadedVariant>> CudaVariant::load(std::shared_ptr<const CudaDevice> device,
                                                          const engine::EngineFile &file,
                                                          size_t index, const CubinCache &cache) {
   ContextScope scope(*device);
-  std::unique_ptr<CudaVariant> variant(new CudaVariant(std::move(device), file, index));
+  std::unique_ptr<CudaVariant> variant(
+      new CudaVariant(std::move(device), file, index, cache.folder()));
   TENON_ASSIGN(variant->code, CudaModule::load(variant->cudaDevice, file.code(index),
                                                file.variants()[index].kernels, cache));
-  file.populateWeights();
   TENON_TRY(variant->uploadWeights());
   return std::unique_ptr<LoadedVariant>(std::move(variant));
 }
@@ -109,9 +124,9 @@ Status CudaVariant::uploadWeights() {
   Uploader uploader(cudaDevice);
   TENON_TRY(uploader.open(largest));
   for (uint32_t weight : used) {
-    TENON_TRY(uploader.send(weights.pointer() + offsets[weight],
-                            engineFile.weightsSection().subspan(stored[weight].offset,
-                                                                stored[weight].bytes)));
+    TENON_TRY(uploader.send(
+        weights.pointer() + offsets[weight],
+        engineFile.weightsSection().subspan(stored[weight].offset, stored[weight].bytes)));
   }
   return uploader.finish();
 }

@@ -30,15 +30,18 @@ public:
   /// Where a weight that the plan uses lies.
   std::byte *weight(uint32_t weightIndex) const { return weights.data() + offsets[weightIndex]; }
   uint64_t weightBytes() const { return weights.size(); }
+  /// Where what is made for the GPU is kept; empty for nowhere.
+  const std::string &cacheFolder() const { return folder; }
 
 private:
   CudaVariant(std::shared_ptr<const CudaDevice> device, const engine::EngineFile &file,
-              size_t variantIndex);
+              size_t variantIndex, std::string cacheFolder);
   Status uploadWeights();
 
   std::shared_ptr<const CudaDevice> cudaDevice;
   const engine::EngineFile &engineFile;
   size_t index;
+  std::string folder;
   std::unique_ptr<CudaModule> code;
   CudaBuffer weights;
   std::vector<uint64_t> offsets; ///< by weight of the engine

@@ -29,11 +29,10 @@ TEST(PtxCheck, AcceptsWhatTheCompilerWrites) {
 TEST(PtxCheck, RefusesTheRest) {
   EXPECT_FALSE(checkPtx({}, "sm_90").isOk());
   EXPECT_FALSE(checkPtx(std::as_bytes(std::span(kGood)), "sm_90").isOk()) << "no zero at the end";
-  for (const std::string &bad : {std::string(""), std::string("// .version 8.0\n"),
-                                 "x" + kGood, kGood + '\0', kGood + '\x80', kGood + '\x1b',
-                                 kGood + ".extern .func f;", kGood + ".extern\n\t.func f;",
-                                 kGood + ".extern/**/.func(.param .b32 r) f;",
-                                 std::string(".version 8.0\n")}) {
+  for (const std::string &bad :
+       {std::string(""), std::string("// .version 8.0\n"), "x" + kGood, kGood + '\0',
+        kGood + '\x80', kGood + '\x1b', kGood + ".extern .func f;", kGood + ".extern\n\t.func f;",
+        kGood + ".extern/**/.func(.param .b32 r) f;", std::string(".version 8.0\n")}) {
     Status status = check(bad);
     EXPECT_EQ(ErrorId::EngineBadCode, status.id()) << bad;
   }

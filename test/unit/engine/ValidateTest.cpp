@@ -248,15 +248,15 @@ TEST(Validate, InstructionsOfAGpu) {
     cases.push_back({"long", bad, [=](Plan &p) { p.instructions[call].call.push_back({}); }});
     cases.push_back({"type", bad, [=](Plan &p) { p.instructions[call].call[1] = std::byte(0); }});
     cases.push_back({"flag", bad, [=](Plan &p) { p.instructions[call].call[2] = std::byte(2); }});
-    cases.push_back({"operands", bad, [=](Plan &p) { p.instructions[call].call[3] = std::byte(2); }});
+    cases.push_back(
+        {"operands", bad, [=](Plan &p) { p.instructions[call].call[3] = std::byte(2); }});
     cases.push_back({"buffers", bad, [=](Plan &p) { p.instructions[call].buffers.push_back(6); }});
     cases.push_back({"reads", bad, [=](Plan &p) { p.instructions[call].reads -= 1; }});
     cases.push_back({"sizes", bad, [=](Plan &p) { p.instructions[call].sizes.pop_back(); }});
   }
   auto spoil = [&](size_t call, size_t offset, uint8_t value) {
-    cases.push_back({"field", bad, [=](Plan &p) {
-                       p.instructions[call].call[offset] = std::byte(value);
-                     }});
+    cases.push_back(
+        {"field", bad, [=](Plan &p) { p.instructions[call].call[offset] = std::byte(value); }});
   };
   spoil(4, offsetof(MatmulCall, activation), 3);
   spoil(4, offsetof(MatmulCall, allowTf32), 2);

@@ -1,5 +1,5 @@
-// Streams do their work at once, unless they capture. Device memory is host memory that is known, so
-// that a host pointer in place of a device pointer is found; kernels are C++ functions by name.
+// Streams do their work at once, unless they capture. Device memory is host memory that is known,
+// so that a host pointer in place of a device pointer is found; kernels are C++ functions by name.
 
 #include "test/unit/runtime/FakeCuda.h"
 
@@ -11,6 +11,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 
 using namespace tenon::runtime::cuda;
 
@@ -44,8 +45,8 @@ template <typename T> T *at(const KernelCall &call, size_t index) {
 }
 
 int scale(const KernelCall &call) {
-  int64_t count = std::min<int64_t>(int64_t(call.grid) * call.block,
-                                    static_cast<int64_t>(call.arguments[2]));
+  int64_t count =
+      std::min<int64_t>(int64_t(call.grid) * call.block, static_cast<int64_t>(call.arguments[2]));
   for (int64_t i = 0; i < count; ++i) {
     at<float>(call, 1)[i] = 2 * at<float>(call, 0)[i];
   }
@@ -53,8 +54,8 @@ int scale(const KernelCall &call) {
 }
 
 int add(const KernelCall &call) {
-  int64_t count = std::min<int64_t>(int64_t(call.grid) * call.block,
-                                    static_cast<int64_t>(call.arguments[3]));
+  int64_t count =
+      std::min<int64_t>(int64_t(call.grid) * call.block, static_cast<int64_t>(call.arguments[3]));
   for (int64_t i = 0; i < count; ++i) {
     at<float>(call, 2)[i] = at<float>(call, 0)[i] + at<float>(call, 1)[i];
   }
@@ -124,6 +125,7 @@ struct CudaLinkObject {
   std::string text;
   char *log = nullptr;
   size_t logBytes = 0;
+  size_t target = 0;
   std::string result;
 };
 
@@ -136,6 +138,7 @@ class Driver : public FakeCuda {
 public:
   void reset() override {
     counts.clear();
+    early = 0;
     failures.clear();
     driverVersion = 13000;
     devices = 1;
@@ -153,6 +156,7 @@ public:
   size_t deviceBytes() const override { return bytesOf(deviceBlocks); }
   size_t pinnedBytes() const override { return bytesOf(pinnedBlocks); }
   int contextsRetained() const override { return retained; }
+  int earlyLaunches() const override { return early; }
 
   /// Counts a call; the code that it shall fail with, or success.
   int begin(const char *function) {
@@ -168,6 +172,8 @@ public:
   bool isDevice(uint64_t pointer, size_t bytes) const { return isIn(deviceBlocks, pointer, bytes); }
   /// What allocating does while a stream captures in this thread.
   bool isCapturing() const { return capturing != 0; }
+
+  std::recursive_mutex mutex;
 
   using Blocks = std::map<uint64_t, size_t>;
   static bool isIn(const Blocks &blocks, uint64_t pointer, size_t bytes) {
@@ -195,9 +201,13 @@ public:
   Blocks deviceBlocks;
   Blocks pinnedBlocks;
   int retained = 0;
-  int capturing = 0;
-  std::vector<ContextHandle> contexts;
+  int early = 0;
+  static thread_local int capturing;
+  static thread_local std::vector<ContextHandle> contexts;
 };
+
+thread_local int Driver::capturing = 0;
+thread_local std::vector<ContextHandle> Driver::contexts;
 
 Driver &driver() {
   static Driver *instance = new Driver();
@@ -257,6 +267,7 @@ bool hasContext() { return !driver().contexts.empty(); }
 using namespace tenon::test;
 
 #define FAKE(name)                                                                                 \
+  std::lock_guard<std::recursive_mutex> guard(driver().mutex);                                     \
   if (int failure = driver().begin(#name)) {                                                       \
     return failure;                                                                                \
   }
@@ -496,6 +507,7 @@ EXPORT int cuStreamBeginCapture_v2(StreamHandle stream, int) {
 }
 
 EXPORT int cuStreamEndCapture(StreamHandle stream, GraphHandle *graph) {
+  std::lock_guard<std::recursive_mutex> guard(driver().mutex);
   --driver().capturing;
   *graph = stream->capture.release();
   if (int failure = driver().begin("cuStreamEndCapture")) {
@@ -506,9 +518,9 @@ EXPORT int cuStreamEndCapture(StreamHandle stream, GraphHandle *graph) {
   return kSuccess;
 }
 
-EXPORT int cuStreamGetCaptureInfo_v2(StreamHandle stream, int *, uint64_t *, GraphHandle *,
-                                     const NodeHandle **nodes, size_t *count) {
-  FAKE_IN_CONTEXT(cuStreamGetCaptureInfo_v2)
+EXPORT int cuStreamGetCaptureInfo_v3(StreamHandle stream, int *, uint64_t *, GraphHandle *,
+                                     const NodeHandle **nodes, const void **, size_t *count) {
+  FAKE_IN_CONTEXT(cuStreamGetCaptureInfo_v3)
   *nodes = &stream->last;
   *count = stream->last ? 1 : 0;
   return kSuccess;
@@ -647,6 +659,11 @@ EXPORT int cuFuncSetAttribute(FunctionHandle function, int attribute, int value)
 EXPORT int cuLaunchKernelEx(const LaunchConfig *config, FunctionHandle function, void **params,
                             void **) {
   FAKE_IN_CONTEXT(cuLaunchKernelEx)
+  if (config->attributeCount == 1 &&
+      config->attributes->id == kAttributeProgrammaticSerialization &&
+      config->attributes->value.programmaticSerialization == 1) {
+    ++driver().early;
+  }
   std::unique_ptr<CudaNodeObject> node = std::make_unique<CudaNodeObject>();
   node->function = function;
   if (int code = readCall(*function, config->gridX, config->blockX, config->sharedBytes, params,
@@ -664,6 +681,8 @@ EXPORT int cuLinkCreate_v2(unsigned count, int *options, void **values, LinkHand
       (*link)->log = static_cast<char *>(values[i]);
     } else if (options[i] == kJitErrorLogBytes) {
       (*link)->logBytes = reinterpret_cast<size_t>(values[i]);
+    } else if (options[i] == kJitTarget) {
+      (*link)->target = reinterpret_cast<size_t>(values[i]);
     }
   }
   return kSuccess;
@@ -675,6 +694,10 @@ EXPORT int cuLinkAddData_v2(LinkHandle link, int type, void *data, size_t bytes,
   link->text.assign(static_cast<const char *>(data), bytes);
   if (type != kJitInputPtx || link->text.back() != '\0') {
     return kInvalidValue;
+  }
+  bool isSpecific = link->text.find(".target sm_90a") != std::string::npos;
+  if (link->target != (isSpecific ? size_t(kJitSpecificTarget + 90) : 0)) {
+    return kInvalidPtx;
   }
   if (!driver().jitLog.empty()) {
     std::strncpy(link->log, driver().jitLog.c_str(), link->logBytes);

@@ -21,6 +21,8 @@ public:
   virtual size_t deviceBytes() const = 0; ///< allocated now
   virtual size_t pinnedBytes() const = 0;
   virtual int contextsRetained() const = 0;
+  /// Launches that may start before the kernel in front of them has ended.
+  virtual int earlyLaunches() const = 0;
 
   int driverVersion = 13000;
   int devices = 1;

@@ -103,8 +103,8 @@ TEST_F(GpuFault, RecapturesWhereNodesAreNotKnown) {
 }
 
 TEST_F(GpuFault, RunsWithoutAGraphWhereNoneCanBeMade) {
-  for (const char *function : {"cuStreamBeginCapture_v2", "cuStreamEndCapture",
-                               "cuGraphInstantiateWithFlags"}) {
+  for (const char *function :
+       {"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags"}) {
     std::unique_ptr<Session> session =
         test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
     ASSERT_TRUE(test::runOnHost(*session, ramp(50)).isOk());
@@ -207,8 +207,7 @@ TEST_F(GpuFault, ChoosesVariants) {
   uint32_t y = onCpu.output("y", DType::F32, {n});
   onCpu.launch(test::Scale, {x}, {y}, n);
   onCpu.finish();
-  engine.content.variants.push_back(
-      {{"x86-64-v3", onCpu.plan, test::kernelNames()}, engine.code});
+  engine.content.variants.push_back({{"x86-64-v3", onCpu.plan, test::kernelNames()}, engine.code});
   std::string path = engine.writeTemporary("choice.tenon");
   auto chosen = [&](const std::string &variant = "") {
     EngineOptions options = test::gpuOptions();
@@ -236,7 +235,7 @@ TEST_F(GpuFault, ChoosesVariants) {
   fake->devices = 1;
   fake->driverVersion = 11080;
   EXPECT_EQ("x86-64-v3", chosen());
-  EXPECT_NE(std::string::npos, chosen("sm_80").find("supports CUDA 11.8; Tenon needs 12.0"));
+  EXPECT_NE(std::string::npos, chosen("sm_80").find("supports CUDA 11.8; Tenon needs 12.3"));
 }
 
 TEST_F(GpuFault, NamesTheMissingLibrary) {

@@ -33,6 +33,11 @@ std::string kernelsPtx(const std::string &arch) {
       readFile(std::string(TENON_SOURCE_DIR) + "/test/unit/runtime/kernels.ptx");
   std::string text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
   text.replace(text.find("sm_80"), 5, arch);
+  bool canWait = arch.starts_with("sm_9") || arch.starts_with("sm_10");
+  for (size_t at = text.find("\n{"); canWait && at != std::string::npos;
+       at = text.find("\n{", at + 1)) {
+    text.insert(at + 2, "\n  griddepcontrol.launch_dependents;\n  griddepcontrol.wait;");
+  }
   text.push_back('\0');
   return text;
 }
@@ -79,8 +84,7 @@ std::unique_ptr<runtime::Session> gpuSession(const TestEngine &engine,
                                              const runtime::SessionOptions &options) {
   static int count = 0;
   std::string path = engine.writeTemporary("gpu" + std::to_string(++count) + ".tenon");
-  Result<std::shared_ptr<const runtime::Engine>> opened =
-      runtime::Engine::open(path, gpuOptions());
+  Result<std::shared_ptr<const runtime::Engine>> opened = runtime::Engine::open(path, gpuOptions());
   EXPECT_TRUE(opened.isOk()) << opened.status().toString();
   if (!opened.isOk()) {
     return nullptr;

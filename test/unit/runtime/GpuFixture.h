@@ -23,7 +23,8 @@ FakeCuda *fakeCuda();
 /// Kernels of kernels.ptx in the order of their indices.
 enum GpuKernel : uint32_t { GpuScale, GpuAdd, GpuReverse };
 
-/// kernels.ptx for an architecture, ended by a zero byte.
+/// kernels.ptx for an architecture, ended by a zero byte. From sm_90 on its kernels wait by
+/// themselves for those before them.
 std::string kernelsPtx(const std::string &arch = "sm_80");
 
 /// Adds a launch with one thread an element, `elements` as its only size.

@@ -1,13 +1,18 @@
 // Sessions on a GPU: the same numbers from every way of running. All of it runs on the stand-in and
 // on NVIDIA's driver.
 
+#include "engine/LibraryAbi.h"
+#include "runtime/capi/Tensors.h"
 #include "runtime/device/cuda/CudaMemory.h"
 #include "runtime/device/cuda/CudaStream.h"
 #include "test/unit/runtime/GpuFixture.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 namespace tenon::runtime {
 namespace {
@@ -42,7 +47,8 @@ protected:
     std::memcpy(staging.data() + shift * sizeof(float), values.data(),
                 values.size() * sizeof(float));
     ContextScope scope(*device);
-    EXPECT_EQ(0, device->driver().memcpyHtoDAsync(memory.pointer(), staging.data(), bytes, nullptr));
+    EXPECT_EQ(0,
+              device->driver().memcpyHtoDAsync(memory.pointer(), staging.data(), bytes, nullptr));
     EXPECT_EQ(0, device->driver().streamSynchronize(nullptr));
     return memory;
   }
@@ -51,9 +57,9 @@ protected:
     CudaBuffer staging(device, MemoryKind::Pinned);
     EXPECT_TRUE(staging.reserve(count * sizeof(float), "a test").isOk());
     ContextScope scope(*device);
-    EXPECT_EQ(0, device->driver().memcpyDtoHAsync(staging.data(),
-                                                  reinterpret_cast<uint64_t>(pointer),
-                                                  count * sizeof(float), nullptr));
+    EXPECT_EQ(0,
+              device->driver().memcpyDtoHAsync(staging.data(), reinterpret_cast<uint64_t>(pointer),
+                                               count * sizeof(float), nullptr));
     EXPECT_EQ(0, device->driver().streamSynchronize(nullptr));
     const float *data = reinterpret_cast<const float *>(staging.data());
     return std::vector<float>(data, data + count);
@@ -84,6 +90,42 @@ TEST_F(Gpu, RunsDynamicShapes) {
   EXPECT_EQ(4096u * 4, use.weightBytes) << "only the weights that the plan uses";
   EXPECT_EQ(2u * 4096 * 4, use.portBytes);
   EXPECT_EQ(2u * 4096 * 4, use.stagingBytes);
+}
+
+TEST_F(Gpu, StartsKernelsEarlyThatWaitThemselves) {
+  if (device->facts().capability < 90) {
+    GTEST_SKIP() << "needs a GPU of sm_90";
+  }
+  // A chain in which each kernel reads what the one before it wrote.
+  PlanBuilder builder;
+  ExprId n = builder.size(1 << 20);
+  uint32_t x = builder.input("x", DType::F32, {n});
+  uint32_t y = builder.output("y", DType::F32, {n});
+  uint32_t a = builder.arena(builder.size(4 << 20), 0, 7);
+  uint32_t b = builder.arena(builder.size(4 << 20), 0, 7);
+  test::launchGpu(builder, test::GpuScale, {x}, {a}, n);
+  for (int i = 0; i < 3; ++i) {
+    test::launchGpu(builder, test::GpuAdd, {a, x}, {b}, n);
+    test::launchGpu(builder, test::GpuAdd, {b, x}, {a}, n);
+  }
+  test::launchGpu(builder, test::GpuScale, {a}, {y}, n);
+  builder.finish();
+  test::GpuEngine engine(builder.plan);
+  engine.addVariant("sm_90", builder.plan);
+  std::unique_ptr<Session> session = test::gpuSession(engine);
+  ASSERT_TRUE(session);
+  EXPECT_EQ("sm_90", session->engine().variant().level);
+  std::vector<float> expected = ramp(1 << 20);
+  for (float &value : expected) {
+    value *= 16;
+  }
+  for (int run = 0; run < 5; ++run) {
+    EXPECT_EQ(expected, *test::runOnHost(*session, ramp(1 << 20)));
+    EXPECT_EQ(run != 0, session->facts().usedGraph) << session->facts().graphRefusal;
+  }
+  if (test::FakeCuda *fake = test::fakeCuda()) {
+    EXPECT_EQ(fake->calls("cuLaunchKernelEx"), fake->earlyLaunches());
+  }
 }
 
 TEST_F(Gpu, ViewsCopiesFillsAndState) {
@@ -226,6 +268,104 @@ TEST_F(Gpu, RunsOnTheCallersStream) {
   EXPECT_EQ(test::gpuSumOf(values), result);
 }
 
+TEST_F(Gpu, TakesDlpackTensors) {
+  std::unique_ptr<Session> session =
+      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  ASSERT_TRUE(session);
+  std::vector<float> values = ramp(64);
+  CudaBuffer from = put(values, 4);
+  CudaBuffer to = put(values);
+  int64_t dims[] = {64};
+  tenon_tensor input = {from.data(), 2, 0, 1, 2, 32, 1, dims, nullptr, 16};
+  tenon_tensor output = {to.data(), 2, 0, 1, 2, 32, 1, dims, nullptr, 0};
+  const tenon_tensor *inputs[] = {&input};
+  const tenon_tensor *outputs[] = {&output};
+  std::vector<InputBinding> in;
+  std::vector<OutputBinding> out;
+  for (int run = 0; run < 2; ++run) {
+    ASSERT_TRUE(capi::bindInputs(session->engine(), inputs, in).isOk());
+    ASSERT_TRUE(session->prepare(std::vector<std::span<const int64_t>>{in[0].dims}).isOk());
+    ASSERT_TRUE(capi::bindOutputs(*session, outputs, out).isOk());
+    ASSERT_TRUE(session->run(in, out).isOk());
+    EXPECT_EQ(test::gpuSumOf(values), get(to.data(), 64));
+  }
+  EXPECT_EQ(0u, session->memoryUse().portBytes) << "both were used in place";
+  input.device_id = 1;
+  Status status = capi::bindInputs(session->engine(), inputs, in);
+  EXPECT_EQ(ErrorId::RunBadBinding, status.id());
+  EXPECT_NE(std::string_view::npos, status.message().find("on device 2:1; the engine is on GPU 0"));
+}
+
+/// y[m, 8] = relu(x[m, 16] · W[16, 8]) by a library.
+engine::Plan productByLibrary() {
+  PlanBuilder builder;
+  engine::ExprTable &exprs = builder.plan.exprs;
+  ExprId m = builder.symbol("m", 1, 64, 0, 0);
+  ExprId k = builder.size(16);
+  ExprId n = builder.size(8);
+  uint32_t x = builder.input("x", DType::F32, {m, k});
+  uint32_t y = builder.output("y", DType::F32, {m, n});
+  uint32_t w = builder.weight(0, 16 * 8 * 4);
+  uint32_t copy = builder.arena(exprs.mul(m, builder.size(64)), 0, 1);
+  builder.copy(x, copy, exprs.mul(m, builder.size(64)));
+  engine::MatmulCall matmul;
+  matmul.activation = engine::LibraryActivation::Relu;
+  engine::Instruction call;
+  call.kind = engine::InstructionKind::Call;
+  call.label = "dense";
+  std::span<const std::byte> bytes = std::as_bytes(std::span(&matmul, 1));
+  call.call.assign(bytes.begin(), bytes.end());
+  call.buffers = {copy, w, y};
+  call.reads = 2;
+  ExprId zero = builder.size(0);
+  call.sizes = {m, n, k, builder.size(1), k, n, n, zero, zero, zero};
+  builder.plan.instructions.push_back(std::move(call));
+  builder.finish();
+  return builder.plan;
+}
+
+TEST_F(Gpu, CallsLibraries) {
+  std::vector<float> weights;
+  for (int i = 0; i < 16 * 8; ++i) {
+    weights.push_back(static_cast<float>(i % 7) - 3);
+  }
+  test::GpuEngine engine(productByLibrary(), {test::floats("w", weights)});
+  for (bool measures : {false, true}) {
+    SessionOptions options;
+    options.measureCalls = measures;
+    std::unique_ptr<Session> session = test::gpuSession(engine, options);
+    ASSERT_TRUE(session);
+    int64_t dims[] = {4, 16};
+    std::vector<float> input = ramp(64);
+    std::vector<float> output(32);
+    InputBinding in = {input.data(), dims};
+    OutputBinding out = {output.data(), 128};
+    Status status = session->run({&in, 1}, {&out, 1});
+    if (test::fakeCuda()) {
+      // The stand-in has no libraries that could run on it.
+      ASSERT_FALSE(status.isOk());
+      EXPECT_EQ(0u, status.message().find("'dense': ")) << status.message();
+      continue;
+    }
+    ASSERT_TRUE(status.isOk()) << status.toString();
+    std::vector<float> expected;
+    for (int i = 0; i < 32; ++i) {
+      float sum = 0;
+      for (int k = 0; k < 16; ++k) {
+        sum += input[static_cast<size_t>(i / 8 * 16 + k)] *
+               weights[static_cast<size_t>(k * 8 + i % 8)];
+      }
+      expected.push_back(std::max(sum, 0.0f));
+    }
+    EXPECT_EQ(expected, output);
+    std::fill(output.begin(), output.end(), -1.0f);
+    ASSERT_TRUE(session->run({&in, 1}, {&out, 1}).isOk());
+    EXPECT_EQ(expected, output);
+    EXPECT_TRUE(session->facts().usedGraph) << session->facts().graphRefusal;
+    EXPECT_EQ(1u, session->facts().calls);
+  }
+}
+
 TEST_F(Gpu, TimesRuns) {
   std::unique_ptr<Session> session =
       test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
@@ -262,6 +402,29 @@ TEST_F(Gpu, SessionsShareWeights) {
     EXPECT_EQ(4096u * 4 + 3 * (256 + 2 * 36), fake->deviceBytes());
     EXPECT_EQ(1, fake->contextsRetained());
   }
+}
+
+TEST_F(Gpu, SessionsRunAtOnce) {
+  test::GpuEngine engine(test::gpuSumPlan(), test::gpuSumWeights());
+  std::shared_ptr<const Engine> opened =
+      *Engine::open(engine.writeTemporary("at-once.tenon"), test::gpuOptions());
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> users;
+  for (int64_t user = 0; user < 4; ++user) {
+    users.emplace_back([&, user] {
+      std::unique_ptr<Session> session = std::move(*Session::create(opened));
+      for (int64_t round = 0; round < 100; ++round) {
+        std::vector<float> input = ramp(1 + (user * 7 + round) % 9 * 400);
+        Result<std::vector<float>> output = test::runOnHost(*session, input);
+        wrong += !output.isOk() || *output != test::gpuSumOf(input);
+      }
+      wrong += !session->facts().usedGraph;
+    });
+  }
+  for (std::thread &user : users) {
+    user.join();
+  }
+  EXPECT_EQ(0, wrong);
 }
 
 TEST_F(Gpu, RefusesDeviceTensorsOnTheCpu) {

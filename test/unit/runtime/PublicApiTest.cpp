@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <sys/wait.h>
@@ -131,6 +132,61 @@ TEST(PublicApi, RunsAndKeepsOutputs) {
   EXPECT_EQ(test::expectedProduct(data), std::vector<float>(result, result + 48));
 }
 
+/// A float tensor on the host with the dims of `dims`.
+tenon_tensor hostTensor(std::vector<float> &data, std::vector<int64_t> &dims) {
+  return {data.data(), 1, 0, static_cast<int32_t>(dims.size()), 2, 32, 1, dims.data(), nullptr, 0};
+}
+
+TEST(PublicApi, TakesDlpackTensors) {
+  Engine engine(writeDynamic());
+  EXPECT_EQ(-1, engine.gpu());
+  Session session(engine, {.threads = 1, .memory_limit = 0});
+  std::vector<float> data(4 + 16 * 8, 1.0f);
+  std::vector<float> result(16 * 3);
+  std::vector<int64_t> inputDims = {16, 8};
+  std::vector<int64_t> outputDims = {16, 3};
+  std::vector<int64_t> strides = {8, 1};
+  tenon_tensor input = hostTensor(data, inputDims);
+  input.byte_offset = 16;
+  input.strides = strides.data();
+  tenon_tensor output = hostTensor(result, outputDims);
+  session.run({&input}, {&output});
+  EXPECT_EQ(test::expectedProduct(std::vector<float>(16 * 8, 1.0f)), result);
+  session.run({&input}, std::vector<const tenon_tensor *>{nullptr});
+  EXPECT_EQ(0, std::memcmp(session.outputData(0), result.data(), result.size() * 4));
+  EXPECT_EQ(2u, session.facts().kernels);
+  EXPECT_EQ(16u * 8 * 4, session.memory().arena);
+  // Each fault in a tensor of its own.
+  auto refuse = [&](const char *id, const char *text, auto change, bool isOutput = false) {
+    tenon_tensor in = input;
+    tenon_tensor out = output;
+    change(isOutput ? out : in);
+    try {
+      session.run({&in}, {&out});
+      ADD_FAILURE() << text;
+    } catch (const Error &error) {
+      EXPECT_EQ(id, error.id());
+      EXPECT_NE(std::string::npos, std::string(error.what()).find(text)) << error.what();
+    }
+  };
+  refuse("TN0108", "is of type f32; the tensor has type code 0", [](auto &t) { t.type_code = 0; });
+  refuse("TN0108", "with 64 bits", [](auto &t) { t.type_bits = 64; });
+  refuse("TN0108", "output 'y'", [](auto &t) { t.type_lanes = 4; }, true);
+  refuse("TN0605", "on device 2:0; the engine is on the CPU", [](auto &t) { t.device_type = 2; });
+  refuse("TN0605", "its dims are missing", [](auto &t) { t.dims = nullptr; });
+  refuse("TN0602", "rank 1", [](auto &t) { t.rank = 1; });
+  refuse("TN0605", "its pointer is null", [](auto &t) { t.data = nullptr; });
+  std::vector<int64_t> columnMajor = {1, 16};
+  refuse("TN0605", "strides", [&](auto &t) { t.strides = columnMajor.data(); });
+  std::vector<int64_t> wrongDims = {3, 16};
+  refuse(
+      "TN0605", "has dims 16x3; the tensor has 3x16", [&](auto &t) { t.dims = wrongDims.data(); },
+      true);
+  tenon_status *status = tenon_session_run_tensors(session.get(), nullptr, 0, nullptr, 0, nullptr);
+  EXPECT_STREQ("TN0601", tenon_status_id(status));
+  tenon_status_destroy(status);
+}
+
 TEST(PublicApi, ReportsErrors) {
   Engine engine(writeDynamic());
   Session session(engine);
@@ -150,12 +206,16 @@ TEST(PublicApi, ReportsErrors) {
   tenon_status *refused = tenon_session_create(engine.get(), &tooMany, &many);
   EXPECT_STREQ("TN0105", tenon_status_id(refused));
   tenon_status_destroy(refused);
-  for (tenon_status *status : {tenon_engine_record(nullptr, nullptr, nullptr, nullptr),
-                               tenon_engine_open(nullptr, nullptr, nullptr),
-                               tenon_session_create(nullptr, nullptr, nullptr),
-                               tenon_session_run(nullptr, nullptr, 0, nullptr, 0),
-                               tenon_session_prepare(nullptr, nullptr, 0),
-                               tenon_engine_open_memory(nullptr, 0, nullptr, nullptr)}) {
+  for (tenon_status *status :
+       {tenon_engine_record(nullptr, nullptr, nullptr, nullptr),
+        tenon_engine_open(nullptr, nullptr, nullptr),
+        tenon_session_create(nullptr, nullptr, nullptr),
+        tenon_session_run(nullptr, nullptr, 0, nullptr, 0),
+        tenon_session_prepare(nullptr, nullptr, 0),
+        tenon_engine_open_memory(nullptr, 0, nullptr, nullptr),
+        tenon_session_run_tensors(nullptr, nullptr, 0, nullptr, 0, nullptr),
+        tenon_session_memory(nullptr, nullptr), tenon_session_facts(nullptr, nullptr),
+        tenon_session_reset_state(nullptr)}) {
     EXPECT_STREQ("TN0105", tenon_status_id(status));
     tenon_status_destroy(status);
   }

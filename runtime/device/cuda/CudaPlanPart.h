@@ -1,0 +1,42 @@
+// What a bound plan needs to run on a GPU: arguments of its kernels, its prepared calls, its graph.
+// Private to CudaExecutor.
+
+#pragma once
+
+#include "runtime/device/cuda/CudaExecutor.h"
+
+namespace tenon::runtime::cuda {
+
+/// What kernels and libraries may rely on for inputs and outputs.
+inline constexpr uintptr_t kPortAlignment = 16;
+/// Most that a library call may ask for.
+inline constexpr uint64_t kWorkspaceBytes = uint64_t(32) << 20;
+
+struct CudaExecutor::PlanPart : DevicePart, StepRunner {
+  PlanPart(CudaExecutor &owner, BoundPlan &plan)
+      : executor(owner), bound(plan), graph(owner.device) {}
+  ~PlanPart() override {
+    // A run under way may be of this plan.
+    (void)executor.waitUntilIdle().isOk();
+  }
+
+  Status run(const BoundStep &step, StreamHandle stream) override;
+  FunctionHandle function(const BoundStep &step) const override {
+    return executor.variant.module().kernel(step.kernel);
+  }
+  void **params(const BoundStep &step) override {
+    return arguments.data() + step.firstPointer + step.firstSize;
+  }
+  int launch(const BoundStep &step, StreamHandle stream);
+  int move(const BoundStep &step, StreamHandle stream) const;
+
+  CudaExecutor &executor;
+  BoundPlan &bound;
+  std::vector<void *> arguments; ///< addresses of each step's pointers, then of its sizes
+  std::map<uint32_t, std::shared_ptr<library::Plan>> calls; ///< by instruction
+  CudaGraph graph;
+  bool hasRun = false;
+  std::string refusal;
+};
+
+} // namespace tenon::runtime::cuda
