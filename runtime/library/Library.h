@@ -28,8 +28,9 @@ public:
 };
 
 struct Options {
-  std::string folder;                  ///< looked in before all other places
-  size_t workspaceLimit = 32ull << 20; ///< bytes that a plan may ask for
+  std::string folder; ///< looked in before all other places
+  /// Bytes that a plan may ask for, unless there is none that does with them.
+  size_t workspaceLimit = 32ull << 20;
   /// If given, `prepare` times the best `candidates` and takes the fastest.
   Meter *meter = nullptr;
   unsigned candidates = 8;
@@ -43,7 +44,7 @@ struct Options {
 class Plan {
 public:
   virtual ~Plan() = default;
-  /// Device bytes, 256-byte aligned, that `run` uses; never over the limit of the options.
+  /// Device bytes, 256-byte aligned, that `run` uses.
   virtual size_t workspaceBytes() const = 0;
   /// Puts the call on `stream` (a CUstream), in the order of buffers that the descriptor states.
   /// Neither allocates nor synchronizes, so a capturing stream may be given. Buffers have the

@@ -129,7 +129,7 @@ public:
   Status measure(Meter &meter, MeasureMemory &memory);
   /// The choice as bytes, and from bytes that `store` gave.
   std::optional<std::vector<std::byte>> store() const;
-  Status restore(Bytes stored, size_t workspaceLimit);
+  Status restore(Bytes stored);
 
   size_t workspaceBytes() const override {
     size_t bytes = candidates[chosen].workspaceBytes();
@@ -169,9 +169,7 @@ Status ConvPlan::build(const EngineLimits &limits, size_t alignment) {
     Graph &after = newGraph();
     TENON_ASSIGN(size_t product, after.tensor(kResultAsInput, problem.result(), problem.type()));
     TENON_TRY(addEpilogue(after, problem, product));
-    EngineLimits first = limits;
-    first.wanted = 1;
-    TENON_ASSIGN(rest, after.compile(first));
+    TENON_ASSIGN(rest, after.compile({limits.workspace, true, 1})); // has no products
   }
   if (!found) {
     return found.takeStatus();
@@ -208,13 +206,12 @@ std::optional<std::vector<std::byte>> ConvPlan::store() const {
   return storePlans(plans);
 }
 
-Status ConvPlan::restore(Bytes stored, size_t workspaceLimit) {
+Status ConvPlan::restore(Bytes stored) {
   std::vector<int64_t> ids = {kResultAsInput};
   for (int64_t id = 0; id <= problem.resultId(); ++id) {
     ids.push_back(id);
   }
-  TENON_ASSIGN(std::vector<Executable> plans,
-               restorePlans(api, context, stored, workspaceLimit, ids));
+  TENON_ASSIGN(std::vector<Executable> plans, restorePlans(api, context, stored, ids));
   candidates.push_back(std::move(plans.front()));
   if (plans.size() == 2) {
     rest.push_back(std::move(plans.back()));
@@ -288,7 +285,7 @@ Result<std::unique_ptr<Plan>> Cudnn::prepare(const engine::ConvCall &call,
       new ConvPlan(shared_from_this(), api, context, Problem(call, sizes)));
   std::string key = cache.keyOf(std::as_bytes(std::span(&call, 1)), values, alignment);
   if (std::optional<std::vector<std::byte>> kept = options.meter ? std::nullopt : cache.find(key)) {
-    if (plan->restore(*kept, options.workspaceLimit)) {
+    if (plan->restore(*kept)) {
       return std::unique_ptr<Plan>(std::move(plan));
     }
   }

@@ -13,6 +13,41 @@ namespace {
 /// The most answers of one heuristic that are tried.
 constexpr int64_t kMostConfigs = 64;
 
+/// More workspace than this is not asked for, whatever else there is.
+constexpr int64_t kMostWorkspace = int64_t(2) << 30;
+
+enum class Use { Gladly, IfNothingElse, Never };
+
+/// What an engine may be used for, by what its numerical notes say. In FP32 without TF32, tensor
+/// cores are not allowed.
+Use useOf(const Descriptor &engine, bool allowTensorCores) {
+  NumericalNote notes[kMostNotes];
+  Result<int64_t> count =
+      engine.get(Attribute::EngineNumericalNote, AttributeType::NumericalNote, kMostNotes, notes);
+  if (!count) {
+    return Use::Never;
+  }
+  Use use = Use::Gladly;
+  for (int64_t i = 0; i < std::min<int64_t>(*count, kMostNotes); ++i) {
+    switch (notes[i]) {
+    case NumericalNote::TensorCore:
+      if (!allowTensorCores) {
+        return Use::Never;
+      }
+      break;
+    case NumericalNote::DownConvertInputs:
+    case NumericalNote::ReducedPrecisionReduction:
+      return Use::Never;
+    case NumericalNote::Nondeterministic:
+    case NumericalNote::WinogradTile6x6:
+    case NumericalNote::WinogradTile13x13:
+      use = Use::IfNothingElse;
+      break;
+    }
+  }
+  return use;
+}
+
 Dims4 channelsLastStrides(const Dims4 &dims) {
   auto [n, c, h, w] = dims;
   return {h * w * c, 1, w * c, c};
@@ -142,56 +177,39 @@ Result<std::vector<Descriptor>> Graph::heuristics(HeuristicMode mode) {
   return answers;
 }
 
-bool Graph::isAllowed(const Descriptor &engine, const EngineLimits &limits) {
-  NumericalNote notes[kMostNotes];
-  Result<int64_t> count =
-      engine.get(Attribute::EngineNumericalNote, AttributeType::NumericalNote, kMostNotes, notes);
-  if (!count) {
-    return false;
-  }
-  for (NumericalNote note : std::span(notes, static_cast<size_t>(*count))) {
-    switch (note) {
-    case NumericalNote::TensorCore:
-      if (!limits.allowTensorCores) {
-        return false;
-      }
-      break;
-    case NumericalNote::DownConvertInputs:
-    case NumericalNote::ReducedPrecisionReduction:
-    case NumericalNote::Nondeterministic:
-    case NumericalNote::WinogradTile6x6:
-    case NumericalNote::WinogradTile13x13:
-      return false;
-    }
-  }
-  return true;
-}
-
 void Graph::tryConfig(const Descriptor &config, const EngineLimits &limits,
-                      std::vector<Executable> &found) {
+                      std::vector<Executable> &found, std::optional<Executable> &spare) {
   Result<Descriptor> engine = Descriptor::create(api, DescriptorType::Engine);
   RawDescriptor raw = engine ? engine->raw() : nullptr;
   int64_t index = -1;
   if (!raw || !config.get(Attribute::EngineConfigEngine, AttributeType::Descriptor, 1, &raw) ||
-      !engine->get(Attribute::EngineGlobalIndex, AttributeType::Int64, 1, &index) ||
-      !isAllowed(*engine, limits)) {
+      !engine->get(Attribute::EngineGlobalIndex, AttributeType::Int64, 1, &index)) {
+    return;
+  }
+  Use use = useOf(*engine, limits.allowTensorCores);
+  if (use == Use::Never) {
     return;
   }
   Result<Descriptor> plan = Descriptor::create(api, DescriptorType::ExecutionPlan);
-  int64_t workspace = 0;
+  int64_t bytes = 0;
   if (!plan || !plan->set(Attribute::PlanHandle, AttributeType::Handle, 1, &context) ||
       !plan->set(Attribute::PlanEngineConfig, config) || plan->tryFinalize() != kSuccess ||
-      !plan->get(Attribute::PlanWorkspaceSize, AttributeType::Int64, 1, &workspace)) {
+      !plan->get(Attribute::PlanWorkspaceSize, AttributeType::Int64, 1, &bytes) || bytes < 0 ||
+      bytes > kMostWorkspace) {
     return;
   }
-  if (workspace >= 0 && static_cast<uint64_t>(workspace) <= limits.workspace) {
-    found.emplace_back(std::move(*plan), ids, static_cast<size_t>(workspace), index);
+  size_t workspace = static_cast<size_t>(bytes);
+  if (use == Use::Gladly && workspace <= limits.workspace) {
+    found.emplace_back(std::move(*plan), ids, workspace, index);
+  } else if (!spare || workspace < spare->workspaceBytes()) {
+    spare.emplace(std::move(*plan), ids, workspace, index);
   }
 }
 
 Result<std::vector<Executable>> Graph::compile(const EngineLimits &limits) {
   TENON_TRY(makeOperationGraph());
   std::vector<Executable> found;
+  std::optional<Executable> spare;
   for (HeuristicMode mode : {HeuristicMode::A, HeuristicMode::B, HeuristicMode::Fallback}) {
     Result<std::vector<Descriptor>> answers = heuristics(mode);
     if (!answers) {
@@ -199,7 +217,7 @@ Result<std::vector<Executable>> Graph::compile(const EngineLimits &limits) {
     }
     for (Descriptor &answer : *answers) {
       configs.push_back(std::move(answer));
-      tryConfig(configs.back(), limits, found);
+      tryConfig(configs.back(), limits, found, spare);
       if (found.size() == limits.wanted) {
         return found;
       }
@@ -208,8 +226,12 @@ Result<std::vector<Executable>> Graph::compile(const EngineLimits &limits) {
       return found;
     }
   }
-  return Status::error(ErrorId::LibraryUnsupported,
-                       strCat("cuDNN ", versionOf(api), " has no engine for the graph"));
+  if (!spare) {
+    return Status::error(ErrorId::LibraryUnsupported,
+                         strCat("cuDNN ", versionOf(api), " has no engine for the graph"));
+  }
+  found.push_back(std::move(*spare));
+  return found;
 }
 
 } // namespace tenon::library::cudnn

@@ -6,6 +6,7 @@
 #include "runtime/library/cudnn/Descriptor.h"
 
 #include <array>
+#include <optional>
 
 namespace tenon::library::cudnn {
 
@@ -39,9 +40,9 @@ struct Window {
   std::array<int64_t, 2> strides, dilations, padBefore, padAfter;
 };
 
-/// Limits on what `compile` may take.
+/// What `compile` looks for.
 struct EngineLimits {
-  size_t workspace = 0;
+  size_t workspace = 0;         ///< bytes, exceeded only if no engine does with them
   bool allowTensorCores = true; ///< in FP32, they are TF32
   unsigned wanted = 1;
 };
@@ -61,7 +62,8 @@ public:
     return pointwise(mode, x, nullptr, y);
   }
 
-  /// At least one executable, or LibraryUnsupported.
+  /// At least one executable, or LibraryUnsupported. Sums in less than FP32 and rounded operands
+  /// are never taken; results that differ from run to run only if there is nothing else.
   Result<std::vector<Executable>> compile(const EngineLimits &limits);
 
 private:
@@ -69,10 +71,10 @@ private:
   Status pointwise(PointwiseMode mode, size_t x, const size_t *b, size_t y);
   Status makeOperationGraph();
   Result<std::vector<Descriptor>> heuristics(HeuristicMode mode);
-  bool isAllowed(const Descriptor &engine, const EngineLimits &limits);
-  /// Adds the executable of a configuration; nothing if the engine cannot or must not be used.
+  /// Adds the executable of a configuration to those that are wanted, or makes it the spare one;
+  /// neither if the engine cannot or must not be used.
   void tryConfig(const Descriptor &config, const EngineLimits &limits,
-                 std::vector<Executable> &found);
+                 std::vector<Executable> &found, std::optional<Executable> &spare);
 
   // All descriptors stay: it is not stated which of them a finalized plan still refers to.
 

@@ -45,7 +45,7 @@ Status notOurs() {
 }
 
 Result<Executable> restorePlan(const Api &api, Context *context, Reader &reader,
-                               size_t workspaceLimit, std::span<const int64_t> knownIds) {
+                               std::span<const int64_t> knownIds) {
   int64_t engine = reader.number();
   int64_t count = reader.number();
   std::vector<int64_t> ids;
@@ -65,7 +65,7 @@ Result<Executable> restorePlan(const Api &api, Context *context, Reader &reader,
   int64_t workspace = -1;
   TENON_TRY(
       plan.get(Attribute::PlanWorkspaceSize, AttributeType::Int64, 1, &workspace).takeStatus());
-  if (workspace < 0 || static_cast<uint64_t>(workspace) > workspaceLimit) {
+  if (workspace < 0) {
     return notOurs();
   }
   return Executable(std::move(plan), std::move(ids), static_cast<size_t>(workspace), engine);
@@ -93,7 +93,6 @@ std::optional<std::vector<std::byte>> storePlans(std::span<const Executable *con
 }
 
 Result<std::vector<Executable>> restorePlans(const Api &api, Context *context, Bytes stored,
-                                             size_t workspaceLimit,
                                              std::span<const int64_t> knownIds) {
   Reader reader{stored};
   int64_t count = reader.number();
@@ -102,7 +101,7 @@ Result<std::vector<Executable>> restorePlans(const Api &api, Context *context, B
   }
   std::vector<Executable> plans;
   for (int64_t i = 0; i < count; ++i) {
-    TENON_ASSIGN(Executable plan, restorePlan(api, context, reader, workspaceLimit, knownIds));
+    TENON_ASSIGN(Executable plan, restorePlan(api, context, reader, knownIds));
     plans.push_back(std::move(plan));
   }
   if (!reader.rest.empty()) {

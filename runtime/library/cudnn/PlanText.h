@@ -11,9 +11,8 @@ namespace tenon::library::cudnn {
 /// None if the library gives no description of one of them.
 std::optional<std::vector<std::byte>> storePlans(std::span<const Executable *const> plans);
 
-/// As many as were stored, none over `workspaceLimit`, with tensors among `knownIds`.
+/// As many as were stored, with tensors among `knownIds`.
 Result<std::vector<Executable>> restorePlans(const Api &api, Context *context, Bytes stored,
-                                             size_t workspaceLimit,
                                              std::span<const int64_t> knownIds);
 
 } // namespace tenon::library::cudnn

@@ -89,6 +89,22 @@ TEST_F(ConvTest, EnginesKeepPrecisionOrderAndWorkspace) {
   EXPECT_EQ(0, state().engine);
 }
 
+TEST_F(ConvTest, WhatElseThereIsIfNothingFits) {
+  engine::ConvCall call = plain(DType::F32);
+  std::vector<int64_t> sizes = sizesOf(call, {1, 4, 4, 2, 2, 1, 1});
+  state().workspace = options.workspaceLimit + 1;
+  Result<std::unique_ptr<Plan>> plan = makeHandles(options)->prepare(bytesOf(call), sizes);
+  ASSERT_TRUE(plan) << plan.status().toString();
+  EXPECT_EQ(options.workspaceLimit + 1, (*plan)->workspaceBytes());
+  state().engines = 2;
+  EXPECT_TRUE(matchesHost(call, sizes));
+  EXPECT_EQ(1, state().engine) << "not the same from run to run, but FP32";
+  state().engines = 1;
+  EXPECT_EQ(ErrorId::LibraryUnsupported,
+            makeHandles(options)->prepare(bytesOf(call), sizes).status().id())
+      << "never TF32";
+}
+
 TEST_F(ConvTest, NothingIsLeftBehind) {
   int before = state().alive;
   engine::ConvCall call = plain(DType::F16);

@@ -22,7 +22,6 @@ namespace {
 
 constexpr int kBadParameter = 2000;
 constexpr int kNotSupported = 3001;
-constexpr int kEngines = 5;
 
 struct Object {
   explicit Object(int newKind) : kind(newKind) { ++tenonDoubleState.alive; }
@@ -311,8 +310,8 @@ EXPORT int cudnnBackendGetAttribute(void *descriptor, int name, int, int64_t roo
   Object *object = static_cast<Object *>(descriptor);
   switch (name) {
   case 202: // answers of a heuristic
-    *count = kEngines;
-    for (int64_t i = 0; i < std::min<int64_t>(room, kEngines); ++i) {
+    *count = tenonDoubleState.engines;
+    for (int64_t i = 0; i < std::min(room, *count); ++i) {
       static_cast<Object **>(values)[i]->engine = static_cast<int>(i);
       static_cast<Object **>(values)[i]->attributes = object->attributes;
     }
@@ -331,7 +330,10 @@ EXPORT int cudnnBackendGetAttribute(void *descriptor, int name, int, int64_t roo
   case 405:
     return describePlan(object, room, count, values);
   case 402:
-    return give<int64_t>(object->object(401)->engine == 2 ? int64_t(1) << 40 : 512, count, values);
+    return give<int64_t>(object->object(401)->engine == 2
+                             ? int64_t(1) << 40
+                             : static_cast<int64_t>(tenonDoubleState.workspace),
+                         count, values);
   default:
     return kBadParameter;
   }

@@ -25,6 +25,8 @@ struct CudnnState {
   bool refuseFused = false; ///< no engine for graphs of a convolution and something else
   bool refuseAll = false;
   bool refuseRestore = false; ///< kept plans are not taken
+  int engines = 5;            ///< that the heuristics name
+  size_t workspace = 512;     ///< of most engines
   int heuristics = 0;         ///< how often engines were asked for
   int engine = -1;            ///< of the last execution
   int executions = 0;
