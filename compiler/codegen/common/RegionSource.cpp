@@ -95,6 +95,11 @@ RegionSource outline(tn::RegionOp region) {
   func::FuncOp function =
       func::FuncOp::create(builder, location, "kernel", builder.getFunctionType(inputs, outputs));
   function->setAttr("tn.strategy", region.getStrategyAttr());
+  for (auto [i, input] : llvm::enumerate(region.getInputs())) {
+    if (isa_and_nonnull<tn::WeightOp, tn::ConstantOp, tn::PackOp>(input.getDefiningOp())) {
+      function.setArgAttr(i, kConstantArgument, builder.getUnitAttr());
+    }
+  }
   Block *entry = function.addEntryBlock();
   builder.setInsertionPointToEnd(entry);
   Block &body = region.getBody().front();

@@ -13,6 +13,10 @@ namespace tenon::codegen {
 /// region's module has it if the model's has, so that the cache tells them apart.
 inline constexpr llvm::StringLiteral kAllowTf32 = "tn.allow_tf32";
 
+/// Unit attribute of an argument of @kernel that no kernel ever writes: a weight, there from the
+/// start.
+inline constexpr llvm::StringLiteral kConstantArgument = "tn.constant";
+
 struct RegionSource {
   /// A module with one `func.func @kernel` over `tn` ops, attribute `tn.strategy` and its own
   /// `tn.symbols` s0, s1, ... in order of first use by an operand or result. Without locations.

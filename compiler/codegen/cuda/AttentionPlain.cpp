@@ -17,7 +17,7 @@ constexpr double kLog2E = 1.4426950408889634;
 constexpr int64_t kLanes = 16;
 constexpr int64_t kRowsOfThread = 4;
 /// Copies of a loop's body when tiles are brought in.
-constexpr int64_t kLoadsAtOnce = 8;
+constexpr int64_t kLoadsAtOnce = 4;
 
 /// Queries and keys of a tile.
 struct PlainTile {

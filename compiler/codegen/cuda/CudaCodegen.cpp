@@ -40,7 +40,7 @@ const Strategy *strategyOf(StringRef name) {
   static const Strategy table[] = {
       {dispatch::kElementwise, {emitPoints}},
       {dispatch::kRows, {emitRows, emitPoints}},
-      {dispatch::kContraction, {emitLibrary, emitPoints}},
+      {dispatch::kContraction, {emitLibrary, emitProduct, emitPoints}},
       {dispatch::kDepthwise, {emitPoints}},
       {dispatch::kAttention, {emitAttention, emitPoints}},
       {dispatch::kSingle, {emitRows, emitPoints}},

@@ -2,6 +2,7 @@
 // follows.
 #include "compiler/codegen/cuda/ProductKernel.h"
 
+#include "compiler/codegen/common/RegionSource.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -190,23 +191,29 @@ Values ProductKernel::multiplyStage(const ThreadBuilder &t, Value step, ValueRan
   return result;
 }
 
+/// Moves the wait for predecessors, which the frame puts first, behind what has been emitted so
+/// far.
+void ProductKernel::waitHere() {
+  Block &block = *kernel.builder.getInsertionBlock();
+  SmallVector<NVVM::GriddepcontrolOp> waits(block.getOps<NVVM::GriddepcontrolOp>());
+  for (NVVM::GriddepcontrolOp wait : waits) {
+    wait->moveBefore(&block, kernel.builder.getInsertionPoint());
+  }
+}
+
 /// The sums of this block's part of the depth.
 Values ProductKernel::addProducts() {
   ThreadBuilder t = code();
   // Weights are there before any kernel runs: their copies start while the predecessor still works.
   bool isConstant =
-      kernel.region.source.getArgAttr(p.b.at.buffer, "tn.constant") && tile.stages > 1;
-  bool waits = kernel.region.arch.number >= 90;
+      kernel.region.source.getArgAttr(p.b.at.buffer, kConstantArgument) && tile.stages > 1;
   Value step = firstStep;
   if (isConstant) {
     for (int64_t i = 0; i + 1 < tile.stages; ++i) {
       copyStage(t, t.add(step, i), /*ofA=*/false, /*ofB=*/true);
     }
   }
-  if (waits) {
-    t.waitForPredecessors();
-    t.launchDependents();
-  }
+  waitHere();
   for (int64_t i = 0; i + 1 < tile.stages; ++i) {
     copyStage(t, t.add(step, i), /*ofA=*/true, /*ofB=*/!isConstant);
     commitCopies(t);

@@ -63,6 +63,7 @@ private:
   void copy(const ThreadBuilder &t, const Source &source, Value depth, Value to) const;
   void copyStage(const ThreadBuilder &t, Value step, bool ofA, bool ofB) const;
   Values multiplyStage(const ThreadBuilder &t, Value step, mlir::ValueRange sums) const;
+  void waitHere();
   Values addProducts();
   void placePlain();
   void fillPlain(const ThreadBuilder &t, const ProductOperand &operand, Value pointer,

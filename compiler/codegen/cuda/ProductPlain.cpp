@@ -55,10 +55,6 @@ void ProductKernel::fillPlain(const ThreadBuilder &t, const ProductOperand &oper
 
 Values ProductKernel::addPlainProducts() {
   ThreadBuilder t = code();
-  if (kernel.region.arch.number >= 90) {
-    t.waitForPredecessors();
-    t.launchDependents();
-  }
   Value aTile = shared;
   Value bTile = t.offset(shared, t.f32Type(), tile.depth * (tile.rows + kPart));
   Type four = t.vectorType(kPart, t.f32Type());

@@ -203,9 +203,6 @@ TEST(CudaAttentionTest, Assembles) {
       ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
       testing::AssertionResult result = assembles(*ptx, arch);
       EXPECT_TRUE(result) << result.message();
-      if (getenv("SHOW")) {
-        printf("%s %s\n%s\n", c.q.c_str(), c.mask.c_str(), result.message());
-      }
     }
   }
 }
