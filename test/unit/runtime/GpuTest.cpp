@@ -5,6 +5,7 @@
 #include "runtime/capi/Tensors.h"
 #include "runtime/device/cuda/CudaMemory.h"
 #include "runtime/device/cuda/CudaStream.h"
+#include "runtime/library/Library.h"
 #include "test/unit/runtime/GpuFixture.h"
 
 #include <gtest/gtest.h>
@@ -325,6 +326,13 @@ engine::Plan productByLibrary() {
 }
 
 TEST_F(Gpu, CallsLibraries) {
+  // What is found would take the stand-in's streams for real ones.
+  std::vector<library::FoundLibrary> found = library::findLibraries();
+  bool isFound = std::ranges::any_of(
+      found, [](const library::FoundLibrary &library) { return !library.path.empty(); });
+  if (test::fakeCuda() && isFound) {
+    GTEST_SKIP() << "libraries are installed, but the driver is a stand-in";
+  }
   std::vector<float> weights;
   for (int i = 0; i < 16 * 8; ++i) {
     weights.push_back(static_cast<float>(i % 7) - 3);

@@ -174,7 +174,7 @@ TEST(PublicApi, TakesDlpackTensors) {
   refuse("TN0108", "output 'y'", [](auto &t) { t.type_lanes = 4; }, true);
   refuse("TN0605", "on device 2:0; the engine is on the CPU", [](auto &t) { t.device_type = 2; });
   refuse("TN0605", "its dims are missing", [](auto &t) { t.dims = nullptr; });
-  refuse("TN0602", "rank 1", [](auto &t) { t.rank = 1; });
+  refuse("TN0602", "rank 1", [](auto &t) { t.rank = 1, t.strides = nullptr; });
   refuse("TN0605", "its pointer is null", [](auto &t) { t.data = nullptr; });
   std::vector<int64_t> columnMajor = {1, 16};
   refuse("TN0605", "strides", [&](auto &t) { t.strides = columnMajor.data(); });
