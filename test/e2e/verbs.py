@@ -268,7 +268,7 @@ class Engines(ToolTest):
             self.succeed("compile", CNN, "-o", f"{precision}.tenon", "--target", "cpu:avx2", "--precision", precision,
                          "--verify", "--quiet")
             self.succeed("run", f"{precision}.tenon", "-o", f"{precision}.npz", "--quiet")
-            with np.load(f"{precision}.npz") as outputs:
+            with np.load(self.folder / f"{precision}.npz") as outputs:
                 numbers[precision] = outputs[outputs.files[0]].astype(np.float64)
         largest = abs(numbers["keep"]).max()
         for precision, rounding in (("fp16", 2 ** -11), ("bf16", 2 ** -8)):

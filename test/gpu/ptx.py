@@ -22,7 +22,7 @@ MODELS = {"fashion_cnn": CNN, **{name: GRAPHS / f"{name}.onnx" for name in (
 ARCHS = ("sm_80", "sm_89", "sm_90", "sm_100")
 PTXAS = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
 
-SPILLING = """.version 8.0
+SPILLING = """.version 8.6
 .target {arch}
 .address_size 64
 .visible .entry planted(.param .u64 out) {{
