@@ -122,7 +122,7 @@ TEST(PublicApi, GivesRecords) {
 
 TEST(PublicApi, RunsAndKeepsOutputs) {
   Engine engine(writeDynamic());
-  Session session(engine, {.threads = 2, .memory_limit = 0});
+  Session session(engine, {.threads = 2, .memory_limit = 0, .measure_calls = 0});
   EXPECT_THROW(session.outputDims(0), Error) << "nothing is prepared";
   std::vector<float> data(16 * 8, 1.0f);
   session.prepare({{nullptr, {16, 8}}});
@@ -140,7 +140,7 @@ tenon_tensor hostTensor(std::vector<float> &data, std::vector<int64_t> &dims) {
 TEST(PublicApi, TakesDlpackTensors) {
   Engine engine(writeDynamic());
   EXPECT_EQ(-1, engine.gpu());
-  Session session(engine, {.threads = 1, .memory_limit = 0});
+  Session session(engine, {.threads = 1, .memory_limit = 0, .measure_calls = 0});
   std::vector<float> data(4 + 16 * 8, 1.0f);
   std::vector<float> result(16 * 3);
   std::vector<int64_t> inputDims = {16, 8};
@@ -202,7 +202,7 @@ TEST(PublicApi, ReportsErrors) {
   EXPECT_EQ(TENON_OK, tenon_status_code(nullptr));
   tenon_status_destroy(nullptr);
   tenon_session *many = nullptr;
-  tenon_session_options tooMany = {1000000, 0};
+  tenon_session_options tooMany = {1000000, 0, 0};
   tenon_status *refused = tenon_session_create(engine.get(), &tooMany, &many);
   EXPECT_STREQ("TN0105", tenon_status_id(refused));
   tenon_status_destroy(refused);
