@@ -2,6 +2,8 @@
 // of their own, until it is reset. Relies on a model in text form, as phases are dumped.
 #include "TemporaryFolder.h"
 #include "compiler/pipeline/Pipeline.h"
+#include "engine/CudaArch.h"
+#include "engine/Reader.h"
 #include "runtime/core/Engine.h"
 #include "runtime/core/Session.h"
 
@@ -99,6 +101,27 @@ TEST_F(StateTest, AStarPairsAllThatFit) {
   ASSERT_TRUE(engine) << engine.status().toString();
   ASSERT_EQ((*engine)->plan().inputs.size(), 3u);
   EXPECT_EQ((*engine)->plan().inputs[0].name, "shifted");
+}
+
+TEST_F(StateTest, OnAGpuOnlyTheNewRowIsWritten) {
+  pipeline::CompileOptions compile = options();
+  compile.levels.clear();
+  compile.archs = {*engine::parseCudaArch("sm_90")};
+  Result<pipeline::CompileSummary> summary = pipeline::compile(compile);
+  ASSERT_TRUE(summary) << summary.status().toString();
+  Result<std::unique_ptr<engine::EngineFile>> file = engine::EngineFile::open(compile.output);
+  ASSERT_TRUE(file) << file.status().toString();
+  const engine::Plan &plan = (*file)->variants().front().plan;
+  constexpr int64_t kCacheBytes = 4 * 8 * sizeof(float);
+  int writes = 0;
+  for (const engine::Instruction &instruction : plan.instructions) {
+    for (size_t i = instruction.reads; i < instruction.buffers.size(); ++i) {
+      const engine::Buffer &buffer = plan.buffers[instruction.buffers[i]];
+      writes += buffer.space == engine::Space::State &&
+                plan.exprs.constantValue(buffer.size) == kCacheBytes;
+    }
+  }
+  EXPECT_EQ(writes, 1); // the scatter without the copy that it starts with elsewhere
 }
 
 TEST_F(StateTest, WhatCannotBeAStateIsRefused) {
