@@ -123,6 +123,9 @@ Index IndexMath::floorDiv(const Index &a, const Index &b) {
     if (divisor == 1) {
       return a;
     }
+    if (divisor == 0) { // of an empty tensor, which has no element to compute
+      return Index::constant(0);
+    }
     if (!a.base) {
       return Index::constant(llvm::divideFloorSigned(a.offset, divisor));
     }
@@ -146,7 +149,7 @@ Index IndexMath::mod(const Index &a, const Index &b) {
   bool isNonNegative = a.isNonNegative && a.offset >= 0;
   if (!b.base) {
     int64_t divisor = b.offset;
-    if (divisor == 1) {
+    if (divisor == 1 || divisor == 0) { // 0: of an empty tensor, which has no element to compute
       return Index::constant(0);
     }
     if (!a.base || a.divisor % divisor == 0) {
