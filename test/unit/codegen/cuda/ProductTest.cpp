@@ -58,6 +58,13 @@ TEST(CudaProductTest, Splits) {
                                emitTile(tile(16, 64, 64, 16, 16, 4, 4)), {}, 1));
 }
 
+/// Another order of the threads shows where a barrier is missing.
+TEST(CudaProductTest, OrderOfThreads) {
+  EXPECT_TRUE(matchesReference(productText("f16", 40, 72, 264, false, true),
+                               emitTile(tile(32, 64, 32, 16, 32, 3, 2)), {}, 1, true));
+  EXPECT_TRUE(matchesReference(productText("f32", 20, 70, 50), emitChosen, {}, 1, true));
+}
+
 TEST(CudaProductTest, TailsOfOddColumns) {
   EXPECT_TRUE(matchesReference(productText("f16", 33, 37, 64, false, true),
                                emitTile(tile(32, 32, 32, 16, 16, 3, 1))));
