@@ -21,14 +21,14 @@ constexpr int64_t kGoodThreads = 256, kClusterThreads = 512;
 constexpr int64_t kSharedThreads = 128, kFewRows = 1024;
 
 int64_t widestBytes(const RowsWork &work) {
-  int64_t widest = 1;
+  int64_t widest = 0;
   for (const Root &root : work.wide) {
     widest = std::max(widest, byteSize(getElementTypeOrSelf(root.tensor)));
   }
   for (Value input : work.inputs) {
     widest = std::max(widest, byteSize(getElementTypeOrSelf(input)));
   }
-  return widest;
+  return widest == 0 ? sizeof(float) : widest;
 }
 
 /// The next multiple of a warp from `threads` on with which no thread has strips less than others,
@@ -68,17 +68,19 @@ std::optional<RowsLayout> layoutInRegisters(RegionBuilder &region, const RowsWor
   int64_t many = std::max<int64_t>(1, (isCrowded ? kFewElements : kManyElements) / layout.lanes);
   int64_t few = std::max<int64_t>(1, kFewElements / layout.lanes);
   int64_t rows = region.estimate(work.rows);
-  if (layout.strips <= kWarpLanes * many) {
-    int64_t steps = rows < kFewRows ? 1 : few;
-    int64_t threads = llvm::PowerOf2Ceil(llvm::divideCeil(layout.strips, steps));
+  // Few rows leave room for many threads: what counts is how soon each is done.
+  bool isFew = rows < kFewRows;
+  few = isFew ? 1 : few;
+  if (layout.strips <= kWarpLanes * (isFew ? 1 : many)) {
+    int64_t threads = llvm::PowerOf2Ceil(llvm::divideCeil(layout.strips, few));
     layout.threads.perRow = std::min(kWarpLanes, threads);
     layout.rowsPerBlock = std::max<int64_t>(1, kSharedThreads / layout.threads.perRow);
-    if (rows < kFewRows) {
+    if (isFew) {
       layout.rowsPerBlock = kWarpLanes / layout.threads.perRow;
     }
   } else {
     int64_t threads = threadsFor(layout.strips, few);
-    if (threads > kGoodThreads) {
+    if (threads > (isFew ? kClusterThreads : kGoodThreads)) {
       threads = threadsFor(layout.strips, many);
     }
     bool hasClusters = region.arch.number >= 90;

@@ -18,8 +18,11 @@ namespace tenon::codegen::cuda {
 namespace {
 
 constexpr int64_t kAccessBytes = 16, kThreads = 256, kWidth = 32;
-/// Blocks that fill a GPU, and parts of a result that a second kernel combines at most.
-constexpr int64_t kEnoughBlocks = 528, kMostParts = 256;
+/// Blocks that fill a GPU, those that make a second kernel not worth its launch, and parts of a
+/// result that a second kernel combines at most.
+constexpr int64_t kEnoughBlocks = 528, kManyBlocks = 64, kMostParts = 512;
+/// Bytes beside each other that a row of threads reads at least.
+constexpr int64_t kLine = 128;
 /// Steps of a thread that make it worth starting, and loads ahead of their use.
 constexpr int64_t kFewSteps = 4, kElementsAhead = 16, kMostStepsAhead = 4;
 /// Reductions that one thread may do as well: short ones, with enough others beside them.
@@ -27,16 +30,32 @@ constexpr int64_t kShort = 16, kEnoughThreads = 65536;
 
 bool isOne(AffineExpr dim) { return tn::constantDim(dim) == 1; }
 
-/// The first operand that is read at every place of the loops; null if there is none. Products of
-/// smaller operands (matmuls) are computed in other ways.
-OpOperand *wholeInput(linalg::GenericOp op) {
+/// A tensor of which a reduction reads as many elements as it makes steps.
+struct Source {
+  Type element;
+  /// The loop along which its elements lie side by side.
+  unsigned innerLoop;
+};
+
+/// Nothing for products of smaller tensors (matmuls, convolutions), which are computed in other
+/// ways.
+std::optional<Source> wholeSource(RegionBuilder &region, linalg::GenericOp op) {
   for (OpOperand *input : op.getDpsInputOperands()) {
     AffineMap map = op.getMatchingIndexingMap(input);
     if (map.getNumResults() > 0 && map.getNumResults() == op.getNumLoops() && map.isPermutation()) {
-      return input;
+      unsigned inner = cast<AffineDimExpr>(map.getResults().back()).getPosition();
+      return Source{getElementTypeOrSelf(input->get()), inner};
     }
   }
-  return nullptr;
+  AffineExpr steps = tn::elementCount(op.getContext(), region.loopSizes(op));
+  std::optional<Source> source;
+  op->walk([&](tensor::ExtractOp extract) {
+    AffineExpr count = tn::elementCount(op.getContext(), region.dims(extract.getTensor()));
+    if (tn::sameDim(count, steps)) {
+      source = Source{extract.getType(), op.getNumLoops() - 1};
+    }
+  });
+  return source;
 }
 
 /// The reduction that all of the roots are made of.
@@ -119,7 +138,7 @@ bool ReductionFinder::visit(Value tensor) {
 }
 
 bool ReductionFinder::keepsOrder() {
-  if (!Combiner::of(found) || !wholeInput(found)) {
+  if (!Combiner::of(found) || !wholeSource(region, found)) {
     return false;
   }
   SmallVector<utils::IteratorType> iterators = found.getIteratorTypesArray();
@@ -194,27 +213,35 @@ bool ReductionKernels::isWorthIt() {
 }
 
 void ReductionKernels::choose() {
-  OpOperand *whole = wholeInput(op);
-  AffineExpr last = op.getMatchingIndexingMap(whole).getResults().back();
-  unsigned inner = cast<AffineDimExpr>(last).getPosition();
+  Source source = *wholeSource(region, op);
+  unsigned inner = source.innerLoop;
   bool isInnerReduced = llvm::is_contained(reducedLoops, inner);
   bool isLast = inner == (isInnerReduced ? reducedLoops : keptLoops).back();
   int64_t multiple =
       isLast ? tn::constantDim((isInnerReduced ? reduced : kept).back()).value_or(1) : 1;
-  int64_t lanes = std::gcd(kAccessBytes / byteSize(getElementTypeOrSelf(whole->get())), multiple);
+  int64_t bytes = byteSize(source.element);
+  int64_t lanes = std::gcd(kAccessBytes / bytes, multiple);
   int64_t results = region.estimate(kept), steps = region.estimate(reduced);
   if (isInnerReduced) {
     spread.steps = lanes;
-    spread.height = kThreads;
+    int64_t threads = llvm::PowerOf2Ceil(llvm::divideCeil(steps, lanes));
+    spread.height = std::clamp(threads, kWidth, kThreads);
     spread.width = 1;
   } else {
     spread.lanes = lanes;
-    spread.width = std::min<int64_t>(kWidth, llvm::PowerOf2Ceil(llvm::divideCeil(results, lanes)));
+    int64_t strips = llvm::divideCeil(results, lanes);
+    spread.width = std::min<int64_t>(kWidth, llvm::PowerOf2Ceil(strips));
+    while (strips / spread.width < kManyBlocks && spread.width * lanes * bytes > kLine &&
+           steps / (kThreads / spread.width) > kFewSteps) {
+      spread.width /= 2;
+    }
     spread.height = kThreads / spread.width;
   }
   int64_t blocks = llvm::divideCeil(results, spread.lanes * spread.width);
   int64_t most = steps / (spread.steps * spread.height * kFewSteps);
-  spread.parts = std::clamp<int64_t>(std::min(kEnoughBlocks / blocks, most), 1, kMostParts);
+  bool needsParts = blocks < kManyBlocks;
+  spread.parts =
+      needsParts ? std::clamp<int64_t>(std::min(kEnoughBlocks / blocks, most), 1, kMostParts) : 1;
 }
 
 /// One strip of the reduction for each result of the thread; `number` may lie beyond `end`.
@@ -380,7 +407,7 @@ void ReductionKernels::store(Kernel &kernel, ElementEmitter &emitter, const Accu
 }
 
 bool ReductionKernels::emitParts() {
-  Kernel kernel(region, kThreads);
+  Kernel kernel(region, spread.width * spread.height);
   ElementEmitter emitter(kernel);
   IndexMath &math = kernel.math;
   OpBuilder &builder = kernel.builder;

@@ -135,6 +135,14 @@ TEST(Rows, ReductionsOverColumns) {
   EXPECT_TRUE(scheduleMatches(softmax("2x130x24", 1, "f16")));
 }
 
+TEST(Rows, GroupNorm) {
+  std::string x = "tensor<2x6x5x16xf16>", v = "tensor<6xf16>";
+  EXPECT_TRUE(scheduleMatches(
+      regionText("single", "(%a: " + x + ", %s: " + v + ", %t: " + v + ") -> " + x,
+                 "%0 = tn.group_norm %a, %s, %t {groups = 2 : i64, epsilon = 1.0e-05 : f64} : (" +
+                     x + ", " + v + ", " + v + ") -> " + x + "\nreturn %0 : " + x)));
+}
+
 TEST(Rows, ReductionsOfFewLongRows) {
   EXPECT_TRUE(scheduleMatches(reduce("sum", "2x40000xf32", "1", "2xf32")));
   EXPECT_TRUE(scheduleMatches(reduce("mean", "50001xf32", "0", "f32")));
@@ -172,7 +180,7 @@ TEST(Rows, ReadsAndWritesEachElementOnce) {
       {softmax("2048x262144", 1, "f16"), 4, 4, 0},
       // Two rows and three parameters.
       {fused("65536", "4096", "f16"), 10, 2, 2},
-      {fused("128", "768", "f16"), 15, 3, 0},
+      {fused("128", "768", "f16"), 5, 1, 2},
       {reduce("mean", "65536x4096xf16", "1", "65536xf16"), 2, 0, 1},
   };
   for (const Expected &expected : table) {
