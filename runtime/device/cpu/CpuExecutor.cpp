@@ -161,7 +161,7 @@ Status CpuExecutor::resetState() {
 
 MemoryUse CpuExecutor::memoryUse() const {
   MemoryUse use;
-  use.arenaBytes = arena.size();
+  use.arenaBytes = arena.size() == 0 ? 0 : arena.size() - engine::kBufferAlignment;
   use.stateBytes = state.size();
   use.scratchBytes = scratch.size();
   return use;

@@ -108,11 +108,11 @@ Status CudaExecutor::activate(BoundPlan &bound, std::span<std::byte *> roots) {
   if (!bound.devicePart) {
     TENON_TRY(preparePart(bound));
   }
-  TENON_TRY(grow(arena, static_cast<uint64_t>(bound.arenaBytes), "the arena"));
+  TENON_TRY(grow(arena, static_cast<uint64_t>(bound.arenaBytes) + kSlackBytes, "the arena"));
   const engine::Plan &plan = variant.plan();
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     if (isRootOf(plan.buffers[i], Space::Arena)) {
-      roots[i] = arena.data() ? arena.data() + bound.arenaOffsets[i] : nullptr;
+      roots[i] = arena.data() + bound.arenaOffsets[i];
     }
   }
   return Status::ok();
@@ -124,12 +124,12 @@ Status CudaExecutor::bindPort(Port &port, std::byte *data, uint64_t bytes, Place
   port.bytes = bytes;
   port.place = place;
   bool isAligned = reinterpret_cast<uintptr_t>(data) % kPortAlignment == 0;
-  port.isInPlace = place == Place::Gpu && data && isAligned;
+  port.isInPlace = place == Place::Gpu && data && isAligned && bytes != 0;
   if (port.isInPlace) {
     root = data;
     return Status::ok();
   }
-  TENON_TRY(grow(port.memory, bytes, "inputs and outputs"));
+  TENON_TRY(grow(port.memory, std::max(bytes, kSlackBytes), "inputs and outputs"));
   if (place == Place::Host) {
     TENON_TRY(grow(port.staging, bytes, "inputs and outputs"));
   }
@@ -286,7 +286,7 @@ Status CudaExecutor::resetState() {
 
 MemoryUse CudaExecutor::memoryUse() const {
   MemoryUse use;
-  use.arenaBytes = arena.size();
+  use.arenaBytes = arena.size() == 0 ? 0 : arena.size() - kSlackBytes;
   use.stateBytes = state.size();
   use.weightBytes = variant.weightBytes();
   use.workspaceBytes = workspace.size() + (meter ? meter->bytes() : 0);

@@ -117,10 +117,13 @@ Status CudaVariant::uploadWeights() {
     total += (stored[weight].bytes + unit - 1) / unit * unit;
     largest = std::max(largest, stored[weight].bytes);
   }
+  if (used.empty()) {
+    return Status::ok();
+  }
+  TENON_TRY(weights.reserve(total + kSlackBytes, "weights"));
   if (total == 0) {
     return Status::ok();
   }
-  TENON_TRY(weights.reserve(total, "weights"));
   Uploader uploader(cudaDevice);
   TENON_TRY(uploader.open(largest));
   for (uint32_t weight : used) {

@@ -14,6 +14,8 @@ namespace tenon::runtime::cuda {
 
 /// Of all root buffers in the GPU's memory.
 inline constexpr int64_t kDeviceAlignment = 256;
+/// Behind the last buffer of a block: a kernel may read an element of an empty buffer and not use it.
+inline constexpr uint64_t kSlackBytes = 256;
 
 class CudaVariant : public LoadedVariant {
 public:
@@ -29,7 +31,7 @@ public:
   const CudaModule &module() const { return *code; }
   /// Where a weight that the plan uses lies.
   std::byte *weight(uint32_t weightIndex) const { return weights.data() + offsets[weightIndex]; }
-  uint64_t weightBytes() const { return weights.size(); }
+  uint64_t weightBytes() const { return weights.size() == 0 ? 0 : weights.size() - kSlackBytes; }
   /// Where what is made for the GPU is kept; empty for nowhere.
   const std::string &cacheFolder() const { return folder; }
 

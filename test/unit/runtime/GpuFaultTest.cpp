@@ -130,7 +130,7 @@ TEST_F(GpuFault, OutOfMemoryIsAnAnswer) {
   EXPECT_EQ(ErrorId::RunOutOfMemory, status.id());
   EXPECT_EQ(Code::Exhausted, status.code());
   EXPECT_NE(std::string_view::npos,
-            status.message().find("allocating 16384 bytes of GPU memory for the arena: NVIDIA's "
+            status.message().find("allocating 16640 bytes of GPU memory for the arena: NVIDIA's "
                                   "driver reported CUDA_ERROR_OUT_OF_MEMORY (2)"))
       << status.message();
   for (int run = 0; run < 3; ++run) {

@@ -93,6 +93,30 @@ TEST_F(Gpu, RunsDynamicShapes) {
   EXPECT_EQ(2u * 4096 * 4, use.stagingBytes);
 }
 
+TEST_F(Gpu, TakesEmptyTensors) {
+  // What is empty still has an address: a kernel may read there and not use it.
+  PlanBuilder builder;
+  ExprId n = builder.symbol("n", 0, 64, 0, 0);
+  uint32_t x = builder.input("x", DType::F32, {n});
+  uint32_t y = builder.output("y", DType::F32, {n});
+  uint32_t twice = builder.arena(builder.plan.exprs.mul(n, builder.size(4)), 0, 1);
+  test::launchGpu(builder, test::GpuScale, {x}, {twice}, n).grid = builder.size(1);
+  test::launchGpu(builder, test::GpuAdd, {twice, x}, {y}, n);
+  builder.finish();
+  std::unique_ptr<Session> session = test::gpuSession(test::GpuEngine(builder.plan));
+  ASSERT_TRUE(session);
+  for (int round = 0; round < 3; ++round) {
+    Result<std::vector<float>> nothing = test::runOnHost(*session, {});
+    ASSERT_TRUE(nothing.isOk()) << nothing.status().toString();
+    EXPECT_TRUE(nothing->empty());
+    EXPECT_EQ((std::vector<float>{3, 6}), *test::runOnHost(*session, {1, 2}));
+  }
+  int64_t dims[] = {0};
+  InputBinding in = {nullptr, dims, Place::Gpu};
+  OutputBinding out = {nullptr, 0, Place::Gpu};
+  EXPECT_TRUE(session->run({&in, 1}, {&out, 1}).isOk());
+}
+
 TEST_F(Gpu, StartsKernelsEarlyThatWaitThemselves) {
   if (device->facts().capability < 90) {
     GTEST_SKIP() << "needs a GPU of sm_90";
@@ -406,8 +430,8 @@ TEST_F(Gpu, SessionsShareWeights) {
     EXPECT_EQ(test::gpuSumOf(ramp(9)), *test::runOnHost(*sessions.back(), ramp(9)));
   }
   if (test::FakeCuda *fake = test::fakeCuda()) {
-    // Weights once; for each session an arena and two ports.
-    EXPECT_EQ(4096u * 4 + 3 * (256 + 2 * 36), fake->deviceBytes());
+    // Weights once; for each session an arena and two ports, 256 bytes at least. Blocks have slack.
+    EXPECT_EQ(4096u * 4 + 256 + 3 * (256 + 256 + 2 * 256), fake->deviceBytes());
     EXPECT_EQ(1, fake->contextsRetained());
   }
 }
