@@ -12,7 +12,7 @@ namespace tenon::codegen::cuda {
 namespace {
 
 /// Steps of a reduction that are written out instead of looped over.
-constexpr int64_t kUnrolled = 16;
+constexpr int64_t kUnrolled = 32;
 
 } // namespace
 

@@ -31,24 +31,36 @@ struct Layout {
   bool isExact = false;
 };
 
-/// Whether some reduction that a root computes in its thread reads no operand along the root's last
-/// dim, so that a strip would only lengthen the thread's work.
+/// Whether some operand of a reduction is read along the last dim of its result `number`.
+bool readsAlongLastDim(linalg::GenericOp op, unsigned number) {
+  AffineMap output = op.getMatchingIndexingMap(op.getDpsInitOperand(number));
+  if (output.getNumResults() == 0) {
+    return false;
+  }
+  AffineDimExpr last = cast<AffineDimExpr>(output.getResults().back());
+  bool isOperand = llvm::any_of(op.getDpsInputOperands(), [&](OpOperand *operand) {
+    AffineMap map = op.getMatchingIndexingMap(operand);
+    return map.getNumResults() > 0 && map.getResults().back() == last;
+  });
+  WalkResult extracts = op.walk([&](tensor::ExtractOp extract) {
+    linalg::IndexOp index = extract.getIndices().empty()
+                                ? linalg::IndexOp()
+                                : extract.getIndices().back().getDefiningOp<linalg::IndexOp>();
+    return index && index.getDim() == last.getPosition() ? WalkResult::interrupt()
+                                                         : WalkResult::advance();
+  });
+  return isOperand || extracts.wasInterrupted();
+}
+
+/// Whether some reduction that a root computes in its thread reads nothing along the root's last dim,
+/// so that a strip would only lengthen the thread's work.
 bool hasRowReduction(RegionBuilder &region, Value tensor) {
   linalg::GenericOp op = tensor.getDefiningOp<linalg::GenericOp>();
   if (!op || region.bufferOf(tensor)) {
     return false;
   }
   if (isReduction(op)) {
-    AffineMap output =
-        op.getMatchingIndexingMap(op.getDpsInitOperand(cast<OpResult>(tensor).getResultNumber()));
-    if (output.getNumResults() == 0) {
-      return true;
-    }
-    AffineExpr last = output.getResults().back();
-    return llvm::none_of(op.getDpsInputOperands(), [&](OpOperand *operand) {
-      AffineMap map = op.getMatchingIndexingMap(operand);
-      return map.getNumResults() > 0 && map.getResults().back() == last;
-    });
+    return !readsAlongLastDim(op, cast<OpResult>(tensor).getResultNumber());
   }
   return llvm::any_of(op.getDpsInputs(),
                       [&](Value input) { return hasRowReduction(region, input); });

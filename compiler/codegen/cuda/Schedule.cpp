@@ -271,7 +271,8 @@ FailureOr<bool> emitPoints(RegionBuilder &region) {
   for (const KernelRoots &kernel : schedule(region, *function)) {
     if (kernel.nest) {
       emitNestKernel(region, kernel, hasFailed);
-    } else if (!emitReductionKernels(region, kernel, hasFailed)) {
+    } else if (!emitReductionKernels(region, kernel, hasFailed) &&
+               !emitTransposeKernel(region, kernel, hasFailed)) {
       emitPointsKernel(region, kernel, hasFailed);
     }
     if (hasFailed) {

@@ -33,6 +33,9 @@ void markStored(RegionBuilder &region, const KernelRoots &kernel);
 /// dims, from single elements, and from nothing else; down to what lies in buffers.
 bool isPointwise(RegionBuilder &region, mlir::Value tensor);
 
+/// Emits a kernel that reads an operand across its last dim; false, with nothing done, if it does not.
+bool emitTransposeKernel(RegionBuilder &region, const KernelRoots &kernel, bool &hasFailed);
+
 /// Emit one kernel of the schedule.
 void emitPointsKernel(RegionBuilder &region, const KernelRoots &kernel, bool &hasFailed);
 void emitNestKernel(RegionBuilder &region, const KernelRoots &kernel, bool &hasFailed);

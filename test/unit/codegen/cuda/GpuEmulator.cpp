@@ -32,6 +32,10 @@ extern "C" float tenonNarrow(float value) {
   return llvm::bit_cast<float>(narrow);
 }
 
+extern "C" float tenonNarrowDouble(double value) {
+  return tenonNarrow(static_cast<float>(value));
+}
+
 void replaceCall(CallInst &call, FunctionCallee model, Constant *name) {
   Function &function = *call.getFunction();
   IRBuilder<> entry(&*function.getEntryBlock().getFirstInsertionPt()), at(&call);
@@ -160,6 +164,7 @@ Expected<std::unique_ptr<GpuEmulator>> GpuEmulator::create(mlir::ModuleOp source
   add("tenonEmulate", &tenonEmulate);
   add("tenonShared", &tenonShared);
   add("__truncsfbf2", &tenonNarrow);
+  add("__truncdfbf2", &tenonNarrowDouble);
   if (Error error = main.define(orc::absoluteSymbols(std::move(symbols)))) {
     return std::move(error);
   }

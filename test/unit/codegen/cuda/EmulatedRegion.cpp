@@ -1,0 +1,94 @@
+// Relies on GpuEmulator for the kernels and on the steps of RegionCode for what runs on which
+// buffers.
+#include "EmulatedRegion.h"
+
+#include "GpuEmulator.h"
+#include "compiler/codegen/cuda/Strategies.h"
+#include "compiler/graph/Tn.h"
+#include "mlir/Parser/Parser.h"
+
+#include <cstring>
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+llvm::Error launch(GpuEmulator &emulator, const RegionCode &code, std::vector<GuardedBytes> &memory,
+                   const std::vector<int64_t> &symbols, bool reversed) {
+  for (const RegionStep &step : code.steps) {
+    std::vector<void *> buffers;
+    for (uint32_t buffer : step.buffers) {
+      buffers.push_back(memory[buffer].data());
+    }
+    std::vector<int64_t> sizes;
+    for (const Program &size : step.sizes) {
+      sizes.push_back(*engine::evaluate(size, symbols));
+    }
+    if (llvm::Error error =
+            emulator.launch(step.symbol, buffers, sizes, *engine::evaluate(step.grid, symbols),
+                            step.threads, reversed)) {
+      return error;
+    }
+  }
+  return llvm::Error::success();
+}
+
+GuardedBytes filled(size_t bytes) {
+  GuardedBytes memory(bytes);
+  memset(memory.data(), 0xff, bytes);
+  return memory;
+}
+
+} // namespace
+
+llvm::Expected<std::vector<reference::Tensor>>
+runEmulated(const std::string &text, llvm::ArrayRef<reference::Tensor> inputs,
+            llvm::ArrayRef<reference::Tensor> results, const std::vector<int64_t> &symbols,
+            bool reversed) {
+  DialectRegistry registry;
+  registerRegionDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  std::string problem;
+  ScopedDiagnosticHandler diagnostics(&context, [&](Diagnostic &diagnostic) {
+    problem += diagnostic.str() + "; ";
+    return success();
+  });
+  OwningOpRef<ModuleOp> source = parseSourceString<ModuleOp>(text, ParserConfig(&context));
+  if (!source) {
+    return llvm::createStringError("does not parse: " + problem);
+  }
+  const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
+  RegionBuilder region(source->lookupSymbol<func::FuncOp>("kernel"), "tested", arch);
+  region.mayCallLibraries = false;
+  if (failed(lowerRegion(region))) {
+    return llvm::createStringError("not lowered: " + problem);
+  }
+  std::vector<GuardedBytes> memory;
+  for (const reference::Tensor &input : inputs) {
+    memory.emplace_back(input.byteCount());
+    memcpy(memory.back().data(), input.bytes(), input.byteCount());
+  }
+  for (const reference::Tensor &result : results) {
+    memory.push_back(filled(result.byteCount()));
+  }
+  for (const Program &bytes : region.code.temporaries) {
+    memory.push_back(filled(*engine::evaluate(bytes, symbols)));
+  }
+  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(*region.kernels);
+  if (!emulator) {
+    return emulator.takeError();
+  }
+  if (llvm::Error error = launch(**emulator, region.code, memory, symbols, reversed)) {
+    return std::move(error);
+  }
+  std::vector<reference::Tensor> outputs;
+  for (auto [i, result] : llvm::enumerate(results)) {
+    outputs.push_back(*reference::Tensor::create(result.dtype(), result.dims()));
+    memcpy(outputs.back().mutableBytes(), memory[inputs.size() + i].data(), result.byteCount());
+  }
+  return outputs;
+}
+
+} // namespace tenon::codegen::cuda

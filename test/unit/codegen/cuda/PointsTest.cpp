@@ -1,0 +1,129 @@
+// Kernels by points, by loop nests and through tiles, on the emulated GPU: shapes at which strips are wide,
+// tiles are cut off, and kernels follow each other. The table of test/ops has the ops themselves.
+#include "HandKernelCheck.h"
+
+#include "compiler/codegen/cuda/Strategies.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace tenon::codegen::cuda {
+namespace {
+
+using namespace mlir;
+
+bool lowerAll(ModuleOp module, func::FuncOp source, const engine::CudaArch &arch,
+              RegionCode &code) {
+  DialectRegistry registry;
+  registerRegionDialects(registry);
+  module.getContext()->appendDialectRegistry(registry);
+  module.getContext()->loadAllAvailableDialects();
+  RegionBuilder region(source, "k", arch);
+  region.mayCallLibraries = false;
+  if (failed(lowerRegion(region))) {
+    return false;
+  }
+  module.getBody()->getOperations().splice(module.getBody()->end(),
+                                           region.kernels->getBody()->getOperations());
+  code = std::move(region.code);
+  return true;
+}
+
+std::string region(const char *strategy, const std::string &signature, const std::string &body,
+                   const std::string &symbols = "") {
+  return regionText(strategy, signature, body, symbols);
+}
+
+TEST(Points, WideStripsWithBroadcasts) {
+  for (const char *element : {"f32", "f16", "i8", "f64"}) {
+    std::string whole = llvm::formatv("tensor<160x1024x{0}>", element);
+    std::string row = llvm::formatv("tensor<1024x{0}>", element);
+    std::string column = llvm::formatv("tensor<160x1x{0}>", element);
+    EXPECT_TRUE(matchesReference(
+        region("elementwise",
+               llvm::formatv("(%x: {0}, %r: {1}, %c: {2}) -> {0}", whole, row, column),
+               llvm::formatv("%0 = tn.add %x, %r : ({0}, {1}) -> {0}\n"
+                             "%1 = tn.mul %0, %c : ({0}, {2}) -> {0}\nreturn %1 : {0}",
+                             whole, row, column)),
+        lowerAll))
+        << element;
+  }
+}
+
+TEST(Points, StripsOverAllDimsWhereRowsAreOdd) {
+  std::string tensor = "tensor<2048x33xf32>";
+  EXPECT_TRUE(matchesReference(
+      region("elementwise", "(%x: " + tensor + ", %y: " + tensor + ") -> " + tensor,
+             "%0 = tn.sub %x, %y : (" + tensor + ", " + tensor + ") -> " + tensor +
+                 "\nreturn %0 : " + tensor),
+      lowerAll));
+}
+
+TEST(Points, SeveralResultsOfOneKernel) {
+  std::string tensor = "tensor<300x512xf16>";
+  EXPECT_TRUE(matchesReference(
+      region("elementwise", "(%x: " + tensor + ") -> (" + tensor + ", " + tensor + ")",
+             "%0 = tn.neg %x : " + tensor + "\n%1 = tn.sigmoid %0 : " + tensor +
+                 "\nreturn %0, %1 : " + tensor + ", " + tensor),
+      lowerAll));
+}
+
+TEST(Points, DynamicRows) {
+  std::string tensor = "tensor<?x?x64xf16, #tn.shape<()[s0, s1] -> (s0, s1, 64)>>";
+  EXPECT_TRUE(matchesReference(
+      region("elementwise", "(%x: " + tensor + ") -> " + tensor,
+             "%0 = tn.silu %x : " + tensor + "\nreturn %0 : " + tensor,
+             R"(#tn.symbol<"s0", 1, 64>, #tn.symbol<"s1", 1, 512>)"),
+      lowerAll, {3, 47}));
+}
+
+TEST(Points, PoolsReadAlongChannels) {
+  std::string x = "tensor<2x40x40x64xf16>", y = "tensor<2x20x20x64xf16>";
+  EXPECT_TRUE(matchesReference(
+      region("single", "(%x: " + x + ") -> " + y,
+             R"(%0 = "tn.max_pool"(%x) {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>,
+                  pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, ceilMode = false,
+                  channelsLast = true} : ()" +
+                 x + ") -> " + y + "\nreturn %0 : " + y),
+      lowerAll));
+}
+
+TEST(Transpose, TilesThatAreCutOff) {
+  for (const char *element : {"f32", "f16", "i8"}) {
+    std::string x = llvm::formatv("tensor<37x5x50x{0}>", element);
+    std::string y = llvm::formatv("tensor<50x5x37x{0}>", element);
+    std::string b = llvm::formatv("tensor<37x{0}>", element);
+    std::string text =
+        region("elementwise", "(%x: " + x + ", %b: " + b + ") -> " + y,
+               "%0 = tn.transpose %x [2, 1, 0] : (" + x + ") -> " + y + "\n%1 = tn.add %0, %b : (" +
+                   y + ", " + b + ") -> " + y + "\nreturn %1 : " + y);
+    EXPECT_TRUE(matchesReference(text, lowerAll)) << element;
+    EXPECT_TRUE(matchesReference(text, lowerAll, {}, 2, /*reversed=*/true)) << element;
+  }
+}
+
+TEST(Nest, UpdatesOfOnePlaceComeInOrder) {
+  std::string x = "tensor<6x40xf32>", i = "tensor<30x40xi64>", u = "tensor<30x40xf32>";
+  EXPECT_TRUE(matchesReference(
+      region("single", "(%x: " + x + ", %i: " + i + ", %u: " + u + ") -> " + x,
+             "%0 = tn.scatter_elements <none> %x, %i, %u {axis = 0 : i64} : (" + x + ", " + i +
+                 ", " + u + ") -> " + x + "\nreturn %0 : " + x),
+      lowerAll));
+}
+
+/// Elements that no block computes are seen.
+TEST(Points, APlantedFaultIsFound) {
+  Emitter wrong = [](ModuleOp module, func::FuncOp source, const engine::CudaArch &arch,
+                     RegionCode &code) {
+    if (!lowerAll(module, source, arch, code)) {
+      return false;
+    }
+    code.steps.front().grid = {{engine::ExprOp::Constant, 1}};
+    return true;
+  };
+  std::string tensor = "tensor<64x64xf32>";
+  EXPECT_FALSE(matchesReference(region("elementwise", "(%x: " + tensor + ") -> " + tensor,
+                                       "%0 = tn.neg %x : " + tensor + "\nreturn %0 : " + tensor),
+                                wrong));
+}
+
+} // namespace
+} // namespace tenon::codegen::cuda
