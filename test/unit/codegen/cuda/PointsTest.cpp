@@ -10,23 +10,6 @@ namespace {
 
 using namespace mlir;
 
-bool lowerAll(ModuleOp module, func::FuncOp source, const engine::CudaArch &arch,
-              RegionCode &code) {
-  DialectRegistry registry;
-  registerRegionDialects(registry);
-  module.getContext()->appendDialectRegistry(registry);
-  module.getContext()->loadAllAvailableDialects();
-  RegionBuilder region(source, "k", arch);
-  region.mayCallLibraries = false;
-  if (failed(lowerRegion(region))) {
-    return false;
-  }
-  module.getBody()->getOperations().splice(module.getBody()->end(),
-                                           region.kernels->getBody()->getOperations());
-  code = std::move(region.code);
-  return true;
-}
-
 std::string region(const char *strategy, const std::string &signature, const std::string &body,
                    const std::string &symbols = "") {
   return regionText(strategy, signature, body, symbols);
@@ -43,7 +26,7 @@ TEST(Points, WideStripsWithBroadcasts) {
                llvm::formatv("%0 = tn.add %x, %r : ({0}, {1}) -> {0}\n"
                              "%1 = tn.mul %0, %c : ({0}, {2}) -> {0}\nreturn %1 : {0}",
                              whole, row, column)),
-        lowerAll))
+        emitPoints))
         << element;
   }
 }
@@ -54,7 +37,7 @@ TEST(Points, StripsOverAllDimsWhereRowsAreOdd) {
       region("elementwise", "(%x: " + tensor + ", %y: " + tensor + ") -> " + tensor,
              "%0 = tn.sub %x, %y : (" + tensor + ", " + tensor + ") -> " + tensor +
                  "\nreturn %0 : " + tensor),
-      lowerAll));
+      emitPoints));
 }
 
 TEST(Points, SeveralResultsOfOneKernel) {
@@ -63,7 +46,7 @@ TEST(Points, SeveralResultsOfOneKernel) {
       region("elementwise", "(%x: " + tensor + ") -> (" + tensor + ", " + tensor + ")",
              "%0 = tn.neg %x : " + tensor + "\n%1 = tn.sigmoid %0 : " + tensor +
                  "\nreturn %0, %1 : " + tensor + ", " + tensor),
-      lowerAll));
+      emitPoints));
 }
 
 TEST(Points, DynamicRows) {
@@ -72,7 +55,7 @@ TEST(Points, DynamicRows) {
       region("elementwise", "(%x: " + tensor + ") -> " + tensor,
              "%0 = tn.silu %x : " + tensor + "\nreturn %0 : " + tensor,
              R"(#tn.symbol<"s0", 1, 64>, #tn.symbol<"s1", 1, 512>)"),
-      lowerAll, {3, 47}));
+      emitPoints, {3, 47}));
 }
 
 TEST(Points, PoolsReadAlongChannels) {
@@ -83,7 +66,7 @@ TEST(Points, PoolsReadAlongChannels) {
                   pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, ceilMode = false,
                   channelsLast = true} : ()" +
                  x + ") -> " + y + "\nreturn %0 : " + y),
-      lowerAll));
+      emitPoints));
 }
 
 TEST(Transpose, TilesThatAreCutOff) {
@@ -95,8 +78,8 @@ TEST(Transpose, TilesThatAreCutOff) {
         region("elementwise", "(%x: " + x + ", %b: " + b + ") -> " + y,
                "%0 = tn.transpose %x [2, 1, 0] : (" + x + ") -> " + y + "\n%1 = tn.add %0, %b : (" +
                    y + ", " + b + ") -> " + y + "\nreturn %1 : " + y);
-    EXPECT_TRUE(matchesReference(text, lowerAll)) << element;
-    EXPECT_TRUE(matchesReference(text, lowerAll, {}, 2, /*reversed=*/true)) << element;
+    EXPECT_TRUE(matchesReference(text, emitPoints)) << element;
+    EXPECT_TRUE(matchesReference(text, emitPoints, {}, 2, /*reversed=*/true)) << element;
   }
 }
 
@@ -106,18 +89,15 @@ TEST(Nest, UpdatesOfOnePlaceComeInOrder) {
       region("single", "(%x: " + x + ", %i: " + i + ", %u: " + u + ") -> " + x,
              "%0 = tn.scatter_elements <none> %x, %i, %u {axis = 0 : i64} : (" + x + ", " + i +
                  ", " + u + ") -> " + x + "\nreturn %0 : " + x),
-      lowerAll));
+      emitPoints));
 }
 
 /// Elements that no block computes are seen.
 TEST(Points, APlantedFaultIsFound) {
-  Emitter wrong = [](ModuleOp module, func::FuncOp source, const engine::CudaArch &arch,
-                     RegionCode &code) {
-    if (!lowerAll(module, source, arch, code)) {
-      return false;
-    }
-    code.steps.front().grid = {{engine::ExprOp::Constant, 1}};
-    return true;
+  Emitter wrong = [](RegionBuilder &region) {
+    FailureOr<bool> done = emitPoints(region);
+    region.code.steps.front().grid = {{engine::ExprOp::Constant, 1}};
+    return done;
   };
   std::string tensor = "tensor<64x64xf32>";
   EXPECT_FALSE(matchesReference(region("elementwise", "(%x: " + tensor + ") -> " + tensor,
