@@ -33,7 +33,7 @@ FailureOr<bool> emitLibrary(RegionBuilder &region) {
 /// The emitters of a strategy in the order in which they are asked. The last one takes any region.
 struct Strategy {
   StringRef name;
-  std::array<EmitterFn, 3> emitters;
+  std::array<EmitterFn, 4> emitters;
 };
 
 const Strategy *strategyOf(StringRef name) {
