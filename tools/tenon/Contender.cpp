@@ -16,7 +16,7 @@ namespace {
 constexpr unsigned kInARow = 10;
 constexpr double kInARowBelowMs = 2;
 /// Of the caller on a GPU, which are mostly copies: enough for a median.
-constexpr size_t kMostHostRuns = 50;
+constexpr size_t kMostHostRuns = 10;
 constexpr unsigned kRegionRuns = 20;
 
 double peakRssMib() {
