@@ -68,6 +68,8 @@ TEST(Rows, Softmax) {
     EXPECT_TRUE(rowsMatch(softmax(dims, axis, "f16"))) << dims;
   }
   EXPECT_TRUE(rowsMatch(softmax("4x777", 1, "bf16", /*isLog=*/true)));
+  // A cluster of two blocks.
+  EXPECT_TRUE(rowsMatch(softmax("2x32768", 1, "f16")));
 }
 
 TEST(Rows, FusedNorm) {
