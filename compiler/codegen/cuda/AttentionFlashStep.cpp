@@ -44,12 +44,14 @@ Value FlashKernel::maskAt(const ThreadBuilder &t, const Row &row, Value key, boo
 void FlashKernel::finishScores(const ThreadBuilder &t, Value firstKey, bool isEdge,
                                SmallVector<SmallVector<Values>> &scores) const {
   Value first = t.add(t.add(firstKey, t.mul(keyWarp, warpKeys)), laneColumn);
-  bool maskHasRows = p.mask && tn::constantDim(p.mask->strides[2]) != 0;
+  // Whether all rows of the block have the same mask.
+  auto isFixed = [&](unsigned dim) { return tn::constantDim(p.mask->strides[dim]) == 0; };
+  bool sharesMask = p.mask && isFixed(2) && (!tile.joinsHeads || isFixed(1));
   Value scale = t.f32(p.scale), lowest = t.f32(-std::numeric_limits<float>::infinity());
   for (int64_t column = 0; column < warpKeys / 8 * 2; ++column) {
     Value key = t.add(first, column / 2 * 8 + column % 2);
     Value sharedMask;
-    if (p.mask && !maskHasRows && !tile.joinsHeads) {
+    if (sharesMask) {
       sharedMask = maskAt(t, placed[0][0], key, isEdge);
     }
     for (int64_t r = 0; r < tile.rowTiles; ++r) {

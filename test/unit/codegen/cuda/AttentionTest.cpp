@@ -98,6 +98,11 @@ TEST(CudaAttentionTest, SharedKeyHeadsAndSplits) {
   EXPECT_TRUE(matchesReference(attentionText(plain("f16", 2, 6, 9, 9, 16, 16, 2)), emitChosen));
   EXPECT_TRUE(matchesReference(attentionText(plain("bf16", 1, 8, 1, 500, 64, 64, 2)), emitChosen));
   EXPECT_TRUE(matchesReference(attentionText(plain("f16", 1, 4, 3, 700, 64, 32, 1)), emitChosen));
+  for (const char *mask : {"tensor<2x1x1x300xf16>", "tensor<2x4x1x300xf16>"}) {
+    AttentionCase masked = plain("f16", 2, 4, 1, 300, 32, 32, 1);
+    masked.mask = mask;
+    EXPECT_TRUE(matchesReference(attentionText(masked), emitChosen));
+  }
   AttentionCase causal = plain("f16", 1, 4, 3, 300, 64, 64, 1);
   causal.causal = true;
   EXPECT_TRUE(matchesReference(attentionText(causal), emitChosen));
@@ -127,6 +132,14 @@ TEST(CudaAttentionTest, Masks) {
     c.causal = true;
     EXPECT_TRUE(matchesReference(attentionText(c), emitTile(kLarge)));
   }
+}
+
+TEST(CudaAttentionTest, QueriesThatSeeNothingUnderAMask) {
+  AttentionCase c = plain("f16", 1, 2, 30, 8, 16, 16);
+  c.mask = "tensor<1x1x30x8xf16>";
+  c.causal = true;
+  EXPECT_TRUE(matchesReference(attentionText(c), emitChosen));
+  EXPECT_TRUE(matchesReference(attentionText(c), emitTile(kMiddle)));
 }
 
 TEST(CudaAttentionTest, HeadsInnerAndStrides) {
