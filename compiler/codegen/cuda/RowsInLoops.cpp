@@ -12,6 +12,8 @@ namespace {
 
 /// Elements of a thread that are loaded before any of them is used.
 constexpr int64_t kElementsAhead = 16, kMostStripsAhead = 4;
+/// Elements of a row that is worth more threads.
+constexpr int64_t kLongRow = 16384;
 
 class LoopRows {
 public:
@@ -225,7 +227,7 @@ bool LoopRows::run() {
 
 void emitRowsInLoops(RegionBuilder &region, const RowsWork &work, bool &hasFailed) {
   int64_t length = region.estimate(work.inner);
-  unsigned threads = length > 16384 ? 1024 : 256;
+  unsigned threads = length > kLongRow ? 512 : 256;
   hasFailed |= !LoopRows(region, work, threads).run();
 }
 

@@ -15,6 +15,8 @@ constexpr int64_t kAccessBytes = 16, kWarpLanes = 32;
 constexpr int64_t kMostThreads = 1024, kMostBlocks = 8;
 /// Elements of a thread: what keeps enough loads in flight, and what still fits in registers.
 constexpr int64_t kFewElements = 16, kManyElements = 32;
+/// Bytes that are read for an element, and results, beyond which a thread holds few of them.
+constexpr int64_t kManyBytes = 8, kFewResults = 2;
 /// Threads of a block that works on one row, where the row allows it.
 constexpr int64_t kGoodThreads = 256, kClusterThreads = 512;
 /// Threads of a block of several rows, and the rows below which each gets a block of its own.
@@ -33,9 +35,8 @@ int64_t widestBytes(const RowsWork &work) {
 
 /// The next multiple of a warp from `threads` on with which no thread has strips less than others,
 /// or `threads` if that is far.
-int64_t evenThreads(int64_t threads, int64_t blocks, int64_t strips) {
-  for (int64_t more = threads; more <= std::min(kMostThreads, threads + threads / 4);
-       more += kWarpLanes) {
+int64_t evenThreads(int64_t threads, int64_t most, int64_t blocks, int64_t strips) {
+  for (int64_t more = threads; more <= std::min(most, threads + threads / 4); more += kWarpLanes) {
     if (strips % (more * blocks) == 0) {
       return more;
     }
@@ -62,9 +63,14 @@ std::optional<RowsLayout> layoutInRegisters(RegionBuilder &region, const RowsWor
   RowsLayout layout;
   layout.lanes = lanesOf(work, *length);
   layout.strips = *length / layout.lanes;
-  // Many tensors, or wide elements, leave less room for each.
-  int64_t held = work.inputs.size() + work.wide.size();
-  bool isCrowded = held > 4 || widestBytes(work) > 4;
+  // Several tensors, or wide elements, leave less room for each.
+  int64_t read = 0;
+  for (Value input : work.inputs) {
+    read += byteSize(getElementTypeOrSelf(input));
+  }
+  bool isCrowded =
+      read >= kManyBytes || widestBytes(work) >= kManyBytes || work.wide.size() > kFewResults;
+  int64_t mostThreads = work.inputs.size() > 1 ? kMostThreads / 2 : kMostThreads;
   int64_t many = std::max<int64_t>(1, (isCrowded ? kFewElements : kManyElements) / layout.lanes);
   int64_t few = std::max<int64_t>(1, kFewElements / layout.lanes);
   int64_t rows = region.estimate(work.rows);
@@ -89,11 +95,11 @@ std::optional<RowsLayout> layoutInRegisters(RegionBuilder &region, const RowsWor
       blocks *= 2;
       threads = threadsFor(layout.strips, many * blocks);
     }
-    if (threads > kMostThreads) {
+    if (threads > mostThreads) {
       return std::nullopt;
     }
     layout.threads.blocks = blocks;
-    layout.threads.perRow = evenThreads(threads, blocks, layout.strips);
+    layout.threads.perRow = evenThreads(threads, mostThreads, blocks, layout.strips);
   }
   layout.steps = llvm::divideCeil(layout.strips, layout.threadsOfRow());
   return layout;

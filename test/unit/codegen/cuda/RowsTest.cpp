@@ -196,6 +196,12 @@ TEST(Rows, ReadsAndWritesEachElementOnce) {
   }
 }
 
+TEST(Rows, LongRowsOfSeveralTensorsDoNotSpill) {
+  // Ptx checks it.
+  EXPECT_EQ(Ptx(fused("2048", "65536", "f32")).steps, 1u);
+  EXPECT_EQ(Ptx(fused("2048", "262144", "f16")).steps, 1u);
+}
+
 TEST(Rows, LongReductionsAreSharedByManyBlocks) {
   Ptx rows(reduce("sum", "67108864xf32", "0", "f32"));
   EXPECT_EQ(rows.steps, 2u);
