@@ -54,6 +54,7 @@ public:
     return cuda::CudaEvent::secondsBetween(start, end);
   }
 
+  Status wait() const { return stream.wait("waiting for the GPU"); }
   Status check(int code, std::string_view doing) const {
     return device->driver().check(code, doing);
   }
@@ -125,15 +126,24 @@ private:
     return set.session->run(set.inputs, set.outputs, {.stream = rig->handle()});
   }
 
+  Status send(const Tensor &tensor, CudaBuffer &memory) {
+    uint64_t bytes = tensor.data.size();
+    CudaBuffer staging(rig->gpu(), MemoryKind::Pinned);
+    TENON_TRY(memory.reserve(std::max<uint64_t>(bytes, 1), "inputs"));
+    TENON_TRY(staging.reserve(std::max<uint64_t>(bytes, 1), "inputs"));
+    std::copy_n(tensor.data.data(), bytes, staging.data());
+    TENON_TRY(rig->check(
+        rig->driver().memcpyHtoDAsync(memory.pointer(), staging.data(), bytes, rig->handle()),
+        "sending inputs"));
+    return rig->wait();
+  }
+
   Status addSet(const std::vector<Tensor> &tensors) {
     TensorSet set;
     TENON_ASSIGN(set.session, Session::create(engine));
     for (const Tensor &tensor : tensors) {
       CudaBuffer &memory = set.memory.emplace_back(rig->gpu(), MemoryKind::Device);
-      TENON_TRY(memory.reserve(std::max<uint64_t>(tensor.data.size(), 1), "inputs"));
-      TENON_TRY(rig->check(rig->driver().memcpyHtoDAsync(memory.pointer(), tensor.data.data(),
-                                                         tensor.data.size(), rig->handle()),
-                           "sending inputs"));
+      TENON_TRY(send(tensor, memory));
       set.inputs.push_back({memory.data(), tensor.dims, Place::Gpu});
     }
     set.outputs.assign(engine->plan().outputs.size(), {nullptr, 0, Place::Gpu});
