@@ -58,7 +58,10 @@ void Packer::packPanel(const std::byte *weight, int64_t panel, Element *out) con
   if (width < layout.panel) {
     std::memset(out, 0, depth * layout.panel * sizeof(Element));
   }
-  bool contiguous = column[width - 1] - column[0] == width - 1;
+  // The ends do not say it: a permutation of the columns has the same.
+  bool contiguous = std::adjacent_find(column, column + width, [](int64_t a, int64_t b) {
+                      return b != a + 1;
+                    }) == column + width;
   if (contiguous) {
     for (int64_t k = 0; k < depth; ++k) {
       std::memcpy(out + k * layout.panel, weight + (column[0] + depthOffset[k]) * sizeof(Element),

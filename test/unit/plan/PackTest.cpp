@@ -57,6 +57,11 @@ void check(const PackLayout &layout, int64_t depth, int64_t columns) {
   }
 }
 
+TEST(PackTest, ColumnsInAnotherOrderThanTheWeights) {
+  // A filter as [k, r, s, c]: its columns begin and end as those of [k, c, r, s] do.
+  check({.shape = {5, 4, 3, 3}, .permutation = {0, 2, 3, 1}, .panel = 36}, 5, 36);
+}
+
 TEST(PackTest, Matrix) { check({.shape = {70, 45}, .permutation = {0, 1}}, 70, 45); }
 
 TEST(PackTest, TransposedMatrix) { check({.shape = {45, 70}, .permutation = {1, 0}}, 70, 45); }
