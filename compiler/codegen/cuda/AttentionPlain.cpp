@@ -1,6 +1,7 @@
 // The flash form with FP32 arithmetic: a block holds a tile of queries, keys and values in shared
 // memory as f32. 16 lanes share 4 queries; a lane's keys and columns are 16 apart, so that
 // neighbours read neighbouring banks. Relies on nothing of the layout but strides.
+#include "compiler/codegen/cuda/ArchLimits.h"
 #include "compiler/codegen/cuda/AttentionKernels.h"
 #include "compiler/codegen/cuda/KernelShell.h"
 
@@ -363,11 +364,6 @@ void PlainKernel::emit(bool waits) {
                          return step(b, index, unflatten(carried));
                        });
   storeRows(t, unflatten(last));
-}
-
-/// Bytes of shared memory that a block may have.
-int64_t sharedLimit(const engine::CudaArch &arch) {
-  return arch.number >= 90 ? 227 * 1024 : arch.number == 80 ? 163 * 1024 : 99 * 1024;
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 // Which problems tensor cores do, by which tiles, and the launch. Relies on AttentionFlash.h for
 // the kernel.
 #include "compiler/codegen/common/Programs.h"
+#include "compiler/codegen/cuda/ArchLimits.h"
 #include "compiler/codegen/cuda/AttentionFlash.h"
 
 using namespace mlir;
@@ -16,9 +17,6 @@ bool hasAlignedRows(const StridedTensor &tensor) {
          llvm::all_of(ArrayRef(tensor.strides).take_front(3),
                       [](AffineExpr stride) { return stride.isMultipleOf(8); });
 }
-
-/// Of blocks that run at once.
-int64_t processors(const engine::CudaArch &arch) { return arch.number >= 90 ? 132 : 108; }
 
 } // namespace
 

@@ -3,6 +3,7 @@
 // elsewhere.
 #include "compiler/codegen/cuda/Product.h"
 
+#include "compiler/codegen/cuda/ArchLimits.h"
 #include "compiler/codegen/cuda/Strategies.h"
 #include "compiler/graph/Tn.h"
 
@@ -21,13 +22,6 @@ constexpr double kLatency = 1000, kClusterTime = 600;
 constexpr int64_t kFewRows = 128;
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-int64_t processors(const engine::CudaArch &arch) { return arch.number >= 90 ? 132 : 108; }
-
-/// What a block may have of shared memory.
-int64_t sharedLimit(const engine::CudaArch &arch) {
-  return arch.number >= 90 ? 227 * 1024 : arch.number == 80 ? 163 * 1024 : 99 * 1024;
-}
 
 ProductTile tileOf(int64_t rows, int64_t columns) {
   ProductTile tile;

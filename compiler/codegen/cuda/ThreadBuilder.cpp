@@ -18,10 +18,6 @@ Type ThreadBuilder::vectorType(int64_t lanes, Type element) const {
   return VectorType::get(lanes, element);
 }
 
-Value ThreadBuilder::i1(bool value) const {
-  return arith::ConstantOp::create(builder, location, builder.getBoolAttr(value));
-}
-
 Value ThreadBuilder::i32(int64_t value) const {
   return arith::ConstantOp::create(builder, location, builder.getI32IntegerAttr(value));
 }
@@ -32,10 +28,6 @@ Value ThreadBuilder::i64(int64_t value) const {
 
 Value ThreadBuilder::f32(double value) const {
   return arith::ConstantOp::create(builder, location, builder.getF32FloatAttr(value));
-}
-
-Value ThreadBuilder::zero(Type type) const {
-  return arith::ConstantOp::create(builder, location, builder.getZeroAttr(type));
 }
 
 Value ThreadBuilder::undefined(Type type) const {
@@ -63,15 +55,6 @@ Value ThreadBuilder::rem(Value a, Value b) const {
 }
 Value ThreadBuilder::bitAnd(Value a, Value b) const {
   return builder.createOrFold<arith::AndIOp>(location, a, b);
-}
-Value ThreadBuilder::bitXor(Value a, Value b) const {
-  return builder.createOrFold<arith::XOrIOp>(location, a, b);
-}
-Value ThreadBuilder::shiftLeft(Value a, Value b) const {
-  return builder.createOrFold<arith::ShLIOp>(location, a, b);
-}
-Value ThreadBuilder::shiftRight(Value a, Value b) const {
-  return builder.createOrFold<arith::ShRUIOp>(location, a, b);
 }
 Value ThreadBuilder::min(Value a, Value b) const {
   return builder.createOrFold<arith::MinSIOp>(location, a, b);
@@ -185,11 +168,6 @@ Value ThreadBuilder::offset(Value pointer, Type element, int64_t index) const {
 
 Value ThreadBuilder::load(Type type, Value pointer, unsigned alignment) const {
   return LLVM::LoadOp::create(builder, location, type, pointer, alignment);
-}
-
-Value ThreadBuilder::loadStreaming(Type type, Value pointer, unsigned alignment) const {
-  return LLVM::LoadOp::create(builder, location, type, pointer, alignment, /*isVolatile=*/false,
-                              /*isNonTemporal=*/true, /*isInvariant=*/true);
 }
 
 void ThreadBuilder::store(Value value, Value pointer, unsigned alignment) const {

@@ -28,12 +28,9 @@ public:
   Type pointerType(Space space) const;
   Type vectorType(int64_t lanes, Type element) const;
 
-  Value i1(bool value) const;
   Value i32(int64_t value) const;
   Value i64(int64_t value) const;
   Value f32(double value) const;
-  /// Zero of a number or vector type.
-  Value zero(Type type) const;
   Value undefined(Type type) const;
 
   // Integers of one type; quotients are of non-negative numbers.
@@ -48,9 +45,6 @@ public:
   Value rem(Value a, int64_t b) const { return rem(a, like(a, b)); }
   Value ceilDiv(Value a, int64_t b) const { return div(add(a, b - 1), b); }
   Value bitAnd(Value a, Value b) const;
-  Value bitXor(Value a, Value b) const;
-  Value shiftLeft(Value a, Value b) const;
-  Value shiftRight(Value a, Value b) const;
   Value min(Value a, Value b) const;
   Value max(Value a, Value b) const;
   Value isLess(Value a, Value b) const;
@@ -91,8 +85,6 @@ public:
   Value offset(Value pointer, Type element, Value index) const;
   Value offset(Value pointer, Type element, int64_t index) const;
   Value load(Type type, Value pointer, unsigned alignment) const;
-  /// Of memory that no one writes while the kernel runs, used once: the non-coherent way.
-  Value loadStreaming(Type type, Value pointer, unsigned alignment) const;
   void store(Value value, Value pointer, unsigned alignment) const;
 
   // The thread's place: all i32.

@@ -1,0 +1,22 @@
+// What a kernel's layout depends on of an architecture. Numbers of the data-center part of each; on
+// a smaller one the layouts stay right, but are chosen for more processors than it has.
+#pragma once
+
+#include "engine/CudaArch.h"
+
+#include <cstdint>
+
+namespace tenon::codegen::cuda {
+
+/// Streaming multiprocessors.
+constexpr int64_t processors(const engine::CudaArch &arch) { return arch.number >= 90 ? 132 : 108; }
+
+/// Bytes of shared memory that a block may have, of any part of the architecture.
+constexpr int64_t sharedLimit(const engine::CudaArch &arch) {
+  if (arch.number >= 90) {
+    return 227 * 1024;
+  }
+  return (arch.number == 80 ? 163 : 99) * 1024;
+}
+
+} // namespace tenon::codegen::cuda
