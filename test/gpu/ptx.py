@@ -11,8 +11,9 @@ import sys
 import unittest
 
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
-sys.path.insert(0, str(SOURCE / "test/e2e"))
+sys.path[:0] = [str(SOURCE / "test/e2e"), str(SOURCE / "scripts")]
 
+import gpu_cases  # noqa: E402
 from tool import CNN, ToolTest  # noqa: E402
 
 GRAPHS = SOURCE / "models/graphs"
@@ -76,8 +77,8 @@ class Ptx(ToolTest):
         cls.environment = kept
         return {arch: (folder / f"4-codegen-{arch}.ptx").read_bytes().rstrip(b"\0").decode() for arch in archs}
 
-    def hold(self, model, *flags):
-        for arch, ptx in self.compiled(model, *flags).items():
+    def hold(self, model, *flags, archs=ARCHS):
+        for arch, ptx in self.compiled(model, *flags, archs=archs).items():
             with self.subTest(arch=arch, flags=flags):
                 self.assertEqual([], text_faults(ptx, arch))
                 if PTXAS:
@@ -91,6 +92,14 @@ class Ptx(ToolTest):
     def test_narrow_types(self):
         self.hold(MODELS["vit_b16.dynamo"], "--precision", "fp16")
         self.hold(CNN, "--precision", "bf16")
+
+    def test_rows_of_all_widths(self):
+        """The measured kernels: rows in the registers of a warp, a block and a cluster."""
+        for name, case in gpu_cases.all_cases().items():
+            if name.startswith(("softmax", "layer_norm", "add_norm", "chain")):
+                with self.subTest(name):
+                    gpu_cases.onnx.save(case.model(), str(self.folder / "kernel.onnx"))
+                    self.hold(self.folder / "kernel.onnx", archs=("sm_80", "sm_90"))
 
     @unittest.skipUnless(PTXAS, "ptxas is not here: the PTX above was not assembled")
     def test_assembled_by_ptxas(self):
