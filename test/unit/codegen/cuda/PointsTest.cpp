@@ -49,13 +49,26 @@ TEST(Points, SeveralResultsOfOneKernel) {
       emitPoints));
 }
 
-TEST(Points, DynamicRows) {
-  std::string tensor = "tensor<?x?x64xf16, #tn.shape<()[s0, s1] -> (s0, s1, 64)>>";
+TEST(Points, StripsFollowEachOtherInALargeTensor) {
+  std::string tensor = "tensor<1024x1024xf64>";
   EXPECT_TRUE(matchesReference(
       region("elementwise", "(%x: " + tensor + ") -> " + tensor,
-             "%0 = tn.silu %x : " + tensor + "\nreturn %0 : " + tensor,
-             R"(#tn.symbol<"s0", 1, 64>, #tn.symbol<"s1", 1, 512>)"),
-      emitPoints, {3, 47}));
+             "%0 = tn.neg %x : " + tensor + "\nreturn %0 : " + tensor),
+      emitPoints));
+}
+
+/// Places are 32-bit numbers where the ranges of the symbols allow it, else 64-bit ones.
+TEST(Points, DynamicRows) {
+  std::string tensor = "tensor<?x?x64xf16, #tn.shape<()[s0, s1] -> (s0, s1, 64)>>";
+  for (const char *most : {"512", "1073741824"}) {
+    std::string symbols =
+        llvm::formatv(R"(#tn.symbol<"s0", 1, 64>, #tn.symbol<"s1", 1, {0}>)", most);
+    EXPECT_TRUE(matchesReference(region("elementwise", "(%x: " + tensor + ") -> " + tensor,
+                                        "%0 = tn.silu %x : " + tensor + "\nreturn %0 : " + tensor,
+                                        symbols),
+                                 emitPoints, {3, 47}))
+        << most;
+  }
 }
 
 TEST(Points, PoolsReadAlongChannels) {
