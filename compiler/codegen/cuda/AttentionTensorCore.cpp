@@ -51,16 +51,18 @@ AttentionTile chooseTile(const AttentionProblem &p, const engine::CudaArch &arch
   }
   int64_t lists = batches * *heads;
   auto blocks = [&](int64_t rows) { return lists * ((*queries + rows - 1) / rows); };
-  if (blocks(128) >= 2 * processors(arch) && !maskHasRows) {
+  // A step of decoding has a row or a few, so larger tiles would be empty however many there are.
+  bool isDecoding = *queries <= 16;
+  if (!isDecoding && blocks(128) >= 2 * processors(arch) && !maskHasRows) {
     // Two row tiles a warp halve the reads of shared memory; wide heads have no registers for them.
     tile.rowTiles = widest <= 64 ? 2 : 1;
     tile.rowWarps = widest <= 64 ? 4 : 8;
     return tile;
   }
-  if (blocks(64) >= processors(arch)) {
+  if (!isDecoding && blocks(64) >= processors(arch)) {
     return tile;
   }
-  tile.keyWarps = blocks(32) >= processors(arch) ? 2 : 4;
+  tile.keyWarps = !isDecoding && blocks(32) >= processors(arch) ? 2 : 4;
   tile.rowWarps = 4 / tile.keyWarps;
   tile.keys = widest <= 64 ? 128 : 64;
   tile.joinsHeads = keyHeads && *heads != *keyHeads && *heads / *keyHeads * *queries <= 16;

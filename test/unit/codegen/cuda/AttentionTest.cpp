@@ -98,6 +98,8 @@ TEST(CudaAttentionTest, SharedKeyHeadsAndSplits) {
   EXPECT_TRUE(matchesReference(attentionText(plain("f16", 2, 6, 9, 9, 16, 16, 2)), emitChosen));
   EXPECT_TRUE(matchesReference(attentionText(plain("bf16", 1, 8, 1, 500, 64, 64, 2)), emitChosen));
   EXPECT_TRUE(matchesReference(attentionText(plain("f16", 1, 4, 3, 700, 64, 32, 1)), emitChosen));
+  // So many lists of queries that larger tiles would be chosen for more rows.
+  EXPECT_TRUE(matchesReference(attentionText(plain("f16", 20, 8, 1, 70, 32, 32, 2)), emitChosen));
   for (const char *mask : {"tensor<2x1x1x300xf16>", "tensor<2x4x1x300xf16>"}) {
     AttentionCase masked = plain("f16", 2, 4, 1, 300, 32, 32, 1);
     masked.mask = mask;
