@@ -80,7 +80,7 @@ std::string placementRecord(const engine::Variant &variant, const PlanNotes &not
     llvm::json::Object entry{{"instruction", static_cast<int64_t>(i)},
                              {"label", instruction.label},
                              {"kind", kKinds[static_cast<size_t>(instruction.kind)]},
-                             {"device", "cpu"},
+                             {"device", instruction.device == engine::kGpu ? "gpu" : "cpu"},
                              {"strategy", notes.strategies[i]},
                              {"weights_bytes", weightBytes}};
     if (instruction.kind == engine::InstructionKind::Launch) {

@@ -12,8 +12,8 @@
 namespace tenon::codegen::cuda {
 
 /// `text` is RegionSource::text. The names of the region's kernels begin with `symbol`. A kernel takes
-/// its buffers as pointers to device memory, then its sizes as 64-bit integers. Buffers start on a
-/// 16-byte border, views at what their offset says.
+/// its buffers as pointers to device memory, then its sizes as 64-bit integers. Buffers and
+/// views start on a 16-byte border.
 llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
                                              const engine::CudaArch &arch);
 

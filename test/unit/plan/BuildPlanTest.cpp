@@ -268,6 +268,7 @@ TEST_F(BuildPlanTest, StepsOfARegionShareTemporaries) {
     EXPECT_EQ(instruction.device, engine::kGpu);
   }
   EXPECT_EQ(made.buffers[between].device, engine::kGpu);
+  EXPECT_NE(result->placementRecord.find(R"("device":"gpu")"), std::string::npos);
 }
 
 TEST_F(BuildPlanTest, SymbolsThatNoInputBindsAreRefused) {
