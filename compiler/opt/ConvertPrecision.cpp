@@ -194,7 +194,7 @@ PrecisionRecord::toJson(llvm::function_ref<std::vector<std::string>(Location)> n
   llvm::raw_string_ostream stream(text);
   stream << llvm::json::Value(
       llvm::json::Object{{"schema", 1},
-                         {"precision", precision == Precision::Fp16 ? "fp16" : "bf16"},
+                         {"precision", nameOf(precision)},
                          {"narrow_operations", narrow},
                          {"wider", toJsonArray(wider, nodesOf)},
                          {"clamped", toJsonArray(clamped, nodesOf)},

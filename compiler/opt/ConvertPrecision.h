@@ -13,6 +13,11 @@ namespace tenon::opt {
 
 enum class Precision { Fp16, Bf16 };
 
+/// As `--precision` takes it.
+inline llvm::StringRef nameOf(Precision precision) {
+  return precision == Precision::Fp16 ? "fp16" : "bf16";
+}
+
 /// Why a value is not narrow. Names are stable; tests and users refer to them.
 struct PrecisionRule {
   llvm::StringLiteral name;

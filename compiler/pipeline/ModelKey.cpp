@@ -71,18 +71,6 @@ llvm::json::Value describeDim(const ShapeOption::Dim &dim) {
   return llvm::json::Array{dim.min, dim.max};
 }
 
-llvm::StringRef nameOf(Precision precision) {
-  switch (precision) {
-  case Precision::Fp32:
-    return "fp32";
-  case Precision::Fp16:
-    return "fp16";
-  case Precision::Bf16:
-    return "bf16";
-  }
-  return "";
-}
-
 } // namespace
 
 std::string compilerVersion() { return TENON_VERSION; }
@@ -107,7 +95,7 @@ std::string describeOptions(const CompileOptions &options) {
   }
   llvm::json::Object all{{"levels", std::move(levels)},
                          {"shapes", std::move(shapes)},
-                         {"precision", nameOf(options.precision)},
+                         {"precision", options.precision ? nameOf(*options.precision) : "keep"},
                          {"allow_tf32", options.allowTf32},
                          {"profile", hashText(profiles).hex()}};
   for (const StateOption &state : options.states) {

@@ -8,7 +8,6 @@
 #include "compiler/frontend/onnx/Onnx.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
-#include "compiler/opt/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/pipeline/CodegenPhase.h"
 #include "compiler/pipeline/ModelKey.h"
@@ -167,20 +166,19 @@ Status Compilation::convertPrecision() {
   if (options.allowTf32) {
     (*module)->setAttr("tn.allow_tf32", UnitAttr::get(&context));
   }
-  if (options.precision == Precision::Fp32) {
+  if (!options.precision) {
     return Status::ok();
   }
-  bool isHalf = options.precision == Precision::Fp16;
   DiagnosticText diagnostics(context);
   opt::PrecisionRecord record;
-  if (failed(opt::convertPrecision(*module, weights,
-                                   isHalf ? opt::Precision::Fp16 : opt::Precision::Bf16, record)) ||
+  if (failed(opt::convertPrecision(*module, weights, *options.precision, record)) ||
       failed(verify(*module))) {
     return diagnostics.status("convert-precision");
   }
   precisionRecord = record.toJson(dispatch::nodeNames);
   return numbers ? numbers->checkLowered("convert-precision", *module,
-                                         isHalf ? DType::F16 : DType::BF16)
+                                         *options.precision == opt::Precision::Fp16 ? DType::F16
+                                                                                    : DType::BF16)
                  : Status::ok();
 }
 

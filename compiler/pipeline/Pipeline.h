@@ -3,6 +3,7 @@
 
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/WeightStore.h"
+#include "compiler/opt/ConvertPrecision.h"
 #include "compiler/pipeline/CompileSummary.h"
 #include "engine/CpuLevel.h"
 #include "engine/CudaArch.h"
@@ -43,9 +44,6 @@ struct StateOption {
   std::string output;
 };
 
-/// What floating-point values are stored and multiplied in; sums are always FP32 or wider.
-enum class Precision { Fp32, Fp16, Bf16 };
-
 /// Where the compilation may stop and be dumped.
 enum class Phase { Import, Normalize, Optimize, Dispatch, Codegen, Plan, Export };
 
@@ -60,8 +58,8 @@ struct CompileOptions {
                                           engine::CpuLevel::Avx512VnniBf16};
   /// GPU architectures to make variants for.
   std::vector<engine::CudaArch> archs;
-  /// The model's own unless asked.
-  Precision precision = Precision::Fp32;
+  /// What FP32 values become where that is safe; none keeps the model's own types.
+  std::optional<opt::Precision> precision;
   /// Products of FP32 may round their operands to TF32 on a GPU.
   bool allowTf32 = false;
   /// Numeric check after every pass against the reference, with seeded inputs.

@@ -53,10 +53,14 @@ pipeline::ShapeOption toShapeOption(const ShapeArgument &shape) {
   return option;
 }
 
-pipeline::Precision toPrecision(std::string_view name) {
-  return name == "fp16"   ? pipeline::Precision::Fp16
-         : name == "bf16" ? pipeline::Precision::Bf16
-                          : pipeline::Precision::Fp32;
+/// None keeps the model's own types.
+std::optional<opt::Precision> toPrecision(std::string_view name) {
+  for (opt::Precision precision : {opt::Precision::Fp16, opt::Precision::Bf16}) {
+    if (name == std::string_view(nameOf(precision))) {
+      return precision;
+    }
+  }
+  return std::nullopt;
 }
 
 onnx::ShapeOverride toOverride(const ShapeArgument &shape) {

@@ -67,7 +67,8 @@ protected:
 };
 
 TEST_F(StateTest, OutlivesRunsAndBelongsToASession) {
-  for (pipeline::Precision precision : {pipeline::Precision::Fp32, pipeline::Precision::Fp16}) {
+  for (std::optional<opt::Precision> precision :
+       {std::optional<opt::Precision>(), std::optional(opt::Precision::Fp16)}) {
     pipeline::CompileOptions compile = options();
     compile.precision = precision;
     compile.verify = true;
