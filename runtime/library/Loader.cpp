@@ -126,6 +126,10 @@ void *findSymbol(const OpenLibrary &library, const char *symbol) {
   return dlsym(library.handle, symbol);
 }
 
+std::string versionText(size_t number) {
+  return strCat(number / 10000, '.', number / 100 % 100, '.', number % 100);
+}
+
 Status lacksSymbol(const LibraryName &library, const OpenLibrary &open, std::string_view symbol) {
   return Status::error(ErrorId::LibraryMissing,
                        strCat(library.name, ": ", open.path, " lacks ", symbol),

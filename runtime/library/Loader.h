@@ -44,6 +44,9 @@ bool resolve(const OpenLibrary &library, const char *symbol, Function *&function
   return function != nullptr;
 }
 
+/// "13.1.0" of 130100, as cuBLASLt from 12 and cuDNN from 9 number themselves.
+std::string versionText(size_t number);
+
 /// "libcudnn.so.9 lacks cudnnBackendExecute", as a LibraryMissing.
 Status lacksSymbol(const LibraryName &library, const OpenLibrary &open, std::string_view symbol);
 

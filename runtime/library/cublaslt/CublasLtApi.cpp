@@ -3,8 +3,6 @@
 
 #include "runtime/library/cublaslt/CublasLtApi.h"
 
-#include "support/Text.h"
-
 namespace tenon::library::cublaslt {
 
 Result<Api> openApi(const std::string &folder) {
@@ -39,10 +37,6 @@ Result<Api> openApi(const std::string &folder) {
   return api;
 }
 
-std::string versionOf(const Api &api) {
-  // 130100 is 13.1.0; before 12 the major number counted for less.
-  size_t version = api.getVersion();
-  return strCat(version / 10000, '.', version / 100 % 100, '.', version % 100);
-}
+std::string versionOf(const Api &api) { return versionText(api.getVersion()); }
 
 } // namespace tenon::library::cublaslt

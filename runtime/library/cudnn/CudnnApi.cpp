@@ -3,8 +3,6 @@
 
 #include "runtime/library/cudnn/CudnnApi.h"
 
-#include "support/Text.h"
-
 namespace tenon::library::cudnn {
 
 Result<Api> openApi(const std::string &folder) {
@@ -34,9 +32,6 @@ Result<Api> openApi(const std::string &folder) {
   return api;
 }
 
-std::string versionOf(const Api &api) {
-  size_t version = api.getVersion();
-  return strCat(version / 10000, '.', version / 100 % 100, '.', version % 100);
-}
+std::string versionOf(const Api &api) { return versionText(api.getVersion()); }
 
 } // namespace tenon::library::cudnn
