@@ -2,24 +2,18 @@
 // hoisted and unrolled. Relies on the X86 backend only; nothing of the host is asked.
 #include "compiler/codegen/cpu/Emit.h"
 
+#include "compiler/codegen/common/EmitModule.h"
 #include "compiler/codegen/cpu/Levels.h"
-#include "mlir/Target/LLVMIR/Export.h"
-#include "llvm/ADT/SmallString.h"
-#include "llvm/Analysis/CGSCCPassManager.h"
-#include "llvm/Analysis/LoopAnalysisManager.h"
-#include "llvm/Analysis/TargetLibraryInfo.h"
-#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
-#include "llvm/IR/Verifier.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Object/ELFObjectFile.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Transforms/InstCombine/InstCombine.h"
 #include "llvm/Transforms/Scalar/DeadStoreElimination.h"
 #include "llvm/Transforms/Scalar/EarlyCSE.h"
 #include "llvm/Transforms/Scalar/LICM.h"
+#include "llvm/Transforms/Scalar/LoopPassManager.h"
 #include "llvm/Transforms/Scalar/SROA.h"
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
 
@@ -49,13 +43,6 @@ std::unique_ptr<llvm::TargetMachine> targetMachine(const LevelTarget &target) {
       llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
 }
 
-/// No function is known by its name: a code object has no libm to call.
-llvm::TargetLibraryInfoImpl emptyLibrary() {
-  llvm::TargetLibraryInfoImpl library{llvm::Triple(kTriple)};
-  library.disableAllFunctions();
-  return library;
-}
-
 void setAttributes(llvm::Module &module, const LevelTarget &target) {
   for (llvm::Function &function : module) {
     if (function.isDeclaration()) {
@@ -69,20 +56,7 @@ void setAttributes(llvm::Module &module, const LevelTarget &target) {
   }
 }
 
-void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  functions.registerPass([] { return llvm::TargetLibraryAnalysis(emptyLibrary()); });
-  llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-
-  llvm::FunctionPassManager passes;
+void addPasses(llvm::FunctionPassManager &passes) {
   passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
   passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
   passes.addPass(llvm::InstCombinePass());
@@ -92,11 +66,6 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   passes.addPass(llvm::InstCombinePass());
   passes.addPass(llvm::EarlyCSEPass());
   passes.addPass(llvm::SimplifyCFGPass());
-  for (llvm::Function &function : module) {
-    if (!function.isDeclaration()) {
-      passes.run(function, functions);
-    }
-  }
 }
 
 bool isProvided(llvm::StringRef symbol) {
@@ -127,44 +96,30 @@ llvm::Error checkImports(llvm::StringRef object) {
   return llvm::Error::success();
 }
 
+template <typename Module>
+llvm::Expected<std::string> emit(Module &module, engine::CpuLevel level) {
+  const LevelTarget &target = targetOf(level);
+  std::unique_ptr<llvm::TargetMachine> machine = targetMachine(target);
+  auto prepare = [&](llvm::Module &translated) { setAttributes(translated, target); };
+  llvm::Expected<std::string> object =
+      emitModule(module, {*machine, llvm::CodeGenFileType::ObjectFile, prepare, addPasses});
+  if (!object) {
+    return object.takeError();
+  }
+  if (llvm::Error error = checkImports(*object)) {
+    return std::move(error);
+  }
+  return object;
+}
+
 } // namespace
 
 llvm::Expected<std::string> emitObject(llvm::Module &module, engine::CpuLevel level) {
-  const LevelTarget &target = targetOf(level);
-  std::unique_ptr<llvm::TargetMachine> machine = targetMachine(target);
-  module.setTargetTriple(llvm::Triple(kTriple));
-  module.setDataLayout(machine->createDataLayout());
-  setAttributes(module, target);
-  std::string problem;
-  llvm::raw_string_ostream problemStream(problem);
-  if (llvm::verifyModule(module, &problemStream)) {
-    return llvm::createStringError("generated LLVM IR is not valid: " + problem);
-  }
-  optimize(module, *machine);
-
-  llvm::SmallString<0> object;
-  llvm::raw_svector_ostream stream(object);
-  llvm::legacy::PassManager backend;
-  backend.add(new llvm::TargetLibraryInfoWrapperPass(emptyLibrary()));
-  if (machine->addPassesToEmitFile(backend, stream, /*DwoOut=*/nullptr,
-                                   llvm::CodeGenFileType::ObjectFile, /*DisableVerify=*/true)) {
-    return llvm::createStringError("the x86 backend cannot emit objects");
-  }
-  backend.run(module);
-  if (llvm::Error error = checkImports(object)) {
-    return std::move(error);
-  }
-  return std::string(object.data(), object.size());
+  return emit(module, level);
 }
 
 llvm::Expected<std::string> emitObject(mlir::ModuleOp module, engine::CpuLevel level) {
-  llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> translated =
-      mlir::translateModuleToLLVMIR(module, context, "tenon", /*disableVerification=*/true);
-  if (!translated) {
-    return llvm::createStringError("cannot translate the kernel to LLVM IR");
-  }
-  return emitObject(*translated, level);
+  return emit(module, level);
 }
 
 } // namespace tenon::codegen::cpu

@@ -1,22 +1,16 @@
-// LLVM IR to PTX with a short optimizer pipeline; the NVPTX backend adds its own passes (address spaces,
-// vectors of loads and stores, strength reduction). Nothing of the host is asked: no libdevice.
+// LLVM IR to PTX with a short optimizer pipeline; the NVPTX backend adds its own passes (address
+// spaces, vectors of loads and stores, strength reduction). Nothing of the host is asked: no
+// libdevice.
 #include "compiler/codegen/cuda/EmitPtx.h"
 
-#include "mlir/Target/LLVMIR/Export.h"
-#include "llvm/ADT/SmallString.h"
-#include "llvm/Analysis/CGSCCPassManager.h"
-#include "llvm/Analysis/LoopAnalysisManager.h"
-#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "compiler/codegen/common/EmitModule.h"
 #include "llvm/IR/Dominators.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
-#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
-#include "llvm/IR/Verifier.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Transforms/InstCombine/InstCombine.h"
@@ -59,15 +53,8 @@ std::unique_ptr<llvm::TargetMachine> targetMachine(const engine::CudaArch &arch)
       llvm::CodeGenOptLevel::Aggressive));
 }
 
-/// No function is known by its name: there is no library to call.
-llvm::TargetLibraryInfoImpl emptyLibrary() {
-  llvm::TargetLibraryInfoImpl library{llvm::Triple(kTriple)};
-  library.disableAllFunctions();
-  return library;
-}
-
-/// What a kernel reads after it has waited for the kernels before it must not be read earlier, but loads
-/// of what does not change may move freely: their pointers are made to come out of the wait.
+/// What a kernel reads after it has waited for the kernels before it must not be read earlier, but
+/// loads of what does not change may move freely: their pointers are made to come out of the wait.
 void orderAfterWait(llvm::Function &kernel) {
   llvm::CallInst *wait = nullptr;
   for (llvm::Instruction &instruction : llvm::instructions(kernel)) {
@@ -108,33 +95,11 @@ void addPasses(llvm::FunctionPassManager &passes) {
   llvm::LoopPassManager loops;
   loops.addPass(llvm::LoopRotatePass());
   loops.addPass(llvm::LICMPass(llvm::LICMOptions()));
-  passes.addPass(
-      llvm::createFunctionToLoopPassAdaptor(std::move(loops), /*UseMemorySSA=*/true));
+  passes.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(loops), /*UseMemorySSA=*/true));
   clean();
   passes.addPass(llvm::LoopUnrollPass(llvm::LoopUnrollOptions(/*OptLevel=*/2)));
   passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
   clean();
-}
-
-void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  functions.registerPass([] { return llvm::TargetLibraryAnalysis(emptyLibrary()); });
-  llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-  llvm::FunctionPassManager passes;
-  addPasses(passes);
-  for (llvm::Function &function : module) {
-    if (!function.isDeclaration()) {
-      passes.run(function, functions);
-    }
-  }
 }
 
 /// A call that the driver could not resolve is a hole in our lowering: better named here.
@@ -167,44 +132,33 @@ std::string withoutComments(llvm::StringRef ptx) {
   return result;
 }
 
+template <typename Module>
+llvm::Expected<std::string> emit(Module &module, const engine::CudaArch &arch) {
+  std::unique_ptr<llvm::TargetMachine> machine = targetMachine(arch);
+  auto prepare = [](llvm::Module &translated) {
+    for (llvm::Function &function : translated) {
+      orderAfterWait(function);
+    }
+  };
+  llvm::Expected<std::string> ptx =
+      emitModule(module, {*machine, llvm::CodeGenFileType::AssemblyFile, prepare, addPasses});
+  if (!ptx) {
+    return ptx.takeError();
+  }
+  if (llvm::Error error = checkCalls(*ptx)) {
+    return std::move(error);
+  }
+  return withoutComments(*ptx);
+}
+
 } // namespace
 
 llvm::Expected<std::string> emitPtx(llvm::Module &module, const engine::CudaArch &arch) {
-  std::unique_ptr<llvm::TargetMachine> machine = targetMachine(arch);
-  module.setTargetTriple(llvm::Triple(kTriple));
-  module.setDataLayout(machine->createDataLayout());
-  std::string problem;
-  llvm::raw_string_ostream problemStream(problem);
-  if (llvm::verifyModule(module, &problemStream)) {
-    return llvm::createStringError("generated LLVM IR is not valid: " + problem);
-  }
-  for (llvm::Function &function : module) {
-    orderAfterWait(function);
-  }
-  optimize(module, *machine);
-  llvm::SmallString<0> ptx;
-  llvm::raw_svector_ostream stream(ptx);
-  llvm::legacy::PassManager backend;
-  backend.add(new llvm::TargetLibraryInfoWrapperPass(emptyLibrary()));
-  if (machine->addPassesToEmitFile(backend, stream, /*DwoOut=*/nullptr,
-                                   llvm::CodeGenFileType::AssemblyFile, /*DisableVerify=*/true)) {
-    return llvm::createStringError("the NVPTX backend cannot emit PTX");
-  }
-  backend.run(module);
-  if (llvm::Error error = checkCalls(ptx)) {
-    return std::move(error);
-  }
-  return withoutComments(ptx);
+  return emit(module, arch);
 }
 
 llvm::Expected<std::string> emitPtx(mlir::ModuleOp module, const engine::CudaArch &arch) {
-  llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> translated =
-      mlir::translateModuleToLLVMIR(module, context, "tenon", /*disableVerification=*/true);
-  if (!translated) {
-    return llvm::createStringError("cannot translate the kernels to LLVM IR");
-  }
-  return emitPtx(*translated, arch);
+  return emit(module, arch);
 }
 
 } // namespace tenon::codegen::cuda
