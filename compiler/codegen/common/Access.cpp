@@ -146,13 +146,6 @@ AffineExpr clampIndex(Body &body, Value index, AffineExpr size) {
   return body.asIndex(arith::MaxSIOp::create(body.builder, location, high, indexConstant(body, 0)));
 }
 
-/// Zero, for an element of an operand that has none and must not be read.
-Value zeroOf(Body &body, Value value) {
-  Type storage = storageType(getElementTypeOrSelf(value));
-  return arith::ConstantOp::create(body.builder, body.lowering.location,
-                                   body.builder.getZeroAttr(storage));
-}
-
 Value indexCompare(Body &body, arith::CmpIPredicate predicate, Value a, Value b) {
   return arith::CmpIOp::create(body.builder, body.lowering.location, predicate, a, b);
 }
@@ -198,7 +191,7 @@ Value accessPad(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
     }
     mapped.push_back(clampIndex(body, position, dims[i]));
   }
-  Value element = isEmpty(pad.getX()) ? zeroOf(body, pad.getX()) : body.at(pad.getX(), mapped);
+  Value element = isEmpty(pad.getX()) ? zeroElement(body, pad.getX()) : body.at(pad.getX(), mapped);
   if (!inside || !element) {
     return element;
   }
@@ -211,68 +204,6 @@ Value accessPad(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
                                         body.builder.getZeroAttr(element.getType()));
   }
   return arith::SelectOp::create(body.builder, location, inside, element, outside);
-}
-
-AffineExpr indexFrom(Body &body, Value indices, ArrayRef<AffineExpr> position, AffineExpr size) {
-  Value element = body.at(indices, position);
-  if (!element) {
-    return {};
-  }
-  return body.asIndex(indexInDim(body.builder, body.lowering.location, element, body.index(size)));
-}
-
-Value accessGather(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
-  GatherOp gather = cast<GatherOp>(op);
-  if (isEmpty(gather.getX())) {
-    return zeroOf(body, gather.getX());
-  }
-  Dims dims = getDims(gather.getX().getType());
-  size_t axis = gather.getAxis();
-  size_t indexRank = getDims(gather.getIndices().getType()).size();
-  AffineExpr chosen =
-      indexFrom(body, gather.getIndices(), indices.slice(axis, indexRank), dims[axis]);
-  if (!chosen) {
-    return {};
-  }
-  SmallVector<AffineExpr> mapped(indices.take_front(axis));
-  mapped.push_back(chosen);
-  llvm::append_range(mapped, indices.drop_front(axis + indexRank));
-  return body.at(gather.getX(), mapped);
-}
-
-Value accessGatherElements(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
-  GatherElementsOp gather = cast<GatherElementsOp>(op);
-  if (isEmpty(gather.getX())) {
-    return zeroOf(body, gather.getX());
-  }
-  size_t axis = gather.getAxis();
-  SmallVector<AffineExpr> mapped(indices);
-  mapped[axis] =
-      indexFrom(body, gather.getIndices(), indices, getDims(gather.getX().getType())[axis]);
-  return mapped[axis] ? body.at(gather.getX(), mapped) : Value();
-}
-
-Value accessGatherNd(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
-  GatherNdOp gather = cast<GatherNdOp>(op);
-  if (isEmpty(gather.getX())) {
-    return zeroOf(body, gather.getX());
-  }
-  Dims dims = getDims(gather.getX().getType());
-  Dims indexDims = getDims(gather.getIndices().getType());
-  size_t batch = gather.getBatchDims();
-  int64_t tuple = constantDim(indexDims.back()).value_or(0);
-  SmallVector<AffineExpr> mapped(indices.take_front(batch));
-  for (int64_t i = 0; i < tuple; ++i) {
-    SmallVector<AffineExpr> position(indices.take_front(indexDims.size() - 1));
-    position.push_back(getAffineConstantExpr(i, body.builder.getContext()));
-    AffineExpr chosen = indexFrom(body, gather.getIndices(), position, dims[batch + i]);
-    if (!chosen) {
-      return {};
-    }
-    mapped.push_back(chosen);
-  }
-  llvm::append_range(mapped, indices.drop_front(indexDims.size() - 1));
-  return body.at(gather.getX(), mapped);
 }
 
 /// All operands are read at a position inside them and the right one is selected.
@@ -301,7 +232,7 @@ Value accessConcat(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
     }
     start = start + size;
   }
-  return result ? result : zeroOf(body, concat.getY());
+  return result ? result : zeroElement(body, concat.getY());
 }
 
 Value accessIota(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
@@ -395,16 +326,10 @@ bool isEmpty(Value value) {
                       [](AffineExpr dim) { return constantDim(dim) == 0; });
 }
 
-Value indexInDim(OpBuilder &b, Location location, Value element, Value size) {
-  Value zero = arith::ConstantIndexOp::create(b, location, 0);
-  Value one = arith::ConstantIndexOp::create(b, location, 1);
-  Value index = arith::IndexCastOp::create(b, location, b.getIndexType(), element);
-  Value isNegative = arith::CmpIOp::create(b, location, arith::CmpIPredicate::slt, index, zero);
-  Value wrapped = arith::AddIOp::create(b, location, index, size);
-  Value counted = arith::SelectOp::create(b, location, isNegative, wrapped, index);
-  Value last = arith::SubIOp::create(b, location, size, one);
-  Value high = arith::MinSIOp::create(b, location, counted, last);
-  return arith::MaxSIOp::create(b, location, high, zero);
+Value zeroElement(Body &body, Value value) {
+  Type storage = storageType(getElementTypeOrSelf(value));
+  return arith::ConstantOp::create(body.builder, body.lowering.location,
+                                   body.builder.getZeroAttr(storage));
 }
 
 AccessFn findAccess(Operation *op) {

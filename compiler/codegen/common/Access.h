@@ -10,8 +10,17 @@ mlir::Value accessQuantize(Body &body, mlir::Operation *op,
 mlir::Value accessDequantize(Body &body, mlir::Operation *op,
                              llvm::ArrayRef<mlir::AffineExpr> indices);
 
+mlir::Value accessGather(Body &body, mlir::Operation *op, llvm::ArrayRef<mlir::AffineExpr> indices);
+mlir::Value accessGatherElements(Body &body, mlir::Operation *op,
+                                 llvm::ArrayRef<mlir::AffineExpr> indices);
+mlir::Value accessGatherNd(Body &body, mlir::Operation *op,
+                           llvm::ArrayRef<mlir::AffineExpr> indices);
+
 /// Whether a tensor is known to have no elements: nothing may be read of it.
 bool isEmpty(mlir::Value value);
+
+/// Zero, for an element of a tensor that has none and must not be read.
+mlir::Value zeroElement(Body &body, mlir::Value value);
 
 /// An element of an index tensor as an index into a dim of `size`: negative ones count from the
 /// end, and it is held inside the dim so that no index reaches outside of the tensor; 0 if that is

@@ -2,8 +2,7 @@
 // functions stay math ops, which each target expands in its own way.
 #include "compiler/codegen/common/ScalarBody.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
+#include "compiler/codegen/common/ScalarEmitter.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -15,148 +14,13 @@ using namespace tenon::tn;
 namespace tenon::codegen {
 namespace {
 
-/// Builds values of one compute type: i1 for bool, f32 for half-width floats, else the storage type.
-class Emitter {
-public:
-  Emitter(OpBuilder &builder, Location location, Type element)
-      : builder(builder), location(location), element(element) {
-    type = computeType(element);
-  }
-
-  static Type computeType(Type element) {
-    if (isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32) {
-      return Float32Type::get(element.getContext());
-    }
-    return element.isInteger(1) ? element : storageType(element);
-  }
-
-  bool isFloat() const { return isa<FloatType>(type); }
-  bool isUnsigned() const { return element.isUnsignedInteger() || element.isInteger(1); }
-  Type computed() const { return type; }
-
-  Value load(Value stored) {
-    if (element.isInteger(1)) {
-      Value zero = arith::ConstantOp::create(builder, location, builder.getI8IntegerAttr(0));
-      return arith::CmpIOp::create(builder, location, arith::CmpIPredicate::ne, stored, zero);
-    }
-    if (stored.getType() != type) {
-      return arith::ExtFOp::create(builder, location, type, stored);
-    }
-    return stored;
-  }
-
-  Value store(Value value) {
-    if (element.isInteger(1)) {
-      return arith::ExtUIOp::create(builder, location, builder.getI8Type(), value);
-    }
-    Type stored = storageType(element);
-    if (value.getType() != stored) {
-      return arith::TruncFOp::create(builder, location, stored, value);
-    }
-    return value;
-  }
-
-  Value constant(double value) {
-    if (isFloat()) {
-      return arith::ConstantOp::create(builder, location, builder.getFloatAttr(type, value));
-    }
-    return arith::ConstantOp::create(
-        builder, location, builder.getIntegerAttr(type, static_cast<int64_t>(value)));
-  }
-
-  /// The nearest number of the type that `mode` leads to; integers saturate.
-  Value bound(double value, llvm::RoundingMode mode) {
-    if (isFloat()) {
-      return constant(value);
-    }
-    llvm::APSInt nearest(type.getIntOrFloatBitWidth(), isUnsigned());
-    bool isExact = false;
-    llvm::APFloat(value).convertToInteger(nearest, mode, &isExact);
-    return arith::ConstantOp::create(builder, location, builder.getIntegerAttr(type, nearest));
-  }
-
-  template <typename Op> Value make(ValueRange operands) {
-    return Op::create(builder, location, operands[0].getType(), operands);
-  }
-  template <typename FloatOp, typename SignedOp, typename UnsignedOp>
-  Value pick(ValueRange operands) {
-    if (isFloat()) {
-      return make<FloatOp>(operands);
-    }
-    return isUnsigned() ? make<UnsignedOp>(operands) : make<SignedOp>(operands);
-  }
-
-  Value add(Value a, Value b) { return pick<arith::AddFOp, arith::AddIOp, arith::AddIOp>({a, b}); }
-  Value sub(Value a, Value b) { return pick<arith::SubFOp, arith::SubIOp, arith::SubIOp>({a, b}); }
-  Value mul(Value a, Value b) { return pick<arith::MulFOp, arith::MulIOp, arith::MulIOp>({a, b}); }
-  /// Integers never trap: the quotient by zero is 0, the one that overflows wraps.
-  Value div(Value a, Value b) {
-    if (isFloat()) {
-      return make<arith::DivFOp>({a, b});
-    }
-    Value quotient = pick<arith::DivFOp, arith::DivSIOp, arith::DivUIOp>({a, safeDivisor(a, b)});
-    return select(compare(Predicate::eq, b, constant(0)), constant(0), quotient);
-  }
-  /// An integer divisor with 1 instead of one that the machine traps on.
-  Value safeDivisor(Value a, Value b) {
-    Value traps = compare(Predicate::eq, b, constant(0));
-    if (!isUnsigned()) {
-      Value least = arith::ConstantOp::create(
-          builder, location,
-          builder.getIntegerAttr(type, APInt::getSignedMinValue(type.getIntOrFloatBitWidth())));
-      Value isLeast = compare(Predicate::eq, a, least);
-      Value isMinusOne = compare(Predicate::eq, b, constant(-1));
-      Value overflows = arith::AndIOp::create(builder, location, isLeast, isMinusOne);
-      traps = arith::OrIOp::create(builder, location, traps, overflows);
-    }
-    return select(traps, constant(1), b);
-  }
-  Value max(Value a, Value b) {
-    return pick<arith::MaximumFOp, arith::MaxSIOp, arith::MaxUIOp>({a, b});
-  }
-  Value min(Value a, Value b) {
-    return pick<arith::MinimumFOp, arith::MinSIOp, arith::MinUIOp>({a, b});
-  }
-  Value exp(Value x) { return make<math::ExpOp>(x); }
-
-  Value select(Value condition, Value a, Value b) {
-    return arith::SelectOp::create(builder, location, condition, a, b);
-  }
-
-  /// Ordered comparisons, so that NaN compares false, but `ne` holds for NaN.
-  Value compare(Predicate predicate, Value a, Value b) {
-    static constexpr arith::CmpFPredicate floats[] = {
-        arith::CmpFPredicate::OEQ, arith::CmpFPredicate::UNE, arith::CmpFPredicate::OLT,
-        arith::CmpFPredicate::OLE, arith::CmpFPredicate::OGT, arith::CmpFPredicate::OGE};
-    static constexpr arith::CmpIPredicate signedInts[] = {
-        arith::CmpIPredicate::eq,  arith::CmpIPredicate::ne,  arith::CmpIPredicate::slt,
-        arith::CmpIPredicate::sle, arith::CmpIPredicate::sgt, arith::CmpIPredicate::sge};
-    static constexpr arith::CmpIPredicate unsignedInts[] = {
-        arith::CmpIPredicate::eq,  arith::CmpIPredicate::ne,  arith::CmpIPredicate::ult,
-        arith::CmpIPredicate::ule, arith::CmpIPredicate::ugt, arith::CmpIPredicate::uge};
-    unsigned index = static_cast<unsigned>(predicate);
-    if (isFloat()) {
-      return arith::CmpFOp::create(builder, location, floats[index], a, b);
-    }
-    return arith::CmpIOp::create(builder, location,
-                                 isUnsigned() ? unsignedInts[index] : signedInts[index], a, b);
-  }
-
-  OpBuilder &builder;
-  Location location;
-
-private:
-  Type element;
-  Type type;
-};
-
-Value emitSigmoid(Emitter &e, Value x) {
+Value emitSigmoid(ScalarEmitter &e, Value x) {
   Value one = e.constant(1);
   Value negated = e.make<arith::NegFOp>(x);
   return e.div(one, e.add(one, e.exp(negated)));
 }
 
-Value emitGelu(Emitter &e, Value x, bool approximate) {
+Value emitGelu(ScalarEmitter &e, Value x, bool approximate) {
   Value inner;
   if (approximate) {
     Value cube = e.mul(e.mul(x, x), x);
@@ -170,12 +34,12 @@ Value emitGelu(Emitter &e, Value x, bool approximate) {
 }
 
 /// log(1 + exp(x)) without overflow: max(x, 0) + log(1 + exp(-|x|)).
-Value emitSoftplus(Emitter &e, Value x) {
+Value emitSoftplus(ScalarEmitter &e, Value x) {
   Value tail = e.exp(e.make<arith::NegFOp>(e.make<math::AbsFOp>(x)));
   return e.add(e.max(x, e.constant(0)), e.make<math::LogOp>(e.add(e.constant(1), tail)));
 }
 
-Value emitSign(Emitter &e, Value x) {
+Value emitSign(ScalarEmitter &e, Value x) {
   Value zero = e.constant(0);
   Value one = e.constant(1);
   Value positive = e.compare(Predicate::gt, x, zero);
@@ -189,7 +53,7 @@ Value emitSign(Emitter &e, Value x) {
 }
 
 /// Remainder whose sign follows the divisor, or the dividend with `fmod`.
-Value emitMod(Emitter &e, Value a, Value b, bool fmod) {
+Value emitMod(ScalarEmitter &e, Value a, Value b, bool fmod) {
   if (e.isFloat()) {
     Value quotient = e.div(a, b);
     Value whole = fmod ? e.make<math::TruncOp>(quotient) : e.make<math::FloorOp>(quotient);
@@ -213,8 +77,8 @@ Value emitMod(Emitter &e, Value a, Value b, bool fmod) {
 Value emitCast(OpBuilder &builder, Location location, CastOp op, Value stored) {
   Type from = getElementTypeOrSelf(op.getX());
   Type to = getElementTypeOrSelf(op.getY());
-  Emitter source(builder, location, from);
-  Emitter target(builder, location, to);
+  ScalarEmitter source(builder, location, from);
+  ScalarEmitter target(builder, location, to);
   Value x = source.load(stored);
   Type type = target.computed();
   Value y = x;
@@ -246,10 +110,10 @@ Value emitCast(OpBuilder &builder, Location location, CastOp op, Value stored) {
 
 /// Exponents may have another type than the base; integers go through f64.
 Value emitPow(OpBuilder &builder, Location location, PowOp op, ValueRange args) {
-  Emitter base(builder, location, getElementTypeOrSelf(op.getA()));
-  Emitter exponent(builder, location, getElementTypeOrSelf(op.getB()));
+  ScalarEmitter base(builder, location, getElementTypeOrSelf(op.getA()));
+  ScalarEmitter exponent(builder, location, getElementTypeOrSelf(op.getB()));
   Type wide = base.isFloat() ? base.computed() : Type(builder.getF64Type());
-  auto widen = [&](Emitter &e, Value value) -> Value {
+  auto widen = [&](ScalarEmitter &e, Value value) -> Value {
     if (!e.isFloat()) {
       return arith::SIToFPOp::create(builder, location, wide, value);
     }
@@ -270,7 +134,7 @@ Value emitPow(OpBuilder &builder, Location location, PowOp op, ValueRange args) 
   return base.store(power);
 }
 
-Value emitIsInf(Emitter &e, IsInfOp op, Value x) {
+Value emitIsInf(ScalarEmitter &e, IsInfOp op, Value x) {
   Value result = arith::ConstantOp::create(e.builder, e.location, e.builder.getBoolAttr(false));
   double infinity = std::numeric_limits<double>::infinity();
   if (op.getPositive()) {
@@ -283,15 +147,16 @@ Value emitIsInf(Emitter &e, IsInfOp op, Value x) {
   return result;
 }
 
-Value emitNot(Emitter &e, Value x) {
+Value emitNot(ScalarEmitter &e, Value x) {
   Value ones = arith::ConstantOp::create(
       e.builder, e.location,
-      e.builder.getIntegerAttr(x.getType(), APInt::getAllOnes(x.getType().getIntOrFloatBitWidth())));
+      e.builder.getIntegerAttr(x.getType(),
+                               APInt::getAllOnes(x.getType().getIntOrFloatBitWidth())));
   return e.make<arith::XOrIOp>({x, ones});
 }
 
 /// Shifts by the width or more give 0, which the machine's shifts do not.
-Value emitShift(Emitter &e, Value a, Value b, bool left) {
+Value emitShift(ScalarEmitter &e, Value a, Value b, bool left) {
   Value width = e.constant(a.getType().getIntOrFloatBitWidth());
   Value shifted = left ? e.make<arith::ShLIOp>({a, b}) : e.make<arith::ShRUIOp>({a, b});
   Value inRange = e.compare(Predicate::lt, b, width);
@@ -299,7 +164,7 @@ Value emitShift(Emitter &e, Value a, Value b, bool left) {
 }
 
 /// Ops of one operand, in the compute type; null if `op` is not one of them.
-Value emitUnary(Emitter &e, Operation *op, Value x) {
+Value emitUnary(ScalarEmitter &e, Operation *op, Value x) {
   return llvm::TypeSwitch<Operation *, Value>(op)
       .Case([&](AbsOp) -> Value {
         if (e.isFloat()) {
@@ -363,7 +228,7 @@ Value emitUnary(Emitter &e, Operation *op, Value x) {
 }
 
 /// Ops of two operands of one type with a result of that type; null if `op` is not one of them.
-Value emitBinary(Emitter &e, Operation *op, Value a, Value b) {
+Value emitBinary(ScalarEmitter &e, Operation *op, Value a, Value b) {
   return llvm::TypeSwitch<Operation *, Value>(op)
       .Case([&](AddOp) { return e.add(a, b); })
       .Case([&](SubOp) { return e.sub(a, b); })
@@ -423,12 +288,12 @@ Value emitScalarBody(OpBuilder &builder, Location location, Operation *op, Value
   if (PowOp pow = dyn_cast<PowOp>(op)) {
     return emitPow(builder, location, pow, args);
   }
-  Emitter result(builder, location, getElementTypeOrSelf(op->getResult(0)));
+  ScalarEmitter result(builder, location, getElementTypeOrSelf(op->getResult(0)));
   if (isa<SelectOp>(op)) {
-    Emitter condition(builder, location, builder.getI1Type());
+    ScalarEmitter condition(builder, location, builder.getI1Type());
     return result.select(condition.load(args[0]), args[1], args[2]);
   }
-  Emitter e(builder, location, getElementTypeOrSelf(op->getOperand(0)));
+  ScalarEmitter e(builder, location, getElementTypeOrSelf(op->getOperand(0)));
   Value a = e.load(args[0]);
   if (IsInfOp isInf = dyn_cast<IsInfOp>(op)) {
     return result.store(emitIsInf(e, isInf, a));
