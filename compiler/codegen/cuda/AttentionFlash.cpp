@@ -13,6 +13,10 @@ namespace {
 
 using Values = ThreadBuilder::Values;
 
+/// A mask at or below it keeps a key from being seen, unless all keys have such a mask. Next to a
+/// key with more the weight of such a key is 0 in f32, whatever their scores.
+constexpr double kUnseen = -1e30;
+
 /// Of rows that have seen no key. Where scores are not scaled, its product with the exponent's
 /// factor must be exact (so a power of two), else it is the lowest float, since masks may hold
 /// that.
@@ -127,12 +131,11 @@ void FlashKernel::placeRows(const ThreadBuilder &t) {
   }
 }
 
-/// The tiles of keys that this block goes over: [firstTile, fullEnd) without any check of keys,
-/// [fullEnd, tilesEnd) with.
+/// The tiles of keys that this block goes over, every `splits`-th from `firstTile`: those below
+/// `fullEnd` without any check of keys, those from there to `tilesEnd` with.
 void FlashKernel::findTiles(const ThreadBuilder &t) {
   Value keys = shell.size32(p.keys), zero = t.i32(0);
-  keysEnd = keys;
-  Value fullKeys = keys;
+  Value keysEnd = keys, fullKeys = keys;
   if (p.causal && !tile.joinsHeads) {
     Value shift = t.sub(keys, shell.size32(p.queries));
     Value firstSeen = t.add(t.add(firstRow, shift), 1);
@@ -142,11 +145,55 @@ void FlashKernel::findTiles(const ThreadBuilder &t) {
     Value firstSeen = t.add(t.sub(keys, shell.size32(p.queries)), 1);
     fullKeys = t.max(zero, t.min(keys, firstSeen));
   }
-  Value count = t.ceilDiv(keys, tile.keys);
-  Value share = t.ceilDiv(count, tile.splits);
-  firstTile = t.mul(split, share);
-  tilesEnd = t.min(t.ceilDiv(keysEnd, tile.keys), t.add(firstTile, share));
-  fullEnd = t.max(firstTile, t.min(t.div(fullKeys, tile.keys), tilesEnd));
+  firstTile = split;
+  tilesEnd = t.ceilDiv(keysEnd, tile.keys);
+  fullEnd = t.min(t.div(fullKeys, tile.keys), tilesEnd);
+}
+
+/// Brings the end of the tiles to the last key that the mask lets through. Where it lets none
+/// through, all keys count: the weights of a row whose scores are all as low are not zeros.
+void FlashKernel::endAtMask(const ThreadBuilder &t) {
+  const StridedTensor &mask = *p.mask;
+  int64_t bytes = mask.element.getIntOrFloatBitWidth() / 8, lanes = 16 / bytes;
+  auto isAligned = [&](AffineExpr places) { return places.isMultipleOf(lanes); };
+  bool isWide = tn::constantDim(mask.strides[3]) == 1 && isAligned(p.keys) &&
+                isAligned(mask.offset) &&
+                llvm::all_of(ArrayRef(mask.strides).take_front(3), isAligned);
+  lanes = isWide ? lanes : 1;
+  Value keys = shell.size32(p.keys), pointer = placed[0][0].maskPointer;
+  Value first = t.mul(t.thread(), lanes), stride = shell.size(mask.strides[3]);
+  auto look = [&](const ThreadBuilder &b, Value from, ValueRange before) -> Values {
+    Value key = b.add(from, first);
+    Values end = b.choose(
+        b.isLess(key, keys),
+        [&](const ThreadBuilder &c) -> Values {
+          Value at = c.offset(pointer, mask.element, c.mul(c.wide(key), stride));
+          Type type = isWide ? c.vectorType(lanes, mask.element) : mask.element;
+          Value loaded = c.load(type, at, lanes * bytes), highest;
+          for (int64_t lane = 0; lane < lanes; ++lane) {
+            Value element = c.toF32(isWide ? c.extract(loaded, lane) : loaded);
+            highest = highest ? c.maxF(highest, element) : element;
+          }
+          Value isSeen = c.isLessF(c.f32(kUnseen), highest);
+          return {c.select(isSeen, c.add(key, lanes), c.i32(0))};
+        },
+        [](const ThreadBuilder &c) -> Values { return {c.i32(0)}; });
+    return {b.max(before[0], end[0])};
+  };
+  Value end = t.loop(t.i32(0), keys, t.i32(tile.threads() * lanes), t.i32(0), look)[0];
+  for (int64_t distance = 1; distance < kWarp; distance *= 2) {
+    end = t.max(end, t.shuffleXor(end, distance));
+  }
+  Value marks = t.offset(shared, t.builder.getI8Type(), marksOffset());
+  Value warp = t.div(t.thread(), kWarp);
+  t.store(end, t.offset(marks, t.i32Type(), warp), 4);
+  t.barrier();
+  for (int64_t i = 0; i < tile.threads() / kWarp; ++i) {
+    end = t.max(end, t.load(t.i32Type(), t.offset(marks, t.i32Type(), i), 4));
+  }
+  end = t.select(t.isEqual(end, t.i32(0)), keys, end);
+  tilesEnd = t.min(tilesEnd, t.ceilDiv(end, tile.keys));
+  fullEnd = t.min(fullEnd, tilesEnd);
 }
 
 Value FlashKernel::rowPointer(const ThreadBuilder &t, unsigned position,
@@ -220,9 +267,14 @@ void FlashKernel::copyRows(const ThreadBuilder &t, Value pointer, const StridedT
   }
 }
 
+/// Where the tile with this index lies in shared memory.
+Value FlashKernel::stageOf(const ThreadBuilder &t, Value index) const {
+  Value stage = t.rem(t.div(index, tile.splits), tile.stages);
+  return t.offset(shared, half, t.mul(stage, stageElements()));
+}
+
 void FlashKernel::copyTile(const ThreadBuilder &t, Value index) const {
-  Value stage = t.rem(t.sub(index, firstTile), 2);
-  Value keysTo = t.offset(shared, half, t.mul(stage, stageElements()));
+  Value keysTo = stageOf(t, index);
   Value firstKey = t.mul(index, tile.keys);
   copyRows(t, keyPointer, p.k, firstKey, keysTo, width, keyPitch);
   copyRows(t, valuePointer, p.v, firstKey, t.offset(keysTo, half, tile.keys * keyPitch), valueWidth,
@@ -240,25 +292,37 @@ void FlashKernel::emit(bool waits) {
   findTiles(t);
   keyPointer = rowPointer(t, 1, p.k, keyHead, {});
   valuePointer = rowPointer(t, 2, p.v, keyHead, {});
-  t.when(t.isLess(firstTile, tilesEnd),
-         [&](const ThreadBuilder &inner) { copyTile(inner, firstTile); });
-  commitCopies(t);
   placeRows(t);
-  loadQueries(t);
-  Value one = t.i32(1);
+  for (int64_t ahead = 0; ahead + 1 < tile.stages; ++ahead) {
+    Value index = t.add(firstTile, ahead * tile.splits);
+    t.when(t.isLess(index, tilesEnd),
+           [&](const ThreadBuilder &inner) { copyTile(inner, index); });
+    commitCopies(t);
+    if (ahead == 0) {
+      // The first tile is on its way before it is known whether the mask needs it.
+      loadQueries(t);
+      if (tile.endsAtMask) {
+        endAtMask(t);
+      }
+    }
+  }
+  Value step = t.i32(tile.splits);
   auto pass = [&](Value from, Value to, ValueRange state, bool isEdge) {
-    return t.loop(from, to, one, state,
+    return t.loop(from, to, step, state,
                   [&](const ThreadBuilder &inner, Value index, ValueRange carried) {
-                    return step(inner, index, unflatten(carried), isEdge);
+                    return this->step(inner, index, unflatten(carried), isEdge);
                   });
   };
   Values state = pass(firstTile, fullEnd, flatten(initialState(t)), /*isEdge=*/false);
   if (p.causal || !p.keys.isMultipleOf(tile.keys)) {
-    state = pass(fullEnd, tilesEnd, state, /*isEdge=*/true);
+    Value rest = t.max(t.i32(0), t.sub(fullEnd, firstTile));
+    Value from = t.add(firstTile, t.mul(t.ceilDiv(rest, tile.splits), tile.splits));
+    state = pass(from, tilesEnd, state, /*isEdge=*/true);
   }
   State last = unflatten(state);
   if (tile.keyWarps > 1) {
-    mergeWarps(t, last);
+    shareParts(t, last);
+    tile.isClustered ? mergeCluster(t) : mergeWarps(t);
   } else {
     storeRows(t, last);
   }

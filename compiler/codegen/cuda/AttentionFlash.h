@@ -26,8 +26,7 @@ public:
   void emit(bool waits);
   mlir::AffineExpr rowCount() const;
   int64_t sharedBytes() const {
-    int64_t merged = tile.keyWarps > 1 ? tile.keyWarps * tile.rows() * (sumPitch() + 2) * 4 : 0;
-    return std::max(2 * stageElements() * 2, merged);
+    return partsOffset() + (tile.keyWarps > 1 ? tile.keyWarps * partRows() * (sumPitch() + 2) * 4 : 0);
   }
 
 private:
@@ -43,9 +42,19 @@ private:
     Value keyLimit;    ///< keys before it are seen
     Value maskPointer; ///< of key 0, or null
   };
+  /// A row's parts, of the warps and blocks that share its keys: where their columns lie.
+  struct RowParts {
+    Values columns, weights;
+    Value maximum, total;
+  };
 
+  int64_t clusterBlocks() const { return tile.isClustered ? tile.splits : 1; }
   int64_t stageElements() const { return tile.keys * (keyPitch + valuePitch); }
   int64_t sumPitch() const { return valueSteps * 16 + 8; }
+  /// Shared memory: the stages, a number a warp, and the sums of the warps that share rows.
+  int64_t marksOffset() const { return tile.stages * stageElements() * 2; }
+  int64_t partsOffset() const { return marksOffset() + (tile.threads() / kWarp * 4 + 15) / 16 * 16; }
+  int64_t partRows() const;
   int64_t group() const;
   State initialState(const ThreadBuilder &t) const;
   Values flatten(const State &state) const;
@@ -54,23 +63,32 @@ private:
   void placeBlock(const ThreadBuilder &t);
   void placeRows(const ThreadBuilder &t);
   void findTiles(const ThreadBuilder &t);
+  void endAtMask(const ThreadBuilder &t);
   Value rowPointer(const ThreadBuilder &t, unsigned position, const StridedTensor &tensor,
                    Value head, Value row);
   void loadQueries(const ThreadBuilder &t);
   void copyRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor, Value firstKey,
                 Value to, int64_t columns, int64_t pitch) const;
   void copyTile(const ThreadBuilder &t, Value index) const;
+  Value stageOf(const ThreadBuilder &t, Value index) const;
   Values step(const ThreadBuilder &t, Value index, const State &before, bool isEdge) const;
   List<List<Values>> scores(const ThreadBuilder &t, Value stage) const;
-  void finishScores(const ThreadBuilder &t, Value firstKey, bool isEdge,
+  Values sharedMask(const ThreadBuilder &t, Value firstKey, bool isEdge) const;
+  void finishScores(const ThreadBuilder &t, Value firstKey, bool isEdge, const Values &mask,
                     List<List<Values>> &scores) const;
   Value maskAt(const ThreadBuilder &t, const Row &row, Value key, bool isEdge) const;
   void weigh(const ThreadBuilder &t, List<List<Values>> &scores, State &state) const;
   void addValues(const ThreadBuilder &t, Value stage, const List<List<Values>> &weights,
                  State &state) const;
   void storeRows(const ThreadBuilder &t, State &state);
-  void mergeWarps(const ThreadBuilder &t, State &state);
-  void storeMerged(const ThreadBuilder &t, Value sums, Value marks);
+  void shareParts(const ThreadBuilder &t, State &state);
+  RowParts weighParts(const ThreadBuilder &t, Value row, Value firstPart, int64_t lanes) const;
+  void mergeColumns(const ThreadBuilder &t, const RowParts &parts, Value row, Value column,
+                    Value isMine, int64_t lanes);
+  void mergeWarps(const ThreadBuilder &t);
+  void mergeCluster(const ThreadBuilder &t);
+  void storeMerged(const ThreadBuilder &t, Value row, Value column, const RowParts &parts,
+                   Value low, Value high);
 
   KernelShell &shell;
   const AttentionProblem &p;
@@ -82,7 +100,7 @@ private:
 
   Value shared, batch, blockHead, keyHead, split, rowBlock, firstRow, rows;
   Value rowWarp, keyWarp, lane, laneRow, laneColumn; ///< g and 2 t
-  Value keysEnd, firstTile, fullEnd, tilesEnd;
+  Value firstTile, fullEnd, tilesEnd;
   Value keyPointer, valuePointer;
   List<std::array<Row, 2>> placed; ///< by row tile
   List<List<Values>> queries;

@@ -40,27 +40,37 @@ Value FlashKernel::maskAt(const ThreadBuilder &t, const Row &row, Value key, boo
   return t.toF32(t.load(p.mask->element, t.offset(row.maskPointer, p.mask->element, at), bytes));
 }
 
+/// The mask of the warp's keys that the thread has scores of, if all rows share it and there are
+/// registers for it while the keys are waited for; else nothing.
+Values FlashKernel::sharedMask(const ThreadBuilder &t, Value firstKey, bool isEdge) const {
+  Values mask;
+  if (tile.keyWarps > 1 && sharesMask(p, tile.joinsHeads)) {
+    Value first = t.add(t.add(firstKey, t.mul(keyWarp, warpKeys)), laneColumn);
+    for (int64_t column = 0; column < warpKeys / 8 * 2; ++column) {
+      mask.push_back(maskAt(t, placed[0][0], t.add(first, column / 2 * 8 + column % 2), isEdge));
+    }
+  }
+  return mask;
+}
+
 /// Scale, mask, and -inf for keys out of reach.
 void FlashKernel::finishScores(const ThreadBuilder &t, Value firstKey, bool isEdge,
-                               SmallVector<SmallVector<Values>> &scores) const {
+                               const Values &mask, SmallVector<SmallVector<Values>> &scores) const {
   Value first = t.add(t.add(firstKey, t.mul(keyWarp, warpKeys)), laneColumn);
-  // Whether all rows of the block have the same mask.
-  auto isFixed = [&](unsigned dim) { return tn::constantDim(p.mask->strides[dim]) == 0; };
-  bool sharesMask = p.mask && isFixed(2) && (!tile.joinsHeads || isFixed(1));
   Value scale = t.f32(p.scale), lowest = t.f32(-std::numeric_limits<float>::infinity());
   for (int64_t column = 0; column < warpKeys / 8 * 2; ++column) {
-    Value key = t.add(first, column / 2 * 8 + column % 2);
-    Value sharedMask;
-    if (sharesMask) {
-      sharedMask = maskAt(t, placed[0][0], key, isEdge);
+    Value key = t.add(first, column / 2 * 8 + column % 2), shared;
+    if (!mask.empty()) {
+      shared = mask[column];
+    } else if (sharesMask(p, tile.joinsHeads)) {
+      shared = maskAt(t, placed[0][0], key, isEdge);
     }
     for (int64_t r = 0; r < tile.rowTiles; ++r) {
       for (int64_t part : {0, 1}) {
         const Row &row = placed[r][part];
         Value &score = scores[r][column / 2][part * 2 + column % 2];
         if (p.mask) {
-          Value mask = sharedMask ? sharedMask : maskAt(t, row, key, isEdge);
-          score = t.fma(score, scale, mask);
+          score = t.fma(score, scale, shared ? shared : maskAt(t, row, key, isEdge));
         } else if (!foldsScale(p)) {
           score = t.mulF(score, scale);
         }
@@ -139,19 +149,21 @@ void FlashKernel::addValues(const ThreadBuilder &t, Value stage,
   }
 }
 
-/// One tile of keys: the next one is under way while this one is worked on.
+/// One tile of keys: those after it are under way while this one is worked on.
 Values FlashKernel::step(const ThreadBuilder &t, Value index, const State &before,
                          bool isEdge) const {
   State state = before;
-  waitForCopies(t, 0);
+  Value firstKey = t.mul(index, tile.keys);
+  Values mask = sharedMask(t, firstKey, isEdge);
+  waitForCopies(t, tile.stages - 2);
   // This tile is visible to all, and all are done with the tile before, whose place is free now.
   t.barrier();
-  Value next = t.add(index, 1);
+  Value next = t.add(index, (tile.stages - 1) * tile.splits);
   t.when(t.isLess(next, tilesEnd), [&](const ThreadBuilder &inner) { copyTile(inner, next); });
   commitCopies(t);
-  Value stage = t.offset(shared, half, t.mul(t.rem(t.sub(index, firstTile), 2), stageElements()));
+  Value stage = stageOf(t, index);
   SmallVector<SmallVector<Values>> tileScores = scores(t, stage);
-  finishScores(t, t.mul(index, tile.keys), isEdge, tileScores);
+  finishScores(t, firstKey, isEdge, mask, tileScores);
   weigh(t, tileScores, state);
   addValues(t, stage, tileScores, state);
   return flatten(state);

@@ -16,9 +16,14 @@ struct AttentionTile {
   int64_t rowWarps = 4;
   int64_t keyWarps = 1;
   int64_t keys = 64;
-  int64_t splits = 1; ///< of the keys over blocks; needs keyWarps > 1
+  int64_t splits = 1; ///< of the keys over blocks, tile by tile in turn; needs keyWarps > 1
   /// The heads that share a key head are rows of one block (for few queries).
   bool joinsHeads = false;
+  int64_t stages = 2; ///< tiles of keys in shared memory: one in use, the others under way
+  /// The splits are a cluster, whose blocks add up their sums; else a second kernel does.
+  bool isClustered = false;
+  /// Keys behind the last one that the mask lets through are not read.
+  bool endsAtMask = false;
 
   int64_t rows() const { return rowTiles * rowWarps * 16; }
   int64_t threads() const { return rowWarps * keyWarps * 32; }
@@ -33,6 +38,9 @@ AttentionTile chooseTile(const AttentionProblem &problem, const engine::CudaArch
 void emitTensorCoreAttention(mlir::ModuleOp module, llvm::StringRef symbol,
                              const AttentionProblem &problem, const AttentionTile &tile,
                              const engine::CudaArch &arch, RegionCode &code);
+
+/// Whether all queries, and all heads of a block if they are joined, have the same mask.
+bool sharesMask(const AttentionProblem &problem, bool joinsHeads);
 
 /// The sum of the splits: rows of partial sums [splits, rows, valueWidth] and of {maximum, sum of
 /// weights} [splits, rows, 2] to the result (AttentionCombine.cpp).

@@ -10,6 +10,10 @@ namespace tenon::codegen::cuda {
 namespace {
 
 constexpr double kLog2E = 1.4426950408889634;
+/// What every architecture with clusters runs, and what a second kernel adds up.
+constexpr int64_t kClusterBlocks = 8, kMostSplits = 32;
+/// Blocks a processor for a step of decoding.
+constexpr int64_t kDecodeBlocks = 4;
 
 /// Rows of 16-byte chunks, so that asynchronous copies can bring them.
 bool hasAlignedRows(const StridedTensor &tensor) {
@@ -39,6 +43,38 @@ bool fitsTensorCores(const AttentionProblem &p) {
          hasAlignedRows(p.y);
 }
 
+bool sharesMask(const AttentionProblem &p, bool joinsHeads) {
+  auto isFixed = [&](unsigned dim) { return tn::constantDim(p.mask->strides[dim]) == 0; };
+  return p.mask && (isFixed(2) || tn::constantDim(p.queries) == 1) && (!joinsHeads || isFixed(1));
+}
+
+namespace {
+
+/// Blocks that share the keys of a list of queries: as many as keep the GPU busy, if each has keys.
+int64_t chooseSplits(int64_t lists, int64_t tiles, int64_t wanted, const engine::CudaArch &arch) {
+  int64_t most = std::min<int64_t>(tiles, arch.number >= 90 ? kClusterBlocks : kMostSplits);
+  int64_t splits = 1;
+  while (splits * 2 <= most && lists * splits * 2 <= wanted) {
+    splits *= 2;
+  }
+  return splits;
+}
+
+/// Of a step of decoding, which reads all keys for a row or a few: what counts is how many bytes are
+/// under way. Blocks that leave room for others on a processor hide each other's ends.
+void shareKeys(AttentionTile &tile, int64_t lists, int64_t keys, const engine::CudaArch &arch) {
+  tile.keyWarps = 4;
+  tile.keys = 64;
+  tile.stages = 3;
+  tile.splits = chooseSplits(lists, (keys + 63) / 64, processors(arch) * kDecodeBlocks, arch);
+  if (lists * tile.splits < processors(arch)) {
+    tile.keyWarps = 8;
+    tile.keys = 128;
+  }
+}
+
+} // namespace
+
 AttentionTile chooseTile(const AttentionProblem &p, const engine::CudaArch &arch) {
   std::optional<int64_t> heads = tn::constantDim(p.heads), keyHeads = tn::constantDim(p.keyHeads),
                          queries = tn::constantDim(p.queries);
@@ -49,7 +85,7 @@ AttentionTile chooseTile(const AttentionProblem &p, const engine::CudaArch &arch
   if (!heads || !queries) {
     return tile;
   }
-  int64_t lists = batches * *heads;
+  int64_t lists = batches * *heads, keys = tn::constantDim(p.keys).value_or(1024);
   auto blocks = [&](int64_t rows) { return lists * ((*queries + rows - 1) / rows); };
   // A step of decoding has a row or a few, so larger tiles would be empty however many there are.
   bool isDecoding = *queries <= 16;
@@ -65,12 +101,15 @@ AttentionTile chooseTile(const AttentionProblem &p, const engine::CudaArch &arch
   tile.keyWarps = !isDecoding && blocks(32) >= processors(arch) ? 2 : 4;
   tile.rowWarps = 4 / tile.keyWarps;
   tile.keys = widest <= 64 ? 128 : 64;
-  tile.joinsHeads = keyHeads && *heads != *keyHeads && *heads / *keyHeads * *queries <= 16;
-  int64_t running = tile.joinsHeads ? batches * *keyHeads : blocks(tile.rows());
-  int64_t tiles = (tn::constantDim(p.keys).value_or(1024) + tile.keys - 1) / tile.keys;
-  if (running * 2 <= processors(arch) && tiles > 1) {
-    tile.splits = std::clamp<int64_t>(processors(arch) / running, 1, std::min<int64_t>(tiles, 32));
+  if (isDecoding) {
+    tile.joinsHeads = keyHeads && *heads != *keyHeads && *heads / *keyHeads * *queries <= 16;
+    shareKeys(tile, tile.joinsHeads ? batches * *keyHeads : lists, keys, arch);
+    tile.endsAtMask = sharesMask(p, tile.joinsHeads) && keys > tile.keys;
+  } else {
+    tile.splits = chooseSplits(blocks(tile.rows()), (keys + tile.keys - 1) / tile.keys,
+                               processors(arch), arch);
   }
+  tile.isClustered = tile.splits > 1 && arch.number >= 90;
   return tile;
 }
 
@@ -82,18 +121,22 @@ void emitTensorCoreAttention(ModuleOp module, StringRef symbol, const AttentionP
     buffers.push_back(p.mask->buffer);
   }
   uint32_t reads = buffers.size();
-  if (tile.splits > 1) {
+  bool isPartial = tile.splits > 1 && !tile.isClustered;
+  if (isPartial) {
     buffers.append({p.firstTemporary, p.firstTemporary + 1});
   } else {
     buffers.push_back(p.y.buffer);
   }
   KernelShell shell(module, symbol, buffers, reads, tile.threads());
+  if (tile.isClustered) {
+    shell.setCluster(tile.splits);
+  }
   FlashKernel kernel(shell, p, tile);
   kernel.emit(/*waits=*/arch.number >= 90);
   AffineExpr heads = tile.joinsHeads ? p.keyHeads : p.heads;
   AffineExpr blocks = p.batches * heads * kernel.rowCount().ceilDiv(tile.rows()) * tile.splits;
   code.steps.push_back(shell.finish(blocks, kernel.sharedBytes()));
-  if (tile.splits > 1) {
+  if (isPartial) {
     AffineExpr rows = p.batches * p.heads * p.queries * tile.splits;
     code.temporaries.push_back(programOf(rows * p.valueWidth * 4));
     code.temporaries.push_back(programOf(rows * 8));

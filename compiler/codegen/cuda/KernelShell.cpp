@@ -68,6 +68,11 @@ Value KernelShell::shared() {
   return LLVM::AddressOfOp::create(builder, location, global);
 }
 
+void KernelShell::setCluster(int64_t blocks) {
+  function->setAttr(NVVM::NVVMDialect::getClusterDimAttrName(),
+                    builder.getDenseI32ArrayAttr({static_cast<int32_t>(blocks), 1, 1}));
+}
+
 RegionStep KernelShell::finish(AffineExpr blocks, int64_t sharedBytes) {
   LLVM::ReturnOp::create(builder, location, ValueRange());
   function.setFunctionType(

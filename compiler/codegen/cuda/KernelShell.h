@@ -23,6 +23,8 @@ public:
   mlir::Value size32(mlir::AffineExpr expression) { return code().word(size(expression)); }
   /// The block's dynamic shared memory, 16-byte aligned.
   mlir::Value shared();
+  /// Runs the grid in clusters of so many neighbouring blocks.
+  void setCluster(int64_t blocks);
   /// Inserts at the end of the kernel.
   ThreadBuilder code() { return ThreadBuilder(builder, location); }
 

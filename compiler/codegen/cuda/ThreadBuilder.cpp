@@ -102,6 +102,9 @@ Value ThreadBuilder::negF(Value a) const { return arith::NegFOp::create(builder,
 Value ThreadBuilder::fma(Value a, Value b, Value c) const {
   return LLVM::FMAOp::create(builder, location, a.getType(), a, b, c);
 }
+Value ThreadBuilder::isLessF(Value a, Value b) const {
+  return arith::CmpFOp::create(builder, location, arith::CmpFPredicate::ULT, a, b);
+}
 Value ThreadBuilder::exp2(Value a) const {
   return intrinsic("llvm.nvvm.ex2.approx.ftz.f32", f32Type(), a);
 }
@@ -182,6 +185,17 @@ Value ThreadBuilder::block() const {
 }
 
 void ThreadBuilder::barrier() const { NVVM::BarrierOp::create(builder, location); }
+void ThreadBuilder::clusterBarrier() const {
+  NVVM::ClusterArriveOp::create(builder, location, builder.getUnitAttr());
+  NVVM::ClusterWaitOp::create(builder, location, builder.getUnitAttr());
+}
+
+Value ThreadBuilder::remote(Value pointer, Value rank) const {
+  Type type = LLVM::LLVMPointerType::get(
+      builder.getContext(), static_cast<unsigned>(NVVM::NVVMMemorySpace::SharedCluster));
+  return NVVM::MapaOp::create(builder, location, type, pointer, rank);
+}
+
 void ThreadBuilder::warpBarrier() const { NVVM::SyncWarpOp::create(builder, location, i32(-1)); }
 
 Value ThreadBuilder::shuffleXor(Value value, int64_t mask) const {

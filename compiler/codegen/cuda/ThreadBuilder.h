@@ -65,6 +65,8 @@ public:
   Value maxF(Value a, Value b) const;
   Value negF(Value a) const;
   Value fma(Value a, Value b, Value c) const;
+  /// a < b, or one of them is not a number.
+  Value isLessF(Value a, Value b) const;
   /// 2^a with a relative error below 2^-22; results below the smallest normal number are 0.
   Value exp2(Value a) const;
   /// A float of any width as f32, and an f32 rounded to another type.
@@ -94,6 +96,10 @@ public:
 
   // Other threads.
   void barrier() const;
+  /// Of the cluster's threads; what they stored before is visible to all of them after.
+  void clusterBarrier() const;
+  /// The same place in the shared memory of a block of the cluster, by its rank.
+  Value remote(Value sharedPointer, Value rank) const;
   /// Of the warp's threads; what they stored before is visible to all of them after.
   void warpBarrier() const;
   /// The f32 or i32 of lane ^ mask.

@@ -230,7 +230,7 @@ TEST(CudaAttentionTest, Assembles) {
     llvm::Expected<std::string> ptx = emitTestPtx(attentionText(c), emitChosen, arch);
     ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
     testing::AssertionResult result = assembles(*ptx, arch);
-    EXPECT_TRUE(result) << result.message();
+    EXPECT_TRUE(result) << attentionText(c) << result.message();
   };
   for (const AttentionCase &c : cases) {
     check(c, hopper);
