@@ -52,10 +52,11 @@ struct ConvCall {
 };
 inline constexpr size_t kConvSizes = 9;
 
-/// Y = softmax(scale · Q · Kᵀ + mask) · V. buffers = {Q, K, V, mask if hasMask, Y}. sizes = {batch,
-/// heads, key heads, queries, keys, head size of Q and K, head size of V, then for each of Q, K, V and
-/// Y the strides of batch, head and row, then those of the mask (0 where it broadcasts)}; the last
-/// dim of each is contiguous.
+/// Y = softmax(scale · Q · Kᵀ + mask) · V, all of the type. buffers = {Q, K, V, mask if hasMask, Y}.
+/// sizes = {batch, heads, key heads, queries, keys, head size of Q and K, head size of V, then for each
+/// of Q, K, V and Y the strides of batch, head and row, then those of the mask (0 where it broadcasts,
+/// and without a mask), then the places of the first elements of Q, K and V in their buffers}; the
+/// last dim of each is contiguous.
 struct AttentionCall {
   LibraryOp op = LibraryOp::Attention;
   DType type = DType::F16;
@@ -63,6 +64,6 @@ struct AttentionCall {
   bool hasMask = false;
   float scale = 1;
 };
-inline constexpr size_t kAttentionSizes = 22;
+inline constexpr size_t kAttentionSizes = 25;
 
 } // namespace tenon::engine

@@ -5,12 +5,15 @@
 
 #include "support/Text.h"
 
+#include <bit>
+#include <cmath>
 #include <cstring>
 
 namespace tenon::library {
 namespace {
 
-static_assert(sizeof(engine::MatmulCall) == 8 && sizeof(engine::ConvCall) == 44);
+static_assert(sizeof(engine::MatmulCall) == 8 && sizeof(engine::ConvCall) == 44 &&
+              sizeof(engine::AttentionCall) == 8);
 
 Status malformed(std::string_view what) {
   return Status::error(ErrorId::EngineBadInstruction, strCat("library call: ", what),
@@ -48,6 +51,10 @@ public:
     int64_t value = number(1);
     isGood &= isDType(static_cast<uint8_t>(value));
     type = isGood ? static_cast<DType>(value) : DType::F32;
+  }
+  void read(float &value) {
+    value = std::bit_cast<float>(static_cast<int32_t>(number(sizeof(value))));
+    isGood &= std::isfinite(value);
   }
   template <size_t count> void read(int32_t (&values)[count], int32_t least) {
     for (int32_t &value : values) {
@@ -100,6 +107,18 @@ Result<engine::ConvCall> decodeConv(Bytes call) {
   fields.read(result.padAfter, 0);
   return fields.isDone() ? Result<engine::ConvCall>(result)
                          : malformed("the descriptor is not one of a convolution");
+}
+
+Result<engine::AttentionCall> decodeAttention(Bytes call) {
+  Fields fields(call);
+  engine::AttentionCall result;
+  fields.readOp(engine::LibraryOp::Attention);
+  fields.read(result.type);
+  fields.read(result.isCausal);
+  fields.read(result.hasMask);
+  fields.read(result.scale);
+  return fields.isDone() ? Result<engine::AttentionCall>(result)
+                         : malformed("the descriptor is not one of attention");
 }
 
 Status checkSizes(std::span<const int64_t> sizes, size_t count) {

@@ -13,6 +13,7 @@ namespace tenon::library {
 
 Result<engine::MatmulCall> decodeMatmul(Bytes call);
 Result<engine::ConvCall> decodeConv(Bytes call);
+Result<engine::AttentionCall> decodeAttention(Bytes call);
 
 /// EngineBadInstruction unless there are `count` sizes, none negative.
 Status checkSizes(std::span<const int64_t> sizes, size_t count);

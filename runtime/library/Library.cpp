@@ -24,16 +24,21 @@ public:
       return cublasLt->prepare(matmul, sizes, alignment);
     }
     if (!call.empty() && call[0] == std::byte(engine::LibraryOp::Attention)) {
-      return Status::error(ErrorId::LibraryUnsupported,
-                           "this runtime calls no library for attention", "update the runtime");
+      TENON_ASSIGN(engine::AttentionCall attention, decodeAttention(call));
+      return prepareByCudnn(attention, sizes, engine::kAttentionSizes, alignment);
     }
     TENON_ASSIGN(engine::ConvCall conv, decodeConv(call));
-    TENON_TRY(checkSizes(sizes, engine::kConvSizes));
-    TENON_TRY(open(cudnn));
-    return cudnn->prepare(conv, sizes, alignment);
+    return prepareByCudnn(conv, sizes, engine::kConvSizes, alignment);
   }
 
 private:
+  template <typename Call>
+  Result<std::unique_ptr<Plan>> prepareByCudnn(const Call &call, std::span<const int64_t> sizes,
+                                               size_t sizeCount, size_t alignment) {
+    TENON_TRY(checkSizes(sizes, sizeCount));
+    TENON_TRY(open(cudnn));
+    return cudnn->prepare(call, sizes, alignment);
+  }
   template <typename Library> Status open(std::shared_ptr<Library> &library) {
     if (!library) {
       TENON_ASSIGN(library, Library::open(options));

@@ -1,5 +1,5 @@
-// Convolutions by cuDNN: a handle, and plans of ConvCall. Relies on the caller for the current
-// context.
+// Convolutions and attention by cuDNN: a handle, and plans of ConvCall and AttentionCall. Relies on
+// the caller for the current context.
 
 #pragma once
 
@@ -19,8 +19,9 @@ public:
   Cudnn(const Cudnn &) = delete;
   Cudnn &operator=(const Cudnn &) = delete;
 
-  Result<std::unique_ptr<Plan>> prepare(const engine::ConvCall &call,
-                                        std::span<const int64_t> sizes, size_t alignment);
+  template <typename Call>
+  Result<std::unique_ptr<Plan>> prepare(const Call &call, std::span<const int64_t> sizes,
+                                        size_t alignment);
 
 private:
   Cudnn(const Api &functions, const Options &given)

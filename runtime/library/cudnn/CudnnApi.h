@@ -23,7 +23,19 @@ enum class DataType : int { Float = 0, Double = 1, Half = 2, BFloat16 = 9 };
 
 enum class HeuristicMode : int { A = 3, B = 1, Fallback = 2 };
 
-enum class PointwiseMode : int { Add = 0, Relu = 100, GeluTanh = 107 };
+enum class PointwiseMode : int {
+  Add = 0,
+  Multiply = 1,
+  Divide = 6,
+  Subtract = 9,
+  Exp = 13,
+  Log = 15,
+  Relu = 100,
+  Gelu = 104,
+  GeluTanh = 107,
+};
+
+enum class ReductionMode : int { Sum = 0, Max = 3 };
 
 inline constexpr int kCrossCorrelation = 1;
 
@@ -49,6 +61,10 @@ enum class DescriptorType : int {
   OperationGraph = 15,
   VariantPack = 16,
   Tensor = 17,
+  Matmul = 18,
+  OperationMatmul = 19,
+  Reduction = 21,
+  OperationReduction = 22,
 };
 
 enum class AttributeType : int {
@@ -63,6 +79,7 @@ enum class AttributeType : int {
   NumericalNote = 11,
   PointwiseMode = 14,
   Descriptor = 15,
+  ReductionMode = 18,
   Char = 24,
 };
 
@@ -102,11 +119,22 @@ enum class Attribute : int {
   TensorStrides = 903,
   TensorUniqueId = 906,
   TensorIsVirtual = 907,
+  TensorIsByValue = 908,
   PackUniqueIds = 1000,
   PackDataPointers = 1001,
   PackWorkspace = 1003,
   EngineGlobalIndex = 1301,
   EngineNumericalNote = 1303,
+  MatmulComputeType = 1500,
+  OperationMatmulA = 1520,
+  OperationMatmulB = 1521,
+  OperationMatmulC = 1522,
+  OperationMatmulDescriptor = 1523,
+  ReductionMode = 1600,
+  ReductionComputeType = 1601,
+  OperationReductionX = 1610,
+  OperationReductionY = 1611,
+  OperationReductionDescriptor = 1612,
 };
 
 struct Api {

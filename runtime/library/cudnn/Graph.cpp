@@ -48,12 +48,22 @@ Use useOf(const Descriptor &engine, bool allowTensorCores) {
   return use;
 }
 
-Dims4 channelsLastStrides(const Dims4 &dims) {
+} // namespace
+
+Layout channelsLast(const std::array<int64_t, 4> &dims) {
   auto [n, c, h, w] = dims;
-  return {h * w * c, 1, w * c, c};
+  return {{n, c, h, w}, {h * w * c, 1, w * c, c}};
 }
 
-} // namespace
+Layout rowMajor(std::vector<int64_t> dims) {
+  std::vector<int64_t> strides(dims.size());
+  int64_t stride = 1;
+  for (size_t i = dims.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= dims[i];
+  }
+  return {std::move(dims), std::move(strides)};
+}
 
 Status Executable::run(const Api &api, Context *context, std::span<void *const> pointers,
                        void *scratch, void *stream) const {
@@ -74,26 +84,43 @@ Result<std::vector<std::byte>> Executable::description() const {
   return text;
 }
 
-Result<size_t> Graph::addTensor(int64_t id, const Dims4 &dims, DataType type, bool isVirtual) {
+Result<size_t> Graph::addTensor(int64_t id, const Layout &layout, DataType type, Place place) {
+  bool isVirtual = place == Place::Nowhere;
   TENON_ASSIGN(Descriptor made, Descriptor::create(api, DescriptorType::Tensor));
   TENON_TRY(made.set(Attribute::TensorDataType, type));
-  TENON_TRY(made.set(Attribute::TensorDimensions, dims));
-  TENON_TRY(made.set(Attribute::TensorStrides, channelsLastStrides(dims)));
+  TENON_TRY(made.set(Attribute::TensorDimensions, layout.dims));
+  TENON_TRY(made.set(Attribute::TensorStrides, layout.strides));
   TENON_TRY(made.set(Attribute::TensorUniqueId, id));
   TENON_TRY(made.set(Attribute::TensorAlignment, byteAlignment));
   TENON_TRY(made.set(Attribute::TensorIsVirtual, AttributeType::Boolean, 1, &isVirtual));
+  if (place == Place::Host) {
+    bool isByValue = true;
+    TENON_TRY(made.set(Attribute::TensorIsByValue, AttributeType::Boolean, 1, &isByValue));
+  }
   TENON_TRY(made.finalize());
   tensors.push_back(std::move(made));
   return tensors.size() - 1;
 }
 
-Result<size_t> Graph::tensor(int64_t id, const Dims4 &dims, DataType type) {
+Result<size_t> Graph::tensor(int64_t id, const Layout &layout, DataType type) {
   ids.push_back(id);
-  return addTensor(id, dims, type, false);
+  return addTensor(id, layout, type, Place::Memory);
 }
 
-Result<size_t> Graph::between(const Dims4 &dims) {
-  return addTensor(nextVirtual++, dims, DataType::Float, true);
+Result<size_t> Graph::number(int64_t id, size_t rank) {
+  ids.push_back(id);
+  return addTensor(id, rowMajor(std::vector<int64_t>(rank, 1)), DataType::Float, Place::Host);
+}
+
+Result<size_t> Graph::between(const Layout &layout, DataType type) {
+  return addTensor(nextVirtual++, layout, type, Place::Nowhere);
+}
+
+Status Graph::addOperation(Descriptor detail, Descriptor operation) {
+  TENON_TRY(operation.finalize());
+  details.push_back(std::move(detail));
+  operations.push_back(std::move(operation));
+  return Status::ok();
 }
 
 Status Graph::convolution(size_t x, size_t w, size_t y, const Window &window) {
@@ -117,13 +144,34 @@ Status Graph::convolution(size_t x, size_t w, size_t y, const Window &window) {
   TENON_TRY(forward.set(Attribute::ForwardY, tensors[y]));
   TENON_TRY(forward.set(Attribute::ForwardAlpha, AttributeType::Float, 1, &alpha));
   TENON_TRY(forward.set(Attribute::ForwardBeta, AttributeType::Float, 1, &beta));
-  TENON_TRY(forward.finalize());
-  details.push_back(std::move(detail));
-  operations.push_back(std::move(forward));
-  return Status::ok();
+  return addOperation(std::move(detail), std::move(forward));
 }
 
-Status Graph::pointwise(PointwiseMode mode, size_t x, const size_t *b, size_t y) {
+Status Graph::matmul(size_t a, size_t b, size_t y) {
+  TENON_ASSIGN(Descriptor detail, Descriptor::create(api, DescriptorType::Matmul));
+  TENON_TRY(detail.set(Attribute::MatmulComputeType, DataType::Float));
+  TENON_TRY(detail.finalize());
+  TENON_ASSIGN(Descriptor operation, Descriptor::create(api, DescriptorType::OperationMatmul));
+  TENON_TRY(operation.set(Attribute::OperationMatmulDescriptor, detail));
+  TENON_TRY(operation.set(Attribute::OperationMatmulA, tensors[a]));
+  TENON_TRY(operation.set(Attribute::OperationMatmulB, tensors[b]));
+  TENON_TRY(operation.set(Attribute::OperationMatmulC, tensors[y]));
+  return addOperation(std::move(detail), std::move(operation));
+}
+
+Status Graph::reduction(ReductionMode mode, size_t x, size_t y) {
+  TENON_ASSIGN(Descriptor detail, Descriptor::create(api, DescriptorType::Reduction));
+  TENON_TRY(detail.set(Attribute::ReductionMode, AttributeType::ReductionMode, 1, &mode));
+  TENON_TRY(detail.set(Attribute::ReductionComputeType, DataType::Float));
+  TENON_TRY(detail.finalize());
+  TENON_ASSIGN(Descriptor operation, Descriptor::create(api, DescriptorType::OperationReduction));
+  TENON_TRY(operation.set(Attribute::OperationReductionDescriptor, detail));
+  TENON_TRY(operation.set(Attribute::OperationReductionX, tensors[x]));
+  TENON_TRY(operation.set(Attribute::OperationReductionY, tensors[y]));
+  return addOperation(std::move(detail), std::move(operation));
+}
+
+Status Graph::pointwise(PointwiseMode mode, size_t x, std::optional<size_t> b, size_t y) {
   TENON_ASSIGN(Descriptor detail, Descriptor::create(api, DescriptorType::Pointwise));
   TENON_TRY(detail.set(Attribute::PointwiseMode, AttributeType::PointwiseMode, 1, &mode));
   TENON_TRY(detail.set(Attribute::PointwiseMathPrecision, DataType::Float));
@@ -135,10 +183,7 @@ Status Graph::pointwise(PointwiseMode mode, size_t x, const size_t *b, size_t y)
     TENON_TRY(operation.set(Attribute::OperationPointwiseB, tensors[*b]));
   }
   TENON_TRY(operation.set(Attribute::OperationPointwiseY, tensors[y]));
-  TENON_TRY(operation.finalize());
-  details.push_back(std::move(detail));
-  operations.push_back(std::move(operation));
-  return Status::ok();
+  return addOperation(std::move(detail), std::move(operation));
 }
 
 Status Graph::makeOperationGraph() {

@@ -10,8 +10,14 @@
 
 namespace tenon::library::cudnn {
 
-/// Tensors are [n, c, h, w] with the channels next to each other in memory.
-using Dims4 = std::array<int64_t, 4>;
+/// A tensor's place in memory, in elements.
+struct Layout {
+  std::vector<int64_t> dims, strides;
+};
+
+/// Of [n, c, h, w] with the channels next to each other.
+Layout channelsLast(const std::array<int64_t, 4> &dims);
+Layout rowMajor(std::vector<int64_t> dims);
 
 /// A finalized plan of an engine, with the tensors that it is to be given. Lives no longer than the
 /// graph that it was compiled from, if it was not restored.
@@ -53,22 +59,27 @@ public:
       : api(functions), context(handle), byteAlignment(static_cast<int64_t>(alignment)) {}
 
   /// A tensor in memory, named by `id`.
-  Result<size_t> tensor(int64_t id, const Dims4 &dims, DataType type);
+  Result<size_t> tensor(int64_t id, const Layout &layout, DataType type);
+  /// A factor in FP32 for tensors of `rank` dims, whose pointer is of the host.
+  Result<size_t> number(int64_t id, size_t rank);
   /// One that lies nowhere: between two operations.
-  Result<size_t> between(const Dims4 &dims);
+  Result<size_t> between(const Layout &layout, DataType type = DataType::Float);
   Status convolution(size_t x, size_t w, size_t y, const Window &window);
-  Status add(size_t a, size_t b, size_t y) { return pointwise(PointwiseMode::Add, a, &b, y); }
-  Status activation(PointwiseMode mode, size_t x, size_t y) {
-    return pointwise(mode, x, nullptr, y);
-  }
+  Status matmul(size_t a, size_t b, size_t y);
+  /// Of one operand, or of two, of which the second broadcasts.
+  Status pointwise(PointwiseMode mode, size_t x, std::optional<size_t> b, size_t y);
+  /// Over the dims that are 1 in `y`.
+  Status reduction(ReductionMode mode, size_t x, size_t y);
 
   /// At least one executable, or LibraryUnsupported. Sums in less than FP32 and rounded operands
   /// are never taken; results that differ from run to run only if there is nothing else.
   Result<std::vector<Executable>> compile(const EngineLimits &limits);
 
 private:
-  Result<size_t> addTensor(int64_t id, const Dims4 &dims, DataType type, bool isVirtual);
-  Status pointwise(PointwiseMode mode, size_t x, const size_t *b, size_t y);
+  enum class Place { Memory, Host, Nowhere };
+  Result<size_t> addTensor(int64_t id, const Layout &layout, DataType type, Place place);
+  /// Keeps an operation and what describes it.
+  Status addOperation(Descriptor detail, Descriptor operation);
   Status makeOperationGraph();
   Result<std::vector<Descriptor>> heuristics(HeuristicMode mode);
   /// Adds the executable of a configuration to those that are wanted, or makes it the spare one;

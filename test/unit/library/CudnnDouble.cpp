@@ -11,6 +11,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <optional>
 
 using namespace tenon;
 using namespace tenon::library;
@@ -78,7 +79,16 @@ public:
   }
 
   bool operation(const Object *op) {
-    return op->kind == 10 ? convolution(op) : op->kind == 13 && pointwise(op);
+    switch (op->kind) {
+    case 10:
+      return convolution(op);
+    case 13:
+      return pointwise(op);
+    case 19:
+      return matmul(op);
+    default:
+      return op->kind == 22 && reduction(op);
+    }
   }
 
 private:
@@ -169,29 +179,90 @@ private:
     return true;
   }
 
-  bool pointwise(const Object *op) {
-    int mode = op->object(750)->value<int>(0);
-    Tensor x = load(op->object(751)), y = describe(op->object(753));
-    Tensor b = mode == 0 ? load(op->object(752)) : Tensor{};
-    forEach(y.dims, [&](int64_t n, int64_t c, int64_t h, int64_t w) {
-      double value = x.at(n, c, h, w);
-      if (mode == 0) {
-        value += b.at(n, c, h, w);
-      } else if (mode == 100) {
-        value = std::max(value, 0.0);
-      } else {
-        value = value / 2 *
-                (1 + std::tanh(0.7978845608028654 * (value + 0.044715 * value * value * value)));
+  /// Heads of the second operand serve as many of the first as there are more.
+  bool matmul(const Object *op) {
+    Tensor a = load(op->object(1520)), b = load(op->object(1521)), y = describe(op->object(1522));
+    int64_t shared = a.dims[1] / b.dims[1];
+    forEach(y.dims, [&](int64_t n, int64_t head, int64_t row, int64_t column) {
+      double sum = 0;
+      for (int64_t l = 0; l < a.dims[3]; ++l) {
+        sum += a.at(n, head, row, l) * b.at(n, head / shared, l, column);
+      }
+      y.values.push_back(sum);
+    });
+    store(op->object(1522), std::move(y));
+    return true;
+  }
+
+  bool reduction(const Object *op) {
+    bool isMax = op->object(1612)->value<int>(1600) == 3;
+    Tensor x = load(op->object(1610)), y = describe(op->object(1611));
+    forEach(y.dims, [&](int64_t n, int64_t c, int64_t h, int64_t) {
+      double value = isMax ? -INFINITY : 0;
+      for (int64_t w = 0; w < x.dims[3]; ++w) {
+        value = isMax ? std::max(value, x.at(n, c, h, w)) : value + x.at(n, c, h, w);
       }
       y.values.push_back(value);
     });
+    store(op->object(1611), std::move(y));
+    return isMax || op->object(1612)->value<int>(1600) == 0;
+  }
+
+  static std::optional<double> apply(int mode, double x, double b) {
+    switch (mode) {
+    case 0:
+      return x + b;
+    case 1:
+      return x * b;
+    case 6:
+      return x / b;
+    case 9:
+      return x - b;
+    case 13:
+      return std::exp(x);
+    case 15:
+      return std::log(x);
+    case 100:
+      return std::max(x, 0.0);
+    case 104:
+      return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
+    case 107:
+      return x / 2 * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    default:
+      return std::nullopt;
+    }
+  }
+
+  bool pointwise(const Object *op) {
+    int mode = op->object(750)->value<int>(0);
+    bool hasTwo = !op->list<Object *>(752).empty();
+    Tensor x = load(op->object(751)), y = describe(op->object(753));
+    Tensor b = hasTwo ? load(op->object(752)) : Tensor{};
+    bool isKnown = true;
+    forEach(y.dims, [&](int64_t n, int64_t c, int64_t h, int64_t w) {
+      std::optional<double> value = apply(mode, x.at(n, c, h, w), hasTwo ? b.at(n, c, h, w) : 0);
+      isKnown &= value.has_value();
+      y.values.push_back(value.value_or(0));
+    });
     store(op->object(753), std::move(y));
-    return mode == 0 || mode == 100 || mode == 107;
+    return isKnown;
   }
 
   std::map<int64_t, char *> pointers;
   std::map<int64_t, Tensor> between;
 };
+
+/// Convolutions of tensors whose channels do not lie next to each other have no engine here.
+bool hasConvolutionLayouts(const Object *graph) {
+  for (const Object *operation : graph->list<Object *>(801)) {
+    for (int name : {703, 704, 705}) {
+      if (operation->kind == 10 && operation->object(name)->list<int64_t>(903)[1] != 1) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
 
 bool isRefused(const Object *graph) {
   std::vector<Object *> operations = graph->list<Object *>(801);
@@ -205,7 +276,8 @@ bool isRefused(const Object *graph) {
 Object *copied(const Object *object) {
   static std::deque<Object> copies;
   Object *copy = &copies.emplace_back(*object);
-  for (int name : {201, 702, 703, 704, 705, 750, 751, 752, 753, 801}) {
+  for (int name : {201, 702, 703, 704, 705, 750, 751, 752, 753, 801, 1520, 1521, 1522, 1523, 1610,
+                   1611, 1612}) {
     std::vector<Object *> parts = object->list<Object *>(name);
     for (Object *&part : parts) {
       part = copied(part);
@@ -301,8 +373,7 @@ EXPORT int cudnnBackendFinalize(void *descriptor) {
   if (object->kind == 1) {
     tenonDoubleState.mathType = object->value<int>(100);
   }
-  // Tensors of memory that is not dense, or not channels-last, have no engine here.
-  return object->kind == 17 && object->list<int64_t>(903)[1] != 1 ? kBadParameter : 0;
+  return object->kind == 15 && !hasConvolutionLayouts(object) ? kBadParameter : 0;
 }
 
 EXPORT int cudnnBackendGetAttribute(void *descriptor, int name, int, int64_t room, int64_t *count,

@@ -152,6 +152,73 @@ void runOnHost(const engine::ConvCall &call, std::span<const int64_t> sizes,
   }
 }
 
+namespace {
+
+/// The place of an element by the strides of batch, head and row that begin at `strides`.
+size_t placeOf(const int64_t *strides, int64_t offset, int64_t batch, int64_t head, int64_t row) {
+  return static_cast<size_t>(offset + batch * strides[0] + head * strides[1] + row * strides[2]);
+}
+
+} // namespace
+
+std::vector<size_t> bufferElements(const engine::AttentionCall &call,
+                                   std::span<const int64_t> sizes) {
+  int64_t batch = sizes[0], heads = sizes[1], keyHeads = sizes[2], queries = sizes[3],
+          keys = sizes[4], width = sizes[5], valueWidth = sizes[6];
+  auto extent = [&](size_t strides, int64_t offset, int64_t count, int64_t rows, int64_t columns) {
+    return placeOf(&sizes[strides], offset, batch - 1, count - 1, rows - 1) +
+           static_cast<size_t>(columns);
+  };
+  std::vector<size_t> elements = {extent(7, sizes[22], heads, queries, width),
+                                  extent(10, sizes[23], keyHeads, keys, width),
+                                  extent(13, sizes[24], keyHeads, keys, valueWidth)};
+  if (call.hasMask) {
+    elements.push_back(extent(19, 0, heads, queries, keys));
+  }
+  elements.push_back(extent(16, 0, heads, queries, valueWidth));
+  return elements;
+}
+
+void runOnHost(const engine::AttentionCall &call, std::span<const int64_t> sizes,
+               std::span<HostBuffer> buffers) {
+  int64_t heads = sizes[1], keys = sizes[4], width = sizes[5], valueWidth = sizes[6];
+  int64_t shared = heads / sizes[2];
+  std::vector<double> weights(static_cast<size_t>(keys));
+  auto row = [&](int64_t batch, int64_t head, int64_t query) {
+    const double *q = &buffers[0][placeOf(&sizes[7], sizes[22], batch, head, query)];
+    double most = -INFINITY, sum = 0;
+    for (int64_t key = 0; key < keys; ++key) {
+      const double *k = &buffers[1][placeOf(&sizes[10], sizes[23], batch, head / shared, key)];
+      double score = 0;
+      for (int64_t i = 0; i < width; ++i) {
+        score += q[i] * k[i];
+      }
+      score *= static_cast<double>(call.scale);
+      score += call.hasMask ? (&buffers[3][placeOf(&sizes[19], 0, batch, head, query)])[key] : 0;
+      most = std::max(most, score);
+      weights[static_cast<size_t>(key)] = score;
+    }
+    for (double &weight : weights) {
+      sum += weight = std::exp(weight - most);
+    }
+    double *y = &buffers.back()[placeOf(&sizes[16], 0, batch, head, query)];
+    for (int64_t i = 0; i < valueWidth; ++i) {
+      y[i] = 0;
+      for (int64_t key = 0; key < keys; ++key) {
+        y[i] += weights[static_cast<size_t>(key)] / sum *
+                buffers[2][placeOf(&sizes[13], sizes[24] + i, batch, head / shared, key)];
+      }
+    }
+  };
+  for (int64_t batch = 0; batch < sizes[0]; ++batch) {
+    for (int64_t head = 0; head < heads; ++head) {
+      for (int64_t query = 0; query < sizes[3]; ++query) {
+        row(batch, head, query);
+      }
+    }
+  }
+}
+
 std::vector<std::byte> encode(DType type, std::span<const double> values) {
   size_t width = bitWidth(type) / 8;
   std::vector<std::byte> bytes(values.size() * width);

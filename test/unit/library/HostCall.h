@@ -17,11 +17,15 @@ using HostBuffer = std::vector<double>;
 /// Elements of one buffer of a call; the last is the result.
 std::vector<size_t> bufferElements(const engine::MatmulCall &call, std::span<const int64_t> sizes);
 std::vector<size_t> bufferElements(const engine::ConvCall &call, std::span<const int64_t> sizes);
+std::vector<size_t> bufferElements(const engine::AttentionCall &call,
+                                   std::span<const int64_t> sizes);
 
 /// Writes the last buffer. Elements that the call does not write keep their value.
 void runOnHost(const engine::MatmulCall &call, std::span<const int64_t> sizes,
                std::span<HostBuffer> buffers);
 void runOnHost(const engine::ConvCall &call, std::span<const int64_t> sizes,
+               std::span<HostBuffer> buffers);
+void runOnHost(const engine::AttentionCall &call, std::span<const int64_t> sizes,
                std::span<HostBuffer> buffers);
 
 /// The bytes of a descriptor.

@@ -112,7 +112,16 @@ TEST_F(LibraryTest, WhatIsNoDescriptorIsRefused) {
     EXPECT_EQ(ErrorId::EngineBadInstruction, idOf(bytes, matmulSizes)) << at;
   }
   engine::AttentionCall attention;
-  EXPECT_EQ(ErrorId::LibraryUnsupported, idOf(bytesOf(attention), matmulSizes));
+  std::vector<int64_t> attentionSizes(engine::kAttentionSizes, 1);
+  EXPECT_EQ(ErrorId::None, idOf(bytesOf(attention), attentionSizes));
+  EXPECT_EQ(ErrorId::EngineBadInstruction, idOf(bytesOf(attention), matmulSizes));
+  for (size_t at = 0; at < 4; ++at) {
+    std::vector<std::byte> bytes(bytesOf(attention).begin(), bytesOf(attention).end());
+    bytes[at] = std::byte(0xee);
+    EXPECT_EQ(ErrorId::EngineBadInstruction, idOf(bytes, attentionSizes)) << at;
+  }
+  attention.scale = INFINITY;
+  EXPECT_EQ(ErrorId::EngineBadInstruction, idOf(bytesOf(attention), attentionSizes));
   conv.strides[1] = 0;
   EXPECT_EQ(ErrorId::EngineBadInstruction, idOf(bytesOf(conv), convSizes));
   matmulSizes[4] = -1;
