@@ -19,6 +19,9 @@ inline constexpr uint32_t kNone = UINT32_MAX;
 inline constexpr int64_t kBufferAlignment = 64;
 /// Offset of an arena buffer that is laid out when the shapes are known.
 inline constexpr int64_t kPlannedAtRunTime = -1;
+/// On a GPU: instructions between the last use of an arena buffer and the first of one in its place,
+/// where that costs no memory, so that instructions between may overlap.
+inline constexpr int64_t kRestingInstructions = 6;
 inline constexpr size_t kMaxRank = 32;
 /// Devices of buffers and instructions: those of a variant for a GPU are all on the GPU.
 inline constexpr uint16_t kHost = 0;
@@ -110,6 +113,8 @@ struct Instruction {
   uint32_t threads = 0;        ///< Launch on a GPU: threads of a block
   std::vector<std::byte> call; ///< Call: the descriptor
   uint8_t fillByte = 0;   ///< Fill
+  /// Launch, behind a call: done in its place where the libraries that are found cannot do it.
+  bool isSpare = false;
   /// For people: the source node or region ("conv1+relu"); shown by profiles and errors.
   std::string label;
 };

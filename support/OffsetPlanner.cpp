@@ -140,6 +140,49 @@ struct OffsetPlanner::Impl {
     }
   }
 
+  /// Lengthens lives by up to `rest` as long as what is live at once fits into `room`.
+  void lengthen(int64_t rest, int64_t room) {
+    int64_t end = 0;
+    for (const PlannedBuffer &buffer : work) {
+      end = std::max(end, buffer.upper);
+    }
+    std::vector<int64_t> live(static_cast<size_t>(end), 0);
+    for (const PlannedBuffer &buffer : work) {
+      for (int64_t time = buffer.lower; time < buffer.upper; ++time) {
+        live[static_cast<size_t>(time)] += buffer.size;
+      }
+    }
+    // One time each in turn: a short rest of all is worth more than a long one of the first.
+    for (int64_t turn = 0; turn < rest; ++turn) {
+      for (PlannedBuffer &buffer : work) {
+        size_t time = static_cast<size_t>(buffer.upper);
+        if (buffer.upper < end && live[time] + buffer.size <= room) {
+          live[time] += buffer.size;
+          ++buffer.upper;
+        }
+      }
+    }
+  }
+
+  /// Lays longer lives out anew, first those that fill the block at every time, then looser ones,
+  /// until they need no larger block.
+  void keepApart(OffsetPlan &result, int64_t rest) {
+    constexpr int64_t kParts = 8;
+    std::vector<PlannedBuffer> own = work;
+    std::vector<int64_t> offsets = best;
+    for (int64_t part = kParts; part > kParts / 2; --part) {
+      work = own;
+      lengthen(rest, result.bytes / kParts * part);
+      OffsetPlan longer;
+      greedy(longer, result.bytes);
+      if (longer.bytes <= result.bytes) {
+        result.bytes = longer.bytes;
+        return;
+      }
+    }
+    best = std::move(offsets);
+  }
+
   /// Half of the steps go to the goal itself, the others to capacities between it and the best.
   void improve(OffsetPlan &result, int64_t goal, int64_t alignment, uint64_t nodeLimit) {
     constexpr int kAttempts = 6;
@@ -190,6 +233,9 @@ OffsetPlan OffsetPlanner::plan(std::span<PlannedBuffer> buffers,
   state.greedy(result, goal);
   if (result.bytes > goal && options.nodeLimit != 0) {
     state.improve(result, goal, options.alignment, options.nodeLimit);
+  }
+  if (options.rest != 0) {
+    state.keepApart(result, options.rest);
   }
   for (size_t i = 0; i < buffers.size(); ++i) {
     buffers[i].offset = state.best[i];

@@ -25,6 +25,9 @@ struct OffsetPlannerOptions {
   uint64_t nodeLimit = 100000;
   /// Stop as soon as the block is at most this; 0 means the lower bound.
   int64_t goal = 0;
+  /// Buffers are kept apart from those that begin up to `rest` after their end too, wherever that
+  /// makes the block no larger. Times are then small and not negative.
+  int64_t rest = 0;
 };
 
 struct OffsetPlan {

@@ -33,7 +33,10 @@ ArenaSummary layOutArena(engine::Plan &plan) {
                        .upper = static_cast<int64_t>(buffer.lastUse) + 1,
                        .size = *size});
   }
-  OffsetPlan result = OffsetPlanner().plan(planned, {.alignment = engine::kBufferAlignment});
+  bool isOnGpu = plan.instructions.front().device == engine::kGpu;
+  OffsetPlan result = OffsetPlanner().plan(
+      planned, {.alignment = engine::kBufferAlignment,
+                .rest = isOnGpu ? engine::kRestingInstructions : 0});
   for (size_t i = 0; i < roots.size(); ++i) {
     summary.sizes[roots[i]] = planned[i].size;
     summary.offsets[roots[i]] = planned[i].offset;

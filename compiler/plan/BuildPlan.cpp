@@ -423,7 +423,8 @@ Result<BuiltPlan> PlanBuilder::run() {
     indexOf.try_emplace(region, indexOf.size());
   }
   dispatch::CostModel costs(module, dispatch::cpuProfile());
-  order = orderRegions(block, [&](Value value) { return costs.bytesOf(value); });
+  order = orderRegions(
+      block, [&](Value value) { return costs.bytesOf(value); }, request.device == engine::kGpu);
   addInputs();
   findLastReads();
   claimOutputs();

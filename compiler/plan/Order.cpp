@@ -14,6 +14,8 @@ namespace {
 
 /// Beyond this many regions the model's own order is taken.
 constexpr size_t kMostRegions = 20000;
+/// Most places by which a branch is moved forward.
+constexpr int64_t kFarthestMove = 16;
 
 /// What is live while regions run: values of regions, by storage. The model's results live to the
 /// end.
@@ -74,11 +76,11 @@ public:
   }
 
   int64_t peak = 0;
+  int64_t live = 0; ///< behind the region that ran last
 
 private:
   llvm::DenseMap<Value, int64_t> bytes;
   llvm::DenseMap<Value, int64_t> readers;
-  int64_t live = 0;
 };
 
 SmallVector<tn::RegionOp> greedyOrder(ArrayRef<tn::RegionOp> regions, Liveness &liveness) {
@@ -120,6 +122,75 @@ SmallVector<tn::RegionOp> greedyOrder(ArrayRef<tn::RegionOp> regions, Liveness &
   return order;
 }
 
+bool readOneArgument(tn::RegionOp a, tn::RegionOp b) {
+  return llvm::any_of(a.getInputs(), [&](Value value) {
+    Value storage = storageOf(value);
+    return isa<BlockArgument>(storage) &&
+           llvm::any_of(b.getInputs(), [&](Value other) { return storageOf(other) == storage; });
+  });
+}
+
+/// Moves regions forward to just behind what they read, where that needs no more memory: then a
+/// branch is not laid into memory that the other branch has only just left.
+class BranchMover {
+public:
+  BranchMover(SmallVector<tn::RegionOp> regions, Liveness &liveness)
+      : order(std::move(regions)), lives(liveness) {
+    for (tn::RegionOp region : order) {
+      position[region] = static_cast<int64_t>(during.size());
+      during.push_back(lives.live + lives.madeBy(region));
+      lives.run(region);
+    }
+  }
+
+  SmallVector<tn::RegionOp> run() {
+    for (int64_t from = 0; from < static_cast<int64_t>(order.size()); ++from) {
+      int64_t to = placeBehindInputs(order[from]);
+      if (from - to <= kFarthestMove && mayMove(from, to)) {
+        move(from, to);
+      }
+    }
+    return order;
+  }
+
+private:
+  int64_t placeBehindInputs(tn::RegionOp region) const {
+    int64_t place = 0;
+    for (Value value : lives.inputsOf(region)) {
+      place = std::max(place, position.lookup(value.getDefiningOp()) + 1);
+    }
+    return place;
+  }
+
+  bool mayMove(int64_t from, int64_t to) const {
+    int64_t made = lives.madeBy(order[from]);
+    bool fits = to == 0 || during[to - 1] + made <= lives.peak;
+    for (int64_t i = to; i < from; ++i) {
+      // Of two readers of an input, the last may write over it.
+      fits &= during[i] + made <= lives.peak && !readOneArgument(order[i], order[from]);
+    }
+    return fits && to < from;
+  }
+
+  void move(int64_t from, int64_t to) {
+    int64_t made = lives.madeBy(order[from]);
+    for (int64_t i = to; i < from; ++i) {
+      during[i] += made;
+    }
+    during[from] = to == 0 ? made : during[to - 1] + made;
+    std::rotate(order.begin() + to, order.begin() + from, order.begin() + from + 1);
+    std::rotate(during.begin() + to, during.begin() + from, during.begin() + from + 1);
+    for (int64_t i = to; i <= from; ++i) {
+      position[order[i]] = i;
+    }
+  }
+
+  SmallVector<tn::RegionOp> order;
+  Liveness &lives;
+  SmallVector<int64_t> during; ///< bytes that are live while a region runs
+  llvm::DenseMap<Operation *, int64_t> position;
+};
+
 } // namespace
 
 Value storageOf(Value value) {
@@ -129,7 +200,8 @@ Value storageOf(Value value) {
   return value;
 }
 
-SmallVector<tn::RegionOp> orderRegions(Block *block, llvm::function_ref<int64_t(Value)> bytesOf) {
+SmallVector<tn::RegionOp> orderRegions(Block *block, llvm::function_ref<int64_t(Value)> bytesOf,
+                                       bool partsBranches) {
   SmallVector<tn::RegionOp> original(block->getOps<tn::RegionOp>());
   if (original.size() > kMostRegions) {
     return original;
@@ -140,7 +212,12 @@ SmallVector<tn::RegionOp> orderRegions(Block *block, llvm::function_ref<int64_t(
   }
   Liveness greedy(original, block, bytesOf);
   SmallVector<tn::RegionOp> order = greedyOrder(original, greedy);
-  return greedy.peak < own.peak ? order : original;
+  order = greedy.peak < own.peak ? order : original;
+  if (!partsBranches) {
+    return order;
+  }
+  Liveness chosen(original, block, bytesOf);
+  return BranchMover(std::move(order), chosen).run();
 }
 
 } // namespace tenon::plan

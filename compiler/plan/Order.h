@@ -1,5 +1,5 @@
 // The order of regions: the model's own, or one that needs less memory at once if a greedy choice
-// finds it. Relies on regions being free of effects.
+// finds it; for a GPU with branches moved apart. Relies on regions being free of effects.
 #pragma once
 
 #include "compiler/graph/Tn.h"
@@ -10,8 +10,11 @@ namespace tenon::plan {
 /// The value whose memory this one shares: reshapes are views.
 mlir::Value storageOf(mlir::Value value);
 
-/// The regions of a block in the order to run. `bytesOf` gives the size of a value.
+/// The regions of a block in the order to run. `bytesOf` gives the size of a value. With
+/// `partsBranches`, regions that could run beside those before them stand in front of them, where
+/// that needs no more memory: the runtime overlaps what shares none.
 llvm::SmallVector<tn::RegionOp> orderRegions(mlir::Block *block,
-                                             llvm::function_ref<int64_t(mlir::Value)> bytesOf);
+                                             llvm::function_ref<int64_t(mlir::Value)> bytesOf,
+                                             bool partsBranches);
 
 } // namespace tenon::plan

@@ -128,14 +128,15 @@ private:
   Status placeBuffers() {
     for (uint32_t i = 0; i < plan.buffers.size(); ++i) {
       const Buffer &buffer = plan.buffers[i];
-      PointerSource source = {i, 0};
       int64_t size = value(buffer.size);
+      PointerSource source = {i, 0, size};
       bool fits = size >= 0 && size <= INT64_MAX / 2;
       if (buffer.aliasOf != kNone && fits) {
         int64_t room = value(plan.buffers[buffer.aliasOf].size);
         int64_t offset = value(buffer.aliasOffset);
         fits = offset >= 0 && offset <= room && size <= room - offset;
-        source = {placed[buffer.aliasOf].root, fits ? placed[buffer.aliasOf].offset + offset : 0};
+        source.root = placed[buffer.aliasOf].root;
+        source.offset = fits ? placed[buffer.aliasOf].offset + offset : 0;
       }
       if (!fits) {
         return sizeError(strCat("buffer ", i, " of ", size, " bytes is not possible"));
@@ -255,6 +256,8 @@ private:
     OffsetPlannerOptions options;
     options.alignment = alignment;
     options.nodeLimit = kPlannerNodes;
+    // What still uses a buffer may then run beside what would take its place.
+    options.rest = plan.instructions[0].device == engine::kHost ? 0 : engine::kRestingInstructions;
     OffsetPlan planned = planner.plan(live, options);
     for (size_t i = 0; i < live.size(); ++i) {
       out.arenaOffsets[owners[i]] = live[i].offset;

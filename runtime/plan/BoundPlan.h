@@ -31,10 +31,11 @@ struct BoundStep {
   uint32_t instruction = 0;
 };
 
-/// Where an operand lies: `offset` bytes after the start of a root buffer.
+/// Where an operand lies: `bytes` bytes, `offset` after the start of a root buffer.
 struct PointerSource {
   uint32_t root = 0;
   int64_t offset = 0;
+  int64_t bytes = 0;
 };
 
 /// What a device keeps with a bound plan: prepared calls, graphs.

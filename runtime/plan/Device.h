@@ -26,6 +26,8 @@ struct SessionOptions {
   /// On a GPU: library calls take the fastest of several algorithms by measuring them once for each
   /// new shape, instead of the one that the library proposes.
   bool measureCalls = false;
+  /// On a GPU: steps that share no memory run at the same time where that is expected to be faster.
+  bool overlapBranches = true;
 };
 
 /// Where a tensor lies: in the host's memory, or in that of the GPU that the engine is on.
@@ -69,6 +71,7 @@ struct RunFacts {
   uint32_t calls = 0;
   uint32_t moves = 0;       ///< copies and fills of the plan
   bool usedGraph = false;   ///< the last run was one launch of a graph
+  uint32_t overlapped = 0;  ///< instructions beside others in the graph
   std::string graphRefusal; ///< why the plan cannot be a graph, empty otherwise
   double gpuSeconds = 0;    ///< of the last run's plan by the GPU's clock, while timing is on
 };

@@ -2,6 +2,7 @@
 // what disturbs the machine disturbs both. Times are of the steady clock around Session::run; on a
 // GPU each is paired with the GPU's own time of runs whose tensors stay there.
 
+#include "engine/CudaArch.h"
 #include "support/MappedFile.h"
 #include "tools/tenon/Contender.h"
 #include "tools/tenon/EngineSource.h"
@@ -31,7 +32,8 @@ struct BenchFlags {
   OpenRequest open;
   InputFlags inputs;
   std::string other;
-  unsigned threads = 0;
+  runtime::SessionOptions session;
+  bool isSerial = false;
   double seconds = 2;
   int runs = 0;
   bool noCache = false;
@@ -53,6 +55,23 @@ Status readThrough(const std::string &path) {
   return Status::ok();
 }
 
+/// Starts the GPU if the engine is to run on one, so that loading is measured without it.
+Status startGpu(const BenchFlags &flags, const std::string &path, Contender &contender) {
+  TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(path));
+  bool isForGpu = std::ranges::any_of(file->variants(), [&](const engine::Variant &variant) {
+    return engine::isCudaLevel(variant.level) &&
+           (flags.open.variant.empty() || flags.open.variant == variant.level);
+  });
+  if (isForGpu) {
+    Clock::time_point start = Clock::now();
+    Result<std::shared_ptr<const runtime::cuda::CudaDevice>> opened = openGpu();
+    // Where there is none, opening the engine says so or takes the CPU.
+    contender.context = opened.isOk() ? std::move(*opened) : nullptr;
+    contender.contextMs = millisecondsSince(start);
+  }
+  return Status::ok();
+}
+
 Result<Contender> load(const BenchFlags &flags, const std::string &path, Terminal &terminal) {
   OpenRequest request = flags.open;
   request.path = path;
@@ -63,19 +82,21 @@ Result<Contender> load(const BenchFlags &flags, const std::string &path, Termina
   TENON_ASSIGN(EngineSource source, EngineSource::prepare(request, terminal));
   contender.compileSeconds = source.compileSeconds();
   TENON_TRY(readThrough(source.path()));
+  TENON_TRY(startGpu(flags, source.path(), contender));
 
   Clock::time_point start = Clock::now();
   TENON_ASSIGN(contender.engine, source.open());
-  double openMs = millisecondsSince(start);
+  contender.engineMs = millisecondsSince(start);
   TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(flags.inputs, *contender.engine));
   start = Clock::now();
-  TENON_ASSIGN(Runner runner, Runner::create(contender.engine, std::move(inputs), flags.threads));
-  contender.loadMs = openMs + millisecondsSince(start);
+  TENON_ASSIGN(Runner runner, Runner::create(contender.engine, std::move(inputs), flags.session));
+  contender.loadMs = contender.engineMs + millisecondsSince(start);
   TENON_TRY(runner.run());
-  contender.firstResultMs = openMs + millisecondsSince(start);
+  contender.firstResultMs =
+      contender.contextMs + contender.engineMs + millisecondsSince(start);
   contender.runner = std::make_unique<Runner>(std::move(runner));
   if (contender.isGpu()) {
-    TENON_TRY(contender.prepareGpu(flags.isCold));
+    TENON_TRY(contender.prepareGpu(flags.isCold, flags.session));
   } else if (flags.isCold || flags.details.probes || flags.details.regions) {
     return Status::error(ErrorId::BadArgument,
                          fmt::format("{} runs at {}: --cold, --probes and --regions are for a GPU",
@@ -161,6 +182,7 @@ Status report(std::vector<Contender> &contenders, const BenchFlags &flags, Termi
 }
 
 Status bench(BenchFlags &flags, Terminal &terminal) {
+  flags.session.overlapBranches = !flags.isSerial;
   std::vector<Contender> contenders;
   TENON_ASSIGN(Contender first, load(flags, flags.open.path, terminal));
   contenders.push_back(std::move(first));
@@ -181,7 +203,7 @@ Action declareBench(CLI::App &command) {
   command.add_option("--ab", flags->other, "A second engine or model, measured alternately");
   declareSeededFlags(command, flags->inputs);
   declareFileFlags(command, flags->inputs);
-  command.add_option("--threads", flags->threads, "Threads; all usable CPUs by default");
+  command.add_option("--threads", flags->session.threads, "Threads; all usable CPUs by default");
   command.add_option("--variant,--isa", flags->open.variant,
                      "CPU level or GPU architecture to use instead of the best (see doctor)");
   command.add_option("--seconds", flags->seconds, "How long to measure")
@@ -190,6 +212,8 @@ Action declareBench(CLI::App &command) {
       ->check(CLI::PositiveNumber);
   command.add_flag("--cold", flags->isCold,
                    "On a GPU: through more tensors in turn than its caches hold");
+  command.add_flag("--no-overlap", flags->isSerial,
+                   "On a GPU: branches of the model one after the other");
   command.add_flag("--regions", flags->details.regions,
                    "On a GPU: also the time of each instruction by itself");
   command.add_flag("--probes", flags->details.probes,

@@ -40,13 +40,17 @@ std::string gpuText(const Json &gpu) {
   std::string text =
       fmt::format("  GPU         min {:.4f}  median {:.4f}  p90 {:.4f}  p99 {:.4f} ms over {} "
                   "runs, {} in a row{}\n"
-                  "  launches    {} kernels, {} library calls, {} copies{}\n  GPU memory  {}\n",
+                  "  launches    {} kernels, {} library calls, {} copies{}, {} beside others\n"
+                  "  GPU memory  {}\n"
+                  "  context     {:.1f} ms, then code and weights {:.1f} ms\n",
                   time["min"].get<double>(), time["median"].get<double>(),
                   time["p90"].get<double>(), time["p99"].get<double>(), gpu["runs"].get<size_t>(),
                   gpu["in_a_row"].get<size_t>(), gpu["cold"] ? " on cold tensors" : "",
                   gpu["kernels"].get<size_t>(), gpu["calls"].get<size_t>(),
                   gpu["moves"].get<size_t>(), gpu["graph"] ? " in one graph" : ", one by one",
-                  formatBytes(gpu["memory_bytes"].get<uint64_t>()));
+                  gpu["overlapped"].get<size_t>(),
+                  formatBytes(gpu["memory_bytes"].get<uint64_t>()),
+                  gpu["context_ms"].get<double>(), gpu["engine_ms"].get<double>());
   if (gpu["graph_refusal"] != "") {
     text += fmt::format("  no graph    {}\n", gpu["graph_refusal"].get<std::string>());
   }
@@ -100,11 +104,11 @@ double millisecondsSince(BenchClock::time_point start) {
   return std::chrono::duration<double, std::milli>(BenchClock::now() - start).count();
 }
 
-Status Contender::prepareGpu(bool isCold) {
+Status Contender::prepareGpu(bool isCold, const runtime::SessionOptions &options) {
   TENON_ASSIGN(double seconds, runner->session().timeRuns(2));
   inARow = seconds * 1000 < kInARowBelowMs ? kInARow : 1;
   if (isCold) {
-    TENON_ASSIGN(cold, ColdRuns::create(engine, runner->inputs()));
+    TENON_ASSIGN(cold, ColdRuns::create(engine, runner->inputs(), options));
   }
   return Status::ok();
 }
@@ -170,9 +174,12 @@ Result<Json> Contender::describeGpu(const GpuDetails &details) {
               {"runs", gpuTimes.size() * runsOfSample()},
               {"in_a_row", runsOfSample()},
               {"cold", cold != nullptr},
+              {"context_ms", contextMs},
+              {"engine_ms", engineMs},
               {"kernels", facts.kernels},
               {"calls", facts.calls},
               {"moves", facts.moves},
+              {"overlapped", facts.overlapped},
               {"graph", facts.usedGraph},
               {"graph_refusal", facts.graphRefusal},
               {"memory_bytes", use.weightBytes + use.arenaBytes + use.stateBytes +

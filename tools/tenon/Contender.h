@@ -27,8 +27,11 @@ struct GpuDetails {
 struct Contender {
   std::string path;
   double compileSeconds = 0;
+  double contextMs = 0;     ///< starting the GPU's driver and context, before anything is loaded
+  double engineMs = 0;      ///< from opening the file to code and weights in their place
   double loadMs = 0;        ///< from opening the file to a session prepared for the shapes
-  double firstResultMs = 0; ///< from opening the file to the first outputs
+  double firstResultMs = 0; ///< from starting to the first outputs
+  std::shared_ptr<const runtime::cuda::CudaDevice> context;
   std::shared_ptr<const runtime::Engine> engine;
   std::unique_ptr<Runner> runner;
   std::vector<double> times; ///< of the caller, with host tensors
@@ -42,7 +45,7 @@ struct Contender {
   size_t runsOfSample() const { return !isGpu() ? 1 : cold ? cold->sets() : inARow; }
 
   /// Once, after the first run.
-  Status prepareGpu(bool isCold);
+  Status prepareGpu(bool isCold, const runtime::SessionOptions &options);
   Status runOnce(bool keep);
 
   /// The latencies and what belongs to them, as `bench --json` has it.

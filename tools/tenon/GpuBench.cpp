@@ -88,8 +88,10 @@ struct TensorSet {
 
 class Turns final : public ColdRuns {
 public:
-  Turns(std::unique_ptr<Rig> gpu, std::shared_ptr<const runtime::Engine> made)
-      : rig(std::move(gpu)), engine(std::move(made)), lead(rig->gpu(), MemoryKind::Device) {}
+  Turns(std::unique_ptr<Rig> gpu, std::shared_ptr<const runtime::Engine> made,
+        const runtime::SessionOptions &sessionOptions)
+      : rig(std::move(gpu)), engine(std::move(made)), options(sessionOptions),
+        lead(rig->gpu(), MemoryKind::Device) {}
 
   Status prepare(const std::vector<Tensor> &tensors) {
     TENON_TRY(lead.reserve(kLeadBytes, "a lead for the host"));
@@ -140,7 +142,7 @@ private:
 
   Status addSet(const std::vector<Tensor> &tensors) {
     TensorSet set;
-    TENON_ASSIGN(set.session, Session::create(engine));
+    TENON_ASSIGN(set.session, Session::create(engine, options));
     for (const Tensor &tensor : tensors) {
       CudaBuffer &memory = set.memory.emplace_back(rig->gpu(), MemoryKind::Device);
       TENON_TRY(send(tensor, memory));
@@ -156,6 +158,7 @@ private:
 
   std::unique_ptr<Rig> rig;
   std::shared_ptr<const runtime::Engine> engine;
+  runtime::SessionOptions options;
   CudaBuffer lead;
   std::vector<TensorSet> turns;
 };
@@ -218,9 +221,10 @@ Result<double> probeProduct(Rig &rig) {
 } // namespace
 
 Result<std::unique_ptr<ColdRuns>> ColdRuns::create(std::shared_ptr<const runtime::Engine> engine,
-                                                   const std::vector<Tensor> &inputs) {
+                                                   const std::vector<Tensor> &inputs,
+                                                   const runtime::SessionOptions &options) {
   TENON_ASSIGN(std::unique_ptr<Rig> rig, openRig(engine->gpu().value_or(0)));
-  std::unique_ptr<Turns> turns = std::make_unique<Turns>(std::move(rig), std::move(engine));
+  std::unique_ptr<Turns> turns = std::make_unique<Turns>(std::move(rig), std::move(engine), options);
   TENON_TRY(turns->prepare(inputs));
   return std::unique_ptr<ColdRuns>(std::move(turns));
 }
@@ -234,6 +238,10 @@ Result<GpuProbe> probeGpu(int gpu) {
     probe.productTeraflops = *product;
   }
   return probe;
+}
+
+Result<std::shared_ptr<const CudaDevice>> openGpu() {
+  return CudaDevice::open(cuda::kDriverLibrary, 0);
 }
 
 } // namespace tenon::tool

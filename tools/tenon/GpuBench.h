@@ -11,13 +11,18 @@
 #include <optional>
 #include <vector>
 
+namespace tenon::runtime::cuda {
+class CudaDevice;
+}
+
 namespace tenon::tool {
 
 /// Sessions of one engine, each with tensors of its own on the GPU, run in turn.
 class ColdRuns {
 public:
   static Result<std::unique_ptr<ColdRuns>> create(std::shared_ptr<const runtime::Engine> engine,
-                                                  const std::vector<Tensor> &inputs);
+                                                  const std::vector<Tensor> &inputs,
+                                                  const runtime::SessionOptions &options);
   virtual ~ColdRuns() = default;
   virtual size_t sets() const = 0;
   /// Device seconds of one run, over one turn of all sets.
@@ -32,5 +37,9 @@ struct GpuProbe {
 };
 
 Result<GpuProbe> probeGpu(int gpu);
+
+/// Starts the driver and the context of the first GPU, as an engine's loading does where that has
+/// not been done; the context lives as long as what is returned.
+Result<std::shared_ptr<const runtime::cuda::CudaDevice>> openGpu();
 
 } // namespace tenon::tool

@@ -26,7 +26,7 @@ struct RunFlags {
   OpenRequest open;
   InputFlags inputs;
   std::string output;
-  unsigned threads = 0;
+  runtime::SessionOptions session;
   bool noCache = false;
 };
 
@@ -169,7 +169,7 @@ Status run(RunFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(EngineSource source, EngineSource::prepare(flags.open, terminal));
   TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, source.open());
   TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(flags.inputs, *engine));
-  TENON_ASSIGN(Runner runner, Runner::create(engine, std::move(inputs), flags.threads));
+  TENON_ASSIGN(Runner runner, Runner::create(engine, std::move(inputs), flags.session));
   TENON_TRY(runner.run());
   if (!flags.output.empty()) {
     TENON_TRY(writeOutputs(flags.output, runner.outputs()));
@@ -187,7 +187,7 @@ Action declareRun(CLI::App &command) {
   command.add_option("-o,--output", flags->output, "Write the outputs: out.npz, or out.npy for one");
   declareFileFlags(command, flags->inputs);
   declareSeededFlags(command, flags->inputs);
-  command.add_option("--threads", flags->threads, "Threads; all usable CPUs by default");
+  command.add_option("--threads", flags->session.threads, "Threads; all usable CPUs by default");
   command.add_option("--variant,--isa", flags->open.variant,
                      "CPU level or GPU architecture to use instead of the best (see doctor)");
   declareTargetFlags(command, flags->open.target);

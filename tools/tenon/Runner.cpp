@@ -5,10 +5,9 @@
 namespace tenon::tool {
 
 Result<Runner> Runner::create(std::shared_ptr<const runtime::Engine> engine,
-                              std::vector<Tensor> inputs, unsigned threads) {
+                              std::vector<Tensor> inputs,
+                              const runtime::SessionOptions &options) {
   Runner runner;
-  runtime::SessionOptions options;
-  options.threads = threads;
   TENON_ASSIGN(runner.owned, runtime::Session::create(std::move(engine), options));
   runner.given = std::move(inputs);
   TENON_TRY(runner.prepare());

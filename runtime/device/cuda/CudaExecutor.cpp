@@ -27,11 +27,11 @@ DevicePointer toDevice(const void *pointer) { return reinterpret_cast<DevicePoin
 
 } // namespace
 
-CudaExecutor::CudaExecutor(const CudaVariant &loaded, bool measures)
+CudaExecutor::CudaExecutor(const CudaVariant &loaded, const SessionOptions &options)
     : variant(loaded), device(loaded.device()), driver(device->driver()), stream(device),
       done(device), planStart(device), planEnd(device), arena(device, MemoryKind::Device),
       state(device, MemoryKind::Device), workspace(device, MemoryKind::Device),
-      measuresCalls(measures) {
+      overlaps(options.overlapBranches), measuresCalls(options.measureCalls) {
   for (size_t i = 0; i < variant.plan().inputs.size(); ++i) {
     inputs.emplace_back(device);
   }
@@ -42,7 +42,7 @@ CudaExecutor::CudaExecutor(const CudaVariant &loaded, bool measures)
 
 Result<std::unique_ptr<Executor>> CudaExecutor::create(const CudaVariant &variant,
                                                        const SessionOptions &options) {
-  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(variant, options.measureCalls));
+  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(variant, options));
   TENON_TRY(executor->open());
   return std::unique_ptr<Executor>(std::move(executor));
 }
@@ -80,7 +80,8 @@ Status CudaExecutor::grow(CudaBuffer &buffer, uint64_t bytes, const char *what) 
 uint64_t CudaExecutor::scratchNeed(const BoundPlan &bound) const {
   bool calls = std::ranges::any_of(
       bound.steps, [](const BoundStep &step) { return step.kind == InstructionKind::Call; });
-  return calls ? kWorkspaceBytes : 0;
+  // Calls that run at once have workspaces of their own.
+  return !calls ? 0 : branchesOf(bound).empty() ? kWorkspaceBytes : 2 * kWorkspaceBytes;
 }
 
 Status CudaExecutor::placeFixedRoots(std::span<std::byte *> roots) {
@@ -243,7 +244,7 @@ Status CudaExecutor::runPlan(const BoundPlan &bound, StreamHandle target) {
 Status CudaExecutor::runSteps(const BoundPlan &bound, StreamHandle target) {
   PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
   for (const BoundStep &step : bound.steps) {
-    TENON_TRY(part.run(step, target));
+    TENON_TRY(part.run(step, target, true));
   }
   return Status::ok();
 }
@@ -303,7 +304,9 @@ RunFacts CudaExecutor::facts(const BoundPlan &bound) const {
   RunFacts facts = Executor::facts(bound);
   facts.usedGraph = usedGraph;
   if (bound.devicePart) {
-    facts.graphRefusal = static_cast<const PlanPart &>(*bound.devicePart).refusal;
+    const PlanPart &part = static_cast<const PlanPart &>(*bound.devicePart);
+    facts.graphRefusal = part.refusal;
+    facts.overlapped = usedGraph ? static_cast<uint32_t>(part.sideInstructions.size()) : 0;
   }
   ContextScope scope(*device);
   if (wasTimed && planEnd.wait("timing a run").isOk()) {
@@ -338,12 +341,12 @@ Result<std::vector<StepTime>> CudaExecutor::timeSteps(BoundPlan &bound, unsigned
   StreamHandle target = stream.handle();
   std::vector<StepTime> times;
   for (const BoundStep &step : bound.steps) {
-    TENON_TRY(part.run(step, target));
+    TENON_TRY(part.run(step, target, true));
     TENON_TRY(
         driver.check(driver.memsetD8Async(lead.pointer(), 0, lead.size(), target), "timing steps"));
     TENON_TRY(planStart.record(target, "timing steps"));
     for (unsigned i = 0; i < count; ++i) {
-      TENON_TRY(part.run(step, target));
+      TENON_TRY(part.run(step, target, true));
     }
     TENON_TRY(planEnd.record(target, "timing steps"));
     TENON_TRY(stream.wait("timing steps"));

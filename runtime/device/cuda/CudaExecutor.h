@@ -55,16 +55,19 @@ private:
   };
   struct PlanPart;
 
-  CudaExecutor(const CudaVariant &loaded, bool measures);
+  CudaExecutor(const CudaVariant &loaded, const SessionOptions &options);
   Status open();
 
   Status waitUntilIdle();
   Status grow(CudaBuffer &buffer, uint64_t bytes, const char *what);
   Status bindPort(Port &port, std::byte *data, uint64_t bytes, Place place, std::byte *&root);
 
+  std::vector<BranchSection> branchesOf(const BoundPlan &bound) const;
   Status preparePart(BoundPlan &bound);
   Status prepareLaunch(const BoundStep &step) const;
   Status prepareCall(const BoundPlan &bound, const BoundStep &step, PlanPart &part);
+  /// Whether launches stand behind a call for machines on which `problem` is what there is.
+  bool canDoWithout(const BoundStep &call, ErrorId problem) const;
   Status openLibraries();
 
   Status copyInputs(StreamHandle target);
@@ -93,6 +96,7 @@ private:
   std::vector<Port> inputs;
   std::vector<Port> outputs;
 
+  bool overlaps;
   bool measuresCalls;
   std::unique_ptr<CudaMeter> meter; ///< if calls are measured
   std::unique_ptr<library::Handles> libraries;

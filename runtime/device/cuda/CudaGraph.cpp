@@ -39,24 +39,71 @@ Status CudaGraph::update(const BoundPlan &bound, const void *workspace, StreamHa
   return Status::ok();
 }
 
+/// The stream that is captured, and one that parts from it and meets it again.
+struct CudaGraph::Streams {
+  Streams(const std::shared_ptr<const CudaDevice> &device, StreamHandle captured)
+      : driver(device->driver()), main(captured), branch(device), mark(device) {}
+
+  Status open() {
+    TENON_TRY(branch.open());
+    return mark.open(kEventNoTiming);
+  }
+  Status part() const { return follow(branch.handle(), main); }
+  Status meet() const { return follow(main, branch.handle()); }
+
+  const CudaDriver &driver;
+  StreamHandle main;
+  CudaStream branch;
+  CudaEvent mark;
+
+private:
+  Status follow(StreamHandle later, StreamHandle earlier) const {
+    TENON_TRY(mark.record(earlier, "capturing a branch"));
+    return driver.check(driver.streamWaitEvent(later, mark.handle(), 0), "capturing a branch");
+  }
+};
+
+Status CudaGraph::captureSteps(const BoundPlan &bound, const Streams &streams, StepRunner &runner,
+                               std::vector<NodeHandle> &nodes) const {
+  std::vector<BranchSection>::const_iterator section = branches.begin();
+  NodeHandle last[2] = {}; // of the main stream and of the other
+  bool followsOne[2] = {true, true};
+  for (uint32_t i = 0; i < bound.steps.size(); ++i) {
+    bool isWithin = section != branches.end() && i >= section->first;
+    if (isWithin && i == section->first) {
+      TENON_TRY(streams.part());
+      last[1] = last[0];
+      followsOne[1] = false;
+    }
+    size_t side = isWithin && section->isOnSide(i);
+    StreamHandle stream = side ? streams.branch.handle() : streams.main;
+    TENON_TRY(runner.run(bound.steps[i], stream, followsOne[side]));
+    NodeHandle after = lastNode(stream);
+    bool isNew = after && after != last[side];
+    followsOne[side] |= isNew;
+    bool isKernel = bound.steps[i].kind == InstructionKind::Launch && isNew;
+    nodes.push_back(isKernel ? after : nullptr);
+    last[side] = after;
+    if (isWithin && i + 1 == section->end) {
+      TENON_TRY(streams.meet());
+      followsOne[0] = false;
+      ++section;
+    }
+  }
+  return Status::ok();
+}
+
 Result<CudaGraph::Captured> CudaGraph::capture(const BoundPlan &bound, StreamHandle stream,
                                                StepRunner &runner) const {
   const CudaDriver &driver = device->driver();
+  Streams streams(device, stream);
+  if (!branches.empty()) {
+    TENON_TRY(streams.open());
+  }
   TENON_TRY(driver.check(driver.streamBeginCapture(stream, kCaptureThreadLocal),
                          "starting to capture a graph"));
   Captured captured;
-  NodeHandle before = nullptr;
-  Status status;
-  for (const BoundStep &step : bound.steps) {
-    status = runner.run(step, stream);
-    if (!status.isOk()) {
-      break;
-    }
-    NodeHandle after = lastNode(stream);
-    bool isKernel = step.kind == InstructionKind::Launch && after != before;
-    captured.nodes.push_back(isKernel ? after : nullptr);
-    before = after;
-  }
+  Status status = captureSteps(bound, streams, runner, captured.nodes);
   // Ends the capture in any case: the stream is of no use before.
   int code = driver.streamEndCapture(stream, &captured.graph);
   if (status.isOk()) {

@@ -1,10 +1,11 @@
-// The steps of a bound plan as one launch: captured from a stream once, and updated in place when
-// only addresses change.
+// The steps of a bound plan as one launch: captured once, on two streams where branches overlap,
+// and updated in place when only addresses change.
 
 #pragma once
 
 #include "runtime/device/cuda/CudaDevice.h"
-#include "runtime/plan/BoundPlan.h"
+#include "runtime/device/cuda/CudaStream.h"
+#include "runtime/plan/Branches.h"
 
 #include <memory>
 #include <vector>
@@ -15,7 +16,9 @@ namespace tenon::runtime::cuda {
 class StepRunner {
 public:
   virtual ~StepRunner() = default;
-  virtual Status run(const BoundStep &step, StreamHandle stream) = 0;
+  /// `mayStartEarly`: all that the step follows is the one before it on the same stream, so that a
+  /// kernel which waits itself may be started before that one has ended.
+  virtual Status run(const BoundStep &step, StreamHandle stream, bool mayStartEarly) = 0;
   /// Of a launch: its kernel, and the addresses of its arguments.
   virtual FunctionHandle function(const BoundStep &step) const = 0;
   virtual void **params(const BoundStep &step) = 0;
@@ -23,12 +26,13 @@ public:
 
 class CudaGraph {
 public:
-  explicit CudaGraph(std::shared_ptr<const CudaDevice> owner) : device(std::move(owner)) {}
+  /// `sections` says which steps overlap.
+  CudaGraph(std::shared_ptr<const CudaDevice> owner, std::vector<BranchSection> sections)
+      : device(std::move(owner)), branches(std::move(sections)) {}
   ~CudaGraph();
   CudaGraph(const CudaGraph &) = delete;
   CudaGraph &operator=(const CudaGraph &) = delete;
 
-  bool isMade() const { return exec != nullptr; }
   /// Whether the graph runs on the plan's present addresses and this workspace.
   bool isCurrent(const BoundPlan &bound, const void *workspace) const;
   /// Makes it so. `stream` is used for capturing only.
@@ -41,7 +45,10 @@ private:
     GraphHandle graph = nullptr;
     std::vector<NodeHandle> nodes; ///< by step; null where it is not one kernel
   };
+  struct Streams;
 
+  Status captureSteps(const BoundPlan &bound, const Streams &streams, StepRunner &runner,
+                      std::vector<NodeHandle> &nodes) const;
   Result<Captured> capture(const BoundPlan &bound, StreamHandle stream, StepRunner &runner) const;
   NodeHandle lastNode(StreamHandle stream) const;
   bool updateKernels(const BoundPlan &bound, StepRunner &runner);
@@ -49,6 +56,7 @@ private:
   void release();
 
   std::shared_ptr<const CudaDevice> device;
+  std::vector<BranchSection> branches;
   Captured original; ///< what `exec` was made from
   GraphExecHandle exec = nullptr;
   std::vector<void *> pointers; ///< addresses that `exec` has

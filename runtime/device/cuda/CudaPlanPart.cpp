@@ -19,16 +19,34 @@ DevicePointer toDevice(const void *pointer) { return reinterpret_cast<DevicePoin
 
 } // namespace
 
-Status CudaExecutor::PlanPart::run(const BoundStep &step, StreamHandle stream) {
+CudaExecutor::PlanPart::PlanPart(CudaExecutor &owner, BoundPlan &plan,
+                                 std::vector<BranchSection> branches)
+    : executor(owner), bound(plan), graph(owner.device, branches) {
+  for (const BranchSection &section : branches) {
+    for (uint32_t step : section.side) {
+      sideInstructions.insert(plan.steps[step].instruction);
+    }
+  }
+}
+
+Status CudaExecutor::PlanPart::run(const BoundStep &step, StreamHandle stream,
+                                   bool mayStartEarly) {
   const CudaDriver &driver = executor.driver;
   const Instruction &instruction = executor.variant.plan().instructions[step.instruction];
   if (step.kind == InstructionKind::Call) {
     std::span<void *const> buffers(bound.pointers.data() + step.firstPointer, step.pointerCount);
-    Status status = calls.at(step.instruction)->run(buffers, executor.workspace.data(), stream);
+    bool isSide = sideInstructions.contains(step.instruction);
+    void *workspace = executor.workspace.data() + (isSide ? workspaceBytes : 0);
+    auto call = calls.find(step.instruction);
+    if (call == calls.end()) {
+      return Status::ok(); // its spares do it
+    }
+    Status status = call->second->run(buffers, workspace, stream);
     return status.isOk() ? std::move(status)
                          : Status(status.prefix(strCat("'", instruction.label, "'")));
   }
-  int code = step.kind == InstructionKind::Launch ? launch(step, stream) : move(step, stream);
+  int code = step.kind == InstructionKind::Launch ? launch(step, stream, mayStartEarly)
+                                                  : move(step, stream);
   if (code != kSuccess) {
     return driver.check(
         code, strCat("starting '", instruction.label, "' (instruction ", step.instruction, ")"));
@@ -36,7 +54,8 @@ Status CudaExecutor::PlanPart::run(const BoundStep &step, StreamHandle stream) {
   return Status::ok();
 }
 
-int CudaExecutor::PlanPart::launch(const BoundStep &step, StreamHandle stream) {
+int CudaExecutor::PlanPart::launch(const BoundStep &step, StreamHandle stream,
+                                   bool mayStartEarly) {
   if (step.grid == 0) {
     return kSuccess;
   }
@@ -48,7 +67,7 @@ int CudaExecutor::PlanPart::launch(const BoundStep &step, StreamHandle stream) {
   LaunchAttribute early;
   early.id = kAttributeProgrammaticSerialization;
   early.value.programmaticSerialization = 1;
-  if (executor.variant.module().waitsItself(step.kernel)) {
+  if (mayStartEarly && executor.variant.module().waitsItself(step.kernel)) {
     config.attributes = &early;
     config.attributeCount = 1;
   }
@@ -67,10 +86,22 @@ int CudaExecutor::PlanPart::move(const BoundStep &step, StreamHandle stream) con
              : executor.driver.memsetD8Async(toDevice(operands[0]), step.fillByte, bytes, stream);
 }
 
-Status CudaExecutor::preparePart(BoundPlan &bound) {
-  std::unique_ptr<PlanPart> part = std::make_unique<PlanPart>(*this, bound);
-  part->arguments.resize(bound.pointers.size() + bound.sizes.size());
+std::vector<BranchSection> CudaExecutor::branchesOf(const BoundPlan &bound) const {
+  if (!overlaps) {
+    return {};
+  }
+  std::vector<StepCost> costs;
   for (const BoundStep &step : bound.steps) {
+    costs.push_back(estimateCost(variant.plan(), bound, step));
+  }
+  return findBranches(variant.plan(), bound, costs);
+}
+
+Status CudaExecutor::preparePart(BoundPlan &bound) {
+  std::unique_ptr<PlanPart> part = std::make_unique<PlanPart>(*this, bound, branchesOf(bound));
+  part->arguments.resize(bound.pointers.size() + bound.sizes.size());
+  bool isServed = false; // the last call, by a library
+  for (BoundStep &step : bound.steps) {
     void **argument = part->params(step);
     for (uint32_t i = 0; i < step.pointerCount; ++i) {
       *argument++ = &bound.pointers[step.firstPointer + i];
@@ -79,13 +110,28 @@ Status CudaExecutor::preparePart(BoundPlan &bound) {
       *argument++ = &bound.sizes[step.firstSize + i];
     }
     if (step.kind == InstructionKind::Launch) {
+      bool isSpare = variant.plan().instructions[step.instruction].isSpare;
+      step.grid = isSpare && isServed ? 0 : step.grid;
       TENON_TRY(prepareLaunch(step));
     } else if (step.kind == InstructionKind::Call) {
-      TENON_TRY(prepareCall(bound, step, *part));
+      Status status = prepareCall(bound, step, *part);
+      isServed = status.isOk();
+      if (!isServed && !canDoWithout(step, status.id())) {
+        return status;
+      }
     }
   }
+  uint64_t workspaces = part->sideInstructions.empty() ? 1 : 2;
+  TENON_TRY(grow(workspace, workspaces * part->workspaceBytes, "the libraries' workspace"));
   bound.devicePart = std::move(part);
   return Status::ok();
+}
+
+bool CudaExecutor::canDoWithout(const BoundStep &call, ErrorId problem) const {
+  const std::vector<Instruction> &instructions = variant.plan().instructions;
+  size_t next = size_t(call.instruction) + 1;
+  return (problem == ErrorId::LibraryMissing || problem == ErrorId::LibraryUnsupported) &&
+         next < instructions.size() && instructions[next].isSpare;
 }
 
 Status CudaExecutor::prepareLaunch(const BoundStep &step) const {
@@ -124,7 +170,9 @@ Status CudaExecutor::prepareCall(const BoundPlan &bound, const BoundStep &step, 
     plan = std::move(*made);
     known = plan;
   }
-  TENON_TRY(grow(workspace, plan->workspaceBytes(), "the libraries' workspace"));
+  uint64_t unit = kDeviceAlignment;
+  uint64_t bytes = (plan->workspaceBytes() + unit - 1) / unit * unit;
+  part.workspaceBytes = std::max(part.workspaceBytes, bytes);
   part.calls[step.instruction] = std::move(plan);
   return Status::ok();
 }

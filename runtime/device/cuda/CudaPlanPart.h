@@ -5,6 +5,8 @@
 
 #include "runtime/device/cuda/CudaExecutor.h"
 
+#include <set>
+
 namespace tenon::runtime::cuda {
 
 /// What kernels and libraries may rely on for inputs and outputs.
@@ -13,27 +15,29 @@ inline constexpr uintptr_t kPortAlignment = 16;
 inline constexpr uint64_t kWorkspaceBytes = uint64_t(32) << 20;
 
 struct CudaExecutor::PlanPart : DevicePart, StepRunner {
-  PlanPart(CudaExecutor &owner, BoundPlan &plan)
-      : executor(owner), bound(plan), graph(owner.device) {}
+  PlanPart(CudaExecutor &owner, BoundPlan &plan, std::vector<BranchSection> branches);
   ~PlanPart() override {
     // A run under way may be of this plan.
     (void)executor.waitUntilIdle().isOk();
   }
 
-  Status run(const BoundStep &step, StreamHandle stream) override;
+  Status run(const BoundStep &step, StreamHandle stream, bool mayStartEarly) override;
   FunctionHandle function(const BoundStep &step) const override {
     return executor.variant.module().kernel(step.kernel);
   }
   void **params(const BoundStep &step) override {
     return arguments.data() + step.firstPointer + step.firstSize;
   }
-  int launch(const BoundStep &step, StreamHandle stream);
+  int launch(const BoundStep &step, StreamHandle stream, bool mayStartEarly);
   int move(const BoundStep &step, StreamHandle stream) const;
 
   CudaExecutor &executor;
   BoundPlan &bound;
   std::vector<void *> arguments; ///< addresses of each step's pointers, then of its sizes
   std::map<uint32_t, std::shared_ptr<library::Plan>> calls; ///< by instruction
+  /// Calls that may run at once have workspaces of their own.
+  std::set<uint32_t> sideInstructions;
+  uint64_t workspaceBytes = 0; ///< of each of the two
   CudaGraph graph;
   bool hasRun = false;
   std::string refusal;

@@ -1,4 +1,5 @@
-// Streams do their work at once, unless they capture. Device memory is host memory that is known,
+// Streams do their work at once, unless they capture; what was captured runs in an order that shows
+// where an edge is missing. Device memory is host memory that is known,
 // so that a host pointer in place of a device pointer is found; kernels are C++ functions by name.
 
 #include "test/unit/runtime/FakeCuda.h"
@@ -23,6 +24,7 @@ constexpr int kInvalidPtx = 218;
 constexpr int kNotFoundCode = 500;
 constexpr int kIllegalAddress = 700;
 constexpr int kCaptureUnsupported = 900;
+constexpr int kCaptureUnjoined = 904;
 constexpr int kInvalidContext = 201;
 
 struct KernelCall {
@@ -101,6 +103,9 @@ struct CudaNodeObject {
   KernelCall call;
   std::function<int()> work; ///< of any other node
   const CudaNodeObject *origin = nullptr;
+  size_t index = 0; ///< in its graph
+  std::vector<size_t> after;
+  bool isEarly = false;
 };
 
 struct CudaGraphObject {
@@ -111,14 +116,22 @@ struct CudaGraphExecObject {
   std::vector<std::unique_ptr<CudaNodeObject>> nodes;
 };
 
+/// A capture and the streams that take part in it, the first of which began it.
+struct Capture {
+  CudaGraphObject graph;
+  std::vector<StreamHandle> streams;
+};
+
 struct CudaStreamObject {
-  std::unique_ptr<CudaGraphObject> capture;
-  NodeHandle last = nullptr;
+  std::shared_ptr<Capture> capture;
+  std::vector<NodeHandle> last; ///< what the next node follows
 };
 
 struct CudaEventObject {
   std::chrono::steady_clock::time_point time;
   bool isTimed = false;
+  std::shared_ptr<Capture> capture; ///< that it was recorded in
+  std::vector<NodeHandle> last;
 };
 
 struct CudaLinkObject {
@@ -139,6 +152,7 @@ public:
   void reset() override {
     counts.clear();
     early = 0;
+    captured.clear();
     failures.clear();
     driverVersion = 13000;
     devices = 1;
@@ -157,6 +171,7 @@ public:
   size_t pinnedBytes() const override { return bytesOf(pinnedBlocks); }
   int contextsRetained() const override { return retained; }
   int earlyLaunches() const override { return early; }
+  std::vector<FakeNode> lastGraph() const override { return captured; }
 
   /// Counts a call; the code that it shall fail with, or success.
   int begin(const char *function) {
@@ -202,6 +217,7 @@ public:
   Blocks pinnedBlocks;
   int retained = 0;
   int early = 0;
+  std::vector<FakeNode> captured;
   static thread_local int capturing;
   static thread_local std::vector<ContextHandle> contexts;
 };
@@ -217,8 +233,13 @@ Driver &driver() {
 /// Does the work of a stream now, or records it.
 int submit(StreamHandle stream, std::unique_ptr<CudaNodeObject> node) {
   if (stream && stream->capture) {
-    stream->last = node.get();
-    stream->capture->nodes.push_back(std::move(node));
+    std::vector<std::unique_ptr<CudaNodeObject>> &nodes = stream->capture->graph.nodes;
+    node->index = nodes.size();
+    for (const CudaNodeObject *before : stream->last) {
+      node->after.push_back(before->index);
+    }
+    stream->last = {node.get()};
+    nodes.push_back(std::move(node));
     return kSuccess;
   }
   return node->function ? node->function->info->run(node->call) : node->work();
@@ -256,6 +277,60 @@ void copyNodes(const CudaGraphObject &from, CudaGraphExecObject &to) {
     nodes.back()->origin = to.nodes.empty() ? from.nodes[i].get() : to.nodes[i]->origin;
   }
   to.nodes = std::move(nodes);
+}
+
+/// Nodes that `node` follows, directly or not, and itself.
+void addEarlier(const CudaGraphObject &graph, size_t node, std::vector<bool> &earlier) {
+  if (!earlier[node]) {
+    earlier[node] = true;
+    for (size_t before : graph.nodes[node]->after) {
+      addEarlier(graph, before, earlier);
+    }
+  }
+}
+
+/// Whether all that the streams of a capture did is followed by the next node of the first.
+bool isJoined(const Capture &capture) {
+  std::vector<bool> earlier(capture.graph.nodes.size());
+  for (const CudaNodeObject *node : capture.streams[0]->last) {
+    addEarlier(capture.graph, node->index, earlier);
+  }
+  return std::ranges::find(earlier, false) == earlier.end();
+}
+
+void describeGraph(const CudaGraphObject &graph) {
+  driver().captured.clear();
+  for (const std::unique_ptr<CudaNodeObject> &node : graph.nodes) {
+    driver().captured.push_back(
+        {node->function ? node->function->info->name : "", node->after, node->isEarly});
+  }
+}
+
+/// Runs nodes as late as their edges allow those before them: of those that may run, the last.
+int runNodes(const std::vector<std::unique_ptr<CudaNodeObject>> &nodes) {
+  std::vector<bool> done(nodes.size());
+  for (size_t count = 0; count < nodes.size(); ++count) {
+    size_t next = nodes.size();
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      bool isReady = !done[i] && std::ranges::all_of(nodes[i]->after,
+                                                     [&](size_t before) { return done[before]; });
+      next = isReady ? i : next;
+    }
+    done[next] = true;
+    const CudaNodeObject &node = *nodes[next];
+    if (int code = node.function ? node.function->info->run(node.call) : node.work()) {
+      return code;
+    }
+  }
+  return kSuccess;
+}
+
+bool haveEqualEdges(const CudaGraphObject &graph, const CudaGraphExecObject &exec) {
+  return std::ranges::equal(graph.nodes, exec.nodes,
+                            [](const std::unique_ptr<CudaNodeObject> &a,
+                               const std::unique_ptr<CudaNodeObject> &b) {
+                              return a->after == b->after && a->isEarly == b->isEarly;
+                            });
 }
 
 /// The context must be current for whatever touches memory, streams or modules.
@@ -493,15 +568,29 @@ EXPORT int cuStreamSynchronize(StreamHandle) {
   return driver().isCapturing() ? kCaptureUnsupported : kSuccess;
 }
 
-EXPORT int cuStreamWaitEvent(StreamHandle, EventHandle, unsigned) {
+EXPORT int cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
   FAKE_IN_CONTEXT(cuStreamWaitEvent)
+  if (!event->capture) {
+    return kSuccess;
+  }
+  if (!stream->capture) {
+    stream->capture = event->capture;
+    stream->capture->streams.push_back(stream);
+    stream->last.clear();
+  }
+  for (NodeHandle node : event->last) {
+    if (std::ranges::find(stream->last, node) == stream->last.end()) {
+      stream->last.push_back(node);
+    }
+  }
   return kSuccess;
 }
 
 EXPORT int cuStreamBeginCapture_v2(StreamHandle stream, int) {
   FAKE_IN_CONTEXT(cuStreamBeginCapture_v2)
-  stream->capture = std::make_unique<CudaGraphObject>();
-  stream->last = nullptr;
+  stream->capture = std::make_shared<Capture>();
+  stream->capture->streams = {stream};
+  stream->last.clear();
   ++driver().capturing;
   return kSuccess;
 }
@@ -509,20 +598,28 @@ EXPORT int cuStreamBeginCapture_v2(StreamHandle stream, int) {
 EXPORT int cuStreamEndCapture(StreamHandle stream, GraphHandle *graph) {
   std::lock_guard<std::recursive_mutex> guard(driver().mutex);
   --driver().capturing;
-  *graph = stream->capture.release();
+  *graph = nullptr;
+  std::shared_ptr<Capture> capture = stream->capture;
+  bool isWhole = isJoined(*capture);
+  for (StreamHandle member : capture->streams) {
+    member->capture.reset();
+  }
   if (int failure = driver().begin("cuStreamEndCapture")) {
-    delete *graph;
-    *graph = nullptr;
     return failure;
   }
+  if (!isWhole) {
+    return kCaptureUnjoined;
+  }
+  describeGraph(capture->graph);
+  *graph = new CudaGraphObject(std::move(capture->graph));
   return kSuccess;
 }
 
 EXPORT int cuStreamGetCaptureInfo_v3(StreamHandle stream, int *, uint64_t *, GraphHandle *,
                                      const NodeHandle **nodes, const void **, size_t *count) {
   FAKE_IN_CONTEXT(cuStreamGetCaptureInfo_v3)
-  *nodes = &stream->last;
-  *count = stream->last ? 1 : 0;
+  *nodes = stream->last.data();
+  *count = stream->last.size();
   return kSuccess;
 }
 
@@ -539,8 +636,10 @@ EXPORT int cuEventDestroy_v2(EventHandle event) {
   return kSuccess;
 }
 
-EXPORT int cuEventRecord(EventHandle event, StreamHandle) {
+EXPORT int cuEventRecord(EventHandle event, StreamHandle stream) {
   FAKE_IN_CONTEXT(cuEventRecord)
+  event->capture = stream ? stream->capture : nullptr;
+  event->last = event->capture ? stream->last : std::vector<NodeHandle>();
   event->time = std::chrono::steady_clock::now();
   return kSuccess;
 }
@@ -569,7 +668,7 @@ EXPORT int cuGraphInstantiateWithFlags(GraphExecHandle *exec, GraphHandle graph,
 
 EXPORT int cuGraphExecUpdate_v2(GraphExecHandle exec, GraphHandle graph, GraphUpdateInfo *) {
   FAKE_IN_CONTEXT(cuGraphExecUpdate_v2)
-  if (exec->nodes.size() != graph->nodes.size()) {
+  if (!haveEqualEdges(*graph, *exec)) {
     return kGraphUpdateFailed;
   }
   copyNodes(*graph, *exec);
@@ -590,12 +689,7 @@ EXPORT int cuGraphExecKernelNodeSetParams_v2(GraphExecHandle exec, NodeHandle no
 
 EXPORT int cuGraphLaunch(GraphExecHandle exec, StreamHandle) {
   FAKE_IN_CONTEXT(cuGraphLaunch)
-  for (std::unique_ptr<CudaNodeObject> &node : exec->nodes) {
-    if (int code = node->function ? node->function->info->run(node->call) : node->work()) {
-      return code;
-    }
-  }
-  return kSuccess;
+  return runNodes(exec->nodes);
 }
 
 EXPORT int cuGraphExecDestroy(GraphExecHandle exec) {
@@ -659,12 +753,11 @@ EXPORT int cuFuncSetAttribute(FunctionHandle function, int attribute, int value)
 EXPORT int cuLaunchKernelEx(const LaunchConfig *config, FunctionHandle function, void **params,
                             void **) {
   FAKE_IN_CONTEXT(cuLaunchKernelEx)
-  if (config->attributeCount == 1 &&
-      config->attributes->id == kAttributeProgrammaticSerialization &&
-      config->attributes->value.programmaticSerialization == 1) {
-    ++driver().early;
-  }
   std::unique_ptr<CudaNodeObject> node = std::make_unique<CudaNodeObject>();
+  node->isEarly = config->attributeCount == 1 &&
+                  config->attributes->id == kAttributeProgrammaticSerialization &&
+                  config->attributes->value.programmaticSerialization == 1;
+  driver().early += node->isEarly;
   node->function = function;
   if (int code = readCall(*function, config->gridX, config->blockX, config->sharedBytes, params,
                           node->call)) {

@@ -10,6 +10,13 @@
 
 namespace tenon::test {
 
+/// A node of a graph, by its place in the capture.
+struct FakeNode {
+  std::string kernel; ///< empty when it is none
+  std::vector<size_t> after;
+  bool isEarly = false; ///< may start before the one in front of it has ended
+};
+
 class FakeCuda {
 public:
   virtual ~FakeCuda() = default;
@@ -23,6 +30,8 @@ public:
   virtual int contextsRetained() const = 0;
   /// Launches that may start before the kernel in front of them has ended.
   virtual int earlyLaunches() const = 0;
+  /// The graph captured last. Graphs run in the last order that their edges allow.
+  virtual std::vector<FakeNode> lastGraph() const = 0;
 
   int driverVersion = 13000;
   int devices = 1;
