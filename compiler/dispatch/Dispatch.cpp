@@ -41,8 +41,10 @@ LogicalResult dispatch(ModuleOp module, const DeviceProfile &profile, Records &r
   formContractions(formation, block);
   formAttention(formation, block);
   formRows(formation, block);
+  formScatters(formation, block);
   formElementwise(formation, block);
   formSingles(formation, block);
+  formBundles(formation);
   records = explain(formation, profile.target);
   buildRegions(formation.grouping, profile.target);
   return success();

@@ -29,7 +29,11 @@ void formContractions(Formation &formation, mlir::Block *block);
 void formAttention(Formation &formation, mlir::Block *block);
 void formRows(Formation &formation, mlir::Block *block);
 void formElementwise(Formation &formation, mlir::Block *block);
+void formScatters(Formation &formation, mlir::Block *block);
 void formSingles(Formation &formation, mlir::Block *block);
+
+/// Joins groups, after all others have formed them.
+void formBundles(Formation &formation);
 
 /// A transpose that changes the innermost dim: its operand is best read as it lies.
 bool movesInnermost(mlir::Operation *op);

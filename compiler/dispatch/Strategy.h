@@ -59,6 +59,11 @@ inline constexpr int64_t kPanelColumns = 32;
 /// operands may be parts of one input: q, k and v of a merged projection [B, S, H + 2 * Hk, D].
 inline constexpr llvm::StringLiteral kAttention = "attention";
 /// One op of any other kind (also `tn.sizes`, which has no operand).
+///
+/// On a GPU the updates and indices of a scatter of few updates in order may be computed by
+/// elementwise and movement ops and reshapes of inputs.
 inline constexpr llvm::StringLiteral kSingle = "single";
+/// On a GPU: several elementwise regions and single scatters, of which none reads another's results.
+inline constexpr llvm::StringLiteral kBundle = "bundle";
 
 } // namespace tenon::dispatch

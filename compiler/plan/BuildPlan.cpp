@@ -223,7 +223,7 @@ uint32_t PlanBuilder::stateToWrite(tn::RegionOp region, Value output, int64_t po
     int64_t last = read == lastRead.end() ? -1 : read->second;
     bool isOverwritten = false;
     for (auto [number, input] : llvm::enumerate(region.getInputs())) {
-      isOverwritten |= storageOf(input) == state.argument && mayWriteOver(region, number);
+      isOverwritten |= storageOf(input) == state.argument && mayWriteOver(region, number, output);
     }
     if (last < position || (last == position && isOverwritten)) {
       return buffers.lookup(state.argument);

@@ -33,12 +33,16 @@ bool isReadInPlace(Value value) {
 
 } // namespace
 
-bool mayWriteOver(tn::RegionOp region, unsigned number) {
+bool mayWriteOver(tn::RegionOp region, unsigned number, Value output) {
+  bool hasOne = region.getNumResults() == 1;
+  if (!output && !hasOne) {
+    return false;
+  }
   Value input = region.getInputs()[number];
   BlockArgument argument = region.getBody().getArgument(number);
-  RankedTensorType type = cast<RankedTensorType>(region.getResult(0).getType());
-  if (region.getNumResults() != 1 || dtypeOf(input.getType()) != dtypeOf(type) ||
-      !tn::sameDims(tn::getDims(input.getType()), tn::getDims(type))) {
+  output = output ? output : region.getResult(0);
+  if (dtypeOf(input.getType()) != dtypeOf(output.getType()) ||
+      !tn::sameDims(tn::getDims(input.getType()), tn::getDims(output.getType()))) {
     return false;
   }
   auto reads = [&](Value other) { return storageOf(other) == storageOf(input); };
@@ -46,11 +50,13 @@ bool mayWriteOver(tn::RegionOp region, unsigned number) {
     return false;
   }
   if (region.getStrategy() == dispatch::kElementwise) {
-    return isReadInPlace(argument);
+    return hasOne && isReadInPlace(argument);
   }
+  Value result = region.getBody().front().getTerminator()->getOperand(
+      cast<OpResult>(output).getResultNumber());
   Operation *scatter = argument.hasOneUse() ? *argument.getUsers().begin() : nullptr;
   return isa_and_present<tn::ScatterElementsOp, tn::ScatterNdOp>(scatter) &&
-         scatter->getOperand(0) == argument && isa<tn::YieldOp>(*scatter->getUsers().begin());
+         scatter->getOperand(0) == argument && scatter->getResult(0) == result;
 }
 
 } // namespace tenon::plan

@@ -44,6 +44,7 @@ const Strategy *strategyOf(StringRef name) {
       {dispatch::kDepthwise, {emitPoints}},
       {dispatch::kAttention, {emitAttention, emitPoints}},
       {dispatch::kSingle, {emitRows, emitPoints}},
+      {dispatch::kBundle, {emitPoints}},
   };
   const Strategy *found =
       llvm::find_if(table, [&](const Strategy &strategy) { return strategy.name == name; });

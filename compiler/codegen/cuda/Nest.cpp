@@ -1,6 +1,5 @@
 // Loop nests that insert elements one by one (top-k, scatter). Loops whose steps touch different parts of the
 // results run over the threads of the grid; the rest runs in order in each thread.
-#include "compiler/codegen/cuda/ElementEmitter.h"
 #include "compiler/codegen/cuda/Schedule.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -183,44 +182,61 @@ void NestEmitter::emitLoop(scf::ForOp loop) {
   }
 }
 
-} // namespace
-
-void emitNestKernel(RegionBuilder &region, const KernelRoots &group, bool &hasFailed) {
-  scf::ForOp nest = cast<scf::ForOp>(group.nest);
-  SmallVector<scf::ForOp> parallel;
+/// The loops of a nest whose steps run in threads, and their sizes.
+struct Spread {
+  SmallVector<scf::ForOp> loops;
   SmallVector<AffineExpr> sizes;
+};
+
+Spread spreadOf(RegionBuilder &region, scf::ForOp nest) {
+  Spread spread;
   for (scf::ForOp loop : perfectLoops(nest)) {
     if (isParallel(loop, nest)) {
-      parallel.push_back(loop);
-      sizes.push_back(region.expressionOf(loop.getUpperBound()));
+      spread.loops.push_back(loop);
+      spread.sizes.push_back(region.expressionOf(loop.getUpperBound()));
     }
   }
-  AffineExpr count = tn::elementCount(region.source.getContext(), sizes);
-  unsigned threads = parallel.empty() ? 1 : kThreads;
-  Kernel kernel(region, threads);
-  ElementEmitter emitter(kernel);
+  return spread;
+}
+
+void emitThread(ElementEmitter &emitter, const KernelRoots &group, const Spread &spread,
+                AffineExpr count, unsigned threads, const Index &block) {
+  Kernel &kernel = emitter.kernel;
   IndexMath &math = kernel.math;
   OpBuilder &builder = kernel.builder;
-  Index number = math.add(math.multiply(kernel.block(), Index::constant(threads)), kernel.thread());
+  Index number = math.add(math.multiply(block, Index::constant(threads)), kernel.thread());
   Value isInside =
       arith::CmpIOp::create(builder, kernel.location, arith::CmpIPredicate::ult,
                             math.value(number), math.value(kernel.size(count)));
   scf::IfOp branch =
       scf::IfOp::create(builder, kernel.location, isInside, /*withElseRegion=*/false);
-  {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(branch.thenBlock());
-    emitter.openScope();
-    Indices indices = math.delinearize(number, kernel.sizes(sizes));
-    llvm::DenseMap<Operation *, Index> spread;
-    for (auto [i, loop] : llvm::enumerate(parallel)) {
-      spread[loop] = indices[i];
-    }
-    NestEmitter(emitter, nest).run(group.roots, spread);
-    emitter.closeScope();
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  emitter.openScope();
+  Indices indices = math.delinearize(number, kernel.sizes(spread.sizes));
+  llvm::DenseMap<Operation *, Index> places;
+  for (auto [i, loop] : llvm::enumerate(spread.loops)) {
+    places[loop] = indices[i];
   }
-  kernel.finish(count.ceilDiv(threads));
-  hasFailed |= emitter.hasFailed();
+  NestEmitter(emitter, cast<scf::ForOp>(group.nest)).run(group.roots, places);
+  emitter.closeScope();
+}
+
+} // namespace
+
+Part nestPart(RegionBuilder &region, const KernelRoots &group, unsigned threads) {
+  Spread spread = spreadOf(region, cast<scf::ForOp>(group.nest));
+  AffineExpr count = tn::elementCount(region.source.getContext(), spread.sizes);
+  return {count.ceilDiv(threads),
+          [group, spread, count, threads](ElementEmitter &emitter, const Index &block) {
+            emitThread(emitter, group, spread, count, threads, block);
+          }};
+}
+
+void emitNestKernel(RegionBuilder &region, const KernelRoots &group, bool &hasFailed) {
+  bool isSpread = !spreadOf(region, cast<scf::ForOp>(group.nest)).loops.empty();
+  unsigned threads = isSpread ? kThreads : 1;
+  emitParts(region, nestPart(region, group, threads), threads, hasFailed);
 }
 
 } // namespace tenon::codegen::cuda

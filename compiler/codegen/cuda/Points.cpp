@@ -1,7 +1,6 @@
 // The kernel of a group of tensors with the same dims: each thread computes a strip of elements along the
 // last dim (or along all dims together), wide enough for 16-byte accesses. Relies on LLVM's load/store
 // vectorizer to join the elements of a strip, whose alignment the frame states.
-#include "compiler/codegen/cuda/ElementEmitter.h"
 #include "compiler/codegen/cuda/Schedule.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
@@ -66,7 +65,8 @@ bool hasRowReduction(RegionBuilder &region, Value tensor) {
                       [&](Value input) { return hasRowReduction(region, input); });
 }
 
-Layout layoutOf(RegionBuilder &region, ArrayRef<Root> roots) {
+/// With blocks of so many threads, or (0) of as many as suit the tensors.
+Layout layoutOf(RegionBuilder &region, ArrayRef<Root> roots, unsigned threads) {
   tn::Dims dims = region.dims(roots.front().tensor);
   MLIRContext *context = region.source.getContext();
   Layout layout;
@@ -87,7 +87,9 @@ Layout layoutOf(RegionBuilder &region, ArrayRef<Root> roots) {
     lanes /= 2;
   }
   layout.lanes = lanes;
-  layout.threads = estimate / lanes < kEnoughThreads * 2 ? kFewThreads : kThreads;
+  layout.threads = threads                                 ? threads
+                   : estimate / lanes < kEnoughThreads * 2 ? kFewThreads
+                                                           : kThreads;
   int64_t perBlock = lanes * layout.threads;
   if (isFlat && count && *count * widest >= kLargeBytes && *count % (perBlock * kStrips) == 0) {
     layout.strips = kStrips;
@@ -133,15 +135,13 @@ bool isWholeCopy(RegionBuilder &region, ArrayRef<Root> roots) {
          tn::sameDims(region.dims(op.getDpsInputs().front()), region.dims(roots.front().tensor));
 }
 
-} // namespace
-
-void emitPointsKernel(RegionBuilder &region, const KernelRoots &group, bool &hasFailed) {
-  Layout layout = layoutOf(region, group.roots);
-  Kernel kernel(region, layout.threads);
-  ElementEmitter emitter(kernel);
+/// The strips of a thread, as far as there are elements.
+void emitThread(ElementEmitter &emitter, ArrayRef<Root> roots, const Layout &layout,
+                const Index &block) {
+  Kernel &kernel = emitter.kernel;
   IndexMath &math = kernel.math;
   OpBuilder &builder = kernel.builder;
-  Index thread = kernel.thread(), block = kernel.block();
+  Index thread = kernel.thread();
   SmallVector<Index> starts;
   for (int64_t strip = 0; strip < layout.strips; ++strip) {
     Index group = math.add(math.multiply(block, Index::constant(layout.strips)),
@@ -150,22 +150,37 @@ void emitPointsKernel(RegionBuilder &region, const KernelRoots &group, bool &has
     starts.push_back(math.multiply(number, Index::constant(layout.lanes)));
   }
   if (layout.isExact) {
-    emitStrips(emitter, group.roots, layout, starts);
-  } else {
-    Value isInside = arith::CmpIOp::create(builder, kernel.location, arith::CmpIPredicate::ult,
-                                           math.value(starts.front()),
-                                           math.value(kernel.size(layout.count)));
-    scf::IfOp branch =
-        scf::IfOp::create(builder, kernel.location, isInside, /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(branch.thenBlock());
-    emitter.openScope();
-    emitStrips(emitter, group.roots, layout, starts);
-    emitter.closeScope();
+    emitStrips(emitter, roots, layout, starts);
+    return;
   }
-  kernel.finish(layout.grid);
+  Value isInside = arith::CmpIOp::create(builder, kernel.location, arith::CmpIPredicate::ult,
+                                         math.value(starts.front()),
+                                         math.value(kernel.size(layout.count)));
+  scf::IfOp branch =
+      scf::IfOp::create(builder, kernel.location, isInside, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  emitter.openScope();
+  emitStrips(emitter, roots, layout, starts);
+  emitter.closeScope();
+}
+
+Part partOf(const KernelRoots &group, const Layout &layout) {
+  return {layout.grid, [roots = group.roots, layout](ElementEmitter &emitter, const Index &block) {
+            emitThread(emitter, roots, layout, block);
+          }};
+}
+
+} // namespace
+
+Part pointsPart(RegionBuilder &region, const KernelRoots &group, unsigned threads) {
+  return partOf(group, layoutOf(region, group.roots, threads));
+}
+
+void emitPointsKernel(RegionBuilder &region, const KernelRoots &group, bool &hasFailed) {
+  Layout layout = layoutOf(region, group.roots, 0);
+  emitParts(region, partOf(group, layout), layout.threads, hasFailed);
   region.code.steps.back().isCopy = isWholeCopy(region, group.roots);
-  hasFailed |= emitter.hasFailed();
 }
 
 } // namespace tenon::codegen::cuda

@@ -2,9 +2,9 @@
 // read. Relies on the linalg function being one block of ops on tensors.
 #include "compiler/codegen/cuda/Schedule.h"
 
-#include "compiler/codegen/cuda/ElementEmitter.h"
 #include "compiler/codegen/cuda/RowsReduction.h"
 #include "compiler/codegen/cuda/Strategies.h"
+#include "compiler/dispatch/Strategy.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -18,8 +18,9 @@ namespace {
 /// How often an element may be computed again before storing it is better: one that costs a few
 /// instructions, one with functions in it, one that sums.
 constexpr double kCheap = 16, kCostly = 2, kReduced = 1;
-/// Reads by a loop nest, whose counts are not looked at.
-constexpr double kNestReads = 64;
+/// Reads of an element by a loop nest of lengths that are not known; and what a read by one of known
+/// lengths counts, since a nest has fewer threads than another kernel to sum what it reads.
+constexpr double kNestReads = 64, kNestRead = 1.5;
 
 bool isCostly(linalg::GenericOp op) {
   Block &body = op.getRegion().front();
@@ -59,6 +60,7 @@ public:
 private:
   /// Walks from the readers to what they read and settles what is stored.
   void decide();
+  double readsInNest(Operation *op, scf::ForOp nest);
   void count(Operation *op, double evaluations);
   void addResult(Value value, unsigned buffer) { destinations[value].push_back(buffer); }
   unsigned destination(Value value);
@@ -81,11 +83,10 @@ void Scheduler::decide() {
     stored.insert(value);
   }
   for (Operation &op : llvm::reverse(block.without_terminator())) {
-    if (isa<scf::ForOp>(op)) {
+    if (scf::ForOp nest = dyn_cast<scf::ForOp>(op)) {
       stored.insert_range(op.getResults());
       op.walk([&](tensor::ExtractOp extract) {
-        Value tensor = extract.getTensor();
-        asked[tensor] += kNestReads * region.estimate(region.dims(tensor));
+        asked[extract.getTensor()] += readsInNest(extract, nest);
       });
       continue;
     }
@@ -119,6 +120,22 @@ void Scheduler::decide() {
     double places = isStored ? region.estimate(region.dims(op.getResult(0))) : evaluations;
     count(&op, places * steps);
   }
+}
+
+/// How many elements an access in a nest reads.
+double Scheduler::readsInNest(Operation *op, scf::ForOp nest) {
+  double reads = kNestRead;
+  for (Operation *outer = op->getParentOp(); outer != nest->getParentOp();
+       outer = outer->getParentOp()) {
+    scf::ForOp loop = dyn_cast<scf::ForOp>(outer);
+    AffineExpr size = loop ? region.expressionOf(loop.getUpperBound()) : AffineExpr();
+    if (loop && !size) {
+      Value tensor = cast<tensor::ExtractOp>(op).getTensor();
+      return kNestReads * region.estimate(region.dims(tensor));
+    }
+    reads *= size ? region.estimate(size) : 1;
+  }
+  return reads;
 }
 
 /// Notes that the body of `op` is evaluated so many times.
@@ -219,15 +236,17 @@ std::vector<KernelRoots> schedule(RegionBuilder &region, func::FuncOp function) 
   return Scheduler(region, function).run();
 }
 
+bool startsNest(Value tensor) {
+  return llvm::any_of(tensor.getUsers(), [&](Operation *user) {
+    scf::ForOp nest = dyn_cast<scf::ForOp>(user);
+    return nest && llvm::is_contained(nest.getInits(), tensor);
+  });
+}
+
 void markStored(RegionBuilder &region, const KernelRoots &kernel) {
   for (const Root &root : kernel.roots) {
-    // The start of a nest lies in a buffer only until the nest changes it.
-    bool isStart = llvm::any_of(root.tensor.getUsers(), [&](Operation *user) {
-      scf::ForOp nest = dyn_cast<scf::ForOp>(user);
-      return nest && llvm::is_contained(nest.getInits(), root.tensor);
-    });
     bool isNestResult = root.tensor.getDefiningOp<scf::ForOp>() != nullptr;
-    if ((!isStart || isNestResult) && !region.bufferOf(root.tensor)) {
+    if ((!startsNest(root.tensor) || isNestResult) && !region.bufferOf(root.tensor)) {
       region.setBuffer(root.tensor, root.buffer);
     }
   }
@@ -268,7 +287,12 @@ FailureOr<bool> emitPoints(RegionBuilder &region) {
     return failure();
   }
   bool hasFailed = false;
-  for (const KernelRoots &kernel : schedule(region, *function)) {
+  std::vector<KernelRoots> kernels = schedule(region, *function);
+  if (region.strategy() == dispatch::kBundle) {
+    emitBundle(region, kernels, hasFailed);
+    return hasFailed ? FailureOr<bool>(failure()) : true;
+  }
+  for (const KernelRoots &kernel : kernels) {
     if (kernel.nest) {
       emitNestKernel(region, kernel, hasFailed);
     } else if (!emitReductionKernels(region, kernel, hasFailed) &&

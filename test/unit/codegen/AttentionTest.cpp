@@ -1,41 +1,14 @@
 // The attention strategy: layouts, masks of every broadcast, causal, grouped heads, dynamic
 // lengths.
+#include "AttentionText.h"
 #include "RegionCheck.h"
 
 namespace tenon::codegen::cpu {
 namespace {
 
-struct AttentionCase {
-  std::string q, k, v, y, mask = "";
-  std::string headsInner = "false, false, false, false";
-  bool causal = false;
-  std::string symbols = "";
-};
-
-std::string attentionText(const AttentionCase &c) {
-  std::string signature = "(%q: " + c.q + ", %k: " + c.k + ", %v: " + c.v;
-  std::string types = c.q + ", " + c.k + ", " + c.v, mask;
-  if (!c.mask.empty()) {
-    signature += ", %m: " + c.mask;
-    types += ", " + c.mask;
-    mask = " mask %m";
-  }
-  return kernelText("attention", signature + ") -> " + c.y,
-                    "%0 = tn.attention %q, %k, %v" + mask + " {scale = 0.3 : f64, causal = " +
-                        (c.causal ? "true" : "false") + ", headsInner = array<i1: " + c.headsInner +
-                        ">} : (" + types + ") -> " + c.y + "\nreturn %0 : " + c.y,
-                    c.symbols);
-}
-
 AttentionCase plain(int64_t batch, int64_t heads, int64_t sq, int64_t sk, int64_t d, int64_t dv,
                     int64_t kvHeads = 0) {
-  auto tensor = [&](int64_t h, int64_t s, int64_t w) {
-    return "tensor<" + std::to_string(batch) + "x" + std::to_string(h) + "x" + std::to_string(s) +
-           "x" + std::to_string(w) + "xf32>";
-  };
-  kvHeads = kvHeads ? kvHeads : heads;
-  return {tensor(heads, sq, d), tensor(kvHeads, sk, d), tensor(kvHeads, sk, dv),
-          tensor(heads, sq, dv), ""};
+  return plainAttention("f32", batch, heads, sq, sk, d, dv, kvHeads);
 }
 
 TEST(AttentionTest, Sizes) {

@@ -78,71 +78,47 @@ llvm::Expected<Compiled> compile(const std::string &text, const Emitter &emitter
   return result;
 }
 
-std::string launchAll(Compiled &compiled, std::vector<GuardedBytes> &memory,
-                      const std::vector<int64_t> &symbols, bool reversed) {
+/// `places` are those of the inputs and results.
+std::string launchAll(Compiled &compiled, std::vector<void *> places, const RunOptions &options) {
   llvm::Expected<std::unique_ptr<GpuEmulator>> emulator =
       GpuEmulator::create(*compiled.region->kernels);
   if (!emulator) {
     return llvm::toString(emulator.takeError());
   }
+  std::vector<GuardedBytes> temporaries;
   for (const Program &bytes : compiled.region->code.temporaries) {
-    int64_t size = *engine::evaluate(bytes, symbols);
-    memory.emplace_back(size);
-    memset(memory.back().data(), 0xff, size);
+    int64_t size = *engine::evaluate(bytes, options.symbols);
+    temporaries.emplace_back(size);
+    memset(temporaries.back().data(), 0xff, size);
+    places.push_back(temporaries.back().data());
   }
   for (const RegionStep &step : compiled.region->code.steps) {
     std::vector<void *> buffers;
     for (uint32_t buffer : step.buffers) {
-      buffers.push_back(memory[buffer].data());
+      buffers.push_back(places[buffer]);
+    }
+    if (step.isCopy && buffers.front() == buffers.back()) {
+      continue;
     }
     std::vector<int64_t> sizes;
     for (const Program &size : step.sizes) {
-      sizes.push_back(*engine::evaluate(size, symbols));
+      sizes.push_back(*engine::evaluate(size, options.symbols));
     }
-    if (llvm::Error error =
-            (*emulator)->launch(step.symbol, buffers, sizes, *engine::evaluate(step.grid, symbols),
-                                step.threads, reversed)) {
+    if (llvm::Error error = (*emulator)->launch(step.symbol, buffers, sizes,
+                                                *engine::evaluate(step.grid, options.symbols),
+                                                step.threads, options.reversed)) {
       return llvm::toString(std::move(error));
     }
   }
   return "";
 }
 
-} // namespace
-
-testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,
-                                          const std::vector<int64_t> &symbols, double inputScale,
-                                          bool reversed) {
-  llvm::Expected<Compiled> compiled = compile(text, emitter, *engine::parseCudaArch("sm_90"));
-  if (!compiled) {
-    return testing::AssertionFailure() << llvm::toString(compiled.takeError());
-  }
-  std::vector<reference::Tensor> inputs;
-  std::vector<GuardedBytes> memory;
-  for (auto [i, type] : llvm::enumerate(compiled->region->source.getArgumentTypes())) {
-    inputs.push_back(seeded(cast<RankedTensorType>(type), symbols, i + 1, inputScale));
-    memory.emplace_back(inputs.back().byteCount());
-    memcpy(memory.back().data(), inputs.back().bytes(), inputs.back().byteCount());
-  }
-  reference::Interpreter interpreter(nullptr);
-  Result<std::vector<reference::Tensor>> expected =
-      interpreter.evaluate(compiled->region->source.getBody(), inputs, symbols);
-  if (!expected) {
-    return testing::AssertionFailure() << "reference: " << expected.status().message();
-  }
-  for (const reference::Tensor &result : *expected) {
-    memory.emplace_back(result.byteCount());
-    memset(memory.back().data(), 0xff, result.byteCount());
-  }
-  std::string problem = launchAll(*compiled, memory, symbols, reversed);
-  if (!problem.empty()) {
-    return testing::AssertionFailure() << problem;
-  }
-  for (size_t i = 0; i < expected->size(); ++i) {
-    reference::Tensor actual =
-        *reference::Tensor::create((*expected)[i].dtype(), (*expected)[i].dims());
-    memcpy(actual.mutableBytes(), memory[inputs.size() + i].data(), actual.byteCount());
-    reference::Comparison comparison = reference::compareTensors((*expected)[i], actual);
+testing::AssertionResult compareResults(llvm::ArrayRef<reference::Tensor> expected,
+                                        llvm::ArrayRef<void *> places) {
+  for (auto [i, result] : llvm::enumerate(expected)) {
+    reference::Tensor actual = *reference::Tensor::create(result.dtype(), result.dims());
+    memcpy(actual.mutableBytes(), places[i], actual.byteCount());
+    reference::Comparison comparison = reference::compareTensors(result, actual);
     if (!comparison.equal()) {
       return testing::AssertionFailure()
              << "result " << i << ": "
@@ -151,6 +127,60 @@ testing::AssertionResult matchesReference(const std::string &text, const Emitter
     }
   }
   return testing::AssertionSuccess();
+}
+
+} // namespace
+
+testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,
+                                          const std::vector<int64_t> &symbols, double inputScale,
+                                          bool reversed) {
+  return matchesReference(text, emitter, RunOptions{symbols, inputScale, reversed, {}, {}, {}});
+}
+
+testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,
+                                          const RunOptions &options) {
+  llvm::Expected<Compiled> compiled = compile(text, emitter, *engine::parseCudaArch("sm_90"));
+  if (!compiled) {
+    return testing::AssertionFailure() << llvm::toString(compiled.takeError());
+  }
+  std::vector<reference::Tensor> inputs;
+  for (auto [i, type] : llvm::enumerate(compiled->region->source.getArgumentTypes())) {
+    inputs.push_back(
+        seeded(cast<RankedTensorType>(type), options.symbols, i + 1, options.inputScale));
+  }
+  if (options.edit) {
+    options.edit(inputs);
+  }
+  reference::Interpreter interpreter(nullptr);
+  Result<std::vector<reference::Tensor>> expected =
+      interpreter.evaluate(compiled->region->source.getBody(), inputs, options.symbols);
+  if (!expected) {
+    return testing::AssertionFailure() << "reference: " << expected.status().message();
+  }
+  if (options.poison) {
+    options.poison(inputs);
+  }
+  std::vector<GuardedBytes> memory;
+  for (const reference::Tensor &input : inputs) {
+    memory.emplace_back(input.byteCount());
+    memcpy(memory.back().data(), input.bytes(), input.byteCount());
+  }
+  for (const reference::Tensor &result : *expected) {
+    memory.emplace_back(result.byteCount());
+    memset(memory.back().data(), 0xff, result.byteCount());
+  }
+  std::vector<void *> places;
+  for (const GuardedBytes &bytes : memory) {
+    places.push_back(bytes.data());
+  }
+  for (auto [result, input] : options.overwritten) {
+    places[inputs.size() + result] = places[input];
+  }
+  std::string problem = launchAll(*compiled, places, options);
+  if (!problem.empty()) {
+    return testing::AssertionFailure() << problem;
+  }
+  return compareResults(*expected, llvm::ArrayRef(places).drop_front(inputs.size()));
 }
 
 llvm::Expected<std::string> emitTestPtx(const std::string &text, const Emitter &emitter,

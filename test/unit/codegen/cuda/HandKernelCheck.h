@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/codegen/cuda/Region.h"
+#include "compiler/reference/Tensor.h"
 #include "llvm/Support/Error.h"
 #include "gtest/gtest.h"
 
@@ -14,6 +15,19 @@ namespace tenon::codegen::cuda {
 
 /// As those of Strategies.h.
 using Emitter = std::function<mlir::FailureOr<bool>(RegionBuilder &region)>;
+
+/// How a region is run and compared.
+struct RunOptions {
+  std::vector<int64_t> symbols;
+  double inputScale = 2;
+  bool reversed = false;
+  /// Changes the inputs; and what the kernels get of them, which the reference does not.
+  std::function<void(llvm::MutableArrayRef<reference::Tensor>)> edit, poison;
+  /// Results (number) that the kernels write over an input (number), as a plan lets them.
+  std::vector<std::pair<unsigned, unsigned>> overwritten;
+};
+testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,
+                                          const RunOptions &options);
 
 /// `inputScale` is the range of the float inputs, whose numbers are seeded; `reversed` runs the
 /// threads of a block from the last to the first.

@@ -105,6 +105,81 @@ TEST(Nest, UpdatesOfOnePlaceComeInOrder) {
       emitPoints));
 }
 
+/// A step of a cache: queries of another dims than the keys that are appended, and values. The keys
+/// are rotated where they are written.
+std::string appendText() {
+  return region("bundle",
+                "(%x: tensor<2x1x4x2x8xf16>, %c: tensor<1x1x1x8xf16>, %at: tensor<1x1x1x1xi64>, "
+                "%k: tensor<2x4x20x16xf16>, %v: tensor<2x4x20x16xf16>) -> "
+                "(tensor<2x1x4x1x8xf16>, tensor<2x4x20x16xf16>, tensor<2x4x20x16xf16>)",
+                R"(
+    %0 = tn.slice %x {starts = affine_map<() -> (0, 0, 0, 1, 0)>, steps = array<i64: 1, 1, 1, 1, 1>} : (tensor<2x1x4x2x8xf16>) -> tensor<2x1x4x1x8xf16>
+    %1 = tn.mul %0, %c : (tensor<2x1x4x1x8xf16>, tensor<1x1x1x8xf16>) -> tensor<2x1x4x1x8xf16>
+    %2 = tn.neg %1 : tensor<2x1x4x1x8xf16>
+    %3 = tn.concat %2, %1 {axis = 3 : i64} : (tensor<2x1x4x1x8xf16>, tensor<2x1x4x1x8xf16>) -> tensor<2x1x4x2x8xf16>
+    %4 = tn.reshape %3 : (tensor<2x1x4x2x8xf16>) -> tensor<2x4x1x16xf16>
+    %5 = tn.broadcast %at : (tensor<1x1x1x1xi64>) -> tensor<2x4x1x16xi64>
+    %6 = tn.scatter_elements <none> %k, %5, %4 {axis = 2 : i64} : (tensor<2x4x20x16xf16>, tensor<2x4x1x16xi64>, tensor<2x4x1x16xf16>) -> tensor<2x4x20x16xf16>
+    %7 = tn.reshape %x : (tensor<2x1x4x2x8xf16>) -> tensor<2x4x1x16xf16>
+    %8 = tn.broadcast %at : (tensor<1x1x1x1xi64>) -> tensor<2x4x1x16xi64>
+    %9 = tn.scatter_elements <add> %v, %8, %7 {axis = 2 : i64} : (tensor<2x4x20x16xf16>, tensor<2x4x1x16xi64>, tensor<2x4x1x16xf16>) -> tensor<2x4x20x16xf16>
+    %10 = tn.exp %0 : tensor<2x1x4x1x8xf16>
+    return %10, %6, %9 : tensor<2x1x4x1x8xf16>, tensor<2x4x20x16xf16>, tensor<2x4x20x16xf16>)");
+}
+
+Emitter counted(size_t steps) {
+  return [steps](RegionBuilder &region) -> FailureOr<bool> {
+    FailureOr<bool> done = emitPoints(region);
+    EXPECT_EQ(region.code.steps.size(), steps);
+    EXPECT_TRUE(region.code.temporaries.empty());
+    return done;
+  };
+}
+
+RunOptions appendingAt(int64_t place, bool inPlace) {
+  RunOptions options;
+  options.edit = [=](llvm::MutableArrayRef<reference::Tensor> inputs) {
+    inputs[2].as<int64_t>()[0] = place;
+  };
+  if (inPlace) {
+    options.overwritten = {{1, 3}, {2, 4}};
+  }
+  return options;
+}
+
+/// Two copies, which a plan leaves out where it overwrites, and one kernel for the rest.
+TEST(Bundle, AppendsToCaches) {
+  for (int64_t place : {0, 7, 19, -1}) {
+    for (bool inPlace : {false, true}) {
+      EXPECT_TRUE(matchesReference(appendText(), counted(3), appendingAt(place, inPlace)))
+          << place << inPlace;
+    }
+  }
+}
+
+/// Blocks of the last part that are missing are seen.
+TEST(Bundle, APlantedFaultIsFound) {
+  Emitter wrong = [](RegionBuilder &region) {
+    FailureOr<bool> done = emitPoints(region);
+    RegionStep &last = region.code.steps.back();
+    last.grid.push_back({engine::ExprOp::Constant, 1});
+    last.grid.push_back({engine::ExprOp::Sub, 0});
+    return done;
+  };
+  EXPECT_FALSE(matchesReference(appendText(), wrong, appendingAt(7, true)));
+}
+
+/// What is costly and read by a nest more than once is stored before.
+TEST(Nest, ReadsWhatItsLoopsAskForOnce) {
+  std::string x = "tensor<6x40xf32>", i = "tensor<3x40xi64>", u = "tensor<3x40xf32>";
+  EXPECT_TRUE(matchesReference(
+      region("single", "(%x: " + x + ", %i: " + i + ", %u: " + u + ") -> " + x,
+             "%0 = tn.tanh %u : " + u +
+                 "\n%1 = tn.scatter_elements <none> %x, %i, %0 {axis = 0 : i64} : (" + x + ", " +
+                 i + ", " + u + ") -> " + x + "\nreturn %1 : " + x),
+      counted(2)));
+}
+
 /// Elements that no block computes are seen.
 TEST(Points, APlantedFaultIsFound) {
   Emitter wrong = [](RegionBuilder &region) {
