@@ -3,6 +3,8 @@
 // AttentionFlashStore.cpp for its end.
 #include "compiler/codegen/cuda/AttentionFlash.h"
 
+#include "compiler/codegen/cuda/Warpgroup.h"
+
 #include <limits>
 
 using namespace mlir;
@@ -274,6 +276,9 @@ Value FlashKernel::stageOf(const ThreadBuilder &t, Value index) const {
 }
 
 void FlashKernel::copyTile(const ThreadBuilder &t, Value index) const {
+  if (tile.isWarpgroup) {
+    return copyGroupTile(t, index);
+  }
   Value keysTo = stageOf(t, index);
   Value firstKey = t.mul(index, tile.keys);
   copyRows(t, keyPointer, p.k, firstKey, keysTo, width, keyPitch);
@@ -284,21 +289,29 @@ void FlashKernel::copyTile(const ThreadBuilder &t, Value index) const {
 void FlashKernel::emit(bool waits) {
   ThreadBuilder t = shell.code();
   shared = shell.shared();
-  if (waits) {
-    t.waitForPredecessors();
-    t.launchDependents();
-  }
   placeBlock(t);
   findTiles(t);
   keyPointer = rowPointer(t, 1, p.k, keyHead, {});
   valuePointer = rowPointer(t, 2, p.v, keyHead, {});
+  if (waits) {
+    t.waitForPredecessors();
+    t.launchDependents();
+  }
+  if (tile.isClustered) {
+    t.arriveAtCluster();
+  }
   placeRows(t);
+  if (tile.isWarpgroup) {
+    copyGroupQueries(t);
+  }
+  if (keepsMask()) {
+    keepMask(t);
+  }
   for (int64_t ahead = 0; ahead + 1 < tile.stages; ++ahead) {
     Value index = t.add(firstTile, ahead * tile.splits);
-    t.when(t.isLess(index, tilesEnd),
-           [&](const ThreadBuilder &inner) { copyTile(inner, index); });
+    t.when(t.isLess(index, tilesEnd), [&](const ThreadBuilder &inner) { copyTile(inner, index); });
     commitCopies(t);
-    if (ahead == 0) {
+    if (ahead == 0 && !tile.isWarpgroup) {
       // The first tile is on its way before it is known whether the mask needs it.
       loadQueries(t);
       if (tile.endsAtMask) {
@@ -321,8 +334,13 @@ void FlashKernel::emit(bool waits) {
   }
   State last = unflatten(state);
   if (tile.keyWarps > 1) {
-    shareParts(t, last);
-    tile.isClustered ? mergeCluster(t) : mergeWarps(t);
+    if (tile.isClustered) {
+      sendParts(t, last);
+      mergeCluster(t);
+    } else {
+      shareParts(t, last);
+      mergeWarps(t);
+    }
   } else {
     storeRows(t, last);
   }

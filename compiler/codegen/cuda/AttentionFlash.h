@@ -19,14 +19,18 @@ public:
   FlashKernel(KernelShell &shell, const AttentionProblem &problem, const AttentionTile &tile)
       : shell(shell), p(problem), tile(tile), width(*tn::constantDim(p.width)),
         valueWidth(*tn::constantDim(p.valueWidth)), depthSteps((width + 15) / 16),
-        valueSteps((valueWidth + 15) / 16), keyPitch(depthSteps * 16 + kRowPadding / 2),
-        valuePitch(valueSteps * 16 + kRowPadding / 2), warpKeys(tile.keys / tile.keyWarps),
+        valueSteps((valueWidth + 15) / 16), keyPitch(depthSteps * 16 + padding()),
+        valuePitch(valueSteps * 16 + padding()), warpKeys(tile.keys / tile.keyWarps),
         element(p.q.element), half(mlir::IntegerType::get(element.getContext(), 16)) {}
 
   void emit(bool waits);
   mlir::AffineExpr rowCount() const;
   int64_t sharedBytes() const {
-    return partsOffset() + (tile.keyWarps > 1 ? tile.keyWarps * partRows() * (sumPitch() + 2) * 4 : 0);
+    if (tile.keyWarps == 1) {
+      return partsOffset();
+    }
+    return partsOffset() + tile.keyWarps * (tile.isClustered ? tile.splits * placePitch() * 16
+                                                             : partRows() * (sumPitch() + 2) * 4);
   }
 
 private:
@@ -48,12 +52,19 @@ private:
     Value maximum, total;
   };
 
-  int64_t clusterBlocks() const { return tile.isClustered ? tile.splits : 1; }
+  /// Places (two columns of a row) that a block of a cluster adds up, and how far apart what it
+  /// gets from two warps lies: an odd number, so that it is in different banks.
+  int64_t share() const { return llvm::divideCeil(partRows() * valueWidth / 2, tile.splits); }
+  int64_t placePitch() const { return share() / 2 * 2 + 1; }
+  /// Elements between rows in shared memory; warpgroups have tiles without any.
+  int64_t padding() const { return tile.isWarpgroup ? 0 : kRowPadding / 2; }
   int64_t stageElements() const { return tile.keys * (keyPitch + valuePitch); }
   int64_t sumPitch() const { return valueSteps * 16 + 8; }
   /// Shared memory: the stages, a number a warp, and the sums of the warps that share rows.
   int64_t marksOffset() const { return tile.stages * stageElements() * 2; }
-  int64_t partsOffset() const { return marksOffset() + (tile.threads() / kWarp * 4 + 15) / 16 * 16; }
+  int64_t partsOffset() const {
+    return marksOffset() + (tile.threads() / kWarp * 4 + 15) / 16 * 16;
+  }
   int64_t partRows() const;
   int64_t group() const;
   State initialState(const ThreadBuilder &t) const;
@@ -80,12 +91,29 @@ private:
   void weigh(const ThreadBuilder &t, List<List<Values>> &scores, State &state) const;
   void addValues(const ThreadBuilder &t, Value stage, const List<List<Values>> &weights,
                  State &state) const;
+  Values leftOperand(const ThreadBuilder &t, const List<Values> &weights, int64_t firstKey) const;
+
+  // Where tile.isWarpgroup (AttentionFlashWarpgroup.cpp).
+  bool keepsMask() const;
+  int64_t groupBytes() const;
+  void copyGroupRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
+                     Value firstRow, Value end, Value to, int64_t columns) const;
+  void copyGroupTile(const ThreadBuilder &t, Value index) const;
+  void copyGroupQueries(const ThreadBuilder &t);
+  Value keptMask(const ThreadBuilder &t) const;
+  void keepMask(const ThreadBuilder &t) const;
+  Values groupMask(const ThreadBuilder &t, Value firstKey) const;
+  List<List<Values>> groupScores(const ThreadBuilder &t, Value stage) const;
+  void addGroupValues(const ThreadBuilder &t, Value stage, const List<Values> &weights,
+                      List<Values> &sums) const;
+
   void storeRows(const ThreadBuilder &t, State &state);
   void shareParts(const ThreadBuilder &t, State &state);
-  RowParts weighParts(const ThreadBuilder &t, Value row, Value firstPart, int64_t lanes) const;
-  void mergeColumns(const ThreadBuilder &t, const RowParts &parts, Value row, Value column,
-                    Value isMine, int64_t lanes);
+  RowParts weighParts(const ThreadBuilder &t, Value row) const;
+  void finish(const ThreadBuilder &t, RowParts &parts, llvm::ArrayRef<Value> totals,
+              int64_t lanes) const;
   void mergeWarps(const ThreadBuilder &t);
+  void sendParts(const ThreadBuilder &t, State &state);
   void mergeCluster(const ThreadBuilder &t);
   void storeMerged(const ThreadBuilder &t, Value row, Value column, const RowParts &parts,
                    Value low, Value high);
@@ -102,6 +130,7 @@ private:
   Value rowWarp, keyWarp, lane, laneRow, laneColumn; ///< g and 2 t
   Value firstTile, fullEnd, tilesEnd;
   Value keyPointer, valuePointer;
+  Value groupQueries;              ///< a warpgroup's, in shared memory
   List<std::array<Row, 2>> placed; ///< by row tile
   List<List<Values>> queries;
 };

@@ -1,6 +1,7 @@
 // One tile of keys: scores, the running maximum and sum, and the product with V. Relies on the tile
 // being under way to shared memory when the step begins.
 #include "compiler/codegen/cuda/AttentionFlash.h"
+#include "compiler/codegen/cuda/Warpgroup.h"
 
 #include <limits>
 
@@ -15,6 +16,9 @@ using Values = ThreadBuilder::Values;
 
 /// Products of Q and K, by row tile and 8 keys.
 SmallVector<SmallVector<Values>> FlashKernel::scores(const ThreadBuilder &t, Value stage) const {
+  if (tile.isWarpgroup) {
+    return groupScores(t, stage);
+  }
   TileSpot spot = columnsFirst(t);
   Value row = t.add(t.mul(keyWarp, warpKeys), spot.row);
   Value base = t.offset(stage, half, t.add(t.mul(row, keyPitch), spot.column));
@@ -123,9 +127,20 @@ void FlashKernel::weigh(const ThreadBuilder &t, SmallVector<SmallVector<Values>>
   }
 }
 
-/// sums += weights V. The scores of 16 keys are, rounded, the words of a left operand.
+/// The weights of 16 keys, rounded: the words of a left operand.
+Values FlashKernel::leftOperand(const ThreadBuilder &t, const SmallVector<Values> &weights,
+                                int64_t firstKey) const {
+  const Values &left = weights[firstKey / 8], &right = weights[firstKey / 8 + 1];
+  return {t.packPair(element, left[0], left[1]), t.packPair(element, left[2], left[3]),
+          t.packPair(element, right[0], right[1]), t.packPair(element, right[2], right[3])};
+}
+
+/// sums += weights V.
 void FlashKernel::addValues(const ThreadBuilder &t, Value stage,
                             const SmallVector<SmallVector<Values>> &weights, State &state) const {
+  if (tile.isWarpgroup) {
+    return addGroupValues(t, stage, weights[0], state.sums[0]);
+  }
   TileSpot spot = rowsFirst(t);
   Value row = t.add(t.mul(keyWarp, warpKeys), spot.row);
   Value base = t.offset(stage, half, t.add(t.mul(row, valuePitch), spot.column));
@@ -133,10 +148,7 @@ void FlashKernel::addValues(const ThreadBuilder &t, Value stage,
   for (int64_t keys = 0; keys < warpKeys; keys += 16) {
     SmallVector<Values> a;
     for (int64_t r = 0; r < tile.rowTiles; ++r) {
-      const Values &left = weights[r][keys / 8], &right = weights[r][keys / 8 + 1];
-      a.push_back({t.packPair(element, left[0], left[1]), t.packPair(element, left[2], left[3]),
-                   t.packPair(element, right[0], right[1]),
-                   t.packPair(element, right[2], right[3])});
+      a.push_back(leftOperand(t, weights[r], keys));
     }
     for (int64_t step = 0; step < valueSteps; ++step) {
       Values b = loadMatrices(t, t.offset(base, half, keys * valuePitch + step * 16), true);
@@ -156,6 +168,9 @@ Values FlashKernel::step(const ThreadBuilder &t, Value index, const State &befor
   Value firstKey = t.mul(index, tile.keys);
   Values mask = sharedMask(t, firstKey, isEdge);
   waitForCopies(t, tile.stages - 2);
+  if (tile.isWarpgroup) {
+    releaseTiles(t);
+  }
   // This tile is visible to all, and all are done with the tile before, whose place is free now.
   t.barrier();
   Value next = t.add(index, (tile.stages - 1) * tile.splits);
@@ -163,6 +178,9 @@ Values FlashKernel::step(const ThreadBuilder &t, Value index, const State &befor
   commitCopies(t);
   Value stage = stageOf(t, index);
   SmallVector<SmallVector<Values>> tileScores = scores(t, stage);
+  if (keepsMask()) {
+    mask = groupMask(t, firstKey);
+  }
   finishScores(t, firstKey, isEdge, mask, tileScores);
   weigh(t, tileScores, state);
   addValues(t, stage, tileScores, state);

@@ -8,8 +8,7 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// Lanes that add up the parts of a place together: enough to have most loads from other blocks
-/// under way at once.
+/// Lanes that add up the parts of a place together.
 constexpr int64_t kMergingLanes = 8;
 
 /// The sum over neighbouring lanes, a power of two of them.
@@ -82,24 +81,28 @@ void FlashKernel::shareParts(const ThreadBuilder &t, State &state) {
   }
 }
 
-/// What the parts of a row that a lane adds up count, relative to the row's maximum.
-FlashKernel::RowParts FlashKernel::weighParts(const ThreadBuilder &t, Value row, Value firstPart,
-                                              int64_t lanes) const {
+/// What the parts of a row count relative to the row's maximum.
+FlashKernel::RowParts FlashKernel::weighParts(const ThreadBuilder &t, Value row) const {
   Type real = t.f32Type(), pairType = t.vectorType(2, real);
-  Value own = t.offset(shared, t.builder.getI8Type(), partsOffset());
-  Value factor = t.f32(weightExponent(p));
+  Value marks = t.offset(shared, t.builder.getI8Type(), partsOffset());
+  Value sums = t.offset(marks, real, tile.keyWarps * partRows() * 2);
   RowParts parts;
   Values totals;
-  for (int64_t first = 0; first < clusterBlocks() * tile.keyWarps; first += lanes) {
-    Value part = t.add(firstPart, first);
-    Value from = clusterBlocks() > 1 ? t.remote(own, t.div(part, tile.keyWarps)) : own;
-    Value at = t.add(t.mul(t.rem(part, tile.keyWarps), partRows()), row);
-    Value mark = t.load(pairType, t.offset(from, real, t.mul(at, 2)), 8);
-    Value columns = t.offset(from, real, tile.keyWarps * partRows() * 2);
-    parts.columns.push_back(t.offset(columns, real, t.mul(at, sumPitch())));
+  for (int64_t part = 0; part < tile.keyWarps; ++part) {
+    Value at = t.add(row, part * partRows());
+    Value mark = t.load(pairType, t.offset(marks, real, t.mul(at, 2)), 8);
+    parts.columns.push_back(t.offset(sums, real, t.mul(at, sumPitch())));
     parts.weights.push_back(t.extract(mark, 0));
     totals.push_back(t.extract(mark, 1));
   }
+  finish(t, parts, totals, 1);
+  return parts;
+}
+
+/// From the maxima and totals of parts to their weights and the total of all.
+void FlashKernel::finish(const ThreadBuilder &t, RowParts &parts, ArrayRef<Value> totals,
+                         int64_t lanes) const {
+  Value factor = t.f32(weightExponent(p));
   parts.maximum = parts.weights.front();
   for (Value maximum : ArrayRef(parts.weights).drop_front()) {
     parts.maximum = t.maxF(parts.maximum, maximum);
@@ -113,25 +116,6 @@ FlashKernel::RowParts FlashKernel::weighParts(const ThreadBuilder &t, Value row,
     parts.total = t.fma(total, weight, parts.total);
   }
   parts.total = sumOfLanes(t, parts.total, lanes);
-  return parts;
-}
-
-/// Adds up two columns of a row and stores them, if the place is the thread's.
-void FlashKernel::mergeColumns(const ThreadBuilder &t, const RowParts &parts, Value row,
-                               Value column, Value isMine, int64_t lanes) {
-  Type real = t.f32Type();
-  Value low = t.f32(0), high = low;
-  for (auto [columns, weight] : llvm::zip(parts.columns, parts.weights)) {
-    Value pair = t.load(t.vectorType(2, real), t.offset(columns, real, column), 8);
-    low = t.fma(t.extract(pair, 0), weight, low);
-    high = t.fma(t.extract(pair, 1), weight, high);
-  }
-  low = sumOfLanes(t, low, lanes);
-  high = sumOfLanes(t, high, lanes);
-  Value isRow = t.isLess(t.add(firstRow, row), rows);
-  t.when(isMine ? t.bitAnd(isMine, isRow) : isRow, [&](const ThreadBuilder &inner) {
-    storeMerged(inner, row, column, parts, low, high);
-  });
 }
 
 /// Adds up the parts of the warps of a block: a few threads do a row.
@@ -139,43 +123,99 @@ void FlashKernel::mergeWarps(const ThreadBuilder &t) {
   t.barrier();
   int64_t pairs = valueWidth / 2, together = tile.threads() / llvm::PowerOf2Ceil(partRows());
   Value row = t.div(t.thread(), together), first = t.rem(t.thread(), together);
-  Value last = t.i32(partRows() - 1);
-  Value isRow = llvm::isPowerOf2_64(partRows()) ? Value() : t.isLess(row, t.i32(partRows()));
-  row = isRow ? t.min(row, last) : row;
-  RowParts parts = weighParts(t, row, t.i32(0), /*lanes=*/1);
-  for (int64_t done = 0; done < pairs; done += together) {
-    Value pair = t.add(first, done), isMine = isRow;
-    if (done + together > pairs) {
-      Value isPair = t.isLess(pair, t.i32(pairs));
-      isMine = isMine ? t.bitAnd(isMine, isPair) : isPair;
-      pair = t.min(pair, t.i32(pairs - 1));
+  Value isMine = t.isLess(t.add(firstRow, row), rows);
+  if (!llvm::isPowerOf2_64(partRows())) {
+    isMine = t.bitAnd(isMine, t.isLess(row, t.i32(partRows())));
+    row = t.min(row, t.i32(partRows() - 1));
+  }
+  RowParts parts = weighParts(t, row);
+  auto merge = [&](const ThreadBuilder &b, Value pair) {
+    Value column = b.mul(pair, 2), low = b.f32(0), high = low;
+    for (auto [columns, weight] : llvm::zip(parts.columns, parts.weights)) {
+      Value sums = b.load(b.vectorType(2, b.f32Type()), b.offset(columns, b.f32Type(), column), 8);
+      low = b.fma(b.extract(sums, 0), weight, low);
+      high = b.fma(b.extract(sums, 1), weight, high);
     }
-    mergeColumns(t, parts, row, t.mul(pair, 2), isMine, /*lanes=*/1);
+    storeMerged(b, row, column, parts, low, high);
+  };
+  t.when(isMine, [&](const ThreadBuilder &b) {
+    for (int64_t done = 0; done < pairs; done += together) {
+      Value pair = b.add(first, done);
+      if (done + together <= pairs) {
+        merge(b, pair);
+      } else {
+        b.when(b.isLess(pair, b.i32(pairs)), [&](const ThreadBuilder &c) { merge(c, pair); });
+      }
+    }
+  });
+}
+
+/// Sends the parts to the blocks of the cluster that add them up: each does a share of the places
+/// (two columns of a row), for which it gets {columns, maximum, total} of [warp of the
+/// cluster][place].
+void FlashKernel::sendParts(const ThreadBuilder &t, State &state) {
+  int64_t pairs = valueWidth / 2;
+  Value area = t.offset(shared, t.builder.getI8Type(), partsOffset());
+  Value sender = t.mul(t.add(t.mul(split, tile.keyWarps), keyWarp), placePitch());
+  // The memory of a block may be written to only once the block runs.
+  t.waitForCluster();
+  for (int64_t part = 0; part < 2 && part * 8 < partRows(); ++part) {
+    Value total = sumOfLanes(t, state.totals[0][part], 4), row = t.add(laneRow, part * 8);
+    auto send = [&](const ThreadBuilder &b) {
+      for (int64_t n = 0; n * 8 < valueWidth; ++n) {
+        Value place = b.add(b.add(b.mul(row, pairs), b.div(laneColumn, 2)), n * 4);
+        Value to = b.remote(area, b.div(place, share()));
+        to = b.offset(to, b.f32Type(), b.mul(b.add(sender, b.rem(place, share())), 4));
+        const Values &sums = state.sums[0][n];
+        b.store(b.pack({sums[part * 2], sums[part * 2 + 1], state.maxima[0][part], total}), to, 16);
+      }
+    };
+    if (part * 8 + 8 <= partRows()) {
+      send(t);
+    } else {
+      t.when(t.isLess(row, t.i32(partRows())), send);
+    }
   }
 }
 
-/// Adds up the parts of the warps of all blocks of a cluster: each block does a share of the places
-/// (two columns of a row), of which each is done by a few neighbouring lanes.
+/// Adds up what the warps of the cluster sent: a few neighbouring lanes do a place.
 void FlashKernel::mergeCluster(const ThreadBuilder &t) {
-  int64_t pairs = valueWidth / 2, places = partRows() * pairs;
-  int64_t share = (places + tile.splits - 1) / tile.splits, lanes = 1;
-  while (lanes < std::min<int64_t>(kMergingLanes, tile.splits * tile.keyWarps) &&
-         share * lanes * 2 <= tile.threads()) {
+  int64_t pairs = valueWidth / 2, places = partRows() * pairs, lanes = 1;
+  int64_t senders = tile.splits * tile.keyWarps;
+  while (lanes < std::min(kMergingLanes, senders) && share() * lanes * 2 <= tile.threads()) {
     lanes *= 2;
   }
-  t.clusterBarrier();
-  Value part = t.rem(t.thread(), lanes), first = t.div(t.thread(), lanes);
-  for (int64_t done = 0; done < share; done += tile.threads() / lanes) {
-    Value number = t.add(first, done), place = t.add(number, t.mul(split, share));
-    Value isMine = t.bitAnd(t.isLess(number, t.i32(share)), t.isLess(place, t.i32(places)));
-    isMine = t.bitAnd(isMine, t.isEqual(part, t.i32(0)));
-    place = t.min(place, t.i32(places - 1));
-    Value row = t.div(place, pairs);
-    RowParts parts = weighParts(t, row, part, lanes);
-    mergeColumns(t, parts, row, t.mul(t.rem(place, pairs), 2), isMine, lanes);
+  t.arriveAtCluster();
+  t.waitForCluster();
+  Value area = t.offset(shared, t.builder.getI8Type(), partsOffset());
+  Value lane = t.rem(t.thread(), lanes), first = t.div(t.thread(), lanes);
+  for (int64_t done = 0; done < share(); done += tile.threads() / lanes) {
+    Value number = t.add(first, done), place = t.add(number, t.mul(split, share()));
+    Value isMine = t.bitAnd(t.isLess(number, t.i32(share())), t.isLess(place, t.i32(places)));
+    isMine = t.bitAnd(isMine, t.isEqual(lane, t.i32(0)));
+    number = t.min(number, t.i32(share() - 1));
+    RowParts parts;
+    Values totals, received;
+    for (int64_t sender = 0; sender < senders; sender += lanes) {
+      Value at = t.add(t.mul(t.add(lane, sender), placePitch()), number);
+      Value part =
+          t.load(t.vectorType(4, t.f32Type()), t.offset(area, t.f32Type(), t.mul(at, 4)), 16);
+      received.push_back(part);
+      parts.weights.push_back(t.extract(part, 2));
+      totals.push_back(t.extract(part, 3));
+    }
+    finish(t, parts, totals, lanes);
+    Value low = t.f32(0), high = low;
+    for (auto [part, weight] : llvm::zip(received, parts.weights)) {
+      low = t.fma(t.extract(part, 0), weight, low);
+      high = t.fma(t.extract(part, 1), weight, high);
+    }
+    low = sumOfLanes(t, low, lanes);
+    high = sumOfLanes(t, high, lanes);
+    Value row = t.div(place, pairs), column = t.mul(t.rem(place, pairs), 2);
+    isMine = t.bitAnd(isMine, t.isLess(t.add(firstRow, row), rows));
+    t.when(isMine, [&](const ThreadBuilder &b) { storeMerged(b, row, column, parts, low, high); });
   }
-  // No block ends while another one reads its memory.
-  t.clusterBarrier();
 }
 
 /// Two columns of a row of the result, or of the partial results that a second kernel adds up.

@@ -24,6 +24,9 @@ struct AttentionTile {
   bool isClustered = false;
   /// Keys behind the last one that the mask lets through are not read.
   bool endsAtMask = false;
+  /// The products are those of Warpgroup.h: rowWarps is 4, rowTiles, keyWarps and splits are 1, keys
+  /// are 64, and heads are multiples of 64 wide.
+  bool isWarpgroup = false;
 
   int64_t rows() const { return rowTiles * rowWarps * 16; }
   int64_t threads() const { return rowWarps * keyWarps * 32; }

@@ -55,7 +55,7 @@ Value KernelShell::size(AffineExpr expression) {
   return entry.getArgument(pointers.size() + (known - sizes.begin()));
 }
 
-Value KernelShell::shared() {
+Value KernelShell::shared(unsigned alignment) {
   std::string name = step.symbol + "_shared";
   LLVM::GlobalOp global = module.lookupSymbol<LLVM::GlobalOp>(name);
   if (!global) {
@@ -63,9 +63,13 @@ Value KernelShell::shared() {
     global =
         LLVM::GlobalOp::create(outside, location, LLVM::LLVMArrayType::get(builder.getI8Type(), 0),
                                /*isConstant=*/false, LLVM::Linkage::External, name, Attribute(),
-                               /*alignment=*/16, static_cast<unsigned>(Space::Shared));
+                               alignment, static_cast<unsigned>(Space::Shared));
   }
   return LLVM::AddressOfOp::create(builder, location, global);
+}
+
+void KernelShell::setBlocksPerProcessor(int64_t blocks) {
+  function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), builder.getI32IntegerAttr(blocks));
 }
 
 void KernelShell::setCluster(int64_t blocks) {

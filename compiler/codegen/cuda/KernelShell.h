@@ -21,8 +21,10 @@ public:
   /// The i64 value of an expression: a constant, or a size that the launch passes.
   mlir::Value size(mlir::AffineExpr expression);
   mlir::Value size32(mlir::AffineExpr expression) { return code().word(size(expression)); }
-  /// The block's dynamic shared memory, 16-byte aligned.
-  mlir::Value shared();
+  /// The block's dynamic shared memory.
+  mlir::Value shared(unsigned alignment = 16);
+  /// Holds a thread to the registers that let so many blocks run on a processor.
+  void setBlocksPerProcessor(int64_t blocks);
   /// Runs the grid in clusters of so many neighbouring blocks.
   void setCluster(int64_t blocks);
   /// Inserts at the end of the kernel.

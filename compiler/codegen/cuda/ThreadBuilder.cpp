@@ -185,8 +185,10 @@ Value ThreadBuilder::block() const {
 }
 
 void ThreadBuilder::barrier() const { NVVM::BarrierOp::create(builder, location); }
-void ThreadBuilder::clusterBarrier() const {
+void ThreadBuilder::arriveAtCluster() const {
   NVVM::ClusterArriveOp::create(builder, location, builder.getUnitAttr());
+}
+void ThreadBuilder::waitForCluster() const {
   NVVM::ClusterWaitOp::create(builder, location, builder.getUnitAttr());
 }
 

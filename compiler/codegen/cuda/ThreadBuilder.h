@@ -96,8 +96,9 @@ public:
 
   // Other threads.
   void barrier() const;
-  /// Of the cluster's threads; what they stored before is visible to all of them after.
-  void clusterBarrier() const;
+  /// Of the cluster's threads; what they stored before they arrived is visible after the wait.
+  void arriveAtCluster() const;
+  void waitForCluster() const;
   /// The same place in the shared memory of a block of the cluster, by its rank.
   Value remote(Value sharedPointer, Value rank) const;
   /// Of the warp's threads; what they stored before is visible to all of them after.

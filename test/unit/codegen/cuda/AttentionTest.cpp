@@ -72,6 +72,30 @@ TEST(CudaAttentionTest, Tiles) {
   }
 }
 
+/// Four warps together, of sm_90a: tails of queries and keys, masks of one row and of many, wide
+/// heads.
+TEST(CudaAttentionTest, Warpgroups) {
+  AttentionTile tile;
+  tile.isWarpgroup = true;
+  for (const char *type : {"f16", "bf16"}) {
+    EXPECT_TRUE(
+        matchesReference(attentionText(plain(type, 1, 2, 128, 128, 64, 64)), emitTile(tile)));
+    EXPECT_TRUE(
+        matchesReference(attentionText(plain(type, 1, 1, 70, 150, 64, 64)), emitTile(tile)));
+  }
+  EXPECT_TRUE(matchesReference(attentionText(plain("f16", 1, 4, 65, 70, 128, 64, 2)),
+                               emitTile(tile), {}, 2, /*reversed=*/true));
+  EXPECT_TRUE(matchesReference(attentionText(plain("f16", 1, 1, 64, 64, 64, 128)), emitTile(tile)));
+  for (const char *mask : {"tensor<2x1x1x90xf16>", "tensor<80x90xf16>"}) {
+    AttentionCase c = plain("f16", 2, 1, 80, 90, 64, 64);
+    c.mask = mask;
+    EXPECT_TRUE(matchesReference(attentionText(c), emitTile(tile)));
+  }
+  AttentionCase causal = plain("f16", 1, 1, 150, 150, 64, 64);
+  causal.causal = true;
+  EXPECT_TRUE(matchesReference(attentionText(causal), emitTile(tile)));
+}
+
 TEST(CudaAttentionTest, HeadSizes) {
   for (auto [d, dv] : {std::pair(8, 8), std::pair(40, 40), std::pair(80, 96)}) {
     EXPECT_TRUE(matchesReference(attentionText(plain("f16", 1, 1, 20, 70, d, dv)), emitChosen));

@@ -1,4 +1,5 @@
-// Replaces each call of an NVPTX intrinsic by a call of the model, then compiles for this machine.
+// Replaces each call of an NVPTX intrinsic, and each piece of assembly, by a call of the model,
+// then compiles for this machine.
 #include "GpuEmulator.h"
 
 #include "WarpModel.h"
@@ -6,6 +7,8 @@
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IR/ReplaceConstant.h"
 #include "llvm/Support/TargetSelect.h"
@@ -32,9 +35,7 @@ extern "C" float tenonNarrow(float value) {
   return llvm::bit_cast<float>(narrow);
 }
 
-extern "C" float tenonNarrowDouble(double value) {
-  return tenonNarrow(static_cast<float>(value));
-}
+extern "C" float tenonNarrowDouble(double value) { return tenonNarrow(static_cast<float>(value)); }
 
 void replaceCall(CallInst &call, FunctionCallee model, Constant *name) {
   Function &function = *call.getFunction();
@@ -57,18 +58,32 @@ void replaceCall(CallInst &call, FunctionCallee model, Constant *name) {
   call.eraseFromParent();
 }
 
+Constant *nameOf(Module &module, StringRef name) {
+  Constant *text = ConstantDataArray::getString(module.getContext(), name);
+  return new GlobalVariable(module, text->getType(), true, GlobalValue::InternalLinkage, text,
+                            "name");
+}
+
+/// Intrinsics by their names, assembly by its text.
 void replaceIntrinsics(Module &module) {
   IRBuilder<> builder(module.getContext());
   FunctionCallee model =
       module.getOrInsertFunction("tenonEmulate", builder.getVoidTy(), builder.getPtrTy(),
                                  builder.getPtrTy(), builder.getPtrTy());
+  for (Function &function : module) {
+    for (Instruction &instruction : make_early_inc_range(instructions(function))) {
+      CallInst *call = dyn_cast<CallInst>(&instruction);
+      if (call && call->isInlineAsm()) {
+        StringRef text = cast<InlineAsm>(call->getCalledOperand())->getAsmString();
+        replaceCall(*call, model, nameOf(module, text));
+      }
+    }
+  }
   for (Function &function : make_early_inc_range(module)) {
     if (!function.getName().starts_with("llvm.nvvm.")) {
       continue;
     }
-    Constant *text = ConstantDataArray::getString(module.getContext(), function.getName());
-    GlobalVariable *name = new GlobalVariable(module, text->getType(), true,
-                                              GlobalValue::InternalLinkage, text, "name");
+    Constant *name = nameOf(module, function.getName());
     for (User *user : make_early_inc_range(function.users())) {
       replaceCall(*cast<CallInst>(user), model, name);
     }

@@ -1,6 +1,8 @@
 // The intrinsics by their definitions in the PTX manual, each lane's part from all lanes' operands.
 #include "WarpModel.h"
 
+#include "TensorModel.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,7 +18,7 @@ namespace tenon::codegen::cuda {
 namespace {
 
 constexpr size_t kStackBytes = 1 << 20;
-constexpr unsigned kWarpSize = 32;
+
 
 struct Copy {
   void *to;
@@ -38,19 +40,17 @@ struct Meeting {
   uint64_t generation = 0;
 };
 
-struct Slot {
-  void *result;
-  const void *arguments;
-};
-
-struct Warp : Meeting {
-  std::array<Slot, kWarpSize> slots;
+/// The threads that do an instruction together.
+struct Team : Meeting {
+  std::vector<Slot> slots;
   std::string name;
+
+  explicit Team(unsigned size) : slots(size) {}
 };
 
 /// One of the blocks that run at the same time.
 struct Block : Meeting {
-  std::vector<Warp> warps;
+  std::vector<Team> warps, warpgroups;
   uint32_t live = 0;
   char *shared = nullptr;
 };
@@ -98,20 +98,21 @@ void release(Meeting &meeting) {
 }
 
 /// The last lane to come does the work of all.
-void meetWarp(const std::string &name, void *result, const void *arguments,
-              llvm::function_ref<void(llvm::function_ref<Slot &(unsigned)>)> work) {
-  Warp &warp = running->block().warps[running->thread() / kWarpSize];
-  if (warp.arrived != 0 && warp.name != name) {
-    running->fault = "lanes of a warp meet at " + warp.name + " and " + name;
+void meetTeam(std::vector<Team> &teams, const std::string &name, void *result,
+              const void *arguments, llvm::function_ref<void(Lanes)> work) {
+  size_t size = teams.front().slots.size();
+  Team &team = teams[running->thread() / size];
+  if (team.arrived != 0 && team.name != name) {
+    running->fault = "threads meet at " + team.name + " and " + name;
   }
-  warp.name = name;
-  warp.slots[running->thread() % kWarpSize] = {result, arguments};
-  if (++warp.arrived < kWarpSize) {
-    waitFor(warp);
+  team.name = name;
+  team.slots[running->thread() % size] = {result, arguments};
+  if (++team.arrived < size) {
+    waitFor(team);
     return;
   }
-  work([&](unsigned lane) -> Slot & { return warp.slots[lane]; });
-  release(warp);
+  work([&](unsigned lane) -> Slot & { return team.slots[lane]; });
+  release(team);
 }
 
 void meetBlock() {
@@ -146,73 +147,6 @@ void mapAddress(void *result, const void *arguments) {
   char *there =
       running->blocks[operands.rank].shared + (operands.address - running->block().shared);
   memcpy(result, &there, sizeof(there));
-}
-
-using Lanes = llvm::function_ref<Slot &(unsigned)>;
-
-float fromHalf(uint16_t bits, bool isBrain) {
-  uint32_t wide = uint32_t(bits) << 16;
-  float value;
-  if (isBrain) {
-    memcpy(&value, &wide, 4);
-    return value;
-  }
-  int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  float magnitude = exponent == 0    ? std::ldexp(float(mantissa), -24)
-                    : exponent == 31 ? (mantissa ? NAN : INFINITY)
-                                     : std::ldexp(float(mantissa + 1024), exponent - 25);
-  return bits >> 15 ? -magnitude : magnitude;
-}
-
-uint16_t toHalf(float value, bool isBrain) {
-  uint32_t bits;
-  memcpy(&bits, &value, 4);
-  if (isBrain) {
-    return std::isnan(value) ? 0x7fff : uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-  }
-  uint16_t sign = bits >> 16 & 0x8000;
-  float magnitude = std::fabs(value);
-  if (std::isnan(value)) {
-    return 0x7fff;
-  }
-  if (magnitude >= 65520) {
-    return sign | 0x7c00;
-  }
-  int exponent = magnitude == 0 ? -14 : std::max(std::ilogb(magnitude), -14);
-  uint32_t units = uint32_t(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
-  return sign | uint16_t((uint32_t(exponent + 14) << 10) + units);
-}
-
-/// Fragments as TensorCore.h and the manual (section mma.m16n8k16) have them.
-void multiplyMatrices(Lanes lanes, bool isBrain) {
-  struct Operands {
-    uint16_t a[4][2], b[2][2];
-    float c[4];
-  };
-  float a[16][16], b[16][8];
-  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
-    const Operands &operands = *static_cast<const Operands *>(lanes(lane).arguments);
-    unsigned group = lane / 4, pair = lane % 4 * 2;
-    for (unsigned i = 0; i < 2; ++i) {
-      for (unsigned word = 0; word < 4; ++word) {
-        a[group + word % 2 * 8][pair + word / 2 * 8 + i] = fromHalf(operands.a[word][i], isBrain);
-      }
-      for (unsigned word = 0; word < 2; ++word) {
-        b[pair + word * 8 + i][group] = fromHalf(operands.b[word][i], isBrain);
-      }
-    }
-  }
-  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
-    const Operands &operands = *static_cast<const Operands *>(lanes(lane).arguments);
-    for (unsigned i = 0; i < 4; ++i) {
-      unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-      float sum = operands.c[i];
-      for (unsigned k = 0; k < 16; ++k) {
-        sum += a[row][k] * b[k][column];
-      }
-      static_cast<float *>(lanes(lane).result)[i] = sum;
-    }
-  }
 }
 
 void loadMatrices(Lanes lanes, bool transposed) {
@@ -335,6 +269,8 @@ const std::map<std::string, Single> &singles() {
       {"llvm.nvvm.mapa.shared.cluster", mapAddress},
       {"llvm.nvvm.barrier.cluster.arrive.aligned", [](void *, const void *) { arriveAtCluster(); }},
       {"llvm.nvvm.barrier.cluster.wait.aligned", [](void *, const void *) { waitForCluster(); }},
+      {"fence.proxy.async.shared::cta;", [](void *, const void *) {}},
+      {"mov.b64 $0, $1;", [](void *r, const void *a) { memcpy(r, a, 8); }},
   };
   return table;
 }
@@ -370,12 +306,18 @@ void emulateIntrinsic(const std::string &name, void *result, const void *argumen
     single->second(result, arguments);
     return;
   }
-  auto together = togethers().find(name);
-  if (together == togethers().end()) {
-    running->fault = "unknown intrinsic " + name;
+  if (auto together = togethers().find(name); together != togethers().end()) {
+    meetTeam(running->block().warps, name, result, arguments, together->second);
     return;
   }
-  meetWarp(name, result, arguments, together->second);
+  if (name.find("wgmma.mma_async") != std::string::npos) {
+    meetTeam(running->block().warpgroups, name, result, arguments, [&](Lanes lanes) {
+      std::string fault = multiplyInWarpgroup(name, running->block().shared, lanes);
+      running->fault = fault.empty() ? running->fault : fault;
+    });
+    return;
+  }
+  running->fault = "unknown instruction " + name;
 }
 
 void *currentShared() { return running->block().shared; }
@@ -391,14 +333,18 @@ std::string runCluster(const LaunchShape &shape, uint32_t first, llvm::function_
     stacks.push_back(std::make_unique_for_overwrite<char[]>(kStackBytes));
   }
   while (memories.size() < shape.cluster) {
-    memories.push_back(std::make_unique_for_overwrite<char[]>(kSharedBytes + 128));
+    memories.push_back(std::make_unique_for_overwrite<char[]>(2 * kSharedBytes));
   }
   for (uint32_t i = 0; i < shape.cluster; ++i) {
     Block &block = cluster.blocks[i];
-    block.warps.resize((shape.threads + kWarpSize - 1) / kWarpSize);
+    block.warps.assign((shape.threads + kWarpSize - 1) / kWarpSize, Team(kWarpSize));
+    block.warpgroups.assign((shape.threads + kWarpgroupSize - 1) / kWarpgroupSize,
+                            Team(kWarpgroupSize));
     block.live = shape.threads;
     uintptr_t memory = reinterpret_cast<uintptr_t>(memories[i].get());
-    block.shared = reinterpret_cast<char *>((memory + 127) / 128 * 128);
+    // Descriptors of tiles hold the low bits of an address: those of its place in the memory.
+    block.shared =
+        reinterpret_cast<char *>((memory + kSharedBytes - 1) / kSharedBytes * kSharedBytes);
     memset(block.shared, 0xff, kSharedBytes);
   }
   for (uint32_t i = 0; i < cluster.live; ++i) {

@@ -1,0 +1,31 @@
+// What tensor cores do for a warp and for a warpgroup, and the 16-bit floats they do it with.
+#pragma once
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+#include <cstdint>
+#include <string>
+
+namespace tenon::codegen::cuda {
+
+inline constexpr unsigned kWarpSize = 32, kWarpgroupSize = 128;
+
+/// A lane's operands and result, laid out as structs.
+struct Slot {
+  void *result;
+  const void *arguments;
+};
+using Lanes = llvm::function_ref<Slot &(unsigned)>;
+
+/// A float16, or a bfloat16 if `isBrain`, and back, rounded to nearest.
+float fromHalf(uint16_t bits, bool isBrain);
+uint16_t toHalf(float value, bool isBrain);
+
+/// mma.m16n8k16.
+void multiplyMatrices(Lanes lanes, bool isBrain);
+
+/// The assembly of one product of a warpgroup, with its tiles in the block's memory `shared`, which
+/// begins on a border of its size. Returns what is wrong with it, or nothing.
+std::string multiplyInWarpgroup(const std::string &assembly, const char *shared, Lanes lanes);
+
+} // namespace tenon::codegen::cuda
