@@ -16,6 +16,7 @@ namespace {
 /// What loads and stores move at most at once, and where buffers start.
 constexpr int64_t kAlignment = 16;
 constexpr unsigned kGlobal = 1, kShared = 3;
+constexpr llvm::StringLiteral kCopyPointer = "mov.b64 $0, $1;";
 
 Type elementOf(Type type) {
   VectorType vector = dyn_cast<VectorType>(type);
@@ -101,6 +102,14 @@ Value Kernel::pointer(unsigned buffer, bool isWritten) {
   return made;
 }
 
+Value Kernel::orderedPointer(unsigned buffer) {
+  Value result = pointer(buffer, /*isWritten=*/false);
+  for (Argument &argument : reads) {
+    argument.isInvariant &= argument.buffer != buffer;
+  }
+  return result;
+}
+
 bool Kernel::writes(unsigned buffer) const {
   return llvm::any_of(writtens, [&](const Argument &argument) { return argument.buffer == buffer; });
 }
@@ -129,8 +138,20 @@ Value Kernel::address(Value pointer, Type element, const Index &offset) {
   return pointer;
 }
 
+Value Kernel::copiedPointer(unsigned buffer) {
+  Value original = pointer(buffer, writes(buffer));
+  return LLVM::InlineAsmOp::create(
+             builder, location, original.getType(), ValueRange{original}, kCopyPointer, "=l,l",
+             /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::TailCallKind::None,
+             LLVM::AsmDialectAttr(), ArrayAttr())
+      .getRes();
+}
+
 Value Kernel::load(unsigned buffer, Type element, const Index &offset) {
-  Value base = pointer(buffer, writes(buffer));
+  return loadThrough(pointer(buffer, writes(buffer)), buffer, element, offset);
+}
+
+Value Kernel::loadThrough(Value base, unsigned buffer, Type element, const Index &offset) {
   bool isInvariant = llvm::any_of(reads, [&](const Argument &argument) {
     return argument.buffer == buffer && argument.isInvariant;
   });

@@ -25,12 +25,21 @@ public:
   /// The pointer (to global memory) of a buffer that this kernel only reads, or that it writes (and may
   /// read). All loads of a buffer must agree with the first use.
   mlir::Value pointer(unsigned buffer, bool isWritten);
+  /// Of a buffer that this kernel only reads, for loads that stay on their side of the wait for
+  /// predecessors: ptxas moves loads of what it knows to be invariant across it.
+  mlir::Value orderedPointer(unsigned buffer);
   /// Whether `pointer` was asked for a buffer to write.
   bool writes(unsigned buffer) const;
   /// Loads of an element (or vector) of a buffer at an offset in elements of `element`; the
   /// alignment is that of the offset. Reads of what no kernel writes meanwhile are marked so.
   mlir::Value load(unsigned buffer, mlir::Type element, const Index &offset);
+  /// The same through a copy of the buffer's pointer.
+  mlir::Value loadThrough(mlir::Value base, unsigned buffer, mlir::Type element,
+                          const Index &offset);
   void store(unsigned buffer, mlir::Value value, const Index &offset);
+  /// The pointer of a buffer that is only read, copied so that the optimizer takes it for another:
+  /// what is loaded through it in a loop is loaded each time, and not held in registers.
+  mlir::Value copiedPointer(unsigned buffer);
   /// The address of an element and the alignment that its offset has, at most 16.
   mlir::Value address(mlir::Value pointer, mlir::Type element, const Index &offset);
   static unsigned alignment(mlir::Type element, const Index &offset);

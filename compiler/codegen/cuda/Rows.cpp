@@ -1,4 +1,5 @@
-// Decides how rows are computed: in registers, or in loops over them.
+// Decides how rows are computed: copied ahead to shared memory, in registers, or in loops over
+// them.
 #include "compiler/codegen/cuda/Rows.h"
 
 #include "compiler/codegen/cuda/Strategies.h"
@@ -28,7 +29,9 @@ FailureOr<bool> emitRows(RegionBuilder &region) {
     return false;
   }
   bool hasFailed = false;
-  if (std::optional<RowsLayout> layout = layoutInRegisters(region, *work)) {
+  if (std::optional<RowsLayout> layout = layoutStaged(region, *work)) {
+    emitRowsStaged(region, *work, *layout, hasFailed);
+  } else if (std::optional<RowsLayout> layout = layoutInRegisters(region, *work)) {
     emitRowsInRegisters(region, *work, *layout, hasFailed);
   } else if (region.estimate(work->rows) < kFewRows && region.estimate(work->inner) > kLongRow) {
     return false;

@@ -9,6 +9,9 @@
 
 namespace tenon::codegen::cuda {
 
+/// Bytes of a strip of rows that are staged in shared memory.
+inline constexpr int64_t kStagedBytes = 16;
+
 /// How a row is shared out: in strips of `lanes` neighbouring elements, strip i for thread i modulo
 /// the threads of the row.
 struct RowsLayout {
@@ -17,9 +20,16 @@ struct RowsLayout {
   int64_t strips = 1, steps = 1;
   RowThreads threads;
   int64_t rowsPerBlock = 1;
+  /// Of rows that wait in shared memory: how many at once for each thread (0: they do not), and the
+  /// groups of rows that a block works on one after the other (0: every so many as run at once).
+  int64_t slots = 0, groupsPerBlock = 1;
+  /// Blocks (or clusters of blocks) that run at once.
+  int64_t groupsAtOnce = 0;
 
   int64_t threadsOfRow() const { return threads.perRow * threads.blocks; }
   unsigned blockThreads() const { return threads.perRow * rowsPerBlock; }
+  /// Shared memory of a block for rows that wait there.
+  int64_t stagedBytes(const RowsWork &work) const;
 };
 
 /// Elements of a strip of rows whose lengths are multiples of `multiple`.
@@ -29,9 +39,16 @@ int64_t lanesOf(const RowsWork &work, int64_t multiple);
 /// large for that.
 std::optional<RowsLayout> layoutInRegisters(RegionBuilder &region, const RowsWork &work);
 
+/// The layout of many rows that are worth copying to shared memory ahead of their use.
+std::optional<RowsLayout> layoutStaged(RegionBuilder &region, const RowsWork &work);
+
 /// Emit the kernel of `work`; `hasFailed` is set after a diagnostic.
 void emitRowsInRegisters(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout,
                          bool &hasFailed);
+
+/// The same for rows that are copied to shared memory ahead of their use.
+void emitRowsStaged(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout,
+                    bool &hasFailed);
 
 /// The same for rows of any length.
 void emitRowsInLoops(RegionBuilder &region, const RowsWork &work, bool &hasFailed);

@@ -241,16 +241,25 @@ ThreadCombiner::ThreadCombiner(Kernel &kernel, const RowThreads &threads, Value 
   NVVM::ClusterArriveOp::create(builder, kernel.location, builder.getUnitAttr());
 }
 
+void ThreadCombiner::awaitCluster() {
+  if (threads.blocks > 1 && !hasClusterStarted) {
+    NVVM::ClusterWaitOp::create(kernel.builder, kernel.location, kernel.builder.getUnitAttr());
+  }
+  hasClusterStarted = true;
+}
+
+void ThreadCombiner::enterLoop(int64_t count) {
+  awaitCluster();
+  slots = count;
+}
+
 /// Stores the warp's values in the memory of every block of the row, and waits for all of them.
 void ThreadCombiner::exchange(ArrayRef<Value> arrays, const Accumulators &values) {
   ThreadCode code(kernel);
   OpBuilder &builder = kernel.builder;
   Location location = kernel.location;
   bool isCluster = threads.blocks > 1;
-  if (isCluster && !hasClusterStarted) {
-    NVVM::ClusterWaitOp::create(builder, location, builder.getUnitAttr());
-    hasClusterStarted = true;
-  }
+  awaitCluster();
   scf::IfOp branch = scf::IfOp::create(builder, location, code.isBelow(lane, threads.blocks),
                                        /*withElseRegion=*/false);
   {
@@ -326,7 +335,12 @@ Accumulators ThreadCombiner::combine(const Combiner &combiner, Accumulators part
   int64_t count = threads.perRow / kWarpLanes * threads.blocks;
   SmallVector<Value> arrays;
   for (Value value : partial) {
-    arrays.push_back(kernel.shared(value.getType(), count));
+    Value array = kernel.shared(value.getType(), count * slots);
+    if (slot) {
+      Value first = arith::MulIOp::create(kernel.builder, kernel.location, slot, code.i32(count));
+      array = code.element(array, value.getType(), first);
+    }
+    arrays.push_back(array);
   }
   exchange(arrays, partial);
   return gather(combiner, arrays, neutral);

@@ -45,11 +45,17 @@ public:
   /// `thread` is the number of the thread in the block. Stands at the kernel's beginning.
   ThreadCombiner(Kernel &kernel, const RowThreads &threads, mlir::Value thread);
 
+  /// Before a loop over rows, in which `slot` (of i32, below `slots`) is another than in the last
+  /// round: threads that are ahead write what those behind do not read any more.
+  void enterLoop(int64_t slots);
+  void setSlot(mlir::Value number) { slot = number; }
+
   /// What the partial results of the row's threads come to; every one of them gets it. `neutral`
   /// changes nothing that it is combined with.
   Accumulators combine(const Combiner &combiner, Accumulators partial, const Accumulators &neutral);
 
 private:
+  void awaitCluster();
   void exchange(llvm::ArrayRef<mlir::Value> arrays, const Accumulators &values);
   Accumulators gather(const Combiner &combiner, llvm::ArrayRef<mlir::Value> arrays,
                       const Accumulators &neutral);
@@ -58,6 +64,9 @@ private:
   RowThreads threads;
   /// Of i32: the lane in the warp, and the place of the warp's value among those of the row.
   mlir::Value lane, place;
+  /// Null, or the part of the arrays that is used this time, of `slots`.
+  mlir::Value slot;
+  int64_t slots = 1;
   bool hasClusterStarted = false;
 };
 

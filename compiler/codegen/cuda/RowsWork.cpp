@@ -25,10 +25,12 @@ private:
   bool isAligned(linalg::GenericOp op, OpOperand &operand) const;
   std::optional<RowsWork::Shape> shapeOf(Value tensor) const;
   bool dependsOnReduction(Value tensor);
+  void noteParameter(linalg::GenericOp op, OpOperand &operand);
 
   RegionBuilder &region;
   RowsWork work;
   llvm::DenseMap<Value, bool> visited, dependent;
+  llvm::SmallVector<std::pair<linalg::GenericOp, OpOperand *>> fromBuffers;
 };
 
 std::optional<RowsWork::Shape> Finder::shapeOf(Value tensor) const {
@@ -134,13 +136,35 @@ bool Finder::visitOp(linalg::GenericOp op) {
     if (isUsed && dependsOnReduction(operand.get()) && !isAligned(op, operand)) {
       return false;
     }
-    bool isWhole = !op.isDpsInit(&operand) && region.bufferOf(operand.get()) &&
-                   op.getMatchingIndexingMap(&operand).isIdentity();
-    if (isUsed && isWhole && !llvm::is_contained(work.inputs, operand.get())) {
+    bool isRead = isUsed && !op.isDpsInit(&operand) && region.bufferOf(operand.get());
+    if (isRead) {
+      fromBuffers.push_back({op, &operand});
+    }
+    bool isWhole = isRead && op.getMatchingIndexingMap(&operand).isIdentity();
+    if (isWhole && !llvm::is_contained(work.inputs, operand.get())) {
       work.inputs.push_back(operand.get());
     }
   }
   return true;
+}
+
+void Finder::noteParameter(linalg::GenericOp op, OpOperand &operand) {
+  Value tensor = operand.get();
+  tn::Dims dims = region.dims(tensor);
+  ArrayRef<AffineExpr> places = op.getMatchingIndexingMap(&operand).getResults();
+  size_t count = work.inner.size();
+  bool isKnown = llvm::is_contained(work.parameters, tensor) || dims.size() < count ||
+                 op.getNumLoops() != work.rows.size() + count ||
+                 !tn::sameDims(ArrayRef(dims).take_back(count), work.inner);
+  for (size_t i = 0; i < dims.size() && !isKnown; ++i) {
+    size_t fromEnd = dims.size() - i;
+    AffineDimExpr dim = dyn_cast<AffineDimExpr>(places[i]);
+    isKnown = fromEnd > count ? tn::constantDim(dims[i]) != 1
+                              : !dim || dim.getPosition() != op.getNumLoops() - fromEnd;
+  }
+  if (!isKnown) {
+    work.parameters.push_back(tensor);
+  }
 }
 
 bool Finder::visit(Value tensor) {
@@ -180,6 +204,9 @@ std::optional<RowsWork> Finder::run(ArrayRef<Root> roots) {
   llvm::erase_if(work.inputs, [&](Value input) {
     return shapeOf(input) != std::optional(RowsWork::Shape::Wide);
   });
+  for (auto [op, operand] : fromBuffers) {
+    noteParameter(op, *operand);
+  }
   return std::move(work);
 }
 

@@ -17,6 +17,8 @@ struct RowsWork {
   llvm::SmallVector<Root> wide, narrow;
   /// The tensors in buffers that are read at every place of rows x inner.
   llvm::SmallVector<mlir::Value> inputs;
+  /// The tensors in buffers that are read at the same places of inner for every row.
+  llvm::SmallVector<mlir::Value> parameters;
 };
 
 /// Nothing if the roots are not of that kind: then each has to be computed in another way.

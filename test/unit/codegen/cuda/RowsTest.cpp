@@ -3,6 +3,7 @@
 #include "HandKernelCheck.h"
 
 #include "compiler/codegen/cuda/CudaCodegen.h"
+#include "compiler/codegen/cuda/Rows.h"
 #include "compiler/codegen/cuda/Strategies.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -42,6 +43,17 @@ std::string fused(const std::string &rows, const std::string &length, const std:
       "tensor<" + length + "x" + element + ">");
 }
 
+std::string rmsNorm(const std::string &dims, const std::string &length,
+                    const std::string &element) {
+  std::string tensor = "tensor<" + dims + "x" + element + ">";
+  std::string scale = "tensor<" + length + "x" + element + ">";
+  return regionText(
+      "rows", "(%a: " + tensor + ", %s: " + scale + ") -> " + tensor,
+      llvm::formatv("%0 = tn.rms_norm %a scale %s {{axis = 1 : i64, epsilon = 1.0e-05 : "
+                    "f64} : ({0}, {1}) -> {0}\nreturn %0 : {0}",
+                    tensor, scale));
+}
+
 std::string reduce(const std::string &kind, const std::string &from, const std::string &axes,
                    const std::string &to, bool keepdims = false) {
   return regionText(
@@ -76,6 +88,65 @@ TEST(Rows, FusedNorm) {
   EXPECT_TRUE(rowsMatch(fused("3", "768", "f16")));
   EXPECT_TRUE(rowsMatch(fused("2", "3072", "bf16")));
   EXPECT_TRUE(rowsMatch(fused("2", "1536", "f32")));
+}
+
+/// By rows that wait in shared memory, in a layout that GPUs get for far larger tensors.
+testing::AssertionResult stagedMatches(const std::string &text, const RowsLayout &given) {
+  Emitter emitter = [&](RegionBuilder &region) -> mlir::FailureOr<bool> {
+    mlir::FailureOr<mlir::func::FuncOp> function = region.linalg();
+    llvm::SmallVector<Root> roots;
+    for (auto [i, value] :
+         llvm::enumerate(function->getBody().front().getTerminator()->getOperands())) {
+      roots.push_back({value, region.output(i)});
+    }
+    std::optional<RowsWork> work = findRowsWork(region, roots);
+    RowsLayout layout = given;
+    layout.lanes = lanesOf(*work, 0);
+    layout.strips =
+        *tn::constantDim(tn::elementCount(region.source.getContext(), work->inner)) / layout.lanes;
+    layout.steps = llvm::divideCeil(layout.strips, layout.threadsOfRow());
+    bool hasFailed = false;
+    emitRowsStaged(region, *work, layout, hasFailed);
+    return !hasFailed;
+  };
+  testing::AssertionResult forward = matchesReference(text, emitter);
+  return forward ? matchesReference(text, emitter, {}, 2, /*reversed=*/true) : forward;
+}
+
+RowsLayout stagedLayout(RowThreads threads, int64_t slots, int64_t groupsPerBlock,
+                        int64_t groupsAtOnce = 0) {
+  RowsLayout layout;
+  layout.threads = threads;
+  layout.rowsPerBlock = threads.perRow == 32 && threads.blocks == 1 ? 4 : 1;
+  layout.slots = slots;
+  layout.groupsPerBlock = groupsPerBlock;
+  layout.groupsAtOnce = groupsAtOnce;
+  return layout;
+}
+
+TEST(Rows, RowsThatWaitInSharedMemory) {
+  struct Case {
+    const char *dims;
+    RowsLayout layout;
+  };
+  const Case table[] = {
+      // Several rows a block and a rest of them, an odd number of rows, a part of a strip's
+      // threads.
+      {"11x512", stagedLayout({32, 1}, 2, 2)},
+      {"5x1040", stagedLayout({64, 1}, 2, 2)},
+      // Blocks that stay: fewer rows than blocks, and several rounds; one slot, and three.
+      {"1x1024", stagedLayout({64, 1}, 2, 0, 2)},
+      {"9x1024", stagedLayout({64, 1}, 3, 0, 2)},
+      {"4x1024", stagedLayout({64, 1}, 1, 1)},
+      {"7x2048", stagedLayout({64, 2}, 2, 0, 2)},
+  };
+  for (const auto &[dims, layout] : table) {
+    auto [rows, length] = llvm::StringRef(dims).split('x');
+    EXPECT_TRUE(stagedMatches(softmax(dims, 1, "f16"), layout)) << dims;
+    EXPECT_TRUE(stagedMatches(fused(rows.str(), length.str(), "f16"), layout)) << dims;
+    EXPECT_TRUE(stagedMatches(rmsNorm(dims, length.str(), "bf16"), layout)) << dims;
+  }
+  EXPECT_TRUE(stagedMatches(fused("6", "512", "f32"), stagedLayout({64, 1}, 2, 2)));
 }
 
 TEST(Rows, Reductions) {
@@ -170,18 +241,20 @@ struct Ptx {
 TEST(Rows, ReadsAndWritesEachElementOnce) {
   struct Expected {
     std::string text;
-    /// 16-byte loads and stores of a thread, and barriers.
-    size_t loads, stores, barriers;
+    /// 16-byte loads and stores of a thread, barriers, and copies to shared memory: those of its
+    /// first row, then those that are ahead of others.
+    size_t loads, stores, barriers, copies = 0;
   };
   const Expected table[] = {
       {softmax("65536x4096", 1, "f16"), 2, 2, 2},
       {softmax("65536x64", 1, "f16"), 2, 2, 0},
       {softmax("65536x1024", 1, "f16"), 4, 4, 0},
       {softmax("4096x1024", 1, "f32"), 8, 8, 0},
+      {softmax("8192x16384", 1, "f16"), 0, 4, 2, 8},
       // In a cluster of blocks.
-      {softmax("2048x262144", 1, "f16"), 4, 4, 0},
+      {softmax("2048x262144", 1, "f16"), 0, 8, 0, 16},
       // Two rows and three parameters.
-      {fused("65536", "4096", "f16"), 10, 2, 2},
+      {fused("65536", "4096", "f16"), 6, 2, 2, 8},
       {fused("128", "768", "f16"), 5, 1, 2},
       {reduce("mean", "65536x4096xf16", "1", "65536xf16"), 2, 0, 1},
   };
@@ -192,6 +265,7 @@ TEST(Rows, ReadsAndWritesEachElementOnce) {
     EXPECT_EQ(ptx.count("ld.global.nc.v4.b32"), expected.loads) << expected.text;
     EXPECT_EQ(ptx.count("st.global.v4.b32"), expected.stores) << expected.text;
     EXPECT_EQ(ptx.count("bar.sync"), expected.barriers) << expected.text;
+    EXPECT_EQ(ptx.count("cp.async.cg.shared.global"), expected.copies) << expected.text;
     EXPECT_EQ(ptx.count(".local"), 0u) << expected.text;
   }
 }

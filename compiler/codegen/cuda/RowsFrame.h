@@ -1,0 +1,61 @@
+// What kernels of rows of constant length share: which elements a thread has, how its part of a
+// reduction is masked, how results of rows are stored. Relies on RowsLayout fitting the rows.
+#pragma once
+
+#include "compiler/codegen/cuda/ElementEmitter.h"
+#include "compiler/codegen/cuda/Rows.h"
+
+namespace tenon::codegen::cuda {
+
+class RowsFrame {
+protected:
+  RowsFrame(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout);
+
+  /// The elements of one strip: where they are in the row's tensors, and their number in them.
+  struct Strip {
+    llvm::SmallVector<Indices> places;
+    llvm::SmallVector<Index> linears;
+    mlir::Value isInside; ///< null if the strip is always part of the row
+  };
+
+  /// Groups of rows that a block works on at once, in all.
+  mlir::AffineExpr groupCount();
+  /// Moves the thread to its row of a group: sets `row`, `isRow`, `rowPlace` and `strips`.
+  void placeIn(const Index &group);
+  /// The thread's row in a group; beyond the last row that one is repeated, since all threads must
+  /// meet at barriers.
+  Index rowIn(const Index &group, mlir::Value &isRow);
+  /// The number of a strip of the thread among those of its row, and whether it is one of them.
+  Index stripNumber(int64_t step, mlir::Value &isInside);
+
+  /// What the elements of a strip come to.
+  Accumulators combineStrip(const Combiner &combiner, const Strip &strip,
+                            llvm::ArrayRef<Accumulators> elements, const Accumulators &neutral);
+  /// From here on the results of `op` are these values of the row.
+  void hold(mlir::linalg::GenericOp op, const Accumulators &values);
+  void store(const Strip &strip, llvm::ArrayRef<llvm::SmallVector<mlir::Value>> ofRoots);
+  /// By the first thread of each row.
+  void storeNarrow();
+  void when(mlir::Value condition, llvm::function_ref<void()> body);
+
+  mlir::Value isBelow(const Index &index, const Index &bound);
+  Index atMost(const Index &index, const Index &bound);
+
+  Kernel kernel;
+  ElementEmitter emitter;
+  IndexMath &math;
+  mlir::OpBuilder &builder;
+  mlir::Location location;
+  const RowsWork &work;
+  const RowsLayout &layout;
+
+  /// The number of the thread in its block, and among the threads of its row; of the block (or the
+  /// cluster of blocks) in the grid.
+  Index thread, inRow, firstGroup;
+  Index row;
+  mlir::Value isRow; ///< null if every thread has a row
+  Indices rowPlace;
+  llvm::SmallVector<Strip> strips;
+};
+
+} // namespace tenon::codegen::cuda
