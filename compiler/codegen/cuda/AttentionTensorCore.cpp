@@ -13,7 +13,7 @@ namespace {
 constexpr double kLog2E = 1.4426950408889634;
 /// What every architecture with clusters runs, and what a second kernel adds up.
 constexpr int64_t kClusterBlocks = 8, kMostSplits = 32;
-/// Keys of a block from which on more warps share them.
+/// Keys of a block from which on its tiles are larger.
 constexpr int64_t kLongKeys = 512;
 
 /// Rows of 16-byte chunks, so that asynchronous copies can bring them.
@@ -62,14 +62,14 @@ int64_t chooseSplits(int64_t lists, int64_t tiles, int64_t wanted, const engine:
 }
 
 /// Of a step of decoding, which reads all keys for a row or a few: what counts is how many bytes
-/// are under way, and how few threads meet at the end. On an H200 with 8 lists and 1,000 of 2,048
-/// keys seen: 3.6 us, and 3.7 with tiles of 128 keys, 5.0 with 8 warps, 4.3 by a second kernel. With
-/// 128 lists: 11.5, and 12.3 with 4 warps, 16 with 4 splits, 12.0 with one, 23 when all keys are
-/// read.
+/// are under way, and how few threads meet at the end. On an H200, with 1,000 of 2,048 keys seen, 8
+/// lists: 3.6 us, and 3.7 with tiles of 128 keys, 5.0 with 8 warps, 4.3 by a second kernel; 128
+/// lists: 11.3, and 11.5 with 8 warps, 12.3 with tiles of 64 keys, 16 with 4 splits, 12.0 with one,
+/// 23 when all keys are read. Asking for keys before the kernel before has ended gains nothing.
 void shareKeys(AttentionTile &tile, int64_t lists, int64_t keys, const engine::CudaArch &arch) {
   tile.splits = chooseSplits(lists, (keys + 63) / 64, processors(arch) * 2, arch);
   bool isLong = keys / tile.splits >= kLongKeys;
-  tile.keyWarps = isLong ? 8 : 4;
+  tile.keyWarps = 4;
   tile.keys = isLong ? 128 : 64;
   tile.stages = isLong ? 2 : 3;
 }
@@ -79,6 +79,8 @@ bool fitsWarpgroups(const AttentionProblem &p, const engine::CudaArch &arch) {
   return arch.isSpecific && arch.number == 90 && *tn::constantDim(p.width) % kTileColumns == 0 &&
          *tn::constantDim(p.valueWidth) % kTileColumns == 0;
 }
+
+} // namespace
 
 AttentionTile chooseTile(const AttentionProblem &p, const engine::CudaArch &arch) {
   std::optional<int64_t> heads = tn::constantDim(p.heads), keyHeads = tn::constantDim(p.keyHeads),
