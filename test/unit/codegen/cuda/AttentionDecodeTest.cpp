@@ -1,0 +1,126 @@
+// Attention of a step of decoding on the emulated GPU: keys behind the mask's last one are not read,
+// and blocks of a cluster add up their parts.
+#include "../AttentionText.h"
+#include "HandKernelCheck.h"
+#include "compiler/codegen/cuda/AttentionKernels.h"
+#include "compiler/codegen/cuda/Strategies.h"
+
+#include <limits>
+
+namespace tenon::codegen::cuda {
+namespace {
+
+constexpr int64_t kKeys = 520, kTile = 64;
+/// Nine tiles over two blocks with two warps each.
+constexpr AttentionTile kShared{.rowTiles = 1,
+                                .rowWarps = 1,
+                                .keyWarps = 2,
+                                .keys = kTile,
+                                .splits = 2,
+                                .joinsHeads = true,
+                                .stages = 3,
+                                .isClustered = true,
+                                .endsAtMask = true};
+
+mlir::FailureOr<bool> emitChosen(RegionBuilder &region) { return emitAttention(region); }
+
+Emitter emitTile(AttentionTile tile) {
+  return [tile](RegionBuilder &region) {
+    emitTensorCoreAttention(*region.kernels, region.symbol, *matchAttention(region.source), tile,
+                            region.arch, region.code);
+    return true;
+  };
+}
+
+std::string decodeText(int64_t batch, const std::string &mask) {
+  AttentionCase c = plainAttention("bf16", batch, 8, 1, kKeys, 64, 64, 2);
+  c.mask = mask;
+  return attentionText(c);
+}
+
+void fill(reference::Tensor &tensor, int64_t first, int64_t end, float value) {
+  uint32_t bits = llvm::bit_cast<uint32_t>(value);
+  uint16_t *elements = reinterpret_cast<uint16_t *>(tensor.mutableBytes());
+  std::fill(elements + first, elements + end, static_cast<uint16_t>(bits >> 16));
+}
+
+/// The first `seen` keys of all rows of the mask are let through, the others have `rest`. With
+/// `poisons`, what lies in the tiles behind is not a number for the kernels.
+RunOptions seeing(int64_t seen, float rest, bool poisons) {
+  RunOptions options;
+  options.edit = [=](llvm::MutableArrayRef<reference::Tensor> inputs) {
+    for (int64_t row = 0; row < inputs[3].count(); row += kKeys) {
+      fill(inputs[3], row, row + seen, 0);
+      fill(inputs[3], row + seen, row + kKeys, rest);
+    }
+  };
+  if (poisons) {
+    options.poison = [=](llvm::MutableArrayRef<reference::Tensor> inputs) {
+      int64_t end = (seen + kTile - 1) / kTile * kTile;
+      for (reference::Tensor &tensor : inputs.slice(1, 2)) {
+        for (int64_t row = 0; row < tensor.count(); row += kKeys * 64) {
+          fill(tensor, row + std::min(end, kKeys) * 64, row + kKeys * 64,
+               std::numeric_limits<float>::quiet_NaN());
+        }
+      }
+    };
+  }
+  return options;
+}
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+TEST(CudaAttentionDecodeTest, KeysBehindTheMaskAreNotRead) {
+  std::string text = decodeText(1, "tensor<1x1x1x520xbf16>");
+  for (int64_t seen : {1, 64, 65, 200, 519, 520}) {
+    EXPECT_TRUE(matchesReference(text, emitTile(kShared), seeing(seen, kNever, true))) << seen;
+  }
+  EXPECT_TRUE(matchesReference(text, emitTile(kShared), seeing(200, -3e38f, true)));
+  AttentionTile alone = kShared;
+  alone.splits = 1;
+  alone.isClustered = false;
+  EXPECT_TRUE(matchesReference(text, emitTile(alone), seeing(200, kNever, true)));
+  RunOptions reversed = seeing(130, kNever, true);
+  reversed.reversed = true;
+  EXPECT_TRUE(matchesReference(text, emitTile(kShared), reversed));
+}
+
+/// Without a key that is let through, all count alike.
+TEST(CudaAttentionDecodeTest, MasksThatLetNothingThrough) {
+  std::string text = decodeText(1, "tensor<1x1x1x520xbf16>");
+  EXPECT_TRUE(matchesReference(text, emitTile(kShared), seeing(0, -3e38f, false)));
+  EXPECT_TRUE(matchesReference(text, emitTile(kShared), seeing(0, -1000, false)));
+}
+
+/// The tile that is chosen, for masks of every broadcast.
+TEST(CudaAttentionDecodeTest, Chosen) {
+  for (const char *mask : {"tensor<2x1x1x520xbf16>", "tensor<2x8x1x520xbf16>", "tensor<520xbf16>"}) {
+    EXPECT_TRUE(matchesReference(decodeText(2, mask), emitChosen, seeing(130, kNever, false)))
+        << mask;
+  }
+}
+
+/// Rows and columns of which the blocks of a cluster have unequal shares, and many warps.
+TEST(CudaAttentionDecodeTest, ClustersOfOtherShapes) {
+  for (auto [heads, keyHeads, width, splits, warps] :
+       {std::tuple(6, 2, 64, 8, 4), std::tuple(16, 1, 128, 2, 8), std::tuple(5, 1, 40, 4, 4)}) {
+    AttentionTile tile = kShared;
+    tile.splits = splits;
+    tile.keyWarps = warps;
+    tile.keys = warps * 16;
+    tile.stages = 2;
+    tile.endsAtMask = false;
+    AttentionCase c = plainAttention("f16", 1, heads, 1, 300, width, width, keyHeads);
+    EXPECT_TRUE(matchesReference(attentionText(c), emitTile(tile)));
+  }
+}
+
+TEST(CudaAttentionDecodeTest, APlantedFaultIsFound) {
+  AttentionTile readsAll = kShared;
+  readsAll.endsAtMask = false;
+  EXPECT_FALSE(matchesReference(decodeText(1, "tensor<1x1x1x520xbf16>"), emitTile(readsAll),
+                                seeing(200, kNever, true)));
+}
+
+} // namespace
+} // namespace tenon::codegen::cuda
