@@ -26,6 +26,8 @@ VariantEntry decodeVariant(const fb::Variant &variant, CopyBudget &budget) {
   }
   entry.planSection = variant.plan();
   entry.codeSection = variant.code();
+  entry.cubinSection = variant.cubin();
+  entry.cubinBy = copyString(variant.cubin_by(), budget);
   return entry;
 }
 
@@ -53,9 +55,14 @@ std::vector<std::byte> encodeManifest(const Manifest &manifest) {
   std::vector<Offset<fb::Variant>> variants;
   for (const VariantEntry &variant : manifest.variants) {
     Offset<flatbuffers::String> level = builder.CreateString(variant.level);
-    variants.push_back(fb::CreateVariant(builder, level,
-                                         builder.CreateVectorOfStrings(variant.kernels),
-                                         variant.planSection, variant.codeSection));
+    Offset<flatbuffers::Vector<Offset<flatbuffers::String>>> kernels =
+        builder.CreateVectorOfStrings(variant.kernels);
+    Offset<flatbuffers::String> cubinBy;
+    if (!variant.cubinBy.empty()) {
+      cubinBy = builder.CreateString(variant.cubinBy);
+    }
+    variants.push_back(fb::CreateVariant(builder, level, kernels, variant.planSection,
+                                         variant.codeSection, variant.cubinSection, cubinBy));
   }
   std::vector<Offset<fb::Record>> records;
   for (const RecordEntry &record : manifest.records) {

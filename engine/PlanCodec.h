@@ -17,12 +17,14 @@ struct RecordEntry {
   uint32_t section = 0;
 };
 
-/// A variant in the manifest: its plan and code are sections.
+/// A variant in the manifest: its plan, its code and what was made of that are sections.
 struct VariantEntry {
   std::string level;
   std::vector<std::string> kernels;
   uint32_t planSection = 0;
   uint32_t codeSection = 0;
+  uint32_t cubinSection = 0; ///< 0 for none
+  std::string cubinBy;
 };
 
 struct Manifest {

@@ -1,10 +1,14 @@
-// Reads PTX as words between blanks, with comments left out; relies on nothing but the bytes.
+// Reads PTX as words between blanks, with comments left out, and the header of a cubin; relies on
+// nothing but the bytes.
 
 #include "engine/PtxCheck.h"
 
+#include "engine/CudaArch.h"
 #include "support/Text.h"
 
 #include <algorithm>
+#include <cstring>
+#include <elf.h>
 
 namespace tenon::engine {
 namespace {
@@ -77,6 +81,21 @@ Status checkPtx(Bytes code, std::string_view target) {
       return ptxError("the PTX calls a function that it does not have");
     }
     previous = word;
+  }
+  return Status::ok();
+}
+
+Status checkCubin(Bytes cubin, std::string_view target) {
+  constexpr uint16_t nvidiaMachine = 190; // EM_CUDA
+  Elf64_Ehdr header = {};
+  bool isWhole = cubin.size() >= sizeof(header);
+  if (isWhole) {
+    std::memcpy(&header, cubin.data(), sizeof(header));
+  }
+  bool isCubin = isWhole && std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
+                 header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_machine == nvidiaMachine;
+  if (!isCubin || !isCudaLevel(target)) {
+    return ptxError(strCat("what belongs to the variant ", target, " as a cubin is none"));
   }
   return Status::ok();
 }

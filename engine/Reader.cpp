@@ -145,6 +145,9 @@ struct EngineFile::Impl {
     for (const VariantEntry &variant : manifest.variants) {
       TENON_TRY(claim(variant.planSection, SectionKind::Plan, claimed));
       TENON_TRY(claim(variant.codeSection, SectionKind::Code, claimed));
+      if (variant.cubinSection != 0) {
+        TENON_TRY(claim(variant.cubinSection, SectionKind::Code, claimed));
+      }
       if (variant.level.empty() || !names.insert(variant.level).second) {
         return damaged(ErrorId::EngineBadManifest, "a variant has no name or that of another");
       }
@@ -166,7 +169,9 @@ struct EngineFile::Impl {
     Bytes code = section(entry.codeSection);
     bool isCuda = isCudaLevel(entry.level);
     TENON_TRY(validatePlan(plan, manifest.weights, entry.kernels.size(), isCuda ? kGpu : kHost));
-    return isCuda ? checkPtx(code, entry.level) : checkCodeObject(code);
+    TENON_TRY(isCuda ? checkPtx(code, entry.level) : checkCodeObject(code));
+    return entry.cubinSection == 0 ? Status::ok()
+                                   : checkCubin(section(entry.cubinSection), entry.level);
   }
 
   Status readVariant(const VariantEntry &entry) {
@@ -220,6 +225,15 @@ std::span<const Variant> EngineFile::variants() const { return impl->variants; }
 
 Bytes EngineFile::code(size_t variant) const {
   return impl->section(impl->manifest.variants[variant].codeSection);
+}
+
+Bytes EngineFile::cubin(size_t variant) const {
+  uint32_t index = impl->manifest.variants[variant].cubinSection;
+  return index == 0 ? Bytes() : impl->section(index);
+}
+
+const std::string &EngineFile::cubinBy(size_t variant) const {
+  return impl->manifest.variants[variant].cubinBy;
 }
 
 std::span<const Weight> EngineFile::weights() const { return impl->manifest.weights; }

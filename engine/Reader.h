@@ -26,6 +26,10 @@ public:
   std::span<const Variant> variants() const;
   /// The code object of a variant.
   Bytes code(size_t variant) const;
+  /// Of a variant for a GPU: what an assembler made of its PTX for just that architecture, and which
+  /// one ("ptxas 13.0.88"); empty when the engine has none.
+  Bytes cubin(size_t variant) const;
+  const std::string &cubinBy(size_t variant) const;
   std::span<const Weight> weights() const;
   /// The mapped weights section; a weight lies at its offset.
   Bytes weightsSection() const;

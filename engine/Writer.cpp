@@ -106,8 +106,10 @@ private:
       owned.push_back(encodePlan(variant.variant.plan));
       uint32_t planSection = add(SectionKind::Plan, owned.back());
       uint32_t codeSection = add(SectionKind::Code, variant.code);
-      manifest.variants.push_back(
-          {variant.variant.level, variant.variant.kernels, planSection, codeSection});
+      uint32_t cubinSection =
+          variant.cubin.empty() ? 0 : add(SectionKind::Code, variant.cubin);
+      manifest.variants.push_back({variant.variant.level, variant.variant.kernels, planSection,
+                                   codeSection, cubinSection, variant.cubinBy});
     }
     for (const Record &record : content.records) {
       Bytes text = std::as_bytes(std::span(record.json));
@@ -127,7 +129,8 @@ private:
     bool isCuda = isCudaLevel(variant.level);
     TENON_TRY(validatePlan(variant.plan, manifest.weights, variant.kernels.size(),
                            isCuda ? kGpu : kHost));
-    return isCuda ? checkPtx(given.code, variant.level) : checkCodeObject(given.code);
+    TENON_TRY(isCuda ? checkPtx(given.code, variant.level) : checkCodeObject(given.code));
+    return given.cubin.empty() ? Status::ok() : checkCubin(given.cubin, variant.level);
   }
 
   uint32_t add(SectionKind kind, Bytes bytes) {

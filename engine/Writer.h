@@ -21,6 +21,10 @@ using WeightSource = std::function<Status(uint32_t index, const ByteSink &sink)>
 struct VariantContent {
   Variant variant;
   Bytes code; ///< ELF shared object or PTX; must outlive the write
+  /// What an assembler made of the PTX for the variant's architecture; empty for none. Must outlive
+  /// the write too.
+  Bytes cubin = {};
+  std::string cubinBy = {}; ///< the assembler and its version: "ptxas 13.0.88"
 };
 
 /// JSON text for people and tools ("fusion", "memory", "placement"); opaque to the runtime.

@@ -41,7 +41,7 @@ std::string WeightStore::addOwned(llvm::StringRef name, std::vector<char> bytes,
 }
 
 std::string WeightStore::addGenerated(llvm::StringRef name, uint64_t size,
-                                      std::function<void(char *)> generate, std::string origin) {
+                                      WeightGenerator generate, std::string origin) {
   std::unique_ptr<WeightEntry> entry = std::make_unique<WeightEntry>();
   entry->size = size;
   entry->generate = std::move(generate);
@@ -70,7 +70,7 @@ llvm::ArrayRef<char> WeightStore::bytes(llvm::StringRef id) {
   WeightEntry &entry = *found->second;
   if (entry.bytes.empty() && entry.generate) {
     entry.owned.resize(entry.size);
-    entry.generate(entry.owned.data());
+    entry.generate(0, entry.size, entry.owned.data());
     entry.bytes = entry.owned;
   }
   return entry.bytes;

@@ -16,14 +16,18 @@
 
 namespace tenon::tn {
 
+/// Fills `out` with bytes [begin, begin + size) of a weight, both multiples of an element's size. May
+/// be called by several threads at once.
+using WeightGenerator = std::function<void(uint64_t begin, uint64_t size, char *out)>;
+
 /// One weight. Bytes are row-major, little-endian, dense.
 struct WeightEntry {
   uint64_t size = 0;
   /// Non-owning view, valid as long as the store: of a mapped file or of `owned`.
   llvm::ArrayRef<char> bytes;
   std::vector<char> owned;
-  /// Fills `size` bytes on demand (seeded weights); null if `bytes` is set.
-  std::function<void(char *destination)> generate;
+  /// Makes bytes on demand (seeded weights); null if `bytes` is set.
+  WeightGenerator generate;
   /// Where it came from, for messages and dumps: "model.onnx+1024" or "pass fold-batch-norm".
   std::string origin;
 };
@@ -33,8 +37,8 @@ public:
   /// Adds an entry under a new id made from `name` (made unique by a suffix) and returns the id.
   std::string addView(llvm::StringRef name, llvm::ArrayRef<char> bytes, std::string origin);
   std::string addOwned(llvm::StringRef name, std::vector<char> bytes, std::string origin);
-  std::string addGenerated(llvm::StringRef name, uint64_t size,
-                           std::function<void(char *)> generate, std::string origin);
+  std::string addGenerated(llvm::StringRef name, uint64_t size, WeightGenerator generate,
+                           std::string origin);
 
   /// Null if there is no such id.
   const WeightEntry *find(llvm::StringRef id) const;

@@ -11,6 +11,9 @@ using namespace mlir;
 namespace tenon::opt {
 namespace {
 
+/// Bytes of generated weights that are narrowed at a time.
+constexpr uint64_t kNarrowedBytes = 64 << 10;
+
 void narrowTo(bool isHalf, const char *from, char *to, size_t count) {
   uint16_t *out = reinterpret_cast<uint16_t *>(to);
   if (isHalf) {
@@ -84,15 +87,18 @@ std::string NarrowConstants::idFor(StringRef source) {
 std::string NarrowConstants::generated(StringRef source, uint64_t sourceBytes) {
   bool isHalf = narrow.isF16();
   const tn::WeightEntry *entry = store.find(source);
-  auto generate = [entry, isHalf](char *destination) {
-    ArrayRef<char> bytes = entry->bytes;
-    std::vector<char> made;
-    if (bytes.empty() && entry->generate) {
-      made.resize(entry->size);
-      entry->generate(made.data());
-      bytes = made;
+  auto generate = [entry, isHalf](uint64_t begin, uint64_t size, char *out) {
+    if (!entry->generate) {
+      narrowTo(isHalf, entry->bytes.data() + 2 * begin, out, size / sizeof(uint16_t));
+      return;
     }
-    narrowTo(isHalf, bytes.data(), destination, bytes.size() / sizeof(float));
+    // By pieces that stay in the cache.
+    std::vector<char> piece(2 * std::min(size, kNarrowedBytes));
+    for (uint64_t at = 0; at < size; at += kNarrowedBytes) {
+      uint64_t count = std::min(size - at, kNarrowedBytes);
+      entry->generate(2 * (begin + at), 2 * count, piece.data());
+      narrowTo(isHalf, piece.data(), out + at, count / sizeof(uint16_t));
+    }
   };
   ++converted;
   bytes += static_cast<int64_t>(sourceBytes / 2);

@@ -34,20 +34,39 @@ WeightSource sourceOf(Value part, unsigned dim, tn::WeightStore &weights) {
   return source;
 }
 
-/// Copies the rows of a part into rows that are `stride` bytes long.
-void place(const WeightSource &source, char *destination, uint64_t stride) {
-  std::vector<char> generated;
-  ArrayRef<char> bytes = source.view;
-  if (bytes.empty() && source.generate) {
-    generated.resize(source.size);
-    source.generate(generated.data());
-    bytes = generated;
+/// Rows that are `stride` bytes long, with those of each source one after the other in them.
+struct RowsOfParts {
+  std::vector<WeightSource> sources;
+  uint64_t stride = 0;
+
+  void operator()(uint64_t begin, uint64_t size, char *out) const {
+    if (size == 0) {
+      return;
+    }
+    std::memset(out, 0, size);
+    uint64_t offset = 0;
+    for (const WeightSource &source : sources) {
+      uint64_t end = begin + size;
+      for (uint64_t row = begin / stride; row * stride < end && source.rowBytes > 0; ++row) {
+        uint64_t start = row * stride + offset;
+        uint64_t first = std::max(begin, start);
+        uint64_t last = std::min(end, start + source.rowBytes);
+        if (first < last) {
+          read(source, row * source.rowBytes + (first - start), last - first, out + first - begin);
+        }
+      }
+      offset += source.rowBytes;
+    }
   }
-  for (uint64_t at = 0; at + source.rowBytes <= bytes.size() && source.rowBytes > 0;
-       at += source.rowBytes, destination += stride) {
-    std::memcpy(destination, bytes.data() + at, source.rowBytes);
+
+  static void read(const WeightSource &source, uint64_t begin, uint64_t size, char *out) {
+    if (source.view.empty() && source.generate) {
+      source.generate(begin, size, out);
+    } else if (begin + size <= source.view.size()) {
+      std::memcpy(out, source.view.data() + begin, size);
+    }
   }
-}
+};
 
 std::string nameOf(Value part, StringRef suffix) {
   tn::WeightOp weight = part.getDefiningOp<tn::WeightOp>();
@@ -73,15 +92,8 @@ Value DerivedWeights::make(OpBuilder &builder, Location location, RankedTensorTy
       stride *= size;
     }
     uint64_t total = type.getNumElements() * elementBytes(type.getElementType());
-    std::function<void(char *)> generate = [=](char *destination) {
-      std::memset(destination, 0, total);
-      uint64_t offset = 0;
-      for (const WeightSource &source : sources) {
-        place(source, destination + offset, stride);
-        offset += source.rowBytes;
-      }
-    };
-    id = store.addGenerated(name, total, generate, "made of other weights");
+    id = store.addGenerated(name, total, RowsOfParts{std::move(sources), stride},
+                            "made of other weights");
   }
   return tn::WeightOp::create(builder, location, type, id);
 }

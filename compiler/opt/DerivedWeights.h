@@ -14,7 +14,7 @@ namespace tenon::opt {
 /// Where the bytes of one part come from, and where its rows go.
 struct WeightSource {
   llvm::ArrayRef<char> view;
-  std::function<void(char *)> generate;
+  tn::WeightGenerator generate;
   std::shared_ptr<std::vector<char>> owned;
   uint64_t size = 0;
   uint64_t rowBytes = 0;

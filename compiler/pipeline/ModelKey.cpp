@@ -99,6 +99,9 @@ std::string describeOptions(const CompileOptions &options) {
                          {"allow_tf32", options.allowTf32},
                          {"profile", hashText(profiles).hex()}};
   for (const StateOption &state : options.states) {
+  if (options.assembler) {
+    all["cubin"] = options.assembler->name;
+  }
     all.try_emplace("states", llvm::json::Object{}).first->second.getAsObject()->insert(
         {state.input, state.output});
   }

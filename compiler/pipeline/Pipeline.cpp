@@ -22,6 +22,7 @@
 #include "support/Text.h"
 
 #include <chrono>
+#include <deque>
 
 using namespace mlir;
 
@@ -248,14 +249,33 @@ Status Compilation::exportEngine() {
   engine::EngineContent content;
   content.weights = table.list();
   for (Family &family : families) {
+namespace {
+
+/// Machine code of a variant's PTX, held in `cubins`.
+Status addCubin(engine::VariantContent &content, const Assembler &assembler,
+                std::deque<std::vector<std::byte>> &cubins) {
+  TENON_ASSIGN(std::vector<std::byte> cubin,
+               assembler.assemble(content.code, content.variant.level));
+  cubins.push_back(std::move(cubin));
+  content.cubin = cubins.back();
+  content.cubinBy = assembler.name;
+  return Status::ok();
+}
+
+} // namespace
+
     for (auto [variant, code] : llvm::zip_equal(family.built.variants, family.compiled.code)) {
       content.variants.push_back({variant, std::as_bytes(std::span(code.data(), code.size()))});
     }
     std::string suffix =
+  std::deque<std::vector<std::byte>> cubins;
         &family == &families.front() ? "" : strCat("-", family.targets.front().level);
     content.records.push_back({strCat("fusion", suffix), family.fusion.toJson()});
     content.records.push_back({strCat("memory", suffix), family.built.memoryRecord});
     content.records.push_back({strCat("placement", suffix), family.built.placementRecord});
+      if (options.assembler && family.device == engine::kGpu) {
+        TENON_TRY(addCubin(content.variants.back(), *options.assembler, cubins));
+      }
   }
   if (!precisionRecord.empty()) {
     content.records.push_back({"precision", precisionRecord});

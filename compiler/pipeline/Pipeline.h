@@ -44,6 +44,12 @@ struct StateOption {
   std::string output;
 };
 
+/// Makes machine code of PTX for one architecture ("sm_90").
+struct Assembler {
+  std::string name; ///< and version: "ptxas 13.0.88"; recorded in the engine
+  std::function<Result<std::vector<std::byte>>(Bytes ptx, std::string_view arch)> assemble;
+};
+
 /// Where the compilation may stop and be dumped.
 enum class Phase { Import, Normalize, Optimize, Dispatch, Codegen, Plan, Export };
 
@@ -58,6 +64,8 @@ struct CompileOptions {
                                           engine::CpuLevel::Avx512VnniBf16};
   /// GPU architectures to make variants for.
   std::vector<engine::CudaArch> archs;
+  /// If given, an engine gets machine code beside its PTX.
+  std::optional<Assembler> assembler;
   /// What FP32 values become where that is safe; none keeps the model's own types.
   std::optional<opt::Precision> precision;
   /// Products of FP32 may round their operands to TF32 on a GPU.

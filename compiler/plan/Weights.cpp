@@ -13,8 +13,10 @@ using namespace mlir;
 namespace tenon::plan {
 namespace {
 
-/// Bytes handed on at a time.
-constexpr int64_t kPieceBytes = 8 << 20;
+/// Bytes handed on at a time: few enough to be in a cache still when they are hashed and written.
+constexpr int64_t kPieceBytes = 2 << 20;
+/// Bytes that a thread makes at a time.
+constexpr int64_t kBlockBytes = 64 << 10;
 /// Bytes compared before whole arrays are: at both ends and in the middle.
 constexpr size_t kSampleBytes = 256;
 
@@ -58,6 +60,28 @@ PackLayout layoutOf(tn::PackOp pack) {
 
 Bytes asBytes(ArrayRef<char> bytes) {
   return {reinterpret_cast<const std::byte *>(bytes.data()), bytes.size()};
+}
+
+/// Makes a part of a generated weight by all threads.
+void generate(const tn::WeightEntry &entry, uint64_t begin, uint64_t size, char *out,
+              ThreadPool &pool) {
+  int64_t blocks = static_cast<int64_t>((size + kBlockBytes - 1) / kBlockBytes);
+  pool.parallelFor(blocks, [&](int64_t first, int64_t last, unsigned) {
+    uint64_t from = first * kBlockBytes;
+    uint64_t to = std::min<uint64_t>(last * kBlockBytes, size);
+    entry.generate(begin + from, to - from, out + from);
+  });
+}
+
+Status writeGenerated(const tn::WeightEntry &entry, ThreadPool &pool,
+                      const engine::ByteSink &sink) {
+  std::vector<char> piece(std::min<uint64_t>(entry.size, kPieceBytes));
+  for (uint64_t begin = 0; begin < entry.size; begin += piece.size()) {
+    uint64_t size = std::min<uint64_t>(piece.size(), entry.size - begin);
+    generate(entry, begin, size, piece.data(), pool);
+    TENON_TRY(sink(asBytes(ArrayRef(piece).take_front(size))));
+  }
+  return Status::ok();
 }
 
 } // namespace
@@ -125,13 +149,17 @@ uint32_t WeightTable::add(Operation *op) {
   return index;
 }
 
-Status WeightTable::write(const Array &array, unsigned threads,
+Status WeightTable::write(const Array &array, ThreadPool &pool,
                           const engine::ByteSink &sink) const {
   ArrayRef<char> bytes = view(array);
   std::vector<char> generated;
   if (bytes.empty() && array.sourceBytes > 0) {
+    const tn::WeightEntry *entry = store.find(array.id);
+    if (!array.layout) {
+      return writeGenerated(*entry, pool, sink);
+    }
     generated.resize(array.sourceBytes);
-    store.find(array.id)->generate(generated.data());
+    generate(*entry, 0, entry->size, generated.data(), pool);
     bytes = generated;
   }
   if (!array.layout) {
@@ -140,10 +168,9 @@ Status WeightTable::write(const Array &array, unsigned threads,
   Packer packer(*array.layout);
   int64_t atOnce = std::max<int64_t>(1, kPieceBytes / packer.panelBytes());
   std::vector<std::byte> piece(std::min(atOnce, packer.panels()) * packer.panelBytes());
-  TENON_ASSIGN(std::unique_ptr<ThreadPool> pool, ThreadPool::create(threads));
   for (int64_t begin = 0; begin < packer.panels(); begin += atOnce) {
     int64_t count = std::min(atOnce, packer.panels() - begin);
-    pool->parallelFor(count, [&](int64_t first, int64_t last, unsigned) {
+    pool.parallelFor(count, [&](int64_t first, int64_t last, unsigned) {
       packer.pack(asBytes(bytes).data(), begin + first, begin + last,
                   piece.data() + first * packer.panelBytes());
     });
@@ -153,8 +180,12 @@ Status WeightTable::write(const Array &array, unsigned threads,
 }
 
 engine::WeightSource WeightTable::source(unsigned threads) const {
-  return [this, threads](uint32_t index, const engine::ByteSink &sink) {
-    return write(arrays[index], threads, sink);
+  std::shared_ptr<ThreadPool> pool;
+  return [this, threads, pool](uint32_t index, const engine::ByteSink &sink) mutable -> Status {
+    if (!pool) {
+      TENON_ASSIGN(pool, ThreadPool::create(threads));
+    }
+    return write(arrays[index], *pool, sink);
   };
 }
 

@@ -10,6 +10,10 @@
 #include <map>
 #include <optional>
 
+namespace tenon {
+class ThreadPool;
+}
+
 namespace tenon::plan {
 
 class WeightTable {
@@ -42,7 +46,7 @@ private:
   Key keyOf(const Array &array) const;
   bool sameBytes(const Array &a, const Array &b) const;
   llvm::ArrayRef<char> view(const Array &array) const;
-  Status write(const Array &array, unsigned threads, const engine::ByteSink &sink) const;
+  Status write(const Array &array, ThreadPool &pool, const engine::ByteSink &sink) const;
 
   tn::WeightStore &store;
   std::vector<engine::Weight> weights;

@@ -240,7 +240,8 @@ tenon_status *tenon_session_create(const tenon_engine *engine, const tenon_sessi
     if (options) {
       wanted.threads = options->threads;
       wanted.memoryLimit = options->memory_limit ? options->memory_limit : wanted.memoryLimit;
-      wanted.measureCalls = options->measure_calls != 0;
+      wanted.measureSeconds =
+          options->measure_calls != 0 ? std::numeric_limits<double>::infinity() : 0;
     }
     std::unique_ptr<tenon_session> out = std::make_unique<tenon_session>();
     TENON_ASSIGN(out->session, Session::create(engine->engine, wanted));

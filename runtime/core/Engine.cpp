@@ -6,6 +6,7 @@
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "runtime/device/cpu/CpuVariant.h"
 #include "runtime/device/cuda/CudaVariant.h"
+#include "runtime/device/cuda/EarlyLibraries.h"
 #include "support/Text.h"
 
 namespace tenon::runtime {
@@ -148,6 +149,11 @@ Result<std::shared_ptr<const Engine>> Engine::load(std::unique_ptr<engine::Engin
                                                    const EngineOptions &options) {
   std::shared_ptr<Engine> engine(new Engine());
   engine->engineFile = std::move(file);
+  bool mayUseGpu = options.variant.empty() || engine::isCudaLevel(options.variant);
+  std::optional<cuda::EarlyLibraries> libraries;
+  if (mayUseGpu) {
+    libraries.emplace(*engine->engineFile, options.cudaLibrary);
+  }
   Machine machine(options);
   TENON_ASSIGN(engine->chosen,
                chooseVariant(engine->engineFile->variants(), options.variant, machine));

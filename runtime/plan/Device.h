@@ -23,9 +23,10 @@ struct SessionOptions {
   /// Most bytes that the session may hold for arena, state, scratch and kept outputs; a run that
   /// needs more fails with TN0606.
   uint64_t memoryLimit = uint64_t(64) << 30;
-  /// On a GPU: library calls take the fastest of several algorithms by measuring them once for each
-  /// new shape, instead of the one that the library proposes.
-  bool measureCalls = false;
+  /// On a GPU: seconds in which library calls take the fastest of several algorithms by measuring
+  /// them once for each new shape, instead of the one that the library proposes. When they are over,
+  /// the other calls take what was measured before, or the proposal.
+  double measureSeconds = 0;
   /// On a GPU: steps that share no memory run at the same time where that is expected to be faster.
   bool overlapBranches = true;
 };

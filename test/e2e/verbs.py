@@ -251,6 +251,27 @@ class Engines(ToolTest):
             self.refuse(4, "TN0702", "run", "both.tenon", "--variant", "sm_90")
             self.assertEqual("x86-64-v3", self.json("run", "both.tenon")["isa"])
 
+    def test_machine_code_beside_ptx(self):
+        ptxas = self.folder / "ptxas"
+        ptxas.write_text("#!/bin/sh\n"
+                         'if [ "$1" = --version ]; then echo "Cuda compilation tools, release 1.2, V1.2.3"; exit; fi\n'
+                         'grep -q "^.target sm_80" "$2" || { echo "ptxas fatal: wrong target"; exit 1; }\n'
+                         "printf '\\177ELF\\002' > \"$4\"; head -c 13 /dev/zero >> \"$4\"; printf '\\276' >> \"$4\"\n"
+                         'head -c 100 /dev/zero >> "$4"\n')
+        ptxas.chmod(0o755)
+        engine = self.folder / "cubin.tenon"
+        self.succeed("compile", CNN, "-o", engine, "--target", "cuda:sm_80", "--ptxas", ptxas)
+        self.assertIn("by ptxas 1.2.3", self.succeed("inspect", engine).stdout)
+        report = self.json("inspect", engine)
+        self.assertEqual((119, "ptxas 1.2.3"), (report["variants"][0]["cubin_bytes"], report["variants"][0]["cubin_by"]))
+        self.assertEqual("ptxas 1.2.3", json.loads(report["options"])["cubin"])
+        self.refuse(2, "TN0105", "compile", CNN, "-o", engine, "--cubin")
+        done = self.call("compile", CNN, "-o", engine, "--target", "cuda:sm_80", "--ptxas", "/bin/true", "--no-cache")
+        self.assertIn("'/bin/true' is not ptxas", done.stderr)
+        self.assertIn("--ptxas", done.stderr)
+        done = self.call("compile", CNN, "-o", engine, "--target", "cuda:sm_90", "--ptxas", ptxas, "--no-cache")
+        self.assertIn("ptxas 1.2.3 refuses the PTX for sm_90: ptxas fatal: wrong target", done.stderr)
+
     def test_explain(self):
         regions = self.json("explain", "fusion", self.engine)["regions"]
         self.assertEqual(self.report["regions"], len(regions))

@@ -218,6 +218,7 @@ Action declareBench(CLI::App &command) {
                    "On a GPU: also the time of each instruction by itself");
   command.add_flag("--probes", flags->details.probes,
                    "On a GPU: also what copying and a large product reach");
+  declareBudgetFlag(command, flags->session.measureSeconds);
   declareTargetFlags(command, flags->open.target);
   command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");
   return [flags](Terminal &terminal) { return bench(*flags, terminal); };

@@ -3,6 +3,7 @@
 #include "support/ThreadPool.h"
 #include "tools/tenon/CompilerBridge.h"
 #include "tools/tenon/EngineSource.h"
+#include "tools/tenon/Ptxas.h"
 #include "tools/tenon/TargetFlags.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
@@ -19,6 +20,8 @@ struct CompileFlags {
   std::vector<std::string> shapes;
   TargetFlags target;
   bool noCache = false;
+  bool wantsCubin = false;
+  std::string ptxas;
 };
 
 /// "model.tenon" for "some/model.onnx".
@@ -49,6 +52,23 @@ void report(const pipeline::CompileSummary &result, Terminal &terminal) {
                             formatBytes(result.arenaLowerBoundBytes)));
 }
 
+/// Has machine code put beside the PTX.
+Status applyCubin(CompileFlags &flags) {
+  if (!flags.wantsCubin && flags.ptxas.empty()) {
+    return Status::ok();
+  }
+  if (flags.request.archs.empty()) {
+    return Status::error(ErrorId::BadArgument, "--cubin is for GPUs, and no target is one",
+                         "name a GPU's architecture: --target cuda:sm_90");
+  }
+  TENON_ASSIGN(Ptxas ptxas, Ptxas::find(flags.ptxas));
+  flags.request.assembler = ptxas.name();
+  flags.request.assemble = [ptxas](Bytes ptx, std::string_view arch) {
+    return ptxas.assemble(ptx, arch);
+  };
+  return Status::ok();
+}
+
 Status compile(CompileFlags &flags, Terminal &terminal) {
   CompileRequest &request = flags.request;
   for (const std::string &text : flags.shapes) {
@@ -56,6 +76,7 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
     request.shapes.push_back(std::move(shape));
   }
   TENON_TRY(applyTarget(flags.target, request));
+  TENON_TRY(applyCubin(flags));
   if (request.output.empty() && request.stopAfter.empty()) {
     request.output = defaultOutput(request.model);
   }
@@ -84,6 +105,9 @@ Action declareCompile(CLI::App &command) {
   command.add_option("--shape", flags->shapes,
                      "Dimensions of an input: name:1x128, ranges name:[1..8]x[1..512], ? keeps the model's")
       ->allow_extra_args(false);
+  command.add_flag("--cubin", flags->wantsCubin,
+                   "For GPUs: also machine code by ptxas, so that nothing is compiled where it runs");
+  command.add_option("--ptxas", flags->ptxas, "The ptxas of --cubin; by default the first that is found");
   command.add_flag("--verify", request.verify, "Check the numbers against the reference after every pass");
   command.add_option("--stop-after", request.stopAfter, "Stop after a phase; -o then takes its text, if it has one")
       ->check(CLI::IsMember(phaseNames()));

@@ -232,7 +232,11 @@ Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
   options.levels = request.levels;
   options.archs = request.archs;
   options.precision = toPrecision(request.precision);
-  options.allowTf32 = request.allowTf32;
+  options.allowTf32 = llvm::is_contained(request.allow, "tf32");
+  options.allowTanhGelu = llvm::is_contained(request.allow, "tanh-gelu");
+  if (!request.assembler.empty()) {
+    options.assembler = pipeline::Assembler{request.assembler, request.assemble};
+  }
   options.verify = request.verify;
   for (const auto &[name, phase] : kPhases) {
     if (name == request.stopAfter) {

@@ -6,6 +6,7 @@
 #include "compiler/pipeline/CompileSummary.h"
 #include "engine/CpuLevel.h"
 #include "engine/CudaArch.h"
+#include "support/ByteSpan.h"
 #include "support/Result.h"
 #include "tools/tenon/ShapeText.h"
 #include "tools/tenon/Tensor.h"
@@ -31,7 +32,10 @@ struct CompileRequest {
   std::vector<engine::CpuLevel> levels;
   std::vector<engine::CudaArch> archs;
   std::string precision = "keep"; ///< as in --precision
-  bool allowTf32 = false;
+  std::vector<std::string> allow; ///< as in --allow
+  /// Makes machine code of PTX, beside which it goes into the engine; see pipeline::Assembler.
+  std::string assembler; ///< its name and version; empty for none
+  std::function<Result<std::vector<std::byte>>(Bytes ptx, std::string_view arch)> assemble;
   bool verify = false;
   std::string stopAfter;
   std::string dumpPhases;

@@ -55,8 +55,9 @@ std::string gpuText(const Json &gpu) {
     text += fmt::format("  no graph    {}\n", gpu["graph_refusal"].get<std::string>());
   }
   if (gpu.contains("copy_tb_s")) {
-    text += fmt::format("  probes      copy {:.2f} TB/s, product of 8192 {}\n",
-                        gpu["copy_tb_s"].get<double>(),
+    text += fmt::format("  probes      copy {:.2f} TB/s, {:.2f} us a small kernel in a graph, "
+                        "product of 8192 {}\n",
+                        gpu["copy_tb_s"].get<double>(), gpu["kernel_us"].get<double>(),
                         gpu["product_tf_s"].is_null()
                             ? "without cuBLASLt"
                             : fmt::format("{:.0f} TF/s", gpu["product_tf_s"].get<double>()));
@@ -187,6 +188,7 @@ Result<Json> Contender::describeGpu(const GpuDetails &details) {
   if (details.probes) {
     TENON_ASSIGN(GpuProbe probe, probeGpu(*engine->gpu()));
     gpu["copy_tb_s"] = probe.copyTerabytes;
+    gpu["kernel_us"] = probe.kernelSeconds * 1e6;
     gpu["product_tf_s"] = probe.productTeraflops ? Json(*probe.productTeraflops) : Json();
   }
   if (details.regions) {

@@ -54,6 +54,8 @@ Json describeVariant(const engine::EngineFile &file, size_t index) {
   }
   return {{"level", variant.level},
           {"code_bytes", file.code(index).size()},
+          {"cubin_bytes", file.cubin(index).size()},
+          {"cubin_by", file.cubinBy(index)},
           {"kernels", variant.kernels.size()},
           {"buffers", plan.buffers.size()},
           {"arena_bytes", plan.arenaBytes},
@@ -121,6 +123,10 @@ std::string engineText(const std::string &path, const engine::EngineFile &file) 
     text += fmt::format("  variant {:<18} {} instructions, {} kernels in {}, arena {}\n", variant.level,
                         variant.plan.instructions.size(), variant.kernels.size(),
                         formatBytes(file.code(i).size()), arena);
+    if (!file.cubin(i).empty()) {
+      text += fmt::format("          {:<18} machine code of {} by {}\n", "", formatBytes(file.cubin(i).size()),
+                          file.cubinBy(i));
+    }
   }
   text += fmt::format("  records {}\n", fmt::join(file.recordNames(), ", "));
   return text;

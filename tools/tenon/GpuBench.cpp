@@ -5,6 +5,7 @@
 
 #include "engine/LibraryAbi.h"
 #include "runtime/device/cuda/CudaMemory.h"
+#include "runtime/device/cuda/CudaModule.h"
 #include "runtime/device/cuda/CudaStream.h"
 #include "runtime/library/Library.h"
 
@@ -31,6 +32,7 @@ constexpr size_t kMostSets = 64;
 constexpr uint64_t kLeadBytes = uint64_t(1) << 30;
 constexpr uint64_t kCopyBytes = uint64_t(1) << 29;
 constexpr int kProbeRounds = 10;
+constexpr int kKernelsInARow = 200;
 constexpr int64_t kProductSize = 8192;
 
 /// A GPU with a stream and a clock on it.
@@ -91,7 +93,10 @@ public:
   Turns(std::unique_ptr<Rig> gpu, std::shared_ptr<const runtime::Engine> made,
         const runtime::SessionOptions &sessionOptions)
       : rig(std::move(gpu)), engine(std::move(made)), options(sessionOptions),
-        lead(rig->gpu(), MemoryKind::Device) {}
+        lead(rig->gpu(), MemoryKind::Device) {
+    // What the session before measured is in the cache.
+    options.measureSeconds = 0;
+  }
 
   Status prepare(const std::vector<Tensor> &tensors) {
     TENON_TRY(lead.reserve(kLeadBytes, "a lead for the host"));
@@ -218,6 +223,68 @@ Result<double> probeProduct(Rig &rig) {
          1e12;
 }
 
+/// One block adds 1 to 32 numbers, begun as generated kernels are.
+std::string smallKernel(bool startsEarly) {
+  return std::string(".version 8.0\n.target ") + (startsEarly ? "sm_90" : "sm_80") +
+         "\n.address_size 64\n.visible .entry small(.param .u64 small_param_0)\n{\n"
+         ".reg .b32 %r<2>;\n.reg .f32 %f<2>;\n.reg .b64 %rd<4>;\n" +
+         (startsEarly ? "griddepcontrol.launch_dependents;\ngriddepcontrol.wait;\n" : "") +
+         "ld.param.u64 %rd1, [small_param_0];\nmov.u32 %r1, %tid.x;\nmul.wide.u32 %rd2, %r1, 4;\n"
+         "add.s64 %rd3, %rd1, %rd2;\nld.global.f32 %f1, [%rd3];\nadd.f32 %f1, %f1, 0f3F800000;\n"
+         "st.global.f32 [%rd3], %f1;\nret;\n}\n";
+}
+
+/// Captures `count` launches of a kernel, each of which follows the one before.
+Status launchInARow(Rig &rig, cuda::FunctionHandle kernel, int count, bool startsEarly,
+                    cuda::DevicePointer memory) {
+  cuda::LaunchAttribute early;
+  early.id = cuda::kAttributeProgrammaticSerialization;
+  early.value.programmaticSerialization = 1;
+  cuda::LaunchConfig config;
+  config.blockX = 32;
+  config.stream = rig.handle();
+  config.attributes = &early;
+  config.attributeCount = startsEarly ? 1 : 0;
+  void *arguments[] = {&memory};
+  for (int i = 0; i < count; ++i) {
+    TENON_TRY(rig.check(rig.driver().launchKernel(&config, kernel, arguments, nullptr),
+                        "launching the small kernel"));
+  }
+  return Status::ok();
+}
+
+Result<double> probeKernels(Rig &rig) {
+  const cuda::CudaDriver &driver = rig.driver();
+  bool startsEarly = rig.gpu()->facts().capability >= 90;
+  std::string ptx = smallKernel(startsEarly);
+  std::vector<std::string> names = {"small"};
+  ptx.push_back('\0');
+  TENON_ASSIGN(std::unique_ptr<cuda::CudaModule> module,
+               cuda::CudaModule::load(rig.gpu(), {std::as_bytes(std::span(ptx)), {}, {}}, names,
+                                      cuda::CubinCache("")));
+  CudaBuffer memory(rig.gpu(), MemoryKind::Device);
+  TENON_TRY(memory.reserve(256, "the kernel probe"));
+  TENON_TRY(rig.check(driver.streamBeginCapture(rig.handle(), cuda::kCaptureThreadLocal),
+                      "capturing the kernel probe"));
+  Status status =
+      launchInARow(rig, module->kernel(0), kKernelsInARow, startsEarly, memory.pointer());
+  cuda::GraphHandle graph = nullptr;
+  cuda::GraphExecHandle exec = nullptr;
+  Status ended =
+      rig.check(driver.streamEndCapture(rig.handle(), &graph), "capturing the kernel probe");
+  TENON_TRY(status);
+  TENON_TRY(ended);
+  status = rig.check(driver.graphInstantiate(&exec, graph, 0), "making the kernel probe");
+  driver.graphDestroy(graph);
+  TENON_TRY(status);
+  Result<double> seconds = bestOf(rig, 3, [&] {
+    return rig.check(driver.graphLaunch(exec, rig.handle()), "running the kernel probe");
+  });
+  driver.graphExecDestroy(exec);
+  TENON_TRY(seconds.status());
+  return *seconds / kKernelsInARow;
+}
+
 } // namespace
 
 Result<std::unique_ptr<ColdRuns>> ColdRuns::create(std::shared_ptr<const runtime::Engine> engine,
@@ -237,6 +304,7 @@ Result<GpuProbe> probeGpu(int gpu) {
   if (product.isOk()) {
     probe.productTeraflops = *product;
   }
+  TENON_ASSIGN(probe.kernelSeconds, probeKernels(*rig));
   return probe;
 }
 

@@ -34,6 +34,8 @@ struct GpuProbe {
   double copyTerabytes = 0; ///< a second, read and written bytes together
   /// TF/s of a product of 8192 by 8192 matrices in BF16; none where cuBLASLt is missing.
   std::optional<double> productTeraflops;
+  /// From the start of a small kernel to that of the next, which waits for it, in a graph.
+  double kernelSeconds = 0;
 };
 
 Result<GpuProbe> probeGpu(int gpu);

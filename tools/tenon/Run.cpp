@@ -190,6 +190,7 @@ Action declareRun(CLI::App &command) {
   command.add_option("--threads", flags->session.threads, "Threads; all usable CPUs by default");
   command.add_option("--variant,--isa", flags->open.variant,
                      "CPU level or GPU architecture to use instead of the best (see doctor)");
+  declareBudgetFlag(command, flags->session.measureSeconds);
   declareTargetFlags(command, flags->open.target);
   command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");
   return [flags](Terminal &terminal) { return run(*flags, terminal); };

@@ -30,6 +30,15 @@ void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
 
 Status applyTarget(const TargetFlags &flags, CompileRequest &request) {
   TENON_ASSIGN(Targets targets, parseTargets(flags.targets));
+void declareBudgetFlag(CLI::App &command, double &seconds) {
+  command
+      .add_option("--budget", seconds,
+                  "On a GPU: measure the algorithms of library calls for up to so long (60s, 2m) and "
+                  "take the fastest, now and later")
+      ->transform(CLI::AsNumberWithUnit(std::map<std::string, double>{{"s", 1}, {"m", 60}}))
+      ->check(CLI::NonNegativeNumber);
+}
+
   request.levels = std::move(targets.levels);
   request.archs = std::move(targets.archs);
   request.precision = flags.precision;

@@ -22,6 +22,8 @@ struct TargetFlags {
 
   bool allowsTf32() const { return !allow.empty(); }
 };
+/// `--budget 5s` (or 2m, or seconds without a unit).
+void declareBudgetFlag(CLI::App &command, double &seconds);
 
 void declareTargetFlags(CLI::App &command, TargetFlags &flags);
 /// Tells the compiler what the flags say.

@@ -138,9 +138,12 @@ Value Importer::materializeConstant(const TensorData &data, StringRef name, Loca
   }
   std::string &id = weightIds[&data];
   if (id.empty() && data.seeded) {
-    uint64_t count = data.elements;
+    uint64_t bytesEach = data.size / std::max<uint64_t>(data.elements, 1);
     id = store.addGenerated(
-        name, data.size, [recipe, count](char *out) { fillSeeded(recipe, 0, count, out); },
+        name, data.size,
+        [recipe, bytesEach](uint64_t begin, uint64_t size, char *out) {
+          fillSeeded(recipe, begin / bytesEach, size / bytesEach, out);
+        },
         "seeded");
   } else if (id.empty() && data.owned.empty()) {
     id = store.addView(name, charsOf(data.view), "model");

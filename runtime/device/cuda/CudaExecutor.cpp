@@ -31,7 +31,7 @@ CudaExecutor::CudaExecutor(const CudaVariant &loaded, const SessionOptions &opti
     : variant(loaded), device(loaded.device()), driver(device->driver()), stream(device),
       done(device), planStart(device), planEnd(device), arena(device, MemoryKind::Device),
       state(device, MemoryKind::Device), workspace(device, MemoryKind::Device),
-      overlaps(options.overlapBranches), measuresCalls(options.measureCalls) {
+      overlaps(options.overlapBranches), measureSeconds(options.measureSeconds) {
   for (size_t i = 0; i < variant.plan().inputs.size(); ++i) {
     inputs.emplace_back(device);
   }

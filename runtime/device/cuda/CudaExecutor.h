@@ -10,6 +10,7 @@
 #include "runtime/library/Library.h"
 #include "runtime/plan/Device.h"
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -69,6 +70,7 @@ private:
   /// Whether launches stand behind a call for machines on which `problem` is what there is.
   bool canDoWithout(const BoundStep &call, ErrorId problem) const;
   Status openLibraries();
+  void spendMeasuring(std::chrono::steady_clock::time_point start);
 
   Status copyInputs(StreamHandle target);
   Status copyOutputs(StreamHandle target);
@@ -97,7 +99,7 @@ private:
   std::vector<Port> outputs;
 
   bool overlaps;
-  bool measuresCalls;
+  double measureSeconds; ///< left
   std::unique_ptr<CudaMeter> meter; ///< if calls are measured
   std::unique_ptr<library::Handles> libraries;
   /// Prepared calls by descriptor, sizes and alignment; plans share those that are equal.

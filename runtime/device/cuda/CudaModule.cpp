@@ -42,6 +42,12 @@ bool isForSpecificTarget(Bytes ptx) {
   return name.ends_with('a');
 }
 
+/// Machine code runs on later GPUs of the same generation too, unless it is for one only.
+bool runsCubin(const engine::CudaArch &arch, int capability) {
+  return arch.isSpecific ? capability == arch.number
+                         : capability / 10 == arch.number / 10 && capability >= arch.number;
+}
+
 /// The kernels of PTX that wait for those before them.
 std::set<std::string_view> waitingKernels(std::string_view ptx) {
   constexpr std::string_view entry = ".entry ";
@@ -63,13 +69,13 @@ std::set<std::string_view> waitingKernels(std::string_view ptx) {
 } // namespace
 
 Result<std::unique_ptr<CudaModule>> CudaModule::load(std::shared_ptr<const CudaDevice> device,
-                                                     Bytes ptx,
+                                                     const GpuCode &code,
                                                      std::span<const std::string> kernels,
                                                      const CubinCache &cache) {
   ContextScope scope(*device);
   std::unique_ptr<CudaModule> module(new CudaModule(std::move(device)));
-  TENON_TRY(module->loadCode(ptx, cache));
-  TENON_TRY(module->findKernels(kernels, ptx));
+  TENON_TRY(module->loadCode(code, cache));
+  TENON_TRY(module->findKernels(kernels, code.ptx));
   return module;
 }
 
@@ -80,18 +86,26 @@ CudaModule::~CudaModule() {
   }
 }
 
-Status CudaModule::loadCode(Bytes ptx, const CubinCache &cache) {
+/// Whether the driver takes machine code; where it does not, it is made of the PTX.
+bool CudaModule::tryCubin(const void *cubin, CodeOrigin from) {
+  bool isTaken = device->driver().moduleLoadData(&module, cubin) == kSuccess;
+  module = isTaken ? module : nullptr;
+  codeOrigin = isTaken ? from : CodeOrigin::Driver;
+  return isTaken;
+}
+
+Status CudaModule::loadCode(const GpuCode &code, const CubinCache &cache) {
   const CudaDriver &driver = device->driver();
-  std::string key = CubinCache::keyOf(ptx, device->facts().capability, driver.version());
-  if (std::optional<std::vector<std::byte>> cached = cache.find(key)) {
-    isCached = driver.moduleLoadData(&module, cached->data()) == kSuccess;
-    if (isCached) {
-      return Status::ok();
-    }
-    // The driver does not take it: it is made again and replaced.
-    module = nullptr;
+  if (!code.cubin.empty() && runsCubin(code.arch, device->facts().capability) &&
+      tryCubin(code.cubin.data(), CodeOrigin::Engine)) {
+    return Status::ok();
   }
-  TENON_ASSIGN(std::vector<std::byte> cubin, compile(ptx));
+  std::string key = CubinCache::keyOf(code.ptx, device->facts().capability, driver.version());
+  std::optional<std::vector<std::byte>> cached = cache.find(key);
+  if (cached && tryCubin(cached->data(), CodeOrigin::Cache)) {
+    return Status::ok();
+  }
+  TENON_ASSIGN(std::vector<std::byte> cubin, compile(code.ptx));
   TENON_TRY(driver.check(driver.moduleLoadData(&module, cubin.data()),
                          "loading the engine's code on the GPU"));
   cache.keep(key, cubin);

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "engine/CudaArch.h"
 #include "runtime/device/cuda/CubinCache.h"
 #include "runtime/device/cuda/CudaDevice.h"
 #include "support/ByteSpan.h"
@@ -14,11 +15,23 @@
 
 namespace tenon::runtime::cuda {
 
+/// The code of a variant as the engine holds it.
+struct GpuCode {
+  Bytes ptx;   ///< ends with a zero byte
+  Bytes cubin; ///< of just the architecture that the PTX is for; may be empty
+  engine::CudaArch arch;
+};
+
+/// Where a module's machine code came from.
+enum class CodeOrigin { Engine, Cache, Driver };
+
 class CudaModule {
 public:
-  /// `ptx` ends with a zero byte.
+  /// Takes the engine's cubin where the GPU runs it, else what was made of the PTX before, else has
+  /// the driver make it.
   static Result<std::unique_ptr<CudaModule>> load(std::shared_ptr<const CudaDevice> device,
-                                                  Bytes ptx, std::span<const std::string> kernels,
+                                                  const GpuCode &code,
+                                                  std::span<const std::string> kernels,
                                                   const CubinCache &cache);
   ~CudaModule();
   CudaModule(const CudaModule &) = delete;
@@ -30,8 +43,7 @@ public:
   bool waitsItself(uint32_t index) const { return kernels[index].waits; }
   /// Lets launches of a kernel have this much dynamic shared memory; any thread may ask.
   Status allowSharedBytes(uint32_t index, int64_t bytes) const;
-  /// Whether the code came from the cache.
-  bool wasCached() const { return isCached; }
+  CodeOrigin origin() const { return codeOrigin; }
 
 private:
   struct Kernel {
@@ -42,7 +54,8 @@ private:
   };
 
   explicit CudaModule(std::shared_ptr<const CudaDevice> owner) : device(std::move(owner)) {}
-  Status loadCode(Bytes ptx, const CubinCache &cache);
+  Status loadCode(const GpuCode &code, const CubinCache &cache);
+  bool tryCubin(const void *cubin, CodeOrigin from);
   Result<std::vector<std::byte>> compile(Bytes ptx) const;
   Status findKernels(std::span<const std::string> names, Bytes ptx);
 
@@ -50,7 +63,7 @@ private:
   ModuleHandle module = nullptr;
   mutable std::mutex mutex;
   mutable std::vector<Kernel> kernels; ///< the allowed bytes are guarded by the mutex
-  bool isCached = false;
+  CodeOrigin codeOrigin = CodeOrigin::Driver;
 };
 
 } // namespace tenon::runtime::cuda

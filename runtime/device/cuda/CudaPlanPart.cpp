@@ -130,8 +130,9 @@ Status CudaExecutor::preparePart(BoundPlan &bound) {
 bool CudaExecutor::canDoWithout(const BoundStep &call, ErrorId problem) const {
   const std::vector<Instruction> &instructions = variant.plan().instructions;
   size_t next = size_t(call.instruction) + 1;
-  return (problem == ErrorId::LibraryMissing || problem == ErrorId::LibraryUnsupported) &&
-         next < instructions.size() && instructions[next].isSpare;
+  bool isLibrarys = problem == ErrorId::LibraryMissing ||
+                    problem == ErrorId::LibraryUnsupported || problem == ErrorId::LibraryFailed;
+  return isLibrarys && next < instructions.size() && instructions[next].isSpare;
 }
 
 Status CudaExecutor::prepareLaunch(const BoundStep &step) const {
@@ -161,8 +162,10 @@ Status CudaExecutor::prepareCall(const BoundPlan &bound, const BoundStep &step, 
   std::shared_ptr<library::Plan> plan = known.lock();
   if (!plan) {
     TENON_TRY(openLibraries());
+    std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
     Result<std::unique_ptr<library::Plan>> made =
         libraries->prepare(instruction.call, sizes, static_cast<size_t>(alignment));
+    spendMeasuring(start);
     if (!made.isOk()) {
       Status status = made.takeStatus();
       return status.prefix(strCat("'", instruction.label, "'"));
@@ -177,6 +180,20 @@ Status CudaExecutor::prepareCall(const BoundPlan &bound, const BoundStep &step, 
   return Status::ok();
 }
 
+/// Takes the time since `start` from that for measuring. When it is over, calls that follow are
+/// prepared without.
+void CudaExecutor::spendMeasuring(std::chrono::steady_clock::time_point start) {
+  if (measureSeconds <= 0) {
+    return;
+  }
+  measureSeconds -=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (measureSeconds <= 0) {
+    libraries.reset();
+    meter.reset();
+  }
+}
+
 Status CudaExecutor::openLibraries() {
   if (libraries) {
     return Status::ok();
@@ -186,7 +203,7 @@ Status CudaExecutor::openLibraries() {
   options.cacheFolder = variant.cacheFolder();
   options.device = strCat(device->facts().name, ", sm_", device->facts().capability, ", driver ",
                           driver.version());
-  if (measuresCalls) {
+  if (measureSeconds > 0) {
     TENON_ASSIGN(meter, CudaMeter::create(device));
     options.meter = meter.get();
   }

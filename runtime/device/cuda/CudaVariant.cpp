@@ -92,8 +92,11 @@ Result<std::unique_ptr<LoadedVariant>> CudaVariant::load(std::shared_ptr<const C
   ContextScope scope(*device);
   std::unique_ptr<CudaVariant> variant(
       new CudaVariant(std::move(device), file, index, cache.folder()));
-  TENON_ASSIGN(variant->code, CudaModule::load(variant->cudaDevice, file.code(index),
-                                               file.variants()[index].kernels, cache));
+  const engine::Variant &stored = file.variants()[index];
+  GpuCode code = {file.code(index), file.cubin(index),
+                  engine::parseCudaArch(stored.level).value_or(engine::CudaArch())};
+  TENON_ASSIGN(variant->code,
+               CudaModule::load(variant->cudaDevice, code, stored.kernels, cache));
   TENON_TRY(variant->uploadWeights());
   return std::unique_ptr<LoadedVariant>(std::move(variant));
 }

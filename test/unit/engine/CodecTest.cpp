@@ -86,7 +86,7 @@ TEST(Codec, PlanRoundTrip) {
 TEST(Codec, ManifestRoundTrip) {
   Manifest manifest;
   manifest.weights = {{"a", 100, 0}, {"b", 7, 0}};
-  manifest.variants = {{"avx512", {"k0", "k1"}, 1, 2}};
+  manifest.variants = {{"avx512", {"k0", "k1"}, 1, 2, 3, "ptxas 1.2"}};
   manifest.records = {{"fusion", 3}};
   manifest.provenance = {"1.0", "hash", "{}"};
   Result<Manifest> decoded = decodeManifest(encodeManifest(manifest));

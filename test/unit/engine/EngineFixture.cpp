@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <elf.h>
 #include <filesystem>
 #include <unistd.h>
 
@@ -61,6 +62,15 @@ struct TemporaryFolder {
 };
 
 } // namespace
+
+std::vector<std::byte> cubinHeader() {
+  Elf64_Ehdr header = {};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_machine = 190;
+  Bytes bytes = std::as_bytes(std::span(&header, 1));
+  return {bytes.begin(), bytes.end()};
+}
 
 std::string temporaryPath(const std::string &name) {
   static const TemporaryFolder folder;

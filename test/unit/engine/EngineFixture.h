@@ -22,6 +22,8 @@ void writeFile(const std::string &path, Bytes bytes);
 /// Code object whose test_scale multiplies by 2 ("two") or 3 ("three"); "needed" and "initializer"
 /// break a rule of code objects each.
 std::vector<std::byte> codeObject(const std::string &name);
+/// The header of an ELF file for NVIDIA's machine: 64 bytes with nothing behind them.
+std::vector<std::byte> cubinHeader();
 /// A path in a folder of this test process that is removed when it ends.
 std::string temporaryPath(const std::string &name);
 

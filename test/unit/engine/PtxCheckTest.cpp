@@ -63,6 +63,25 @@ TEST(PtxCheck, GuardsWriterAndReader) {
   ASSERT_TRUE(file.isOk()) << file.status().toString();
   EXPECT_EQ(32u, (*file)->variants()[0].plan.instructions[0].threads);
   EXPECT_EQ(kGpu, (*file)->variants()[0].plan.buffers[0].device);
+  EXPECT_TRUE((*file)->cubin(0).empty());
+  // Machine code beside it comes back with the name of who made it; what is no cubin is refused.
+  std::vector<std::byte> cubin = test::cubinHeader();
+  cubin.resize(100, std::byte(7));
+  engine.content.variants[0].cubin = cubin;
+  engine.content.variants[0].cubinBy = "ptxas 1.2.3";
+  ASSERT_TRUE(engine.write(path).isOk());
+  file = EngineFile::open(path);
+  ASSERT_TRUE(file.isOk()) << file.status().toString();
+  EXPECT_TRUE(std::ranges::equal(cubin, (*file)->cubin(0)));
+  EXPECT_EQ("ptxas 1.2.3", (*file)->cubinBy(0));
+  for (size_t changed : {0, 4, 18}) {
+    std::vector<std::byte> bad = cubin;
+    bad[changed] ^= std::byte(1);
+    engine.content.variants[0].cubin = bad;
+    EXPECT_EQ(ErrorId::EngineBadCode, engine.write(path).status().id()) << changed;
+  }
+  engine.content.variants[0].cubin = Bytes(cubin).first(10);
+  EXPECT_EQ(ErrorId::EngineBadCode, engine.write(path).status().id());
 }
 
 } // namespace

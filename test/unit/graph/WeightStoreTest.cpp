@@ -33,7 +33,7 @@ TEST(WeightStore, GeneratesOnceForAllThreads) {
   int calls = 0;
   std::string id = store.addGenerated(
       "made", 4,
-      [&](char *out) {
+      [&](uint64_t, uint64_t, char *out) {
         ++calls;
         std::fill(out, out + 4, 7);
       },

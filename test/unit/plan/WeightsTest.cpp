@@ -7,6 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstring>
+
 using namespace mlir;
 using tenon::Bytes;
 using tenon::Status;
@@ -80,7 +83,7 @@ TEST_F(WeightsTest, GeneratedWeightsAreMadeWhenWritten) {
   int made = 0;
   store.addGenerated(
       "g", 3,
-      [&](char *out) {
+      [&](uint64_t, uint64_t, char *out) {
         ++made;
         std::copy_n("xyz", 3, out);
       },
@@ -93,6 +96,33 @@ TEST_F(WeightsTest, GeneratedWeightsAreMadeWhenWritten) {
   EXPECT_EQ(made, 0);
   EXPECT_EQ(read(0), (std::vector<char>{'x', 'y', 'z'}));
   EXPECT_EQ(made, 1);
+}
+
+TEST_F(WeightsTest, LargeGeneratedWeightsAreMadeInParts) {
+  constexpr uint64_t kBytes = (5 << 20) + 12;
+  std::atomic<uint64_t> made = 0;
+  store.addGenerated(
+      "g", kBytes,
+      [&](uint64_t begin, uint64_t size, char *out) {
+        made += size;
+        EXPECT_EQ(0u, begin % 4);
+        for (uint64_t i = 0; i < size; i += 4) {
+          uint32_t value = static_cast<uint32_t>((begin + i) / 4 * 2654435761u);
+          std::memcpy(out + i, &value, 4);
+        }
+      },
+      "seeded");
+  parse(R"(
+    %g = tn.weight "g" : tensor<1310723xi32>
+  )");
+  std::vector<char> bytes = read(0);
+  ASSERT_EQ(kBytes, bytes.size());
+  EXPECT_EQ(kBytes, made);
+  for (uint64_t i = 0; i < kBytes / 4; ++i) {
+    uint32_t value = 0;
+    std::memcpy(&value, bytes.data() + 4 * i, 4);
+    ASSERT_EQ(static_cast<uint32_t>(i * 2654435761u), value) << i;
+  }
 }
 
 TEST_F(WeightsTest, ConstantsOfBoolsAndSplats) {

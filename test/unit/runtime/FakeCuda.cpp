@@ -706,7 +706,10 @@ EXPORT int cuGraphDestroy(GraphHandle graph) {
 
 EXPORT int cuModuleLoadData(ModuleHandle *module, const void *image) {
   FAKE_IN_CONTEXT(cuModuleLoadData)
-  std::string text = static_cast<const char *>(image);
+  const char *start = static_cast<const char *>(image);
+  // What an assembler made begins with the header of an ELF file.
+  constexpr size_t headerBytes = 64;
+  std::string text = std::memcmp(start, "\x7f\x45LF", 4) == 0 ? start + headerBytes : start;
   if (!text.starts_with("cubin\n")) {
     return kInvalidValue;
   }

@@ -287,6 +287,29 @@ TEST_F(GpuFault, KeepsCode) {
   EXPECT_TRUE(openStatus(options).isOk());
 }
 
+TEST_F(GpuFault, TakesMachineCodeOfTheEngine) {
+  std::vector<std::byte> cubin = test::cubinHeader();
+  std::string text = "cubin\n" + test::kernelsPtx();
+  std::ranges::copy(std::as_bytes(std::span(text)), std::back_inserter(cubin));
+  test::GpuEngine engine(test::gpuSumPlan(), test::gpuSumWeights());
+  engine.content.variants[0].cubin = cubin;
+  engine.content.variants[0].cubinBy = "ptxas 1.2.3";
+  std::string path = engine.writeTemporary("cubin.tenon");
+  auto links = [&](int capability) {
+    fake->capability = capability;
+    int before = fake->calls("cuLinkComplete");
+    Result<std::shared_ptr<const Engine>> opened = Engine::open(path, test::gpuOptions());
+    EXPECT_TRUE(opened.isOk()) << opened.status().toString();
+    return fake->calls("cuLinkComplete") - before;
+  };
+  // Made for sm_80: later GPUs of the generation run it, those of others have it made of the PTX.
+  EXPECT_EQ(0, links(80));
+  EXPECT_EQ(0, links(86));
+  EXPECT_EQ(1, links(90));
+  fake->fail("cuModuleLoadData", kFault);
+  EXPECT_EQ(1, links(80)) << "the driver does not take it";
+}
+
 TEST_F(GpuFault, RefusesImpossibleLaunches) {
   PlanBuilder builder;
   ExprId n = builder.symbol("n", 1, int64_t(1) << 40, 0, 0);
