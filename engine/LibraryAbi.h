@@ -14,12 +14,13 @@ namespace tenon::engine {
 enum class LibraryOp : uint8_t { Matmul = 0, Conv = 1, Attention = 2 };
 
 /// Applied to the sum of product, bias and residual. Values are stored in engine files.
-enum class LibraryActivation : uint8_t { None = 0, Relu = 1, GeluTanh = 2 };
+enum class LibraryActivation : uint8_t { None = 0, Relu = 1, GeluTanh = 2, Gelu = 3 };
 
 /// D = activation(A · B + bias + residual), batched; of F32, F16 or BF16 with accumulation in FP32, or
 /// of F64. buffers = {A, B, bias if hasBias, residual if hasResidual, D}. Row-major: A is [m, k] with
 /// rows `lda` apart, or [k, m] if transposeA; B [k, n], or [n, k] if transposeB; bias [n]; the
-/// residual has the layout of D. sizes = {m, n, k, batch, lda, ldb, ldd, batch strides of A, B and D};
+/// residual has the layout of D. Gelu is for F16 and BF16, whose rounding hides the approximation
+/// of erf, and makes it a call of cuDNN instead of cuBLASLt. sizes = {m, n, k, batch, lda, ldb, ldd, batch strides of A, B and D};
 /// a batch stride may be 0.
 struct MatmulCall {
   LibraryOp op = LibraryOp::Matmul;

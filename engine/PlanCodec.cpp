@@ -37,7 +37,7 @@ Offset<fb::Instruction> encodeInstruction(FlatBufferBuilder &builder, const Inst
                                              in.call.size());
   return fb::CreateInstruction(builder, static_cast<uint8_t>(in.kind), in.device, in.queue,
                                in.kernel, buffers, in.reads, sizes, in.grid, in.scratch,
-                               in.fillByte, label, in.threads, call);
+                               in.fillByte, label, in.threads, call, in.isSpare);
 }
 
 struct EncodedExprs {
@@ -115,6 +115,7 @@ void decodeInstructions(const fb::Plan &from, Plan &plan, CopyBudget &budget) {
     out.grid = in.grid();
     out.scratch = in.scratch();
     out.fillByte = in.fill_byte();
+    out.isSpare = in.is_spare();
     out.label = copyString(in.label(), budget);
     out.threads = in.threads();
     if (in.call() && budget.take(in.call()->size())) {

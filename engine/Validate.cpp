@@ -157,7 +157,21 @@ private:
     return Status::ok();
   }
 
+  /// Spare launches follow a call, one after the other.
+  bool standsForCall(size_t index) const {
+    while (plan.instructions[index].isSpare) {
+      if (index == 0 || plan.instructions[index].kind != InstructionKind::Launch) {
+        return false;
+      }
+      --index;
+    }
+    return plan.instructions[index].kind == InstructionKind::Call;
+  }
+
   Status checkKind(size_t index, const Instruction &instruction) const {
+    if (instruction.isSpare && !standsForCall(index)) {
+      return instructionError(index, instruction, "it is the spare of no call");
+    }
     switch (instruction.kind) {
     case InstructionKind::Launch:
       if (instruction.kernel >= kernelCount || !isExpr(instruction.grid) ||

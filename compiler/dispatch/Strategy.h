@@ -38,8 +38,8 @@ inline constexpr llvm::StringLiteral kRows = "rows";
 /// On a GPU (codegen/cuda/LibraryRegions.h turns it into one library call; what no call computes
 /// has generated code): one root of f32, f16 or bf16 (matmul also f64; conv of rank 4,
 /// channelsLast, constant weight, not depthwise), then at most one add of a vector over the last
-/// dim, one add of a tensor of the result's dims and one relu or approximate gelu, in this order or
-/// with the adds swapped. All operands are inputs of the region, matmul operands also tn.transpose
+/// dim, one add of a tensor of the result's dims and one relu or approximate gelu (of a large matmul
+/// of f16 or bf16 also the exact gelu), in this order or with the adds swapped. All operands are inputs of the region, matmul operands also tn.transpose
 /// of one. A conv's weight [K, C / g, R, S] is an input packed as [K, R, S, C / g] (tn.pack with
 /// permutation [0, 2, 3, 1], rows 1, one group and a panel of R * S * C / g) followed by tn.unpack,
 /// or the tn.transpose [0, 3, 1, 2] of an input that lies so.

@@ -277,6 +277,7 @@ void PlanBuilder::addStep(const codegen::RegionStep &step, ArrayRef<uint32_t> re
     touch(regionBuffers[buffer], index);
   }
   instruction.reads = step.reads;
+  instruction.isSpare = step.isSpare;
   for (const codegen::Program &size : step.sizes) {
     instruction.sizes.push_back(sizes.substitute(size, symbols));
   }

@@ -95,7 +95,8 @@ private:
       os << "return\n";
       return;
     }
-    os << " reads " << buffers(ids.take_front(instruction.reads)) << " writes "
+    os << (instruction.isSpare ? " spare" : "") << " reads "
+       << buffers(ids.take_front(instruction.reads)) << " writes "
        << buffers(ids.drop_front(instruction.reads)) << "  ; " << instruction.label << '\n';
   }
 

@@ -50,4 +50,22 @@ std::string versionText(size_t number);
 /// "libcudnn.so.9 lacks cudnnBackendExecute", as a LibraryMissing.
 Status lacksSymbol(const LibraryName &library, const OpenLibrary &open, std::string_view symbol);
 
+/// Finds the functions of an open library; what is missing is told at the end.
+class FunctionFinder {
+public:
+  FunctionFinder(const LibraryName &name, const OpenLibrary &open) : library(name), open(open) {}
+
+  template <typename Function> void find(const char *symbol, Function *&function) {
+    if (!resolve(open, symbol, function)) {
+      missing = symbol;
+    }
+  }
+  Status status() const { return missing ? lacksSymbol(library, open, missing) : Status::ok(); }
+
+private:
+  const LibraryName &library;
+  const OpenLibrary &open;
+  const char *missing = nullptr;
+};
+
 } // namespace tenon::library

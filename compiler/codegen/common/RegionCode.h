@@ -35,6 +35,8 @@ struct RegionStep {
   /// It fills its last buffer with the contents of its first and does nothing else: left out where
   /// the plan makes both one.
   bool isCopy = false;
+  /// Launches behind a call: they do the same where no library can (engine/Plan.h).
+  bool isSpare = false;
 };
 
 struct RegionCode {

@@ -4,7 +4,6 @@
 
 #include "compiler/codegen/common/VectorMath.h"
 #include "compiler/codegen/cuda/EmitPtx.h"
-#include "compiler/codegen/cuda/LibraryRegions.h"
 #include "compiler/codegen/cuda/MathCuda.h"
 #include "compiler/codegen/cuda/Strategies.h"
 #include "compiler/dispatch/Strategy.h"
@@ -21,15 +20,6 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-FailureOr<bool> emitLibrary(RegionBuilder &region) {
-  std::optional<RegionStep> step =
-      region.mayCallLibraries ? libraryStep(region.source) : std::nullopt;
-  if (step) {
-    region.code.steps.push_back(std::move(*step));
-  }
-  return step.has_value();
-}
-
 /// The emitters of a strategy in the order in which they are asked. The last one takes any region.
 struct Strategy {
   StringRef name;
@@ -42,7 +32,7 @@ const Strategy *strategyOf(StringRef name) {
       {dispatch::kRows, {emitRows, emitPoints}},
       {dispatch::kContraction, {emitLibrary, emitProduct, emitPoints}},
       {dispatch::kDepthwise, {emitPoints}},
-      {dispatch::kAttention, {emitAttention, emitPoints}},
+      {dispatch::kAttention, {emitLibraryAttention, emitAttention, emitPoints}},
       {dispatch::kSingle, {emitRows, emitPoints}},
       {dispatch::kBundle, {emitPoints}},
   };

@@ -75,7 +75,8 @@ std::optional<RegionStep> convStep(func::FuncOp kernel, Operation *root, bool al
   engine::ConvCall call;
   std::optional<uint32_t> weight = weightInput(match, conv);
   if (!weight || !copyWindow(conv, call) || !readOwnBias(match, conv) ||
-      !match.readEpilogue(root) || !match.isWhole()) {
+      !match.readEpilogue(root) || !match.isWhole() ||
+      match.activation == engine::LibraryActivation::Gelu) {
     return std::nullopt;
   }
   tn::Dims w = tn::getDims(conv.getWeight().getType());

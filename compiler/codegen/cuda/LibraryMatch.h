@@ -58,10 +58,11 @@ private:
 /// The floating-point types that the libraries take; none for others.
 std::optional<DType> libraryType(mlir::Type tensor);
 
-/// The readers of the two kinds of root (LibraryMatmul.cpp, LibraryConv.cpp).
+/// The readers of the kinds of root (LibraryMatmul.cpp, LibraryConv.cpp, LibraryAttention.cpp).
 std::optional<RegionStep> matmulStep(mlir::func::FuncOp kernel, mlir::Operation *root,
                                      bool allowTf32);
 std::optional<RegionStep> convStep(mlir::func::FuncOp kernel, mlir::Operation *root,
                                    bool allowTf32);
+std::optional<RegionStep> attentionStep(mlir::func::FuncOp kernel);
 
 } // namespace tenon::codegen::cuda

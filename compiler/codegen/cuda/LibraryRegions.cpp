@@ -95,8 +95,9 @@ bool Match::readEpilogue(Operation *root) {
       return false;
     }
     tn::GeluOp gelu = dyn_cast<tn::GeluOp>(user);
-    if (gelu && gelu.getApproximate()) {
-      activation = engine::LibraryActivation::GeluTanh;
+    if (gelu) {
+      activation = gelu.getApproximate() ? engine::LibraryActivation::GeluTanh
+                                         : engine::LibraryActivation::Gelu;
     } else if (isa<tn::ReluOp>(user)) {
       activation = engine::LibraryActivation::Relu;
     } else if (!isa<tn::AddOp>(user) || !readAdd(result, user)) {
@@ -135,6 +136,9 @@ std::optional<RegionStep> libraryStep(func::FuncOp kernel) {
     }
     if (isa<tn::ConvOp>(op)) {
       return convStep(kernel, &op, allowTf32);
+    }
+    if (isa<tn::AttentionOp>(op)) {
+      return attentionStep(kernel);
     }
   }
   return std::nullopt;

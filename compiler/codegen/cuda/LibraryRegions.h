@@ -9,7 +9,7 @@
 
 namespace tenon::codegen::cuda {
 
-/// The step that computes `kernel`, a region of strategy kContraction; none if no single call of a
+/// The step that computes `kernel`, a region of strategy kContraction or kAttention; none if no single call of a
 /// library gives its result, so that code must be generated. The module says whether FP32 may be
 /// computed in TF32 (common/RegionSource.h).
 std::optional<RegionStep> libraryStep(mlir::func::FuncOp kernel);

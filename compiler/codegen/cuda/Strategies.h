@@ -13,6 +13,11 @@ using EmitterFn = mlir::FailureOr<bool> (*)(RegionBuilder &region);
 /// Regions whose results share rows with reductions over all of a row, in one kernel.
 mlir::FailureOr<bool> emitRows(RegionBuilder &region);
 
+/// One call of a library (LibraryRegions.h). Where it is one of cuDNN that the engine can do without,
+/// launches stand behind it that do the same.
+mlir::FailureOr<bool> emitLibrary(RegionBuilder &region);
+/// The same for an attention large enough that the call is faster than our own kernel.
+mlir::FailureOr<bool> emitLibraryAttention(RegionBuilder &region);
 /// One attention with movement ops around it (Attention.h).
 mlir::FailureOr<bool> emitAttention(RegionBuilder &region);
 

@@ -40,6 +40,14 @@ uint32_t epilogueOf(const engine::MatmulCall &call) {
   return epilogue ? epilogue : kEpilogueDefault;
 }
 
+/// Tiles of 128 x 128 of the algorithm for sm_90, which the heuristics put behind larger ones. For
+/// wide results that read nothing but the operands they are faster: measured on an H200 in f16,
+/// first choice and this one, 24,576 x 3,072 x 1,024 238 and 214 us, 12,608 x 2,304 x 768 82 and
+/// 71, 12,608 x 3,072 x 768 98 and 86.5, 4,096 x 3,072 x 768 32.9 and 30.4; with a residual the
+/// first choice is.
+constexpr int32_t kWarpgroupAlgorithm = 66, kTile128x128 = 20;
+constexpr int64_t kLeastWideColumns = 2048, kLeastWideElements = int64_t(8) << 20;
+
 /// Nothing to compute: a dim of the result is zero.
 class EmptyPlan final : public Plan {
 public:
@@ -75,6 +83,8 @@ private:
                     int64_t stride);
   Status makePreference(MatmulPreference *preference, uint64_t workspaceLimit, uint32_t alignment);
   Status check(int status, std::string_view function) const;
+  int32_t configOf(size_t index, AlgoConfig attribute) const;
+  size_t firstChoice() const;
   template <typename T> int setDesc(DescAttribute attribute, const T &value) {
     return api.descSet(desc, attribute, &value, sizeof(value));
   }
@@ -196,7 +206,33 @@ Status MatmulPlan::choose(size_t workspaceLimit, size_t alignment, unsigned want
       algorithms.push_back(result);
     }
   }
-  return algorithms.empty() ? check(kNotSupported, "") : Status::ok();
+  if (algorithms.empty()) {
+    return check(kNotSupported, "");
+  }
+  chosen = firstChoice();
+  return Status::ok();
+}
+
+int32_t MatmulPlan::configOf(size_t index, AlgoConfig attribute) const {
+  int32_t value = -1;
+  size_t written = 0;
+  api.getAlgoConfig(&algorithms[index].algo, attribute, &value, sizeof(value), &written);
+  return value;
+}
+
+size_t MatmulPlan::firstChoice() const {
+  bool isHalf = call.type == DType::F16 || call.type == DType::BF16;
+  if (!isHalf || call.hasResidual || sizes.n < kLeastWideColumns ||
+      sizes.m * sizes.n < kLeastWideElements) {
+    return 0;
+  }
+  for (size_t i = 0; i < algorithms.size(); ++i) {
+    if (configOf(i, kAlgoId) == kWarpgroupAlgorithm && configOf(i, kAlgoTile) == kTile128x128 &&
+        configOf(i, kAlgoSplitK) == 1) {
+      return i;
+    }
+  }
+  return 0;
 }
 
 std::vector<size_t> MatmulPlan::bufferBytes() const {
@@ -274,12 +310,7 @@ Status MatmulPlan::runAlgorithm(size_t index, std::span<void *const> buffers, vo
 }
 
 std::string MatmulPlan::describe() const {
-  auto config = [&](AlgoConfig attribute) {
-    int32_t value = -1;
-    size_t written = 0;
-    api.getAlgoConfig(&algorithms[chosen].algo, attribute, &value, sizeof(value), &written);
-    return value;
-  };
+  auto config = [&](AlgoConfig attribute) { return configOf(chosen, attribute); };
   return strCat("cuBLASLt algorithm ", config(kAlgoId), ", tile ", config(kAlgoTile), ", stages ",
                 config(kAlgoStages), ", split-k ", config(kAlgoSplitK), ", choice ", chosen + 1,
                 " of ", algorithms.size());

@@ -6,34 +6,26 @@
 namespace tenon::library::cublaslt {
 
 Result<Api> openApi(const std::string &folder) {
-  TENON_ASSIGN(OpenLibrary library, openLibrary(kCublasLt, folder));
   Api api{};
-  api.library = library;
-  const char *missing = nullptr;
-  auto find = [&](const char *name, auto &function) {
-    if (!resolve(library, name, function)) {
-      missing = name;
-    }
-  };
-  find("cublasLtCreate", api.create);
-  find("cublasLtDestroy", api.destroy);
-  find("cublasLtGetVersion", api.getVersion);
-  find("cublasLtGetStatusName", api.getStatusName);
-  find("cublasLtMatrixLayoutCreate", api.layoutCreate);
-  find("cublasLtMatrixLayoutDestroy", api.layoutDestroy);
-  find("cublasLtMatrixLayoutSetAttribute", api.layoutSet);
-  find("cublasLtMatmulDescCreate", api.descCreate);
-  find("cublasLtMatmulDescDestroy", api.descDestroy);
-  find("cublasLtMatmulDescSetAttribute", api.descSet);
-  find("cublasLtMatmulPreferenceCreate", api.preferenceCreate);
-  find("cublasLtMatmulPreferenceDestroy", api.preferenceDestroy);
-  find("cublasLtMatmulPreferenceSetAttribute", api.preferenceSet);
-  find("cublasLtMatmulAlgoGetHeuristic", api.getHeuristic);
-  find("cublasLtMatmulAlgoConfigGetAttribute", api.getAlgoConfig);
-  find("cublasLtMatmul", api.matmul);
-  if (missing) {
-    return lacksSymbol(kCublasLt, library, missing);
-  }
+  TENON_ASSIGN(api.library, openLibrary(kCublasLt, folder));
+  FunctionFinder functions(kCublasLt, api.library);
+  functions.find("cublasLtCreate", api.create);
+  functions.find("cublasLtDestroy", api.destroy);
+  functions.find("cublasLtGetVersion", api.getVersion);
+  functions.find("cublasLtGetStatusName", api.getStatusName);
+  functions.find("cublasLtMatrixLayoutCreate", api.layoutCreate);
+  functions.find("cublasLtMatrixLayoutDestroy", api.layoutDestroy);
+  functions.find("cublasLtMatrixLayoutSetAttribute", api.layoutSet);
+  functions.find("cublasLtMatmulDescCreate", api.descCreate);
+  functions.find("cublasLtMatmulDescDestroy", api.descDestroy);
+  functions.find("cublasLtMatmulDescSetAttribute", api.descSet);
+  functions.find("cublasLtMatmulPreferenceCreate", api.preferenceCreate);
+  functions.find("cublasLtMatmulPreferenceDestroy", api.preferenceDestroy);
+  functions.find("cublasLtMatmulPreferenceSetAttribute", api.preferenceSet);
+  functions.find("cublasLtMatmulAlgoGetHeuristic", api.getHeuristic);
+  functions.find("cublasLtMatmulAlgoConfigGetAttribute", api.getAlgoConfig);
+  functions.find("cublasLtMatmul", api.matmul);
+  TENON_TRY(functions.status());
   return api;
 }
 

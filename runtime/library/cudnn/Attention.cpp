@@ -20,7 +20,9 @@ struct Sizes {
 class Attention final : public Problem {
 public:
   Attention(const engine::AttentionCall &descriptor, const Sizes &dims)
-      : call(descriptor), sizes(dims), type(*dataTypeOf(call.type)) {}
+      : call(descriptor), sizes(dims), type(*dataTypeOf(call.type)) {
+    numbers = {call.scale};
+  }
 
   std::string text() const override {
     return strCat("attention ", nameOf(call.type), " [", sizes.batch, ", ", sizes.heads, ", ",
@@ -73,9 +75,6 @@ size_t Attention::alignment(size_t given) const {
 }
 
 void *Attention::pointerOf(int64_t id, std::span<void *const> buffers) const {
-  if (id == kScale) {
-    return const_cast<float *>(&call.scale);
-  }
   size_t offset = id < 3 ? static_cast<size_t>(sizes.offsets[id]) * elementBytes() : 0;
   return static_cast<char *>(buffers[static_cast<size_t>(id)]) + offset;
 }
@@ -99,7 +98,7 @@ Result<size_t> Attention::addScores(Graph &graph) const {
       graph.tensor(1, {{s.batch, s.keyHeads, s.width, s.keys}, {s.k[0], s.k[1], 1, s.k[2]}}, type));
   TENON_ASSIGN(size_t product, graph.between(scores()));
   TENON_TRY(graph.matmul(q, k, product));
-  TENON_ASSIGN(size_t scale, graph.number(kScale, 4));
+  TENON_ASSIGN(size_t scale, graph.number(kFirstNumber, 4));
   TENON_ASSIGN(size_t scaled, graph.between(scores()));
   TENON_TRY(graph.pointwise(PointwiseMode::Multiply, product, scale, scaled));
   if (!call.hasMask) {

@@ -13,6 +13,17 @@ struct Sizes {
   int64_t n, h, w, c, k, r, s, p, q;
 };
 
+PointwiseMode modeOf(engine::LibraryActivation activation) {
+  switch (activation) {
+  case engine::LibraryActivation::GeluTanh:
+    return PointwiseMode::GeluTanh;
+  case engine::LibraryActivation::Gelu:
+    return PointwiseMode::Gelu;
+  default:
+    return PointwiseMode::Relu;
+  }
+}
+
 class Convolution final : public Problem {
 public:
   Convolution(const engine::ConvCall &descriptor, const Sizes &dims)
@@ -84,9 +95,7 @@ Status Convolution::addEpilogue(Graph &graph, size_t value) const {
   }
   if (call.activation != engine::LibraryActivation::None) {
     TENON_ASSIGN(size_t last, next());
-    bool isRelu = call.activation == engine::LibraryActivation::Relu;
-    TENON_TRY(graph.pointwise(isRelu ? PointwiseMode::Relu : PointwiseMode::GeluTanh, value,
-                              std::nullopt, last));
+    TENON_TRY(graph.pointwise(modeOf(call.activation), value, std::nullopt, last));
   }
   return Status::ok();
 }

@@ -6,29 +6,21 @@
 namespace tenon::library::cudnn {
 
 Result<Api> openApi(const std::string &folder) {
-  TENON_ASSIGN(OpenLibrary library, openLibrary(kCudnn, folder));
   Api api{};
-  api.library = library;
-  const char *missing = nullptr;
-  auto find = [&](const char *name, auto &function) {
-    if (!resolve(library, name, function)) {
-      missing = name;
-    }
-  };
-  find("cudnnCreate", api.create);
-  find("cudnnDestroy", api.destroy);
-  find("cudnnSetStream", api.setStream);
-  find("cudnnGetVersion", api.getVersion);
-  find("cudnnGetErrorString", api.getErrorString);
-  find("cudnnBackendCreateDescriptor", api.createDescriptor);
-  find("cudnnBackendDestroyDescriptor", api.destroyDescriptor);
-  find("cudnnBackendFinalize", api.finalize);
-  find("cudnnBackendSetAttribute", api.setAttribute);
-  find("cudnnBackendGetAttribute", api.getAttribute);
-  find("cudnnBackendExecute", api.execute);
-  if (missing) {
-    return lacksSymbol(kCudnn, library, missing);
-  }
+  TENON_ASSIGN(api.library, openLibrary(kCudnn, folder));
+  FunctionFinder functions(kCudnn, api.library);
+  functions.find("cudnnCreate", api.create);
+  functions.find("cudnnDestroy", api.destroy);
+  functions.find("cudnnSetStream", api.setStream);
+  functions.find("cudnnGetVersion", api.getVersion);
+  functions.find("cudnnGetErrorString", api.getErrorString);
+  functions.find("cudnnBackendCreateDescriptor", api.createDescriptor);
+  functions.find("cudnnBackendDestroyDescriptor", api.destroyDescriptor);
+  functions.find("cudnnBackendFinalize", api.finalize);
+  functions.find("cudnnBackendSetAttribute", api.setAttribute);
+  functions.find("cudnnBackendGetAttribute", api.getAttribute);
+  functions.find("cudnnBackendExecute", api.execute);
+  TENON_TRY(functions.status());
   return api;
 }
 

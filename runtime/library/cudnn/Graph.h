@@ -10,6 +10,9 @@
 
 namespace tenon::library::cudnn {
 
+/// More than any graph has, of those that are given pointers.
+inline constexpr size_t kMostTensors = 16;
+
 /// A tensor's place in memory, in elements.
 struct Layout {
   std::vector<int64_t> dims, strides;

@@ -59,9 +59,12 @@ std::optional<std::vector<std::byte>> GraphPlan::store() const {
 }
 
 Status GraphPlan::restore(Bytes stored) {
-  std::vector<int64_t> ids = {kResultAsInput, kScale};
+  std::vector<int64_t> ids = {kResultAsInput};
   for (size_t id = 0; id < bufferCount; ++id) {
     ids.push_back(static_cast<int64_t>(id));
+  }
+  for (size_t number = 0; number < problem->numbers.size(); ++number) {
+    ids.push_back(kFirstNumber + static_cast<int64_t>(number));
   }
   TENON_ASSIGN(std::vector<Executable> plans, restorePlans(api, context, stored, ids));
   candidates.push_back(std::move(plans.front()));
@@ -78,10 +81,12 @@ size_t GraphPlan::workspaceBytes() const {
 
 Status GraphPlan::runGraph(const Executable &graph, std::span<void *const> buffers, void *workspace,
                            void *stream) {
-  void *pointers[8];
+  void *pointers[kMostTensors];
   size_t count = 0;
   for (int64_t id : graph.tensors()) {
-    pointers[count++] = problem->pointerOf(id, buffers);
+    pointers[count++] = id >= kFirstNumber
+                            ? &problem->numbers[static_cast<size_t>(id - kFirstNumber)]
+                            : problem->pointerOf(id, buffers);
   }
   return graph.run(api, context, std::span(pointers, count), workspace, stream);
 }

@@ -11,9 +11,6 @@
 namespace tenon::library::cudnn {
 namespace {
 
-/// More than any call has.
-constexpr int64_t kMostTensors = 8;
-
 void appendNumber(std::vector<std::byte> &out, int64_t value) {
   Bytes bytes = std::as_bytes(std::span(&value, 1));
   out.insert(out.end(), bytes.begin(), bytes.end());
@@ -49,7 +46,7 @@ Result<Executable> restorePlan(const Api &api, Context *context, Reader &reader,
   int64_t engine = reader.number();
   int64_t count = reader.number();
   std::vector<int64_t> ids;
-  for (int64_t i = 0; i < count && count <= kMostTensors; ++i) {
+  for (int64_t i = 0; i < count && count <= static_cast<int64_t>(kMostTensors); ++i) {
     ids.push_back(reader.number());
     reader.isGood &= std::find(knownIds.begin(), knownIds.end(), ids.back()) != knownIds.end();
   }

@@ -10,7 +10,8 @@ namespace tenon::library::cudnn {
 
 /// Ids of the graphs' tensors: a buffer's id is its place in the call, the others are these.
 inline constexpr int64_t kResultAsInput = 100;
-inline constexpr int64_t kScale = 101;
+/// Of Problem::numbers, one after the other.
+inline constexpr int64_t kFirstNumber = 101;
 
 class Problem {
 public:
@@ -33,6 +34,9 @@ public:
   virtual void *pointerOf(int64_t id, std::span<void *const> buffers) const {
     return id == kResultAsInput ? buffers.back() : buffers[static_cast<size_t>(id)];
   }
+
+  /// Factors that graphs take from the host.
+  std::vector<float> numbers;
 };
 
 /// The type as the library names it; none for those that it is not called for.
@@ -42,6 +46,8 @@ std::optional<DataType> dataTypeOf(DType type);
 Result<std::unique_ptr<Problem>> problemOf(const engine::ConvCall &call,
                                            std::span<const int64_t> sizes);
 Result<std::unique_ptr<Problem>> problemOf(const engine::AttentionCall &call,
+                                           std::span<const int64_t> sizes);
+Result<std::unique_ptr<Problem>> problemOf(const engine::MatmulCall &call,
                                            std::span<const int64_t> sizes);
 
 } // namespace tenon::library::cudnn

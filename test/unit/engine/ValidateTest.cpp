@@ -258,15 +258,17 @@ TEST(Validate, InstructionsOfAGpu) {
     cases.push_back(
         {"field", bad, [=](Plan &p) { p.instructions[call].call[offset] = std::byte(value); }});
   };
-  spoil(4, offsetof(MatmulCall, activation), 3);
+  spoil(4, offsetof(MatmulCall, activation), 4);
   spoil(4, offsetof(MatmulCall, allowTf32), 2);
-  spoil(5, offsetof(ConvCall, activation), 3);
+  spoil(5, offsetof(ConvCall, activation), 4);
   spoil(5, offsetof(ConvCall, reserved), 1);
   spoil(5, offsetof(ConvCall, groups), 0);
   spoil(5, offsetof(ConvCall, strides) + 4, 0);
   spoil(5, offsetof(ConvCall, dilations), 0);
   spoil(5, offsetof(ConvCall, padBefore) + 3, 0x80);
   spoil(5, offsetof(ConvCall, padAfter) + 7, 0x80);
+  cases.push_back({"spare of no call", bad, [](Plan &p) { p.instructions[0].isSpare = true; }});
+  cases.push_back({"call as a spare", bad, [](Plan &p) { p.instructions[5].isSpare = true; }});
   cases.push_back({"scale", bad, [](Plan &p) {
                      AttentionCall attention;
                      attention.hasMask = true;

@@ -184,7 +184,11 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(void *, Desc *desc, Layout *a, Layout 
 
 EXPORT int cublasLtMatmulAlgoConfigGetAttribute(const Algo *algo, int name, int32_t *value,
                                                 size_t bytes, size_t *written) {
-  *value = name == 0 ? static_cast<int32_t>(algo->data[0]) : -1;
+  bool isSmall = tenonDoubleState.hasSmallTile && algo->data[0] == 3;
+  *value = name == 0   ? (isSmall ? 66 : static_cast<int32_t>(algo->data[0]))
+           : !isSmall  ? -1
+           : name == 1 ? 20
+                       : 1;
   *written = bytes;
   return 0;
 }

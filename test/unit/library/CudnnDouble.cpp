@@ -117,7 +117,11 @@ private:
   }
 
   Tensor describe(const Object *tensor) const {
-    return {tensor->list<int64_t>(902), tensor->list<int64_t>(903), {}};
+    Tensor result{tensor->list<int64_t>(902), tensor->list<int64_t>(903), {}};
+    for (std::vector<int64_t> *list : {&result.dims, &result.strides}) {
+      list->insert(list->begin(), 4 - list->size(), 1);
+    }
+    return result;
   }
 
   char *place(const Object *tensor, const Tensor &layout, int64_t n, int64_t c, int64_t h,
@@ -214,6 +218,8 @@ private:
       return x + b;
     case 1:
       return x * b;
+    case 2:
+      return std::min(x, b);
     case 6:
       return x / b;
     case 9:
@@ -224,6 +230,8 @@ private:
       return std::log(x);
     case 100:
       return std::max(x, 0.0);
+    case 101:
+      return std::tanh(x);
     case 104:
       return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
     case 107:

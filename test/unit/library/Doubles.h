@@ -7,7 +7,8 @@
 #include <cstdint>
 
 struct CublasLtState {
-  bool refuse = false; ///< the heuristics have no algorithm
+  bool refuse = false;       ///< the heuristics have no algorithm
+  bool hasSmallTile = false; ///< the last algorithm is 66 with a tile of 128 x 128
   int compute = 0;
   int scale = 0;
   int type = -1;

@@ -87,6 +87,26 @@ TEST_F(MatmulTest, TheFirstAlgorithmThatFitsTheWorkspace) {
   EXPECT_EQ(64u, state().biasAlignment);
 }
 
+TEST_F(MatmulTest, WideResultsTakeTheSmallTile) {
+  engine::MatmulCall call{.type = DType::F16, .hasBias = true};
+  auto choiceFor = [&](int64_t m, int64_t n) {
+    Result<std::unique_ptr<Plan>> plan =
+        makeHandles(options)->prepare(bytesOf(call), sizesOf(call, m, n, 64));
+    return plan ? (*plan)->describe() : plan.status().toString();
+  };
+  state().hasSmallTile = true;
+  EXPECT_EQ(0u, choiceFor(4096, 2048).find("cuBLASLt algorithm 66, tile 20"));
+  EXPECT_EQ(0u, choiceFor(2048, 2048).find("cuBLASLt algorithm 1,")) << "too few rows";
+  EXPECT_EQ(0u, choiceFor(8192, 1024).find("cuBLASLt algorithm 1,")) << "too narrow";
+  call.hasResidual = true;
+  EXPECT_EQ(0u, choiceFor(4096, 2048).find("cuBLASLt algorithm 1,"));
+  call = {.hasBias = true};
+  EXPECT_EQ(0u, choiceFor(4096, 2048).find("cuBLASLt algorithm 1,")) << "FP32";
+  state().hasSmallTile = false;
+  call.type = DType::F16;
+  EXPECT_EQ(0u, choiceFor(4096, 2048).find("cuBLASLt algorithm 1,")) << "there is none";
+}
+
 TEST_F(MatmulTest, MeasuringTakesTheFastestAndKeepsIt) {
   struct FakeMeter final : Meter {
     Result<void *> allocate(size_t bytes) override {

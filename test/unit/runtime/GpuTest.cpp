@@ -349,6 +349,32 @@ engine::Plan productByLibrary() {
   return builder.plan;
 }
 
+TEST_F(Gpu, SparesDoWhatNoLibraryCan) {
+  PlanBuilder builder;
+  ExprId n = builder.symbol("n", 1, 4096, 0, 0);
+  uint32_t x = builder.input("x", DType::F32, {n});
+  uint32_t y = builder.output("y", DType::F32, {n});
+  engine::MatmulCall matmul;
+  matmul.activation = engine::LibraryActivation::Gelu; // never in FP32
+  engine::Instruction call;
+  call.kind = engine::InstructionKind::Call;
+  std::span<const std::byte> bytes = std::as_bytes(std::span(&matmul, 1));
+  call.call.assign(bytes.begin(), bytes.end());
+  call.buffers = {x, x, y};
+  call.reads = 2;
+  call.sizes.assign(engine::kMatmulSizes, n);
+  builder.plan.instructions.push_back(std::move(call));
+  test::launchGpu(builder, test::GpuScale, {x}, {y}, n).isSpare = true;
+  builder.finish();
+  std::unique_ptr<Session> session = test::gpuSession(test::GpuEngine(builder.plan));
+  ASSERT_TRUE(session);
+  for (int run = 0; run < 2; ++run) {
+    Result<std::vector<float>> output = test::runOnHost(*session, ramp(100));
+    ASSERT_TRUE(output.isOk()) << output.status().toString();
+    EXPECT_EQ(2 * ramp(100)[99], (*output)[99]);
+  }
+}
+
 TEST_F(Gpu, CallsLibraries) {
   // What is found would take the stand-in's streams for real ones.
   std::vector<library::FoundLibrary> found = library::findLibraries();
