@@ -264,18 +264,24 @@ Status addCubin(engine::VariantContent &content, const Assembler &assembler,
 
 } // namespace
 
+/// Plan, code, records and weights → the file. Weights are packed while they are written. The records
+/// of the first family have plain names, those of others end in their level.
+Status Compilation::exportEngine() {
+  engine::EngineContent content;
+  std::deque<std::vector<std::byte>> cubins;
+  content.weights = table.list();
+  for (Family &family : families) {
     for (auto [variant, code] : llvm::zip_equal(family.built.variants, family.compiled.code)) {
       content.variants.push_back({variant, std::as_bytes(std::span(code.data(), code.size()))});
+      if (options.assembler && family.device == engine::kGpu) {
+        TENON_TRY(addCubin(content.variants.back(), *options.assembler, cubins));
+      }
     }
     std::string suffix =
-  std::deque<std::vector<std::byte>> cubins;
         &family == &families.front() ? "" : strCat("-", family.targets.front().level);
     content.records.push_back({strCat("fusion", suffix), family.fusion.toJson()});
     content.records.push_back({strCat("memory", suffix), family.built.memoryRecord});
     content.records.push_back({strCat("placement", suffix), family.built.placementRecord});
-      if (options.assembler && family.device == engine::kGpu) {
-        TENON_TRY(addCubin(content.variants.back(), *options.assembler, cubins));
-      }
   }
   if (!precisionRecord.empty()) {
     content.records.push_back({"precision", precisionRecord});
