@@ -98,10 +98,10 @@ std::string describeOptions(const CompileOptions &options) {
                          {"precision", options.precision ? nameOf(*options.precision) : "keep"},
                          {"allow_tf32", options.allowTf32},
                          {"profile", hashText(profiles).hex()}};
-  for (const StateOption &state : options.states) {
   if (options.assembler) {
     all["cubin"] = options.assembler->name;
   }
+  for (const StateOption &state : options.states) {
     all.try_emplace("states", llvm::json::Object{}).first->second.getAsObject()->insert(
         {state.input, state.output});
   }

@@ -243,12 +243,6 @@ Status Compilation::plan() {
   return Status::ok();
 }
 
-/// Plan, code, records and weights → the file. Weights are packed while they are written. The records
-/// of the first family have plain names, those of others end in their level.
-Status Compilation::exportEngine() {
-  engine::EngineContent content;
-  content.weights = table.list();
-  for (Family &family : families) {
 namespace {
 
 /// Machine code of a variant's PTX, held in `cubins`.

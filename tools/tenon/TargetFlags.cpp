@@ -28,8 +28,6 @@ void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
       ->allow_extra_args(false);
 }
 
-Status applyTarget(const TargetFlags &flags, CompileRequest &request) {
-  TENON_ASSIGN(Targets targets, parseTargets(flags.targets));
 void declareBudgetFlag(CLI::App &command, double &seconds) {
   command
       .add_option("--budget", seconds,
@@ -39,6 +37,8 @@ void declareBudgetFlag(CLI::App &command, double &seconds) {
       ->check(CLI::NonNegativeNumber);
 }
 
+Status applyTarget(const TargetFlags &flags, CompileRequest &request) {
+  TENON_ASSIGN(Targets targets, parseTargets(flags.targets));
   request.levels = std::move(targets.levels);
   request.archs = std::move(targets.archs);
   request.precision = flags.precision;

@@ -22,10 +22,10 @@ struct TargetFlags {
 
   bool allowsTf32() const { return !allow.empty(); }
 };
-/// `--budget 5s` (or 2m, or seconds without a unit).
-void declareBudgetFlag(CLI::App &command, double &seconds);
 
 void declareTargetFlags(CLI::App &command, TargetFlags &flags);
+/// `--budget 5s` (or 2m, or seconds without a unit).
+void declareBudgetFlag(CLI::App &command, double &seconds);
 /// Tells the compiler what the flags say.
 Status applyTarget(const TargetFlags &flags, CompileRequest &request);
 

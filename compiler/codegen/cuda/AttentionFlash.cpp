@@ -15,10 +15,6 @@ namespace {
 
 using Values = ThreadBuilder::Values;
 
-/// A mask at or below it keeps a key from being seen, unless all keys have such a mask. Next to a
-/// key with more the weight of such a key is 0 in f32, whatever their scores.
-constexpr double kUnseen = -1e30;
-
 /// Of rows that have seen no key. Where scores are not scaled, its product with the exponent's
 /// factor must be exact (so a power of two), else it is the lowest float, since masks may hold
 /// that.
@@ -152,52 +148,6 @@ void FlashKernel::findTiles(const ThreadBuilder &t) {
   fullEnd = t.min(t.div(fullKeys, tile.keys), tilesEnd);
 }
 
-/// Brings the end of the tiles to the last key that the mask lets through. Where it lets none
-/// through, all keys count: the weights of a row whose scores are all as low are not zeros.
-void FlashKernel::endAtMask(const ThreadBuilder &t) {
-  const StridedTensor &mask = *p.mask;
-  int64_t bytes = mask.element.getIntOrFloatBitWidth() / 8, lanes = 16 / bytes;
-  auto isAligned = [&](AffineExpr places) { return places.isMultipleOf(lanes); };
-  bool isWide = tn::constantDim(mask.strides[3]) == 1 && isAligned(p.keys) &&
-                isAligned(mask.offset) &&
-                llvm::all_of(ArrayRef(mask.strides).take_front(3), isAligned);
-  lanes = isWide ? lanes : 1;
-  Value keys = shell.size32(p.keys), pointer = placed[0][0].maskPointer;
-  Value first = t.mul(t.thread(), lanes), stride = shell.size(mask.strides[3]);
-  auto look = [&](const ThreadBuilder &b, Value from, ValueRange before) -> Values {
-    Value key = b.add(from, first);
-    Values end = b.choose(
-        b.isLess(key, keys),
-        [&](const ThreadBuilder &c) -> Values {
-          Value at = c.offset(pointer, mask.element, c.mul(c.wide(key), stride));
-          Type type = isWide ? c.vectorType(lanes, mask.element) : mask.element;
-          Value loaded = c.load(type, at, lanes * bytes), highest;
-          for (int64_t lane = 0; lane < lanes; ++lane) {
-            Value element = c.toF32(isWide ? c.extract(loaded, lane) : loaded);
-            highest = highest ? c.maxF(highest, element) : element;
-          }
-          Value isSeen = c.isLessF(c.f32(kUnseen), highest);
-          return {c.select(isSeen, c.add(key, lanes), c.i32(0))};
-        },
-        [](const ThreadBuilder &c) -> Values { return {c.i32(0)}; });
-    return {b.max(before[0], end[0])};
-  };
-  Value end = t.loop(t.i32(0), keys, t.i32(tile.threads() * lanes), t.i32(0), look)[0];
-  for (int64_t distance = 1; distance < kWarp; distance *= 2) {
-    end = t.max(end, t.shuffleXor(end, distance));
-  }
-  Value marks = t.offset(shared, t.builder.getI8Type(), marksOffset());
-  Value warp = t.div(t.thread(), kWarp);
-  t.store(end, t.offset(marks, t.i32Type(), warp), 4);
-  t.barrier();
-  for (int64_t i = 0; i < tile.threads() / kWarp; ++i) {
-    end = t.max(end, t.load(t.i32Type(), t.offset(marks, t.i32Type(), i), 4));
-  }
-  end = t.select(t.isEqual(end, t.i32(0)), keys, end);
-  tilesEnd = t.min(tilesEnd, t.ceilDiv(end, tile.keys));
-  fullEnd = t.min(fullEnd, tilesEnd);
-}
-
 Value FlashKernel::rowPointer(const ThreadBuilder &t, unsigned position,
                               const StridedTensor &tensor, Value head, Value row) {
   Value at = shell.size(tensor.offset);
@@ -288,7 +238,7 @@ void FlashKernel::copyTile(const ThreadBuilder &t, Value index) const {
 
 void FlashKernel::emit(bool waits) {
   ThreadBuilder t = shell.code();
-  shared = shell.shared();
+  shared = shell.shared(tile.isWarpgroup ? kTileAlignment : 16);
   placeBlock(t);
   findTiles(t);
   keyPointer = rowPointer(t, 1, p.k, keyHead, {});
@@ -307,15 +257,20 @@ void FlashKernel::emit(bool waits) {
   if (keepsMask()) {
     keepMask(t);
   }
+  // The mask is asked for before the keys, whose first loads take long; the first tile is on its way
+  // before it is known whether the mask needs it.
+  List<MaskPiece> pieces;
+  if (tile.endsAtMask) {
+    pieces = firstPieces(t);
+  }
   for (int64_t ahead = 0; ahead + 1 < tile.stages; ++ahead) {
     Value index = t.add(firstTile, ahead * tile.splits);
     t.when(t.isLess(index, tilesEnd), [&](const ThreadBuilder &inner) { copyTile(inner, index); });
     commitCopies(t);
     if (ahead == 0 && !tile.isWarpgroup) {
-      // The first tile is on its way before it is known whether the mask needs it.
       loadQueries(t);
       if (tile.endsAtMask) {
-        endAtMask(t);
+        endAtMask(t, pieces);
       }
     }
   }

@@ -27,7 +27,7 @@ public:
   mlir::AffineExpr rowCount() const;
   int64_t sharedBytes() const {
     if (tile.keyWarps == 1) {
-      return partsOffset();
+      return partsOffset() + groupBytes();
     }
     return partsOffset() + tile.keyWarps * (tile.isClustered ? tile.splits * placePitch() * 16
                                                              : partRows() * (sumPitch() + 2) * 4);
@@ -45,6 +45,10 @@ private:
     Value valid, head, query;
     Value keyLimit;    ///< keys before it are seen
     Value maskPointer; ///< of key 0, or null
+  };
+  /// Neighbouring elements of the mask, and the key behind them.
+  struct MaskPiece {
+    Value values, end;
   };
   /// A row's parts, of the warps and blocks that share its keys: where their columns lie.
   struct RowParts {
@@ -74,7 +78,11 @@ private:
   void placeBlock(const ThreadBuilder &t);
   void placeRows(const ThreadBuilder &t);
   void findTiles(const ThreadBuilder &t);
-  void endAtMask(const ThreadBuilder &t);
+  int64_t maskLanes() const;
+  List<MaskPiece> firstPieces(const ThreadBuilder &t) const;
+  MaskPiece loadMask(const ThreadBuilder &t, Value first) const;
+  Value seenEnd(const ThreadBuilder &t, const MaskPiece &piece, Value end) const;
+  void endAtMask(const ThreadBuilder &t, llvm::ArrayRef<MaskPiece> pieces);
   Value rowPointer(const ThreadBuilder &t, unsigned position, const StridedTensor &tensor,
                    Value head, Value row);
   void loadQueries(const ThreadBuilder &t);

@@ -37,26 +37,6 @@ SmallVector<SmallVector<Values>> FlashKernel::scores(const ThreadBuilder &t, Val
   return result;
 }
 
-Value FlashKernel::maskAt(const ThreadBuilder &t, const Row &row, Value key, bool isEdge) const {
-  Value at = isEdge ? t.min(key, t.sub(shell.size32(p.keys), t.i32(1))) : key;
-  at = t.mul(t.wide(at), shell.size(p.mask->strides[3]));
-  unsigned bytes = p.mask->element.getIntOrFloatBitWidth() / 8;
-  return t.toF32(t.load(p.mask->element, t.offset(row.maskPointer, p.mask->element, at), bytes));
-}
-
-/// The mask of the warp's keys that the thread has scores of, if all rows share it and there are
-/// registers for it while the keys are waited for; else nothing.
-Values FlashKernel::sharedMask(const ThreadBuilder &t, Value firstKey, bool isEdge) const {
-  Values mask;
-  if (tile.keyWarps > 1 && sharesMask(p, tile.joinsHeads)) {
-    Value first = t.add(t.add(firstKey, t.mul(keyWarp, warpKeys)), laneColumn);
-    for (int64_t column = 0; column < warpKeys / 8 * 2; ++column) {
-      mask.push_back(maskAt(t, placed[0][0], t.add(first, column / 2 * 8 + column % 2), isEdge));
-    }
-  }
-  return mask;
-}
-
 /// Scale, mask, and -inf for keys out of reach.
 void FlashKernel::finishScores(const ThreadBuilder &t, Value firstKey, bool isEdge,
                                const Values &mask, SmallVector<SmallVector<Values>> &scores) const {

@@ -1,46 +1,12 @@
 // Attention on the emulated GPU: tiles for large and small grids, tails, masks, causal, shared key
 // heads, splits of keys, strides.
+#include "../AttentionText.h"
 #include "HandKernelCheck.h"
 #include "compiler/codegen/cuda/AttentionKernels.h"
 #include "compiler/codegen/cuda/Strategies.h"
 
 namespace tenon::codegen::cuda {
 namespace {
-
-struct AttentionCase {
-  std::string q, k, v, y, mask = "";
-  std::string headsInner = "false, false, false, false";
-  bool causal = false;
-  std::string symbols = "";
-  double scale = 0.3;
-};
-
-std::string attentionText(const AttentionCase &c) {
-  std::string signature = "(%q: " + c.q + ", %k: " + c.k + ", %v: " + c.v;
-  std::string types = c.q + ", " + c.k + ", " + c.v, mask;
-  if (!c.mask.empty()) {
-    signature += ", %m: " + c.mask;
-    types += ", " + c.mask;
-    mask = " mask %m";
-  }
-  return regionText("attention", signature + ") -> " + c.y,
-                    "%0 = tn.attention %q, %k, %v" + mask + " {scale = " + std::to_string(c.scale) +
-                        " : f64, causal = " + (c.causal ? "true" : "false") +
-                        ", headsInner = array<i1: " + c.headsInner + ">} : (" + types + ") -> " +
-                        c.y + "\nreturn %0 : " + c.y,
-                    c.symbols);
-}
-
-AttentionCase plain(const std::string &type, int64_t batch, int64_t heads, int64_t sq, int64_t sk,
-                    int64_t d, int64_t dv, int64_t kvHeads = 0) {
-  auto tensor = [&](int64_t h, int64_t s, int64_t w) {
-    return "tensor<" + std::to_string(batch) + "x" + std::to_string(h) + "x" + std::to_string(s) +
-           "x" + std::to_string(w) + "x" + type + ">";
-  };
-  kvHeads = kvHeads ? kvHeads : heads;
-  return {tensor(heads, sq, d), tensor(kvHeads, sk, d), tensor(kvHeads, sk, dv),
-          tensor(heads, sq, dv), ""};
-}
 
 /// Of the tile that is chosen for the shape.
 mlir::FailureOr<bool> emitChosen(RegionBuilder &region) { return emitAttention(region); }
@@ -59,16 +25,18 @@ constexpr AttentionTile kLarge{2, 4, 1, 64, 1, false};
 constexpr AttentionTile kWide{1, 8, 1, 64, 1, false};
 
 TEST(CudaAttentionTest, SmallGrid) {
-  EXPECT_TRUE(matchesReference(attentionText(plain("f16", 1, 2, 64, 128, 64, 64)), emitChosen));
-  EXPECT_TRUE(matchesReference(attentionText(plain("bf16", 1, 2, 37, 77, 64, 32)), emitChosen));
+  EXPECT_TRUE(
+      matchesReference(attentionText(plainAttention("f16", 1, 2, 64, 128, 64, 64)), emitChosen));
+  EXPECT_TRUE(
+      matchesReference(attentionText(plainAttention("bf16", 1, 2, 37, 77, 64, 32)), emitChosen));
 }
 
 TEST(CudaAttentionTest, Tiles) {
   for (const AttentionTile &tile : {kMiddle, kLarge, kWide}) {
-    EXPECT_TRUE(
-        matchesReference(attentionText(plain("f16", 1, 2, 128, 128, 32, 32)), emitTile(tile)));
-    EXPECT_TRUE(
-        matchesReference(attentionText(plain("bf16", 1, 1, 131, 200, 64, 64)), emitTile(tile)));
+    EXPECT_TRUE(matchesReference(attentionText(plainAttention("f16", 1, 2, 128, 128, 32, 32)),
+                                 emitTile(tile)));
+    EXPECT_TRUE(matchesReference(attentionText(plainAttention("bf16", 1, 1, 131, 200, 64, 64)),
+                                 emitTile(tile)));
   }
 }
 
@@ -78,58 +46,66 @@ TEST(CudaAttentionTest, Warpgroups) {
   AttentionTile tile;
   tile.isWarpgroup = true;
   for (const char *type : {"f16", "bf16"}) {
-    EXPECT_TRUE(
-        matchesReference(attentionText(plain(type, 1, 2, 128, 128, 64, 64)), emitTile(tile)));
-    EXPECT_TRUE(
-        matchesReference(attentionText(plain(type, 1, 1, 70, 150, 64, 64)), emitTile(tile)));
+    EXPECT_TRUE(matchesReference(attentionText(plainAttention(type, 1, 2, 128, 128, 64, 64)),
+                                 emitTile(tile)));
+    EXPECT_TRUE(matchesReference(attentionText(plainAttention(type, 1, 1, 70, 150, 64, 64)),
+                                 emitTile(tile)));
   }
-  EXPECT_TRUE(matchesReference(attentionText(plain("f16", 1, 4, 65, 70, 128, 64, 2)),
+  EXPECT_TRUE(matchesReference(attentionText(plainAttention("f16", 1, 4, 65, 70, 128, 64, 2)),
                                emitTile(tile), {}, 2, /*reversed=*/true));
-  EXPECT_TRUE(matchesReference(attentionText(plain("f16", 1, 1, 64, 64, 64, 128)), emitTile(tile)));
+  EXPECT_TRUE(matchesReference(attentionText(plainAttention("f16", 1, 1, 64, 64, 64, 128)),
+                               emitTile(tile)));
   for (const char *mask : {"tensor<2x1x1x90xf16>", "tensor<80x90xf16>"}) {
-    AttentionCase c = plain("f16", 2, 1, 80, 90, 64, 64);
+    AttentionCase c = plainAttention("f16", 2, 1, 80, 90, 64, 64);
     c.mask = mask;
     EXPECT_TRUE(matchesReference(attentionText(c), emitTile(tile)));
   }
-  AttentionCase causal = plain("f16", 1, 1, 150, 150, 64, 64);
+  AttentionCase causal = plainAttention("f16", 1, 1, 150, 150, 64, 64);
   causal.causal = true;
   EXPECT_TRUE(matchesReference(attentionText(causal), emitTile(tile)));
 }
 
 TEST(CudaAttentionTest, HeadSizes) {
   for (auto [d, dv] : {std::pair(8, 8), std::pair(40, 40), std::pair(80, 96)}) {
-    EXPECT_TRUE(matchesReference(attentionText(plain("f16", 1, 1, 20, 70, d, dv)), emitChosen));
+    EXPECT_TRUE(
+        matchesReference(attentionText(plainAttention("f16", 1, 1, 20, 70, d, dv)), emitChosen));
   }
-  EXPECT_TRUE(
-      matchesReference(attentionText(plain("f16", 1, 1, 20, 70, 64, 128)), emitTile(kMiddle)));
-  EXPECT_TRUE(
-      matchesReference(attentionText(plain("bf16", 1, 1, 130, 70, 128, 128)), emitTile(kWide)));
+  EXPECT_TRUE(matchesReference(attentionText(plainAttention("f16", 1, 1, 20, 70, 64, 128)),
+                               emitTile(kMiddle)));
+  EXPECT_TRUE(matchesReference(attentionText(plainAttention("bf16", 1, 1, 130, 70, 128, 128)),
+                               emitTile(kWide)));
 }
 
 /// Another order of the threads shows where a barrier is missing.
 TEST(CudaAttentionTest, OrderOfThreads) {
   for (const Emitter &emitter : {Emitter(emitChosen), emitTile(kMiddle)}) {
-    EXPECT_TRUE(matchesReference(attentionText(plain("f16", 1, 2, 37, 200, 32, 32)), emitter, {}, 2,
+    EXPECT_TRUE(matchesReference(attentionText(plainAttention("f16", 1, 2, 37, 200, 32, 32)),
+                                 emitter, {}, 2,
                                  /*reversed=*/true));
   }
-  EXPECT_TRUE(matchesReference(attentionText(plain("bf16", 1, 4, 1, 500, 64, 64, 2)), emitChosen,
-                               {}, 2, /*reversed=*/true));
-  EXPECT_TRUE(matchesReference(attentionText(plain("f32", 1, 2, 35, 70, 20, 33)), emitChosen, {}, 2,
+  EXPECT_TRUE(matchesReference(attentionText(plainAttention("bf16", 1, 4, 1, 500, 64, 64, 2)),
+                               emitChosen, {}, 2, /*reversed=*/true));
+  EXPECT_TRUE(matchesReference(attentionText(plainAttention("f32", 1, 2, 35, 70, 20, 33)),
+                               emitChosen, {}, 2,
                                /*reversed=*/true));
 }
 
 TEST(CudaAttentionTest, SharedKeyHeadsAndSplits) {
-  EXPECT_TRUE(matchesReference(attentionText(plain("f16", 2, 6, 9, 9, 16, 16, 2)), emitChosen));
-  EXPECT_TRUE(matchesReference(attentionText(plain("bf16", 1, 8, 1, 500, 64, 64, 2)), emitChosen));
-  EXPECT_TRUE(matchesReference(attentionText(plain("f16", 1, 4, 3, 700, 64, 32, 1)), emitChosen));
+  EXPECT_TRUE(
+      matchesReference(attentionText(plainAttention("f16", 2, 6, 9, 9, 16, 16, 2)), emitChosen));
+  EXPECT_TRUE(
+      matchesReference(attentionText(plainAttention("bf16", 1, 8, 1, 500, 64, 64, 2)), emitChosen));
+  EXPECT_TRUE(
+      matchesReference(attentionText(plainAttention("f16", 1, 4, 3, 700, 64, 32, 1)), emitChosen));
   // So many lists of queries that larger tiles would be chosen for more rows.
-  EXPECT_TRUE(matchesReference(attentionText(plain("f16", 20, 8, 1, 70, 32, 32, 2)), emitChosen));
+  EXPECT_TRUE(
+      matchesReference(attentionText(plainAttention("f16", 20, 8, 1, 70, 32, 32, 2)), emitChosen));
   for (const char *mask : {"tensor<2x1x1x300xf16>", "tensor<2x4x1x300xf16>"}) {
-    AttentionCase masked = plain("f16", 2, 4, 1, 300, 32, 32, 1);
+    AttentionCase masked = plainAttention("f16", 2, 4, 1, 300, 32, 32, 1);
     masked.mask = mask;
     EXPECT_TRUE(matchesReference(attentionText(masked), emitChosen));
   }
-  AttentionCase causal = plain("f16", 1, 4, 3, 300, 64, 64, 1);
+  AttentionCase causal = plainAttention("f16", 1, 4, 3, 300, 64, 64, 1);
   causal.causal = true;
   EXPECT_TRUE(matchesReference(attentionText(causal), emitChosen));
 }
@@ -137,7 +113,7 @@ TEST(CudaAttentionTest, SharedKeyHeadsAndSplits) {
 TEST(CudaAttentionTest, Causal) {
   for (auto [sq, sk] :
        {std::pair(70, 70), std::pair(3, 50), std::pair(100, 133), std::pair(150, 40)}) {
-    AttentionCase c = plain("f16", 1, 1, sq, sk, 16, 16);
+    AttentionCase c = plainAttention("f16", 1, 1, sq, sk, 16, 16);
     c.causal = true;
     EXPECT_TRUE(matchesReference(attentionText(c), emitChosen));
     EXPECT_TRUE(matchesReference(attentionText(c), emitTile(sq > 100 ? kLarge : kMiddle)));
@@ -148,12 +124,12 @@ TEST(CudaAttentionTest, Masks) {
   for (const char *mask :
        {"tensor<f16>", "tensor<19xf16>", "tensor<11x1xf16>", "tensor<2x1x1x19xf16>",
         "tensor<2x3x11x19xf16>", "tensor<1x3x1x19xf16>"}) {
-    AttentionCase c = plain("f16", 2, 3, 11, 19, 8, 8);
+    AttentionCase c = plainAttention("f16", 2, 3, 11, 19, 8, 8);
     c.mask = mask;
     EXPECT_TRUE(matchesReference(attentionText(c), emitChosen));
   }
   for (const char *mask : {"tensor<11x19xf16>", "tensor<19xf16>"}) {
-    AttentionCase c = plain("f16", 1, 1, 11, 19, 8, 8);
+    AttentionCase c = plainAttention("f16", 1, 1, 11, 19, 8, 8);
     c.mask = mask;
     c.causal = true;
     EXPECT_TRUE(matchesReference(attentionText(c), emitTile(kLarge)));
@@ -161,7 +137,7 @@ TEST(CudaAttentionTest, Masks) {
 }
 
 TEST(CudaAttentionTest, QueriesThatSeeNothingUnderAMask) {
-  AttentionCase c = plain("f16", 1, 2, 30, 8, 16, 16);
+  AttentionCase c = plainAttention("f16", 1, 2, 30, 8, 16, 16);
   c.mask = "tensor<1x1x30x8xf16>";
   c.causal = true;
   EXPECT_TRUE(matchesReference(attentionText(c), emitChosen));
@@ -220,11 +196,14 @@ TEST(CudaAttentionTest, DynamicSizes) {
 }
 
 TEST(CudaAttentionTest, Plain) {
-  EXPECT_TRUE(matchesReference(attentionText(plain("f32", 1, 2, 70, 90, 20, 33)), emitChosen));
-  EXPECT_TRUE(matchesReference(attentionText(plain("f32", 1, 2, 65, 65, 64, 64)), emitChosen));
-  EXPECT_TRUE(matchesReference(attentionText(plain("f16", 1, 2, 9, 9, 7, 5)), emitChosen));
-  EXPECT_TRUE(matchesReference(attentionText(plain("f32", 1, 4, 33, 40, 128, 72, 2)), emitChosen));
-  AttentionCase c = plain("f32", 2, 3, 11, 19, 8, 8);
+  EXPECT_TRUE(
+      matchesReference(attentionText(plainAttention("f32", 1, 2, 70, 90, 20, 33)), emitChosen));
+  EXPECT_TRUE(
+      matchesReference(attentionText(plainAttention("f32", 1, 2, 65, 65, 64, 64)), emitChosen));
+  EXPECT_TRUE(matchesReference(attentionText(plainAttention("f16", 1, 2, 9, 9, 7, 5)), emitChosen));
+  EXPECT_TRUE(
+      matchesReference(attentionText(plainAttention("f32", 1, 4, 33, 40, 128, 72, 2)), emitChosen));
+  AttentionCase c = plainAttention("f32", 2, 3, 11, 19, 8, 8);
   for (const char *mask : {"tensor<f32>", "tensor<11x1xf32>", "tensor<2x3x11x19xf32>"}) {
     c.mask = mask;
     c.causal = true;
@@ -234,20 +213,20 @@ TEST(CudaAttentionTest, Plain) {
 
 TEST(CudaAttentionTest, Assembles) {
   std::string f16 = "f16";
-  AttentionCase causal = plain("bf16", 4, 16, 4096, 4096, 128, 128);
+  AttentionCase causal = plainAttention("bf16", 4, 16, 4096, 4096, 128, 128);
   causal.causal = true;
-  AttentionCase masked = plain("f16", 1, 12, 128, 128, 64, 64);
+  AttentionCase masked = plainAttention("f16", 1, 12, 128, 128, 64, 64);
   masked.mask = "tensor<1x1x1x128xf16>";
-  AttentionCase fullMask = plain("f16", 8, 12, 256, 256, 64, 64);
+  AttentionCase fullMask = plainAttention("f16", 8, 12, 256, 256, 64, 64);
   fullMask.mask = "tensor<8x1x256x256xf16>";
-  const AttentionCase cases[] = {plain("f16", 64, 16, 384, 384, 64, 64),
-                                 plain("f16", 1, 16, 384, 384, 64, 64),
+  const AttentionCase cases[] = {plainAttention("f16", 64, 16, 384, 384, 64, 64),
+                                 plainAttention("f16", 1, 16, 384, 384, 64, 64),
                                  masked,
                                  fullMask,
                                  causal,
-                                 plain("bf16", 1, 32, 1, 2048, 64, 64, 8),
-                                 plain("f32", 8, 12, 128, 128, 64, 64),
-                                 plain("f32", 1, 8, 77, 300, 128, 128)};
+                                 plainAttention("bf16", 1, 32, 1, 2048, 64, 64, 8),
+                                 plainAttention("f32", 8, 12, 128, 128, 64, 64),
+                                 plainAttention("f32", 1, 8, 77, 300, 128, 128)};
   const engine::CudaArch hopper = *engine::parseCudaArch("sm_90");
   const engine::CudaArch ampere = *engine::parseCudaArch("sm_80");
   auto check = [](const AttentionCase &c, const engine::CudaArch &arch) {
