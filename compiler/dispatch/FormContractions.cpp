@@ -1,6 +1,7 @@
 // Contractions and depthwise convolutions take the elementwise operations behind them: the epilogue
 // runs on the tile while it is in registers. Relies on one value leaving the region, so a detour is
 // taken only if it closes again.
+#include "compiler/dispatch/FewRows.h"
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/Strategy.h"
 
@@ -59,9 +60,8 @@ void refuseAll(Formation &formation, Group *group, Operation *consumer, const Ru
   }
 }
 
-void growEpilogue(Formation &formation, Group *group) {
-  tn::Dims dims = resultDims(group->root);
-  size_t closed = group->ops.size();
+/// Takes consumers with these dims. One value leaves the region with its first `closed` operations.
+void growEpilogue(Formation &formation, Group *group, const tn::Dims &dims, size_t closed) {
   while (Operation *user = nextCandidate(formation, group, dims)) {
     if (group->ops.size() >= std::min(closed + kLookAhead, kMostOperations)) {
       refuseAll(formation, group, user, kRegionFull);
@@ -80,6 +80,79 @@ void growEpilogue(Formation &formation, Group *group) {
   for (Operation *op : dropped) {
     refuseAll(formation, group, op, kSecondResult);
   }
+}
+
+/// A slice of one half of the root's columns, and all of its rows.
+bool isHalf(Operation *user, tn::MatmulOp root) {
+  tn::SliceOp slice = dyn_cast<tn::SliceOp>(user);
+  tn::Dims whole = tn::getDims(root.getType());
+  if (!slice || llvm::any_of(slice.getSteps(), [](int64_t step) { return step != 1; })) {
+    return false;
+  }
+  tn::Dims dims = tn::getDims(slice.getType());
+  ArrayRef<AffineExpr> starts = slice.getStarts().getResults();
+  std::optional<int64_t> start = tn::constantDim(starts.back());
+  int64_t columns = *tn::constantDim(whole.back());
+  return tn::sameDims(ArrayRef(dims).drop_back(), ArrayRef(whole).drop_back()) &&
+         tn::constantDim(dims.back()) == columns / 2 && columns % 2 == 0 &&
+         (start == 0 || start == columns / 2);
+}
+
+/// Takes the slices that part a merged product in two, so that what joins both halves again runs on
+/// the tile: the gate of a feed-forward block. False if anything else reads the product.
+bool takeHalves(Formation &formation, Group *group) {
+  tn::MatmulOp root = cast<tn::MatmulOp>(group->root);
+  SmallVector<Operation *> users(root->getUsers());
+  auto joins = [&](Operation *user) {
+    return isHalf(user, root) && !formation.grouping.groupOf(user);
+  };
+  if (users.empty() || !llvm::all_of(users, joins)) {
+    return false;
+  }
+  size_t alone = group->ops.size();
+  for (Operation *user : users) {
+    if (formation.grouping.absorbConsumer(group, user)) {
+      formation.grouping.truncate(group, alone);
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Takes the norm before a streamed product that alone reads it: each block norms the few rows.
+void takeNorm(Formation &formation, Group *group) {
+  tn::MatmulOp root = cast<tn::MatmulOp>(group->root);
+  tn::RmsNormOp norm = root.getA().getDefiningOp<tn::RmsNormOp>();
+  if (norm && norm->hasOneUse() && isStreamedNorm(norm) && !formation.grouping.groupOf(norm) &&
+      (!norm.getScale() || staysOutside(norm.getScale().getDefiningOp()))) {
+    formation.grouping.absorbProducer(group, norm);
+  }
+}
+
+void formStreamed(Formation &formation, Group *group) {
+  size_t alone = group->ops.size();
+  takeNorm(formation, group);
+  size_t closed = group->ops.size();
+  tn::Dims dims = resultDims(group->root);
+  if (takeHalves(formation, group)) {
+    dims = resultDims(group->ops.back());
+  }
+  growEpilogue(formation, group, dims, closed);
+  group->reason =
+      group->ops.size() == alone
+          ? "few rows: the weights stream once, nothing around the product joined"
+          : "few rows: the weights stream once, what is around the product runs with it";
+}
+
+/// A product of few rows whose weights lie as the kernel streams them.
+bool isStreamedRoot(Operation *root) {
+  tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(root);
+  if (!matmul || !isStreamed(matmul)) {
+    return false;
+  }
+  Operation *weight = matmul.getB().getDefiningOp();
+  return isa_and_nonnull<tn::UnpackOp>(weight) ||
+         (matmul.getTransposeB() && isa_and_nonnull<tn::WeightOp, tn::ConstantOp>(weight));
 }
 
 } // namespace
@@ -118,13 +191,17 @@ void formContractions(Formation &formation, Block *block) {
       }
     }
     size_t alone = group->ops.size();
+    if (formation.device().isGpu() && isStreamedRoot(root)) {
+      formStreamed(formation, group);
+      continue;
+    }
     if (formation.device().isGpu() && !depthwise) {
       growLibraryEpilogue(formation, group);
       group->reason = group->ops.size() == alone ? "one call of a library, nothing behind it joined"
                                                  : "one call of a library with its epilogue";
       continue;
     }
-    growEpilogue(formation, group);
+    growEpilogue(formation, group, resultDims(root), alone);
     group->reason = group->ops.size() == alone
                         ? "a contraction, with no elementwise operation behind it that could join"
                         : "a contraction; the operations behind it run on its tiles in registers";

@@ -165,7 +165,8 @@ void growSides(Formation &formation, Group *group, size_t rowDims) {
 void formRows(Formation &formation, Block *block) {
   SmallVector<Operation *> roots;
   for (Operation &op : *block) {
-    if (op.hasTrait<tn::TnRowWise>() && rowRank(&op, formation.device()) > 0) {
+    if (op.hasTrait<tn::TnRowWise>() && rowRank(&op, formation.device()) > 0 &&
+        !formation.grouping.groupOf(&op)) {
       roots.push_back(&op);
     }
   }

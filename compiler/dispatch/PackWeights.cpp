@@ -1,8 +1,10 @@
 // Puts tn.pack and tn.unpack between a constant weight and the contraction that reads it, so that
 // the weight is laid out once, when the engine is written. Relies on a CPU's contractions being
-// compiled with the product micro-kernel, a GPU's convolutions being calls of a library.
+// compiled with the product micro-kernel, a GPU's convolutions being calls of a library and its
+// products of few rows being generated (FewRows.h).
 #include "compiler/dispatch/PackWeights.h"
 
+#include "compiler/dispatch/FewRows.h"
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/Strategy.h"
 #include "llvm/Support/MathExtras.h"
@@ -27,13 +29,34 @@ int64_t filterSize(RankedTensorType weight) {
   return std::max<int64_t>(size, 1);
 }
 
+/// Whether nothing but streamed products reads a weight, all in one way: else a second copy of it
+/// would be kept.
+bool isStreamedOnly(Value weight, bool transposed) {
+  return llvm::all_of(weight.getUses(), [&](OpOperand &use) {
+    tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(use.getOwner());
+    return isa<tn::PackOp>(use.getOwner()) ||
+           (matmul && &use == &matmul.getBMutable() && isStreamed(matmul) &&
+            matmul.getTransposeB() == transposed);
+  });
+}
+
 /// The operand to pack and how; none for a contraction whose weight is not constant or not packed.
 std::optional<std::pair<OpOperand *, Layout>> layoutOf(Operation *op, const DeviceProfile &device) {
   if (tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op)) {
-    if (device.isGpu() || cast<RankedTensorType>(matmul.getB().getType()).getRank() != 2) {
+    if (cast<RankedTensorType>(matmul.getB().getType()).getRank() != 2) {
       return std::nullopt;
     }
     SmallVector<int64_t> permutation = {0, 1};
+    if (device.isGpu()) {
+      if (!isStreamed(matmul) || !isStreamedOnly(matmul.getB(), matmul.getTransposeB())) {
+        return std::nullopt;
+      }
+      // [depth / panel, columns, panel].
+      if (!matmul.getTransposeB()) {
+        permutation = {1, 0};
+      }
+      return std::pair(&matmul.getBMutable(), Layout{permutation, 1, 1, kStreamedPanel});
+    }
     if (matmul.getTransposeB()) {
       permutation = {1, 0};
     }

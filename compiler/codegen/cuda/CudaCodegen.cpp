@@ -30,7 +30,7 @@ const Strategy *strategyOf(StringRef name) {
   static const Strategy table[] = {
       {dispatch::kElementwise, {emitPoints}},
       {dispatch::kRows, {emitRows, emitPoints}},
-      {dispatch::kContraction, {emitLibrary, emitProduct, emitPoints}},
+      {dispatch::kContraction, {emitGemv, emitLibrary, emitProduct, emitPoints}},
       {dispatch::kDepthwise, {emitPoints}},
       {dispatch::kAttention, {emitLibraryAttention, emitAttention, emitPoints}},
       {dispatch::kSingle, {emitRows, emitPoints}},

@@ -18,8 +18,6 @@ constexpr double kProcessorRate = 64, kCacheRate = 5500, kMemoryRate = 4300;
 constexpr double kTensorRate = 4000;
 /// Nanoseconds: from the first load to the last, and for the sums of a cluster to meet.
 constexpr double kLatency = 1000, kClusterTime = 600;
-/// The largest product for which streaming weights, not arithmetic, takes the time.
-constexpr int64_t kFewRows = 128;
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -143,15 +141,6 @@ FailureOr<bool> emitProduct(RegionBuilder &region) {
     return failure();
   }
   return true;
-}
-
-FailureOr<bool> emitSmallProduct(RegionBuilder &region) {
-  FailureOr<ProductProblem> problem = matchProduct(region.source);
-  if (failed(problem) || !fitsTensorCores(*problem) || !problem->batch.empty() ||
-      region.estimate(problem->rows) > kFewRows) {
-    return false;
-  }
-  return emitProduct(region);
 }
 
 } // namespace tenon::codegen::cuda

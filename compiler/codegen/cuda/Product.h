@@ -1,5 +1,5 @@
-// Matrix products as generated kernels, with whatever elementwise ops follow: where no library
-// serves a region, and where products with few rows stream weights faster than a library does.
+// Matrix products as generated kernels, with whatever elementwise ops follow, where no library
+// serves a region. Relies on ProductMatch.h for the operands.
 #pragma once
 
 #include "compiler/codegen/cuda/ProductKernel.h"

@@ -23,8 +23,8 @@ mlir::FailureOr<bool> emitAttention(RegionBuilder &region);
 
 /// One matmul of floats up to f32 and whatever elementwise ops follow (Product.h).
 mlir::FailureOr<bool> emitProduct(RegionBuilder &region);
-/// The same, only where few rows make it a matter of streaming weights.
-mlir::FailureOr<bool> emitSmallProduct(RegionBuilder &region);
+/// One matmul of few rows with constant weights, and whatever is fused around it (Gemv.h).
+mlir::FailureOr<bool> emitGemv(RegionBuilder &region);
 
 /// Any region: kernels with a thread for a few outputs, and what lies between them stored.
 mlir::FailureOr<bool> emitPoints(RegionBuilder &region);

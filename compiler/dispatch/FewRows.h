@@ -1,0 +1,63 @@
+// Which products a GPU computes by generated code that streams the weights, instead of a library's
+// call: dispatch packs and forms regions by this rule, codegen relies on it.
+#pragma once
+
+#include "compiler/graph/Shape.h"
+#include "compiler/graph/Tn.h"
+#include "mlir/IR/TypeUtilities.h"
+
+#include <optional>
+
+namespace tenon::dispatch {
+
+/// Rows beyond which arithmetic, not the stream of weights, takes the time (and two mma of 8 rows
+/// no longer hold them).
+inline constexpr int64_t kMostStreamedRows = 16;
+
+/// Depth of the panels in which weights are packed for it.
+inline constexpr int64_t kStreamedPanel = 32;
+/// The longest rows that the warps of a block norm at once, and the most elements of all rows: a
+/// lane holds 64 of them.
+inline constexpr int64_t kMostNormedDepth = 2048, kMostNormedElements = 16384;
+
+/// The rows of a tensor, along its last dim; none if their number varies.
+inline std::optional<int64_t> rowsOf(mlir::Type tensor) {
+  int64_t rows = 1;
+  for (mlir::AffineExpr dim : llvm::ArrayRef(tn::getDims(tensor)).drop_back()) {
+    std::optional<int64_t> size = tn::constantDim(dim);
+    if (!size) {
+      return std::nullopt;
+    }
+    rows *= *size;
+  }
+  return rows;
+}
+
+/// Whether a product with a constant B is streamed, by its sizes and types alone.
+inline bool isStreamed(tn::MatmulOp matmul) {
+  mlir::RankedTensorType b = mlir::cast<mlir::RankedTensorType>(matmul.getB().getType());
+  mlir::Type element = b.getElementType();
+  bool isHalf = element.isF16() || element.isBF16();
+  if (!isHalf || mlir::getElementTypeOrSelf(matmul.getA()) != element || b.getRank() != 2 ||
+      !b.hasStaticShape() || matmul.getTransposeA() ||
+      tn::getDims(matmul.getA().getType()).size() < 2) {
+    return false;
+  }
+  std::optional<int64_t> rows = rowsOf(matmul.getA().getType());
+  int64_t depth = b.getDimSize(matmul.getTransposeB() ? 1 : 0);
+  return rows && *rows >= 1 && *rows <= kMostStreamedRows && depth % 8 == 0 && depth >= 256;
+}
+
+/// Whether the norm of a streamed product's rows may be its prologue: each block norms all of them.
+inline bool isStreamedNorm(tn::RmsNormOp norm) {
+  tn::Dims dims = tn::getDims(norm.getX().getType());
+  mlir::Type element = mlir::getElementTypeOrSelf(norm.getX());
+  std::optional<int64_t> rows = rowsOf(norm.getX().getType());
+  std::optional<int64_t> depth = tn::constantDim(dims.back());
+  return mlir::getElementTypeOrSelf(norm.getY()) == element &&
+         (!norm.getScale() || mlir::getElementTypeOrSelf(norm.getScale()) == element) &&
+         static_cast<size_t>(norm.getAxis()) + 1 == dims.size() && depth && rows &&
+         (*depth <= kMostNormedDepth || *rows * *depth <= kMostNormedElements);
+}
+
+} // namespace tenon::dispatch
