@@ -25,9 +25,10 @@ llvm::Error launch(GpuEmulator &emulator, const RegionCode &code, std::vector<Gu
     for (const Program &size : step.sizes) {
       sizes.push_back(*engine::evaluate(size, symbols));
     }
+    uint64_t shared = step.scratch.empty() ? 0 : *engine::evaluate(step.scratch, symbols);
     if (llvm::Error error =
             emulator.launch(step.symbol, buffers, sizes, *engine::evaluate(step.grid, symbols),
-                            step.threads, reversed)) {
+                            step.threads, shared, reversed)) {
       return error;
     }
   }

@@ -14,7 +14,7 @@ namespace {
 using Body = std::function<void(KernelShell &shell, const ThreadBuilder &t)>;
 
 /// Runs a kernel of one block of a warp on buffers of 32 floats: the first holds 0, 1, ...
-std::string run(const Body &body, float *result) {
+std::string run(const Body &body, float *result, uint64_t sharedBytes = 128) {
   mlir::DialectRegistry registry;
   registerEmitDialects(registry);
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
@@ -23,7 +23,7 @@ std::string run(const Body &body, float *result) {
       mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
   KernelShell shell(*module, "planted", {0, 1}, 1, 32);
   body(shell, shell.code());
-  shell.finish(mlir::getAffineConstantExpr(1, &context), 0);
+  shell.finish(mlir::getAffineConstantExpr(1, &context), sharedBytes);
   if (mlir::failed(lowerToNvvm(*module, 64))) {
     return "does not lower";
   }
@@ -35,7 +35,8 @@ std::string run(const Body &body, float *result) {
   for (int i = 0; i < 32; ++i) {
     static_cast<float *>(from.data())[i] = float(i);
   }
-  llvm::Error error = (*emulator)->launch("planted", {from.data(), to.data()}, {}, 1, 32);
+  llvm::Error error =
+      (*emulator)->launch("planted", {from.data(), to.data()}, {}, 1, 32, sharedBytes);
   std::copy_n(static_cast<float *>(to.data()), 32, result);
   return llvm::toString(std::move(error));
 }
@@ -65,6 +66,12 @@ TEST(GpuEmulatorTest, CopiesLandWhenWaitedFor) {
   EXPECT_EQ(result[31], 31);
   EXPECT_EQ(run(copyThroughShared(false), result), "");
   EXPECT_TRUE(std::isnan(result[31]));
+}
+
+TEST(GpuEmulatorTest, SharedMemoryThatWasNotAskedFor) {
+  float result[32];
+  EXPECT_EQ(run(copyThroughShared(true), result, 64),
+            "planted, block 0: a block writes shared memory behind what it asked for");
 }
 
 TEST(GpuEmulatorTest, LanesThatDoNotMeet) {

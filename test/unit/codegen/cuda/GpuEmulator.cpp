@@ -92,8 +92,8 @@ void replaceIntrinsics(Module &module) {
 }
 
 /// Each shared array becomes a part of the running block's memory, found at the start of a
-/// function.
-void placeShared(Module &module) {
+/// function. Returns the bytes of those with a size.
+uint64_t placeShared(Module &module) {
   IRBuilder<> builder(module.getContext());
   FunctionCallee memory = module.getOrInsertFunction("tenonShared", builder.getPtrTy());
   uint64_t end = 0;
@@ -116,6 +116,7 @@ void placeShared(Module &module) {
     end += alignTo(module.getDataLayout().getTypeAllocSize(global.getValueType()), 128);
     global.eraseFromParent();
   }
+  return end;
 }
 
 /// A function over arrays of arguments for each kernel, so that the host can call it.
@@ -168,7 +169,7 @@ Expected<std::unique_ptr<GpuEmulator>> GpuEmulator::create(mlir::ModuleOp source
   module->setTargetTriple(emulator->jit->getTargetTriple());
   module->setDataLayout(emulator->jit->getDataLayout());
   replaceIntrinsics(*module);
-  placeShared(*module);
+  emulator->staticBytes = placeShared(*module);
   addEntries(*module, emulator->clusters);
   orc::JITDylib &main = emulator->jit->getMainJITDylib();
   orc::SymbolMap symbols;
@@ -193,14 +194,15 @@ Expected<std::unique_ptr<GpuEmulator>> GpuEmulator::create(mlir::ModuleOp source
 GpuEmulator::~GpuEmulator() = default;
 
 Error GpuEmulator::launch(StringRef kernel, ArrayRef<void *> buffers, ArrayRef<int64_t> sizes,
-                          int64_t blocks, uint32_t threads, bool reversed) {
+                          int64_t blocks, uint32_t threads, uint64_t sharedBytes, bool reversed) {
   Expected<orc::ExecutorAddr> address = jit->lookup((kernel + "_entry").str());
   if (!address) {
     return address.takeError();
   }
   using Entry = void (*)(void *const *, const int64_t *);
   Entry entry = address->toPtr<Entry>();
-  LaunchShape shape{static_cast<uint32_t>(blocks), threads, clusters.lookup(kernel), reversed};
+  LaunchShape shape{static_cast<uint32_t>(blocks), threads, clusters.lookup(kernel), reversed,
+                    staticBytes + sharedBytes};
   if (blocks % shape.cluster != 0) {
     return createStringError(kernel + ": the grid is not a multiple of the cluster");
   }

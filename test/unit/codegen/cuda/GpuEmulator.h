@@ -27,15 +27,17 @@ public:
   static llvm::Expected<std::unique_ptr<GpuEmulator>> create(mlir::ModuleOp module);
   ~GpuEmulator();
 
+  /// `sharedBytes` of a block's shared memory are dynamic.
   llvm::Error launch(llvm::StringRef kernel, llvm::ArrayRef<void *> buffers,
                      llvm::ArrayRef<int64_t> sizes, int64_t blocks, uint32_t threads,
-                     bool reversed = false);
+                     uint64_t sharedBytes, bool reversed = false);
 
 private:
   GpuEmulator() = default;
 
   std::unique_ptr<llvm::orc::LLJIT> jit;
   llvm::StringMap<uint32_t> clusters; ///< blocks, by kernel
+  uint64_t staticBytes = 0;           ///< of shared memory
 };
 
 /// Memory whose bytes end where no access is allowed (to 16 bytes).

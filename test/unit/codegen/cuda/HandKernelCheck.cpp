@@ -104,9 +104,10 @@ std::string launchAll(Compiled &compiled, std::vector<void *> places, const RunO
     for (const Program &size : step.sizes) {
       sizes.push_back(*engine::evaluate(size, options.symbols));
     }
+    uint64_t shared = step.scratch.empty() ? 0 : *engine::evaluate(step.scratch, options.symbols);
     if (llvm::Error error = (*emulator)->launch(step.symbol, buffers, sizes,
                                                 *engine::evaluate(step.grid, options.symbols),
-                                                step.threads, options.reversed)) {
+                                                step.threads, shared, options.reversed)) {
       return llvm::toString(std::move(error));
     }
   }

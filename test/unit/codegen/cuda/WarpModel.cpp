@@ -19,7 +19,6 @@ namespace {
 
 constexpr size_t kStackBytes = 1 << 20;
 
-
 struct Copy {
   void *to;
   const void *from;
@@ -271,6 +270,7 @@ const std::map<std::string, Single> &singles() {
       {"llvm.nvvm.barrier.cluster.wait.aligned", [](void *, const void *) { waitForCluster(); }},
       {"fence.proxy.async.shared::cta;", [](void *, const void *) {}},
       {"mov.b64 $0, $1;", [](void *r, const void *a) { memcpy(r, a, 8); }},
+      {"mov.b32 $0, $1;", [](void *r, const void *a) { memcpy(r, a, 4); }},
   };
   return table;
 }
@@ -365,6 +365,13 @@ std::string runCluster(const LaunchShape &shape, uint32_t first, llvm::function_
     }
     if (cluster.progress == before && cluster.fault.empty()) {
       cluster.fault = "threads wait for threads that do not come";
+    }
+  }
+  for (const Block &block : cluster.blocks) {
+    auto isTouched = [](char byte) { return byte != char(0xff); };
+    if (std::any_of(block.shared + shape.sharedBytes, block.shared + kSharedBytes, isTouched) &&
+        cluster.fault.empty()) {
+      cluster.fault = "a block writes shared memory behind what it asked for";
     }
   }
   running = nullptr;

@@ -14,6 +14,7 @@ struct LaunchShape {
   uint32_t blocks, threads;
   uint32_t cluster = 1; ///< blocks that share their memory
   bool reversed = false;
+  uint64_t sharedBytes = 0; ///< of a block; what lies behind must not be written
 };
 
 /// More shared memory than any GPU gives a block.
