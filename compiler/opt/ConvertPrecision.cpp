@@ -198,6 +198,7 @@ PrecisionRecord::toJson(llvm::function_ref<std::vector<std::string>(Location)> n
                          {"narrow_operations", narrow},
                          {"wider", toJsonArray(wider, nodesOf)},
                          {"clamped", toJsonArray(clamped, nodesOf)},
+                         {"approximated", toJsonArray(approximated, nodesOf)},
                          {"narrow_weights", weights},
                          {"narrow_weights_bytes", weightBytes}});
   return text;

@@ -37,6 +37,7 @@ struct PrecisionRecord {
   int64_t narrow = 0; ///< operations with a narrow result
   std::vector<Entry> wider;
   std::vector<Entry> clamped;
+  std::vector<Entry> approximated;
   int64_t weights = 0; ///< converted, equal ones once
   int64_t weightBytes = 0;
 
@@ -48,5 +49,8 @@ struct PrecisionRecord {
 /// (graph/State.h) do not.
 llvm::LogicalResult convertPrecision(mlir::ModuleOp module, tn::WeightStore &weights,
                                      Precision precision, PrecisionRecord &record);
+
+/// Gives GELU of 16-bit floats its tanh form, as only the user may allow.
+void approximateGelu(mlir::ModuleOp module, PrecisionRecord &record);
 
 } // namespace tenon::opt

@@ -97,6 +97,7 @@ std::string describeOptions(const CompileOptions &options) {
                          {"shapes", std::move(shapes)},
                          {"precision", options.precision ? nameOf(*options.precision) : "keep"},
                          {"allow_tf32", options.allowTf32},
+                         {"allow_tanh_gelu", options.allowTanhGelu},
                          {"profile", hashText(profiles).hex()}};
   if (options.assembler) {
     all["cubin"] = options.assembler->name;

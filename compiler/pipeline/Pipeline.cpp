@@ -167,14 +167,20 @@ Status Compilation::convertPrecision() {
   if (options.allowTf32) {
     (*module)->setAttr("tn.allow_tf32", UnitAttr::get(&context));
   }
+  opt::PrecisionRecord record;
   if (!options.precision) {
+    if (options.allowTanhGelu) {
+      opt::approximateGelu(*module, record);
+    }
     return Status::ok();
   }
   DiagnosticText diagnostics(context);
-  opt::PrecisionRecord record;
   if (failed(opt::convertPrecision(*module, weights, *options.precision, record)) ||
       failed(verify(*module))) {
     return diagnostics.status("convert-precision");
+  }
+  if (options.allowTanhGelu) {
+    opt::approximateGelu(*module, record);
   }
   precisionRecord = record.toJson(dispatch::nodeNames);
   return numbers ? numbers->checkLowered("convert-precision", *module,

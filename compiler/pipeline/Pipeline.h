@@ -70,6 +70,8 @@ struct CompileOptions {
   std::optional<opt::Precision> precision;
   /// Products of FP32 may round their operands to TF32 on a GPU.
   bool allowTf32 = false;
+  /// GELU of 16-bit floats may take its tanh form.
+  bool allowTanhGelu = false;
   /// Numeric check after every pass against the reference, with seeded inputs.
   bool verify = false;
   std::optional<Phase> stopAfter;

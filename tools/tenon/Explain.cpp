@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 namespace tenon::tool {
@@ -168,10 +169,14 @@ std::string precisionText(const Json &record) {
       "{}: {} operations are narrow, {} weights take {}\n", textAt(record, "precision"),
       numberAt(record, "narrow_operations"), numberAt(record, "narrow_weights"),
       formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(record, "narrow_weights_bytes"), 0))));
-  for (const char *list : {"wider", "clamped"}) {
+  constexpr std::array<std::pair<const char *, std::string_view>, 3> lists = {{
+      {"wider", "operations stay in fp32"},
+      {"clamped", "values are clamped"},
+      {"approximated", "operations are approximated"},
+  }};
+  for (const auto &[list, what] : lists) {
     Json rows = listAt(record, list);
-    text += fmt::format("\n{} {}\n", rows.size(),
-                        std::string_view(list) == "wider" ? "operations stay in fp32" : "values are clamped");
+    text += fmt::format("\n{} {}\n", rows.size(), what);
     for (const Json &row : rows) {
       Json nodes = listAt(row, "nodes");
       text += fmt::format("{}\n  {}: {}\n", nodes.empty() ? textAt(row, "operation") : joinTexts(nodes),
@@ -206,15 +211,19 @@ Json select(const ExplainFlags &flags, const Json &record) {
     return selectFusion(record, flags.node);
   }
   if (flags.topic == "precision") {
-    return selectRows(selectRows(record, "wider", flags.node, {"operation"}), "clamped", flags.node,
-                      {"operation"});
+    Json selected = record;
+    for (const char *list : {"wider", "clamped", "approximated"}) {
+      selected = selectRows(selected, list, flags.node, {"operation"});
+    }
+    return selected;
   }
   return flags.topic == "memory" ? selectRows(record, "buffers", flags.node, {"value"})
                                  : selectRows(record, "instructions", flags.node, {"label", "kernel"});
 }
 
 bool isEmptySelection(const Json &record) {
-  for (const char *list : {"regions", "edges", "buffers", "instructions", "wider", "clamped"}) {
+  for (const char *list : {"regions", "edges", "buffers", "instructions", "wider", "clamped",
+                           "approximated"}) {
     if (!listAt(record, list).empty()) {
       return false;
     }

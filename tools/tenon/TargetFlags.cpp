@@ -18,8 +18,10 @@ void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
                   "keep the model's own types, or store and multiply in fp16 or bf16")
       ->check(CLI::IsMember({"keep", "fp16", "bf16"}));
   command
-      .add_option("--allow", flags.allow, "tf32: products of fp32 may round their operands to it")
-      ->check(CLI::IsMember({"tf32"}))
+      .add_option("--allow", flags.allow,
+                  "tf32: products of fp32 may round their operands to it; tanh-gelu: GELU of fp16 "
+                  "and bf16 may take its tanh form, off by at most 4.8e-4")
+      ->check(CLI::IsMember({"tf32", "tanh-gelu"}))
       ->allow_extra_args(false);
   command
       .add_option("--state", flags.states,
@@ -42,7 +44,7 @@ Status applyTarget(const TargetFlags &flags, CompileRequest &request) {
   request.levels = std::move(targets.levels);
   request.archs = std::move(targets.archs);
   request.precision = flags.precision;
-  request.allowTf32 = flags.allowsTf32();
+  request.allow = flags.allow;
   for (const std::string &state : flags.states) {
     size_t sign = state.find('=');
     if (sign == std::string::npos) {

@@ -19,8 +19,6 @@ struct TargetFlags {
   std::string precision = "keep";
   std::vector<std::string> allow;
   std::vector<std::string> states;
-
-  bool allowsTf32() const { return !allow.empty(); }
 };
 
 void declareTargetFlags(CLI::App &command, TargetFlags &flags);

@@ -105,6 +105,20 @@ TEST_F(PrecisionTest, TransformersAreNarrowButForTheirMask) {
   EXPECT_EQ(object.getArray("wider")->size(), 1u);
 }
 
+TEST_F(PrecisionTest, TanhGeluOfNarrowValuesOnly) {
+  parse(R"(func.func @main(%x: tensor<8xf32>, %y: tensor<8xf16>) -> (tensor<8xf32>, tensor<8xf16>) {
+    %0 = tn.gelu %x : tensor<8xf32>
+    %1 = tn.gelu %y : tensor<8xf16>
+    return %0, %1 : tensor<8xf32>, tensor<8xf16>
+  })");
+  opt::approximateGelu(*module, record);
+  ASSERT_EQ(record.approximated.size(), 1u);
+  EXPECT_EQ(record.approximated[0].rule->name, "tanh-gelu");
+  module->walk([](tn::GeluOp gelu) {
+    EXPECT_EQ(gelu.getApproximate(), getElementTypeOrSelf(gelu.getType()).isF16());
+  });
+}
+
 TEST_F(PrecisionTest, EqualWeightsAreConvertedOnceAndWhenRead) {
   std::vector<char> bytes(64 * sizeof(float));
   for (int i = 0; i < 64; ++i) {
