@@ -10,7 +10,7 @@ namespace tenon::dispatch {
 namespace {
 
 /// Elements that a bundle computes at most: with more, a launch is a small part of its time.
-constexpr int64_t kMostElements = int64_t(1) << 17;
+constexpr int64_t kMostElements = int64_t(1) << 20;
 /// Groups between two that are joined.
 constexpr size_t kFarthestGroup = 8;
 
@@ -29,14 +29,17 @@ std::optional<int64_t> elementsOf(const Formation &formation, Group *group) {
 
 using Sources = llvm::SmallSetVector<Value, 8>;
 
-/// What a group reads that the model computes, seen through reshapes.
+/// What a group reads that the model computes, seen through reshapes; not what a scatter writes
+/// over.
 Sources sourcesOf(Group *group) {
   Sources sources;
   for (Value value : outsideOperands(group->ops)) {
+    bool isData = group->strategy == kSingle && value == group->root->getOperand(0);
     while (tn::ReshapeOp reshape = value.getDefiningOp<tn::ReshapeOp>()) {
       value = reshape.getX();
     }
-    if (!isa_and_nonnull<tn::WeightOp, tn::ConstantOp, tn::PackOp>(value.getDefiningOp())) {
+    if (!isData &&
+        !isa_and_nonnull<tn::WeightOp, tn::ConstantOp, tn::PackOp>(value.getDefiningOp())) {
       sources.insert(value);
     }
   }
@@ -50,6 +53,15 @@ struct Bundle {
   size_t last; ///< number of the group that joined it last
 };
 
+/// Whether the bundle reads what the group reads most of. Less is in common by chance: a position
+/// that both read says nothing about when their other operands are there.
+bool readsTheSame(const Formation &formation, const Bundle &bundle, const Sources &sources) {
+  const Value *widest = llvm::max_element(sources, [&](Value a, Value b) {
+    return formation.costs.bytesOf(a) < formation.costs.bytesOf(b);
+  });
+  return widest != sources.end() && bundle.sources.contains(*widest);
+}
+
 bool readsFrom(Group *consumers, Group *producers) {
   return llvm::any_of(outsideOperands(consumers->ops), [&](Value value) {
     return llvm::is_contained(producers->ops, value.getDefiningOp());
@@ -62,10 +74,8 @@ bool join(Formation &formation, Bundle &bundle, const Bundle &other) {
   bool mayJoin = bundle.elements + other.elements <= kMostElements &&
                  other.last - bundle.last <= kFarthestGroup &&
                  bundle.group->ops.size() + group->ops.size() <= kMostOperations &&
-                 llvm::any_of(other.sources,
-                              [&](Value value) { return bundle.sources.contains(value); }) &&
-                 !readsFrom(group, bundle.group) &&
-                 !formation.grouping.merge(bundle.group, group);
+                 readsTheSame(formation, bundle, other.sources) &&
+                 !readsFrom(group, bundle.group) && !formation.grouping.merge(bundle.group, group);
   if (!mayJoin) {
     return false;
   }
@@ -91,8 +101,8 @@ void formBundles(Formation &formation) {
       continue;
     }
     Bundle own{group, *elements, sourcesOf(group), number};
-    bool isJoined = llvm::any_of(
-        open, [&](Bundle &bundle) { return join(formation, bundle, own); });
+    bool isJoined =
+        llvm::any_of(open, [&](Bundle &bundle) { return join(formation, bundle, own); });
     if (!isJoined) {
       open.push_back(std::move(own));
     }

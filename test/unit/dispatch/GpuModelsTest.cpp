@@ -113,17 +113,17 @@ INSTANTIATE_TEST_SUITE_P(
         both("graphs/mobilenet_v2.dynamo", "graphs/mobilenet_v2.torchscript",
              {{"contraction", 36}, {"depthwise", 17}, {"elementwise", 20}, {"single", 1}})));
 
-// A layer: QKV, two rotary embeddings, the part of V, two updates of the cache, attention, its
+// A layer: QKV, one bundle for two rotary embeddings and two updates of the cache, attention, its
 // product with the residual, norm, gate and up, their product, down with the residual, norm. Around
-// them angles, indices, mask, and casts of the cache (32 in, 32 out, which states do not have) and
-// of the result.
+// them angles and the mask in one bundle, and casts of the cache (32 in, 32 out, which states do not
+// have) and of the result.
 INSTANTIATE_TEST_SUITE_P(Llama, GpuModel,
                          testing::Values(Expected{"large/llama_1b_decode",
                                                   {{"attention", 16},
                                                    {"contraction", 65},
                                                    {"rows", 33},
-                                                   {"single", 32},
-                                                   {"elementwise", 16 * 4 + 3 + 64 + 1}},
+                                                   {"bundle", 16 + 1},
+                                                   {"elementwise", 16 + 64 + 1}},
                                                   opt::Precision::Bf16}));
 
 } // namespace
