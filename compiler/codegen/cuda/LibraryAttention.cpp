@@ -10,11 +10,13 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// Keys from which on the call is faster, if there is no mask. Measured on an H200 in f16, cuDNN
-/// against our kernel: 64 x 16 heads of 384 x 384 x 64 with a mask 159 us and 122, without 107 and
-/// 113; 64 x 12 heads of 197 x 197 x 64 without 47 and 45; 384 x 384 x 64 for one sequence 10.5
-/// and 5.9. At 4,096 x 4,096 x 128 cuDNN reaches 627 TF/s; ours stays below 350 in all of these.
-constexpr int64_t kLeastKeys = 1024;
+/// Measured on an H200 in f16, cuDNN against our kernels without and with products of warpgroups:
+/// 64 x 16 heads of 384 x 384 x 64 with a mask 159 us, 198 and 122, without 107, - and 113; 64 x 12
+/// heads of 197 x 197 x 64 without 47, about 60 and 45; 384 x 384 x 64 of one sequence 10.5, 7.9
+/// and 5.9. At 4,096 x 4,096 x 128 without a mask cuDNN reaches 627 TF/s, ours below 350 in all of
+/// these.
+constexpr int64_t kLeastPairs = int64_t(16) << 20; ///< of queries and keys, over all heads
+constexpr int64_t kLeastLength = 1024;             ///< against warpgroups, without a mask
 
 bool isConstant(AffineExpr value, int64_t constant) { return tn::constantDim(value) == constant; }
 
@@ -27,8 +29,11 @@ void appendStrides(SmallVectorImpl<AffineExpr> &sizes, const StridedTensor &tens
 }
 
 bool isWorthACall(RegionBuilder &region, const AttentionProblem &p) {
-  return !p.mask && region.estimate(p.keys) >= kLeastKeys &&
-         region.estimate(p.queries) >= kLeastKeys;
+  if (!chooseTile(p, region.arch).isWarpgroup) {
+    return region.estimate({p.batches, p.heads, p.queries, p.keys}) >= kLeastPairs;
+  }
+  return !p.mask && region.estimate(p.keys) >= kLeastLength &&
+         region.estimate(p.queries) >= kLeastLength;
 }
 
 } // namespace
@@ -72,8 +77,9 @@ std::optional<RegionStep> attentionStep(func::FuncOp kernel) {
 
 FailureOr<bool> emitLibraryAttention(RegionBuilder &region) {
   FailureOr<AttentionProblem> problem = matchAttention(region.source);
-  return succeeded(problem) && isWorthACall(region, *problem) ? emitLibrary(region)
-                                                              : FailureOr<bool>(false);
+  bool isWorthIt =
+      succeeded(problem) && fitsTensorCores(*problem) && isWorthACall(region, *problem);
+  return isWorthIt ? emitLibrary(region) : FailureOr<bool>(false);
 }
 
 } // namespace tenon::codegen::cuda
