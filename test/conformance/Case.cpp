@@ -131,7 +131,9 @@ Status runDataSet(const std::string &folder, const Ports &ports, const Tolerance
     }
     inputs.push_back(std::move(found->second));
   }
-  TENON_ASSIGN(tool::Runner runner, tool::Runner::create(engine, std::move(inputs), threads));
+  runtime::SessionOptions session;
+  session.threads = threads;
+  TENON_ASSIGN(tool::Runner runner, tool::Runner::create(engine, std::move(inputs), session));
   TENON_TRY(runner.run());
   for (const Tensor &output : runner.outputs()) {
     std::map<std::string, Tensor>::iterator want = wanted.find(output.name);
