@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
-"""Tests on the GPU of this machine: the operator table, ONNX's own suite and the models of the zoo; ends with a summary.
+"""Tests on the GPU of this machine: the operator table, ONNX's own suite, the library calls, compute-sanitizer over the
+operator table, and the models of the zoo; ends with a page of results. A part that cannot run here is named with its reason.
 
-Relies on `tenon` and `conformance` of any preset, and on numpy and onnx for the models. Compiler and GPU are all it needs.
+Relies on `tenon` and `conformance` of any preset. The rest is used where it is: library_check, onnx and numpy for the models,
+the sanitizer of a CUDA toolkit.
 """
 
 import argparse
 import importlib.util
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEBIAN_SUITE = pathlib.Path("/usr/share/libonnx-testdata/data")
@@ -21,18 +26,91 @@ def newer_suite():
     return pathlib.Path(package.origin).parent / "backend/test/data/node" if package else pathlib.Path("onnx")
 
 
-def suites(options):
-    """Name and command of each part."""
-    conformance = [options.bin / "conformance", "--target", options.target, "--jobs", options.jobs, "--timeout", options.timeout]
-    reports = options.reports
-    yield "operators", [*conformance, "ops", "--expected", ROOT / "test/ops/expected-failures.txt", "--report", reports / "operators.txt"]
-    for name, folder, listed in (("conformance", options.suite, "expected-failures.txt"),
-                                 ("newer", options.newer, "expected-failures-1.22.txt")):
-        if folder.is_dir():
-            yield name, [*conformance, folder, "--expected", ROOT / "test/conformance" / listed, "--report", reports / f"{name}.txt"]
-        else:
-            print(f"test_gpu: the suite {name} is not in {folder}")
-    yield "models", [sys.executable, ROOT / "test/gpu/zoo.py", "--tenon", options.bin / "tenon", "--target", options.target]
+class Skipped(Exception):
+    """Why a part cannot run here."""
+
+
+def run(command):
+    """Exit code and what was printed."""
+    try:
+        done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              errors="replace")
+    except OSError as error:
+        raise Skipped(str(error)) from error
+    return done.returncode, done.stdout
+
+
+def conformance(options, *arguments):
+    return [options.bin / "conformance", "--target", options.target, "--timeout", options.timeout, *arguments]
+
+
+def operators(options):
+    return run(conformance(options, "ops", "--jobs", options.jobs, "--expected", ROOT / "test/ops/expected-failures.txt",
+                           "--report", options.reports / "operators.txt"))
+
+
+def suite(folder, listed, name):
+    def part(options):
+        if not folder(options).is_dir():
+            raise Skipped(f"the suite is not in {folder(options)}")
+        return run(conformance(options, folder(options), "--jobs", options.jobs, "--expected", ROOT / "test/conformance" / listed,
+                               "--report", options.reports / f"{name}.txt"))
+    return part
+
+
+def libraries(options):
+    places = [options.bin / "library_check", options.bin.parent / "test/gpu/library_check"]
+    found = next((place for place in places if place.exists()), None)
+    if not found:
+        raise Skipped("library_check was not built")
+    return run([found])
+
+
+def models(options):
+    if not importlib.util.find_spec("numpy") or not importlib.util.find_spec("onnx"):
+        raise Skipped("this Python lacks numpy or onnx")
+    return run([sys.executable, ROOT / "test/gpu/zoo.py", "--tenon", options.bin / "tenon", "--target", options.target])
+
+
+def errors_in(text):
+    """What compute-sanitizer counted over all processes; none if it said nothing."""
+    counts = [int(number) for number in re.findall(r"ERROR SUMMARY: (\d+) error", text)]
+    counts += [int(number) for number in re.findall(r"RACECHECK SUMMARY: (\d+) hazard", text)]
+    return sum(counts) if counts else None
+
+
+def sanitize(options, tool, *arguments):
+    command = [options.sanitizer, "--tool", tool, "--target-processes", "all", "--print-limit", "20", *conformance(options, *arguments)]
+    return run(command)[1]
+
+
+def sanitizer(options):
+    """Every tool must report the fault that is planted for it, and nothing of the operator table."""
+    options.sanitizer = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    if not options.sanitizer:
+        raise Skipped("compute-sanitizer is not installed")
+    lines, is_clean = [], True
+    for tool in ("memcheck", "racecheck", "initcheck", "synccheck"):
+        start = time.monotonic()
+        planted = errors_in(sanitize(options, tool, "faults", "--filter", tool, "--jobs", 1))
+        text = sanitize(options, tool, "ops", "--jobs", options.jobs, "--batch", options.batch)
+        (options.reports / f"{tool}.txt").write_text(text)
+        found, summary = errors_in(text), re.findall(r"^\d+ cases at .*", text, re.M)
+        lines.append(f"{tool}: {planted} errors of the planted fault, {found} of the operator table "
+                     f"({summary[-1] if summary else 'no summary'}), {time.monotonic() - start:.0f} s")
+        is_clean &= bool(planted) and found == 0
+        lines += [f"  {line}" for line in dict.fromkeys(re.findall(r"=+ ((?:Invalid|Error|Uninit|Barrier|Race|Warning).*)", text))][:8]
+    return int(not is_clean), "\n".join(lines)
+
+
+PARTS = {
+    "operators": operators,
+    "conformance": suite(lambda options: options.suite, "expected-failures.txt", "conformance"),
+    "newer": suite(lambda options: options.newer, "expected-failures-1.22.txt", "newer"),
+    "libraries": libraries,
+    "sanitizer": sanitizer,
+    "models": models,
+}
 
 
 def shown(text, code):
@@ -48,24 +126,35 @@ def main():
     parser.add_argument("--target", default="cuda:sm_90")
     parser.add_argument("--suite", type=pathlib.Path, default=DEBIAN_SUITE, help="folder of the cases of libonnx-testdata")
     parser.add_argument("--newer", type=pathlib.Path, default=newer_suite(), help="folder of the node cases of onnx 1.22")
-    parser.add_argument("--only", default="", help="parts by comma: operators, conformance, newer, models")
+    parser.add_argument("--only", default="", help=f"parts by comma: {', '.join(PARTS)}")
+    parser.add_argument("--batch", type=int, default=60, help="cells of the operator table in a process of the sanitizer")
     parser.add_argument("--jobs", type=int, default=min(8, os.cpu_count() or 1))
     parser.add_argument("--timeout", type=int, default=120, help="seconds for a case")
     parser.add_argument("--reports", type=pathlib.Path, default=pathlib.Path("."), help="folder for the rows of all cases")
     options = parser.parse_args()
     options.reports.mkdir(parents=True, exist_ok=True)
-    found = subprocess.run([str(options.bin / "tenon"), "doctor"], capture_output=True, text=True)
-    print(found.stdout.strip(), flush=True)
+    try:
+        print(run([options.bin / "tenon", "doctor"])[1].strip(), flush=True)
+    except Skipped as reason:
+        sys.exit(f"test_gpu: {reason}; build it, or name its folder with --bin")
     results = {}
-    for name, command in suites(options):
+    for name, part in PARTS.items():
         if options.only and name not in options.only.split(","):
             continue
         print(f"== {name}", flush=True)
-        done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        print(shown(done.stdout, done.returncode), flush=True)
-        results[name] = done.returncode
-    print("== " + ", ".join(f"{name} {'pass' if code == 0 else 'FAIL'}" for name, code in results.items()))
-    return max(results.values(), default=2)
+        start = time.monotonic()
+        try:
+            code, text = part(options)
+            print(text if name == "sanitizer" else shown(text, code), flush=True)
+            results[name] = code
+            print(f"   {time.monotonic() - start:.0f} s", flush=True)
+        except Skipped as reason:
+            print(f"not run: {reason}", flush=True)
+            results[name] = None
+    words = {None: "not run", 0: "pass"}
+    print("== " + ", ".join(f"{name} {words.get(code, 'FAIL')}" for name, code in results.items()))
+    codes = [code for code in results.values() if code is not None]
+    return max(codes, default=2)
 
 
 if __name__ == "__main__":

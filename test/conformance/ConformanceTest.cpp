@@ -2,6 +2,7 @@
 
 #include "test/conformance/Compare.h"
 #include "test/conformance/Expected.h"
+#include "test/conformance/PlantedFaults.h"
 #include "test/conformance/Pool.h"
 
 #include <gtest/gtest.h>
@@ -103,6 +104,36 @@ TEST(Pool, SurvivesCrashesHangsAndSilence) {
   EXPECT_EQ(outcomes[3].reason, "ended with 7");
   EXPECT_EQ(outcomes[4].verdict, Verdict::Fail);
   EXPECT_TRUE(outcomes[4].reason.starts_with("in /dev/shm/"));
+}
+
+TEST(Pool, DoesSeveralCasesInAChild) {
+  std::vector<Case> cases = {{"a", ""}, {"b", ""}, {"crash", ""}, {"behind", ""}, {"next", ""}};
+  CaseFunction function = [](const Case &one, const std::string &) -> Outcome {
+    if (one.name == "crash") {
+      std::abort();
+    }
+    return {one.name == "b" ? Verdict::Unsupported : Verdict::Pass, one.name};
+  };
+  std::vector<Outcome> outcomes =
+      runInChildren(cases, {.jobs = 2, .secondsPerCase = 20, .batch = 4}, function, [](size_t) {});
+  EXPECT_EQ(outcomes[0].reason, "a");
+  EXPECT_EQ(outcomes[1].verdict, Verdict::Unsupported);
+  EXPECT_EQ(outcomes[2].reason, "crashed: Aborted");
+  EXPECT_EQ(outcomes[3].reason, "crashed: Aborted") << "its child is gone";
+  EXPECT_EQ(outcomes[4].reason, "next");
+}
+
+TEST(PlantedFaults, AreEnginesThatTheRuntimeTakes) {
+  std::vector<Case> faults = plantedFaults();
+  EXPECT_EQ(4u, faults.size());
+  CaseOptions options;
+  options.targets.archs = {engine::kCudaArchs[2]};
+  options.scratchFolder = ::testing::TempDir();
+  options.compileOnly = true;
+  for (const Case &fault : faults) {
+    EXPECT_EQ(Verdict::Pass, runPlantedFault(fault, options).verdict) << fault.name;
+  }
+  EXPECT_EQ(Verdict::Fail, runPlantedFault({"none", ""}, options).verdict);
 }
 
 } // namespace

@@ -4,6 +4,7 @@
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "test/conformance/Case.h"
 #include "test/conformance/Expected.h"
+#include "test/conformance/PlantedFaults.h"
 #include "test/conformance/Pool.h"
 #include "test/ops/Cells.h"
 
@@ -97,8 +98,9 @@ size_t compareWithList(const Flags &flags, const std::vector<Case> &cases,
   return faults.size();
 }
 
-/// What stands for a folder to run the operator table.
+/// What stands for a folder to run the operator table, and the faults that a sanitizer must report.
 constexpr const char *kOperators = "ops";
+constexpr const char *kFaults = "faults";
 
 /// The one target that is asked for, by default the best CPU level of this machine.
 Result<tool::Targets> targetOf(const std::string &text) {
@@ -120,7 +122,10 @@ int runSuite(const Flags &flags) {
     return 2;
   }
   bool isOperators = flags.suite == kOperators;
-  std::vector<Case> cases = isOperators ? ops::opCells() : findCases(flags.suite);
+  bool isFaults = flags.suite == kFaults;
+  std::vector<Case> cases = isOperators ? ops::opCells()
+                            : isFaults  ? plantedFaults()
+                                        : findCases(flags.suite);
   std::erase_if(cases, [&](const Case &one) { return one.name.find(flags.filter) == std::string::npos; });
   if (cases.empty()) {
     fmt::print(stderr, "conformance: no cases in {}\n", flags.suite);
@@ -128,7 +133,9 @@ int runSuite(const Flags &flags) {
   }
   CaseFunction function = [&](const Case &one, const std::string &scratch) {
     CaseOptions options{*targets, flags.threads, scratch, flags.compileOnly};
-    return isOperators ? ops::runOpCell(one, options) : runCase(one, options);
+    return isOperators ? ops::runOpCell(one, options)
+           : isFaults  ? runPlantedFault(one, options)
+                       : runCase(one, options);
   };
   bool isTerminal = isatty(STDERR_FILENO);
   std::vector<Outcome> outcomes = runInChildren(cases, flags.pool, function, [&](size_t done) {
@@ -158,7 +165,7 @@ int runSuite(const Flags &flags) {
 int main(int argc, char **argv) {
   Flags flags;
   CLI::App app("Runs ONNX's test suites through compiled code.", "conformance");
-  app.add_option("SUITE", flags.suite, "Folder with cases below it, or ops for the operator table")->required();
+  app.add_option("SUITE", flags.suite, "Folder with cases below it, ops for the operator table, or faults for those planted for a sanitizer")->required();
   app.add_option("--expected", flags.expected, "List of cases that are known not to pass");
   app.add_flag("--update", flags.update, "Write the list anew instead of comparing with it");
   app.add_option("--target", flags.target, "cpu:avx512 or cuda:sm_90; the best CPU level here by default");
@@ -166,6 +173,7 @@ int main(int argc, char **argv) {
   app.add_option("--filter", flags.filter, "Only cases whose names hold this");
   app.add_option("--report", flags.report, "Write the rows to this file too");
   app.add_option("--jobs", flags.pool.jobs, "Cases at a time");
+  app.add_option("--batch", flags.pool.batch, "Cases that a process does one after the other");
   app.add_option("--threads", flags.threads, "Threads of each run");
   app.add_option("--timeout", flags.pool.secondsPerCase, "Seconds for a case");
   CLI11_PARSE(app, argc, argv);

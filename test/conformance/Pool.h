@@ -12,6 +12,9 @@ namespace tenon::conformance {
 struct PoolOptions {
   unsigned jobs = 2;
   unsigned secondsPerCase = 120;
+  /// Cases that a child does one after the other: for tools that make starting it slow. When one of
+  /// them ends the child, those behind it fail too.
+  size_t batch = 1;
 };
 
 /// What a child does for a case. It may crash.
