@@ -150,9 +150,10 @@ Result<std::shared_ptr<const Engine>> Engine::load(std::unique_ptr<engine::Engin
   std::shared_ptr<Engine> engine(new Engine());
   engine->engineFile = std::move(file);
   bool mayUseGpu = options.variant.empty() || engine::isCudaLevel(options.variant);
-  std::optional<cuda::EarlyLibraries> libraries;
+  std::unique_ptr<cuda::EarlyLibraries> libraries;
   if (mayUseGpu) {
-    libraries.emplace(*engine->engineFile, options.cudaLibrary);
+    libraries =
+        std::make_unique<cuda::EarlyLibraries>(*engine->engineFile, options.cudaLibrary);
   }
   Machine machine(options);
   TENON_ASSIGN(engine->chosen,
@@ -166,7 +167,8 @@ Result<std::shared_ptr<const Engine>> Engine::load(std::unique_ptr<engine::Engin
     cuda::CubinCache cache(options.cacheFolder.value_or(cuda::defaultCacheFolder()));
     TENON_ASSIGN(
         engine->variantOnDevice,
-        cuda::CudaVariant::load(machine.device(), *engine->engineFile, engine->chosen, cache));
+        cuda::CudaVariant::load(machine.device(), *engine->engineFile, engine->chosen, cache,
+                                std::move(libraries)));
     engine->gpuInUse = options.gpu;
   }
   return std::shared_ptr<const Engine>(std::move(engine));

@@ -2,7 +2,6 @@
 // what disturbs the machine disturbs both. Times are of the steady clock around Session::run; on a
 // GPU each is paired with the GPU's own time of runs whose tensors stay there.
 
-#include "engine/CudaArch.h"
 #include "support/MappedFile.h"
 #include "tools/tenon/Contender.h"
 #include "tools/tenon/EngineSource.h"
@@ -55,23 +54,6 @@ Status readThrough(const std::string &path) {
   return Status::ok();
 }
 
-/// Starts the GPU if the engine is to run on one, so that loading is measured without it.
-Status startGpu(const BenchFlags &flags, const std::string &path, Contender &contender) {
-  TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(path));
-  bool isForGpu = std::ranges::any_of(file->variants(), [&](const engine::Variant &variant) {
-    return engine::isCudaLevel(variant.level) &&
-           (flags.open.variant.empty() || flags.open.variant == variant.level);
-  });
-  if (isForGpu) {
-    Clock::time_point start = Clock::now();
-    Result<std::shared_ptr<const runtime::cuda::CudaDevice>> opened = openGpu();
-    // Where there is none, opening the engine says so or takes the CPU.
-    contender.context = opened.isOk() ? std::move(*opened) : nullptr;
-    contender.contextMs = millisecondsSince(start);
-  }
-  return Status::ok();
-}
-
 Result<Contender> load(const BenchFlags &flags, const std::string &path, Terminal &terminal) {
   OpenRequest request = flags.open;
   request.path = path;
@@ -82,18 +64,20 @@ Result<Contender> load(const BenchFlags &flags, const std::string &path, Termina
   TENON_ASSIGN(EngineSource source, EngineSource::prepare(request, terminal));
   contender.compileSeconds = source.compileSeconds();
   TENON_TRY(readThrough(source.path()));
-  TENON_TRY(startGpu(flags, source.path(), contender));
 
   Clock::time_point start = Clock::now();
   TENON_ASSIGN(contender.engine, source.open());
-  contender.engineMs = millisecondsSince(start);
+  double openMs = millisecondsSince(start);
+  TENON_ASSIGN(double contextMs, contextMilliseconds(*contender.engine));
+  // The other contender may have started the GPU.
+  contender.contextMs = contextMs < openMs ? contextMs : 0;
+  contender.engineMs = openMs - contender.contextMs;
   TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(flags.inputs, *contender.engine));
   start = Clock::now();
   TENON_ASSIGN(Runner runner, Runner::create(contender.engine, std::move(inputs), flags.session));
   contender.loadMs = contender.engineMs + millisecondsSince(start);
   TENON_TRY(runner.run());
-  contender.firstResultMs =
-      contender.contextMs + contender.engineMs + millisecondsSince(start);
+  contender.firstResultMs = openMs + millisecondsSince(start);
   contender.runner = std::make_unique<Runner>(std::move(runner));
   if (contender.isGpu()) {
     TENON_TRY(contender.prepareGpu(flags.isCold, flags.session));

@@ -27,11 +27,10 @@ struct GpuDetails {
 struct Contender {
   std::string path;
   double compileSeconds = 0;
-  double contextMs = 0;     ///< starting the GPU's driver and context, before anything is loaded
-  double engineMs = 0;      ///< from opening the file to code and weights in their place
-  double loadMs = 0;        ///< from opening the file to a session prepared for the shapes
+  double contextMs = 0;     ///< starting the GPU's driver and context
+  double engineMs = 0;      ///< from opening the file to code and weights in place, without that
+  double loadMs = 0;        ///< to a session prepared for the shapes, without it too
   double firstResultMs = 0; ///< from starting to the first outputs
-  std::shared_ptr<const runtime::cuda::CudaDevice> context;
   std::shared_ptr<const runtime::Engine> engine;
   std::unique_ptr<Runner> runner;
   std::vector<double> times; ///< of the caller, with host tensors

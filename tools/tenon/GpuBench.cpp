@@ -308,8 +308,14 @@ Result<GpuProbe> probeGpu(int gpu) {
   return probe;
 }
 
-Result<std::shared_ptr<const CudaDevice>> openGpu() {
-  return CudaDevice::open(cuda::kDriverLibrary, 0);
+Result<double> contextMilliseconds(const runtime::Engine &engine) {
+  if (!engine.gpu()) {
+    return 0.0;
+  }
+  // The same object as the engine's.
+  TENON_ASSIGN(std::shared_ptr<const CudaDevice> device,
+               CudaDevice::open(cuda::kDriverLibrary, *engine.gpu()));
+  return device->openingSeconds() * 1000;
 }
 
 } // namespace tenon::tool

@@ -11,10 +11,6 @@
 #include <optional>
 #include <vector>
 
-namespace tenon::runtime::cuda {
-class CudaDevice;
-}
-
 namespace tenon::tool {
 
 /// Sessions of one engine, each with tensors of its own on the GPU, run in turn.
@@ -40,8 +36,7 @@ struct GpuProbe {
 
 Result<GpuProbe> probeGpu(int gpu);
 
-/// Starts the driver and the context of the first GPU, as an engine's loading does where that has
-/// not been done; the context lives as long as what is returned.
-Result<std::shared_ptr<const runtime::cuda::CudaDevice>> openGpu();
+/// What starting the driver and the context took, by whichever engine came first; 0 on a CPU.
+Result<double> contextMilliseconds(const runtime::Engine &engine);
 
 } // namespace tenon::tool

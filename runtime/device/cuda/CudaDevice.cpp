@@ -6,6 +6,7 @@
 #include "support/Text.h"
 
 #include <array>
+#include <chrono>
 #include <map>
 #include <mutex>
 
@@ -87,6 +88,7 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(const std::string &li
   if (std::shared_ptr<const CudaDevice> device = known.lock()) {
     return device;
   }
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   TENON_ASSIGN(std::shared_ptr<const CudaDriver> driver, CudaDriver::open(library));
   TENON_ASSIGN(int count, countDevices(*driver));
   if (ordinal < 0 || ordinal >= count) {
@@ -97,6 +99,8 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(const std::string &li
   TENON_ASSIGN(DeviceFacts facts, describeDevice(*driver, ordinal));
   std::shared_ptr<CudaDevice> device(new CudaDevice(std::move(driver), std::move(facts)));
   TENON_TRY(device->retain());
+  device->opening =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   known = device;
   return std::shared_ptr<const CudaDevice>(std::move(device));
 }

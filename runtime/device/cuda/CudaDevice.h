@@ -35,6 +35,8 @@ public:
   const CudaDriver &driver() const { return *cudaDriver; }
   const DeviceFacts &facts() const { return deviceFacts; }
   ContextHandle context() const { return primary; }
+  /// What opening the driver and the context took.
+  double openingSeconds() const { return opening; }
 
 private:
   CudaDevice(std::shared_ptr<const CudaDriver> driver, DeviceFacts facts);
@@ -44,6 +46,7 @@ private:
   DeviceFacts deviceFacts;
   int handle = 0;
   ContextHandle primary = nullptr;
+  double opening = 0;
 };
 
 /// Makes a GPU's context current in this thread for as long as it lives, and leaves the thread as

@@ -198,11 +198,8 @@ Status CudaExecutor::openLibraries() {
   if (libraries) {
     return Status::ok();
   }
-  library::Options options;
-  options.workspaceLimit = kWorkspaceBytes;
-  options.cacheFolder = variant.cacheFolder();
-  options.device = strCat(device->facts().name, ", sm_", device->facts().capability, ", driver ",
-                          driver.version());
+  variant.waitForLibraries();
+  library::Options options = variant.libraryOptions();
   if (measureSeconds > 0) {
     TENON_ASSIGN(meter, CudaMeter::create(device));
     options.meter = meter.get();

@@ -4,7 +4,9 @@
 #include "runtime/device/cuda/CudaVariant.h"
 
 #include "runtime/device/cuda/CudaExecutor.h"
+#include "runtime/device/cuda/CudaPlanPart.h"
 #include "runtime/device/cuda/CudaStream.h"
+#include "support/Text.h"
 #include "support/ThreadPool.h"
 
 #include <algorithm>
@@ -88,10 +90,15 @@ CudaVariant::CudaVariant(std::shared_ptr<const CudaDevice> device, const engine:
 
 Result<std::unique_ptr<LoadedVariant>> CudaVariant::load(std::shared_ptr<const CudaDevice> device,
                                                          const engine::EngineFile &file,
-                                                         size_t index, const CubinCache &cache) {
+                                                         size_t index, const CubinCache &cache,
+                                                         std::unique_ptr<EarlyLibraries> libraries) {
   ContextScope scope(*device);
   std::unique_ptr<CudaVariant> variant(
       new CudaVariant(std::move(device), file, index, cache.folder()));
+  if (libraries) {
+    libraries->begin(variant->cudaDevice, variant->plan(), variant->libraryOptions());
+    variant->early = std::move(libraries);
+  }
   const engine::Variant &stored = file.variants()[index];
   GpuCode code = {file.code(index), file.cubin(index),
                   engine::parseCudaArch(stored.level).value_or(engine::CudaArch())};
@@ -99,6 +106,22 @@ Result<std::unique_ptr<LoadedVariant>> CudaVariant::load(std::shared_ptr<const C
                CudaModule::load(variant->cudaDevice, code, stored.kernels, cache));
   TENON_TRY(variant->uploadWeights());
   return std::unique_ptr<LoadedVariant>(std::move(variant));
+}
+
+library::Options CudaVariant::libraryOptions() const {
+  library::Options options;
+  options.workspaceLimit = kWorkspaceBytes;
+  options.cacheFolder = folder;
+  options.device = strCat(cudaDevice->facts().name, ", sm_", cudaDevice->facts().capability,
+                          ", driver ", cudaDevice->driver().version());
+  return options;
+}
+
+void CudaVariant::waitForLibraries() const {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (early) {
+    early->finish();
+  }
 }
 
 Status CudaVariant::uploadWeights() {

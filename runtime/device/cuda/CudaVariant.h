@@ -5,9 +5,11 @@
 #include "engine/Reader.h"
 #include "runtime/device/cuda/CudaMemory.h"
 #include "runtime/device/cuda/CudaModule.h"
+#include "runtime/device/cuda/EarlyLibraries.h"
 #include "runtime/plan/Device.h"
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace tenon::runtime::cuda {
@@ -22,7 +24,8 @@ public:
   /// `file` must outlive the variant.
   static Result<std::unique_ptr<LoadedVariant>> load(std::shared_ptr<const CudaDevice> device,
                                                      const engine::EngineFile &file, size_t index,
-                                                     const CubinCache &cache);
+                                                     const CubinCache &cache,
+                                                     std::unique_ptr<EarlyLibraries> libraries);
 
   Result<std::unique_ptr<Executor>> createExecutor(const SessionOptions &options) const override;
 
@@ -32,8 +35,10 @@ public:
   /// Where a weight that the plan uses lies.
   std::byte *weight(uint32_t weightIndex) const { return weights.data() + offsets[weightIndex]; }
   uint64_t weightBytes() const { return weights.size() == 0 ? 0 : weights.size() - kSlackBytes; }
-  /// Where what is made for the GPU is kept; empty for nowhere.
-  const std::string &cacheFolder() const { return folder; }
+  /// For library calls on this GPU, without measuring.
+  library::Options libraryOptions() const;
+  /// Waits for libraries that are being made ready.
+  void waitForLibraries() const;
 
 private:
   CudaVariant(std::shared_ptr<const CudaDevice> device, const engine::EngineFile &file,
@@ -43,10 +48,12 @@ private:
   std::shared_ptr<const CudaDevice> cudaDevice;
   const engine::EngineFile &engineFile;
   size_t index;
-  std::string folder;
+  std::string folder; ///< where what is made for the GPU is kept; empty for nowhere
   std::unique_ptr<CudaModule> code;
   CudaBuffer weights;
   std::vector<uint64_t> offsets; ///< by weight of the engine
+  mutable std::mutex mutex;      ///< of waiting
+  std::unique_ptr<EarlyLibraries> early;
 };
 
 } // namespace tenon::runtime::cuda

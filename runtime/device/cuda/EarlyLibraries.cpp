@@ -1,69 +1,116 @@
-// Opens by the same names as the calls will, which then find them open.
+// A thread for each library: it opens it, waits for the context, and prepares one call.
 
 #include "runtime/device/cuda/EarlyLibraries.h"
 
 #include "engine/CudaArch.h"
-#include "runtime/library/Library.h"
 #include "runtime/library/Loader.h"
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <system_error>
-#include <vector>
 
 namespace tenon::runtime::cuda {
 namespace {
 
-struct Needed {
-  bool cublasLt = false;
-  bool cudnn = false;
-};
+/// As library::libraryOf names them.
+constexpr std::string_view kCublasLtName = "cublaslt";
+constexpr std::string_view kCudnnName = "cudnn";
 
-Needed librariesOf(const engine::EngineFile &file) {
-  Needed needed;
-  for (const engine::Variant &variant : file.variants()) {
-    if (!engine::isCudaLevel(variant.level)) {
-      continue;
-    }
-    for (const engine::Instruction &instruction : variant.plan.instructions) {
-      std::string_view name = library::libraryOf(instruction.call);
-      needed.cublasLt |= name == "cublaslt";
-      needed.cudnn |= name == "cudnn";
-    }
-  }
-  return needed;
-}
-
-void open(Needed needed, const std::string &driverLibrary) {
-  // Without a driver nothing will be called.
-  if (!dlopen(driverLibrary.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    return;
-  }
-  if (needed.cublasLt) {
-    (void)library::openLibrary(library::kCublasLt, "").isOk();
-  }
-  if (needed.cudnn) {
-    (void)library::openLibrary(library::kCudnn, "").isOk();
-  }
+bool calls(const engine::EngineFile &file, std::string_view name) {
+  return std::ranges::any_of(file.variants(), [&](const engine::Variant &variant) {
+    return engine::isCudaLevel(variant.level) &&
+           std::ranges::any_of(variant.plan.instructions,
+                               [&](const engine::Instruction &instruction) {
+                                 return !instruction.call.empty() &&
+                                        library::libraryOf(instruction.call) == name;
+                               });
+  });
 }
 
 } // namespace
 
 EarlyLibraries::EarlyLibraries(const engine::EngineFile &file, const std::string &driverLibrary) {
-  Needed needed = librariesOf(file);
-  if (!needed.cublasLt && !needed.cudnn) {
-    return;
-  }
-  try {
-    thread = std::thread([needed, driverLibrary] { open(needed, driverLibrary); });
-  } catch (const std::system_error &) {
-    // Without a thread they are opened when they are called.
+  for (std::string_view name : {kCublasLtName, kCudnnName}) {
+    if (calls(file, name)) {
+      start(name, driverLibrary);
+    }
   }
 }
 
-EarlyLibraries::~EarlyLibraries() {
-  if (thread.joinable()) {
-    thread.join();
+EarlyLibraries::~EarlyLibraries() { finish(); }
+
+void EarlyLibraries::start(std::string_view name, const std::string &driverLibrary) {
+  std::unique_ptr<Opening> opening = std::make_unique<Opening>();
+  opening->name = name;
+  std::future<FirstCall> next = opening->first.get_future();
+  try {
+    opening->thread = std::thread(
+        [own = opening.get(), driverLibrary, next = std::move(next)]() mutable {
+          run(*own, std::move(next), driverLibrary);
+        });
+  } catch (const std::system_error &) {
+    return; // without a thread it is opened when it is called
+  }
+  openings.push_back(std::move(opening));
+}
+
+void EarlyLibraries::run(Opening &opening, std::future<FirstCall> next,
+                         const std::string &driverLibrary) {
+  // Without a driver nothing will be called.
+  if (dlopen(driverLibrary.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    bool isCudnn = opening.name == kCudnnName;
+    (void)library::openLibrary(isCudnn ? library::kCudnn : library::kCublasLt, "").isOk();
+  }
+  FirstCall first = next.get();
+  if (first.device && !first.call.empty()) {
+    ContextScope scope(*first.device);
+    opening.handles = library::makeHandles(first.options);
+    (void)opening.handles->prepare(first.call, first.sizes).isOk();
+  }
+}
+
+EarlyLibraries::FirstCall EarlyLibraries::firstCallOf(std::string_view name,
+                                                      const engine::Plan &plan) {
+  FirstCall first;
+  std::vector<int64_t> symbols;
+  for (const engine::Symbol &symbol : plan.symbols) {
+    symbols.push_back(symbol.min);
+  }
+  for (const engine::Instruction &instruction : plan.instructions) {
+    if (instruction.call.empty() || library::libraryOf(instruction.call) != name) {
+      continue;
+    }
+    for (engine::ExprId size : instruction.sizes) {
+      first.sizes.push_back(engine::evaluate(plan.exprs.program(size), symbols).value_or(0));
+    }
+    first.call = instruction.call;
+    // Dims may be too small for any algorithm, which then is found out.
+    return first;
+  }
+  return first;
+}
+
+void EarlyLibraries::begin(std::shared_ptr<const CudaDevice> device, const engine::Plan &plan,
+                           const library::Options &options) {
+  for (std::unique_ptr<Opening> &opening : openings) {
+    FirstCall first = firstCallOf(opening->name, plan);
+    first.device = device;
+    first.options = options;
+    opening->isBegun = true;
+    opening->first.set_value(std::move(first));
+  }
+}
+
+void EarlyLibraries::finish() {
+  for (std::unique_ptr<Opening> &opening : openings) {
+    if (!opening->isBegun) {
+      opening->isBegun = true;
+      opening->first.set_value(FirstCall());
+    }
+    if (opening->thread.joinable()) {
+      opening->thread.join();
+    }
   }
 }
 
