@@ -28,12 +28,20 @@ void appendStrides(SmallVectorImpl<AffineExpr> &sizes, const StridedTensor &tens
   sizes.append(tensor.strides.begin(), tensor.strides.begin() + 3);
 }
 
-bool isWorthACall(RegionBuilder &region, const AttentionProblem &p) {
-  if (!chooseTile(p, region.arch).isWarpgroup) {
-    return region.estimate({p.batches, p.heads, p.queries, p.keys}) >= kLeastPairs;
+/// False for sizes that vary: with small ones, our kernel is the faster one.
+bool isWorthACall(const AttentionProblem &p, const engine::CudaArch &arch) {
+  int64_t pairs = 1;
+  for (AffineExpr size : {p.batches, p.heads, p.queries, p.keys}) {
+    pairs *= tn::constantDim(size).value_or(0);
   }
-  return !p.mask && region.estimate(p.keys) >= kLeastLength &&
-         region.estimate(p.queries) >= kLeastLength;
+  if (pairs < kLeastPairs) {
+    return false;
+  }
+  if (!chooseTile(p, arch).isWarpgroup) {
+    return true;
+  }
+  return !p.mask && *tn::constantDim(p.keys) >= kLeastLength &&
+         *tn::constantDim(p.queries) >= kLeastLength;
 }
 
 } // namespace
@@ -78,7 +86,7 @@ std::optional<RegionStep> attentionStep(func::FuncOp kernel) {
 FailureOr<bool> emitLibraryAttention(RegionBuilder &region) {
   FailureOr<AttentionProblem> problem = matchAttention(region.source);
   bool isWorthIt =
-      succeeded(problem) && fitsTensorCores(*problem) && isWorthACall(region, *problem);
+      succeeded(problem) && fitsTensorCores(*problem) && isWorthACall(*problem, region.arch);
   return isWorthIt ? emitLibrary(region) : FailureOr<bool>(false);
 }
 

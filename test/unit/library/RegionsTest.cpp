@@ -349,7 +349,8 @@ TEST_F(RegionsTest, OtherAttentionIsGenerated) {
 std::vector<std::string> stepsOf(const std::string &region, const std::string &strategy,
                                  const std::string &arch) {
   std::string text =
-      "module attributes {tn.symbols = []} {\nfunc.func @kernel" + region + "\n}\n}\n";
+      "module attributes {tn.symbols = [#tn.symbol<\"s0\", 1, 64>]} {\nfunc.func @kernel" + region +
+      "\n}\n}\n";
   text.replace(text.find("ATTRIBUTES"), 10, "attributes {tn.strategy = \"" + strategy + "\"}");
   llvm::Expected<CompiledRegion> compiled = compileRegion(text, "k", *engine::parseCudaArch(arch));
   if (!compiled) {
@@ -381,6 +382,16 @@ TEST(LibrarySteps, LargeAttentionIsACallWithASpare) {
   EXPECT_EQ(Steps{"launch"}, stepsFor(1, 384, true, "sm_90")) << "too small";
   EXPECT_EQ(Steps{"launch"}, stepsFor(64, 384, true, "sm_90a")) << "warpgroups are faster";
   EXPECT_EQ((Steps{"call", "spare"}), stepsFor(4, 4096, false, "sm_90a"));
+}
+
+TEST(LibrarySteps, AttentionOfVaryingSizeIsNoCall) {
+  std::string x = "tensor<?x384x16x64xf16, #tn.shape<()[s0] -> (s0, 384, 16, 64)>>";
+  EXPECT_EQ(std::vector<std::string>{"launch"},
+            stepsOf("(%x: " + x + ") -> " + x +
+                        " ATTRIBUTES {\n%y = tn.attention %x, %x, %x {causal = false, headsInner = "
+                        "array<i1: true, true, true, true>, scale = 0.125 : f64} : (" +
+                        x + ", " + x + ", " + x + ") -> " + x + "\nreturn %y : " + x,
+                    "attention", "sm_90"));
 }
 
 TEST(LibrarySteps, ProductWithGeluHasASpare) {
