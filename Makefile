@@ -17,7 +17,7 @@ test: $(BUILD)/build.ninja
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error
 
 test-gpu: $(BUILD)/build.ninja
-	@cmake --build $(BUILD) --target tenon conformance
+	@cmake --build $(BUILD) --target tenon conformance library_check
 	@.venv/bin/python scripts/test_gpu.py --bin $(BUILD)/bin --reports $(BUILD)
 
 setup:

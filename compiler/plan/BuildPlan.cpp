@@ -3,129 +3,21 @@
 #include "compiler/plan/BuildPlan.h"
 
 #include "compiler/dispatch/Cost.h"
-#include "compiler/dispatch/Names.h"
-#include "compiler/dispatch/Strategy.h"
-#include "compiler/graph/State.h"
 #include "compiler/plan/Arena.h"
 #include "compiler/plan/Order.h"
-#include "compiler/plan/Overwrite.h"
-#include "compiler/plan/PlanRecords.h"
-#include "compiler/plan/Sizes.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "compiler/plan/PlanBuilder.h"
 #include "support/Check.h"
 #include "support/Text.h"
 #include "llvm/ADT/StringMap.h"
 
-#include <limits>
-
 using namespace mlir;
 
 namespace tenon::plan {
-namespace {
-
-/// Names of a label beyond these are counted, not printed.
-constexpr size_t kLabelNames = 3;
-constexpr int64_t kLivesToEnd = std::numeric_limits<int64_t>::max();
-
-std::string labelOf(Operation *op) {
-  std::vector<std::string> names = dispatch::nodeNames(op->getLoc());
-  if (names.size() <= kLabelNames) {
-    return dispatch::nameOf(op);
-  }
-  return strCat(names[0], '+', names[1], '+', names[2], "+ ", names.size() - kLabelNames, " more");
-}
-
-class PlanBuilder {
-public:
-  PlanBuilder(const PlanRequest &planRequest, WeightTable &weightTable)
-      : request(planRequest), module(planRequest.module),
-        function(*module.getOps<func::FuncOp>().begin()), block(&function.getBody().front()),
-        weights(weightTable), states(tn::statesOf(function)), sizes(module, portTypes(), plan) {}
-
-  Result<BuiltPlan> run();
-
-private:
-  SmallVector<Type> portTypes();
-  const tn::State *stateOf(BlockArgument argument) const;
-  const tn::State *stateOf(size_t result) const;
-  void addInputs();
-  void findLastReads();
-  void claimOutputs();
-  uint32_t addBuffer(engine::Space space, Type type);
-  uint32_t bufferOf(Value storage);
-  uint32_t addTemporary(const codegen::Program &bytes, ArrayRef<engine::ExprId> symbols);
-  uint32_t makeOutput(tn::RegionOp region, Value output, int64_t position);
-  uint32_t bufferToReuse(tn::RegionOp region, int64_t position) const;
-  uint32_t stateToWrite(tn::RegionOp region, Value output, int64_t position) const;
-  void addRegion(tn::RegionOp region, size_t regionIndex, int64_t position);
-  void addStep(const codegen::RegionStep &step, ArrayRef<uint32_t> regionBuffers,
-               ArrayRef<engine::ExprId> symbols);
-  void addOutputs();
-  void addOutput(size_t index, Value result);
-  void keepStates();
-  void addCopy(uint32_t from, uint32_t to, std::string label);
-  void touch(uint32_t buffer, uint32_t instruction);
-  std::vector<engine::Variant> makeVariants();
-  StringRef portName(DictionaryAttr attributes) const;
-
-  const PlanRequest &request;
-  ModuleOp module;
-  func::FuncOp function;
-  Block *block;
-  WeightTable &weights;
-  SmallVector<tn::State> states;
-  engine::Plan plan;
-  SizeTranslator sizes;
-  PlanNotes notes;
-  SmallVector<tn::RegionOp> order;
-  llvm::DenseMap<Value, uint32_t> buffers;
-  llvm::DenseMap<uint32_t, uint32_t> constBuffers;
-  /// The position in the order of the last region that reads a storage.
-  llvm::DenseMap<Value, int64_t> lastRead;
-  /// Where an instruction comes from: a step of a region, whose symbols have these values.
-  struct StepOrigin {
-    size_t region;
-    size_t step;
-    std::vector<engine::ExprId> symbols;
-  };
-  /// By instruction, up to the copies at the end.
-  std::vector<StepOrigin> origins;
-  /// The model result that a storage is written to at once.
-  llvm::DenseMap<Value, size_t> claimed;
-  llvm::DenseMap<size_t, uint32_t> outputBuffers;
-};
-
-uint32_t PlanBuilder::addBuffer(engine::Space space, Type type) {
-  engine::Buffer buffer;
-  buffer.space = space;
-  buffer.device = request.device;
-  buffer.size = sizes.bytesOf(type);
-  buffer.firstUse = engine::kNone;
-  plan.buffers.push_back(buffer);
-  notes.buffers.push_back({});
-  return static_cast<uint32_t>(plan.buffers.size() - 1);
-}
-
-void PlanBuilder::touch(uint32_t buffer, uint32_t instruction) {
-  engine::Buffer &entry = plan.buffers[buffer];
-  entry.firstUse = std::min(entry.firstUse, instruction);
-  entry.lastUse = std::max(entry.lastUse, instruction);
-}
 
 StringRef PlanBuilder::portName(DictionaryAttr attributes) const {
   StringAttr name = attributes ? attributes.getAs<StringAttr>("tn.name") : StringAttr();
   TENON_CHECK(name, "every input and output of the model function carries tn.name");
   return name.getValue();
-}
-
-const tn::State *PlanBuilder::stateOf(BlockArgument argument) const {
-  auto found = llvm::find_if(states, [&](const tn::State &s) { return s.argument == argument; });
-  return found == states.end() ? nullptr : found;
-}
-
-const tn::State *PlanBuilder::stateOf(size_t result) const {
-  auto found = llvm::find_if(states, [&](const tn::State &s) { return s.result == result; });
-  return found == states.end() ? nullptr : found;
 }
 
 /// Inputs that the caller gives; states belong to the session.
@@ -156,113 +48,6 @@ void PlanBuilder::addInputs() {
                            .dims = {dims.begin(), dims.end()},
                            .buffer = buffer});
   }
-}
-
-void PlanBuilder::findLastReads() {
-  for (auto [index, region] : llvm::enumerate(order)) {
-    for (Value input : region.getInputs()) {
-      lastRead[storageOf(input)] = static_cast<int64_t>(index);
-    }
-  }
-  for (Value result : block->getTerminator()->getOperands()) {
-    lastRead[storageOf(result)] = kLivesToEnd;
-  }
-}
-
-/// A value that is a result of the model is written where the caller wants it; further results of
-/// the same storage, inputs and weights are copied.
-void PlanBuilder::claimOutputs() {
-  for (auto [index, result] : llvm::enumerate(block->getTerminator()->getOperands())) {
-    Value storage = storageOf(result);
-    if (!stateOf(index) && storage.getDefiningOp<tn::RegionOp>()) {
-      claimed.try_emplace(storage, index);
-    }
-  }
-}
-
-uint32_t PlanBuilder::bufferOf(Value storage) {
-  DenseMap<Value, uint32_t>::iterator found = buffers.find(storage);
-  if (found != buffers.end()) {
-    return found->second;
-  }
-  Operation *op = storage.getDefiningOp();
-  TENON_CHECK((isa<tn::WeightOp, tn::ConstantOp, tn::PackOp>(op)),
-              "what no region makes is a weight or a constant");
-  uint32_t weight = weights.add(op);
-  auto [entry, isNew] = constBuffers.try_emplace(weight, 0);
-  if (isNew) {
-    entry->second = addBuffer(engine::Space::Const, storage.getType());
-    plan.buffers[entry->second].weight = weight;
-    notes.buffers[entry->second].value = weights.list()[weight].name;
-  }
-  buffers[storage] = entry->second;
-  return entry->second;
-}
-
-uint32_t PlanBuilder::bufferToReuse(tn::RegionOp region, int64_t position) const {
-  for (auto [number, input] : llvm::enumerate(region.getInputs())) {
-    Value storage = storageOf(input);
-    DenseMap<Value, uint32_t>::const_iterator found = buffers.find(storage);
-    bool dies = found != buffers.end() && lastRead.lookup(storage) == position &&
-                plan.buffers[found->second].space == engine::Space::Arena;
-    if (dies && region.getStrategy() == dispatch::kElementwise && mayWriteOver(region, number)) {
-      return found->second;
-    }
-  }
-  return engine::kNone;
-}
-
-/// The state that `output` replaces, if nobody reads the old one any more: then it is updated in
-/// place.
-uint32_t PlanBuilder::stateToWrite(tn::RegionOp region, Value output, int64_t position) const {
-  for (const tn::State &state : states) {
-    if (storageOf(block->getTerminator()->getOperand(state.result)) != output) {
-      continue;
-    }
-    DenseMap<Value, int64_t>::const_iterator read = lastRead.find(state.argument);
-    int64_t last = read == lastRead.end() ? -1 : read->second;
-    bool isOverwritten = false;
-    for (auto [number, input] : llvm::enumerate(region.getInputs())) {
-      isOverwritten |= storageOf(input) == state.argument && mayWriteOver(region, number, output);
-    }
-    if (last < position || (last == position && isOverwritten)) {
-      return buffers.lookup(state.argument);
-    }
-  }
-  return engine::kNone;
-}
-
-uint32_t PlanBuilder::makeOutput(tn::RegionOp region, Value output, int64_t position) {
-  DenseMap<Value, size_t>::iterator claim = claimed.find(output);
-  uint32_t buffer = engine::kNone;
-  if (uint32_t state = stateToWrite(region, output, position); state != engine::kNone) {
-    buffer = state;
-    notes.buffers[buffer].inPlace.push_back(labelOf(region));
-  } else if (claim != claimed.end()) {
-    buffer = addBuffer(engine::Space::Output, output.getType());
-    outputBuffers[claim->second] = buffer;
-  } else if (uint32_t reused = bufferToReuse(region, position); reused != engine::kNone) {
-    buffer = reused;
-    notes.buffers[buffer].inPlace.push_back(labelOf(region));
-  } else {
-    buffer = addBuffer(engine::Space::Arena, output.getType());
-  }
-  if (notes.buffers[buffer].value.empty()) {
-    notes.buffers[buffer].value = labelOf(region);
-  }
-  buffers[output] = buffer;
-  return buffer;
-}
-
-uint32_t PlanBuilder::addTemporary(const codegen::Program &bytes,
-                                   ArrayRef<engine::ExprId> symbols) {
-  engine::Buffer buffer;
-  buffer.device = request.device;
-  buffer.size = sizes.substitute(bytes, symbols);
-  buffer.firstUse = engine::kNone;
-  plan.buffers.push_back(buffer);
-  notes.buffers.push_back({.value = "between two kernels of a region", .inPlace = {}});
-  return static_cast<uint32_t>(plan.buffers.size() - 1);
 }
 
 void PlanBuilder::addStep(const codegen::RegionStep &step, ArrayRef<uint32_t> regionBuffers,
@@ -449,8 +234,6 @@ Result<BuiltPlan> PlanBuilder::run() {
   }
   return built;
 }
-
-} // namespace
 
 Result<BuiltPlan> buildPlan(const PlanRequest &request, WeightTable &weights) {
   return PlanBuilder(request, weights).run();
