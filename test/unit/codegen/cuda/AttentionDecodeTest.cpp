@@ -80,6 +80,10 @@ TEST(CudaAttentionDecodeTest, KeysBehindTheMaskAreNotRead) {
   alone.splits = 1;
   alone.isClustered = false;
   EXPECT_TRUE(matchesReference(text, emitTile(alone), seeing(200, kNever, true)));
+  // What is added up by a second kernel, where there are no clusters.
+  AttentionTile apart = kShared;
+  apart.isClustered = false;
+  EXPECT_TRUE(matchesReference(text, emitTile(apart), seeing(200, kNever, true)));
   RunOptions reversed = seeing(130, kNever, true);
   reversed.reversed = true;
   EXPECT_TRUE(matchesReference(text, emitTile(kShared), reversed));
