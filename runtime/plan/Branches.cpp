@@ -179,7 +179,9 @@ BranchSection bestFrom(const engine::Plan &plan, const BoundPlan &bound,
 bool BranchSection::isOnSide(uint32_t step) const { return std::ranges::binary_search(side, step); }
 
 StepCost estimateCost(const engine::Plan &plan, const BoundPlan &bound, const BoundStep &step) {
-  bool isSkipped = step.kind == InstructionKind::Launch && step.grid == 0;
+  // A spare runs where the call in front of it, with which it shares memory, does not.
+  bool isSkipped = step.kind == InstructionKind::Launch &&
+                   (step.grid == 0 || plan.instructions[step.instruction].isSpare);
   if (isSkipped) {
     return {};
   }

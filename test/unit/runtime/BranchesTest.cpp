@@ -128,6 +128,16 @@ TEST(Branches, CountTheWorkOfLibraryCalls) {
   EXPECT_GT(cost.alone, cost.work);
 }
 
+TEST(Branches, CountNoSpares) {
+  engine::Plan plan = branchPlan(kApart);
+  plan.instructions[1].isSpare = true;
+  OffsetPlanner planner;
+  Result<BoundPlan> bound = BoundPlan::bind(plan, {kCount}, 256, planner);
+  ASSERT_TRUE(bound.isOk());
+  EXPECT_EQ(0, estimateCost(plan, *bound, bound->steps[1]).alone);
+  EXPECT_LT(0, estimateCost(plan, *bound, bound->steps[2]).alone);
+}
+
 /// Puts the steps of a plan of scalings on a stream.
 class Scalings : public cuda::StepRunner {
 public:
