@@ -121,12 +121,13 @@ FailureOr<GemvProblem> matchGemv(RegionBuilder &region) {
 GemvLayout chooseGemvLayout(const GemvProblem &problem, const engine::CudaArch &arch) {
   bool isNarrow = problem.rows <= kMmaColumns;
   int64_t panels = problem.panels(), tiles = problem.tiles();
-  bool isLong = panels > (isNarrow ? 64 : 128), isWide = tiles > processors(arch);
+  bool isLong = panels > (isNarrow ? 64 : 128);
+  bool isShared = !isLong && problem.isPacked && tiles > processors(arch);
   GemvLayout layout;
   layout.warps = isLong ? 16 : 8;
   // With two groups of rows, registers for two blocks of a processor hold half as many panels.
-  int64_t most = isLong || (!isNarrow && isWide && problem.isPacked) ? 4 : 8;
-  layout.blocksAtOnce = !isLong && isWide && (isNarrow || most == 4) ? 2 : 1;
+  int64_t most = isLong || (!isNarrow && isShared) ? 4 : 8;
+  layout.blocksAtOnce = isShared ? 2 : 1;
   int64_t share = llvm::divideCeilSigned(panels, layout.warps);
   layout.chunks = llvm::divideCeilSigned(share, most);
   layout.panels = llvm::divideCeilSigned(share, layout.chunks);

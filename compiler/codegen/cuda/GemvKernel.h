@@ -63,12 +63,15 @@ private:
   Values joinLines(const ThreadBuilder &t, mlir::ValueRange sums) const;
 
   // The norm before the product (GemvNorm.cpp).
+  void fetchScales();
   void normRows();
-  void normPass(const ThreadBuilder &t, Value slot, Value part, Value pass) const;
+  Value normPlace(const ThreadBuilder &t, int64_t step, Value &isInside) const;
+  void normPass(const ThreadBuilder &t, Value pass) const;
   Values numbersOf(const ThreadBuilder &t, Value vector) const;
-  Value normalized(const ThreadBuilder &t, Value words, Value factor, Value scales) const;
+  Value normalized(const ThreadBuilder &t, Value words, Value factor, Value factors) const;
   Value rowFactor(const ThreadBuilder &t, Value square, Value row, Value part) const;
   int64_t warpsOfRow() const;
+  int64_t normSteps() const;
   /// Elements from a row to the next, in shared memory: neighbours lie in different banks.
   int64_t normedPitch() const { return p.depth + kRowPadding / 2; }
 
@@ -89,6 +92,7 @@ private:
   Value shared, thread, warp, group, quad; ///< lane 4 group + quad
   Value block;
   Value weightPointer, inputPointer, scalePointer, normedPointer;
+  Values scales; ///< of the norm, this lane's
 };
 
 } // namespace tenon::codegen::cuda

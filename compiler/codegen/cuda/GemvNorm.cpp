@@ -38,14 +38,14 @@ Values GemvKernel::numbersOf(const ThreadBuilder &t, Value vector) const {
   return numbers;
 }
 
-/// `scales` may be null.
+/// `factors`, the words of the scale, may be null.
 Value GemvKernel::normalized(const ThreadBuilder &t, Value words, Value factor,
-                             Value scales) const {
+                             Value factors) const {
   Values numbers = numbersOf(t, words), packed;
-  Values factors = scales ? numbersOf(t, scales) : Values();
+  Values scaled = factors ? numbersOf(t, factors) : Values();
   for (auto [i, number] : llvm::enumerate(numbers)) {
     number = t.mulF(number, factor);
-    number = scales ? t.mulF(number, factors[i]) : number;
+    number = factors ? t.mulF(number, scaled[i]) : number;
   }
   for (int64_t i = 0; i < kPart; i += 2) {
     packed.push_back(t.packPair(p.element, numbers[i], numbers[i + 1]));
@@ -72,41 +72,61 @@ Value GemvKernel::rowFactor(const ThreadBuilder &t, Value square, Value row, Val
   return t.intrinsic("llvm.nvvm.rsqrt.approx.f", t.f32Type(), {mean});
 }
 
+/// How often the lanes of a row read.
+int64_t GemvKernel::normSteps() const {
+  int64_t lanes = warpsOfRow() * kWarp;
+  return (p.depth / kPart + lanes - 1) / lanes;
+}
+
+/// The place in a row of what a lane reads, and whether it is one (null: always).
+Value GemvKernel::normPlace(const ThreadBuilder &t, int64_t step, Value &isInside) const {
+  int64_t parts = p.depth / kPart, lanes = warpsOfRow() * kWarp;
+  Value part = t.rem(warp, warpsOfRow());
+  Value number = t.add(t.add(t.mul(part, kWarp), t.rem(thread, kWarp)), step * lanes);
+  if ((step + 1) * lanes > parts) {
+    isInside = t.isLess(number, t.i32(parts));
+    number = t.min(number, t.i32(parts - 1));
+  }
+  return t.mul(number, kPart);
+}
+
+/// Scales are weights: they may be read before the rows are there.
+void GemvKernel::fetchScales() {
+  ThreadBuilder t = code();
+  for (int64_t step = 0; scalePointer && step < normSteps(); ++step) {
+    Value isInside, place = normPlace(t, step, isInside);
+    Type type = t.vectorType(kPart / 2, t.i32Type());
+    scales.push_back(t.load(type, t.offset(scalePointer, p.element, place), 16));
+  }
+}
+
 /// One row of each group of warps.
-void GemvKernel::normPass(const ThreadBuilder &t, Value slot, Value part, Value pass) const {
-  int64_t slots = layout.warps / warpsOfRow(), lanes = warpsOfRow() * kWarp;
-  int64_t parts = p.depth / kPart, steps = (parts + lanes - 1) / lanes;
-  Value row = t.add(slot, t.mul(pass, slots)), readRow = t.min(row, t.i32(p.rows - 1));
-  Value first = t.add(t.mul(part, kWarp), t.rem(thread, kWarp));
+void GemvKernel::normPass(const ThreadBuilder &t, Value pass) const {
+  int64_t slots = layout.warps / warpsOfRow();
+  Value row = t.add(t.div(warp, warpsOfRow()), t.mul(pass, slots));
+  Value readRow = t.min(row, t.i32(p.rows - 1));
   Type type = t.vectorType(kPart / 2, t.i32Type());
   Value nothing = t.pack(Values(kPart / 2, t.i32(0)));
-  Values places, insides, words;
+  Values words;
   Value square = t.f32(0);
-  for (int64_t step = 0; step < steps; ++step) {
-    Value number = t.add(first, step * lanes);
-    Value isInside = (step + 1) * lanes > parts ? t.isLess(number, t.i32(parts)) : Value();
-    Value place = t.mul(isInside ? t.min(number, t.i32(parts - 1)) : number, kPart);
+  for (int64_t step = 0; step < normSteps(); ++step) {
+    Value isInside, place = normPlace(t, step, isInside);
     Value at = t.offset(inputPointer, p.element, t.add(t.mul(readRow, p.depth), place));
     Value read = t.load(type, at, 16);
     words.push_back(isInside ? t.select(isInside, read, nothing) : read);
-    places.push_back(place);
-    insides.push_back(isInside);
     for (Value number : numbersOf(t, words.back())) {
       square = t.fma(number, number, square);
     }
   }
-  Value factor = rowFactor(t, square, row, part);
+  Value factor = rowFactor(t, square, row, t.rem(warp, warpsOfRow()));
   Value isRow = p.rows % slots != 0 ? t.isLess(row, t.i32(p.rows)) : Value();
-  for (int64_t step = 0; step < steps; ++step) {
-    Value place = places[step];
-    Value scales =
-        scalePointer ? t.load(type, t.offset(scalePointer, p.element, place), 16) : Value();
-    Value result = normalized(t, words[step], factor, scales);
+  for (int64_t step = 0; step < normSteps(); ++step) {
+    Value isStored, place = normPlace(t, step, isStored);
+    Value result = normalized(t, words[step], factor, scalePointer ? scales[step] : Value());
     auto store = [&](const ThreadBuilder &c) {
       Value at = c.add(c.mul(row, normedPitch()), place);
       c.store(result, c.offset(normedPointer, p.element, at), 16);
     };
-    Value isStored = insides[step];
     if (isRow) {
       isStored = isStored ? t.bitAnd(isStored, isRow) : isRow;
     }
@@ -121,14 +141,13 @@ void GemvKernel::normPass(const ThreadBuilder &t, Value slot, Value part, Value 
 void GemvKernel::normRows() {
   ThreadBuilder t = code();
   normedPointer = t.offset(shared, t.f32Type(), 2 * bufferSums());
-  Value slot = t.div(warp, warpsOfRow()), part = t.rem(warp, warpsOfRow());
-  int64_t slots = layout.warps / warpsOfRow();
-  if (p.rows <= slots) {
-    normPass(t, slot, part, t.i32(0));
+  int64_t slots = layout.warps / warpsOfRow(), passes = (p.rows + slots - 1) / slots;
+  if (passes == 1) {
+    normPass(t, t.i32(0));
   } else {
-    t.loop(t.i32(0), t.i32((p.rows + slots - 1) / slots), t.i32(1), {},
+    t.loop(t.i32(0), t.i32(passes), t.i32(1), {},
            [&](const ThreadBuilder &c, Value pass, ValueRange) -> Values {
-             normPass(c, slot, part, pass);
+             normPass(c, pass);
              return {};
            });
   }

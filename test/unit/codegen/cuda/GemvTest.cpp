@@ -136,7 +136,7 @@ TEST(CudaGemvTest, Norm) {
   }
   EXPECT_TRUE(matchesReference(normText({"f16", 3, 48, 512}), emitChosen, {}, 1, true));
   EXPECT_TRUE(matchesReference(normText({"f16", 2, 80, 768}), withLayout({8, 2, 2, 3}), {}, 1));
-  // More than a block's warps hold.
+  // A kernel of its own is faster.
   EXPECT_FALSE(matchesReference(normText({"f16", 16, 16, 2304}), emitChosen, {}, 1));
 }
 
@@ -146,8 +146,8 @@ TEST(CudaGemvTest, WeightsAreUnderWayBeforeTheWait) {
   llvm::Expected<std::string> ptx =
       emitTestPtx(plainText({"bf16", 1, 2048, 2048}), emitChosen, arch);
   ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
-  EXPECT_LT(ptx->find("launch_dependents"), ptx->find("ld.global.v4"));
-  EXPECT_LT(ptx->find("ld.global.v4"), ptx->find("griddepcontrol.wait"));
+  EXPECT_LT(ptx->find("launch_dependents"), ptx->find("ld.global.L1::no_allocate"));
+  EXPECT_LT(ptx->find("ld.global.L1::no_allocate"), ptx->find("griddepcontrol.wait"));
   EXPECT_EQ(ptx->find("ld.global.nc"), std::string::npos);
 }
 
@@ -168,7 +168,7 @@ TEST(CudaGemvTest, Assembles) {
   const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
   for (int64_t rows : {1, 4, 8, 16}) {
     for (const std::string &text :
-         {gatedText({"bf16", rows, 16384, 2048}, 8192), normText({"bf16", rows, 3072, 2048})}) {
+         {gatedText({"bf16", rows, 16384, 2048}, 8192), normText({"bf16", std::min<int64_t>(rows, 4), 3072, 2048})}) {
       llvm::Expected<std::string> ptx = emitTestPtx(text, emitChosen, arch);
       ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
       testing::AssertionResult result = assembles(*ptx, arch);

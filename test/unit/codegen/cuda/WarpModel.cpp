@@ -270,6 +270,8 @@ const std::map<std::string, Single> &singles() {
       {"llvm.nvvm.barrier.cluster.wait.aligned", [](void *, const void *) { waitForCluster(); }},
       {"fence.proxy.async.shared::cta;", [](void *, const void *) {}},
       {"mov.b64 $0, $1;", [](void *r, const void *a) { memcpy(r, a, 8); }},
+      {"ld.global.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4];",
+       [](void *r, const void *a) { memcpy(r, *as<const void *>(a), 16); }},
       {"mov.b32 $0, $1;", [](void *r, const void *a) { memcpy(r, a, 4); }},
   };
   return table;
