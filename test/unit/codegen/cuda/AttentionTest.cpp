@@ -240,6 +240,12 @@ TEST(CudaAttentionTest, Assembles) {
   }
   check(cases[0], ampere);
   check(causal, ampere);
+  for (const AttentionCase &c : {cases[0], fullMask, causal}) {
+    const engine::CudaArch warpgroups = *engine::parseCudaArch("sm_90a");
+    check(c, warpgroups);
+    EXPECT_NE(emitTestPtx(attentionText(c), emitChosen, warpgroups)->find("wgmma"),
+              std::string::npos);
+  }
 }
 
 } // namespace
