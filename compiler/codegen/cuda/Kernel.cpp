@@ -16,7 +16,6 @@ namespace {
 /// What loads and stores move at most at once, and where buffers start.
 constexpr int64_t kAlignment = 16;
 constexpr unsigned kGlobal = 1, kShared = 3;
-constexpr llvm::StringLiteral kCopyPointer = "mov.b64 $0, $1;";
 
 Type elementOf(Type type) {
   VectorType vector = dyn_cast<VectorType>(type);
@@ -138,10 +137,11 @@ Value Kernel::address(Value pointer, Type element, const Index &offset) {
   return pointer;
 }
 
-Value Kernel::copiedPointer(unsigned buffer) {
-  Value original = pointer(buffer, writes(buffer));
+Value Kernel::copied(Value value) {
+  bool isWord = value.getType().isInteger(32);
   return LLVM::InlineAsmOp::create(
-             builder, location, original.getType(), ValueRange{original}, kCopyPointer, "=l,l",
+             builder, location, value.getType(), ValueRange{value},
+             isWord ? "mov.b32 $0, $1;" : "mov.b64 $0, $1;", isWord ? "=r,r" : "=l,l",
              /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::TailCallKind::None,
              LLVM::AsmDialectAttr(), ArrayAttr())
       .getRes();

@@ -37,9 +37,9 @@ public:
   mlir::Value loadThrough(mlir::Value base, unsigned buffer, mlir::Type element,
                           const Index &offset);
   void store(unsigned buffer, mlir::Value value, const Index &offset);
-  /// The pointer of a buffer that is only read, copied so that the optimizer takes it for another:
-  /// what is loaded through it in a loop is loaded each time, and not held in registers.
-  mlir::Value copiedPointer(unsigned buffer);
+  /// A copy of a pointer or an i32 that the optimizer takes for another value: what comes of it in a
+  /// loop is computed or loaded each time, and not held in registers.
+  mlir::Value copied(mlir::Value value);
   /// The address of an element and the alignment that its offset has, at most 16.
   mlir::Value address(mlir::Value pointer, mlir::Type element, const Index &offset);
   static unsigned alignment(mlir::Type element, const Index &offset);

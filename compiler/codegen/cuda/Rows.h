@@ -23,13 +23,18 @@ struct RowsLayout {
   /// Of rows that wait in shared memory: how many at once for each thread (0: they do not), and the
   /// groups of rows that a block works on one after the other (0: every so many as run at once).
   int64_t slots = 0, groupsPerBlock = 1;
-  /// Blocks (or clusters of blocks) that run at once.
-  int64_t groupsAtOnce = 0;
+  /// Blocks (or clusters of blocks) that run at once, and blocks for which a multiprocessor must
+  /// have room (0: as many as it has).
+  int64_t groupsAtOnce = 0, blocksOfProcessor = 0;
 
   int64_t threadsOfRow() const { return threads.perRow * threads.blocks; }
   unsigned blockThreads() const { return threads.perRow * rowsPerBlock; }
-  /// Shared memory of a block for rows that wait there.
+  /// Registers of a thread for what all rows read.
+  int64_t parameterRegisters = 0;
+  /// Shared memory of a block for rows that wait there, and what it asks for so that not too many
+  /// blocks run at once.
   int64_t stagedBytes(const RowsWork &work) const;
+  int64_t sharedBytes = 0;
 };
 
 /// Elements of a strip of rows whose lengths are multiples of `multiple`.

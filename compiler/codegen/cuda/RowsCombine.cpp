@@ -253,8 +253,8 @@ void ThreadCombiner::enterLoop(int64_t count) {
   slots = count;
 }
 
-/// Stores the warp's values in the memory of every block of the row, and waits for all of them.
-void ThreadCombiner::exchange(ArrayRef<Value> arrays, const Accumulators &values) {
+/// Stores the warp's values in the memory of every block of the row, and tells so.
+void ThreadCombiner::start(ArrayRef<Value> arrays, const Accumulators &values) {
   ThreadCode code(kernel);
   OpBuilder &builder = kernel.builder;
   Location location = kernel.location;
@@ -275,11 +275,22 @@ void ThreadCombiner::exchange(ArrayRef<Value> arrays, const Accumulators &values
       LLVM::StoreOp::create(builder, location, value, target, byteSize(value.getType()));
     }
   }
-  if (!isCluster) {
+  if (isCluster) {
+    NVVM::ClusterArriveOp::create(builder, location, builder.getUnitAttr());
+  }
+}
+
+/// Waits for all that the threads of the row have started.
+void ThreadCombiner::await() {
+  if (threads.blocks == 1) {
     return kernel.barrier();
   }
-  NVVM::ClusterArriveOp::create(builder, location, builder.getUnitAttr());
-  NVVM::ClusterWaitOp::create(builder, location, builder.getUnitAttr());
+  NVVM::ClusterWaitOp::create(kernel.builder, kernel.location, kernel.builder.getUnitAttr());
+}
+
+void ThreadCombiner::exchange(ArrayRef<Value> arrays, const Accumulators &values) {
+  start(arrays, values);
+  await();
 }
 
 /// Combines what lies in the arrays: each thread for itself while that is little, else the lanes
@@ -290,7 +301,7 @@ Accumulators ThreadCombiner::gather(const Combiner &combiner, ArrayRef<Value> ar
   ThreadCode code(kernel);
   OpBuilder &builder = kernel.builder;
   Location location = kernel.location;
-  int64_t count = threads.perRow / kWarpLanes * threads.blocks;
+  int64_t count = warps();
   auto load = [&](Value position) {
     Accumulators values;
     for (auto [array, value] : llvm::zip(arrays, neutral)) {
@@ -325,6 +336,24 @@ Accumulators ThreadCombiner::gather(const Combiner &combiner, ArrayRef<Value> ar
   return combineLanes(code, combiner, kWarpLanes, combiner.combine(builder, location, parts));
 }
 
+int64_t ThreadCombiner::warps() const { return threads.perRow / kWarpLanes * threads.blocks; }
+
+/// For a value of each warp of the row.
+SmallVector<Value> ThreadCombiner::arraysFor(const Accumulators &values, Value slot) {
+  ThreadCode code(kernel);
+  bool isApart = !roundArrays.empty();
+  SmallVector<Value> arrays;
+  for (auto [i, value] : llvm::enumerate(values)) {
+    Value array = isApart ? roundArrays[i] : kernel.shared(value.getType(), warps() * slots);
+    if (slot) {
+      Value first = arith::MulIOp::create(kernel.builder, kernel.location, slot, code.i32(warps()));
+      array = code.element(array, value.getType(), first);
+    }
+    arrays.push_back(array);
+  }
+  return arrays;
+}
+
 Accumulators ThreadCombiner::combine(const Combiner &combiner, Accumulators partial,
                                      const Accumulators &neutral) {
   ThreadCode code(kernel);
@@ -332,18 +361,65 @@ Accumulators ThreadCombiner::combine(const Combiner &combiner, Accumulators part
   if (threads.perRow <= kWarpLanes && threads.blocks == 1) {
     return partial;
   }
-  int64_t count = threads.perRow / kWarpLanes * threads.blocks;
-  SmallVector<Value> arrays;
-  for (Value value : partial) {
-    Value array = kernel.shared(value.getType(), count * slots);
-    if (slot) {
-      Value first = arith::MulIOp::create(kernel.builder, kernel.location, slot, code.i32(count));
-      array = code.element(array, value.getType(), first);
-    }
-    arrays.push_back(array);
-  }
+  SmallVector<Value> arrays = arraysFor(partial, slot);
   exchange(arrays, partial);
   return gather(combiner, arrays, neutral);
+}
+
+bool ThreadCombiner::canCombineJointly(const RowThreads &threads) {
+  return threads.perRow / kWarpLanes * threads.blocks % kWarpLanes == 0;
+}
+
+void ThreadCombiner::send(const Round &round, Accumulators own, Value slot) {
+  ThreadCode code(kernel);
+  Accumulators ofWarp = combineLanes(code, round.combiners[0], kWarpLanes, {own[0]});
+  if (round.joint) {
+    Value moved = round.joint->move(kernel.builder, kernel.location, own[1], own[0], round.count,
+                                    ofWarp[0], round.count * kWarpLanes);
+    ofWarp.push_back(combineLanes(code, round.combiners[1], kWarpLanes, {moved})[0]);
+  }
+  if (roundArrays.empty()) {
+    roundArrays = arraysFor(ofWarp, Value());
+  }
+  start(arraysFor(ofWarp, slot), ofWarp);
+}
+
+Accumulators ThreadCombiner::receive(const Round &round, Value slot) {
+  await();
+  SmallVector<Value> arrays = arraysFor(round.neutral, slot);
+  if (!round.joint) {
+    return gather(round.combiners[0], arrays, round.neutral);
+  }
+  ThreadCode code(kernel);
+  OpBuilder &builder = kernel.builder;
+  Location location = kernel.location;
+  Accumulators parts[2];
+  for (int64_t i = 0; i < warps(); i += kWarpLanes) {
+    Value position = arith::AddIOp::create(builder, location, lane, code.i32(i));
+    for (auto [array, own] : llvm::zip(arrays, parts)) {
+      Type type = builder.getF32Type();
+      Value source = code.element(array, type, position);
+      own.push_back(LLVM::LoadOp::create(builder, location, type, source, byteSize(type)));
+    }
+  }
+  auto combined = [&](unsigned i) -> Value {
+    Accumulators own = round.combiners[i].combine(
+        builder, location,
+        llvm::map_to_vector(parts[i], [](Value part) { return Accumulators{part}; }));
+    return combineLanes(code, round.combiners[i], kWarpLanes, own)[0];
+  };
+  int64_t ofWarp = round.count * kWarpLanes;
+  Value whole = combined(0);
+  for (auto [first, second] : llvm::zip(parts[0], parts[1])) {
+    second = round.joint->move(builder, location, second, first, ofWarp, whole, ofWarp * warps());
+  }
+  return {whole, combined(1)};
+}
+
+void ThreadCombiner::leave() {
+  if (threads.blocks > 1) {
+    await();
+  }
 }
 
 } // namespace tenon::codegen::cuda

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/codegen/cuda/Kernel.h"
+#include "compiler/codegen/cuda/RowsJoint.h"
 
 #include <optional>
 
@@ -54,8 +55,30 @@ public:
   /// changes nothing that it is combined with.
   Accumulators combine(const Combiner &combiner, Accumulators partial, const Accumulators &neutral);
 
+  /// Whether the warps of a row are so many that a round of two reductions can be asked for.
+  static bool canCombineJointly(const RowThreads &threads);
+  /// One round for one reduction, or two: of the second, `count` elements of the thread came to
+  /// `own[1]` around the thread's own part of the first. All threads have as many.
+  struct Round {
+    const JointReduction *joint = nullptr; ///< null for one reduction
+    llvm::SmallVector<Combiner, 2> combiners;
+    Accumulators neutral;
+    int64_t count = 0;
+  };
+  /// `send` hands out what the thread came to, `receive` what the row came to; between them a
+  /// thread may do what needs neither. Each of the slots is received from before it is sent to
+  /// again.
+  void send(const Round &round, Accumulators own, mlir::Value slot);
+  Accumulators receive(const Round &round, mlir::Value slot);
+  /// Blocks of a cluster end together after a `send` without a `receive`.
+  void leave();
+
 private:
   void awaitCluster();
+  int64_t warps() const;
+  llvm::SmallVector<mlir::Value> arraysFor(const Accumulators &values, mlir::Value slot);
+  void start(llvm::ArrayRef<mlir::Value> arrays, const Accumulators &values);
+  void await();
   void exchange(llvm::ArrayRef<mlir::Value> arrays, const Accumulators &values);
   Accumulators gather(const Combiner &combiner, llvm::ArrayRef<mlir::Value> arrays,
                       const Accumulators &neutral);
@@ -64,6 +87,8 @@ private:
   RowThreads threads;
   /// Of i32: the lane in the warp, and the place of the warp's value among those of the row.
   mlir::Value lane, place;
+  /// Of all rounds that are sent and received apart.
+  llvm::SmallVector<mlir::Value> roundArrays;
   /// Null, or the part of the arrays that is used this time, of `slots`.
   mlir::Value slot;
   int64_t slots = 1;

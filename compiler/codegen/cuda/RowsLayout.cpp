@@ -22,6 +22,13 @@ constexpr int64_t kManyBytes = 8, kFewResults = 2;
 /// staged; bytes that no cache holds.
 constexpr int64_t kStagedSteps = 4, kShortStrips = 512, kShortestStrips = 64;
 constexpr int64_t kStreamedBytes = int64_t(1) << 24;
+/// Registers of a thread, also if it holds parameters, and those for them: rows of 65,536 are
+/// normed at 3.72 TB/s with three blocks that hold them, at 3.52 with four that do not.
+constexpr int64_t kStagedRegisters = 64, kHoldingRegisters = 80, kParameterRegisters = 32;
+/// Shared memory that a block takes besides, and bytes of staged rows of a multiprocessor beyond
+/// which more only spread over memory what is read at once (layer norm of 4,096: 4.03 TB/s with 80
+/// KiB, 3.94 with 128, 3.92 with 64).
+constexpr int64_t kReservedBytes = 4096, kEnoughStaged = 80 * 1024;
 /// Clusters of eight blocks that find room at once if each multiprocessor takes one block: 15 on
 /// the H200 that was asked; which multiprocessors are off differs between GPUs.
 constexpr int64_t kClusters = 15;
@@ -74,11 +81,11 @@ bool isWorthStaging(RegionBuilder &region, const RowsWork &work, const RowsLayou
   return isStream && layout.strips > kShortestStrips && (waits || !isShort);
 }
 
-/// Blocks that a multiprocessor holds, at most 64 registers a thread.
-int64_t blocksOfProcessor(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout) {
-  constexpr int64_t kRegisters = 65536, kRegistersOfThread = 64, kReserved = 1024;
-  int64_t byMemory = sharedLimit(region.arch) / (layout.stagedBytes(work) + kReserved);
-  return std::min(byMemory, kRegisters / (kRegistersOfThread * layout.blockThreads()));
+/// Blocks that a multiprocessor holds if a thread has no more registers than `registers`.
+int64_t blocksOfProcessor(RegionBuilder &region, const RowsLayout &layout, int64_t registers) {
+  constexpr int64_t kRegisters = 65536;
+  int64_t byMemory = sharedLimit(region.arch) / (layout.sharedBytes + kReservedBytes);
+  return std::min(byMemory, kRegisters / (registers * layout.blockThreads()));
 }
 
 } // namespace
@@ -91,7 +98,8 @@ int64_t RowsLayout::stagedBytes(const RowsWork &work) const {
 // blocks start, read memory at 4.0 TB/s for rows of up to 16,384 elements, more rows a block at
 // less (8 rows: 3.8), since what runs at once is then spread over more of it. Where a
 // multiprocessor holds one block only, or a cluster of them, blocks that stay for all rows are
-// better: 3.9 to 3.4.
+// better: 3.8 to 3.5, and a third row on its way lets a cluster reduce one while it agrees on the
+// one before (without: 3.5 to 3.0).
 std::optional<RowsLayout> layoutStaged(RegionBuilder &region, const RowsWork &work) {
   std::optional<int64_t> length =
       tn::constantDim(tn::elementCount(region.source.getContext(), work.inner));
@@ -114,20 +122,37 @@ std::optional<RowsLayout> layoutStaged(RegionBuilder &region, const RowsWork &wo
     layout.threads.perRow = threadsFor(layout.strips, steps);
   } else if (region.arch.number >= 90) {
     layout.threads.blocks = kMostBlocks;
+    layout.slots = 3;
     int64_t strips = llvm::divideCeil(layout.strips, kMostBlocks);
     bool isLong = strips > kClusterThreads * kStagedSteps;
     layout.threads.perRow = threadsFor(strips, isLong ? 2 * kStagedSteps : kStagedSteps);
   }
   layout.steps = llvm::divideCeil(layout.strips, layout.threadsOfRow());
-  int64_t blocks = blocksOfProcessor(region, work, layout);
-  if (layout.threads.perRow > kMostThreads || blocks == 0) {
+  layout.sharedBytes = layout.stagedBytes(work);
+  bool holdsParameters = layout.threads.blocks > 1 && !work.parameters.empty();
+  layout.parameterRegisters = holdsParameters ? kParameterRegisters : 0;
+  layout.blocksOfProcessor =
+      blocksOfProcessor(region, layout, holdsParameters ? kHoldingRegisters : kStagedRegisters);
+  if (layout.threads.perRow > kMostThreads || layout.blocksOfProcessor == 0) {
     return std::nullopt;
   }
-  if (layout.threads.blocks > 1 || blocks == 1) {
+  if (layout.threads.blocks > 1 || layout.blocksOfProcessor == 1) {
     layout.groupsPerBlock = 0;
     int64_t places = layout.threads.blocks > 1 ? kClusters : processors(region.arch);
-    layout.groupsAtOnce = blocks * places;
+    layout.groupsAtOnce = layout.blocksOfProcessor * places;
+    return layout;
   }
+  int64_t enough = llvm::divideCeil(kEnoughStaged, layout.sharedBytes);
+  // Several inputs are more to compute, for which there must be enough threads; parameters of long
+  // rows need what the first-level cache has left.
+  if (work.inputs.size() == 1 && (enough > 2 || work.parameters.size() < 2)) {
+    int64_t tooMany = sharedLimit(region.arch) / (enough + 1);
+    layout.sharedBytes = std::max(layout.sharedBytes, tooMany);
+  }
+  // A thread that has much of its row may use the registers that so few blocks leave it; of others
+  // ptxas knows better.
+  bool hasMuch = layout.rowsPerBlock > 1;
+  layout.blocksOfProcessor = hasMuch ? std::min(enough, layout.blocksOfProcessor) : 0;
   return layout;
 }
 

@@ -43,6 +43,17 @@ std::string fused(const std::string &rows, const std::string &length, const std:
       "tensor<" + length + "x" + element + ">");
 }
 
+std::string norm(const std::string &rows, const std::string &length, const std::string &element) {
+  return llvm::formatv(
+      R"(module {{ func.func @kernel(%a: {0}, %s: {1}, %t: {1}) -> {0}
+        attributes {{tn.strategy = "rows"} {{
+      %0 = tn.layer_norm %a scale %s bias %t {{axis = 1 : i64, epsilon = 1.0e-05 : f64,
+        operandSegmentSizes = array<i32: 1, 1, 1>} : ({0}, {1}, {1}) -> {0}
+      return %0 : {0} } })",
+      "tensor<" + rows + "x" + length + "x" + element + ">",
+      "tensor<" + length + "x" + element + ">");
+}
+
 std::string rmsNorm(const std::string &dims, const std::string &length,
                     const std::string &element) {
   std::string tensor = "tensor<" + dims + "x" + element + ">";
@@ -91,7 +102,8 @@ TEST(Rows, FusedNorm) {
 }
 
 /// By rows that wait in shared memory, in a layout that GPUs get for far larger tensors.
-testing::AssertionResult stagedMatches(const std::string &text, const RowsLayout &given) {
+testing::AssertionResult stagedMatches(const std::string &text, const RowsLayout &given,
+                                       RunOptions options = {}) {
   Emitter emitter = [&](RegionBuilder &region) -> mlir::FailureOr<bool> {
     mlir::FailureOr<mlir::func::FuncOp> function = region.linalg();
     llvm::SmallVector<Root> roots;
@@ -109,8 +121,9 @@ testing::AssertionResult stagedMatches(const std::string &text, const RowsLayout
     emitRowsStaged(region, *work, layout, hasFailed);
     return !hasFailed;
   };
-  testing::AssertionResult forward = matchesReference(text, emitter);
-  return forward ? matchesReference(text, emitter, {}, 2, /*reversed=*/true) : forward;
+  testing::AssertionResult forward = matchesReference(text, emitter, options);
+  options.reversed = true;
+  return forward ? matchesReference(text, emitter, options) : forward;
 }
 
 RowsLayout stagedLayout(RowThreads threads, int64_t slots, int64_t groupsPerBlock,
@@ -121,6 +134,8 @@ RowsLayout stagedLayout(RowThreads threads, int64_t slots, int64_t groupsPerBloc
   layout.slots = slots;
   layout.groupsPerBlock = groupsPerBlock;
   layout.groupsAtOnce = groupsAtOnce;
+  layout.blocksOfProcessor = 1;
+  layout.parameterRegisters = groupsPerBlock == 0 ? 8 : 0;
   return layout;
 }
 
@@ -137,8 +152,13 @@ TEST(Rows, RowsThatWaitInSharedMemory) {
       // Blocks that stay: fewer rows than blocks, and several rounds; one slot, and three.
       {"1x1024", stagedLayout({64, 1}, 2, 0, 2)},
       {"9x1024", stagedLayout({64, 1}, 3, 0, 2)},
+      {"7x2048", stagedLayout({64, 2}, 3, 0, 2)},
       {"4x1024", stagedLayout({64, 1}, 1, 1)},
       {"7x2048", stagedLayout({64, 2}, 2, 0, 2)},
+      // Two reductions in one round of a cluster.
+      {"5x8192", stagedLayout({256, 4}, 2, 0, 2)},
+      {"1x8192", stagedLayout({256, 4}, 3, 0, 2)},
+      {"7x8192", stagedLayout({256, 4}, 3, 0, 2)},
   };
   for (const auto &[dims, layout] : table) {
     auto [rows, length] = llvm::StringRef(dims).split('x');
@@ -147,6 +167,19 @@ TEST(Rows, RowsThatWaitInSharedMemory) {
     EXPECT_TRUE(stagedMatches(rmsNorm(dims, length.str(), "bf16"), layout)) << dims;
   }
   EXPECT_TRUE(stagedMatches(fused("6", "512", "f32"), stagedLayout({64, 1}, 2, 2)));
+}
+
+TEST(Rows, PartsOfARowMayBeMinusInfinity) {
+  RunOptions options;
+  options.edit = [](llvm::MutableArrayRef<reference::Tensor> inputs) {
+    // The first rows' first half: all that whole warps have of them.
+    for (int64_t i = 0; i < 3 * 8192; ++i) {
+      if (i % 8192 < 4096) {
+        inputs[0].as<uint16_t>()[i] = 0xfc00;
+      }
+    }
+  };
+  EXPECT_TRUE(stagedMatches(softmax("5x8192", 1, "f16"), stagedLayout({256, 4}, 3, 0, 2), options));
 }
 
 TEST(Rows, Reductions) {
@@ -252,7 +285,7 @@ TEST(Rows, ReadsAndWritesEachElementOnce) {
       {softmax("4096x1024", 1, "f32"), 8, 8, 0},
       {softmax("8192x16384", 1, "f16"), 0, 4, 2, 8},
       // In a cluster of blocks.
-      {softmax("2048x262144", 1, "f16"), 0, 8, 0, 16},
+      {softmax("2048x262144", 1, "f16"), 0, 8, 0, 24},
       // Two rows and three parameters.
       {fused("65536", "4096", "f16"), 6, 2, 2, 8},
       {fused("128", "768", "f16"), 5, 1, 2},
@@ -289,6 +322,13 @@ TEST(Rows, LongRowsAreSharedByACluster) {
   Ptx ptx(softmax("2048x262144", 1, "f16"));
   EXPECT_EQ(ptx.count(".reqnctapercluster 8"), 1u);
   EXPECT_GT(ptx.count("mapa"), 0u);
+  // Once to know that all blocks run, and once for both reductions (of the first row, and of each
+  // that follows); no more of them run than find room.
+  for (const std::string &text : {softmax("2048x262144", 1, "f16"), norm("2048", "65536", "f16")}) {
+    Ptx joint(text);
+    EXPECT_EQ(joint.count("barrier.cluster.arrive"), 3u) << text;
+    EXPECT_EQ(joint.count(".minnctapersm"), 1u) << text;
+  }
 }
 
 } // namespace

@@ -1,0 +1,37 @@
+// Two reductions of a row in one round of its threads: each thread takes the second around what the
+// first comes to over its own elements, and moves it when what all elements come to is known.
+#pragma once
+
+#include "compiler/codegen/cuda/RowsWork.h"
+
+#include <optional>
+
+namespace tenon::codegen::cuda {
+
+class JointReduction {
+public:
+  /// Nothing if the reductions of `work` (over `length` elements) are not two of a known kind.
+  static std::optional<JointReduction> of(const RowsWork &work, int64_t length);
+
+  /// What a thread takes for the first's result while it reduces `count` elements that come to
+  /// `first`; and what its second result is then, without elements that say nothing (-inf).
+  mlir::Value assumed(mlir::OpBuilder &builder, mlir::Location location, mlir::Value first,
+                      int64_t count) const;
+  mlir::Value reduced(mlir::OpBuilder &builder, mlir::Location location, mlir::Value first,
+                      mlir::Value second) const;
+  /// The second result of a part of `count` elements, taken around `first` of that part, moved to
+  /// be around `whole` of `wholeCount` elements.
+  mlir::Value move(mlir::OpBuilder &builder, mlir::Location location, mlir::Value second,
+                   mlir::Value first, int64_t count, mlir::Value whole, int64_t wholeCount) const;
+
+private:
+  /// Sum and squares of what is left without the mean (Chan, Golub, LeVeque 1979); maximum and sum
+  /// of the exponentials below it (Milakov, Gimelshein 2018).
+  enum class Kind { Moments, Exponentials };
+  JointReduction(Kind kind, int64_t length) : kind(kind), length(length) {}
+
+  Kind kind;
+  int64_t length;
+};
+
+} // namespace tenon::codegen::cuda
