@@ -149,18 +149,17 @@ uint32_t WeightTable::add(Operation *op) {
   return index;
 }
 
-Status WeightTable::write(const Array &array, ThreadPool &pool,
+Status WeightTable::write(const Array &array, ThreadPool &pool, std::vector<char> &generated,
                           const engine::ByteSink &sink) const {
   ArrayRef<char> bytes = view(array);
-  std::vector<char> generated;
   if (bytes.empty() && array.sourceBytes > 0) {
     const tn::WeightEntry *entry = store.find(array.id);
     if (!array.layout) {
       return writeGenerated(*entry, pool, sink);
     }
-    generated.resize(array.sourceBytes);
+    generated.resize(std::max<size_t>(generated.size(), array.sourceBytes));
     generate(*entry, 0, entry->size, generated.data(), pool);
-    bytes = generated;
+    bytes = ArrayRef(generated).take_front(array.sourceBytes);
   }
   if (!array.layout) {
     return sink(asBytes(bytes));
@@ -181,11 +180,14 @@ Status WeightTable::write(const Array &array, ThreadPool &pool,
 
 engine::WeightSource WeightTable::source(unsigned threads) const {
   std::shared_ptr<ThreadPool> pool;
-  return [this, threads, pool](uint32_t index, const engine::ByteSink &sink) mutable -> Status {
+  // Kept from weight to weight: pages that are touched first cost more than what is done in them.
+  std::shared_ptr<std::vector<char>> generated = std::make_shared<std::vector<char>>();
+  return [this, threads, pool, generated](uint32_t index,
+                                          const engine::ByteSink &sink) mutable -> Status {
     if (!pool) {
       TENON_ASSIGN(pool, ThreadPool::create(threads));
     }
-    return write(arrays[index], *pool, sink);
+    return write(arrays[index], *pool, *generated, sink);
   };
 }
 

@@ -46,7 +46,8 @@ private:
   Key keyOf(const Array &array) const;
   bool sameBytes(const Array &a, const Array &b) const;
   llvm::ArrayRef<char> view(const Array &array) const;
-  Status write(const Array &array, ThreadPool &pool, const engine::ByteSink &sink) const;
+  Status write(const Array &array, ThreadPool &pool, std::vector<char> &generated,
+               const engine::ByteSink &sink) const;
 
   tn::WeightStore &store;
   std::vector<engine::Weight> weights;
