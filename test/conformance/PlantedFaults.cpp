@@ -27,11 +27,15 @@ constexpr std::array<Fault, 4> kFaults = {{
   add.s64 %rd2, %rd2, 0x1000000000;
   st.global.f32 [%rd2], %f1;
 )"},
-    // Two warps write one word of shared memory, and read it without a barrier.
+    // Each warp reads what the other writes to shared memory, without a barrier.
     {"racecheck", R"(
   ld.global.f32 %f1, [%rd1];
-  st.shared.f32 [word], %f1;
-  ld.shared.f32 %f2, [word];
+  mov.u32 %r3, words;
+  mad.lo.u32 %r2, %r1, 4, %r3;
+  st.volatile.shared.f32 [%r2], %f1;
+  xor.b32 %r2, %r1, 32;
+  mad.lo.u32 %r2, %r2, 4, %r3;
+  ld.volatile.shared.f32 %f2, [%r2];
   st.global.f32 [%rd2], %f2;
 )"},
     // Reads y, which nobody has written.
@@ -40,12 +44,13 @@ constexpr std::array<Fault, 4> kFaults = {{
   add.f32 %f1, %f1, 0f3F800000;
   st.global.f32 [%rd2], %f1;
 )"},
-    // Half of each warp comes to a barrier that is for whole warps.
+    // Seventeen threads of a warp come to a barrier that is for sixteen of them.
     {"synccheck", R"(
-  and.b32 %r2, %r1, 16;
-  setp.ne.s32 %p1, %r2, 0;
+  and.b32 %r2, %r1, 31;
+  setp.gt.u32 %p1, %r2, 16;
+  mov.u32 %r3, 0xffff;
   @%p1 bra LEAVE;
-  bar.sync 0;
+  bar.warp.sync %r3;
   ld.global.f32 %f1, [%rd1];
   st.global.f32 [%rd2], %f1;
 LEAVE:
@@ -59,10 +64,10 @@ std::string ptxOf(const Fault &fault, std::string_view level) {
 .visible .entry fault(.param .u64 fault_param_0, .param .u64 fault_param_1)
 {{
   .reg .pred %p<2>;
-  .reg .b32 %r<3>;
+  .reg .b32 %r<4>;
   .reg .f32 %f<3>;
   .reg .b64 %rd<4>;
-  .shared .align 4 .b8 word[4];
+  .shared .align 4 .b8 words[256];
   mov.u32 %r1, %tid.x;
   mul.wide.u32 %rd3, %r1, 4;
   ld.param.u64 %rd1, [fault_param_0];
