@@ -1,10 +1,11 @@
 // Streams do their work at once, unless they capture; what was captured runs in an order that shows
 // where an edge is missing. Device memory is host memory that is known,
-// so that a host pointer in place of a device pointer is found; kernels are C++ functions by name.
+// so that a host pointer in place of a device pointer is found.
 
 #include "test/unit/runtime/FakeCuda.h"
 
 #include "runtime/device/cuda/CudaApi.h"
+#include "test/unit/runtime/FakeKernels.h"
 
 #include <algorithm>
 #include <chrono>
@@ -26,59 +27,6 @@ constexpr int kIllegalAddress = 700;
 constexpr int kCaptureUnsupported = 900;
 constexpr int kCaptureUnjoined = 904;
 constexpr int kInvalidContext = 201;
-
-struct KernelCall {
-  unsigned grid = 0;
-  unsigned block = 0;
-  unsigned sharedBytes = 0;
-  std::vector<uint64_t> arguments;
-};
-
-/// A kernel of kernels.ptx: how many arguments it takes, which of them are pointers, what it does.
-struct KernelInfo {
-  const char *name;
-  size_t pointers;
-  size_t arguments;
-  int (*run)(const KernelCall &call);
-};
-
-template <typename T> T *at(const KernelCall &call, size_t index) {
-  return reinterpret_cast<T *>(call.arguments[index]);
-}
-
-int scale(const KernelCall &call) {
-  int64_t count =
-      std::min<int64_t>(int64_t(call.grid) * call.block, static_cast<int64_t>(call.arguments[2]));
-  for (int64_t i = 0; i < count; ++i) {
-    at<float>(call, 1)[i] = 2 * at<float>(call, 0)[i];
-  }
-  return kSuccess;
-}
-
-int add(const KernelCall &call) {
-  int64_t count =
-      std::min<int64_t>(int64_t(call.grid) * call.block, static_cast<int64_t>(call.arguments[3]));
-  for (int64_t i = 0; i < count; ++i) {
-    at<float>(call, 2)[i] = at<float>(call, 0)[i] + at<float>(call, 1)[i];
-  }
-  return kSuccess;
-}
-
-int reverse(const KernelCall &call) {
-  if (call.sharedBytes < call.block * sizeof(float)) {
-    return kIllegalAddress;
-  }
-  for (size_t block = 0; block < call.grid; ++block) {
-    for (size_t i = 0; i < call.block; ++i) {
-      at<float>(call, 1)[block * call.block + i] =
-          at<float>(call, 0)[block * call.block + call.block - 1 - i];
-    }
-  }
-  return kSuccess;
-}
-
-const KernelInfo kKernels[] = {
-    {"test_scale", 2, 3, scale}, {"test_add", 3, 4, add}, {"test_reverse", 2, 2, reverse}};
 
 } // namespace
 } // namespace tenon::test
@@ -726,14 +674,13 @@ EXPORT int cuModuleUnload(ModuleHandle module) {
 
 EXPORT int cuModuleGetFunction(FunctionHandle *function, ModuleHandle module, const char *name) {
   FAKE_IN_CONTEXT(cuModuleGetFunction)
-  for (const KernelInfo &kernel : kKernels) {
-    if (std::strcmp(kernel.name, name) == 0 &&
-        module->text.find(std::string(".entry ") + name + "(") != std::string::npos) {
-      module->functions.push_back(std::make_unique<CudaFunctionObject>());
-      module->functions.back()->info = &kernel;
-      *function = module->functions.back().get();
-      return kSuccess;
-    }
+  const KernelInfo *kernel = findKernel(name);
+  bool isInModule = module->text.find(std::string(".entry ") + name + "(") != std::string::npos;
+  if (kernel && isInModule) {
+    module->functions.push_back(std::make_unique<CudaFunctionObject>());
+    module->functions.back()->info = kernel;
+    *function = module->functions.back().get();
+    return kSuccess;
   }
   return kNotFoundCode;
 }

@@ -1,0 +1,63 @@
+// Does what the PTX says on host memory, block after block.
+
+#include "test/unit/runtime/FakeKernels.h"
+
+#include "runtime/device/cuda/CudaApi.h"
+
+#include <algorithm>
+
+namespace tenon::test {
+namespace {
+
+using runtime::cuda::kSuccess;
+
+/// As a real driver calls a fault of a kernel.
+constexpr int kIllegalAddress = 700;
+
+template <typename T> T *at(const KernelCall &call, size_t index) {
+  return reinterpret_cast<T *>(call.arguments[index]);
+}
+
+int scale(const KernelCall &call) {
+  int64_t count =
+      std::min<int64_t>(int64_t(call.grid) * call.block, static_cast<int64_t>(call.arguments[2]));
+  for (int64_t i = 0; i < count; ++i) {
+    at<float>(call, 1)[i] = 2 * at<float>(call, 0)[i];
+  }
+  return kSuccess;
+}
+
+int add(const KernelCall &call) {
+  int64_t count =
+      std::min<int64_t>(int64_t(call.grid) * call.block, static_cast<int64_t>(call.arguments[3]));
+  for (int64_t i = 0; i < count; ++i) {
+    at<float>(call, 2)[i] = at<float>(call, 0)[i] + at<float>(call, 1)[i];
+  }
+  return kSuccess;
+}
+
+int reverse(const KernelCall &call) {
+  if (call.sharedBytes < call.block * sizeof(float)) {
+    return kIllegalAddress;
+  }
+  for (size_t block = 0; block < call.grid; ++block) {
+    for (size_t i = 0; i < call.block; ++i) {
+      at<float>(call, 1)[block * call.block + i] =
+          at<float>(call, 0)[block * call.block + call.block - 1 - i];
+    }
+  }
+  return kSuccess;
+}
+
+const KernelInfo kKernels[] = {
+    {"test_scale", 2, 3, scale}, {"test_add", 3, 4, add}, {"test_reverse", 2, 2, reverse}};
+
+} // namespace
+
+const KernelInfo *findKernel(std::string_view name) {
+  const KernelInfo *found =
+      std::ranges::find_if(kKernels, [&](const KernelInfo &kernel) { return kernel.name == name; });
+  return found == std::end(kKernels) ? nullptr : found;
+}
+
+} // namespace tenon::test
