@@ -4,7 +4,6 @@
 #include "HostCall.h"
 
 #include "compiler/codegen/common/RegionSource.h"
-#include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/codegen/cuda/LibraryRegions.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
@@ -343,64 +342,6 @@ TEST_F(RegionsTest, OtherAttentionIsGenerated) {
   EXPECT_FALSE(stepOf(x + y, mergedAttention("", "causal = true")));
   EXPECT_FALSE(stepOf(x + ", %m: tensor<5x1xf16>" + y, mergedAttention("tensor<5x1xf16>")))
       << "a mask over the queries";
-}
-
-/// "call", "launch" and "spare", in the order of a region's steps.
-std::vector<std::string> stepsOf(const std::string &region, const std::string &strategy,
-                                 const std::string &arch) {
-  std::string text =
-      "module attributes {tn.symbols = [#tn.symbol<\"s0\", 1, 64>]} {\nfunc.func @kernel" + region +
-      "\n}\n}\n";
-  text.replace(text.find("ATTRIBUTES"), 10, "attributes {tn.strategy = \"" + strategy + "\"}");
-  llvm::Expected<CompiledRegion> compiled = compileRegion(text, "k", *engine::parseCudaArch(arch));
-  if (!compiled) {
-    return {llvm::toString(compiled.takeError())};
-  }
-  std::vector<std::string> steps;
-  for (const RegionStep &step : compiled->code.steps) {
-    steps.push_back(!step.call.empty() ? "call" : step.isSpare ? "spare" : "launch");
-  }
-  return steps;
-}
-
-TEST(LibrarySteps, LargeAttentionIsACallWithASpare) {
-  auto stepsFor = [](int batch, int length, bool hasMask, const std::string &arch) {
-    std::string b = std::to_string(batch), s = std::to_string(length);
-    std::string x = "tensor<" + b + "x" + s + "x16x64xf16>",
-                m = "tensor<" + b + "x1x1x" + s + "xf16>";
-    return stepsOf("(%q: " + x + ", %k: " + x + ", %v: " + x + (hasMask ? ", %m: " + m : "") +
-                       ") -> " + x + " ATTRIBUTES {\n%y = tn.attention %q, %k, %v" +
-                       (hasMask ? " mask %m" : "") +
-                       " {causal = false, headsInner = array<i1: true, true, true, true>, scale = "
-                       "0.125 : f64} : (" +
-                       x + ", " + x + ", " + x + (hasMask ? ", " + m : "") + ") -> " + x +
-                       "\nreturn %y : " + x,
-                   "attention", arch);
-  };
-  using Steps = std::vector<std::string>;
-  EXPECT_EQ((Steps{"call", "spare"}), stepsFor(64, 384, true, "sm_90"));
-  EXPECT_EQ(Steps{"launch"}, stepsFor(1, 384, true, "sm_90")) << "too small";
-  EXPECT_EQ(Steps{"launch"}, stepsFor(64, 384, true, "sm_90a")) << "warpgroups are faster";
-  EXPECT_EQ((Steps{"call", "spare"}), stepsFor(4, 4096, false, "sm_90a"));
-}
-
-TEST(LibrarySteps, AttentionOfVaryingSizeIsNoCall) {
-  std::string x = "tensor<?x384x16x64xf16, #tn.shape<()[s0] -> (s0, 384, 16, 64)>>";
-  EXPECT_EQ(std::vector<std::string>{"launch"},
-            stepsOf("(%x: " + x + ") -> " + x +
-                        " ATTRIBUTES {\n%y = tn.attention %x, %x, %x {causal = false, headsInner = "
-                        "array<i1: true, true, true, true>, scale = 0.125 : f64} : (" +
-                        x + ", " + x + ", " + x + ") -> " + x + "\nreturn %y : " + x,
-                    "attention", "sm_90"));
-}
-
-TEST(LibrarySteps, ProductWithGeluHasASpare) {
-  EXPECT_EQ((std::vector<std::string>{"call", "spare"}),
-            stepsOf("(%a: tensor<2048x64xf16>, %b: tensor<64x4096xf16>) -> tensor<2048x4096xf16> "
-                    "ATTRIBUTES {\n%0 = tn.matmul %a, %b : (tensor<2048x64xf16>, "
-                    "tensor<64x4096xf16>) -> tensor<2048x4096xf16>\n%1 = tn.gelu %0 : "
-                    "tensor<2048x4096xf16>\nreturn %1 : tensor<2048x4096xf16>",
-                    "contraction", "sm_90"));
 }
 
 TEST_F(RegionsTest, TheComparisonSeesAWrongDescriptor) {
