@@ -129,6 +129,10 @@ std::optional<RowsLayout> layoutStaged(RegionBuilder &region, const RowsWork &wo
   }
   layout.steps = llvm::divideCeil(layout.strips, layout.threadsOfRow());
   layout.sharedBytes = layout.stagedBytes(work);
+  if (layout.threads.blocks > 1 && layout.sharedBytes + kReservedBytes > sharedLimit(region.arch)) {
+    layout.slots = 1;
+    layout.sharedBytes = layout.stagedBytes(work);
+  }
   bool holdsParameters = layout.threads.blocks > 1 && !work.parameters.empty();
   layout.parameterRegisters = holdsParameters ? kParameterRegisters : 0;
   layout.blocksOfProcessor =

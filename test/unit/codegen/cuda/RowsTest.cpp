@@ -154,6 +154,8 @@ TEST(Rows, RowsThatWaitInSharedMemory) {
       {"9x1024", stagedLayout({64, 1}, 3, 0, 2)},
       {"7x2048", stagedLayout({64, 2}, 3, 0, 2)},
       {"4x1024", stagedLayout({64, 1}, 1, 1)},
+      {"5x1024", stagedLayout({64, 1}, 1, 0, 2)},
+      {"9x8192", stagedLayout({256, 4}, 1, 0, 2)},
       {"7x2048", stagedLayout({64, 2}, 2, 0, 2)},
       // Two reductions in one round of a cluster.
       {"5x8192", stagedLayout({256, 4}, 2, 0, 2)},

@@ -1,0 +1,82 @@
+// The kernel for rows that are copied to shared memory ahead of their use: while a row is worked on
+// the next one is on its way. Relies on each thread reading only what it has copied itself, so that
+// the copies need no barrier.
+#pragma once
+
+#include "compiler/codegen/cuda/RowsFrame.h"
+
+namespace tenon::codegen::cuda {
+
+class StagedRows : RowsFrame {
+public:
+  StagedRows(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout);
+
+  bool run();
+
+private:
+  // What comes from memory (RowsStaged.cpp).
+
+  /// Starts copies of a group's rows to a slot, if there is such a group.
+  void copy(const Index &group, mlir::Value isThere, mlir::Value slot);
+  void copyStrip(const Index &group, mlir::Value isThere, int64_t step, mlir::Value slot);
+  /// The address of a strip of one of the inputs in shared memory.
+  mlir::Value stagedAt(size_t input, int64_t step, mlir::Value slot);
+
+  /// A tensor that all rows read: its strips of this thread, or a copy of its pointer that is made
+  /// for each row. Held wider than in memory a row of it would take too many registers.
+  struct Parameter {
+    mlir::Value tensor;
+    llvm::SmallVector<mlir::Value> strips;
+    mlir::Value pointer;
+  };
+  /// Loads what blocks that stay can hold: for other blocks it would not be used often.
+  void holdParameters();
+  void copyPointers();
+  mlir::Value parameterAt(const Parameter &parameter, int64_t step);
+
+  /// Lets the elements of a strip come from what is read here, once, until the next call.
+  void openPass(const Strip &strip, int64_t step);
+  void holdVector(mlir::Value tensor, mlir::Value vector, llvm::ArrayRef<Indices> places);
+
+  // The loop (RowsStagedLoop.cpp).
+
+  /// The groups of rows that a block works on.
+  struct Groups {
+    Index first, end, step;
+  };
+  using Round = ThreadCombiner::Round;
+  Groups groups();
+  mlir::Value isThere(const Groups &all, const Index &group);
+  void emitRounds(ThreadCombiner &threads, const std::optional<Round> &round, const Groups &all,
+                  const Index &group);
+  void emitOverlapped(ThreadCombiner &threads, const Round &round, const Groups &all,
+                      const Index &group);
+  void finish();
+
+  /// Each reduction in a round of its own; or the round that does all of them, if one can.
+  void reduce(ThreadCombiner &threads);
+  std::optional<Round> onlyRound();
+  /// What the thread's elements come to.
+  Accumulators reduceOwn(const Round &round);
+  Accumulators reduceOwn(mlir::linalg::GenericOp op, const Combiner &combiner,
+                         const Accumulators &neutral);
+  void holdResults(llvm::ArrayRef<mlir::Value> results);
+  /// Calls `atEnd` after each strip, which is not read any more.
+  void storeWide(llvm::function_ref<void(int64_t)> atEnd = [](int64_t) {});
+
+  /// Rows on their way come one after the other in the loop, also where they share a slot.
+  int64_t phases() const { return std::max<int64_t>(layout.slots, 2); }
+  bool isRefilled() const { return layout.slots == 1 && layout.groupsPerBlock == 0; }
+  /// The slot `distance` after one.
+  mlir::Value slotAfter(mlir::Value slot, int64_t distance);
+  mlir::Value i32(int64_t value);
+  mlir::Value add(mlir::Value a, mlir::Value b);
+
+  mlir::Value memory;
+  /// Of the rows that are worked on.
+  mlir::Value currentSlot;
+  llvm::SmallVector<Parameter> parameters;
+  std::optional<JointReduction> joint;
+};
+
+} // namespace tenon::codegen::cuda

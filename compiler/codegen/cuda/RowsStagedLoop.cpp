@@ -1,0 +1,222 @@
+// The loop over a block's rows: each is reduced and stored, or reduced while the one before is
+// agreed on. Relies on as many blocks running at once as the layout says.
+#include "compiler/codegen/cuda/RowsStaged.h"
+
+#include "compiler/codegen/common/Programs.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+
+Accumulators StagedRows::reduceOwn(linalg::GenericOp op, const Combiner &combiner,
+                                   const Accumulators &neutral) {
+  SmallVector<Accumulators> parts;
+  for (auto [i, strip] : llvm::enumerate(strips)) {
+    emitter.openScope();
+    openPass(strip, i);
+    SmallVector<Accumulators> starts(strip.places.size(), neutral);
+    SmallVector<SmallVector<Value>> results = emitter.steps(op, strip.places, starts);
+    parts.push_back(combineStrip(combiner, strip, results, neutral));
+    emitter.closeScope();
+  }
+  return combiner.combine(builder, location, std::move(parts));
+}
+
+void StagedRows::reduce(ThreadCombiner &threads) {
+  for (linalg::GenericOp op : work.reductions) {
+    Combiner combiner = *Combiner::of(op);
+    Accumulators neutral = emitter.initial(op, rowPlace);
+    hold(op, threads.combine(combiner, reduceOwn(op, combiner, neutral), neutral));
+  }
+}
+
+std::optional<ThreadCombiner::Round> StagedRows::onlyRound() {
+  int64_t own = layout.steps * layout.lanes, length = own * layout.threadsOfRow();
+  bool canBeJoint =
+      layout.strips * layout.lanes == length && ThreadCombiner::canCombineJointly(layout.threads);
+  joint = canBeJoint ? JointReduction::of(work, length) : std::nullopt;
+  if (layout.threads.blocks == 1 || (!joint && work.reductions.size() != 1)) {
+    return std::nullopt;
+  }
+  Round round;
+  round.joint = joint ? &*joint : nullptr;
+  round.count = own;
+  for (linalg::GenericOp op : work.reductions) {
+    round.combiners.push_back(*Combiner::of(op));
+    llvm::append_range(round.neutral, emitter.initial(op, rowPlace));
+  }
+  return round;
+}
+
+Accumulators StagedRows::reduceOwn(const Round &round) {
+  linalg::GenericOp first = work.reductions[0];
+  Accumulators own = reduceOwn(first, round.combiners[0], emitter.initial(first, rowPlace));
+  if (round.joint) {
+    linalg::GenericOp second = work.reductions[1];
+    hold(first, {round.joint->assumed(builder, location, own[0], round.count)});
+    Value other = reduceOwn(second, round.combiners[1], emitter.initial(second, rowPlace))[0];
+    own.push_back(round.joint->reduced(builder, location, own[0], other));
+  }
+  return own;
+}
+
+void StagedRows::storeWide(llvm::function_ref<void(int64_t)> atEnd) {
+  when(isRow, [&] {
+    for (auto [i, strip] : llvm::enumerate(strips)) {
+      emitter.openScope();
+      openPass(strip, i);
+      SmallVector<SmallVector<Value>> values;
+      for (const Root &root : work.wide) {
+        values.push_back(emitter.elements(root.tensor, strip.places));
+      }
+      store(strip, values);
+      emitter.closeScope();
+      atEnd(i);
+    }
+  });
+}
+
+StagedRows::Groups StagedRows::groups() {
+  Index end = kernel.size(groupCount());
+  if (layout.groupsPerBlock == 0) {
+    return {firstGroup, end, Index::constant(layout.groupsAtOnce)};
+  }
+  Index count = Index::constant(layout.groupsPerBlock);
+  Index first = math.multiply(firstGroup, count);
+  Value ownEnd = math.value(math.add(first, count));
+  Value last = arith::MinSIOp::create(builder, location, ownEnd, math.value(end));
+  return {first, {last, 0, 1, true}, Index::constant(1)};
+}
+
+void StagedRows::finish() {
+  AffineExpr groups = groupCount();
+  AffineExpr bytes = getAffineConstantExpr(std::max(layout.sharedBytes, layout.stagedBytes(work)),
+                                           builder.getContext());
+  if (layout.groupsPerBlock != 0) {
+    return kernel.finish(groups.ceilDiv(layout.groupsPerBlock) * layout.threads.blocks, bytes);
+  }
+  kernel.finish(groups * layout.threads.blocks, bytes);
+  Program &grid = kernel.region.code.steps.back().grid;
+  grid.push_back({engine::ExprOp::Constant, layout.groupsAtOnce * layout.threads.blocks});
+  grid.push_back({engine::ExprOp::Min});
+}
+
+Value StagedRows::isThere(const Groups &all, const Index &group) {
+  return arith::CmpIOp::create(builder, location, arith::CmpIPredicate::slt, math.value(group),
+                               math.value(all.end));
+}
+
+Value StagedRows::slotAfter(Value slot, int64_t distance) {
+  Value after = add(slot, i32(distance % phases()));
+  Value isBeyond =
+      arith::CmpIOp::create(builder, location, arith::CmpIPredicate::sge, after, i32(phases()));
+  return arith::SelectOp::create(builder, location, isBeyond, add(after, i32(-phases())), after);
+}
+
+void StagedRows::holdResults(ArrayRef<Value> results) {
+  for (auto [op, result] : llvm::zip(work.reductions, results)) {
+    hold(op, {result});
+  }
+}
+
+/// Reduces rows in the loop's order, each before it is stored. Where there is one slot the next row
+/// takes the place of this one.
+void StagedRows::emitRounds(ThreadCombiner &threads, const std::optional<Round> &round,
+                            const Groups &all, const Index &group) {
+  NVVM::CpAsyncWaitGroupOp::create(builder, location, layout.slots - 1);
+  placeIn(group);
+  copyPointers();
+  if (round) {
+    threads.send(*round, reduceOwn(*round), currentSlot);
+    holdResults(threads.receive(*round, currentSlot));
+  } else {
+    threads.setSlot(currentSlot);
+    reduce(threads);
+  }
+  Index next = math.add(group, all.step);
+  Value hasNext = isThere(all, next);
+  storeWide([&](int64_t step) {
+    if (isRefilled()) {
+      copyStrip(next, hasNext, step, currentSlot);
+    }
+  });
+  if (isRefilled()) {
+    NVVM::CpAsyncCommitGroupOp::create(builder, location);
+  }
+  storeNarrow();
+}
+
+/// Reduces the next row while the results of this one are on their way between the blocks.
+void StagedRows::emitOverlapped(ThreadCombiner &threads, const Round &round, const Groups &all,
+                                const Index &group) {
+  NVVM::CpAsyncWaitGroupOp::create(builder, location, layout.slots - 2);
+  Value slot = currentSlot, nextSlot = slotAfter(slot, 1);
+  copyPointers();
+  currentSlot = nextSlot;
+  placeIn(atMost(math.add(group, all.step), all.end));
+  Accumulators next = reduceOwn(round);
+  Accumulators results = threads.receive(round, slot);
+  threads.send(round, next, nextSlot);
+  currentSlot = slot;
+  placeIn(group);
+  holdResults(results);
+  storeWide();
+  storeNarrow();
+}
+
+bool StagedRows::run() {
+  ThreadCombiner threads(kernel, layout.threads, math.value(thread));
+  Groups all = groups();
+  Index ahead = all.first;
+  for (int64_t slot = 0; slot + 1 < (isRefilled() ? 2 : layout.slots); ++slot) {
+    copy(ahead, isThere(all, ahead), i32(slot));
+    ahead = math.add(ahead, all.step);
+  }
+  holdParameters();
+  threads.enterLoop(phases());
+  currentSlot = i32(0);
+  placeIn(all.first);
+  std::optional<Round> round = onlyRound();
+  bool isOverlapped = round && layout.slots > 2;
+  if (isOverlapped) {
+    NVVM::CpAsyncWaitGroupOp::create(builder, location, layout.slots - 2);
+    copyPointers();
+    threads.send(*round, reduceOwn(*round), currentSlot);
+  }
+  scf::ForOp loop =
+      scf::ForOp::create(builder, location, math.value(all.first), math.value(all.end),
+                         math.value(all.step), ValueRange{currentSlot});
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(loop.getBody());
+    emitter.openScope();
+    Index group{loop.getInductionVar(), 0, 1, true};
+    Value slot = currentSlot = loop.getRegionIterArg(0);
+    Index next = math.add(group, Index::constant(all.step.offset * (layout.slots - 1)));
+    if (!isRefilled()) {
+      copy(next, isThere(all, next), slotAfter(slot, layout.slots - 1));
+    }
+    if (isOverlapped) {
+      emitOverlapped(threads, *round, all, group);
+    } else {
+      emitRounds(threads, round, all, group);
+    }
+    emitter.closeScope();
+    scf::YieldOp::create(builder, location, ValueRange{slotAfter(slot, 1)});
+  }
+  if (isOverlapped) {
+    threads.leave();
+  }
+  finish();
+  return !emitter.hasFailed();
+}
+
+void emitRowsStaged(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout,
+                    bool &hasFailed) {
+  hasFailed |= !StagedRows(region, work, layout).run();
+}
+
+} // namespace tenon::codegen::cuda
