@@ -44,10 +44,10 @@ inline constexpr llvm::StringLiteral kRows = "rows";
 /// permutation [0, 2, 3, 1], rows 1, one group and a panel of R * S * C / g) followed by tn.unpack,
 /// or the tn.transpose [0, 3, 1, 2] of an input that lies so.
 ///
-/// A product of few rows (dispatch/FewRows.h) is generated code there, not a call. B is a constant input
-/// [columns, depth] with transposeB, or one packed in panels of the depth ([depth / panel, columns,
-/// panel]) followed by tn.unpack; A is an input or the RMS norm of one; elementwise consumers follow,
-/// of the product or of its two halves of the columns, which are slices of it.
+/// A product of few rows (dispatch/FewRows.h) is generated code there, not a call. B is a constant
+/// input [columns, depth] with transposeB, or one packed in panels of the depth ([depth / panel,
+/// columns, panel]) followed by tn.unpack; A is an input or the RMS norm of one; elementwise
+/// consumers follow, of the product or of its two halves of the columns, which are slices of it.
 inline constexpr llvm::StringLiteral kContraction = "contraction";
 /// One root: a conv with groups = channels, so weight [C * m, 1, kernel...] (channelsLast; a
 /// constant one is a packed input of one panel followed by tn.unpack), then elementwise consumers
