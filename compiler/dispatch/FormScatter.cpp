@@ -47,9 +47,8 @@ Operation *copyBroadcast(Operation *broadcast, Group *group) {
   Operation *copy = broadcast->clone();
   Operation *front = group->ops.front();
   front->getBlock()->getOperations().insert(Block::iterator(front), copy);
-  broadcast->replaceUsesWithIf(copy, [&](OpOperand &use) {
-    return llvm::is_contained(group->ops, use.getOwner());
-  });
+  broadcast->replaceUsesWithIf(
+      copy, [&](OpOperand &use) { return llvm::is_contained(group->ops, use.getOwner()); });
   if (broadcast->use_empty()) {
     broadcast->erase();
   }
@@ -68,8 +67,9 @@ bool takeProducer(Formation &formation, Group *group, Value value) {
     producer = copyBroadcast(producer, group);
   }
   Operation *reader = taken.empty() ? nullptr : taken.back();
-  bool isOwn = reader ? llvm::all_of(producer->getUsers(), [&](Operation *u) { return u == reader; })
-                      : isReadBy(producer, group);
+  bool isOwn = reader
+                   ? llvm::all_of(producer->getUsers(), [&](Operation *u) { return u == reader; })
+                   : isReadBy(producer, group);
   if (!isOwn) {
     return false;
   }

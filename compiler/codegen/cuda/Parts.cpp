@@ -20,8 +20,8 @@ void emitChoice(ElementEmitter &emitter, ArrayRef<Part> parts, const Index &bloc
   Kernel &kernel = emitter.kernel;
   OpBuilder &builder = kernel.builder;
   Value number = kernel.math.value(block), count = kernel.math.value(kernel.size(parts[0].blocks));
-  Value isFirst = arith::CmpIOp::create(builder, kernel.location, arith::CmpIPredicate::ult, number,
-                                        count);
+  Value isFirst =
+      arith::CmpIOp::create(builder, kernel.location, arith::CmpIPredicate::ult, number, count);
   scf::IfOp choice = scf::IfOp::create(builder, kernel.location, isFirst, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(choice.thenBlock());

@@ -24,12 +24,14 @@ inline std::string attentionText(const AttentionCase &c) {
     types += ", " + c.mask;
     mask = " mask %m";
   }
-  std::string attributes = c.symbols.empty() ? "" : " attributes {tn.symbols = [" + c.symbols + "]}";
+  std::string attributes =
+      c.symbols.empty() ? "" : " attributes {tn.symbols = [" + c.symbols + "]}";
   return "module" + attributes + " {\n  func.func @kernel" + signature + ") -> " + c.y +
          " attributes {tn.strategy = \"attention\"} {\n%0 = tn.attention %q, %k, %v" + mask +
-         " {scale = " + std::to_string(c.scale) + " : f64, causal = " +
-         (c.causal ? "true" : "false") + ", headsInner = array<i1: " + c.headsInner + ">} : (" +
-         types + ") -> " + c.y + "\nreturn %0 : " + c.y + "\n  }\n}\n";
+         " {scale = " + std::to_string(c.scale) +
+         " : f64, causal = " + (c.causal ? "true" : "false") +
+         ", headsInner = array<i1: " + c.headsInner + ">} : (" + types + ") -> " + c.y +
+         "\nreturn %0 : " + c.y + "\n  }\n}\n";
 }
 
 /// Without a mask; as many key heads as heads if `keyHeads` is 0.

@@ -1,5 +1,5 @@
-// Attention of a step of decoding on the emulated GPU: keys behind the mask's last one are not read,
-// and blocks of a cluster add up their parts.
+// Attention of a step of decoding on the emulated GPU: keys behind the mask's last one are not
+// read, and blocks of a cluster add up their parts.
 #include "../AttentionText.h"
 #include "HandKernelCheck.h"
 #include "compiler/codegen/cuda/AttentionKernels.h"
@@ -98,7 +98,8 @@ TEST(CudaAttentionDecodeTest, MasksThatLetNothingThrough) {
 
 /// The tile that is chosen, for masks of every broadcast.
 TEST(CudaAttentionDecodeTest, Chosen) {
-  for (const char *mask : {"tensor<2x1x1x520xbf16>", "tensor<2x8x1x520xbf16>", "tensor<520xbf16>"}) {
+  for (const char *mask :
+       {"tensor<2x1x1x520xbf16>", "tensor<2x8x1x520xbf16>", "tensor<520xbf16>"}) {
     EXPECT_TRUE(matchesReference(decodeText(2, mask), emitChosen, seeing(130, kNever, false)))
         << mask;
   }
