@@ -153,9 +153,9 @@ std::optional<RowsLayout> layoutStaged(RegionBuilder &region, const RowsWork &wo
     int64_t tooMany = sharedLimit(region.arch) / (enough + 1);
     layout.sharedBytes = std::max(layout.sharedBytes, tooMany);
   }
-  // A thread that has much of its row may use the registers that so few blocks leave it; of others
-  // ptxas knows better.
-  bool hasMuch = layout.rowsPerBlock > 1;
+  // A thread that has much of its row may use the registers that so few blocks leave it, and no
+  // more; of others ptxas knows better.
+  bool hasMuch = layout.rowsPerBlock > 1 || enough <= 2;
   layout.blocksOfProcessor = hasMuch ? std::min(enough, layout.blocksOfProcessor) : 0;
   return layout;
 }

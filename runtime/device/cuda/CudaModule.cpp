@@ -10,9 +10,6 @@
 namespace tenon::runtime::cuda {
 namespace {
 
-/// Dynamic shared memory that a launch may have without being allowed more.
-constexpr int64_t kFreeSharedBytes = 48 << 10;
-
 /// What the driver's compiler said, on one line.
 std::string firstLines(std::string_view log) {
   std::string text(log.substr(0, 2000));
@@ -155,7 +152,6 @@ Status CudaModule::findKernels(std::span<const std::string> names, Bytes ptx) {
     Kernel kernel;
     kernel.name = name;
     kernel.waits = waiting.count(name) != 0;
-    kernel.allowedBytes = kFreeSharedBytes;
     if (driver.moduleGetFunction(&kernel.function, module, name.c_str()) != kSuccess) {
       return Status::error(ErrorId::EngineBadCode, strCat("the PTX has no kernel '", name, "'"),
                            "compile the model again");

@@ -50,6 +50,7 @@ private:
     FunctionHandle function = nullptr;
     std::string name;
     bool waits = false;
+    /// Of dynamic shared memory; what needs no permission is less by the kernel's own arrays.
     int64_t allowedBytes = 0;
   };
 

@@ -257,6 +257,40 @@ TEST(Rows, ReductionsOfFewLongRows) {
   EXPECT_TRUE(scheduleMatches(argReduce("1x30000xi32", "1", false, false)));
 }
 
+/// The blocks that a launch of constant size has.
+int64_t gridOf(const Program &program) {
+  std::vector<int64_t> stack;
+  for (const engine::ExprTerm &term : program) {
+    if (term.op == engine::ExprOp::Constant) {
+      stack.push_back(term.value);
+      continue;
+    }
+    int64_t right = stack.back();
+    stack.pop_back();
+    EXPECT_EQ(term.op, engine::ExprOp::Min);
+    stack.back() = std::min(stack.back(), right);
+  }
+  return stack.back();
+}
+
+TEST(Rows, ClustersFillTheirGrid) {
+  const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
+  for (const char *dims : {"2048x65536", "512x262144", "3x65536", "1001x262144"}) {
+    auto [rows, length] = llvm::StringRef(dims).split('x');
+    for (const std::string &text : {softmax(dims, 1, "f16"), norm(rows.str(), length.str(), "f16"),
+                                    fused(rows.str(), length.str(), "f16")}) {
+      llvm::Expected<CompiledRegion> compiled = compileRegion(text, "k", arch);
+      ASSERT_TRUE(bool(compiled)) << llvm::toString(compiled.takeError());
+      llvm::StringRef ptx = compiled->object;
+      int64_t blocks = 1;
+      ptx.split(".reqnctapercluster ").second.split(',').first.getAsInteger(10, blocks);
+      int64_t grid = gridOf(compiled->code.steps[0].grid);
+      EXPECT_GT(grid, 0) << text;
+      EXPECT_EQ(grid % blocks, 0) << text;
+    }
+  }
+}
+
 /// How often `pattern` stands in the PTX of a region.
 struct Ptx {
   explicit Ptx(const std::string &text) {
