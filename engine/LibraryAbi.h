@@ -1,6 +1,6 @@
-// What a Call instruction asks of a library: plain descriptors without sizes, stored in engine files
-// as bytes. The compiler fills them, runtime/library executes them; engine/ only checks their form.
-// Sizes and strides vary with the shape, so they are the instruction's `sizes`, in elements.
+// What a Call instruction asks of a library: plain descriptors without sizes, stored in engine
+// files as bytes. The compiler fills them, runtime/library executes them; engine/ only checks their
+// form. Sizes and strides vary with the shape, so they are the instruction's `sizes`, in elements.
 
 #pragma once
 
@@ -14,14 +14,13 @@ namespace tenon::engine {
 enum class LibraryOp : uint8_t { Matmul = 0, Conv = 1, Attention = 2 };
 
 /// Applied to the sum of product, bias and residual. Values are stored in engine files.
-enum class LibraryActivation : uint8_t { None = 0, Relu = 1, GeluTanh = 2, Gelu = 3 };
+enum class LibraryActivation : uint8_t { None = 0, Relu = 1, GeluTanh = 2 };
 
-/// D = activation(A · B + bias + residual), batched; of F32, F16 or BF16 with accumulation in FP32, or
-/// of F64. buffers = {A, B, bias if hasBias, residual if hasResidual, D}. Row-major: A is [m, k] with
-/// rows `lda` apart, or [k, m] if transposeA; B [k, n], or [n, k] if transposeB; bias [n]; the
-/// residual has the layout of D. Gelu is for F16 and BF16, whose rounding hides the approximation
-/// of erf, and makes it a call of cuDNN instead of cuBLASLt. sizes = {m, n, k, batch, lda, ldb, ldd, batch strides of A, B and D};
-/// a batch stride may be 0.
+/// D = activation(A · B + bias + residual), batched; of F32, F16 or BF16 with accumulation in FP32,
+/// or of F64. buffers = {A, B, bias if hasBias, residual if hasResidual, D}. Row-major: A is [m, k]
+/// with rows `lda` apart, or [k, m] if transposeA; B [k, n], or [n, k] if transposeB; bias [n]; the
+/// residual has the layout of D. sizes = {m, n, k, batch, lda, ldb, ldd, batch strides of A, B and
+/// D}; a batch stride may be 0.
 struct MatmulCall {
   LibraryOp op = LibraryOp::Matmul;
   DType type = DType::F32; ///< of all operands
@@ -35,8 +34,8 @@ struct MatmulCall {
 inline constexpr size_t kMatmulSizes = 10;
 
 /// Y = activation(conv(X, W) + bias + residual), two spatial dims, dense. buffers = {X, W, bias if
-/// hasBias, residual if hasResidual, Y}, all of the type. X is [n, h, w, c], W [k, r, s, c / groups],
-/// Y and residual [n, p, q, k], bias [k]. sizes = {n, h, w, c, k, r, s, p, q}.
+/// hasBias, residual if hasResidual, Y}, all of the type. X is [n, h, w, c], W [k, r, s, c /
+/// groups], Y and residual [n, p, q, k], bias [k]. sizes = {n, h, w, c, k, r, s, p, q}.
 struct ConvCall {
   LibraryOp op = LibraryOp::Conv;
   DType type = DType::F32;
@@ -53,11 +52,11 @@ struct ConvCall {
 };
 inline constexpr size_t kConvSizes = 9;
 
-/// Y = softmax(scale · Q · Kᵀ + mask) · V, all of the type. buffers = {Q, K, V, mask if hasMask, Y}.
-/// sizes = {batch, heads, key heads, queries, keys, head size of Q and K, head size of V, then for each
-/// of Q, K, V and Y the strides of batch, head and row, then those of the mask (0 where it broadcasts,
-/// and without a mask), then the places of the first elements of Q, K and V in their buffers}; the
-/// last dim of each is contiguous.
+/// Y = softmax(scale · Q · Kᵀ + mask) · V, all of the type. buffers = {Q, K, V, mask if hasMask,
+/// Y}. sizes = {batch, heads, key heads, queries, keys, head size of Q and K, head size of V, then
+/// for each of Q, K, V and Y the strides of batch, head and row, then those of the mask (0 where it
+/// broadcasts, and without a mask), then the places of the first elements of Q, K and V in their
+/// buffers}; the last dim of each is contiguous.
 struct AttentionCall {
   LibraryOp op = LibraryOp::Attention;
   DType type = DType::F16;

@@ -27,7 +27,7 @@ bool areAtMost(std::span<const std::byte> call, std::initializer_list<size_t> of
   return true;
 }
 
-constexpr uint8_t kLastActivation = static_cast<uint8_t>(LibraryActivation::Gelu);
+constexpr uint8_t kLastActivation = static_cast<uint8_t>(LibraryActivation::GeluTanh);
 
 bool isType(std::byte value) { return isDType(static_cast<uint8_t>(value)); }
 

@@ -16,26 +16,7 @@ struct Epilogue {
   bool hasResidual = false;
   bool hasActivation = false;
   bool isDouble = false;
-  bool allowsGelu = false; ///< of erf
 };
-
-/// Elements of the result from which on gelu joins a product. Measured on an H200 in f16, call with
-/// gelu against call and pass: 24,576 x 4,096 (k 1,024) 320 us and 312 + 96, 12,608 x 3,072 (768)
-/// 98 and 94 + 37, 4,096 x 3,072 (768) 36 and 32 + 12, 384 x 4,096 (1,024) 9.5 and 7.4 + 2.2.
-constexpr int64_t kLeastGeluElements = int64_t(8) << 20;
-
-/// Whether the call may do the gelu of erf too: cuDNN's, to half precision.
-bool allowsGelu(tn::MatmulOp product) {
-  if (!product) {
-    return false;
-  }
-  Type element = getElementTypeOrSelf(product.getType());
-  int64_t elements = 1;
-  for (AffineExpr dim : tn::getDims(product.getType())) {
-    elements *= tn::constantDim(dim).value_or(0);
-  }
-  return (element.isF16() || element.isBF16()) && elements >= kLeastGeluElements;
-}
 
 /// A vector over the last dim, with any number of leading dims of one.
 bool isVectorOver(Value value, AffineExpr last) {
@@ -73,7 +54,7 @@ bool takeNext(Epilogue &epilogue, Operation *op, Value value) {
     return takeAdd(epilogue, add, value);
   }
   tn::GeluOp gelu = dyn_cast<tn::GeluOp>(op);
-  bool isKnown = isa<tn::ReluOp>(op) || (gelu && (gelu.getApproximate() || epilogue.allowsGelu));
+  bool isKnown = isa<tn::ReluOp>(op) || (gelu && gelu.getApproximate());
   epilogue.hasActivation = !epilogue.isDouble && isKnown;
   return epilogue.hasActivation;
 }
@@ -101,7 +82,6 @@ void growLibraryEpilogue(Formation &formation, Group *group) {
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(group->root);
   epilogue.hasBias = conv && conv.getBias();
   epilogue.isDouble = getElementTypeOrSelf(value).isF64();
-  epilogue.allowsGelu = allowsGelu(dyn_cast<tn::MatmulOp>(group->root));
   while (!value.use_empty()) {
     Operation *producer = value.getDefiningOp();
     Operation *user = *value.getUsers().begin();

@@ -44,7 +44,7 @@ public:
   void read(bool &flag) { flag = byteUpTo(1) != 0; }
   void read(engine::LibraryActivation &activation) {
     activation = static_cast<engine::LibraryActivation>(
-        byteUpTo(static_cast<int64_t>(engine::LibraryActivation::Gelu)));
+        byteUpTo(static_cast<int64_t>(engine::LibraryActivation::GeluTanh)));
   }
   void readOp(engine::LibraryOp wanted) { isGood &= number(1) == static_cast<int64_t>(wanted); }
   void read(DType &type) {

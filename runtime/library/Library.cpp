@@ -19,9 +19,6 @@ public:
                                         size_t alignment) override {
     if (!call.empty() && call[0] == std::byte(engine::LibraryOp::Matmul)) {
       TENON_ASSIGN(engine::MatmulCall matmul, decodeMatmul(call));
-      if (matmul.activation == engine::LibraryActivation::Gelu) {
-        return prepareByCudnn(matmul, sizes, engine::kMatmulSizes, alignment);
-      }
       TENON_TRY(checkSizes(sizes, engine::kMatmulSizes));
       TENON_TRY(open(cublasLt));
       return cublasLt->prepare(matmul, sizes, alignment);
@@ -79,11 +76,8 @@ std::string_view libraryOf(Bytes call) {
     return "";
   }
   switch (static_cast<engine::LibraryOp>(call[0])) {
-  case engine::LibraryOp::Matmul: {
-    Result<engine::MatmulCall> matmul = decodeMatmul(call);
-    bool isGelu = matmul && matmul->activation == engine::LibraryActivation::Gelu;
-    return !matmul ? "" : isGelu ? "cudnn" : "cublaslt";
-  }
+  case engine::LibraryOp::Matmul:
+    return "cublaslt";
   case engine::LibraryOp::Conv:
   case engine::LibraryOp::Attention:
     return "cudnn";

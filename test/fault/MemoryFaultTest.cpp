@@ -44,7 +44,8 @@ struct Outcome {
 Outcome openAndRun(const char *path, uint32_t threads) {
   tenon_engine *engine = nullptr;
   tenon_session *session = nullptr;
-  tenon_session_options options = {threads, 0};
+  tenon_session_options options = {};
+  options.threads = threads;
   tenon_status *status = tenon_engine_open(path, nullptr, &engine);
   if (!status) {
     status = tenon_session_create(engine, &options, &session);

@@ -144,22 +144,6 @@ void checkAttention(Checker &checker) {
   }
 }
 
-void checkGelu(Checker &checker) {
-  for (DType type : {DType::F16, DType::BF16}) {
-    for (int operands = 0; operands < 4; ++operands) {
-      engine::MatmulCall call{.type = type,
-                              .transposeB = operands == 2,
-                              .hasBias = operands % 2 == 1,
-                              .hasResidual = operands > 1,
-                              .activation = LibraryActivation::Gelu};
-      std::printf("gelu of erf, %.*s, operands %d\n", static_cast<int>(nameOf(type).size()),
-                  nameOf(type).data(), operands);
-      checker.check("gelu", call, matmulSizes(call, 128, 768, 192));
-      checker.check("gelu, batch", call, matmulSizes(call, 40, 64, 24, 4));
-    }
-  }
-}
-
 void timeAttention(Checker &checker) {
   for (const AttentionShape &s : {AttentionShape{64, 16, 16, 384, 384, 64},
                                   {64, 12, 12, 197, 197, 64},
@@ -185,7 +169,6 @@ void timeMatmuls(Checker &checker) {
   const Shape shapes[] = {{"QKV + bias", 2304, 768, false, LibraryActivation::None},
                           {"output + bias + residual", 768, 768, true, LibraryActivation::None},
                           {"FFN1 + bias + gelu", 3072, 768, false, LibraryActivation::GeluTanh},
-                          {"FFN1 + bias + erf gelu", 3072, 768, false, LibraryActivation::Gelu},
                           {"FFN1 + bias", 3072, 768, false, LibraryActivation::None},
                           {"FFN2 + bias + residual", 768, 3072, true, LibraryActivation::None}};
   for (int64_t m : {128, 4096, 12608}) {
@@ -263,7 +246,6 @@ int run(int count, char **arguments) {
   checkMatmuls(checker);
   checkConvs(checker);
   checkAttention(checker);
-  checkGelu(checker);
   if (hasTimes) {
     timeAttention(checker);
     timeMatmuls(checker);

@@ -75,8 +75,7 @@ std::optional<RegionStep> convStep(func::FuncOp kernel, Operation *root, bool al
   engine::ConvCall call;
   std::optional<uint32_t> weight = weightInput(match, conv);
   if (!weight || !copyWindow(conv, call) || !readOwnBias(match, conv) ||
-      !match.readEpilogue(root) || !match.isWhole() ||
-      match.activation == engine::LibraryActivation::Gelu) {
+      !match.readEpilogue(root) || !match.isWhole()) {
     return std::nullopt;
   }
   tn::Dims w = tn::getDims(conv.getWeight().getType());

@@ -138,10 +138,6 @@ std::optional<RegionStep> matmulStep(func::FuncOp kernel, Operation *root, bool 
   if (!type || !a || !b || !match.readEpilogue(root) || !match.isWhole()) {
     return std::nullopt;
   }
-  bool isHalf = *type == DType::F16 || *type == DType::BF16;
-  if (match.activation == engine::LibraryActivation::Gelu && !isHalf) {
-    return std::nullopt; // the library's form of erf is not exact enough
-  }
   bool hasEpilogue = match.bias || match.activation != engine::LibraryActivation::None;
   if (*type == DType::F64 && hasEpilogue) {
     return std::nullopt; // the library has none in double precision

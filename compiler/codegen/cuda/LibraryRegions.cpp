@@ -95,9 +95,8 @@ bool Match::readEpilogue(Operation *root) {
       return false;
     }
     tn::GeluOp gelu = dyn_cast<tn::GeluOp>(user);
-    if (gelu) {
-      activation = gelu.getApproximate() ? engine::LibraryActivation::GeluTanh
-                                         : engine::LibraryActivation::Gelu;
+    if (gelu && gelu.getApproximate()) {
+      activation = engine::LibraryActivation::GeluTanh;
     } else if (isa<tn::ReluOp>(user)) {
       activation = engine::LibraryActivation::Relu;
     } else if (!isa<tn::AddOp>(user) || !readAdd(result, user)) {

@@ -11,18 +11,7 @@ namespace {
 
 /// The emitter of what does the same as the call; null if the engine needs the library.
 EmitterFn spareOf(const RegionStep &step) {
-  switch (static_cast<engine::LibraryOp>(step.call[0])) {
-  case engine::LibraryOp::Attention:
-    return emitAttention;
-  case engine::LibraryOp::Matmul: {
-    engine::MatmulCall call;
-    std::memcpy(&call, step.call.data(), sizeof(call));
-    return call.activation == engine::LibraryActivation::Gelu ? emitProduct : nullptr;
-  }
-  case engine::LibraryOp::Conv:
-    return nullptr;
-  }
-  return nullptr;
+  return step.call[0] == std::byte(engine::LibraryOp::Attention) ? emitAttention : nullptr;
 }
 
 } // namespace

@@ -14,14 +14,8 @@ struct Sizes {
 };
 
 PointwiseMode modeOf(engine::LibraryActivation activation) {
-  switch (activation) {
-  case engine::LibraryActivation::GeluTanh:
-    return PointwiseMode::GeluTanh;
-  case engine::LibraryActivation::Gelu:
-    return PointwiseMode::Gelu;
-  default:
-    return PointwiseMode::Relu;
-  }
+  return activation == engine::LibraryActivation::GeluTanh ? PointwiseMode::GeluTanh
+                                                           : PointwiseMode::Relu;
 }
 
 class Convolution final : public Problem {

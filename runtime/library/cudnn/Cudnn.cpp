@@ -77,7 +77,5 @@ template Result<std::unique_ptr<Plan>> Cudnn::prepare(const engine::ConvCall &,
                                                       std::span<const int64_t>, size_t);
 template Result<std::unique_ptr<Plan>> Cudnn::prepare(const engine::AttentionCall &,
                                                       std::span<const int64_t>, size_t);
-template Result<std::unique_ptr<Plan>> Cudnn::prepare(const engine::MatmulCall &,
-                                                      std::span<const int64_t>, size_t);
 
 } // namespace tenon::library::cudnn

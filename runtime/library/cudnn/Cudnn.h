@@ -1,5 +1,5 @@
-// Convolutions, attention and products with gelu by cuDNN: a handle, and plans of its calls. Relies
-// on the caller for the current context.
+// Convolutions and attention by cuDNN: a handle, and plans of its calls. Relies on the caller for
+// the current context.
 
 #pragma once
 

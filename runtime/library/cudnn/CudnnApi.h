@@ -26,14 +26,11 @@ enum class HeuristicMode : int { A = 3, B = 1, Fallback = 2 };
 enum class PointwiseMode : int {
   Add = 0,
   Multiply = 1,
-  Min = 2,
   Divide = 6,
   Subtract = 9,
   Exp = 13,
   Log = 15,
   Relu = 100,
-  Tanh = 101,
-  Gelu = 104,
   GeluTanh = 107,
 };
 

@@ -47,7 +47,5 @@ Result<std::unique_ptr<Problem>> problemOf(const engine::ConvCall &call,
                                            std::span<const int64_t> sizes);
 Result<std::unique_ptr<Problem>> problemOf(const engine::AttentionCall &call,
                                            std::span<const int64_t> sizes);
-Result<std::unique_ptr<Problem>> problemOf(const engine::MatmulCall &call,
-                                           std::span<const int64_t> sizes);
 
 } // namespace tenon::library::cudnn

@@ -256,21 +256,6 @@ TEST_F(DispatchTest, GpuProductTakesWhatTheLibraryComputes) {
   EXPECT_EQ(ruleOf("tn.matmul", "tn.gelu"), "library-epilogue");
 }
 
-TEST_F(DispatchTest, GpuGeluOfErfJoinsALargeProductInHalfPrecision) {
-  auto regionsOf = [&](const std::string &rows, const std::string &type) {
-    std::string x = "tensor<" + rows + "x8x" + type + ">", w = "tensor<8x4096x" + type + ">",
-                y = "tensor<" + rows + "x4096x" + type + ">";
-    return runOnGpu("(%x: " + x + ", %w: " + w + ") -> " + y,
-                    "%0 = tn.matmul %x, %w : (" + x + ", " + w + ") -> " + y +
-                        "\n%1 = tn.gelu %0 : " + y + "\nreturn %1 : " + y);
-  };
-  Regions apart = {"contraction(matmul)", "elementwise(gelu)"};
-  EXPECT_EQ(regionsOf("2048", "f16"), Regions{"contraction(matmul, gelu)"});
-  EXPECT_EQ(regionsOf("2048", "bf16"), Regions{"contraction(matmul, gelu)"});
-  EXPECT_EQ(regionsOf("2048", "f32"), apart) << "erf is exact there";
-  EXPECT_EQ(regionsOf("1024", "f16"), apart) << "a small pass costs less than the slower call";
-}
-
 TEST_F(DispatchTest, GpuProductWithTwoReadersStandsAlone) {
   Regions regions = runOnGpu("(%x: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>)", R"(
     %0 = tn.matmul %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>

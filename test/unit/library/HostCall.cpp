@@ -16,8 +16,6 @@ double activate(engine::LibraryActivation activation, double x) {
     return std::max(x, 0.0);
   case engine::LibraryActivation::GeluTanh:
     return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-  case engine::LibraryActivation::Gelu:
-    return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
   case engine::LibraryActivation::None:
     break;
   }

@@ -56,14 +56,5 @@ TEST(LibrarySteps, AttentionOfVaryingSizeIsNoCall) {
                     "attention", "sm_90"));
 }
 
-TEST(LibrarySteps, ProductWithGeluHasASpare) {
-  EXPECT_EQ((std::vector<std::string>{"call", "spare"}),
-            stepsOf("(%a: tensor<2048x64xf16>, %b: tensor<64x4096xf16>) -> tensor<2048x4096xf16> "
-                    "ATTRIBUTES {\n%0 = tn.matmul %a, %b : (tensor<2048x64xf16>, "
-                    "tensor<64x4096xf16>) -> tensor<2048x4096xf16>\n%1 = tn.gelu %0 : "
-                    "tensor<2048x4096xf16>\nreturn %1 : tensor<2048x4096xf16>",
-                    "contraction", "sm_90"));
-}
-
 } // namespace
 } // namespace tenon::codegen::cuda

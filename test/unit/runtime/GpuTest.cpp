@@ -354,15 +354,15 @@ TEST_F(Gpu, SparesDoWhatNoLibraryCan) {
   ExprId n = builder.symbol("n", 1, 4096, 0, 0);
   uint32_t x = builder.input("x", DType::F32, {n});
   uint32_t y = builder.output("y", DType::F32, {n});
-  engine::MatmulCall matmul;
-  matmul.activation = engine::LibraryActivation::Gelu; // never in FP32
+  engine::AttentionCall attention;
+  attention.type = DType::F32; // which no library is asked for
   engine::Instruction call;
   call.kind = engine::InstructionKind::Call;
-  std::span<const std::byte> bytes = std::as_bytes(std::span(&matmul, 1));
+  std::span<const std::byte> bytes = std::as_bytes(std::span(&attention, 1));
   call.call.assign(bytes.begin(), bytes.end());
-  call.buffers = {x, x, y};
-  call.reads = 2;
-  call.sizes.assign(engine::kMatmulSizes, n);
+  call.buffers = {x, x, x, y};
+  call.reads = 3;
+  call.sizes.assign(engine::kAttentionSizes, n);
   builder.plan.instructions.push_back(std::move(call));
   test::launchGpu(builder, test::GpuScale, {x}, {y}, n).isSpare = true;
   builder.finish();
