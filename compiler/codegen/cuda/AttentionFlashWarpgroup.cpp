@@ -59,6 +59,8 @@ void FlashKernel::copyGroupTile(const ThreadBuilder &t, Value index) const {
                 valueWidth);
 }
 
+/// To shared memory: as left operands in registers they would live through the loop, and ptxas 13.0
+/// was seen to give such registers away after the first product.
 void FlashKernel::copyGroupQueries(const ThreadBuilder &t) {
   groupQueries = t.offset(shared, half, tile.stages * stageElements());
   copyGroupRows(t, rowPointer(t, 0, p.q, blockHead, {}), p.q, firstRow, rows, groupQueries, width);
