@@ -194,8 +194,6 @@ private:
       return x + b;
     case 1:
       return x * b;
-    case 2:
-      return std::min(x, b);
     case 6:
       return x / b;
     case 9:
@@ -206,10 +204,6 @@ private:
       return std::log(x);
     case 100:
       return std::max(x, 0.0);
-    case 101:
-      return std::tanh(x);
-    case 104:
-      return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
     case 107:
       return x / 2 * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
     default:
