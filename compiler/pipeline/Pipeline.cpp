@@ -168,19 +168,17 @@ Status Compilation::convertPrecision() {
     (*module)->setAttr("tn.allow_tf32", UnitAttr::get(&context));
   }
   opt::PrecisionRecord record;
-  if (!options.precision) {
-    if (options.allowTanhGelu) {
-      opt::approximateGelu(*module, record);
-    }
-    return Status::ok();
-  }
   DiagnosticText diagnostics(context);
-  if (failed(opt::convertPrecision(*module, weights, *options.precision, record)) ||
-      failed(verify(*module))) {
+  if (options.precision &&
+      (failed(opt::convertPrecision(*module, weights, *options.precision, record)) ||
+       failed(verify(*module)))) {
     return diagnostics.status("convert-precision");
   }
   if (options.allowTanhGelu) {
     opt::approximateGelu(*module, record);
+  }
+  if (!options.precision) {
+    return Status::ok();
   }
   precisionRecord = record.toJson(dispatch::nodeNames);
   return numbers ? numbers->checkLowered("convert-precision", *module,
@@ -223,9 +221,9 @@ Status Compilation::codegen() {
       TENON_TRY(dump.dumpFile(Phase::Codegen, strCat("-", symbol, ".mlir"), text));
     }
     for (auto [level, code] : llvm::zip_equal(compiled.levels, compiled.code)) {
-      TENON_TRY(dump.dumpFile(Phase::Codegen,
-                              strCat("-", level.level, family.device == engine::kGpu ? ".ptx" : ".so"),
-                              code));
+      TENON_TRY(dump.dumpFile(
+          Phase::Codegen, strCat("-", level.level, family.device == engine::kGpu ? ".ptx" : ".so"),
+          code));
     }
   }
   return Status::ok();
@@ -234,8 +232,8 @@ Status Compilation::codegen() {
 /// Regions → a linear program over buffers: the only form that the runtime knows.
 Status Compilation::plan() {
   for (Family &family : families) {
-    plan::PlanRequest request{*family.module, family.compiled.regionSymbols,
-                              family.compiled.levels, family.device};
+    plan::PlanRequest request{*family.module, family.compiled.regionSymbols, family.compiled.levels,
+                              family.device};
     TENON_ASSIGN(family.built, plan::buildPlan(request, table));
     const plan::BuiltPlan &built = family.built;
     summary.arenaBytes = std::max(summary.arenaBytes, static_cast<uint64_t>(built.arenaBytes));
@@ -264,8 +262,8 @@ Status addCubin(engine::VariantContent &content, const Assembler &assembler,
 
 } // namespace
 
-/// Plan, code, records and weights → the file. Weights are packed while they are written. The records
-/// of the first family have plain names, those of others end in their level.
+/// Plan, code, records and weights → the file. Weights are packed while they are written. The
+/// records of the first family have plain names, those of others end in their level.
 Status Compilation::exportEngine() {
   engine::EngineContent content;
   std::deque<std::vector<std::byte>> cubins;

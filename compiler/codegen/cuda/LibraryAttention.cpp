@@ -1,5 +1,6 @@
-// Attention as a call of cuDNN that reads its operands through strides. Relies on AttentionMatch.h
-// for where they lie.
+// Attention as a call of cuDNN that reads its operands through strides, and our kernel behind it
+// for machines without the library. Relies on AttentionMatch.h for where the operands lie, and on
+// the runtime leaving out whichever it does not use (engine/Plan.h).
 #include "compiler/codegen/common/Programs.h"
 #include "compiler/codegen/cuda/AttentionKernels.h"
 #include "compiler/codegen/cuda/LibraryMatch.h"
@@ -87,7 +88,17 @@ FailureOr<bool> emitLibraryAttention(RegionBuilder &region) {
   FailureOr<AttentionProblem> problem = matchAttention(region.source);
   bool isWorthIt =
       succeeded(problem) && fitsTensorCores(*problem) && isWorthACall(*problem, region.arch);
-  return isWorthIt ? emitLibrary(region) : FailureOr<bool>(false);
+  FailureOr<bool> isCall = isWorthIt ? emitLibrary(region) : FailureOr<bool>(false);
+  if (failed(isCall) || !*isCall) {
+    return isCall;
+  }
+  if (failed(emitAttention(region))) {
+    return failure();
+  }
+  for (RegionStep &launch : MutableArrayRef(region.code.steps).drop_front()) {
+    launch.isSpare = true;
+  }
+  return true;
 }
 
 } // namespace tenon::codegen::cuda

@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/common/RegionSource.h"
 #include "compiler/codegen/cuda/LibraryMatch.h"
+#include "compiler/codegen/cuda/Strategies.h"
 
 using namespace mlir;
 
@@ -141,6 +142,15 @@ std::optional<RegionStep> libraryStep(func::FuncOp kernel) {
     }
   }
   return std::nullopt;
+}
+
+FailureOr<bool> emitLibrary(RegionBuilder &region) {
+  std::optional<RegionStep> step =
+      region.mayCallLibraries ? libraryStep(region.source) : std::nullopt;
+  if (step) {
+    region.code.steps.push_back(std::move(*step));
+  }
+  return step.has_value();
 }
 
 } // namespace tenon::codegen::cuda

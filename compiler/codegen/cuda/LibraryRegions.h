@@ -9,9 +9,9 @@
 
 namespace tenon::codegen::cuda {
 
-/// The step that computes `kernel`, a region of strategy kContraction or kAttention; none if no single call of a
-/// library gives its result, so that code must be generated. The module says whether FP32 may be
-/// computed in TF32 (common/RegionSource.h).
+/// The step that computes `kernel`, a region of strategy kContraction or kAttention; none if no
+/// single call of a library gives its result, so that code must be generated. The module says
+/// whether FP32 may be computed in TF32 (common/RegionSource.h).
 std::optional<RegionStep> libraryStep(mlir::func::FuncOp kernel);
 
 } // namespace tenon::codegen::cuda

@@ -1,5 +1,5 @@
-// How regions become steps. An emitter looks at a region and either adds all its steps, or leaves it to
-// the next one of the region's strategy: the table is in CudaCodegen.cpp.
+// How regions become steps. An emitter looks at a region and either adds all its steps, or leaves
+// it to the next one of the region's strategy: the table is in CudaCodegen.cpp.
 #pragma once
 
 #include "compiler/codegen/cuda/Region.h"
@@ -13,10 +13,10 @@ using EmitterFn = mlir::FailureOr<bool> (*)(RegionBuilder &region);
 /// Regions whose results share rows with reductions over all of a row, in one kernel.
 mlir::FailureOr<bool> emitRows(RegionBuilder &region);
 
-/// One call of a library (LibraryRegions.h). Where it is one of cuDNN that the engine can do without,
-/// launches stand behind it that do the same.
+/// One call of a library (LibraryRegions.h).
 mlir::FailureOr<bool> emitLibrary(RegionBuilder &region);
-/// The same for an attention large enough that the call is faster than our own kernel.
+/// The same for an attention large enough that the call is faster than our own kernel, which stands
+/// behind it as its spare.
 mlir::FailureOr<bool> emitLibraryAttention(RegionBuilder &region);
 /// One attention with movement ops around it (Attention.h).
 mlir::FailureOr<bool> emitAttention(RegionBuilder &region);

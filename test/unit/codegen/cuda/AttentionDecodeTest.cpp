@@ -1,9 +1,7 @@
 // Attention of a step of decoding on the emulated GPU: keys behind the mask's last one are not
 // read, and blocks of a cluster add up their parts.
 #include "../AttentionText.h"
-#include "HandKernelCheck.h"
-#include "compiler/codegen/cuda/AttentionKernels.h"
-#include "compiler/codegen/cuda/Strategies.h"
+#include "AttentionEmitters.h"
 
 #include <limits>
 
@@ -21,16 +19,6 @@ constexpr AttentionTile kShared{.rowTiles = 1,
                                 .stages = 3,
                                 .isClustered = true,
                                 .endsAtMask = true};
-
-mlir::FailureOr<bool> emitChosen(RegionBuilder &region) { return emitAttention(region); }
-
-Emitter emitTile(AttentionTile tile) {
-  return [tile](RegionBuilder &region) {
-    emitTensorCoreAttention(*region.kernels, region.symbol, *matchAttention(region.source), tile,
-                            region.arch, region.code);
-    return true;
-  };
-}
 
 std::string decodeText(int64_t batch, const std::string &mask) {
   AttentionCase c = plainAttention("bf16", batch, 8, 1, kKeys, 64, 64, 2);

@@ -1,24 +1,10 @@
 // Attention on the emulated GPU: tiles for large and small grids, tails, masks, causal, shared key
 // heads, splits of keys, strides.
 #include "../AttentionText.h"
-#include "HandKernelCheck.h"
-#include "compiler/codegen/cuda/AttentionKernels.h"
-#include "compiler/codegen/cuda/Strategies.h"
+#include "AttentionEmitters.h"
 
 namespace tenon::codegen::cuda {
 namespace {
-
-/// Of the tile that is chosen for the shape.
-mlir::FailureOr<bool> emitChosen(RegionBuilder &region) { return emitAttention(region); }
-
-/// Of a tile that would else only be chosen for large shapes.
-Emitter emitTile(AttentionTile tile) {
-  return [tile](RegionBuilder &region) {
-    emitTensorCoreAttention(*region.kernels, region.symbol, *matchAttention(region.source), tile,
-                            region.arch, region.code);
-    return true;
-  };
-}
 
 constexpr AttentionTile kMiddle{1, 4, 1, 64, 1, false};
 constexpr AttentionTile kLarge{2, 4, 1, 64, 1, false};

@@ -14,27 +14,6 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-llvm::Error launch(GpuEmulator &emulator, const RegionCode &code, std::vector<GuardedBytes> &memory,
-                   const std::vector<int64_t> &symbols, bool reversed) {
-  for (const RegionStep &step : code.steps) {
-    std::vector<void *> buffers;
-    for (uint32_t buffer : step.buffers) {
-      buffers.push_back(memory[buffer].data());
-    }
-    std::vector<int64_t> sizes;
-    for (const Program &size : step.sizes) {
-      sizes.push_back(*engine::evaluate(size, symbols));
-    }
-    uint64_t shared = step.scratch.empty() ? 0 : *engine::evaluate(step.scratch, symbols);
-    if (llvm::Error error =
-            emulator.launch(step.symbol, buffers, sizes, *engine::evaluate(step.grid, symbols),
-                            step.threads, shared, reversed)) {
-      return error;
-    }
-  }
-  return llvm::Error::success();
-}
-
 GuardedBytes filled(size_t bytes) {
   GuardedBytes memory(bytes);
   memset(memory.data(), 0xff, bytes);
@@ -42,6 +21,39 @@ GuardedBytes filled(size_t bytes) {
 }
 
 } // namespace
+
+llvm::Error runSteps(ModuleOp kernels, const RegionCode &code, std::vector<void *> memory,
+                     const std::vector<int64_t> &symbols, bool reversed) {
+  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(kernels);
+  if (!emulator) {
+    return emulator.takeError();
+  }
+  std::vector<GuardedBytes> temporaries;
+  for (const Program &bytes : code.temporaries) {
+    temporaries.push_back(filled(*engine::evaluate(bytes, symbols)));
+    memory.push_back(temporaries.back().data());
+  }
+  for (const RegionStep &step : code.steps) {
+    std::vector<void *> buffers;
+    for (uint32_t buffer : step.buffers) {
+      buffers.push_back(memory[buffer]);
+    }
+    if (step.isCopy && buffers.front() == buffers.back()) {
+      continue;
+    }
+    std::vector<int64_t> sizes;
+    for (const Program &size : step.sizes) {
+      sizes.push_back(*engine::evaluate(size, symbols));
+    }
+    uint64_t shared = step.scratch.empty() ? 0 : *engine::evaluate(step.scratch, symbols);
+    if (llvm::Error error =
+            (*emulator)->launch(step.symbol, buffers, sizes, *engine::evaluate(step.grid, symbols),
+                                step.threads, shared, reversed)) {
+      return error;
+    }
+  }
+  return llvm::Error::success();
+}
 
 llvm::Expected<std::vector<reference::Tensor>>
 runEmulated(const std::string &text, llvm::ArrayRef<reference::Tensor> inputs,
@@ -74,14 +86,11 @@ runEmulated(const std::string &text, llvm::ArrayRef<reference::Tensor> inputs,
   for (const reference::Tensor &result : results) {
     memory.push_back(filled(result.byteCount()));
   }
-  for (const Program &bytes : region.code.temporaries) {
-    memory.push_back(filled(*engine::evaluate(bytes, symbols)));
+  std::vector<void *> places;
+  for (const GuardedBytes &bytes : memory) {
+    places.push_back(bytes.data());
   }
-  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(*region.kernels);
-  if (!emulator) {
-    return emulator.takeError();
-  }
-  if (llvm::Error error = launch(**emulator, region.code, memory, symbols, reversed)) {
+  if (llvm::Error error = runSteps(*region.kernels, region.code, places, symbols, reversed)) {
     return std::move(error);
   }
   std::vector<reference::Tensor> outputs;

@@ -2,8 +2,10 @@
 // there, so contractions take the generated fallback.
 #pragma once
 
+#include "compiler/codegen/common/RegionCode.h"
 #include "compiler/reference/Tensor.h"
 #include "engine/CudaArch.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
 
@@ -11,6 +13,11 @@
 #include <vector>
 
 namespace tenon::codegen::cuda {
+
+/// Runs the steps' kernels on `memory`, the places of the region's inputs and results; temporaries
+/// are its own, not written bytes of them NaN. `kernels` are in the LLVM dialect.
+llvm::Error runSteps(mlir::ModuleOp kernels, const RegionCode &code, std::vector<void *> memory,
+                     const std::vector<int64_t> &symbols, bool reversed = false);
 
 /// `text` is RegionSource::text, `results` have the types and dims of its outputs. Memory that was
 /// not written is NaN; access beyond a buffer ends the process. `reversed` runs threads from the

@@ -1,6 +1,7 @@
 // Relies on the emulator for the generated side and on the reference interpreter for the truth.
 #include "HandKernelCheck.h"
 
+#include "EmulatedRegion.h"
 #include "GpuEmulator.h"
 #include "compiler/codegen/common/VectorMath.h"
 #include "compiler/codegen/cuda/EmitPtx.h"
@@ -79,39 +80,10 @@ llvm::Expected<Compiled> compile(const std::string &text, const Emitter &emitter
 }
 
 /// `places` are those of the inputs and results.
-std::string launchAll(Compiled &compiled, std::vector<void *> places, const RunOptions &options) {
-  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator =
-      GpuEmulator::create(*compiled.region->kernels);
-  if (!emulator) {
-    return llvm::toString(emulator.takeError());
-  }
-  std::vector<GuardedBytes> temporaries;
-  for (const Program &bytes : compiled.region->code.temporaries) {
-    int64_t size = *engine::evaluate(bytes, options.symbols);
-    temporaries.emplace_back(size);
-    memset(temporaries.back().data(), 0xff, size);
-    places.push_back(temporaries.back().data());
-  }
-  for (const RegionStep &step : compiled.region->code.steps) {
-    std::vector<void *> buffers;
-    for (uint32_t buffer : step.buffers) {
-      buffers.push_back(places[buffer]);
-    }
-    if (step.isCopy && buffers.front() == buffers.back()) {
-      continue;
-    }
-    std::vector<int64_t> sizes;
-    for (const Program &size : step.sizes) {
-      sizes.push_back(*engine::evaluate(size, options.symbols));
-    }
-    uint64_t shared = step.scratch.empty() ? 0 : *engine::evaluate(step.scratch, options.symbols);
-    if (llvm::Error error = (*emulator)->launch(step.symbol, buffers, sizes,
-                                                *engine::evaluate(step.grid, options.symbols),
-                                                step.threads, shared, options.reversed)) {
-      return llvm::toString(std::move(error));
-    }
-  }
-  return "";
+std::string launchAll(Compiled &compiled, const std::vector<void *> &places,
+                      const RunOptions &options) {
+  return llvm::toString(runSteps(*compiled.region->kernels, compiled.region->code, places,
+                                 options.symbols, options.reversed));
 }
 
 testing::AssertionResult compareResults(llvm::ArrayRef<reference::Tensor> expected,
