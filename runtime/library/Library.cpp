@@ -71,18 +71,18 @@ std::vector<FoundLibrary> findLibraries(const std::string &folder) {
           found(kCudnn, cudnn::openApi(folder), cudnn::versionOf)};
 }
 
-std::string_view libraryOf(Bytes call) {
+const LibraryName *libraryOf(Bytes call) {
   if (call.empty()) {
-    return "";
+    return nullptr;
   }
   switch (static_cast<engine::LibraryOp>(call[0])) {
   case engine::LibraryOp::Matmul:
-    return "cublaslt";
+    return &kCublasLt;
   case engine::LibraryOp::Conv:
   case engine::LibraryOp::Attention:
-    return "cudnn";
+    return &kCudnn;
   }
-  return "";
+  return nullptr;
 }
 
 } // namespace tenon::library

@@ -16,6 +16,8 @@
 
 namespace tenon::library {
 
+struct LibraryName;
+
 /// What measuring needs of a device; implemented by whoever holds the device.
 class Meter {
 public:
@@ -78,8 +80,7 @@ struct FoundLibrary {
 };
 std::vector<FoundLibrary> findLibraries(const std::string &folder = "");
 
-/// "cublaslt" or "cudnn": the library that a descriptor needs; empty if the descriptor is
-/// malformed.
-std::string_view libraryOf(Bytes call);
+/// The library that a descriptor needs (Loader.h); null if the descriptor is none.
+const LibraryName *libraryOf(Bytes call);
 
 } // namespace tenon::library

@@ -13,17 +13,13 @@
 namespace tenon::runtime::cuda {
 namespace {
 
-/// As library::libraryOf names them.
-constexpr std::string_view kCublasLtName = "cublaslt";
-constexpr std::string_view kCudnnName = "cudnn";
-
-bool calls(const engine::EngineFile &file, std::string_view name) {
+bool calls(const engine::EngineFile &file, const library::LibraryName &library) {
   return std::ranges::any_of(file.variants(), [&](const engine::Variant &variant) {
     return engine::isCudaLevel(variant.level) &&
            std::ranges::any_of(variant.plan.instructions,
                                [&](const engine::Instruction &instruction) {
                                  return !instruction.call.empty() &&
-                                        library::libraryOf(instruction.call) == name;
+                                        library::libraryOf(instruction.call) == &library;
                                });
   });
 }
@@ -31,22 +27,22 @@ bool calls(const engine::EngineFile &file, std::string_view name) {
 } // namespace
 
 EarlyLibraries::EarlyLibraries(const engine::EngineFile &file, const std::string &driverLibrary) {
-  for (std::string_view name : {kCublasLtName, kCudnnName}) {
-    if (calls(file, name)) {
-      start(name, driverLibrary);
+  for (const library::LibraryName *library : {&library::kCublasLt, &library::kCudnn}) {
+    if (calls(file, *library)) {
+      start(*library, driverLibrary);
     }
   }
 }
 
 EarlyLibraries::~EarlyLibraries() { finish(); }
 
-void EarlyLibraries::start(std::string_view name, const std::string &driverLibrary) {
+void EarlyLibraries::start(const library::LibraryName &library, const std::string &driverLibrary) {
   std::unique_ptr<Opening> opening = std::make_unique<Opening>();
-  opening->name = name;
+  opening->library = &library;
   std::future<FirstCall> next = opening->first.get_future();
   try {
-    opening->thread = std::thread(
-        [own = opening.get(), driverLibrary, next = std::move(next)]() mutable {
+    opening->thread =
+        std::thread([own = opening.get(), driverLibrary, next = std::move(next)]() mutable {
           run(*own, std::move(next), driverLibrary);
         });
   } catch (const std::system_error &) {
@@ -59,8 +55,7 @@ void EarlyLibraries::run(Opening &opening, std::future<FirstCall> next,
                          const std::string &driverLibrary) {
   // Without a driver nothing will be called.
   if (dlopen(driverLibrary.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    bool isCudnn = opening.name == kCudnnName;
-    (void)library::openLibrary(isCudnn ? library::kCudnn : library::kCublasLt, "").isOk();
+    (void)library::openLibrary(*opening.library, "").isOk();
   }
   FirstCall first = next.get();
   if (first.device && !first.call.empty()) {
@@ -70,7 +65,7 @@ void EarlyLibraries::run(Opening &opening, std::future<FirstCall> next,
   }
 }
 
-EarlyLibraries::FirstCall EarlyLibraries::firstCallOf(std::string_view name,
+EarlyLibraries::FirstCall EarlyLibraries::firstCallOf(const library::LibraryName &library,
                                                       const engine::Plan &plan) {
   FirstCall first;
   std::vector<int64_t> symbols;
@@ -78,7 +73,7 @@ EarlyLibraries::FirstCall EarlyLibraries::firstCallOf(std::string_view name,
     symbols.push_back(symbol.min);
   }
   for (const engine::Instruction &instruction : plan.instructions) {
-    if (instruction.call.empty() || library::libraryOf(instruction.call) != name) {
+    if (instruction.call.empty() || library::libraryOf(instruction.call) != &library) {
       continue;
     }
     for (engine::ExprId size : instruction.sizes) {
@@ -94,7 +89,7 @@ EarlyLibraries::FirstCall EarlyLibraries::firstCallOf(std::string_view name,
 void EarlyLibraries::begin(std::shared_ptr<const CudaDevice> device, const engine::Plan &plan,
                            const library::Options &options) {
   for (std::unique_ptr<Opening> &opening : openings) {
-    FirstCall first = firstCallOf(opening->name, plan);
+    FirstCall first = firstCallOf(*opening->library, plan);
     first.device = device;
     first.options = options;
     opening->isBegun = true;

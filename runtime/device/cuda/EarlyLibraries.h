@@ -42,14 +42,14 @@ private:
   struct Opening {
     std::promise<FirstCall> first;
     std::thread thread;
-    std::string_view name;
+    const library::LibraryName *library = nullptr;
     bool isBegun = false;
     std::unique_ptr<library::Handles> handles; ///< kept, so that what they hold stays
   };
 
-  void start(std::string_view name, const std::string &driverLibrary);
+  void start(const library::LibraryName &library, const std::string &driverLibrary);
   static void run(Opening &opening, std::future<FirstCall> next, const std::string &driverLibrary);
-  static FirstCall firstCallOf(std::string_view name, const engine::Plan &plan);
+  static FirstCall firstCallOf(const library::LibraryName &library, const engine::Plan &plan);
 
   std::vector<std::unique_ptr<Opening>> openings;
 };
