@@ -14,6 +14,18 @@ namespace tenon::codegen {
 /// An expression over the region's symbols.
 using Program = std::vector<engine::ExprTerm>;
 
+/// A matrix in one of a launch's buffers that the kernel copies into shared memory box by box
+/// (engine/Plan.h, TensorMap).
+struct TensorMapArgument {
+  uint32_t buffer = 0; ///< position in the step's buffers
+  uint32_t elementBytes = 2;
+  Program rows;
+  Program columns;
+  Program rowBytes; ///< from the start of a row to that of the next
+  uint32_t boxRows = 0;
+  uint32_t boxColumns = 0;
+};
+
 /// A kernel launch or a library call.
 struct RegionStep {
   /// Of the kernel; empty for a call.
@@ -26,6 +38,8 @@ struct RegionStep {
   uint32_t reads = 0;
   /// What the kernel or call takes after the buffers, as 64-bit integers.
   std::vector<Program> sizes;
+  /// What a kernel on a GPU takes after the sizes.
+  std::vector<TensorMapArgument> tensorMaps;
   /// Launches: grid points (on a GPU, blocks), and bytes of scratch a thread (on a GPU, of dynamic
   /// shared memory a block; empty for none).
   Program grid;

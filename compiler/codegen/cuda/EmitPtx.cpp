@@ -68,7 +68,8 @@ void orderAfterWait(llvm::Function &kernel) {
     return;
   }
   for (llvm::Argument &argument : kernel.args()) {
-    if (!argument.getType()->isPointerTy()) {
+    // What is passed by value was there before the kernel was started.
+    if (!argument.getType()->isPointerTy() || argument.hasByValAttr()) {
       continue;
     }
     llvm::FunctionType *type =

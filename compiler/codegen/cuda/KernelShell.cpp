@@ -3,6 +3,7 @@
 #include "compiler/codegen/cuda/KernelShell.h"
 
 #include "compiler/codegen/common/Programs.h"
+#include "compiler/codegen/cuda/AsyncCopy.h"
 #include "compiler/graph/Shape.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -50,9 +51,31 @@ Value KernelShell::size(AffineExpr expression) {
   const AffineExpr *known = llvm::find(sizes, expression);
   if (known == sizes.end()) {
     sizes.push_back(expression);
-    return entry.addArgument(builder.getI64Type(), location);
+    // In front of the tensor maps.
+    return entry.insertArgument(pointers.size() + sizes.size() - 1, builder.getI64Type(), location);
   }
   return entry.getArgument(pointers.size() + (known - sizes.begin()));
+}
+
+Value KernelShell::tensorMap(unsigned position, AffineExpr rows, AffineExpr columns,
+                             AffineExpr rowElements, int64_t boxRows) {
+  constexpr uint32_t elementBytes = 2;
+  step.tensorMaps.push_back({position, elementBytes, programOf(rows), programOf(columns),
+                             programOf(rowElements * elementBytes), static_cast<uint32_t>(boxRows),
+                             static_cast<uint32_t>(kBoxColumns)});
+  return function.getBody().front().addArgument(code().pointerType(Space::Generic), location);
+}
+
+/// They are passed by value and only read, so that the kernel needs no copy of its own.
+void KernelShell::describeTensorMaps() {
+  Type bytes = LLVM::LLVMArrayType::get(builder.getI8Type(), kTensorMapBytes);
+  unsigned first = pointers.size() + sizes.size();
+  for (unsigned i = first; i < first + step.tensorMaps.size(); ++i) {
+    function.setArgAttr(i, LLVM::LLVMDialect::getByValAttrName(), TypeAttr::get(bytes));
+    function.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(),
+                        builder.getI64IntegerAttr(kTensorMapAlignment));
+    function.setArgAttr(i, NVVM::NVVMDialect::getGridConstantAttrName(), builder.getUnitAttr());
+  }
 }
 
 Value KernelShell::shared(unsigned alignment) {
@@ -81,6 +104,7 @@ RegionStep KernelShell::finish(AffineExpr blocks, int64_t sharedBytes) {
   LLVM::ReturnOp::create(builder, location, ValueRange());
   function.setFunctionType(
       functionType(SmallVector<Type>(function.getBody().front().getArgumentTypes())));
+  describeTensorMaps();
   for (AffineExpr size : sizes) {
     step.sizes.push_back(programOf(size));
   }

@@ -21,6 +21,11 @@ public:
   /// The i64 value of an expression: a constant, or a size that the launch passes.
   mlir::Value size(mlir::AffineExpr expression);
   mlir::Value size32(mlir::AffineExpr expression) { return code().word(size(expression)); }
+  /// Pointer to an argument that describes buffer number `position` as a matrix of 16-bit elements
+  /// with rows `rowElements` apart, to be copied by boxes of `boxRows` rows and kBoxColumns columns
+  /// (AsyncCopy.h). What a box has outside of the matrix is filled with zeros.
+  mlir::Value tensorMap(unsigned position, mlir::AffineExpr rows, mlir::AffineExpr columns,
+                        mlir::AffineExpr rowElements, int64_t boxRows);
   /// The block's dynamic shared memory.
   mlir::Value shared(unsigned alignment = 16);
   /// Holds a thread to the registers that let so many blocks run on a processor.
@@ -34,6 +39,8 @@ public:
   RegionStep finish(mlir::AffineExpr blocks, int64_t sharedBytes);
 
 private:
+  void describeTensorMaps();
+
   mlir::ModuleOp module;
   mlir::OpBuilder builder;
   mlir::Location location;

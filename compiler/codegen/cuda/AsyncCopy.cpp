@@ -1,0 +1,95 @@
+// Assembly where the NVVM dialect has no op that says the same in one line. Relies on nothing being
+// moved over assembly that touches memory.
+#include "compiler/codegen/cuda/AsyncCopy.h"
+
+#include "compiler/codegen/cuda/Warpgroup.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+
+static_assert(kBoxColumns == kTileColumns, "boxes are tiles");
+
+namespace {
+
+void assembly(const ThreadBuilder &t, StringRef text, StringRef constraints, ValueRange operands) {
+  LLVM::InlineAsmOp::create(t.builder, t.location, TypeRange(), operands, text,
+                            (constraints + ",~{memory}").str(), /*has_side_effects=*/true,
+                            /*is_align_stack=*/false, LLVM::TailCallKind::None, nullptr, nullptr);
+}
+
+} // namespace
+
+void initBarrier(const ThreadBuilder &t, Value barrier, int64_t arrivals) {
+  assembly(t, "mbarrier.init.shared::cta.b64 [$0], $1;", "l,r", {barrier, t.i32(arrivals)});
+}
+
+void publishBarriers(const ThreadBuilder &t) {
+  NVVM::FenceMbarrierInitOp::create(t.builder, t.location);
+}
+
+void arriveExpecting(const ThreadBuilder &t, Value barrier, Value bytes) {
+  assembly(t, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "l,r", {barrier, bytes});
+}
+
+void arrive(const ThreadBuilder &t, Value barrier) {
+  assembly(t, "mbarrier.arrive.shared::cta.b64 _, [$0];", "l", barrier);
+}
+
+void arriveAt(const ThreadBuilder &t, Value barrier, Value rank) {
+  assembly(t, "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];", "l",
+           t.remote(barrier, rank));
+}
+
+void waitForPhase(const ThreadBuilder &t, Value barrier, Value parity, BarrierScope scope) {
+  std::string acquire = scope == BarrierScope::Cluster ? ".acquire.cluster" : "";
+  assembly(t,
+           "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity" + acquire +
+               ".shared::cta.b64 done, [$0], $1;\n@!done bra again;\n}",
+           "l,r", {barrier, parity});
+}
+
+void prefetchTensorMap(const ThreadBuilder &t, Value map) {
+  assembly(t, "prefetch.tensormap [$0];", "l", map);
+}
+
+void copyBox(const ThreadBuilder &t, Value map, Value column, Value row, Value shared,
+             Value barrier) {
+  assembly(t,
+           "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+           "[$0], [$1, {$2, $3}], [$4];",
+           "l,l,r,r,l", {shared, map, column, row, barrier});
+}
+
+void copyBoxToBlocks(const ThreadBuilder &t, Value map, Value column, Value row, Value shared,
+                     Value barrier, Value blocks) {
+  Value mask = t.builder.createOrFold<arith::TruncIOp>(t.location, t.builder.getI16Type(), blocks);
+  assembly(t,
+           "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes."
+           "multicast::cluster [$0], [$1, {$2, $3}], [$4], $5;",
+           "l,l,r,r,l,h", {shared, map, column, row, barrier, mask});
+}
+
+void syncThreads(const ThreadBuilder &t, int64_t barrier, int64_t threads) {
+  NVVM::BarrierOp::create(t.builder, t.location, TypeRange(), t.i32(barrier), t.i32(threads), {},
+                          Value());
+}
+
+void releaseRegisters(const ThreadBuilder &t, int64_t count) {
+  NVVM::SetMaxRegisterOp::create(t.builder, t.location, count,
+                                 NVVM::SetMaxRegisterAction::decrease);
+}
+
+void takeRegisters(const ThreadBuilder &t, int64_t count) {
+  NVVM::SetMaxRegisterOp::create(t.builder, t.location, count,
+                                 NVVM::SetMaxRegisterAction::increase);
+}
+
+Value isElected(const ThreadBuilder &t) {
+  return NVVM::ElectSyncOp::create(t.builder, t.location, t.builder.getI1Type(), Value());
+}
+
+} // namespace tenon::codegen::cuda

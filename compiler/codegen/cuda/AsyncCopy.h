@@ -1,0 +1,72 @@
+// What warps of an sm_90 block that produce and consume tiles are built from: barriers in shared
+// memory that count arrivals and bytes, copies of boxes of a matrix that complete on them, and
+// shares of registers. Relies on tensor maps that KernelShell adds and the runtime encodes.
+//
+// A barrier (mbarrier) is kBarrierBytes of shared memory. A phase of it ends when the number of
+// arrivals that it was made for have come and all bytes that were expected in the phase have
+// been written; the next one begins at once. Who waits names the parity of the phase whose end it
+// waits for: 0 for the first, 1 for the second, 0 for the third. Waiting for parity 1 at a new
+// barrier returns at once.
+#pragma once
+
+#include "compiler/codegen/cuda/ThreadBuilder.h"
+
+namespace tenon::codegen::cuda {
+
+inline constexpr int64_t kBarrierBytes = 8;
+/// Of the argument that describes a matrix.
+inline constexpr int64_t kTensorMapBytes = 128, kTensorMapAlignment = 64;
+/// Columns of a box: 128 bytes, whose 16-byte chunk c of row r is placed at chunk c ^ (r % 8), as
+/// Warpgroup.h has tiles. A box begins on a border of kTileAlignment bytes.
+inline constexpr int64_t kBoxColumns = 64;
+/// Most rows of a box.
+inline constexpr int64_t kMostBoxRows = 256;
+
+/// Whose writes before their arrivals are seen after a wait: those of threads of this block (and of
+/// copies), or of all of the cluster.
+enum class BarrierScope { Block, Cluster };
+
+/// Makes a barrier that `arrivals` arrivals complete; by one thread, before all else.
+void initBarrier(const ThreadBuilder &t, mlir::Value barrier, int64_t arrivals);
+/// Shows barriers that this thread made to copies and to the cluster. Other threads may use them
+/// after the next barrier() of the block, or of the cluster where other blocks use them.
+void publishBarriers(const ThreadBuilder &t);
+
+/// Arrives, and lets the phase wait for so many bytes (i32) more. In front of the copies.
+void arriveExpecting(const ThreadBuilder &t, mlir::Value barrier, mlir::Value bytes);
+/// Arrives. What this thread did before is seen by threads of its block that waited for the phase.
+void arrive(const ThreadBuilder &t, mlir::Value barrier);
+/// Arrives at the barrier in the same place of the block of this rank (i32) of the cluster; the own
+/// rank is allowed. What this thread did before is seen by threads that waited with
+/// BarrierScope::Cluster.
+void arriveAt(const ThreadBuilder &t, mlir::Value barrier, mlir::Value rank);
+/// Waits until the phase of this parity (i32, 0 or 1) has ended.
+void waitForPhase(const ThreadBuilder &t, mlir::Value barrier, mlir::Value parity,
+                  BarrierScope scope = BarrierScope::Block);
+
+/// Brings a tensor map (KernelShell::tensorMap) near, so that the first copy does not wait for it.
+/// By one thread.
+void prefetchTensorMap(const ThreadBuilder &t, mlir::Value map);
+/// Copies the box whose first element is at (`column`, `row`) (i32, may lie outside) to `shared`.
+/// Its bytes, those filled with zeros too, count for `barrier`. By one thread.
+void copyBox(const ThreadBuilder &t, mlir::Value map, mlir::Value column, mlir::Value row,
+             mlir::Value shared, mlir::Value barrier);
+/// The same to that place of each block of the cluster whose bit is set in `blocks` (i32 below
+/// 2^16); the bytes count for the barrier in the same place of each.
+void copyBoxToBlocks(const ThreadBuilder &t, mlir::Value map, mlir::Value column, mlir::Value row,
+                     mlir::Value shared, mlir::Value barrier, mlir::Value blocks);
+
+/// Waits for `threads` threads (whole warps) of the block at one of its barriers, 1 to 15; 0 is
+/// barrier().
+void syncThreads(const ThreadBuilder &t, int64_t barrier, int64_t threads);
+
+/// Gives back, or asks for, registers up to `count` a thread (24 to 240, a multiple of 8). By all
+/// warps of a warpgroup; asking waits until others have given back. The kernel states its threads
+/// and blocks a processor. For architectures with `a`.
+void releaseRegisters(const ThreadBuilder &t, int64_t count);
+void takeRegisters(const ThreadBuilder &t, int64_t count);
+
+/// True (i1) for one thread of the warp, whose threads are all here.
+mlir::Value isElected(const ThreadBuilder &t);
+
+} // namespace tenon::codegen::cuda
