@@ -19,8 +19,8 @@ inline constexpr uint32_t kNone = UINT32_MAX;
 inline constexpr int64_t kBufferAlignment = 64;
 /// Offset of an arena buffer that is laid out when the shapes are known.
 inline constexpr int64_t kPlannedAtRunTime = -1;
-/// On a GPU: instructions between the last use of an arena buffer and the first of one in its place,
-/// where that costs no memory, so that instructions between may overlap.
+/// On a GPU: instructions between the last use of an arena buffer and the first of one in its
+/// place, where that costs no memory, so that instructions between may overlap.
 inline constexpr int64_t kRestingInstructions = 6;
 inline constexpr size_t kMaxRank = 32;
 /// Devices of buffers and instructions: those of a variant for a GPU are all on the GPU.
@@ -75,8 +75,8 @@ struct Buffer {
   int64_t offset = kPlannedAtRunTime;
 };
 
-/// Values are stored in engine files. This runtime has Launch, Copy, Fill, Return and, on a GPU, Call;
-/// a plan that uses another is refused with TN0514.
+/// Values are stored in engine files. This runtime has Launch, Copy, Fill, Return and, on a GPU,
+/// Call; a plan that uses another is refused with TN0514.
 enum class InstructionKind : uint8_t {
   Launch = 0, ///< kernel over a grid
   Call = 1,   ///< library, by descriptor (engine/LibraryAbi.h)
@@ -94,6 +94,27 @@ enum class InstructionKind : uint8_t {
 };
 inline constexpr uint8_t kLastInstructionKind = static_cast<uint8_t>(InstructionKind::Return);
 
+/// A matrix of 16-bit elements that lies row by row in a launch's buffer from its start, as a GPU's
+/// copy engine takes it to shared memory: by boxes of `boxRows` rows of 128 bytes, in which the
+/// 16-byte chunk c of row r is placed at chunk c ^ (r % 8). What a box has outside of the matrix is
+/// filled with zeros.
+struct TensorMap {
+  uint32_t buffer = 0; ///< position in the instruction's buffers
+  uint8_t elementBytes = 2;
+  ExprId rows = kNone;
+  ExprId columns = kNone;
+  /// From the start of a row to that of the next: a multiple of 16.
+  ExprId rowBytes = kNone;
+  uint16_t boxRows = 0;    ///< 1 to 256
+  uint16_t boxColumns = 0; ///< those of 128 bytes
+};
+/// Bytes of a row of a box, and the most rows of it.
+inline constexpr uint32_t kBoxRowBytes = 128;
+inline constexpr uint32_t kMostBoxRows = 256;
+/// Most tensor maps of a launch: with its other arguments they fit in the 4 KiB that a kernel
+/// takes.
+inline constexpr size_t kMostTensorMaps = 8;
+
 struct Instruction {
   InstructionKind kind = InstructionKind::Return;
   uint16_t device = kHost;
@@ -105,6 +126,8 @@ struct Instruction {
   std::vector<uint32_t> buffers;
   uint32_t reads = 0;
   std::vector<ExprId> sizes;
+  /// Launch on a GPU: what the kernel takes after buffers and sizes, each as an array of 128 bytes.
+  std::vector<TensorMap> tensorMaps;
   /// Launch: number of grid points (on a GPU, of blocks); 0 skips the launch.
   ExprId grid = kNone;
   /// Launch: bytes of scratch for each thread (on a GPU, of dynamic shared memory for each block);
@@ -112,7 +135,7 @@ struct Instruction {
   ExprId scratch = kNone;
   uint32_t threads = 0;        ///< Launch on a GPU: threads of a block
   std::vector<std::byte> call; ///< Call: the descriptor
-  uint8_t fillByte = 0;   ///< Fill
+  uint8_t fillByte = 0;        ///< Fill
   /// Launch, behind a call: done in its place where the libraries that are found cannot do it.
   bool isSpare = false;
   /// For people: the source node or region ("conv1+relu"); shown by profiles and errors.

@@ -26,18 +26,31 @@ Offset<FlatVector<Offset<fb::Port>>> encodePorts(FlatBufferBuilder &builder,
   return builder.CreateVector(offsets);
 }
 
+/// None are stored as no vector.
+Offset<FlatVector<Offset<fb::TensorMap>>> encodeTensorMaps(FlatBufferBuilder &builder,
+                                                           const Instruction &in) {
+  std::vector<Offset<fb::TensorMap>> offsets;
+  for (const TensorMap &map : in.tensorMaps) {
+    offsets.push_back(fb::CreateTensorMap(builder, map.buffer, map.elementBytes, map.rows,
+                                          map.columns, map.rowBytes, map.boxRows, map.boxColumns));
+  }
+  return offsets.empty() ? Offset<FlatVector<Offset<fb::TensorMap>>>()
+                         : builder.CreateVector(offsets);
+}
+
 Offset<fb::Instruction> encodeInstruction(FlatBufferBuilder &builder, const Instruction &in) {
   // Statements, not arguments: the order in which these are stored must not be the compiler's.
   Offset<FlatVector<uint32_t>> buffers = builder.CreateVector(in.buffers);
   Offset<FlatVector<uint32_t>> sizes = builder.CreateVector(in.sizes);
   Offset<flatbuffers::String> label = builder.CreateString(in.label);
   Offset<FlatVector<uint8_t>> call =
-      in.call.empty() ? Offset<FlatVector<uint8_t>>()
-                      : builder.CreateVector(reinterpret_cast<const uint8_t *>(in.call.data()),
-                                             in.call.size());
+      in.call.empty()
+          ? Offset<FlatVector<uint8_t>>()
+          : builder.CreateVector(reinterpret_cast<const uint8_t *>(in.call.data()), in.call.size());
+  Offset<FlatVector<Offset<fb::TensorMap>>> maps = encodeTensorMaps(builder, in);
   return fb::CreateInstruction(builder, static_cast<uint8_t>(in.kind), in.device, in.queue,
                                in.kernel, buffers, in.reads, sizes, in.grid, in.scratch,
-                               in.fillByte, label, in.threads, call, in.isSpare);
+                               in.fillByte, label, in.threads, call, in.isSpare, maps);
 }
 
 struct EncodedExprs {
@@ -122,6 +135,10 @@ void decodeInstructions(const fb::Plan &from, Plan &plan, CopyBudget &budget) {
       const std::byte *call = reinterpret_cast<const std::byte *>(in.call()->data());
       out.call.assign(call, call + in.call()->size());
     }
+    forEach(in.tensor_maps(), budget, [&](const fb::TensorMap &map) {
+      out.tensorMaps.push_back({map.buffer(), map.element_bytes(), map.rows(), map.columns(),
+                                map.row_bytes(), map.box_rows(), map.box_columns()});
+    });
     plan.instructions.push_back(std::move(out));
   });
 }

@@ -126,6 +126,7 @@ private:
                              "use a newer runtime or compile the model again");
       }
       TENON_TRY(checkOperands(i, instruction));
+      TENON_TRY(checkTensorMaps(i, instruction));
       TENON_TRY(checkKind(i, instruction));
     }
     return Status::ok();
@@ -152,6 +153,29 @@ private:
     for (ExprId size : instruction.sizes) {
       if (!isExpr(size)) {
         return instructionError(index, instruction, "it names no such size");
+      }
+    }
+    return Status::ok();
+  }
+
+  Status checkTensorMaps(size_t index, const Instruction &instruction) const {
+    if (!instruction.tensorMaps.empty() &&
+        (device == kHost || instruction.kind != InstructionKind::Launch ||
+         instruction.tensorMaps.size() > kMostTensorMaps)) {
+      return instructionError(
+          index, instruction,
+          strCat("tensor maps are for launches on a GPU, at most ", kMostTensorMaps, " for each"));
+    }
+    for (const TensorMap &map : instruction.tensorMaps) {
+      if (map.buffer >= instruction.buffers.size() || !isExpr(map.rows) || !isExpr(map.columns) ||
+          !isExpr(map.rowBytes)) {
+        return instructionError(index, instruction, "a tensor map has no such buffer or size");
+      }
+      if (map.elementBytes != 2 || map.boxRows < 1 || map.boxRows > kMostBoxRows ||
+          uint32_t(map.boxColumns) * map.elementBytes != kBoxRowBytes) {
+        return instructionError(index, instruction,
+                                strCat("boxes of ", map.boxRows, " x ", map.boxColumns,
+                                       " elements of ", map.elementBytes, " bytes"));
       }
     }
     return Status::ok();

@@ -1,6 +1,6 @@
 // Encodes a compiled region as counted fields of 64-bit little-endian numbers and bytes; one
-// description of the fields serves both directions. Relies on the cache's checksum for damage; lengths
-// are checked all the same.
+// description of the fields serves both directions. Relies on the cache's checksum for damage;
+// lengths are checked all the same.
 #include "compiler/pipeline/RegionEntry.h"
 
 #include <cstring>
@@ -10,9 +10,7 @@ namespace {
 
 class Encoder {
 public:
-  void number(int64_t value) {
-    out.append(reinterpret_cast<const char *>(&value), sizeof(value));
-  }
+  void number(int64_t value) { out.append(reinterpret_cast<const char *>(&value), sizeof(value)); }
   template <typename Integer> void integer(Integer &value) { number(static_cast<int64_t>(value)); }
   void bytes(auto &value) {
     number(static_cast<int64_t>(value.size()));
@@ -80,16 +78,28 @@ template <typename Archive> void visit(Archive &archive, codegen::Program &progr
   });
 }
 
+template <typename Archive> void visit(Archive &archive, codegen::TensorMapArgument &map) {
+  archive.integer(map.buffer);
+  archive.integer(map.elementBytes);
+  visit(archive, map.rows);
+  visit(archive, map.columns);
+  visit(archive, map.rowBytes);
+  archive.integer(map.boxRows);
+  archive.integer(map.boxColumns);
+}
+
 template <typename Archive> void visit(Archive &archive, codegen::RegionStep &step) {
   archive.bytes(step.symbol);
   archive.bytes(step.call);
   archive.list(step.buffers, [&](uint32_t &buffer) { archive.integer(buffer); });
   archive.integer(step.reads);
   archive.list(step.sizes, [&](codegen::Program &size) { visit(archive, size); });
+  archive.list(step.tensorMaps, [&](codegen::TensorMapArgument &map) { visit(archive, map); });
   visit(archive, step.grid);
   visit(archive, step.scratch);
   archive.integer(step.threads);
   archive.integer(step.isCopy);
+  archive.integer(step.isSpare);
 }
 
 template <typename Archive> void visit(Archive &archive, codegen::CompiledRegion &region) {
@@ -125,6 +135,10 @@ std::optional<codegen::CompiledRegion> decodeRegion(std::string_view bytes) {
     isRegion = isRegion && isProgram(step.grid) && isProgram(step.scratch);
     for (const codegen::Program &size : step.sizes) {
       isRegion = isRegion && isProgram(size);
+    }
+    for (const codegen::TensorMapArgument &map : step.tensorMaps) {
+      isRegion = isRegion && isProgram(map.rows) && isProgram(map.columns) &&
+                 isProgram(map.rowBytes) && map.buffer < step.buffers.size();
     }
   }
   for (const codegen::Program &size : region.code.temporaries) {

@@ -170,6 +170,17 @@ void PlanBuilder::addOutputs() {
   plan.instructions.push_back(std::move(end));
 }
 
+engine::TensorMap PlanBuilder::tensorMap(const codegen::TensorMapArgument &map,
+                                         ArrayRef<engine::ExprId> symbols) {
+  return {.buffer = map.buffer,
+          .elementBytes = static_cast<uint8_t>(map.elementBytes),
+          .rows = sizes.substitute(map.rows, symbols),
+          .columns = sizes.substitute(map.columns, symbols),
+          .rowBytes = sizes.substitute(map.rowBytes, symbols),
+          .boxRows = static_cast<uint16_t>(map.boxRows),
+          .boxColumns = static_cast<uint16_t>(map.boxColumns)};
+}
+
 /// The variants differ in kernels, grids and scratch only; their expressions share one table.
 std::vector<engine::Variant> PlanBuilder::makeVariants() {
   std::vector<std::vector<engine::Instruction>> instructions;
@@ -190,6 +201,9 @@ std::vector<engine::Variant> PlanBuilder::makeVariants() {
       instruction.threads = step.threads;
       if (!step.scratch.empty()) {
         instruction.scratch = sizes.substitute(step.scratch, origin.symbols);
+      }
+      for (const codegen::TensorMapArgument &map : step.tensorMaps) {
+        instruction.tensorMaps.push_back(tensorMap(map, origin.symbols));
       }
     }
     instructions.push_back(std::move(own));

@@ -38,6 +38,8 @@ private:
   void addRegion(tn::RegionOp region, size_t regionIndex, int64_t position);
   void addStep(const codegen::RegionStep &step, llvm::ArrayRef<uint32_t> regionBuffers,
                llvm::ArrayRef<engine::ExprId> symbols);
+  engine::TensorMap tensorMap(const codegen::TensorMapArgument &map,
+                              llvm::ArrayRef<engine::ExprId> symbols);
   void addOutputs();
   void addOutput(size_t index, mlir::Value result);
   void keepStates();

@@ -84,6 +84,7 @@ private:
       if (instruction.scratch != engine::kNone) {
         os << " scratch " << format(instruction.scratch);
       }
+      printTensorMaps(instruction);
       break;
     case engine::InstructionKind::Call:
       os << "call " << libraryOp(instruction) << '(' << format(instruction.sizes) << ')';
@@ -98,6 +99,14 @@ private:
     os << (instruction.isSpare ? " spare" : "") << " reads "
        << buffers(ids.take_front(instruction.reads)) << " writes "
        << buffers(ids.drop_front(instruction.reads)) << "  ; " << instruction.label << '\n';
+  }
+
+  void printTensorMaps(const engine::Instruction &instruction) {
+    for (const engine::TensorMap &map : instruction.tensorMaps) {
+      os << " map %" << instruction.buffers[map.buffer] << '[' << format(map.rows) << " x "
+         << format(map.columns) << "] rows of " << format(map.rowBytes) << " bytes, boxes "
+         << map.boxRows << " x " << map.boxColumns;
+    }
   }
 
   static llvm::StringRef libraryOp(const engine::Instruction &instruction) {

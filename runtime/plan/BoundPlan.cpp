@@ -207,7 +207,41 @@ private:
       return sizeError(strCat("'", instruction.label, "' has a negative grid or scratch"));
     }
     out.scratchBytes = std::max(out.scratchBytes, step.scratch);
+    return bindTensorMaps(instruction, step);
+  }
+
+  Status bindTensorMaps(const Instruction &instruction, BoundStep &step) {
+    step.firstMap = static_cast<uint32_t>(out.maps.size());
+    step.mapCount = static_cast<uint32_t>(instruction.tensorMaps.size());
+    for (const engine::TensorMap &map : instruction.tensorMaps) {
+      BoundMap bound = {step.firstPointer + map.buffer,
+                        value(map.rows),
+                        value(map.columns),
+                        value(map.rowBytes),
+                        map.boxRows,
+                        map.boxColumns};
+      const PointerSource &source = placed[instruction.buffers[map.buffer]];
+      if (step.grid != 0 && !isMatrixIn(source, bound, map.elementBytes)) {
+        return sizeError(strCat("'", instruction.label, "' has a matrix of ", bound.rows, " x ",
+                                bound.columns, " elements, ", bound.rowBytes,
+                                " bytes from row to row, ", source.offset, " bytes into ",
+                                "its memory: empty, past the end, or not on 16-byte borders"));
+      }
+      out.maps.push_back(bound);
+    }
     return Status::ok();
+  }
+
+  /// Whether a matrix lies in its buffer and is one that a GPU's copy engine takes.
+  static bool isMatrixIn(const PointerSource &source, const BoundMap &map, int64_t elementBytes) {
+    constexpr int64_t unit = 16, mostElements = int64_t(1) << 32, mostRowBytes = int64_t(1) << 40;
+    bool isPossible = map.rows >= 1 && map.rows <= mostElements && map.columns >= 1 &&
+                      map.columns <= mostElements && map.rowBytes >= unit &&
+                      map.rowBytes < mostRowBytes && map.rowBytes % unit == 0 &&
+                      source.offset % unit == 0;
+    int64_t lastRow = 0;
+    return isPossible && !__builtin_mul_overflow(map.rows - 1, map.rowBytes, &lastRow) &&
+           lastRow <= source.bytes && map.columns * elementBytes <= source.bytes - lastRow;
   }
 
   /// A copy or fill stays inside of its buffers, and a copy's ranges are apart.

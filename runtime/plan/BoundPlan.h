@@ -28,7 +28,19 @@ struct BoundStep {
   uint32_t pointerCount = 0;
   uint32_t firstSize = 0; ///< into BoundPlan::sizes
   uint32_t sizeCount = 0;
+  uint32_t firstMap = 0; ///< into BoundPlan::maps
+  uint32_t mapCount = 0;
   uint32_t instruction = 0;
+};
+
+/// A launch's engine::TensorMap.
+struct BoundMap {
+  uint32_t pointer = 0; ///< index into BoundPlan::pointers
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t rowBytes = 0;
+  uint32_t boxRows = 0;
+  uint32_t boxColumns = 0;
 };
 
 /// Where an operand lies: `bytes` bytes, `offset` after the start of a root buffer.
@@ -72,6 +84,7 @@ struct BoundPlan {
   std::vector<void *> pointers;
   std::vector<uint32_t> portPointers; ///< indices of pointers into the caller's memory
   std::vector<int64_t> sizes;
+  std::vector<BoundMap> maps;
   std::unique_ptr<DevicePart> devicePart; ///< set by the executor
 
   /// Sets all pointers from the addresses of the root buffers.

@@ -40,16 +40,21 @@ void arrive(const ThreadBuilder &t, Value barrier) {
 }
 
 void arriveAt(const ThreadBuilder &t, Value barrier, Value rank) {
-  assembly(t, "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];", "l",
-           t.remote(barrier, rank));
+  assembly(t, "mbarrier.arrive.shared::cluster.b64 _, [$0];", "l", t.remote(barrier, rank));
 }
 
-void waitForPhase(const ThreadBuilder &t, Value barrier, Value parity, BarrierScope scope) {
-  std::string acquire = scope == BarrierScope::Cluster ? ".acquire.cluster" : "";
+void waitForPhase(const ThreadBuilder &t, Value barrier, Value parity) {
   assembly(t,
-           "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity" + acquire +
-               ".shared::cta.b64 done, [$0], $1;\n@!done bra again;\n}",
+           "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
+           "@!done bra again;\n}",
            "l,r", {barrier, parity});
+}
+
+void storeAsync(const ThreadBuilder &t, Value target, Value word, Value barrier) {
+  bool isWide = word.getType().getIntOrFloatBitWidth() == 64;
+  std::string type = isWide ? ".b64" : ".b32";
+  assembly(t, "st.async.shared::cluster.mbarrier::complete_tx::bytes" + type + " [$0], $1, [$2];",
+           isWide ? "l,l,l" : "l,r,l", {target, word, barrier});
 }
 
 void prefetchTensorMap(const ThreadBuilder &t, Value map) {

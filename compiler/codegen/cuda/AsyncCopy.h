@@ -22,10 +22,6 @@ inline constexpr int64_t kBoxColumns = 64;
 /// Most rows of a box.
 inline constexpr int64_t kMostBoxRows = 256;
 
-/// Whose writes before their arrivals are seen after a wait: those of threads of this block (and of
-/// copies), or of all of the cluster.
-enum class BarrierScope { Block, Cluster };
-
 /// Makes a barrier that `arrivals` arrivals complete; by one thread, before all else.
 void initBarrier(const ThreadBuilder &t, mlir::Value barrier, int64_t arrivals);
 /// Shows barriers that this thread made to copies and to the cluster. Other threads may use them
@@ -34,15 +30,20 @@ void publishBarriers(const ThreadBuilder &t);
 
 /// Arrives, and lets the phase wait for so many bytes (i32) more. In front of the copies.
 void arriveExpecting(const ThreadBuilder &t, mlir::Value barrier, mlir::Value bytes);
-/// Arrives. What this thread did before is seen by threads of its block that waited for the phase.
+/// Arrives.
 void arrive(const ThreadBuilder &t, mlir::Value barrier);
 /// Arrives at the barrier in the same place of the block of this rank (i32) of the cluster; the own
-/// rank is allowed. What this thread did before is seen by threads that waited with
-/// BarrierScope::Cluster.
+/// rank is allowed. It says that this thread and its products have read what they wanted of shared
+/// memory, not that what it wrote can be seen: that would cost a fence of all memory (MEMBAR.GPU)
+/// for each arrival, and one of the L1 cache (CCTL.IVALL) for each wait.
 void arriveAt(const ThreadBuilder &t, mlir::Value barrier, mlir::Value rank);
-/// Waits until the phase of this parity (i32, 0 or 1) has ended.
-void waitForPhase(const ThreadBuilder &t, mlir::Value barrier, mlir::Value parity,
-                  BarrierScope scope = BarrierScope::Block);
+/// Waits until the phase of this parity (i32, 0 or 1) has ended: then what copies brought, and what
+/// threads of the block did before they arrived, is seen.
+void waitForPhase(const ThreadBuilder &t, mlir::Value barrier, mlir::Value parity);
+
+/// Stores a word (i32 or i64) in the memory of any block of the cluster. Its bytes count for the
+/// barrier, which is in the same block; threads there see the word after the phase.
+void storeAsync(const ThreadBuilder &t, mlir::Value target, mlir::Value word, mlir::Value barrier);
 
 /// Brings a tensor map (KernelShell::tensorMap) near, so that the first copy does not wait for it.
 /// By one thread.

@@ -11,9 +11,9 @@
 
 namespace tenon::codegen::cuda {
 
-/// `text` is RegionSource::text. The names of the region's kernels begin with `symbol`. A kernel takes
-/// its buffers as pointers to device memory, then its sizes as 64-bit integers. Buffers and
-/// views start on a 16-byte border.
+/// `text` is RegionSource::text. The names of the region's kernels begin with `symbol`. A kernel
+/// takes its buffers as pointers to device memory, then its sizes as 64-bit integers, then its tensor
+/// maps as arrays of 128 bytes. Buffers and views start on a 16-byte border.
 llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
                                              const engine::CudaArch &arch);
 

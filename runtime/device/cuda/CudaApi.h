@@ -94,6 +94,19 @@ struct KernelNodeParams {
   ContextHandle context = nullptr;
 };
 
+/// What the copy engine is told of a matrix (CUtensorMap); a kernel's argument.
+struct alignas(64) EncodedTensorMap {
+  uint64_t opaque[16] = {};
+};
+
+/// Values of cuTensorMapEncodeTiled's enums. What is copied is not computed with, so elements are
+/// plain 16-bit integers.
+inline constexpr int kTensorMapUint16 = 1;
+inline constexpr int kTensorMapNoInterleave = 0;
+inline constexpr int kTensorMapSwizzle128 = 3;
+inline constexpr int kTensorMapFetch128 = 2; ///< what a miss brings into the L2 cache
+inline constexpr int kTensorMapZeroFill = 0;
+
 struct GraphUpdateInfo {
   int result = 0;
   NodeHandle errorNode = nullptr;
@@ -164,6 +177,10 @@ struct GraphUpdateInfo {
   X(funcSetAttribute, "cuFuncSetAttribute", (FunctionHandle function, int attribute, int value))   \
   X(launchKernel, "cuLaunchKernelEx",                                                              \
     (const LaunchConfig *config, FunctionHandle function, void **params, void **extra))            \
+  X(tensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                \
+    (EncodedTensorMap * map, int elementType, unsigned rank, void *address, const uint64_t *dims,  \
+     const uint64_t *strides, const unsigned *box, const unsigned *elementStrides, int interleave, \
+     int swizzle, int l2Promotion, int fill))                                                      \
   X(linkCreate, "cuLinkCreate_v2",                                                                 \
     (unsigned count, int *options, void **values, LinkHandle *link))                               \
   X(linkAddData, "cuLinkAddData_v2",                                                               \

@@ -235,6 +235,7 @@ Status CudaExecutor::finishOutputs() {
 
 Status CudaExecutor::runPlan(const BoundPlan &bound, StreamHandle target) {
   PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
+  TENON_TRY(part.encodeMaps());
   // The first run may load code, which a capture must not.
   usedGraph = part.hasRun && makeGraph(bound);
   part.hasRun = true;
@@ -338,6 +339,7 @@ Result<std::vector<StepTime>> CudaExecutor::timeSteps(BoundPlan &bound, unsigned
   CudaBuffer lead(device, MemoryKind::Device);
   TENON_TRY(lead.reserve(kLeadBytes, "timing steps"));
   PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
+  TENON_TRY(part.encodeMaps());
   StreamHandle target = stream.handle();
   std::vector<StepTime> times;
   for (const BoundStep &step : bound.steps) {

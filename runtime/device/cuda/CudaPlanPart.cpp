@@ -29,8 +29,7 @@ CudaExecutor::PlanPart::PlanPart(CudaExecutor &owner, BoundPlan &plan,
   }
 }
 
-Status CudaExecutor::PlanPart::run(const BoundStep &step, StreamHandle stream,
-                                   bool mayStartEarly) {
+Status CudaExecutor::PlanPart::run(const BoundStep &step, StreamHandle stream, bool mayStartEarly) {
   const CudaDriver &driver = executor.driver;
   const Instruction &instruction = executor.variant.plan().instructions[step.instruction];
   if (step.kind == InstructionKind::Call) {
@@ -54,8 +53,33 @@ Status CudaExecutor::PlanPart::run(const BoundStep &step, StreamHandle stream,
   return Status::ok();
 }
 
-int CudaExecutor::PlanPart::launch(const BoundStep &step, StreamHandle stream,
-                                   bool mayStartEarly) {
+Status CudaExecutor::PlanPart::encodeMaps() {
+  for (const BoundStep &step : bound.steps) {
+    for (uint32_t i = step.firstMap; i < step.firstMap + step.mapCount && step.grid != 0; ++i) {
+      const BoundMap &map = bound.maps[i];
+      void *address = bound.pointers[map.pointer];
+      if (mapped[i] == address) {
+        continue;
+      }
+      const uint64_t dims[] = {static_cast<uint64_t>(map.columns), static_cast<uint64_t>(map.rows)};
+      const uint64_t rowBytes = static_cast<uint64_t>(map.rowBytes);
+      const unsigned box[] = {map.boxColumns, map.boxRows};
+      const unsigned elementStrides[] = {1, 1};
+      int code = executor.driver.tensorMapEncodeTiled(
+          &maps[i], kTensorMapUint16, 2, address, dims, &rowBytes, box, elementStrides,
+          kTensorMapNoInterleave, kTensorMapSwizzle128, kTensorMapFetch128, kTensorMapZeroFill);
+      mapped[i] = code == kSuccess ? address : nullptr;
+      if (code != kSuccess) {
+        const std::string &label = executor.variant.plan().instructions[step.instruction].label;
+        return executor.driver.check(code, strCat("describing the ", map.rows, " x ", map.columns,
+                                                  " matrix of '", label, "'"));
+      }
+    }
+  }
+  return Status::ok();
+}
+
+int CudaExecutor::PlanPart::launch(const BoundStep &step, StreamHandle stream, bool mayStartEarly) {
   if (step.grid == 0) {
     return kSuccess;
   }
@@ -99,7 +123,9 @@ std::vector<BranchSection> CudaExecutor::branchesOf(const BoundPlan &bound) cons
 
 Status CudaExecutor::preparePart(BoundPlan &bound) {
   std::unique_ptr<PlanPart> part = std::make_unique<PlanPart>(*this, bound, branchesOf(bound));
-  part->arguments.resize(bound.pointers.size() + bound.sizes.size());
+  part->arguments.resize(bound.pointers.size() + bound.sizes.size() + bound.maps.size());
+  part->maps.resize(bound.maps.size());
+  part->mapped.resize(bound.maps.size());
   bool isServed = false; // the last call, by a library
   for (BoundStep &step : bound.steps) {
     void **argument = part->params(step);
@@ -108,6 +134,9 @@ Status CudaExecutor::preparePart(BoundPlan &bound) {
     }
     for (uint32_t i = 0; i < step.sizeCount; ++i) {
       *argument++ = &bound.sizes[step.firstSize + i];
+    }
+    for (uint32_t i = 0; i < step.mapCount; ++i) {
+      *argument++ = &part->maps[step.firstMap + i];
     }
     if (step.kind == InstructionKind::Launch) {
       bool isSpare = variant.plan().instructions[step.instruction].isSpare;
@@ -130,8 +159,8 @@ Status CudaExecutor::preparePart(BoundPlan &bound) {
 bool CudaExecutor::canDoWithout(const BoundStep &call, ErrorId problem) const {
   const std::vector<Instruction> &instructions = variant.plan().instructions;
   size_t next = size_t(call.instruction) + 1;
-  bool isLibrarys = problem == ErrorId::LibraryMissing ||
-                    problem == ErrorId::LibraryUnsupported || problem == ErrorId::LibraryFailed;
+  bool isLibrarys = problem == ErrorId::LibraryMissing || problem == ErrorId::LibraryUnsupported ||
+                    problem == ErrorId::LibraryFailed;
   return isLibrarys && next < instructions.size() && instructions[next].isSpare;
 }
 
@@ -186,8 +215,7 @@ void CudaExecutor::spendMeasuring(std::chrono::steady_clock::time_point start) {
   if (measureSeconds <= 0) {
     return;
   }
-  measureSeconds -=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  measureSeconds -= std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (measureSeconds <= 0) {
     libraries.reset();
     meter.reset();

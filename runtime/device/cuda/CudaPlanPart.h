@@ -26,14 +26,19 @@ struct CudaExecutor::PlanPart : DevicePart, StepRunner {
     return executor.variant.module().kernel(step.kernel);
   }
   void **params(const BoundStep &step) override {
-    return arguments.data() + step.firstPointer + step.firstSize;
+    return arguments.data() + step.firstPointer + step.firstSize + step.firstMap;
   }
+  /// Makes the tensor maps those of the plan's present addresses.
+  Status encodeMaps();
   int launch(const BoundStep &step, StreamHandle stream, bool mayStartEarly);
   int move(const BoundStep &step, StreamHandle stream) const;
 
   CudaExecutor &executor;
   BoundPlan &bound;
-  std::vector<void *> arguments; ///< addresses of each step's pointers, then of its sizes
+  /// Addresses of each step's pointers, then of its sizes, then of its tensor maps.
+  std::vector<void *> arguments;
+  std::vector<EncodedTensorMap> maps;
+  std::vector<void *> mapped; ///< by map: the address it was encoded with
   std::map<uint32_t, std::shared_ptr<library::Plan>> calls; ///< by instruction
   /// Calls that may run at once have workspaces of their own.
   std::set<uint32_t> sideInstructions;

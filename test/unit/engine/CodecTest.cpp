@@ -29,6 +29,20 @@ void expectSame(const Instruction &a, const Instruction &b) {
   EXPECT_EQ(a.scratch, b.scratch);
   EXPECT_EQ(a.fillByte, b.fillByte);
   EXPECT_EQ(a.label, b.label);
+  EXPECT_EQ(a.threads, b.threads);
+  EXPECT_EQ(a.call, b.call);
+  EXPECT_EQ(a.isSpare, b.isSpare);
+  ASSERT_EQ(a.tensorMaps.size(), b.tensorMaps.size());
+  for (size_t i = 0; i < a.tensorMaps.size(); ++i) {
+    const TensorMap &map = a.tensorMaps[i], &other = b.tensorMaps[i];
+    EXPECT_EQ(map.buffer, other.buffer);
+    EXPECT_EQ(map.elementBytes, other.elementBytes);
+    EXPECT_EQ(map.rows, other.rows);
+    EXPECT_EQ(map.columns, other.columns);
+    EXPECT_EQ(map.rowBytes, other.rowBytes);
+    EXPECT_EQ(map.boxRows, other.boxRows);
+    EXPECT_EQ(map.boxColumns, other.boxColumns);
+  }
 }
 
 void expectSame(const Buffer &a, const Buffer &b) {
@@ -54,6 +68,12 @@ TEST(Codec, PlanRoundTrip) {
   builder.launch(test::Scratch, {state}, {state}, builder.size(1)).scratch = builder.size(4096);
   builder.plan.instructions.back().device = 3;
   builder.plan.instructions.back().queue = 4;
+  builder.plan.instructions.back().threads = 96;
+  builder.plan.instructions.back().isSpare = true;
+  builder.plan.instructions.back().call = {std::byte(1), std::byte(2)};
+  builder.plan.instructions.back().tensorMaps = {
+      {1, 2, builder.size(32), builder.size(64), builder.size(128), 256, 64},
+      {0, 4, builder.size(3), builder.size(5), builder.size(16), 7, 32}};
   builder.plan.buffers[0].device = 2;
   builder.finish();
   builder.plan.arenaBytes = 77;

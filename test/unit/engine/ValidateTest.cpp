@@ -229,6 +229,7 @@ Plan goodGpuPlan() {
     instruction.device = kGpu;
     instruction.threads = instruction.kind == InstructionKind::Launch ? 128 : 0;
   }
+  plan.instructions[0].tensorMaps = {{0, 2, 0, 0, 0, 256, 64}};
   return plan;
 }
 
@@ -267,6 +268,22 @@ TEST(Validate, InstructionsOfAGpu) {
   spoil(5, offsetof(ConvCall, dilations), 0);
   spoil(5, offsetof(ConvCall, padBefore) + 3, 0x80);
   spoil(5, offsetof(ConvCall, padAfter) + 7, 0x80);
+  auto spoilMap = [&](const char *name, std::function<void(TensorMap &)> change) {
+    cases.push_back({name, bad, [change](Plan &p) { change(p.instructions[0].tensorMaps[0]); }});
+  };
+  spoilMap("map of no buffer", [](TensorMap &map) { map.buffer = 99; });
+  spoilMap("map of no rows", [](TensorMap &map) { map.rows = kNone; });
+  spoilMap("map of no columns", [](TensorMap &map) { map.columns = 9999; });
+  spoilMap("map of no row bytes", [](TensorMap &map) { map.rowBytes = kNone; });
+  spoilMap("empty box", [](TensorMap &map) { map.boxRows = 0; });
+  spoilMap("high box", [](TensorMap &map) { map.boxRows = 257; });
+  spoilMap("wide box", [](TensorMap &map) { map.boxColumns = 128; });
+  spoilMap("wide elements", [](TensorMap &map) { map.elementBytes = 4; });
+  cases.push_back({"many maps", bad, [](Plan &p) {
+                     p.instructions[0].tensorMaps.resize(9, p.instructions[0].tensorMaps[0]);
+                   }});
+  cases.push_back({"map of a call", bad,
+                   [](Plan &p) { p.instructions[4].tensorMaps = p.instructions[0].tensorMaps; }});
   cases.push_back({"spare of no call", bad, [](Plan &p) { p.instructions[0].isSpare = true; }});
   cases.push_back({"call as a spare", bad, [](Plan &p) { p.instructions[5].isSpare = true; }});
   cases.push_back({"scale", bad, [](Plan &p) {

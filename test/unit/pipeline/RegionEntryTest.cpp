@@ -5,6 +5,7 @@
 
 using tenon::codegen::CompiledRegion;
 using tenon::codegen::RegionStep;
+using tenon::codegen::TensorMapArgument;
 using tenon::engine::ExprOp;
 using namespace tenon::pipeline;
 
@@ -16,6 +17,8 @@ CompiledRegion example() {
   launch.buffers = {0, 2};
   launch.reads = 1;
   launch.sizes = {{{ExprOp::Symbol, 0}}};
+  launch.tensorMaps = {
+      {1, 2, {{ExprOp::Symbol, 0}}, {{ExprOp::Constant, 96}}, {{ExprOp::Constant, 192}}, 128, 64}};
   launch.grid = {{ExprOp::Symbol, 0}, {ExprOp::Constant, 4}, {ExprOp::CeilDiv}};
   launch.scratch = {{ExprOp::Constant, 64}};
   launch.threads = 256;
@@ -24,8 +27,12 @@ CompiledRegion example() {
   call.call = {std::byte(0), std::byte(7)};
   call.buffers = {2, 1};
   call.reads = 1;
+  RegionStep spare = launch;
+  spare.isCopy = false;
+  spare.isSpare = true;
+  spare.tensorMaps.clear();
   CompiledRegion region;
-  region.code.steps = {launch, call};
+  region.code.steps = {launch, call, spare};
   region.code.temporaries = {{{ExprOp::Constant, 128}}};
   region.object = std::string("\x7f"
                               "ELF\0bytes",
@@ -39,7 +46,7 @@ TEST(RegionEntryTest, ComesBackAndRefusesEveryTruncation) {
   std::optional<CompiledRegion> back = decodeRegion(bytes);
   ASSERT_TRUE(back);
   EXPECT_EQ(back->object, region.object);
-  ASSERT_EQ(back->code.steps.size(), 2u);
+  ASSERT_EQ(back->code.steps.size(), 3u);
   EXPECT_EQ(back->code.steps[0].symbol, "k_1");
   EXPECT_EQ(back->code.steps[0].buffers, region.code.steps[0].buffers);
   EXPECT_EQ(back->code.steps[0].sizes, region.code.steps[0].sizes);
@@ -47,6 +54,17 @@ TEST(RegionEntryTest, ComesBackAndRefusesEveryTruncation) {
   EXPECT_EQ(back->code.steps[0].scratch, region.code.steps[0].scratch);
   EXPECT_EQ(back->code.steps[0].threads, 256u);
   EXPECT_TRUE(back->code.steps[0].isCopy);
+  EXPECT_FALSE(back->code.steps[0].isSpare);
+  EXPECT_TRUE(back->code.steps[2].isSpare);
+  ASSERT_EQ(back->code.steps[0].tensorMaps.size(), 1u);
+  const TensorMapArgument &map = back->code.steps[0].tensorMaps[0];
+  EXPECT_EQ(map.buffer, 1u);
+  EXPECT_EQ(map.elementBytes, 2u);
+  EXPECT_EQ(map.rows, region.code.steps[0].tensorMaps[0].rows);
+  EXPECT_EQ(map.columns, region.code.steps[0].tensorMaps[0].columns);
+  EXPECT_EQ(map.rowBytes, region.code.steps[0].tensorMaps[0].rowBytes);
+  EXPECT_EQ(map.boxRows, 128u);
+  EXPECT_EQ(map.boxColumns, 64u);
   EXPECT_EQ(back->code.steps[1].call, region.code.steps[1].call);
   EXPECT_EQ(back->code.temporaries, region.code.temporaries);
   EXPECT_EQ(encodeRegion(*back), bytes);
@@ -59,6 +77,12 @@ TEST(RegionEntryTest, ComesBackAndRefusesEveryTruncation) {
 TEST(RegionEntryTest, RefusesAnUnknownOperation) {
   CompiledRegion region = example();
   region.code.steps[0].grid[0].op = static_cast<ExprOp>(200);
+  EXPECT_FALSE(decodeRegion(encodeRegion(region)));
+}
+
+TEST(RegionEntryTest, RefusesATensorMapOfNoBuffer) {
+  CompiledRegion region = example();
+  region.code.steps[0].tensorMaps[0].buffer = 2;
   EXPECT_FALSE(decodeRegion(encodeRegion(region)));
 }
 

@@ -232,6 +232,12 @@ TEST_F(BuildPlanTest, StepsOfARegionShareTemporaries) {
     launch.reads = 1;
     launch.grid = grid;
     launch.threads = 256;
+    launch.tensorMaps = {{.buffer = 1,
+                          .rows = {{engine::ExprOp::Symbol, 0}},
+                          .columns = {{engine::ExprOp::Constant, 40}},
+                          .rowBytes = {{engine::ExprOp::Constant, 96}},
+                          .boxRows = 128,
+                          .boxColumns = 64}};
     codegen::RegionStep call;
     call.call = {std::byte(engine::LibraryOp::Matmul), std::byte(5)};
     call.buffers = {2, 0, 1};
@@ -255,6 +261,15 @@ TEST_F(BuildPlanTest, StepsOfARegionShareTemporaries) {
   const engine::Instruction &call = made.instructions[1];
   EXPECT_EQ(launch.kind, engine::InstructionKind::Launch);
   EXPECT_EQ(launch.threads, 256u);
+  ASSERT_EQ(launch.tensorMaps.size(), 1u);
+  const engine::TensorMap &map = launch.tensorMaps[0];
+  EXPECT_EQ(map.buffer, 1u);
+  EXPECT_EQ(made.exprs.symbolIndex(map.rows), 0u);
+  EXPECT_EQ(made.exprs.constantValue(map.columns), 40);
+  EXPECT_EQ(made.exprs.constantValue(map.rowBytes), 96);
+  EXPECT_EQ(map.boxRows, 128);
+  EXPECT_EQ(map.boxColumns, 64);
+  EXPECT_TRUE(call.tensorMaps.empty());
   EXPECT_EQ(call.kind, engine::InstructionKind::Call);
   EXPECT_EQ(call.call, (std::vector<std::byte>{std::byte(0), std::byte(5)}));
   uint32_t between = launch.buffers[1];

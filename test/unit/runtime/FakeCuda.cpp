@@ -205,12 +205,20 @@ int readCall(const CudaFunctionObject &function, unsigned grid, unsigned block, 
   if (grid == 0 || block == 0 || block > 1024 || int64_t(shared) > function.dynamicBytes) {
     return kInvalidValue;
   }
-  call = {grid, block, shared, {}};
+  call = {grid, block, shared, {}, {}};
   for (size_t i = 0; i < function.info->arguments; ++i) {
     uint64_t value = 0;
     std::memcpy(&value, params[i], sizeof(value));
     call.arguments.push_back(value);
     if (i < function.info->pointers && !driver().isDevice(value, 4)) {
+      return kIllegalAddress;
+    }
+  }
+  for (size_t i = 0; i < function.info->maps; ++i) {
+    test::FakeTensorMap map;
+    std::memcpy(&map, params[function.info->arguments + i], sizeof(map));
+    call.maps.push_back(map);
+    if (!driver().isDevice(map.address, map.rows * map.rowBytes)) {
       return kIllegalAddress;
     }
   }
@@ -274,11 +282,11 @@ int runNodes(const std::vector<std::unique_ptr<CudaNodeObject>> &nodes) {
 }
 
 bool haveEqualEdges(const CudaGraphObject &graph, const CudaGraphExecObject &exec) {
-  return std::ranges::equal(graph.nodes, exec.nodes,
-                            [](const std::unique_ptr<CudaNodeObject> &a,
-                               const std::unique_ptr<CudaNodeObject> &b) {
-                              return a->after == b->after && a->isEarly == b->isEarly;
-                            });
+  return std::ranges::equal(
+      graph.nodes, exec.nodes,
+      [](const std::unique_ptr<CudaNodeObject> &a, const std::unique_ptr<CudaNodeObject> &b) {
+        return a->after == b->after && a->isEarly == b->isEarly;
+      });
 }
 
 /// The context must be current for whatever touches memory, streams or modules.
@@ -714,6 +722,30 @@ EXPORT int cuLaunchKernelEx(const LaunchConfig *config, FunctionHandle function,
     return code;
   }
   return submit(config->stream, std::move(node));
+}
+
+/// Takes what the real one documents for matrices of 16-bit elements in a swizzle of 128 bytes.
+EXPORT int cuTensorMapEncodeTiled(EncodedTensorMap *map, int elementType, unsigned rank,
+                                  void *address, const uint64_t *dims, const uint64_t *strides,
+                                  const unsigned *box, const unsigned *elementStrides,
+                                  int interleave, int swizzle, int l2Promotion, int fill) {
+  FAKE(cuTensorMapEncodeTiled)
+  constexpr uint64_t most = uint64_t(1) << 32;
+  uint64_t start = reinterpret_cast<uint64_t>(address);
+  bool isKnown = elementType == kTensorMapUint16 && rank == 2 && interleave == 0 &&
+                 swizzle == kTensorMapSwizzle128 && l2Promotion >= 0 && l2Promotion <= 3 &&
+                 fill == kTensorMapZeroFill;
+  bool isAligned = reinterpret_cast<uint64_t>(map) % 64 == 0 && start != 0 && start % 16 == 0 &&
+                   strides[0] % 16 == 0 && strides[0] >> 40 == 0;
+  bool isBox = box[0] * 2 == 128 && box[1] >= 1 && box[1] <= 256 && elementStrides[0] == 1 &&
+               elementStrides[1] == 1;
+  bool hasDims = dims[0] >= 1 && dims[0] <= most && dims[1] >= 1 && dims[1] <= most;
+  if (!isKnown || !isAligned || !isBox || !hasDims) {
+    return kInvalidValue;
+  }
+  FakeTensorMap encoded = {start, dims[0], dims[1], strides[0]};
+  std::memcpy(map, &encoded, sizeof(encoded));
+  return kSuccess;
 }
 
 EXPORT int cuLinkCreate_v2(unsigned count, int *options, void **values, LinkHandle *link) {

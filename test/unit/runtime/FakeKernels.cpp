@@ -49,8 +49,20 @@ int reverse(const KernelCall &call) {
   return kSuccess;
 }
 
-const KernelInfo kKernels[] = {
-    {"test_scale", 2, 3, scale}, {"test_add", 3, 4, add}, {"test_reverse", 2, 2, reverse}};
+/// By the tensor map, which the PTX ignores.
+int copyRows(const KernelCall &call) {
+  const FakeTensorMap &map = call.maps[0];
+  for (uint64_t row = 0; row < map.rows; ++row) {
+    const uint16_t *from = reinterpret_cast<const uint16_t *>(map.address + row * map.rowBytes);
+    std::copy_n(from, map.columns, at<uint16_t>(call, 1) + row * map.columns);
+  }
+  return kSuccess;
+}
+
+const KernelInfo kKernels[] = {{"test_scale", 2, 3, scale},
+                               {"test_add", 3, 4, add},
+                               {"test_reverse", 2, 2, reverse},
+                               {"test_mapped", 2, 3, copyRows, 1}};
 
 } // namespace
 

@@ -9,19 +9,27 @@
 
 namespace tenon::test {
 
+/// What the stand-in encodes a tensor map as.
+struct FakeTensorMap {
+  uint64_t address, columns, rows, rowBytes;
+};
+
 struct KernelCall {
   unsigned grid = 0;
   unsigned block = 0;
   unsigned sharedBytes = 0;
   std::vector<uint64_t> arguments;
+  std::vector<FakeTensorMap> maps;
 };
 
-/// A kernel of kernels.ptx: how many arguments it takes, which of them are pointers, what it does.
+/// A kernel of kernels.ptx: how many arguments it takes, which of them are pointers, what it does,
+/// and how many tensor maps it takes behind them.
 struct KernelInfo {
   const char *name;
   size_t pointers;
   size_t arguments;
   int (*run)(const KernelCall &call);
+  size_t maps = 0;
 };
 
 /// Null for a name that kernels.ptx does not have.

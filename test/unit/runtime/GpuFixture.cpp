@@ -69,8 +69,9 @@ GpuEngine::GpuEngine(Plan plan, std::vector<WeightData> data)
 
 void GpuEngine::addVariant(const std::string &level, const Plan &plan) {
   codes.push_back(std::make_unique<std::string>(kernelsPtx(level)));
-  content.variants.push_back({{level, onGpu(plan), {"test_scale", "test_add", "test_reverse"}},
-                              std::as_bytes(std::span(*codes.back()))});
+  content.variants.push_back(
+      {{level, onGpu(plan), {"test_scale", "test_add", "test_reverse", "test_mapped"}},
+       std::as_bytes(std::span(*codes.back()))});
 }
 
 runtime::EngineOptions gpuOptions() {

@@ -21,7 +21,7 @@ const std::string &driverLibrary();
 FakeCuda *fakeCuda();
 
 /// Kernels of kernels.ptx in the order of their indices.
-enum GpuKernel : uint32_t { GpuScale, GpuAdd, GpuReverse };
+enum GpuKernel : uint32_t { GpuScale, GpuAdd, GpuReverse, GpuMapped };
 
 /// kernels.ptx for an architecture, ended by a zero byte. From sm_90 on its kernels wait by
 /// themselves for those before them.
