@@ -194,7 +194,7 @@ PrecisionRecord::toJson(llvm::function_ref<std::vector<std::string>(Location)> n
   llvm::raw_string_ostream stream(text);
   stream << llvm::json::Value(
       llvm::json::Object{{"schema", 1},
-                         {"precision", nameOf(precision)},
+                         {"precision", precision ? nameOf(*precision) : "keep"},
                          {"narrow_operations", narrow},
                          {"wider", toJsonArray(wider, nodesOf)},
                          {"clamped", toJsonArray(clamped, nodesOf)},

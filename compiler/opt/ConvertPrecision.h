@@ -6,6 +6,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct PrecisionRule {
   llvm::StringLiteral why;
 };
 
-/// What the conversion did.
+/// What the conversion did, and what was allowed to be approximated.
 struct PrecisionRecord {
   /// An operation that computes in f32, or one whose result is held to the finite range.
   struct Entry {
@@ -33,7 +34,7 @@ struct PrecisionRecord {
     const PrecisionRule *rule;
   };
 
-  Precision precision = Precision::Fp16;
+  std::optional<Precision> precision; ///< none: the model's own, only `approximated` is filled
   int64_t narrow = 0; ///< operations with a narrow result
   std::vector<Entry> wider;
   std::vector<Entry> clamped;

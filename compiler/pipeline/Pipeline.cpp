@@ -55,7 +55,7 @@ std::vector<Family> familiesOf(const CompileOptions &options) {
     families.emplace_back(dispatch::cpuProfile(), engine::kHost, std::move(targets));
   }
   for (const engine::CudaArch &arch : options.archs) {
-    families.emplace_back(dispatch::cudaProfile(), engine::kGpu,
+    families.emplace_back(dispatch::cudaProfile(arch), engine::kGpu,
                           std::vector<CodeTarget>{cudaTarget(arch)});
   }
   return families;
@@ -101,7 +101,7 @@ private:
   /// Up to optimize; the families go on with their own.
   OwningOpRef<ModuleOp> module;
   std::optional<NumericCheck> numbers;
-  /// JSON; empty if the model's own precision was kept.
+  /// JSON; empty if the model's own precision was kept and nothing was approximated.
   std::string precisionRecord;
   std::vector<Family> families;
   plan::WeightTable table{weights};
@@ -177,14 +177,12 @@ Status Compilation::convertPrecision() {
   if (options.allowTanhGelu) {
     opt::approximateGelu(*module, record);
   }
-  if (!options.precision) {
+  if (!options.precision && record.approximated.empty()) {
     return Status::ok();
   }
   precisionRecord = record.toJson(dispatch::nodeNames);
-  return numbers ? numbers->checkLowered("convert-precision", *module,
-                                         *options.precision == opt::Precision::Fp16 ? DType::F16
-                                                                                    : DType::BF16)
-                 : Status::ok();
+  DType computed = options.precision == opt::Precision::Bf16 ? DType::BF16 : DType::F16;
+  return numbers ? numbers->checkLowered("convert-precision", *module, computed) : Status::ok();
 }
 
 /// `tn` → `tn.region`: what runs as one kernel, how, and why.

@@ -1,0 +1,60 @@
+// What `--allow` changes is told by the engine, also where the model's own precision is kept.
+// Relies on a model in text form, as phases are dumped.
+#include "TemporaryFolder.h"
+#include "compiler/pipeline/Pipeline.h"
+#include "engine/Reader.h"
+#include "llvm/Support/JSON.h"
+
+#include <fstream>
+#include <gtest/gtest.h>
+
+using namespace tenon;
+
+namespace {
+
+constexpr const char *kModel = R"(
+module attributes {tn.phase = "import"} {
+  func.func @main(%x: tensor<8xf16> {tn.name = "x"}) -> (tensor<8xf16> {tn.name = "y"}) {
+    %y = tn.gelu %x : tensor<8xf16>
+    return %y : tensor<8xf16>
+  }
+})";
+
+class ApproximationTest : public testing::Test {
+protected:
+  /// The record `precision` of a model of fp16 that is compiled as it is; none if there is none.
+  std::optional<std::string> recordOf(bool allowsTanh) {
+    std::ofstream(folder.path("model.mlir")) << kModel;
+    pipeline::CompileOptions options;
+    options.model = folder.path("model.mlir");
+    options.output = folder.path("model.tenon");
+    options.levels = {engine::CpuLevel::X86_64_V3};
+    options.allowTanhGelu = allowsTanh;
+    options.verify = true;
+    Result<pipeline::CompileSummary> summary = pipeline::compile(options);
+    EXPECT_TRUE(summary) << summary.status().toString();
+    Result<std::unique_ptr<engine::EngineFile>> file = engine::EngineFile::open(options.output);
+    EXPECT_TRUE(file) << file.status().toString();
+    Result<std::string_view> record = (*file)->record("precision");
+    return record ? std::optional(std::string(*record)) : std::nullopt;
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(ApproximationTest, OfAModelThatIsNarrowItselfIsRecorded) {
+  std::optional<std::string> record = recordOf(true);
+  ASSERT_TRUE(record);
+  llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(*record);
+  ASSERT_TRUE(static_cast<bool>(parsed));
+  const llvm::json::Object &object = *parsed->getAsObject();
+  EXPECT_EQ(object.getString("precision"), "keep");
+  EXPECT_EQ(object.getInteger("narrow_operations"), 0);
+  const llvm::json::Array &approximated = *object.getArray("approximated");
+  ASSERT_EQ(approximated.size(), 1u);
+  EXPECT_EQ(approximated[0].getAsObject()->getString("rule"), "tanh-gelu");
+}
+
+TEST_F(ApproximationTest, IsNotRecordedWhereNothingWasAllowed) { EXPECT_FALSE(recordOf(false)); }
+
+} // namespace
