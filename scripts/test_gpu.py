@@ -41,11 +41,12 @@ def run(command):
 
 
 def conformance(options, *arguments):
-    return [options.bin / "conformance", "--target", options.target, "--timeout", options.timeout, *arguments]
+    return [options.bin / "conformance", "--target", options.target, "--timeout", options.timeout, "--jobs", options.jobs,
+            "--batch", options.batch, *arguments]
 
 
 def operators(options):
-    return run(conformance(options, "ops", "--jobs", options.jobs, "--expected", ROOT / "test/ops/expected-failures.txt",
+    return run(conformance(options, "ops", "--expected", ROOT / "test/ops/expected-failures.txt",
                            "--report", options.reports / "operators.txt"))
 
 
@@ -53,7 +54,7 @@ def suite(folder, listed, name):
     def part(options):
         if not folder(options).is_dir():
             raise Skipped(f"the suite is not in {folder(options)}")
-        return run(conformance(options, folder(options), "--jobs", options.jobs, "--expected", ROOT / "test/conformance" / listed,
+        return run(conformance(options, folder(options), "--expected", ROOT / "test/conformance" / listed,
                                "--report", options.reports / f"{name}.txt"))
     return part
 
@@ -73,15 +74,16 @@ def models(options):
 
 
 def errors_in(text):
-    """What compute-sanitizer counted over all processes; none if it said nothing."""
-    counts = [int(number) for number in re.findall(r"ERROR SUMMARY: (\d+) error", text)]
-    counts += [int(number) for number in re.findall(r"RACECHECK SUMMARY: (\d+) hazard", text)]
-    return sum(counts) if counts else None
+    """What compute-sanitizer counted over all processes, and how many processes told their count."""
+    counts = [int(number) for number in re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)", text)]
+    return sum(counts), len(counts)
 
 
 def sanitize(options, tool, *arguments):
     command = [options.sanitizer, "--tool", tool, "--target-processes", "all", "--print-limit", "20", *conformance(options, *arguments)]
-    return run(command)[1]
+    text = run(command)[1]
+    (options.reports / f"{tool}-{arguments[0]}.txt").write_text(text)
+    return text
 
 
 def sanitizer(options):
@@ -90,15 +92,16 @@ def sanitizer(options):
     if not options.sanitizer:
         raise Skipped("compute-sanitizer is not installed")
     lines, is_clean = [], True
-    for tool in ("memcheck", "racecheck", "initcheck", "synccheck"):
+    for tool in options.tools.split(","):
         start = time.monotonic()
-        planted = errors_in(sanitize(options, tool, "faults", "--filter", tool, "--jobs", 1))
-        text = sanitize(options, tool, "ops", "--jobs", options.jobs, "--batch", options.batch)
-        (options.reports / f"{tool}.txt").write_text(text)
-        found, summary = errors_in(text), re.findall(r"^\d+ cases at .*", text, re.M)
-        lines.append(f"{tool}: {planted} errors of the planted fault, {found} of the operator table "
-                     f"({summary[-1] if summary else 'no summary'}), {time.monotonic() - start:.0f} s")
-        is_clean &= bool(planted) and found == 0
+        planted, _ = errors_in(sanitize(options, tool, "faults", "--filter", tool))
+        text = sanitize(options, tool, "ops", "--filter", options.cells)
+        found, processes = errors_in(text)
+        summary = re.findall(r"^\d+ cases at .*", text, re.M)[-1:] or ["0 cases"]
+        wanted = max(1, -(-int(summary[0].split()[0]) // options.batch))
+        lines.append(f"{tool}: {planted} errors of the planted fault, {found} of the operator table, told by {processes} processes "
+                     f"({summary[0]}), {time.monotonic() - start:.0f} s")
+        is_clean &= planted > 0 and found == 0 and processes >= wanted
         lines += [f"  {line}" for line in dict.fromkeys(re.findall(r"=+ ((?:Invalid|Error|Uninit|Barrier|Race|Warning).*)", text))][:8]
     return int(not is_clean), "\n".join(lines)
 
@@ -127,8 +130,10 @@ def main():
     parser.add_argument("--suite", type=pathlib.Path, default=DEBIAN_SUITE, help="folder of the cases of libonnx-testdata")
     parser.add_argument("--newer", type=pathlib.Path, default=newer_suite(), help="folder of the node cases of onnx 1.22")
     parser.add_argument("--only", default="", help=f"parts by comma: {', '.join(PARTS)}")
-    parser.add_argument("--batch", type=int, default=60, help="cells of the operator table in a process of the sanitizer")
-    parser.add_argument("--jobs", type=int, default=min(8, os.cpu_count() or 1))
+    parser.add_argument("--tools", default="memcheck,racecheck,initcheck,synccheck", help="tools of the sanitizer")
+    parser.add_argument("--cells", default="", help="part of the names of the cells that the sanitizer sees; all by default")
+    parser.add_argument("--batch", type=int, default=20, help="cases that a process does one after the other")
+    parser.add_argument("--jobs", type=int, default=min(16, os.cpu_count() or 1))
     parser.add_argument("--timeout", type=int, default=120, help="seconds for a case")
     parser.add_argument("--reports", type=pathlib.Path, default=pathlib.Path("."), help="folder for the rows of all cases")
     options = parser.parse_args()

@@ -258,7 +258,13 @@ Result<std::shared_ptr<const runtime::Engine>> openEngine(const std::string &pat
   runtime::EngineOptions engineOptions;
   engineOptions.variant = variantOf(options.targets);
   engineOptions.cacheFolder = "";
-  return runtime::Engine::open(path, engineOptions);
+  TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine,
+               runtime::Engine::open(path, engineOptions));
+  // A GPU's context lives as long as an engine on it: a process that does several cases makes it once.
+  // Never destroyed, since the driver may be gone by then.
+  static std::shared_ptr<const runtime::Engine> &latest = *new std::shared_ptr<const runtime::Engine>();
+  latest = engine;
+  return engine;
 }
 
 Outcome judge(const Status &status) {

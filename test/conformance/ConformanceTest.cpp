@@ -5,6 +5,7 @@
 #include "test/conformance/PlantedFaults.h"
 #include "test/conformance/Pool.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -107,20 +108,33 @@ TEST(Pool, SurvivesCrashesHangsAndSilence) {
 }
 
 TEST(Pool, DoesSeveralCasesInAChild) {
-  std::vector<Case> cases = {{"a", ""}, {"b", ""}, {"crash", ""}, {"behind", ""}, {"next", ""}};
+  std::vector<Case> cases = {{"a", ""},    {"b", ""},    {"crash", ""}, {"behind", ""}, {"fail", ""},
+                             {"third", ""}, {"next", ""}, {"last", ""}};
   CaseFunction function = [](const Case &one, const std::string &) -> Outcome {
     if (one.name == "crash") {
       std::abort();
     }
-    return {one.name == "b" ? Verdict::Unsupported : Verdict::Pass, one.name};
+    Verdict verdict = one.name == "b"      ? Verdict::Unsupported
+                      : one.name == "fail" ? Verdict::Fail
+                                           : Verdict::Pass;
+    return {verdict, fmt::format("{} of process {}", one.name, getpid())};
   };
   std::vector<Outcome> outcomes =
-      runInChildren(cases, {.jobs = 2, .secondsPerCase = 20, .batch = 4}, function, [](size_t) {});
-  EXPECT_EQ(outcomes[0].reason, "a");
+      runInChildren(cases, {.jobs = 2, .secondsPerCase = 20, .batch = 7}, function, [](size_t) {});
+  auto processOf = [&](size_t index) {
+    return outcomes[index].reason.substr(outcomes[index].reason.find(" of process"));
+  };
+  EXPECT_TRUE(outcomes[0].reason.starts_with("a of"));
   EXPECT_EQ(outcomes[1].verdict, Verdict::Unsupported);
+  EXPECT_EQ(processOf(0), processOf(1));
   EXPECT_EQ(outcomes[2].reason, "crashed: Aborted");
-  EXPECT_EQ(outcomes[3].reason, "crashed: Aborted") << "its child is gone";
-  EXPECT_EQ(outcomes[4].reason, "next");
+  EXPECT_TRUE(outcomes[3].reason.starts_with("behind of"));
+  EXPECT_NE(processOf(1), processOf(3)) << "its child is gone";
+  EXPECT_TRUE(outcomes[4].reason.starts_with("fail of"));
+  EXPECT_EQ(processOf(3), processOf(4));
+  EXPECT_NE(processOf(4), processOf(5)) << "a child does nothing after a failure";
+  EXPECT_EQ(processOf(5), processOf(6));
+  EXPECT_TRUE(outcomes[7].reason.starts_with("last of"));
 }
 
 TEST(PlantedFaults, AreEnginesThatTheRuntimeTakes) {

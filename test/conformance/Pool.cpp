@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <span>
@@ -22,9 +23,14 @@
 namespace tenon::conformance {
 namespace {
 
-struct Child {
+/// Cases that a child does.
+struct Share {
   size_t first = 0;
   size_t count = 0;
+};
+
+struct Child {
+  Share share;
   int pipe = -1;
 };
 
@@ -47,8 +53,12 @@ Outcome decode(const std::string &text) {
   bool isWritten = true;
   for (const Case &one : cases) {
     alarm(options.secondsPerCase);
-    std::string text = encode(function(one, scratchFolder));
+    Outcome outcome = function(one, scratchFolder);
+    std::string text = encode(outcome);
     isWritten &= write(out, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    if (outcome.verdict == Verdict::Fail) {
+      break; // what it did to this process, a GPU's context say, is not the next one's fault
+    }
   }
   // As a program ends, for sanitizers that report then; its outcomes are told already.
   std::exit(isWritten ? 0 : 1);
@@ -74,13 +84,20 @@ Outcome judge(int status) {
   return {Verdict::Fail, fmt::format("ended with {}", WEXITSTATUS(status))};
 }
 
-/// Takes the outcomes of a child's cases from what it wrote.
-void takeOutcomes(std::span<Outcome> outcomes, std::string_view text, int status) {
-  for (Outcome &outcome : outcomes) {
-    size_t end = text.find('\0');
-    outcome = end == std::string_view::npos ? judge(status) : decode(std::string(text.substr(0, end)));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+/// Takes the outcomes of a child's cases from what it wrote: how many there are, at least one. The
+/// case after those that it told is what ended it, unless it stopped at a failure.
+size_t takeOutcomes(std::span<Outcome> outcomes, std::string_view text, int status) {
+  size_t told = 0;
+  for (size_t end = text.find('\0'); told < outcomes.size() && end != std::string_view::npos;
+       end = text.find('\0')) {
+    outcomes[told++] = decode(std::string(text.substr(0, end)));
+    text.remove_prefix(end + 1);
   }
+  bool isStopped = told != 0 && outcomes[told - 1].verdict == Verdict::Fail;
+  if (told < outcomes.size() && !isStopped) {
+    outcomes[told++] = judge(status);
+  }
+  return told;
 }
 
 } // namespace
@@ -91,27 +108,33 @@ std::vector<Outcome> runInChildren(const std::vector<Case> &cases, const PoolOpt
   std::vector<Outcome> outcomes(cases.size());
   std::map<pid_t, Child> running;
   std::string base = fmt::format("/dev/shm/tenon-conformance-{}", getpid());
-  size_t started = 0;
+  std::deque<Share> waiting;
+  for (size_t first = 0; first < cases.size(); first += options.batch) {
+    waiting.push_back({first, std::min(options.batch, cases.size() - first)});
+  }
   size_t done = 0;
   while (done < cases.size()) {
-    while (started < cases.size() && running.size() < options.jobs) {
-      std::string scratch = fmt::format("{}/{}", base, started);
-      size_t count = std::min(options.batch, cases.size() - started);
+    while (!waiting.empty() && running.size() < options.jobs) {
+      Share share = waiting.front();
+      waiting.pop_front();
+      std::string scratch = fmt::format("{}/{}", base, share.first);
       std::filesystem::create_directories(scratch);
       int ends[2];
       pid_t pid = pipe(ends) == 0 ? fork() : -1;
       if (pid == 0) {
         close(ends[0]);
-        runChild(std::span(cases).subspan(started, count), options, function, scratch, ends[1]);
+        runChild(std::span(cases).subspan(share.first, share.count), options, function, scratch,
+                 ends[1]);
       }
       if (pid < 0) {
-        outcomes[started++] = {Verdict::Fail, "no process could be started"};
-        ++done;
+        for (size_t i = share.first; i < share.first + share.count; ++i) {
+          outcomes[i] = {Verdict::Fail, "no process could be started"};
+        }
+        done += share.count;
         continue;
       }
       close(ends[1]);
-      running[pid] = {started, count, ends[0]};
-      started += count;
+      running[pid] = {share, ends[0]};
     }
     int status = 0;
     pid_t pid = wait(&status);
@@ -120,10 +143,15 @@ std::vector<Outcome> runInChildren(const std::vector<Case> &cases, const PoolOpt
       continue;
     }
     const Child &child = found->second;
-    takeOutcomes(std::span(outcomes).subspan(child.first, child.count), readAll(child.pipe), status);
+    Share share = child.share;
+    size_t taken = takeOutcomes(std::span(outcomes).subspan(share.first, share.count),
+                                readAll(child.pipe), status);
     close(child.pipe);
-    std::filesystem::remove_all(fmt::format("{}/{}", base, child.first));
-    done += child.count;
+    std::filesystem::remove_all(fmt::format("{}/{}", base, share.first));
+    done += taken;
+    if (taken < share.count) {
+      waiting.push_back({share.first + taken, share.count - taken});
+    }
     running.erase(found);
     progress(done);
   }
