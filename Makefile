@@ -16,9 +16,11 @@ test: $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error
 
-test-gpu: $(BUILD)/build.ninja
-	@cmake --build $(BUILD) --target tenon conformance library_check
-	@.venv/bin/python scripts/test_gpu.py --bin $(BUILD)/bin --reports $(BUILD)
+# The programs that are carried to machines with a GPU, here on one.
+test-gpu: setup
+	@[ -f build/static/build.ninja ] || cmake --preset static
+	@cmake --build --preset static
+	@.venv/bin/python scripts/test_gpu.py --reports build/static
 
 setup:
 	@scripts/setup.sh

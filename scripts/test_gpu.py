@@ -2,8 +2,8 @@
 """Tests on the GPU of this machine: the operator table, ONNX's own suite, the library calls, compute-sanitizer over the
 operator table, and the models of the zoo; ends with a page of results. A part that cannot run here is named with its reason.
 
-Relies on `tenon` and `conformance` of any preset. The rest is used where it is: library_check, onnx and numpy for the models,
-the sanitizer of a CUDA toolkit.
+Relies on `tenon`, `conformance` and `library_check` of one preset, by default those that need nothing else. The rest is used where
+it is: onnx and numpy for the models, the sanitizer of a CUDA toolkit.
 """
 
 import argparse
@@ -60,11 +60,7 @@ def suite(folder, listed, name):
 
 
 def libraries(options):
-    places = [options.bin / "library_check", options.bin.parent / "test/gpu/library_check"]
-    found = next((place for place in places if place.exists()), None)
-    if not found:
-        raise Skipped("library_check was not built")
-    return run([found])
+    return run([options.bin / "library_check"])
 
 
 def models(options):
