@@ -31,6 +31,11 @@ void publishBarriers(const ThreadBuilder &t) {
   NVVM::FenceMbarrierInitOp::create(t.builder, t.location);
 }
 
+void meetInCluster(const ThreadBuilder &t) {
+  NVVM::ClusterArriveRelaxedOp::create(t.builder, t.location, t.builder.getUnitAttr());
+  NVVM::ClusterWaitOp::create(t.builder, t.location, t.builder.getUnitAttr());
+}
+
 void arriveExpecting(const ThreadBuilder &t, Value barrier, Value bytes) {
   assembly(t, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "l,r", {barrier, bytes});
 }

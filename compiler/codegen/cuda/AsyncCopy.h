@@ -25,8 +25,12 @@ inline constexpr int64_t kMostBoxRows = 256;
 /// Makes a barrier that `arrivals` arrivals complete; by one thread, before all else.
 void initBarrier(const ThreadBuilder &t, mlir::Value barrier, int64_t arrivals);
 /// Shows barriers that this thread made to copies and to the cluster. Other threads may use them
-/// after the next barrier() of the block, or of the cluster where other blocks use them.
+/// after the next barrier() of the block, or meetInCluster() where other blocks use them.
 void publishBarriers(const ThreadBuilder &t);
+/// Waits for all threads of the cluster: before its barriers are used, and at the end, before a
+/// block leaves whose memory others still copy to or arrive at. It does not show what a thread
+/// wrote, as ThreadBuilder's waitForCluster() does (at the cost of a fence of all memory).
+void meetInCluster(const ThreadBuilder &t);
 
 /// Arrives, and lets the phase wait for so many bytes (i32) more. In front of the copies.
 void arriveExpecting(const ThreadBuilder &t, mlir::Value barrier, mlir::Value bytes);

@@ -45,10 +45,16 @@ llvm::Error runSteps(ModuleOp kernels, const RegionCode &code, std::vector<void 
     for (const Program &size : step.sizes) {
       sizes.push_back(*engine::evaluate(size, symbols));
     }
+    std::vector<EmulatedTensorMap> maps;
+    for (const TensorMapArgument &map : step.tensorMaps) {
+      maps.push_back({static_cast<const char *>(buffers[map.buffer]),
+                      *engine::evaluate(map.rows, symbols), *engine::evaluate(map.columns, symbols),
+                      *engine::evaluate(map.rowBytes, symbols), map.boxRows, map.boxColumns});
+    }
     uint64_t shared = step.scratch.empty() ? 0 : *engine::evaluate(step.scratch, symbols);
     if (llvm::Error error =
             (*emulator)->launch(step.symbol, buffers, sizes, *engine::evaluate(step.grid, symbols),
-                                step.threads, shared, reversed)) {
+                                step.threads, shared, reversed, maps)) {
       return error;
     }
   }

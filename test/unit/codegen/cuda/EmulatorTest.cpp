@@ -1,6 +1,5 @@
 // The emulated GPU finds the faults that it is there for, each planted in a kernel of a few ops.
 #include "GpuEmulator.h"
-#include "TensorModel.h"
 #include "compiler/codegen/cuda/EmitPtx.h"
 #include "compiler/codegen/cuda/KernelShell.h"
 #include "compiler/codegen/cuda/TensorCore.h"
@@ -73,25 +72,6 @@ TEST(GpuEmulatorTest, SharedMemoryThatWasNotAskedFor) {
   float result[32];
   EXPECT_EQ(run(copyThroughShared(true), result, 64),
             "planted, block 0: a block writes shared memory behind what it asked for");
-}
-
-/// Products of warpgroups are read from their assembly: what is missing in it is seen.
-TEST(GpuEmulatorTest, ProductsThatAreNotWaitedFor) {
-  auto lanes = [](unsigned) -> Slot & {
-    static Slot slot = {};
-    return slot;
-  };
-  auto faultOf = [&](const char *assembly) {
-    return multiplyInWarpgroup(assembly, nullptr, lanes);
-  };
-  EXPECT_EQ(faultOf("wgmma.fence.sync.aligned;\nwgmma.commit_group.sync.aligned;\n"),
-            "a product that is not waited for");
-  EXPECT_EQ(faultOf("wgmma.wait_group.sync.aligned 0;\n"), "a product that is not waited for");
-  EXPECT_EQ(faultOf("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {$0, $1, $2}, a, b, more, "
-                    "1, 1, 0, 0;\n"),
-            "a product outside of its group, or of other sums");
-  EXPECT_EQ(faultOf("mul.f32 a, b, c;\n"),
-            "an instruction that the model does not know: mul.f32 a, b, c;");
 }
 
 TEST(GpuEmulatorTest, LanesThatDoNotMeet) {

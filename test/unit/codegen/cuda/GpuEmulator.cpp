@@ -74,8 +74,12 @@ void replaceIntrinsics(Module &module) {
     for (Instruction &instruction : make_early_inc_range(instructions(function))) {
       CallInst *call = dyn_cast<CallInst>(&instruction);
       if (call && call->isInlineAsm()) {
-        StringRef text = cast<InlineAsm>(call->getCalledOperand())->getAsmString();
-        replaceCall(*call, model, nameOf(module, text));
+        InlineAsm *assembly = cast<InlineAsm>(call->getCalledOperand());
+        std::string text = assembly->getAsmString().str();
+        // Products are read, with what their operands are.
+        bool isProduct = StringRef(text).contains("wgmma.");
+        std::string name = isProduct ? assembly->getConstraintString().str() + "|" + text : text;
+        replaceCall(*call, model, nameOf(module, name));
       }
     }
   }
@@ -134,12 +138,20 @@ void addEntries(Module &module, StringMap<uint32_t> &clusters) {
     clusters[kernel->getName()] = 1;
     cluster.split(',').first.getAsInteger(10, clusters[kernel->getName()]);
     Function *entry = Function::Create(
-        FunctionType::get(builder.getVoidTy(), {builder.getPtrTy(), builder.getPtrTy()}, false),
+        FunctionType::get(builder.getVoidTy(),
+                          {builder.getPtrTy(), builder.getPtrTy(), builder.getPtrTy()}, false),
         GlobalValue::ExternalLinkage, kernel->getName() + "_entry", module);
     builder.SetInsertPoint(BasicBlock::Create(module.getContext(), "", entry));
     SmallVector<Value *> arguments;
-    unsigned counts[2] = {0, 0};
+    unsigned counts[2] = {0, 0}, maps = 0;
     for (Argument &argument : kernel->args()) {
+      if (argument.hasByValAttr()) {
+        // The host's object in place of a copy on the stack.
+        argument.removeAttr(Attribute::ByVal);
+        arguments.push_back(builder.CreateConstGEP1_64(builder.getInt8Ty(), entry->getArg(2),
+                                                       maps++ * sizeof(EmulatedTensorMap)));
+        continue;
+      }
       unsigned isSize = argument.getType()->isIntegerTy();
       Value *from =
           builder.CreateConstGEP1_64(argument.getType(), entry->getArg(isSize), counts[isSize]++);
@@ -194,12 +206,13 @@ Expected<std::unique_ptr<GpuEmulator>> GpuEmulator::create(mlir::ModuleOp source
 GpuEmulator::~GpuEmulator() = default;
 
 Error GpuEmulator::launch(StringRef kernel, ArrayRef<void *> buffers, ArrayRef<int64_t> sizes,
-                          int64_t blocks, uint32_t threads, uint64_t sharedBytes, bool reversed) {
+                          int64_t blocks, uint32_t threads, uint64_t sharedBytes, bool reversed,
+                          ArrayRef<EmulatedTensorMap> maps) {
   Expected<orc::ExecutorAddr> address = jit->lookup((kernel + "_entry").str());
   if (!address) {
     return address.takeError();
   }
-  using Entry = void (*)(void *const *, const int64_t *);
+  using Entry = void (*)(void *const *, const int64_t *, const EmulatedTensorMap *);
   Entry entry = address->toPtr<Entry>();
   LaunchShape shape{static_cast<uint32_t>(blocks), threads, clusters.lookup(kernel), reversed,
                     staticBytes + sharedBytes};
@@ -207,7 +220,8 @@ Error GpuEmulator::launch(StringRef kernel, ArrayRef<void *> buffers, ArrayRef<i
     return createStringError(kernel + ": the grid is not a multiple of the cluster");
   }
   for (int64_t block = 0; block < blocks; block += shape.cluster) {
-    std::string fault = runCluster(shape, block, [&] { entry(buffers.data(), sizes.data()); });
+    std::string fault =
+        runCluster(shape, block, [&] { entry(buffers.data(), sizes.data(), maps.data()); });
     if (!fault.empty()) {
       return createStringError(kernel + ", block " + Twine(block) + ": " + fault);
     }

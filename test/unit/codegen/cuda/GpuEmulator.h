@@ -2,11 +2,14 @@
 // where there is no GPU. Relies on LLVM's JIT for x86; an intrinsic of NVPTX that it does not know
 // fails the launch.
 //
-// Stricter than hardware where that finds faults: asynchronous copies land only when waited for,
-// shared memory starts as NaN, and all lanes of a warp must meet at each of its instructions. Races
-// between barriers are not seen unless the order of threads (`reversed`) shows them.
+// Stricter than hardware where that finds faults: asynchronous copies land only when waited for (of
+// boxes: at once, or when waited for if `reversed`), sums of a warpgroup are there only when waited
+// for and their tiles must not change before, shared memory starts as NaN, and all lanes of a warp
+// must meet at each of its instructions. Races between barriers are not seen unless the order of
+// threads (`reversed`) shows them.
 #pragma once
 
+#include "BarrierModel.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
@@ -30,7 +33,8 @@ public:
   /// `sharedBytes` of a block's shared memory are dynamic.
   llvm::Error launch(llvm::StringRef kernel, llvm::ArrayRef<void *> buffers,
                      llvm::ArrayRef<int64_t> sizes, int64_t blocks, uint32_t threads,
-                     uint64_t sharedBytes, bool reversed = false);
+                     uint64_t sharedBytes, bool reversed = false,
+                     llvm::ArrayRef<EmulatedTensorMap> maps = {});
 
 private:
   GpuEmulator() = default;

@@ -1,4 +1,5 @@
-// What tensor cores do for a warp and for a warpgroup, and the 16-bit floats they do it with.
+// What tensor cores do for a warp (WarpgroupModel.h: for a warpgroup), and the 16-bit floats they
+// do it with.
 #pragma once
 
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -23,9 +24,5 @@ uint16_t toHalf(float value, bool isBrain);
 
 /// mma.m16n8k16.
 void multiplyMatrices(Lanes lanes, bool isBrain);
-
-/// The assembly of one product of a warpgroup, with its tiles in the block's memory `shared`, which
-/// begins on a border of its size. Returns what is wrong with it, or nothing.
-std::string multiplyInWarpgroup(const std::string &assembly, const char *shared, Lanes lanes);
 
 } // namespace tenon::codegen::cuda

@@ -1,138 +1,47 @@
 // The intrinsics by their definitions in the PTX manual, each lane's part from all lanes' operands.
 #include "WarpModel.h"
 
-#include "TensorModel.h"
+#include "ClusterRun.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
-#include <deque>
-#include <functional>
 #include <map>
-#include <memory>
-#include <ucontext.h>
 #include <vector>
 
 namespace tenon::codegen::cuda {
 namespace {
-
-constexpr size_t kStackBytes = 1 << 20;
-
-struct Copy {
-  void *to;
-  const void *from;
-  uint32_t size, read;
+/// The operands of the assembly on barriers that count.
+struct BarrierOperands {
+  const char *barrier;
+  uint32_t value; ///< arrivals, bytes or parity
 };
 
-struct Fiber {
-  ucontext_t context;
-  bool done = false;
-  std::vector<Copy> open;
-  std::deque<std::vector<Copy>> groups;
-  uint64_t clusterPhase = 0;
-};
-
-/// Where a number of threads wait for each other.
-struct Meeting {
-  unsigned arrived = 0;
-  uint64_t generation = 0;
-};
-
-/// The threads that do an instruction together.
-struct Team : Meeting {
-  std::vector<Slot> slots;
-  std::string name;
-
-  explicit Team(unsigned size) : slots(size) {}
-};
-
-/// One of the blocks that run at the same time.
-struct Block : Meeting {
-  std::vector<Team> warps, warpgroups;
-  uint32_t live = 0;
-  char *shared = nullptr;
-};
-
-struct Cluster : Meeting {
-  const LaunchShape &shape;
-  uint32_t first;
-  llvm::function_ref<void()> body;
-  std::vector<Fiber> fibers;
-  std::vector<Block> blocks;
-  uint32_t current = 0, live = 0;
-  uint64_t progress = 0;
-  ucontext_t scheduler;
-  std::string fault;
-
-  Cluster(const LaunchShape &shape, uint32_t first, llvm::function_ref<void()> body)
-      : shape(shape), first(first), body(body) {}
-  Fiber &fiber() { return fibers[current]; }
-  Block &block() { return blocks[current / shape.threads]; }
-  uint32_t thread() const { return current % shape.threads; }
-  void yield() { swapcontext(&fiber().context, &scheduler); }
-};
-
-Cluster *running = nullptr;
-
-void fiberMain() {
-  running->body();
-  running->fiber().done = true;
-  --running->live;
-  --running->block().live;
-  ++running->progress;
-  running->yield();
+/// The place of an own address in another block of the cluster.
+char *placeIn(uint32_t rank, const char *own) {
+  return running->blocks[rank].shared + (own - running->block().shared);
 }
 
-void waitFor(Meeting &meeting) {
-  for (uint64_t generation = meeting.generation; meeting.generation == generation;) {
-    running->yield();
-  }
-}
+struct BoxOperands {
+  char *to;
+  const EmulatedTensorMap *map;
+  int32_t column, row;
+  const char *barrier;
+  uint16_t blocks;
+};
 
-void release(Meeting &meeting) {
-  meeting.arrived = 0;
-  ++meeting.generation;
-  ++running->progress;
-}
-
-/// The last lane to come does the work of all.
-void meetTeam(std::vector<Team> &teams, const std::string &name, void *result,
-              const void *arguments, llvm::function_ref<void(Lanes)> work) {
-  size_t size = teams.front().slots.size();
-  Team &team = teams[running->thread() / size];
-  if (team.arrived != 0 && team.name != name) {
-    running->fault = "threads meet at " + team.name + " and " + name;
-  }
-  team.name = name;
-  team.slots[running->thread() % size] = {result, arguments};
-  if (++team.arrived < size) {
-    waitFor(team);
+void copyBox(const BoxOperands &operands, uint32_t blocks) {
+  EmulatedTensorMap map;
+  memcpy(&map, operands.map, sizeof(map));
+  if (blocks >> running->blocks.size() != 0 || blocks == 0) {
+    running->fault = "a copy to blocks that the cluster does not have";
     return;
   }
-  work([&](unsigned lane) -> Slot & { return team.slots[lane]; });
-  release(team);
-}
-
-void meetBlock() {
-  Block &block = running->block();
-  if (++block.arrived < block.live) {
-    waitFor(block);
-    return;
-  }
-  release(block);
-}
-
-void arriveAtCluster() {
-  running->fiber().clusterPhase = running->generation;
-  if (++running->arrived == running->live) {
-    release(*running);
-  }
-}
-
-void waitForCluster() {
-  while (running->generation == running->fiber().clusterPhase) {
-    running->yield();
+  for (uint32_t rank = 0; rank < running->blocks.size(); ++rank) {
+    if (blocks >> rank & 1) {
+      running->barriers.copyBox(map, operands.column, operands.row, placeIn(rank, operands.to),
+                                placeIn(rank, operands.barrier));
+    }
   }
 }
 
@@ -143,8 +52,7 @@ void mapAddress(void *result, const void *arguments) {
     uint32_t rank;
   };
   const Operands &operands = *static_cast<const Operands *>(arguments);
-  char *there =
-      running->blocks[operands.rank].shared + (operands.address - running->block().shared);
+  char *there = placeIn(operands.rank, operands.address);
   memcpy(result, &there, sizeof(there));
 }
 
@@ -215,6 +123,16 @@ template <typename T> const T *as(const void *arguments) {
 void give(void *result, uint32_t value) { memcpy(result, &value, 4); }
 void giveF(void *result, float value) { memcpy(result, &value, 4); }
 
+/// Registers that a warpgroup gives back or takes.
+void checkRegisters(Lanes lanes) {
+  for (unsigned lane = 0; lane < kWarpgroupSize; ++lane) {
+    uint32_t count = *as<uint32_t>(lanes(lane).arguments);
+    if (count % 8 != 0 || count < 24 || count > 256) {
+      running->fault = "a warpgroup cannot have " + std::to_string(count) + " registers a thread";
+    }
+  }
+}
+
 /// Instructions of a single thread.
 using Single = void (*)(void *result, const void *arguments);
 const std::map<std::string, Single> &singles() {
@@ -263,10 +181,47 @@ const std::map<std::string, Single> &singles() {
       {"llvm.nvvm.cp.async.wait.group",
        [](void *, const void *a) { finishCopies(*as<uint32_t>(a)); }},
       {"llvm.nvvm.barrier.cta.sync.aligned.all", [](void *, const void *) { meetBlock(); }},
+      {"llvm.nvvm.barrier.cta.sync.aligned.count",
+       [](void *, const void *a) { meetSome(as<uint32_t>(a)[0], as<uint32_t>(a)[1]); }},
+      {"mbarrier.init.shared::cta.b64 [$0], $1;",
+       [](void *, const void *a) {
+         const BarrierOperands &operands = *as<BarrierOperands>(a);
+         running->barriers.init(operands.barrier, operands.value, running->current);
+       }},
+      {"llvm.nvvm.fence.mbarrier_init.release.cluster",
+       [](void *, const void *) { running->barriers.publish(running->current); }},
+      {"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;",
+       [](void *, const void *a) {
+         const BarrierOperands &operands = *as<BarrierOperands>(a);
+         running->barriers.arrive(operands.barrier, operands.value, false);
+       }},
+      {"mbarrier.arrive.shared::cta.b64 _, [$0];",
+       [](void *, const void *a) { running->barriers.arrive(*as<const char *>(a), 0, false); }},
+      {"mbarrier.arrive.shared::cluster.b64 _, [$0];",
+       [](void *, const void *a) { running->barriers.arrive(*as<const char *>(a), 0, true); }},
+      {"{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
+       "@!done bra again;\n}",
+       [](void *, const void *a) {
+         const BarrierOperands &operands = *as<BarrierOperands>(a);
+         waitForPhase(operands.barrier, operands.value);
+       }},
+      {"prefetch.tensormap [$0];", [](void *, const void *) {}},
+      {"cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [$0], "
+       "[$1, "
+       "{$2, $3}], [$4];",
+       [](void *, const void *a) {
+         copyBox(*as<BoxOperands>(a), 1u << running->current / running->shape.threads);
+       }},
+      {"cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast:"
+       ":"
+       "cluster [$0], [$1, {$2, $3}], [$4], $5;",
+       [](void *, const void *a) { copyBox(*as<BoxOperands>(a), as<BoxOperands>(a)->blocks); }},
       {"llvm.nvvm.read.ptx.sreg.cluster.ctaid.x",
        [](void *r, const void *) { give(r, running->current / running->shape.threads); }},
       {"llvm.nvvm.mapa.shared.cluster", mapAddress},
       {"llvm.nvvm.barrier.cluster.arrive.aligned", [](void *, const void *) { arriveAtCluster(); }},
+      {"llvm.nvvm.barrier.cluster.arrive.relaxed.aligned",
+       [](void *, const void *) { arriveAtCluster(); }},
       {"llvm.nvvm.barrier.cluster.wait.aligned", [](void *, const void *) { waitForCluster(); }},
       {"fence.proxy.async.shared::cta;", [](void *, const void *) {}},
       {"mov.b64 $0, $1;", [](void *r, const void *a) { memcpy(r, a, 8); }},
@@ -287,6 +242,13 @@ const std::map<std::string, Together> &togethers() {
       {"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16.p3",
        [](Lanes l) { loadMatrices(l, true); }},
       {"llvm.nvvm.bar.warp.sync", [](Lanes) {}},
+      {"llvm.nvvm.elect.sync",
+       [](Lanes lanes) {
+         for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+           const uint32_t elected[] = {0, lane == 0};
+           memcpy(lanes(lane).result, elected, sizeof(elected));
+         }
+       }},
       {"llvm.nvvm.shfl.sync.bfly.f32",
        [](Lanes l) { shuffle(l, [](unsigned lane, unsigned o) { return lane ^ o; }); }},
       {"llvm.nvvm.shfl.sync.bfly.i32",
@@ -306,78 +268,29 @@ const std::map<std::string, Together> &togethers() {
 void emulateIntrinsic(const std::string &name, void *result, const void *arguments) {
   if (auto single = singles().find(name); single != singles().end()) {
     single->second(result, arguments);
+    running->fault = running->barriers.fault.empty() ? running->fault : running->barriers.fault;
     return;
   }
   if (auto together = togethers().find(name); together != togethers().end()) {
     meetTeam(running->block().warps, name, result, arguments, together->second);
     return;
   }
-  if (name.find("wgmma.mma_async") != std::string::npos) {
-    meetTeam(running->block().warpgroups, name, result, arguments, [&](Lanes lanes) {
-      std::string fault = multiplyInWarpgroup(name, running->block().shared, lanes);
+  Block &block = running->block();
+  if (name.find("|") != std::string::npos) {
+    meetTeam(block.warpgroups, name, result, arguments, [&](Lanes lanes) {
+      WarpgroupModel &model = block.products[running->thread() / kWarpgroupSize];
+      std::string fault = model.run(name, block.shared, lanes);
       running->fault = fault.empty() ? running->fault : fault;
     });
+    return;
+  }
+  if (name.starts_with("llvm.nvvm.setmaxnreg.")) {
+    meetTeam(block.warpgroups, name, result, arguments, checkRegisters);
     return;
   }
   running->fault = "unknown instruction " + name;
 }
 
 void *currentShared() { return running->block().shared; }
-
-std::string runCluster(const LaunchShape &shape, uint32_t first, llvm::function_ref<void()> body) {
-  static std::vector<std::unique_ptr<char[]>> stacks, memories;
-  Cluster cluster(shape, first, body);
-  cluster.live = shape.threads * shape.cluster;
-  cluster.fibers.resize(cluster.live);
-  cluster.blocks.resize(shape.cluster);
-  running = &cluster;
-  while (stacks.size() < cluster.live) {
-    stacks.push_back(std::make_unique_for_overwrite<char[]>(kStackBytes));
-  }
-  while (memories.size() < shape.cluster) {
-    memories.push_back(std::make_unique_for_overwrite<char[]>(2 * kSharedBytes));
-  }
-  for (uint32_t i = 0; i < shape.cluster; ++i) {
-    Block &block = cluster.blocks[i];
-    block.warps.assign((shape.threads + kWarpSize - 1) / kWarpSize, Team(kWarpSize));
-    block.warpgroups.assign((shape.threads + kWarpgroupSize - 1) / kWarpgroupSize,
-                            Team(kWarpgroupSize));
-    block.live = shape.threads;
-    uintptr_t memory = reinterpret_cast<uintptr_t>(memories[i].get());
-    // Descriptors of tiles hold the low bits of an address: those of its place in the memory.
-    block.shared =
-        reinterpret_cast<char *>((memory + kSharedBytes - 1) / kSharedBytes * kSharedBytes);
-    memset(block.shared, 0xff, kSharedBytes);
-  }
-  for (uint32_t i = 0; i < cluster.live; ++i) {
-    Fiber &fiber = cluster.fibers[i];
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = stacks[i].get();
-    fiber.context.uc_stack.ss_size = kStackBytes;
-    makecontext(&fiber.context, fiberMain, 0);
-  }
-  uint32_t count = cluster.live;
-  while (cluster.live > 0 && cluster.fault.empty()) {
-    uint64_t before = cluster.progress;
-    for (uint32_t i = 0; i < count && cluster.fault.empty(); ++i) {
-      cluster.current = shape.reversed ? count - 1 - i : i;
-      if (!cluster.fiber().done) {
-        swapcontext(&cluster.scheduler, &cluster.fiber().context);
-      }
-    }
-    if (cluster.progress == before && cluster.fault.empty()) {
-      cluster.fault = "threads wait for threads that do not come";
-    }
-  }
-  for (const Block &block : cluster.blocks) {
-    auto isTouched = [](char byte) { return byte != char(0xff); };
-    if (std::any_of(block.shared + shape.sharedBytes, block.shared + kSharedBytes, isTouched) &&
-        cluster.fault.empty()) {
-      cluster.fault = "a block writes shared memory behind what it asked for";
-    }
-  }
-  running = nullptr;
-  return cluster.fault;
-}
 
 } // namespace tenon::codegen::cuda
