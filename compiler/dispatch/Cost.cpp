@@ -2,6 +2,7 @@
 // Relies on getDims for symbolic shapes; an unknown size counts as one element.
 #include "compiler/dispatch/Cost.h"
 
+#include "compiler/dispatch/Occupancy.h"
 #include "compiler/dispatch/OpKinds.h"
 #include "compiler/graph/Tn.h"
 #include "llvm/ADT/SetVector.h"
@@ -100,8 +101,9 @@ double CostModel::peakOf(Operation *op, bool isGenerated) const {
   }
   Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
   bool isHalf = element.isF16() || element.isBF16();
+  double generated = isHalf ? device.generatedHalfPeak : device.generatedPeak;
   double library = isHalf ? device.halfPeak : device.peak;
-  return isGenerated ? std::min(device.generatedPeak, library) : library;
+  return isGenerated ? std::min(generated, library) : library;
 }
 
 /// Tells the operands of `op`, of which `times` elements are computed, how often they are read.
@@ -175,13 +177,24 @@ Cost CostModel::costOf(ArrayRef<Operation *> ops, bool isGenerated) const {
       }
     }
   }
+  int64_t written = cost.bytes;
   for (Value value : read) {
     cost.bytes += bytesRead(value, ops);
   }
   bool fitsCache = cost.bytes <= device.cacheBytes * static_cast<int64_t>(device.cores);
   double bandwidth = fitsCache ? device.cacheBandwidth : device.memoryBandwidth;
-  seconds = std::max(cost.bytes / bandwidth, seconds) + device.launchSeconds;
-  cost.microseconds = seconds * 1e6;
+  double unhindered = std::max(cost.bytes / bandwidth, seconds);
+  seconds = unhindered;
+  Occupancy occupancy = occupancyOf(ops, *this);
+  if (occupancy.readRate < 1 || occupancy.spilled > 0) {
+    double reading = (cost.bytes - written) / bandwidth / occupancy.readRate;
+    double putAside = occupancy.spilled / device.memoryBandwidth;
+    seconds = std::max(unhindered, reading + written / bandwidth + putAside);
+  }
+  cost.microseconds = (seconds + device.launchSeconds) * 1e6;
+  cost.lostMicroseconds = (seconds - unhindered) * 1e6;
+  cost.registers = occupancy.registers;
+  cost.occupancy = occupancy.percent;
   return cost;
 }
 

@@ -2,6 +2,8 @@
 // option, so that equal options give equal bytes.
 #pragma once
 
+#include "engine/CudaArch.h"
+
 #include <cstdint>
 #include <string>
 
@@ -24,16 +26,23 @@ struct DeviceProfile {
   double halfPeak = 0;
   /// Operations a second of products in generated code, which on a GPU has no tiles of its own.
   double generatedPeak = 0;
+  /// Operations a second of such products of F16 or BF16.
+  double generatedHalfPeak = 0;
   /// Seconds from one kernel to the next.
   double launchSeconds = 0;
+  /// Of one multiprocessor: registers of 32 bits, threads, and bytes that it must have asked for at
+  /// any time to read memory at its rate.
+  int64_t registers = 0;
+  int64_t threads = 0;
+  int64_t bytesOnTheWay = 0;
 
   bool isGpu() const { return target == "cuda"; }
 };
 
 /// The built-in profile of an x86-64 server with two cores.
 DeviceProfile cpuProfile();
-/// The built-in profile of one NVIDIA H200.
-DeviceProfile cudaProfile();
+/// The built-in profile of one NVIDIA H200, with what a multiprocessor of `arch` holds.
+DeviceProfile cudaProfile(const engine::CudaArch &arch = *engine::parseCudaArch("sm_90"));
 
 /// Every field in a fixed form, for hashing.
 std::string describe(const DeviceProfile &profile);

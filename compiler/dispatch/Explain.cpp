@@ -3,11 +3,13 @@
 // step tried is judged by its two ends.
 #include "compiler/dispatch/Explain.h"
 
+#include "compiler/dispatch/FewRows.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/dispatch/Strategy.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 
@@ -82,6 +84,42 @@ RegionRecord describe(const Formation &formation, Group *group, llvm::StringRef 
   return record;
 }
 
+/// Whether a library computes the group on this device.
+bool isLibraryCall(const Formation &formation, Group *group) {
+  tn::MatmulOp matmul = dyn_cast_or_null<tn::MatmulOp>(group->root);
+  return formation.device().isGpu() && group->strategy == kContraction &&
+         !(matmul && isStreamed(matmul));
+}
+
+std::string ofRegisters(const Cost &cost) {
+  return llvm::formatv("{0} registers a thread and {1}% occupancy", cost.registers, cost.occupancy);
+}
+
+/// The numbers by which the two stay apart; empty where their form does not let them join.
+std::string decidedBy(const Formation &formation, const EdgeRecord &edge, const Rule &rule,
+                      bool isLibrary) {
+  double apart = edge.apart.microseconds, fused = edge.fused.microseconds;
+  if (&rule == &kRegisters) {
+    return llvm::formatv(
+        "{0} as one ({1:F2} us, {2:F2} of them lost by that), {3} apart ({4:F2} us)",
+        ofRegisters(edge.fused), fused, edge.fused.lostMicroseconds, ofRegisters(edge.apart),
+        apart);
+  }
+  if (&rule == &kRecompute) {
+    return llvm::formatv("{0:E2} operations as one ({1:F2} us), {2:E2} apart ({3:F2} us)",
+                         edge.fused.work, fused, edge.apart.work, apart);
+  }
+  if (&rule == &kRegionFull) {
+    return llvm::formatv("{0} operations, the most of a region", kMostOperations);
+  }
+  if (&rule == &kRowTooLarge) {
+    return llvm::formatv("{0} bytes of cache", formation.device().cacheBytes);
+  }
+  return isLibrary ? llvm::formatv("{0:F2} us with the library's call, {1:F2} us by generated code",
+                                   apart, fused)
+                   : std::string();
+}
+
 EdgeRecord describe(const Formation &formation, const Edge &edge, Group *producers,
                     Group *consumers) {
   EdgeRecord record;
@@ -95,7 +133,9 @@ EdgeRecord describe(const Formation &formation, const Edge &edge, Group *produce
   record.apart += formation.costs.costOf(consumers->ops);
   SmallVector<Operation *> both(producers->ops);
   both.append(consumers->ops);
-  record.fused = formation.costs.costOf(both, /*isGenerated=*/&rule == &kLibraryEpilogue);
+  bool isLibrary = isLibraryCall(formation, producers) || isLibraryCall(formation, consumers);
+  record.fused = formation.costs.costOf(both, /*isGenerated=*/isLibrary);
+  record.decided = decidedBy(formation, record, rule, isLibrary);
   return record;
 }
 

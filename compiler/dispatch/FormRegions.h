@@ -41,6 +41,10 @@ bool movesInnermost(mlir::Operation *op);
 /// a movement operation reads, where `consumers` read them; null if it should.
 const Rule *refuseInlining(Formation &formation, llvm::ArrayRef<mlir::Operation *> producers,
                            llvm::ArrayRef<mlir::Operation *> consumers);
+/// The same of neighbours whose values would together take so many registers that two kernels are
+/// faster; null if they would not.
+const Rule *refuseRegisters(Formation &formation, llvm::ArrayRef<mlir::Operation *> producers,
+                            llvm::ArrayRef<mlir::Operation *> consumers);
 /// An element type that the device's fused kernels compute with: F32, on a GPU any float.
 bool isFusedType(mlir::Type tensor, const DeviceProfile &device);
 /// A contraction that formContractions makes the root of a group.

@@ -9,35 +9,6 @@ using namespace mlir;
 namespace tenon::dispatch {
 namespace {
 
-/// The number of trailing dims of the operand that make up a row; 0 if the op is no row operation.
-size_t rowRank(Operation *op, const DeviceProfile &device) {
-  if (op->getNumResults() != 1 || !isFusedType(op->getResult(0).getType(), device) ||
-      !isFusedType(op->getOperand(0).getType(), device)) {
-    return 0;
-  }
-  size_t rank = cast<RankedTensorType>(op->getOperand(0).getType()).getRank();
-  if (tn::SoftmaxOp softmax = dyn_cast<tn::SoftmaxOp>(op)) {
-    return static_cast<size_t>(softmax.getAxis()) + 1 == rank ? 1 : 0;
-  }
-  if (tn::LayerNormOp norm = dyn_cast<tn::LayerNormOp>(op)) {
-    return rank - norm.getAxis();
-  }
-  if (tn::RmsNormOp norm = dyn_cast<tn::RmsNormOp>(op)) {
-    return rank - norm.getAxis();
-  }
-  tn::ReduceOp reduce = dyn_cast<tn::ReduceOp>(op);
-  if (!reduce) {
-    return 0;
-  }
-  ArrayRef<int64_t> axes = reduce.getAxes();
-  for (auto [index, axis] : llvm::enumerate(axes)) {
-    if (axis != static_cast<int64_t>(rank - axes.size() + index)) {
-      return 0;
-    }
-  }
-  return axes.size();
-}
-
 bool rowsFit(const Formation &formation, Group *group, size_t rowDims) {
   if (formation.device().isGpu()) {
     return true; // a row that registers cannot hold is read again from the second-level cache
@@ -97,6 +68,10 @@ bool tryAbsorb(Formation &formation, Group *group, Operation *op, const tn::Dims
   } else if (!rule && !rowsFit(formation, group, rowDims)) {
     rule = &kRowTooLarge;
   } else if (!rule) {
+    rule = op == producer ? refuseRegisters(formation, op, group->ops)
+                          : refuseRegisters(formation, group->ops, op);
+  }
+  if (!rule) {
     rule = op == producer ? formation.grouping.absorbProducer(group, op)
                           : formation.grouping.absorbConsumer(group, op);
   }
@@ -161,6 +136,34 @@ void growSides(Formation &formation, Group *group, size_t rowDims) {
 }
 
 } // namespace
+
+size_t rowRank(Operation *op, const DeviceProfile &device) {
+  if (op->getNumResults() != 1 || !isFusedType(op->getResult(0).getType(), device) ||
+      !isFusedType(op->getOperand(0).getType(), device)) {
+    return 0;
+  }
+  size_t rank = cast<RankedTensorType>(op->getOperand(0).getType()).getRank();
+  if (tn::SoftmaxOp softmax = dyn_cast<tn::SoftmaxOp>(op)) {
+    return static_cast<size_t>(softmax.getAxis()) + 1 == rank ? 1 : 0;
+  }
+  if (tn::LayerNormOp norm = dyn_cast<tn::LayerNormOp>(op)) {
+    return rank - norm.getAxis();
+  }
+  if (tn::RmsNormOp norm = dyn_cast<tn::RmsNormOp>(op)) {
+    return rank - norm.getAxis();
+  }
+  tn::ReduceOp reduce = dyn_cast<tn::ReduceOp>(op);
+  if (!reduce) {
+    return 0;
+  }
+  ArrayRef<int64_t> axes = reduce.getAxes();
+  for (auto [index, axis] : llvm::enumerate(axes)) {
+    if (axis != static_cast<int64_t>(rank - axes.size() + index)) {
+      return 0;
+    }
+  }
+  return axes.size();
+}
 
 void formRows(Formation &formation, Block *block) {
   SmallVector<Operation *> roots;

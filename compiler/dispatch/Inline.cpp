@@ -1,10 +1,30 @@
-// Whether values of other dims than a GPU region's are computed where they are read, as often as
-// they are read. Relies on the cost model counting how often that is.
+// What the cost model decides on a GPU: whether values of other dims than a region's are computed
+// where they are read, and whether one kernel of neighbours has the registers for both. Relies on
+// the model counting how often each is read.
 #include "compiler/dispatch/FormRegions.h"
 
 using namespace mlir;
 
 namespace tenon::dispatch {
+namespace {
+
+struct BothWays {
+  Cost apart;
+  Cost fused;
+};
+
+BothWays compare(const Formation &formation, ArrayRef<Operation *> producers,
+                 ArrayRef<Operation *> consumers) {
+  BothWays ways{formation.costs.costOf(producers), Cost()};
+  ways.apart += formation.costs.costOf(consumers);
+  SmallVector<Operation *> both(producers);
+  both.append(consumers.begin(), consumers.end());
+  ways.fused = formation.costs.costOf(both);
+  return ways;
+}
+
+} // namespace
+
 bool movesInnermost(Operation *op) {
   tn::TransposeOp transpose = dyn_cast<tn::TransposeOp>(op);
   return transpose && transpose.getPermutation().back() + 1 != transpose.getType().getRank();
@@ -26,11 +46,23 @@ const Rule *refuseInlining(Formation &formation, ArrayRef<Operation *> producers
       }
     }
   }
-  Cost apart = formation.costs.costOf(producers);
-  apart += formation.costs.costOf(consumers);
-  SmallVector<Operation *> both(producers);
-  both.append(consumers.begin(), consumers.end());
-  return formation.costs.costOf(both).microseconds > apart.microseconds ? &kRecompute : nullptr;
+  BothWays ways = compare(formation, producers, consumers);
+  if (ways.fused.microseconds <= ways.apart.microseconds) {
+    return nullptr;
+  }
+  bool byRegisters =
+      ways.fused.microseconds - ways.fused.lostMicroseconds <= ways.apart.microseconds;
+  return byRegisters ? &kRegisters : &kRecompute;
+}
+
+const Rule *refuseRegisters(Formation &formation, ArrayRef<Operation *> producers,
+                            ArrayRef<Operation *> consumers) {
+  if (!formation.device().isGpu()) {
+    return nullptr;
+  }
+  BothWays ways = compare(formation, producers, consumers);
+  bool isSlower = ways.fused.microseconds > ways.apart.microseconds;
+  return isSlower && ways.fused.lostMicroseconds > 0 ? &kRegisters : nullptr;
 }
 
 } // namespace tenon::dispatch

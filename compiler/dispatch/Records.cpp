@@ -4,6 +4,8 @@
 
 #include "llvm/Support/JSON.h"
 
+#include <algorithm>
+
 namespace tenon::dispatch {
 namespace {
 
@@ -14,7 +16,10 @@ llvm::json::Value toValue(const Cost &cost) {
   return llvm::json::Object{{"bytes", cost.bytes},
                             {"work", static_cast<int64_t>(cost.work)},
                             {"launches", cost.launches},
-                            {"us", rounded(cost.microseconds)}};
+                            {"us", rounded(cost.microseconds)},
+                            {"registers", cost.registers},
+                            {"occupancy", cost.occupancy},
+                            {"lost_us", rounded(cost.lostMicroseconds)}};
 }
 
 } // namespace
@@ -24,7 +29,9 @@ llvm::json::Value toValue(const Cost &cost) {
 static bool fromJSON(const llvm::json::Value &value, Cost &cost, llvm::json::Path path) {
   llvm::json::ObjectMapper mapper(value, path);
   return mapper && mapper.map("bytes", cost.bytes) && mapper.map("work", cost.work) &&
-         mapper.map("launches", cost.launches) && mapper.map("us", cost.microseconds);
+         mapper.map("launches", cost.launches) && mapper.map("us", cost.microseconds) &&
+         mapper.map("registers", cost.registers) && mapper.map("occupancy", cost.occupancy) &&
+         mapper.map("lost_us", cost.lostMicroseconds);
 }
 
 static bool fromJSON(const llvm::json::Value &value, RegionRecord &region, llvm::json::Path path) {
@@ -41,7 +48,8 @@ static bool fromJSON(const llvm::json::Value &value, EdgeRecord &edge, llvm::jso
          mapper.map("producerRegion", edge.producerRegion) &&
          mapper.map("consumerRegion", edge.consumerRegion) && mapper.map("verdict", edge.verdict) &&
          mapper.map("rule", edge.rule) && mapper.map("why", edge.why) &&
-         mapper.map("apart", edge.apart) && mapper.map("fused", edge.fused);
+         mapper.map("decided", edge.decided) && mapper.map("apart", edge.apart) &&
+         mapper.map("fused", edge.fused);
 }
 
 Cost &Cost::operator+=(const Cost &other) {
@@ -49,6 +57,10 @@ Cost &Cost::operator+=(const Cost &other) {
   work += other.work;
   launches += other.launches;
   microseconds += other.microseconds;
+  lostMicroseconds += other.lostMicroseconds;
+  registers = std::max(registers, other.registers);
+  bool isLess = occupancy == 0 || (other.occupancy != 0 && other.occupancy < occupancy);
+  occupancy = isLess ? other.occupancy : occupancy;
   return *this;
 }
 
@@ -72,6 +84,7 @@ std::string Records::toJson() const {
                                             {"verdict", edge.verdict},
                                             {"rule", edge.rule},
                                             {"why", edge.why},
+                                            {"decided", edge.decided},
                                             {"apart", toValue(edge.apart)},
                                             {"fused", toValue(edge.fused)}});
   }

@@ -18,6 +18,11 @@ struct Cost {
   double work = 0;   ///< operations
   int64_t launches = 0;
   double microseconds = 0;
+  /// Of elementwise kernels and those of rows on a GPU, the estimate; else 0. Of several kernels
+  /// the most registers and the least occupancy.
+  int64_t registers = 0;       ///< that a thread wants
+  int64_t occupancy = 0;       ///< percent of the threads that a multiprocessor may hold
+  double lostMicroseconds = 0; ///< of the time: to low occupancy and to values put aside in memory
 
   Cost &operator+=(const Cost &other);
 };
@@ -42,6 +47,7 @@ struct EdgeRecord {
   std::string verdict; ///< "apart"
   std::string rule;    ///< short and stable: "dims-differ"
   std::string why;     ///< the rule in words
+  std::string decided; ///< the numbers that decided; empty where the form of the two does
   Cost apart;          ///< both regions as they are
   Cost fused;          ///< if they were one
 };

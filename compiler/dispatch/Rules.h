@@ -33,9 +33,9 @@ inline constexpr Rule kElementType = {
 inline constexpr Rule kContractionReads = {
     "contraction-reads-often",
     "a contraction reads each operand element many times, so the producer is computed once before"};
-inline constexpr Rule kLibraryEpilogue = {
-    "library-epilogue",
-    "the library's call has no such epilogue, and generated products are slower but for small ones"};
+inline constexpr Rule kLibraryEpilogue = {"library-epilogue",
+                                          "the library's call has no such epilogue, and generated "
+                                          "products are slower but for small ones"};
 inline constexpr Rule kAttentionAlone = {"attention-alone", "attention is compiled alone"};
 inline constexpr Rule kCompiledAlone = {"compiled-alone",
                                         "one of the two has no strategy that fuses"};
@@ -50,6 +50,8 @@ inline constexpr Rule kMovementReadsInputs = {
 inline constexpr Rule kRecompute = {
     "computed-too-often",
     "a value is read at so many places that computing it at each costs more than storing it"};
+inline constexpr Rule kRegisters = {
+    "registers", "as one kernel a thread would hold more values than its registers are worth"};
 inline constexpr Rule kNotElementwise = {
     "not-elementwise", "only elementwise operations join the region of the other"};
 inline constexpr Rule kOtherRegion = {

@@ -91,7 +91,7 @@ std::string describeOptions(const CompileOptions &options) {
   std::string profiles = dispatch::describe(dispatch::cpuProfile());
   for (const engine::CudaArch &arch : options.archs) {
     levels.push_back(std::string(arch.name));
-    profiles += dispatch::describe(dispatch::cudaProfile());
+    profiles += dispatch::describe(dispatch::cudaProfile(arch));
   }
   llvm::json::Object all{{"levels", std::move(levels)},
                          {"shapes", std::move(shapes)},

@@ -51,9 +51,15 @@ bool listContains(const Json &list, const std::string &text) {
 }
 
 std::string costText(const Json &cost) {
-  return fmt::format("{:.2f} us ({}, {} launches)", cost.value("us", 0.0),
-                     formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(cost, "bytes"), 0))),
-                     numberAt(cost, "launches"));
+  std::string text =
+      fmt::format("{:.2f} us ({}, {} launches", cost.value("us", 0.0),
+                  formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(cost, "bytes"), 0))),
+                  numberAt(cost, "launches"));
+  if (numberAt(cost, "registers") > 0) {
+    text += fmt::format(", {} registers, occupancy {} %", numberAt(cost, "registers"),
+                        numberAt(cost, "occupancy"));
+  }
+  return text + ")";
 }
 
 /// Whether a region holds the node or carries its name.
@@ -103,6 +109,8 @@ std::string fusionText(const Json &record) {
     Json fused = edge.value("fused", Json::object());
     text += fmt::format("{} -> {}\n  {}: {}\n", textAt(edge, "producer"), textAt(edge, "consumer"),
                         textAt(edge, "rule"), textAt(edge, "why"));
+    std::string decided = textAt(edge, "decided");
+    text += fmt::format("  decided by {}\n", decided.empty() ? "their form" : decided);
     text += fmt::format("  apart {}; as one {}; fusing would save {:.2f} us\n", costText(apart),
                         costText(fused), apart.value("us", 0.0) - fused.value("us", 0.0));
   }

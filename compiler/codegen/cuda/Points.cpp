@@ -2,6 +2,8 @@
 // last dim (or along all dims together), wide enough for 16-byte accesses. Relies on LLVM's load/store
 // vectorizer to join the elements of a strip, whose alignment the frame states.
 #include "compiler/codegen/cuda/Schedule.h"
+
+#include "compiler/dispatch/Strips.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -12,18 +14,8 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-constexpr int64_t kAccessBytes = 16, kMostLanes = 8;
-/// Threads that fill a GPU: a smaller tensor gets narrower strips instead.
-constexpr int64_t kEnoughThreads = 16384;
-constexpr unsigned kThreads = 256, kFewThreads = 128;
-/// Strips of one thread where the tensor is so large that waves of blocks follow each other.
-constexpr int64_t kStrips = 2, kLargeBytes = int64_t(8) << 20;
-
 /// How the elements of the roots are shared out.
-struct Layout {
-  int64_t lanes = 1;
-  int64_t strips = 1;
-  unsigned threads = kThreads;
+struct Layout : dispatch::Strips {
   /// Elements, and blocks.
   AffineExpr count, grid;
   /// Whether the blocks have no thread beyond the elements.
@@ -71,31 +63,22 @@ Layout layoutOf(RegionBuilder &region, ArrayRef<Root> roots, unsigned threads) {
   MLIRContext *context = region.source.getContext();
   Layout layout;
   layout.count = tn::elementCount(context, dims);
-  int64_t widest = 1;
-  bool isFlat = true, hasRows = false;
+  dispatch::StripFacts facts;
+  facts.isFlat = true;
   for (const Root &root : roots) {
-    widest = std::max(widest, byteSize(getElementTypeOrSelf(root.tensor)));
-    isFlat &= isPointwise(region, root.tensor);
-    hasRows |= hasRowReduction(region, root.tensor);
+    facts.widest = std::max(facts.widest, byteSize(getElementTypeOrSelf(root.tensor)));
+    facts.isFlat &= isPointwise(region, root.tensor);
+    facts.isSingle |= hasRowReduction(region, root.tensor);
   }
-  int64_t estimate = region.estimate(dims);
-  std::optional<int64_t> count = tn::constantDim(layout.count);
-  std::optional<int64_t> along =
-      isFlat && count ? count : dims.empty() ? std::optional<int64_t>() : tn::constantDim(dims.back());
-  int64_t lanes = std::min(kAccessBytes / widest, kMostLanes);
-  while (lanes > 1 && (hasRows || !along || *along % lanes != 0 || estimate / lanes < kEnoughThreads)) {
-    lanes /= 2;
-  }
-  layout.lanes = lanes;
-  layout.threads = threads                                 ? threads
-                   : estimate / lanes < kEnoughThreads * 2 ? kFewThreads
-                                                           : kThreads;
-  int64_t perBlock = lanes * layout.threads;
-  if (isFlat && count && *count * widest >= kLargeBytes && *count % (perBlock * kStrips) == 0) {
-    layout.strips = kStrips;
-    perBlock *= kStrips;
-  }
-  layout.isExact = count && *count % perBlock == 0;
+  facts.estimate = region.estimate(dims);
+  facts.count = tn::constantDim(layout.count);
+  facts.along = facts.isFlat && facts.count ? facts.count
+                : dims.empty()              ? std::nullopt
+                                            : tn::constantDim(dims.back());
+  facts.tensors = static_cast<int64_t>(region.source.getNumArguments() + roots.size());
+  static_cast<dispatch::Strips &>(layout) = dispatch::shareOut(facts, threads);
+  int64_t perBlock = layout.lanes * layout.threads * layout.strips;
+  layout.isExact = facts.count && *facts.count % perBlock == 0;
   layout.grid = layout.count.ceilDiv(perBlock);
   return layout;
 }

@@ -9,6 +9,7 @@
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FormatVariadic.h"
 
 #include <gtest/gtest.h>
 
@@ -392,6 +393,84 @@ TEST_F(DispatchTest, GpuEpilogueThatNoLibraryHasCountsAsGeneratedCode) {
   ASSERT_EQ(records.edges.size(), 1u);
   EXPECT_EQ(records.edges.front().rule, "library-epilogue");
   EXPECT_GT(records.edges.front().fused.microseconds, records.edges.front().apart.microseconds);
+  EXPECT_EQ(records.edges.front().decided,
+            llvm::formatv("{0:F2} us with the library's call, {1:F2} us by generated code",
+                          records.edges.front().apart.microseconds,
+                          records.edges.front().fused.microseconds)
+                .str());
+}
+
+TEST_F(DispatchTest, GpuNeighbourOfALibraryCallIsWeighedAgainstGeneratedCode) {
+  runOnGpu("(%h: tensor<4096x4096xf16>) -> tensor<4096x4096xf16>", R"(
+    %0 = tn.tanh %h : tensor<4096x4096xf16>
+    %1 = tn.matmul %0, %h : (tensor<4096x4096xf16>, tensor<4096x4096xf16>) -> tensor<4096x4096xf16>
+    return %1 : tensor<4096x4096xf16>)");
+  ASSERT_EQ(records.edges.size(), 1u);
+  EXPECT_EQ(records.edges.front().rule, "contraction-reads-often");
+  EXPECT_GT(records.edges.front().fused.microseconds, records.edges.front().apart.microseconds);
+  EXPECT_NE(records.edges.front().decided.find("by generated code"), std::string::npos);
+}
+
+/// Softmax of the sum of so many inputs, which weighs each of them.
+std::pair<std::string, std::string> mixture(int count, const std::string &type) {
+  std::string arguments, results, types, body, last = "%x0";
+  for (int i = 0; i < count; ++i) {
+    std::string number = std::to_string(i), comma = i == 0 ? "" : ", ";
+    arguments += comma + "%x" + number + ": " + type;
+    results += comma + "%y" + number;
+    types += comma + type;
+    if (i > 0) {
+      body += "%s" + number + " = tn.add " + last + ", %x" + number + " : (" + type + ", " + type +
+              ") -> " + type + "\n";
+      last = "%s" + number;
+    }
+  }
+  body += "%n = tn.softmax " + last + " {axis = 1 : i64} : " + type + "\n";
+  for (int i = 0; i < count; ++i) {
+    std::string number = std::to_string(i);
+    body += "%y" + number + " = tn.mul %x" + number + ", %n : (" + type + ", " + type + ") -> " +
+            type + "\n";
+  }
+  return {"(" + arguments + ") -> (" + types + ")", body + "return " + results + " : " + types};
+}
+
+TEST_F(DispatchTest, GpuRegistersKeepNeighboursApart) {
+  auto [signature, body] = mixture(8, "tensor<65536x512xf32>");
+  EXPECT_EQ(runOnGpu(signature, body).size(), 1u);
+  // 16 elements of each input would be alive until the reduction is done: 256 registers.
+  std::tie(signature, body) = mixture(16, "tensor<65536x512xf32>");
+  EXPECT_GT(runOnGpu(signature, body).size(), 1u);
+  ASSERT_FALSE(records.edges.empty());
+  for (const EdgeRecord &edge : records.edges) {
+    EXPECT_EQ(edge.rule, "registers");
+    EXPECT_GT(edge.fused.registers, 255);
+    EXPECT_GT(edge.fused.lostMicroseconds, 0);
+    EXPECT_LE(edge.apart.registers, 255);
+    EXPECT_GT(edge.apart.occupancy, 0);
+    EXPECT_GT(edge.fused.microseconds, edge.apart.microseconds);
+    EXPECT_NE(edge.decided.find(llvm::formatv("{0} registers", edge.fused.registers).str()),
+              std::string::npos);
+    EXPECT_NE(edge.decided.find("% occupancy"), std::string::npos);
+  }
+  // Elements of half the size take half the registers.
+  std::tie(signature, body) = mixture(16, "tensor<65536x512xf16>");
+  EXPECT_EQ(runOnGpu(signature, body).size(), 1u);
+}
+
+TEST_F(DispatchTest, GpuOccupancyIsOfTheArchitecture) {
+  llvm::StringRef signature = "(%x: tensor<4096x4096xf32>) -> tensor<4096x4096xf32>";
+  llvm::StringRef body = R"(
+    %0 = tn.neg %x : tensor<4096x4096xf32>
+    return %0 : tensor<4096x4096xf32>)";
+  runOnGpu(signature, body);
+  EXPECT_EQ(records.regions.front().cost.occupancy, 100);
+  DeviceProfile quartered = tenon::dispatch::cudaProfile();
+  quartered.registers /= 4;
+  run(signature, body, quartered);
+  EXPECT_EQ(records.regions.front().cost.occupancy, 25);
+  EXPECT_EQ(tenon::dispatch::cudaProfile(*tenon::engine::parseCudaArch("sm_89")).threads, 1536);
+  run(signature, body);
+  EXPECT_EQ(records.regions.front().cost.registers, 0) << "a CPU has none to count";
 }
 
 TEST_F(DispatchTest, GpuTransposeOfComputedValuesStandsAlone) {

@@ -10,14 +10,19 @@ namespace {
 Records sample() {
   Records records;
   records.profile = "test";
-  records.regions.push_back(
-      {.label = "a+b",
-       .target = "cpu",
-       .strategy = "rows",
-       .reason = "because \"quoted\"",
-       .nodes = {"a", "b"},
-       .operations = {"add", "softmax"},
-       .cost = {.bytes = 12, .work = 34, .launches = 1, .microseconds = 1.25}});
+  records.regions.push_back({.label = "a+b",
+                             .target = "cpu",
+                             .strategy = "rows",
+                             .reason = "because \"quoted\"",
+                             .nodes = {"a", "b"},
+                             .operations = {"add", "softmax"},
+                             .cost = {.bytes = 12,
+                                      .work = 34,
+                                      .launches = 1,
+                                      .microseconds = 1.25,
+                                      .registers = 40,
+                                      .occupancy = 75,
+                                      .lostMicroseconds = 0.5}});
   records.edges.push_back({.producer = "a",
                            .consumer = "c",
                            .producerRegion = 0,
@@ -25,6 +30,7 @@ Records sample() {
                            .verdict = "apart",
                            .rule = "cycle",
                            .why = "why",
+                           .decided = "9 of 10",
                            .apart = {.bytes = 1, .work = 2, .launches = 2, .microseconds = 3},
                            .fused = {.bytes = 4, .work = 5, .launches = 1, .microseconds = 6.5}});
   return records;
@@ -36,7 +42,20 @@ TEST(RecordsTest, SurvivesJson) {
   ASSERT_TRUE(static_cast<bool>(back)) << llvm::toString(back.takeError());
   EXPECT_EQ(back->toJson(), text);
   EXPECT_EQ(back->regions.front().reason, "because \"quoted\"");
+  EXPECT_EQ(back->regions.front().cost.registers, 40);
+  EXPECT_EQ(back->regions.front().cost.occupancy, 75);
+  EXPECT_EQ(back->regions.front().cost.lostMicroseconds, 0.5);
   EXPECT_EQ(back->edges.front().fused.microseconds, 6.5);
+  EXPECT_EQ(back->edges.front().decided, "9 of 10");
+}
+
+TEST(RecordsTest, SeveralKernelsShowTheirTightest) {
+  tenon::dispatch::Cost sum{.launches = 1, .registers = 40, .occupancy = 75};
+  sum += {.launches = 1, .registers = 90, .occupancy = 25};
+  sum += {.launches = 1}; // a library's call, of which nothing is known
+  EXPECT_EQ(sum.launches, 3);
+  EXPECT_EQ(sum.registers, 90);
+  EXPECT_EQ(sum.occupancy, 25);
 }
 
 TEST(RecordsTest, RefusesWhatItDoesNotKnow) {

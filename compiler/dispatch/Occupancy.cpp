@@ -1,0 +1,284 @@
+// Counts the values that a thread has alive at once in the order in which codegen computes them.
+// Relies on ptxas keeping that order roughly: test/gpu/registers.py holds the count against it.
+#include "compiler/dispatch/Occupancy.h"
+
+#include "compiler/dispatch/Cost.h"
+#include "compiler/dispatch/Grouping.h"
+#include "compiler/dispatch/OpKinds.h"
+#include "compiler/dispatch/Strips.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <numeric>
+
+using namespace mlir;
+
+namespace tenon::dispatch {
+namespace {
+
+/// Registers for places and pointers, and what ptxas takes for a word that is alive (measured with
+/// ptxas 13.0 over 1 to 32 values of 4 to 32 elements).
+constexpr double kOwnRegisters = 12, kOfWord = 1.1;
+/// Words that ptxas loads ahead of their use, where that costs nothing.
+constexpr double kAheadOfPoints = 22, kAheadOfRows = 40;
+/// Bytes that a thread moves for a byte alive if the registers do not suffice: from 224 words of 16
+/// bits and 250 of 32 on ptxas gives up and keeps most values in memory (6.8 to 7.3, which an H200
+/// moved at 3.7 to 4.8 TB/s).
+constexpr double kOfSpilledByte = 7;
+constexpr int64_t kMostRegisters = 255, kRegisterUnit = 8, kMostBlocks = 32, kWarp = 32;
+
+/// How the elements of a kernel are shared out: of one thread, and threads of a block.
+struct Share {
+  int64_t elements = 1;
+  int64_t threads = 1;
+};
+
+int64_t bitsOf(Value value) {
+  Type element = getElementTypeOrSelf(value);
+  return element.isIntOrFloat() ? std::max(8u, element.getIntOrFloatBitWidth()) : 8;
+}
+
+/// The operations of one kernel, and what it reads and writes.
+class KernelFacts {
+public:
+  KernelFacts(ArrayRef<Operation *> operations, const CostModel &costModel);
+
+  /// Whether the model knows how codegen lays the kernel out.
+  bool isKnown() const { return known; }
+  Share share() const { return root ? shareRows() : sharePoints(); }
+  /// Registers that a thread with so many elements wants.
+  int64_t registers(int64_t elements) const;
+  double wordsAlive(int64_t elements) const;
+  /// Bytes that a thread reads for an element.
+  int64_t bytesRead() const;
+  int64_t count() const { return costs.countOf(dims); }
+
+private:
+  Share sharePoints() const;
+  Share shareRows() const;
+  bool isWide(Value value) const { return tn::sameDims(tn::getDims(value.getType()), dims); }
+  bool isInside(Value value) const { return llvm::is_contained(ops, value.getDefiningOp()); }
+
+  friend class Liveness;
+  ArrayRef<Operation *> ops;
+  const CostModel &costs;
+  SmallVector<Value> results, inputs;
+  Operation *root = nullptr; ///< of rows
+  size_t rowDims = 0;
+  /// Of the elements that are shared out.
+  tn::Dims dims;
+  bool known = false;
+};
+
+KernelFacts::KernelFacts(ArrayRef<Operation *> operations, const CostModel &costModel)
+    : ops(operations), costs(costModel), results(escapingResults(ops)),
+      inputs(outsideOperands(ops)) {
+  llvm::erase_if(inputs, [](Value input) { return isScalarConstant(input.getDefiningOp()); });
+  for (Operation *op : ops) {
+    if (isElementwise(op) || isMovement(op, costs.profile())) {
+      continue;
+    }
+    rowDims = rowRank(op, costs.profile());
+    if (root || rowDims == 0) {
+      return;
+    }
+    root = op;
+  }
+  if (results.empty()) {
+    return;
+  }
+  dims = tn::getDims(root ? root->getOperand(0).getType() : results.front().getType());
+  known = root || llvm::all_of(results, [&](Value result) { return isWide(result); });
+}
+
+Share KernelFacts::sharePoints() const {
+  StripFacts facts;
+  MLIRContext *context = ops.front()->getContext();
+  facts.count = tn::constantDim(tn::elementCount(context, dims));
+  facts.estimate = count();
+  facts.tensors = static_cast<int64_t>(results.size() + inputs.size());
+  for (Value result : results) {
+    facts.widest = std::max(facts.widest, bitsOf(result) / 8);
+  }
+  facts.isFlat = llvm::all_of(ops, isElementwise) && llvm::all_of(inputs, [&](Value input) {
+                   return isWide(input) || costs.countOf(tn::getDims(input.getType())) == 1;
+                 });
+  facts.along = facts.isFlat && facts.count ? facts.count
+                : dims.empty()              ? std::nullopt
+                                            : tn::constantDim(dims.back());
+  Strips strips = shareOut(facts);
+  return {strips.lanes * strips.strips, strips.threads};
+}
+
+/// As RowsLayout.cpp has it for rows in registers; a staged row gives a thread as much.
+Share KernelFacts::shareRows() const {
+  constexpr int64_t kFewElements = 16, kManyElements = 32, kManyBytes = 8, kFewResults = 2;
+  constexpr int64_t kFewRows = 1024, kFewThreads = 128, kGoodThreads = 256, kMostThreads = 512;
+  int64_t length = costs.countOf(ArrayRef(dims).take_back(rowDims));
+  int64_t widest = 1, wideResults = 0;
+  for (Value value : llvm::concat<const Value>(results, inputs)) {
+    widest = isWide(value) ? std::max(widest, bitsOf(value) / 8) : widest;
+  }
+  for (Value result : results) {
+    wideResults += isWide(result);
+  }
+  bool isCrowded = bytesRead() >= kManyBytes || widest >= kManyBytes || wideResults > kFewResults;
+  int64_t lanes = std::gcd(kAccessBytes / widest, length);
+  bool isFew = count() / length < kFewRows;
+  int64_t few = isFew ? lanes : kFewElements;
+  int64_t most = isCrowded ? kFewElements : kManyElements;
+  int64_t ofWarp = llvm::alignTo(llvm::divideCeil(length, kWarp), lanes);
+  if (ofWarp <= (isFew ? few : most)) {
+    return {std::max(ofWarp, std::min(few, length)), kFewThreads};
+  }
+  int64_t elements = length <= (isFew ? kMostThreads : kGoodThreads) * few ? few : most;
+  int64_t threads = llvm::alignTo(llvm::divideCeil(length, elements), kWarp);
+  return {elements, std::min(threads, kMostThreads)};
+}
+
+int64_t KernelFacts::bytesRead() const {
+  int64_t bytes = 0;
+  for (Value input : inputs) {
+    bytes += isWide(input) ? bitsOf(input) / 8 : 0;
+  }
+  return bytes;
+}
+
+/// Computes values in the order of codegen: of each result first what it reads.
+class Liveness {
+public:
+  Liveness(const KernelFacts &kernelFacts, int64_t elementsOfThread)
+      : facts(kernelFacts), elements(elementsOfThread) {}
+
+  double run();
+
+private:
+  void compute(Value value);
+  void computeOp(Operation *op);
+  void release(Value value);
+  void start(Value value);
+  double wordsOf(Value value) const;
+
+  const KernelFacts &facts;
+  int64_t elements;
+  llvm::DenseMap<Value, size_t> readers; ///< that are still to come
+  llvm::DenseSet<Value> seen, held;
+  double alive = 0, most = 0, loaded = 0;
+};
+
+double Liveness::wordsOf(Value value) const {
+  double words = static_cast<double>(bitsOf(value)) / 32;
+  tn::Dims own = tn::getDims(value.getType());
+  bool isRow = facts.root && value == facts.root->getOperand(0);
+  bool varies = !own.empty() && !facts.dims.empty() && tn::sameDim(own.back(), facts.dims.back()) &&
+                tn::constantDim(own.back()) != 1;
+  return varies ? elements * (isRow ? std::max(words, 1.0) : words) : std::ceil(words);
+}
+
+void Liveness::start(Value value) {
+  held.insert(value);
+  alive += wordsOf(value);
+  most = std::max(most, alive);
+}
+
+void Liveness::release(Value value) {
+  size_t &left = readers[value];
+  if (left > 0 && --left == 0 && held.erase(value)) {
+    alive -= wordsOf(value);
+  }
+}
+
+void Liveness::compute(Value value) {
+  if (!seen.insert(value).second) {
+    return;
+  }
+  if (facts.isInside(value)) {
+    return computeOp(value.getDefiningOp());
+  }
+  loaded += wordsOf(value);
+  start(value);
+}
+
+/// A result takes the registers of an operand that ends here.
+void Liveness::computeOp(Operation *op) {
+  bool moves = isMovement(op, facts.costs.profile());
+  for (Value operand : op->getOperands()) {
+    // What a movement or a norm's scale reads is a result, or part of one, as soon as it is there.
+    bool isAtOnce = moves || op == facts.root;
+    if (!isAtOnce || facts.isInside(operand)) {
+      compute(operand);
+    } else if (!moves && !seen.contains(operand)) {
+      loaded += wordsOf(operand);
+    }
+  }
+  llvm::SmallDenseSet<Value> ended(op->operand_begin(), op->operand_end());
+  for (Value operand : op->getOperands()) {
+    if (ended.erase(operand)) {
+      release(operand);
+    }
+  }
+  for (Value result : op->getResults()) {
+    seen.insert(result);
+    loaded += moves ? wordsOf(result) : 0;
+    if (readers[result] > 0) {
+      start(result);
+    }
+  }
+}
+
+double Liveness::run() {
+  for (Operation *op : facts.ops) {
+    llvm::SmallDenseSet<Value> own(op->operand_begin(), op->operand_end());
+    for (Value operand : own) {
+      ++readers[operand];
+    }
+  }
+  if (facts.root) {
+    compute(facts.root->getOperand(0));
+    // Stores stand behind the reductions' barriers: what is a result before them waits for those.
+    for (Value result : facts.results) {
+      readers[result] += seen.contains(result);
+    }
+    computeOp(facts.root);
+  }
+  for (Value result : facts.results) {
+    compute(result);
+  }
+  return std::max(most, std::min(loaded, facts.root ? kAheadOfRows : kAheadOfPoints));
+}
+
+double KernelFacts::wordsAlive(int64_t elements) const { return Liveness(*this, elements).run(); }
+
+int64_t KernelFacts::registers(int64_t elements) const {
+  return static_cast<int64_t>(kOwnRegisters + kOfWord * wordsAlive(elements));
+}
+
+} // namespace
+
+Occupancy occupancyOf(ArrayRef<Operation *> ops, const CostModel &costs) {
+  const DeviceProfile &device = costs.profile();
+  KernelFacts facts(ops, costs);
+  if (!device.isGpu() || !facts.isKnown()) {
+    return {};
+  }
+  Share share = facts.share();
+  Occupancy occupancy;
+  occupancy.registers = facts.registers(share.elements);
+  int64_t limit = std::min(kMostRegisters, device.registers / share.threads);
+  if (occupancy.registers > limit) {
+    occupancy.spilled = kOfSpilledByte * 4 * facts.wordsAlive(share.elements) * facts.count() /
+                        static_cast<double>(share.elements);
+  }
+  int64_t taken = llvm::alignTo(std::min(occupancy.registers, limit), kRegisterUnit);
+  int64_t blocks = std::min(
+      {device.registers / (taken * share.threads), device.threads / share.threads, kMostBlocks});
+  int64_t threads = std::max<int64_t>(blocks, 1) * share.threads;
+  occupancy.percent = 100 * threads / device.threads;
+  int64_t onTheWay = threads * share.elements * facts.bytesRead();
+  if (onTheWay > 0) {
+    occupancy.readRate = std::min(1.0, static_cast<double>(onTheWay) / device.bytesOnTheWay);
+  }
+  return occupancy;
+}
+
+} // namespace tenon::dispatch
