@@ -78,10 +78,15 @@ def made_fast(peer, module, arguments):
     return captured(module, arguments) if peer == "graph" else module
 
 
+def error_of(result, want):
+    """Largest difference over the largest magnitude; nan anywhere is an infinite one."""
+    return ((result.float() - want).abs().nan_to_num(nan=float("inf")).max() / want.abs().max()).item()
+
+
 class Peer:
     def __init__(self, peer, device):
         self.peer, self.device, self.is_gpu = peer, device, device == "cuda"
-        self.function, self.arguments = None, []
+        self.function, self.arguments, self.result = None, [], None
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = peer != "reference"
 
@@ -90,7 +95,7 @@ class Peer:
             torch.cuda.synchronize()
 
     def drop(self, command):
-        self.function, self.arguments = None, []
+        self.function, self.arguments, self.result = None, [], None
         torch._dynamo.reset()
         if self.is_gpu:
             torch.cuda.empty_cache()
@@ -130,14 +135,20 @@ class Peer:
         return answer
 
     def compared(self, result, command):
-        """Largest difference to the reference, over its largest magnitude; the reference writes itself down."""
+        """The error of the result; the reference writes itself down."""
         if self.peer == "reference":
-            np.save(command["reference"], result.to(torch.float32).cpu().numpy())
+            self.result = result.to(torch.float32)
+            np.save(command["reference"], self.result.cpu().numpy())
             return 0.0
         if not os.path.exists(command["reference"]):
             return float("nan")
-        want = torch.from_numpy(np.load(command["reference"])).to(self.device)
-        return ((result.float() - want).abs().max() / want.abs().max()).item()
+        return error_of(result, torch.from_numpy(np.load(command["reference"])).to(self.device))
+
+    def compare(self, command):
+        """The error of a kernel's outputs in a file against the reference that was last prepared here."""
+        with np.load(command["outputs"]) as archive:
+            result = torch.from_numpy(archive[archive.files[0]]).to(self.device)
+        return {"error": error_of(result, self.result)}
 
     def sample(self, count):
         """Milliseconds of one run, over a few in a row."""

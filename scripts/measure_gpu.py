@@ -45,6 +45,10 @@ class Peer:
             self.process = None
 
     def ask(self, **command):
+        self.post(**command)
+        return self.answer()
+
+    def post(self, **command):
         if not self.process:
             self.start()
         try:
@@ -52,6 +56,9 @@ class Peer:
             self.process.stdin.flush()
         except BrokenPipeError:
             self.stop()
+
+    def answer(self):
+        if not self.process:
             return {"failed": f"the process ended, see {self.name}.log"}
         selector = selectors.DefaultSelector()
         selector.register(self.process.stdout, selectors.EVENT_READ)
@@ -84,11 +91,13 @@ class Tenon:
             return {"failed": f"{arguments[0]}: {(done.stderr or done.stdout).strip()[:600]}"}
         return json.loads(done.stdout) if done.stdout.strip() else {}
 
-    def prepare(self, case, graph, arrays, files):
+    def prepare(self, case, graph, arrays, files, reference):
         states = [name for name in arrays if name.startswith("past_")]
         arrays = {name: array for name, array in arrays.items() if name not in states}
-        self.inputs = self.options.work / "given.npz"
-        np.savez(self.inputs, **arrays)
+        self.inputs = pathlib.Path(files["inputs"])
+        if states:
+            self.inputs = self.options.work / "given.npz"
+            np.savez(self.inputs, **arrays)
         shapes = [part for name, array in arrays.items() if array.ndim
                   for part in ("--shape", f"{name}:{'x'.join(map(str, array.shape))}")]
         flags = ["--precision", case.precision] if case.precision != "keep" else []
@@ -102,6 +111,8 @@ class Tenon:
         ran = report if "failed" in report else self.call("run", self.engine, "--inputs", self.inputs, "-o", out, "--json", "--quiet")
         if "failed" in ran:
             return {**answer, **ran}
+        if case.moved:
+            return {**answer, **reference.ask(do="compare", outputs=str(out))}
         with np.load(out) as archive:
             answer["error"] = compared(archive[archive.files[0]], files["reference"])
         return answer
@@ -141,16 +152,21 @@ def measure(case, options, reference, peers, tenon):
     gpu_cases.onnx.save(model, str(graph))
     row = {"case": case.name, "precision": case.precision, "moved": case.moved, "sides": {}}
     row["reference"] = reference.ask(do="prepare", case=case.name, **files)
-    reference.ask(do="drop")
     sides = {}
     for peer in peers:
-        row["sides"][peer.name] = answer = peer.ask(do="prepare", case=case.name, **files)
-        if "failed" not in answer:
-            sides[peer.name] = lambda runs, peer=peer: peer.ask(do="round", runs=runs)
+        peer.post(do="prepare", case=case.name, **files)
+        if not options.together:
+            row["sides"][peer.name] = peer.answer()
     if options.tenon:
-        row["sides"]["tenon"] = answer = tenon.prepare(case, graph, arrays, files)
+        row["sides"]["tenon"] = answer = tenon.prepare(case, graph, arrays, files, reference)
         if "failed" not in answer:
             sides["tenon"] = tenon.round
+    for peer in peers:
+        if options.together:
+            row["sides"][peer.name] = peer.answer()
+        if "failed" not in row["sides"][peer.name]:
+            sides[peer.name] = lambda runs, peer=peer: peer.ask(do="round", runs=runs)
+    reference.ask(do="drop")
     interleave(sides, row, options)
     for peer in peers:
         if peer.process:
@@ -197,7 +213,17 @@ def table(rows, names):
                       f"{row['moved'] / ours / 1e9:.2f}" if row["moved"] and ours else "",
                       *(f"{sides[name]['error']:.1e}" if "error" in sides.get(name, {}) else "" for name in ("tenon", "eager")),
                       f"{sides['tenon']['prepare_s']:.1f}" if "tenon" in sides else "", *resources(sides)])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return text + "\n" + "\n".join(means(rows, names))
+
+
+def means(rows, names):
+    """Of all cases that both sides ran: the geometric mean of a peer's median over Tenon's."""
+    for name in names:
+        pairs = [(row["sides"].get(name, {}).get("median_ms"), row["sides"].get("tenon", {}).get("median_ms")) for row in rows]
+        ratios = [theirs / ours for theirs, ours in pairs if theirs and ours]
+        if name != "tenon" and ratios:
+            yield f"{name} / tenon, geometric mean of {len(ratios)}: {float(np.exp(np.mean(np.log(ratios)))):.3f}"
 
 
 def parse():
@@ -212,6 +238,8 @@ def parse():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=240, help="seconds for one answer of a side")
     parser.add_argument("--total", type=float, default=1e9, help="seconds after which no further case is begun")
+    parser.add_argument("--together", action="store_true",
+                        help="prepare all sides at once: sooner done, but what they took to prepare says little")
     parser.add_argument("--compile-flag", action="append", default=[], help="passed to tenon compile")
     parser.add_argument("--bench-flag", action="append", default=[], help="passed to tenon bench")
     parser.add_argument("--work", type=pathlib.Path, help="folder for engines and logs; a temporary one by default")
