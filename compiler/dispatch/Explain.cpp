@@ -87,7 +87,11 @@ RegionRecord describe(const Formation &formation, Group *group, llvm::StringRef 
 /// Whether a library computes the group on this device.
 bool isLibraryCall(const Formation &formation, Group *group) {
   tn::MatmulOp matmul = dyn_cast_or_null<tn::MatmulOp>(group->root);
-  return formation.device().isGpu() && group->strategy == kContraction &&
+  bool isOwn = llvm::any_of(group->ops, [](Operation *op) {
+    tn::GeluOp gelu = dyn_cast<tn::GeluOp>(op);
+    return gelu && !gelu.getApproximate(); // no call has it
+  });
+  return formation.device().isGpu() && group->strategy == kContraction && !isOwn &&
          !(matmul && isStreamed(matmul));
 }
 
@@ -115,9 +119,10 @@ std::string decidedBy(const Formation &formation, const EdgeRecord &edge, const 
   if (&rule == &kRowTooLarge) {
     return llvm::formatv("{0} bytes of cache", formation.device().cacheBytes);
   }
-  return isLibrary ? llvm::formatv("{0:F2} us with the library's call, {1:F2} us by generated code",
-                                   apart, fused)
-                   : std::string();
+  return isLibrary && apart < fused
+             ? llvm::formatv("{0:F2} us with the library's call, {1:F2} us by generated code",
+                             apart, fused)
+             : std::string();
 }
 
 EdgeRecord describe(const Formation &formation, const Edge &edge, Group *producers,

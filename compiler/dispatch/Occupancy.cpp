@@ -88,7 +88,8 @@ KernelFacts::KernelFacts(ArrayRef<Operation *> operations, const CostModel &cost
     return;
   }
   dims = tn::getDims(root ? root->getOperand(0).getType() : results.front().getType());
-  known = root || llvm::all_of(results, [&](Value result) { return isWide(result); });
+  known = count() > 0 &&
+          (root || llvm::all_of(results, [&](Value result) { return isWide(result); }));
 }
 
 Share KernelFacts::sharePoints() const {
@@ -114,6 +115,7 @@ Share KernelFacts::sharePoints() const {
 Share KernelFacts::shareRows() const {
   constexpr int64_t kFewElements = 16, kManyElements = 32, kManyBytes = 8, kFewResults = 2;
   constexpr int64_t kFewRows = 1024, kFewThreads = 128, kGoodThreads = 256, kMostThreads = 512;
+  constexpr int64_t kBlocksOfCluster = 8;
   int64_t length = costs.countOf(ArrayRef(dims).take_back(rowDims));
   int64_t widest = 1, wideResults = 0;
   for (Value value : llvm::concat<const Value>(results, inputs)) {
@@ -132,6 +134,8 @@ Share KernelFacts::shareRows() const {
     return {std::max(ofWarp, std::min(few, length)), kFewThreads};
   }
   int64_t elements = length <= (isFew ? kMostThreads : kGoodThreads) * few ? few : most;
+  int64_t ofCluster = llvm::divideCeil(length, kMostThreads * kBlocksOfCluster);
+  elements = std::max<int64_t>(elements, llvm::alignTo(ofCluster, lanes));
   int64_t threads = llvm::alignTo(llvm::divideCeil(length, elements), kWarp);
   return {elements, std::min(threads, kMostThreads)};
 }

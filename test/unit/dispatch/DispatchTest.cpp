@@ -1,74 +1,11 @@
 // Region formation: what joins, what must not, and that the record says why. Relies on parsing `tn`
 // text and on the verifier for what dispatch leaves.
-#include "compiler/dispatch/Dispatch.h"
-#include "compiler/dispatch/Strategy.h"
-#include "compiler/graph/Tn.h"
+#include "test/unit/dispatch/DispatchFixture.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/Verifier.h"
-#include "mlir/Parser/Parser.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Support/FormatVariadic.h"
 
-#include <gtest/gtest.h>
-
-using namespace mlir;
-namespace tn = tenon::tn;
-using tenon::dispatch::cpuProfile;
-using tenon::dispatch::DeviceProfile;
-using tenon::dispatch::EdgeRecord;
-using tenon::dispatch::Records;
-
+namespace tenon::dispatch {
 namespace {
-
-class DispatchTest : public ::testing::Test {
-protected:
-  DispatchTest() { context.loadDialect<tn::TnDialect, func::FuncDialect>(); }
-
-  std::vector<std::string> runOnGpu(llvm::StringRef signature, llvm::StringRef body) {
-    return run(signature, body, tenon::dispatch::cudaProfile());
-  }
-
-  /// Dispatches a function body; each region as "strategy(op, op)".
-  std::vector<std::string> run(llvm::StringRef signature, llvm::StringRef body,
-                               const DeviceProfile &profile = cpuProfile()) {
-    std::string text = ("func.func @main" + signature + " {\n" + body + "\n}").str();
-    module = parseSourceString<ModuleOp>(text, &context);
-    EXPECT_TRUE(module) << text;
-    if (!module || failed(tenon::dispatch::dispatch(*module, profile, records))) {
-      ADD_FAILURE() << "dispatch failed";
-      return {};
-    }
-    EXPECT_TRUE(succeeded(verify(*module)));
-    std::vector<std::string> regions;
-    module->walk([&](tn::RegionOp region) {
-      std::vector<std::string> ops;
-      for (Operation &op : region.getBody().front().without_terminator()) {
-        ops.push_back(op.getName().stripDialect().str());
-      }
-      regions.push_back(region.getStrategy().str() + "(" + llvm::join(ops, ", ") + ")");
-    });
-    return regions;
-  }
-
-  /// The rule of the only edge between operations of these kinds.
-  std::string ruleOf(llvm::StringRef producer, llvm::StringRef consumer) {
-    std::string rule;
-    for (const EdgeRecord &edge : records.edges) {
-      if (edge.producer == producer && edge.consumer == consumer) {
-        rule += edge.rule;
-      }
-    }
-    return rule;
-  }
-
-  MLIRContext context;
-  OwningOpRef<ModuleOp> module;
-  Records records;
-};
-
-using Regions = std::vector<std::string>;
 
 TEST_F(DispatchTest, EpilogueTakesBiasActivationAndResidual) {
   Regions regions = run("(%x: tensor<4x8xf32>, %r: tensor<4x16xf32>) -> tensor<4x16xf32>", R"(
@@ -348,131 +285,6 @@ TEST_F(DispatchTest, GpuRowsTakeWhatTheirConsumersRead) {
   EXPECT_EQ(regions, (Regions{"rows(neg, silu, rms_norm, mul)"}));
 }
 
-TEST_F(DispatchTest, GpuComputesAgainOnlyWhatCostsLess) {
-  // One exponential a row is computed for every element, ten are stored once.
-  auto body = [](int count) {
-    std::string text;
-    for (int i = 0; i < count; ++i) {
-      text += "%" + std::to_string(i + 1) + " = tn.exp %" + (i == 0 ? "r" : std::to_string(i)) +
-              " : tensor<4096x1xf16>\n";
-    }
-    return text + "%y = tn.mul %x, %" + std::to_string(count) +
-           " : (tensor<4096x4096xf16>, tensor<4096x1xf16>) -> tensor<4096x4096xf16>\n"
-           "return %y : tensor<4096x4096xf16>";
-  };
-  llvm::StringRef signature =
-      "(%x: tensor<4096x4096xf16>, %r: tensor<4096x1xf16>) -> tensor<4096x4096xf16>";
-  EXPECT_EQ(runOnGpu(signature, body(1)), (Regions{"elementwise(exp, mul)"}));
-  EXPECT_EQ(runOnGpu(signature, body(10)).size(), 2u);
-  ASSERT_EQ(records.edges.size(), 1u);
-  EXPECT_EQ(records.edges.front().rule, "computed-too-often");
-  EXPECT_GT(records.edges.front().fused.microseconds, records.edges.front().apart.microseconds);
-}
-
-TEST_F(DispatchTest, GpuCostsAreThoseOfTheUnitAndOfWhatIsRead) {
-  runOnGpu("(%h: tensor<4096x4096xf16>, %f: tensor<4096x4096xf32>, %i: tensor<16xi64>) -> "
-           "(tensor<4096x4096xf16>, tensor<4096x4096xf32>, tensor<16x4096xf32>)",
-           R"(
-    %0 = tn.matmul %h, %h : (tensor<4096x4096xf16>, tensor<4096x4096xf16>) -> tensor<4096x4096xf16>
-    %1 = tn.matmul %f, %f : (tensor<4096x4096xf32>, tensor<4096x4096xf32>) -> tensor<4096x4096xf32>
-    %2 = tn.gather %f, %i {axis = 0 : i64} : (tensor<4096x4096xf32>, tensor<16xi64>) -> tensor<16x4096xf32>
-    return %0, %1, %2 : tensor<4096x4096xf16>, tensor<4096x4096xf32>, tensor<16x4096xf32>)");
-  ASSERT_EQ(records.regions.size(), 3u);
-  DeviceProfile profile = tenon::dispatch::cudaProfile();
-  double work = 2.0 * 4096 * 4096 * 4096;
-  EXPECT_NEAR(records.regions[0].cost.microseconds, work / profile.halfPeak * 1e6 + 1, 0.1);
-  EXPECT_NEAR(records.regions[1].cost.microseconds, work / profile.peak * 1e6 + 1, 0.1);
-  EXPECT_EQ(records.regions[2].cost.bytes, 2 * 16 * 4096 * 4 + 16 * 8);
-}
-
-TEST_F(DispatchTest, GpuEpilogueThatNoLibraryHasCountsAsGeneratedCode) {
-  runOnGpu("(%h: tensor<4096x4096xf16>) -> tensor<4096x4096xf16>", R"(
-    %0 = tn.matmul %h, %h : (tensor<4096x4096xf16>, tensor<4096x4096xf16>) -> tensor<4096x4096xf16>
-    %1 = tn.tanh %0 : tensor<4096x4096xf16>
-    return %1 : tensor<4096x4096xf16>)");
-  ASSERT_EQ(records.edges.size(), 1u);
-  EXPECT_EQ(records.edges.front().rule, "library-epilogue");
-  EXPECT_GT(records.edges.front().fused.microseconds, records.edges.front().apart.microseconds);
-  EXPECT_EQ(records.edges.front().decided,
-            llvm::formatv("{0:F2} us with the library's call, {1:F2} us by generated code",
-                          records.edges.front().apart.microseconds,
-                          records.edges.front().fused.microseconds)
-                .str());
-}
-
-TEST_F(DispatchTest, GpuNeighbourOfALibraryCallIsWeighedAgainstGeneratedCode) {
-  runOnGpu("(%h: tensor<4096x4096xf16>) -> tensor<4096x4096xf16>", R"(
-    %0 = tn.tanh %h : tensor<4096x4096xf16>
-    %1 = tn.matmul %0, %h : (tensor<4096x4096xf16>, tensor<4096x4096xf16>) -> tensor<4096x4096xf16>
-    return %1 : tensor<4096x4096xf16>)");
-  ASSERT_EQ(records.edges.size(), 1u);
-  EXPECT_EQ(records.edges.front().rule, "contraction-reads-often");
-  EXPECT_GT(records.edges.front().fused.microseconds, records.edges.front().apart.microseconds);
-  EXPECT_NE(records.edges.front().decided.find("by generated code"), std::string::npos);
-}
-
-/// Softmax of the sum of so many inputs, which weighs each of them.
-std::pair<std::string, std::string> mixture(int count, const std::string &type) {
-  std::string arguments, results, types, body, last = "%x0";
-  for (int i = 0; i < count; ++i) {
-    std::string number = std::to_string(i), comma = i == 0 ? "" : ", ";
-    arguments += comma + "%x" + number + ": " + type;
-    results += comma + "%y" + number;
-    types += comma + type;
-    if (i > 0) {
-      body += "%s" + number + " = tn.add " + last + ", %x" + number + " : (" + type + ", " + type +
-              ") -> " + type + "\n";
-      last = "%s" + number;
-    }
-  }
-  body += "%n = tn.softmax " + last + " {axis = 1 : i64} : " + type + "\n";
-  for (int i = 0; i < count; ++i) {
-    std::string number = std::to_string(i);
-    body += "%y" + number + " = tn.mul %x" + number + ", %n : (" + type + ", " + type + ") -> " +
-            type + "\n";
-  }
-  return {"(" + arguments + ") -> (" + types + ")", body + "return " + results + " : " + types};
-}
-
-TEST_F(DispatchTest, GpuRegistersKeepNeighboursApart) {
-  auto [signature, body] = mixture(8, "tensor<65536x512xf32>");
-  EXPECT_EQ(runOnGpu(signature, body).size(), 1u);
-  // 16 elements of each input would be alive until the reduction is done: 256 registers.
-  std::tie(signature, body) = mixture(16, "tensor<65536x512xf32>");
-  EXPECT_GT(runOnGpu(signature, body).size(), 1u);
-  ASSERT_FALSE(records.edges.empty());
-  for (const EdgeRecord &edge : records.edges) {
-    EXPECT_EQ(edge.rule, "registers");
-    EXPECT_GT(edge.fused.registers, 255);
-    EXPECT_GT(edge.fused.lostMicroseconds, 0);
-    EXPECT_LE(edge.apart.registers, 255);
-    EXPECT_GT(edge.apart.occupancy, 0);
-    EXPECT_GT(edge.fused.microseconds, edge.apart.microseconds);
-    EXPECT_NE(edge.decided.find(llvm::formatv("{0} registers", edge.fused.registers).str()),
-              std::string::npos);
-    EXPECT_NE(edge.decided.find("% occupancy"), std::string::npos);
-  }
-  // Elements of half the size take half the registers.
-  std::tie(signature, body) = mixture(16, "tensor<65536x512xf16>");
-  EXPECT_EQ(runOnGpu(signature, body).size(), 1u);
-}
-
-TEST_F(DispatchTest, GpuOccupancyIsOfTheArchitecture) {
-  llvm::StringRef signature = "(%x: tensor<4096x4096xf32>) -> tensor<4096x4096xf32>";
-  llvm::StringRef body = R"(
-    %0 = tn.neg %x : tensor<4096x4096xf32>
-    return %0 : tensor<4096x4096xf32>)";
-  runOnGpu(signature, body);
-  EXPECT_EQ(records.regions.front().cost.occupancy, 100);
-  DeviceProfile quartered = tenon::dispatch::cudaProfile();
-  quartered.registers /= 4;
-  run(signature, body, quartered);
-  EXPECT_EQ(records.regions.front().cost.occupancy, 25);
-  EXPECT_EQ(tenon::dispatch::cudaProfile(*tenon::engine::parseCudaArch("sm_89")).threads, 1536);
-  run(signature, body);
-  EXPECT_EQ(records.regions.front().cost.registers, 0) << "a CPU has none to count";
-}
-
 TEST_F(DispatchTest, GpuTransposeOfComputedValuesStandsAlone) {
   Regions regions = runOnGpu("(%x: tensor<64x64xf32>) -> tensor<64x64xf32>", R"(
     %0 = tn.exp %x : tensor<64x64xf32>
@@ -493,8 +305,9 @@ TEST_F(DispatchTest, UnknownDimIsRefused) {
   std::string message;
   ScopedDiagnosticHandler handler(&context,
                                   [&](Diagnostic &diagnostic) { message = diagnostic.str(); });
-  EXPECT_TRUE(failed(tenon::dispatch::dispatch(*module, tenon::dispatch::cpuProfile(), records)));
+  EXPECT_TRUE(failed(dispatch(*module, cpuProfile(), records)));
   EXPECT_NE(message.find("not known before running"), std::string::npos) << message;
 }
 
 } // namespace
+} // namespace tenon::dispatch

@@ -1,0 +1,138 @@
+// The cost model of a GPU: work, bytes, registers and occupancy, and which of them keeps neighbours
+// apart. Relies on the built-in profile.
+#include "test/unit/dispatch/DispatchFixture.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace tenon::dispatch {
+namespace {
+
+class GpuCostTest : public DispatchTest {};
+
+TEST_F(GpuCostTest, CostsAreThoseOfTheUnitAndOfWhatIsRead) {
+  runOnGpu("(%h: tensor<4096x4096xf16>, %f: tensor<4096x4096xf32>, %i: tensor<16xi64>) -> "
+           "(tensor<4096x4096xf16>, tensor<4096x4096xf32>, tensor<16x4096xf32>)",
+           R"(
+    %0 = tn.matmul %h, %h : (tensor<4096x4096xf16>, tensor<4096x4096xf16>) -> tensor<4096x4096xf16>
+    %1 = tn.matmul %f, %f : (tensor<4096x4096xf32>, tensor<4096x4096xf32>) -> tensor<4096x4096xf32>
+    %2 = tn.gather %f, %i {axis = 0 : i64} : (tensor<4096x4096xf32>, tensor<16xi64>) -> tensor<16x4096xf32>
+    return %0, %1, %2 : tensor<4096x4096xf16>, tensor<4096x4096xf32>, tensor<16x4096xf32>)");
+  ASSERT_EQ(records.regions.size(), 3u);
+  DeviceProfile profile = cudaProfile();
+  double work = 2.0 * 4096 * 4096 * 4096;
+  EXPECT_NEAR(records.regions[0].cost.microseconds, work / profile.halfPeak * 1e6 + 1, 0.1);
+  EXPECT_NEAR(records.regions[1].cost.microseconds, work / profile.peak * 1e6 + 1, 0.1);
+  EXPECT_EQ(records.regions[2].cost.bytes, 2 * 16 * 4096 * 4 + 16 * 8);
+}
+
+TEST_F(GpuCostTest, ComputesAgainOnlyWhatCostsLess) {
+  // One exponential a row is computed for every element, ten are stored once.
+  auto body = [](int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) {
+      text += "%" + std::to_string(i + 1) + " = tn.exp %" + (i == 0 ? "r" : std::to_string(i)) +
+              " : tensor<4096x1xf16>\n";
+    }
+    return text + "%y = tn.mul %x, %" + std::to_string(count) +
+           " : (tensor<4096x4096xf16>, tensor<4096x1xf16>) -> tensor<4096x4096xf16>\n"
+           "return %y : tensor<4096x4096xf16>";
+  };
+  llvm::StringRef signature =
+      "(%x: tensor<4096x4096xf16>, %r: tensor<4096x1xf16>) -> tensor<4096x4096xf16>";
+  EXPECT_EQ(runOnGpu(signature, body(1)), (Regions{"elementwise(exp, mul)"}));
+  EXPECT_EQ(runOnGpu(signature, body(10)).size(), 2u);
+  ASSERT_EQ(records.edges.size(), 1u);
+  EXPECT_EQ(records.edges.front().rule, "computed-too-often");
+  EXPECT_GT(records.edges.front().fused.microseconds, records.edges.front().apart.microseconds);
+}
+
+TEST_F(GpuCostTest, EpilogueThatNoLibraryHasCountsAsGeneratedCode) {
+  runOnGpu("(%h: tensor<4096x4096xf16>) -> tensor<4096x4096xf16>", R"(
+    %0 = tn.matmul %h, %h : (tensor<4096x4096xf16>, tensor<4096x4096xf16>) -> tensor<4096x4096xf16>
+    %1 = tn.tanh %0 : tensor<4096x4096xf16>
+    return %1 : tensor<4096x4096xf16>)");
+  ASSERT_EQ(records.edges.size(), 1u);
+  EXPECT_EQ(records.edges.front().rule, "library-epilogue");
+  EXPECT_GT(records.edges.front().fused.microseconds, records.edges.front().apart.microseconds);
+  EXPECT_EQ(records.edges.front().decided,
+            llvm::formatv("{0:F2} us with the library's call, {1:F2} us by generated code",
+                          records.edges.front().apart.microseconds,
+                          records.edges.front().fused.microseconds)
+                .str());
+}
+
+TEST_F(GpuCostTest, NeighbourOfALibraryCallIsWeighedAgainstGeneratedCode) {
+  runOnGpu("(%h: tensor<4096x4096xf16>) -> tensor<4096x4096xf16>", R"(
+    %0 = tn.tanh %h : tensor<4096x4096xf16>
+    %1 = tn.matmul %0, %h : (tensor<4096x4096xf16>, tensor<4096x4096xf16>) -> tensor<4096x4096xf16>
+    return %1 : tensor<4096x4096xf16>)");
+  ASSERT_EQ(records.edges.size(), 1u);
+  EXPECT_EQ(records.edges.front().rule, "contraction-reads-often");
+  EXPECT_GT(records.edges.front().fused.microseconds, records.edges.front().apart.microseconds);
+  EXPECT_NE(records.edges.front().decided.find("by generated code"), std::string::npos);
+}
+
+/// Softmax of the sum of so many inputs, which weighs each of them.
+std::pair<std::string, std::string> mixture(int count, const std::string &type) {
+  std::string arguments, results, types, body, last = "%x0";
+  for (int i = 0; i < count; ++i) {
+    std::string number = std::to_string(i), comma = i == 0 ? "" : ", ";
+    arguments += comma + "%x" + number + ": " + type;
+    results += comma + "%y" + number;
+    types += comma + type;
+    if (i > 0) {
+      body += "%s" + number + " = tn.add " + last + ", %x" + number + " : (" + type + ", " + type +
+              ") -> " + type + "\n";
+      last = "%s" + number;
+    }
+  }
+  body += "%n = tn.softmax " + last + " {axis = 1 : i64} : " + type + "\n";
+  for (int i = 0; i < count; ++i) {
+    std::string number = std::to_string(i);
+    body += "%y" + number + " = tn.mul %x" + number + ", %n : (" + type + ", " + type + ") -> " +
+            type + "\n";
+  }
+  return {"(" + arguments + ") -> (" + types + ")", body + "return " + results + " : " + types};
+}
+
+TEST_F(GpuCostTest, RegistersKeepNeighboursApart) {
+  auto [signature, body] = mixture(8, "tensor<65536x512xf32>");
+  EXPECT_EQ(runOnGpu(signature, body).size(), 1u);
+  // 16 elements of each input would be alive until the reduction is done: 256 registers.
+  std::tie(signature, body) = mixture(16, "tensor<65536x512xf32>");
+  EXPECT_GT(runOnGpu(signature, body).size(), 1u);
+  ASSERT_FALSE(records.edges.empty());
+  for (const EdgeRecord &edge : records.edges) {
+    EXPECT_EQ(edge.rule, "registers");
+    EXPECT_GT(edge.fused.registers, 255);
+    EXPECT_GT(edge.fused.lostMicroseconds, 0);
+    EXPECT_LE(edge.apart.registers, 255);
+    EXPECT_GT(edge.apart.occupancy, 0);
+    EXPECT_GT(edge.fused.microseconds, edge.apart.microseconds);
+    EXPECT_NE(edge.decided.find(llvm::formatv("{0} registers", edge.fused.registers).str()),
+              std::string::npos);
+    EXPECT_NE(edge.decided.find("% occupancy"), std::string::npos);
+  }
+  // Elements of half the size take half the registers.
+  std::tie(signature, body) = mixture(16, "tensor<65536x512xf16>");
+  EXPECT_EQ(runOnGpu(signature, body).size(), 1u);
+}
+
+TEST_F(GpuCostTest, OccupancyIsOfTheArchitecture) {
+  llvm::StringRef signature = "(%x: tensor<4096x4096xf32>) -> tensor<4096x4096xf32>";
+  llvm::StringRef body = R"(
+    %0 = tn.neg %x : tensor<4096x4096xf32>
+    return %0 : tensor<4096x4096xf32>)";
+  runOnGpu(signature, body);
+  EXPECT_EQ(records.regions.front().cost.occupancy, 100);
+  DeviceProfile quartered = cudaProfile();
+  quartered.registers /= 4;
+  run(signature, body, quartered);
+  EXPECT_EQ(records.regions.front().cost.occupancy, 25);
+  EXPECT_EQ(cudaProfile(*engine::parseCudaArch("sm_89")).threads, 1536);
+  run(signature, body);
+  EXPECT_EQ(records.regions.front().cost.registers, 0) << "a CPU has none to count";
+}
+
+} // namespace
+} // namespace tenon::dispatch
