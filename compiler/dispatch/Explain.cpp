@@ -116,6 +116,9 @@ std::string decidedBy(const Formation &formation, const EdgeRecord &edge, const 
   if (&rule == &kRegionFull) {
     return llvm::formatv("{0} operations, the most of a region", kMostOperations);
   }
+  if (&rule == &kTooFar) {
+    return llvm::formatv("more than {0} operations between them", kFarthest);
+  }
   if (&rule == &kRowTooLarge) {
     return llvm::formatv("{0} bytes of cache", formation.device().cacheBytes);
   }

@@ -9,12 +9,6 @@
 using namespace mlir;
 
 namespace tenon::dispatch {
-namespace {
-
-/// Units looked through between two that may be joined: bounds the work for hostile graphs.
-constexpr size_t kFarthest = 4096;
-
-} // namespace
 
 bool staysOutside(Operation *op) {
   return isa<tn::WeightOp, tn::ConstantOp, tn::PackOp, tn::ReshapeOp>(op) ||

@@ -13,6 +13,9 @@
 
 namespace tenon::dispatch {
 
+/// Units looked through between two that may be joined: bounds the work for hostile graphs.
+inline constexpr size_t kFarthest = 4096;
+
 /// Operations that will run as one kernel, in block order.
 struct Group {
   llvm::StringRef strategy;

@@ -172,6 +172,9 @@ TEST_F(DispatchTest, LooksOnlySoFar) {
           " : tensor<4x4xf32>, tensor<4x4xf32>";
   run("(%x: tensor<4x4xf32>, %y: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>)", body);
   EXPECT_EQ(ruleOf("tn.exp", "tn.neg"), "too-far");
+  auto isTooFar = [](const EdgeRecord &edge) { return edge.rule == "too-far"; };
+  EXPECT_EQ(llvm::find_if(records.edges, isTooFar)->decided,
+            "more than 4096 operations between them");
 }
 
 TEST_F(DispatchTest, GpuProductTakesWhatTheLibraryComputes) {
