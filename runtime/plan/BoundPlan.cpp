@@ -177,6 +177,7 @@ private:
     step.instruction = index;
     step.firstPointer = static_cast<uint32_t>(out.sources.size());
     step.firstSize = static_cast<uint32_t>(out.sizes.size());
+    step.firstMap = static_cast<uint32_t>(out.maps.size());
     for (uint32_t buffer : instruction.buffers) {
       Space space = plan.buffers[placed[buffer].root].space;
       if (space == Space::Input || space == Space::Output) {
@@ -211,7 +212,6 @@ private:
   }
 
   Status bindTensorMaps(const Instruction &instruction, BoundStep &step) {
-    step.firstMap = static_cast<uint32_t>(out.maps.size());
     step.mapCount = static_cast<uint32_t>(instruction.tensorMaps.size());
     for (const engine::TensorMap &map : instruction.tensorMaps) {
       BoundMap bound = {step.firstPointer + map.buffer,

@@ -62,6 +62,22 @@ TEST_F(TensorMaps, FollowTheAddressesOfARun) {
   EXPECT_EQ(2, fake->calls("cuGraphExecKernelNodeSetParams_v2"));
 }
 
+/// Of another kind than launches: it has arguments too, behind those of the launch and its maps.
+TEST_F(TensorMaps, KeepTheirPlaceBesideOtherSteps) {
+  PlanBuilder builder;
+  ExprId count = builder.size(64), bytes = builder.size(256);
+  uint32_t x = builder.input("x", DType::F32, {count});
+  uint32_t y = builder.output("y", DType::F32, {count});
+  uint32_t mapped = builder.arena(bytes, 0, 1);
+  engine::Instruction &launch = test::launchGpu(builder, test::GpuMapped, {x}, {mapped}, count);
+  launch.tensorMaps = {{0, 2, builder.size(2), builder.size(64), builder.size(128), 64, 64}};
+  builder.copy(mapped, y, bytes);
+  builder.finish();
+  std::unique_ptr<Session> session = test::gpuSession(test::GpuEngine(builder.plan));
+  ASSERT_TRUE(session);
+  EXPECT_EQ(ramp(64), *test::runOnHost(*session, ramp(64)));
+}
+
 TEST_F(TensorMaps, SayWhenTheDriverRefusesThem) {
   std::unique_ptr<Session> session = test::gpuSession(test::GpuEngine(mappedPlan()));
   ASSERT_TRUE(session);
