@@ -28,6 +28,9 @@ struct DeviceProfile {
   double generatedPeak = 0;
   /// Operations a second of such products of F16 or BF16.
   double generatedHalfPeak = 0;
+  /// Bytes a second that a library's product moves, and one in generated code.
+  double productBandwidth = 0;
+  double generatedBandwidth = 0;
   /// Seconds from one kernel to the next.
   double launchSeconds = 0;
   /// Of one multiprocessor: registers of 32 bits, threads, and bytes that it must have asked for at
@@ -35,6 +38,8 @@ struct DeviceProfile {
   int64_t registers = 0;
   int64_t threads = 0;
   int64_t bytesOnTheWay = 0;
+  /// Whether four warps together multiply matrices (codegen/cuda/Warpgroup.h).
+  bool hasWarpgroups = false;
 
   bool isGpu() const { return target == "cuda"; }
 };

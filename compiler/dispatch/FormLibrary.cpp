@@ -1,7 +1,9 @@
 // On a GPU, products and convolutions become one call of a library: the bias, the residual and the
-// activation behind them join as far as the library computes them. Relies on
-// codegen/cuda/LibraryRegions.h reading exactly what is let in here.
+// activation behind them join as far as the library computes them, or as a product of our own does
+// where that is faster than a call and a pass over memory. Relies on codegen/cuda/LibraryRegions.h
+// and LargeProduct.h reading exactly what is let in here.
 #include "compiler/dispatch/FormRegions.h"
+#include "compiler/dispatch/LargeProducts.h"
 
 #include "mlir/IR/TypeUtilities.h"
 
@@ -16,6 +18,8 @@ struct Epilogue {
   bool hasResidual = false;
   bool hasActivation = false;
   bool isDouble = false;
+  /// Whether a product of our own may take the call's place.
+  bool mayBeOwn = false;
 };
 
 /// A vector over the last dim, with any number of leading dims of one.
@@ -54,7 +58,8 @@ bool takeNext(Epilogue &epilogue, Operation *op, Value value) {
     return takeAdd(epilogue, add, value);
   }
   tn::GeluOp gelu = dyn_cast<tn::GeluOp>(op);
-  bool isKnown = isa<tn::ReluOp>(op) || (gelu && gelu.getApproximate());
+  bool isOwn = epilogue.mayBeOwn && !epilogue.hasResidual;
+  bool isKnown = isa<tn::ReluOp>(op) || (gelu && (gelu.getApproximate() || isOwn));
   epilogue.hasActivation = !epilogue.isDouble && isKnown;
   return epilogue.hasActivation;
 }
@@ -82,6 +87,8 @@ void growLibraryEpilogue(Formation &formation, Group *group) {
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(group->root);
   epilogue.hasBias = conv && conv.getBias();
   epilogue.isDouble = getElementTypeOrSelf(value).isF64();
+  tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(group->root);
+  epilogue.mayBeOwn = formation.device().hasWarpgroups && matmul && isLargeProduct(matmul);
   while (!value.use_empty()) {
     Operation *producer = value.getDefiningOp();
     Operation *user = *value.getUsers().begin();

@@ -23,14 +23,14 @@ namespace {
 /// The emitters of a strategy in the order in which they are asked. The last one takes any region.
 struct Strategy {
   StringRef name;
-  std::array<EmitterFn, 4> emitters;
+  std::array<EmitterFn, 5> emitters;
 };
 
 const Strategy *strategyOf(StringRef name) {
   static const Strategy table[] = {
       {dispatch::kElementwise, {emitPoints}},
       {dispatch::kRows, {emitRows, emitPoints}},
-      {dispatch::kContraction, {emitGemv, emitLibrary, emitProduct, emitPoints}},
+      {dispatch::kContraction, {emitGemv, emitLibrary, emitLargeProduct, emitProduct, emitPoints}},
       {dispatch::kDepthwise, {emitPoints}},
       {dispatch::kAttention, {emitLibraryAttention, emitAttention, emitPoints}},
       {dispatch::kSingle, {emitRows, emitPoints}},

@@ -3,6 +3,8 @@
 #include "compiler/codegen/cuda/Kernel.h"
 
 #include "compiler/codegen/common/Programs.h"
+#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/cuda/KernelShell.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -46,7 +48,8 @@ Kernel::Kernel(RegionBuilder &region, unsigned threads)
   if (region.arch.number >= 90) {
     // The launch may be early; the next one may be too as soon as this one has begun.
     NVVM::GriddepcontrolOp::create(builder, location, NVVM::GridDepActionKind::wait);
-    NVVM::GriddepcontrolOp::create(builder, location, NVVM::GridDepActionKind::launch_dependents);
+    launchDependents = NVVM::GriddepcontrolOp::create(
+        builder, location, NVVM::GridDepActionKind::launch_dependents);
   }
   for (unsigned i = 0; i < region.symbolCount; ++i) {
     Value argument = entry->addArgument(builder.getI64Type(), location);
@@ -82,6 +85,15 @@ Indices Kernel::sizes(ArrayRef<AffineExpr> expressions) {
   return result;
 }
 
+/// With dependent launch a kernel begins while the one before may still write what this one reads:
+/// then only weights keep still. (Plain loads are as fast: 4.10 against 4.10 TB/s for softmax of
+/// 1,024, 4.33 for a chain of elementwise ops.)
+bool Kernel::isInvariant(unsigned buffer) const {
+  bool isWeight = buffer < region.source.getNumArguments() &&
+                  region.source.getArgAttr(buffer, kConstantArgument);
+  return !region.mayAliasOutput(buffer) && (isWeight || region.arch.number < 90);
+}
+
 Value Kernel::pointer(unsigned buffer, bool isWritten) {
   for (const Argument &argument : writtens) {
     if (argument.buffer == buffer) {
@@ -97,7 +109,7 @@ Value Kernel::pointer(unsigned buffer, bool isWritten) {
   unsigned position = reads.size() + (isWritten ? writtens.size() : 0);
   Type type = LLVM::LLVMPointerType::get(builder.getContext(), kGlobal);
   BlockArgument made = function.getBody().front().insertArgument(position, type, location);
-  group.push_back({buffer, made, !isWritten && !region.mayAliasOutput(buffer)});
+  group.push_back({buffer, made, !isWritten && isInvariant(buffer)});
   return made;
 }
 
@@ -166,7 +178,18 @@ void Kernel::store(unsigned buffer, Value value, const Index &offset) {
   LLVM::StoreOp::create(builder, location, value, target, alignment(element, offset));
 }
 
-Value Kernel::sharedArray(Type type, StringRef suffix, bool isExternal) {
+Value Kernel::tensorMap(unsigned buffer, AffineExpr rows, AffineExpr columns,
+                        AffineExpr rowElements, int64_t boxRows) {
+  pointer(buffer, /*isWritten=*/false);
+  auto position = llvm::find_if(
+      reads, [&](const Argument &argument) { return argument.buffer == buffer; });
+  tensorMaps.push_back(
+      tensorMapOf(position - reads.begin(), rows, columns, rowElements, boxRows));
+  return function.getBody().front().addArgument(
+      LLVM::LLVMPointerType::get(builder.getContext()), location);
+}
+
+Value Kernel::sharedArray(Type type, StringRef suffix, bool isExternal, unsigned alignment) {
   StringRef kernel = function.getSymName();
   std::string name = (kernel + "_" + suffix).str();
   OpBuilder::InsertionGuard guard(builder);
@@ -174,7 +197,7 @@ Value Kernel::sharedArray(Type type, StringRef suffix, bool isExternal) {
     builder.setInsertionPointToStart(region.kernels->getBody());
     LLVM::GlobalOp::create(builder, location, type, /*isConstant=*/false,
                            isExternal ? LLVM::Linkage::External : LLVM::Linkage::Internal, name,
-                           Attribute(), kAlignment, kShared);
+                           Attribute(), alignment, kShared);
   }
   builder.setInsertionPointToStart(&function.getBody().front());
   Type pointerType = LLVM::LLVMPointerType::get(builder.getContext(), kShared);
@@ -183,15 +206,21 @@ Value Kernel::sharedArray(Type type, StringRef suffix, bool isExternal) {
 
 Value Kernel::shared(Type element, int64_t count) {
   return sharedArray(LLVM::LLVMArrayType::get(element, count),
-                     "shared" + std::to_string(sharedArrays++), /*isExternal=*/false);
+                     "shared" + std::to_string(sharedArrays++), /*isExternal=*/false, kAlignment);
 }
 
-Value Kernel::dynamicShared() {
+Value Kernel::dynamicShared(unsigned alignment) {
   return sharedArray(LLVM::LLVMArrayType::get(builder.getI8Type(), 0), "dynamic",
-                     /*isExternal=*/true);
+                     /*isExternal=*/true, alignment);
 }
 
 void Kernel::barrier() { NVVM::BarrierOp::create(builder, location); }
+
+void Kernel::holdDependents() {
+  if (launchDependents) {
+    launchDependents->moveBefore(function.getBody().back().getTerminator());
+  }
+}
 
 void Kernel::finish(AffineExpr grid, AffineExpr dynamicSharedBytes) {
   MLIRContext *context = builder.getContext();
@@ -220,6 +249,11 @@ void Kernel::finish(AffineExpr grid, AffineExpr dynamicSharedBytes) {
   for (unsigned i = 0; i < region.symbolCount; ++i) {
     step.sizes.push_back({{engine::ExprOp::Symbol, i}});
   }
+  unsigned firstMap = reads.size() + writtens.size() + region.symbolCount;
+  for (size_t i = 0; i < tensorMaps.size(); ++i) {
+    markTensorMap(function, firstMap + i);
+  }
+  step.tensorMaps.assign(tensorMaps.begin(), tensorMaps.end());
   region.code.steps.push_back(std::move(step));
 }
 

@@ -47,9 +47,15 @@ public:
   /// A pointer to shared memory of the block: an array of its own, on a 16-byte border; or the
   /// dynamic shared memory, whose bytes `finish` is told.
   mlir::Value shared(mlir::Type element, int64_t count);
-  mlir::Value dynamicShared();
+  mlir::Value dynamicShared(unsigned alignment = 16);
+  /// As KernelShell's, of a buffer that this kernel only reads. After all sizes and pointers.
+  mlir::Value tensorMap(unsigned buffer, mlir::AffineExpr rows, mlir::AffineExpr columns,
+                        mlir::AffineExpr rowElements, int64_t boxRows);
   void barrier();
 
+  /// The next kernel starts when this one ends, and not as soon as there is room: for kernels whose
+  /// blocks stay, of which some would not find room at once. In front of `finish`.
+  void holdDependents();
   /// Ends the kernel and adds its launch over `grid` blocks to the region's steps.
   void finish(mlir::AffineExpr grid, mlir::AffineExpr dynamicSharedBytes = {});
 
@@ -62,18 +68,23 @@ private:
   struct Argument {
     unsigned buffer;
     mlir::BlockArgument pointer;
-    /// Whether no kernel writes the memory while this one runs.
+    /// Whether no kernel writes the memory from this one's launch to its end.
     bool isInvariant;
   };
+  bool isInvariant(unsigned buffer) const;
   mlir::Value specialRegister(mlir::Operation *read);
-  mlir::Value sharedArray(mlir::Type type, llvm::StringRef suffix, bool isExternal);
+  mlir::Value sharedArray(mlir::Type type, llvm::StringRef suffix, bool isExternal,
+                          unsigned alignment);
 
   mlir::LLVM::LLVMFuncOp function;
   unsigned threads;
   /// The arguments: what is read, what is written; then the sizes.
   llvm::SmallVector<Argument> reads, writtens;
   llvm::SmallVector<Index> symbolValues;
+  llvm::SmallVector<TensorMapArgument> tensorMaps;
   unsigned sharedArrays = 0;
+  /// Lets the next kernel start; null where that is not early.
+  mlir::Operation *launchDependents = nullptr;
 };
 
 } // namespace tenon::codegen::cuda

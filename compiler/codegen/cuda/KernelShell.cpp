@@ -21,6 +21,27 @@ LLVM::LLVMFunctionType functionType(ArrayRef<Type> arguments) {
 
 } // namespace
 
+TensorMapArgument tensorMapOf(uint32_t position, AffineExpr rows, AffineExpr columns,
+                              AffineExpr rowElements, int64_t boxRows) {
+  constexpr uint32_t elementBytes = 2;
+  return {position,
+          elementBytes,
+          programOf(rows),
+          programOf(columns),
+          programOf(rowElements * elementBytes),
+          static_cast<uint32_t>(boxRows),
+          static_cast<uint32_t>(kBoxColumns)};
+}
+
+void markTensorMap(LLVM::LLVMFuncOp kernel, unsigned argument) {
+  Builder builder(kernel.getContext());
+  Type bytes = LLVM::LLVMArrayType::get(builder.getI8Type(), kTensorMapBytes);
+  kernel.setArgAttr(argument, LLVM::LLVMDialect::getByValAttrName(), TypeAttr::get(bytes));
+  kernel.setArgAttr(argument, LLVM::LLVMDialect::getAlignAttrName(),
+                    builder.getI64IntegerAttr(kTensorMapAlignment));
+  kernel.setArgAttr(argument, NVVM::NVVMDialect::getGridConstantAttrName(), builder.getUnitAttr());
+}
+
 KernelShell::KernelShell(ModuleOp module, StringRef symbol, ArrayRef<uint32_t> buffers,
                          uint32_t reads, uint32_t threads)
     : module(module), builder(module.getContext()), location(module.getLoc()) {
@@ -59,23 +80,8 @@ Value KernelShell::size(AffineExpr expression) {
 
 Value KernelShell::tensorMap(unsigned position, AffineExpr rows, AffineExpr columns,
                              AffineExpr rowElements, int64_t boxRows) {
-  constexpr uint32_t elementBytes = 2;
-  step.tensorMaps.push_back({position, elementBytes, programOf(rows), programOf(columns),
-                             programOf(rowElements * elementBytes), static_cast<uint32_t>(boxRows),
-                             static_cast<uint32_t>(kBoxColumns)});
+  step.tensorMaps.push_back(tensorMapOf(position, rows, columns, rowElements, boxRows));
   return function.getBody().front().addArgument(code().pointerType(Space::Generic), location);
-}
-
-/// They are passed by value and only read, so that the kernel needs no copy of its own.
-void KernelShell::describeTensorMaps() {
-  Type bytes = LLVM::LLVMArrayType::get(builder.getI8Type(), kTensorMapBytes);
-  unsigned first = pointers.size() + sizes.size();
-  for (unsigned i = first; i < first + step.tensorMaps.size(); ++i) {
-    function.setArgAttr(i, LLVM::LLVMDialect::getByValAttrName(), TypeAttr::get(bytes));
-    function.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(),
-                        builder.getI64IntegerAttr(kTensorMapAlignment));
-    function.setArgAttr(i, NVVM::NVVMDialect::getGridConstantAttrName(), builder.getUnitAttr());
-  }
 }
 
 Value KernelShell::shared(unsigned alignment) {
@@ -104,7 +110,9 @@ RegionStep KernelShell::finish(AffineExpr blocks, int64_t sharedBytes) {
   LLVM::ReturnOp::create(builder, location, ValueRange());
   function.setFunctionType(
       functionType(SmallVector<Type>(function.getBody().front().getArgumentTypes())));
-  describeTensorMaps();
+  for (size_t i = 0; i < step.tensorMaps.size(); ++i) {
+    markTensorMap(function, pointers.size() + sizes.size() + i);
+  }
   for (AffineExpr size : sizes) {
     step.sizes.push_back(programOf(size));
   }

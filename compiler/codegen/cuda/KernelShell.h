@@ -10,6 +10,14 @@
 
 namespace tenon::codegen::cuda {
 
+/// A matrix of 16-bit elements with rows `rowElements` apart in the buffer at `position` of a launch,
+/// to be copied by boxes of `boxRows` rows and kBoxColumns columns.
+TensorMapArgument tensorMapOf(uint32_t position, mlir::AffineExpr rows, mlir::AffineExpr columns,
+                              mlir::AffineExpr rowElements, int64_t boxRows);
+/// States of a kernel's argument that it is a tensor map: passed by value and only read, so that the
+/// kernel needs no copy of its own.
+void markTensorMap(mlir::LLVM::LLVMFuncOp kernel, unsigned argument);
+
 class KernelShell {
 public:
   /// `buffers` as in RegionStep; the first `reads` of them are only read.
@@ -39,8 +47,6 @@ public:
   RegionStep finish(mlir::AffineExpr blocks, int64_t sharedBytes);
 
 private:
-  void describeTensorMaps();
-
   mlir::ModuleOp module;
   mlir::OpBuilder builder;
   mlir::Location location;

@@ -23,6 +23,8 @@ mlir::FailureOr<bool> emitAttention(RegionBuilder &region);
 
 /// One matmul of floats up to f32 and whatever elementwise ops follow (Product.h).
 mlir::FailureOr<bool> emitProduct(RegionBuilder &region);
+/// One large matmul of 16-bit floats with an epilogue that no call has (LargeProduct.h).
+mlir::FailureOr<bool> emitLargeProduct(RegionBuilder &region);
 /// One matmul of few rows with constant weights, and whatever is fused around it (Gemv.h).
 mlir::FailureOr<bool> emitGemv(RegionBuilder &region);
 

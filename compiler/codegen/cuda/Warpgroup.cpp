@@ -12,19 +12,20 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-constexpr int64_t kSums = kGroupRows * kTileColumns / kWarpgroup;
+constexpr int64_t sumsOf(int64_t columns) { return kGroupRows * columns / kWarpgroup; }
+constexpr int64_t kSums = sumsOf(kTileColumns);
 constexpr int64_t kRowBytes = kTileColumns * 2;
 /// Depth of a tile with depth along its rows.
 constexpr int64_t kStepsOfTile = kTileColumns / kMmaDepth;
 
-/// Start / 16, the distance / 16 of groups of 8 rows (from bit 32) and the swizzle (1 from bit 62
-/// on). Bit 16 is a distance that swizzled tiles of one row do not use.
-Value descriptor(const ThreadBuilder &t, Value tile) {
-  constexpr int64_t kFixed = 1 << 16 | 8 * kRowBytes / 16 << 32 | int64_t(1) << 62;
+/// Start / 16, the distance / 16 of tiles that lie side by side (from bit 16; any where there is
+/// one), that of groups of 8 rows (from bit 32) and the swizzle (1 from bit 62 on).
+Value descriptor(const ThreadBuilder &t, Value tile, int64_t tileBytes = 16) {
+  int64_t fixed = tileBytes / 16 << 16 | 8 * kRowBytes / 16 << 32 | int64_t(1) << 62;
   Value address = LLVM::PtrToIntOp::create(t.builder, t.location, t.i32Type(), tile);
   Value start = t.div(t.bitAnd(address, t.i32(0x3ffff)), 16);
   start = arith::ExtUIOp::create(t.builder, t.location, t.i64Type(), start);
-  return t.builder.createOrFold<arith::OrIOp>(t.location, start, t.i64(kFixed));
+  return t.builder.createOrFold<arith::OrIOp>(t.location, start, t.i64(fixed));
 }
 
 /// "{$first, ..., $last}".
@@ -36,12 +37,17 @@ std::string registers(int64_t first, int64_t count) {
   return list + "}";
 }
 
+/// One piece of assembly whose first operands are `columns` columns of sums.
 struct Assembly {
-  std::string text = "{\n.reg .pred fresh, more;\n.reg .b64 a, b;\nsetp.ne.b32 fresh, 0, 0;\n"
+  int64_t columns;
+  std::string text = "{\n.reg .pred first, more;\n.reg .b64 a, b;\nsetp.ne.b32 first, 0, 0;\n"
                      "setp.eq.b32 more, 0, 0;\nwgmma.fence.sync.aligned;\n";
   std::string type;
 
-  explicit Assembly(Type element) : type(element.isBF16() ? "bf16" : "f16") {}
+  explicit Assembly(Type element, int64_t columns = kTileColumns)
+      : columns(columns), type(element.isBF16() ? "bf16" : "f16") {}
+
+  int64_t sums() const { return sumsOf(columns); }
 
   void advance(const char *which, int64_t operand, int64_t bytes) {
     text += std::string("add.s64 ") + which + ", $" + std::to_string(operand) + ", " +
@@ -49,27 +55,44 @@ struct Assembly {
   }
   /// `flags` says of operands in shared memory whether they are transposed.
   void multiply(const std::string &a, const char *predicate, const char *flags) {
-    text += "wgmma.mma_async.sync.aligned.m64n64k16.f32." + type + "." + type + " " +
-            registers(0, kSums) + ", " + a + ", b, " + predicate + ", 1, 1, " + flags + ";\n";
+    text += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32." + type +
+            "." + type + " " + registers(0, sums()) + ", " + a + ", b, " + predicate + ", 1, 1, " + flags + ";\n";
   }
+  /// Waits until all products but those of so many pieces are done.
   ThreadBuilder::Values finish(const ThreadBuilder &t, const std::string &inputs,
-                               ValueRange operands) {
-    text += "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n}";
+                               ValueRange operands, int64_t underWay = 0) {
+    text += "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned " +
+            std::to_string(underWay) + ";\n}";
+    return give(t, text, sums(), inputs, operands);
+  }
+
+  /// What a piece of assembly makes of `count` sums.
+  static ThreadBuilder::Values give(const ThreadBuilder &t, const std::string &text, int64_t count,
+                                    const std::string &inputs, ValueRange operands) {
     std::string constraints;
-    for (int64_t i = 0; i < kSums; ++i) {
+    for (int64_t i = 0; i < count; ++i) {
       constraints += "=f,";
     }
     Type result = LLVM::LLVMStructType::getLiteral(t.builder.getContext(),
-                                                   SmallVector<Type>(kSums, t.f32Type()));
+                                                   SmallVector<Type>(count, t.f32Type()));
     LLVM::InlineAsmOp product = LLVM::InlineAsmOp::create(
         t.builder, t.location, result, operands, text, constraints + inputs + "~{memory}",
         /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::TailCallKind::None, nullptr,
         nullptr);
-    ThreadBuilder::Values sums;
-    for (int64_t i = 0; i < kSums; ++i) {
-      sums.push_back(t.member(product.getResult(0), i));
+    ThreadBuilder::Values values;
+    for (int64_t i = 0; i < count; ++i) {
+      values.push_back(t.member(product.getResult(0), i));
     }
-    return sums;
+    return values;
+  }
+
+  /// The constraints by which sums come in where they go out.
+  static std::string tied(int64_t count) {
+    std::string inputs;
+    for (int64_t i = 0; i < count; ++i) {
+      inputs += std::to_string(i) + ",";
+    }
+    return inputs;
   }
 };
 
@@ -94,7 +117,7 @@ ThreadBuilder::Values multiplyTiles(const ThreadBuilder &t, Type element, Value 
     int64_t at = step / kStepsOfTile * kGroupRows * kRowBytes + step % kStepsOfTile * kMmaDepth * 2;
     assembly.advance("a", kSums, at);
     assembly.advance("b", kSums + 1, at);
-    assembly.multiply("a", step ? "more" : "fresh", "0, 0");
+    assembly.multiply("a", step ? "more" : "first", "0, 0");
   }
   return assembly.finish(t, "l,l,", {descriptor(t, a), descriptor(t, b)});
 }
@@ -102,10 +125,7 @@ ThreadBuilder::Values multiplyTiles(const ThreadBuilder &t, Type element, Value 
 ThreadBuilder::Values addProduct(const ThreadBuilder &t, Type element, ArrayRef<Value> a, Value b,
                                  ArrayRef<Value> sums) {
   Assembly assembly(element);
-  std::string inputs;
-  for (int64_t i = 0; i < kSums; ++i) {
-    inputs += std::to_string(i) + ",";
-  }
+  std::string inputs = Assembly::tied(kSums);
   int64_t firstWord = 2 * kSums;
   for (size_t word = 0; word < a.size(); word += 4) {
     assembly.advance("b", firstWord + a.size(), word / 4 * kMmaDepth * kRowBytes);
@@ -116,6 +136,30 @@ ThreadBuilder::Values addProduct(const ThreadBuilder &t, Type element, ArrayRef<
   operands.append(a.begin(), a.end());
   operands.push_back(descriptor(t, b));
   return assembly.finish(t, inputs + "l,", operands);
+}
+
+ThreadBuilder::Values addStage(const ThreadBuilder &t, Type element, Value a, Value b,
+                               RightOrder order, int64_t columns, Value number,
+                               ArrayRef<Value> sums) {
+  bool depthInner = order == RightOrder::DepthInner;
+  Assembly assembly(element, columns);
+  int64_t left = 2 * assembly.sums();
+  assembly.text += "setp.ne.b32 first, $" + std::to_string(left + 2) + ", 0;\n";
+  for (int64_t step = 0; step < kStepsOfTile; ++step) {
+    assembly.advance("a", left, step * kMmaDepth * 2);
+    assembly.advance("b", left + 1, step * kMmaDepth * (depthInner ? 2 : kRowBytes));
+    assembly.multiply("a", step ? "more" : "first", depthInner ? "0, 0" : "0, 1");
+  }
+  ThreadBuilder::Values operands(sums);
+  operands.push_back(descriptor(t, a));
+  operands.push_back(descriptor(t, b, depthInner ? 16 : kTileColumns * kRowBytes));
+  operands.push_back(number);
+  return assembly.finish(t, Assembly::tied(assembly.sums()) + "l,l,r,", operands, /*underWay=*/1);
+}
+
+ThreadBuilder::Values finishStages(const ThreadBuilder &t, ArrayRef<Value> sums) {
+  int64_t count = sums.size();
+  return Assembly::give(t, "wgmma.wait_group.sync.aligned 0;", count, Assembly::tied(count), sums);
 }
 
 } // namespace tenon::codegen::cuda

@@ -34,4 +34,17 @@ ThreadBuilder::Values addProduct(const ThreadBuilder &t, mlir::Type element,
                                  llvm::ArrayRef<mlir::Value> a, mlir::Value b,
                                  llvm::ArrayRef<mlir::Value> sums);
 
+/// How B lies in a stage of products: in rows of 64 of the depth, one for each column; or in rows of
+/// 64 columns, one for each of the depth, tiles of `depth` rows following each other.
+enum class RightOrder { DepthInner, ColumnsInner };
+
+/// `sums` + A B, or A B alone where `number` (i32) is 0, for A [64][64] of depth and B of `columns`
+/// (a multiple of 64, at most 256) columns in shared memory. What is returned must not be used but
+/// by the next of these before `finishStages`; when it returns, the stage before has been read.
+ThreadBuilder::Values addStage(const ThreadBuilder &t, mlir::Type element, mlir::Value a,
+                               mlir::Value b, RightOrder order, int64_t columns,
+                               mlir::Value number, llvm::ArrayRef<mlir::Value> sums);
+/// Waits for the last stage: the sums, which may be used now.
+ThreadBuilder::Values finishStages(const ThreadBuilder &t, llvm::ArrayRef<mlir::Value> sums);
+
 } // namespace tenon::codegen::cuda

@@ -107,12 +107,16 @@ testing::AssertionResult compareResults(llvm::ArrayRef<reference::Tensor> expect
 testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,
                                           const std::vector<int64_t> &symbols, double inputScale,
                                           bool reversed) {
-  return matchesReference(text, emitter, RunOptions{symbols, inputScale, reversed, {}, {}, {}});
+  RunOptions options;
+  options.symbols = symbols;
+  options.inputScale = inputScale;
+  options.reversed = reversed;
+  return matchesReference(text, emitter, options);
 }
 
 testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,
                                           const RunOptions &options) {
-  llvm::Expected<Compiled> compiled = compile(text, emitter, *engine::parseCudaArch("sm_90"));
+  llvm::Expected<Compiled> compiled = compile(text, emitter, options.arch);
   if (!compiled) {
     return testing::AssertionFailure() << llvm::toString(compiled.takeError());
   }

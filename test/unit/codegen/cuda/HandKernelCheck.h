@@ -25,6 +25,7 @@ struct RunOptions {
   std::function<void(llvm::MutableArrayRef<reference::Tensor>)> edit, poison;
   /// Results (number) that the kernels write over an input (number), as a plan lets them.
   std::vector<std::pair<unsigned, unsigned>> overwritten;
+  engine::CudaArch arch = *engine::parseCudaArch("sm_90");
 };
 testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,
                                           const RunOptions &options);

@@ -1,0 +1,252 @@
+// The ring of stages: who fills it and who multiplies what is in it. Relies on LargeProductStore.cpp
+// for what follows a tile's sums.
+#include "compiler/codegen/cuda/LargeProduct.h"
+
+#include "compiler/codegen/cuda/ArchLimits.h"
+#include "compiler/codegen/cuda/Strategies.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+using dispatch::kLargeColumns;
+using dispatch::kLargeDepth;
+using dispatch::kLargeRows;
+using Values = ThreadBuilder::Values;
+
+constexpr int64_t kGroups = kLargeRows / kGroupRows; ///< warpgroups that multiply
+constexpr int64_t kStages = 4;
+constexpr int64_t kABytes = kLargeRows * kLargeDepth * 2, kBBytes = kLargeColumns * kLargeDepth * 2;
+constexpr int64_t kStageBytes = kABytes + kBBytes;
+constexpr int64_t kSharedBytes = kStages * (kStageBytes + 2 * kBarrierBytes);
+/// Rows of tiles that blocks work through together, so that what they read stays in the
+/// second-level cache.
+constexpr int64_t kRowTilesTogether = 16;
+/// Of a thread that copies, and of one that multiplies: 128 x (40 + 2 x 232) fit into a processor.
+constexpr int64_t kCopyRegisters = 40, kMultiplyRegisters = 232;
+
+std::optional<RightOrder> orderOf(const ProductOperand &b, int64_t columns, int64_t depth) {
+  std::optional<int64_t> row = tn::constantDim(b.rowStride());
+  std::optional<int64_t> column = tn::constantDim(b.columnStride());
+  if (row == columns && column == 1) {
+    return RightOrder::ColumnsInner;
+  }
+  return row == 1 && column == depth ? std::optional(RightOrder::DepthInner) : std::nullopt;
+}
+
+bool startsBuffer(const ProductOperand &operand) {
+  return tn::constantDim(operand.at.offset) == 0;
+}
+
+} // namespace
+
+FailureOr<LargeProblem> matchLargeProduct(RegionBuilder &region) {
+  FailureOr<ProductProblem> product = matchProduct(region.source);
+  bool hasWarpgroups = region.arch.number == 90 && region.arch.isSpecific;
+  if (failed(product) || !hasWarpgroups || !product->batch.empty() ||
+      !startsBuffer(product->a) || !startsBuffer(product->b)) {
+    return failure();
+  }
+  std::optional<int64_t> rows = tn::constantDim(product->rows);
+  std::optional<int64_t> columns = tn::constantDim(product->columns);
+  std::optional<int64_t> depth = tn::constantDim(product->depth);
+  Type element = product->a.at.element;
+  if (!rows || !columns || !depth || *columns % kLargeColumns != 0 || *depth % kLargeDepth != 0 ||
+      !(element.isF16() || element.isBF16()) || product->b.at.element != element ||
+      tn::constantDim(product->a.rowStride()) != depth ||
+      tn::constantDim(product->a.columnStride()) != 1) {
+    return failure();
+  }
+  std::optional<RightOrder> order = orderOf(product->b, *columns, *depth);
+  Operation *exit = region.source.getBody().front().getTerminator();
+  if (!order || getElementTypeOrSelf(exit->getOperand(0)) != element || !productSum(region)) {
+    return failure();
+  }
+  LargeProblem problem{element,          product->a.at.buffer, product->b.at.buffer, *order,
+                       product->rowDims, *rows,                *columns,             *depth};
+  problem.blocks = std::min<int64_t>(problem.tiles(), processors(region.arch));
+  return problem;
+}
+
+LargeProduct::LargeProduct(RegionBuilder &region, const LargeProblem &problem)
+    : kernel(region, kWarpgroup * (1 + kGroups)), emitter(kernel), p(problem) {}
+
+void LargeProduct::place() {
+  ThreadBuilder t = code();
+  auto size = [&](int64_t value) {
+    return getAffineConstantExpr(value, kernel.builder.getContext());
+  };
+  aMap = kernel.tensorMap(p.a, size(p.rows), size(p.depth), size(p.depth), kLargeRows);
+  bMap = p.order == RightOrder::DepthInner
+             ? kernel.tensorMap(p.b, size(p.columns), size(p.depth), size(p.depth), kLargeColumns)
+             : kernel.tensorMap(p.b, size(p.depth), size(p.columns), size(p.columns), kLargeDepth);
+  thread = t.thread();
+  warpgroup = t.sub(t.div(thread, kWarpgroup), t.i32(1));
+  quad = t.rem(thread, 4);
+  shared = kernel.dynamicShared(kTileAlignment);
+  barriers = t.offset(shared, t.builder.getI8Type(), kStages * kStageBytes);
+  t.when(t.isEqual(thread, t.i32(0)), [&](const ThreadBuilder &c) {
+    for (int64_t stage = 0; stage < kStages; ++stage) {
+      initBarrier(c, full(c, c.i32(stage)), 1);
+      initBarrier(c, empty(c, c.i32(stage)), kGroups);
+    }
+    publishBarriers(c);
+    prefetchTensorMap(c, aMap);
+    prefetchTensorMap(c, bMap);
+  });
+  t.barrier();
+}
+
+LargeProduct::Turn LargeProduct::next(const ThreadBuilder &t, const Turn &turn) const {
+  Value stage = t.add(turn.stage, 1), isLast = t.isEqual(stage, t.i32(kStages));
+  return {t.select(isLast, t.i32(0), stage),
+          t.select(isLast, t.sub(t.i32(1), turn.parity), turn.parity)};
+}
+
+Value LargeProduct::stageAt(const ThreadBuilder &t, const Turn &turn) const {
+  return t.offset(shared, t.builder.getI8Type(), t.mul(turn.stage, kStageBytes));
+}
+
+Value LargeProduct::full(const ThreadBuilder &t, Value stage) const {
+  return t.offset(barriers, t.i64Type(), stage);
+}
+
+Value LargeProduct::empty(const ThreadBuilder &t, Value stage) const {
+  return t.offset(barriers, t.i64Type(), t.add(stage, kStages));
+}
+
+/// Down the rows of tiles that are worked through together first.
+LargeProduct::Corner LargeProduct::cornerOf(const ThreadBuilder &t, Value tile) const {
+  int64_t together = kRowTilesTogether * p.columnTiles();
+  Value first = t.mul(t.div(tile, together), kRowTilesTogether), rest = t.rem(tile, together);
+  Value count = t.min(t.i32(kRowTilesTogether), t.sub(t.i32(p.rowTiles()), first));
+  return {t.mul(t.add(first, t.rem(rest, count)), kLargeRows),
+          t.mul(t.div(rest, count), kLargeColumns)};
+}
+
+Values LargeProduct::forTiles(const ThreadBuilder &t, ValueRange inits,
+                              ThreadBuilder::LoopBody body) {
+  return t.loop(t.block(), t.i32(p.tiles()), t.i32(p.blocks), inits, body);
+}
+
+void LargeProduct::copyStage(const ThreadBuilder &t, Value step, const Corner &corner,
+                             const Turn &turn) const {
+  Value depth = t.mul(step, kLargeDepth), barrier = full(t, turn.stage);
+  Value a = stageAt(t, turn), b = t.offset(a, t.builder.getI8Type(), kABytes);
+  waitForPhase(t, empty(t, turn.stage), t.sub(t.i32(1), turn.parity));
+  arriveExpecting(t, barrier, t.i32(kStageBytes));
+  copyBox(t, aMap, depth, corner.row, a, barrier);
+  if (p.order == RightOrder::DepthInner) {
+    copyBox(t, bMap, depth, corner.column, b, barrier);
+    return;
+  }
+  for (int64_t column = 0; column < kLargeColumns; column += kBoxColumns) {
+    Value to = t.offset(b, t.builder.getI8Type(), column * kLargeDepth * 2);
+    copyBox(t, bMap, t.add(corner.column, column), depth, to, barrier);
+  }
+}
+
+/// All tiles of this block, by one thread.
+void LargeProduct::copyTiles(const ThreadBuilder &t) {
+  Turn first = {t.i32(0), t.i32(0)};
+  forTiles(t, first.values(), [&](const ThreadBuilder &c, Value tile, ValueRange state) {
+    Corner corner = cornerOf(c, tile);
+    return c.loop(c.i32(0), c.i32(p.steps()), c.i32(1), state,
+                  [&](const ThreadBuilder &d, Value step, ValueRange at) {
+                    copyStage(d, step, corner, Turn::of(at));
+                    return next(d, Turn::of(at)).values();
+                  });
+  });
+}
+
+/// This warpgroup's sums of a tile. A stage is given back when the products of the next one have
+/// begun: then its own have ended.
+Values LargeProduct::addStages(const ThreadBuilder &t, Turn &turn) const {
+  Value isFirst = t.isEqual(t.rem(thread, kWarpgroup), t.i32(0));
+  Values state = turn.values();
+  state.append(kGroupRows * kLargeColumns / kWarpgroup, t.f32(0));
+  auto giveBack = [&](const ThreadBuilder &c, Value after) {
+    Value before = c.rem(c.add(after, kStages - 1), kStages);
+    arrive(c, empty(c, before));
+  };
+  state = t.loop(
+      t.i32(0), t.i32(p.steps()), t.i32(1), state,
+      [&](const ThreadBuilder &c, Value step, ValueRange at) {
+        Turn now = Turn::of(at);
+        waitForPhase(c, full(c, now.stage), now.parity);
+        Value tile = stageAt(c, now);
+        Value a = c.offset(tile, c.builder.getI8Type(),
+                           c.mul(warpgroup, kGroupRows * kTileColumns * 2));
+        Value b = c.offset(tile, c.builder.getI8Type(), kABytes);
+        Values sums(at.drop_front(2));
+        sums = addStage(c, p.element, a, b, p.order, kLargeColumns, step, sums);
+        c.when(c.bitAnd(isFirst, c.isLess(c.i32(0), step)),
+               [&](const ThreadBuilder &d) { giveBack(d, now.stage); });
+        Values result = next(c, now).values();
+        result.append(sums);
+        return result;
+      });
+  turn = Turn::of(state);
+  Values sums = finishStages(t, ArrayRef<Value>(state).drop_front(2));
+  t.when(isFirst, [&](const ThreadBuilder &c) { giveBack(c, turn.stage); });
+  return sums;
+}
+
+void LargeProduct::multiplyTiles(const ThreadBuilder &t) {
+  Turn first = {t.i32(0), t.i32(0)};
+  forTiles(t, first.values(), [&](const ThreadBuilder &c, Value tile, ValueRange state) {
+    Turn turn = Turn::of(state);
+    Values sums = addStages(c, turn);
+    storeTile(c, cornerOf(c, tile), sums);
+    return turn.values();
+  });
+}
+
+bool LargeProduct::emit() {
+  sumTensor = productSum(kernel.region);
+  FailureOr<func::FuncOp> function = kernel.region.linalg();
+  if (!sumTensor || failed(function)) {
+    return false;
+  }
+  resultTensor = function->getBody().front().getTerminator()->getOperand(0);
+  kernel.builder.getInsertionBlock()->getParentOp()->setAttr(
+      NVVM::NVVMDialect::getMinctasmAttrName(), kernel.builder.getI32IntegerAttr(1));
+  place();
+  ThreadBuilder t = code();
+  t.choose(
+      t.isLess(thread, t.i32(kWarpgroup)),
+      [&](const ThreadBuilder &c) {
+        releaseRegisters(c, kCopyRegisters);
+        c.when(c.isEqual(thread, c.i32(0)), [&](const ThreadBuilder &d) { copyTiles(d); });
+        return Values();
+      },
+      [&](const ThreadBuilder &c) {
+        takeRegisters(c, kMultiplyRegisters);
+        multiplyTiles(c);
+        return Values();
+      });
+  MLIRContext *context = kernel.builder.getContext();
+  kernel.finish(getAffineConstantExpr(p.blocks, context),
+                getAffineConstantExpr(kSharedBytes, context));
+  return !emitter.hasFailed();
+}
+
+bool emitLargeProduct(RegionBuilder &region, const LargeProblem &problem) {
+  return LargeProduct(region, problem).emit();
+}
+
+FailureOr<bool> emitLargeProduct(RegionBuilder &region) {
+  FailureOr<LargeProblem> problem = matchLargeProduct(region);
+  if (failed(problem) || problem->tiles() < dispatch::kLeastLargeTiles) {
+    return false;
+  }
+  if (!emitLargeProduct(region, *problem)) {
+    return failure();
+  }
+  return true;
+}
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,30 @@
+// Which products a GPU computes by a kernel of its own on warpgroups' tensor cores, because what
+// follows them is not in a library's call: dispatch forms regions by this rule, codegen relies on it.
+#pragma once
+
+#include "compiler/dispatch/FewRows.h"
+
+namespace tenon::dispatch {
+
+/// A block's tile of the result, and the depth of a stage of its operands.
+inline constexpr int64_t kLargeRows = 128, kLargeColumns = 256, kLargeDepth = 64;
+/// Tiles from which on an H200 is busy long enough for the kernel to gain on a library's call with
+/// a pass over memory behind it.
+inline constexpr int64_t kLeastLargeTiles = 300;
+
+/// By sizes and types alone.
+inline bool isLargeProduct(tn::MatmulOp matmul) {
+  mlir::RankedTensorType b = mlir::cast<mlir::RankedTensorType>(matmul.getB().getType());
+  mlir::Type element = b.getElementType();
+  std::optional<int64_t> rows = rowsOf(matmul.getA().getType());
+  if (!(element.isF16() || element.isBF16()) || !b.hasStaticShape() || b.getRank() != 2 || !rows ||
+      mlir::getElementTypeOrSelf(matmul.getA()) != element || matmul.getTransposeA()) {
+    return false;
+  }
+  int64_t depth = b.getDimSize(matmul.getTransposeB() ? 1 : 0);
+  int64_t columns = b.getDimSize(matmul.getTransposeB() ? 0 : 1);
+  int64_t tiles = (*rows + kLargeRows - 1) / kLargeRows * (columns / kLargeColumns);
+  return depth % kLargeDepth == 0 && columns % kLargeColumns == 0 && tiles >= kLeastLargeTiles;
+}
+
+} // namespace tenon::dispatch
