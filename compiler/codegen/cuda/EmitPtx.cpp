@@ -42,7 +42,7 @@ const llvm::Target &nvptxTarget() {
 /// The oldest PTX version that the architecture and what is emitted for it need, so that the oldest
 /// drivers take it.
 llvm::StringRef ptxVersion(const engine::CudaArch &arch) {
-  return arch.number >= 100 ? "+ptx86" : "+ptx80";
+  return arch.number >= 100 ? "+ptx86" : arch.number >= 90 ? "+ptx81" : "+ptx80";
 }
 
 std::unique_ptr<llvm::TargetMachine> targetMachine(const engine::CudaArch &arch) {

@@ -2,7 +2,7 @@
 // around them, each row read once and written once.
 #pragma once
 
-#include "compiler/codegen/cuda/RowsCombine.h"
+#include "compiler/codegen/cuda/RowsThreads.h"
 #include "compiler/codegen/cuda/RowsWork.h"
 
 #include <optional>

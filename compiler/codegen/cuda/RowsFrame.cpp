@@ -108,6 +108,54 @@ void RowsFrame::placeIn(const Index &group) {
   }
 }
 
+std::optional<ThreadCombiner::Round> RowsFrame::onlyRound() {
+  int64_t own = layout.steps * layout.lanes, length = own * layout.threadsOfRow();
+  bool canBeJoint =
+      layout.strips * layout.lanes == length && ThreadCombiner::canCombineJointly(layout.threads);
+  joint = canBeJoint ? JointReduction::of(work, length) : std::nullopt;
+  bool isSingle = work.reductions.size() == 1 && work.reductions[0]->getNumResults() == 1;
+  if (!joint && (layout.threads.blocks == 1 || !isSingle)) {
+    return std::nullopt;
+  }
+  Round round;
+  round.joint = joint ? &*joint : nullptr;
+  round.count = own;
+  for (linalg::GenericOp op : work.reductions) {
+    round.combiners.push_back(*Combiner::of(op));
+    llvm::append_range(round.neutral, emitter.initial(op, rowPlace));
+  }
+  return round;
+}
+
+void RowsFrame::reduceInTurn(ThreadCombiner &threads) {
+  for (linalg::GenericOp op : work.reductions) {
+    Combiner combiner = *Combiner::of(op);
+    Accumulators neutral = emitter.initial(op, rowPlace);
+    hold(op, threads.combine(combiner, reduceOwn(op, combiner, neutral), neutral));
+  }
+}
+
+Accumulators RowsFrame::reduceOwn(const Round &round) {
+  linalg::GenericOp first = work.reductions[0];
+  Accumulators own = reduceOwn(first, round.combiners[0], emitter.initial(first, rowPlace));
+  if (round.joint) {
+    linalg::GenericOp second = work.reductions[1];
+    hold(first, {round.joint->assumed(builder, location, own[0], round.count)});
+    // What is computed of that is not what the row's result makes of it.
+    emitter.openScope();
+    Value other = reduceOwn(second, round.combiners[1], emitter.initial(second, rowPlace))[0];
+    emitter.closeScope();
+    own.push_back(round.joint->reduced(builder, location, own[0], other));
+  }
+  return own;
+}
+
+void RowsFrame::holdResults(ArrayRef<Value> ofRound) {
+  for (auto [op, result] : llvm::zip(work.reductions, ofRound)) {
+    hold(op, {result});
+  }
+}
+
 Accumulators RowsFrame::combineStrip(const Combiner &combiner, const Strip &strip,
                                      ArrayRef<Accumulators> elements, const Accumulators &neutral) {
   Accumulators part = combiner.combine(builder, location,

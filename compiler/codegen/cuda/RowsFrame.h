@@ -10,6 +10,7 @@ namespace tenon::codegen::cuda {
 class RowsFrame {
 protected:
   RowsFrame(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout);
+  virtual ~RowsFrame() = default;
 
   /// The elements of one strip: where they are in the row's tensors, and their number in them.
   struct Strip {
@@ -27,6 +28,17 @@ protected:
   Index rowIn(const Index &group, mlir::Value &isRow);
   /// The number of a strip of the thread among those of its row, and whether it is one of them.
   Index stripNumber(int64_t step, mlir::Value &isInside);
+
+  using Round = ThreadCombiner::Round;
+  /// The round that does all reductions, if one can.
+  std::optional<Round> onlyRound();
+  /// Each reduction in a round of its own.
+  void reduceInTurn(ThreadCombiner &threads);
+  /// What the thread's elements of the current rows come to.
+  Accumulators reduceOwn(const Round &round);
+  virtual Accumulators reduceOwn(mlir::linalg::GenericOp op, const Combiner &combiner,
+                                 const Accumulators &neutral) = 0;
+  void holdResults(llvm::ArrayRef<mlir::Value> ofRound);
 
   /// What the elements of a strip come to.
   Accumulators combineStrip(const Combiner &combiner, const Strip &strip,
@@ -56,6 +68,9 @@ protected:
   mlir::Value isRow; ///< null if every thread has a row
   Indices rowPlace;
   llvm::SmallVector<Strip> strips;
+
+private:
+  std::optional<JointReduction> joint;
 };
 
 } // namespace tenon::codegen::cuda

@@ -19,8 +19,13 @@ public:
       llvm::append_range(places, strip.places);
     }
     ThreadCombiner threads(kernel, layout.threads, math.value(thread));
-    for (linalg::GenericOp op : work.reductions) {
-      reduce(op, threads);
+    // Within a block a barrier more costs less than to compute twice what both reductions need.
+    std::optional<Round> round = layout.threads.blocks > 1 ? onlyRound() : std::nullopt;
+    if (round) {
+      threads.send(*round, reduceOwn(*round), Value());
+      holdResults(threads.receive(*round, Value()));
+    } else {
+      reduceInTurn(threads);
     }
     storeWide();
     storeNarrow();
@@ -29,16 +34,17 @@ public:
   }
 
 private:
-  void reduce(linalg::GenericOp op, ThreadCombiner &threads);
+  using RowsFrame::reduceOwn;
+  Accumulators reduceOwn(linalg::GenericOp op, const Combiner &combiner,
+                         const Accumulators &neutral) override;
   void storeWide();
 
   /// Of all strips.
   SmallVector<Indices> places;
 };
 
-void RegisterRows::reduce(linalg::GenericOp op, ThreadCombiner &threads) {
-  Combiner combiner = *Combiner::of(op);
-  Accumulators neutral = emitter.initial(op, rowPlace);
+Accumulators RegisterRows::reduceOwn(linalg::GenericOp op, const Combiner &combiner,
+                                     const Accumulators &neutral) {
   SmallVector<Accumulators> starts(places.size(), neutral);
   SmallVector<SmallVector<Value>> results = emitter.steps(op, places, starts);
   SmallVector<Accumulators> parts;
@@ -46,8 +52,7 @@ void RegisterRows::reduce(linalg::GenericOp op, ThreadCombiner &threads) {
     ArrayRef<Accumulators> own = ArrayRef(results).slice(i * layout.lanes, layout.lanes);
     parts.push_back(combineStrip(combiner, strip, own, neutral));
   }
-  Accumulators own = combiner.combine(builder, location, std::move(parts));
-  hold(op, threads.combine(combiner, std::move(own), neutral));
+  return combiner.combine(builder, location, std::move(parts));
 }
 
 void RegisterRows::storeWide() {

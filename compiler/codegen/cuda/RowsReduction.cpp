@@ -5,6 +5,7 @@
 #include "compiler/codegen/cuda/RowsReduction.h"
 
 #include "compiler/codegen/cuda/ElementEmitter.h"
+#include "compiler/codegen/cuda/RowsThreads.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/Support/MathExtras.h"

@@ -18,7 +18,6 @@ private:
 
   /// Starts copies of a group's rows to a slot, if there is such a group.
   void copy(const Index &group, mlir::Value isThere, mlir::Value slot);
-  void copyStrip(const Index &group, mlir::Value isThere, int64_t step, mlir::Value slot);
   /// The address of a strip of one of the inputs in shared memory.
   mlir::Value stagedAt(size_t input, int64_t step, mlir::Value slot);
 
@@ -44,28 +43,20 @@ private:
   struct Groups {
     Index first, end, step;
   };
-  using Round = ThreadCombiner::Round;
   Groups groups();
   mlir::Value isThere(const Groups &all, const Index &group);
   void emitRounds(ThreadCombiner &threads, const std::optional<Round> &round, const Groups &all,
-                  const Index &group);
+                  const Index &group, mlir::Value number);
   void emitOverlapped(ThreadCombiner &threads, const Round &round, const Groups &all,
-                      const Index &group);
+                      const Index &group, mlir::Value number);
   void finish();
 
-  /// Each reduction in a round of its own; or the round that does all of them, if one can.
-  void reduce(ThreadCombiner &threads);
-  std::optional<Round> onlyRound();
-  /// What the thread's elements come to.
-  Accumulators reduceOwn(const Round &round);
+  using RowsFrame::reduceOwn;
   Accumulators reduceOwn(mlir::linalg::GenericOp op, const Combiner &combiner,
-                         const Accumulators &neutral);
-  void holdResults(llvm::ArrayRef<mlir::Value> results);
-  /// Calls `atEnd` after each strip, which is not read any more.
-  void storeWide(llvm::function_ref<void(int64_t)> atEnd = [](int64_t) {});
+                         const Accumulators &neutral) override;
+  void storeWide();
 
-  /// Rows on their way come one after the other in the loop, also where they share a slot.
-  int64_t phases() const { return std::max<int64_t>(layout.slots, 2); }
+  /// Whether the next row takes the place of this one.
   bool isRefilled() const { return layout.slots == 1 && layout.groupsPerBlock == 0; }
   /// The slot `distance` after one.
   mlir::Value slotAfter(mlir::Value slot, int64_t distance);
@@ -76,7 +67,6 @@ private:
   /// Of the rows that are worked on.
   mlir::Value currentSlot;
   llvm::SmallVector<Parameter> parameters;
-  std::optional<JointReduction> joint;
 };
 
 } // namespace tenon::codegen::cuda

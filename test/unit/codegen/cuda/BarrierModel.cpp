@@ -81,16 +81,36 @@ void BarrierModel::copyBox(const EmulatedTensorMap &map, int32_t column, int32_t
             "not a multiple of 1024";
     return;
   }
+  begin({map, column, row, to}, place, *barrier);
+}
+
+void BarrierModel::store(const void *word, size_t bytes, char *to, const char *place) {
+  Barrier *barrier = find(place);
+  if (!barrier) {
+    return;
+  }
+  if (!barrier->isPublished || reinterpret_cast<uintptr_t>(to) % bytes != 0) {
+    fault = "a store at a barrier not published, or not on a border of its size";
+    return;
+  }
+  begin({{}, 0, 0, to, std::string(static_cast<const char *>(word), bytes)}, place, *barrier);
+}
+
+void BarrierModel::begin(const Copy &copy, const char *place, Barrier &barrier) {
   ++events;
-  Copy copy{map, column, row, to};
   if (isLate) {
     underWay[place].push_back(copy);
   } else {
-    land(copy, *barrier);
+    land(copy, barrier);
   }
 }
 
 void BarrierModel::land(const Copy &copy, Barrier &barrier) {
+  if (!copy.word.empty()) {
+    memcpy(copy.to, copy.word.data(), copy.word.size());
+    barrier.bytes -= static_cast<int64_t>(copy.word.size());
+    return endPhase(barrier);
+  }
   const EmulatedTensorMap &map = copy.map;
   constexpr int64_t chunkBytes = 16, rowBytes = 128, elementBytes = 2;
   for (int64_t r = 0; r < map.boxRows; ++r) {

@@ -1,8 +1,9 @@
 // Barriers in the shared memory of a cluster that count arrivals and bytes, and copies of boxes of
-// a matrix that complete on them. Relies on shared memory that was not written being told apart by
-// its user.
+// a matrix and stores that complete on them. Relies on shared memory that was not written being
+// told apart by its user.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -35,6 +36,8 @@ public:
   bool hasEnded(const char *barrier, uint32_t parity);
   void copyBox(const EmulatedTensorMap &map, int32_t column, int32_t row, char *to,
                const char *barrier);
+  /// Of a word of 4 or 8 bytes.
+  void store(const void *word, size_t bytes, char *to, const char *barrier);
 
   /// "phase 3 of a barrier lacks 1 arrivals and 128 bytes".
   std::string describe(const char *barrier) const;
@@ -55,10 +58,12 @@ private:
     EmulatedTensorMap map;
     int32_t column, row;
     char *to;
+    std::string word = {}; ///< of a store
   };
 
   Barrier *find(const char *barrier);
   void endPhase(Barrier &barrier);
+  void begin(const Copy &copy, const char *place, Barrier &barrier);
   void land(const Copy &copy, Barrier &barrier);
 
   bool isLate;

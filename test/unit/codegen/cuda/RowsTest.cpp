@@ -319,11 +319,11 @@ TEST(Rows, ReadsAndWritesEachElementOnce) {
       {softmax("65536x64", 1, "f16"), 2, 2, 0},
       {softmax("65536x1024", 1, "f16"), 4, 4, 0},
       {softmax("4096x1024", 1, "f32"), 8, 8, 0},
-      {softmax("8192x16384", 1, "f16"), 0, 4, 2, 8},
+      {softmax("8192x16384", 1, "f16"), 0, 4, 1, 8},
       // In a cluster of blocks.
       {softmax("2048x262144", 1, "f16"), 0, 8, 0, 24},
       // Two rows and three parameters.
-      {fused("65536", "4096", "f16"), 6, 2, 2, 8},
+      {fused("65536", "4096", "f16"), 6, 2, 1, 8},
       {fused("128", "768", "f16"), 5, 1, 2},
       {reduce("mean", "65536x4096xf16", "1", "65536xf16"), 2, 0, 1},
   };
@@ -331,7 +331,7 @@ TEST(Rows, ReadsAndWritesEachElementOnce) {
     Ptx ptx(expected.text);
     EXPECT_EQ(ptx.steps, 1u);
     EXPECT_EQ(ptx.count("ld.global"), expected.loads) << expected.text;
-    EXPECT_EQ(ptx.count("ld.global.nc.v4.b32"), expected.loads) << expected.text;
+    EXPECT_EQ(ptx.count("ld.global.v4.b32"), expected.loads) << expected.text;
     EXPECT_EQ(ptx.count("st.global.v4.b32"), expected.stores) << expected.text;
     EXPECT_EQ(ptx.count("bar.sync"), expected.barriers) << expected.text;
     EXPECT_EQ(ptx.count("cp.async.cg.shared.global"), expected.copies) << expected.text;
@@ -348,21 +348,26 @@ TEST(Rows, LongRowsOfSeveralTensorsDoNotSpill) {
 TEST(Rows, LongReductionsAreSharedByManyBlocks) {
   Ptx rows(reduce("sum", "67108864xf32", "0", "f32"));
   EXPECT_EQ(rows.steps, 2u);
-  EXPECT_EQ(rows.count("ld.global.nc.v4.b32"), 4u);
+  EXPECT_EQ(rows.count("ld.global.v4.b32"), 4u);
   Ptx columns(reduce("sum", "65536x768xf32", "0", "768xf32"));
   EXPECT_EQ(columns.steps, 2u);
-  EXPECT_EQ(columns.count("ld.global.nc.v4.b32"), 4u);
+  EXPECT_EQ(columns.count("ld.global.v4.b32"), 4u);
 }
 
 TEST(Rows, LongRowsAreSharedByACluster) {
   Ptx ptx(softmax("2048x262144", 1, "f16"));
   EXPECT_EQ(ptx.count(".reqnctapercluster 8"), 1u);
   EXPECT_GT(ptx.count("mapa"), 0u);
-  // Once to know that all blocks run, and once for both reductions (of the first row, and of each
-  // that follows); no more of them run than find room.
+  // A barrier of the cluster once, to know that all blocks run. Both reductions go together: of the
+  // first row, and of each that follows. The next kernel waits for the end, and no more blocks run
+  // than find room.
   for (const std::string &text : {softmax("2048x262144", 1, "f16"), norm("2048", "65536", "f16")}) {
     Ptx joint(text);
-    EXPECT_EQ(joint.count("barrier.cluster.arrive"), 3u) << text;
+    EXPECT_EQ(joint.count("barrier.cluster.arrive"), 1u) << text;
+    EXPECT_EQ(joint.count("st.async.shared::cluster"), 4u) << text;
+    auto [before, after] = llvm::StringRef(joint.ptx).split("griddepcontrol.launch_dependents");
+    EXPECT_TRUE(before.contains("st.global")) << text;
+    EXPECT_FALSE(after.contains("global")) << text;
     EXPECT_EQ(joint.count(".minnctapersm"), 1u) << text;
   }
 }

@@ -22,6 +22,18 @@ char *placeIn(uint32_t rank, const char *own) {
   return running->blocks[rank].shared + (own - running->block().shared);
 }
 
+/// Of a word of the type that the cluster's blocks exchange.
+template <typename Word> struct StoreOperands {
+  char *to;
+  Word word;
+  const char *barrier;
+};
+
+template <typename Word> void storeAsync(const void *arguments) {
+  const StoreOperands<Word> &operands = *static_cast<const StoreOperands<Word> *>(arguments);
+  running->barriers.store(&operands.word, sizeof(Word), operands.to, operands.barrier);
+}
+
 struct BoxOperands {
   char *to;
   const EmulatedTensorMap *map;
@@ -205,6 +217,10 @@ const std::map<std::string, Single> &singles() {
          const BarrierOperands &operands = *as<BarrierOperands>(a);
          waitForPhase(operands.barrier, operands.value);
        }},
+      {"st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], $1, [$2];",
+       [](void *, const void *a) { storeAsync<uint32_t>(a); }},
+      {"st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [$0], $1, [$2];",
+       [](void *, const void *a) { storeAsync<uint64_t>(a); }},
       {"prefetch.tensormap [$0];", [](void *, const void *) {}},
       {"cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [$0], "
        "[$1, "

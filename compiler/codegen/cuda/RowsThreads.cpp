@@ -1,0 +1,253 @@
+// Relies on shuffles within warps, shared memory and one barrier within a block. Within a cluster
+// on asynchronous stores to the other blocks' memory: a barrier of the cluster would wait for all
+// that its threads have stored to global memory (1 to 2 us a row on an H200), and forget what the
+// first-level cache holds.
+#include "compiler/codegen/cuda/RowsThreads.h"
+
+#include "compiler/codegen/cuda/AsyncCopy.h"
+#include "compiler/codegen/cuda/Region.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+
+ThreadCombiner::ThreadCombiner(Kernel &kernel, const RowThreads &threads, Value thread)
+    : kernel(kernel), t(kernel.builder, kernel.location), threads(threads),
+      thread(arith::IndexCastOp::create(kernel.builder, kernel.location, t.i32Type(), thread)),
+      lane(t.rem(this->thread, kWarp)), place(t.div(this->thread, kWarp)) {
+  if (threads.blocks == 1) {
+    return;
+  }
+  Value rank = NVVM::BlockInClusterIdXOp::create(t.builder, t.location, t.i32Type());
+  place = t.add(t.mul(rank, threads.perRow / kWarp), place);
+  t.when(t.isEqual(this->thread, t.i32(0)), [&](const ThreadBuilder &one) {
+    publishBarriers(one);
+    barriersEnd = &one.builder.getInsertionBlock()->back();
+  });
+  // The memory of a block may be written to only once the block runs.
+  NVVM::ClusterArriveRelaxedOp::create(t.builder, t.location, t.builder.getUnitAttr());
+}
+
+void ThreadCombiner::awaitCluster() {
+  if (threads.blocks > 1 && !hasClusterStarted) {
+    t.waitForCluster();
+  }
+  hasClusterStarted = true;
+}
+
+void ThreadCombiner::enterLoop() {
+  awaitCluster();
+  isLoop = true;
+}
+
+int64_t ThreadCombiner::warps() const { return threads.perRow / kWarp * threads.blocks; }
+
+Type ThreadCombiner::kept(Type type) const {
+  return threads.blocks > 1 && type.getIntOrFloatBitWidth() < 32 ? t.i32Type() : type;
+}
+
+Value ThreadCombiner::toKept(Value value) const {
+  unsigned width = value.getType().getIntOrFloatBitWidth();
+  Value bits = t.bitcast(t.builder.getIntegerType(width), value);
+  return width < 32 ? arith::ExtUIOp::create(t.builder, t.location, t.i32Type(), bits).getResult()
+                    : bits;
+}
+
+Value ThreadCombiner::fromKept(Type type, Value value) const {
+  if (value.getType() == type) {
+    return value;
+  }
+  Type narrow = t.builder.getIntegerType(type.getIntOrFloatBitWidth());
+  return t.bitcast(type, arith::TruncIOp::create(t.builder, t.location, narrow, value));
+}
+
+Value ThreadCombiner::shuffle(Value value, int64_t mask) const {
+  Type type = value.getType();
+  if (type.isF32() || type.isInteger(32)) {
+    return t.shuffleXor(value, mask);
+  }
+  Value bits = toKept(value);
+  if (type.getIntOrFloatBitWidth() < 32) {
+    return fromKept(type, t.shuffleXor(bits, mask));
+  }
+  auto word = [&](Value part) -> Value {
+    Value other = t.shuffleXor(t.word(part), mask);
+    return arith::ExtUIOp::create(t.builder, t.location, t.i64Type(), other);
+  };
+  Value half = t.i64(32);
+  Value high = word(arith::ShRUIOp::create(t.builder, t.location, bits, half));
+  Value moved = arith::ShLIOp::create(t.builder, t.location, high, half);
+  return t.bitcast(type, arith::OrIOp::create(t.builder, t.location, word(bits), moved));
+}
+
+Accumulators ThreadCombiner::combineLanes(const Combiner &combiner, int64_t lanes,
+                                          Accumulators values) const {
+  for (int64_t mask = lanes / 2; mask > 0; mask /= 2) {
+    Accumulators others =
+        llvm::map_to_vector<2>(values, [&](Value value) { return shuffle(value, mask); });
+    values = combiner.combine(t.builder, t.location, values, others);
+  }
+  return values;
+}
+
+Value ThreadCombiner::barriersOfCluster() {
+  int64_t count = isLoop ? 2 : 1;
+  Value barriers = kernel.shared(t.i64Type(), count);
+  OpBuilder::InsertionGuard guard(t.builder);
+  t.builder.setInsertionPoint(barriersEnd);
+  for (int64_t i = 0; i < count; ++i) {
+    initBarrier(t, t.offset(barriers, t.i64Type(), i), /*arrivals=*/1);
+  }
+  return barriers;
+}
+
+ThreadCombiner::Exchange ThreadCombiner::exchangeOf(const Accumulators &values) {
+  Exchange exchange;
+  for (Value value : values) {
+    exchange.types.push_back(value.getType());
+    exchange.arrays.push_back(kernel.shared(kept(value.getType()), warps() * (isLoop ? 2 : 1)));
+  }
+  if (threads.blocks > 1) {
+    exchange.barriers = barriersOfCluster();
+  }
+  return exchange;
+}
+
+Value ThreadCombiner::ofRound(Value array, Type element, int64_t count, Value number) {
+  return number ? t.offset(array, element, t.mul(t.bitAnd(number, t.i32(1)), count)) : array;
+}
+
+/// Stores the warp's values in the memory of every block of the row.
+void ThreadCombiner::start(const Exchange &exchange, Value number, const Accumulators &values) {
+  awaitCluster();
+  t.when(t.isLess(lane, t.i32(threads.blocks)), [&](const ThreadBuilder &sender) {
+    OpBuilder::InsertionGuard guard(t.builder);
+    t.builder.restoreInsertionPoint(sender.builder.saveInsertionPoint());
+    for (auto [array, value] : llvm::zip(exchange.arrays, values)) {
+      Type type = kept(value.getType());
+      Value target = t.offset(ofRound(array, type, warps(), number), type, place);
+      if (!exchange.barriers) {
+        t.store(value, target, byteSize(type));
+        continue;
+      }
+      Value barrier = ofRound(exchange.barriers, t.i64Type(), 1, number);
+      storeAsync(t, t.remote(target, lane), toKept(value), t.remote(barrier, lane));
+    }
+  });
+}
+
+/// Waits for all that the threads of the row have started.
+void ThreadCombiner::await(const Exchange &exchange, Value number) {
+  if (!exchange.barriers) {
+    return kernel.barrier();
+  }
+  int64_t bytes = 0;
+  for (Type type : exchange.types) {
+    bytes += warps() * byteSize(kept(type));
+  }
+  Value barrier = ofRound(exchange.barriers, t.i64Type(), 1, number);
+  // Some of the bytes may have come already.
+  t.when(t.isEqual(thread, t.i32(0)),
+         [&](const ThreadBuilder &one) { arriveExpecting(one, barrier, one.i32(bytes)); });
+  waitForPhase(t, barrier, number ? t.rem(t.div(number, 2), 2) : t.i32(0));
+}
+
+Accumulators ThreadCombiner::load(const Exchange &exchange, Value number, Value position) {
+  Accumulators values;
+  for (auto [array, type] : llvm::zip(exchange.arrays, exchange.types)) {
+    Type element = kept(type);
+    Value source = t.offset(ofRound(array, element, warps(), number), element, position);
+    values.push_back(fromKept(type, t.load(element, source, byteSize(element))));
+  }
+  return values;
+}
+
+/// Combines what lies in the arrays: each thread for itself while that is little, else the lanes
+/// of each warp together.
+Accumulators ThreadCombiner::gather(const Combiner &combiner, const Exchange &exchange,
+                                    Value number, const Accumulators &neutral) {
+  constexpr int64_t kAlone = 8;
+  int64_t count = warps();
+  SmallVector<Accumulators> parts;
+  if (count <= kAlone) {
+    for (int64_t i = 0; i < count; ++i) {
+      parts.push_back(load(exchange, number, t.i32(i)));
+    }
+    return combiner.combine(t.builder, t.location, parts);
+  }
+  for (int64_t first = 0; first < count; first += kWarp) {
+    Value position = t.add(lane, first);
+    if (first + kWarp <= count) {
+      parts.push_back(load(exchange, number, position));
+      continue;
+    }
+    Value isInside = t.isLess(position, t.i32(count));
+    Accumulators values = load(exchange, number, t.select(isInside, position, t.i32(count - 1)));
+    for (auto [value, other] : llvm::zip(values, neutral)) {
+      value = t.select(isInside, value, other);
+    }
+    parts.push_back(values);
+  }
+  return combineLanes(combiner, kWarp, combiner.combine(t.builder, t.location, parts));
+}
+
+Accumulators ThreadCombiner::combine(const Combiner &combiner, Accumulators partial,
+                                     const Accumulators &neutral) {
+  partial = combineLanes(combiner, std::min(threads.perRow, kWarp), std::move(partial));
+  if (threads.perRow <= kWarp && threads.blocks == 1) {
+    return partial;
+  }
+  Exchange exchange = exchangeOf(partial);
+  start(exchange, current, partial);
+  await(exchange, current);
+  return gather(combiner, exchange, current, neutral);
+}
+
+bool ThreadCombiner::canCombineJointly(const RowThreads &threads) {
+  int64_t warps = threads.perRow / kWarp * threads.blocks;
+  return warps % kWarp == 0 || (warps > 1 && llvm::isPowerOf2_64(warps));
+}
+
+void ThreadCombiner::send(const Round &round, Accumulators own, Value number) {
+  Accumulators ofWarp = combineLanes(round.combiners[0], kWarp, {own[0]});
+  if (round.joint) {
+    Value moved = round.joint->move(t.builder, t.location, own[1], own[0], round.count, ofWarp[0],
+                                    round.count * kWarp);
+    ofWarp.push_back(combineLanes(round.combiners[1], kWarp, {moved})[0]);
+  }
+  if (!apart) {
+    apart = exchangeOf(ofWarp);
+  }
+  start(*apart, number, ofWarp);
+}
+
+Accumulators ThreadCombiner::receive(const Round &round, Value number) {
+  await(*apart, number);
+  if (!round.joint) {
+    return gather(round.combiners[0], *apart, number, round.neutral);
+  }
+  SmallVector<Accumulators> parts;
+  int64_t lanes = std::min(warps(), kWarp);
+  for (int64_t i = 0; i < warps(); i += lanes) {
+    parts.push_back(load(*apart, number, t.add(t.rem(lane, lanes), i)));
+  }
+  auto combined = [&](unsigned reduction) -> Value {
+    SmallVector<Accumulators> own = llvm::map_to_vector(
+        parts, [&](const Accumulators &part) { return Accumulators{part[reduction]}; });
+    const Combiner &combiner = round.combiners[reduction];
+    return combineLanes(combiner, lanes, combiner.combine(t.builder, t.location, own))[0];
+  };
+  int64_t ofWarp = round.count * kWarp;
+  Value whole = combined(0);
+  for (Accumulators &part : parts) {
+    part[1] =
+        round.joint->move(t.builder, t.location, part[1], part[0], ofWarp, whole, ofWarp * warps());
+  }
+  return {whole, combined(1)};
+}
+
+} // namespace tenon::codegen::cuda

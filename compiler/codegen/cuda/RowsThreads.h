@@ -1,0 +1,98 @@
+// Brings together what the threads of a row have of a reduction: within a warp, a block and a
+// cluster of blocks. Relies on all threads of the row taking part each time.
+#pragma once
+
+#include "compiler/codegen/cuda/Kernel.h"
+#include "compiler/codegen/cuda/RowsCombine.h"
+#include "compiler/codegen/cuda/RowsJoint.h"
+#include "compiler/codegen/cuda/ThreadBuilder.h"
+
+namespace tenon::codegen::cuda {
+
+/// The threads that work on a row: `perRow` of each block of a cluster of `blocks`. Where a warp
+/// holds several rows `perRow` is a power of two; else it is a multiple of a warp, and a block has
+/// one row.
+struct RowThreads {
+  int64_t perRow = 32;
+  int64_t blocks = 1;
+};
+
+/// Combines over the threads of a row, once or several times in a kernel.
+class ThreadCombiner {
+public:
+  /// `thread` is the number of the thread in the block. Stands at the kernel's beginning.
+  ThreadCombiner(Kernel &kernel, const RowThreads &threads, mlir::Value thread);
+
+  /// Before a loop over rows, whose rounds are numbered from 0 on (i32).
+  void enterLoop();
+  void setRound(mlir::Value number) { current = number; }
+
+  /// What the partial results of the row's threads come to; every one of them gets it. `neutral`
+  /// changes nothing that it is combined with.
+  Accumulators combine(const Combiner &combiner, Accumulators partial, const Accumulators &neutral);
+
+  /// Whether the warps of a row are so many that a round of two reductions can be asked for.
+  static bool canCombineJointly(const RowThreads &threads);
+  /// One round for one reduction, or two: of the second, `count` elements of the thread came to
+  /// `own[1]` around the thread's own part of the first. All threads have as many.
+  struct Round {
+    const JointReduction *joint = nullptr; ///< null for one reduction
+    llvm::SmallVector<Combiner, 2> combiners;
+    Accumulators neutral;
+    int64_t count = 0;
+  };
+  /// `send` hands out what the thread came to, `receive` what the row came to; between them a
+  /// thread may do what needs neither. A round is received before the next but one is sent, and
+  /// each that is sent is received, since the blocks of a cluster end when they have nothing to
+  /// wait for.
+  void send(const Round &round, Accumulators own, mlir::Value number);
+  Accumulators receive(const Round &round, mlir::Value number);
+
+private:
+  /// Where the warps of the row leave their values: an array for each accumulator, and in a cluster
+  /// a barrier that counts the bytes. In a loop there are two of each, for rounds of even and odd
+  /// numbers: who sends the next but one has received the next, to which everyone else came by
+  /// receiving this one.
+  struct Exchange {
+    llvm::SmallVector<mlir::Type> types;
+    llvm::SmallVector<mlir::Value> arrays;
+    mlir::Value barriers; ///< null in a block
+  };
+  Exchange exchangeOf(const Accumulators &values);
+  mlir::Value barriersOfCluster();
+  /// The part of an array that a round uses.
+  mlir::Value ofRound(mlir::Value array, mlir::Type element, int64_t count, mlir::Value number);
+  void start(const Exchange &exchange, mlir::Value number, const Accumulators &values);
+  void await(const Exchange &exchange, mlir::Value number);
+  Accumulators load(const Exchange &exchange, mlir::Value number, mlir::Value position);
+  Accumulators gather(const Combiner &combiner, const Exchange &exchange, mlir::Value number,
+                      const Accumulators &neutral);
+  void awaitCluster();
+
+  int64_t warps() const;
+  /// Asynchronous stores move words of 32 and 64 bits.
+  mlir::Type kept(mlir::Type type) const;
+  mlir::Value toKept(mlir::Value value) const;
+  mlir::Value fromKept(mlir::Type type, mlir::Value value) const;
+  /// The value of any type of lane ^ mask; and over lanes that differ in the bits below `lanes`, a
+  /// power of two.
+  mlir::Value shuffle(mlir::Value value, int64_t mask) const;
+  Accumulators combineLanes(const Combiner &combiner, int64_t lanes, Accumulators values) const;
+
+  Kernel &kernel;
+  /// Builds where the kernel's builder stands.
+  ThreadBuilder t;
+  RowThreads threads;
+  /// Of i32: the thread in the block, its lane in the warp, and the place of the warp's value among
+  /// those of the row.
+  mlir::Value thread, lane, place;
+  /// Of the rounds that are sent and received apart.
+  std::optional<Exchange> apart;
+  /// Null outside of a loop.
+  mlir::Value current;
+  bool isLoop = false, hasClusterStarted = false;
+  /// Before this op one thread makes the barriers.
+  mlir::Operation *barriersEnd = nullptr;
+};
+
+} // namespace tenon::codegen::cuda
