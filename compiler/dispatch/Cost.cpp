@@ -2,6 +2,7 @@
 // Relies on getDims for symbolic shapes; an unknown size counts as one element.
 #include "compiler/dispatch/Cost.h"
 
+#include "compiler/dispatch/FewRows.h"
 #include "compiler/dispatch/Occupancy.h"
 #include "compiler/dispatch/OpKinds.h"
 #include "compiler/graph/Tn.h"
@@ -106,6 +107,17 @@ double CostModel::peakOf(Operation *op, bool isGenerated) const {
   return isGenerated ? std::min(generated, library) : library;
 }
 
+/// Bytes a second that a kernel with a matrix product moves at most; others are not held back.
+double CostModel::productRate(ArrayRef<Operation *> ops, bool isGenerated) const {
+  bool isHeldBack = device.isGpu() && llvm::any_of(ops, [](Operation *op) {
+                      tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op);
+                      return matmul && !isStreamed(matmul);
+                    });
+  return !isHeldBack   ? std::numeric_limits<double>::max()
+         : isGenerated ? device.generatedBandwidth
+                       : device.productBandwidth;
+}
+
 /// Tells the operands of `op`, of which `times` elements are computed, how often they are read.
 void CostModel::countReads(Operation *op, double times, Reads &reads) const {
   double result = std::max<int64_t>(countOf(tn::getDims(op->getResult(0).getType())), 1);
@@ -182,7 +194,8 @@ Cost CostModel::costOf(ArrayRef<Operation *> ops, bool isGenerated) const {
     cost.bytes += bytesRead(value, ops);
   }
   bool fitsCache = cost.bytes <= device.cacheBytes * static_cast<int64_t>(device.cores);
-  double bandwidth = fitsCache ? device.cacheBandwidth : device.memoryBandwidth;
+  double bandwidth = std::min(fitsCache ? device.cacheBandwidth : device.memoryBandwidth,
+                              productRate(ops, isGenerated));
   double unhindered = std::max(cost.bytes / bandwidth, seconds);
   seconds = unhindered;
   Occupancy occupancy = occupancyOf(ops, *this);

@@ -29,6 +29,7 @@ public:
 
 private:
   double peakOf(mlir::Operation *op, bool isGenerated) const;
+  double productRate(llvm::ArrayRef<mlir::Operation *> ops, bool isGenerated) const;
   /// Elements that the readers of a value want: at the same places, which counts once, and at
   /// places of their own.
   struct Readers {

@@ -21,12 +21,12 @@ DeviceProfile cpuProfile() {
 }
 
 // Products of half floats with a bias and a clamp, of 6,272 to 1,605,632 rows and depths of 16 to
-// 160: generated ones move 0.87 to 1.35 TB/s or do 110 TFLOP/s, calls of a library (with a pass for
-// the clamp, taken off) move 1.5 to 1.69 TB/s. So a call and a pass took 0.84 to 1.21 of the time
-// of generated code, more at four of six shapes. Bytes on the way: copies whose multiprocessors ask
-// for 4, 8, 12, 16 and 24 KiB at once run at 1.38, 2.3, 3.13, 3.4 and 3.85 TB/s, as if reading
-// (half of them) needed 20 KiB; one block of 256 threads is as good as eight where each thread asks
-// for enough (4.00 TB/s with 152 registers).
+// 160: generated ones move 0.87 to 1.35 TB/s or do 110 TFLOP/s, calls of a library 1.5 to 1.69 TB/s
+// with a pass for the clamp behind them.
+//
+// Bytes on the way: copies whose multiprocessors ask for 4, 8, 12, 16 and 24 KiB at once run at
+// 1.38, 2.3, 3.13, 3.4 and 3.85 TB/s, as if reading (half of them) needed 20 KiB; one block of 256
+// threads is as good as eight where each thread asks for enough (4.00 TB/s with 152 registers).
 DeviceProfile cudaProfile(const engine::CudaArch &arch) {
   return {.name = "NVIDIA H200",
           .target = "cuda",

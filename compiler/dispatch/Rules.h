@@ -33,9 +33,9 @@ inline constexpr Rule kElementType = {
 inline constexpr Rule kContractionReads = {
     "contraction-reads-often",
     "a contraction reads each operand element many times, so the producer is computed once before"};
-inline constexpr Rule kLibraryEpilogue = {"library-epilogue",
-                                          "the library's call has no such epilogue, and generated "
-                                          "products are slower but for small ones"};
+inline constexpr Rule kLibraryEpilogue = {
+    "library-epilogue",
+    "the library's call has no such epilogue; a generated product gains little or loses much"};
 inline constexpr Rule kAttentionAlone = {"attention-alone", "attention is compiled alone"};
 inline constexpr Rule kCompiledAlone = {"compiled-alone",
                                         "one of the two has no strategy that fuses"};
