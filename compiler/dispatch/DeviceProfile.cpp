@@ -1,6 +1,8 @@
 // The built-in device profiles. Relies on nothing but the measured numbers below.
 #include "compiler/dispatch/DeviceProfile.h"
 
+#include "compiler/codegen/cuda/ArchLimits.h"
+
 #include "support/Text.h"
 
 namespace tenon::dispatch {
@@ -41,8 +43,9 @@ DeviceProfile cudaProfile(const engine::CudaArch &arch) {
           .productBandwidth = 1.6e12,
           .generatedBandwidth = 1.2e12,
           .launchSeconds = 1e-6,
-          .registers = 65536,
-          .threads = arch.number == 89 ? 1536 : 2048,
+          .registers = codegen::cuda::kProcessorRegisters,
+          .threads = codegen::cuda::threadLimit(arch),
+          .sharedBytes = codegen::cuda::sharedLimit(arch),
           .bytesOnTheWay = 20 << 10,
           .hasWarpgroups = arch.number == 90 && arch.isSpecific};
 }
@@ -51,7 +54,8 @@ std::string describe(const DeviceProfile &profile) {
   std::string text =
       strCat(profile.name, ' ', profile.target, ' ', profile.cores, ' ', profile.cacheBytes, ' ',
              static_cast<int64_t>(profile.launchSeconds * 1e9), ' ', profile.registers, ' ',
-             profile.threads, ' ', profile.bytesOnTheWay, ' ', profile.hasWarpgroups);
+             profile.threads, ' ', profile.sharedBytes, ' ', profile.bytesOnTheWay, ' ',
+             profile.hasWarpgroups);
   for (double rate : {profile.memoryBandwidth, profile.cacheBandwidth, profile.peak,
                       profile.halfPeak, profile.generatedPeak, profile.generatedHalfPeak,
                       profile.productBandwidth, profile.generatedBandwidth}) {

@@ -33,10 +33,11 @@ struct DeviceProfile {
   double generatedBandwidth = 0;
   /// Seconds from one kernel to the next.
   double launchSeconds = 0;
-  /// Of one multiprocessor: registers of 32 bits, threads, and bytes that it must have asked for at
-  /// any time to read memory at its rate.
+  /// Of one multiprocessor: registers of 32 bits, threads, bytes of shared memory, and bytes that
+  /// it must have asked for at any time to read memory at its rate.
   int64_t registers = 0;
   int64_t threads = 0;
+  int64_t sharedBytes = 0;
   int64_t bytesOnTheWay = 0;
   /// Whether four warps together multiply matrices (codegen/cuda/Warpgroup.h).
   bool hasWarpgroups = false;

@@ -20,7 +20,7 @@ namespace {
 /// ptxas 13.0 over 1 to 32 values of 4 to 32 elements).
 constexpr double kOwnRegisters = 12, kOfWord = 1.1;
 /// Words that ptxas loads ahead of their use, where that costs nothing.
-constexpr double kAheadOfPoints = 22, kAheadOfRows = 40;
+constexpr double kAheadOfPoints = 22, kAheadOfRows = 48;
 /// Bytes that a thread moves for a byte alive if the registers do not suffice: from 224 words of 16
 /// bits and 250 of 32 on ptxas gives up and keeps most values in memory (6.8 to 7.3, which an H200
 /// moved at 3.7 to 4.8 TB/s).
@@ -31,6 +31,7 @@ constexpr int64_t kMostRegisters = 255, kRegisterUnit = 8, kMostBlocks = 32, kWa
 struct Share {
   int64_t elements = 1;
   int64_t threads = 1;
+  int64_t sharedBytes = 0; ///< of rows that wait in shared memory, where they can be read again
 };
 
 int64_t bitsOf(Value value) {
@@ -56,7 +57,9 @@ public:
 private:
   Share sharePoints() const;
   Share shareRows() const;
+  std::optional<Share> shareStaged(int64_t length, int64_t lanes) const;
   bool isWide(Value value) const { return tn::sameDims(tn::getDims(value.getType()), dims); }
+  bool variesInRow(Value value) const;
   bool isInside(Value value) const { return llvm::is_contained(ops, value.getDefiningOp()); }
 
   friend class Liveness;
@@ -88,8 +91,8 @@ KernelFacts::KernelFacts(ArrayRef<Operation *> operations, const CostModel &cost
     return;
   }
   dims = tn::getDims(root ? root->getOperand(0).getType() : results.front().getType());
-  known = count() > 0 &&
-          (root || llvm::all_of(results, [&](Value result) { return isWide(result); }));
+  known =
+      count() > 0 && (root || llvm::all_of(results, [&](Value result) { return isWide(result); }));
 }
 
 Share KernelFacts::sharePoints() const {
@@ -111,7 +114,33 @@ Share KernelFacts::sharePoints() const {
   return {strips.lanes * strips.strips, strips.threads};
 }
 
-/// As RowsLayout.cpp has it for rows in registers; a staged row gives a thread as much.
+/// Rows that are copied to shared memory ahead of their use, as RowsLayout.cpp has them.
+std::optional<Share> KernelFacts::shareStaged(int64_t length, int64_t lanes) const {
+  constexpr int64_t kShortestStrips = 64, kStripsOfWarp = 128, kShortStrips = 512,
+                    kMostStrips = 4096, kStreamedBytes = int64_t(1) << 24, kReservedBytes = 4096;
+  int64_t strips = length / lanes, copies = 0, parameters = 0;
+  for (Value input : inputs) {
+    bool isRow = isWide(input);
+    if (isRow && bitsOf(input) / 8 * lanes != kAccessBytes) {
+      return std::nullopt;
+    }
+    copies += isRow;
+    parameters += !isRow && variesInRow(input);
+  }
+  bool waits = copies > 1 || parameters > 1 || strips > kShortStrips;
+  bool isLong = strips > kShortestStrips && strips <= kMostStrips;
+  if (copies == 0 || !waits || !isLong || count() / lanes * kAccessBytes < kStreamedBytes) {
+    return std::nullopt;
+  }
+  int64_t ofWarp = llvm::divideCeil(strips, kWarp);
+  int64_t steps = strips <= kStripsOfWarp ? ofWarp : strips <= kShortStrips ? 2 : 4;
+  int64_t ofRow = llvm::alignTo(llvm::divideCeil(strips, steps), kWarp);
+  Share share{steps * lanes, strips <= kStripsOfWarp ? kFewBlockThreads : ofRow};
+  share.sharedBytes = 2 * copies * steps * share.threads * kAccessBytes + kReservedBytes;
+  return share.sharedBytes <= costs.profile().sharedBytes ? std::optional(share) : std::nullopt;
+}
+
+/// As RowsLayout.cpp has it.
 Share KernelFacts::shareRows() const {
   constexpr int64_t kFewElements = 16, kManyElements = 32, kManyBytes = 8, kFewResults = 2;
   constexpr int64_t kFewRows = 1024, kFewThreads = 128, kGoodThreads = 256, kMostThreads = 512;
@@ -126,6 +155,9 @@ Share KernelFacts::shareRows() const {
   }
   bool isCrowded = bytesRead() >= kManyBytes || widest >= kManyBytes || wideResults > kFewResults;
   int64_t lanes = std::gcd(kAccessBytes / widest, length);
+  if (std::optional<Share> staged = shareStaged(length, lanes)) {
+    return *staged;
+  }
   bool isFew = count() / length < kFewRows;
   int64_t few = isFew ? lanes : kFewElements;
   int64_t most = isCrowded ? kFewElements : kManyElements;
@@ -138,6 +170,13 @@ Share KernelFacts::shareRows() const {
   elements = std::max<int64_t>(elements, llvm::alignTo(ofCluster, lanes));
   int64_t threads = llvm::alignTo(llvm::divideCeil(length, elements), kWarp);
   return {elements, std::min(threads, kMostThreads)};
+}
+
+/// Whether the elements of a thread differ in `value`.
+bool KernelFacts::variesInRow(Value value) const {
+  tn::Dims own = tn::getDims(value.getType());
+  return !own.empty() && !dims.empty() && tn::sameDim(own.back(), dims.back()) &&
+         tn::constantDim(own.back()) != 1;
 }
 
 int64_t KernelFacts::bytesRead() const {
@@ -172,11 +211,9 @@ private:
 
 double Liveness::wordsOf(Value value) const {
   double words = static_cast<double>(bitsOf(value)) / 32;
-  tn::Dims own = tn::getDims(value.getType());
   bool isRow = facts.root && value == facts.root->getOperand(0);
-  bool varies = !own.empty() && !facts.dims.empty() && tn::sameDim(own.back(), facts.dims.back()) &&
-                tn::constantDim(own.back()) != 1;
-  return varies ? elements * (isRow ? std::max(words, 1.0) : words) : std::ceil(words);
+  return facts.variesInRow(value) ? elements * (isRow ? std::max(words, 1.0) : words)
+                                  : std::ceil(words);
 }
 
 void Liveness::start(Value value) {
@@ -269,13 +306,16 @@ Occupancy occupancyOf(ArrayRef<Operation *> ops, const CostModel &costs) {
   Occupancy occupancy;
   occupancy.registers = facts.registers(share.elements);
   int64_t limit = std::min(kMostRegisters, device.registers / share.threads);
-  if (occupancy.registers > limit) {
+  if (occupancy.registers > limit && share.sharedBytes == 0) {
     occupancy.spilled = kOfSpilledByte * 4 * facts.wordsAlive(share.elements) * facts.count() /
                         static_cast<double>(share.elements);
   }
   int64_t taken = llvm::alignTo(std::min(occupancy.registers, limit), kRegisterUnit);
   int64_t blocks = std::min(
       {device.registers / (taken * share.threads), device.threads / share.threads, kMostBlocks});
+  if (share.sharedBytes > 0) {
+    blocks = std::min(blocks, device.sharedBytes / share.sharedBytes);
+  }
   int64_t threads = std::max<int64_t>(blocks, 1) * share.threads;
   occupancy.percent = 100 * threads / device.threads;
   int64_t onTheWay = threads * share.elements * facts.bytesRead();

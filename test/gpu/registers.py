@@ -17,8 +17,8 @@ import gpu_cases  # noqa: E402
 import onnx  # noqa: E402
 from onnx import TensorProto  # noqa: E402
 
-# Of the kernels that the model knows: what ptxas loads ahead if it likes, and rows that wait in shared memory, are in the factor.
-FACTOR, FREE = 1.8, 16
+# Of the kernels that the model knows: what ptxas loads ahead if it likes is in the factor.
+FACTOR, FREE = 1.6, 16
 
 
 def mixture(count, dims, dtype=TensorProto.FLOAT, reduces=True):
@@ -114,6 +114,13 @@ class Registers(ToolTest):
                 with self.subTest(name):
                     self.hold(self.saved(case.model()))
 
+    def test_rows_of_several_tensors(self):
+        """In registers and by way of shared memory."""
+        for count, dims, dtype in ((4, [65536, 512], TensorProto.FLOAT), (8, [16384, 1024], TensorProto.FLOAT16),
+                                   (12, [16384, 4096], TensorProto.FLOAT16), (16, [512, 1024], TensorProto.FLOAT)):
+            with self.subTest(f"{count} of {dims}"):
+                self.hold(self.saved(mixture(count, dims, dtype)))
+
     def test_registers_part_rows(self):
         """16 values of 16 elements each do not fit: what weighs the last inputs runs by itself, and nothing spills."""
         rows = self.hold(self.saved(mixture(16, [65536, 512])))
@@ -156,8 +163,8 @@ class Registers(ToolTest):
                           edge["decided"])
 
     def test_planted_estimates_are_found(self):
-        self.assertTrue(far(40, 80) and far(80, 40) and far(255, 120))
-        self.assertFalse(far(40, 70) or far(8, 24) or far(120, 200))
+        self.assertTrue(far(40, 80) and far(80, 40) and far(255, 150))
+        self.assertFalse(far(40, 60) or far(8, 24) or far(120, 190))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// What a kernel's layout depends on of an architecture. Numbers of the data-center part of each; on
+// What a kernel's layout and its occupancy depend on of an architecture. Numbers of the data-center part of each; on
 // a smaller one the layouts stay right, but are chosen for more processors than it has.
 #pragma once
 
@@ -18,5 +18,11 @@ constexpr int64_t sharedLimit(const engine::CudaArch &arch) {
   }
   return (arch.number == 80 ? 163 : 99) * 1024;
 }
+
+/// Threads that a processor holds at once, and registers of 32 bits for them.
+constexpr int64_t threadLimit(const engine::CudaArch &arch) {
+  return arch.number == 89 ? 1536 : 2048;
+}
+inline constexpr int64_t kProcessorRegisters = 65536;
 
 } // namespace tenon::codegen::cuda
