@@ -6,6 +6,9 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Matchers.h"
 
+#include <array>
+#include <cmath>
+
 using namespace mlir;
 
 namespace tenon::codegen::cuda {
@@ -112,8 +115,12 @@ Value rewriteTanh(math::TanhOp op, PatternRewriter &rewriter) {
   return reciprocal(power + 1.0, rewriter, loc).fma(x.number(-2), x.number(1));
 }
 
-/// 1 - 2^(-a P(a)) with a = |x|: a minimax fit of the absolute error, 7e-7. P grows from 4 on,
-/// where erf rounds to 1.
+/// 1 - erf(a) = 2^(a P(a)) for a >= 0: a minimax fit of the absolute error of erf, 7e-7. From 4 on
+/// erf rounds to 1.
+constexpr std::array<double, 5> kErfc = {-1.6278890371322632, -0.9185094237327576,
+                                         -0.1486654430627823, 0.029589863494038582,
+                                         -0.0029441039077937603};
+
 Value rewriteErf(math::ErfOp op, PatternRewriter &rewriter) {
   Location loc = op.getLoc();
   if (!endsInHalf(op)) {
@@ -121,11 +128,52 @@ Value rewriteErf(math::ErfOp op, PatternRewriter &rewriter) {
   }
   Real x(rewriter, loc, op.getOperand());
   Real a = x.abs();
-  Real p = a.polynomial({-1.6278890371322632, -0.9185094237327576, -0.1486654430627823,
-                         0.029589863494038582, -0.0029441039077937603});
-  Real result = x.number(1) - exp2Of(a * p, rewriter, loc);
+  Real result = x.number(1) - exp2Of(a * a.polynomial(kErfc), rewriter, loc);
   return result.withSignOf(x);
 }
+
+/// Whether `value` is x times about `factor`.
+bool isMultiple(Value value, Value x, double factor) {
+  arith::MulFOp product = value.getDefiningOp<arith::MulFOp>();
+  FloatAttr constant;
+  return product && product.getLhs() == x &&
+         matchPattern(product.getRhs(), m_Constant(&constant)) &&
+         std::abs(constant.getValueAsDouble() - factor) < 1e-6;
+}
+
+/// h + h erf(x / sqrt 2) with h = x / 2 is max(x, 0) - |x| (1 - erf(|x| / sqrt 2)) / 2: two
+/// instructions fewer. |x| is bounded so that infinity does not meet the 0 that is left of it.
+struct WholeGelu : OpRewritePattern<math::ErfOp> {
+  explicit WholeGelu(MLIRContext *context) : OpRewritePattern(context, kBenefit + 1) {}
+
+  LogicalResult matchAndRewrite(math::ErfOp op, PatternRewriter &rewriter) const override {
+    constexpr double kScale = 0.7071067811865476, kBound = 16;
+    arith::MulFOp argument = op.getOperand().getDefiningOp<arith::MulFOp>();
+    auto only = [](Value value) { return value.hasOneUse() ? *value.user_begin() : nullptr; };
+    auto product = dyn_cast_or_null<arith::MulFOp>(only(op));
+    auto sum = product ? dyn_cast_or_null<arith::AddFOp>(only(product)) : arith::AddFOp();
+    if (!argument || !op.getType().isF32() || !sum || !endsInHalf(sum) ||
+        !isMultiple(argument, argument.getLhs(), kScale) || product.getLhs() != sum.getLhs() ||
+        !isMultiple(sum.getLhs(), argument.getLhs(), 0.5)) {
+      return failure();
+    }
+    rewriter.setInsertionPoint(sum);
+    Location loc = op.getLoc();
+    Real x(rewriter, loc, argument.getLhs());
+    Real magnitude = x.abs();
+    Real a = Real(rewriter, loc,
+                  magnitude.create<arith::MinNumFOp>(Value(magnitude), magnitude.number(kBound)));
+    std::array<double, kErfc.size()> scaled;
+    double power = 1;
+    for (size_t i = 0; i < kErfc.size(); ++i) {
+      scaled[i] = kErfc[i] * (power *= kScale);
+    }
+    Real tail = exp2Of(a.fma(a.polynomial(scaled), a.number(-1)), rewriter, loc);
+    Real positive(rewriter, loc, x.create<arith::MaximumFOp>(Value(x), x.number(0)));
+    rewriter.replaceOp(sum, Value((-a).fma(tail, positive)));
+    return success();
+  }
+};
 
 Value rewriteLog(math::LogOp op, PatternRewriter &rewriter) {
   if (!endsInHalf(op)) {
@@ -190,6 +238,7 @@ void populateMathCudaPatterns(RewritePatternSet &patterns) {
   patterns.add<Rewrite<math::RsqrtOp>>(context, rewriteRsqrt);
   patterns.add<Rewrite<math::TanhOp>>(context, rewriteTanh);
   patterns.add<Rewrite<math::ErfOp>>(context, rewriteErf);
+  patterns.add<WholeGelu>(context);
   patterns.add<Rewrite<math::LogOp>>(context, rewriteLog);
   patterns.add<Rewrite<arith::DivFOp>>(context, rewriteDiv);
   patterns

@@ -129,7 +129,18 @@ struct Case {
   double error;
   bool isRelative = true;
   double perUnit = 0; ///< what the error grows by with |x|
+  const char *before = ""; ///< lines that `op` needs
 };
+
+/// As ScalarBody.cpp has it.
+constexpr const char *kBeforeGelu = R"(%c = arith.constant 0.7071067811865476 : f32
+      %a = arith.constant 0.5 : f32
+      %s = arith.mulf %x, %c : f32
+      %f = math.erf %s : f32
+      %i = arith.mulf %x, %a : f32
+      %j = arith.mulf %i, %f : f32)";
+constexpr const char *kGelu = "arith.addf %i, %j";
+double gelu(double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }
 
 /// The largest error beyond what `c` grants by `perUnit`, of results as they are.
 double worstError(const Case &c, StringRef body, double sign, bool isHalf) {
@@ -153,12 +164,13 @@ double worstHalfError(const Case &c, double sign) {
     expected[i] = c.reference(x[i]);
   }
   std::string body = llvm::formatv(R"(%large = arith.constant 1.0e6 : f32
+      {1}
       %r = {0} : f32
       %d = arith.subf %r, %z : f32
       %e = arith.mulf %d, %large : f32
       %h = arith.truncf %e : f32 to f16
       %y = arith.extf %h : f16 to f32)",
-                                   c.op);
+                                   c.op, c.before);
   std::vector<float> y = apply(body, sign, x, expected);
   double worst = 0;
   for (size_t i = 0; i < x.size(); ++i) {
@@ -205,6 +217,8 @@ TEST(MathCuda, ErrorsOfWhatEndsInHalf) {
       {"math.erf %x", std::erf, -1, 1, 1e-6, false},
       {"math.log %x", std::log, 0.1, 10, 5e-7, false},
       {"math.log %x", std::log, 10, 1e30, 3e-7},
+      {kGelu, gelu, -1, 1, 4e-7, false, 0, kBeforeGelu},
+      {kGelu, gelu, -6, 6, 1.2e-6, false, 0, kBeforeGelu},
   };
   for (const Case &c : cases) {
     for (double sign : {-1.0, 1.0}) {
@@ -220,6 +234,9 @@ TEST(MathCuda, SweepSeesAnErrorOfAMillionth) {
   EXPECT_GT(worstError(wrong, "%y = math.exp %x : f32", 1, false), wrong.error);
   Case halfWrong = {"math.erf %x", [](double x) { return std::erf(x) + 3e-6; }, -3, 3, 1e-6, false};
   EXPECT_GT(worstHalfError(halfWrong, 1), halfWrong.error);
+  Case geluWrong = {kGelu, [](double x) { return gelu(x) + 2e-6; }, -6, 6, 1.2e-6,
+                    false, 0, kBeforeGelu};
+  EXPECT_GT(worstHalfError(geluWrong, 1), geluWrong.error);
 }
 
 TEST(MathCuda, SpecialValues) {
@@ -239,6 +256,7 @@ TEST(MathCuda, SpecialValues) {
   expect("%y = math.exp %x : f32", {kInf, 0, nan, 1, kInf, 0});
   expect(std::string("%r = math.tanh %x") + kToHalf, {1, -1, nan, 0, 1, -1});
   expect(std::string("%r = math.erf %x") + kToHalf, {1, -1, nan, 0, 1, -1});
+  expect(std::string(kBeforeGelu) + "\n%r = " + kGelu + kToHalf, {kInf, 0, nan, 0, 1000, 0});
   expect(std::string("%r = math.log %x") + kToHalf,
          {kInf, nan, nan, -kInf, float(_Float16(6.907755)), nan});
 }
