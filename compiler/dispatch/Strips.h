@@ -40,7 +40,7 @@ inline constexpr int64_t kStripsOfThread = 2, kLargeBytes = int64_t(8) << 20;
 /// Tensors beyond which one strip of each is enough on its way (sums and products of 8 to 64
 /// tensors on an H200: 3.96 to 4.05 TB/s with one, 3.92 to 4.03 with two, 0.87 where two did not
 /// fit).
-inline constexpr int64_t kMostDoubled = 4;
+inline constexpr int64_t kMostDoubled = 7;
 
 /// With blocks of `threads`, or (0) of as many as suit the tensors.
 inline Strips shareOut(const StripFacts &facts, int64_t threads = 0) {
