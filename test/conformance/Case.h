@@ -16,7 +16,7 @@ struct Case {
   std::string folder;
 };
 
-enum class Verdict { Pass, Fail, Unsupported };
+enum class Verdict { Pass, Fail, Unsupported, NotRun };
 
 struct Outcome {
   Verdict verdict = Verdict::Fail;

@@ -137,6 +137,21 @@ TEST(Pool, DoesSeveralCasesInAChild) {
   EXPECT_TRUE(outcomes[7].reason.starts_with("last of"));
 }
 
+TEST(Pool, BeginsNothingWhenTheTimeIsOver) {
+  std::vector<Case> cases(6, Case{"slow", ""});
+  CaseFunction function = [](const Case &, const std::string &) -> Outcome {
+    usleep(700'000);
+    return {Verdict::Pass, ""};
+  };
+  std::vector<Outcome> outcomes = runInChildren(
+      cases, {.jobs = 1, .secondsPerCase = 20, .batch = 3, .seconds = 1}, function, [](size_t) {});
+  EXPECT_EQ(outcomes[0].verdict, Verdict::Pass);
+  EXPECT_EQ(outcomes[2].verdict, Verdict::NotRun);
+  EXPECT_EQ(outcomes[5].verdict, Verdict::NotRun);
+  std::vector<std::string> faults = contradictions({}, cases, outcomes);
+  EXPECT_TRUE(faults.empty());
+}
+
 TEST(PlantedFaults, AreEnginesThatTheRuntimeTakes) {
   std::vector<Case> faults = plantedFaults();
   EXPECT_EQ(4u, faults.size());

@@ -33,7 +33,7 @@ struct Flags {
   bool compileOnly = false;
 };
 
-constexpr const char *kVerdicts[] = {"pass", "fail", "unsupported"};
+constexpr const char *kVerdicts[] = {"pass", "fail", "unsupported", "not run"};
 
 std::string readText(const std::string &path) {
   std::ifstream file(path);
@@ -82,6 +82,9 @@ size_t compareWithList(const Flags &flags, const std::vector<Case> &cases,
   if (!flags.filter.empty()) {
     std::erase_if(expected.reasons,
                   [&](const auto &row) { return row.first.find(flags.filter) == std::string::npos; });
+  }
+  if (size_t left = count(outcomes, Verdict::NotRun)) {
+    faults.push_back(fmt::format("{} cases were not run in the time given", left));
   }
   for (size_t i = 0; flags.compileOnly && i < cases.size(); ++i) {
     // What is listed for its numbers may well compile.
@@ -147,9 +150,10 @@ int runSuite(const Flags &flags) {
   if (!flags.report.empty()) {
     std::ofstream(flags.report) << rows;
   }
-  fmt::print("{}{} cases at {}: {} pass, {} fail, {} unsupported\n", rows, cases.size(), variantOf(*targets),
+  size_t left = count(outcomes, Verdict::NotRun);
+  fmt::print("{}{} cases at {}: {} pass, {} fail, {} unsupported{}\n", rows, cases.size(), variantOf(*targets),
              count(outcomes, Verdict::Pass), count(outcomes, Verdict::Fail),
-             count(outcomes, Verdict::Unsupported));
+             count(outcomes, Verdict::Unsupported), left ? fmt::format(", {} not run", left) : "");
   if (flags.update) {
     updateList(flags, cases, outcomes);
     return 0;
@@ -167,7 +171,7 @@ int main(int argc, char **argv) {
   CLI::App app("Runs ONNX's test suites through compiled code.", "conformance");
   app.add_option("SUITE", flags.suite, "Folder with cases below it, ops for the operator table, or faults for those planted for a sanitizer")->required();
   app.add_option("--expected", flags.expected, "List of cases that are known not to pass");
-  app.add_flag("--update", flags.update, "Write the list anew instead of comparing with it");
+  CLI::Option *update = app.add_flag("--update", flags.update, "Write the list anew instead of comparing with it");
   app.add_option("--target", flags.target, "cpu:avx512 or cuda:sm_90; the best CPU level here by default");
   app.add_flag("--compile-only", flags.compileOnly, "A case passes when it compiles");
   app.add_option("--filter", flags.filter, "Only cases whose names hold this");
@@ -176,6 +180,7 @@ int main(int argc, char **argv) {
   app.add_option("--batch", flags.pool.batch, "Cases that a process does one after the other");
   app.add_option("--threads", flags.threads, "Threads of each run");
   app.add_option("--timeout", flags.pool.secondsPerCase, "Seconds for a case");
+  app.add_option("--seconds", flags.pool.seconds, "Begin no case after so many seconds in all")->excludes(update);
   CLI11_PARSE(app, argc, argv);
   return runSuite(flags);
 }

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -22,6 +23,8 @@
 
 namespace tenon::conformance {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 /// Cases that a child does.
 struct Share {
@@ -45,13 +48,17 @@ Outcome decode(const std::string &text) {
 }
 
 [[noreturn]] void runChild(std::span<const Case> cases, const PoolOptions &options,
-                           const CaseFunction &function, const std::string &scratchFolder, int out) {
+                           const CaseFunction &function, const std::string &scratchFolder, int out,
+                           Clock::time_point end) {
   rlimit noCore = {0, 0};
   setrlimit(RLIMIT_CORE, &noCore);
   int null = open("/dev/null", O_WRONLY);
   dup2(null, STDERR_FILENO);
   bool isWritten = true;
   for (const Case &one : cases) {
+    if (Clock::now() >= end) {
+      break;
+    }
     alarm(options.secondsPerCase);
     Outcome outcome = function(one, scratchFolder);
     std::string text = encode(outcome);
@@ -84,16 +91,17 @@ Outcome judge(int status) {
   return {Verdict::Fail, fmt::format("ended with {}", WEXITSTATUS(status))};
 }
 
-/// Takes the outcomes of a child's cases from what it wrote: how many there are, at least one. The
-/// case after those that it told is what ended it, unless it stopped at a failure.
-size_t takeOutcomes(std::span<Outcome> outcomes, std::string_view text, int status) {
+/// Takes the outcomes of a child's cases from what it wrote: how many there are. The case after those
+/// that it told is what ended it, unless it stopped at a failure or for want of time.
+size_t takeOutcomes(std::span<Outcome> outcomes, std::string_view text, int status, bool isOver) {
   size_t told = 0;
   for (size_t end = text.find('\0'); told < outcomes.size() && end != std::string_view::npos;
        end = text.find('\0')) {
     outcomes[told++] = decode(std::string(text.substr(0, end)));
     text.remove_prefix(end + 1);
   }
-  bool isStopped = told != 0 && outcomes[told - 1].verdict == Verdict::Fail;
+  bool isStopped = (told != 0 && outcomes[told - 1].verdict == Verdict::Fail) ||
+                   (isOver && WIFEXITED(status) && WEXITSTATUS(status) == 0);
   if (told < outcomes.size() && !isStopped) {
     outcomes[told++] = judge(status);
   }
@@ -112,11 +120,21 @@ std::vector<Outcome> runInChildren(const std::vector<Case> &cases, const PoolOpt
   for (size_t first = 0; first < cases.size(); first += options.batch) {
     waiting.push_back({first, std::min(options.batch, cases.size() - first)});
   }
+  Clock::time_point end = options.seconds ? Clock::now() + std::chrono::seconds(options.seconds)
+                                          : Clock::time_point::max();
   size_t done = 0;
+  auto giveUp = [&](const Share &share, const Outcome &outcome) {
+    std::fill_n(outcomes.begin() + static_cast<ptrdiff_t>(share.first), share.count, outcome);
+    done += share.count;
+  };
   while (done < cases.size()) {
     while (!waiting.empty() && running.size() < options.jobs) {
       Share share = waiting.front();
       waiting.pop_front();
+      if (Clock::now() >= end) {
+        giveUp(share, {Verdict::NotRun, "the time was over"});
+        continue;
+      }
       std::string scratch = fmt::format("{}/{}", base, share.first);
       std::filesystem::create_directories(scratch);
       int ends[2];
@@ -124,17 +142,17 @@ std::vector<Outcome> runInChildren(const std::vector<Case> &cases, const PoolOpt
       if (pid == 0) {
         close(ends[0]);
         runChild(std::span(cases).subspan(share.first, share.count), options, function, scratch,
-                 ends[1]);
+                 ends[1], end);
       }
       if (pid < 0) {
-        for (size_t i = share.first; i < share.first + share.count; ++i) {
-          outcomes[i] = {Verdict::Fail, "no process could be started"};
-        }
-        done += share.count;
+        giveUp(share, {Verdict::Fail, "no process could be started"});
         continue;
       }
       close(ends[1]);
       running[pid] = {share, ends[0]};
+    }
+    if (running.empty()) {
+      continue;
     }
     int status = 0;
     pid_t pid = wait(&status);
@@ -145,7 +163,7 @@ std::vector<Outcome> runInChildren(const std::vector<Case> &cases, const PoolOpt
     const Child &child = found->second;
     Share share = child.share;
     size_t taken = takeOutcomes(std::span(outcomes).subspan(share.first, share.count),
-                                readAll(child.pipe), status);
+                                readAll(child.pipe), status, Clock::now() >= end);
     close(child.pipe);
     std::filesystem::remove_all(fmt::format("{}/{}", base, share.first));
     done += taken;

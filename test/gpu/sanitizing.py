@@ -33,7 +33,7 @@ class Sanitizing(unittest.TestCase):
             tool.chmod(0o755)
             (folder / "faults").write_text(faults)
             (folder / "ops").write_text(ops)
-            options = argparse.Namespace(tools="memcheck", cells="", batch=20, jobs=1, timeout=1, target="cuda:sm_90", bin=folder,
+            options = argparse.Namespace(tools="memcheck", cells="", seconds=0, batch=20, jobs=1, timeout=1, target="cuda:sm_90", bin=folder,
                                          reports=folder)
             with unittest.mock.patch.dict(os.environ, {"PATH": f"{name}:{os.environ['PATH']}"}):
                 return test_gpu.sanitizer(options)
@@ -50,7 +50,8 @@ class Sanitizing(unittest.TestCase):
 
     def test_fails_when_the_table_is_not_clean_or_was_not_watched(self):
         end = "40 cases at sm_90: 40 pass, 0 fail, 0 unsupported\n"
-        for table in (ERRORS.format(0) + ERRORS.format(1) + end, HAZARDS.format(1, 1) + end, ERRORS.format(0), end, ""):
+        for table in (ERRORS.format(0) + ERRORS.format(1) + end, HAZARDS.format(1, 1) + end, ERRORS.format(0), end, "",
+                      ERRORS.format(0) + end.replace("40 pass", "30 pass").replace("unsupported", "unsupported, 10 not run")):
             self.assertEqual(1, self.verdict(ERRORS.format(1), table)[0], table)
 
 
