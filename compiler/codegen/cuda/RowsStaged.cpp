@@ -86,20 +86,24 @@ Value StagedRows::stagedAt(size_t input, int64_t step, Value slot) {
                              ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(fixed)});
 }
 
-void StagedRows::copy(const Index &group, Value isThere, Value slot) {
+void StagedRows::copyStrip(const Index &group, Value isThere, int64_t step, Value slot) {
   Value ignored;
   Index length = Index::constant(layout.strips * layout.lanes);
   Index rowStart = math.multiply(rowIn(group, ignored), length);
+  Index first = math.multiply(stripNumber(step, ignored), Index::constant(layout.lanes));
   Value bytes = arith::SelectOp::create(builder, location, isThere, i32(kStagedBytes), i32(0));
+  for (auto [i, input] : llvm::enumerate(work.inputs)) {
+    unsigned buffer = *kernel.region.bufferOf(input);
+    Value source = kernel.pointer(buffer, kernel.writes(buffer));
+    Value from = kernel.address(source, getElementTypeOrSelf(input), math.add(rowStart, first));
+    NVVM::CpAsyncOp::create(builder, location, stagedAt(i, step, slot), from, kStagedBytes,
+                            NVVM::LoadCacheModifierKind::CG, bytes);
+  }
+}
+
+void StagedRows::copy(const Index &group, Value isThere, Value slot) {
   for (int64_t step = 0; step < layout.steps; ++step) {
-    Index first = math.multiply(stripNumber(step, ignored), Index::constant(layout.lanes));
-    for (auto [i, input] : llvm::enumerate(work.inputs)) {
-      unsigned buffer = *kernel.region.bufferOf(input);
-      Value source = kernel.pointer(buffer, kernel.writes(buffer));
-      Value from = kernel.address(source, getElementTypeOrSelf(input), math.add(rowStart, first));
-      NVVM::CpAsyncOp::create(builder, location, stagedAt(i, step, slot), from, kStagedBytes,
-                              NVVM::LoadCacheModifierKind::CG, bytes);
-    }
+    copyStrip(group, isThere, step, slot);
   }
   NVVM::CpAsyncCommitGroupOp::create(builder, location);
 }

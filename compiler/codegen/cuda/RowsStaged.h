@@ -18,6 +18,7 @@ private:
 
   /// Starts copies of a group's rows to a slot, if there is such a group.
   void copy(const Index &group, mlir::Value isThere, mlir::Value slot);
+  void copyStrip(const Index &group, mlir::Value isThere, int64_t step, mlir::Value slot);
   /// The address of a strip of one of the inputs in shared memory.
   mlir::Value stagedAt(size_t input, int64_t step, mlir::Value slot);
 
@@ -54,7 +55,8 @@ private:
   using RowsFrame::reduceOwn;
   Accumulators reduceOwn(mlir::linalg::GenericOp op, const Combiner &combiner,
                          const Accumulators &neutral) override;
-  void storeWide();
+  /// Calls `atEnd` after each strip, which is not read any more.
+  void storeWide(llvm::function_ref<void(int64_t)> atEnd = [](int64_t) {});
 
   /// Whether the next row takes the place of this one.
   bool isRefilled() const { return layout.slots == 1 && layout.groupsPerBlock == 0; }

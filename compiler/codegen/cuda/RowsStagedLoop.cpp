@@ -25,7 +25,7 @@ Accumulators StagedRows::reduceOwn(linalg::GenericOp op, const Combiner &combine
   return combiner.combine(builder, location, std::move(parts));
 }
 
-void StagedRows::storeWide() {
+void StagedRows::storeWide(llvm::function_ref<void(int64_t)> atEnd) {
   when(isRow, [&] {
     for (auto [i, strip] : llvm::enumerate(strips)) {
       emitter.openScope();
@@ -36,6 +36,7 @@ void StagedRows::storeWide() {
       }
       store(strip, values);
       emitter.closeScope();
+      atEnd(i);
     }
   });
 }
@@ -97,12 +98,17 @@ void StagedRows::emitRounds(ThreadCombiner &threads, const std::optional<Round> 
     threads.setRound(number);
     reduceInTurn(threads);
   }
-  storeWide();
-  storeNarrow();
+  Index next = math.add(group, all.step);
+  Value hasNext = isThere(all, next);
+  storeWide([&](int64_t step) {
+    if (isRefilled()) {
+      copyStrip(next, hasNext, step, currentSlot);
+    }
+  });
   if (isRefilled()) {
-    Index next = math.add(group, all.step);
-    copy(next, isThere(all, next), currentSlot);
+    NVVM::CpAsyncCommitGroupOp::create(builder, location);
   }
+  storeNarrow();
 }
 
 /// Reduces the next row while the results of this one are on their way between the blocks; behind
@@ -136,7 +142,10 @@ bool StagedRows::run() {
   threads.enterLoop();
   currentSlot = i32(0);
   placeIn(all.first);
-  std::optional<Round> round = onlyRound();
+  // In a block one round gains 0.7 % for one input (layer norm of 4,096 and 16,384); of several it
+  // takes registers that cost a block of the multiprocessor's.
+  bool hasRound = layout.threads.blocks > 1 || work.inputs.size() == 1;
+  std::optional<Round> round = hasRound ? onlyRound() : std::nullopt;
   bool isOverlapped = round && layout.threads.blocks > 1 && layout.slots > 2;
   if (isOverlapped) {
     NVVM::CpAsyncWaitGroupOp::create(builder, location, layout.slots - 2);

@@ -49,21 +49,23 @@ public:
   Accumulators receive(const Round &round, mlir::Value number);
 
 private:
-  /// Where the warps of the row leave their values: an array for each accumulator, and in a cluster
-  /// a barrier that counts the bytes. In a loop there are two of each, for rounds of even and odd
-  /// numbers: who sends the next but one has received the next, to which everyone else came by
-  /// receiving this one.
+  /// Where the warps of the row leave their values: an array for each accumulator, and where they
+  /// are stored asynchronously a barrier that counts the bytes. In a loop there are two arrays, for
+  /// rounds of even and odd numbers: who sends the next but one has received the next, to which
+  /// everyone else came by receiving this one.
   struct Exchange {
     llvm::SmallVector<mlir::Type> types;
     llvm::SmallVector<mlir::Value> arrays;
-    mlir::Value barriers; ///< null in a block
+    mlir::Value barrier;
   };
   Exchange exchangeOf(const Accumulators &values);
-  mlir::Value barriersOfCluster();
+  /// In a cluster whose blocks work on one row each.
+  bool isAsynchronous() const { return threads.blocks > 1 && !isLoop; }
+  mlir::Value makeBarrier();
   /// The part of an array that a round uses.
-  mlir::Value ofRound(mlir::Value array, mlir::Type element, int64_t count, mlir::Value number);
+  mlir::Value ofRound(mlir::Value array, mlir::Type element, mlir::Value number);
   void start(const Exchange &exchange, mlir::Value number, const Accumulators &values);
-  void await(const Exchange &exchange, mlir::Value number);
+  void await(const Exchange &exchange);
   Accumulators load(const Exchange &exchange, mlir::Value number, mlir::Value position);
   Accumulators gather(const Combiner &combiner, const Exchange &exchange, mlir::Value number,
                       const Accumulators &neutral);
@@ -91,8 +93,8 @@ private:
   /// Null outside of a loop.
   mlir::Value current;
   bool isLoop = false, hasClusterStarted = false;
-  /// Before this op one thread makes the barriers.
-  mlir::Operation *barriersEnd = nullptr;
+  /// Tells the cluster that the block runs; before it one thread makes barriers.
+  mlir::Operation *begin = nullptr;
 };
 
 } // namespace tenon::codegen::cuda

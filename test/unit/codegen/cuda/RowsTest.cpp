@@ -319,11 +319,11 @@ TEST(Rows, ReadsAndWritesEachElementOnce) {
       {softmax("65536x64", 1, "f16"), 2, 2, 0},
       {softmax("65536x1024", 1, "f16"), 4, 4, 0},
       {softmax("4096x1024", 1, "f32"), 8, 8, 0},
-      {softmax("8192x16384", 1, "f16"), 0, 4, 1, 8},
+      {norm("8192", "16384", "f16"), 8, 4, 1, 8},
       // In a cluster of blocks.
       {softmax("2048x262144", 1, "f16"), 0, 8, 0, 24},
       // Two rows and three parameters.
-      {fused("65536", "4096", "f16"), 6, 2, 1, 8},
+      {fused("65536", "4096", "f16"), 6, 2, 2, 8},
       {fused("128", "768", "f16"), 5, 1, 2},
       {reduce("mean", "65536x4096xf16", "1", "65536xf16"), 2, 0, 1},
   };
@@ -354,17 +354,28 @@ TEST(Rows, LongReductionsAreSharedByManyBlocks) {
   EXPECT_EQ(columns.count("ld.global.v4.b32"), 4u);
 }
 
+TEST(Rows, ClustersOfOneRowStoreAsynchronously) {
+  for (const std::string &text : {softmax("8192x16384", 1, "f16"), softmax("2048x65536", 1, "f16"),
+                                  rmsNorm("8192x16384", "16384", "f16")}) {
+    Ptx ptx(text);
+    EXPECT_EQ(ptx.count(".reqnctapercluster"), 1u) << text;
+    EXPECT_EQ(ptx.count("barrier.cluster.arrive.relaxed"), 1u) << text;
+    EXPECT_EQ(ptx.count("barrier.cluster.arrive"), 1u) << text;
+    EXPECT_EQ(ptx.count("cp.async"), 0u) << text;
+    // Both reductions of softmax go together.
+    EXPECT_EQ(ptx.count("st.async"), text.find("softmax") == std::string::npos ? 1u : 2u) << text;
+  }
+}
+
 TEST(Rows, LongRowsAreSharedByACluster) {
   Ptx ptx(softmax("2048x262144", 1, "f16"));
   EXPECT_EQ(ptx.count(".reqnctapercluster 8"), 1u);
   EXPECT_GT(ptx.count("mapa"), 0u);
-  // A barrier of the cluster once, to know that all blocks run. Both reductions go together: of the
-  // first row, and of each that follows. The next kernel waits for the end, and no more blocks run
-  // than find room.
+  // Once to know that all blocks run, and once for both reductions (of the first row, and of each
+  // that follows). The next kernel waits for the end, and no more blocks run than find room.
   for (const std::string &text : {softmax("2048x262144", 1, "f16"), norm("2048", "65536", "f16")}) {
     Ptx joint(text);
-    EXPECT_EQ(joint.count("barrier.cluster.arrive"), 1u) << text;
-    EXPECT_EQ(joint.count("st.async.shared::cluster"), 4u) << text;
+    EXPECT_EQ(joint.count("barrier.cluster.arrive"), 3u) << text;
     auto [before, after] = llvm::StringRef(joint.ptx).split("griddepcontrol.launch_dependents");
     EXPECT_TRUE(before.contains("st.global")) << text;
     EXPECT_FALSE(after.contains("global")) << text;
