@@ -81,19 +81,6 @@ bool isWorthStaging(RegionBuilder &region, const RowsWork &work, const RowsLayou
   return isStream && layout.strips > kShortestStrips && (waits || !isShort);
 }
 
-/// Whether the registers of a cluster of blocks of kGoodThreads hold the row: blocks of one row
-/// that start when others end read at 4.10, 4.08 and 4.28 TB/s what waits in shared memory
-/// at 4.0, 4.0 and 3.8 (softmax, RMS norm, add and layer norm of 16,384), softmax of 65,536 at 3.93
-/// and 3.75. Other long rows are slower so, and a layer norm of one input: two parameters a row are
-/// more than the second-level cache delivers.
-bool isForCluster(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout) {
-  int64_t ofBlock = kGoodThreads * kStagedSteps, few = 2;
-  int64_t most = work.parameters.empty() && work.inputs.size() == 1 ? kMostBlocks : few;
-  bool fits = layout.strips > ofBlock && layout.strips <= most * ofBlock;
-  bool readsLittle = work.parameters.size() <= work.inputs.size();
-  return region.arch.number >= 90 && fits && readsLittle;
-}
-
 /// Blocks that a multiprocessor holds if a thread has no more registers than `registers`.
 int64_t blocksOfProcessor(RegionBuilder &region, const RowsLayout &layout, int64_t registers) {
   constexpr int64_t kRegisters = 65536;
@@ -122,7 +109,7 @@ std::optional<RowsLayout> layoutStaged(RegionBuilder &region, const RowsWork &wo
   RowsLayout layout;
   layout.lanes = lanesOf(work, *length);
   layout.strips = *length / layout.lanes;
-  if (!isWorthStaging(region, work, layout) || isForCluster(region, work, layout)) {
+  if (!isWorthStaging(region, work, layout)) {
     return std::nullopt;
   }
   layout.slots = 2;
@@ -214,8 +201,7 @@ std::optional<RowsLayout> layoutInRegisters(RegionBuilder &region, const RowsWor
     }
     bool hasClusters = region.arch.number >= 90;
     int64_t blocks = 1;
-    int64_t enough = isFew ? kClusterThreads : kGoodThreads;
-    while (hasClusters && threads > enough && blocks < kMostBlocks) {
+    while (hasClusters && threads > kClusterThreads && blocks < kMostBlocks) {
       blocks *= 2;
       threads = threadsFor(layout.strips, many * blocks);
     }
