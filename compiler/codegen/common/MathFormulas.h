@@ -43,6 +43,7 @@ mlir::Value asinh(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 mlir::Value acosh(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 mlir::Value atanh(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 /// Two arguments. As C's pow, but the sign of a zero base is lost.
+mlir::Value erf(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 mlir::Value pow(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 /// Two arguments. As C's fmod while the quotient is below 2^53.
 mlir::Value remainder(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);

@@ -223,6 +223,32 @@ Value atanh(OpBuilder &builder, Location loc, ValueRange args) {
   return (realLog1p(a * 2.0 / (x.number(1) - a)) * 0.5).withSignOf(x);
 }
 
+// Up to 1/2 by its series. Beyond, 1 - exp(-x^2) p((x - 5/2) / (x + 5/2)): p is erfc(x) exp(x^2) at
+// 23 Chebyshev points of that quotient, computed with 70 digits; from 6 on erf rounds to 1.
+Value erf(OpBuilder &builder, Location loc, ValueRange args) {
+  Real x = first(builder, loc, args);
+  constexpr double kOneFrom = 6, kTwoOverRootPi = 1.1283791670955126;
+  Real a = x.abs();
+  a = x.number(kOneFrom).where(a > kOneFrom, a);
+  SmallVector<double> series;
+  double power = kTwoOverRootPi; // times (-1)^n / n!
+  for (int n = 0; n < 12; ++n) {
+    series.push_back(power / (2 * n + 1));
+    power /= -(n + 1);
+  }
+  Real small = a * (a * a).polynomial(series);
+  Real p = ((a - 2.5) / (a + 2.5)).polynomial({
+      0.2108063640611436, -0.37173673394897844, 0.2517131932174477, -0.1250330523783824,
+      0.03992253907573195, -0.003993701177537096, -0.0026423659684660854, 0.0008759155916185639,
+      0.00022838043916849696, -0.00012887813030355738, -3.418280570915213e-05,
+      1.8618455876064488e-05, 7.556457938920249e-06, -2.3086129719026245e-06,
+      -1.8202912444894764e-06, 9.288437714780205e-08, 3.963997569768834e-07,
+      6.824238746837891e-08, -6.759463623566989e-08, -2.4114697372681987e-08,
+      7.3044746870292e-09, 3.1886116656094994e-09, -2.9560628986999956e-10});
+  Real large = x.number(1) - p * realExp(-(a * a));
+  return large.where(a > 0.5, small).withSignOf(x);
+}
+
 Value pow(OpBuilder &builder, Location loc, ValueRange args) {
   Real base = first(builder, loc, args);
   Real exponent(builder, loc, args[1]);

@@ -180,7 +180,7 @@ constexpr Function kFunctions[] = {
     {"math.asinh", nullptr, formula::f64::asinh},
     {"math.acosh", nullptr, formula::f64::acosh},
     {"math.atanh", nullptr, formula::f64::atanh},
-    {"math.erf", formula::f32::erf, nullptr},
+    {"math.erf", formula::f32::erf, formula::f64::erf},
     {"math.powf", nullptr, formula::f64::pow},
     {"arith.remf", nullptr, formula::f64::remainder},
 };

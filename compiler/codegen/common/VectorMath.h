@@ -8,8 +8,7 @@ namespace tenon::codegen {
 
 /// Greedy patterns on exp, exp2, expm1, log, log2, log10, log1p, sin, cos, tan, asin, acos, atan,
 /// sinh, cosh, tanh, asinh, acosh, atanh, erf, powf, rsqrt and arith.remf of f16, bf16, f32 and f64
-/// (erf of f64 has the precision of f32), and on ipowi. All have benefit 1 or 2, so that a target's
-/// own forms may go first.
+/// and on ipowi. All have benefit 1 or 2, so that a target's own forms may go first.
 void populateExpandMathPatterns(mlir::RewritePatternSet &patterns);
 
 /// Greedy patterns on the roundings to f16 and bf16 that x86 lacks.
