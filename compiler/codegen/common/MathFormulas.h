@@ -42,8 +42,8 @@ mlir::Value tanh(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 mlir::Value asinh(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 mlir::Value acosh(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 mlir::Value atanh(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
-/// Two arguments. As C's pow, but the sign of a zero base is lost.
 mlir::Value erf(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
+/// Two arguments. As C's pow, but the sign of a zero base is lost.
 mlir::Value pow(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 /// Two arguments. As C's fmod while the quotient is below 2^53.
 mlir::Value remainder(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
