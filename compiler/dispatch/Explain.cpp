@@ -4,6 +4,7 @@
 #include "compiler/dispatch/Explain.h"
 
 #include "compiler/dispatch/FewRows.h"
+#include "compiler/dispatch/LargeProducts.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/dispatch/Strategy.h"
 
@@ -87,12 +88,8 @@ RegionRecord describe(const Formation &formation, Group *group, llvm::StringRef 
 /// Whether a library computes the group on this device.
 bool isLibraryCall(const Formation &formation, Group *group) {
   tn::MatmulOp matmul = dyn_cast_or_null<tn::MatmulOp>(group->root);
-  bool isOwn = llvm::any_of(group->ops, [](Operation *op) {
-    tn::GeluOp gelu = dyn_cast<tn::GeluOp>(op);
-    return gelu && !gelu.getApproximate(); // no call has it
-  });
-  return formation.device().isGpu() && group->strategy == kContraction && !isOwn &&
-         !(matmul && isStreamed(matmul));
+  return formation.device().isGpu() && group->strategy == kContraction &&
+         !isOwnProduct(group->ops) && !(matmul && isStreamed(matmul));
 }
 
 std::string ofRegisters(const Cost &cost) {

@@ -3,6 +3,7 @@
 // taken only if it closes again.
 #include "compiler/dispatch/FewRows.h"
 #include "compiler/dispatch/FormRegions.h"
+#include "compiler/dispatch/LargeProducts.h"
 #include "compiler/dispatch/Strategy.h"
 
 using namespace mlir;
@@ -197,8 +198,10 @@ void formContractions(Formation &formation, Block *block) {
     }
     if (formation.device().isGpu() && !depthwise) {
       growLibraryEpilogue(formation, group);
-      group->reason = group->ops.size() == alone ? "one call of a library, nothing behind it joined"
-                                                 : "one call of a library with its epilogue";
+      group->reason =
+          isOwnProduct(group->ops)     ? "a large product with what no library's call ends with"
+          : group->ops.size() == alone ? "one call of a library, nothing behind it joined"
+                                       : "one call of a library with its epilogue";
       continue;
     }
     growEpilogue(formation, group, resultDims(root), alone);

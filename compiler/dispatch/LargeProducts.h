@@ -27,4 +27,12 @@ inline bool isLargeProduct(tn::MatmulOp matmul) {
   return depth % kLargeDepth == 0 && columns % kLargeColumns == 0 && tiles >= kLeastLargeTiles;
 }
 
+/// Whether the operations of a region are such a product with what no call ends with: GELU of erf.
+inline bool isOwnProduct(llvm::ArrayRef<mlir::Operation *> ops) {
+  return llvm::any_of(ops, [](mlir::Operation *op) {
+    tn::GeluOp gelu = llvm::dyn_cast<tn::GeluOp>(op);
+    return gelu && !gelu.getApproximate();
+  });
+}
+
 } // namespace tenon::dispatch

@@ -95,6 +95,40 @@ std::pair<std::string, std::string> mixture(int count, const std::string &type) 
   return {"(" + arguments + ") -> (" + types + ")", body + "return " + results + " : " + types};
 }
 
+/// Where four warps multiply together, and where there is enough to multiply.
+TEST_F(GpuCostTest, LargeProductsEndWithGelu) {
+  auto regions = [&](llvm::StringRef arch, int rows, llvm::StringRef attribute = "",
+                     bool hasResidual = false) {
+    std::string y = "tensor<" + std::to_string(rows) + "x3072xf16>";
+    std::string a = "tensor<" + std::to_string(rows) + "x768xf16>";
+    std::string text = llvm::formatv(R"(
+      %0 = tn.matmul %a, %b : ({0}, tensor<768x3072xf16>) -> {1}
+      %1 = tn.add %0, %c : ({1}, tensor<3072xf16>) -> {1}
+      {2}
+      %3 = tn.gelu {3} {4} : {1}
+      return %3 : {1})",
+                                     a, y,
+                                     hasResidual ? "%2 = tn.add %1, %r : (" + y + ", " + y +
+                                                       ") -> " + y
+                                                 : std::string(),
+                                     hasResidual ? "%2" : "%1", attribute);
+    return run(llvm::formatv("(%a: {0}, %b: tensor<768x3072xf16>, %c: tensor<3072xf16>, %r: {1}) "
+                             "-> {1}",
+                             a, y)
+                   .str(),
+               text, cudaProfile(*engine::parseCudaArch(arch)));
+  };
+  EXPECT_EQ(regions("sm_90a", 4096), (Regions{"contraction(matmul, add, gelu)"}));
+  EXPECT_EQ(records.regions.front().reason, "a large product with what no library's call ends with");
+  Regions apart{"contraction(matmul, add)", "elementwise(gelu)"};
+  EXPECT_EQ(regions("sm_90", 4096), apart);
+  EXPECT_EQ(regions("sm_90a", 1024), apart);
+  EXPECT_EQ(regions("sm_90a", 4096, "", /*hasResidual=*/true),
+            (Regions{"contraction(matmul, add, add)", "elementwise(gelu)"}));
+  EXPECT_EQ(regions("sm_90", 4096, "{approximate}"),
+            (Regions{"contraction(matmul, add, gelu)"}));
+}
+
 TEST_F(GpuCostTest, RegistersKeepNeighboursApart) {
   auto [signature, body] = mixture(8, "tensor<65536x512xf32>");
   EXPECT_EQ(runOnGpu(signature, body).size(), 1u);
