@@ -1,8 +1,7 @@
 // The built-in device profiles. Relies on nothing but the measured numbers below.
 #include "compiler/dispatch/DeviceProfile.h"
 
-#include "compiler/codegen/cuda/ArchLimits.h"
-
+#include "compiler/dispatch/ArchLimits.h"
 #include "support/Text.h"
 
 namespace tenon::dispatch {
@@ -43,9 +42,9 @@ DeviceProfile cudaProfile(const engine::CudaArch &arch) {
           .productBandwidth = 1.6e12,
           .generatedBandwidth = 1.2e12,
           .launchSeconds = 1e-6,
-          .registers = codegen::cuda::kProcessorRegisters,
-          .threads = codegen::cuda::threadLimit(arch),
-          .sharedBytes = codegen::cuda::sharedLimit(arch),
+          .registers = kProcessorRegisters,
+          .threads = threadLimit(arch),
+          .sharedBytes = sharedLimit(arch),
           .bytesOnTheWay = 20 << 10,
           .hasWarpgroups = arch.number == 90 && arch.isSpecific};
 }

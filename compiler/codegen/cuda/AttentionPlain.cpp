@@ -1,9 +1,9 @@
 // The flash form with FP32 arithmetic: a block holds a tile of queries, keys and values in shared
 // memory as f32. 16 lanes share 4 queries; a lane's keys and columns are 16 apart, so that
 // neighbours read neighbouring banks. Relies on nothing of the layout but strides.
-#include "compiler/codegen/cuda/ArchLimits.h"
 #include "compiler/codegen/cuda/AttentionKernels.h"
 #include "compiler/codegen/cuda/KernelShell.h"
+#include "compiler/dispatch/ArchLimits.h"
 
 #include <limits>
 
@@ -388,7 +388,7 @@ bool emitPlainAttention(ModuleOp module, StringRef symbol, const AttentionProble
   buffers.push_back(p.y.buffer);
   int64_t bytes = 4 * (tile.rows * ((*width + 7) / 8 * 8 + 8 + tile.keys) +
                        tile.keys * ((*width + 7) / 8 * 8 + 4 + (*valueWidth + 15) / 16 * 16));
-  if (bytes > sharedLimit(arch)) {
+  if (bytes > dispatch::sharedLimit(arch)) {
     return false;
   }
   KernelShell shell(module, symbol, buffers, reads, tile.threads());

@@ -1,9 +1,9 @@
 // Which problems tensor cores do, by which tiles, and the launch. Relies on AttentionFlash.h for
 // the kernel.
 #include "compiler/codegen/common/Programs.h"
-#include "compiler/codegen/cuda/ArchLimits.h"
 #include "compiler/codegen/cuda/AttentionFlash.h"
 #include "compiler/codegen/cuda/Warpgroup.h"
+#include "compiler/dispatch/ArchLimits.h"
 
 using namespace mlir;
 
@@ -67,7 +67,7 @@ int64_t chooseSplits(int64_t lists, int64_t tiles, int64_t wanted, const engine:
 /// lists: 11.3, and 11.5 with 8 warps, 12.3 with tiles of 64 keys, 16 with 4 splits, 12.0 with one,
 /// 23 when all keys are read. Asking for keys before the kernel before has ended gains nothing.
 void shareKeys(AttentionTile &tile, int64_t lists, int64_t keys, const engine::CudaArch &arch) {
-  tile.splits = chooseSplits(lists, (keys + 63) / 64, processors(arch) * 2, arch);
+  tile.splits = chooseSplits(lists, (keys + 63) / 64, dispatch::processors(arch) * 2, arch);
   bool isLong = keys / tile.splits >= kLongKeys;
   tile.keyWarps = 4;
   tile.keys = isLong ? 128 : 64;
@@ -98,20 +98,20 @@ AttentionTile chooseTile(const AttentionProblem &p, const engine::CudaArch &arch
   bool isDecoding = *queries <= 16;
   // 64 heads of 16 times 384 queries and keys, 64 wide, on an H200: 121 us, and 198 with those
   // below.
-  if (!isDecoding && fitsWarpgroups(p, arch) && blocks(kGroupRows) >= processors(arch)) {
+  if (!isDecoding && fitsWarpgroups(p, arch) && blocks(kGroupRows) >= dispatch::processors(arch)) {
     tile.isWarpgroup = true;
     return tile;
   }
-  if (!isDecoding && blocks(128) >= 2 * processors(arch) && !maskHasRows) {
+  if (!isDecoding && blocks(128) >= 2 * dispatch::processors(arch) && !maskHasRows) {
     // Two row tiles a warp halve the reads of shared memory; wide heads have no registers for them.
     tile.rowTiles = widest <= 64 ? 2 : 1;
     tile.rowWarps = widest <= 64 ? 4 : 8;
     return tile;
   }
-  if (!isDecoding && blocks(64) >= processors(arch)) {
+  if (!isDecoding && blocks(64) >= dispatch::processors(arch)) {
     return tile;
   }
-  tile.keyWarps = !isDecoding && blocks(32) >= processors(arch) ? 2 : 4;
+  tile.keyWarps = !isDecoding && blocks(32) >= dispatch::processors(arch) ? 2 : 4;
   tile.rowWarps = 4 / tile.keyWarps;
   tile.keys = widest <= 64 ? 128 : 64;
   if (isDecoding) {
@@ -120,7 +120,7 @@ AttentionTile chooseTile(const AttentionProblem &p, const engine::CudaArch &arch
     tile.endsAtMask = sharesMask(p, tile.joinsHeads) && keys > tile.keys;
   } else {
     tile.splits = chooseSplits(blocks(tile.rows()), (keys + tile.keys - 1) / tile.keys,
-                               processors(arch), arch);
+                               dispatch::processors(arch), arch);
   }
   tile.isClustered = tile.splits > 1 && arch.number >= 90;
   return tile;

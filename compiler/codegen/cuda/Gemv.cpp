@@ -3,9 +3,9 @@
 #include "compiler/codegen/cuda/Gemv.h"
 
 #include "compiler/codegen/common/RegionSource.h"
-#include "compiler/codegen/cuda/ArchLimits.h"
 #include "compiler/codegen/cuda/GemvKernel.h"
 #include "compiler/codegen/cuda/Strategies.h"
+#include "compiler/dispatch/ArchLimits.h"
 #include "compiler/dispatch/FewRows.h"
 
 using namespace mlir;
@@ -122,7 +122,7 @@ GemvLayout chooseGemvLayout(const GemvProblem &problem, const engine::CudaArch &
   bool isNarrow = problem.rows <= kMmaColumns;
   int64_t panels = problem.panels(), tiles = problem.tiles();
   bool isLong = panels > (isNarrow ? 64 : 128);
-  bool isShared = !isLong && problem.isPacked && tiles > processors(arch);
+  bool isShared = !isLong && problem.isPacked && tiles > dispatch::processors(arch);
   GemvLayout layout;
   layout.warps = isLong ? 16 : 8;
   // With two groups of rows, registers for two blocks of a processor hold half as many panels.
@@ -134,7 +134,7 @@ GemvLayout chooseGemvLayout(const GemvProblem &problem, const engine::CudaArch &
   if (!problem.isPacked) {
     layout.panels = llvm::alignTo(layout.panels, 2); // two lie in a line
   }
-  int64_t turns = llvm::divideCeilSigned(tiles, processors(arch) * layout.blocksAtOnce);
+  int64_t turns = llvm::divideCeilSigned(tiles, dispatch::processors(arch) * layout.blocksAtOnce);
   layout.blocks = llvm::divideCeilSigned(tiles, turns);
   return layout;
 }

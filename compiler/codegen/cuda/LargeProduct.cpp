@@ -2,8 +2,8 @@
 // for what follows a tile's sums.
 #include "compiler/codegen/cuda/LargeProduct.h"
 
-#include "compiler/codegen/cuda/ArchLimits.h"
 #include "compiler/codegen/cuda/Strategies.h"
+#include "compiler/dispatch/ArchLimits.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -67,7 +67,7 @@ FailureOr<LargeProblem> matchLargeProduct(RegionBuilder &region) {
   }
   LargeProblem problem{element,          product->a.at.buffer, product->b.at.buffer, *order,
                        product->rowDims, *rows,                *columns,             *depth};
-  problem.blocks = std::min<int64_t>(problem.tiles(), processors(region.arch));
+  problem.blocks = std::min<int64_t>(problem.tiles(), dispatch::processors(region.arch));
   return problem;
 }
 

@@ -3,8 +3,8 @@
 // elsewhere.
 #include "compiler/codegen/cuda/Product.h"
 
-#include "compiler/codegen/cuda/ArchLimits.h"
 #include "compiler/codegen/cuda/Strategies.h"
+#include "compiler/dispatch/ArchLimits.h"
 #include "compiler/graph/Tn.h"
 
 using namespace mlir;
@@ -47,7 +47,7 @@ double estimate(const Sizes &sizes, const ProductTile &tile, const engine::CudaA
   int64_t blocks = tiles * tile.splits;
   double share = double(ceilDiv(ceilDiv(sizes.depth, tile.depth), tile.splits) * tile.depth);
   double bytes = double(tile.rows + tile.columns) * share * 2;
-  int64_t turns = ceilDiv(blocks, processors(arch));
+  int64_t turns = ceilDiv(blocks, dispatch::processors(arch));
   double stream = turns * bytes / kProcessorRate;
   double work = turns * double(tile.rows * tile.columns) * share * 2 / kTensorRate;
   double cache = blocks * bytes / kCacheRate;
@@ -81,7 +81,7 @@ ProductTile plainTile(const Sizes &sizes, const engine::CudaArch &arch) {
   ProductTile tile;
   tile.isPlain = true;
   tile.stages = 1;
-  tile.rows = tile.columns = large >= processors(arch) ? 128 : 64;
+  tile.rows = tile.columns = large >= dispatch::processors(arch) ? 128 : 64;
   tile.depth = 16;
   tile.warpRows = tile.warpColumns = tile.rows / 16;
   return tile;
@@ -116,7 +116,7 @@ ProductTile chooseTile(RegionBuilder &region, const ProductProblem &problem) {
         int64_t bytes = tile.stages * (tile.rows + tile.columns) * (tile.depth + 8) * 2;
         bool isAllowed = (splits == 1 || region.arch.number >= 90) &&
                          splits <= ceilDiv(sizes.depth, tile.depth) &&
-                         bytes + 4096 <= sharedLimit(region.arch);
+                         bytes + 4096 <= dispatch::sharedLimit(region.arch);
         double time = isAllowed ? estimate(sizes, tile, region.arch) : least;
         if (time < least) {
           least = time;

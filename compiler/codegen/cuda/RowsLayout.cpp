@@ -2,7 +2,7 @@
 // few registers for each thread. Relies on rows being stored one after the other.
 #include "compiler/codegen/cuda/Rows.h"
 
-#include "compiler/codegen/cuda/ArchLimits.h"
+#include "compiler/dispatch/ArchLimits.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <numeric>
@@ -83,9 +83,9 @@ bool isWorthStaging(RegionBuilder &region, const RowsWork &work, const RowsLayou
 
 /// Blocks that a multiprocessor holds if a thread has no more registers than `registers`.
 int64_t blocksOfProcessor(RegionBuilder &region, const RowsLayout &layout, int64_t registers) {
-  constexpr int64_t kRegisters = 65536;
-  int64_t byMemory = sharedLimit(region.arch) / (layout.sharedBytes + kReservedBytes);
-  return std::min(byMemory, kRegisters / (registers * layout.blockThreads()));
+  int64_t byMemory = dispatch::sharedLimit(region.arch) / (layout.sharedBytes + kReservedBytes);
+  return std::min(byMemory,
+                  dispatch::kProcessorRegisters / (registers * layout.blockThreads()));
 }
 
 } // namespace
@@ -129,7 +129,8 @@ std::optional<RowsLayout> layoutStaged(RegionBuilder &region, const RowsWork &wo
   }
   layout.steps = llvm::divideCeil(layout.strips, layout.threadsOfRow());
   layout.sharedBytes = layout.stagedBytes(work);
-  if (layout.threads.blocks > 1 && layout.sharedBytes + kReservedBytes > sharedLimit(region.arch)) {
+  bool isTooMuch = layout.sharedBytes + kReservedBytes > dispatch::sharedLimit(region.arch);
+  if (layout.threads.blocks > 1 && isTooMuch) {
     layout.slots = 1;
     layout.sharedBytes = layout.stagedBytes(work);
   }
@@ -142,7 +143,7 @@ std::optional<RowsLayout> layoutStaged(RegionBuilder &region, const RowsWork &wo
   }
   if (layout.threads.blocks > 1 || layout.blocksOfProcessor == 1) {
     layout.groupsPerBlock = 0;
-    int64_t places = layout.threads.blocks > 1 ? kClusters : processors(region.arch);
+    int64_t places = layout.threads.blocks > 1 ? kClusters : dispatch::processors(region.arch);
     layout.groupsAtOnce = layout.blocksOfProcessor * places;
     return layout;
   }
@@ -150,7 +151,7 @@ std::optional<RowsLayout> layoutStaged(RegionBuilder &region, const RowsWork &wo
   // Several inputs are more to compute, for which there must be enough threads; parameters of long
   // rows need what the first-level cache has left.
   if (work.inputs.size() == 1 && (enough > 2 || work.parameters.size() < 2)) {
-    int64_t tooMany = sharedLimit(region.arch) / (enough + 1);
+    int64_t tooMany = dispatch::sharedLimit(region.arch) / (enough + 1);
     layout.sharedBytes = std::max(layout.sharedBytes, tooMany);
   }
   // A thread that has much of its row may use the registers that so few blocks leave it, and no

@@ -1,12 +1,13 @@
-// What a kernel's layout and its occupancy depend on of an architecture. Numbers of the data-center part of each; on
-// a smaller one the layouts stay right, but are chosen for more processors than it has.
+// What a kernel's layout and its occupancy depend on of an NVIDIA architecture: dispatch estimates by
+// it, codegen lays out by it. Numbers of the data-center part of each; on a smaller one the layouts
+// stay right, but are chosen for more processors than it has.
 #pragma once
 
 #include "engine/CudaArch.h"
 
 #include <cstdint>
 
-namespace tenon::codegen::cuda {
+namespace tenon::dispatch {
 
 /// Streaming multiprocessors.
 constexpr int64_t processors(const engine::CudaArch &arch) { return arch.number >= 90 ? 132 : 108; }
@@ -25,4 +26,4 @@ constexpr int64_t threadLimit(const engine::CudaArch &arch) {
 }
 inline constexpr int64_t kProcessorRegisters = 65536;
 
-} // namespace tenon::codegen::cuda
+} // namespace tenon::dispatch
