@@ -1,0 +1,109 @@
+// Two blocks of a cluster give each other a number by an asynchronous store: on the emulated GPU it
+// arrives, and what is left out is noticed.
+#include "compiler/codegen/cuda/AsyncCopy.h"
+
+#include "GpuEmulator.h"
+#include "compiler/codegen/cuda/EmitPtx.h"
+#include "compiler/codegen/cuda/KernelShell.h"
+#include "compiler/codegen/cuda/Warpgroup.h"
+
+#include "gtest/gtest.h"
+
+namespace tenon::codegen::cuda {
+namespace {
+
+/// What an exchange does, right unless a fault is planted.
+struct Exchange {
+  bool waits = true;
+  bool lastStores = true; ///< the second block
+  int64_t missingBytes = 0;
+};
+
+constexpr int64_t kBarrierAt = 16, kShared = kBarrierAt + kBarrierBytes, kFirst = 7;
+
+/// Buffer 0 gets, by block, what the other one stored: kFirst + its rank.
+void build(mlir::ModuleOp module, const Exchange &options) {
+  KernelShell shell(module, "exchange", {0}, 0, kWarp);
+  shell.setCluster(2);
+  mlir::Value shared = shell.shared(kTileAlignment);
+  ThreadBuilder t = shell.code();
+  mlir::Value barrier = t.offset(shared, t.builder.getI8Type(), kBarrierAt);
+  mlir::Value rank = t.rem(t.block(), 2), other = t.sub(t.i32(1), rank);
+  mlir::Value isFirst = t.isEqual(t.thread(), t.i32(0));
+  t.when(isFirst, [&](const ThreadBuilder &b) {
+    initBarrier(b, barrier, 1);
+    publishBarriers(b);
+  });
+  meetInCluster(t);
+  t.when(isFirst, [&](const ThreadBuilder &b) {
+    arriveExpecting(b, barrier, b.i32(4 - options.missingBytes));
+    auto store = [&](const ThreadBuilder &c) {
+      storeAsync(c, c.remote(shared, other), c.add(rank, kFirst), c.remote(barrier, other));
+    };
+    if (options.lastStores) {
+      store(b);
+    } else {
+      b.when(b.isEqual(rank, b.i32(0)), store);
+    }
+  });
+  if (options.waits) {
+    waitForPhase(t, barrier, t.i32(0));
+  }
+  t.when(isFirst, [&](const ThreadBuilder &b) {
+    mlir::Value got = b.load(b.i32Type(), shared, 4);
+    b.store(got, b.offset(shell.buffer(0), b.i32Type(), rank), 4);
+  });
+  meetInCluster(t);
+  shell.finish(mlir::getAffineConstantExpr(2, module.getContext()), kShared);
+}
+
+/// The fault of a run, or "wrong" if the numbers are.
+std::string run(const Exchange &options, bool reversed) {
+  mlir::DialectRegistry registry;
+  registerEmitDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  mlir::OwningOpRef<mlir::ModuleOp> module =
+      mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
+  build(*module, options);
+  if (failed(lowerToNvvm(*module, 64))) {
+    return "not lowered";
+  }
+  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(*module);
+  if (!emulator) {
+    return llvm::toString(emulator.takeError());
+  }
+  GuardedBytes got(2 * sizeof(int32_t));
+  llvm::Error error =
+      (*emulator)->launch("exchange", {got.data()}, {}, 2, kWarp, kShared, reversed);
+  if (error) {
+    return llvm::toString(std::move(error));
+  }
+  const int32_t *numbers = static_cast<const int32_t *>(got.data());
+  return numbers[0] == kFirst + 1 && numbers[1] == kFirst ? "" : "wrong";
+}
+
+TEST(AsyncStoreTest, Arrives) {
+  for (bool reversed : {false, true}) {
+    EXPECT_EQ(run({}, reversed), "");
+  }
+}
+
+TEST(AsyncStoreTest, ReadBeforeItIsThere) {
+  EXPECT_EQ(run({.waits = false}, false), "wrong");
+}
+
+TEST(AsyncStoreTest, NeverStored) {
+  std::string fault = run({.lastStores = false}, false);
+  EXPECT_NE(fault.find("waits in vain: phase 0 of a barrier lacks 0 arrivals and 4 bytes"),
+            std::string::npos)
+      << fault;
+}
+
+TEST(AsyncStoreTest, MoreBytesThanExpected) {
+  std::string fault = run({.missingBytes = 4}, false);
+  EXPECT_NE(fault, "");
+}
+
+} // namespace
+} // namespace tenon::codegen::cuda
