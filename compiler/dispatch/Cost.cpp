@@ -211,4 +211,14 @@ Cost CostModel::costOf(ArrayRef<Operation *> ops, bool isGenerated) const {
   return cost;
 }
 
+CostModel::BothWays CostModel::compare(ArrayRef<Operation *> producers,
+                                       ArrayRef<Operation *> consumers, bool isGenerated) const {
+  BothWays ways{costOf(producers), Cost()};
+  ways.apart += costOf(consumers);
+  SmallVector<Operation *> both(producers);
+  both.append(consumers.begin(), consumers.end());
+  ways.fused = costOf(both, isGenerated);
+  return ways;
+}
+
 } // namespace tenon::dispatch

@@ -25,6 +25,13 @@ public:
   /// With `isGenerated`, products are not those of a library.
   Cost costOf(llvm::ArrayRef<mlir::Operation *> ops, bool isGenerated = false) const;
 
+  /// Neighbours as two kernels, and as one, of which no product is a library's if `isGenerated`.
+  struct BothWays {
+    Cost apart, fused;
+  };
+  BothWays compare(llvm::ArrayRef<mlir::Operation *> producers,
+                   llvm::ArrayRef<mlir::Operation *> consumers, bool isGenerated = false) const;
+
   const DeviceProfile &profile() const { return device; }
 
 private:

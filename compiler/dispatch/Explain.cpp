@@ -134,12 +134,11 @@ EdgeRecord describe(const Formation &formation, const Edge &edge, Group *produce
   const Rule &rule = judge(formation, edge, producers, consumers);
   record.rule = rule.name.str();
   record.why = rule.why.str();
-  record.apart = formation.costs.costOf(producers->ops);
-  record.apart += formation.costs.costOf(consumers->ops);
-  SmallVector<Operation *> both(producers->ops);
-  both.append(consumers->ops);
   bool isLibrary = isLibraryCall(formation, producers) || isLibraryCall(formation, consumers);
-  record.fused = formation.costs.costOf(both, /*isGenerated=*/isLibrary);
+  CostModel::BothWays ways = formation.costs.compare(producers->ops, consumers->ops,
+                                                     /*isGenerated=*/isLibrary);
+  record.apart = ways.apart;
+  record.fused = ways.fused;
   record.decided = decidedBy(formation, record, rule, isLibrary);
   return record;
 }

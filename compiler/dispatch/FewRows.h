@@ -33,19 +33,32 @@ inline std::optional<int64_t> rowsOf(mlir::Type tensor) {
   return rows;
 }
 
-/// Whether a product with a constant B is streamed, by its sizes and types alone.
-inline bool isStreamed(tn::MatmulOp matmul) {
+/// Sizes of a product of 16-bit floats by one matrix.
+struct HalfProduct {
+  int64_t rows, columns, depth;
+};
+/// None of other products, and where a size varies.
+inline std::optional<HalfProduct> halfProductOf(tn::MatmulOp matmul) {
   mlir::RankedTensorType b = mlir::cast<mlir::RankedTensorType>(matmul.getB().getType());
   mlir::Type element = b.getElementType();
   bool isHalf = element.isF16() || element.isBF16();
   if (!isHalf || mlir::getElementTypeOrSelf(matmul.getA()) != element || b.getRank() != 2 ||
       !b.hasStaticShape() || matmul.getTransposeA() ||
       tn::getDims(matmul.getA().getType()).size() < 2) {
-    return false;
+    return std::nullopt;
   }
   std::optional<int64_t> rows = rowsOf(matmul.getA().getType());
-  int64_t depth = b.getDimSize(matmul.getTransposeB() ? 1 : 0);
-  return rows && *rows >= 1 && *rows <= kMostStreamedRows && depth % 8 == 0 && depth >= 256;
+  int64_t ofDepth = matmul.getTransposeB() ? 1 : 0;
+  return rows ? std::optional<HalfProduct>(
+                    {*rows, b.getDimSize(1 - ofDepth), b.getDimSize(ofDepth)})
+              : std::nullopt;
+}
+
+/// Whether a product with a constant B is streamed, by its sizes and types alone.
+inline bool isStreamed(tn::MatmulOp matmul) {
+  std::optional<HalfProduct> product = halfProductOf(matmul);
+  return product && product->rows >= 1 && product->rows <= kMostStreamedRows &&
+         product->depth % 8 == 0 && product->depth >= 256;
 }
 
 /// Whether the norm of a streamed product's rows may be its prologue: each block norms all of them.

@@ -35,8 +35,7 @@ const Rule *tryMerge(Formation &formation, Group *producers, Group *consumers) {
   }
   if (rule && formation.device().isGpu()) {
     rule = refuseInlining(formation, producers->ops, consumers->ops);
-  }
-  if (!rule) {
+  } else if (!rule) {
     rule = refuseRegisters(formation, producers->ops, consumers->ops);
   }
   if (rule) {

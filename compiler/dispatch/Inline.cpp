@@ -6,24 +6,6 @@
 using namespace mlir;
 
 namespace tenon::dispatch {
-namespace {
-
-struct BothWays {
-  Cost apart;
-  Cost fused;
-};
-
-BothWays compare(const Formation &formation, ArrayRef<Operation *> producers,
-                 ArrayRef<Operation *> consumers) {
-  BothWays ways{formation.costs.costOf(producers), Cost()};
-  ways.apart += formation.costs.costOf(consumers);
-  SmallVector<Operation *> both(producers);
-  both.append(consumers.begin(), consumers.end());
-  ways.fused = formation.costs.costOf(both);
-  return ways;
-}
-
-} // namespace
 
 bool movesInnermost(Operation *op) {
   tn::TransposeOp transpose = dyn_cast<tn::TransposeOp>(op);
@@ -46,7 +28,7 @@ const Rule *refuseInlining(Formation &formation, ArrayRef<Operation *> producers
       }
     }
   }
-  BothWays ways = compare(formation, producers, consumers);
+  CostModel::BothWays ways = formation.costs.compare(producers, consumers);
   if (ways.fused.microseconds <= ways.apart.microseconds) {
     return nullptr;
   }
@@ -60,7 +42,7 @@ const Rule *refuseRegisters(Formation &formation, ArrayRef<Operation *> producer
   if (!formation.device().isGpu()) {
     return nullptr;
   }
-  BothWays ways = compare(formation, producers, consumers);
+  CostModel::BothWays ways = formation.costs.compare(producers, consumers);
   bool isSlower = ways.fused.microseconds > ways.apart.microseconds;
   return isSlower && ways.fused.lostMicroseconds > 0 ? &kRegisters : nullptr;
 }

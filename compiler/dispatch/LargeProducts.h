@@ -14,17 +14,10 @@ inline constexpr int64_t kLeastLargeTiles = 300;
 
 /// By sizes and types alone.
 inline bool isLargeProduct(tn::MatmulOp matmul) {
-  mlir::RankedTensorType b = mlir::cast<mlir::RankedTensorType>(matmul.getB().getType());
-  mlir::Type element = b.getElementType();
-  std::optional<int64_t> rows = rowsOf(matmul.getA().getType());
-  if (!(element.isF16() || element.isBF16()) || !b.hasStaticShape() || b.getRank() != 2 || !rows ||
-      mlir::getElementTypeOrSelf(matmul.getA()) != element || matmul.getTransposeA()) {
-    return false;
-  }
-  int64_t depth = b.getDimSize(matmul.getTransposeB() ? 1 : 0);
-  int64_t columns = b.getDimSize(matmul.getTransposeB() ? 0 : 1);
-  int64_t tiles = (*rows + kLargeRows - 1) / kLargeRows * (columns / kLargeColumns);
-  return depth % kLargeDepth == 0 && columns % kLargeColumns == 0 && tiles >= kLeastLargeTiles;
+  std::optional<HalfProduct> product = halfProductOf(matmul);
+  return product && product->depth % kLargeDepth == 0 && product->columns % kLargeColumns == 0 &&
+         (product->rows + kLargeRows - 1) / kLargeRows * (product->columns / kLargeColumns) >=
+             kLeastLargeTiles;
 }
 
 /// Whether the operations of a region are such a product with what no call ends with: GELU of erf.

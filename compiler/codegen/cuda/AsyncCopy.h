@@ -19,8 +19,6 @@ inline constexpr int64_t kTensorMapBytes = 128, kTensorMapAlignment = 64;
 /// Columns of a box: 128 bytes, whose 16-byte chunk c of row r is placed at chunk c ^ (r % 8), as
 /// Warpgroup.h has tiles. A box begins on a border of kTileAlignment bytes.
 inline constexpr int64_t kBoxColumns = 64;
-/// Most rows of a box.
-inline constexpr int64_t kMostBoxRows = 256;
 
 /// Makes a barrier that `arrivals` arrivals complete; by one thread, before all else.
 void initBarrier(const ThreadBuilder &t, mlir::Value barrier, int64_t arrivals);

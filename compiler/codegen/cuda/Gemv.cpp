@@ -108,7 +108,7 @@ FailureOr<GemvProblem> matchGemv(RegionBuilder &region) {
     return failure();
   }
   std::optional<Value> a = readNorm(problem, op.getA());
-  if (!a || !isArgument(*a) || !productSum(region)) {
+  if (!a || !isArgument(*a) || !productTensors(region)) {
     return failure();
   }
   problem.input = numberOf(*a);

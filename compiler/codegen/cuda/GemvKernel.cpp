@@ -281,17 +281,14 @@ void GemvKernel::addTiles(ValueRange weights) {
 }
 
 bool GemvKernel::emit() {
-  sumTensor = productSum(kernel.region);
-  FailureOr<func::FuncOp> function = kernel.region.linalg();
-  if (!sumTensor || failed(function)) {
+  std::optional<ProductTensors> found = productTensors(kernel.region);
+  if (!found) {
     return false;
   }
-  resultTensor = function->getBody().front().getTerminator()->getOperand(0);
+  tensors = *found;
   // Left to itself, ptxas spills rather than let a processor have one block of the larger kernels.
   if (layout.blocksAtOnce > 1 || !p.isPacked) {
-    kernel.builder.getInsertionBlock()->getParentOp()->setAttr(
-        NVVM::NVVMDialect::getMinctasmAttrName(),
-        kernel.builder.getI32IntegerAttr(static_cast<int32_t>(layout.blocksAtOnce)));
+    kernel.setBlocksPerProcessor(layout.blocksAtOnce);
   }
   place();
   ThreadBuilder t = code();

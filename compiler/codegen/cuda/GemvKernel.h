@@ -88,7 +88,7 @@ private:
   ElementEmitter emitter;
   const GemvProblem &p;
   GemvLayout layout;
-  mlir::Value sumTensor, resultTensor;
+  ProductTensors tensors;
   Value shared, thread, warp, group, quad; ///< lane 4 group + quad
   Value block;
   Value weightPointer, inputPointer, scalePointer, normedPointer;

@@ -92,12 +92,12 @@ void GemvKernel::storeElement(Value tile, Value base) {
     }
     totals[keyOf(math.add(columnIndex, Index::constant(part * columns)))] = total;
   }
-  emitter.hold(sumTensor, [totals](ArrayRef<Index> at) { return totals.at(keyOf(at.back())); });
+  emitter.hold(tensors.sum, [totals](ArrayRef<Index> at) { return totals.at(keyOf(at.back())); });
   Indices at = math.delinearize(rowIndex, kernel.sizes(p.rowDims));
   at.push_back(columnIndex);
   Index linear = math.add(math.multiply(rowIndex, Index::constant(columns)), columnIndex);
-  emitter.setLinear(kernel.region.dims(resultTensor), at, linear);
-  kernel.store(kernel.region.output(0), emitter.element(resultTensor, at), linear);
+  emitter.setLinear(kernel.region.dims(tensors.result), at, linear);
+  kernel.store(kernel.region.output(0), emitter.element(tensors.result, at), linear);
   emitter.closeScope();
 }
 

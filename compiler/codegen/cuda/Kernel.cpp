@@ -216,6 +216,12 @@ Value Kernel::dynamicShared(unsigned alignment) {
 
 void Kernel::barrier() { NVVM::BarrierOp::create(builder, location); }
 
+void Kernel::setBlocksPerProcessor(int64_t blocks) {
+  cuda::setBlocksPerProcessor(function, blocks);
+}
+
+void Kernel::setCluster(int64_t blocks) { cuda::setCluster(function, blocks); }
+
 void Kernel::holdDependents() {
   if (launchDependents) {
     launchDependents->moveBefore(function.getBody().back().getTerminator());

@@ -53,6 +53,9 @@ public:
                         mlir::AffineExpr rowElements, int64_t boxRows);
   void barrier();
 
+  /// As KernelShell's.
+  void setBlocksPerProcessor(int64_t blocks);
+  void setCluster(int64_t blocks);
   /// The next kernel starts when this one ends, and not as soon as there is room: for kernels whose
   /// blocks stay, of which some would not find room at once. In front of `finish`.
   void holdDependents();

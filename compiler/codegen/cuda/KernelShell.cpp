@@ -42,6 +42,17 @@ void markTensorMap(LLVM::LLVMFuncOp kernel, unsigned argument) {
   kernel.setArgAttr(argument, NVVM::NVVMDialect::getGridConstantAttrName(), builder.getUnitAttr());
 }
 
+void setBlocksPerProcessor(LLVM::LLVMFuncOp kernel, int64_t blocks) {
+  kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                  Builder(kernel.getContext()).getI32IntegerAttr(static_cast<int32_t>(blocks)));
+}
+
+void setCluster(LLVM::LLVMFuncOp kernel, int64_t blocks) {
+  kernel->setAttr(
+      NVVM::NVVMDialect::getClusterDimAttrName(),
+      Builder(kernel.getContext()).getDenseI32ArrayAttr({static_cast<int32_t>(blocks), 1, 1}));
+}
+
 KernelShell::KernelShell(ModuleOp module, StringRef symbol, ArrayRef<uint32_t> buffers,
                          uint32_t reads, uint32_t threads)
     : module(module), builder(module.getContext()), location(module.getLoc()) {
@@ -95,15 +106,6 @@ Value KernelShell::shared(unsigned alignment) {
                                alignment, static_cast<unsigned>(Space::Shared));
   }
   return LLVM::AddressOfOp::create(builder, location, global);
-}
-
-void KernelShell::setBlocksPerProcessor(int64_t blocks) {
-  function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), builder.getI32IntegerAttr(blocks));
-}
-
-void KernelShell::setCluster(int64_t blocks) {
-  function->setAttr(NVVM::NVVMDialect::getClusterDimAttrName(),
-                    builder.getDenseI32ArrayAttr({static_cast<int32_t>(blocks), 1, 1}));
 }
 
 RegionStep KernelShell::finish(AffineExpr blocks, int64_t sharedBytes) {

@@ -17,6 +17,10 @@ TensorMapArgument tensorMapOf(uint32_t position, mlir::AffineExpr rows, mlir::Af
 /// States of a kernel's argument that it is a tensor map: passed by value and only read, so that the
 /// kernel needs no copy of its own.
 void markTensorMap(mlir::LLVM::LLVMFuncOp kernel, unsigned argument);
+/// Holds a kernel's threads to the registers that let so many blocks run on a processor.
+void setBlocksPerProcessor(mlir::LLVM::LLVMFuncOp kernel, int64_t blocks);
+/// Runs a kernel's grid in clusters of so many neighbouring blocks.
+void setCluster(mlir::LLVM::LLVMFuncOp kernel, int64_t blocks);
 
 class KernelShell {
 public:
@@ -36,10 +40,8 @@ public:
                         mlir::AffineExpr rowElements, int64_t boxRows);
   /// The block's dynamic shared memory.
   mlir::Value shared(unsigned alignment = 16);
-  /// Holds a thread to the registers that let so many blocks run on a processor.
-  void setBlocksPerProcessor(int64_t blocks);
-  /// Runs the grid in clusters of so many neighbouring blocks.
-  void setCluster(int64_t blocks);
+  void setBlocksPerProcessor(int64_t blocks) { cuda::setBlocksPerProcessor(function, blocks); }
+  void setCluster(int64_t blocks) { cuda::setCluster(function, blocks); }
   /// Inserts at the end of the kernel.
   ThreadBuilder code() { return ThreadBuilder(builder, location); }
 

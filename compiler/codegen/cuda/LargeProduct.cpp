@@ -4,8 +4,6 @@
 
 #include "compiler/codegen/cuda/Strategies.h"
 #include "compiler/dispatch/ArchLimits.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
 
@@ -62,7 +60,7 @@ FailureOr<LargeProblem> matchLargeProduct(RegionBuilder &region) {
   }
   std::optional<RightOrder> order = orderOf(product->b, *columns, *depth);
   Operation *exit = region.source.getBody().front().getTerminator();
-  if (!order || getElementTypeOrSelf(exit->getOperand(0)) != element || !productSum(region)) {
+  if (!order || getElementTypeOrSelf(exit->getOperand(0)) != element || !productTensors(region)) {
     return failure();
   }
   LargeProblem problem{element,          product->a.at.buffer, product->b.at.buffer, *order,
@@ -206,14 +204,12 @@ void LargeProduct::multiplyTiles(const ThreadBuilder &t) {
 }
 
 bool LargeProduct::emit() {
-  sumTensor = productSum(kernel.region);
-  FailureOr<func::FuncOp> function = kernel.region.linalg();
-  if (!sumTensor || failed(function)) {
+  std::optional<ProductTensors> found = productTensors(kernel.region);
+  if (!found) {
     return false;
   }
-  resultTensor = function->getBody().front().getTerminator()->getOperand(0);
-  kernel.builder.getInsertionBlock()->getParentOp()->setAttr(
-      NVVM::NVVMDialect::getMinctasmAttrName(), kernel.builder.getI32IntegerAttr(1));
+  tensors = *found;
+  kernel.setBlocksPerProcessor(1);
   place();
   ThreadBuilder t = code();
   t.choose(

@@ -86,7 +86,7 @@ private:
   Kernel kernel;
   ElementEmitter emitter;
   const LargeProblem &p;
-  mlir::Value sumTensor, resultTensor;
+  ProductTensors tensors;
   Value aMap, bMap, shared, barriers, thread;
   Value warpgroup; ///< of those that multiply, from 0
   Value quad;      ///< the lane's number in its four

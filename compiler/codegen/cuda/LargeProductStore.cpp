@@ -59,8 +59,8 @@ void LargeProduct::storeColumns(int64_t first, const Index &column, ArrayRef<Val
       }
     }
   }
-  emitter.hold(sumTensor, [held](ArrayRef<Index> at) { return held.at(keyOf(at)); });
-  SmallVector<Value> elements = emitter.elements(resultTensor, places);
+  emitter.hold(tensors.sum, [held](ArrayRef<Index> at) { return held.at(keyOf(at)); });
+  SmallVector<Value> elements = emitter.elements(tensors.result, places);
   if (emitter.hasFailed()) {
     return;
   }

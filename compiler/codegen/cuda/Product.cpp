@@ -134,7 +134,7 @@ bool emitProduct(RegionBuilder &region, const ProductProblem &problem, const Pro
 
 FailureOr<bool> emitProduct(RegionBuilder &region) {
   FailureOr<ProductProblem> problem = matchProduct(region.source);
-  if (failed(problem) || !fitsPlain(*problem) || !productSum(region)) {
+  if (failed(problem) || !fitsPlain(*problem) || !productTensors(region)) {
     return false;
   }
   if (!emitProduct(region, *problem, chooseTile(region, *problem))) {

@@ -81,7 +81,7 @@ private:
   ProductTile tile;
   mlir::Type element, half;
   Source a, b;
-  mlir::Value sumTensor, resultTensor;
+  ProductTensors tensors;
   Value shared, thread, rank, warpRow, warpColumn;
   Value firstStep, lastStep;
   Value batchIndex;

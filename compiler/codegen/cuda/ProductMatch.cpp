@@ -88,18 +88,19 @@ FailureOr<ProductProblem> matchProduct(func::FuncOp region) {
   return problem;
 }
 
-Value productSum(RegionBuilder &region) {
+std::optional<ProductTensors> productTensors(RegionBuilder &region) {
   FailureOr<func::FuncOp> function = region.linalg();
   if (failed(function)) {
-    return {};
+    return std::nullopt;
   }
-  Value sum;
+  ProductTensors tensors;
   function->walk([&](linalg::GenericOp op) {
     if (isReduction(op)) {
-      sum = op.getResult(0);
+      tensors.sum = op.getResult(0);
     }
   });
-  return sum;
+  tensors.result = function->getBody().front().getTerminator()->getOperand(0);
+  return tensors.sum ? std::optional(tensors) : std::nullopt;
 }
 
 } // namespace tenon::codegen::cuda

@@ -30,8 +30,12 @@ struct ProductProblem {
 /// one or its operands are computed.
 mlir::FailureOr<ProductProblem> matchProduct(mlir::func::FuncOp region);
 
-/// The sum over the depth in the region's linalg form, before it is rounded to its type; null if
-/// it is not found.
-mlir::Value productSum(RegionBuilder &region);
+/// Of the region's linalg form: the sum over the depth, before it is rounded to its type, and what
+/// the region gives.
+struct ProductTensors {
+  mlir::Value sum, result;
+};
+/// None if there is no such form or no sum.
+std::optional<ProductTensors> productTensors(RegionBuilder &region);
 
 } // namespace tenon::codegen::cuda

@@ -3,7 +3,6 @@
 #include "compiler/codegen/cuda/ProductKernel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 #include <numeric>
@@ -15,8 +14,8 @@ namespace tenon::codegen::cuda {
 using Values = ThreadBuilder::Values;
 
 void ProductKernel::clusterBarrier() {
-  NVVM::ClusterArriveOp::create(kernel.builder, kernel.location, kernel.builder.getUnitAttr());
-  NVVM::ClusterWaitOp::create(kernel.builder, kernel.location, kernel.builder.getUnitAttr());
+  code().arriveAtCluster();
+  code().waitForCluster();
 }
 
 /// Stores the sums as [row][column] of f32 over the stages, which are done with.
@@ -48,12 +47,7 @@ Values ProductKernel::totalOf(const ThreadBuilder &t, Value row, Value column,
   Type type = part > 1 ? t.vectorType(part, t.f32Type()) : t.f32Type();
   Values totals;
   for (int64_t split = 0; split < tile.splits; ++split) {
-    Value from = own;
-    if (tile.splits > 1) {
-      Type remote = LLVM::LLVMPointerType::get(
-          t.builder.getContext(), static_cast<unsigned>(NVVM::NVVMMemorySpace::SharedCluster));
-      from = NVVM::MapaOp::create(t.builder, t.location, remote, own, t.i32(split));
-    }
+    Value from = tile.splits > 1 ? t.remote(own, t.i32(split)) : own;
     for (int64_t i = 0; i < width; i += part) {
       Value loaded = t.load(type, t.offset(from, t.f32Type(), i), part * 4);
       for (int64_t lane = 0; lane < part; ++lane) {
@@ -100,7 +94,7 @@ void ProductKernel::storeUnit(ElementEmitter &emitter, Value unit, int64_t width
   Index linear = math.add(math.multiply(index(batchIndex, 1), kernel.size(p.rows)), rowIndex);
   linear = math.add(math.multiply(linear, kernel.size(p.columns)), columnIndex);
   place.push_back(columnIndex);
-  tn::Dims dims = kernel.region.dims(resultTensor);
+  tn::Dims dims = kernel.region.dims(tensors.result);
   SmallVector<Indices> places;
   std::map<IndicesKey, Value> sums; ///< by column
   for (int64_t i = 0; i < width; ++i) {
@@ -109,8 +103,8 @@ void ProductKernel::storeUnit(ElementEmitter &emitter, Value unit, int64_t width
     sums[keyOf(place.back())] = totals[i];
     emitter.setLinear(dims, place, math.add(linear, Index::constant(i)));
   }
-  emitter.hold(sumTensor, [sums](ArrayRef<Index> at) { return sums.at(keyOf(at.back())); });
-  SmallVector<Value> elements = emitter.elements(resultTensor, places);
+  emitter.hold(tensors.sum, [sums](ArrayRef<Index> at) { return sums.at(keyOf(at.back())); });
+  SmallVector<Value> elements = emitter.elements(tensors.result, places);
   Value stored = width > 1 ? code().pack(elements) : elements.front();
   kernel.store(kernel.region.output(0), stored, linear);
   emitter.closeScope();
@@ -130,16 +124,13 @@ void ProductKernel::storeResult() {
 }
 
 bool ProductKernel::emit() {
-  sumTensor = productSum(kernel.region);
-  FailureOr<func::FuncOp> function = kernel.region.linalg();
-  if (!sumTensor || failed(function)) {
+  std::optional<ProductTensors> found = productTensors(kernel.region);
+  if (!found) {
     return false;
   }
-  resultTensor = function->getBody().front().getTerminator()->getOperand(0);
+  tensors = *found;
   if (tile.splits > 1) {
-    kernel.builder.getInsertionBlock()->getParentOp()->setAttr(
-        NVVM::NVVMDialect::getClusterDimAttrName(),
-        kernel.builder.getDenseI32ArrayAttr({static_cast<int32_t>(tile.splits), 1, 1}));
+    kernel.setCluster(tile.splits);
   }
   place();
   if (tile.isPlain) {

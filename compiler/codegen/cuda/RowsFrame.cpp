@@ -2,7 +2,6 @@
 #include "compiler/codegen/cuda/RowsFrame.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -14,9 +13,7 @@ RowsFrame::RowsFrame(RegionBuilder &region, const RowsWork &work, const RowsLayo
       builder(kernel.builder), location(kernel.location), work(work), layout(layout) {
   int64_t blocks = layout.threads.blocks, perRow = layout.threads.perRow;
   if (blocks > 1) {
-    Operation *function = builder.getInsertionBlock()->getParentOp();
-    function->setAttr(NVVM::NVVMDialect::getClusterDimAttrName(),
-                      builder.getDenseI32ArrayAttr({static_cast<int32_t>(blocks), 1, 1}));
+    kernel.setCluster(blocks);
   }
   thread = kernel.thread();
   firstGroup = kernel.block();
@@ -127,7 +124,14 @@ std::optional<ThreadCombiner::Round> RowsFrame::onlyRound() {
   return round;
 }
 
-void RowsFrame::reduceInTurn(ThreadCombiner &threads) {
+void RowsFrame::reduceRows(ThreadCombiner &threads, const std::optional<Round> &round,
+                           Value number) {
+  if (round) {
+    threads.send(*round, reduceOwn(*round), number);
+    holdResults(threads.receive(*round, number));
+    return;
+  }
+  threads.setRound(number);
   for (linalg::GenericOp op : work.reductions) {
     Combiner combiner = *Combiner::of(op);
     Accumulators neutral = emitter.initial(op, rowPlace);

@@ -32,8 +32,9 @@ protected:
   using Round = ThreadCombiner::Round;
   /// The round that does all reductions, if one can.
   std::optional<Round> onlyRound();
-  /// Each reduction in a round of its own.
-  void reduceInTurn(ThreadCombiner &threads);
+  /// All reductions of the current rows, by that round or each in one of its own; `number` is that
+  /// of the loop's round, null outside of a loop.
+  void reduceRows(ThreadCombiner &threads, const std::optional<Round> &round, mlir::Value number);
   /// What the thread's elements of the current rows come to.
   Accumulators reduceOwn(const Round &round);
   virtual Accumulators reduceOwn(mlir::linalg::GenericOp op, const Combiner &combiner,

@@ -21,12 +21,7 @@ public:
     ThreadCombiner threads(kernel, layout.threads, math.value(thread));
     // Within a block a barrier more costs less than to compute twice what both reductions need.
     std::optional<Round> round = layout.threads.blocks > 1 ? onlyRound() : std::nullopt;
-    if (round) {
-      threads.send(*round, reduceOwn(*round), Value());
-      holdResults(threads.receive(*round, Value()));
-    } else {
-      reduceInTurn(threads);
-    }
+    reduceRows(threads, round, /*number=*/Value());
     storeWide();
     storeNarrow();
     kernel.finish(groupCount() * layout.threads.blocks);

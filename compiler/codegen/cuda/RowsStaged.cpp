@@ -11,9 +11,7 @@ namespace tenon::codegen::cuda {
 StagedRows::StagedRows(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout)
     : RowsFrame(region, work, layout), memory(kernel.dynamicShared()) {
   if (layout.blocksOfProcessor != 0) {
-    Operation *function = builder.getInsertionBlock()->getParentOp();
-    function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
-                      builder.getI32IntegerAttr(layout.blocksOfProcessor));
+    kernel.setBlocksPerProcessor(layout.blocksOfProcessor);
   }
 }
 

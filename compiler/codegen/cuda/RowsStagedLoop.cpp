@@ -91,13 +91,7 @@ void StagedRows::emitRounds(ThreadCombiner &threads, const std::optional<Round> 
   NVVM::CpAsyncWaitGroupOp::create(builder, location, layout.slots - 1);
   placeIn(group);
   copyPointers();
-  if (round) {
-    threads.send(*round, reduceOwn(*round), number);
-    holdResults(threads.receive(*round, number));
-  } else {
-    threads.setRound(number);
-    reduceInTurn(threads);
-  }
+  reduceRows(threads, round, number);
   Index next = math.add(group, all.step);
   Value hasNext = isThere(all, next);
   storeWide([&](int64_t step) {

@@ -184,19 +184,12 @@ private:
 };
 
 /// The lowered module of a ring.
-struct Built {
+struct Built : KernelModule {
   explicit Built(int64_t blocks, int64_t rows, int64_t columns, const RingOptions &options) {
-    mlir::DialectRegistry registry;
-    registerEmitDialects(registry);
-    context = std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::DISABLED);
-    context->loadAllAvailableDialects();
-    module = mlir::ModuleOp::create(mlir::UnknownLoc::get(context.get()));
     step = Ring(*module, rows, columns, options).finish(blocks);
     isLowered = mlir::succeeded(lowerToNvvm(*module, 64));
   }
 
-  std::unique_ptr<mlir::MLIRContext> context;
-  mlir::OwningOpRef<mlir::ModuleOp> module;
   RegionStep step;
   bool isLowered = false;
 };

@@ -3,11 +3,10 @@
 #include "compiler/codegen/cuda/AsyncCopy.h"
 
 #include "GpuEmulator.h"
+#include "HandKernelCheck.h"
 #include "compiler/codegen/cuda/EmitPtx.h"
 #include "compiler/codegen/cuda/KernelShell.h"
 #include "compiler/codegen/cuda/Warpgroup.h"
-
-#include "gtest/gtest.h"
 
 namespace tenon::codegen::cuda {
 namespace {
@@ -59,17 +58,12 @@ void build(mlir::ModuleOp module, const Exchange &options) {
 
 /// The fault of a run, or "wrong" if the numbers are.
 std::string run(const Exchange &options, bool reversed) {
-  mlir::DialectRegistry registry;
-  registerEmitDialects(registry);
-  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  context.loadAllAvailableDialects();
-  mlir::OwningOpRef<mlir::ModuleOp> module =
-      mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
-  build(*module, options);
-  if (failed(lowerToNvvm(*module, 64))) {
+  KernelModule kernels;
+  build(*kernels.module, options);
+  if (failed(lowerToNvvm(*kernels.module, 64))) {
     return "not lowered";
   }
-  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(*module);
+  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(*kernels.module);
   if (!emulator) {
     return llvm::toString(emulator.takeError());
   }

@@ -1,5 +1,6 @@
 // The emulated GPU finds the faults that it is there for, each planted in a kernel of a few ops.
 #include "GpuEmulator.h"
+#include "HandKernelCheck.h"
 #include "compiler/codegen/cuda/EmitPtx.h"
 #include "compiler/codegen/cuda/KernelShell.h"
 #include "compiler/codegen/cuda/TensorCore.h"
@@ -15,19 +16,14 @@ using Body = std::function<void(KernelShell &shell, const ThreadBuilder &t)>;
 
 /// Runs a kernel of one block of a warp on buffers of 32 floats: the first holds 0, 1, ...
 std::string run(const Body &body, float *result, uint64_t sharedBytes = 128) {
-  mlir::DialectRegistry registry;
-  registerEmitDialects(registry);
-  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  context.loadAllAvailableDialects();
-  mlir::OwningOpRef<mlir::ModuleOp> module =
-      mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
-  KernelShell shell(*module, "planted", {0, 1}, 1, 32);
+  KernelModule kernels;
+  KernelShell shell(*kernels.module, "planted", {0, 1}, 1, 32);
   body(shell, shell.code());
-  shell.finish(mlir::getAffineConstantExpr(1, &context), sharedBytes);
-  if (mlir::failed(lowerToNvvm(*module, 64))) {
+  shell.finish(mlir::getAffineConstantExpr(1, kernels.context.get()), sharedBytes);
+  if (mlir::failed(lowerToNvvm(*kernels.module, 64))) {
     return "does not lower";
   }
-  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(*module);
+  llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(*kernels.module);
   if (!emulator) {
     return llvm::toString(emulator.takeError());
   }

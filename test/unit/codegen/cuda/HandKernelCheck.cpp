@@ -104,6 +104,14 @@ testing::AssertionResult compareResults(llvm::ArrayRef<reference::Tensor> expect
 
 } // namespace
 
+KernelModule::KernelModule() {
+  DialectRegistry registry;
+  registerEmitDialects(registry);
+  context = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
+  context->loadAllAvailableDialects();
+  module = ModuleOp::create(UnknownLoc::get(context.get()));
+}
+
 testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,
                                           const std::vector<int64_t> &symbols, double inputScale,
                                           bool reversed) {

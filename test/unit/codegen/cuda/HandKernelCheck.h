@@ -8,10 +8,19 @@
 #include "gtest/gtest.h"
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace tenon::codegen::cuda {
+
+/// An empty module for kernels that are built op by op.
+struct KernelModule {
+  KernelModule();
+
+  std::unique_ptr<mlir::MLIRContext> context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+};
 
 /// As those of Strategies.h.
 using Emitter = std::function<mlir::FailureOr<bool>(RegionBuilder &region)>;
