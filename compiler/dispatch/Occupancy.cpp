@@ -5,11 +5,10 @@
 #include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/Grouping.h"
 #include "compiler/dispatch/OpKinds.h"
+#include "compiler/dispatch/RowShares.h"
 #include "compiler/dispatch/Strips.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
-
-#include <numeric>
 
 using namespace mlir;
 
@@ -25,7 +24,7 @@ constexpr double kAheadOfPoints = 22, kAheadOfRows = 48;
 /// bits and 250 of 32 on ptxas gives up and keeps most values in memory (6.8 to 7.3, which an H200
 /// moved at 3.7 to 4.8 TB/s).
 constexpr double kOfSpilledByte = 7;
-constexpr int64_t kMostRegisters = 255, kRegisterUnit = 8, kMostBlocks = 32, kWarp = 32;
+constexpr int64_t kMostRegisters = 255, kRegisterUnit = 8, kMostBlocks = 32;
 
 /// How the elements of a kernel are shared out: of one thread, and threads of a block.
 struct Share {
@@ -33,6 +32,14 @@ struct Share {
   int64_t threads = 1;
   int64_t sharedBytes = 0; ///< of rows that wait in shared memory, where they can be read again
 };
+
+/// The architecture whose multiprocessors the profile describes.
+const engine::CudaArch &archOf(const DeviceProfile &profile) {
+  const auto *found = llvm::find_if(engine::kCudaArchs, [&](const engine::CudaArch &arch) {
+    return sharedLimit(arch) == profile.sharedBytes && threadLimit(arch) == profile.threads;
+  });
+  return found == engine::kCudaArchs.end() ? engine::kCudaArchs.back() : *found;
+}
 
 int64_t bitsOf(Value value) {
   Type element = getElementTypeOrSelf(value);
@@ -56,8 +63,8 @@ public:
 
 private:
   Share sharePoints() const;
+  RowFacts rowFacts() const;
   Share shareRows() const;
-  std::optional<Share> shareStaged(int64_t length, int64_t lanes) const;
   bool isWide(Value value) const { return tn::sameDims(tn::getDims(value.getType()), dims); }
   bool variesInRow(Value value) const;
   bool isInside(Value value) const { return llvm::is_contained(ops, value.getDefiningOp()); }
@@ -114,62 +121,38 @@ Share KernelFacts::sharePoints() const {
   return {strips.lanes * strips.strips, strips.threads};
 }
 
-/// Rows that are copied to shared memory ahead of their use, as RowsLayout.cpp has them.
-std::optional<Share> KernelFacts::shareStaged(int64_t length, int64_t lanes) const {
-  constexpr int64_t kShortestStrips = 64, kStripsOfWarp = 128, kShortStrips = 512,
-                    kMostStrips = 4096, kStreamedBytes = int64_t(1) << 24, kReservedBytes = 4096;
-  int64_t strips = length / lanes, copies = 0, parameters = 0;
+RowFacts KernelFacts::rowFacts() const {
+  RowFacts facts;
+  facts.arch = &archOf(costs.profile());
+  facts.length = costs.countOf(ArrayRef(dims).take_back(rowDims));
+  facts.rows = count() / *facts.length;
   for (Value input : inputs) {
-    bool isRow = isWide(input);
-    if (isRow && bitsOf(input) / 8 * lanes != kAccessBytes) {
-      return std::nullopt;
+    if (isWide(input)) {
+      facts.inputs.push_back(bitsOf(input) / 8);
+    } else {
+      facts.parameters += variesInRow(input);
     }
-    copies += isRow;
-    parameters += !isRow && variesInRow(input);
-  }
-  bool waits = copies > 1 || parameters > 1 || strips > kShortStrips;
-  bool isLong = strips > kShortestStrips && strips <= kMostStrips;
-  if (copies == 0 || !waits || !isLong || count() / lanes * kAccessBytes < kStreamedBytes) {
-    return std::nullopt;
-  }
-  int64_t ofWarp = llvm::divideCeil(strips, kWarp);
-  int64_t steps = strips <= kStripsOfWarp ? ofWarp : strips <= kShortStrips ? 2 : 4;
-  int64_t ofRow = llvm::alignTo(llvm::divideCeil(strips, steps), kWarp);
-  Share share{steps * lanes, strips <= kStripsOfWarp ? kFewBlockThreads : ofRow};
-  share.sharedBytes = 2 * copies * steps * share.threads * kAccessBytes + kReservedBytes;
-  return share.sharedBytes <= costs.profile().sharedBytes ? std::optional(share) : std::nullopt;
-}
-
-/// As RowsLayout.cpp has it.
-Share KernelFacts::shareRows() const {
-  constexpr int64_t kFewElements = 16, kManyElements = 32, kManyBytes = 8, kFewResults = 2;
-  constexpr int64_t kFewRows = 1024, kFewThreads = 128, kGoodThreads = 256, kMostThreads = 512;
-  constexpr int64_t kBlocksOfCluster = 8;
-  int64_t length = costs.countOf(ArrayRef(dims).take_back(rowDims));
-  int64_t widest = 1, wideResults = 0;
-  for (Value value : llvm::concat<const Value>(results, inputs)) {
-    widest = isWide(value) ? std::max(widest, bitsOf(value) / 8) : widest;
   }
   for (Value result : results) {
-    wideResults += isWide(result);
+    if (isWide(result)) {
+      facts.results.push_back(bitsOf(result) / 8);
+    }
   }
-  bool isCrowded = bytesRead() >= kManyBytes || widest >= kManyBytes || wideResults > kFewResults;
-  int64_t lanes = std::gcd(kAccessBytes / widest, length);
-  if (std::optional<Share> staged = shareStaged(length, lanes)) {
-    return *staged;
+  return facts;
+}
+
+/// Rows of unknown length are taken for rows of their guessed one.
+Share KernelFacts::shareRows() const {
+  RowFacts facts = rowFacts();
+  if (std::optional<RowsLayout> staged = layoutStaged(facts)) {
+    return {staged->steps * staged->lanes, staged->blockThreads(),
+            staged->sharedBytes + kReservedBytes};
   }
-  bool isFew = count() / length < kFewRows;
-  int64_t few = isFew ? lanes : kFewElements;
-  int64_t most = isCrowded ? kFewElements : kManyElements;
-  int64_t ofWarp = llvm::alignTo(llvm::divideCeil(length, kWarp), lanes);
-  if (ofWarp <= (isFew ? few : most)) {
-    return {std::max(ofWarp, std::min(few, length)), kFewThreads};
+  if (std::optional<RowsLayout> layout = layoutInRegisters(facts)) {
+    return {layout->steps * layout->lanes, layout->blockThreads()};
   }
-  int64_t elements = length <= (isFew ? kMostThreads : kGoodThreads) * few ? few : most;
-  int64_t ofCluster = llvm::divideCeil(length, kMostThreads * kBlocksOfCluster);
-  elements = std::max<int64_t>(elements, llvm::alignTo(ofCluster, lanes));
-  int64_t threads = llvm::alignTo(llvm::divideCeil(length, elements), kWarp);
-  return {elements, std::min(threads, kMostThreads)};
+  constexpr int64_t kElementsInLoops = 16, kThreadsInLoops = 512;
+  return {kElementsInLoops, kThreadsInLoops};
 }
 
 /// Whether the elements of a thread differ in `value`.

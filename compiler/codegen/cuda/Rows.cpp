@@ -14,6 +14,21 @@ constexpr int64_t kFewRows = 64, kLongRow = int64_t(1) << 18;
 
 } // namespace
 
+dispatch::RowFacts factsOf(RegionBuilder &region, const RowsWork &work) {
+  dispatch::RowFacts facts;
+  facts.arch = &region.arch;
+  facts.length = tn::constantDim(tn::elementCount(region.source.getContext(), work.inner));
+  facts.rows = region.estimate(work.rows);
+  for (Value input : work.inputs) {
+    facts.inputs.push_back(byteSize(getElementTypeOrSelf(input)));
+  }
+  for (const Root &root : work.wide) {
+    facts.results.push_back(byteSize(getElementTypeOrSelf(root.tensor)));
+  }
+  facts.parameters = work.parameters.size();
+  return facts;
+}
+
 FailureOr<bool> emitRows(RegionBuilder &region) {
   FailureOr<func::FuncOp> function = region.linalg();
   if (failed(function)) {
@@ -29,9 +44,10 @@ FailureOr<bool> emitRows(RegionBuilder &region) {
     return false;
   }
   bool hasFailed = false;
-  if (std::optional<RowsLayout> layout = layoutStaged(region, *work)) {
+  dispatch::RowFacts facts = factsOf(region, *work);
+  if (std::optional<RowsLayout> layout = dispatch::layoutStaged(facts)) {
     emitRowsStaged(region, *work, *layout, hasFailed);
-  } else if (std::optional<RowsLayout> layout = layoutInRegisters(region, *work)) {
+  } else if (std::optional<RowsLayout> layout = dispatch::layoutInRegisters(facts)) {
     emitRowsInRegisters(region, *work, *layout, hasFailed);
   } else if (region.estimate(work->rows) < kFewRows && region.estimate(work->inner) > kLongRow) {
     return false;

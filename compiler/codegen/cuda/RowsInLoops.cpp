@@ -206,7 +206,8 @@ bool LoopRows::run() {
   auto shapeOf = [&](int64_t lanes, const Index &whole) {
     return Shape{lanes, whole, math.floorDiv(whole, Index::constant(lanes)), inner};
   };
-  int64_t widest = lanesOf(work, 0), lanes = lanesOf(work, known);
+  dispatch::RowFacts facts = factsOf(kernel.region, work);
+  int64_t widest = lanesOf(facts, 0), lanes = lanesOf(facts, known);
   if (lanes == widest || work.inner.size() != 1) {
     emitRow(shapeOf(lanes, length));
   } else {

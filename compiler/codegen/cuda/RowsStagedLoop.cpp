@@ -55,8 +55,9 @@ StagedRows::Groups StagedRows::groups() {
 
 void StagedRows::finish() {
   AffineExpr groups = groupCount();
-  AffineExpr bytes = getAffineConstantExpr(std::max(layout.sharedBytes, layout.stagedBytes(work)),
-                                           builder.getContext());
+  int64_t staged = layout.stagedBytes(work.inputs.size());
+  AffineExpr bytes =
+      getAffineConstantExpr(std::max(layout.sharedBytes, staged), builder.getContext());
   if (layout.groupsPerBlock != 0) {
     return kernel.finish(groups.ceilDiv(layout.groupsPerBlock) * layout.threads.blocks, bytes);
   }

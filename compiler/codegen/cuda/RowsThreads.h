@@ -6,16 +6,11 @@
 #include "compiler/codegen/cuda/RowsCombine.h"
 #include "compiler/codegen/cuda/RowsJoint.h"
 #include "compiler/codegen/cuda/ThreadBuilder.h"
+#include "compiler/dispatch/RowShares.h"
 
 namespace tenon::codegen::cuda {
 
-/// The threads that work on a row: `perRow` of each block of a cluster of `blocks`. Where a warp
-/// holds several rows `perRow` is a power of two; else it is a multiple of a warp, and a block has
-/// one row.
-struct RowThreads {
-  int64_t perRow = 32;
-  int64_t blocks = 1;
-};
+using dispatch::kStagedBytes, dispatch::RowsLayout, dispatch::RowThreads;
 
 /// Combines over the threads of a row, once or several times in a kernel.
 class ThreadCombiner {

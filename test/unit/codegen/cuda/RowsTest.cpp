@@ -113,7 +113,7 @@ testing::AssertionResult stagedMatches(const std::string &text, const RowsLayout
     }
     std::optional<RowsWork> work = findRowsWork(region, roots);
     RowsLayout layout = given;
-    layout.lanes = lanesOf(*work, 0);
+    layout.lanes = lanesOf(factsOf(region, *work), 0);
     layout.strips =
         *tn::constantDim(tn::elementCount(region.source.getContext(), work->inner)) / layout.lanes;
     layout.steps = llvm::divideCeil(layout.strips, layout.threadsOfRow());

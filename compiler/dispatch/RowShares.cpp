@@ -1,18 +1,17 @@
 // Chooses how rows are shared out among threads: enough bytes in flight for each multiprocessor,
 // few registers for each thread. Relies on rows being stored one after the other.
-#include "compiler/codegen/cuda/Rows.h"
+#include "compiler/dispatch/RowShares.h"
 
-#include "compiler/dispatch/ArchLimits.h"
+#include "compiler/dispatch/Strips.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <numeric>
 
-using namespace mlir;
-
-namespace tenon::codegen::cuda {
+namespace tenon::dispatch {
 namespace {
 
-constexpr int64_t kAccessBytes = 16, kWarpLanes = 32;
+constexpr int64_t kWarpLanes = 32;
 constexpr int64_t kMostThreads = 1024, kMostBlocks = 8;
 /// Elements of a thread: what keeps enough loads in flight, and what still fits in registers.
 constexpr int64_t kFewElements = 16, kManyElements = 32;
@@ -25,10 +24,9 @@ constexpr int64_t kStreamedBytes = int64_t(1) << 24;
 /// Registers of a thread, also if it holds parameters, and those for them: rows of 65,536 are
 /// normed at 3.72 TB/s with three blocks that hold them, at 3.52 with four that do not.
 constexpr int64_t kStagedRegisters = 64, kHoldingRegisters = 80, kParameterRegisters = 32;
-/// Shared memory that a block takes besides, and bytes of staged rows of a multiprocessor beyond
-/// which more only spread over memory what is read at once (layer norm of 4,096: 4.03 TB/s with 80
-/// KiB, 3.94 with 128, 3.92 with 64).
-constexpr int64_t kReservedBytes = 4096, kEnoughStaged = 80 * 1024;
+/// Bytes of staged rows of a multiprocessor beyond which more only spread over memory what is read
+/// at once (layer norm of 4,096: 4.03 TB/s with 80 KiB, 3.94 with 128, 3.92 with 64).
+constexpr int64_t kEnoughStaged = 80 * 1024;
 /// Clusters of eight blocks that find room at once if each multiprocessor takes one block: 15 on
 /// the H200 that was asked; which multiprocessors are off differs between GPUs.
 constexpr int64_t kClusters = 15;
@@ -37,13 +35,10 @@ constexpr int64_t kGoodThreads = 256, kClusterThreads = 512;
 /// Threads of a block of several rows, and the rows below which each gets a block of its own.
 constexpr int64_t kSharedThreads = 128, kFewRows = 1024;
 
-int64_t widestBytes(const RowsWork &work) {
+int64_t widestBytes(const RowFacts &facts) {
   int64_t widest = 0;
-  for (const Root &root : work.wide) {
-    widest = std::max(widest, byteSize(getElementTypeOrSelf(root.tensor)));
-  }
-  for (Value input : work.inputs) {
-    widest = std::max(widest, byteSize(getElementTypeOrSelf(input)));
+  for (int64_t bytes : llvm::concat<const int64_t>(facts.results, facts.inputs)) {
+    widest = std::max(widest, bytes);
   }
   return widest == 0 ? sizeof(float) : widest;
 }
@@ -64,35 +59,28 @@ int64_t threadsFor(int64_t strips, int64_t steps) {
 }
 
 /// Whether copies of 16 bytes bring the same number of elements of every input.
-bool canBeStaged(RegionBuilder &region, const RowsWork &work, int64_t length) {
-  int64_t lanes = lanesOf(work, length);
-  return region.arch.number >= 80 && !work.inputs.empty() && !work.wide.empty() &&
-         llvm::all_of(work.inputs, [&](Value input) {
-           return byteSize(getElementTypeOrSelf(input)) * lanes == kStagedBytes;
-         });
+bool canBeStaged(const RowFacts &facts) {
+  int64_t lanes = lanesOf(facts, *facts.length);
+  return facts.arch->number >= 80 && !facts.inputs.empty() && !facts.results.empty() &&
+         llvm::all_of(facts.inputs, [&](int64_t bytes) { return bytes * lanes == kStagedBytes; });
 }
 
 /// Whether the rows are read from memory, and a kernel would wait for more than its row: what waits
 /// in registers meanwhile leaves a multiprocessor with too few rows on their way.
-bool isWorthStaging(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout) {
-  bool isStream = region.estimate(work.rows) * layout.strips * kStagedBytes >= kStreamedBytes;
+bool isWorthStaging(const RowFacts &facts, const RowsLayout &layout) {
+  bool isStream = facts.rows * layout.strips * kStagedBytes >= kStreamedBytes;
   bool isShort = layout.strips <= kShortStrips;
-  bool waits = work.inputs.size() > 1 || work.parameters.size() > 1;
+  bool waits = facts.inputs.size() > 1 || facts.parameters > 1;
   return isStream && layout.strips > kShortestStrips && (waits || !isShort);
 }
 
 /// Blocks that a multiprocessor holds if a thread has no more registers than `registers`.
-int64_t blocksOfProcessor(RegionBuilder &region, const RowsLayout &layout, int64_t registers) {
-  int64_t byMemory = dispatch::sharedLimit(region.arch) / (layout.sharedBytes + kReservedBytes);
-  return std::min(byMemory,
-                  dispatch::kProcessorRegisters / (registers * layout.blockThreads()));
+int64_t blocksOfProcessor(const RowFacts &facts, const RowsLayout &layout, int64_t registers) {
+  int64_t byMemory = sharedLimit(*facts.arch) / (layout.sharedBytes + kReservedBytes);
+  return std::min(byMemory, kProcessorRegisters / (registers * layout.blockThreads()));
 }
 
 } // namespace
-
-int64_t RowsLayout::stagedBytes(const RowsWork &work) const {
-  return slots * static_cast<int64_t>(work.inputs.size()) * steps * blockThreads() * kStagedBytes;
-}
 
 // Figures of an H200 for 2^27 fp16 elements, layer norm. Two rows a block, in the order in which
 // blocks start, read memory at 4.0 TB/s for rows of up to 16,384 elements, more rows a block at
@@ -100,16 +88,15 @@ int64_t RowsLayout::stagedBytes(const RowsWork &work) const {
 // multiprocessor holds one block only, or a cluster of them, blocks that stay for all rows are
 // better: 3.8 to 3.5, and a third row on its way lets a cluster reduce one while it agrees on the
 // one before (without: 3.5 to 3.0).
-std::optional<RowsLayout> layoutStaged(RegionBuilder &region, const RowsWork &work) {
-  std::optional<int64_t> length =
-      tn::constantDim(tn::elementCount(region.source.getContext(), work.inner));
-  if (!length || !canBeStaged(region, work, *length)) {
+std::optional<RowsLayout> layoutStaged(const RowFacts &facts) {
+  if (!facts.length || !canBeStaged(facts)) {
     return std::nullopt;
   }
   RowsLayout layout;
-  layout.lanes = lanesOf(work, *length);
-  layout.strips = *length / layout.lanes;
-  if (!isWorthStaging(region, work, layout)) {
+  layout.lanes = lanesOf(facts, *facts.length);
+  layout.strips = *facts.length / layout.lanes;
+  int64_t inputs = facts.inputs.size();
+  if (!isWorthStaging(facts, layout)) {
     return std::nullopt;
   }
   layout.slots = 2;
@@ -120,7 +107,7 @@ std::optional<RowsLayout> layoutStaged(RegionBuilder &region, const RowsWork &wo
   } else if (layout.strips <= kMostThreads * kStagedSteps) {
     int64_t steps = layout.strips <= kShortStrips ? kStagedSteps / 2 : kStagedSteps;
     layout.threads.perRow = threadsFor(layout.strips, steps);
-  } else if (region.arch.number >= 90) {
+  } else if (facts.arch->number >= 90) {
     layout.threads.blocks = kMostBlocks;
     layout.slots = 3;
     int64_t strips = llvm::divideCeil(layout.strips, kMostBlocks);
@@ -128,30 +115,30 @@ std::optional<RowsLayout> layoutStaged(RegionBuilder &region, const RowsWork &wo
     layout.threads.perRow = threadsFor(strips, isLong ? 2 * kStagedSteps : kStagedSteps);
   }
   layout.steps = llvm::divideCeil(layout.strips, layout.threadsOfRow());
-  layout.sharedBytes = layout.stagedBytes(work);
-  bool isTooMuch = layout.sharedBytes + kReservedBytes > dispatch::sharedLimit(region.arch);
+  layout.sharedBytes = layout.stagedBytes(inputs);
+  bool isTooMuch = layout.sharedBytes + kReservedBytes > sharedLimit(*facts.arch);
   if (layout.threads.blocks > 1 && isTooMuch) {
     layout.slots = 1;
-    layout.sharedBytes = layout.stagedBytes(work);
+    layout.sharedBytes = layout.stagedBytes(inputs);
   }
-  bool holdsParameters = layout.threads.blocks > 1 && !work.parameters.empty();
+  bool holdsParameters = layout.threads.blocks > 1 && facts.parameters > 0;
   layout.parameterRegisters = holdsParameters ? kParameterRegisters : 0;
   layout.blocksOfProcessor =
-      blocksOfProcessor(region, layout, holdsParameters ? kHoldingRegisters : kStagedRegisters);
+      blocksOfProcessor(facts, layout, holdsParameters ? kHoldingRegisters : kStagedRegisters);
   if (layout.threads.perRow > kMostThreads || layout.blocksOfProcessor == 0) {
     return std::nullopt;
   }
   if (layout.threads.blocks > 1 || layout.blocksOfProcessor == 1) {
     layout.groupsPerBlock = 0;
-    int64_t places = layout.threads.blocks > 1 ? kClusters : dispatch::processors(region.arch);
+    int64_t places = layout.threads.blocks > 1 ? kClusters : processors(*facts.arch);
     layout.groupsAtOnce = layout.blocksOfProcessor * places;
     return layout;
   }
   int64_t enough = llvm::divideCeil(kEnoughStaged, layout.sharedBytes);
   // Several inputs are more to compute, for which there must be enough threads; parameters of long
   // rows need what the first-level cache has left.
-  if (work.inputs.size() == 1 && (enough > 2 || work.parameters.size() < 2)) {
-    int64_t tooMany = dispatch::sharedLimit(region.arch) / (enough + 1);
+  if (facts.inputs.size() == 1 && (enough > 2 || facts.parameters < 2)) {
+    int64_t tooMany = sharedLimit(*facts.arch) / (enough + 1);
     layout.sharedBytes = std::max(layout.sharedBytes, tooMany);
   }
   // A thread that has much of its row may use the registers that so few blocks leave it, and no
@@ -161,30 +148,28 @@ std::optional<RowsLayout> layoutStaged(RegionBuilder &region, const RowsWork &wo
   return layout;
 }
 
-int64_t lanesOf(const RowsWork &work, int64_t multiple) {
-  return std::gcd(kAccessBytes / widestBytes(work), multiple);
+int64_t lanesOf(const RowFacts &facts, int64_t multiple) {
+  return std::gcd(kAccessBytes / widestBytes(facts), multiple);
 }
 
-std::optional<RowsLayout> layoutInRegisters(RegionBuilder &region, const RowsWork &work) {
-  std::optional<int64_t> length =
-      tn::constantDim(tn::elementCount(region.source.getContext(), work.inner));
-  if (!length || *length == 0) {
+std::optional<RowsLayout> layoutInRegisters(const RowFacts &facts) {
+  if (!facts.length || *facts.length == 0) {
     return std::nullopt;
   }
   RowsLayout layout;
-  layout.lanes = lanesOf(work, *length);
-  layout.strips = *length / layout.lanes;
+  layout.lanes = lanesOf(facts, *facts.length);
+  layout.strips = *facts.length / layout.lanes;
   // Several tensors, or wide elements, leave less room for each.
   int64_t read = 0;
-  for (Value input : work.inputs) {
-    read += byteSize(getElementTypeOrSelf(input));
+  for (int64_t bytes : facts.inputs) {
+    read += bytes;
   }
   bool isCrowded =
-      read >= kManyBytes || widestBytes(work) >= kManyBytes || work.wide.size() > kFewResults;
-  int64_t mostThreads = work.inputs.size() > 1 ? kMostThreads / 2 : kMostThreads;
+      read >= kManyBytes || widestBytes(facts) >= kManyBytes || facts.results.size() > kFewResults;
+  int64_t mostThreads = facts.inputs.size() > 1 ? kMostThreads / 2 : kMostThreads;
   int64_t many = std::max<int64_t>(1, (isCrowded ? kFewElements : kManyElements) / layout.lanes);
   int64_t few = std::max<int64_t>(1, kFewElements / layout.lanes);
-  int64_t rows = region.estimate(work.rows);
+  int64_t rows = facts.rows;
   // Few rows leave room for many threads: what counts is how soon each is done.
   bool isFew = rows < kFewRows;
   few = isFew ? 1 : few;
@@ -200,7 +185,7 @@ std::optional<RowsLayout> layoutInRegisters(RegionBuilder &region, const RowsWor
     if (threads > (isFew ? kClusterThreads : kGoodThreads)) {
       threads = threadsFor(layout.strips, many);
     }
-    bool hasClusters = region.arch.number >= 90;
+    bool hasClusters = facts.arch->number >= 90;
     int64_t blocks = 1;
     while (hasClusters && threads > kClusterThreads && blocks < kMostBlocks) {
       blocks *= 2;
@@ -216,4 +201,4 @@ std::optional<RowsLayout> layoutInRegisters(RegionBuilder &region, const RowsWor
   return layout;
 }
 
-} // namespace tenon::codegen::cuda
+} // namespace tenon::dispatch
