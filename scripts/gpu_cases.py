@@ -46,14 +46,16 @@ class Case:
                 # A session's state begins with zeros: so do the caches of everyone else.
                 made.update((name, np.zeros_like(array)) for name, array in made.items() if name.startswith("past_"))
             return made
+        return {name: np.resize(block, dims) for name, (block, dims) in self.blocks(model).items()}
+
+    def blocks(self, model):
+        """Of a kernel: by name what an input repeats, and its dims. 2^27 normal numbers would take longer than everything else."""
         generator = np.random.default_rng(0)
         made = {}
         for value in model.graph.input:
             dims = [d.dim_value for d in value.type.tensor_type.shape.dim]
             dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-            # A block repeated: 2^27 normal numbers take longer than everything else.
-            block = generator.standard_normal(1 << 20, np.float32).astype(dtype)
-            made[value.name] = np.resize(block, dims)
+            made[value.name] = (generator.standard_normal(1 << 20, np.float32).astype(dtype), dims)
         return made
 
 

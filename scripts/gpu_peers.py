@@ -78,6 +78,12 @@ def made_fast(peer, module, arguments):
     return captured(module, arguments) if peer == "graph" else module
 
 
+def repeated(block, dims, device):
+    """What np.resize makes of the block, on the device."""
+    count = int(np.prod(dims))
+    return torch.from_numpy(block).to(device).repeat(-(-count // block.size))[:count].reshape(dims)
+
+
 def error_of(result, want):
     """Largest difference over the largest magnitude; nan anywhere is an infinite one."""
     return ((result.float() - want).abs().nan_to_num(nan=float("inf")).max() / want.abs().max()).item()
@@ -113,9 +119,12 @@ class Peer:
     def prepare(self, command):
         case = gpu_cases.all_cases()[command["case"]]
         model = case.model()
-        arrays = dict(np.load(command["inputs"]))
-        self.arguments = [self.wide(torch.from_numpy(arrays[value.name]).to(self.device), case)
-                          for value in model.graph.input]
+        if case.graph:
+            arrays = dict(np.load(command["inputs"]))
+            given = [torch.from_numpy(arrays[value.name]).to(self.device) for value in model.graph.input]
+        else:
+            given = [repeated(block, dims, self.device) for block, dims in case.blocks(model).values()]
+        self.arguments = [self.wide(tensor, case) for tensor in given]
         if case.name.startswith("resnet") and self.peer != "reference":
             self.arguments = [tensor.to(memory_format=torch.channels_last) for tensor in self.arguments]
         dtype = TYPES[case.precision]
@@ -126,20 +135,26 @@ class Peer:
         self.function = made_fast(self.peer, module, self.arguments)
         result = self.function(*self.arguments)
         self.sync()
-        answer = {"prepare_s": time.perf_counter() - start, "error": self.compared(result, command)}
+        answer = {"prepare_s": time.perf_counter() - start}
         for _ in range(WARM_UP if self.peer != "reference" else 0):
             self.function(*self.arguments)
         self.sync()
         if self.is_gpu:
             answer["peak_mib"] = torch.cuda.max_memory_allocated() / 2**20
+        answer["error"] = self.compared(case, model, given, result, command)
         return answer
 
-    def compared(self, result, command):
-        """The error of the result; the reference writes itself down."""
+    def compared(self, case, model, given, result, command):
+        """The error of the result. The reference of a model is a file, which the reference writes; of a kernel, which is
+        sooner computed than read, everyone has an own one."""
         if self.peer == "reference":
             self.result = result.to(torch.float32)
-            np.save(command["reference"], self.result.cpu().numpy())
+            if case.graph:
+                np.save(command["reference"], self.result.cpu().numpy())
             return 0.0
+        if not case.graph:
+            module = loaded(case, model, self.device, torch.float64)
+            return error_of(result, module(*(tensor.double() if tensor.dtype.is_floating_point else tensor for tensor in given)).float())
         if not os.path.exists(command["reference"]):
             return float("nan")
         return error_of(result, torch.from_numpy(np.load(command["reference"])).to(self.device))

@@ -5,6 +5,7 @@ Relies on `tenon bench --json`, and on gpu_peers.py with torch in the same Pytho
 """
 
 import argparse
+import concurrent.futures
 import datetime
 import fnmatch
 import json
@@ -91,7 +92,7 @@ class Tenon:
             return {"failed": f"{arguments[0]}: {(done.stderr or done.stdout).strip()[:600]}"}
         return json.loads(done.stdout) if done.stdout.strip() else {}
 
-    def prepare(self, case, graph, arrays, files, reference):
+    def prepare(self, case, graph, arrays, files, row, reference):
         states = [name for name in arrays if name.startswith("past_")]
         arrays = {name: array for name, array in arrays.items() if name not in states}
         self.inputs = pathlib.Path(files["inputs"])
@@ -109,6 +110,8 @@ class Tenon:
         answer = {"prepare_s": time.perf_counter() - start, "compile": report}
         out = self.options.work / "out.npz"
         ran = report if "failed" in report else self.call("run", self.engine, "--inputs", self.inputs, "-o", out, "--json", "--quiet")
+        if "reference" not in row:
+            row["reference"] = reference.answer()
         if "failed" in ran:
             return {**answer, **ran}
         if case.moved:
@@ -140,25 +143,34 @@ def compared(got, reference):
     return float(np.nan_to_num(np.abs(got.astype(np.float32) - want), nan=np.inf).max() / np.abs(want).max())
 
 
-def measure(case, options, reference, peers, tenon):
-    """One row: what each side took to prepare, its error and its times."""
-    say(case.name)
+def written(case, number, options):
+    """What everyone works on, written down: cases alternate between two places, so that the next is made meanwhile."""
     model = case.model()
     arrays = case.arrays(model)
-    files = {"inputs": str(options.work / "inputs.npz"), "reference": str(options.work / "reference.npy")}
+    files = {"inputs": str(options.work / f"inputs{number % 2}.npz"), "reference": str(options.work / "reference.npy")}
     np.savez(files["inputs"], **arrays)
-    pathlib.Path(files["reference"]).unlink(missing_ok=True)
-    graph = options.work / "case.onnx"
+    graph = options.work / f"case{number % 2}.onnx"
     gpu_cases.onnx.save(model, str(graph))
+    return graph, arrays, files
+
+
+def measure(case, given, options, reference, peers, tenon):
+    """One row: what each side took to prepare, its error and its times."""
+    say(case.name)
+    graph, arrays, files = given
+    pathlib.Path(files["reference"]).unlink(missing_ok=True)
     row = {"case": case.name, "precision": case.precision, "moved": case.moved, "sides": {}}
-    row["reference"] = reference.ask(do="prepare", case=case.name, **files)
+    reference.post(do="prepare", case=case.name, **files)
+    # The references of models are files that the peers read.
+    if case.graph or not options.together:
+        row["reference"] = reference.answer()
     sides = {}
     for peer in peers:
         peer.post(do="prepare", case=case.name, **files)
         if not options.together:
             row["sides"][peer.name] = peer.answer()
     if options.tenon:
-        row["sides"]["tenon"] = answer = tenon.prepare(case, graph, arrays, files, reference)
+        row["sides"]["tenon"] = answer = tenon.prepare(case, graph, arrays, files, row, reference)
         if "failed" not in answer:
             sides["tenon"] = tenon.round
     for peer in peers:
@@ -166,6 +178,8 @@ def measure(case, options, reference, peers, tenon):
             row["sides"][peer.name] = peer.answer()
         if "failed" not in row["sides"][peer.name]:
             sides[peer.name] = lambda runs, peer=peer: peer.ask(do="round", runs=runs)
+    if "reference" not in row:
+        row["reference"] = reference.answer()
     reference.ask(do="drop")
     interleave(sides, row, options)
     for peer in peers:
@@ -263,12 +277,18 @@ def main():
     report = {"date": str(datetime.date.today()), "probe": reference.ask(do="probe"), "rows": []}
     if options.tenon:
         report["tenon"] = subprocess.run([str(options.tenon), "--version"], capture_output=True, text=True).stdout.strip()
-    for case in chosen:
-        if time.monotonic() - start > options.total:
-            say(f"{case.name}: not begun, the time is over")
-            continue
-        report["rows"].append(measure(case, options, reference, peers, tenon))
-        options.output.write_text(json.dumps(report, indent=1))
+    with concurrent.futures.ThreadPoolExecutor(1) as writer:
+        given = writer.submit(written, chosen[0], 0, options)
+        for number, case in enumerate(chosen):
+            if time.monotonic() - start > options.total:
+                say(f"{case.name}: not begun, the time is over")
+                continue
+            current = given.result()
+            if number + 1 < len(chosen):
+                given = writer.submit(written, chosen[number + 1], number + 1, options)
+            report["rows"].append(measure(case, current, options, reference, peers, tenon))
+            options.output.write_text(json.dumps(report, indent=1))
+    say(f"{time.monotonic() - start:.0f} s")
     for peer in (reference, *peers):
         peer.stop()
     print(json.dumps(report["probe"]))
