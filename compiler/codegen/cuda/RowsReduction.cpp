@@ -5,38 +5,21 @@
 #include "compiler/codegen/cuda/RowsReduction.h"
 
 #include "compiler/codegen/cuda/ElementEmitter.h"
+#include "compiler/codegen/cuda/RowsReductionSpread.h"
 #include "compiler/codegen/cuda/RowsThreads.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/Support/MathExtras.h"
-
-#include <numeric>
 
 using namespace mlir;
 
 namespace tenon::codegen::cuda {
 namespace {
 
-constexpr int64_t kAccessBytes = 16, kThreads = 256, kWidth = 32;
-/// Blocks that fill a GPU, those that make a second kernel not worth its launch, and parts of a
-/// result that a second kernel combines at most.
-constexpr int64_t kEnoughBlocks = 528, kManyBlocks = 64, kMostParts = 512;
-/// Bytes beside each other that a row of threads reads at least.
-constexpr int64_t kLine = 128;
-/// Steps of a thread that make it worth starting, and loads ahead of their use.
-constexpr int64_t kFewSteps = 4, kElementsAhead = 16, kMostStepsAhead = 4;
+/// Loads ahead of their use.
+constexpr int64_t kElementsAhead = 16, kMostStepsAhead = 4;
 /// Reductions that one thread may do as well: short ones, with enough others beside them.
 constexpr int64_t kShort = 16, kEnoughThreads = 65536;
-
-/// How the work is shared out.
-struct Spread {
-  /// Elements that a thread takes at once: of the results, or of the reduction.
-  int64_t lanes = 1, steps = 1;
-  /// Threads of a block along results and along the reduction.
-  int64_t width = 1, height = kThreads;
-  /// Blocks that share a result.
-  int64_t parts = 1;
-};
 
 class ReductionKernels {
 public:
@@ -87,39 +70,22 @@ bool ReductionKernels::isWorthIt() {
     return false;
   }
   choose();
-  return results / spread.lanes < kEnoughThreads || steps >= kThreads;
+  return results / spread.lanes < kEnoughThreads || steps >= kSpreadThreads;
 }
 
 void ReductionKernels::choose() {
   WholeSource source = *wholeSource(region, op);
   unsigned inner = source.innerLoop;
-  bool isInnerReduced = llvm::is_contained(reducedLoops, inner);
-  bool isLast = inner == (isInnerReduced ? reducedLoops : keptLoops).back();
-  int64_t multiple =
-      isLast ? tn::constantDim((isInnerReduced ? reduced : kept).back()).value_or(1) : 1;
-  int64_t bytes = byteSize(source.element);
-  int64_t lanes = std::gcd(kAccessBytes / bytes, multiple);
-  int64_t results = region.estimate(kept), steps = region.estimate(reduced);
-  if (isInnerReduced) {
-    spread.steps = lanes;
-    int64_t threads = llvm::PowerOf2Ceil(llvm::divideCeil(steps, lanes));
-    spread.height = std::clamp(threads, kWidth, kThreads);
-    spread.width = 1;
-  } else {
-    spread.lanes = lanes;
-    int64_t strips = llvm::divideCeil(results, lanes);
-    spread.width = std::min<int64_t>(kWidth, llvm::PowerOf2Ceil(strips));
-    while (strips / spread.width < kManyBlocks && spread.width * lanes * bytes > kLine &&
-           steps / (kThreads / spread.width) > kFewSteps) {
-      spread.width /= 2;
-    }
-    spread.height = kThreads / spread.width;
+  SpreadFacts facts;
+  facts.isInnerReduced = llvm::is_contained(reducedLoops, inner);
+  bool isLast = inner == (facts.isInnerReduced ? reducedLoops : keptLoops).back();
+  if (isLast) {
+    facts.multiple = tn::constantDim((facts.isInnerReduced ? reduced : kept).back()).value_or(1);
   }
-  int64_t blocks = llvm::divideCeil(results, spread.lanes * spread.width);
-  int64_t most = steps / (spread.steps * spread.height * kFewSteps);
-  bool needsParts = blocks < kManyBlocks;
-  spread.parts =
-      needsParts ? std::clamp<int64_t>(std::min(kEnoughBlocks / blocks, most), 1, kMostParts) : 1;
+  facts.elementBytes = byteSize(source.element);
+  facts.results = region.estimate(kept);
+  facts.steps = region.estimate(reduced);
+  spread = spreadOut(facts);
 }
 
 /// One strip of the reduction for each result of the thread; `number` may lie beyond `end`.
@@ -353,7 +319,7 @@ bool ReductionKernels::emitParts() {
 
 /// A block for each result, a thread for each of its parts.
 bool ReductionKernels::emitSum(ArrayRef<unsigned> from) {
-  int64_t threads = std::max<int64_t>(kWidth, llvm::PowerOf2Ceil(spread.parts));
+  int64_t threads = std::max<int64_t>(kWarp, llvm::PowerOf2Ceil(spread.parts));
   Kernel kernel(region, threads);
   ElementEmitter emitter(kernel);
   IndexMath &math = kernel.math;
