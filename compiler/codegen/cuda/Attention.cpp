@@ -2,6 +2,7 @@
 #include "compiler/codegen/cuda/Attention.h"
 
 #include "compiler/codegen/cuda/AttentionKernels.h"
+#include "compiler/codegen/cuda/AttentionStream.h"
 #include "compiler/codegen/cuda/Strategies.h"
 
 using namespace mlir;
@@ -15,6 +16,11 @@ bool emitAttention(ModuleOp module, func::FuncOp source, StringRef symbol,
     return false;
   }
   if (fitsTensorCores(*problem)) {
+    std::optional<StreamLayout> layout = streamLayout(*problem, arch);
+    if (layout && keepsBusy(*layout, arch)) {
+      emitStreamAttention(module, symbol, *problem, *layout, code);
+      return true;
+    }
     emitTensorCoreAttention(module, symbol, *problem, chooseTile(*problem, arch), arch, code);
     return true;
   }

@@ -58,6 +58,22 @@ struct Assembly {
     text += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32." + type +
             "." + type + " " + registers(0, sums()) + ", " + a + ", b, " + predicate + ", 1, 1, " + flags + ";\n";
   }
+  /// The products of `words` words of A, which are operands behind the sums, with the tile whose
+  /// descriptor follows them. Returns the constraints of sums and words.
+  std::string addWords(int64_t words) {
+    std::string inputs = tied(sums());
+    for (int64_t word = 0; word < words; word += 4) {
+      advance("b", 2 * sums() + words, word / 4 * kMmaDepth * kRowBytes);
+      multiply(registers(2 * sums() + word, 4), "more", "1");
+      inputs += "r,r,r,r,";
+    }
+    return inputs;
+  }
+  ThreadBuilder::Values begin(const ThreadBuilder &t, const std::string &inputs,
+                              ValueRange operands) {
+    text += "wgmma.commit_group.sync.aligned;\n}";
+    return give(t, text, sums(), inputs, operands);
+  }
   /// Waits until all products but those of so many pieces are done.
   ThreadBuilder::Values finish(const ThreadBuilder &t, const std::string &inputs,
                                ValueRange operands, int64_t underWay = 0) {
@@ -125,17 +141,60 @@ ThreadBuilder::Values multiplyTiles(const ThreadBuilder &t, Type element, Value 
 ThreadBuilder::Values addProduct(const ThreadBuilder &t, Type element, ArrayRef<Value> a, Value b,
                                  ArrayRef<Value> sums) {
   Assembly assembly(element);
-  std::string inputs = Assembly::tied(kSums);
-  int64_t firstWord = 2 * kSums;
-  for (size_t word = 0; word < a.size(); word += 4) {
-    assembly.advance("b", firstWord + a.size(), word / 4 * kMmaDepth * kRowBytes);
-    assembly.multiply(registers(firstWord + word, 4), "more", "1");
-    inputs += "r,r,r,r,";
-  }
+  std::string inputs = assembly.addWords(a.size());
   ThreadBuilder::Values operands(sums);
   operands.append(a.begin(), a.end());
   operands.push_back(descriptor(t, b));
   return assembly.finish(t, inputs + "l,", operands);
+}
+
+ThreadBuilder::Values beginTiles(const ThreadBuilder &t, Type element, Value a, Value b,
+                                 int64_t depth, int64_t columns) {
+  Assembly assembly(element, columns);
+  for (int64_t step = 0; step < depth / kMmaDepth; ++step) {
+    int64_t tile = step / kStepsOfTile, inTile = step % kStepsOfTile * kMmaDepth * 2;
+    assembly.advance("a", assembly.sums(), tile * kGroupRows * kRowBytes + inTile);
+    assembly.advance("b", assembly.sums() + 1, tile * columns * kRowBytes + inTile);
+    assembly.multiply("a", step ? "more" : "first", "0, 0");
+  }
+  return assembly.begin(t, "l,l,", {descriptor(t, a), descriptor(t, b)});
+}
+
+ThreadBuilder::Values beginProduct(const ThreadBuilder &t, Type element, ArrayRef<Value> a, Value b,
+                                   ArrayRef<Value> sums) {
+  Assembly assembly(element);
+  std::string inputs = assembly.addWords(a.size());
+  ThreadBuilder::Values operands(sums);
+  operands.append(a.begin(), a.end());
+  operands.push_back(descriptor(t, b));
+  return assembly.begin(t, inputs + "l,", operands);
+}
+
+ThreadBuilder::Values waitForProducts(const ThreadBuilder &t, ArrayRef<Value> sums,
+                                      int64_t underWay) {
+  int64_t count = sums.size();
+  return Assembly::give(t,
+                        "wgmma.wait_group.sync.aligned " + std::to_string(underWay) + ";", count,
+                        Assembly::tied(count), sums);
+}
+
+ThreadBuilder::Values exchangeWords(const ThreadBuilder &t, ArrayRef<Value> words) {
+  ThreadBuilder::Values now(words);
+  for (int64_t mask : {1, 2}) {
+    Value isUpper = t.isLess(t.i32(0), t.bitAnd(t.thread(), t.i32(mask)));
+    ThreadBuilder::Values after(now);
+    for (int64_t low = 0; low < 4; ++low) {
+      int64_t high = low + mask;
+      if (low & mask) {
+        continue;
+      }
+      Value got = t.shuffleXor(t.select(isUpper, now[low], now[high]), mask);
+      after[low] = t.select(isUpper, got, now[low]);
+      after[high] = t.select(isUpper, now[high], got);
+    }
+    now = after;
+  }
+  return now;
 }
 
 ThreadBuilder::Values addStage(const ThreadBuilder &t, Type element, Value a, Value b,

@@ -34,6 +34,18 @@ ThreadBuilder::Values addProduct(const ThreadBuilder &t, mlir::Type element,
                                  llvm::ArrayRef<mlir::Value> a, mlir::Value b,
                                  llvm::ArrayRef<mlir::Value> sums);
 
+/// The same products, but under way when they return, and A B with `columns` (a multiple of 8, at most
+/// 256) rows of B. What is returned must not be used but by more of these and waitForProducts.
+ThreadBuilder::Values beginTiles(const ThreadBuilder &t, mlir::Type element, mlir::Value a,
+                                 mlir::Value b, int64_t depth, int64_t columns);
+ThreadBuilder::Values beginProduct(const ThreadBuilder &t, mlir::Type element,
+                                   llvm::ArrayRef<mlir::Value> a, mlir::Value b,
+                                   llvm::ArrayRef<mlir::Value> sums);
+/// Waits until all products but those of the last `underWay` calls are done: the sums of them,
+/// which may be used now.
+ThreadBuilder::Values waitForProducts(const ThreadBuilder &t, llvm::ArrayRef<mlir::Value> sums,
+                                      int64_t underWay);
+
 /// How B lies in a stage of products: in rows of 64 of the depth, one for each column; or in rows of
 /// 64 columns, one for each of the depth, tiles of `depth` rows following each other.
 enum class RightOrder { DepthInner, ColumnsInner };
@@ -46,5 +58,8 @@ ThreadBuilder::Values addStage(const ThreadBuilder &t, mlir::Type element, mlir:
                                mlir::Value number, llvm::ArrayRef<mlir::Value> sums);
 /// Waits for the last stage: the sums, which may be used now.
 ThreadBuilder::Values finishStages(const ThreadBuilder &t, llvm::ArrayRef<mlir::Value> sums);
+
+/// Word i of each of four neighbouring threads becomes the four words of neighbour i.
+ThreadBuilder::Values exchangeWords(const ThreadBuilder &t, llvm::ArrayRef<mlir::Value> words);
 
 } // namespace tenon::codegen::cuda

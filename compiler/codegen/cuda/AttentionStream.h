@@ -1,0 +1,143 @@
+// Attention of many rows on sm_90a: one block a processor goes from head to head. A warp of it copies
+// keys, values and masks of the heads to come into a ring of tiles, three warpgroups do 64 queries
+// each with those of their head. Relies on Warpgroup.h for products, AsyncCopy.h for copies and
+// barriers.
+//
+// A head's keys and values come into a processor once, however many queries it has: blocks of 64
+// queries that each copy them take twice their bytes from the second-level cache that it gives in
+// the time of the products.
+#pragma once
+
+#include "compiler/codegen/cuda/AsyncCopy.h"
+#include "compiler/codegen/cuda/AttentionKernels.h"
+#include "compiler/codegen/cuda/KernelShell.h"
+#include "compiler/codegen/cuda/Warpgroup.h"
+
+namespace tenon::codegen::cuda {
+
+/// Warpgroups that multiply.
+inline constexpr int64_t kStreamGroups = 3;
+
+/// The rows of [batch, head, row, column] as rows of a matrix that begins where its buffer does.
+struct StreamMatrix {
+  int64_t rows = 0, columns = 0, rowElements = 0;
+  int64_t firstRow = 0, rowsOfBatch = 0, rowsOfHead = 0, firstColumn = 0, columnsOfHead = 0;
+};
+
+struct StreamLayout {
+  int64_t heads = 0, headsOfBatch = 0, headsOfKeys = 0; ///< of queries; those that share keys
+  int64_t queries = 0, keys = 0;
+  StreamMatrix q, k, v, y;
+  int64_t tileKeys = 0; ///< of a tile of the ring: a multiple of 16
+  int64_t slots = 0;    ///< of the ring: tiles of keys and of values in turn
+  int64_t blocks = 0;
+
+  int64_t tiles() const { return (keys + tileKeys - 1) / tileKeys; } ///< of a head's keys
+  int64_t lastKeys() const { return keys - (tiles() - 1) * tileKeys; }
+  bool hasTail() const { return lastKeys() != tileKeys; }
+  /// Blocks of 64 queries of a head.
+  int64_t units() const { return (queries + kGroupRows - 1) / kGroupRows; }
+  int64_t tileBytes() const { return tileKeys * kTileColumns * 2; }
+};
+
+class StreamKernel {
+public:
+  using Value = mlir::Value;
+  using Values = ThreadBuilder::Values;
+
+  StreamKernel(KernelShell &shell, const AttentionProblem &problem, const StreamLayout &layout)
+      : shell(shell), p(problem), l(layout), element(problem.q.element) {}
+
+  void emit();
+  int64_t sharedBytes() const;
+
+private:
+  /// A slot of the ring, and the parity of the turn that is under way.
+  struct Turn {
+    Value slot, parity;
+
+    Values values() const { return {slot, parity}; }
+    static Turn of(mlir::ValueRange values) { return {values[0], values[1]}; }
+  };
+  /// 64 queries of a head: a warpgroup's work from start to store.
+  struct Unit {
+    Value head, index; ///< of its queries in the head
+    Value count;       ///< of this warpgroup's units before it
+    Value isLast;      ///< of this warpgroup's of the head
+    Turn first;        ///< of the head's first tile
+  };
+  /// What a thread carries from tile to tile of keys: its sums, and of its two rows the maximum and
+  /// its own part of the sum of weights.
+  struct State {
+    Values sums, maxima, totals;
+
+    Values values() const;
+    static State of(mlir::ValueRange values);
+  };
+
+  /// Where a head's first row begins in a matrix.
+  struct Corner {
+    Value row, column;
+  };
+
+  int64_t queriesOffset() const { return l.slots * l.tileBytes(); }
+  int64_t maskOffset() const;
+  int64_t marksOffset() const;
+  int64_t barriersOffset() const;
+  /// Whether scores get something added to: a mask, or what hides what is behind the last key.
+  bool hasMask() const { return p.mask || l.hasTail(); }
+
+  void place(const ThreadBuilder &t);
+  void clearTails(const ThreadBuilder &t) const;
+  Value bytesAt(const ThreadBuilder &t, int64_t offset) const;
+  Value tileAt(const ThreadBuilder &t, Value slot) const;
+  Value full(const ThreadBuilder &t, Value slot) const;
+  Value empty(const ThreadBuilder &t, Value slot) const;
+  Value queriesAt(const ThreadBuilder &t, Value buffer) const;
+  Value queriesFull(const ThreadBuilder &t, Value buffer) const;
+  Value maskAt(const ThreadBuilder &t, Value slot) const;
+  Value markAt(const ThreadBuilder &t, Value slot) const;
+  Corner cornerOf(const ThreadBuilder &t, const StreamMatrix &matrix, Value head,
+                  int64_t sharing) const;
+  Turn advance(const ThreadBuilder &t, const Turn &turn, int64_t slots) const;
+  Turn advance(const ThreadBuilder &t, const Turn &turn, Value slots) const;
+  Values forHeads(const ThreadBuilder &t, mlir::ValueRange inits, ThreadBuilder::LoopBody body);
+
+  // The warp that copies.
+  void copyHeads(const ThreadBuilder &t);
+  void copySlot(const ThreadBuilder &t, Value head, Value tile, const Turn &turn, bool isValues);
+  void copyMask(const ThreadBuilder &t, Value head, Value tile, const Turn &turn);
+
+  // The warpgroups that multiply (AttentionStreamStep.cpp).
+  void multiplyHeads(const ThreadBuilder &t);
+  void passHead(const ThreadBuilder &t, const Turn &first) const;
+  void copyQueries(const ThreadBuilder &t, Value head, Value unit, Value count) const;
+  void askForNext(const ThreadBuilder &t, const Unit &unit) const;
+  void doUnit(const ThreadBuilder &t, const Unit &unit);
+  Values step(const ThreadBuilder &t, const Unit &unit, Value queries, Value tile,
+              mlir::ValueRange before) const;
+  void release(const ThreadBuilder &t, const Unit &unit, Value slot, Value condition = {}) const;
+  Values masked(const ThreadBuilder &t, Value slot, const Values &scores) const;
+  void raise(const ThreadBuilder &t, const Values &scores, State &state) const;
+  Values weigh(const ThreadBuilder &t, const Values &scores, State &state) const;
+  void store(const ThreadBuilder &t, const Unit &unit, State &state);
+
+  KernelShell &shell;
+  const AttentionProblem &p;
+  const StreamLayout &l;
+  mlir::Type element;
+  Value shared, thread, group; ///< group: of the warpgroups that multiply, from 0
+  Value isFirst;               ///< of its warpgroup
+  Value qMap, kMap, vMap, kLastMap, vLastMap;
+};
+
+/// The layout for problems that this form can do.
+std::optional<StreamLayout> streamLayout(const AttentionProblem &problem,
+                                         const engine::CudaArch &arch);
+/// Whether there are so many heads that processors which do whole ones have little to wait for.
+bool keepsBusy(const StreamLayout &layout, const engine::CudaArch &arch);
+void emitStreamAttention(mlir::ModuleOp module, llvm::StringRef symbol,
+                         const AttentionProblem &problem, const StreamLayout &layout,
+                         RegionCode &code);
+
+} // namespace tenon::codegen::cuda
