@@ -1,5 +1,5 @@
 // The ring of stages: who fills it and who multiplies what is in it. Relies on LargeProductStore.cpp
-// for what follows a tile's sums.
+// for the way from a tile's sums to the result.
 #include "compiler/codegen/cuda/LargeProduct.h"
 
 #include "compiler/codegen/cuda/Strategies.h"
@@ -15,16 +15,17 @@ using dispatch::kLargeDepth;
 using dispatch::kLargeRows;
 using Values = ThreadBuilder::Values;
 
-constexpr int64_t kGroups = kLargeRows / kGroupRows; ///< warpgroups that multiply
-constexpr int64_t kStages = 4;
+constexpr int64_t kStages = 3;
 constexpr int64_t kABytes = kLargeRows * kLargeDepth * 2, kBBytes = kLargeColumns * kLargeDepth * 2;
 constexpr int64_t kStageBytes = kABytes + kBBytes;
-constexpr int64_t kSharedBytes = kStages * (kStageBytes + 2 * kBarrierBytes);
+constexpr int64_t kSharedBytes = kStages * (kStageBytes + 2 * kBarrierBytes) +
+                                 kGroups * (kHandedBytes + 2 * kBarrierBytes);
 /// Rows of tiles that blocks work through together, so that what they read stays in the
 /// second-level cache.
 constexpr int64_t kRowTilesTogether = 16;
-/// Of a thread that copies, and of one that multiplies: 128 x (40 + 2 x 232) fit into a processor.
-constexpr int64_t kCopyRegisters = 40, kMultiplyRegisters = 232;
+/// Of a thread that copies or finishes, and of one that multiplies: in all what a block of 384
+/// threads is launched with, 168 each.
+constexpr int64_t kOtherRegisters = 88, kMultiplyRegisters = 208;
 
 std::optional<RightOrder> orderOf(const ProductOperand &b, int64_t columns, int64_t depth) {
   std::optional<int64_t> row = tn::constantDim(b.rowStride());
@@ -83,13 +84,16 @@ void LargeProduct::place() {
              : kernel.tensorMap(p.b, size(p.depth), size(p.columns), size(p.columns), kLargeDepth);
   thread = t.thread();
   warpgroup = t.sub(t.div(thread, kWarpgroup), t.i32(1));
-  quad = t.rem(thread, 4);
   shared = kernel.dynamicShared(kTileAlignment);
-  barriers = t.offset(shared, t.builder.getI8Type(), kStages * kStageBytes);
+  barriers = t.offset(shared, t.builder.getI8Type(), kStages * kStageBytes + kGroups * kHandedBytes);
   t.when(t.isEqual(thread, t.i32(0)), [&](const ThreadBuilder &c) {
     for (int64_t stage = 0; stage < kStages; ++stage) {
       initBarrier(c, full(c, c.i32(stage)), 1);
       initBarrier(c, empty(c, c.i32(stage)), kGroups);
+    }
+    for (int64_t group = 0; group < kGroups; ++group) {
+      initBarrier(c, handed(c, c.i32(group)), kWarpgroup);
+      initBarrier(c, taken(c, c.i32(group)), kFinishWarps * kWarp);
     }
     publishBarriers(c);
     prefetchTensorMap(c, aMap);
@@ -114,6 +118,19 @@ Value LargeProduct::full(const ThreadBuilder &t, Value stage) const {
 
 Value LargeProduct::empty(const ThreadBuilder &t, Value stage) const {
   return t.offset(barriers, t.i64Type(), t.add(stage, kStages));
+}
+
+Value LargeProduct::handedTile(const ThreadBuilder &t, Value group) const {
+  Value first = t.offset(shared, t.builder.getI8Type(), kStages * kStageBytes);
+  return t.offset(first, t.builder.getI8Type(), t.mul(group, kHandedBytes));
+}
+
+Value LargeProduct::handed(const ThreadBuilder &t, Value group) const {
+  return t.offset(barriers, t.i64Type(), t.add(group, 2 * kStages));
+}
+
+Value LargeProduct::taken(const ThreadBuilder &t, Value group) const {
+  return t.offset(barriers, t.i64Type(), t.add(group, 2 * kStages + kGroups));
 }
 
 /// Down the rows of tiles that are worked through together first.
@@ -194,12 +211,16 @@ Values LargeProduct::addStages(const ThreadBuilder &t, Turn &turn) const {
 }
 
 void LargeProduct::multiplyTiles(const ThreadBuilder &t) {
-  Turn first = {t.i32(0), t.i32(0)};
-  forTiles(t, first.values(), [&](const ThreadBuilder &c, Value tile, ValueRange state) {
+  // The ring's turn, and the parity of the tile among those handed over.
+  Values first = {t.i32(0), t.i32(0), t.i32(0)};
+  forTiles(t, first, [&](const ThreadBuilder &c, Value, ValueRange state) {
     Turn turn = Turn::of(state);
     Values sums = addStages(c, turn);
-    storeTile(c, cornerOf(c, tile), sums);
-    return turn.values();
+    Value next = c.sub(c.i32(1), state[2]);
+    waitForPhase(c, taken(c, warpgroup), next);
+    handOver(c, sums);
+    arrive(c, handed(c, warpgroup));
+    return Values{turn.stage, turn.parity, next};
   });
 }
 
@@ -215,8 +236,10 @@ bool LargeProduct::emit() {
   t.choose(
       t.isLess(thread, t.i32(kWarpgroup)),
       [&](const ThreadBuilder &c) {
-        releaseRegisters(c, kCopyRegisters);
+        releaseRegisters(c, kOtherRegisters);
         c.when(c.isEqual(thread, c.i32(0)), [&](const ThreadBuilder &d) { copyTiles(d); });
+        c.when(c.isLess(c.i32(kWarp - 1), thread),
+               [&](const ThreadBuilder &d) { finishTiles(d); });
         return Values();
       },
       [&](const ThreadBuilder &c) {

@@ -1,12 +1,14 @@
 // A large product of 16-bit floats on sm_90a with an epilogue of our own: one block a processor goes
 // from tile to tile. One thread of it copies boxes of both operands into a ring of stages, two
-// warpgroups multiply them, each for half of a tile's rows, and finish their elements in registers.
-// Relies on Warpgroup.h for products, AsyncCopy.h for copies and barriers, ElementEmitter for the
-// epilogue.
+// warpgroups multiply them, each for half of a tile's rows, and hand their sums over in shared memory
+// to three warps that finish them while the next tile is multiplied. Relies on Warpgroup.h for
+// products, AsyncCopy.h for copies and barriers, ElementEmitter for the epilogue.
 //
 // Blocks do not form clusters: those that read the same boxes at the same time get them from the
 // second-level cache at more than twice the rate at which it serves different ones (measured on an
 // H200: 10.8 TB/s into shared memory, with clusters and multicast 8.2).
+//
+// Sums are handed over in the operands' type: rounded as a product that is stored by itself.
 #pragma once
 
 #include "compiler/codegen/cuda/AsyncCopy.h"
@@ -40,6 +42,13 @@ struct LargeProblem {
 mlir::FailureOr<LargeProblem> matchLargeProduct(RegionBuilder &region);
 /// One kernel. False after a diagnostic.
 bool emitLargeProduct(RegionBuilder &region, const LargeProblem &problem);
+
+/// Warpgroups that multiply, and warps that finish: those of another warpgroup beside the one that
+/// copies.
+inline constexpr int64_t kGroups = dispatch::kLargeRows / kGroupRows;
+inline constexpr int64_t kFinishWarps = kWarpgroup / kWarp - 1;
+/// What a warpgroup hands over: its half of a tile, in boxes of kTileColumns columns.
+inline constexpr int64_t kHandedBytes = kGroupRows * dispatch::kLargeColumns * 2;
 
 class LargeProduct {
 public:
@@ -79,9 +88,25 @@ private:
   Values addStages(const ThreadBuilder &t, Turn &turn) const;
 
   // From sums to the result (LargeProductStore.cpp).
-  void storeTile(const ThreadBuilder &t, const Corner &corner, mlir::ArrayRef<Value> sums);
-  void storeColumns(int64_t first, const Index &column, llvm::ArrayRef<Value> sums);
-  Values exchange(const ThreadBuilder &t, llvm::ArrayRef<Value> words) const;
+  Value handedTile(const ThreadBuilder &t, Value group) const;
+  /// The barrier of a warpgroup that tells that its sums are there, and that they have been taken.
+  Value handed(const ThreadBuilder &t, Value group) const;
+  Value taken(const ThreadBuilder &t, Value group) const;
+  void handOver(const ThreadBuilder &t, mlir::ArrayRef<Value> sums) const;
+  void finishTiles(const ThreadBuilder &t);
+  void finishHalf(const ThreadBuilder &t, const Corner &corner, Value group, Value parity);
+
+  /// Eight neighbours in a row of the result that a thread finishes.
+  struct Piece {
+    Value sums;   ///< pointer to shared memory
+    Indices row;  ///< place in the row dims
+    Index column; ///< of the first, a multiple of 8
+    Index linear; ///< place of the first in the result
+    Value exists; ///< whether the row does; null if all do
+  };
+  llvm::SmallVector<Piece> piecesOf(const ThreadBuilder &t, const Corner &corner, Value group,
+                                    Value unit);
+  void finishPieces(llvm::ArrayRef<Piece> pieces);
 
   Kernel kernel;
   ElementEmitter emitter;
@@ -89,15 +114,6 @@ private:
   ProductTensors tensors;
   Value aMap, bMap, shared, barriers, thread;
   Value warpgroup; ///< of those that multiply, from 0
-  Value quad;      ///< the lane's number in its four
-  /// Of the two rows that this thread has of a tile: index, place in the row dims, whether it
-  /// exists (null if all do).
-  struct Row {
-    Index number;
-    Indices place;
-    Value exists;
-  };
-  llvm::SmallVector<Row> rows;
 };
 
 } // namespace tenon::codegen::cuda

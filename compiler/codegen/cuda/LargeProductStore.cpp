@@ -1,6 +1,6 @@
-// From a thread's sums to the result: through the region's elementwise ops, two neighbours at a time,
-// then four threads exchange words so that each stores 16 bytes. Relies on Warpgroup.h for which sums
-// a thread has.
+// From sums to the result: the warpgroup that made them hands them over, other warps take them through
+// the region's elementwise ops, eight neighbours of a row a thread. Relies on Warpgroup.h for which sums
+// a thread has, and on rows of the result being whole boxes.
 #include "compiler/codegen/cuda/LargeProduct.h"
 
 #include "compiler/codegen/cuda/TensorCore.h"
@@ -15,111 +15,125 @@ using Values = ThreadBuilder::Values;
 
 namespace {
 
-/// Groups of 8 columns whose words four threads exchange: 32 columns.
-constexpr int64_t kExchanged = 4;
-/// Rows of a thread in a warpgroup's tile: its own, and the one 8 below.
-constexpr int64_t kRowsOfThread = 2;
+/// Elements that a thread finishes at once: 16 bytes, an eighth of a box's row.
+constexpr int64_t kNeighbours = 8, kThreadsOfRow = kTileColumns / kNeighbours;
+/// What a warp finishes in one go: so many rows of a box, of which each thread has some.
+constexpr int64_t kUnitRows = 16, kPieces = kUnitRows / (kWarp / kThreadsOfRow);
+constexpr int64_t kUnitsOfBox = kGroupRows / kUnitRows;
+constexpr int64_t kUnits = dispatch::kLargeColumns / kTileColumns * kUnitsOfBox;
+constexpr int64_t kBoxElements = kGroupRows * kTileColumns;
 
 } // namespace
 
-/// Word i of each of four neighbours becomes the four words of neighbour i.
-Values LargeProduct::exchange(const ThreadBuilder &t, ArrayRef<Value> words) const {
-  Values now(words);
-  for (int64_t mask : {1, 2}) {
-    Value isUpper = t.isLess(t.i32(0), t.bitAnd(quad, t.i32(mask)));
-    Values after(now);
-    for (int64_t low = 0; low < kExchanged; ++low) {
-      int64_t high = low + mask;
-      if (low & mask) {
-        continue;
-      }
-      Value got = t.shuffleXor(t.select(isUpper, now[low], now[high]), mask);
-      after[low] = t.select(isUpper, got, now[low]);
-      after[high] = t.select(isUpper, now[high], got);
-    }
-    now = after;
+/// A thread's words of eight rows and columns are in different banks, as tiles are laid out.
+void LargeProduct::handOver(const ThreadBuilder &t, ArrayRef<Value> sums) const {
+  Value lane = t.rem(thread, kWarpgroup), inWarp = t.rem(lane, kWarp);
+  Value row = t.add(t.mul(t.div(lane, kWarp), kMmaRows), t.div(inWarp, 4));
+  Value tile = handedTile(t, warpgroup), quad = t.mul(t.rem(inWarp, 4), 2);
+  for (size_t i = 0; i < sums.size(); i += 2) {
+    int64_t group = i / 4, below = i / 2 % 2;
+    Value chunk = t.i32(group % kThreadsOfRow);
+    Value at = t.add(tileOffset(t, row, chunk), quad);
+    int64_t fixed = group / kThreadsOfRow * kBoxElements + below * 8 * kTileColumns;
+    t.store(t.packPair(p.element, sums[i], sums[i + 1]),
+            t.offset(t.offset(tile, p.element, at), p.element, fixed), 4);
   }
-  return now;
 }
 
-/// 32 columns of both rows; `sums` are this thread's of them, by groups of 8 columns.
-void LargeProduct::storeColumns(int64_t first, const Index &column, ArrayRef<Value> sums) {
+/// Those of unit `unit` of a warpgroup's half of a tile, with rows that follow each other.
+SmallVector<LargeProduct::Piece> LargeProduct::piecesOf(const ThreadBuilder &t,
+                                                        const Corner &corner, Value group,
+                                                        Value unit) {
   IndexMath &math = kernel.math;
-  ThreadBuilder t = code();
-  emitter.openScope();
-  SmallVector<Indices> places;
-  std::map<IndicesKey, Value> held; ///< by place
-  for (int64_t row = 0; row < kRowsOfThread; ++row) {
-    for (int64_t group = 0; group < kExchanged; ++group) {
-      for (int64_t i = 0; i < 2; ++i) {
-        Indices at = rows[row].place;
-        at.push_back(math.add(column, Index::constant(first + group * 8 + i)));
-        held[keyOf(at)] = sums[group * 4 + row * 2 + i];
-        places.push_back(at);
-      }
-    }
-  }
-  emitter.hold(tensors.sum, [held](ArrayRef<Index> at) { return held.at(keyOf(at)); });
-  SmallVector<Value> elements = emitter.elements(tensors.result, places);
-  if (emitter.hasFailed()) {
-    return;
-  }
-  // Thread i of four stores the words of group i, which begin 6 i columns behind its own.
-  Value chunk = arith::IndexCastOp::create(t.builder, t.location, t.builder.getIndexType(),
-                                           t.mul(quad, 6));
-  Index start = math.add(math.add(column, Index{chunk, 0, 2, true}), Index::constant(first));
-  start.divisor = 8;
-  for (int64_t row = 0; row < kRowsOfThread; ++row) {
-    Values words;
-    for (int64_t group = 0; group < kExchanged; ++group) {
-      const Value *pair = &elements[(row * kExchanged + group) * 2];
-      words.push_back(t.bitcast(t.i32Type(), t.pack({pair[0], pair[1]})));
-    }
-    Value stored = t.bitcast(t.vectorType(8, p.element), t.pack(exchange(t, words)));
-    Index linear = math.add(math.multiply(rows[row].number, Index::constant(p.columns)), start);
-    auto store = [&] { kernel.store(kernel.region.output(0), stored, linear); };
-    if (!rows[row].exists) {
-      store();
-      continue;
-    }
-    scf::IfOp branch = scf::IfOp::create(kernel.builder, kernel.location, rows[row].exists,
-                                         /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard guard(kernel.builder);
-    kernel.builder.setInsertionPointToStart(branch.thenBlock());
-    store();
-  }
-  emitter.closeScope();
-}
-
-void LargeProduct::storeTile(const ThreadBuilder &t, const Corner &corner, ArrayRef<Value> sums) {
-  OpBuilder::InsertionGuard guard(kernel.builder);
-  kernel.builder.setInsertionPointToEnd(t.builder.getInsertionBlock());
-  IndexMath &math = kernel.math;
-  emitter.openScope();
   auto index = [&](Value word, int64_t divisor) {
     Value value = arith::IndexCastOp::create(kernel.builder, kernel.location,
                                              kernel.builder.getIndexType(), word);
     return Index{value, 0, divisor, true};
   };
-  ThreadBuilder c = code();
-  Value lane = c.rem(thread, kWarpgroup);
-  Value inGroup = c.add(c.mul(c.div(lane, kWarp), kMmaRows), c.div(c.rem(lane, kWarp), 4));
-  Value first = c.add(c.add(corner.row, c.mul(warpgroup, kGroupRows)), inGroup);
+  Value lane = t.lane(), box = t.div(unit, kUnitsOfBox), chunk = t.rem(lane, kThreadsOfRow);
+  Value first = t.add(t.mul(t.rem(unit, kUnitsOfBox), kUnitRows), t.div(lane, kThreadsOfRow));
+  Value column = t.add(t.mul(box, kTileColumns), t.mul(chunk, kNeighbours));
+  Index columnIndex = index(t.add(corner.column, column), kNeighbours);
+  Value tile = t.offset(handedTile(t, group), p.element, t.mul(box, kBoxElements));
   bool hasTail = p.rows % dispatch::kLargeRows != 0;
-  rows.clear();
-  for (int64_t i = 0; i < kRowsOfThread; ++i) {
-    Value row = c.add(first, i * 8);
-    Value exists = hasTail ? c.isLess(row, c.i32(p.rows)) : Value();
+  SmallVector<Piece> pieces;
+  for (int64_t i = 0; i < kPieces; ++i) {
+    Value inHalf = t.add(first, i * (kUnitRows / kPieces));
+    Value row = t.add(t.add(corner.row, t.mul(group, kGroupRows)), inHalf);
+    Value exists = hasTail ? t.isLess(row, t.i32(p.rows)) : Value();
     // Rows that do not exist compute something of the last one.
-    Index number = index(hasTail ? c.min(row, c.i32(p.rows - 1)) : row, 1);
-    rows.push_back({number, math.delinearize(number, kernel.sizes(p.rowDims)), exists});
+    Index number = index(hasTail ? t.min(row, t.i32(p.rows - 1)) : row, 1);
+    pieces.push_back({t.offset(tile, p.element, tileOffset(t, inHalf, chunk)),
+                      math.delinearize(number, kernel.sizes(p.rowDims)), columnIndex,
+                      math.add(math.multiply(number, Index::constant(p.columns)), columnIndex),
+                      exists});
   }
-  Index column = index(c.add(corner.column, c.mul(quad, 2)), 2);
-  constexpr int64_t kSums = kExchanged * kRowsOfThread * 2;
-  for (int64_t i = 0; i * kSums < static_cast<int64_t>(sums.size()); ++i) {
-    storeColumns(i * kExchanged * 8, column, sums.slice(i * kSums, kSums));
+  return pieces;
+}
+
+void LargeProduct::finishPieces(ArrayRef<Piece> pieces) {
+  IndexMath &math = kernel.math;
+  ThreadBuilder t = code();
+  SmallVector<Indices> places;
+  std::map<IndicesKey, Value> sums; ///< by place
+  for (const Piece &piece : pieces) {
+    Value vector = t.load(t.vectorType(kNeighbours, p.element), piece.sums, 16);
+    for (int64_t i = 0; i < kNeighbours; ++i) {
+      Indices at = piece.row;
+      at.push_back(math.add(piece.column, Index::constant(i)));
+      sums[keyOf(at)] = t.toF32(t.extract(vector, i));
+      places.push_back(at);
+    }
   }
-  emitter.closeScope();
+  emitter.hold(tensors.sum, [sums](ArrayRef<Index> at) { return sums.at(keyOf(at)); });
+  SmallVector<Value> elements = emitter.elements(tensors.result, places);
+  if (emitter.hasFailed()) {
+    return;
+  }
+  for (auto [number, piece] : llvm::enumerate(pieces)) {
+    Value stored = t.pack(ArrayRef(elements).slice(number * kNeighbours, kNeighbours));
+    auto store = [&] { kernel.store(kernel.region.output(0), stored, piece.linear); };
+    if (!piece.exists) {
+      store();
+      continue;
+    }
+    scf::IfOp branch = scf::IfOp::create(kernel.builder, kernel.location, piece.exists,
+                                         /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(kernel.builder);
+    kernel.builder.setInsertionPointToStart(branch.thenBlock());
+    store();
+  }
+}
+
+/// The warp's units of what one warpgroup has handed over.
+void LargeProduct::finishHalf(const ThreadBuilder &t, const Corner &corner, Value group,
+                              Value parity) {
+  // Units are numbered on from the other half's, and dealt in turn.
+  Value number = t.sub(t.div(thread, kWarp), t.i32(1));
+  Value first = t.rem(t.add(number, t.mul(group, kUnits * (kFinishWarps - 1))), kFinishWarps);
+  waitForPhase(t, handed(t, group), parity);
+  t.loop(first, t.i32(kUnits), t.i32(kFinishWarps), {},
+         [&](const ThreadBuilder &c, Value unit, ValueRange) -> Values {
+           OpBuilder::InsertionGuard guard(kernel.builder);
+           kernel.builder.setInsertionPointToEnd(c.builder.getInsertionBlock());
+           emitter.openScope();
+           finishPieces(piecesOf(code(), corner, group, unit));
+           emitter.closeScope();
+           return {};
+         });
+  arrive(t, taken(t, group));
+}
+
+void LargeProduct::finishTiles(const ThreadBuilder &t) {
+  forTiles(t, t.i32(0), [&](const ThreadBuilder &c, Value tile, ValueRange parity) {
+    Corner corner = cornerOf(c, tile);
+    c.loop(c.i32(0), c.i32(kGroups), c.i32(1), {},
+           [&](const ThreadBuilder &d, Value group, ValueRange) -> Values {
+             finishHalf(d, corner, group, parity[0]);
+             return {};
+           });
+    return Values{c.sub(c.i32(1), parity[0])};
+  });
 }
 
 } // namespace tenon::codegen::cuda
