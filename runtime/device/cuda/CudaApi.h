@@ -36,7 +36,10 @@ enum DeviceAttribute : int {
 enum FunctionAttribute : int {
   kStaticSharedBytes = 1,
   kMaxDynamicSharedBytes = 8,
+  kNonPortableClusters = 14, ///< of more than kPortableCluster blocks, which not all GPUs have
 };
+
+inline constexpr int kPortableCluster = 8;
 
 enum JitOption : int {
   kJitErrorLog = 5,

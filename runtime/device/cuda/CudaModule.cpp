@@ -5,7 +5,8 @@
 #include "support/Text.h"
 
 #include <array>
-#include <set>
+#include <charconv>
+#include <map>
 
 namespace tenon::runtime::cuda {
 namespace {
@@ -45,22 +46,31 @@ bool runsCubin(const engine::CudaArch &arch, int capability) {
                          : capability / 10 == arch.number / 10 && capability >= arch.number;
 }
 
-/// The kernels of PTX that wait for those before them.
-std::set<std::string_view> waitingKernels(std::string_view ptx) {
-  constexpr std::string_view entry = ".entry ";
-  std::set<std::string_view> names;
+/// What launches of a kernel depend on.
+struct KernelNotes {
+  bool waits = false; ///< for the kernels before it
+  int cluster = 1;    ///< blocks
+};
+
+/// Of the kernels of PTX, by name.
+std::map<std::string_view, KernelNotes> notesOf(std::string_view ptx) {
+  constexpr std::string_view entry = ".entry ", cluster = ".reqnctapercluster ";
+  std::map<std::string_view, KernelNotes> notes;
   size_t at = ptx.find(entry);
   while (at != std::string_view::npos) {
     size_t begin = at + entry.size();
     size_t next = ptx.find(entry, begin);
     std::string_view kernel =
         ptx.substr(begin, next == std::string_view::npos ? next : next - begin);
-    if (kernel.find("griddepcontrol.wait") != std::string_view::npos) {
-      names.insert(kernel.substr(0, kernel.find_first_of(" \t\r\n(")));
+    KernelNotes &own = notes[kernel.substr(0, kernel.find_first_of(" \t\r\n("))];
+    own.waits = kernel.find("griddepcontrol.wait") != std::string_view::npos;
+    if (size_t size = kernel.find(cluster); size != std::string_view::npos) {
+      size += cluster.size();
+      std::from_chars(kernel.data() + size, kernel.data() + kernel.size(), own.cluster);
     }
     at = next;
   }
-  return names;
+  return notes;
 }
 
 } // namespace
@@ -147,14 +157,18 @@ Result<std::vector<std::byte>> CudaModule::compile(Bytes ptx) const {
 
 Status CudaModule::findKernels(std::span<const std::string> names, Bytes ptx) {
   const CudaDriver &driver = device->driver();
-  std::set<std::string_view> waiting = waitingKernels(textOf(ptx));
+  std::map<std::string_view, KernelNotes> notes = notesOf(textOf(ptx));
   for (const std::string &name : names) {
     Kernel kernel;
     kernel.name = name;
-    kernel.waits = waiting.count(name) != 0;
     if (driver.moduleGetFunction(&kernel.function, module, name.c_str()) != kSuccess) {
       return Status::error(ErrorId::EngineBadCode, strCat("the PTX has no kernel '", name, "'"),
                            "compile the model again");
+    }
+    kernel.waits = notes[name].waits;
+    if (notes[name].cluster > kPortableCluster) {
+      TENON_TRY(driver.check(driver.funcSetAttribute(kernel.function, kNonPortableClusters, 1),
+                             strCat("allowing clusters of ", notes[name].cluster, " blocks")));
     }
     kernels.push_back(std::move(kernel));
   }

@@ -39,6 +39,7 @@ using test::KernelInfo;
 struct CudaFunctionObject {
   const KernelInfo *info;
   int dynamicBytes = 0; ///< that are allowed: a driver takes the static ones from 48 KiB
+  bool hasLargeCluster = false, mayHaveIt = false; ///< of more than kPortableCluster blocks
 };
 
 struct CudaModuleObject {
@@ -202,7 +203,9 @@ int submitWork(StreamHandle stream, std::function<int()> work) {
 /// Reads the arguments as the driver does: now.
 int readCall(const CudaFunctionObject &function, unsigned grid, unsigned block, unsigned shared,
              void **params, KernelCall &call) {
-  if (grid == 0 || block == 0 || block > 1024 || int64_t(shared) > function.dynamicBytes) {
+  bool isTooLarge = function.hasLargeCluster && !function.mayHaveIt;
+  if (grid == 0 || block == 0 || block > 1024 || int64_t(shared) > function.dynamicBytes ||
+      isTooLarge) {
     return kInvalidValue;
   }
   call = {grid, block, shared, {}, {}};
@@ -683,10 +686,13 @@ EXPORT int cuModuleUnload(ModuleHandle module) {
 EXPORT int cuModuleGetFunction(FunctionHandle *function, ModuleHandle module, const char *name) {
   FAKE_IN_CONTEXT(cuModuleGetFunction)
   const KernelInfo *kernel = findKernel(name);
-  bool isInModule = module->text.find(std::string(".entry ") + name + "(") != std::string::npos;
-  if (kernel && isInModule) {
+  size_t start = module->text.find(std::string(".entry ") + name + "(");
+  if (kernel && start != std::string::npos) {
     module->functions.push_back(std::make_unique<CudaFunctionObject>());
     module->functions.back()->info = kernel;
+    std::string head = module->text.substr(start, module->text.find('{', start) - start);
+    module->functions.back()->hasLargeCluster =
+        head.find(".reqnctapercluster 16") != std::string::npos;
     *function = module->functions.back().get();
     return kSuccess;
   }
@@ -701,6 +707,10 @@ EXPORT int cuFuncGetAttribute(int *value, int, FunctionHandle) {
 
 EXPORT int cuFuncSetAttribute(FunctionHandle function, int attribute, int value) {
   FAKE_IN_CONTEXT(cuFuncSetAttribute)
+  if (attribute == kNonPortableClusters) {
+    function->mayHaveIt = value == 1;
+    return kSuccess;
+  }
   if (attribute != kMaxDynamicSharedBytes) {
     return kInvalidValue;
   }

@@ -215,6 +215,30 @@ TEST_F(Gpu, GivesDynamicSharedMemory) {
   }
 }
 
+using LargeClusters = test::WithFakeCuda;
+
+TEST_F(LargeClusters, AreAllowed) {
+  PlanBuilder builder;
+  ExprId n = builder.size(256);
+  uint32_t x = builder.input("x", DType::F32, {n});
+  uint32_t y = builder.output("y", DType::F32, {n});
+  engine::Instruction &launch =
+      builder.launch(static_cast<test::Kernel>(test::GpuReverse), {x}, {y}, builder.size(1));
+  launch.threads = 256;
+  launch.scratch = builder.size(1024);
+  builder.finish();
+  test::GpuEngine engine(builder.plan);
+  std::string &ptx = *engine.codes[0];
+  ptx.insert(ptx.find("{", ptx.find(".entry test_reverse")), ".reqnctapercluster 16, 1, 1\n");
+  engine.content.variants[0].code = std::as_bytes(std::span(ptx));
+  std::unique_ptr<Session> session = test::gpuSession(engine);
+  ASSERT_TRUE(session);
+  std::vector<float> input = ramp(256);
+  Result<std::vector<float>> output = test::runOnHost(*session, input);
+  ASSERT_TRUE(output.isOk()) << output.status().toString();
+  EXPECT_EQ(std::vector<float>(input.rbegin(), input.rend()), *output);
+}
+
 TEST_F(Gpu, UsesDeviceTensorsInPlace) {
   std::unique_ptr<Session> session =
       test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
