@@ -1,5 +1,5 @@
-// The ring of tiles of keys and values, and the warp that fills it. Relies on AttentionStreamStep.cpp
-// for the warpgroups that multiply, and on all sizes being constants.
+// The ring of tiles of keys and values, and the warp that fills it. Relies on
+// AttentionStreamStep.cpp for the warpgroups that multiply, and on all sizes being constants.
 #include "compiler/codegen/cuda/AttentionStream.h"
 
 #include <limits>
@@ -25,15 +25,15 @@ int64_t StreamKernel::maskOffset() const {
 }
 
 int64_t StreamKernel::marksOffset() const {
-  return maskOffset() + (hasMask() ? l.slots / 2 * l.tileKeys * 4 : 0);
+  return maskOffset() + (p.mask ? l.slots / 2 * l.tileKeys * 4 : 0);
 }
 
 int64_t StreamKernel::barriersOffset() const {
-  return llvm::alignTo(marksOffset() + (hasMask() ? l.slots / 2 * 4 : 0), kBarrierBytes);
+  return llvm::alignTo(marksOffset() + (p.mask ? l.slots / 2 * 4 : 0), kBarrierBytes);
 }
 
 int64_t StreamKernel::sharedBytes() const {
-  return barriersOffset() + (2 * l.slots + 2 * kStreamGroups) * kBarrierBytes;
+  return barriersOffset() + (2 * l.slots + 3 * kStreamGroups) * kBarrierBytes;
 }
 
 Value StreamKernel::bytesAt(const ThreadBuilder &t, int64_t offset) const {
@@ -55,13 +55,18 @@ Value StreamKernel::empty(const ThreadBuilder &t, Value slot) const {
 /// Of this warpgroup's two places for queries.
 Value StreamKernel::queriesAt(const ThreadBuilder &t, Value buffer) const {
   Value place = t.add(t.mul(group, 2), buffer);
-  return t.offset(bytesAt(t, queriesOffset()), element,
-                  t.mul(place, kGroupRows * kTileColumns));
+  return t.offset(bytesAt(t, queriesOffset()), element, t.mul(place, kGroupRows * kTileColumns));
 }
 
 Value StreamKernel::queriesFull(const ThreadBuilder &t, Value buffer) const {
   return t.offset(bytesAt(t, barriersOffset() + 2 * l.slots * kBarrierBytes), t.i64Type(),
                   t.add(t.mul(group, 2), buffer));
+}
+
+/// The barrier by which a warpgroup is told that it may begin products.
+Value StreamKernel::turnOf(const ThreadBuilder &t, Value number) const {
+  int64_t first = barriersOffset() + 2 * (l.slots + kStreamGroups) * kBarrierBytes;
+  return t.offset(bytesAt(t, first), t.i64Type(), number);
 }
 
 /// What is added to the scores of the keys whose values are in this slot.
@@ -102,16 +107,15 @@ Values StreamKernel::forHeads(const ThreadBuilder &t, ValueRange inits,
 
 void StreamKernel::place(const ThreadBuilder &t) {
   auto map = [&](unsigned position, const StreamMatrix &m, int64_t boxRows) {
-    auto size = [&](int64_t value) {
-      return getAffineConstantExpr(value, t.builder.getContext());
-    };
+    auto size = [&](int64_t value) { return getAffineConstantExpr(value, t.builder.getContext()); };
     return shell.tensorMap(position, size(m.rows), size(m.columns), size(m.rowElements), boxRows);
   };
   qMap = map(0, l.q, kGroupRows);
   kMap = map(1, l.k, l.tileKeys);
   vMap = map(2, l.v, l.tileKeys);
-  kLastMap = l.hasTail() ? map(1, l.k, l.lastKeys()) : kMap;
-  vLastMap = l.hasTail() ? map(2, l.v, l.lastKeys()) : vMap;
+  bool isShort = l.lastKeys() != l.tileKeys;
+  kLastMap = isShort ? map(1, l.k, l.lastKeys()) : Value();
+  vLastMap = isShort ? map(2, l.v, l.lastKeys()) : Value();
   thread = t.thread();
   shared = shell.shared(kTileAlignment);
   t.when(t.isEqual(thread, t.i32(0)), [&](const ThreadBuilder &c) {
@@ -124,7 +128,11 @@ void StreamKernel::place(const ThreadBuilder &t) {
     for (int64_t i = 0; i < 2 * kStreamGroups; ++i) {
       initBarrier(c, c.offset(queries, c.i64Type(), i), 1);
     }
+    for (int64_t i = 0; i < kStreamGroups; ++i) {
+      initBarrier(c, turnOf(c, c.i32(i)), 1);
+    }
     publishBarriers(c);
+    arrive(c, turnOf(c, c.i32(0)));
     for (Value each : {qMap, kMap, vMap}) {
       prefetchTensorMap(c, each);
     }
@@ -136,31 +144,18 @@ void StreamKernel::place(const ThreadBuilder &t) {
 }
 
 /// Slots of a head's last tile are always the same, and get only the rows that there are: those
-/// behind stay zeros, so that a weight of 0 is multiplied with a number. Their scores are hidden.
+/// behind stay zeros, so that a weight of 0 is multiplied with a number.
 void StreamKernel::clearTails(const ThreadBuilder &t) const {
-  int64_t chunks = (l.tileKeys - l.lastKeys()) * (kTileColumns / 8);
-  Value four = t.pack(Values(4, t.i32(0)));
+  int64_t chunks = (l.lastColumns() - l.lastKeys()) * (kTileColumns / 8);
+  Value zeros = t.pack(Values(4, t.i32(0)));
   for (int64_t slot = 0; slot < l.slots; ++slot) {
-    bool isLast = slot % (2 * l.tiles()) >= 2 * l.tiles() - 2;
-    if (isLast) {
-      Value from = bytesAt(t, slot * l.tileBytes() + l.lastKeys() * kTileColumns * 2);
-      t.loop(thread, t.i32(chunks), t.i32(kWarpgroup * (1 + kStreamGroups)), {},
-             [&](const ThreadBuilder &c, Value chunk, ValueRange) -> Values {
-               c.store(four, c.offset(from, element, c.mul(chunk, 8)), 16);
-               return {};
-             });
+    if (slot % (2 * l.tiles()) < 2 * l.tiles() - 2) {
+      continue;
     }
-    if (slot % 2 == 0 && !p.mask) {
-      t.loop(thread, t.i32(l.tileKeys), t.i32(kWarpgroup * (1 + kStreamGroups)), {},
-             [&](const ThreadBuilder &c, Value key, ValueRange) -> Values {
-               Value hidden = c.f32(-std::numeric_limits<float>::infinity());
-               Value isSeen = isLast ? c.isLess(key, c.i32(l.lastKeys())) : Value();
-               Value added = isLast ? c.select(isSeen, c.f32(0), hidden) : c.f32(0);
-               c.store(added, c.offset(maskAt(c, c.i32(slot)), c.f32Type(), key), 4);
-               return {};
-             });
-      t.store(t.i32(isLast), markAt(t, t.i32(slot)), 4);
-    }
+    Value from = bytesAt(t, slot * l.tileBytes() + l.lastKeys() * kTileColumns * 2);
+    t.when(t.isLess(thread, t.i32(chunks)), [&](const ThreadBuilder &c) {
+      c.store(zeros, c.offset(from, element, c.mul(thread, 8)), 16);
+    });
   }
   releaseTiles(t);
 }
@@ -179,7 +174,7 @@ void StreamKernel::copySlot(const ThreadBuilder &t, Value head, Value tile, cons
       return Values();
     };
   };
-  if (!l.hasTail()) {
+  if (!kLastMap) {
     copy(isValues ? vMap : kMap, l.tileKeys)(t);
     return;
   }
@@ -201,15 +196,11 @@ void StreamKernel::copyMask(const ThreadBuilder &t, Value head, Value tile, cons
   auto keep = [&](const ThreadBuilder &c, Value inTile, ValueRange found) -> Values {
     Value key = c.add(first, inTile), read = c.min(key, c.i32(l.keys - 1));
     Value place = c.mul(c.wide(read), shell.size(mask.strides[3]));
-    Value given =
-        c.toF32(c.load(mask.element, c.offset(pointer, mask.element, place), bytes));
+    Value given = c.toF32(c.load(mask.element, c.offset(pointer, mask.element, place), bytes));
     Value added = c.maxF(c.mulF(given, c.f32(1 / p.scale)), c.f32(kLowestMask));
-    added = c.select(c.isEqual(c.bitcast(c.i32Type(), given),
-                               c.bitcast(c.i32Type(), c.f32(-infinite))),
-                     c.f32(-infinite), added);
-    if (l.hasTail()) {
-      added = c.select(c.isLess(key, c.i32(l.keys)), added, c.f32(-infinite));
-    }
+    added =
+        c.select(c.isEqual(c.bitcast(c.i32Type(), given), c.bitcast(c.i32Type(), c.f32(-infinite))),
+                 c.f32(-infinite), added);
     c.store(added, c.offset(to, c.f32Type(), inTile), 4);
     // -0 adds nothing either, but costs only time.
     return {c.select(c.isEqual(c.bitcast(c.i32Type(), added), c.i32(0)), found[0], c.i32(1))};

@@ -1,7 +1,7 @@
-// Attention of many rows on sm_90a: one block a processor goes from head to head. A warp of it copies
-// keys, values and masks of the heads to come into a ring of tiles, three warpgroups do 64 queries
-// each with those of their head. Relies on Warpgroup.h for products, AsyncCopy.h for copies and
-// barriers.
+// Attention of many rows on sm_90a: one block a processor goes from head to head. A warp of it
+// copies keys, values and masks of the heads to come into a ring of tiles, three warpgroups do 64
+// queries each with those of their head. Relies on Warpgroup.h for products, AsyncCopy.h for copies
+// and barriers.
 //
 // A head's keys and values come into a processor once, however many queries it has: blocks of 64
 // queries that each copy them take twice their bytes from the second-level cache that it gives in
@@ -31,10 +31,13 @@ struct StreamLayout {
   int64_t tileKeys = 0; ///< of a tile of the ring: a multiple of 16
   int64_t slots = 0;    ///< of the ring: tiles of keys and of values in turn
   int64_t blocks = 0;
+  bool takesTurns = false; ///< of warpgroups at products
 
   int64_t tiles() const { return (keys + tileKeys - 1) / tileKeys; } ///< of a head's keys
   int64_t lastKeys() const { return keys - (tiles() - 1) * tileKeys; }
-  bool hasTail() const { return lastKeys() != tileKeys; }
+  /// Of scores, in the last tile: those behind its keys are hidden.
+  int64_t lastColumns() const { return llvm::alignTo(lastKeys(), 16); }
+  bool hasTail() const { return lastKeys() != lastColumns(); }
   /// Blocks of 64 queries of a head.
   int64_t units() const { return (queries + kGroupRows - 1) / kGroupRows; }
   int64_t tileBytes() const { return tileKeys * kTileColumns * 2; }
@@ -64,12 +67,15 @@ private:
     Value head, index; ///< of its queries in the head
     Value count;       ///< of this warpgroup's units before it
     Value isLast;      ///< of this warpgroup's of the head
+    Value queries;     ///< in shared memory
     Turn first;        ///< of the head's first tile
   };
-  /// What a thread carries from tile to tile of keys: its sums, and of its two rows the maximum and
-  /// its own part of the sum of weights.
+  /// What a thread carries from tile to tile of keys: its sums, of its two rows the maximum and its
+  /// own part of the sum of weights, and weights that are not in the sums: with values of which
+  /// slot they will be.
   struct State {
-    Values sums, maxima, totals;
+    Turn keys;
+    Values sums, maxima, totals, words;
 
     Values values() const;
     static State of(mlir::ValueRange values);
@@ -84,11 +90,9 @@ private:
   int64_t maskOffset() const;
   int64_t marksOffset() const;
   int64_t barriersOffset() const;
-  /// Whether scores get something added to: a mask, or what hides what is behind the last key.
-  bool hasMask() const { return p.mask || l.hasTail(); }
-
   void place(const ThreadBuilder &t);
   void clearTails(const ThreadBuilder &t) const;
+  Value turnOf(const ThreadBuilder &t, Value group) const;
   Value bytesAt(const ThreadBuilder &t, int64_t offset) const;
   Value tileAt(const ThreadBuilder &t, Value slot) const;
   Value full(const ThreadBuilder &t, Value slot) const;
@@ -113,13 +117,21 @@ private:
   void passHead(const ThreadBuilder &t, const Turn &first) const;
   void copyQueries(const ThreadBuilder &t, Value head, Value unit, Value count) const;
   void askForNext(const ThreadBuilder &t, const Unit &unit) const;
+  void endTurns(const ThreadBuilder &t, Value done) const;
+  void takeTurn(const ThreadBuilder &t, const Unit &unit, Value number) const;
+  void passTurn(const ThreadBuilder &t) const;
   void doUnit(const ThreadBuilder &t, const Unit &unit);
-  Values step(const ThreadBuilder &t, const Unit &unit, Value queries, Value tile,
-              mlir::ValueRange before) const;
-  void release(const ThreadBuilder &t, const Unit &unit, Value slot, Value condition = {}) const;
-  Values masked(const ThreadBuilder &t, Value slot, const Values &scores) const;
-  void raise(const ThreadBuilder &t, const Values &scores, State &state) const;
-  Values weigh(const ThreadBuilder &t, const Values &scores, State &state) const;
+  State firstTile(const ThreadBuilder &t, const Unit &unit) const;
+  State nextTile(const ThreadBuilder &t, const Unit &unit, Value tile, int64_t columns,
+                 const State &before) const;
+  void lastValues(const ThreadBuilder &t, const Unit &unit, State &state) const;
+  void release(const ThreadBuilder &t, const Unit &unit, Value slot) const;
+  Values beginScores(const ThreadBuilder &t, const Unit &unit, Value slot, int64_t columns) const;
+  Value markOf(const ThreadBuilder &t, const Turn &values) const;
+  void addMask(const ThreadBuilder &t, Value slot, Value mark, Values &scores) const;
+  void hide(const ThreadBuilder &t, Values &scores) const;
+  Values weigh(const ThreadBuilder &t, Values &scores, State &state) const;
+  Values packed(const ThreadBuilder &t, const Values &weights) const;
   void store(const ThreadBuilder &t, const Unit &unit, State &state);
 
   KernelShell &shell;
@@ -134,6 +146,9 @@ private:
 /// The layout for problems that this form can do.
 std::optional<StreamLayout> streamLayout(const AttentionProblem &problem,
                                          const engine::CudaArch &arch);
+/// Whether all warpgroups have work in each head, and a ring that lets one be a tile ahead of
+/// others: else one that waits for a tile would keep the turn from those that give its slot back.
+bool mayTakeTurns(const StreamLayout &layout);
 /// Whether there are so many heads that processors which do whole ones have little to wait for.
 bool keepsBusy(const StreamLayout &layout, const engine::CudaArch &arch);
 void emitStreamAttention(mlir::ModuleOp module, llvm::StringRef symbol,

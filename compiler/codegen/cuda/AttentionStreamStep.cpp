@@ -5,6 +5,7 @@
 #include "compiler/codegen/cuda/AttentionFlash.h"
 #include "compiler/codegen/cuda/TensorCore.h"
 
+#include <limits>
 #include <numbers>
 
 using namespace mlir;
@@ -18,22 +19,26 @@ using Values = ThreadBuilder::Values;
 constexpr int64_t kColumns = kTileColumns, kSums = kGroupRows * kColumns / kWarpgroup;
 /// Of rows that have seen no key: below all masks, and finite times the exponent's factor.
 constexpr double kLowestScore = -0x1p127;
-/// Sums are relative to a maximum that is at most this (a logarithm of base 2) too low: so much
-/// larger the weights may be as 16-bit floats, and most tiles leave the sums as they are.
-constexpr double kSlack = 8;
 
 } // namespace
 
 Values StreamKernel::State::values() const {
-  Values all = sums;
-  all.append(maxima);
-  all.append(totals);
+  Values all = keys.values();
+  for (const Values *part : {&sums, &maxima, &totals, &words}) {
+    all.append(*part);
+  }
   return all;
 }
 
 StreamKernel::State StreamKernel::State::of(ValueRange values) {
-  return {Values(values.take_front(kSums)), Values(values.slice(kSums, 2)),
-          Values(values.slice(kSums + 2, 2))};
+  auto take = [&](size_t count) {
+    Values part(values.take_front(count));
+    values = values.drop_front(count);
+    return part;
+  };
+  Turn keys = Turn::of(take(2));
+  Values sums = take(kSums), maxima = take(2), totals = take(2);
+  return {keys, sums, maxima, totals, Values(values)};
 }
 
 /// The queries of a unit, which is number `count` of this warpgroup; by one thread.
@@ -55,10 +60,8 @@ void StreamKernel::askForNext(const ThreadBuilder &t, const Unit &unit) const {
 }
 
 /// Gives a slot back after the last use of it.
-void StreamKernel::release(const ThreadBuilder &t, const Unit &unit, Value slot,
-                           Value condition) const {
-  Value isDone = t.bitAnd(isFirst, unit.isLast);
-  t.when(condition ? t.bitAnd(isDone, condition) : isDone,
+void StreamKernel::release(const ThreadBuilder &t, const Unit &unit, Value slot) const {
+  t.when(t.bitAnd(isFirst, unit.isLast),
          [&](const ThreadBuilder &c) { arrive(c, empty(c, slot)); });
 }
 
@@ -78,84 +81,169 @@ void StreamKernel::multiplyHeads(const ThreadBuilder &t) {
   group = t.sub(t.div(thread, kWarpgroup), t.i32(1));
   isFirst = t.isEqual(t.rem(thread, kWarpgroup), t.i32(0));
   Value head = t.add(t.block(), t.mul(t.div(group, l.units()), l.blocks));
-  t.when(t.bitAnd(isFirst, t.isLess(head, t.i32(l.heads))), [&](const ThreadBuilder &c) {
-    copyQueries(c, head, c.rem(group, l.units()), c.i32(0));
-  });
+  t.when(t.bitAnd(isFirst, t.isLess(head, t.i32(l.heads))),
+         [&](const ThreadBuilder &c) { copyQueries(c, head, c.rem(group, l.units()), c.i32(0)); });
   // The head's first tile, this warpgroup's first unit of it, and how many units it has done.
   Values inits = {t.i32(0), t.i32(0), group, t.i32(0)};
-  forHeads(t, inits, [&](const ThreadBuilder &c, Value at, ValueRange state) -> Values {
-    Turn first = Turn::of(state);
-    Value begin = state[2], done = state[3];
-    Value units = c.div(c.sub(c.i32(l.units() + kStreamGroups - 1), begin), kStreamGroups);
-    if (l.units() < kStreamGroups) {
-      c.when(c.isEqual(units, c.i32(0)), [&](const ThreadBuilder &d) { passHead(d, first); });
-    }
-    c.loop(c.i32(0), units, c.i32(1), {},
-           [&](const ThreadBuilder &d, Value i, ValueRange) -> Values {
-             Value isLast = d.isEqual(d.add(i, 1), units);
-             doUnit(d, {at, d.add(begin, d.mul(i, kStreamGroups)), d.add(done, i), isLast, first});
-             return {};
-           });
-    Turn next = advance(c, first, 2 * l.tiles());
-    Value left = c.sub(c.add(begin, c.mul(units, kStreamGroups)), c.i32(l.units()));
-    return {next.slot, next.parity, left, c.add(done, units)};
-  });
+  Values last =
+      forHeads(t, inits, [&](const ThreadBuilder &c, Value at, ValueRange state) -> Values {
+        Turn first = Turn::of(state);
+        Value begin = state[2], done = state[3];
+        Value units = c.div(c.sub(c.i32(l.units() + kStreamGroups - 1), begin), kStreamGroups);
+        if (l.units() < kStreamGroups) {
+          c.when(c.isEqual(units, c.i32(0)), [&](const ThreadBuilder &d) { passHead(d, first); });
+        }
+        c.loop(c.i32(0), units, c.i32(1), {},
+               [&](const ThreadBuilder &d, Value i, ValueRange) -> Values {
+                 Value isLast = d.isEqual(d.add(i, 1), units);
+                 Value count = d.add(done, i);
+                 doUnit(d, {at, d.add(begin, d.mul(i, kStreamGroups)), count, isLast,
+                            queriesAt(d, d.rem(count, 2)), first});
+                 return {};
+               });
+        Turn next = advance(c, first, 2 * l.tiles());
+        Value left = c.sub(c.add(begin, c.mul(units, kStreamGroups)), c.i32(l.units()));
+        return {next.slot, next.parity, left, c.add(done, units)};
+      });
+  if (l.takesTurns) {
+    endTurns(t, last[3]);
+  }
+}
+
+/// Waits until it is this warpgroup's turn for the products number `number` of a unit. Were those
+/// of several under way at once, all would end at the same time and none have weights to compute
+/// meanwhile.
+void StreamKernel::takeTurn(const ThreadBuilder &t, const Unit &unit, Value number) const {
+  if (l.takesTurns) {
+    Value turns = t.add(t.mul(unit.count, l.tiles() + 1), number);
+    waitForPhase(t, turnOf(t, group), t.rem(turns, 2));
+  }
+}
+
+void StreamKernel::passTurn(const ThreadBuilder &t) const {
+  if (l.takesTurns) {
+    t.when(isFirst, [&](const ThreadBuilder &c) {
+      arrive(c, turnOf(c, c.rem(c.add(group, 1), kStreamGroups)));
+    });
+  }
+}
+
+/// Others may have one unit more than this warpgroup has done, and wait for its turns.
+void StreamKernel::endTurns(const ThreadBuilder &t, Value done) const {
+  Value heads = t.div(t.sub(t.i32(l.heads + l.blocks - 1), t.block()), l.blocks);
+  Value most = t.ceilDiv(t.mul(heads, l.units()), kStreamGroups);
+  t.loop(t.mul(done, l.tiles() + 1), t.mul(most, l.tiles() + 1), t.i32(1), {},
+         [&](const ThreadBuilder &c, Value turn, ValueRange) -> Values {
+           waitForPhase(c, turnOf(c, group), c.rem(turn, 2));
+           passTurn(c);
+           return {};
+         });
 }
 
 void StreamKernel::doUnit(const ThreadBuilder &t, const Unit &unit) {
   askForNext(t, unit);
-  Value buffer = t.rem(unit.count, 2);
-  waitForPhase(t, queriesFull(t, buffer), t.rem(t.div(unit.count, 2), 2));
-  Value queries = queriesAt(t, buffer);
-  Values state = unit.first.values();
-  state.append(State{Values(kSums, t.f32(0)), Values(2, t.f32(kLowestScore)), Values(2, t.f32(0))}
-                   .values());
-  state = t.loop(t.i32(0), t.i32(l.tiles()), t.i32(1), state,
-                 [&](const ThreadBuilder &c, Value tile, ValueRange before) {
-                   return step(c, unit, queries, tile, before);
-                 });
-  State last = State::of(ArrayRef<Value>(state).drop_front(2));
-  last.sums = waitForProducts(t, last.sums, 0);
-  release(t, unit, t.rem(t.add(state[0], l.slots - 1), l.slots));
-  store(t, unit, last);
+  waitForPhase(t, queriesFull(t, t.rem(unit.count, 2)), t.rem(t.div(unit.count, 2), 2));
+  State state = firstTile(t, unit);
+  bool endsAlone = l.lastColumns() != l.tileKeys || l.hasTail();
+  int64_t alike = l.tiles() - endsAlone;
+  if (alike > 1) {
+    state =
+        State::of(t.loop(t.i32(1), t.i32(alike), t.i32(1), state.values(),
+                         [&](const ThreadBuilder &c, Value tile, ValueRange before) {
+                           return nextTile(c, unit, tile, l.tileKeys, State::of(before)).values();
+                         }));
+  }
+  if (endsAlone && l.tiles() > 1) {
+    state = nextTile(t, unit, t.i32(l.tiles() - 1), l.lastColumns(), state);
+  }
+  lastValues(t, unit, state);
+  store(t, unit, state);
 }
 
-/// One tile. The product with its values is under way when it ends, and beside that with the next
-/// keys; others' exponentials fill the time of both.
-Values StreamKernel::step(const ThreadBuilder &t, const Unit &unit, Value queries, Value tile,
-                          ValueRange before) const {
-  Turn turn = Turn::of(before), values = advance(t, turn, 1);
-  waitForPhase(t, full(t, turn.slot), turn.parity);
-  Values scores = beginTiles(t, element, queries, tileAt(t, turn.slot), kColumns, l.tileKeys);
-  size_t count = scores.size();
-  scores.append(before.begin() + 2, before.begin() + 2 + kSums);
-  Values done = waitForProducts(t, scores, 0);
-  release(t, unit, turn.slot);
-  release(t, unit, t.rem(t.add(turn.slot, l.slots - 1), l.slots), t.isLess(t.i32(0), tile));
-  scores.assign(done.begin(), done.begin() + count);
-  State state = State::of(before.drop_front(2));
-  state.sums.assign(done.begin() + count, done.end());
-  auto waitForValues = [&] { waitForPhase(t, full(t, values.slot), values.parity); };
-  if (p.mask) {
-    waitForValues();
-  }
-  if (hasMask()) {
-    scores = masked(t, values.slot, scores);
-  }
-  raise(t, scores, state);
-  Values words = weigh(t, scores, state);
+/// Products of queries and keys.
+Values StreamKernel::beginScores(const ThreadBuilder &t, const Unit &unit, Value slot,
+                                 int64_t columns) const {
+  Values nothing(columns * kGroupRows / kWarpgroup, t.undefined(t.f32Type()));
+  return beginTiles(t, element, unit.queries, tileAt(t, slot), kColumns, t.i32(0), nothing);
+}
+
+/// What `addMask` begins with: whether there is a mask that adds something.
+Value StreamKernel::markOf(const ThreadBuilder &t, const Turn &values) const {
   if (!p.mask) {
-    waitForValues();
+    return {};
   }
-  state.sums = beginProduct(t, element, words, tileAt(t, values.slot), state.sums);
-  Values after = advance(t, values, 1).values();
-  after.append(state.values());
-  return after;
+  waitForPhase(t, full(t, values.slot), values.parity);
+  return t.load(t.i32Type(), markAt(t, values.slot), 4);
+}
+
+StreamKernel::State StreamKernel::firstTile(const ThreadBuilder &t, const Unit &unit) const {
+  Turn keys = unit.first, values = advance(t, keys, 1);
+  int64_t columns = l.tiles() == 1 ? l.lastColumns() : l.tileKeys;
+  waitForPhase(t, full(t, keys.slot), keys.parity);
+  Value mark = markOf(t, values);
+  takeTurn(t, unit, t.i32(0));
+  Values scores = beginScores(t, unit, keys.slot, columns);
+  passTurn(t);
+  scores = waitForProducts(t, scores, 0);
+  release(t, unit, keys.slot);
+  addMask(t, values.slot, mark, scores);
+  if (l.tiles() == 1 && l.hasTail()) {
+    hide(t, scores);
+  }
+  State state = {keys, Values(kSums, t.undefined(t.f32Type())), {}, {}, {}};
+  weigh(t, scores, state);
+  state.words = packed(t, scores);
+  return state;
+}
+
+/// One more tile: its products with the queries, and beside these the product of the weights before
+/// with their values, which ends while these weights are computed.
+StreamKernel::State StreamKernel::nextTile(const ThreadBuilder &t, const Unit &unit, Value tile,
+                                           int64_t columns, const State &before) const {
+  State state = before;
+  Turn oldValues = advance(t, before.keys, 1);
+  state.keys = advance(t, before.keys, 2);
+  Turn values = advance(t, state.keys, 1);
+  waitForPhase(t, full(t, oldValues.slot), oldValues.parity);
+  waitForPhase(t, full(t, state.keys.slot), state.keys.parity);
+  Value mark = markOf(t, values);
+  takeTurn(t, unit, tile);
+  Values scores = beginScores(t, unit, state.keys.slot, columns);
+  state.sums = beginProduct(t, element, before.words, tileAt(t, oldValues.slot),
+                            t.sub(tile, t.i32(1)), before.sums);
+  passTurn(t);
+  scores = waitForProducts(t, scores, 1);
+  release(t, unit, state.keys.slot);
+  addMask(t, values.slot, mark, scores);
+  if (columns != l.tileKeys || l.hasTail()) {
+    hide(t, scores);
+  }
+  Values older = weigh(t, scores, state);
+  state.sums = waitForProducts(t, state.sums, 0);
+  release(t, unit, oldValues.slot);
+  for (auto [i, sum] : llvm::enumerate(state.sums)) {
+    sum = t.mulF(sum, older[i / 2 % 2]);
+  }
+  state.words = packed(t, scores);
+  return state;
+}
+
+void StreamKernel::lastValues(const ThreadBuilder &t, const Unit &unit, State &state) const {
+  Turn values = advance(t, state.keys, 1);
+  waitForPhase(t, full(t, values.slot), values.parity);
+  takeTurn(t, unit, t.i32(l.tiles()));
+  Values sums = beginProduct(t, element, state.words, tileAt(t, values.slot), t.i32(l.tiles() - 1),
+                             state.sums);
+  passTurn(t);
+  state.sums = waitForProducts(t, sums, 0);
+  release(t, unit, values.slot);
 }
 
 /// Most tiles of most masks add nothing.
-Values StreamKernel::masked(const ThreadBuilder &t, Value slot, const Values &scores) const {
-  Value mark = t.load(t.i32Type(), markAt(t, slot), 4);
+void StreamKernel::addMask(const ThreadBuilder &t, Value slot, Value mark, Values &scores) const {
+  if (!mark) {
+    return;
+  }
   auto add = [&](const ThreadBuilder &c) {
     Value from = c.offset(maskAt(c, slot), c.f32Type(), c.mul(c.rem(thread, 4), 2));
     Values result;
@@ -167,14 +255,25 @@ Values StreamKernel::masked(const ThreadBuilder &t, Value slot, const Values &sc
     }
     return result;
   };
-  return t.choose(t.isEqual(mark, t.i32(0)), [&](const ThreadBuilder &) { return scores; }, add);
+  scores = t.choose(t.isEqual(mark, t.i32(0)), [&](const ThreadBuilder &) { return scores; }, add);
 }
 
-/// Brings the maxima up to those of these scores, and the sums to the maxima, where they have become
-/// much larger.
-void StreamKernel::raise(const ThreadBuilder &t, const Values &scores, State &state) const {
-  Value factor = t.f32(p.scale * std::numbers::log2e), isSmall;
-  Values grown;
+/// The scores behind the last key.
+void StreamKernel::hide(const ThreadBuilder &t, Values &scores) const {
+  Value lowest = t.f32(-std::numeric_limits<float>::infinity());
+  Value column = t.mul(t.rem(thread, 4), 2);
+  for (int64_t i = l.lastKeys() / 8 * 4; i < static_cast<int64_t>(scores.size()); ++i) {
+    Value isSeen = t.isLess(t.add(column, i / 4 * 8 + i % 2), t.i32(l.lastKeys()));
+    scores[i] = t.select(isSeen, scores[i], lowest);
+  }
+}
+
+/// Scores to weights relative to new maxima. Returns what older sums of both rows are multiplied
+/// with; the totals are.
+Values StreamKernel::weigh(const ThreadBuilder &t, Values &scores, State &state) const {
+  Value factor = t.f32(p.scale * std::numbers::log2e);
+  bool isFirst = state.maxima.empty();
+  Values older, totals, maxima, shifts;
   for (size_t part : {0, 1}) {
     // Two chains, so that one need not wait for itself.
     std::array<Value, 2> tops;
@@ -186,42 +285,35 @@ void StreamKernel::raise(const ThreadBuilder &t, const Values &scores, State &st
     Value top = t.maxF(tops[0], tops[1]);
     top = t.maxF(top, t.shuffleXor(top, 1));
     top = t.maxF(top, t.shuffleXor(top, 2));
-    grown.push_back(t.maxF(top, state.maxima[part]));
-    Value growth = t.mulF(t.subF(grown.back(), state.maxima[part]), factor);
-    Value isKept = t.isLessF(growth, t.f32(kSlack));
-    isSmall = isSmall ? t.bitAnd(isSmall, isKept) : isKept;
+    top = t.maxF(top, isFirst ? t.f32(kLowestScore) : state.maxima[part]);
+    maxima.push_back(top);
+    shifts.push_back(t.negF(t.mulF(top, factor)));
+    if (!isFirst) {
+      // As the weights were: what was rounded must cancel.
+      Value before = t.mulF(state.maxima[part], factor);
+      older.push_back(t.exp2(t.addF(shifts[part], before)));
+      totals.push_back(t.mulF(state.totals[part], older[part]));
+    }
   }
-  auto rescale = [&](const ThreadBuilder &c) {
-    Values older;
-    for (size_t part : {0, 1}) {
-      older.push_back(c.exp2(c.mulF(c.subF(state.maxima[part], grown[part]), factor)));
+  for (auto [i, score] : llvm::enumerate(scores)) {
+    size_t part = i / 2 % 2;
+    score = t.exp2(t.fma(score, factor, shifts[part]));
+    if (totals.size() <= part) {
+      totals.push_back(score);
+    } else {
+      totals[part] = t.addF(totals[part], score);
     }
-    State to = {{}, grown, {}};
-    for (auto [i, sum] : llvm::enumerate(state.sums)) {
-      to.sums.push_back(c.mulF(sum, older[i / 2 % 2]));
-    }
-    for (size_t part : {0, 1}) {
-      to.totals.push_back(c.mulF(state.totals[part], older[part]));
-    }
-    return to.values();
-  };
-  state = State::of(
-      t.choose(isSmall, [&](const ThreadBuilder &) { return state.values(); }, rescale));
+  }
+  state.maxima = maxima;
+  state.totals = totals;
+  return older;
 }
 
-/// Scores to the words of a left operand of weights.
-Values StreamKernel::weigh(const ThreadBuilder &t, const Values &scores, State &state) const {
-  Value factor = t.f32(p.scale * std::numbers::log2e);
-  Values shifts, words;
-  for (Value maximum : state.maxima) {
-    shifts.push_back(t.negF(t.mulF(maximum, factor)));
-  }
-  for (size_t i = 0; i < scores.size(); i += 2) {
-    size_t part = i / 2 % 2;
-    Value low = t.exp2(t.fma(scores[i], factor, shifts[part]));
-    Value high = t.exp2(t.fma(scores[i + 1], factor, shifts[part]));
-    state.totals[part] = t.addF(t.addF(state.totals[part], low), high);
-    words.push_back(t.packPair(element, low, high));
+/// The words of a left operand of weights.
+Values StreamKernel::packed(const ThreadBuilder &t, const Values &weights) const {
+  Values words;
+  for (size_t i = 0; i < weights.size(); i += 2) {
+    words.push_back(t.packPair(element, weights[i], weights[i + 1]));
   }
   return words;
 }

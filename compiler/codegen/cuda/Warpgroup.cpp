@@ -56,15 +56,20 @@ struct Assembly {
   /// `flags` says of operands in shared memory whether they are transposed.
   void multiply(const std::string &a, const char *predicate, const char *flags) {
     text += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32." + type +
-            "." + type + " " + registers(0, sums()) + ", " + a + ", b, " + predicate + ", 1, 1, " + flags + ";\n";
+            "." + type + " " + registers(0, sums()) + ", " + a + ", b, " + predicate + ", 1, 1, " +
+            flags + ";\n";
+  }
+  /// Lets the first product begin new sums where this operand (i32) is 0.
+  void addFirst(int64_t operand) {
+    text += "setp.ne.b32 first, $" + std::to_string(operand) + ", 0;\n";
   }
   /// The products of `words` words of A, which are operands behind the sums, with the tile whose
   /// descriptor follows them. Returns the constraints of sums and words.
-  std::string addWords(int64_t words) {
+  std::string addWords(int64_t words, const char *first) {
     std::string inputs = tied(sums());
     for (int64_t word = 0; word < words; word += 4) {
       advance("b", 2 * sums() + words, word / 4 * kMmaDepth * kRowBytes);
-      multiply(registers(2 * sums() + word, 4), "more", "1");
+      multiply(registers(2 * sums() + word, 4), word ? "more" : first, "1");
       inputs += "r,r,r,r,";
     }
     return inputs;
@@ -141,7 +146,7 @@ ThreadBuilder::Values multiplyTiles(const ThreadBuilder &t, Type element, Value 
 ThreadBuilder::Values addProduct(const ThreadBuilder &t, Type element, ArrayRef<Value> a, Value b,
                                  ArrayRef<Value> sums) {
   Assembly assembly(element);
-  std::string inputs = assembly.addWords(a.size());
+  std::string inputs = assembly.addWords(a.size(), "more");
   ThreadBuilder::Values operands(sums);
   operands.append(a.begin(), a.end());
   operands.push_back(descriptor(t, b));
@@ -149,32 +154,36 @@ ThreadBuilder::Values addProduct(const ThreadBuilder &t, Type element, ArrayRef<
 }
 
 ThreadBuilder::Values beginTiles(const ThreadBuilder &t, Type element, Value a, Value b,
-                                 int64_t depth, int64_t columns) {
+                                 int64_t depth, Value number, ArrayRef<Value> sums) {
+  int64_t columns = sums.size() * kWarpgroup / kGroupRows, left = 2 * sums.size();
   Assembly assembly(element, columns);
+  assembly.addFirst(left + 2);
   for (int64_t step = 0; step < depth / kMmaDepth; ++step) {
     int64_t tile = step / kStepsOfTile, inTile = step % kStepsOfTile * kMmaDepth * 2;
-    assembly.advance("a", assembly.sums(), tile * kGroupRows * kRowBytes + inTile);
-    assembly.advance("b", assembly.sums() + 1, tile * columns * kRowBytes + inTile);
+    assembly.advance("a", left, tile * kGroupRows * kRowBytes + inTile);
+    assembly.advance("b", left + 1, tile * columns * kRowBytes + inTile);
     assembly.multiply("a", step ? "more" : "first", "0, 0");
   }
-  return assembly.begin(t, "l,l,", {descriptor(t, a), descriptor(t, b)});
+  ThreadBuilder::Values operands(sums);
+  operands.append({descriptor(t, a), descriptor(t, b), number});
+  return assembly.begin(t, Assembly::tied(sums.size()) + "l,l,r,", operands);
 }
 
 ThreadBuilder::Values beginProduct(const ThreadBuilder &t, Type element, ArrayRef<Value> a, Value b,
-                                   ArrayRef<Value> sums) {
+                                   Value number, ArrayRef<Value> sums) {
   Assembly assembly(element);
-  std::string inputs = assembly.addWords(a.size());
+  assembly.addFirst(2 * kSums + a.size() + 1);
+  std::string inputs = assembly.addWords(a.size(), "first");
   ThreadBuilder::Values operands(sums);
   operands.append(a.begin(), a.end());
-  operands.push_back(descriptor(t, b));
-  return assembly.begin(t, inputs + "l,", operands);
+  operands.append({descriptor(t, b), number});
+  return assembly.begin(t, inputs + "l,r,", operands);
 }
 
 ThreadBuilder::Values waitForProducts(const ThreadBuilder &t, ArrayRef<Value> sums,
                                       int64_t underWay) {
   int64_t count = sums.size();
-  return Assembly::give(t,
-                        "wgmma.wait_group.sync.aligned " + std::to_string(underWay) + ";", count,
+  return Assembly::give(t, "wgmma.wait_group.sync.aligned " + std::to_string(underWay) + ";", count,
                         Assembly::tied(count), sums);
 }
 
@@ -203,7 +212,7 @@ ThreadBuilder::Values addStage(const ThreadBuilder &t, Type element, Value a, Va
   bool depthInner = order == RightOrder::DepthInner;
   Assembly assembly(element, columns);
   int64_t left = 2 * assembly.sums();
-  assembly.text += "setp.ne.b32 first, $" + std::to_string(left + 2) + ", 0;\n";
+  assembly.addFirst(left + 2);
   for (int64_t step = 0; step < kStepsOfTile; ++step) {
     assembly.advance("a", left, step * kMmaDepth * 2);
     assembly.advance("b", left + 1, step * kMmaDepth * (depthInner ? 2 : kRowBytes));

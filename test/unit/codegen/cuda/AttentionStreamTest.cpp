@@ -1,9 +1,9 @@
-// Attention that streams heads through a processor, on the emulated GPU: rings that go around, heads
-// with fewer blocks of queries than warpgroups, tails, masks, strides, and what happens when
+// Attention that streams heads through a processor, on the emulated GPU: rings that go around,
+// heads with fewer blocks of queries than warpgroups, tails, masks, strides, and what happens when
 // something of it is left out.
+#include "compiler/codegen/cuda/AttentionStream.h"
 #include "../AttentionText.h"
 #include "AttentionEmitters.h"
-#include "compiler/codegen/cuda/AttentionStream.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 #include <limits>
@@ -13,8 +13,8 @@ namespace {
 
 const engine::CudaArch kArch = *engine::parseCudaArch("sm_90a");
 
-/// With so many blocks, and a ring that holds one head if `isShort`.
-Emitter emitStream(int64_t blocks, bool isShort = false) {
+/// With so many blocks, a ring that holds one head if `isShort`, and warpgroups that take turns.
+Emitter emitStream(int64_t blocks, bool isShort = false, bool takesTurns = false) {
   return [=](RegionBuilder &region) -> mlir::FailureOr<bool> {
     AttentionProblem problem = *matchAttention(region.source);
     std::optional<StreamLayout> layout = streamLayout(problem, kArch);
@@ -22,6 +22,7 @@ Emitter emitStream(int64_t blocks, bool isShort = false) {
       return false;
     }
     layout->blocks = blocks;
+    layout->takesTurns = takesTurns;
     layout->slots = isShort ? 2 * layout->tiles() : layout->slots;
     emitStreamAttention(*region.kernels, region.symbol, problem, *layout, region.code);
     return true;
@@ -66,6 +67,18 @@ TEST(CudaAttentionStreamTest, Heads) {
   EXPECT_TRUE(matchesReference(many, emitStream(3), options(true)));
 }
 
+/// Also where some warpgroups have one unit more than others.
+TEST(CudaAttentionStreamTest, Turns) {
+  for (auto [heads, queries, keys] : {std::tuple(2, 256, 150), std::tuple(3, 192, 64)}) {
+    AttentionCase c = plainAttention("f16", 1, heads, queries, keys, 64, 64);
+    for (const std::string &mask : {std::string(), "tensor<" + std::to_string(keys) + "xf16>"}) {
+      EXPECT_TRUE(matchesReference(attentionText(masked(c, mask)),
+                                   emitStream(1, false, /*takesTurns=*/true),
+                                   options(/*reversed=*/!mask.empty())));
+    }
+  }
+}
+
 TEST(CudaAttentionStreamTest, SharedKeyHeads) {
   EXPECT_TRUE(matchesReference(attentionText(plainAttention("bf16", 2, 4, 64, 128, 64, 64, 2)),
                                emitStream(3), options()));
@@ -108,8 +121,8 @@ TEST(CudaAttentionStreamTest, MasksThatHide) {
   }
 }
 
-/// q, k and v as parts of one projection [B, S + 10, 3 H, D]: what lies behind the last of S rows is
-/// not a number.
+/// q, k and v as parts of one projection [B, S + 10, 3 H, D]: what lies behind the last of S rows
+/// is not a number.
 TEST(CudaAttentionStreamTest, WhatFollowsASequence) {
   std::string input = "tensor<2x80x6x64xf16>", stored = "tensor<2x70x2x64xf16>", text;
   for (int part : {0, 1, 2}) {
@@ -119,8 +132,9 @@ TEST(CudaAttentionStreamTest, WhatFollowsASequence) {
   }
   std::string source = regionText(
       "attention", "(%x: " + input + ") -> " + stored,
-      text + "%0 = tn.attention %p0, %p1, %p2 {scale = 0.25 : f64, causal = false, headsInner = "
-             "array<i1: true, true, true, true>} : (" +
+      text +
+          "%0 = tn.attention %p0, %p1, %p2 {scale = 0.25 : f64, causal = false, headsInner = "
+          "array<i1: true, true, true, true>} : (" +
           stored + ", " + stored + ", " + stored + ") -> " + stored + "\nreturn %0 : " + stored);
   RunOptions run = options();
   run.poison = [](llvm::MutableArrayRef<reference::Tensor> inputs) {
@@ -142,18 +156,19 @@ TEST(CudaAttentionStreamTest, WhatIsLeftOut) {
   for (auto [from, to] :
        {std::pair("wgmma.wait_group.sync.aligned 0", "wgmma.wait_group.sync.aligned 1"),
         std::pair("mbarrier.arrive.shared::cta.b64 _, [$0];", "fence.proxy.async.shared::cta;"),
-        std::pair("{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], "
-                  "$1;\n@!done bra again;\n}",
-                  "fence.proxy.async.shared::cta;")}) {
+        std::pair(
+            "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], "
+            "$1;\n@!done bra again;\n}",
+            "fence.proxy.async.shared::cta;")}) {
     EXPECT_FALSE(matchesReference(text, changed(emitter, from, to), options())) << from;
   }
 }
 
 TEST(CudaAttentionStreamTest, Assembles) {
-  AttentionCase large = masked(plainAttention("f16", 64, 16, 384, 384, 64, 64),
-                               "tensor<64x1x1x384xf16>");
-  AttentionCase base = masked(plainAttention("bf16", 32, 12, 128, 128, 64, 64),
-                              "tensor<32x1x1x128xbf16>");
+  AttentionCase large =
+      masked(plainAttention("f16", 64, 16, 384, 384, 64, 64), "tensor<64x1x1x384xf16>");
+  AttentionCase base =
+      masked(plainAttention("bf16", 32, 12, 128, 128, 64, 64), "tensor<32x1x1x128xbf16>");
   for (const AttentionCase &c : {large, base, plainAttention("f16", 64, 12, 197, 197, 64, 64),
                                  plainAttention("f16", 64, 16, 384, 384, 64, 64)}) {
     llvm::Expected<std::string> ptx = emitTestPtx(attentionText(c), emitStream(132), kArch);
