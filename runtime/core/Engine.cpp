@@ -9,6 +9,8 @@
 #include "runtime/device/cuda/EarlyLibraries.h"
 #include "support/Text.h"
 
+#include <functional>
+
 namespace tenon::runtime {
 namespace {
 
@@ -23,7 +25,9 @@ std::string listLevels(std::span<const engine::Variant> variants) {
 /// What an engine's variants can run on here. The GPU is looked for when a variant first asks.
 class Machine {
 public:
-  explicit Machine(const EngineOptions &engineOptions) : options(engineOptions) {}
+  /// `whenFound` is called when NVIDIA's driver is there, before it starts.
+  Machine(const EngineOptions &engineOptions, std::function<void()> whenFound)
+      : options(engineOptions), whenDriverFound(std::move(whenFound)) {}
 
   /// Rank of a level that this machine runs, better ones higher; none for one that it lacks or does
   /// not know.
@@ -65,7 +69,7 @@ private:
       return;
     }
     Result<std::shared_ptr<const cuda::CudaDevice>> opened =
-        cuda::CudaDevice::open(options.cudaLibrary, options.gpu);
+        cuda::CudaDevice::open(options.cudaLibrary, options.gpu, whenDriverFound);
     if (opened.isOk()) {
       gpu = std::move(*opened);
     } else {
@@ -74,6 +78,7 @@ private:
   }
 
   const EngineOptions &options;
+  std::function<void()> whenDriverFound;
   std::shared_ptr<const cuda::CudaDevice> gpu;
   Status gpuProblem;
 };
@@ -149,13 +154,9 @@ Result<std::shared_ptr<const Engine>> Engine::load(std::unique_ptr<engine::Engin
                                                    const EngineOptions &options) {
   std::shared_ptr<Engine> engine(new Engine());
   engine->engineFile = std::move(file);
-  bool mayUseGpu = options.variant.empty() || engine::isCudaLevel(options.variant);
-  std::unique_ptr<cuda::EarlyLibraries> libraries;
-  if (mayUseGpu) {
-    libraries =
-        std::make_unique<cuda::EarlyLibraries>(*engine->engineFile, options.cudaLibrary);
-  }
-  Machine machine(options);
+  std::unique_ptr<cuda::EarlyLibraries> libraries =
+      std::make_unique<cuda::EarlyLibraries>(*engine->engineFile);
+  Machine machine(options, [&] { libraries->open(); });
   TENON_ASSIGN(engine->chosen,
                chooseVariant(engine->engineFile->variants(), options.variant, machine));
   if (options.verifyWeights) {

@@ -80,6 +80,13 @@ OpenLibrary opened(void *handle, const std::string &file) {
 
 } // namespace
 
+void openParts(const LibraryName &library, const OpenLibrary &open) {
+  std::string folder = open.path.substr(0, open.path.rfind('/') + 1);
+  for (std::string_view part : library.parts) {
+    dlopen(strCat(folder, part).c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
+}
+
 std::vector<std::string> installedFolders() {
   std::vector<std::string> folders;
   for (const std::string &toolkit : {environment("CUDA_HOME"), std::string("/usr/local/cuda")}) {
@@ -124,6 +131,12 @@ Result<OpenLibrary> openLibrary(const LibraryName &library, const std::string &f
 
 void *findSymbol(const OpenLibrary &library, const char *symbol) {
   return dlsym(library.handle, symbol);
+}
+
+void *FunctionFinder::need(const char *symbol) {
+  void *function = findSymbol(open, symbol);
+  missing = function ? missing : symbol;
+  return function;
 }
 
 std::string versionText(size_t number) {

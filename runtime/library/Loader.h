@@ -17,12 +17,17 @@ struct LibraryName {
   std::string_view name;                   ///< "cuBLASLt", for people
   std::span<const std::string_view> files; ///< sonames, the best first
   std::string_view package;                ///< of pip
+  /// Beside it; it opens them when they are called.
+  std::span<const std::string_view> parts = {};
 };
 
 inline constexpr std::string_view kCublasLtFiles[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
 inline constexpr std::string_view kCudnnFiles[] = {"libcudnn.so.9"};
+inline constexpr std::string_view kCudnnParts[] = {
+    "libcudnn_graph.so.9", "libcudnn_engines_precompiled.so.9", "libcudnn_heuristic.so.9",
+    "libcudnn_engines_runtime_compiled.so.9"};
 inline constexpr LibraryName kCublasLt = {"cuBLASLt", kCublasLtFiles, "nvidia-cublas"};
-inline constexpr LibraryName kCudnn = {"cuDNN", kCudnnFiles, "nvidia-cudnn-cu13"};
+inline constexpr LibraryName kCudnn = {"cuDNN", kCudnnFiles, "nvidia-cudnn-cu13", kCudnnParts};
 
 struct OpenLibrary {
   void *handle = nullptr;
@@ -32,17 +37,13 @@ struct OpenLibrary {
 /// Opens the first of: `folder`, the loader's path, the toolkit, the wheels of the active Python.
 Result<OpenLibrary> openLibrary(const LibraryName &library, const std::string &folder);
 
+/// Opens what the library itself would open at its first call. Needs no context of a GPU.
+void openParts(const LibraryName &library, const OpenLibrary &open);
+
 /// The folders that are searched after the loader's path.
 std::vector<std::string> installedFolders();
 
 void *findSymbol(const OpenLibrary &library, const char *symbol);
-
-/// One function of an open library; false if it lacks it.
-template <typename Function>
-bool resolve(const OpenLibrary &library, const char *symbol, Function *&function) {
-  function = reinterpret_cast<Function *>(findSymbol(library, symbol));
-  return function != nullptr;
-}
 
 /// "13.1.0" of 130100, as cuBLASLt from 12 and cuDNN from 9 number themselves.
 std::string versionText(size_t number);
@@ -56,13 +57,13 @@ public:
   FunctionFinder(const LibraryName &name, const OpenLibrary &open) : library(name), open(open) {}
 
   template <typename Function> void find(const char *symbol, Function *&function) {
-    if (!resolve(open, symbol, function)) {
-      missing = symbol;
-    }
+    function = reinterpret_cast<Function *>(need(symbol));
   }
   Status status() const { return missing ? lacksSymbol(library, open, missing) : Status::ok(); }
 
 private:
+  void *need(const char *symbol);
+
   const LibraryName &library;
   const OpenLibrary &open;
   const char *missing = nullptr;

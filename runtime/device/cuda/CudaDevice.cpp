@@ -80,8 +80,8 @@ Status CudaDevice::retain() {
   return cudaDriver->check(cudaDriver->primaryCtxRetain(&primary, handle), doing);
 }
 
-Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(const std::string &library,
-                                                           int ordinal) {
+Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(const std::string &library, int ordinal,
+                                                           const std::function<void()> &whenFound) {
   OpenDevices &open = openDevices();
   std::lock_guard<std::mutex> lock(open.mutex);
   std::weak_ptr<const CudaDevice> &known = open.devices[{library, ordinal}];
@@ -89,7 +89,7 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(const std::string &li
     return device;
   }
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-  TENON_ASSIGN(std::shared_ptr<const CudaDriver> driver, CudaDriver::open(library));
+  TENON_ASSIGN(std::shared_ptr<const CudaDriver> driver, CudaDriver::open(library, whenFound));
   TENON_ASSIGN(int count, countDevices(*driver));
   if (ordinal < 0 || ordinal >= count) {
     return Status::error(ErrorId::DeviceNotFound,
@@ -99,8 +99,7 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(const std::string &li
   TENON_ASSIGN(DeviceFacts facts, describeDevice(*driver, ordinal));
   std::shared_ptr<CudaDevice> device(new CudaDevice(std::move(driver), std::move(facts)));
   TENON_TRY(device->retain());
-  device->opening =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  device->opening = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   known = device;
   return std::shared_ptr<const CudaDevice>(std::move(device));
 }

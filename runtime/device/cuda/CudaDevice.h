@@ -27,7 +27,9 @@ Result<DeviceFacts> describeDevice(const CudaDriver &driver, int ordinal);
 class CudaDevice {
 public:
   /// The GPU number `ordinal` of the driver `library`, the same object as long as anyone uses it.
-  static Result<std::shared_ptr<const CudaDevice>> open(const std::string &library, int ordinal);
+  /// `whenFound` is for CudaDriver::open, should it have to be opened.
+  static Result<std::shared_ptr<const CudaDevice>>
+  open(const std::string &library, int ordinal, const std::function<void()> &whenFound = {});
   ~CudaDevice();
   CudaDevice(const CudaDevice &) = delete;
   CudaDevice &operator=(const CudaDevice &) = delete;

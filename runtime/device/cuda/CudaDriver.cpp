@@ -19,13 +19,14 @@ Status notFound(std::string message, const char *hint) {
 
 } // namespace
 
-Result<std::shared_ptr<const CudaDriver>> CudaDriver::open(const std::string &library) {
+Result<std::shared_ptr<const CudaDriver>> CudaDriver::open(const std::string &library,
+                                                           const std::function<void()> &whenFound) {
   std::shared_ptr<CudaDriver> driver(new CudaDriver());
-  TENON_TRY(driver->load(library));
+  TENON_TRY(driver->load(library, whenFound));
   return std::shared_ptr<const CudaDriver>(std::move(driver));
 }
 
-Status CudaDriver::load(const std::string &library) {
+Status CudaDriver::load(const std::string &library, const std::function<void()> &whenFound) {
   void *handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char *reason = dlerror();
@@ -50,6 +51,9 @@ Status CudaDriver::load(const std::string &library) {
   if (missing) {
     return notFound(strCat("NVIDIA's driver ", library, " has no function ", missing),
                     "install NVIDIA's driver again, or use a variant for the CPU");
+  }
+  if (whenFound) {
+    whenFound();
   }
   int code = init(0);
   return code == kNoDevice ? notFound("NVIDIA's driver found no GPU",

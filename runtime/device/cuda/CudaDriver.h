@@ -6,6 +6,7 @@
 #include "runtime/device/cuda/CudaApi.h"
 #include "support/Result.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,8 +23,10 @@ struct DriverFunctions {
 
 class CudaDriver : public DriverFunctions {
 public:
-  /// Opens and initializes `library`; DeviceNotFound says what is missing.
-  static Result<std::shared_ptr<const CudaDriver>> open(const std::string &library);
+  /// Opens and initializes `library`; DeviceNotFound says what is missing. `whenFound` is called in
+  /// between: initializing takes long and leaves the dynamic loader to others.
+  static Result<std::shared_ptr<const CudaDriver>>
+  open(const std::string &library, const std::function<void()> &whenFound = {});
 
   /// 13000 for CUDA 13.0: the newest CUDA that the driver supports.
   int version() const { return driverVersion; }
@@ -35,7 +38,7 @@ public:
   }
 
 private:
-  Status load(const std::string &library);
+  Status load(const std::string &library, const std::function<void()> &whenFound);
   Status failure(int code, std::string_view doing) const;
 
   int driverVersion = 0;

@@ -5,8 +5,6 @@
 #include "engine/CudaArch.h"
 #include "runtime/library/Loader.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <system_error>
 
@@ -24,87 +22,80 @@ bool calls(const engine::EngineFile &file, const library::LibraryName &library) 
   });
 }
 
+/// Without a thread a library is opened, and made ready, when it is called.
+template <typename Work> void start(std::thread &thread, Work work) {
+  try {
+    thread = std::thread(std::move(work));
+  } catch (const std::system_error &) {
+  }
+}
+
 } // namespace
 
-EarlyLibraries::EarlyLibraries(const engine::EngineFile &file, const std::string &driverLibrary) {
+EarlyLibraries::EarlyLibraries(const engine::EngineFile &file) {
   for (const library::LibraryName *library : {&library::kCublasLt, &library::kCudnn}) {
     if (calls(file, *library)) {
-      start(*library, driverLibrary);
+      openings.push_back(std::make_unique<Opening>());
+      openings.back()->library = library;
     }
+  }
+}
+
+void EarlyLibraries::open() {
+  for (std::unique_ptr<Opening> &opening : openings) {
+    start(opening->opening, [library = opening->library] {
+      Result<library::OpenLibrary> opened = library::openLibrary(*library, "");
+      if (opened) {
+        library::openParts(*library, *opened);
+      }
+    });
   }
 }
 
 EarlyLibraries::~EarlyLibraries() { finish(); }
 
-void EarlyLibraries::start(const library::LibraryName &library, const std::string &driverLibrary) {
-  std::unique_ptr<Opening> opening = std::make_unique<Opening>();
-  opening->library = &library;
-  std::future<FirstCall> next = opening->first.get_future();
-  try {
-    opening->thread =
-        std::thread([own = opening.get(), driverLibrary, next = std::move(next)]() mutable {
-          run(*own, std::move(next), driverLibrary);
-        });
-  } catch (const std::system_error &) {
-    return; // without a thread it is opened when it is called
-  }
-  openings.push_back(std::move(opening));
-}
-
-void EarlyLibraries::run(Opening &opening, std::future<FirstCall> next,
-                         const std::string &driverLibrary) {
-  // Without a driver nothing will be called.
-  if (dlopen(driverLibrary.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    (void)library::openLibrary(*opening.library, "").isOk();
-  }
-  FirstCall first = next.get();
-  if (first.device && !first.call.empty()) {
-    ContextScope scope(*first.device);
-    opening.handles = library::makeHandles(first.options);
-    (void)opening.handles->prepare(first.call, first.sizes).isOk();
-  }
-}
-
-EarlyLibraries::FirstCall EarlyLibraries::firstCallOf(const library::LibraryName &library,
-                                                      const engine::Plan &plan) {
-  FirstCall first;
+void EarlyLibraries::findFirstCall(Opening &own, const engine::Plan &plan) {
   std::vector<int64_t> symbols;
   for (const engine::Symbol &symbol : plan.symbols) {
     symbols.push_back(symbol.min);
   }
   for (const engine::Instruction &instruction : plan.instructions) {
-    if (instruction.call.empty() || library::libraryOf(instruction.call) != &library) {
+    if (instruction.call.empty() || library::libraryOf(instruction.call) != own.library) {
       continue;
     }
     for (engine::ExprId size : instruction.sizes) {
-      first.sizes.push_back(engine::evaluate(plan.exprs.program(size), symbols).value_or(0));
+      own.sizes.push_back(engine::evaluate(plan.exprs.program(size), symbols).value_or(0));
     }
-    first.call = instruction.call;
     // Dims may be too small for any algorithm, which then is found out.
-    return first;
+    own.call = instruction.call;
+    return;
   }
-  return first;
 }
 
-void EarlyLibraries::begin(std::shared_ptr<const CudaDevice> device, const engine::Plan &plan,
+void EarlyLibraries::begin(const CudaDevice &device, const engine::Plan &plan,
                            const library::Options &options) {
   for (std::unique_ptr<Opening> &opening : openings) {
-    FirstCall first = firstCallOf(*opening->library, plan);
-    first.device = device;
-    first.options = options;
-    opening->isBegun = true;
-    opening->first.set_value(std::move(first));
+    findFirstCall(*opening, plan);
+    if (opening->call.empty()) {
+      continue;
+    }
+    opening->handles = library::makeHandles(options);
+    start(opening->preparing, [own = opening.get(), &device] {
+      if (own->opening.joinable()) {
+        own->opening.join();
+      }
+      ContextScope scope(device);
+      (void)own->handles->prepare(own->call, own->sizes).isOk();
+    });
   }
 }
 
 void EarlyLibraries::finish() {
   for (std::unique_ptr<Opening> &opening : openings) {
-    if (!opening->isBegun) {
-      opening->isBegun = true;
-      opening->first.set_value(FirstCall());
-    }
-    if (opening->thread.joinable()) {
-      opening->thread.join();
+    for (std::thread *thread : {&opening->preparing, &opening->opening}) {
+      if (thread->joinable()) {
+        thread->join();
+      }
     }
   }
 }

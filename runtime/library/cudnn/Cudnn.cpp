@@ -46,11 +46,16 @@ template <typename Call>
 Result<std::unique_ptr<Plan>> Cudnn::prepare(const Call &call, std::span<const int64_t> sizes,
                                              size_t alignment) {
   TENON_ASSIGN(std::unique_ptr<Problem> problem, problemOf(call, sizes));
+  return solve(std::move(problem),
+               cache.keyOf(std::as_bytes(std::span(&call, 1)), sizes, alignment), alignment);
+}
+
+Result<std::unique_ptr<Plan>> Cudnn::solve(std::unique_ptr<Problem> problem, const std::string &key,
+                                           size_t alignment) {
   std::string text = problem->text();
   bool allowTensorCores = problem->allowsTensorCores();
   std::unique_ptr<GraphPlan> plan(
       new GraphPlan(shared_from_this(), api, context, std::move(problem)));
-  std::string key = cache.keyOf(std::as_bytes(std::span(&call, 1)), sizes, alignment);
   if (std::optional<std::vector<std::byte>> kept = options.meter ? std::nullopt : cache.find(key)) {
     if (plan->restore(*kept)) {
       return std::unique_ptr<Plan>(std::move(plan));

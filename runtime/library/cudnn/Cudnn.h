@@ -8,6 +8,7 @@
 #include "runtime/library/Measure.h"
 #include "runtime/library/PlanCache.h"
 #include "runtime/library/cudnn/CudnnApi.h"
+#include "runtime/library/cudnn/Problem.h"
 
 namespace tenon::library::cudnn {
 
@@ -27,6 +28,10 @@ private:
   Cudnn(const Api &functions, const Options &given)
       : api(functions), options(given), memory(given.meter),
         cache(given, "cuDNN " + versionOf(api)) {}
+
+  /// `key` is the call's in the cache.
+  Result<std::unique_ptr<Plan>> solve(std::unique_ptr<Problem> problem, const std::string &key,
+                                      size_t alignment);
 
   Api api;
   Options options;

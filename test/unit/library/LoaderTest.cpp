@@ -16,6 +16,8 @@ namespace {
 constexpr std::string_view kNoFiles[] = {"libtenon_test_absent.so.13",
                                          "libtenon_test_absent.so.12"};
 constexpr std::string_view kWheelFiles[] = {"libtenon_test_wheel.so.9"};
+constexpr std::string_view kWholeFiles[] = {"libtenon_test_whole.so.9"};
+constexpr std::string_view kPartFiles[] = {"libtenon_test_absent.so.9", "libtenon_test_part.so.9"};
 constexpr std::string_view kTextFiles[] = {"libtenon_test_text.so.9"};
 
 /// A virtual environment with one wheel, current while the test runs.
@@ -54,6 +56,19 @@ TEST_F(WheelTest, WheelsOfTheActivePythonAreFound) {
   Result<OpenLibrary> opened = openLibrary(wheel, "");
   ASSERT_TRUE(opened) << opened.status().toString();
   EXPECT_EQ(folder / kWheelFiles[0], opened->path);
+}
+
+TEST_F(WheelTest, PartsAreOpenedBesideTheirLibrary) {
+  std::string doubles = TENON_DOUBLES_FOLDER;
+  std::filesystem::copy_file(doubles + "/libcudnn.so.9", folder / kWholeFiles[0]);
+  std::filesystem::copy_file(doubles + "/libcublasLt.so.13", folder / kPartFiles[1]);
+  LibraryName whole{"wheel", kWholeFiles, "wheel", kPartFiles};
+  Result<OpenLibrary> opened = openLibrary(whole, "");
+  ASSERT_TRUE(opened) << opened.status().toString();
+  std::string part = folder / kPartFiles[1];
+  EXPECT_FALSE(dlopen(part.c_str(), RTLD_NOW | RTLD_NOLOAD));
+  openParts(whole, *opened); // the first is not there
+  EXPECT_TRUE(dlopen(part.c_str(), RTLD_NOW | RTLD_NOLOAD));
 }
 
 TEST_F(WheelTest, AFileThatDoesNotLoadIsNamed) {

@@ -182,6 +182,21 @@ TEST_F(GpuFault, EveryFailingCallIsAStatus) {
   EXPECT_TRUE(openStatus().isOk());
 }
 
+TEST_F(GpuFault, EveryPieceOfWeightsMustArrive) {
+  constexpr int64_t count = 4 << 20;
+  std::string path = test::GpuEngine(test::gpuSumPlan(count), test::gpuSumWeights(count))
+                         .writeTemporary("large.tenon");
+  for (int piece = 0; piece < 16; ++piece) {
+    fake->fail("cuMemcpyHtoDAsync_v2", kFault, piece);
+    Status status = Engine::open(path, test::gpuOptions()).takeStatus();
+    EXPECT_EQ(ErrorId::DeviceFailed, status.id()) << piece;
+    EXPECT_EQ(0u, status.message().find("uploading weights: ")) << status.message();
+    expectAllReleased();
+  }
+  fake->fail("cuMemcpyHtoDAsync_v2", kFault, 16);
+  EXPECT_TRUE(Engine::open(path, test::gpuOptions()).isOk()) << "there are 16";
+}
+
 TEST_F(GpuFault, SaysWhatTheCompilerSaid) {
   fake->jitLog = "ptxas application ptx input, line 7; fatal : a fault\n";
   Status status = openStatus();

@@ -95,12 +95,12 @@ std::unique_ptr<runtime::Session> gpuSession(const TestEngine &engine,
   return session.isOk() ? std::move(*session) : nullptr;
 }
 
-Plan gpuSumPlan() {
+Plan gpuSumPlan(int64_t most) {
   PlanBuilder builder;
-  ExprId n = builder.symbol("n", 1, 4096, 0, 0);
+  ExprId n = builder.symbol("n", 1, most, 0, 0);
   uint32_t x = builder.input("x", DType::F32, {n});
   uint32_t y = builder.output("y", DType::F32, {n});
-  uint32_t w = builder.weight(1, 4096 * 4);
+  uint32_t w = builder.weight(1, most * 4);
   uint32_t twice = builder.arena(builder.plan.exprs.mul(n, builder.size(4)), 0, 1);
   launchGpu(builder, GpuScale, {x}, {twice}, n);
   launchGpu(builder, GpuAdd, {twice, w}, {y}, n);
@@ -108,9 +108,9 @@ Plan gpuSumPlan() {
   return builder.plan;
 }
 
-std::vector<WeightData> gpuSumWeights() {
+std::vector<WeightData> gpuSumWeights(int64_t most) {
   std::vector<float> values;
-  for (int i = 0; i < 4096; ++i) {
+  for (int64_t i = 0; i < most; ++i) {
     values.push_back(static_cast<float>(i));
   }
   return {floats("unused", {1, 2, 3}), floats("w", values)};

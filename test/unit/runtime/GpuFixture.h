@@ -47,9 +47,9 @@ runtime::EngineOptions gpuOptions();
 std::unique_ptr<runtime::Session> gpuSession(const TestEngine &engine,
                                              const runtime::SessionOptions &options = {});
 
-/// y = 2x + w over n floats (1 to 4096), w of 4096 floats; the double lies in the arena.
-engine::Plan gpuSumPlan();
-std::vector<WeightData> gpuSumWeights();
+/// y = 2x + w over n floats (1 to `most`), w of `most` floats; the double lies in the arena.
+engine::Plan gpuSumPlan(int64_t most = 4096);
+std::vector<WeightData> gpuSumWeights(int64_t most = 4096);
 std::vector<float> gpuSumOf(const std::vector<float> &input);
 
 /// Runs an engine of one float input and one float output that the session keeps on the host.

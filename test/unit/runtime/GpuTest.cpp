@@ -470,6 +470,16 @@ TEST_F(Gpu, TimesRuns) {
   }
 }
 
+TEST_F(Gpu, LargeWeightsArriveWhole) {
+  // 17 pieces, the last of them not whole.
+  constexpr int64_t count = (4 << 20) + 12345;
+  std::unique_ptr<Session> session =
+      test::gpuSession(test::GpuEngine(test::gpuSumPlan(count), test::gpuSumWeights(count)));
+  ASSERT_TRUE(session);
+  std::vector<float> input = ramp(count);
+  EXPECT_EQ(test::gpuSumOf(input), *test::runOnHost(*session, input));
+}
+
 TEST_F(Gpu, SessionsShareWeights) {
   test::GpuEngine engine(test::gpuSumPlan(), test::gpuSumWeights());
   std::shared_ptr<const Engine> opened =
