@@ -471,8 +471,8 @@ TEST_F(Gpu, TimesRuns) {
 }
 
 TEST_F(Gpu, LargeWeightsArriveWhole) {
-  // 17 pieces, the last of them not whole.
-  constexpr int64_t count = (4 << 20) + 12345;
+  // By two threads; the last piece is not whole.
+  constexpr int64_t count = (16 << 20) + 12345;
   std::unique_ptr<Session> session =
       test::gpuSession(test::GpuEngine(test::gpuSumPlan(count), test::gpuSumWeights(count)));
   ASSERT_TRUE(session);
