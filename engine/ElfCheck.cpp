@@ -11,8 +11,8 @@
 namespace tenon::engine {
 namespace {
 
-Status codeError(std::string message) {
-  return Status::error(ErrorId::EngineBadCode, std::move(message), "compile the model again");
+Status codeError(std::string_view message) {
+  return Status::error(ErrorId::EngineBadCode, message, "compile the model again");
 }
 
 template <typename T> std::optional<T> readAt(Bytes code, uint64_t offset) {

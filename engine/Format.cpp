@@ -11,8 +11,8 @@
 namespace tenon::engine {
 namespace {
 
-Status tableError(std::string message) {
-  return Status::error(ErrorId::EngineBadSectionTable, std::move(message),
+Status tableError(std::string_view message) {
+  return Status::error(ErrorId::EngineBadSectionTable, message,
                        "the file is damaged; compile the model again");
 }
 

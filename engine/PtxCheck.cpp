@@ -13,8 +13,8 @@
 namespace tenon::engine {
 namespace {
 
-Status ptxError(std::string message) {
-  return Status::error(ErrorId::EngineBadCode, std::move(message), "compile the model again");
+Status ptxError(std::string_view message) {
+  return Status::error(ErrorId::EngineBadCode, message, "compile the model again");
 }
 
 constexpr std::string_view kBlanks = " \t\r\n";

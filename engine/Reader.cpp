@@ -20,8 +20,8 @@
 namespace tenon::engine {
 namespace {
 
-Status damaged(ErrorId id, std::string message) {
-  return Status::error(id, std::move(message), "the file is damaged; copy or compile it again");
+Status damaged(ErrorId id, std::string_view message) {
+  return Status::error(id, message, "the file is damaged; copy or compile it again");
 }
 
 /// Where an engine's bytes come from: a file, or memory of the caller.

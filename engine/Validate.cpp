@@ -48,8 +48,8 @@ private:
     return Status::ok();
   }
 
-  static Status portError(std::string message) {
-    return Status::error(ErrorId::EngineBadPort, std::move(message), kAgain);
+  static Status portError(std::string_view message) {
+    return Status::error(ErrorId::EngineBadPort, message, kAgain);
   }
 
   Status checkSymbols() const {

@@ -10,15 +10,14 @@
 
 namespace tenon {
 
+/// `error`, or that there is none.
+Status checkedError(Status error);
+
 template <typename T> class [[nodiscard]] Result {
 public:
   Result(T newValue) : value(std::move(newValue)) {}
   /// `error` must not be ok: a Result without value always says why.
-  Result(Status error) : failure(std::move(error)) {
-    if (failure.isOk()) {
-      failure = Status::error(ErrorId::InternalError, "a result has neither value nor error");
-    }
-  }
+  Result(Status error) : failure(checkedError(std::move(error))) {}
 
   bool isOk() const { return value.has_value(); }
   explicit operator bool() const { return isOk(); }

@@ -38,14 +38,24 @@ std::string nameOf(ErrorId id) {
   return text;
 }
 
+struct Status::State {
+  ErrorId id;
+  std::string message;
+  std::string hint;
+};
+
+void Status::Deleter::operator()(State *state) const { delete state; }
+
+ErrorId Status::id() const { return state ? state->id : ErrorId::None; }
+
 Status &Status::operator=(const Status &other) {
-  state = other.state ? std::make_unique<State>(*other.state) : nullptr;
+  state.reset(other.state ? new State(*other.state) : nullptr);
   return *this;
 }
 
-Status Status::error(ErrorId id, std::string message, std::string hint) {
+Status Status::error(ErrorId id, std::string_view message, std::string_view hint) {
   Status status;
-  status.state = std::make_unique<State>(State{id, std::move(message), std::move(hint)});
+  status.state.reset(new State{id, std::string(message), std::string(hint)});
   return status;
 }
 
@@ -73,6 +83,12 @@ Status &Status::prefix(std::string_view where) {
     state->message = std::string(where) + ": " + state->message;
   }
   return *this;
+}
+
+Status checkedError(Status error) {
+  return error.isOk()
+             ? Status::error(ErrorId::InternalError, "a result has neither value nor error")
+             : std::move(error);
 }
 
 } // namespace tenon

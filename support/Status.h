@@ -47,11 +47,11 @@ public:
 
   static Status ok() { return Status(); }
   /// `message` states what and where; `hint`, when not empty, the next thing to try.
-  static Status error(ErrorId id, std::string message, std::string hint = "");
+  static Status error(ErrorId id, std::string_view message, std::string_view hint = {});
 
   bool isOk() const { return !state; }
   explicit operator bool() const { return isOk(); }
-  ErrorId id() const { return state ? state->id : ErrorId::None; }
+  ErrorId id() const;
   Code code() const { return codeOf(id()); }
   /// Both are empty when ok.
   std::string_view message() const;
@@ -63,12 +63,12 @@ public:
   Status &prefix(std::string_view where);
 
 private:
-  struct State {
-    ErrorId id;
-    std::string message;
-    std::string hint;
+  struct State;
+  /// Out of line, because a Status ends wherever something can fail.
+  struct Deleter {
+    void operator()(State *state) const;
   };
-  std::unique_ptr<State> state;
+  std::unique_ptr<State, Deleter> state;
 };
 
 } // namespace tenon

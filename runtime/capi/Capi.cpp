@@ -75,8 +75,8 @@ template <typename Fn> tenon_status *guarded(const Fn &fn) {
   }
 }
 
-Status badArgument(std::string message) {
-  return Status::error(ErrorId::BadArgument, std::move(message), "see tenon/tenon.h");
+Status badArgument(std::string_view message) {
+  return Status::error(ErrorId::BadArgument, message, "see tenon/tenon.h");
 }
 
 /// Least and greatest value of a dim. Dims of outputs are expressions, which need not be monotone:

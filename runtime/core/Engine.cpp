@@ -83,7 +83,7 @@ private:
   Status gpuProblem;
 };
 
-Status noVariant(std::string message, const Machine &machine) {
+Status noVariant(std::string_view message, const Machine &machine) {
   return Status::error(ErrorId::EngineNoVariant,
                        strCat(message, "; this machine runs ", machine.describe()),
                        "compile the model with --target for this machine");

@@ -52,8 +52,8 @@ public:
 private:
   int64_t value(ExprId id) const { return values[id]; }
 
-  static Status sizeError(std::string message) {
-    return Status::error(ErrorId::RunBadSize, std::move(message),
+  static Status sizeError(std::string_view message) {
+    return Status::error(ErrorId::RunBadSize, message,
                          "the engine is from a faulty compiler; report it with the input dims");
   }
 

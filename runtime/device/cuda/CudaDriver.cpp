@@ -13,8 +13,8 @@ namespace {
 /// CUDA 12.3 is the first with all functions of CudaApi.h.
 constexpr int kLeastVersion = 12030;
 
-Status notFound(std::string message, const char *hint) {
-  return Status::error(ErrorId::DeviceNotFound, std::move(message), hint);
+Status notFound(std::string_view message, const char *hint) {
+  return Status::error(ErrorId::DeviceNotFound, message, hint);
 }
 
 } // namespace
@@ -75,10 +75,10 @@ Status CudaDriver::failure(int code, std::string_view doing) const {
   }
   std::string message = strCat(doing, ": NVIDIA's driver reported ", name, " (", code, "): ", text);
   if (code == kOutOfMemory) {
-    return Status::error(ErrorId::RunOutOfMemory, std::move(message),
+    return Status::error(ErrorId::RunOutOfMemory, message,
                          "use smaller dims or free memory of the GPU");
   }
-  return Status::error(ErrorId::DeviceFailed, std::move(message),
+  return Status::error(ErrorId::DeviceFailed, message,
                        "see `tenon help TN0703`; after a fault of a kernel the process must end");
 }
 

@@ -5,7 +5,7 @@
 #include "support/Text.h"
 
 #include <array>
-#include <charconv>
+#include <cstdlib>
 #include <map>
 
 namespace tenon::runtime::cuda {
@@ -65,8 +65,7 @@ std::map<std::string_view, KernelNotes> notesOf(std::string_view ptx) {
     KernelNotes &own = notes[kernel.substr(0, kernel.find_first_of(" \t\r\n("))];
     own.waits = kernel.find("griddepcontrol.wait") != std::string_view::npos;
     if (size_t size = kernel.find(cluster); size != std::string_view::npos) {
-      size += cluster.size();
-      std::from_chars(kernel.data() + size, kernel.data() + kernel.size(), own.cluster);
+      own.cluster = std::atoi(std::string(kernel.substr(size + cluster.size(), 4)).c_str());
     }
     at = next;
   }

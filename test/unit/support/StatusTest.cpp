@@ -82,7 +82,13 @@ TEST(Hash, KnownValuesAndPieces) {
   EXPECT_EQ(hashText(""), hasher.digest());
 }
 
-TEST(Text, Joins) { EXPECT_EQ("a1b-2c", strCat("a", 1u, 'b', int64_t(-2), std::string("c"))); }
+TEST(Text, Joins) {
+  EXPECT_EQ("a1b-2c", strCat("a", 1u, 'b', int64_t(-2), std::string("c")));
+  EXPECT_EQ("-9223372036854775808 18446744073709551615", strCat(INT64_MIN, ' ', UINT64_MAX));
+  EXPECT_EQ("1-200", strCat(true, int16_t(-200), std::string_view()));
+  EXPECT_EQ(std::string("a\0b", 3), strCat('a', '\0', std::string("b")));
+  EXPECT_EQ("", strCat());
+}
 
 } // namespace
 } // namespace tenon
