@@ -4,15 +4,11 @@
 
 #include "test/unit/runtime/FakeCuda.h"
 
-#include "runtime/device/cuda/CudaApi.h"
-#include "test/unit/runtime/FakeKernels.h"
+#include "test/unit/runtime/FakeObjects.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <memory>
 #include <mutex>
 
 using namespace tenon::runtime::cuda;
@@ -27,74 +23,6 @@ constexpr int kIllegalAddress = 700;
 constexpr int kCaptureUnsupported = 900;
 constexpr int kCaptureUnjoined = 904;
 constexpr int kInvalidContext = 201;
-
-} // namespace
-} // namespace tenon::test
-
-namespace tenon::runtime::cuda {
-
-using test::KernelCall;
-using test::KernelInfo;
-
-struct CudaFunctionObject {
-  const KernelInfo *info;
-  int dynamicBytes = 0; ///< that are allowed: a driver takes the static ones from 48 KiB
-  bool hasLargeCluster = false, mayHaveIt = false; ///< of more than kPortableCluster blocks
-};
-
-struct CudaModuleObject {
-  std::string text;
-  std::vector<std::unique_ptr<CudaFunctionObject>> functions;
-};
-
-struct CudaNodeObject {
-  CudaFunctionObject *function = nullptr; ///< of a kernel
-  KernelCall call;
-  std::function<int()> work; ///< of any other node
-  const CudaNodeObject *origin = nullptr;
-  size_t index = 0; ///< in its graph
-  std::vector<size_t> after;
-  bool isEarly = false;
-};
-
-struct CudaGraphObject {
-  std::vector<std::unique_ptr<CudaNodeObject>> nodes;
-};
-
-struct CudaGraphExecObject {
-  std::vector<std::unique_ptr<CudaNodeObject>> nodes;
-};
-
-/// A capture and the streams that take part in it, the first of which began it.
-struct Capture {
-  CudaGraphObject graph;
-  std::vector<StreamHandle> streams;
-};
-
-struct CudaStreamObject {
-  std::shared_ptr<Capture> capture;
-  std::vector<NodeHandle> last; ///< what the next node follows
-};
-
-struct CudaEventObject {
-  std::chrono::steady_clock::time_point time;
-  bool isTimed = false;
-  std::shared_ptr<Capture> capture; ///< that it was recorded in
-  std::vector<NodeHandle> last;
-};
-
-struct CudaLinkObject {
-  std::string text;
-  char *log = nullptr;
-  size_t logBytes = 0;
-  size_t target = 0;
-  std::string result;
-};
-
-} // namespace tenon::runtime::cuda
-
-namespace tenon::test {
-namespace {
 
 class Driver : public FakeCuda {
 public:
