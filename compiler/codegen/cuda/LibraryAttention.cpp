@@ -12,8 +12,8 @@ namespace tenon::codegen::cuda {
 namespace {
 
 /// Measured on an H200 in f16, cuDNN against our kernels without and with products of warpgroups:
-/// 64 x 16 heads of 384 x 384 x 64 with a mask 159 us, 198 and 122, without 107, - and 113; 64 x 12
-/// heads of 197 x 197 x 64 without 47, about 60 and 45; 384 x 384 x 64 of one sequence 10.5, 7.9
+/// 64 x 16 heads of 384 x 384 x 64 with a mask 159 us, 198 and 93, without 107, - and 90; 64 x 12
+/// heads of 197 x 197 x 64 without 47, about 60 and 34; 384 x 384 x 64 of one sequence 10.5, 7.9
 /// and 5.9. At 4,096 x 4,096 x 128 without a mask cuDNN reaches 627 TF/s, ours below 350 in all of
 /// these.
 constexpr int64_t kLeastPairs = int64_t(16) << 20; ///< of queries and keys, over all heads

@@ -226,8 +226,7 @@ ThreadBuilder::Values addStage(const ThreadBuilder &t, Type element, Value a, Va
 }
 
 ThreadBuilder::Values finishStages(const ThreadBuilder &t, ArrayRef<Value> sums) {
-  int64_t count = sums.size();
-  return Assembly::give(t, "wgmma.wait_group.sync.aligned 0;", count, Assembly::tied(count), sums);
+  return waitForProducts(t, sums, 0);
 }
 
 } // namespace tenon::codegen::cuda

@@ -177,6 +177,19 @@ TEST(CudaAttentionStreamTest, Assembles) {
   }
 }
 
+TEST(CudaAttentionStreamTest, IsChosenForManyHeads) {
+  auto isChosen = [](int64_t batch) {
+    std::string text = attentionText(plainAttention("f16", batch, 16, 384, 384, 64, 64));
+    llvm::Expected<std::string> ptx = emitTestPtx(text, emitChosen, kArch);
+    return bool(ptx) && ptx->find("setmaxnreg") != std::string::npos;
+  };
+  EXPECT_TRUE(isChosen(64));
+  EXPECT_TRUE(isChosen(8));
+  // A second round of heads would leave most processors idle.
+  EXPECT_FALSE(isChosen(9));
+  EXPECT_FALSE(isChosen(1));
+}
+
 TEST(CudaAttentionStreamTest, RefusesWhatItCannotDo) {
   auto isRefused = [](const AttentionCase &c) {
     llvm::Expected<std::string> ptx = emitTestPtx(attentionText(c), emitStream(1), kArch);
