@@ -30,13 +30,16 @@ constexpr int64_t kMostRegisters = 255, kRegisterUnit = 8, kMostBlocks = 32;
 struct Share {
   int64_t elements = 1;
   int64_t threads = 1;
-  int64_t sharedBytes = 0; ///< of rows that wait in shared memory, where they can be read again
+  int64_t sharedBytes = 0;   ///< of rows that wait in shared memory, where they can be read again
+  int64_t mostRegisters = 0; ///< that the layout leaves to a thread of such rows
 };
 
 /// The architecture whose multiprocessors the profile describes.
 const engine::CudaArch &archOf(const DeviceProfile &profile) {
   const auto *found = llvm::find_if(engine::kCudaArchs, [&](const engine::CudaArch &arch) {
-    return sharedLimit(arch) == profile.sharedBytes && threadLimit(arch) == profile.threads;
+    bool hasWarpgroups = arch.number == 90 && arch.isSpecific;
+    return sharedLimit(arch) == profile.sharedBytes && threadLimit(arch) == profile.threads &&
+           hasWarpgroups == profile.hasWarpgroups;
   });
   return found == engine::kCudaArchs.end() ? engine::kCudaArchs.back() : *found;
 }
@@ -145,8 +148,10 @@ RowFacts KernelFacts::rowFacts() const {
 Share KernelFacts::shareRows() const {
   RowFacts facts = rowFacts();
   if (std::optional<RowsLayout> staged = layoutStaged(facts)) {
+    int64_t threads = staged->blockThreads() * std::max<int64_t>(staged->blocksOfProcessor, 1);
     return {staged->steps * staged->lanes, staged->blockThreads(),
-            staged->sharedBytes + kReservedBytes};
+            staged->sharedBytes + kReservedBytes,
+            std::min(kMostRegisters, costs.profile().registers / threads)};
   }
   if (std::optional<RowsLayout> layout = layoutInRegisters(facts)) {
     return {layout->steps * layout->lanes, layout->blockThreads()};
@@ -288,6 +293,9 @@ Occupancy occupancyOf(ArrayRef<Operation *> ops, const CostModel &costs) {
   Share share = facts.share();
   Occupancy occupancy;
   occupancy.registers = facts.registers(share.elements);
+  if (share.sharedBytes > 0) {
+    occupancy.registers = std::min(occupancy.registers, share.mostRegisters);
+  }
   int64_t limit = std::min(kMostRegisters, device.registers / share.threads);
   if (occupancy.registers > limit && share.sharedBytes == 0) {
     occupancy.spilled = kOfSpilledByte * 4 * facts.wordsAlive(share.elements) * facts.count() /

@@ -27,9 +27,11 @@ constexpr int64_t kStagedRegisters = 64, kHoldingRegisters = 80, kParameterRegis
 /// Bytes of staged rows of a multiprocessor beyond which more only spread over memory what is read
 /// at once (layer norm of 4,096: 4.03 TB/s with 80 KiB, 3.94 with 128, 3.92 with 64).
 constexpr int64_t kEnoughStaged = 80 * 1024;
-/// Clusters of eight blocks that find room at once if each multiprocessor takes one block: 15 on
-/// the H200 that was asked; which multiprocessors are off differs between GPUs.
-constexpr int64_t kClusters = 15;
+/// Clusters of eight blocks that find room at once if each multiprocessor takes one block, and of
+/// sixteen: on the H200 that was asked; which multiprocessors are off differs between GPUs.
+constexpr int64_t kClusters = 15, kWideClusters = 7;
+/// Strips of a row that is worth sixteen blocks.
+constexpr int64_t kVeryLongStrips = 16384;
 /// Threads of a block that works on one row, where the row allows it.
 constexpr int64_t kGoodThreads = 256, kClusterThreads = 512;
 /// Threads of a block of several rows, and the rows below which each gets a block of its own.
@@ -74,6 +76,72 @@ bool isWorthStaging(const RowFacts &facts, const RowsLayout &layout) {
   return isStream && layout.strips > kShortestStrips && (waits || !isShort);
 }
 
+/// Elements of a strip for which the layouts below were measured.
+constexpr int64_t kHalfLanes = 8;
+
+/// Whether rows are better held in the registers of a cluster of blocks that start when others end
+/// (fp16, an H200, TB/s by `tenon bench`, in brackets waiting in shared memory): softmax of 16,384
+/// and 65,536 4.14 and 4.08 (4.03 and 3.80), RMS norm of 16,384 4.06 (4.03), add and layer norm of
+/// 16,384 4.24 (3.86). Not where what all rows read is more than the row: the second-level cache
+/// cannot deliver that (layer norm of 16,384 3.6).
+bool isForCluster(const RowFacts &facts, const RowsLayout &layout) {
+  int64_t ofBlock = kGoodThreads * kStagedSteps, inputs = facts.inputs.size();
+  int64_t most = facts.parameters == 0 && inputs == 1 ? kMostBlocks : 2;
+  bool fits =
+      layout.lanes == kHalfLanes && layout.strips > ofBlock && layout.strips <= most * ofBlock;
+  return facts.arch->number >= 90 && fits && facts.parameters <= inputs;
+}
+
+/// Blocks of such a cluster that a multiprocessor must have room for. The driver's linker takes
+/// half as many registers again for a kernel that does not say so (softmax 72 for 48, which costs
+/// 6 % at 16,384 and 20 % at 65,536).
+int64_t blocksInRegisters(const RowFacts &facts) {
+  bool isKnown = facts.inputs.size() <= 2 && facts.results.size() == 1;
+  int64_t registers = 48 + (facts.parameters > 0 ? 16 : 0) + (facts.inputs.size() > 1 ? 16 : 0);
+  return isKnown ? kProcessorRegisters / (registers * kGoodThreads) : 0;
+}
+
+/// Blocks of a cluster for very long rows. More than kMostBlocks are for GPUs that are known.
+int64_t mostBlocks(const RowFacts &facts) {
+  return facts.arch->isSpecific ? 2 * kMostBlocks : kMostBlocks;
+}
+
+/// Rows of one tensor that a cluster reduces side by side, and others start when it ends (the
+/// kernels alone): layer norm of 16,384 and 65,536 4.08 and 4.06 (3.98 and 3.80), RMS norm of
+/// 65,536 4.10 (3.95), as each strip of the parameters is read once for two rows; softmax of
+/// 262,144 in clusters of sixteen 3.89, of eight 3.83 (3.59), layer norm 3.66 (3.41). Only for
+/// lengths of which one round of the threads does all reductions.
+std::optional<RowsLayout> layoutTogether(const RowFacts &facts, RowsLayout layout) {
+  constexpr int64_t kRegisters = 40, kWordsOfStrip = kStagedBytes / 4;
+  /// Of a multiprocessor.
+  constexpr int64_t kPairedBytes = 128 * 1024, kSingleBytes = 192 * 1024;
+  int64_t ofBlock = kGoodThreads * kStagedSteps, most = mostBlocks(facts);
+  bool fits = layout.lanes == kHalfLanes && layout.strips > ofBlock &&
+              layout.strips <= 4 * kMostBlocks * ofBlock;
+  if (facts.arch->number < 90 || facts.inputs.size() != 1 || facts.parameters > 2 || !fits ||
+      !llvm::isPowerOf2_64(layout.strips)) {
+    return std::nullopt;
+  }
+  bool isVeryLong = layout.strips > kMostBlocks * ofBlock, hasParameters = facts.parameters > 0;
+  if (isVeryLong && hasParameters && (facts.parameters == 1 || most == kMostBlocks)) {
+    return std::nullopt;
+  }
+  layout.threads = {kGoodThreads, layout.strips / ofBlock};
+  if (isVeryLong) {
+    layout.threads = {kGoodThreads * 2 * kMostBlocks / most, most};
+  }
+  layout.areTogether = true;
+  layout.slots = layout.groupsPerBlock = hasParameters ? 2 : 1;
+  layout.steps = layout.strips / layout.threadsOfRow();
+  layout.parameterRegisters = kWordsOfStrip * layout.steps * facts.parameters;
+  layout.sharedBytes = layout.stagedBytes(1);
+  int64_t registers = hasParameters ? kStagedRegisters : kRegisters;
+  layout.blocksOfProcessor =
+      std::min((hasParameters ? kPairedBytes : kSingleBytes) / layout.sharedBytes,
+               kProcessorRegisters / (registers * layout.blockThreads()));
+  return layout;
+}
+
 /// Blocks that a multiprocessor holds if a thread has no more registers than `registers`.
 int64_t blocksOfProcessor(const RowFacts &facts, const RowsLayout &layout, int64_t registers) {
   int64_t byMemory = sharedLimit(*facts.arch) / (layout.sharedBytes + kReservedBytes);
@@ -96,8 +164,11 @@ std::optional<RowsLayout> layoutStaged(const RowFacts &facts) {
   layout.lanes = lanesOf(facts, *facts.length);
   layout.strips = *facts.length / layout.lanes;
   int64_t inputs = facts.inputs.size();
-  if (!isWorthStaging(facts, layout)) {
+  if (!isWorthStaging(facts, layout) || isForCluster(facts, layout)) {
     return std::nullopt;
+  }
+  if (std::optional<RowsLayout> together = layoutTogether(facts, layout)) {
+    return together;
   }
   layout.slots = 2;
   layout.groupsPerBlock = 2;
@@ -108,10 +179,13 @@ std::optional<RowsLayout> layoutStaged(const RowFacts &facts) {
     int64_t steps = layout.strips <= kShortStrips ? kStagedSteps / 2 : kStagedSteps;
     layout.threads.perRow = threadsFor(layout.strips, steps);
   } else if (facts.arch->number >= 90) {
-    layout.threads.blocks = kMostBlocks;
+    // Two smaller blocks a multiprocessor, where that is possible: RMS norm of 262,144 4.00 TB/s,
+    // with one of 512 threads 3.96.
+    bool isVeryLong = inputs == 1 && layout.strips > kVeryLongStrips;
+    layout.threads.blocks = isVeryLong ? mostBlocks(facts) : kMostBlocks;
     layout.slots = 3;
-    int64_t strips = llvm::divideCeil(layout.strips, kMostBlocks);
-    bool isLong = strips > kClusterThreads * kStagedSteps;
+    int64_t strips = llvm::divideCeil(layout.strips, layout.threads.blocks);
+    bool isLong = strips > kClusterThreads * kStagedSteps || layout.threads.blocks > kMostBlocks;
     layout.threads.perRow = threadsFor(strips, isLong ? 2 * kStagedSteps : kStagedSteps);
   }
   layout.steps = llvm::divideCeil(layout.strips, layout.threadsOfRow());
@@ -122,7 +196,10 @@ std::optional<RowsLayout> layoutStaged(const RowFacts &facts) {
     layout.sharedBytes = layout.stagedBytes(inputs);
   }
   bool holdsParameters = layout.threads.blocks > 1 && facts.parameters > 0;
-  layout.parameterRegisters = holdsParameters ? kParameterRegisters : 0;
+  bool isWide = layout.threads.blocks > kMostBlocks;
+  layout.parameterRegisters = !holdsParameters ? 0
+                              : isWide         ? kParameterRegisters * facts.parameters
+                                               : kParameterRegisters;
   layout.blocksOfProcessor =
       blocksOfProcessor(facts, layout, holdsParameters ? kHoldingRegisters : kStagedRegisters);
   if (layout.threads.perRow > kMostThreads || layout.blocksOfProcessor == 0) {
@@ -130,7 +207,9 @@ std::optional<RowsLayout> layoutStaged(const RowFacts &facts) {
   }
   if (layout.threads.blocks > 1 || layout.blocksOfProcessor == 1) {
     layout.groupsPerBlock = 0;
-    int64_t places = layout.threads.blocks > 1 ? kClusters : processors(*facts.arch);
+    int64_t places = layout.threads.blocks > kMostBlocks ? kWideClusters
+                     : layout.threads.blocks > 1         ? kClusters
+                                                         : processors(*facts.arch);
     layout.groupsAtOnce = layout.blocksOfProcessor * places;
     return layout;
   }
@@ -187,7 +266,8 @@ std::optional<RowsLayout> layoutInRegisters(const RowFacts &facts) {
     }
     bool hasClusters = facts.arch->number >= 90;
     int64_t blocks = 1;
-    while (hasClusters && threads > kClusterThreads && blocks < kMostBlocks) {
+    int64_t enough = !isFew && isForCluster(facts, layout) ? kGoodThreads : kClusterThreads;
+    while (hasClusters && threads > enough && blocks < kMostBlocks) {
       blocks *= 2;
       threads = threadsFor(layout.strips, many * blocks);
     }
@@ -196,6 +276,8 @@ std::optional<RowsLayout> layoutInRegisters(const RowFacts &facts) {
     }
     layout.threads.blocks = blocks;
     layout.threads.perRow = evenThreads(threads, mostThreads, blocks, layout.strips);
+    bool isCluster = blocks > 1 && !isFew && threads <= kGoodThreads;
+    layout.blocksOfProcessor = isCluster ? blocksInRegisters(facts) : 0;
   }
   layout.steps = llvm::divideCeil(layout.strips, layout.threadsOfRow());
   return layout;

@@ -45,6 +45,9 @@ struct RowsLayout {
   /// Of rows that wait in shared memory: how many at once for each thread (0: they do not), and the
   /// groups of rows that a block works on one after the other (0: every so many as run at once).
   int64_t slots = 0, groupsPerBlock = 1;
+  /// Whether a block's groups, as many as slots, are reduced side by side where one round of its
+  /// threads does all reductions.
+  bool areTogether = false;
   /// Blocks (or clusters of blocks) that run at once, and blocks for which a multiprocessor must
   /// have room (0: as many as it has).
   int64_t groupsAtOnce = 0, blocksOfProcessor = 0;

@@ -105,13 +105,21 @@ void RowsFrame::placeIn(const Index &group) {
   }
 }
 
+void RowsFrame::returnTo(const Place &place) {
+  row = place.row;
+  isRow = place.isRow;
+  rowPlace = place.rowPlace;
+  strips = place.strips;
+}
+
 std::optional<ThreadCombiner::Round> RowsFrame::onlyRound() {
   int64_t own = layout.steps * layout.lanes, length = own * layout.threadsOfRow();
   bool canBeJoint =
       layout.strips * layout.lanes == length && ThreadCombiner::canCombineJointly(layout.threads);
   joint = canBeJoint ? JointReduction::of(work, length) : std::nullopt;
   bool isSingle = work.reductions.size() == 1 && work.reductions[0]->getNumResults() == 1;
-  if (!joint && (layout.threads.blocks == 1 || !isSingle)) {
+  bool isWorthIt = layout.threads.blocks > 1 || layout.areTogether;
+  if (!joint && (!isWorthIt || !isSingle)) {
     return std::nullopt;
   }
   Round round;

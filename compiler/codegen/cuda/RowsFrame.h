@@ -23,6 +23,15 @@ protected:
   mlir::AffineExpr groupCount();
   /// Moves the thread to its row of a group: sets `row`, `isRow`, `rowPlace` and `strips`.
   void placeIn(const Index &group);
+  /// Where a thread is, to come back to.
+  struct Place {
+    Index row;
+    mlir::Value isRow;
+    Indices rowPlace;
+    llvm::SmallVector<Strip> strips;
+  };
+  Place here() const { return {row, isRow, rowPlace, strips}; }
+  void returnTo(const Place &place);
   /// The thread's row in a group; beyond the last row that one is repeated, since all threads must
   /// meet at barriers.
   Index rowIn(const Index &group, mlir::Value &isRow);

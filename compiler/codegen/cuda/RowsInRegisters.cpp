@@ -11,7 +11,11 @@ namespace {
 class RegisterRows : RowsFrame {
 public:
   RegisterRows(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout)
-      : RowsFrame(region, work, layout) {}
+      : RowsFrame(region, work, layout) {
+    if (layout.blocksOfProcessor != 0) {
+      kernel.setBlocksPerProcessor(layout.blocksOfProcessor);
+    }
+  }
 
   bool run() {
     placeIn(firstGroup);

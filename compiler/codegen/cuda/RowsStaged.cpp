@@ -26,6 +26,12 @@ void StagedRows::holdParameters() {
   for (Value tensor : work.parameters) {
     Parameter parameter;
     parameter.tensor = tensor;
+    unsigned buffer = *kernel.region.bufferOf(tensor);
+    if (layout.areTogether && !kernel.writes(buffer)) {
+      // Else ptxas reads them where they are used first, behind what the blocks wait for (layer
+      // norm of 65,536 on an H200: 3.67 TB/s, not 4.06).
+      kernel.orderedPointer(buffer);
+    }
     Type element = getElementTypeOrSelf(tensor);
     VectorType type = VectorType::get(layout.lanes, element);
     int64_t words = llvm::divideCeil(layout.steps * layout.lanes * byteSize(element), 4);
@@ -33,7 +39,7 @@ void StagedRows::holdParameters() {
     for (int64_t step = 0; step < layout.steps && isEven && words <= free; ++step) {
       Value isInside;
       Index first = math.multiply(stripNumber(step, isInside), Index::constant(layout.lanes));
-      parameter.strips.push_back(kernel.load(*kernel.region.bufferOf(tensor), type, first));
+      parameter.strips.push_back(kernel.load(buffer, type, first));
     }
     free -= parameter.strips.empty() ? 0 : words;
     parameters.push_back(std::move(parameter));
@@ -124,8 +130,9 @@ void StagedRows::holdVector(Value tensor, Value vector, ArrayRef<Indices> places
 void StagedRows::openPass(const Strip &strip, int64_t step) {
   for (auto [i, input] : llvm::enumerate(work.inputs)) {
     VectorType type = VectorType::get(layout.lanes, getElementTypeOrSelf(input));
-    Value vector =
-        LLVM::LoadOp::create(builder, location, type, stagedAt(i, step, currentSlot), kStagedBytes);
+    // Else ptxas keeps in registers what it has read once.
+    Value vector = LLVM::LoadOp::create(builder, location, type, stagedAt(i, step, currentSlot),
+                                        kStagedBytes, /*isVolatile=*/layout.areTogether);
     holdVector(input, vector, strip.places);
   }
   for (const Parameter &parameter : parameters) {

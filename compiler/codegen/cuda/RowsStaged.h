@@ -51,10 +51,13 @@ private:
   void emitOverlapped(ThreadCombiner &threads, const Round &round, const Groups &all,
                       const Index &group, mlir::Value number);
   void finish();
+  /// Reduces all groups of a block before any of them is stored (RowsStagedTogether.cpp).
+  void emitTogether(ThreadCombiner &threads, const Round &round, const Groups &all);
 
   using RowsFrame::reduceOwn;
   Accumulators reduceOwn(mlir::linalg::GenericOp op, const Combiner &combiner,
                          const Accumulators &neutral) override;
+  void storeStrip(int64_t step);
   /// Calls `atEnd` after each strip, which is not read any more.
   void storeWide(llvm::function_ref<void(int64_t)> atEnd = [](int64_t) {});
 

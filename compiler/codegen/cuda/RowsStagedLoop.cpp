@@ -25,18 +25,23 @@ Accumulators StagedRows::reduceOwn(linalg::GenericOp op, const Combiner &combine
   return combiner.combine(builder, location, std::move(parts));
 }
 
+void StagedRows::storeStrip(int64_t step) {
+  const Strip &strip = strips[step];
+  emitter.openScope();
+  openPass(strip, step);
+  SmallVector<SmallVector<Value>> values;
+  for (const Root &root : work.wide) {
+    values.push_back(emitter.elements(root.tensor, strip.places));
+  }
+  store(strip, values);
+  emitter.closeScope();
+}
+
 void StagedRows::storeWide(llvm::function_ref<void(int64_t)> atEnd) {
   when(isRow, [&] {
-    for (auto [i, strip] : llvm::enumerate(strips)) {
-      emitter.openScope();
-      openPass(strip, i);
-      SmallVector<SmallVector<Value>> values;
-      for (const Root &root : work.wide) {
-        values.push_back(emitter.elements(root.tensor, strip.places));
-      }
-      store(strip, values);
-      emitter.closeScope();
-      atEnd(i);
+    for (int64_t step = 0; step < layout.steps; ++step) {
+      storeStrip(step);
+      atEnd(step);
     }
   });
 }
@@ -128,6 +133,14 @@ void StagedRows::emitOverlapped(ThreadCombiner &threads, const Round &round, con
 bool StagedRows::run() {
   ThreadCombiner threads(kernel, layout.threads, math.value(thread));
   Groups all = groups();
+  if (layout.areTogether) {
+    placeIn(all.first);
+    if (std::optional<Round> round = onlyRound()) {
+      emitTogether(threads, *round, all);
+      finish();
+      return !emitter.hasFailed();
+    }
+  }
   Index ahead = all.first;
   for (int64_t slot = 0; slot + 1 < (isRefilled() ? 2 : layout.slots); ++slot) {
     copy(ahead, isThere(all, ahead), i32(slot));

@@ -37,9 +37,9 @@ public:
     int64_t count = 0;
   };
   /// `send` hands out what the thread came to, `receive` what the row came to; between them a
-  /// thread may do what needs neither. A round is received before the next but one is sent, and
-  /// each that is sent is received, since the blocks of a cluster end when they have nothing to
-  /// wait for.
+  /// thread may do what needs neither. In a loop a round is received before the next but one is
+  /// sent; outside of one many may be sent, and are received in that order. Each that is sent is
+  /// received, since the blocks of a cluster end when they have nothing to wait for.
   void send(const Round &round, Accumulators own, mlir::Value number);
   Accumulators receive(const Round &round, mlir::Value number);
 
@@ -54,7 +54,7 @@ private:
     mlir::Value barrier;
   };
   Exchange exchangeOf(const Accumulators &values);
-  /// In a cluster whose blocks work on one row each.
+  /// In a cluster whose blocks end with their rows.
   bool isAsynchronous() const { return threads.blocks > 1 && !isLoop; }
   mlir::Value makeBarrier();
   /// The part of an array that a round uses.
@@ -83,8 +83,9 @@ private:
   /// Of i32: the thread in the block, its lane in the warp, and the place of the warp's value among
   /// those of the row.
   mlir::Value thread, lane, place;
-  /// Of the rounds that are sent and received apart.
-  std::optional<Exchange> apart;
+  /// Of the rounds that are sent and received apart: in a loop of all, else of each.
+  llvm::SmallVector<Exchange, 1> apart;
+  size_t received = 0;
   /// Null outside of a loop.
   mlir::Value current;
   bool isLoop = false, hasClusterStarted = false;

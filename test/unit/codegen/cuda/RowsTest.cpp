@@ -139,6 +139,14 @@ RowsLayout stagedLayout(RowThreads threads, int64_t slots, int64_t groupsPerBloc
   return layout;
 }
 
+/// As many rows as slots that are reduced side by side.
+RowsLayout sideBySide(RowThreads threads, int64_t rows, int64_t parameterRegisters) {
+  RowsLayout layout = stagedLayout(threads, rows, rows);
+  layout.areTogether = true;
+  layout.parameterRegisters = parameterRegisters;
+  return layout;
+}
+
 TEST(Rows, RowsThatWaitInSharedMemory) {
   struct Case {
     const char *dims;
@@ -161,6 +169,11 @@ TEST(Rows, RowsThatWaitInSharedMemory) {
       {"5x8192", stagedLayout({256, 4}, 2, 0, 2)},
       {"1x8192", stagedLayout({256, 4}, 3, 0, 2)},
       {"7x8192", stagedLayout({256, 4}, 3, 0, 2)},
+      // Rows side by side: a rest of them, parameters held and not, a reduction at a time.
+      {"4x1024", sideBySide({64, 1}, 2, 8)},
+      {"5x1040", sideBySide({64, 1}, 2, 0)},
+      {"5x2048", sideBySide({64, 2}, 3, 8)},
+      {"2x2048", sideBySide({64, 4}, 1, 0)},
   };
   for (const auto &[dims, layout] : table) {
     auto [rows, length] = llvm::StringRef(dims).split('x');
@@ -293,8 +306,8 @@ TEST(Rows, ClustersFillTheirGrid) {
 
 /// How often `pattern` stands in the PTX of a region.
 struct Ptx {
-  explicit Ptx(const std::string &text) {
-    const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
+  explicit Ptx(const std::string &text, std::string_view name = "sm_90") {
+    const engine::CudaArch arch = *engine::parseCudaArch(name);
     llvm::Expected<CompiledRegion> compiled = compileRegion(text, "k", arch);
     EXPECT_TRUE(bool(compiled)) << llvm::toString(compiled.takeError());
     steps = compiled->code.steps.size();
@@ -319,10 +332,11 @@ TEST(Rows, ReadsAndWritesEachElementOnce) {
       {softmax("65536x64", 1, "f16"), 2, 2, 0},
       {softmax("65536x1024", 1, "f16"), 4, 4, 0},
       {softmax("4096x1024", 1, "f32"), 8, 8, 0},
-      {softmax("8192x16384", 1, "f16"), 0, 4, 1, 8},
-      {norm("8192", "16384", "f16"), 8, 4, 1, 8},
-      // In a cluster of blocks.
-      {softmax("2048x262144", 1, "f16"), 0, 8, 0, 24},
+      {softmax("8192x16384", 1, "f16"), 4, 4, 0},
+      // In a cluster of blocks: two rows at once, one, and one after the other.
+      {norm("8192", "16384", "f16"), 8, 8, 0, 8},
+      {softmax("2048x262144", 1, "f16"), 0, 8, 0, 8},
+      {norm("512", "262144", "f16"), 16, 8, 0, 24},
       // Two rows and three parameters.
       {fused("65536", "4096", "f16"), 6, 2, 2, 8},
       {fused("128", "768", "f16"), 5, 1, 2},
@@ -357,7 +371,8 @@ TEST(Rows, LongReductionsAreSharedByManyBlocks) {
 
 TEST(Rows, ClustersOfOneRowStoreAsynchronously) {
   for (const std::string &text :
-       {softmax("64x65536", 1, "f16"), rmsNorm("64x65536", "65536", "f16")}) {
+       {softmax("8192x16384", 1, "f16"), softmax("2048x65536", 1, "f16"),
+        softmax("64x65536", 1, "f16"), rmsNorm("8192x16384", "16384", "f16")}) {
     Ptx ptx(text);
     EXPECT_EQ(ptx.count(".reqnctapercluster"), 1u) << text;
     EXPECT_EQ(ptx.count("barrier.cluster.arrive.relaxed"), 1u) << text;
@@ -368,13 +383,21 @@ TEST(Rows, ClustersOfOneRowStoreAsynchronously) {
   }
 }
 
+TEST(Rows, ClustersOfSixteenBlocksAreForKnownGpus) {
+  for (const std::string &text :
+       {softmax("512x262144", 1, "f16"), rmsNorm("512x262144", "262144", "f16")}) {
+    EXPECT_EQ(Ptx(text, "sm_90a").count(".reqnctapercluster 16"), 1u) << text;
+    EXPECT_EQ(Ptx(text).count(".reqnctapercluster 8"), 1u) << text;
+  }
+}
+
 TEST(Rows, LongRowsAreSharedByACluster) {
   Ptx ptx(softmax("2048x262144", 1, "f16"));
   EXPECT_EQ(ptx.count(".reqnctapercluster 8"), 1u);
   EXPECT_GT(ptx.count("mapa"), 0u);
   // Once to know that all blocks run, and once for both reductions (of the first row, and of each
   // that follows). The next kernel waits for the end, and no more blocks run than find room.
-  for (const std::string &text : {softmax("2048x262144", 1, "f16"), norm("2048", "65536", "f16")}) {
+  for (const std::string &text : {norm("512", "262144", "f16"), fused("2048", "65536", "f16")}) {
     Ptx joint(text);
     EXPECT_EQ(joint.count("barrier.cluster.arrive"), 3u) << text;
     auto [before, after] = llvm::StringRef(joint.ptx).split("griddepcontrol.launch_dependents");
