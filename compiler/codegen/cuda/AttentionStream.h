@@ -38,6 +38,8 @@ struct StreamLayout {
   /// Of scores, in the last tile: those behind its keys are hidden.
   int64_t lastColumns() const { return llvm::alignTo(lastKeys(), 16); }
   bool hasTail() const { return lastKeys() != lastColumns(); }
+  /// Whether the last tile is not like the others.
+  bool endsAlone() const { return lastColumns() != tileKeys || hasTail(); }
   /// Blocks of 64 queries of a head.
   int64_t units() const { return (queries + kGroupRows - 1) / kGroupRows; }
   int64_t tileBytes() const { return tileKeys * kTileColumns * 2; }
@@ -122,7 +124,7 @@ private:
   void passTurn(const ThreadBuilder &t) const;
   void doUnit(const ThreadBuilder &t, const Unit &unit);
   State firstTile(const ThreadBuilder &t, const Unit &unit) const;
-  State nextTile(const ThreadBuilder &t, const Unit &unit, Value tile, int64_t columns,
+  State nextTile(const ThreadBuilder &t, const Unit &unit, Value tile, bool isLast,
                  const State &before) const;
   void lastValues(const ThreadBuilder &t, const Unit &unit, State &state) const;
   void release(const ThreadBuilder &t, const Unit &unit, Value slot) const;

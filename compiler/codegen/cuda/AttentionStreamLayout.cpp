@@ -12,6 +12,9 @@ namespace {
 constexpr int64_t kSharedBytes = 227 * 1024;
 /// Keys of a tile: a score of each takes half a register of a thread.
 constexpr int64_t kMostTileKeys = 128;
+/// The same where a last tile of another size is code of its own besides: ptxas 13.0 was seen to
+/// spill a few words a unit with more.
+constexpr int64_t kMostKeysBesideLast = 96;
 /// More slots than these bring nothing: two heads of 384 keys.
 constexpr int64_t kMostSlots = 24;
 /// From so many tiles of a head on warpgroups take turns at products: 64 x 16 x 384 x 384 93 us, 99
@@ -46,17 +49,24 @@ std::optional<StreamMatrix> matrixOf(const StridedTensor &tensor, int64_t batche
   return m.columns <= width ? std::optional(m) : std::nullopt;
 }
 
-/// Tiles of about equal numbers of keys, and as many slots as there is room for. False if there is
-/// none for the keys and values of one head.
-bool cutKeys(StreamLayout &l) {
-  int64_t tiles = (l.keys + kMostTileKeys - 1) / kMostTileKeys;
+/// Into tiles of about equal numbers of keys.
+void cutKeys(StreamLayout &l, int64_t most) {
+  int64_t tiles = (l.keys + most - 1) / most;
   l.tileKeys = llvm::alignTo((l.keys + tiles - 1) / tiles, 16);
-  int64_t fixed = kStreamGroups * 2 * (kGroupRows * kTileColumns * 2 + kBarrierBytes);
+}
+
+/// As many slots as there is room for. False if there is none for the keys and values of one head.
+bool placeRing(StreamLayout &l, bool hasMask) {
+  cutKeys(l, kMostTileKeys);
+  if (l.endsAlone() && (l.tiles() > 2 || hasMask)) {
+    cutKeys(l, kMostKeysBesideLast);
+  }
+  int64_t fixed = kStreamGroups * (2 * kGroupRows * kTileColumns * 2 + 3 * kBarrierBytes);
   int64_t ofSlot = l.tileBytes() + l.tileKeys * 2 + 2 + 2 * kBarrierBytes;
   // The last tile of a head must find its zeros.
-  int64_t step = l.hasTail() ? 2 * tiles : 2;
+  int64_t step = l.hasTail() ? 2 * l.tiles() : 2;
   l.slots = std::min((kSharedBytes - fixed - kBarrierBytes) / ofSlot, kMostSlots) / step * step;
-  return l.slots >= 2 * tiles;
+  return l.slots >= 2 * l.tiles();
 }
 
 } // namespace
@@ -92,7 +102,7 @@ std::optional<StreamLayout> streamLayout(const AttentionProblem &p, const engine
   l.v = *v;
   l.y = *y;
   l.blocks = std::min(l.heads, dispatch::processors(arch));
-  if (!cutKeys(l)) {
+  if (!placeRing(l, p.mask.has_value())) {
     return std::nullopt;
   }
   l.takesTurns = l.tiles() >= kTilesOfTurns && mayTakeTurns(l);

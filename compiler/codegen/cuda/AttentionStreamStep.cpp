@@ -144,17 +144,16 @@ void StreamKernel::doUnit(const ThreadBuilder &t, const Unit &unit) {
   askForNext(t, unit);
   waitForPhase(t, queriesFull(t, t.rem(unit.count, 2)), t.rem(t.div(unit.count, 2), 2));
   State state = firstTile(t, unit);
-  bool endsAlone = l.lastColumns() != l.tileKeys || l.hasTail();
-  int64_t alike = l.tiles() - endsAlone;
+  int64_t alike = l.tiles() - l.endsAlone();
   if (alike > 1) {
-    state =
-        State::of(t.loop(t.i32(1), t.i32(alike), t.i32(1), state.values(),
-                         [&](const ThreadBuilder &c, Value tile, ValueRange before) {
-                           return nextTile(c, unit, tile, l.tileKeys, State::of(before)).values();
-                         }));
+    state = State::of(
+        t.loop(t.i32(1), t.i32(alike), t.i32(1), state.values(),
+               [&](const ThreadBuilder &c, Value tile, ValueRange before) {
+                 return nextTile(c, unit, tile, /*isLast=*/false, State::of(before)).values();
+               }));
   }
-  if (endsAlone && l.tiles() > 1) {
-    state = nextTile(t, unit, t.i32(l.tiles() - 1), l.lastColumns(), state);
+  if (l.endsAlone() && l.tiles() > 1) {
+    state = nextTile(t, unit, t.i32(l.tiles() - 1), /*isLast=*/true, state);
   }
   lastValues(t, unit, state);
   store(t, unit, state);
@@ -199,7 +198,8 @@ StreamKernel::State StreamKernel::firstTile(const ThreadBuilder &t, const Unit &
 /// One more tile: its products with the queries, and beside these the product of the weights before
 /// with their values, which ends while these weights are computed.
 StreamKernel::State StreamKernel::nextTile(const ThreadBuilder &t, const Unit &unit, Value tile,
-                                           int64_t columns, const State &before) const {
+                                           bool isLast, const State &before) const {
+  int64_t columns = isLast ? l.lastColumns() : l.tileKeys;
   State state = before;
   Turn oldValues = advance(t, before.keys, 1);
   state.keys = advance(t, before.keys, 2);
@@ -215,7 +215,7 @@ StreamKernel::State StreamKernel::nextTile(const ThreadBuilder &t, const Unit &u
   scores = waitForProducts(t, scores, 1);
   release(t, unit, state.keys.slot);
   addMask(t, values.slot, mark, scores);
-  if (columns != l.tileKeys || l.hasTail()) {
+  if (isLast && l.hasTail()) {
     hide(t, scores);
   }
   Values older = weigh(t, scores, state);

@@ -69,7 +69,8 @@ TEST(CudaAttentionStreamTest, Heads) {
 
 /// Also where some warpgroups have one unit more than others.
 TEST(CudaAttentionStreamTest, Turns) {
-  for (auto [heads, queries, keys] : {std::tuple(2, 256, 150), std::tuple(3, 192, 64)}) {
+  for (auto [heads, queries, keys] :
+       {std::tuple(2, 256, 150), std::tuple(3, 192, 64), std::tuple(1, 192, 257)}) {
     AttentionCase c = plainAttention("f16", 1, heads, queries, keys, 64, 64);
     for (const std::string &mask : {std::string(), "tensor<" + std::to_string(keys) + "xf16>"}) {
       EXPECT_TRUE(matchesReference(attentionText(masked(c, mask)),
@@ -91,6 +92,8 @@ TEST(CudaAttentionStreamTest, Tails) {
   }
   EXPECT_TRUE(matchesReference(attentionText(plainAttention("bf16", 3, 1, 130, 45, 64, 64)),
                                emitStream(2), options()));
+  EXPECT_TRUE(matchesReference(attentionText(plainAttention("f16", 1, 2, 64, 350, 64, 64)),
+                               emitStream(1), options()));
 }
 
 TEST(CudaAttentionStreamTest, Masks) {
