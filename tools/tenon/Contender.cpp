@@ -17,6 +17,9 @@ constexpr unsigned kInARow = 10;
 constexpr double kInARowBelowMs = 2;
 /// Of the caller on a GPU, which are mostly copies: enough for a median.
 constexpr size_t kMostHostRuns = 10;
+/// Milliseconds of them after which one counted run is enough: with large tensors they take a
+/// thousand times as long as the GPU.
+constexpr double kMostHostMs = 300;
 constexpr unsigned kRegionRuns = 20;
 
 double peakRssMib() {
@@ -115,10 +118,12 @@ Status Contender::prepareGpu(bool isCold, const runtime::SessionOptions &options
 }
 
 Status Contender::runOnce(bool keep) {
-  if (!isGpu() || times.size() < kMostHostRuns) {
+  bool isLong = hostMs > kMostHostMs && (!keep || !times.empty());
+  if (!isGpu() || (times.size() < kMostHostRuns && !isLong)) {
     BenchClock::time_point start = BenchClock::now();
     TENON_TRY(runner->run());
     double host = millisecondsSince(start);
+    hostMs += host;
     if (keep) {
       times.push_back(host);
     }

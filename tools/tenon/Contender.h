@@ -51,6 +51,7 @@ struct Contender {
   Result<Json> describe(const GpuDetails &details);
 
 private:
+  double hostMs = 0; ///< of all runs through the host so far
   Status sampleGpu(bool keep);
   Json describeRuns() const;
   Result<Json> describeGpu(const GpuDetails &details);
