@@ -24,6 +24,8 @@ constexpr int64_t kStreamedBytes = int64_t(1) << 24;
 /// Registers of a thread, also if it holds parameters, and those for them: rows of 65,536 are
 /// normed at 3.72 TB/s with three blocks that hold them, at 3.52 with four that do not.
 constexpr int64_t kStagedRegisters = 64, kHoldingRegisters = 80, kParameterRegisters = 32;
+/// Registers of a thread that has little of its row.
+constexpr int64_t kFewRegisters = 48;
 /// Bytes of staged rows of a multiprocessor beyond which more only spread over memory what is read
 /// at once (layer norm of 4,096: 4.03 TB/s with 80 KiB, 3.94 with 128, 3.92 with 64).
 constexpr int64_t kEnoughStaged = 80 * 1024;
@@ -221,9 +223,12 @@ std::optional<RowsLayout> layoutStaged(const RowFacts &facts) {
     layout.sharedBytes = std::max(layout.sharedBytes, tooMany);
   }
   // A thread that has much of its row may use the registers that so few blocks leave it, and no
-  // more; of others ptxas knows better.
+  // more; others as many as ptxas takes by itself, which the driver's linker would exceed (norms of
+  // 4,096: 40 to 44, by the linker 56 to 72).
   bool hasMuch = layout.rowsPerBlock > 1 || enough <= 2;
-  layout.blocksOfProcessor = hasMuch ? std::min(enough, layout.blocksOfProcessor) : 0;
+  int64_t registers = facts.parameters > 3 ? kStagedRegisters : kFewRegisters;
+  layout.blocksOfProcessor = hasMuch ? std::min(enough, layout.blocksOfProcessor)
+                                     : blocksOfProcessor(facts, layout, registers);
   return layout;
 }
 
