@@ -31,21 +31,12 @@ void publishBarriers(const ThreadBuilder &t) {
   NVVM::FenceMbarrierInitOp::create(t.builder, t.location);
 }
 
-void meetInCluster(const ThreadBuilder &t) {
-  NVVM::ClusterArriveRelaxedOp::create(t.builder, t.location, t.builder.getUnitAttr());
-  NVVM::ClusterWaitOp::create(t.builder, t.location, t.builder.getUnitAttr());
-}
-
 void arriveExpecting(const ThreadBuilder &t, Value barrier, Value bytes) {
   assembly(t, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "l,r", {barrier, bytes});
 }
 
 void arrive(const ThreadBuilder &t, Value barrier) {
   assembly(t, "mbarrier.arrive.shared::cta.b64 _, [$0];", "l", barrier);
-}
-
-void arriveAt(const ThreadBuilder &t, Value barrier, Value rank) {
-  assembly(t, "mbarrier.arrive.shared::cluster.b64 _, [$0];", "l", t.remote(barrier, rank));
 }
 
 void waitForPhase(const ThreadBuilder &t, Value barrier, Value parity) {
@@ -74,20 +65,6 @@ void copyBox(const ThreadBuilder &t, Value map, Value column, Value row, Value s
            "l,l,r,r,l", {shared, map, column, row, barrier});
 }
 
-void copyBoxToBlocks(const ThreadBuilder &t, Value map, Value column, Value row, Value shared,
-                     Value barrier, Value blocks) {
-  Value mask = t.builder.createOrFold<arith::TruncIOp>(t.location, t.builder.getI16Type(), blocks);
-  assembly(t,
-           "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes."
-           "multicast::cluster [$0], [$1, {$2, $3}], [$4], $5;",
-           "l,l,r,r,l,h", {shared, map, column, row, barrier, mask});
-}
-
-void syncThreads(const ThreadBuilder &t, int64_t barrier, int64_t threads) {
-  NVVM::BarrierOp::create(t.builder, t.location, TypeRange(), t.i32(barrier), t.i32(threads), {},
-                          Value());
-}
-
 void releaseRegisters(const ThreadBuilder &t, int64_t count) {
   NVVM::SetMaxRegisterOp::create(t.builder, t.location, count,
                                  NVVM::SetMaxRegisterAction::decrease);
@@ -96,10 +73,6 @@ void releaseRegisters(const ThreadBuilder &t, int64_t count) {
 void takeRegisters(const ThreadBuilder &t, int64_t count) {
   NVVM::SetMaxRegisterOp::create(t.builder, t.location, count,
                                  NVVM::SetMaxRegisterAction::increase);
-}
-
-Value isElected(const ThreadBuilder &t) {
-  return NVVM::ElectSyncOp::create(t.builder, t.location, t.builder.getI1Type(), Value());
 }
 
 } // namespace tenon::codegen::cuda

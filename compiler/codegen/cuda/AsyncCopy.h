@@ -23,22 +23,12 @@ inline constexpr int64_t kBoxColumns = 64;
 /// Makes a barrier that `arrivals` arrivals complete; by one thread, before all else.
 void initBarrier(const ThreadBuilder &t, mlir::Value barrier, int64_t arrivals);
 /// Shows barriers that this thread made to copies and to the cluster. Other threads may use them
-/// after the next barrier() of the block, or meetInCluster() where other blocks use them.
+/// after the next barrier() of the block, or waitForCluster() where other blocks use them.
 void publishBarriers(const ThreadBuilder &t);
-/// Waits for all threads of the cluster: before its barriers are used, and at the end, before a
-/// block leaves whose memory others still copy to or arrive at. It does not show what a thread
-/// wrote, as ThreadBuilder's waitForCluster() does (at the cost of a fence of all memory).
-void meetInCluster(const ThreadBuilder &t);
-
 /// Arrives, and lets the phase wait for so many bytes (i32) more. In front of the copies.
 void arriveExpecting(const ThreadBuilder &t, mlir::Value barrier, mlir::Value bytes);
 /// Arrives.
 void arrive(const ThreadBuilder &t, mlir::Value barrier);
-/// Arrives at the barrier in the same place of the block of this rank (i32) of the cluster; the own
-/// rank is allowed. It says that this thread and its products have read what they wanted of shared
-/// memory, not that what it wrote can be seen: that would cost a fence of all memory (MEMBAR.GPU)
-/// for each arrival, and one of the L1 cache (CCTL.IVALL) for each wait.
-void arriveAt(const ThreadBuilder &t, mlir::Value barrier, mlir::Value rank);
 /// Waits until the phase of this parity (i32, 0 or 1) has ended: then what copies brought, and what
 /// threads of the block did before they arrived, is seen.
 void waitForPhase(const ThreadBuilder &t, mlir::Value barrier, mlir::Value parity);
@@ -54,22 +44,10 @@ void prefetchTensorMap(const ThreadBuilder &t, mlir::Value map);
 /// Its bytes, those filled with zeros too, count for `barrier`. By one thread.
 void copyBox(const ThreadBuilder &t, mlir::Value map, mlir::Value column, mlir::Value row,
              mlir::Value shared, mlir::Value barrier);
-/// The same to that place of each block of the cluster whose bit is set in `blocks` (i32 below
-/// 2^16); the bytes count for the barrier in the same place of each.
-void copyBoxToBlocks(const ThreadBuilder &t, mlir::Value map, mlir::Value column, mlir::Value row,
-                     mlir::Value shared, mlir::Value barrier, mlir::Value blocks);
-
-/// Waits for `threads` threads (whole warps) of the block at one of its barriers, 1 to 15; 0 is
-/// barrier().
-void syncThreads(const ThreadBuilder &t, int64_t barrier, int64_t threads);
-
 /// Gives back, or asks for, registers up to `count` a thread (24 to 240, a multiple of 8). By all
 /// warps of a warpgroup; asking waits until others have given back. The kernel states its threads
 /// and blocks a processor. For architectures with `a`.
 void releaseRegisters(const ThreadBuilder &t, int64_t count);
 void takeRegisters(const ThreadBuilder &t, int64_t count);
-
-/// True (i1) for one thread of the warp, whose threads are all here.
-mlir::Value isElected(const ThreadBuilder &t);
 
 } // namespace tenon::codegen::cuda

@@ -20,8 +20,6 @@ constexpr int64_t kThreads = 2 * kWarpgroup, kWarps = kWarpgroup / kWarp;
 /// What a ring does, right unless a fault is planted.
 struct RingOptions {
   int64_t boxes = 5; ///< of kRows x kBoxColumns, side by side
-  /// The blocks of a cluster of two get the same boxes, of which each brings half the rows to both.
-  bool isShared = false;
   int64_t missingBytes = 0;
   int64_t parityFault = 0;
   bool waitsForFree = true;
@@ -29,27 +27,22 @@ struct RingOptions {
   bool onlyWarpGives = false;
 };
 
-/// Buffer 0 is a matrix of 16-bit elements. Block b copies the boxes in rows [16 b, 16 b + 16) (for
-/// a cluster: of its first block) one behind the other to buffer 1.
+/// Buffer 0 is a matrix of 16-bit elements. Block b copies the boxes in rows [16 b, 16 b + 16) one
+/// behind the other to buffer 1.
 class Ring {
 public:
   Ring(mlir::ModuleOp module, int64_t rows, int64_t columns, const RingOptions &options)
       : options(options), shell(module, "ring", {0, 1}, 1, kThreads), t(shell.code()),
         context(module.getContext()) {
-    map = shell.tensorMap(0, constant(rows), constant(columns), constant(columns),
-                          options.isShared ? kRows / 2 : kRows);
+    map = shell.tensorMap(0, constant(rows), constant(columns), constant(columns), kRows);
     shell.setBlocksPerProcessor(1);
-    if (options.isShared) {
-      shell.setCluster(2);
-    }
   }
 
   RegionStep finish(int64_t blocks) {
     prepare();
-    meet();
+    t.barrier();
     t.when(t.isLess(t.thread(), t.i32(kWarpgroup)), [&](const ThreadBuilder &b) { consume(b); });
     t.when(isProducing(t), [&](const ThreadBuilder &b) { produce(b); });
-    meet();
     return shell.finish(constant(blocks), kSharedBytes);
   }
 
@@ -80,24 +73,10 @@ private:
       prefetchTensorMap(b, map);
       for (int64_t slot = 0; slot < kSlots; ++slot) {
         initBarrier(b, full(b, b.i32(slot)), 1);
-        initBarrier(b, free(b, b.i32(slot)), options.isShared ? 2 * kWarps : kWarps);
+        initBarrier(b, free(b, b.i32(slot)), kWarps);
       }
       publishBarriers(b);
     });
-  }
-
-  void meet() {
-    if (options.isShared) {
-      meetInCluster(t);
-    } else {
-      t.barrier();
-    }
-  }
-
-  mlir::Value rank(const ThreadBuilder &b) { return b.rem(b.block(), 2); }
-  mlir::Value firstRow(const ThreadBuilder &b) {
-    mlir::Value first = b.mul(b.block(), kRows);
-    return options.isShared ? b.sub(first, b.mul(rank(b), kRows)) : first;
   }
 
   using BoxBody = std::function<void(const ThreadBuilder &, mlir::Value box, mlir::Value slot,
@@ -122,7 +101,7 @@ private:
   void produce(const ThreadBuilder &b) {
     giveRegisters(b);
     b.when(b.isLess(b.thread(), b.i32(kWarpgroup + kWarp)), [&](const ThreadBuilder &warp) {
-      warp.when(isElected(warp), [&](const ThreadBuilder &one) {
+      warp.when(warp.isEqual(warp.thread(), warp.i32(kWarpgroup)), [&](const ThreadBuilder &one) {
         forBoxes(one, [&](const ThreadBuilder &in, mlir::Value box, mlir::Value slot,
                           mlir::Value parity) { bring(in, box, slot, parity); });
       });
@@ -134,15 +113,8 @@ private:
       waitForPhase(b, free(b, slot), b.sub(b.i32(1), parity));
     }
     arriveExpecting(b, full(b, slot), b.i32(kBoxBytes - options.missingBytes));
-    mlir::Value column = b.mul(box, kBoxColumns);
-    if (!options.isShared) {
-      copyBox(b, map, column, firstRow(b), slotAt(b, slot), full(b, slot));
-      return;
-    }
-    mlir::Value row = b.mul(rank(b), kRows / 2);
-    mlir::Value half =
-        b.offset(slotAt(b, slot), b.builder.getI8Type(), b.mul(row, kBoxBytes / kRows));
-    copyBoxToBlocks(b, map, column, b.add(firstRow(b), row), half, full(b, slot), b.i32(3));
+    copyBox(b, map, b.mul(box, kBoxColumns), b.mul(b.block(), kRows), slotAt(b, slot),
+            full(b, slot));
   }
 
   void consume(const ThreadBuilder &b) {
@@ -162,18 +134,10 @@ private:
       in.store(got,
                in.offset(shell.buffer(1), words, in.add(in.mul(boxes, kWarpgroup), in.thread())),
                16);
-      syncThreads(in, 1, kWarpgroup);
-      in.when(isElected(in), [&](const ThreadBuilder &one) { release(one, slot); });
+      in.warpBarrier();
+      in.when(in.isEqual(in.rem(in.thread(), kWarp), in.i32(0)),
+              [&](const ThreadBuilder &one) { arrive(one, free(one, slot)); });
     });
-  }
-
-  void release(const ThreadBuilder &b, mlir::Value slot) {
-    if (!options.isShared) {
-      arrive(b, free(b, slot));
-      return;
-    }
-    arriveAt(b, free(b, slot), b.i32(0));
-    arriveAt(b, free(b, slot), b.i32(1));
   }
 
   RingOptions options;
@@ -195,18 +159,14 @@ struct Built : KernelModule {
 };
 
 TEST(AsyncCopyTest, AssemblesWithTheTensorMapAsAnArgument) {
-  for (bool isShared : {false, true}) {
-    RingOptions options;
-    options.isShared = isShared;
-    Built built(2, 32, 320, options);
-    ASSERT_TRUE(built.isLowered);
-    engine::CudaArch arch = *engine::parseCudaArch("sm_90a");
-    llvm::Expected<std::string> ptx = emitPtx(*built.module, arch);
-    ASSERT_TRUE(static_cast<bool>(ptx)) << llvm::toString(ptx.takeError());
-    EXPECT_NE(ptx->find(".param .align 64 .b8 ring_param_2[128]"), std::string::npos) << *ptx;
-    EXPECT_EQ(ptx->find(".local"), std::string::npos) << *ptx;
-    EXPECT_TRUE(assembles(*ptx, arch));
-  }
+  Built built(2, 32, 320, {});
+  ASSERT_TRUE(built.isLowered);
+  engine::CudaArch arch = *engine::parseCudaArch("sm_90a");
+  llvm::Expected<std::string> ptx = emitPtx(*built.module, arch);
+  ASSERT_TRUE(static_cast<bool>(ptx)) << llvm::toString(ptx.takeError());
+  EXPECT_NE(ptx->find(".param .align 64 .b8 ring_param_2[128]"), std::string::npos) << *ptx;
+  EXPECT_EQ(ptx->find(".local"), std::string::npos) << *ptx;
+  EXPECT_TRUE(assembles(*ptx, arch));
 }
 
 /// A matrix of 40 x 312 whose elements say where they are; boxes at its ends lie half outside.
@@ -248,19 +208,14 @@ std::string runRing(const RingOptions &options, bool reversed) {
     int64_t column = i % kBoxColumns, row = i / kBoxColumns % kRows;
     int64_t box = i / (kBoxColumns * kRows) % options.boxes;
     int64_t block = i / (kBoxColumns * kRows * options.boxes);
-    block -= options.isShared ? block % 2 : 0;
     wrong += got[i] != elementOf(block * kRows + row, box * kBoxColumns + column);
   }
   return wrong ? "wrong elements" : "";
 }
 
 TEST(AsyncCopyTest, BringsBoxesOver) {
-  for (bool isShared : {false, true}) {
-    for (bool reversed : {false, true}) {
-      RingOptions options;
-      options.isShared = isShared;
-      EXPECT_EQ(runRing(options, reversed), "") << isShared << reversed;
-    }
+  for (bool reversed : {false, true}) {
+    EXPECT_EQ(runRing({}, reversed), "") << reversed;
   }
 }
 
@@ -289,10 +244,7 @@ TEST(AsyncCopyTest, TheWrongParity) {
 TEST(AsyncCopyTest, SlotsThatWereNotReleased) {
   RingOptions options;
   options.waitsForFree = false;
-  for (bool isShared : {false, true}) {
-    options.isShared = isShared;
-    EXPECT_NE(runRing(options, false), "") << isShared;
-  }
+  EXPECT_NE(runRing(options, false), "");
 }
 
 TEST(AsyncCopyTest, RegistersOfPartOfAWarpgroup) {

@@ -33,7 +33,8 @@ void build(mlir::ModuleOp module, const Exchange &options) {
     initBarrier(b, barrier, 1);
     publishBarriers(b);
   });
-  meetInCluster(t);
+  t.arriveAtCluster();
+  t.waitForCluster();
   t.when(isFirst, [&](const ThreadBuilder &b) {
     arriveExpecting(b, barrier, b.i32(4 - options.missingBytes));
     auto store = [&](const ThreadBuilder &c) {
@@ -52,7 +53,8 @@ void build(mlir::ModuleOp module, const Exchange &options) {
     mlir::Value got = b.load(b.i32Type(), shared, 4);
     b.store(got, b.offset(shell.buffer(0), b.i32Type(), rank), 4);
   });
-  meetInCluster(t);
+  t.arriveAtCluster();
+  t.waitForCluster();
   shell.finish(mlir::getAffineConstantExpr(2, module.getContext()), kShared);
 }
 

@@ -39,14 +39,13 @@ void BarrierModel::endPhase(Barrier &barrier) {
   }
 }
 
-void BarrierModel::arrive(const char *place, int64_t expectedBytes, bool isRemote) {
+void BarrierModel::arrive(const char *place, int64_t expectedBytes) {
   Barrier *barrier = find(place);
   if (!barrier) {
     return;
   }
-  if (barrier->missing == 0 || (isRemote && !barrier->isPublished)) {
-    fault = barrier->missing == 0 ? "more arrivals than a barrier was made for"
-                                  : "an arrival from another block at a barrier not published";
+  if (barrier->missing == 0) {
+    fault = "more arrivals than a barrier was made for";
     return;
   }
   --barrier->missing;

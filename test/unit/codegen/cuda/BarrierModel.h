@@ -30,8 +30,7 @@ public:
   void init(const char *barrier, uint32_t arrivals, unsigned thread);
   /// Makes the barriers that this thread made known to copies and to other blocks.
   void publish(unsigned thread);
-  /// `isRemote` for a barrier of another block.
-  void arrive(const char *barrier, int64_t expectedBytes, bool isRemote);
+  void arrive(const char *barrier, int64_t expectedBytes);
   /// Whether the phase of this parity has ended.
   bool hasEnded(const char *barrier, uint32_t parity);
   void copyBox(const EmulatedTensorMap &map, int32_t column, int32_t row, char *to,

@@ -93,18 +93,6 @@ void meetBlock() {
   release(block);
 }
 
-void meetSome(uint32_t number, uint32_t threads) {
-  Meeting &meeting = running->block().named[number];
-  if (number > 15 || threads % kWarpSize != 0 || meeting.arrived >= threads) {
-    running->fault = "a barrier of part of a warp, or of other numbers of threads";
-  }
-  if (++meeting.arrived < threads) {
-    waitFor(meeting);
-    return;
-  }
-  release(meeting);
-}
-
 void waitForPhase(const char *barrier, uint32_t parity) {
   Fiber &fiber = running->fiber();
   fiber.waitsAt = barrier;

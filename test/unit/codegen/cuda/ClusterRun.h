@@ -8,7 +8,6 @@
 #include "WarpgroupModel.h"
 
 #include <deque>
-#include <map>
 #include <ucontext.h>
 #include <vector>
 
@@ -47,7 +46,6 @@ struct Team : Meeting {
 struct Block : Meeting {
   std::vector<Team> warps, warpgroups;
   std::vector<WarpgroupModel> products; ///< by warpgroup
-  std::map<uint32_t, Meeting> named;    ///< barriers of some of the threads
   uint32_t live = 0;
   char *shared = nullptr;
 };
@@ -79,8 +77,6 @@ extern Cluster *running;
 void meetTeam(std::vector<Team> &teams, const std::string &name, void *result,
               const void *arguments, llvm::function_ref<void(Lanes)> work);
 void meetBlock();
-/// A barrier of `threads` threads of the block.
-void meetSome(uint32_t number, uint32_t threads);
 /// At a barrier that counts arrivals, for the end of the phase of this parity.
 void waitForPhase(const char *barrier, uint32_t parity);
 void arriveAtCluster();

@@ -39,22 +39,12 @@ struct BoxOperands {
   const EmulatedTensorMap *map;
   int32_t column, row;
   const char *barrier;
-  uint16_t blocks;
 };
 
-void copyBox(const BoxOperands &operands, uint32_t blocks) {
+void copyBox(const BoxOperands &operands) {
   EmulatedTensorMap map;
   memcpy(&map, operands.map, sizeof(map));
-  if (blocks >> running->blocks.size() != 0 || blocks == 0) {
-    running->fault = "a copy to blocks that the cluster does not have";
-    return;
-  }
-  for (uint32_t rank = 0; rank < running->blocks.size(); ++rank) {
-    if (blocks >> rank & 1) {
-      running->barriers.copyBox(map, operands.column, operands.row, placeIn(rank, operands.to),
-                                placeIn(rank, operands.barrier));
-    }
-  }
+  running->barriers.copyBox(map, operands.column, operands.row, operands.to, operands.barrier);
 }
 
 /// The same place in the memory of another block of the cluster.
@@ -193,8 +183,6 @@ const std::map<std::string, Single> &singles() {
       {"llvm.nvvm.cp.async.wait.group",
        [](void *, const void *a) { finishCopies(*as<uint32_t>(a)); }},
       {"llvm.nvvm.barrier.cta.sync.aligned.all", [](void *, const void *) { meetBlock(); }},
-      {"llvm.nvvm.barrier.cta.sync.aligned.count",
-       [](void *, const void *a) { meetSome(as<uint32_t>(a)[0], as<uint32_t>(a)[1]); }},
       {"mbarrier.init.shared::cta.b64 [$0], $1;",
        [](void *, const void *a) {
          const BarrierOperands &operands = *as<BarrierOperands>(a);
@@ -205,12 +193,10 @@ const std::map<std::string, Single> &singles() {
       {"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;",
        [](void *, const void *a) {
          const BarrierOperands &operands = *as<BarrierOperands>(a);
-         running->barriers.arrive(operands.barrier, operands.value, false);
+         running->barriers.arrive(operands.barrier, operands.value);
        }},
       {"mbarrier.arrive.shared::cta.b64 _, [$0];",
-       [](void *, const void *a) { running->barriers.arrive(*as<const char *>(a), 0, false); }},
-      {"mbarrier.arrive.shared::cluster.b64 _, [$0];",
-       [](void *, const void *a) { running->barriers.arrive(*as<const char *>(a), 0, true); }},
+       [](void *, const void *a) { running->barriers.arrive(*as<const char *>(a), 0); }},
       {"{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
        "@!done bra again;\n}",
        [](void *, const void *a) {
@@ -225,13 +211,7 @@ const std::map<std::string, Single> &singles() {
       {"cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [$0], "
        "[$1, "
        "{$2, $3}], [$4];",
-       [](void *, const void *a) {
-         copyBox(*as<BoxOperands>(a), 1u << running->current / running->shape.threads);
-       }},
-      {"cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast:"
-       ":"
-       "cluster [$0], [$1, {$2, $3}], [$4], $5;",
-       [](void *, const void *a) { copyBox(*as<BoxOperands>(a), as<BoxOperands>(a)->blocks); }},
+       [](void *, const void *a) { copyBox(*as<BoxOperands>(a)); }},
       {"llvm.nvvm.read.ptx.sreg.cluster.ctaid.x",
        [](void *r, const void *) { give(r, running->current / running->shape.threads); }},
       {"llvm.nvvm.mapa.shared.cluster", mapAddress},
@@ -258,13 +238,6 @@ const std::map<std::string, Together> &togethers() {
       {"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16.p3",
        [](Lanes l) { loadMatrices(l, true); }},
       {"llvm.nvvm.bar.warp.sync", [](Lanes) {}},
-      {"llvm.nvvm.elect.sync",
-       [](Lanes lanes) {
-         for (unsigned lane = 0; lane < kWarpSize; ++lane) {
-           const uint32_t elected[] = {0, lane == 0};
-           memcpy(lanes(lane).result, elected, sizeof(elected));
-         }
-       }},
       {"llvm.nvvm.shfl.sync.bfly.f32",
        [](Lanes l) { shuffle(l, [](unsigned lane, unsigned o) { return lane ^ o; }); }},
       {"llvm.nvvm.shfl.sync.bfly.i32",
