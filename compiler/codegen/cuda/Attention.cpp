@@ -17,7 +17,7 @@ bool emitAttention(ModuleOp module, func::FuncOp source, StringRef symbol,
   }
   if (fitsTensorCores(*problem)) {
     std::optional<StreamLayout> layout = streamLayout(*problem, arch);
-    if (layout && keepsBusy(*layout, arch)) {
+    if (layout && isFasterStreamed(*layout, arch)) {
       emitStreamAttention(module, symbol, *problem, *layout, code);
       return true;
     }

@@ -22,6 +22,8 @@ constexpr int64_t kMostSlots = 24;
 constexpr int64_t kTilesOfTurns = 3;
 /// Of 100 processors, those that have work in the last round of heads.
 constexpr int64_t kLeastBusy = 75;
+/// Of keys, up to which registers suffice.
+constexpr int64_t kMostTiles = 2;
 
 /// The rows of a tensor whose batches and heads are whole rows, or heads columns, apart.
 std::optional<StreamMatrix> matrixOf(const StridedTensor &tensor, int64_t batches, int64_t heads,
@@ -113,10 +115,11 @@ bool mayTakeTurns(const StreamLayout &layout) {
   return layout.units() >= kStreamGroups && layout.slots > 2 * layout.tiles();
 }
 
-bool keepsBusy(const StreamLayout &layout, const engine::CudaArch &arch) {
+bool isFasterStreamed(const StreamLayout &layout, const engine::CudaArch &arch) {
   int64_t processors = dispatch::processors(arch);
   int64_t rounds = (layout.heads + processors - 1) / processors;
-  return layout.heads * 100 >= rounds * processors * kLeastBusy;
+  return layout.tiles() <= kMostTiles &&
+         layout.heads * 100 >= rounds * processors * kLeastBusy;
 }
 
 void emitStreamAttention(ModuleOp module, StringRef symbol, const AttentionProblem &p,
