@@ -12,6 +12,11 @@ namespace tenon::dispatch {
 /// Streaming multiprocessors.
 constexpr int64_t processors(const engine::CudaArch &arch) { return arch.number >= 90 ? 132 : 108; }
 
+/// Whether four warps together multiply matrices (codegen/cuda/Warpgroup.h): on one architecture.
+constexpr bool hasWarpgroups(const engine::CudaArch &arch) {
+  return arch.number == 90 && arch.isSpecific;
+}
+
 /// Bytes of shared memory that a block may have, of any part of the architecture.
 constexpr int64_t sharedLimit(const engine::CudaArch &arch) {
   if (arch.number >= 90) {

@@ -46,7 +46,7 @@ DeviceProfile cudaProfile(const engine::CudaArch &arch) {
           .threads = threadLimit(arch),
           .sharedBytes = sharedLimit(arch),
           .bytesOnTheWay = 20 << 10,
-          .hasWarpgroups = arch.number == 90 && arch.isSpecific};
+          .hasWarpgroups = hasWarpgroups(arch)};
 }
 
 std::string describe(const DeviceProfile &profile) {

@@ -37,9 +37,8 @@ struct Share {
 /// The architecture whose multiprocessors the profile describes.
 const engine::CudaArch &archOf(const DeviceProfile &profile) {
   const auto *found = llvm::find_if(engine::kCudaArchs, [&](const engine::CudaArch &arch) {
-    bool hasWarpgroups = arch.number == 90 && arch.isSpecific;
     return sharedLimit(arch) == profile.sharedBytes && threadLimit(arch) == profile.threads &&
-           hasWarpgroups == profile.hasWarpgroups;
+           hasWarpgroups(arch) == profile.hasWarpgroups;
   });
   return found == engine::kCudaArchs.end() ? engine::kCudaArchs.back() : *found;
 }

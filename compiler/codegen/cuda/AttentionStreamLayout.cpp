@@ -8,8 +8,6 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// Shared memory of a block of sm_90.
-constexpr int64_t kSharedBytes = 227 * 1024;
 /// Keys of a tile: a score of each takes half a register of a thread.
 constexpr int64_t kMostTileKeys = 128;
 /// The same where a last tile of another size is code of its own besides: ptxas 13.0 was seen to
@@ -58,7 +56,7 @@ void cutKeys(StreamLayout &l, int64_t most) {
 }
 
 /// As many slots as there is room for. False if there is none for the keys and values of one head.
-bool placeRing(StreamLayout &l, bool hasMask) {
+bool placeRing(StreamLayout &l, bool hasMask, int64_t sharedBytes) {
   cutKeys(l, kMostTileKeys);
   if (l.endsAlone() && (l.tiles() > 2 || hasMask)) {
     cutKeys(l, kMostKeysBesideLast);
@@ -67,7 +65,7 @@ bool placeRing(StreamLayout &l, bool hasMask) {
   int64_t ofSlot = l.tileBytes() + l.tileKeys * 2 + 2 + 2 * kBarrierBytes;
   // The last tile of a head must find its zeros.
   int64_t step = l.hasTail() ? 2 * l.tiles() : 2;
-  l.slots = std::min((kSharedBytes - fixed - kBarrierBytes) / ofSlot, kMostSlots) / step * step;
+  l.slots = std::min((sharedBytes - fixed - kBarrierBytes) / ofSlot, kMostSlots) / step * step;
   return l.slots >= 2 * l.tiles();
 }
 
@@ -77,13 +75,13 @@ std::optional<StreamLayout> streamLayout(const AttentionProblem &p, const engine
   std::optional<int64_t> batches = tn::constantDim(p.batches), heads = tn::constantDim(p.heads),
                          keyHeads = tn::constantDim(p.keyHeads),
                          queries = tn::constantDim(p.queries), keys = tn::constantDim(p.keys);
-  bool hasWarpgroups = arch.isSpecific && arch.number == 90;
   bool isWide =
       tn::constantDim(p.width) == kTileColumns && tn::constantDim(p.valueWidth) == kTileColumns;
   // The scale is taken out of the mask, which must stay finite.
   bool maskFits = !p.mask || tn::constantDim(p.mask->strides[2]) == 0;
-  if (!hasWarpgroups || !isWide || !maskFits || p.causal || p.scale <= 1e-3 || p.scale > 1 ||
-      !batches || !heads || !keyHeads || !queries || !keys || *queries < kGroupRows) {
+  if (!dispatch::hasWarpgroups(arch) || !isWide || !maskFits || p.causal || p.scale <= 1e-3 ||
+      p.scale > 1 || !batches || !heads || !keyHeads || !queries || !keys ||
+      *queries < kGroupRows) {
     return std::nullopt;
   }
   std::optional<StreamMatrix> q = matrixOf(p.q, *batches, *heads, *queries),
@@ -104,7 +102,7 @@ std::optional<StreamLayout> streamLayout(const AttentionProblem &p, const engine
   l.v = *v;
   l.y = *y;
   l.blocks = std::min(l.heads, dispatch::processors(arch));
-  if (!placeRing(l, p.mask.has_value())) {
+  if (!placeRing(l, p.mask.has_value(), dispatch::sharedLimit(arch))) {
     return std::nullopt;
   }
   l.takesTurns = l.tiles() >= kTilesOfTurns && mayTakeTurns(l);
@@ -118,8 +116,7 @@ bool mayTakeTurns(const StreamLayout &layout) {
 bool isFasterStreamed(const StreamLayout &layout, const engine::CudaArch &arch) {
   int64_t processors = dispatch::processors(arch);
   int64_t rounds = (layout.heads + processors - 1) / processors;
-  return layout.tiles() <= kMostTiles &&
-         layout.heads * 100 >= rounds * processors * kLeastBusy;
+  return layout.tiles() <= kMostTiles && layout.heads * 100 >= rounds * processors * kLeastBusy;
 }
 
 void emitStreamAttention(ModuleOp module, StringRef symbol, const AttentionProblem &p,

@@ -74,9 +74,9 @@ void shareKeys(AttentionTile &tile, int64_t lists, int64_t keys, const engine::C
   tile.stages = isLong ? 2 : 3;
 }
 
-/// Heads in whole tiles, on the one architecture that has these products.
+/// Heads in whole tiles.
 bool fitsWarpgroups(const AttentionProblem &p, const engine::CudaArch &arch) {
-  return arch.isSpecific && arch.number == 90 && *tn::constantDim(p.width) % kTileColumns == 0 &&
+  return dispatch::hasWarpgroups(arch) && *tn::constantDim(p.width) % kTileColumns == 0 &&
          *tn::constantDim(p.valueWidth) % kTileColumns == 0;
 }
 

@@ -2,7 +2,6 @@
 // through the region's elementwise ops. Relies on the region's linalg form.
 #include "compiler/codegen/cuda/GemvKernel.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -75,12 +74,7 @@ void GemvKernel::storeElement(Value tile, Value base) {
   emitter.openScope();
   ThreadBuilder c = code();
   IndexMath &math = kernel.math;
-  auto index = [&](Value word) {
-    Value value =
-        arith::IndexCastOp::create(builder, kernel.location, builder.getIndexType(), word);
-    return Index{value, 0, 1, true};
-  };
-  Index rowIndex = index(row), columnIndex = index(column);
+  Index rowIndex = math.fromWord(row), columnIndex = math.fromWord(column);
   std::map<IndicesKey, Value> totals; ///< by column
   for (int64_t part = 0; part < p.parts; ++part) {
     Value from = c.add(c.mul(row, sumPitch()), c.add(tileColumn, part * tileColumns()));

@@ -32,6 +32,12 @@ Value IndexMath::constant(int64_t value) {
   return made;
 }
 
+Index IndexMath::fromWord(Value word, int64_t divisor) {
+  Value value = arith::IndexCastOp::create(builder, builder.getUnknownLoc(),
+                                           builder.getIndexType(), word);
+  return {value, 0, divisor, true};
+}
+
 Value IndexMath::make(Op op, Value a, Value b) {
   bool commutes = op == Op::Add || op == Op::Mul;
   const void *first = a.getAsOpaquePointer(), *second = b.getAsOpaquePointer();

@@ -62,6 +62,8 @@ class IndexMath {
 public:
   explicit IndexMath(mlir::OpBuilder &builder) : builder(builder) {}
 
+  /// An index that is an i32 of at least 0, a multiple of `divisor`.
+  Index fromWord(mlir::Value word, int64_t divisor = 1);
   Index add(const Index &a, const Index &b);
   Index multiply(const Index &a, const Index &b);
   /// The divisor is positive.

@@ -44,8 +44,7 @@ bool startsBuffer(const ProductOperand &operand) {
 
 FailureOr<LargeProblem> matchLargeProduct(RegionBuilder &region) {
   FailureOr<ProductProblem> product = matchProduct(region.source);
-  bool hasWarpgroups = region.arch.number == 90 && region.arch.isSpecific;
-  if (failed(product) || !hasWarpgroups || !product->batch.empty() ||
+  if (failed(product) || !dispatch::hasWarpgroups(region.arch) || !product->batch.empty() ||
       !startsBuffer(product->a) || !startsBuffer(product->b)) {
     return failure();
   }

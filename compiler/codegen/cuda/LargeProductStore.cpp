@@ -4,7 +4,6 @@
 #include "compiler/codegen/cuda/LargeProduct.h"
 
 #include "compiler/codegen/cuda/TensorCore.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -45,15 +44,10 @@ SmallVector<LargeProduct::Piece> LargeProduct::piecesOf(const ThreadBuilder &t,
                                                         const Corner &corner, Value group,
                                                         Value unit) {
   IndexMath &math = kernel.math;
-  auto index = [&](Value word, int64_t divisor) {
-    Value value = arith::IndexCastOp::create(kernel.builder, kernel.location,
-                                             kernel.builder.getIndexType(), word);
-    return Index{value, 0, divisor, true};
-  };
   Value lane = t.lane(), box = t.div(unit, kUnitsOfBox), chunk = t.rem(lane, kThreadsOfRow);
   Value first = t.add(t.mul(t.rem(unit, kUnitsOfBox), kUnitRows), t.div(lane, kThreadsOfRow));
   Value column = t.add(t.mul(box, kTileColumns), t.mul(chunk, kNeighbours));
-  Index columnIndex = index(t.add(corner.column, column), kNeighbours);
+  Index columnIndex = math.fromWord(t.add(corner.column, column), kNeighbours);
   Value tile = t.offset(handedTile(t, group), p.element, t.mul(box, kBoxElements));
   bool hasTail = p.rows % dispatch::kLargeRows != 0;
   SmallVector<Piece> pieces;
@@ -62,7 +56,7 @@ SmallVector<LargeProduct::Piece> LargeProduct::piecesOf(const ThreadBuilder &t,
     Value row = t.add(t.add(corner.row, t.mul(group, kGroupRows)), inHalf);
     Value exists = hasTail ? t.isLess(row, t.i32(p.rows)) : Value();
     // Rows that do not exist compute something of the last one.
-    Index number = index(hasTail ? t.min(row, t.i32(p.rows - 1)) : row, 1);
+    Index number = math.fromWord(hasTail ? t.min(row, t.i32(p.rows - 1)) : row);
     pieces.push_back({t.offset(tile, p.element, tileOffset(t, inHalf, chunk)),
                       math.delinearize(number, kernel.sizes(p.rowDims)), columnIndex,
                       math.add(math.multiply(number, Index::constant(p.columns)), columnIndex),

@@ -2,7 +2,6 @@
 // their parts, and through the region's elementwise ops. Relies on the region's linalg form.
 #include "compiler/codegen/cuda/ProductKernel.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 #include <numeric>
@@ -83,15 +82,10 @@ void ProductKernel::storeUnit(ElementEmitter &emitter, Value unit, int64_t width
   emitter.openScope();
   Values totals = totalOf(code(), tileRow, tileColumn, width);
   IndexMath &math = kernel.math;
-  auto index = [&](Value word, int64_t divisor) {
-    Value value =
-        arith::IndexCastOp::create(builder, kernel.location, builder.getIndexType(), word);
-    return Index{value, 0, divisor, true};
-  };
-  Index rowIndex = index(row, 1), columnIndex = index(column, width);
-  Indices place = math.delinearize(index(batchIndex, 1), kernel.sizes(p.batch));
+  Index rowIndex = math.fromWord(row), columnIndex = math.fromWord(column, width);
+  Indices place = math.delinearize(math.fromWord(batchIndex), kernel.sizes(p.batch));
   llvm::append_range(place, math.delinearize(rowIndex, kernel.sizes(p.rowDims)));
-  Index linear = math.add(math.multiply(index(batchIndex, 1), kernel.size(p.rows)), rowIndex);
+  Index linear = math.add(math.multiply(math.fromWord(batchIndex), kernel.size(p.rows)), rowIndex);
   linear = math.add(math.multiply(linear, kernel.size(p.columns)), columnIndex);
   place.push_back(columnIndex);
   tn::Dims dims = kernel.region.dims(tensors.result);
