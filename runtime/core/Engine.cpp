@@ -7,6 +7,7 @@
 #include "runtime/device/cpu/CpuVariant.h"
 #include "runtime/device/cuda/CudaVariant.h"
 #include "runtime/device/cuda/EarlyLibraries.h"
+#include "support/CacheFolder.h"
 #include "support/Text.h"
 
 #include <functional>
@@ -165,10 +166,10 @@ Result<std::shared_ptr<const Engine>> Engine::load(std::unique_ptr<engine::Engin
   if (!engine::isCudaLevel(engine->variant().level)) {
     TENON_ASSIGN(engine->variantOnDevice, CpuVariant::load(*engine->engineFile, engine->chosen));
   } else {
-    cuda::CubinCache cache(options.cacheFolder.value_or(cuda::defaultCacheFolder()));
     TENON_ASSIGN(
         engine->variantOnDevice,
-        cuda::CudaVariant::load(machine.device(), *engine->engineFile, engine->chosen, cache,
+        cuda::CudaVariant::load(machine.device(), *engine->engineFile, engine->chosen,
+                                options.cacheFolder.value_or(userCacheFolder()),
                                 std::move(libraries)));
     engine->gpuInUse = options.gpu;
   }

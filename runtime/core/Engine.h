@@ -22,8 +22,8 @@ struct EngineOptions {
   bool verifyWeights = false;
   /// Number of the GPU, as NVIDIA's driver counts.
   int gpu = 0;
-  /// Where code that was made for the GPU is kept; none takes the user's cache folder, empty keeps
-  /// none.
+  /// Where plans that libraries made for the GPU are kept; none takes the user's cache folder, empty
+  /// keeps none. Compiled PTX is in the cache of NVIDIA's driver (CUDA_CACHE_PATH).
   std::optional<std::string> cacheFolder = std::nullopt;
   /// The driver's library; a test gives its own.
   std::string cudaLibrary = "libcuda.so.1";

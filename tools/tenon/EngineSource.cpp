@@ -2,6 +2,7 @@
 
 #include "tools/tenon/EngineSource.h"
 
+#include "support/CacheFolder.h"
 #include "support/ThreadPool.h"
 #include "tools/tenon/CompilerBridge.h"
 #include "tools/tenon/Terminal.h"
@@ -12,7 +13,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -21,11 +21,6 @@ namespace tenon::tool {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string environment(const char *name) {
-  const char *value = std::getenv(name);
-  return value ? value : "";
-}
 
 Result<std::string> makeTemporaryFolder() {
   std::error_code error;
@@ -101,12 +96,8 @@ Result<double> compileInChild(const CompileRequest &request) {
 } // namespace
 
 std::string cacheFolder() {
-  std::string base = environment("XDG_CACHE_HOME");
-  if (base.empty() || base[0] != '/') {
-    std::string home = environment("HOME");
-    base = home.empty() ? "/tmp" : home + "/.cache";
-  }
-  return base + "/tenon";
+  std::string folder = userCacheFolder();
+  return folder.empty() ? "/tmp/tenon" : folder;
 }
 
 bool isModelPath(const std::string &path) { return path.ends_with(".onnx"); }

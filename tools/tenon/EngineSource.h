@@ -15,7 +15,7 @@ namespace tenon::tool {
 
 class Terminal;
 
-/// The folder for Tenon's own state: $XDG_CACHE_HOME/tenon, else ~/.cache/tenon.
+/// The user's cache folder; where there is none, one that all users share.
 std::string cacheFolder();
 
 struct OpenRequest {

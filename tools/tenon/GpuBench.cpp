@@ -260,8 +260,7 @@ Result<double> probeKernels(Rig &rig) {
   std::vector<std::string> names = {"small"};
   ptx.push_back('\0');
   TENON_ASSIGN(std::unique_ptr<cuda::CudaModule> module,
-               cuda::CudaModule::load(rig.gpu(), {std::as_bytes(std::span(ptx)), {}, {}}, names,
-                                      cuda::CubinCache("")));
+               cuda::CudaModule::load(rig.gpu(), {std::as_bytes(std::span(ptx)), {}, {}}, names));
   CudaBuffer memory(rig.gpu(), MemoryKind::Device);
   TENON_TRY(memory.reserve(256, "the kernel probe"));
   TENON_TRY(rig.check(driver.streamBeginCapture(rig.handle(), cuda::kCaptureThreadLocal),

@@ -20,8 +20,6 @@ constexpr int64_t kMostSlots = 24;
 constexpr int64_t kTilesOfTurns = 3;
 /// Of 100 processors, those that have work in the last round of heads.
 constexpr int64_t kLeastBusy = 75;
-/// Of keys, up to which registers suffice.
-constexpr int64_t kMostTiles = 2;
 
 /// The rows of a tensor whose batches and heads are whole rows, or heads columns, apart.
 std::optional<StreamMatrix> matrixOf(const StridedTensor &tensor, int64_t batches, int64_t heads,
@@ -116,7 +114,7 @@ bool mayTakeTurns(const StreamLayout &layout) {
 bool isFasterStreamed(const StreamLayout &layout, const engine::CudaArch &arch) {
   int64_t processors = dispatch::processors(arch);
   int64_t rounds = (layout.heads + processors - 1) / processors;
-  return layout.tiles() <= kMostTiles && layout.heads * 100 >= rounds * processors * kLeastBusy;
+  return layout.heads * 100 >= rounds * processors * kLeastBusy;
 }
 
 void emitStreamAttention(ModuleOp module, StringRef symbol, const AttentionProblem &p,

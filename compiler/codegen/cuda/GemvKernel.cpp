@@ -286,8 +286,9 @@ bool GemvKernel::emit() {
     return false;
   }
   tensors = *found;
-  // Left to itself, ptxas spills rather than let a processor have one block of the larger kernels.
-  if (layout.blocksAtOnce > 1 || !p.isPacked) {
+  // Left to itself, ptxas has fewer loads under way so that more blocks would fit, or spills for
+  // it. Two groups of rows over a long packed depth it does better without being told.
+  if (layout.blocksAtOnce > 1 || !p.isPacked || p.rows <= kMmaColumns) {
     kernel.setBlocksPerProcessor(layout.blocksAtOnce);
   }
   place();

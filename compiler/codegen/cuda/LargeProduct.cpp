@@ -23,9 +23,6 @@ constexpr int64_t kSharedBytes = kStages * (kStageBytes + 2 * kBarrierBytes) +
 /// Rows of tiles that blocks work through together, so that what they read stays in the
 /// second-level cache.
 constexpr int64_t kRowTilesTogether = 16;
-/// Of a thread that copies or finishes, and of one that multiplies: in all what a block of 384
-/// threads is launched with, 168 each.
-constexpr int64_t kOtherRegisters = 88, kMultiplyRegisters = 208;
 
 std::optional<RightOrder> orderOf(const ProductOperand &b, int64_t columns, int64_t depth) {
   std::optional<int64_t> row = tn::constantDim(b.rowStride());
@@ -229,20 +226,20 @@ bool LargeProduct::emit() {
     return false;
   }
   tensors = *found;
+  // Shares of registers (releaseRegisters) are not needed, and ptxas leaves those that finish so few
+  // that they take a quarter longer.
   kernel.setBlocksPerProcessor(1);
   place();
   ThreadBuilder t = code();
   t.choose(
       t.isLess(thread, t.i32(kWarpgroup)),
       [&](const ThreadBuilder &c) {
-        releaseRegisters(c, kOtherRegisters);
         c.when(c.isEqual(thread, c.i32(0)), [&](const ThreadBuilder &d) { copyTiles(d); });
         c.when(c.isLess(c.i32(kWarp - 1), thread),
                [&](const ThreadBuilder &d) { finishTiles(d); });
         return Values();
       },
       [&](const ThreadBuilder &c) {
-        takeRegisters(c, kMultiplyRegisters);
         multiplyTiles(c);
         return Values();
       });

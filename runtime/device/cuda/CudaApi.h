@@ -17,7 +17,6 @@ using EventHandle = struct CudaEventObject *;
 using GraphHandle = struct CudaGraphObject *;
 using NodeHandle = struct CudaNodeObject *;
 using GraphExecHandle = struct CudaGraphExecObject *;
-using LinkHandle = struct CudaLinkObject *;
 
 /// What the driver's functions return.
 inline constexpr int kSuccess = 0;
@@ -44,11 +43,7 @@ inline constexpr int kPortableCluster = 8;
 enum JitOption : int {
   kJitErrorLog = 5,
   kJitErrorLogBytes = 6,
-  kJitTarget = 9,
 };
-/// Added to a target (90) for the features that only it has ("sm_90a").
-inline constexpr int kJitSpecificTarget = 0x10000;
-inline constexpr int kJitInputPtx = 1;
 
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventWithTiming = 0;
@@ -172,7 +167,8 @@ struct GraphUpdateInfo {
   X(graphLaunch, "cuGraphLaunch", (GraphExecHandle exec, StreamHandle stream))                     \
   X(graphExecDestroy, "cuGraphExecDestroy", (GraphExecHandle exec))                                \
   X(graphDestroy, "cuGraphDestroy", (GraphHandle graph))                                           \
-  X(moduleLoadData, "cuModuleLoadData", (ModuleHandle * module, const void *image))                \
+  X(moduleLoadDataEx, "cuModuleLoadDataEx",                                                        \
+    (ModuleHandle * module, const void *image, unsigned count, int *options, void **values))       \
   X(moduleUnload, "cuModuleUnload", (ModuleHandle module))                                         \
   X(moduleGetFunction, "cuModuleGetFunction",                                                      \
     (FunctionHandle * function, ModuleHandle module, const char *name))                            \
@@ -183,11 +179,4 @@ struct GraphUpdateInfo {
   X(tensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                \
     (EncodedTensorMap * map, int elementType, unsigned rank, void *address, const uint64_t *dims,  \
      const uint64_t *strides, const unsigned *box, const unsigned *elementStrides, int interleave, \
-     int swizzle, int l2Promotion, int fill))                                                      \
-  X(linkCreate, "cuLinkCreate_v2",                                                                 \
-    (unsigned count, int *options, void **values, LinkHandle *link))                               \
-  X(linkAddData, "cuLinkAddData_v2",                                                               \
-    (LinkHandle link, int type, void *data, size_t bytes, const char *name, unsigned count,        \
-     int *options, void **values))                                                                 \
-  X(linkComplete, "cuLinkComplete", (LinkHandle link, void **cubin, size_t *bytes))                \
-  X(linkDestroy, "cuLinkDestroy", (LinkHandle link))
+     int swizzle, int l2Promotion, int fill))

@@ -1,4 +1,6 @@
-// Compiles through the driver's linker, which gives the machine code back to be kept.
+// PTX is loaded as a whole program. The driver's linker, which would give the machine code back to
+// be kept, compiles as if more were to be linked: it ignores `setmaxnreg`, serializes `wgmma` and
+// takes up to 70 % more registers. The driver keeps what it compiled in a cache of its own.
 
 #include "runtime/device/cuda/CudaModule.h"
 
@@ -25,19 +27,6 @@ std::string firstLines(std::string_view log) {
 
 std::string_view textOf(Bytes ptx) {
   return {reinterpret_cast<const char *>(ptx.data()), ptx.size()};
-}
-
-/// Whether PTX is for an architecture with the suffix `a`.
-bool isForSpecificTarget(Bytes ptx) {
-  constexpr std::string_view directive = ".target ";
-  std::string_view text = textOf(ptx);
-  size_t at = text.find(directive);
-  if (at == std::string_view::npos) {
-    return false;
-  }
-  std::string_view name = text.substr(at + directive.size(), 16);
-  name = name.substr(0, name.find_first_of(" ,\t\r\n"));
-  return name.ends_with('a');
 }
 
 /// Machine code runs on later GPUs of the same generation too, unless it is for one only.
@@ -76,11 +65,10 @@ std::map<std::string_view, KernelNotes> notesOf(std::string_view ptx) {
 
 Result<std::unique_ptr<CudaModule>> CudaModule::load(std::shared_ptr<const CudaDevice> device,
                                                      const GpuCode &code,
-                                                     std::span<const std::string> kernels,
-                                                     const CubinCache &cache) {
+                                                     std::span<const std::string> kernels) {
   ContextScope scope(*device);
   std::unique_ptr<CudaModule> module(new CudaModule(std::move(device)));
-  TENON_TRY(module->loadCode(code, cache));
+  TENON_TRY(module->loadCode(code));
   TENON_TRY(module->findKernels(kernels, code.ptx));
   return module;
 }
@@ -92,66 +80,27 @@ CudaModule::~CudaModule() {
   }
 }
 
-/// Whether the driver takes machine code; where it does not, it is made of the PTX.
-bool CudaModule::tryCubin(const void *cubin, CodeOrigin from) {
-  bool isTaken = device->driver().moduleLoadData(&module, cubin) == kSuccess;
-  module = isTaken ? module : nullptr;
-  codeOrigin = isTaken ? from : CodeOrigin::Driver;
-  return isTaken;
-}
-
-Status CudaModule::loadCode(const GpuCode &code, const CubinCache &cache) {
+Status CudaModule::loadCode(const GpuCode &code) {
   const CudaDriver &driver = device->driver();
   if (!code.cubin.empty() && runsCubin(code.arch, device->facts().capability) &&
-      tryCubin(code.cubin.data(), CodeOrigin::Engine)) {
+      driver.moduleLoadDataEx(&module, code.cubin.data(), 0, nullptr, nullptr) == kSuccess) {
     return Status::ok();
   }
-  std::string key = CubinCache::keyOf(code.ptx, device->facts().capability, driver.version());
-  std::optional<std::vector<std::byte>> cached = cache.find(key);
-  if (cached && tryCubin(cached->data(), CodeOrigin::Cache)) {
-    return Status::ok();
-  }
-  TENON_ASSIGN(std::vector<std::byte> cubin, compile(code.ptx));
-  TENON_TRY(driver.check(driver.moduleLoadData(&module, cubin.data()),
-                         "loading the engine's code on the GPU"));
-  cache.keep(key, cubin);
-  return Status::ok();
-}
-
-Result<std::vector<std::byte>> CudaModule::compile(Bytes ptx) const {
-  const CudaDriver &driver = device->driver();
   std::array<char, 8192> log = {};
-  std::array<int, 3> options = {kJitErrorLog, kJitErrorLogBytes, kJitTarget};
-  std::array<void *, 3> values = {
-      log.data(), reinterpret_cast<void *>(log.size() - 1),
-      reinterpret_cast<void *>(uintptr_t(kJitSpecificTarget + device->facts().capability))};
-  // Without a target the driver takes that of the GPU, which lacks what only an `a` target has.
-  unsigned count = isForSpecificTarget(ptx) ? 3 : 2;
-  LinkHandle link = nullptr;
-  TENON_TRY(driver.check(driver.linkCreate(count, options.data(), values.data(), &link),
-                         "starting the driver's compiler"));
-  void *data = const_cast<std::byte *>(ptx.data());
-  int code =
-      driver.linkAddData(link, kJitInputPtx, data, ptx.size(), "engine.ptx", 0, nullptr, nullptr);
-  void *cubin = nullptr;
-  size_t bytes = 0;
-  code = code == kSuccess ? driver.linkComplete(link, &cubin, &bytes) : code;
-  std::vector<std::byte> result;
-  if (code == kSuccess) {
-    // The linker owns its result.
-    result.assign(static_cast<std::byte *>(cubin), static_cast<std::byte *>(cubin) + bytes);
+  std::array<int, 2> options = {kJitErrorLog, kJitErrorLogBytes};
+  std::array<void *, 2> values = {log.data(), reinterpret_cast<void *>(log.size() - 1)};
+  int result = driver.moduleLoadDataEx(&module, code.ptx.data(), options.size(), options.data(),
+                                       values.data());
+  if (result == kSuccess) {
+    return Status::ok();
   }
-  driver.linkDestroy(link);
-  if (code == kOutOfMemory) {
-    return driver.check(code, "compiling the engine's PTX");
-  }
-  if (code != kSuccess) {
-    Status reason = driver.check(code, "compiling the engine's PTX");
-    return Status::error(ErrorId::EngineBadCode,
-                         strCat(reason.message(), ": ", firstLines(log.data())),
-                         "compile the model again, or update NVIDIA's driver");
-  }
-  return result;
+  module = nullptr;
+  Status reason = driver.check(result, "compiling the engine's PTX");
+  return result == kOutOfMemory
+             ? std::move(reason)
+             : Status::error(ErrorId::EngineBadCode,
+                             strCat(reason.message(), ": ", firstLines(log.data())),
+                             "compile the model again, or update NVIDIA's driver");
 }
 
 Status CudaModule::findKernels(std::span<const std::string> names, Bytes ptx) {

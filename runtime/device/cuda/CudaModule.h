@@ -1,9 +1,8 @@
-// The code of an engine on a GPU: PTX compiled by the driver once, loaded, its kernels by index.
+// The code of an engine on a GPU: PTX that the driver compiles, loaded, its kernels by index.
 
 #pragma once
 
 #include "engine/CudaArch.h"
-#include "runtime/device/cuda/CubinCache.h"
 #include "runtime/device/cuda/CudaDevice.h"
 #include "support/ByteSpan.h"
 
@@ -22,17 +21,13 @@ struct GpuCode {
   engine::CudaArch arch;
 };
 
-/// Where a module's machine code came from.
-enum class CodeOrigin { Engine, Cache, Driver };
-
 class CudaModule {
 public:
-  /// Takes the engine's cubin where the GPU runs it, else what was made of the PTX before, else has
-  /// the driver make it.
+  /// Takes the engine's cubin where the GPU runs it, else has the driver compile the PTX or take
+  /// what it made of it before.
   static Result<std::unique_ptr<CudaModule>> load(std::shared_ptr<const CudaDevice> device,
                                                   const GpuCode &code,
-                                                  std::span<const std::string> kernels,
-                                                  const CubinCache &cache);
+                                                  std::span<const std::string> kernels);
   ~CudaModule();
   CudaModule(const CudaModule &) = delete;
   CudaModule &operator=(const CudaModule &) = delete;
@@ -43,7 +38,6 @@ public:
   bool waitsItself(uint32_t index) const { return kernels[index].waits; }
   /// Lets launches of a kernel have this much dynamic shared memory; any thread may ask.
   Status allowSharedBytes(uint32_t index, int64_t bytes) const;
-  CodeOrigin origin() const { return codeOrigin; }
 
 private:
   struct Kernel {
@@ -55,16 +49,13 @@ private:
   };
 
   explicit CudaModule(std::shared_ptr<const CudaDevice> owner) : device(std::move(owner)) {}
-  Status loadCode(const GpuCode &code, const CubinCache &cache);
-  bool tryCubin(const void *cubin, CodeOrigin from);
-  Result<std::vector<std::byte>> compile(Bytes ptx) const;
+  Status loadCode(const GpuCode &code);
   Status findKernels(std::span<const std::string> names, Bytes ptx);
 
   std::shared_ptr<const CudaDevice> device;
   ModuleHandle module = nullptr;
   mutable std::mutex mutex;
   mutable std::vector<Kernel> kernels; ///< the allowed bytes are guarded by the mutex
-  CodeOrigin codeOrigin = CodeOrigin::Driver;
 };
 
 } // namespace tenon::runtime::cuda

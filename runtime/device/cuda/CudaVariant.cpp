@@ -18,11 +18,11 @@ CudaVariant::CudaVariant(std::shared_ptr<const CudaDevice> device, const engine:
 
 Result<std::unique_ptr<LoadedVariant>>
 CudaVariant::load(std::shared_ptr<const CudaDevice> device, const engine::EngineFile &file,
-                  size_t index, const CubinCache &cache,
+                  size_t index, std::string cacheFolder,
                   std::unique_ptr<EarlyLibraries> libraries) {
   ContextScope scope(*device);
   std::unique_ptr<CudaVariant> variant(
-      new CudaVariant(std::move(device), file, index, cache.folder()));
+      new CudaVariant(std::move(device), file, index, std::move(cacheFolder)));
   if (libraries) {
     libraries->begin(*variant->cudaDevice, variant->plan(), variant->libraryOptions());
     variant->early = std::move(libraries);
@@ -30,7 +30,7 @@ CudaVariant::load(std::shared_ptr<const CudaDevice> device, const engine::Engine
   const engine::Variant &stored = file.variants()[index];
   GpuCode code = {file.code(index), file.cubin(index),
                   engine::parseCudaArch(stored.level).value_or(engine::CudaArch())};
-  TENON_ASSIGN(variant->code, CudaModule::load(variant->cudaDevice, code, stored.kernels, cache));
+  TENON_ASSIGN(variant->code, CudaModule::load(variant->cudaDevice, code, stored.kernels));
   TENON_TRY(variant->uploadWeights());
   return std::unique_ptr<LoadedVariant>(std::move(variant));
 }

@@ -24,7 +24,7 @@ public:
   /// `file` must outlive the variant.
   static Result<std::unique_ptr<LoadedVariant>> load(std::shared_ptr<const CudaDevice> device,
                                                      const engine::EngineFile &file, size_t index,
-                                                     const CubinCache &cache,
+                                                     std::string cacheFolder,
                                                      std::unique_ptr<EarlyLibraries> libraries);
 
   Result<std::unique_ptr<Executor>> createExecutor(const SessionOptions &options) const override;

@@ -183,8 +183,7 @@ TEST_F(OverlapsBranches, ASectionWithADependencyShowsInTheNumbers) {
   std::string ptx = test::kernelsPtx();
   std::vector<std::string> names = {"test_scale"};
   Result<std::unique_ptr<cuda::CudaModule>> module = cuda::CudaModule::load(
-      *device, {std::as_bytes(std::span(ptx)), {}, engine::kCudaArchs[0]}, names,
-      cuda::CubinCache(""));
+      *device, {std::as_bytes(std::span(ptx)), {}, engine::kCudaArchs[0]}, names);
   ASSERT_TRUE(module.isOk()) << module.status().toString();
   cuda::CudaBuffer memory(*device, cuda::MemoryKind::Device);
   ASSERT_TRUE(memory.reserve(3 * sizeof(float), "a test").isOk());

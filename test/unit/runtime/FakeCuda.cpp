@@ -29,6 +29,7 @@ public:
   void reset() override {
     counts.clear();
     early = 0;
+    compiled = 0;
     captured.clear();
     failures.clear();
     driverVersion = 13000;
@@ -48,6 +49,7 @@ public:
   size_t pinnedBytes() const override { return bytesOf(pinnedBlocks); }
   int contextsRetained() const override { return retained; }
   int earlyLaunches() const override { return early; }
+  int compilations() const override { return compiled; }
   std::vector<FakeNode> lastGraph() const override { return captured; }
 
   /// Counts a call; the code that it shall fail with, or success.
@@ -94,6 +96,7 @@ public:
   Blocks pinnedBlocks;
   int retained = 0;
   int early = 0;
+  int compiled = 0;
   std::vector<FakeNode> captured;
   static thread_local int capturing;
   static thread_local std::vector<ContextHandle> contexts;
@@ -591,14 +594,25 @@ EXPORT int cuGraphDestroy(GraphHandle graph) {
   return kSuccess;
 }
 
-EXPORT int cuModuleLoadData(ModuleHandle *module, const void *image) {
-  FAKE_IN_CONTEXT(cuModuleLoadData)
+EXPORT int cuModuleLoadDataEx(ModuleHandle *module, const void *image, unsigned count, int *options,
+                              void **values) {
+  FAKE_IN_CONTEXT(cuModuleLoadDataEx)
   const char *start = static_cast<const char *>(image);
   // What an assembler made begins with the header of an ELF file.
   constexpr size_t headerBytes = 64;
-  std::string text = std::memcmp(start, "\x7f\x45LF", 4) == 0 ? start + headerBytes : start;
-  if (!text.starts_with("cubin\n")) {
-    return kInvalidValue;
+  bool isCubin = std::memcmp(start, "\x7f\x45LF", 4) == 0;
+  std::string text = isCubin ? start + headerBytes : start;
+  if (!isCubin) {
+    ++driver().compiled;
+    const std::string &log = driver().jitLog;
+    bool isLogged = count == 2 && options[0] == kJitErrorLog && options[1] == kJitErrorLogBytes;
+    bool isForThis = text.find(".target sm_90a") == std::string::npos || driver().capability == 90;
+    if (!log.empty() && isLogged) {
+      std::strncpy(static_cast<char *>(values[0]), log.c_str(), reinterpret_cast<size_t>(values[1]));
+    }
+    if (!log.empty() || !isForThis || text.find("\n.version ") == std::string::npos) {
+      return kInvalidPtx;
+    }
   }
   *module = new CudaModuleObject();
   (*module)->text = std::move(text);
@@ -683,52 +697,5 @@ EXPORT int cuTensorMapEncodeTiled(EncodedTensorMap *map, int elementType, unsign
   }
   FakeTensorMap encoded = {start, dims[0], dims[1], strides[0]};
   std::memcpy(map, &encoded, sizeof(encoded));
-  return kSuccess;
-}
-
-EXPORT int cuLinkCreate_v2(unsigned count, int *options, void **values, LinkHandle *link) {
-  FAKE_IN_CONTEXT(cuLinkCreate_v2)
-  *link = new CudaLinkObject();
-  for (unsigned i = 0; i < count; ++i) {
-    if (options[i] == kJitErrorLog) {
-      (*link)->log = static_cast<char *>(values[i]);
-    } else if (options[i] == kJitErrorLogBytes) {
-      (*link)->logBytes = reinterpret_cast<size_t>(values[i]);
-    } else if (options[i] == kJitTarget) {
-      (*link)->target = reinterpret_cast<size_t>(values[i]);
-    }
-  }
-  return kSuccess;
-}
-
-EXPORT int cuLinkAddData_v2(LinkHandle link, int type, void *data, size_t bytes, const char *,
-                            unsigned, int *, void **) {
-  FAKE_IN_CONTEXT(cuLinkAddData_v2)
-  link->text.assign(static_cast<const char *>(data), bytes);
-  if (type != kJitInputPtx || link->text.back() != '\0') {
-    return kInvalidValue;
-  }
-  bool isSpecific = link->text.find(".target sm_90a") != std::string::npos;
-  if (link->target != (isSpecific ? size_t(kJitSpecificTarget + 90) : 0)) {
-    return kInvalidPtx;
-  }
-  if (!driver().jitLog.empty()) {
-    std::strncpy(link->log, driver().jitLog.c_str(), link->logBytes);
-    return kInvalidPtx;
-  }
-  return kSuccess;
-}
-
-EXPORT int cuLinkComplete(LinkHandle link, void **cubin, size_t *bytes) {
-  FAKE_IN_CONTEXT(cuLinkComplete)
-  link->result = "cubin\n" + link->text;
-  *cubin = link->result.data();
-  *bytes = link->result.size();
-  return kSuccess;
-}
-
-EXPORT int cuLinkDestroy(LinkHandle link) {
-  FAKE_IN_CONTEXT(cuLinkDestroy)
-  delete link;
   return kSuccess;
 }

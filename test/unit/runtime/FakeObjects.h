@@ -64,12 +64,4 @@ struct CudaEventObject {
   std::vector<NodeHandle> last;
 };
 
-struct CudaLinkObject {
-  std::string text;
-  char *log = nullptr;
-  size_t logBytes = 0;
-  size_t target = 0;
-  std::string result;
-};
-
 } // namespace tenon::runtime::cuda

@@ -36,8 +36,7 @@ protected:
     EXPECT_EQ(fake->calls("cuGraphInstantiateWithFlags"), fake->calls("cuGraphExecDestroy"));
     EXPECT_EQ(fake->calls("cuStreamCreate"), fake->calls("cuStreamDestroy_v2"));
     EXPECT_EQ(fake->calls("cuEventCreate"), fake->calls("cuEventDestroy_v2"));
-    EXPECT_EQ(fake->calls("cuLinkCreate_v2"), fake->calls("cuLinkDestroy"));
-    EXPECT_EQ(fake->calls("cuModuleLoadData"), fake->calls("cuModuleUnload"));
+    EXPECT_EQ(fake->calls("cuModuleLoadDataEx"), fake->calls("cuModuleUnload"));
     EXPECT_EQ(fake->calls("cuCtxPushCurrent_v2"), fake->calls("cuCtxPopCurrent_v2"));
   }
 };
@@ -174,8 +173,8 @@ TEST_F(GpuFault, EveryFailingCallIsAStatus) {
   Status status = test::runOnHost(*session, ramp(11)).takeStatus();
   EXPECT_EQ(0u, status.message().find("starting 'test_add' (instruction 1): ")) << status.message();
   for (const char *function :
-       {"cuMemAlloc_v2", "cuMemAllocHost_v2", "cuStreamCreate", "cuEventCreate", "cuModuleLoadData",
-        "cuLinkCreate_v2", "cuLinkComplete", "cuMemcpyHtoDAsync_v2", "cuStreamSynchronize"}) {
+       {"cuMemAlloc_v2", "cuMemAllocHost_v2", "cuStreamCreate", "cuEventCreate", "cuModuleLoadDataEx",
+        "cuMemcpyHtoDAsync_v2", "cuStreamSynchronize"}) {
     fake->fail(function, kFault);
     EXPECT_FALSE(openStatus().isOk()) << function;
   }
@@ -266,63 +265,27 @@ TEST_F(GpuFault, NamesTheMissingLibrary) {
   EXPECT_EQ("GPU 3 was asked for; NVIDIA's driver found 1", openStatus(options).message());
 }
 
-TEST_F(GpuFault, KeepsCode) {
-  namespace fs = std::filesystem;
-  std::string folder = test::temporaryPath("cache/below");
-  EngineOptions options = test::gpuOptions();
-  options.cacheFolder = folder;
-  ASSERT_TRUE(openStatus(options).isOk());
-  EXPECT_EQ(1, fake->calls("cuLinkComplete"));
-  ASSERT_TRUE(openStatus(options).isOk());
-  EXPECT_EQ(1, fake->calls("cuLinkComplete")) << "the second takes the kept code";
-  ASSERT_EQ(1, std::distance(fs::directory_iterator(folder + "/cubin"), fs::directory_iterator()));
-  std::string path = fs::directory_iterator(folder + "/cubin")->path();
-  // Damaged, cut, or refused by the driver: made again and replaced.
-  std::vector<std::byte> good = test::readFile(path);
-  std::vector<std::byte> bad = good;
-  bad.back() ^= std::byte(1);
-  test::writeFile(path, bad);
-  ASSERT_TRUE(openStatus(options).isOk());
-  EXPECT_EQ(2, fake->calls("cuLinkComplete"));
-  EXPECT_EQ(good, test::readFile(path));
-  test::writeFile(path, Bytes(good).first(10));
-  ASSERT_TRUE(openStatus(options).isOk());
-  EXPECT_EQ(3, fake->calls("cuLinkComplete"));
-  fake->fail("cuModuleLoadData", kFault);
-  ASSERT_TRUE(openStatus(options).isOk());
-  EXPECT_EQ(4, fake->calls("cuLinkComplete"));
-  // Another GPU or driver has code of its own.
-  fake->capability = 100;
-  ASSERT_TRUE(openStatus(options).isOk());
-  fake->driverVersion = 12080;
-  ASSERT_TRUE(openStatus(options).isOk());
-  EXPECT_EQ(6, fake->calls("cuLinkComplete"));
-  // A folder that cannot be written costs nothing but time.
-  options.cacheFolder = "/proc/nowhere";
-  EXPECT_TRUE(openStatus(options).isOk());
-}
-
 TEST_F(GpuFault, TakesMachineCodeOfTheEngine) {
   std::vector<std::byte> cubin = test::cubinHeader();
-  std::string text = "cubin\n" + test::kernelsPtx();
+  std::string text = test::kernelsPtx();
   std::ranges::copy(std::as_bytes(std::span(text)), std::back_inserter(cubin));
   test::GpuEngine engine(test::gpuSumPlan(), test::gpuSumWeights());
   engine.content.variants[0].cubin = cubin;
   engine.content.variants[0].cubinBy = "ptxas 1.2.3";
   std::string path = engine.writeTemporary("cubin.tenon");
-  auto links = [&](int capability) {
+  auto compilations = [&](int capability) {
     fake->capability = capability;
-    int before = fake->calls("cuLinkComplete");
+    int before = fake->compilations();
     Result<std::shared_ptr<const Engine>> opened = Engine::open(path, test::gpuOptions());
     EXPECT_TRUE(opened.isOk()) << opened.status().toString();
-    return fake->calls("cuLinkComplete") - before;
+    return fake->compilations() - before;
   };
-  // Made for sm_80: later GPUs of the generation run it, those of others have it made of the PTX.
-  EXPECT_EQ(0, links(80));
-  EXPECT_EQ(0, links(86));
-  EXPECT_EQ(1, links(90));
-  fake->fail("cuModuleLoadData", kFault);
-  EXPECT_EQ(1, links(80)) << "the driver does not take it";
+  // Made for sm_80: later GPUs of the generation run it, those of others compile the PTX.
+  EXPECT_EQ(0, compilations(80));
+  EXPECT_EQ(0, compilations(86));
+  EXPECT_EQ(1, compilations(90));
+  fake->fail("cuModuleLoadDataEx", kFault);
+  EXPECT_EQ(1, compilations(80)) << "the driver does not take it";
 }
 
 TEST_F(GpuFault, RefusesImpossibleLaunches) {
