@@ -286,8 +286,8 @@ bool GemvKernel::emit() {
     return false;
   }
   tensors = *found;
-  // Left to itself, ptxas has fewer loads under way so that more blocks would fit. Told of one block
-  // of 16 warps that each add two groups of rows, it spills.
+  // Left to itself, ptxas has fewer loads under way so that more blocks would fit. Told of one
+  // block of 16 warps that each add two groups of rows, it spills.
   bool isTight = p.isPacked && layout.warps == 16 && p.rows > kMmaColumns;
   if (!isTight) {
     kernel.setBlocksPerProcessor(layout.blocksAtOnce);
