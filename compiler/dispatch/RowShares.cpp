@@ -94,9 +94,8 @@ bool isForCluster(const RowFacts &facts, const RowsLayout &layout) {
   return facts.arch->number >= 90 && fits && facts.parameters <= inputs;
 }
 
-/// Blocks of such a cluster that a multiprocessor must have room for. The driver's linker takes
-/// half as many registers again for a kernel that does not say so (softmax 72 for 48, which costs
-/// 6 % at 16,384 and 20 % at 65,536).
+/// Blocks of such a cluster that a multiprocessor must have room for: with half as many registers
+/// again (72 for 48) softmax is 6 % slower at 16,384 and 20 % at 65,536.
 int64_t blocksInRegisters(const RowFacts &facts) {
   bool isKnown = facts.inputs.size() <= 2 && facts.results.size() == 1;
   int64_t registers = 48 + (facts.parameters > 0 ? 16 : 0) + (facts.inputs.size() > 1 ? 16 : 0);
@@ -223,8 +222,7 @@ std::optional<RowsLayout> layoutStaged(const RowFacts &facts) {
     layout.sharedBytes = std::max(layout.sharedBytes, tooMany);
   }
   // A thread that has much of its row may use the registers that so few blocks leave it, and no
-  // more; others as many as ptxas takes by itself, which the driver's linker would exceed (norms of
-  // 4,096: 40 to 44, by the linker 56 to 72).
+  // more; others about as many as ptxas takes by itself (norms of 4,096: 40 to 44).
   bool hasMuch = layout.rowsPerBlock > 1 || enough <= 2;
   int64_t registers = facts.parameters > 3 ? kStagedRegisters : kFewRegisters;
   layout.blocksOfProcessor = hasMuch ? std::min(enough, layout.blocksOfProcessor)
