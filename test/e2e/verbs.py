@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 import unittest
+import unittest.mock
 
 import numpy as np
 import onnx
@@ -59,6 +60,17 @@ class Usage(ToolTest):
         self.assertIn(report["will_use"], self.succeed("doctor").stdout)
         self.assertNotEqual(bool(report["gpu"]["devices"]), bool(report["gpu"]["problem"]))
         self.assertEqual({"cuBLASLt", "cuDNN"}, {library["name"] for library in report["libraries"]})
+
+    def test_doctor_says_where_the_driver_keeps_gpu_code(self):
+        def cache(**variables):
+            with unittest.mock.patch.dict(self.environment, variables):
+                return self.json("doctor")["gpu"]["code_cache"]
+
+        self.assertEqual({"folder": f"{self.folder}/kept", "problem": ""}, cache(CUDA_CACHE_PATH=f"{self.folder}/kept"))
+        self.assertEqual(f"{self.folder}/.nv/ComputeCache", cache(CUDA_CACHE_PATH="", HOME=str(self.folder))["folder"])
+        self.assertEqual("CUDA_CACHE_DISABLE is 1", cache(CUDA_CACHE_DISABLE="1")["problem"])
+        self.assertEqual(f"{CNN}/kept cannot be written", cache(CUDA_CACHE_PATH=f"{CNN}/kept")["problem"])
+        self.assertIn("neither", cache(CUDA_CACHE_PATH="", HOME="")["problem"])
 
 
 class Models(ToolTest):

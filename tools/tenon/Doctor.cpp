@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -63,25 +64,57 @@ std::string missingFeatures(engine::CpuLevel level) {
 }
 
 uint64_t memoryBytes() {
-  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// The folder itself, or the nearest one above it that there is.
+std::filesystem::path existingPart(std::filesystem::path folder) {
+  std::error_code ignored;
+  while (!std::filesystem::exists(folder, ignored) && folder.has_relative_path()) {
+    folder = folder.parent_path();
+  }
+  return folder;
 }
 
 uint64_t freeBytesFor(const std::string &folder) {
-  std::filesystem::path path = folder;
   struct statvfs stats = {};
-  while (statvfs(path.c_str(), &stats) != 0) {
-    if (path == path.root_path()) {
-      return 0;
-    }
-    path = path.parent_path();
+  return statvfs(existingPart(folder).c_str(), &stats) == 0 ? stats.f_bavail * stats.f_frsize : 0;
+}
+
+bool mayBeWritten(const std::string &folder) {
+  std::filesystem::path path = existingPart(folder);
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) && access(path.c_str(), W_OK) == 0;
+}
+
+/// Where NVIDIA's driver keeps what it compiled PTX to; or why it compiles at each load.
+Json describeCodeCache() {
+  auto environment = [](const char *name) {
+    const char *value = std::getenv(name);
+    return std::string(value ? value : "");
+  };
+  std::string folder = environment("CUDA_CACHE_PATH"), problem;
+  if (folder.empty() && !environment("HOME").empty()) {
+    folder = environment("HOME") + "/.nv/ComputeCache";
   }
-  return stats.f_bavail * stats.f_frsize;
+  if (environment("CUDA_CACHE_DISABLE") == "1") {
+    problem = "CUDA_CACHE_DISABLE is 1";
+  } else if (folder.empty()) {
+    problem = "neither CUDA_CACHE_PATH nor HOME is set";
+  } else if (!mayBeWritten(folder)) {
+    problem = folder + " cannot be written";
+  }
+  return {{"folder", folder}, {"problem", problem}};
 }
 
 /// The GPUs that NVIDIA's driver finds; or why there are none.
 Json describeGpus() {
   namespace cuda = runtime::cuda;
-  Json report = {{"driver", nullptr}, {"devices", Json::array()}, {"problem", ""}};
+  Json report = {{"driver", nullptr},
+                 {"devices", Json::array()},
+                 {"problem", ""},
+                 {"code_cache", describeCodeCache()}};
   auto refuse = [&](const Status &status) {
     report["problem"] = std::string(status.message());
     return report;
@@ -132,12 +165,19 @@ std::string gpuText(const Json &gpus, const Json &libraries) {
   if (text.empty()) {
     return fmt::format("GPU         none: {}\n", gpus["problem"].get<std::string>());
   }
+  const Json &cache = gpus["code_cache"];
+  std::string kept = cache["problem"].get<std::string>();
+  text +=
+      fmt::format("{:<12}{}\n", "GPU code",
+                  kept.empty() ? "kept by the driver in " + cache["folder"].get<std::string>()
+                               : "compiled at each load: " + kept + " (or compile with --cubin)");
   for (const Json &library : libraries) {
     std::string problem = library["problem"].get<std::string>();
-    text += fmt::format("{:<12}{}\n", library["name"].get<std::string>(),
-                        problem.empty() ? fmt::format("{} ({})", library["version"].get<std::string>(),
-                                                      library["path"].get<std::string>())
-                                        : "none: " + problem);
+    text +=
+        fmt::format("{:<12}{}\n", library["name"].get<std::string>(),
+                    problem.empty() ? fmt::format("{} ({})", library["version"].get<std::string>(),
+                                                  library["path"].get<std::string>())
+                                    : "none: " + problem);
   }
   return text;
 }
@@ -145,8 +185,8 @@ std::string gpuText(const Json &gpus, const Json &libraries) {
 Status doctor(Terminal &terminal) {
   std::string cache = cacheFolder();
   Json levels = Json::array();
-  std::string text = fmt::format("processor   {}\nthreads     {} usable\nmemory      {}\n", cpuInfo("model name"),
-                                 usableCpus(), formatBytes(memoryBytes()));
+  std::string text = fmt::format("processor   {}\nthreads     {} usable\nmemory      {}\n",
+                                 cpuInfo("model name"), usableCpus(), formatBytes(memoryBytes()));
   std::string best;
   for (std::string_view name : engine::kCpuLevelNames) {
     engine::CpuLevel level = *engine::parseCpuLevel(name);
@@ -156,12 +196,13 @@ Status doctor(Terminal &terminal) {
                         missing.empty() ? "yes" : "no: lacks " + missing);
     best = missing.empty() ? std::string(name) : best;
   }
-  text += fmt::format("will use    {}\n", best.empty() ? "nothing: Tenon needs AVX2 and FMA" : best);
+  text +=
+      fmt::format("will use    {}\n", best.empty() ? "nothing: Tenon needs AVX2 and FMA" : best);
   Json gpus = describeGpus();
   Json libraries = describeLibraries();
   text += gpuText(gpus, libraries);
-  text += fmt::format("cache       {} ({} free)\ntenon       {}\n", cache, formatBytes(freeBytesFor(cache)),
-                      TENON_VERSION);
+  text += fmt::format("cache       {} ({} free)\ntenon       {}\n", cache,
+                      formatBytes(freeBytesFor(cache)), TENON_VERSION);
   if (terminal.json()) {
     terminal.printJson("doctor", {{"version", TENON_VERSION},
                                   {"cpu", cpuInfo("model name")},
