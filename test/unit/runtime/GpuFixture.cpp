@@ -141,6 +141,16 @@ std::vector<float> ramp(int64_t count) {
   return values;
 }
 
+void OnGpu::SetUp() {
+  if (FakeCuda *fake = fakeCuda()) {
+    fake->reset();
+  }
+  Result<std::shared_ptr<const runtime::cuda::CudaDevice>> opened =
+      runtime::cuda::CudaDevice::open(driverLibrary(), 0);
+  ASSERT_TRUE(opened.isOk()) << opened.status().toString();
+  device = *opened;
+}
+
 void WithFakeCuda::SetUp() {
   fake = fakeCuda();
   if (!fake) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "runtime/core/Session.h"
+#include "runtime/device/cuda/CudaDevice.h"
 #include "test/unit/engine/EngineFixture.h"
 #include "test/unit/runtime/FakeCuda.h"
 
@@ -55,6 +56,13 @@ std::vector<float> gpuSumOf(const std::vector<float> &input);
 /// Runs an engine of one float input and one float output that the session keeps on the host.
 Result<std::vector<float>> runOnHost(runtime::Session &session, const std::vector<float> &input);
 std::vector<float> ramp(int64_t count);
+
+/// Has the first GPU; on the stand-in of a new driver.
+class OnGpu : public ::testing::Test {
+protected:
+  void SetUp() override;
+  std::shared_ptr<const runtime::cuda::CudaDevice> device;
+};
 
 /// On the stand-in, starts every test with a new driver; on another, skips tests that need it.
 class WithFakeCuda : public ::testing::Test {
