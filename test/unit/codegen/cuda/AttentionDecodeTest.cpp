@@ -96,7 +96,8 @@ TEST(CudaAttentionDecodeTest, Chosen) {
 /// Rows and columns of which the blocks of a cluster have unequal shares, and many warps.
 TEST(CudaAttentionDecodeTest, ClustersOfOtherShapes) {
   for (auto [heads, keyHeads, width, splits, warps] :
-       {std::tuple(6, 2, 64, 8, 4), std::tuple(16, 1, 128, 2, 8), std::tuple(5, 1, 40, 4, 4)}) {
+       {std::tuple(6, 2, 64, 8, 4), std::tuple(16, 1, 64, 2, 8), std::tuple(16, 1, 128, 2, 4),
+        std::tuple(5, 1, 40, 4, 4)}) {
     AttentionTile tile = kShared;
     tile.splits = splits;
     tile.keyWarps = warps;

@@ -70,6 +70,13 @@ TEST(GpuEmulatorTest, SharedMemoryThatWasNotAskedFor) {
             "planted, block 0: a block writes shared memory behind what it asked for");
 }
 
+TEST(GpuEmulatorTest, MoreSharedMemoryThanAGpuHas) {
+  float result[32];
+  EXPECT_EQ(run(copyThroughShared(true), result, 227 << 10), "");
+  EXPECT_EQ(run(copyThroughShared(true), result, (227 << 10) + 1),
+            "planted: asks for 232449 bytes of shared memory, more than a GPU has");
+}
+
 TEST(GpuEmulatorTest, LanesThatDoNotMeet) {
   float result[32];
   std::string fault = run(

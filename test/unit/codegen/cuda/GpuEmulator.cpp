@@ -219,6 +219,10 @@ Error GpuEmulator::launch(StringRef kernel, ArrayRef<void *> buffers, ArrayRef<i
   if (blocks % shape.cluster != 0) {
     return createStringError(kernel + ": the grid is not a multiple of the cluster");
   }
+  if (shape.sharedBytes > kMostSharedBytes) {
+    return createStringError(kernel + ": asks for " + Twine(shape.sharedBytes) +
+                             " bytes of shared memory, more than a GPU has");
+  }
   for (int64_t block = 0; block < blocks; block += shape.cluster) {
     std::string fault =
         runCluster(shape, block, [&] { entry(buffers.data(), sizes.data(), maps.data()); });
