@@ -7,7 +7,7 @@
 #include "runtime/device/cpu/CpuVariant.h"
 #include "runtime/device/cuda/CudaVariant.h"
 #include "runtime/device/cuda/EarlyLibraries.h"
-#include "support/CacheFolder.h"
+#include "support/Environment.h"
 #include "support/Text.h"
 
 #include <functional>

@@ -3,10 +3,10 @@
 
 #include "runtime/library/Loader.h"
 
+#include "support/Environment.h"
 #include "support/Text.h"
 
 #include <climits>
-#include <cstdlib>
 #include <dlfcn.h>
 #include <glob.h>
 #include <link.h>
@@ -14,11 +14,6 @@
 
 namespace tenon::library {
 namespace {
-
-std::string environment(const char *name) {
-  const char *value = std::getenv(name);
-  return value ? value : "";
-}
 
 void addMatches(const std::string &pattern, std::vector<std::string> &folders) {
   glob_t found{};

@@ -4,6 +4,7 @@
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "runtime/device/cuda/CudaDevice.h"
 #include "runtime/library/Library.h"
+#include "support/Environment.h"
 #include "support/ThreadPool.h"
 #include "tools/tenon/EngineSource.h"
 #include "tools/tenon/Terminal.h"
@@ -15,7 +16,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -90,10 +90,6 @@ bool mayBeWritten(const std::string &folder) {
 
 /// Where NVIDIA's driver keeps what it compiled PTX to; or why it compiles at each load.
 Json describeCodeCache() {
-  auto environment = [](const char *name) {
-    const char *value = std::getenv(name);
-    return std::string(value ? value : "");
-  };
   std::string folder = environment("CUDA_CACHE_PATH"), problem;
   if (folder.empty() && !environment("HOME").empty()) {
     folder = environment("HOME") + "/.nv/ComputeCache";

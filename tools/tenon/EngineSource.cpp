@@ -2,7 +2,7 @@
 
 #include "tools/tenon/EngineSource.h"
 
-#include "support/CacheFolder.h"
+#include "support/Environment.h"
 #include "support/ThreadPool.h"
 #include "tools/tenon/CompilerBridge.h"
 #include "tools/tenon/Terminal.h"
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <utility>

@@ -4,6 +4,7 @@
 
 #include "runtime/library/Loader.h"
 #include "support/AtomicFile.h"
+#include "support/Environment.h"
 #include "support/MappedFile.h"
 
 #include <fmt/format.h>
@@ -71,7 +72,7 @@ std::string textOf(const std::string &path) {
 
 std::vector<std::string> candidates() {
   std::vector<std::string> files;
-  std::string path = std::getenv("PATH") ? std::getenv("PATH") : "";
+  std::string path = environment("PATH");
   for (size_t begin = 0; begin <= path.size();) {
     size_t end = std::min(path.find(':', begin), path.size());
     files.push_back(path.substr(begin, end - begin) + "/ptxas");

@@ -42,7 +42,7 @@ struct GpuEngine : TestEngine {
   std::vector<std::unique_ptr<std::string>> codes;
 };
 
-/// Options that take the tests' driver and keep no code.
+/// Options that take the tests' driver and keep nothing.
 runtime::EngineOptions gpuOptions();
 /// Writes, opens and makes a session of an engine; fails the test when that fails.
 std::unique_ptr<runtime::Session> gpuSession(const TestEngine &engine,

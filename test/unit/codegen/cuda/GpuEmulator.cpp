@@ -3,6 +3,7 @@
 #include "GpuEmulator.h"
 
 #include "WarpModel.h"
+#include "compiler/dispatch/ArchLimits.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
@@ -219,7 +220,8 @@ Error GpuEmulator::launch(StringRef kernel, ArrayRef<void *> buffers, ArrayRef<i
   if (blocks % shape.cluster != 0) {
     return createStringError(kernel + ": the grid is not a multiple of the cluster");
   }
-  if (shape.sharedBytes > kMostSharedBytes) {
+  // Of no architecture more than of this one.
+  if (int64_t(shape.sharedBytes) > dispatch::sharedLimit(*engine::parseCudaArch("sm_90"))) {
     return createStringError(kernel + ": asks for " + Twine(shape.sharedBytes) +
                              " bytes of shared memory, more than a GPU has");
   }

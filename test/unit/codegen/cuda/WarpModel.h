@@ -19,8 +19,6 @@ struct LaunchShape {
 
 /// More shared memory than any GPU gives a block.
 inline constexpr uint64_t kSharedBytes = 256 * 1024;
-/// That a launch may ask for: those of the largest block of sm_90.
-inline constexpr uint64_t kMostSharedBytes = 227 * 1024;
 
 /// Runs the blocks of one cluster: `body` once a thread. Returns what went wrong, or nothing.
 std::string runCluster(const LaunchShape &shape, uint32_t firstBlock,
