@@ -49,6 +49,16 @@ bool takeAdd(Epilogue &epilogue, tn::AddOp add, Value value) {
   return false;
 }
 
+/// Whether `op` adds a residual for an operation on whole rows alone.
+bool isForRows(const Formation &formation, Operation *op) {
+  tn::AddOp add = dyn_cast<tn::AddOp>(op);
+  if (!add || !add->hasOneUse() || rowRank(*add->user_begin(), formation.device()) == 0) {
+    return false;
+  }
+  return tn::sameDims(tn::getDims(add.getA().getType()), tn::getDims(add.getB().getType())) &&
+         !formation.grouping.groupOf(*add->user_begin());
+}
+
 /// Whether the call can do `op`, the only reader of `value`, next.
 bool takeNext(Epilogue &epilogue, Operation *op, Value value) {
   if (epilogue.hasActivation) {
@@ -104,6 +114,8 @@ void growLibraryEpilogue(Formation &formation, Group *group) {
     const Rule *rule = nullptr;
     if (formation.grouping.groupOf(user)) {
       rule = &kOtherRegion;
+    } else if (isForRows(formation, user)) {
+      rule = &kAddedInRows;
     } else if (!takeNext(epilogue, user, value)) {
       rule = isElementwise(user) ? &kLibraryEpilogue : &kNotElementwise;
     } else {

@@ -36,6 +36,9 @@ inline constexpr Rule kContractionReads = {
 inline constexpr Rule kLibraryEpilogue = {
     "library-epilogue",
     "the library's call has no such epilogue; a generated product gains little or loses much"};
+inline constexpr Rule kAddedInRows = {
+    "added-in-rows",
+    "the kernel of whole rows behind it, its only reader, adds a residual for less than the call"};
 inline constexpr Rule kAttentionAlone = {"attention-alone", "attention is compiled alone"};
 inline constexpr Rule kCompiledAlone = {"compiled-alone",
                                         "one of the two has no strategy that fuses"};

@@ -88,9 +88,18 @@ LogicalResult normalize(Lowering &lowering, Value x, Value y, ArrayRef<AffineExp
   if (centered) {
     sum = reduce(lowering, dims, reduced, zero, source, combineSum);
   }
+  AffineExpr count = lowering.builder.getAffineConstantExpr(1);
+  for (unsigned i : reduced.set_bits()) {
+    count = count * dims[i];
+  }
   auto mean = [&](Body &body, Value total) -> Value {
-    return arith::DivFOp::create(body.builder, location, total,
-                                 reducedCount(body, dims, reduced, wide));
+    OpBuilder &b = body.builder;
+    if (std::optional<int64_t> known = constantDim(count)) {
+      FloatAttr part = b.getFloatAttr(wide, 1.0 / static_cast<double>(*known));
+      return arith::MulFOp::create(b, location, total,
+                                   arith::ConstantOp::create(b, location, part));
+    }
+    return arith::DivFOp::create(b, location, total, reducedCount(body, dims, reduced, wide));
   };
   auto left = [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
     Value value = source(body, at);

@@ -21,6 +21,7 @@
 #include "llvm/Transforms/Scalar/LoopUnrollPass.h"
 #include "llvm/Transforms/Scalar/SROA.h"
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
+#include "llvm/Transforms/Vectorize/SLPVectorizer.h"
 
 namespace tenon::codegen::cuda {
 namespace {
@@ -100,6 +101,8 @@ void addPasses(llvm::FunctionPassManager &passes) {
   clean();
   passes.addPass(llvm::LoopUnrollPass(llvm::LoopUnrollOptions(/*OptLevel=*/2)));
   passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
+  clean();
+  passes.addPass(llvm::SLPVectorizerPass());
   clean();
 }
 

@@ -1,6 +1,6 @@
-// From sums to the result: the warpgroup that made them hands them over, other warps take them through
-// the region's elementwise ops, eight neighbours of a row a thread. Relies on Warpgroup.h for which sums
-// a thread has, and on rows of the result being whole boxes.
+// From sums to the result: the warpgroup that made them hands them over, other warps take them
+// through the region's elementwise ops, eight neighbours of a row a thread. Relies on Warpgroup.h
+// for which sums a thread has, and on rows of the result being whole boxes.
 #include "compiler/codegen/cuda/LargeProduct.h"
 
 #include "compiler/codegen/cuda/TensorCore.h"
@@ -16,51 +16,66 @@ namespace {
 
 /// Elements that a thread finishes at once: 16 bytes, an eighth of a box's row.
 constexpr int64_t kNeighbours = 8, kThreadsOfRow = kTileColumns / kNeighbours;
-/// What a warp finishes in one go: so many rows of a box, of which each thread has some.
-constexpr int64_t kUnitRows = 16, kPieces = kUnitRows / (kWarp / kThreadsOfRow);
+/// What a warp finishes in one go: so many rows of a box, in pieces of fewer.
+constexpr int64_t kUnitRows = 16, kPieceRows = kWarp / kThreadsOfRow;
+constexpr int64_t kPieces = kUnitRows / kPieceRows;
 constexpr int64_t kUnitsOfBox = kGroupRows / kUnitRows;
 constexpr int64_t kUnits = dispatch::kLargeColumns / kTileColumns * kUnitsOfBox;
 constexpr int64_t kBoxElements = kGroupRows * kTileColumns;
 
 } // namespace
 
-/// A thread's words of eight rows and columns are in different banks, as tiles are laid out.
 void LargeProduct::handOver(const ThreadBuilder &t, ArrayRef<Value> sums) const {
-  Value lane = t.rem(thread, kWarpgroup), inWarp = t.rem(lane, kWarp);
-  Value row = t.add(t.mul(t.div(lane, kWarp), kMmaRows), t.div(inWarp, 4));
-  Value tile = handedTile(t, warpgroup), quad = t.mul(t.rem(inWarp, 4), 2);
-  for (size_t i = 0; i < sums.size(); i += 2) {
-    int64_t group = i / 4, below = i / 2 % 2;
-    Value chunk = t.i32(group % kThreadsOfRow);
-    Value at = t.add(tileOffset(t, row, chunk), quad);
-    int64_t fixed = group / kThreadsOfRow * kBoxElements + below * 8 * kTileColumns;
-    t.store(t.packPair(p.element, sums[i], sums[i + 1]),
-            t.offset(t.offset(tile, p.element, at), p.element, fixed), 4);
+  TileSpot spot = rowsFirst(t);
+  Value warp = t.div(t.rem(thread, kWarpgroup), kWarp);
+  Value row = t.add(t.mul(warp, kMmaRows), spot.row), chunk = t.div(spot.column, 8);
+  Value tile = handedTile(t, warpgroup);
+  for (size_t i = 0; i < sums.size(); i += 8) {
+    int64_t group = i / 4;
+    Value at = tileOffset(t, row, t.add(chunk, group % kThreadsOfRow));
+    int64_t fixed = group / kThreadsOfRow * kBoxElements;
+    Values words;
+    for (size_t word = i; word < i + 8; word += 2) {
+      words.push_back(t.packPair(p.element, sums[word], sums[word + 1]));
+    }
+    storeMatrices(t, t.offset(t.offset(tile, p.element, at), p.element, fixed), words);
   }
 }
 
 /// Those of unit `unit` of a warpgroup's half of a tile, with rows that follow each other.
-SmallVector<LargeProduct::Piece> LargeProduct::piecesOf(const ThreadBuilder &t,
-                                                        const Corner &corner, Value group,
-                                                        Value unit) {
+SmallVector<LargeProduct::Piece>
+LargeProduct::piecesOf(const ThreadBuilder &t, const Corner &corner, Value group, Value unit) {
   IndexMath &math = kernel.math;
   Value lane = t.lane(), box = t.div(unit, kUnitsOfBox), chunk = t.rem(lane, kThreadsOfRow);
-  Value first = t.add(t.mul(t.rem(unit, kUnitsOfBox), kUnitRows), t.div(lane, kThreadsOfRow));
+  Value inHalf = t.add(t.mul(t.rem(unit, kUnitsOfBox), kUnitRows), t.div(lane, kThreadsOfRow));
+  Value row = t.add(t.add(corner.row, t.mul(group, kGroupRows)), inHalf);
   Value column = t.add(t.mul(box, kTileColumns), t.mul(chunk, kNeighbours));
   Index columnIndex = math.fromWord(t.add(corner.column, column), kNeighbours);
   Value tile = t.offset(handedTile(t, group), p.element, t.mul(box, kBoxElements));
   bool hasTail = p.rows % dispatch::kLargeRows != 0;
+  auto linear = [&](const Index &number) {
+    return math.add(math.multiply(number, Index::constant(p.columns)), columnIndex);
+  };
+  Index first = math.fromWord(row), firstLinear = linear(first);
   SmallVector<Piece> pieces;
   for (int64_t i = 0; i < kPieces; ++i) {
-    Value inHalf = t.add(first, i * (kUnitRows / kPieces));
-    Value row = t.add(t.add(corner.row, t.mul(group, kGroupRows)), inHalf);
-    Value exists = hasTail ? t.isLess(row, t.i32(p.rows)) : Value();
-    // Rows that do not exist compute something of the last one.
-    Index number = math.fromWord(hasTail ? t.min(row, t.i32(p.rows - 1)) : row);
-    pieces.push_back({t.offset(tile, p.element, tileOffset(t, inHalf, chunk)),
-                      math.delinearize(number, kernel.sizes(p.rowDims)), columnIndex,
-                      math.add(math.multiply(number, Index::constant(p.columns)), columnIndex),
-                      exists});
+    int64_t below = i * kPieceRows;
+    Piece piece;
+    // Tiles are laid out alike every eight rows.
+    piece.sums = below < 8 ? t.offset(tile, p.element, tileOffset(t, t.add(inHalf, below), chunk))
+                           : t.offset(pieces[i - 8 / kPieceRows].sums, p.element, 8 * kTileColumns);
+    Index number = math.add(first, Index::constant(below));
+    piece.linear = math.add(firstLinear, Index::constant(below * p.columns));
+    if (hasTail) {
+      // Rows that do not exist compute something of the last one.
+      Value own = t.add(row, below);
+      piece.exists = t.isLess(own, t.i32(p.rows));
+      number = math.fromWord(t.min(own, t.i32(p.rows - 1)));
+      piece.linear = linear(number);
+    }
+    piece.row = math.delinearize(number, kernel.sizes(p.rowDims));
+    piece.column = columnIndex;
+    pieces.push_back(std::move(piece));
   }
   return pieces;
 }

@@ -141,13 +141,21 @@ bool isMultiple(Value value, Value x, double factor) {
          std::abs(constant.getValueAsDouble() - factor) < 1e-6;
 }
 
-/// h + h erf(x / sqrt 2) with h = x / 2 is max(x, 0) - |x| (1 - erf(|x| / sqrt 2)) / 2: two
-/// instructions fewer. |x| is bounded so that infinity does not meet the 0 that is left of it.
+/// (1 - erf(a / sqrt 2)) / 2 = 2^(a P(a) - 1) for a >= 0: a minimax fit of the error of GELU in
+/// units of the last place of an f16, 0.15 of them for any x.
+constexpr std::array<double, 5> kGeluTail = {-1.1499033284372517, -0.4630541931550401,
+                                             -0.0488786488878667, 0.005996238324462836,
+                                             -0.00033660798355895016};
+
+/// h + h erf(x / sqrt 2) with h = x / 2 is max(x, 0) - |x| (1 - erf(|x| / sqrt 2)) / 2. |x| is
+/// bounded so that infinity does not meet the 0 that is left of it. Where x has 16 bits and the
+/// result too, only the second factor needs more, and the rest is done for two elements at once;
+/// that rounds once more.
 struct WholeGelu : OpRewritePattern<math::ErfOp> {
   explicit WholeGelu(MLIRContext *context) : OpRewritePattern(context, kBenefit + 1) {}
 
   LogicalResult matchAndRewrite(math::ErfOp op, PatternRewriter &rewriter) const override {
-    constexpr double kScale = 0.7071067811865476, kBound = 16;
+    constexpr double kScale = 0.7071067811865476;
     arith::MulFOp argument = op.getOperand().getDefiningOp<arith::MulFOp>();
     auto only = [](Value value) { return value.hasOneUse() ? *value.user_begin() : nullptr; };
     auto product = dyn_cast_or_null<arith::MulFOp>(only(op));
@@ -157,21 +165,31 @@ struct WholeGelu : OpRewritePattern<math::ErfOp> {
         !isMultiple(sum.getLhs(), argument.getLhs(), 0.5)) {
       return failure();
     }
-    rewriter.setInsertionPoint(sum);
-    Location loc = op.getLoc();
-    Real x(rewriter, loc, argument.getLhs());
-    Real magnitude = x.abs();
-    Real a = Real(rewriter, loc,
-                  magnitude.create<arith::MinNumFOp>(Value(magnitude), magnitude.number(kBound)));
-    std::array<double, kErfc.size()> scaled;
-    double power = 1;
-    for (size_t i = 0; i < kErfc.size(); ++i) {
-      scaled[i] = kErfc[i] * (power *= kScale);
+    Value x = argument.getLhs();
+    auto widened = x.getDefiningOp<arith::ExtFOp>();
+    auto rounded = dyn_cast_or_null<arith::TruncFOp>(only(sum));
+    if (widened && rounded && widened.getIn().getType() == rounded.getType()) {
+      rewriter.setInsertionPoint(rounded);
+      rewriter.replaceOp(rounded, gelu(widened.getIn(), rewriter, op.getLoc()));
+      return success();
     }
-    Real tail = exp2Of(a.fma(a.polynomial(scaled), a.number(-1)), rewriter, loc);
-    Real positive(rewriter, loc, x.create<arith::MaximumFOp>(Value(x), x.number(0)));
-    rewriter.replaceOp(sum, Value((-a).fma(tail, positive)));
+    rewriter.setInsertionPoint(sum);
+    rewriter.replaceOp(sum, gelu(x, rewriter, op.getLoc()));
     return success();
+  }
+
+private:
+  static Value gelu(Value operand, PatternRewriter &rewriter, Location loc) {
+    constexpr double kBound = 16;
+    Real x(rewriter, loc, operand), magnitude = x.abs();
+    Value bounded = magnitude.create<arith::MinimumFOp>(Value(magnitude), magnitude.number(kBound));
+    Real positive(rewriter, loc, x.create<arith::MaximumFOp>(Value(x), x.number(0)));
+    bool isWide = operand.getType().isF32();
+    Type wide = rewriter.getF32Type();
+    Real a(rewriter, loc, isWide ? bounded : x.create<arith::ExtFOp>(wide, bounded));
+    Real tail = exp2Of(a.fma(a.polynomial(kGeluTail), a.number(-1)), rewriter, loc);
+    Value factor = isWide ? Value(tail) : x.create<arith::TruncFOp>(operand.getType(), Value(tail));
+    return (-Real(rewriter, loc, bounded)).fma(Real(rewriter, loc, factor), positive);
   }
 };
 

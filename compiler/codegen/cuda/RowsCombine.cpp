@@ -138,4 +138,14 @@ Accumulators Combiner::combine(OpBuilder &builder, Location location,
   return all.front();
 }
 
+Accumulators Combiner::start(OpBuilder &builder, Location location,
+                             const Accumulators &neutral) const {
+  if (!isa_and_nonnull<arith::AddFOp>(single)) {
+    return neutral;
+  }
+  // 0 + x is not x for -0; -0 + x always is.
+  FloatAttr zero = builder.getFloatAttr(neutral[0].getType(), -0.0);
+  return {arith::ConstantOp::create(builder, location, zero)};
+}
+
 } // namespace tenon::codegen::cuda

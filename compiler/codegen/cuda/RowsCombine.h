@@ -23,6 +23,10 @@ public:
   Accumulators combine(mlir::OpBuilder &builder, mlir::Location location,
                        llvm::SmallVector<Accumulators> all) const;
 
+  /// What single elements start from, as good as `neutral` and without an instruction.
+  Accumulators start(mlir::OpBuilder &builder, mlir::Location location,
+                     const Accumulators &neutral) const;
+
 private:
   /// The op that combines the only accumulator with an element; null for an arg_reduce.
   mlir::Operation *single = nullptr;

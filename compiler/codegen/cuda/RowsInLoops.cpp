@@ -118,7 +118,7 @@ void LoopRows::reduce(linalg::GenericOp op, const Shape &shape, ThreadCombiner &
     for (const Strip &strip : strips) {
       llvm::append_range(places, strip.places);
     }
-    SmallVector<Accumulators> starts(places.size(), neutral);
+    SmallVector<Accumulators> starts(places.size(), combiner.start(builder, location, neutral));
     SmallVector<SmallVector<Value>> results = emitter.steps(op, places, starts);
     SmallVector<Accumulators> parts(1, Accumulators(loop.getRegionIterArgs()));
     for (auto [i, strip] : llvm::enumerate(strips)) {

@@ -44,7 +44,7 @@ private:
 
 Accumulators RegisterRows::reduceOwn(linalg::GenericOp op, const Combiner &combiner,
                                      const Accumulators &neutral) {
-  SmallVector<Accumulators> starts(places.size(), neutral);
+  SmallVector<Accumulators> starts(places.size(), combiner.start(builder, location, neutral));
   SmallVector<SmallVector<Value>> results = emitter.steps(op, places, starts);
   SmallVector<Accumulators> parts;
   for (auto [i, strip] : llvm::enumerate(strips)) {

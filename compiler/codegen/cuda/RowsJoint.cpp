@@ -46,14 +46,12 @@ template <typename Combine> Value reducedValue(linalg::GenericOp op) {
   return combine.getLhs() == accumulator ? combine.getRhs() : combine.getLhs();
 }
 
-/// Whether a value of a body is this number of elements, as a float.
-bool isCount(Value value, int64_t count) {
-  arith::SIToFPOp converted = value.getDefiningOp<arith::SIToFPOp>();
-  arith::IndexCastOp cast =
-      converted ? converted.getIn().getDefiningOp<arith::IndexCastOp>() : arith::IndexCastOp();
-  llvm::APInt number;
-  return cast && matchPattern(cast.getIn(), m_ConstantInt(&number)) &&
-         number.getSExtValue() == count;
+/// Whether a value of a body is one part of this many.
+bool isPartOf(Value value, int64_t count) {
+  FloatAttr constant;
+  return matchPattern(value, m_Constant(&constant)) &&
+         constant.getValue().convertToFloat() ==
+             static_cast<float>(1.0 / static_cast<double>(count));
 }
 
 bool areMoments(linalg::GenericOp first, linalg::GenericOp second, int64_t length) {
@@ -64,9 +62,9 @@ bool areMoments(linalg::GenericOp first, linalg::GenericOp second, int64_t lengt
     return false;
   }
   arith::SubFOp left = square.getLhs().getDefiningOp<arith::SubFOp>();
-  arith::DivFOp mean = left ? left.getRhs().getDefiningOp<arith::DivFOp>() : arith::DivFOp();
+  arith::MulFOp mean = left ? left.getRhs().getDefiningOp<arith::MulFOp>() : arith::MulFOp();
   if (!mean || tensorOf(second, mean.getLhs()) != first.getResult(0) ||
-      !isCount(mean.getRhs(), length)) {
+      !isPartOf(mean.getRhs(), length)) {
     return false;
   }
   Value x = elementOf(first, summed);

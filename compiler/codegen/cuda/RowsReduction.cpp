@@ -123,7 +123,7 @@ SmallVector<Accumulators> ReductionKernels::stepThread(Kernel &kernel, ElementEm
       }
     }
   }
-  SmallVector<Accumulators> starts(places.size(), neutral);
+  SmallVector<Accumulators> starts(places.size(), combiner.start(builder, location, neutral));
   SmallVector<SmallVector<Value>> values = emitter.steps(op, places, starts);
   for (int64_t lane = 0; lane < spread.lanes; ++lane) {
     SmallVector<Accumulators> parts(1, carried[lane]);

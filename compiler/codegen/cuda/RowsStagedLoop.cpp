@@ -17,7 +17,8 @@ Accumulators StagedRows::reduceOwn(linalg::GenericOp op, const Combiner &combine
   for (auto [i, strip] : llvm::enumerate(strips)) {
     emitter.openScope();
     openPass(strip, i);
-    SmallVector<Accumulators> starts(strip.places.size(), neutral);
+    SmallVector<Accumulators> starts(strip.places.size(),
+                                     combiner.start(builder, location, neutral));
     SmallVector<SmallVector<Value>> results = emitter.steps(op, strip.places, starts);
     parts.push_back(combineStrip(combiner, strip, results, neutral));
     emitter.closeScope();

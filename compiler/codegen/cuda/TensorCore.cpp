@@ -40,6 +40,12 @@ ThreadBuilder::Values loadMatrices(const ThreadBuilder &t, Value sharedPointer, 
           t.member(matrices, 3)};
 }
 
+void storeMatrices(const ThreadBuilder &t, Value sharedPointer, ArrayRef<Value> words) {
+  NVVM::StMatrixOp::create(t.builder, t.location, sharedPointer, words, NVVM::MMALayout::row,
+                           NVVM::LdStMatrixShapeAttr::get(t.builder.getContext(), 8, 8),
+                           NVVM::LdStMatrixEltType::B16);
+}
+
 /// Matrix m = lane / 8 is at rows 8 (m % 2), columns 8 (m / 2).
 TileSpot rowsFirst(const ThreadBuilder &t) {
   Value lane = t.lane();

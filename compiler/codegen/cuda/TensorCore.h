@@ -29,8 +29,12 @@ ThreadBuilder::Values multiply(const ThreadBuilder &t, mlir::Type element,
 /// of matrix m; transposed, [2 t + {0, 1}][g].
 ThreadBuilder::Values loadMatrices(const ThreadBuilder &t, mlir::Value sharedPointer,
                                    bool transposed);
+/// The way back, of words of four matrices that are not transposed (sm_90).
+void storeMatrices(const ThreadBuilder &t, mlir::Value sharedPointer,
+                   llvm::ArrayRef<mlir::Value> words);
 
-/// The row and column (in elements) in a 16 x 16 tile whose address a lane gives to loadMatrices.
+/// The row and column (in elements) in a 16 x 16 tile whose address a lane gives to loadMatrices
+/// and storeMatrices.
 struct TileSpot {
   mlir::Value row, column;
 };

@@ -197,6 +197,27 @@ TEST_F(DispatchTest, GpuProductTakesWhatTheLibraryComputes) {
   EXPECT_EQ(ruleOf("tn.matmul", "tn.gelu"), "library-epilogue");
 }
 
+TEST_F(DispatchTest, GpuRowsAddTheResidualThatOnlyTheyRead) {
+  auto body = [](const char *readers) {
+    return std::string(R"(
+    %w = tn.weight "w" : tensor<8x16xf16>
+    %b = tn.weight "b" : tensor<16xf16>
+    %0 = tn.matmul %x, %w : (tensor<64x8xf16>, tensor<8x16xf16>) -> tensor<64x16xf16>
+    %1 = tn.add %0, %b : (tensor<64x16xf16>, tensor<16xf16>) -> tensor<64x16xf16>
+    %2 = tn.add %1, %r : (tensor<64x16xf16>, tensor<64x16xf16>) -> tensor<64x16xf16>
+    %3 = tn.softmax %2 {axis = 1 : i64} : tensor<64x16xf16>
+    return )") +
+           readers + " : tensor<64x16xf16>, tensor<64x16xf16>";
+  };
+  llvm::StringRef signature =
+      "(%x: tensor<64x8xf16>, %r: tensor<64x16xf16>) -> (tensor<64x16xf16>, tensor<64x16xf16>)";
+  EXPECT_EQ(runOnGpu(signature, body("%3, %r")),
+            (Regions{"contraction(matmul, add)", "rows(add, softmax)"}));
+  EXPECT_EQ(ruleOf("tn.add", "tn.add"), "added-in-rows");
+  EXPECT_EQ(runOnGpu(signature, body("%3, %2")),
+            (Regions{"contraction(matmul, add, add)", "rows(softmax)"}));
+}
+
 TEST_F(DispatchTest, GpuProductWithTwoReadersStandsAlone) {
   Regions regions = runOnGpu("(%x: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>)", R"(
     %0 = tn.matmul %x, %x : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>

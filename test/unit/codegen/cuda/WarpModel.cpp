@@ -80,6 +80,27 @@ void loadMatrices(Lanes lanes, bool transposed) {
   }
 }
 
+void storeMatrices(Lanes lanes) {
+  struct Operands {
+    char *to;
+    uint16_t elements[4][2];
+  };
+  auto of = [&](unsigned lane) -> const Operands & {
+    return *static_cast<const Operands *>(lanes(lane).arguments);
+  };
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    if (reinterpret_cast<uintptr_t>(of(lane).to) % 16 != 0) {
+      running->fault = "stmatrix to an address that is not a multiple of 16";
+      return;
+    }
+  }
+  for (unsigned matrix = 0; matrix < 4; ++matrix) {
+    for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+      memcpy(of(matrix * 8 + lane / 4).to + lane % 4 * 4, of(lane).elements[matrix], 4);
+    }
+  }
+}
+
 void shuffle(Lanes lanes, llvm::function_ref<unsigned(unsigned, unsigned)> source) {
   struct Operands {
     uint32_t mask, value, offset, clamp;
@@ -235,6 +256,7 @@ const std::map<std::string, Together> &togethers() {
       {"llvm.nvvm.mma.m16n8k16.row.col.f32.f32", [](Lanes l) { multiplyMatrices(l, false); }},
       {"llvm.nvvm.mma.m16n8k16.row.col.bf16", [](Lanes l) { multiplyMatrices(l, true); }},
       {"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3", [](Lanes l) { loadMatrices(l, false); }},
+      {"llvm.nvvm.stmatrix.sync.aligned.m8n8.x4.b16.p3", storeMatrices},
       {"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16.p3",
        [](Lanes l) { loadMatrices(l, true); }},
       {"llvm.nvvm.bar.warp.sync", [](Lanes) {}},
