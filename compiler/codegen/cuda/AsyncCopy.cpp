@@ -35,8 +35,9 @@ void arriveExpecting(const ThreadBuilder &t, Value barrier, Value bytes) {
   assembly(t, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "l,r", {barrier, bytes});
 }
 
-void arrive(const ThreadBuilder &t, Value barrier) {
-  assembly(t, "mbarrier.arrive.shared::cta.b64 _, [$0];", "l", barrier);
+void arrive(const ThreadBuilder &t, Value barrier, int64_t count) {
+  std::string times = count == 1 ? "" : ", " + std::to_string(count);
+  assembly(t, "mbarrier.arrive.shared::cta.b64 _, [$0]" + times + ";", "l", barrier);
 }
 
 void waitForPhase(const ThreadBuilder &t, Value barrier, Value parity) {

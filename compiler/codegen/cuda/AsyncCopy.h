@@ -27,8 +27,8 @@ void initBarrier(const ThreadBuilder &t, mlir::Value barrier, int64_t arrivals);
 void publishBarriers(const ThreadBuilder &t);
 /// Arrives, and lets the phase wait for so many bytes (i32) more. In front of the copies.
 void arriveExpecting(const ThreadBuilder &t, mlir::Value barrier, mlir::Value bytes);
-/// Arrives.
-void arrive(const ThreadBuilder &t, mlir::Value barrier);
+/// Arrives, so many times.
+void arrive(const ThreadBuilder &t, mlir::Value barrier, int64_t count = 1);
 /// Waits until the phase of this parity (i32, 0 or 1) has ended: then what copies brought, and what
 /// threads of the block did before they arrived, is seen.
 void waitForPhase(const ThreadBuilder &t, mlir::Value barrier, mlir::Value parity);

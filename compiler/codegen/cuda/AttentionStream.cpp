@@ -122,7 +122,7 @@ void StreamKernel::place(const ThreadBuilder &t) {
     for (int64_t slot = 0; slot < l.slots; ++slot) {
       // The mask arrives with values: all threads have read it when products with these are done.
       initBarrier(c, full(c, c.i32(slot)), p.mask && slot % 2 == 1 ? 2 : 1);
-      initBarrier(c, empty(c, c.i32(slot)), kStreamGroups);
+      initBarrier(c, empty(c, c.i32(slot)), kStreamGroups * kWarpsOfGroup);
     }
     Value queries = bytesAt(c, barriersOffset() + 2 * l.slots * kBarrierBytes);
     for (int64_t i = 0; i < 2 * kStreamGroups; ++i) {

@@ -59,19 +59,22 @@ void StreamKernel::askForNext(const ThreadBuilder &t, const Unit &unit) const {
   });
 }
 
-/// Gives a slot back after the last use of it.
+/// Gives a slot back after the last use of it, for all warps: they did that together.
 void StreamKernel::release(const ThreadBuilder &t, const Unit &unit, Value slot) const {
   t.when(t.bitAnd(isFirst, unit.isLast),
-         [&](const ThreadBuilder &c) { arrive(c, empty(c, slot)); });
+         [&](const ThreadBuilder &c) { arrive(c, empty(c, slot), kWarpsOfGroup); });
 }
 
-/// A head that this warpgroup does nothing of.
+/// A head that this warpgroup does nothing of. Each warp gives slots back by itself, so that none
+/// is a turn of the ring behind the others.
 void StreamKernel::passHead(const ThreadBuilder &t, const Turn &first) const {
   t.loop(t.i32(0), t.i32(2 * l.tiles()), t.i32(1), first.values(),
          [&](const ThreadBuilder &c, Value, ValueRange state) {
            Turn turn = Turn::of(state);
            waitForPhase(c, full(c, turn.slot), turn.parity);
-           c.when(isFirst, [&](const ThreadBuilder &d) { arrive(d, empty(d, turn.slot)); });
+           c.warpBarrier();
+           c.when(c.isEqual(c.rem(thread, kWarp), c.i32(0)),
+                  [&](const ThreadBuilder &d) { arrive(d, empty(d, turn.slot)); });
            return advance(c, turn, 1).values();
          });
 }
@@ -128,16 +131,19 @@ void StreamKernel::passTurn(const ThreadBuilder &t) const {
   }
 }
 
-/// Others may have one unit more than this warpgroup has done, and wait for its turns.
+/// Others may have one unit more than this warpgroup has done, and wait for its turns. By one
+/// thread: the others might miss a turn and wait for it for good.
 void StreamKernel::endTurns(const ThreadBuilder &t, Value done) const {
   Value heads = t.div(t.sub(t.i32(l.heads + l.blocks - 1), t.block()), l.blocks);
   Value most = t.ceilDiv(t.mul(heads, l.units()), kStreamGroups);
-  t.loop(t.mul(done, l.tiles() + 1), t.mul(most, l.tiles() + 1), t.i32(1), {},
-         [&](const ThreadBuilder &c, Value turn, ValueRange) -> Values {
-           waitForPhase(c, turnOf(c, group), c.rem(turn, 2));
-           passTurn(c);
-           return {};
-         });
+  t.when(isFirst, [&](const ThreadBuilder &c) {
+    c.loop(c.mul(done, l.tiles() + 1), c.mul(most, l.tiles() + 1), c.i32(1), {},
+           [&](const ThreadBuilder &d, Value turn, ValueRange) -> Values {
+             waitForPhase(d, turnOf(d, group), d.rem(turn, 2));
+             passTurn(d);
+             return {};
+           });
+  });
 }
 
 void StreamKernel::doUnit(const ThreadBuilder &t, const Unit &unit) {

@@ -102,6 +102,7 @@ void addPasses(llvm::FunctionPassManager &passes) {
   passes.addPass(llvm::LoopUnrollPass(llvm::LoopUnrollOptions(/*OptLevel=*/2)));
   passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
   clean();
+  // Pairs of 16-bit floats.
   passes.addPass(llvm::SLPVectorizerPass());
   clean();
 }

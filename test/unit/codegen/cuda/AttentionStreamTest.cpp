@@ -159,6 +159,7 @@ TEST(CudaAttentionStreamTest, WhatIsLeftOut) {
   for (auto [from, to] :
        {std::pair("wgmma.wait_group.sync.aligned 0", "wgmma.wait_group.sync.aligned 1"),
         std::pair("mbarrier.arrive.shared::cta.b64 _, [$0];", "fence.proxy.async.shared::cta;"),
+        std::pair("mbarrier.arrive.shared::cta.b64 _, [$0], 4;", "fence.proxy.async.shared::cta;"),
         std::pair(
             "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], "
             "$1;\n@!done bra again;\n}",

@@ -218,6 +218,12 @@ const std::map<std::string, Single> &singles() {
        }},
       {"mbarrier.arrive.shared::cta.b64 _, [$0];",
        [](void *, const void *a) { running->barriers.arrive(*as<const char *>(a), 0); }},
+      {"mbarrier.arrive.shared::cta.b64 _, [$0], 4;",
+       [](void *, const void *a) {
+         for (int i = 0; i < 4; ++i) {
+           running->barriers.arrive(*as<const char *>(a), 0);
+         }
+       }},
       {"{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
        "@!done bra again;\n}",
        [](void *, const void *a) {
