@@ -110,8 +110,8 @@ int64_t mostBlocks(const RowFacts &facts) {
 /// Rows of one tensor that a cluster reduces side by side, and others start when it ends (the
 /// kernels alone): layer norm of 16,384 and 65,536 4.08 and 4.06 (3.98 and 3.80), RMS norm of
 /// 65,536 4.10 (3.95), as each strip of the parameters is read once for two rows; softmax of
-/// 262,144 in clusters of sixteen 3.89, of eight 3.83 (3.59), layer norm 3.66 (3.41). Only for
-/// lengths of which one round of the threads does all reductions.
+/// 262,144 in clusters of sixteen 3.95, a row at a time 3.84 to 3.89, of eight 3.83 (3.59), layer
+/// norm 3.66 (3.41). Only for lengths of which one round of the threads does all reductions.
 std::optional<RowsLayout> layoutTogether(const RowFacts &facts, RowsLayout layout) {
   constexpr int64_t kRegisters = 40, kWordsOfStrip = kStagedBytes / 4;
   /// Of a multiprocessor.
@@ -132,7 +132,8 @@ std::optional<RowsLayout> layoutTogether(const RowFacts &facts, RowsLayout layou
     layout.threads = {kGoodThreads * 2 * kMostBlocks / most, most};
   }
   layout.areTogether = true;
-  layout.slots = layout.groupsPerBlock = hasParameters ? 2 : 1;
+  bool isPaired = hasParameters || (layout.strips > kVeryLongStrips && most > kMostBlocks);
+  layout.slots = layout.groupsPerBlock = isPaired ? 2 : 1;
   layout.steps = layout.strips / layout.threadsOfRow();
   layout.parameterRegisters = kWordsOfStrip * layout.steps * facts.parameters;
   layout.sharedBytes = layout.stagedBytes(1);
