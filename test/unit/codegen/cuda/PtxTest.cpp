@@ -71,6 +71,42 @@ INSTANTIATE_TEST_SUITE_P(Regions, PtxTest, testing::ValuesIn(kRegions),
                            return std::string(info.param.name);
                          });
 
+std::string ptxOf(const char *strategy, const char *signature, const char *body) {
+  llvm::Expected<CompiledRegion> region = compileRegion(regionText(strategy, signature, body, ""),
+                                                        "k", *engine::parseCudaArch("sm_90"));
+  EXPECT_TRUE(static_cast<bool>(region)) << llvm::toString(region.takeError());
+  return region ? region->object : std::string();
+}
+
+TEST(Instructions, HalvesAreTakenInPairs) {
+  const RegionRow &chain = kRegions[0];
+  std::string ptx = ptxOf(chain.strategy, chain.signature, chain.body);
+  EXPECT_NE(ptx.find("fma.rn.f16x2"), std::string::npos) << ptx;
+  EXPECT_EQ(ptx.find("fma.rn.f16 "), std::string::npos) << ptx;
+}
+
+/// Each element is widened, summed, moved by the mean, squared into a sum and normed: once.
+TEST(Instructions, NormsAddNothingAndSubtractTheMeanOnce) {
+  std::string ptx = ptxOf("rows",
+                          "(%x: tensor<24576x768xf16>, %s: tensor<768xf16>, "
+                          "%b: tensor<768xf16>) -> tensor<24576x768xf16>",
+                          R"(
+    %0 = tn.layer_norm %x scale %s bias %b {axis = 1 : i64, epsilon = 1.0e-5 : f64} : (tensor<24576x768xf16>, tensor<768xf16>, tensor<768xf16>) -> tensor<24576x768xf16>
+    return %0 : tensor<24576x768xf16>)");
+  llvm::StringRef left = ptx;
+  size_t elements = 0, fused = 0;
+  while (!left.empty()) {
+    llvm::StringRef line;
+    std::tie(line, left) = left.split('\n');
+    EXPECT_FALSE(line.contains("add.f32") && line.contains("0f00000000")) << line.str();
+    elements += line.contains("cvt.rn.f16x2.f32") ? 2 : 0;
+    fused += line.contains("fma.rn.f32") ? 1 : 0;
+  }
+  EXPECT_GT(elements, 0u);
+  // The difference, half of the squares, scale and bias; and one a row.
+  EXPECT_LE(fused, elements * 5 / 2 + 1);
+}
+
 llvm::Expected<std::string> emitText(const char *ir) {
   llvm::LLVMContext context;
   llvm::SMDiagnostic diagnostic;
