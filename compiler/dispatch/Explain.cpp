@@ -119,6 +119,9 @@ std::string decidedBy(const Formation &formation, const EdgeRecord &edge, const 
   if (&rule == &kRowTooLarge) {
     return llvm::formatv("{0} bytes of cache", formation.device().cacheBytes);
   }
+  if (&rule == &kAddedInRows) {
+    return "measurements of both ways: the bytes are the same";
+  }
   return isLibrary && apart < fused
              ? llvm::formatv("{0:F2} us with the library's call, {1:F2} us by generated code",
                              apart, fused)

@@ -214,6 +214,9 @@ TEST_F(DispatchTest, GpuRowsAddTheResidualThatOnlyTheyRead) {
   EXPECT_EQ(runOnGpu(signature, body("%3, %r")),
             (Regions{"contraction(matmul, add)", "rows(add, softmax)"}));
   EXPECT_EQ(ruleOf("tn.add", "tn.add"), "added-in-rows");
+  auto isAdded = [](const EdgeRecord &edge) { return edge.rule == "added-in-rows"; };
+  EXPECT_EQ(llvm::find_if(records.edges, isAdded)->decided,
+            "measurements of both ways: the bytes are the same");
   EXPECT_EQ(runOnGpu(signature, body("%3, %2")),
             (Regions{"contraction(matmul, add, add)", "rows(softmax)"}));
 }
