@@ -43,8 +43,7 @@ protected:
 
 TEST_F(GpuFault, ReleasesEverything) {
   {
-    std::unique_ptr<Session> session =
-        test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+    std::unique_ptr<Session> session = test::gpuSumSession();
     for (int run = 0; run < 3; ++run) {
       ASSERT_TRUE(test::runOnHost(*session, ramp(99)).isOk());
     }
@@ -57,8 +56,7 @@ TEST_F(GpuFault, ReleasesEverything) {
 }
 
 TEST_F(GpuFault, KeepsABoundedNumberOfGraphs) {
-  std::unique_ptr<Session> session =
-      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  std::unique_ptr<Session> session = test::gpuSumSession();
   for (int64_t count = 1; count <= 70; ++count) {
     for (int run = 0; run < 2; ++run) {
       EXPECT_EQ(test::gpuSumOf(ramp(count)), *test::runOnHost(*session, ramp(count)));
@@ -71,8 +69,7 @@ TEST_F(GpuFault, KeepsABoundedNumberOfGraphs) {
 }
 
 TEST_F(GpuFault, UpdatesGraphsInPlace) {
-  std::unique_ptr<Session> session =
-      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  std::unique_ptr<Session> session = test::gpuSumSession();
   ASSERT_TRUE(test::runOnHost(*session, ramp(100)).isOk());
   ASSERT_TRUE(test::runOnHost(*session, ramp(100)).isOk());
   // A larger shape moves arena and ports: both kernels of the old shape have new addresses.
@@ -89,8 +86,7 @@ TEST_F(GpuFault, UpdatesGraphsInPlace) {
 }
 
 TEST_F(GpuFault, RecapturesWhereNodesAreNotKnown) {
-  std::unique_ptr<Session> session =
-      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  std::unique_ptr<Session> session = test::gpuSumSession();
   ASSERT_TRUE(test::runOnHost(*session, ramp(100)).isOk());
   ASSERT_TRUE(test::runOnHost(*session, ramp(100)).isOk());
   ASSERT_TRUE(test::runOnHost(*session, ramp(4000)).isOk());
@@ -104,8 +100,7 @@ TEST_F(GpuFault, RecapturesWhereNodesAreNotKnown) {
 TEST_F(GpuFault, RunsWithoutAGraphWhereNoneCanBeMade) {
   for (const char *function :
        {"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags"}) {
-    std::unique_ptr<Session> session =
-        test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+    std::unique_ptr<Session> session = test::gpuSumSession();
     ASSERT_TRUE(test::runOnHost(*session, ramp(50)).isOk());
     fake->fail(function, kFault);
     for (int run = 0; run < 3; ++run) {
@@ -121,8 +116,7 @@ TEST_F(GpuFault, RunsWithoutAGraphWhereNoneCanBeMade) {
 }
 
 TEST_F(GpuFault, OutOfMemoryIsAnAnswer) {
-  std::unique_ptr<Session> session =
-      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  std::unique_ptr<Session> session = test::gpuSumSession();
   ASSERT_TRUE(test::runOnHost(*session, ramp(100)).isOk());
   fake->memoryLimit = fake->deviceBytes() + 4096;
   Status status = test::runOnHost(*session, ramp(4096)).takeStatus();
@@ -140,16 +134,14 @@ TEST_F(GpuFault, OutOfMemoryIsAnAnswer) {
   EXPECT_EQ(test::gpuSumOf(ramp(200)), *test::runOnHost(*session, ramp(200)));
   // The session's own limit holds too.
   fake->memoryLimit = size_t(1) << 30;
-  session = test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()),
-                             {.threads = 0, .memoryLimit = 1024});
+  session = test::gpuSumSession({.threads = 0, .memoryLimit = 1024});
   EXPECT_EQ(ErrorId::RunOutOfMemory, test::runOnHost(*session, ramp(4096)).status().id());
   EXPECT_TRUE(test::runOnHost(*session, ramp(100)).isOk());
 }
 
 TEST_F(GpuFault, EveryFailingCallIsAStatus) {
   // Each function that a run calls fails once; the session says so, and works again.
-  std::unique_ptr<Session> session =
-      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  std::unique_ptr<Session> session = test::gpuSumSession();
   struct Case {
     const char *function;
     const char *doing;
@@ -173,8 +165,8 @@ TEST_F(GpuFault, EveryFailingCallIsAStatus) {
   Status status = test::runOnHost(*session, ramp(11)).takeStatus();
   EXPECT_EQ(0u, status.message().find("starting 'test_add' (instruction 1): ")) << status.message();
   for (const char *function :
-       {"cuMemAlloc_v2", "cuMemAllocHost_v2", "cuStreamCreate", "cuEventCreate", "cuModuleLoadDataEx",
-        "cuMemcpyHtoDAsync_v2", "cuStreamSynchronize"}) {
+       {"cuMemAlloc_v2", "cuMemAllocHost_v2", "cuStreamCreate", "cuEventCreate",
+        "cuModuleLoadDataEx", "cuMemcpyHtoDAsync_v2", "cuStreamSynchronize"}) {
     fake->fail(function, kFault);
     EXPECT_FALSE(openStatus().isOk()) << function;
   }

@@ -124,6 +124,10 @@ std::vector<float> gpuSumOf(const std::vector<float> &input) {
   return sums;
 }
 
+std::unique_ptr<runtime::Session> gpuSumSession(const runtime::SessionOptions &options) {
+  return gpuSession(GpuEngine(gpuSumPlan(), gpuSumWeights()), options);
+}
+
 Result<std::vector<float>> runOnHost(runtime::Session &session, const std::vector<float> &input) {
   int64_t dims[] = {static_cast<int64_t>(input.size())};
   InputBinding in = {input.data(), dims};

@@ -52,6 +52,8 @@ std::unique_ptr<runtime::Session> gpuSession(const TestEngine &engine,
 engine::Plan gpuSumPlan(int64_t most = 4096);
 std::vector<WeightData> gpuSumWeights(int64_t most = 4096);
 std::vector<float> gpuSumOf(const std::vector<float> &input);
+/// A session of its engine, as by gpuSession.
+std::unique_ptr<runtime::Session> gpuSumSession(const runtime::SessionOptions &options = {});
 
 /// Runs an engine of one float input and one float output that the session keeps on the host.
 Result<std::vector<float>> runOnHost(runtime::Session &session, const std::vector<float> &input);

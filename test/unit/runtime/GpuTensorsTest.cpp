@@ -51,8 +51,7 @@ protected:
 };
 
 TEST_F(GpuTensors, UsesDeviceTensorsInPlace) {
-  std::unique_ptr<Session> session =
-      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  std::unique_ptr<Session> session = test::gpuSumSession();
   ASSERT_TRUE(session);
   int64_t dims[] = {1000};
   std::vector<float> first = ramp(1000);
@@ -76,8 +75,7 @@ TEST_F(GpuTensors, UsesDeviceTensorsInPlace) {
 }
 
 TEST_F(GpuTensors, MixesHostAndDeviceTensors) {
-  std::unique_ptr<Session> session =
-      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  std::unique_ptr<Session> session = test::gpuSumSession();
   ASSERT_TRUE(session);
   int64_t dims[] = {500};
   std::vector<float> input = ramp(500);
@@ -98,8 +96,7 @@ TEST_F(GpuTensors, MixesHostAndDeviceTensors) {
 }
 
 TEST_F(GpuTensors, RunsOnTheCallersStream) {
-  std::unique_ptr<Session> session =
-      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  std::unique_ptr<Session> session = test::gpuSumSession();
   ASSERT_TRUE(session);
   CudaStream streams[] = {CudaStream(device), CudaStream(device)};
   {
@@ -129,8 +126,7 @@ TEST_F(GpuTensors, RunsOnTheCallersStream) {
 }
 
 TEST_F(GpuTensors, TakesDlpackTensors) {
-  std::unique_ptr<Session> session =
-      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  std::unique_ptr<Session> session = test::gpuSumSession();
   ASSERT_TRUE(session);
   std::vector<float> values = ramp(64);
   CudaBuffer from = put(values, 4);

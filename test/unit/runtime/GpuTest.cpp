@@ -21,8 +21,7 @@ using test::ramp;
 using Gpu = test::OnGpu;
 
 TEST_F(Gpu, RunsDynamicShapes) {
-  std::unique_ptr<Session> session =
-      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  std::unique_ptr<Session> session = test::gpuSumSession();
   ASSERT_TRUE(session);
   EXPECT_EQ("sm_80", session->engine().variant().level);
   EXPECT_EQ(1u, session->threads());
@@ -294,8 +293,7 @@ TEST_F(Gpu, CallsLibraries) {
 }
 
 TEST_F(Gpu, TimesRuns) {
-  std::unique_ptr<Session> session =
-      test::gpuSession(test::GpuEngine(test::gpuSumPlan(), test::gpuSumWeights()));
+  std::unique_ptr<Session> session = test::gpuSumSession();
   ASSERT_TRUE(session);
   EXPECT_EQ(ErrorId::BadArgument, session->timeRuns(10).status().id());
   ASSERT_TRUE(test::runOnHost(*session, ramp(4096)).isOk());
