@@ -30,48 +30,48 @@ bool isVectorOver(Value value, AffineExpr last) {
                       [](AffineExpr dim) { return tn::constantDim(dim) == 1; });
 }
 
-/// The add of a bias or of a residual to `value`.
-bool takeAdd(Epilogue &epilogue, tn::AddOp add, Value value) {
+/// Whether all that reads `op` is one operation on whole rows, which may still take it in.
+bool isForRows(const Formation &formation, Operation *op) {
+  return op->hasOneUse() && rowRank(*op->user_begin(), formation.device()) != 0 &&
+         !formation.grouping.groupOf(*op->user_begin());
+}
+
+/// Lets the call add a bias or a residual to `value`. Null, or why not.
+const Rule *takeAdd(const Formation &formation, Epilogue &epilogue, tn::AddOp add, Value value) {
   Value other = add.getA() == value ? add.getB() : add.getA();
   tn::Dims dims = tn::getDims(value.getType());
   // A constant of one element stands in the region, where no call can read it.
   if (add.getType() != value.getType() || isScalarConstant(other.getDefiningOp())) {
-    return false;
+    return &kLibraryEpilogue;
   }
   if (!epilogue.hasBias && !epilogue.isDouble && isVectorOver(other, dims.back())) {
     epilogue.hasBias = true;
-    return true;
+    return nullptr;
   }
-  if (!epilogue.hasResidual && tn::sameDims(tn::getDims(other.getType()), dims)) {
-    epilogue.hasResidual = true;
-    return true;
+  if (epilogue.hasResidual || !tn::sameDims(tn::getDims(other.getType()), dims)) {
+    return &kLibraryEpilogue;
   }
-  return false;
+  if (isForRows(formation, add)) {
+    return &kAddedInRows;
+  }
+  epilogue.hasResidual = true;
+  return nullptr;
 }
 
-/// Whether `op` adds a residual for an operation on whole rows alone.
-bool isForRows(const Formation &formation, Operation *op) {
+/// Lets the call do `op`, the only reader of `value`, next. Null, or why it cannot.
+const Rule *takeNext(const Formation &formation, Epilogue &epilogue, Operation *op, Value value) {
   tn::AddOp add = dyn_cast<tn::AddOp>(op);
-  if (!add || !add->hasOneUse() || rowRank(*add->user_begin(), formation.device()) == 0) {
-    return false;
-  }
-  return tn::sameDims(tn::getDims(add.getA().getType()), tn::getDims(add.getB().getType())) &&
-         !formation.grouping.groupOf(*add->user_begin());
-}
-
-/// Whether the call can do `op`, the only reader of `value`, next.
-bool takeNext(Epilogue &epilogue, Operation *op, Value value) {
-  if (epilogue.hasActivation) {
-    return false;
-  }
-  if (tn::AddOp add = dyn_cast<tn::AddOp>(op)) {
-    return takeAdd(epilogue, add, value);
+  if (add && !epilogue.hasActivation) {
+    return takeAdd(formation, epilogue, add, value);
   }
   tn::GeluOp gelu = dyn_cast<tn::GeluOp>(op);
   bool isOwn = epilogue.mayBeOwn && !epilogue.hasResidual;
   bool isKnown = isa<tn::ReluOp>(op) || (gelu && (gelu.getApproximate() || isOwn));
-  epilogue.hasActivation = !epilogue.isDouble && isKnown;
-  return epilogue.hasActivation;
+  if (isKnown && !epilogue.hasActivation && !epilogue.isDouble) {
+    epilogue.hasActivation = true;
+    return nullptr;
+  }
+  return isElementwise(op) ? &kLibraryEpilogue : &kNotElementwise;
 }
 
 } // namespace
@@ -111,14 +111,10 @@ void growLibraryEpilogue(Formation &formation, Group *group) {
     if (staysOutside(user)) {
       return;
     }
-    const Rule *rule = nullptr;
-    if (formation.grouping.groupOf(user)) {
-      rule = &kOtherRegion;
-    } else if (isForRows(formation, user)) {
-      rule = &kAddedInRows;
-    } else if (!takeNext(epilogue, user, value)) {
-      rule = isElementwise(user) ? &kLibraryEpilogue : &kNotElementwise;
-    } else {
+    const Rule *rule = formation.grouping.groupOf(user)
+                           ? &kOtherRegion
+                           : takeNext(formation, epilogue, user, value);
+    if (!rule) {
       rule = formation.grouping.absorbConsumer(group, user);
     }
     if (rule) {

@@ -88,14 +88,11 @@ LogicalResult normalize(Lowering &lowering, Value x, Value y, ArrayRef<AffineExp
   if (centered) {
     sum = reduce(lowering, dims, reduced, zero, source, combineSum);
   }
-  AffineExpr count = lowering.builder.getAffineConstantExpr(1);
-  for (unsigned i : reduced.set_bits()) {
-    count = count * dims[i];
-  }
+  std::optional<int64_t> count = constantDim(reducedSize(lowering, dims, reduced));
   auto mean = [&](Body &body, Value total) -> Value {
     OpBuilder &b = body.builder;
-    if (std::optional<int64_t> known = constantDim(count)) {
-      FloatAttr part = b.getFloatAttr(wide, 1.0 / static_cast<double>(*known));
+    if (count) {
+      FloatAttr part = b.getFloatAttr(wide, 1.0 / static_cast<double>(*count));
       return arith::MulFOp::create(b, location, total,
                                    arith::ConstantOp::create(b, location, part));
     }

@@ -133,14 +133,18 @@ SmallVector<AffineExpr> keptIndices(ArrayRef<AffineExpr> indices,
   return result;
 }
 
-/// The number of elements reduced, as a value of the accumulator's type.
+AffineExpr reducedSize(const Lowering &lowering, ArrayRef<AffineExpr> dims,
+                       const llvm::SmallBitVector &reduced) {
+  Dims inner;
+  for (unsigned i : reduced.set_bits()) {
+    inner.push_back(dims[i]);
+  }
+  return elementCount(lowering.builder.getContext(), inner);
+}
+
 Value reducedCount(Body &body, ArrayRef<AffineExpr> dims, const llvm::SmallBitVector &reduced,
                    Type type) {
-  AffineExpr count = body.builder.getAffineConstantExpr(1);
-  for (unsigned i : reduced.set_bits()) {
-    count = count * dims[i];
-  }
-  Value index = body.index(count);
+  Value index = body.index(reducedSize(body.lowering, dims, reduced));
   Value wide = arith::IndexCastOp::create(body.builder, body.lowering.location,
                                           body.builder.getI64Type(), index);
   if (isa<FloatType>(type)) {

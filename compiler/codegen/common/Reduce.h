@@ -50,7 +50,9 @@ mlir::TypedAttr extremeOf(Lowering &lowering, mlir::Type element, bool largest);
 /// The indices into a reduction's result, from those over all dims.
 mlir::SmallVector<mlir::AffineExpr> keptIndices(llvm::ArrayRef<mlir::AffineExpr> indices,
                                                 const llvm::SmallBitVector &reduced);
-/// The number of elements reduced, as a value of the accumulator's type.
+/// The number of elements reduced, also as a value of the accumulator's type.
+mlir::AffineExpr reducedSize(const Lowering &lowering, llvm::ArrayRef<mlir::AffineExpr> dims,
+                             const llvm::SmallBitVector &reduced);
 mlir::Value reducedCount(Body &body, llvm::ArrayRef<mlir::AffineExpr> dims,
                          const llvm::SmallBitVector &reduced, mlir::Type type);
 

@@ -17,7 +17,6 @@ namespace tenon::codegen::cuda {
 
 /// Warpgroups that multiply.
 inline constexpr int64_t kStreamGroups = 3;
-inline constexpr int64_t kWarpsOfGroup = kWarpgroup / kWarp;
 
 /// The rows of [batch, head, row, column] as rows of a matrix that begins where its buffer does.
 struct StreamMatrix {

@@ -46,7 +46,7 @@ bool emitLargeProduct(RegionBuilder &region, const LargeProblem &problem);
 /// Warpgroups that multiply, and warps that finish: those of another warpgroup beside the one that
 /// copies.
 inline constexpr int64_t kGroups = dispatch::kLargeRows / kGroupRows;
-inline constexpr int64_t kFinishWarps = kWarpgroup / kWarp - 1;
+inline constexpr int64_t kFinishWarps = kWarpsOfGroup - 1;
 /// What a warpgroup hands over: its half of a tile, in boxes of kTileColumns columns.
 inline constexpr int64_t kHandedBytes = kGroupRows * dispatch::kLargeColumns * 2;
 

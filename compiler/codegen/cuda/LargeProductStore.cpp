@@ -53,10 +53,7 @@ LargeProduct::piecesOf(const ThreadBuilder &t, const Corner &corner, Value group
   Index columnIndex = math.fromWord(t.add(corner.column, column), kNeighbours);
   Value tile = t.offset(handedTile(t, group), p.element, t.mul(box, kBoxElements));
   bool hasTail = p.rows % dispatch::kLargeRows != 0;
-  auto linear = [&](const Index &number) {
-    return math.add(math.multiply(number, Index::constant(p.columns)), columnIndex);
-  };
-  Index first = math.fromWord(row), firstLinear = linear(first);
+  Index first = math.fromWord(row);
   SmallVector<Piece> pieces;
   for (int64_t i = 0; i < kPieces; ++i) {
     int64_t below = i * kPieceRows;
@@ -65,14 +62,13 @@ LargeProduct::piecesOf(const ThreadBuilder &t, const Corner &corner, Value group
     piece.sums = below < 8 ? t.offset(tile, p.element, tileOffset(t, t.add(inHalf, below), chunk))
                            : t.offset(pieces[i - 8 / kPieceRows].sums, p.element, 8 * kTileColumns);
     Index number = math.add(first, Index::constant(below));
-    piece.linear = math.add(firstLinear, Index::constant(below * p.columns));
     if (hasTail) {
       // Rows that do not exist compute something of the last one.
       Value own = t.add(row, below);
       piece.exists = t.isLess(own, t.i32(p.rows));
       number = math.fromWord(t.min(own, t.i32(p.rows - 1)));
-      piece.linear = linear(number);
     }
+    piece.linear = math.add(math.multiply(number, Index::constant(p.columns)), columnIndex);
     piece.row = math.delinearize(number, kernel.sizes(p.rowDims));
     piece.column = columnIndex;
     pieces.push_back(std::move(piece));

@@ -168,13 +168,13 @@ struct WholeGelu : OpRewritePattern<math::ErfOp> {
     Value x = argument.getLhs();
     auto widened = x.getDefiningOp<arith::ExtFOp>();
     auto rounded = dyn_cast_or_null<arith::TruncFOp>(only(sum));
+    Operation *last = sum;
     if (widened && rounded && widened.getIn().getType() == rounded.getType()) {
-      rewriter.setInsertionPoint(rounded);
-      rewriter.replaceOp(rounded, gelu(widened.getIn(), rewriter, op.getLoc()));
-      return success();
+      x = widened.getIn();
+      last = rounded;
     }
-    rewriter.setInsertionPoint(sum);
-    rewriter.replaceOp(sum, gelu(x, rewriter, op.getLoc()));
+    rewriter.setInsertionPoint(last);
+    rewriter.replaceOp(last, gelu(x, rewriter, op.getLoc()));
     return success();
   }
 

@@ -13,8 +13,9 @@
 
 namespace tenon::codegen::cuda {
 
-/// Threads of a warpgroup; rows and columns of a result; elements of a tile's row.
-inline constexpr int64_t kWarpgroup = 128, kGroupRows = 64, kTileColumns = 64;
+/// Threads and warps of a warpgroup; rows and columns of a result; elements of a tile's row.
+inline constexpr int64_t kWarpgroup = 128, kWarpsOfGroup = kWarpgroup / kWarp;
+inline constexpr int64_t kGroupRows = 64, kTileColumns = 64;
 inline constexpr int64_t kTileAlignment = 1024;
 
 /// Where the chunk of 8 elements stands that is number `chunk` of `row`: in elements from the
