@@ -57,7 +57,7 @@ public:
 };
 
 /// The libraries' handles of one session or thread. Every call needs the device's primary context
-/// to be current, and one thread at a time. Plans may outlive it.
+/// to be current, and one thread at a time for each library. Plans may outlive it.
 class Handles {
 public:
   virtual ~Handles() = default;

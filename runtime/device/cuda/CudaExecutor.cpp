@@ -31,7 +31,7 @@ CudaExecutor::CudaExecutor(const CudaVariant &loaded, const SessionOptions &opti
     : variant(loaded), device(loaded.device()), driver(device->driver()), stream(device),
       done(device), planStart(device), planEnd(device), arena(device, MemoryKind::Device),
       state(device, MemoryKind::Device), workspace(device, MemoryKind::Device),
-      overlaps(options.overlapBranches), measureSeconds(options.measureSeconds) {
+      overlaps(options.overlapBranches), calls(loaded, options.measureSeconds) {
   for (size_t i = 0; i < variant.plan().inputs.size(); ++i) {
     inputs.emplace_back(device);
   }
@@ -78,10 +78,10 @@ Status CudaExecutor::grow(CudaBuffer &buffer, uint64_t bytes, const char *what) 
 }
 
 uint64_t CudaExecutor::scratchNeed(const BoundPlan &bound) const {
-  bool calls = std::ranges::any_of(
+  bool hasCalls = std::ranges::any_of(
       bound.steps, [](const BoundStep &step) { return step.kind == InstructionKind::Call; });
   // Calls that run at once have workspaces of their own.
-  return !calls ? 0 : branchesOf(bound).empty() ? kWorkspaceBytes : 2 * kWorkspaceBytes;
+  return !hasCalls ? 0 : branchesOf(bound).empty() ? kWorkspaceBytes : 2 * kWorkspaceBytes;
 }
 
 Status CudaExecutor::placeFixedRoots(std::span<std::byte *> roots) {
@@ -291,7 +291,7 @@ MemoryUse CudaExecutor::memoryUse() const {
   use.arenaBytes = arena.size() == 0 ? 0 : arena.size() - kSlackBytes;
   use.stateBytes = state.size();
   use.weightBytes = variant.weightBytes();
-  use.workspaceBytes = workspace.size() + (meter ? meter->bytes() : 0);
+  use.workspaceBytes = workspace.size() + calls.bytes();
   for (const std::vector<Port> *ports : {&inputs, &outputs}) {
     for (const Port &port : *ports) {
       use.portBytes += port.memory.size();

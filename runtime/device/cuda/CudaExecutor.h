@@ -2,16 +2,13 @@
 
 #pragma once
 
+#include "runtime/device/cuda/CudaCalls.h"
 #include "runtime/device/cuda/CudaGraph.h"
 #include "runtime/device/cuda/CudaMemory.h"
-#include "runtime/device/cuda/CudaMeter.h"
 #include "runtime/device/cuda/CudaStream.h"
 #include "runtime/device/cuda/CudaVariant.h"
-#include "runtime/library/Library.h"
 #include "runtime/plan/Device.h"
 
-#include <chrono>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -66,11 +63,8 @@ private:
   std::vector<BranchSection> branchesOf(const BoundPlan &bound) const;
   Status preparePart(BoundPlan &bound);
   Status prepareLaunch(const BoundStep &step) const;
-  Status prepareCall(const BoundPlan &bound, const BoundStep &step, PlanPart &part);
   /// Whether launches stand behind a call for machines on which `problem` is what there is.
   bool canDoWithout(const BoundStep &call, ErrorId problem) const;
-  Status openLibraries();
-  void spendMeasuring(std::chrono::steady_clock::time_point start);
 
   Status copyInputs(StreamHandle target);
   Status copyOutputs(StreamHandle target);
@@ -99,11 +93,7 @@ private:
   std::vector<Port> outputs;
 
   bool overlaps;
-  double measureSeconds; ///< left
-  std::unique_ptr<CudaMeter> meter; ///< if calls are measured
-  std::unique_ptr<library::Handles> libraries;
-  /// Prepared calls by descriptor, sizes and alignment; plans share those that are equal.
-  std::map<std::string, std::weak_ptr<library::Plan>> prepared;
+  CudaCalls calls;
 };
 
 } // namespace tenon::runtime::cuda

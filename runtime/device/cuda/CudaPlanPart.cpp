@@ -17,6 +17,25 @@ constexpr int64_t kMostBlocks = INT32_MAX;
 
 DevicePointer toDevice(const void *pointer) { return reinterpret_cast<DevicePointer>(pointer); }
 
+/// The calls of a plan in its order, not yet prepared.
+std::vector<LibraryCall> callsOf(const engine::Plan &plan, const BoundPlan &bound) {
+  std::vector<LibraryCall> calls;
+  for (const BoundStep &step : bound.steps) {
+    if (step.kind != InstructionKind::Call) {
+      continue;
+    }
+    LibraryCall &call = calls.emplace_back();
+    call.descriptor = plan.instructions[step.instruction].call;
+    call.sizes = std::span(bound.sizes).subspan(step.firstSize, step.sizeCount);
+    call.alignment = kPortAlignment;
+    for (uint32_t i = 0; i < step.pointerCount; ++i) {
+      int64_t offset = bound.sources[step.firstPointer + i].offset;
+      call.alignment = offset == 0 ? call.alignment : std::min(call.alignment, offset & -offset);
+    }
+  }
+  return calls;
+}
+
 } // namespace
 
 CudaExecutor::PlanPart::PlanPart(CudaExecutor &owner, BoundPlan &plan,
@@ -126,6 +145,9 @@ Status CudaExecutor::preparePart(BoundPlan &bound) {
   part->arguments.resize(bound.pointers.size() + bound.sizes.size() + bound.maps.size());
   part->maps.resize(bound.maps.size());
   part->mapped.resize(bound.maps.size());
+  std::vector<LibraryCall> libraryCalls = callsOf(variant.plan(), bound);
+  TENON_TRY(calls.prepare(libraryCalls));
+  std::vector<LibraryCall>::iterator call = libraryCalls.begin();
   bool isServed = false; // the last call, by a library
   for (BoundStep &step : bound.steps) {
     void **argument = part->params(step);
@@ -143,11 +165,13 @@ Status CudaExecutor::preparePart(BoundPlan &bound) {
       step.grid = isSpare && isServed ? 0 : step.grid;
       TENON_TRY(prepareLaunch(step));
     } else if (step.kind == InstructionKind::Call) {
-      Status status = prepareCall(bound, step, *part);
-      isServed = status.isOk();
-      if (!isServed && !canDoWithout(step, status.id())) {
-        return status;
+      isServed = call->status.isOk();
+      if (!isServed && !canDoWithout(step, call->status.id())) {
+        const std::string &label = variant.plan().instructions[step.instruction].label;
+        return call->status.prefix(strCat("'", label, "'"));
       }
+      part->take(step, std::move(call->plan));
+      ++call;
     }
   }
   uint64_t workspaces = part->sideInstructions.empty() ? 1 : 2;
@@ -176,64 +200,14 @@ Status CudaExecutor::prepareLaunch(const BoundStep &step) const {
   return status.isOk() ? std::move(status) : Status(status.prefix(strCat("'", label, "'")));
 }
 
-Status CudaExecutor::prepareCall(const BoundPlan &bound, const BoundStep &step, PlanPart &part) {
-  const Instruction &instruction = variant.plan().instructions[step.instruction];
-  std::span<const int64_t> sizes(bound.sizes.data() + step.firstSize, step.sizeCount);
-  int64_t alignment = kPortAlignment;
-  for (uint32_t i = 0; i < step.pointerCount; ++i) {
-    int64_t offset = bound.sources[step.firstPointer + i].offset;
-    alignment = offset == 0 ? alignment : std::min(alignment, offset & -offset);
-  }
-  std::string key(reinterpret_cast<const char *>(instruction.call.data()), instruction.call.size());
-  key.append(reinterpret_cast<const char *>(sizes.data()), sizes.size_bytes());
-  key.push_back(static_cast<char>(alignment));
-  std::weak_ptr<library::Plan> &known = prepared[key];
-  std::shared_ptr<library::Plan> plan = known.lock();
+void CudaExecutor::PlanPart::take(const BoundStep &step, std::shared_ptr<library::Plan> plan) {
   if (!plan) {
-    TENON_TRY(openLibraries());
-    std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-    Result<std::unique_ptr<library::Plan>> made =
-        libraries->prepare(instruction.call, sizes, static_cast<size_t>(alignment));
-    spendMeasuring(start);
-    if (!made.isOk()) {
-      Status status = made.takeStatus();
-      return status.prefix(strCat("'", instruction.label, "'"));
-    }
-    plan = std::move(*made);
-    known = plan;
+    return;
   }
   uint64_t unit = kDeviceAlignment;
   uint64_t bytes = (plan->workspaceBytes() + unit - 1) / unit * unit;
-  part.workspaceBytes = std::max(part.workspaceBytes, bytes);
-  part.calls[step.instruction] = std::move(plan);
-  return Status::ok();
-}
-
-/// Takes the time since `start` from that for measuring. When it is over, calls that follow are
-/// prepared without.
-void CudaExecutor::spendMeasuring(std::chrono::steady_clock::time_point start) {
-  if (measureSeconds <= 0) {
-    return;
-  }
-  measureSeconds -= std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (measureSeconds <= 0) {
-    libraries.reset();
-    meter.reset();
-  }
-}
-
-Status CudaExecutor::openLibraries() {
-  if (libraries) {
-    return Status::ok();
-  }
-  variant.waitForLibraries();
-  library::Options options = variant.libraryOptions();
-  if (measureSeconds > 0) {
-    TENON_ASSIGN(meter, CudaMeter::create(device));
-    options.meter = meter.get();
-  }
-  libraries = library::makeHandles(options);
-  return Status::ok();
+  workspaceBytes = std::max(workspaceBytes, bytes);
+  calls[step.instruction] = std::move(plan);
 }
 
 } // namespace tenon::runtime::cuda

@@ -21,6 +21,8 @@ struct CudaExecutor::PlanPart : DevicePart, StepRunner {
     (void)executor.waitUntilIdle().isOk();
   }
 
+  /// The plan of a call, or none if launches behind it do what it would.
+  void take(const BoundStep &step, std::shared_ptr<library::Plan> plan);
   Status run(const BoundStep &step, StreamHandle stream, bool mayStartEarly) override;
   FunctionHandle function(const BoundStep &step) const override {
     return executor.variant.module().kernel(step.kernel);

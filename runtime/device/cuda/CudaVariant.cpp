@@ -44,10 +44,9 @@ library::Options CudaVariant::libraryOptions() const {
   return options;
 }
 
-void CudaVariant::waitForLibraries() const {
-  std::lock_guard<std::mutex> lock(mutex);
+void CudaVariant::waitForLibrary(const library::LibraryName *library) const {
   if (early) {
-    early->finish();
+    early->wait(library);
   }
 }
 

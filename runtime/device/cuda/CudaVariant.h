@@ -9,14 +9,14 @@
 #include "runtime/plan/Device.h"
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 namespace tenon::runtime::cuda {
 
 /// Of all root buffers in the GPU's memory.
 inline constexpr int64_t kDeviceAlignment = 256;
-/// Behind the last buffer of a block: a kernel may read an element of an empty buffer and not use it.
+/// Behind the last buffer of a block: a kernel may read an element of an empty buffer and not use
+/// it.
 inline constexpr uint64_t kSlackBytes = 256;
 
 class CudaVariant : public LoadedVariant {
@@ -37,8 +37,8 @@ public:
   uint64_t weightBytes() const { return weights.size() == 0 ? 0 : weights.size() - kSlackBytes; }
   /// For library calls on this GPU, without measuring.
   library::Options libraryOptions() const;
-  /// Waits for libraries that are being made ready.
-  void waitForLibraries() const;
+  /// Waits for a library that is being made ready. By any number of threads.
+  void waitForLibrary(const library::LibraryName *library) const;
 
 private:
   CudaVariant(std::shared_ptr<const CudaDevice> device, const engine::EngineFile &file,
@@ -52,7 +52,6 @@ private:
   std::unique_ptr<CudaModule> code;
   CudaBuffer weights;
   std::vector<uint64_t> offsets; ///< by weight of the engine
-  mutable std::mutex mutex;      ///< of waiting
   std::unique_ptr<EarlyLibraries> early;
 };
 

@@ -52,8 +52,6 @@ void EarlyLibraries::open() {
   }
 }
 
-EarlyLibraries::~EarlyLibraries() { finish(); }
-
 void EarlyLibraries::findFirstCall(Opening &own, const engine::Plan &plan) {
   std::vector<int64_t> symbols;
   for (const engine::Symbol &symbol : plan.symbols) {
@@ -90,13 +88,26 @@ void EarlyLibraries::begin(const CudaDevice &device, const engine::Plan &plan,
   }
 }
 
-void EarlyLibraries::finish() {
-  for (std::unique_ptr<Opening> &opening : openings) {
-    for (std::thread *thread : {&opening->preparing, &opening->opening}) {
-      if (thread->joinable()) {
-        thread->join();
-      }
+void EarlyLibraries::wait(Opening &opening) {
+  std::lock_guard<std::mutex> lock(opening.waiting);
+  for (std::thread *thread : {&opening.preparing, &opening.opening}) {
+    if (thread->joinable()) {
+      thread->join();
     }
+  }
+}
+
+void EarlyLibraries::wait(const library::LibraryName *library) const {
+  for (const std::unique_ptr<Opening> &opening : openings) {
+    if (opening->library == library) {
+      wait(*opening);
+    }
+  }
+}
+
+EarlyLibraries::~EarlyLibraries() {
+  for (const std::unique_ptr<Opening> &opening : openings) {
+    wait(*opening);
   }
 }
 

@@ -9,7 +9,7 @@
 #include "runtime/library/Library.h"
 
 #include <memory>
-#include <string>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -23,25 +23,27 @@ public:
   EarlyLibraries(const EarlyLibraries &) = delete;
   EarlyLibraries &operator=(const EarlyLibraries &) = delete;
 
-  /// Begins to open them. For when NVIDIA's driver was found: it would wait until the dynamic loader
-  /// is done with them. Errors are left to the call that needs the library.
+  /// Begins to open them. For when NVIDIA's driver was found: it would wait until the dynamic
+  /// loader is done with them. Errors are left to the call that needs the library.
   void open();
   /// Goes on with a first call of each for the plan's smallest dims. Once; the device must outlive
   /// this.
   void begin(const CudaDevice &device, const engine::Plan &plan, const library::Options &options);
-  /// Waits until all that was begun is done. One thread at a time.
-  void finish();
+  /// Waits until what was begun with a library is done. By any number of threads.
+  void wait(const library::LibraryName *library) const;
 
 private:
   struct Opening {
     const library::LibraryName *library = nullptr;
     std::thread opening; ///< `preparing` waits for it, once that is there
     std::thread preparing;
+    std::mutex waiting;
     std::vector<std::byte> call; ///< none: only opened
     std::vector<int64_t> sizes;
     std::unique_ptr<library::Handles> handles; ///< kept, so that what they hold stays
   };
 
+  static void wait(Opening &opening);
   static void findFirstCall(Opening &opening, const engine::Plan &plan);
 
   std::vector<std::unique_ptr<Opening>> openings;
