@@ -45,7 +45,7 @@ protected:
   /// of the loop's round, null outside of a loop.
   void reduceRows(ThreadCombiner &threads, const std::optional<Round> &round, mlir::Value number);
   /// What the thread's elements of the current rows come to.
-  Accumulators reduceOwn(const Round &round);
+  virtual Accumulators reduceOwn(const Round &round);
   virtual Accumulators reduceOwn(mlir::linalg::GenericOp op, const Combiner &combiner,
                                  const Accumulators &neutral) = 0;
   void holdResults(llvm::ArrayRef<mlir::Value> ofRound);

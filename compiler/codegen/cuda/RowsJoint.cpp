@@ -54,21 +54,22 @@ bool isPartOf(Value value, int64_t count) {
              static_cast<float>(1.0 / static_cast<double>(count));
 }
 
-bool areMoments(linalg::GenericOp first, linalg::GenericOp second, int64_t length) {
+/// The tensor whose moments the reductions are; null if they are none.
+Value sourceOfMoments(linalg::GenericOp first, linalg::GenericOp second, int64_t length) {
   Value summed = reducedValue<arith::AddFOp>(first);
   Value squared = reducedValue<arith::AddFOp>(second);
   arith::MulFOp square = squared ? squared.getDefiningOp<arith::MulFOp>() : arith::MulFOp();
   if (!summed || !square || square.getLhs() != square.getRhs()) {
-    return false;
+    return {};
   }
   arith::SubFOp left = square.getLhs().getDefiningOp<arith::SubFOp>();
   arith::MulFOp mean = left ? left.getRhs().getDefiningOp<arith::MulFOp>() : arith::MulFOp();
   if (!mean || tensorOf(second, mean.getLhs()) != first.getResult(0) ||
       !isPartOf(mean.getRhs(), length)) {
-    return false;
+    return {};
   }
   Value x = elementOf(first, summed);
-  return x && x == elementOf(second, left.getLhs());
+  return x == elementOf(second, left.getLhs()) ? x : Value();
 }
 
 bool areExponentials(linalg::GenericOp first, linalg::GenericOp second) {
@@ -105,11 +106,12 @@ std::optional<JointReduction> JointReduction::of(const RowsWork &work, int64_t l
     return std::nullopt;
   }
   linalg::GenericOp first = work.reductions[0], second = work.reductions[1];
-  if (areMoments(first, second, length)) {
-    return JointReduction(Kind::Moments, length);
+  if (Value source = sourceOfMoments(first, second, length)) {
+    return JointReduction(Kind::Moments, length, source);
   }
-  return areExponentials(first, second) ? std::optional(JointReduction(Kind::Exponentials, length))
-                                        : std::nullopt;
+  return areExponentials(first, second)
+             ? std::optional(JointReduction(Kind::Exponentials, length, Value()))
+             : std::nullopt;
 }
 
 Value JointReduction::assumed(OpBuilder &builder, Location location, Value first,
@@ -133,27 +135,32 @@ Value JointReduction::reduced(OpBuilder &builder, Location location, Value first
   return arith::SelectOp::create(builder, location, isEmpty, number(builder, location, 0), second);
 }
 
-Value JointReduction::move(OpBuilder &builder, Location location, Value second, Value first,
-                           int64_t count, Value whole, int64_t wholeCount) const {
-  if (kind == Kind::Exponentials) {
-    // Of infinities too.
-    Value isSame =
-        arith::CmpFOp::create(builder, location, arith::CmpFPredicate::OEQ, first, whole);
-    Value below = arith::SubFOp::create(builder, location, first, whole);
-    below = arith::SelectOp::create(builder, location, isSame, number(builder, location, 0), below);
-    Value factor = math::ExpOp::create(builder, location, below);
-    return arith::MulFOp::create(builder, location, second, factor);
-  }
-  auto mean = [&](Value sum, int64_t elements) -> Value {
-    return arith::MulFOp::create(builder, location, sum,
-                                 number(builder, location, 1.0 / static_cast<double>(elements)));
+Accumulators JointReduction::merge(OpBuilder &builder, Location location, const Accumulators &a,
+                                   int64_t aCount, const Accumulators &b, int64_t bCount) const {
+  double ofA = static_cast<double>(aCount), ofB = static_cast<double>(bCount);
+  auto multiply = [&](Value x, Value y) -> Value {
+    return arith::MulFOp::create(builder, location, x, y);
   };
-  Value distance =
-      arith::SubFOp::create(builder, location, mean(first, count), mean(whole, wholeCount));
-  Value square = arith::MulFOp::create(builder, location, distance, distance);
-  Value all = arith::MulFOp::create(builder, location, square,
-                                    number(builder, location, static_cast<double>(count)));
-  return arith::AddFOp::create(builder, location, second, all);
+  auto add = [&](Value x, Value y) -> Value {
+    return arith::AddFOp::create(builder, location, x, y);
+  };
+  auto mean = [&](Value sum, double count) {
+    return multiply(sum, number(builder, location, 1 / count));
+  };
+  Value distance = arith::SubFOp::create(builder, location, mean(a[0], ofA), mean(b[0], ofB));
+  Value square =
+      multiply(multiply(distance, distance), number(builder, location, ofA * ofB / (ofA + ofB)));
+  return {add(a[0], b[0]), add(add(a[1], b[1]), square)};
+}
+
+Value JointReduction::move(OpBuilder &builder, Location location, Value second, Value first,
+                           Value whole) const {
+  // Of infinities too.
+  Value isSame = arith::CmpFOp::create(builder, location, arith::CmpFPredicate::OEQ, first, whole);
+  Value below = arith::SubFOp::create(builder, location, first, whole);
+  below = arith::SelectOp::create(builder, location, isSame, number(builder, location, 0), below);
+  Value factor = math::ExpOp::create(builder, location, below);
+  return arith::MulFOp::create(builder, location, second, factor);
 }
 
 } // namespace tenon::codegen::cuda

@@ -2,6 +2,7 @@
 // first comes to over its own elements, and moves it when what all elements come to is known.
 #pragma once
 
+#include "compiler/codegen/cuda/RowsCombine.h"
 #include "compiler/codegen/cuda/RowsWork.h"
 
 #include <optional>
@@ -13,25 +14,31 @@ public:
   /// Nothing if the reductions of `work` (over `length` elements) are not two of a known kind.
   static std::optional<JointReduction> of(const RowsWork &work, int64_t length);
 
+  /// The tensor whose sum and squares around the mean the reductions are; null for the other kind.
+  mlir::Value momentsOf() const { return source; }
   /// What a thread takes for the first's result while it reduces `count` elements that come to
   /// `first`; and what its second result is then, without elements that say nothing (-inf).
   mlir::Value assumed(mlir::OpBuilder &builder, mlir::Location location, mlir::Value first,
                       int64_t count) const;
   mlir::Value reduced(mlir::OpBuilder &builder, mlir::Location location, mlir::Value first,
                       mlir::Value second) const;
-  /// The second result of a part of `count` elements, taken around `first` of that part, moved to
-  /// be around `whole` of `wholeCount` elements.
+  /// Of moments: what two parts of so many elements come to.
+  Accumulators merge(mlir::OpBuilder &builder, mlir::Location location, const Accumulators &a,
+                     int64_t aCount, const Accumulators &b, int64_t bCount) const;
+  /// Of exponentials: those of a part below `first`, its maximum, as those below `whole`.
   mlir::Value move(mlir::OpBuilder &builder, mlir::Location location, mlir::Value second,
-                   mlir::Value first, int64_t count, mlir::Value whole, int64_t wholeCount) const;
+                   mlir::Value first, mlir::Value whole) const;
 
 private:
   /// Sum and squares of what is left without the mean (Chan, Golub, LeVeque 1979); maximum and sum
   /// of the exponentials below it (Milakov, Gimelshein 2018).
   enum class Kind { Moments, Exponentials };
-  JointReduction(Kind kind, int64_t length) : kind(kind), length(length) {}
+  JointReduction(Kind kind, int64_t length, mlir::Value source)
+      : kind(kind), length(length), source(source) {}
 
   Kind kind;
   int64_t length;
+  mlir::Value source;
 };
 
 } // namespace tenon::codegen::cuda

@@ -90,26 +90,22 @@ Value StagedRows::stagedAt(size_t input, int64_t step, Value slot) {
                              ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(fixed)});
 }
 
-void StagedRows::copyStrip(const Index &group, Value isThere, int64_t step, Value slot) {
+void StagedRows::copy(const Index &group, Value isThere, Value slot) {
   Value ignored;
   Index length = Index::constant(layout.strips * layout.lanes);
   Index rowStart = math.multiply(rowIn(group, ignored), length);
-  Index first = math.multiply(stripNumber(step, ignored), Index::constant(layout.lanes));
   Value bytes = arith::SelectOp::create(builder, location, isThere, i32(kStagedBytes), i32(0));
-  for (auto [i, input] : llvm::enumerate(work.inputs)) {
-    unsigned buffer = *kernel.region.bufferOf(input);
-    Value source = kernel.pointer(buffer, kernel.writes(buffer));
-    Value from = kernel.address(source, getElementTypeOrSelf(input), math.add(rowStart, first));
-    NVVM::CpAsyncOp::create(builder, location, stagedAt(i, step, slot), from, kStagedBytes,
-                            NVVM::LoadCacheModifierKind::CG, bytes);
-  }
-}
-
-void StagedRows::copy(const Index &group, Value isThere, Value slot) {
   for (int64_t step = 0; step < layout.steps; ++step) {
-    copyStrip(group, isThere, step, slot);
+    Index first = math.multiply(stripNumber(step, ignored), Index::constant(layout.lanes));
+    for (auto [i, input] : llvm::enumerate(work.inputs)) {
+      unsigned buffer = *kernel.region.bufferOf(input);
+      Value source = kernel.pointer(buffer, kernel.writes(buffer));
+      Value from = kernel.address(source, getElementTypeOrSelf(input), math.add(rowStart, first));
+      NVVM::CpAsyncOp::create(builder, location, stagedAt(i, step, slot), from, kStagedBytes,
+                              NVVM::LoadCacheModifierKind::CG, bytes);
+    }
+    NVVM::CpAsyncCommitGroupOp::create(builder, location);
   }
-  NVVM::CpAsyncCommitGroupOp::create(builder, location);
 }
 
 void StagedRows::holdVector(Value tensor, Value vector, ArrayRef<Indices> places) {
@@ -128,6 +124,10 @@ void StagedRows::holdVector(Value tensor, Value vector, ArrayRef<Indices> places
 }
 
 void StagedRows::openPass(const Strip &strip, int64_t step) {
+  if (rowsBehind) {
+    int64_t stripsBehind = (*rowsBehind + 1) * layout.steps - 1 - step;
+    NVVM::CpAsyncWaitGroupOp::create(builder, location, stripsBehind);
+  }
   for (auto [i, input] : llvm::enumerate(work.inputs)) {
     VectorType type = VectorType::get(layout.lanes, getElementTypeOrSelf(input));
     // Else ptxas keeps in registers what it has read once.

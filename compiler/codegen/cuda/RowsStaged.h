@@ -16,9 +16,9 @@ public:
 private:
   // What comes from memory (RowsStaged.cpp).
 
-  /// Starts copies of a group's rows to a slot, if there is such a group.
+  /// Starts copies of a group's rows to a slot, if there is such a group. Each strip can be waited
+  /// for by itself.
   void copy(const Index &group, mlir::Value isThere, mlir::Value slot);
-  void copyStrip(const Index &group, mlir::Value isThere, int64_t step, mlir::Value slot);
   /// The address of a strip of one of the inputs in shared memory.
   mlir::Value stagedAt(size_t input, int64_t step, mlir::Value slot);
 
@@ -34,6 +34,10 @@ private:
   void copyPointers();
   mlir::Value parameterAt(const Parameter &parameter, int64_t step);
 
+  /// The next pass waits for each strip of its rows, behind which the copies of so many rows have
+  /// been started; those after it find them there.
+  void expectRows(int64_t behind) { rowsBehind = behind; }
+  void endPass() { rowsBehind.reset(); }
   /// Lets the elements of a strip come from what is read here, once, until the next call.
   void openPass(const Strip &strip, int64_t step);
   void holdVector(mlir::Value tensor, mlir::Value vector, llvm::ArrayRef<Indices> places);
@@ -54,12 +58,13 @@ private:
   /// Reduces all groups of a block before any of them is stored (RowsStagedTogether.cpp).
   void emitTogether(ThreadCombiner &threads, const Round &round, const Groups &all);
 
-  using RowsFrame::reduceOwn;
+  Accumulators reduceOwn(const Round &round) override;
+  /// The moments of the thread's `count` elements of `source`, in one pass (RowsStagedMoments.cpp).
+  Accumulators ownMoments(mlir::Value source, int64_t count);
   Accumulators reduceOwn(mlir::linalg::GenericOp op, const Combiner &combiner,
                          const Accumulators &neutral) override;
   void storeStrip(int64_t step);
-  /// Calls `atEnd` after each strip, which is not read any more.
-  void storeWide(llvm::function_ref<void(int64_t)> atEnd = [](int64_t) {});
+  void storeWide();
 
   /// Whether the next row takes the place of this one.
   bool isRefilled() const { return layout.slots == 1 && layout.groupsPerBlock == 0; }
@@ -71,6 +76,7 @@ private:
   mlir::Value memory;
   /// Of the rows that are worked on.
   mlir::Value currentSlot;
+  std::optional<int64_t> rowsBehind;
   llvm::SmallVector<Parameter> parameters;
 };
 

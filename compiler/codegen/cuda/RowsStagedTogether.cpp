@@ -24,7 +24,7 @@ void StagedRows::emitTogether(ThreadCombiner &threads, const Round &round, const
   copyPointers();
   SmallVector<Place> rows;
   for (int64_t i = 0; i < count; ++i) {
-    NVVM::CpAsyncWaitGroupOp::create(builder, location, count - 1 - i);
+    expectRows(count - 1 - i);
     currentSlot = i32(i);
     placeIn(places[i]);
     rows.push_back(here());

@@ -211,13 +211,41 @@ bool ThreadCombiner::canCombineJointly(const RowThreads &threads) {
   return warps % kWarp == 0 || (warps > 1 && llvm::isPowerOf2_64(warps));
 }
 
-void ThreadCombiner::send(const Round &round, Accumulators own, Value number) {
-  Accumulators ofWarp = combineLanes(round.combiners[0], kWarp, {own[0]});
-  if (round.joint) {
-    Value moved = round.joint->move(t.builder, t.location, own[1], own[0], round.count, ofWarp[0],
-                                    round.count * kWarp);
-    ofWarp.push_back(combineLanes(round.combiners[1], kWarp, {moved})[0]);
+Accumulators ThreadCombiner::combineJointly(const Round &round, int64_t lanes, int64_t count,
+                                            ArrayRef<Accumulators> parts) const {
+  const JointReduction &joint = *round.joint;
+  if (!joint.momentsOf()) {
+    // One after the other: to merge two by two takes an exponential each time.
+    auto combined = [&](const Combiner &combiner, auto valueOf) -> Value {
+      SmallVector<Accumulators> own = llvm::map_to_vector(
+          parts, [&](const Accumulators &part) { return Accumulators{valueOf(part)}; });
+      return combineLanes(combiner, lanes,
+                          combiner.combine(t.builder, t.location, std::move(own)))[0];
+    };
+    Value whole = combined(round.combiners[0], [](const Accumulators &part) { return part[0]; });
+    Value second = combined(round.combiners[1], [&](const Accumulators &part) {
+      return joint.move(t.builder, t.location, part[1], part[0], whole);
+    });
+    return {whole, second};
   }
+  Accumulators all = parts[0];
+  int64_t ofAll = count;
+  for (const Accumulators &part : parts.drop_front()) {
+    all = joint.merge(t.builder, t.location, all, ofAll, part, count);
+    ofAll += count;
+  }
+  for (int64_t mask = lanes / 2; mask > 0; mask /= 2) {
+    Accumulators others =
+        llvm::map_to_vector<2>(all, [&](Value value) { return shuffle(value, mask); });
+    all = joint.merge(t.builder, t.location, all, ofAll, others, ofAll);
+    ofAll *= 2;
+  }
+  return all;
+}
+
+void ThreadCombiner::send(const Round &round, Accumulators own, Value number) {
+  Accumulators ofWarp = round.joint ? combineJointly(round, kWarp, round.count, {own})
+                                    : combineLanes(round.combiners[0], kWarp, std::move(own));
   if (!isLoop || apart.empty()) {
     apart.push_back(exchangeOf(ofWarp));
   }
@@ -235,19 +263,7 @@ Accumulators ThreadCombiner::receive(const Round &round, Value number) {
   for (int64_t i = 0; i < warps(); i += lanes) {
     parts.push_back(load(exchange, number, t.add(t.rem(lane, lanes), i)));
   }
-  auto combined = [&](unsigned reduction) -> Value {
-    SmallVector<Accumulators> own = llvm::map_to_vector(
-        parts, [&](const Accumulators &part) { return Accumulators{part[reduction]}; });
-    const Combiner &combiner = round.combiners[reduction];
-    return combineLanes(combiner, lanes, combiner.combine(t.builder, t.location, own))[0];
-  };
-  int64_t ofWarp = round.count * kWarp;
-  Value whole = combined(0);
-  for (Accumulators &part : parts) {
-    part[1] =
-        round.joint->move(t.builder, t.location, part[1], part[0], ofWarp, whole, ofWarp * warps());
-  }
-  return {whole, combined(1)};
+  return combineJointly(round, lanes, round.count * kWarp, parts);
 }
 
 } // namespace tenon::codegen::cuda

@@ -75,6 +75,9 @@ private:
   /// power of two.
   mlir::Value shuffle(mlir::Value value, int64_t mask) const;
   Accumulators combineLanes(const Combiner &combiner, int64_t lanes, Accumulators values) const;
+  /// Of a joint round: what `parts` of each of so many lanes, of `count` elements each, come to.
+  Accumulators combineJointly(const Round &round, int64_t lanes, int64_t count,
+                              llvm::ArrayRef<Accumulators> parts) const;
 
   Kernel &kernel;
   /// Builds where the kernel's builder stands.

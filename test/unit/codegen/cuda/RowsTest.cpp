@@ -197,6 +197,21 @@ TEST(Rows, PartsOfARowMayBeMinusInfinity) {
   EXPECT_TRUE(stagedMatches(softmax("5x8192", 1, "f16"), stagedLayout({256, 4}, 3, 0, 2), options));
 }
 
+TEST(Rows, MomentsOfAnyElements) {
+  RunOptions options;
+  options.edit = [](llvm::MutableArrayRef<reference::Tensor> inputs) {
+    for (int64_t i = 0; i < 3 * 4096; ++i) {
+      float &x = inputs[0].as<float>()[i];
+      // All the same; far from zero; one far from the others, in a thread's first strip.
+      x = i < 4096 ? 1000.1f : i < 8192 ? x + 100 : i == 8193 ? 1e4f : x;
+    }
+  };
+  for (const RowsLayout &layout : {stagedLayout({64, 2}, 3, 0, 2), stagedLayout({64, 2}, 1, 0, 2),
+                                   sideBySide({64, 4}, 1, 0)}) {
+    EXPECT_TRUE(stagedMatches(norm("3", "4096", "f32"), layout, options)) << layout.slots;
+  }
+}
+
 TEST(Rows, Reductions) {
   EXPECT_TRUE(rowsMatch(reduce("mean", "6x4x200xf16", "1, 2", "6xf16")));
   EXPECT_TRUE(rowsMatch(reduce("sum", "1100x6xf32", "1", "1100xf32")));
