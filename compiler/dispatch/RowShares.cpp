@@ -111,7 +111,7 @@ int64_t mostBlocks(const RowFacts &facts) {
 /// kernels alone): layer norm of 16,384 and 65,536 4.08 and 4.06 (3.98 and 3.80), RMS norm of
 /// 65,536 4.10 (3.95), as each strip of the parameters is read once for two rows; softmax of
 /// 262,144 in clusters of sixteen 4.01, a row at a time 3.84 to 3.89, of eight 3.83 (3.59). Not
-/// norms of 262,144, whose parameters blocks that stay hold (layer norm 3.87, two rows at a
+/// norms of 262,144, whose parameters blocks that stay hold (layer norm 3.83, two rows at a
 /// time 3.80). Only for lengths of which one round of the threads does all reductions.
 std::optional<RowsLayout> layoutTogether(const RowFacts &facts, RowsLayout layout) {
   constexpr int64_t kRegisters = 40, kWordsOfStrip = kStagedBytes / 4;
@@ -205,8 +205,8 @@ std::optional<RowsLayout> layoutStaged(const RowFacts &facts) {
     return std::nullopt;
   }
   if (holdsParameters) {
-    // What few blocks leave: layer norm of 262,144 is read at 3.87 TB/s with both held, at 3.52
-    // with one; add and layer norm at 3.98 and 3.39.
+    // What few blocks leave: layer norm of 262,144 is read at 3.83 TB/s with both held, at 3.51
+    // with one; add and layer norm at 3.89 and 3.39.
     int64_t left = kProcessorRegisters / (layout.blocksOfProcessor * layout.blockThreads());
     layout.parameterRegisters = std::max(kParameterRegisters, left - kStagedRegisters);
   }
