@@ -179,6 +179,7 @@ TEST(Rows, RowsThatWaitInSharedMemory) {
     auto [rows, length] = llvm::StringRef(dims).split('x');
     EXPECT_TRUE(stagedMatches(softmax(dims, 1, "f16"), layout)) << dims;
     EXPECT_TRUE(stagedMatches(fused(rows.str(), length.str(), "f16"), layout)) << dims;
+    EXPECT_TRUE(stagedMatches(norm(rows.str(), length.str(), "f16"), layout)) << dims;
     EXPECT_TRUE(stagedMatches(rmsNorm(dims, length.str(), "bf16"), layout)) << dims;
   }
   EXPECT_TRUE(stagedMatches(fused("6", "512", "f32"), stagedLayout({64, 1}, 2, 2)));
