@@ -107,16 +107,15 @@ std::optional<JointReduction> JointReduction::of(const RowsWork &work, int64_t l
   }
   linalg::GenericOp first = work.reductions[0], second = work.reductions[1];
   if (Value source = sourceOfMoments(first, second, length)) {
-    return JointReduction(Kind::Moments, length, source);
+    return JointReduction(length, source);
   }
-  return areExponentials(first, second)
-             ? std::optional(JointReduction(Kind::Exponentials, length, Value()))
-             : std::nullopt;
+  return areExponentials(first, second) ? std::optional(JointReduction(length, Value()))
+                                        : std::nullopt;
 }
 
 Value JointReduction::assumed(OpBuilder &builder, Location location, Value first,
                               int64_t count) const {
-  if (kind == Kind::Exponentials) {
+  if (!source) {
     return first;
   }
   // The second divides by the length, but this is the sum of a part.
@@ -126,7 +125,7 @@ Value JointReduction::assumed(OpBuilder &builder, Location location, Value first
 
 Value JointReduction::reduced(OpBuilder &builder, Location location, Value first,
                               Value second) const {
-  if (kind == Kind::Moments) {
+  if (source) {
     return second;
   }
   Value lowest = number(builder, location, -std::numeric_limits<double>::infinity());

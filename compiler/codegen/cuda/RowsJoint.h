@@ -9,12 +9,14 @@
 
 namespace tenon::codegen::cuda {
 
+/// Moments: sum, and squares of what is left without the mean (Chan, Golub, LeVeque 1979). Or
+/// exponentials: maximum, and sum of the exponentials below it (Milakov, Gimelshein 2018).
 class JointReduction {
 public:
   /// Nothing if the reductions of `work` (over `length` elements) are not two of a known kind.
   static std::optional<JointReduction> of(const RowsWork &work, int64_t length);
 
-  /// The tensor whose sum and squares around the mean the reductions are; null for the other kind.
+  /// The tensor whose sum and squares around the mean the reductions are; null of exponentials.
   mlir::Value momentsOf() const { return source; }
   /// What a thread takes for the first's result while it reduces `count` elements that come to
   /// `first`; and what its second result is then, without elements that say nothing (-inf).
@@ -30,13 +32,8 @@ public:
                    mlir::Value first, mlir::Value whole) const;
 
 private:
-  /// Sum and squares of what is left without the mean (Chan, Golub, LeVeque 1979); maximum and sum
-  /// of the exponentials below it (Milakov, Gimelshein 2018).
-  enum class Kind { Moments, Exponentials };
-  JointReduction(Kind kind, int64_t length, mlir::Value source)
-      : kind(kind), length(length), source(source) {}
+  JointReduction(int64_t length, mlir::Value source) : length(length), source(source) {}
 
-  Kind kind;
   int64_t length;
   mlir::Value source;
 };

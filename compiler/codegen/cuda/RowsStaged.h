@@ -59,8 +59,8 @@ private:
   void emitTogether(ThreadCombiner &threads, const Round &round, const Groups &all);
 
   Accumulators reduceOwn(const Round &round) override;
-  /// The moments of the thread's `count` elements of `source`, in one pass (RowsStagedMoments.cpp).
-  Accumulators ownMoments(mlir::Value source, int64_t count);
+  /// The moments of what the thread has of the row, in one pass (RowsStagedMoments.cpp).
+  Accumulators ownMoments(const Round &round);
   Accumulators reduceOwn(mlir::linalg::GenericOp op, const Combiner &combiner,
                          const Accumulators &neutral) override;
   void storeStrip(int64_t step);

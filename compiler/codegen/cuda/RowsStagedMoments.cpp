@@ -15,32 +15,27 @@ namespace tenon::codegen::cuda {
 /// Where the next row takes the place of this one, two passes are 1 % faster (add and layer norm of
 /// 262,144 on an H200); elsewhere one is (layer norm of 65,536: 1 %).
 Accumulators StagedRows::reduceOwn(const Round &round) {
-  Value source = round.joint && !isRefilled() ? round.joint->momentsOf() : Value();
-  return source ? ownMoments(source, round.count) : RowsFrame::reduceOwn(round);
+  bool isOnePass = round.joint && round.joint->momentsOf() && !isRefilled();
+  return isOnePass ? ownMoments(round) : RowsFrame::reduceOwn(round);
 }
 
-Accumulators StagedRows::ownMoments(Value source, int64_t count) {
+Accumulators StagedRows::ownMoments(const Round &round) {
   // As many sums side by side, so that additions need not wait for each other.
   constexpr size_t kSums = 4;
   ThreadBuilder t(builder, location);
-  auto total = [&](ArrayRef<Value> values) {
-    SmallVector<Value> left(values);
-    while (left.size() > 1) {
-      size_t half = left.size() / 2;
-      for (size_t i = 0; i < half; ++i) {
-        left[i] = t.addF(left[i], left[half + i]);
-      }
-      left.resize(half);
-    }
-    return left[0];
+  auto total = [&](ArrayRef<Value> values) -> Value {
+    SmallVector<Accumulators> parts =
+        llvm::map_to_vector(values, [](Value value) { return Accumulators{value}; });
+    return round.combiners[0].combine(builder, location, std::move(parts))[0];
   };
   SmallVector<Value> sums(kSums), squares(kSums);
   Value middle;
   for (auto [step, strip] : llvm::enumerate(strips)) {
     emitter.openScope();
     openPass(strip, step);
-    SmallVector<Value> elements = llvm::map_to_vector(
-        emitter.elements(source, strip.places), [&](Value element) { return t.toF32(element); });
+    SmallVector<Value> elements =
+        llvm::map_to_vector(emitter.elements(round.joint->momentsOf(), strip.places),
+                            [&](Value element) { return t.toF32(element); });
     emitter.closeScope();
     if (step == 0) {
       middle = t.mulF(total(elements), t.f32(1.0 / static_cast<double>(layout.lanes)));
@@ -53,11 +48,12 @@ Accumulators StagedRows::ownMoments(Value source, int64_t count) {
     }
   }
   endPass();
-  Value rest = total(sums), ofOne = t.f32(1.0 / static_cast<double>(count));
+  double count = static_cast<double>(round.count);
+  Value rest = total(sums), ofOne = t.f32(1 / count);
   Value moved = t.fma(t.negF(t.mulF(rest, ofOne)), rest, total(squares));
   // Of elements that are nearly the same rounding may leave less than nothing.
   Value least = arith::MaximumFOp::create(builder, location, moved, t.f32(0));
-  return {t.fma(middle, t.f32(static_cast<double>(count)), rest), least};
+  return {t.fma(middle, t.f32(count), rest), least};
 }
 
 } // namespace tenon::codegen::cuda
