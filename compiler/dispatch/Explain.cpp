@@ -6,6 +6,7 @@
 #include "compiler/dispatch/FewRows.h"
 #include "compiler/dispatch/LargeProducts.h"
 #include "compiler/dispatch/Names.h"
+#include "compiler/dispatch/SmallProducts.h"
 #include "compiler/dispatch/Strategy.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -88,8 +89,10 @@ RegionRecord describe(const Formation &formation, Group *group, llvm::StringRef 
 /// Whether a library computes the group on this device.
 bool isLibraryCall(const Formation &formation, Group *group) {
   tn::MatmulOp matmul = dyn_cast_or_null<tn::MatmulOp>(group->root);
-  return formation.device().isGpu() && group->strategy == kContraction &&
-         !isOwnProduct(group->ops) && !(matmul && isStreamed(matmul));
+  bool isOwn =
+      isOwnProduct(group->ops) ||
+      (matmul && (isStreamed(matmul) || (formation.device().hasWarpgroups && isSmallRoot(matmul))));
+  return formation.device().isGpu() && group->strategy == kContraction && !isOwn;
 }
 
 std::string ofRegisters(const Cost &cost) {

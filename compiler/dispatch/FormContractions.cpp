@@ -4,6 +4,7 @@
 #include "compiler/dispatch/FewRows.h"
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/LargeProducts.h"
+#include "compiler/dispatch/SmallProducts.h"
 #include "compiler/dispatch/Strategy.h"
 
 using namespace mlir;
@@ -198,8 +199,11 @@ void formContractions(Formation &formation, Block *block) {
     }
     if (formation.device().isGpu() && !depthwise) {
       growLibraryEpilogue(formation, group);
+      tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(root);
+      bool isSmall = formation.device().hasWarpgroups && matmul && isSmallRoot(matmul);
       group->reason =
-          isOwnProduct(group->ops)     ? "a large product with what no library's call ends with"
+          isSmall ? "a small product: its weights are on their way before its rows are there"
+          : isOwnProduct(group->ops)   ? "a large product with what no library's call ends with"
           : group->ops.size() == alone ? "one call of a library, nothing behind it joined"
                                        : "one call of a library with its epilogue";
       continue;

@@ -1,9 +1,10 @@
 // On a GPU, products and convolutions become one call of a library: the bias, the residual and the
 // activation behind them join as far as the library computes them, or as a product of our own does
 // where that is faster than a call and a pass over memory. Relies on codegen/cuda/LibraryRegions.h
-// and LargeProduct.h reading exactly what is let in here.
+// LargeProduct.h and SmallProduct.h reading exactly what is let in here.
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/LargeProducts.h"
+#include "compiler/dispatch/SmallProducts.h"
 
 #include "mlir/IR/TypeUtilities.h"
 
@@ -98,7 +99,8 @@ void growLibraryEpilogue(Formation &formation, Group *group) {
   epilogue.hasBias = conv && conv.getBias();
   epilogue.isDouble = getElementTypeOrSelf(value).isF64();
   tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(group->root);
-  epilogue.mayBeOwn = formation.device().hasWarpgroups && matmul && isLargeProduct(matmul);
+  epilogue.mayBeOwn =
+      formation.device().hasWarpgroups && matmul && (isLargeProduct(matmul) || isSmallRoot(matmul));
   while (!value.use_empty()) {
     Operation *producer = value.getDefiningOp();
     Operation *user = *value.getUsers().begin();

@@ -1,11 +1,12 @@
 // Puts tn.pack and tn.unpack between a constant weight and the contraction that reads it, so that
 // the weight is laid out once, when the engine is written. Relies on a CPU's contractions being
 // compiled with the product micro-kernel, a GPU's convolutions being calls of a library and its
-// products of few rows being generated (FewRows.h).
+// small products and those of few rows being generated (SmallProducts.h, FewRows.h).
 #include "compiler/dispatch/PackWeights.h"
 
 #include "compiler/dispatch/FewRows.h"
 #include "compiler/dispatch/FormRegions.h"
+#include "compiler/dispatch/SmallProducts.h"
 #include "compiler/dispatch/Strategy.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -29,15 +30,35 @@ int64_t filterSize(RankedTensorType weight) {
   return std::max<int64_t>(size, 1);
 }
 
-/// Whether nothing but streamed products reads a weight, all in one way: else a second copy of it
+/// Whether nothing but such products reads a weight, all in one way: else a second copy of it
 /// would be kept.
-bool isStreamedOnly(Value weight, bool transposed) {
+bool isReadOnlyBy(bool (*isSuch)(tn::MatmulOp), Value weight, bool transposed) {
   return llvm::all_of(weight.getUses(), [&](OpOperand &use) {
     tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(use.getOwner());
     return isa<tn::PackOp>(use.getOwner()) ||
-           (matmul && &use == &matmul.getBMutable() && isStreamed(matmul) &&
+           (matmul && &use == &matmul.getBMutable() && isSuch(matmul) &&
             matmul.getTransposeB() == transposed);
   });
+}
+
+/// How a GPU's kernels of their own read the weights of a product; none where they lie so already,
+/// or a library reads them.
+std::optional<Layout> layoutOnGpu(tn::MatmulOp matmul, const DeviceProfile &device) {
+  bool transposed = matmul.getTransposeB();
+  SmallVector<int64_t> permutation = {0, 1};
+  if (!transposed) {
+    permutation = {1, 0};
+  }
+  if (isStreamed(matmul) && isReadOnlyBy(isStreamed, matmul.getB(), transposed)) {
+    // [depth / panel, columns, panel].
+    return Layout{permutation, 1, 1, kStreamedPanel};
+  }
+  if (device.hasWarpgroups && !transposed && isSmallProduct(matmul) &&
+      isReadOnlyBy(isSmallProduct, matmul.getB(), transposed)) {
+    // [columns, depth].
+    return Layout{permutation, 1, 1, halfProductOf(matmul)->depth};
+  }
+  return std::nullopt;
 }
 
 /// The operand to pack and how; none for a contraction whose weight is not constant or not packed.
@@ -46,17 +67,11 @@ std::optional<std::pair<OpOperand *, Layout>> layoutOf(Operation *op, const Devi
     if (cast<RankedTensorType>(matmul.getB().getType()).getRank() != 2) {
       return std::nullopt;
     }
-    SmallVector<int64_t> permutation = {0, 1};
     if (device.isGpu()) {
-      if (!isStreamed(matmul) || !isStreamedOnly(matmul.getB(), matmul.getTransposeB())) {
-        return std::nullopt;
-      }
-      // [depth / panel, columns, panel].
-      if (!matmul.getTransposeB()) {
-        permutation = {1, 0};
-      }
-      return std::pair(&matmul.getBMutable(), Layout{permutation, 1, 1, kStreamedPanel});
+      std::optional<Layout> layout = layoutOnGpu(matmul, device);
+      return layout ? std::optional(std::pair(&matmul.getBMutable(), *layout)) : std::nullopt;
     }
+    SmallVector<int64_t> permutation = {0, 1};
     if (matmul.getTransposeB()) {
       permutation = {1, 0};
     }

@@ -1,5 +1,5 @@
-// One region from text to PTX and library calls: the way in order, a line a step. Each call has a context
-// of its own, so calls may run in parallel.
+// One region from text to PTX and library calls: the way in order, a line a step. Each call has a
+// context of its own, so calls may run in parallel.
 #include "compiler/codegen/cuda/CudaCodegen.h"
 
 #include "compiler/codegen/common/VectorMath.h"
@@ -23,14 +23,15 @@ namespace {
 /// The emitters of a strategy in the order in which they are asked. The last one takes any region.
 struct Strategy {
   StringRef name;
-  std::array<EmitterFn, 5> emitters;
+  std::array<EmitterFn, 6> emitters;
 };
 
 const Strategy *strategyOf(StringRef name) {
   static const Strategy table[] = {
       {dispatch::kElementwise, {emitPoints}},
       {dispatch::kRows, {emitRows, emitPoints}},
-      {dispatch::kContraction, {emitGemv, emitLibrary, emitLargeProduct, emitProduct, emitPoints}},
+      {dispatch::kContraction,
+       {emitGemv, emitSmallProduct, emitLibrary, emitLargeProduct, emitProduct, emitPoints}},
       {dispatch::kDepthwise, {emitPoints}},
       {dispatch::kAttention, {emitLibraryAttention, emitAttention, emitPoints}},
       {dispatch::kSingle, {emitRows, emitPoints}},

@@ -47,9 +47,9 @@ Kernel::Kernel(RegionBuilder &region, unsigned threads)
   builder.setInsertionPoint(exit);
   if (region.arch.number >= 90) {
     // The launch may be early; the next one may be too as soon as this one has begun.
-    NVVM::GriddepcontrolOp::create(builder, location, NVVM::GridDepActionKind::wait);
-    launchDependents = NVVM::GriddepcontrolOp::create(
-        builder, location, NVVM::GridDepActionKind::launch_dependents);
+    wait = NVVM::GriddepcontrolOp::create(builder, location, NVVM::GridDepActionKind::wait);
+    launchDependents = NVVM::GriddepcontrolOp::create(builder, location,
+                                                      NVVM::GridDepActionKind::launch_dependents);
   }
   for (unsigned i = 0; i < region.symbolCount; ++i) {
     Value argument = entry->addArgument(builder.getI64Type(), location);
@@ -65,8 +65,7 @@ Value Kernel::specialRegister(Operation *read) {
 Index Kernel::thread() {
   LLVM::ConstantRangeAttr range = LLVM::ConstantRangeAttr::get(
       builder.getContext(), llvm::APInt(32, 0), llvm::APInt(32, threads));
-  Operation *read =
-      NVVM::ThreadIdXOp::create(builder, location, builder.getI32Type(), range);
+  Operation *read = NVVM::ThreadIdXOp::create(builder, location, builder.getI32Type(), range);
   return {specialRegister(read), 0, 1, true};
 }
 
@@ -122,7 +121,8 @@ Value Kernel::orderedPointer(unsigned buffer) {
 }
 
 bool Kernel::writes(unsigned buffer) const {
-  return llvm::any_of(writtens, [&](const Argument &argument) { return argument.buffer == buffer; });
+  return llvm::any_of(writtens,
+                      [&](const Argument &argument) { return argument.buffer == buffer; });
 }
 
 unsigned Kernel::alignment(Type element, const Index &offset) {
@@ -143,19 +143,19 @@ Value Kernel::address(Value pointer, Type element, const Index &offset) {
   if (offset.offset != 0) {
     Value number = LLVM::ConstantOp::create(builder, location, builder.getI64Type(),
                                             builder.getI64IntegerAttr(offset.offset));
-    pointer = LLVM::GEPOp::create(builder, location, type, step, pointer,
-                                  ArrayRef<LLVM::GEPArg>{number});
+    pointer =
+        LLVM::GEPOp::create(builder, location, type, step, pointer, ArrayRef<LLVM::GEPArg>{number});
   }
   return pointer;
 }
 
 Value Kernel::copied(Value value) {
   bool isWord = value.getType().isInteger(32);
-  return LLVM::InlineAsmOp::create(
-             builder, location, value.getType(), ValueRange{value},
-             isWord ? "mov.b32 $0, $1;" : "mov.b64 $0, $1;", isWord ? "=r,r" : "=l,l",
-             /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::TailCallKind::None,
-             LLVM::AsmDialectAttr(), ArrayAttr())
+  return LLVM::InlineAsmOp::create(builder, location, value.getType(), ValueRange{value},
+                                   isWord ? "mov.b32 $0, $1;" : "mov.b64 $0, $1;",
+                                   isWord ? "=r,r" : "=l,l",
+                                   /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                   LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr())
       .getRes();
 }
 
@@ -181,12 +181,11 @@ void Kernel::store(unsigned buffer, Value value, const Index &offset) {
 Value Kernel::tensorMap(unsigned buffer, AffineExpr rows, AffineExpr columns,
                         AffineExpr rowElements, int64_t boxRows) {
   pointer(buffer, /*isWritten=*/false);
-  auto position = llvm::find_if(
-      reads, [&](const Argument &argument) { return argument.buffer == buffer; });
-  tensorMaps.push_back(
-      tensorMapOf(position - reads.begin(), rows, columns, rowElements, boxRows));
-  return function.getBody().front().addArgument(
-      LLVM::LLVMPointerType::get(builder.getContext()), location);
+  auto position =
+      llvm::find_if(reads, [&](const Argument &argument) { return argument.buffer == buffer; });
+  tensorMaps.push_back(tensorMapOf(position - reads.begin(), rows, columns, rowElements, boxRows));
+  return function.getBody().front().addArgument(LLVM::LLVMPointerType::get(builder.getContext()),
+                                                location);
 }
 
 Value Kernel::sharedArray(Type type, StringRef suffix, bool isExternal, unsigned alignment) {
@@ -222,6 +221,13 @@ void Kernel::setBlocksPerProcessor(int64_t blocks) {
 
 void Kernel::setCluster(int64_t blocks) { cuda::setCluster(function, blocks); }
 
+void Kernel::waitLater() {
+  if (wait) {
+    wait->erase();
+    wait = nullptr;
+  }
+}
+
 void Kernel::holdDependents() {
   if (launchDependents) {
     launchDependents->moveBefore(function.getBody().back().getTerminator());
@@ -231,8 +237,8 @@ void Kernel::holdDependents() {
 void Kernel::finish(AffineExpr grid, AffineExpr dynamicSharedBytes) {
   MLIRContext *context = builder.getContext();
   Block &entry = function.getBody().front();
-  function.setFunctionType(LLVM::LLVMFunctionType::get(
-      LLVM::LLVMVoidType::get(context), llvm::to_vector(entry.getArgumentTypes())));
+  function.setFunctionType(LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context),
+                                                       llvm::to_vector(entry.getArgumentTypes())));
   RegionStep step;
   step.symbol = function.getSymName().str();
   step.reads = reads.size();

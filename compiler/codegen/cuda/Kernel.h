@@ -1,5 +1,5 @@
-// One kernel under construction: its function, the place of the thread in the grid, pointers to buffers,
-// shared memory. Every emitter fills in the same frame and ends it with `finish`.
+// One kernel under construction: its function, the place of the thread in the grid, pointers to
+// buffers, shared memory. Every emitter fills in the same frame and ends it with `finish`.
 #pragma once
 
 #include "compiler/codegen/cuda/Indexing.h"
@@ -22,8 +22,8 @@ public:
   Index size(mlir::AffineExpr expression) { return math.evaluate(expression, {}, symbolValues); }
   Indices sizes(llvm::ArrayRef<mlir::AffineExpr> expressions);
 
-  /// The pointer (to global memory) of a buffer that this kernel only reads, or that it writes (and may
-  /// read). All loads of a buffer must agree with the first use.
+  /// The pointer (to global memory) of a buffer that this kernel only reads, or that it writes (and
+  /// may read). All loads of a buffer must agree with the first use.
   mlir::Value pointer(unsigned buffer, bool isWritten);
   /// Of a buffer that this kernel only reads, for loads that stay on their side of the wait for
   /// predecessors: ptxas moves loads of what it knows to be invariant across it.
@@ -37,8 +37,8 @@ public:
   mlir::Value loadThrough(mlir::Value base, unsigned buffer, mlir::Type element,
                           const Index &offset);
   void store(unsigned buffer, mlir::Value value, const Index &offset);
-  /// A copy of a pointer or an i32 that the optimizer takes for another value: what comes of it in a
-  /// loop is computed or loaded each time, and not held in registers.
+  /// A copy of a pointer or an i32 that the optimizer takes for another value: what comes of it in
+  /// a loop is computed or loaded each time, and not held in registers.
   mlir::Value copied(mlir::Value value);
   /// The address of an element and the alignment that its offset has, at most 16.
   mlir::Value address(mlir::Value pointer, mlir::Type element, const Index &offset);
@@ -56,6 +56,9 @@ public:
   /// As KernelShell's.
   void setBlocksPerProcessor(int64_t blocks);
   void setCluster(int64_t blocks);
+  /// The kernel does not begin with the wait for those before it: the emitter waits
+  /// (ThreadBuilder::waitForPredecessors) before it reads what they write, and writes anything.
+  void waitLater();
   /// The next kernel starts when this one ends, and not as soon as there is room: for kernels whose
   /// blocks stay, of which some would not find room at once. In front of `finish`.
   void holdDependents();
@@ -86,8 +89,8 @@ private:
   llvm::SmallVector<Index> symbolValues;
   llvm::SmallVector<TensorMapArgument> tensorMaps;
   unsigned sharedArrays = 0;
-  /// Lets the next kernel start; null where that is not early.
-  mlir::Operation *launchDependents = nullptr;
+  /// Waits for the kernels before this one; lets the next one start. Null where none is early.
+  mlir::Operation *wait = nullptr, *launchDependents = nullptr;
 };
 
 } // namespace tenon::codegen::cuda

@@ -1,5 +1,5 @@
-// The ring of stages: who fills it and who multiplies what is in it. Relies on LargeProductStore.cpp
-// for the way from a tile's sums to the result.
+// The ring of stages: who fills it and who multiplies what is in it. Relies on
+// LargeProductStore.cpp for the way from a tile's sums to the result.
 #include "compiler/codegen/cuda/LargeProduct.h"
 
 #include "compiler/codegen/cuda/Strategies.h"
@@ -18,8 +18,8 @@ using Values = ThreadBuilder::Values;
 constexpr int64_t kStages = 3;
 constexpr int64_t kABytes = kLargeRows * kLargeDepth * 2, kBBytes = kLargeColumns * kLargeDepth * 2;
 constexpr int64_t kStageBytes = kABytes + kBBytes;
-constexpr int64_t kSharedBytes = kStages * (kStageBytes + 2 * kBarrierBytes) +
-                                 kGroups * (kHandedBytes + 2 * kBarrierBytes);
+constexpr int64_t kSharedBytes =
+    kStages * (kStageBytes + 2 * kBarrierBytes) + kGroups * (kHandedBytes + 2 * kBarrierBytes);
 /// Rows of tiles that blocks work through together, so that what they read stays in the
 /// second-level cache.
 constexpr int64_t kRowTilesTogether = 16;
@@ -33,9 +33,7 @@ std::optional<RightOrder> orderOf(const ProductOperand &b, int64_t columns, int6
   return row == 1 && column == depth ? std::optional(RightOrder::DepthInner) : std::nullopt;
 }
 
-bool startsBuffer(const ProductOperand &operand) {
-  return tn::constantDim(operand.at.offset) == 0;
-}
+bool startsBuffer(const ProductOperand &operand) { return tn::constantDim(operand.at.offset) == 0; }
 
 } // namespace
 
@@ -60,8 +58,14 @@ FailureOr<LargeProblem> matchLargeProduct(RegionBuilder &region) {
   if (!order || getElementTypeOrSelf(exit->getOperand(0)) != element || !productTensors(region)) {
     return failure();
   }
-  LargeProblem problem{element,          product->a.at.buffer, product->b.at.buffer, *order,
-                       product->rowDims, *rows,                *columns,             *depth};
+  LargeProblem problem{element,
+                       product->a.at.buffer,
+                       product->b.at.buffer,
+                       *order,
+                       product->rowDims,
+                       *rows,
+                       *columns,
+                       *depth};
   problem.blocks = std::min<int64_t>(problem.tiles(), dispatch::processors(region.arch));
   return problem;
 }
@@ -80,13 +84,13 @@ void LargeProduct::place() {
              : kernel.tensorMap(p.b, size(p.depth), size(p.columns), size(p.columns), kLargeDepth);
   thread = t.thread();
   warpgroup = t.sub(t.div(thread, kWarpgroup), t.i32(1));
-  shared = kernel.dynamicShared(kTileAlignment);
-  barriers = t.offset(shared, t.builder.getI8Type(), kStages * kStageBytes + kGroups * kHandedBytes);
+  Type byte = t.builder.getI8Type();
+  ring = {kStages, kStageBytes, kernel.dynamicShared(kTileAlignment), Value()};
+  handedSums = t.offset(ring.memory, byte, ring.bytes());
+  ring.barriers = t.offset(handedSums, byte, kGroups * kHandedBytes);
+  handedBarriers = t.offset(ring.barriers, byte, ring.barrierBytes());
   t.when(t.isEqual(thread, t.i32(0)), [&](const ThreadBuilder &c) {
-    for (int64_t stage = 0; stage < kStages; ++stage) {
-      initBarrier(c, full(c, c.i32(stage)), 1);
-      initBarrier(c, empty(c, c.i32(stage)), kGroups);
-    }
+    ring.initBarriers(c, kGroups);
     for (int64_t group = 0; group < kGroups; ++group) {
       initBarrier(c, handed(c, c.i32(group)), kWarpgroup);
       initBarrier(c, taken(c, c.i32(group)), kFinishWarps * kWarp);
@@ -98,35 +102,16 @@ void LargeProduct::place() {
   t.barrier();
 }
 
-LargeProduct::Turn LargeProduct::next(const ThreadBuilder &t, const Turn &turn) const {
-  Value stage = t.add(turn.stage, 1), isLast = t.isEqual(stage, t.i32(kStages));
-  return {t.select(isLast, t.i32(0), stage),
-          t.select(isLast, t.sub(t.i32(1), turn.parity), turn.parity)};
-}
-
-Value LargeProduct::stageAt(const ThreadBuilder &t, const Turn &turn) const {
-  return t.offset(shared, t.builder.getI8Type(), t.mul(turn.stage, kStageBytes));
-}
-
-Value LargeProduct::full(const ThreadBuilder &t, Value stage) const {
-  return t.offset(barriers, t.i64Type(), stage);
-}
-
-Value LargeProduct::empty(const ThreadBuilder &t, Value stage) const {
-  return t.offset(barriers, t.i64Type(), t.add(stage, kStages));
-}
-
 Value LargeProduct::handedTile(const ThreadBuilder &t, Value group) const {
-  Value first = t.offset(shared, t.builder.getI8Type(), kStages * kStageBytes);
-  return t.offset(first, t.builder.getI8Type(), t.mul(group, kHandedBytes));
+  return t.offset(handedSums, t.builder.getI8Type(), t.mul(group, kHandedBytes));
 }
 
 Value LargeProduct::handed(const ThreadBuilder &t, Value group) const {
-  return t.offset(barriers, t.i64Type(), t.add(group, 2 * kStages));
+  return t.offset(handedBarriers, t.i64Type(), group);
 }
 
 Value LargeProduct::taken(const ThreadBuilder &t, Value group) const {
-  return t.offset(barriers, t.i64Type(), t.add(group, 2 * kStages + kGroups));
+  return t.offset(handedBarriers, t.i64Type(), t.add(group, kGroups));
 }
 
 /// Down the rows of tiles that are worked through together first.
@@ -145,9 +130,9 @@ Values LargeProduct::forTiles(const ThreadBuilder &t, ValueRange inits,
 
 void LargeProduct::copyStage(const ThreadBuilder &t, Value step, const Corner &corner,
                              const Turn &turn) const {
-  Value depth = t.mul(step, kLargeDepth), barrier = full(t, turn.stage);
-  Value a = stageAt(t, turn), b = t.offset(a, t.builder.getI8Type(), kABytes);
-  waitForPhase(t, empty(t, turn.stage), t.sub(t.i32(1), turn.parity));
+  Value depth = t.mul(step, kLargeDepth), barrier = ring.full(t, turn.stage);
+  Value a = ring.at(t, turn.stage), b = t.offset(a, t.builder.getI8Type(), kABytes);
+  ring.awaitEmpty(t, turn);
   arriveExpecting(t, barrier, t.i32(kStageBytes));
   copyBox(t, aMap, depth, corner.row, a, barrier);
   if (p.order == RightOrder::DepthInner) {
@@ -162,13 +147,12 @@ void LargeProduct::copyStage(const ThreadBuilder &t, Value step, const Corner &c
 
 /// All tiles of this block, by one thread.
 void LargeProduct::copyTiles(const ThreadBuilder &t) {
-  Turn first = {t.i32(0), t.i32(0)};
-  forTiles(t, first.values(), [&](const ThreadBuilder &c, Value tile, ValueRange state) {
+  forTiles(t, ring.first(t).values(), [&](const ThreadBuilder &c, Value tile, ValueRange state) {
     Corner corner = cornerOf(c, tile);
     return c.loop(c.i32(0), c.i32(p.steps()), c.i32(1), state,
                   [&](const ThreadBuilder &d, Value step, ValueRange at) {
                     copyStage(d, step, corner, Turn::of(at));
-                    return next(d, Turn::of(at)).values();
+                    return ring.next(d, Turn::of(at)).values();
                   });
   });
 }
@@ -179,30 +163,25 @@ Values LargeProduct::addStages(const ThreadBuilder &t, Turn &turn) const {
   Value isFirst = t.isEqual(t.rem(thread, kWarpgroup), t.i32(0));
   Values state = turn.values();
   state.append(kGroupRows * kLargeColumns / kWarpgroup, t.f32(0));
-  auto giveBack = [&](const ThreadBuilder &c, Value after) {
-    Value before = c.rem(c.add(after, kStages - 1), kStages);
-    arrive(c, empty(c, before));
-  };
-  state = t.loop(
-      t.i32(0), t.i32(p.steps()), t.i32(1), state,
-      [&](const ThreadBuilder &c, Value step, ValueRange at) {
-        Turn now = Turn::of(at);
-        waitForPhase(c, full(c, now.stage), now.parity);
-        Value tile = stageAt(c, now);
-        Value a = c.offset(tile, c.builder.getI8Type(),
-                           c.mul(warpgroup, kGroupRows * kTileColumns * 2));
-        Value b = c.offset(tile, c.builder.getI8Type(), kABytes);
-        Values sums(at.drop_front(2));
-        sums = addStage(c, p.element, a, b, p.order, kLargeColumns, step, sums);
-        c.when(c.bitAnd(isFirst, c.isLess(c.i32(0), step)),
-               [&](const ThreadBuilder &d) { giveBack(d, now.stage); });
-        Values result = next(c, now).values();
-        result.append(sums);
-        return result;
-      });
+  state = t.loop(t.i32(0), t.i32(p.steps()), t.i32(1), state,
+                 [&](const ThreadBuilder &c, Value step, ValueRange at) {
+                   Turn now = Turn::of(at);
+                   ring.awaitFull(c, now);
+                   Value tile = ring.at(c, now.stage);
+                   Value a = c.offset(tile, c.builder.getI8Type(),
+                                      c.mul(warpgroup, kGroupRows * kTileColumns * 2));
+                   Value b = c.offset(tile, c.builder.getI8Type(), kABytes);
+                   Values sums(at.drop_front(2));
+                   sums = addStage(c, p.element, a, b, p.order, kLargeColumns, step, sums);
+                   c.when(c.bitAnd(isFirst, c.isLess(c.i32(0), step)),
+                          [&](const ThreadBuilder &d) { ring.giveBackBefore(d, now.stage); });
+                   Values result = ring.next(c, now).values();
+                   result.append(sums);
+                   return result;
+                 });
   turn = Turn::of(state);
   Values sums = finishStages(t, ArrayRef<Value>(state).drop_front(2));
-  t.when(isFirst, [&](const ThreadBuilder &c) { giveBack(c, turn.stage); });
+  t.when(isFirst, [&](const ThreadBuilder &c) { ring.giveBackBefore(c, turn.stage); });
   return sums;
 }
 
@@ -226,8 +205,8 @@ bool LargeProduct::emit() {
     return false;
   }
   tensors = *found;
-  // Shares of registers (releaseRegisters) are not needed, and ptxas leaves those that finish so few
-  // that they take a quarter longer.
+  // Shares of registers (releaseRegisters) are not needed, and ptxas leaves those that finish so
+  // few that they take a quarter longer.
   kernel.setBlocksPerProcessor(1);
   place();
   ThreadBuilder t = code();
@@ -235,8 +214,7 @@ bool LargeProduct::emit() {
       t.isLess(thread, t.i32(kWarpgroup)),
       [&](const ThreadBuilder &c) {
         c.when(c.isEqual(thread, c.i32(0)), [&](const ThreadBuilder &d) { copyTiles(d); });
-        c.when(c.isLess(c.i32(kWarp - 1), thread),
-               [&](const ThreadBuilder &d) { finishTiles(d); });
+        c.when(c.isLess(c.i32(kWarp - 1), thread), [&](const ThreadBuilder &d) { finishTiles(d); });
         return Values();
       },
       [&](const ThreadBuilder &c) {

@@ -1,8 +1,8 @@
-// A large product of 16-bit floats on sm_90a with an epilogue of our own: one block a processor goes
-// from tile to tile. One thread of it copies boxes of both operands into a ring of stages, two
-// warpgroups multiply them, each for half of a tile's rows, and hand their sums over in shared memory
-// to three warps that finish them while the next tile is multiplied. Relies on Warpgroup.h for
-// products, AsyncCopy.h for copies and barriers, ElementEmitter for the epilogue.
+// A large product of 16-bit floats on sm_90a with an epilogue of our own: one block a processor
+// goes from tile to tile. One thread of it copies boxes of both operands into a ring of stages, two
+// warpgroups multiply them, each for half of a tile's rows, and hand their sums over in shared
+// memory to three warps that finish them while the next tile is multiplied. Relies on Warpgroup.h
+// for products, AsyncCopy.h for copies and barriers, ElementEmitter for the epilogue.
 //
 // Blocks do not form clusters: those that read the same boxes at the same time get them from the
 // second-level cache at more than twice the rate at which it serves different ones (measured on an
@@ -11,9 +11,9 @@
 // Sums are handed over in the operands' type: rounded as a product that is stored by itself.
 #pragma once
 
-#include "compiler/codegen/cuda/AsyncCopy.h"
 #include "compiler/codegen/cuda/ElementEmitter.h"
 #include "compiler/codegen/cuda/ProductMatch.h"
+#include "compiler/codegen/cuda/StageRing.h"
 #include "compiler/codegen/cuda/Warpgroup.h"
 #include "compiler/dispatch/LargeProducts.h"
 
@@ -23,15 +23,13 @@ namespace tenon::codegen::cuda {
 /// multiples of those of a tile.
 struct LargeProblem {
   mlir::Type element;
-  uint32_t a = 0, b = 0; ///< buffers
+  uint32_t a = 0, b = 0;                       ///< buffers
   RightOrder order = RightOrder::ColumnsInner; ///< of B
   tn::Dims rowDims;
   int64_t rows = 0, columns = 0, depth = 0;
   int64_t blocks = 0; ///< at most one a processor
 
-  int64_t rowTiles() const {
-    return (rows + dispatch::kLargeRows - 1) / dispatch::kLargeRows;
-  }
+  int64_t rowTiles() const { return (rows + dispatch::kLargeRows - 1) / dispatch::kLargeRows; }
   int64_t columnTiles() const { return columns / dispatch::kLargeColumns; }
   int64_t tiles() const { return rowTiles() * columnTiles(); }
   int64_t steps() const { return depth / dispatch::kLargeDepth; }
@@ -61,13 +59,7 @@ private:
   using Value = mlir::Value;
   using Values = ThreadBuilder::Values;
 
-  /// A place in the ring of stages: its number, and the parity of the turn that is under way.
-  struct Turn {
-    Value stage, parity;
-
-    Values values() const { return {stage, parity}; }
-    static Turn of(mlir::ValueRange values) { return {values[0], values[1]}; }
-  };
+  using Turn = StageRing::Turn;
   /// Where a tile begins (i32).
   struct Corner {
     Value row, column;
@@ -75,11 +67,6 @@ private:
 
   ThreadBuilder code() { return ThreadBuilder(kernel.builder, kernel.location); }
   void place();
-  Turn next(const ThreadBuilder &t, const Turn &turn) const;
-  Value stageAt(const ThreadBuilder &t, const Turn &turn) const;
-  /// The barrier of a stage that tells that it is full, and that it is read.
-  Value full(const ThreadBuilder &t, Value stage) const;
-  Value empty(const ThreadBuilder &t, Value stage) const;
   Corner cornerOf(const ThreadBuilder &t, Value tile) const;
   Values forTiles(const ThreadBuilder &t, mlir::ValueRange inits, ThreadBuilder::LoopBody body);
   void copyTiles(const ThreadBuilder &t);
@@ -112,7 +99,10 @@ private:
   ElementEmitter emitter;
   const LargeProblem &p;
   ProductTensors tensors;
-  Value aMap, bMap, shared, barriers, thread;
+  StageRing ring;
+  Value aMap, bMap, thread;
+  /// Pointers to shared memory: the sums that are handed over, and the barriers of that.
+  Value handedSums, handedBarriers;
   Value warpgroup; ///< of those that multiply, from 0
 };
 

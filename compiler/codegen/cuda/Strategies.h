@@ -25,6 +25,8 @@ mlir::FailureOr<bool> emitAttention(RegionBuilder &region);
 mlir::FailureOr<bool> emitProduct(RegionBuilder &region);
 /// One large matmul of 16-bit floats with an epilogue that no call has (LargeProduct.h).
 mlir::FailureOr<bool> emitLargeProduct(RegionBuilder &region);
+/// One matmul of some rows by constant weights, its blocks all at once (SmallProduct.h).
+mlir::FailureOr<bool> emitSmallProduct(RegionBuilder &region);
 /// One matmul of few rows with constant weights, and whatever is fused around it (Gemv.h).
 mlir::FailureOr<bool> emitGemv(RegionBuilder &region);
 

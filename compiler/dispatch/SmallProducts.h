@@ -1,0 +1,27 @@
+// Which products by a constant matrix a GPU computes by one wave of blocks of its own, whose
+// weights are on their way before the rows are there: for those a library's call mostly waits.
+// Dispatch lays weights out and forms regions by this rule, codegen relies on it.
+#pragma once
+
+#include "compiler/dispatch/FewRows.h"
+
+namespace tenon::dispatch {
+
+/// Rows of a block's tile of the result, and the depth of a stage of its operands.
+inline constexpr int64_t kSmallRows = 64, kSmallDepth = 64;
+
+/// Columns of a block's tile, and how many blocks share its depth.
+struct SmallLayout {
+  int64_t columns = 0, shares = 1;
+};
+
+/// Of all layouts with at most a block a multiprocessor the one whose blocks have the least to do;
+/// none for a product that is not small.
+std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product);
+
+/// By sizes and types alone.
+bool isSmallProduct(tn::MatmulOp matmul);
+/// And with weights that lie as the kernel reads them, [columns, depth].
+bool isSmallRoot(tn::MatmulOp matmul);
+
+} // namespace tenon::dispatch
