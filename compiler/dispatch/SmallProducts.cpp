@@ -1,4 +1,5 @@
-// Relies on the measurements of docs/adr/0007 for what a share of the depth costs.
+// Relies on what layouts were measured to take on an H200 (docs/adr/0007): the order of their costs is
+// that of their times.
 #include "compiler/dispatch/SmallProducts.h"
 
 using namespace mlir;
@@ -6,37 +7,52 @@ using namespace mlir;
 namespace tenon::dispatch {
 namespace {
 
-/// Beyond them tiles of 64 rows read the weights too often.
-constexpr int64_t kMostRows = 256;
+constexpr int64_t kMostRows = 512;
 constexpr int64_t kLeastColumns = 16, kMostColumns = 128, kColumnStep = 8;
-/// Blocks that all run at once on an H200: by themselves, and in clusters.
+/// Blocks that all run at once: by themselves, and in clusters, which not every multiprocessor is
+/// part of.
 constexpr int64_t kBlocksAtOnce = 132, kInClusters = 96;
-/// What bringing the sums of a cluster's blocks together costs, as bytes into shared memory.
-constexpr int64_t kSharingBytes = 150000;
+/// Up to so many rows the next product's blocks find room beside this one's, and bring their
+/// weights; with more, operands take the time, and all of the memory brings them sooner.
+constexpr int64_t kMostRowsBeside = 128;
+/// A library's call is as fast from here on.
+constexpr int64_t kMostCost = 750000;
 
-/// Bytes that a block brings into shared memory one after the other.
-int64_t bytesOf(const HalfProduct &product, const SmallLayout &layout) {
-  int64_t ofDepth = 2 * product.depth / layout.shares;
-  return ofDepth * (kSmallRows + layout.columns) + (layout.shares > 1 ? kSharingBytes : 0);
+/// What a block does one after the other, as bytes into shared memory: operands; for each stage a
+/// wait; and where blocks share a depth, to meet and to hand over sums.
+int64_t costOf(const HalfProduct &product, const SmallLayout &layout) {
+  constexpr int64_t ofStage = 6000, ofShare = 60000, ofSum = 20;
+  int64_t depth = product.depth / layout.shares;
+  int64_t cost = 2 * depth * (layout.rows + layout.columns) + depth / kSmallDepth * ofStage;
+  bool isShared = layout.shares > 1;
+  return cost + (isShared ? layout.shares * ofShare + layout.rows * layout.columns * ofSum : 0);
+}
+
+bool canRun(const HalfProduct &product, const SmallLayout &layout) {
+  int64_t rowTiles = (product.rows + layout.rows - 1) / layout.rows;
+  int64_t blocks = rowTiles * (product.columns / layout.columns) * layout.shares;
+  return product.columns % layout.columns == 0 &&
+         product.depth % (kSmallDepth * layout.shares) == 0 &&
+         blocks <= (layout.shares > 1 ? kInClusters : kBlocksAtOnce);
 }
 
 } // namespace
 
 std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product) {
-  bool isSmall = product.rows > kMostStreamedRows && product.rows <= kMostRows;
-  if (!isSmall || product.depth % kSmallDepth != 0) {
+  if (product.rows <= kMostStreamedRows || product.rows > kMostRows) {
     return std::nullopt;
   }
-  int64_t rowTiles = (product.rows + kSmallRows - 1) / kSmallRows;
   std::optional<SmallLayout> best;
-  for (int64_t shares : {1, 2, 4, 8}) {
-    for (int64_t columns = kLeastColumns; columns <= kMostColumns; columns += kColumnStep) {
-      SmallLayout layout{columns, shares};
-      int64_t blocks = rowTiles * (product.columns / columns) * shares;
-      bool fits = product.depth % (kSmallDepth * shares) == 0 && product.columns % columns == 0 &&
-                  blocks <= (shares > 1 ? kInClusters : kBlocksAtOnce);
-      if (fits && (!best || bytesOf(product, layout) < bytesOf(product, *best))) {
-        best = layout;
+  int64_t least = kMostCost, beside = product.rows <= kMostRowsBeside ? 2 : 1;
+  for (int64_t rows : {kSmallRows, 2 * kSmallRows}) {
+    for (int64_t shares : {1, 2, 4, 8}) {
+      for (int64_t columns = kLeastColumns; columns <= kMostColumns; columns += kColumnStep) {
+        SmallLayout layout{rows, columns, shares, beside};
+        int64_t cost = costOf(product, layout);
+        if (cost < least && canRun(product, layout)) {
+          best = layout;
+          least = cost;
+        }
       }
     }
   }

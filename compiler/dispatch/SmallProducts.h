@@ -7,16 +7,18 @@
 
 namespace tenon::dispatch {
 
-/// Rows of a block's tile of the result, and the depth of a stage of its operands.
+/// Rows of a block's tile of the result are a multiple of these; the depth of a stage of its
+/// operands.
 inline constexpr int64_t kSmallRows = 64, kSmallDepth = 64;
 
-/// Columns of a block's tile, and how many blocks share its depth.
+/// Rows and columns of a block's tile, how many blocks share its depth, and for how many a
+/// multiprocessor has room.
 struct SmallLayout {
-  int64_t columns = 0, shares = 1;
+  int64_t rows = 0, columns = 0, shares = 1, blocksOfProcessor = 1;
 };
 
-/// Of all layouts with at most a block a multiprocessor the one whose blocks have the least to do;
-/// none for a product that is not small.
+/// Of all layouts whose blocks run at once the one whose blocks have the least to do; none for a
+/// product that is not small.
 std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product);
 
 /// By sizes and types alone.

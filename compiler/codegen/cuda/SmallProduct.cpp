@@ -18,15 +18,15 @@ using Values = ThreadBuilder::Values;
 
 static_assert(kSmallRows == kGroupRows && kSmallDepth == kBoxColumns);
 
-/// The warpgroup that multiplies, and the warp that copies.
-constexpr int64_t kThreads = kWarpgroup + kWarp;
-constexpr int64_t kABytes = kSmallRows * kSmallDepth * 2;
+/// Of a warpgroup's rows.
+constexpr int64_t kGroupBytes = kSmallRows * kSmallDepth * 2;
 /// Elements that a thread finishes at once: 16 bytes of the result.
 constexpr int64_t kNeighbours = 8;
 
 /// Elements of a row of handed sums: an odd multiple of 8, so that eight rows meet no bank twice.
 int64_t handedRow(const SmallProblem &p) { return p.layout.columns | 8; }
-int64_t handedBytes(const SmallProblem &p) { return kSmallRows * handedRow(p) * 4; }
+int64_t handedBytes(const SmallProblem &p) { return p.layout.rows * handedRow(p) * 4; }
+int64_t aBytes(const SmallProblem &p) { return p.layout.rows * kSmallDepth * 2; }
 int64_t bBytes(const SmallProblem &p) { return p.layout.columns * kSmallDepth * 2; }
 
 /// The buffer of weights that lie as [columns, depth].
@@ -82,23 +82,25 @@ FailureOr<SmallProblem> matchSmallProduct(RegionBuilder &region) {
 }
 
 SmallProduct::SmallProduct(RegionBuilder &region, const SmallProblem &problem)
-    : kernel(region, kThreads), emitter(kernel), p(problem) {}
+    : kernel(region, problem.multipliers() + kWarp), emitter(kernel), p(problem) {}
 
 void SmallProduct::place() {
   ThreadBuilder t = code();
   auto size = [&](int64_t value) {
     return getAffineConstantExpr(value, kernel.builder.getContext());
   };
-  aMap = kernel.tensorMap(p.a, size(p.rows), size(p.depth), size(p.depth), kSmallRows);
+  aMap = kernel.tensorMap(p.a, size(p.rows), size(p.depth), size(p.depth), p.layout.rows);
   bMap = kernel.tensorMap(p.b, size(p.columns), size(p.depth), size(p.depth), p.layout.columns);
   thread = t.thread();
   share = t.rem(t.block(), p.layout.shares);
   Value tile = t.div(t.block(), p.layout.shares);
-  firstRow = t.mul(t.div(tile, p.columnTiles()), kSmallRows);
+  firstRow = t.mul(t.div(tile, p.columnTiles()), p.layout.rows);
   firstColumn = t.mul(t.rem(tile, p.columnTiles()), p.layout.columns);
   firstDepth = t.mul(share, p.steps() * kSmallDepth);
-  int64_t stageBytes = kABytes + bBytes(p);
-  int64_t room = dispatch::sharedLimit(kernel.region.arch) - handedBytes(p) - kTileAlignment;
+  int64_t stageBytes = aBytes(p) + bBytes(p);
+  // A multiprocessor keeps a KiB for each block.
+  int64_t kept = 1024, limit = dispatch::sharedLimit(kernel.region.arch) + kept;
+  int64_t room = limit / p.layout.blocksOfProcessor - kept - handedBytes(p) - kTileAlignment;
   int64_t most = room / (stageBytes + 2 * kBarrierBytes);
   ring = {std::min(p.steps(), most), stageBytes, kernel.dynamicShared(kTileAlignment), Value()};
   handed = t.offset(ring.memory, t.builder.getI8Type(), ring.bytes());
@@ -112,7 +114,7 @@ void SmallProduct::copyA(const ThreadBuilder &t, Value step, Value stage) const 
 
 void SmallProduct::copyB(const ThreadBuilder &t, Value step, Value stage) const {
   Value depth = t.add(firstDepth, t.mul(step, kSmallDepth));
-  Value to = t.offset(ring.at(t, stage), t.builder.getI8Type(), kABytes);
+  Value to = t.offset(ring.at(t, stage), t.builder.getI8Type(), aBytes(p));
   arriveExpecting(t, ring.full(t, stage), t.i32(ring.stageBytes));
   copyBox(t, bMap, depth, firstColumn, to, ring.full(t, stage));
 }
@@ -137,15 +139,17 @@ void SmallProduct::copyOthers(const ThreadBuilder &t) const {
 }
 
 Values SmallProduct::multiply(const ThreadBuilder &t) const {
-  Value isFirst = t.isEqual(thread, t.i32(0));
+  Value isFirst = t.isEqual(t.rem(thread, kWarpgroup), t.i32(0));
+  Value ofGroup = t.mul(t.div(thread, kWarpgroup), kGroupBytes);
   Values state = ring.first(t).values();
   state.append(kSmallRows * p.layout.columns / kWarpgroup, t.f32(0));
   state = t.loop(t.i32(0), t.i32(p.steps()), t.i32(1), state,
                  [&](const ThreadBuilder &c, Value step, ValueRange at) {
                    Turn now = Turn::of(at);
                    ring.awaitFull(c, now);
-                   Value a = ring.at(c, now.stage);
-                   Value b = c.offset(a, c.builder.getI8Type(), kABytes);
+                   Value stage = ring.at(c, now.stage);
+                   Value a = c.offset(stage, c.builder.getI8Type(), ofGroup);
+                   Value b = c.offset(stage, c.builder.getI8Type(), aBytes(p));
                    Values sums(at.drop_front(2));
                    sums = addStage(c, p.element, a, b, RightOrder::DepthInner, p.layout.columns,
                                    step, sums);
@@ -213,7 +217,7 @@ void SmallProduct::finishPiece(Value piece) {
   Value row = t.add(t.add(firstRow, t.mul(share, p.finishedRows())), inBlock);
   Index number = math.fromWord(row);
   Value exists;
-  if (p.rows % kSmallRows != 0) {
+  if (p.rows % p.layout.rows != 0) {
     exists = t.isLess(row, t.i32(p.rows));
     number = math.fromWord(t.min(row, t.i32(p.rows - 1)));
   }
@@ -246,7 +250,7 @@ void SmallProduct::finishPiece(Value piece) {
 
 void SmallProduct::finishRows(const ThreadBuilder &t) {
   int64_t pieces = p.finishedRows() * p.layout.columns / kNeighbours;
-  t.loop(thread, t.i32(pieces), t.i32(kThreads), {},
+  t.loop(thread, t.i32(pieces), t.i32(p.multipliers() + kWarp), {},
          [&](const ThreadBuilder &c, Value piece, ValueRange) -> Values {
            OpBuilder::InsertionGuard guard(kernel.builder);
            kernel.builder.setInsertionPointToEnd(c.builder.getInsertionBlock());
@@ -263,16 +267,16 @@ bool SmallProduct::emit() {
     return false;
   }
   tensors = *found;
-  kernel.setBlocksPerProcessor(1);
+  kernel.setBlocksPerProcessor(p.layout.blocksOfProcessor);
   if (isShared()) {
     kernel.setCluster(p.layout.shares);
   }
   kernel.waitLater();
   place();
   ThreadBuilder t = code();
-  Value isCopier = t.isEqual(thread, t.i32(kWarpgroup));
+  Value isCopier = t.isEqual(thread, t.i32(p.multipliers()));
   t.when(isCopier, [&](const ThreadBuilder &c) {
-    ring.initBarriers(c, 1);
+    ring.initBarriers(c, p.multipliers() / kWarpgroup);
     publishBarriers(c);
     copyFirst(c, /*isA=*/false);
   });
@@ -280,7 +284,7 @@ bool SmallProduct::emit() {
   meet(t);
   t.waitForPredecessors();
   t.choose(
-      t.isLess(thread, t.i32(kWarpgroup)),
+      t.isLess(thread, t.i32(p.multipliers())),
       [&](const ThreadBuilder &c) {
         handOver(c, multiply(c));
         return Values();

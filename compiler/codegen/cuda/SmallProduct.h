@@ -1,7 +1,7 @@
 // A product of some rows by a constant matrix on sm_90a, so small that all its blocks run at once
 // and most of its time is waiting. What does not depend on the kernels before this one, the
 // weights, is copied before it waits for them: as many stages of the depth as shared memory holds,
-// which for most is all. One thread copies, a warpgroup multiplies a tile of 64 rows. The blocks of
+// which for most is all. One thread copies, warpgroups multiply 64 rows each. The blocks of
 // a cluster may share a tile's depth: each then finishes some of its rows. Relies on Warpgroup.h
 // for products, StageRing.h for copies, ElementEmitter for what follows the product.
 #pragma once
@@ -23,11 +23,13 @@ struct SmallProblem {
   dispatch::SmallLayout layout;
 
   int64_t columnTiles() const { return columns / layout.columns; }
-  int64_t rowTiles() const { return (rows + dispatch::kSmallRows - 1) / dispatch::kSmallRows; }
+  int64_t rowTiles() const { return (rows + layout.rows - 1) / layout.rows; }
   int64_t blocks() const { return rowTiles() * columnTiles() * layout.shares; }
   /// Of a block.
   int64_t steps() const { return depth / dispatch::kSmallDepth / layout.shares; }
-  int64_t finishedRows() const { return dispatch::kSmallRows / layout.shares; }
+  int64_t finishedRows() const { return layout.rows / layout.shares; }
+  /// Threads that multiply: a warpgroup for each kSmallRows of a tile.
+  int64_t multipliers() const { return layout.rows / dispatch::kSmallRows * kWarpgroup; }
 };
 
 /// The problem of a region, with dispatch's layout; failure (without a diagnostic) for regions that

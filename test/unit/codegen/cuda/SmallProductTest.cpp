@@ -66,18 +66,20 @@ TEST(CudaSmallProductTest, WholeDepths) {
 
 TEST(CudaSmallProductTest, RowsEndInsideATile) {
   EXPECT_TRUE(isRight(text("f16", 77, 40, 64)));
-  EXPECT_TRUE(isRight(text("f16", 77, 64, 128), {64, 2}));
+  EXPECT_TRUE(isRight(text("f16", 77, 64, 128), {64, 64, 2}));
+  EXPECT_TRUE(isRight(text("f16", 150, 32, 128), {128, 32, 1}));
 }
 
 /// Each block finishes some rows of what all of the cluster have summed.
 TEST(CudaSmallProductTest, BlocksShareTheDepth) {
-  EXPECT_TRUE(isRight(text("f16", 128, 64, 256), {32, 2}));
-  EXPECT_TRUE(isRight(text("f16", 64, 48, 256, /*isPacked=*/true), {24, 4}, /*reversed=*/true));
-  EXPECT_TRUE(isRight(text("f16", 64, 16, 512), {16, 8}));
+  EXPECT_TRUE(isRight(text("f16", 128, 64, 256), {64, 32, 2}));
+  EXPECT_TRUE(isRight(text("f16", 128, 32, 256), {128, 32, 4}));
+  EXPECT_TRUE(isRight(text("f16", 64, 48, 256, /*isPacked=*/true), {64, 24, 4}, /*reversed=*/true));
+  EXPECT_TRUE(isRight(text("f16", 64, 16, 512), {64, 16, 8}));
 }
 
 /// More stages than shared memory holds.
-TEST(CudaSmallProductTest, Rings) { EXPECT_TRUE(isRight(text("f16", 64, 128, 64 * 12), {128, 1})); }
+TEST(CudaSmallProductTest, Rings) { EXPECT_TRUE(isRight(text("f16", 64, 128, 64 * 12), {64, 128, 1})); }
 
 TEST(CudaSmallProductTest, Assembles) {
   chosen = {};
