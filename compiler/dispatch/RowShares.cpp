@@ -234,6 +234,14 @@ std::optional<RowsLayout> layoutStaged(const RowFacts &facts) {
   return layout;
 }
 
+bool keepsReads(const RowFacts &facts) {
+  // More than any second-level cache.
+  constexpr int64_t kMuch = int64_t(128) << 20;
+  int64_t elements = facts.length.value_or(0) * facts.rows;
+  return facts.arch->number == 90 && !facts.inputs.empty() &&
+         elements * *llvm::min_element(facts.inputs) >= kMuch;
+}
+
 int64_t lanesOf(const RowFacts &facts, int64_t multiple) {
   return std::gcd(kAccessBytes / widestBytes(facts), multiple);
 }

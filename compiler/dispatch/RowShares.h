@@ -55,6 +55,8 @@ struct RowsLayout {
   int64_t parameterRegisters = 0;
   /// Shared memory that a block asks for so that not too many blocks run at once.
   int64_t sharedBytes = 0;
+  /// Whether the second-level cache is asked to keep what is read rather than what is written.
+  bool keepsReads = false;
 
   int64_t threadsOfRow() const { return threads.perRow * threads.blocks; }
   int64_t blockThreads() const { return threads.perRow * rowsPerBlock; }
@@ -70,6 +72,10 @@ int64_t lanesOf(const RowFacts &facts, int64_t multiple);
 /// The layout that holds the whole row in registers; nothing if the row's length varies or is too
 /// large for that.
 std::optional<RowsLayout> layoutInRegisters(const RowFacts &facts);
+
+/// Whether rows are so many that no cache holds them, on the architecture where it was measured
+/// that it is better to keep what is read of them.
+bool keepsReads(const RowFacts &facts);
 
 /// The layout of many rows that are worth copying to shared memory ahead of their use.
 std::optional<RowsLayout> layoutStaged(const RowFacts &facts);

@@ -186,6 +186,22 @@ void RowsFrame::hold(linalg::GenericOp op, const Accumulators &values) {
   }
 }
 
+void RowsFrame::holdVectors(Value tensor, ArrayRef<Value> vectors, ArrayRef<Indices> places) {
+  std::map<IndicesKey, std::pair<Value, int64_t>> lanes;
+  for (auto [i, place] : llvm::enumerate(places)) {
+    lanes[keyOf(place)] = {vectors[i / layout.lanes], i % layout.lanes};
+  }
+  emitter.hold(tensor, [this, tensor, lanes](ArrayRef<Index> place) -> Value {
+    auto found = lanes.find(keyOf(place));
+    if (found == lanes.end()) {
+      return kernel.load(*kernel.region.bufferOf(tensor), getElementTypeOrSelf(tensor),
+                         emitter.linear(tensor, place));
+    }
+    auto [vector, lane] = found->second;
+    return ThreadBuilder(builder, location).extract(vector, lane);
+  });
+}
+
 void RowsFrame::store(const Strip &strip, ArrayRef<SmallVector<Value>> ofRoots) {
   when(strip.isInside, [&] {
     for (auto [root, elements] : llvm::zip(work.wide, ofRoots)) {

@@ -55,6 +55,10 @@ protected:
                             llvm::ArrayRef<Accumulators> elements, const Accumulators &neutral);
   /// From here on the results of `op` are these values of the row.
   void hold(mlir::linalg::GenericOp op, const Accumulators &values);
+  /// From here on the elements of `tensor` at these places are those of the vectors, one behind the
+  /// other.
+  void holdVectors(mlir::Value tensor, llvm::ArrayRef<mlir::Value> vectors,
+                   llvm::ArrayRef<Indices> places);
   void store(const Strip &strip, llvm::ArrayRef<llvm::SmallVector<mlir::Value>> ofRoots);
   /// By the first thread of each row.
   void storeNarrow();

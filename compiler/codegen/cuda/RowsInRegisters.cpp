@@ -1,6 +1,7 @@
 // The kernel for rows that fit in the registers of their threads: straight-line code, in which what
 // a pass loads or computes is still there for the next. Relies on ElementEmitter knowing its
 // elements.
+#include "compiler/codegen/cuda/CachePolicy.h"
 #include "compiler/codegen/cuda/RowsFrame.h"
 
 using namespace mlir;
@@ -22,6 +23,9 @@ public:
     for (const Strip &strip : strips) {
       llvm::append_range(places, strip.places);
     }
+    if (layout.keepsReads) {
+      loadKeptInputs();
+    }
     ThreadCombiner threads(kernel, layout.threads, math.value(thread));
     // Within a block a barrier more costs less than to compute twice what both reductions need.
     std::optional<Round> round = layout.threads.blocks > 1 ? onlyRound() : std::nullopt;
@@ -37,6 +41,9 @@ private:
   Accumulators reduceOwn(linalg::GenericOp op, const Combiner &combiner,
                          const Accumulators &neutral) override;
   void storeWide();
+  /// What the strips, if they are whole, have of the inputs, by the policy of tensors that no cache
+  /// holds.
+  void loadKeptInputs();
 
   /// Of all strips.
   SmallVector<Indices> places;
@@ -52,6 +59,25 @@ Accumulators RegisterRows::reduceOwn(linalg::GenericOp op, const Combiner &combi
     parts.push_back(combineStrip(combiner, strip, own, neutral));
   }
   return combiner.combine(builder, location, std::move(parts));
+}
+
+void RegisterRows::loadKeptInputs() {
+  ThreadBuilder t(builder, location);
+  Value policy = keepingPolicy(t);
+  for (Value input : work.inputs) {
+    Type element = getElementTypeOrSelf(input);
+    bool isWhole = llvm::none_of(strips, [](const Strip &strip) { return strip.isInside; });
+    if (!isWhole || layout.lanes * byteSize(element) != kStagedBytes) {
+      continue;
+    }
+    Value source = kernel.pointer(*kernel.region.bufferOf(input), /*isWritten=*/false);
+    SmallVector<Value> vectors;
+    for (const Strip &strip : strips) {
+      Value four = loadKept(t, kernel.address(source, element, strip.linears.front()), policy);
+      vectors.push_back(t.bitcast(VectorType::get(layout.lanes, element), four));
+    }
+    holdVectors(input, vectors, places);
+  }
 }
 
 void RegisterRows::storeWide() {

@@ -1,6 +1,7 @@
 // What comes from memory: copies of rows, the elements of a pass, and what all rows read.
 #include "compiler/codegen/cuda/RowsStaged.h"
 
+#include "compiler/codegen/cuda/CachePolicy.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -12,6 +13,12 @@ StagedRows::StagedRows(RegionBuilder &region, const RowsWork &work, const RowsLa
     : RowsFrame(region, work, layout), memory(kernel.dynamicShared()) {
   if (layout.blocksOfProcessor != 0) {
     kernel.setBlocksPerProcessor(layout.blocksOfProcessor);
+  }
+  if (layout.keepsReads) {
+    ThreadBuilder t(builder, location);
+    keeping = keepingPolicy(t);
+    hidden = hiddenZero(t, t.thread());
+    memory = t.offset(memory, t.builder.getI8Type(), hidden);
   }
 }
 
@@ -82,7 +89,7 @@ Value StagedRows::stagedAt(size_t input, int64_t step, Value slot) {
   };
   Value own =
       arith::IndexCastOp::create(builder, location, builder.getI32Type(), math.value(thread));
-  Value place = add(scaled(slot, ofSlot), scaled(own, kStagedBytes));
+  Value place = add(scaled(hidden ? add(slot, hidden) : slot, ofSlot), scaled(own, kStagedBytes));
   Type byte = builder.getI8Type();
   Value start = LLVM::GEPOp::create(builder, location, memory.getType(), byte, memory,
                                     ArrayRef<LLVM::GEPArg>{place});
@@ -101,26 +108,16 @@ void StagedRows::copy(const Index &group, Value isThere, Value slot) {
       unsigned buffer = *kernel.region.bufferOf(input);
       Value source = kernel.pointer(buffer, kernel.writes(buffer));
       Value from = kernel.address(source, getElementTypeOrSelf(input), math.add(rowStart, first));
-      NVVM::CpAsyncOp::create(builder, location, stagedAt(i, step, slot), from, kStagedBytes,
-                              NVVM::LoadCacheModifierKind::CG, bytes);
+      Value to = stagedAt(i, step, slot);
+      if (keeping) {
+        copyKept(ThreadBuilder(builder, location), to, from, bytes, keeping);
+      } else {
+        NVVM::CpAsyncOp::create(builder, location, to, from, kStagedBytes,
+                                NVVM::LoadCacheModifierKind::CG, bytes);
+      }
     }
     NVVM::CpAsyncCommitGroupOp::create(builder, location);
   }
-}
-
-void StagedRows::holdVector(Value tensor, Value vector, ArrayRef<Indices> places) {
-  std::map<IndicesKey, int64_t> lanes;
-  for (auto [lane, place] : llvm::enumerate(places)) {
-    lanes[keyOf(place)] = lane;
-  }
-  emitter.hold(tensor, [this, tensor, vector, lanes](ArrayRef<Index> place) -> Value {
-    auto found = lanes.find(keyOf(place));
-    if (found == lanes.end()) {
-      return kernel.load(*kernel.region.bufferOf(tensor), getElementTypeOrSelf(tensor),
-                         emitter.linear(tensor, place));
-    }
-    return LLVM::ExtractElementOp::create(builder, location, vector, i32(found->second));
-  });
 }
 
 void StagedRows::openPass(const Strip &strip, int64_t step) {
@@ -133,7 +130,7 @@ void StagedRows::openPass(const Strip &strip, int64_t step) {
     // Else ptxas keeps in registers what it has read once.
     Value vector = LLVM::LoadOp::create(builder, location, type, stagedAt(i, step, currentSlot),
                                         kStagedBytes, /*isVolatile=*/layout.areTogether);
-    holdVector(input, vector, strip.places);
+    holdVectors(input, vector, strip.places);
   }
   for (const Parameter &parameter : parameters) {
     size_t rank = kernel.region.dims(parameter.tensor).size(), inner = work.inner.size();
@@ -143,7 +140,7 @@ void StagedRows::openPass(const Strip &strip, int64_t step) {
       llvm::append_range(at, ArrayRef(place).take_back(inner));
       places.push_back(std::move(at));
     }
-    holdVector(parameter.tensor, parameterAt(parameter, step), places);
+    holdVectors(parameter.tensor, parameterAt(parameter, step), places);
   }
 }
 

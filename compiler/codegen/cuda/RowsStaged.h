@@ -40,7 +40,6 @@ private:
   void endPass() { rowsBehind.reset(); }
   /// Lets the elements of a strip come from what is read here, once, until the next call.
   void openPass(const Strip &strip, int64_t step);
-  void holdVector(mlir::Value tensor, mlir::Value vector, llvm::ArrayRef<Indices> places);
 
   // The loop (RowsStagedLoop.cpp).
 
@@ -74,6 +73,8 @@ private:
   mlir::Value add(mlir::Value a, mlir::Value b);
 
   mlir::Value memory;
+  /// Of copies that the cache keeps: the policy, and a part of their addresses. Else null.
+  mlir::Value keeping, hidden;
   /// Of the rows that are worked on.
   mlir::Value currentSlot;
   std::optional<int64_t> rowsBehind;

@@ -185,6 +185,46 @@ TEST(Rows, RowsThatWaitInSharedMemory) {
   EXPECT_TRUE(stagedMatches(fused("6", "512", "f32"), stagedLayout({64, 1}, 2, 2)));
 }
 
+RowsLayout kept(RowsLayout layout) {
+  layout.keepsReads = true;
+  return layout;
+}
+
+/// By the policy of tensors that no cache holds.
+TEST(Rows, ReadsThatTheCacheKeeps) {
+  for (RowsLayout layout : {stagedLayout({64, 1}, 2, 2), stagedLayout({64, 2}, 3, 0, 2),
+                            stagedLayout({64, 1}, 1, 0, 2), sideBySide({64, 2}, 2, 8)}) {
+    EXPECT_TRUE(stagedMatches(softmax("5x2048", 1, "f16"), kept(layout)));
+    EXPECT_TRUE(stagedMatches(fused("5", "2048", "f16"), kept(layout)));
+  }
+  Emitter inRegisters = [](RegionBuilder &region) -> mlir::FailureOr<bool> {
+    mlir::FailureOr<mlir::func::FuncOp> function = region.linalg();
+    Root root{function->getBody().front().getTerminator()->getOperand(0), region.output(0)};
+    std::optional<RowsWork> work = findRowsWork(region, root);
+    bool hasFailed = false;
+    emitRowsInRegisters(region, *work, kept(*dispatch::layoutInRegisters(factsOf(region, *work))),
+                        hasFailed);
+    return !hasFailed;
+  };
+  EXPECT_TRUE(matchesReference(softmax("7x1024", 1, "f16"), inRegisters, RunOptions()));
+  EXPECT_TRUE(matchesReference(softmax("7x1021", 1, "f16"), inRegisters, RunOptions()));
+}
+
+TEST(Rows, OnlyTensorsThatNoCacheHoldsAreKept) {
+  auto keeps = [](const std::string &text, const char *arch) {
+    engine::CudaArch parsed = *engine::parseCudaArch(arch);
+    llvm::Expected<std::string> ptx = emitTestPtx(text, emitRows, parsed);
+    EXPECT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+    EXPECT_TRUE(assembles(*ptx, parsed));
+    return ptx->find("L2::cache_hint") != std::string::npos;
+  };
+  for (const char *dims : {"512x262144", "131072x1024"}) {
+    EXPECT_TRUE(keeps(softmax(dims, 1, "f16"), "sm_90a")) << dims;
+    EXPECT_FALSE(keeps(softmax(dims, 1, "f16"), "sm_80")) << dims;
+  }
+  EXPECT_FALSE(keeps(softmax("128x262144", 1, "f16"), "sm_90a"));
+}
+
 TEST(Rows, PartsOfARowMayBeMinusInfinity) {
   RunOptions options;
   options.edit = [](llvm::MutableArrayRef<reference::Tensor> inputs) {
@@ -362,7 +402,9 @@ TEST(Rows, ReadsAndWritesEachElementOnce) {
     Ptx ptx(expected.text);
     EXPECT_EQ(ptx.steps, 1u);
     EXPECT_EQ(ptx.count("ld.global"), expected.loads) << expected.text;
-    EXPECT_EQ(ptx.count("ld.global.v4.b32"), expected.loads) << expected.text;
+    EXPECT_EQ(ptx.count("ld.global.v4.b32") + ptx.count("ld.global.L2::cache_hint.v4.b32"),
+              expected.loads)
+        << expected.text;
     EXPECT_EQ(ptx.count("st.global.v4.b32"), expected.stores) << expected.text;
     EXPECT_EQ(ptx.count("bar.sync"), expected.barriers) << expected.text;
     EXPECT_EQ(ptx.count("cp.async.cg.shared.global"), expected.copies) << expected.text;

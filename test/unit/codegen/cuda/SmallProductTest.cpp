@@ -79,7 +79,9 @@ TEST(CudaSmallProductTest, BlocksShareTheDepth) {
 }
 
 /// More stages than shared memory holds.
-TEST(CudaSmallProductTest, Rings) { EXPECT_TRUE(isRight(text("f16", 64, 128, 64 * 12), {64, 128, 1})); }
+TEST(CudaSmallProductTest, Rings) {
+  EXPECT_TRUE(isRight(text("f16", 64, 128, 64 * 12), {64, 128, 1}));
+}
 
 TEST(CudaSmallProductTest, Assembles) {
   chosen = {};

@@ -129,6 +129,14 @@ void startCopy(const void *arguments, bool isPartial) {
   running->fiber().open.push_back({operands.to, operands.from, 16, isPartial ? operands.read : 16});
 }
 
+/// What a policy of the cache is, for those that read by it.
+constexpr uint64_t kPolicy = 0x14f0;
+void checkPolicy(uint64_t given) {
+  if (given != kPolicy) {
+    running->fault = "a policy of the cache that was not made";
+  }
+}
+
 void finishCopies(uint32_t pending) {
   Fiber &fiber = running->fiber();
   while (fiber.groups.size() > pending) {
@@ -250,6 +258,21 @@ const std::map<std::string, Single> &singles() {
       {"mov.b64 $0, $1;", [](void *r, const void *a) { memcpy(r, a, 8); }},
       {"ld.global.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4];",
        [](void *r, const void *a) { memcpy(r, *as<const void *>(a), 16); }},
+      {"createpolicy.fractional.L2::evict_last.b64 $0, 1.0;",
+       [](void *r, const void *) { memcpy(r, &kPolicy, sizeof kPolicy); }},
+      {"ld.global.L2::cache_hint.v4.b32 {$0, $1, $2, $3}, [$4], $5;",
+       [](void *r, const void *a) {
+         checkPolicy(as<uint64_t>(a)[1]);
+         memcpy(r, *as<const void *>(a), 16);
+       }},
+      {"cp.async.cg.shared.global.L2::cache_hint [$0], [$1], 16, $2, $3;",
+       [](void *, const void *a) {
+         checkPolicy(as<uint64_t>(a)[3]);
+         startCopy(a, true);
+       }},
+      {"{\n.reg .b32 same;\nmov.u32 same, %laneid;\n"
+       "shfl.sync.idx.b32 same, $1, same, 31, -1;\nsub.s32 $0, same, $1;\n}",
+       [](void *r, const void *) { give(r, 0u); }},
       {"mov.b32 $0, $1;", [](void *r, const void *a) { memcpy(r, a, 4); }},
   };
   return table;
