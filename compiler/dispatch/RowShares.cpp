@@ -234,11 +234,13 @@ std::optional<RowsLayout> layoutStaged(const RowFacts &facts) {
   return layout;
 }
 
-bool keepsReads(const RowFacts &facts) {
+bool keepsReads(const RowFacts &facts, const RowsLayout &layout) {
   // More than any second-level cache.
   constexpr int64_t kMuch = int64_t(128) << 20;
   int64_t elements = facts.length.value_or(0) * facts.rows;
-  return facts.arch->number == 90 && !facts.inputs.empty() &&
+  // Softmax of 65,536 in the registers of eight blocks: 3.98 TB/s, without 4.06.
+  bool isSpread = layout.slots == 0 && layout.threads.blocks > 2;
+  return facts.arch->number == 90 && !isSpread && !facts.inputs.empty() &&
          elements * *llvm::min_element(facts.inputs) >= kMuch;
 }
 

@@ -73,9 +73,9 @@ int64_t lanesOf(const RowFacts &facts, int64_t multiple);
 /// large for that.
 std::optional<RowsLayout> layoutInRegisters(const RowFacts &facts);
 
-/// Whether rows are so many that no cache holds them, on the architecture where it was measured
-/// that it is better to keep what is read of them.
-bool keepsReads(const RowFacts &facts);
+/// Whether rows are so many that no cache holds them, on the architecture and in the layouts where
+/// it was measured to be better that the cache keeps what is read of them.
+bool keepsReads(const RowFacts &facts, const RowsLayout &layout);
 
 /// The layout of many rows that are worth copying to shared memory ahead of their use.
 std::optional<RowsLayout> layoutStaged(const RowFacts &facts);

@@ -46,10 +46,10 @@ FailureOr<bool> emitRows(RegionBuilder &region) {
   bool hasFailed = false;
   dispatch::RowFacts facts = factsOf(region, *work);
   if (std::optional<RowsLayout> layout = dispatch::layoutStaged(facts)) {
-    layout->keepsReads = dispatch::keepsReads(facts);
+    layout->keepsReads = dispatch::keepsReads(facts, *layout);
     emitRowsStaged(region, *work, *layout, hasFailed);
   } else if (std::optional<RowsLayout> layout = dispatch::layoutInRegisters(facts)) {
-    layout->keepsReads = dispatch::keepsReads(facts);
+    layout->keepsReads = dispatch::keepsReads(facts, *layout);
     emitRowsInRegisters(region, *work, *layout, hasFailed);
   } else if (region.estimate(work->rows) < kFewRows && region.estimate(work->inner) > kLongRow) {
     return false;

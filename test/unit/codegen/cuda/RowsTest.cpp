@@ -223,6 +223,7 @@ TEST(Rows, OnlyTensorsThatNoCacheHoldsAreKept) {
     EXPECT_FALSE(keeps(softmax(dims, 1, "f16"), "sm_80")) << dims;
   }
   EXPECT_FALSE(keeps(softmax("128x262144", 1, "f16"), "sm_90a"));
+  EXPECT_FALSE(keeps(softmax("2048x65536", 1, "f16"), "sm_90a"));
 }
 
 TEST(Rows, PartsOfARowMayBeMinusInfinity) {
