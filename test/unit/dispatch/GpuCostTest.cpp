@@ -1,5 +1,6 @@
 // The cost model of a GPU: work, bytes, registers and occupancy, and which of them keeps neighbours
 // apart. Relies on the built-in profile.
+#include "compiler/dispatch/SmallProducts.h"
 #include "test/unit/dispatch/DispatchFixture.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -101,17 +102,15 @@ TEST_F(GpuCostTest, LargeProductsEndWithGelu) {
                      bool hasResidual = false) {
     std::string y = "tensor<" + std::to_string(rows) + "x3072xf16>";
     std::string a = "tensor<" + std::to_string(rows) + "x768xf16>";
-    std::string text = llvm::formatv(R"(
+    std::string text = llvm::formatv(
+        R"(
       %0 = tn.matmul %a, %b : ({0}, tensor<768x3072xf16>) -> {1}
       %1 = tn.add %0, %c : ({1}, tensor<3072xf16>) -> {1}
       {2}
       %3 = tn.gelu {3} {4} : {1}
       return %3 : {1})",
-                                     a, y,
-                                     hasResidual ? "%2 = tn.add %1, %r : (" + y + ", " + y +
-                                                       ") -> " + y
-                                                 : std::string(),
-                                     hasResidual ? "%2" : "%1", attribute);
+        a, y, hasResidual ? "%2 = tn.add %1, %r : (" + y + ", " + y + ") -> " + y : std::string(),
+        hasResidual ? "%2" : "%1", attribute);
     return run(llvm::formatv("(%a: {0}, %b: tensor<768x3072xf16>, %c: tensor<3072xf16>, %r: {1}) "
                              "-> {1}",
                              a, y)
@@ -119,14 +118,67 @@ TEST_F(GpuCostTest, LargeProductsEndWithGelu) {
                text, cudaProfile(*engine::parseCudaArch(arch)));
   };
   EXPECT_EQ(regions("sm_90a", 4096), (Regions{"contraction(matmul, add, gelu)"}));
-  EXPECT_EQ(records.regions.front().reason, "a large product with what no library's call ends with");
+  EXPECT_EQ(records.regions.front().reason,
+            "a large product with what no library's call ends with");
   Regions apart{"contraction(matmul, add)", "elementwise(gelu)"};
   EXPECT_EQ(regions("sm_90", 4096), apart);
   EXPECT_EQ(regions("sm_90a", 1024), apart);
   EXPECT_EQ(regions("sm_90a", 4096, "", /*hasResidual=*/true),
             (Regions{"contraction(matmul, add, add)", "elementwise(gelu)"}));
-  EXPECT_EQ(regions("sm_90", 4096, "{approximate}"),
-            (Regions{"contraction(matmul, add, gelu)"}));
+  EXPECT_EQ(regions("sm_90", 4096, "{approximate}"), (Regions{"contraction(matmul, add, gelu)"}));
+}
+
+/// By constant weights, where four warps multiply together, of more rows than are streamed.
+TEST_F(GpuCostTest, SmallProductsEndWithGelu) {
+  auto regions = [&](llvm::StringRef arch, int rows, llvm::StringRef more = "") {
+    std::string a = llvm::formatv("tensor<{0}x768xf16>", rows);
+    std::string y = llvm::formatv("tensor<{0}x3072xf16>", rows);
+    std::string text = llvm::formatv(R"(
+      %w = tn.weight "w" : tensor<768x3072xf16>
+      %c = tn.weight "c" : tensor<3072xf16>
+      %0 = tn.matmul %a, %w : ({0}, tensor<768x3072xf16>) -> {1}
+      %1 = tn.add %0, %c : ({1}, tensor<3072xf16>) -> {1}
+      %2 = tn.gelu %1 : {1}
+      {2}
+      return %2 : {1})",
+                                     a, y, more);
+    return run(llvm::formatv("(%a: {0}, %b: tensor<768xf16>) -> {1}", a, y).str(), text,
+               cudaProfile(*engine::parseCudaArch(arch)));
+  };
+  EXPECT_EQ(regions("sm_90a", 128), (Regions{"contraction(unpack, matmul, add, gelu)"}));
+  EXPECT_EQ(records.regions.front().reason,
+            "a small product: its weights are on their way before its rows are there");
+  Regions apart{"contraction(matmul, add)", "elementwise(gelu)"};
+  EXPECT_EQ(regions("sm_90", 128), apart);
+  EXPECT_EQ(regions("sm_90a", 1024), apart);
+  // A weight that something else reads too stays as it is.
+  EXPECT_EQ(regions("sm_90a", 128,
+                    "%3 = tn.mul %w, %w : (tensor<768x3072xf16>, tensor<768x3072xf16>) -> "
+                    "tensor<768x3072xf16>")
+                .front(),
+            "contraction(matmul, add)");
+}
+
+/// Those that were the fastest of several, or nearly, and products for which none was.
+TEST(SmallProducts, LayoutsAsMeasured) {
+  struct Case {
+    HalfProduct product;
+    int64_t rows, columns, shares, blocksOfProcessor;
+  };
+  for (const Case &c : {Case{{128, 2304, 768}, 64, 48, 1, 2}, Case{{128, 768, 768}, 64, 16, 1, 2},
+                        Case{{128, 768, 3072}, 64, 64, 4, 2}, Case{{197, 768, 3072}, 64, 64, 2, 1},
+                        Case{{384, 4096, 1024}, 128, 128, 1, 1}}) {
+    std::optional<SmallLayout> layout = smallLayoutOf(c.product);
+    ASSERT_TRUE(layout);
+    EXPECT_EQ(layout->rows, c.rows);
+    EXPECT_EQ(layout->columns, c.columns);
+    EXPECT_EQ(layout->shares, c.shares);
+    EXPECT_EQ(layout->blocksOfProcessor, c.blocksOfProcessor);
+  }
+  for (HalfProduct product : {HalfProduct{384, 1024, 4096}, HalfProduct{16, 768, 768},
+                              HalfProduct{1024, 768, 768}, HalfProduct{128, 768, 770}}) {
+    EXPECT_FALSE(smallLayoutOf(product));
+  }
 }
 
 TEST_F(GpuCostTest, RegistersKeepNeighboursApart) {
