@@ -1,5 +1,5 @@
 // Relies on what layouts were measured to take on an H200 (docs/adr/0007): the order of their costs is
-// that of their times.
+// nearly that of their times.
 #include "compiler/dispatch/SmallProducts.h"
 
 using namespace mlir;
