@@ -1,6 +1,8 @@
-// Relies on what layouts were measured to take on an H200 (docs/adr/0007): the order of their costs is
-// nearly that of their times.
+// Relies on what layouts were measured to take on an H200 (docs/adr/0007): the order of their costs
+// is nearly that of their times.
 #include "compiler/dispatch/SmallProducts.h"
+
+#include "compiler/dispatch/ArchLimits.h"
 
 using namespace mlir;
 
@@ -17,6 +19,8 @@ constexpr int64_t kBlocksAtOnce = 132, kInClusters = 96;
 constexpr int64_t kMostRowsBeside = 128;
 /// A library's call is as fast from here on.
 constexpr int64_t kMostCost = 750000;
+/// Stages that a ring needs: one is read, one given back, one filled.
+constexpr int64_t kLeastStages = 3;
 
 /// What a block does one after the other, as bytes into shared memory: operands; for each stage a
 /// wait; and where blocks share a depth, to meet and to hand over sums.
@@ -38,16 +42,30 @@ bool canRun(const HalfProduct &product, const SmallLayout &layout) {
 
 } // namespace
 
+void fitStages(const HalfProduct &product, SmallLayout &layout, int64_t blocks) {
+  // A multiprocessor keeps a KiB for each block; barriers and alignment take less than two.
+  constexpr int64_t kept = 1024, others = 2048;
+  static const engine::CudaArch arch = *engine::parseCudaArch("sm_90a");
+  int64_t steps = product.depth / kSmallDepth / layout.shares;
+  auto stagesOf = [&](int64_t sharing) {
+    int64_t room = (sharedLimit(arch) + kept) / sharing - kept - others - layout.sumBytes();
+    return std::min(steps, room / layout.stageBytes());
+  };
+  bool isEnough = stagesOf(blocks) >= std::min(steps, kLeastStages);
+  layout.blocksOfProcessor = isEnough ? blocks : 1;
+  layout.stages = stagesOf(layout.blocksOfProcessor);
+}
+
 std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product) {
   if (product.rows <= kMostStreamedRows || product.rows > kMostRows) {
     return std::nullopt;
   }
   std::optional<SmallLayout> best;
-  int64_t least = kMostCost, beside = product.rows <= kMostRowsBeside ? 2 : 1;
+  int64_t least = kMostCost;
   for (int64_t rows : {kSmallRows, 2 * kSmallRows}) {
     for (int64_t shares : {1, 2, 4, 8}) {
       for (int64_t columns = kLeastColumns; columns <= kMostColumns; columns += kColumnStep) {
-        SmallLayout layout{rows, columns, shares, beside};
+        SmallLayout layout{rows, columns, shares};
         int64_t cost = costOf(product, layout);
         if (cost < least && canRun(product, layout)) {
           best = layout;
@@ -55,6 +73,9 @@ std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product) {
         }
       }
     }
+  }
+  if (best) {
+    fitStages(product, *best, product.rows <= kMostRowsBeside ? 2 : 1);
   }
   return best;
 }

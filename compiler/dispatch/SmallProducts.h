@@ -11,11 +11,22 @@ namespace tenon::dispatch {
 /// operands.
 inline constexpr int64_t kSmallRows = 64, kSmallDepth = 64;
 
-/// Rows and columns of a block's tile, how many blocks share its depth, and for how many a
-/// multiprocessor has room.
+/// Rows and columns of a block's tile, and how many blocks share its depth; the stages of a block's
+/// ring, and for how many such blocks a multiprocessor has room (`fitStages`).
 struct SmallLayout {
-  int64_t rows = 0, columns = 0, shares = 1, blocksOfProcessor = 1;
+  int64_t rows = 0, columns = 0, shares = 1;
+  int64_t stages = 0, blocksOfProcessor = 1;
+
+  int64_t stageBytes() const { return 2 * kSmallDepth * (rows + columns); }
+  /// Floats from one row of the tile's sums to the next, in shared memory: an odd multiple of 8, so
+  /// that eight rows meet no bank twice.
+  int64_t sumsOfRow() const { return columns | 8; }
+  int64_t sumBytes() const { return 4 * rows * sumsOfRow(); }
 };
+
+/// Gives the ring what shared memory has room for: half of it, if there is room for `blocks` of 2
+/// and that is enough to go on with.
+void fitStages(const HalfProduct &product, SmallLayout &layout, int64_t blocks);
 
 /// Of all layouts whose blocks run at once the one whose blocks have the least to do; none for a
 /// product that is not small.

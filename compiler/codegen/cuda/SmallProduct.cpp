@@ -23,11 +23,8 @@ constexpr int64_t kGroupBytes = kSmallRows * kSmallDepth * 2;
 /// Elements that a thread finishes at once: 16 bytes of the result.
 constexpr int64_t kNeighbours = 8;
 
-/// Elements of a row of handed sums: an odd multiple of 8, so that eight rows meet no bank twice.
-int64_t handedRow(const SmallProblem &p) { return p.layout.columns | 8; }
-int64_t handedBytes(const SmallProblem &p) { return p.layout.rows * handedRow(p) * 4; }
+/// Of a stage, those of A.
 int64_t aBytes(const SmallProblem &p) { return p.layout.rows * kSmallDepth * 2; }
-int64_t bBytes(const SmallProblem &p) { return p.layout.columns * kSmallDepth * 2; }
 
 /// The buffer of weights that lie as [columns, depth].
 std::optional<uint32_t> weightsOf(RegionBuilder &region, tn::MatmulOp op, int64_t depth) {
@@ -97,14 +94,9 @@ void SmallProduct::place() {
   firstRow = t.mul(t.div(tile, p.columnTiles()), p.layout.rows);
   firstColumn = t.mul(t.rem(tile, p.columnTiles()), p.layout.columns);
   firstDepth = t.mul(share, p.steps() * kSmallDepth);
-  int64_t stageBytes = aBytes(p) + bBytes(p);
-  // A multiprocessor keeps a KiB for each block.
-  int64_t kept = 1024, limit = dispatch::sharedLimit(kernel.region.arch) + kept;
-  int64_t room = limit / p.layout.blocksOfProcessor - kept - handedBytes(p) - kTileAlignment;
-  int64_t most = room / (stageBytes + 2 * kBarrierBytes);
-  ring = {std::min(p.steps(), most), stageBytes, kernel.dynamicShared(kTileAlignment), Value()};
+  ring = {p.layout.stages, p.layout.stageBytes(), kernel.dynamicShared(kTileAlignment), Value()};
   handed = t.offset(ring.memory, t.builder.getI8Type(), ring.bytes());
-  ring.barriers = t.offset(handed, t.builder.getI8Type(), handedBytes(p));
+  ring.barriers = t.offset(handed, t.builder.getI8Type(), p.layout.sumBytes());
 }
 
 void SmallProduct::copyA(const ThreadBuilder &t, Value step, Value stage) const {
@@ -170,7 +162,7 @@ void SmallProduct::handOver(const ThreadBuilder &t, ArrayRef<Value> sums) const 
   for (int64_t half = 0; half < 2; ++half) {
     Value inTile = t.add(row, half * 8);
     Value own = t.add(t.mul(share, p.finishedRows()), t.rem(inTile, p.finishedRows()));
-    Value start = t.offset(handed, t.f32Type(), t.add(t.mul(own, handedRow(p)), column));
+    Value start = t.offset(handed, t.f32Type(), t.add(t.mul(own, p.layout.sumsOfRow()), column));
     if (isShared()) {
       start = t.remote(start, t.div(inTile, p.finishedRows()));
     }
@@ -190,11 +182,11 @@ void SmallProduct::meet(const ThreadBuilder &t) const {
 }
 
 Values SmallProduct::sumsAt(const ThreadBuilder &t, Value row, Value column) const {
-  Value start = t.offset(handed, t.f32Type(), t.add(t.mul(row, handedRow(p)), column));
+  Value start = t.offset(handed, t.f32Type(), t.add(t.mul(row, p.layout.sumsOfRow()), column));
   Values sums;
   for (int64_t other = 0; other < p.layout.shares; ++other) {
     for (int64_t first = 0; first < kNeighbours; first += 4) {
-      int64_t at = other * p.finishedRows() * handedRow(p) + first;
+      int64_t at = other * p.finishedRows() * p.layout.sumsOfRow() + first;
       Value four = t.load(t.vectorType(4, t.f32Type()), t.offset(start, t.f32Type(), at), 16);
       for (int64_t i = 0; i < 4; ++i) {
         Value own = t.extract(four, i);
@@ -301,7 +293,7 @@ bool SmallProduct::emit() {
   meet(t);
   finishRows(t);
   MLIRContext *context = kernel.builder.getContext();
-  int64_t bytes = ring.bytes() + handedBytes(p) + ring.barrierBytes();
+  int64_t bytes = ring.bytes() + p.layout.sumBytes() + ring.barrierBytes();
   kernel.finish(getAffineConstantExpr(p.blocks(), context), getAffineConstantExpr(bytes, context));
   return !emitter.hasFailed();
 }

@@ -175,6 +175,12 @@ TEST(SmallProducts, LayoutsAsMeasured) {
     EXPECT_EQ(layout->shares, c.shares);
     EXPECT_EQ(layout->blocksOfProcessor, c.blocksOfProcessor);
   }
+  // Half of the memory would hold one stage of this tile: nothing would ever be given back.
+  std::optional<SmallLayout> wide = smallLayoutOf({128, 16384, 1024});
+  ASSERT_TRUE(wide);
+  EXPECT_EQ(wide->rows * wide->columns, 128 * 128);
+  EXPECT_EQ(wide->blocksOfProcessor, 1);
+  EXPECT_GE(wide->stages, 3);
   for (HalfProduct product : {HalfProduct{384, 1024, 4096}, HalfProduct{16, 768, 768},
                               HalfProduct{1024, 768, 768}, HalfProduct{128, 768, 770}}) {
     EXPECT_FALSE(smallLayoutOf(product));

@@ -18,6 +18,7 @@ mlir::FailureOr<bool> emitSmall(RegionBuilder &region) {
   }
   if (chosen.columns != 0) {
     problem->layout = chosen;
+    dispatch::fitStages({problem->rows, problem->columns, problem->depth}, problem->layout, 2);
   }
   return emitSmallProduct(region, *problem);
 }
@@ -78,8 +79,9 @@ TEST(CudaSmallProductTest, BlocksShareTheDepth) {
   EXPECT_TRUE(isRight(text("f16", 64, 16, 512), {64, 16, 8}));
 }
 
-/// More stages than shared memory holds.
+/// More stages than shared memory holds, for two blocks and where that is too few for one.
 TEST(CudaSmallProductTest, Rings) {
+  EXPECT_TRUE(isRight(text("f16", 128, 128, 64 * 6), {128, 128, 1}));
   EXPECT_TRUE(isRight(text("f16", 64, 128, 64 * 12), {64, 128, 1}));
 }
 
