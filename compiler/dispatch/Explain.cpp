@@ -89,9 +89,8 @@ RegionRecord describe(const Formation &formation, Group *group, llvm::StringRef 
 /// Whether a library computes the group on this device.
 bool isLibraryCall(const Formation &formation, Group *group) {
   tn::MatmulOp matmul = dyn_cast_or_null<tn::MatmulOp>(group->root);
-  bool isOwn =
-      isOwnProduct(group->ops) ||
-      (matmul && (isStreamed(matmul) || (formation.device().hasWarpgroups && isSmallRoot(matmul))));
+  bool isOwn = isOwnProduct(group->ops) || (matmul && isStreamed(matmul)) ||
+               isSmallRoot(group->root, formation.device());
   return formation.device().isGpu() && group->strategy == kContraction && !isOwn;
 }
 

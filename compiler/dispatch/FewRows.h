@@ -49,9 +49,9 @@ inline std::optional<HalfProduct> halfProductOf(tn::MatmulOp matmul) {
   }
   std::optional<int64_t> rows = rowsOf(matmul.getA().getType());
   int64_t ofDepth = matmul.getTransposeB() ? 1 : 0;
-  return rows ? std::optional<HalfProduct>(
-                    {*rows, b.getDimSize(1 - ofDepth), b.getDimSize(ofDepth)})
-              : std::nullopt;
+  return rows
+             ? std::optional<HalfProduct>({*rows, b.getDimSize(1 - ofDepth), b.getDimSize(ofDepth)})
+             : std::nullopt;
 }
 
 /// Whether a product with a constant B is streamed, by its sizes and types alone.
@@ -59,6 +59,14 @@ inline bool isStreamed(tn::MatmulOp matmul) {
   std::optional<HalfProduct> product = halfProductOf(matmul);
   return product && product->rows >= 1 && product->rows <= kMostStreamedRows &&
          product->depth % 8 == 0 && product->depth >= 256;
+}
+
+/// Whether the weights of a product are constant and lie as our own kernels read them: packed, or
+/// as [columns, depth].
+inline bool hasWeightsLaidOut(tn::MatmulOp matmul) {
+  mlir::Operation *weight = matmul.getB().getDefiningOp();
+  return llvm::isa_and_nonnull<tn::UnpackOp>(weight) ||
+         (matmul.getTransposeB() && llvm::isa_and_nonnull<tn::WeightOp, tn::ConstantOp>(weight));
 }
 
 /// Whether the norm of a streamed product's rows may be its prologue: each block norms all of them.

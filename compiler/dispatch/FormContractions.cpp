@@ -149,12 +149,7 @@ void formStreamed(Formation &formation, Group *group) {
 /// A product of few rows whose weights lie as the kernel streams them.
 bool isStreamedRoot(Operation *root) {
   tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(root);
-  if (!matmul || !isStreamed(matmul)) {
-    return false;
-  }
-  Operation *weight = matmul.getB().getDefiningOp();
-  return isa_and_nonnull<tn::UnpackOp>(weight) ||
-         (matmul.getTransposeB() && isa_and_nonnull<tn::WeightOp, tn::ConstantOp>(weight));
+  return matmul && isStreamed(matmul) && hasWeightsLaidOut(matmul);
 }
 
 } // namespace
@@ -199,10 +194,9 @@ void formContractions(Formation &formation, Block *block) {
     }
     if (formation.device().isGpu() && !depthwise) {
       growLibraryEpilogue(formation, group);
-      tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(root);
-      bool isSmall = formation.device().hasWarpgroups && matmul && isSmallRoot(matmul);
       group->reason =
-          isSmall ? "a small product: its weights are on their way before its rows are there"
+          isSmallRoot(root, formation.device())
+              ? "a small product: its weights are on their way before its rows are there"
           : isOwnProduct(group->ops)   ? "a large product with what no library's call ends with"
           : group->ops.size() == alone ? "one call of a library, nothing behind it joined"
                                        : "one call of a library with its epilogue";

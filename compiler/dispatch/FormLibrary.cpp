@@ -98,9 +98,8 @@ void growLibraryEpilogue(Formation &formation, Group *group) {
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(group->root);
   epilogue.hasBias = conv && conv.getBias();
   epilogue.isDouble = getElementTypeOrSelf(value).isF64();
-  tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(group->root);
   epilogue.mayBeOwn =
-      formation.device().hasWarpgroups && matmul && (isLargeProduct(matmul) || isSmallRoot(matmul));
+      isLargeRoot(group->root, formation.device()) || isSmallRoot(group->root, formation.device());
   while (!value.use_empty()) {
     Operation *producer = value.getDefiningOp();
     Operation *user = *value.getUsers().begin();

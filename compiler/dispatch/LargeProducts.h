@@ -1,7 +1,9 @@
 // Which products a GPU computes by a kernel of its own on warpgroups' tensor cores, because what
-// follows them is not in a library's call: dispatch forms regions by this rule, codegen relies on it.
+// follows them is not in a library's call: dispatch forms regions by this rule, codegen relies on
+// it.
 #pragma once
 
+#include "compiler/dispatch/DeviceProfile.h"
 #include "compiler/dispatch/FewRows.h"
 
 namespace tenon::dispatch {
@@ -13,8 +15,10 @@ inline constexpr int64_t kLargeRows = 128, kLargeColumns = 256, kLargeDepth = 64
 inline constexpr int64_t kLeastLargeTiles = 300;
 
 /// By sizes and types alone.
-inline bool isLargeProduct(tn::MatmulOp matmul) {
-  std::optional<HalfProduct> product = halfProductOf(matmul);
+inline bool isLargeRoot(mlir::Operation *root, const DeviceProfile &device) {
+  tn::MatmulOp matmul = llvm::dyn_cast_or_null<tn::MatmulOp>(root);
+  std::optional<HalfProduct> product =
+      matmul && device.hasWarpgroups ? halfProductOf(matmul) : std::nullopt;
   return product && product->depth % kLargeDepth == 0 && product->columns % kLargeColumns == 0 &&
          (product->rows + kLargeRows - 1) / kLargeRows * (product->columns / kLargeColumns) >=
              kLeastLargeTiles;

@@ -11,9 +11,8 @@ namespace {
 
 constexpr int64_t kMostRows = 512;
 constexpr int64_t kLeastColumns = 16, kMostColumns = 128, kColumnStep = 8;
-/// Blocks that all run at once: by themselves, and in clusters, which not every multiprocessor is
-/// part of.
-constexpr int64_t kBlocksAtOnce = 132, kInClusters = 96;
+/// Blocks that all run at once in clusters, which not every multiprocessor is part of.
+constexpr int64_t kInClusters = 96;
 /// Up to so many rows the next product's blocks find room beside this one's, and bring their
 /// weights; with more, operands take the time, and all of the memory brings them sooner.
 constexpr int64_t kMostRowsBeside = 128;
@@ -22,22 +21,25 @@ constexpr int64_t kMostCost = 750000;
 /// Stages that a ring needs: one is read, one given back, one filled.
 constexpr int64_t kLeastStages = 3;
 
+/// The one with warpgroups.
+const engine::CudaArch &arch() {
+  static const engine::CudaArch found = *engine::parseCudaArch("sm_90a");
+  return found;
+}
+
 /// What a block does one after the other, as bytes into shared memory: operands; for each stage a
 /// wait; and where blocks share a depth, to meet and to hand over sums.
 int64_t costOf(const HalfProduct &product, const SmallLayout &layout) {
   constexpr int64_t ofStage = 6000, ofShare = 60000, ofSum = 20;
-  int64_t depth = product.depth / layout.shares;
-  int64_t cost = 2 * depth * (layout.rows + layout.columns) + depth / kSmallDepth * ofStage;
+  int64_t cost = layout.steps(product) * (layout.stageBytes() + ofStage);
   bool isShared = layout.shares > 1;
   return cost + (isShared ? layout.shares * ofShare + layout.rows * layout.columns * ofSum : 0);
 }
 
 bool canRun(const HalfProduct &product, const SmallLayout &layout) {
-  int64_t rowTiles = (product.rows + layout.rows - 1) / layout.rows;
-  int64_t blocks = rowTiles * (product.columns / layout.columns) * layout.shares;
   return product.columns % layout.columns == 0 &&
          product.depth % (kSmallDepth * layout.shares) == 0 &&
-         blocks <= (layout.shares > 1 ? kInClusters : kBlocksAtOnce);
+         layout.blocks(product) <= (layout.shares > 1 ? kInClusters : processors(arch()));
 }
 
 } // namespace
@@ -45,10 +47,9 @@ bool canRun(const HalfProduct &product, const SmallLayout &layout) {
 void fitStages(const HalfProduct &product, SmallLayout &layout, int64_t blocks) {
   // A multiprocessor keeps a KiB for each block; barriers and alignment take less than two.
   constexpr int64_t kept = 1024, others = 2048;
-  static const engine::CudaArch arch = *engine::parseCudaArch("sm_90a");
-  int64_t steps = product.depth / kSmallDepth / layout.shares;
+  int64_t steps = layout.steps(product);
   auto stagesOf = [&](int64_t sharing) {
-    int64_t room = (sharedLimit(arch) + kept) / sharing - kept - others - layout.sumBytes();
+    int64_t room = (sharedLimit(arch()) + kept) / sharing - kept - others - layout.sumBytes();
     return std::min(steps, room / layout.stageBytes());
   };
   bool isEnough = stagesOf(blocks) >= std::min(steps, kLeastStages);
@@ -85,12 +86,9 @@ bool isSmallProduct(tn::MatmulOp matmul) {
   return product && smallLayoutOf(*product);
 }
 
-bool isSmallRoot(tn::MatmulOp matmul) {
-  Operation *weight = matmul.getB().getDefiningOp();
-  bool isLaidOut =
-      isa_and_nonnull<tn::UnpackOp>(weight) ||
-      (matmul.getTransposeB() && isa_and_nonnull<tn::WeightOp, tn::ConstantOp>(weight));
-  return isLaidOut && isSmallProduct(matmul);
+bool isSmallRoot(Operation *root, const DeviceProfile &device) {
+  tn::MatmulOp matmul = dyn_cast_or_null<tn::MatmulOp>(root);
+  return matmul && device.hasWarpgroups && hasWeightsLaidOut(matmul) && isSmallProduct(matmul);
 }
 
 } // namespace tenon::dispatch

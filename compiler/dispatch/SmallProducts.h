@@ -3,6 +3,7 @@
 // Dispatch lays weights out and forms regions by this rule, codegen relies on it.
 #pragma once
 
+#include "compiler/dispatch/DeviceProfile.h"
 #include "compiler/dispatch/FewRows.h"
 
 namespace tenon::dispatch {
@@ -17,6 +18,11 @@ struct SmallLayout {
   int64_t rows = 0, columns = 0, shares = 1;
   int64_t stages = 0, blocksOfProcessor = 1;
 
+  int64_t blocks(const HalfProduct &product) const {
+    return (product.rows + rows - 1) / rows * (product.columns / columns) * shares;
+  }
+  /// Of a block.
+  int64_t steps(const HalfProduct &product) const { return product.depth / kSmallDepth / shares; }
   int64_t stageBytes() const { return 2 * kSmallDepth * (rows + columns); }
   /// Floats from one row of the tile's sums to the next, in shared memory: an odd multiple of 8, so
   /// that eight rows meet no bank twice.
@@ -34,7 +40,8 @@ std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product);
 
 /// By sizes and types alone.
 bool isSmallProduct(tn::MatmulOp matmul);
-/// And with weights that lie as the kernel reads them, [columns, depth].
-bool isSmallRoot(tn::MatmulOp matmul);
+/// Whether `root` (may be null) is such a product, with its weights laid out, on a device that
+/// computes it so.
+bool isSmallRoot(mlir::Operation *root, const DeviceProfile &device);
 
 } // namespace tenon::dispatch

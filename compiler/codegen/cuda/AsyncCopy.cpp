@@ -16,9 +16,7 @@ static_assert(kBoxColumns == kTileColumns, "boxes are tiles");
 namespace {
 
 void assembly(const ThreadBuilder &t, StringRef text, StringRef constraints, ValueRange operands) {
-  LLVM::InlineAsmOp::create(t.builder, t.location, TypeRange(), operands, text,
-                            (constraints + ",~{memory}").str(), /*has_side_effects=*/true,
-                            /*is_align_stack=*/false, LLVM::TailCallKind::None, nullptr, nullptr);
+  t.assembly(Type(), text, (constraints + ",~{memory}").str(), operands);
 }
 
 } // namespace

@@ -32,14 +32,9 @@ bool readWeights(GemvProblem &problem, tn::MatmulOp op) {
     problem.panelStride = kGemvPanel;
     return op.getTransposeB();
   }
-  SmallVector<int64_t> columnsFirst = {1, 0};
-  if (op.getTransposeB()) {
-    columnsFirst = {0, 1};
-  }
   problem.columnStride = kGemvPanel;
   problem.panelStride = problem.columns * kGemvPanel;
-  return unpack.getPermutation() == ArrayRef<int64_t>(columnsFirst) && unpack.getRows() == 1 &&
-         unpack.getGroups() == 1 && unpack.getPanel() == kGemvPanel;
+  return isPackedInPanels(unpack, op.getTransposeB(), kGemvPanel);
 }
 
 /// A is an input, or the RMS norm of one over its last dim.

@@ -3,6 +3,7 @@
 // follows.
 #include "compiler/codegen/cuda/GemvKernel.h"
 
+#include "compiler/codegen/cuda/CachePolicy.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -27,23 +28,6 @@ Values wordsOf(const ThreadBuilder &t, Value vector) {
     words.push_back(t.extract(vector, i));
   }
   return words;
-}
-
-/// 16 bytes that are read once: they take no room in the first-level cache (two percent of a decode
-/// step on an H200).
-constexpr llvm::StringLiteral kStream = "ld.global.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4];";
-
-Value loadOnce(const ThreadBuilder &t, Value pointer) {
-  Type words = LLVM::LLVMStructType::getLiteral(t.builder.getContext(),
-                                                SmallVector<Type>(kWords, t.i32Type()));
-  Value loaded =
-      LLVM::InlineAsmOp::create(t.builder, t.location, words, ValueRange{pointer}, kStream,
-                                "=r,=r,=r,=r,l,~{memory}", /*has_side_effects=*/true,
-                                /*is_align_stack=*/false, LLVM::TailCallKind::None,
-                                LLVM::AsmDialectAttr(), ArrayAttr())
-          .getRes();
-  return t.pack(
-      {t.member(loaded, 0), t.member(loaded, 1), t.member(loaded, 2), t.member(loaded, 3)});
 }
 
 Value zeros(const ThreadBuilder &t) { return t.pack(Values(kWords, t.i32(0))); }

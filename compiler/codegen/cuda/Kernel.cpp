@@ -5,8 +5,10 @@
 #include "compiler/codegen/common/Programs.h"
 #include "compiler/codegen/common/RegionSource.h"
 #include "compiler/codegen/cuda/KernelShell.h"
+#include "compiler/codegen/cuda/ThreadBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 #include <numeric>
 
@@ -151,12 +153,9 @@ Value Kernel::address(Value pointer, Type element, const Index &offset) {
 
 Value Kernel::copied(Value value) {
   bool isWord = value.getType().isInteger(32);
-  return LLVM::InlineAsmOp::create(builder, location, value.getType(), ValueRange{value},
-                                   isWord ? "mov.b32 $0, $1;" : "mov.b64 $0, $1;",
-                                   isWord ? "=r,r" : "=l,l",
-                                   /*has_side_effects=*/true, /*is_align_stack=*/false,
-                                   LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr())
-      .getRes();
+  return ThreadBuilder(builder, location)
+      .assembly(value.getType(), isWord ? "mov.b32 $0, $1;" : "mov.b64 $0, $1;",
+                isWord ? "=r,r" : "=l,l", value);
 }
 
 Value Kernel::load(unsigned buffer, Type element, const Index &offset) {
@@ -172,7 +171,12 @@ Value Kernel::loadThrough(Value base, unsigned buffer, Type element, const Index
                               /*isNonTemporal=*/false, isInvariant && !writes(buffer));
 }
 
-void Kernel::store(unsigned buffer, Value value, const Index &offset) {
+void Kernel::store(unsigned buffer, Value value, const Index &offset, Value condition) {
+  OpBuilder::InsertionGuard guard(builder);
+  if (condition) {
+    scf::IfOp branch = scf::IfOp::create(builder, location, condition, /*withElseRegion=*/false);
+    builder.setInsertionPointToStart(branch.thenBlock());
+  }
   Type element = value.getType();
   Value target = address(pointer(buffer, /*isWritten=*/true), element, offset);
   LLVM::StoreOp::create(builder, location, value, target, alignment(element, offset));

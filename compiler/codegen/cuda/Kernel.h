@@ -36,7 +36,8 @@ public:
   /// The same through a copy of the buffer's pointer.
   mlir::Value loadThrough(mlir::Value base, unsigned buffer, mlir::Type element,
                           const Index &offset);
-  void store(unsigned buffer, mlir::Value value, const Index &offset);
+  /// Where the condition (i1; null: always) holds.
+  void store(unsigned buffer, mlir::Value value, const Index &offset, mlir::Value condition = {});
   /// A copy of a pointer or an i32 that the optimizer takes for another value: what comes of it in
   /// a loop is computed or loaded each time, and not held in registers.
   mlir::Value copied(mlir::Value value);

@@ -157,30 +157,12 @@ void LargeProduct::copyTiles(const ThreadBuilder &t) {
   });
 }
 
-/// This warpgroup's sums of a tile. A stage is given back when the products of the next one have
-/// begun: then its own have ended.
+/// This warpgroup's sums of a tile.
 Values LargeProduct::addStages(const ThreadBuilder &t, Turn &turn) const {
   Value isFirst = t.isEqual(t.rem(thread, kWarpgroup), t.i32(0));
-  Values state = turn.values();
-  state.append(kGroupRows * kLargeColumns / kWarpgroup, t.f32(0));
-  state = t.loop(t.i32(0), t.i32(p.steps()), t.i32(1), state,
-                 [&](const ThreadBuilder &c, Value step, ValueRange at) {
-                   Turn now = Turn::of(at);
-                   ring.awaitFull(c, now);
-                   Value tile = ring.at(c, now.stage);
-                   Value a = c.offset(tile, c.builder.getI8Type(),
-                                      c.mul(warpgroup, kGroupRows * kTileColumns * 2));
-                   Value b = c.offset(tile, c.builder.getI8Type(), kABytes);
-                   Values sums(at.drop_front(2));
-                   sums = addStage(c, p.element, a, b, p.order, kLargeColumns, step, sums);
-                   c.when(c.bitAnd(isFirst, c.isLess(c.i32(0), step)),
-                          [&](const ThreadBuilder &d) { ring.giveBackBefore(d, now.stage); });
-                   Values result = ring.next(c, now).values();
-                   result.append(sums);
-                   return result;
-                 });
-  turn = Turn::of(state);
-  Values sums = finishStages(t, ArrayRef<Value>(state).drop_front(2));
+  StageOperands operands{p.element, p.order, kGroups, kLargeColumns};
+  Values sums = ring.multiply(t, operands, warpgroup, p.steps(), isFirst, turn);
+  sums = finishStages(t, sums);
   t.when(isFirst, [&](const ThreadBuilder &c) { ring.giveBackBefore(c, turn.stage); });
   return sums;
 }

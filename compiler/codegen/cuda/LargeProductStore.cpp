@@ -4,7 +4,6 @@
 #include "compiler/codegen/cuda/LargeProduct.h"
 
 #include "compiler/codegen/cuda/TensorCore.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 
@@ -97,16 +96,7 @@ void LargeProduct::finishPieces(ArrayRef<Piece> pieces) {
   }
   for (auto [number, piece] : llvm::enumerate(pieces)) {
     Value stored = t.pack(ArrayRef(elements).slice(number * kNeighbours, kNeighbours));
-    auto store = [&] { kernel.store(kernel.region.output(0), stored, piece.linear); };
-    if (!piece.exists) {
-      store();
-      continue;
-    }
-    scf::IfOp branch = scf::IfOp::create(kernel.builder, kernel.location, piece.exists,
-                                         /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard guard(kernel.builder);
-    kernel.builder.setInsertionPointToStart(branch.thenBlock());
-    store();
+    kernel.store(kernel.region.output(0), stored, piece.linear, piece.exists);
   }
 }
 

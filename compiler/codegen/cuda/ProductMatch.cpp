@@ -103,4 +103,13 @@ std::optional<ProductTensors> productTensors(RegionBuilder &region) {
   return tensors.sum ? std::optional(tensors) : std::nullopt;
 }
 
+bool isPackedInPanels(tn::UnpackOp unpack, bool transposeB, int64_t panel) {
+  SmallVector<int64_t> columnsFirst = {1, 0};
+  if (transposeB) {
+    columnsFirst = {0, 1};
+  }
+  return unpack.getPermutation() == ArrayRef<int64_t>(columnsFirst) && unpack.getRows() == 1 &&
+         unpack.getGroups() == 1 && unpack.getPanel() == static_cast<uint64_t>(panel);
+}
+
 } // namespace tenon::codegen::cuda

@@ -38,4 +38,7 @@ struct ProductTensors {
 /// None if there is no such form or no sum.
 std::optional<ProductTensors> productTensors(RegionBuilder &region);
 
+/// Whether weights lie as [depth / panel, columns, panel].
+bool isPackedInPanels(tn::UnpackOp unpack, bool transposeB, int64_t panel);
+
 } // namespace tenon::codegen::cuda

@@ -5,7 +5,6 @@
 #include "compiler/codegen/cuda/Strategies.h"
 #include "compiler/codegen/cuda/TensorCore.h"
 #include "compiler/dispatch/ArchLimits.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 
@@ -18,23 +17,15 @@ using Values = ThreadBuilder::Values;
 
 static_assert(kSmallRows == kGroupRows && kSmallDepth == kBoxColumns);
 
-/// Of a warpgroup's rows.
-constexpr int64_t kGroupBytes = kSmallRows * kSmallDepth * 2;
 /// Elements that a thread finishes at once: 16 bytes of the result.
 constexpr int64_t kNeighbours = 8;
-
-/// Of a stage, those of A.
-int64_t aBytes(const SmallProblem &p) { return p.layout.rows * kSmallDepth * 2; }
 
 /// The buffer of weights that lie as [columns, depth].
 std::optional<uint32_t> weightsOf(RegionBuilder &region, tn::MatmulOp op, int64_t depth) {
   tn::UnpackOp unpack = op.getB().getDefiningOp<tn::UnpackOp>();
   BlockArgument stored = dyn_cast<BlockArgument>(unpack ? unpack.getPacked() : op.getB());
-  bool isTransposed = unpack ? !op.getTransposeB() &&
-                                   unpack.getPanel() == static_cast<uint64_t>(depth) &&
-                                   unpack.getGroups() == 1 && unpack.getRows() == 1 &&
-                                   unpack.getPermutation() == ArrayRef<int64_t>({1, 0})
-                             : op.getTransposeB();
+  bool isTransposed =
+      unpack ? isPackedInPanels(unpack, op.getTransposeB(), depth) : op.getTransposeB();
   if (!stored || !isTransposed ||
       !region.source.getArgAttr(stored.getArgNumber(), kConstantArgument)) {
     return std::nullopt;
@@ -61,9 +52,7 @@ FailureOr<SmallProblem> matchSmallProduct(RegionBuilder &region) {
   SmallProblem problem;
   problem.element = getElementTypeOrSelf(op.getA());
   problem.rowDims.assign(dims.begin(), dims.end() - 1);
-  problem.rows = sizes->rows;
-  problem.columns = sizes->columns;
-  problem.depth = sizes->depth;
+  problem.sizes = *sizes;
   problem.layout = *layout;
   std::optional<uint32_t> weights = weightsOf(region, op, sizes->depth);
   BlockArgument a = dyn_cast<BlockArgument>(op.getA());
@@ -86,8 +75,10 @@ void SmallProduct::place() {
   auto size = [&](int64_t value) {
     return getAffineConstantExpr(value, kernel.builder.getContext());
   };
-  aMap = kernel.tensorMap(p.a, size(p.rows), size(p.depth), size(p.depth), p.layout.rows);
-  bMap = kernel.tensorMap(p.b, size(p.columns), size(p.depth), size(p.depth), p.layout.columns);
+  aMap = kernel.tensorMap(p.a, size(p.sizes.rows), size(p.sizes.depth), size(p.sizes.depth),
+                          p.layout.rows);
+  bMap = kernel.tensorMap(p.b, size(p.sizes.columns), size(p.sizes.depth), size(p.sizes.depth),
+                          p.layout.columns);
   thread = t.thread();
   share = t.rem(t.block(), p.layout.shares);
   Value tile = t.div(t.block(), p.layout.shares);
@@ -106,7 +97,7 @@ void SmallProduct::copyA(const ThreadBuilder &t, Value step, Value stage) const 
 
 void SmallProduct::copyB(const ThreadBuilder &t, Value step, Value stage) const {
   Value depth = t.add(firstDepth, t.mul(step, kSmallDepth));
-  Value to = t.offset(ring.at(t, stage), t.builder.getI8Type(), aBytes(p));
+  Value to = t.offset(ring.at(t, stage), t.builder.getI8Type(), operands().aBytes());
   arriveExpecting(t, ring.full(t, stage), t.i32(ring.stageBytes));
   copyBox(t, bMap, depth, firstColumn, to, ring.full(t, stage));
 }
@@ -132,28 +123,10 @@ void SmallProduct::copyOthers(const ThreadBuilder &t) const {
 
 Values SmallProduct::multiply(const ThreadBuilder &t) const {
   Value isFirst = t.isEqual(t.rem(thread, kWarpgroup), t.i32(0));
-  Value ofGroup = t.mul(t.div(thread, kWarpgroup), kGroupBytes);
-  Values state = ring.first(t).values();
-  state.append(kSmallRows * p.layout.columns / kWarpgroup, t.f32(0));
-  state = t.loop(t.i32(0), t.i32(p.steps()), t.i32(1), state,
-                 [&](const ThreadBuilder &c, Value step, ValueRange at) {
-                   Turn now = Turn::of(at);
-                   ring.awaitFull(c, now);
-                   Value stage = ring.at(c, now.stage);
-                   Value a = c.offset(stage, c.builder.getI8Type(), ofGroup);
-                   Value b = c.offset(stage, c.builder.getI8Type(), aBytes(p));
-                   Values sums(at.drop_front(2));
-                   sums = addStage(c, p.element, a, b, RightOrder::DepthInner, p.layout.columns,
-                                   step, sums);
-                   if (p.steps() > ring.stages) {
-                     c.when(c.bitAnd(isFirst, c.isLess(c.i32(0), step)),
-                            [&](const ThreadBuilder &d) { ring.giveBackBefore(d, now.stage); });
-                   }
-                   Values result = ring.next(c, now).values();
-                   result.append(sums);
-                   return result;
-                 });
-  return finishStages(t, ArrayRef<Value>(state).drop_front(2));
+  Value givesBack = p.steps() > ring.stages ? isFirst : Value();
+  Turn turn = ring.first(t);
+  return finishStages(
+      t, ring.multiply(t, operands(), t.div(thread, kWarpgroup), p.steps(), givesBack, turn));
 }
 
 void SmallProduct::handOver(const ThreadBuilder &t, ArrayRef<Value> sums) const {
@@ -209,9 +182,9 @@ void SmallProduct::finishPiece(Value piece) {
   Value row = t.add(t.add(firstRow, t.mul(share, p.finishedRows())), inBlock);
   Index number = math.fromWord(row);
   Value exists;
-  if (p.rows % p.layout.rows != 0) {
-    exists = t.isLess(row, t.i32(p.rows));
-    number = math.fromWord(t.min(row, t.i32(p.rows - 1)));
+  if (p.sizes.rows % p.layout.rows != 0) {
+    exists = t.isLess(row, t.i32(p.sizes.rows));
+    number = math.fromWord(t.min(row, t.i32(p.sizes.rows - 1)));
   }
   Index first = math.fromWord(t.add(firstColumn, column), kNeighbours);
   Indices place = math.delinearize(number, kernel.sizes(p.rowDims));
@@ -228,16 +201,8 @@ void SmallProduct::finishPiece(Value piece) {
   if (emitter.hasFailed()) {
     return;
   }
-  Index linear = math.add(math.multiply(number, Index::constant(p.columns)), first);
-  auto store = [&] { kernel.store(kernel.region.output(0), t.pack(elements), linear); };
-  if (!exists) {
-    return store();
-  }
-  scf::IfOp branch =
-      scf::IfOp::create(kernel.builder, kernel.location, exists, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(kernel.builder);
-  kernel.builder.setInsertionPointToStart(branch.thenBlock());
-  store();
+  Index linear = math.add(math.multiply(number, Index::constant(p.sizes.columns)), first);
+  kernel.store(kernel.region.output(0), t.pack(elements), linear, exists);
 }
 
 void SmallProduct::finishRows(const ThreadBuilder &t) {
@@ -294,7 +259,8 @@ bool SmallProduct::emit() {
   finishRows(t);
   MLIRContext *context = kernel.builder.getContext();
   int64_t bytes = ring.bytes() + p.layout.sumBytes() + ring.barrierBytes();
-  kernel.finish(getAffineConstantExpr(p.blocks(), context), getAffineConstantExpr(bytes, context));
+  kernel.finish(getAffineConstantExpr(p.layout.blocks(p.sizes), context),
+                getAffineConstantExpr(bytes, context));
   return !emitter.hasFailed();
 }
 

@@ -9,7 +9,6 @@
 #include "compiler/codegen/cuda/ElementEmitter.h"
 #include "compiler/codegen/cuda/ProductMatch.h"
 #include "compiler/codegen/cuda/StageRing.h"
-#include "compiler/codegen/cuda/Warpgroup.h"
 #include "compiler/dispatch/SmallProducts.h"
 
 namespace tenon::codegen::cuda {
@@ -19,14 +18,12 @@ struct SmallProblem {
   mlir::Type element;
   uint32_t a = 0, b = 0; ///< buffers
   tn::Dims rowDims;
-  int64_t rows = 0, columns = 0, depth = 0;
+  dispatch::HalfProduct sizes;
   dispatch::SmallLayout layout;
 
-  int64_t columnTiles() const { return columns / layout.columns; }
-  int64_t rowTiles() const { return (rows + layout.rows - 1) / layout.rows; }
-  int64_t blocks() const { return rowTiles() * columnTiles() * layout.shares; }
+  int64_t columnTiles() const { return sizes.columns / layout.columns; }
   /// Of a block.
-  int64_t steps() const { return depth / dispatch::kSmallDepth / layout.shares; }
+  int64_t steps() const { return layout.steps(sizes); }
   int64_t finishedRows() const { return layout.rows / layout.shares; }
   /// Threads that multiply: a warpgroup for each kSmallRows of a tile.
   int64_t multipliers() const { return layout.rows / dispatch::kSmallRows * kWarpgroup; }
@@ -67,6 +64,9 @@ private:
   void finishRows(const ThreadBuilder &t);
   void finishPiece(Value piece);
 
+  StageOperands operands() const {
+    return {p.element, RightOrder::DepthInner, p.multipliers() / kWarpgroup, p.layout.columns};
+  }
   bool isShared() const { return p.layout.shares > 1; }
 
   Kernel kernel;

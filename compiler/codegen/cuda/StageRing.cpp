@@ -42,4 +42,33 @@ void StageRing::giveBackBefore(const ThreadBuilder &t, Value stage) const {
   arrive(t, empty(t, t.rem(t.add(stage, stages - 1), stages)));
 }
 
+ThreadBuilder::Values StageRing::multiply(const ThreadBuilder &t, const StageOperands &operands,
+                                          Value group, int64_t steps, Value givesBack,
+                                          Turn &turn) const {
+  Values state = turn.values();
+  state.append(kGroupRows * operands.columns / kWarpgroup, t.f32(0));
+  state = t.loop(
+      t.i32(0), t.i32(steps), t.i32(1), state,
+      [&](const ThreadBuilder &c, Value step, ValueRange carried) {
+        Turn now = Turn::of(carried);
+        awaitFull(c, now);
+        Value stage = at(c, now.stage);
+        Value a =
+            c.offset(stage, c.builder.getI8Type(), c.mul(group, kGroupRows * kTileColumns * 2));
+        Value b = c.offset(stage, c.builder.getI8Type(), operands.aBytes());
+        Values sums(carried.drop_front(2));
+        sums = addStage(c, operands.element, a, b, operands.order, operands.columns, step, sums);
+        if (givesBack) {
+          // Its own products have ended when those of the next one have begun.
+          c.when(c.bitAnd(givesBack, c.isLess(c.i32(0), step)),
+                 [&](const ThreadBuilder &d) { giveBackBefore(d, now.stage); });
+        }
+        Values result = next(c, now).values();
+        result.append(sums);
+        return result;
+      });
+  turn = Turn::of(state);
+  return Values(ArrayRef<Value>(state).drop_front(2));
+}
+
 } // namespace tenon::codegen::cuda

@@ -1,11 +1,21 @@
 // A ring of stages in shared memory between a thread that fills them and warps that read them.
-// Relies on AsyncCopy.h for the barriers; the stages begin the shared memory that the ring is
-// given.
+// Relies on AsyncCopy.h for the barriers and on Warpgroup.h for products; the stages begin the
+// shared memory that the ring is given.
 #pragma once
 
 #include "compiler/codegen/cuda/AsyncCopy.h"
+#include "compiler/codegen/cuda/Warpgroup.h"
 
 namespace tenon::codegen::cuda {
+
+/// What warpgroups multiply of each stage: A, kGroupRows rows for each of them, and behind it B.
+struct StageOperands {
+  mlir::Type element;
+  RightOrder order = RightOrder::DepthInner; ///< of B
+  int64_t groups = 1, columns = 0;
+
+  int64_t aBytes() const { return groups * kGroupRows * kTileColumns * 2; }
+};
 
 struct StageRing {
   using Value = mlir::Value;
@@ -38,6 +48,10 @@ struct StageRing {
   void awaitFull(const ThreadBuilder &t, const Turn &turn) const;
   /// Gives back the stage before `stage`.
   void giveBackBefore(const ThreadBuilder &t, Value stage) const;
+  /// The sums of warpgroup `group` (i32) over the next `steps` stages, the last of them under way
+  /// (finishStages). The thread for which `givesBack` (null: none) gives back all but the last.
+  Values multiply(const ThreadBuilder &t, const StageOperands &operands, Value group, int64_t steps,
+                  Value givesBack, Turn &turn) const;
 };
 
 } // namespace tenon::codegen::cuda

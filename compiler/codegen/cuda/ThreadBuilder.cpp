@@ -241,6 +241,15 @@ ThreadBuilder::Values ThreadBuilder::choose(Value condition, Branch then, Branch
   return Values(choice.getResults());
 }
 
+Value ThreadBuilder::assembly(Type result, StringRef text, StringRef constraints,
+                              ValueRange operands) const {
+  return LLVM::InlineAsmOp::create(builder, location, result ? TypeRange(result) : TypeRange(),
+                                   operands, text, constraints, /*has_side_effects=*/true,
+                                   /*is_align_stack=*/false, LLVM::TailCallKind::None, nullptr,
+                                   nullptr)
+      .getRes();
+}
+
 Value ThreadBuilder::intrinsic(StringRef name, Type result, ValueRange arguments) const {
   StringAttr symbol = builder.getStringAttr(name);
   if (!result) {

@@ -118,6 +118,10 @@ public:
   using Branch = llvm::function_ref<Values(const ThreadBuilder &)>;
   Values choose(Value condition, Branch then, Branch otherwise) const;
 
+  /// A piece of PTX that stays where it is; null for no result. Where it reads or writes memory its
+  /// constraints say so.
+  Value assembly(Type result, llvm::StringRef text, llvm::StringRef constraints,
+                 mlir::ValueRange operands) const;
   /// Calls an intrinsic of LLVM by name; null for no result.
   Value intrinsic(llvm::StringRef name, Type result, mlir::ValueRange arguments) const;
 

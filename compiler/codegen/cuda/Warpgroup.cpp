@@ -96,13 +96,10 @@ struct Assembly {
     }
     Type result = LLVM::LLVMStructType::getLiteral(t.builder.getContext(),
                                                    SmallVector<Type>(count, t.f32Type()));
-    LLVM::InlineAsmOp product = LLVM::InlineAsmOp::create(
-        t.builder, t.location, result, operands, text, constraints + inputs + "~{memory}",
-        /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::TailCallKind::None, nullptr,
-        nullptr);
+    Value product = t.assembly(result, text, constraints + inputs + "~{memory}", operands);
     ThreadBuilder::Values values;
     for (int64_t i = 0; i < count; ++i) {
-      values.push_back(t.member(product.getResult(0), i));
+      values.push_back(t.member(product, i));
     }
     return values;
   }
@@ -125,10 +122,7 @@ Value tileOffset(const ThreadBuilder &t, Value row, Value chunk) {
 }
 
 void releaseTiles(const ThreadBuilder &t) {
-  LLVM::InlineAsmOp::create(t.builder, t.location, TypeRange(), ValueRange(),
-                            "fence.proxy.async.shared::cta;", "~{memory}",
-                            /*has_side_effects=*/true, /*is_align_stack=*/false,
-                            LLVM::TailCallKind::None, nullptr, nullptr);
+  t.assembly(Type(), "fence.proxy.async.shared::cta;", "~{memory}", {});
 }
 
 ThreadBuilder::Values multiplyTiles(const ThreadBuilder &t, Type element, Value a, Value b,

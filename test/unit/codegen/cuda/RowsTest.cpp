@@ -101,17 +101,21 @@ TEST(Rows, FusedNorm) {
   EXPECT_TRUE(rowsMatch(fused("2", "1536", "f32")));
 }
 
+std::optional<RowsWork> workOf(RegionBuilder &region) {
+  mlir::FailureOr<mlir::func::FuncOp> function = region.linalg();
+  llvm::SmallVector<Root> roots;
+  for (auto [i, value] :
+       llvm::enumerate(function->getBody().front().getTerminator()->getOperands())) {
+    roots.push_back({value, region.output(i)});
+  }
+  return findRowsWork(region, roots);
+}
+
 /// By rows that wait in shared memory, in a layout that GPUs get for far larger tensors.
 testing::AssertionResult stagedMatches(const std::string &text, const RowsLayout &given,
                                        RunOptions options = {}) {
   Emitter emitter = [&](RegionBuilder &region) -> mlir::FailureOr<bool> {
-    mlir::FailureOr<mlir::func::FuncOp> function = region.linalg();
-    llvm::SmallVector<Root> roots;
-    for (auto [i, value] :
-         llvm::enumerate(function->getBody().front().getTerminator()->getOperands())) {
-      roots.push_back({value, region.output(i)});
-    }
-    std::optional<RowsWork> work = findRowsWork(region, roots);
+    std::optional<RowsWork> work = workOf(region);
     RowsLayout layout = given;
     layout.lanes = lanesOf(factsOf(region, *work), 0);
     layout.strips =
@@ -198,9 +202,7 @@ TEST(Rows, ReadsThatTheCacheKeeps) {
     EXPECT_TRUE(stagedMatches(fused("5", "2048", "f16"), kept(layout)));
   }
   Emitter inRegisters = [](RegionBuilder &region) -> mlir::FailureOr<bool> {
-    mlir::FailureOr<mlir::func::FuncOp> function = region.linalg();
-    Root root{function->getBody().front().getTerminator()->getOperand(0), region.output(0)};
-    std::optional<RowsWork> work = findRowsWork(region, root);
+    std::optional<RowsWork> work = workOf(region);
     bool hasFailed = false;
     emitRowsInRegisters(region, *work, kept(*dispatch::layoutInRegisters(factsOf(region, *work))),
                         hasFailed);
