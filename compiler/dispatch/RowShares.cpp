@@ -110,9 +110,10 @@ int64_t mostBlocks(const RowFacts &facts) {
 /// Rows of one tensor that a cluster reduces side by side, and others start when it ends (the
 /// kernels alone): layer norm of 16,384 and 65,536 4.08 and 4.06 (3.98 and 3.80), RMS norm of
 /// 65,536 4.10 (3.95), as each strip of the parameters is read once for two rows; softmax of
-/// 262,144 in clusters of sixteen 4.01, a row at a time 3.84 to 3.89, of eight 3.83 (3.59). Not
-/// norms of 262,144, whose parameters blocks that stay hold (layer norm 3.83, two rows at a
-/// time 3.80). Only for lengths of which one round of the threads does all reductions.
+/// 262,144 in clusters of sixteen 4.01, a row at a time 3.84 to 3.89, of eight 3.83 (3.59), and RMS
+/// norm 4.09 (4.07). Not layer norm of 262,144, whose parameters blocks that stay hold (4.03, two
+/// rows at a time 3.78), nor norms in clusters of eight. Only for lengths of which one round of the
+/// threads does all reductions.
 std::optional<RowsLayout> layoutTogether(const RowFacts &facts, RowsLayout layout) {
   constexpr int64_t kRegisters = 40, kWordsOfStrip = kStagedBytes / 4;
   /// Of a multiprocessor.
@@ -125,7 +126,8 @@ std::optional<RowsLayout> layoutTogether(const RowFacts &facts, RowsLayout layou
     return std::nullopt;
   }
   bool isVeryLong = layout.strips > kMostBlocks * ofBlock, hasParameters = facts.parameters > 0;
-  if (isVeryLong && hasParameters) {
+  bool isHeld = facts.parameters > 1 || (hasParameters && most == kMostBlocks);
+  if (isVeryLong && isHeld) {
     return std::nullopt;
   }
   layout.threads = {kGoodThreads, layout.strips / ofBlock};

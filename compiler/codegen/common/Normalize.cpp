@@ -8,6 +8,8 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/SmallBitVector.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace tenon::tn;
 
@@ -98,13 +100,13 @@ LogicalResult normalize(Lowering &lowering, Value x, Value y, ArrayRef<AffineExp
     }
     return arith::DivFOp::create(b, location, total, reducedCount(body, dims, reduced, wide));
   };
+  auto center = [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
+    return mean(body, body.load(sum, keptIndices(at, reduced)));
+  };
   auto left = [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
     Value value = source(body, at);
-    if (!centered) {
-      return value;
-    }
-    Value center = mean(body, body.load(sum, keptIndices(at, reduced)));
-    return arith::SubFOp::create(body.builder, location, value, center);
+    return centered ? arith::SubFOp::create(body.builder, location, value, center(body, at))
+                    : value;
   };
   Value squares = reduce(
       lowering, dims, reduced, zero,
@@ -116,17 +118,33 @@ LogicalResult normalize(Lowering &lowering, Value x, Value y, ArrayRef<AffineExp
   if (!squares) {
     return failure();
   }
+  // Of 16-bit elements x / deviation - mean / deviation, one operation less an element: what the
+  // rounding of the second quotient adds is like that of the mean. A row of one value, whose mean
+  // is exact, has quotients of 0 for that.
+  bool isShifted = centered && element.getIntOrFloatBitWidth() == 16;
   Value result = compute(
       lowering, dims, storageType(element), [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
         OpBuilder &b = body.builder;
         Value variance = mean(body, body.load(squares, keptIndices(at, reduced)));
-        Value eps = arith::ConstantOp::create(b, location, b.getFloatAttr(wide, epsilon));
-        Value deviation = math::SqrtOp::create(
-            b, location, arith::AddFOp::create(b, location, variance, eps).getResult());
-        Value one = arith::ConstantOp::create(b, location, b.getFloatAttr(wide, 1));
-        Value inverse = arith::DivFOp::create(b, location, one, deviation);
-        Value value = arith::MulFOp::create(b, location, left(body, at), inverse);
-        return finish(body, at, value);
+        auto number = [&](double value) -> Value {
+          return arith::ConstantOp::create(b, location, b.getFloatAttr(wide, value));
+        };
+        auto inverseRoot = [&](Value power) -> Value {
+          Value root = math::SqrtOp::create(b, location, power);
+          return arith::DivFOp::create(b, location, number(1), root);
+        };
+        Value power = arith::AddFOp::create(b, location, variance, number(epsilon));
+        if (!isShifted) {
+          Value inverse = inverseRoot(power);
+          return finish(body, at, arith::MulFOp::create(b, location, left(body, at), inverse));
+        }
+        Value isFlat =
+            arith::CmpFOp::create(b, location, arith::CmpFPredicate::OEQ, variance, number(0));
+        Value infinity = number(std::numeric_limits<double>::infinity());
+        Value inverse = inverseRoot(arith::SelectOp::create(b, location, isFlat, infinity, power));
+        Value shift = arith::MulFOp::create(
+            b, location, arith::NegFOp::create(b, location, center(body, at)), inverse);
+        return finish(body, at, math::FmaOp::create(b, location, source(body, at), inverse, shift));
       });
   if (!result) {
     return failure();

@@ -27,8 +27,9 @@ bool isHalf(Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWid
 
 /// Arithmetic through which an error passes without growing much.
 bool isPlainArithmetic(Operation *op) {
-  return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp, arith::SelectOp,
-             arith::MaximumFOp, arith::MinimumFOp, LLVM::MaximumOp, LLVM::MinimumOp>(op);
+  return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, math::FmaOp, arith::NegFOp,
+             arith::SelectOp, arith::MaximumFOp, arith::MinimumFOp, LLVM::MaximumOp,
+             LLVM::MinimumOp>(op);
 }
 
 /// All that is made of the value is rounded to 16 bits.
@@ -68,6 +69,10 @@ Real reciprocal(const Real &x, OpBuilder &builder, Location loc) {
   return approximate("rcp.approx.ftz.f", x, builder, loc);
 }
 
+Real rsqrt(const Real &x, OpBuilder &builder, Location loc) {
+  return approximate("rsqrt.approx.f", x, builder, loc);
+}
+
 /// 2^n * 2^f with n + f = x log2 e in two steps; n saturates at +-126, so that infinities and
 /// overflows come out of f by themselves, and NaN too.
 Value exp(Value operand, PatternRewriter &rewriter, Location loc) {
@@ -100,8 +105,7 @@ Value rewriteExp2(math::Exp2Op op, PatternRewriter &rewriter) {
 }
 
 Value rewriteRsqrt(math::RsqrtOp op, PatternRewriter &rewriter) {
-  Real x(rewriter, op.getLoc(), op.getOperand());
-  return approximate("rsqrt.approx.f", x, rewriter, op.getLoc());
+  return rsqrt(Real(rewriter, op.getLoc(), op.getOperand()), rewriter, op.getLoc());
 }
 
 /// 1 - 2 / (1 + e^(2 |x|)).
@@ -208,6 +212,9 @@ Value rewriteDiv(arith::DivFOp op, PatternRewriter &rewriter) {
     return {};
   }
   Real a(rewriter, op.getLoc(), op.getLhs());
+  if (math::SqrtOp root = op.getRhs().getDefiningOp<math::SqrtOp>()) {
+    return a * rsqrt(Real(rewriter, op.getLoc(), root.getOperand()), rewriter, op.getLoc());
+  }
   return a * reciprocal(Real(rewriter, op.getLoc(), op.getRhs()), rewriter, op.getLoc());
 }
 

@@ -135,7 +135,7 @@ std::optional<ThreadCombiner::Round> RowsFrame::onlyRound() {
 void RowsFrame::reduceRows(ThreadCombiner &threads, const std::optional<Round> &round,
                            Value number) {
   if (round) {
-    threads.send(*round, reduceOwn(*round), number);
+    threads.send(reduceOfWarp(threads, *round), number);
     holdResults(threads.receive(*round, number));
     return;
   }
@@ -145,6 +145,10 @@ void RowsFrame::reduceRows(ThreadCombiner &threads, const std::optional<Round> &
     Accumulators neutral = emitter.initial(op, rowPlace);
     hold(op, threads.combine(combiner, reduceOwn(op, combiner, neutral), neutral));
   }
+}
+
+Accumulators RowsFrame::reduceOfWarp(ThreadCombiner &threads, const Round &round) {
+  return threads.ofWarp(round, reduceOwn(round));
 }
 
 Accumulators RowsFrame::reduceOwn(const Round &round) {

@@ -44,7 +44,8 @@ protected:
   /// All reductions of the current rows, by that round or each in one of its own; `number` is that
   /// of the loop's round, null outside of a loop.
   void reduceRows(ThreadCombiner &threads, const std::optional<Round> &round, mlir::Value number);
-  /// What the thread's elements of the current rows come to.
+  /// What the warp's elements of the current rows come to, and what the thread's do.
+  virtual Accumulators reduceOfWarp(ThreadCombiner &threads, const Round &round);
   virtual Accumulators reduceOwn(const Round &round);
   virtual Accumulators reduceOwn(mlir::linalg::GenericOp op, const Combiner &combiner,
                                  const Accumulators &neutral) = 0;

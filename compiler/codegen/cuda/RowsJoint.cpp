@@ -134,24 +134,6 @@ Value JointReduction::reduced(OpBuilder &builder, Location location, Value first
   return arith::SelectOp::create(builder, location, isEmpty, number(builder, location, 0), second);
 }
 
-Accumulators JointReduction::merge(OpBuilder &builder, Location location, const Accumulators &a,
-                                   int64_t aCount, const Accumulators &b, int64_t bCount) const {
-  double ofA = static_cast<double>(aCount), ofB = static_cast<double>(bCount);
-  auto multiply = [&](Value x, Value y) -> Value {
-    return arith::MulFOp::create(builder, location, x, y);
-  };
-  auto add = [&](Value x, Value y) -> Value {
-    return arith::AddFOp::create(builder, location, x, y);
-  };
-  auto mean = [&](Value sum, double count) {
-    return multiply(sum, number(builder, location, 1 / count));
-  };
-  Value distance = arith::SubFOp::create(builder, location, mean(a[0], ofA), mean(b[0], ofB));
-  Value square =
-      multiply(multiply(distance, distance), number(builder, location, ofA * ofB / (ofA + ofB)));
-  return {add(a[0], b[0]), add(add(a[1], b[1]), square)};
-}
-
 Value JointReduction::move(OpBuilder &builder, Location location, Value second, Value first,
                            Value whole) const {
   // Of infinities too.

@@ -9,8 +9,8 @@
 
 namespace tenon::codegen::cuda {
 
-/// Moments: sum, and squares of what is left without the mean (Chan, Golub, LeVeque 1979). Or
-/// exponentials: maximum, and sum of the exponentials below it (Milakov, Gimelshein 2018).
+/// Moments: sum, and squares of what is left without the mean. Or exponentials: maximum, and sum of
+/// the exponentials below it (Milakov, Gimelshein 2018).
 class JointReduction {
 public:
   /// Nothing if the reductions of `work` (over `length` elements) are not two of a known kind.
@@ -24,9 +24,6 @@ public:
                       int64_t count) const;
   mlir::Value reduced(mlir::OpBuilder &builder, mlir::Location location, mlir::Value first,
                       mlir::Value second) const;
-  /// Of moments: what two parts of so many elements come to.
-  Accumulators merge(mlir::OpBuilder &builder, mlir::Location location, const Accumulators &a,
-                     int64_t aCount, const Accumulators &b, int64_t bCount) const;
   /// Of exponentials: those of a part below `first`, its maximum, as those below `whole`.
   mlir::Value move(mlir::OpBuilder &builder, mlir::Location location, mlir::Value second,
                    mlir::Value first, mlir::Value whole) const;

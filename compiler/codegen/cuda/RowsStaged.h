@@ -12,6 +12,7 @@ public:
   StagedRows(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout);
 
   bool run();
+  using RowsFrame::Round;
 
 private:
   // What comes from memory (RowsStaged.cpp).
@@ -48,6 +49,8 @@ private:
     Index first, end, step;
   };
   Groups groups();
+  /// The same, of which nothing is known.
+  Index opaque(const Index &index);
   mlir::Value isThere(const Groups &all, const Index &group);
   void emitRounds(ThreadCombiner &threads, const std::optional<Round> &round, const Groups &all,
                   const Index &group, mlir::Value number);
@@ -57,9 +60,19 @@ private:
   /// Reduces all groups of a block before any of them is stored (RowsStagedTogether.cpp).
   void emitTogether(ThreadCombiner &threads, const Round &round, const Groups &all);
 
+  Accumulators reduceOfWarp(ThreadCombiner &threads, const Round &round) override {
+    return finishReduction(threads, round, beginReduction(threads, round));
+  }
+  /// In two parts, between which a thread may receive another row's results.
+  Accumulators beginReduction(ThreadCombiner &threads, const Round &round);
+  Accumulators finishReduction(ThreadCombiner &threads, const Round &round, Accumulators begun);
   Accumulators reduceOwn(const Round &round) override;
-  /// The moments of what the thread has of the row, in one pass (RowsStagedMoments.cpp).
+  /// The moments of what the thread has of the row, in one pass; or its sum and sum of squares
+  /// (RowsStagedMoments.cpp).
   Accumulators ownMoments(const Round &round);
+  Accumulators ownPowerSums(const Round &round);
+  /// Whether the moments come from those sums.
+  bool isByPowerSums(const Round &round);
   Accumulators reduceOwn(mlir::linalg::GenericOp op, const Combiner &combiner,
                          const Accumulators &neutral) override;
   void storeStrip(int64_t step);

@@ -47,6 +47,14 @@ void StagedRows::storeWide() {
   });
 }
 
+Index StagedRows::opaque(const Index &index) {
+  auto cast = [&](Type type, Value value) -> Value {
+    return arith::IndexCastOp::create(builder, location, type, value);
+  };
+  Value word = kernel.copied(cast(builder.getI32Type(), math.value(index)));
+  return {cast(builder.getIndexType(), word), 0, 1, true};
+}
+
 StagedRows::Groups StagedRows::groups() {
   Index end = kernel.size(groupCount());
   if (layout.groupsPerBlock == 0) {
@@ -117,9 +125,9 @@ void StagedRows::emitOverlapped(ThreadCombiner &threads, const Round &round, con
   copyPointers();
   currentSlot = slotAfter(slot, 1);
   placeIn(atMost(math.add(group, all.step), all.end));
-  Accumulators next = reduceOwn(round);
+  Accumulators next = beginReduction(threads, round);
   Accumulators results = threads.receive(round, number);
-  threads.send(round, next, add(number, i32(1)));
+  threads.send(finishReduction(threads, round, std::move(next)), add(number, i32(1)));
   currentSlot = slot;
   placeIn(group);
   holdResults(results);
@@ -155,7 +163,7 @@ bool StagedRows::run() {
   if (isOverlapped) {
     expectRows(layout.slots - 2);
     copyPointers();
-    threads.send(*round, reduceOwn(*round), i32(0));
+    threads.send(reduceOfWarp(threads, *round), i32(0));
   }
   scf::ForOp loop =
       scf::ForOp::create(builder, location, math.value(all.first), math.value(all.end),
@@ -166,7 +174,9 @@ bool StagedRows::run() {
     emitter.openScope();
     Index group{loop.getInductionVar(), 0, 1, true};
     Value slot = currentSlot = loop.getRegionIterArg(0), number = loop.getRegionIterArg(1);
-    Index next = math.add(group, Index::constant(all.step.offset * (layout.slots - 1)));
+    // As it is in a register of its own, copies differ by constants that fit in an instruction.
+    int64_t distance = all.step.offset * (layout.slots - 1);
+    Index next = opaque(math.add(group, Index::constant(distance)));
     if (!isRefilled()) {
       copy(next, isThere(all, next), slotAfter(slot, layout.slots - 1));
     }

@@ -28,7 +28,7 @@ void StagedRows::emitTogether(ThreadCombiner &threads, const Round &round, const
     currentSlot = i32(i);
     placeIn(places[i]);
     rows.push_back(here());
-    threads.send(round, reduceOwn(round), Value());
+    threads.send(reduceOfWarp(threads, round), Value());
   }
   SmallVector<Accumulators> results;
   for (int64_t i = 0; i < count; ++i) {

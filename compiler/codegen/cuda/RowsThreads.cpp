@@ -91,6 +91,15 @@ Accumulators ThreadCombiner::combineLanes(const Combiner &combiner, int64_t lane
   return values;
 }
 
+bool ThreadCombiner::isPair(const Accumulators &values) {
+  return values.size() == 2 &&
+         llvm::all_of(values, [](Value value) { return value.getType().isF32(); });
+}
+
+Accumulators ThreadCombiner::packed(const Accumulators &values) const {
+  return isPair(values) ? Accumulators{t.bitcast(t.i64Type(), t.pack(values))} : values;
+}
+
 Value ThreadCombiner::makeBarrier() {
   Value barrier = kernel.shared(t.i64Type(), 1);
   OpBuilder::InsertionGuard guard(t.builder);
@@ -104,7 +113,8 @@ Value ThreadCombiner::makeBarrier() {
 
 ThreadCombiner::Exchange ThreadCombiner::exchangeOf(const Accumulators &values) {
   Exchange exchange;
-  for (Value value : values) {
+  exchange.isPair = isPair(values);
+  for (Value value : packed(values)) {
     exchange.types.push_back(value.getType());
     exchange.arrays.push_back(kernel.shared(kept(value.getType()), warps() * (isLoop ? 2 : 1)));
   }
@@ -122,7 +132,7 @@ void ThreadCombiner::start(const Exchange &exchange, Value number, const Accumul
   t.when(t.isLess(lane, t.i32(threads.blocks)), [&](const ThreadBuilder &sender) {
     OpBuilder::InsertionGuard guard(t.builder);
     t.builder.restoreInsertionPoint(sender.builder.saveInsertionPoint());
-    for (auto [array, value] : llvm::zip(exchange.arrays, values)) {
+    for (auto [array, value] : llvm::zip(exchange.arrays, packed(values))) {
       Type type = kept(value.getType());
       Value target = t.offset(ofRound(array, type, number), type, place);
       if (threads.blocks > 1) {
@@ -161,6 +171,10 @@ Accumulators ThreadCombiner::load(const Exchange &exchange, Value number, Value 
     Type element = kept(type);
     Value source = t.offset(ofRound(array, element, number), element, position);
     values.push_back(fromKept(type, t.load(element, source, byteSize(element))));
+  }
+  if (exchange.isPair) {
+    Value pair = t.bitcast(t.vectorType(2, t.f32Type()), values[0]);
+    return {t.extract(pair, 0), t.extract(pair, 1)};
   }
   return values;
 }
@@ -211,8 +225,33 @@ bool ThreadCombiner::canCombineJointly(const RowThreads &threads) {
   return warps % kWarp == 0 || (warps > 1 && llvm::isPowerOf2_64(warps));
 }
 
+/// Around the mean of the first part, so that all the rest is sums, whose additions wait less for
+/// each other than merging two by two. Of N elements in parts of n, N times the square of what that
+/// mean is off is at most N / n times what the squares come to, as the first part's own are among
+/// them: the difference loses no more than a few bits.
+Accumulators ThreadCombiner::combineMoments(int64_t lanes, int64_t count,
+                                            ArrayRef<Accumulators> parts, Value first) const {
+  Value rest, squares, moved;
+  for (const Accumulators &part : parts) {
+    Value distance = t.subF(part[0], first);
+    rest = rest ? t.addF(rest, distance) : distance;
+    squares = squares ? t.addF(squares, part[1]) : part[1];
+    moved = moved ? t.fma(distance, distance, moved) : t.mulF(distance, distance);
+  }
+  squares = t.fma(moved, t.f32(1.0 / static_cast<double>(count)), squares);
+  for (int64_t mask = lanes / 2; mask > 0; mask /= 2) {
+    rest = t.addF(rest, t.shuffleXor(rest, mask));
+    squares = t.addF(squares, t.shuffleXor(squares, mask));
+  }
+  double all = static_cast<double>(lanes) * static_cast<double>(parts.size());
+  Value off = t.mulF(rest, t.f32(-1.0 / (all * static_cast<double>(count))));
+  Value least =
+      arith::MaximumFOp::create(t.builder, t.location, t.fma(off, rest, squares), t.f32(0));
+  return {t.fma(first, t.f32(all), rest), least};
+}
+
 Accumulators ThreadCombiner::combineJointly(const Round &round, int64_t lanes, int64_t count,
-                                            ArrayRef<Accumulators> parts) const {
+                                            ArrayRef<Accumulators> parts, Value first) const {
   const JointReduction &joint = *round.joint;
   if (!joint.momentsOf()) {
     // One after the other: to merge two by two takes an exponential each time.
@@ -228,24 +267,17 @@ Accumulators ThreadCombiner::combineJointly(const Round &round, int64_t lanes, i
     });
     return {whole, second};
   }
-  Accumulators all = parts[0];
-  int64_t ofAll = count;
-  for (const Accumulators &part : parts.drop_front()) {
-    all = joint.merge(t.builder, t.location, all, ofAll, part, count);
-    ofAll += count;
-  }
-  for (int64_t mask = lanes / 2; mask > 0; mask /= 2) {
-    Accumulators others =
-        llvm::map_to_vector<2>(all, [&](Value value) { return shuffle(value, mask); });
-    all = joint.merge(t.builder, t.location, all, ofAll, others, ofAll);
-    ofAll *= 2;
-  }
-  return all;
+  return combineMoments(lanes, count, parts, first);
 }
 
-void ThreadCombiner::send(const Round &round, Accumulators own, Value number) {
-  Accumulators ofWarp = round.joint ? combineJointly(round, kWarp, round.count, {own})
-                                    : combineLanes(round.combiners[0], kWarp, std::move(own));
+Accumulators ThreadCombiner::ofWarp(const Round &round, Accumulators own) const {
+  if (!round.joint) {
+    return combineLanes(round.combiners[0], kWarp, std::move(own));
+  }
+  return combineJointly(round, kWarp, round.count, {own}, t.shuffleFrom(own[0], 0));
+}
+
+void ThreadCombiner::send(const Accumulators &ofWarp, Value number) {
   if (!isLoop || apart.empty()) {
     apart.push_back(exchangeOf(ofWarp));
   }
@@ -259,11 +291,13 @@ Accumulators ThreadCombiner::receive(const Round &round, Value number) {
     return gather(round.combiners[0], exchange, number, round.neutral);
   }
   SmallVector<Accumulators> parts;
-  int64_t lanes = std::min(warps(), kWarp);
-  for (int64_t i = 0; i < warps(); i += lanes) {
-    parts.push_back(load(exchange, number, t.add(t.rem(lane, lanes), i)));
+  int64_t lanes = std::min(warps(), kWarp), ofLane = warps() / lanes;
+  Value first = t.mul(t.rem(lane, lanes), ofLane);
+  for (int64_t i = 0; i < ofLane; ++i) {
+    parts.push_back(load(exchange, number, t.add(first, i)));
   }
-  return combineJointly(round, lanes, round.count * kWarp, parts);
+  Value ofFirst = load(exchange, number, t.i32(0))[0];
+  return combineJointly(round, lanes, round.count * kWarp, parts, ofFirst);
 }
 
 } // namespace tenon::codegen::cuda

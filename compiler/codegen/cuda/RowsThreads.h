@@ -26,6 +26,9 @@ public:
   /// changes nothing that it is combined with.
   Accumulators combine(const Combiner &combiner, Accumulators partial, const Accumulators &neutral);
 
+  /// Over lanes that differ in the bits below `lanes`, a power of two.
+  Accumulators combineLanes(const Combiner &combiner, int64_t lanes, Accumulators values) const;
+
   /// Whether the warps of a row are so many that a round of two reductions can be asked for.
   static bool canCombineJointly(const RowThreads &threads);
   /// One round for one reduction, or two: of the second, `count` elements of the thread came to
@@ -36,11 +39,13 @@ public:
     Accumulators neutral;
     int64_t count = 0;
   };
-  /// `send` hands out what the thread came to, `receive` what the row came to; between them a
+  /// What the warp's threads came to: each of them gets it.
+  Accumulators ofWarp(const Round &round, Accumulators own) const;
+  /// `send` hands out what the warp came to, `receive` what the row came to; between them a
   /// thread may do what needs neither. In a loop a round is received before the next but one is
   /// sent; outside of one many may be sent, and are received in that order. Each that is sent is
   /// received, since the blocks of a cluster end when they have nothing to wait for.
-  void send(const Round &round, Accumulators own, mlir::Value number);
+  void send(const Accumulators &ofWarp, mlir::Value number);
   Accumulators receive(const Round &round, mlir::Value number);
 
 private:
@@ -49,11 +54,15 @@ private:
   /// rounds of even and odd numbers: who sends the next but one has received the next, to which
   /// everyone else came by receiving this one.
   struct Exchange {
+    bool isPair = false;
     llvm::SmallVector<mlir::Type> types;
     llvm::SmallVector<mlir::Value> arrays;
     mlir::Value barrier;
   };
   Exchange exchangeOf(const Accumulators &values);
+  /// Two floats as one word, which is stored at once; others as they are.
+  static bool isPair(const Accumulators &values);
+  Accumulators packed(const Accumulators &values) const;
   /// In a cluster whose blocks end with their rows.
   bool isAsynchronous() const { return threads.blocks > 1 && !isLoop; }
   mlir::Value makeBarrier();
@@ -71,13 +80,15 @@ private:
   mlir::Type kept(mlir::Type type) const;
   mlir::Value toKept(mlir::Value value) const;
   mlir::Value fromKept(mlir::Type type, mlir::Value value) const;
-  /// The value of any type of lane ^ mask; and over lanes that differ in the bits below `lanes`, a
-  /// power of two.
+  /// The value of any type of lane ^ mask.
   mlir::Value shuffle(mlir::Value value, int64_t mask) const;
-  Accumulators combineLanes(const Combiner &combiner, int64_t lanes, Accumulators values) const;
-  /// Of a joint round: what `parts` of each of so many lanes, of `count` elements each, come to.
+  /// What moments of such parts come to.
+  Accumulators combineMoments(int64_t lanes, int64_t count, llvm::ArrayRef<Accumulators> parts,
+                              mlir::Value first) const;
+  /// Of a joint round: what `parts` of each of so many lanes, of `count` elements each, come to;
+  /// `first` is one part's first result, the same in all lanes.
   Accumulators combineJointly(const Round &round, int64_t lanes, int64_t count,
-                              llvm::ArrayRef<Accumulators> parts) const;
+                              llvm::ArrayRef<Accumulators> parts, mlir::Value first) const;
 
   Kernel &kernel;
   /// Builds where the kernel's builder stands.

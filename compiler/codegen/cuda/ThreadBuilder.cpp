@@ -204,6 +204,10 @@ Value ThreadBuilder::shuffleXor(Value value, int64_t mask) const {
   return NVVM::ShflOp::create(builder, location, value.getType(), i32(-1), value, i32(mask),
                               i32(kWarp - 1), NVVM::ShflKind::bfly, UnitAttr());
 }
+Value ThreadBuilder::shuffleFrom(Value value, int64_t lane) const {
+  return NVVM::ShflOp::create(builder, location, value.getType(), i32(-1), value, i32(lane),
+                              i32(kWarp - 1), NVVM::ShflKind::idx, UnitAttr());
+}
 
 void ThreadBuilder::waitForPredecessors() const {
   NVVM::GriddepcontrolOp::create(builder, location, NVVM::GridDepActionKind::wait);

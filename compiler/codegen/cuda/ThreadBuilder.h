@@ -105,6 +105,8 @@ public:
   void warpBarrier() const;
   /// The f32 or i32 of lane ^ mask.
   Value shuffleXor(Value value, int64_t mask) const;
+  /// The f32 or i32 of one lane.
+  Value shuffleFrom(Value value, int64_t lane) const;
   /// Waits for the kernels before this one, if it was started early; and lets the next one start.
   void waitForPredecessors() const;
   void launchDependents() const;
