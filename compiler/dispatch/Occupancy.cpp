@@ -18,8 +18,10 @@ namespace {
 /// Registers for places and pointers, and what ptxas takes for a word that is alive (measured with
 /// ptxas 13.0 over 1 to 32 values of 4 to 32 elements).
 constexpr double kOwnRegisters = 12, kOfWord = 1.1;
-/// Words that ptxas loads ahead of their use, where that costs nothing.
-constexpr double kAheadOfPoints = 22, kAheadOfRows = 48;
+/// Words that ptxas loads ahead of their use, where that costs nothing; of rows also where the
+/// layout leaves a thread so many registers.
+constexpr double kAheadOfPoints = 22, kAheadOfRows = 48, kAheadOfFreeRows = 64;
+constexpr int64_t kFreeRegisters = 128;
 /// Bytes that a thread moves for a byte alive if the registers do not suffice: from 224 words of 16
 /// bits and 250 of 32 on ptxas gives up and keeps most values in memory (6.8 to 7.3, which an H200
 /// moved at 3.7 to 4.8 TB/s).
@@ -32,6 +34,7 @@ struct Share {
   int64_t threads = 1;
   int64_t sharedBytes = 0;   ///< of rows that wait in shared memory, where they can be read again
   int64_t mostRegisters = 0; ///< that the layout leaves to a thread of such rows
+  double wordsAhead = kAheadOfRows;
 };
 
 /// The architecture whose multiprocessors the profile describes.
@@ -56,9 +59,9 @@ public:
   /// Whether the model knows how codegen lays the kernel out.
   bool isKnown() const { return known; }
   Share share() const { return root ? shareRows() : sharePoints(); }
-  /// Registers that a thread with so many elements wants.
-  int64_t registers(int64_t elements) const;
-  double wordsAlive(int64_t elements) const;
+  /// Registers that a thread of such a share wants.
+  int64_t registers(const Share &share) const;
+  double wordsAlive(const Share &share) const;
   /// Bytes that a thread reads for an element.
   int64_t bytesRead() const;
   int64_t count() const { return costs.countOf(dims); }
@@ -120,7 +123,7 @@ Share KernelFacts::sharePoints() const {
                 : dims.empty()              ? std::nullopt
                                             : tn::constantDim(dims.back());
   Strips strips = shareOut(facts);
-  return {strips.lanes * strips.strips, strips.threads};
+  return {strips.lanes * strips.strips, strips.threads, 0, 0, kAheadOfPoints};
 }
 
 RowFacts KernelFacts::rowFacts() const {
@@ -148,9 +151,10 @@ Share KernelFacts::shareRows() const {
   RowFacts facts = rowFacts();
   if (std::optional<RowsLayout> staged = layoutStaged(facts)) {
     int64_t threads = staged->blockThreads() * std::max<int64_t>(staged->blocksOfProcessor, 1);
+    int64_t registers = std::min(kMostRegisters, costs.profile().registers / threads);
     return {staged->steps * staged->lanes, staged->blockThreads(),
-            staged->sharedBytes + kReservedBytes,
-            std::min(kMostRegisters, costs.profile().registers / threads)};
+            staged->sharedBytes + kReservedBytes, registers,
+            registers < kFreeRegisters ? kAheadOfRows : kAheadOfFreeRows};
   }
   if (std::optional<RowsLayout> layout = layoutInRegisters(facts)) {
     return {layout->steps * layout->lanes, layout->blockThreads()};
@@ -177,8 +181,8 @@ int64_t KernelFacts::bytesRead() const {
 /// Computes values in the order of codegen: of each result first what it reads.
 class Liveness {
 public:
-  Liveness(const KernelFacts &kernelFacts, int64_t elementsOfThread)
-      : facts(kernelFacts), elements(elementsOfThread) {}
+  Liveness(const KernelFacts &kernelFacts, const Share &share)
+      : facts(kernelFacts), elements(share.elements), wordsAhead(share.wordsAhead) {}
 
   double run();
 
@@ -191,6 +195,7 @@ private:
 
   const KernelFacts &facts;
   int64_t elements;
+  double wordsAhead;
   llvm::DenseMap<Value, size_t> readers; ///< that are still to come
   llvm::DenseSet<Value> seen, held;
   double alive = 0, most = 0, loaded = 0;
@@ -272,13 +277,13 @@ double Liveness::run() {
   for (Value result : facts.results) {
     compute(result);
   }
-  return std::max(most, std::min(loaded, facts.root ? kAheadOfRows : kAheadOfPoints));
+  return std::max(most, std::min(loaded, wordsAhead));
 }
 
-double KernelFacts::wordsAlive(int64_t elements) const { return Liveness(*this, elements).run(); }
+double KernelFacts::wordsAlive(const Share &share) const { return Liveness(*this, share).run(); }
 
-int64_t KernelFacts::registers(int64_t elements) const {
-  return static_cast<int64_t>(kOwnRegisters + kOfWord * wordsAlive(elements));
+int64_t KernelFacts::registers(const Share &share) const {
+  return static_cast<int64_t>(kOwnRegisters + kOfWord * wordsAlive(share));
 }
 
 } // namespace
@@ -291,13 +296,13 @@ Occupancy occupancyOf(ArrayRef<Operation *> ops, const CostModel &costs) {
   }
   Share share = facts.share();
   Occupancy occupancy;
-  occupancy.registers = facts.registers(share.elements);
+  occupancy.registers = facts.registers(share);
   if (share.sharedBytes > 0) {
     occupancy.registers = std::min(occupancy.registers, share.mostRegisters);
   }
   int64_t limit = std::min(kMostRegisters, device.registers / share.threads);
   if (occupancy.registers > limit && share.sharedBytes == 0) {
-    occupancy.spilled = kOfSpilledByte * 4 * facts.wordsAlive(share.elements) * facts.count() /
+    occupancy.spilled = kOfSpilledByte * 4 * facts.wordsAlive(share) * facts.count() /
                         static_cast<double>(share.elements);
   }
   int64_t taken = llvm::alignTo(std::min(occupancy.registers, limit), kRegisterUnit);
