@@ -12,7 +12,6 @@ public:
   StagedRows(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout);
 
   bool run();
-  using RowsFrame::Round;
 
 private:
   // What comes from memory (RowsStaged.cpp).

@@ -116,8 +116,9 @@ void StagedRows::emitRounds(ThreadCombiner &threads, const std::optional<Round> 
   storeNarrow();
 }
 
-/// Reduces the next row while the results of this one are on their way between the blocks; behind
-/// the last row it does so once more for nothing.
+/// Reduces the next row while the results of this one are on their way between the blocks, which
+/// are received before the reduction may branch, so that neither waits for the other; behind the
+/// last row it does so once more for nothing.
 void StagedRows::emitOverlapped(ThreadCombiner &threads, const Round &round, const Groups &all,
                                 const Index &group, Value number) {
   expectRows(layout.slots - 2);

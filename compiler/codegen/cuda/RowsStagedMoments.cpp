@@ -26,10 +26,10 @@ constexpr size_t kSums = 4;
 /// What must be left of the squares without the mean: the difference loses 6 bits of 24 at most.
 constexpr double kLeastLeft = 1.0 / 64;
 
-Value total(const StagedRows::Round &round, const ThreadBuilder &t, ArrayRef<Value> values) {
+Value total(const ThreadBuilder &t, const Combiner &sum, ArrayRef<Value> values) {
   SmallVector<Accumulators> parts =
       llvm::map_to_vector(values, [](Value value) { return Accumulators{value}; });
-  return round.combiners[0].combine(t.builder, t.location, std::move(parts))[0];
+  return sum.combine(t.builder, t.location, std::move(parts))[0];
 }
 
 } // namespace
@@ -85,7 +85,7 @@ Accumulators StagedRows::ownPowerSums(const Round &round) {
     emitter.closeScope();
   }
   endPass();
-  return {total(round, t, sums), total(round, t, squares)};
+  return {total(t, round.combiners[0], sums), total(t, round.combiners[0], squares)};
 }
 
 /// Where the next row takes the place of this one, two passes are 1 % faster (add and layer norm of
@@ -107,7 +107,8 @@ Accumulators StagedRows::ownMoments(const Round &round) {
                             [&](Value element) { return t.toF32(element); });
     emitter.closeScope();
     if (step == 0) {
-      middle = t.mulF(total(round, t, elements), t.f32(1.0 / static_cast<double>(layout.lanes)));
+      middle = t.mulF(total(t, round.combiners[0], elements),
+                      t.f32(1.0 / static_cast<double>(layout.lanes)));
     }
     for (auto [lane, element] : llvm::enumerate(elements)) {
       Value distance = t.subF(element, middle);
@@ -118,8 +119,8 @@ Accumulators StagedRows::ownMoments(const Round &round) {
   }
   endPass();
   double count = static_cast<double>(round.count);
-  Value rest = total(round, t, sums), ofOne = t.f32(1 / count);
-  Value moved = t.fma(t.negF(t.mulF(rest, ofOne)), rest, total(round, t, squares));
+  Value rest = total(t, round.combiners[0], sums), ofOne = t.f32(1 / count);
+  Value moved = t.fma(t.negF(t.mulF(rest, ofOne)), rest, total(t, round.combiners[0], squares));
   // Of elements that are nearly the same rounding may leave less than nothing.
   Value least = arith::MaximumFOp::create(builder, location, moved, t.f32(0));
   return {t.fma(middle, t.f32(count), rest), least};
