@@ -34,7 +34,6 @@ struct Share {
   int64_t threads = 1;
   int64_t sharedBytes = 0;   ///< of rows that wait in shared memory, where they can be read again
   int64_t mostRegisters = 0; ///< that the layout leaves to a thread of such rows
-  double wordsAhead = kAheadOfRows;
 };
 
 /// The architecture whose multiprocessors the profile describes.
@@ -123,7 +122,7 @@ Share KernelFacts::sharePoints() const {
                 : dims.empty()              ? std::nullopt
                                             : tn::constantDim(dims.back());
   Strips strips = shareOut(facts);
-  return {strips.lanes * strips.strips, strips.threads, 0, 0, kAheadOfPoints};
+  return {strips.lanes * strips.strips, strips.threads};
 }
 
 RowFacts KernelFacts::rowFacts() const {
@@ -151,10 +150,9 @@ Share KernelFacts::shareRows() const {
   RowFacts facts = rowFacts();
   if (std::optional<RowsLayout> staged = layoutStaged(facts)) {
     int64_t threads = staged->blockThreads() * std::max<int64_t>(staged->blocksOfProcessor, 1);
-    int64_t registers = std::min(kMostRegisters, costs.profile().registers / threads);
     return {staged->steps * staged->lanes, staged->blockThreads(),
-            staged->sharedBytes + kReservedBytes, registers,
-            registers < kFreeRegisters ? kAheadOfRows : kAheadOfFreeRows};
+            staged->sharedBytes + kReservedBytes,
+            std::min(kMostRegisters, costs.profile().registers / threads)};
   }
   if (std::optional<RowsLayout> layout = layoutInRegisters(facts)) {
     return {layout->steps * layout->lanes, layout->blockThreads()};
@@ -181,8 +179,8 @@ int64_t KernelFacts::bytesRead() const {
 /// Computes values in the order of codegen: of each result first what it reads.
 class Liveness {
 public:
-  Liveness(const KernelFacts &kernelFacts, const Share &share)
-      : facts(kernelFacts), elements(share.elements), wordsAhead(share.wordsAhead) {}
+  Liveness(const KernelFacts &kernelFacts, const Share &kernelShare)
+      : facts(kernelFacts), share(kernelShare) {}
 
   double run();
 
@@ -194,8 +192,7 @@ private:
   double wordsOf(Value value) const;
 
   const KernelFacts &facts;
-  int64_t elements;
-  double wordsAhead;
+  Share share;
   llvm::DenseMap<Value, size_t> readers; ///< that are still to come
   llvm::DenseSet<Value> seen, held;
   double alive = 0, most = 0, loaded = 0;
@@ -204,7 +201,7 @@ private:
 double Liveness::wordsOf(Value value) const {
   double words = static_cast<double>(bitsOf(value)) / 32;
   bool isRow = facts.root && value == facts.root->getOperand(0);
-  return facts.variesInRow(value) ? elements * (isRow ? std::max(words, 1.0) : words)
+  return facts.variesInRow(value) ? share.elements * (isRow ? std::max(words, 1.0) : words)
                                   : std::ceil(words);
 }
 
@@ -277,7 +274,8 @@ double Liveness::run() {
   for (Value result : facts.results) {
     compute(result);
   }
-  return std::max(most, std::min(loaded, wordsAhead));
+  double ofRows = share.mostRegisters < kFreeRegisters ? kAheadOfRows : kAheadOfFreeRows;
+  return std::max(most, std::min(loaded, facts.root ? ofRows : kAheadOfPoints));
 }
 
 double KernelFacts::wordsAlive(const Share &share) const { return Liveness(*this, share).run(); }

@@ -251,7 +251,8 @@ Accumulators ThreadCombiner::combineMoments(int64_t lanes, int64_t count,
 }
 
 Accumulators ThreadCombiner::combineJointly(const Round &round, int64_t lanes, int64_t count,
-                                            ArrayRef<Accumulators> parts, Value first) const {
+                                            ArrayRef<Accumulators> parts,
+                                            llvm::function_ref<Value()> first) const {
   const JointReduction &joint = *round.joint;
   if (!joint.momentsOf()) {
     // One after the other: to merge two by two takes an exponential each time.
@@ -267,14 +268,14 @@ Accumulators ThreadCombiner::combineJointly(const Round &round, int64_t lanes, i
     });
     return {whole, second};
   }
-  return combineMoments(lanes, count, parts, first);
+  return combineMoments(lanes, count, parts, first());
 }
 
 Accumulators ThreadCombiner::ofWarp(const Round &round, Accumulators own) const {
   if (!round.joint) {
     return combineLanes(round.combiners[0], kWarp, std::move(own));
   }
-  return combineJointly(round, kWarp, round.count, {own}, t.shuffleFrom(own[0], 0));
+  return combineJointly(round, kWarp, round.count, {own}, [&] { return t.shuffleFrom(own[0], 0); });
 }
 
 void ThreadCombiner::send(const Accumulators &ofWarp, Value number) {
@@ -296,8 +297,8 @@ Accumulators ThreadCombiner::receive(const Round &round, Value number) {
   for (int64_t i = 0; i < ofLane; ++i) {
     parts.push_back(load(exchange, number, t.add(first, i)));
   }
-  Value ofFirst = load(exchange, number, t.i32(0))[0];
-  return combineJointly(round, lanes, round.count * kWarp, parts, ofFirst);
+  return combineJointly(round, lanes, round.count * kWarp, parts,
+                        [&] { return load(exchange, number, t.i32(0))[0]; });
 }
 
 } // namespace tenon::codegen::cuda

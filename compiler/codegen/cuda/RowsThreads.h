@@ -86,9 +86,10 @@ private:
   Accumulators combineMoments(int64_t lanes, int64_t count, llvm::ArrayRef<Accumulators> parts,
                               mlir::Value first) const;
   /// Of a joint round: what `parts` of each of so many lanes, of `count` elements each, come to;
-  /// `first` is one part's first result, the same in all lanes.
+  /// `first` gives moments one part's first result, the same in all lanes.
   Accumulators combineJointly(const Round &round, int64_t lanes, int64_t count,
-                              llvm::ArrayRef<Accumulators> parts, mlir::Value first) const;
+                              llvm::ArrayRef<Accumulators> parts,
+                              llvm::function_ref<mlir::Value()> first) const;
 
   Kernel &kernel;
   /// Builds where the kernel's builder stands.
