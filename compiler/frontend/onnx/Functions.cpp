@@ -35,7 +35,7 @@ Status Importer::importFunction(NodeContext &call, const Function &function) {
     frame.attributes[attribute.name] = &attribute;
   }
   for (const Attribute &attribute : call.node.attributes) {
-    const Attribute *resolved = call.find(StringRef(attribute.name));
+    const Attribute *resolved = call.lookup(attribute.name);
     if (resolved) {
       frame.attributes[attribute.name] = resolved;
     }

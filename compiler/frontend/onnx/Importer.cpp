@@ -2,7 +2,7 @@
 // Relies on ONNX's rule that nodes are sorted: a name that is used before its node is an error.
 #include "compiler/frontend/onnx/Importer.h"
 
-#include "compiler/frontend/onnx/NodeContext.h"
+#include "compiler/frontend/onnx/Signature.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "support/Text.h"
@@ -205,55 +205,47 @@ Status Importer::importNode(const Node &node, Scope &scope, const FunctionFrame 
   NodeContext call(*this, node, scope, frame, opset);
   bool poisoned = false;
   TENON_TRY(resolveInputs(call, poisoned));
-  if (target && !poisoned) {
-    TENON_TRY(importFunction(call, *target));
-  } else if (!target) {
-    const OpRow *row = table.find(node.domain, node.opType);
-    if (!row) {
-      call.gap("Tenon does not have this operator",
-               "replace it by operators of the default domain, or see 'tenon help TN0301'");
-    } else if (!poisoned) {
-      TENON_TRY(runRow(call));
+  if (target) {
+    checkArguments(call, *target);
+    if (!poisoned && !call.failed()) {
+      TENON_TRY(importFunction(call, *target));
     }
+  } else {
+    runOperator(call, poisoned);
   }
   TENON_TRY(std::move(pending));
   return defineOutputs(call);
 }
 
-Status Importer::runRow(NodeContext &call) {
-  const OpRow &row = *table.find(call.node.domain, call.node.opType);
+void Importer::runOperator(NodeContext &call, bool poisoned) {
+  OpRows rows = table.find(call.node.domain, call.node.opType);
+  const OpRow *row = rowOf(rows, call.opset);
+  if (!row) {
+    return rows.empty() ? call.gap("Tenon does not have this operator",
+                                   "replace it by operators of the default domain, or see 'tenon "
+                                   "help TN0301'")
+                        : call.gap("the operator is new in opset " + Twine(rows.front()->since),
+                                   "declare a newer opset and export again");
+  }
   while (!call.inputs.empty() && !call.inputs.back()) {
     call.inputs.pop_back();
   }
-  bool fits = call.numInputs() >= row.minInputs &&
-              (row.maxInputs == kMany || call.numInputs() <= row.maxInputs) &&
-              call.numOutputs() >= 1 &&
-              (row.maxOutputs == kMany || call.numOutputs() <= row.maxOutputs);
-  for (unsigned i = 0; fits && i < row.minInputs; ++i) {
-    fits = call.has(i);
+  checkSignature(call, rows, *row);
+  NodeContext::Reads before = call.reads;
+  if (poisoned || call.failed() || foldSizes(call)) {
+    return;
   }
-  if (!fits) {
-    return nodeError(ErrorId::OnnxBadArity, call.node,
-                     strCat("has ", call.numInputs(), " inputs and ", call.numOutputs(),
-                            " outputs, which the operator does not take"),
-                     "correct the model; onnx.checker names the node too");
-  }
-  if (call.opset < row.since) {
-    call.gap("the operator is new in opset " + Twine(row.since),
-             "declare a newer opset and export again");
-    return Status::ok();
-  }
-  if (foldSizes(call)) {
-    return Status::ok();
-  }
-  row.import(call);
+  call.reads = std::move(before);
+  row->import(call);
   for (unsigned i = 0; i < call.numOutputs() && !call.failed() && !call.isPoisoned; ++i) {
     if (call.wantsOutput(i) && !call.outputs[i].type) {
       call.gap("its output " + Twine(i) + " is not supported",
                "remove what uses that output and export again");
     }
   }
-  return Status::ok();
+  if (std::string unread = call.unread(); !unread.empty() && !call.isPoisoned) {
+    call.gap("its " + unread + " is not supported", "export again without it");
+  }
 }
 
 Status Importer::resolveInputs(NodeContext &call, bool &poisoned) {

@@ -88,7 +88,7 @@ private:
   Result<mlir::AffineExpr> inputDim(const ValueInfo &info, size_t index,
                                     const DimOverride *override);
   Status importNode(const Node &node, Scope &scope, const FunctionFrame *frame);
-  Status runRow(NodeContext &node);
+  void runOperator(NodeContext &node, bool poisoned);
   Status resolveInputs(NodeContext &node, bool &poisoned);
   Status defineOutputs(NodeContext &node);
   Status finishOutputs(Scope &scope);

@@ -2,6 +2,8 @@
 // Relies on the importer having resolved the inputs: none is poisoned when an operator runs.
 #include "compiler/frontend/onnx/NodeContext.h"
 
+#include "llvm/ADT/StringExtras.h"
+
 using namespace mlir;
 
 namespace tenon::onnx {
@@ -79,10 +81,12 @@ Symbols &NodeContext::symbols() { return owner.symbols; }
 //===--- Inputs ---===//
 
 Value NodeContext::value(unsigned i) {
+  reads.inputs.insert(i);
   return has(i) && !hasFailed ? owner.materialize(*inputs[i], place) : Value();
 }
 
 std::optional<Sizes> NodeContext::sizes(unsigned i) {
+  reads.inputs.insert(i);
   if (!has(i)) {
     return std::nullopt;
   }
@@ -113,6 +117,7 @@ std::optional<SmallVector<int64_t>> NodeContext::integers(unsigned i) {
 }
 
 std::optional<SmallVector<double>> NodeContext::reals(unsigned i) {
+  reads.inputs.insert(i);
   if (!has(i) || !inputs[i]->constant ||
       inputs[i]->constant->elements > uint64_t{Sizes::kMaxElements}) {
     return std::nullopt;
@@ -152,7 +157,12 @@ std::optional<SmallVector<int64_t>> NodeContext::requireIntegers(unsigned i, Str
 
 //===--- Attributes ---===//
 
-const Attribute *NodeContext::find(StringRef name) const {
+const Attribute *NodeContext::find(StringRef name) {
+  reads.attributes.insert(name);
+  return lookup(name);
+}
+
+const Attribute *NodeContext::lookup(StringRef name) const {
   for (const Attribute &attribute : node.attributes) {
     if (StringRef(attribute.name) != name) {
       continue;
@@ -194,6 +204,33 @@ std::string NodeContext::text(StringRef name, StringRef otherwise) {
   return found ? std::string(found->s) : otherwise.str();
 }
 
+std::string NodeContext::choice(StringRef name, ArrayRef<StringRef> values) {
+  std::string value = text(name, values[0]);
+  if (!llvm::is_contained(values, value)) {
+    error(ErrorId::OnnxBadAttribute, "attribute '" + name + "' has the unknown value '" + value +
+                                         "'; it is one of " + llvm::join(values, ", "));
+  }
+  return value;
+}
+
+Type NodeContext::elementNamed(StringRef name, Type otherwise) {
+  int64_t number = integer(name, 0);
+  if (number == 0) {
+    return otherwise;
+  }
+  if (number < 0 || number > kLastDataType) {
+    error(ErrorId::OnnxBadAttribute, "attribute '" + name + "' is no data type");
+    return Type();
+  }
+  DataType type = static_cast<DataType>(number);
+  Type element = owner.elementType(type);
+  if (!element) {
+    gap("type " + StringRef(nameOf(type)) + " of attribute '" + name + "' is not supported",
+        "use another type");
+  }
+  return element;
+}
+
 SmallVector<int64_t> NodeContext::integerList(StringRef name, ArrayRef<int64_t> otherwise) {
   const Attribute *found = attribute(name, AttributeType::Ints);
   return found ? SmallVector<int64_t>(ArrayRef<int64_t>(found->ints))
@@ -233,6 +270,22 @@ std::optional<SmallVector<int64_t>> NodeContext::axes(int64_t inputSince, unsign
     error(ErrorId::OnnxBadAttribute, "an axis is listed twice");
   }
   return hasFailed ? std::nullopt : std::optional(list);
+}
+
+//===--- What is read ---===//
+
+std::string NodeContext::unread() const {
+  for (const Attribute &attribute : node.attributes) {
+    if (lookup(attribute.name) && !reads.attributes.contains(attribute.name)) {
+      return "attribute '" + std::string(attribute.name) + "'";
+    }
+  }
+  for (unsigned i = 0; i < inputs.size(); ++i) {
+    if (inputs[i] && !reads.inputs.contains(i)) {
+      return ("input " + Twine(i) + " ('" + StringRef(node.inputs[i]) + "')").str();
+    }
+  }
+  return "";
 }
 
 //===--- Failing ---===//
@@ -308,6 +361,7 @@ void NodeContext::setOutput(unsigned i, const ImportedValue &value) {
 }
 
 void NodeContext::forward(unsigned output, unsigned input) {
+  reads.inputs.insert(input);
   if (output < outputs.size() && has(input) && !hasFailed) {
     outputs[output] = *inputs[input];
   }

@@ -4,6 +4,8 @@
 #pragma once
 
 #include "compiler/frontend/onnx/Importer.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace tenon::onnx {
 
@@ -40,15 +42,28 @@ public:
   int64_t integer(llvm::StringRef name, int64_t otherwise);
   double real(llvm::StringRef name, double otherwise);
   std::string text(llvm::StringRef name, llvm::StringRef otherwise);
+  /// A text attribute that is one of these; the first without it.
+  std::string choice(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> values);
+  /// The element type whose number in TensorProto an attribute gives, `otherwise` for 0 or without
+  /// it; null after a gap for one that `tn` does not have.
+  mlir::Type elementNamed(llvm::StringRef name, mlir::Type otherwise);
   llvm::SmallVector<int64_t> integerList(llvm::StringRef name,
                                          llvm::ArrayRef<int64_t> otherwise = {});
-  bool hasAttribute(llvm::StringRef name) const { return find(name) != nullptr; }
+  bool hasAttribute(llvm::StringRef name) { return find(name) != nullptr; }
   /// An axis attribute in [-rank, rank), made non-negative.
   int64_t axis(llvm::StringRef name, int64_t otherwise, int64_t rank);
   int64_t normalizeAxis(int64_t axis, int64_t rank);
   /// Axes from an attribute (opset < `inputSince`) or from input `i`; sorted, distinct, not
   /// negative.
   std::optional<llvm::SmallVector<int64_t>> axes(int64_t inputSince, unsigned i, int64_t rank);
+
+  //===--- What is read ---===//
+  /// Attributes and inputs that have no effect on the results in this form of the operator. Every
+  /// other one must be read: the importer makes a gap of what is given and was not.
+  void ignore(llvm::StringRef attribute) { find(attribute); }
+  void ignoreInput(unsigned i) { reads.inputs.insert(i); }
+  /// "attribute 'x'" or "input 1 ('x')" that was neither read nor ignored; empty without one.
+  std::string unread() const;
 
   //===--- Failing ---===//
   bool failed() const { return hasFailed; }
@@ -127,7 +142,9 @@ public:
   Scope &scope() { return where; }
   /// The enclosing function call, whose attributes the node's may refer to.
   const FunctionFrame *frame() const { return call; }
-  const Attribute *find(llvm::StringRef name) const;
+  const Attribute *find(llvm::StringRef name);
+  /// As `find`, for those that do not import the node with it.
+  const Attribute *lookup(llvm::StringRef name) const;
 
 private:
   friend class Importer;
@@ -138,6 +155,11 @@ private:
   mlir::Location place;
   llvm::SmallVector<ImportedValue *> inputs;
   llvm::SmallVector<ImportedValue> outputs;
+  struct Reads {
+    llvm::SmallDenseSet<unsigned> inputs;
+    llvm::StringSet<> attributes;
+  };
+  Reads reads;
   bool hasFailed = false;
   bool isPoisoned = false; ///< an output depends on a gap inside of the node
 };

@@ -13,13 +13,22 @@ OpTable::OpTable() {
         recurrentRows(), indexingRows(), creationRows(), shapeRows(), resizeRows(),
         quantizationRows(), attentionRows(), lossRows(), controlRows()}) {
     for (const OpRow &row : family) {
-      rows[(Twine(row.domain) + ":" + row.name).str()] = &row;
+      rows[(Twine(row.domain) + ":" + row.name).str()].push_back(&row);
     }
   }
 }
 
-const OpRow *OpTable::find(StringRef domain, StringRef name) const {
-  return rows.lookup((Twine(domain) + ":" + name).str());
+const OpRow *rowOf(OpRows rows, int64_t opset) {
+  const OpRow *newest = nullptr;
+  for (const OpRow *row : rows) {
+    newest = row->since <= opset ? row : newest;
+  }
+  return newest;
+}
+
+OpRows OpTable::find(StringRef domain, StringRef name) const {
+  auto found = rows.find((Twine(domain) + ":" + name).str());
+  return found == rows.end() ? OpRows() : OpRows(found->second);
 }
 
 } // namespace tenon::onnx

@@ -1,10 +1,15 @@
 // The operators that import, as rows of data: one list a family, each in its file under ops/.
+// Relies on the test of these rows against ONNX's own schemas
+// (test/unit/frontend/SignatureTest.cpp).
 #pragma once
 
+#include "compiler/frontend/onnx/wire/Model.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringMap.h"
 
-#include <cstdint>
+#include <initializer_list>
+#include <limits>
 
 namespace tenon::onnx {
 
@@ -13,13 +18,43 @@ class NodeContext;
 /// Any number of inputs or outputs.
 inline constexpr uint8_t kMany = 255;
 
+inline constexpr AttributeType kInt = AttributeType::Int;
+inline constexpr AttributeType kInts = AttributeType::Ints;
+inline constexpr AttributeType kFloat = AttributeType::Float;
+inline constexpr AttributeType kFloats = AttributeType::Floats;
+inline constexpr AttributeType kString = AttributeType::String;
+inline constexpr AttributeType kStrings = AttributeType::Strings;
+inline constexpr AttributeType kTensor = AttributeType::Tensor;
+inline constexpr AttributeType kSparseTensor = AttributeType::SparseTensor;
+inline constexpr AttributeType kGraph = AttributeType::Graph;
+
+/// An attribute of an operator in the opsets of its row, or in some of them.
+struct AttributeRow {
+  const char *name;
+  AttributeType type;
+  int64_t since = 1;
+  int64_t until = std::numeric_limits<int64_t>::max(); ///< inclusive
+  bool required = false;
+
+  constexpr bool isIn(int64_t opset) const { return since <= opset && opset <= until; }
+};
+
+constexpr AttributeRow needs(AttributeRow attribute) {
+  attribute.required = true;
+  return attribute;
+}
+
+using Attributes = std::initializer_list<AttributeRow>;
+
+/// An operator from one opset on, until its next row: ONNX changed the number of its inputs there.
 struct OpRow {
   const char *name;
-  int64_t since; ///< the oldest opset that has the operator
+  int64_t since;
   uint8_t minInputs;
   uint8_t maxInputs;
   uint8_t maxOutputs;
   void (*import)(NodeContext &);
+  Attributes attributes = {};
   const char *domain = "";
 };
 
@@ -45,14 +80,21 @@ llvm::ArrayRef<OpRow> controlRows();
 /// Tries to evaluate a node on known integers only; true if all its outputs are set.
 bool foldSizes(NodeContext &context);
 
+/// The rows of one operator, the oldest first; none if Tenon lacks it.
+using OpRows = llvm::ArrayRef<const OpRow *>;
+
+/// The row that an opset has; null if all are newer.
+const OpRow *rowOf(OpRows rows, int64_t opset);
+
 /// All rows, found by "domain:name".
 class OpTable {
 public:
   OpTable();
-  const OpRow *find(llvm::StringRef domain, llvm::StringRef name) const;
+  OpRows find(llvm::StringRef domain, llvm::StringRef name) const;
+  const llvm::StringMap<llvm::SmallVector<const OpRow *, 2>> &operators() const { return rows; }
 
 private:
-  llvm::StringMap<const OpRow *> rows;
+  llvm::StringMap<llvm::SmallVector<const OpRow *, 2>> rows;
 };
 
 } // namespace tenon::onnx

@@ -50,7 +50,7 @@ std::optional<Windows> readWindows(NodeContext &c, ArrayRef<int64_t> kernel, boo
             "kernel_shape, strides, dilations or pads do not fit the input or are not positive");
     return std::nullopt;
   }
-  std::string mode = c.text("auto_pad", "NOTSET");
+  std::string mode = c.choice("auto_pad", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"});
   if (mode == "VALID") {
     w.pads.assign(2 * n, 0);
   } else if ((mode == "SAME_UPPER" || mode == "SAME_LOWER") && !transposed) {
@@ -67,8 +67,6 @@ std::optional<Windows> readWindows(NodeContext &c, ArrayRef<int64_t> kernel, boo
       w.pads[i] = mode == "SAME_UPPER" ? less : total - less;
       w.pads[n + i] = total - w.pads[i];
     }
-  } else if (mode != "NOTSET" && mode != "SAME_UPPER" && mode != "SAME_LOWER") {
-    c.error(ErrorId::OnnxBadAttribute, "attribute 'auto_pad' has an unknown value");
   }
   return c.failed() ? std::nullopt : std::optional(w);
 }

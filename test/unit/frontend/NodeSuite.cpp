@@ -2,7 +2,7 @@
 // Relies on ONNX's tolerances: relative 1e-3, absolute 1e-7.
 #include "test/unit/frontend/NodeSuite.h"
 
-#include "compiler/frontend/onnx/Onnx.h"
+#include "compiler/frontend/onnx/Importer.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/frontend/onnx/wire/TensorData.h"
 #include "compiler/frontend/onnx/wire/Wire.h"
@@ -276,6 +276,37 @@ CaseResult runCase(const std::string &folder, Shapes shapes) {
   }
   result.name = fs::path(folder).filename().string();
   return result;
+}
+
+std::string importCase(const std::string &folder, const std::function<void(Model &)> &edit) {
+  Result<Case> test = loadCase(folder, Shapes::Static);
+  Result<Model> model = test ? readModel(test->model) : test.takeStatus();
+  if (!model) {
+    return model.status().toString();
+  }
+  edit(*model);
+  ImportOptions options;
+  for (size_t i = 1; i < test->inputs.size(); ++i) {
+    const TensorData &data = test->inputs[i].data;
+    if (mayDecideShapes(data)) {
+      options.fixed.push_back({test->names[i], data.type, data.dims, data.view});
+    }
+  }
+  mlir::MLIRContext context;
+  context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
+  tn::WeightStore store;
+  ExternalFiles files("");
+  Result<ImportResult> imported = Importer(*model, options, files, context, store).run();
+  if (!imported) {
+    return imported.status().toString();
+  }
+  if (!imported->gaps.empty()) {
+    return "gap: " + imported->gaps[0].why;
+  }
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  imported->module->print(stream);
+  return text;
 }
 
 std::vector<std::string> listCases(const std::string &root) {

@@ -3,6 +3,9 @@
 // test_data_set_N folders.
 #pragma once
 
+#include "compiler/frontend/onnx/wire/Model.h"
+
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +24,9 @@ enum class Shapes { Static, Symbolic };
 
 /// One case folder; inputs that decide shapes are fixed where the model does not import without.
 CaseResult runCase(const std::string &folder, Shapes shapes = Shapes::Static);
+/// The text of the module that a case's model imports to once `edit` has changed it, or the gap or
+/// error instead. Inputs after the first that may decide shapes are fixed.
+std::string importCase(const std::string &folder, const std::function<void(Model &)> &edit);
 /// The case folders below `root`/node and its siblings, sorted.
 std::vector<std::string> listCases(const std::string &root);
 

@@ -46,7 +46,8 @@ void hardSwish(NodeContext &c) {
 }
 
 void gelu(NodeContext &c) {
-  c.setOutput(0, c.unary<tn::GeluOp>(c.value(0), c.text("approximate", "none") == "tanh"));
+  c.setOutput(0,
+              c.unary<tn::GeluOp>(c.value(0), c.choice("approximate", {"none", "tanh"}) == "tanh"));
 }
 
 void softsign(NodeContext &c) {
@@ -94,23 +95,23 @@ void prelu(NodeContext &c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"Celu", 12, 1, 1, 1, celu},
-    {"Elu", 1, 1, 1, 1, importElu},
-    {"Gelu", 20, 1, 1, 1, gelu},
-    {"HardSigmoid", 1, 1, 1, 1, importHardSigmoid},
+    {"Celu", 12, 1, 1, 1, celu, {{"alpha", kFloat}}},
+    {"Elu", 1, 1, 1, 1, importElu, {{"alpha", kFloat}}},
+    {"Gelu", 20, 1, 1, 1, gelu, {{"approximate", kString}}},
+    {"HardSigmoid", 1, 1, 1, 1, importHardSigmoid, {{"alpha", kFloat}, {"beta", kFloat}}},
     {"HardSwish", 14, 1, 1, 1, hardSwish},
-    {"LeakyRelu", 1, 1, 1, 1, leakyRelu},
+    {"LeakyRelu", 1, 1, 1, 1, leakyRelu, {{"alpha", kFloat}}},
     {"Mish", 18, 1, 1, 1, mish},
     {"PRelu", 1, 2, 2, 1, prelu},
     {"Relu", 1, 1, 1, 1, unary<tn::ReluOp>},
-    {"Selu", 1, 1, 1, 1, selu},
-    {"Shrink", 9, 1, 1, 1, shrink},
+    {"Selu", 1, 1, 1, 1, selu, {{"alpha", kFloat}, {"gamma", kFloat}}},
+    {"Shrink", 9, 1, 1, 1, shrink, {{"bias", kFloat}, {"lambd", kFloat}}},
     {"Sigmoid", 1, 1, 1, 1, unary<tn::SigmoidOp>},
     {"Softplus", 1, 1, 1, 1, unary<tn::SoftplusOp>},
     {"Softsign", 1, 1, 1, 1, softsign},
-    {"Swish", 24, 1, 1, 1, swish},
+    {"Swish", 24, 1, 1, 1, swish, {{"alpha", kFloat}}},
     {"Tanh", 1, 1, 1, 1, unary<tn::TanhOp>},
-    {"ThresholdedRelu", 10, 1, 1, 1, thresholdedRelu},
+    {"ThresholdedRelu", 10, 1, 1, 1, thresholdedRelu, {{"alpha", kFloat}}},
 };
 
 } // namespace

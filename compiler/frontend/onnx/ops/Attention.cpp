@@ -12,6 +12,7 @@ namespace {
 /// [B, S, H * D] as [B, H, S, D]; rank 4 stays.
 Value splitHeads(NodeContext &c, unsigned i, StringRef attribute) {
   if (c.rank(i) == 4) {
+    c.ignore(attribute);
     return c.value(i);
   }
   int64_t heads = c.integer(attribute, 0);
@@ -144,14 +145,17 @@ Value repeatHeads(NodeContext &c, Value x, AffineExpr heads) {
   return c.reshape(c.broadcast(apart, {d[0], d[1], times, d[2], d[3]}), {d[0], heads, d[2], d[3]});
 }
 
-/// Attention as separate operations, for what `tn.attention` lacks: softcap and the scores as a
-/// result.
-Value composed(NodeContext &c, const Operands &o) {
+/// Attention as separate operations, for what `tn.attention` lacks: softcap, the scores as a result
+/// and another type of softmax.
+Value composed(NodeContext &c, const Operands &o, Type precision) {
   tn::Dims queryDims = tn::getDims(o.q.getType());
   Value k = repeatHeads(c, o.k, queryDims[1]);
   Value v = repeatHeads(c, o.v, queryDims[1]);
   Value scores = c.mul(c.make<tn::MatmulOp>(o.q, k, false, true), c.scalarLike(o.scale, o.q));
   int64_t mode = c.integer("qk_matmul_output_mode", 0);
+  if (mode < 0 || mode > 3) {
+    c.error(ErrorId::OnnxBadAttribute, "attribute 'qk_matmul_output_mode' is none of 0 to 3");
+  }
   Value raw = scores;
   if (double cap = c.real("softcap", 0); cap > 0) {
     Value limit = c.scalarLike(cap, scores);
@@ -165,7 +169,8 @@ Value composed(NodeContext &c, const Operands &o) {
     scores =
         past ? c.add(scores, causalAddend(c, queryDims[2], keys, past, c.element(0))) : Value();
   }
-  Value weights = c.unary<tn::SoftmaxOp>(scores, int64_t{3}, false);
+  Value weights =
+      c.cast(c.unary<tn::SoftmaxOp>(c.cast(scores, precision), int64_t{3}, false), c.element(0));
   c.setOutput(3, mode == 0 ? raw : mode == 1 ? capped : mode == 2 ? scores : weights);
   return c.make<tn::MatmulOp>(weights, v, false, false);
 }
@@ -177,9 +182,17 @@ void attention(NodeContext &c) {
   }
   c.setOutput(1, o->k);
   c.setOutput(2, o->v);
+  c.ignore("qk_matmul_output_mode"); // of output 3
+  Type precision = c.elementNamed("softmax_precision", c.element(0));
+  if (!isa_and_nonnull<FloatType>(precision)) {
+    return c.error(ErrorId::OnnxBadAttribute, "attribute 'softmax_precision' is no float type");
+  }
+  // `tn.attention` takes the softmax of 16-bit floats in f32.
+  bool separate = precision != c.element(0) &&
+                  (!precision.isF32() || c.element(0).getIntOrFloatBitWidth() > 32);
   bool inner[] = {false, false, false, false};
-  Value y = c.real("softcap", 0) != 0 || c.wantsOutput(3)
-                ? composed(c, *o)
+  Value y = c.real("softcap", 0) != 0 || c.wantsOutput(3) || separate
+                ? composed(c, *o, precision)
                 : c.make<tn::AttentionOp>(o->q, o->k, o->v, o->mask, llvm::APFloat(o->scale),
                                           o->causal, inner);
   if (y && c.rank(0) == 3) {
@@ -251,9 +264,17 @@ void rotaryEmbedding(NodeContext &c) {
                             : c.reshape(turned, c.dims(0)));
 }
 
+constexpr Attributes kAttention = {{"is_causal", kInt},        {"kv_num_heads", kInt},
+                                   {"q_num_heads", kInt},      {"qk_matmul_output_mode", kInt},
+                                   {"scale", kFloat},          {"softcap", kFloat},
+                                   {"softmax_precision", kInt}};
+constexpr Attributes kRotary = {
+    {"interleaved", kInt}, {"num_heads", kInt}, {"rotary_embedding_dim", kInt}};
+
 constexpr OpRow kRows[] = {
-    {"Attention", 23, 3, 7, 4, attention},
-    {"RotaryEmbedding", 23, 3, 4, 1, rotaryEmbedding},
+    {"Attention", 23, 3, 6, 4, attention, kAttention},
+    {"Attention", 24, 3, 7, 4, attention, kAttention},
+    {"RotaryEmbedding", 23, 3, 4, 1, rotaryEmbedding, kRotary},
 };
 
 } // namespace

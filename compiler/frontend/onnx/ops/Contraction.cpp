@@ -66,6 +66,8 @@ void gemm(NodeContext &c) {
   }
   Value product = c.make<tn::MatmulOp>(c.value(0), c.value(1), c.integer("transA", 0) != 0,
                                        c.integer("transB", 0) != 0);
+  c.ignore("broadcast"); // the bias always broadcasts
+  c.ignoreInput(2);      // beta may be 0
   double alpha = c.real("alpha", 1);
   double beta = c.real("beta", 1);
   if (alpha != 1) {
@@ -277,9 +279,18 @@ void einsum(NodeContext &c) {
   c.setOutput(0, total.value);
 }
 
+constexpr Attributes kGemm = {{"alpha", kFloat},
+                              {"beta", kFloat},
+                              {"broadcast", kInt, 1, 6},
+                              {"transA", kInt},
+                              {"transB", kInt}};
+constexpr Attributes kGemm11 = {
+    {"alpha", kFloat}, {"beta", kFloat}, {"transA", kInt}, {"transB", kInt}};
+
 constexpr OpRow kRows[] = {
-    {"Einsum", 12, 1, kMany, 1, einsum},
-    {"Gemm", 1, 2, 3, 1, gemm},
+    {"Einsum", 12, 1, kMany, 1, einsum, {needs({"equation", kString})}},
+    {"Gemm", 1, 3, 3, 1, gemm, kGemm},
+    {"Gemm", 11, 2, 3, 1, gemm, kGemm11},
     {"MatMul", 1, 2, 2, 1, matmul},
     {"MatMulInteger", 10, 2, 4, 1, matmulInteger},
 };

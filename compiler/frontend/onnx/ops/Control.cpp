@@ -41,6 +41,7 @@ std::optional<SmallVector<ImportedValue>> importBranch(NodeContext &c, StringRef
 void importIf(NodeContext &c) {
   std::optional<SmallVector<int64_t>> condition = c.integers(0);
   if (condition && condition->size() == 1) {
+    c.ignore((*condition)[0] ? "else_branch" : "then_branch");
     std::optional<SmallVector<ImportedValue>> taken =
         importBranch(c, (*condition)[0] ? "then_branch" : "else_branch");
     for (unsigned i = 0; taken && i < c.numOutputs(); ++i) {
@@ -68,8 +69,10 @@ void importIf(NodeContext &c) {
   }
 }
 
+constexpr Attributes kBranches = {needs({"else_branch", kGraph}), needs({"then_branch", kGraph})};
+
 constexpr OpRow kRows[] = {
-    {"If", 1, 1, 1, kMany, importIf},
+    {"If", 1, 1, 1, kMany, importIf, kBranches},
 };
 
 } // namespace

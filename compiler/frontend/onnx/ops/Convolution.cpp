@@ -127,11 +127,17 @@ void convTranspose(NodeContext &c) {
                                              w->pads, w->dilations, outputPadding, *groups));
 }
 
+constexpr Attributes kConv = {{"auto_pad", kString},   {"dilations", kInts}, {"group", kInt},
+                              {"kernel_shape", kInts}, {"pads", kInts},      {"strides", kInts}};
+constexpr Attributes kConvTranspose = {
+    {"auto_pad", kString},     {"dilations", kInts},    {"group", kInt}, {"kernel_shape", kInts},
+    {"output_padding", kInts}, {"output_shape", kInts}, {"pads", kInts}, {"strides", kInts}};
+
 constexpr OpRow kRows[] = {
-    {"Conv", 1, 2, 3, 1, conv},
-    {"ConvInteger", 10, 2, 4, 1, convInteger},
-    {"ConvTranspose", 1, 2, 3, 1, convTranspose},
-    {"QLinearConv", 10, 8, 9, 1, qlinearConv},
+    {"Conv", 1, 2, 3, 1, conv, kConv},
+    {"ConvInteger", 10, 2, 4, 1, convInteger, kConv},
+    {"ConvTranspose", 1, 2, 3, 1, convTranspose, kConvTranspose},
+    {"QLinearConv", 10, 8, 9, 1, qlinearConv, kConv},
 };
 
 } // namespace

@@ -136,9 +136,16 @@ void range(NodeContext &c) {
     return c.gap("its length is computed from input data",
                  "compute the bounds from shapes or constants");
   }
-  auto scalarOf = [&](unsigned i) { return c.reshape(c.value(i), {}); };
-  c.setOutput(
-      0, c.makeTyped<tn::IotaOp>(tn::makeTensor({count}, c.element(0)), scalarOf(0), scalarOf(2)));
+  // Sums of 16-bit floats are taken in a wider type.
+  Type wide = c.elementNamed("stash_type", c.builder().getF32Type());
+  bool narrow = isa<FloatType>(c.element(0)) && c.element(0).getIntOrFloatBitWidth() == 16;
+  Type element = narrow ? wide : c.element(0);
+  if (!element) {
+    return;
+  }
+  auto scalarOf = [&](unsigned i) { return c.cast(c.reshape(c.value(i), {}), element); };
+  Value y = c.makeTyped<tn::IotaOp>(tn::makeTensor({count}, element), scalarOf(0), scalarOf(2));
+  c.setOutput(0, c.cast(y, c.element(0)));
 }
 
 Value positions(NodeContext &c, AffineExpr size) {
@@ -148,18 +155,13 @@ Value positions(NodeContext &c, AffineExpr size) {
 }
 
 void eyeLike(NodeContext &c) {
+  c.ignoreInput(0);
   if (c.rank(0) != 2) {
     return c.error(ErrorId::OnnxBadNode, "its input is no matrix");
   }
-  Type element = c.element(0);
-  if (c.hasAttribute("dtype")) {
-    int64_t type = c.integer("dtype", 0);
-    element = type > 0 && type <= kLastDataType
-                  ? c.importer().elementType(static_cast<DataType>(type))
-                  : Type();
-  }
+  Type element = c.elementNamed("dtype", c.element(0));
   if (!element) {
-    return c.gap("its element type is not supported", "use a numeric type");
+    return;
   }
   tn::Dims dims = c.dims(0);
   Value rows = c.alongAxis(positions(c, dims[0]), 0, 2);
@@ -176,10 +178,7 @@ void window(NodeContext &c, double a0, double a1, double a2) {
   AffineExpr count = size && size->isScalarLike()    ? size->values[0]
                      : stated && stated->size() == 1 ? (*stated)[0]
                                                      : nullptr;
-  int64_t type = c.integer("output_datatype", 1);
-  Type element = type > 0 && type <= kLastDataType
-                     ? c.importer().elementType(static_cast<DataType>(type))
-                     : Type();
+  Type element = c.elementNamed("output_datatype", c.builder().getF32Type());
   if (!count || !isa_and_nonnull<FloatType>(element)) {
     return c.gap("its size is not known or its type is no float type", "make the size a constant");
   }
@@ -202,14 +201,25 @@ void hann(NodeContext &c) { window(c, 0.5, 0.5, 0); }
 void hamming(NodeContext &c) { window(c, 25.0 / 46, 1 - 25.0 / 46, 0); }
 void blackman(NodeContext &c) { window(c, 0.42, 0.5, 0.08); }
 
+constexpr Attributes kConstant = {{"sparse_value", kSparseTensor, 11},
+                                  needs({"value", kTensor, 1, 10}),
+                                  {"value", kTensor, 11},
+                                  {"value_float", kFloat, 12},
+                                  {"value_floats", kFloats, 12},
+                                  {"value_int", kInt, 12},
+                                  {"value_ints", kInts, 12},
+                                  {"value_string", kString, 12},
+                                  {"value_strings", kStrings, 12}};
+constexpr Attributes kWindow = {{"output_datatype", kInt}, {"periodic", kInt}};
+
 constexpr OpRow kRows[] = {
-    {"BlackmanWindow", 17, 1, 1, 1, blackman},
-    {"Constant", 1, 0, 0, 1, constant},
-    {"ConstantOfShape", 9, 1, 1, 1, constantOfShape},
-    {"EyeLike", 9, 1, 1, 1, eyeLike},
-    {"HammingWindow", 17, 1, 1, 1, hamming},
-    {"HannWindow", 17, 1, 1, 1, hann},
-    {"Range", 11, 3, 3, 1, range},
+    {"BlackmanWindow", 17, 1, 1, 1, blackman, kWindow},
+    {"Constant", 1, 0, 0, 1, constant, kConstant},
+    {"ConstantOfShape", 9, 1, 1, 1, constantOfShape, {{"value", kTensor}}},
+    {"EyeLike", 9, 1, 1, 1, eyeLike, {{"dtype", kInt}, {"k", kInt}}},
+    {"HammingWindow", 17, 1, 1, 1, hamming, kWindow},
+    {"HannWindow", 17, 1, 1, 1, hann, kWindow},
+    {"Range", 11, 3, 3, 1, range, {{"stash_type", kInt, 27}}},
 };
 
 } // namespace

@@ -13,6 +13,7 @@ template <typename Op> void unary(NodeContext &c) { c.setOutput(0, c.unary<Op>(c
 Value secondOperand(NodeContext &c) {
   Value b = c.value(1);
   if (c.opset >= 7 || !b || c.integer("broadcast", 0) == 0 || c.rank(1) == 0) {
+    c.ignore("axis");
     return b;
   }
   int64_t missing = c.rank(0) - c.rank(1);
@@ -71,16 +72,22 @@ void isInf(NodeContext &c) {
 
 void isNan(NodeContext &c) { c.setOutput(0, c.make<tn::IsNanOp>(c.value(0))); }
 
+/// The modes of casts to floats of 8 bits. Rounding is a choice for float8e8m0 alone, which `tn`
+/// does not have.
+void readCastModes(NodeContext &c, Type to) {
+  c.choice("round_mode", {"up", "down", "nearest"});
+  bool narrow = isa<FloatType>(to) && to.getIntOrFloatBitWidth() <= 8;
+  if (c.integer("saturate", 1) == 0 && narrow) {
+    c.gap("a cast that does not saturate is not supported", "leave out attribute 'saturate'");
+  }
+}
+
 void castTo(NodeContext &c) {
-  int64_t to = c.integer("to", 0);
-  if (to <= 0 || to > kLastDataType) {
-    return c.error(ErrorId::OnnxBadAttribute, "attribute 'to' is missing or no data type");
-  }
-  Type element = c.importer().elementType(static_cast<DataType>(to));
+  Type element = c.elementNamed("to", Type());
   if (!element) {
-    return c.gap("casting to " + StringRef(nameOf(static_cast<DataType>(to))) + " is not supported",
-                 "cast outside of the model");
+    return c.error(ErrorId::OnnxBadAttribute, "attribute 'to' is no data type");
   }
+  readCastModes(c, element);
   if (element == c.element(0)) {
     return c.forward(0, 0);
   }
@@ -93,6 +100,8 @@ void castTo(NodeContext &c) {
 }
 
 void castLike(NodeContext &c) {
+  c.ignoreInput(1); // its type is what counts
+  readCastModes(c, c.element(1));
   if (c.element(0) == c.element(1)) {
     return c.forward(0, 0);
   }
@@ -137,11 +146,14 @@ void clip(NodeContext &c) {
 void identity(NodeContext &c) { c.forward(0, 0); }
 
 void dropout(NodeContext &c) {
+  c.ignore("ratio");
+  c.ignore("seed");
   std::optional<SmallVector<int64_t>> training = c.integers(2);
   std::optional<SmallVector<double>> ratio = c.reals(1);
   bool drops = c.has(2) && !(training && training->size() == 1 && (*training)[0] == 0);
   bool none = ratio && ratio->size() == 1 && (*ratio)[0] == 0;
-  if (c.opset >= 12 && drops && !none) {
+  drops = c.opset < 7 ? c.integer("is_test", 0) == 0 : drops;
+  if (drops && !none) {
     return c.gap("dropout in training mode is random", "export the model in evaluation mode");
   }
   c.forward(0, 0);
@@ -151,61 +163,67 @@ void dropout(NodeContext &c) {
   }
 }
 
+constexpr Attributes kOldBroadcast = {{"axis", kInt, 1, 6}, {"broadcast", kInt, 1, 6}};
+constexpr Attributes kCast = {
+    {"round_mode", kString, 24}, {"saturate", kInt, 19}, needs({"to", kInt})};
+
 constexpr OpRow kRows[] = {
     {"Abs", 1, 1, 1, 1, unary<tn::AbsOp>},
-    {"Acos", 1, 1, 1, 1, unary<tn::AcosOp>},
+    {"Acos", 7, 1, 1, 1, unary<tn::AcosOp>},
     {"Acosh", 9, 1, 1, 1, unary<tn::AcoshOp>},
-    {"Add", 1, 2, 2, 1, binary<tn::AddOp>},
-    {"And", 1, 2, 2, 1, binary<tn::AndOp>},
-    {"Asin", 1, 1, 1, 1, unary<tn::AsinOp>},
+    {"Add", 1, 2, 2, 1, binary<tn::AddOp>, kOldBroadcast},
+    {"And", 1, 2, 2, 1, binary<tn::AndOp>, kOldBroadcast},
+    {"Asin", 7, 1, 1, 1, unary<tn::AsinOp>},
     {"Asinh", 9, 1, 1, 1, unary<tn::AsinhOp>},
-    {"Atan", 1, 1, 1, 1, unary<tn::AtanOp>},
+    {"Atan", 7, 1, 1, 1, unary<tn::AtanOp>},
     {"Atanh", 9, 1, 1, 1, unary<tn::AtanhOp>},
-    {"BitShift", 11, 2, 2, 1, bitShift},
+    {"BitShift", 11, 2, 2, 1, bitShift, {needs({"direction", kString})}},
     {"BitwiseAnd", 18, 2, 2, 1, binary<tn::AndOp>},
     {"BitwiseNot", 18, 1, 1, 1, unary<tn::NotOp>},
     {"BitwiseOr", 18, 2, 2, 1, binary<tn::OrOp>},
     {"BitwiseXor", 18, 2, 2, 1, binary<tn::XorOp>},
-    {"Cast", 6, 1, 1, 1, castTo},
-    {"CastLike", 15, 2, 2, 1, castLike},
+    {"Cast", 6, 1, 1, 1, castTo, kCast},
+    {"CastLike", 15, 2, 2, 1, castLike, {{"round_mode", kString, 24}, {"saturate", kInt, 19}}},
     {"Ceil", 1, 1, 1, 1, unary<tn::CeilOp>},
-    {"Clip", 1, 1, 3, 1, clip},
-    {"Cos", 1, 1, 1, 1, unary<tn::CosOp>},
+    {"Clip", 1, 1, 1, 1, clip, {{"max", kFloat}, {"min", kFloat}}},
+    {"Clip", 11, 1, 3, 1, clip},
+    {"Cos", 7, 1, 1, 1, unary<tn::CosOp>},
     {"Cosh", 9, 1, 1, 1, unary<tn::CoshOp>},
-    {"Div", 1, 2, 2, 1, binary<tn::DivOp>},
-    {"Dropout", 1, 1, 3, 2, dropout},
-    {"Equal", 1, 2, 2, 1, comparison<tn::Predicate::eq>},
+    {"Div", 1, 2, 2, 1, binary<tn::DivOp>, kOldBroadcast},
+    {"Dropout", 1, 1, 1, 2, dropout, {{"is_test", kInt, 1, 6}, {"ratio", kFloat}}},
+    {"Dropout", 12, 1, 3, 2, dropout, {{"seed", kInt}}},
+    {"Equal", 1, 2, 2, 1, comparison<tn::Predicate::eq>, kOldBroadcast},
     {"Erf", 9, 1, 1, 1, unary<tn::ErfOp>},
     {"Exp", 1, 1, 1, 1, unary<tn::ExpOp>},
     {"Floor", 1, 1, 1, 1, unary<tn::FloorOp>},
-    {"Greater", 1, 2, 2, 1, comparison<tn::Predicate::gt>},
+    {"Greater", 1, 2, 2, 1, comparison<tn::Predicate::gt>, kOldBroadcast},
     {"GreaterOrEqual", 12, 2, 2, 1, comparison<tn::Predicate::ge>},
     {"Identity", 1, 1, 1, 1, identity},
-    {"IsInf", 10, 1, 1, 1, isInf},
+    {"IsInf", 10, 1, 1, 1, isInf, {{"detect_negative", kInt}, {"detect_positive", kInt}}},
     {"IsNaN", 9, 1, 1, 1, isNan},
-    {"Less", 1, 2, 2, 1, comparison<tn::Predicate::lt>},
+    {"Less", 1, 2, 2, 1, comparison<tn::Predicate::lt>, kOldBroadcast},
     {"LessOrEqual", 12, 2, 2, 1, comparison<tn::Predicate::le>},
     {"Log", 1, 1, 1, 1, unary<tn::LogOp>},
     {"Max", 1, 1, kMany, 1, variadic<tn::MaxOp>},
     {"Mean", 1, 1, kMany, 1, mean},
     {"Min", 1, 1, kMany, 1, variadic<tn::MinOp>},
-    {"Mod", 10, 2, 2, 1, mod},
-    {"Mul", 1, 2, 2, 1, binary<tn::MulOp>},
+    {"Mod", 10, 2, 2, 1, mod, {{"fmod", kInt}}},
+    {"Mul", 1, 2, 2, 1, binary<tn::MulOp>, kOldBroadcast},
     {"Neg", 1, 1, 1, 1, unary<tn::NegOp>},
     {"Not", 1, 1, 1, 1, unary<tn::NotOp>},
-    {"Or", 1, 2, 2, 1, binary<tn::OrOp>},
-    {"Pow", 1, 2, 2, 1, binary<tn::PowOp>},
+    {"Or", 1, 2, 2, 1, binary<tn::OrOp>, kOldBroadcast},
+    {"Pow", 1, 2, 2, 1, binary<tn::PowOp>, kOldBroadcast},
     {"Reciprocal", 1, 1, 1, 1, unary<tn::ReciprocalOp>},
     {"Round", 11, 1, 1, 1, unary<tn::RoundOp>},
     {"Sign", 9, 1, 1, 1, unary<tn::SignOp>},
-    {"Sin", 1, 1, 1, 1, unary<tn::SinOp>},
+    {"Sin", 7, 1, 1, 1, unary<tn::SinOp>},
     {"Sinh", 9, 1, 1, 1, unary<tn::SinhOp>},
     {"Sqrt", 1, 1, 1, 1, unary<tn::SqrtOp>},
-    {"Sub", 1, 2, 2, 1, binary<tn::SubOp>},
+    {"Sub", 1, 2, 2, 1, binary<tn::SubOp>, kOldBroadcast},
     {"Sum", 1, 1, kMany, 1, variadic<tn::AddOp>},
-    {"Tan", 1, 1, 1, 1, unary<tn::TanOp>},
+    {"Tan", 7, 1, 1, 1, unary<tn::TanOp>},
     {"Where", 9, 3, 3, 1, where},
-    {"Xor", 1, 2, 2, 1, binary<tn::XorOp>},
+    {"Xor", 1, 2, 2, 1, binary<tn::XorOp>, kOldBroadcast},
 };
 
 } // namespace

@@ -198,17 +198,18 @@ void trilu(NodeContext &c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"Compress", 9, 2, 2, 1, compress},
-    {"Gather", 1, 2, 2, 1, gather},
-    {"GatherElements", 11, 2, 2, 1, gatherElements},
-    {"GatherND", 11, 2, 2, 1, gatherNd},
-    {"OneHot", 9, 3, 3, 1, oneHot},
-    {"ReverseSequence", 10, 2, 2, 1, reverseSequence},
-    {"Scatter", 9, 3, 3, 1, scatterElements},
-    {"ScatterElements", 11, 3, 3, 1, scatterElements},
-    {"ScatterND", 11, 3, 3, 1, scatterNd},
-    {"TopK", 1, 1, 2, 2, topK},
-    {"Trilu", 14, 1, 2, 1, trilu},
+    {"Compress", 9, 2, 2, 1, compress, {{"axis", kInt}}},
+    {"Gather", 1, 2, 2, 1, gather, {{"axis", kInt}}},
+    {"GatherElements", 11, 2, 2, 1, gatherElements, {{"axis", kInt}}},
+    {"GatherND", 11, 2, 2, 1, gatherNd, {{"batch_dims", kInt, 12}}},
+    {"OneHot", 9, 3, 3, 1, oneHot, {{"axis", kInt}}},
+    {"ReverseSequence", 10, 2, 2, 1, reverseSequence, {{"batch_axis", kInt}, {"time_axis", kInt}}},
+    {"Scatter", 9, 3, 3, 1, scatterElements, {{"axis", kInt}}},
+    {"ScatterElements", 11, 3, 3, 1, scatterElements, {{"axis", kInt}, {"reduction", kString, 16}}},
+    {"ScatterND", 11, 3, 3, 1, scatterNd, {{"reduction", kString, 16}}},
+    {"TopK", 1, 1, 1, 2, topK, {{"axis", kInt}, needs({"k", kInt})}},
+    {"TopK", 10, 2, 2, 2, topK, {{"axis", kInt}, {"largest", kInt, 11}, {"sorted", kInt, 11}}},
+    {"Trilu", 14, 1, 2, 1, trilu, {{"upper", kInt}}},
 };
 
 } // namespace

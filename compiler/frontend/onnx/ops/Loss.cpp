@@ -65,9 +65,11 @@ void softmaxCrossEntropy(NodeContext &c) {
   c.setOutput(1, logProbabilities);
 }
 
+constexpr Attributes kLoss = {{"ignore_index", kInt}, {"reduction", kString}};
+
 constexpr OpRow kRows[] = {
-    {"NegativeLogLikelihoodLoss", 12, 2, 3, 1, negativeLogLikelihood},
-    {"SoftmaxCrossEntropyLoss", 12, 2, 3, 2, softmaxCrossEntropy},
+    {"NegativeLogLikelihoodLoss", 12, 2, 3, 1, negativeLogLikelihood, kLoss},
+    {"SoftmaxCrossEntropyLoss", 12, 2, 3, 2, softmaxCrossEntropy, kLoss},
 };
 
 } // namespace

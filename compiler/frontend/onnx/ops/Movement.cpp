@@ -11,7 +11,7 @@ namespace {
 /// The requested dims of Reshape with 0 and -1 resolved; none after a failure.
 std::optional<tn::Dims> resolveReshape(NodeContext &c, const Sizes &request) {
   tn::Dims from = c.dims(0);
-  bool allowZero = c.opset >= 14 && c.integer("allowzero", 0) != 0;
+  bool allowZero = c.integer("allowzero", 0) != 0;
   tn::Dims dims(request.values);
   std::optional<size_t> inferred;
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -68,6 +68,7 @@ void reshape(NodeContext &c) {
   }
   bool stated = false;
   std::optional<tn::Dims> request = requestedDims(c, 1, stated);
+  c.ignore("allowzero"); // no part of a stated shape
   if (request && !stated) {
     request = resolveReshape(c, Sizes::list(*request));
   }
@@ -180,10 +181,16 @@ void concat(NodeContext &c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"Concat", 1, 1, kMany, 1, concat},   {"Expand", 8, 2, 2, 1, expand},
-    {"Flatten", 1, 1, 1, 1, flatten},     {"Reshape", 1, 1, 2, 1, reshape},
-    {"Squeeze", 1, 1, 2, 1, squeeze},     {"Transpose", 1, 1, 1, 1, transpose},
-    {"Unsqueeze", 1, 1, 2, 1, unsqueeze},
+    {"Concat", 1, 1, kMany, 1, concat, {{"axis", kInt, 1, 3}, needs({"axis", kInt, 4})}},
+    {"Expand", 8, 2, 2, 1, expand},
+    {"Flatten", 1, 1, 1, 1, flatten, {{"axis", kInt}}},
+    {"Reshape", 1, 1, 1, 1, reshape, {{"shape", kInts}}},
+    {"Reshape", 5, 2, 2, 1, reshape, {{"allowzero", kInt, 14}}},
+    {"Squeeze", 1, 1, 1, 1, squeeze, {{"axes", kInts}}},
+    {"Squeeze", 13, 1, 2, 1, squeeze},
+    {"Transpose", 1, 1, 1, 1, transpose, {{"perm", kInts}}},
+    {"Unsqueeze", 1, 1, 1, 1, unsqueeze, {needs({"axes", kInts})}},
+    {"Unsqueeze", 13, 2, 2, 1, unsqueeze},
 };
 
 } // namespace

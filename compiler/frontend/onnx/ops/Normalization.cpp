@@ -40,6 +40,7 @@ void batchNormTraining(NodeContext &c) {
   c.setOutput(0, c.add(scaled, c.alongAxis(c.value(2), 1, rank)));
   double momentum = c.real("momentum", 0.9f);
   for (unsigned i : {1u, 2u}) {
+    c.ignoreInput(2 + i);
     if (c.wantsOutput(i)) {
       Value batch = c.reshape(i == 1 ? mean : var, c.dims(2 + i));
       Value running = c.value(2 + i);
@@ -60,6 +61,10 @@ void batchNorm(NodeContext &c) {
   if (c.opset >= 14 && c.integer("training_mode", 0) != 0) {
     return batchNormTraining(c);
   }
+  if (c.opset < 7 && c.integer("is_test", 0) == 0) {
+    return c.gap("training mode (is_test = 0) is not supported", "export in evaluation mode");
+  }
+  c.ignore("momentum");
   c.setOutput(0, c.make<tn::BatchNormOp>(c.value(0), c.value(1), c.value(2), c.value(3), c.value(4),
                                          llvm::APFloat(c.real("epsilon", 1e-5f)), false));
 }
@@ -74,15 +79,37 @@ Value rowParameter(NodeContext &c, unsigned i, int64_t axis) {
   return tn::sameDims(row, c.dims(i)) ? c.value(i) : c.broadcast(c.value(i), row);
 }
 
+/// The type that the statistics of a norm are computed in; null after a failure.
+Type stashType(NodeContext &c) {
+  Type stash = c.elementNamed("stash_type", c.builder().getF32Type());
+  if (stash && (!isa<FloatType>(stash) || stash.getIntOrFloatBitWidth() < 16)) {
+    c.error(ErrorId::OnnxBadAttribute, "attribute 'stash_type' is no float type");
+  }
+  return c.failed() ? Type() : stash;
+}
+
+/// A norm without parameters, computed in another type: back in the input's type, then scaled and
+/// shifted.
+Value scaled(NodeContext &c, Value normal, Value scale, Value bias) {
+  Value y = c.mul(c.cast(normal, c.element(0)), scale);
+  return bias ? c.add(y, bias) : y;
+}
+
 void layerNorm(NodeContext &c) {
   int64_t axis = c.axis("axis", -1, c.rank(0));
+  Type stash = stashType(c);
   if (c.failed()) {
     return;
   }
   double epsilon = c.real("epsilon", 1e-5f);
-  Value x = c.value(0);
-  c.setOutput(0, c.make<tn::LayerNormOp>(x, rowParameter(c, 1, axis), rowParameter(c, 2, axis),
-                                         axis, llvm::APFloat(epsilon)));
+  Value scale = rowParameter(c, 1, axis), bias = rowParameter(c, 2, axis);
+  auto norm = [&](Value x, Value by, Value plus) {
+    return c.make<tn::LayerNormOp>(x, by, plus, axis, llvm::APFloat(epsilon));
+  };
+  Value x = c.cast(c.value(0), stash);
+  // In f32 is how `tn.layer_norm` computes anyway.
+  c.setOutput(0, stash.isF32() ? norm(c.value(0), scale, bias)
+                               : scaled(c, norm(x, Value(), Value()), scale, bias));
   if (c.wantsOutput(1) || c.wantsOutput(2)) {
     SmallVector<int64_t> axes = axesFrom(axis, c.rank(0));
     Value mean = c.reduce(tn::ReduceKind::mean, x, axes, true);
@@ -93,10 +120,18 @@ void layerNorm(NodeContext &c) {
 
 void rmsNorm(NodeContext &c) {
   int64_t axis = c.axis("axis", -1, c.rank(0));
-  if (!c.failed()) {
-    c.setOutput(0, c.make<tn::RmsNormOp>(c.value(0), rowParameter(c, 1, axis), axis,
-                                         llvm::APFloat(c.real("epsilon", 1e-5f))));
+  Type stash = stashType(c);
+  if (c.failed()) {
+    return;
   }
+  double epsilon = c.real("epsilon", 1e-5f);
+  Value scale = rowParameter(c, 1, axis);
+  auto norm = [&](Value x, Value by) {
+    return c.make<tn::RmsNormOp>(x, by, axis, llvm::APFloat(epsilon));
+  };
+  c.setOutput(0, stash.isF32()
+                     ? norm(c.value(0), scale)
+                     : scaled(c, norm(c.cast(c.value(0), stash), Value()), scale, Value()));
 }
 
 std::optional<int64_t> channels(NodeContext &c) {
@@ -126,8 +161,20 @@ void groupNorm(NodeContext &c) {
                             {c.constantSize(*count)});
     }
   }
-  c.setOutput(0, c.make<tn::GroupNormOp>(c.value(0), parameters[0], parameters[1], groups,
-                                         llvm::APFloat(c.real("epsilon", 1e-5f))));
+  Type stash = stashType(c);
+  double epsilon = c.real("epsilon", 1e-5f);
+  auto norm = [&](Value x, Value scale, Value bias) {
+    return c.make<tn::GroupNormOp>(x, scale, bias, groups, llvm::APFloat(epsilon));
+  };
+  if (!stash || stash.isF32()) {
+    return c.setOutput(0, norm(c.value(0), parameters[0], parameters[1]));
+  }
+  auto all = [&](double value) {
+    return c.broadcast(c.scalar(value, stash), {c.constantSize(*count)});
+  };
+  c.setOutput(0, scaled(c, norm(c.cast(c.value(0), stash), all(1), all(0)),
+                        c.alongAxis(parameters[0], 1, c.rank(0)),
+                        c.alongAxis(parameters[1], 1, c.rank(0))));
 }
 
 void instanceNorm(NodeContext &c) {
@@ -189,15 +236,26 @@ void lrn(NodeContext &c) {
   c.setOutput(0, c.div(x, c.make<tn::PowOp>(base, c.scalarLike(c.real("beta", 0.75), x))));
 }
 
+constexpr Attributes kBatchNorm = {
+    {"epsilon", kFloat}, {"is_test", kInt, 1, 6}, {"momentum", kFloat}, {"spatial", kInt, 1, 8}};
+constexpr Attributes kBatchNorm14 = {
+    {"epsilon", kFloat}, {"momentum", kFloat}, {"training_mode", kInt}};
+constexpr Attributes kGroupNorm = {
+    {"epsilon", kFloat}, needs({"num_groups", kInt}), {"stash_type", kInt, 21}};
+constexpr Attributes kLrn = {
+    {"alpha", kFloat}, {"beta", kFloat}, {"bias", kFloat}, needs({"size", kInt})};
+constexpr Attributes kRowNorm = {{"axis", kInt}, {"epsilon", kFloat}, {"stash_type", kInt}};
+
 constexpr OpRow kRows[] = {
-    {"BatchNormalization", 1, 5, 5, 5, batchNorm},
-    {"GroupNormalization", 18, 3, 3, 1, groupNorm},
-    {"InstanceNormalization", 1, 3, 3, 1, instanceNorm},
-    {"LRN", 1, 1, 1, 1, lrn},
-    {"LayerNormalization", 17, 2, 3, 3, layerNorm},
-    {"LpNormalization", 1, 1, 1, 1, lpNorm},
-    {"MeanVarianceNormalization", 9, 1, 1, 1, meanVariance},
-    {"RMSNormalization", 23, 2, 2, 1, rmsNorm},
+    {"BatchNormalization", 1, 5, 5, 5, batchNorm, kBatchNorm},
+    {"BatchNormalization", 14, 5, 5, 3, batchNorm, kBatchNorm14},
+    {"GroupNormalization", 18, 3, 3, 1, groupNorm, kGroupNorm},
+    {"InstanceNormalization", 1, 3, 3, 1, instanceNorm, {{"epsilon", kFloat}}},
+    {"LRN", 1, 1, 1, 1, lrn, kLrn},
+    {"LayerNormalization", 17, 2, 3, 3, layerNorm, kRowNorm},
+    {"LpNormalization", 1, 1, 1, 1, lpNorm, {{"axis", kInt}, {"p", kInt}}},
+    {"MeanVarianceNormalization", 9, 1, 1, 1, meanVariance, {{"axes", kInts}}},
+    {"RMSNormalization", 23, 2, 2, 1, rmsNorm, kRowNorm},
 };
 
 } // namespace

@@ -150,6 +150,9 @@ std::optional<SmallVector<AffineExpr>> splitSizes(NodeContext &c, AffineExpr dim
 
 void split(NodeContext &c) {
   int64_t axis = c.axis("axis", 0, c.rank(0));
+  if (c.integer("num_outputs", c.numOutputs()) != c.numOutputs()) {
+    c.error(ErrorId::OnnxBadAttribute, "attribute 'num_outputs' is not the number of its outputs");
+  }
   if (c.failed()) {
     return;
   }
@@ -259,7 +262,7 @@ template <bool toSpace> void blocks(NodeContext &c) {
   tn::Dims d = c.dims(0);
   AffineExpr b = c.constantSize(size);
   AffineExpr area = c.constantSize(size * size);
-  bool columnRowDepth = c.text("mode", "DCR") == "CRD";
+  bool columnRowDepth = c.choice("mode", {"DCR", "CRD"}) == "CRD";
   auto divided = [&](AffineExpr dim, AffineExpr by) {
     return divideProducts(c.symbols(), {dim}, {by});
   };
@@ -287,12 +290,24 @@ template <bool toSpace> void blocks(NodeContext &c) {
   c.setOutput(0, c.reshape(cut ? c.transpose(cut, order) : cut, result));
 }
 
+constexpr Attributes kPad = {{"mode", kString},
+                             needs({"paddings", kInts, 1, 1}),
+                             needs({"pads", kInts, 2}),
+                             {"value", kFloat}};
+constexpr Attributes kSlice = {{"axes", kInts}, needs({"ends", kInts}), needs({"starts", kInts})};
+constexpr Attributes kSplit = {{"axis", kInt}, {"split", kInts}};
+
 constexpr OpRow kRows[] = {
-    {"DepthToSpace", 1, 1, 1, 1, blocks<true>},
-    {"Pad", 1, 1, 4, 1, pad},
-    {"Slice", 1, 1, 5, 1, slice},
-    {"SpaceToDepth", 1, 1, 1, 1, blocks<false>},
-    {"Split", 1, 1, 2, kMany, split},
+    {"DepthToSpace", 1, 1, 1, 1, blocks<true>, {needs({"blocksize", kInt}), {"mode", kString, 11}}},
+    {"Pad", 1, 1, 1, 1, pad, kPad},
+    {"Pad", 11, 2, 3, 1, pad, {{"mode", kString}}},
+    {"Pad", 18, 2, 4, 1, pad, {{"mode", kString}}},
+    {"Slice", 1, 1, 1, 1, slice, kSlice},
+    {"Slice", 10, 3, 5, 1, slice},
+    {"SpaceToDepth", 1, 1, 1, 1, blocks<false>, {needs({"blocksize", kInt})}},
+    {"Split", 1, 1, 2, kMany, split, kSplit},
+    {"Split", 2, 1, 1, kMany, split, kSplit},
+    {"Split", 13, 1, 2, kMany, split, {{"axis", kInt}, {"num_outputs", kInt, 18}}},
     {"Tile", 6, 2, 2, 1, tile},
 };
 

@@ -8,6 +8,7 @@ namespace tenon::onnx {
 namespace {
 
 void maxPool(NodeContext &c) {
+  c.ignore("storage_order"); // of the indices
   std::optional<Windows> w = readWindows(c, {});
   if (w) {
     c.setOutput(0, c.make<tn::MaxPoolOp>(c.value(0), w->kernel, w->strides, w->pads, w->dilations,
@@ -71,13 +72,32 @@ void globalLpPool(NodeContext &c) {
   c.setOutput(0, power(c, sum, 1.0 / p));
 }
 
+constexpr Attributes kAveragePool = {
+    {"auto_pad", kString},    {"ceil_mode", kInt, 10},        {"count_include_pad", kInt, 7},
+    {"dilations", kInts, 19}, needs({"kernel_shape", kInts}), {"pads", kInts},
+    {"strides", kInts}};
+constexpr Attributes kLpPool = {{"auto_pad", kString},
+                                {"ceil_mode", kInt, 18},
+                                {"dilations", kInts, 18},
+                                needs({"kernel_shape", kInts}),
+                                {"p", kInt},
+                                {"pads", kInts},
+                                {"strides", kInts}};
+constexpr Attributes kMaxPool = {
+    {"auto_pad", kString}, needs({"kernel_shape", kInts}), {"pads", kInts}, {"strides", kInts}};
+constexpr Attributes kMaxPool8 = {{"auto_pad", kString},    {"ceil_mode", kInt, 10},
+                                  {"dilations", kInts, 10}, needs({"kernel_shape", kInts}),
+                                  {"pads", kInts},          {"storage_order", kInt},
+                                  {"strides", kInts}};
+
 constexpr OpRow kRows[] = {
-    {"AveragePool", 1, 1, 1, 1, averagePool},
+    {"AveragePool", 1, 1, 1, 1, averagePool, kAveragePool},
     {"GlobalAveragePool", 1, 1, 1, 1, globalPool<tn::ReduceKind::mean>},
-    {"GlobalLpPool", 1, 1, 1, 1, globalLpPool},
+    {"GlobalLpPool", 2, 1, 1, 1, globalLpPool, {{"p", kInt}}},
     {"GlobalMaxPool", 1, 1, 1, 1, globalPool<tn::ReduceKind::max>},
-    {"LpPool", 1, 1, 1, 1, lpPool},
-    {"MaxPool", 1, 1, 1, 2, maxPool},
+    {"LpPool", 2, 1, 1, 1, lpPool, kLpPool},
+    {"MaxPool", 1, 1, 1, 1, maxPool, kMaxPool},
+    {"MaxPool", 8, 1, 1, 2, maxPool, kMaxPool8},
 };
 
 } // namespace

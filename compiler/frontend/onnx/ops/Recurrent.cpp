@@ -159,7 +159,11 @@ Layer makeLayer(NodeContext &n, const Recurrent &r, int64_t direction) {
   layer.activations = defaults[static_cast<size_t>(r.cell)];
   if (const Attribute *names = n.attribute("activations", AttributeType::Strings)) {
     size_t count = layer.activations.size();
-    for (size_t i = 0; i < count && direction * count + i < names->strings.size(); ++i) {
+    if (names->strings.size() < (direction + 1) * count) {
+      n.error(ErrorId::OnnxBadAttribute, "attribute 'activations' has too few entries");
+      count = 0;
+    }
+    for (size_t i = 0; i < count; ++i) {
       layer.activations[i] = std::string(names->strings[direction * count + i]);
     }
   }
@@ -204,7 +208,7 @@ SmallVector<Value> runLayer(NodeContext &n, const Recurrent &r, Layer &layer, bo
 std::optional<Recurrent> readRecurrent(NodeContext &n, Cell cell) {
   Recurrent r;
   r.cell = cell;
-  std::string direction = n.text("direction", "forward");
+  std::string direction = n.choice("direction", {"forward", "reverse", "bidirectional"});
   r.directions = direction == "bidirectional" ? 2 : 1;
   r.reversed = direction == "reverse";
   r.batchFirst = n.integer("layout", 0) != 0;
@@ -229,6 +233,12 @@ std::optional<Recurrent> readRecurrent(NodeContext &n, Cell cell) {
     n.error(ErrorId::OnnxBadNode, "its recurrent weights do not fit its direction or hidden size");
     return std::nullopt;
   }
+  if (n.integer("hidden_size", *hidden) != *hidden) {
+    n.error(ErrorId::OnnxBadAttribute, "attribute 'hidden_size' does not fit its weights");
+  }
+  // Parameters of activations that are gaps.
+  n.ignore("activation_alpha");
+  n.ignore("activation_beta");
   r.hidden = *hidden;
   r.steps = *steps;
   r.x = r.batchFirst ? n.transpose(n.value(0), {1, 0, 2}) : n.value(0);
@@ -275,10 +285,23 @@ template <Cell cell> void recurrent(NodeContext &n) {
   }
 }
 
+constexpr Attributes kGru = {{"activation_alpha", kFloats}, {"activation_beta", kFloats},
+                             {"activations", kStrings},     {"clip", kFloat},
+                             {"direction", kString},        {"hidden_size", kInt},
+                             {"layout", kInt, 14},          {"linear_before_reset", kInt}};
+constexpr Attributes kLstm = {{"activation_alpha", kFloats}, {"activation_beta", kFloats},
+                              {"activations", kStrings},     {"clip", kFloat},
+                              {"direction", kString},        {"hidden_size", kInt},
+                              {"input_forget", kInt},        {"layout", kInt, 14}};
+constexpr Attributes kRnn = {{"activation_alpha", kFloats}, {"activation_beta", kFloats},
+                             {"activations", kStrings},     {"clip", kFloat},
+                             {"direction", kString},        {"hidden_size", kInt},
+                             {"layout", kInt, 14}};
+
 constexpr OpRow kRows[] = {
-    {"GRU", 7, 3, 6, 2, recurrent<Cell::Gru>},
-    {"LSTM", 7, 3, 8, 3, recurrent<Cell::Lstm>},
-    {"RNN", 7, 3, 6, 2, recurrent<Cell::Rnn>},
+    {"GRU", 7, 3, 6, 2, recurrent<Cell::Gru>, kGru},
+    {"LSTM", 7, 3, 8, 3, recurrent<Cell::Lstm>, kLstm},
+    {"RNN", 7, 3, 6, 2, recurrent<Cell::Rnn>, kRnn},
 };
 
 } // namespace

@@ -14,9 +14,10 @@ enum class After : uint8_t { None, Sqrt, Log };
 /// The axes to reduce; empty optional after a failure or if nothing is to be reduced.
 std::optional<SmallVector<int64_t>> reducedAxes(NodeContext &c, int64_t inputSince, bool &noop) {
   std::optional<SmallVector<int64_t>> axes = c.axes(inputSince, 1, c.rank(0));
+  bool keepsAll = c.integer("noop_with_empty_axes", 0) != 0;
   noop = false;
   if (axes && axes->empty()) {
-    noop = c.opset >= inputSince && c.integer("noop_with_empty_axes", 0) != 0;
+    noop = keepsAll;
     for (int64_t axis = 0; axis < c.rank(0); ++axis) {
       axes->push_back(axis);
     }
@@ -42,13 +43,14 @@ void reduction(NodeContext &c) {
     return;
   }
   Value x = c.value(0);
+  bool keepdims = c.integer("keepdims", 1) != 0;
   if (before == Before::Abs) {
     x = c.unary<tn::AbsOp>(x);
   } else if (before == Before::Square) {
     x = c.mul(x, x);
   }
   if (!noop) {
-    x = reduceTyped(c, kind, x, *axes, c.integer("keepdims", 1) != 0);
+    x = reduceTyped(c, kind, x, *axes, keepdims);
   }
   if (after == After::Sqrt) {
     x = c.unary<tn::SqrtOp>(x);
@@ -64,10 +66,10 @@ void logSumExp(NodeContext &c) {
   if (!axes) {
     return;
   }
+  bool keepdims = c.integer("keepdims", 1) != 0;
   if (noop) {
     return c.forward(0, 0);
   }
-  bool keepdims = c.integer("keepdims", 1) != 0;
   Value x = c.value(0);
   Value largest = c.reduce(tn::ReduceKind::max, x, *axes, true);
   Value sum = c.reduce(tn::ReduceKind::sum, c.unary<tn::ExpOp>(c.sub(x, largest)), *axes, keepdims);
@@ -110,6 +112,7 @@ Value hardmax(NodeContext &c, Value x, int64_t axis) {
 template <typename Emit> void alongRows(NodeContext &c, const Emit &emit) {
   int64_t rank = c.rank(0);
   if (rank == 0) {
+    c.ignore("axis");
     return c.setOutput(0, emit(c, c.reshape(c.value(0), {c.constantSize(1)}), 0));
   }
   int64_t axis = c.opset < 13 && c.integer("axis", 1) == rank
@@ -146,23 +149,39 @@ void logSoftmax(NodeContext &c) {
 void importHardmax(NodeContext &c) { alongRows(c, hardmax); }
 
 using K = tn::ReduceKind;
+constexpr Attributes kArgReduction = {
+    {"axis", kInt}, {"keepdims", kInt}, {"select_last_index", kInt, 12}};
+constexpr Attributes kReduction = {{"axes", kInts}, {"keepdims", kInt}};
+constexpr Attributes kReduction18 = {{"keepdims", kInt}, {"noop_with_empty_axes", kInt}};
+
 constexpr OpRow kRows[] = {
-    {"ArgMax", 1, 1, 1, 1, argReduce<true>},
-    {"ArgMin", 1, 1, 1, 1, argReduce<false>},
-    {"CumSum", 11, 2, 2, 1, cumsum},
-    {"Hardmax", 1, 1, 1, 1, importHardmax},
-    {"LogSoftmax", 1, 1, 1, 1, logSoftmax},
-    {"ReduceL1", 1, 1, 2, 1, reduction<K::sum, 18, Before::Abs, After::None>},
-    {"ReduceL2", 1, 1, 2, 1, reduction<K::sum, 18, Before::Square, After::Sqrt>},
-    {"ReduceLogSum", 1, 1, 2, 1, reduction<K::sum, 18, Before::None, After::Log>},
-    {"ReduceLogSumExp", 1, 1, 2, 1, logSumExp},
-    {"ReduceMax", 1, 1, 2, 1, reduction<K::max, 18, Before::None, After::None>},
-    {"ReduceMean", 1, 1, 2, 1, reduction<K::mean, 18, Before::None, After::None>},
-    {"ReduceMin", 1, 1, 2, 1, reduction<K::min, 18, Before::None, After::None>},
-    {"ReduceProd", 1, 1, 2, 1, reduction<K::prod, 18, Before::None, After::None>},
-    {"ReduceSum", 1, 1, 2, 1, reduction<K::sum, 13, Before::None, After::None>},
-    {"ReduceSumSquare", 1, 1, 2, 1, reduction<K::sum, 18, Before::Square, After::None>},
-    {"Softmax", 1, 1, 1, 1, softmax},
+    {"ArgMax", 1, 1, 1, 1, argReduce<true>, kArgReduction},
+    {"ArgMin", 1, 1, 1, 1, argReduce<false>, kArgReduction},
+    {"CumSum", 11, 2, 2, 1, cumsum, {{"exclusive", kInt}, {"reverse", kInt}}},
+    {"Hardmax", 1, 1, 1, 1, importHardmax, {{"axis", kInt}}},
+    {"LogSoftmax", 1, 1, 1, 1, logSoftmax, {{"axis", kInt}}},
+    {"ReduceL1", 1, 1, 1, 1, reduction<K::sum, 18, Before::Abs, After::None>, kReduction},
+    {"ReduceL1", 18, 1, 2, 1, reduction<K::sum, 18, Before::Abs, After::None>, kReduction18},
+    {"ReduceL2", 1, 1, 1, 1, reduction<K::sum, 18, Before::Square, After::Sqrt>, kReduction},
+    {"ReduceL2", 18, 1, 2, 1, reduction<K::sum, 18, Before::Square, After::Sqrt>, kReduction18},
+    {"ReduceLogSum", 1, 1, 1, 1, reduction<K::sum, 18, Before::None, After::Log>, kReduction},
+    {"ReduceLogSum", 18, 1, 2, 1, reduction<K::sum, 18, Before::None, After::Log>, kReduction18},
+    {"ReduceLogSumExp", 1, 1, 1, 1, logSumExp, kReduction},
+    {"ReduceLogSumExp", 18, 1, 2, 1, logSumExp, kReduction18},
+    {"ReduceMax", 1, 1, 1, 1, reduction<K::max, 18, Before::None, After::None>, kReduction},
+    {"ReduceMax", 18, 1, 2, 1, reduction<K::max, 18, Before::None, After::None>, kReduction18},
+    {"ReduceMean", 1, 1, 1, 1, reduction<K::mean, 18, Before::None, After::None>, kReduction},
+    {"ReduceMean", 18, 1, 2, 1, reduction<K::mean, 18, Before::None, After::None>, kReduction18},
+    {"ReduceMin", 1, 1, 1, 1, reduction<K::min, 18, Before::None, After::None>, kReduction},
+    {"ReduceMin", 18, 1, 2, 1, reduction<K::min, 18, Before::None, After::None>, kReduction18},
+    {"ReduceProd", 1, 1, 1, 1, reduction<K::prod, 18, Before::None, After::None>, kReduction},
+    {"ReduceProd", 18, 1, 2, 1, reduction<K::prod, 18, Before::None, After::None>, kReduction18},
+    {"ReduceSum", 1, 1, 1, 1, reduction<K::sum, 13, Before::None, After::None>, kReduction},
+    {"ReduceSum", 13, 1, 2, 1, reduction<K::sum, 13, Before::None, After::None>, kReduction18},
+    {"ReduceSumSquare", 1, 1, 1, 1, reduction<K::sum, 18, Before::Square, After::None>, kReduction},
+    {"ReduceSumSquare", 18, 1, 2, 1, reduction<K::sum, 18, Before::Square, After::None>,
+     kReduction18},
+    {"Softmax", 1, 1, 1, 1, softmax, {{"axis", kInt}}},
 };
 
 } // namespace

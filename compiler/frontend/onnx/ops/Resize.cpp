@@ -89,7 +89,8 @@ std::optional<Request> fromSizes(NodeContext &c, ArrayRef<AffineExpr> sizes,
     c.error(ErrorId::OnnxBadNode, "the sizes do not fit its input");
     return std::nullopt;
   }
-  std::string policy = c.text("keep_aspect_ratio_policy", "stretch");
+  std::string policy =
+      c.choice("keep_aspect_ratio_policy", {"stretch", "not_larger", "not_smaller"});
   std::optional<double> common;
   for (auto [axis, size] : llvm::zip_equal(axes, sizes)) {
     std::optional<double> scale = ratio(c, size, request.dims[axis]);
@@ -184,6 +185,8 @@ void resize(NodeContext &c) {
   if (c.opset < 11) {
     return resizeByScales(c);
   }
+  c.ignoreInput(1);                     // of one coordinate mode
+  c.ignore("keep_aspect_ratio_policy"); // of sizes
   std::optional<tn::ResizeMode> mode = resizeMode(c);
   SmallVector<int64_t> axes = resizedAxes(c);
   if (!mode || c.failed()) {
@@ -201,8 +204,12 @@ void resize(NodeContext &c) {
   } else {
     c.gap("its scales or sizes are computed from input data", "make them constants");
   }
-  std::string coordinates = c.text("coordinate_transformation_mode", "half_pixel");
-  std::string nearest = c.text("nearest_mode", "round_prefer_floor");
+  std::string coordinates =
+      c.choice("coordinate_transformation_mode",
+               {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
+                "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"});
+  std::string nearest =
+      c.choice("nearest_mode", {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"});
   if (coordinates == "tf_half_pixel_for_nn") {
     // Half a step to the right of the half pixel position, where roundings have other names.
     if (nearest != "floor" && nearest != "round_prefer_floor") {
@@ -220,9 +227,28 @@ void resize(NodeContext &c) {
   }
 }
 
+constexpr Attributes kResize = {{"coordinate_transformation_mode", kString},
+                                {"cubic_coeff_a", kFloat},
+                                {"exclude_outside", kInt},
+                                {"extrapolation_value", kFloat},
+                                {"mode", kString},
+                                {"nearest_mode", kString}};
+constexpr Attributes kResize13 = {{"antialias", kInt, 18},
+                                  {"axes", kInts, 18},
+                                  {"coordinate_transformation_mode", kString},
+                                  {"cubic_coeff_a", kFloat},
+                                  {"exclude_outside", kInt},
+                                  {"extrapolation_value", kFloat},
+                                  {"keep_aspect_ratio_policy", kString, 18},
+                                  {"mode", kString},
+                                  {"nearest_mode", kString}};
+
 constexpr OpRow kRows[] = {
-    {"Resize", 10, 1, 4, 1, resize},
-    {"Upsample", 7, 1, 2, 1, resizeByScales},
+    {"Resize", 10, 2, 2, 1, resize, {{"mode", kString}}},
+    {"Resize", 11, 3, 4, 1, resize, kResize},
+    {"Resize", 13, 1, 4, 1, resize, kResize13},
+    {"Upsample", 7, 1, 1, 1, resizeByScales, {{"mode", kString}, needs({"scales", kFloats})}},
+    {"Upsample", 9, 2, 2, 1, resizeByScales, {{"mode", kString}}},
 };
 
 } // namespace

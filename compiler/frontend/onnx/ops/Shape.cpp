@@ -8,20 +8,22 @@ namespace tenon::onnx {
 namespace {
 
 void shape(NodeContext &c) {
+  c.ignoreInput(0);
   tn::Dims dims = c.dims(0);
   int64_t rank = c.rank(0);
   auto bound = [&](StringRef name, int64_t otherwise) {
     int64_t value = c.integer(name, otherwise);
     return std::clamp<int64_t>(value < 0 ? value + rank : value, 0, rank);
   };
-  int64_t start = c.opset >= 15 ? bound("start", 0) : 0;
-  int64_t end = c.opset >= 15 ? bound("end", rank) : rank;
+  int64_t start = bound("start", 0);
+  int64_t end = bound("end", rank);
   ArrayRef<AffineExpr> part =
       ArrayRef<AffineExpr>(dims).slice(start, std::max<int64_t>(0, end - start));
   c.setOutput(0, Sizes::list(part), c.builder().getI64Type());
 }
 
 void size(NodeContext &c) {
+  c.ignoreInput(0);
   AffineExpr count = tn::elementCount(c.builder().getContext(), c.dims(0));
   if (!count) {
     return c.gap("the number of elements cannot be written as an expression",
@@ -166,7 +168,8 @@ std::optional<Sizes> foldReduce(NodeContext &c, StringRef op, ArrayRef<Sizes> in
   std::optional<SmallVector<int64_t>> axes = !axesAreInput    ? c.integerList("axes")
                                              : in.size() == 2 ? in[1].constants()
                                                               : SmallVector<int64_t>();
-  if (!axes || (axes->empty() && c.integer("noop_with_empty_axes", 0) != 0)) {
+  bool noop = c.integer("noop_with_empty_axes", 0) != 0;
+  if (!axes || (axes->empty() && noop)) {
     return std::nullopt;
   }
   for (int64_t &axis : *axes) {
@@ -188,6 +191,8 @@ std::optional<Sizes> foldReduce(NodeContext &c, StringRef op, ArrayRef<Sizes> in
 
 /// Casts between integer types keep the value; a cast to bool asks whether it is zero.
 std::optional<Sizes> foldCast(NodeContext &c, const Sizes &x, Type &element) {
+  c.ignore("round_mode");
+  c.ignore("saturate");
   int64_t to = c.integer("to", 0);
   element =
       to > 0 && to <= kLastDataType ? c.importer().elementType(static_cast<DataType>(to)) : Type();
@@ -261,7 +266,7 @@ std::optional<Sizes> foldByName(NodeContext &c, StringRef op, ArrayRef<Sizes> in
 }
 
 constexpr OpRow kRows[] = {
-    {"Shape", 1, 1, 1, 1, shape},
+    {"Shape", 1, 1, 1, 1, shape, {{"end", kInt, 15}, {"start", kInt, 15}}},
     {"Size", 1, 1, 1, 1, size},
 };
 
@@ -286,7 +291,7 @@ bool foldSizes(NodeContext &c) {
   }
   Type element = c.element(0);
   std::optional<Sizes> result = foldByName(c, c.node.opType, in, element);
-  if (!result || c.failed()) {
+  if (!result || c.failed() || !c.unread().empty()) {
     return false;
   }
   c.setOutput(0, *result, element);

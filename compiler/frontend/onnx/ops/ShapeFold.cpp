@@ -129,6 +129,7 @@ std::optional<Sizes> foldExpand(ArrayRef<Sizes> in) {
 }
 
 std::optional<Sizes> foldRange(NodeContext &c, ArrayRef<Sizes> in) {
+  c.ignore("stash_type"); // of floats
   SmallVector<int64_t> bounds;
   for (const Sizes &part : in) {
     std::optional<SmallVector<int64_t>> known = part.constants();
