@@ -98,6 +98,7 @@ std::string describeOptions(const CompileOptions &options) {
                          {"precision", options.precision ? nameOf(*options.precision) : "keep"},
                          {"allow_tf32", options.allowTf32},
                          {"allow_tanh_gelu", options.allowTanhGelu},
+                         {"optimize", options.optimize},
                          {"profile", hashText(profiles).hex()}};
   if (options.assembler) {
     all["cubin"] = options.assembler->name;

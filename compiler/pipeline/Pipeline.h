@@ -79,7 +79,14 @@ struct CompileOptions {
   std::string dumpPhases;
   /// Folder of the compile cache; empty for no cache.
   std::string cacheFolder;
+  /// File that gets what shows a fault of the compiler again; empty for none.
+  std::string reproducer;
   unsigned threads = 2;
+  /// Without, the module goes to dispatch as it was imported: slower code of the same meaning.
+  bool optimize = true;
+  /// Called with the module after import, normalize and optimize, and with each family's after
+  /// dispatch; may be null. It may change the module: so tests plant faults.
+  std::function<void(Phase phase, mlir::ModuleOp module)> afterPhase;
   /// Told the phase and the fraction done (0 to 1); may be null. Called from one thread.
   std::function<void(Phase phase, double fraction)> progress;
 };

@@ -80,10 +80,15 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
   if (request.output.empty() && request.stopAfter.empty()) {
     request.output = defaultOutput(request.model);
   }
+  if (request.reproducer.empty()) {
+    request.reproducer = reproducerOf(request.output.empty() ? request.model : request.output);
+  }
   request.cacheFolder = flags.noCache ? "" : cacheFolder();
   request.progress = [&](std::string_view phase, double fraction) { terminal.progress(phase, fraction); };
   TENON_ASSIGN(pipeline::CompileSummary result, compileModel(request));
-  if (request.stopAfter.empty()) {
+  if (result.engine.empty() && request.stopAfter.empty()) {
+    terminal.note("the region compiles");
+  } else if (request.stopAfter.empty()) {
     report(result, terminal);
   } else if (terminal.json()) {
     terminal.printJson("compile", {{"stopped_after", request.stopAfter}, {"dumps", request.dumpPhases}});
@@ -112,6 +117,8 @@ Action declareCompile(CLI::App &command) {
   command.add_option("--stop-after", request.stopAfter, "Stop after a phase; -o then takes its text, if it has one")
       ->check(CLI::IsMember(phaseNames()));
   command.add_option("--dump-phases", request.dumpPhases, "Write the IR after each phase into this folder");
+  command.add_option("--reproducer", request.reproducer,
+                     "Where a fault of the compiler leaves what shows it again; beside the output by default");
   command.add_option("--threads", request.threads, "Threads that compile")->check(CLI::PositiveNumber);
   command.add_flag("--no-cache", flags->noCache, "Neither read nor write the compile cache");
   return [flags](Terminal &terminal) { return compile(*flags, terminal); };

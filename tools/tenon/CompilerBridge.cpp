@@ -5,6 +5,7 @@
 #include "compiler/frontend/onnx/Onnx.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
+#include "compiler/pipeline/CrashGuard.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -245,6 +246,7 @@ Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
   }
   options.dumpPhases = request.dumpPhases;
   options.cacheFolder = request.cacheFolder;
+  options.reproducer = request.reproducer;
   options.threads = request.threads;
   if (request.progress) {
     options.progress = [&](Phase phase, double fraction) {
@@ -254,7 +256,9 @@ Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
   return pipeline::compile(options);
 }
 
-Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes) {
+namespace {
+
+Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArgument> &shapes) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
   tn::WeightStore store;
@@ -277,6 +281,20 @@ Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeA
     return Status::error(ErrorId::InternalError, "the imported module has no function @main");
   }
   return FactsReader(main, symbols, store).read();
+}
+
+} // namespace
+
+void containCrashes() { pipeline::containCrashes(); }
+
+Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes) {
+  Result<ModelFacts> facts = Status::error(ErrorId::InternalError, "no facts");
+  if (std::optional<std::string> crash =
+          pipeline::crashOf([&] { facts = readFacts(path, shapes); })) {
+    return Status::error(ErrorId::InternalError, "in phase 'import': " + *crash,
+                         "report this with the model");
+  }
+  return facts;
 }
 
 } // namespace tenon::tool

@@ -40,10 +40,14 @@ struct CompileRequest {
   std::string stopAfter;
   std::string dumpPhases;
   std::string cacheFolder;
+  std::string reproducer; ///< as pipeline::CompileOptions::reproducer
   unsigned threads = 2;
   /// Told the phase and how much of the whole compilation is done.
   std::function<void(std::string_view phase, double fraction)> progress;
 };
+
+/// For the whole process: what would end it inside of the compiler becomes a Status.
+void containCrashes();
 
 /// The values that --stop-after takes, in order.
 std::vector<std::string> phaseNames();

@@ -101,6 +101,8 @@ std::string cacheFolder() {
   return folder.empty() ? "/tmp/tenon" : folder;
 }
 
+std::string reproducerOf(const std::string &path) { return path + ".reproducer.mlir"; }
+
 bool isModelPath(const std::string &path) { return path.ends_with(".onnx"); }
 
 Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal &terminal) {
@@ -125,6 +127,7 @@ Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal 
   TENON_ASSIGN(source.temporaryFolder, makeTemporaryFolder());
   source.enginePath = source.temporaryFolder + "/model.tenon";
   compile.output = source.enginePath;
+  compile.reproducer = reproducerOf(fs::path(request.path).filename().string());
   TENON_ASSIGN(source.seconds, compileInChild(compile));
   terminal.clearProgress();
   return source;

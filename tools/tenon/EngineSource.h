@@ -27,6 +27,8 @@ struct OpenRequest {
 };
 
 bool isModelPath(const std::string &path);
+/// Where a fault of the compiler leaves its reproducer, for an engine or model of this path.
+std::string reproducerOf(const std::string &path);
 
 /// An engine file that goes away with this object when it was made for one run only.
 class EngineSource {

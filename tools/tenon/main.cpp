@@ -1,6 +1,7 @@
 // The command `tenon`: a table of verbs, the flags that all share, and the way from a Status to an exit code.
 // It relies on each verb declaring its own flags; see Verb.h for how to add one.
 
+#include "tools/tenon/CompilerBridge.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
 
@@ -8,6 +9,8 @@
 
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <new>
@@ -113,9 +116,17 @@ int runTool(int argc, char **argv) {
   if (!status.isOk()) {
     terminal.printError(status);
   }
+  if (status.code() == Code::Internal) {
+    // Nothing more runs: what a crash left behind may be damaged.
+    std::fflush(nullptr);
+    std::_Exit(static_cast<int>(status.code()));
+  }
   return static_cast<int>(status.code());
 }
 
 } // namespace
 
-int main(int argc, char **argv) { return runTool(argc, argv); }
+int main(int argc, char **argv) {
+  containCrashes();
+  return runTool(argc, argv);
+}
