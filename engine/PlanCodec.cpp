@@ -156,6 +156,12 @@ std::vector<std::byte> encodePlan(const Plan &plan) {
     symbols.push_back(fb::CreateSymbol(builder, builder.CreateString(symbol.name), symbol.min,
                                        symbol.max, symbol.input, symbol.dim));
   }
+  std::vector<Offset<fb::Constraint>> constraints;
+  for (const Constraint &constraint : plan.constraints) {
+    constraints.push_back(fb::CreateConstraint(builder, static_cast<uint8_t>(constraint.kind),
+                                               constraint.left, constraint.right,
+                                               builder.CreateString(constraint.node)));
+  }
   std::vector<Offset<fb::Buffer>> buffers;
   for (const Buffer &buffer : plan.buffers) {
     buffers.push_back(fb::CreateBuffer(
@@ -177,8 +183,13 @@ std::vector<std::byte> encodePlan(const Plan &plan) {
   Offset<FlatVector<Offset<fb::Port>>> outputsAt = encodePorts(builder, plan.outputs);
   Offset<FlatVector<Offset<fb::Buffer>>> buffersAt = builder.CreateVector(buffers);
   Offset<FlatVector<Offset<fb::Instruction>>> instructionsAt = builder.CreateVector(instructions);
+  // None are stored as no vector.
+  Offset<FlatVector<Offset<fb::Constraint>>> constraintsAt;
+  if (!constraints.empty()) {
+    constraintsAt = builder.CreateVector(constraints);
+  }
   builder.Finish(fb::CreatePlan(builder, symbolsAt, startsAt, opsAt, valuesAt, inputsAt, outputsAt,
-                                buffersAt, instructionsAt, plan.arenaBytes));
+                                buffersAt, instructionsAt, plan.arenaBytes, constraintsAt));
   const std::byte *data = reinterpret_cast<const std::byte *>(builder.GetBufferPointer());
   return std::vector<std::byte>(data, data + builder.GetSize());
 }
@@ -194,6 +205,10 @@ Result<Plan> decodePlan(Bytes bytes) {
   forEach(from.symbols(), budget, [&](const fb::Symbol &symbol) {
     plan.symbols.push_back({copyString(symbol.name(), budget), symbol.min(), symbol.max(),
                             symbol.input(), symbol.dim()});
+  });
+  forEach(from.constraints(), budget, [&](const fb::Constraint &constraint) {
+    plan.constraints.push_back({static_cast<ConstraintKind>(constraint.kind()), constraint.left(),
+                                constraint.right(), copyString(constraint.node(), budget)});
   });
   if (!decodeExprs(from, plan.exprs)) {
     return planError("the plan's table of expressions is not consistent");

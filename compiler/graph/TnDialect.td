@@ -26,6 +26,10 @@ def TnDialect : Dialect {
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasConstantMaterializer = 1;
+  // Who is told what shape rules assume, while a model is imported: graph/Constraints.h.
+  let extraClassDeclaration = [{
+    ::tenon::tn::Assumptions *assumptions = nullptr;
+  }];
 }
 
 class Tn_Attr<string name, string mnemonic_, list<Trait> traits = []> : AttrDef<TnDialect, name, traits> {
@@ -56,6 +60,20 @@ class Tn_Enum<string name, list<I32EnumAttrCase> cases> : I32EnumAttr<name, "", 
 }
 class Tn_EnumAttr<EnumInfo info, string mnemonic> : EnumAttr<TnDialect, info, mnemonic> {
   let assemblyFormat = "`<` $value `>`";
+}
+
+def Tn_ConstraintKind : Tn_Enum<"ConstraintKind", [
+  I32EnumAttrCase<"equal", 0>, I32EnumAttrCase<"equal_or_one", 1>, I32EnumAttrCase<"divisible", 2>,
+  I32EnumAttrCase<"at_least", 3>]>;
+def Tn_ConstraintAttr : Tn_Attr<"Constraint", "constraint"> {
+  let summary = "What must hold of the symbols for a node of the model to have a meaning";
+  let description = [{
+    `shapes` has no dims and two results, left and right. The module attribute `tn.constraints` lists them; whoever
+    binds values to symbols checks each.
+  }];
+  let parameters = (ins "::tenon::tn::ConstraintKind":$kind, "::mlir::AffineMap":$shapes,
+                        StringRefParameter<"the node of the model">:$node);
+  let assemblyFormat = "`<` $kind `,` $shapes `,` $node `>`";
 }
 
 def Tn_Predicate : Tn_Enum<"Predicate", [

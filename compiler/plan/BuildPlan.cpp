@@ -21,14 +21,14 @@ StringRef PlanBuilder::portName(DictionaryAttr attributes) const {
 }
 
 /// Inputs that the caller gives; states belong to the session.
-SmallVector<Type> PlanBuilder::portTypes() {
-  SmallVector<Type> types;
+SmallVector<BlockArgument> PlanBuilder::ports() {
+  SmallVector<BlockArgument> arguments;
   for (BlockArgument argument : function.getArguments()) {
     if (!stateOf(argument)) {
-      types.push_back(argument.getType());
+      arguments.push_back(argument);
     }
   }
-  return types;
+  return arguments;
 }
 
 void PlanBuilder::addInputs() {

@@ -99,6 +99,7 @@ Result<std::vector<reference::Tensor>> evaluateSeeded(ModuleOp module, tn::Weigh
   }
   std::vector<reference::Tensor> all;
   for (func::FuncOp function : module.getOps<func::FuncOp>()) {
+    tn::satisfyConstraints(function, symbols);
     TENON_ASSIGN(std::vector<reference::Tensor> results, evaluate(function, symbols, weights));
     llvm::append_range(all, results);
   }

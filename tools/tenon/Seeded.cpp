@@ -2,6 +2,7 @@
 
 #include "tools/tenon/Seeded.h"
 
+#include "engine/Constraints.h"
 #include "support/Shape.h"
 
 #include <fmt/format.h>
@@ -40,7 +41,8 @@ double unitAt(uint64_t state, int64_t index) {
 Status dimError(const Port &port, size_t dim, int64_t want, int64_t have) {
   return Status::error(
       ErrorId::RunInputDim,
-      fmt::format("dim {} of input '{}' is {} in the engine, {} was asked for", dim, port.name, have, want),
+      fmt::format("dim {} of input '{}' is {} in the engine, {} was asked for", dim, port.name,
+                  have, want),
       fmt::format("compile with --shape {}:… and a range at dim {}", port.name, dim));
 }
 
@@ -53,10 +55,21 @@ const Port *findInput(const Plan &plan, const std::string &name) {
   return nullptr;
 }
 
+/// The symbol that is read from a dim.
+std::optional<uint32_t> symbolAt(const Plan &plan, uint32_t input, size_t dim) {
+  for (uint32_t i = 0; i < plan.symbols.size(); ++i) {
+    if (plan.symbols[i].input == input && plan.symbols[i].dim == dim) {
+      return i;
+    }
+  }
+  return plan.exprs.symbolIndex(plan.inputs[input].dims[dim]);
+}
+
 /// Asks for `want` at a dim: sets the symbol that stands there, or compares with the constant.
 Status requestDim(const Plan &plan, const Port &port, size_t dim, int64_t want,
                   std::vector<std::optional<int64_t>> &symbols) {
-  if (std::optional<uint32_t> symbol = plan.exprs.symbolIndex(port.dims[dim])) {
+  uint32_t input = static_cast<uint32_t>(&port - plan.inputs.data());
+  if (std::optional<uint32_t> symbol = symbolAt(plan, input, dim)) {
     symbols[*symbol] = want;
     return Status::ok();
   }
@@ -107,9 +120,8 @@ void fillSeeded(Tensor &tensor, uint64_t seed, ValueRange range) {
   }
 }
 
-Result<std::vector<std::vector<int64_t>>> chooseDims(const Plan &plan,
-                                                     std::span<const ShapeArgument> shapes,
-                                                     int64_t batch) {
+Result<std::vector<std::vector<int64_t>>>
+chooseDims(const Plan &plan, std::span<const ShapeArgument> shapes, int64_t batch) {
   std::vector<std::optional<int64_t>> asked(plan.symbols.size());
   for (const ShapeArgument &shape : shapes) {
     TENON_TRY(requestShape(plan, shape, asked));
@@ -127,15 +139,27 @@ Result<std::vector<std::vector<int64_t>>> chooseDims(const Plan &plan,
     int64_t usual = symbol.dim == 0 ? symbol.min : std::clamp(kUsualLength, symbol.min, symbol.max);
     values.push_back(asked[i].value_or(usual));
   }
+  // What was asked for stays: the run names the constraint that it breaks.
+  bool isFree =
+      std::none_of(asked.begin(), asked.end(), [](const auto &value) { return value.has_value(); });
+  if (isFree && !engine::satisfyConstraints(plan, values)) {
+    return Status::error(ErrorId::RunShapeConstraint,
+                         "no small sizes satisfy what the model needs of its inputs",
+                         "give the dims with --shape; tenon inspect lists the constraints");
+  }
   std::vector<std::vector<int64_t>> result;
-  for (const Port &port : plan.inputs) {
+  for (uint32_t input = 0; input < plan.inputs.size(); ++input) {
+    const Port &port = plan.inputs[input];
     std::vector<int64_t> &dims = result.emplace_back();
-    for (engine::ExprId expr : port.dims) {
-      std::optional<int64_t> value = engine::evaluate(plan.exprs.program(expr), values);
+    for (uint32_t dim = 0; dim < port.dims.size(); ++dim) {
+      std::optional<uint32_t> symbol = symbolAt(plan, input, dim);
+      std::optional<int64_t> value =
+          symbol ? values[*symbol] : engine::evaluate(plan.exprs.program(port.dims[dim]), values);
       if (!value || *value < 0) {
-        return Status::error(ErrorId::RunInputDim,
-                             fmt::format("input '{}' has no valid size for these dimensions", port.name),
-                             "ask for smaller dimensions");
+        return Status::error(
+            ErrorId::RunInputDim,
+            fmt::format("input '{}' has no valid size for these dimensions", port.name),
+            "ask for smaller dimensions");
       }
       dims.push_back(*value);
     }

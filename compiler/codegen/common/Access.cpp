@@ -13,15 +13,17 @@ namespace {
 
 AffineExpr zeroIndex(Body &body) { return getAffineConstantExpr(0, body.builder.getContext()); }
 
-/// The indices into an operand that broadcasts to a result of `result` dims.
+/// The indices into an operand that broadcasts to a result of `result` dims. A dim that may turn
+/// out to be 1 is the result's or 1, by a constraint.
 SmallVector<AffineExpr> broadcastIndices(Body &body, Value operand, ArrayRef<AffineExpr> result,
                                          ArrayRef<AffineExpr> indices) {
   Dims dims = getDims(operand.getType());
   size_t offset = result.size() - dims.size();
   SmallVector<AffineExpr> mapped;
   for (auto [i, dim] : llvm::enumerate(dims)) {
-    bool repeated = constantDim(dim) == 1 && constantDim(result[offset + i]) != 1;
-    mapped.push_back(repeated || constantDim(dim) == 1 ? zeroIndex(body) : indices[offset + i]);
+    AffineExpr index = indices[offset + i];
+    bool maybeOne = !constantDim(dim) && !sameDim(dim, result[offset + i]);
+    mapped.push_back(constantDim(dim) == 1 ? zeroIndex(body) : maybeOne ? index % dim : index);
   }
   return mapped;
 }

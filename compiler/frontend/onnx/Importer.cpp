@@ -30,6 +30,11 @@ Status checkAttributes(const Node &node) {
   return Status::ok();
 }
 
+/// Nodes without a name are known by their first output.
+std::string_view nameOf(const Node &node) {
+  return node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
+}
+
 std::string printed(Type type) {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -40,8 +45,7 @@ std::string printed(Type type) {
 } // namespace
 
 Status nodeError(ErrorId id, const Node &node, std::string_view what, std::string_view hint) {
-  std::string_view name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
-  return Status::error(id, strCat("node '", name, "' (", node.opType, "): ", what),
+  return Status::error(id, strCat("node '", nameOf(node), "' (", node.opType, "): ", what),
                        std::string(hint));
 }
 
@@ -136,6 +140,7 @@ Result<ImportResult> Importer::run() {
     return success();
   });
 
+  tn::ScopedAssumptions listening(&context, symbols);
   Scope scope;
   TENON_TRY(importInitializers(model.graph, scope));
   TENON_TRY(importInputs(scope));
@@ -150,6 +155,7 @@ Result<ImportResult> Importer::run() {
     return result;
   }
   symbols.store(*module);
+  storeStatedDims();
   storeMetadata();
   if (failed(mlir::verify(*module))) {
     return Status::error(ErrorId::InternalError,
@@ -203,6 +209,7 @@ Status Importer::importNode(const Node &node, Scope &scope, const FunctionFrame 
                      "export the model again with that domain declared");
   }
   NodeContext call(*this, node, scope, frame, opset);
+  symbols.setNode(nameOf(node));
   bool poisoned = false;
   TENON_TRY(resolveInputs(call, poisoned));
   if (target) {
@@ -266,6 +273,7 @@ Status Importer::resolveInputs(NodeContext &call, bool &poisoned) {
                        "export the model again");
     }
     poisoned |= !value->type;
+    bringUpToDate(*value);
     call.inputs.push_back(value);
   }
   return Status::ok();

@@ -129,6 +129,7 @@ Status Importer::importInput(const ValueInfo &info, Scope &scope) {
   types.push_back(value.type);
   function.setFunctionType(builder.getFunctionType(types, {}));
   inputNames.push_back(builder.getStringAttr(info.name));
+  inputDimsAsStated.push_back(dims);
   return Status::ok();
 }
 
@@ -253,6 +254,7 @@ Status Importer::finishOutputs(Scope &scope) {
     if (!value->type) {
       continue;
     }
+    bringUpToDate(*value);
     Value result = materialize(*value, NameLoc::get(builder.getStringAttr(info.name)));
     results.push_back(result);
     types.push_back(result.getType());

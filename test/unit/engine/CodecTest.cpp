@@ -77,6 +77,8 @@ TEST(Codec, PlanRoundTrip) {
   builder.plan.buffers[0].device = 2;
   builder.finish();
   builder.plan.arenaBytes = 77;
+  builder.plan.constraints = {
+      {ConstraintKind::Divisible, builder.size(6), builder.size(3), "split"}};
   const Plan &plan = builder.plan;
 
   Result<Plan> decoded = decodePlan(encodePlan(plan));
@@ -85,6 +87,11 @@ TEST(Codec, PlanRoundTrip) {
   ASSERT_EQ(plan.symbols.size(), decoded->symbols.size());
   EXPECT_EQ("batch", decoded->symbols[0].name);
   EXPECT_EQ(64, decoded->symbols[0].max);
+  ASSERT_EQ(1u, decoded->constraints.size());
+  EXPECT_EQ(ConstraintKind::Divisible, decoded->constraints[0].kind);
+  EXPECT_EQ(plan.constraints[0].left, decoded->constraints[0].left);
+  EXPECT_EQ(plan.constraints[0].right, decoded->constraints[0].right);
+  EXPECT_EQ("split", decoded->constraints[0].node);
   ASSERT_EQ(plan.exprs.size(), decoded->exprs.size());
   for (ExprId id = 0; id < plan.exprs.size(); ++id) {
     EXPECT_EQ(plan.exprs.format(id), decoded->exprs.format(id));
