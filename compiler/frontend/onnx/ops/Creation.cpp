@@ -125,7 +125,10 @@ AffineExpr realRangeCount(NodeContext &c) {
 /// The start, where a Range of run-time bounds has `count` elements: it is past its limit behind
 /// them, and not before.
 Value requireRangeCount(NodeContext &c, AffineExpr count, Value start, Value limit, Value delta) {
-  Type element = c.element(0);
+  if (!start || !limit || !delta) {
+    return Value();
+  }
+  Type element = cast<RankedTensorType>(start.getType()).getElementType();
   auto at = [&](AffineExpr position) {
     return c.add(
         start, c.mul(delta, c.cast(c.materialize(Sizes::scalar(position), c.builder().getI64Type()),
