@@ -22,14 +22,27 @@ enum {
   /* A value used as an index is out of range (TN0608). */
   TENON_KERNEL_INDEX_RANGE = 1,
   /* Integer division or remainder by zero, or INT_MIN / -1 (TN0609). */
-  TENON_KERNEL_ARITHMETIC = 2
+  TENON_KERNEL_ARITHMETIC = 2,
+  /* An access outside of the launch's memory, found by code with bounds checks (TN0613). It was not
+     done. */
+  TENON_KERNEL_OUT_OF_BOUNDS = 16
 };
+
+/* Memory that a launch may touch. */
+typedef struct TenonRange {
+  const void *begin;
+  uint64_t bytes;
+  uint64_t writable; /* 0 or 1 */
+} TenonRange;
 
 typedef struct TenonKernelContext {
   uint32_t abi;          /* TENON_KERNEL_ABI */
   uint32_t thread;       /* 0 .. threads - 1; distinct for calls that run at the same time */
   void *scratch;         /* this thread's own memory, 64-byte aligned, contents undefined */
   uint64_t scratchBytes; /* at least what the launch asked for */
+  /* For code that was compiled with bounds checks; null for other code. */
+  const TenonRange *ranges;
+  uint64_t rangeCount;
 } TenonKernelContext;
 
 /* One kernel. It does grid points [begin, end) of [0, n), 0 <= begin < end <= n; the calls for

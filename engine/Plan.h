@@ -170,6 +170,8 @@ struct Plan {
   std::vector<Instruction> instructions;
   /// Bytes of the arena when all offsets are static, else 0.
   int64_t arenaBytes = 0;
+  /// The code checks its accesses against the ranges of each launch (KernelAbi.h).
+  bool isGuarded = false;
 };
 
 /// One array of weights, packed as the kernels read it.

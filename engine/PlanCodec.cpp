@@ -189,7 +189,8 @@ std::vector<std::byte> encodePlan(const Plan &plan) {
     constraintsAt = builder.CreateVector(constraints);
   }
   builder.Finish(fb::CreatePlan(builder, symbolsAt, startsAt, opsAt, valuesAt, inputsAt, outputsAt,
-                                buffersAt, instructionsAt, plan.arenaBytes, constraintsAt));
+                                buffersAt, instructionsAt, plan.arenaBytes, constraintsAt,
+                                plan.isGuarded));
   const std::byte *data = reinterpret_cast<const std::byte *>(builder.GetBufferPointer());
   return std::vector<std::byte>(data, data + builder.GetSize());
 }
@@ -218,6 +219,7 @@ Result<Plan> decodePlan(Bytes bytes) {
   decodeBuffers(from, plan, budget);
   decodeInstructions(from, plan, budget);
   plan.arenaBytes = from.arena_bytes();
+  plan.isGuarded = from.is_guarded();
   if (budget.isExceeded()) {
     return planError("the plan's tables share their contents");
   }

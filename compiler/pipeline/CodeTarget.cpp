@@ -1,5 +1,5 @@
-// Binds the two code generators to one interface. A CPU region is one kernel over all its buffers and
-// symbols; the support code of a level is compiled once and kept in the cache.
+// Binds the two code generators to one interface. A CPU region is one kernel over all its buffers
+// and symbols; the support code of a level is compiled once and kept in the cache.
 #include "compiler/pipeline/CodeTarget.h"
 
 #include "compiler/codegen/cpu/CpuCodegen.h"
@@ -42,23 +42,24 @@ llvm::Expected<std::string> supportCode(const CodeTarget &target, engine::CpuLev
 
 } // namespace
 
-CodeTarget cpuTarget(engine::CpuLevel level) {
+CodeTarget cpuTarget(engine::CpuLevel level, bool guarded) {
   CodeTarget target{.level = std::string(engine::nameOf(level)),
-                    .version = codegen::cpu::codegenVersion().str(),
+                    .version = codegen::cpu::codegenVersion().str() + (guarded ? " guarded" : ""),
                     .compile = {},
                     .link = {}};
-  target.compile = [level](llvm::StringRef text, llvm::StringRef symbol,
-                           const RegionShape &shape) -> llvm::Expected<codegen::CompiledRegion> {
+  target.compile = [level,
+                    guarded](llvm::StringRef text, llvm::StringRef symbol,
+                             const RegionShape &shape) -> llvm::Expected<codegen::CompiledRegion> {
     llvm::Expected<codegen::cpu::Kernel> kernel =
-        codegen::cpu::compileRegion(text, symbol, level);
+        codegen::cpu::compileRegion(text, symbol, level, guarded);
     if (!kernel) {
       return kernel.takeError();
     }
     return asRegion(std::move(*kernel), shape);
   };
-  target.link = [level, keys = target](
-                    llvm::ArrayRef<llvm::StringRef> objects, llvm::ArrayRef<llvm::StringRef> symbols,
-                    const CompileCache &cache) -> llvm::Expected<std::string> {
+  target.link = [level, keys = target](llvm::ArrayRef<llvm::StringRef> objects,
+                                       llvm::ArrayRef<llvm::StringRef> symbols,
+                                       const CompileCache &cache) -> llvm::Expected<std::string> {
     llvm::Expected<std::string> support = supportCode(keys, level, cache);
     if (!support) {
       return support.takeError();
@@ -73,9 +74,9 @@ CodeTarget cpuTarget(engine::CpuLevel level) {
 /// Of a variant whose steps are all library calls and copies.
 static llvm::Expected<std::string> ptxWithoutKernels(const engine::CudaArch &arch) {
   llvm::StringRef version = arch.number >= 100 ? "8.6" : "8.0";
-  std::string text = (".version " + version + "\n.target " + llvm::StringRef(arch.name) +
-                      "\n.address_size 64\n")
-                         .str();
+  std::string text =
+      (".version " + version + "\n.target " + llvm::StringRef(arch.name) + "\n.address_size 64\n")
+          .str();
   text.push_back('\0');
   return text;
 }

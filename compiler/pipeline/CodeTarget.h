@@ -1,5 +1,5 @@
-// What regions are compiled for: a CPU level or a GPU architecture, each with its compiler and linker.
-// A new device is a function here.
+// What regions are compiled for: a CPU level or a GPU architecture, each with its compiler and
+// linker. A new device is a function here.
 #pragma once
 
 #include "compiler/codegen/common/RegionCode.h"
@@ -38,7 +38,7 @@ struct CodeTarget {
       link;
 };
 
-CodeTarget cpuTarget(engine::CpuLevel level);
+CodeTarget cpuTarget(engine::CpuLevel level, bool guarded);
 CodeTarget cudaTarget(const engine::CudaArch &arch);
 
 } // namespace tenon::pipeline

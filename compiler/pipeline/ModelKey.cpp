@@ -99,17 +99,20 @@ std::string describeOptions(const CompileOptions &options) {
                          {"allow_tf32", options.allowTf32},
                          {"allow_tanh_gelu", options.allowTanhGelu},
                          {"optimize", options.optimize},
+                         {"guard", options.guard},
                          {"profile", hashText(profiles).hex()}};
   if (options.assembler) {
     all["cubin"] = options.assembler->name;
   }
   for (const StateOption &state : options.states) {
-    all.try_emplace("states", llvm::json::Object{}).first->second.getAsObject()->insert(
-        {state.input, state.output});
+    all.try_emplace("states", llvm::json::Object{})
+        .first->second.getAsObject()
+        ->insert({state.input, state.output});
   }
   for (const FixedInput &input : options.fixed) {
-    all.try_emplace("fixed", llvm::json::Object{}).first->second.getAsObject()->insert(
-        {input.input, hashBytes(input.bytes).hex()});
+    all.try_emplace("fixed", llvm::json::Object{})
+        .first->second.getAsObject()
+        ->insert({input.input, hashBytes(input.bytes).hex()});
   }
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -123,11 +126,10 @@ Result<ModelIdentity> identify(const CompileOptions &options) {
   identity.model = hashBytes(file.bytes());
   std::error_code error;
   std::string place = std::filesystem::absolute(options.model, error).parent_path();
-  identity.key =
-      hashText(strCat("engine\n", identity.model.hex(), '\n', place, '\n', describeOptions(options),
-                      '\n', compilerVersion(), '\n',
-                      std::string_view(codegen::cpu::codegenVersion()), '\n',
-                      std::string_view(codegen::cuda::codegenVersion()), '\n', buildStamp()));
+  identity.key = hashText(
+      strCat("engine\n", identity.model.hex(), '\n', place, '\n', describeOptions(options), '\n',
+             compilerVersion(), '\n', std::string_view(codegen::cpu::codegenVersion()), '\n',
+             std::string_view(codegen::cuda::codegenVersion()), '\n', buildStamp()));
   Result<onnx::Model> model = onnx::readModel(file.bytes());
   if (!model) {
     return identity; // import will say what is wrong with it

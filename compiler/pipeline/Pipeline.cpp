@@ -53,7 +53,7 @@ std::vector<Family> familiesOf(const CompileOptions &options) {
   if (!options.levels.empty()) {
     std::vector<CodeTarget> targets;
     for (engine::CpuLevel level : options.levels) {
-      targets.push_back(cpuTarget(level));
+      targets.push_back(cpuTarget(level, options.guard));
     }
     families.emplace_back(dispatch::cpuProfile(), engine::kHost, std::move(targets));
   }
@@ -227,7 +227,10 @@ Status Compilation::dispatch() {
 Status Compilation::codegen() {
   for (auto [index, family] : llvm::enumerate(families)) {
     CodegenOptions codegenOptions{
-        .targets = family.targets, .threads = options.threads, .cache = &cache, .progress = {},
+        .targets = family.targets,
+        .threads = options.threads,
+        .cache = &cache,
+        .progress = {},
         .failed = [&](std::string text) { regionText = std::move(text); }};
     codegenOptions.progress = [&, done = index](double fraction) {
       report(Phase::Codegen, (done + fraction) / families.size());
@@ -254,6 +257,9 @@ Status Compilation::plan() {
     plan::PlanRequest request{*family.module, family.compiled.regionSymbols, family.compiled.levels,
                               family.device};
     TENON_ASSIGN(family.built, plan::buildPlan(request, table));
+    for (engine::Variant &variant : family.built.variants) {
+      variant.plan.isGuarded = options.guard && family.device == engine::kHost;
+    }
     const plan::BuiltPlan &built = family.built;
     summary.arenaBytes = std::max(summary.arenaBytes, static_cast<uint64_t>(built.arenaBytes));
     summary.arenaLowerBoundBytes =
@@ -442,8 +448,7 @@ std::string textBefore(Phase failed, const CompileOptions &options, const Compil
   again.dumpPhases.clear();
   again.verify = false;
   again.afterPhase = nullptr;
-  std::unique_ptr<Compilation> compilation =
-      std::make_unique<Compilation>(again, cache, identity);
+  std::unique_ptr<Compilation> compilation = std::make_unique<Compilation>(again, cache, identity);
   bool isWhole = compilation->run().isOk();
   std::string text = isWhole ? compilation->text() : "";
   abandonIfDamaged(std::move(compilation));

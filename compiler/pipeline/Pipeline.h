@@ -30,7 +30,8 @@ struct ShapeOption {
   std::vector<Dim> dims;
 };
 
-/// An input whose value is known when compiling: a constant of the model, and no input of the engine.
+/// An input whose value is known when compiling: a constant of the model, and no input of the
+/// engine.
 struct FixedInput {
   std::string input;
   DType type = DType::I64;
@@ -72,6 +73,8 @@ struct CompileOptions {
   bool allowTf32 = false;
   /// GELU of 16-bit floats may take its tanh form.
   bool allowTanhGelu = false;
+  /// CPU code checks each load and store against its buffers; slow, for finding faults of Tenon.
+  bool guard = false;
   /// Numeric check after every pass against the reference, with seeded inputs.
   bool verify = false;
   std::optional<Phase> stopAfter;

@@ -44,12 +44,13 @@ void report(const pipeline::CompileSummary &result, Terminal &terminal) {
                                    {"from_cache", result.fromCache}});
     return;
   }
-  terminal.note(fmt::format("{}: {} in {:.2f} s{}; {} weights, {} regions ({} different), arena {} (at least "
-                            "{} are live at once)",
-                            result.engine, formatBytes(result.engineBytes), result.compileSeconds,
-                            result.fromCache ? " from the cache" : "", formatBytes(result.weightsBytes),
-                            result.regions, result.uniqueRegions, formatBytes(result.arenaBytes),
-                            formatBytes(result.arenaLowerBoundBytes)));
+  terminal.note(
+      fmt::format("{}: {} in {:.2f} s{}; {} weights, {} regions ({} different), arena {} (at least "
+                  "{} are live at once)",
+                  result.engine, formatBytes(result.engineBytes), result.compileSeconds,
+                  result.fromCache ? " from the cache" : "", formatBytes(result.weightsBytes),
+                  result.regions, result.uniqueRegions, formatBytes(result.arenaBytes),
+                  formatBytes(result.arenaLowerBoundBytes)));
 }
 
 /// Has machine code put beside the PTX.
@@ -84,14 +85,17 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
     request.reproducer = reproducerOf(request.output.empty() ? request.model : request.output);
   }
   request.cacheFolder = flags.noCache ? "" : cacheFolder();
-  request.progress = [&](std::string_view phase, double fraction) { terminal.progress(phase, fraction); };
+  request.progress = [&](std::string_view phase, double fraction) {
+    terminal.progress(phase, fraction);
+  };
   TENON_ASSIGN(pipeline::CompileSummary result, compileModel(request));
   if (result.engine.empty() && request.stopAfter.empty()) {
     terminal.note("the region compiles");
   } else if (request.stopAfter.empty()) {
     report(result, terminal);
   } else if (terminal.json()) {
-    terminal.printJson("compile", {{"stopped_after", request.stopAfter}, {"dumps", request.dumpPhases}});
+    terminal.printJson("compile",
+                       {{"stopped_after", request.stopAfter}, {"dumps", request.dumpPhases}});
   } else {
     terminal.note(fmt::format("stopped after {}", request.stopAfter));
   }
@@ -105,21 +109,35 @@ Action declareCompile(CLI::App &command) {
   CompileRequest &request = flags->request;
   request.threads = usableCpus();
   command.add_option("MODEL", request.model, "The model (.onnx)")->required();
-  command.add_option("-o,--output", request.output, "The engine; MODEL's name with .tenon by default");
+  command.add_option("-o,--output", request.output,
+                     "The engine; MODEL's name with .tenon by default");
   declareTargetFlags(command, flags->target);
-  command.add_option("--shape", flags->shapes,
-                     "Dimensions of an input: name:1x128, ranges name:[1..8]x[1..512], ? keeps the model's")
+  command
+      .add_option(
+          "--shape", flags->shapes,
+          "Dimensions of an input: name:1x128, ranges name:[1..8]x[1..512], ? keeps the model's")
       ->allow_extra_args(false);
-  command.add_flag("--cubin", flags->wantsCubin,
-                   "For GPUs: also machine code by ptxas, so that nothing is compiled where it runs");
-  command.add_option("--ptxas", flags->ptxas, "The ptxas of --cubin; by default the first that is found");
-  command.add_flag("--verify", request.verify, "Check the numbers against the reference after every pass");
-  command.add_option("--stop-after", request.stopAfter, "Stop after a phase; -o then takes its text, if it has one")
+  command.add_flag(
+      "--cubin", flags->wantsCubin,
+      "For GPUs: also machine code by ptxas, so that nothing is compiled where it runs");
+  command.add_option("--ptxas", flags->ptxas,
+                     "The ptxas of --cubin; by default the first that is found");
+  command.add_flag(
+      "--guard", request.guard,
+      "Check every load and store of CPU code against its buffers (slow; to find faults of Tenon)");
+  command.add_flag("--verify", request.verify,
+                   "Check the numbers against the reference after every pass");
+  command
+      .add_option("--stop-after", request.stopAfter,
+                  "Stop after a phase; -o then takes its text, if it has one")
       ->check(CLI::IsMember(phaseNames()));
-  command.add_option("--dump-phases", request.dumpPhases, "Write the IR after each phase into this folder");
-  command.add_option("--reproducer", request.reproducer,
-                     "Where a fault of the compiler leaves what shows it again; beside the output by default");
-  command.add_option("--threads", request.threads, "Threads that compile")->check(CLI::PositiveNumber);
+  command.add_option("--dump-phases", request.dumpPhases,
+                     "Write the IR after each phase into this folder");
+  command.add_option(
+      "--reproducer", request.reproducer,
+      "Where a fault of the compiler leaves what shows it again; beside the output by default");
+  command.add_option("--threads", request.threads, "Threads that compile")
+      ->check(CLI::PositiveNumber);
   command.add_flag("--no-cache", flags->noCache, "Neither read nor write the compile cache");
   return [flags](Terminal &terminal) { return compile(*flags, terminal); };
 }

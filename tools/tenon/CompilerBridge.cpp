@@ -20,13 +20,14 @@ namespace {
 
 using pipeline::Phase;
 
-constexpr std::array<std::pair<std::string_view, Phase>, 7> kPhases = {{{"import", Phase::Import},
-                                                                        {"normalize", Phase::Normalize},
-                                                                        {"optimize", Phase::Optimize},
-                                                                        {"dispatch", Phase::Dispatch},
-                                                                        {"codegen", Phase::Codegen},
-                                                                        {"plan", Phase::Plan},
-                                                                        {"export", Phase::Export}}};
+constexpr std::array<std::pair<std::string_view, Phase>, 7> kPhases = {
+    {{"import", Phase::Import},
+     {"normalize", Phase::Normalize},
+     {"optimize", Phase::Optimize},
+     {"dispatch", Phase::Dispatch},
+     {"codegen", Phase::Codegen},
+     {"plan", Phase::Plan},
+     {"export", Phase::Export}}};
 
 /// Where in the whole compilation each phase begins, roughly; the last entry is the end.
 constexpr std::array<double, 8> kPhaseStarts = {0, 0.03, 0.04, 0.15, 0.2, 0.85, 0.9, 1};
@@ -239,6 +240,7 @@ Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
     options.assembler = pipeline::Assembler{request.assembler, request.assemble};
   }
   options.verify = request.verify;
+  options.guard = request.guard;
   for (const auto &[name, phase] : kPhases) {
     if (name == request.stopAfter) {
       options.stopAfter = phase;

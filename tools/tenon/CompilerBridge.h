@@ -1,5 +1,5 @@
-// What the verbs need of the compiler, free of MLIR: the command line is built with exceptions and RTTI,
-// MLIR without. CompilerBridge.cpp is the only file of the tool that includes MLIR.
+// What the verbs need of the compiler, free of MLIR: the command line is built with exceptions and
+// RTTI, MLIR without. CompilerBridge.cpp is the only file of the tool that includes MLIR.
 
 #pragma once
 
@@ -37,6 +37,7 @@ struct CompileRequest {
   std::string assembler; ///< its name and version; empty for none
   std::function<Result<std::vector<std::byte>>(Bytes ptx, std::string_view arch)> assemble;
   bool verify = false;
+  bool guard = false;
   std::string stopAfter;
   std::string dumpPhases;
   std::string cacheFolder;
@@ -78,8 +79,8 @@ struct ModelSymbol {
 
 struct ModelNode {
   std::string op;
-  std::string name; ///< of the model's node; may be empty
-  std::string type; ///< of the first result
+  std::string name;               ///< of the model's node; may be empty
+  std::string type;               ///< of the first result
   std::vector<int64_t> producers; ///< indices of the nodes it reads; inputs come as -1 - index
 };
 

@@ -29,6 +29,9 @@ Status kernelError(int32_t code, const BoundStep &step, const engine::Plan &plan
   case TENON_KERNEL_ARITHMETIC:
     return Status::error(ErrorId::RunBadArithmetic, where + "integer division by zero",
                          "check the divisors among the inputs");
+  case TENON_KERNEL_OUT_OF_BOUNDS:
+    return Status::error(ErrorId::RunOutOfBounds, where + "an access lies outside of its buffers",
+                         "report it with the model and the dims of the inputs");
   default:
     return Status::error(ErrorId::RunKernelFailed, where + strCat("the kernel returned ", code),
                          "report it with the engine");
@@ -59,7 +62,7 @@ Result<std::unique_ptr<Executor>> CpuExecutor::create(const CpuVariant &variant,
 CpuExecutor::CpuExecutor(const CpuVariant &loaded, std::unique_ptr<ThreadPool> threadPool)
     : variant(loaded), pool(std::move(threadPool)), keptOutputs(loaded.plan().outputs.size()) {
   for (unsigned thread = 0; thread < pool->threads(); ++thread) {
-    contexts.push_back({TENON_KERNEL_ABI, thread, nullptr, 0});
+    contexts.push_back({TENON_KERNEL_ABI, thread, nullptr, 0, nullptr, 0});
   }
 }
 
@@ -173,7 +176,29 @@ int32_t CpuExecutor::call(const BoundPlan &bound, const BoundStep &step, int64_t
                                      bound.sizes.data() + step.firstSize, begin, end);
 }
 
+/// What guarded code may touch: the launch's buffers, and each thread its scratch.
+void CpuExecutor::setRanges(const BoundPlan &bound, const BoundStep &step) {
+  const engine::Instruction &launch = variant.plan().instructions[step.instruction];
+  size_t perThread = step.pointerCount + 1;
+  ranges.resize(perThread * contexts.size());
+  for (TenonKernelContext &context : contexts) {
+    TenonRange *own = ranges.data() + perThread * context.thread;
+    for (uint32_t i = 0; i < step.pointerCount; ++i) {
+      // An element of an empty buffer may be read and not used.
+      uint64_t bytes = static_cast<uint64_t>(bound.sources[step.firstPointer + i].bytes);
+      own[i] = {bound.pointers[step.firstPointer + i],
+                bytes == 0 ? engine::kBufferAlignment : bytes, i >= launch.reads && bytes != 0};
+    }
+    own[step.pointerCount] = {context.scratch, context.scratchBytes, 1};
+    context.ranges = own;
+    context.rangeCount = perThread;
+  }
+}
+
 int32_t CpuExecutor::launch(const BoundPlan &bound, const BoundStep &step) {
+  if (variant.plan().isGuarded) {
+    setRanges(bound, step);
+  }
   if (step.grid <= 1 || pool->threads() == 1) {
     return step.grid == 0 ? 0 : call(bound, step, 0, step.grid, 0);
   }

@@ -29,4 +29,11 @@ std::vector<reference::Tensor> runKernel(const Kernel &kernel, engine::CpuLevel 
                                          llvm::ArrayRef<reference::Tensor> results,
                                          const std::vector<int64_t> &symbols, int pieces);
 
+/// What a kernel with bounds checks returns (engine/KernelAbi.h) where buffer `shortened` is said
+/// to be a byte shorter than it is; -1 for none.
+int32_t guardedStatus(const Kernel &kernel, engine::CpuLevel level,
+                      llvm::ArrayRef<reference::Tensor> inputs,
+                      llvm::ArrayRef<reference::Tensor> results,
+                      const std::vector<int64_t> &symbols, int shortened = -1);
+
 } // namespace tenon::codegen::cpu
