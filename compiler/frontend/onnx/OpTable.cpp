@@ -7,11 +7,28 @@ using namespace llvm;
 namespace tenon::onnx {
 
 OpTable::OpTable() {
-  for (ArrayRef<OpRow> family :
-       {elementwiseRows(), activationRows(), reductionRows(), normalizationRows(),
-        contractionRows(), convolutionRows(), poolingRows(), movementRows(), partRows(),
-        recurrentRows(), indexingRows(), creationRows(), shapeRows(), resizeRows(),
-        quantizationRows(), attentionRows(), lossRows(), controlRows()}) {
+  for (ArrayRef<OpRow> family : {elementwiseRows(),
+                                 activationRows(),
+                                 reductionRows(),
+                                 normalizationRows(),
+                                 contractionRows(),
+                                 convolutionRows(),
+                                 poolingRows(),
+                                 movementRows(),
+                                 partRows(),
+                                 recurrentRows(),
+                                 indexingRows(),
+                                 creationRows(),
+                                 shapeRows(),
+                                 resizeRows(),
+                                 quantizationRows(),
+                                 attentionRows(),
+                                 lossRows(),
+                                 controlRows(),
+                                 rotaryRows(),
+                                 microsoftAttentionRows(),
+                                 microsoftFusionRows(),
+                                 microsoftQuantizedRows()}) {
     for (const OpRow &row : family) {
       rows[(Twine(row.domain) + ":" + row.name).str()].push_back(&row);
     }

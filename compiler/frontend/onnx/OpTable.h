@@ -56,7 +56,11 @@ struct OpRow {
   void (*import)(NodeContext &);
   Attributes attributes = {};
   const char *domain = "";
+  uint16_t optional = 0; ///< a bit for each of the first `minInputs` that may be left out
 };
+
+/// The domain of ONNX Runtime's operators.
+inline constexpr char kMicrosoft[] = "com.microsoft";
 
 llvm::ArrayRef<OpRow> elementwiseRows();
 llvm::ArrayRef<OpRow> activationRows();
@@ -76,6 +80,10 @@ llvm::ArrayRef<OpRow> quantizationRows();
 llvm::ArrayRef<OpRow> attentionRows();
 llvm::ArrayRef<OpRow> lossRows();
 llvm::ArrayRef<OpRow> controlRows();
+llvm::ArrayRef<OpRow> rotaryRows();
+llvm::ArrayRef<OpRow> microsoftAttentionRows();
+llvm::ArrayRef<OpRow> microsoftFusionRows();
+llvm::ArrayRef<OpRow> microsoftQuantizedRows();
 
 /// Tries to evaluate a node on known integers only; true if all its outputs are set.
 bool foldSizes(NodeContext &context);

@@ -85,8 +85,7 @@ void checkAttributes(NodeContext &call, OpRows rows, const OpRow &row) {
       call.error(ErrorId::OnnxBadAttribute, "attribute '" + Twine(attribute.name) +
                                                 "' has another type than the operator declares");
     } else if (!given && attribute.required) {
-      call.error(ErrorId::OnnxBadAttribute,
-                 "attribute '" + Twine(attribute.name) + "' is missing");
+      call.error(ErrorId::OnnxBadAttribute, "attribute '" + Twine(attribute.name) + "' is missing");
     }
   }
 }
@@ -111,7 +110,7 @@ void checkCounts(NodeContext &call, const OpRow &row) {
                                           counted(1, row.maxOutputs));
   }
   for (unsigned i = 0; i < row.minInputs; ++i) {
-    if (!call.has(i)) {
+    if (!call.has(i) && (row.optional >> i & 1) == 0) {
       call.error(ErrorId::OnnxBadArity, "leaves out input " + Twine(i) + ", which is required");
     }
   }

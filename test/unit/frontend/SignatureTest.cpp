@@ -75,8 +75,12 @@ std::string count(unsigned number) { return number == kMany ? "*" : std::to_stri
 
 /// What the table says of an operator in an opset.
 Signature signatureOf(const OpRow &row, int64_t opset) {
+  std::string optional;
+  for (unsigned i = 0; i < row.minInputs; ++i) {
+    optional += (row.optional >> i & 1) != 0 ? "?" + std::to_string(i) : "";
+  }
   Signature signature{row.since,
-                      count(row.minInputs) + " " + count(row.maxInputs) + " " +
+                      count(row.minInputs) + optional + " " + count(row.maxInputs) + " " +
                           count(row.maxOutputs),
                       {}};
   for (const AttributeRow &attribute : row.attributes) {
@@ -88,15 +92,16 @@ Signature signatureOf(const OpRow &row, int64_t opset) {
   return signature;
 }
 
-/// Calls visit(name, rows, row, opset) for each operator of the default domain in each opset.
+/// Calls visit(name, row, opset) for each operator in each opset of its domain.
 template <typename Visit> void forEachRow(const Visit &visit) {
   OpTable table;
   for (const auto &entry : table.operators()) {
     OpRows rows = entry.second;
-    if (llvm::StringRef(rows.front()->domain).empty()) {
-      for (int64_t opset = rows.front()->since; opset <= kNewestOpset; ++opset) {
-        visit(std::string(rows.front()->name), *rowOf(rows, opset), opset);
-      }
+    std::string domain = rows.front()->domain;
+    std::string name = (domain.empty() ? "" : domain + ":") + rows.front()->name;
+    int64_t newest = domain.empty() ? kNewestOpset : 1;
+    for (int64_t opset = rows.front()->since; opset <= newest; ++opset) {
+      visit(name, *rowOf(rows, opset), opset);
     }
   }
 }
@@ -106,8 +111,11 @@ protected:
   /// What an import of the operator says of a node with this attribute.
   std::string messageOf(const OpRow &row, int64_t opset, const Message &attribute) {
     std::vector<std::string> inputs(row.minInputs, "x");
-    Result<ImportResult> result = import(oneNode(node(row.name, inputs, {"y"}, {attribute}),
-                                                 {valueInfo("x", kFloat, {2, 3})}, opset));
+    bool other = *row.domain != 0;
+    std::string text = oneNode(node(row.name, inputs, {"y"}, {attribute}, row.domain),
+                               {valueInfo("x", kFloat, {2, 3})}, other ? 17 : opset);
+    text += other ? Message().add(8, onnx::test::opset(opset, row.domain)).str() : "";
+    Result<ImportResult> result = import(text);
     return result ? "no error" : result.status().toString();
   }
   void expectRefused(const OpRow &row, int64_t opset, const std::string &name) {

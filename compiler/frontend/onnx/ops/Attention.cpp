@@ -1,6 +1,6 @@
-// Attention and RotaryEmbedding: `tn.attention` with the mask that the node's inputs and flags
-// describe. Relies on grouped heads being repeated by `tn.attention`.
-#include "compiler/frontend/onnx/NodeContext.h"
+// Attention: `tn.attention` with the mask that the node's inputs and flags describe.
+// Relies on grouped heads being repeated by `tn.attention`.
+#include "compiler/frontend/onnx/ops/Heads.h"
 
 #include <cmath>
 
@@ -8,36 +8,6 @@ using namespace mlir;
 
 namespace tenon::onnx {
 namespace {
-
-/// [B, S, H * D] as [B, H, S, D]; rank 4 stays.
-Value splitHeads(NodeContext &c, unsigned i, StringRef attribute) {
-  if (c.rank(i) == 4) {
-    c.ignore(attribute);
-    return c.value(i);
-  }
-  int64_t heads = c.integer(attribute, 0);
-  tn::Dims d = c.dims(i);
-  if (c.rank(i) != 3 || heads <= 0) {
-    c.error(ErrorId::OnnxBadNode,
-            "an input has neither three nor four dimensions, or its number of heads is not given");
-    return Value();
-  }
-  AffineExpr h = c.constantSize(heads);
-  AffineExpr width = divideProducts(c.symbols(), {d[2]}, {h});
-  return width ? c.transpose(c.reshape(c.value(i), {d[0], d[1], h, width}), {0, 2, 1, 3}) : Value();
-}
-
-Value positions(NodeContext &c, AffineExpr count) {
-  Type index = c.builder().getI64Type();
-  return c.makeTyped<tn::IotaOp>(tn::makeTensor({count}, index), c.scalar(0, index),
-                                 c.scalar(1, index));
-}
-
-/// 0 where a key may be seen, minus infinity elsewhere.
-Value additive(NodeContext &c, Value allowed, Type element) {
-  return c.select(allowed, c.scalar(0, element),
-                  c.scalar(-std::numeric_limits<double>::infinity(), element));
-}
 
 /// The mask input as an addend, padded with "not seen" up to the number of keys; null without one.
 Value maskAddend(NodeContext &c, AffineExpr keys, Type element) {
@@ -64,15 +34,6 @@ Value maskAddend(NodeContext &c, AffineExpr keys, Type element) {
   ends.back() = *missing;
   Value outside = c.scalar(-std::numeric_limits<double>::infinity(), element);
   return c.make<tn::PadOp>(mask, outside, begins, ends, tn::PadMode::constant);
-}
-
-/// Query i sees keys up to i + offset.
-Value causalAddend(NodeContext &c, AffineExpr queries, AffineExpr keys, AffineExpr offset,
-                   Type element) {
-  Value rows = c.add(c.alongAxis(positions(c, queries), 0, 2),
-                     c.materialize(Sizes::scalar(offset), c.builder().getI64Type()));
-  Value columns = c.alongAxis(positions(c, keys), 1, 2);
-  return additive(c, c.compare(columns, tn::Predicate::le, rows), element);
 }
 
 /// Everything that one call of attention computes from.
@@ -195,86 +156,17 @@ void attention(NodeContext &c) {
                 ? composed(c, *o, precision)
                 : c.make<tn::AttentionOp>(o->q, o->k, o->v, o->mask, llvm::APFloat(o->scale),
                                           o->causal, inner);
-  if (y && c.rank(0) == 3) {
-    tn::Dims d = tn::getDims(y.getType());
-    AffineExpr merged = multiplySizes(d[1], d[3]);
-    y = merged ? c.reshape(c.transpose(y, {0, 2, 1, 3}), {d[0], d[2], merged}) : Value();
-  }
-  c.setOutput(0, y);
-}
-
-/// The cosines or sines for each position, as [B, S, 1, width].
-Value rotaryCache(NodeContext &c, unsigned i) {
-  Value cache = c.has(3) ? c.make<tn::GatherOp>(c.value(i), c.value(3), int64_t{0}) : c.value(i);
-  tn::Dims d = cache ? tn::getDims(cache.getType()) : tn::Dims();
-  if (d.size() != 3) {
-    c.error(ErrorId::OnnxBadNode, "its caches do not have one row for each position");
-    return Value();
-  }
-  return c.reshape(cache, {d[0], d[1], c.constantSize(1), d[2]});
-}
-
-void rotaryEmbedding(NodeContext &c) {
-  bool fourDims = c.rank(0) == 4;
-  // Positions before heads: [B, S, H, D].
-  Value x = splitHeads(c, 0, "num_heads");
-  x = x ? c.transpose(x, {0, 2, 1, 3}) : x;
-  tn::Dims d = x ? tn::getDims(x.getType()) : tn::Dims();
-  std::optional<int64_t> width = x ? tn::constantDim(d[3]) : std::nullopt;
-  int64_t rotated = c.integer("rotary_embedding_dim", 0);
-  if (!x || c.failed()) {
-    return;
-  }
-  if (!width) {
-    return c.gap("the width of a head is not a constant", "declare it with --shape");
-  }
-  rotated = rotated == 0 ? width.value_or(0) : rotated;
-  if (rotated <= 0 || rotated % 2 != 0 || rotated > *width) {
-    return c.error(ErrorId::OnnxBadNode, "the rotated width is odd or larger than a head");
-  }
-  bool interleaved = c.integer("interleaved", 0) != 0;
-  AffineExpr half = c.constantSize(rotated / 2);
-  AffineExpr two = c.constantSize(2);
-  Value part = c.sliceAxis(x, 3, c.constantSize(0), c.constantSize(rotated));
-  // Pairs lie side by side or in two halves; either way along a dim of two.
-  int64_t pairAxis = interleaved ? 4 : 3;
-  tn::Dims pairDims =
-      interleaved ? tn::Dims{d[0], d[1], d[2], half, two} : tn::Dims{d[0], d[1], d[2], two, half};
-  Value pairs = c.reshape(part, pairDims);
-  tn::Dims single = {d[0], d[1], d[2], half};
-  Value first =
-      c.reshape(c.sliceAxis(pairs, pairAxis, c.constantSize(0), c.constantSize(1)), single);
-  Value second =
-      c.reshape(c.sliceAxis(pairs, pairAxis, c.constantSize(1), c.constantSize(1)), single);
-  Value cosine = rotaryCache(c, 1);
-  Value sine = rotaryCache(c, 2);
-  Value real = c.sub(c.mul(cosine, first), c.mul(sine, second));
-  Value imaginary = c.add(c.mul(sine, first), c.mul(cosine, second));
-  tn::Dims entry = pairDims;
-  entry[pairAxis] = c.constantSize(1);
-  Value turned =
-      c.reshape(c.concat({c.reshape(real, entry), c.reshape(imaginary, entry)}, pairAxis),
-                {d[0], d[1], d[2], c.constantSize(rotated)});
-  if (rotated < *width) {
-    turned = c.concat(
-        {turned, c.sliceAxis(x, 3, c.constantSize(rotated), c.constantSize(*width - rotated))}, 3);
-  }
-  c.setOutput(0, !turned    ? turned
-                 : fourDims ? c.transpose(turned, {0, 2, 1, 3})
-                            : c.reshape(turned, c.dims(0)));
+  c.setOutput(0, c.rank(0) == 3 ? mergeHeads(c, y) : y);
 }
 
 constexpr Attributes kAttention = {{"is_causal", kInt},        {"kv_num_heads", kInt},
                                    {"q_num_heads", kInt},      {"qk_matmul_output_mode", kInt},
                                    {"scale", kFloat},          {"softcap", kFloat},
                                    {"softmax_precision", kInt}};
-constexpr Attributes kRotary = {
-    {"interleaved", kInt}, {"num_heads", kInt}, {"rotary_embedding_dim", kInt}};
 
 constexpr OpRow kRows[] = {
     {"Attention", 23, 3, 6, 4, attention, kAttention},
     {"Attention", 24, 3, 7, 4, attention, kAttention},
-    {"RotaryEmbedding", 23, 3, 4, 1, rotaryEmbedding, kRotary},
 };
 
 } // namespace

@@ -252,9 +252,11 @@ constexpr OpRow kRows[] = {
     {"GroupNormalization", 18, 3, 3, 1, groupNorm, kGroupNorm},
     {"InstanceNormalization", 1, 3, 3, 1, instanceNorm, {{"epsilon", kFloat}}},
     {"LRN", 1, 1, 1, 1, lrn, kLrn},
-    {"LayerNormalization", 17, 2, 3, 3, layerNorm, kRowNorm},
+    // ONNX Runtime writes it for older opsets too, as it does the simplified one.
+    {"LayerNormalization", 1, 2, 3, 3, layerNorm, kRowNorm},
     {"LpNormalization", 1, 1, 1, 1, lpNorm, {{"axis", kInt}, {"p", kInt}}},
     {"MeanVarianceNormalization", 9, 1, 1, 1, meanVariance, {{"axes", kInts}}},
+    {"SimplifiedLayerNormalization", 1, 2, 2, 2, rmsNorm, kRowNorm},
     {"RMSNormalization", 23, 2, 2, 1, rmsNorm, kRowNorm},
 };
 

@@ -1,19 +1,11 @@
 // Linear quantization: `tn.quantize` and `tn.dequantize`, and the operators made of them.
 // Relies on zero points being given: where ONNX leaves one out, it is a zero of the quantized type.
-#include "compiler/frontend/onnx/NodeContext.h"
+#include "compiler/frontend/onnx/ops/Quantizing.h"
 
 using namespace mlir;
 
 namespace tenon::onnx {
 namespace {
-
-/// A zero point with the shape of the scale where the node has none.
-Value zeroPoint(NodeContext &c, unsigned i, Value scale, Type element) {
-  if (c.has(i)) {
-    return c.value(i);
-  }
-  return scale ? c.broadcast(c.scalar(0, element), tn::getDims(scale.getType())) : Value();
-}
 
 /// A scale of one element is a scalar: ONNX allows both spellings of "per tensor".
 Value scalarIfSingle(NodeContext &c, Value x) {
@@ -22,17 +14,13 @@ Value scalarIfSingle(NodeContext &c, Value x) {
   return single ? c.reshape(x, {}) : x;
 }
 
-bool isBlocked(NodeContext &c) {
-  if (c.integer("block_size", 0) == 0 && c.rank(1) <= 1) {
-    return false;
-  }
-  c.gap("blocked quantization is not supported", "quantize per tensor or per axis");
-  return true;
-}
+} // namespace
 
-int64_t quantizedAxis(NodeContext &c) {
-  c.ignore("axis"); // of a tensor with one scale
-  return c.rank(1) == 1 && c.rank(0) > 0 && c.opset >= 13 ? c.axis("axis", 1, c.rank(0)) : 0;
+Value zeroPoint(NodeContext &c, unsigned i, Value scale, Type element) {
+  if (c.has(i)) {
+    return c.value(i);
+  }
+  return scale ? c.broadcast(c.scalar(0, element), tn::getDims(scale.getType())) : Value();
 }
 
 Value emitQuantize(NodeContext &c, Value x, Value scale, Value zero, int64_t axis, Type element) {
@@ -50,6 +38,21 @@ Value emitDequantize(NodeContext &c, Value x, Value scale, Value zero, int64_t a
   return x && element ? c.makeTyped<tn::DequantizeOp>(tn::withElement(x.getType(), element), x,
                                                       scale, zero, axis)
                       : Value();
+}
+
+namespace {
+
+bool isBlocked(NodeContext &c) {
+  if (c.integer("block_size", 0) == 0 && c.rank(1) <= 1) {
+    return false;
+  }
+  c.gap("blocked quantization is not supported", "quantize per tensor or per axis");
+  return true;
+}
+
+int64_t quantizedAxis(NodeContext &c) {
+  c.ignore("axis"); // of a tensor with one scale
+  return c.rank(1) == 1 && c.rank(0) > 0 && c.opset >= 13 ? c.axis("axis", 1, c.rank(0)) : 0;
 }
 
 void quantizeLinear(NodeContext &c) {

@@ -1,0 +1,286 @@
+// ONNX Runtime's attention of the domain com.microsoft: heads in the last dim, and caches that each
+// batch entry fills on its own. Relies on grouped heads being repeated by `tn.attention`.
+#include "compiler/frontend/onnx/ops/Heads.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace tenon::onnx {
+namespace {
+
+/// What softmax's argument is multiplied by; 0 stands for the usual factor. None after a failure.
+std::optional<double> scaleOf(NodeContext &c, Value q) {
+  std::optional<int64_t> width =
+      q && !c.failed() ? tn::constantDim(tn::getDims(q.getType())[3]) : std::nullopt;
+  double scale = c.real("scale", 0);
+  if (scale == 0 && !width) {
+    c.gap("the width of a head is not a constant", "declare it with --shape");
+    return std::nullopt;
+  }
+  return scale == 0 ? 1 / std::sqrt(static_cast<double>(*width)) : scale;
+}
+
+void setAttention(NodeContext &c, Value q, Value k, Value v, Value mask, bool causal) {
+  std::optional<double> scale = scaleOf(c, q);
+  bool inner[] = {false, false, false, false};
+  if (scale) {
+    c.setOutput(0, mergeHeads(c, c.make<tn::AttentionOp>(q, k, v, mask, llvm::APFloat(*scale),
+                                                         causal, inner)));
+  }
+}
+
+Value sum(NodeContext &c, Value a, Value b) { return a && b ? c.add(a, b) : a ? a : b; }
+
+//===--- MultiHeadAttention ---===//
+
+/// Input `i` with its part of the bias added and its heads apart; the next part starts after it.
+Value projected(NodeContext &c, unsigned i, int64_t heads, AffineExpr &start) {
+  if (c.rank(i) == 4 && !c.has(3)) {
+    return c.value(i);
+  }
+  if (c.rank(i) != 3) {
+    c.gap("keys with heads of their own and a bias are not supported", "export without the bias");
+    return Value();
+  }
+  Value x = c.value(i);
+  AffineExpr width = c.dims(i)[2];
+  if (c.has(3)) {
+    x = c.add(x, c.sliceAxis(c.value(3), 0, start, width));
+    start = addSizes(start, width);
+  }
+  return splitHeads(c, x, heads);
+}
+
+/// The addend of a mask over keys, [B, T] or [B, S, T], where 0 leaves a key out; null without one.
+Value paddingAddend(NodeContext &c) {
+  c.ignore("mask_filter_value");
+  if (!c.has(4)) {
+    return Value();
+  }
+  tn::Dims dims = c.dims(4);
+  if (dims.size() != 2 && dims.size() != 3) {
+    c.gap("a mask of lengths is not supported", "give a mask over all keys");
+    return Value();
+  }
+  dims.insert(dims.begin() + 1, 4 - dims.size(), c.constantSize(1));
+  Value mask = c.reshape(c.value(4), dims);
+  Value seen = c.compare(mask, tn::Predicate::gt, c.scalarLike(0, mask));
+  return c.select(seen, c.scalar(0, c.element(0)),
+                  c.scalar(c.real("mask_filter_value", -10000), c.element(0)));
+}
+
+void multiHeadAttention(NodeContext &c) {
+  if (c.rank(0) != 3 || !c.has(1) || !c.has(2)) {
+    return c.gap("queries, keys and values in one tensor are not supported",
+                 "export them as three inputs");
+  }
+  int64_t heads = c.integer("num_heads", 0);
+  AffineExpr start = c.constantSize(0);
+  Value q = projected(c, 0, heads, start);
+  Value k = projected(c, 1, heads, start);
+  Value v = projected(c, 2, heads, start);
+  if (c.has(6) && c.has(7)) {
+    k = c.concat({c.value(6), k}, 2);
+    v = c.concat({c.value(7), v}, 2);
+  }
+  c.setOutput(1, k);
+  c.setOutput(2, v);
+  Value mask = sum(c, paddingAddend(c), c.value(5));
+  setAttention(c, q, k, v, mask, c.integer("unidirectional", 0) != 0);
+}
+
+//===--- GroupQueryAttention ---===//
+
+/// The node's sizes and its lengths as values.
+struct Cache {
+  int64_t heads = 0;
+  int64_t keyHeads = 0;
+  AffineExpr batch;
+  AffineExpr queries;
+  AffineExpr past; ///< length of the buffers that come in
+  AffineExpr keys; ///< length of those that go out
+  Value filled;    ///< keys that each batch entry has before the new ones, i64 [B, 1, 1, 1]
+};
+
+/// 0, 1, ... along one of four dims.
+Value counted(NodeContext &c, AffineExpr count, int64_t axis) {
+  return c.alongAxis(positions(c, count), axis, 4);
+}
+
+bool readsUnsupported(NodeContext &c) {
+  c.ignore("qk_norm_epsilon"); // of weights that are a gap
+  bool plain = c.integer("causal", 1) == 1 && c.real("softcap", 0) == 0 &&
+               c.integer("smooth_softmax", -1) <= 0 && c.integer("qk_output", 0) == 0 &&
+               c.integer("kv_cache_bit_width", 0) == 0 &&
+               c.integer("sliding_window_cache", 0) == 0 &&
+               c.text("k_quant_type", "NONE") == "NONE" && c.text("v_quant_type", "NONE") == "NONE";
+  if (!plain) {
+    c.gap("softcap, smooth_softmax, quantized caches, scores as a result and attention that is not "
+          "causal are not supported",
+          "export without them");
+  }
+  return !plain;
+}
+
+std::optional<Cache> readCache(NodeContext &c) {
+  std::optional<Sizes> total = c.requireSizes(6, "total sequence length");
+  if (!total || !total->isScalarLike()) {
+    return std::nullopt;
+  }
+  AffineExpr length = total->values[0];
+  Cache cache{c.integer("num_heads", 0),
+              c.integer("kv_num_heads", 0),
+              c.dims(0)[0],
+              c.dims(0)[1],
+              c.constantSize(0),
+              length,
+              Value()};
+  if (cache.heads <= 0 || cache.keyHeads <= 0 || cache.heads % cache.keyHeads != 0) {
+    c.error(ErrorId::OnnxBadAttribute, "kv_num_heads does not divide num_heads");
+    return std::nullopt;
+  }
+  if (c.has(3)) {
+    cache.past = c.rank(3) == 4 ? c.dims(3)[2] : cache.past;
+  }
+  auto compare = [&](AffineExpr a, Comparison kind, AffineExpr b) {
+    return c.symbols().compare(a, kind, b).value_or(false);
+  };
+  bool grows = compare(cache.past, Comparison::LessOrEqual, length);
+  cache.keys = grows ? length : cache.past;
+  bool known = c.has(3) ? grows || compare(length, Comparison::LessOrEqual, cache.past)
+                        : compare(length, Comparison::Equal, cache.queries);
+  if (!known) {
+    c.gap("it is not known which is longer, the cache or the total sequence",
+          "declare smaller ranges with --shape");
+    return std::nullopt;
+  }
+  // The first call fills the cache from its start, however long each entry's sequence is.
+  Type index = c.builder().getI64Type();
+  AffineExpr one = c.constantSize(1);
+  Value queries = c.materialize(Sizes::scalar(cache.queries), index);
+  Value first = c.compare(c.materialize(Sizes::scalar(length), index), tn::Predicate::eq, queries);
+  Value last = c.reshape(c.cast(c.value(5), index), {cache.batch, one, one, one});
+  cache.filled =
+      c.select(first, c.scalar(0, index), c.sub(c.add(last, c.scalar(1, index)), queries));
+  return cache;
+}
+
+/// The buffer with the new keys (or values) behind those that each batch entry has.
+Value extended(NodeContext &c, const Cache &cache, unsigned input, Value fresh) {
+  if (!c.has(input) || !fresh) {
+    return fresh;
+  }
+  Type index = c.builder().getI64Type();
+  Value joined = c.concat({c.value(input), fresh}, 2);
+  Value past = c.materialize(Sizes::scalar(cache.past), index);
+  AffineExpr end = addSizes(addSizes(cache.past, cache.queries), c.constantSize(-1));
+  Value at = counted(c, cache.keys, 2);
+  Value behind =
+      c.min(c.add(past, c.sub(at, cache.filled)), c.materialize(Sizes::scalar(end), index));
+  Value source = c.select(c.compare(at, tn::Predicate::lt, cache.filled), at, behind);
+  tn::Dims dims = tn::getDims(fresh.getType());
+  dims[2] = cache.keys;
+  return c.make<tn::GatherElementsOp>(joined, c.broadcast(source, dims), int64_t{2});
+}
+
+/// Which keys each query sees: those up to its own, and of these no more than the window has.
+Value seenAddend(NodeContext &c, const Cache &cache) {
+  Type index = c.builder().getI64Type();
+  Value own = c.add(counted(c, cache.queries, 2), cache.filled);
+  Value key = counted(c, cache.keys, 3);
+  Value seen = c.compare(key, tn::Predicate::le, own);
+  if (int64_t window = c.integer("local_window_size", -1); window > 0) {
+    Value least = c.sub(own, c.integerConstant({window}, {}, index));
+    seen = c.make<tn::AndOp>(seen, c.compare(least, tn::Predicate::lt, key));
+  }
+  return additive(c, seen, c.element(0));
+}
+
+/// x [B, H, S, D] turned by its positions, where the node asks for it.
+Value turned(NodeContext &c, const Cache &cache, Value x) {
+  if (c.integer("do_rotary", 0) == 0) {
+    c.ignore("rotary_interleaved");
+    for (unsigned i : {7u, 8u, 9u}) {
+      c.ignoreInput(i);
+    }
+    return x;
+  }
+  std::optional<int64_t> half =
+      c.has(7) && c.has(8) && c.rank(7) == 2 ? tn::constantDim(c.dims(7)[1]) : std::nullopt;
+  if (!half) {
+    c.gap("rotation without caches of constant width is not supported", "make them constants");
+    return Value();
+  }
+  tn::Dims at = {cache.batch, cache.queries};
+  Value own =
+      c.has(9) ? c.value(9) : c.reshape(c.add(counted(c, cache.queries, 1), cache.filled), at);
+  auto angles = [&](unsigned i) {
+    return c.reshape(c.make<tn::GatherOp>(c.value(i), own, int64_t{0}),
+                     {at[0], at[1], c.constantSize(1), c.constantSize(*half)});
+  };
+  Value y = rotate(c, x ? c.transpose(x, {0, 2, 1, 3}) : x, angles(7), angles(8), 2 * *half,
+                   c.integer("rotary_interleaved", 0) != 0);
+  return y ? c.transpose(y, {0, 2, 1, 3}) : y;
+}
+
+void groupQueryAttention(NodeContext &c) {
+  if (c.rank(0) != 3) {
+    return c.error(ErrorId::OnnxBadNode, "its query does not have three dimensions");
+  }
+  std::optional<Cache> cache = readsUnsupported(c) ? std::nullopt : readCache(c);
+  if (!cache) {
+    return;
+  }
+  Value parts[] = {c.value(0), c.value(1), c.value(2)};
+  int64_t heads[] = {cache->heads, cache->keyHeads, cache->keyHeads};
+  if (!c.has(1) && !c.has(2)) {
+    AffineExpr all = c.constantSize(cache->heads + 2 * cache->keyHeads);
+    AffineExpr width = divideProducts(c.symbols(), {c.dims(0)[2]}, {all});
+    AffineExpr start = c.constantSize(0);
+    for (unsigned i = 0; i < 3 && width; ++i) {
+      AffineExpr size = multiplySizes(width, c.constantSize(heads[i]));
+      parts[i] = c.sliceAxis(c.value(0), 2, start, size);
+      start = addSizes(start, size);
+    }
+  }
+  Value q = turned(c, *cache, splitHeads(c, parts[0], heads[0]));
+  Value k = turned(c, *cache, splitHeads(c, parts[1], heads[1]));
+  k = extended(c, *cache, 3, k);
+  Value v = extended(c, *cache, 4, splitHeads(c, parts[2], heads[2]));
+  c.setOutput(1, k);
+  c.setOutput(2, v);
+  setAttention(c, q, k, v, sum(c, seenAddend(c, *cache), c.value(10)), false);
+}
+
+constexpr Attributes kMultiHead = {{"mask_filter_value", kFloat},
+                                   needs({"num_heads", kInt}),
+                                   {"scale", kFloat},
+                                   {"unidirectional", kInt}};
+constexpr Attributes kGroupQuery = {{"causal", kInt},
+                                    {"do_rotary", kInt},
+                                    {"k_quant_type", kString},
+                                    {"kv_cache_bit_width", kInt},
+                                    needs({"kv_num_heads", kInt}),
+                                    {"local_window_size", kInt},
+                                    needs({"num_heads", kInt}),
+                                    {"qk_norm_epsilon", kFloat},
+                                    {"qk_output", kInt},
+                                    {"rotary_interleaved", kInt},
+                                    {"scale", kFloat},
+                                    {"sliding_window_cache", kInt},
+                                    {"smooth_softmax", kInt},
+                                    {"softcap", kFloat},
+                                    {"v_quant_type", kString}};
+constexpr uint16_t kPacked = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4;
+
+constexpr OpRow kRows[] = {
+    {"GroupQueryAttention", 1, 7, 16, 4, groupQueryAttention, kGroupQuery, kMicrosoft, kPacked},
+    {"MultiHeadAttention", 1, 1, 10, 4, multiHeadAttention, kMultiHead, kMicrosoft},
+};
+
+} // namespace
+
+ArrayRef<OpRow> microsoftAttentionRows() { return kRows; }
+
+} // namespace tenon::onnx

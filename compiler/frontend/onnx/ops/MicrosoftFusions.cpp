@@ -1,0 +1,98 @@
+// ONNX Runtime's fused operators of the domain com.microsoft: activations, sums before norms,
+// scaled products. Relies on `tn` fusing what they are made of here.
+#include "compiler/frontend/onnx/NodeContext.h"
+
+using namespace mlir;
+
+namespace tenon::onnx {
+namespace {
+
+template <bool tanhForm> void biasGelu(NodeContext &c) {
+  Value x = c.has(1) ? c.add(c.value(0), c.value(1)) : c.value(0);
+  c.setOutput(0, c.unary<tn::GeluOp>(x, tanhForm));
+}
+
+void quickGelu(NodeContext &c) {
+  Value x = c.value(0);
+  Value alpha = c.scalarLike(c.real("alpha", 1.702f), x);
+  c.setOutput(0, c.mul(x, c.unary<tn::SigmoidOp>(c.mul(x, alpha))));
+}
+
+void fusedMatMul(NodeContext &c) {
+  if (c.rank(0) < 2 || c.rank(1) < 2) {
+    return c.gap("one-dimensional operands are not supported", "add a dimension");
+  }
+  if (c.integer("transBatchA", 0) != 0 || c.integer("transBatchB", 0) != 0) {
+    return c.gap("transposed batch dimensions are not supported", "export without the fusion");
+  }
+  Value y = c.make<tn::MatmulOp>(c.value(0), c.value(1), c.integer("transA", 0) != 0,
+                                 c.integer("transB", 0) != 0);
+  double alpha = c.real("alpha", 1);
+  c.setOutput(0, alpha == 1 ? y : c.mul(y, c.scalarLike(alpha, y)));
+}
+
+Value lastLayerNorm(NodeContext &c, Value x, unsigned scale, unsigned bias) {
+  int64_t rank = x ? cast<RankedTensorType>(x.getType()).getRank() : 1;
+  return c.make<tn::LayerNormOp>(x, c.value(scale), c.value(bias), rank - 1,
+                                 llvm::APFloat(c.real("epsilon", 1e-12f)));
+}
+
+/// The norm of the sum of an input, what skipped a layer, and a bias; the sum is output 3.
+Value skippedSum(NodeContext &c, unsigned bias) {
+  Value sum = c.add(c.value(0), c.value(1));
+  sum = c.has(bias) ? c.add(sum, c.value(bias)) : sum;
+  c.setOutput(3, sum);
+  return sum;
+}
+
+void skipLayerNorm(NodeContext &c) { c.setOutput(0, lastLayerNorm(c, skippedSum(c, 4), 2, 3)); }
+
+void skipRmsNorm(NodeContext &c) {
+  Value sum = skippedSum(c, 3);
+  c.setOutput(0, c.make<tn::RmsNormOp>(sum, c.value(2), c.rank(0) - 1,
+                                       llvm::APFloat(c.real("epsilon", 1e-12f))));
+}
+
+void embedLayerNorm(NodeContext &c) {
+  if (c.rank(0) != 2 || c.rank(3) != 2) {
+    return c.error(ErrorId::OnnxBadNode, "its ids or position embeddings are no matrix");
+  }
+  c.ignore("mask_index_type"); // says no more than whether output 1 is wanted
+  Type count = c.builder().getI32Type();
+  c.setOutput(1, c.has(7) ? c.reduce(tn::ReduceKind::sum, c.value(7), {1}, false)
+                          : c.broadcast(c.scalar(0, count), c.dims(0)[0]));
+  Value sum = c.make<tn::GatherOp>(c.value(2), c.value(0), int64_t{0});
+  AffineExpr length = c.dims(0)[1];
+  sum = c.add(sum, c.has(8) ? c.make<tn::GatherOp>(c.value(3), c.value(8), int64_t{0})
+                            : c.sliceAxis(c.value(3), 0, c.constantSize(0), length));
+  if (c.has(1) && c.has(4)) {
+    sum = c.add(sum, c.make<tn::GatherOp>(c.value(4), c.value(1), int64_t{0}));
+  }
+  c.setOutput(2, sum);
+  c.setOutput(0, lastLayerNorm(c, sum, 5, 6));
+}
+
+constexpr Attributes kEpsilon = {{"epsilon", kFloat}};
+constexpr Attributes kEmbed = {{"epsilon", kFloat}, {"mask_index_type", kInt}};
+constexpr Attributes kFusedMatMul = {{"alpha", kFloat},
+                                     {"transA", kInt},
+                                     {"transB", kInt},
+                                     {"transBatchA", kInt},
+                                     {"transBatchB", kInt}};
+
+constexpr OpRow kRows[] = {
+    {"BiasGelu", 1, 2, 2, 1, biasGelu<false>, {}, kMicrosoft},
+    {"EmbedLayerNormalization", 1, 7, 9, 3, embedLayerNorm, kEmbed, kMicrosoft, 1 << 1 | 1 << 4},
+    {"FastGelu", 1, 1, 2, 1, biasGelu<true>, {}, kMicrosoft},
+    {"FusedMatMul", 1, 2, 2, 1, fusedMatMul, kFusedMatMul, kMicrosoft},
+    {"Gelu", 1, 1, 1, 1, biasGelu<false>, {}, kMicrosoft},
+    {"QuickGelu", 1, 1, 1, 1, quickGelu, {{"alpha", kFloat}}, kMicrosoft},
+    {"SkipLayerNormalization", 1, 3, 5, 4, skipLayerNorm, kEpsilon, kMicrosoft},
+    {"SkipSimplifiedLayerNormalization", 1, 3, 4, 4, skipRmsNorm, kEpsilon, kMicrosoft},
+};
+
+} // namespace
+
+ArrayRef<OpRow> microsoftFusionRows() { return kRows; }
+
+} // namespace tenon::onnx
