@@ -14,17 +14,24 @@
 extern "C" {
 #endif
 
-#define TENON_KERNEL_ABI 1u
+#define TENON_KERNEL_ABI 2u
 
-/* What a kernel returns. Values not listed are reported as TN0610. */
+/* What a kernel returns: the highest of its failures. Values not listed are reported as TN0610. A
+ * kernel that fails has still done all of its work, inside of its buffers.
+ *
+ * On a GPU a kernel that can fail takes one argument more, behind all others: a pointer to
+ * TENON_KERNEL_STATUSES bytes in the host's memory, of which it sets number `status` to 1. */
 enum {
   TENON_KERNEL_OK = 0,
   /* A value used as an index is out of range (TN0608). */
   TENON_KERNEL_INDEX_RANGE = 1,
   /* Integer division or remainder by zero, or INT_MIN / -1 (TN0609). */
   TENON_KERNEL_ARITHMETIC = 2,
-  /* An access outside of the launch's memory, found by code with bounds checks (TN0613). It was not
-     done. */
+  /* A constraint that the model states does not hold (TN0611). */
+  TENON_KERNEL_CONSTRAINT = 3,
+  TENON_KERNEL_STATUSES = 4,
+  /* On the CPU, from code with bounds checks: an access outside of the launch's memory (TN0613). It
+     was not done. */
   TENON_KERNEL_OUT_OF_BOUNDS = 16
 };
 

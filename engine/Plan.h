@@ -156,6 +156,10 @@ struct Instruction {
   uint8_t fillByte = 0;        ///< Fill
   /// Launch, behind a call: done in its place where the libraries that are found cannot do it.
   bool isSpare = false;
+  /// Launch on a GPU: the kernel takes the place for its status behind all else (KernelAbi.h).
+  bool canFail = false;
+  /// For people: what the model states that the kernel looks at; an error of a constraint says it.
+  std::string constraint;
   /// For people: the source node or region ("conv1+relu"); shown by profiles and errors.
   std::string label;
 };

@@ -48,9 +48,12 @@ Offset<fb::Instruction> encodeInstruction(FlatBufferBuilder &builder, const Inst
           ? Offset<FlatVector<uint8_t>>()
           : builder.CreateVector(reinterpret_cast<const uint8_t *>(in.call.data()), in.call.size());
   Offset<FlatVector<Offset<fb::TensorMap>>> maps = encodeTensorMaps(builder, in);
+  Offset<flatbuffers::String> constraint =
+      in.constraint.empty() ? Offset<flatbuffers::String>() : builder.CreateString(in.constraint);
   return fb::CreateInstruction(builder, static_cast<uint8_t>(in.kind), in.device, in.queue,
                                in.kernel, buffers, in.reads, sizes, in.grid, in.scratch,
-                               in.fillByte, label, in.threads, call, in.isSpare, maps);
+                               in.fillByte, label, in.threads, call, in.isSpare, maps, in.canFail,
+                               constraint);
 }
 
 struct EncodedExprs {
@@ -129,6 +132,8 @@ void decodeInstructions(const fb::Plan &from, Plan &plan, CopyBudget &budget) {
     out.scratch = in.scratch();
     out.fillByte = in.fill_byte();
     out.isSpare = in.is_spare();
+    out.canFail = in.can_fail();
+    out.constraint = copyString(in.constraint(), budget);
     out.label = copyString(in.label(), budget);
     out.threads = in.threads();
     if (in.call() && budget.take(in.call()->size())) {

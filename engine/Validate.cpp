@@ -206,6 +206,10 @@ private:
   }
 
   Status checkKind(size_t index, const Instruction &instruction) const {
+    if (instruction.canFail && (device == kHost || instruction.kind != InstructionKind::Launch)) {
+      return instructionError(index, instruction,
+                              "only launches on a GPU take a place for a status");
+    }
     if (instruction.isSpare && !standsForCall(index)) {
       return instructionError(index, instruction, "it is the spare of no call");
     }

@@ -100,6 +100,10 @@ def Tn_ResizeMode : Tn_Enum<"ResizeMode", [
   I32EnumAttrCase<"nearest", 0>, I32EnumAttrCase<"linear", 1>, I32EnumAttrCase<"cubic", 2>]>;
 def Tn_ResizeModeAttr : Tn_EnumAttr<Tn_ResizeMode, "resize_mode">;
 
+def Tn_Failure : Tn_Enum<"Failure", [
+  I32EnumAttrCase<"index", 1>, I32EnumAttrCase<"arithmetic", 2>, I32EnumAttrCase<"constraint", 3>]>;
+def Tn_FailureAttr : Tn_EnumAttr<Tn_Failure, "failure">;
+
 // Traits that dispatch and the passes ask for instead of lists of operation names.
 def Tn_Elementwise : NativeOpTrait<"TnElementwise"> { let cppNamespace = "::tenon::tn"; }
 def Tn_Contraction : NativeOpTrait<"TnContraction"> { let cppNamespace = "::tenon::tn"; }
@@ -113,6 +117,7 @@ def Tn_BitsTensor : RankedTensorOf<[I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64
 def Tn_BoolTensor : RankedTensorOf<[I1]>;
 def Tn_ValueTensor : RankedTensorOf<[I1, F16, BF16, F32, F64, I8, I16, I32, I64, UI8, UI16, UI32, UI64]>;
 def Tn_IndexTensor : RankedTensorOf<[I32, I64]>;
+def Tn_Condition : AnyTypeOf<[Tn_BoolTensor, I1]>;
 
 class Tn_Op<string mnemonic, list<Trait> traits = []> : Op<TnDialect, mnemonic, traits>;
 

@@ -85,12 +85,14 @@ void PlanBuilder::addRegion(tn::RegionOp region, size_t regionIndex, int64_t pos
   for (const codegen::Program &bytes : code.temporaries) {
     regionBuffers.push_back(addTemporary(bytes, symbols));
   }
+  std::string constraint = constraintOf(region);
   for (auto [index, step] : llvm::enumerate(code.steps)) {
     if (step.isCopy && regionBuffers[step.buffers.front()] == regionBuffers[step.buffers.back()]) {
       continue;
     }
     addStep(step, regionBuffers, symbols);
     plan.instructions.back().label = labelOf(region);
+    plan.instructions.back().constraint = constraint;
     notes.strategies.push_back(region.getStrategy().str());
     origins.push_back({regionIndex, index, symbols});
   }
@@ -199,6 +201,7 @@ std::vector<engine::Variant> PlanBuilder::makeVariants() {
       instruction.kernel = kernels.at(step.symbol);
       instruction.grid = sizes.substitute(step.grid, origin.symbols);
       instruction.threads = step.threads;
+      instruction.canFail = step.canFail;
       if (!step.scratch.empty()) {
         instruction.scratch = sizes.substitute(step.scratch, origin.symbols);
       }

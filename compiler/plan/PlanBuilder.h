@@ -12,6 +12,8 @@ namespace tenon::plan {
 
 /// The source nodes of an operation, for people.
 std::string labelOf(mlir::Operation *op);
+/// What the tn.requires of a region say.
+std::string constraintOf(tn::RegionOp region);
 
 class PlanBuilder {
 public:

@@ -188,6 +188,7 @@ private:
     step.firstPointer = static_cast<uint32_t>(out.sources.size());
     step.firstSize = static_cast<uint32_t>(out.sizes.size());
     step.firstMap = static_cast<uint32_t>(out.maps.size());
+    step.firstStatus = out.statusCount;
     for (uint32_t buffer : instruction.buffers) {
       Space space = plan.buffers[placed[buffer].root].space;
       if (space == Space::Input || space == Space::Output) {
@@ -212,6 +213,8 @@ private:
   Status bindLaunch(const Instruction &instruction, BoundStep &step) {
     step.kernel = instruction.kernel;
     step.threads = instruction.threads;
+    step.canFail = instruction.canFail;
+    out.statusCount += step.canFail ? 1 : 0;
     step.grid = value(instruction.grid);
     step.scratch = instruction.scratch == kNone ? 0 : value(instruction.scratch);
     if (step.grid < 0 || step.scratch < 0) {

@@ -58,7 +58,7 @@ private:
 double element(Generator &generator, const Operand &operand, Type type) {
   double uniform = generator.next();
   if (type.isInteger(1)) {
-    return uniform < 0.5;
+    return operand.low == operand.high ? operand.low : uniform < 0.5;
   }
   double low = operand.low, high = operand.high;
   if (high == kEverything) {

@@ -7,6 +7,7 @@
 #include "compiler/codegen/cpu/KernelBuilder.h"
 #include "compiler/codegen/cpu/Levels.h"
 #include "compiler/codegen/cpu/MicroKernel.h"
+#include "compiler/codegen/cpu/ReturnFailures.h"
 #include "compiler/codegen/cpu/Scratch.h"
 #include "compiler/codegen/cpu/Strategies.h"
 #include "compiler/codegen/cpu/VectorizeStrips.h"
@@ -155,8 +156,11 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
   FailureOr<AffineExpr> scratch = assignScratch(kernel.function());
   if (failed(scratch) || failed(vectorizeStrips(kernel.function(), floatLanes(level))) ||
       failed(runPasses(module, {createCanonicalizerPass, createCSEPass})) ||
-      failed(expandMath(module)) ||
-      failed(runPasses(module, {affine::createAffineExpandIndexOpsPass})) ||
+      failed(expandMath(module))) {
+    return failure();
+  }
+  returnFailures(kernel.function());
+  if (failed(runPasses(module, {affine::createAffineExpandIndexOpsPass})) ||
       failed(lowerToLlvmDialect(module))) {
     return failure();
   }

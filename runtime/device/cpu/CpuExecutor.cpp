@@ -3,7 +3,6 @@
 #include "runtime/device/cpu/CpuExecutor.h"
 
 #include "runtime/device/cpu/CpuVariant.h"
-#include "support/Text.h"
 
 #include <algorithm>
 #include <cstring>
@@ -18,25 +17,6 @@ namespace {
 constexpr uint64_t kPage = 4096;
 constexpr int64_t kMoveBlock = 64 << 10; ///< bytes of a copy or fill done by one thread at once
 constexpr int64_t kLeastParallel = 512 << 10; ///< bytes that are worth waking threads for
-
-Status kernelError(int32_t code, const BoundStep &step, const engine::Plan &plan) {
-  std::string where = strCat("'", plan.instructions[step.instruction].label, "' (instruction ",
-                             step.instruction, "): ");
-  switch (code) {
-  case TENON_KERNEL_INDEX_RANGE:
-    return Status::error(ErrorId::RunIndexOutOfRange, where + "an index is out of range",
-                         "check the index tensors among the inputs");
-  case TENON_KERNEL_ARITHMETIC:
-    return Status::error(ErrorId::RunBadArithmetic, where + "integer division by zero",
-                         "check the divisors among the inputs");
-  case TENON_KERNEL_OUT_OF_BOUNDS:
-    return Status::error(ErrorId::RunOutOfBounds, where + "an access lies outside of its buffers",
-                         "report it with the model and the dims of the inputs");
-  default:
-    return Status::error(ErrorId::RunKernelFailed, where + strCat("the kernel returned ", code),
-                         "report it with the engine");
-  }
-}
 
 Status notOnHost() {
   return Status::error(ErrorId::RunBadBinding,
@@ -204,8 +184,8 @@ int32_t CpuExecutor::launch(const BoundPlan &bound, const BoundStep &step) {
   }
   pool->parallelFor(step.grid, [&](int64_t begin, int64_t end, unsigned thread) {
     int32_t code = call(bound, step, begin, end, thread);
-    if (code != TENON_KERNEL_OK) {
-      failure.store(code, std::memory_order_relaxed);
+    int32_t before = failure.load(std::memory_order_relaxed);
+    while (code > before && !failure.compare_exchange_weak(before, code)) {
     }
   });
   return failure.load(std::memory_order_relaxed);
@@ -242,7 +222,7 @@ Status CpuExecutor::execute(BoundPlan &bound, const RunOptions &options) {
     if (step.kind == InstructionKind::Launch) {
       int32_t code = launch(bound, step);
       if (code != TENON_KERNEL_OK) {
-        return kernelError(code, step, variant.plan());
+        return kernelError(code, variant.plan(), step.instruction);
       }
       continue;
     }

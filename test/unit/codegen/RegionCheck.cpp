@@ -91,8 +91,15 @@ KernelRun runKernel(const Kernel &kernel, engine::CpuLevel level,
 std::vector<reference::Tensor> runKernel(const Kernel &kernel, engine::CpuLevel level,
                                          ArrayRef<reference::Tensor> inputs,
                                          ArrayRef<reference::Tensor> results,
-                                         const std::vector<int64_t> &symbols, int pieces) {
-  return runKernel(kernel, level, inputs, results, symbols, pieces, /*shortened=*/-1).outputs;
+                                         const std::vector<int64_t> &symbols, int pieces,
+                                         int32_t *status) {
+  KernelRun run = runKernel(kernel, level, inputs, results, symbols, pieces, /*shortened=*/-1);
+  if (status) {
+    *status = run.status;
+  } else {
+    EXPECT_EQ(TENON_KERNEL_OK, run.status) << kernel.symbol << " failed";
+  }
+  return std::move(run.outputs);
 }
 
 int32_t guardedStatus(const Kernel &kernel, engine::CpuLevel level,

@@ -32,6 +32,8 @@ void expectSame(const Instruction &a, const Instruction &b) {
   EXPECT_EQ(a.threads, b.threads);
   EXPECT_EQ(a.call, b.call);
   EXPECT_EQ(a.isSpare, b.isSpare);
+  EXPECT_EQ(a.canFail, b.canFail);
+  EXPECT_EQ(a.constraint, b.constraint);
   ASSERT_EQ(a.tensorMaps.size(), b.tensorMaps.size());
   for (size_t i = 0; i < a.tensorMaps.size(); ++i) {
     const TensorMap &map = a.tensorMaps[i], &other = b.tensorMaps[i];
@@ -70,6 +72,8 @@ TEST(Codec, PlanRoundTrip) {
   builder.plan.instructions.back().queue = 4;
   builder.plan.instructions.back().threads = 96;
   builder.plan.instructions.back().isSpare = true;
+  builder.plan.instructions.back().canFail = true;
+  builder.plan.instructions.back().constraint = "k is at most 5";
   builder.plan.instructions.back().call = {std::byte(1), std::byte(2)};
   builder.plan.instructions.back().tensorMaps = {
       {1, 2, builder.size(32), builder.size(64), builder.size(128), 256, 64},

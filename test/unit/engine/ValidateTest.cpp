@@ -287,6 +287,7 @@ TEST(Validate, InstructionsOfAGpu) {
                    }});
   cases.push_back({"map of a call", bad,
                    [](Plan &p) { p.instructions[4].tensorMaps = p.instructions[0].tensorMaps; }});
+  cases.push_back({"status of a call", bad, [](Plan &p) { p.instructions[5].canFail = true; }});
   cases.push_back({"spare of no call", bad, [](Plan &p) { p.instructions[0].isSpare = true; }});
   cases.push_back({"call as a spare", bad, [](Plan &p) { p.instructions[5].isSpare = true; }});
   cases.push_back({"scale", bad, [](Plan &p) {

@@ -9,11 +9,12 @@ using namespace mlir;
 namespace tenon::onnx {
 namespace {
 
-/// floor(dim * scale); null if that is no expression.
+/// floor(dim * scale), of floats as ONNX's shape inference multiplies them; null if that is no
+/// expression.
 AffineExpr scaled(NodeContext &c, AffineExpr dim, double scale) {
   if (std::optional<int64_t> size = tn::constantDim(dim)) {
-    double result = std::floor(static_cast<double>(*size) * scale);
-    return result < 1e15 ? c.constantSize(static_cast<int64_t>(result)) : nullptr;
+    float result = std::floor(static_cast<float>(*size) * static_cast<float>(scale));
+    return result < 1e15f ? c.constantSize(static_cast<int64_t>(result)) : nullptr;
   }
   if (scale >= 1 && scale == std::floor(scale) && scale < 1e6) {
     return multiplySizes(dim, c.constantSize(static_cast<int64_t>(scale)));
