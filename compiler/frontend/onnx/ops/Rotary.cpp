@@ -89,6 +89,9 @@ void microsoftRotary(NodeContext &c) {
     return c.gap("packed batches and a scale are not supported", "export without them");
   }
   bool apart = c.rank(0) == 4;
+  if (!apart && c.rank(0) != 3) {
+    return c.error(ErrorId::OnnxBadNode, "its input has neither three nor four dimensions");
+  }
   std::optional<int64_t> half = c.rank(2) == 2 ? tn::constantDim(c.dims(2)[1]) : std::nullopt;
   std::optional<int64_t> width = tn::constantDim(c.dims(0).back());
   int64_t rotated = c.integer("rotary_embedding_dim", 0);
