@@ -397,8 +397,12 @@ Status Compilation::run() {
     if (loaded.phase == Phase::Codegen) {
       return compileRegionAlone(loaded);
     }
+    phase = loaded.phase;
     steps = steps.drop_front(static_cast<size_t>(loaded.phase) + 1);
     TENON_TRY(start(std::move(loaded)));
+    if (options.stopAfter && *options.stopAfter <= phase) {
+      return Status::ok();
+    }
   }
   for (const Step &step : steps) {
     report(step.phase, 0);
@@ -439,7 +443,7 @@ void abandonIfDamaged(std::unique_ptr<Compilation> compilation) {
 /// The module before the phase that failed, made again; empty if that fails too.
 std::string textBefore(Phase failed, const CompileOptions &options, const CompileCache &cache,
                        const ModelIdentity &identity) {
-  if (failed == Phase::Import || isPhaseDump(options.model)) {
+  if (failed == Phase::Import) {
     return "";
   }
   CompileOptions again = options;

@@ -159,9 +159,17 @@ void Campaign::ended(Child child) {
   if (child.next < child.end) {
     int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     ++result.models;
-    report(child.next, signal == SIGALRM ? "takes too long"
+    if (!options.oracle.fault.empty()) {
+      ++result.untouched;
+    } else {
+      uint64_t seed = options.seed + child.next;
+      if (!options.oracle.dumpFolder.empty()) {
+        dumpModel(makeModel(seed, options.hasRelations), seed, "ends the process", options.oracle.dumpFolder);
+      }
+      report(child.next, signal == SIGALRM ? "takes too long"
                        : signal ? std::string("ends by a signal: ") + strsignal(signal)
                                 : "ends with " + std::to_string(WEXITSTATUS(status)));
+    }
     if (child.next + 1 < child.end && !isOver()) {
       start(child.next + 1, child.end);
     }

@@ -31,6 +31,9 @@ struct Outcome {
   std::string text; ///< one line: what differs, or why it is refused
 };
 
+/// Writes a model, the inputs of its seed and what differs into a folder named by the seed.
+void dumpModel(const Model &model, uint64_t seed, const std::string &text, const std::string &folder);
+
 /// The model of this seed; the seed also decides level, threads and options.
 Outcome checkModel(const Model &model, uint64_t seed, const OracleOptions &options);
 

@@ -25,6 +25,9 @@ AffineExpr chunkCount(AffineExpr rows, int64_t most, int64_t least, AffineExpr o
   if (!size) {
     return rows.ceilDiv(most);
   }
+  if (*size == 0) {
+    return getAffineConstantExpr(0, rows.getContext());
+  }
   int64_t chunks = llvm::divideCeil(*size, most);
   while (points && chunks * *points < kEnoughPoints && *size >= chunks * 2 * least) {
     chunks *= 2;
