@@ -14,6 +14,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "support/Text.h"
+#include "test/unit/codegen/LoadedCode.h"
 #include "test/unit/codegen/RegionCheck.h"
 
 #include <cctype>

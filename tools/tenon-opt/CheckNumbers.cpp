@@ -2,6 +2,7 @@
 // Relies on small shapes: a test's graph, not a model.
 #include "tools/tenon-opt/CheckNumbers.h"
 
+#include "compiler/graph/Constraints.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/reference/Interpreter.h"
 

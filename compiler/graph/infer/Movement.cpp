@@ -71,17 +71,13 @@ LogicalResult ConcatOp::inferReturnTypes(MLIRContext *, infer::Location location
 
 namespace {
 
-/// The smallest dim that can be padded so: what is taken off is there, a border exists to be
-/// repeated, and an element is reflected at most once (beyond that ONNX does not define the
-/// result).
+/// The smallest dim that can be padded so: what is taken off is there, and so is an element to be
+/// repeated.
 int64_t leastPadded(PadOp::Adaptor pad, size_t index) {
   int64_t begin = pad.getBegins()[index], end = pad.getEnds()[index];
-  int64_t widest = std::max(begin, end);
-  int64_t least = std::max<int64_t>(0, -std::min<int64_t>(begin, 0) - std::min<int64_t>(end, 0));
-  if (widest <= 0 || pad.getMode() == PadMode::constant) {
-    return least;
-  }
-  return std::max<int64_t>(least, pad.getMode() == PadMode::reflect ? widest + 1 : 1);
+  int64_t takenOff = -std::min<int64_t>(begin, 0) - std::min<int64_t>(end, 0);
+  bool repeats = pad.getMode() != PadMode::constant && std::max(begin, end) > 0;
+  return std::max<int64_t>(takenOff, repeats ? 1 : 0);
 }
 
 } // namespace

@@ -60,13 +60,13 @@ inline const std::vector<FailureCase> &failureCases() {
        {3, 4, -4, -5, 0, 0}, {3, 4, -4, -5, 4, 0}, TENON_KERNEL_INDEX_RANGE},
       {"scatter of single elements", "single",
        "(%i: tensor<2x3xi64>, %x: tensor<5x3xf32>, %u: tensor<2x3xf32>) -> tensor<5x3xf32>",
-       "%0 = tn.scatter_elements %x, %i, %u {axis = 0 : i64, kind = #tn.scatter_kind<add>} : "
+       "%0 = tn.scatter_elements <add> %x, %i, %u {axis = 0 : i64} : "
        "(tensor<5x3xf32>, tensor<2x3xi64>, tensor<2x3xf32>) -> tensor<5x3xf32> "
        "return %0 : tensor<5x3xf32>",
        {4, -5, 0, 0, 0, 0}, {4, 0, 0, 0, 0, 5}, TENON_KERNEL_INDEX_RANGE},
       {"scatter of tuples", "single",
        "(%i: tensor<3x1xi64>, %x: tensor<5x3xf32>, %u: tensor<3x3xf32>) -> tensor<5x3xf32>",
-       "%0 = tn.scatter_nd %x, %i, %u {kind = #tn.scatter_kind<none>} : "
+       "%0 = tn.scatter_nd <none> %x, %i, %u : "
        "(tensor<5x3xf32>, tensor<3x1xi64>, tensor<3x3xf32>) -> tensor<5x3xf32> "
        "return %0 : tensor<5x3xf32>",
        {4, -5, 0}, {4, -6, 0}, TENON_KERNEL_INDEX_RANGE},

@@ -108,10 +108,6 @@ const Bad kBad[] = {
      "tn.pad <reflect> %0 {begins = array<i64: 1>, ends = array<i64: 1>} : (tensor<0xf32>) -> "
      "tensor<2xf32>",
      "do not fit dim 0 of size 0"},
-    {"%0: tensor<3xf32>",
-     "tn.pad <reflect> %0 {begins = array<i64: 3>, ends = array<i64: 0>} : (tensor<3xf32>) -> "
-     "tensor<6xf32>",
-     "do not fit dim 0 of size 3"},
     {"%0: tensor<3x4xf32>, %1: tensor<2xi64>",
      "tn.gather %0, %1 {axis = 2 : i64} : (tensor<3x4xf32>, tensor<2xi64>) -> tensor<3x4xf32>",
      "axis 2 is outside"},
