@@ -4,7 +4,7 @@
 #include "engine/Reader.h"
 #include "runtime/core/Engine.h"
 #include "tools/tenon/CompilerBridge.h"
-#include "tools/tenon/EngineSource.h"
+#include "tools/tenon/FileKind.h"
 #include "tools/tenon/Target.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
@@ -40,11 +40,7 @@ std::string gapText(const ModelGap &gap) {
 }
 
 Status checkModel(const CheckFlags &flags, Terminal &terminal) {
-  std::vector<ShapeArgument> shapes;
-  for (const std::string &text : flags.shapes) {
-    TENON_ASSIGN(ShapeArgument shape, parseShapeArgument(text));
-    shapes.push_back(std::move(shape));
-  }
+  TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(flags.shapes));
   TENON_ASSIGN(ModelFacts facts, importModel(flags.path, shapes));
   std::string target = fmt::format("{}", fmt::join(flags.targets, ","));
   std::set<std::string> operators;
@@ -107,14 +103,15 @@ Status checkEngine(const CheckFlags &flags, Terminal &terminal) {
 
 Status check(const CheckFlags &flags, Terminal &terminal) {
   TENON_TRY(parseTargets(flags.targets).takeStatus());
-  return isModelPath(flags.path) ? checkModel(flags, terminal) : checkEngine(flags, terminal);
+  TENON_ASSIGN(bool model, isModel(flags.path, Takes::OnnxOrEngine));
+  return model ? checkModel(flags, terminal) : checkEngine(flags, terminal);
 }
 
 } // namespace
 
 Action declareCheck(CLI::App &command) {
   std::shared_ptr<CheckFlags> flags = std::make_shared<CheckFlags>();
-  command.add_option("FILE", flags->path, "A model (.onnx) or an engine")->required();
+  command.add_option("FILE", flags->path, "A model (ONNX) or an engine")->required();
   command.add_option("--target", flags->targets, "What the model is to be compiled for")->allow_extra_args(false);
   command.add_option("--shape", flags->shapes, "Dimensions of an input, as for compile")
       ->allow_extra_args(false);

@@ -54,6 +54,10 @@ void containCrashes();
 std::vector<std::string> phaseNames();
 Result<pipeline::CompileSummary> compileModel(const CompileRequest &request);
 
+/// The files with weights that a model names, or that lie beside a dumped phase; none for a file that
+/// cannot be read.
+std::vector<std::string> dataFilesOf(const std::string &model);
+
 /// Something that a model needs and Tenon lacks; see onnx::Gap.
 struct ModelGap {
   std::string op;
@@ -84,9 +88,17 @@ struct ModelNode {
   std::vector<int64_t> producers; ///< indices of the nodes it reads; inputs come as -1 - index
 };
 
-/// A model as it was imported.
+/// An operator set that the model imports.
+struct ModelOpset {
+  std::string domain; ///< "" for ai.onnx
+  int64_t version = 0;
+};
+
+/// A model as it was imported. With gaps, it is as the file has it: types as they are declared, nodes
+/// and counts of ONNX's operators, no symbols.
 struct ModelFacts {
-  std::vector<ModelGap> gaps; ///< when there are any, the rest is empty
+  std::vector<ModelGap> gaps;
+  std::vector<ModelOpset> opsets;
   std::vector<ModelSymbol> symbols;
   std::vector<ModelValue> inputs;
   std::vector<ModelValue> outputs;

@@ -5,6 +5,8 @@
 #include "support/Environment.h"
 #include "support/ThreadPool.h"
 #include "tools/tenon/CompilerBridge.h"
+#include "tools/tenon/FileKind.h"
+#include "tools/tenon/Target.h"
 #include "tools/tenon/Terminal.h"
 
 #include <fmt/format.h>
@@ -103,12 +105,13 @@ std::string cacheFolder() {
 
 std::string reproducerOf(const std::string &path) { return path + ".reproducer.mlir"; }
 
-bool isModelPath(const std::string &path) { return path.ends_with(".onnx"); }
-
 Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal &terminal) {
   EngineSource source;
-  source.variant = request.variant;
-  if (!isModelPath(request.path)) {
+  if (!request.variant.empty()) {
+    TENON_ASSIGN(source.variant, parseVariant(request.variant));
+  }
+  TENON_ASSIGN(bool model, isModel(request.path, Takes::Either));
+  if (!model) {
     source.enginePath = request.path;
     return source;
   }
@@ -120,10 +123,7 @@ Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal 
   compile.progress = [&](std::string_view phase, double fraction) {
     terminal.progress(phase, fraction);
   };
-  for (const std::string &text : request.shapes) {
-    TENON_ASSIGN(ShapeArgument shape, parseShapeArgument(text));
-    compile.shapes.push_back(std::move(shape));
-  }
+  TENON_ASSIGN(compile.shapes, parseShapeArguments(request.shapes));
   TENON_ASSIGN(source.temporaryFolder, makeTemporaryFolder());
   source.enginePath = source.temporaryFolder + "/model.tenon";
   compile.output = source.enginePath;

@@ -19,14 +19,13 @@ class Terminal;
 std::string cacheFolder();
 
 struct OpenRequest {
-  std::string path; ///< a model when it ends in .onnx
+  std::string path; ///< of an engine or a model
   std::vector<std::string> shapes;
   TargetFlags target;
-  std::string variant; ///< empty for the best that this machine runs
+  std::string variant; ///< as on the command line; empty for the best that this machine runs
   bool useCache = true;
 };
 
-bool isModelPath(const std::string &path);
 /// Where a fault of the compiler leaves its reproducer, for an engine or model of this path.
 std::string reproducerOf(const std::string &path);
 

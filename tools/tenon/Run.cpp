@@ -5,6 +5,7 @@
 #include "tools/tenon/EngineSource.h"
 #include "tools/tenon/Inputs.h"
 #include "tools/tenon/Npy.h"
+#include "tools/tenon/OutputCheck.h"
 #include "tools/tenon/Runner.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
@@ -166,6 +167,7 @@ void report(const RunFlags &flags, Runner &runner, Terminal &terminal) {
 Status run(RunFlags &flags, Terminal &terminal) {
   flags.open.useCache = !flags.noCache;
   flags.open.shapes = flags.inputs.shapes;
+  TENON_TRY(checkOutput(flags.output, flags.open.path, inputPaths(flags.inputs)));
   TENON_ASSIGN(EngineSource source, EngineSource::prepare(flags.open, terminal));
   TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, source.open());
   TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(flags.inputs, *engine));
@@ -182,14 +184,13 @@ Status run(RunFlags &flags, Terminal &terminal) {
 
 Action declareRun(CLI::App &command) {
   std::shared_ptr<RunFlags> flags = std::make_shared<RunFlags>();
-  command.add_option("MODEL", flags->open.path, "An engine, or a model (.onnx) to compile first")
+  command.add_option("MODEL", flags->open.path, "An engine, or a model (ONNX) to compile first")
       ->required();
   command.add_option("-o,--output", flags->output, "Write the outputs: out.npz, or out.npy for one");
   declareFileFlags(command, flags->inputs);
   declareSeededFlags(command, flags->inputs);
-  command.add_option("--threads", flags->session.threads, "Threads; all usable CPUs by default");
-  command.add_option("--variant,--isa", flags->open.variant,
-                     "CPU level or GPU architecture to use instead of the best (see doctor)");
+  declareThreadsFlag(command, flags->session.threads, "Threads; all usable CPUs by default");
+  declareVariantFlag(command, flags->open.variant);
   declareBudgetFlag(command, flags->session.measureSeconds);
   declareTargetFlags(command, flags->open.target);
   command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");

@@ -25,6 +25,9 @@ struct ValueRange {
 /// valid as ids, masks and segment numbers alike.
 ValueRange defaultRange(DType dtype);
 
+/// Whether a type holds every value of a range.
+bool holds(DType dtype, ValueRange range);
+
 /// Sets every element of a tensor of numeric type.
 void fillSeeded(Tensor &tensor, uint64_t seed, ValueRange range);
 
