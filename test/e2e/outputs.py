@@ -138,24 +138,24 @@ class Nodes(Folder):
 
     def test_what_cannot_be_made(self):
         for output, exit_code, error in (("no/such/folder/o", 6, "TN0103"), ("x.npz/o", 6, "TN0103"),
-                                         ("new/", 2, "TN0112"), ("", 6, "TN0103"), ("n" * 300, 6, "TN0103")):
-            for command, _ in (WRITERS["compile"], WRITERS["run an engine"]):
-                if output or command[0] == "compile":
-                    continue
-                self.refuse(exit_code, error, *command, output)
+                                         ("new/", 2, "TN0112"), ("n" * 300, 6, "TN0103")):
+            for writer in ("compile", "run an engine"):
+                self.refuse(exit_code, error, *WRITERS[writer][0], output)
+        for writer in WRITERS.values():
+            self.refuse(2, "TN0105", *writer[0], "")
 
     def test_the_target_of_a_link_is_replaced(self):
-        target, link, dangling = (self.folder / name for name in ("target", "link", "dangling"))
+        target, link, dangling = (self.folder / name for name in ("target.npz", "link.npz", "dangling.npz"))
         target.write_text("old")
         target.chmod(0o640)
-        link.symlink_to("target")
-        dangling.symlink_to("made")
+        link.symlink_to("target.npz")
+        dangling.symlink_to("made.npz")
         self.succeed("run", "model.tenon", "-o", link)
         self.succeed("run", "model.tenon", "-o", dangling)
         self.assertTrue(link.is_symlink() and dangling.is_symlink())
         self.assertIn("features", np.load(target))
         self.assertEqual(0o640, stat.S_IMODE(target.stat().st_mode))
-        self.assertIn("features", np.load(self.folder / "made"))
+        self.assertIn("features", np.load(self.folder / "made.npz"))
         self.assertFalse([path for path in self.folder.iterdir() if ".tmp" in path.name])
 
     def test_an_interrupt_leaves_nothing(self):

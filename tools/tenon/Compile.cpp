@@ -115,8 +115,7 @@ Action declareCompile(CLI::App &command) {
   CompileRequest &request = flags->request;
   request.threads = usableCpus();
   command.add_option("MODEL", request.model, "The model (ONNX)")->required();
-  command.add_option("-o,--output", request.output,
-                     "The engine; MODEL's name with .tenon by default");
+  addOutput(command, request.output, "The engine; MODEL's name with .tenon by default");
   declareTargetFlags(command, flags->target);
   command
       .add_option(

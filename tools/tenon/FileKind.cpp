@@ -61,8 +61,10 @@ FileContent contentOfZip(std::string_view text) {
                  : FileContent{FileKind::Npz, "a zip archive, as npz files are"};
 }
 
+/// No control characters; letters beyond ASCII may follow.
 bool isText(std::string_view text) {
-  return std::ranges::all_of(text, [](unsigned char letter) {
+  bool beginsAscii = static_cast<unsigned char>(text.front()) < 0x80;
+  return beginsAscii && std::ranges::all_of(text, [](unsigned char letter) {
     return letter >= ' ' || letter == '\n' || letter == '\r' || letter == '\t' || letter == '\f';
   });
 }

@@ -56,6 +56,14 @@ CLI::Validator isOneOf(const std::string &name, const std::vector<std::string> &
 
 } // namespace
 
+void addOutput(CLI::App &command, std::string &path, const std::string &description) {
+  command.add_option("-o,--output", path, description)->each([](const std::string &text) {
+    if (text.empty()) {
+      throw CLI::ValidationError("-o: give the name of a file");
+    }
+  });
+}
+
 void addNumber(CLI::App &command, const std::string &name, Range<uint64_t> range,
                const std::function<void(uint64_t)> &take, const std::string &description) {
   std::string allowed = fmt::format("a whole number from {} to {}", range.low, range.high);

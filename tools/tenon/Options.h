@@ -24,6 +24,8 @@ inline constexpr Range<uint64_t> kThreads = {1, 1024};
 /// A day.
 inline constexpr double kLongestSeconds = 86400;
 
+/// `-o`, with a name that is not empty.
+void addOutput(CLI::App &command, std::string &path, const std::string &description);
 /// A whole number.
 void addNumber(CLI::App &command, const std::string &name, Range<uint64_t> range,
                const std::function<void(uint64_t)> &take, const std::string &description);

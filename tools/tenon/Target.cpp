@@ -45,9 +45,10 @@ Status unknownTarget(std::string_view device, std::string_view name) {
   std::string text = device.empty() ? std::string(name) : fmt::format("{}:{}", device, name);
   std::vector<std::string> known = allNames(true);
   known.push_back("cpu");
+  std::string meant = didYouMean(text, known, "");
   return Status::error(ErrorId::UnsupportedTarget,
                        fmt::format("the target '{}' is not one that Tenon compiles for", text),
-                       didYouMean(text, known, kHint));
+                       meant.empty() ? kHint : fmt::format("{} Otherwise {}", meant, kHint));
 }
 
 /// Adds one word of `device` ("cpu" or "cuda") to the targets.
