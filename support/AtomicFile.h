@@ -30,6 +30,8 @@ public:
   /// Makes the file `size` long, the new part zero, and appends from there.
   Status resize(uint64_t size);
   uint64_t size() const { return end; }
+  /// For copies that the system makes; the file's offset is its start until someone moves it.
+  int descriptor() const { return fd; }
 
   /// Flushes to disk and gives the file its name, replacing what was there, whose mode it takes
   /// over. Once only.

@@ -1,5 +1,5 @@
 // `tenon check`: of a model every gap in one report; of an engine whether each byte is what was written and
-// which of its variants this machine runs.
+// which of its variants this machine runs, without loading any of its code.
 
 #include "engine/Reader.h"
 #include "runtime/core/Engine.h"
@@ -71,13 +71,6 @@ Status checkModel(const CheckFlags &flags, Terminal &terminal) {
                        "the report names each with its reason and a way round it");
 }
 
-/// Whether this machine runs a variant: ok, or the reason why not.
-Status tryVariant(const std::string &path, const std::string &level) {
-  runtime::EngineOptions options;
-  options.variant = level;
-  return runtime::Engine::open(path, options).takeStatus();
-}
-
 Status checkEngine(const CheckFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(flags.path));
   TENON_TRY(file->verifyWeights());
@@ -88,7 +81,7 @@ Status checkEngine(const CheckFlags &flags, Terminal &terminal) {
   std::string text = fmt::format("{}: every byte is as it was written ({})\n", flags.path,
                                  formatBytes(file->fileBytes()));
   for (const engine::Variant &variant : file->variants()) {
-    Status status = tryVariant(flags.path, variant.level);
+    Status status = runtime::Engine::checkRuns(*file, variant.level);
     variants.push_back({{"level", variant.level}, {"runs_here", status.isOk()}, {"why", status.message()}});
     text += fmt::format("  {:<18} {}\n", variant.level,
                         status.isOk() ? "runs on this machine" : std::string(status.message()));

@@ -1,5 +1,6 @@
 // `tenon compile`: a model becomes an engine file.
 
+#include "support/Environment.h"
 #include "support/ThreadPool.h"
 #include "tools/tenon/CompilerBridge.h"
 #include "tools/tenon/EngineSource.h"
@@ -90,7 +91,8 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
   }
   TENON_TRY(checkDumpFolder(request.dumpPhases, request.model, request.output));
   TENON_TRY(checkOutput(request.output, request.model, programs));
-  request.cacheFolder = flags.noCache ? "" : cacheFolder();
+  request.cacheFolder = flags.noCache ? "" : userCacheFolder();
+  request.notice = [&](std::string_view text) { terminal.note(text); };
   request.progress = [&](std::string_view phase, double fraction) {
     terminal.progress(phase, fraction);
   };

@@ -231,6 +231,7 @@ Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
   options.cacheFolder = request.cacheFolder;
   options.reproducer = request.reproducer;
   options.threads = request.threads;
+  options.notice = request.notice;
   if (request.progress) {
     options.progress = [&](Phase phase, double fraction) {
       request.progress(nameOfPhase(phase), overallFraction(phase, fraction));
@@ -253,7 +254,11 @@ std::vector<std::string> dataFilesOf(const std::string &model) {
   pipeline::CompileOptions options;
   options.model = model;
   Result<pipeline::ModelIdentity> identity = pipeline::identify(options);
-  return identity ? identity->externalFiles : std::vector<std::string>();
+  std::vector<std::string> files;
+  for (const pipeline::InputFile &file : identity ? identity->data : std::vector<pipeline::InputFile>()) {
+    files.push_back(file.path);
+  }
+  return files;
 }
 
 namespace {

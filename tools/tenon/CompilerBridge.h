@@ -45,6 +45,7 @@ struct CompileRequest {
   unsigned threads = 2;
   /// Told the phase and how much of the whole compilation is done.
   std::function<void(std::string_view phase, double fraction)> progress;
+  std::function<void(std::string_view text)> notice;
 };
 
 /// For the whole process: what would end it inside of the compiler becomes a Status.

@@ -5,18 +5,17 @@
 
 #include "runtime/core/Engine.h"
 #include "support/Result.h"
+#include "support/ScratchFolder.h"
 #include "tools/tenon/TargetFlags.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace tenon::tool {
 
 class Terminal;
-
-/// The user's cache folder; where there is none, one that all users share.
-std::string cacheFolder();
 
 struct OpenRequest {
   std::string path; ///< of an engine or a model
@@ -33,9 +32,6 @@ std::string reproducerOf(const std::string &path);
 class EngineSource {
 public:
   static Result<EngineSource> prepare(const OpenRequest &request, Terminal &terminal);
-  EngineSource(EngineSource &&other) noexcept;
-  EngineSource &operator=(EngineSource &&other) noexcept;
-  ~EngineSource();
 
   /// Path of the engine file.
   const std::string &path() const { return enginePath; }
@@ -46,7 +42,7 @@ public:
 private:
   EngineSource() = default;
   std::string enginePath;
-  std::string temporaryFolder;
+  std::optional<ScratchFolder> folder;
   std::string variant;
   double seconds = 0;
 };

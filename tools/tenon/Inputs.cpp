@@ -77,6 +77,33 @@ Preprocessing preprocessingFor(const InputFlags &flags, const runtime::Engine &e
   return result;
 }
 
+/// That an array is not larger than the engine takes; whether it fits, the run checks.
+Status checkWithinDeclared(const Plan &plan, const Port &port, std::span<const int64_t> dims) {
+  std::vector<int64_t> most;
+  for (const engine::Symbol &symbol : plan.symbols) {
+    most.push_back(symbol.max);
+  }
+  if (dims.size() != port.dims.size()) {
+    return Status::error(ErrorId::RunInputRank,
+                         fmt::format("input '{}' has rank {}, the array {}", port.name,
+                                     port.dims.size(), dims.size()),
+                         "tenon inspect lists the inputs");
+  }
+  uint32_t input = static_cast<uint32_t>(&port - plan.inputs.data());
+  for (size_t i = 0; i < dims.size(); ++i) {
+    std::optional<uint32_t> symbol = symbolAt(plan, input, i);
+    std::optional<int64_t> largest =
+        symbol ? most[*symbol] : engine::evaluate(plan.exprs.program(port.dims[i]), most);
+    if (largest && dims[i] > *largest) {
+      return Status::error(ErrorId::RunInputDim,
+                           fmt::format("input '{}' has {} in dim {}; the engine takes at most {}",
+                                       port.name, dims[i], i, *largest),
+                           "pass dims in the range, or compile with a wider --shape range");
+    }
+  }
+  return Status::ok();
+}
+
 /// Collects the tensors that files give, each under the index of its input.
 class FileInputs {
 public:
@@ -146,25 +173,36 @@ private:
   }
 
   Status addArchive(const std::string &path) {
-    TENON_ASSIGN(std::vector<Tensor> tensors, readNpz(path));
+    AcceptArray accept = [&](const std::string &name, const NpyHeader &header) {
+      size_t index = findInput(name);
+      if (index == plan.inputs.size()) {
+        return unknownInput(plan, path, name);
+      }
+      const Port &port = plan.inputs[index];
+      TENON_TRY(checkType(port, header.dtype, path));
+      return checkWithinDeclared(plan, port, header.dims);
+    };
+    TENON_ASSIGN(std::vector<Tensor> tensors, readNpz(path, accept));
     for (Tensor &tensor : tensors) {
       size_t index = findInput(tensor.name);
-      if (index == plan.inputs.size()) {
-        return unknownInput(plan, path, tensor.name);
-      }
       TENON_TRY(put(index, std::move(tensor), path));
     }
     return Status::ok();
   }
 
+  static Status checkType(const Port &port, DType dtype, const std::string &path) {
+    if (dtype == port.dtype) {
+      return Status::ok();
+    }
+    return Status::error(ErrorId::WrongTensorType,
+                         fmt::format("input '{}' is {}, the array in {} is {}", port.name,
+                                     nameOf(port.dtype), path, nameOf(dtype)),
+                         "convert the array with numpy's astype before saving it");
+  }
+
   Status put(size_t index, Tensor tensor, const std::string &path) {
     const Port &port = plan.inputs[index];
-    if (tensor.dtype != port.dtype) {
-      return Status::error(ErrorId::WrongTensorType,
-                           fmt::format("input '{}' is {}, the array in {} is {}", port.name,
-                                       nameOf(port.dtype), path, nameOf(tensor.dtype)),
-                           "convert the array with numpy's astype before saving it");
-    }
+    TENON_TRY(checkType(port, tensor.dtype, path));
     tensor.name = port.name;
     if (!given.emplace(index, std::move(tensor)).second) {
       return badInput(fmt::format("input '{}' is given twice", port.name));

@@ -58,16 +58,6 @@ const Port *findInput(const Plan &plan, const std::string &name) {
   return nullptr;
 }
 
-/// The symbol that is read from a dim.
-std::optional<uint32_t> symbolAt(const Plan &plan, uint32_t input, size_t dim) {
-  for (uint32_t i = 0; i < plan.symbols.size(); ++i) {
-    if (plan.symbols[i].input == input && plan.symbols[i].dim == dim) {
-      return i;
-    }
-  }
-  return plan.exprs.symbolIndex(plan.inputs[input].dims[dim]);
-}
-
 /// Asks for `want` at a dim: sets the symbol that stands there, or compares with the constant.
 Status requestDim(const Plan &plan, const Port &port, size_t dim, int64_t want,
                   std::vector<std::optional<int64_t>> &symbols) {
@@ -156,6 +146,15 @@ bool holds(DType dtype, ValueRange range) {
     return dtype == DType::F64 ||
            std::max(-range.low, range.high) <= std::numeric_limits<float>::max();
   }
+}
+
+std::optional<uint32_t> symbolAt(const Plan &plan, uint32_t input, size_t dim) {
+  for (uint32_t i = 0; i < plan.symbols.size(); ++i) {
+    if (plan.symbols[i].input == input && plan.symbols[i].dim == dim) {
+      return i;
+    }
+  }
+  return plan.exprs.symbolIndex(plan.inputs[input].dims[dim]);
 }
 
 void fillSeeded(Tensor &tensor, uint64_t seed, ValueRange range) {

@@ -31,6 +31,9 @@ bool holds(DType dtype, ValueRange range);
 /// Sets every element of a tensor of numeric type.
 void fillSeeded(Tensor &tensor, uint64_t seed, ValueRange range);
 
+/// The symbol that is read from a dim of an input.
+std::optional<uint32_t> symbolAt(const engine::Plan &plan, uint32_t input, size_t dim);
+
 /// The dims of every input when the caller does not give tensors: from --shape and --batch, else the
 /// smallest batch, and 128 or the nearest allowed value for other free dimensions.
 Result<std::vector<std::vector<int64_t>>> chooseDims(const engine::Plan &plan,
