@@ -25,7 +25,7 @@ class Cache(ToolTest):
 
     def test_models_run_where_nothing_can_be_cached(self):
         for environment in ({}, {"HOME": "/dev/null"}, {"HOME": "/proc/none"}, {"XDG_CACHE_HOME": "/proc/none"}):
-            done = self.run_with("run", CNN, "--batch", 1, **environment)
+            done = self.run_with("run", CNN, "--batch", 1, "--target", "cpu:x86-64-v3", **environment)
             self.assertEqual(0, done.returncode, done.stderr)
             self.assertEqual(1 if environment else 0, done.stderr.count("the compile cache is not used"), done.stderr)
             self.assertEqual([], list(self.temporary().iterdir()))

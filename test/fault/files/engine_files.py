@@ -17,7 +17,7 @@ def classes(good):
         sections.append((KINDS[kind], offset, size, HEADER + ENTRY * index))
     at = {name: (offset, size, entry) for name, offset, size, entry in sections}
 
-    engine.add("engine empty or one byte", "TN0501")(lambda rng, n: good[:n % 2])
+    engine.add("engine empty or one byte", ("TN0501", "TN0502"))(lambda rng, n: good[:n % 2])
     engine.add("engine cut off", "TN0501", 48)(lambda rng, n: good[:rng.randrange(HEADER, len(good))])
     engine.add("engine cut off in its header", "TN0501")(lambda rng, n: good[:rng.randrange(8, HEADER)])
     engine.add("engine magic", "TN0502")(lambda rng, n: flip(rng, good, 0, 8))
@@ -52,7 +52,7 @@ def classes(good):
     rehashed.add("hostile code", "TN0515", 24)(
         lambda rng, n: put(good, at["code"][0] + rng.choice([0, 4, 5, 16, 18, 54]), "<B", 200 + n))
     rehashed.add("hostile program headers", "TN0515", 24)(
-        lambda rng, n: put(good, at["code"][0] + 64 + 56 + 56 * rng.randrange(4) + rng.choice([8, 16, 32, 40]), "<Q",
+        lambda rng, n: put(good, at["code"][0] + 64 + 56 + 56 * rng.randrange(3) + rng.choice([8, 16, 32, 40]), "<Q",
                            rng.randrange(1 << 33, 1 << 64)))
     rehashed.add("hostile executable stack", "TN0515", 1)(
         lambda rng, n: put(good, good.index(struct.pack("<II", 0x6474E551, 6), at["code"][0]), "<II", 0x6474E551, 7))
