@@ -407,7 +407,7 @@ Status Compilation::run() {
     Status status;
     if (std::optional<std::string> crash = crashOf([&] { status = (this->*step.run)(); })) {
       crashed = true;
-      return Status::error(ErrorId::InternalError,
+      return Status::error(ErrorId::CompilerFault,
                            strCat("in phase '", nameOf(phase), "': ", *crash),
                            "report this with the reproducer");
     }

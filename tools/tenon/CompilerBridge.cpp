@@ -301,7 +301,7 @@ Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeA
   Result<ModelFacts> facts = Status::error(ErrorId::InternalError, "no facts");
   if (std::optional<std::string> crash =
           pipeline::crashOf([&] { facts = readFacts(path, shapes); })) {
-    return Status::error(ErrorId::InternalError, "in phase 'import': " + *crash,
+    return Status::error(ErrorId::CompilerFault, "in phase 'import': " + *crash,
                          "report this with the model");
   }
   return facts;
