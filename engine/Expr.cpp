@@ -25,9 +25,10 @@ Spelled spell(ExprOp op, const Spelled &left, const Spelled &right) {
     };
     return Spelled{part(left, tightness) + sign + part(right, rightTightness), tightness};
   };
-  auto call = [&](const char *name) {
-    return Spelled{std::string(name) + "(" + left.text + ", " + right.text + ")", 2};
+  auto call = [&](const char *name, const std::string &inner) {
+    return Spelled{std::string(name) + "(" + inner + ")", 2};
   };
+  auto pair = [&] { return left.text + ", " + right.text; };
   switch (op) {
   case ExprOp::Add:
     return infix(" + ", 0, 0);
@@ -36,15 +37,15 @@ Spelled spell(ExprOp op, const Spelled &left, const Spelled &right) {
   case ExprOp::Mul:
     return infix(" * ", 1, 2);
   case ExprOp::FloorDiv:
-    return infix(" // ", 1, 2);
+    return call("floor", infix(" / ", 1, 2).text);
   case ExprOp::Mod:
-    return infix(" % ", 1, 2);
+    return infix(" mod ", 1, 2);
   case ExprOp::CeilDiv:
-    return call("ceildiv");
+    return call("ceil", infix(" / ", 1, 2).text);
   case ExprOp::Min:
-    return call("min");
+    return call("min", pair());
   default:
-    return call("max");
+    return call("max", pair());
   }
 }
 

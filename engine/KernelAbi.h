@@ -3,7 +3,7 @@
  * and the version of the engine file, so that an old engine is refused.
  *
  * A code object is an ELF shared object that imports nothing: no DT_NEEDED, no undefined symbol, no
- * initializers. memcpy, memset and all math are its own.
+ * relocation, no initializers. memcpy, memset and all math are its own.
  */
 #ifndef TENON_ENGINE_KERNELABI_H
 #define TENON_ENGINE_KERNELABI_H

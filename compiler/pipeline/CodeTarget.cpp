@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cuda/CudaCodegen.h"
+#include "compiler/pipeline/BuildStamp.h"
 #include "support/Text.h"
 
 namespace tenon::pipeline {
@@ -29,7 +30,7 @@ codegen::CompiledRegion asRegion(codegen::cpu::Kernel kernel, const RegionShape 
 
 llvm::Expected<std::string> supportCode(const CodeTarget &target, engine::CpuLevel level,
                                         const CompileCache &cache) {
-  Hash128 key = hashText(strCat("support\n", target.version, '\n', target.level));
+  Hash128 key = hashText(strCat("support\n", buildStamp(), '\n', target.level, '\n', target.mode));
   if (std::optional<std::string> found = cache.find(key)) {
     return std::move(*found);
   }
@@ -44,7 +45,7 @@ llvm::Expected<std::string> supportCode(const CodeTarget &target, engine::CpuLev
 
 CodeTarget cpuTarget(engine::CpuLevel level, bool guarded) {
   CodeTarget target{.level = std::string(engine::nameOf(level)),
-                    .version = codegen::cpu::codegenVersion().str() + (guarded ? " guarded" : ""),
+                    .mode = guarded ? "guarded" : "",
                     .compile = {},
                     .link = {}};
   target.compile = [level,
@@ -83,7 +84,7 @@ static llvm::Expected<std::string> ptxWithoutKernels(const engine::CudaArch &arc
 
 CodeTarget cudaTarget(const engine::CudaArch &arch) {
   CodeTarget target{.level = std::string(arch.name),
-                    .version = codegen::cuda::codegenVersion().str(),
+                    .mode = {},
                     .compile = {},
                     .link = {}};
   target.compile = [arch](llvm::StringRef text, llvm::StringRef symbol, const RegionShape &) {

@@ -26,8 +26,8 @@ struct RegionShape {
 struct CodeTarget {
   /// As stored in the engine's variant.
   std::string level;
-  /// Part of every cache key.
-  std::string version;
+  /// What else shapes its code: part of every cache key.
+  std::string mode;
   std::function<llvm::Expected<codegen::CompiledRegion>(
       llvm::StringRef text, llvm::StringRef symbol, const RegionShape &shape)>
       compile;

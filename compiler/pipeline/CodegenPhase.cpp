@@ -6,6 +6,7 @@
 #include "compiler/codegen/common/RegionSource.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/graph/Shape.h"
+#include "compiler/pipeline/BuildStamp.h"
 #include "compiler/pipeline/CrashGuard.h"
 #include "compiler/pipeline/RegionEntry.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -57,8 +58,8 @@ std::optional<codegen::CompiledRegion> compileText(llvm::StringRef text, llvm::S
 void compileTask(Task &task, const CompileCache &cache) {
   const UniqueRegion &region = *task.region;
   // The symbol is a hash of the text.
-  Hash128 key = hashText(strCat("region\n", task.target->version, '\n', task.target->level, '\n',
-                                region.symbol, '\n', region.text));
+  Hash128 key = hashText(strCat("region\n", buildStamp(), '\n', task.target->level, '\n',
+                                task.target->mode, '\n', region.symbol, '\n', region.text));
   if (std::optional<std::string> entry = cache.find(key)) {
     task.compiled = decodeRegion(*entry);
     if (task.compiled) {

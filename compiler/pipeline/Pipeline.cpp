@@ -316,7 +316,8 @@ Status Compilation::exportEngine() {
                         .model = identity.model.hex(),
                         .options = describeOptions(options)};
   TENON_ASSIGN(engine::EngineFileSize size,
-               engine::writeEngine(options.output, content, table.source(options.threads)));
+               engine::writeEngine(options.output, content, table.source(options.threads),
+                                   [&] { return identity.checkUnchanged(); }));
   summary.engine = options.output;
   summary.engineBytes = size.fileBytes;
   summary.weightsBytes = size.weightsBytes;
@@ -410,7 +411,7 @@ Status Compilation::run() {
     Status status;
     if (std::optional<std::string> crash = crashOf([&] { status = (this->*step.run)(); })) {
       crashed = true;
-      return Status::error(ErrorId::InternalError,
+      return Status::error(ErrorId::CompilerFault,
                            strCat("in phase '", nameOf(phase), "': ", *crash),
                            "report this with the reproducer");
     }
@@ -427,7 +428,7 @@ Status Compilation::run() {
 }
 
 /// The engine of an unchanged model, if the cache holds it. Asking for checks or dumps means
-/// compiling.
+/// compiling; so does a dumped phase, whose weights are files that are not stamped.
 bool mayReuseEngine(const CompileOptions &options) {
   return !options.verify && !options.stopAfter && options.dumpPhases.empty() &&
          !options.afterPhase && !isPhaseDump(options.model);
@@ -487,6 +488,9 @@ Result<CompileSummary> compile(const CompileOptions &options) {
   };
   TENON_ASSIGN(ModelIdentity identity, identify(options));
   CompileCache cache(options.cacheFolder);
+  if (!cache.problem() && options.notice) {
+    options.notice(strCat("the compile cache is not used: ", cache.problem().message()));
+  }
   if (mayReuseEngine(options)) {
     std::optional<std::string> note = cache.fetchFile(identity.key, options.output);
     std::optional<CompileSummary> summary = note ? summaryFromNote(*note) : std::nullopt;
@@ -501,7 +505,7 @@ Result<CompileSummary> compile(const CompileOptions &options) {
       std::make_unique<Compilation>(options, cache, identity);
   TENON_TRY(runAndReport(compilation, options, cache, identity));
   if (mayReuseEngine(options)) {
-    cache.storeFile(identity.key, options.output, identity.externalFiles,
+    cache.storeFile(identity.key, options.output, identity.data,
                     noteOf(compilation->summary));
   }
   cache.trim();

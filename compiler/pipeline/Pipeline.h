@@ -92,6 +92,8 @@ struct CompileOptions {
   std::function<void(Phase phase, mlir::ModuleOp module)> afterPhase;
   /// Told the phase and the fraction done (0 to 1); may be null. Called from one thread.
   std::function<void(Phase phase, double fraction)> progress;
+  /// Told what the user should know and is no error; may be null.
+  std::function<void(std::string_view text)> notice;
 };
 
 Result<CompileSummary> compile(const CompileOptions &options);

@@ -3,17 +3,23 @@
 #include "tools/tenon/CompilerBridge.h"
 
 #include "compiler/frontend/onnx/Onnx.h"
+#include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "compiler/graph/DimText.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/pipeline/CrashGuard.h"
+#include "compiler/pipeline/ModelKey.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
+#include "support/MappedFile.h"
+#include "tools/tenon/DeclaredFacts.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <array>
+#include <filesystem>
 
 namespace tenon::tool {
 namespace {
@@ -77,31 +83,6 @@ onnx::ShapeOverride toOverride(const ShapeArgument &shape) {
   return result;
 }
 
-/// Prints an expression with the symbols' own names: the printer writes symbol i as "s<i>".
-std::string printDim(mlir::AffineExpr dim, llvm::ArrayRef<tn::Symbol> symbols) {
-  if (!dim) {
-    return "?";
-  }
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  dim.print(stream);
-  std::string named;
-  llvm::StringRef rest = text;
-  while (!rest.empty()) {
-    unsigned index = 0;
-    llvm::StringRef after = rest;
-    bool isSymbol = after.consume_front("s") && !after.consumeInteger(10, index);
-    if (isSymbol && index < symbols.size()) {
-      named += symbols[index].name;
-      rest = after;
-    } else {
-      named += rest.front();
-      rest = rest.drop_front();
-    }
-  }
-  return named;
-}
-
 std::string printType(mlir::Type type, llvm::ArrayRef<tn::Symbol> symbols) {
   mlir::RankedTensorType tensor = llvm::dyn_cast<mlir::RankedTensorType>(type);
   std::string text;
@@ -114,7 +95,7 @@ std::string printType(mlir::Type type, llvm::ArrayRef<tn::Symbol> symbols) {
   stream << " [";
   llvm::ListSeparator comma;
   for (mlir::AffineExpr dim : tn::getDims(type)) {
-    stream << comma << printDim(dim, symbols);
+    stream << comma << tn::dimText(dim, symbols);
   }
   stream << "]";
   return text;
@@ -250,12 +231,34 @@ Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
   options.cacheFolder = request.cacheFolder;
   options.reproducer = request.reproducer;
   options.threads = request.threads;
+  options.notice = request.notice;
   if (request.progress) {
     options.progress = [&](Phase phase, double fraction) {
       request.progress(nameOfPhase(phase), overallFraction(phase, fraction));
     };
   }
   return pipeline::compile(options);
+}
+
+std::vector<std::string> dataFilesOf(const std::string &model) {
+  if (model.ends_with(".mlir")) {
+    std::vector<std::string> files;
+    std::error_code error;
+    std::filesystem::path weights = std::filesystem::path(model).parent_path() / "weights";
+    for (const std::filesystem::directory_entry &entry :
+         std::filesystem::directory_iterator(weights, error)) {
+      files.push_back(entry.path());
+    }
+    return files;
+  }
+  pipeline::CompileOptions options;
+  options.model = model;
+  Result<pipeline::ModelIdentity> identity = pipeline::identify(options);
+  std::vector<std::string> files;
+  for (const pipeline::InputFile &file : identity ? identity->data : std::vector<pipeline::InputFile>()) {
+    files.push_back(file.path);
+  }
+  return files;
 }
 
 namespace {
@@ -269,8 +272,11 @@ Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArg
     options.shapes.push_back(toOverride(shape));
   }
   TENON_ASSIGN(onnx::ImportResult imported, onnx::importOnnx(path, options, context, store));
+  TENON_ASSIGN(MappedFile file, MappedFile::open(path));
+  TENON_ASSIGN(onnx::Model model, onnx::readModel(file.bytes()));
   if (!imported.gaps.empty() || !imported.module) {
-    ModelFacts facts;
+    ModelFacts facts = declaredFacts(model);
+    facts.opsets = opsetsOf(model);
     for (onnx::Gap &gap : imported.gaps) {
       facts.gaps.push_back({gap.opType, gap.domain, gap.opset, gap.node, gap.dtype, gap.rank,
                             gap.why, gap.workaround});
@@ -282,7 +288,9 @@ Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArg
   if (!main || main.getBody().empty()) {
     return Status::error(ErrorId::InternalError, "the imported module has no function @main");
   }
-  return FactsReader(main, symbols, store).read();
+  ModelFacts facts = FactsReader(main, symbols, store).read();
+  facts.opsets = opsetsOf(model);
+  return facts;
 }
 
 } // namespace
@@ -293,7 +301,7 @@ Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeA
   Result<ModelFacts> facts = Status::error(ErrorId::InternalError, "no facts");
   if (std::optional<std::string> crash =
           pipeline::crashOf([&] { facts = readFacts(path, shapes); })) {
-    return Status::error(ErrorId::InternalError, "in phase 'import': " + *crash,
+    return Status::error(ErrorId::CompilerFault, "in phase 'import': " + *crash,
                          "report this with the model");
   }
   return facts;

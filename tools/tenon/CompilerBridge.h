@@ -45,6 +45,7 @@ struct CompileRequest {
   unsigned threads = 2;
   /// Told the phase and how much of the whole compilation is done.
   std::function<void(std::string_view phase, double fraction)> progress;
+  std::function<void(std::string_view text)> notice;
 };
 
 /// For the whole process: what would end it inside of the compiler becomes a Status.
@@ -53,6 +54,10 @@ void containCrashes();
 /// The values that --stop-after takes, in order.
 std::vector<std::string> phaseNames();
 Result<pipeline::CompileSummary> compileModel(const CompileRequest &request);
+
+/// The files with weights that a model names, or that lie beside a dumped phase; none for a file that
+/// cannot be read.
+std::vector<std::string> dataFilesOf(const std::string &model);
 
 /// Something that a model needs and Tenon lacks; see onnx::Gap.
 struct ModelGap {
@@ -84,9 +89,17 @@ struct ModelNode {
   std::vector<int64_t> producers; ///< indices of the nodes it reads; inputs come as -1 - index
 };
 
-/// A model as it was imported.
+/// An operator set that the model imports.
+struct ModelOpset {
+  std::string domain; ///< "" for ai.onnx
+  int64_t version = 0;
+};
+
+/// A model as it was imported. With gaps, it is as the file has it: types as they are declared, nodes
+/// and counts of ONNX's operators, no symbols.
 struct ModelFacts {
-  std::vector<ModelGap> gaps; ///< when there are any, the rest is empty
+  std::vector<ModelGap> gaps;
+  std::vector<ModelOpset> opsets;
   std::vector<ModelSymbol> symbols;
   std::vector<ModelValue> inputs;
   std::vector<ModelValue> outputs;

@@ -38,7 +38,4 @@ llvm::Expected<std::string> supportObject(engine::CpuLevel level);
 llvm::Expected<std::string> linkCode(llvm::ArrayRef<llvm::StringRef> objects,
                                      llvm::ArrayRef<llvm::StringRef> symbols);
 
-/// Changes whenever equal text may give different code: part of every cache key.
-llvm::StringRef codegenVersion();
-
 } // namespace tenon::codegen::cpu

@@ -4,6 +4,7 @@
 #include "compiler/frontend/onnx/NodeContext.h"
 
 #include "mlir/IR/Verifier.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
@@ -93,12 +94,28 @@ bool NodeContext::requireSizesOf(Operation *op) {
   return true;
 }
 
+/// The dialect's own words for an operand of the wrong type name no type that a model has.
+static std::string refusedTypes(ValueRange operands) {
+  std::string text = "the operator is not there for elements of type ";
+  llvm::raw_string_ostream stream(text);
+  llvm::SetVector<Type> types;
+  for (Value operand : operands) {
+    if (operand) {
+      types.insert(cast<RankedTensorType>(operand.getType()).getElementType());
+    }
+  }
+  llvm::interleave(types, stream, " and ");
+  return text;
+}
+
 void NodeContext::refuse(const OperationState &state) {
   bool isStatic = llvm::all_of(state.operands, [](Value operand) {
     return operand && llvm::cast<RankedTensorType>(operand.getType()).hasStaticShape();
   });
   StringRef why = StringRef(owner.lastDiagnostic);
-  if (isStatic && !why.contains("must be")) {
+  if (why.contains("must be ranked tensor")) {
+    gap(refusedTypes(state.operands), "use another element type");
+  } else if (isStatic && !why.contains("must be")) {
     error(ErrorId::OnnxBadNode, "its inputs contradict the operator: " + why);
   } else {
     gap(why.empty() ? StringRef("the shapes of its inputs cannot be reconciled") : why,

@@ -3,6 +3,7 @@
 #include "compiler/frontend/onnx/Importer.h"
 
 #include "compiler/frontend/onnx/Signature.h"
+#include "compiler/graph/DimText.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "support/Text.h"
@@ -136,7 +137,7 @@ Result<ImportResult> Importer::run() {
                                   builder.getFunctionType({}, {}));
   builder.setInsertionPointToStart(function.addEntryBlock());
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    lastDiagnostic = diagnostic.str();
+    lastDiagnostic = tn::nameSymbols(diagnostic.str(), symbols.all());
     return success();
   });
 
@@ -327,6 +328,16 @@ void Importer::setError(Status status) {
   }
 }
 
+/// Advice that was followed already is none: sizes that are declared need not be declared again.
+std::string Importer::notYetFollowed(std::string advice) const {
+  if (!StringRef(advice).contains("--shape")) {
+    return advice;
+  }
+  return symbols.all().empty()    ? "make it a constant or a size of an input, and export again"
+         : symbols.areDeclared() ? "give one size instead of a range with --shape"
+                                 : advice;
+}
+
 void Importer::addGap(NodeContext &call, const Twine &why, const Twine &workaround) {
   Gap gap;
   gap.opType = std::string(call.node.opType);
@@ -339,7 +350,7 @@ void Importer::addGap(NodeContext &call, const Twine &why, const Twine &workarou
     gap.rank = static_cast<int>(call.rank(0));
   }
   gap.why = why.str();
-  gap.workaround = workaround.str();
+  gap.workaround = notYetFollowed(workaround.str());
   gaps.push_back(std::move(gap));
 }
 

@@ -70,6 +70,7 @@ public:
   mlir::Value materialize(ImportedValue &value, mlir::Location location);
   mlir::Value materializeSizes(const Sizes &sizes, mlir::Type element, mlir::Location location);
   void addGap(NodeContext &node, const llvm::Twine &why, const llvm::Twine &workaround);
+  std::string notYetFollowed(std::string advice) const;
   void setError(Status status);
   const Function *findFunction(const Node &node) const;
   Status importFunction(NodeContext &call, const Function &function);

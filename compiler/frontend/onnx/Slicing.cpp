@@ -27,7 +27,6 @@ AffineExpr clampIndex(Symbols &symbols, AffineExpr x, AffineExpr dim, AffineExpr
   } else if (range.min < 0) {
     return nullptr;
   }
-  constant = tn::constantDim(x);
   if (!x) {
     return nullptr;
   }
@@ -38,8 +37,7 @@ AffineExpr clampIndex(Symbols &symbols, AffineExpr x, AffineExpr dim, AffineExpr
     return high;
   }
   bool inside =
-      symbols.assume(tn::ConstraintKind::at_least, x, low) &&
-      (constant ? symbols.assume(tn::ConstraintKind::at_least, high, x) : symbols.atMost(x, high));
+      symbols.assume(tn::ConstraintKind::at_least, x, low) && symbols.atMost(x, high);
   return inside ? symbols.canonical(x) : nullptr;
 }
 

@@ -39,6 +39,12 @@ public:
 
   /// Writes `tn.symbols` and `tn.constraints`.
   void store(mlir::ModuleOp module) const;
+  llvm::ArrayRef<tn::Symbol> all() const { return list.symbols(); }
+  /// Whether the user gave the range of each that is a dim of an input.
+  bool areDeclared() const {
+    return llvm::all_of(entries,
+                        [](const Entry &entry) { return entry.declared || entry.derived; });
+  }
 
 private:
   struct Entry {

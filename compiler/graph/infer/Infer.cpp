@@ -3,24 +3,14 @@
 #include "compiler/graph/infer/Infer.h"
 
 #include "compiler/graph/Constraints.h"
-
+#include "compiler/graph/DimText.h"
 #include "llvm/Support/CheckedArithmetic.h"
-#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 
 namespace tenon::tn::infer {
 
-std::string text(AffineExpr dim) {
-  std::string result;
-  llvm::raw_string_ostream stream(result);
-  if (dim) {
-    stream << dim;
-  } else {
-    stream << "?";
-  }
-  return result;
-}
+std::string text(AffineExpr dim) { return dimText(dim, {}); }
 
 std::string text(ArrayRef<AffineExpr> dims) {
   std::string result = "[";
@@ -80,7 +70,7 @@ LogicalResult checkSameDim(Location location, AffineExpr a, AffineExpr b, String
     return emitOptionalError(location, what, ": ", *left, " and ", *right, " differ");
   }
   return emitOptionalError(location, what, ": ", text(a), " and ", text(b),
-                           " are not known to be equal; give the inputs fixed sizes with --shape");
+                           " are not known to be equal");
 }
 
 LogicalResult checkDims(Location location, Value value, ArrayRef<AffineExpr> dims, StringRef what) {
