@@ -6,10 +6,15 @@
 #include "support/ByteSpan.h"
 #include "support/Status.h"
 
+#include <span>
+#include <string>
+
 namespace tenon::engine {
 
-/// Ok for a 64-bit little-endian shared object whose segments lie inside it and which needs no
-/// library, runs no initializer and relocates nothing but itself (TN0515 otherwise).
-Status checkCodeObject(Bytes code);
+/// Ok for a shared object of the form that the compiler links: it needs no library, has no
+/// relocation, runs nothing when it is loaded or looked into, and defines every one of `kernels` in
+/// an executable segment (TN0515 otherwise). Everything is found as the loader finds it, through
+/// program headers and addresses; sections are not looked at. What the kernels do is not checked.
+Status checkCodeObject(Bytes code, std::span<const std::string> kernels = {});
 
 } // namespace tenon::engine

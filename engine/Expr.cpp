@@ -11,10 +11,42 @@ namespace {
 
 bool isBinary(ExprOp op) { return op >= ExprOp::Add && op <= ExprOp::Max; }
 
-const char *spell(ExprOp op) {
-  static constexpr const char *names[] = {
-      "", "", "", " + ", " - ", " * ", " floordiv ", " ceildiv ", " mod ", " min ", " max "};
-  return names[static_cast<uint8_t>(op)];
+/// A text and how tightly its outermost operator binds: 0 sums, 1 products, 2 what needs no
+/// parentheses.
+struct Spelled {
+  std::string text;
+  int tightness = 2;
+};
+
+Spelled spell(ExprOp op, const Spelled &left, const Spelled &right) {
+  auto infix = [&](const char *sign, int tightness, int rightTightness) {
+    auto part = [](const Spelled &side, int needed) {
+      return side.tightness < needed ? "(" + side.text + ")" : side.text;
+    };
+    return Spelled{part(left, tightness) + sign + part(right, rightTightness), tightness};
+  };
+  auto call = [&](const char *name, const std::string &inner) {
+    return Spelled{std::string(name) + "(" + inner + ")", 2};
+  };
+  auto pair = [&] { return left.text + ", " + right.text; };
+  switch (op) {
+  case ExprOp::Add:
+    return infix(" + ", 0, 0);
+  case ExprOp::Sub:
+    return infix(" - ", 0, 1);
+  case ExprOp::Mul:
+    return infix(" * ", 1, 2);
+  case ExprOp::FloorDiv:
+    return call("floor", infix(" / ", 1, 2).text);
+  case ExprOp::Mod:
+    return infix(" mod ", 1, 2);
+  case ExprOp::CeilDiv:
+    return call("ceil", infix(" / ", 1, 2).text);
+  case ExprOp::Min:
+    return call("min", pair());
+  default:
+    return call("max", pair());
+  }
 }
 
 int64_t floorDivide(int64_t left, int64_t right) {
@@ -153,22 +185,26 @@ std::optional<uint32_t> ExprTable::symbolIndex(ExprId id) const {
 }
 
 std::string ExprTable::format(ExprId id, std::span<const std::string> symbols) const {
-  std::vector<std::string> stack;
+  std::vector<Spelled> stack;
   for (const ExprTerm &term : programs[id]) {
     if (isBinary(term.op)) {
-      std::string right = std::move(stack.back());
+      Spelled right = std::move(stack.back());
       stack.pop_back();
-      stack.back() = "(" + stack.back() + spell(term.op) + right + ")";
+      bool subtracts = term.op == ExprOp::Add && right.text.starts_with('-');
+      if (subtracts) {
+        right.text.erase(0, 1);
+      }
+      stack.back() = spell(subtracts ? ExprOp::Sub : term.op, stack.back(), right);
       continue;
     }
     size_t index = static_cast<size_t>(term.value);
     if (term.op == ExprOp::Constant) {
-      stack.push_back(std::to_string(term.value));
+      stack.push_back({std::to_string(term.value)});
     } else {
-      stack.push_back(index < symbols.size() ? symbols[index] : "s" + std::to_string(index));
+      stack.push_back({index < symbols.size() ? symbols[index] : "s" + std::to_string(index)});
     }
   }
-  return stack.back();
+  return stack.back().text;
 }
 
 } // namespace tenon::engine

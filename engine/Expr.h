@@ -68,7 +68,7 @@ public:
   std::optional<int64_t> constantValue(ExprId id) const;
   /// The symbol when the program is a single symbol.
   std::optional<uint32_t> symbolIndex(ExprId id) const;
-  /// "((s0 * 128) ceildiv 64)", with the names of `symbols` where given.
+  /// "floor((N + 1) / 2)", with the names of `symbols` where given.
   std::string format(ExprId id, std::span<const std::string> symbols = {}) const;
 
 private:

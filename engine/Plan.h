@@ -27,15 +27,33 @@ inline constexpr size_t kMaxRank = 32;
 inline constexpr uint16_t kHost = 0;
 inline constexpr uint16_t kGpu = 1;
 
-/// A dim that varies from run to run. Its value is read from dim `dim` of input `input`, whose
-/// expression must be this symbol alone; every other dim of the inputs is then checked against its
-/// own expression, which is how relations between dims are stated.
+/// A dim that varies from run to run. Its value is read from dim `dim` of input `input`; every dim
+/// of the inputs is then checked against its own expression, which is how relations between dims
+/// are stated.
 struct Symbol {
   std::string name;
   int64_t min = 1;
   int64_t max = 1;
   uint32_t input = 0;
   uint32_t dim = 0;
+};
+
+/// Values are stored in engine files.
+enum class ConstraintKind : uint8_t {
+  Equal = 0,      ///< left is right
+  EqualOrOne = 1, ///< left is right or 1
+  Divisible = 2,  ///< left is a multiple of right
+  AtLeast = 3,    ///< left is right or more
+};
+inline constexpr uint8_t kLastConstraintKind = static_cast<uint8_t>(ConstraintKind::AtLeast);
+
+/// What a node of the model needs of the symbols: checked before anything else is computed from
+/// them.
+struct Constraint {
+  ConstraintKind kind = ConstraintKind::Equal;
+  ExprId left = kNone;
+  ExprId right = kNone;
+  std::string node; ///< for people
 };
 
 /// An input or output of the model.
@@ -138,12 +156,17 @@ struct Instruction {
   uint8_t fillByte = 0;        ///< Fill
   /// Launch, behind a call: done in its place where the libraries that are found cannot do it.
   bool isSpare = false;
+  /// Launch on a GPU: the kernel takes the place for its status behind all else (KernelAbi.h).
+  bool canFail = false;
+  /// For people: what the model states that the kernel looks at; an error of a constraint says it.
+  std::string constraint;
   /// For people: the source node or region ("conv1+relu"); shown by profiles and errors.
   std::string label;
 };
 
 struct Plan {
   std::vector<Symbol> symbols;
+  std::vector<Constraint> constraints;
   ExprTable exprs;
   std::vector<Port> inputs;
   std::vector<Port> outputs;
@@ -151,6 +174,8 @@ struct Plan {
   std::vector<Instruction> instructions;
   /// Bytes of the arena when all offsets are static, else 0.
   int64_t arenaBytes = 0;
+  /// The code checks its accesses against the ranges of each launch (KernelAbi.h).
+  bool isGuarded = false;
 };
 
 /// One array of weights, packed as the kernels read it.

@@ -48,9 +48,12 @@ Offset<fb::Instruction> encodeInstruction(FlatBufferBuilder &builder, const Inst
           ? Offset<FlatVector<uint8_t>>()
           : builder.CreateVector(reinterpret_cast<const uint8_t *>(in.call.data()), in.call.size());
   Offset<FlatVector<Offset<fb::TensorMap>>> maps = encodeTensorMaps(builder, in);
+  Offset<flatbuffers::String> constraint =
+      in.constraint.empty() ? Offset<flatbuffers::String>() : builder.CreateString(in.constraint);
   return fb::CreateInstruction(builder, static_cast<uint8_t>(in.kind), in.device, in.queue,
                                in.kernel, buffers, in.reads, sizes, in.grid, in.scratch,
-                               in.fillByte, label, in.threads, call, in.isSpare, maps);
+                               in.fillByte, label, in.threads, call, in.isSpare, maps, in.canFail,
+                               constraint);
 }
 
 struct EncodedExprs {
@@ -129,6 +132,8 @@ void decodeInstructions(const fb::Plan &from, Plan &plan, CopyBudget &budget) {
     out.scratch = in.scratch();
     out.fillByte = in.fill_byte();
     out.isSpare = in.is_spare();
+    out.canFail = in.can_fail();
+    out.constraint = copyString(in.constraint(), budget);
     out.label = copyString(in.label(), budget);
     out.threads = in.threads();
     if (in.call() && budget.take(in.call()->size())) {
@@ -156,6 +161,12 @@ std::vector<std::byte> encodePlan(const Plan &plan) {
     symbols.push_back(fb::CreateSymbol(builder, builder.CreateString(symbol.name), symbol.min,
                                        symbol.max, symbol.input, symbol.dim));
   }
+  std::vector<Offset<fb::Constraint>> constraints;
+  for (const Constraint &constraint : plan.constraints) {
+    constraints.push_back(fb::CreateConstraint(builder, static_cast<uint8_t>(constraint.kind),
+                                               constraint.left, constraint.right,
+                                               builder.CreateString(constraint.node)));
+  }
   std::vector<Offset<fb::Buffer>> buffers;
   for (const Buffer &buffer : plan.buffers) {
     buffers.push_back(fb::CreateBuffer(
@@ -177,8 +188,14 @@ std::vector<std::byte> encodePlan(const Plan &plan) {
   Offset<FlatVector<Offset<fb::Port>>> outputsAt = encodePorts(builder, plan.outputs);
   Offset<FlatVector<Offset<fb::Buffer>>> buffersAt = builder.CreateVector(buffers);
   Offset<FlatVector<Offset<fb::Instruction>>> instructionsAt = builder.CreateVector(instructions);
+  // None are stored as no vector.
+  Offset<FlatVector<Offset<fb::Constraint>>> constraintsAt;
+  if (!constraints.empty()) {
+    constraintsAt = builder.CreateVector(constraints);
+  }
   builder.Finish(fb::CreatePlan(builder, symbolsAt, startsAt, opsAt, valuesAt, inputsAt, outputsAt,
-                                buffersAt, instructionsAt, plan.arenaBytes));
+                                buffersAt, instructionsAt, plan.arenaBytes, constraintsAt,
+                                plan.isGuarded));
   const std::byte *data = reinterpret_cast<const std::byte *>(builder.GetBufferPointer());
   return std::vector<std::byte>(data, data + builder.GetSize());
 }
@@ -195,6 +212,10 @@ Result<Plan> decodePlan(Bytes bytes) {
     plan.symbols.push_back({copyString(symbol.name(), budget), symbol.min(), symbol.max(),
                             symbol.input(), symbol.dim()});
   });
+  forEach(from.constraints(), budget, [&](const fb::Constraint &constraint) {
+    plan.constraints.push_back({static_cast<ConstraintKind>(constraint.kind()), constraint.left(),
+                                constraint.right(), copyString(constraint.node(), budget)});
+  });
   if (!decodeExprs(from, plan.exprs)) {
     return planError("the plan's table of expressions is not consistent");
   }
@@ -203,6 +224,7 @@ Result<Plan> decodePlan(Bytes bytes) {
   decodeBuffers(from, plan, budget);
   decodeInstructions(from, plan, budget);
   plan.arenaBytes = from.arena_bytes();
+  plan.isGuarded = from.is_guarded();
   if (budget.isExceeded()) {
     return planError("the plan's tables share their contents");
   }

@@ -27,22 +27,30 @@ public:
   /// The next word; empty at the end.
   std::string_view next() {
     skipBlanks();
-    size_t length = std::min(text.find_first_of(kBlanks), text.size());
-    // A comment may follow a word at once.
-    length = std::min({length, text.find("//"), text.find("/*")});
+    // A comment may follow a word at once. What is searched is the word alone, so that all words
+    // together take time in proportion to the text.
+    size_t length = 0;
+    while (length < text.size() && kBlanks.find(text[length]) == std::string_view::npos &&
+           !startsComment(text.substr(length))) {
+      ++length;
+    }
     std::string_view word = text.substr(0, length);
     text.remove_prefix(length);
     return word;
   }
 
 private:
+  static bool startsComment(std::string_view rest) {
+    return rest.starts_with("//") || rest.starts_with("/*");
+  }
+
   void skipBlanks() {
     while (true) {
       text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
-      std::string_view end = text.starts_with("//") ? "\n" : text.starts_with("/*") ? "*/" : "";
-      if (end.empty()) {
+      if (!startsComment(text)) {
         return;
       }
+      std::string_view end = text[1] == '/' ? "\n" : "*/";
       size_t at = text.find(end, 2);
       text.remove_prefix(at == std::string_view::npos ? text.size() : at + end.size());
     }

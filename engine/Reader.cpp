@@ -169,7 +169,7 @@ struct EngineFile::Impl {
     Bytes code = section(entry.codeSection);
     bool isCuda = isCudaLevel(entry.level);
     TENON_TRY(validatePlan(plan, manifest.weights, entry.kernels.size(), isCuda ? kGpu : kHost));
-    TENON_TRY(isCuda ? checkPtx(code, entry.level) : checkCodeObject(code));
+    TENON_TRY(isCuda ? checkPtx(code, entry.level) : checkCodeObject(code, entry.kernels));
     return entry.cubinSection == 0 ? Status::ok()
                                    : checkCubin(section(entry.cubinSection), entry.level);
   }

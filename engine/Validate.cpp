@@ -25,6 +25,7 @@ public:
   Status run() {
     TENON_TRY(checkExprs());
     TENON_TRY(checkSymbols());
+    TENON_TRY(checkConstraints());
     TENON_TRY(validateBuffers(plan, weights, device, roots));
     std::set<std::string_view> names;
     std::set<uint32_t> bound;
@@ -60,9 +61,21 @@ private:
       }
       bool isBound =
           symbol.input < plan.inputs.size() && symbol.dim < plan.inputs[symbol.input].dims.size();
-      ExprId dim = isBound ? plan.inputs[symbol.input].dims[symbol.dim] : kNone;
-      if (!isExpr(dim) || plan.exprs.symbolIndex(dim) != i) {
+      if (!isBound) {
         return portError(strCat("symbol '", symbol.name, "' is not bound to a dim of an input"));
+      }
+    }
+    return Status::ok();
+  }
+
+  Status checkConstraints() const {
+    for (size_t i = 0; i < plan.constraints.size(); ++i) {
+      const Constraint &constraint = plan.constraints[i];
+      bool isKnown = static_cast<uint8_t>(constraint.kind) <= kLastConstraintKind;
+      if (!isKnown || !isExpr(constraint.left) || !isExpr(constraint.right)) {
+        return Status::error(
+            ErrorId::EngineBadExpression,
+            strCat("constraint ", i, " is of an unknown kind or names no expression"), kAgain);
       }
     }
     return Status::ok();
@@ -193,6 +206,10 @@ private:
   }
 
   Status checkKind(size_t index, const Instruction &instruction) const {
+    if (instruction.canFail && (device == kHost || instruction.kind != InstructionKind::Launch)) {
+      return instructionError(index, instruction,
+                              "only launches on a GPU take a place for a status");
+    }
     if (instruction.isSpare && !standsForCall(index)) {
       return instructionError(index, instruction, "it is the spare of no call");
     }

@@ -73,7 +73,8 @@ class EngineWriter {
 public:
   explicit EngineWriter(const EngineContent &engineContent) : content(engineContent) {}
 
-  Result<EngineFileSize> write(const std::string &path, const WeightSource &source) {
+  Result<EngineFileSize> write(const std::string &path, const WeightSource &source,
+                               const std::function<Status()> &mayAppear) {
     TENON_TRY(prepare());
     EngineFileSize size;
     std::optional<uint64_t> fileBytes = layOutSections(sections);
@@ -86,6 +87,7 @@ public:
     TENON_TRY(file.resize(sections.back().offset));
     TENON_TRY(writeWeights(file, source));
     TENON_TRY(writePrefix(file, size.fileBytes));
+    TENON_TRY(mayAppear ? mayAppear() : Status::ok());
     TENON_TRY(file.commit());
     return size;
   }
@@ -129,7 +131,7 @@ private:
     bool isCuda = isCudaLevel(variant.level);
     TENON_TRY(validatePlan(variant.plan, manifest.weights, variant.kernels.size(),
                            isCuda ? kGpu : kHost));
-    TENON_TRY(isCuda ? checkPtx(given.code, variant.level) : checkCodeObject(given.code));
+    TENON_TRY(isCuda ? checkPtx(given.code, variant.level) : checkCodeObject(given.code, variant.kernels));
     return given.cubin.empty() ? Status::ok() : checkCubin(given.cubin, variant.level);
   }
 
@@ -194,8 +196,9 @@ private:
 } // namespace
 
 Result<EngineFileSize> writeEngine(const std::string &path, const EngineContent &content,
-                                   const WeightSource &weights) {
-  return EngineWriter(content).write(path, weights);
+                                   const WeightSource &weights,
+                                   const std::function<Status()> &mayAppear) {
+  return EngineWriter(content).write(path, weights, mayAppear);
 }
 
 } // namespace tenon::engine

@@ -45,8 +45,10 @@ struct EngineFileSize {
   uint64_t weightsBytes = 0; ///< of the weights section, padding between weights included
 };
 
-/// Validates every plan, then writes the file at `path`. On failure nothing is left there.
+/// Validates every plan, then writes the file at `path`. On failure what was there before stays, or
+/// nothing; so it does when `mayAppear`, asked once everything is written, gives an error.
 Result<EngineFileSize> writeEngine(const std::string &path, const EngineContent &content,
-                                   const WeightSource &weights);
+                                   const WeightSource &weights,
+                                   const std::function<Status()> &mayAppear = {});
 
 } // namespace tenon::engine

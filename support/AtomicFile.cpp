@@ -1,14 +1,16 @@
-// Writes to a temporary in the target's folder, then fsync, rename and fsync of the folder.
+// Writes to a file without a name in the target's folder, then fsync, link, rename and fsync of the
+// folder. A name is taken only between the last two, when the file is complete.
 
 #include "support/AtomicFile.h"
 
+#include "support/FileError.h"
+#include "support/OutputPath.h"
 #include "support/Text.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <fcntl.h>
+#include <random>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -16,16 +18,36 @@
 namespace tenon {
 namespace {
 
-Status writeError(const std::string &path, const char *what) {
-  return Status::error(ErrorId::FileWriteFailed,
-                       strCat("cannot ", what, " '", path, "': ", std::strerror(errno)),
-                       "check the folder, its permissions and the free space");
-}
+/// The system applies the user's mask to it.
+constexpr mode_t kMode = 0666;
+constexpr int kMostTries = 100;
 
 std::string folderOf(const std::string &path) {
   size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(slash, 1));
 }
+
+std::string nameBeside(const std::string &path) {
+  return strCat(path, ".tmp", ::getpid(), '-', std::random_device()());
+}
+
+/// Calls `make` with names beside `path` until one is free; false with errno set if it fails.
+template <typename Maker> bool takeFreeName(const std::string &path, std::string &name, Maker make) {
+  for (int i = 0; i < kMostTries; ++i) {
+    name = nameBeside(path);
+    if (make(name)) {
+      return true;
+    }
+    if (errno != EEXIST) {
+      break;
+    }
+  }
+  name.clear();
+  return false;
+}
+
+/// The path by which a file without a name can be linked.
+std::string pathOfDescriptor(int fd) { return strCat("/proc/self/fd/", fd); }
 
 } // namespace
 
@@ -57,13 +79,24 @@ void AtomicFile::discard() {
   }
 }
 
-Result<AtomicFile> AtomicFile::create(const std::string &path) {
-  std::string temporary = path + ".tmpXXXXXX";
-  int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) {
-    return writeError(path, "create");
+Result<AtomicFile> AtomicFile::create(const std::string &path, std::span<const std::string> inputs) {
+  TENON_ASSIGN(std::string target, resolveOutput(path, inputs));
+  int fd = ::open(folderOf(target).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kMode);
+  if (fd >= 0 && ::access(pathOfDescriptor(fd).c_str(), F_OK) == 0) {
+    return AtomicFile(std::move(target), {}, fd);
   }
-  return AtomicFile(path, std::move(temporary), fd);
+  if (fd >= 0) {
+    ::close(fd);
+  }
+  std::string temporary;
+  bool isOpen = takeFreeName(target, temporary, [&](const std::string &name) {
+    fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kMode);
+    return fd >= 0;
+  });
+  if (!isOpen) {
+    return writeError(errno, "create", path);
+  }
+  return AtomicFile(std::move(target), std::move(temporary), fd);
 }
 
 Status AtomicFile::append(Bytes bytes) {
@@ -82,7 +115,7 @@ Status AtomicFile::write(uint64_t offset, Bytes bytes) {
       continue;
     }
     if (count <= 0) {
-      return writeError(path, "write");
+      return writeError(count < 0 ? errno : ENOSPC, "write", path);
     }
     done += static_cast<size_t>(count);
   }
@@ -91,21 +124,46 @@ Status AtomicFile::write(uint64_t offset, Bytes bytes) {
 
 Status AtomicFile::resize(uint64_t size) {
   if (ftruncate(fd, static_cast<off_t>(size)) != 0) {
-    return writeError(path, "extend");
+    return writeError(errno, "extend", path);
   }
   end = size;
   return Status::ok();
 }
 
-Status AtomicFile::commit() {
-  // mkostemp gives mode 0600; a result is readable like any file the user creates.
-  mode_t mask = ::umask(0);
-  ::umask(mask);
-  if (fchmod(fd, 0666 & ~mask) != 0 || fsync(fd) != 0) {
-    return writeError(path, "flush");
+Status AtomicFile::takeMode() const {
+  struct stat replaced = {};
+  constexpr mode_t kPermissions = 0777;
+  if (::stat(path.c_str(), &replaced) == 0 && fchmod(fd, replaced.st_mode & kPermissions) != 0) {
+    return writeError(errno, "set the mode of", path);
   }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    return writeError(path, "rename to");
+  return Status::ok();
+}
+
+/// Links a file without a name: straight to its path where that is free, for rename(2) else.
+Status AtomicFile::giveName() {
+  std::string source = pathOfDescriptor(fd);
+  auto link = [&](const std::string &name) {
+    return ::linkat(AT_FDCWD, source.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  };
+  if (link(path)) {
+    return Status::ok();
+  }
+  if (errno != EEXIST || !takeFreeName(path, temporary, link)) {
+    return writeError(errno, "create", path);
+  }
+  return Status::ok();
+}
+
+Status AtomicFile::commit() {
+  TENON_TRY(takeMode());
+  if (fsync(fd) != 0) {
+    return writeError(errno, "flush", path);
+  }
+  if (temporary.empty()) {
+    TENON_TRY(giveName());
+  }
+  if (!temporary.empty() && ::rename(temporary.c_str(), path.c_str()) != 0) {
+    return writeError(errno, "rename to", path);
   }
   temporary.clear();
   ::close(std::exchange(fd, -1));

@@ -1,5 +1,6 @@
 // Writes a file that appears under its name complete or not at all, also when the process is
-// interrupted. It relies on rename(2) within one folder.
+// interrupted. It relies on rename(2) within one folder, and on files without names (O_TMPFILE), of
+// which a killed process leaves nothing; where a file system has none, the file is called *.tmp* at first.
 
 #pragma once
 
@@ -7,14 +8,17 @@
 #include "support/Result.h"
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace tenon {
 
-/// A temporary file beside its final path; removed on destruction unless committed.
+/// A temporary file in the folder of its final path; gone on destruction unless committed.
 class AtomicFile {
 public:
-  static Result<AtomicFile> create(const std::string &path);
+  /// Refuses what resolveOutput refuses: devices, folders, and each of `inputs`. Of a symbolic link
+  /// the target is written.
+  static Result<AtomicFile> create(const std::string &path, std::span<const std::string> inputs = {});
   AtomicFile(AtomicFile &&other) noexcept;
   AtomicFile &operator=(AtomicFile &&other) noexcept;
   ~AtomicFile();
@@ -26,16 +30,21 @@ public:
   /// Makes the file `size` long, the new part zero, and appends from there.
   Status resize(uint64_t size);
   uint64_t size() const { return end; }
+  /// For copies that the system makes; the file's offset is its start until someone moves it.
+  int descriptor() const { return fd; }
 
-  /// Flushes to disk and gives the file its name, replacing what was there. Once only.
+  /// Flushes to disk and gives the file its name, replacing what was there, whose mode it takes
+  /// over. Once only.
   Status commit();
 
 private:
   AtomicFile(std::string finalPath, std::string temporaryPath, int descriptor);
   void discard();
+  Status takeMode() const;
+  Status giveName();
 
   std::string path;
-  std::string temporary;
+  std::string temporary; ///< empty while the file has no name
   int fd = -1;
   uint64_t end = 0;
 };

@@ -3,6 +3,7 @@
 
 #include "support/MappedFile.h"
 
+#include "support/FileError.h"
 #include "support/Text.h"
 
 #include <cerrno>
@@ -37,9 +38,7 @@ FileReader::~FileReader() {
 Result<FileReader> FileReader::open(const std::string &path) {
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
-    return Status::error(ErrorId::FileNotFound,
-                         strCat("cannot open '", path, "': ", std::strerror(errno)),
-                         "check the path and its permissions");
+    return openError(errno, path);
   }
   struct stat info;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -81,9 +80,7 @@ Result<MappedFile> MappedFile::map(const FileReader &file, uint64_t offset, uint
   void *memory =
       mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.descriptor(), static_cast<off_t>(offset));
   if (memory == MAP_FAILED) {
-    return Status::error(ErrorId::FileReadFailed,
-                         strCat("cannot map '", file.path(), "': ", std::strerror(errno)),
-                         "free address space or memory");
+    return openError(errno, file.path());
   }
   return MappedFile(Bytes(static_cast<const std::byte *>(memory), size));
 }

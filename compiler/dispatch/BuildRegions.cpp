@@ -2,6 +2,8 @@
 // Relies on groups being contiguous, so that the region can stand where the group stood.
 #include "compiler/dispatch/BuildRegions.h"
 
+#include "compiler/dispatch/OpKinds.h"
+#include "compiler/dispatch/Strategy.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
 
@@ -19,11 +21,24 @@ Location fusedLocation(Group *group) {
   return FusedLoc::get(group->ops.front()->getContext(), locations);
 }
 
+/// Whether a one-element constant goes into the region with its readers. The kernels of contractions
+/// and attention address their operands as buffers, which such a constant does not have: there only
+/// elementwise operations get one.
+bool isCarriedAlong(Value value, Group *group) {
+  if (!isScalarConstant(value.getDefiningOp())) {
+    return false;
+  }
+  bool readsBuffers = group->strategy == kContraction || group->strategy == kAttention;
+  return !readsBuffers || llvm::all_of(value.getUsers(), [&](Operation *user) {
+    return isElementwise(user) || !llvm::is_contained(group->ops, user);
+  });
+}
+
 void buildRegion(Group *group, int64_t index, llvm::StringRef target) {
   SmallVector<Value> inputs;
   SmallVector<Operation *> constants;
   for (Value operand : outsideOperands(group->ops)) {
-    if (isScalarConstant(operand.getDefiningOp())) {
+    if (isCarriedAlong(operand, group)) {
       constants.push_back(operand.getDefiningOp());
     } else {
       inputs.push_back(operand);

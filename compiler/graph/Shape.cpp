@@ -2,6 +2,7 @@
 // Relies on Simplify.cpp for the normal form in which equal dims are equal expressions.
 #include "compiler/graph/Shape.h"
 
+#include "compiler/graph/Constraints.h"
 #include "compiler/graph/infer/Infer.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/Support/CheckedArithmetic.h"
@@ -33,26 +34,49 @@ RankedTensorType makeTensor(ArrayRef<AffineExpr> dims, Type element) {
   SmallVector<int64_t> sizes;
   bool known = true;
   bool constant = true;
-  unsigned symbols = 0;
   for (AffineExpr dim : dims) {
     std::optional<int64_t> size = constantDim(dim);
     sizes.push_back(size.value_or(ShapedType::kDynamic));
     known &= static_cast<bool>(dim);
     constant &= size.has_value();
-    if (dim) {
-      dim.walk([&](AffineExpr part) {
-        if (AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(part)) {
-          symbols = std::max(symbols, symbol.getPosition() + 1);
-        }
-      });
-    }
   }
   if (constant || !known) {
     return RankedTensorType::get(sizes, element);
   }
   MLIRContext *context = element.getContext();
-  return RankedTensorType::get(sizes, element,
-                               ShapeAttr::get(context, AffineMap::get(0, symbols, dims, context)));
+  return RankedTensorType::get(sizes, element, ShapeAttr::get(context, symbolMap(dims, context)));
+}
+
+AffineMap symbolMap(ArrayRef<AffineExpr> expressions, MLIRContext *context) {
+  unsigned count = 0;
+  for (AffineExpr expression : expressions) {
+    expression.walk([&](AffineExpr part) {
+      if (AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(part)) {
+        count = std::max(count, symbol.getPosition() + 1);
+      }
+    });
+  }
+  return AffineMap::get(0, count, expressions, context);
+}
+
+std::optional<LinearDim> linearDim(AffineExpr dim) {
+  LinearDim linear;
+  AffineBinaryOpExpr sum = dyn_cast_or_null<AffineBinaryOpExpr>(dim);
+  if (sum && sum.getKind() == AffineExprKind::Add && constantDim(sum.getRHS())) {
+    linear.offset = *constantDim(sum.getRHS());
+    dim = sum.getLHS();
+  }
+  AffineBinaryOpExpr product = dyn_cast_or_null<AffineBinaryOpExpr>(dim);
+  if (product && product.getKind() == AffineExprKind::Mul && constantDim(product.getRHS())) {
+    linear.factor = *constantDim(product.getRHS());
+    dim = product.getLHS();
+  }
+  AffineSymbolExpr symbol = dyn_cast_or_null<AffineSymbolExpr>(dim);
+  if (!symbol || linear.factor < 1) {
+    return std::nullopt;
+  }
+  linear.symbol = symbol.getPosition();
+  return linear;
 }
 
 RankedTensorType withElement(Type tensor, Type element) {
@@ -110,14 +134,18 @@ FailureOr<Dims> broadcastDims(ArrayRef<AffineExpr> a, ArrayRef<AffineExpr> b) {
         return failure();
       }
       out = left;
-    } else if (leftSize || rightSize) {
-      out = leftSize ? left : right;
     } else if (!left || !right) {
       out = AffineExpr();
-    } else if (sameDim(left, right)) {
+    } else if (!leftSize && !rightSize) {
+      if (!sameDim(left, right) && !assume(ConstraintKind::equal, left, right)) {
+        return failure();
+      }
       out = left;
     } else {
-      return failure();
+      out = leftSize ? left : right;
+      if (!assume(ConstraintKind::equal_or_one, leftSize ? right : left, out)) {
+        return failure();
+      }
     }
   }
   return result;
@@ -197,6 +225,11 @@ unsigned SymbolList::add(StringRef name, int64_t min, int64_t max) {
   }
   list.push_back({name.str(), min, max});
   return list.size() - 1;
+}
+
+void SymbolList::setRange(unsigned index, int64_t min, int64_t max) {
+  list[index].min = min;
+  list[index].max = max;
 }
 
 void SymbolList::store(ModuleOp module) const {

@@ -33,6 +33,15 @@ mlir::AffineExpr simplify(mlir::AffineExpr expression);
 mlir::AffineExpr addDims(mlir::AffineExpr a, mlir::AffineExpr b);
 mlir::AffineExpr multiplyDims(mlir::AffineExpr a, mlir::AffineExpr b);
 
+/// `factor` times a symbol plus `offset`.
+struct LinearDim {
+  unsigned symbol = 0;
+  int64_t factor = 1; ///< above 0
+  int64_t offset = 0;
+};
+/// The dim as a linear expression of one symbol, if it is one.
+std::optional<LinearDim> linearDim(mlir::AffineExpr dim);
+
 /// Equal for every value of the symbols (after simplification; false if that cannot be shown).
 bool sameDim(mlir::AffineExpr a, mlir::AffineExpr b);
 bool sameDims(llvm::ArrayRef<mlir::AffineExpr> a, llvm::ArrayRef<mlir::AffineExpr> b);
@@ -40,11 +49,15 @@ bool sameDims(llvm::ArrayRef<mlir::AffineExpr> a, llvm::ArrayRef<mlir::AffineExp
 /// The constant value of a dim, if it is one.
 std::optional<int64_t> constantDim(mlir::AffineExpr dim);
 
+/// A map without dims whose results are the expressions, over as many symbols as they name.
+mlir::AffineMap symbolMap(llvm::ArrayRef<mlir::AffineExpr> expressions, mlir::MLIRContext *context);
+
 /// The product of the dims, simplified.
 mlir::AffineExpr elementCount(mlir::MLIRContext *context, llvm::ArrayRef<mlir::AffineExpr> dims);
 
-/// numpy's broadcast of two shapes. A symbolic dim against a constant other than 1 gives that
-/// constant; two different symbolic dims give failure unless one is 1 for certain.
+/// numpy's broadcast of two shapes. What is not certain is assumed (Constraints.h): that two
+/// different symbolic dims are equal, that a symbolic dim is the constant beside it or 1. Failure
+/// where it cannot be.
 mlir::FailureOr<Dims> broadcastDims(llvm::ArrayRef<mlir::AffineExpr> a,
                                     llvm::ArrayRef<mlir::AffineExpr> b);
 
@@ -65,6 +78,7 @@ public:
   /// Index of the symbol of that name, added with the range if it is new.
   unsigned add(llvm::StringRef name, int64_t min, int64_t max);
   void store(mlir::ModuleOp module) const;
+  void setRange(unsigned index, int64_t min, int64_t max);
 
   struct Range {
     int64_t min;

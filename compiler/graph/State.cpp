@@ -2,6 +2,7 @@
 #include "compiler/graph/State.h"
 
 #include "compiler/graph/Shape.h"
+#include "support/NearestName.h"
 #include "support/Text.h"
 
 using namespace mlir;
@@ -14,6 +15,15 @@ constexpr std::string_view kUse = "--state INPUT=OUTPUT takes names as tenon ins
 std::string_view nameIn(DictionaryAttr attributes, StringRef key) {
   StringAttr name = attributes ? attributes.getAs<StringAttr>(key) : StringAttr();
   return name ? std::string_view(name.getValue()) : std::string_view();
+}
+
+/// Of inputs or outputs.
+std::vector<std::string> namesOf(ArrayAttr ports) {
+  std::vector<std::string> names;
+  for (Attribute port : ports ? ports.getValue() : ArrayRef<Attribute>()) {
+    names.emplace_back(nameIn(cast<DictionaryAttr>(port), "tn.name"));
+  }
+  return names;
 }
 
 std::optional<unsigned> findInput(func::FuncOp function, StringRef name, StringRef key) {
@@ -57,9 +67,13 @@ std::optional<StringRef> fit(StringRef pattern, StringRef name) {
 Status declareOne(func::FuncOp function, StringRef input, StringRef output) {
   std::optional<unsigned> argument = findInput(function, input, "tn.name");
   std::optional<unsigned> result = findOutput(function, output, "tn.name");
-  if (!argument || !result) {
-    return refuse(input, output,
-                  argument ? "the model has no such output" : "the model has no such input", kUse);
+  if (!argument) {
+    return refuse(input, output, "the model has no such input",
+                  didYouMean(input, namesOf(function.getArgAttrsAttr()), kUse));
+  }
+  if (!result) {
+    return refuse(input, output, "the model has no such output",
+                  didYouMean(output, namesOf(function.getResAttrsAttr()), kUse));
   }
   if (function.getArgAttr(*argument, kState) || function.getResultAttr(*result, kState)) {
     return refuse(input, output, "the input or the output is part of another state", kUse);

@@ -24,6 +24,8 @@ template <typename Op> class TnRowWise : public mlir::OpTrait::TraitBase<Op, TnR
 /// True if two lists of types are equal up to dims that one of them states more precisely.
 bool typesAgree(mlir::TypeRange left, mlir::TypeRange right);
 
+class Assumptions;
+
 /// What the definitions generated from TnDialect.td call; written in graph/infer/Elementwise.cpp.
 namespace infer {
 llvm::LogicalResult test(std::optional<mlir::Location> location, mlir::Value x,

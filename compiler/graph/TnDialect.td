@@ -26,6 +26,10 @@ def TnDialect : Dialect {
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasConstantMaterializer = 1;
+  // Who is told what shape rules assume, while a model is imported: graph/Constraints.h.
+  let extraClassDeclaration = [{
+    ::tenon::tn::Assumptions *assumptions = nullptr;
+  }];
 }
 
 class Tn_Attr<string name, string mnemonic_, list<Trait> traits = []> : AttrDef<TnDialect, name, traits> {
@@ -58,6 +62,20 @@ class Tn_EnumAttr<EnumInfo info, string mnemonic> : EnumAttr<TnDialect, info, mn
   let assemblyFormat = "`<` $value `>`";
 }
 
+def Tn_ConstraintKind : Tn_Enum<"ConstraintKind", [
+  I32EnumAttrCase<"equal", 0>, I32EnumAttrCase<"equal_or_one", 1>, I32EnumAttrCase<"divisible", 2>,
+  I32EnumAttrCase<"at_least", 3>]>;
+def Tn_ConstraintAttr : Tn_Attr<"Constraint", "constraint"> {
+  let summary = "What must hold of the symbols for a node of the model to have a meaning";
+  let description = [{
+    `shapes` has no dims and two results, left and right. The module attribute `tn.constraints` lists them; whoever
+    binds values to symbols checks each.
+  }];
+  let parameters = (ins "::tenon::tn::ConstraintKind":$kind, "::mlir::AffineMap":$shapes,
+                        StringRefParameter<"the node of the model">:$node);
+  let assemblyFormat = "`<` $kind `,` $shapes `,` $node `>`";
+}
+
 def Tn_Predicate : Tn_Enum<"Predicate", [
   I32EnumAttrCase<"eq", 0>, I32EnumAttrCase<"ne", 1>, I32EnumAttrCase<"lt", 2>,
   I32EnumAttrCase<"le", 3>, I32EnumAttrCase<"gt", 4>, I32EnumAttrCase<"ge", 5>]>;
@@ -82,6 +100,10 @@ def Tn_ResizeMode : Tn_Enum<"ResizeMode", [
   I32EnumAttrCase<"nearest", 0>, I32EnumAttrCase<"linear", 1>, I32EnumAttrCase<"cubic", 2>]>;
 def Tn_ResizeModeAttr : Tn_EnumAttr<Tn_ResizeMode, "resize_mode">;
 
+def Tn_Failure : Tn_Enum<"Failure", [
+  I32EnumAttrCase<"index", 1>, I32EnumAttrCase<"arithmetic", 2>, I32EnumAttrCase<"constraint", 3>]>;
+def Tn_FailureAttr : Tn_EnumAttr<Tn_Failure, "failure">;
+
 // Traits that dispatch and the passes ask for instead of lists of operation names.
 def Tn_Elementwise : NativeOpTrait<"TnElementwise"> { let cppNamespace = "::tenon::tn"; }
 def Tn_Contraction : NativeOpTrait<"TnContraction"> { let cppNamespace = "::tenon::tn"; }
@@ -95,6 +117,7 @@ def Tn_BitsTensor : RankedTensorOf<[I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64
 def Tn_BoolTensor : RankedTensorOf<[I1]>;
 def Tn_ValueTensor : RankedTensorOf<[I1, F16, BF16, F32, F64, I8, I16, I32, I64, UI8, UI16, UI32, UI64]>;
 def Tn_IndexTensor : RankedTensorOf<[I32, I64]>;
+def Tn_Condition : AnyTypeOf<[Tn_BoolTensor, I1]>;
 
 class Tn_Op<string mnemonic, list<Trait> traits = []> : Op<TnDialect, mnemonic, traits>;
 

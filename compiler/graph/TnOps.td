@@ -138,7 +138,10 @@ def Tn_IsInfOp : Tn_Test<"is_inf", "x is infinite, of the signs that are asked f
 }
 def Tn_CastOp : Tn_Op<"cast", [Pure, Tn_Elementwise, SameOperandsAndResultShape]> {
   let summary = "Conversion of the element type, as ONNX's Cast";
-  let description = "Float to integer truncates; any type to bool compares with zero.";
+  let description = [{
+    Float to integer truncates; what the type cannot hold becomes the nearest that it can, NaN becomes 0. Integer to
+    integer keeps the low bits. Any type to bool compares with zero.
+  }];
   let arguments = (ins Tn_ValueTensor:$x);
   let results = (outs Tn_ValueTensor:$y);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
@@ -180,6 +183,22 @@ def Tn_SelectOp : Tn_InferredOp<"select", [Tn_Elementwise]> {
   let arguments = (ins Tn_BoolTensor:$condition, AnyRankedTensor:$a, AnyRankedTensor:$b);
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$condition `,` $a `,` $b attr-dict `:` functional-type(operands, $y)";
+}
+def Tn_RequireOp : Tn_InferredOp<"require", [Tn_Elementwise]> {
+  let summary = "x, where the condition (one bool) holds; else the run ends with an error";
+  let description = [{
+    The error names the node and says `what` the model states and does not hold. It stands for x wherever the
+    condition matters: what nobody uses is not checked. Regions' bodies use it on scalars too, with the
+    `failure` that engine/KernelAbi.h numbers; there x must be safe to use whether the condition holds or not.
+    `%y = tn.require %x, %c {what = "k is at most 5"} : (tensor<5xf32>, tensor<i1>) -> tensor<5xf32>`
+  }];
+  let arguments = (ins AnyType:$x, Tn_Condition:$condition,
+                       DefaultValuedAttr<Tn_FailureAttr, "::tenon::tn::Failure::constraint">:$failure,
+                       DefaultValuedStrAttr<StrAttr, "">:$what);
+  let results = (outs AnyType:$y);
+  let assemblyFormat = "$x `,` $condition attr-dict `:` functional-type(operands, $y)";
+  let hasVerifier = 1;
+  let hasFolder = 1;
 }
 
 //===--- Reductions and rows -------------------------------------------------------------------===//

@@ -17,7 +17,7 @@ constexpr size_t kQueries = 2;
 
 Value withoutBroadcast(Value value) {
   tn::BroadcastOp broadcast = value.getDefiningOp<tn::BroadcastOp>();
-  return broadcast ? broadcast.getX() : value;
+  return broadcast && isDecided(broadcast) ? broadcast.getX() : value;
 }
 
 /// The value is 0, 1, 2... along one dim, counted from the last, and has no other.

@@ -158,4 +158,14 @@ FailureOr<SmallVector<DimGroup>> groupDims(ArrayRef<AffineExpr> in, ArrayRef<Aff
   return groups;
 }
 
+bool isDecided(tn::BroadcastOp broadcast) {
+  tn::Dims from = tn::getDims(broadcast.getX().getType());
+  tn::Dims to = tn::getDims(broadcast.getY().getType());
+  return llvm::all_of(llvm::zip_equal(from, ArrayRef(to).take_back(from.size())),
+                      [](const auto &pair) {
+                        auto [have, need] = pair;
+                        return isOne(have) || tn::sameDim(have, need);
+                      });
+}
+
 } // namespace tenon::opt

@@ -110,4 +110,8 @@ struct DimGroup {
 mlir::FailureOr<llvm::SmallVector<DimGroup>> groupDims(llvm::ArrayRef<mlir::AffineExpr> in,
                                                        llvm::ArrayRef<mlir::AffineExpr> out);
 
+/// Whether every dim of the operand is the result's or the constant 1: none may turn out to be 1
+/// when the model runs.
+bool isDecided(tn::BroadcastOp broadcast);
+
 } // namespace tenon::opt

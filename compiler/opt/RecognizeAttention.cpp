@@ -201,7 +201,8 @@ private:
     if (isCausalBias(mask, queries, keys, constants)) {
       return {nullptr, true};
     }
-    if (tn::BroadcastOp broadcast = mask.getDefiningOp<tn::BroadcastOp>()) {
+    if (tn::BroadcastOp broadcast = mask.getDefiningOp<tn::BroadcastOp>();
+        broadcast && isDecided(broadcast)) {
       mask = broadcast.getX();
     }
     tn::SelectOp select = mask.getDefiningOp<tn::SelectOp>();

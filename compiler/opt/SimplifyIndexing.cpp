@@ -80,8 +80,8 @@ std::optional<Steps> stepsOf(Value value, const Constants &constants, unsigned d
     return steps ? reshapeSteps(*steps, tn::getDims(op->getOperand(0).getType()), dims, context)
                  : std::nullopt;
   }
-  if (isa<tn::BroadcastOp>(op)) {
-    std::optional<Steps> steps = stepsOfOperand(0);
+  if (tn::BroadcastOp broadcast = dyn_cast<tn::BroadcastOp>(op)) {
+    std::optional<Steps> steps = isDecided(broadcast) ? stepsOfOperand(0) : std::nullopt;
     return steps ? std::optional<Steps>(broadcastSteps(*steps, dims.size(), context))
                  : std::nullopt;
   }

@@ -1,9 +1,10 @@
-// Binds the two code generators to one interface. A CPU region is one kernel over all its buffers and
-// symbols; the support code of a level is compiled once and kept in the cache.
+// Binds the two code generators to one interface. A CPU region is one kernel over all its buffers
+// and symbols; the support code of a level is compiled once and kept in the cache.
 #include "compiler/pipeline/CodeTarget.h"
 
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cuda/CudaCodegen.h"
+#include "compiler/pipeline/BuildStamp.h"
 #include "support/Text.h"
 
 namespace tenon::pipeline {
@@ -29,7 +30,7 @@ codegen::CompiledRegion asRegion(codegen::cpu::Kernel kernel, const RegionShape 
 
 llvm::Expected<std::string> supportCode(const CodeTarget &target, engine::CpuLevel level,
                                         const CompileCache &cache) {
-  Hash128 key = hashText(strCat("support\n", target.version, '\n', target.level));
+  Hash128 key = hashText(strCat("support\n", buildStamp(), '\n', target.level, '\n', target.mode));
   if (std::optional<std::string> found = cache.find(key)) {
     return std::move(*found);
   }
@@ -42,23 +43,24 @@ llvm::Expected<std::string> supportCode(const CodeTarget &target, engine::CpuLev
 
 } // namespace
 
-CodeTarget cpuTarget(engine::CpuLevel level) {
+CodeTarget cpuTarget(engine::CpuLevel level, bool guarded) {
   CodeTarget target{.level = std::string(engine::nameOf(level)),
-                    .version = codegen::cpu::codegenVersion().str(),
+                    .mode = guarded ? "guarded" : "",
                     .compile = {},
                     .link = {}};
-  target.compile = [level](llvm::StringRef text, llvm::StringRef symbol,
-                           const RegionShape &shape) -> llvm::Expected<codegen::CompiledRegion> {
+  target.compile = [level,
+                    guarded](llvm::StringRef text, llvm::StringRef symbol,
+                             const RegionShape &shape) -> llvm::Expected<codegen::CompiledRegion> {
     llvm::Expected<codegen::cpu::Kernel> kernel =
-        codegen::cpu::compileRegion(text, symbol, level);
+        codegen::cpu::compileRegion(text, symbol, level, guarded);
     if (!kernel) {
       return kernel.takeError();
     }
     return asRegion(std::move(*kernel), shape);
   };
-  target.link = [level, keys = target](
-                    llvm::ArrayRef<llvm::StringRef> objects, llvm::ArrayRef<llvm::StringRef> symbols,
-                    const CompileCache &cache) -> llvm::Expected<std::string> {
+  target.link = [level, keys = target](llvm::ArrayRef<llvm::StringRef> objects,
+                                       llvm::ArrayRef<llvm::StringRef> symbols,
+                                       const CompileCache &cache) -> llvm::Expected<std::string> {
     llvm::Expected<std::string> support = supportCode(keys, level, cache);
     if (!support) {
       return support.takeError();
@@ -73,16 +75,16 @@ CodeTarget cpuTarget(engine::CpuLevel level) {
 /// Of a variant whose steps are all library calls and copies.
 static llvm::Expected<std::string> ptxWithoutKernels(const engine::CudaArch &arch) {
   llvm::StringRef version = arch.number >= 100 ? "8.6" : "8.0";
-  std::string text = (".version " + version + "\n.target " + llvm::StringRef(arch.name) +
-                      "\n.address_size 64\n")
-                         .str();
+  std::string text =
+      (".version " + version + "\n.target " + llvm::StringRef(arch.name) + "\n.address_size 64\n")
+          .str();
   text.push_back('\0');
   return text;
 }
 
 CodeTarget cudaTarget(const engine::CudaArch &arch) {
   CodeTarget target{.level = std::string(arch.name),
-                    .version = codegen::cuda::codegenVersion().str(),
+                    .mode = {},
                     .compile = {},
                     .link = {}};
   target.compile = [arch](llvm::StringRef text, llvm::StringRef symbol, const RegionShape &) {

@@ -1,5 +1,5 @@
-// What regions are compiled for: a CPU level or a GPU architecture, each with its compiler and linker.
-// A new device is a function here.
+// What regions are compiled for: a CPU level or a GPU architecture, each with its compiler and
+// linker. A new device is a function here.
 #pragma once
 
 #include "compiler/codegen/common/RegionCode.h"
@@ -26,8 +26,8 @@ struct RegionShape {
 struct CodeTarget {
   /// As stored in the engine's variant.
   std::string level;
-  /// Part of every cache key.
-  std::string version;
+  /// What else shapes its code: part of every cache key.
+  std::string mode;
   std::function<llvm::Expected<codegen::CompiledRegion>(
       llvm::StringRef text, llvm::StringRef symbol, const RegionShape &shape)>
       compile;
@@ -38,7 +38,7 @@ struct CodeTarget {
       link;
 };
 
-CodeTarget cpuTarget(engine::CpuLevel level);
+CodeTarget cpuTarget(engine::CpuLevel level, bool guarded);
 CodeTarget cudaTarget(const engine::CudaArch &arch);
 
 } // namespace tenon::pipeline

@@ -5,7 +5,11 @@
 
 #include "compiler/codegen/common/RegionSource.h"
 #include "compiler/dispatch/Names.h"
+#include "compiler/graph/Shape.h"
+#include "compiler/pipeline/BuildStamp.h"
+#include "compiler/pipeline/CrashGuard.h"
 #include "compiler/pipeline/RegionEntry.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "support/Text.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -32,25 +36,40 @@ struct Task {
   std::string error;
 };
 
+/// The code of a region, or why there is none.
+std::optional<codegen::CompiledRegion> compileText(llvm::StringRef text, llvm::StringRef symbol,
+                                                   const RegionShape &shape,
+                                                   const CodeTarget &target, std::string &error) {
+  std::optional<codegen::CompiledRegion> result;
+  std::optional<std::string> crash = crashOf([&] {
+    llvm::Expected<codegen::CompiledRegion> compiled = target.compile(text, symbol, shape);
+    if (compiled) {
+      result = std::move(*compiled);
+    } else {
+      error = llvm::toString(compiled.takeError());
+    }
+  });
+  if (crash) {
+    error = *crash;
+  }
+  return result;
+}
+
 void compileTask(Task &task, const CompileCache &cache) {
   const UniqueRegion &region = *task.region;
   // The symbol is a hash of the text.
-  Hash128 key = hashText(strCat("region\n", task.target->version, '\n', task.target->level, '\n',
-                                region.symbol, '\n', region.text));
+  Hash128 key = hashText(strCat("region\n", buildStamp(), '\n', task.target->level, '\n',
+                                task.target->mode, '\n', region.symbol, '\n', region.text));
   if (std::optional<std::string> entry = cache.find(key)) {
     task.compiled = decodeRegion(*entry);
     if (task.compiled) {
       return;
     }
   }
-  llvm::Expected<codegen::CompiledRegion> compiled =
-      task.target->compile(region.text, region.symbol, region.shape);
-  if (!compiled) {
-    task.error = llvm::toString(compiled.takeError());
-    return;
+  task.compiled = compileText(region.text, region.symbol, region.shape, *task.target, task.error);
+  if (task.compiled) {
+    cache.store(key, encodeRegion(*task.compiled));
   }
-  task.compiled = std::move(*compiled);
-  cache.store(key, encodeRegion(*task.compiled));
 }
 
 /// The calling thread works too and is the only one to report progress.
@@ -104,7 +123,7 @@ Status failureOf(const Task &task) {
       strCat("no code for ", dispatch::nameOf(region), " (strategy ",
              std::string_view(region.getStrategy()), ", ", task.target->level,
              "): ", task.error),
-      "report this with the text of --dump-phases; --stop-after=dispatch shows the region");
+      "report this with the reproducer; another target may work until it is mended");
 }
 
 } // namespace
@@ -143,6 +162,9 @@ Result<CompiledRegions> compileRegions(ModuleOp module, const CodegenOptions &op
   runTasks(tasks, options, cache);
   for (const Task &task : tasks) {
     if (!task.compiled) {
+      if (options.failed) {
+        options.failed(task.region->text);
+      }
       return failureOf(task);
     }
   }
@@ -157,6 +179,26 @@ Result<CompiledRegions> compileRegions(ModuleOp module, const CodegenOptions &op
     result.code.push_back(std::move(code));
   }
   return result;
+}
+
+bool isRegionText(ModuleOp module) {
+  func::FuncOp kernel = module.lookupSymbol<func::FuncOp>("kernel");
+  return kernel && kernel->hasAttr("tn.strategy");
+}
+
+Status compileRegionText(std::string_view text, ModuleOp region,
+                         llvm::ArrayRef<CodeTarget> targets) {
+  func::FuncOp kernel = region.lookupSymbol<func::FuncOp>("kernel");
+  RegionShape shape{kernel.getNumArguments(), kernel.getNumResults(),
+                    tn::SymbolList(region).symbols().size()};
+  for (const CodeTarget &target : targets) {
+    std::string error;
+    if (!compileText(text, "k_region", shape, target, error)) {
+      return Status::error(ErrorId::CodegenFailed,
+                           strCat("no code for the region (", target.level, "): ", error));
+    }
+  }
+  return Status::ok();
 }
 
 } // namespace tenon::pipeline

@@ -30,8 +30,16 @@ struct CodegenOptions {
   const CompileCache *cache = nullptr;
   /// Told the fraction done, from the calling thread; may be null.
   std::function<void(double fraction)> progress;
+  /// Given the text of the region that could not be compiled; may be null.
+  std::function<void(std::string text)> failed;
 };
 
 Result<CompiledRegions> compileRegions(mlir::ModuleOp module, const CodegenOptions &options);
+
+/// Compiles the text of one region, the module `region`, and nothing else: a reproducer.
+Status compileRegionText(std::string_view text, mlir::ModuleOp region,
+                         llvm::ArrayRef<CodeTarget> targets);
+/// Whether a module is the text of a region, as codegen takes it.
+bool isRegionText(mlir::ModuleOp module);
 
 } // namespace tenon::pipeline

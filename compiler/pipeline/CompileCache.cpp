@@ -2,32 +2,32 @@
 // disk, because a torn entry fails its checksum. Relies on POSIX rename, link and utimensat.
 #include "compiler/pipeline/CompileCache.h"
 
-#include "support/ByteSpan.h"
+#include "support/AtomicFile.h"
 #include "support/Text.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <dirent.h>
 #include <fcntl.h>
-#include <filesystem>
 #include <linux/fs.h>
+#include <memory>
 #include <sys/ioctl.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <vector>
 
 namespace tenon::pipeline {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::string_view kEntry = "entry";
-constexpr std::string_view kFile = "engine";
+constexpr std::string_view kEntry = ".entry";
+constexpr std::string_view kFile = ".engine";
+constexpr std::string_view kWriting = ".tmp.";
 constexpr size_t kHashDigits = 32;
 
 /// A file descriptor that closes itself.
 class File {
 public:
-  File(const std::string &path, int flags) : fd(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  explicit File(int descriptor) : fd(descriptor) {}
   File(const File &) = delete;
   File &operator=(const File &) = delete;
   ~File() {
@@ -55,7 +55,7 @@ public:
 
   std::optional<std::string> readAll() const {
     struct stat info = {};
-    if (fd < 0 || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    if (fd < 0 || fstat(fd, &info) != 0) {
       return std::nullopt;
     }
     std::string bytes(info.st_size, '\0');
@@ -77,33 +77,33 @@ private:
   int fd;
 };
 
-/// A name beside `path` that no other process or thread uses.
-std::string temporaryFor(const std::string &path) {
-  return strCat(path, ".tmp.", ::getpid(), '.', ::gettid());
+std::string nameOf(const Hash128 &key, std::string_view kind) { return strCat(key.hex(), kind); }
+
+/// A name beside `name` that no other process or thread uses.
+std::string temporaryFor(const std::string &name) {
+  return strCat(name, kWriting, ::getpid(), '.', ::gettid());
 }
 
-void remove(const std::string &path) { ::unlink(path.c_str()); }
+int createIn(const PrivateFolder &folder, const std::string &name) {
+  return ::openat(folder.descriptor(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+}
 
-/// Marks an entry as used now, which is what `trim` goes by.
-void touch(const std::string &path) { ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0); }
+bool renameIn(const PrivateFolder &folder, const std::string &from, const std::string &to) {
+  return ::renameat(folder.descriptor(), from.c_str(), folder.descriptor(), to.c_str()) == 0;
+}
 
-bool cloneOrCopy(const std::string &from, const std::string &to) {
-  File source(from, O_RDONLY);
-  File target(to, O_WRONLY | O_CREAT | O_EXCL);
-  if (!source.isOpen() || !target.isOpen()) {
-    return false;
-  }
-  if (::ioctl(target.descriptor(), FICLONE, source.descriptor()) == 0) {
+/// Both files are at their start.
+bool cloneOrCopy(int from, int to) {
+  if (::ioctl(to, FICLONE, from) == 0) {
     return true;
   }
   struct stat info = {};
-  if (fstat(source.descriptor(), &info) != 0) {
+  if (fstat(from, &info) != 0) {
     return false;
   }
   off_t left = info.st_size;
   while (left > 0) {
-    ssize_t count =
-        ::copy_file_range(source.descriptor(), nullptr, target.descriptor(), nullptr, left, 0);
+    ssize_t count = ::sendfile(to, from, nullptr, static_cast<size_t>(left));
     if (count < 0 && errno == EINTR) {
       continue;
     }
@@ -113,21 +113,6 @@ bool cloneOrCopy(const std::string &from, const std::string &to) {
     left -= count;
   }
   return true;
-}
-
-/// Size, time of last change and inode: what tells that a file is still the one that was seen.
-std::string stampOf(const std::string &path) {
-  struct stat info = {};
-  if (::stat(path.c_str(), &info) != 0) {
-    return "missing";
-  }
-  return strCat(info.st_size, ' ', info.st_mtim.tv_sec, ' ', info.st_mtim.tv_nsec, ' ',
-                info.st_ino);
-}
-
-bool isSameFile(const std::string &a, const std::string &b) {
-  std::error_code error;
-  return fs::equivalent(a, b, error) && !error;
 }
 
 /// Takes the text up to the next line end off `rest`.
@@ -140,27 +125,28 @@ std::string_view takeLine(std::string_view &rest) {
 
 } // namespace
 
-CompileCache::CompileCache(std::string cacheFolder, uint64_t mostBytes)
-    : folder(std::move(cacheFolder)), limit(mostBytes) {
-  std::error_code error;
-  if (!folder.empty() && !fs::is_directory(folder, error)) {
-    fs::create_directories(folder, error);
-    if (error) {
-      folder.clear();
-    }
+CompileCache::CompileCache(const std::string &cacheFolder, uint64_t mostBytes) : limit(mostBytes) {
+  if (cacheFolder.empty()) {
+    return;
+  }
+  Result<PrivateFolder> opened = PrivateFolder::open(cacheFolder);
+  if (opened) {
+    folder = std::move(*opened);
+  } else {
+    failure = opened.takeStatus();
   }
 }
 
-std::string CompileCache::pathOf(const Hash128 &key, std::string_view kind) const {
-  return strCat(folder, '/', key.hex(), '.', kind);
+void CompileCache::remove(const std::string &name) const {
+  ::unlinkat(folder->descriptor(), name.c_str(), 0);
 }
 
 std::optional<std::string> CompileCache::find(const Hash128 &key) const {
   if (!isEnabled()) {
     return std::nullopt;
   }
-  std::string path = pathOf(key, kEntry);
-  std::optional<std::string> bytes = File(path, O_RDONLY).readAll();
+  std::string name = nameOf(key, kEntry);
+  std::optional<std::string> bytes = File(folder->openEntry(name)).readAll();
   if (!bytes) {
     return std::nullopt;
   }
@@ -168,10 +154,11 @@ std::optional<std::string> CompileCache::find(const Hash128 &key) const {
                  hashText(std::string_view(*bytes).substr(kHashDigits)).hex() ==
                      std::string_view(*bytes).substr(0, kHashDigits);
   if (!isWhole) {
-    remove(path);
+    remove(name);
     return std::nullopt;
   }
-  touch(path);
+  // Used now, which is what `trim` goes by.
+  ::utimensat(folder->descriptor(), name.c_str(), nullptr, 0);
   return bytes->substr(kHashDigits);
 }
 
@@ -179,14 +166,14 @@ void CompileCache::store(const Hash128 &key, std::string_view payload) const {
   if (!isEnabled()) {
     return;
   }
-  std::string path = pathOf(key, kEntry);
-  std::string temporary = temporaryFor(path);
+  std::string name = nameOf(key, kEntry);
+  std::string temporary = temporaryFor(name);
   bool written = false;
   {
-    File file(temporary, O_WRONLY | O_CREAT | O_EXCL);
+    File file(createIn(*folder, temporary));
     written = file.isOpen() && file.writeAll(hashText(payload).hex()) && file.writeAll(payload);
   }
-  if (!written || ::rename(temporary.c_str(), path.c_str()) != 0) {
+  if (!written || !renameIn(*folder, temporary, name)) {
     remove(temporary);
   }
 }
@@ -194,91 +181,134 @@ void CompileCache::store(const Hash128 &key, std::string_view payload) const {
 std::optional<std::string> CompileCache::fetchFile(const Hash128 &key,
                                                    const std::string &path) const {
   std::optional<std::string> entry = find(key);
-  std::string held = pathOf(key, kFile);
   if (!entry) {
     return std::nullopt;
   }
+  File held(folder->openEntry(nameOf(key, kFile)));
   std::string_view rest = *entry;
-  bool isValid = takeLine(rest) == stampOf(held);
+  FileStamp stamp = FileStamp::of(held.descriptor());
+  bool isValid = held.isOpen() && takeLine(rest) == stamp.text();
   for (std::string_view file = takeLine(rest); !file.empty(); file = takeLine(rest)) {
-    isValid &= takeLine(rest) == stampOf(std::string(file));
+    isValid &= takeLine(rest) == FileStamp::of(std::string(file)).text();
   }
   if (!isValid) {
-    remove(held);
-    remove(pathOf(key, kEntry));
+    remove(nameOf(key, kFile));
+    remove(nameOf(key, kEntry));
     return std::nullopt;
   }
-  if (isSameFile(held, path)) {
+  if (FileStamp::of(path) == stamp) {
     return std::string(rest);
   }
-  std::string temporary = temporaryFor(path);
-  if (!cloneOrCopy(held, temporary) || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    remove(temporary);
+  Result<AtomicFile> copy = AtomicFile::create(path);
+  if (!copy || !cloneOrCopy(held.descriptor(), copy->descriptor()) || !copy->commit()) {
     return std::nullopt;
   }
   return std::string(rest);
 }
 
-void CompileCache::storeFile(const Hash128 &key, const std::string &path,
-                             const std::vector<std::string> &dependencies,
-                             std::string_view note) const {
-  std::error_code error;
-  uint64_t bytes = fs::file_size(path, error);
-  if (!isEnabled() || error || bytes > limit / 2) {
-    return;
+/// A hard link costs nothing and outlives the output; the stamp tells if someone wrote through the
+/// other name. Where others may write to the output, the cache needs a file of its own.
+bool CompileCache::holdFile(const std::string &path, const std::string &name) const {
+  std::string temporary = temporaryFor(name);
+  File output(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  bool held = PrivateFolder::isPrivateFile(output.descriptor()) &&
+              ::linkat(AT_FDCWD, path.c_str(), folder->descriptor(), temporary.c_str(),
+                       AT_SYMLINK_FOLLOW) == 0;
+  if (!held) {
+    File copy(createIn(*folder, temporary));
+    held = output.isOpen() && copy.isOpen() &&
+           cloneOrCopy(output.descriptor(), copy.descriptor()) && ::fsync(copy.descriptor()) == 0;
   }
-  std::string held = pathOf(key, kFile);
-  std::string temporary = temporaryFor(held);
-  // A hard link costs nothing and outlives the output; the stamp tells if someone wrote through the
-  // other name.
-  bool made = ::link(path.c_str(), temporary.c_str()) == 0 || cloneOrCopy(path, temporary);
-  if (!made || ::rename(temporary.c_str(), held.c_str()) != 0) {
+  if (!held || !renameIn(*folder, temporary, name)) {
     remove(temporary);
+    return false;
+  }
+  // Of two names of one file, rename leaves both.
+  remove(temporary);
+  return true;
+}
+
+void CompileCache::storeFile(const Hash128 &key, const std::string &path,
+                             const std::vector<InputFile> &inputs, std::string_view note) const {
+  std::string name = nameOf(key, kFile);
+  if (!isEnabled() || FileStamp::of(path).bytes > limit / 2 || !holdFile(path, name)) {
     return;
   }
-  std::string entry = stampOf(held) + '\n';
-  for (const std::string &file : dependencies) {
-    entry += strCat(file, '\n', stampOf(file), '\n');
+  std::string entry = FileStamp::of(File(folder->openEntry(name)).descriptor()).text() + '\n';
+  for (const InputFile &input : inputs) {
+    entry += strCat(input.path, '\n', input.stamp.text(), '\n');
   }
   store(key, strCat(entry, '\n', note));
 }
+
+namespace {
+
+/// A file in the folder that the cache made.
+struct Item {
+  std::string name;
+  uint64_t bytes = 0;
+  std::chrono::nanoseconds used{0};
+  bool isBeingWritten = false;
+};
+
+std::chrono::nanoseconds timeOf(const struct timespec &time) {
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+bool isOwnName(std::string_view name) {
+  bool isHash = name.size() > kHashDigits &&
+                name.find_first_not_of("0123456789abcdef") == kHashDigits;
+  std::string_view kind = name.substr(std::min(kHashDigits, name.size()));
+  return isHash && (kind.starts_with(kEntry) || kind.starts_with(kFile));
+}
+
+std::vector<Item> listItems(const PrivateFolder &folder) {
+  std::vector<Item> items;
+  int descriptor = ::openat(folder.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  std::unique_ptr<DIR, int (*)(DIR *)> stream(descriptor < 0 ? nullptr : ::fdopendir(descriptor),
+                                              ::closedir);
+  while (struct dirent *found = stream ? ::readdir(stream.get()) : nullptr) {
+    Item item{.name = found->d_name};
+    struct stat info = {};
+    if (!isOwnName(item.name) || ::fstatat(folder.descriptor(), found->d_name, &info,
+                                           AT_SYMLINK_NOFOLLOW) != 0) {
+      continue;
+    }
+    item.bytes = static_cast<uint64_t>(info.st_size);
+    item.used = timeOf(info.st_mtim);
+    item.isBeingWritten = item.name.find(kWriting) != std::string::npos;
+    if (item.name.ends_with(kFile)) {
+      // The link shares its times with the engine that a user holds; its entry has its own.
+      std::string entry = item.name.substr(0, kHashDigits) + std::string(kEntry);
+      bool hasEntry = ::fstatat(folder.descriptor(), entry.c_str(), &info, 0) == 0;
+      item.used = hasEntry ? timeOf(info.st_mtim) : std::chrono::nanoseconds(0);
+    }
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+} // namespace
 
 void CompileCache::trim() const {
   if (!isEnabled()) {
     return;
   }
-  struct Entry {
-    fs::file_time_type used;
-    uint64_t bytes;
-    fs::path path;
-  };
-  std::vector<Entry> entries;
-  uint64_t total = 0;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    std::error_code gone;
-    fs::path used = it->path();
-    if (used.extension() == ".engine") {
-      // The link shares its times with the engine that a user holds; its entry has its own.
-      used.replace_extension(".entry");
-    }
-    uint64_t bytes = it->file_size(gone);
-    fs::file_time_type time = gone ? fs::file_time_type() : fs::last_write_time(used, gone);
-    if (gone) {
-      time = fs::file_time_type::min();
-    }
-    entries.push_back({time, bytes, it->path()});
-    total += bytes;
-  }
-  std::sort(entries.begin(), entries.end(), [](const Entry &a, const Entry &b) {
-    return std::pair(a.used, a.path) < std::pair(b.used, b.path);
+  std::vector<Item> items = listItems(*folder);
+  std::sort(items.begin(), items.end(), [](const Item &a, const Item &b) {
+    return std::pair(a.used, a.name) < std::pair(b.used, b.name);
   });
-  for (const Entry &entry : entries) {
-    if (total <= limit) {
-      return;
+  uint64_t total = 0;
+  for (const Item &item : items) {
+    total += item.bytes;
+  }
+  std::chrono::nanoseconds now = std::chrono::system_clock::now().time_since_epoch();
+  for (const Item &item : items) {
+    bool isLeft = item.isBeingWritten && item.used + kLongestWrite < now;
+    if (isLeft || total > limit) {
+      remove(item.name);
+      total -= item.bytes;
     }
-    fs::remove(entry.path, error);
-    total -= entry.bytes;
   }
 }
 

@@ -1,12 +1,11 @@
-// Hashes model, options and compiler into one key. Relies on the program file's size and time to
-// tell builds of this compiler apart, since a version number does not change while it is worked on.
+// Hashes model, options and compiler into one key. Relies on the build stamp to tell builds of this
+// compiler apart, since a version number does not change while it is worked on.
 #include "compiler/pipeline/ModelKey.h"
 
-#include "compiler/codegen/cpu/CpuCodegen.h"
-#include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/dispatch/DeviceProfile.h"
 #include "compiler/frontend/onnx/wire/ExternalData.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "compiler/pipeline/BuildStamp.h"
 #include "support/MappedFile.h"
 #include "support/Text.h"
 #include "llvm/Support/JSON.h"
@@ -15,7 +14,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
-#include <sys/stat.h>
 
 namespace tenon::pipeline {
 namespace {
@@ -50,15 +48,6 @@ void collectExternal(const std::vector<onnx::Node> &nodes, std::set<std::string>
       }
     }
   }
-}
-
-/// Tells one build of the compiler from another.
-std::string buildStamp() {
-  struct stat info = {};
-  if (::stat("/proc/self/exe", &info) != 0) {
-    return "";
-  }
-  return strCat(info.st_size, ' ', info.st_mtim.tv_sec, ' ', info.st_mtim.tv_nsec);
 }
 
 llvm::json::Value describeDim(const ShapeOption::Dim &dim) {
@@ -98,17 +87,21 @@ std::string describeOptions(const CompileOptions &options) {
                          {"precision", options.precision ? nameOf(*options.precision) : "keep"},
                          {"allow_tf32", options.allowTf32},
                          {"allow_tanh_gelu", options.allowTanhGelu},
+                         {"optimize", options.optimize},
+                         {"guard", options.guard},
                          {"profile", hashText(profiles).hex()}};
   if (options.assembler) {
     all["cubin"] = options.assembler->name;
   }
   for (const StateOption &state : options.states) {
-    all.try_emplace("states", llvm::json::Object{}).first->second.getAsObject()->insert(
-        {state.input, state.output});
+    all.try_emplace("states", llvm::json::Object{})
+        .first->second.getAsObject()
+        ->insert({state.input, state.output});
   }
   for (const FixedInput &input : options.fixed) {
-    all.try_emplace("fixed", llvm::json::Object{}).first->second.getAsObject()->insert(
-        {input.input, hashBytes(input.bytes).hex()});
+    all.try_emplace("fixed", llvm::json::Object{})
+        .first->second.getAsObject()
+        ->insert({input.input, hashBytes(input.bytes).hex()});
   }
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -117,16 +110,15 @@ std::string describeOptions(const CompileOptions &options) {
 }
 
 Result<ModelIdentity> identify(const CompileOptions &options) {
-  TENON_ASSIGN(MappedFile file, MappedFile::open(options.model));
   ModelIdentity identity;
+  identity.file = {options.model, FileStamp::of(options.model)};
+  TENON_ASSIGN(MappedFile file, MappedFile::open(options.model));
   identity.model = hashBytes(file.bytes());
   std::error_code error;
   std::string place = std::filesystem::absolute(options.model, error).parent_path();
   identity.key =
       hashText(strCat("engine\n", identity.model.hex(), '\n', place, '\n', describeOptions(options),
-                      '\n', compilerVersion(), '\n',
-                      std::string_view(codegen::cpu::codegenVersion()), '\n',
-                      std::string_view(codegen::cuda::codegenVersion()), '\n', buildStamp()));
+                      '\n', compilerVersion(), '\n', buildStamp()));
   Result<onnx::Model> model = onnx::readModel(file.bytes());
   if (!model) {
     return identity; // import will say what is wrong with it
@@ -137,9 +129,25 @@ Result<ModelIdentity> identify(const CompileOptions &options) {
     collectExternal(function.nodes, locations);
   }
   for (const std::string &location : locations) {
-    identity.externalFiles.push_back(strCat(place, '/', location));
+    std::string path = strCat(place, '/', location);
+    identity.data.push_back({path, FileStamp::of(path)});
   }
   return identity;
+}
+
+Status ModelIdentity::checkUnchanged() const {
+  auto check = [](const InputFile &input) {
+    if (FileStamp::of(input.path) == input.stamp) {
+      return Status::ok();
+    }
+    return Status::error(ErrorId::ModelChanged,
+                         strCat("'", input.path, "' changed while it was compiled"),
+                         "compile again when nothing writes to it any more");
+  };
+  for (const InputFile &input : data) {
+    TENON_TRY(check(input));
+  }
+  return check(file);
 }
 
 } // namespace tenon::pipeline

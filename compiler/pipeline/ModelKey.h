@@ -2,6 +2,7 @@
 // compiler. Relies on the ONNX wire reader to name external data files.
 #pragma once
 
+#include "compiler/pipeline/CompileCache.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "support/Hash.h"
 
@@ -10,8 +11,12 @@ namespace tenon::pipeline {
 struct ModelIdentity {
   Hash128 model; ///< content of the model file
   Hash128 key;   ///< of model, options and compiler
-  /// External data files that the model names, as paths.
-  std::vector<std::string> externalFiles;
+  /// The model file and the data files that it names, as they were before any of them was read.
+  InputFile file;
+  std::vector<InputFile> data;
+
+  /// TN0405 if one of them is another now than it was.
+  Status checkUnchanged() const;
 };
 
 Result<ModelIdentity> identify(const CompileOptions &options);

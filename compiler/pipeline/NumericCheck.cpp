@@ -3,6 +3,8 @@
 // weight ids never changing their bytes.
 #include "compiler/pipeline/NumericCheck.h"
 
+#include "compiler/graph/Constraints.h"
+
 #include "compiler/dispatch/Names.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
@@ -116,6 +118,10 @@ Result<std::vector<Tensor>> seededInputs(ModuleOp module, func::FuncOp function)
   llvm::SmallVector<int64_t> symbols;
   for (auto [index, symbol] : llvm::enumerate(tn::SymbolList(module).symbols())) {
     symbols.push_back(std::clamp(kSymbolValues[index % 4], symbol.min, symbol.max));
+  }
+  if (!tn::satisfyConstraints(function, symbols)) {
+    return Status::error(ErrorId::BadArgument, "no small sizes satisfy the model's constraints",
+                         "fix the dims with --shape");
   }
   std::vector<Tensor> inputs;
   for (Type type : function.getArgumentTypes()) {

@@ -3,6 +3,7 @@
 #include "compiler/pipeline/PhaseDump.h"
 
 #include "compiler/graph/Tn.h"
+#include "compiler/pipeline/CodegenPhase.h"
 #include "mlir/Parser/Parser.h"
 #include "support/AtomicFile.h"
 #include "support/Hash.h"
@@ -134,6 +135,10 @@ Result<LoadedPhase> loadPhase(const std::string &path, MLIRContext &context,
   if (!loaded.module) {
     return Status::error(ErrorId::BadPhaseDump, strCat(path, ": ", message),
                          "give a file that --dump-phases of this version wrote");
+  }
+  if (isRegionText(*loaded.module)) {
+    loaded.phase = Phase::Codegen;
+    return loaded;
   }
   StringAttr name = (*loaded.module)->getAttrOfType<StringAttr>(kPhaseAttribute);
   (*loaded.module)->removeAttr(kPhaseAttribute);

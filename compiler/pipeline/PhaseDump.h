@@ -28,13 +28,13 @@ private:
   std::set<std::string> written;
 };
 
-/// A module read back, and the phase it was dumped after.
+/// A module read back, and the phase it was dumped after; Codegen for the text of one region.
 struct LoadedPhase {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   Phase phase = Phase::Import;
 };
 
-/// TN0404 if the file is not a dumped phase of `tn`.
+/// TN0404 if the file is neither a dumped phase of `tn` nor the text of a region.
 Result<LoadedPhase> loadPhase(const std::string &path, mlir::MLIRContext &context,
                               tn::WeightStore &weights);
 

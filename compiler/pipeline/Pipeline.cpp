@@ -10,15 +10,18 @@
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/pipeline/CodegenPhase.h"
+#include "compiler/pipeline/CrashGuard.h"
 #include "compiler/pipeline/ModelKey.h"
 #include "compiler/pipeline/NumericCheck.h"
 #include "compiler/pipeline/PhaseDump.h"
 #include "compiler/pipeline/Reports.h"
+#include "compiler/pipeline/Reproducer.h"
 #include "compiler/plan/BuildPlan.h"
 #include "engine/Writer.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "support/AtomicFile.h"
+#include "support/MappedFile.h"
 #include "support/Text.h"
 
 #include <chrono>
@@ -50,7 +53,7 @@ std::vector<Family> familiesOf(const CompileOptions &options) {
   if (!options.levels.empty()) {
     std::vector<CodeTarget> targets;
     for (engine::CpuLevel level : options.levels) {
-      targets.push_back(cpuTarget(level));
+      targets.push_back(cpuTarget(level, options.guard));
     }
     families.emplace_back(dispatch::cpuProfile(), engine::kHost, std::move(targets));
   }
@@ -73,6 +76,16 @@ public:
 
   /// Runs phase after phase up to the last one asked for.
   Status run();
+  /// After a fault: the text of the region that could not be compiled, or empty.
+  const std::string &failedRegion() const { return regionText; }
+  /// After a fault: the phase in which it came.
+  Phase lastPhase() const { return phase; }
+  /// After a fault: whether objects may be damaged.
+  bool isDamaged() const { return crashed; }
+  /// The module of the last phase.
+  std::string text() const {
+    return printModule(phase, phase < Phase::Dispatch ? *module : *families.front().module);
+  }
 
   CompileSummary summary;
 
@@ -87,8 +100,9 @@ private:
   Status exportEngine();
 
   Status start(LoadedPhase loaded);
+  Status compileRegionAlone(const LoadedPhase &loaded) const;
   Status oneFamily() const;
-  Status finishModulePhase(Phase phase);
+  Status finishModulePhase();
   Status checkNumbers(llvm::StringRef pass, ModuleOp checked);
   void report(Phase phase, double fraction) const;
 
@@ -105,6 +119,9 @@ private:
   std::string precisionRecord;
   std::vector<Family> families;
   plan::WeightTable table{weights};
+  Phase phase = Phase::Import;
+  std::string regionText;
+  bool crashed = false;
 };
 
 /// Model file → `tn`. Everything that Tenon lacks for the model is reported at once, before any
@@ -153,7 +170,7 @@ Status Compilation::optimize() {
     status = checkNumbers(pass, *module);
     return success(status.isOk());
   };
-  bool ran = succeeded(opt::optimize(*module, weights, passes));
+  bool ran = !options.optimize || succeeded(opt::optimize(*module, weights, passes));
   TENON_TRY(status);
   if (!ran) {
     return diagnostics.status(strCat("optimize, after ", lastPass));
@@ -198,6 +215,9 @@ Status Compilation::dispatch() {
       return diagnostics.status("dispatch");
     }
     TENON_TRY(checkNumbers("dispatch", *family.module));
+    if (options.afterPhase) {
+      options.afterPhase(Phase::Dispatch, *family.module);
+    }
   }
   return Status::ok();
 }
@@ -207,7 +227,11 @@ Status Compilation::dispatch() {
 Status Compilation::codegen() {
   for (auto [index, family] : llvm::enumerate(families)) {
     CodegenOptions codegenOptions{
-        .targets = family.targets, .threads = options.threads, .cache = &cache, .progress = {}};
+        .targets = family.targets,
+        .threads = options.threads,
+        .cache = &cache,
+        .progress = {},
+        .failed = [&](std::string text) { regionText = std::move(text); }};
     codegenOptions.progress = [&, done = index](double fraction) {
       report(Phase::Codegen, (done + fraction) / families.size());
     };
@@ -233,6 +257,9 @@ Status Compilation::plan() {
     plan::PlanRequest request{*family.module, family.compiled.regionSymbols, family.compiled.levels,
                               family.device};
     TENON_ASSIGN(family.built, plan::buildPlan(request, table));
+    for (engine::Variant &variant : family.built.variants) {
+      variant.plan.isGuarded = options.guard && family.device == engine::kHost;
+    }
     const plan::BuiltPlan &built = family.built;
     summary.arenaBytes = std::max(summary.arenaBytes, static_cast<uint64_t>(built.arenaBytes));
     summary.arenaLowerBoundBytes =
@@ -289,7 +316,8 @@ Status Compilation::exportEngine() {
                         .model = identity.model.hex(),
                         .options = describeOptions(options)};
   TENON_ASSIGN(engine::EngineFileSize size,
-               engine::writeEngine(options.output, content, table.source(options.threads)));
+               engine::writeEngine(options.output, content, table.source(options.threads),
+                                   [&] { return identity.checkUnchanged(); }));
   summary.engine = options.output;
   summary.engineBytes = size.fileBytes;
   summary.weightsBytes = size.weightsBytes;
@@ -325,9 +353,22 @@ Status Compilation::oneFamily() const {
                        "name one target with --target");
 }
 
+/// The text of a region is a reproducer: nothing is left to do but to compile it.
+Status Compilation::compileRegionAlone(const LoadedPhase &loaded) const {
+  TENON_ASSIGN(MappedFile file, MappedFile::open(options.model));
+  std::string_view text(reinterpret_cast<const char *>(file.bytes().data()), file.bytes().size());
+  for (const Family &family : families) {
+    TENON_TRY(compileRegionText(text, *loaded.module, family.targets));
+  }
+  return Status::ok();
+}
+
 /// Dumps a phase of `tn`; as the last phase asked for, its text is also the output.
-Status Compilation::finishModulePhase(Phase phase) {
+Status Compilation::finishModulePhase() {
   ModuleOp finished = phase < Phase::Dispatch ? *module : *families.front().module;
+  if (options.afterPhase && phase < Phase::Dispatch) {
+    options.afterPhase(phase, finished);
+  }
   TENON_TRY(dump.dumpModule(phase, finished, weights));
   if (options.stopAfter != phase || options.output.empty()) {
     return Status::ok();
@@ -354,14 +395,29 @@ Status Compilation::run() {
   llvm::ArrayRef<Step> steps = kSteps;
   if (isPhaseDump(options.model)) {
     TENON_ASSIGN(LoadedPhase loaded, loadPhase(options.model, context, weights));
+    if (loaded.phase == Phase::Codegen) {
+      return compileRegionAlone(loaded);
+    }
+    phase = loaded.phase;
     steps = steps.drop_front(static_cast<size_t>(loaded.phase) + 1);
     TENON_TRY(start(std::move(loaded)));
+    if (options.stopAfter && *options.stopAfter <= phase) {
+      return Status::ok();
+    }
   }
   for (const Step &step : steps) {
     report(step.phase, 0);
-    TENON_TRY((this->*step.run)());
+    phase = step.phase;
+    Status status;
+    if (std::optional<std::string> crash = crashOf([&] { status = (this->*step.run)(); })) {
+      crashed = true;
+      return Status::error(ErrorId::CompilerFault,
+                           strCat("in phase '", nameOf(phase), "': ", *crash),
+                           "report this with the reproducer");
+    }
+    TENON_TRY(std::move(status));
     if (step.phase <= Phase::Dispatch) {
-      TENON_TRY(finishModulePhase(step.phase));
+      TENON_TRY(finishModulePhase());
     }
     report(step.phase, 1);
     if (options.stopAfter == step.phase) {
@@ -372,9 +428,55 @@ Status Compilation::run() {
 }
 
 /// The engine of an unchanged model, if the cache holds it. Asking for checks or dumps means
-/// compiling.
+/// compiling; so does a dumped phase, whose weights are files that are not stamped.
 bool mayReuseEngine(const CompileOptions &options) {
-  return !options.verify && !options.stopAfter && options.dumpPhases.empty();
+  return !options.verify && !options.stopAfter && options.dumpPhases.empty() &&
+         !options.afterPhase && !isPhaseDump(options.model);
+}
+
+/// Leaves what a crash has damaged as it is: destructors rely on what may be broken.
+void abandonIfDamaged(std::unique_ptr<Compilation> compilation) {
+  if (compilation->isDamaged()) {
+    (void)compilation.release();
+  }
+}
+
+/// The module before the phase that failed, made again; empty if that fails too.
+std::string textBefore(Phase failed, const CompileOptions &options, const CompileCache &cache,
+                       const ModelIdentity &identity) {
+  if (failed == Phase::Import) {
+    return "";
+  }
+  CompileOptions again = options;
+  again.stopAfter = static_cast<Phase>(static_cast<int>(std::min(failed, Phase::Codegen)) - 1);
+  again.output.clear();
+  again.dumpPhases.clear();
+  again.verify = false;
+  again.afterPhase = nullptr;
+  std::unique_ptr<Compilation> compilation = std::make_unique<Compilation>(again, cache, identity);
+  bool isWhole = compilation->run().isOk();
+  std::string text = isWhole ? compilation->text() : "";
+  abandonIfDamaged(std::move(compilation));
+  return text;
+}
+
+/// Runs a compilation; a fault of the compiler leaves a reproducer.
+Status runAndReport(std::unique_ptr<Compilation> &compilation, const CompileOptions &options,
+                    const CompileCache &cache, const ModelIdentity &identity) {
+  Status status = compilation->run();
+  if (status.code() != Code::Internal) {
+    return status;
+  }
+  std::string text = compilation->failedRegion();
+  Phase failed = compilation->lastPhase();
+  abandonIfDamaged(std::move(compilation));
+  if (options.reproducer.empty()) {
+    return status;
+  }
+  if (text.empty()) {
+    text = textBefore(failed, options, cache, identity);
+  }
+  return withReproducer(std::move(status), options, text);
 }
 
 } // namespace
@@ -386,6 +488,9 @@ Result<CompileSummary> compile(const CompileOptions &options) {
   };
   TENON_ASSIGN(ModelIdentity identity, identify(options));
   CompileCache cache(options.cacheFolder);
+  if (!cache.problem() && options.notice) {
+    options.notice(strCat("the compile cache is not used: ", cache.problem().message()));
+  }
   if (mayReuseEngine(options)) {
     std::optional<std::string> note = cache.fetchFile(identity.key, options.output);
     std::optional<CompileSummary> summary = note ? summaryFromNote(*note) : std::nullopt;
@@ -396,15 +501,16 @@ Result<CompileSummary> compile(const CompileOptions &options) {
       return *summary;
     }
   }
-  Compilation compilation(options, cache, identity);
-  TENON_TRY(compilation.run());
+  std::unique_ptr<Compilation> compilation =
+      std::make_unique<Compilation>(options, cache, identity);
+  TENON_TRY(runAndReport(compilation, options, cache, identity));
   if (mayReuseEngine(options)) {
-    cache.storeFile(identity.key, options.output, identity.externalFiles,
-                    noteOf(compilation.summary));
+    cache.storeFile(identity.key, options.output, identity.data,
+                    noteOf(compilation->summary));
   }
   cache.trim();
-  compilation.summary.compileSeconds = seconds();
-  return compilation.summary;
+  compilation->summary.compileSeconds = seconds();
+  return compilation->summary;
 }
 
 } // namespace tenon::pipeline

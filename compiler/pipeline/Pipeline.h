@@ -30,7 +30,8 @@ struct ShapeOption {
   std::vector<Dim> dims;
 };
 
-/// An input whose value is known when compiling: a constant of the model, and no input of the engine.
+/// An input whose value is known when compiling: a constant of the model, and no input of the
+/// engine.
 struct FixedInput {
   std::string input;
   DType type = DType::I64;
@@ -72,6 +73,8 @@ struct CompileOptions {
   bool allowTf32 = false;
   /// GELU of 16-bit floats may take its tanh form.
   bool allowTanhGelu = false;
+  /// CPU code checks each load and store against its buffers; slow, for finding faults of Tenon.
+  bool guard = false;
   /// Numeric check after every pass against the reference, with seeded inputs.
   bool verify = false;
   std::optional<Phase> stopAfter;
@@ -79,9 +82,18 @@ struct CompileOptions {
   std::string dumpPhases;
   /// Folder of the compile cache; empty for no cache.
   std::string cacheFolder;
+  /// File that gets what shows a fault of the compiler again; empty for none.
+  std::string reproducer;
   unsigned threads = 2;
+  /// Without, the module goes to dispatch as it was imported: slower code of the same meaning.
+  bool optimize = true;
+  /// Called with the module after import, normalize and optimize, and with each family's after
+  /// dispatch; may be null. It may change the module: so tests plant faults.
+  std::function<void(Phase phase, mlir::ModuleOp module)> afterPhase;
   /// Told the phase and the fraction done (0 to 1); may be null. Called from one thread.
   std::function<void(Phase phase, double fraction)> progress;
+  /// Told what the user should know and is no error; may be null.
+  std::function<void(std::string_view text)> notice;
 };
 
 Result<CompileSummary> compile(const CompileOptions &options);

@@ -100,6 +100,7 @@ template <typename Archive> void visit(Archive &archive, codegen::RegionStep &st
   archive.integer(step.threads);
   archive.integer(step.isCopy);
   archive.integer(step.isSpare);
+  archive.integer(step.canFail);
 }
 
 template <typename Archive> void visit(Archive &archive, codegen::CompiledRegion &region) {

@@ -69,7 +69,9 @@ Status checkDims(ModuleOp module) {
                                strCat("pass 'normalize': a dimension of the result of '",
                                       dispatch::nameOf(op),
                                       "' depends on data and is not known before running"),
-                               "give the inputs fixed sizes with --shape");
+                               tn::SymbolList(module).symbols().empty()
+                                   ? "make it a constant, or a size of an input"
+                                   : "give the inputs fixed sizes with --shape");
         return WalkResult::interrupt();
       }
     }

@@ -19,7 +19,7 @@ Status gapReport(const std::string &model, const std::vector<onnx::Gap> &gaps);
 class DiagnosticText {
 public:
   explicit DiagnosticText(mlir::MLIRContext &context);
-  /// TN0402 for a failed pass.
+  /// TN0742 for a failed pass.
   Status status(std::string_view pass) const;
 
 private:
@@ -27,7 +27,7 @@ private:
   mlir::ScopedDiagnosticHandler handler;
 };
 
-/// TN0402 if a dim is neither a constant nor an expression.
+/// TN0742 if a dim is neither a constant nor an expression.
 Status checkDims(mlir::ModuleOp module);
 
 /// The texts that the model carries (class names, preprocessing) as a JSON object; none without any.

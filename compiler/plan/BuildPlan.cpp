@@ -21,14 +21,14 @@ StringRef PlanBuilder::portName(DictionaryAttr attributes) const {
 }
 
 /// Inputs that the caller gives; states belong to the session.
-SmallVector<Type> PlanBuilder::portTypes() {
-  SmallVector<Type> types;
+SmallVector<BlockArgument> PlanBuilder::ports() {
+  SmallVector<BlockArgument> arguments;
   for (BlockArgument argument : function.getArguments()) {
     if (!stateOf(argument)) {
-      types.push_back(argument.getType());
+      arguments.push_back(argument);
     }
   }
-  return types;
+  return arguments;
 }
 
 void PlanBuilder::addInputs() {
@@ -85,12 +85,14 @@ void PlanBuilder::addRegion(tn::RegionOp region, size_t regionIndex, int64_t pos
   for (const codegen::Program &bytes : code.temporaries) {
     regionBuffers.push_back(addTemporary(bytes, symbols));
   }
+  std::string constraint = constraintOf(region);
   for (auto [index, step] : llvm::enumerate(code.steps)) {
     if (step.isCopy && regionBuffers[step.buffers.front()] == regionBuffers[step.buffers.back()]) {
       continue;
     }
     addStep(step, regionBuffers, symbols);
     plan.instructions.back().label = labelOf(region);
+    plan.instructions.back().constraint = constraint;
     notes.strategies.push_back(region.getStrategy().str());
     origins.push_back({regionIndex, index, symbols});
   }
@@ -199,6 +201,7 @@ std::vector<engine::Variant> PlanBuilder::makeVariants() {
       instruction.kernel = kernels.at(step.symbol);
       instruction.grid = sizes.substitute(step.grid, origin.symbols);
       instruction.threads = step.threads;
+      instruction.canFail = step.canFail;
       if (!step.scratch.empty()) {
         instruction.scratch = sizes.substitute(step.scratch, origin.symbols);
       }

@@ -30,6 +30,15 @@ std::string labelOf(Operation *op) {
   return strCat(names[0], '+', names[1], '+', names[2], "+ ", names.size() - kLabelNames, " more");
 }
 
+std::string constraintOf(tn::RegionOp region) {
+  std::string text;
+  region.walk([&](tn::RequireOp required) {
+    text += text.empty() ? "" : "; or not: ";
+    text += required.getWhat();
+  });
+  return text;
+}
+
 uint32_t PlanBuilder::addBuffer(engine::Space space, Type type) {
   engine::Buffer buffer;
   buffer.space = space;

@@ -12,18 +12,20 @@ namespace tenon::plan {
 
 /// The source nodes of an operation, for people.
 std::string labelOf(mlir::Operation *op);
+/// What the tn.requires of a region say.
+std::string constraintOf(tn::RegionOp region);
 
 class PlanBuilder {
 public:
   PlanBuilder(const PlanRequest &planRequest, WeightTable &weightTable)
       : request(planRequest), module(planRequest.module),
         function(*module.getOps<mlir::func::FuncOp>().begin()), block(&function.getBody().front()),
-        weights(weightTable), states(tn::statesOf(function)), sizes(module, portTypes(), plan) {}
+        weights(weightTable), states(tn::statesOf(function)), sizes(function, ports(), plan) {}
 
   Result<BuiltPlan> run();
 
 private:
-  llvm::SmallVector<mlir::Type> portTypes();
+  llvm::SmallVector<mlir::BlockArgument> ports();
   const tn::State *stateOf(mlir::BlockArgument argument) const;
   const tn::State *stateOf(size_t result) const;
   void addInputs();

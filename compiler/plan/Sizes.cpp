@@ -2,6 +2,7 @@
 // shares them. Relies on programs being valid postfix.
 #include "compiler/plan/Sizes.h"
 
+#include "compiler/graph/Constraints.h"
 #include "compiler/graph/ElementType.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "support/Check.h"
@@ -10,22 +11,53 @@ using namespace mlir;
 
 namespace tenon::plan {
 
-SizeTranslator::SizeTranslator(ModuleOp module, TypeRange inputs, engine::Plan &enginePlan)
-    : plan(enginePlan), declared(module), numbers(declared.symbols().size(), engine::kNone) {
-  for (auto [input, type] : llvm::enumerate(inputs)) {
-    for (auto [dim, expression] : llvm::enumerate(tn::getDims(type))) {
-      AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(expression);
-      if (!symbol || numbers[symbol.getPosition()] != engine::kNone) {
-        continue;
-      }
-      const tn::Symbol &declaration = declared.symbols()[symbol.getPosition()];
-      numbers[symbol.getPosition()] = static_cast<uint32_t>(plan.symbols.size());
-      plan.symbols.push_back({.name = declaration.name,
-                              .min = declaration.min,
-                              .max = declaration.max,
-                              .input = static_cast<uint32_t>(input),
-                              .dim = static_cast<uint32_t>(dim)});
+SizeTranslator::SizeTranslator(func::FuncOp function, ArrayRef<BlockArgument> inputs,
+                               engine::Plan &enginePlan)
+    : plan(enginePlan), declared(function->getParentOfType<ModuleOp>()),
+      values(declared.symbols().size(), engine::kNone) {
+  for (auto [index, input] : llvm::enumerate(inputs)) {
+    bindStated(tn::statedDims(function, input.getArgNumber()), index);
+  }
+  for (BlockArgument input : inputs) {
+    for (auto [stated, dim] : llvm::zip_equal(tn::statedDims(function, input.getArgNumber()),
+                                              tn::getDims(input.getType()))) {
+      bindDetermined(stated, dim);
     }
+  }
+  addConstraints(function->getParentOfType<ModuleOp>());
+}
+
+void SizeTranslator::bindStated(ArrayRef<AffineExpr> dims, size_t input) {
+  for (auto [dim, expression] : llvm::enumerate(dims)) {
+    AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(expression);
+    if (!symbol || values[symbol.getPosition()] != engine::kNone) {
+      continue;
+    }
+    const tn::Symbol &declaration = declared.symbols()[symbol.getPosition()];
+    values[symbol.getPosition()] = plan.exprs.symbol(static_cast<uint32_t>(plan.symbols.size()));
+    plan.symbols.push_back({.name = declaration.name,
+                            .min = declaration.min,
+                            .max = declaration.max,
+                            .input = static_cast<uint32_t>(input),
+                            .dim = static_cast<uint32_t>(dim)});
+  }
+}
+
+/// A symbol that a constraint made: the dim is a line in it.
+void SizeTranslator::bindDetermined(AffineExpr stated, AffineExpr dim) {
+  std::optional<tn::LinearDim> line = tn::linearDim(dim);
+  if (!line || values[line->symbol] != engine::kNone) {
+    return;
+  }
+  engine::ExprId steps = plan.exprs.sub(translate(stated), plan.exprs.constant(line->offset));
+  values[line->symbol] = plan.exprs.floorDiv(steps, plan.exprs.constant(line->factor));
+}
+
+void SizeTranslator::addConstraints(ModuleOp module) {
+  for (const tn::Constraint &constraint : tn::constraintsOf(module)) {
+    plan.constraints.push_back({static_cast<engine::ConstraintKind>(constraint.kind),
+                                translate(constraint.left), translate(constraint.right),
+                                constraint.node});
   }
 }
 
@@ -34,12 +66,12 @@ engine::ExprId SizeTranslator::translate(AffineExpr expression) {
     return plan.exprs.constant(constant.getValue());
   }
   if (AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(expression)) {
-    uint32_t number = numbers[symbol.getPosition()];
-    if (number == engine::kNone) {
+    engine::ExprId value = values[symbol.getPosition()];
+    if (value == engine::kNone) {
       unbound = declared.symbols()[symbol.getPosition()].name;
       return plan.exprs.constant(0);
     }
-    return plan.exprs.symbol(number);
+    return value;
   }
   AffineBinaryOpExpr binary = cast<AffineBinaryOpExpr>(expression);
   engine::ExprId left = translate(binary.getLHS());

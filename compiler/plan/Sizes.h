@@ -1,16 +1,19 @@
 // Translates the compiler's affine expressions over symbols into the plan's expressions.
-// Relies on each used symbol being a dim of an input on its own.
+// Relies on each used symbol being a dim of an input, or determined by one.
 #pragma once
 
 #include "compiler/graph/Shape.h"
 #include "engine/Plan.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace tenon::plan {
 
 class SizeTranslator {
 public:
-  /// Adds the symbols that `inputs` (types of the model's inputs) bind to the plan.
-  SizeTranslator(mlir::ModuleOp module, mlir::TypeRange inputs, engine::Plan &enginePlan);
+  /// Adds the symbols that the inputs (all arguments but states) bind, and the module's
+  /// constraints, to the plan.
+  SizeTranslator(mlir::func::FuncOp function, llvm::ArrayRef<mlir::BlockArgument> inputs,
+                 engine::Plan &enginePlan);
 
   engine::ExprId translate(mlir::AffineExpr expression);
   llvm::SmallVector<engine::ExprId> translate(llvm::ArrayRef<mlir::AffineExpr> expressions);
@@ -24,10 +27,14 @@ public:
   const std::string &unboundSymbol() const { return unbound; }
 
 private:
+  void bindStated(mlir::ArrayRef<mlir::AffineExpr> dims, size_t input);
+  void bindDetermined(mlir::AffineExpr stated, mlir::AffineExpr dim);
+  void addConstraints(mlir::ModuleOp module);
+
   engine::Plan &plan;
   tn::SymbolList declared;
-  /// Plan symbol of each module symbol.
-  llvm::SmallVector<uint32_t> numbers;
+  /// What each module symbol is in the plan.
+  llvm::SmallVector<engine::ExprId> values;
   std::string unbound;
 };
 

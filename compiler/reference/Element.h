@@ -81,16 +81,18 @@ template <typename T> Wide<T> widen(T value) {
   }
 }
 
-/// Float to integer: towards zero, out-of-range values saturate, NaN gives 0.
-inline int64_t truncate(double value) {
+/// Float to integer: towards zero, what is out of range becomes the nearest that the type has, NaN
+/// 0.
+template <typename T> T truncate(double value) {
+  using Limits = std::numeric_limits<T>;
   if (std::isnan(value)) {
     return 0;
   }
-  constexpr double kLimit = 9223372036854775808.0;
-  if (value >= kLimit) {
-    return std::numeric_limits<int64_t>::max();
+  // The highest integer may have no double; then the next one is a power of two.
+  if (value >= static_cast<double>(Limits::max())) {
+    return Limits::max();
   }
-  return value < -kLimit ? std::numeric_limits<int64_t>::min() : static_cast<int64_t>(value);
+  return value <= static_cast<double>(Limits::min()) ? Limits::min() : static_cast<T>(value);
 }
 
 /// The element nearest to a wide value: floats round to nearest even, integers wrap.
@@ -100,13 +102,7 @@ template <typename T, typename From> T narrow(From value) {
   } else if constexpr (kIsFloat<T> && !std::is_floating_point_v<T>) {
     return T(static_cast<double>(value));
   } else if constexpr (!kIsFloat<T> && std::is_floating_point_v<From>) {
-    if constexpr (std::is_same_v<T, uint64_t>) {
-      if (value >= 9223372036854775808.0) {
-        return value >= 18446744073709551616.0 ? std::numeric_limits<uint64_t>::max()
-                                               : static_cast<uint64_t>(value);
-      }
-    }
-    return static_cast<T>(truncate(value));
+    return truncate<T>(value);
   } else {
     return static_cast<T>(value);
   }

@@ -179,14 +179,14 @@ Result<llvm::SmallVector<int64_t>> bindSymbols(mlir::func::FuncOp function,
   }
   for (auto [type, input] : llvm::zip_equal(function.getArgumentTypes(), inputs)) {
     for (auto [dim, size] : llvm::zip(tn::getDims(type), input.dims())) {
-      mlir::AffineSymbolExpr symbol = llvm::dyn_cast_or_null<mlir::AffineSymbolExpr>(dim);
-      if (!symbol) {
+      std::optional<tn::LinearDim> line = tn::linearDim(dim);
+      if (!line) {
         continue;
       }
-      if (symbol.getPosition() >= values.size()) {
+      if (line->symbol >= values.size()) {
         return badOperand("an input's type names a symbol that the module does not declare");
       }
-      values[symbol.getPosition()] = size;
+      values[line->symbol] = (size - line->offset) / line->factor;
     }
   }
   for (auto [symbol, value] : llvm::zip_equal(declared.symbols(), values)) {

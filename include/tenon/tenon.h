@@ -5,6 +5,17 @@
  * Errors.   A function that can fail returns a tenon_status: NULL when it succeeded, else an error
  *           that the caller destroys with tenon_status_destroy. On error, outputs are untouched
  *           unless stated. No function throws or aborts on bad input.
+ * Null.     A null handle or place for a result gives TN0105 from a function that returns a status;
+ *           a query answers it with "", 0, -1 or NULL, and destroy and set do nothing.
+ * Trust.    An engine contains native code, which runs with the rights of the process as soon as a
+ *           session runs it: open only engines of those whose programs you would run. What is
+ *           checked nevertheless, before this library uses any of it: that header, plan and code are
+ *           as they were written (by hashes, which find damage and are no signature); that every
+ *           size, offset and buffer of the plan stays inside of its memory; that code for the CPU
+ *           is an ELF object that needs no library, relocates nothing, runs nothing when it is
+ *           loaded and has no memory that is both writable and executable; that PTX is text for its
+ *           target that calls nothing outside of itself. A damaged file is refused; a hostile one
+ *           does no harm until it is run.
  * Threads.  An engine may be used by any number of threads at once. A session is used by one thread
  *           at a time; different sessions run at the same time, also those of one engine.
  * Pointers returned by a query belong to the object asked and live as long as it does, unless
@@ -126,9 +137,9 @@ TENON_API tenon_status *tenon_engine_open_memory(const void *data, size_t bytes,
 /* Releases the engine; its sessions keep what they need. NULL is allowed. */
 TENON_API void tenon_engine_destroy(tenon_engine *engine);
 
-/* Level of the variant in use. */
+/* Level of the variant in use; "" for NULL. */
 TENON_API const char *tenon_engine_variant(const tenon_engine *engine);
-/* Number of the GPU in use; -1 on a CPU. */
+/* Number of the GPU in use; -1 on a CPU and for NULL. */
 TENON_API int32_t tenon_engine_gpu(const tenon_engine *engine);
 TENON_API size_t tenon_engine_input_count(const tenon_engine *engine);
 TENON_API size_t tenon_engine_output_count(const tenon_engine *engine);
@@ -224,10 +235,11 @@ typedef struct tenon_tensor {
 
 /* Zero means the default in every field. */
 typedef struct tenon_run_options {
-  /* A CUstream (or cudaStream_t) of the GPU's primary context, as PyTorch and the CUDA runtime use it;
-   * (void *)1 is the default stream. The run is put on it and the call returns without waiting, unless
-   * an output lies on the host. NULL: the call returns when the outputs are complete; the tensors
-   * passed must be complete when it is made. */
+  /* A CUstream (or cudaStream_t) of the GPU's primary context, as PyTorch and the CUDA runtime use
+   * it; (void *)1 is the default stream. The run is put on it and the call returns without waiting,
+   * unless an output lies on the host. NULL: the call returns when the outputs are complete; the
+   * tensors passed must be complete when it is made. An error of the model's data (TN0608, TN0609,
+   * TN0611) in a run that was not waited for is given by the next run of the session. */
   void *stream;
 } tenon_run_options;
 

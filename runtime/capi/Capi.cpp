@@ -135,7 +135,8 @@ tenon::runtime::EngineOptions toOptions(const tenon_engine_options *options) {
 Status describePort(const std::vector<Port> &ports, const std::vector<PortRanges> &ranges,
                     size_t index, tenon_port_info *info) {
   if (!info || index >= ports.size()) {
-    return badArgument(strCat("port ", index, " was asked for; there are ", ports.size()));
+    return badArgument(info ? strCat("port ", index, " was asked for; there are ", ports.size())
+                            : std::string("the place for the port is null"));
   }
   *info = {ports[index].name.c_str(), static_cast<tenon_dtype>(ports[index].dtype),
            ports[index].dims.size(), ranges[index].least.data(), ranges[index].most.data()};
@@ -198,23 +199,33 @@ tenon_status *tenon_engine_open_memory(const void *data, size_t bytes,
 void tenon_engine_destroy(tenon_engine *engine) { delete engine; }
 
 const char *tenon_engine_variant(const tenon_engine *engine) {
-  return engine->engine->variant().level.c_str();
+  return engine ? engine->engine->variant().level.c_str() : "";
 }
 
-int32_t tenon_engine_gpu(const tenon_engine *engine) { return engine->engine->gpu().value_or(-1); }
+int32_t tenon_engine_gpu(const tenon_engine *engine) {
+  return engine ? engine->engine->gpu().value_or(-1) : -1;
+}
 
-size_t tenon_engine_input_count(const tenon_engine *engine) { return engine->inputs.size(); }
+size_t tenon_engine_input_count(const tenon_engine *engine) {
+  return engine ? engine->inputs.size() : 0;
+}
 
-size_t tenon_engine_output_count(const tenon_engine *engine) { return engine->outputs.size(); }
+size_t tenon_engine_output_count(const tenon_engine *engine) {
+  return engine ? engine->outputs.size() : 0;
+}
 
 tenon_status *tenon_engine_input(const tenon_engine *engine, size_t index, tenon_port_info *info) {
-  return guarded(
-      [&] { return describePort(engine->engine->plan().inputs, engine->inputs, index, info); });
+  return guarded([&] {
+    return engine ? describePort(engine->engine->plan().inputs, engine->inputs, index, info)
+                  : badArgument("the engine is null");
+  });
 }
 
 tenon_status *tenon_engine_output(const tenon_engine *engine, size_t index, tenon_port_info *info) {
-  return guarded(
-      [&] { return describePort(engine->engine->plan().outputs, engine->outputs, index, info); });
+  return guarded([&] {
+    return engine ? describePort(engine->engine->plan().outputs, engine->outputs, index, info)
+                  : badArgument("the engine is null");
+  });
 }
 
 tenon_status *tenon_engine_record(const tenon_engine *engine, const char *name, const char **json,
@@ -357,11 +368,13 @@ tenon_status *tenon_session_facts(const tenon_session *session, tenon_run_facts 
 }
 
 void tenon_session_set_timing(tenon_session *session, int32_t is_on) {
-  session->session->setTiming(is_on != 0);
+  if (session) {
+    session->session->setTiming(is_on != 0);
+  }
 }
 
 const void *tenon_session_output_data(const tenon_session *session, size_t index) {
-  return session->session->outputData(index);
+  return session ? session->session->outputData(index) : nullptr;
 }
 
 tenon_status *tenon_session_reset_state(tenon_session *session) {

@@ -151,6 +151,12 @@ Result<std::shared_ptr<const Engine>> Engine::fromMemory(Bytes image,
   return load(std::move(file), options);
 }
 
+Status Engine::checkRuns(const engine::EngineFile &file, const std::string &variant) {
+  EngineOptions options;
+  Machine machine(options, [] {});
+  return forcedVariant(file.variants(), variant, machine).takeStatus();
+}
+
 Result<std::shared_ptr<const Engine>> Engine::load(std::unique_ptr<engine::EngineFile> file,
                                                    const EngineOptions &options) {
   std::shared_ptr<Engine> engine(new Engine());

@@ -38,6 +38,9 @@ public:
                                                           const EngineOptions &options = {});
   ~Engine();
 
+  /// Whether this machine runs a variant of the file: ok, or the reason why not. Loads no code of it.
+  static Status checkRuns(const engine::EngineFile &file, const std::string &variant);
+
   const engine::EngineFile &file() const { return *engineFile; }
   /// The variant in use and its plan.
   const engine::Variant &variant() const { return engineFile->variants()[chosen]; }

@@ -1,13 +1,15 @@
-// A file is the hash of the plan, then the plan; it appears complete or not at all.
+// A file is the hash of the plan, then the plan; it appears complete or not at all. Relies on the
+// folder being the user's own and writable to nobody else; it is not used otherwise.
 
 #include "runtime/library/PlanCache.h"
 
 #include "support/AtomicFile.h"
 #include "support/Hash.h"
 #include "support/MappedFile.h"
+#include "support/PrivateFolder.h"
 #include "support/Text.h"
 
-#include <filesystem>
+#include <unistd.h>
 
 namespace tenon::library {
 namespace {
@@ -36,7 +38,13 @@ std::optional<std::vector<std::byte>> PlanCache::find(const std::string &key) co
   if (folder.empty()) {
     return std::nullopt;
   }
-  Result<FileReader> file = FileReader::open(pathOf(key));
+  Result<PrivateFolder> plans = PrivateFolder::open(folder + "/library");
+  int entry = plans ? plans->openEntry(key + ".plan") : -1;
+  if (entry < 0) {
+    return std::nullopt;
+  }
+  Result<FileReader> file = FileReader::open(strCat("/proc/self/fd/", entry));
+  ::close(entry);
   if (!file || file->size() <= sizeof(Hash128) || file->size() > kMostBytes) {
     return std::nullopt;
   }
@@ -53,8 +61,9 @@ void PlanCache::keep(const std::string &key, Bytes plan) const {
   if (folder.empty()) {
     return;
   }
-  std::error_code ignored; // whether the folder is there shows when the file is written
-  std::filesystem::create_directories(folder + "/library", ignored);
+  if (!PrivateFolder::open(folder + "/library")) {
+    return;
+  }
   Result<AtomicFile> file = AtomicFile::create(pathOf(key));
   Hash128 hash = hashBytes(plan);
   if (file && file->append(std::as_bytes(std::span(&hash, 1))) && file->append(plan)) {

@@ -3,6 +3,7 @@
 
 #include "runtime/plan/BoundPlan.h"
 
+#include "engine/Constraints.h"
 #include "support/Shape.h"
 #include "support/Text.h"
 
@@ -36,7 +37,9 @@ public:
   }
 
   Result<BoundPlan> run() {
-    TENON_TRY(bindSymbols());
+    bindSymbols();
+    TENON_TRY(engine::checkConstraints(plan, symbols));
+    TENON_TRY(checkRanges());
     TENON_TRY(evaluateAll());
     TENON_TRY(checkInputs());
     TENON_TRY(placeBuffers());
@@ -65,9 +68,17 @@ private:
     return index;
   }
 
-  Status bindSymbols() {
+  void bindSymbols() {
     for (const Symbol &symbol : plan.symbols) {
-      int64_t dim = out.inputDims[flatIndex(symbol.input, symbol.dim)];
+      symbols.push_back(out.inputDims[flatIndex(symbol.input, symbol.dim)]);
+    }
+  }
+
+  /// After the constraints, which say why a range is narrower than what the model declares.
+  Status checkRanges() const {
+    for (size_t i = 0; i < symbols.size(); ++i) {
+      const Symbol &symbol = plan.symbols[i];
+      int64_t dim = symbols[i];
       if (dim < symbol.min || dim > symbol.max) {
         return Status::error(ErrorId::RunInputDim,
                              strCat("input '", plan.inputs[symbol.input].name, "' has ", dim,
@@ -75,7 +86,6 @@ private:
                                     "'); the engine takes ", symbol.min, " to ", symbol.max),
                              "pass dims in this range, or compile with a wider --shape range");
       }
-      symbols.push_back(dim);
     }
     return Status::ok();
   }
@@ -178,6 +188,7 @@ private:
     step.firstPointer = static_cast<uint32_t>(out.sources.size());
     step.firstSize = static_cast<uint32_t>(out.sizes.size());
     step.firstMap = static_cast<uint32_t>(out.maps.size());
+    step.firstStatus = out.statusCount;
     for (uint32_t buffer : instruction.buffers) {
       Space space = plan.buffers[placed[buffer].root].space;
       if (space == Space::Input || space == Space::Output) {
@@ -202,6 +213,8 @@ private:
   Status bindLaunch(const Instruction &instruction, BoundStep &step) {
     step.kernel = instruction.kernel;
     step.threads = instruction.threads;
+    step.canFail = instruction.canFail;
+    out.statusCount += step.canFail ? 1 : 0;
     step.grid = value(instruction.grid);
     step.scratch = instruction.scratch == kNone ? 0 : value(instruction.scratch);
     if (step.grid < 0 || step.scratch < 0) {

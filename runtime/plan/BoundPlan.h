@@ -30,6 +30,8 @@ struct BoundStep {
   uint32_t sizeCount = 0;
   uint32_t firstMap = 0; ///< into BoundPlan::maps
   uint32_t mapCount = 0;
+  uint32_t firstStatus = 0; ///< steps before it that can fail on a GPU
+  bool canFail = false;     ///< on a GPU
   uint32_t instruction = 0;
 };
 
@@ -85,6 +87,7 @@ struct BoundPlan {
   std::vector<uint32_t> portPointers; ///< indices of pointers into the caller's memory
   std::vector<int64_t> sizes;
   std::vector<BoundMap> maps;
+  uint32_t statusCount = 0;
   std::unique_ptr<DevicePart> devicePart; ///< set by the executor
 
   /// Sets all pointers from the addresses of the root buffers.

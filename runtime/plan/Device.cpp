@@ -2,9 +2,34 @@
 
 #include "runtime/plan/Device.h"
 
+#include "engine/KernelAbi.h"
+#include "support/Text.h"
+
 namespace tenon::runtime {
 
 using engine::InstructionKind;
+
+Status kernelError(int32_t code, const engine::Plan &plan, uint32_t instruction) {
+  const engine::Instruction &launch = plan.instructions[instruction];
+  std::string where = strCat("'", launch.label, "' (instruction ", instruction, "): ");
+  switch (code) {
+  case TENON_KERNEL_INDEX_RANGE:
+    return Status::error(ErrorId::RunIndexOutOfRange, where + "an index is out of range",
+                         "check the index tensors among the inputs");
+  case TENON_KERNEL_ARITHMETIC:
+    return Status::error(ErrorId::RunBadArithmetic, where + "integer division by zero",
+                         "check the divisors among the inputs");
+  case TENON_KERNEL_CONSTRAINT:
+    return Status::error(ErrorId::RunConstraint, where + "not so: " + launch.constraint,
+                         "check the inputs that sizes are computed from");
+  case TENON_KERNEL_OUT_OF_BOUNDS:
+    return Status::error(ErrorId::RunOutOfBounds, where + "an access lies outside of its buffers",
+                         "report it with the model and the dims of the inputs");
+  default:
+    return Status::error(ErrorId::RunKernelFailed, where + strCat("the kernel returned ", code),
+                         "report it with the engine");
+  }
+}
 
 RunFacts Executor::facts(const BoundPlan &bound) const {
   RunFacts facts;

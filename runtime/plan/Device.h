@@ -83,6 +83,9 @@ struct StepTime {
   double seconds = 0;
 };
 
+/// The error of a kernel that returned `code` (engine/KernelAbi.h).
+Status kernelError(int32_t code, const engine::Plan &plan, uint32_t instruction);
+
 /// The part of a session that is on a device. Used by one thread at a time.
 class Executor {
 public:

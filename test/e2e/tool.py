@@ -7,9 +7,29 @@ import subprocess
 import tempfile
 import unittest
 
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 TENON = pathlib.Path(os.environ["TENON_BUILD_DIR"]) / "bin/tenon"
 CNN = SOURCE / "models/fashion_cnn.onnx"
+
+
+def tiny_model(domain_op=None):
+    """image [batch, 3, 8, 8] through a convolution and a mean to features [batch, 4, 1, 1]; compiles in a moment.
+
+    With `domain_op`, an operator of that name follows, which Tenon does not have.
+    """
+    weight = numpy_helper.from_array(np.full((4, 3, 3, 3), 0.1, np.float32), "w")
+    nodes = [helper.make_node("Conv", ["image", "w"], ["c"], name="/layer1/conv1/Conv"),
+             helper.make_node("Relu", ["c"], ["r"], name="/layer1/relu/Relu"),
+             helper.make_node("GlobalAveragePool", ["r"], ["features" if not domain_op else "p"], name="/pool")]
+    if domain_op:
+        nodes.append(helper.make_node(domain_op, ["p"], ["features"], name="odd"))
+    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", 3, 8, 8])
+    features = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", 4, 1, 1])
+    graph = helper.make_graph(nodes, "g", [image], [features], [weight])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 class ToolTest(unittest.TestCase):

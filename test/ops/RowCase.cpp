@@ -7,12 +7,14 @@
 #include "compiler/graph/Shape.h"
 #include "compiler/opt/Constants.h"
 #include "compiler/opt/Passes.h"
+#include "engine/KernelAbi.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "support/Text.h"
+#include "test/unit/codegen/LoadedCode.h"
 #include "test/unit/codegen/RegionCheck.h"
 
 #include <cctype>
@@ -57,7 +59,7 @@ private:
 double element(Generator &generator, const Operand &operand, Type type) {
   double uniform = generator.next();
   if (type.isInteger(1)) {
-    return uniform < 0.5;
+    return operand.low == operand.high ? operand.low : uniform < 0.5;
   }
   double low = operand.low, high = operand.high;
   if (high == kEverything) {
@@ -227,11 +229,27 @@ Result<Tensors> RowCase::runReference() {
 Status RowCase::prepare(const dispatch::DeviceProfile &profile) {
   dispatch::Records records;
   if ((form == Form::Constant && failed(opt::optimize(*module, weights, {}))) ||
-      failed(dispatch::dispatch(*module, profile, records)) ||
-      failed(verify(*module))) {
+      failed(dispatch::dispatch(*module, profile, records)) || failed(verify(*module))) {
     return fault("no regions: " + diagnostics);
   }
   return Status::ok();
+}
+
+/// On the lowest level, whose accesses are like those of the others, no access leaves its buffer.
+Status RowCase::checkAccesses(const std::string &text, engine::CpuLevel level,
+                              ArrayRef<reference::Tensor> operands, const Tensors &results,
+                              const std::vector<int64_t> &symbols) {
+  if (level != codegen::cpu::machineLevels().front()) {
+    return Status::ok();
+  }
+  llvm::Expected<codegen::cpu::Kernel> guarded =
+      codegen::cpu::compileRegion(text, "guarded", level, /*guarded=*/true);
+  if (!guarded) {
+    return fault(llvm::toString(guarded.takeError()) + " in\n" + text);
+  }
+  int32_t status = codegen::cpu::guardedStatus(*guarded, level, operands, results, symbols);
+  return status == TENON_KERNEL_OUT_OF_BOUNDS ? fault("reaches outside of its buffers:\n" + text)
+                                              : Status::ok();
 }
 
 Result<Tensors> RowCase::runCompiled(engine::CpuLevel level) {
@@ -243,6 +261,7 @@ Result<Tensors> RowCase::runCompiled(engine::CpuLevel level) {
     if (!kernel) {
       return fault(llvm::toString(kernel.takeError()) + " in\n" + source.text);
     }
+    TENON_TRY(checkAccesses(source.text, level, operands, results, symbols));
     return codegen::cpu::runKernel(*kernel, level, operands, results, symbols, /*pieces=*/2);
   });
 }

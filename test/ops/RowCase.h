@@ -33,8 +33,11 @@ public:
   /// Forms regions as the compiler does; constants go through its passes first. Before runCompiled.
   Status prepare(const dispatch::DeviceProfile &profile);
   Result<Tensors> runCompiled(engine::CpuLevel level);
-  /// Runs a region on tensors: its source, its operands, tensors like its results, and the values of its
-  /// symbols.
+  Status checkAccesses(const std::string &text, engine::CpuLevel level,
+                       llvm::ArrayRef<reference::Tensor> operands, const Tensors &results,
+                       const std::vector<int64_t> &symbols);
+  /// Runs a region on tensors: its source, its operands, tensors like its results, and the values
+  /// of its symbols.
   using RegionRunner = std::function<Result<Tensors>(
       const codegen::RegionSource &source, llvm::ArrayRef<reference::Tensor> operands,
       const Tensors &results, const std::vector<int64_t> &symbols)>;

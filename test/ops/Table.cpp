@@ -106,6 +106,7 @@ const std::vector<OpRow> &opTable() {
       compare("f32 i8 ui8", "predicate = #tn.predicate<gt>"),
       compare("f32 i8 ui8", "predicate = #tn.predicate<ge>"),
       {"tn.select", kMoved, {{"3, N", "i1"}, {"3, N"}, {"N"}}, {{"3, N"}}},
+      {"tn.require", kMoved, {{"3, N"}, {"", "i1", 1, 1}}, {{"3, N"}}, "what = \"it holds\""},
 
       {"tn.reduce", kNumbers, {{"3, N"}}, {{"3"}},
        "kind = #tn.reduce_kind<sum>, axes = array<i64: 1>, keepdims = false"},

@@ -63,6 +63,12 @@ class Zoo(ToolTest):
         engine = self.compiled("fixed.tenon", *(part for shape in shapes for part in ("--shape", shape)))
         self.hold(engine, case, arrays)
 
+    def test_no_access_leaves_its_buffer(self):
+        engine = self.compiled("guarded.tenon", "--guard", "--target", "cpu:avx2")
+        outputs = self.outputs(engine, self.arrays[0], self.levels[0])
+        for name, expected in self.cases[0]["outputs"].items():
+            self.assertEqual([], expectations.faults(outputs[name], expected), name)
+
     def test_planted_errors_are_found(self):
         case = self.cases[0]
         for name, output in self.outputs(self.engine, self.arrays[0], self.levels[-1]).items():

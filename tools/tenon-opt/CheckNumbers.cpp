@@ -2,6 +2,7 @@
 // Relies on small shapes: a test's graph, not a model.
 #include "tools/tenon-opt/CheckNumbers.h"
 
+#include "compiler/graph/Constraints.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/reference/Interpreter.h"
 
@@ -99,6 +100,7 @@ Result<std::vector<reference::Tensor>> evaluateSeeded(ModuleOp module, tn::Weigh
   }
   std::vector<reference::Tensor> all;
   for (func::FuncOp function : module.getOps<func::FuncOp>()) {
+    tn::satisfyConstraints(function, symbols);
     TENON_ASSIGN(std::vector<reference::Tensor> results, evaluate(function, symbols, weights));
     llvm::append_range(all, results);
   }

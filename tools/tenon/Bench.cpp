@@ -6,6 +6,7 @@
 #include "tools/tenon/Contender.h"
 #include "tools/tenon/EngineSource.h"
 #include "tools/tenon/Inputs.h"
+#include "tools/tenon/Options.h"
 #include "tools/tenon/Statistics.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
@@ -26,6 +27,9 @@ constexpr size_t kMaxRuns = 100000;
 constexpr size_t kBlock = 5;
 constexpr double kWarmupShare = 0.2;
 constexpr size_t kMinGpuRuns = 200;
+constexpr double kShortestSeconds = 0.001;
+/// Of --runs: each is kept until the end.
+constexpr uint64_t kMostRuns = 10'000'000;
 
 struct BenchFlags {
   OpenRequest open;
@@ -34,7 +38,7 @@ struct BenchFlags {
   runtime::SessionOptions session;
   bool isSerial = false;
   double seconds = 2;
-  int runs = 0;
+  size_t runs = 0;
   bool noCache = false;
   bool isCold = false;
   GpuDetails details;
@@ -116,7 +120,7 @@ Status measure(const BenchFlags &flags, std::vector<Contender> &contenders, Term
   start = Clock::now();
   const Contender &first = contenders.front();
   size_t sample = first.runsOfSample();
-  size_t wanted = flags.runs > 0 ? ceilDiv(static_cast<size_t>(flags.runs), sample) : kMaxRuns;
+  size_t wanted = flags.runs > 0 ? ceilDiv(flags.runs, sample) : kMaxRuns;
   size_t least = flags.runs > 0 ? wanted : first.isGpu() ? ceilDiv(kMinGpuRuns, sample) : kMinRuns;
   const std::vector<double> &counted = first.samples();
   for (size_t round = 0;
@@ -182,18 +186,19 @@ Status bench(BenchFlags &flags, Terminal &terminal) {
 
 Action declareBench(CLI::App &command) {
   std::shared_ptr<BenchFlags> flags = std::make_shared<BenchFlags>();
-  command.add_option("MODEL", flags->open.path, "An engine, or a model (.onnx) to compile first")
+  command.add_option("MODEL", flags->open.path, "An engine, or a model (ONNX) to compile first")
       ->required();
   command.add_option("--ab", flags->other, "A second engine or model, measured alternately");
   declareSeededFlags(command, flags->inputs);
   declareFileFlags(command, flags->inputs);
-  command.add_option("--threads", flags->session.threads, "Threads; all usable CPUs by default");
-  command.add_option("--variant,--isa", flags->open.variant,
-                     "CPU level or GPU architecture to use instead of the best (see doctor)");
-  command.add_option("--seconds", flags->seconds, "How long to measure")
-      ->check(CLI::PositiveNumber);
-  command.add_option("--runs", flags->runs, "Measure exactly this many runs instead")
-      ->check(CLI::PositiveNumber);
+  declareThreadsFlag(command, flags->session.threads, "Threads; all usable CPUs by default");
+  declareVariantFlag(command, flags->open.variant);
+  addSeconds(command, "--seconds", {kShortestSeconds, kLongestSeconds}, flags->seconds,
+             "How long to measure");
+  addNumber(
+      command, "--runs", {1, kMostRuns},
+      [flags](uint64_t number) { flags->runs = static_cast<size_t>(number); },
+      "Measure exactly this many runs instead");
   command.add_flag("--cold", flags->isCold,
                    "On a GPU: through more tensors in turn than its caches hold");
   command.add_flag("--no-overlap", flags->isSerial,

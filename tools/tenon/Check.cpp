@@ -1,10 +1,10 @@
 // `tenon check`: of a model every gap in one report; of an engine whether each byte is what was written and
-// which of its variants this machine runs.
+// which of its variants this machine runs, without loading any of its code.
 
 #include "engine/Reader.h"
 #include "runtime/core/Engine.h"
 #include "tools/tenon/CompilerBridge.h"
-#include "tools/tenon/EngineSource.h"
+#include "tools/tenon/FileKind.h"
 #include "tools/tenon/Target.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
@@ -40,11 +40,7 @@ std::string gapText(const ModelGap &gap) {
 }
 
 Status checkModel(const CheckFlags &flags, Terminal &terminal) {
-  std::vector<ShapeArgument> shapes;
-  for (const std::string &text : flags.shapes) {
-    TENON_ASSIGN(ShapeArgument shape, parseShapeArgument(text));
-    shapes.push_back(std::move(shape));
-  }
+  TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(flags.shapes));
   TENON_ASSIGN(ModelFacts facts, importModel(flags.path, shapes));
   std::string target = fmt::format("{}", fmt::join(flags.targets, ","));
   std::set<std::string> operators;
@@ -75,13 +71,6 @@ Status checkModel(const CheckFlags &flags, Terminal &terminal) {
                        "the report names each with its reason and a way round it");
 }
 
-/// Whether this machine runs a variant: ok, or the reason why not.
-Status tryVariant(const std::string &path, const std::string &level) {
-  runtime::EngineOptions options;
-  options.variant = level;
-  return runtime::Engine::open(path, options).takeStatus();
-}
-
 Status checkEngine(const CheckFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(flags.path));
   TENON_TRY(file->verifyWeights());
@@ -92,7 +81,7 @@ Status checkEngine(const CheckFlags &flags, Terminal &terminal) {
   std::string text = fmt::format("{}: every byte is as it was written ({})\n", flags.path,
                                  formatBytes(file->fileBytes()));
   for (const engine::Variant &variant : file->variants()) {
-    Status status = tryVariant(flags.path, variant.level);
+    Status status = runtime::Engine::checkRuns(*file, variant.level);
     variants.push_back({{"level", variant.level}, {"runs_here", status.isOk()}, {"why", status.message()}});
     text += fmt::format("  {:<18} {}\n", variant.level,
                         status.isOk() ? "runs on this machine" : std::string(status.message()));
@@ -107,14 +96,15 @@ Status checkEngine(const CheckFlags &flags, Terminal &terminal) {
 
 Status check(const CheckFlags &flags, Terminal &terminal) {
   TENON_TRY(parseTargets(flags.targets).takeStatus());
-  return isModelPath(flags.path) ? checkModel(flags, terminal) : checkEngine(flags, terminal);
+  TENON_ASSIGN(bool model, isModel(flags.path, Takes::OnnxOrEngine));
+  return model ? checkModel(flags, terminal) : checkEngine(flags, terminal);
 }
 
 } // namespace
 
 Action declareCheck(CLI::App &command) {
   std::shared_ptr<CheckFlags> flags = std::make_shared<CheckFlags>();
-  command.add_option("FILE", flags->path, "A model (.onnx) or an engine")->required();
+  command.add_option("FILE", flags->path, "A model (ONNX) or an engine")->required();
   command.add_option("--target", flags->targets, "What the model is to be compiled for")->allow_extra_args(false);
   command.add_option("--shape", flags->shapes, "Dimensions of an input, as for compile")
       ->allow_extra_args(false);

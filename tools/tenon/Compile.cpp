@@ -1,8 +1,12 @@
 // `tenon compile`: a model becomes an engine file.
 
+#include "support/Environment.h"
 #include "support/ThreadPool.h"
 #include "tools/tenon/CompilerBridge.h"
 #include "tools/tenon/EngineSource.h"
+#include "tools/tenon/FileKind.h"
+#include "tools/tenon/Options.h"
+#include "tools/tenon/OutputCheck.h"
 #include "tools/tenon/Ptxas.h"
 #include "tools/tenon/TargetFlags.h"
 #include "tools/tenon/Terminal.h"
@@ -28,7 +32,7 @@ struct CompileFlags {
 std::string defaultOutput(const std::string &model) {
   size_t slash = model.rfind('/');
   std::string name = slash == std::string::npos ? model : model.substr(slash + 1);
-  return (isModelPath(name) ? name.substr(0, name.size() - 5) : name) + ".tenon";
+  return (name.ends_with(".onnx") ? name.substr(0, name.size() - 5) : name) + ".tenon";
 }
 
 void report(const pipeline::CompileSummary &result, Terminal &terminal) {
@@ -44,16 +48,17 @@ void report(const pipeline::CompileSummary &result, Terminal &terminal) {
                                    {"from_cache", result.fromCache}});
     return;
   }
-  terminal.note(fmt::format("{}: {} in {:.2f} s{}; {} weights, {} regions ({} different), arena {} (at least "
-                            "{} are live at once)",
-                            result.engine, formatBytes(result.engineBytes), result.compileSeconds,
-                            result.fromCache ? " from the cache" : "", formatBytes(result.weightsBytes),
-                            result.regions, result.uniqueRegions, formatBytes(result.arenaBytes),
-                            formatBytes(result.arenaLowerBoundBytes)));
+  terminal.note(
+      fmt::format("{}: {} in {:.2f} s{}; {} weights, {} regions ({} different), arena {} (at least "
+                  "{} are live at once)",
+                  result.engine, formatBytes(result.engineBytes), result.compileSeconds,
+                  result.fromCache ? " from the cache" : "", formatBytes(result.weightsBytes),
+                  result.regions, result.uniqueRegions, formatBytes(result.arenaBytes),
+                  formatBytes(result.arenaLowerBoundBytes)));
 }
 
-/// Has machine code put beside the PTX.
-Status applyCubin(CompileFlags &flags) {
+/// Has machine code put beside the PTX; what makes it is added to `programs`.
+Status applyCubin(CompileFlags &flags, std::vector<std::string> &programs) {
   if (!flags.wantsCubin && flags.ptxas.empty()) {
     return Status::ok();
   }
@@ -62,6 +67,7 @@ Status applyCubin(CompileFlags &flags) {
                          "name a GPU's architecture: --target cuda:sm_90");
   }
   TENON_ASSIGN(Ptxas ptxas, Ptxas::find(flags.ptxas));
+  programs.push_back(ptxas.file());
   flags.request.assembler = ptxas.name();
   flags.request.assemble = [ptxas](Bytes ptx, std::string_view arch) {
     return ptxas.assemble(ptx, arch);
@@ -71,22 +77,33 @@ Status applyCubin(CompileFlags &flags) {
 
 Status compile(CompileFlags &flags, Terminal &terminal) {
   CompileRequest &request = flags.request;
-  for (const std::string &text : flags.shapes) {
-    TENON_ASSIGN(ShapeArgument shape, parseShapeArgument(text));
-    request.shapes.push_back(std::move(shape));
-  }
+  TENON_ASSIGN(request.shapes, parseShapeArguments(flags.shapes));
   TENON_TRY(applyTarget(flags.target, request));
-  TENON_TRY(applyCubin(flags));
+  TENON_TRY(isModel(request.model, Takes::Model).takeStatus());
+  std::vector<std::string> programs;
+  TENON_TRY(applyCubin(flags, programs));
   if (request.output.empty() && request.stopAfter.empty()) {
     request.output = defaultOutput(request.model);
   }
-  request.cacheFolder = flags.noCache ? "" : cacheFolder();
-  request.progress = [&](std::string_view phase, double fraction) { terminal.progress(phase, fraction); };
+  TENON_TRY(checkOutput(request.reproducer, request.model, programs));
+  if (request.reproducer.empty()) {
+    request.reproducer = reproducerOf(request.output.empty() ? request.model : request.output);
+  }
+  TENON_TRY(checkDumpFolder(request.dumpPhases, request.model, request.output));
+  TENON_TRY(checkOutput(request.output, request.model, programs));
+  request.cacheFolder = flags.noCache ? "" : userCacheFolder();
+  request.notice = [&](std::string_view text) { terminal.note(text); };
+  request.progress = [&](std::string_view phase, double fraction) {
+    terminal.progress(phase, fraction);
+  };
   TENON_ASSIGN(pipeline::CompileSummary result, compileModel(request));
-  if (request.stopAfter.empty()) {
+  if (result.engine.empty() && request.stopAfter.empty()) {
+    terminal.note("the region compiles");
+  } else if (request.stopAfter.empty()) {
     report(result, terminal);
   } else if (terminal.json()) {
-    terminal.printJson("compile", {{"stopped_after", request.stopAfter}, {"dumps", request.dumpPhases}});
+    terminal.printJson("compile",
+                       {{"stopped_after", request.stopAfter}, {"dumps", request.dumpPhases}});
   } else {
     terminal.note(fmt::format("stopped after {}", request.stopAfter));
   }
@@ -99,20 +116,32 @@ Action declareCompile(CLI::App &command) {
   std::shared_ptr<CompileFlags> flags = std::make_shared<CompileFlags>();
   CompileRequest &request = flags->request;
   request.threads = usableCpus();
-  command.add_option("MODEL", request.model, "The model (.onnx)")->required();
-  command.add_option("-o,--output", request.output, "The engine; MODEL's name with .tenon by default");
+  command.add_option("MODEL", request.model, "The model (ONNX)")->required();
+  addOutput(command, request.output, "The engine; MODEL's name with .tenon by default");
   declareTargetFlags(command, flags->target);
-  command.add_option("--shape", flags->shapes,
-                     "Dimensions of an input: name:1x128, ranges name:[1..8]x[1..512], ? keeps the model's")
+  command
+      .add_option(
+          "--shape", flags->shapes,
+          "Dimensions of an input: name:1x128, ranges name:[1..8]x[1..512], ? keeps the model's")
       ->allow_extra_args(false);
-  command.add_flag("--cubin", flags->wantsCubin,
-                   "For GPUs: also machine code by ptxas, so that nothing is compiled where it runs");
-  command.add_option("--ptxas", flags->ptxas, "The ptxas of --cubin; by default the first that is found");
-  command.add_flag("--verify", request.verify, "Check the numbers against the reference after every pass");
-  command.add_option("--stop-after", request.stopAfter, "Stop after a phase; -o then takes its text, if it has one")
-      ->check(CLI::IsMember(phaseNames()));
-  command.add_option("--dump-phases", request.dumpPhases, "Write the IR after each phase into this folder");
-  command.add_option("--threads", request.threads, "Threads that compile")->check(CLI::PositiveNumber);
+  command.add_flag(
+      "--cubin", flags->wantsCubin,
+      "For GPUs: also machine code by ptxas, so that nothing is compiled where it runs");
+  command.add_option("--ptxas", flags->ptxas,
+                     "The ptxas of --cubin; by default the first that is found");
+  command.add_flag(
+      "--guard", request.guard,
+      "Check every load and store of CPU code against its buffers (slow; to find faults of Tenon)");
+  command.add_flag("--verify", request.verify,
+                   "Check the numbers against the reference after every pass");
+  addChoice(command, "--stop-after", request.stopAfter, phaseNames(),
+            "Stop after a phase; -o then takes its text, if it has one");
+  command.add_option("--dump-phases", request.dumpPhases,
+                     "Write the IR after each phase into this folder");
+  command.add_option(
+      "--reproducer", request.reproducer,
+      "Where a fault of the compiler leaves what shows it again; beside the output by default");
+  declareThreadsFlag(command, request.threads, "Threads that compile; all usable CPUs by default");
   command.add_flag("--no-cache", flags->noCache, "Neither read nor write the compile cache");
   return [flags](Terminal &terminal) { return compile(*flags, terminal); };
 }

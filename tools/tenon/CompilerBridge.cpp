@@ -3,29 +3,37 @@
 #include "tools/tenon/CompilerBridge.h"
 
 #include "compiler/frontend/onnx/Onnx.h"
+#include "compiler/frontend/onnx/wire/ModelReader.h"
+#include "compiler/graph/DimText.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
+#include "compiler/pipeline/CrashGuard.h"
+#include "compiler/pipeline/ModelKey.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
+#include "support/MappedFile.h"
+#include "tools/tenon/DeclaredFacts.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <array>
+#include <filesystem>
 
 namespace tenon::tool {
 namespace {
 
 using pipeline::Phase;
 
-constexpr std::array<std::pair<std::string_view, Phase>, 7> kPhases = {{{"import", Phase::Import},
-                                                                        {"normalize", Phase::Normalize},
-                                                                        {"optimize", Phase::Optimize},
-                                                                        {"dispatch", Phase::Dispatch},
-                                                                        {"codegen", Phase::Codegen},
-                                                                        {"plan", Phase::Plan},
-                                                                        {"export", Phase::Export}}};
+constexpr std::array<std::pair<std::string_view, Phase>, 7> kPhases = {
+    {{"import", Phase::Import},
+     {"normalize", Phase::Normalize},
+     {"optimize", Phase::Optimize},
+     {"dispatch", Phase::Dispatch},
+     {"codegen", Phase::Codegen},
+     {"plan", Phase::Plan},
+     {"export", Phase::Export}}};
 
 /// Where in the whole compilation each phase begins, roughly; the last entry is the end.
 constexpr std::array<double, 8> kPhaseStarts = {0, 0.03, 0.04, 0.15, 0.2, 0.85, 0.9, 1};
@@ -75,31 +83,6 @@ onnx::ShapeOverride toOverride(const ShapeArgument &shape) {
   return result;
 }
 
-/// Prints an expression with the symbols' own names: the printer writes symbol i as "s<i>".
-std::string printDim(mlir::AffineExpr dim, llvm::ArrayRef<tn::Symbol> symbols) {
-  if (!dim) {
-    return "?";
-  }
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  dim.print(stream);
-  std::string named;
-  llvm::StringRef rest = text;
-  while (!rest.empty()) {
-    unsigned index = 0;
-    llvm::StringRef after = rest;
-    bool isSymbol = after.consume_front("s") && !after.consumeInteger(10, index);
-    if (isSymbol && index < symbols.size()) {
-      named += symbols[index].name;
-      rest = after;
-    } else {
-      named += rest.front();
-      rest = rest.drop_front();
-    }
-  }
-  return named;
-}
-
 std::string printType(mlir::Type type, llvm::ArrayRef<tn::Symbol> symbols) {
   mlir::RankedTensorType tensor = llvm::dyn_cast<mlir::RankedTensorType>(type);
   std::string text;
@@ -112,7 +95,7 @@ std::string printType(mlir::Type type, llvm::ArrayRef<tn::Symbol> symbols) {
   stream << " [";
   llvm::ListSeparator comma;
   for (mlir::AffineExpr dim : tn::getDims(type)) {
-    stream << comma << printDim(dim, symbols);
+    stream << comma << tn::dimText(dim, symbols);
   }
   stream << "]";
   return text;
@@ -238,6 +221,7 @@ Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
     options.assembler = pipeline::Assembler{request.assembler, request.assemble};
   }
   options.verify = request.verify;
+  options.guard = request.guard;
   for (const auto &[name, phase] : kPhases) {
     if (name == request.stopAfter) {
       options.stopAfter = phase;
@@ -245,7 +229,9 @@ Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
   }
   options.dumpPhases = request.dumpPhases;
   options.cacheFolder = request.cacheFolder;
+  options.reproducer = request.reproducer;
   options.threads = request.threads;
+  options.notice = request.notice;
   if (request.progress) {
     options.progress = [&](Phase phase, double fraction) {
       request.progress(nameOfPhase(phase), overallFraction(phase, fraction));
@@ -254,7 +240,30 @@ Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
   return pipeline::compile(options);
 }
 
-Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes) {
+std::vector<std::string> dataFilesOf(const std::string &model) {
+  if (model.ends_with(".mlir")) {
+    std::vector<std::string> files;
+    std::error_code error;
+    std::filesystem::path weights = std::filesystem::path(model).parent_path() / "weights";
+    for (const std::filesystem::directory_entry &entry :
+         std::filesystem::directory_iterator(weights, error)) {
+      files.push_back(entry.path());
+    }
+    return files;
+  }
+  pipeline::CompileOptions options;
+  options.model = model;
+  Result<pipeline::ModelIdentity> identity = pipeline::identify(options);
+  std::vector<std::string> files;
+  for (const pipeline::InputFile &file : identity ? identity->data : std::vector<pipeline::InputFile>()) {
+    files.push_back(file.path);
+  }
+  return files;
+}
+
+namespace {
+
+Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArgument> &shapes) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
   tn::WeightStore store;
@@ -263,8 +272,11 @@ Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeA
     options.shapes.push_back(toOverride(shape));
   }
   TENON_ASSIGN(onnx::ImportResult imported, onnx::importOnnx(path, options, context, store));
+  TENON_ASSIGN(MappedFile file, MappedFile::open(path));
+  TENON_ASSIGN(onnx::Model model, onnx::readModel(file.bytes()));
   if (!imported.gaps.empty() || !imported.module) {
-    ModelFacts facts;
+    ModelFacts facts = declaredFacts(model);
+    facts.opsets = opsetsOf(model);
     for (onnx::Gap &gap : imported.gaps) {
       facts.gaps.push_back({gap.opType, gap.domain, gap.opset, gap.node, gap.dtype, gap.rank,
                             gap.why, gap.workaround});
@@ -276,7 +288,23 @@ Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeA
   if (!main || main.getBody().empty()) {
     return Status::error(ErrorId::InternalError, "the imported module has no function @main");
   }
-  return FactsReader(main, symbols, store).read();
+  ModelFacts facts = FactsReader(main, symbols, store).read();
+  facts.opsets = opsetsOf(model);
+  return facts;
+}
+
+} // namespace
+
+void containCrashes() { pipeline::containCrashes(); }
+
+Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes) {
+  Result<ModelFacts> facts = Status::error(ErrorId::InternalError, "no facts");
+  if (std::optional<std::string> crash =
+          pipeline::crashOf([&] { facts = readFacts(path, shapes); })) {
+    return Status::error(ErrorId::CompilerFault, "in phase 'import': " + *crash,
+                         "report this with the model");
+  }
+  return facts;
 }
 
 } // namespace tenon::tool

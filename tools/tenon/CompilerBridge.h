@@ -1,5 +1,5 @@
-// What the verbs need of the compiler, free of MLIR: the command line is built with exceptions and RTTI,
-// MLIR without. CompilerBridge.cpp is the only file of the tool that includes MLIR.
+// What the verbs need of the compiler, free of MLIR: the command line is built with exceptions and
+// RTTI, MLIR without. CompilerBridge.cpp is the only file of the tool that includes MLIR.
 
 #pragma once
 
@@ -37,17 +37,27 @@ struct CompileRequest {
   std::string assembler; ///< its name and version; empty for none
   std::function<Result<std::vector<std::byte>>(Bytes ptx, std::string_view arch)> assemble;
   bool verify = false;
+  bool guard = false;
   std::string stopAfter;
   std::string dumpPhases;
   std::string cacheFolder;
+  std::string reproducer; ///< as pipeline::CompileOptions::reproducer
   unsigned threads = 2;
   /// Told the phase and how much of the whole compilation is done.
   std::function<void(std::string_view phase, double fraction)> progress;
+  std::function<void(std::string_view text)> notice;
 };
+
+/// For the whole process: what would end it inside of the compiler becomes a Status.
+void containCrashes();
 
 /// The values that --stop-after takes, in order.
 std::vector<std::string> phaseNames();
 Result<pipeline::CompileSummary> compileModel(const CompileRequest &request);
+
+/// The files with weights that a model names, or that lie beside a dumped phase; none for a file that
+/// cannot be read.
+std::vector<std::string> dataFilesOf(const std::string &model);
 
 /// Something that a model needs and Tenon lacks; see onnx::Gap.
 struct ModelGap {
@@ -74,14 +84,22 @@ struct ModelSymbol {
 
 struct ModelNode {
   std::string op;
-  std::string name; ///< of the model's node; may be empty
-  std::string type; ///< of the first result
+  std::string name;               ///< of the model's node; may be empty
+  std::string type;               ///< of the first result
   std::vector<int64_t> producers; ///< indices of the nodes it reads; inputs come as -1 - index
 };
 
-/// A model as it was imported.
+/// An operator set that the model imports.
+struct ModelOpset {
+  std::string domain; ///< "" for ai.onnx
+  int64_t version = 0;
+};
+
+/// A model as it was imported. With gaps, it is as the file has it: types as they are declared, nodes
+/// and counts of ONNX's operators, no symbols.
 struct ModelFacts {
-  std::vector<ModelGap> gaps; ///< when there are any, the rest is empty
+  std::vector<ModelGap> gaps;
+  std::vector<ModelOpset> opsets;
   std::vector<ModelSymbol> symbols;
   std::vector<ModelValue> inputs;
   std::vector<ModelValue> outputs;

@@ -179,7 +179,7 @@ std::string gpuText(const Json &gpus, const Json &libraries) {
 }
 
 Status doctor(Terminal &terminal) {
-  std::string cache = cacheFolder();
+  std::string cache = userCacheFolder();
   Json levels = Json::array();
   std::string text = fmt::format("processor   {}\nthreads     {} usable\nmemory      {}\n",
                                  cpuInfo("model name"), usableCpus(), formatBytes(memoryBytes()));
@@ -197,8 +197,10 @@ Status doctor(Terminal &terminal) {
   Json gpus = describeGpus();
   Json libraries = describeLibraries();
   text += gpuText(gpus, libraries);
-  text += fmt::format("cache       {} ({} free)\ntenon       {}\n", cache,
-                      formatBytes(freeBytesFor(cache)), TENON_VERSION);
+  text += cache.empty()
+              ? "cache       none: HOME and XDG_CACHE_HOME are not set\n"
+              : fmt::format("cache       {} ({} free)\n", cache, formatBytes(freeBytesFor(cache)));
+  text += fmt::format("tenon       {}\n", TENON_VERSION);
   if (terminal.json()) {
     terminal.printJson("doctor", {{"version", TENON_VERSION},
                                   {"cpu", cpuInfo("model name")},

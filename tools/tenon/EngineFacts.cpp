@@ -2,6 +2,8 @@
 
 #include "tools/tenon/EngineFacts.h"
 
+#include "engine/Constraints.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -91,7 +93,13 @@ Json describeEngine(const std::string &path, const engine::EngineFile &file) {
     result["outputs"] = describePorts(plan, plan.outputs);
     result["symbols"] = Json::array();
     for (const engine::Symbol &symbol : plan.symbols) {
-      result["symbols"].push_back({{"name", symbol.name}, {"min", symbol.min}, {"max", symbol.max}});
+      result["symbols"].push_back(
+          {{"name", symbol.name}, {"min", symbol.min}, {"max", symbol.max}});
+    }
+    result["constraints"] = Json::array();
+    for (const engine::Constraint &constraint : plan.constraints) {
+      result["constraints"].push_back(
+          {{"needs", engine::describe(plan, constraint)}, {"node", constraint.node}});
     }
   }
   result["variants"] = variants;
@@ -113,19 +121,24 @@ std::string engineText(const std::string &path, const engine::EngineFile &file) 
     for (const engine::Symbol &symbol : plan.symbols) {
       text += fmt::format("  symbol  {} from {} to {}\n", symbol.name, symbol.min, symbol.max);
     }
+    for (const engine::Constraint &constraint : plan.constraints) {
+      text += fmt::format("  needs   {}  by node '{}'\n", engine::describe(plan, constraint),
+                          constraint.node);
+    }
   }
-  text += fmt::format("  weights {} in {}\n", file.weights().size(), formatBytes(file.weightsSection().size()));
+  text += fmt::format("  weights {} in {}\n", file.weights().size(),
+                      formatBytes(file.weightsSection().size()));
   for (size_t i = 0; i < file.variants().size(); ++i) {
     const Variant &variant = file.variants()[i];
     std::string arena = variant.plan.arenaBytes > 0
                             ? formatBytes(static_cast<uint64_t>(variant.plan.arenaBytes))
                             : std::string("laid out when the shapes are known");
-    text += fmt::format("  variant {:<18} {} instructions, {} kernels in {}, arena {}\n", variant.level,
-                        variant.plan.instructions.size(), variant.kernels.size(),
+    text += fmt::format("  variant {:<18} {} instructions, {} kernels in {}, arena {}\n",
+                        variant.level, variant.plan.instructions.size(), variant.kernels.size(),
                         formatBytes(file.code(i).size()), arena);
     if (!file.cubin(i).empty()) {
-      text += fmt::format("          {:<18} machine code of {} by {}\n", "", formatBytes(file.cubin(i).size()),
-                          file.cubinBy(i));
+      text += fmt::format("          {:<18} machine code of {} by {}\n", "",
+                          formatBytes(file.cubin(i).size()), file.cubinBy(i));
     }
   }
   text += fmt::format("  records {}\n", fmt::join(file.recordNames(), ", "));
@@ -147,7 +160,8 @@ std::string engineDot(const engine::EngineFile &file) {
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
     const Instruction &instruction = plan.instructions[i];
     std::string name = fmt::format("n{}", i);
-    std::string label = instruction.label.empty() ? nameOfKind(instruction.kind) : instruction.label;
+    std::string label =
+        instruction.label.empty() ? nameOfKind(instruction.kind) : instruction.label;
     text += fmt::format("  {} [label={}];\n", name, dumpJson(label));
     for (size_t j = 0; j < instruction.buffers.size(); ++j) {
       uint32_t root = rootOf(plan, instruction.buffers[j]);

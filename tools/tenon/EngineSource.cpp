@@ -3,8 +3,11 @@
 #include "tools/tenon/EngineSource.h"
 
 #include "support/Environment.h"
+#include "support/PrivateFolder.h"
 #include "support/ThreadPool.h"
 #include "tools/tenon/CompilerBridge.h"
+#include "tools/tenon/FileKind.h"
+#include "tools/tenon/Target.h"
 #include "tools/tenon/Terminal.h"
 
 #include <fmt/format.h>
@@ -13,28 +16,24 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
 namespace tenon::tool {
 namespace {
 
-namespace fs = std::filesystem;
-
-Result<std::string> makeTemporaryFolder() {
-  std::error_code error;
-  fs::path parent = fs::path(cacheFolder()) / "run";
-  fs::create_directories(parent, error);
-  std::string pattern = (parent / "XXXXXX").string();
-  if (error || !mkdtemp(pattern.data())) {
-    return Status::error(ErrorId::FileWriteFailed,
-                         fmt::format("cannot make a folder in '{}': {}", parent.string(),
-                                     error ? error.message() : std::strerror(errno)),
-                         "set XDG_CACHE_HOME to a folder that may be written to");
+/// Beside the compile cache, which may be linked from there; where there is none that can be written
+/// to, among the machine's temporary files.
+Result<ScratchFolder> makeFolder(const std::string &cache) {
+  if (!cache.empty()) {
+    Result<PrivateFolder> parent = PrivateFolder::open(cache);
+    Result<ScratchFolder> folder =
+        parent ? ScratchFolder::create(cache, "run") : parent.takeStatus();
+    if (folder) {
+      return folder;
+    }
   }
-  return pattern;
+  return ScratchFolder::create("tenon-run");
 }
 
 /// What the child tells the parent: an error, or the seconds that it took.
@@ -96,55 +95,36 @@ Result<double> compileInChild(const CompileRequest &request) {
 
 } // namespace
 
-std::string cacheFolder() {
-  std::string folder = userCacheFolder();
-  return folder.empty() ? "/tmp/tenon" : folder;
-}
-
-bool isModelPath(const std::string &path) { return path.ends_with(".onnx"); }
+std::string reproducerOf(const std::string &path) { return path + ".reproducer.mlir"; }
 
 Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal &terminal) {
   EngineSource source;
-  source.variant = request.variant;
-  if (!isModelPath(request.path)) {
+  if (!request.variant.empty()) {
+    TENON_ASSIGN(source.variant, parseVariant(request.variant));
+  }
+  TENON_ASSIGN(bool model, isModel(request.path, Takes::Either));
+  if (!model) {
     source.enginePath = request.path;
     return source;
   }
   CompileRequest compile;
   compile.model = request.path;
   TENON_TRY(applyTarget(request.target, compile));
-  compile.cacheFolder = request.useCache ? cacheFolder() : "";
+  std::string cache = userCacheFolder();
+  compile.cacheFolder = request.useCache ? cache : "";
   compile.threads = usableCpus();
   compile.progress = [&](std::string_view phase, double fraction) {
     terminal.progress(phase, fraction);
   };
-  for (const std::string &text : request.shapes) {
-    TENON_ASSIGN(ShapeArgument shape, parseShapeArgument(text));
-    compile.shapes.push_back(std::move(shape));
-  }
-  TENON_ASSIGN(source.temporaryFolder, makeTemporaryFolder());
-  source.enginePath = source.temporaryFolder + "/model.tenon";
+  TENON_ASSIGN(compile.shapes, parseShapeArguments(request.shapes));
+  compile.notice = [&](std::string_view text) { terminal.note(text); };
+  TENON_ASSIGN(source.folder, makeFolder(cache));
+  source.enginePath = source.folder->path() + "/model.tenon";
   compile.output = source.enginePath;
+  compile.reproducer = reproducerOf(std::filesystem::path(request.path).filename().string());
   TENON_ASSIGN(source.seconds, compileInChild(compile));
   terminal.clearProgress();
   return source;
-}
-
-EngineSource::EngineSource(EngineSource &&other) noexcept { *this = std::move(other); }
-
-EngineSource &EngineSource::operator=(EngineSource &&other) noexcept {
-  std::swap(enginePath, other.enginePath);
-  std::swap(temporaryFolder, other.temporaryFolder);
-  std::swap(variant, other.variant);
-  std::swap(seconds, other.seconds);
-  return *this;
-}
-
-EngineSource::~EngineSource() {
-  if (!temporaryFolder.empty()) {
-    std::error_code ignored;
-    fs::remove_all(temporaryFolder, ignored);
-  }
 }
 
 Result<std::shared_ptr<const runtime::Engine>> EngineSource::open() const {

@@ -5,9 +5,11 @@
 
 #include "runtime/core/Engine.h"
 #include "support/Result.h"
+#include "support/ScratchFolder.h"
 #include "tools/tenon/TargetFlags.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,26 +17,21 @@ namespace tenon::tool {
 
 class Terminal;
 
-/// The user's cache folder; where there is none, one that all users share.
-std::string cacheFolder();
-
 struct OpenRequest {
-  std::string path; ///< a model when it ends in .onnx
+  std::string path; ///< of an engine or a model
   std::vector<std::string> shapes;
   TargetFlags target;
-  std::string variant; ///< empty for the best that this machine runs
+  std::string variant; ///< as on the command line; empty for the best that this machine runs
   bool useCache = true;
 };
 
-bool isModelPath(const std::string &path);
+/// Where a fault of the compiler leaves its reproducer, for an engine or model of this path.
+std::string reproducerOf(const std::string &path);
 
 /// An engine file that goes away with this object when it was made for one run only.
 class EngineSource {
 public:
   static Result<EngineSource> prepare(const OpenRequest &request, Terminal &terminal);
-  EngineSource(EngineSource &&other) noexcept;
-  EngineSource &operator=(EngineSource &&other) noexcept;
-  ~EngineSource();
 
   /// Path of the engine file.
   const std::string &path() const { return enginePath; }
@@ -45,7 +42,7 @@ public:
 private:
   EngineSource() = default;
   std::string enginePath;
-  std::string temporaryFolder;
+  std::optional<ScratchFolder> folder;
   std::string variant;
   double seconds = 0;
 };

@@ -2,6 +2,9 @@
 // The records are written by the compiler; this file only selects and words them.
 
 #include "engine/Reader.h"
+#include "support/NearestName.h"
+#include "tools/tenon/FileKind.h"
+#include "tools/tenon/Options.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
 
@@ -165,7 +168,7 @@ std::string placementText(const Json &record) {
     text += fmt::format("{:>5}  {:<7} {:<4} {:<14} {}", numberAt(row, "instruction"), textAt(row, "kind"),
                         textAt(row, "device"), textAt(row, "strategy"), textAt(row, "label"));
     if (row.contains("kernel")) {
-      text += fmt::format("  ({} over {})", textAt(row, "kernel"), textAt(row, "grid"));
+      text += fmt::format("  (over {})", textAt(row, "grid"));
     }
     text += "\n";
   }
@@ -195,6 +198,7 @@ std::string precisionText(const Json &record) {
 }
 
 Result<Json> readRecord(const ExplainFlags &flags) {
+  TENON_TRY(isModel(flags.engine, Takes::Engine).takeStatus());
   TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(flags.engine));
   if (flags.topic == "precision" && !file->record(flags.topic).isOk()) {
     return Status::error(ErrorId::BadArgument,
@@ -239,6 +243,23 @@ bool isEmptySelection(const Json &record) {
   return true;
 }
 
+/// What a NODE can be called in this record.
+std::vector<std::string> namesIn(const Json &record) {
+  std::vector<std::string> names;
+  for (const char *list : {"regions", "edges", "buffers", "instructions", "wider", "clamped",
+                           "approximated"}) {
+    for (const Json &row : listAt(record, list)) {
+      for (const char *key : {"label", "producer", "consumer", "value", "operation"}) {
+        names.push_back(textAt(row, key));
+      }
+      for (const Json &node : listAt(row, "nodes")) {
+        names.push_back(node.is_string() ? node.get<std::string>() : "");
+      }
+    }
+  }
+  return names;
+}
+
 std::string recordText(std::string_view topic, const Json &record) {
   return topic == "fusion"      ? fusionText(record)
          : topic == "memory"    ? memoryText(record)
@@ -251,7 +272,9 @@ Status explain(const ExplainFlags &flags, Terminal &terminal) {
   Json selected = select(flags, record);
   if (!flags.node.empty() && isEmptySelection(selected)) {
     return Status::error(ErrorId::BadArgument, fmt::format("nothing is called '{}' in this engine", flags.node),
-                         fmt::format("tenon explain {} {} lists all names", flags.topic, flags.engine));
+                         didYouMean(flags.node, namesIn(record),
+                                    fmt::format("tenon explain {} {} lists all names", flags.topic,
+                                                flags.engine)));
   }
   if (terminal.json()) {
     selected.erase("schema");
@@ -266,9 +289,9 @@ Status explain(const ExplainFlags &flags, Terminal &terminal) {
 
 Action declareExplain(CLI::App &command) {
   std::shared_ptr<ExplainFlags> flags = std::make_shared<ExplainFlags>();
-  command.add_option("TOPIC", flags->topic, "fusion, memory, placement or precision")
-      ->required()
-      ->check(CLI::IsMember({"fusion", "memory", "placement", "precision"}));
+  addChoice(command, "TOPIC", flags->topic, {"fusion", "memory", "placement", "precision"},
+            "What is to be explained")
+      ->required();
   command.add_option("ENGINE", flags->engine, "The engine")->required();
   command.add_option("NODE", flags->node, "A node of the model, or a region; all without it");
   return [flags](Terminal &terminal) { return explain(*flags, terminal); };

@@ -1,6 +1,9 @@
-// `tenon help CODE`: prints the page of an error. The pages of docs/errors are part of the program.
+// `tenon help CODE|VERB`: prints the page of an error or the flags of a verb. The pages of docs/errors
+// are part of the program.
 
+#include "support/NearestName.h"
 #include "tools/tenon/Terminal.h"
+#include "tools/tenon/Usage.h"
 #include "tools/tenon/Verb.h"
 
 #include <fmt/format.h>
@@ -33,17 +36,37 @@ const ErrorPage *findPage(std::string name) {
   return nullptr;
 }
 
-Status help(const std::string &name, Terminal &terminal) {
-  const ErrorPage *page = findPage(name);
-  if (!page) {
-    return Status::error(ErrorId::BadArgument, fmt::format("there is no error '{}'", name),
-                         fmt::format("codes go from {} to {}", std::begin(kPages)->name,
-                                     std::prev(std::end(kPages))->name));
+Status unknownTopic(const CLI::App &app, const std::string &name) {
+  std::vector<std::string> known = verbNames(app);
+  for (const ErrorPage &page : kPages) {
+    known.emplace_back(page.name);
   }
+  return Status::error(ErrorId::BadArgument, fmt::format("there is no error or verb '{}'", name),
+                       didYouMean(name, known,
+                                  fmt::format("codes go from {} to {}", std::begin(kPages)->name,
+                                              std::prev(std::end(kPages))->name)));
+}
+
+const CLI::App *findVerb(const CLI::App &app, const std::string &name) {
+  std::vector<const CLI::App *> found =
+      app.get_subcommands([&](const CLI::App *verb) { return verb->get_name() == name; });
+  return found.empty() ? nullptr : found.front();
+}
+
+Status help(const CLI::App &app, const std::string &name, Terminal &terminal) {
+  const CLI::App *verb = findVerb(app, name);
+  const ErrorPage *page = findPage(name);
+  if (!name.empty() && !verb && !page) {
+    return unknownTopic(app, name);
+  }
+  std::string text = page   ? std::string(page->text)
+                     : verb ? verb->help(app.get_name())
+                            : app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal);
   if (terminal.json()) {
-    terminal.printJson("help", {{"code", page->name}, {"page", page->text}});
+    terminal.printJson("help", {{page ? "code" : "verb", page ? std::string(page->name) : name},
+                                {"page", text}});
   } else {
-    terminal.print(page->text);
+    terminal.print(text);
   }
   return Status::ok();
 }
@@ -52,8 +75,9 @@ Status help(const std::string &name, Terminal &terminal) {
 
 Action declareHelp(CLI::App &command) {
   std::shared_ptr<std::string> name = std::make_shared<std::string>();
-  command.add_option("CODE", *name, "Code of an error, as TN0301")->required();
-  return [name](Terminal &terminal) { return help(*name, terminal); };
+  command.add_option("CODE|VERB", *name, "Code of an error, as TN0301, or a verb; all verbs without it");
+  const CLI::App *app = command.get_parent();
+  return [name, app](Terminal &terminal) { return help(*app, *name, terminal); };
 }
 
 } // namespace tenon::tool

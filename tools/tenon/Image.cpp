@@ -6,8 +6,11 @@
 #include "tools/tenon/Terminal.h"
 
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include <algorithm>
+#include <cstring>
+#include <functional>
 #include <memory>
 
 #define STBI_ONLY_PNG
@@ -31,22 +34,88 @@ struct Picture {
   std::vector<unsigned char> pixels; ///< rows of pixels of channels
 };
 
-Result<Picture> decode(const std::string &path, int64_t channels) {
-  TENON_ASSIGN(MappedFile file, MappedFile::open(path));
+Status badPicture(const std::string &path, std::string_view why) {
+  return Status::error(ErrorId::BadTensorFile,
+                       fmt::format("{}: not a picture that can be read: {}", path, why),
+                       "pass a PNG or JPEG file");
+}
+
+uint32_t bigEndian(Bytes bytes, size_t at) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < sizeof(value); ++i) {
+    value = value << 8 | static_cast<uint32_t>(bytes[at + i]);
+  }
+  return value;
+}
+
+bool startsWith(Bytes bytes, std::string_view start) {
+  return bytes.size() >= start.size() && std::memcmp(bytes.data(), start.data(), start.size()) == 0;
+}
+
+/// Whether every chunk has its checksum and the last one is there.
+bool isWholePng(Bytes bytes) {
+  constexpr size_t kSignature = 8;
+  constexpr size_t kAround = 12; // length and name before the content, checksum behind it
+  for (Bytes rest = bytes.subspan(kSignature); rest.size() >= kAround;) {
+    uint32_t length = bigEndian(rest, 0);
+    if (length > rest.size() - kAround) {
+      return false;
+    }
+    const Bytef *named = reinterpret_cast<const Bytef *>(rest.data() + 4);
+    if (crc32_z(0, named, size_t(length) + 4) != bigEndian(rest, size_t(length) + 8)) {
+      return false;
+    }
+    if (std::memcmp(named, "IEND", 4) == 0) {
+      return true;
+    }
+    rest = rest.subspan(length + kAround);
+  }
+  return false;
+}
+
+/// The decoder checks neither a PNG's checksums nor that a JPEG ends: damage would be another picture.
+bool isWhole(Bytes bytes) {
+  constexpr std::string_view kPng = "\x89PNG\r\n\x1a\n";
+  constexpr std::string_view kJpeg = "\xff\xd8";
+  constexpr std::string_view kJpegEnd = "\xff\xd9";
+  if (startsWith(bytes, kPng)) {
+    return isWholePng(bytes);
+  }
+  std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+  return startsWith(bytes, kJpeg) && text.rfind(kJpegEnd) != std::string_view::npos;
+}
+
+/// What a file of this size may unpack to: photographs take far less.
+bool isCredible(size_t fileBytes, int width, int height, int stored) {
+  constexpr int64_t kFree = int64_t(32) << 20;
+  constexpr int64_t kMostExpansion = 16;
+  return int64_t(width) * height * stored <=
+         kFree + kMostExpansion * static_cast<int64_t>(fileBytes);
+}
+
+/// `wanted` is asked with height and width before anything is unpacked.
+Result<Picture> decode(const std::string &path, Bytes bytes, int64_t channels,
+                       const std::function<Status(int64_t height, int64_t width)> &wanted) {
+  if (!isWhole(bytes)) {
+    return badPicture(path, "it is no PNG or JPEG file, or damaged or cut off");
+  }
   int width = 0;
   int height = 0;
   int stored = 0;
-  Bytes bytes = file.bytes();
+  const stbi_uc *start = reinterpret_cast<const stbi_uc *>(bytes.data());
+  int size = static_cast<int>(std::min<size_t>(bytes.size(), INT32_MAX));
+  if (!stbi_info_from_memory(start, size, &width, &height, &stored)) {
+    return badPicture(path, stbi_failure_reason());
+  }
+  if (!isCredible(bytes.size(), width, height, stored)) {
+    return badPicture(path, fmt::format("{}x{} pixels in {} bytes", width, height, bytes.size()));
+  }
+  TENON_TRY(wanted(height, width));
   std::unique_ptr<stbi_uc, void (*)(void *)> pixels(
-      stbi_load_from_memory(reinterpret_cast<const stbi_uc *>(bytes.data()),
-                            static_cast<int>(std::min<size_t>(bytes.size(), INT32_MAX)), &width,
-                            &height, &stored, static_cast<int>(channels)),
+      stbi_load_from_memory(start, size, &width, &height, &stored, static_cast<int>(channels)),
       stbi_image_free);
   if (!pixels) {
-    return Status::error(ErrorId::BadTensorFile,
-                         fmt::format("{}: not a picture that can be read: {}", path,
-                                     stbi_failure_reason()),
-                         "pass a PNG or JPEG file");
+    return badPicture(path, stbi_failure_reason());
   }
   Picture picture{height, width, channels, {}};
   picture.pixels.assign(pixels.get(), pixels.get() + int64_t(height) * width * channels);
@@ -82,13 +151,9 @@ Status checkComplete(const std::string &path, const Preprocessing &preprocessing
   return Status::ok();
 }
 
-Status fitSize(const std::string &path, bool resize, int64_t height, int64_t width, Picture &picture) {
+Status fitSize(const std::string &path, int64_t height, int64_t width, Picture &picture) {
   if (picture.height == height && picture.width == width) {
     return Status::ok();
-  }
-  if (!resize) {
-    return needs(path, fmt::format("the picture has {}x{} pixels, the input {}x{}", picture.width,
-                                   picture.height, width, height));
   }
   std::vector<unsigned char> resized(static_cast<size_t>(height * width * picture.channels));
   int done = stbir_resize_uint8_generic(
@@ -150,10 +215,19 @@ Result<Tensor> loadImage(const std::string &path, const Preprocessing &preproces
     return needs(path, fmt::format("in layout {} the input has {} channels, a picture 1 or 3",
                                    isNchw ? "nchw" : "nhwc", channels));
   }
-  TENON_ASSIGN(Picture picture, decode(path, channels));
-  int64_t height = dims[isNchw ? 2 : 1] < 0 ? picture.height : dims[isNchw ? 2 : 1];
-  int64_t width = dims[isNchw ? 3 : 2] < 0 ? picture.width : dims[isNchw ? 3 : 2];
-  TENON_TRY(fitSize(path, preprocessing.resize, height, width, picture));
+  int64_t height = dims[isNchw ? 2 : 1];
+  int64_t width = dims[isNchw ? 3 : 2];
+  auto takeSize = [&](int64_t pictureHeight, int64_t pictureWidth) {
+    height = height < 0 ? pictureHeight : height;
+    width = width < 0 ? pictureWidth : width;
+    bool fits = preprocessing.resize || (height == pictureHeight && width == pictureWidth);
+    return fits ? Status::ok()
+                : needs(path, fmt::format("the picture has {}x{} pixels, the input {}x{}",
+                                          pictureWidth, pictureHeight, width, height));
+  };
+  TENON_ASSIGN(MappedFile file, MappedFile::open(path));
+  TENON_ASSIGN(Picture picture, decode(path, file.bytes(), channels, takeSize));
+  TENON_TRY(fitSize(path, height, width, picture));
 
   std::vector<int64_t> shape = {1, height, width, channels};
   if (isNchw) {

@@ -2,16 +2,18 @@
 
 #include "tools/tenon/Inputs.h"
 
+#include "support/NearestName.h"
+#include "tools/tenon/FileKind.h"
 #include "tools/tenon/Image.h"
 #include "tools/tenon/Npy.h"
+#include "tools/tenon/Options.h"
 #include "tools/tenon/Seeded.h"
 #include "tools/tenon/ShapeText.h"
 #include "tools/tenon/Terminal.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
+#include <filesystem>
 
 namespace tenon::tool {
 namespace {
@@ -19,16 +21,34 @@ namespace {
 using engine::Plan;
 using engine::Port;
 
-std::string extensionOf(const std::string &path) {
-  size_t dot = path.rfind('.');
-  std::string extension = dot == std::string::npos ? "" : path.substr(dot + 1);
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char character) { return static_cast<char>(std::tolower(character)); });
-  return extension;
-}
+constexpr uint64_t kMostBatch = (uint64_t(1) << 31) - 1;
+constexpr Range<double> kMeans = {-1e6, 1e6};
+constexpr Range<double> kDeviations = {1e-6, 1e6};
 
 Status badInput(std::string message) {
   return Status::error(ErrorId::RunInputCount, std::move(message), "tenon inspect lists the inputs");
+}
+
+/// The path of `[NAME=]PATH`, where a file of the whole name does not exist.
+std::string pathOf(const std::string &argument) {
+  std::error_code ignored;
+  size_t equals = argument.find('=');
+  bool isPath = equals == std::string::npos || std::filesystem::exists(argument, ignored);
+  return isPath ? argument : argument.substr(equals + 1);
+}
+
+std::vector<std::string> inputNames(const Plan &plan) {
+  std::vector<std::string> names;
+  for (const Port &port : plan.inputs) {
+    names.push_back(port.name);
+  }
+  return names;
+}
+
+Status unknownInput(const Plan &plan, const std::string &where, const std::string &name) {
+  return Status::error(ErrorId::RunInputCount,
+                       fmt::format("{}: the model has no input '{}'", where, name),
+                       didYouMean(name, inputNames(plan), "tenon inspect lists the inputs"));
 }
 
 /// Constant dims of an input, -1 where they are free.
@@ -57,6 +77,33 @@ Preprocessing preprocessingFor(const InputFlags &flags, const runtime::Engine &e
   return result;
 }
 
+/// That an array is not larger than the engine takes; whether it fits, the run checks.
+Status checkWithinDeclared(const Plan &plan, const Port &port, std::span<const int64_t> dims) {
+  std::vector<int64_t> most;
+  for (const engine::Symbol &symbol : plan.symbols) {
+    most.push_back(symbol.max);
+  }
+  if (dims.size() != port.dims.size()) {
+    return Status::error(ErrorId::RunInputRank,
+                         fmt::format("input '{}' has rank {}, the array {}", port.name,
+                                     port.dims.size(), dims.size()),
+                         "tenon inspect lists the inputs");
+  }
+  uint32_t input = static_cast<uint32_t>(&port - plan.inputs.data());
+  for (size_t i = 0; i < dims.size(); ++i) {
+    std::optional<uint32_t> symbol = symbolAt(plan, input, i);
+    std::optional<int64_t> largest =
+        symbol ? most[*symbol] : engine::evaluate(plan.exprs.program(port.dims[i]), most);
+    if (largest && dims[i] > *largest) {
+      return Status::error(ErrorId::RunInputDim,
+                           fmt::format("input '{}' has {} in dim {}; the engine takes at most {}",
+                                       port.name, dims[i], i, *largest),
+                           "pass dims in the range, or compile with a wider --shape range");
+    }
+  }
+  return Status::ok();
+}
+
 /// Collects the tensors that files give, each under the index of its input.
 class FileInputs {
 public:
@@ -64,38 +111,36 @@ public:
       : flags(inputFlags), engine(opened), plan(opened.plan()) {}
 
   Status add(const std::string &argument) {
-    std::string path = argument;
+    std::string path = pathOf(argument);
     std::string name;
-    size_t equals = argument.find('=');
-    if (equals != std::string::npos && findInput(argument.substr(0, equals)) < plan.inputs.size()) {
-      name = argument.substr(0, equals);
-      path = argument.substr(equals + 1);
+    if (path.size() < argument.size()) {
+      name = argument.substr(0, argument.size() - path.size() - 1);
     }
-    std::string extension = extensionOf(path);
-    if (extension == "npz") {
+    if (!name.empty() && findInput(name) == plan.inputs.size()) {
+      return unknownInput(plan, "--inputs " + argument, name);
+    }
+    TENON_ASSIGN(FileContent content, contentOf(path));
+    switch (content.kind) {
+    case FileKind::Npz:
       return addArchive(path);
-    }
-    if (name.empty()) {
-      if (plan.inputs.size() != 1) {
-        return badInput(fmt::format("'{}': the model has {} inputs; say which one with NAME={}", path,
-                                    plan.inputs.size(), path));
-      }
-      name = plan.inputs[0].name;
-    }
-    size_t index = findInput(name);
-    if (extension == "npy") {
+    case FileKind::Npy: {
+      TENON_ASSIGN(size_t index, only(name, path));
       TENON_ASSIGN(Tensor tensor, readNpy(path));
       return put(index, std::move(tensor), path);
     }
-    if (extension == "png" || extension == "jpg" || extension == "jpeg") {
+    case FileKind::Picture: {
+      TENON_ASSIGN(size_t index, only(name, path));
       const Port &port = plan.inputs[index];
       TENON_ASSIGN(Tensor tensor, loadImage(path, preprocessingFor(flags, engine), port.dtype,
                                             knownDims(plan, port)));
       return put(index, std::move(tensor), path);
     }
-    return Status::error(ErrorId::BadArgument,
-                         fmt::format("'{}': inputs are npz, npy, png or jpeg files", path),
-                         "convert the file, for instance with numpy.save");
+    default:
+      std::string is = content.what.empty() ? "" : fmt::format(": it is {}", content.what);
+      return Status::error(ErrorId::BadTensorFile,
+                           fmt::format("'{}' is not an npz, npy, PNG or JPEG file{}", path, is),
+                           "convert the file, for instance with numpy.save");
+    }
   }
 
   Result<std::vector<Tensor>> take() {
@@ -118,26 +163,46 @@ private:
     return index;
   }
 
+  /// The input of that name; without a name, the model's only one.
+  Result<size_t> only(const std::string &name, const std::string &path) const {
+    if (name.empty() && plan.inputs.size() != 1) {
+      return badInput(fmt::format("'{}': the model has {} inputs; say which one with NAME={}", path,
+                                  plan.inputs.size(), path));
+    }
+    return name.empty() ? 0 : findInput(name);
+  }
+
   Status addArchive(const std::string &path) {
-    TENON_ASSIGN(std::vector<Tensor> tensors, readNpz(path));
+    AcceptArray accept = [&](const std::string &name, const NpyHeader &header) {
+      size_t index = findInput(name);
+      if (index == plan.inputs.size()) {
+        return unknownInput(plan, path, name);
+      }
+      const Port &port = plan.inputs[index];
+      TENON_TRY(checkType(port, header.dtype, path));
+      return checkWithinDeclared(plan, port, header.dims);
+    };
+    TENON_ASSIGN(std::vector<Tensor> tensors, readNpz(path, accept));
     for (Tensor &tensor : tensors) {
       size_t index = findInput(tensor.name);
-      if (index == plan.inputs.size()) {
-        return badInput(fmt::format("{}: the model has no input '{}'", path, tensor.name));
-      }
       TENON_TRY(put(index, std::move(tensor), path));
     }
     return Status::ok();
   }
 
+  static Status checkType(const Port &port, DType dtype, const std::string &path) {
+    if (dtype == port.dtype) {
+      return Status::ok();
+    }
+    return Status::error(ErrorId::WrongTensorType,
+                         fmt::format("input '{}' is {}, the array in {} is {}", port.name,
+                                     nameOf(port.dtype), path, nameOf(dtype)),
+                         "convert the array with numpy's astype before saving it");
+  }
+
   Status put(size_t index, Tensor tensor, const std::string &path) {
     const Port &port = plan.inputs[index];
-    if (tensor.dtype != port.dtype) {
-      return Status::error(ErrorId::WrongTensorType,
-                           fmt::format("input '{}' is {}, the array in {} is {}", port.name,
-                                       nameOf(port.dtype), path, nameOf(tensor.dtype)),
-                           "convert the array with numpy's astype before saving it");
-    }
+    TENON_TRY(checkType(port, tensor.dtype, path));
     tensor.name = port.name;
     if (!given.emplace(index, std::move(tensor)).second) {
       return badInput(fmt::format("input '{}' is given twice", port.name));
@@ -151,6 +216,28 @@ private:
   std::map<size_t, Tensor> given;
 };
 
+/// The values of seeded inputs that --fill gives.
+Status addFills(const InputFlags &flags, const Plan &plan, std::map<std::string, ValueRange> &ranges) {
+  for (const std::string &text : flags.fills) {
+    TENON_ASSIGN(FillArgument fill, parseFillArgument(text));
+    const Port *port = nullptr;
+    for (const Port &candidate : plan.inputs) {
+      port = candidate.name == fill.input ? &candidate : port;
+    }
+    if (!port) {
+      return unknownInput(plan, "--fill " + text, fill.input);
+    }
+    if (!holds(port->dtype, {fill.low, fill.high})) {
+      return Status::error(ErrorId::BadArgument,
+                           fmt::format("--fill {}: '{}' is {}, which does not hold these values",
+                                       text, port->name, nameOf(port->dtype)),
+                           "give a range inside of the type's");
+    }
+    ranges[fill.input] = {fill.low, fill.high};
+  }
+  return Status::ok();
+}
+
 /// The largest values that the model declares for its integer inputs: {"input_ids": 30521}.
 Json inputLimits(const runtime::Engine &engine) {
   std::map<std::string, std::string> metadata = metadataOf(engine.file());
@@ -160,11 +247,7 @@ Json inputLimits(const runtime::Engine &engine) {
 
 Result<std::vector<Tensor>> makeSeeded(const InputFlags &flags, const runtime::Engine &engine) {
   const Plan &plan = engine.plan();
-  std::vector<ShapeArgument> shapes;
-  for (const std::string &text : flags.shapes) {
-    TENON_ASSIGN(ShapeArgument shape, parseShapeArgument(text));
-    shapes.push_back(std::move(shape));
-  }
+  TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(flags.shapes));
   std::map<std::string, ValueRange> ranges;
   Json limits = inputLimits(engine);
   for (auto &[name, limit] : limits.items()) {
@@ -172,10 +255,7 @@ Result<std::vector<Tensor>> makeSeeded(const InputFlags &flags, const runtime::E
       ranges[name] = {0, limit.get<double>()};
     }
   }
-  for (const std::string &text : flags.fills) {
-    TENON_ASSIGN(FillArgument fill, parseFillArgument(text));
-    ranges[fill.input] = {fill.low, fill.high};
-  }
+  TENON_TRY(addFills(flags, plan, ranges));
   TENON_ASSIGN(std::vector<std::vector<int64_t>> dims, chooseDims(plan, shapes, flags.batch));
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
@@ -197,28 +277,35 @@ Result<std::vector<Tensor>> makeSeeded(const InputFlags &flags, const runtime::E
 void declareSeededFlags(CLI::App &command, InputFlags &flags) {
   command.add_option("--shape", flags.shapes, "Dimensions of an input: name:1x128 (repeat for more)")
       ->allow_extra_args(false);
-  command.add_option("--batch", flags.batch, "Size of dimension 0 of every input")
-      ->check(CLI::PositiveNumber);
+  addNumber(
+      command, "--batch", {1, kMostBatch},
+      [&flags](uint64_t number) { flags.batch = static_cast<int64_t>(number); },
+      "Size of dimension 0 of every input");
   command.add_option("--fill", flags.fills,
                      "Range of a seeded input: name:0..30521; else integers are 0 or 1 (or what the "
                      "model says) and others in [-1, 1)")
       ->allow_extra_args(false);
-  command.add_option("--seed", flags.seed, "Seed of the inputs");
+  addNumber(
+      command, "--seed", {0, UINT64_MAX}, [&flags](uint64_t number) { flags.seed = number; },
+      "Seed of the inputs");
 }
 
 void declareFileFlags(CLI::App &command, InputFlags &flags) {
   command.add_option("--inputs", flags.files,
                      "x.npz, [NAME=]x.npy or [NAME=]picture.png (repeat for more); else seeded")
       ->allow_extra_args(false);
-  command.add_option("--mean", flags.mean, "Pictures: mean of each channel, in units of [0, 1]")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  command.add_option("--std", flags.deviation, "Pictures: standard deviation of each channel")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  command.add_option("--layout", flags.layout, "Pictures: order of the input's dimensions")
-      ->check(CLI::IsMember({"nchw", "nhwc"}));
+  addNumbers(command, "--mean", kMeans, flags.mean, "Pictures: mean of each channel, in units of [0, 1]");
+  addNumbers(command, "--std", kDeviations, flags.deviation, "Pictures: standard deviation of each channel");
+  addChoice(command, "--layout", flags.layout, {"nchw", "nhwc"}, "Pictures: order of the input's dimensions");
   command.add_flag("--resize", flags.resize, "Pictures: stretch to the input's size");
+}
+
+std::vector<std::string> inputPaths(const InputFlags &flags) {
+  std::vector<std::string> paths;
+  for (const std::string &argument : flags.files) {
+    paths.push_back(pathOf(argument));
+  }
+  return paths;
 }
 
 Result<std::vector<Tensor>> makeInputs(const InputFlags &flags, const runtime::Engine &engine) {

@@ -31,6 +31,9 @@ void declareSeededFlags(CLI::App &command, InputFlags &flags);
 /// --inputs and the flags of pictures.
 void declareFileFlags(CLI::App &command, InputFlags &flags);
 
+/// The files of --inputs, without the names of inputs before them.
+std::vector<std::string> inputPaths(const InputFlags &flags);
+
 /// One tensor for each input of the engine, in its order. Inputs without a file are an error when any
 /// file is given; without files all are seeded.
 Result<std::vector<Tensor>> makeInputs(const InputFlags &flags, const runtime::Engine &engine);

@@ -1,8 +1,10 @@
-// `tenon inspect`: what a model asks for or what an engine holds, as text, JSON or a dot graph.
+// `tenon inspect`: what a model asks for or what an engine holds, as text, JSON or a dot graph. A model
+// that Tenon cannot compile is shown as its file declares it.
 
 #include "tools/tenon/CompilerBridge.h"
 #include "tools/tenon/EngineFacts.h"
-#include "tools/tenon/EngineSource.h"
+#include "tools/tenon/FileKind.h"
+#include "tools/tenon/Options.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
 
@@ -27,6 +29,18 @@ Json describePorts(const std::vector<ModelValue> &values) {
   return list;
 }
 
+std::string opsetText(const ModelOpset &opset) {
+  return fmt::format("{} {}", opset.domain.empty() ? "ai.onnx" : opset.domain, opset.version);
+}
+
+Json describeGaps(const std::vector<ModelGap> &gaps) {
+  Json list = Json::array();
+  for (const ModelGap &gap : gaps) {
+    list.push_back({{"op", gap.op}, {"node", gap.node}, {"why", gap.why}});
+  }
+  return list;
+}
+
 Json describeModel(const std::string &path, const ModelFacts &facts) {
   Json symbols = Json::array();
   for (const ModelSymbol &symbol : facts.symbols) {
@@ -37,18 +51,28 @@ Json describeModel(const std::string &path, const ModelFacts &facts) {
     nodes.push_back(
         {{"op", node.op}, {"name", node.name}, {"type", node.type}, {"reads", node.producers}});
   }
+  Json opsets = Json::object();
+  for (const ModelOpset &opset : facts.opsets) {
+    opsets[opset.domain.empty() ? "ai.onnx" : opset.domain] = opset.version;
+  }
   return {{"model", path},
+          {"supported", facts.gaps.empty()},
+          {"opsets", opsets},
           {"inputs", describePorts(facts.inputs)},
           {"outputs", describePorts(facts.outputs)},
           {"symbols", symbols},
           {"weights", facts.weightCount},
           {"weights_bytes", facts.weightBytes},
           {"operations", facts.opCounts},
+          {"missing", describeGaps(facts.gaps)},
           {"nodes", nodes}};
 }
 
 std::string modelText(const std::string &path, const ModelFacts &facts) {
   std::string text = fmt::format("{}\n", path);
+  for (const ModelOpset &opset : facts.opsets) {
+    text += fmt::format("  opset   {}\n", opsetText(opset));
+  }
   for (const ModelValue &input : facts.inputs) {
     text += fmt::format("  input   {}  {}\n", input.name, input.type);
   }
@@ -66,6 +90,12 @@ std::string modelText(const std::string &path, const ModelFacts &facts) {
   text.back() = '\n';
   for (const ModelNode &node : facts.nodes) {
     text += fmt::format("    {:<14} {}  {}\n", node.op, node.type, node.name);
+  }
+  if (!facts.gaps.empty()) {
+    text += fmt::format("  {} gaps; tenon check names ways round them:\n", facts.gaps.size());
+  }
+  for (const ModelGap &gap : facts.gaps) {
+    text += fmt::format("    {:<14} {}: {}\n", gap.op, gap.node, gap.why);
   }
   return text;
 }
@@ -88,17 +118,8 @@ std::string modelDot(const ModelFacts &facts) {
 }
 
 Status inspectModel(const InspectFlags &flags, Terminal &terminal) {
-  std::vector<ShapeArgument> shapes;
-  for (const std::string &argument : flags.shapes) {
-    TENON_ASSIGN(ShapeArgument shape, parseShapeArgument(argument));
-    shapes.push_back(std::move(shape));
-  }
+  TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(flags.shapes));
   TENON_ASSIGN(ModelFacts facts, importModel(flags.path, shapes));
-  if (!facts.gaps.empty()) {
-    return Status::error(ErrorId::ModelHasGaps,
-                         fmt::format("{}: {} nodes are not supported", flags.path, facts.gaps.size()),
-                         fmt::format("tenon check {} lists them all", flags.path));
-  }
   if (flags.format == "json") {
     terminal.printJson("inspect-model", describeModel(flags.path, facts));
   } else {
@@ -121,16 +142,16 @@ Status inspect(InspectFlags &flags, Terminal &terminal) {
   if (terminal.json()) {
     flags.format = "json";
   }
-  return isModelPath(flags.path) ? inspectModel(flags, terminal) : inspectEngine(flags, terminal);
+  TENON_ASSIGN(bool model, isModel(flags.path, Takes::OnnxOrEngine));
+  return model ? inspectModel(flags, terminal) : inspectEngine(flags, terminal);
 }
 
 } // namespace
 
 Action declareInspect(CLI::App &command) {
   std::shared_ptr<InspectFlags> flags = std::make_shared<InspectFlags>();
-  command.add_option("FILE", flags->path, "A model (.onnx) or an engine")->required();
-  command.add_option("--format", flags->format, "text, json or dot")
-      ->check(CLI::IsMember({"text", "json", "dot"}));
+  command.add_option("FILE", flags->path, "A model (ONNX) or an engine")->required();
+  addChoice(command, "--format", flags->format, {"text", "json", "dot"}, "How it is shown");
   command.add_option("--shape", flags->shapes, "Dimensions of a model's input, as for compile")
       ->allow_extra_args(false);
   return [flags](Terminal &terminal) { return inspect(*flags, terminal); };

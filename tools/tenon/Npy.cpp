@@ -20,7 +20,8 @@ namespace tenon::tool {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr size_t kMaxHeader = 1 << 16;
+/// NumPy itself takes no more.
+constexpr size_t kMostDims = 64;
 
 struct TypeName {
   DType dtype;
@@ -79,7 +80,7 @@ std::optional<std::vector<int64_t>> parseShape(std::string_view value) {
     }
     int64_t dim = 0;
     std::from_chars_result parsed = std::from_chars(at, end, dim);
-    if (parsed.ec != std::errc() || dim < 0) {
+    if (parsed.ec != std::errc() || dim < 0 || dims.size() == kMostDims) {
       return std::nullopt;
     }
     dims.push_back(dim);
@@ -99,7 +100,8 @@ bool split(Bytes bytes, std::string_view &header, Bytes &data) {
   uint32_t length = 0;
   std::memcpy(&length, bytes.data() + kFixed, lengthBytes);
   size_t start = kFixed + lengthBytes;
-  if (version < 1 || version > 3 || length > kMaxHeader || bytes.size() - start < length) {
+  if (version < 1 || version > 3 || start > bytes.size() ||
+      length > NpyHeader::kMostBytes - start || bytes.size() - start < length) {
     return false;
   }
   header = {reinterpret_cast<const char *>(bytes.data() + start), length};
@@ -109,10 +111,10 @@ bool split(Bytes bytes, std::string_view &header, Bytes &data) {
 
 } // namespace
 
-Result<Tensor> parseNpy(Bytes bytes, const std::string &where) {
+Result<NpyHeader> parseNpyHeader(Bytes start, const std::string &where) {
   std::string_view header;
   Bytes data;
-  if (!split(bytes, header, data)) {
+  if (!split(start, header, data)) {
     return badFile(where, "not an npy file");
   }
   std::optional<std::string_view> descr = valueOf(header, "descr");
@@ -131,10 +133,20 @@ Result<Tensor> parseNpy(Bytes bytes, const std::string &where) {
   }
   std::optional<std::vector<int64_t>> dims = parseShape(*shape);
   std::optional<int64_t> size = dims ? byteSize(*dtype, *dims) : std::nullopt;
-  if (!size || static_cast<uint64_t>(*size) != data.size()) {
+  if (!size) {
+    return badFile(where, "its shape is not one of an array");
+  }
+  return NpyHeader{*dtype, std::move(*dims), start.size() - data.size(),
+                   static_cast<size_t>(*size)};
+}
+
+Result<Tensor> parseNpy(Bytes bytes, const std::string &where) {
+  TENON_ASSIGN(NpyHeader header, parseNpyHeader(bytes, where));
+  Bytes data = bytes.subspan(header.bytes);
+  if (header.dataBytes != data.size()) {
     return badFile(where, "the size of its data does not fit its shape");
   }
-  TENON_ASSIGN(Tensor tensor, Tensor::create("", *dtype, std::move(*dims)));
+  TENON_ASSIGN(Tensor tensor, Tensor::create("", header.dtype, std::move(header.dims)));
   if (!data.empty()) {
     std::memcpy(tensor.data.data(), data.data(), data.size());
   }

@@ -145,38 +145,77 @@ Result<std::vector<Entry>> readDirectory(Bytes file, const std::string &path) {
   return entries;
 }
 
-/// Unpacks deflated bytes into exactly `out`.
-bool inflateInto(Bytes packed, MutableBytes out) {
-  z_stream stream = {};
-  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) {
-    return false;
-  }
-  constexpr uint64_t kChunk = uint64_t(1) << 30;
-  uint64_t taken = 0;
-  uint64_t made = 0;
-  int result = Z_OK;
-  while (result == Z_OK) {
-    uint64_t in = std::min<uint64_t>(packed.size() - taken, kChunk);
-    uint64_t room = std::min<uint64_t>(out.size() - made, kChunk);
-    stream.next_in = reinterpret_cast<Bytef *>(const_cast<std::byte *>(packed.data() + taken));
-    stream.avail_in = static_cast<uInt>(in);
-    stream.next_out = reinterpret_cast<Bytef *>(out.data() + made);
-    stream.avail_out = static_cast<uInt>(room);
-    result = inflate(&stream, Z_NO_FLUSH);
-    taken += in - stream.avail_in;
-    made += room - stream.avail_out;
-  }
-  inflateEnd(&stream);
-  return result == Z_STREAM_END && made == out.size();
-}
-
 uint32_t crcOf(Bytes bytes) {
   return static_cast<uint32_t>(
       crc32_z(0, reinterpret_cast<const Bytef *>(bytes.data()), bytes.size()));
 }
 
-Result<Tensor> readEntry(Bytes file, const Entry &entry, const std::string &path) {
-  std::string where = fmt::format("{}: {}", path, entry.name);
+/// The bytes of an entry, unpacked one after the other and summed up on the way.
+class Unpacker {
+public:
+  Unpacker(Bytes packedBytes, uint16_t method) : packed(packedBytes), isStored(method == kStored) {
+    isGood = isStored || inflateInit2(&stream, -MAX_WBITS) == Z_OK;
+  }
+  Unpacker(const Unpacker &) = delete;
+  Unpacker &operator=(const Unpacker &) = delete;
+  ~Unpacker() {
+    if (!isStored) {
+      inflateEnd(&stream);
+    }
+  }
+
+  /// Fills `out`; false when the entry ends before or is damaged.
+  bool read(MutableBytes out) {
+    size_t made = isStored ? copy(out) : unpack(out);
+    sum = static_cast<uint32_t>(
+        crc32_z(sum, reinterpret_cast<const Bytef *>(out.data()), made));
+    return isGood && made == out.size();
+  }
+
+  /// Whether everything has been read and had this sum.
+  bool isDone(uint32_t crc) {
+    std::byte more;
+    size_t left = isStored ? packed.size() : unpack(MutableBytes(&more, 1));
+    return left == 0 && (isStored || hasEnded) && sum == crc;
+  }
+
+private:
+  size_t copy(MutableBytes out) {
+    size_t count = std::min(out.size(), packed.size());
+    std::copy_n(packed.begin(), count, out.begin());
+    packed = packed.subspan(count);
+    return count;
+  }
+
+  size_t unpack(MutableBytes out) {
+    constexpr size_t kChunk = size_t(1) << 30;
+    size_t made = 0;
+    while (isGood && !hasEnded && made < out.size()) {
+      size_t in = std::min(packed.size(), kChunk);
+      size_t room = std::min(out.size() - made, kChunk);
+      stream.next_in = reinterpret_cast<Bytef *>(const_cast<std::byte *>(packed.data()));
+      stream.avail_in = static_cast<uInt>(in);
+      stream.next_out = reinterpret_cast<Bytef *>(out.data() + made);
+      stream.avail_out = static_cast<uInt>(room);
+      int result = inflate(&stream, Z_NO_FLUSH);
+      packed = packed.subspan(in - stream.avail_in);
+      made += room - stream.avail_out;
+      hasEnded = result == Z_STREAM_END;
+      isGood = hasEnded || result == Z_OK;
+    }
+    return made;
+  }
+
+  Bytes packed;
+  bool isStored;
+  z_stream stream = {};
+  bool isGood = true;
+  bool hasEnded = false;
+  uint32_t sum = 0;
+};
+
+/// The packed bytes of an entry, after the checks of what its two headers say.
+Result<Bytes> packedBytes(Bytes file, const Entry &entry, const std::string &path) {
   if (!hasSignature(file, entry.offset, kLocalBytes, kLocalHeader)) {
     return badArchive(path, fmt::format("'{}' is not where the directory says", entry.name));
   }
@@ -186,21 +225,39 @@ Result<Tensor> readEntry(Bytes file, const Entry &entry, const std::string &path
   if (!contains(file, start, entry.packed) || (entry.flags & kEncrypted)) {
     return badArchive(path, fmt::format("'{}' is cut off or encrypted", entry.name));
   }
-  Bytes packed = file.subspan(start, entry.packed);
-  if (entry.method == kStored) {
-    if (entry.packed != entry.unpacked || crcOf(packed) != entry.crc) {
-      return badArchive(path, fmt::format("'{}' is damaged", entry.name));
-    }
-    return parseNpy(packed, where);
+  bool isKnown = entry.method == kStored ? entry.packed == entry.unpacked
+                                         : entry.method == kDeflated &&
+                                               entry.unpacked / kMaxExpansion <= entry.packed;
+  return isKnown ? Result<Bytes>(file.subspan(start, entry.packed))
+                 : badArchive(path, fmt::format("'{}' is packed in an unknown way", entry.name));
+}
+
+/// The header first: the array's memory is taken only if that is wanted and agrees with the archive.
+Result<Tensor> readEntry(Bytes file, const Entry &entry, const std::string &path,
+                         const AcceptArray &accept) {
+  TENON_ASSIGN(Bytes packed, packedBytes(file, entry, path));
+  Unpacker unpacker(packed, entry.method);
+  std::vector<std::byte> start(std::min<uint64_t>(entry.unpacked, NpyHeader::kMostBytes));
+  Status damaged = badArchive(path, fmt::format("'{}' is damaged", entry.name));
+  if (!unpacker.read(start)) {
+    return damaged;
   }
-  if (entry.method != kDeflated || entry.unpacked / kMaxExpansion > entry.packed) {
-    return badArchive(path, fmt::format("'{}' is packed in an unknown way", entry.name));
+  TENON_ASSIGN(NpyHeader header, parseNpyHeader(start, fmt::format("{}: {}", path, entry.name)));
+  if (header.dataBytes != entry.unpacked - header.bytes) {
+    return badArchive(path, fmt::format("{}: the size of its data does not fit its shape", entry.name));
   }
-  TENON_ASSIGN(AlignedBuffer memory, AlignedBuffer::create(entry.unpacked));
-  if (!inflateInto(packed, memory.bytes()) || crcOf(memory.bytes()) != entry.crc) {
-    return badArchive(path, fmt::format("'{}' is damaged", entry.name));
+  constexpr std::string_view kSuffix = ".npy";
+  std::string name = entry.name.substr(
+      0, entry.name.size() - (entry.name.ends_with(kSuffix) ? kSuffix.size() : 0));
+  TENON_TRY(accept(name, header));
+  TENON_ASSIGN(Tensor tensor, Tensor::create(name, header.dtype, std::move(header.dims)));
+  MutableBytes data = tensor.data.bytes();
+  Bytes first = Bytes(start).subspan(header.bytes);
+  std::ranges::copy(first, data.begin());
+  if (!unpacker.read(data.subspan(first.size())) || !unpacker.isDone(entry.crc)) {
+    return damaged;
   }
-  return parseNpy(memory.bytes(), where);
+  return tensor;
 }
 
 template <typename T> void put(std::string &out, T value) {
@@ -282,16 +339,12 @@ Status appendText(AtomicFile &file, const std::string &text) {
 
 } // namespace
 
-Result<std::vector<Tensor>> readNpz(const std::string &path) {
+Result<std::vector<Tensor>> readNpz(const std::string &path, const AcceptArray &accept) {
   TENON_ASSIGN(MappedFile file, MappedFile::open(path));
   TENON_ASSIGN(std::vector<Entry> entries, readDirectory(file.bytes(), path));
   std::vector<Tensor> tensors;
   for (const Entry &entry : entries) {
-    TENON_ASSIGN(Tensor tensor, readEntry(file.bytes(), entry, path));
-    constexpr std::string_view kSuffix = ".npy";
-    tensor.name = entry.name.ends_with(kSuffix)
-                      ? entry.name.substr(0, entry.name.size() - kSuffix.size())
-                      : entry.name;
+    TENON_ASSIGN(Tensor tensor, readEntry(file.bytes(), entry, path, accept));
     tensors.push_back(std::move(tensor));
   }
   return tensors;

@@ -6,6 +6,7 @@
 #include "support/AtomicFile.h"
 #include "support/Environment.h"
 #include "support/MappedFile.h"
+#include "support/ScratchFolder.h"
 
 #include <fmt/format.h>
 
@@ -21,21 +22,6 @@ namespace tenon::tool {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A folder that goes away with this object.
-struct TemporaryFolder {
-  TemporaryFolder() {
-    std::error_code ignored;
-    std::string pattern = (fs::temp_directory_path(ignored) / "tenon-ptxas-XXXXXX").string();
-    path = mkdtemp(pattern.data()) ? pattern : "";
-  }
-  TemporaryFolder(const TemporaryFolder &) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  std::string path;
-};
 
 /// Runs a program with what it prints going to a file; its exit status, or -1.
 int runProgram(const std::vector<std::string> &arguments, const std::string &printed) {
@@ -96,9 +82,9 @@ std::string versionIn(const std::string &text) {
 } // namespace
 
 Result<Ptxas> Ptxas::find(const std::string &path) {
-  TemporaryFolder folder;
+  TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-ptxas"));
   for (const std::string &file : path.empty() ? candidates() : std::vector<std::string>{path}) {
-    std::string printed = folder.path + "/version";
+    std::string printed = folder.path() + "/version";
     if (access(file.c_str(), X_OK) != 0 || runProgram({file, "--version"}, printed) != 0) {
       continue;
     }
@@ -119,16 +105,16 @@ Result<Ptxas> Ptxas::find(const std::string &path) {
 }
 
 Result<std::vector<std::byte>> Ptxas::assemble(Bytes ptx, std::string_view arch) const {
-  TemporaryFolder folder;
-  std::string input = folder.path + "/code.ptx";
-  std::string output = folder.path + "/code.cubin";
+  TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-ptxas"));
+  std::string input = folder.path() + "/code.ptx";
+  std::string output = folder.path() + "/code.cubin";
   if (!ptx.empty() && ptx.back() == std::byte(0)) {
     ptx = ptx.first(ptx.size() - 1);
   }
   TENON_ASSIGN(AtomicFile file, AtomicFile::create(input));
   TENON_TRY(file.append(ptx));
   TENON_TRY(file.commit());
-  std::string printed = folder.path + "/printed";
+  std::string printed = folder.path() + "/printed";
   if (runProgram({program, fmt::format("-arch={}", arch), input, "-o", output}, printed) != 0) {
     std::string text = textOf(printed);
     return Status::error(ErrorId::LibraryUnsupported,

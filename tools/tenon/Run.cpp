@@ -5,6 +5,8 @@
 #include "tools/tenon/EngineSource.h"
 #include "tools/tenon/Inputs.h"
 #include "tools/tenon/Npy.h"
+#include "tools/tenon/Options.h"
+#include "tools/tenon/OutputCheck.h"
 #include "tools/tenon/Runner.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
@@ -122,16 +124,18 @@ std::string outputText(const Json &output) {
   return text;
 }
 
-Status writeOutputs(const std::string &path, const std::vector<Tensor> &outputs) {
-  if (path.ends_with(".npz")) {
-    return writeNpz(path, outputs);
-  }
-  if (path.ends_with(".npy") && outputs.size() == 1) {
-    return writeNpy(path, outputs[0]);
+/// Whether so many outputs can be written under this name, the only one by which a format is chosen.
+Status checkFormat(const std::string &path, size_t outputs) {
+  if (path.empty() || path.ends_with(".npz") || (path.ends_with(".npy") && outputs == 1)) {
+    return Status::ok();
   }
   return Status::error(ErrorId::BadArgument,
                        fmt::format("-o {}: outputs are written as npz, or npy when there is one", path),
                        "choose a name that ends in .npz");
+}
+
+Status writeOutputs(const std::string &path, const std::vector<Tensor> &outputs) {
+  return path.ends_with(".npz") ? writeNpz(path, outputs) : writeNpy(path, outputs[0]);
 }
 
 void report(const RunFlags &flags, Runner &runner, Terminal &terminal) {
@@ -166,8 +170,11 @@ void report(const RunFlags &flags, Runner &runner, Terminal &terminal) {
 Status run(RunFlags &flags, Terminal &terminal) {
   flags.open.useCache = !flags.noCache;
   flags.open.shapes = flags.inputs.shapes;
+  TENON_TRY(checkOutput(flags.output, flags.open.path, inputPaths(flags.inputs)));
+  TENON_TRY(checkFormat(flags.output, 1));
   TENON_ASSIGN(EngineSource source, EngineSource::prepare(flags.open, terminal));
   TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, source.open());
+  TENON_TRY(checkFormat(flags.output, engine->plan().outputs.size()));
   TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(flags.inputs, *engine));
   TENON_ASSIGN(Runner runner, Runner::create(engine, std::move(inputs), flags.session));
   TENON_TRY(runner.run());
@@ -182,14 +189,13 @@ Status run(RunFlags &flags, Terminal &terminal) {
 
 Action declareRun(CLI::App &command) {
   std::shared_ptr<RunFlags> flags = std::make_shared<RunFlags>();
-  command.add_option("MODEL", flags->open.path, "An engine, or a model (.onnx) to compile first")
+  command.add_option("MODEL", flags->open.path, "An engine, or a model (ONNX) to compile first")
       ->required();
-  command.add_option("-o,--output", flags->output, "Write the outputs: out.npz, or out.npy for one");
+  addOutput(command, flags->output, "Write the outputs: out.npz, or out.npy for one");
   declareFileFlags(command, flags->inputs);
   declareSeededFlags(command, flags->inputs);
-  command.add_option("--threads", flags->session.threads, "Threads; all usable CPUs by default");
-  command.add_option("--variant,--isa", flags->open.variant,
-                     "CPU level or GPU architecture to use instead of the best (see doctor)");
+  declareThreadsFlag(command, flags->session.threads, "Threads; all usable CPUs by default");
+  declareVariantFlag(command, flags->open.variant);
   declareBudgetFlag(command, flags->session.measureSeconds);
   declareTargetFlags(command, flags->open.target);
   command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");

@@ -25,8 +25,14 @@ struct ValueRange {
 /// valid as ids, masks and segment numbers alike.
 ValueRange defaultRange(DType dtype);
 
+/// Whether a type holds every value of a range.
+bool holds(DType dtype, ValueRange range);
+
 /// Sets every element of a tensor of numeric type.
 void fillSeeded(Tensor &tensor, uint64_t seed, ValueRange range);
+
+/// The symbol that is read from a dim of an input.
+std::optional<uint32_t> symbolAt(const engine::Plan &plan, uint32_t input, size_t dim);
 
 /// The dims of every input when the caller does not give tensors: from --shape and --batch, else the
 /// smallest batch, and 128 or the nearest allowed value for other free dimensions.

@@ -14,7 +14,7 @@ namespace {
 
 Status badShape(const std::string &text, std::string_view what) {
   return Status::error(ErrorId::BadArgument, fmt::format("--shape {}: {}", text, what),
-                       "write name:1x3x224x224, with ranges name:[1..32]x128");
+                       "write whole numbers, ranges and ?: name:1x3x224x224, name:[1..32]x128, name:?x128");
 }
 
 template <typename T> std::optional<T> parseNumber(std::string_view text) {
@@ -74,6 +74,20 @@ Result<ShapeArgument> parseShapeArgument(const std::string &text) {
     }
   }
   return shape;
+}
+
+Result<std::vector<ShapeArgument>> parseShapeArguments(const std::vector<std::string> &texts) {
+  std::vector<ShapeArgument> shapes;
+  for (const std::string &text : texts) {
+    TENON_ASSIGN(ShapeArgument shape, parseShapeArgument(text));
+    for (const ShapeArgument &other : shapes) {
+      if (other.input == shape.input) {
+        return badShape(text, fmt::format("another --shape is for '{}' too", shape.input));
+      }
+    }
+    shapes.push_back(std::move(shape));
+  }
+  return shapes;
 }
 
 Result<FillArgument> parseFillArgument(const std::string &text) {

@@ -24,6 +24,9 @@ struct ShapeArgument {
 /// The name ends at the last colon, since names may hold colons themselves.
 Result<ShapeArgument> parseShapeArgument(const std::string &text);
 
+/// Several, each of another input.
+Result<std::vector<ShapeArgument>> parseShapeArguments(const std::vector<std::string> &texts);
+
 /// `--fill name:low..high`: the values of a seeded input, both ends included.
 struct FillArgument {
   std::string input;

@@ -3,6 +3,7 @@
 #include "tools/tenon/TargetFlags.h"
 
 #include "tools/tenon/CompilerBridge.h"
+#include "tools/tenon/Options.h"
 #include "tools/tenon/Target.h"
 
 namespace tenon::tool {
@@ -13,16 +14,11 @@ void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
                   "cpu, some of its levels: cpu:avx2,avx512, or a GPU: cuda:sm_90; several with "
                   "commas or repeated")
       ->allow_extra_args(false);
-  command
-      .add_option("--precision", flags.precision,
-                  "keep the model's own types, or store and multiply in fp16 or bf16")
-      ->check(CLI::IsMember({"keep", "fp16", "bf16"}));
-  command
-      .add_option("--allow", flags.allow,
-                  "tf32: products of fp32 may round their operands to it; tanh-gelu: GELU of fp16 "
-                  "and bf16 may take its tanh form, off by at most 4.8e-4")
-      ->check(CLI::IsMember({"tf32", "tanh-gelu"}))
-      ->allow_extra_args(false);
+  addChoice(command, "--precision", flags.precision, {"keep", "fp16", "bf16"},
+            "keep the model's own types, or store and multiply in fp16 or bf16");
+  addChoices(command, "--allow", flags.allow, {"tf32", "tanh-gelu"},
+             "tf32: products of fp32 may round their operands to it; tanh-gelu: GELU of fp16 "
+             "and bf16 may take its tanh form, off by at most 4.8e-4");
   command
       .add_option("--state", flags.states,
                   "INPUT=OUTPUT: both are one buffer of the session, zero at first and replaced by "
@@ -30,13 +26,22 @@ void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
       ->allow_extra_args(false);
 }
 
+void declareVariantFlag(CLI::App &command, std::string &variant) {
+  command.add_option("--variant,--isa", variant,
+                     "CPU level (avx2, avx512, avx512-vnni-bf16) or GPU architecture (sm_90) to use "
+                     "instead of the best; see doctor");
+}
+
+void declareThreadsFlag(CLI::App &command, unsigned &threads, const std::string &description) {
+  addNumber(
+      command, "--threads", kThreads,
+      [&threads](uint64_t number) { threads = static_cast<unsigned>(number); }, description);
+}
+
 void declareBudgetFlag(CLI::App &command, double &seconds) {
-  command
-      .add_option("--budget", seconds,
-                  "On a GPU: measure the algorithms of library calls for up to so long (60s, 2m) and "
-                  "take the fastest, now and later")
-      ->transform(CLI::AsNumberWithUnit(std::map<std::string, double>{{"s", 1}, {"m", 60}}))
-      ->check(CLI::NonNegativeNumber);
+  addSeconds(command, "--budget", {0, kLongestSeconds}, seconds,
+             "On a GPU: measure the algorithms of library calls for up to so long (60s, 2m) and "
+             "take the fastest, now and later");
 }
 
 Status applyTarget(const TargetFlags &flags, CompileRequest &request) {

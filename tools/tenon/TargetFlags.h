@@ -1,4 +1,4 @@
-// The flags that say what a model is compiled to, which `compile`, `run` and `bench` share.
+// The flags that several verbs share: what a model is compiled to, and how it is run.
 
 #pragma once
 
@@ -22,6 +22,9 @@ struct TargetFlags {
 };
 
 void declareTargetFlags(CLI::App &command, TargetFlags &flags);
+/// `--variant avx2`, also called `--isa`.
+void declareVariantFlag(CLI::App &command, std::string &variant);
+void declareThreadsFlag(CLI::App &command, unsigned &threads, const std::string &description);
 /// `--budget 5s` (or 2m, or seconds without a unit).
 void declareBudgetFlag(CLI::App &command, double &seconds);
 /// Tells the compiler what the flags say.

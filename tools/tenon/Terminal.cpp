@@ -2,8 +2,15 @@
 
 #include "tools/tenon/Terminal.h"
 
+#include "support/FileError.h"
+
 #include <fmt/format.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 
 namespace tenon::tool {
@@ -33,11 +40,38 @@ std::string dumpJson(const Json &value, int indent) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
+void prepareStreams() {
+  std::signal(SIGPIPE, SIG_IGN);
+  for (int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) < 0) {
+      // The lowest free descriptor is this one; without /dev/null nothing can be done.
+      (void)::open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+    }
+  }
+}
+
+void Terminal::writeResult(std::string_view text) {
+  errno = 0;
+  write(stdout, text);
+  if (std::ferror(stdout) && stdoutError == 0) {
+    stdoutError = errno;
+  }
+}
+
+Status Terminal::finish() {
+  if (std::fflush(stdout) != 0 && stdoutError == 0) {
+    stdoutError = errno;
+  }
+  return stdoutError == 0 ? Status::ok() : writeError(stdoutError, "write to", "standard output");
+}
+
+bool Terminal::lostReader() const { return stdoutError == EPIPE; }
+
 void Terminal::print(std::string_view text) {
   clearProgress();
-  write(stdout, text);
+  writeResult(text);
   if (text.empty() || text.back() != '\n') {
-    write(stdout, "\n");
+    writeResult("\n");
   }
 }
 
@@ -45,7 +79,7 @@ void Terminal::printJson(std::string_view schema, Json value) {
   clearProgress();
   Json whole = {{"schema", fmt::format("tenon.{}/1", schema)}};
   whole.update(value);
-  write(stdout, dumpJson(whole, 2) + "\n");
+  writeResult(dumpJson(whole, 2) + "\n");
 }
 
 void Terminal::note(std::string_view text) {
@@ -58,7 +92,7 @@ void Terminal::note(std::string_view text) {
 
 void Terminal::printError(const Status &status) {
   clearProgress();
-  std::fflush(stdout);
+  (void)finish(); // results stand before their error
   std::string name = nameOf(status.id());
   std::string text = fmt::format("error {}: {}\n", name, status.message());
   if (!status.hint().empty()) {

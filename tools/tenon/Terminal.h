@@ -1,5 +1,5 @@
 // The one way by which verbs talk: results to stdout as text or JSON, notes and progress to stderr.
-// It relies on --json, --quiet and --progress having been parsed.
+// It relies on --json, --quiet and --progress having been parsed, and on SIGPIPE being ignored.
 
 #pragma once
 
@@ -36,18 +36,30 @@ public:
   /// The error with its code, remedy and page: stderr; with --json also as JSON on stdout.
   void printError(const Status &status);
 
+  /// Writes out what is buffered; an error where stdout did not take every result.
+  Status finish();
+  /// Whether stdout is a pipe that nobody reads any more.
+  bool lostReader() const;
+
   /// `fraction` of `what` is done (0 to 1).
   void progress(std::string_view what, double fraction);
   void clearProgress();
 
 private:
+  void writeResult(std::string_view text);
+
   bool wantsJson;
   bool isQuiet;
   ProgressStyle style;
   bool lineShown = false;
+  int stdoutError = 0; ///< the first errno
   std::string lastText;
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
+
+/// Gives the streams that the caller closed to /dev/null, in which writing fails: else the next file
+/// that is opened would get the results. Makes a pipe without a reader an error of writing.
+void prepareStreams();
 
 /// "12.3 MiB".
 std::string formatBytes(uint64_t bytes);

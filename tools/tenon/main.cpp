@@ -1,16 +1,22 @@
 // The command `tenon`: a table of verbs, the flags that all share, and the way from a Status to an exit code.
 // It relies on each verb declaring its own flags; see Verb.h for how to add one.
 
+#include "tools/tenon/CompilerBridge.h"
+#include "tools/tenon/Options.h"
 #include "tools/tenon/Terminal.h"
+#include "tools/tenon/Usage.h"
 #include "tools/tenon/Verb.h"
 
 #include <fmt/format.h>
 
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <new>
+#include <sstream>
 
 using namespace tenon;
 using namespace tenon::tool;
@@ -20,7 +26,7 @@ namespace {
 constexpr Verb kVerbs[] = {
     {"doctor", "what this machine has, and what will be used", "tenon doctor", declareDoctor},
     {"inspect", "inputs, outputs, operators or instructions, and sizes",
-     "tenon inspect model.onnx\ntenon inspect model.tenon --format dot | dot -Tsvg > model.svg",
+     "tenon inspect model.onnx\ntenon inspect model.tenon --format dot > model.dot",
      declareInspect},
     {"check", "every gap of a model in one report, or the soundness of an engine",
      "tenon check model.onnx --target cpu\ntenon check model.tenon", declareCheck},
@@ -37,7 +43,8 @@ constexpr Verb kVerbs[] = {
     {"explain", "why each piece is as it is: fusion, memory, placement",
      "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon",
      declareExplain},
-    {"help", "the page of an error", "tenon help TN0301", declareHelp},
+    {"help", "the page of an error, or the flags of a verb", "tenon help TN0301\ntenon help compile",
+     declareHelp},
 };
 
 struct CommonFlags {
@@ -49,10 +56,8 @@ struct CommonFlags {
 void declareCommon(CLI::App &command, CommonFlags &flags) {
   command.add_flag("--json", flags.json, "Print the result as JSON");
   command.add_flag("--quiet", flags.quiet, "Print results and errors only");
-  command
-      .add_option("--progress", flags.progress,
-                  "Progress on stderr: line, json, none; a line when it is a terminal")
-      ->check(CLI::IsMember({"line", "json", "none"}));
+  addChoice(command, "--progress", flags.progress, {"line", "json", "none"},
+            "Progress on stderr; a line when it is a terminal");
 }
 
 ProgressStyle progressStyle(const CommonFlags &flags) {
@@ -66,15 +71,28 @@ ProgressStyle progressStyle(const CommonFlags &flags) {
   return wantsLine ? ProgressStyle::Line : ProgressStyle::None;
 }
 
-/// Exit code of a parse that did not end in a verb: 0 for help, 2 for wrong usage.
-int reportParse(const CLI::App &app, const CLI::ParseError &error, bool json) {
-  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-    return app.exit(error);
+/// What the caller is told by the end: the verb's own error, else that of printing its results.
+/// A reader that went away before the end, as `head` does, needs no message.
+int finish(const Status &status, Terminal &terminal) {
+  if (!status.isOk()) {
+    terminal.printError(status);
   }
-  Terminal(json, false, ProgressStyle::None)
-      .printError(Status::error(ErrorId::BadArgument, error.what(),
-                                "tenon --help, or tenon VERB --help, shows the usage"));
-  return static_cast<int>(Code::Usage);
+  Status printed = terminal.finish();
+  if (status.isOk() && !printed.isOk() && !terminal.lostReader()) {
+    terminal.printError(printed);
+  }
+  return static_cast<int>(status.isOk() ? printed.code() : status.code());
+}
+
+/// A parse that did not end in a verb: help, the version, or wrong usage.
+int reportParse(const CLI::App &app, const CLI::ParseError &error, Terminal &terminal) {
+  if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::Success)) {
+    return finish(describeUsage(app, error), terminal);
+  }
+  std::ostringstream text;
+  app.exit(error, text, text);
+  terminal.print(text.str());
+  return finish(Status::ok(), terminal);
 }
 
 Status perform(const Action &action, Terminal &terminal) {
@@ -89,6 +107,7 @@ Status perform(const Action &action, Terminal &terminal) {
 }
 
 int runTool(int argc, char **argv) {
+  prepareStreams();
   CLI::App app("Compiles trained models to engines, and runs, measures and explains them.", "tenon");
   app.set_version_flag("--version", TENON_VERSION);
   app.require_subcommand(1);
@@ -106,16 +125,23 @@ int runTool(int argc, char **argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
-    return reportParse(app, error, flags.json);
+    Terminal terminal(flags.json, false, ProgressStyle::None);
+    return reportParse(app, error, terminal);
   }
   Terminal terminal(flags.json, flags.quiet, progressStyle(flags));
   Status status = perform(chosen, terminal);
-  if (!status.isOk()) {
-    terminal.printError(status);
+  int code = finish(status, terminal);
+  if (status.code() == Code::Internal) {
+    // Nothing more runs: what a crash left behind may be damaged.
+    std::fflush(nullptr);
+    std::_Exit(code);
   }
-  return static_cast<int>(status.code());
+  return code;
 }
 
 } // namespace
 
-int main(int argc, char **argv) { return runTool(argc, argv); }
+int main(int argc, char **argv) {
+  containCrashes();
+  return runTool(argc, argv);
+}

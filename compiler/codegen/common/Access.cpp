@@ -13,15 +13,17 @@ namespace {
 
 AffineExpr zeroIndex(Body &body) { return getAffineConstantExpr(0, body.builder.getContext()); }
 
-/// The indices into an operand that broadcasts to a result of `result` dims.
+/// The indices into an operand that broadcasts to a result of `result` dims. A dim that may turn
+/// out to be 1 is the result's or 1, by a constraint.
 SmallVector<AffineExpr> broadcastIndices(Body &body, Value operand, ArrayRef<AffineExpr> result,
                                          ArrayRef<AffineExpr> indices) {
   Dims dims = getDims(operand.getType());
   size_t offset = result.size() - dims.size();
   SmallVector<AffineExpr> mapped;
   for (auto [i, dim] : llvm::enumerate(dims)) {
-    bool repeated = constantDim(dim) == 1 && constantDim(result[offset + i]) != 1;
-    mapped.push_back(repeated || constantDim(dim) == 1 ? zeroIndex(body) : indices[offset + i]);
+    AffineExpr index = indices[offset + i];
+    bool maybeOne = !constantDim(dim) && !sameDim(dim, result[offset + i]);
+    mapped.push_back(constantDim(dim) == 1 ? zeroIndex(body) : maybeOne ? index % dim : index);
   }
   return mapped;
 }
@@ -150,8 +152,9 @@ Value indexCompare(Body &body, arith::CmpIPredicate predicate, Value a, Value b)
   return arith::CmpIOp::create(body.builder, body.lowering.location, predicate, a, b);
 }
 
-/// The source position of a padded one: reflected at the borders, or wrapped round.
-Value foldPadIndex(Body &body, PadMode mode, Value index, AffineExpr size) {
+/// The source position of a padded one: reflected at the borders, or wrapped round. `reachesOnce`:
+/// no border is met a second time.
+Value foldPadIndex(Body &body, PadMode mode, Value index, AffineExpr size, bool reachesOnce) {
   Location location = body.lowering.location;
   OpBuilder &b = body.builder;
   if (mode == PadMode::wrap) {
@@ -161,7 +164,17 @@ Value foldPadIndex(Body &body, PadMode mode, Value index, AffineExpr size) {
     Value shifted = arith::AddIOp::create(b, location, remainder, n);
     return arith::RemSIOp::create(b, location, shifted, n);
   }
-  // |i| from the left, then 2(n-1) - i beyond the right; once on each side, as ONNX allows.
+  if (!reachesOnce) {
+    // To and fro between both ends; a dim of one repeats.
+    Value one = indexConstant(body, 1);
+    Value period = arith::MaxSIOp::create(b, location, body.index((size - 1) * 2), one);
+    Value remainder = arith::RemSIOp::create(b, location, index, period);
+    Value shifted = arith::AddIOp::create(b, location, remainder, period);
+    Value there = arith::RemSIOp::create(b, location, shifted, period);
+    Value back = arith::SubIOp::create(b, location, period, there);
+    return arith::MinSIOp::create(b, location, there, back);
+  }
+  // |i| from the left, then 2(n-1) - i beyond the right.
   Value negative = arith::SubIOp::create(b, location, indexConstant(body, 0), index);
   Value left = arith::MaxSIOp::create(b, location, index, negative);
   Value right = arith::SubIOp::create(b, location, body.index((size - 1) * 2), left);
@@ -182,7 +195,9 @@ Value accessPad(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
     }
     Value position = body.index(shifted);
     if (pad.getMode() == PadMode::reflect || pad.getMode() == PadMode::wrap) {
-      position = foldPadIndex(body, pad.getMode(), position, dims[i]);
+      int64_t most = std::max(pad.getBegins()[i], pad.getEnds()[i]);
+      bool reachesOnce = most < constantDim(dims[i]).value_or(0);
+      position = foldPadIndex(body, pad.getMode(), position, dims[i], reachesOnce);
     } else if (pad.getMode() == PadMode::constant) {
       Value low = indexCompare(body, arith::CmpIPredicate::sge, position, indexConstant(body, 0));
       Value high = indexCompare(body, arith::CmpIPredicate::slt, position, body.index(dims[i]));

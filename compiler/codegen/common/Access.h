@@ -22,10 +22,10 @@ bool isEmpty(mlir::Value value);
 /// Zero, for an element of a tensor that has none and must not be read.
 mlir::Value zeroElement(Body &body, mlir::Value value);
 
-/// An element of an index tensor as an index into a dim of `size`: negative ones count from the
-/// end, and it is held inside the dim so that no index reaches outside of the tensor; 0 if that is
-/// empty.
-mlir::Value indexInDim(mlir::OpBuilder &builder, mlir::Location location, mlir::Value element,
-                       mlir::Value size);
+/// `element` of the index tensor `indices` as an index into a dim, whose size is `size`: negative
+/// ones count from the end. One outside fails the kernel and is held inside the dim so that no
+/// index reaches outside of the tensor; 0 if the dim is empty.
+mlir::Value indexInDim(mlir::OpBuilder &builder, mlir::Location location, mlir::Value indices,
+                       mlir::Value element, mlir::AffineExpr dim, mlir::Value size);
 
 } // namespace tenon::codegen

@@ -1,6 +1,7 @@
 // The gathers: elements of an operand at positions that another tensor holds. An index outside of
-// its dim is held inside, so that no read leaves the tensor.
+// its dim fails the kernel and is held inside, so that no read leaves the tensor.
 #include "compiler/codegen/common/Access.h"
+#include "compiler/codegen/common/Failures.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -8,7 +9,36 @@ using namespace tenon::tn;
 
 namespace tenon::codegen {
 
-Value indexInDim(OpBuilder &b, Location location, Value element, Value size) {
+namespace {
+
+/// -size <= element < size, in 64 bits: the index type of a kernel may have fewer.
+Value isInDim(OpBuilder &b, Location location, Value element, Value size) {
+  Type wide = b.getI64Type();
+  Value number = arith::IndexCastOp::create(b, location, wide, size);
+  if (element.getType() != wide) {
+    element = arith::ExtSIOp::create(b, location, wide, element);
+  }
+  // Both ends by one comparison: a sum below zero is a large unsigned number.
+  Value shifted = arith::AddIOp::create(b, location, element, number);
+  Value twice = arith::AddIOp::create(b, location, number, number);
+  return arith::CmpIOp::create(b, location, arith::CmpIPredicate::ult, shifted, twice);
+}
+
+/// Whether all elements of an index tensor are constants inside a dim of constant size.
+bool areKnownInDim(Value indices, AffineExpr dim) {
+  ConstantOp constant = indices.getDefiningOp<ConstantOp>();
+  DenseElementsAttr elements =
+      constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+  std::optional<int64_t> size = constantDim(dim);
+  return elements && size && llvm::all_of(elements.getValues<APInt>(), [&](const APInt &element) {
+           return element.sge(-*size) && element.slt(*size);
+         });
+}
+
+} // namespace
+
+Value indexInDim(OpBuilder &b, Location location, Value indices, Value element, AffineExpr dim,
+                 Value size) {
   Value zero = arith::ConstantIndexOp::create(b, location, 0);
   Value one = arith::ConstantIndexOp::create(b, location, 1);
   Value index = arith::IndexCastOp::create(b, location, b.getIndexType(), element);
@@ -17,7 +47,10 @@ Value indexInDim(OpBuilder &b, Location location, Value element, Value size) {
   Value counted = arith::SelectOp::create(b, location, isNegative, wrapped, index);
   Value last = arith::SubIOp::create(b, location, size, one);
   Value high = arith::MinSIOp::create(b, location, counted, last);
-  return arith::MaxSIOp::create(b, location, high, zero);
+  Value held = arith::MaxSIOp::create(b, location, high, zero);
+  return areKnownInDim(indices, dim)
+             ? held
+             : require(b, location, held, isInDim(b, location, element, size), Failure::index);
 }
 
 namespace {
@@ -27,7 +60,15 @@ AffineExpr indexFrom(Body &body, Value indices, ArrayRef<AffineExpr> position, A
   if (!element) {
     return {};
   }
-  return body.asIndex(indexInDim(body.builder, body.lowering.location, element, body.index(size)));
+  return body.asIndex(
+      indexInDim(body.builder, body.lowering.location, indices, element, size, body.index(size)));
+}
+
+/// What stands for an element of an empty operand: no index is inside of it.
+Value missingElement(Body &body, Value x) {
+  Value never = arith::ConstantOp::create(body.builder, body.lowering.location,
+                                          body.builder.getBoolAttr(false));
+  return require(body.builder, body.lowering.location, zeroElement(body, x), never, Failure::index);
 }
 
 } // namespace
@@ -35,7 +76,7 @@ AffineExpr indexFrom(Body &body, Value indices, ArrayRef<AffineExpr> position, A
 Value accessGather(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   GatherOp gather = cast<GatherOp>(op);
   if (isEmpty(gather.getX())) {
-    return zeroElement(body, gather.getX());
+    return missingElement(body, gather.getX());
   }
   Dims dims = getDims(gather.getX().getType());
   size_t axis = gather.getAxis();
@@ -54,7 +95,7 @@ Value accessGather(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
 Value accessGatherElements(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   GatherElementsOp gather = cast<GatherElementsOp>(op);
   if (isEmpty(gather.getX())) {
-    return zeroElement(body, gather.getX());
+    return missingElement(body, gather.getX());
   }
   size_t axis = gather.getAxis();
   SmallVector<AffineExpr> mapped(indices);
@@ -66,7 +107,7 @@ Value accessGatherElements(Body &body, Operation *op, ArrayRef<AffineExpr> indic
 Value accessGatherNd(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   GatherNdOp gather = cast<GatherNdOp>(op);
   if (isEmpty(gather.getX())) {
-    return zeroElement(body, gather.getX());
+    return missingElement(body, gather.getX());
   }
   Dims dims = getDims(gather.getX().getType());
   Dims indexDims = getDims(gather.getIndices().getType());

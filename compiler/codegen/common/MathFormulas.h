@@ -43,9 +43,9 @@ mlir::Value asinh(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 mlir::Value acosh(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 mlir::Value atanh(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 mlir::Value erf(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
-/// Two arguments. As C's pow, but the sign of a zero base is lost.
+/// Two arguments. As C's pow.
 mlir::Value pow(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
-/// Two arguments. As C's fmod while the quotient is below 2^53.
+/// Two arguments. As C's fmod, exact.
 mlir::Value remainder(mlir::OpBuilder &, mlir::Location, mlir::ValueRange);
 } // namespace f64
 

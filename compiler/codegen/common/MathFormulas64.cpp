@@ -2,6 +2,8 @@
 // Small arguments take their own series wherever the defining formula would cancel.
 #include "compiler/codegen/common/MathFormulas.h"
 #include "compiler/codegen/common/Real.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 #include <limits>
 
@@ -112,6 +114,12 @@ Real realAtan(const Real &x) {
   return angle.withSignOf(x);
 }
 
+/// e^x / 2, which is finite a little longer than e^x.
+Real halfExp(const Real &x) {
+  Real root = realExp(x * 0.5);
+  return root * 0.5 * root;
+}
+
 Real first(OpBuilder &builder, Location loc, ValueRange args) {
   return Real(builder, loc, args[0]);
 }
@@ -182,14 +190,15 @@ Value sinh(OpBuilder &builder, Location loc, ValueRange args) {
   Real x = first(builder, loc, args);
   Real series = x * (x * x).polynomial({1.0, 1.0 / 6, 1.0 / 120, 1.0 / 5040, 1.0 / 362880});
   Real e = realExp(x.abs());
-  Real large = (e * 0.5 - x.number(0.5) / e).withSignOf(x);
+  Real large = (e * 0.5 - x.number(0.5) / e);
+  large = halfExp(x.abs()).where(x.abs() > 700.0, large).withSignOf(x);
   return series.where(x.abs() < 0.1, large);
 }
 
 Value cosh(OpBuilder &builder, Location loc, ValueRange args) {
   Real x = first(builder, loc, args);
   Real e = realExp(x.abs());
-  return e * 0.5 + x.number(0.5) / e;
+  return halfExp(x.abs()).where(x.abs() > 700.0, e * 0.5 + x.number(0.5) / e);
 }
 
 Value tanh(OpBuilder &builder, Location loc, ValueRange args) {
@@ -214,7 +223,9 @@ Value acosh(OpBuilder &builder, Location loc, ValueRange args) {
   Real t = x - 1.0;
   Real small = realLog1p(t + t.fma(t, t * 2.0).sqrt());
   Real large = realLog(x) + kLn2;
-  return large.where(x > 1e9, small);
+  Value isDefined =
+      x.create<arith::CmpFOp>(arith::CmpFPredicate::OGE, Value(t), Value(t.number(0)));
+  return large.where(x > 1e9, small).where(isDefined, x.number(kNan));
 }
 
 Value atanh(OpBuilder &builder, Location loc, ValueRange args) {
@@ -249,26 +260,93 @@ Value erf(OpBuilder &builder, Location loc, ValueRange args) {
   return large.where(a > 0.5, small).withSignOf(x);
 }
 
+// The sign of a negative base (or zero) is kept by odd exponents; of a finite one other exponents
+// that are no integers have no power.
 Value pow(OpBuilder &builder, Location loc, ValueRange args) {
   Real base = first(builder, loc, args);
   Real exponent(builder, loc, args[1]);
-  Real magnitude = realExp(exponent * realLog(base.abs()));
+  Real a = base.abs();
+  Real magnitude = realExp(exponent * realLog(a));
   Real half = exponent * 0.5;
   Value isInteger = exponent == exponent.floor();
-  Real isEven = base.number(1).where(half == half.floor(), base.number(-1));
-  Real signedPower = (magnitude * isEven).where(isInteger, base.number(kNan));
-  Real result = signedPower.where(base < 0.0, magnitude);
-  result = base.number(1).where(base == 1.0, result);
+  Value isEven = half == half.floor();
+  Real odd = magnitude.withSignOf(base);
+  Real whole = magnitude.where(isEven, odd);
+  Value hasRoot = base.create<arith::OrIOp>(a == kInfinity, a == 0.0);
+  Real broken = magnitude.where(hasRoot, base.number(kNan));
+  Real result = whole.where(isInteger, broken).where(base < 0.0, magnitude);
+  result = whole.where(base.create<arith::AndIOp>(base == 0.0, isInteger), result);
+  Value isUnit = base.create<arith::AndIOp>(a == 1.0, exponent.abs() == kInfinity);
+  Value isOne = base.create<arith::OrIOp>(isUnit, base == 1.0);
+  result = base.number(1).where(isOne, result);
   return base.number(1).where(exponent == 0.0, result);
 }
 
+namespace {
+
+/// The exponent of a positive number, as a floor of its logarithm to base 2 plus a constant.
+Value exponentBits(const Real &x) { return x.create<arith::ShRUIOp>(x.bits(), x.integer(52)); }
+
+/// 2^n for -1022 <= n <= 1023.
+Real powerOfTwo(const Real &like, Value n) {
+  Value biased = like.create<arith::AddIOp>(n, like.integer(1023));
+  return like.fromBits(like.create<arith::ShLIOp>(biased, like.integer(52)));
+}
+
+/// The largest multiple y 2^n (n >= 0) that r holds fewer than 2^52 times.
+Real multipleBelow(const Real &r, const Real &y) {
+  constexpr int64_t kQuotientBits = 51, kSubnormalBits = 54;
+  Value isSubnormal = y < 0x1p-1022;
+  Real normal = (y * 0x1p54).where(isSubnormal, y);
+  Value zero = y.integer(0);
+  Value shift = y.create<arith::SelectOp>(isSubnormal, y.integer(kSubnormalBits), zero);
+  Value difference = y.create<arith::AddIOp>(
+      y.create<arith::SubIOp>(exponentBits(r), exponentBits(normal)), shift);
+  Value n =
+      y.create<arith::MaxSIOp>(y.create<arith::SubIOp>(difference, y.integer(kQuotientBits)), zero);
+  // In two steps, as 2^n itself may be no number.
+  Value power = y.create<arith::SubIOp>(n, shift);
+  Value part = y.create<arith::ShRSIOp>(power, y.integer(1));
+  Value rest = y.create<arith::SubIOp>(power, part);
+  return normal * powerOfTwo(y, part) * powerOfTwo(y, rest);
+}
+
+/// Whether a condition holds in any lane.
+Value anyOf(OpBuilder &builder, Location loc, Value condition) {
+  return isa<VectorType>(condition.getType())
+             ? vector::ReductionOp::create(builder, loc, vector::CombiningKind::OR, condition)
+                   .getResult()
+             : condition;
+}
+
+} // namespace
+
+// Long division: each step takes a multiple of the divisor away as often as it goes, at most 2^52
+// times; quotient and rest are exact, the rest but for one multiple too many.
 Value remainder(OpBuilder &builder, Location loc, ValueRange args) {
   Real a = first(builder, loc, args);
-  Real b(builder, loc, args[1]);
-  Real result = (-(a / b).trunc()).fma(b, a);
-  // A finite number modulo an infinite one is itself.
-  result = a.where(b.abs() == kInfinity, result);
-  return result.where(a.abs() < kInfinity, a - a);
+  Real divisor(builder, loc, args[1]);
+  Value isDefined = a.create<arith::AndIOp>(a.abs() < kInfinity, divisor.abs() > 0.0);
+  Real start = a.abs().where(isDefined, a.number(0));
+  Real y = divisor.abs().where(isDefined, a.number(1));
+  auto isLeft = [&](const Real &r) -> Value {
+    return r.create<arith::CmpFOp>(arith::CmpFPredicate::OGE, Value(r), Value(y));
+  };
+  scf::WhileOp loop = scf::WhileOp::create(
+      builder, loc, TypeRange(Value(a).getType()), ValueRange(Value(start)),
+      [&](OpBuilder &before, Location, ValueRange state) {
+        Real r(before, loc, state[0]);
+        scf::ConditionOp::create(before, loc, anyOf(before, loc, isLeft(r)), state);
+      },
+      [&](OpBuilder &after, Location, ValueRange state) {
+        Real r(after, loc, state[0]);
+        Real multiple = multipleBelow(r, Real(after, loc, y));
+        Real next = (-(r / multiple).trunc()).fma(multiple, r);
+        next = (next + multiple).where(next < 0.0, next);
+        scf::YieldOp::create(after, loc, Value(next.where(isLeft(r), r)));
+      });
+  Real result = Real(builder, loc, loop.getResult(0)).withSignOf(a);
+  return result.where(isDefined, a.number(kNan));
 }
 
 } // namespace tenon::codegen::formula::f64

@@ -105,7 +105,10 @@ Value countTaps(Body &body, const Window &window, AffineExpr output, AffineExpr 
   AffineExpr high = includePad ? input + padEnd : input;
   Value beyond = body.index((high - start).ceilDiv(dilation));
   Value end = arith::MinSIOp::create(b, location, beyond, constant(kernel));
-  return arith::SubIOp::create(b, location, end, first);
+  Value taps = arith::SubIOp::create(b, location, end, first);
+  // A window with no tap in the operand has the sum 0.
+  bool mayMiss = window.pads[i] > 0 || padEnd > 0 || dilation > 1;
+  return mayMiss ? arith::MaxSIOp::create(b, location, taps, constant(1)).getResult() : taps;
 }
 
 } // namespace

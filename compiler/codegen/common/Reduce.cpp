@@ -3,6 +3,7 @@
 #include "compiler/codegen/common/Reduce.h"
 
 #include "compiler/codegen/common/Compute.h"
+#include "compiler/codegen/common/Failures.h"
 #include "compiler/codegen/common/ScalarBody.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -156,11 +157,44 @@ Value reducedCount(Body &body, ArrayRef<AffineExpr> dims, const llvm::SmallBitVe
                            .getResult();
 }
 
+namespace {
+
+/// An element of integers for a mean, whose sum needs more bits than its type.
+Value meanElement(Body &body, Value value, ArrayRef<AffineExpr> at) {
+  Value x = body.at(value, at);
+  Type wide = body.builder.getI64Type();
+  if (!x || x.getType() == wide) {
+    return x;
+  }
+  Location location = body.lowering.location;
+  return getElementTypeOrSelf(value).isUnsignedInteger()
+             ? Value(arith::ExtUIOp::create(body.builder, location, wide, x))
+             : Value(arith::ExtSIOp::create(body.builder, location, wide, x));
+}
+
+/// sum / count, towards zero; that of nothing fails.
+Value integerMean(Body &body, Type element, Value sum, Value count) {
+  OpBuilder &b = body.builder;
+  Location location = body.lowering.location;
+  Type wide = b.getI64Type(), storage = storageType(element);
+  Value one = arith::ConstantOp::create(b, location, b.getI64IntegerAttr(1));
+  Value divisor = arith::MaxSIOp::create(b, location, count, one);
+  Value mean = element.isUnsignedInteger()
+                   ? Value(arith::DivUIOp::create(b, location, sum, divisor))
+                   : Value(arith::DivSIOp::create(b, location, sum, divisor));
+  Value isAny = arith::CmpIOp::create(b, location, arith::CmpIPredicate::sge, count, one);
+  mean = storage == wide ? mean : Value(arith::TruncIOp::create(b, location, storage, mean));
+  return require(b, location, mean, isAny, Failure::arithmetic);
+}
+
+} // namespace
+
 LogicalResult computeReduce(Lowering &lowering, Operation *op) {
   ReduceOp reduceOp = cast<ReduceOp>(op);
   Type element = getElementTypeOrSelf(reduceOp.getX());
   Type storage = storageType(element);
-  Type accumulator = accumulatorType(element);
+  bool isIntegerMean = reduceOp.getKind() == ReduceKind::mean && !isa<FloatType>(storage);
+  Type accumulator = isIntegerMean ? Type(lowering.builder.getI64Type()) : accumulatorType(element);
   Dims dims = getDims(reduceOp.getX().getType());
   llvm::SmallBitVector reduced(dims.size());
   for (int64_t axis : reduceOp.getAxes()) {
@@ -172,7 +206,10 @@ LogicalResult computeReduce(Lowering &lowering, Operation *op) {
                              : numberOf(lowering, accumulator, kind == ReduceKind::prod ? 1 : 0);
   Value total = reduce(
       lowering, dims, reduced, init,
-      [&](Body &body, ArrayRef<AffineExpr> at) { return wideAt(body, reduceOp.getX(), at); },
+      [&](Body &body, ArrayRef<AffineExpr> at) {
+        return isIntegerMean ? meanElement(body, reduceOp.getX(), at)
+                             : wideAt(body, reduceOp.getX(), at);
+      },
       [&](OpBuilder &b, Location location, Value a, Value x) {
         if (isExtreme) {
           return combineExtreme(b, location, element, kind == ReduceKind::max, a, x);
@@ -196,11 +233,7 @@ LogicalResult computeReduce(Lowering &lowering, Operation *op) {
       if (isa<FloatType>(accumulator)) {
         return arith::DivFOp::create(body.builder, lowering.location, x, count);
       }
-      // The mean of nothing must not trap.
-      Value one = arith::ConstantOp::create(body.builder, lowering.location,
-                                            numberOf(lowering, accumulator, 1));
-      Value divisor = arith::MaxSIOp::create(body.builder, lowering.location, count, one);
-      return arith::DivSIOp::create(body.builder, lowering.location, x, divisor);
+      return integerMean(body, element, x, count);
     });
   }
   lowering.bind(reduceOp.getY(), total);
@@ -242,6 +275,10 @@ LogicalResult computeArgReduce(Lowering &lowering, Operation *op) {
     P less = isUnsigned ? (arg.getLastIndex() ? P::ule : P::ult)
                         : (arg.getLastIndex() ? P::sle : P::slt);
     better = arith::CmpIOp::create(b, location, arg.getLargest() ? greater : less, x, best);
+  }
+  if (isa<FloatType>(wide) && arg.getLastIndex()) {
+    Value isNan = arith::CmpFOp::create(b, location, arith::CmpFPredicate::UNO, x, x);
+    better = arith::OrIOp::create(b, location, better, isNan);
   }
   // The first element always wins, so that a row of extreme values has an index.
   Value zero = arith::ConstantOp::create(b, location, b.getI64IntegerAttr(0));

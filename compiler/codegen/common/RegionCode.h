@@ -51,6 +51,8 @@ struct RegionStep {
   bool isCopy = false;
   /// Launches behind a call: they do the same where no library can (engine/Plan.h).
   bool isSpare = false;
+  /// Launches on a GPU: the kernel can fail and takes the place for its status behind all else.
+  bool canFail = false;
 };
 
 struct RegionCode {

@@ -61,6 +61,10 @@ private:
 void cloneOp(OpBuilder &builder, Operation &op, IRMapping &mapping, SymbolRenumbering &renumber) {
   Operation *copy = builder.clone(op, mapping);
   copy->setLoc(builder.getUnknownLoc());
+  if (tn::RequireOp required = dyn_cast<tn::RequireOp>(copy)) {
+    // For people only, like the location: the plan has it.
+    required.setWhat("");
+  }
   for (Value result : copy->getResults()) {
     result.setType(renumber(result.getType()));
   }

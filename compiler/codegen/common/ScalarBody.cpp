@@ -2,6 +2,8 @@
 // functions stay math ops, which each target expands in its own way.
 #include "compiler/codegen/common/ScalarBody.h"
 
+#include "compiler/codegen/common/Failures.h"
+#include "compiler/codegen/common/Power.h"
 #include "compiler/codegen/common/ScalarEmitter.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -52,23 +54,25 @@ Value emitSign(ScalarEmitter &e, Value x) {
   return e.select(positive, one, e.select(negative, e.constant(-1), otherwise));
 }
 
-/// Remainder whose sign follows the divisor, or the dividend with `fmod`.
+/// Remainder whose sign follows the divisor, or the dividend with `fmod`; that by zero fails for
+/// integers.
 Value emitMod(ScalarEmitter &e, Value a, Value b, bool fmod) {
+  Value zero = e.constant(0);
+  Value remainder;
   if (e.isFloat()) {
-    Value quotient = e.div(a, b);
-    Value whole = fmod ? e.make<math::TruncOp>(quotient) : e.make<math::FloorOp>(quotient);
-    return e.sub(a, e.mul(whole, b));
+    remainder = e.make<arith::RemFOp>({a, b});
+  } else {
+    Value divisor = e.safeDivisor(a, b);
+    remainder = e.isUnsigned() ? e.make<arith::RemUIOp>({a, divisor})
+                               : e.make<arith::RemSIOp>({a, divisor});
+    Value isDivisor = e.compare(Predicate::ne, b, zero);
+    remainder = require(e.builder, e.location, remainder, isDivisor, Failure::arithmetic);
   }
-  Value divisor = e.safeDivisor(a, b);
-  if (e.isUnsigned()) {
-    return e.make<arith::RemUIOp>({a, divisor});
-  }
-  Value remainder = e.make<arith::RemSIOp>({a, divisor});
-  if (fmod) {
+  if (e.isUnsigned() || fmod) {
     return remainder;
   }
-  Value zero = e.constant(0);
-  Value differ = e.compare(Predicate::lt, e.make<arith::XOrIOp>({remainder, b}), zero);
+  Value differ = e.make<arith::XOrIOp>(
+      {e.compare(Predicate::lt, remainder, zero), e.compare(Predicate::lt, b, zero)});
   Value inexact = e.compare(Predicate::ne, remainder, zero);
   Value adjust = e.make<arith::AndIOp>({differ, inexact});
   return e.select(adjust, e.add(remainder, b), remainder);
@@ -94,8 +98,8 @@ Value emitCast(OpBuilder &builder, Location location, CastOp op, Value stored) {
       return arith::TruncFOp::create(builder, location, storageType(to), x);
     }
   } else if (source.isFloat()) {
-    y = target.isUnsigned() ? Value(arith::FPToUIOp::create(builder, location, type, x))
-                            : Value(arith::FPToSIOp::create(builder, location, type, x));
+    Value isNumber = source.compare(Predicate::eq, x, x);
+    y = target.select(isNumber, saturate(builder, location, to, x), target.constant(0));
   } else if (target.isFloat()) {
     y = source.isUnsigned() ? Value(arith::UIToFPOp::create(builder, location, type, x))
                             : Value(arith::SIToFPOp::create(builder, location, type, x));
@@ -106,32 +110,6 @@ Value emitCast(OpBuilder &builder, Location location, CastOp op, Value stored) {
     y = arith::TruncIOp::create(builder, location, type, x);
   }
   return target.store(y);
-}
-
-/// Exponents may have another type than the base; integers go through f64.
-Value emitPow(OpBuilder &builder, Location location, PowOp op, ValueRange args) {
-  ScalarEmitter base(builder, location, getElementTypeOrSelf(op.getA()));
-  ScalarEmitter exponent(builder, location, getElementTypeOrSelf(op.getB()));
-  Type wide = base.isFloat() ? base.computed() : Type(builder.getF64Type());
-  auto widen = [&](ScalarEmitter &e, Value value) -> Value {
-    if (!e.isFloat()) {
-      return arith::SIToFPOp::create(builder, location, wide, value);
-    }
-    unsigned bits = value.getType().getIntOrFloatBitWidth();
-    unsigned wideBits = wide.getIntOrFloatBitWidth();
-    if (bits == wideBits) {
-      return value;
-    }
-    return bits < wideBits ? Value(arith::ExtFOp::create(builder, location, wide, value))
-                           : Value(arith::TruncFOp::create(builder, location, wide, value));
-  };
-  Value power = math::PowFOp::create(builder, location, widen(base, base.load(args[0])),
-                                     widen(exponent, exponent.load(args[1])));
-  if (!base.isFloat()) {
-    Value rounded = math::RoundEvenOp::create(builder, location, power);
-    power = arith::FPToSIOp::create(builder, location, base.computed(), rounded);
-  }
-  return base.store(power);
 }
 
 Value emitIsInf(ScalarEmitter &e, IsInfOp op, Value x) {
@@ -161,6 +139,15 @@ Value emitShift(ScalarEmitter &e, Value a, Value b, bool left) {
   Value shifted = left ? e.make<arith::ShLIOp>({a, b}) : e.make<arith::ShRUIOp>({a, b});
   Value inRange = e.compare(Predicate::lt, b, width);
   return e.select(inRange, shifted, e.constant(0));
+}
+
+/// The quotient by zero, and the one that overflows, fails.
+Value emitDiv(ScalarEmitter &e, Value a, Value b) {
+  if (e.isFloat()) {
+    return e.div(a, b);
+  }
+  Value isDefined = e.compare(Predicate::eq, e.safeDivisor(a, b), b);
+  return require(e.builder, e.location, e.div(a, b), isDefined, Failure::arithmetic);
 }
 
 /// Ops of one operand, in the compute type; null if `op` is not one of them.
@@ -233,7 +220,7 @@ Value emitBinary(ScalarEmitter &e, Operation *op, Value a, Value b) {
       .Case([&](AddOp) { return e.add(a, b); })
       .Case([&](SubOp) { return e.sub(a, b); })
       .Case([&](MulOp) { return e.mul(a, b); })
-      .Case([&](DivOp) { return e.div(a, b); })
+      .Case([&](DivOp) { return emitDiv(e, a, b); })
       .Case([&](MaxOp) { return e.max(a, b); })
       .Case([&](MinOp) { return e.min(a, b); })
       .Case([&](ModOp mod) { return emitMod(e, a, b, mod.getFmod()); })
@@ -292,6 +279,10 @@ Value emitScalarBody(OpBuilder &builder, Location location, Operation *op, Value
   if (isa<SelectOp>(op)) {
     ScalarEmitter condition(builder, location, builder.getI1Type());
     return result.select(condition.load(args[0]), args[1], args[2]);
+  }
+  if (RequireOp required = dyn_cast<RequireOp>(op)) {
+    ScalarEmitter condition(builder, location, builder.getI1Type());
+    return require(builder, location, args[0], condition.load(args[1]), required.getFailure());
   }
   ScalarEmitter e(builder, location, getElementTypeOrSelf(op->getOperand(0)));
   Value a = e.load(args[0]);

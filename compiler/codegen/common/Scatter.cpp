@@ -39,8 +39,8 @@ Value combineUpdate(OpBuilder &b, Location location, ScatterKind kind, Type elem
 class Scatter {
 public:
   Scatter(Lowering &lowering, Value x, Value indices, Value updates, ScatterKind kind)
-      : lowering(lowering), data(x), kind(kind), indices(lowering.materialize(indices)),
-        updates(lowering.materialize(updates)) {
+      : lowering(lowering), data(x), kind(kind), positions(indices),
+        indices(lowering.materialize(indices)), updates(lowering.materialize(updates)) {
     for (AffineExpr dim : getDims(x.getType())) {
       sizes.push_back(indexValue(dim));
     }
@@ -52,7 +52,8 @@ public:
   /// The index read from the index tensor, into dim `dim` of the data.
   Value chosen(OpBuilder &b, ArrayRef<Value> position, size_t dim) {
     Value element = tensor::ExtractOp::create(b, lowering.location, indices, position);
-    return indexInDim(b, lowering.location, element, sizes[dim]);
+    return indexInDim(b, lowering.location, positions, element, getDims(data.getType())[dim],
+                      sizes[dim]);
   }
 
   using PlaceFn = llvm::function_ref<SmallVector<Value>(OpBuilder &, ValueRange)>;
@@ -96,7 +97,8 @@ private:
   Lowering &lowering;
   Value data;
   ScatterKind kind;
-  Value indices, updates;
+  Value positions;        ///< the index tensor as the model has it
+  Value indices, updates; ///< as tensors of the code
   SmallVector<Value> sizes, bounds;
 };
 

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
@@ -107,7 +108,7 @@ struct ExpandRsqrt : OpRewritePattern<math::RsqrtOp> {
   }
 };
 
-/// Integer powers by repeated squaring, modulo 2^width; a negative exponent counts as 0.
+/// Integer powers by repeated squaring, modulo 2^width; exponents count as unsigned.
 struct ExpandIntegerPower : OpRewritePattern<math::IPowIOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -124,12 +125,11 @@ struct ExpandIntegerPower : OpRewritePattern<math::IPowIOp> {
     };
     Value zero = constant(0);
     Value one = constant(1);
-    Value exponent = arith::MaxSIOp::create(rewriter, loc, op.getRhs(), zero);
     Value begin = arith::ConstantIndexOp::create(rewriter, loc, 0);
     Value end = arith::ConstantIndexOp::create(rewriter, loc, element.getIntOrFloatBitWidth());
     Value step = arith::ConstantIndexOp::create(rewriter, loc, 1);
     scf::ForOp loop = scf::ForOp::create(
-        rewriter, loc, begin, end, step, ValueRange{one, op.getLhs(), exponent},
+        rewriter, loc, begin, end, step, ValueRange{one, op.getLhs(), op.getRhs()},
         [&](OpBuilder &builder, Location, Value, ValueRange state) {
           Value bit = arith::AndIOp::create(builder, loc, state[2], one);
           Value isSet = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, bit, zero);
@@ -190,7 +190,8 @@ constexpr Function kFunctions[] = {
 void populateExpandMathPatterns(RewritePatternSet &patterns) {
   MLIRContext *context = patterns.getContext();
   // The formulas of one dialect use operations of the others.
-  context->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect>();
+  context->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect,
+                       vector::VectorDialect>();
   for (const Function &function : kFunctions) {
     patterns.add<ExpandFunction>(function, context);
   }

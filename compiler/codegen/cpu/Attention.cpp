@@ -397,9 +397,10 @@ FailureOr<AffineExpr> AttentionLowering::lower() {
 FailureOr<AffineExpr> lowerAttention(KernelBuilder &kernel, func::FuncOp source,
                                      engine::CpuLevel level) {
   tn::AttentionOp attention = *source.getOps<tn::AttentionOp>().begin();
-  // A mask of one element may be a constant of the region, which has no buffer.
-  bool hasBuffers = llvm::all_of(attention->getOperands(), llvm::IsaPred<BlockArgument>);
-  if (!hasBuffers || !getElementTypeOrSelf(attention.getQ()).isF32()) {
+  if (failed(checkBuffers(attention))) {
+    return failure();
+  }
+  if (!getElementTypeOrSelf(attention.getQ()).isF32()) {
     return lowerTiled(kernel, source, level);
   }
   return AttentionLowering(kernel, attention, level).lower();

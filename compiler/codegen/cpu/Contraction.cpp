@@ -25,6 +25,9 @@ AffineExpr chunkCount(AffineExpr rows, int64_t most, int64_t least, AffineExpr o
   if (!size) {
     return rows.ceilDiv(most);
   }
+  if (*size == 0) {
+    return getAffineConstantExpr(0, rows.getContext());
+  }
   int64_t chunks = llvm::divideCeil(*size, most);
   while (points && chunks * *points < kEnoughPoints && *size >= chunks * 2 * least) {
     chunks *= 2;
@@ -146,9 +149,22 @@ TileWriter::write(const IndexMath &math, Value firstRow, Value rows, const Colum
   return failure(failedInside);
 }
 
+LogicalResult checkBuffers(Operation *root) {
+  for (Value operand : root->getOperands()) {
+    tn::UnpackOp unpack = operand.getDefiningOp<tn::UnpackOp>();
+    if (!isa<BlockArgument>(unpack ? unpack.getPacked() : operand)) {
+      return root->emitOpError("reads a value that has no buffer");
+    }
+  }
+  return success();
+}
+
 FailureOr<AffineExpr> lowerContraction(KernelBuilder &kernel, func::FuncOp source,
                                        engine::CpuLevel level) {
   for (Operation &op : source.getBody().front()) {
+    if (isa<tn::MatmulOp, tn::ConvOp>(op) && failed(checkBuffers(&op))) {
+      return failure();
+    }
     if (tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op)) {
       return lowerMatmul(kernel, source, matmul);
     }

@@ -79,6 +79,9 @@ mlir::Value allocate(KernelBuilder &kernel, llvm::ArrayRef<mlir::Value> sizes);
 /// The weight operand's packed buffer if it comes through tn.unpack, else null.
 mlir::Value packedBuffer(KernelBuilder &kernel, mlir::Value operand);
 
+/// Fails if an operand of `root` is neither an argument of the region nor unpacked from one.
+mlir::LogicalResult checkBuffers(mlir::Operation *root);
+
 mlir::FailureOr<mlir::AffineExpr> lowerMatmul(KernelBuilder &kernel, mlir::func::FuncOp source,
                                               tn::MatmulOp matmul);
 /// Convolutions with one or two spatial dims of constant size.

@@ -6,6 +6,8 @@
 #include "compiler/codegen/cpu/Emit.h"
 #include "compiler/codegen/cpu/KernelBuilder.h"
 #include "compiler/codegen/cpu/Levels.h"
+#include "compiler/codegen/cpu/MicroKernel.h"
+#include "compiler/codegen/cpu/ReturnFailures.h"
 #include "compiler/codegen/cpu/Scratch.h"
 #include "compiler/codegen/cpu/Strategies.h"
 #include "compiler/codegen/cpu/VectorizeStrips.h"
@@ -154,18 +156,39 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
   FailureOr<AffineExpr> scratch = assignScratch(kernel.function());
   if (failed(scratch) || failed(vectorizeStrips(kernel.function(), floatLanes(level))) ||
       failed(runPasses(module, {createCanonicalizerPass, createCSEPass})) ||
-      failed(expandMath(module)) ||
-      failed(runPasses(module, {affine::createAffineExpandIndexOpsPass})) ||
+      failed(expandMath(module))) {
+    return failure();
+  }
+  returnFailures(kernel.function());
+  if (failed(runPasses(module, {affine::createAffineExpandIndexOpsPass})) ||
       failed(lowerToLlvmDialect(module))) {
     return failure();
   }
   return Lowered{*grid, *scratch};
 }
 
+/// A guarded kernel has the product micro-kernels inside, so that their accesses are checked too.
+LogicalResult includeProducts(ModuleOp module, engine::CpuLevel level) {
+  OwningOpRef<ModuleOp> products = buildProductKernels(module.getContext(), level);
+  if (failed(lowerToLlvmDialect(*products))) {
+    return failure();
+  }
+  SymbolTable symbols(module);
+  for (Operation &op : llvm::make_early_inc_range(*products->getBody())) {
+    if (SymbolOpInterface symbol = dyn_cast<SymbolOpInterface>(op)) {
+      if (Operation *declared = symbols.lookup(symbol.getName())) {
+        symbols.erase(declared);
+      }
+    }
+    op.moveBefore(module.getBody(), module.getBody()->end());
+  }
+  return success();
+}
+
 } // namespace
 
 llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
-                                     engine::CpuLevel level) {
+                                     engine::CpuLevel level, bool guarded) {
   DialectRegistry registry;
   registerDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
@@ -183,10 +206,11 @@ llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbo
     return llvm::createStringError("region text does not parse: " + problem);
   }
   FailureOr<Lowered> lowered = lowerRegion(*source, *module, symbol, level);
-  if (failed(lowered)) {
+  if (failed(lowered) || (guarded && failed(includeProducts(*module, level)))) {
     return llvm::createStringError(problem.empty() ? "lowering failed" : problem);
   }
-  llvm::Expected<std::string> object = emitObject(*module, level);
+  llvm::Expected<std::string> object =
+      emitObject(*module, level, guarded ? symbol : llvm::StringRef());
   if (!object) {
     return object.takeError();
   }

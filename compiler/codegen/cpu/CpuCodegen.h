@@ -1,5 +1,6 @@
-// Region text in, machine code out, for one x86-64 level: the interface of CPU codegen. Each call is a
-// pure function of its arguments (equal bytes for equal input), so calls may run in parallel and be cached.
+// Region text in, machine code out, for one x86-64 level: the interface of CPU codegen. Each call
+// is a pure function of its arguments (equal bytes for equal input), so calls may run in parallel
+// and be cached.
 #pragma once
 
 #include "engine/CpuLevel.h"
@@ -24,9 +25,10 @@ struct Kernel {
   std::vector<engine::ExprTerm> scratch;
 };
 
-/// `symbol` names the kernel; `text` is RegionSource::text.
+/// `symbol` names the kernel; `text` is RegionSource::text. A guarded kernel checks every access
+/// (Guard.h).
 llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
-                                     engine::CpuLevel level);
+                                     engine::CpuLevel level, bool guarded = false);
 
 /// The object every code object is linked with: the product micro-kernels of the level, memcpy,
 /// memset, memmove.
@@ -35,8 +37,5 @@ llvm::Expected<std::string> supportObject(engine::CpuLevel level);
 /// Links objects into a shared object that exports `symbols` and imports nothing.
 llvm::Expected<std::string> linkCode(llvm::ArrayRef<llvm::StringRef> objects,
                                      llvm::ArrayRef<llvm::StringRef> symbols);
-
-/// Changes whenever equal text may give different code: part of every cache key.
-llvm::StringRef codegenVersion();
 
 } // namespace tenon::codegen::cpu

@@ -3,6 +3,7 @@
 #include "compiler/codegen/cpu/Emit.h"
 
 #include "compiler/codegen/common/EmitModule.h"
+#include "compiler/codegen/cpu/Guard.h"
 #include "compiler/codegen/cpu/Levels.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -97,12 +98,23 @@ llvm::Error checkImports(llvm::StringRef object) {
 }
 
 template <typename Module>
-llvm::Expected<std::string> emit(Module &module, engine::CpuLevel level) {
+llvm::Expected<std::string> emit(Module &module, engine::CpuLevel level,
+                                 llvm::StringRef guarded = {}) {
   const LevelTarget &target = targetOf(level);
   std::unique_ptr<llvm::TargetMachine> machine = targetMachine(target);
-  auto prepare = [&](llvm::Module &translated) { setAttributes(translated, target); };
+  llvm::Error problem = llvm::Error::success();
+  auto prepare = [&](llvm::Module &translated) {
+    if (!guarded.empty()) {
+      problem = guardAccesses(translated, guarded);
+    }
+    setAttributes(translated, target);
+  };
   llvm::Expected<std::string> object =
       emitModule(module, {*machine, llvm::CodeGenFileType::ObjectFile, prepare, addPasses});
+  if (problem) {
+    llvm::consumeError(object.takeError());
+    return std::move(problem);
+  }
   if (!object) {
     return object.takeError();
   }
@@ -118,8 +130,9 @@ llvm::Expected<std::string> emitObject(llvm::Module &module, engine::CpuLevel le
   return emit(module, level);
 }
 
-llvm::Expected<std::string> emitObject(mlir::ModuleOp module, engine::CpuLevel level) {
-  return emit(module, level);
+llvm::Expected<std::string> emitObject(mlir::ModuleOp module, engine::CpuLevel level,
+                                       llvm::StringRef guarded) {
+  return emit(module, level, guarded);
 }
 
 } // namespace tenon::codegen::cpu

@@ -2,12 +2,9 @@
 // folder holds its input and output, and one link runs at a time.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "lld/Common/Driver.h"
-#include "llvm/ADT/ScopeExit.h"
-#include "llvm/ADT/SmallString.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
+#include "support/ScratchFolder.h"
 
 #include <mutex>
 
@@ -58,12 +55,11 @@ llvm::Error runLinker(llvm::ArrayRef<std::string> arguments) {
 
 llvm::Expected<std::string> linkCode(llvm::ArrayRef<llvm::StringRef> objects,
                                      llvm::ArrayRef<llvm::StringRef> symbols) {
-  llvm::SmallString<128> folder;
-  if (std::error_code code = llvm::sys::fs::createUniqueDirectory("tenon-link", folder)) {
-    return llvm::createFileError("the folder for temporary files", code);
+  Result<ScratchFolder> folder = ScratchFolder::create("tenon-link");
+  if (!folder) {
+    return llvm::createStringError(folder.status().toString());
   }
-  llvm::scope_exit cleanUp([&] { llvm::sys::fs::remove_directories(folder); });
-  auto inFolder = [&](const llvm::Twine &name) { return (folder + "/" + name).str(); };
+  auto inFolder = [&](const llvm::Twine &name) { return (folder->path() + "/" + name).str(); };
 
   // The options leave nothing to the machine: no build id, no library path, one thread.
   std::vector<std::string> arguments = {"ld.lld",

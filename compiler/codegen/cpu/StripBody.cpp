@@ -3,6 +3,7 @@
 // once.
 #include "compiler/codegen/cpu/StripBody.h"
 
+#include "compiler/graph/Tn.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -93,6 +94,10 @@ std::optional<Lanes> lanesOf(Operation &op, ArrayRef<Lanes> operands, unsigned l
         operands.back() == Lanes::Linear && hasUnitStride(load.getMemRefType()) &&
         llvm::all_of(operands.drop_back(), [](Lanes lanes) { return lanes == Lanes::Uniform; });
     return contiguous ? std::optional(Lanes::Varying) : std::nullopt;
+  }
+  // A condition is looked at once for all lanes; of one that differs, idle lanes would count too.
+  if (isa<tn::RequireOp>(op)) {
+    return operands[1] == Lanes::Uniform ? std::optional(operands[0]) : std::nullopt;
   }
   // Integer division has no vector instruction, and lanes that do not count might divide by zero.
   bool divides = isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp,
@@ -264,8 +269,10 @@ StripBody::LaneValue StripBody::emitOp(Operation &operation) {
   state.addAttributes(operation.getAttrs());
   Type type = operation.getResult(0).getType();
   for (auto [i, operand] : llvm::enumerate(operands)) {
-    // A condition that all lanes share selects whole vectors.
-    bool isCondition = isa<arith::SelectOp>(operation) && i == 0 && operand.lanes == Lanes::Uniform;
+    // A condition that all lanes share is for whole vectors.
+    bool isCondition =
+        operand.lanes == Lanes::Uniform &&
+        ((isa<arith::SelectOp>(operation) && i == 0) || (isa<tn::RequireOp>(operation) && i == 1));
     bool needsVector = result == Lanes::Varying && !isCondition;
     state.addOperands(needsVector ? asVector(operand) : operand.value);
   }

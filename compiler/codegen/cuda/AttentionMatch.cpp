@@ -40,9 +40,13 @@ std::optional<StridedTensor> throughBroadcast(tn::BroadcastOp broadcast) {
   size_t rank = tn::getDims(broadcast.getY().getType()).size();
   tn::Dims strides(rank, getAffineConstantExpr(0, broadcast.getContext()));
   for (auto [i, dim] : llvm::enumerate(dims)) {
-    if (tn::constantDim(dim) != 1) {
-      strides[rank - dims.size() + i] = from->strides[i];
+    if (tn::constantDim(dim) == 1) {
+      continue;
     }
+    if (!tn::sameDim(dim, tn::getDims(broadcast.getY().getType())[rank - dims.size() + i])) {
+      return std::nullopt; // it may turn out to be 1
+    }
+    strides[rank - dims.size() + i] = from->strides[i];
   }
   from->strides = strides;
   return from;

@@ -5,6 +5,7 @@
 #include "compiler/codegen/common/VectorMath.h"
 #include "compiler/codegen/cuda/EmitPtx.h"
 #include "compiler/codegen/cuda/MathCuda.h"
+#include "compiler/codegen/cuda/ReportFailures.h"
 #include "compiler/codegen/cuda/Strategies.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Tn.h"
@@ -66,11 +67,11 @@ LogicalResult expandMath(ModuleOp module) {
 } // namespace
 
 LogicalResult lowerRegion(RegionBuilder &region) {
-  if (failed(emitSteps(region))) {
+  if (failed(emitSteps(region)) || failed(expandMath(*region.kernels))) {
     return failure();
   }
-  return success(succeeded(expandMath(*region.kernels)) &&
-                 succeeded(lowerToNvvm(*region.kernels, region.indexBits())));
+  reportFailures(region);
+  return lowerToNvvm(*region.kernels, region.indexBits());
 }
 
 void registerRegionDialects(DialectRegistry &registry) {

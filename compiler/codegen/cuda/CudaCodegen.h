@@ -20,7 +20,4 @@ llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringR
 /// One PTX module of the PTX of many regions, ended by a zero byte.
 llvm::Expected<std::string> linkPtx(llvm::ArrayRef<llvm::StringRef> modules);
 
-/// Changes whenever equal text may give different code: part of every cache key.
-llvm::StringRef codegenVersion();
-
 } // namespace tenon::codegen::cuda

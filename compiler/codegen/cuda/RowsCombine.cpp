@@ -64,7 +64,7 @@ struct Best {
 };
 
 /// Whether `b` is taken rather than `a`: strictly better, or equal and with the index that is asked
-/// for. A NaN is better than any number, and of two the first is taken.
+/// for. A NaN is better than any number, and of two the one whose index is asked for.
 Value isTaken(OpBuilder &builder, Location location, arith::CmpFOp comparison, Best a, Best b) {
   using P = arith::CmpFPredicate;
   P given = comparison.getPredicate();
@@ -82,7 +82,7 @@ Value isTaken(OpBuilder &builder, Location location, arith::CmpFOp comparison, B
   Value ties = arith::AndIOp::create(builder, location, compare(P::OEQ, b.value, a.value), wanted);
   Value taken = arith::OrIOp::create(builder, location, better, ties);
   Value bothNan =
-      arith::AndIOp::create(builder, location, compare(P::UNO, b.value, b.value), first);
+      arith::AndIOp::create(builder, location, compare(P::UNO, b.value, b.value), wanted);
   return arith::SelectOp::create(builder, location, compare(P::ORD, a.value, a.value), taken,
                                  bothNan);
 }

@@ -173,7 +173,8 @@ Value Importer::materializeSizes(const Sizes &sizes, Type element, Location loca
       sizes.rank() <= 1
           ? type
           : RankedTensorType::get({static_cast<int64_t>(sizes.values.size())}, element);
-  Value result = tn::SizesOp::create(builder, location, flat, symbolMap(sizes.values, &context));
+  Value result =
+      tn::SizesOp::create(builder, location, flat, tn::symbolMap(sizes.values, &context));
   return flat == type ? result : tn::ReshapeOp::create(builder, location, type, result);
 }
 

@@ -4,47 +4,142 @@
 #include "compiler/frontend/onnx/NodeContext.h"
 
 #include "mlir/IR/Verifier.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 
 namespace tenon::onnx {
+
+/// An unverified operation of the state, or null.
+Operation *NodeContext::create(OperationState &state) {
+  if (llvm::any_of(state.types, [](Type type) { return !type; })) {
+    InferTypeOpInterface::Concept *interface = state.name.getInterface<InferTypeOpInterface>();
+    SmallVector<Type> types;
+    if (!interface ||
+        mlir::failed(interface->inferReturnTypes(&owner.context, place, state.operands,
+                                                 state.attributes.getDictionary(&owner.context),
+                                                 state.getRawProperties(), state.regions, types))) {
+      return nullptr;
+    }
+    state.types.assign(types.begin(), types.end());
+  }
+  for (Type &type : state.types) {
+    type = owner.canonicalType(llvm::cast<RankedTensorType>(type));
+  }
+  return builder().create(state);
+}
+
+/// Writes what was imported without the symbols that are determined by now.
+void NodeContext::bringUpToDate() {
+  owner.bringUpToDate();
+  for (ImportedValue *input : inputs) {
+    if (input) {
+      owner.bringUpToDate(*input);
+    }
+  }
+}
+
+/// `tn` broadcasts dims that are the constant 1; one that may turn out to be 1 is broadcast by an
+/// operation of its own.
+void NodeContext::alignOperands(OperationState &state) {
+  bool isElementwise = state.name.hasTrait<tn::TnElementwise>();
+  bool isProduct = state.name.getStringRef() == tn::MatmulOp::getOperationName();
+  if ((!isElementwise && !isProduct) || state.operands.size() < 2) {
+    return;
+  }
+  size_t inner = isProduct ? 2 : 0;
+  auto outerDims = [&](Value operand) {
+    tn::Dims dims = tn::getDims(operand.getType());
+    dims.truncate(dims.size() - std::min(inner, dims.size()));
+    return dims;
+  };
+  tn::Dims common;
+  unsigned before = 0;
+  do {
+    before = symbols().determined();
+    common.clear();
+    for (Value operand : state.operands) {
+      FailureOr<tn::Dims> wider = tn::broadcastDims(common, outerDims(operand));
+      if (mlir::failed(wider)) {
+        return;
+      }
+      common = *wider;
+    }
+    bringUpToDate();
+  } while (symbols().determined() != before);
+  for (Value &operand : state.operands) {
+    tn::Dims dims = tn::getDims(operand.getType());
+    tn::Dims target = dims;
+    size_t outer = outerDims(operand).size();
+    for (size_t i = 0; i < outer; ++i) {
+      AffineExpr wanted = common[common.size() - outer + i];
+      if (dims[i] && wanted && !tn::constantDim(dims[i]) && tn::constantDim(wanted)) {
+        target[i] = wanted;
+      }
+    }
+    operand = broadcast(operand, target);
+  }
+}
+
+/// No dim of a result is negative, by proof or by constraint.
+bool NodeContext::requireSizesOf(Operation *op) {
+  for (Value result : op->getResults()) {
+    for (AffineExpr dim : tn::getDims(result.getType())) {
+      if (dim && !symbols().assume(tn::ConstraintKind::at_least, dim, constantSize(0))) {
+        owner.lastDiagnostic = "a dim of its result is negative";
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+/// The dialect's own words for an operand of the wrong type name no type that a model has.
+static std::string refusedTypes(ValueRange operands) {
+  std::string text = "the operator is not there for elements of type ";
+  llvm::raw_string_ostream stream(text);
+  llvm::SetVector<Type> types;
+  for (Value operand : operands) {
+    if (operand) {
+      types.insert(cast<RankedTensorType>(operand.getType()).getElementType());
+    }
+  }
+  llvm::interleave(types, stream, " and ");
+  return text;
+}
+
+void NodeContext::refuse(const OperationState &state) {
+  bool isStatic = llvm::all_of(state.operands, [](Value operand) {
+    return operand && llvm::cast<RankedTensorType>(operand.getType()).hasStaticShape();
+  });
+  StringRef why = StringRef(owner.lastDiagnostic);
+  if (why.contains("must be ranked tensor")) {
+    gap(refusedTypes(state.operands), "use another element type");
+  } else if (isStatic && !why.contains("must be")) {
+    error(ErrorId::OnnxBadNode, "its inputs contradict the operator: " + why);
+  } else {
+    gap(why.empty() ? StringRef("the shapes of its inputs cannot be reconciled") : why,
+        isStatic ? "use another element type" : "declare the input shapes with --shape");
+  }
+}
 
 Operation *NodeContext::finish(OperationState &state) {
   if (hasFailed || llvm::any_of(state.operands, [](Value operand) { return !operand; })) {
     return nullptr;
   }
   owner.lastDiagnostic.clear();
-  bool infer = llvm::any_of(state.types, [](Type type) { return !type; });
-  LogicalResult sound = success();
-  if (infer) {
-    InferTypeOpInterface::Concept *interface = state.name.getInterface<InferTypeOpInterface>();
-    SmallVector<Type> types;
-    sound = failure(!interface);
-    if (interface) {
-      sound = interface->inferReturnTypes(&owner.context, place, state.operands,
-                                          state.attributes.getDictionary(&owner.context),
-                                          state.getRawProperties(), state.regions, types);
-    }
-    state.types.assign(types.begin(), types.end());
+  alignOperands(state);
+  Operation *op = hasFailed ? nullptr : create(state);
+  bool isSound = op && succeeded(mlir::verify(op, /*verifyRecursively=*/false));
+  if (isSound && symbols().determined() != 0) {
+    bringUpToDate();
+    owner.rewriteDetermined(op);
+    isSound = succeeded(mlir::verify(op, /*verifyRecursively=*/false));
   }
-  Operation *op = nullptr;
-  if (succeeded(sound)) {
-    op = builder().create(state);
-    sound = mlir::verify(op, /*verifyRecursively=*/false);
-  }
-  if (succeeded(sound)) {
+  if (isSound && requireSizesOf(op)) {
     return op;
   }
-  bool isStatic = llvm::all_of(state.operands, [](Value operand) {
-    return cast<RankedTensorType>(operand.getType()).hasStaticShape();
-  });
-  StringRef why = StringRef(owner.lastDiagnostic);
-  if (isStatic && !why.contains("must be")) {
-    error(ErrorId::OnnxBadNode, "its inputs contradict the operator: " + why);
-  } else {
-    gap(why.empty() ? StringRef("the shapes of its inputs cannot be reconciled") : why,
-        isStatic ? "use another element type" : "declare the input shapes with --shape");
-  }
+  refuse(state);
   if (op) {
     op->erase();
   }
@@ -158,7 +253,7 @@ Value NodeContext::sliceAxis(Value x, int64_t axis, AffineExpr start, AffineExpr
   starts[axis] = start;
   dims[axis] = size;
   return makeTyped<tn::SliceOp>(tn::makeTensor(dims, type.getElementType()), x,
-                                symbolMap(starts, &owner.context), steps);
+                                tn::symbolMap(starts, &owner.context), steps);
 }
 
 Value NodeContext::alongAxis(Value x, int64_t axis, int64_t rank) {

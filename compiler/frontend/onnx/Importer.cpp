@@ -3,6 +3,7 @@
 #include "compiler/frontend/onnx/Importer.h"
 
 #include "compiler/frontend/onnx/Signature.h"
+#include "compiler/graph/DimText.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "support/Text.h"
@@ -30,6 +31,11 @@ Status checkAttributes(const Node &node) {
   return Status::ok();
 }
 
+/// Nodes without a name are known by their first output.
+std::string_view nameOf(const Node &node) {
+  return node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
+}
+
 std::string printed(Type type) {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -40,8 +46,7 @@ std::string printed(Type type) {
 } // namespace
 
 Status nodeError(ErrorId id, const Node &node, std::string_view what, std::string_view hint) {
-  std::string_view name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
-  return Status::error(id, strCat("node '", name, "' (", node.opType, "): ", what),
+  return Status::error(id, strCat("node '", nameOf(node), "' (", node.opType, "): ", what),
                        std::string(hint));
 }
 
@@ -132,10 +137,11 @@ Result<ImportResult> Importer::run() {
                                   builder.getFunctionType({}, {}));
   builder.setInsertionPointToStart(function.addEntryBlock());
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    lastDiagnostic = diagnostic.str();
+    lastDiagnostic = tn::nameSymbols(diagnostic.str(), symbols.all());
     return success();
   });
 
+  tn::ScopedAssumptions listening(&context, symbols);
   Scope scope;
   TENON_TRY(importInitializers(model.graph, scope));
   TENON_TRY(importInputs(scope));
@@ -150,6 +156,7 @@ Result<ImportResult> Importer::run() {
     return result;
   }
   symbols.store(*module);
+  storeStatedDims();
   storeMetadata();
   if (failed(mlir::verify(*module))) {
     return Status::error(ErrorId::InternalError,
@@ -203,6 +210,7 @@ Status Importer::importNode(const Node &node, Scope &scope, const FunctionFrame 
                      "export the model again with that domain declared");
   }
   NodeContext call(*this, node, scope, frame, opset);
+  symbols.setNode(nameOf(node));
   bool poisoned = false;
   TENON_TRY(resolveInputs(call, poisoned));
   if (target) {
@@ -266,6 +274,7 @@ Status Importer::resolveInputs(NodeContext &call, bool &poisoned) {
                        "export the model again");
     }
     poisoned |= !value->type;
+    bringUpToDate(*value);
     call.inputs.push_back(value);
   }
   return Status::ok();
@@ -319,6 +328,16 @@ void Importer::setError(Status status) {
   }
 }
 
+/// Advice that was followed already is none: sizes that are declared need not be declared again.
+std::string Importer::notYetFollowed(std::string advice) const {
+  if (!StringRef(advice).contains("--shape")) {
+    return advice;
+  }
+  return symbols.all().empty()    ? "make it a constant or a size of an input, and export again"
+         : symbols.areDeclared() ? "give one size instead of a range with --shape"
+                                 : advice;
+}
+
 void Importer::addGap(NodeContext &call, const Twine &why, const Twine &workaround) {
   Gap gap;
   gap.opType = std::string(call.node.opType);
@@ -331,7 +350,7 @@ void Importer::addGap(NodeContext &call, const Twine &why, const Twine &workarou
     gap.rank = static_cast<int>(call.rank(0));
   }
   gap.why = why.str();
-  gap.workaround = workaround.str();
+  gap.workaround = notYetFollowed(workaround.str());
   gaps.push_back(std::move(gap));
 }
 

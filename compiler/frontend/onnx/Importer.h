@@ -70,6 +70,7 @@ public:
   mlir::Value materialize(ImportedValue &value, mlir::Location location);
   mlir::Value materializeSizes(const Sizes &sizes, mlir::Type element, mlir::Location location);
   void addGap(NodeContext &node, const llvm::Twine &why, const llvm::Twine &workaround);
+  std::string notYetFollowed(std::string advice) const;
   void setError(Status status);
   const Function *findFunction(const Node &node) const;
   Status importFunction(NodeContext &call, const Function &function);
@@ -78,6 +79,13 @@ public:
   /// Dims as the model states them; a parameter becomes its symbol, an unknown one gives null.
   tn::Dims statedDims(const ValueInfo &info);
   Status checkValueType(mlir::Type type, std::string_view name) const;
+  /// The type without the symbols that constraints have determined.
+  mlir::RankedTensorType canonicalType(mlir::RankedTensorType type) const;
+  /// Writes an operation, with all in it, without them.
+  void rewriteDetermined(mlir::Operation *root);
+  /// Writes all that is imported, or one value of a scope, without the symbols determined since.
+  void bringUpToDate();
+  void bringUpToDate(ImportedValue &value);
 
 private:
   Status checkModel();
@@ -93,6 +101,7 @@ private:
   Status defineOutputs(NodeContext &node);
   Status finishOutputs(Scope &scope);
   void storeMetadata();
+  void storeStatedDims();
   Status checkOverridesUsed() const;
   int64_t opsetOf(std::string_view domain, const FunctionFrame *frame) const;
   mlir::Value materializeConstant(const TensorData &data, llvm::StringRef name,
@@ -106,6 +115,9 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::func::FuncOp function;
   llvm::SmallVector<mlir::StringAttr> inputNames;
+  llvm::SmallVector<tn::Dims> inputDimsAsStated;
+  /// How many symbols constraints had determined when everything was last written.
+  unsigned determined = 0;
   std::vector<Gap> gaps;
   /// One store entry a constant, however often it is used.
   std::unordered_map<const TensorData *, std::string> weightIds;

@@ -3,6 +3,7 @@
 // everywhere.
 #include "compiler/frontend/onnx/Importer.h"
 
+#include "support/NearestName.h"
 #include "support/Shape.h"
 #include "support/Text.h"
 
@@ -93,7 +94,12 @@ Status Importer::checkOverridesUsed() const {
     bool known =
         llvm::any_of(model.graph.inputs, [&](const ValueInfo &info) { return info.name == name; });
     if (!known) {
-      return overrideError(name, "the model has no such input");
+      Status status = overrideError(name, "the model has no such input");
+      std::vector<std::string> inputs;
+      for (const ValueInfo &info : model.graph.inputs) {
+        inputs.emplace_back(info.name);
+      }
+      return Status::error(status.id(), status.message(), didYouMean(name, inputs, status.hint()));
     }
   }
   return Status::ok();
@@ -129,6 +135,7 @@ Status Importer::importInput(const ValueInfo &info, Scope &scope) {
   types.push_back(value.type);
   function.setFunctionType(builder.getFunctionType(types, {}));
   inputNames.push_back(builder.getStringAttr(info.name));
+  inputDimsAsStated.push_back(dims);
   return Status::ok();
 }
 
@@ -253,6 +260,7 @@ Status Importer::finishOutputs(Scope &scope) {
     if (!value->type) {
       continue;
     }
+    bringUpToDate(*value);
     Value result = materialize(*value, NameLoc::get(builder.getStringAttr(info.name)));
     results.push_back(result);
     types.push_back(result.getType());

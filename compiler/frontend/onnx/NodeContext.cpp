@@ -310,13 +310,31 @@ void NodeContext::error(ErrorId id, const Twine &what) {
   }
 }
 
+bool NodeContext::require(tn::ConstraintKind kind, AffineExpr left, AffineExpr right,
+                          StringRef what) {
+  if (hasFailed) {
+    return false;
+  }
+  if (left && right && symbols().assume(kind, left, right)) {
+    bringUpToDate();
+    return true;
+  }
+  if (left && right && tn::constantDim(left) && tn::constantDim(right)) {
+    error(ErrorId::OnnxBadNode, what + " do not fit: " + Twine(*tn::constantDim(left)) + " and " +
+                                    Twine(*tn::constantDim(right)));
+  } else {
+    gap(what + " cannot be shown to fit", "declare the input shapes with --shape");
+  }
+  return false;
+}
+
 bool NodeContext::requireNotNegative(ArrayRef<AffineExpr> sizes, StringRef what) {
   for (AffineExpr size : sizes) {
     tn::SymbolList::Range range = symbols().bounds(size);
     if (range.max < 0) {
       error(ErrorId::OnnxBadNode, what + " is negative");
-    } else if (range.min < 0) {
-      gap(what + " cannot be shown not to be negative", "declare smaller ranges with --shape");
+    } else {
+      require(tn::ConstraintKind::at_least, size, constantSize(0), what);
     }
   }
   return !hasFailed;

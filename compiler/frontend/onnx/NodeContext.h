@@ -71,6 +71,10 @@ public:
   void gap(const llvm::Twine &why, const llvm::Twine &workaround = "");
   /// True if all sizes are at least 0 for certain; an error if one is negative, else a gap.
   bool requireNotNegative(llvm::ArrayRef<mlir::AffineExpr> sizes, llvm::StringRef what);
+  /// Proves what the operator needs of sizes or makes it a constraint of the model; else an error
+  /// if it cannot hold for constants, and a gap for symbols. `what` names the sizes.
+  bool require(tn::ConstraintKind kind, mlir::AffineExpr left, mlir::AffineExpr right,
+               llvm::StringRef what);
   /// The model contradicts ONNX.
   void error(ErrorId id, const llvm::Twine &what);
 
@@ -95,7 +99,9 @@ public:
   template <typename Op, typename... Args> mlir::Value unary(mlir::Value x, Args &&...args) {
     return x ? makeTyped<Op>(x.getType(), x, std::forward<Args>(args)...) : x;
   }
-  /// Infers types if state has a null one, creates and verifies; null after a failure.
+  /// Infers types if state has a null one, creates and verifies; null after a failure. What the
+  /// operation assumes of symbols becomes a constraint of the model; where it determines one, all
+  /// that is imported is written without it.
   mlir::Operation *finish(mlir::OperationState &state);
 
   mlir::Value add(mlir::Value a, mlir::Value b);
@@ -148,6 +154,12 @@ public:
 
 private:
   friend class Importer;
+
+  mlir::Operation *create(mlir::OperationState &state);
+  void alignOperands(mlir::OperationState &state);
+  bool requireSizesOf(mlir::Operation *op);
+  void bringUpToDate();
+  void refuse(const mlir::OperationState &state);
 
   Importer &owner;
   Scope &where;

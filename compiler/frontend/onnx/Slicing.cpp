@@ -1,4 +1,4 @@
-// Clamps start and end as ONNX's Slice does, by proofs over the symbols' ranges.
+// Clamps start and end as ONNX's Slice does, by proofs over the symbols' ranges and by constraints.
 // Relies on steps other than zero and of moderate size, which the callers check.
 #include "compiler/frontend/onnx/Slicing.h"
 
@@ -12,7 +12,9 @@ constexpr int64_t kOpen = int64_t{1} << 30;
 
 bool proven(std::optional<bool> answer) { return answer.value_or(false); }
 
-/// x, counted from the end if negative, in [low, high]; null if that cannot be decided.
+/// x, counted from the end if negative, in [low, high]. Where only symbols decide whether it is
+/// inside, it is taken to be, as a constraint: it is what the model's author meant. Null if that
+/// cannot be said.
 AffineExpr clampIndex(Symbols &symbols, AffineExpr x, AffineExpr dim, AffineExpr low,
                       AffineExpr high) {
   std::optional<int64_t> constant = tn::constantDim(x);
@@ -34,8 +36,9 @@ AffineExpr clampIndex(Symbols &symbols, AffineExpr x, AffineExpr dim, AffineExpr
   if (proven(symbols.compare(high, Comparison::LessOrEqual, x))) {
     return high;
   }
-  bool inside = proven(symbols.compare(low, Comparison::LessOrEqual, x)) && symbols.atMost(x, high);
-  return inside ? x : nullptr;
+  bool inside =
+      symbols.assume(tn::ConstraintKind::at_least, x, low) && symbols.atMost(x, high);
+  return inside ? symbols.canonical(x) : nullptr;
 }
 
 } // namespace

@@ -1,6 +1,10 @@
-// Proves comparisons by interval bounds of the simplified difference.
-// Relies on tn::simplify giving null where int64 arithmetic would overflow.
+// Proves comparisons by interval bounds of the simplified difference, and turns what cannot be
+// proved into constraints. Relies on tn::simplify giving null where int64 arithmetic would
+// overflow.
 #include "compiler/frontend/onnx/Symbols.h"
+
+#include "compiler/frontend/onnx/SolveSizes.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
@@ -9,36 +13,50 @@ namespace tenon::onnx {
 AffineExpr Symbols::constant(int64_t value) const { return getAffineConstantExpr(value, context); }
 
 bool Symbols::contains(StringRef name) const {
-  return llvm::any_of(symbols, [&](const tn::Symbol &symbol) { return symbol.name == name; });
+  return llvm::any_of(list.symbols(),
+                      [&](const tn::Symbol &symbol) { return symbol.name == name; });
 }
 
 AffineExpr Symbols::get(StringRef name, int64_t min, int64_t max, bool declared) {
-  for (auto [index, symbol] : llvm::enumerate(symbols)) {
-    if (symbol.name == name) {
-      return getAffineSymbolExpr(index, context);
-    }
+  unsigned index = list.add(name, min, max);
+  if (index == entries.size()) {
+    entries.push_back({declared, /*derived=*/false, AffineExpr()});
   }
-  symbols.push_back({name.str(), min, max});
-  declaredByUser.push_back(declared);
-  list.add(name, min, max);
-  return getAffineSymbolExpr(symbols.size() - 1, context);
+  return getAffineSymbolExpr(index, context);
 }
 
-void Symbols::rebuild() {
-  list = tn::SymbolList();
-  for (const tn::Symbol &symbol : symbols) {
-    list.add(symbol.name, symbol.min, symbol.max);
+void Symbols::store(ModuleOp module) const {
+  list.store(module);
+  tn::storeConstraints(module, constraints);
+}
+
+AffineExpr Symbols::canonical(AffineExpr expression) const {
+  if (!expression || replacedCount == 0) {
+    return expression;
   }
+  SmallVector<AffineExpr> values;
+  for (auto [index, entry] : llvm::enumerate(entries)) {
+    values.push_back(entry.replacement ? entry.replacement : getAffineSymbolExpr(index, context));
+  }
+  return tn::simplify(expression.replaceSymbols(values));
+}
+
+tn::Dims Symbols::canonical(ArrayRef<AffineExpr> dims) const {
+  tn::Dims result;
+  for (AffineExpr dim : dims) {
+    result.push_back(canonical(dim));
+  }
+  return result;
 }
 
 tn::SymbolList::Range Symbols::bounds(AffineExpr expression) const {
-  return list.bounds(expression);
+  return list.bounds(canonical(expression));
 }
 
 std::optional<bool> Symbols::compare(AffineExpr a, Comparison op, AffineExpr b) const {
   tn::SymbolList::Range left = bounds(a);
   tn::SymbolList::Range right = bounds(b);
-  AffineExpr difference = subtractSizes(a, b);
+  AffineExpr difference = subtractSizes(canonical(a), canonical(b));
   if (difference) {
     tn::SymbolList::Range range = bounds(difference);
     // The difference of equal expressions is exact where the intervals of both sides are not.
@@ -72,49 +90,206 @@ std::optional<bool> Symbols::compare(AffineExpr a, Comparison op, AffineExpr b) 
   return std::nullopt;
 }
 
-bool Symbols::lowerMaximum(AffineExpr a, int64_t limit) {
-  AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(a);
-  int64_t offset = 0;
-  if (AffineBinaryOpExpr sum = dyn_cast<AffineBinaryOpExpr>(a);
-      sum && a.getKind() == AffineExprKind::Add) {
-    AffineConstantExpr constant = dyn_cast<AffineConstantExpr>(sum.getRHS());
-    symbol = dyn_cast<AffineSymbolExpr>(sum.getLHS());
-    offset = constant ? constant.getValue() : 0;
-    if (!constant) {
-      return false;
-    }
-  }
-  if (!symbol || declaredByUser[symbol.getPosition()]) {
-    return false;
-  }
-  tn::Symbol &entry = symbols[symbol.getPosition()];
-  if (limit - offset < entry.min) {
-    return false;
-  }
-  entry.max = std::min(entry.max, limit - offset);
-  rebuild();
-  return true;
-}
-
 bool Symbols::atMost(AffineExpr a, AffineExpr b) {
   std::optional<bool> known = compare(a, Comparison::LessOrEqual, b);
   if (known) {
     return *known;
   }
-  std::optional<int64_t> limit = tn::constantDim(b);
-  return limit && std::abs(*limit) < (int64_t{1} << 40) && lowerMaximum(a, *limit);
+  std::optional<tn::LinearDim> form = tn::linearDim(canonical(a));
+  std::optional<int64_t> limit = tn::constantDim(canonical(b));
+  bool mayNarrow = form && limit && form->factor == 1 && !entries[form->symbol].declared;
+  return mayNarrow && assumeAtLeast(canonical(b), canonical(a));
 }
 
-AffineMap symbolMap(ArrayRef<AffineExpr> expressions, MLIRContext *context) {
-  unsigned count = 0;
-  for (AffineExpr expression : expressions) {
-    expression.walk([&](AffineExpr part) {
-      if (AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(part)) {
-        count = std::max(count, symbol.getPosition() + 1);
-      }
-    });
+//===--- Assumptions ---===//
+
+bool Symbols::assume(tn::ConstraintKind kind, AffineExpr left, AffineExpr right) {
+  left = canonical(left);
+  right = canonical(right);
+  if (!left || !right) {
+    return false;
   }
-  return AffineMap::get(0, count, expressions, context);
+  switch (kind) {
+  case tn::ConstraintKind::equal:
+    return assumeEqual(left, right);
+  case tn::ConstraintKind::equal_or_one:
+    return assumeEqualOrOne(left, right);
+  case tn::ConstraintKind::at_least:
+    return assumeAtLeast(left, right);
+  case tn::ConstraintKind::divisible:
+    return assumeEqual(left, multiplySizes(left.floorDiv(right), right));
+  }
+  return false;
+}
+
+bool Symbols::assumeEqual(AffineExpr left, AffineExpr right) {
+  AffineExpr difference = subtractSizes(left, right);
+  if (!difference) {
+    return false;
+  }
+  tn::SymbolList::Range range = list.bounds(difference);
+  if (range.min == 0 && range.max == 0) {
+    return true;
+  }
+  bool isPossible = range.min <= 0 && range.max >= 0;
+  std::optional<SizeSolution> solution = isPossible ? solveForZero(difference, list) : std::nullopt;
+  if (!solution) {
+    return false;
+  }
+  return solution->value ? determine(solution->symbol, solution->value)
+                         : takeMultiples(solution->symbol, solution->factor, solution->remainder);
+}
+
+bool Symbols::assumeEqualOrOne(AffineExpr left, AffineExpr right) {
+  std::optional<int64_t> size = tn::constantDim(right);
+  if (!size || *size == 1) {
+    return assumeEqual(left, right);
+  }
+  tn::SymbolList::Range range = list.bounds(left);
+  bool maybeOne = range.min <= 1 && range.max >= 1;
+  bool maybeSize = range.min <= *size && range.max >= *size;
+  if (!maybeOne || !maybeSize) {
+    return (maybeOne || maybeSize) && assumeEqual(left, maybeOne ? constant(1) : right);
+  }
+  if (!tn::constantDim(left)) {
+    record(tn::ConstraintKind::equal_or_one, left, right);
+  }
+  return true;
+}
+
+bool Symbols::assumeAtLeast(AffineExpr left, AffineExpr right) {
+  AffineExpr difference = subtractSizes(left, right);
+  AffineExpr negated = difference ? subtractSizes(constant(0), difference) : AffineExpr();
+  if (!negated) {
+    return false;
+  }
+  tn::SymbolList::Range range = list.bounds(difference);
+  if (range.min >= 0 || range.max < 0) {
+    return range.min >= 0;
+  }
+  if (std::optional<tn::LinearDim> rising = tn::linearDim(difference)) {
+    int64_t least = llvm::divideCeilSigned(-rising->offset, rising->factor);
+    const tn::Symbol &symbol = list.symbols()[rising->symbol];
+    narrow(rising->symbol, std::max(symbol.min, least), symbol.max);
+  } else if (std::optional<tn::LinearDim> falling = tn::linearDim(negated)) {
+    int64_t most = llvm::divideFloorSigned(-falling->offset, falling->factor);
+    const tn::Symbol &symbol = list.symbols()[falling->symbol];
+    narrow(falling->symbol, symbol.min, std::min(symbol.max, most));
+  }
+  record(tn::ConstraintKind::at_least, left, right);
+  return true;
+}
+
+//===--- What constraints determine ---===//
+
+/// The first dim of an input that is a line in the symbol.
+AffineExpr Symbols::stated(unsigned symbol, tn::LinearDim &form) const {
+  for (auto [index, entry] : llvm::enumerate(entries)) {
+    AffineExpr own = getAffineSymbolExpr(index, context);
+    std::optional<tn::LinearDim> line =
+        entry.derived ? std::nullopt : tn::linearDim(entry.replacement ? entry.replacement : own);
+    if (line && line->symbol == symbol) {
+      form = *line;
+      return own;
+    }
+  }
+  form = {symbol, 1, 0};
+  return getAffineSymbolExpr(symbol, context);
+}
+
+bool Symbols::determine(unsigned symbol, AffineExpr value) {
+  tn::Symbol range = list.symbols()[symbol];
+  tn::SymbolList::Range possible = list.bounds(value);
+  if (possible.max < range.min || possible.min > range.max || !narrowTo(value, range)) {
+    return false;
+  }
+  tn::LinearDim form;
+  AffineExpr dim = stated(symbol, form);
+  record(tn::ConstraintKind::equal, dim,
+         addSizes(multiplySizes(value, constant(form.factor)), constant(form.offset)));
+  replace(symbol, value);
+  return true;
+}
+
+bool Symbols::takeMultiples(unsigned symbol, int64_t factor, int64_t remainder) {
+  tn::Symbol range = list.symbols()[symbol];
+  int64_t least = std::max<int64_t>(0, llvm::divideCeilSigned(range.min - remainder, factor));
+  int64_t most = llvm::divideFloorSigned(range.max - remainder, factor);
+  if (most < least) {
+    return false;
+  }
+  tn::LinearDim form;
+  AffineExpr dim = stated(symbol, form);
+  form.offset += form.factor * remainder;
+  form.factor *= factor;
+  std::string name = list.symbols()[cast<AffineSymbolExpr>(dim).getPosition()].name + "/" +
+                     std::to_string(form.factor);
+  while (contains(name)) {
+    name += "'";
+  }
+  AffineExpr quotient = get(name, least, most, entries[symbol].declared);
+  entries.back().derived = true;
+  llvm::erase_if(constraints, [&](const tn::Constraint &constraint) {
+    return constraint.kind == tn::ConstraintKind::divisible &&
+           constraint.left.isFunctionOfSymbol(cast<AffineSymbolExpr>(dim).getPosition());
+  });
+  record(tn::ConstraintKind::divisible, addSizes(dim, constant(-form.offset)),
+         constant(form.factor));
+  replace(symbol, addSizes(multiplySizes(quotient, constant(factor)), constant(remainder)));
+  return true;
+}
+
+void Symbols::replace(unsigned symbol, AffineExpr value) {
+  AffineExpr own = getAffineSymbolExpr(symbol, context);
+  for (Entry &entry : entries) {
+    if (entry.replacement) {
+      entry.replacement = tn::simplify(entry.replacement.replace(own, value));
+    }
+  }
+  entries[symbol].replacement = value;
+  ++replacedCount;
+}
+
+bool Symbols::narrow(unsigned symbol, int64_t min, int64_t max) {
+  if (min > max) {
+    return false;
+  }
+  list.setRange(symbol, min, max);
+  return true;
+}
+
+/// What lies in the range of `value`, if that is a line, bounds its symbol.
+bool Symbols::narrowTo(AffineExpr value, tn::Symbol range) {
+  std::optional<tn::LinearDim> line = tn::linearDim(value);
+  if (!line) {
+    return true;
+  }
+  const tn::Symbol &symbol = list.symbols()[line->symbol];
+  int64_t least = llvm::divideCeilSigned(range.min - line->offset, line->factor);
+  int64_t most = llvm::divideFloorSigned(range.max - line->offset, line->factor);
+  return narrow(line->symbol, std::max(symbol.min, least), std::min(symbol.max, most));
+}
+
+/// The expression over dims of inputs alone.
+AffineExpr Symbols::overInputs(AffineExpr expression) const {
+  SmallVector<AffineExpr> values;
+  for (auto [index, entry] : llvm::enumerate(entries)) {
+    tn::LinearDim form;
+    AffineExpr dim = entry.derived ? stated(index, form) : getAffineSymbolExpr(index, context);
+    values.push_back(entry.derived ? (dim - form.offset).floorDiv(form.factor) : dim);
+  }
+  return tn::simplify(expression.replaceSymbols(values));
+}
+
+void Symbols::record(tn::ConstraintKind kind, AffineExpr left, AffineExpr right) {
+  left = overInputs(left);
+  right = overInputs(right);
+  bool isKnown = llvm::any_of(constraints, [&](const tn::Constraint &known) {
+    return known.kind == kind && known.left == left && known.right == right;
+  });
+  if (!isKnown) {
+    constraints.push_back({kind, left, right, node});
+  }
 }
 
 namespace {

@@ -2,13 +2,16 @@
 // Relies on graph/Shape.h for bounds and for the normal form of expressions.
 #pragma once
 
+#include "compiler/graph/Constraints.h"
 #include "compiler/graph/Shape.h"
 
 namespace tenon::onnx {
 
 enum class Comparison : uint8_t { Equal, Less, LessOrEqual };
 
-class Symbols {
+/// The listener to the shape rules of an import: what they rely on is proved, or solved for a
+/// symbol and recorded.
+class Symbols : public tn::Assumptions {
 public:
   explicit Symbols(mlir::MLIRContext *owner) : context(owner) {}
 
@@ -20,24 +23,55 @@ public:
   tn::SymbolList::Range bounds(mlir::AffineExpr expression) const;
   /// Whether `a <op> b` holds for all values of the symbols; none if that differs or is not known.
   std::optional<bool> compare(mlir::AffineExpr a, Comparison op, mlir::AffineExpr b) const;
-  /// Proves a <= b. Where only the default range of a symbol stands against it, a smaller maximum
-  /// is declared: a position table of 512 rows means that no longer sequence is meant.
+  /// Proves a <= b. Where only the default range of a symbol stands against it, it becomes a
+  /// constraint: a position table of 512 rows means that no longer sequence is meant.
   bool atMost(mlir::AffineExpr a, mlir::AffineExpr b);
 
-  void store(mlir::ModuleOp module) const { list.store(module); }
+  bool assume(tn::ConstraintKind kind, mlir::AffineExpr left, mlir::AffineExpr right) override;
+  /// The node of the model that the next constraints come from.
+  void setNode(std::string_view name) { node = name; }
+
+  /// The expression without the symbols that constraints determine.
+  mlir::AffineExpr canonical(mlir::AffineExpr expression) const;
+  tn::Dims canonical(llvm::ArrayRef<mlir::AffineExpr> dims) const;
+  /// How many symbols constraints have determined so far.
+  unsigned determined() const { return replacedCount; }
+
+  /// Writes `tn.symbols` and `tn.constraints`.
+  void store(mlir::ModuleOp module) const;
+  llvm::ArrayRef<tn::Symbol> all() const { return list.symbols(); }
+  /// Whether the user gave the range of each that is a dim of an input.
+  bool areDeclared() const {
+    return llvm::all_of(entries,
+                        [](const Entry &entry) { return entry.declared || entry.derived; });
+  }
 
 private:
-  bool lowerMaximum(mlir::AffineExpr a, int64_t limit);
-  void rebuild();
+  struct Entry {
+    bool declared = false;        ///< the user gave its range
+    bool derived = false;         ///< no dim of an input: made by a constraint
+    mlir::AffineExpr replacement; ///< null while nothing determines the symbol
+  };
+
+  bool assumeEqual(mlir::AffineExpr left, mlir::AffineExpr right);
+  bool assumeEqualOrOne(mlir::AffineExpr left, mlir::AffineExpr right);
+  bool assumeAtLeast(mlir::AffineExpr left, mlir::AffineExpr right);
+  bool determine(unsigned symbol, mlir::AffineExpr value);
+  bool takeMultiples(unsigned symbol, int64_t factor, int64_t remainder);
+  void replace(unsigned symbol, mlir::AffineExpr value);
+  bool narrow(unsigned symbol, int64_t min, int64_t max);
+  bool narrowTo(mlir::AffineExpr value, tn::Symbol range);
+  mlir::AffineExpr stated(unsigned symbol, tn::LinearDim &form) const;
+  mlir::AffineExpr overInputs(mlir::AffineExpr expression) const;
+  void record(tn::ConstraintKind kind, mlir::AffineExpr left, mlir::AffineExpr right);
 
   mlir::MLIRContext *context;
-  llvm::SmallVector<tn::Symbol> symbols;
-  llvm::SmallVector<bool> declaredByUser;
   tn::SymbolList list;
+  llvm::SmallVector<Entry> entries; ///< as `list`
+  llvm::SmallVector<tn::Constraint> constraints;
+  std::string node;
+  unsigned replacedCount = 0;
 };
-
-/// A map without dims whose results are the expressions, over as many symbols as they name.
-mlir::AffineMap symbolMap(llvm::ArrayRef<mlir::AffineExpr> expressions, mlir::MLIRContext *context);
 
 // Arithmetic on sizes; null if a result cannot be written as an expression or could overflow.
 mlir::AffineExpr addSizes(mlir::AffineExpr a, mlir::AffineExpr b);

@@ -69,6 +69,34 @@ LogicalResult SelectOp::inferReturnTypes(MLIRContext *, infer::Location location
   return failed(dims) ? failure() : append(location, *dims, elementOf(adaptor.getA()), types);
 }
 
+LogicalResult RequireOp::inferReturnTypes(MLIRContext *, infer::Location, Adaptor adaptor,
+                                          Types &types) {
+  types.push_back(adaptor.getX().getType());
+  return success();
+}
+
+LogicalResult RequireOp::verify() {
+  if (!isa<RankedTensorType>(getX().getType())) {
+    return isa<RankedTensorType>(getCondition().getType())
+               ? emitOpError("has a scalar under a tensor's condition")
+               : success();
+  }
+  bool isOne = isa<RankedTensorType>(getCondition().getType()) && rankOf(getCondition()) == 0;
+  return isOne && getFailure() == Failure::constraint
+             ? success()
+             : emitOpError("of a tensor states a constraint by one bool");
+}
+
+OpFoldResult RequireOp::fold(FoldAdaptor adaptor) {
+  Attribute condition = adaptor.getCondition();
+  if (DenseElementsAttr elements = dyn_cast_or_null<DenseElementsAttr>(condition)) {
+    condition = elements.getSplatValue<Attribute>();
+  }
+  IntegerAttr flag = dyn_cast_or_null<IntegerAttr>(condition);
+  bool holds = flag && !flag.getValue().isZero() && getX().getType() == getY().getType();
+  return holds ? getX() : Value();
+}
+
 LogicalResult CastOp::verify() {
   return checkDims(getLoc(), getY(), dimsOf(getX()), "the result of a cast");
 }

@@ -1,5 +1,6 @@
 // Shape rules of gather and scatter in their forms.
 // Relies on infer/Infer.h; the values of the indices are checked when they are read, not here.
+#include "compiler/graph/Constraints.h"
 #include "compiler/graph/infer/Infer.h"
 
 #include "mlir/IR/Builders.h"
@@ -24,8 +25,13 @@ LogicalResult checkElementIndices(infer::Location location, Value x, Value indic
   for (size_t i = 0; i < data.size(); ++i) {
     std::optional<int64_t> have = constantDim(index[i]);
     std::optional<int64_t> most = constantDim(data[i]);
-    bool fits = have && most ? *have <= *most : have == 1 || sameDim(index[i], data[i]);
-    if (int64_t(i) != axis && data[i] && index[i] && !fits) {
+    if (int64_t(i) == axis || !data[i] || !index[i]) {
+      continue;
+    }
+    bool fits = have && most ? *have <= *most
+                             : sameDim(index[i], data[i]) ||
+                                   assumeIfHeard(ConstraintKind::at_least, data[i], index[i]);
+    if (!fits) {
       return emitOptionalError(location, "indices ", text(index), " reach beyond dim ", i, " of ",
                                text(data));
     }

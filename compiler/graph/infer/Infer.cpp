@@ -2,23 +2,15 @@
 // Relies on Shape.h for the arithmetic of dims.
 #include "compiler/graph/infer/Infer.h"
 
+#include "compiler/graph/Constraints.h"
+#include "compiler/graph/DimText.h"
 #include "llvm/Support/CheckedArithmetic.h"
-#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 
 namespace tenon::tn::infer {
 
-std::string text(AffineExpr dim) {
-  std::string result;
-  llvm::raw_string_ostream stream(result);
-  if (dim) {
-    stream << dim;
-  } else {
-    stream << "?";
-  }
-  return result;
-}
+std::string text(AffineExpr dim) { return dimText(dim, {}); }
 
 std::string text(ArrayRef<AffineExpr> dims) {
   std::string result = "[";
@@ -69,7 +61,7 @@ LogicalResult checkSameElement(Location location, Value a, Value b) {
 }
 
 LogicalResult checkSameDim(Location location, AffineExpr a, AffineExpr b, StringRef what) {
-  if (!a || !b || sameDim(a, b)) {
+  if (!a || !b || sameDim(a, b) || assume(ConstraintKind::equal, a, b)) {
     return success();
   }
   std::optional<int64_t> left = constantDim(a);
@@ -78,7 +70,7 @@ LogicalResult checkSameDim(Location location, AffineExpr a, AffineExpr b, String
     return emitOptionalError(location, what, ": ", *left, " and ", *right, " differ");
   }
   return emitOptionalError(location, what, ": ", text(a), " and ", text(b),
-                           " are not known to be equal; give the inputs fixed sizes with --shape");
+                           " are not known to be equal");
 }
 
 LogicalResult checkDims(Location location, Value value, ArrayRef<AffineExpr> dims, StringRef what) {
@@ -101,7 +93,8 @@ LogicalResult checkBroadcastsTo(Location location, ArrayRef<AffineExpr> part,
   for (size_t back = 1; fits && back <= part.size(); ++back) {
     AffineExpr have = part[part.size() - back];
     AffineExpr need = whole[whole.size() - back];
-    fits = !have || !need || constantDim(have) == 1 || sameDim(have, need);
+    fits = !have || !need || constantDim(have) == 1 || sameDim(have, need) ||
+           assume(ConstraintKind::equal, have, need);
   }
   if (fits) {
     return success();
@@ -161,12 +154,14 @@ FailureOr<AffineExpr> windowCount(Location location, AffineExpr size, const Wind
     return AffineExpr();
   }
   int64_t pads = window.padBegin + window.padEnd;
-  if (std::optional<int64_t> constant = constantDim(size)) {
-    if (*constant > kLargestExtent || *constant + pads < window.extent()) {
-      return emitOptionalError(location, "a window of ", window.extent(),
-                               " does not fit into a dim of ", *constant, " with ", pads,
-                               " of padding");
-    }
+  std::optional<int64_t> constant = constantDim(size);
+  AffineExpr least = getAffineConstantExpr(window.extent() - pads, size.getContext());
+  bool fits = constant ? *constant <= kLargestExtent && *constant + pads >= window.extent()
+                       : assumeIfHeard(ConstraintKind::at_least, size, least);
+  if (!fits) {
+    return emitOptionalError(location, "a window of ", window.extent(),
+                             " does not fit into a dim of ", text(size), " with ", pads,
+                             " of padding");
   }
   if (!ceilMode) {
     return (size + (pads - window.extent())).floorDiv(window.stride) + 1;

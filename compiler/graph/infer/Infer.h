@@ -32,7 +32,7 @@ llvm::LogicalResult append(Location location, llvm::ArrayRef<mlir::AffineExpr> d
 
 llvm::LogicalResult checkAxis(Location location, int64_t axis, int64_t rank);
 llvm::LogicalResult checkSameElement(Location location, mlir::Value a, mlir::Value b);
-/// Error unless the dims are known to be equal for every value of the symbols.
+/// Error unless the dims are known, or assumed, to be equal for every value of the symbols.
 llvm::LogicalResult checkSameDim(Location location, mlir::AffineExpr a, mlir::AffineExpr b,
                                  llvm::StringRef what);
 /// Error unless `value` has these dims.

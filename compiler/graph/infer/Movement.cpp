@@ -1,9 +1,9 @@
 // Shape rules and verifiers of the operations that move elements without computing.
 // Relies on infer/Infer.h; indices are checked when they are read, not here.
+#include "compiler/graph/Constraints.h"
 #include "compiler/graph/infer/Infer.h"
 
 #include "mlir/IR/Builders.h"
-#include "llvm/Support/CheckedArithmetic.h"
 
 using namespace mlir;
 using namespace tenon::tn;
@@ -69,6 +69,19 @@ LogicalResult ConcatOp::inferReturnTypes(MLIRContext *, infer::Location location
   return append(location, dims, elementOf(first), types);
 }
 
+namespace {
+
+/// The smallest dim that can be padded so: what is taken off is there, and so is an element to be
+/// repeated.
+int64_t leastPadded(PadOp::Adaptor pad, size_t index) {
+  int64_t begin = pad.getBegins()[index], end = pad.getEnds()[index];
+  int64_t takenOff = -std::min<int64_t>(begin, 0) - std::min<int64_t>(end, 0);
+  bool repeats = pad.getMode() != PadMode::constant && std::max(begin, end) > 0;
+  return std::max<int64_t>(takenOff, repeats ? 1 : 0);
+}
+
+} // namespace
+
 LogicalResult PadOp::inferReturnTypes(MLIRContext *context, infer::Location location,
                                       Adaptor adaptor, Types &types) {
   Dims dims = dimsOf(adaptor.getX());
@@ -84,13 +97,13 @@ LogicalResult PadOp::inferReturnTypes(MLIRContext *context, infer::Location loca
     }
   }
   for (auto [index, dim] : llvm::enumerate(dims)) {
-    bool grows = begins[index] > 0 || ends[index] > 0;
-    if (constantDim(dim) == 0 && grows && adaptor.getMode() != PadMode::constant) {
-      return emitOptionalError(location, "dim ", index, " is empty: there is nothing to repeat");
-    }
     AffineExpr growth = getAffineConstantExpr(begins[index] + ends[index], context);
     AffineExpr size = addDims(dim, growth);
-    if (dim && (!size || constantDim(size).value_or(0) < 0)) {
+    AffineExpr least = getAffineConstantExpr(leastPadded(adaptor, index), context);
+    bool fits =
+        !dim || (size && (constantDim(dim) ? *constantDim(dim) >= leastPadded(adaptor, index)
+                                           : assumeIfHeard(ConstraintKind::at_least, dim, least)));
+    if (!fits) {
       return emitOptionalError(location, "pads of ", begins[index], " and ", ends[index],
                                " do not fit dim ", index, " of size ", text(dim));
     }
@@ -105,7 +118,7 @@ LogicalResult ReshapeOp::verify() {
   }
   AffineExpr before = elementCount(getContext(), dimsOf(getX()));
   AffineExpr after = elementCount(getContext(), dimsOf(getY()));
-  if (!before || !after || before == after) {
+  if (!before || !after || before == after || assume(ConstraintKind::equal, before, after)) {
     return success();
   }
   return emitOpError("changes the number of elements from ")
@@ -113,9 +126,47 @@ LogicalResult ReshapeOp::verify() {
 }
 
 LogicalResult BroadcastOp::verify() {
-  return success(succeeded(checkSameElement(getLoc(), getX(), getY())) &&
-                 succeeded(checkBroadcastsTo(getLoc(), dimsOf(getX()), dimsOf(getY()), "tensor")));
+  Dims from = dimsOf(getX());
+  Dims to = dimsOf(getY());
+  bool fits = from.size() <= to.size();
+  for (size_t back = 1; fits && back <= from.size(); ++back) {
+    AffineExpr have = from[from.size() - back];
+    AffineExpr need = to[to.size() - back];
+    // A dim that is a number only when the model runs may turn out to be 1, by a constraint of the
+    // module.
+    fits = !have || !need || constantDim(have) == 1 || sameDim(have, need) ||
+           (!constantDim(have) && assumeIfHeard(ConstraintKind::equal_or_one, have, need));
+  }
+  if (!fits) {
+    return emitOpError("cannot broadcast ") << text(from) << " to " << text(to);
+  }
+  return checkSameElement(getLoc(), getX(), getY());
 }
+
+namespace {
+
+/// Whether slice `i` lies in its dim, for symbols by an assumption. Of no elements nothing is
+/// asked.
+bool isInside(AffineExpr size, AffineExpr start, AffineExpr count, int64_t step) {
+  if (!size || !count || constantDim(count) == 0) {
+    return true;
+  }
+  MLIRContext *context = size.getContext();
+  AffineExpr one = getAffineConstantExpr(1, context);
+  AffineExpr minusOne = getAffineConstantExpr(-1, context);
+  AffineExpr last =
+      addDims(start, multiplyDims(addDims(count, minusOne), getAffineConstantExpr(step, context)));
+  AffineExpr lowest = step > 0 ? start : last;
+  AffineExpr needed = addDims(step > 0 ? last : start, one);
+  auto atLeast = [](AffineExpr a, AffineExpr b) {
+    std::optional<int64_t> left = constantDim(a), right = constantDim(b);
+    return left && right ? *left >= *right : assumeIfHeard(ConstraintKind::at_least, a, b);
+  };
+  return last && needed && atLeast(lowest, getAffineConstantExpr(0, context)) &&
+         atLeast(size, needed);
+}
+
+} // namespace
 
 LogicalResult SliceOp::verify() {
   size_t rank = rankOf(getX());
@@ -133,15 +184,8 @@ LogicalResult SliceOp::verify() {
     if (getSteps()[i] == 0) {
       return emitOpError("has step 0 in dim ") << i;
     }
-    std::optional<int64_t> start = constantDim(starts.getResult(i));
-    std::optional<int64_t> size = constantDim(in[i]);
-    std::optional<int64_t> count = constantDim(out[i]);
-    if (!start || !size || !count || *count == 0) {
-      continue;
-    }
-    std::optional<int64_t> last = llvm::checkedMulAdd(*count - 1, getSteps()[i], *start);
-    if (*start < 0 || *start >= *size || !last || *last < 0 || *last >= *size) {
-      return emitOpError("reads outside dim ") << i << " of size " << *size;
+    if (!isInside(in[i], starts.getResult(i), out[i], getSteps()[i])) {
+      return emitOpError("reads outside dim ") << i << " of size " << text(in[i]);
     }
   }
   return success();
@@ -172,8 +216,13 @@ LogicalResult TopKOp::verify() {
   }
   AffineExpr count = dimsOf(getValues())[axis];
   std::optional<int64_t> size = constantDim(dims[axis]);
-  if (size && constantDim(count).value_or(0) > *size) {
-    return emitOpError("is asked for more than the ") << *size << " elements of axis " << axis;
+  std::optional<int64_t> asked = constantDim(count);
+  bool fits = size && asked ? *asked <= *size
+                            : !count || !dims[axis] ||
+                                  assumeIfHeard(ConstraintKind::at_least, dims[axis], count);
+  if (!fits) {
+    return emitOpError("is asked for more than the ")
+           << text(dims[axis]) << " elements of axis " << axis;
   }
   dims[axis] = count;
   return success(succeeded(checkDims(getLoc(), getValues(), dims, "values")) &&

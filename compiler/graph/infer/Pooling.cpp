@@ -1,5 +1,6 @@
 // Shape rules of pooling and the verifier of resampling.
 // Relies on infer/Infer.h for window arithmetic.
+#include "compiler/graph/Constraints.h"
 #include "compiler/graph/infer/Infer.h"
 
 #include "mlir/IR/Builders.h"
@@ -82,7 +83,11 @@ LogicalResult ResizeOp::verify() {
     }
   }
   for (auto [in, out] : llvm::zip_equal(dimsOf(getX()), dimsOf(getY()))) {
-    if (constantDim(in) == 0 && constantDim(out) != 0) {
+    AffineExpr one = getAffineConstantExpr(1, getContext());
+    bool hasElements =
+        !in || constantDim(out) == 0 ||
+        (constantDim(in) ? *constantDim(in) > 0 : assumeIfHeard(ConstraintKind::at_least, in, one));
+    if (!hasElements) {
       return emitOpError("cannot resample an empty dim");
     }
   }

@@ -1,5 +1,6 @@
 // Shape rules and verifiers of reductions, normalizations and the other operations along rows.
 // Relies on axes being sorted and not negative, which it checks.
+#include "compiler/graph/Constraints.h"
 #include "compiler/graph/infer/Infer.h"
 
 #include "mlir/IR/Builders.h"
@@ -64,7 +65,12 @@ LogicalResult ArgReduceOp::inferReturnTypes(MLIRContext *context, infer::Locatio
   if (failed(checkAxis(location, axis, dims.size()))) {
     return failure();
   }
-  if (constantDim(dims[axis]) == 0) {
+  AffineExpr one = getAffineConstantExpr(1, context);
+  bool hasElements =
+      !dims[axis] ||
+      (constantDim(dims[axis]) ? *constantDim(dims[axis]) > 0
+                               : assumeIfHeard(ConstraintKind::at_least, dims[axis], one));
+  if (!hasElements) {
     return emitOptionalError(location, "no element is the largest of none: axis ", axis,
                              " has size 0");
   }

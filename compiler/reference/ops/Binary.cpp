@@ -69,17 +69,15 @@ Status evaluateMul(Evaluation &evaluation) {
 }
 
 Status evaluateDiv(Evaluation &evaluation) {
-  return mapBinary(evaluation, [](auto a, auto b, bool &fault) -> decltype(a) {
+  int64_t least =
+      std::numeric_limits<int64_t>::min() >> (64 - bitWidth(evaluation.operands[0].dtype()));
+  return mapBinary(evaluation, [least](auto a, auto b, bool &fault) -> decltype(a) {
     using T = decltype(a);
     if constexpr (!std::is_same_v<T, double>) {
-      if (b == 0) {
+      bool overflows = std::is_signed_v<T> && b == T(-1) && a == T(least);
+      if (b == 0 || overflows) {
         fault = true;
         return 0;
-      }
-      if constexpr (std::is_signed_v<T>) {
-        if (b == -1) {
-          return T(-uint64_t(a)); // the most negative number wraps to itself
-        }
       }
     }
     return a / b;
@@ -119,6 +117,14 @@ template <typename T> T integerPower(T base, T exponent) {
   return T(result);
 }
 
+/// Integers to a negative power: 1 and -1 have one, that of 0 is a division by zero, others round
+/// to 0.
+template <typename T> T negativePower(T base, bool isOdd, bool &fault) {
+  fault |= base == 0;
+  bool isMinusOne = std::is_signed_v<T> && base == T(-1);
+  return base == 1 || (isMinusOne && !isOdd) ? T(1) : isMinusOne ? T(-1) : T(0);
+}
+
 Status evaluatePow(Evaluation &evaluation) {
   const Tensor &a = evaluation.operands[0];
   const Tensor &b = evaluation.operands[1];
@@ -127,14 +133,13 @@ Status evaluatePow(Evaluation &evaluation) {
     return visitElement(b.dtype(), [&](auto exponent) {
       using A = typename decltype(base)::Type;
       using B = typename decltype(exponent)::Type;
-      return mapBroadcast<A, B, A>(evaluation, a, b, y, [](auto x, auto e, bool &) {
+      return mapBroadcast<A, B, A>(evaluation, a, b, y, [](auto x, auto e, bool &fault) {
         using X = decltype(x);
         if constexpr (!std::is_same_v<X, double> && !std::is_same_v<decltype(e), double>) {
-          if (e >= 0) {
-            return integerPower<X>(x, X(e));
-          }
+          return e < 0 ? negativePower<X>(x, e & 1, fault) : integerPower<X>(x, X(e));
+        } else {
+          return std::pow(double(x), double(e));
         }
-        return narrow<X>(std::pow(double(x), double(e)));
       });
     });
   }));
@@ -222,12 +227,19 @@ Status evaluateSelect(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
+Status evaluateRequire(Evaluation &evaluation) {
+  if (evaluation.operands[1].as<Bool>()[0].value == 0) {
+    return Status::error(ErrorId::RunConstraint, cast<tn::RequireOp>(evaluation.op).getWhat());
+  }
+  return evaluation.finish(evaluation.operands[0]);
+}
+
 constexpr OpRow kRows[] = {
     {"tn.add", evaluateAdd},         {"tn.sub", evaluateSub},       {"tn.mul", evaluateMul},
     {"tn.div", evaluateDiv},         {"tn.mod", evaluateMod},       {"tn.pow", evaluatePow},
     {"tn.max", evaluateMax},         {"tn.min", evaluateMin},       {"tn.and", evaluateAnd},
     {"tn.or", evaluateOr},           {"tn.xor", evaluateXor},       {"tn.shift", evaluateShift},
-    {"tn.compare", evaluateCompare}, {"tn.select", evaluateSelect},
+    {"tn.compare", evaluateCompare}, {"tn.select", evaluateSelect}, {"tn.require", evaluateRequire},
 };
 
 } // namespace

@@ -125,8 +125,10 @@ Status evaluateArgReduce(Evaluation &evaluation) {
       Wide<T> bestValue = widen(x.as<T>()[kept.offset()]);
       for (int64_t k = 1; k < size; ++k) {
         Wide<T> value = widen(x.as<T>()[kept.offset() + k * split.reducedStrides[0]]);
-        bool better = largest ? value > bestValue : value < bestValue;
-        if (better || (last && value == bestValue)) {
+        // NaN is beyond every number, on either side.
+        bool isNan = value != value, bestIsNan = bestValue != bestValue;
+        bool better = isNan ? !bestIsNan : largest ? value > bestValue : value < bestValue;
+        if (better || (last && (value == bestValue || (isNan && bestIsNan)))) {
           best = k;
           bestValue = value;
         }

@@ -39,7 +39,7 @@ public:
     double left = std::ceil(x) - 1;
     double ratio = x - left;
     llvm::SmallVector<double> weights = weightsOf(ratio);
-    int64_t first = truncate(left) - int64_t(weights.size() / 2) + 1;
+    int64_t first = truncate<int64_t>(left) - int64_t(weights.size() / 2) + 1;
     double total = 0;
     for (auto [i, weight] : llvm::enumerate(weights)) {
       int64_t at = first + int64_t(i);
@@ -88,7 +88,7 @@ private:
     bool cubic = mode == tn::ResizeMode::cubic;
     double shrink = antialias ? std::min(scale, 1.0) : 1;
     double reach = cubic ? 2 : 1;
-    int64_t start = truncate(std::floor(-reach / shrink)) + 1;
+    int64_t start = truncate<int64_t>(std::floor(-reach / shrink)) + 1;
     llvm::SmallVector<double> weights;
     double total = 0;
     for (int64_t i = start; i < 2 - start; ++i) {

@@ -19,22 +19,6 @@ constexpr uint64_t kPage = 4096;
 constexpr int64_t kMoveBlock = 64 << 10; ///< bytes of a copy or fill done by one thread at once
 constexpr int64_t kLeastParallel = 512 << 10; ///< bytes that are worth waking threads for
 
-Status kernelError(int32_t code, const BoundStep &step, const engine::Plan &plan) {
-  std::string where = strCat("'", plan.instructions[step.instruction].label, "' (instruction ",
-                             step.instruction, "): ");
-  switch (code) {
-  case TENON_KERNEL_INDEX_RANGE:
-    return Status::error(ErrorId::RunIndexOutOfRange, where + "an index is out of range",
-                         "check the index tensors among the inputs");
-  case TENON_KERNEL_ARITHMETIC:
-    return Status::error(ErrorId::RunBadArithmetic, where + "integer division by zero",
-                         "check the divisors among the inputs");
-  default:
-    return Status::error(ErrorId::RunKernelFailed, where + strCat("the kernel returned ", code),
-                         "report it with the engine");
-  }
-}
-
 Status notOnHost() {
   return Status::error(ErrorId::RunBadBinding,
                        "a tensor lies on a GPU, but the engine runs on the CPU",
@@ -59,7 +43,7 @@ Result<std::unique_ptr<Executor>> CpuExecutor::create(const CpuVariant &variant,
 CpuExecutor::CpuExecutor(const CpuVariant &loaded, std::unique_ptr<ThreadPool> threadPool)
     : variant(loaded), pool(std::move(threadPool)), keptOutputs(loaded.plan().outputs.size()) {
   for (unsigned thread = 0; thread < pool->threads(); ++thread) {
-    contexts.push_back({TENON_KERNEL_ABI, thread, nullptr, 0});
+    contexts.push_back({TENON_KERNEL_ABI, thread, nullptr, 0, nullptr, 0});
   }
 }
 
@@ -173,14 +157,36 @@ int32_t CpuExecutor::call(const BoundPlan &bound, const BoundStep &step, int64_t
                                      bound.sizes.data() + step.firstSize, begin, end);
 }
 
+/// What guarded code may touch: the launch's buffers, and each thread its scratch.
+void CpuExecutor::setRanges(const BoundPlan &bound, const BoundStep &step) {
+  const engine::Instruction &launch = variant.plan().instructions[step.instruction];
+  size_t perThread = step.pointerCount + 1;
+  ranges.resize(perThread * contexts.size());
+  for (TenonKernelContext &context : contexts) {
+    TenonRange *own = ranges.data() + perThread * context.thread;
+    for (uint32_t i = 0; i < step.pointerCount; ++i) {
+      // An element of an empty buffer may be read and not used.
+      uint64_t bytes = static_cast<uint64_t>(bound.sources[step.firstPointer + i].bytes);
+      own[i] = {bound.pointers[step.firstPointer + i],
+                bytes == 0 ? engine::kBufferAlignment : bytes, i >= launch.reads && bytes != 0};
+    }
+    own[step.pointerCount] = {context.scratch, context.scratchBytes, 1};
+    context.ranges = own;
+    context.rangeCount = perThread;
+  }
+}
+
 int32_t CpuExecutor::launch(const BoundPlan &bound, const BoundStep &step) {
+  if (variant.plan().isGuarded) {
+    setRanges(bound, step);
+  }
   if (step.grid <= 1 || pool->threads() == 1) {
     return step.grid == 0 ? 0 : call(bound, step, 0, step.grid, 0);
   }
   pool->parallelFor(step.grid, [&](int64_t begin, int64_t end, unsigned thread) {
     int32_t code = call(bound, step, begin, end, thread);
-    if (code != TENON_KERNEL_OK) {
-      failure.store(code, std::memory_order_relaxed);
+    int32_t before = failure.load(std::memory_order_relaxed);
+    while (code > before && !failure.compare_exchange_weak(before, code)) {
     }
   });
   return failure.load(std::memory_order_relaxed);
@@ -217,7 +223,7 @@ Status CpuExecutor::execute(BoundPlan &bound, const RunOptions &options) {
     if (step.kind == InstructionKind::Launch) {
       int32_t code = launch(bound, step);
       if (code != TENON_KERNEL_OK) {
-        return kernelError(code, step, variant.plan());
+        return kernelError(code, variant.plan(), step.instruction);
       }
       continue;
     }

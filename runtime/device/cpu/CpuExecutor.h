@@ -39,6 +39,7 @@ private:
 
   Status reserveScratch(uint64_t bytesPerThread);
   int32_t launch(const BoundPlan &bound, const BoundStep &step);
+  void setRanges(const BoundPlan &bound, const BoundStep &step);
   void move(const BoundPlan &bound, const BoundStep &step);
   int32_t call(const BoundPlan &bound, const BoundStep &step, int64_t begin, int64_t end,
                unsigned thread) const;
@@ -50,6 +51,7 @@ private:
   AlignedBuffer scratch;
   std::vector<AlignedBuffer> keptOutputs;
   std::vector<TenonKernelContext> contexts; ///< by thread
+  std::vector<TenonRange> ranges;           ///< of guarded code, by thread
   std::atomic<int32_t> failure = 0;         ///< of the running launch
 };
 

@@ -31,7 +31,8 @@ CudaExecutor::CudaExecutor(const CudaVariant &loaded, const SessionOptions &opti
     : variant(loaded), device(loaded.device()), driver(device->driver()), stream(device),
       done(device), planStart(device), planEnd(device), arena(device, MemoryKind::Device),
       state(device, MemoryKind::Device), workspace(device, MemoryKind::Device),
-      overlaps(options.overlapBranches), calls(loaded, options.measureSeconds) {
+      statuses(device, MemoryKind::Pinned), overlaps(options.overlapBranches),
+      calls(loaded, options.measureSeconds) {
   for (size_t i = 0; i < variant.plan().inputs.size(); ++i) {
     inputs.emplace_back(device);
   }
@@ -151,6 +152,8 @@ Status CudaExecutor::bindOutput(size_t index, const OutputBinding &output, uint6
 
 Status CudaExecutor::execute(BoundPlan &bound, const RunOptions &options) {
   ContextScope scope(*device);
+  // A run that nobody waited for may have failed.
+  TENON_TRY(takeFailure());
   StreamHandle target =
       options.stream ? static_cast<StreamHandle>(options.stream) : stream.handle();
   if (isPending && lastStream != target) {
@@ -180,6 +183,7 @@ Status CudaExecutor::execute(BoundPlan &bound, const RunOptions &options) {
   }
   isPending = false;
   TENON_TRY(driver.check(driver.streamSynchronize(target), "waiting for the run"));
+  TENON_TRY(takeFailure());
   return finishOutputs();
 }
 
@@ -355,6 +359,8 @@ Result<std::vector<StepTime>> CudaExecutor::timeSteps(BoundPlan &bound, unsigned
     TENON_ASSIGN(double seconds, CudaEvent::secondsBetween(planStart, planEnd));
     times.push_back({step.instruction, seconds / std::max(count, 1u)});
   }
+  // Steps that are repeated by themselves may read anything.
+  (void)takeFailure().isOk();
   return times;
 }
 

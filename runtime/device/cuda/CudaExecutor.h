@@ -62,6 +62,8 @@ private:
 
   std::vector<BranchSection> branchesOf(const BoundPlan &bound) const;
   Status preparePart(BoundPlan &bound);
+  Status reserveStatuses(uint32_t count);
+  Status takeFailure();
   Status prepareLaunch(const BoundStep &step) const;
   /// Whether launches stand behind a call for machines on which `problem` is what there is.
   bool canDoWithout(const BoundStep &call, ErrorId problem) const;
@@ -89,6 +91,9 @@ private:
   CudaBuffer arena;
   CudaBuffer state;
   CudaBuffer workspace;
+  /// The host's, which kernels that fail write to: TENON_KERNEL_STATUSES bytes for each instruction
+  /// that can.
+  CudaBuffer statuses;
   std::vector<Port> inputs;
   std::vector<Port> outputs;
 

@@ -2,9 +2,11 @@
 
 #include "runtime/device/cuda/CudaPlanPart.h"
 
+#include "engine/KernelAbi.h"
 #include "support/Text.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace tenon::runtime::cuda {
 
@@ -142,7 +144,12 @@ std::vector<BranchSection> CudaExecutor::branchesOf(const BoundPlan &bound) cons
 
 Status CudaExecutor::preparePart(BoundPlan &bound) {
   std::unique_ptr<PlanPart> part = std::make_unique<PlanPart>(*this, bound, branchesOf(bound));
-  part->arguments.resize(bound.pointers.size() + bound.sizes.size() + bound.maps.size());
+  part->arguments.resize(bound.pointers.size() + bound.sizes.size() + bound.maps.size() +
+                         bound.statusCount);
+  TENON_TRY(reserveStatuses(bound.statusCount));
+  for (uint32_t i = 0; i < bound.statusCount; ++i) {
+    part->statuses.push_back(statuses.data() + i * TENON_KERNEL_STATUSES);
+  }
   part->maps.resize(bound.maps.size());
   part->mapped.resize(bound.maps.size());
   std::vector<LibraryCall> libraryCalls = callsOf(variant.plan(), bound);
@@ -159,6 +166,9 @@ Status CudaExecutor::preparePart(BoundPlan &bound) {
     }
     for (uint32_t i = 0; i < step.mapCount; ++i) {
       *argument++ = &part->maps[step.firstMap + i];
+    }
+    if (step.canFail) {
+      *argument++ = &part->statuses[step.firstStatus];
     }
     if (step.kind == InstructionKind::Launch) {
       bool isSpare = variant.plan().instructions[step.instruction].isSpare;
@@ -178,6 +188,38 @@ Status CudaExecutor::preparePart(BoundPlan &bound) {
   TENON_TRY(grow(workspace, workspaces * part->workspaceBytes, "the libraries' workspace"));
   bound.devicePart = std::move(part);
   return Status::ok();
+}
+
+/// The same number for every binding of a plan, so they keep their place.
+Status CudaExecutor::reserveStatuses(uint32_t count) {
+  uint64_t bytes = uint64_t(count) * TENON_KERNEL_STATUSES;
+  if (bytes > statuses.size()) {
+    TENON_TRY(grow(statuses, bytes, "the kernels' status"));
+    std::memset(statuses.data(), 0, statuses.size());
+  }
+  return Status::ok();
+}
+
+/// What kernels reported, once: the highest status of the first of them.
+Status CudaExecutor::takeFailure() {
+  std::span<const std::byte> places(statuses.data(), statuses.size());
+  if (std::ranges::all_of(places, [](std::byte status) { return status == std::byte(0); })) {
+    return Status::ok();
+  }
+  TENON_TRY(waitUntilIdle());
+  Status failure = Status::ok();
+  const std::byte *place = statuses.data();
+  for (uint32_t i = 0; i < variant.plan().instructions.size() && failure.isOk(); ++i) {
+    if (!variant.plan().instructions[i].canFail) {
+      continue;
+    }
+    for (int32_t code = TENON_KERNEL_STATUSES - 1; code > 0 && failure.isOk(); --code) {
+      failure = place[code] == std::byte(0) ? Status::ok() : kernelError(code, variant.plan(), i);
+    }
+    place += TENON_KERNEL_STATUSES;
+  }
+  std::memset(statuses.data(), 0, statuses.size());
+  return failure;
 }
 
 bool CudaExecutor::canDoWithout(const BoundStep &call, ErrorId problem) const {

@@ -28,7 +28,7 @@ struct CudaExecutor::PlanPart : DevicePart, StepRunner {
     return executor.variant.module().kernel(step.kernel);
   }
   void **params(const BoundStep &step) override {
-    return arguments.data() + step.firstPointer + step.firstSize + step.firstMap;
+    return arguments.data() + step.firstPointer + step.firstSize + step.firstMap + step.firstStatus;
   }
   /// Makes the tensor maps those of the plan's present addresses.
   Status encodeMaps();
@@ -37,8 +37,10 @@ struct CudaExecutor::PlanPart : DevicePart, StepRunner {
 
   CudaExecutor &executor;
   BoundPlan &bound;
-  /// Addresses of each step's pointers, then of its sizes, then of its tensor maps.
+  /// Addresses of each step's pointers, then of its sizes, its tensor maps, and of the pointer to
+  /// its status.
   std::vector<void *> arguments;
+  std::vector<std::byte *> statuses; ///< by the number of a step that can fail
   std::vector<EncodedTensorMap> maps;
   std::vector<void *> mapped; ///< by map: the address it was encoded with
   std::map<uint32_t, std::shared_ptr<library::Plan>> calls; ///< by instruction

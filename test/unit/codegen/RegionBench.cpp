@@ -127,7 +127,7 @@ void measure(const Case &c, engine::CpuLevel level) {
   int64_t grid = *engine::evaluate(kernel->grid, {});
   uint64_t scratchBytes = *engine::evaluate(kernel->scratch, {});
   void *scratch = aligned_alloc(64, (scratchBytes + 127) / 64 * 64);
-  TenonKernelContext context{TENON_KERNEL_ABI, 0, scratch, scratchBytes};
+  TenonKernelContext context{TENON_KERNEL_ABI, 0, scratch, scratchBytes, nullptr, 0};
   auto *run = code.function<std::remove_pointer_t<TenonKernelFn>>("bench");
   double best = 0, top = 0;
   int calls = static_cast<int>(3e8 / c.flops) + 1;

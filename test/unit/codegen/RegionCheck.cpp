@@ -8,6 +8,7 @@
 #include "engine/KernelAbi.h"
 #include "mlir/Parser/Parser.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
@@ -29,10 +30,60 @@ reference::Tensor seeded(RankedTensorType type, ArrayRef<int64_t> symbols, uint6
   for (int64_t i = 0; i < wide->count(); ++i) {
     seed = seed * 6364136223846793005u + 1442695040888963407u;
     double uniform = double(seed >> 40) / double(1 << 24);
-    wide->as<double>()[i] =
-        isFloat ? uniform * 4 - 2 : double(int64_t(uniform * (isBool ? 2 : 3)));
+    wide->as<double>()[i] = isFloat ? uniform * 4 - 2 : double(int64_t(uniform * (isBool ? 2 : 3)));
   }
   return *reference::convert(*wide, *reference::dtypeOf(type.getElementType()));
+}
+
+} // namespace
+
+namespace {
+
+struct KernelRun {
+  std::vector<reference::Tensor> outputs;
+  int32_t status = 0;
+};
+
+KernelRun runKernel(const Kernel &kernel, engine::CpuLevel level,
+                    ArrayRef<reference::Tensor> inputs, ArrayRef<reference::Tensor> results,
+                    const std::vector<int64_t> &symbols, int pieces, int shortened) {
+  LoadedCode code(level, {kernel.object}, {kernel.symbol});
+  KernelRun run;
+  std::vector<reference::Tensor> &outputs = run.outputs;
+  std::vector<void *> buffers;
+  std::vector<TenonRange> ranges;
+  auto addRange = [&](const void *begin, uint64_t bytes, uint64_t writable) {
+    bool isShort = static_cast<int>(ranges.size()) == shortened;
+    ranges.push_back({begin, bytes == 0 ? 64 : bytes - isShort, writable});
+  };
+  for (const reference::Tensor &input : inputs) {
+    buffers.push_back(const_cast<char *>(input.bytes()));
+    addRange(input.bytes(), input.byteCount(), 0);
+  }
+  outputs.reserve(results.size());
+  for (const reference::Tensor &result : results) {
+    outputs.push_back(*reference::Tensor::create(result.dtype(), result.dims()));
+    memset(outputs.back().mutableBytes(), 0x7f, outputs.back().byteCount());
+    buffers.push_back(outputs.back().mutableBytes());
+    addRange(outputs.back().bytes(), outputs.back().byteCount(), 1);
+  }
+  int64_t grid = *engine::evaluate(kernel.grid, symbols);
+  uint64_t scratchBytes = *engine::evaluate(kernel.scratch, symbols);
+  void *scratch = aligned_alloc(64, (scratchBytes + 127) / 64 * 64);
+  memset(scratch, 0x7f, scratchBytes);
+  ranges.push_back({scratch, scratchBytes, 1});
+  TenonKernelContext context{TENON_KERNEL_ABI, 0, scratch, scratchBytes, ranges.data(),
+                             ranges.size()};
+  for (int piece = 0; piece < pieces; ++piece) {
+    int64_t begin = grid * piece / pieces, end = grid * (piece + 1) / pieces;
+    if (begin < end) {
+      run.status =
+          std::max(run.status, code.function<std::remove_pointer_t<TenonKernelFn>>(kernel.symbol)(
+                                   &context, buffers.data(), symbols.data(), begin, end));
+    }
+  }
+  free(scratch);
+  return run;
 }
 
 } // namespace
@@ -40,32 +91,21 @@ reference::Tensor seeded(RankedTensorType type, ArrayRef<int64_t> symbols, uint6
 std::vector<reference::Tensor> runKernel(const Kernel &kernel, engine::CpuLevel level,
                                          ArrayRef<reference::Tensor> inputs,
                                          ArrayRef<reference::Tensor> results,
-                                         const std::vector<int64_t> &symbols, int pieces) {
-  LoadedCode code(level, {kernel.object}, {kernel.symbol});
-  std::vector<reference::Tensor> outputs;
-  std::vector<void *> buffers;
-  for (const reference::Tensor &input : inputs) {
-    buffers.push_back(const_cast<char *>(input.bytes()));
+                                         const std::vector<int64_t> &symbols, int pieces,
+                                         int32_t *status) {
+  KernelRun run = runKernel(kernel, level, inputs, results, symbols, pieces, /*shortened=*/-1);
+  if (status) {
+    *status = run.status;
+  } else {
+    EXPECT_EQ(TENON_KERNEL_OK, run.status) << kernel.symbol << " failed";
   }
-  for (const reference::Tensor &result : results) {
-    outputs.push_back(*reference::Tensor::create(result.dtype(), result.dims()));
-    memset(outputs.back().mutableBytes(), 0x7f, outputs.back().byteCount());
-    buffers.push_back(outputs.back().mutableBytes());
-  }
-  int64_t grid = *engine::evaluate(kernel.grid, symbols);
-  uint64_t scratchBytes = *engine::evaluate(kernel.scratch, symbols);
-  void *scratch = aligned_alloc(64, (scratchBytes + 127) / 64 * 64);
-  memset(scratch, 0x7f, scratchBytes);
-  TenonKernelContext context{TENON_KERNEL_ABI, 0, scratch, scratchBytes};
-  for (int piece = 0; piece < pieces; ++piece) {
-    int64_t begin = grid * piece / pieces, end = grid * (piece + 1) / pieces;
-    if (begin < end) {
-      code.function<std::remove_pointer_t<TenonKernelFn>>(kernel.symbol)(
-          &context, buffers.data(), symbols.data(), begin, end);
-    }
-  }
-  free(scratch);
-  return outputs;
+  return std::move(run.outputs);
+}
+
+int32_t guardedStatus(const Kernel &kernel, engine::CpuLevel level,
+                      ArrayRef<reference::Tensor> inputs, ArrayRef<reference::Tensor> results,
+                      const std::vector<int64_t> &symbols, int shortened) {
+  return runKernel(kernel, level, inputs, results, symbols, /*pieces=*/1, shortened).status;
 }
 
 std::string kernelText(const std::string &strategy, const std::string &signature,

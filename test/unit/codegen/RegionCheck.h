@@ -23,10 +23,18 @@ std::string kernelText(const std::string &strategy, const std::string &signature
                        const std::string &body, const std::string &symbols = "");
 
 /// Loads a kernel and runs it over its whole grid in `pieces` calls. `results` give the types and
-/// dims of what is returned.
+/// dims of what is returned; `status`, which must be there if the kernel fails, gets its highest.
 std::vector<reference::Tensor> runKernel(const Kernel &kernel, engine::CpuLevel level,
                                          llvm::ArrayRef<reference::Tensor> inputs,
                                          llvm::ArrayRef<reference::Tensor> results,
-                                         const std::vector<int64_t> &symbols, int pieces);
+                                         const std::vector<int64_t> &symbols, int pieces,
+                                         int32_t *status = nullptr);
+
+/// What a kernel with bounds checks returns (engine/KernelAbi.h) where buffer `shortened` is said
+/// to be a byte shorter than it is; -1 for none.
+int32_t guardedStatus(const Kernel &kernel, engine::CpuLevel level,
+                      llvm::ArrayRef<reference::Tensor> inputs,
+                      llvm::ArrayRef<reference::Tensor> results,
+                      const std::vector<int64_t> &symbols, int shortened = -1);
 
 } // namespace tenon::codegen::cpu

@@ -186,7 +186,8 @@ template <typename T> void expectSpecials(llvm::StringRef element) {
   expectSpecial<T>("math.asin", element, {1, -1, 2, kNan}, {M_PI_2, -M_PI_2, kNan, kNan});
   expectSpecial<T>("math.acos", element, {1, 2, kNan}, {0, kNan, kNan});
   expectSpecial<T>("math.sin", element, {kInf, kNan, 0}, {kNan, kNan, 0});
-  expectSpecial<T>("math.acosh", element, {1, 0.5, kInf, kNan}, {0, kNan, kInf, kNan});
+  expectSpecial<T>("math.acosh", element, {1, 0.5, kInf, kNan, -1e9f, -kInf},
+                   {0, kNan, kInf, kNan, kNan, kNan});
   expectSpecial<T>("math.asinh", element, {kInf, -kInf, kNan}, {kInf, -kInf, kNan});
   expectSpecial<T>("math.atanh", element, {1, -1, 2, kNan}, {kInf, -kInf, kNan, kNan});
   expectSpecial<T>("math.sinh", element, {kInf, -kInf, kNan}, {kInf, -kInf, kNan});
@@ -194,6 +195,13 @@ template <typename T> void expectSpecials(llvm::StringRef element) {
   std::vector<T> base = {2, -2, -2, -8, 0, 0, kInf, 1, kNan, 4, -kInf};
   std::vector<T> exponent = {10, 3, 4, 0.5, 2, -1, 2, kNan, 0, 0.5, 3};
   std::vector<double> power = {1024, -8, 16, kNan, 0, kInf, kInf, 1, 1, 2, -kInf};
+  for (T x : {T(-0.f), T(0), T(-1), T(1), T(0.5), T(-2), T(kInf), T(-kInf), T(kNan)}) {
+    for (T n : {T(-3), T(-2), T(-0.5), T(0), T(0.5), T(1), T(2), T(kInf), T(-kInf), T(kNan)}) {
+      base.push_back(x);
+      exponent.push_back(n);
+      power.push_back(std::pow(x, n));
+    }
+  }
   std::vector<T> y = apply<T>("math.powf", element, base, exponent);
   for (size_t i = 0; i < base.size(); ++i) {
     bool same = std::isnan(power[i]) ? std::isnan(y[i])
@@ -202,6 +210,34 @@ template <typename T> void expectSpecials(llvm::StringRef element) {
   }
   expectSpecial<T>("arith.remf", element, {7, -7, 7.5, 5, kInf, 3}, {1, -1, 1.5, 5, kNan, kNan},
                    {3, 3, 2, kInf, 2, 0});
+  std::vector<T> dividends, divisors;
+  std::vector<double> rests;
+  using Limits = std::numeric_limits<T>;
+  std::vector<T> numbers = {0,
+                            T(-0.f),
+                            1,
+                            -1,
+                            3,
+                            T(0.1),
+                            T(-5.5),
+                            1e30,
+                            T(1e-30),
+                            kInf,
+                            kNan,
+                            1e38,
+                            Limits::max(),
+                            Limits::denorm_min(),
+                            Limits::lowest(),
+                            3 * Limits::denorm_min(),
+                            Limits::min()};
+  for (T a : numbers) {
+    for (T b : numbers) {
+      dividends.push_back(a);
+      divisors.push_back(b);
+      rests.push_back(std::fmod(a, b));
+    }
+  }
+  expectSpecial<T>("arith.remf", element, dividends, rests, divisors);
 }
 
 TEST(VectorMath, SpecialValuesOfF32) { expectSpecials<float>("f32"); }
@@ -247,8 +283,8 @@ TEST(VectorMath, RoundingToHalfNeedsNoCalls) {
 }
 
 TEST(VectorMath, IntegerPower) {
-  std::vector<int64_t> y = apply<int64_t>("math.ipowi", "i64", {2, -3, 7, 5}, {10, 3, 0, -1});
-  EXPECT_EQ(y, (std::vector<int64_t>{1024, -27, 1, 1}));
+  std::vector<int64_t> y = apply<int64_t>("math.ipowi", "i64", {2, -3, 7, 3}, {10, 3, 0, -1});
+  EXPECT_EQ(y, (std::vector<int64_t>{1024, -27, 1, -6148914691236517205}));
 }
 
 } // namespace

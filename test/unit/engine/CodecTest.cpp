@@ -32,6 +32,8 @@ void expectSame(const Instruction &a, const Instruction &b) {
   EXPECT_EQ(a.threads, b.threads);
   EXPECT_EQ(a.call, b.call);
   EXPECT_EQ(a.isSpare, b.isSpare);
+  EXPECT_EQ(a.canFail, b.canFail);
+  EXPECT_EQ(a.constraint, b.constraint);
   ASSERT_EQ(a.tensorMaps.size(), b.tensorMaps.size());
   for (size_t i = 0; i < a.tensorMaps.size(); ++i) {
     const TensorMap &map = a.tensorMaps[i], &other = b.tensorMaps[i];
@@ -70,6 +72,8 @@ TEST(Codec, PlanRoundTrip) {
   builder.plan.instructions.back().queue = 4;
   builder.plan.instructions.back().threads = 96;
   builder.plan.instructions.back().isSpare = true;
+  builder.plan.instructions.back().canFail = true;
+  builder.plan.instructions.back().constraint = "k is at most 5";
   builder.plan.instructions.back().call = {std::byte(1), std::byte(2)};
   builder.plan.instructions.back().tensorMaps = {
       {1, 2, builder.size(32), builder.size(64), builder.size(128), 256, 64},
@@ -77,6 +81,8 @@ TEST(Codec, PlanRoundTrip) {
   builder.plan.buffers[0].device = 2;
   builder.finish();
   builder.plan.arenaBytes = 77;
+  builder.plan.constraints = {
+      {ConstraintKind::Divisible, builder.size(6), builder.size(3), "split"}};
   const Plan &plan = builder.plan;
 
   Result<Plan> decoded = decodePlan(encodePlan(plan));
@@ -85,6 +91,11 @@ TEST(Codec, PlanRoundTrip) {
   ASSERT_EQ(plan.symbols.size(), decoded->symbols.size());
   EXPECT_EQ("batch", decoded->symbols[0].name);
   EXPECT_EQ(64, decoded->symbols[0].max);
+  ASSERT_EQ(1u, decoded->constraints.size());
+  EXPECT_EQ(ConstraintKind::Divisible, decoded->constraints[0].kind);
+  EXPECT_EQ(plan.constraints[0].left, decoded->constraints[0].left);
+  EXPECT_EQ(plan.constraints[0].right, decoded->constraints[0].right);
+  EXPECT_EQ("split", decoded->constraints[0].node);
   ASSERT_EQ(plan.exprs.size(), decoded->exprs.size());
   for (ExprId id = 0; id < plan.exprs.size(); ++id) {
     EXPECT_EQ(plan.exprs.format(id), decoded->exprs.format(id));

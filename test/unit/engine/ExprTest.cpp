@@ -77,9 +77,9 @@ TEST(Expr, RefusesMalformedPrograms) {
 TEST(Expr, Prints) {
   ExprTable exprs;
   ExprId e = exprs.ceilDiv(exprs.mul(exprs.symbol(0), exprs.constant(128)), exprs.constant(64));
-  EXPECT_EQ("((s0 * 128) ceildiv 64)", exprs.format(e));
+  EXPECT_EQ("ceil(s0 * 128 / 64)", exprs.format(e));
   std::vector<std::string> names = {"batch"};
-  EXPECT_EQ("((batch * 128) ceildiv 64)", exprs.format(e, names));
+  EXPECT_EQ("ceil(batch * 128 / 64)", exprs.format(e, names));
 }
 
 } // namespace

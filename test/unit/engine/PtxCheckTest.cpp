@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 namespace tenon::engine {
 namespace {
 
@@ -82,6 +84,22 @@ TEST(PtxCheck, GuardsWriterAndReader) {
   }
   engine.content.variants[0].cubin = Bytes(cubin).first(10);
   EXPECT_EQ(ErrorId::EngineBadCode, engine.write(path).status().id());
+}
+
+/// Words of one letter each, in twice the text, take about twice the time; not four times.
+TEST(PtxCheck, TakesTimeInProportionToTheText) {
+  auto secondsOf = [](size_t words) {
+    std::string text = kGood;
+    for (size_t i = 0; i < words; ++i) {
+      text += "a/b ";
+    }
+    text += '\0';
+    std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+    EXPECT_TRUE(checkPtx(std::as_bytes(std::span(text)), "sm_90").isOk());
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  // Searching all of the rest for each of these words would take minutes.
+  EXPECT_LT(secondsOf(4 << 20), 5);
 }
 
 } // namespace

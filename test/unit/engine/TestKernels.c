@@ -96,3 +96,22 @@ KERNEL test_nothing(const TenonKernelContext *context, void *const *buffers, con
                     int64_t begin, int64_t end) {
   return TENON_KERNEL_OK;
 }
+
+/* What no code object may have, each alone. */
+#if defined(TENON_TEST_RESOLVER)
+static void *resolve(void) { return (void *)test_nothing; }
+__attribute__((visibility("default"), ifunc("resolve"))) void test_resolved(void);
+#elif defined(TENON_TEST_TABLE)
+__attribute__((used)) static const void *const table[] = {(const void *)test_nothing};
+#elif defined(TENON_TEST_UNDEFINED)
+void test_elsewhere(void);
+KERNEL test_caller(const TenonKernelContext *context, void *const *buffers, const int64_t *sizes,
+                   int64_t begin, int64_t end) {
+  test_elsewhere();
+  return TENON_KERNEL_OK;
+}
+#elif defined(TENON_TEST_DATA)
+__attribute__((visibility("default"))) int test_data = 1;
+#elif defined(TENON_TEST_THREAD)
+__attribute__((visibility("default"))) __thread int test_thread = 1;
+#endif

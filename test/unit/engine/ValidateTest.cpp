@@ -73,7 +73,6 @@ TEST(Validate, SymbolsAndPorts) {
        {"empty range", bad, [](Plan &p) { p.symbols[0].max = 0; }},
        {"symbol of no input", bad, [](Plan &p) { p.symbols[0].input = 1; }},
        {"symbol of no dim", bad, [](Plan &p) { p.symbols[0].dim = 2; }},
-       {"symbol of another dim", bad, [](Plan &p) { p.symbols[0].dim = 1; }},
        {"port without name", bad, [](Plan &p) { p.inputs[0].name = ""; }},
        {"port named twice", bad, [](Plan &p) { p.outputs.push_back(p.outputs[0]); }},
        {"unknown type", bad, [](Plan &p) { p.inputs[0].dtype = static_cast<DType>(99); }},
@@ -91,7 +90,11 @@ TEST(Validate, SymbolsAndPorts) {
        {"expression", ErrorId::EngineBadExpression,
         [](Plan &p) { p.exprs.append({{ExprOp::Add, 0}}); }},
        {"symbol in expression", ErrorId::EngineBadExpression,
-        [](Plan &p) { p.exprs.append({{ExprOp::Symbol, 1}}); }}});
+        [](Plan &p) { p.exprs.append({{ExprOp::Symbol, 1}}); }},
+       {"constraint without expression", ErrorId::EngineBadExpression,
+        [](Plan &p) { p.constraints.push_back({ConstraintKind::Equal, 0, kNone, "n"}); }},
+       {"constraint of an unknown kind", ErrorId::EngineBadExpression,
+        [](Plan &p) { p.constraints.push_back({static_cast<ConstraintKind>(4), 0, 0, "n"}); }}});
 }
 
 TEST(Validate, Buffers) {
@@ -284,6 +287,7 @@ TEST(Validate, InstructionsOfAGpu) {
                    }});
   cases.push_back({"map of a call", bad,
                    [](Plan &p) { p.instructions[4].tensorMaps = p.instructions[0].tensorMaps; }});
+  cases.push_back({"status of a call", bad, [](Plan &p) { p.instructions[5].canFail = true; }});
   cases.push_back({"spare of no call", bad, [](Plan &p) { p.instructions[0].isSpare = true; }});
   cases.push_back({"call as a spare", bad, [](Plan &p) { p.instructions[5].isSpare = true; }});
   cases.push_back({"scale", bad, [](Plan &p) {

@@ -107,7 +107,7 @@ const Bad kBad[] = {
     {"%0: tensor<0xf32>",
      "tn.pad <reflect> %0 {begins = array<i64: 1>, ends = array<i64: 1>} : (tensor<0xf32>) -> "
      "tensor<2xf32>",
-     "nothing to repeat"},
+     "do not fit dim 0 of size 0"},
     {"%0: tensor<3x4xf32>, %1: tensor<2xi64>",
      "tn.gather %0, %1 {axis = 2 : i64} : (tensor<3x4xf32>, tensor<2xi64>) -> tensor<3x4xf32>",
      "axis 2 is outside"},
@@ -128,7 +128,8 @@ const Bad kBad[] = {
      "updates: 5 and 4 differ"},
     {"%0: {A}", "tn.reshape %0 : ({A}) -> tensor<?x25xf32, #tn.shape<()[s0] -> (s0, 25)>>",
      "changes the number of elements from s0 * 24 to s0 * 25"},
-    {"%0: {A}", "tn.broadcast %0 : ({A}) -> tensor<4x3x8xf32>", "does not broadcast to"},
+    {"%0: tensor<2x8xf32>", "tn.broadcast %0 : (tensor<2x8xf32>) -> tensor<4x3x8xf32>",
+     "cannot broadcast"},
     {"%0: tensor<4xf32>",
      "tn.slice %0 {starts = affine_map<() -> (2)>, steps = array<i64: 2>} : (tensor<4xf32>) -> "
      "tensor<2xf32>",

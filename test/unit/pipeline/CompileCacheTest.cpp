@@ -6,10 +6,13 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <sstream>
+#include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace fs = std::filesystem;
+using tenon::FileStamp;
 using tenon::Hash128;
 using tenon::hashText;
 using tenon::pipeline::CompileCache;
@@ -107,7 +110,8 @@ TEST(CompileCacheTest, AChangedDependencyIsAMiss) {
   CompileCache cache(folder.path("cache"));
   writeText(folder.path("engine"), "bytes");
   writeText(folder.path("weights.bin"), "1234");
-  cache.storeFile(kKey, folder.path("engine"), {folder.path("weights.bin")}, "note");
+  std::string weights = folder.path("weights.bin");
+  cache.storeFile(kKey, folder.path("engine"), {{weights, FileStamp::of(weights)}}, "note");
   EXPECT_TRUE(cache.fetchFile(kKey, folder.path("other")));
   writeText(folder.path("weights.bin"), "12345");
   EXPECT_FALSE(cache.fetchFile(kKey, folder.path("other")));
@@ -131,6 +135,102 @@ TEST(CompileCacheTest, TheLongestUnusedGoFirst) {
   EXPECT_TRUE(cache.find(hashText("old")));
   EXPECT_TRUE(cache.find(hashText("middle")));
   EXPECT_FALSE(cache.find(hashText("new")));
+}
+
+TEST(CompileCacheTest, AnInputThatChangedBeforeItWasStoredIsAMiss) {
+  TemporaryFolder folder;
+  CompileCache cache(folder.path("cache"));
+  writeText(folder.path("engine"), "bytes");
+  std::string weights = folder.path("weights.bin");
+  writeText(weights, "1234");
+  FileStamp before = FileStamp::of(weights);
+  writeText(weights, "12345");
+  cache.storeFile(kKey, folder.path("engine"), {{weights, before}}, "note");
+  EXPECT_FALSE(cache.fetchFile(kKey, folder.path("other")));
+}
+
+TEST(CompileCacheTest, AFolderThatOthersMayWriteToIsNotUsed) {
+  TemporaryFolder folder;
+  for (mode_t mode : {0770, 0707, 0777}) {
+    fs::create_directory(folder.path("cache"));
+    ASSERT_EQ(0, ::chmod(folder.path("cache").c_str(), mode));
+    CompileCache cache(folder.path("cache"));
+    EXPECT_FALSE(cache.isEnabled()) << std::oct << mode;
+    EXPECT_NE(std::string::npos, cache.problem().message().find("others may write to it"));
+    fs::remove(folder.path("cache"));
+  }
+  if (::geteuid() == 0) { // only root can make what is another user's
+    fs::create_directory(folder.path("cache"));
+    ASSERT_EQ(0, ::chown(folder.path("cache").c_str(), 12345, 12345));
+    EXPECT_FALSE(CompileCache(folder.path("cache")).isEnabled());
+  }
+}
+
+TEST(CompileCacheTest, TheFolderIsMadeForTheUserOnly) {
+  TemporaryFolder folder;
+  ::umask(0);
+  CompileCache cache(folder.path("new/cache"));
+  cache.store(kKey, "payload");
+  ::umask(022);
+  for (const char *path : {"new", "new/cache"}) {
+    EXPECT_EQ(fs::perms::owner_all, fs::status(folder.path(path)).permissions());
+  }
+  EXPECT_EQ(fs::perms::owner_read | fs::perms::owner_write,
+            fs::status(filesIn(folder.path("new/cache")).front()).permissions());
+}
+
+TEST(CompileCacheTest, EntriesThatOthersMayWriteToOrThatAreLinksAreMisses) {
+  TemporaryFolder folder;
+  CompileCache cache(folder.path("cache"));
+  cache.store(kKey, "payload");
+  fs::path entry = filesIn(folder.path("cache")).front();
+  for (mode_t mode : {0620, 0602}) {
+    ASSERT_EQ(0, ::chmod(entry.c_str(), mode));
+    EXPECT_FALSE(cache.find(kKey)) << std::oct << mode;
+  }
+  ASSERT_EQ(0, ::chmod(entry.c_str(), 0600));
+  EXPECT_TRUE(cache.find(kKey));
+  fs::rename(entry, folder.path("elsewhere"));
+  fs::create_symlink(folder.path("elsewhere"), entry);
+  EXPECT_FALSE(cache.find(kKey));
+  fs::remove(entry);
+  ASSERT_EQ(0, ::mkfifo(entry.c_str(), 0600));
+  EXPECT_FALSE(cache.find(kKey));
+}
+
+TEST(CompileCacheTest, AnEngineThatOthersMayWriteToIsHeldAsACopy) {
+  TemporaryFolder folder;
+  CompileCache cache(folder.path("cache"));
+  writeText(folder.path("engine"), "bytes");
+  ASSERT_EQ(0, ::chmod(folder.path("engine").c_str(), 0664));
+  cache.storeFile(kKey, folder.path("engine"), {}, "note");
+  EXPECT_EQ(1u, fs::hard_link_count(folder.path("engine")));
+  writeText(folder.path("engine"), "BYTES");
+  EXPECT_TRUE(cache.fetchFile(kKey, folder.path("other")));
+  EXPECT_EQ(readText(folder.path("other")), "bytes");
+  // Through a link to it, others may get the right to write later.
+  ASSERT_EQ(0, ::chmod(folder.path("cache/" + kKey.hex() + ".engine").c_str(), 0666));
+  EXPECT_FALSE(cache.fetchFile(kKey, folder.path("third")));
+}
+
+TEST(CompileCacheTest, WhatKilledProcessesLeftIsSweptAndOthersFilesAreNot) {
+  TemporaryFolder folder;
+  CompileCache cache(folder.path(), 100);
+  std::string left = folder.path(kKey.hex() + ".engine.tmp.1.1");
+  std::string inWork = folder.path(kKey.hex() + ".entry.tmp.2.2");
+  std::string users = folder.path("thesis.txt");
+  for (const std::string &path : {left, inWork}) {
+    writeText(path, "half");
+  }
+  writeText(users, std::string(1000, 'x'));
+  fs::file_time_type now = fs::file_time_type::clock::now();
+  for (const std::string &path : {left, users}) {
+    fs::last_write_time(path, now - CompileCache::kLongestWrite - std::chrono::minutes(1));
+  }
+  cache.trim();
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_TRUE(fs::exists(inWork));
+  EXPECT_TRUE(fs::exists(users));
 }
 
 TEST(CompileCacheTest, WritersAndReadersOfOneKeySeeWholeEntries) {

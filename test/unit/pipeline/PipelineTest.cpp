@@ -86,6 +86,51 @@ TEST(PipelineTest, UnchangedModelComesFromTheCache) {
   EXPECT_FALSE(compileOrFail(options).fromCache);
 }
 
+/// Compiles the CNN, and writes to `changed` when half of the way is done.
+ErrorId compileWhileWriting(CompileOptions options, const std::string &changed) {
+  options.progress = [&](Phase phase, double fraction) {
+    if (phase == Phase::Codegen && fraction == 0) {
+      std::filesystem::last_write_time(changed, std::filesystem::file_time_type::clock::now() +
+                                                    std::chrono::seconds(1));
+    }
+  };
+  return pipeline::compile(options).status().id();
+}
+
+TEST(PipelineTest, AModelThatChangesOnTheWayMakesNoEngine) {
+  TemporaryFolder folder;
+  CompileOptions options = optionsFor(folder.path("engine"));
+  options.levels = {engine::CpuLevel::X86_64_V3};
+  options.model = folder.path("model.onnx");
+  options.cacheFolder = folder.path("cache");
+  std::filesystem::copy_file(optionsFor("").model, options.model);
+  EXPECT_EQ(ErrorId::ModelChanged, compileWhileWriting(options, options.model));
+  EXPECT_FALSE(std::filesystem::exists(options.output));
+  EXPECT_FALSE(compileOrFail(options).fromCache);
+  EXPECT_TRUE(compileOrFail(options).fromCache);
+  // What was there before the compilation that fails stays.
+  std::ofstream(options.output) << "mine";
+  options.allowTanhGelu = true;
+  EXPECT_EQ(ErrorId::ModelChanged, compileWhileWriting(options, options.model));
+  EXPECT_EQ("mine", readText(options.output));
+}
+
+TEST(PipelineTest, AnUnsafeCacheIsSaidOnceAndNotUsed) {
+  TemporaryFolder folder;
+  CompileOptions options = optionsFor(folder.path("engine"));
+  options.levels = {engine::CpuLevel::X86_64_V3};
+  options.stopAfter = Phase::Import;
+  options.cacheFolder = folder.path("cache");
+  std::filesystem::create_directory(options.cacheFolder);
+  std::filesystem::permissions(options.cacheFolder, std::filesystem::perms::all);
+  std::vector<std::string> said;
+  options.notice = [&](std::string_view text) { said.emplace_back(text); };
+  compileOrFail(options);
+  ASSERT_EQ(1u, said.size());
+  EXPECT_NE(std::string::npos, said[0].find(options.cacheFolder)) << said[0];
+  EXPECT_TRUE(std::filesystem::is_empty(options.cacheFolder));
+}
+
 TEST(PipelineTest, PhasesStopAndStartAgain) {
   TemporaryFolder folder;
   CompileOptions whole = optionsFor(folder.path("engine"));

@@ -30,6 +30,7 @@ CompiledRegion example() {
   RegionStep spare = launch;
   spare.isCopy = false;
   spare.isSpare = true;
+  spare.canFail = true;
   spare.tensorMaps.clear();
   CompiledRegion region;
   region.code.steps = {launch, call, spare};
@@ -56,6 +57,8 @@ TEST(RegionEntryTest, ComesBackAndRefusesEveryTruncation) {
   EXPECT_TRUE(back->code.steps[0].isCopy);
   EXPECT_FALSE(back->code.steps[0].isSpare);
   EXPECT_TRUE(back->code.steps[2].isSpare);
+  EXPECT_FALSE(back->code.steps[0].canFail);
+  EXPECT_TRUE(back->code.steps[2].canFail);
   ASSERT_EQ(back->code.steps[0].tensorMaps.size(), 1u);
   const TensorMapArgument &map = back->code.steps[0].tensorMaps[0];
   EXPECT_EQ(map.buffer, 1u);

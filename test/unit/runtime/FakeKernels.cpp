@@ -2,6 +2,7 @@
 
 #include "test/unit/runtime/FakeKernels.h"
 
+#include "engine/KernelAbi.h"
 #include "runtime/device/cuda/CudaApi.h"
 
 #include <algorithm>
@@ -59,10 +60,23 @@ int copyRows(const KernelCall &call) {
   return kSuccess;
 }
 
+int copyChecked(const KernelCall &call) {
+  int64_t count =
+      std::min<int64_t>(int64_t(call.grid) * call.block, static_cast<int64_t>(call.arguments[2]));
+  for (int64_t i = 0; i < count; ++i) {
+    at<float>(call, 1)[i] = at<float>(call, 0)[i];
+    if (at<float>(call, 0)[i] < 0) {
+      at<char>(call, 3)[TENON_KERNEL_INDEX_RANGE] = 1;
+    }
+  }
+  return kSuccess;
+}
+
 const KernelInfo kKernels[] = {{"test_scale", 2, 3, scale},
                                {"test_add", 3, 4, add},
                                {"test_reverse", 2, 2, reverse},
-                               {"test_mapped", 2, 3, copyRows, 1}};
+                               {"test_mapped", 2, 3, copyRows, 1},
+                               {"test_checked", 2, 4, copyChecked}};
 
 } // namespace
 

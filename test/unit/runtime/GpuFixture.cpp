@@ -70,7 +70,9 @@ GpuEngine::GpuEngine(Plan plan, std::vector<WeightData> data)
 void GpuEngine::addVariant(const std::string &level, const Plan &plan) {
   codes.push_back(std::make_unique<std::string>(kernelsPtx(level)));
   content.variants.push_back(
-      {{level, onGpu(plan), {"test_scale", "test_add", "test_reverse", "test_mapped"}},
+      {{level,
+        onGpu(plan),
+        {"test_scale", "test_add", "test_reverse", "test_mapped", "test_checked"}},
        std::as_bytes(std::span(*codes.back()))});
 }
 
@@ -126,6 +128,20 @@ std::vector<float> gpuSumOf(const std::vector<float> &input) {
 
 std::unique_ptr<runtime::Session> gpuSumSession(const runtime::SessionOptions &options) {
   return gpuSession(GpuEngine(gpuSumPlan(), gpuSumWeights()), options);
+}
+
+std::unique_ptr<runtime::Session> gpuCheckedSession() {
+  PlanBuilder builder;
+  engine::ExprId n = builder.symbol("n", 1, 64, 0, 0);
+  uint32_t x = builder.input("x", DType::F32, {n});
+  uint32_t y = builder.output("y", DType::F32, {n});
+  uint32_t twice = builder.arena(builder.plan.exprs.mul(n, builder.size(4)), 0, 1);
+  launchGpu(builder, GpuScale, {x}, {twice}, n);
+  engine::Instruction &launch = launchGpu(builder, GpuChecked, {twice}, {y}, n);
+  launch.canFail = true;
+  launch.label = "table";
+  builder.finish();
+  return gpuSession(GpuEngine(builder.plan));
 }
 
 Result<std::vector<float>> runOnHost(runtime::Session &session, const std::vector<float> &input) {

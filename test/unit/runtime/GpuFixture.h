@@ -22,7 +22,7 @@ const std::string &driverLibrary();
 FakeCuda *fakeCuda();
 
 /// Kernels of kernels.ptx in the order of their indices.
-enum GpuKernel : uint32_t { GpuScale, GpuAdd, GpuReverse, GpuMapped };
+enum GpuKernel : uint32_t { GpuScale, GpuAdd, GpuReverse, GpuMapped, GpuChecked };
 
 /// kernels.ptx for an architecture, ended by a zero byte. From sm_90 on its kernels wait by
 /// themselves for those before them.
@@ -54,6 +54,9 @@ std::vector<WeightData> gpuSumWeights(int64_t most = 4096);
 std::vector<float> gpuSumOf(const std::vector<float> &input);
 /// A session of its engine, as by gpuSession.
 std::unique_ptr<runtime::Session> gpuSumSession(const runtime::SessionOptions &options = {});
+
+/// y = 2x over n floats (1 to 64); the last launch, 'table', reports numbers below zero as indices.
+std::unique_ptr<runtime::Session> gpuCheckedSession();
 
 /// Runs an engine of one float input and one float output that the session keeps on the host.
 Result<std::vector<float>> runOnHost(runtime::Session &session, const std::vector<float> &input);

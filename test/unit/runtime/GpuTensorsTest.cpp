@@ -125,6 +125,34 @@ TEST_F(GpuTensors, RunsOnTheCallersStream) {
   EXPECT_EQ(test::gpuSumOf(values), result);
 }
 
+TEST_F(GpuTensors, TellsOfAFailureThatNobodyWaitedFor) {
+  std::unique_ptr<Session> session = test::gpuCheckedSession();
+  ASSERT_TRUE(session);
+  CudaStream stream(device);
+  {
+    ContextScope scope(*device);
+    ASSERT_TRUE(stream.open().isOk());
+  }
+  int64_t dims[] = {4};
+  CudaBuffer good = put({1, 2, 3, 4}), bad = put({1, 2, -3, 4}), to = put({0, 0, 0, 0});
+  auto run = [&](CudaBuffer &from) {
+    InputBinding in = {from.data(), dims, Place::Gpu};
+    OutputBinding out = {to.data(), 16, Place::Gpu};
+    return session->run({&in, 1}, {&out, 1}, RunOptions{stream.handle()}).id();
+  };
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(ErrorId::None, run(good));
+    EXPECT_EQ(ErrorId::None, run(bad));
+    {
+      ContextScope scope(*device);
+      EXPECT_TRUE(stream.wait("a test").isOk());
+    }
+    EXPECT_EQ(ErrorId::RunIndexOutOfRange, run(good));
+    EXPECT_EQ(ErrorId::None, run(good));
+    EXPECT_EQ((std::vector<float>{2, 4, 6, 8}), get(to.data(), 4));
+  }
+}
+
 TEST_F(GpuTensors, TakesDlpackTensors) {
   std::unique_ptr<Session> session = test::gpuSumSession();
   ASSERT_TRUE(session);

@@ -43,6 +43,20 @@ TEST_F(Gpu, RunsDynamicShapes) {
   EXPECT_EQ(2u * 4096 * 4, use.stagingBytes);
 }
 
+TEST_F(Gpu, TellsWhatAKernelReports) {
+  std::unique_ptr<Session> session = test::gpuCheckedSession();
+  ASSERT_TRUE(session);
+  // As launches first, then as a graph; a failure of one run is none of the next.
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ((std::vector<float>{2, 4, 6}), *test::runOnHost(*session, {1, 2, 3}));
+    Result<std::vector<float>> failed = test::runOnHost(*session, {1, -2, 3});
+    ASSERT_FALSE(failed.isOk());
+    EXPECT_EQ(ErrorId::RunIndexOutOfRange, failed.status().id());
+    EXPECT_NE(std::string::npos, failed.status().message().find("'table'"));
+  }
+  EXPECT_EQ((std::vector<float>{2, 4, 6, 8}), *test::runOnHost(*session, {1, 2, 3, 4}));
+}
+
 TEST_F(Gpu, TakesEmptyTensors) {
   // What is empty still has an address: a kernel may read there and not use it.
   PlanBuilder builder;

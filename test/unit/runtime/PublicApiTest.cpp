@@ -12,6 +12,8 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <regex>
+#include <set>
 #include <sstream>
 #include <sys/wait.h>
 
@@ -206,19 +208,141 @@ TEST(PublicApi, ReportsErrors) {
   tenon_status *refused = tenon_session_create(engine.get(), &tooMany, &many);
   EXPECT_STREQ("TN0105", tenon_status_id(refused));
   tenon_status_destroy(refused);
-  for (tenon_status *status :
-       {tenon_engine_record(nullptr, nullptr, nullptr, nullptr),
-        tenon_engine_open(nullptr, nullptr, nullptr),
-        tenon_session_create(nullptr, nullptr, nullptr),
-        tenon_session_run(nullptr, nullptr, 0, nullptr, 0),
-        tenon_session_prepare(nullptr, nullptr, 0),
-        tenon_engine_open_memory(nullptr, 0, nullptr, nullptr),
-        tenon_session_run_tensors(nullptr, nullptr, 0, nullptr, 0, nullptr),
-        tenon_session_memory(nullptr, nullptr), tenon_session_facts(nullptr, nullptr),
-        tenon_session_reset_state(nullptr)}) {
-    EXPECT_STREQ("TN0105", tenon_status_id(status));
-    tenon_status_destroy(status);
+}
+
+/// A function of the header called with nulls in each place where it takes a handle or gives a
+/// result; true when the answer is the documented one.
+struct NullRow {
+  const char *function;
+  bool (*isAnswered)(tenon_engine *, tenon_session *);
+};
+
+bool isRefused(tenon_status *status) {
+  bool isRight = std::string_view("TN0105") == tenon_status_id(status);
+  tenon_status_destroy(status);
+  return isRight;
+}
+
+const NullRow kNullRows[] = {
+    {"tenon_status_code", [](auto, auto) { return tenon_status_code(nullptr) == TENON_OK; }},
+    {"tenon_status_id", [](auto, auto) { return !*tenon_status_id(nullptr); }},
+    {"tenon_status_text",
+     [](auto, auto) { return std::string_view("ok") == tenon_status_text(nullptr); }},
+    {"tenon_status_destroy", [](auto, auto) { return tenon_status_destroy(nullptr), true; }},
+    {"tenon_engine_open",
+     [](auto, auto) {
+       tenon_engine *engine = nullptr;
+       return isRefused(tenon_engine_open(nullptr, nullptr, &engine)) &&
+              isRefused(tenon_engine_open("x", nullptr, nullptr));
+     }},
+    {"tenon_engine_open_memory",
+     [](auto, auto) {
+       tenon_engine *engine = nullptr;
+       return isRefused(tenon_engine_open_memory(nullptr, 0, nullptr, &engine)) &&
+              isRefused(tenon_engine_open_memory(nullptr, 9, nullptr, &engine)) &&
+              isRefused(tenon_engine_open_memory("x", 1, nullptr, nullptr));
+     }},
+    {"tenon_engine_destroy", [](auto, auto) { return tenon_engine_destroy(nullptr), true; }},
+    {"tenon_engine_variant", [](auto, auto) { return !*tenon_engine_variant(nullptr); }},
+    {"tenon_engine_gpu", [](auto, auto) { return tenon_engine_gpu(nullptr) == -1; }},
+    {"tenon_engine_input_count", [](auto, auto) { return tenon_engine_input_count(nullptr) == 0; }},
+    {"tenon_engine_output_count",
+     [](auto, auto) { return tenon_engine_output_count(nullptr) == 0; }},
+    {"tenon_engine_input",
+     [](tenon_engine *engine, auto) {
+       tenon_port_info info;
+       return isRefused(tenon_engine_input(nullptr, 0, &info)) &&
+              isRefused(tenon_engine_input(engine, 0, nullptr)) &&
+              isRefused(tenon_engine_input(engine, SIZE_MAX, &info));
+     }},
+    {"tenon_engine_output",
+     [](tenon_engine *engine, auto) {
+       tenon_port_info info;
+       return isRefused(tenon_engine_output(nullptr, 0, &info)) &&
+              isRefused(tenon_engine_output(engine, 0, nullptr)) &&
+              isRefused(tenon_engine_output(engine, SIZE_MAX, &info));
+     }},
+    {"tenon_engine_record",
+     [](tenon_engine *engine, auto) {
+       const char *json = nullptr;
+       size_t bytes = 0;
+       return isRefused(tenon_engine_record(nullptr, "memory", &json, &bytes)) &&
+              isRefused(tenon_engine_record(engine, nullptr, &json, &bytes)) &&
+              isRefused(tenon_engine_record(engine, "memory", nullptr, &bytes)) &&
+              isRefused(tenon_engine_record(engine, "memory", &json, nullptr));
+     }},
+    {"tenon_session_create",
+     [](tenon_engine *engine, auto) {
+       tenon_session *session = nullptr;
+       return isRefused(tenon_session_create(nullptr, nullptr, &session)) &&
+              isRefused(tenon_session_create(engine, nullptr, nullptr));
+     }},
+    {"tenon_session_destroy", [](auto, auto) { return tenon_session_destroy(nullptr), true; }},
+    {"tenon_session_prepare",
+     [](auto, tenon_session *session) {
+       tenon_input noDims = {nullptr, nullptr, 2};
+       return isRefused(tenon_session_prepare(nullptr, nullptr, 0)) &&
+              isRefused(tenon_session_prepare(session, nullptr, 1)) &&
+              isRefused(tenon_session_prepare(session, &noDims, 1));
+     }},
+    {"tenon_session_output_shape",
+     [](auto, tenon_session *session) {
+       return isRefused(tenon_session_output_shape(nullptr, 0, nullptr, nullptr, nullptr)) &&
+              isRefused(tenon_session_output_shape(session, 9, nullptr, nullptr, nullptr)) &&
+              !tenon_session_output_shape(session, 0, nullptr, nullptr, nullptr);
+     }},
+    {"tenon_session_run",
+     [](auto, tenon_session *session) {
+       tenon_input noDims = {nullptr, nullptr, 2};
+       tenon_output kept = {nullptr, 0};
+       return isRefused(tenon_session_run(nullptr, nullptr, 0, &kept, 1)) &&
+              isRefused(tenon_session_run(session, nullptr, 1, &kept, 1)) &&
+              isRefused(tenon_session_run(session, &noDims, 1, &kept, 1)) &&
+              isRefused(tenon_session_run(session, nullptr, 0, nullptr, 1));
+     }},
+    {"tenon_session_output_data",
+     [](auto, tenon_session *session) {
+       return !tenon_session_output_data(nullptr, 0) && !tenon_session_output_data(session, 9);
+     }},
+    {"tenon_session_run_tensors",
+     [](auto, tenon_session *session) {
+       return isRefused(tenon_session_run_tensors(nullptr, nullptr, 0, nullptr, 0, nullptr)) &&
+              isRefused(tenon_session_run_tensors(session, nullptr, 1, nullptr, 0, nullptr)) &&
+              isRefused(tenon_session_run_tensors(session, nullptr, 0, nullptr, 1, nullptr));
+     }},
+    {"tenon_session_memory",
+     [](auto, tenon_session *session) {
+       tenon_memory_use use;
+       return isRefused(tenon_session_memory(nullptr, &use)) &&
+              isRefused(tenon_session_memory(session, nullptr));
+     }},
+    {"tenon_session_facts",
+     [](auto, tenon_session *session) {
+       tenon_run_facts facts;
+       return isRefused(tenon_session_facts(nullptr, &facts)) &&
+              isRefused(tenon_session_facts(session, nullptr));
+     }},
+    {"tenon_session_set_timing",
+     [](auto, auto) { return tenon_session_set_timing(nullptr, 1), true; }},
+    {"tenon_session_reset_state",
+     [](auto, auto) { return isRefused(tenon_session_reset_state(nullptr)); }},
+};
+
+TEST(PublicApi, NullsHaveADocumentedAnswerInEveryFunction) {
+  tenon::Engine engine(writeStatic());
+  tenon::Session session(engine);
+  std::set<std::string> tried;
+  for (const NullRow &row : kNullRows) {
+    EXPECT_TRUE(row.isAnswered(engine.get(), session.get())) << row.function;
+    tried.insert(row.function);
   }
+  std::set<std::string> declared;
+  std::string header = sourceOf("include/tenon/tenon.h");
+  std::regex name("TENON_API [^;(]*(tenon_[a-z_]+)\\(");
+  for (std::sregex_iterator it(header.begin(), header.end(), name), end; it != end; ++it) {
+    declared.insert((*it)[1]);
+  }
+  EXPECT_EQ(declared, tried);
 }
 
 TEST(PublicApi, TypesMatchTheEngines) {

@@ -61,11 +61,32 @@ TEST_F(Files, LeaveNothingWhenAbandoned) {
   {
     AtomicFile file = std::move(*AtomicFile::create(path));
     ASSERT_TRUE(file.append(bytesOf("new")).isOk());
-    EXPECT_EQ(2u, entries());
   }
   EXPECT_EQ("old", content(path));
   EXPECT_EQ(1u, entries());
   EXPECT_EQ(ErrorId::FileWriteFailed, AtomicFile::create("/nowhere/a").status().id());
+}
+
+TEST_F(Files, ReplaceWhatALinkLeadsToAndKeepItsMode) {
+  std::string target = folder / "target", link = folder / "link";
+  std::ofstream(target) << "old";
+  fs::permissions(target, fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("target", link);
+  AtomicFile file = std::move(*AtomicFile::create(link));
+  ASSERT_TRUE(file.append(bytesOf("new")).isOk());
+  ASSERT_TRUE(file.commit().isOk());
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ("new", content(target));
+  EXPECT_EQ(fs::perms::owner_read | fs::perms::owner_write, fs::status(target).permissions());
+  EXPECT_EQ(2u, entries());
+}
+
+TEST_F(Files, HaveNoNameBeforeTheyAreComplete) {
+  std::string path = folder / "a";
+  AtomicFile file = std::move(*AtomicFile::create(path));
+  ASSERT_TRUE(file.append(bytesOf("part")).isOk());
+  // Where the file system has no files without names, there is one called *.tmp*.
+  EXPECT_TRUE(entries() == 0 || !fs::exists(path));
 }
 
 TEST_F(Files, AreRead) {

@@ -72,6 +72,16 @@ Result<Dims> choose(const std::vector<std::string> &texts, int64_t batch) {
   return chooseDims(makePlan(), shapes, batch);
 }
 
+TEST(Seeded, RangesFitTheirType) {
+  EXPECT_TRUE(holds(DType::I8, {-128, 127}));
+  EXPECT_FALSE(holds(DType::I8, {0, 128}));
+  EXPECT_FALSE(holds(DType::U16, {-1, 1}));
+  EXPECT_FALSE(holds(DType::I64, {0, 1e19}));
+  EXPECT_FALSE(holds(DType::F32, {0, 1e300}));
+  EXPECT_TRUE(holds(DType::F64, {0, 1e300}));
+  EXPECT_FALSE(holds(DType::Bool, {0, 2}));
+}
+
 TEST(ChooseDims, TakesTheSmallestBatchAndAUsualLength) {
   EXPECT_EQ(*choose({}, 0), (Dims{{2, 128, 3}, {2, 256}}));
 }
@@ -84,6 +94,9 @@ TEST(ChooseDims, RefusesWhatTheEngineLacks) {
   EXPECT_EQ(choose({"x:1x1x4"}, 0).status().id(), ErrorId::RunInputDim);
   EXPECT_EQ(choose({"x:1x1"}, 0).status().id(), ErrorId::RunInputRank);
   EXPECT_EQ(choose({"z:1"}, 0).status().id(), ErrorId::BadArgument);
+  EXPECT_EQ(choose({}, 9).status().id(), ErrorId::RunInputDim);
+  EXPECT_EQ(choose({"y:5x7"}, 0).status().id(), ErrorId::RunInputMismatch);
+  EXPECT_EQ(choose({"x:5x7x3", "y:6x14"}, 0).status().id(), ErrorId::RunInputMismatch);
 }
 
 /// The smallest PNG: 2 by 1 pixels, gray 0 and 255.

@@ -56,6 +56,8 @@ void importIf(NodeContext &c) {
   for (unsigned i = 0; no && i < c.numOutputs(); ++i) {
     ImportedValue &a = (*yes)[i];
     ImportedValue &b = (*no)[i];
+    c.importer().bringUpToDate(a);
+    c.importer().bringUpToDate(b);
     if (!a.type || !b.type) {
       c.setOutput(i, ImportedValue());
       continue;

@@ -1,6 +1,6 @@
 // Operators that make tensors from attributes, shapes or bounds.
 // Relies on Sizes for integer results that later shape computations read.
-#include "compiler/frontend/onnx/NodeContext.h"
+#include "compiler/frontend/onnx/StatedSizes.h"
 
 #include <cmath>
 
@@ -84,7 +84,10 @@ void constantOfShape(NodeContext &c) {
   if (!c.requireNotNegative(*dims, "a dimension of the requested shape")) {
     return;
   }
-  c.setOutput(0, c.broadcast(fillValue(c), *dims));
+  Value fill = fillValue(c);
+  bool isKnown = c.sizes(0).has_value();
+  c.setOutput(
+      0, c.broadcast(isKnown ? fill : requireData(c, fill, 0, Sizes::list(*dims), "shape"), *dims));
 }
 
 /// The number of elements of a Range over known integers; null if it cannot be written down.
@@ -119,6 +122,33 @@ AffineExpr realRangeCount(NodeContext &c) {
   return sound ? c.constantSize(std::max<int64_t>(0, static_cast<int64_t>(count))) : nullptr;
 }
 
+/// The start, where a Range of run-time bounds has `count` elements: it is past its limit behind
+/// them, and not before.
+Value requireRangeCount(NodeContext &c, AffineExpr count, Value start, Value limit, Value delta) {
+  if (!start || !limit || !delta) {
+    return Value();
+  }
+  Type element = cast<RankedTensorType>(start.getType()).getElementType();
+  auto at = [&](AffineExpr position) {
+    return c.add(
+        start, c.mul(delta, c.cast(c.materialize(Sizes::scalar(position), c.builder().getI64Type()),
+                                   element)));
+  };
+  auto isBefore = [&](Value x) {
+    Value rising = c.compare(delta, tn::Predicate::gt, c.scalar(0, element));
+    return c.select(rising, c.compare(x, tn::Predicate::lt, limit),
+                    c.compare(x, tn::Predicate::gt, limit));
+  };
+  Value reached = isBefore(at(count));
+  Value fits = reached ? c.unary<tn::NotOp>(reached) : Value();
+  if (tn::constantDim(count) != 0) {
+    fits = c.make<tn::AndOp>(fits, isBefore(at(addSizes(count, c.constantSize(-1)))));
+  }
+  return requireCondition(c, start, fits,
+                          "the bounds give the length that the model states for '" +
+                              StringRef(c.node.outputs[0]) + "'");
+}
+
 void range(NodeContext &c) {
   std::optional<Sizes> start = c.sizes(0), limit = c.sizes(1), delta = c.sizes(2);
   AffineExpr count;
@@ -128,7 +158,8 @@ void range(NodeContext &c) {
   } else {
     count = realRangeCount(c);
   }
-  if (std::optional<tn::Dims> stated = count ? std::nullopt : c.statedDims(0);
+  bool isKnown = static_cast<bool>(count);
+  if (std::optional<tn::Dims> stated = isKnown ? std::nullopt : c.statedDims(0);
       stated && stated->size() == 1) {
     count = (*stated)[0];
   }
@@ -144,7 +175,11 @@ void range(NodeContext &c) {
     return;
   }
   auto scalarOf = [&](unsigned i) { return c.cast(c.reshape(c.value(i), {}), element); };
-  Value y = c.makeTyped<tn::IotaOp>(tn::makeTensor({count}, element), scalarOf(0), scalarOf(2));
+  Value first = scalarOf(0), step = scalarOf(2);
+  if (!isKnown) {
+    first = requireRangeCount(c, count, first, scalarOf(1), step);
+  }
+  Value y = c.makeTyped<tn::IotaOp>(tn::makeTensor({count}, element), first, step);
   c.setOutput(0, c.cast(y, c.element(0)));
 }
 
@@ -182,6 +217,8 @@ void window(NodeContext &c, double a0, double a1, double a2) {
   if (!count || !isa_and_nonnull<FloatType>(element)) {
     return c.gap("its size is not known or its type is no float type", "make the size a constant");
   }
+  Value scale = size ? c.scalar(1, element)
+                     : requireData(c, c.scalar(1, element), 0, Sizes::list(count), "size");
   bool periodic = c.integer("periodic", 1) != 0;
   AffineExpr period = periodic ? count : addSizes(count, c.constantSize(-1));
   Value n = c.cast(positions(c, count), c.builder().getF64Type());
@@ -194,7 +231,7 @@ void window(NodeContext &c, double a0, double a1, double a2) {
     Value twice = c.unary<tn::CosOp>(c.mul(angle, c.scalarLike(2, n)));
     result = c.add(result, c.mul(twice, c.scalarLike(a2, n)));
   }
-  c.setOutput(0, c.cast(result, element));
+  c.setOutput(0, c.mul(c.cast(result, element), scale));
 }
 
 void hann(NodeContext &c) { window(c, 0.5, 0.5, 0); }

@@ -1,6 +1,6 @@
 // Gathers, scatters, one-hot, top-k and reversed sequences.
 // Relies on `tn` taking i32 and i64 indices, negative ones counting from the end.
-#include "compiler/frontend/onnx/NodeContext.h"
+#include "compiler/frontend/onnx/StatedSizes.h"
 
 using namespace mlir;
 
@@ -57,8 +57,9 @@ void scatterNd(NodeContext &c) {
   }
 }
 
-/// The number of classes of OneHot: known, or as the model states the result.
-AffineExpr oneHotDepth(NodeContext &c, int64_t axis) {
+/// The number of classes of OneHot: known, or as the model states the result; then `indices` are to
+/// be used only where the data says so too.
+AffineExpr oneHotDepth(NodeContext &c, int64_t axis, Value &indices) {
   if (std::optional<Sizes> known = c.sizes(1); known && known->isScalarLike()) {
     return known->values[0];
   }
@@ -67,6 +68,7 @@ AffineExpr oneHotDepth(NodeContext &c, int64_t axis) {
   }
   std::optional<tn::Dims> stated = c.statedDims(0);
   if (stated && static_cast<int64_t>(stated->size()) == c.rank(0) + 1) {
+    indices = requireData(c, indices, 1, Sizes::list((*stated)[axis]), "depth");
     return (*stated)[axis];
   }
   c.requireSizes(1, "depth");
@@ -76,7 +78,8 @@ AffineExpr oneHotDepth(NodeContext &c, int64_t axis) {
 void oneHot(NodeContext &c) {
   int64_t rank = c.rank(0) + 1;
   int64_t axis = c.axis("axis", -1, rank);
-  AffineExpr depth = c.failed() ? nullptr : oneHotDepth(c, axis);
+  Value given = c.value(0);
+  AffineExpr depth = c.failed() ? nullptr : oneHotDepth(c, axis, given);
   if (!depth) {
     return;
   }
@@ -91,7 +94,7 @@ void oneHot(NodeContext &c) {
   dims.insert(dims.begin() + axis, c.constantSize(1));
   Value positions = c.makeTyped<tn::IotaOp>(tn::makeTensor({depth}, index), c.scalar(0, index),
                                             c.scalar(1, index));
-  Value indices = c.reshape(c.cast(c.value(0), index), dims);
+  Value indices = c.reshape(c.cast(given, index), dims);
   Value count = c.materialize(Sizes::scalar(depth), index);
   Value negative = c.compare(indices, tn::Predicate::lt, c.scalar(0, index));
   indices = c.select(negative, c.add(indices, count), indices);
@@ -102,7 +105,9 @@ void oneHot(NodeContext &c) {
   c.setOutput(0, c.select(hit, choice(1), choice(0)));
 }
 
-AffineExpr topKCount(NodeContext &c, int64_t axis) {
+/// The k of TopK: known, or as the model states the result; then x is to be used only where the
+/// data says so too.
+AffineExpr topKCount(NodeContext &c, int64_t axis, Value &x) {
   if (c.opset < 10) {
     return c.constantSize(c.integer("k", -1));
   }
@@ -111,6 +116,7 @@ AffineExpr topKCount(NodeContext &c, int64_t axis) {
   }
   if (std::optional<tn::Dims> stated = c.statedDims(0);
       stated && static_cast<int64_t>(stated->size()) == c.rank(0)) {
+    x = requireData(c, x, 1, Sizes::list((*stated)[axis]), "number of elements to keep");
     return (*stated)[axis];
   }
   c.requireSizes(1, "number of elements to keep");
@@ -119,7 +125,8 @@ AffineExpr topKCount(NodeContext &c, int64_t axis) {
 
 void topK(NodeContext &c) {
   int64_t axis = c.axis("axis", -1, c.rank(0));
-  AffineExpr k = c.failed() ? nullptr : topKCount(c, axis);
+  Value x = c.value(0);
+  AffineExpr k = c.failed() ? nullptr : topKCount(c, axis, x);
   if (!k) {
     return;
   }
@@ -133,7 +140,7 @@ void topK(NodeContext &c) {
   dims[axis] = k;
   OperationState state(c.location(), tn::TopKOp::getOperationName());
   tn::TopKOp::build(c.builder(), state, tn::makeTensor(dims, c.element(0)),
-                    tn::makeTensor(dims, c.builder().getI64Type()), c.value(0), axis,
+                    tn::makeTensor(dims, c.builder().getI64Type()), x, axis,
                     c.integer("largest", 1) != 0, c.integer("sorted", 1) != 0);
   if (Operation *op = c.finish(state)) {
     c.setOutput(0, op->getResult(0));

@@ -1,7 +1,7 @@
 // Operators that move elements without computing: reshapes, transposes, slices, splits, tiles,
 // pads. Relies on shape inputs being known as expressions; where only data decides them, the shape
-// that the model states for the result is taken.
-#include "compiler/frontend/onnx/NodeContext.h"
+// that the model states for the result is taken and checked by each run.
+#include "compiler/frontend/onnx/StatedSizes.h"
 
 using namespace mlir;
 
@@ -57,6 +57,25 @@ std::optional<tn::Dims> requestedDims(NodeContext &c, unsigned i, bool &stated) 
   return dims;
 }
 
+/// x, where the requested shape is these dims with at most one left to be inferred, and zeros for
+/// what is copied.
+Value requireReshape(NodeContext &c, Value x, ArrayRef<AffineExpr> dims) {
+  Sizes exact = Sizes::list(dims), copied = exact;
+  Sizes inferred = Sizes::list(SmallVector<AffineExpr>(dims.size(), c.constantSize(-1)));
+  tn::Dims from = c.dims(0);
+  bool allowZero = c.opset >= 14 && c.integer("allowzero", 0) != 0;
+  for (size_t i = 0; !allowZero && i < std::min(from.size(), dims.size()); ++i) {
+    copied.values[i] = tn::sameDim(from[i], dims[i]) ? c.constantSize(0) : dims[i];
+  }
+  Type index = c.builder().getI64Type();
+  x = requireData(c, x, 1, {exact, copied, inferred}, "shape");
+  Value isInferred = c.compare(c.cast(c.value(1), index), tn::Predicate::lt, c.scalar(0, index));
+  Value count =
+      c.reduce(tn::ReduceKind::sum, isInferred ? c.cast(isInferred, index) : Value(), {0}, false);
+  return requireCondition(c, x, c.compare(count, tn::Predicate::le, c.scalar(1, index)),
+                          "the shape infers at most one dimension");
+}
+
 void reshape(NodeContext &c) {
   if (c.opset < 5) {
     SmallVector<AffineExpr> dims;
@@ -72,9 +91,11 @@ void reshape(NodeContext &c) {
   if (request && !stated) {
     request = resolveReshape(c, Sizes::list(*request));
   }
-  if (request) {
-    c.setOutput(0, c.reshape(c.value(0), *request));
+  if (!request) {
+    return;
   }
+  Value x = c.value(0);
+  c.setOutput(0, c.reshape(stated ? requireReshape(c, x, *request) : x, *request));
 }
 
 void flatten(NodeContext &c) {
@@ -96,7 +117,8 @@ void flatten(NodeContext &c) {
 void squeeze(NodeContext &c) {
   if (c.opset >= 13 && c.has(1) && !c.integers(1)) {
     std::optional<tn::Dims> stated = c.statedDims(0);
-    return stated ? c.setOutput(0, c.reshape(c.value(0), *stated))
+    return stated ? c.setOutput(0, c.reshape(requireAxesOfOne(c, c.value(0), 1, c.dims(0), *stated),
+                                             *stated))
                   : (void)c.requireIntegers(1, "list of axes");
   }
   bool all = c.opset >= 13 ? !c.has(1) : !c.hasAttribute("axes");
@@ -110,8 +132,9 @@ void squeeze(NodeContext &c) {
         all ? tn::constantDim(dim) == 1 : llvm::is_contained(*axes, static_cast<int64_t>(i));
     if (!listed) {
       dims.push_back(dim);
-    } else if (tn::constantDim(dim).value_or(1) != 1) {
-      return c.error(ErrorId::OnnxBadNode, "a dimension to remove is not 1");
+    } else if (!c.require(tn::ConstraintKind::equal, dim, c.constantSize(1),
+                          "a dimension to remove and 1")) {
+      return;
     }
   }
   c.setOutput(0, c.reshape(c.value(0), dims));
@@ -121,7 +144,8 @@ void unsqueeze(NodeContext &c) {
   std::optional<SmallVector<int64_t>> known = c.opset < 13 ? c.integerList("axes") : c.integers(1);
   if (!known) {
     std::optional<tn::Dims> stated = c.statedDims(0);
-    return stated ? c.setOutput(0, c.reshape(c.value(0), *stated))
+    return stated ? c.setOutput(0, c.reshape(requireAxesOfOne(c, c.value(0), 1, *stated, c.dims(0)),
+                                             *stated))
                   : (void)c.requireIntegers(1, "list of axes");
   }
   std::optional<SmallVector<int64_t>> axes =
@@ -152,6 +176,24 @@ void transpose(NodeContext &c) {
   c.setOutput(0, c.transpose(c.value(0), permutation));
 }
 
+/// x, where the requested shape is the end of these dims, or 1 where x has the dim already.
+Value requireExpand(NodeContext &c, Value x, ArrayRef<AffineExpr> dims) {
+  size_t asked = static_cast<size_t>(c.type(1).getNumElements());
+  if (asked > dims.size()) {
+    c.gap("the requested shape has another rank than the model states",
+          "make the shape a constant");
+    return Value();
+  }
+  tn::Dims from = c.dims(0);
+  Sizes exact = Sizes::list(dims.take_back(asked)), kept = exact;
+  for (size_t back = 1; back <= std::min(asked, from.size()); ++back) {
+    if (tn::sameDim(from[from.size() - back], dims[dims.size() - back])) {
+      kept.values[asked - back] = c.constantSize(1);
+    }
+  }
+  return requireData(c, x, 1, {exact, kept}, "shape");
+}
+
 void expand(NodeContext &c) {
   bool stated = false;
   std::optional<tn::Dims> request = requestedDims(c, 1, stated);
@@ -168,7 +210,8 @@ void expand(NodeContext &c) {
                     : c.gap("two dimensions cannot be shown to be equal",
                             "declare the input shapes with --shape");
   }
-  c.setOutput(0, c.broadcast(c.value(0), *dims));
+  Value x = c.value(0);
+  c.setOutput(0, c.broadcast(stated ? requireExpand(c, x, *dims) : x, *dims));
 }
 
 void concat(NodeContext &c) {

@@ -111,10 +111,17 @@ void layerNorm(NodeContext &c) {
   c.setOutput(0, stash.isF32() ? norm(c.value(0), scale, bias)
                                : scaled(c, norm(x, Value(), Value()), scale, bias));
   if (c.wantsOutput(1) || c.wantsOutput(2)) {
+    // Both are computed in, and of, the type that is stashed.
+    DataType stash = static_cast<DataType>(c.integer("stash_type", 1));
+    Type element = stash == DataType::BFloat16 ? Type(c.builder().getBF16Type())
+                                               : Type(c.builder().getF32Type());
+    if (c.element(0).getIntOrFloatBitWidth() < 32) {
+      x = c.cast(x, c.builder().getF32Type());
+    }
     SmallVector<int64_t> axes = axesFrom(axis, c.rank(0));
     Value mean = c.reduce(tn::ReduceKind::mean, x, axes, true);
-    c.setOutput(1, mean);
-    c.setOutput(2, inverseDeviation(c, variance(c, x, mean, axes), epsilon));
+    c.setOutput(1, c.cast(mean, element));
+    c.setOutput(2, c.cast(inverseDeviation(c, variance(c, x, mean, axes), epsilon), element));
   }
 }
 

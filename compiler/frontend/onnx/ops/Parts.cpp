@@ -1,7 +1,7 @@
 // Operators that take parts of a tensor or put more around it: slices, splits, tiles, pads, blocks.
 // Relies on bounds, sizes and repeats being known as expressions.
-#include "compiler/frontend/onnx/NodeContext.h"
 #include "compiler/frontend/onnx/Slicing.h"
+#include "compiler/frontend/onnx/StatedSizes.h"
 
 using namespace mlir;
 
@@ -89,7 +89,7 @@ void slice(NodeContext &c) {
   if (type == c.type(0) && llvm::all_of(steps, [](int64_t step) { return step == 1; })) {
     return c.setOutput(0, x);
   }
-  AffineMap map = symbolMap(starts, c.builder().getContext());
+  AffineMap map = tn::symbolMap(starts, c.builder().getContext());
   c.setOutput(0, c.makeTyped<tn::SliceOp>(type, x, map, steps));
 }
 
@@ -97,8 +97,12 @@ void slice(NodeContext &c) {
 std::optional<SmallVector<AffineExpr>> equalParts(NodeContext &c, AffineExpr dim) {
   unsigned parts = c.numOutputs();
   AffineExpr count = c.constantSize(parts);
-  // Before opset 18 the dim must be divisible, so that a symbolic one is taken to be.
-  bool divisible = c.opset < 18 && !tn::constantDim(dim);
+  bool divisible = c.opset < 18;
+  if (divisible && !c.require(tn::ConstraintKind::divisible, dim, count,
+                              "the dimension that is split into equal parts")) {
+    return std::nullopt;
+  }
+  dim = c.symbols().canonical(dim);
   AffineExpr chunk =
       divideSizes(c.symbols(), divisible ? dim : addSizes(dim, c.constantSize(parts - 1)), count);
   AffineExpr last =
@@ -140,12 +144,13 @@ std::optional<SmallVector<AffineExpr>> splitSizes(NodeContext &c, AffineExpr dim
   for (AffineExpr size : sizes) {
     total = addSizes(total, size);
   }
-  bool differs = total && c.symbols().compare(total, Comparison::Equal, dim) == false;
-  if (sizes.size() != c.numOutputs() || differs) {
-    c.error(ErrorId::OnnxBadNode, "the sizes of the parts do not fit the dimension or the outputs");
+  if (sizes.size() != c.numOutputs()) {
+    c.error(ErrorId::OnnxBadNode, "the sizes of the parts do not fit the outputs");
     return std::nullopt;
   }
-  return sizes;
+  bool fits =
+      c.require(tn::ConstraintKind::equal, dim, total, "the dimension and the sizes of its parts");
+  return fits ? std::optional(sizes) : std::nullopt;
 }
 
 void split(NodeContext &c) {
@@ -167,8 +172,9 @@ void split(NodeContext &c) {
 void tile(NodeContext &c) {
   tn::Dims dims = c.dims(0);
   SmallVector<AffineExpr> repeats;
-  if (std::optional<Sizes> known = c.sizes(1)) {
-    repeats = known->values;
+  std::optional<Sizes> given = c.sizes(1);
+  if (given) {
+    repeats = given->values;
   } else if (std::optional<tn::Dims> stated = c.statedDims(0);
              stated && stated->size() == dims.size()) {
     for (auto [to, from] : llvm::zip_equal(*stated, dims)) {
@@ -194,7 +200,16 @@ void tile(NodeContext &c) {
       return c.error(ErrorId::OnnxShapeOverflow, "the repeated size is too large");
     }
   }
-  c.setOutput(0, c.reshape(c.broadcast(c.reshape(c.value(0), apart), spread), result));
+  Value x = c.value(0);
+  if (!given) {
+    std::optional<tn::Dims> stated = c.statedDims(0);
+    for (auto [size, wanted] : llvm::zip_equal(result, *stated)) {
+      c.require(tn::ConstraintKind::equal, size, wanted,
+                "the repeated dimension and the one that the model states");
+    }
+    x = requireData(c, x, 1, Sizes::list(repeats), "list of repeats");
+  }
+  c.setOutput(0, c.reshape(c.broadcast(c.reshape(x, apart), spread), result));
 }
 
 std::optional<tn::PadMode> padMode(NodeContext &c) {

@@ -71,9 +71,14 @@ void logSumExp(NodeContext &c) {
     return c.forward(0, 0);
   }
   Value x = c.value(0);
-  Value largest = c.reduce(tn::ReduceKind::max, x, *axes, true);
+  // Rows with nothing finite at their top have their exponentials as they are: -inf - -inf is none.
+  auto finite = [&](Value top) {
+    Value isInfinite = top ? c.make<tn::IsInfOp>(top, true, true) : Value();
+    return isInfinite ? c.select(isInfinite, c.scalarLike(0, top), top) : Value();
+  };
+  Value largest = finite(c.reduce(tn::ReduceKind::max, x, *axes, true));
   Value sum = c.reduce(tn::ReduceKind::sum, c.unary<tn::ExpOp>(c.sub(x, largest)), *axes, keepdims);
-  Value offset = keepdims ? largest : c.reduce(tn::ReduceKind::max, x, *axes, false);
+  Value offset = keepdims ? largest : finite(c.reduce(tn::ReduceKind::max, x, *axes, false));
   c.setOutput(0, c.add(c.unary<tn::LogOp>(sum), offset));
 }
 

@@ -1,6 +1,6 @@
 // Resize and its predecessor Upsample: scales or sizes become result dims and one scale a dim.
 // Relies on scales being constants; a symbolic dim may be scaled by a whole number or its inverse.
-#include "compiler/frontend/onnx/NodeContext.h"
+#include "compiler/frontend/onnx/StatedSizes.h"
 
 #include <cmath>
 
@@ -9,11 +9,12 @@ using namespace mlir;
 namespace tenon::onnx {
 namespace {
 
-/// floor(dim * scale); null if that is no expression.
+/// floor(dim * scale), of floats as ONNX's shape inference multiplies them; null if that is no
+/// expression.
 AffineExpr scaled(NodeContext &c, AffineExpr dim, double scale) {
   if (std::optional<int64_t> size = tn::constantDim(dim)) {
-    double result = std::floor(static_cast<double>(*size) * scale);
-    return result < 1e15 ? c.constantSize(static_cast<int64_t>(result)) : nullptr;
+    float result = std::floor(static_cast<float>(*size) * static_cast<float>(scale));
+    return result < 1e15f ? c.constantSize(static_cast<int64_t>(result)) : nullptr;
   }
   if (scale >= 1 && scale == std::floor(scale) && scale < 1e6) {
     return multiplySizes(dim, c.constantSize(static_cast<int64_t>(scale)));
@@ -153,10 +154,10 @@ std::optional<tn::ResizeMode> resizeMode(NodeContext &c) {
   return std::nullopt;
 }
 
-void emit(NodeContext &c, const Request &request, tn::ResizeMode mode, StringRef coordinates,
-          StringRef nearest, ArrayRef<double> roi) {
-  c.setOutput(0, c.makeTyped<tn::ResizeOp>(tn::makeTensor(request.dims, c.element(0)), c.value(0),
-                                           mode, coordinates, nearest, request.scales,
+void emit(NodeContext &c, Value x, const Request &request, tn::ResizeMode mode,
+          StringRef coordinates, StringRef nearest, ArrayRef<double> roi) {
+  c.setOutput(0, c.makeTyped<tn::ResizeOp>(tn::makeTensor(request.dims, c.element(0)), x, mode,
+                                           coordinates, nearest, request.scales,
                                            llvm::APFloat(c.real("cubic_coeff_a", -0.75)),
                                            c.integer("exclude_outside", 0) != 0,
                                            c.opset >= 18 && c.integer("antialias", 0) != 0,
@@ -177,7 +178,7 @@ void resizeByScales(NodeContext &c) {
   }
   std::optional<Request> request = mode ? fromScales(c, *scales, resizedAxes(c)) : std::nullopt;
   if (request) {
-    emit(c, *request, *mode, "asymmetric", "floor", {});
+    emit(c, c.value(0), *request, *mode, "asymmetric", "floor", {});
   }
 }
 
@@ -194,13 +195,16 @@ void resize(NodeContext &c) {
   }
   std::optional<SmallVector<double>> scales = c.reals(2);
   std::optional<Request> request;
+  Value x = c.value(0);
   if (scales && !scales->empty()) {
     request = fromScales(c, *scales, axes);
   } else if (std::optional<Sizes> sizes = c.has(3) ? c.sizes(3) : std::nullopt) {
     request = fromSizes(c, sizes->values, axes);
   } else if (std::optional<tn::Dims> stated = c.statedDims(0);
-             stated && c.has(3) && axes.size() == stated->size()) {
+             stated && c.has(3) && axes.size() == stated->size() &&
+             c.text("keep_aspect_ratio_policy", "stretch") == "stretch") {
     request = fromSizes(c, *stated, axes);
+    x = requireData(c, x, 3, Sizes::list(*stated), "list of sizes");
   } else {
     c.gap("its scales or sizes are computed from input data", "make them constants");
   }
@@ -223,7 +227,7 @@ void resize(NodeContext &c) {
     roi = regionOfInterest(c, axes);
   }
   if (request && !c.failed()) {
-    emit(c, *request, *mode, coordinates, nearest, roi);
+    emit(c, x, *request, *mode, coordinates, nearest, roi);
   }
 }
 

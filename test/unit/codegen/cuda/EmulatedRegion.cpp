@@ -5,6 +5,7 @@
 #include "GpuEmulator.h"
 #include "compiler/codegen/cuda/Strategies.h"
 #include "compiler/graph/Tn.h"
+#include "engine/KernelAbi.h"
 #include "mlir/Parser/Parser.h"
 
 #include <cstring>
@@ -23,7 +24,7 @@ GuardedBytes filled(size_t bytes) {
 } // namespace
 
 llvm::Error runSteps(ModuleOp kernels, const RegionCode &code, std::vector<void *> memory,
-                     const std::vector<int64_t> &symbols, bool reversed) {
+                     const std::vector<int64_t> &symbols, bool reversed, int32_t *status) {
   llvm::Expected<std::unique_ptr<GpuEmulator>> emulator = GpuEmulator::create(kernels);
   if (!emulator) {
     return emulator.takeError();
@@ -51,11 +52,23 @@ llvm::Error runSteps(ModuleOp kernels, const RegionCode &code, std::vector<void 
                       *engine::evaluate(map.rows, symbols), *engine::evaluate(map.columns, symbols),
                       *engine::evaluate(map.rowBytes, symbols), map.boxRows, map.boxColumns});
     }
+    char reported[TENON_KERNEL_STATUSES] = {};
+    if (step.canFail) {
+      buffers.push_back(reported);
+    }
     uint64_t shared = step.scratch.empty() ? 0 : *engine::evaluate(step.scratch, symbols);
     if (llvm::Error error =
             (*emulator)->launch(step.symbol, buffers, sizes, *engine::evaluate(step.grid, symbols),
                                 step.threads, shared, reversed, maps)) {
       return error;
+    }
+    for (int32_t code = 1; code < TENON_KERNEL_STATUSES; ++code) {
+      if (reported[code] != 0 && !status) {
+        return llvm::createStringError(step.symbol + " failed with " + std::to_string(code));
+      }
+      if (reported[code] != 0) {
+        *status = std::max(*status, code);
+      }
     }
   }
   return llvm::Error::success();
@@ -64,7 +77,7 @@ llvm::Error runSteps(ModuleOp kernels, const RegionCode &code, std::vector<void 
 llvm::Expected<std::vector<reference::Tensor>>
 runEmulated(const std::string &text, llvm::ArrayRef<reference::Tensor> inputs,
             llvm::ArrayRef<reference::Tensor> results, const std::vector<int64_t> &symbols,
-            bool reversed) {
+            bool reversed, int32_t *status) {
   DialectRegistry registry;
   registerRegionDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
@@ -96,7 +109,8 @@ runEmulated(const std::string &text, llvm::ArrayRef<reference::Tensor> inputs,
   for (const GuardedBytes &bytes : memory) {
     places.push_back(bytes.data());
   }
-  if (llvm::Error error = runSteps(*region.kernels, region.code, places, symbols, reversed)) {
+  if (llvm::Error error =
+          runSteps(*region.kernels, region.code, places, symbols, reversed, status)) {
     return std::move(error);
   }
   std::vector<reference::Tensor> outputs;

@@ -1,0 +1,16 @@
+// Dims and diagnostics in the words of the model: its names of symbols, and divisions as people write
+// them. Relies on a symbol's number being its place in the module's list.
+#pragma once
+
+#include "compiler/graph/Shape.h"
+
+namespace tenon::tn {
+
+/// "floor((seq + 1) / 2)"; "?" for a dim that is not known, "s<i>" for a symbol without a name.
+std::string dimText(mlir::AffineExpr dim, llvm::ArrayRef<Symbol> symbols);
+
+/// A diagnostic of a shape rule, which knows symbols by number only: each word "s<i>" becomes the
+/// name of symbol i.
+std::string nameSymbols(llvm::StringRef text, llvm::ArrayRef<Symbol> symbols);
+
+} // namespace tenon::tn

@@ -1,0 +1,103 @@
+// Evaluates and words the constraints of a plan. Relies on the plan being validated.
+#include "engine/Constraints.h"
+
+#include "support/Satisfy.h"
+#include "support/Text.h"
+
+#include <set>
+
+namespace tenon::engine {
+namespace {
+
+std::vector<std::string> symbolNames(const Plan &plan) {
+  std::vector<std::string> names;
+  for (const Symbol &symbol : plan.symbols) {
+    names.push_back(symbol.name);
+  }
+  return names;
+}
+
+/// "N = 5 (dim 0 of input 'x')" for each symbol that a side names.
+std::string valuesIn(const Plan &plan, const Constraint &constraint,
+                     std::span<const int64_t> symbols) {
+  std::set<int64_t> named;
+  for (ExprId side : {constraint.left, constraint.right}) {
+    for (const ExprTerm &term : plan.exprs.program(side)) {
+      if (term.op == ExprOp::Symbol) {
+        named.insert(term.value);
+      }
+    }
+  }
+  std::string text;
+  for (int64_t index : named) {
+    const Symbol &symbol = plan.symbols[static_cast<size_t>(index)];
+    text +=
+        strCat(text.empty() ? "" : ", ", symbol.name, " = ", symbols[static_cast<size_t>(index)],
+               " (dim ", symbol.dim, " of input '", plan.inputs[symbol.input].name, "')");
+  }
+  return text;
+}
+
+} // namespace
+
+bool holds(const Plan &plan, const Constraint &constraint, std::span<const int64_t> symbols) {
+  std::optional<int64_t> left = evaluate(plan.exprs.program(constraint.left), symbols);
+  std::optional<int64_t> right = evaluate(plan.exprs.program(constraint.right), symbols);
+  if (!left || !right) {
+    return false;
+  }
+  switch (constraint.kind) {
+  case ConstraintKind::Equal:
+    return *left == *right;
+  case ConstraintKind::EqualOrOne:
+    return *left == *right || *left == 1;
+  case ConstraintKind::Divisible:
+    return *right > 0 && *left % *right == 0;
+  case ConstraintKind::AtLeast:
+    return *left >= *right;
+  }
+  return false;
+}
+
+std::string describe(const Plan &plan, const Constraint &constraint) {
+  std::vector<std::string> names = symbolNames(plan);
+  std::string left = plan.exprs.format(constraint.left, names);
+  std::string right = plan.exprs.format(constraint.right, names);
+  switch (constraint.kind) {
+  case ConstraintKind::Equal:
+    return strCat(left, " is ", right);
+  case ConstraintKind::EqualOrOne:
+    return strCat(left, " is ", right, " or 1");
+  case ConstraintKind::Divisible:
+    return strCat(left, " is a multiple of ", right);
+  case ConstraintKind::AtLeast:
+    return strCat(left, " is at least ", right);
+  }
+  return {};
+}
+
+Status checkConstraints(const Plan &plan, std::span<const int64_t> symbols) {
+  for (const Constraint &constraint : plan.constraints) {
+    if (!holds(plan, constraint, symbols)) {
+      return Status::error(
+          ErrorId::RunShapeConstraint,
+          strCat("node '", constraint.node, "' needs that ", describe(plan, constraint), ", but ",
+                 valuesIn(plan, constraint, symbols)),
+          "pass dims for which it holds; 'tenon inspect' lists what the model needs");
+    }
+  }
+  return Status::ok();
+}
+
+bool satisfyConstraints(const Plan &plan, std::span<int64_t> values) {
+  std::vector<SymbolRange> ranges;
+  for (const Symbol &symbol : plan.symbols) {
+    ranges.push_back({symbol.min, symbol.max});
+  }
+  return satisfy(values, ranges, plan.constraints.size(),
+                 [&](size_t constraint, std::span<const int64_t> tried) {
+                   return holds(plan, plan.constraints[constraint], tried);
+                 });
+}
+
+} // namespace tenon::engine

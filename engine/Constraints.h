@@ -1,0 +1,23 @@
+// What a plan's constraints say: whether they hold for values of the symbols, and in words.
+#pragma once
+
+#include "engine/Plan.h"
+#include "support/Result.h"
+
+namespace tenon::engine {
+
+/// Whether it holds for these values, one for each symbol of the plan. False where a side
+/// overflows.
+bool holds(const Plan &plan, const Constraint &constraint, std::span<const int64_t> symbols);
+
+/// "N is 4 or 1", "H + 2 is a multiple of 16", "H is at least 3".
+std::string describe(const Plan &plan, const Constraint &constraint);
+
+/// TN0612 for the first constraint that does not hold; it names node, dims and values.
+Status checkConstraints(const Plan &plan, std::span<const int64_t> symbols);
+
+/// Values for the symbols that satisfy the plan's constraints, near `values`, which are in range
+/// and are changed. False if a short search finds none.
+bool satisfyConstraints(const Plan &plan, std::span<int64_t> values);
+
+} // namespace tenon::engine

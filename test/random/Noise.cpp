@@ -1,0 +1,126 @@
+// Relies on operations being pure, so that one can be evaluated on operands of its own.
+#include "test/random/Noise.h"
+
+#include "compiler/graph/Tn.h"
+#include "compiler/reference/Compare.h"
+#include "support/Text.h"
+#include "test/random/Draw.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+
+namespace tenon::random {
+namespace {
+
+using reference::Tensor;
+
+/// Operations whose results are elements of their operands, or decided by comparing them.
+bool isExact(Operation *op) {
+  return isa<tn::WeightOp, tn::ConstantOp, tn::SizesOp, tn::AbsOp, tn::NegOp, tn::CeilOp, tn::FloorOp, tn::RoundOp,
+             tn::SignOp, tn::NotOp, tn::ReluOp, tn::ClampOp, tn::IsNanOp, tn::IsInfOp, tn::MaxOp, tn::MinOp,
+             tn::AndOp, tn::OrOp, tn::XorOp, tn::ShiftOp, tn::CompareOp, tn::SelectOp, tn::ArgReduceOp, tn::MaxPoolOp,
+             tn::ReshapeOp, tn::TransposeOp, tn::BroadcastOp, tn::ConcatOp, tn::SliceOp, tn::PadOp, tn::GatherOp,
+             tn::GatherElementsOp, tn::GatherNdOp, tn::IotaOp, tn::TriluOp, tn::TopKOp, tn::QuantizeOp>(op);
+}
+
+/// A few units in the last place.
+double noiseOf(DType type) {
+  switch (type) {
+  case DType::F64:
+    return 0x1p-49;
+  case DType::F32:
+    return 0x1p-21;
+  case DType::F16:
+    return 0x1p-10;
+  default:
+    return 0x1p-7;
+  }
+}
+
+Tensor disturbed(const Tensor &tensor, Draw &draw) {
+  if (!reference::isFloat(tensor.dtype())) {
+    return tensor;
+  }
+  Result<Tensor> wide = reference::convert(tensor, DType::F64);
+  Result<Tensor> copy = Tensor::create(DType::F64, tensor.dims());
+  for (int64_t i = 0; i < tensor.count(); ++i) {
+    double value = wide->as<double>()[i];
+    copy->as<double>()[i] = value * (1 + (draw.unit() * 2 - 1) * noiseOf(tensor.dtype()));
+  }
+  return *reference::convert(*copy, tensor.dtype());
+}
+
+std::vector<double> asDoubles(const Tensor &tensor) {
+  std::vector<double> values(tensor.count());
+  if (tensor.dtype() == DType::Bool) {
+    std::copy_n(tensor.as<uint8_t>(), tensor.count(), values.begin());
+    return values;
+  }
+  Result<Tensor> wide = reference::convert(tensor, DType::F64);
+  std::copy_n(wide->as<double>(), tensor.count(), values.begin());
+  return values;
+}
+
+} // namespace
+
+Result<std::vector<Tensor>> disturbedResults(func::FuncOp function, tn::WeightStore &weights,
+                                             ArrayRef<Tensor> inputs, uint64_t seed) {
+  Draw draw(seed);
+  TENON_ASSIGN(SmallVector<int64_t> symbols, reference::bindSymbols(function, inputs));
+  reference::Interpreter outer(&weights, {.threads = 1}), inner(&weights, {.threads = 1});
+  reference::Hooks hooks;
+  hooks.reuse = [&](Operation *op, ArrayRef<Tensor> operands) -> std::optional<std::vector<Tensor>> {
+    if (isExact(op)) {
+      return std::nullopt;
+    }
+    std::vector<Tensor> noisy;
+    for (const Tensor &operand : operands) {
+      noisy.push_back(disturbed(operand, draw));
+    }
+    Result<std::vector<Tensor>> results = inner.evaluateOp(op, noisy, symbols);
+    if (!results) {
+      return std::nullopt;
+    }
+    for (Tensor &result : *results) {
+      result = disturbed(result, draw);
+    }
+    return std::move(*results);
+  };
+  return outer.evaluate(function, inputs, hooks);
+}
+
+std::string unexplained(ArrayRef<Tensor> samples, const Tensor &actual) {
+  if (samples.front().dims() != actual.dims() || samples.front().dtype() != actual.dtype()) {
+    return reference::compareTensors(samples.front(), actual).mismatch;
+  }
+  reference::Tolerance tolerance = reference::toleranceOf(actual.dtype());
+  std::vector<std::vector<double>> seen;
+  for (const Tensor &sample : samples) {
+    seen.push_back(asDoubles(sample));
+  }
+  std::vector<double> found = asDoubles(actual);
+  for (int64_t i = 0; i < actual.count(); ++i) {
+    double low = std::numeric_limits<double>::infinity(), high = -low;
+    bool hasNan = false;
+    for (const std::vector<double> &sample : seen) {
+      hasNan = hasNan || std::isnan(sample[i]);
+      low = std::isnan(sample[i]) ? low : std::min(low, sample[i]);
+      high = std::isnan(sample[i]) ? high : std::max(high, sample[i]);
+    }
+    double span = std::isfinite(high - low) ? high - low : 0;
+    double margin = reference::isFloat(actual.dtype()) ? span + tolerance.absolute : 0;
+    auto around = [&](double value) {
+      return std::isfinite(value) ? tolerance.relative * std::fabs(value) : 0;
+    };
+    bool isInside = found[i] >= low - margin - around(low) && found[i] <= high + margin + around(high);
+    if (std::isnan(found[i]) ? !hasNan : !isInside) {
+      return strCat("element ", i, ": ", std::to_string(found[i]), " found, between ", std::to_string(low), " and ",
+                    std::to_string(high), hasNan ? " or NaN" : "", " expected");
+    }
+  }
+  return "";
+}
+
+} // namespace tenon::random

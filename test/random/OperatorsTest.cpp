@@ -1,0 +1,56 @@
+// Every operator that the importer knows has a generator that makes nodes, or a reason.
+#include "compiler/frontend/onnx/OpTable.h"
+#include "test/random/Operators.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace tenon::random {
+namespace {
+
+std::set<std::string> withReason() {
+  std::set<std::string> names;
+  for (const Missing &missing : operatorsWithoutGenerator()) {
+    names.insert(missing.name);
+  }
+  return names;
+}
+
+TEST(OperatorsTest, EveryRowHasAGeneratorOrAReason) {
+  std::set<std::string> known = withReason();
+  for (const Operator &one : operators()) {
+    known.insert(one.name);
+  }
+  using namespace onnx;
+  for (llvm::ArrayRef<OpRow> rows :
+       {elementwiseRows(), activationRows(), reductionRows(), normalizationRows(), contractionRows(), convolutionRows(),
+        poolingRows(), movementRows(), partRows(), recurrentRows(), indexingRows(), creationRows(), shapeRows(),
+        resizeRows(), quantizationRows(), attentionRows(), lossRows(), controlRows()}) {
+    for (const OpRow &row : rows) {
+      EXPECT_TRUE(known.count(row.name)) << row.name << " has neither a generator nor a reason";
+    }
+  }
+}
+
+TEST(OperatorsTest, EveryGeneratorMakesNodes) {
+  for (const Operator &one : operators()) {
+    bool isMade = false;
+    std::string refusal;
+    for (uint64_t seed = 1; seed < 60 && !isMade; ++seed) {
+      Sketch sketch(seed, false);
+      isMade = one.make(sketch);
+      refusal = sketch.refusal();
+    }
+    EXPECT_TRUE(isMade) << one.name << ": " << refusal;
+  }
+}
+
+TEST(OperatorsTest, ASeedIsAModel) {
+  for (uint64_t seed : {1, 2, 3}) {
+    EXPECT_EQ(makeModel(seed, false).bytes, makeModel(seed, false).bytes);
+  }
+}
+
+} // namespace
+} // namespace tenon::random

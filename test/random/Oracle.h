@@ -1,0 +1,40 @@
+// One random model through the compiler and the runtime, against the reference interpreter on the
+// unoptimized import with the drawn sizes as constants.
+#pragma once
+
+#include "engine/CpuLevel.h"
+#include "engine/CudaArch.h"
+#include "test/random/Sketch.h"
+
+#include <string>
+#include <vector>
+
+namespace tenon::random {
+
+struct OracleOptions {
+  std::vector<engine::CpuLevel> levels; ///< that this machine runs
+  std::vector<engine::CudaArch> archs;
+  std::string scratchFolder; ///< for models and engines, in memory
+  std::string dumpFolder;    ///< gets the models that differ; empty for none
+  std::string fault;         ///< the planted fault to compile with; empty for none
+};
+
+enum class Verdict : uint8_t {
+  Same,
+  Refused,    ///< the compiler lacks something for it, and says so
+  Untouched,  ///< the planted fault does not apply
+  Different,
+};
+
+struct Outcome {
+  Verdict verdict = Verdict::Same;
+  std::string text; ///< one line: what differs, or why it is refused
+};
+
+/// Writes a model, the inputs of its seed and what differs into a folder named by the seed.
+void dumpModel(const Model &model, uint64_t seed, const std::string &text, const std::string &folder);
+
+/// The model of this seed; the seed also decides level, threads and options.
+Outcome checkModel(const Model &model, uint64_t seed, const OracleOptions &options);
+
+} // namespace tenon::random

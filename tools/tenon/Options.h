@@ -1,0 +1,45 @@
+// Options whose values are numbers in a range or words of a list. The help shows what is allowed, and
+// errors repeat it in plain words. It relies on CLI11 turning what is thrown into a usage error.
+
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tenon::tool {
+
+/// Both ends are allowed.
+template <typename T> struct Range {
+  T low;
+  T high;
+};
+
+/// As many threads as any machine of today has.
+inline constexpr Range<uint64_t> kThreads = {1, 1024};
+
+/// A day.
+inline constexpr double kLongestSeconds = 86400;
+
+/// `-o`, with a name that is not empty.
+void addOutput(CLI::App &command, std::string &path, const std::string &description);
+/// A whole number.
+void addNumber(CLI::App &command, const std::string &name, Range<uint64_t> range,
+               const std::function<void(uint64_t)> &take, const std::string &description);
+/// Seconds: "60s", "2m", or a number without a unit. `range` is in seconds.
+void addSeconds(CLI::App &command, const std::string &name, Range<double> range, double &value,
+                const std::string &description);
+/// Numbers with commas between them.
+void addNumbers(CLI::App &command, const std::string &name, Range<double> range,
+                std::vector<double> &values, const std::string &description);
+/// One of `choices`.
+CLI::Option *addChoice(CLI::App &command, const std::string &name, std::string &value,
+                       const std::vector<std::string> &choices, const std::string &description);
+/// Some of `choices`, one for each time that the option is given.
+void addChoices(CLI::App &command, const std::string &name, std::vector<std::string> &values,
+                const std::vector<std::string> &choices, const std::string &description);
+
+} // namespace tenon::tool
