@@ -6,6 +6,7 @@
 #include "compiler/dispatch/Explain.h"
 #include "compiler/dispatch/PackWeights.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
 
@@ -24,6 +25,15 @@ LogicalResult checkDims(Block *block) {
   return success();
 }
 
+/// A region needs a value that somebody reads.
+void eraseDead(Block *block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*block))) {
+    if (isOpTriviallyDead(&op)) {
+      op.erase();
+    }
+  }
+}
+
 } // namespace
 
 LogicalResult dispatch(ModuleOp module, const DeviceProfile &profile, Records &records) {
@@ -35,6 +45,7 @@ LogicalResult dispatch(ModuleOp module, const DeviceProfile &profile, Records &r
   if (failed(checkDims(block))) {
     return failure();
   }
+  eraseDead(block);
   packWeights(block, profile);
   CostModel costs(module, profile);
   Formation formation{.grouping = Grouping(block), .costs = costs, .refusals = Refusals()};

@@ -100,7 +100,7 @@ private:
   Status exportEngine();
 
   Status start(LoadedPhase loaded);
-  Status compileRegionAlone(const LoadedPhase &loaded) const;
+  Status compileRegionAlone(const LoadedPhase &loaded);
   Status oneFamily() const;
   Status finishModulePhase();
   Status checkNumbers(llvm::StringRef pass, ModuleOp checked);
@@ -354,11 +354,11 @@ Status Compilation::oneFamily() const {
 }
 
 /// The text of a region is a reproducer: nothing is left to do but to compile it.
-Status Compilation::compileRegionAlone(const LoadedPhase &loaded) const {
+Status Compilation::compileRegionAlone(const LoadedPhase &loaded) {
   TENON_ASSIGN(MappedFile file, MappedFile::open(options.model));
-  std::string_view text(reinterpret_cast<const char *>(file.bytes().data()), file.bytes().size());
+  regionText.assign(reinterpret_cast<const char *>(file.bytes().data()), file.bytes().size());
   for (const Family &family : families) {
-    TENON_TRY(compileRegionText(text, *loaded.module, family.targets));
+    TENON_TRY(compileRegionText(regionText, *loaded.module, family.targets));
   }
   return Status::ok();
 }

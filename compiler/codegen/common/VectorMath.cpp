@@ -144,18 +144,55 @@ struct ExpandIntegerPower : OpRewritePattern<math::IPowIOp> {
   }
 };
 
-/// x86 rounds f64 to f16 and bf16 by library calls only.
+Value splat(OpBuilder &builder, Location loc, Type type, Attribute element) {
+  ShapedType shaped = dyn_cast<ShapedType>(type);
+  TypedAttr value =
+      shaped ? TypedAttr(DenseElementsAttr::get(shaped, element)) : cast<TypedAttr>(element);
+  return arith::ConstantOp::create(builder, loc, value);
+}
+
+/// f64 to f32, rounded to odd: what is not exact has its last bit set, so that rounding the result
+/// again gives what rounding `x` once would.
+Value roundToOdd(OpBuilder &b, Location loc, Value x) {
+  Type single = withElement(x.getType(), b.getF32Type());
+  Type word = withElement(x.getType(), b.getI32Type());
+  Value zero = splat(b, loc, x.getType(), b.getF64FloatAttr(0));
+  Value none = splat(b, loc, word, b.getI32IntegerAttr(0));
+  Value up = splat(b, loc, word, b.getI32IntegerAttr(1));
+  Value down = splat(b, loc, word, b.getI32IntegerAttr(-1));
+  Value nearest = arith::TruncFOp::create(b, loc, single, x);
+  Value back = arith::ExtFOp::create(b, loc, x.getType(), nearest);
+  auto compare = [&](arith::CmpFPredicate predicate, Value left, Value right) -> Value {
+    return arith::CmpFOp::create(b, loc, predicate, left, right);
+  };
+  Value isPositive = compare(arith::CmpFPredicate::OGT, x, zero);
+  Value isFarther = arith::SelectOp::create(b, loc, isPositive,
+                                            compare(arith::CmpFPredicate::OGT, back, x),
+                                            compare(arith::CmpFPredicate::OLT, back, x));
+  Value bits = arith::BitcastOp::create(b, loc, word, nearest);
+  Value last = arith::AndIOp::create(b, loc, bits, up);
+  Value isEven = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, last, none);
+  Value moves =
+      arith::AndIOp::create(b, loc, isEven, compare(arith::CmpFPredicate::ONE, back, x));
+  Value step = arith::SelectOp::create(b, loc, isFarther, down, up);
+  step = arith::SelectOp::create(b, loc, moves, step, none);
+  return arith::BitcastOp::create(b, loc, single, arith::AddIOp::create(b, loc, bits, step));
+}
+
+/// x86 rounds f64 to f16 and bf16 by library calls only, which LLVM also makes of a rounding to f32
+/// that one to 16 bits follows.
 struct RoundThroughF32 : OpRewritePattern<arith::TruncFOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(arith::TruncFOp op, PatternRewriter &rewriter) const override {
-    Type from = getElementTypeOrSelf(op.getIn().getType());
-    if (!from.isF64() || getElementTypeOrSelf(op.getType()).getIntOrFloatBitWidth() != 16) {
+    arith::TruncFOp first = op.getIn().getDefiningOp<arith::TruncFOp>();
+    Value wide = first ? first.getIn() : op.getIn();
+    bool isNarrow = getElementTypeOrSelf(op.getType()).getIntOrFloatBitWidth() == 16;
+    if (!getElementTypeOrSelf(wide.getType()).isF64() || !isNarrow) {
       return failure();
     }
-    Type single = withElement(op.getType(), rewriter.getF32Type());
-    Value middle = arith::TruncFOp::create(rewriter, op.getLoc(), single, op.getIn());
-    rewriter.replaceOpWithNewOp<arith::TruncFOp>(op, op.getType(), middle);
+    rewriter.replaceOpWithNewOp<arith::TruncFOp>(op, op.getType(),
+                                                 roundToOdd(rewriter, op.getLoc(), wide));
     return success();
   }
 };

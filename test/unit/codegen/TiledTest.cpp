@@ -164,5 +164,19 @@ TEST(TiledTest, ArgMax) {
       ": (tensor<5x21xf32>) -> tensor<5xi64>\nreturn %0 : tensor<5xi64>")));
 }
 
+/// LLVM joins the roundings of a double to f32 and on to f16 into a call of a library.
+TEST(TiledTest, DoublesRoundOnceTo16Bits) {
+  for (std::string dims : {"", "5x", "33x"}) {
+    for (std::string narrow : {"f16", "bf16"}) {
+      std::string type = "tensor<" + dims + narrow + ">", wide = "tensor<" + dims + "f64>";
+      EXPECT_TRUE(matchesReference(kernelText("elementwise", "(%x: " + type + ") -> " + type,
+                                              "%y = tn.atan %x : " + type + "\nreturn %y : " + type)));
+      EXPECT_TRUE(matchesReference(
+          kernelText("elementwise", "(%x: " + wide + ") -> " + type,
+                     "%y = tn.cast %x : (" + wide + ") -> " + type + "\nreturn %y : " + type)));
+    }
+  }
+}
+
 } // namespace
 } // namespace tenon::codegen::cpu
