@@ -31,16 +31,27 @@ enum class DType : uint8_t {
   U4 = 19,
   Complex64 = 20,
   Complex128 = 21,
+  F8E8M0 = 22,
+  F4E2M1 = 23,
+  I2 = 24,
+  U2 = 25,
 };
 
-inline constexpr uint8_t kLastDType = static_cast<uint8_t>(DType::Complex128);
+inline constexpr uint8_t kLastDType = static_cast<uint8_t>(DType::U2);
 
 /// Whether a stored number names a type.
 constexpr bool isDType(uint8_t value) { return value >= 1 && value <= kLastDType; }
-/// Bits of one element in memory: 4 for I4 and U4 (two to a byte, low half first), 8 for Bool.
+/// Bits of one element in memory. Every element has a byte at least: 8 for Bool and for the types
+/// of 4 and 2 bits, whose element is in the low bits of its byte.
 unsigned bitWidth(DType type);
-/// Natural alignment of an element in bytes; 1 for sub-byte types.
+/// Bits of the value itself: 4 for I4, U4 and F4E2M1, 2 for I2 and U2, else those in memory. ONNX
+/// files hold the elements of such types close together, the first in the lowest bits.
+unsigned valueBits(DType type);
+/// Natural alignment of an element in bytes.
 unsigned alignmentOf(DType type);
+/// A type that is only stored, moved and converted: floats of 8 bits and less, integers of 4 and
+/// less.
+bool isLowBit(DType type);
 /// "f32", "bf16", "i64", "bool", "f8e4m3fn", ...
 std::string_view nameOf(DType type);
 std::optional<DType> parseDType(std::string_view name);

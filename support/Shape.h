@@ -15,7 +15,7 @@ namespace tenon {
 
 /// Product of dims; 1 for rank 0; none when a dim is negative or the product exceeds int64.
 std::optional<int64_t> elementCount(std::span<const int64_t> dims);
-/// Bytes of a dense tensor, sub-byte types rounded up; none when it does not fit in int64.
+/// Bytes of a dense tensor in memory; none when it does not fit in int64.
 std::optional<int64_t> byteSize(DType type, std::span<const int64_t> dims);
 /// Row-major strides in elements. The dims must have an element count.
 std::vector<int64_t> rowMajorStrides(std::span<const int64_t> dims);

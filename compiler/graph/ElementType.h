@@ -11,5 +11,7 @@ namespace tenon::tn {
 
 /// None if no tensor of a run can hold it.
 std::optional<DType> dtypeOf(mlir::Type element);
+/// Whether elements of the type are only stored, moved and converted.
+bool isLowBit(mlir::Type element);
 
 } // namespace tenon::tn

@@ -71,6 +71,7 @@ llvm::ArrayRef<OpRow> movementOps();
 llvm::ArrayRef<OpRow> indexingOps();
 llvm::ArrayRef<OpRow> quantizeOps();
 llvm::ArrayRef<OpRow> structureOps();
+llvm::ArrayRef<OpRow> rareOps();
 
 /// Row-major strides in elements.
 Sizes stridesOf(llvm::ArrayRef<int64_t> dims);

@@ -132,6 +132,10 @@ private:
 
   Status put(size_t index, Tensor tensor, const std::string &path) {
     const Port &port = plan.inputs[index];
+    if (isLowBit(port.dtype) && tensor.dtype == DType::U8) {
+      // NumPy has no such types of its own: files hold their bytes.
+      tensor.dtype = port.dtype;
+    }
     if (tensor.dtype != port.dtype) {
       return Status::error(ErrorId::WrongTensorType,
                            fmt::format("input '{}' is {}, the array in {} is {}", port.name,

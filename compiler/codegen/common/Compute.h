@@ -19,6 +19,7 @@ mlir::LogicalResult computeMatmul(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeConv(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeConvTranspose(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeMaxPool(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeMaxPoolIndex(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeAvgPool(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeResize(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeScatterElements(Lowering &lowering, mlir::Operation *op);

@@ -7,7 +7,8 @@
 
 namespace tenon::codegen {
 
-/// The element type as it lies in memory: bool is a byte, integers are signless, floats unchanged.
+/// The element type as it lies in memory: bool and what has 8 bits or less is a byte, integers are
+/// signless, wider floats unchanged.
 mlir::Type storageType(mlir::Type element);
 
 /// True if `op` has a scalar body.
