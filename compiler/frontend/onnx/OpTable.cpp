@@ -8,10 +8,13 @@ namespace tenon::onnx {
 
 OpTable::OpTable() {
   for (ArrayRef<OpRow> family :
-       {elementwiseRows(), activationRows(), reductionRows(), normalizationRows(),
-        contractionRows(), convolutionRows(), poolingRows(), movementRows(), partRows(),
-        recurrentRows(), indexingRows(), creationRows(), shapeRows(), resizeRows(),
-        quantizationRows(), attentionRows(), lossRows(), controlRows()}) {
+       {elementwiseRows(), activationRows(),  reductionRows(),    normalizationRows(),
+        contractionRows(), convolutionRows(), poolingRows(),      movementRows(),
+        partRows(),        recurrentRows(),   indexingRows(),     creationRows(),
+        shapeRows(),       resizeRows(),      quantizationRows(), linearQuantizationRows(),
+        attentionRows(),   scanRows(),        gridRows(),         samplingRows(),
+        foldingRows(),     signalRows(),      randomRows(),       matrixRows(),
+        mlRows(),          lossRows(),        controlRows()}) {
     for (const OpRow &row : family) {
       rows[(Twine(row.domain) + ":" + row.name).str()] = &row;
     }

@@ -38,7 +38,16 @@ llvm::ArrayRef<OpRow> creationRows();
 llvm::ArrayRef<OpRow> shapeRows();
 llvm::ArrayRef<OpRow> resizeRows();
 llvm::ArrayRef<OpRow> quantizationRows();
+llvm::ArrayRef<OpRow> linearQuantizationRows();
 llvm::ArrayRef<OpRow> attentionRows();
+llvm::ArrayRef<OpRow> scanRows();
+llvm::ArrayRef<OpRow> gridRows();
+llvm::ArrayRef<OpRow> samplingRows();
+llvm::ArrayRef<OpRow> foldingRows();
+llvm::ArrayRef<OpRow> signalRows();
+llvm::ArrayRef<OpRow> randomRows();
+llvm::ArrayRef<OpRow> matrixRows();
+llvm::ArrayRef<OpRow> mlRows();
 llvm::ArrayRef<OpRow> lossRows();
 llvm::ArrayRef<OpRow> controlRows();
 

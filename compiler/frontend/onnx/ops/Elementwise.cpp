@@ -1,6 +1,8 @@
 // Arithmetic, comparisons, logic, casts and selection: one `tn` operation each, or a chain of them.
 // Relies on `tn` broadcasting as numpy does, which is ONNX's rule since opset 7.
-#include "compiler/frontend/onnx/NodeContext.h"
+#include "compiler/frontend/onnx/Random.h"
+#include "compiler/graph/ElementType.h"
+#include "compiler/graph/TnRare.h"
 
 using namespace mlir;
 
@@ -71,6 +73,16 @@ void isInf(NodeContext &c) {
 
 void isNan(NodeContext &c) { c.setOutput(0, c.make<tn::IsNanOp>(c.value(0))); }
 
+/// The input in another type, by the attributes of the casts.
+Value convert(NodeContext &c, Type element) {
+  std::string round = c.text("round_mode", "up");
+  if (round != "up" && round != "down" && round != "nearest") {
+    c.error(ErrorId::OnnxBadAttribute, "attribute 'round_mode' has an unknown value");
+    return Value();
+  }
+  return c.cast(c.value(0), element, c.integer("saturate", 1) != 0, round);
+}
+
 void castTo(NodeContext &c) {
   int64_t to = c.integer("to", 0);
   if (to <= 0 || to > kLastDataType) {
@@ -89,14 +101,28 @@ void castTo(NodeContext &c) {
     return c.setOutput(0, ArrayRef<float>(SmallVector<float>(known->begin(), known->end())),
                        c.type(0).getShape());
   }
-  c.setOutput(0, c.cast(c.value(0), element));
+  c.setOutput(0, convert(c, element));
 }
 
 void castLike(NodeContext &c) {
   if (c.element(0) == c.element(1)) {
     return c.forward(0, 0);
   }
-  c.setOutput(0, c.cast(c.value(0), c.element(1)));
+  c.setOutput(0, convert(c, c.element(1)));
+}
+
+void bitCast(NodeContext &c) {
+  int64_t to = c.integer("to", 0);
+  Type element =
+      to > 0 && to <= kLastDataType ? c.importer().elementType(static_cast<DataType>(to)) : Type();
+  auto isHeld = [](Type type) { return type && !tn::isLowBit(type); };
+  if (!isHeld(element) || !isHeld(c.element(0))) {
+    return c.gap("its element type is not supported", "use a type of 8 bits or more");
+  }
+  Value x = c.value(0);
+  c.setOutput(0, element == c.element(0) || !x
+                     ? x
+                     : c.makeTyped<tn::BitcastOp>(tn::withElement(x.getType(), element), x));
 }
 
 void where(NodeContext &c) { c.setOutput(0, c.select(c.value(0), c.value(1), c.value(2))); }
@@ -136,13 +162,28 @@ void clip(NodeContext &c) {
 
 void identity(NodeContext &c) { c.forward(0, 0); }
 
+/// Elements dropped by chance, the others scaled so that the mean stays.
+void trainDropout(NodeContext &c) {
+  Type real = c.element(0).isF64() ? c.element(0) : Type(c.builder().getF32Type());
+  Value ratio = c.has(1) ? c.cast(c.reshape(c.value(1), {}), real) : c.scalar(0.5, real);
+  Value unit = c.cast(uniformNumbers(c, c.dims(0), 0), real);
+  Value isKept = c.compare(unit, tn::Predicate::ge, ratio);
+  Value x = c.cast(c.value(0), real);
+  Value scaled = c.div(x, c.sub(c.scalar(1, real), ratio));
+  c.setOutput(0, c.cast(c.select(isKept, scaled, c.scalar(0, real)), c.element(0)));
+  c.setOutput(1, isKept);
+}
+
 void dropout(NodeContext &c) {
   std::optional<SmallVector<int64_t>> training = c.integers(2);
   std::optional<SmallVector<double>> ratio = c.reals(1);
   bool drops = c.has(2) && !(training && training->size() == 1 && (*training)[0] == 0);
   bool none = ratio && ratio->size() == 1 && (*ratio)[0] == 0;
   if (c.opset >= 12 && drops && !none) {
-    return c.gap("dropout in training mode is random", "export the model in evaluation mode");
+    if (!training || training->size() != 1) {
+      return c.gap("whether it drops elements is not known", "export the model in evaluation mode");
+    }
+    return trainDropout(c);
   }
   c.forward(0, 0);
   if (c.wantsOutput(1)) {
@@ -161,6 +202,7 @@ constexpr OpRow kRows[] = {
     {"Asinh", 9, 1, 1, 1, unary<tn::AsinhOp>},
     {"Atan", 1, 1, 1, 1, unary<tn::AtanOp>},
     {"Atanh", 9, 1, 1, 1, unary<tn::AtanhOp>},
+    {"BitCast", 26, 1, 1, 1, bitCast},
     {"BitShift", 11, 2, 2, 1, bitShift},
     {"BitwiseAnd", 18, 2, 2, 1, binary<tn::AndOp>},
     {"BitwiseNot", 18, 1, 1, 1, unary<tn::NotOp>},

@@ -1,19 +1,11 @@
-// Linear quantization: `tn.quantize` and `tn.dequantize`, and the operators made of them.
-// Relies on zero points being given: where ONNX leaves one out, it is a zero of the quantized type.
+// Operators made of `tn.quantize`: by a range found at run time, and products of integers.
+// Relies on zero points being given, as these operators demand.
 #include "compiler/frontend/onnx/NodeContext.h"
 
 using namespace mlir;
 
 namespace tenon::onnx {
 namespace {
-
-/// A zero point with the shape of the scale where the node has none.
-Value zeroPoint(NodeContext &c, unsigned i, Value scale, Type element) {
-  if (c.has(i)) {
-    return c.value(i);
-  }
-  return scale ? c.broadcast(c.scalar(0, element), tn::getDims(scale.getType())) : Value();
-}
 
 /// A scale of one element is a scalar: ONNX allows both spellings of "per tensor".
 Value scalarIfSingle(NodeContext &c, Value x) {
@@ -22,64 +14,12 @@ Value scalarIfSingle(NodeContext &c, Value x) {
   return single ? c.reshape(x, {}) : x;
 }
 
-bool isBlocked(NodeContext &c) {
-  if (c.integer("block_size", 0) == 0 && c.rank(1) <= 1) {
-    return false;
-  }
-  c.gap("blocked quantization is not supported", "quantize per tensor or per axis");
-  return true;
-}
-
-int64_t quantizedAxis(NodeContext &c) {
-  return c.rank(1) == 1 && c.rank(0) > 0 && c.opset >= 13 ? c.axis("axis", 1, c.rank(0)) : 0;
-}
-
 Value emitQuantize(NodeContext &c, Value x, Value scale, Value zero, int64_t axis, Type element) {
   scale = scalarIfSingle(c, scale);
   zero = scalarIfSingle(c, zero);
   return x ? c.makeTyped<tn::QuantizeOp>(tn::withElement(x.getType(), element), x, scale, zero,
                                          axis)
            : Value();
-}
-
-Value emitDequantize(NodeContext &c, Value x, Value scale, Value zero, int64_t axis) {
-  scale = scalarIfSingle(c, scale);
-  zero = scalarIfSingle(c, zero);
-  Type element = scale ? cast<RankedTensorType>(scale.getType()).getElementType() : Type();
-  return x && element ? c.makeTyped<tn::DequantizeOp>(tn::withElement(x.getType(), element), x,
-                                                      scale, zero, axis)
-                      : Value();
-}
-
-void quantizeLinear(NodeContext &c) {
-  if (isBlocked(c)) {
-    return;
-  }
-  Type element = c.has(2) ? c.element(2) : Type(c.builder().getIntegerType(8, false));
-  if (!c.has(2) && c.integer("output_dtype", 0) != 0) {
-    element = c.importer().elementType(
-        static_cast<DataType>(std::clamp<int64_t>(c.integer("output_dtype", 0), 0, kLastDataType)));
-  }
-  if (!isa_and_nonnull<IntegerType>(element) || element.getIntOrFloatBitWidth() < 8) {
-    return c.gap("its quantized type is not supported", "use 8 or 16-bit integers");
-  }
-  // An integer input is quantized from its exact value as a float.
-  Value x = isa<FloatType>(c.element(0)) ? c.value(0) : c.cast(c.value(0), c.element(1));
-  Value scale = c.value(1);
-  c.setOutput(
-      0, emitQuantize(c, x, scale, zeroPoint(c, 2, scale, element), quantizedAxis(c), element));
-}
-
-void dequantizeLinear(NodeContext &c) {
-  if (isBlocked(c)) {
-    return;
-  }
-  if (c.element(0).getIntOrFloatBitWidth() < 8 || !isa<IntegerType>(c.element(0))) {
-    return c.gap("its quantized type is not supported", "use 8 or 16-bit integers");
-  }
-  Value scale = c.value(1);
-  c.setOutput(0, emitDequantize(c, c.value(0), scale, zeroPoint(c, 2, scale, c.element(0)),
-                                quantizedAxis(c)));
 }
 
 /// Scale and zero point from the data's range, as ONNX defines them for uint8.
@@ -128,10 +68,8 @@ void qlinearMatmul(NodeContext &c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"DequantizeLinear", 10, 2, 3, 1, dequantizeLinear},
     {"DynamicQuantizeLinear", 11, 1, 1, 3, dynamicQuantizeLinear},
     {"QLinearMatMul", 10, 8, 8, 1, qlinearMatmul},
-    {"QuantizeLinear", 10, 2, 3, 1, quantizeLinear},
 };
 
 } // namespace
