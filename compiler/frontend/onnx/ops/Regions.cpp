@@ -90,6 +90,10 @@ void roiAlign(NodeContext &c) {
   if (!requireDim(c, rois[1], 4, "the length of its boxes")) {
     return;
   }
+  if (!tn::sameDim(rois[0], c.dims(2)[0])) {
+    return c.gap("there are not as many boxes as numbers of images, or that is not known",
+                 "declare both dimensions with --shape");
+  }
   Type real = sampleType(c, c.element(0));
   Value boxes = c.cast(c.value(1), real);
   Value offset = c.scalar(p->halfPixel ? 0.5 : 0, real);
