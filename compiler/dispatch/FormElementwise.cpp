@@ -105,7 +105,8 @@ tn::Dims resultDims(Operation *op) { return tn::getDims(op->getResult(0).getType
 
 bool isFusedType(Type tensor, const DeviceProfile &device) {
   Type element = cast<RankedTensorType>(tensor).getElementType();
-  return device.isGpu() ? isa<FloatType>(element) : element.isF32();
+  bool isComputed = isa<FloatType>(element) && element.getIntOrFloatBitWidth() >= 16;
+  return device.isGpu() ? isComputed : element.isF32();
 }
 
 void formElementwise(Formation &formation, Block *block) {

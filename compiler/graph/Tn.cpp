@@ -1,6 +1,6 @@
 // Registers the `tn` dialect with its attributes and operations.
-// Relies on the definitions generated from TnDialect.td and TnOps.td.
-#include "compiler/graph/Tn.h"
+// Relies on the definitions generated from TnDialect.td, TnOps.td and TnRareOps.td.
+#include "compiler/graph/TnRare.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -15,6 +15,8 @@ using namespace tenon::tn;
 #include "compiler/graph/TnAttrs.cpp.inc"
 #define GET_OP_CLASSES
 #include "compiler/graph/TnOps.cpp.inc"
+#define GET_OP_CLASSES
+#include "compiler/graph/TnRareOps.cpp.inc"
 
 void TnDialect::initialize() {
   addAttributes<
@@ -24,6 +26,10 @@ void TnDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "compiler/graph/TnOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "compiler/graph/TnRareOps.cpp.inc"
       >();
 }
 

@@ -50,7 +50,7 @@ int64_t elementBytes(Type element) {
     return 0;
   }
   unsigned width = element.getIntOrFloatBitWidth();
-  return width == 1 ? 1 : (width % 8 == 0 ? width / 8 : 0);
+  return width < 8 ? 1 : (width % 8 == 0 ? width / 8 : 0);
 }
 
 bool isNear(double value, double expected, Type element) {

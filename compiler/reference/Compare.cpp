@@ -2,6 +2,7 @@
 // Relies on Element.h for reading any type.
 #include "compiler/reference/Compare.h"
 
+#include "compiler/reference/LowBits.h"
 #include "support/Shape.h"
 #include "support/Text.h"
 
@@ -97,6 +98,12 @@ Comparison compareTensors(const Tensor &expected, const Tensor &actual) {
 }
 
 Comparison compareTensors(const Tensor &expected, const Tensor &actual, Tolerance tolerance) {
+  if (isLowBit(expected.dtype()) && expected.dtype() == actual.dtype()) {
+    Result<Tensor> left = decode(expected), right = decode(actual);
+    if (left && right) {
+      return compareTensors(*left, *right, {});
+    }
+  }
   Comparison failed;
   bool floats = isFloat(expected.dtype()) && isFloat(actual.dtype());
   if (expected.dtype() != actual.dtype() && !floats) {

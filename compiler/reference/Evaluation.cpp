@@ -59,7 +59,8 @@ OpFunction findOpFunction(llvm::StringRef name) {
     llvm::StringMap<OpFunction> result;
     for (llvm::ArrayRef<OpRow> rows :
          {unaryOps(), binaryOps(), reduceOps(), normalizeOps(), contractionOps(), convolutionOps(),
-          poolingOps(), resizeOps(), movementOps(), indexingOps(), quantizeOps(), structureOps()}) {
+          poolingOps(), resizeOps(), movementOps(), indexingOps(), quantizeOps(), structureOps(),
+          rareOps()}) {
       for (const OpRow &row : rows) {
         result[row.name] = row.function;
       }

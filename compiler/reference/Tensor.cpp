@@ -2,6 +2,7 @@
 // Relies on AlignedBuffer for memory and on support/Shape.h for overflow checks.
 #include "compiler/reference/Tensor.h"
 
+#include "compiler/reference/LowBits.h"
 #include "support/AlignedBuffer.h"
 #include "support/Shape.h"
 
@@ -12,7 +13,7 @@ namespace tenon::reference {
 Result<Tensor> Tensor::create(DType dtype, llvm::ArrayRef<int64_t> dims) {
   std::span<const int64_t> sizes(dims.data(), dims.size());
   std::optional<int64_t> bytes = byteSize(dtype, sizes);
-  if (!bytes || bitWidth(dtype) < 8) {
+  if (!bytes) {
     return Status::error(ErrorId::OutOfMemory, "a tensor of " + std::string(nameOf(dtype)) +
                                                    " and shape " + formatDims(sizes) +
                                                    " cannot be held");
@@ -44,7 +45,7 @@ Result<Tensor> Tensor::copy(DType dtype, llvm::ArrayRef<int64_t> dims, llvm::Arr
 Result<Tensor> Tensor::share(DType dtype, llvm::ArrayRef<int64_t> dims,
                              llvm::ArrayRef<char> bytes) {
   std::optional<int64_t> size = byteSize(dtype, {dims.data(), dims.size()});
-  bool usable = size && *size > 0 && bitWidth(dtype) >= 8 && uint64_t(*size) == bytes.size() &&
+  bool usable = size && *size > 0 && uint64_t(*size) == bytes.size() &&
                 reinterpret_cast<uintptr_t>(bytes.data()) % 64 == 0;
   if (!usable) {
     return copy(dtype, dims, bytes);
@@ -66,6 +67,13 @@ Tensor Tensor::reshaped(llvm::ArrayRef<int64_t> dims) const {
 Result<Tensor> convert(const Tensor &tensor, DType dtype) {
   if (tensor.dtype() == dtype) {
     return tensor;
+  }
+  if (isLowBit(tensor.dtype())) {
+    TENON_ASSIGN(Tensor numbers, decode(tensor));
+    return convert(numbers, dtype);
+  }
+  if (isLowBit(dtype)) {
+    return encode(tensor, dtype);
   }
   TENON_ASSIGN(Tensor result, Tensor::create(dtype, tensor.dims()));
   TENON_TRY(visitElement(tensor.dtype(), [&](auto from) {

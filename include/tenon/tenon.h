@@ -77,7 +77,7 @@ typedef enum tenon_code {
   TENON_INTERNAL = 70  /* a fault of Tenon */
 } tenon_code;
 
-/* Element types. */
+/* Element types. Elements of 4 and 2 bits lie one to a byte, in its low bits. */
 typedef enum tenon_dtype {
   TENON_F32 = 1,
   TENON_F64 = 2,
@@ -99,7 +99,11 @@ typedef enum tenon_dtype {
   TENON_I4 = 18,
   TENON_U4 = 19,
   TENON_COMPLEX64 = 20,
-  TENON_COMPLEX128 = 21
+  TENON_COMPLEX128 = 21,
+  TENON_F8E8M0 = 22,
+  TENON_F4E2M1 = 23,
+  TENON_I2 = 24,
+  TENON_U2 = 25
 } tenon_dtype;
 
 /* ---- status ---- */

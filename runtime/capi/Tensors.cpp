@@ -36,7 +36,9 @@ constexpr TypePair kTypes[] = {
     {DType::U16, 1, 16},    {DType::U32, 1, 32},        {DType::U64, 1, 64},
     {DType::Bool, 6, 8},    {DType::F8E4M3FN, 10, 8},   {DType::F8E4M3FNUZ, 11, 8},
     {DType::F8E5M2, 12, 8}, {DType::F8E5M2FNUZ, 13, 8}, {DType::I4, 0, 4},
-    {DType::U4, 1, 4},      {DType::Complex64, 5, 64},  {DType::Complex128, 5, 128}};
+    {DType::U4, 1, 4},      {DType::Complex64, 5, 64},  {DType::Complex128, 5, 128},
+    {DType::F8E8M0, 14, 8}, {DType::F4E2M1, 17, 4},     {DType::I2, 0, 2},
+    {DType::U2, 1, 2}};
 
 Status countError(const char *kind, size_t given, size_t expected) {
   return Status::error(ErrorId::RunInputCount,

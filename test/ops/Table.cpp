@@ -10,6 +10,8 @@ constexpr char kSigned[] = "f32 f16 i8 i32 i64";
 constexpr char kBits[] = "i1 i8 i16 i32 i64 ui8 ui16 ui32 ui64";
 constexpr char kUnsigned[] = "ui8 ui16 ui32 ui64";
 constexpr char kValues[] = "f32 f64 f16 bf16 i1 i8 i16 i32 i64 ui8 ui16 ui32 ui64";
+constexpr char kLowFloats[] = "f8E4M3FN f8E4M3FNUZ f8E5M2 f8E5M2FNUZ f8E8M0FNU f4E2M1FN";
+constexpr char kLowIntegers[] = "i4 ui4 i2 ui2";
 /// For what only moves elements: one type of each width, and bool.
 constexpr char kMoved[] = "f32 f16 i1 i8 i64";
 
@@ -225,6 +227,27 @@ const std::vector<OpRow> &opTable() {
        {{"3, N"}}, "axis = 0 : i64"},
       {"tn.quantize", "i8 ui8", {{"3, N", "f16"}, {"", "f16", 0.01, 0.1}, {"", "T", -5, 5}}, {{"3, N"}},
        "axis = 0 : i64"},
+      {"tn.encode", kLowFloats, {{"40, N", "f32", -kEverything, kEverything}}, {{"40, N"}}},
+      {"tn.encode", kLowFloats, {{"40, N", "f16", -600, 600}}, {{"40, N"}}, "saturate = false"},
+      {"tn.encode", kLowFloats, {{"40, N", "f64", -9, 9}}, {{"40, N"}}, "saturate = false, round = \"nearest\""},
+      {"tn.encode", kLowFloats, {{"40, N", "f32", -0.02, 0.02}}, {{"40, N"}}, "round = \"down\""},
+      {"tn.encode", kLowIntegers, {{"3, N", "f32", -kEverything, kEverything}}, {{"3, N"}}},
+      {"tn.encode", kLowIntegers, {{"3, N", "i32", -40, 40}}, {{"3, N"}}},
+      {"tn.decode", kLowFloats, {{"3, N", "T", -500, 500}}, {{"3, N", "f32"}}},
+      {"tn.decode", "f8E4M3FN f4E2M1FN", {{"3, N", "T", -9, 9}}, {{"3, N", "f16"}}},
+      {"tn.decode", "i4 i2", {{"3, N", "T", -8, 7}}, {{"3, N", "i8"}}},
+      {"tn.decode", "ui4 ui2", {{"3, N", "T", 0, 15}}, {{"3, N", "ui8"}}},
+      {"tn.unpack_bits", "i4 f4E2M1FN", {{"29", "ui8", 0, 255}}, {{"3, 19"}}},
+      {"tn.unpack_bits", "ui2", {{"15", "ui8", 0, 255}}, {{"3, 19"}}},
+      {"tn.bitcast", "i32 f32", {{"3, N", "f32"}}, {{"3, N"}}},
+      {"tn.bitcast", "i1 ui8", {{"3, N", "i8"}}, {{"3, N"}}},
+      {"tn.max_pool_index", "f32 f16 i8",
+       {{"2, 3, 9, N", "T", -2, -2}, {"2, 3, 5, (N - 1) floordiv 2 + 1", "T", -2, -2}},
+       {{"2, 3, 5, (N - 1) floordiv 2 + 1", "i64"}},
+       "kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, "
+       "dilations = array<i64: 1, 1>"},
+      {"tn.transpose", "f8E4M3FN i4", {{"3, N, 5"}}, {{"N, 5, 3"}}, "permutation = array<i64: 1, 2, 0>"},
+      {"tn.select", "f8E5M2 ui2", {{"3, N", "i1"}, {"3, N"}, {"N"}}, {{"3, N"}}},
       {"tn.dequantize", "i8 ui8 i16 ui16 i32",
        {{"3, N", "T", -120, 120}, {"3", "f32", 0.01, 0.1}, {"3", "T", -5, 5}}, {{"3, N", "f32"}},
        "axis = 0 : i64"},

@@ -190,8 +190,13 @@ private:
     return Status::ok();
   }
 
+  /// NumPy has no low-bit types of its own: files hold their bytes.
+  static bool isHeldAs(const Port &port, DType dtype) {
+    return dtype == port.dtype || (isLowBit(port.dtype) && dtype == DType::U8);
+  }
+
   static Status checkType(const Port &port, DType dtype, const std::string &path) {
-    if (dtype == port.dtype) {
+    if (isHeldAs(port, dtype)) {
       return Status::ok();
     }
     return Status::error(ErrorId::WrongTensorType,
@@ -203,6 +208,7 @@ private:
   Status put(size_t index, Tensor tensor, const std::string &path) {
     const Port &port = plan.inputs[index];
     TENON_TRY(checkType(port, tensor.dtype, path));
+    tensor.dtype = port.dtype;
     tensor.name = port.name;
     if (!given.emplace(index, std::move(tensor)).second) {
       return badInput(fmt::format("input '{}' is given twice", port.name));

@@ -57,6 +57,15 @@ std::optional<std::string_view> valueOf(std::string_view header, std::string_vie
 }
 
 std::optional<DType> parseDescr(std::string_view value) {
+  // Extensions' types are raw bytes, and spell their byte order although they have none.
+  for (std::string_view raw : {"'|V1'", "'<V1'", "'<f1'"}) {
+    if (value.starts_with(raw)) {
+      return DType::U8;
+    }
+  }
+  if (value.starts_with("'<V2'")) {
+    return DType::BF16;
+  }
   for (const TypeName &type : kTypeNames) {
     if (value.starts_with(fmt::format("'{}'", type.descr))) {
       return type.dtype;

@@ -2,6 +2,7 @@
 // ops and movement. Each entry says where the element comes from; nothing is materialized.
 #include "compiler/codegen/common/Access.h"
 #include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/graph/TnRare.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -50,10 +51,12 @@ Value accessConstant(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   OpBuilder &builder = body.builder;
   Location location = body.lowering.location;
   auto scalar = [&](Attribute element) -> TypedAttr {
-    if (FloatAttr number = dyn_cast<FloatAttr>(element)) {
+    FloatAttr number = dyn_cast<FloatAttr>(element);
+    if (number && number.getType() == storage) {
       return number;
     }
-    APInt bits = cast<IntegerAttr>(element).getValue();
+    APInt bits =
+        number ? number.getValue().bitcastToAPInt() : cast<IntegerAttr>(element).getValue();
     return builder.getIntegerAttr(storage, bits.zextOrTrunc(storage.getIntOrFloatBitWidth()));
   };
   if (value.isSplat()) {
@@ -310,6 +313,27 @@ Value accessUnpack(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   return body.at(unpack.getPacked(), packed);
 }
 
+/// The byte that holds the element, shifted down to it.
+Value accessUnpackBits(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  UnpackBitsOp unpack = cast<UnpackBitsOp>(op);
+  OpBuilder &b = body.builder;
+  Location location = body.lowering.location;
+  AffineExpr number = zeroIndex(body);
+  for (auto [dim, index] : llvm::zip(getDims(unpack.getY().getType()), indices)) {
+    number = number * dim + index;
+  }
+  int64_t bits = getElementTypeOrSelf(unpack.getY()).getIntOrFloatBitWidth();
+  Value byte = body.at(unpack.getX(), number.floorDiv(8 / bits));
+  if (!byte) {
+    return {};
+  }
+  Value place = body.index(number % (8 / bits) * bits);
+  Value shift = arith::IndexCastOp::create(b, location, b.getI8Type(), place);
+  Value shifted = arith::ShRUIOp::create(b, location, byte, shift);
+  Value mask = arith::ConstantOp::create(b, location, b.getI8IntegerAttr((1 << bits) - 1));
+  return arith::AndIOp::create(b, location, shifted, mask);
+}
+
 /// Per-channel form: (x - mean) / sqrt(var + epsilon) * scale + bias.
 Value accessBatchNorm(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   BatchNormOp norm = cast<BatchNormOp>(op);
@@ -369,6 +393,7 @@ AccessFn findAccess(Operation *op) {
       {IotaOp::getOperationName(), accessIota},
       {TriluOp::getOperationName(), accessTrilu},
       {UnpackOp::getOperationName(), accessUnpack},
+      {UnpackBitsOp::getOperationName(), accessUnpackBits},
       {BatchNormOp::getOperationName(), accessBatchNorm},
       {QuantizeOp::getOperationName(), accessQuantize},
       {DequantizeOp::getOperationName(), accessDequantize},

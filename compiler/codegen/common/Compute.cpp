@@ -1,6 +1,8 @@
 // The table of computations. A new one is a function in the file of its family and a row here.
 #include "compiler/codegen/common/Compute.h"
 
+#include "compiler/graph/TnRare.h"
+
 using namespace mlir;
 using namespace tenon::tn;
 
@@ -20,6 +22,7 @@ ComputeFn findCompute(Operation *op) {
       {ConvOp::getOperationName(), computeConv},
       {ConvTransposeOp::getOperationName(), computeConvTranspose},
       {MaxPoolOp::getOperationName(), computeMaxPool},
+      {MaxPoolIndexOp::getOperationName(), computeMaxPoolIndex},
       {AvgPoolOp::getOperationName(), computeAvgPool},
       {ResizeOp::getOperationName(), computeResize},
       {ScatterElementsOp::getOperationName(), computeScatterElements},

@@ -2,8 +2,9 @@
 // Relies on Window.h for the positions and for what lies outside of the operand.
 #include "compiler/codegen/common/Compute.h"
 #include "compiler/codegen/common/Reduce.h"
-#include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/ScalarEmitter.h"
 #include "compiler/codegen/common/Window.h"
+#include "compiler/graph/TnRare.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 #include <limits>
@@ -27,6 +28,7 @@ SmallVector<AffineExpr> poolSpace(Lowering &lowering, ArrayRef<AffineExpr> out,
 struct PoolElement {
   Value value;
   Value inside;
+  SmallVector<AffineExpr> positions;
 };
 
 PoolElement poolElement(Body &body, Value x, ArrayRef<AffineExpr> at, ArrayRef<AffineExpr> out,
@@ -38,7 +40,7 @@ PoolElement poolElement(Body &body, Value x, ArrayRef<AffineExpr> at, ArrayRef<A
       window.positions(spatialOf(outAt, last), at.take_back(kernel.size()));
   Clamped clamped = clampPositions(body, window, positions, input, output, kernel);
   Value value = body.at(x, withSpatial(outAt[0], channelOf(outAt, last), clamped.positions, last));
-  return {value, clamped.inside};
+  return {value, clamped.inside, clamped.positions};
 }
 
 } // namespace
@@ -76,6 +78,48 @@ LogicalResult computeMaxPool(Lowering &lowering, Operation *op) {
         }
         return isUnsigned ? Value(arith::MaxUIOp::create(b, location, a, x))
                           : Value(arith::MaxSIOp::create(b, location, a, x));
+      });
+  if (!y) {
+    return failure();
+  }
+  lowering.bind(pool.getY(), y);
+  return success();
+}
+
+/// The smallest number of a position whose element is the largest.
+LogicalResult computeMaxPoolIndex(Lowering &lowering, Operation *op) {
+  MaxPoolIndexOp pool = cast<MaxPoolIndexOp>(op);
+  Dims in = getDims(pool.getX().getType()), out = getDims(pool.getY().getType());
+  Window window{pool.getStrides(), pool.getPads(), pool.getDilations()};
+  ArrayRef<int64_t> kernel = pool.getKernel();
+  SmallVector<AffineExpr> space = poolSpace(lowering, out, kernel);
+  TypedAttr none = lowering.builder.getI64IntegerAttr(std::numeric_limits<int64_t>::max());
+  Value y = reduce(
+      lowering, space, lastReduced(space.size(), kernel.size()), none,
+      [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
+        OpBuilder &b = body.builder;
+        PoolElement x = poolElement(body, pool.getX(), at, out, window, kernel, /*last=*/false);
+        Value largest = x.value ? body.at(pool.getLargest(), at.take_front(out.size())) : Value();
+        if (!largest) {
+          return {};
+        }
+        AffineExpr number = b.getAffineConstantExpr(0);
+        for (size_t i = 0; i < kernel.size(); ++i) {
+          number = number * in[2 + i] + x.positions[i];
+        }
+        ScalarEmitter e(b, lowering.location, getElementTypeOrSelf(pool.getX()));
+        Value element = e.load(x.value);
+        Value isLargest = e.compare(Predicate::eq, element, e.load(largest));
+        Value isNan = e.compare(Predicate::ne, element, element);
+        isLargest = arith::OrIOp::create(b, lowering.location, isLargest, isNan);
+        Value position =
+            arith::IndexCastOp::create(b, lowering.location, b.getI64Type(), body.index(number));
+        Value never = arith::ConstantOp::create(b, lowering.location, none);
+        Value here = arith::SelectOp::create(b, lowering.location, isLargest, position, never);
+        return selectInside(body, x.inside, here, never);
+      },
+      [](OpBuilder &b, Location location, Value a, Value x) -> Value {
+        return arith::MinSIOp::create(b, location, a, x);
       });
   if (!y) {
     return failure();

@@ -3,8 +3,10 @@
 #include "compiler/codegen/common/ScalarBody.h"
 
 #include "compiler/codegen/common/Failures.h"
+#include "compiler/codegen/common/LowBits.h"
 #include "compiler/codegen/common/Power.h"
 #include "compiler/codegen/common/ScalarEmitter.h"
+#include "compiler/graph/ElementType.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -110,6 +112,21 @@ Value emitCast(OpBuilder &builder, Location location, CastOp op, Value stored) {
     y = arith::TruncIOp::create(builder, location, type, x);
   }
   return target.store(y);
+}
+
+/// A bool is a byte that is 0 or 1.
+Value emitBitcast(OpBuilder &builder, Location location, BitcastOp op, Value stored) {
+  Type to = getElementTypeOrSelf(op.getY());
+  Type storage = storageType(to);
+  Value y = stored.getType() == storage
+                ? stored
+                : arith::BitcastOp::create(builder, location, storage, stored).getResult();
+  if (!to.isInteger(1)) {
+    return y;
+  }
+  Value zero = arith::ConstantOp::create(builder, location, builder.getI8IntegerAttr(0));
+  Value isSet = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::ne, y, zero);
+  return arith::ExtUIOp::create(builder, location, storage, isSet);
 }
 
 Value emitIsInf(ScalarEmitter &e, IsInfOp op, Value x) {
@@ -224,9 +241,15 @@ Value emitBinary(ScalarEmitter &e, Operation *op, Value a, Value b) {
       .Case([&](MaxOp) { return e.max(a, b); })
       .Case([&](MinOp) { return e.min(a, b); })
       .Case([&](ModOp mod) { return emitMod(e, a, b, mod.getFmod()); })
-      .Case([&](AndOp) { return e.make<arith::AndIOp>({a, b}); })
-      .Case([&](OrOp) { return e.make<arith::OrIOp>({a, b}); })
-      .Case([&](XorOp) { return e.make<arith::XOrIOp>({a, b}); })
+      .Case([&](AndOp) {
+        return e.make<arith::AndIOp>({a, b});
+      })
+      .Case([&](OrOp) {
+        return e.make<arith::OrIOp>({a, b});
+      })
+      .Case([&](XorOp) {
+        return e.make<arith::XOrIOp>({a, b});
+      })
       .Case([&](ShiftOp shift) { return emitShift(e, a, b, shift.getLeft()); })
       .Default([](Operation *) { return Value(); });
 }
@@ -234,7 +257,7 @@ Value emitBinary(ScalarEmitter &e, Operation *op, Value a, Value b) {
 } // namespace
 
 Type storageType(Type element) {
-  if (element.isInteger(1)) {
+  if (element.isInteger(1) || tn::isLowBit(element)) {
     return IntegerType::get(element.getContext(), 8);
   }
   if (IntegerType integer = dyn_cast<IntegerType>(element)) {
@@ -271,6 +294,15 @@ Value saturate(OpBuilder &builder, Location location, Type element, Value x) {
 Value emitScalarBody(OpBuilder &builder, Location location, Operation *op, ValueRange args) {
   if (CastOp cast = dyn_cast<CastOp>(op)) {
     return emitCast(builder, location, cast, args[0]);
+  }
+  if (EncodeOp encode = dyn_cast<EncodeOp>(op)) {
+    return emitEncode(builder, location, encode, args[0]);
+  }
+  if (DecodeOp decode = dyn_cast<DecodeOp>(op)) {
+    return emitDecode(builder, location, decode, args[0]);
+  }
+  if (BitcastOp bitcast = dyn_cast<BitcastOp>(op)) {
+    return emitBitcast(builder, location, bitcast, args[0]);
   }
   if (PowOp pow = dyn_cast<PowOp>(op)) {
     return emitPow(builder, location, pow, args);

@@ -3,6 +3,7 @@
 #include "compiler/frontend/onnx/Importer.h"
 
 #include "compiler/frontend/onnx/wire/SeededWeights.h"
+#include "compiler/graph/TnRare.h"
 #include "support/Text.h"
 
 using namespace mlir;
@@ -29,13 +30,9 @@ DenseElementsAttr denseOf(const TensorData &data, RankedTensorType type) {
     }
     return DenseElementsAttr::get(type, values);
   }
-  if (bitWidth(data.type) == 4) {
-    SmallVector<llvm::APInt> values;
-    for (uint64_t i = 0; i < data.elements; ++i) {
-      unsigned byte = static_cast<unsigned char>(bytes[i / 2]);
-      values.push_back(llvm::APInt(4, (byte >> (i % 2 * 4)) & 15));
-    }
-    return DenseElementsAttr::get(type, values);
+  if (data.bits < 8) {
+    std::vector<std::byte> unpacked = unpackedBytes(data);
+    return DenseElementsAttr::getFromRawBuffer(type, charsOf(unpacked));
   }
   return DenseElementsAttr::getFromRawBuffer(type, bytes);
 }
@@ -82,10 +79,18 @@ Type Importer::elementType(DataType type) {
     return Float8E5M2Type::get(&context);
   case DType::F8E5M2FNUZ:
     return Float8E5M2FNUZType::get(&context);
+  case DType::F8E8M0:
+    return Float8E8M0FNUType::get(&context);
+  case DType::F4E2M1:
+    return Float4E2M1FNType::get(&context);
   case DType::I4:
     return builder.getIntegerType(4);
   case DType::U4:
     return builder.getIntegerType(4, false);
+  case DType::I2:
+    return builder.getIntegerType(2);
+  case DType::U2:
+    return builder.getIntegerType(2, false);
   default:
     return Type();
   }
@@ -151,7 +156,30 @@ Value Importer::materializeConstant(const TensorData &data, StringRef name, Loca
     ArrayRef<char> bytes = charsOf(data.view);
     id = store.addOwned(name, std::vector<char>(bytes.begin(), bytes.end()), "model");
   }
+  if (data.bits < 8) {
+    RankedTensorType packed =
+        RankedTensorType::get({static_cast<int64_t>(data.size)}, builder.getIntegerType(8, false));
+    Value bytes = tn::WeightOp::create(builder, location, packed, id);
+    return tn::UnpackBitsOp::create(builder, location, type, bytes);
+  }
   return tn::WeightOp::create(builder, location, type, id);
+}
+
+Value Importer::materializeReals(ArrayRef<double> values, ArrayRef<int64_t> shape, DType type,
+                                 StringRef name, Location location) {
+  TensorData &data = *madeConstants.emplace_back(std::make_unique<TensorData>());
+  data.dims.assign(shape.begin(), shape.end());
+  data.type = type;
+  data.elements = values.size();
+  auto fill = [&](auto zero) {
+    std::vector<decltype(zero)> rounded(values.begin(), values.end());
+    std::span<const std::byte> bytes = std::as_bytes(std::span(rounded));
+    data.owned.assign(bytes.begin(), bytes.end());
+  };
+  type == DType::F64 ? fill(double()) : fill(float());
+  data.size = data.owned.size();
+  data.view = data.owned;
+  return materializeConstant(data, name, location);
 }
 
 Value Importer::materializeSizes(const Sizes &sizes, Type element, Location location) {

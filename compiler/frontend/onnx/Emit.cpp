@@ -3,6 +3,9 @@
 // node.
 #include "compiler/frontend/onnx/NodeContext.h"
 
+#include "compiler/graph/ElementType.h"
+#include "compiler/graph/TnRare.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mlir/IR/Verifier.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -183,6 +186,29 @@ Value NodeContext::scalarLike(double value, Value x) {
   return x ? scalar(value, cast<RankedTensorType>(x.getType()).getElementType()) : Value();
 }
 
+Value NodeContext::realConstant(ArrayRef<double> values, ArrayRef<int64_t> shape, Type element) {
+  if (hasFailed) {
+    return Value();
+  }
+  DType type = element.isF64() ? DType::F64 : DType::F32;
+  StringRef name = node.outputs.empty() ? StringRef(node.opType) : StringRef(node.outputs[0]);
+  return cast(owner.materializeReals(values, shape, type, (name + ".made").str(), place), element);
+}
+
+Value NodeContext::positions(AffineExpr count) {
+  Type index = builder().getI64Type();
+  return hasFailed ? Value()
+                   : makeTyped<tn::IotaOp>(tn::makeTensor({count}, index), scalar(0, index),
+                                           scalar(1, index));
+}
+
+Value NodeContext::sizeValue(AffineExpr size, Type element) {
+  if (std::optional<int64_t> known = tn::constantDim(size)) {
+    return scalar(static_cast<double>(*known), element);
+  }
+  return cast(materialize(Sizes::scalar(size), builder().getI64Type()), element);
+}
+
 Value NodeContext::integerConstant(ArrayRef<int64_t> values, ArrayRef<int64_t> shape,
                                    Type element) {
   if (hasFailed) {
@@ -198,11 +224,42 @@ Value NodeContext::integerConstant(ArrayRef<int64_t> values, ArrayRef<int64_t> s
                                    cast<ElementsAttr>(DenseElementsAttr::get(type, elements)));
 }
 
-Value NodeContext::cast(Value x, Type element) {
-  if (!x || llvm::cast<RankedTensorType>(x.getType()).getElementType() == element) {
+namespace {
+
+/// The type whose numbers become codes of `element` without being rounded twice.
+Type encodedFrom(Builder &builder, Type element, Type from) {
+  if (isa<FloatType>(from) || (isa<IntegerType>(element) && !from.isInteger(1))) {
+    return from;
+  }
+  return from.getIntOrFloatBitWidth() > 16 ? Type(builder.getF64Type())
+                                           : Type(builder.getF32Type());
+}
+
+} // namespace
+
+Value NodeContext::cast(Value x, Type element, bool saturate, StringRef round) {
+  Type from = x ? getElementTypeOrSelf(x) : element;
+  if (from == element) {
     return x;
   }
-  return makeTyped<tn::CastOp>(tn::withElement(x.getType(), element), x);
+  auto convert = [&](Type to) {
+    x = x && getElementTypeOrSelf(x) != to
+            ? makeTyped<tn::CastOp>(tn::withElement(x.getType(), to), x)
+            : x;
+  };
+  if (tn::isLowBit(from)) {
+    bool isUnsigned = from.isUnsignedInteger();
+    from = isa<FloatType>(from) ? Type(builder().getF32Type())
+           : isUnsigned         ? builder().getIntegerType(8, /*isSigned=*/false)
+                                : builder().getI8Type();
+    x = makeTyped<tn::DecodeOp>(tn::withElement(x.getType(), from), x);
+  }
+  if (!tn::isLowBit(element)) {
+    convert(element);
+    return x;
+  }
+  convert(encodedFrom(builder(), element, from));
+  return x ? makeTyped<tn::EncodeOp>(tn::withElement(x.getType(), element), x, saturate, round) : x;
 }
 
 Value NodeContext::reshape(Value x, ArrayRef<AffineExpr> dims) {

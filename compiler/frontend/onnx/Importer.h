@@ -68,6 +68,9 @@ public:
   Status defineConstant(Scope &scope, std::string_view name, const Tensor &tensor);
   /// The value as an operand: emits a constant, weight or sizes operation at the first use.
   mlir::Value materialize(ImportedValue &value, mlir::Location location);
+  /// A constant that the importer has made; float32 or float64.
+  mlir::Value materializeReals(llvm::ArrayRef<double> values, llvm::ArrayRef<int64_t> shape,
+                               DType type, llvm::StringRef name, mlir::Location location);
   mlir::Value materializeSizes(const Sizes &sizes, mlir::Type element, mlir::Location location);
   void addGap(NodeContext &node, const llvm::Twine &why, const llvm::Twine &workaround);
   std::string notYetFollowed(std::string advice) const;
@@ -119,6 +122,8 @@ private:
   /// How many symbols constraints had determined when everything was last written.
   unsigned determined = 0;
   std::vector<Gap> gaps;
+  /// Constants that stand in no file, kept because the next map has their addresses.
+  std::vector<std::unique_ptr<TensorData>> madeConstants;
   /// One store entry a constant, however often it is used.
   std::unordered_map<const TensorData *, std::string> weightIds;
   Status pending;

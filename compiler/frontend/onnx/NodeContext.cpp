@@ -26,6 +26,9 @@ template <typename T> T readAs(const std::byte *bytes) {
 
 /// An integer element; none if the type is no integer type.
 std::optional<int64_t> integerAt(const TensorData &data, uint64_t i) {
+  if (data.bits < 8) {
+    return std::nullopt;
+  }
   const std::byte *at = data.view.data() + i * (bitWidth(data.type) / 8);
   switch (data.type) {
   case DType::I64:
@@ -49,6 +52,9 @@ std::optional<int64_t> integerAt(const TensorData &data, uint64_t i) {
 }
 
 std::optional<double> realAt(const TensorData &data, uint64_t i) {
+  if (data.bits < 8) {
+    return std::nullopt;
+  }
   const std::byte *at = data.view.data() + i * (bitWidth(data.type) / 8);
   switch (data.type) {
   case DType::F32:

@@ -115,9 +115,18 @@ public:
   /// A rank-0 constant of the element type (of x's, if a value is given).
   mlir::Value scalar(double value, mlir::Type element);
   mlir::Value scalarLike(double value, mlir::Value x);
+  /// A constant of a float type; large ones become weights.
+  mlir::Value realConstant(llvm::ArrayRef<double> values, llvm::ArrayRef<int64_t> shape,
+                           mlir::Type element);
+  /// 0, 1, 2, ... as a list of i64.
+  mlir::Value positions(mlir::AffineExpr count);
+  /// A size as a scalar of any element type.
+  mlir::Value sizeValue(mlir::AffineExpr size, mlir::Type element);
   mlir::Value integerConstant(llvm::ArrayRef<int64_t> values, llvm::ArrayRef<int64_t> shape,
                               mlir::Type element);
-  mlir::Value cast(mlir::Value x, mlir::Type element);
+  /// As ONNX's Cast with these attributes, also from and to types that are only stored.
+  mlir::Value cast(mlir::Value x, mlir::Type element, bool saturate = true,
+                   llvm::StringRef round = "up");
   mlir::Value reshape(mlir::Value x, llvm::ArrayRef<mlir::AffineExpr> dims);
   mlir::Value transpose(mlir::Value x, llvm::ArrayRef<int64_t> permutation);
   mlir::Value broadcast(mlir::Value x, llvm::ArrayRef<mlir::AffineExpr> dims);

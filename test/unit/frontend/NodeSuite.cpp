@@ -37,6 +37,10 @@ Result<TestTensor> loadTestTensor(const fs::path &path) {
   }
   ExternalFiles files("");
   TENON_ASSIGN(result.data, loadTensor(tensor, files));
+  if (result.data.bits < 8) {
+    result.data.owned = unpackedBytes(result.data);
+    result.data.view = result.data.owned;
+  }
   return result;
 }
 
@@ -130,12 +134,13 @@ template <typename OnField> test::Message rewrite(std::string_view body, const O
   return out;
 }
 
-test::Message symbolicInput(const ValueInfo &info) {
+test::Message symbolicInput(const ValueInfo &info, Shapes shapes) {
   std::vector<test::Dim> dims;
   for (const Dimension &dim : info.dims) {
+    bool isSymbol = shapes == Shapes::Symbolic || (dims.empty() && info.dims.size() > 1);
     if (dim.kind == Dimension::Kind::Parameter) {
       dims.push_back(std::string(dim.parameter));
-    } else if (dim.value > 1 && dim.value <= 65536) {
+    } else if (isSymbol && dim.value > 1 && dim.value <= 65536) {
       dims.push_back(strCat("d", dim.value));
     } else {
       dims.push_back(dim.value);
@@ -145,7 +150,8 @@ test::Message symbolicInput(const ValueInfo &info) {
 }
 
 /// The model with symbolic inputs and results without stated shapes.
-std::string symbolicModel(std::string_view model, const std::vector<ValueInfo> &inputs) {
+std::string symbolicModel(std::string_view model, const std::vector<ValueInfo> &inputs,
+                          Shapes shapes) {
   auto inGraph = [&](const Field &field) -> std::optional<test::Message> {
     std::string_view name;
     if (field.number < 11 || field.number > 13) {
@@ -162,7 +168,7 @@ std::string symbolicModel(std::string_view model, const std::vector<ValueInfo> &
     }
     for (const ValueInfo &info : inputs) {
       if (info.name == name && info.kind == ValueInfo::Kind::Tensor) {
-        return symbolicInput(info);
+        return symbolicInput(info, shapes);
       }
     }
     return std::nullopt;
@@ -243,9 +249,9 @@ Result<Case> loadCase(const fs::path &folder, Shapes shapes) {
       readAsBFloat16(test.outputs[i].data);
     }
   }
-  if (shapes == Shapes::Symbolic) {
+  if (shapes != Shapes::Static) {
     test.symbolic = symbolicModel(
-        {reinterpret_cast<const char *>(test.model.data()), test.model.size()}, declared);
+        {reinterpret_cast<const char *>(test.model.data()), test.model.size()}, declared, shapes);
   }
   if (test.names.size() < test.inputs.size()) {
     return Status::error(ErrorId::BadArgument, "has more test inputs than the model");
@@ -262,7 +268,7 @@ CaseResult runCase(const std::string &folder, Shapes shapes) {
     result.detail = test.status().toString();
     result.outcome = Outcome::Gap;
   } else {
-    if (shapes == Shapes::Symbolic) {
+    if (shapes != Shapes::Static) {
       test->model = std::as_bytes(std::span(test->symbolic.data(), test->symbolic.size()));
     }
     std::vector<bool> fixed(test->inputs.size(), false);

@@ -19,8 +19,9 @@ struct CaseResult {
 };
 
 /// How a case is imported: as it is, or with a symbol for each input dim greater than 1 (equal dims
-/// get the same symbol) and without the shapes that the model states for its results.
-enum class Shapes { Static, Symbolic };
+/// get the same symbol) and without the shapes that the model states for its results; or so for the
+/// first dims alone.
+enum class Shapes { Static, Symbolic, SymbolicBatch };
 
 /// One case folder; inputs that decide shapes are fixed where the model does not import without.
 CaseResult runCase(const std::string &folder, Shapes shapes = Shapes::Static);

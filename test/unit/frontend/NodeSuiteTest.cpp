@@ -11,8 +11,8 @@ namespace tenon::onnx {
 namespace {
 
 /// Cases that import and pass; may only grow.
-constexpr size_t kLeastPassed = 949;
-constexpr size_t kLeastPassedSymbolic = 832;
+constexpr size_t kLeastPassed = 978;
+constexpr size_t kLeastPassedSymbolic = 960;
 
 /// Cases of the opset 17 suite whose data are wrong: `like` is declared 3x4 and given as 1, and
 /// bfloat16 is cut off instead of rounded (as the newer suites do).
@@ -21,6 +21,18 @@ const std::set<std::string> kContradictory = {
     "test_castlike_BFLOAT16_to_FLOAT_expanded", "test_castlike_FLOAT_to_BFLOAT16",
     "test_castlike_FLOAT_to_BFLOAT16_expanded"};
 
+/// Cases whose results a generator of random numbers decides; ONNX prescribes none.
+const std::set<std::string> kRandom = {"test_bernoulli",
+                                       "test_bernoulli_double",
+                                       "test_bernoulli_double_expanded",
+                                       "test_bernoulli_expanded",
+                                       "test_bernoulli_seed",
+                                       "test_bernoulli_seed_expanded",
+                                       "test_training_dropout",
+                                       "test_training_dropout_default",
+                                       "test_training_dropout_default_mask",
+                                       "test_training_dropout_mask"};
+
 /// Runs all cases and expects no wrong result among those that import; the number that passed.
 size_t runSuite(Shapes shapes) {
   const char *other = std::getenv("TENON_NODE_SUITE");
@@ -28,11 +40,15 @@ size_t runSuite(Shapes shapes) {
   size_t gaps = 0;
   for (const std::string &folder : listCases(other ? other : "/usr/share/libonnx-testdata/data")) {
     CaseResult result = runCase(folder, shapes);
+    if (shapes == Shapes::Symbolic && result.outcome == CaseResult::Outcome::Gap) {
+      result = runCase(folder, Shapes::SymbolicBatch);
+    }
     passed += result.outcome == CaseResult::Outcome::Passed;
     gaps += result.outcome == CaseResult::Outcome::Gap;
     bool bad = result.outcome == CaseResult::Outcome::Wrong ||
                result.outcome == CaseResult::Outcome::Refused;
-    if (bad && (other || !kContradictory.count(result.name))) {
+    bool isExempt = kRandom.count(result.name) || (!other && kContradictory.count(result.name));
+    if (bad && !isExempt) {
       ADD_FAILURE() << result.name << ": " << result.detail;
     }
     if (std::getenv("TENON_LIST_GAPS") && result.outcome == CaseResult::Outcome::Gap) {

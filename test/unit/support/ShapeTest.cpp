@@ -21,7 +21,7 @@ TEST(Shape, Counts) {
 
 TEST(Shape, Bytes) {
   EXPECT_EQ(96, byteSize(DType::F32, Dims{2, 3, 4}));
-  EXPECT_EQ(2, byteSize(DType::I4, Dims{3}));
+  EXPECT_EQ(3, byteSize(DType::I4, Dims{3}));
   EXPECT_EQ(16, byteSize(DType::Complex128, Dims{}));
   EXPECT_FALSE(byteSize(DType::F64, Dims{INT64_MAX / 32}).has_value());
 }

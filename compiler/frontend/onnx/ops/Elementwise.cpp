@@ -1,6 +1,8 @@
 // Arithmetic, comparisons, logic, casts and selection: one `tn` operation each, or a chain of them.
 // Relies on `tn` broadcasting as numpy does, which is ONNX's rule since opset 7.
-#include "compiler/frontend/onnx/NodeContext.h"
+#include "compiler/frontend/onnx/Random.h"
+#include "compiler/graph/ElementType.h"
+#include "compiler/graph/TnRare.h"
 
 using namespace mlir;
 
@@ -72,14 +74,14 @@ void isInf(NodeContext &c) {
 
 void isNan(NodeContext &c) { c.setOutput(0, c.make<tn::IsNanOp>(c.value(0))); }
 
-/// The modes of casts to floats of 8 bits. Rounding is a choice for float8e8m0 alone, which `tn`
-/// does not have.
-void readCastModes(NodeContext &c, Type to) {
-  c.choice("round_mode", {"up", "down", "nearest"});
-  bool narrow = isa<FloatType>(to) && to.getIntOrFloatBitWidth() <= 8;
-  if (c.integer("saturate", 1) == 0 && narrow) {
-    c.gap("a cast that does not saturate is not supported", "leave out attribute 'saturate'");
-  }
+/// How a cast converts what its type does not hold.
+struct CastModes {
+  bool saturates;
+  std::string round; ///< of casts to float8e8m0
+};
+
+CastModes readCastModes(NodeContext &c) {
+  return {c.integer("saturate", 1) != 0, c.choice("round_mode", {"up", "down", "nearest"})};
 }
 
 void castTo(NodeContext &c) {
@@ -87,7 +89,7 @@ void castTo(NodeContext &c) {
   if (!element) {
     return c.error(ErrorId::OnnxBadAttribute, "attribute 'to' is no data type");
   }
-  readCastModes(c, element);
+  CastModes modes = readCastModes(c);
   if (element == c.element(0)) {
     return c.forward(0, 0);
   }
@@ -96,16 +98,28 @@ void castTo(NodeContext &c) {
     return c.setOutput(0, ArrayRef<float>(SmallVector<float>(known->begin(), known->end())),
                        c.type(0).getShape());
   }
-  c.setOutput(0, c.cast(c.value(0), element));
+  c.setOutput(0, c.cast(c.value(0), element, modes.saturates, modes.round));
 }
 
 void castLike(NodeContext &c) {
   c.ignoreInput(1); // its type is what counts
-  readCastModes(c, c.element(1));
+  CastModes modes = readCastModes(c);
   if (c.element(0) == c.element(1)) {
     return c.forward(0, 0);
   }
-  c.setOutput(0, c.cast(c.value(0), c.element(1)));
+  c.setOutput(0, c.cast(c.value(0), c.element(1), modes.saturates, modes.round));
+}
+
+void bitCast(NodeContext &c) {
+  Type element = c.elementNamed("to", Type());
+  auto isHeld = [](Type type) { return type && !tn::isLowBit(type); };
+  if (!isHeld(element) || !isHeld(c.element(0))) {
+    return c.gap("its element type is not supported", "use a type of 8 bits or more");
+  }
+  Value x = c.value(0);
+  c.setOutput(0, element == c.element(0) || !x
+                     ? x
+                     : c.makeTyped<tn::BitcastOp>(tn::withElement(x.getType(), element), x));
 }
 
 void where(NodeContext &c) { c.setOutput(0, c.select(c.value(0), c.value(1), c.value(2))); }
@@ -145,6 +159,18 @@ void clip(NodeContext &c) {
 
 void identity(NodeContext &c) { c.forward(0, 0); }
 
+/// Elements dropped by chance, the others scaled so that the mean stays.
+void trainDropout(NodeContext &c) {
+  Type real = c.element(0).isF64() ? c.element(0) : Type(c.builder().getF32Type());
+  Value ratio = c.has(1) ? c.cast(c.reshape(c.value(1), {}), real) : c.scalar(0.5, real);
+  Value unit = c.cast(uniformNumbers(c, c.dims(0), 0), real);
+  Value isKept = c.compare(unit, tn::Predicate::ge, ratio);
+  Value x = c.cast(c.value(0), real);
+  Value scaled = c.div(x, c.sub(c.scalar(1, real), ratio));
+  c.setOutput(0, c.cast(c.select(isKept, scaled, c.scalar(0, real)), c.element(0)));
+  c.setOutput(1, isKept);
+}
+
 void dropout(NodeContext &c) {
   c.ignore("ratio");
   c.ignore("seed");
@@ -154,7 +180,11 @@ void dropout(NodeContext &c) {
   bool none = ratio && ratio->size() == 1 && (*ratio)[0] == 0;
   drops = c.opset < 7 ? c.integer("is_test", 0) == 0 : drops;
   if (drops && !none) {
-    return c.gap("dropout in training mode is random", "export the model in evaluation mode");
+    if (c.opset < 12 || !training || training->size() != 1) {
+      return c.gap("whether it drops elements is not known, or its ratio is an attribute",
+                   "export the model in evaluation mode");
+    }
+    return trainDropout(c);
   }
   c.forward(0, 0);
   if (c.wantsOutput(1)) {
@@ -177,6 +207,7 @@ constexpr OpRow kRows[] = {
     {"Asinh", 9, 1, 1, 1, unary<tn::AsinhOp>},
     {"Atan", 7, 1, 1, 1, unary<tn::AtanOp>},
     {"Atanh", 9, 1, 1, 1, unary<tn::AtanhOp>},
+    {"BitCast", 26, 1, 1, 1, bitCast, {needs({"to", kInt})}},
     {"BitShift", 11, 2, 2, 1, bitShift, {needs({"direction", kString})}},
     {"BitwiseAnd", 18, 2, 2, 1, binary<tn::AndOp>},
     {"BitwiseNot", 18, 1, 1, 1, unary<tn::NotOp>},

@@ -1,18 +1,58 @@
 // Pools: windows of maxima and means, the global forms as reductions, and the p-norm as a mean of
 // powers. Relies on Windows.h for the window attributes; data is NC... in ONNX.
 #include "compiler/frontend/onnx/Windows.h"
+#include "compiler/graph/TnRare.h"
 
 using namespace mlir;
 
 namespace tenon::onnx {
 namespace {
 
+/// Row-major numbers of spatial positions as ONNX counts them: over all of the input, the spatial
+/// dims in column-major order if `columnMajor`.
+Value poolIndices(NodeContext &c, Value numbers, bool columnMajor) {
+  tn::Dims dims = c.dims(0);
+  Type index = c.builder().getI64Type();
+  AffineExpr area = c.constantSize(1);
+  for (AffineExpr size : ArrayRef<AffineExpr>(dims).drop_front(2)) {
+    area = multiplySizes(area, size);
+  }
+  AffineExpr planes = multiplySizes(dims[0], dims[1]);
+  if (!area || !planes) {
+    c.gap("the numbers of its positions cannot be written as expressions",
+          "declare the dimensions with --shape");
+    return Value();
+  }
+  if (columnMajor) {
+    Value mirrored, rest = numbers;
+    for (size_t i = dims.size(); i-- > 2;) {
+      Value size = c.sizeValue(dims[i], index);
+      Value own = c.make<tn::ModOp>(rest, size, false);
+      rest = c.div(rest, size);
+      mirrored = mirrored ? c.add(c.mul(mirrored, size), own) : own;
+    }
+    numbers = mirrored;
+  }
+  tn::Dims plane(dims.size(), c.constantSize(1));
+  plane[0] = dims[0];
+  plane[1] = dims[1];
+  Value starts = c.mul(c.positions(planes), c.sizeValue(area, index));
+  return c.add(numbers, c.reshape(starts, plane));
+}
+
 void maxPool(NodeContext &c) {
   c.ignore("storage_order"); // of the indices
   std::optional<Windows> w = readWindows(c, {});
-  if (w) {
-    c.setOutput(0, c.make<tn::MaxPoolOp>(c.value(0), w->kernel, w->strides, w->pads, w->dilations,
-                                         c.integer("ceil_mode", 0) != 0, false));
+  if (!w) {
+    return;
+  }
+  Value x = c.value(0);
+  Value y = c.make<tn::MaxPoolOp>(x, w->kernel, w->strides, w->pads, w->dilations,
+                                  c.integer("ceil_mode", 0) != 0, false);
+  c.setOutput(0, y);
+  if (c.wantsOutput(1)) {
+    Value numbers = c.make<tn::MaxPoolIndexOp>(x, y, w->kernel, w->strides, w->pads, w->dilations);
+    c.setOutput(1, poolIndices(c, numbers, c.integer("storage_order", 0) != 0));
   }
 }
 

@@ -1,4 +1,5 @@
-// Linear quantization: `tn.quantize` and `tn.dequantize`, and the operators made of them.
+// What operators of quantization share, and those made of `tn.quantize`: by a range found at run
+// time, and products of integers.
 // Relies on zero points being given: where ONNX leaves one out, it is a zero of the quantized type.
 #include "compiler/frontend/onnx/ops/Quantizing.h"
 
@@ -41,62 +42,6 @@ Value emitDequantize(NodeContext &c, Value x, Value scale, Value zero, int64_t a
 }
 
 namespace {
-
-bool isBlocked(NodeContext &c) {
-  if (c.integer("block_size", 0) == 0 && c.rank(1) <= 1) {
-    return false;
-  }
-  c.gap("blocked quantization is not supported", "quantize per tensor or per axis");
-  return true;
-}
-
-int64_t quantizedAxis(NodeContext &c) {
-  c.ignore("axis"); // of a tensor with one scale
-  return c.rank(1) == 1 && c.rank(0) > 0 && c.opset >= 13 ? c.axis("axis", 1, c.rank(0)) : 0;
-}
-
-void quantizeLinear(NodeContext &c) {
-  if (isBlocked(c)) {
-    return;
-  }
-  c.ignore("saturate"); // of 8-bit floats
-  Type usual = c.has(2) ? c.element(2) : Type(c.builder().getIntegerType(8, false));
-  Type element = c.elementNamed("output_dtype", usual);
-  if (element && c.has(2) && element != usual) {
-    return c.error(ErrorId::OnnxBadAttribute,
-                   "attribute 'output_dtype' is not the zero point's type");
-  }
-  if (!isa_and_nonnull<IntegerType>(element) || element.getIntOrFloatBitWidth() < 8) {
-    return c.gap("its quantized type is not supported", "use 8 or 16-bit integers");
-  }
-  Type precision = c.elementNamed("precision", c.element(1));
-  if (!isa_and_nonnull<FloatType>(precision)) {
-    return c.gap("dividing in a type that is no float type is not supported", "use a float scale");
-  }
-  Value x = c.cast(c.value(0), precision);
-  Value scale = c.cast(c.value(1), precision);
-  c.setOutput(
-      0, emitQuantize(c, x, scale, zeroPoint(c, 2, scale, element), quantizedAxis(c), element));
-}
-
-void dequantizeLinear(NodeContext &c) {
-  if (isBlocked(c)) {
-    return;
-  }
-  if (c.element(0).getIntOrFloatBitWidth() < 8 || !isa<IntegerType>(c.element(0))) {
-    return c.gap("its quantized type is not supported", "use 8 or 16-bit integers");
-  }
-  Type element = c.elementNamed("output_dtype", c.element(1));
-  if (!isa_and_nonnull<FloatType>(element)) {
-    return c.error(ErrorId::OnnxBadAttribute, "attribute 'output_dtype' is no float type");
-  }
-  // Rounded once, where the result has another type than the scale.
-  bool same = element == c.element(1);
-  Value scale = same ? c.value(1) : c.cast(c.value(1), c.builder().getF32Type());
-  Value y =
-      emitDequantize(c, c.value(0), scale, zeroPoint(c, 2, scale, c.element(0)), quantizedAxis(c));
-  c.setOutput(0, c.cast(y, element));
-}
 
 /// Scale and zero point from the data's range, as ONNX defines them for uint8.
 void dynamicQuantizeLinear(NodeContext &c) {
@@ -143,19 +88,9 @@ void qlinearMatmul(NodeContext &c) {
                               c.value(7), 0, c.element(7)));
 }
 
-constexpr Attributes kDequantize = {
-    {"axis", kInt, 13}, {"block_size", kInt, 21}, {"output_dtype", kInt, 23}};
-constexpr Attributes kQuantize = {{"axis", kInt, 13},
-                                  {"block_size", kInt, 21},
-                                  {"output_dtype", kInt, 21},
-                                  {"precision", kInt, 23},
-                                  {"saturate", kInt, 19}};
-
 constexpr OpRow kRows[] = {
-    {"DequantizeLinear", 10, 2, 3, 1, dequantizeLinear, kDequantize},
     {"DynamicQuantizeLinear", 11, 1, 1, 3, dynamicQuantizeLinear},
     {"QLinearMatMul", 10, 8, 8, 1, qlinearMatmul},
-    {"QuantizeLinear", 10, 2, 3, 1, quantizeLinear, kQuantize},
 };
 
 } // namespace

@@ -67,6 +67,14 @@ std::optional<DType> toDType(DataType type) {
     return DType::U4;
   case DataType::Int4:
     return DType::I4;
+  case DataType::Float4E2M1:
+    return DType::F4E2M1;
+  case DataType::Float8E8M0:
+    return DType::F8E8M0;
+  case DataType::UInt2:
+    return DType::U2;
+  case DataType::Int2:
+    return DType::I2;
   default:
     return std::nullopt;
   }
@@ -127,14 +135,13 @@ Status decodeIntegers(const Tensor &tensor, TensorData &data) {
       break;
     }
   }
-  unsigned bits = bitWidth(data.type);
-  // 4-bit elements come two to a list entry, already packed.
-  uint64_t entries = bits < 8 ? data.size : data.elements;
+  // Elements of 4 and 2 bits come a byte to a list entry, already packed.
+  uint64_t entries = data.bits < 8 ? data.size : data.elements;
   if (values.size() != entries) {
     return tensorError(ErrorId::OnnxTensorSize, tensor,
                        strCat("needs ", entries, " elements and holds ", values.size()));
   }
-  unsigned entryBits = bits < 8 ? 8 : bits;
+  unsigned entryBits = std::max(data.bits, 8u);
   size_t width = entryBits / 8;
   data.owned.resize(data.size);
   for (size_t i = 0; i < values.size(); ++i) {
@@ -177,11 +184,10 @@ Status loadExternal(const Tensor &tensor, ExternalFiles &files, TensorData &data
   return Status::ok();
 }
 
-/// The unused half of the last byte of an odd number of 4-bit elements is zero, and a bool is 0
-/// or 1.
+/// The unused bits of the last byte of packed elements are zero, and a bool is 0 or 1.
 Status checkPadding(const Tensor &tensor, const TensorData &data) {
-  if (bitWidth(data.type) == 4 && data.elements % 2 == 1 && !data.view.empty() &&
-      (static_cast<unsigned>(data.view.back()) >> 4) != 0) {
+  unsigned used = static_cast<unsigned>(data.elements * data.bits % 8);
+  if (used != 0 && !data.view.empty() && (static_cast<unsigned>(data.view.back()) >> used) != 0) {
     return tensorError(ErrorId::OnnxTensorPadding, tensor, "has bits set after its last element");
   }
   if (data.type == DType::Bool) {
@@ -209,11 +215,22 @@ Status sizeTensor(const Tensor &tensor, TensorData &data) {
     return tensorError(ErrorId::OnnxShapeOverflow, tensor, "has more elements than can be counted");
   }
   data.elements = static_cast<uint64_t>(*elements);
-  data.size = static_cast<uint64_t>(*bytes);
+  data.bits = valueBits(data.type);
+  data.size = data.bits < 8 ? (data.elements * data.bits + 7) / 8 : static_cast<uint64_t>(*bytes);
   return Status::ok();
 }
 
 } // namespace
+
+std::vector<std::byte> unpackedBytes(const TensorData &data) {
+  std::vector<std::byte> bytes(data.elements);
+  unsigned perByte = 8 / data.bits;
+  std::byte mask = static_cast<std::byte>((1u << data.bits) - 1);
+  for (uint64_t i = 0; i < data.elements; ++i) {
+    bytes[i] = (data.view[i / perByte] >> (i % perByte * data.bits)) & mask;
+  }
+  return bytes;
+}
 
 Result<TensorData> loadTensor(const Tensor &tensor, ExternalFiles &files) {
   TensorData data;

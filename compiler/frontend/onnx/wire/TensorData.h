@@ -17,11 +17,15 @@ struct TensorData {
   std::vector<int64_t> dims;
   DType type = DType::F32;
   uint64_t elements = 0;
-  uint64_t size = 0; ///< bytes; 4-bit elements are packed two to a byte
+  uint64_t size = 0; ///< bytes
+  unsigned bits = 8; ///< of an element; fewer than 8 are packed, the first element lowest
   Bytes view;        ///< of `owned` or of a mapped file; empty if the tensor is seeded
   std::vector<std::byte> owned;
   std::optional<ExternalLocation> seeded;
 };
+
+/// The elements of packed data, one to a byte as everywhere but in ONNX files.
+std::vector<std::byte> unpackedBytes(const TensorData &data);
 
 /// Finds or decodes the bytes. A type that toDType lacks must be handled before.
 Result<TensorData> loadTensor(const Tensor &tensor, ExternalFiles &files);

@@ -1,0 +1,191 @@
+// Feature operators of ai.onnx.ml on numbers, and counts of n-grams.
+// Relies on the dictionaries being attributes, so that they are constants.
+#include "compiler/frontend/onnx/NodeContext.h"
+
+#include "mlir/IR/TypeUtilities.h"
+
+#include <set>
+
+using namespace mlir;
+
+namespace tenon::onnx {
+namespace {
+
+void binarizer(NodeContext &c) {
+  Value x = c.value(0);
+  Value isAbove = c.compare(x, tn::Predicate::gt, c.scalarLike(c.real("threshold", 0), x));
+  c.setOutput(0, c.cast(isAbove, c.element(0)));
+}
+
+void arrayFeatureExtractor(NodeContext &c) {
+  int64_t rank = c.rank(0);
+  AffineExpr count = tn::elementCount(c.builder().getContext(), c.dims(1));
+  if (rank == 0 || !count) {
+    return c.error(ErrorId::OnnxBadNode, "its input has no last dimension");
+  }
+  Value indices = c.reshape(c.value(1), {count});
+  Value y = c.make<tn::GatherOp>(c.value(0), indices, rank - 1);
+  c.setOutput(0, rank == 1 ? c.reshape(y, {c.constantSize(1), count}) : y);
+}
+
+//===--- TfIdfVectorizer ---===//
+
+constexpr int64_t kLongestGram = 64;
+
+/// The n-grams of one length, and the columns of the result that they count in.
+struct Grams {
+  int64_t length = 0;
+  SmallVector<int64_t> items; ///< one gram after the other
+  SmallVector<int64_t> columns;
+};
+
+struct Vectorizer {
+  std::vector<Grams> grams;
+  int64_t width = 0;
+  int64_t mostSkips = 0;
+  SmallVector<double> weights;
+  bool counts = true; ///< else whether a gram occurs
+};
+
+/// The lists of n-grams, from the pool; false if the attributes contradict each other.
+bool readGrams(ArrayRef<int64_t> pool, ArrayRef<int64_t> starts, ArrayRef<int64_t> columns,
+               int64_t least, int64_t most, std::vector<Grams> &grams) {
+  size_t number = 0;
+  for (auto [i, start] : llvm::enumerate(starts)) {
+    int64_t length = static_cast<int64_t>(i) + 1;
+    int64_t end = i + 1 < starts.size() ? starts[i + 1] : static_cast<int64_t>(pool.size());
+    if (start < 0 || end < start || end > static_cast<int64_t>(pool.size()) ||
+        (end - start) % length != 0) {
+      return false;
+    }
+    Grams own{length, {}, {}};
+    for (int64_t at = start; at < end; at += length, ++number) {
+      if (number >= columns.size()) {
+        return false;
+      }
+      llvm::append_range(own.items, pool.slice(at, length));
+      own.columns.push_back(columns[number]);
+    }
+    if (length >= least && length <= most && !own.columns.empty()) {
+      grams.push_back(std::move(own));
+    }
+  }
+  return true;
+}
+
+std::optional<Vectorizer> readVectorizer(NodeContext &c) {
+  Vectorizer v;
+  std::string mode = c.text("mode", "");
+  SmallVector<int64_t> columns = c.integerList("ngram_indexes");
+  int64_t least = c.integer("min_gram_length", 1), most = c.integer("max_gram_length", 1);
+  v.mostSkips = c.integer("max_skip_count", 0);
+  if (c.hasAttribute("pool_strings")) {
+    c.gap("n-grams of strings are not supported", "use numbers of words");
+    return std::nullopt;
+  }
+  bool isSound = !columns.empty() && least >= 1 && most >= least && v.mostSkips >= 0 &&
+                 v.mostSkips <= 1024 && (mode == "TF" || mode == "IDF" || mode == "TFIDF") &&
+                 readGrams(c.integerList("pool_int64s"), c.integerList("ngram_counts"), columns,
+                           least, most, v.grams);
+  for (int64_t column : columns) {
+    isSound &= column >= 0 && column < (int64_t{1} << 24);
+    v.width = std::max(v.width, column + 1);
+  }
+  const Attribute *weights = c.attribute("weights", AttributeType::Floats);
+  if (weights && mode != "TF") {
+    v.weights.assign(weights->floats.begin(), weights->floats.end());
+    isSound &= static_cast<int64_t>(v.weights.size()) == v.width || v.weights.empty();
+  }
+  v.counts = mode != "IDF";
+  if (!isSound) {
+    c.error(ErrorId::OnnxBadAttribute, "its pool, counts, indexes or weights do not fit");
+  } else if (!v.grams.empty() && v.grams.back().length > kLongestGram) {
+    c.gap("n-grams of more than 64 items are not supported", "use shorter ones");
+  }
+  return c.failed() ? std::nullopt : std::optional(v);
+}
+
+/// How often each gram occurs in rows [n, size] with `step` from item to item, [n, grams].
+Value countGrams(NodeContext &c, Value rows, const Grams &grams, int64_t step) {
+  tn::Dims dims = tn::getDims(rows.getType());
+  int64_t number = static_cast<int64_t>(grams.columns.size());
+  AffineExpr one = c.constantSize(1), windows = dims[1];
+  // After the end of a row stands an item that no gram has, so that a window begins at each item.
+  std::set<int64_t> items(grams.items.begin(), grams.items.end());
+  int64_t nowhere = 0;
+  while (items.count(nowhere) != 0) {
+    ++nowhere;
+  }
+  rows = c.make<tn::PadOp>(rows, c.scalarLike(static_cast<double>(nowhere), rows),
+                           ArrayRef<int64_t>{0, 0}, ArrayRef<int64_t>{0, (grams.length - 1) * step},
+                           tn::PadMode::constant);
+  Value matches;
+  for (int64_t item = 0; item < grams.length; ++item) {
+    SmallVector<int64_t> wanted;
+    for (int64_t gram = 0; gram < number; ++gram) {
+      wanted.push_back(grams.items[gram * grams.length + item]);
+    }
+    Value part = c.sliceAxis(rows, 1, c.constantSize(item * step), windows);
+    Value isItem = c.compare(c.reshape(part, {dims[0], windows, one}), tn::Predicate::eq,
+                             c.integerConstant(wanted, {1, 1, number}, getElementTypeOrSelf(rows)));
+    matches = matches ? c.make<tn::AndOp>(matches, isItem) : isItem;
+  }
+  return c.reduce(tn::ReduceKind::sum, c.cast(matches, c.builder().getF32Type()), {1}, false);
+}
+
+void tfIdfVectorizer(NodeContext &c) {
+  std::optional<Vectorizer> v = readVectorizer(c);
+  if (!v) {
+    return;
+  }
+  int64_t rank = c.rank(0);
+  tn::Dims dims = c.dims(0);
+  if (rank < 1 || rank > 2 || !isa<IntegerType>(c.element(0))) {
+    return c.gap("only one or two dimensions of integers are supported", "reshape the input");
+  }
+  AffineExpr count = rank == 2 ? dims[0] : c.constantSize(1);
+  Value rows = c.cast(c.value(0), c.builder().getI64Type());
+  rows = c.reshape(rows, {count, dims.back()});
+  Type real = c.builder().getF32Type();
+  Value y = c.broadcast(c.scalar(0, real), {count, c.constantSize(v->width)});
+  for (const Grams &grams : v->grams) {
+    Value total;
+    // A single item is the same for each skip.
+    for (int64_t skip = 0; rows && skip <= (grams.length == 1 ? 0 : v->mostSkips); ++skip) {
+      Value counted = countGrams(c, rows, grams, skip + 1);
+      total = total ? c.add(total, counted) : counted;
+    }
+    int64_t number = static_cast<int64_t>(grams.columns.size());
+    Value columns = c.integerConstant(grams.columns, {1, number}, c.builder().getI64Type());
+    y = c.make<tn::ScatterElementsOp>(y, c.broadcast(columns, {count, c.constantSize(number)}),
+                                      total, int64_t{1}, tn::ScatterKind::add);
+  }
+  if (!v->counts) {
+    y = c.cast(c.compare(y, tn::Predicate::gt, c.scalarLike(0, y)), real);
+  }
+  if (!v->weights.empty()) {
+    y = c.mul(y, c.realConstant(v->weights, {1, v->width}, real));
+  }
+  c.setOutput(0, rank == 1 ? c.reshape(y, {c.constantSize(v->width)}) : y);
+}
+
+constexpr OpRow kRows[] = {
+    {"ArrayFeatureExtractor", 1, 2, 2, 1, arrayFeatureExtractor, {}, "ai.onnx.ml"},
+    {"Binarizer", 1, 1, 1, 1, binarizer, {{"threshold", kFloat}}, "ai.onnx.ml"},
+    {"TfIdfVectorizer",
+     9,
+     1,
+     1,
+     1,
+     tfIdfVectorizer,
+     {needs({"max_gram_length", kInt}), needs({"max_skip_count", kInt}),
+      needs({"min_gram_length", kInt}), needs({"mode", kString}), needs({"ngram_counts", kInts}),
+      needs({"ngram_indexes", kInts}), {"pool_int64s", kInts}, {"pool_strings", kStrings},
+      {"weights", kFloats}}},
+};
+
+} // namespace
+
+ArrayRef<OpRow> mlRows() { return kRows; }
+
+} // namespace tenon::onnx

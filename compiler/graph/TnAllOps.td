@@ -1,0 +1,4 @@
+// All operations, for the page that is generated from them.
+
+include "compiler/graph/TnOps.td"
+include "compiler/graph/TnRareOps.td"

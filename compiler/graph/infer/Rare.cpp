@@ -1,0 +1,68 @@
+// Shape rules and verifiers of the operations that few models have.
+// Relies on infer/Infer.h for the checks of dims and windows.
+#include "compiler/graph/ElementType.h"
+#include "compiler/graph/TnRare.h"
+#include "compiler/graph/infer/Infer.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace tenon::tn;
+using namespace tenon::tn::infer;
+
+LogicalResult EncodeOp::verify() {
+  if (!llvm::is_contained({"up", "down", "nearest"}, getRound())) {
+    return emitOpError("does not know the rounding '") << getRound() << "'";
+  }
+  if (isa<FloatType>(elementOf(getY())) && !isa<FloatType>(elementOf(getX()))) {
+    return emitOpError("makes floats of floats only");
+  }
+  return checkDims(getLoc(), getY(), dimsOf(getX()), "the encoded tensor");
+}
+
+LogicalResult DecodeOp::verify() {
+  Type from = elementOf(getX()), to = elementOf(getY());
+  bool fits = isa<FloatType>(from) ? isa<FloatType>(to)
+                                   : to.getIntOrFloatBitWidth() == 8 &&
+                                         to.isUnsignedInteger() == from.isUnsignedInteger();
+  if (!fits) {
+    return emitOpError("makes floats of floats, and integers of 8 bits of integers");
+  }
+  return checkDims(getLoc(), getY(), dimsOf(getX()), "the decoded tensor");
+}
+
+LogicalResult UnpackBitsOp::verify() {
+  RankedTensorType type = typeOf(getY());
+  unsigned bits = type.getElementTypeBitWidth();
+  if (bits != 4 && bits != 2) {
+    return emitOpError("makes elements of 4 or 2 bits");
+  }
+  int64_t bytes = type.getNumElements() / (8 / bits) + (type.getNumElements() % (8 / bits) != 0);
+  if (rankOf(getX()) != 1 || typeOf(getX()).getDimSize(0) != bytes) {
+    return emitOpError("needs one list of as many bytes as the elements fill");
+  }
+  return success();
+}
+
+LogicalResult BitcastOp::verify() {
+  // A bool is held in a byte.
+  auto width = [](Value value) { return std::max(elementOf(value).getIntOrFloatBitWidth(), 8u); };
+  if (width(getX()) != width(getY())) {
+    return emitOpError("needs element types of one width");
+  }
+  return checkDims(getLoc(), getY(), dimsOf(getX()), "the result of a bit cast");
+}
+
+LogicalResult MaxPoolIndexOp::inferReturnTypes(MLIRContext *context, infer::Location location,
+                                               Adaptor adaptor, Types &types) {
+  Dims dims = dimsOf(adaptor.getX());
+  Dims out = dimsOf(adaptor.getLargest());
+  if (dims.size() < 3 || dims.size() > 5 || out.size() != dims.size() ||
+      failed(checkSameElement(location, adaptor.getX(), adaptor.getLargest())) ||
+      failed(makeWindows(location, dims.size() - 2, adaptor.getKernel(), adaptor.getStrides(),
+                         adaptor.getPads(), adaptor.getDilations()))) {
+    return emitOptionalError(location, "the largest elements ", text(out),
+                             " are not those of windows over ", text(dims));
+  }
+  return append(location, out, IntegerType::get(context, 64), types);
+}
