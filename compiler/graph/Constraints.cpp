@@ -36,6 +36,15 @@ bool assumeIfHeard(ConstraintKind kind, AffineExpr left, AffineExpr right) {
   return !listenerOf(left) || assume(kind, left, right);
 }
 
+bool hasDivision(AffineExpr expression) {
+  bool found = false;
+  expression.walk([&](AffineExpr part) {
+    found |= part.getKind() == AffineExprKind::FloorDiv ||
+             part.getKind() == AffineExprKind::CeilDiv || part.getKind() == AffineExprKind::Mod;
+  });
+  return found;
+}
+
 SmallVector<Constraint> constraintsOf(ModuleOp module) {
   SmallVector<Constraint> constraints;
   if (ArrayAttr list = module->getAttrOfType<ArrayAttr>(kConstraints)) {

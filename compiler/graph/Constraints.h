@@ -50,6 +50,9 @@ bool assume(ConstraintKind kind, mlir::AffineExpr left, mlir::AffineExpr right);
 /// imported.
 bool assumeIfHeard(ConstraintKind kind, mlir::AffineExpr left, mlir::AffineExpr right);
 
+/// Whether a division that may leave a remainder is part of the expression.
+bool hasDivision(mlir::AffineExpr expression);
+
 llvm::SmallVector<Constraint> constraintsOf(mlir::ModuleOp module);
 void storeConstraints(mlir::ModuleOp module, llvm::ArrayRef<Constraint> constraints);
 

@@ -23,6 +23,7 @@ struct ImportedValue {
   mlir::Value value;           ///< null until it is needed as data
   std::optional<Sizes> sizes;
   std::shared_ptr<TensorData> constant;
+  bool isEvaluated = false; ///< whether it was tried to compute the elements from constants
   std::string_view name;
 };
 
@@ -71,6 +72,8 @@ public:
   /// A constant that the importer has made; float32 or float64.
   mlir::Value materializeReals(llvm::ArrayRef<double> values, llvm::ArrayRef<int64_t> shape,
                                DType type, llvm::StringRef name, mlir::Location location);
+  /// Computes the elements of a small value, if constants alone decide them.
+  void evaluate(ImportedValue &value);
   mlir::Value materializeSizes(const Sizes &sizes, mlir::Type element, mlir::Location location);
   void addGap(NodeContext &node, const llvm::Twine &why, const llvm::Twine &workaround);
   std::string notYetFollowed(std::string advice) const;

@@ -97,6 +97,7 @@ std::optional<Sizes> NodeContext::sizes(unsigned i) {
     return std::nullopt;
   }
   ImportedValue &input = *inputs[i];
+  owner.evaluate(input);
   if (input.sizes || !input.constant ||
       input.constant->view.empty() != (input.constant->elements == 0) ||
       input.constant->elements > static_cast<uint64_t>(Sizes::kMaxElements)) {
@@ -124,6 +125,9 @@ std::optional<SmallVector<int64_t>> NodeContext::integers(unsigned i) {
 
 std::optional<SmallVector<double>> NodeContext::reals(unsigned i) {
   reads.inputs.insert(i);
+  if (has(i)) {
+    owner.evaluate(*inputs[i]);
+  }
   if (!has(i) || !inputs[i]->constant ||
       inputs[i]->constant->elements > uint64_t{Sizes::kMaxElements}) {
     return std::nullopt;

@@ -59,6 +59,17 @@ AffineExpr valueOf(AffineExpr expression, unsigned symbol) {
   return value && tn::sameDim(value * divisor, numerator) ? value : AffineExpr();
 }
 
+/// The remainder of the symbol by the divisor with which the expression is zero.
+std::optional<int64_t> remainderOf(AffineExpr expression, unsigned symbol, int64_t divisor) {
+  AffineExpr multiple = getAffineSymbolExpr(symbol, expression.getContext()) * divisor;
+  for (int64_t remainder = 0; remainder < std::min(divisor, kMostRemainders); ++remainder) {
+    if (isZero(with(expression, symbol, multiple + remainder))) {
+      return remainder;
+    }
+  }
+  return std::nullopt;
+}
+
 /// Better values first: constants, then those that lie in the symbol's range for certain.
 int preference(AffineExpr value, const tn::Symbol &symbol, const tn::SymbolList &symbols) {
   if (tn::constantDim(value)) {
@@ -89,13 +100,15 @@ std::optional<SizeSolution> solveForZero(AffineExpr difference, const tn::Symbol
     return best;
   }
   for (int64_t divisor : divisors) {
+    SmallVector<SizeSolution> found;
     for (unsigned symbol : named) {
-      AffineExpr multiple = getAffineSymbolExpr(symbol, difference.getContext()) * divisor;
-      for (int64_t remainder = 0; remainder < std::min(divisor, kMostRemainders); ++remainder) {
-        if (isZero(with(difference, symbol, multiple + remainder))) {
-          return SizeSolution{symbol, nullptr, divisor, remainder};
-        }
+      if (std::optional<int64_t> remainder = remainderOf(difference, symbol, divisor)) {
+        found.push_back({symbol, nullptr, divisor, *remainder});
       }
+    }
+    if (!found.empty()) {
+      // A product of symbols is a multiple whichever of them is.
+      return found.size() == 1 ? std::optional(found[0]) : std::nullopt;
     }
   }
   return std::nullopt;

@@ -134,7 +134,12 @@ bool Symbols::assumeEqual(AffineExpr left, AffineExpr right) {
   bool isPossible = range.min <= 0 && range.max >= 0;
   std::optional<SizeSolution> solution = isPossible ? solveForZero(difference, list) : std::nullopt;
   if (!solution) {
-    return false;
+    if (!isPossible || !tn::hasDivision(difference)) {
+      return false;
+    }
+    // A remainder that no single symbol decides: nothing is determined by it.
+    record(tn::ConstraintKind::equal, left, right);
+    return true;
   }
   return solution->value ? determine(solution->symbol, solution->value)
                          : takeMultiples(solution->symbol, solution->factor, solution->remainder);

@@ -268,7 +268,7 @@ TEST(Session, SaysWhatIsWrongWithInputs) {
   EXPECT_EQ("input 'x' has 5 in dim 1; the engine takes 3", status.message());
   status = prepare({4, 3}, {7});
   EXPECT_EQ(ErrorId::RunInputMismatch, status.id());
-  EXPECT_EQ("input 'mask' has 7 in dim 0, but the other inputs make it 8 ((batch * 2))",
+  EXPECT_EQ("input 'mask' has 7 in dim 0, but the other inputs make it 8 (batch * 2)",
             status.message());
   status = prepare({4, 3, 1}, {8});
   EXPECT_EQ(ErrorId::RunInputRank, status.id());
