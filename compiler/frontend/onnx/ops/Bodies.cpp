@@ -216,7 +216,13 @@ ImportedValue choose(NodeContext &c, Value condition, ImportedValue a, ImportedV
   if (a.isPoisoned() || b.isPoisoned()) {
     return ImportedValue();
   }
-  if (a.kind != b.kind || a.elements.size() != b.elements.size() || a.type != b.type) {
+  if (a.kind != b.kind || a.elements.size() != b.elements.size()) {
+    c.gap("data decides between sequences of different lengths, or whether an optional holds "
+          "anything",
+          workaround);
+    return ImportedValue();
+  }
+  if (a.type != b.type) {
     c.gap(why, workaround);
     return ImportedValue();
   }

@@ -11,6 +11,14 @@ namespace {
 
 constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 
+constexpr char kChangingShape[] = "data decides how many iterations run, and they change the shape "
+                                  "of what they carry";
+constexpr char kFixCount[] = "make the number of iterations a constant";
+
+bool isInteger(const ImportedValue &value) {
+  return value.type && isa<IntegerType>(value.type.getElementType());
+}
+
 struct Trips {
   int64_t least = 0;
   int64_t most = 0;
@@ -30,6 +38,7 @@ public:
       }
       carried.push_back(c.input(i + 2));
     }
+    given = carried;
     std::optional<Trips> trips =
         c.requireTensor(0) && c.requireTensor(1) ? readTrips() : std::nullopt;
     if (!trips) {
@@ -119,7 +128,12 @@ private:
     Value active = activity(trips, i);
     ImportedValues inputs = {knownInteger(c, i, c.builder().getI64Type()),
                              knownInteger(c, 1, c.builder().getI1Type())};
-    inputs.insert(inputs.end(), carried.begin(), carried.end());
+    for (unsigned k = 0; k < numCarried; ++k) {
+      given[k] = active && i > 0 && isInteger(carried[k])
+                     ? choose(c, active, carried[k], given[k], kChangingShape, kFixCount)
+                     : carried[k];
+      inputs.push_back(given[k]);
+    }
     std::optional<ImportedValues> results = c.failed() ? std::nullopt : unrolling.next(inputs);
     if (!results || !staysOpen(trips, i)) {
       return false;
@@ -134,16 +148,11 @@ private:
   }
 
   ImportedValue carry(Value active, ImportedValue &next, const ImportedValue &before) {
-    // What later conditions are computed from begins here, not at the first iteration.
-    if (!next.constant) {
-      c.importer().evaluate(next);
-      next.value = next.constant ? Value() : next.value;
+    c.importer().evaluate(next);
+    if (next.constant && next.constant->elements <= uint64_t{Sizes::kMaxElements}) {
+      next.value = Value(); // what later conditions are computed from begins here
     }
-    return active ? choose(c, active, next, before,
-                           "data decides how many iterations run, and they change the shape of "
-                           "what they carry",
-                           "make the number of iterations a constant")
-                  : next;
+    return active ? choose(c, active, next, before, kChangingShape, kFixCount) : next;
   }
 
   /// Whether sizes may still be such that this iteration does not run; else a gap.
@@ -207,6 +216,9 @@ private:
   NodeContext &c;
   unsigned numCarried = 0;
   ImportedValues carried;
+  /// What the last iteration was given. One that does not run is given the integers of the last one
+  /// that does: a division by zero or a bad index in it would end the run.
+  ImportedValues given;
   std::vector<ImportedValues> scans;
   Value condition; ///< whether the next iteration runs, as data; null if it does for certain
   bool hasEnded = false;
