@@ -205,6 +205,39 @@ TEST_F(Loops, AStatedLengthIsTheTripCountThatEachRunChecks) {
             ErrorId::RunConstraint);
 }
 
+TEST_F(Loops, AStatedLengthMayDependOnTheCondition) {
+  // for (i < m && a < limit) a <- a + x, whose scan output is stated to have two parts
+  Messages nodes = {node("Add", {"a", "x"}, {"b"}), node("Identity", {"b"}, {"s"}),
+                    node("ReduceMax", {"b"}, {"top"}, {attrInt("keepdims", 0)}),
+                    node("Less", {"top", "limit"}, {"more"})};
+  auto result = [&](const Messages &constants, std::vector<reference::Tensor> inputs, float limit) {
+    Message loop = node("Loop", {"m", "go", "x"}, {"y", "z"},
+                        {body(nodes, {"i", "c", "a"}, {"more", "b", "s"})});
+    Messages infos = {valueInfo("x", kFloat, {2}), valueInfo("limit", kFloat, {}),
+                      valueInfo("go", kBool, {})};
+    if (constants.empty()) {
+      infos.push_back(valueInfo("m", kInt64, {}));
+    }
+    inputs.insert(inputs.begin(), {floatsOf({2}, {1, 2}), floatsOf({}, {limit}),
+                                   tensor(DType::Bool, {}, std::vector<char>{1})});
+    return run(model(graph({{loop}, infos, {named("y"), valueInfo("z", kFloat, {2, 2})}, constants})),
+               inputs);
+  };
+  auto trips = [](int64_t count) {
+    return std::vector<reference::Tensor>{tensor<int64_t>(DType::I64, {}, {count})};
+  };
+  const std::vector<Floats> twice = {{3, 6}, {2, 4, 3, 6}};
+  expectFloats(result({}, trips(9), 5), twice);
+  expectFloats(result({}, trips(2), 100), twice);
+  expectFloats(result({integer("m", 9)}, {}, 5), twice);
+  expectFloats(result({integer("m", 2)}, {}, 100), twice);
+  for (const Result<std::vector<reference::Tensor>> &other :
+       {result({}, trips(1), 5), result({}, trips(9), 7), result({}, trips(9), 3),
+        result({integer("m", 9)}, {}, 7), result({integer("m", 9)}, {}, 3)}) {
+    EXPECT_EQ(other.status().id(), ErrorId::RunConstraint);
+  }
+}
+
 TEST_F(Loops, WhatDataDecidesIsAGapWithItsReason) {
   Messages data = {valueInfo("m", kInt64, {}), valueInfo("go", kBool, {})};
   Message byData = node("Loop", {"m", "", "x"}, {"y"}, {summing("c")});

@@ -99,6 +99,15 @@ std::optional<ImportedValues> Unrolling::next(const ImportedValues &inputs) {
 
 //===--- Values ---===//
 
+bool requireInputs(NodeContext &c, unsigned first) {
+  for (unsigned i = first; i < c.numInputs(); ++i) {
+    if (!c.has(i)) {
+      c.error(ErrorId::OnnxBadArity, "leaves out input " + Twine(i) + ", which is required");
+    }
+  }
+  return !c.failed();
+}
+
 ImportedValue knownInteger(NodeContext &c, int64_t value, Type element) {
   ImportedValue result;
   result.type = RankedTensorType::get({}, element);
@@ -159,9 +168,12 @@ ImportedValue takePart(NodeContext &c, ImportedValue &x, int64_t axis, AffineExp
 }
 
 ImportedValue join(NodeContext &c, ImportedValues &parts, int64_t axis, bool isNewAxis) {
-  if (llvm::any_of(parts, [](const ImportedValue &part) { return part.isContainer(); })) {
-    c.error(ErrorId::OnnxBadNode, "what it joins are sequences or optionals, not tensors");
-    return ImportedValue();
+  for (const ImportedValue &part : parts) {
+    if (part.isContainer() || parts[0].isContainer() ||
+        part.type.getRank() != parts[0].type.getRank()) {
+      c.error(ErrorId::OnnxBadNode, "what it joins are not tensors of one rank");
+      return ImportedValue();
+    }
   }
   SmallVector<Sizes> elements;
   for (ImportedValue &part : parts) {

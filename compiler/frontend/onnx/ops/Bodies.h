@@ -36,6 +36,9 @@ private:
   int64_t done = 0;
 };
 
+/// True if no input from `first` on is left out; else an error.
+bool requireInputs(NodeContext &c, unsigned first);
+
 ImportedValue knownInteger(NodeContext &c, int64_t value, mlir::Type element);
 ImportedValue tensorOf(mlir::Value value);
 ImportedValue sequenceOf(ImportedValues elements);

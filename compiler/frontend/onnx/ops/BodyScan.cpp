@@ -99,6 +99,9 @@ ImportedValue joinScanned(NodeContext &c, ImportedValues &parts, const ValueInfo
 
 /// The number of states, and the attributes that all opsets have; none after a failure.
 std::optional<ScanForm> readForm(NodeContext &c, unsigned firstState) {
+  if (!requireInputs(c, firstState)) {
+    return std::nullopt;
+  }
   const Attribute *body = c.attribute("body", AttributeType::Graph);
   int64_t numScanned = c.integer("num_scan_inputs", 0);
   int64_t numStates = static_cast<int64_t>(c.numInputs()) - firstState - numScanned;
@@ -170,9 +173,9 @@ void scanBatch(NodeContext &c) {
   }
   std::optional<Walks> walks = readWalks(c, "", "directions", form->inputs.size());
   unsigned firstScanned = 1 + form->numStates;
-  for (unsigned i = firstScanned; i < c.numInputs(); ++i) {
-    if (c.rank(i) < 2) {
-      return c.error(ErrorId::OnnxBadNode, "input " + Twine(i) + " has no batch and length");
+  for (unsigned i = 1; i < c.numInputs(); ++i) {
+    if (c.rank(i) < (i < firstScanned ? 1 : 2)) {
+      return c.error(ErrorId::OnnxBadNode, "input " + Twine(i) + " has no batch or no length");
     }
   }
   size_t count = form->inputs.size();

@@ -1,6 +1,6 @@
 // Loop, unrolled. Where data decides whether an iteration runs, it is imported all the same and its
-// results are selected. Relies on a known bound of the trip count and on `tn` operations having no
-// effects.
+// results are selected; where data decides how long scan outputs are, they are as long as the model
+// states, and every run checks that. Relies on `tn` operations having no effects.
 #include "compiler/frontend/onnx/StatedSizes.h"
 #include "compiler/frontend/onnx/ops/Bodies.h"
 
@@ -19,11 +19,12 @@ bool isInteger(const ImportedValue &value) {
   return value.type && isa<IntegerType>(value.type.getElementType());
 }
 
+/// What is known of the trip count.
 struct Trips {
   int64_t least = 0;
   int64_t most = 0;
-  AffineExpr count;         ///< null unless least != most
-  std::optional<int64_t> stated; ///< what each run has to check the trip count for
+  AffineExpr count;    ///< null unless sizes of inputs decide it
+  bool isData = false; ///< input data decide it
 };
 
 class LoopImport {
@@ -32,67 +33,53 @@ public:
 
   void run() {
     numCarried = c.numInputs() - 2;
+    if (!requireInputs(c, 2)) {
+      return;
+    }
     for (unsigned i = 0; i < numCarried; ++i) {
-      if (!c.has(i + 2)) {
-        return c.error(ErrorId::OnnxBadArity, "leaves out the initial value " + Twine(i));
-      }
       carried.push_back(c.input(i + 2));
     }
     given = carried;
-    std::optional<Trips> trips =
-        c.requireTensor(0) && c.requireTensor(1) ? readTrips() : std::nullopt;
-    if (!trips) {
+    if (!c.requireTensor(0) || !c.requireTensor(1) || !readTrips() || !readCondition()) {
       return;
     }
     std::optional<int64_t> most =
-        trips->most == kUnbounded ? std::nullopt : std::optional(trips->most);
+        trips.most == kUnbounded ? std::nullopt : std::optional(trips.most);
     Unrolling unrolling(c, numCarried + 2, most);
-    if (!unrolling.body || !checkResults(*unrolling.body) || !readCondition()) {
+    if (!unrolling.body || !checkResults(*unrolling.body)) {
       return;
     }
     scans.resize(unrolling.body->outputs.size() - numCarried - 1);
-    for (int64_t i = 0; i < trips->most && !hasEnded; ++i) {
-      if (!importIteration(unrolling, *trips, i)) {
+    for (; hasNext(); ++done) {
+      if (!importIteration(unrolling)) {
         return;
       }
     }
-    setOutputs(*unrolling.body, *trips);
+    setOutputs(*unrolling.body);
   }
 
 private:
-  bool checkResults(const Graph &body) {
-    if (body.outputs.size() < numCarried + 1 || body.outputs.size() - 1 < c.numOutputs()) {
-      c.error(ErrorId::OnnxBadAttribute, "attribute 'body' has fewer results than the node needs");
+  //===--- How many iterations there are ---===//
+
+  bool readTrips() {
+    std::optional<Sizes> known = c.sizes(0);
+    if (!c.has(0)) {
+      trips = {kUnbounded, kUnbounded, {}};
+    } else if (known && known->isScalarLike()) {
+      tn::SymbolList::Range range = c.symbols().bounds(known->values[0]);
+      trips = {std::max<int64_t>(range.min, 0), std::max<int64_t>(range.max, 0), {}};
+      trips.count = trips.least == trips.most ? AffineExpr() : known->values[0];
+    } else {
+      trips = {kUnbounded, kUnbounded, {}, /*isData=*/true};
+      stated = statedLength();
+      if (!stated) {
+        c.gap("its trip count is computed from input data and has no known bound",
+              "make the trip count a constant, or compute it from shapes, and export again");
+      }
     }
     return !c.failed();
   }
 
-  std::optional<Trips> readTrips() {
-    if (!c.has(0)) {
-      return Trips{kUnbounded, kUnbounded, {}, {}};
-    }
-    std::optional<Sizes> known = c.sizes(0);
-    if (known && known->isScalarLike()) {
-      AffineExpr count = known->values[0];
-      tn::SymbolList::Range range = c.symbols().bounds(count);
-      Trips trips{std::max<int64_t>(range.min, 0), std::max<int64_t>(range.max, 0), {}, {}};
-      trips.count = trips.least == trips.most ? AffineExpr() : count;
-      return trips;
-    }
-    for (unsigned i = numCarried; i < c.numOutputs(); ++i) {
-      std::optional<tn::Dims> stated = c.statedDims(i);
-      std::optional<int64_t> length =
-          stated && !stated->empty() ? tn::constantDim((*stated)[0]) : std::nullopt;
-      if (length) {
-        return Trips{*length, *length, {}, length};
-      }
-    }
-    c.gap("its trip count is computed from input data and has no known bound",
-          "make the trip count a constant, or compute it from shapes, and export again");
-    return std::nullopt;
-  }
-
-  /// False after a failure.
   bool readCondition() {
     std::optional<SmallVector<int64_t>> known = c.integers(1);
     if (known && known->size() == 1) {
@@ -103,39 +90,96 @@ private:
     return !c.failed();
   }
 
-  /// Whether iteration `i` runs, as data; null if it does for certain.
-  Value activity(const Trips &trips, int64_t i) {
-    if (i < trips.least) {
+  bool checkResults(const Graph &body) {
+    if (body.outputs.size() < numCarried + 1 || body.outputs.size() - 1 < c.numOutputs()) {
+      c.error(ErrorId::OnnxBadAttribute, "attribute 'body' has fewer results than the node needs");
+    }
+    return !c.failed();
+  }
+
+  /// The first constant length that the model states for a scan output.
+  std::optional<int64_t> statedLength() {
+    for (unsigned i = numCarried; i < c.numOutputs(); ++i) {
+      std::optional<tn::Dims> dims = c.statedDims(i);
+      std::optional<int64_t> length =
+          dims && !dims->empty() ? tn::constantDim((*dims)[0]) : std::nullopt;
+      if (length) {
+        return length;
+      }
+    }
+    return std::nullopt;
+  }
+
+  bool wantsScans() const {
+    for (unsigned i = numCarried; i < c.numOutputs(); ++i) {
+      if (c.wantsOutput(i)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool hasNext() {
+    if (hasEnded || done >= trips.most) {
+      return false;
+    }
+    if (condition && !stated && wantsScans()) {
+      stated = trips.count ? std::nullopt : statedLength();
+      if (!stated || *stated < done || *stated > trips.most) {
+        c.gap("data decides how long its scan outputs are",
+              "let the condition depend on constants only, or carry a tensor of fixed length");
+      }
+    }
+    return !c.failed() && (!stated || done < *stated);
+  }
+
+  /// Whether there are as many iterations as were imported, as data; null if that is certain.
+  Value isStatedCount() {
+    Value fits = ran;
+    Value stops = condition ? c.make<tn::NotOp>(condition) : Value();
+    if (trips.isData) {
+      Type index = c.builder().getI64Type();
+      Value count = c.cast(c.reshape(c.value(0), {}), index);
+      Value imported = c.scalar(static_cast<double>(done), index);
+      fits = done > 0 ? both(fits, c.compare(count, tn::Predicate::ge, imported)) : fits;
+      Value reached = c.compare(count, tn::Predicate::le, imported);
+      stops = stops ? c.make<tn::OrOp>(stops, reached) : reached;
+    }
+    return hasEnded || done == trips.most ? fits : both(fits, stops);
+  }
+
+  /// Null stands for true.
+  Value both(Value a, Value b) { return a && b ? c.make<tn::AndOp>(a, b) : a ? a : b; }
+
+  //===--- An iteration ---===//
+
+  /// Whether the next iteration runs, as data; null if it does for certain.
+  Value activity() {
+    if (stated) {
+      ran = condition;
+      return Value();
+    }
+    if (done < trips.least) {
       return condition;
     }
     Type index = c.builder().getI64Type();
     Value count = c.sizeValue(c.symbols().canonical(trips.count), index);
-    Value remains =
-        c.compare(count, tn::Predicate::gt, c.scalar(static_cast<double>(i), index));
-    return condition ? c.make<tn::AndOp>(condition, remains) : remains;
+    return both(condition, c.compare(count, tn::Predicate::gt,
+                                     c.scalar(static_cast<double>(done), index)));
   }
 
-  bool wantsScans() const {
-    return llvm::any_of(llvm::seq(numCarried, std::max(numCarried, c.numOutputs())),
-                        [&](unsigned i) { return c.wantsOutput(i); });
-  }
-
-  bool importIteration(Unrolling &unrolling, const Trips &trips, int64_t i) {
-    if (condition && wantsScans()) {
-      c.gap("data decides how long its scan outputs are",
-            "let the condition depend on constants only, or carry a tensor of fixed length");
-    }
-    Value active = activity(trips, i);
-    ImportedValues inputs = {knownInteger(c, i, c.builder().getI64Type()),
+  bool importIteration(Unrolling &unrolling) {
+    Value active = activity();
+    ImportedValues inputs = {knownInteger(c, done, c.builder().getI64Type()),
                              knownInteger(c, 1, c.builder().getI1Type())};
     for (unsigned k = 0; k < numCarried; ++k) {
-      given[k] = active && i > 0 && isInteger(carried[k])
+      given[k] = active && done > 0 && isInteger(carried[k])
                      ? choose(c, active, carried[k], given[k], kChangingShape, kFixCount)
                      : carried[k];
       inputs.push_back(given[k]);
     }
     std::optional<ImportedValues> results = c.failed() ? std::nullopt : unrolling.next(inputs);
-    if (!results || !staysOpen(trips, i)) {
+    if (!results || !staysOpen()) {
       return false;
     }
     for (unsigned k = 0; k < numCarried; ++k) {
@@ -147,6 +191,17 @@ private:
     return takeCondition(results->front());
   }
 
+  /// Whether sizes may still be such that this iteration does not run; else a gap.
+  bool staysOpen() {
+    if (trips.count && done >= trips.least &&
+        c.symbols().bounds(c.symbols().canonical(trips.count)).min > done) {
+      c.gap("its iteration " + Twine(done) + " needs sizes of which its trip count is larger than " +
+                Twine(done),
+            "declare one size instead of a range with --shape");
+    }
+    return !c.failed();
+  }
+
   ImportedValue carry(Value active, ImportedValue &next, const ImportedValue &before) {
     c.importer().evaluate(next);
     if (next.constant && next.constant->elements <= uint64_t{Sizes::kMaxElements}) {
@@ -155,19 +210,13 @@ private:
     return active ? choose(c, active, next, before, kChangingShape, kFixCount) : next;
   }
 
-  /// Whether sizes may still be such that this iteration does not run; else a gap.
-  bool staysOpen(const Trips &trips, int64_t i) {
-    if (i >= trips.least && c.symbols().bounds(c.symbols().canonical(trips.count)).min > i) {
-      c.gap("its iteration " + Twine(i) + " needs sizes of which its trip count is larger than " +
-                Twine(i),
-            "declare one size instead of a range with --shape");
-    }
-    return !c.failed();
-  }
-
   /// What an iteration says about the next; false after a failure.
-  bool takeCondition(ImportedValue &given) {
-    std::optional<Sizes> known = given.isContainer() ? std::nullopt : c.sizesOf(given);
+  bool takeCondition(ImportedValue &more) {
+    if (more.isContainer()) {
+      c.error(ErrorId::OnnxBadNode, "the condition that its body gives is not a tensor");
+      return false;
+    }
+    std::optional<Sizes> known = c.sizesOf(more);
     std::optional<int64_t> constant =
         known && known->isScalarLike() ? tn::constantDim(known->values[0]) : std::nullopt;
     if (!c.has(1) && constant.value_or(0) == 0) {
@@ -176,38 +225,32 @@ private:
     } else if (constant) {
       hasEnded = *constant == 0;
     } else {
-      Value more = c.reshape(c.importer().materialize(given, c.location()), {});
-      condition = condition ? c.make<tn::AndOp>(condition, more) : more;
+      condition =
+          both(condition, c.reshape(c.importer().materialize(more, c.location()), {}));
     }
     return !c.failed();
   }
 
-  void setOutputs(const Graph &body, const Trips &trips) {
-    Value fits;
-    if (trips.stated) {
-      Type index = c.builder().getI64Type();
-      fits = c.compare(c.reshape(c.cast(c.value(0), index), {}), tn::Predicate::eq,
-                       c.scalar(static_cast<double>(*trips.stated), index));
-    }
-    for (unsigned i = 0; i < c.numOutputs(); ++i) {
-      ImportedValue result = i < numCarried ? carried[i] : scanned(body, trips, i - numCarried);
+  //===--- Results ---===//
+
+  void setOutputs(const Graph &body) {
+    Value fits = stated ? isStatedCount() : Value();
+    for (unsigned i = 0; i < c.numOutputs() && !c.failed(); ++i) {
+      ImportedValue result = i < numCarried ? carried[i] : scanned(body, i - numCarried);
       if (fits && !result.isContainer()) {
-        Value data = c.importer().materialize(result, c.location());
         result = tensorOf(requireCondition(
-            c, data, fits, "the trip count is the length that the model states for its result"));
+            c, c.importer().materialize(result, c.location()), fits,
+            "the number of iterations is the length that the model states for a scan output"));
       }
-      if (!c.failed()) {
-        c.setOutput(i, result);
-      }
+      c.setOutput(i, result);
     }
   }
 
-  ImportedValue scanned(const Graph &body, const Trips &trips, unsigned k) {
-    ImportedValues &parts = scans[k];
-    if (parts.empty()) {
+  ImportedValue scanned(const Graph &body, unsigned k) {
+    if (scans[k].empty()) {
       return joinNone(c, body.outputs[numCarried + 1 + k], 0);
     }
-    ImportedValue all = join(c, parts, 0, /*isNewAxis=*/true);
+    ImportedValue all = join(c, scans[k], 0, /*isNewAxis=*/true);
     return trips.count ? takePart(c, all, 0, c.constantSize(0),
                                   c.symbols().canonical(trips.count), /*keepAxis=*/true)
                        : all;
@@ -215,13 +258,18 @@ private:
 
   NodeContext &c;
   unsigned numCarried = 0;
+  Trips trips;
+  /// How many iterations the model states by the length of a scan output; each run checks it.
+  std::optional<int64_t> stated;
+  int64_t done = 0; ///< iterations
+  Value condition;  ///< whether the next iteration may run, as data; null if it may for certain
+  Value ran;        ///< the same for the last one, if their number is stated
+  bool hasEnded = false;
   ImportedValues carried;
   /// What the last iteration was given. One that does not run is given the integers of the last one
   /// that does: a division by zero or a bad index in it would end the run.
   ImportedValues given;
   std::vector<ImportedValues> scans;
-  Value condition; ///< whether the next iteration runs, as data; null if it does for certain
-  bool hasEnded = false;
 };
 
 void importLoop(NodeContext &c) { LoopImport(c).run(); }

@@ -12,6 +12,9 @@ void optional(NodeContext &c) {
   ImportedValue result;
   result.kind = ImportedValue::Kind::Optional;
   if (c.has(0)) {
+    if (c.input(0).kind == ImportedValue::Kind::Optional) {
+      return c.error(ErrorId::OnnxBadNode, "an optional cannot hold an optional");
+    }
     result.elements.push_back(c.input(0));
   }
   c.setOutput(0, result);

@@ -7,8 +7,8 @@ using namespace mlir;
 namespace tenon::onnx {
 namespace {
 
-/// More parts of one tensor are more likely a mistake.
-constexpr int64_t kMostParts = 4096;
+/// Longer ones are more likely a mistake.
+constexpr int64_t kMostElements = 4096;
 
 /// The elements of an input; null after an error if it is no sequence.
 ImportedValues *elementsOf(NodeContext &c, unsigned i) {
@@ -20,7 +20,11 @@ ImportedValues *elementsOf(NodeContext &c, unsigned i) {
   return &input.elements;
 }
 
-void setSequence(NodeContext &c, ImportedValues elements) {
+void setSequence(NodeContext &c, unsigned output, ImportedValues elements) {
+  if (elements.size() > size_t{kMostElements}) {
+    return c.gap("its sequence has more than " + Twine(kMostElements) + " elements",
+                 "keep what it holds in one tensor");
+  }
   for (const ImportedValue &element : elements) {
     if (element.isContainer() || elements[0].isContainer()) {
       return c.error(ErrorId::OnnxBadNode, "the elements of a sequence must be tensors");
@@ -30,7 +34,7 @@ void setSequence(NodeContext &c, ImportedValues elements) {
     }
   }
   if (!c.failed()) {
-    c.setOutput(0, sequenceOf(std::move(elements)));
+    c.setOutput(output, sequenceOf(std::move(elements)));
   }
 }
 
@@ -52,16 +56,19 @@ std::optional<int64_t> position(NodeContext &c, unsigned i, int64_t size, int64_
 }
 
 void sequenceConstruct(NodeContext &c) {
+  if (!requireInputs(c, 0)) {
+    return;
+  }
   ImportedValues elements;
   for (unsigned i = 0; i < c.numInputs(); ++i) {
     elements.push_back(c.input(i));
   }
-  setSequence(c, std::move(elements));
+  setSequence(c, 0, std::move(elements));
 }
 
 void sequenceEmpty(NodeContext &c) {
   if (c.elementNamed("dtype", c.builder().getF32Type())) {
-    setSequence(c, {});
+    setSequence(c, 0, {});
   }
 }
 
@@ -84,7 +91,7 @@ void sequenceInsert(NodeContext &c) {
   if (at) {
     ImportedValues result = *elements;
     result.insert(result.begin() + *at, c.input(1));
-    setSequence(c, std::move(result));
+    setSequence(c, 0, std::move(result));
   }
 }
 
@@ -101,7 +108,7 @@ void sequenceErase(NodeContext &c) {
   if (at) {
     ImportedValues result = *elements;
     result.erase(result.begin() + *at);
-    setSequence(c, std::move(result));
+    setSequence(c, 0, std::move(result));
   }
 }
 
@@ -119,8 +126,8 @@ std::optional<SmallVector<AffineExpr>> chunks(NodeContext &c, AffineExpr dim, Af
     c.error(ErrorId::OnnxBadNode, "the size of a part is not positive");
     return std::nullopt;
   }
-  if (!length || !each || *length / *each >= kMostParts) {
-    c.gap("how many parts it makes is not known, or more than " + Twine(kMostParts),
+  if (!length || !each || *length / *each >= kMostElements) {
+    c.gap("how many parts it makes is not known, or more than " + Twine(kMostElements),
           "declare one size with --shape");
     return std::nullopt;
   }
@@ -168,7 +175,7 @@ void splitToSequence(NodeContext &c) {
     parts.push_back(takePart(c, c.input(0), axis, start, size, keepsAxis));
     start = addSizes(start, size);
   }
-  setSequence(c, std::move(parts));
+  setSequence(c, 0, std::move(parts));
 }
 
 void concatFromSequence(NodeContext &c) {
@@ -202,7 +209,7 @@ std::optional<ImportedValues> mappedInputs(NodeContext &c, size_t size, size_t k
 }
 
 void sequenceMap(NodeContext &c) {
-  ImportedValues *elements = elementsOf(c, 0);
+  ImportedValues *elements = requireInputs(c, 0) ? elementsOf(c, 0) : nullptr;
   if (!elements) {
     return;
   }
@@ -223,7 +230,7 @@ void sequenceMap(NodeContext &c) {
     }
   }
   for (unsigned i = 0; i < c.numOutputs() && !c.failed(); ++i) {
-    c.setOutput(i, sequenceOf(std::move(outputs[i])));
+    setSequence(c, i, std::move(outputs[i]));
   }
 }
 
