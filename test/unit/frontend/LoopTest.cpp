@@ -176,21 +176,29 @@ TEST_F(Loops, AnIterationThatDoesNotRunCannotFail) {
 }
 
 TEST_F(Loops, ASymbolicTripCountSelects) {
-  // As many times as x is long, which is at most 3: a <- a + sum(x)
-  Messages nodes = {node("Add", {"a", "sum"}, {"b"}), node("Identity", {"b"}, {"s"})};
-  Messages all = {node("Shape", {"x"}, {"m"}),
-                  node("ReduceSum", {"x"}, {"sum"}, {attrInt("keepdims", 0)}),
-                  node("Loop", {"m", "", "zero"}, {"y", "z"},
-                       {body(nodes, {"i", "c", "a"}, {"c", "b", "s"})})};
-  std::string text = model(graph({all,
-                                  {valueInfo("x", kFloat, {std::string("n")})},
-                                  namedAll({"y", "z"}),
-                                  {floats("zero", {}, {0})}}));
+  // for (i < x.size) a <- a + x[i], where x has at most 3 elements
+  Messages nodes = {node("Gather", {"x", "i"}, {"e"}), node("Add", {"a", "e"}, {"b"}),
+                    node("Identity", {"b"}, {"s"})};
+  auto over = [&](const Messages &steps) {
+    Messages all = {node("Shape", {"x"}, {"m"}),
+                    node("Loop", {"m", "", "zero"}, {"y", "z"},
+                         {body(steps, {"i", "c", "a"}, {"c", "b", "s"}, {integer("one", 1)})})};
+    return model(graph({all,
+                        {valueInfo("x", kFloat, {std::string("n")})},
+                        namedAll({"y", "z"}),
+                        {floats("zero", {}, {0})}}));
+  };
   ImportOptions options;
   options.shapes.push_back({"x", {{DimOverride::Kind::Range, 1, 3}}});
-  expectFloats(run(text, {floatsOf({2}, {1, 2})}, options), {{6}, {3, 6}});
-  expectFloats(run(text, {floatsOf({3}, {1, 2, 3})}, options), {{18}, {6, 12, 18}});
-  EXPECT_HAS(moduleOf(text), "it has 65536 iterations of 2 nodes");
+  expectFloats(run(over(nodes), {floatsOf({2}, {1, 2})}, options), {{3}, {1, 3}});
+  expectFloats(run(over(nodes), {floatsOf({3}, {1, 2, 3})}, options), {{6}, {1, 3, 6}});
+  EXPECT_HAS(moduleOf(over(nodes)), "it has 65536 iterations of 3 nodes");
+  nodes[0] = node("Range", {"i", "one", "one"}, {"r"});
+  nodes.insert(nodes.begin() + 1, node("Cast", {"r"}, {"e"}, {attrInt("to", kFloat)}));
+  Result<ImportResult> result = import(over(nodes), options);
+  ASSERT_TRUE(result) << result.status().toString();
+  ASSERT_EQ(result->gaps.size(), 2u);
+  EXPECT_HAS(result->gaps[1].why, "its trip count is a size, from 1 to 3");
 }
 
 TEST_F(Loops, AStatedLengthIsTheTripCountThatEachRunChecks) {

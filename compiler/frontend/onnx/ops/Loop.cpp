@@ -170,8 +170,8 @@ private:
 
   bool importIteration(Unrolling &unrolling) {
     Value active = activity();
-    ImportedValues inputs = {knownInteger(c, done, c.builder().getI64Type()),
-                             knownInteger(c, 1, c.builder().getI1Type())};
+    number = iterationNumber(active);
+    ImportedValues inputs = {number, knownInteger(c, 1, c.builder().getI1Type())};
     for (unsigned k = 0; k < numCarried; ++k) {
       given[k] = active && done > 0 && isInteger(carried[k])
                      ? choose(c, active, carried[k], given[k], kChangingShape, kFixCount)
@@ -179,7 +179,12 @@ private:
       inputs.push_back(given[k]);
     }
     std::optional<ImportedValues> results = c.failed() ? std::nullopt : unrolling.next(inputs);
-    if (!results || !staysOpen()) {
+    if (!results && trips.count) {
+      c.gap("its trip count is a size, from " + Twine(trips.least) + " to " + Twine(trips.most) +
+                ", so that its body may not need the iteration's number as a constant",
+            "declare one size instead of a range with --shape");
+    }
+    if (!results || c.failed()) {
       return false;
     }
     for (unsigned k = 0; k < numCarried; ++k) {
@@ -191,15 +196,13 @@ private:
     return takeCondition(results->front());
   }
 
-  /// Whether sizes may still be such that this iteration does not run; else a gap.
-  bool staysOpen() {
-    if (trips.count && done >= trips.least &&
-        c.symbols().bounds(c.symbols().canonical(trips.count)).min > done) {
-      c.gap("its iteration " + Twine(done) + " needs sizes of which its trip count is larger than " +
-                Twine(done),
-            "declare one size instead of a range with --shape");
-    }
-    return !c.failed();
+  /// A constant, but where a size decides whether the iteration runs: a position in what has that
+  /// size must then stay in it.
+  ImportedValue iterationNumber(Value active) {
+    ImportedValue known = knownInteger(c, done, c.builder().getI64Type());
+    return trips.count && done > 0 && done >= trips.least
+               ? choose(c, active, known, number, kChangingShape, kFixCount)
+               : known;
   }
 
   ImportedValue carry(Value active, ImportedValue &next, const ImportedValue &before) {
@@ -261,7 +264,8 @@ private:
   Trips trips;
   /// How many iterations the model states by the length of a scan output; each run checks it.
   std::optional<int64_t> stated;
-  int64_t done = 0; ///< iterations
+  int64_t done = 0;     ///< iterations
+  ImportedValue number; ///< of the last iteration
   Value condition;  ///< whether the next iteration may run, as data; null if it may for certain
   Value ran;        ///< the same for the last one, if their number is stated
   bool hasEnded = false;
