@@ -23,7 +23,7 @@ struct ImportedValue {
   Kind kind = Kind::Tensor;
   std::vector<ImportedValue> elements; ///< of a sequence; of an optional none or one
   mlir::RankedTensorType type;         ///< null: no tensor, or one that depends on a gap
-  mlir::Value value;           ///< null until it is needed as data
+  mlir::Value value;                   ///< null until it is needed as data
   std::optional<Sizes> sizes;
   std::shared_ptr<TensorData> constant;
   bool isEvaluated = false; ///< whether it was tried to compute the elements from constants
@@ -123,8 +123,8 @@ private:
   void storeStatedDims();
   Status checkOverridesUsed() const;
   int64_t opsetOf(std::string_view domain, const FunctionFrame *frame) const;
-  mlir::Value materializeConstant(const std::shared_ptr<TensorData> &constant,
-                                  llvm::StringRef name, mlir::Location location);
+  mlir::Value materializeConstant(const std::shared_ptr<TensorData> &constant, llvm::StringRef name,
+                                  mlir::Location location);
 
   const Model &model;
   const ImportOptions &options;

@@ -57,7 +57,7 @@ struct OpRow {
   void (*import)(NodeContext &);
   Attributes attributes = {};
   const char *domain = "";
-  uint16_t optional = 0; ///< a bit for each of the first `minInputs` that may be left out
+  uint16_t optional = 0;        ///< a bit for each of the first `minInputs` that may be left out
   bool takesContainers = false; ///< inputs may be sequences or optionals
 };
 

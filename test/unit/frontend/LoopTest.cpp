@@ -22,8 +22,7 @@ Messages namedAll(const std::vector<std::string> &names) {
 
 Message body(const Messages &nodes, const std::vector<std::string> &inputs,
              const std::vector<std::string> &outputs, const Messages &initializers = {}) {
-  return attrGraph("body",
-                   graph({nodes, namedAll(inputs), namedAll(outputs), initializers}));
+  return attrGraph("body", graph({nodes, namedAll(inputs), namedAll(outputs), initializers}));
 }
 
 Message integer(std::string_view name, int64_t value) {
@@ -97,15 +96,17 @@ TEST_F(Loops, AKnownTripCountIsUnrolled) {
 TEST_F(Loops, InputsMayBeLeftOut) {
   Message loop = node("Loop", {"m", "", "x"}, {"y"}, {summing("c")});
   expectFloats(run(over({loop}, {"y"}, {integer("m", 2)}), {floatsOf({2}, {1, 2})}), {{3, 6}});
-  Messages nodes = {node("Identity", {"c"}, {"more"}), node("Cast", {"i"}, {"s"}, {attrInt("to", 1)})};
+  Messages nodes = {node("Identity", {"c"}, {"more"}),
+                    node("Cast", {"i"}, {"s"}, {attrInt("to", 1)})};
   Message counting = node("Loop", {"m", ""}, {"y"}, {body(nodes, {"i", "c"}, {"more", "s"})});
-  expectFloats(run(over({counting}, {"y"}, {integer("m", 3)}), {floatsOf({2}, {1, 2})}), {{0, 1, 2}});
+  expectFloats(run(over({counting}, {"y"}, {integer("m", 3)}), {floatsOf({2}, {1, 2})}),
+               {{0, 1, 2}});
 }
 
 TEST_F(Loops, AConditionThatBecomesFalseEndsIt) {
   Messages nodes = {node("Less", {"i", "two"}, {"more"})};
-  Message loop = node("Loop", {"m", "yes", "x"}, {"y", "z"},
-                      {summing("more", nodes, {integer("two", 2)})});
+  Message loop =
+      node("Loop", {"m", "yes", "x"}, {"y", "z"}, {summing("more", nodes, {integer("two", 2)})});
   expectFloats(run(over({loop}, {"y", "z"}, {integer("m", INT64_MAX), boolean("yes", true)}),
                    {floatsOf({2}, {1, 2})}),
                {{4, 8}, {2, 4, 3, 6, 4, 8}});
@@ -147,7 +148,8 @@ TEST_F(Loops, DataMayDecideWhichIterationRunsLast) {
   Messages nodes = {node("Add", {"a", "x"}, {"b"}),
                     node("ReduceMax", {"b"}, {"top"}, {attrInt("keepdims", 0)}),
                     node("Less", {"top", "limit"}, {"more"})};
-  Message loop = node("Loop", {"m", "go", "x"}, {"y"}, {body(nodes, {"i", "c", "a"}, {"more", "b"})});
+  Message loop =
+      node("Loop", {"m", "go", "x"}, {"y"}, {body(nodes, {"i", "c", "a"}, {"more", "b"})});
   std::string text = over({loop}, {"y"}, {integer("m", 6)},
                           {valueInfo("limit", kFloat, {}), valueInfo("go", kBool, {})});
   auto result = [&](float limit, char go) {
@@ -163,7 +165,8 @@ TEST_F(Loops, DataMayDecideWhichIterationRunsLast) {
 TEST_F(Loops, AnIterationThatDoesNotRunCannotFail) {
   // while (n != 0) { total += 12 / n; n -= 1 }
   Messages nodes = {node("Div", {"twelve", "n"}, {"part"}), node("Add", {"t", "part"}, {"u"}),
-                    node("Sub", {"n", "one"}, {"less"}), node("Greater", {"less", "zero"}, {"more"})};
+                    node("Sub", {"n", "one"}, {"less"}),
+                    node("Greater", {"less", "zero"}, {"more"})};
   Message loop = node("Loop", {"m", "yes", "n0", "zero"}, {"", "y"},
                       {body(nodes, {"i", "c", "n", "t"}, {"more", "less", "u"})});
   Messages constants = {integer("m", 5), boolean("yes", true), integer("twelve", 12),
@@ -228,8 +231,9 @@ TEST_F(Loops, AStatedLengthMayDependOnTheCondition) {
     }
     inputs.insert(inputs.begin(), {floatsOf({2}, {1, 2}), floatsOf({}, {limit}),
                                    tensor(DType::Bool, {}, std::vector<char>{1})});
-    return run(model(graph({{loop}, infos, {named("y"), valueInfo("z", kFloat, {2, 2})}, constants})),
-               inputs);
+    return run(
+        model(graph({{loop}, infos, {named("y"), valueInfo("z", kFloat, {2, 2})}, constants})),
+        inputs);
   };
   auto trips = [](int64_t count) {
     return std::vector<reference::Tensor>{tensor<int64_t>(DType::I64, {}, {count})};
@@ -249,15 +253,18 @@ TEST_F(Loops, AStatedLengthMayDependOnTheCondition) {
 TEST_F(Loops, WhatDataDecidesIsAGapWithItsReason) {
   Messages data = {valueInfo("m", kInt64, {}), valueInfo("go", kBool, {})};
   Message byData = node("Loop", {"m", "", "x"}, {"y"}, {summing("c")});
-  EXPECT_HAS(moduleOf(over({byData}, {"y"}, {}, data)), "its trip count is computed from input data");
+  EXPECT_HAS(moduleOf(over({byData}, {"y"}, {}, data)),
+             "its trip count is computed from input data");
   Messages constants = {integer("m", 3)};
   Message scanned = node("Loop", {"m", "go", "x"}, {"y", "z"}, {summing("c")});
   EXPECT_HAS(moduleOf(over({scanned}, {"y", "z"}, constants, {data[1]})),
              "data decides how long its scan outputs are");
   Messages nodes = {node("Concat", {"a", "x"}, {"b"}, {attrInt("axis", 0)})};
-  Message growing = node("Loop", {"m", "go", "x"}, {"y"}, {body(nodes, {"i", "c", "a"}, {"c", "b"})});
+  Message growing =
+      node("Loop", {"m", "go", "x"}, {"y"}, {body(nodes, {"i", "c", "a"}, {"c", "b"})});
   EXPECT_HAS(moduleOf(over({growing}, {"y"}, constants, {data[1]})), "they change the shape");
-  Message ignored = node("Loop", {"m", "", "x"}, {"y"}, {summing("no", {}, {boolean("no", false)})});
+  Message ignored =
+      node("Loop", {"m", "", "x"}, {"y"}, {summing("no", {}, {boolean("no", false)})});
   EXPECT_HAS(moduleOf(over({ignored}, {"y"}, constants)), "only with an input 'cond'");
 }
 
@@ -284,7 +291,8 @@ TEST_F(Loops, BodiesThatDoNotFitAreErrors) {
   Messages constants = {integer("m", 3)};
   Message few = node("Loop", {"m", "", "x"}, {"y"}, {body({}, {"i", "c"}, {"c", "x"})});
   EXPECT_HAS(moduleOf(over({few}, {"y"}, constants)), "TN0219");
-  Message results = node("Loop", {"m", "", "x"}, {"y", "z"}, {body({}, {"i", "c", "a"}, {"c", "a"})});
+  Message results =
+      node("Loop", {"m", "", "x"}, {"y", "z"}, {body({}, {"i", "c", "a"}, {"c", "a"})});
   EXPECT_HAS(moduleOf(over({results}, {"y", "z"}, constants)), "fewer results");
   Message undefined = node("Loop", {"m", "", "x"}, {"y"}, {body({}, {"i", "c", "a"}, {"c", "q"})});
   EXPECT_HAS(moduleOf(over({undefined}, {"y"}, constants)), "nothing defines the result 'q'");
@@ -292,11 +300,11 @@ TEST_F(Loops, BodiesThatDoNotFitAreErrors) {
 
 TEST_F(Loops, WeightsOfABodyAreStoredOnce) {
   Messages nodes = {node("MatMul", {"a", "w"}, {"b"})};
-  Message loop = node("Loop", {"m", "", "x"}, {"y"},
-                      {body(nodes, {"i", "c", "a"}, {"c", "b"},
-                            {floats("w", {16, 16}, Floats(256, 0.5f))})});
-  std::string text = moduleOf(model(graph(
-      {{loop}, {valueInfo("x", kFloat, {1, 16})}, {named("y")}, {integer("m", 4)}})));
+  Message loop =
+      node("Loop", {"m", "", "x"}, {"y"},
+           {body(nodes, {"i", "c", "a"}, {"c", "b"}, {floats("w", {16, 16}, Floats(256, 0.5f))})});
+  std::string text = moduleOf(
+      model(graph({{loop}, {valueInfo("x", kFloat, {1, 16})}, {named("y")}, {integer("m", 4)}})));
   EXPECT_HAS(text, "tn.weight");
   EXPECT_TRUE(store.find("w"));
   EXPECT_FALSE(store.find("w.1"));
@@ -352,24 +360,24 @@ TEST_F(Loops, ScanNeedsAKnownLength) {
 TEST_F(Loops, ALoopBuildsASequence) {
   Messages nodes = {node("Cast", {"i"}, {"f"}, {attrInt("to", 1)}), node("Mul", {"x", "f"}, {"e"}),
                     node("SequenceInsert", {"q", "e"}, {"r"})};
-  Messages all = {node("SequenceEmpty", {}, {"none"}),
-                  node("Loop", {"m", "yes", "none"}, {"list"},
-                       {body(nodes, {"i", "c", "q"}, {"c", "r"})}),
-                  node("ConcatFromSequence", {"list"}, {"y"}, {attrInt("axis", 0)}),
-                  node("ConcatFromSequence", {"list"}, {"z"},
-                       {attrInt("axis", -1), attrInt("new_axis", 1)})};
-  expectFloats(run(over(all, {"y", "z"}, {integer("m", 3), boolean("yes", true)}),
-                   {floatsOf({2}, {1, 2})}),
-               {{0, 0, 1, 2, 2, 4}, {0, 1, 2, 0, 2, 4}});
+  Messages all = {
+      node("SequenceEmpty", {}, {"none"}),
+      node("Loop", {"m", "yes", "none"}, {"list"}, {body(nodes, {"i", "c", "q"}, {"c", "r"})}),
+      node("ConcatFromSequence", {"list"}, {"y"}, {attrInt("axis", 0)}),
+      node("ConcatFromSequence", {"list"}, {"z"}, {attrInt("axis", -1), attrInt("new_axis", 1)})};
+  expectFloats(
+      run(over(all, {"y", "z"}, {integer("m", 3), boolean("yes", true)}), {floatsOf({2}, {1, 2})}),
+      {{0, 0, 1, 2, 2, 4}, {0, 1, 2, 0, 2, 4}});
 }
 
 TEST_F(Loops, PositionsInSequencesCountFromBothEnds) {
   Messages constants = {integer("minus1", -1), integer("zero", 0), integer("minus2", -2)};
-  Messages all = {node("Neg", {"x"}, {"n"}), node("Exp", {"x"}, {"e"}),
+  Messages all = {node("Neg", {"x"}, {"n"}),
+                  node("Exp", {"x"}, {"e"}),
                   node("SequenceConstruct", {"x", "n"}, {"a"}),
                   node("SequenceInsert", {"a", "e", "minus1"}, {"b"}), // x e n
-                  node("SequenceErase", {"b"}, {"d"}),                  // x e
-                  node("SequenceErase", {"b", "minus2"}, {"f"}),        // x n
+                  node("SequenceErase", {"b"}, {"d"}),                 // x e
+                  node("SequenceErase", {"b", "minus2"}, {"f"}),       // x n
                   node("SequenceAt", {"f", "minus1"}, {"y"}),
                   node("SequenceAt", {"d", "zero"}, {"z"}),
                   node("SequenceLength", {"b"}, {"count"}),
@@ -407,7 +415,8 @@ TEST_F(Loops, AMapTakesElementsAndWholeTensors) {
 
 TEST_F(Loops, ElementsKeepTheirKnownSizes) {
   // x reshaped by a list of sizes that went through a sequence.
-  Messages all = {node("Shape", {"x"}, {"s"}), node("SplitToSequence", {"s"}, {"q"}),
+  Messages all = {node("Shape", {"x"}, {"s"}),
+                  node("SplitToSequence", {"s"}, {"q"}),
                   node("SequenceErase", {"q", "zero"}, {"p"}),
                   node("SequenceInsert", {"p", "minus"}, {"r"}),
                   node("ConcatFromSequence", {"r"}, {"to"}, {attrInt("axis", 0)}),
@@ -424,7 +433,8 @@ TEST_F(Loops, ContainersStayInsideOfTheModel) {
              "gap: Output: only tensors can be outputs");
   Messages nodes = {node("SequenceConstruct", {"x"}, {"q"}), node("Relu", {"q"}, {"y"})};
   EXPECT_HAS(moduleOf(over(nodes, {"y"}, {})), "input 0 is a sequence, not a tensor");
-  Messages byData = {node("SequenceConstruct", {"x"}, {"q"}), node("SequenceAt", {"q", "at"}, {"y"})};
+  Messages byData = {node("SequenceConstruct", {"x"}, {"q"}),
+                     node("SequenceAt", {"q", "at"}, {"y"})};
   EXPECT_HAS(moduleOf(over(byData, {"y"}, {}, {valueInfo("at", kInt64, {})})),
              "the position in the sequence is not a constant");
   Messages nothing = {node("SequenceEmpty", {}, {"q"}),
@@ -451,7 +461,8 @@ TEST_F(Loops, WhatAnOptionalHoldsIsKnown) {
 
 TEST_F(Loops, BranchesMayGiveSequences) {
   auto branch = [](const std::string &name, const std::vector<std::string> &elements) {
-    return attrGraph(name, graph({{node("SequenceConstruct", elements, {"q"})}, {}, {named("q")}, {}}));
+    return attrGraph(name,
+                     graph({{node("SequenceConstruct", elements, {"q"})}, {}, {named("q")}, {}}));
   };
   auto chosen = [&](const std::vector<std::string> &otherwise) {
     Messages all = {node("Neg", {"x"}, {"n"}),
@@ -462,7 +473,8 @@ TEST_F(Loops, BranchesMayGiveSequences) {
                {floatsOf({2}, {1, 2}), tensor(DType::Bool, {}, std::vector<char>{0})});
   };
   expectFloats(chosen({"n", "x"}), {{-1, -2, 1, 2}});
-  EXPECT_HAS(chosen({"n"}).status().toString(), "data decides between sequences of different lengths");
+  EXPECT_HAS(chosen({"n"}).status().toString(),
+             "data decides between sequences of different lengths");
 }
 
 } // namespace

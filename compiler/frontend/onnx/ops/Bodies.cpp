@@ -177,9 +177,8 @@ ImportedValue join(NodeContext &c, ImportedValues &parts, int64_t axis, bool isN
   }
   SmallVector<Sizes> elements;
   for (ImportedValue &part : parts) {
-    std::optional<Sizes> some = elements.size() < size_t{Sizes::kMaxElements}
-                                    ? c.sizesOf(part)
-                                    : std::nullopt;
+    std::optional<Sizes> some =
+        elements.size() < size_t{Sizes::kMaxElements} ? c.sizesOf(part) : std::nullopt;
     if (!some) {
       break;
     }
@@ -244,8 +243,8 @@ ImportedValue choose(NodeContext &c, Value condition, ImportedValue a, ImportedV
     }
     return a;
   }
-  bool isSame = (a.value && a.value == b.value) ||
-                (a.sizes && b.sizes && a.sizes->values == b.sizes->values);
+  bool isSame =
+      (a.value && a.value == b.value) || (a.sizes && b.sizes && a.sizes->values == b.sizes->values);
   return isSame ? a : tensorOf(c.select(condition, dataOf(c, a), dataOf(c, b)));
 }
 

@@ -21,8 +21,7 @@ struct ScanForm {
 };
 
 /// The axes and directions that two attributes give; an empty name stands for zeros.
-std::optional<Walks> readWalks(NodeContext &c, StringRef axes, StringRef directions,
-                               size_t count) {
+std::optional<Walks> readWalks(NodeContext &c, StringRef axes, StringRef directions, size_t count) {
   SmallVector<int64_t> zeros(count, 0);
   SmallVector<int64_t> places = axes.empty() ? zeros : c.integerList(axes, zeros);
   SmallVector<int64_t> ways = directions.empty() ? zeros : c.integerList(directions, zeros);
@@ -65,8 +64,7 @@ std::optional<std::vector<ImportedValues>> scanSlices(NodeContext &c, const Scan
     ImportedValues given = states;
     for (auto [walk, input] : llvm::zip_equal(form.inputs, inputs)) {
       AffineExpr place = c.constantSize(walk.isReversed ? length - 1 - i : i);
-      given.push_back(
-          takePart(c, input, walk.axis, place, c.constantSize(1), /*keepAxis=*/false));
+      given.push_back(takePart(c, input, walk.axis, place, c.constantSize(1), /*keepAxis=*/false));
     }
     std::optional<ImportedValues> results = c.failed() ? std::nullopt : unrolling.next(given);
     if (!results) {
@@ -227,8 +225,11 @@ constexpr OpRow kRows[] = {
      kMany,
      kMany,
      scan,
-     {needs({"body", kGraph}), needs({"num_scan_inputs", kInt}), {"scan_input_axes", kInts},
-      {"scan_input_directions", kInts}, {"scan_output_axes", kInts},
+     {needs({"body", kGraph}),
+      needs({"num_scan_inputs", kInt}),
+      {"scan_input_axes", kInts},
+      {"scan_input_directions", kInts},
+      {"scan_output_axes", kInts},
       {"scan_output_directions", kInts}}},
 };
 

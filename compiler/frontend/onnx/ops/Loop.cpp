@@ -164,8 +164,8 @@ private:
     }
     Type index = c.builder().getI64Type();
     Value count = c.sizeValue(c.symbols().canonical(trips.count), index);
-    return both(condition, c.compare(count, tn::Predicate::gt,
-                                     c.scalar(static_cast<double>(done), index)));
+    return both(condition,
+                c.compare(count, tn::Predicate::gt, c.scalar(static_cast<double>(done), index)));
   }
 
   bool importIteration(Unrolling &unrolling) {
@@ -228,8 +228,7 @@ private:
     } else if (constant) {
       hasEnded = *constant == 0;
     } else {
-      condition =
-          both(condition, c.reshape(c.importer().materialize(more, c.location()), {}));
+      condition = both(condition, c.reshape(c.importer().materialize(more, c.location()), {}));
     }
     return !c.failed();
   }
@@ -254,8 +253,8 @@ private:
       return joinNone(c, body.outputs[numCarried + 1 + k], 0);
     }
     ImportedValue all = join(c, scans[k], 0, /*isNewAxis=*/true);
-    return trips.count ? takePart(c, all, 0, c.constantSize(0),
-                                  c.symbols().canonical(trips.count), /*keepAxis=*/true)
+    return trips.count ? takePart(c, all, 0, c.constantSize(0), c.symbols().canonical(trips.count),
+                                  /*keepAxis=*/true)
                        : all;
   }
 
@@ -266,8 +265,8 @@ private:
   std::optional<int64_t> stated;
   int64_t done = 0;     ///< iterations
   ImportedValue number; ///< of the last iteration
-  Value condition;  ///< whether the next iteration may run, as data; null if it may for certain
-  Value ran;        ///< the same for the last one, if their number is stated
+  Value condition;      ///< whether the next iteration may run, as data; null if it may for certain
+  Value ran;            ///< the same for the last one, if their number is stated
   bool hasEnded = false;
   ImportedValues carried;
   /// What the last iteration was given. One that does not run is given the integers of the last one

@@ -32,9 +32,8 @@ std::optional<Sizes> foldAxisSlice(NodeContext &c, const Sizes &x, int64_t axis,
   if (axis < 0 || axis >= x.rank() || step == 0) {
     return std::nullopt;
   }
-  std::optional<AxisSlice> part =
-      clampSlice(c.symbols(), c.constantSize(x.shape[axis]), c.constantSize(start),
-                 c.constantSize(end), step);
+  std::optional<AxisSlice> part = clampSlice(c.symbols(), c.constantSize(x.shape[axis]),
+                                             c.constantSize(start), c.constantSize(end), step);
   return part ? sliceSizes(x, axis, *tn::constantDim(part->start), step,
                            *tn::constantDim(part->size))
               : std::nullopt;
