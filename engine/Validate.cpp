@@ -42,7 +42,7 @@ private:
   bool isExpr(ExprId id) const { return id < plan.exprs.size(); }
 
   /// Whether an expression names none but the first `count` symbols.
-  bool names(ExprId id, size_t count) const {
+  bool isOver(ExprId id, size_t count) const {
     return count == plan.symbols.size() || isValidProgram(plan.exprs.program(id), count);
   }
 
@@ -67,7 +67,7 @@ private:
         return portError(strCat("symbol ", i, " has no name or an empty range"));
       }
       if (i >= inputSymbols) {
-        if (!isExpr(symbol.bound) || !names(symbol.bound, i) || symbol.input != kNone ||
+        if (!isExpr(symbol.bound) || !isOver(symbol.bound, i) || symbol.input != kNone ||
             symbol.dim != kNone) {
           return portError(strCat("symbol '", symbol.name,
                                   "' has a dim, or no bound over the symbols before it"));
@@ -110,7 +110,7 @@ private:
         if (!isExpr(dim)) {
           return portError(strCat(what, ": a dim names no expression"));
         }
-        if (space == Space::Input && !names(dim, inputSymbols)) {
+        if (space == Space::Input && !isOver(dim, inputSymbols)) {
           return portError(strCat(what, ": a dim of it depends on data"));
         }
       }
@@ -178,7 +178,7 @@ private:
     if (known == plan.symbols.size()) {
       return true;
     }
-    auto isKnown = [&](ExprId id) { return id == kNone || names(id, known); };
+    auto isKnown = [&](ExprId id) { return id == kNone || isOver(id, known); };
     bool areKnown = std::ranges::all_of(instruction.sizes, isKnown) && isKnown(instruction.grid) &&
                     isKnown(instruction.scratch);
     for (uint32_t buffer : instruction.buffers) {

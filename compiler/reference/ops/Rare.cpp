@@ -5,6 +5,9 @@
 
 #include "compiler/graph/TnRare.h"
 
+#include <algorithm>
+#include <cstring>
+
 using namespace mlir;
 
 namespace tenon::reference {
@@ -139,8 +142,8 @@ template <typename T> bool overlaps(const T *a, const T *b, T most) {
 
 /// Of one batch and class.
 template <typename T>
-void selectBoxes(const T *boxes, const T *scores, const Bool *candidates, int64_t count,
-                    T overlap, int64_t most, int64_t *selected) {
+void selectBoxes(const T *boxes, const T *scores, const Bool *candidates, int64_t count, T overlap,
+                 int64_t most, int64_t *selected) {
   std::vector<int64_t> order;
   for (int64_t i = 0; i < count; ++i) {
     if (candidates[i].value != 0) {
@@ -152,8 +155,8 @@ void selectBoxes(const T *boxes, const T *scores, const Bool *candidates, int64_
   int64_t found = 0;
   for (int64_t box : order) {
     bool isKept = found < most && std::none_of(selected, selected + found, [&](int64_t better) {
-      return overlaps(boxes + 4 * better, boxes + 4 * box, overlap);
-    });
+                    return overlaps(boxes + 4 * better, boxes + 4 * box, overlap);
+                  });
     if (isKept) {
       selected[found++] = box;
     }

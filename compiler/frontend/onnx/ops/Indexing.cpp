@@ -148,31 +148,6 @@ void topK(NodeContext &c) {
   }
 }
 
-/// Elements where a constant condition holds.
-void compress(NodeContext &c) {
-  std::optional<SmallVector<int64_t>> condition = c.requireIntegers(1, "condition");
-  if (!condition) {
-    return;
-  }
-  SmallVector<int64_t> kept;
-  for (auto [i, value] : llvm::enumerate(*condition)) {
-    if (value != 0) {
-      kept.push_back(i);
-    }
-  }
-  Value x = c.value(0);
-  int64_t axis = 0;
-  if (c.hasAttribute("axis")) {
-    axis = c.axis("axis", 0, c.rank(0));
-  } else {
-    AffineExpr count = tn::elementCount(c.builder().getContext(), c.dims(0));
-    x = count ? c.reshape(x, {count}) : x;
-  }
-  Value indices =
-      c.integerConstant(kept, {static_cast<int64_t>(kept.size())}, c.builder().getI64Type());
-  c.setOutput(0, c.make<tn::GatherOp>(x, indices, axis));
-}
-
 void reverseSequence(NodeContext &c) {
   int64_t rank = c.rank(0);
   int64_t time = c.axis("time_axis", 0, rank);
@@ -205,7 +180,6 @@ void trilu(NodeContext &c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"Compress", 9, 2, 2, 1, compress, {{"axis", kInt}}},
     {"Gather", 1, 2, 2, 1, gather, {{"axis", kInt}}},
     {"GatherElements", 11, 2, 2, 1, gatherElements, {{"axis", kInt}}},
     {"GatherND", 11, 2, 2, 1, gatherNd, {{"batch_dims", kInt, 12}}},
