@@ -62,11 +62,11 @@ class OpDocs(unittest.TestCase):
         text = pathlib.Path(COMMAND[-1]).read_text()
         with tempfile.TemporaryDirectory() as folder:
             changed = pathlib.Path(folder) / "TnOps.td"
-            changed.write_text(text.replace('"Absolute value"', '"Absolute worth"'))
+            changed.write_text(text.replace('"The numbers behind elements', '"The numbers beside elements'))
             page = generated(changed)
             self.assertNotEqual(page, PAGE.read_text())
-            changed.write_text(text.replace('"Absolute value"', '""'))
-            self.assertEqual(["tn.abs"], undescribed(generated(changed)))
+            changed.write_text(text.replace('"The numbers behind elements of a type that is only stored"', '""'))
+            self.assertEqual(["tn.decode"], undescribed(generated(changed)))
 
 
 if __name__ == "__main__":

@@ -19,8 +19,55 @@ const std::vector<Operator> &operators() {
 }
 
 std::span<const Missing> operatorsWithoutGenerator() {
-  static constexpr Missing kMissing[] = {{"", ""}};
-  return std::span(kMissing).first(0);
+  constexpr const char *kRandom = "its numbers are not those of a peer";
+  constexpr const char *kRuntimes = "test/e2e/microsoft.py draws it, with ONNX Runtime as the truth";
+  constexpr const char *kMade = "made of operations that are drawn; ONNX's suite has its cases";
+  static constexpr Missing kMissing[] = {
+      {"AffineGrid", kMade},
+      {"ArrayFeatureExtractor", kMade},
+      {"Bernoulli", kRandom},
+      {"BiasGelu", kRuntimes},
+      {"Binarizer", kMade},
+      {"BitCast", kMade},
+      {"CausalConvWithState", kMade},
+      {"CenterCropPad", kMade},
+      {"Col2Im", kMade},
+      {"CumProd", kMade},
+      {"DFT", kMade},
+      {"DeformConv", kMade},
+      {"Det", kMade},
+      {"EmbedLayerNormalization", kRuntimes},
+      {"FastGelu", kRuntimes},
+      {"FusedMatMul", kRuntimes},
+      {"GridSample", kMade},
+      {"GroupQueryAttention", kRuntimes},
+      {"LinearAttention", kMade},
+      {"MatMulNBits", kRuntimes},
+      {"MaxUnpool", kMade},
+      {"MelWeightMatrix", kMade},
+      {"MultiHeadAttention", kRuntimes},
+      {"Multinomial", kRandom},
+      {"QLinearAdd", kRuntimes},
+      {"QLinearAveragePool", kRuntimes},
+      {"QLinearConcat", kRuntimes},
+      {"QLinearGlobalAveragePool", kRuntimes},
+      {"QLinearLeakyRelu", kRuntimes},
+      {"QLinearMul", kRuntimes},
+      {"QLinearSigmoid", kRuntimes},
+      {"QLinearSoftmax", kRuntimes},
+      {"QuickGelu", kRuntimes},
+      {"RandomNormal", kRandom},
+      {"RandomNormalLike", kRandom},
+      {"RandomUniform", kRandom},
+      {"RandomUniformLike", kRandom},
+      {"RoiAlign", kMade},
+      {"STFT", kMade},
+      {"SimplifiedLayerNormalization", kRuntimes},
+      {"SkipLayerNormalization", kRuntimes},
+      {"SkipSimplifiedLayerNormalization", kRuntimes},
+      {"TensorScatter", kMade},
+      {"TfIdfVectorizer", kMade}};
+  return kMissing;
 }
 
 int64_t axisOf(Sketch &sketch, const Value &value) {

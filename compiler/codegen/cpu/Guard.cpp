@@ -32,7 +32,7 @@ static_assert(offsetof(TenonKernelContext, ranges) == 24 &&
 /// Whether [p, p + n) lies in a range that may be written, if `write` is set. Nothing lies
 /// everywhere.
 constexpr StringLiteral kIsInside = R"(
-define internal i1 @tenon_is_inside(ptr %context, ptr %p, i64 %n, i1 %write) {
+define i1 @tenon_is_inside(ptr %context, ptr %p, i64 %n, i1 %write) {
 entry:
   %rangesAt = getelementptr i8, ptr %context, i64 24
   %ranges = load ptr, ptr %rangesAt
@@ -274,9 +274,15 @@ Error guardAccesses(Module &module, StringRef name) {
   inlineAll(module, *kernel);
   SMDiagnostic diagnostic;
   std::unique_ptr<Module> check = parseAssemblyString(kIsInside, diagnostic, module.getContext());
+  if (check) {
+    check->setDataLayout(module.getDataLayout());
+    check->setTargetTriple(module.getTargetTriple());
+  }
   if (!check || Linker::linkModules(module, std::move(check))) {
     return createStringError("cannot add the guard: " + diagnostic.getMessage());
   }
+  // The linker leaves out what is internal before it is called.
+  module.getFunction("tenon_is_inside")->setLinkage(GlobalValue::InternalLinkage);
   return Guard(*kernel).run();
 }
 

@@ -66,12 +66,16 @@ LogicalResult expandMath(ModuleOp module) {
 
 } // namespace
 
-LogicalResult lowerRegion(RegionBuilder &region) {
-  if (failed(emitSteps(region)) || failed(expandMath(*region.kernels))) {
+LogicalResult lowerKernels(RegionBuilder &region) {
+  if (failed(expandMath(*region.kernels))) {
     return failure();
   }
   reportFailures(region);
   return lowerToNvvm(*region.kernels, region.indexBits());
+}
+
+LogicalResult lowerRegion(RegionBuilder &region) {
+  return success(succeeded(emitSteps(region)) && succeeded(lowerKernels(region)));
 }
 
 void registerRegionDialects(DialectRegistry &registry) {

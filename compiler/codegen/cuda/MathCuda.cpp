@@ -152,7 +152,8 @@ constexpr std::array<double, 5> kGeluTail = {-1.1499033284372517, -0.46305419315
                                              -0.00033660798355895016};
 
 /// h + h erf(x / sqrt 2) with h = x / 2 is max(x, 0) - |x| (1 - erf(|x| / sqrt 2)) / 2. |x| is
-/// bounded so that infinity does not meet the 0 that is left of it. Where x has 16 bits and the
+/// bounded so that infinity does not meet the 0 that is left of it; max(x, 0) is (x + |x|) / 2, so
+/// that minus infinity gives NaN as it does in the formula. Where x has 16 bits and the
 /// result too, only the second factor needs more, and the rest is done for two elements at once;
 /// that rounds once more.
 struct WholeGelu : OpRewritePattern<math::ErfOp> {
@@ -187,7 +188,7 @@ private:
     constexpr double kBound = 16;
     Real x(rewriter, loc, operand), magnitude = x.abs();
     Value bounded = magnitude.create<arith::MinimumFOp>(Value(magnitude), magnitude.number(kBound));
-    Real positive(rewriter, loc, x.create<arith::MaximumFOp>(Value(x), x.number(0)));
+    Real positive = x.fma(x.number(0.5), magnitude * x.number(0.5));
     bool isWide = operand.getType().isF32();
     Type wide = rewriter.getF32Type();
     Real a(rewriter, loc, isWide ? bounded : x.create<arith::ExtFOp>(wide, bounded));
@@ -205,10 +206,18 @@ Value rewriteLog(math::LogOp op, PatternRewriter &rewriter) {
   return approximate("lg2.approx.f", x, rewriter, op.getLoc()) * kLn2;
 }
 
+/// An operand of the kernel whose reciprocal may be below the least normal float, or above the
+/// largest.
+bool isAnyBFloat(Value value) {
+  arith::ExtFOp widened = value.getDefiningOp<arith::ExtFOp>();
+  return widened && widened.getIn().getType().isBF16();
+}
+
 Value rewriteDiv(arith::DivFOp op, PatternRewriter &rewriter) {
   Attribute divisor;
   // LLVM turns a division by a power of two into a product.
-  if (!endsInHalf(op) || matchPattern(op.getRhs(), m_Constant(&divisor))) {
+  if (!endsInHalf(op) || matchPattern(op.getRhs(), m_Constant(&divisor)) ||
+      isAnyBFloat(op.getRhs())) {
     return {};
   }
   Real a(rewriter, op.getLoc(), op.getLhs());

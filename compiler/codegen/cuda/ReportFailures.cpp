@@ -10,6 +10,19 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
+/// A kernel returns nothing, which FunctionOpInterface takes for a type that cannot be extended.
+Value addPointer(LLVM::LLVMFuncOp kernel, Type pointer) {
+  LLVM::LLVMFunctionType type = kernel.getFunctionType();
+  SmallVector<Type> parameters(type.getParams());
+  parameters.push_back(pointer);
+  SmallVector<DictionaryAttr> attributes;
+  kernel.getAllArgAttrs(attributes);
+  attributes.push_back(DictionaryAttr::get(kernel.getContext()));
+  kernel.setFunctionType(LLVM::LLVMFunctionType::get(type.getReturnType(), parameters));
+  kernel.setAllArgAttrs(attributes);
+  return kernel.getBody().addArgument(pointer, kernel.getLoc());
+}
+
 /// At the end a thread in which something failed sets a byte for each kind of failure.
 bool reportAtEnd(LLVM::LLVMFuncOp kernel) {
   Value word = collectFailures(kernel, [](tn::RequireOp op) { return OpBuilder(op); });
@@ -18,12 +31,7 @@ bool reportAtEnd(LLVM::LLVMFuncOp kernel) {
   }
   OpBuilder builder(kernel.getBody().back().getTerminator());
   ThreadBuilder code(builder, kernel.getLoc());
-  unsigned position = kernel.getNumArguments();
-  LogicalResult inserted = kernel.insertArgument(position, code.pointerType(Space::Generic),
-                                                 DictionaryAttr(), kernel.getLoc());
-  assert(succeeded(inserted) && "a kernel's type takes one argument more");
-  (void)inserted;
-  Value status = code.toGlobal(kernel.getArgument(position));
+  Value status = code.toGlobal(addPointer(kernel, code.pointerType(Space::Generic)));
   Value bits = code.load(code.i32Type(), word, 4);
   code.when(code.isLess(code.i32(0), bits), [&](const ThreadBuilder &failed) {
     for (tn::Failure failure :

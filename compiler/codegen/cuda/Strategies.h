@@ -33,6 +33,9 @@ mlir::FailureOr<bool> emitGemv(RegionBuilder &region);
 /// Any region: kernels with a thread for a few outputs, and what lies between them stored.
 mlir::FailureOr<bool> emitPoints(RegionBuilder &region);
 
+/// What an emitter has left in a region's kernels, to the LLVM and NVVM dialects; steps that can
+/// fail are marked. Fails after a diagnostic.
+mlir::LogicalResult lowerKernels(RegionBuilder &region);
 /// All of a region's steps by the emitters of its strategy; its kernels end in the LLVM and NVVM
 /// dialects. Fails after a diagnostic.
 mlir::LogicalResult lowerRegion(RegionBuilder &region);

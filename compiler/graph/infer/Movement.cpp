@@ -160,8 +160,9 @@ bool isInside(AffineExpr size, AffineExpr start, AffineExpr count, int64_t step)
   MLIRContext *context = size.getContext();
   AffineExpr one = getAffineConstantExpr(1, context);
   AffineExpr minusOne = getAffineConstantExpr(-1, context);
-  AffineExpr last =
-      addDims(start, multiplyDims(addDims(count, minusOne), getAffineConstantExpr(step, context)));
+  AffineExpr distance =
+      multiplyDims(addDims(count, minusOne), getAffineConstantExpr(step, context));
+  AffineExpr last = constantDim(count) == 1 ? start : addDims(start, distance);
   AffineExpr lowest = step > 0 ? start : last;
   AffineExpr needed = addDims(step > 0 ? last : start, one);
   auto atLeast = [](AffineExpr a, AffineExpr b) {

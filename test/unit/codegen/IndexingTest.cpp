@@ -2,6 +2,7 @@
 // quantization, parts of a dim, and integer division that would trap.
 #include "LoadedCode.h"
 #include "RegionCheck.h"
+#include "engine/KernelAbi.h"
 
 #include <algorithm>
 
@@ -155,11 +156,11 @@ TEST(IndexingTest, ReducesNothingToTheNeutralElement) {
                  "(tensor<2x0x4xf32>) -> tensor<2x1x4xf32>\nreturn %0 : tensor<2x1x4xf32>")));
 }
 
-TEST(IndexingTest, AttendsWithAMaskOfOneConstant) {
+TEST(IndexingTest, AttendsWithAMaskOfOneElement) {
   std::string tensor = "tensor<1x2x3x4xf32>";
   EXPECT_TRUE(matchesReference(kernelText(
-      "attention", "(%q: " + tensor + ", %k: " + tensor + ", %v: " + tensor + ") -> " + tensor,
-      "%m = tn.constant dense<5.0e-01> : tensor<f32> : tensor<f32>\n"
+      "attention",
+      "(%q: " + tensor + ", %k: " + tensor + ", %v: " + tensor + ", %m: tensor<f32>) -> " + tensor,
       "%0 = tn.attention %q, %k, %v mask %m {causal = false, headsInner = array<i1: false, false, "
       "false, false>, scale = 0.5 : f64} : (" +
           tensor + ", " + tensor + ", " + tensor + ", tensor<f32>) -> " + tensor +
@@ -183,7 +184,10 @@ TEST(IndexingTest, IntegerDivisionNeverTraps) {
     for (engine::CpuLevel level : machineLevels()) {
       llvm::Expected<Kernel> kernel = compileRegion(text, "tested", level);
       ASSERT_TRUE(bool(kernel)) << llvm::toString(kernel.takeError());
-      std::vector<reference::Tensor> results = runKernel(*kernel, level, {a, b}, {a}, {}, 1);
+      int32_t status = TENON_KERNEL_OK;
+      std::vector<reference::Tensor> results =
+          runKernel(*kernel, level, {a, b}, {a}, {}, 1, &status);
+      EXPECT_EQ(status, TENON_KERNEL_ARITHMETIC) << op;
       const int32_t *first = results.front().as<int32_t>();
       EXPECT_EQ(std::vector<int32_t>(first, first + 4), expected) << op;
     }
@@ -198,9 +202,11 @@ TEST(IndexingTest, AnIntegerMeanOfNothingDoesNotTrap) {
   for (engine::CpuLevel level : machineLevels()) {
     llvm::Expected<Kernel> kernel = compileRegion(text, "tested", level);
     ASSERT_TRUE(bool(kernel)) << llvm::toString(kernel.takeError());
+    int32_t status = TENON_KERNEL_OK;
     std::vector<reference::Tensor> results =
         runKernel(*kernel, level, {*reference::Tensor::create(DType::I32, {2, 0})},
-                  {*reference::Tensor::create(DType::I32, {2})}, {}, 1);
+                  {*reference::Tensor::create(DType::I32, {2})}, {}, 1, &status);
+    EXPECT_EQ(status, TENON_KERNEL_ARITHMETIC);
     EXPECT_EQ(results.front().as<int32_t>()[0], 0);
   }
 }
@@ -218,6 +224,7 @@ TEST(IndexingTest, NothingIsReadOfAnEmptyTensor) {
   struct Case {
     std::string signature, body;
     std::vector<reference::Tensor> inputs;
+    int32_t status = TENON_KERNEL_INDEX_RANGE;
   };
   std::string gathered = " : (tensor<0x1xf32>, tensor<4x1xi64>) -> tensor<4x1xf32>";
   std::string signature = "(%a: tensor<0x1xf32>, %i: tensor<4x1xi64>) -> tensor<4x1xf32>";
@@ -232,14 +239,17 @@ TEST(IndexingTest, NothingIsReadOfAnEmptyTensor) {
            {"(%a: tensor<0x1xf32>) -> tensor<4x1xf32>",
             "%0 = tn.pad <constant> %a {begins = array<i64: 4, 0>, ends = array<i64: 0, 0>} : "
             "(tensor<0x1xf32>) -> tensor<4x1xf32>",
-            {empty}}}) {
+            {empty},
+            TENON_KERNEL_OK}}) {
     std::string text =
         kernelText("single", tried.signature, tried.body + "\nreturn %0 : tensor<4x1xf32>");
     for (engine::CpuLevel level : machineLevels()) {
       llvm::Expected<Kernel> kernel = compileRegion(text, "tested", level);
       ASSERT_TRUE(bool(kernel)) << llvm::toString(kernel.takeError());
+      int32_t status = TENON_KERNEL_OK;
       std::vector<reference::Tensor> results =
-          runKernel(*kernel, level, tried.inputs, {result}, {}, 1);
+          runKernel(*kernel, level, tried.inputs, {result}, {}, 1, &status);
+      EXPECT_EQ(status, tried.status) << tried.body;
       const float *first = results.front().as<float>();
       EXPECT_EQ(std::vector<float>(first, first + 4), std::vector<float>(4, 0)) << tried.body;
     }

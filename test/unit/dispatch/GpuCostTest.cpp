@@ -130,18 +130,19 @@ TEST_F(GpuCostTest, LargeProductsEndWithGelu) {
 
 /// By constant weights, where four warps multiply together, of more rows than are streamed.
 TEST_F(GpuCostTest, SmallProductsEndWithGelu) {
-  auto regions = [&](llvm::StringRef arch, int rows, llvm::StringRef more = "") {
+  auto regions = [&](llvm::StringRef arch, int rows, llvm::StringRef more = "",
+                     llvm::StringRef bias = "%c") {
     std::string a = llvm::formatv("tensor<{0}x768xf16>", rows);
     std::string y = llvm::formatv("tensor<{0}x3072xf16>", rows);
     std::string text = llvm::formatv(R"(
       %w = tn.weight "w" : tensor<768x3072xf16>
       %c = tn.weight "c" : tensor<3072xf16>
-      %0 = tn.matmul %a, %w : ({0}, tensor<768x3072xf16>) -> {1}
-      %1 = tn.add %0, %c : ({1}, tensor<3072xf16>) -> {1}
-      %2 = tn.gelu %1 : {1}
       {2}
+      %0 = tn.matmul %a, %w : ({0}, tensor<768x3072xf16>) -> {1}
+      %1 = tn.add %0, {3} : ({1}, tensor<3072xf16>) -> {1}
+      %2 = tn.gelu %1 : {1}
       return %2 : {1})",
-                                     a, y, more);
+                                     a, y, more, bias);
     return run(llvm::formatv("(%a: {0}, %b: tensor<768xf16>) -> {1}", a, y).str(), text,
                cudaProfile(*engine::parseCudaArch(arch)));
   };
@@ -153,10 +154,11 @@ TEST_F(GpuCostTest, SmallProductsEndWithGelu) {
   EXPECT_EQ(regions("sm_90a", 1024), apart);
   // A weight that something else reads too stays as it is.
   EXPECT_EQ(regions("sm_90a", 128,
-                    "%3 = tn.mul %w, %w : (tensor<768x3072xf16>, tensor<768x3072xf16>) -> "
-                    "tensor<768x3072xf16>")
-                .front(),
-            "contraction(matmul, add)");
+                    "%3 = tn.reduce <sum> %w {axes = array<i64: 0>, keepdims = false} : "
+                    "(tensor<768x3072xf16>) -> tensor<3072xf16>",
+                    "%3")
+                .back(),
+            "elementwise(gelu)");
 }
 
 /// Those that were the fastest of several, or nearly, and products for which none was.

@@ -34,7 +34,9 @@ def signature(schema):
 
 
 def schemas():
-    yield from ((s.name, s) for s in defs.get_all_schemas_with_history() if s.domain == "")
+    for s in defs.get_all_schemas_with_history():
+        if s.domain in ("", "ai.onnx.ml"):
+            yield (f"{s.domain}:{s.name}" if s.domain else s.name), s
     for s in runtime.get_all_operator_schema():
         if s.domain == "com.microsoft":
             yield f"{s.domain}:{s.name}", s

@@ -101,7 +101,7 @@ TEST(Engine, RefusesAMachineItWasNotCompiledFor) {
 TEST(Engine, RefusesMissingKernels) {
   TestEngine engine(test::dynamicPlan(), test::productWeights());
   engine.content.variants[0].variant.kernels[6] = "test_missing";
-  Status status = Engine::open(engine.writeTemporary("missing.tenon")).status();
+  Status status = engine.write(test::temporaryPath("missing.tenon")).status();
   EXPECT_EQ(ErrorId::EngineBadCode, status.id());
   EXPECT_NE(std::string_view::npos, status.message().find("test_missing")) << status.message();
 }

@@ -348,7 +348,8 @@ TEST(PublicApi, NullsHaveADocumentedAnswerInEveryFunction) {
 TEST(PublicApi, TypesMatchTheEngines) {
   EXPECT_EQ(static_cast<int>(TENON_F32), static_cast<int>(DType::F32));
   EXPECT_EQ(static_cast<int>(TENON_BOOL), static_cast<int>(DType::Bool));
-  EXPECT_EQ(static_cast<int>(TENON_COMPLEX128), static_cast<int>(kLastDType));
+  EXPECT_EQ(static_cast<int>(TENON_COMPLEX128), static_cast<int>(DType::Complex128));
+  EXPECT_EQ(static_cast<int>(TENON_U2), static_cast<int>(kLastDType));
 }
 
 /// Names after (NEEDED) in the output of readelf.

@@ -89,6 +89,7 @@ template <Numbers numbers> void randomShape(NodeContext &c) {
 }
 
 template <Numbers numbers> void randomLike(NodeContext &c) {
+  c.ignoreInput(0); // its shape and type are what counts
   if (Type element = c.elementNamed("dtype", c.element(0))) {
     c.setOutput(0, c.cast(numbers(c, c.dims(0)), element));
   }

@@ -3,9 +3,8 @@
 
 #include "EmulatedRegion.h"
 #include "GpuEmulator.h"
-#include "compiler/codegen/common/VectorMath.h"
 #include "compiler/codegen/cuda/EmitPtx.h"
-#include "compiler/codegen/cuda/MathCuda.h"
+#include "compiler/codegen/cuda/Strategies.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
@@ -14,7 +13,6 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -69,12 +67,7 @@ llvm::Expected<Compiled> compile(const std::string &text, const Emitter &emitter
   if (failed(taken) || !*taken) {
     return llvm::createStringError("the emitter does not take the region");
   }
-  ModuleOp kernels = *result.region->kernels;
-  RewritePatternSet math(result.context.get());
-  populateMathCudaPatterns(math);
-  populateExpandMathPatterns(math);
-  if (failed(verify(kernels)) || failed(applyPatternsGreedily(kernels, std::move(math))) ||
-      failed(lowerToNvvm(kernels, result.region->indexBits()))) {
+  if (failed(verify(*result.region->kernels)) || failed(lowerKernels(*result.region))) {
     return llvm::createStringError("the kernels are not valid");
   }
   return result;
