@@ -19,6 +19,7 @@ public:
   mlir::AffineExpr get(llvm::StringRef name, int64_t min, int64_t max, bool declared);
   /// A new symbol that data decides, from 0 to `bound`.
   mlir::AffineExpr addDataDependent(llvm::StringRef name, mlir::AffineExpr bound);
+  bool dependsOnData(mlir::AffineExpr expression) const;
   bool contains(llvm::StringRef name) const;
   mlir::AffineExpr constant(int64_t value) const;
 
@@ -66,7 +67,6 @@ private:
   bool narrow(unsigned symbol, int64_t min, int64_t max);
   bool narrowTo(mlir::AffineExpr value, tn::Symbol range);
   mlir::AffineExpr stated(unsigned symbol, tn::LinearDim &form) const;
-  bool dependsOnData(mlir::AffineExpr expression) const;
   mlir::AffineExpr overInputs(mlir::AffineExpr expression) const;
   void record(tn::ConstraintKind kind, mlir::AffineExpr left, mlir::AffineExpr right);
 

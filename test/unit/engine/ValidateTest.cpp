@@ -264,7 +264,7 @@ TEST(Validate, Instructions) {
       {"fill that reads", bad, [](Plan &p) { p.instructions[3].reads = 1; }},
       {"copy of one", bad, [](Plan &p) { p.instructions[3].kind = InstructionKind::Copy; }}};
   for (InstructionKind kind :
-       {InstructionKind::Call, InstructionKind::Host, InstructionKind::Size, InstructionKind::Alloc,
+       {InstructionKind::Call, InstructionKind::Host, InstructionKind::Alloc,
         InstructionKind::Free, InstructionKind::Invoke, InstructionKind::Branch,
         InstructionKind::Event, InstructionKind::Wait, static_cast<InstructionKind>(200)}) {
     cases.push_back({"kind of a later release", unsupported,

@@ -1,7 +1,7 @@
 // Operators that keep as many elements as data says. What they keep is listed first, with room for
 // all of them; tn.take_first cuts the list where data says. Relies on the symbol that it binds
 // standing in the shapes of all that follows.
-#include "compiler/frontend/onnx/NodeContext.h"
+#include "compiler/frontend/onnx/Selection.h"
 
 #include "compiler/graph/TnRare.h"
 
@@ -16,28 +16,14 @@ using tn::ReduceKind;
 /// Most boxes of a class that there is room for though there may be fewer boxes at all.
 constexpr int64_t kMostPlaces = 4096;
 
-/// The first `count` rows of x.
-Value takeFirst(NodeContext &c, Value x, Value count) {
-  if (!x || !count || c.failed()) {
-    return Value();
+/// The result that an operation of this kind has made of x already.
+template <typename Op> Value made(Value x, Type type) {
+  for (Operation *user : x.getUsers()) {
+    if (isa<Op>(user) && user->getResultTypes().front() == type) {
+      return user->getResult(0);
+    }
   }
-  tn::Dims dims = tn::getDims(x.getType());
-  std::string name = ("#" + StringRef(c.node.outputs[0])).str();
-  dims[0] = c.symbols().addDataDependent(name, dims[0]);
-  return c.makeTyped<tn::TakeFirstOp>(tn::makeTensor(dims, getElementTypeOrSelf(x)), x, count);
-}
-
-/// The numbers of the true elements of a list.
-Value truePositions(NodeContext &c, Value mask) {
-  if (!mask || c.failed()) {
-    return Value();
-  }
-  Type index = c.builder().getI64Type();
-  OperationState state(c.location(), tn::TruePositionsOp::getOperationName());
-  tn::TruePositionsOp::build(c.builder(), state, tn::withElement(mask.getType(), index),
-                             RankedTensorType::get({}, index), mask);
-  Operation *found = c.finish(state);
-  return found ? takeFirst(c, found->getResult(0), found->getResult(1)) : Value();
+  return Value();
 }
 
 Value flatten(NodeContext &c, Value x) {
@@ -47,7 +33,34 @@ Value flatten(NodeContext &c, Value x) {
     c.gap("the number of elements is too large");
     return Value();
   }
-  return c.reshape(x, count);
+  Value known = made<tn::ReshapeOp>(x, tn::makeTensor({count}, getElementTypeOrSelf(x)));
+  return known ? known : c.reshape(x, count);
+}
+
+/// The numbers of the elements of x, as a list, that are not zero. Nodes that ask for the same have
+/// one answer, so that what they select is known to be of one size.
+Value truePositions(NodeContext &c, Value x) {
+  if (!x || c.failed()) {
+    return Value();
+  }
+  Type flag = c.builder().getI1Type(), index = c.builder().getI64Type();
+  Value mask = made<tn::CastOp>(x, tn::withElement(x.getType(), flag));
+  mask = flatten(c, mask ? mask : c.cast(x, flag));
+  if (!mask) {
+    return Value();
+  }
+  Type list = tn::withElement(mask.getType(), index);
+  if (Value positions = made<tn::TruePositionsOp>(mask, list)) {
+    for (Operation *user : positions.getUsers()) {
+      if (isa<tn::TakeFirstOp>(user)) {
+        return user->getResult(0);
+      }
+    }
+  }
+  OperationState state(c.location(), tn::TruePositionsOp::getOperationName());
+  tn::TruePositionsOp::build(c.builder(), state, list, RankedTensorType::get({}, index), mask);
+  Operation *found = c.finish(state);
+  return found ? takeFirst(c, found->getResult(0), found->getResult(1), 0, nullptr) : Value();
 }
 
 /// The index along each dim of elements that are given by their numbers.
@@ -87,7 +100,7 @@ void nonZero(NodeContext &c) {
   if (c.rank(0) == 0) {
     return c.gap("its input is a scalar", "give the input a dimension");
   }
-  Value numbers = truePositions(c, flatten(c, c.cast(c.value(0), c.builder().getI1Type())));
+  Value numbers = truePositions(c, c.value(0));
   c.setOutput(0, stack(c, coordinates(c, numbers, c.dims(0)), 0));
 }
 
@@ -259,7 +272,7 @@ void unique(NodeContext &c) {
   Value places = c.make<tn::ScatterElementsOp>(nothing, inverse, c.select(isFirst, numbers, zero),
                                                int64_t{0}, tn::ScatterKind::max);
   Value found = c.reduce(ReduceKind::sum, c.select(isFirst, one, zero), {0}, false);
-  Value indices = takeFirst(c, places, found);
+  Value indices = takeFirst(c, places, found, 0, nullptr);
   c.setOutput(0, c.make<tn::GatherOp>(x, indices, axis));
   if (c.wantsOutput(1)) {
     c.setOutput(1, indices);
@@ -280,6 +293,29 @@ constexpr OpRow kRows[] = {
 };
 
 } // namespace
+
+Value takeFirst(NodeContext &c, Value x, Value count, int64_t axis, AffineExpr most) {
+  if (!x || !count || c.failed()) {
+    return Value();
+  }
+  SmallVector<int64_t> order = {axis}, back;
+  for (int64_t i = 0; i < cast<RankedTensorType>(x.getType()).getRank(); ++i) {
+    back.push_back(i < axis ? i + 1 : i == axis ? 0 : i);
+    if (i != axis) {
+      order.push_back(i);
+    }
+  }
+  Value rows = c.transpose(x, order);
+  if (!rows) {
+    return Value();
+  }
+  tn::Dims dims = tn::getDims(rows.getType());
+  std::string name = ("#" + StringRef(c.node.outputs[0])).str();
+  dims[0] = c.symbols().addDataDependent(name, most ? most : dims[0]);
+  Value taken = c.makeTyped<tn::TakeFirstOp>(tn::makeTensor(dims, getElementTypeOrSelf(rows)), rows,
+                                             count);
+  return taken ? c.transpose(taken, back) : Value();
+}
 
 ArrayRef<OpRow> selectionRows() { return kRows; }
 
