@@ -51,7 +51,7 @@ TEST_F(Selection, AConditionThatIsKnownMakesAConstantSize) {
   std::string text = moduleOf(model(graph({{node("Compress", {"x", "c"}, {"y"}, {attrInt("axis", 1)})},
                                            {kRows},
                                            {Message().text(1, "y")},
-                                           {rawTensor("c", kBool, {3}, {'\1', '\0', '\1'})}})));
+                                           {rawTensor("c", kBool, {3}, std::string("\1\0\1", 3))}})));
   EXPECT_HAS_NOT(text, "tn.take_first");
   EXPECT_HAS(text, "-> (s0, 2)");
 }
