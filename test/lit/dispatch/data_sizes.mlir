@@ -6,8 +6,8 @@
 module attributes {tn.symbols = [#tn.symbol<"kept", 0, 9>]} {
 // CHECK-LABEL: @main
 func.func @main(%x: tensor<9xf32>, %one: tensor<f32>) -> tensor<?xf32, #list> {
-  %zero = tn.constant dense<0.0> : tensor<f32>
-  %mask = tn.compare <gt> %x, %zero : (tensor<9xf32>, tensor<f32>) -> tensor<9xi1>
+  %zero = tn.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %mask = tn.compare %x <gt> %zero : (tensor<9xf32>, tensor<f32>) -> tensor<9xi1>
   // CHECK: tn.region "cpu" "single"
   // CHECK: tn.true_positions
   // CHECK: tn.region "cpu" "single"
