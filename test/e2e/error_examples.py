@@ -136,6 +136,9 @@ def files(engine):
         "two.onnx": build(node("Add", ["x", "z"], ["y"]), inputs=two),
         "sum.onnx": build(node("Add", ["x", "w"], ["y"]), inputs=[value("x", ["n"])],
                           weights=[numpy_helper.from_array(np.zeros(4, np.float32), "w")]),
+        "best.onnx": build(node("TopK", ["x", "k"], ["y", "places"]),
+                           inputs=[value("x", [2, 3]), value("k", [1], TensorProto.INT64)],
+                           outputs=[value("y", [2, 2]), value("places", [2, 2], TensorProto.INT64)]),
         "wide.onnx": build(inputs=[value("x", ["n", 1000000])]),
         "phase.mlir": b"module attributes {} {}\n",
         "cut.tenon": engine[:-100], "longer.tenon": engine + b"x", "newer.tenon": flip(engine, 9),
@@ -175,7 +178,7 @@ EXAMPLES = {
     "TN0518": "tenon run cnn.tenon --isa avx512", "TN0520": "tenon explain fusion record.tenon",
     "TN0601": "tenon run two.onnx --inputs x=x.npy", "TN0602": "tenon run cnn.tenon --inputs x.npy",
     "TN0603": "tenon run cnn.tenon --batch 100", "TN0604": "tenon run two.onnx --inputs x=x.npy --inputs z=z.npy",
-    "TN0612": "tenon run sum.onnx --batch 3",
+    "TN0611": "tenon run best.onnx --inputs x=x.npy --inputs k=three.npy", "TN0612": "tenon run sum.onnx --batch 3",
     "TN0721": "tenon compile cnn.onnx --target cuda:sm_90 --ptxas /bin/true",
     "TN0722": "tenon compile cnn.onnx --target cuda:sm_90 --ptxas ./ptxas --no-cache",
     "TN0901": "tenon run wide.onnx --shape x:[1..2000000000]x1000000 --batch 2000000000",
@@ -203,6 +206,7 @@ class Runs:
         from PIL import Image
         Image.fromarray(np.zeros((8, 8), np.uint8)).save(self.folder / "cat.png")
         np.save(self.folder / "x.npy", np.zeros((2, 3), np.float32))
+        np.save(self.folder / "three.npy", np.array([3]))
         np.save(self.folder / "z.npy", np.zeros((5, 3), np.float32))
         np.save(self.folder / "doubles.npy", np.zeros((1, 1, 28, 28)))
 

@@ -103,7 +103,8 @@ class Shapes(ToolTest):
             try:
                 want = reference.run(None, tensors)[0]
             except Exception:
-                want = None
+                # ONNX's reference has no negative padding.
+                want = tensors["x"][2:-1] if name == "a border taken off" and sizes["N"] >= 3 else None
             if done.returncode == 0:
                 have = np.load(got)[nodes[-1][2].split()[0]]
                 if want is None and have.size == 0:

@@ -17,8 +17,8 @@ PAGE = SOURCE / "docs/ops/tn.md"
 COMMAND = sys.argv[1:]
 
 
-def generated(definitions):
-    return subprocess.run([*COMMAND[:-1], definitions], check=True, capture_output=True, text=True).stdout
+def generated(*options):
+    return subprocess.run([COMMAND[0], *options, *COMMAND[1:]], check=True, capture_output=True, text=True).stdout
 
 
 def undescribed(page):
@@ -44,7 +44,7 @@ class OpDocs(unittest.TestCase):
     maxDiff = 2000
 
     def test_page_is_current(self):
-        self.assertEqual(generated(COMMAND[-1]), PAGE.read_text(), "run the target docs_ops and commit the page")
+        self.assertEqual(generated(), PAGE.read_text(), "run the target docs_ops and commit the page")
 
     def test_each_operation_is_described(self):
         page = PAGE.read_text()
@@ -59,14 +59,15 @@ class OpDocs(unittest.TestCase):
         self.assertEqual([("compiler/graph/TnOps.td", "\ndef Tn_GoneOp\n")], misquotations(planted))
 
     def test_planted(self):
-        text = pathlib.Path(COMMAND[-1]).read_text()
+        name = "compiler/graph/TnOps.td"
+        text = (SOURCE / name).read_text()
         with tempfile.TemporaryDirectory() as folder:
-            changed = pathlib.Path(folder) / "TnOps.td"
-            changed.write_text(text.replace('"The numbers behind elements', '"The numbers beside elements'))
-            page = generated(changed)
-            self.assertNotEqual(page, PAGE.read_text())
-            changed.write_text(text.replace('"The numbers behind elements of a type that is only stored"', '""'))
-            self.assertEqual(["tn.decode"], undescribed(generated(changed)))
+            changed = pathlib.Path(folder) / name
+            changed.parent.mkdir(parents=True)
+            changed.write_text(text.replace('"Absolute value"', '"Absolute worth"'))
+            self.assertNotEqual(generated("-I", folder), PAGE.read_text())
+            changed.write_text(text.replace('"Absolute value"', '""'))
+            self.assertEqual(["tn.abs"], undescribed(generated("-I", folder)))
 
 
 if __name__ == "__main__":

@@ -145,9 +145,12 @@ Result<std::vector<Entry>> readDirectory(Bytes file, const std::string &path) {
   return entries;
 }
 
-uint32_t crcOf(Bytes bytes) {
-  return static_cast<uint32_t>(
-      crc32_z(0, reinterpret_cast<const Bytef *>(bytes.data()), bytes.size()));
+/// The sum `before` extended by the bytes. Of an empty tensor there is no address, for which zlib
+/// would begin anew.
+uint32_t crcOf(Bytes bytes, uint32_t before = 0) {
+  return bytes.empty() ? before
+                       : static_cast<uint32_t>(crc32_z(
+                             before, reinterpret_cast<const Bytef *>(bytes.data()), bytes.size()));
 }
 
 /// The bytes of an entry, unpacked one after the other and summed up on the way.
@@ -167,8 +170,7 @@ public:
   /// Fills `out`; false when the entry ends before or is damaged.
   bool read(MutableBytes out) {
     size_t made = isStored ? copy(out) : unpack(out);
-    sum = static_cast<uint32_t>(
-        crc32_z(sum, reinterpret_cast<const Bytef *>(out.data()), made));
+    sum = crcOf(out.first(made), sum);
     return isGood && made == out.size();
   }
 
@@ -360,9 +362,7 @@ Status writeNpz(const std::string &path, std::span<const Tensor> tensors) {
     entry.name = tensor.name + ".npy";
     entry.packed = entry.unpacked = header.size() + data.size();
     entry.offset = file.size();
-    entry.crc = static_cast<uint32_t>(
-        crc32_z(crcOf(std::as_bytes(std::span(header))),
-                reinterpret_cast<const Bytef *>(data.data()), data.size()));
+    entry.crc = crcOf(data, crcOf(std::as_bytes(std::span(header))));
     TENON_TRY(appendText(file, localHeader(entry)));
     TENON_TRY(appendText(file, header));
     TENON_TRY(file.append(data));

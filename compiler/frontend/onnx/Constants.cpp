@@ -121,14 +121,20 @@ Status Importer::defineConstant(Scope &scope, std::string_view name, const Tenso
     gaps.push_back(std::move(gap));
     return Status::ok();
   }
-  TENON_ASSIGN(TensorData data, loadTensor(tensor, files));
-  value.type = typeOf(data);
+  std::shared_ptr<TensorData> &known = loaded[&tensor];
+  if (!known) {
+    TENON_ASSIGN(TensorData data, loadTensor(tensor, files));
+    known = std::make_shared<TensorData>(std::move(data));
+  }
+  value.type = typeOf(*known);
   TENON_TRY(checkValueType(value.type, name));
-  value.constant = std::make_shared<TensorData>(std::move(data));
+  value.constant = known;
   return Status::ok();
 }
 
-Value Importer::materializeConstant(const TensorData &data, StringRef name, Location location) {
+Value Importer::materializeConstant(const std::shared_ptr<TensorData> &constant, StringRef name,
+                                    Location location) {
+  const TensorData &data = *constant;
   RankedTensorType type = typeOf(data);
   SeededRecipe recipe;
   if (data.seeded) {
@@ -141,7 +147,7 @@ Value Importer::materializeConstant(const TensorData &data, StringRef name, Loca
   if (data.elements <= kMaxInlineElements && !data.seeded) {
     return tn::ConstantOp::create(builder, location, type, denseOf(data, type));
   }
-  std::string &id = weightIds[&data];
+  std::string &id = weightIds[constant];
   if (id.empty() && data.seeded) {
     uint64_t bytesEach = data.size / std::max<uint64_t>(data.elements, 1);
     id = store.addGenerated(
@@ -167,7 +173,8 @@ Value Importer::materializeConstant(const TensorData &data, StringRef name, Loca
 
 Value Importer::materializeReals(ArrayRef<double> values, ArrayRef<int64_t> shape, DType type,
                                  StringRef name, Location location) {
-  TensorData &data = *madeConstants.emplace_back(std::make_unique<TensorData>());
+  std::shared_ptr<TensorData> made = std::make_shared<TensorData>();
+  TensorData &data = *made;
   data.dims.assign(shape.begin(), shape.end());
   data.type = type;
   data.elements = values.size();
@@ -179,7 +186,7 @@ Value Importer::materializeReals(ArrayRef<double> values, ArrayRef<int64_t> shap
   type == DType::F64 ? fill(double()) : fill(float());
   data.size = data.owned.size();
   data.view = data.owned;
-  return materializeConstant(data, name, location);
+  return materializeConstant(made, name, location);
 }
 
 Value Importer::materializeSizes(const Sizes &sizes, Type element, Location location) {
@@ -208,7 +215,7 @@ Value Importer::materializeSizes(const Sizes &sizes, Type element, Location loca
 
 Value Importer::materialize(ImportedValue &value, Location location) {
   if (!value.value && value.constant) {
-    value.value = materializeConstant(*value.constant, value.name, location);
+    value.value = materializeConstant(value.constant, value.name, location);
   } else if (!value.value && value.sizes) {
     value.value = materializeSizes(*value.sizes, value.type.getElementType(), location);
   }

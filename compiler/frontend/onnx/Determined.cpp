@@ -33,7 +33,13 @@ void Importer::bringUpToDate() {
 }
 
 void Importer::bringUpToDate(ImportedValue &value) {
-  if (determined == 0 || !value.type) {
+  if (determined == 0) {
+    return;
+  }
+  for (ImportedValue &element : value.elements) {
+    bringUpToDate(element);
+  }
+  if (!value.type) {
     return;
   }
   value.type =

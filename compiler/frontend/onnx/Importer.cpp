@@ -31,11 +31,6 @@ Status checkAttributes(const Node &node) {
   return Status::ok();
 }
 
-/// Nodes without a name are known by their first output.
-std::string_view nameOf(const Node &node) {
-  return node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
-}
-
 std::string printed(Type type) {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -44,6 +39,10 @@ std::string printed(Type type) {
 }
 
 } // namespace
+
+std::string_view nameOf(const Node &node) {
+  return node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
+}
 
 Status nodeError(ErrorId id, const Node &node, std::string_view what, std::string_view hint) {
   return Status::error(id, strCat("node '", nameOf(node), "' (", node.opType, "): ", what),
@@ -235,10 +234,13 @@ void Importer::runOperator(NodeContext &call, bool poisoned) {
                         : call.gap("the operator is new in opset " + Twine(rows.front()->since),
                                    "declare a newer opset and export again");
   }
-  while (!call.inputs.empty() && !call.inputs.back()) {
+  while (call.inputs.size() > row->minInputs && !call.inputs.back()) {
     call.inputs.pop_back();
   }
   checkSignature(call, rows, *row);
+  for (unsigned i = 0; i < call.numInputs() && !row->takesContainers; ++i) {
+    call.requireTensor(i);
+  }
   NodeContext::Reads before = call.reads;
   if (poisoned || call.failed() || foldSizes(call)) {
     return;
@@ -246,7 +248,7 @@ void Importer::runOperator(NodeContext &call, bool poisoned) {
   call.reads = std::move(before);
   row->import(call);
   for (unsigned i = 0; i < call.numOutputs() && !call.failed() && !call.isPoisoned; ++i) {
-    if (call.wantsOutput(i) && !call.outputs[i].type) {
+    if (call.wantsOutput(i) && call.outputs[i].isPoisoned()) {
       call.gap("its output " + Twine(i) + " is not supported",
                "remove what uses that output and export again");
     }
@@ -273,7 +275,7 @@ Status Importer::resolveInputs(NodeContext &call, bool &poisoned) {
                        strCat("reads '", name, "', which nothing defines"),
                        "export the model again");
     }
-    poisoned |= !value->type;
+    poisoned |= value->isPoisoned();
     bringUpToDate(*value);
     call.inputs.push_back(value);
   }

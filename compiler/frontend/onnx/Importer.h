@@ -17,14 +17,21 @@
 namespace tenon::onnx {
 
 /// A named value of the model. Constants and known integers become operations only when used as
-/// data.
+/// data. Sequences and optionals exist during the import only.
 struct ImportedValue {
-  mlir::RankedTensorType type; ///< null: depends on a gap ("poisoned")
-  mlir::Value value;           ///< null until it is needed as data
+  enum class Kind : uint8_t { Tensor, Sequence, Optional };
+  Kind kind = Kind::Tensor;
+  std::vector<ImportedValue> elements; ///< of a sequence; of an optional none or one
+  mlir::RankedTensorType type;         ///< null: no tensor, or one that depends on a gap
+  mlir::Value value;                   ///< null until it is needed as data
   std::optional<Sizes> sizes;
   std::shared_ptr<TensorData> constant;
   bool isEvaluated = false; ///< whether it was tried to compute the elements from constants
   std::string_view name;
+
+  bool isContainer() const { return kind != Kind::Tensor; }
+  /// Whether it depends on a gap; no element of a container does.
+  bool isPoisoned() const { return !isContainer() && !type; }
 };
 
 /// The values visible in a graph, and those of the graphs around it.
@@ -46,6 +53,9 @@ struct FunctionFrame {
   std::unordered_map<std::string_view, const Attribute *> attributes;
   const std::vector<OpsetImport> *opsets = nullptr;
 };
+
+/// The name of a node; nodes without one are known by their first output.
+std::string_view nameOf(const Node &node);
 
 /// An error at a node, which it names.
 Status nodeError(ErrorId id, const Node &node, std::string_view what, std::string_view hint);
@@ -76,8 +86,11 @@ public:
   void evaluate(ImportedValue &value);
   mlir::Value materializeSizes(const Sizes &sizes, mlir::Type element, mlir::Location location);
   void addGap(NodeContext &node, const llvm::Twine &why, const llvm::Twine &workaround);
+  size_t numGaps() const { return gaps.size(); }
   std::string notYetFollowed(std::string advice) const;
   void setError(Status status);
+  /// Nodes of bodies that loops have repeated so far.
+  uint64_t unrolledNodes = 0;
   const Function *findFunction(const Node &node) const;
   Status importFunction(NodeContext &call, const Function &function);
   mlir::Type elementType(DataType type);
@@ -110,7 +123,7 @@ private:
   void storeStatedDims();
   Status checkOverridesUsed() const;
   int64_t opsetOf(std::string_view domain, const FunctionFrame *frame) const;
-  mlir::Value materializeConstant(const TensorData &data, llvm::StringRef name,
+  mlir::Value materializeConstant(const std::shared_ptr<TensorData> &constant, llvm::StringRef name,
                                   mlir::Location location);
 
   const Model &model;
@@ -125,10 +138,10 @@ private:
   /// How many symbols constraints had determined when everything was last written.
   unsigned determined = 0;
   std::vector<Gap> gaps;
-  /// Constants that stand in no file, kept because the next map has their addresses.
-  std::vector<std::unique_ptr<TensorData>> madeConstants;
+  /// A tensor of the model is read once, however often a loop or function repeats its node.
+  std::unordered_map<const Tensor *, std::shared_ptr<TensorData>> loaded;
   /// One store entry a constant, however often it is used.
-  std::unordered_map<const TensorData *, std::string> weightIds;
+  std::unordered_map<std::shared_ptr<TensorData>, std::string> weightIds;
   Status pending;
   /// What an input's dim_param means, fixed by the first override or by default.
   std::unordered_map<std::string, mlir::AffineExpr> parameters;

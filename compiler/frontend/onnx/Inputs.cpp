@@ -257,6 +257,12 @@ Status Importer::finishOutputs(Scope &scope) {
                            strCat("nothing defines the output '", info.name, "'"),
                            "export the model again");
     }
+    if (value->isContainer()) {
+      Gap gap = inputGap(info, "only tensors can be outputs, not sequences and optionals",
+                         "make the elements outputs");
+      gap.opType = "Output";
+      gaps.push_back(std::move(gap));
+    }
     if (!value->type) {
       continue;
     }

@@ -91,12 +91,26 @@ Value NodeContext::value(unsigned i) {
   return has(i) && !hasFailed ? owner.materialize(*inputs[i], place) : Value();
 }
 
+ImportedValue &NodeContext::input(unsigned i) {
+  reads.inputs.insert(i);
+  return *inputs[i];
+}
+
+bool NodeContext::requireTensor(unsigned i) {
+  if (has(i) && inputs[i]->isContainer()) {
+    bool isSequence = inputs[i]->kind == ImportedValue::Kind::Sequence;
+    error(ErrorId::OnnxBadNode, "input " + Twine(i) + " is " +
+                                    (isSequence ? "a sequence" : "an optional") + ", not a tensor");
+  }
+  return !hasFailed;
+}
+
 std::optional<Sizes> NodeContext::sizes(unsigned i) {
   reads.inputs.insert(i);
-  if (!has(i)) {
-    return std::nullopt;
-  }
-  ImportedValue &input = *inputs[i];
+  return has(i) ? sizesOf(*inputs[i]) : std::nullopt;
+}
+
+std::optional<Sizes> NodeContext::sizesOf(ImportedValue &input) {
   owner.evaluate(input);
   if (input.sizes || !input.constant ||
       input.constant->view.empty() != (input.constant->elements == 0) ||
@@ -384,7 +398,7 @@ void NodeContext::setOutput(unsigned i, ArrayRef<float> values, ArrayRef<int64_t
 void NodeContext::setOutput(unsigned i, const ImportedValue &value) {
   if (i < outputs.size() && !hasFailed) {
     outputs[i] = value;
-    isPoisoned |= !value.type;
+    isPoisoned |= value.isPoisoned();
   }
 }
 

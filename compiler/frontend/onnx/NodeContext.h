@@ -28,6 +28,12 @@ public:
   int64_t rank(unsigned i) const { return type(i).getRank(); }
   /// The input as a value of the graph; null if it is absent.
   mlir::Value value(unsigned i);
+  /// The input with all that is known of it, which may be a sequence or an optional.
+  ImportedValue &input(unsigned i);
+  /// True if the input is absent or a tensor; else an error.
+  bool requireTensor(unsigned i);
+  /// The elements of an integer value that are known now.
+  std::optional<Sizes> sizesOf(ImportedValue &value);
   /// The elements of an integer input that are known now; none also if it is absent.
   std::optional<Sizes> sizes(unsigned i);
   std::optional<llvm::SmallVector<int64_t>> integers(unsigned i);

@@ -27,6 +27,7 @@ inline constexpr AttributeType kStrings = AttributeType::Strings;
 inline constexpr AttributeType kTensor = AttributeType::Tensor;
 inline constexpr AttributeType kSparseTensor = AttributeType::SparseTensor;
 inline constexpr AttributeType kGraph = AttributeType::Graph;
+inline constexpr AttributeType kTypeProto = AttributeType::Type;
 
 /// An attribute of an operator in the opsets of its row, or in some of them.
 struct AttributeRow {
@@ -56,7 +57,8 @@ struct OpRow {
   void (*import)(NodeContext &);
   Attributes attributes = {};
   const char *domain = "";
-  uint16_t optional = 0; ///< a bit for each of the first `minInputs` that may be left out
+  uint16_t optional = 0;        ///< a bit for each of the first `minInputs` that may be left out
+  bool takesContainers = false; ///< inputs may be sequences or optionals
 };
 
 /// The domain of ONNX Runtime's operators.
@@ -90,6 +92,10 @@ llvm::ArrayRef<OpRow> matrixRows();
 llvm::ArrayRef<OpRow> mlRows();
 llvm::ArrayRef<OpRow> lossRows();
 llvm::ArrayRef<OpRow> controlRows();
+llvm::ArrayRef<OpRow> loopRows();
+llvm::ArrayRef<OpRow> bodyScanRows();
+llvm::ArrayRef<OpRow> sequenceRows();
+llvm::ArrayRef<OpRow> optionalRows();
 llvm::ArrayRef<OpRow> rotaryRows();
 llvm::ArrayRef<OpRow> microsoftAttentionRows();
 llvm::ArrayRef<OpRow> microsoftFusionRows();

@@ -168,6 +168,27 @@ std::optional<Sizes> sliceSizes(const Sizes &x, int64_t axis, int64_t start, int
   return gatherSizes(x, positions, axis);
 }
 
+Sizes transposeSizes(const Sizes &x, ArrayRef<int64_t> permutation) {
+  SmallVector<int64_t> strides(x.shape.size(), 1);
+  for (size_t axis = strides.size(); axis-- > 1;) {
+    strides[axis - 1] = strides[axis] * x.shape[axis];
+  }
+  Sizes result;
+  for (int64_t axis : permutation) {
+    result.shape.push_back(x.shape[axis]);
+  }
+  for (int64_t i = 0, e = x.values.size(); i < e; ++i) {
+    int64_t rest = i;
+    int64_t source = 0;
+    for (size_t axis = permutation.size(); axis-- > 0;) {
+      source += rest % result.shape[axis] * strides[permutation[axis]];
+      rest /= result.shape[axis];
+    }
+    result.values.push_back(x.values[source]);
+  }
+  return result;
+}
+
 std::optional<Sizes> reduceSizes(const Sizes &x, ArrayRef<int64_t> axes, bool keepdims,
                                  const SizeFunction &function) {
   SmallVector<int64_t> kept(x.shape);

@@ -37,6 +37,8 @@ std::optional<Sizes> concatSizes(llvm::ArrayRef<Sizes> parts, int64_t axis);
 /// Elements start, start + step, ... (`count` of them) along an axis.
 std::optional<Sizes> sliceSizes(const Sizes &x, int64_t axis, int64_t start, int64_t step,
                                 int64_t count);
+/// The axes of the result are those of x at `permutation`.
+Sizes transposeSizes(const Sizes &x, llvm::ArrayRef<int64_t> permutation);
 /// Combines the elements along all axes in `axes`.
 std::optional<Sizes> reduceSizes(const Sizes &x, llvm::ArrayRef<int64_t> axes, bool keepdims,
                                  const SizeFunction &function);

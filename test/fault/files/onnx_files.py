@@ -144,6 +144,16 @@ def _(rng, n):
 add("too few inputs", "TN0218")(
     lambda rng, n: one(["Add", "MatMul", "Gemm", "Conv", "Gather", "Concat", "Where", "Pow", "Expand", "Tile", "Less",
                         "PRelu"][n], [] if n == 5 else ["x"], **({"axis": 0} if n == 5 else {})))
+add("too few inputs for a shape", "TN0218")(
+    lambda rng, n: one(["Reshape", "Slice", "Pad", "Resize", "TopK", "OneHot", "LSTM", "GRU", "RNN", "ScatterND", "GatherND",
+                        "BatchNormalization"][n], [] if n in (2, 3) else ["x"]))
+add("missing attribute", "TN0219")(
+    lambda rng, n: one(*[("Concat", ["x", "x"]), ("Cast", ["x"]), ("LRN", ["x"]), ("MaxPool", ["x"]), ("AveragePool", ["x"]),
+                         ("SpaceToDepth", ["x"]), ("DepthToSpace", ["x"]), ("LpPool", ["x"]), ("BitShift", ["x", "x"]),
+                         ("Concat", ["x"]), ("Einsum", ["x"]), ("MaxUnpool", ["x", "x"])][n]))
+add("attribute that the operator lacks", "TN0219")(
+    lambda rng, n: one(["Relu", "Add", "Sigmoid", "Softmax", "MatMul", "Erf", "Sqrt", "Transpose", "Tanh", "Flatten", "Abs",
+                        "Mul"][n], ["x", "x"] if n in (1, 4, 11) else ["x"], **{f"own{rng.randrange(99)}": n}))
 add("too many inputs", "TN0218")(
     lambda rng, n: one(["Relu", "Add", "Sigmoid", "Softmax", "MatMul", "Erf", "Sqrt", "Transpose", "Tanh", "Flatten", "Not",
                         "Mul"][n], ["x"] * 9))

@@ -11,8 +11,8 @@ namespace tenon::onnx {
 namespace {
 
 /// Cases that import and pass; may only grow.
-constexpr size_t kLeastPassed = 978;
-constexpr size_t kLeastPassedSymbolic = 960;
+constexpr size_t kLeastPassed = 991;
+constexpr size_t kLeastPassedSymbolic = 979;
 
 /// Cases of the opset 17 suite whose data are wrong: `like` is declared 3x4 and given as 1, and
 /// bfloat16 is cut off instead of rounded (as the newer suites do).

@@ -66,6 +66,8 @@ const char *nameOfType(AttributeType type) {
     return "strings";
   case AttributeType::SparseTensor:
     return "sparse_tensor";
+  case AttributeType::Type:
+    return "type_proto";
   default:
     return "?";
   }

@@ -55,6 +55,40 @@ TEST_F(Symbolic, SizesUsedAsDataBecomeAnOperation) {
   EXPECT_HAS(text, "()[s0, s1] -> (s0 * 2, s1 * 2, 24)");
 }
 
+TEST_F(Symbolic, SizesStayKnownThroughWhatMovesThem) {
+  // As old exporters compute padding: pairs of sizes are reversed, transposed and flattened.
+  // [batch, seq, 12] -> [[batch, seq], [12, 2]] -> its columns backwards -> [seq, 2, batch, 12]
+  std::string text = moduleOf(model(graph(
+      {{node("Shape", {"x"}, {"s"}), node("Concat", {"s", "two"}, {"four"}, {attrInt("axis", 0)}),
+        node("Reshape", {"four", "square"}, {"m"}),
+        node("Slice", {"m", "starts", "ends", "axes", "steps"}, {"r"}),
+        node("Transpose", {"r"}, {"t"}, {attrInts("perm", {1, 0})}),
+        node("Flatten", {"t"}, {"f"}, {attrInt("axis", 0)}), node("Tile", {"f", "once"}, {"u"}),
+        node("Squeeze", {"u", "zero"}, {"v"}), node("Split", {"v", "parts"}, {"head", "tail"}),
+        node("Concat", {"head", "tail"}, {"target"}, {attrInt("axis", 0)}),
+        node("Expand", {"one", "target"}, {"y"})},
+       {kBatchSeq},
+       {Message().text(1, "y")},
+       {int64s("two", {2}), int64s("square", {2, 2}), int64s("starts", {-1, 0}),
+        int64s("ends", {INT64_MIN, 2}), int64s("axes", {1, 0}), int64s("steps", {-1, 1}),
+        int64s("once", {1, 1}), int64s("zero", {0}), int64s("parts", {1, 3}),
+        floats("one", {}, {1})}})));
+  EXPECT_HAS(text, "tensor<?x2x?x12xf32, #tn.shape<()[s0, s1] -> (s1, 2, s0, 12)>>");
+  EXPECT_HAS_NOT(text, "tn.sizes");
+}
+
+TEST_F(Symbolic, SizesRepeatAndSplitEvenly) {
+  // [seq, 3] twice, of which the halves are multiplied.
+  std::string text = moduleOf(
+      model(graph({{node("Shape", {"x"}, {"s"}, {attrInt("start", 1)}),
+                    node("Tile", {"s", "twice"}, {"t"}), node("Split", {"t"}, {"a", "b"}),
+                    node("Mul", {"a", "b"}, {"target"}), node("Expand", {"one", "target"}, {"y"})},
+                   {valueInfo("x", kFloat, {2, std::string("seq"), 3})},
+                   {Message().text(1, "y")},
+                   {int64s("twice", {2}), floats("one", {}, {1})}})));
+  EXPECT_HAS(text, "tensor<?x9xf32, #tn.shape<()[s0] -> (s0 * s0, 9)>>");
+}
+
 TEST_F(Symbolic, RangeOverASymbolicDim) {
   std::string text = moduleOf(
       model(graph({{node("Shape", {"x"}, {"s"}, {attrInt("start", 1), attrInt("end", 2)}),

@@ -229,7 +229,7 @@ constexpr OpRow kRows[] = {
     {"Floor", 1, 1, 1, 1, unary<tn::FloorOp>},
     {"Greater", 1, 2, 2, 1, comparison<tn::Predicate::gt>, kOldBroadcast},
     {"GreaterOrEqual", 12, 2, 2, 1, comparison<tn::Predicate::ge>},
-    {"Identity", 1, 1, 1, 1, identity},
+    {"Identity", 1, 1, 1, 1, identity, {}, "", 0, /*takesContainers=*/true},
     {"IsInf", 10, 1, 1, 1, isInf, {{"detect_negative", kInt}, {"detect_positive", kInt}}},
     {"IsNaN", 9, 1, 1, 1, isNan},
     {"Less", 1, 2, 2, 1, comparison<tn::Predicate::lt>, kOldBroadcast},

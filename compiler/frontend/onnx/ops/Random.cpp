@@ -19,7 +19,12 @@ std::pair<uint32_t, uint32_t> seedsOf(NodeContext &c, uint32_t stream) {
   if (const Attribute *seed = c.find("seed")) {
     text = std::to_string(seed->i) + "," + std::to_string(std::bit_cast<uint32_t>(seed->f));
   }
-  uint64_t hash = llvm::xxh3_64bits(text + "." + std::to_string(stream));
+  text += "." + std::to_string(stream);
+  // Iterations of a loop draw anew.
+  if (uint64_t unrolled = c.importer().unrolledNodes) {
+    text += "." + std::to_string(unrolled);
+  }
+  uint64_t hash = llvm::xxh3_64bits(text);
   return {static_cast<uint32_t>(hash), static_cast<uint32_t>(hash >> 32)};
 }
 

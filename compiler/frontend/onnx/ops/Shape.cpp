@@ -249,6 +249,15 @@ std::optional<Sizes> foldByName(NodeContext &c, StringRef op, ArrayRef<Sizes> in
   if (op == "Squeeze" || op == "Unsqueeze") {
     return foldSqueeze(c, in, op == "Unsqueeze");
   }
+  if (op == "Flatten") {
+    return foldFlatten(c, in[0]);
+  }
+  if (op == "Transpose") {
+    return foldTranspose(c, in[0]);
+  }
+  if (op == "Tile") {
+    return foldTile(in);
+  }
   if (op == "Expand" && in.size() == 2) {
     return foldExpand(in);
   }
@@ -275,7 +284,8 @@ constexpr OpRow kRows[] = {
 ArrayRef<OpRow> shapeRows() { return kRows; }
 
 bool foldSizes(NodeContext &c) {
-  if (!c.node.domain.empty() || c.numOutputs() != 1 || c.numInputs() == 0) {
+  bool isSplit = c.node.opType == "Split";
+  if (!c.node.domain.empty() || (c.numOutputs() != 1 && !isSplit) || c.numInputs() == 0) {
     return false;
   }
   SmallVector<Sizes> in;
@@ -290,6 +300,14 @@ bool foldSizes(NodeContext &c) {
     in.push_back(std::move(*known));
   }
   Type element = c.element(0);
+  if (isSplit) {
+    std::optional<SmallVector<Sizes>> parts = foldSplit(c, in);
+    bool isKnown = parts && c.unread().empty();
+    for (unsigned i = 0; isKnown && i < c.numOutputs(); ++i) {
+      c.setOutput(i, (*parts)[i], element);
+    }
+    return isKnown;
+  }
   std::optional<Sizes> result = foldByName(c, c.node.opType, in, element);
   if (!result || c.failed() || !c.unread().empty()) {
     return false;

@@ -4,6 +4,8 @@
 
 #include "compiler/frontend/onnx/Slicing.h"
 
+#include <numeric>
+
 using namespace mlir;
 
 namespace tenon::onnx {
@@ -23,6 +25,20 @@ std::optional<Sizes> reshaped(const Sizes &x, ArrayRef<int64_t> shape) {
              : std::nullopt;
 }
 
+std::optional<Sizes> foldAxisSlice(NodeContext &c, const Sizes &x, int64_t axis, int64_t start,
+                                   int64_t end, int64_t step) {
+  axis += axis < 0 ? x.rank() : 0;
+  step = std::clamp<int64_t>(step, -4096, 4096);
+  if (axis < 0 || axis >= x.rank() || step == 0) {
+    return std::nullopt;
+  }
+  std::optional<AxisSlice> part = clampSlice(c.symbols(), c.constantSize(x.shape[axis]),
+                                             c.constantSize(start), c.constantSize(end), step);
+  return part ? sliceSizes(x, axis, *tn::constantDim(part->start), step,
+                           *tn::constantDim(part->size))
+              : std::nullopt;
+}
+
 } // namespace
 
 std::optional<Sizes> foldConcat(NodeContext &c, ArrayRef<Sizes> in) {
@@ -32,37 +48,30 @@ std::optional<Sizes> foldConcat(NodeContext &c, ArrayRef<Sizes> in) {
 std::optional<Sizes> foldSlice(NodeContext &c, ArrayRef<Sizes> in) {
   SmallVector<SmallVector<int64_t>> lists;
   if (c.opset < 10) {
-    lists = {c.integerList("starts"), c.integerList("ends"), c.integerList("axes", {0}), {1}};
-  } else {
-    for (const Sizes &part : in.drop_front()) {
-      std::optional<SmallVector<int64_t>> known = part.constants();
-      if (!known) {
-        return std::nullopt;
-      }
-      lists.push_back(*known);
+    lists = {c.integerList("starts"), c.integerList("ends"), c.integerList("axes")};
+  }
+  for (const Sizes &part : in.drop_front()) {
+    std::optional<SmallVector<int64_t>> known = part.constants();
+    if (!known) {
+      return std::nullopt;
     }
-    for (int64_t otherwise : {0, 1}) {
-      if (lists.size() < (otherwise == 0 ? 3u : 4u)) {
-        lists.push_back({otherwise});
-      }
-    }
+    lists.push_back(*known);
   }
-  bool single = llvm::all_of(lists, [](ArrayRef<int64_t> list) { return list.size() == 1; });
-  if (!single || lists.size() != 4 || in[0].rank() == 0) {
+  lists.resize(4);
+  auto [starts, ends, axes, steps] = std::tie(lists[0], lists[1], lists[2], lists[3]);
+  if (axes.empty()) {
+    axes = llvm::to_vector(llvm::seq<int64_t>(0, static_cast<int64_t>(starts.size())));
+  }
+  steps.resize(steps.empty() ? starts.size() : steps.size(), 1);
+  if (ends.size() != starts.size() || axes.size() != starts.size() ||
+      steps.size() != starts.size()) {
     return std::nullopt;
   }
-  int64_t axis = lists[2][0] < 0 ? lists[2][0] + in[0].rank() : lists[2][0];
-  int64_t step = std::clamp<int64_t>(lists[3][0], -4096, 4096);
-  if (axis < 0 || axis >= in[0].rank() || step == 0) {
-    return std::nullopt;
+  std::optional<Sizes> result = in[0];
+  for (size_t i = 0; result && i < starts.size(); ++i) {
+    result = foldAxisSlice(c, *result, axes[i], starts[i], ends[i], steps[i]);
   }
-  std::optional<AxisSlice> part =
-      clampSlice(c.symbols(), c.constantSize(in[0].shape[axis]), c.constantSize(lists[0][0]),
-                 c.constantSize(lists[1][0]), step);
-  if (!part) {
-    return std::nullopt;
-  }
-  return sliceSizes(in[0], axis, *tn::constantDim(part->start), step, *tn::constantDim(part->size));
+  return result;
 }
 
 std::optional<Sizes> foldReshape(NodeContext &c, ArrayRef<Sizes> in) {
@@ -111,6 +120,78 @@ std::optional<Sizes> foldSqueeze(NodeContext &c, ArrayRef<Sizes> in, bool unsque
     }
   }
   return reshaped(in[0], kept);
+}
+
+std::optional<Sizes> foldFlatten(NodeContext &c, const Sizes &x) {
+  int64_t axis = c.integer("axis", 1);
+  axis += axis < 0 ? x.rank() : 0;
+  if (axis < 0 || axis > x.rank()) {
+    return std::nullopt;
+  }
+  int64_t rows = 1, columns = 1;
+  for (auto [i, dim] : llvm::enumerate(x.shape)) {
+    (static_cast<int64_t>(i) < axis ? rows : columns) *= dim;
+  }
+  return reshaped(x, {rows, columns});
+}
+
+std::optional<Sizes> foldTranspose(NodeContext &c, const Sizes &x) {
+  SmallVector<int64_t> reversed;
+  for (int64_t axis = x.rank(); axis > 0; --axis) {
+    reversed.push_back(axis - 1);
+  }
+  SmallVector<int64_t> permutation = c.integerList("perm", reversed);
+  SmallVector<int64_t> sorted(permutation);
+  llvm::sort(sorted);
+  std::reverse(sorted.begin(), sorted.end());
+  return sorted == reversed ? std::optional(transposeSizes(x, permutation)) : std::nullopt;
+}
+
+std::optional<Sizes> foldTile(ArrayRef<Sizes> in) {
+  std::optional<SmallVector<int64_t>> repeats = in.size() == 2 ? in[1].constants() : std::nullopt;
+  if (!repeats || static_cast<int64_t>(repeats->size()) != in[0].rank()) {
+    return std::nullopt;
+  }
+  std::optional<Sizes> result = in[0];
+  for (auto [axis, count] : llvm::enumerate(*repeats)) {
+    if (!result || count < 1 || count > Sizes::kMaxElements) {
+      return std::nullopt;
+    }
+    SmallVector<Sizes> copies(count, *result);
+    result = concatSizes(copies, static_cast<int64_t>(axis));
+  }
+  return result;
+}
+
+std::optional<SmallVector<Sizes>> foldSplit(NodeContext &c, ArrayRef<Sizes> in) {
+  int64_t axis = c.integer("axis", 0);
+  axis += axis < 0 ? in[0].rank() : 0;
+  if (axis < 0 || axis >= in[0].rank()) {
+    return std::nullopt;
+  }
+  int64_t dim = in[0].shape[axis];
+  int64_t parts = c.numOutputs();
+  std::optional<SmallVector<int64_t>> sizes =
+      in.size() == 2 ? in[1].constants() : c.integerList("split");
+  if (sizes && sizes->empty() && dim % parts == 0) {
+    sizes->assign(parts, dim / parts);
+  }
+  if (!sizes || static_cast<int64_t>(sizes->size()) != parts ||
+      std::accumulate(sizes->begin(), sizes->end(), int64_t{0}) != dim ||
+      c.integer("num_outputs", parts) != parts) {
+    return std::nullopt;
+  }
+  SmallVector<Sizes> results;
+  int64_t start = 0;
+  for (int64_t size : *sizes) {
+    std::optional<Sizes> part = sliceSizes(in[0], axis, start, /*step=*/1, size);
+    if (!part) {
+      return std::nullopt;
+    }
+    results.push_back(std::move(*part));
+    start += size;
+  }
+  return results;
 }
 
 std::optional<Sizes> foldExpand(ArrayRef<Sizes> in) {

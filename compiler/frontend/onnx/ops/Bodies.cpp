@@ -1,0 +1,251 @@
+// Bodies that are imported in place, and the values that go into and come out of them.
+// Relies on a scope of its own for each import of a body: names are defined once in it.
+#include "compiler/frontend/onnx/ops/Bodies.h"
+
+using namespace mlir;
+
+namespace tenon::onnx {
+
+std::optional<ImportedValues> importBody(NodeContext &c, StringRef name,
+                                         const ImportedValues &inputs) {
+  const Attribute *attribute = c.attribute(name, AttributeType::Graph);
+  if (!attribute || !attribute->graph || attribute->graph->inputs.size() != inputs.size()) {
+    c.error(ErrorId::OnnxBadAttribute, "attribute '" + name + "' is missing or does not take " +
+                                           Twine(inputs.size()) + " inputs");
+    return std::nullopt;
+  }
+  const Graph &body = *attribute->graph;
+  Scope inner;
+  inner.outer = &c.scope();
+  Status status = c.importer().importInitializers(body, inner);
+  for (auto [info, value] : llvm::zip_equal(body.inputs, inputs)) {
+    inner.values[info.name] = value;
+  }
+  if (status.isOk()) {
+    status = c.importer().importNodes(body.nodes, inner, c.frame());
+  }
+  c.symbols().setNode(nameOf(c.node));
+  if (!status.isOk()) {
+    c.importer().setError(std::move(status));
+    return std::nullopt;
+  }
+  ImportedValues results;
+  for (const ValueInfo &output : body.outputs) {
+    ImportedValue *value = inner.find(output.name);
+    if (!value) {
+      c.error(ErrorId::OnnxUndefinedValue,
+              "nothing defines the result '" + StringRef(output.name) + "' of its '" + name + "'");
+      return std::nullopt;
+    }
+    c.importer().bringUpToDate(*value);
+    results.push_back(*value);
+  }
+  return results;
+}
+
+//===--- Repetition ---===//
+
+namespace {
+
+uint64_t countNodes(const Graph &graph) {
+  uint64_t count = graph.nodes.size();
+  for (const Node &node : graph.nodes) {
+    for (const Attribute &attribute : node.attributes) {
+      count += attribute.graph ? countNodes(*attribute.graph) : 0;
+    }
+  }
+  return count;
+}
+
+} // namespace
+
+Unrolling::Unrolling(NodeContext &context, size_t numInputs, std::optional<int64_t> count)
+    : c(context), iterations(count) {
+  const Attribute *attribute = c.attribute("body", AttributeType::Graph);
+  if (!attribute || !attribute->graph || attribute->graph->inputs.size() != numInputs) {
+    c.error(ErrorId::OnnxBadAttribute,
+            "attribute 'body' is missing or does not take " + Twine(numInputs) + " inputs");
+    return;
+  }
+  body = attribute->graph.get();
+  nodes = std::max<uint64_t>(1, countNodes(*body));
+}
+
+std::optional<ImportedValues> Unrolling::next(const ImportedValues &inputs) {
+  Importer &importer = c.importer();
+  importer.unrolledNodes += nodes;
+  if (importer.unrolledNodes > kMaxUnrolledNodes) {
+    std::string count = iterations ? std::to_string(*iterations) : "an unknown number of";
+    c.gap("it has " + count + " iterations of " + Twine(nodes) + " nodes; after " + Twine(done) +
+              " of them the model has the " + Twine(kMaxUnrolledNodes) +
+              " nodes of iterations that it may have",
+          "give it fewer iterations, or repeat its body outside of the model");
+    return std::nullopt;
+  }
+  ++done;
+  size_t gapsBefore = importer.numGaps();
+  std::optional<ImportedValues> results = importBody(c, "body", inputs);
+  bool isPoisoned =
+      importer.numGaps() != gapsBefore ||
+      (results && llvm::any_of(*results, [](const ImportedValue &x) { return x.isPoisoned(); }));
+  if (isPoisoned) {
+    for (unsigned i = 0; i < c.numOutputs(); ++i) {
+      c.setOutput(i, ImportedValue());
+    }
+    return std::nullopt;
+  }
+  return results;
+}
+
+//===--- Values ---===//
+
+bool requireInputs(NodeContext &c, unsigned first) {
+  for (unsigned i = first; i < c.numInputs(); ++i) {
+    if (!c.has(i)) {
+      c.error(ErrorId::OnnxBadArity, "leaves out input " + Twine(i) + ", which is required");
+    }
+  }
+  return !c.failed();
+}
+
+ImportedValue knownInteger(NodeContext &c, int64_t value, Type element) {
+  ImportedValue result;
+  result.type = RankedTensorType::get({}, element);
+  result.sizes = Sizes::scalar(c.constantSize(value));
+  return result;
+}
+
+ImportedValue tensorOf(Value value) {
+  ImportedValue result;
+  result.value = value;
+  result.type = value ? cast<RankedTensorType>(value.getType()) : RankedTensorType();
+  return result;
+}
+
+ImportedValue sequenceOf(ImportedValues elements) {
+  ImportedValue result;
+  result.kind = ImportedValue::Kind::Sequence;
+  result.elements = std::move(elements);
+  return result;
+}
+
+namespace {
+
+ImportedValue known(Sizes sizes, Type element) {
+  ImportedValue result;
+  result.type = RankedTensorType::get(sizes.shape, element);
+  result.sizes = std::move(sizes);
+  return result;
+}
+
+Value dataOf(NodeContext &c, ImportedValue &x) {
+  c.importer().bringUpToDate(x);
+  return c.importer().materialize(x, c.location());
+}
+
+} // namespace
+
+ImportedValue takePart(NodeContext &c, ImportedValue &x, int64_t axis, AffineExpr start,
+                       AffineExpr size, bool keepAxis) {
+  std::optional<int64_t> first = tn::constantDim(start), count = tn::constantDim(size);
+  std::optional<Sizes> elements = first && count ? c.sizesOf(x) : std::nullopt;
+  if (elements) {
+    elements = sliceSizes(*elements, axis, *first, /*step=*/1, *count);
+  }
+  if (elements) {
+    if (!keepAxis) {
+      elements->shape.erase(elements->shape.begin() + axis);
+    }
+    return known(std::move(*elements), x.type.getElementType());
+  }
+  Value part = c.sliceAxis(dataOf(c, x), axis, start, size);
+  if (part && !keepAxis) {
+    tn::Dims dims = tn::getDims(part.getType());
+    dims.erase(dims.begin() + axis);
+    part = c.reshape(part, dims);
+  }
+  return tensorOf(part);
+}
+
+ImportedValue join(NodeContext &c, ImportedValues &parts, int64_t axis, bool isNewAxis) {
+  for (const ImportedValue &part : parts) {
+    if (part.isContainer() || parts[0].isContainer() ||
+        part.type.getRank() != parts[0].type.getRank()) {
+      c.error(ErrorId::OnnxBadNode, "what it joins are not tensors of one rank");
+      return ImportedValue();
+    }
+  }
+  SmallVector<Sizes> elements;
+  for (ImportedValue &part : parts) {
+    std::optional<Sizes> some =
+        elements.size() < size_t{Sizes::kMaxElements} ? c.sizesOf(part) : std::nullopt;
+    if (!some) {
+      break;
+    }
+    if (isNewAxis) {
+      some->shape.insert(some->shape.begin() + axis, 1);
+    }
+    elements.push_back(std::move(*some));
+  }
+  std::optional<Sizes> joined =
+      elements.size() == parts.size() ? concatSizes(elements, axis) : std::nullopt;
+  if (joined) {
+    return known(std::move(*joined), parts[0].type.getElementType());
+  }
+  SmallVector<Value> values;
+  for (ImportedValue &part : parts) {
+    Value value = dataOf(c, part);
+    if (value && isNewAxis) {
+      tn::Dims dims = tn::getDims(value.getType());
+      dims.insert(dims.begin() + axis, c.constantSize(1));
+      value = c.reshape(value, dims);
+    }
+    values.push_back(value);
+  }
+  return tensorOf(c.concat(values, axis));
+}
+
+ImportedValue joinNone(NodeContext &c, const ValueInfo &result, int64_t axis) {
+  tn::Dims dims = c.importer().statedDims(result);
+  Type element = c.importer().elementType(result.type);
+  bool isStated = result.hasShape && element &&
+                  llvm::all_of(dims, [](AffineExpr dim) { return static_cast<bool>(dim); });
+  if (!isStated || axis > static_cast<int64_t>(dims.size())) {
+    c.gap("without iterations it needs the type of '" + StringRef(result.name) +
+              "', which its body does not state",
+          "state the types of the body's outputs");
+    return ImportedValue();
+  }
+  dims.insert(dims.begin() + axis, c.constantSize(0));
+  return tensorOf(c.broadcast(c.scalar(0, element), dims));
+}
+
+ImportedValue choose(NodeContext &c, Value condition, ImportedValue a, ImportedValue b,
+                     StringRef why, StringRef workaround) {
+  c.importer().bringUpToDate(a);
+  c.importer().bringUpToDate(b);
+  if (a.isPoisoned() || b.isPoisoned()) {
+    return ImportedValue();
+  }
+  if (a.kind != b.kind || a.elements.size() != b.elements.size()) {
+    c.gap("data decides between sequences of different lengths, or whether an optional holds "
+          "anything",
+          workaround);
+    return ImportedValue();
+  }
+  if (a.type != b.type) {
+    c.gap(why, workaround);
+    return ImportedValue();
+  }
+  if (a.isContainer()) {
+    for (auto [x, y] : llvm::zip_equal(a.elements, b.elements)) {
+      x = choose(c, condition, x, y, why, workaround);
+    }
+    return a;
+  }
+  bool isSame =
+      (a.value && a.value == b.value) || (a.sizes && b.sizes && a.sizes->values == b.sizes->values);
+  return isSame ? a : tensorOf(c.select(condition, dataOf(c, a), dataOf(c, b)));
+}
+
+} // namespace tenon::onnx
