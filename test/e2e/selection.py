@@ -102,6 +102,49 @@ def numbers(rows, columns, share):
             "columns": RANDOM.random(columns) < {"none": 0, "some": 0.5, "all": 2}[share]}
 
 
+def sums():
+    """What is as long as two selections together: products, norms, running sums, pads and scatters."""
+    graph = Graph(opset=18)
+    graph.input("x", ["A", 3])
+    graph.input("y", [4, "B"])
+    for name, value in (("zero", [0]), ("pads", [1, 0, 2, 1]), ("repeats", [2, 1]), ("all", [-1]), ("first", 0)):
+        graph.constant(name, np.array(value, np.int64))
+    graph.constant("scale", np.ones(2, np.float32))
+    graph.constant("shift", np.zeros(2, np.float32))
+    add = graph.add
+    add("NonZero", ["x"], "a", T.INT64)
+    add("NonZero", ["y"], "b", T.INT64)
+    add("Concat", ["a", "b"], "both", T.INT64, axis=1)
+    add("Cast", ["both"], "columns", to=T.FLOAT)
+    add("Transpose", ["columns"], "rows", perm=[1, 0])
+    add("MatMul", ["rows", "columns"], "likeness")
+    add("Softmax", ["likeness"], "share", axis=-1)
+    add("MatMul", ["share", "rows"], "mixed")
+    add("ReduceSum", ["share"], "total", keepdims=0)
+    add("CumSum", ["rows", "zero"], "running")
+    add("Greater", ["mixed", "rows"], "is_more", T.BOOL)
+    add("Where", ["is_more", "mixed", "rows"], "most")
+    add("NonZero", ["is_more"], "where", T.INT64)
+    add("Pad", ["rows", "pads"], "padded")
+    add("ReduceMax", ["padded"], "largest", keepdims=0)
+    add("Tile", ["rows", "repeats"], "twice")
+    add("Reshape", ["rows", "all"], "list")
+    add("LayerNormalization", ["rows", "scale", "shift"], "norm")
+    add("Transpose", ["a"], "places", T.INT64, perm=[1, 0])
+    add("Shape", ["places"], "shape", T.INT64)
+    add("Gather", ["shape", "first"], "count", T.INT64)
+    add("Unsqueeze", ["count", "zero"], "counts", T.INT64)
+    add("ConstantOfShape", ["counts"], "zeros")
+    add("ScatterND", ["x", "places", "zeros"], "cleared")
+    return graph
+
+
+def sparse(rows, columns, share):
+    likely = {"none": 0, "some": 0.5, "all": 2}[share]
+    part = lambda *dims: ((RANDOM.random(dims) < likely) * RANDOM.random(dims)).astype(np.float32)
+    return {"x": part(rows, 3), "y": part(4, columns)}
+
+
 class Selection(ToolTest):
     def compare(self, name, graph, feeds, *options):
         model = graph.model()
@@ -123,6 +166,10 @@ class Selection(ToolTest):
     def test_masks(self):
         feeds = [numbers(*size, share) for size in ((2, 3), (1, 1), (4, 9)) for share in SHARES]
         self.compare("masks", masks(), feeds, "--verify")
+
+    def test_sums(self):
+        feeds = [sparse(*size, share) for size in ((2, 3), (7, 1), (4, 4)) for share in SHARES]
+        self.compare("sums", sums(), feeds, "--verify")
 
     def test_gpus_have_none_of_it(self):
         onnx.save(masks().model(), self.folder / "gpu.onnx")

@@ -75,12 +75,14 @@ Value sliceFirst(NodeContext &c, Value x, const SliceRequest &request) {
   }
   Type index = c.builder().getI64Type();
   AffineExpr dim = tn::getDims(x.getType())[request.axes[0]], end = request.ends[0];
-  bool isOpen = !c.symbols().dependsOnData(dim) || c.symbols().bounds(end).min < 0 ||
-                c.symbols().compare(end, Comparison::LessOrEqual, dim) ||
-                c.symbols().compare(dim, Comparison::LessOrEqual, end);
-  return isOpen ? Value()
-                : takeFirst(c, x, c.min(c.sizeValue(dim, index), c.sizeValue(end, index)),
-                            request.axes[0], end);
+  const Symbols &symbols = c.symbols();
+  bool isProved = symbols.compare(end, Comparison::LessOrEqual, dim).has_value() ||
+                  symbols.compare(dim, Comparison::LessOrEqual, end).has_value();
+  if (isProved || !symbols.dependsOnData(dim) || symbols.bounds(end).min < 0) {
+    return Value();
+  }
+  Value count = c.min(c.sizeValue(dim, index), c.sizeValue(end, index));
+  return takeFirst(c, x, count, request.axes[0], end);
 }
 
 void slice(NodeContext &c) {
