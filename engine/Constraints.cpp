@@ -31,9 +31,11 @@ std::string valuesIn(const Plan &plan, const Constraint &constraint,
   std::string text;
   for (int64_t index : named) {
     const Symbol &symbol = plan.symbols[static_cast<size_t>(index)];
-    text +=
-        strCat(text.empty() ? "" : ", ", symbol.name, " = ", symbols[static_cast<size_t>(index)],
-               " (dim ", symbol.dim, " of input '", plan.inputs[symbol.input].name, "')");
+    text += strCat(text.empty() ? "" : ", ", symbol.name, " = ",
+                   symbols[static_cast<size_t>(index)]);
+    if (!symbol.isDataDependent()) {
+      text += strCat(" (dim ", symbol.dim, " of input '", plan.inputs[symbol.input].name, "')");
+    }
   }
   return text;
 }
@@ -76,15 +78,26 @@ std::string describe(const Plan &plan, const Constraint &constraint) {
   return {};
 }
 
-Status checkConstraints(const Plan &plan, std::span<const int64_t> symbols) {
+bool isDecided(const Plan &plan, const Constraint &constraint, size_t known) {
+  return known == plan.symbols.size() ||
+         (isValidProgram(plan.exprs.program(constraint.left), known) &&
+          isValidProgram(plan.exprs.program(constraint.right), known));
+}
+
+Status checkConstraints(const Plan &plan, std::span<const int64_t> symbols, size_t known) {
   for (const Constraint &constraint : plan.constraints) {
-    if (!holds(plan, constraint, symbols)) {
-      return Status::error(
-          ErrorId::RunShapeConstraint,
-          strCat("node '", constraint.node, "' needs that ", describe(plan, constraint), ", but ",
-                 valuesIn(plan, constraint, symbols)),
-          "pass dims for which it holds; 'tenon inspect' lists what the model needs");
+    if (!isDecided(plan, constraint, known) || holds(plan, constraint, symbols)) {
+      continue;
     }
+    std::string broken = strCat("node '", constraint.node, "' needs that ",
+                                describe(plan, constraint), ", but ",
+                                valuesIn(plan, constraint, symbols));
+    return isDecided(plan, constraint, plan.inputSymbols())
+               ? Status::error(
+                     ErrorId::RunShapeConstraint, broken,
+                     "pass dims for which it holds; 'tenon inspect' lists what the model needs")
+               : Status::error(ErrorId::RunConstraint, broken,
+                               "the model does not allow what the data of this run selects");
   }
   return Status::ok();
 }
@@ -96,7 +109,8 @@ bool satisfyConstraints(const Plan &plan, std::span<int64_t> values) {
   }
   return satisfy(values, ranges, plan.constraints.size(),
                  [&](size_t constraint, std::span<const int64_t> tried) {
-                   return holds(plan, plan.constraints[constraint], tried);
+                   return !isDecided(plan, plan.constraints[constraint], plan.inputSymbols()) ||
+                          holds(plan, plan.constraints[constraint], tried);
                  });
 }
 

@@ -13,11 +13,15 @@ bool holds(const Plan &plan, const Constraint &constraint, std::span<const int64
 /// "N is 4 or 1", "H + 2 is a multiple of 16", "H is at least 3".
 std::string describe(const Plan &plan, const Constraint &constraint);
 
-/// TN0612 for the first constraint that does not hold; it names node, dims and values.
-Status checkConstraints(const Plan &plan, std::span<const int64_t> symbols);
+/// Whether a constraint names none but the first `known` symbols.
+bool isDecided(const Plan &plan, const Constraint &constraint, size_t known);
 
-/// Values for the symbols that satisfy the plan's constraints, near `values`, which are in range
-/// and are changed. False if a short search finds none.
+/// An error for the first constraint over the first `known` symbols that does not hold; it names
+/// node, dims and values. TN0612, or TN0611 where data decides a value.
+Status checkConstraints(const Plan &plan, std::span<const int64_t> symbols, size_t known);
+
+/// Values for the symbols that satisfy the plan's constraints on dims of inputs, near `values`,
+/// which are in range and are changed. False if a short search finds none.
 bool satisfyConstraints(const Plan &plan, std::span<int64_t> values);
 
 } // namespace tenon::engine

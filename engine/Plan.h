@@ -29,13 +29,19 @@ inline constexpr uint16_t kGpu = 1;
 
 /// A dim that varies from run to run. Its value is read from dim `dim` of input `input`; every dim
 /// of the inputs is then checked against its own expression, which is how relations between dims
-/// are stated.
+/// are stated. Or data decides it: then a Size instruction reads it, and until then it stands at
+/// its bound.
 struct Symbol {
   std::string name;
   int64_t min = 1;
   int64_t max = 1;
   uint32_t input = 0;
   uint32_t dim = 0;
+  /// Data-dependent: its largest value, over symbols before it; `input` and `dim` are kNone.
+  /// Such symbols come after those of the inputs, in the order of their instructions.
+  ExprId bound = kNone;
+
+  bool isDataDependent() const { return bound != kNone; }
 };
 
 /// Values are stored in engine files.
@@ -93,15 +99,15 @@ struct Buffer {
   int64_t offset = kPlannedAtRunTime;
 };
 
-/// Values are stored in engine files. This runtime has Launch, Copy, Fill, Return and, on a GPU,
-/// Call; a plan that uses another is refused with TN0514.
+/// Values are stored in engine files. This runtime has Launch, Copy, Fill, Return and, on the host,
+/// Size, on a GPU, Call; a plan that uses another is refused with TN0514.
 enum class InstructionKind : uint8_t {
   Launch = 0, ///< kernel over a grid
   Call = 1,   ///< library, by descriptor (engine/LibraryAbi.h)
   Copy = 2,   ///< buffers = {from, to}; sizes = {bytes}; the ranges do not overlap
   Fill = 3,   ///< buffers = {to}; sizes = {bytes}; `fillByte` in every byte
   Host = 4,
-  Size = 5,
+  Size = 5,   ///< buffers = {an i64}, which becomes the value of `symbol`
   Alloc = 6,
   Free = 7,
   Invoke = 8,
@@ -154,6 +160,7 @@ struct Instruction {
   uint32_t threads = 0;        ///< Launch on a GPU: threads of a block
   std::vector<std::byte> call; ///< Call: the descriptor
   uint8_t fillByte = 0;        ///< Fill
+  uint32_t symbol = kNone;     ///< Size
   /// Launch, behind a call: done in its place where the libraries that are found cannot do it.
   bool isSpare = false;
   /// Launch on a GPU: the kernel takes the place for its status behind all else (KernelAbi.h).
@@ -165,6 +172,15 @@ struct Instruction {
 };
 
 struct Plan {
+  /// How many symbols the dims of the inputs give: those before the data-dependent ones.
+  size_t inputSymbols() const {
+    size_t count = symbols.size();
+    while (count > 0 && symbols[count - 1].isDataDependent()) {
+      --count;
+    }
+    return count;
+  }
+
   std::vector<Symbol> symbols;
   std::vector<Constraint> constraints;
   ExprTable exprs;

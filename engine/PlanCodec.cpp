@@ -53,7 +53,7 @@ Offset<fb::Instruction> encodeInstruction(FlatBufferBuilder &builder, const Inst
   return fb::CreateInstruction(builder, static_cast<uint8_t>(in.kind), in.device, in.queue,
                                in.kernel, buffers, in.reads, sizes, in.grid, in.scratch,
                                in.fillByte, label, in.threads, call, in.isSpare, maps, in.canFail,
-                               constraint);
+                               constraint, in.symbol);
 }
 
 struct EncodedExprs {
@@ -136,6 +136,7 @@ void decodeInstructions(const fb::Plan &from, Plan &plan, CopyBudget &budget) {
     out.constraint = copyString(in.constraint(), budget);
     out.label = copyString(in.label(), budget);
     out.threads = in.threads();
+    out.symbol = in.symbol();
     if (in.call() && budget.take(in.call()->size())) {
       const std::byte *call = reinterpret_cast<const std::byte *>(in.call()->data());
       out.call.assign(call, call + in.call()->size());
@@ -159,7 +160,8 @@ std::vector<std::byte> encodePlan(const Plan &plan) {
   std::vector<Offset<fb::Symbol>> symbols;
   for (const Symbol &symbol : plan.symbols) {
     symbols.push_back(fb::CreateSymbol(builder, builder.CreateString(symbol.name), symbol.min,
-                                       symbol.max, symbol.input, symbol.dim));
+                                       symbol.max, symbol.input, symbol.dim,
+                                       symbol.bound));
   }
   std::vector<Offset<fb::Constraint>> constraints;
   for (const Constraint &constraint : plan.constraints) {
@@ -210,7 +212,7 @@ Result<Plan> decodePlan(Bytes bytes) {
   Plan plan;
   forEach(from.symbols(), budget, [&](const fb::Symbol &symbol) {
     plan.symbols.push_back({copyString(symbol.name(), budget), symbol.min(), symbol.max(),
-                            symbol.input(), symbol.dim()});
+                            symbol.input(), symbol.dim(), symbol.bound()});
   });
   forEach(from.constraints(), budget, [&](const fb::Constraint &constraint) {
     plan.constraints.push_back({static_cast<ConstraintKind>(constraint.kind()), constraint.left(),

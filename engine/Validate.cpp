@@ -7,6 +7,7 @@
 #include "engine/ValidateCall.h"
 #include "support/Text.h"
 
+#include <algorithm>
 #include <set>
 
 namespace tenon::engine {
@@ -20,7 +21,8 @@ class PlanValidator {
 public:
   PlanValidator(const Plan &validatedPlan, std::span<const Weight> engineWeights, size_t kernels,
                 uint16_t planDevice)
-      : plan(validatedPlan), weights(engineWeights), kernelCount(kernels), device(planDevice) {}
+      : plan(validatedPlan), weights(engineWeights), kernelCount(kernels), device(planDevice),
+        inputSymbols(validatedPlan.inputSymbols()) {}
 
   Status run() {
     TENON_TRY(checkExprs());
@@ -38,6 +40,11 @@ public:
 
 private:
   bool isExpr(ExprId id) const { return id < plan.exprs.size(); }
+
+  /// Whether an expression names none but the first `count` symbols.
+  bool isOver(ExprId id, size_t count) const {
+    return count == plan.symbols.size() || isValidProgram(plan.exprs.program(id), count);
+  }
 
   Status checkExprs() const {
     for (ExprId id = 0; id < plan.exprs.size(); ++id) {
@@ -59,8 +66,16 @@ private:
       if (symbol.name.empty() || symbol.min < 0 || symbol.max < symbol.min) {
         return portError(strCat("symbol ", i, " has no name or an empty range"));
       }
-      bool isBound =
-          symbol.input < plan.inputs.size() && symbol.dim < plan.inputs[symbol.input].dims.size();
+      if (i >= inputSymbols) {
+        if (!isExpr(symbol.bound) || !isOver(symbol.bound, i) || symbol.input != kNone ||
+            symbol.dim != kNone) {
+          return portError(strCat("symbol '", symbol.name,
+                                  "' has a dim, or no bound over the symbols before it"));
+        }
+        continue;
+      }
+      bool isBound = !symbol.isDataDependent() && symbol.input < plan.inputs.size() &&
+                     symbol.dim < plan.inputs[symbol.input].dims.size();
       if (!isBound) {
         return portError(strCat("symbol '", symbol.name, "' is not bound to a dim of an input"));
       }
@@ -94,6 +109,9 @@ private:
       for (ExprId dim : port.dims) {
         if (!isExpr(dim)) {
           return portError(strCat(what, ": a dim names no expression"));
+        }
+        if (space == Space::Input && !isOver(dim, inputSymbols)) {
+          return portError(strCat(what, ": a dim of it depends on data"));
         }
       }
       bool isRoot = port.buffer < plan.buffers.size() && roots[port.buffer] == port.buffer;
@@ -129,6 +147,7 @@ private:
       return Status::error(ErrorId::EngineBadInstruction, "the plan does not end with a return",
                            kAgain);
     }
+    size_t known = inputSymbols;
     for (size_t i = 0; i < plan.instructions.size(); ++i) {
       const Instruction &instruction = plan.instructions[i];
       if (instruction.device != device || instruction.queue != 0) {
@@ -141,8 +160,34 @@ private:
       TENON_TRY(checkOperands(i, instruction));
       TENON_TRY(checkTensorMaps(i, instruction));
       TENON_TRY(checkKind(i, instruction));
+      if (!namesKnown(instruction, known)) {
+        return instructionError(i, instruction, "it names a symbol before data has decided it");
+      }
+      if (instruction.kind == InstructionKind::Size && instruction.symbol != known++) {
+        return instructionError(i, instruction, "it does not decide the next symbol in order");
+      }
+    }
+    if (known != plan.symbols.size()) {
+      return portError(strCat("nothing decides symbol '", plan.symbols[known].name, "'"));
     }
     return Status::ok();
+  }
+
+  /// Whether all that an instruction is evaluated with names none but the first `known` symbols.
+  bool namesKnown(const Instruction &instruction, size_t known) const {
+    if (known == plan.symbols.size()) {
+      return true;
+    }
+    auto isKnown = [&](ExprId id) { return id == kNone || isOver(id, known); };
+    bool areKnown = std::ranges::all_of(instruction.sizes, isKnown) && isKnown(instruction.grid) &&
+                    isKnown(instruction.scratch);
+    for (uint32_t buffer : instruction.buffers) {
+      areKnown &= isKnown(plan.buffers[buffer].size);
+    }
+    for (const TensorMap &map : instruction.tensorMaps) {
+      areKnown &= isKnown(map.rows) && isKnown(map.columns) && isKnown(map.rowBytes);
+    }
+    return areKnown;
   }
 
   Status checkOperands(size_t index, const Instruction &instruction) const {
@@ -245,6 +290,15 @@ private:
         return instructionError(index, instruction, "a fill has one buffer and one size");
       }
       return Status::ok();
+    case InstructionKind::Size:
+      if (device != kHost) {
+        break;
+      }
+      if (instruction.buffers.size() != 1 || instruction.reads != 1 || !instruction.sizes.empty() ||
+          plan.exprs.constantValue(plan.buffers[instruction.buffers[0]].size) != sizeof(int64_t)) {
+        return instructionError(index, instruction, "a size is read from one buffer of 8 bytes");
+      }
+      return Status::ok();
     case InstructionKind::Return:
       if (index + 1 != plan.instructions.size() || !instruction.buffers.empty()) {
         return instructionError(index, instruction, "a return stands at the end, alone");
@@ -264,6 +318,7 @@ private:
   std::span<const Weight> weights;
   size_t kernelCount;
   uint16_t device;
+  size_t inputSymbols;
   std::vector<uint32_t> roots;
 };
 

@@ -4,6 +4,7 @@
 
 #include "compiler/dispatch/OpKinds.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/TnRare.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
 
@@ -28,7 +29,9 @@ bool isCarriedAlong(Value value, Group *group) {
   if (!isScalarConstant(value.getDefiningOp())) {
     return false;
   }
-  bool readsBuffers = group->strategy == kContraction || group->strategy == kAttention;
+  // The runtime reads a count from its buffer.
+  bool readsBuffers = group->strategy == kContraction || group->strategy == kAttention ||
+                      isa<tn::TakeFirstOp>(group->ops.front());
   return !readsBuffers || llvm::all_of(value.getUsers(), [&](Operation *user) {
     return isElementwise(user) || !llvm::is_contained(group->ops, user);
   });
@@ -45,6 +48,10 @@ void buildRegion(Group *group, int64_t index, llvm::StringRef target) {
     }
   }
   SmallVector<Value> outputs = escapingResults(group->ops);
+  if (outputs.empty()) {
+    // An operation that stays though nobody reads it: others name the symbol that it binds.
+    llvm::append_range(outputs, group->ops.back()->getResults());
+  }
   OpBuilder builder(group->ops.back());
   builder.setInsertionPointAfter(group->ops.back());
   tn::RegionOp region =

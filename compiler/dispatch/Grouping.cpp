@@ -1,6 +1,6 @@
 // Groups of operations that stay contiguous in the block: merging two moves what lies between
-// before or after them. Relies on operations being free of effects, so any order that respects uses
-// is valid.
+// before or after them. Relies on operations being free of effects, so any order is valid
+// that respects uses, also those of symbols that data decides.
 #include "compiler/dispatch/Grouping.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -47,7 +47,8 @@ SmallVector<Value> outsideOperands(ArrayRef<Operation *> ops) {
   return values.takeVector();
 }
 
-Grouping::Grouping(Block *functionBody) : block(functionBody) {
+Grouping::Grouping(Block *functionBody)
+    : block(functionBody), binders(tn::sizeBinders(functionBody->getParentOp())) {
   for (auto [position, op] : llvm::enumerate(*block)) {
     positions[&op] = position;
   }
@@ -68,6 +69,20 @@ Grouping::Unit Grouping::unitOf(Operation *op) const {
   return found == groups.end() ? Unit() : Unit(found->second->ops);
 }
 
+/// Whether one of the unit reads from an operation, or names a symbol that it binds.
+bool Grouping::waitsFor(Unit unit, llvm::function_ref<bool(Operation *)> isAwaited) const {
+  return llvm::any_of(unit, [&](Operation *part) {
+    if (llvm::any_of(part->getOperands(),
+                     [&](Value operand) { return isAwaited(operand.getDefiningOp()); })) {
+      return true;
+    }
+    return !binders.empty() && llvm::any_of(tn::symbolsNamed(part), [&](unsigned symbol) {
+      Operation *binder = binders.lookup(symbol);
+      return binder && binder != part && isAwaited(binder);
+    });
+  });
+}
+
 /// Brings two contiguous units, of which the second reads from the first, together: what lies
 /// between and depends on the first goes after both, the rest before. Impossible if the second
 /// itself depends on something between that depends on the first.
@@ -84,23 +99,16 @@ const Rule *Grouping::joinUnits(Unit first, Unit second) {
     if (unit.empty()) {
       unit = Unit(op);
     }
-    bool depends = llvm::any_of(unit, [&](Operation *part) {
-      return llvm::any_of(part->getOperands(),
-                          [&](Value operand) { return reached.contains(operand.getDefiningOp()); });
-    });
-    if (depends) {
+    if (waitsFor(unit, [&](Operation *awaited) { return reached.contains(awaited); })) {
       reached.insert(unit.begin(), unit.end());
       later.append(unit.begin(), unit.end());
     }
     op = unit.back()->getNextNode();
   }
-  for (Operation *part : second) {
-    for (Value operand : part->getOperands()) {
-      Operation *definer = operand.getDefiningOp();
-      if (reached.contains(definer) && !llvm::is_contained(first, definer)) {
-        return &kCycle;
-      }
-    }
+  if (waitsFor(second, [&](Operation *awaited) {
+        return reached.contains(awaited) && !llvm::is_contained(first, awaited);
+      })) {
+    return &kCycle;
   }
   for (Operation *part : first) {
     part->moveBefore(second.front());

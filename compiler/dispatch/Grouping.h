@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/dispatch/Rules.h"
+#include "compiler/graph/DataSizes.h"
 #include "compiler/graph/Tn.h"
 #include "mlir/IR/Block.h"
 #include "llvm/ADT/DenseMap.h"
@@ -59,9 +60,12 @@ private:
   using Unit = llvm::ArrayRef<mlir::Operation *>;
 
   Unit unitOf(mlir::Operation *op) const;
+  bool waitsFor(Unit unit, llvm::function_ref<bool(mlir::Operation *)> isAwaited) const;
   const Rule *joinUnits(Unit first, Unit second);
 
   mlir::Block *block;
+  /// What binds the symbols that data decides.
+  llvm::MapVector<unsigned, mlir::Operation *> binders;
   llvm::DenseMap<mlir::Operation *, size_t> positions;
   llvm::DenseMap<mlir::Operation *, Group *> groups;
   std::vector<std::unique_ptr<Group>> owned;

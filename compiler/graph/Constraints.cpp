@@ -2,6 +2,8 @@
 // Relies on the dialect being loaded where shapes are inferred.
 #include "compiler/graph/Constraints.h"
 
+#include "compiler/graph/DataSizes.h"
+
 #include "compiler/graph/Shape.h"
 #include "mlir/IR/Builders.h"
 #include "support/Satisfy.h"
@@ -102,6 +104,13 @@ bool holds(const Constraint &constraint, ArrayRef<int64_t> values) {
 bool satisfyConstraints(func::FuncOp function, MutableArrayRef<int64_t> values) {
   ModuleOp module = function->getParentOfType<ModuleOp>();
   SmallVector<Constraint> conditions = constraintsOf(module);
+  llvm::MapVector<unsigned, Operation *> binders = sizeBinders(function);
+  llvm::erase_if(conditions, [&](const Constraint &condition) {
+    return llvm::any_of(binders, [&](const auto &binder) {
+      return condition.left.isFunctionOfSymbol(binder.first) ||
+             condition.right.isFunctionOfSymbol(binder.first);
+    });
+  });
   for (BlockArgument argument : function.getArguments()) {
     for (auto [stated, dim] : llvm::zip_equal(statedDims(function, argument.getArgNumber()),
                                               getDims(argument.getType()))) {

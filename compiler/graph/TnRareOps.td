@@ -49,6 +49,48 @@ def Tn_BitcastOp : Tn_Op<"bitcast", [Pure, Tn_Elementwise, SameOperandsAndResult
   let hasVerifier = 1;
 }
 
+//===--- Sizes that data decides ---------------------------------------------------------------------------------===//
+
+def Tn_TruePositionsOp : Tn_Op<"true_positions", [Pure]> {
+  let summary = "Where the elements of a list are true";
+  let description = "`positions` begins with their numbers, ascending, `count` of them; behind these it holds zeros.";
+  let arguments = (ins Tn_BoolTensor:$x);
+  let results = (outs RankedTensorOf<[I64]>:$positions, RankedTensorOf<[I64]>:$count);
+  let assemblyFormat = "$x attr-dict `:` functional-type($x, results)";
+  let hasVerifier = 1;
+}
+def Tn_TakeFirstOp : Tn_Op<"take_first"> {
+  let summary = "As many rows of a tensor, from the first on, as data says";
+  let description = [{
+    The result's first dim is a symbol that no input has: each run binds it to `count`, which is at least 0 and at
+    most the first dim of x. One operation binds a symbol; it stays though nobody reads its result, since the types
+    of others may name the symbol.
+    `%y = tn.take_first %x, %count : (tensor<5xf32>, tensor<i64>) -> tensor<?xf32, #tn.shape<()[s0] -> (s0)>>`
+  }];
+  let arguments = (ins AnyRankedTensor:$x, RankedTensorOf<[I64]>:$count);
+  let results = (outs AnyRankedTensor:$y);
+  let assemblyFormat = "$x `,` $count attr-dict `:` functional-type(operands, $y)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The number of the symbol that it binds.
+    unsigned symbol();
+  }];
+}
+def Tn_SelectBoxesOp : Tn_Op<"select_boxes", [Pure]> {
+  let summary = "The best boxes of each class that overlap no better one much";
+  let description = [{
+    Boxes are [batch, n, 4] with corners (low, low, high, high), `scores` and `candidates` [batch, class, n]. For
+    each batch and class the candidate of the highest score (of equals the first) is selected again and again, and
+    with it go all whose intersection with it is more than `overlap` of their union. `selected`
+    [batch, class, m] holds the numbers of at most `limit` and m of them in that order, then -1.
+  }];
+  let arguments = (ins Tn_FloatTensor:$boxes, Tn_FloatTensor:$scores, Tn_BoolTensor:$candidates,
+                       RankedTensorOf<[I64]>:$limit, Tn_FloatTensor:$overlap);
+  let results = (outs RankedTensorOf<[I64]>:$selected);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, $selected)";
+  let hasVerifier = 1;
+}
+
 //===--- Pooling -----------------------------------------------------------------------------------------------===//
 
 def Tn_MaxPoolIndexOp : Tn_InferredOp<"max_pool_index"> {

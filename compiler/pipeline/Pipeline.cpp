@@ -6,6 +6,7 @@
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/frontend/onnx/Onnx.h"
+#include "compiler/graph/DataSizes.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Passes.h"
@@ -94,6 +95,7 @@ private:
   Status normalize();
   Status optimize();
   Status convertPrecision();
+  Status checkSizes(const Family &family);
   Status dispatch();
   Status codegen();
   Status plan();
@@ -202,10 +204,24 @@ Status Compilation::convertPrecision() {
   return numbers ? numbers->checkLowered("convert-precision", *module, computed) : Status::ok();
 }
 
+/// On a GPU all sizes are known before a run.
+Status Compilation::checkSizes(const Family &family) {
+  llvm::MapVector<unsigned, Operation *> binders = tn::sizeBinders(*module);
+  if (!family.profile.isGpu() || binders.empty()) {
+    return Status::ok();
+  }
+  return Status::error(ErrorId::ModelHasGaps,
+                       strCat("data decides how large the result of '",
+                              dispatch::nameOf(binders.front().second),
+                              "' is, which Tenon does not support on GPUs"),
+                       "compile for the CPU only, with --target");
+}
+
 /// `tn` → `tn.region`: what runs as one kernel, how, and why.
 Status Compilation::dispatch() {
   DiagnosticText diagnostics(context);
   for (Family &family : families) {
+    TENON_TRY(checkSizes(family));
     family.module = module->clone();
     if (family.profile.isGpu() && failed(opt::optimizeForGpu(*family.module, weights, {}))) {
       return diagnostics.status("optimize for the GPU");
@@ -505,8 +521,7 @@ Result<CompileSummary> compile(const CompileOptions &options) {
       std::make_unique<Compilation>(options, cache, identity);
   TENON_TRY(runAndReport(compilation, options, cache, identity));
   if (mayReuseEngine(options)) {
-    cache.storeFile(identity.key, options.output, identity.data,
-                    noteOf(compilation->summary));
+    cache.storeFile(identity.key, options.output, identity.data, noteOf(compilation->summary));
   }
   cache.trim();
   compilation->summary.compileSeconds = seconds();

@@ -12,7 +12,11 @@ namespace tenon::plan {
 ArenaSummary layOutArena(engine::Plan &plan) {
   ArenaSummary summary;
   for (const engine::Symbol &symbol : plan.symbols) {
-    summary.symbols.push_back(symbol.min);
+    std::optional<int64_t> bound =
+        symbol.isDataDependent()
+            ? engine::evaluate(plan.exprs.program(symbol.bound), summary.symbols)
+            : symbol.min;
+    summary.symbols.push_back(std::clamp(bound.value_or(symbol.max), symbol.min, symbol.max));
   }
   summary.isStatic = true;
   summary.sizes.assign(plan.buffers.size(), -1);

@@ -3,6 +3,7 @@
 #include "compiler/plan/BuildPlan.h"
 
 #include "compiler/dispatch/Cost.h"
+#include "compiler/graph/TnRare.h"
 #include "compiler/plan/Arena.h"
 #include "compiler/plan/Order.h"
 #include "compiler/plan/PlanBuilder.h"
@@ -69,6 +70,37 @@ void PlanBuilder::addStep(const codegen::RegionStep &step, ArrayRef<uint32_t> re
   plan.instructions.push_back(std::move(instruction));
 }
 
+/// What a region counts rows by is read before its kernels run.
+void PlanBuilder::addSizes(tn::RegionOp region, size_t regionIndex) {
+  region.walk([&](tn::TakeFirstOp take) {
+    unsigned input = cast<BlockArgument>(take.getCount()).getArgNumber();
+    engine::Instruction size;
+    size.kind = engine::InstructionKind::Size;
+    size.device = request.device;
+    size.label = labelOf(region);
+    size.buffers = {bufferOf(storageOf(region.getInputs()[input]))};
+    size.reads = 1;
+    size.symbol = sizes.dataSymbol(take.symbol());
+    touch(size.buffers[0], static_cast<uint32_t>(plan.instructions.size()));
+    plan.instructions.push_back(std::move(size));
+    notes.strategies.push_back("size");
+    origins.push_back({regionIndex, 0, {}});
+  });
+}
+
+/// Memory is laid out before data has decided a size, for the largest that it can be.
+Status PlanBuilder::checkGrowth() const {
+  for (auto [index, buffer] : llvm::enumerate(plan.buffers)) {
+    if (!sizes.growsWithData(buffer.size)) {
+      return Status::error(ErrorId::ModelHasGaps,
+                           strCat("the size of '", notes.buffers[index].value,
+                                  "' shrinks as data selects more elements"),
+                           "select a constant number of elements");
+    }
+  }
+  return Status::ok();
+}
+
 void PlanBuilder::addRegion(tn::RegionOp region, size_t regionIndex, int64_t position) {
   const codegen::RegionCode &code = request.levels.front().regions[regionIndex];
   std::vector<engine::ExprId> symbols;
@@ -85,6 +117,7 @@ void PlanBuilder::addRegion(tn::RegionOp region, size_t regionIndex, int64_t pos
   for (const codegen::Program &bytes : code.temporaries) {
     regionBuffers.push_back(addTemporary(bytes, symbols));
   }
+  addSizes(region, regionIndex);
   std::string constraint = constraintOf(region);
   for (auto [index, step] : llvm::enumerate(code.steps)) {
     if (step.isCopy && regionBuffers[step.buffers.front()] == regionBuffers[step.buffers.back()]) {
@@ -193,6 +226,9 @@ std::vector<engine::Variant> PlanBuilder::makeVariants() {
     }
     std::vector<engine::Instruction> own = plan.instructions;
     for (auto [instruction, origin] : llvm::zip(own, origins)) {
+      if (instruction.kind == engine::InstructionKind::Size) {
+        continue;
+      }
       const codegen::RegionStep &step = level.regions[origin.region].steps[origin.step];
       instruction.call = step.call;
       if (instruction.kind != engine::InstructionKind::Launch) {
@@ -228,6 +264,12 @@ Result<BuiltPlan> PlanBuilder::run() {
   dispatch::CostModel costs(module, dispatch::cpuProfile());
   order = orderRegions(
       block, [&](Value value) { return costs.bytesOf(value); }, request.device == engine::kGpu);
+  if (order.size() != indexOf.size()) {
+    return Status::error(ErrorId::InternalError, "sizes that data decides wait for each other",
+                         "report this with the model");
+  }
+  sizes.addDataSymbols(order);
+  sizes.addConstraints();
   addInputs();
   findLastReads();
   claimOutputs();
@@ -240,6 +282,7 @@ Result<BuiltPlan> PlanBuilder::run() {
                          strCat("symbol '", sizes.unboundSymbol(), "' is not a dim of any input"),
                          "give that dimension a constant with --shape");
   }
+  TENON_TRY(checkGrowth());
   ArenaSummary arena = layOutArena(plan);
   BuiltPlan built;
   built.arenaBytes = arena.bytes;

@@ -3,6 +3,7 @@
 // smaller.
 #include "compiler/plan/Order.h"
 
+#include "compiler/graph/DataSizes.h"
 #include "llvm/ADT/DenseMap.h"
 
 #include <algorithm>
@@ -28,6 +29,7 @@ public:
         bytes[output] = bytesOf(output);
       }
     }
+    findDataSizes(regions, block);
     for (tn::RegionOp region : regions) {
       for (Value value : inputsOf(region)) {
         ++readers[value];
@@ -38,9 +40,10 @@ public:
     }
   }
 
-  /// The storages made by regions that this one reads, each once.
+  /// The storages made by regions that this one reads, each once, and those of the regions that
+  /// bind symbols which it names.
   SmallVector<Value> inputsOf(tn::RegionOp region) const {
-    SmallVector<Value> values;
+    SmallVector<Value> values(sizesOf.lookup(region));
     for (Value input : region.getInputs()) {
       Value storage = storageOf(input);
       if (bytes.contains(storage) && !llvm::is_contained(values, storage)) {
@@ -79,9 +82,36 @@ public:
   int64_t live = 0; ///< behind the region that ran last
 
 private:
+  void findDataSizes(ArrayRef<tn::RegionOp> regions, Block *block) {
+    llvm::MapVector<unsigned, Operation *> binders = tn::sizeBinders(block->getParentOp());
+    if (binders.empty()) {
+      return;
+    }
+    for (tn::RegionOp region : regions) {
+      for (unsigned symbol : tn::symbolsNamed(region)) {
+        Operation *binder = binders.lookup(symbol);
+        tn::RegionOp owner = binder ? binder->getParentOfType<tn::RegionOp>() : tn::RegionOp();
+        if (owner && owner != region) {
+          sizesOf[region].push_back(owner.getOutputs().front());
+        }
+      }
+    }
+  }
+
   llvm::DenseMap<Value, int64_t> bytes;
   llvm::DenseMap<Value, int64_t> readers;
+  llvm::DenseMap<Operation *, SmallVector<Value>> sizesOf;
 };
+
+bool isOrdered(ArrayRef<tn::RegionOp> regions, const Liveness &liveness) {
+  llvm::SmallPtrSet<Operation *, 16> done;
+  return llvm::all_of(regions, [&](tn::RegionOp region) {
+    bool isReady = llvm::all_of(liveness.inputsOf(region),
+                                [&](Value value) { return done.contains(value.getDefiningOp()); });
+    done.insert(region);
+    return isReady;
+  });
+}
 
 SmallVector<tn::RegionOp> greedyOrder(ArrayRef<tn::RegionOp> regions, Liveness &liveness) {
   llvm::DenseMap<Operation *, size_t> waitsFor;
@@ -212,7 +242,7 @@ SmallVector<tn::RegionOp> orderRegions(Block *block, llvm::function_ref<int64_t(
   }
   Liveness greedy(original, block, bytesOf);
   SmallVector<tn::RegionOp> order = greedyOrder(original, greedy);
-  order = greedy.peak < own.peak ? order : original;
+  order = greedy.peak < own.peak || !isOrdered(original, own) ? order : original;
   if (!partsBranches) {
     return order;
   }

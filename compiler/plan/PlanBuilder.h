@@ -38,6 +38,8 @@ private:
   uint32_t bufferToReuse(tn::RegionOp region, int64_t position) const;
   uint32_t stateToWrite(tn::RegionOp region, mlir::Value output, int64_t position) const;
   void addRegion(tn::RegionOp region, size_t regionIndex, int64_t position);
+  void addSizes(tn::RegionOp region, size_t regionIndex);
+  Status checkGrowth() const;
   void addStep(const codegen::RegionStep &step, llvm::ArrayRef<uint32_t> regionBuffers,
                llvm::ArrayRef<engine::ExprId> symbols);
   engine::TensorMap tensorMap(const codegen::TensorMapArgument &map,

@@ -24,8 +24,12 @@ public:
   void print() {
     os << "plan " << variant.level << ", arena " << plan.arenaBytes << '\n';
     for (const engine::Symbol &symbol : plan.symbols) {
-      os << "symbol " << symbol.name << " [" << symbol.min << ".." << symbol.max << "] = input "
-         << symbol.input << " dim " << symbol.dim << '\n';
+      os << "symbol " << symbol.name << " [" << symbol.min << ".." << symbol.max << "] ";
+      if (symbol.isDataDependent()) {
+        os << "<= " << format(symbol.bound) << '\n';
+      } else {
+        os << "= input " << symbol.input << " dim " << symbol.dim << '\n';
+      }
     }
     printPorts("input", plan.inputs);
     printPorts("output", plan.outputs);
@@ -91,6 +95,9 @@ private:
       break;
     case engine::InstructionKind::Copy:
       os << "copy " << format(instruction.sizes) << " bytes";
+      break;
+    case engine::InstructionKind::Size:
+      os << "size " << names[instruction.symbol];
       break;
     default:
       os << "return\n";

@@ -4,6 +4,7 @@
 
 #include "compiler/graph/Constraints.h"
 #include "compiler/graph/ElementType.h"
+#include "compiler/graph/TnRare.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "support/Check.h"
 
@@ -13,7 +14,7 @@ namespace tenon::plan {
 
 SizeTranslator::SizeTranslator(func::FuncOp function, ArrayRef<BlockArgument> inputs,
                                engine::Plan &enginePlan)
-    : plan(enginePlan), declared(function->getParentOfType<ModuleOp>()),
+    : module(function->getParentOfType<ModuleOp>()), plan(enginePlan), declared(module),
       values(declared.symbols().size(), engine::kNone) {
   for (auto [index, input] : llvm::enumerate(inputs)) {
     bindStated(tn::statedDims(function, input.getArgNumber()), index);
@@ -24,7 +25,6 @@ SizeTranslator::SizeTranslator(func::FuncOp function, ArrayRef<BlockArgument> in
       bindDetermined(stated, dim);
     }
   }
-  addConstraints(function->getParentOfType<ModuleOp>());
 }
 
 void SizeTranslator::bindStated(ArrayRef<AffineExpr> dims, size_t input) {
@@ -53,7 +53,62 @@ void SizeTranslator::bindDetermined(AffineExpr stated, AffineExpr dim) {
   values[line->symbol] = plan.exprs.floorDiv(steps, plan.exprs.constant(line->factor));
 }
 
-void SizeTranslator::addConstraints(ModuleOp module) {
+void SizeTranslator::addDataSymbols(ArrayRef<tn::RegionOp> order) {
+  for (tn::RegionOp region : order) {
+    region.walk([&](tn::TakeFirstOp take) {
+      const tn::Symbol &declaration = declared.symbols()[take.symbol()];
+      engine::ExprId bound = translate(tn::getDims(take.getX().getType()).front());
+      values[take.symbol()] = plan.exprs.symbol(static_cast<uint32_t>(plan.symbols.size()));
+      plan.symbols.push_back({.name = declaration.name,
+                              .min = declaration.min,
+                              .max = declaration.max,
+                              .input = engine::kNone,
+                              .dim = engine::kNone,
+                              .bound = bound});
+    });
+  }
+}
+
+bool SizeTranslator::growsWithData(engine::ExprId size) const {
+  struct Part {
+    bool hasData;
+    bool grows;
+    bool isNegative;
+  };
+  SmallVector<Part> stack;
+  for (const engine::ExprTerm &term : plan.exprs.program(size)) {
+    if (term.op == engine::ExprOp::Constant) {
+      stack.push_back({false, true, term.value < 0});
+      continue;
+    }
+    if (term.op == engine::ExprOp::Symbol) {
+      stack.push_back({plan.symbols[term.value].isDataDependent(), true, false});
+      continue;
+    }
+    Part right = stack.pop_back_val();
+    Part &left = stack.back();
+    bool isFixed = !left.hasData && !right.hasData;
+    switch (term.op) {
+    case engine::ExprOp::Mul:
+      left.grows &= right.grows && !left.isNegative && !right.isNegative;
+      break;
+    case engine::ExprOp::Sub:
+    case engine::ExprOp::FloorDiv:
+    case engine::ExprOp::CeilDiv:
+      left.grows &= !right.hasData;
+      break;
+    case engine::ExprOp::Mod:
+      left.grows = false;
+      break;
+    default:
+      left.grows &= right.grows;
+    }
+    left = {left.hasData || right.hasData, left.grows || isFixed, false};
+  }
+  return stack.back().grows;
+}
+
+void SizeTranslator::addConstraints() {
   for (const tn::Constraint &constraint : tn::constraintsOf(module)) {
     plan.constraints.push_back({static_cast<engine::ConstraintKind>(constraint.kind),
                                 translate(constraint.left), translate(constraint.right),

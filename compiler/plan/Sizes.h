@@ -1,8 +1,9 @@
 // Translates the compiler's affine expressions over symbols into the plan's expressions.
-// Relies on each used symbol being a dim of an input, or determined by one.
+// Relies on each used symbol being a dim of an input, determined by one, or decided by data.
 #pragma once
 
 #include "compiler/graph/Shape.h"
+#include "compiler/graph/Tn.h"
 #include "engine/Plan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -10,10 +11,18 @@ namespace tenon::plan {
 
 class SizeTranslator {
 public:
-  /// Adds the symbols that the inputs (all arguments but states) bind, and the module's
-  /// constraints, to the plan.
+  /// Adds the symbols that the inputs (all arguments but states) bind to the plan.
   SizeTranslator(mlir::func::FuncOp function, llvm::ArrayRef<mlir::BlockArgument> inputs,
                  engine::Plan &enginePlan);
+
+  /// Adds the symbols that data decides, in the order in which regions bind them.
+  void addDataSymbols(llvm::ArrayRef<tn::RegionOp> order);
+  /// Adds the module's constraints, once all symbols are there.
+  void addConstraints();
+  /// The number of a module symbol in the plan, where data decides it.
+  uint32_t dataSymbol(unsigned symbol) const { return *plan.exprs.symbolIndex(values[symbol]); }
+  /// Whether a size does not shrink where data selects more: memory is laid out for the most.
+  bool growsWithData(engine::ExprId size) const;
 
   engine::ExprId translate(mlir::AffineExpr expression);
   llvm::SmallVector<engine::ExprId> translate(llvm::ArrayRef<mlir::AffineExpr> expressions);
@@ -29,8 +38,8 @@ public:
 private:
   void bindStated(mlir::ArrayRef<mlir::AffineExpr> dims, size_t input);
   void bindDetermined(mlir::AffineExpr stated, mlir::AffineExpr dim);
-  void addConstraints(mlir::ModuleOp module);
 
+  mlir::ModuleOp module;
   engine::Plan &plan;
   tn::SymbolList declared;
   /// What each module symbol is in the plan.

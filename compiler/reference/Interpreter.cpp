@@ -2,6 +2,7 @@
 // Relies on the table of Evaluation.h; the IR must have passed the verifier.
 #include "compiler/reference/Interpreter.h"
 
+#include "compiler/graph/DataSizes.h"
 #include "support/Check.h"
 #include "support/Shape.h"
 #include "support/Text.h"
@@ -34,6 +35,20 @@ Status checkType(const Tensor &tensor, mlir::Type type, Precision precision,
   return Status::ok();
 }
 
+/// Symbols that data decides are learned from the first results that have them as dims.
+void decideSymbols(mlir::Operation *op, llvm::ArrayRef<Tensor> results,
+                   llvm::MutableArrayRef<int64_t> symbols) {
+  for (auto [type, tensor] : llvm::zip_equal(op->getResultTypes(), results)) {
+    for (auto [dim, size] : llvm::zip(tn::getDims(type), tensor.dims())) {
+      mlir::AffineSymbolExpr symbol = llvm::dyn_cast_or_null<mlir::AffineSymbolExpr>(dim);
+      if (symbol && symbol.getPosition() < symbols.size() &&
+          symbols[symbol.getPosition()] == kUndecided) {
+        symbols[symbol.getPosition()] = size;
+      }
+    }
+  }
+}
+
 } // namespace
 
 Interpreter::Interpreter(tn::WeightStore *weights, InterpreterOptions options)
@@ -49,11 +64,12 @@ Interpreter::Interpreter(tn::WeightStore *weights, InterpreterOptions options)
 Result<std::vector<Tensor>> Interpreter::evaluateOp(mlir::Operation *op,
                                                     llvm::ArrayRef<Tensor> operands,
                                                     llvm::ArrayRef<int64_t> symbols) {
-  return runOp(op, operands, symbols, {});
+  llvm::SmallVector<int64_t> values(symbols);
+  return runOp(op, operands, values, {});
 }
 
 Result<std::vector<Tensor>> Interpreter::runOp(mlir::Operation *op, llvm::ArrayRef<Tensor> operands,
-                                               llvm::ArrayRef<int64_t> symbols,
+                                               llvm::MutableArrayRef<int64_t> symbols,
                                                const Hooks &hooks) {
   TENON_TRY(poolStatus);
   TENON_CHECK(operands.size() == op->getNumOperands(), "one tensor for each operand");
@@ -83,7 +99,7 @@ Result<std::vector<Tensor>> Interpreter::runOp(mlir::Operation *op, llvm::ArrayR
 }
 
 Result<std::vector<Tensor>> Interpreter::runBlock(mlir::Block &block, llvm::ArrayRef<Tensor> inputs,
-                                                  llvm::ArrayRef<int64_t> symbols,
+                                                  llvm::MutableArrayRef<int64_t> symbols,
                                                   const Hooks &hooks) {
   TENON_CHECK(inputs.size() == block.getNumArguments(), "one tensor for each block argument");
   struct Live {
@@ -124,6 +140,7 @@ Result<std::vector<Tensor>> Interpreter::runBlock(mlir::Block &block, llvm::Arra
     if (!known) {
       TENON_ASSIGN(known, runOp(&op, operands, symbols, hooks));
     }
+    decideSymbols(&op, *known, symbols);
     if (hooks.observe) {
       TENON_TRY(hooks.observe(&op, operands, *known));
     }
@@ -152,7 +169,8 @@ Result<std::vector<Tensor>> Interpreter::evaluate(mlir::Region &region,
                         strCat("input ", index)));
     converted.push_back(std::move(tensor));
   }
-  return runBlock(block, converted, symbols, hooks);
+  llvm::SmallVector<int64_t> values(symbols);
+  return runBlock(block, converted, values, hooks);
 }
 
 Result<std::vector<Tensor>> Interpreter::evaluate(mlir::func::FuncOp function,
@@ -177,6 +195,9 @@ Result<llvm::SmallVector<int64_t>> bindSymbols(mlir::func::FuncOp function,
   for (const tn::Symbol &symbol : declared.symbols()) {
     values.push_back(symbol.min);
   }
+  for (const auto &[symbol, binder] : tn::sizeBinders(function)) {
+    values[symbol] = kUndecided;
+  }
   for (auto [type, input] : llvm::zip_equal(function.getArgumentTypes(), inputs)) {
     for (auto [dim, size] : llvm::zip(tn::getDims(type), input.dims())) {
       std::optional<tn::LinearDim> line = tn::linearDim(dim);
@@ -190,7 +211,7 @@ Result<llvm::SmallVector<int64_t>> bindSymbols(mlir::func::FuncOp function,
     }
   }
   for (auto [symbol, value] : llvm::zip_equal(declared.symbols(), values)) {
-    if (value < symbol.min || value > symbol.max) {
+    if (value != kUndecided && (value < symbol.min || value > symbol.max)) {
       return Status::error(ErrorId::RunInputDim,
                            strCat(symbol.name, " is ", value, ", outside its range [", symbol.min,
                                   ", ", symbol.max, "]"));

@@ -50,15 +50,18 @@ public:
 
 private:
   Result<std::vector<Tensor>> runBlock(mlir::Block &block, llvm::ArrayRef<Tensor> inputs,
-                                       llvm::ArrayRef<int64_t> symbols, const Hooks &hooks);
+                                       llvm::MutableArrayRef<int64_t> symbols, const Hooks &hooks);
   Result<std::vector<Tensor>> runOp(mlir::Operation *op, llvm::ArrayRef<Tensor> operands,
-                                    llvm::ArrayRef<int64_t> symbols, const Hooks &hooks);
+                                    llvm::MutableArrayRef<int64_t> symbols, const Hooks &hooks);
 
   tn::WeightStore *weights;
   InterpreterOptions options;
   Status poolStatus;
   std::unique_ptr<ThreadPool> pool;
 };
+
+/// The value of a symbol that data decides, until an operation has decided it.
+inline constexpr int64_t kUndecided = -1;
 
 /// The values of the module's symbols that the shapes of inputs determine. An error if a dim
 /// contradicts them or lies outside its symbol's range.

@@ -208,7 +208,9 @@ typedef struct tenon_output {
 TENON_API tenon_status *tenon_session_prepare(tenon_session *session, const tenon_input *inputs,
                                               size_t input_count);
 /* Dims and bytes of output `index` for the dims last prepared or run; *dims lives until the next of
- * those calls. `dims`, `rank` and `bytes` may be NULL. */
+ * those calls. Where data decides how large an output is, they are the largest possible ones after
+ * tenon_session_prepare (room for them must be passed) and the output's own after a run.
+ * `dims`, `rank` and `bytes` may be NULL. */
 TENON_API tenon_status *tenon_session_output_shape(const tenon_session *session, size_t index,
                                                    const int64_t **dims, size_t *rank,
                                                    size_t *bytes);

@@ -68,7 +68,7 @@ struct Session::Impl {
       }
     }
     TENON_TRY(executor->placeFixedRoots(roots));
-    if (plan.symbols.empty()) {
+    if (plan.inputSymbols() == 0) {
       return bind(constantDims());
     }
     return Status::ok();
@@ -114,11 +114,12 @@ struct Session::Impl {
   /// Makes the bound plan for `dims` current, from the cache or by binding now.
   Status bind(const FlatDims &dims) {
     if (current && current->inputDims == dims) {
-      return Status::ok();
+      return current->resetSizes(plan);
     }
     for (std::unique_ptr<CachedPlan> &entry : cache) {
       if (entry->plan.inputDims == dims) {
         entry->lastUse = ++uses;
+        TENON_TRY(entry->plan.resetSizes(plan));
         return activate(entry->plan);
       }
     }

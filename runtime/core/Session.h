@@ -27,7 +27,9 @@ public:
   Status prepare(std::span<const std::span<const int64_t>> inputDims);
   /// Whether dims are prepared: after a successful prepare or run, and at once when all are fixed.
   bool isPrepared() const;
-  /// Dims of an output for the dims last prepared or run. Valid until the next prepare or run.
+  /// Dims and bytes of an output for the dims last prepared or run: what the run made, and before
+  /// it the largest that it can make, for which a binding has room. They differ where data decides
+  /// sizes. Valid until the next prepare or run.
   std::span<const int64_t> outputDims(size_t output) const;
   uint64_t outputBytes(size_t output) const;
 

@@ -8,6 +8,7 @@
 #include "support/Text.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace tenon::runtime {
 
@@ -30,30 +31,63 @@ constexpr uint64_t kPlannerNodes = 2000;
 
 class PlanBinder {
 public:
-  PlanBinder(const Plan &boundPlan, const FlatDims &dims, int64_t rootAlignment,
-             OffsetPlanner &offsetPlanner)
-      : plan(boundPlan), alignment(rootAlignment), planner(offsetPlanner) {
-    out.inputDims = dims;
-  }
+  PlanBinder(const Plan &boundPlan, BoundPlan &bound) : plan(boundPlan), out(bound) {}
 
-  Result<BoundPlan> run() {
+  Status run(int64_t alignment, OffsetPlanner &planner) {
     bindSymbols();
-    TENON_TRY(engine::checkConstraints(plan, symbols));
+    TENON_TRY(engine::checkConstraints(plan, out.symbols, out.knownSymbols));
     TENON_TRY(checkRanges());
+    TENON_TRY(takeBounds());
     TENON_TRY(evaluateAll());
     TENON_TRY(checkInputs());
     TENON_TRY(placeBuffers());
     TENON_TRY(bindPorts(plan.inputs, "input", out.inputBytes, nullptr));
     TENON_TRY(bindPorts(plan.outputs, "output", out.outputBytes, &out.outputDims));
-    for (uint32_t i = 0; i < plan.instructions.size(); ++i) {
-      TENON_TRY(bindInstruction(i));
+    TENON_TRY(bindInstructions());
+    return planArena(alignment, planner);
+  }
+
+  /// With symbols that are not those for which memory was laid out.
+  Status runAgain() {
+    TENON_TRY(takeBounds());
+    TENON_TRY(evaluateAll());
+    TENON_TRY(checkRoom());
+    TENON_TRY(bindPorts(plan.outputs, "output", out.outputBytes, &out.outputDims));
+    int64_t scratchRoom = out.scratchBytes;
+    out.sources.clear();
+    out.portPointers.clear();
+    out.sizes.clear();
+    out.maps.clear();
+    out.steps.clear();
+    out.statusCount = 0;
+    TENON_TRY(bindInstructions());
+    bool fits = out.scratchBytes == scratchRoom;
+    out.scratchBytes = scratchRoom;
+    return fits ? Status::ok()
+                : sizeError("a launch needs more scratch than there was laid out");
+  }
+
+  Status bindSize(uint32_t index, int64_t count) {
+    const Symbol &symbol = plan.symbols[index];
+    std::optional<int64_t> most =
+        engine::evaluate(plan.exprs.program(symbol.bound), out.symbols);
+    if (!most || count < 0 || count > *most) {
+      return sizeError(strCat("'", symbol.name, "' is ", count, ", outside of its bounds"));
     }
-    TENON_TRY(planArena());
-    return std::move(out);
+    out.symbols[index] = count;
+    out.knownSymbols = index + 1;
+    TENON_TRY(engine::checkConstraints(plan, out.symbols, out.knownSymbols));
+    if (count < symbol.min || count > symbol.max) {
+      return Status::error(ErrorId::RunConstraint,
+                           strCat("'", symbol.name, "' is ", count, "; the engine takes ",
+                                  symbol.min, " to ", symbol.max),
+                           "the model does not allow what the data of this run selects");
+    }
+    return runAgain();
   }
 
 private:
-  int64_t value(ExprId id) const { return values[id]; }
+  int64_t value(ExprId id) const { return out.values[id]; }
 
   static Status sizeError(std::string_view message) {
     return Status::error(ErrorId::RunBadSize, message,
@@ -69,16 +103,33 @@ private:
   }
 
   void bindSymbols() {
-    for (const Symbol &symbol : plan.symbols) {
-      symbols.push_back(out.inputDims[flatIndex(symbol.input, symbol.dim)]);
+    out.symbols.resize(plan.symbols.size());
+    out.knownSymbols = plan.inputSymbols();
+    for (size_t i = 0; i < out.knownSymbols; ++i) {
+      const Symbol &symbol = plan.symbols[i];
+      out.symbols[i] = out.inputDims[flatIndex(symbol.input, symbol.dim)];
     }
+  }
+
+  /// What data will decide is as large as the engine takes.
+  Status takeBounds() {
+    for (size_t i = out.knownSymbols; i < out.symbols.size(); ++i) {
+      const Symbol &symbol = plan.symbols[i];
+      std::optional<int64_t> most =
+          engine::evaluate(plan.exprs.program(symbol.bound), out.symbols);
+      if (!most) {
+        return sizeError(strCat("the bound of '", symbol.name, "' overflows"));
+      }
+      out.symbols[i] = std::clamp(*most, symbol.min, symbol.max);
+    }
+    return Status::ok();
   }
 
   /// After the constraints, which say why a range is narrower than what the model declares.
   Status checkRanges() const {
-    for (size_t i = 0; i < symbols.size(); ++i) {
+    for (size_t i = 0; i < out.knownSymbols; ++i) {
       const Symbol &symbol = plan.symbols[i];
-      int64_t dim = symbols[i];
+      int64_t dim = out.symbols[i];
       if (dim < symbol.min || dim > symbol.max) {
         return Status::error(ErrorId::RunInputDim,
                              strCat("input '", plan.inputs[symbol.input].name, "' has ", dim,
@@ -91,14 +142,14 @@ private:
   }
 
   Status evaluateAll() {
-    values.resize(plan.exprs.size());
+    out.values.resize(plan.exprs.size());
     for (ExprId id = 0; id < plan.exprs.size(); ++id) {
-      std::optional<int64_t> result = engine::evaluate(plan.exprs.program(id), symbols);
+      std::optional<int64_t> result = engine::evaluate(plan.exprs.program(id), out.symbols);
       if (!result) {
         return sizeError(
             strCat("expression ", plan.exprs.format(id), " overflows or divides by 0"));
       }
-      values[id] = *result;
+      out.values[id] = *result;
     }
     return Status::ok();
   }
@@ -145,21 +196,40 @@ private:
         int64_t room = value(plan.buffers[buffer.aliasOf].size);
         int64_t offset = value(buffer.aliasOffset);
         fits = offset >= 0 && offset <= room && size <= room - offset;
-        source.root = placed[buffer.aliasOf].root;
-        source.offset = fits ? placed[buffer.aliasOf].offset + offset : 0;
+        source.root = out.placed[buffer.aliasOf].root;
+        source.offset = fits ? out.placed[buffer.aliasOf].offset + offset : 0;
       }
       if (!fits) {
         return sizeError(strCat("buffer ", i, " of ", size, " bytes is not possible"));
       }
-      placed.push_back(source);
+      out.placed.push_back(source);
+    }
+    return Status::ok();
+  }
+
+  /// A size need not grow with what data decides; memory was laid out for the bounds.
+  Status checkRoom() const {
+    for (uint32_t i = 0; i < plan.buffers.size(); ++i) {
+      int64_t size = value(plan.buffers[i].size);
+      if (size < 0 || size > out.placed[i].bytes) {
+        return sizeError(strCat("buffer ", i, " of ", size, " bytes has room for ",
+                                out.placed[i].bytes));
+      }
     }
     return Status::ok();
   }
 
   Status bindPorts(const std::vector<Port> &ports, const char *kind, std::vector<int64_t> &bytes,
                    std::vector<std::vector<int64_t>> *dims) {
-    for (const Port &port : ports) {
-      std::vector<int64_t> shape;
+    bytes.resize(ports.size());
+    if (dims) {
+      dims->resize(ports.size());
+    }
+    std::vector<int64_t> own;
+    for (size_t i = 0; i < ports.size(); ++i) {
+      const Port &port = ports[i];
+      std::vector<int64_t> &shape = dims ? (*dims)[i] : own;
+      shape.clear();
       for (ExprId dim : port.dims) {
         shape.push_back(value(dim));
       }
@@ -168,10 +238,14 @@ private:
         return sizeError(strCat(kind, " '", port.name, "' of dims ", formatDims(shape),
                                 " does not match its buffer"));
       }
-      bytes.push_back(*size);
-      if (dims) {
-        dims->push_back(std::move(shape));
-      }
+      bytes[i] = *size;
+    }
+    return Status::ok();
+  }
+
+  Status bindInstructions() {
+    for (uint32_t i = 0; i < plan.instructions.size(); ++i) {
+      TENON_TRY(bindInstruction(i));
     }
     return Status::ok();
   }
@@ -190,11 +264,13 @@ private:
     step.firstMap = static_cast<uint32_t>(out.maps.size());
     step.firstStatus = out.statusCount;
     for (uint32_t buffer : instruction.buffers) {
-      Space space = plan.buffers[placed[buffer].root].space;
+      PointerSource source = out.placed[buffer];
+      source.bytes = value(plan.buffers[buffer].size);
+      Space space = plan.buffers[source.root].space;
       if (space == Space::Input || space == Space::Output) {
         out.portPointers.push_back(static_cast<uint32_t>(out.sources.size()));
       }
-      out.sources.push_back(placed[buffer]);
+      out.sources.push_back(source);
     }
     for (ExprId size : instruction.sizes) {
       out.sizes.push_back(value(size));
@@ -203,7 +279,8 @@ private:
     step.sizeCount = static_cast<uint32_t>(instruction.sizes.size());
     if (instruction.kind == InstructionKind::Launch) {
       TENON_TRY(bindLaunch(instruction, step));
-    } else if (instruction.kind != InstructionKind::Call) {
+    } else if (instruction.kind == InstructionKind::Copy ||
+               instruction.kind == InstructionKind::Fill) {
       TENON_TRY(checkMove(instruction));
     }
     out.steps.push_back(step);
@@ -233,7 +310,7 @@ private:
                         value(map.rowBytes),
                         map.boxRows,
                         map.boxColumns};
-      const PointerSource &source = placed[instruction.buffers[map.buffer]];
+      const PointerSource &source = out.placed[instruction.buffers[map.buffer]];
       if (step.grid != 0 && !isMatrixIn(source, bound, map.elementBytes)) {
         return sizeError(strCat("'", instruction.label, "' has a matrix of ", bound.rows, " x ",
                                 bound.columns, " elements, ", bound.rowBytes,
@@ -269,8 +346,8 @@ private:
           strCat("'", instruction.label, "' moves ", bytes, " bytes past the end of a buffer"));
     }
     if (instruction.kind == InstructionKind::Copy) {
-      const PointerSource &from = placed[instruction.buffers[0]];
-      const PointerSource &to = placed[instruction.buffers[1]];
+      const PointerSource &from = out.placed[instruction.buffers[0]];
+      const PointerSource &to = out.placed[instruction.buffers[1]];
       bool apart = from.root != to.root || from.offset + bytes <= to.offset ||
                    to.offset + bytes <= from.offset;
       if (!apart) {
@@ -280,14 +357,14 @@ private:
     return Status::ok();
   }
 
-  Status planArena() {
+  Status planArena(int64_t alignment, OffsetPlanner &planner) {
     int64_t total = 0;
     out.arenaOffsets.assign(plan.buffers.size(), 0);
     std::vector<PlannedBuffer> live;
     std::vector<uint32_t> owners;
     for (uint32_t i = 0; i < plan.buffers.size(); ++i) {
       const Buffer &buffer = plan.buffers[i];
-      if (buffer.space != Space::Arena || placed[i].root != i) {
+      if (buffer.space != Space::Arena || out.placed[i].root != i) {
         continue;
       }
       if (buffer.offset != engine::kPlannedAtRunTime) {
@@ -315,12 +392,7 @@ private:
   }
 
   const Plan &plan;
-  int64_t alignment;
-  OffsetPlanner &planner;
-  BoundPlan out;
-  std::vector<int64_t> symbols;
-  std::vector<int64_t> values;       ///< by expression
-  std::vector<PointerSource> placed; ///< by buffer
+  BoundPlan &out;
 };
 
 uint64_t stateSize(const Plan &plan, const Buffer &buffer, int64_t alignment) {
@@ -331,11 +403,26 @@ uint64_t stateSize(const Plan &plan, const Buffer &buffer, int64_t alignment) {
 
 Result<BoundPlan> BoundPlan::bind(const Plan &plan, const FlatDims &inputDims, int64_t alignment,
                                   OffsetPlanner &planner) {
-  Result<BoundPlan> bound = PlanBinder(plan, inputDims, alignment, planner).run();
-  if (bound.isOk()) {
-    bound->pointers.resize(bound->sources.size());
-  }
+  BoundPlan bound;
+  bound.inputDims = inputDims;
+  TENON_TRY(PlanBinder(plan, bound).run(alignment, planner));
+  bound.pointers.resize(bound.sources.size());
   return bound;
+}
+
+Status BoundPlan::resetSizes(const Plan &plan) {
+  if (knownSymbols == plan.inputSymbols()) {
+    return Status::ok();
+  }
+  // At the bounds all was evaluated once, so that this does not fail half-way.
+  knownSymbols = plan.inputSymbols();
+  return PlanBinder(plan, *this).runAgain();
+}
+
+Status BoundPlan::bindSize(const Plan &plan, const BoundStep &step) {
+  int64_t count = 0;
+  std::memcpy(&count, pointers[step.firstPointer], sizeof(count));
+  return PlanBinder(plan, *this).bindSize(plan.instructions[step.instruction].symbol, count);
 }
 
 void *BoundPlan::address(const PointerSource &source, std::span<std::byte *const> roots) {

@@ -1,5 +1,6 @@
 // A plan bound to concrete input dims: every size, offset and grid as a number, ready to execute.
-// Built once per set of dims and kept by the session. Private to runtime.
+// Built once per set of dims and kept by the session. Where data decides sizes, memory is laid out
+// for their bounds, and each run binds them again as it goes. Private to runtime.
 
 #pragma once
 
@@ -71,6 +72,13 @@ struct BoundPlan {
   static Result<BoundPlan> bind(const engine::Plan &plan, const FlatDims &inputDims,
                                 int64_t alignment, OffsetPlanner &planner);
 
+  /// Before a run: data-dependent symbols back to their bounds. Outputs then have their largest
+  /// dims.
+  Status resetSizes(const engine::Plan &plan);
+  /// A step of kind Size: binds its symbol to the value in memory, and with it all that is evaluated
+  /// from it. Steps keep their places and operands. Allocates nothing.
+  Status bindSize(const engine::Plan &plan, const BoundStep &step);
+
   FlatDims inputDims;
   std::vector<std::vector<int64_t>> outputDims;
   std::vector<int64_t> inputBytes;
@@ -96,6 +104,13 @@ struct BoundPlan {
   void setPortPointers(std::span<std::byte *const> roots);
 
 private:
+  friend class PlanBinder;
+
+  std::vector<int64_t> symbols;
+  size_t knownSymbols = 0;           ///< the others stand at their bounds
+  std::vector<int64_t> values;       ///< by expression
+  std::vector<PointerSource> placed; ///< by buffer, with the bytes that memory was laid out for
+
   static void *address(const PointerSource &source, std::span<std::byte *const> roots);
 };
 

@@ -246,6 +246,10 @@ const std::vector<OpRow> &opTable() {
        {{"2, 3, 5, (N - 1) floordiv 2 + 1", "i64"}},
        "kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, "
        "dilations = array<i64: 1, 1>"},
+      {"tn.true_positions", "i1", {{"N"}}, {{"N", "i64"}, {"", "i64"}}},
+      {"tn.select_boxes", "f32 f64 f16",
+       {{"2, N, 4"}, {"2, 3, N"}, {"2, 3, N", "i1"}, {"", "i64", 5, 5}, {"", "T", 0.1, 0.3}},
+       {{"2, 3, 7", "i64"}}},
       {"tn.transpose", "f8E4M3FN i4", {{"3, N, 5"}}, {{"N, 5, 3"}}, "permutation = array<i64: 1, 2, 0>"},
       {"tn.select", "f8E5M2 ui2", {{"3, N", "i1"}, {"3, N"}, {"N"}}, {{"3, N"}}},
       {"tn.dequantize", "i8 ui8 i16 ui16 i32",
@@ -264,6 +268,7 @@ const std::vector<Exception> &exceptions() {
        "the constant form of tn.matmul and tn.conv packs; packing itself runs in plan/Pack.cpp"},
       {"tn.unpack", "stands for the packed operand in the regions of tn.matmul and tn.conv"},
       {"tn.reshape", "moves nothing: it stands outside of regions as another view of a buffer"},
+      {"tn.take_first", "its result has a size that only a run knows: the cases of NonZero run it"},
       {"tn.region", "made by dispatch around the op of every row"},
       {"tn.yield", "ends the region of every row"},
   };

@@ -93,8 +93,11 @@ Json describeEngine(const std::string &path, const engine::EngineFile &file) {
     result["outputs"] = describePorts(plan, plan.outputs);
     result["symbols"] = Json::array();
     for (const engine::Symbol &symbol : plan.symbols) {
-      result["symbols"].push_back(
-          {{"name", symbol.name}, {"min", symbol.min}, {"max", symbol.max}});
+      Json entry = {{"name", symbol.name}, {"min", symbol.min}, {"max", symbol.max}};
+      if (symbol.isDataDependent()) {
+        entry["bound"] = plan.exprs.format(symbol.bound, symbolNames(plan));
+      }
+      result["symbols"].push_back(entry);
     }
     result["constraints"] = Json::array();
     for (const engine::Constraint &constraint : plan.constraints) {
@@ -119,7 +122,11 @@ std::string engineText(const std::string &path, const engine::EngineFile &file) 
       text += fmt::format("  output  {}  {}\n", port.name, portType(plan, port));
     }
     for (const engine::Symbol &symbol : plan.symbols) {
-      text += fmt::format("  symbol  {} from {} to {}\n", symbol.name, symbol.min, symbol.max);
+      text += fmt::format("  symbol  {} from {} to {}", symbol.name, symbol.min, symbol.max);
+      text += symbol.isDataDependent()
+                  ? fmt::format(", decided by data, at most {}\n",
+                                plan.exprs.format(symbol.bound, symbolNames(plan)))
+                  : "\n";
     }
     for (const engine::Constraint &constraint : plan.constraints) {
       text += fmt::format("  needs   {}  by node '{}'\n", engine::describe(plan, constraint),

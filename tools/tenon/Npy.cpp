@@ -189,7 +189,7 @@ Status writeNpy(const std::string &path, const Tensor &tensor) {
   TENON_ASSIGN(AtomicFile file, AtomicFile::create(path));
   std::string header = npyHeader(tensor.dtype, tensor.dims);
   TENON_TRY(file.append(std::as_bytes(std::span(header))));
-  TENON_TRY(file.append(tensor.data.bytes()));
+  TENON_TRY(file.append(tensor.bytes()));
   return file.commit();
 }
 

@@ -357,7 +357,7 @@ Status writeNpz(const std::string &path, std::span<const Tensor> tensors) {
   std::string directory;
   for (const Tensor &tensor : tensors) {
     std::string header = npyHeader(tensor.dtype, tensor.dims);
-    MutableBytes data = tensor.data.bytes();
+    Bytes data = tensor.bytes();
     Entry entry;
     entry.name = tensor.name + ".npy";
     entry.packed = entry.unpacked = header.size() + data.size();

@@ -32,6 +32,13 @@ Status Runner::prepare() {
   return Status::ok();
 }
 
-Status Runner::run() { return owned->run(inputBindings, outputBindings); }
+Status Runner::run() {
+  TENON_TRY(owned->run(inputBindings, outputBindings));
+  for (size_t i = 0; i < made.size(); ++i) {
+    std::span<const int64_t> shape = owned->outputDims(i);
+    made[i].dims.assign(shape.begin(), shape.end());
+  }
+  return Status::ok();
+}
 
 } // namespace tenon::tool

@@ -78,6 +78,10 @@ Result<Tensor> Tensor::create(std::string name, DType dtype, std::vector<int64_t
 
 int64_t Tensor::elements() const { return elementCount(dims).value_or(0); }
 
+Bytes Tensor::bytes() const {
+  return data.bytes().first(static_cast<size_t>(byteSize(dtype, dims).value_or(0)));
+}
+
 bool isNumeric(DType dtype) {
   return static_cast<uint8_t>(dtype) <= static_cast<uint8_t>(DType::Bool);
 }

@@ -21,6 +21,8 @@ struct Tensor {
   /// A tensor of zeros; fails when a dim is negative, the size overflows or memory runs out.
   static Result<Tensor> create(std::string name, DType dtype, std::vector<int64_t> dims);
   int64_t elements() const;
+  /// Those of the elements; `data` may have more room.
+  Bytes bytes() const;
 };
 
 /// Whether elements can be read and written as doubles: real types of 8 bits (integers) and more.

@@ -99,6 +99,11 @@ Value accessSizes(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   return result;
 }
 
+/// The runtime has read the count: it is the result's first dim.
+Value accessTakeFirst(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
+  return body.at(cast<TakeFirstOp>(op).getX(), indices);
+}
+
 Value accessTranspose(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   TransposeOp transpose = cast<TransposeOp>(op);
   SmallVector<AffineExpr> mapped(indices.size());
@@ -381,6 +386,7 @@ AccessFn findAccess(Operation *op) {
   static const std::pair<StringRef, AccessFn> table[] = {
       {ConstantOp::getOperationName(), accessConstant},
       {SizesOp::getOperationName(), accessSizes},
+      {TakeFirstOp::getOperationName(), accessTakeFirst},
       {TransposeOp::getOperationName(), accessTranspose},
       {BroadcastOp::getOperationName(), accessBroadcast},
       {ReshapeOp::getOperationName(), accessReshape},

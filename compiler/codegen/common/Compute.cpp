@@ -28,6 +28,8 @@ ComputeFn findCompute(Operation *op) {
       {ScatterElementsOp::getOperationName(), computeScatterElements},
       {ScatterNdOp::getOperationName(), computeScatterNd},
       {TopKOp::getOperationName(), computeTopK},
+      {TruePositionsOp::getOperationName(), computeTruePositions},
+      {SelectBoxesOp::getOperationName(), computeSelectBoxes},
   };
   if (!op) {
     return nullptr;

@@ -25,5 +25,7 @@ mlir::LogicalResult computeResize(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeScatterElements(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeScatterNd(Lowering &lowering, mlir::Operation *op);
 mlir::LogicalResult computeTopK(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeTruePositions(Lowering &lowering, mlir::Operation *op);
+mlir::LogicalResult computeSelectBoxes(Lowering &lowering, mlir::Operation *op);
 
 } // namespace tenon::codegen

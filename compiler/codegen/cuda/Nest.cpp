@@ -71,7 +71,7 @@ public:
   void run(ArrayRef<Root> roots, const llvm::DenseMap<Operation *, Index> &threads) {
     for (const Root &root : roots) {
       unsigned number = cast<OpResult>(root.tensor).getResultNumber();
-      buffers[nest.getRegionIterArg(number)] = root.buffer;
+      buffers[nest.getRegionIterArg(number)] = {root.buffer, nest.getResult(number)};
       kernel.pointer(root.buffer, /*isWritten=*/true);
     }
     spread = threads;
@@ -79,13 +79,18 @@ public:
   }
 
 private:
+  /// Where a carried tensor lies: the result of the nest that it becomes has its dims.
+  struct Held {
+    unsigned buffer = 0;
+    Value result;
+  };
   /// The tensors of a loop's variables are those that it starts from.
   void passOn(scf::ForOp loop) {
     for (auto [argument, init] : llvm::zip(loop.getRegionIterArgs(), loop.getInits())) {
       auto entry = buffers.find(init);
       if (entry != buffers.end()) {
-        unsigned buffer = entry->second;
-        buffers[argument] = buffer;
+        Held held = entry->second;
+        buffers[argument] = held;
       }
     }
   }
@@ -102,7 +107,7 @@ private:
   Kernel &kernel;
   scf::ForOp nest;
   ElementEmitter::Lane lane;
-  llvm::DenseMap<Value, unsigned> buffers;
+  llvm::DenseMap<Value, Held> buffers;
   llvm::DenseMap<Operation *, Index> spread;
 };
 
@@ -117,16 +122,17 @@ void NestEmitter::emitOp(Operation &op) {
     return emitLoop(loop);
   }
   if (tensor::InsertOp insert = dyn_cast<tensor::InsertOp>(op)) {
-    unsigned buffer = buffers.lookup(insert.getDest());
-    buffers[insert.getResult()] = buffer;
-    return kernel.store(buffer, emitter.valueOf(insert.getScalar(), lane),
-                        placeOf(nest.getResult(0), insert.getIndices()));
+    Held held = buffers.lookup(insert.getDest());
+    buffers[insert.getResult()] = held;
+    return kernel.store(held.buffer, emitter.valueOf(insert.getScalar(), lane),
+                        placeOf(held.result, insert.getIndices()));
   }
   tensor::ExtractOp extract = dyn_cast<tensor::ExtractOp>(op);
   auto entry = extract ? buffers.find(extract.getTensor()) : buffers.end();
   if (entry != buffers.end()) {
-    lane.values[extract] = kernel.load(entry->second, extract.getType(),
-                                       placeOf(nest.getResult(0), extract.getIndices()));
+    Held held = entry->second;
+    lane.values[extract] =
+        kernel.load(held.buffer, extract.getType(), placeOf(held.result, extract.getIndices()));
     return;
   }
   emitter.emit(op, lane);
@@ -176,8 +182,8 @@ void NestEmitter::emitLoop(scf::ForOp loop) {
   for (auto [result, argument] : llvm::zip(loop.getResults(), loop.getRegionIterArgs())) {
     auto entry = buffers.find(argument);
     if (entry != buffers.end()) {
-      unsigned buffer = entry->second;
-      buffers[result] = buffer;
+      Held held = entry->second;
+      buffers[result] = held;
     }
   }
 }

@@ -28,6 +28,7 @@ OpTable::OpTable() {
                                  gridRows(),
                                  samplingRows(),
                                  foldingRows(),
+                                 selectionRows(),
                                  signalRows(),
                                  randomRows(),
                                  matrixRows(),

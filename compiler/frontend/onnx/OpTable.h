@@ -85,6 +85,7 @@ llvm::ArrayRef<OpRow> scanRows();
 llvm::ArrayRef<OpRow> gridRows();
 llvm::ArrayRef<OpRow> samplingRows();
 llvm::ArrayRef<OpRow> foldingRows();
+llvm::ArrayRef<OpRow> selectionRows();
 llvm::ArrayRef<OpRow> signalRows();
 llvm::ArrayRef<OpRow> randomRows();
 llvm::ArrayRef<OpRow> matrixRows();

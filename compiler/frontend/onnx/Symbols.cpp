@@ -25,6 +25,25 @@ AffineExpr Symbols::get(StringRef name, int64_t min, int64_t max, bool declared)
   return getAffineSymbolExpr(index, context);
 }
 
+AffineExpr Symbols::addDataDependent(StringRef name, AffineExpr bound) {
+  std::string unique = name.str();
+  while (contains(unique)) {
+    unique += "'";
+  }
+  AffineExpr symbol = get(unique, 0, std::max<int64_t>(bounds(bound).max, 0), /*declared=*/false);
+  entries.back().isDataDependent = true;
+  return symbol;
+}
+
+bool Symbols::dependsOnData(AffineExpr expression) const {
+  for (auto [index, entry] : llvm::enumerate(entries)) {
+    if (entry.isDataDependent && expression.isFunctionOfSymbol(index)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void Symbols::store(ModuleOp module) const {
   list.store(module);
   tn::storeConstraints(module, constraints);
@@ -132,6 +151,9 @@ bool Symbols::assumeEqual(AffineExpr left, AffineExpr right) {
     return true;
   }
   bool isPossible = range.min <= 0 && range.max >= 0;
+  if (dependsOnData(difference)) {
+    return false;
+  }
   std::optional<SizeSolution> solution = isPossible ? solveForZero(difference, list) : std::nullopt;
   if (!solution) {
     if (!isPossible || !tn::hasDivision(difference)) {

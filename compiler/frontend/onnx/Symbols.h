@@ -17,6 +17,9 @@ public:
 
   /// The symbol of that name; a new one gets the range. `declared`: the user gave the range.
   mlir::AffineExpr get(llvm::StringRef name, int64_t min, int64_t max, bool declared);
+  /// A new symbol that data decides, from 0 to `bound`.
+  mlir::AffineExpr addDataDependent(llvm::StringRef name, mlir::AffineExpr bound);
+  bool dependsOnData(mlir::AffineExpr expression) const;
   bool contains(llvm::StringRef name) const;
   mlir::AffineExpr constant(int64_t value) const;
 
@@ -42,8 +45,9 @@ public:
   llvm::ArrayRef<tn::Symbol> all() const { return list.symbols(); }
   /// Whether the user gave the range of each that is a dim of an input.
   bool areDeclared() const {
-    return llvm::all_of(entries,
-                        [](const Entry &entry) { return entry.declared || entry.derived; });
+    return llvm::all_of(entries, [](const Entry &entry) {
+      return entry.declared || entry.derived || entry.isDataDependent;
+    });
   }
 
 private:
@@ -51,6 +55,7 @@ private:
     bool declared = false;        ///< the user gave its range
     bool derived = false;         ///< no dim of an input: made by a constraint
     mlir::AffineExpr replacement; ///< null while nothing determines the symbol
+    bool isDataDependent = false; ///< an operation binds it: no constraint determines it
   };
 
   bool assumeEqual(mlir::AffineExpr left, mlir::AffineExpr right);

@@ -85,7 +85,7 @@ LogicalResult ResizeOp::verify() {
   for (auto [in, out] : llvm::zip_equal(dimsOf(getX()), dimsOf(getY()))) {
     AffineExpr one = getAffineConstantExpr(1, getContext());
     bool hasElements =
-        !in || constantDim(out) == 0 ||
+        !in || constantDim(out) == 0 || sameDim(in, out) ||
         (constantDim(in) ? *constantDim(in) > 0 : assumeIfHeard(ConstraintKind::at_least, in, one));
     if (!hasElements) {
       return emitOpError("cannot resample an empty dim");

@@ -53,6 +53,49 @@ LogicalResult BitcastOp::verify() {
   return checkDims(getLoc(), getY(), dimsOf(getX()), "the result of a bit cast");
 }
 
+LogicalResult TruePositionsOp::verify() {
+  if (rankOf(getX()) != 1 || rankOf(getCount()) != 0) {
+    return emitOpError("needs a list, and counts in a scalar");
+  }
+  return checkDims(getLoc(), getPositions(), dimsOf(getX()), "the list of positions");
+}
+
+unsigned TakeFirstOp::symbol() {
+  return cast<AffineSymbolExpr>(dimsOf(getY()).front()).getPosition();
+}
+
+LogicalResult TakeFirstOp::verify() {
+  Dims from = dimsOf(getX()), to = dimsOf(getY());
+  if (from.empty() || to.empty() || rankOf(getCount()) != 0 ||
+      !isa_and_nonnull<AffineSymbolExpr>(to.front())) {
+    return emitOpError("needs rows, a scalar that counts them, and a symbol for the count");
+  }
+  bool isOwn = from.front() && !from.front().isFunctionOfSymbol(symbol());
+  if (!isOwn || elementOf(getX()) != elementOf(getY())) {
+    return emitOpError("gives rows of its operand, as many as a symbol of its own says");
+  }
+  from.front() = to.front();
+  return checkDims(getLoc(), getY(), from, "the first rows");
+}
+
+LogicalResult SelectBoxesOp::verify() {
+  Dims boxes = dimsOf(getBoxes()), scores = dimsOf(getScores()), out = dimsOf(getSelected());
+  if (boxes.size() != 3 || scores.size() != 3 || out.size() != 3 || constantDim(boxes[2]) != 4 ||
+      rankOf(getLimit()) != 0 || rankOf(getOverlap()) != 0 ||
+      elementOf(getBoxes()) != elementOf(getScores()) ||
+      elementOf(getBoxes()) != elementOf(getOverlap())) {
+    return emitOpError("needs boxes [batch, n, 4] and scores [batch, class, n] of one type, and a "
+                       "scalar limit and overlap");
+  }
+  Dims expected = {boxes[0], scores[1], boxes[1]};
+  if (failed(checkDims(getLoc(), getScores(), expected, "the scores")) ||
+      failed(checkDims(getLoc(), getCandidates(), expected, "the candidates"))) {
+    return failure();
+  }
+  expected[2] = out[2];
+  return checkDims(getLoc(), getSelected(), expected, "the selection");
+}
+
 LogicalResult MaxPoolIndexOp::inferReturnTypes(MLIRContext *context, infer::Location location,
                                                Adaptor adaptor, Types &types) {
   Dims dims = dimsOf(adaptor.getX());

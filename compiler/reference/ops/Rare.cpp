@@ -5,6 +5,9 @@
 
 #include "compiler/graph/TnRare.h"
 
+#include <algorithm>
+#include <cstring>
+
 using namespace mlir;
 
 namespace tenon::reference {
@@ -100,12 +103,99 @@ Status evaluateMaxPoolIndex(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
+Status evaluateTruePositions(Evaluation &evaluation) {
+  const Tensor &x = evaluation.operands[0];
+  TENON_ASSIGN(Tensor positions, Tensor::create(DType::I64, x.dims()));
+  TENON_ASSIGN(Tensor count, Tensor::create(DType::I64, {}));
+  int64_t &found = *count.as<int64_t>();
+  for (int64_t i = 0; i < x.count(); ++i) {
+    if (x.as<Bool>()[i].value != 0) {
+      positions.as<int64_t>()[found++] = i;
+    }
+  }
+  TENON_TRY(evaluation.finish(std::move(positions)));
+  return evaluation.finish(std::move(count));
+}
+
+/// The result's dims are what the interpreter learns the symbol from.
+Status evaluateTakeFirst(Evaluation &evaluation) {
+  const Tensor &x = evaluation.operands[0];
+  int64_t count = *evaluation.operands[1].as<int64_t>();
+  if (count < 0 || count > x.dims()[0]) {
+    return badOperand("there are fewer rows than are asked for");
+  }
+  Sizes dims(x.dims());
+  dims[0] = count;
+  TENON_ASSIGN(Tensor y, Tensor::create(x.dtype(), dims));
+  std::memcpy(y.mutableBytes(), x.bytes(), y.byteCount());
+  return evaluation.finish(std::move(y));
+}
+
+/// Whether the intersection of two boxes is more than `most` of their union.
+template <typename T> bool overlaps(const T *a, const T *b, T most) {
+  T height = std::min(a[2], b[2]) - std::max(a[0], b[0]);
+  T width = std::min(a[3], b[3]) - std::max(a[1], b[1]);
+  T both = height * width;
+  T sum = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]);
+  return height > 0 && width > 0 && both / (sum - both) > most;
+}
+
+/// Of one batch and class.
+template <typename T>
+void selectBoxes(const T *boxes, const T *scores, const Bool *candidates, int64_t count, T overlap,
+                 int64_t most, int64_t *selected) {
+  std::vector<int64_t> order;
+  for (int64_t i = 0; i < count; ++i) {
+    if (candidates[i].value != 0) {
+      order.push_back(i);
+    }
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
+  int64_t found = 0;
+  for (int64_t box : order) {
+    bool isKept = found < most && std::none_of(selected, selected + found, [&](int64_t better) {
+                    return overlaps(boxes + 4 * better, boxes + 4 * box, overlap);
+                  });
+    if (isKept) {
+      selected[found++] = box;
+    }
+  }
+}
+
+Status evaluateSelectBoxes(Evaluation &evaluation) {
+  tn::SelectBoxesOp op = cast<tn::SelectBoxesOp>(evaluation.op);
+  DType held = evaluation.operands[0].dtype() == DType::F64 ? DType::F64 : DType::F32;
+  TENON_ASSIGN(Tensor boxes, convert(evaluation.get(op.getBoxes()), held));
+  TENON_ASSIGN(Tensor scores, convert(evaluation.get(op.getScores()), held));
+  TENON_ASSIGN(Tensor overlap, convert(evaluation.get(op.getOverlap()), held));
+  const Bool *candidates = evaluation.get(op.getCandidates()).as<Bool>();
+  int64_t limit = *evaluation.get(op.getLimit()).as<int64_t>();
+  TENON_ASSIGN(Tensor selected, evaluation.makeResult());
+  int64_t count = scores.dims()[2], places = selected.dims()[2];
+  std::fill_n(selected.as<int64_t>(), selected.count(), -1);
+  for (int64_t row = 0; row < scores.dims()[0] * scores.dims()[1]; ++row) {
+    int64_t batch = row / scores.dims()[1];
+    int64_t *out = selected.as<int64_t>() + row * places;
+    auto select = [&]<typename T>(T) {
+      selectBoxes<T>(boxes.as<T>() + batch * count * 4, scores.as<T>() + row * count,
+                     candidates + row * count, count, *overlap.as<T>(), std::min(limit, places),
+                     out);
+    };
+    held == DType::F64 ? select(double()) : select(float());
+  }
+  return evaluation.finish(std::move(selected));
+}
+
 constexpr OpRow kRows[] = {
     {"tn.encode", evaluateEncode},
     {"tn.decode", evaluateDecode},
     {"tn.unpack_bits", evaluateUnpackBits},
     {"tn.bitcast", evaluateBitcast},
     {"tn.max_pool_index", evaluateMaxPoolIndex},
+    {"tn.true_positions", evaluateTruePositions},
+    {"tn.take_first", evaluateTakeFirst},
+    {"tn.select_boxes", evaluateSelectBoxes},
 };
 
 } // namespace

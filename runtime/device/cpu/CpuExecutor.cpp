@@ -219,15 +219,19 @@ Status CpuExecutor::execute(BoundPlan &bound, const RunOptions &options) {
                          "pass none");
   }
   failure.store(0, std::memory_order_relaxed);
-  for (const BoundStep &step : bound.steps) {
+  // By index: a size that is bound makes the steps anew, in their places.
+  for (size_t i = 0; i < bound.steps.size(); ++i) {
+    const BoundStep &step = bound.steps[i];
     if (step.kind == InstructionKind::Launch) {
       int32_t code = launch(bound, step);
       if (code != TENON_KERNEL_OK) {
         return kernelError(code, variant.plan(), step.instruction);
       }
-      continue;
+    } else if (step.kind == InstructionKind::Size) {
+      TENON_TRY(bound.bindSize(variant.plan(), step));
+    } else {
+      move(bound, step);
     }
-    move(bound, step);
   }
   return Status::ok();
 }

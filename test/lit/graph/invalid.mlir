@@ -29,3 +29,35 @@ func.func @reshape(%x: tensor<?x3xf32, #tn.shape<()[s0] -> (s0, 3)>>) {
   %y = tn.reshape %x : (tensor<?x3xf32, #tn.shape<()[s0] -> (s0, 3)>>) -> tensor<?x4xf32, #tn.shape<()[s0] -> (s0, 4)>>
   return
 }
+
+// -----
+
+// CHECK: gives rows of its operand, as many as a symbol of its own says
+func.func @take_first(%x: tensor<?x3xf32, #tn.shape<()[s0] -> (s0, 3)>>, %n: tensor<i64>) {
+  %y = tn.take_first %x, %n : (tensor<?x3xf32, #tn.shape<()[s0] -> (s0, 3)>>, tensor<i64>) -> tensor<?x3xf32, #tn.shape<()[s0] -> (s0, 3)>>
+  return
+}
+
+// -----
+
+// CHECK: needs rows, a scalar that counts them, and a symbol for the count
+func.func @take_constant(%x: tensor<5xf32>, %n: tensor<i64>) {
+  %y = tn.take_first %x, %n : (tensor<5xf32>, tensor<i64>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// CHECK: needs a list, and counts in a scalar
+func.func @true_positions(%x: tensor<5x2xi1>) {
+  %p, %n = tn.true_positions %x : (tensor<5x2xi1>) -> (tensor<5x2xi64>, tensor<i64>)
+  return
+}
+
+// -----
+
+// CHECK: the selection: 2 and 3 differ
+func.func @select_boxes(%b: tensor<1x9x4xf32>, %s: tensor<1x3x9xf32>, %c: tensor<1x3x9xi1>, %n: tensor<i64>, %o: tensor<f32>) {
+  %y = tn.select_boxes %b, %s, %c, %n, %o : (tensor<1x9x4xf32>, tensor<1x3x9xf32>, tensor<1x3x9xi1>, tensor<i64>, tensor<f32>) -> tensor<1x2x3xi64>
+  return
+}

@@ -41,7 +41,7 @@ TEST(Constraints, Hold) {
 TEST(Constraints, NameNodeDimsAndValues) {
   Plan plan = planWith(ConstraintKind::AtLeast);
   int64_t values[] = {2, 4};
-  Status status = checkConstraints(plan, values);
+  Status status = checkConstraints(plan, values, 2);
   EXPECT_EQ(ErrorId::RunShapeConstraint, status.id());
   EXPECT_NE(
       std::string::npos,
@@ -61,7 +61,7 @@ TEST(Constraints, AreSatisfiedBySmallChanges) {
   Plan plan = planWith(ConstraintKind::Equal);
   int64_t values[] = {4, 8};
   EXPECT_TRUE(satisfyConstraints(plan, values));
-  EXPECT_TRUE(checkConstraints(plan, values).isOk());
+  EXPECT_TRUE(checkConstraints(plan, values, 2).isOk());
   EXPECT_EQ(4, values[0]);
   EXPECT_EQ(7, values[1]);
   plan.symbols[1].min = plan.symbols[1].max = 8;

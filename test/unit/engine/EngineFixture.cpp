@@ -83,6 +83,11 @@ ExprId PlanBuilder::symbol(const std::string &name, int64_t min, int64_t max, ui
   return plan.exprs.symbol(static_cast<uint32_t>(plan.symbols.size() - 1));
 }
 
+ExprId PlanBuilder::dataSymbol(const std::string &name, ExprId bound, int64_t max) {
+  plan.symbols.push_back({name, 0, max, kNone, kNone, bound});
+  return plan.exprs.symbol(static_cast<uint32_t>(plan.symbols.size() - 1));
+}
+
 ExprId PlanBuilder::bytesOf(DType dtype, const std::vector<ExprId> &dims) {
   ExprId bytes = size(bitWidth(dtype) / 8);
   for (ExprId dim : dims) {
@@ -182,6 +187,16 @@ void PlanBuilder::fill(uint32_t to, ExprId bytes, uint8_t value) {
   instruction.fillByte = value;
   instruction.label = "fill";
   plan.instructions.push_back(std::move(instruction));
+}
+
+void PlanBuilder::bindSize(uint32_t from, uint32_t symbol) {
+  Instruction size;
+  size.kind = InstructionKind::Size;
+  size.buffers = {from};
+  size.reads = 1;
+  size.symbol = symbol;
+  size.label = "size";
+  plan.instructions.push_back(size);
 }
 
 void PlanBuilder::finish() { plan.instructions.push_back({}); }

@@ -36,6 +36,8 @@ public:
   /// A symbol read from dim `dim` of input `input`.
   engine::ExprId symbol(const std::string &name, int64_t min, int64_t max, uint32_t input,
                         uint32_t dim);
+  /// A symbol that data decides.
+  engine::ExprId dataSymbol(const std::string &name, engine::ExprId bound, int64_t max);
   uint32_t input(const std::string &name, DType dtype, std::vector<engine::ExprId> dims);
   uint32_t output(const std::string &name, DType dtype, std::vector<engine::ExprId> dims);
   uint32_t weight(uint32_t index, int64_t bytes);
@@ -48,6 +50,8 @@ public:
                               std::vector<engine::ExprId> sizes = {});
   void copy(uint32_t from, uint32_t to, engine::ExprId bytes);
   void fill(uint32_t to, engine::ExprId bytes, uint8_t value);
+  /// Binds the data-dependent symbol of this number to the contents of a buffer.
+  void bindSize(uint32_t from, uint32_t symbol);
   void finish();
 
 private:

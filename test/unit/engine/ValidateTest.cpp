@@ -88,13 +88,88 @@ TEST(Validate, SymbolsAndPorts) {
         }},
        {"buffer of no port", bad, [](Plan &p) { p.outputs.clear(); }},
        {"expression", ErrorId::EngineBadExpression,
-        [](Plan &p) { p.exprs.append({{ExprOp::Add, 0}}); }},
+        [](Plan &p) {
+          p.exprs.append({{ExprOp::Add, 0}});
+        }},
        {"symbol in expression", ErrorId::EngineBadExpression,
-        [](Plan &p) { p.exprs.append({{ExprOp::Symbol, 1}}); }},
+        [](Plan &p) {
+          p.exprs.append({{ExprOp::Symbol, 1}});
+        }},
        {"constraint without expression", ErrorId::EngineBadExpression,
-        [](Plan &p) { p.constraints.push_back({ConstraintKind::Equal, 0, kNone, "n"}); }},
-       {"constraint of an unknown kind", ErrorId::EngineBadExpression,
-        [](Plan &p) { p.constraints.push_back({static_cast<ConstraintKind>(4), 0, 0, "n"}); }}});
+        [](Plan &p) {
+          p.constraints.push_back({ConstraintKind::Equal, 0, kNone, "n"});
+        }},
+       {"constraint of an unknown kind", ErrorId::EngineBadExpression, [](Plan &p) {
+          p.constraints.push_back({static_cast<ConstraintKind>(4), 0, 0, "n"});
+        }}});
+}
+
+/// y[k] = 2 * x[n] for the k <= n of input "count". Buffers: 0 x, 1 count, 2 y. Instructions:
+/// 0 size, 1 scale, 2 return. Symbols: 0 n, 1 k.
+Plan sizePlan() {
+  test::PlanBuilder builder;
+  ExprId n = builder.symbol("n", 1, 100, 0, 0);
+  ExprId k = builder.dataSymbol("k", n, 100);
+  uint32_t x = builder.input("x", DType::F32, {n});
+  uint32_t count = builder.input("count", DType::I64, {});
+  uint32_t y = builder.output("y", DType::F32, {k});
+  builder.bindSize(count, 1);
+  builder.launch(test::Scale, {x}, {y}, k);
+  builder.finish();
+  return builder.plan;
+}
+
+TEST(Validate, SizesThatDataDecides) {
+  const ErrorId port = ErrorId::EngineBadPort, bad = ErrorId::EngineBadInstruction;
+  auto dataOf = [](Plan &p) { return p.exprs.symbol(1); };
+  expectRefused(
+      sizePlan(),
+      {{"bound by itself", port, [&](Plan &p) { p.symbols[1].bound = dataOf(p); }},
+       {"bound by nothing", port, [](Plan &p) { p.symbols[1].bound = 1000; }},
+       {"before a symbol of an input", port,
+        [](Plan &p) { std::swap(p.symbols[0], p.symbols[1]); }},
+       {"with a dim", port, [](Plan &p) { p.symbols[1].dim = 0; }},
+       {"dim of an input", port, [&](Plan &p) { p.inputs[0].dims[0] = dataOf(p); }},
+       {"never decided", port,
+        [](Plan &p) {
+          p.instructions.erase(p.instructions.begin() + 1);
+          p.instructions.erase(p.instructions.begin());
+        }},
+       {"used before", bad, [](Plan &p) { std::swap(p.instructions[0], p.instructions[1]); }},
+       {"decided twice", bad,
+        [](Plan &p) { p.instructions.insert(p.instructions.begin(), p.instructions[0]); }},
+       {"symbol of an input", bad, [](Plan &p) { p.instructions[0].symbol = 0; }},
+       {"symbol of nothing", bad, [](Plan &p) { p.instructions[0].symbol = 1000; }},
+       {"no symbol", bad, [](Plan &p) { p.instructions[0].symbol = kNone; }},
+       {"no buffer", bad,
+        [](Plan &p) {
+          p.instructions[0].buffers.clear();
+          p.instructions[0].reads = 0;
+        }},
+       {"buffer of nothing", bad, [](Plan &p) { p.instructions[0].buffers[0] = 1000; }},
+       {"writes", bad,
+        [](Plan &p) {
+          p.instructions[0].buffers[0] = 2;
+          p.instructions[0].reads = 0;
+        }},
+       {"short buffer", bad, [](Plan &p) { p.buffers[1].size = p.exprs.constant(4); }},
+       {"buffer whose size varies", bad, [](Plan &p) { p.instructions[0].buffers[0] = 0; }},
+       {"sizes", bad, [](Plan &p) { p.instructions[0].sizes = {p.exprs.constant(8)}; }},
+       {"view at a place that data decides", ErrorId::EngineBadBuffer, [&](Plan &p) {
+          Buffer view = p.buffers[2];
+          view.aliasOf = 2;
+          view.aliasOffset = dataOf(p);
+          p.buffers.push_back(view);
+        }}});
+  Plan onGpu = sizePlan();
+  for (Buffer &buffer : onGpu.buffers) {
+    buffer.device = kGpu;
+  }
+  for (Instruction &instruction : onGpu.instructions) {
+    instruction.device = kGpu;
+  }
+  EXPECT_EQ(ErrorId::EngineUnsupportedInstruction,
+            validatePlan(onGpu, {}, test::kernelNames().size(), kGpu).id());
 }
 
 TEST(Validate, Buffers) {
@@ -182,11 +257,14 @@ TEST(Validate, Instructions) {
       {"no grid", bad, [](Plan &p) { p.instructions[0].grid = kNone; }},
       {"no such scratch", bad, [](Plan &p) { p.instructions[0].scratch = 1000; }},
       {"fill without size", bad, [](Plan &p) { p.instructions[3].sizes.clear(); }},
-      {"fill of two", bad, [](Plan &p) { p.instructions[3].buffers = {6, 6}; }},
+      {"fill of two", bad,
+       [](Plan &p) {
+         p.instructions[3].buffers = {6, 6};
+       }},
       {"fill that reads", bad, [](Plan &p) { p.instructions[3].reads = 1; }},
       {"copy of one", bad, [](Plan &p) { p.instructions[3].kind = InstructionKind::Copy; }}};
   for (InstructionKind kind :
-       {InstructionKind::Call, InstructionKind::Host, InstructionKind::Size, InstructionKind::Alloc,
+       {InstructionKind::Call, InstructionKind::Host, InstructionKind::Alloc,
         InstructionKind::Free, InstructionKind::Invoke, InstructionKind::Branch,
         InstructionKind::Event, InstructionKind::Wait, static_cast<InstructionKind>(200)}) {
     cases.push_back({"kind of a later release", unsupported,

@@ -41,7 +41,7 @@ TEST_F(Import, LargeConstantsAreViewsOfTheModelAndSmallOnesInline) {
 
 TEST_F(Import, AllGapsAreReportedTogether) {
   Result<ImportResult> result =
-      import(model(graph({{node("NonZero", {"x"}, {"a"}), node("Foo", {"a"}, {"b"}),
+      import(model(graph({{node("StringConcat", {"x"}, {"a"}), node("Foo", {"a"}, {"b"}),
                            node("Bar", {"x"}, {"c"}, {}, "com.example"), node("Relu", {"b"}, {"d"}),
                            node("Add", {"x", "x"}, {"y"})},
                           {kMatrix},
@@ -51,7 +51,7 @@ TEST_F(Import, AllGapsAreReportedTogether) {
   ASSERT_TRUE(result) << result.status().toString();
   EXPECT_FALSE(result->module);
   ASSERT_EQ(result->gaps.size(), 3u);
-  EXPECT_EQ(result->gaps[0].opType, "NonZero");
+  EXPECT_EQ(result->gaps[0].opType, "StringConcat");
   EXPECT_EQ(result->gaps[0].dtype, "f32");
   EXPECT_EQ(result->gaps[0].rank, 2);
   EXPECT_EQ(result->gaps[0].opset, 17);

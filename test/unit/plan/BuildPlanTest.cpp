@@ -298,6 +298,44 @@ TEST_F(BuildPlanTest, SymbolsThatNoInputBindsAreRefused) {
   EXPECT_NE(result.status().toString().find("half"), std::string::npos);
 }
 
+/// What names a symbol comes behind the instruction that binds it, though it reads nothing of it,
+/// and memory is laid out for the bound.
+TEST_F(BuildPlanTest, SizesThatDataDecides) {
+  engine::Plan made = build(
+      R"((%one: tensor<f32> {tn.name = "one"}, %n: tensor<i64> {tn.name = "n"},
+      %x: tensor<?xf32, #tn.shape<()[s0] -> (s0)>> {tn.name = "x"}) ->
+      (tensor<?xf32, #tn.shape<()[s0, s1] -> (s1)>> {tn.name = "y"}) {
+    %0 = tn.take_first %x, %n : (tensor<?xf32, #tn.shape<()[s0] -> (s0)>>, tensor<i64>)
+      -> tensor<?xf32, #tn.shape<()[s0, s1] -> (s1)>>
+    %1 = tn.broadcast %one : (tensor<f32>) -> tensor<?xf32, #tn.shape<()[s0, s1] -> (s1)>>
+    %2 = tn.softmax %1 {axis = 0 : i64} : tensor<?xf32, #tn.shape<()[s0, s1] -> (s1)>>
+    return %2 : tensor<?xf32, #tn.shape<()[s0, s1] -> (s1)>>
+  })",
+      R"(attributes {tn.symbols = [#tn.symbol<"length", 3, 16>, #tn.symbol<"kept", 0, 16>]})");
+  ASSERT_EQ(made.symbols.size(), 2u);
+  EXPECT_FALSE(made.symbols[0].isDataDependent());
+  EXPECT_EQ(made.symbols[1].name, "kept");
+  EXPECT_EQ(made.exprs.symbolIndex(made.symbols[1].bound), 0u);
+  ASSERT_FALSE(made.instructions.empty());
+  EXPECT_EQ(made.instructions[0].kind, engine::InstructionKind::Size);
+  EXPECT_EQ(made.instructions[0].symbol, 1u);
+  EXPECT_EQ(made.instructions[0].buffers, std::vector<uint32_t>{made.inputs[1].buffer});
+}
+
+TEST_F(BuildPlanTest, SizesThatShrinkAsDataSelectsMoreAreRefused) {
+  Result<plan::BuiltPlan> result = tryBuild(
+      R"((%n: tensor<i64> {tn.name = "n"}, %x: tensor<9xf32> {tn.name = "x"}) ->
+      (tensor<?xf32, #tn.shape<()[s0] -> (-s0 + 9)>> {tn.name = "y"}) {
+    %0 = tn.take_first %x, %n : (tensor<9xf32>, tensor<i64>) -> tensor<?xf32, #tn.shape<()[s0] -> (s0)>>
+    %1 = tn.slice %x {starts = affine_map<()[s0] -> (s0)>, steps = array<i64: 1>} : (tensor<9xf32>)
+      -> tensor<?xf32, #tn.shape<()[s0] -> (-s0 + 9)>>
+    return %1 : tensor<?xf32, #tn.shape<()[s0] -> (-s0 + 9)>>
+  })",
+      R"(attributes {tn.symbols = [#tn.symbol<"kept", 0, 9>]})");
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.status().id(), tenon::ErrorId::ModelHasGaps);
+}
+
 /// The index of a state buffer, by order.
 uint32_t stateBuffer(const engine::Plan &made, size_t number) {
   for (uint32_t i = 0; i < made.buffers.size(); ++i) {

@@ -102,4 +102,57 @@ TEST_F(ReferenceTest, TopK) {
   expectTensor(columns[1], {2, 2}, {2, 0, 1, 1});
 }
 
+TEST_F(ReferenceTest, FindsWhatIsTrue) {
+  std::string list =
+      "-> (tensor<5xi64>, tensor<i64>) {\n"
+      "  %p, %n = tn.true_positions %x : (tensor<5xi1>) -> (tensor<5xi64>, tensor<i64>)\n"
+      "  return %p, %n : tensor<5xi64>, tensor<i64>\n}";
+  mlir::OwningOpRef<mlir::ModuleOp> module = parse("func.func @f(%x: tensor<5xi1>) " + list);
+  ASSERT_TRUE(module) << message;
+  Result<std::vector<Tensor>> found = run(*module, {make(DType::Bool, {5}, {0, 1, 1, 0, 1})});
+  ASSERT_TRUE(found) << found.status().toString();
+  expectTensor((*found)[0], {5}, {1, 2, 4, 0, 0});
+  expectTensor((*found)[1], {}, {3});
+}
+
+/// The symbol that data decides is known to all that follows, also where no value leads to it.
+TEST_F(ReferenceTest, DataDecidesASize) {
+  mlir::OwningOpRef<mlir::ModuleOp> module = parse(R"(
+    module attributes {tn.symbols = [#tn.symbol<"k", 0, 3>]} {
+      func.func @f(%x: tensor<3x2xf32>, %n: tensor<i64>, %one: tensor<f32>)
+          -> (tensor<?x2xf32, #tn.shape<()[s0] -> (s0, 2)>>, tensor<?xf32, #tn.shape<()[s0] -> (s0)>>) {
+        %0 = tn.take_first %x, %n : (tensor<3x2xf32>, tensor<i64>) -> tensor<?x2xf32, #tn.shape<()[s0] -> (s0, 2)>>
+        %1 = tn.broadcast %one : (tensor<f32>) -> tensor<?xf32, #tn.shape<()[s0] -> (s0)>>
+        return %0, %1 : tensor<?x2xf32, #tn.shape<()[s0] -> (s0, 2)>>, tensor<?xf32, #tn.shape<()[s0] -> (s0)>>
+      }
+    })");
+  ASSERT_TRUE(module) << message;
+  for (int64_t count : {0, 2, 3}) {
+    Result<std::vector<Tensor>> taken =
+        run(*module, {six(), indices({}, {double(count)}), floats({}, {7})});
+    ASSERT_TRUE(taken) << taken.status().toString();
+    std::vector<double> expected = {1, 2, 3, 4, 5, 6};
+    expected.resize(2 * count);
+    expectTensor((*taken)[0], {count, 2}, expected);
+    expectTensor((*taken)[1], {count}, std::vector<double>(count, 7));
+  }
+  EXPECT_FALSE(run(*module, {six(), indices({}, {4}), floats({}, {7})}));
+}
+
+TEST_F(ReferenceTest, SelectsBoxes) {
+  // The second overlaps the first by 81 of 119; the third stands apart; the fourth is no candidate.
+  Tensor boxes = floats({1, 4, 4}, {0, 0, 10, 10, 1, 1, 11, 11, 20, 20, 30, 30, 0, 0, 10, 10});
+  Tensor scores = floats({1, 1, 4}, {0.5, 0.9, 0.9, 1});
+  Tensor candidates = make(DType::Bool, {1, 1, 4}, {1, 1, 1, 0});
+  auto select = [&](double limit, double overlap) {
+    return evaluate("tn.select_boxes %0, %1, %2, %3, %4",
+                    {boxes, scores, candidates, indices({}, {limit}), floats({}, {overlap})},
+                    "tensor<1x1x3xi64>");
+  };
+  expectTensor(select(3, 0.5), {1, 1, 3}, {1, 2, -1});
+  expectTensor(select(3, 0.7), {1, 1, 3}, {1, 2, 0});
+  expectTensor(select(1, 0.7), {1, 1, 3}, {1, -1, -1});
+  expectTensor(select(0, 0.7), {1, 1, 3}, {-1, -1, -1});
+}
+
 } // namespace

@@ -96,6 +96,106 @@ TEST(Session, DynamicShapesAndThreads) {
   }
 }
 
+/// y[k] = 2 * x[n] for k from the input "count", and z[k] = 4 * x. k is at least 1 where
+/// `constrained`.
+engine::Plan countedPlan(bool constrained = false) {
+  PlanBuilder builder;
+  ExprId n = builder.symbol("n", 0, 1000, 0, 0);
+  ExprId k = builder.dataSymbol("k", n, 1000);
+  uint32_t x = builder.input("x", DType::F32, {n});
+  uint32_t count = builder.input("count", DType::I64, {});
+  uint32_t y = builder.output("y", DType::F32, {k});
+  uint32_t z = builder.output("z", DType::F32, {k});
+  uint32_t kept = builder.arena(builder.plan.exprs.mul(k, builder.size(4)), 1, 3);
+  builder.bindSize(count, 1);
+  builder.launch(test::Scale, {x}, {kept}, k);
+  builder.launch(test::Scale, {kept}, {z}, k);
+  builder.copy(kept, y, builder.plan.exprs.mul(k, builder.size(4)));
+  builder.finish();
+  if (constrained) {
+    builder.plan.constraints.push_back({engine::ConstraintKind::AtLeast, k, builder.size(1), "n"});
+  }
+  return builder.plan;
+}
+
+/// Runs a countedPlan; the first output, if both agree.
+Result<std::vector<float>> runCounted(Session &session, const std::vector<float> &input,
+                                      int64_t count) {
+  int64_t size = static_cast<int64_t>(input.size());
+  InputBinding in[] = {{input.data(), {&size, 1}}, {&count, {}}};
+  OutputBinding out[2];
+  TENON_TRY(session.run(in, out));
+  const float *y = static_cast<const float *>(session.outputData(0));
+  const float *z = static_cast<const float *>(session.outputData(1));
+  size_t made = session.outputBytes(0) / sizeof(float);
+  EXPECT_EQ(static_cast<size_t>(session.outputDims(0)[0]), made);
+  for (size_t i = 0; i < made; ++i) {
+    EXPECT_EQ(2 * y[i], z[i]);
+  }
+  return std::vector<float>(y, y + made);
+}
+
+TEST(Session, SizesThatDataDecides) {
+  std::unique_ptr<Session> session = makeSession(countedPlan());
+  EXPECT_FALSE(session->isPrepared());
+  for (int64_t size : {5, 100, 5, 0}) {
+    std::vector<float> input = ramp(size);
+    for (int64_t count : {int64_t{0}, size / 2, size, int64_t{0}, size}) {
+      Result<std::vector<float>> made = runCounted(*session, input, count);
+      ASSERT_TRUE(made.isOk()) << made.status().toString();
+      ASSERT_EQ(static_cast<size_t>(count), made->size());
+      for (size_t i = 0; i < made->size(); ++i) {
+        EXPECT_EQ(2 * input[i], (*made)[i]);
+      }
+    }
+    // Before a run the outputs are as large as they can be.
+    std::span<const int64_t> dims[] = {{&size, 1}, {}};
+    ASSERT_TRUE(session->prepare(dims).isOk());
+    EXPECT_EQ(size, session->outputDims(0)[0]);
+    EXPECT_EQ(static_cast<uint64_t>(size) * sizeof(float), session->outputBytes(0));
+    for (int64_t wrong : {size + 1, int64_t{-1}, INT64_MAX, INT64_MIN}) {
+      EXPECT_EQ(ErrorId::RunBadSize, runCounted(*session, input, wrong).status().id());
+    }
+  }
+}
+
+TEST(Session, RoomForTheMostThatDataCanDecide) {
+  std::unique_ptr<Session> session = makeSession(countedPlan());
+  std::vector<float> input = ramp(6), first(6), second(6);
+  int64_t size = 6, count = 2;
+  InputBinding in[] = {{input.data(), {&size, 1}}, {&count, {}}};
+  OutputBinding out[] = {{first.data(), 24}, {second.data(), 24}};
+  for (count = 0; count <= size; ++count) {
+    ASSERT_TRUE(session->run(in, out).isOk());
+    EXPECT_EQ(count, session->outputDims(1)[0]);
+  }
+  count = 2;
+  out[0].bytes = 20;
+  EXPECT_EQ(ErrorId::RunBadBinding, session->run(in, out).id());
+}
+
+TEST(Session, BindingSizesAllocatesNothing) {
+  std::unique_ptr<Session> session = makeSession(countedPlan());
+  std::vector<float> input = ramp(6), first(6), second(6);
+  int64_t size = 6, count = 2;
+  InputBinding in[] = {{input.data(), {&size, 1}}, {&count, {}}};
+  OutputBinding out[] = {{first.data(), 24}, {second.data(), 24}};
+  ASSERT_TRUE(session->run(in, out).isOk());
+  int64_t before = allocations;
+  for (count = 0; count <= size; ++count) {
+    ASSERT_TRUE(session->run(in, out).isOk());
+  }
+  EXPECT_EQ(before, allocations);
+}
+
+TEST(Session, ConstraintsOnWhatDataDecides) {
+  std::unique_ptr<Session> session = makeSession(countedPlan(true));
+  Status status = runCounted(*session, ramp(4), 0).status();
+  EXPECT_EQ(ErrorId::RunConstraint, status.id());
+  EXPECT_NE(std::string::npos, status.toString().find("k is at least 1, but k = 0"));
+  EXPECT_TRUE(runCounted(*session, ramp(4), 1).isOk());
+}
+
 TEST(Session, RemembersABoundedNumberOfShapes) {
   PlanBuilder builder;
   ExprId n = builder.symbol("n", 0, 1000, 0, 0);

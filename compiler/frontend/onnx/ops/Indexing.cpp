@@ -1,5 +1,6 @@
 // Gathers, scatters, one-hot, top-k and reversed sequences.
 // Relies on `tn` taking i32 and i64 indices, negative ones counting from the end.
+#include "compiler/frontend/onnx/Selection.h"
 #include "compiler/frontend/onnx/StatedSizes.h"
 
 using namespace mlir;
@@ -119,17 +120,36 @@ AffineExpr topKCount(NodeContext &c, int64_t axis, Value &x) {
     x = requireData(c, x, 1, Sizes::list((*stated)[axis]), "number of elements to keep");
     return (*stated)[axis];
   }
-  c.requireSizes(1, "number of elements to keep");
   return nullptr;
+}
+
+/// All elements in order, of which data says how many to keep.
+void topOfAll(NodeContext &c, Value x, int64_t axis, tn::TopKOp all) {
+  Type index = c.builder().getI64Type();
+  Value count = c.cast(c.value(1), index);
+  if (!count || cast<RankedTensorType>(count.getType()).getNumElements() != 1) {
+    return c.error(ErrorId::OnnxBadNode, "the number of elements to keep is no single one");
+  }
+  count = c.reshape(count, {});
+  Value size = c.sizeValue(c.dims(0)[axis], index);
+  Value fits = c.make<tn::AndOp>(c.compare(count, tn::Predicate::ge, c.scalar(0, index)),
+                                 c.compare(count, tn::Predicate::le, size));
+  count = requireCondition(c, count, fits, "there are as many elements as are to be kept");
+  Value indices = takeFirst(c, all.getIndices(), count, axis, nullptr);
+  c.setOutput(0, c.make<tn::GatherElementsOp>(x, indices, axis));
+  if (c.wantsOutput(1)) {
+    c.setOutput(1, indices);
+  }
 }
 
 void topK(NodeContext &c) {
   int64_t axis = c.axis("axis", -1, c.rank(0));
   Value x = c.value(0);
-  AffineExpr k = c.failed() ? nullptr : topKCount(c, axis, x);
-  if (!k) {
+  if (c.failed()) {
     return;
   }
+  AffineExpr known = topKCount(c, axis, x);
+  AffineExpr k = known ? known : c.dims(0)[axis];
   tn::Dims dims = c.dims(0);
   if (!c.requireNotNegative(k, "the number of elements to keep")) {
     return;
@@ -142,35 +162,14 @@ void topK(NodeContext &c) {
   tn::TopKOp::build(c.builder(), state, tn::makeTensor(dims, c.element(0)),
                     tn::makeTensor(dims, c.builder().getI64Type()), x, axis,
                     c.integer("largest", 1) != 0, c.integer("sorted", 1) != 0);
-  if (Operation *op = c.finish(state)) {
+  Operation *op = c.finish(state);
+  if (op && !known) {
+    return topOfAll(c, x, axis, cast<tn::TopKOp>(op));
+  }
+  if (op) {
     c.setOutput(0, op->getResult(0));
     c.setOutput(1, op->getResult(1));
   }
-}
-
-/// Elements where a constant condition holds.
-void compress(NodeContext &c) {
-  std::optional<SmallVector<int64_t>> condition = c.requireIntegers(1, "condition");
-  if (!condition) {
-    return;
-  }
-  SmallVector<int64_t> kept;
-  for (auto [i, value] : llvm::enumerate(*condition)) {
-    if (value != 0) {
-      kept.push_back(i);
-    }
-  }
-  Value x = c.value(0);
-  int64_t axis = 0;
-  if (c.hasAttribute("axis")) {
-    axis = c.axis("axis", 0, c.rank(0));
-  } else {
-    AffineExpr count = tn::elementCount(c.builder().getContext(), c.dims(0));
-    x = count ? c.reshape(x, {count}) : x;
-  }
-  Value indices =
-      c.integerConstant(kept, {static_cast<int64_t>(kept.size())}, c.builder().getI64Type());
-  c.setOutput(0, c.make<tn::GatherOp>(x, indices, axis));
 }
 
 void reverseSequence(NodeContext &c) {
@@ -205,7 +204,6 @@ void trilu(NodeContext &c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"Compress", 9, 2, 2, 1, compress, {{"axis", kInt}}},
     {"Gather", 1, 2, 2, 1, gather, {{"axis", kInt}}},
     {"GatherElements", 11, 2, 2, 1, gatherElements, {{"axis", kInt}}},
     {"GatherND", 11, 2, 2, 1, gatherNd, {{"batch_dims", kInt, 12}}},

@@ -1,5 +1,6 @@
 // Operators that take parts of a tensor or put more around it: slices, splits, tiles, pads, blocks.
 // Relies on bounds, sizes and repeats being known as expressions.
+#include "compiler/frontend/onnx/Selection.h"
 #include "compiler/frontend/onnx/Slicing.h"
 #include "compiler/frontend/onnx/StatedSizes.h"
 
@@ -65,10 +66,32 @@ std::optional<SliceRequest> readSlice(NodeContext &c) {
   return c.failed() ? std::nullopt : std::optional(request);
 }
 
+/// The first elements of a dim that data decides: as many as the slice asks for, or as there are.
+/// Null if the slice is not of that kind.
+Value sliceFirst(NodeContext &c, Value x, const SliceRequest &request) {
+  if (!x || request.axes.size() != 1 || request.steps[0] != 1 ||
+      tn::constantDim(request.starts[0]) != 0) {
+    return Value();
+  }
+  Type index = c.builder().getI64Type();
+  AffineExpr dim = tn::getDims(x.getType())[request.axes[0]], end = request.ends[0];
+  const Symbols &symbols = c.symbols();
+  bool isProved = symbols.compare(end, Comparison::LessOrEqual, dim).has_value() ||
+                  symbols.compare(dim, Comparison::LessOrEqual, end).has_value();
+  if (isProved || !symbols.dependsOnData(dim) || symbols.bounds(end).min < 0) {
+    return Value();
+  }
+  Value count = c.min(c.sizeValue(dim, index), c.sizeValue(end, index));
+  return takeFirst(c, x, count, request.axes[0], end);
+}
+
 void slice(NodeContext &c) {
   std::optional<SliceRequest> request = readSlice(c);
   if (!request) {
     return;
+  }
+  if (Value first = sliceFirst(c, c.value(0), *request)) {
+    return c.setOutput(0, first);
   }
   tn::Dims dims = c.dims(0);
   SmallVector<AffineExpr> starts(dims.size(), c.constantSize(0));

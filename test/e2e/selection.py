@@ -1,0 +1,180 @@
+"""Models in which data decides how many elements there are, against ONNX Runtime: with none, some and all selected, on
+inputs of several sizes, from one engine.
+"""
+
+import sys
+import unittest
+
+import numpy as np
+import onnx
+from microsoft import Builder, by_runtime
+from onnx import TensorProto as T
+from tool import ToolTest
+
+RANDOM = np.random.default_rng(10)
+SHARES = ("none", "some", "all")
+
+
+class Graph(Builder):
+    def add(self, op, inputs, outputs, kind=T.FLOAT, **attributes):
+        super().add(op, inputs, outputs, kind, domain="", **attributes)
+
+
+def detector():
+    """Boxes that remain of NonMaxSuppression, their scores, their features by RoiAlign and what follows from both."""
+    graph = Graph(opset=18)
+    graph.input("boxes", [1, "N", 4])
+    graph.input("scores", [1, 3, "N"])
+    graph.input("image", [1, 4, 16, 16])
+    for name, value in (("most", 5), ("zero", 0), ("one", 1), ("end", -1)):
+        graph.constant(name, np.array([value], np.int64))
+    graph.constant("overlap", np.array([0.4], np.float32))
+    graph.constant("least", np.array([0.6], np.float32))
+    graph.constant("grow", np.array([1, 1, 2, 2], np.float32))
+    graph.constant("half", np.float32(0.5))
+    graph.random("kernel", 6, 4, 3, 3)
+    graph.random("weight", 6, 5)
+    add = graph.add
+    add("NonMaxSuppression", ["boxes", "scores", "most", "overlap", "least"], "picked", T.INT64)
+    add("Split", ["picked"], ["batch", "class", "box"], T.INT64, axis=1, num_outputs=3)
+    add("Reshape", ["box", "end"], "list", T.INT64)
+    add("Squeeze", ["batch", "one"], "batches", T.INT64)
+    add("Squeeze", ["boxes", "zero"], "flat")
+    add("Gather", ["flat", "list"], "kept", axis=0)
+    add("GatherND", ["scores", "picked"], "score")
+    add("RoiAlign", ["image", "kept", "batches"], "aligned", output_height=3, output_width=3, sampling_ratio=2)
+    add("Conv", ["aligned", "kernel"], "feature")
+    add("Flatten", ["feature"], "row")
+    add("MatMul", ["row", "weight"], "logit")
+    add("Softmax", ["logit"], "share", axis=-1)
+    add("ReduceSum", ["share", "zero"], "total", keepdims=0)
+    add("Resize", ["aligned", "", "grow"], "grown", mode="nearest")
+    # No value leads from here to what decided the size.
+    add("Shape", ["score"], "shape", T.INT64)
+    add("Expand", ["half", "shape"], "halves")
+    add("ConstantOfShape", ["shape"], "zeros")
+    return graph
+
+
+def boxes(count, share):
+    corner = RANDOM.random((1, count, 2)) * 10
+    scores = RANDOM.random((1, 3, count)) * {"none": 0.5, "some": 1, "all": 0.3}[share] + 0.65 * (share == "all")
+    return {"boxes": np.concatenate([corner, corner + 1 + RANDOM.random((1, count, 2)) * 3], 2).astype(np.float32),
+            "scores": scores.astype(np.float32),
+            "image": RANDOM.standard_normal((1, 4, 16, 16)).astype(np.float32)}
+
+
+def masks():
+    """Selections by one mask of two tensors, and parts of them."""
+    graph = Graph(opset=18)
+    graph.input("x", ["A", "B"])
+    graph.input("y", ["A", "B"])
+    graph.input("columns", ["B"], T.BOOL)
+    graph.constant("zero", np.array([0], np.int64))
+    graph.constant("three", np.array([3], np.int64))
+    graph.constant("nothing", np.float32(0))
+    add = graph.add
+    add("Greater", ["x", "nothing"], "mask", T.BOOL)
+    for name in ("x", "y"):
+        add("NonZero", ["mask"], f"{name}_at", T.INT64)
+        add("Transpose", [f"{name}_at"], f"{name}_rows", T.INT64)
+        add("GatherND", [name, f"{name}_rows"], f"{name}_kept")
+    add("Add", ["x_kept", "y_kept"], "sum")
+    add("Slice", ["sum", "zero", "three", "zero"], "first")
+    add("Shape", ["sum"], "count", T.INT64)
+    add("Concat", ["count", "three"], "counts", T.INT64, axis=0)
+    add("ReduceMin", ["counts"], "fewer", T.INT64)
+    add("TopK", ["sum", "fewer"], ["best", "best_at"])
+    add("Unique", ["y_kept"], ["values", "at", "inverse", "times"], T.INT64)
+    add("Unique", ["y_kept"], ["in_order", "", "", ""], sorted=0)
+    add("Compress", ["y", "columns"], "compressed", axis=1)
+    for output in graph.outputs:
+        kind = {"best_at": T.INT64, "values": T.FLOAT}.get(output.name)
+        if kind:
+            output.type.tensor_type.elem_type = kind
+    return graph
+
+
+def numbers(rows, columns, share):
+    offset = {"none": -9, "some": 0, "all": 9}[share]
+    return {"x": (RANDOM.standard_normal((rows, columns)) + offset).astype(np.float32),
+            "y": RANDOM.integers(-3, 3, (rows, columns)).astype(np.float32),
+            "columns": RANDOM.random(columns) < {"none": 0, "some": 0.5, "all": 2}[share]}
+
+
+def sums():
+    """What is as long as two selections together: products, norms, running sums, pads and scatters."""
+    graph = Graph(opset=18)
+    graph.input("x", ["A", 3])
+    graph.input("y", [4, "B"])
+    for name, value in (("zero", [0]), ("pads", [1, 0, 2, 1]), ("repeats", [2, 1]), ("all", [-1]), ("first", 0)):
+        graph.constant(name, np.array(value, np.int64))
+    graph.constant("scale", np.ones(2, np.float32))
+    graph.constant("shift", np.zeros(2, np.float32))
+    add = graph.add
+    add("NonZero", ["x"], "a", T.INT64)
+    add("NonZero", ["y"], "b", T.INT64)
+    add("Concat", ["a", "b"], "both", T.INT64, axis=1)
+    add("Cast", ["both"], "columns", to=T.FLOAT)
+    add("Transpose", ["columns"], "rows", perm=[1, 0])
+    add("MatMul", ["rows", "columns"], "likeness")
+    add("Softmax", ["likeness"], "share", axis=-1)
+    add("MatMul", ["share", "rows"], "mixed")
+    add("ReduceSum", ["share"], "total", keepdims=0)
+    add("CumSum", ["rows", "zero"], "running")
+    add("Greater", ["mixed", "rows"], "is_more", T.BOOL)
+    add("Where", ["is_more", "mixed", "rows"], "most")
+    add("NonZero", ["is_more"], "where", T.INT64)
+    add("Pad", ["rows", "pads"], "padded")
+    add("ReduceMax", ["padded"], "largest", keepdims=0)
+    add("Tile", ["rows", "repeats"], "twice")
+    add("Reshape", ["rows", "all"], "list")
+    add("LayerNormalization", ["rows", "scale", "shift"], "norm")
+    add("Transpose", ["a"], "places", T.INT64, perm=[1, 0])
+    add("Shape", ["places"], "shape", T.INT64)
+    add("Gather", ["shape", "first"], "count", T.INT64)
+    add("Unsqueeze", ["count", "zero"], "counts", T.INT64)
+    add("ConstantOfShape", ["counts"], "zeros")
+    add("ScatterND", ["x", "places", "zeros"], "cleared")
+    return graph
+
+
+def sparse(rows, columns, share):
+    likely = {"none": 0, "some": 0.5, "all": 2}[share]
+    part = lambda *dims: ((RANDOM.random(dims) < likely) * RANDOM.random(dims)).astype(np.float32)
+    return {"x": part(rows, 3), "y": part(4, columns)}
+
+
+class Selection(ToolTest):
+    def compare(self, name, graph, feeds, *options):
+        model = graph.model()
+        onnx.save(model, self.folder / f"{name}.onnx")
+        self.succeed("compile", f"{name}.onnx", "-o", f"{name}.tenon", "--target", "cpu:avx2", *options)
+        for feed in feeds:
+            np.savez(self.folder / "in.npz", **feed)
+            self.succeed("run", f"{name}.tenon", "--inputs", "in.npz", "-o", "out.npz")
+            actual = np.load(self.folder / "out.npz")
+            for value, wanted in zip(graph.outputs, by_runtime(model, feed)):
+                with self.subTest(model=name, output=value.name):
+                    self.assertEqual(wanted.shape, actual[value.name].shape)
+                    np.testing.assert_allclose(actual[value.name], wanted, rtol=2e-5, atol=2e-5)
+
+    def test_detector(self):
+        feeds = [boxes(count, share) for count in (1, 7, 64) for share in SHARES]
+        self.compare("detector", detector(), feeds, "--verify")
+
+    def test_masks(self):
+        feeds = [numbers(*size, share) for size in ((2, 3), (1, 1), (4, 9)) for share in SHARES]
+        self.compare("masks", masks(), feeds, "--verify")
+
+    def test_sums(self):
+        feeds = [sparse(*size, share) for size in ((2, 3), (7, 1), (4, 4)) for share in SHARES]
+        self.compare("sums", sums(), feeds, "--verify")
+
+    def test_gpus_have_none_of_it(self):
+        onnx.save(masks().model(), self.folder / "gpu.onnx")
+        self.refuse(3, "TN0301", "compile", "gpu.onnx", "-o", "gpu.tenon", "--target", "cuda:sm_90")
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
