@@ -3,6 +3,8 @@
 #include "engine/Reader.h"
 #include "test/fuzz/Fuzz.h"
 
+#include <algorithm>
+
 #include <cstring>
 
 using namespace tenon;
@@ -22,7 +24,8 @@ void makeHashesRight(std::vector<std::byte> &image) {
   header.fileBytes = image.size();
   size_t room = (image.size() - sizeof(header)) / sizeof(SectionEntry);
   std::vector<SectionEntry> sections(std::min<size_t>(header.sectionCount, room));
-  std::memcpy(sections.data(), image.data() + sizeof(header), sections.size() * sizeof(SectionEntry));
+  std::copy_n(image.data() + sizeof(header), sections.size() * sizeof(SectionEntry),
+              reinterpret_cast<std::byte *>(sections.data()));
   for (SectionEntry &section : sections) {
     bool isInside = section.offset <= image.size() && section.bytes <= image.size() - section.offset;
     if (isInside && section.kind != engine::SectionKind::Weights) {

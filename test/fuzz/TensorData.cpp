@@ -12,7 +12,8 @@ namespace {
 
 /// A folder with a file `data.bin` of 512 bytes, kept as long as the program runs.
 const std::string &dataFolder() {
-  static const std::string folder = [] {
+  // Never destroyed: the exit handler reads it.
+  static const std::string &folder = *new std::string([] {
     std::string name = "/tmp/tenon-fuzz-XXXXXX";
     std::string made = mkdtemp(name.data());
     std::ofstream(made + "/data.bin") << std::string(512, 'd');
@@ -21,7 +22,7 @@ const std::string &dataFolder() {
       rmdir(dataFolder().c_str());
     });
     return made;
-  }();
+  }());
   return folder;
 }
 

@@ -73,16 +73,59 @@ bool isWholePng(Bytes bytes) {
   return false;
 }
 
+/// Whether the Huffman tables of a JPEG segment name no more symbols than a byte has values, for
+/// which the decoder has room.
+bool areSoundTables(Bytes segment) {
+  constexpr size_t kLengths = 16;
+  constexpr size_t kMostSymbols = 256;
+  while (segment.size() > kLengths) {
+    size_t symbols = 0;
+    for (std::byte count : segment.subspan(1, kLengths)) {
+      symbols += static_cast<size_t>(count);
+    }
+    if (symbols > kMostSymbols || symbols > segment.size() - 1 - kLengths) {
+      return false;
+    }
+    segment = segment.subspan(1 + kLengths + symbols);
+  }
+  return segment.empty();
+}
+
+/// Whether segment follows segment to the end of the picture.
+bool isWholeJpeg(Bytes bytes) {
+  constexpr unsigned kTables = 0xc4, kRestart = 0xd0, kEnd = 0xd9, kScan = 0xda, kMarker = 0xff;
+  auto at = [&](size_t i) { return static_cast<unsigned>(bytes[i]); };
+  auto isMarker = [&](size_t i) {
+    return at(i) == kMarker && at(i + 1) != 0 && (at(i + 1) & ~7u) != kRestart;
+  };
+  for (size_t i = 2; i + 1 < bytes.size() && isMarker(i);) {
+    unsigned kind = at(i + 1);
+    if (kind == kEnd) {
+      return true;
+    }
+    if (kind == kMarker) {
+      ++i; // padding
+      continue;
+    }
+    size_t length = i + 3 < bytes.size() ? at(i + 2) << 8 | at(i + 3) : 0;
+    if (length < 2 || length > bytes.size() - i - 2 ||
+        (kind == kTables && !areSoundTables(bytes.subspan(i + 4, length - 2)))) {
+      return false;
+    }
+    i += 2 + length;
+    while (kind == kScan && i + 1 < bytes.size() && !isMarker(i)) {
+      ++i; // compressed pixels
+    }
+  }
+  return false;
+}
+
 /// The decoder checks neither a PNG's checksums nor that a JPEG ends: damage would be another picture.
 bool isWhole(Bytes bytes) {
   constexpr std::string_view kPng = "\x89PNG\r\n\x1a\n";
   constexpr std::string_view kJpeg = "\xff\xd8";
-  constexpr std::string_view kJpegEnd = "\xff\xd9";
-  if (startsWith(bytes, kPng)) {
-    return isWholePng(bytes);
-  }
-  std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
-  return startsWith(bytes, kJpeg) && text.rfind(kJpegEnd) != std::string_view::npos;
+  return startsWith(bytes, kPng) ? isWholePng(bytes)
+                                 : startsWith(bytes, kJpeg) && isWholeJpeg(bytes);
 }
 
 /// What a file of this size may unpack to: photographs take far less.

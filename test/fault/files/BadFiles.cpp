@@ -57,7 +57,8 @@ Status rehashedDoor(const std::string &path) {
   engine::FileHeader header;
   std::memcpy(&header, image.data(), sizeof(header));
   std::vector<engine::SectionEntry> sections(header.sectionCount);
-  std::memcpy(sections.data(), image.data() + sizeof(header), sections.size() * sizeof(sections[0]));
+  std::copy_n(image.data() + sizeof(header), sections.size() * sizeof(sections[0]),
+              reinterpret_cast<std::byte *>(sections.data()));
   for (engine::SectionEntry &section : sections) {
     bool isInside = section.offset <= image.size() && section.bytes <= image.size() - section.offset;
     if (section.kind != engine::SectionKind::Weights && isInside) {

@@ -162,7 +162,9 @@ std::string deflatedNpz(const std::string &header, uint64_t unpacked) {
   uint32_t crc = static_cast<uint32_t>(
       crc32_z(0, reinterpret_cast<const Bytef *>(content.data()), content.size()));
   auto number = [](uint64_t value, size_t bytes) {
-    return std::string(reinterpret_cast<const char *>(&value), bytes);
+    std::string text(reinterpret_cast<const char *>(&value), sizeof(value));
+    text.resize(bytes, '\0');
+    return text;
   };
   std::string common = number(20, 2) + number(0, 2) + number(8, 2) + number(0, 4) + number(crc, 4) +
                        number(packed.size(), 4) + number(unpacked, 4) + number(5, 2) + number(0, 2);
