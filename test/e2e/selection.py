@@ -174,6 +174,8 @@ class Selection(ToolTest):
     def test_gpus_have_none_of_it(self):
         onnx.save(masks().model(), self.folder / "gpu.onnx")
         self.refuse(3, "TN0301", "compile", "gpu.onnx", "-o", "gpu.tenon", "--target", "cuda:sm_90")
+        self.refuse(3, "TN0301", "check", "gpu.onnx", "--target", "cuda:sm_90")
+        self.succeed("check", "gpu.onnx")
 
 
 if __name__ == "__main__":

@@ -312,8 +312,8 @@ Value takeFirst(NodeContext &c, Value x, Value count, int64_t axis, AffineExpr m
   tn::Dims dims = tn::getDims(rows.getType());
   std::string name = ("#" + StringRef(c.node.outputs[0])).str();
   dims[0] = c.symbols().addDataDependent(name, most ? most : dims[0]);
-  Value taken = c.makeTyped<tn::TakeFirstOp>(tn::makeTensor(dims, getElementTypeOrSelf(rows)), rows,
-                                             count);
+  Value taken =
+      c.makeTyped<tn::TakeFirstOp>(tn::makeTensor(dims, getElementTypeOrSelf(rows)), rows, count);
   return taken ? c.transpose(taken, back) : Value();
 }
 
