@@ -131,7 +131,9 @@ Result<FileHeader> checkHeader(Bytes head, uint64_t fileBytes) {
 
 Result<std::vector<SectionEntry>> checkSectionTable(const FileHeader &header, Bytes table) {
   std::vector<SectionEntry> sections(header.sectionCount);
-  std::memcpy(sections.data(), table.data(), sections.size() * sizeof(SectionEntry));
+  // A table of none has no address.
+  std::ranges::copy(table.first(sections.size() * sizeof(SectionEntry)),
+                    std::as_writable_bytes(std::span(sections)).begin());
   if (headerHash(header, sections) != Hash128{header.hashLow, header.hashHigh}) {
     return Status::error(ErrorId::EngineHashMismatch, "the header does not match its hash",
                          "the file is damaged; copy or compile it again");

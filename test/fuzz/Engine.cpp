@@ -4,7 +4,6 @@
 #include "test/fuzz/Fuzz.h"
 
 #include <algorithm>
-
 #include <cstring>
 
 using namespace tenon;
@@ -38,7 +37,7 @@ void makeHashesRight(std::vector<std::byte> &image) {
   header.hashLow = hash.low;
   header.hashHigh = hash.high;
   std::memcpy(image.data(), &header, sizeof(header));
-  std::memcpy(image.data() + sizeof(header), sections.data(), sections.size() * sizeof(SectionEntry));
+  std::ranges::copy(std::as_bytes(std::span(sections)), image.begin() + sizeof(header));
 }
 
 } // namespace

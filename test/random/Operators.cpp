@@ -23,6 +23,7 @@ std::span<const Missing> operatorsWithoutGenerator() {
   constexpr const char *kRuntimes = "test/e2e/microsoft.py draws it, with ONNX Runtime as the truth";
   constexpr const char *kCounted = "data decides how large its result is; ONNX's suite has its cases";
   constexpr const char *kMade = "made of operations that are drawn; ONNX's suite has its cases";
+  constexpr const char *kBodies = "imported in place; test/e2e/loops.py and ONNX's suite have its cases";
   static constexpr Missing kMissing[] = {
       {"AffineGrid", kMade},
       {"ArrayFeatureExtractor", kMade},
@@ -33,6 +34,7 @@ std::span<const Missing> operatorsWithoutGenerator() {
       {"CausalConvWithState", kMade},
       {"CenterCropPad", kMade},
       {"Col2Im", kMade},
+      {"ConcatFromSequence", kBodies},
       {"CumProd", kMade},
       {"DFT", kMade},
       {"DeformConv", kMade},
@@ -43,6 +45,7 @@ std::span<const Missing> operatorsWithoutGenerator() {
       {"GridSample", kMade},
       {"GroupQueryAttention", kRuntimes},
       {"LinearAttention", kMade},
+      {"Loop", kBodies},
       {"MatMulNBits", kRuntimes},
       {"MaxUnpool", kMade},
       {"MelWeightMatrix", kMade},
@@ -50,6 +53,9 @@ std::span<const Missing> operatorsWithoutGenerator() {
       {"Multinomial", kRandom},
       {"NonMaxSuppression", kCounted},
       {"NonZero", kCounted},
+      {"Optional", kBodies},
+      {"OptionalGetElement", kBodies},
+      {"OptionalHasElement", kBodies},
       {"QLinearAdd", kRuntimes},
       {"QLinearAveragePool", kRuntimes},
       {"QLinearConcat", kRuntimes},
@@ -65,12 +71,22 @@ std::span<const Missing> operatorsWithoutGenerator() {
       {"RandomUniformLike", kRandom},
       {"RoiAlign", kMade},
       {"STFT", kMade},
+      {"Scan", kBodies},
+      {"SequenceAt", kBodies},
+      {"SequenceConstruct", kBodies},
+      {"SequenceEmpty", kBodies},
+      {"SequenceErase", kBodies},
+      {"SequenceInsert", kBodies},
+      {"SequenceLength", kBodies},
+      {"SequenceMap", kBodies},
       {"SimplifiedLayerNormalization", kRuntimes},
       {"SkipLayerNormalization", kRuntimes},
       {"SkipSimplifiedLayerNormalization", kRuntimes},
+      {"SplitToSequence", kBodies},
       {"TensorScatter", kMade},
       {"TfIdfVectorizer", kMade},
-      {"Unique", kCounted}};
+      {"Unique", kCounted},
+  };
   return kMissing;
 }
 

@@ -71,7 +71,7 @@ Status rehashedDoor(const std::string &path) {
   header.hashLow = hash.low;
   header.hashHigh = hash.high;
   std::memcpy(image.data(), &header, sizeof(header));
-  std::memcpy(image.data() + sizeof(header), sections.data(), sections.size() * sizeof(sections[0]));
+  std::ranges::copy(std::as_bytes(std::span(sections)), image.begin() + sizeof(header));
   TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::fromMemory(image));
   return checkOpened(*file);
 }
