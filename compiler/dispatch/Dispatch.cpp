@@ -34,6 +34,31 @@ void eraseDead(Block *block) {
   }
 }
 
+bool isEmpty(Value value) {
+  return llvm::is_contained(cast<RankedTensorType>(value.getType()).getShape(), 0);
+}
+
+/// Sums over nothing are zeros, with or without the passes of opt: no kernel has blocks of none.
+void replaceEmptyProducts(Block *block) {
+  for (Operation &op : llvm::make_early_inc_range(*block)) {
+    tn::AttentionOp attention = dyn_cast<tn::AttentionOp>(op);
+    bool isZero = attention ? isEmpty(attention.getV())
+                            : isa<tn::MatmulOp>(op) && llvm::any_of(op.getOperands(), isEmpty);
+    if (!isZero) {
+      continue;
+    }
+    OpBuilder builder(&op);
+    RankedTensorType type = cast<RankedTensorType>(op.getResult(0).getType());
+    RankedTensorType scalar = RankedTensorType::get({}, type.getElementType());
+    Value zero = tn::ConstantOp::create(
+        builder, op.getLoc(), scalar,
+        DenseElementsAttr::get(scalar, builder.getZeroAttr(type.getElementType())));
+    op.getResult(0).replaceAllUsesWith(
+        tn::BroadcastOp::create(builder, op.getLoc(), type, zero));
+    op.erase();
+  }
+}
+
 } // namespace
 
 LogicalResult dispatch(ModuleOp module, const DeviceProfile &profile, Records &records) {
@@ -45,6 +70,7 @@ LogicalResult dispatch(ModuleOp module, const DeviceProfile &profile, Records &r
   if (failed(checkDims(block))) {
     return failure();
   }
+  replaceEmptyProducts(block);
   eraseDead(block);
   packWeights(block, profile);
   CostModel costs(module, profile);

@@ -81,8 +81,10 @@ public:
     Value blocks = arith::CeilDivSIOp::create(builder, loc, depth, constant(kDepthBlock));
     Value atLeastOne = arith::MaxSIOp::create(builder, loc, blocks, constant(1));
     Value step = arith::CeilDivSIOp::create(builder, loc, depth, atLeastOne);
+    // Of no depth there is one block, which writes zeros.
+    Value end = arith::MaxSIOp::create(builder, loc, depth, constant(1));
     scf::ForOp::create(
-        builder, loc, constant(0), depth, arith::MaxSIOp::create(builder, loc, step, constant(1)),
+        builder, loc, constant(0), end, arith::MaxSIOp::create(builder, loc, step, constant(1)),
         ValueRange{entry->getArgument(0), entry->getArgument(2), entry->getArgument(8)},
         [&](OpBuilder &, Location, Value start, ValueRange state) {
           Value rest = arith::SubIOp::create(builder, loc, depth, start);
