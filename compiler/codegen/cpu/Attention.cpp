@@ -219,7 +219,7 @@ QueryBlock AttentionLowering::blockOf(const IndexMath &math, const GridPoint &po
   block.keys = keys;
   if (causal) {
     // The last query sees `next + Sk - Sq` keys.
-    block.keys = math.max(one, math.min(keys, math.sub(math.add(next, keys), queries)));
+    block.keys = math.min(keys, math.max(one, math.sub(math.add(next, keys), queries)));
   }
   return block;
 }
@@ -286,7 +286,7 @@ void AttentionLowering::softmaxRow(const IndexMath &math, const QueryBlock &bloc
   Value seen = keys;
   if (causal) {
     Value query = math.add(math.add(block.first, row), math.constant(1));
-    seen = math.max(math.constant(1), math.min(keys, math.sub(math.add(query, keys), queries)));
+    seen = math.min(keys, math.max(math.constant(1), math.sub(math.add(query, keys), queries)));
   }
   Value rest = math.rem(seen, lanes);
   Value whole = math.sub(seen, rest);
@@ -333,6 +333,11 @@ void AttentionLowering::softmaxRow(const IndexMath &math, const QueryBlock &bloc
           .getResult(0);
   Value sum = vector::ReductionOp::create(builder, location, vector::CombiningKind::ADD, total);
   Value inverse = arith::DivFOp::create(builder, location, number(math, 1), sum);
+  if (!tn::constantDim(k.length())) {
+    // Of no keys there is no sum, and the product with V is 0.
+    Value isNone = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::eq, end, zero);
+    inverse = arith::SelectOp::create(builder, location, isNone, number(math, 0), inverse);
+  }
   memref::StoreOp::create(builder, location, inverse, inverses, ValueRange{row});
   if (causal) {
     Value nothing = broadcast(math, number(math, 0));

@@ -33,7 +33,12 @@ std::optional<tn::Dims> resolveReshape(NodeContext &c, const Sizes &request) {
     tn::Dims others = dims;
     others.erase(others.begin() + *inferred);
     bool empty = llvm::any_of(others, [](AffineExpr dim) { return tn::constantDim(dim) == 0; });
-    dims[*inferred] = empty ? c.constantSize(0) : divideProducts(c.symbols(), from, others);
+    // Of an empty tensor ONNX leaves it open; what a symbol that turns out to be 0 gives, a
+    // constant 0 gives too.
+    dims[*inferred] = divideProducts(c.symbols(), from, others);
+    if (!dims[*inferred] && empty) {
+      dims[*inferred] = c.constantSize(0);
+    }
     if (!dims[*inferred]) {
       c.gap("the inferred dimension cannot be written as an expression",
             "state the dimension, or fix shapes with --shape");
