@@ -31,8 +31,8 @@ std::string valuesIn(const Plan &plan, const Constraint &constraint,
   std::string text;
   for (int64_t index : named) {
     const Symbol &symbol = plan.symbols[static_cast<size_t>(index)];
-    text += strCat(text.empty() ? "" : ", ", symbol.name, " = ",
-                   symbols[static_cast<size_t>(index)]);
+    text +=
+        strCat(text.empty() ? "" : ", ", symbol.name, " = ", symbols[static_cast<size_t>(index)]);
     if (!symbol.isDataDependent()) {
       text += strCat(" (dim ", symbol.dim, " of input '", plan.inputs[symbol.input].name, "')");
     }
@@ -89,9 +89,9 @@ Status checkConstraints(const Plan &plan, std::span<const int64_t> symbols, size
     if (!isDecided(plan, constraint, known) || holds(plan, constraint, symbols)) {
       continue;
     }
-    std::string broken = strCat("node '", constraint.node, "' needs that ",
-                                describe(plan, constraint), ", but ",
-                                valuesIn(plan, constraint, symbols));
+    std::string broken =
+        strCat("node '", constraint.node, "' needs that ", describe(plan, constraint), ", but ",
+               valuesIn(plan, constraint, symbols));
     return isDecided(plan, constraint, plan.inputSymbols())
                ? Status::error(
                      ErrorId::RunShapeConstraint, broken,

@@ -1,5 +1,5 @@
-// Reads the program headers into an image as the loader maps it, then the dynamic section from there.
-// What is not known to be needed is refused.
+// Reads the program headers into an image as the loader maps it, then the dynamic section from
+// there. What is not known to be needed is refused.
 
 #include "engine/ElfCheck.h"
 
@@ -76,9 +76,9 @@ Status checkHeader(Bytes code, const Elf64_Ehdr &header) {
 #else
   constexpr Elf64_Half machine = EM_AARCH64;
 #endif
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
-      header.e_ident[EI_VERSION] != EV_CURRENT || header.e_version != EV_CURRENT) {
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_ident[EI_VERSION] != EV_CURRENT ||
+      header.e_version != EV_CURRENT) {
     return codeError("the code section is not a 64-bit ELF object");
   }
   if (header.e_type != ET_DYN || header.e_machine != machine ||

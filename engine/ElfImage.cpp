@@ -79,8 +79,7 @@ Status ElfSymbols::read(ElfDynamic &dynamic) {
                 dynamic[DT_STRSZ] != 0 && dynamic[DT_STRSZ] <= names.size() &&
                 dynamic[DT_SYMTAB] % alignof(Elf64_Sym) == 0 &&
                 dynamic[DT_GNU_HASH] % sizeof(uint64_t) == 0 &&
-                (dynamic[DT_FLAGS] & ~knownFlags) == 0 &&
-                (dynamic[DT_FLAGS_1] & ~knownFlags1) == 0;
+                (dynamic[DT_FLAGS] & ~knownFlags) == 0 && (dynamic[DT_FLAGS_1] & ~knownFlags1) == 0;
   if (!isGood) {
     return codeError("the symbols of the code object are missing or have unknown flags");
   }
@@ -98,9 +97,8 @@ Status ElfSymbols::readTable() {
   constexpr uint64_t header = 16;
   constexpr uint32_t most = 1 << 24;
   // All symbols but the first, which is empty, can be found: none is undefined.
-  bool isGood = table.size() >= header && *firstSymbol == 1 && *buckets != 0 &&
-                *buckets <= most && *bloomWords != 0 && *bloomWords <= most &&
-                (*bloomWords & (*bloomWords - 1)) == 0;
+  bool isGood = table.size() >= header && *firstSymbol == 1 && *buckets != 0 && *buckets <= most &&
+                *bloomWords != 0 && *bloomWords <= most && (*bloomWords & (*bloomWords - 1)) == 0;
   if (!isGood) {
     return codeError("the code object has undefined symbols or a damaged table of them");
   }
@@ -133,17 +131,16 @@ Status ElfSymbols::readChains(uint64_t chainsAt, uint32_t last) {
 }
 
 Status ElfSymbols::readSymbol(uint32_t index) {
-  std::optional<Elf64_Sym> symbol =
-      readAt<Elf64_Sym>(symbols, uint64_t(index) * sizeof(Elf64_Sym));
+  std::optional<Elf64_Sym> symbol = readAt<Elf64_Sym>(symbols, uint64_t(index) * sizeof(Elf64_Sym));
   if (!symbol || symbol->st_name >= names.size()) {
     return codeError("a symbol of the code object lies outside of it");
   }
   unsigned type = ELF64_ST_TYPE(symbol->st_info);
   const Elf64_Phdr *holder = image.holder(symbol->st_value, 1);
   // A symbol of another type may run a resolver when it is looked up, or changes other objects.
-  if ((type != STT_FUNC && type != STT_NOTYPE) ||
-      ELF64_ST_BIND(symbol->st_info) != STB_GLOBAL || symbol->st_shndx == SHN_UNDEF ||
-      symbol->st_shndx >= SHN_LORESERVE || !holder || !(holder->p_flags & PF_X)) {
+  if ((type != STT_FUNC && type != STT_NOTYPE) || ELF64_ST_BIND(symbol->st_info) != STB_GLOBAL ||
+      symbol->st_shndx == SHN_UNDEF || symbol->st_shndx >= SHN_LORESERVE || !holder ||
+      !(holder->p_flags & PF_X)) {
     return codeError("a symbol of the code object is no function of its own");
   }
   constexpr size_t longestName = 1024;

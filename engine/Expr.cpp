@@ -71,8 +71,7 @@ std::optional<int64_t> applyExprOp(ExprOp op, int64_t left, int64_t right) {
     return right < 1 ? std::nullopt
                      : std::optional(floorDivide(left, right) + (left % right != 0 ? 1 : 0));
   case ExprOp::Mod:
-    return right < 1 ? std::nullopt
-                     : std::optional(left % right + (left % right < 0 ? right : 0));
+    return right < 1 ? std::nullopt : std::optional(left % right + (left % right < 0 ? right : 0));
   case ExprOp::Min:
     return std::min(left, right);
   case ExprOp::Max:

@@ -160,8 +160,7 @@ std::vector<std::byte> encodePlan(const Plan &plan) {
   std::vector<Offset<fb::Symbol>> symbols;
   for (const Symbol &symbol : plan.symbols) {
     symbols.push_back(fb::CreateSymbol(builder, builder.CreateString(symbol.name), symbol.min,
-                                       symbol.max, symbol.input, symbol.dim,
-                                       symbol.bound));
+                                       symbol.max, symbol.input, symbol.dim, symbol.bound));
   }
   std::vector<Offset<fb::Constraint>> constraints;
   for (const Constraint &constraint : plan.constraints) {

@@ -131,7 +131,8 @@ private:
     bool isCuda = isCudaLevel(variant.level);
     TENON_TRY(validatePlan(variant.plan, manifest.weights, variant.kernels.size(),
                            isCuda ? kGpu : kHost));
-    TENON_TRY(isCuda ? checkPtx(given.code, variant.level) : checkCodeObject(given.code, variant.kernels));
+    TENON_TRY(isCuda ? checkPtx(given.code, variant.level)
+                     : checkCodeObject(given.code, variant.kernels));
     return given.cubin.empty() ? Status::ok() : checkCubin(given.cubin, variant.level);
   }
 

@@ -22,9 +22,9 @@ Location fusedLocation(Group *group) {
   return FusedLoc::get(group->ops.front()->getContext(), locations);
 }
 
-/// Whether a one-element constant goes into the region with its readers. The kernels of contractions
-/// and attention address their operands as buffers, which such a constant does not have: there only
-/// elementwise operations get one.
+/// Whether a one-element constant goes into the region with its readers. The kernels of
+/// contractions and attention address their operands as buffers, which such a constant does not
+/// have: there only elementwise operations get one.
 bool isCarriedAlong(Value value, Group *group) {
   if (!isScalarConstant(value.getDefiningOp())) {
     return false;

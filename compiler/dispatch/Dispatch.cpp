@@ -53,8 +53,7 @@ void replaceEmptyProducts(Block *block) {
     Value zero = tn::ConstantOp::create(
         builder, op.getLoc(), scalar,
         DenseElementsAttr::get(scalar, builder.getZeroAttr(type.getElementType())));
-    op.getResult(0).replaceAllUsesWith(
-        tn::BroadcastOp::create(builder, op.getLoc(), type, zero));
+    op.getResult(0).replaceAllUsesWith(tn::BroadcastOp::create(builder, op.getLoc(), type, zero));
     op.erase();
   }
 }

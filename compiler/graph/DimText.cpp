@@ -10,7 +10,8 @@ namespace {
 
 std::string operandText(AffineExpr expression, ArrayRef<Symbol> symbols) {
   std::string text = dimText(expression, symbols);
-  bool isSum = expression.getKind() == AffineExprKind::Add || expression.getKind() == AffineExprKind::Mod;
+  bool isSum =
+      expression.getKind() == AffineExprKind::Add || expression.getKind() == AffineExprKind::Mod;
   return isSum ? "(" + text + ")" : text;
 }
 
@@ -79,7 +80,8 @@ std::string nameSymbols(StringRef text, ArrayRef<Symbol> symbols) {
     text = text.drop_front(word.size());
     unsigned index = 0;
     StringRef digits = word;
-    bool isSymbol = digits.consume_front("s") && !digits.getAsInteger(10, index) && index < symbols.size();
+    bool isSymbol =
+        digits.consume_front("s") && !digits.getAsInteger(10, index) && index < symbols.size();
     named += isSymbol ? symbols[index].name : word.str();
   }
   return named;

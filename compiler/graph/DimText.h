@@ -1,5 +1,5 @@
-// Dims and diagnostics in the words of the model: its names of symbols, and divisions as people write
-// them. Relies on a symbol's number being its place in the module's list.
+// Dims and diagnostics in the words of the model: its names of symbols, and divisions as people
+// write them. Relies on a symbol's number being its place in the module's list.
 #pragma once
 
 #include "compiler/graph/Shape.h"

@@ -83,10 +83,7 @@ static llvm::Expected<std::string> ptxWithoutKernels(const engine::CudaArch &arc
 }
 
 CodeTarget cudaTarget(const engine::CudaArch &arch) {
-  CodeTarget target{.level = std::string(arch.name),
-                    .mode = {},
-                    .compile = {},
-                    .link = {}};
+  CodeTarget target{.level = std::string(arch.name), .mode = {}, .compile = {}, .link = {}};
   target.compile = [arch](llvm::StringRef text, llvm::StringRef symbol, const RegionShape &) {
     return codegen::cuda::compileRegion(text, symbol, arch);
   };

@@ -121,8 +121,7 @@ Status failureOf(const Task &task) {
   return Status::error(
       ErrorId::CodegenFailed,
       strCat("no code for ", dispatch::nameOf(region), " (strategy ",
-             std::string_view(region.getStrategy()), ", ", task.target->level,
-             "): ", task.error),
+             std::string_view(region.getStrategy()), ", ", task.target->level, "): ", task.error),
       "report this with the reproducer; another target may work until it is mended");
 }
 

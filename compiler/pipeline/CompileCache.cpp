@@ -256,8 +256,8 @@ std::chrono::nanoseconds timeOf(const struct timespec &time) {
 }
 
 bool isOwnName(std::string_view name) {
-  bool isHash = name.size() > kHashDigits &&
-                name.find_first_not_of("0123456789abcdef") == kHashDigits;
+  bool isHash =
+      name.size() > kHashDigits && name.find_first_not_of("0123456789abcdef") == kHashDigits;
   std::string_view kind = name.substr(std::min(kHashDigits, name.size()));
   return isHash && (kind.starts_with(kEntry) || kind.starts_with(kFile));
 }
@@ -270,8 +270,8 @@ std::vector<Item> listItems(const PrivateFolder &folder) {
   while (struct dirent *found = stream ? ::readdir(stream.get()) : nullptr) {
     Item item{.name = found->d_name};
     struct stat info = {};
-    if (!isOwnName(item.name) || ::fstatat(folder.descriptor(), found->d_name, &info,
-                                           AT_SYMLINK_NOFOLLOW) != 0) {
+    if (!isOwnName(item.name) ||
+        ::fstatat(folder.descriptor(), found->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
       continue;
     }
     item.bytes = static_cast<uint64_t>(info.st_size);

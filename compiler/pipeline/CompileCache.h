@@ -1,6 +1,6 @@
 // The compile cache: a folder of entries named by the hash of what made them, bounded, and safe for
-// several processes. A missing, damaged or half-written entry is a miss, never an error. Code from it
-// is run, so the folder and its entries must be the user's own and writable to nobody else.
+// several processes. A missing, damaged or half-written entry is a miss, never an error. Code from
+// it is run, so the folder and its entries must be the user's own and writable to nobody else.
 #pragma once
 
 #include "support/FileStamp.h"

@@ -1,5 +1,5 @@
-// Relies on LLVM's CrashRecoveryContext, which jumps out of its signal handlers; those run on a stack
-// of their own here, since a stack may be what has run out.
+// Relies on LLVM's CrashRecoveryContext, which jumps out of its signal handlers; those run on a
+// stack of their own here, since a stack may be what has run out.
 #include "compiler/pipeline/CrashGuard.h"
 
 #include "support/Text.h"

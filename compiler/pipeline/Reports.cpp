@@ -65,13 +65,12 @@ Status checkDims(ModuleOp module) {
   module.walk([&](Operation *op) {
     for (Type type : op->getResultTypes()) {
       if (llvm::is_contained(tn::getDims(type), AffineExpr())) {
-        status = Status::error(ErrorId::PassFailed,
-                               strCat("pass 'normalize': a dimension of the result of '",
-                                      dispatch::nameOf(op),
-                                      "' depends on data and is not known before running"),
-                               tn::SymbolList(module).symbols().empty()
-                                   ? "make it a constant, or a size of an input"
-                                   : "give the inputs fixed sizes with --shape");
+        status = Status::error(
+            ErrorId::PassFailed,
+            strCat("pass 'normalize': a dimension of the result of '", dispatch::nameOf(op),
+                   "' depends on data and is not known before running"),
+            tn::SymbolList(module).symbols().empty() ? "make it a constant, or a size of an input"
+                                                     : "give the inputs fixed sizes with --shape");
         return WalkResult::interrupt();
       }
     }

@@ -12,9 +12,9 @@ namespace tenon::pipeline {
 Status withReproducer(Status fault, const CompileOptions &options, std::string_view text) {
   std::string what(fault.message());
   std::replace(what.begin(), what.end(), '\n', ' ');
-  std::string content = strCat("// ", compilerVersion(), ", ", nameOf(fault.id()), ": ", what,
-                               "\n// model ", options.model, "\n// options ",
-                               describeOptions(options), '\n', text);
+  std::string content =
+      strCat("// ", compilerVersion(), ", ", nameOf(fault.id()), ": ", what, "\n// model ",
+             options.model, "\n// options ", describeOptions(options), '\n', text);
   Result<AtomicFile> file = AtomicFile::create(options.reproducer);
   Status written = file ? file->append(std::as_bytes(std::span(content.data(), content.size())))
                         : file.takeStatus();

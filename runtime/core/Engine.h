@@ -38,7 +38,8 @@ public:
                                                           const EngineOptions &options = {});
   ~Engine();
 
-  /// Whether this machine runs a variant of the file: ok, or the reason why not. Loads no code of it.
+  /// Whether this machine runs a variant of the file: ok, or the reason why not. Loads no code of
+  /// it.
   static Status checkRuns(const engine::EngineFile &file, const std::string &variant);
 
   const engine::EngineFile &file() const { return *engineFile; }

@@ -63,14 +63,12 @@ public:
     TENON_TRY(bindInstructions());
     bool fits = out.scratchBytes == scratchRoom;
     out.scratchBytes = scratchRoom;
-    return fits ? Status::ok()
-                : sizeError("a launch needs more scratch than there was laid out");
+    return fits ? Status::ok() : sizeError("a launch needs more scratch than there was laid out");
   }
 
   Status bindSize(uint32_t index, int64_t count) {
     const Symbol &symbol = plan.symbols[index];
-    std::optional<int64_t> most =
-        engine::evaluate(plan.exprs.program(symbol.bound), out.symbols);
+    std::optional<int64_t> most = engine::evaluate(plan.exprs.program(symbol.bound), out.symbols);
     if (!most || count < 0 || count > *most) {
       return sizeError(strCat("'", symbol.name, "' is ", count, ", outside of its bounds"));
     }
@@ -115,8 +113,7 @@ private:
   Status takeBounds() {
     for (size_t i = out.knownSymbols; i < out.symbols.size(); ++i) {
       const Symbol &symbol = plan.symbols[i];
-      std::optional<int64_t> most =
-          engine::evaluate(plan.exprs.program(symbol.bound), out.symbols);
+      std::optional<int64_t> most = engine::evaluate(plan.exprs.program(symbol.bound), out.symbols);
       if (!most) {
         return sizeError(strCat("the bound of '", symbol.name, "' overflows"));
       }
@@ -212,8 +209,8 @@ private:
     for (uint32_t i = 0; i < plan.buffers.size(); ++i) {
       int64_t size = value(plan.buffers[i].size);
       if (size < 0 || size > out.placed[i].bytes) {
-        return sizeError(strCat("buffer ", i, " of ", size, " bytes has room for ",
-                                out.placed[i].bytes));
+        return sizeError(
+            strCat("buffer ", i, " of ", size, " bytes has room for ", out.placed[i].bytes));
       }
     }
     return Status::ok();

@@ -75,8 +75,8 @@ struct BoundPlan {
   /// Before a run: data-dependent symbols back to their bounds. Outputs then have their largest
   /// dims.
   Status resetSizes(const engine::Plan &plan);
-  /// A step of kind Size: binds its symbol to the value in memory, and with it all that is evaluated
-  /// from it. Steps keep their places and operands. Allocates nothing.
+  /// A step of kind Size: binds its symbol to the value in memory, and with it all that is
+  /// evaluated from it. Steps keep their places and operands. Allocates nothing.
   Status bindSize(const engine::Plan &plan, const BoundStep &step);
 
   FlatDims inputDims;

@@ -28,13 +28,9 @@ struct Format {
 
 Format formatOf(Type element) {
   return llvm::TypeSwitch<Type, Format>(element)
-      .Case([](Float8E4M3FNType) {
-        return Format{3, 7, 0x7E, 0x7F, 0x7F};
-      })
+      .Case([](Float8E4M3FNType) { return Format{3, 7, 0x7E, 0x7F, 0x7F}; })
       .Case([](Float8E4M3FNUZType) { return Format{3, 8, 0x7F, 0x80, 0x80, false}; })
-      .Case([](Float8E5M2Type) {
-        return Format{2, 15, 0x7B, 0x7C, 0x7E};
-      })
+      .Case([](Float8E5M2Type) { return Format{2, 15, 0x7B, 0x7C, 0x7E}; })
       .Case([](Float8E5M2FNUZType) { return Format{2, 16, 0x7F, 0x80, 0x80, false}; })
       .Default([](Type) { return Format{1, 1, 7, 7, 8, true, 4}; });
 }

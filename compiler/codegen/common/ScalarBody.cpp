@@ -241,15 +241,9 @@ Value emitBinary(ScalarEmitter &e, Operation *op, Value a, Value b) {
       .Case([&](MaxOp) { return e.max(a, b); })
       .Case([&](MinOp) { return e.min(a, b); })
       .Case([&](ModOp mod) { return emitMod(e, a, b, mod.getFmod()); })
-      .Case([&](AndOp) {
-        return e.make<arith::AndIOp>({a, b});
-      })
-      .Case([&](OrOp) {
-        return e.make<arith::OrIOp>({a, b});
-      })
-      .Case([&](XorOp) {
-        return e.make<arith::XOrIOp>({a, b});
-      })
+      .Case([&](AndOp) { return e.make<arith::AndIOp>({a, b}); })
+      .Case([&](OrOp) { return e.make<arith::OrIOp>({a, b}); })
+      .Case([&](XorOp) { return e.make<arith::XOrIOp>({a, b}); })
       .Case([&](ShiftOp shift) { return emitShift(e, a, b, shift.getLeft()); })
       .Default([](Operation *) { return Value(); });
 }

@@ -166,14 +166,13 @@ Value roundToOdd(OpBuilder &b, Location loc, Value x) {
     return arith::CmpFOp::create(b, loc, predicate, left, right);
   };
   Value isPositive = compare(arith::CmpFPredicate::OGT, x, zero);
-  Value isFarther = arith::SelectOp::create(b, loc, isPositive,
-                                            compare(arith::CmpFPredicate::OGT, back, x),
-                                            compare(arith::CmpFPredicate::OLT, back, x));
+  Value isFarther =
+      arith::SelectOp::create(b, loc, isPositive, compare(arith::CmpFPredicate::OGT, back, x),
+                              compare(arith::CmpFPredicate::OLT, back, x));
   Value bits = arith::BitcastOp::create(b, loc, word, nearest);
   Value last = arith::AndIOp::create(b, loc, bits, up);
   Value isEven = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, last, none);
-  Value moves =
-      arith::AndIOp::create(b, loc, isEven, compare(arith::CmpFPredicate::ONE, back, x));
+  Value moves = arith::AndIOp::create(b, loc, isEven, compare(arith::CmpFPredicate::ONE, back, x));
   Value step = arith::SelectOp::create(b, loc, isFarther, down, up);
   step = arith::SelectOp::create(b, loc, moves, step, none);
   return arith::BitcastOp::create(b, loc, single, arith::AddIOp::create(b, loc, bits, step));

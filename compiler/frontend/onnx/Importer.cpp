@@ -335,7 +335,7 @@ std::string Importer::notYetFollowed(std::string advice) const {
   if (!StringRef(advice).contains("--shape")) {
     return advice;
   }
-  return symbols.all().empty()    ? "make it a constant or a size of an input, and export again"
+  return symbols.all().empty()   ? "make it a constant or a size of an input, and export again"
          : symbols.areDeclared() ? "give one size instead of a range with --shape"
                                  : advice;
 }

@@ -36,8 +36,7 @@ AffineExpr clampIndex(Symbols &symbols, AffineExpr x, AffineExpr dim, AffineExpr
   if (proven(symbols.compare(high, Comparison::LessOrEqual, x))) {
     return high;
   }
-  bool inside =
-      symbols.assume(tn::ConstraintKind::at_least, x, low) && symbols.atMost(x, high);
+  bool inside = symbols.assume(tn::ConstraintKind::at_least, x, low) && symbols.atMost(x, high);
   return inside ? symbols.canonical(x) : nullptr;
 }
 

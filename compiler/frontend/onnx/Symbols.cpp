@@ -141,6 +141,21 @@ bool Symbols::assume(tn::ConstraintKind kind, AffineExpr left, AffineExpr right)
   return false;
 }
 
+/// Whether the expression is what a division by a constant leaves over, up to its sign.
+static bool isRemainder(AffineExpr expression) {
+  bool found = false;
+  expression.walk([&](AffineExpr part) {
+    AffineBinaryOpExpr division = dyn_cast<AffineBinaryOpExpr>(part);
+    if (division && part.getKind() == AffineExprKind::FloorDiv &&
+        tn::constantDim(division.getRHS())) {
+      AffineExpr rest = subtractSizes(division.getLHS(), multiplySizes(part, division.getRHS()));
+      AffineExpr negated = subtractSizes(getAffineConstantExpr(0, part.getContext()), rest);
+      found |= tn::sameDim(expression, rest) || tn::sameDim(expression, negated);
+    }
+  });
+  return found;
+}
+
 bool Symbols::assumeEqual(AffineExpr left, AffineExpr right) {
   AffineExpr difference = subtractSizes(left, right);
   if (!difference) {
@@ -156,10 +171,10 @@ bool Symbols::assumeEqual(AffineExpr left, AffineExpr right) {
   }
   std::optional<SizeSolution> solution = isPossible ? solveForZero(difference, list) : std::nullopt;
   if (!solution) {
-    if (!isPossible || !tn::hasDivision(difference)) {
+    if (!isPossible || !isRemainder(difference)) {
       return false;
     }
-    // A remainder that no single symbol decides: nothing is determined by it.
+    // No single symbol decides the remainder: nothing is determined by it.
     record(tn::ConstraintKind::equal, left, right);
     return true;
   }

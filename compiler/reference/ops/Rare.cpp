@@ -154,9 +154,11 @@ void selectBoxes(const T *boxes, const T *scores, const Bool *candidates, int64_
                    [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
   int64_t found = 0;
   for (int64_t box : order) {
-    bool isKept = found < most && std::none_of(selected, selected + found, [&](int64_t better) {
-                    return overlaps(boxes + 4 * better, boxes + 4 * box, overlap);
-                  });
+    bool isKept =
+        found < most &&
+        std::none_of(
+            selected, selected + found,
+            [&](int64_t better) { return overlaps(boxes + 4 * better, boxes + 4 * box, overlap); });
     if (isKept) {
       selected[found++] = box;
     }

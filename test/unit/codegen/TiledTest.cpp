@@ -169,8 +169,9 @@ TEST(TiledTest, DoublesRoundOnceTo16Bits) {
   for (std::string dims : {"", "5x", "33x"}) {
     for (std::string narrow : {"f16", "bf16"}) {
       std::string type = "tensor<" + dims + narrow + ">", wide = "tensor<" + dims + "f64>";
-      EXPECT_TRUE(matchesReference(kernelText("elementwise", "(%x: " + type + ") -> " + type,
-                                              "%y = tn.atan %x : " + type + "\nreturn %y : " + type)));
+      EXPECT_TRUE(
+          matchesReference(kernelText("elementwise", "(%x: " + type + ") -> " + type,
+                                      "%y = tn.atan %x : " + type + "\nreturn %y : " + type)));
       EXPECT_TRUE(matchesReference(
           kernelText("elementwise", "(%x: " + wide + ") -> " + type,
                      "%y = tn.cast %x : (" + wide + ") -> " + type + "\nreturn %y : " + type)));

@@ -85,7 +85,7 @@ std::optional<std::vector<ImportedValues>> scanSlices(NodeContext &c, const Scan
 
 ImportedValue joinScanned(NodeContext &c, ImportedValues &parts, const ValueInfo &stated,
                           int64_t axis) {
-  int64_t rank = parts.empty() ? static_cast<int64_t>(stated.dims.size())
+  int64_t rank = parts.empty()   ? static_cast<int64_t>(stated.dims.size())
                  : parts[0].type ? parts[0].type.getRank()
                                  : 0;
   axis = c.normalizeAxis(axis, rank + 1);

@@ -178,9 +178,14 @@ constexpr OpRow kRows[] = {
      1,
      1,
      tfIdfVectorizer,
-     {needs({"max_gram_length", kInt}), needs({"max_skip_count", kInt}),
-      needs({"min_gram_length", kInt}), needs({"mode", kString}), needs({"ngram_counts", kInts}),
-      needs({"ngram_indexes", kInts}), {"pool_int64s", kInts}, {"pool_strings", kStrings},
+     {needs({"max_gram_length", kInt}),
+      needs({"max_skip_count", kInt}),
+      needs({"min_gram_length", kInt}),
+      needs({"mode", kString}),
+      needs({"ngram_counts", kInts}),
+      needs({"ngram_indexes", kInts}),
+      {"pool_int64s", kInts},
+      {"pool_strings", kStrings},
       {"weights", kFloats}}},
 };
 

@@ -133,11 +133,8 @@ void multinomial(NodeContext &c) {
 
 constexpr Attributes kUniform = {
     {"dtype", kInt}, {"high", kFloat}, {"low", kFloat}, {"seed", kFloat}};
-constexpr Attributes kUniformOfShape = {{"dtype", kInt},
-                                        {"high", kFloat},
-                                        {"low", kFloat},
-                                        {"seed", kFloat},
-                                        needs({"shape", kInts})};
+constexpr Attributes kUniformOfShape = {
+    {"dtype", kInt}, {"high", kFloat}, {"low", kFloat}, {"seed", kFloat}, needs({"shape", kInts})};
 constexpr Attributes kNormal = {
     {"dtype", kInt}, {"mean", kFloat}, {"scale", kFloat}, {"seed", kFloat}};
 constexpr Attributes kNormalOfShape = {{"dtype", kInt},

@@ -19,8 +19,7 @@ void tensorScatter(NodeContext &c) {
     return;
   }
   tn::Dims cache = c.dims(0), update = c.dims(1);
-  if (axis == 0 || update.size() != cache.size() ||
-      (c.has(2) && c.rank(2) != 1)) {
+  if (axis == 0 || update.size() != cache.size() || (c.has(2) && c.rank(2) != 1)) {
     return c.error(ErrorId::OnnxBadNode, "its axis, update or write indices do not fit");
   }
   Type index = c.builder().getI64Type();
@@ -212,8 +211,11 @@ constexpr OpRow kRows[] = {
      6,
      2,
      linearAttention,
-     {{"chunk_size", kInt}, needs({"kv_num_heads", kInt}), needs({"q_num_heads", kInt}),
-      {"scale", kFloat}, {"update_rule", kString}}},
+     {{"chunk_size", kInt},
+      needs({"kv_num_heads", kInt}),
+      needs({"q_num_heads", kInt}),
+      {"scale", kFloat},
+      {"update_rule", kString}}},
     {"TensorScatter", 24, 2, 3, 1, tensorScatter, {{"axis", kInt}, {"mode", kString}}},
 };
 
