@@ -5,6 +5,8 @@
 #include "engine/FlatRead.h"
 #include "engine/plan_generated.h"
 
+#include <cstring>
+
 namespace tenon::engine {
 namespace {
 
@@ -87,6 +89,13 @@ void decodePorts(const FlatVector<Offset<fb::Port>> *from, std::vector<Port> &to
   });
 }
 
+/// The verifier aligns a vector's length only, not elements that are wider.
+int64_t valueAt(const FlatVector<int64_t> &values, uint32_t index) {
+  int64_t value = 0;
+  std::memcpy(&value, values.Data() + index * sizeof(value), sizeof(value));
+  return flatbuffers::EndianScalar(value);
+}
+
 bool decodeExprs(const fb::Plan &from, ExprTable &to) {
   const FlatVector<uint32_t> *starts = from.expr_starts();
   const FlatVector<uint8_t> *ops = from.expr_ops();
@@ -103,7 +112,7 @@ bool decodeExprs(const fb::Plan &from, ExprTable &to) {
     }
     std::vector<ExprTerm> program;
     for (uint32_t term = begin; term < end; ++term) {
-      program.push_back({static_cast<ExprOp>(ops->Get(term)), values->Get(term)});
+      program.push_back({static_cast<ExprOp>(ops->Get(term)), valueAt(*values, term)});
     }
     to.append(std::move(program));
   }
