@@ -99,8 +99,8 @@ struct Buffer {
   int64_t offset = kPlannedAtRunTime;
 };
 
-/// Values are stored in engine files. This runtime has Launch, Copy, Fill, Return and, on the host,
-/// Size, on a GPU, Call; a plan that uses another is refused with TN0514.
+/// Values are stored in engine files. This runtime has Launch, Copy, Fill, Size, Return and, on a
+/// GPU, Call; a plan that uses another is refused with TN0514.
 enum class InstructionKind : uint8_t {
   Launch = 0, ///< kernel over a grid
   Call = 1,   ///< library, by descriptor (engine/LibraryAbi.h)

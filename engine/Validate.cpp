@@ -291,9 +291,6 @@ private:
       }
       return Status::ok();
     case InstructionKind::Size:
-      if (device != kHost) {
-        break;
-      }
       if (instruction.buffers.size() != 1 || instruction.reads != 1 || !instruction.sizes.empty() ||
           plan.exprs.constantValue(plan.buffers[instruction.buffers[0]].size) != sizeof(int64_t)) {
         return instructionError(index, instruction, "a size is read from one buffer of 8 bytes");

@@ -6,7 +6,6 @@
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/frontend/onnx/Onnx.h"
-#include "compiler/graph/DataSizes.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Passes.h"
@@ -95,7 +94,6 @@ private:
   Status normalize();
   Status optimize();
   Status convertPrecision();
-  Status checkSizes(const Family &family);
   Status dispatch();
   Status codegen();
   Status plan();
@@ -204,24 +202,10 @@ Status Compilation::convertPrecision() {
   return numbers ? numbers->checkLowered("convert-precision", *module, computed) : Status::ok();
 }
 
-/// On a GPU all sizes are known before a run.
-Status Compilation::checkSizes(const Family &family) {
-  llvm::MapVector<unsigned, Operation *> binders = tn::sizeBinders(*module);
-  if (!family.profile.isGpu() || binders.empty()) {
-    return Status::ok();
-  }
-  return Status::error(ErrorId::ModelHasGaps,
-                       strCat("data decides how large the result of '",
-                              dispatch::nameOf(binders.front().second),
-                              "' is, which Tenon does not support on GPUs"),
-                       "compile for the CPU only, with --target");
-}
-
 /// `tn` → `tn.region`: what runs as one kernel, how, and why.
 Status Compilation::dispatch() {
   DiagnosticText diagnostics(context);
   for (Family &family : families) {
-    TENON_TRY(checkSizes(family));
     family.module = module->clone();
     if (family.profile.isGpu() && failed(opt::optimizeForGpu(*family.module, weights, {}))) {
       return diagnostics.status("optimize for the GPU");

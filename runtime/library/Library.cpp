@@ -8,8 +8,23 @@
 #include "runtime/library/cudnn/Cudnn.h"
 #include "support/Text.h"
 
+#include <algorithm>
+
 namespace tenon::library {
 namespace {
+
+/// What calls with an empty result do.
+class EmptyPlan final : public Plan {
+public:
+  size_t workspaceBytes() const override { return 0; }
+  Status run(std::span<void *const>, void *, void *) override { return Status::ok(); }
+  std::string describe() const override { return "nothing: the result is empty"; }
+};
+
+/// Whether some size in `places` is 0.
+bool isEmpty(std::span<const int64_t> sizes, std::initializer_list<size_t> places) {
+  return std::ranges::any_of(places, [&](size_t place) { return sizes[place] == 0; });
+}
 
 class LazyHandles final : public Handles {
 public:
@@ -20,22 +35,29 @@ public:
     if (!call.empty() && call[0] == std::byte(engine::LibraryOp::Matmul)) {
       TENON_ASSIGN(engine::MatmulCall matmul, decodeMatmul(call));
       TENON_TRY(checkSizes(sizes, engine::kMatmulSizes));
+      if (isEmpty(sizes, {0, 1, 3})) {
+        return std::unique_ptr<Plan>(new EmptyPlan());
+      }
       TENON_TRY(open(cublasLt));
       return cublasLt->prepare(matmul, sizes, alignment);
     }
     if (!call.empty() && call[0] == std::byte(engine::LibraryOp::Attention)) {
       TENON_ASSIGN(engine::AttentionCall attention, decodeAttention(call));
-      return prepareByCudnn(attention, sizes, engine::kAttentionSizes, alignment);
+      TENON_TRY(checkSizes(sizes, engine::kAttentionSizes));
+      return prepareByCudnn(attention, sizes, isEmpty(sizes, {0, 1, 3, 6}), alignment);
     }
     TENON_ASSIGN(engine::ConvCall conv, decodeConv(call));
-    return prepareByCudnn(conv, sizes, engine::kConvSizes, alignment);
+    TENON_TRY(checkSizes(sizes, engine::kConvSizes));
+    return prepareByCudnn(conv, sizes, isEmpty(sizes, {0, 4, 7, 8}), alignment);
   }
 
 private:
   template <typename Call>
   Result<std::unique_ptr<Plan>> prepareByCudnn(const Call &call, std::span<const int64_t> sizes,
-                                               size_t sizeCount, size_t alignment) {
-    TENON_TRY(checkSizes(sizes, sizeCount));
+                                               bool isNothing, size_t alignment) {
+    if (isNothing) {
+      return std::unique_ptr<Plan>(new EmptyPlan());
+    }
     TENON_TRY(open(cudnn));
     return cudnn->prepare(call, sizes, alignment);
   }

@@ -8,7 +8,6 @@
 #include "support/Text.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace tenon::runtime {
 
@@ -416,10 +415,13 @@ Status BoundPlan::resetSizes(const Plan &plan) {
   return PlanBinder(plan, *this).runAgain();
 }
 
-Status BoundPlan::bindSize(const Plan &plan, const BoundStep &step) {
-  int64_t count = 0;
-  std::memcpy(&count, pointers[step.firstPointer], sizeof(count));
+Status BoundPlan::bindSize(const Plan &plan, const BoundStep &step, int64_t count) {
   return PlanBinder(plan, *this).bindSize(plan.instructions[step.instruction].symbol, count);
+}
+
+uint32_t BoundPlan::fixedSteps() const {
+  auto isSize = [](const BoundStep &step) { return step.kind == InstructionKind::Size; };
+  return static_cast<uint32_t>(std::ranges::find_if(steps, isSize) - steps.begin());
 }
 
 void *BoundPlan::address(const PointerSource &source, std::span<std::byte *const> roots) {

@@ -44,6 +44,8 @@ struct BoundMap {
   int64_t rowBytes = 0;
   uint32_t boxRows = 0;
   uint32_t boxColumns = 0;
+
+  bool operator==(const BoundMap &) const = default;
 };
 
 /// Where an operand lies: `bytes` bytes, `offset` after the start of a root buffer.
@@ -75,9 +77,11 @@ struct BoundPlan {
   /// Before a run: data-dependent symbols back to their bounds. Outputs then have their largest
   /// dims.
   Status resetSizes(const engine::Plan &plan);
-  /// A step of kind Size: binds its symbol to the value in memory, and with it all that is
-  /// evaluated from it. Steps keep their places and operands. Allocates nothing.
-  Status bindSize(const engine::Plan &plan, const BoundStep &step);
+  /// A step of kind Size: binds its symbol to the value that its buffer holds, and with it all that
+  /// is evaluated from it. Steps keep their places and operands. Allocates nothing.
+  Status bindSize(const engine::Plan &plan, const BoundStep &step, int64_t count);
+  /// How many steps are the same in every run: those before the first size that data decides.
+  uint32_t fixedSteps() const;
 
   FlatDims inputDims;
   std::vector<std::vector<int64_t>> outputDims;

@@ -151,7 +151,7 @@ BranchSection bestFrom(const engine::Plan &plan, const BoundPlan &bound,
   double chain = 0;
   double work = 0;
   bool hasParted = false;
-  uint32_t limit = std::min<uint32_t>(kWindow, static_cast<uint32_t>(bound.steps.size()) - first);
+  uint32_t limit = std::min<uint32_t>(kWindow, static_cast<uint32_t>(costs.size()) - first);
   while (groups.size() < limit) {
     groups.add();
     const StepCost &cost = costs[first + groups.size() - 1];
@@ -219,7 +219,7 @@ std::vector<BranchSection> findBranches(const engine::Plan &plan, const BoundPla
                                         const std::vector<StepCost> &costs) {
   std::vector<BranchSection> sections;
   uint32_t step = 0;
-  while (step < bound.steps.size()) {
+  while (step < costs.size()) {
     double gain = 0;
     double later = 0;
     BranchSection section = bestFrom(plan, bound, costs, step, gain);

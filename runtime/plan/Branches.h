@@ -42,7 +42,8 @@ StepCost estimateCost(const engine::Plan &plan, const BoundPlan &bound, const Bo
 bool conflict(const engine::Plan &plan, const BoundPlan &bound, const BoundStep &a,
               const BoundStep &b);
 
-/// Sections in the order of the plan, none of which overlap; `costs` by step.
+/// Sections in the order of the plan, none of which overlap; `costs` by step, of as many of the first
+/// steps as are looked at.
 std::vector<BranchSection> findBranches(const engine::Plan &plan, const BoundPlan &bound,
                                         const std::vector<StepCost> &costs);
 

@@ -39,28 +39,10 @@ std::string gapText(const ModelGap &gap) {
   return text;
 }
 
-/// What imports for every target, but compiles for CPUs alone.
-void addGapsOfGpus(ModelFacts &facts) {
-  for (const ModelNode &node : facts.nodes) {
-    if (node.op == "take_first") {
-      ModelGap gap;
-      gap.domain = "tn";
-      gap.op = node.op;
-      gap.node = node.name;
-      gap.why = "data decides how large a result is, which is not supported on GPUs";
-      gap.workaround = "compile for the CPU only, with --target";
-      facts.gaps.push_back(gap);
-    }
-  }
-}
-
 Status checkModel(const CheckFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(flags.shapes));
   TENON_ASSIGN(Targets targets, parseTargets(flags.targets));
   TENON_ASSIGN(ModelFacts facts, importModel(flags.path, shapes));
-  if (!targets.archs.empty()) {
-    addGapsOfGpus(facts);
-  }
   std::string target = fmt::format("{}", fmt::join(flags.targets, ","));
   std::set<std::string> operators;
   Json gaps = Json::array();

@@ -17,6 +17,21 @@ bool isVectorOver(ArrayRef<AffineExpr> dims, AffineExpr last) {
          llvm::all_of(dims.drop_back(), [](AffineExpr dim) { return tn::constantDim(dim) == 1; });
 }
 
+/// Whether a product, a convolution or attention may sum over nothing, which no library does.
+bool maySumNothing(func::FuncOp kernel, Operation &op) {
+  tn::Dims summed;
+  if (tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op)) {
+    tn::Dims dims = tn::getDims(matmul.getA().getType());
+    summed = {dims[dims.size() - (matmul.getTransposeA() ? 2 : 1)]};
+  } else if (tn::ConvOp conv = dyn_cast<tn::ConvOp>(op)) {
+    summed = tn::getDims(conv.getWeight().getType());
+  } else if (tn::AttentionOp attention = dyn_cast<tn::AttentionOp>(op)) {
+    summed = tn::getDims(attention.getK().getType());
+  }
+  tn::SymbolList declared(kernel->getParentOfType<ModuleOp>());
+  return llvm::any_of(summed, [&](AffineExpr dim) { return declared.bounds(dim).min <= 0; });
+}
+
 } // namespace
 
 std::optional<DType> libraryType(Type tensor) {
@@ -131,6 +146,9 @@ void Match::appendBuffers(RegionStep &step) const {
 std::optional<RegionStep> libraryStep(func::FuncOp kernel) {
   bool allowTf32 = kernel->getParentOp()->hasAttr(kAllowTf32);
   for (Operation &op : kernel.getBody().front()) {
+    if (maySumNothing(kernel, op)) {
+      return std::nullopt;
+    }
     if (isa<tn::MatmulOp>(op)) {
       return matmulStep(kernel, &op, allowTf32);
     }

@@ -228,7 +228,9 @@ Status CpuExecutor::execute(BoundPlan &bound, const RunOptions &options) {
         return kernelError(code, variant.plan(), step.instruction);
       }
     } else if (step.kind == InstructionKind::Size) {
-      TENON_TRY(bound.bindSize(variant.plan(), step));
+      int64_t count = 0;
+      std::memcpy(&count, bound.pointers[step.firstPointer], sizeof(count));
+      TENON_TRY(bound.bindSize(variant.plan(), step, count));
     } else {
       move(bound, step);
     }

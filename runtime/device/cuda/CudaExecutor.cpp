@@ -1,5 +1,6 @@
 // Everything of a run is put on one stream in order: inputs, the plan, outputs. The first run of a
-// plan launches each step; later ones launch its graph.
+// plan launches each step; later ones launch its graph, and what comes behind a size that data
+// decides.
 
 #include "runtime/device/cuda/CudaExecutor.h"
 
@@ -31,7 +32,8 @@ CudaExecutor::CudaExecutor(const CudaVariant &loaded, const SessionOptions &opti
     : variant(loaded), device(loaded.device()), driver(device->driver()), stream(device),
       done(device), planStart(device), planEnd(device), arena(device, MemoryKind::Device),
       state(device, MemoryKind::Device), workspace(device, MemoryKind::Device),
-      statuses(device, MemoryKind::Pinned), overlaps(options.overlapBranches),
+      statuses(device, MemoryKind::Pinned), selected(device, MemoryKind::Pinned),
+      overlaps(options.overlapBranches),
       calls(loaded, options.measureSeconds) {
   for (size_t i = 0; i < variant.plan().inputs.size(); ++i) {
     inputs.emplace_back(device);
@@ -237,28 +239,54 @@ Status CudaExecutor::finishOutputs() {
   return Status::ok();
 }
 
-Status CudaExecutor::runPlan(const BoundPlan &bound, StreamHandle target) {
+Status CudaExecutor::runPlan(BoundPlan &bound, StreamHandle target) {
   PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
+  if (bound.fixedSteps() < bound.steps.size()) {
+    part.skipSpares(); // the session has bound the sizes anew
+  }
   TENON_TRY(part.encodeMaps());
   // The first run may load code, which a capture must not.
   usedGraph = part.hasRun && makeGraph(bound);
   part.hasRun = true;
-  return usedGraph ? part.graph.launch(target) : runSteps(bound, target);
+  if (usedGraph) {
+    TENON_TRY(part.graph.launch(target));
+  }
+  return runSteps(bound, usedGraph ? bound.fixedSteps() : 0, target);
 }
 
-Status CudaExecutor::runSteps(const BoundPlan &bound, StreamHandle target) {
+Status CudaExecutor::runSteps(BoundPlan &bound, size_t first, StreamHandle target) {
   PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
-  for (const BoundStep &step : bound.steps) {
-    TENON_TRY(part.run(step, target, true));
+  for (size_t i = first; i < bound.steps.size(); ++i) {
+    const BoundStep &step = bound.steps[i];
+    TENON_TRY(step.kind == InstructionKind::Size ? bindSize(bound, i, target)
+                                                 : part.run(step, target, true));
   }
   return Status::ok();
+}
+
+/// Waits for the count, and prepares what follows for it.
+Status CudaExecutor::bindSize(BoundPlan &bound, size_t index, StreamHandle target) {
+  const BoundStep &step = bound.steps[index];
+  PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
+  int64_t count = 0;
+  TENON_TRY(selected.reserve(sizeof(count), "sizes that data decides"));
+  TENON_TRY(driver.check(
+      driver.memcpyDtoHAsync(selected.data(), toDevice(bound.pointers[step.firstPointer]),
+                             sizeof(count), target),
+      "fetching a size from the GPU"));
+  TENON_TRY(driver.check(driver.streamSynchronize(target), "waiting for a size"));
+  TENON_TRY(takeFailure());
+  std::memcpy(&count, selected.data(), sizeof(count));
+  TENON_TRY(bound.bindSize(variant.plan(), step, count));
+  TENON_TRY(prepareSteps(bound, part, index + 1));
+  return part.encodeMaps();
 }
 
 /// Whether the plan's graph is there for the present addresses. Where it cannot be made, the steps
 /// are launched one by one from then on, and facts() says why.
 bool CudaExecutor::makeGraph(const BoundPlan &bound) {
   PlanPart &part = static_cast<PlanPart &>(*bound.devicePart);
-  if (!part.refusal.empty() || bound.steps.size() < kLeastGraphSteps) {
+  if (!part.refusal.empty() || bound.fixedSteps() < kLeastGraphSteps) {
     return false;
   }
   if (part.graph.isCurrent(bound, workspace.data())) {
@@ -347,6 +375,9 @@ Result<std::vector<StepTime>> CudaExecutor::timeSteps(BoundPlan &bound, unsigned
   StreamHandle target = stream.handle();
   std::vector<StepTime> times;
   for (const BoundStep &step : bound.steps) {
+    if (step.kind == InstructionKind::Size) {
+      continue; // it stays as the run before has found it
+    }
     TENON_TRY(part.run(step, target, true));
     TENON_TRY(
         driver.check(driver.memsetD8Async(lead.pointer(), 0, lead.size(), target), "timing steps"));

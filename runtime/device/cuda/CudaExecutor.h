@@ -1,4 +1,5 @@
-// Runs bound plans on a GPU: a stream, the session's memory there, and one graph launch a run.
+// Runs bound plans on a GPU: a stream, the session's memory there, and one graph launch a run. Where
+// data decides sizes, the host waits for each and launches what follows step by step.
 
 #pragma once
 
@@ -62,6 +63,7 @@ private:
 
   std::vector<BranchSection> branchesOf(const BoundPlan &bound) const;
   Status preparePart(BoundPlan &bound);
+  Status prepareSteps(BoundPlan &bound, PlanPart &part, size_t first);
   Status reserveStatuses(uint32_t count);
   Status takeFailure();
   Status prepareLaunch(const BoundStep &step) const;
@@ -71,8 +73,9 @@ private:
   Status copyInputs(StreamHandle target);
   Status copyOutputs(StreamHandle target);
   Status finishOutputs();
-  Status runPlan(const BoundPlan &bound, StreamHandle target);
-  Status runSteps(const BoundPlan &bound, StreamHandle target);
+  Status runPlan(BoundPlan &bound, StreamHandle target);
+  Status runSteps(BoundPlan &bound, size_t first, StreamHandle target);
+  Status bindSize(BoundPlan &bound, size_t index, StreamHandle target);
   bool makeGraph(const BoundPlan &bound);
 
   const CudaVariant &variant;
@@ -94,6 +97,7 @@ private:
   /// The host's, which kernels that fail write to: TENON_KERNEL_STATUSES bytes for each instruction
   /// that can.
   CudaBuffer statuses;
+  CudaBuffer selected; ///< the host's, for a count that data decides
   std::vector<Port> inputs;
   std::vector<Port> outputs;
 

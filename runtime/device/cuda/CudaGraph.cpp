@@ -68,7 +68,7 @@ Status CudaGraph::captureSteps(const BoundPlan &bound, const Streams &streams, S
   std::vector<BranchSection>::const_iterator section = branches.begin();
   NodeHandle last[2] = {}; // of the main stream and of the other
   bool followsOne[2] = {true, true};
-  for (uint32_t i = 0; i < bound.steps.size(); ++i) {
+  for (uint32_t i = 0; i < count; ++i) {
     bool isWithin = section != branches.end() && i >= section->first;
     if (isWithin && i == section->first) {
       TENON_TRY(streams.part());
@@ -135,7 +135,7 @@ NodeHandle CudaGraph::lastNode(StreamHandle stream) const {
 /// Sets the changed addresses in the nodes of their kernels; false when a change is elsewhere.
 bool CudaGraph::updateKernels(const BoundPlan &bound, StepRunner &runner) {
   std::vector<size_t> changed;
-  for (size_t i = 0; i < bound.steps.size(); ++i) {
+  for (size_t i = 0; i < count; ++i) {
     const BoundStep &step = bound.steps[i];
     bool isSame =
         std::memcmp(pointers.data() + step.firstPointer, bound.pointers.data() + step.firstPointer,

@@ -1,5 +1,5 @@
-// The steps of a bound plan as one launch: captured once, on two streams where branches overlap,
-// and updated in place when only addresses change.
+// The first steps of a bound plan, or all, as one launch: captured once, on two streams where
+// branches overlap, and updated in place when only addresses change.
 
 #pragma once
 
@@ -26,9 +26,10 @@ public:
 
 class CudaGraph {
 public:
-  /// `sections` says which steps overlap.
-  CudaGraph(std::shared_ptr<const CudaDevice> owner, std::vector<BranchSection> sections)
-      : device(std::move(owner)), branches(std::move(sections)) {}
+  /// Of the first `steps`, which are the same in every run; `sections` says which of them overlap.
+  CudaGraph(std::shared_ptr<const CudaDevice> owner, uint32_t steps,
+            std::vector<BranchSection> sections)
+      : device(std::move(owner)), count(steps), branches(std::move(sections)) {}
   ~CudaGraph();
   CudaGraph(const CudaGraph &) = delete;
   CudaGraph &operator=(const CudaGraph &) = delete;
@@ -56,6 +57,7 @@ private:
   void release();
 
   std::shared_ptr<const CudaDevice> device;
+  uint32_t count;
   std::vector<BranchSection> branches;
   Captured original; ///< what `exec` was made from
   GraphExecHandle exec = nullptr;

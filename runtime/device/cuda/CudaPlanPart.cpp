@@ -16,13 +16,15 @@ using engine::InstructionKind;
 namespace {
 
 constexpr int64_t kMostBlocks = INT32_MAX;
+/// Prepared calls that are kept for sizes which may come again.
+constexpr size_t kRecentCalls = 256;
 
 DevicePointer toDevice(const void *pointer) { return reinterpret_cast<DevicePointer>(pointer); }
 
-/// The calls of a plan in its order, not yet prepared.
-std::vector<LibraryCall> callsOf(const engine::Plan &plan, const BoundPlan &bound) {
+/// The calls of a plan from step `first` on in its order, not yet prepared.
+std::vector<LibraryCall> callsOf(const engine::Plan &plan, const BoundPlan &bound, size_t first) {
   std::vector<LibraryCall> calls;
-  for (const BoundStep &step : bound.steps) {
+  for (const BoundStep &step : std::span(bound.steps).subspan(first)) {
     if (step.kind != InstructionKind::Call) {
       continue;
     }
@@ -42,7 +44,7 @@ std::vector<LibraryCall> callsOf(const engine::Plan &plan, const BoundPlan &boun
 
 CudaExecutor::PlanPart::PlanPart(CudaExecutor &owner, BoundPlan &plan,
                                  std::vector<BranchSection> branches)
-    : executor(owner), bound(plan), graph(owner.device, branches) {
+    : executor(owner), bound(plan), graph(owner.device, plan.fixedSteps(), branches) {
   for (const BranchSection &section : branches) {
     for (uint32_t step : section.side) {
       sideInstructions.insert(plan.steps[step].instruction);
@@ -74,12 +76,23 @@ Status CudaExecutor::PlanPart::run(const BoundStep &step, StreamHandle stream, b
   return Status::ok();
 }
 
+void CudaExecutor::PlanPart::skipSpares() {
+  bool isServed = false; // the last call, by a library
+  for (BoundStep &step : bound.steps) {
+    if (step.kind == InstructionKind::Call) {
+      isServed = calls.contains(step.instruction);
+    } else if (isServed && executor.variant.plan().instructions[step.instruction].isSpare) {
+      step.grid = 0;
+    }
+  }
+}
+
 Status CudaExecutor::PlanPart::encodeMaps() {
   for (const BoundStep &step : bound.steps) {
     for (uint32_t i = step.firstMap; i < step.firstMap + step.mapCount && step.grid != 0; ++i) {
       const BoundMap &map = bound.maps[i];
       void *address = bound.pointers[map.pointer];
-      if (mapped[i] == address) {
+      if (mapped[i] == std::pair(map, address)) {
         continue;
       }
       const uint64_t dims[] = {static_cast<uint64_t>(map.columns), static_cast<uint64_t>(map.rows)};
@@ -89,7 +102,7 @@ Status CudaExecutor::PlanPart::encodeMaps() {
       int code = executor.driver.tensorMapEncodeTiled(
           &maps[i], kTensorMapUint16, 2, address, dims, &rowBytes, box, elementStrides,
           kTensorMapNoInterleave, kTensorMapSwizzle128, kTensorMapFetch128, kTensorMapZeroFill);
-      mapped[i] = code == kSuccess ? address : nullptr;
+      mapped[i] = {map, code == kSuccess ? address : nullptr};
       if (code != kSuccess) {
         const std::string &label = executor.variant.plan().instructions[step.instruction].label;
         return executor.driver.check(code, strCat("describing the ", map.rows, " x ", map.columns,
@@ -136,7 +149,7 @@ std::vector<BranchSection> CudaExecutor::branchesOf(const BoundPlan &bound) cons
     return {};
   }
   std::vector<StepCost> costs;
-  for (const BoundStep &step : bound.steps) {
+  for (const BoundStep &step : std::span(bound.steps).first(bound.fixedSteps())) {
     costs.push_back(estimateCost(variant.plan(), bound, step));
   }
   return findBranches(variant.plan(), bound, costs);
@@ -152,11 +165,7 @@ Status CudaExecutor::preparePart(BoundPlan &bound) {
   }
   part->maps.resize(bound.maps.size());
   part->mapped.resize(bound.maps.size());
-  std::vector<LibraryCall> libraryCalls = callsOf(variant.plan(), bound);
-  TENON_TRY(calls.prepare(libraryCalls));
-  std::vector<LibraryCall>::iterator call = libraryCalls.begin();
-  bool isServed = false; // the last call, by a library
-  for (BoundStep &step : bound.steps) {
+  for (const BoundStep &step : bound.steps) {
     void **argument = part->params(step);
     for (uint32_t i = 0; i < step.pointerCount; ++i) {
       *argument++ = &bound.pointers[step.firstPointer + i];
@@ -170,24 +179,33 @@ Status CudaExecutor::preparePart(BoundPlan &bound) {
     if (step.canFail) {
       *argument++ = &part->statuses[step.firstStatus];
     }
+  }
+  TENON_TRY(prepareSteps(bound, *part, 0));
+  bound.devicePart = std::move(part);
+  return Status::ok();
+}
+
+/// Steps from `first` on, for the present sizes: those behind a size that data decides again in each
+/// run.
+Status CudaExecutor::prepareSteps(BoundPlan &bound, PlanPart &part, size_t first) {
+  std::vector<LibraryCall> libraryCalls = callsOf(variant.plan(), bound, first);
+  TENON_TRY(calls.prepare(libraryCalls));
+  std::vector<LibraryCall>::iterator call = libraryCalls.begin();
+  for (const BoundStep &step : std::span(bound.steps).subspan(first)) {
     if (step.kind == InstructionKind::Launch) {
-      bool isSpare = variant.plan().instructions[step.instruction].isSpare;
-      step.grid = isSpare && isServed ? 0 : step.grid;
       TENON_TRY(prepareLaunch(step));
     } else if (step.kind == InstructionKind::Call) {
-      isServed = call->status.isOk();
-      if (!isServed && !canDoWithout(step, call->status.id())) {
+      if (!call->status.isOk() && !canDoWithout(step, call->status.id())) {
         const std::string &label = variant.plan().instructions[step.instruction].label;
         return call->status.prefix(strCat("'", label, "'"));
       }
-      part->take(step, std::move(call->plan));
+      part.take(step, std::move(call->plan));
       ++call;
     }
   }
-  uint64_t workspaces = part->sideInstructions.empty() ? 1 : 2;
-  TENON_TRY(grow(workspace, workspaces * part->workspaceBytes, "the libraries' workspace"));
-  bound.devicePart = std::move(part);
-  return Status::ok();
+  part.skipSpares();
+  uint64_t workspaces = part.sideInstructions.empty() ? 1 : 2;
+  return grow(workspace, workspaces * part.workspaceBytes, "the libraries' workspace");
 }
 
 /// The same number for every binding of a plan, so they keep their place.
@@ -243,12 +261,17 @@ Status CudaExecutor::prepareLaunch(const BoundStep &step) const {
 }
 
 void CudaExecutor::PlanPart::take(const BoundStep &step, std::shared_ptr<library::Plan> plan) {
+  calls.erase(step.instruction);
   if (!plan) {
     return;
   }
   uint64_t unit = kDeviceAlignment;
   uint64_t bytes = (plan->workspaceBytes() + unit - 1) / unit * unit;
   workspaceBytes = std::max(workspaceBytes, bytes);
+  recent.push_back(plan);
+  if (recent.size() > kRecentCalls) {
+    recent.pop_front();
+  }
   calls[step.instruction] = std::move(plan);
 }
 

@@ -5,6 +5,7 @@
 
 #include "runtime/device/cuda/CudaExecutor.h"
 
+#include <deque>
 #include <set>
 
 namespace tenon::runtime::cuda {
@@ -30,6 +31,8 @@ struct CudaExecutor::PlanPart : DevicePart, StepRunner {
   void **params(const BoundStep &step) override {
     return arguments.data() + step.firstPointer + step.firstSize + step.firstMap + step.firstStatus;
   }
+  /// Launches that are spares of calls which a library does are left out.
+  void skipSpares();
   /// Makes the tensor maps those of the plan's present addresses.
   Status encodeMaps();
   int launch(const BoundStep &step, StreamHandle stream, bool mayStartEarly);
@@ -42,8 +45,11 @@ struct CudaExecutor::PlanPart : DevicePart, StepRunner {
   std::vector<void *> arguments;
   std::vector<std::byte *> statuses; ///< by the number of a step that can fail
   std::vector<EncodedTensorMap> maps;
-  std::vector<void *> mapped; ///< by map: the address it was encoded with
+  /// By map: what it was encoded from.
+  std::vector<std::pair<BoundMap, void *>> mapped;
   std::map<uint32_t, std::shared_ptr<library::Plan>> calls; ///< by instruction
+  /// The last of those prepared: data may decide a size again.
+  std::deque<std::shared_ptr<library::Plan>> recent;
   /// Calls that may run at once have workspaces of their own.
   std::set<uint32_t> sideInstructions;
   uint64_t workspaceBytes = 0; ///< of each of the two

@@ -207,7 +207,7 @@ TEST_F(OverlapsBranches, ASectionWithADependencyShowsInTheNumbers) {
   ASSERT_TRUE(stream.open().isOk());
   for (bool isFaulty : {false, true}) {
     std::vector<BranchSection> planted = {{0, 2, {1}}};
-    cuda::CudaGraph graph(*device, isFaulty ? planted : std::vector<BranchSection>());
+    cuda::CudaGraph graph(*device, 2, isFaulty ? planted : std::vector<BranchSection>());
     values[0] = 3;
     values[1] = values[2] = 0;
     ASSERT_TRUE(graph.update(bound, nullptr, stream.handle(), runner).isOk());
