@@ -29,9 +29,10 @@ bool isCarriedAlong(Value value, Group *group) {
   if (!isScalarConstant(value.getDefiningOp())) {
     return false;
   }
-  // The runtime reads a count from its buffer.
-  bool readsBuffers = group->strategy == kContraction || group->strategy == kAttention ||
-                      isa<tn::TakeFirstOp>(group->ops.front());
+  // The runtime reads a count from its buffer, and so does a hand-built kernel.
+  bool readsBuffers =
+      group->strategy == kContraction || group->strategy == kAttention ||
+      isa<tn::TakeFirstOp, tn::SelectBoxesOp, tn::TruePositionsOp>(group->ops.front());
   return !readsBuffers || llvm::all_of(value.getUsers(), [&](Operation *user) {
     return isElementwise(user) || !llvm::is_contained(group->ops, user);
   });

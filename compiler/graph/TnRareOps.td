@@ -80,9 +80,9 @@ def Tn_SelectBoxesOp : Tn_Op<"select_boxes", [Pure]> {
   let summary = "The best boxes of each class that overlap no better one much";
   let description = [{
     Boxes are [batch, n, 4] with corners (low, low, high, high), `scores` and `candidates` [batch, class, n]. For
-    each batch and class the candidate of the highest score (of equals the first) is selected again and again, and
-    with it go all whose intersection with it is more than `overlap` of their union. `selected`
-    [batch, class, m] holds the numbers of at most `limit` and m of them in that order, then -1.
+    each batch and class the candidate of the highest score (of equals the first; NaN counts as -infinity) is
+    selected again and again, and with it go all whose intersection with it is more than `overlap` of their union.
+    `selected` [batch, class, m] holds the numbers of at most `limit` and m of them in that order, then -1.
   }];
   let arguments = (ins Tn_FloatTensor:$boxes, Tn_FloatTensor:$scores, Tn_BoolTensor:$candidates,
                        RankedTensorOf<[I64]>:$limit, Tn_FloatTensor:$overlap);

@@ -24,7 +24,6 @@ namespace {
 struct Flags {
   std::string suite;
   std::string expected;
-  std::string lacking;
   std::string target;
   std::string filter;
   std::string report;
@@ -80,9 +79,6 @@ size_t compareWithList(const Flags &flags, const std::vector<Case> &cases,
                        const std::vector<Outcome> &outcomes) {
   std::vector<std::string> faults;
   ExpectedFailures expected = parseExpected(readText(flags.expected), faults);
-  if (!flags.lacking.empty()) {
-    expected.reasons.merge(parseExpected(readText(flags.lacking), faults).reasons);
-  }
   if (!flags.filter.empty()) {
     std::erase_if(expected.reasons,
                   [&](const auto &row) { return row.first.find(flags.filter) == std::string::npos; });
@@ -175,7 +171,6 @@ int main(int argc, char **argv) {
   CLI::App app("Runs ONNX's test suites through compiled code.", "conformance");
   app.add_option("SUITE", flags.suite, "Folder with cases below it, ops for the operator table, or faults for those planted for a sanitizer")->required();
   app.add_option("--expected", flags.expected, "List of cases that are known not to pass");
-  app.add_option("--lacking", flags.lacking, "List of further cases, which the target lacks");
   CLI::Option *update = app.add_flag("--update", flags.update, "Write the list anew instead of comparing with it");
   app.add_option("--target", flags.target, "cpu:avx512 or cuda:sm_90; the best CPU level here by default");
   app.add_flag("--compile-only", flags.compileOnly, "A case passes when it compiles");

@@ -83,12 +83,9 @@ testing::AssertionResult agrees(const OpRow &row, const std::string &dtype, Form
   return testing::AssertionSuccess();
 }
 
-/// Operations of models that are not compiled for GPUs (docs/adr/0010-sizes-that-data-decides.md).
-bool isOfCpuOnly(const OpRow &row) { return llvm::StringRef(row.op) == "tn.select_boxes"; }
-
 /// What is pending on the CPU is pending here: both expand the same formulas.
 void expectAgreement(const OpRow &row, const std::string &dtype, Form form) {
-  bool isPending = isOfCpuOnly(row) || llvm::any_of(row.pending, [&](const Pending &each) {
+  bool isPending = llvm::any_of(row.pending, [&](const Pending &each) {
     return each.form == form && (!each.dtype || each.dtype == dtype);
   });
   testing::AssertionResult result = agrees(row, dtype, form);

@@ -1,5 +1,6 @@
 // Selections whose every step depends on those before it: the true elements of a list, and boxes
 // that overlap no better one. Loop nests; relies on bufferization updating their lists in place.
+#include "compiler/codegen/common/Boxes.h"
 #include "compiler/codegen/common/Compute.h"
 #include "compiler/codegen/common/Reduce.h"
 #include "compiler/codegen/common/ScalarBody.h"
@@ -26,17 +27,10 @@ public:
   }
   Value asInteger(Value x) { return arith::IndexCastOp::create(b, location, b.getI64Type(), x); }
   Value asIndex(Value x) { return arith::IndexCastOp::create(b, location, b.getIndexType(), x); }
-  Value add(Value x, Value y) {
-    return isa<FloatType>(x.getType()) ? arith::AddFOp::create(b, location, x, y).getResult()
-                                       : arith::AddIOp::create(b, location, x, y).getResult();
-  }
-  Value sub(Value x, Value y) { return arith::SubFOp::create(b, location, x, y); }
-  Value mul(Value x, Value y) { return arith::MulFOp::create(b, location, x, y); }
+  Value add(Value x, Value y) { return arith::AddIOp::create(b, location, x, y); }
   Value select(Value condition, Value x, Value y) {
     return arith::SelectOp::create(b, location, condition, x, y);
   }
-  Value both(Value x, Value y) { return arith::AndIOp::create(b, location, x, y); }
-  Value either(Value x, Value y) { return arith::OrIOp::create(b, location, x, y); }
   Value compare(arith::CmpIPredicate predicate, Value x, Value y) {
     return arith::CmpIOp::create(b, location, predicate, x, y);
   }
@@ -93,16 +87,11 @@ private:
     Value list;
     Value length; ///< of index type
   };
-  struct Box {
-    Value low[2], high[2], area;
-  };
-
   Listed listCandidates(Code code, Value batch, Value kind, Value list);
   /// The place of the best box, which the list has; of equals the first.
   Value best(Code code, Value batch, Value kind, Listed listed);
   Listed dropOverlapping(Code code, Value batch, Value chosen, Listed listed);
   Box box(Code code, Value batch, Value number);
-  Value overlaps(Code code, const Box &a, const Box &other);
   /// Selects for one batch and class: gives the new selection and list.
   SmallVector<Value> selectAll(Code code, Value batch, Value kind, ValueRange carried);
 
@@ -127,7 +116,7 @@ BoxSelection::Listed BoxSelection::listCandidates(Code code, Value batch, Value 
 Value BoxSelection::best(Code code, Value batch, Value kind, Listed listed) {
   auto score = [&](Code &at, Value place) {
     Value number = at.asIndex(at.at(listed.list, place));
-    return widen(at.b, at.location, at.at(scores, {batch, kind, number}));
+    return scoreOf(at.b, at.location, at.at(scores, {batch, kind, number}));
   };
   ResultRange found =
       code.loop(listed.length, {code.index(0), score(code, code.index(0))},
@@ -140,42 +129,25 @@ Value BoxSelection::best(Code code, Value batch, Value kind, Listed listed) {
   return found[0];
 }
 
-BoxSelection::Box BoxSelection::box(Code code, Value batch, Value number) {
-  Box box;
-  for (int64_t i = 0; i < 2; ++i) {
-    box.low[i] = widen(code.b, code.location, code.at(boxes, {batch, number, code.index(i)}));
-    box.high[i] = widen(code.b, code.location, code.at(boxes, {batch, number, code.index(2 + i)}));
+Box BoxSelection::box(Code code, Value batch, Value number) {
+  SmallVector<Value> corners;
+  for (int64_t i = 0; i < 4; ++i) {
+    Value corner = code.at(boxes, {batch, number, code.index(i)});
+    corners.push_back(widen(code.b, code.location, corner));
   }
-  box.area = code.mul(code.sub(box.high[0], box.low[0]), code.sub(box.high[1], box.low[1]));
-  return box;
-}
-
-Value BoxSelection::overlaps(Code code, const Box &a, const Box &other) {
-  Value sides[2], isCommon;
-  for (int i = 0; i < 2; ++i) {
-    Value high = arith::MinimumFOp::create(code.b, code.location, a.high[i], other.high[i]);
-    Value low = arith::MaximumFOp::create(code.b, code.location, a.low[i], other.low[i]);
-    sides[i] = code.sub(high, low);
-    Value zero =
-        arith::ConstantOp::create(code.b, code.location, code.b.getZeroAttr(sides[i].getType()));
-    Value isPositive = code.isMore(sides[i], zero);
-    isCommon = isCommon ? code.both(isCommon, isPositive) : isPositive;
-  }
-  Value common = code.mul(sides[0], sides[1]);
-  Value all = code.sub(code.add(a.area, other.area), common);
-  Value share = arith::DivFOp::create(code.b, code.location, common, all);
-  Value allowed = widen(code.b, code.location, code.at(overlap, {}));
-  return code.both(isCommon, code.isMore(share, allowed));
+  return makeBox(code.b, code.location, corners);
 }
 
 BoxSelection::Listed BoxSelection::dropOverlapping(Code code, Value batch, Value chosen,
                                                    Listed listed) {
   Box taken = box(code, batch, code.asIndex(chosen));
+  Value allowed = widen(code.b, code.location, code.at(overlap, {}));
   ResultRange rest = code.loop(
       listed.length, {listed.list, code.index(0)}, [&](Code inner, Value i, ValueRange carried) {
         Value number = inner.at(carried[0], i);
         Value isOther = inner.compare(arith::CmpIPredicate::ne, number, chosen);
-        Value isOver = overlaps(inner, taken, box(inner, batch, inner.asIndex(number)));
+        Value isOver = overlaps(inner.b, inner.location, taken,
+                                box(inner, batch, inner.asIndex(number)), allowed);
         Value stays = inner.select(isOver, inner.index(0), inner.index(1));
         Value next = inner.select(isOther, stays, inner.index(0));
         Value held = inner.put(number, carried[0], carried[1]);

@@ -35,7 +35,7 @@ const Strategy *strategyOf(StringRef name) {
        {emitGemv, emitSmallProduct, emitLibrary, emitLargeProduct, emitProduct, emitPoints}},
       {dispatch::kDepthwise, {emitPoints}},
       {dispatch::kAttention, {emitLibraryAttention, emitAttention, emitPoints}},
-      {dispatch::kSingle, {emitRows, emitPoints}},
+      {dispatch::kSingle, {emitSelection, emitRows, emitPoints}},
       {dispatch::kBundle, {emitPoints}},
   };
   const Strategy *found =

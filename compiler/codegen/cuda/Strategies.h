@@ -30,6 +30,9 @@ mlir::FailureOr<bool> emitSmallProduct(RegionBuilder &region);
 /// One matmul of few rows with constant weights, and whatever is fused around it (Gemv.h).
 mlir::FailureOr<bool> emitGemv(RegionBuilder &region);
 
+/// One selection that steps depend on, by whole blocks (Selection.cpp).
+mlir::FailureOr<bool> emitSelection(RegionBuilder &region);
+
 /// Any region: kernels with a thread for a few outputs, and what lies between them stored.
 mlir::FailureOr<bool> emitPoints(RegionBuilder &region);
 

@@ -6,7 +6,9 @@
 #include "compiler/graph/TnRare.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 using namespace mlir;
 
@@ -150,8 +152,11 @@ void selectBoxes(const T *boxes, const T *scores, const Bool *candidates, int64_
       order.push_back(i);
     }
   }
+  auto score = [&](int64_t box) {
+    return std::isnan(scores[box]) ? -std::numeric_limits<T>::infinity() : scores[box];
+  };
   std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return scores[a] > scores[b]; });
+                   [&](int64_t a, int64_t b) { return score(a) > score(b); });
   int64_t found = 0;
   for (int64_t box : order) {
     bool isKept =
