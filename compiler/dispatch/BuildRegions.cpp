@@ -32,7 +32,7 @@ bool isCarriedAlong(Value value, Group *group) {
   // The runtime reads a count from its buffer, and so does a hand-built kernel.
   bool readsBuffers =
       group->strategy == kContraction || group->strategy == kAttention ||
-      isa<tn::TakeFirstOp, tn::SelectBoxesOp, tn::TruePositionsOp>(group->ops.front());
+      isa<tn::TakeFirstOp, tn::SelectBoxesOp, tn::TopKOp, tn::TruePositionsOp>(group->ops.front());
   return !readsBuffers || llvm::all_of(value.getUsers(), [&](Operation *user) {
     return isElementwise(user) || !llvm::is_contained(group->ops, user);
   });

@@ -2,96 +2,17 @@
 // that overlap no better one. Loop nests; relies on bufferization updating their lists in place.
 #include "compiler/codegen/common/Boxes.h"
 #include "compiler/codegen/common/Compute.h"
+#include "compiler/codegen/common/Heap.h"
 #include "compiler/codegen/common/Reduce.h"
 #include "compiler/codegen/common/ScalarBody.h"
 #include "compiler/graph/TnRare.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Arith/Utils/Utils.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
 using namespace tenon::tn;
 
 namespace tenon::codegen {
 namespace {
-
-/// Scalars and loops at one place of the code.
-class Code {
-public:
-  Code(OpBuilder &builder, Location place) : b(builder), location(place) {}
-
-  Value index(int64_t value) { return arith::ConstantIndexOp::create(b, location, value); }
-  Value integer(int64_t value) {
-    return arith::ConstantOp::create(b, location, b.getI64IntegerAttr(value));
-  }
-  Value asInteger(Value x) { return arith::IndexCastOp::create(b, location, b.getI64Type(), x); }
-  Value asIndex(Value x) { return arith::IndexCastOp::create(b, location, b.getIndexType(), x); }
-  Value add(Value x, Value y) { return arith::AddIOp::create(b, location, x, y); }
-  Value sub(Value x, Value y) { return arith::SubIOp::create(b, location, x, y); }
-  /// Of a number that is not negative.
-  Value half(Value x) { return arith::DivUIOp::create(b, location, x, index(2)); }
-  Value select(Value condition, Value x, Value y) {
-    return arith::SelectOp::create(b, location, condition, x, y);
-  }
-  Value compare(arith::CmpIPredicate predicate, Value x, Value y) {
-    return arith::CmpIOp::create(b, location, predicate, x, y);
-  }
-  Value both(Value x, Value y) { return arith::AndIOp::create(b, location, x, y); }
-  Value either(Value x, Value y) { return arith::OrIOp::create(b, location, x, y); }
-  Value isMore(Value x, Value y) {
-    return arith::CmpFOp::create(b, location, arith::CmpFPredicate::OGT, x, y);
-  }
-  Value isSame(Value x, Value y) {
-    return arith::CmpFOp::create(b, location, arith::CmpFPredicate::OEQ, x, y);
-  }
-  Value at(Value tensor, ValueRange position) {
-    return tensor::ExtractOp::create(b, location, tensor, position);
-  }
-  Value put(Value element, Value tensor, ValueRange position) {
-    return tensor::InsertOp::create(b, location, element, tensor, position);
-  }
-  /// Whether an element of a tensor of bools is true.
-  Value holds(Value tensor, ValueRange position) {
-    Value element = at(tensor, position);
-    Value no = arith::ConstantOp::create(b, location, b.getZeroAttr(element.getType()));
-    return compare(arith::CmpIPredicate::ne, element, no);
-  }
-
-  using BodyFn = llvm::function_ref<SmallVector<Value>(Code, Value at, ValueRange carried)>;
-  /// A loop from 0 to `end`.
-  ResultRange loop(Value end, ValueRange carried, BodyFn body) {
-    return scf::ForOp::create(b, location, index(0), end, index(1), carried,
-                              [&](OpBuilder &inner, Location, Value position, ValueRange values) {
-                                Code code(inner, location);
-                                scf::YieldOp::create(inner, location, body(code, position, values));
-                              })
-        .getResults();
-  }
-  using StateFn = llvm::function_ref<SmallVector<Value>(Code, ValueRange state)>;
-  /// A loop as long as `goesOn` says so.
-  ResultRange loopWhile(ValueRange state, llvm::function_ref<Value(Code, ValueRange)> goesOn,
-                        StateFn body) {
-    return scf::WhileOp::create(
-               b, location, state.getTypes(), state,
-               [&](OpBuilder &inner, Location, ValueRange values) {
-                 Code code(inner, location);
-                 scf::ConditionOp::create(inner, location, goesOn(code, values), values);
-               },
-               [&](OpBuilder &inner, Location, ValueRange values) {
-                 Code code(inner, location);
-                 scf::YieldOp::create(inner, location, body(code, values));
-               })
-        .getResults();
-  }
-
-  OpBuilder &b;
-  Location location;
-};
-
-Value indexOf(Lowering &lowering, AffineExpr size) {
-  return getValueOrCreateConstantIndexOp(lowering.builder, lowering.location, lowering.size(size));
-}
 
 /// The greedy selection of boxes. A class has a heap of the boxes that may be selected, the best on top;
 /// each is taken from it in turn and stays where it overlaps none of those selected before it.
@@ -107,15 +28,9 @@ public:
   LogicalResult bind();
 
 private:
-  struct Heap {
-    Value list;   ///< numbers of boxes
-    Value length; ///< of index type
-  };
   Heap listCandidates(Code code, ValueRange row, Value list);
   /// Whether a box comes before another: by a higher score, of equals the first.
   Value isBefore(Code code, ValueRange row, Value a, Value b);
-  /// Lets the box at a place sink below those that come before it; gives the list.
-  Value sink(Code code, ValueRange row, Heap heap, Value place);
   Box box(Code code, Value batch, Value number);
   /// Whether a box overlaps one of the first `found` selected.
   Value isTaken(Code code, ValueRange row, Value selected, Value found, Value number);
@@ -129,7 +44,7 @@ private:
   Value most;  ///< to select in a row
 };
 
-BoxSelection::Heap BoxSelection::listCandidates(Code code, ValueRange row, Value list) {
+Heap BoxSelection::listCandidates(Code code, ValueRange row, Value list) {
   ResultRange listed =
       code.loop(count, {list, code.index(0)}, [&](Code inner, Value i, ValueRange carried) {
         Value held = inner.put(inner.asInteger(i), carried[0], carried[1]);
@@ -148,26 +63,6 @@ Value BoxSelection::isBefore(Code code, ValueRange row, Value a, Value b) {
   Value left = score(a), right = score(b);
   Value isFirst = code.compare(arith::CmpIPredicate::slt, a, b);
   return code.either(code.isMore(left, right), code.both(code.isSame(left, right), isFirst));
-}
-
-Value BoxSelection::sink(Code code, ValueRange row, Heap heap, Value place) {
-  Value goesOn = arith::ConstantOp::create(code.b, code.location, code.b.getBoolAttr(true));
-  return code.loopWhile(
-      {heap.list, place, goesOn}, [](Code, ValueRange carried) { return carried[2]; },
-      [&](Code inner, ValueRange carried) {
-        Value list = carried[0], parent = carried[1], best = parent;
-        Value first = inner.add(inner.add(parent, parent), inner.index(1));
-        for (Value child : {first, inner.add(first, inner.index(1))}) {
-          Value isThere = inner.compare(arith::CmpIPredicate::slt, child, heap.length);
-          Value looked = inner.select(isThere, child, best);
-          Value isBetter = isBefore(inner, row, inner.at(list, looked), inner.at(list, best));
-          best = inner.select(isBetter, looked, best);
-        }
-        Value up = inner.at(list, best), down = inner.at(list, parent);
-        list = inner.put(down, inner.put(up, list, parent), best);
-        Value hasMoved = inner.compare(arith::CmpIPredicate::ne, best, parent);
-        return SmallVector<Value>{list, best, hasMoved};
-      })[0];
 }
 
 Box BoxSelection::box(Code code, Value batch, Value number) {
@@ -191,12 +86,8 @@ Value BoxSelection::isTaken(Code code, ValueRange row, Value selected, Value fou
 }
 
 SmallVector<Value> BoxSelection::selectAll(Code code, ValueRange row, ValueRange carried) {
-  Heap heap = listCandidates(code, row, carried[1]);
-  Value half = code.half(heap.length);
-  heap.list = code.loop(half, heap.list, [&](Code inner, Value i, ValueRange lists) {
-    Value place = inner.sub(inner.sub(half, i), inner.index(1));
-    return SmallVector<Value>{sink(inner, row, {lists[0], heap.length}, place)};
-  })[0];
+  auto order = [&](Code at, Value a, Value b) { return isBefore(at, row, a, b); };
+  Heap heap = makeHeap(code, listCandidates(code, row, carried[1]), order);
   ResultRange done = code.loopWhile(
       {carried[0], heap.list, heap.length, code.index(0)},
       [&](Code inner, ValueRange state) {
@@ -204,15 +95,13 @@ SmallVector<Value> BoxSelection::selectAll(Code code, ValueRange row, ValueRange
         return inner.both(isAny, inner.compare(arith::CmpIPredicate::slt, state[3], most));
       },
       [&](Code inner, ValueRange state) {
-        Value selected = state[0], list = state[1], found = state[3];
-        Value top = inner.at(list, inner.index(0)), last = inner.sub(state[2], inner.index(1));
-        list = inner.put(inner.at(list, last), list, inner.index(0));
-        list = sink(inner, row, {list, last}, inner.index(0));
+        Value selected = state[0], found = state[3];
+        auto [top, rest] = takeTop(inner, {state[1], state[2]}, order);
         Value isOver = isTaken(inner, row, selected, found, top);
         Value kept = inner.select(isOver, inner.integer(-1), top);
         selected = inner.put(kept, selected, {row[0], row[1], found});
         Value next = inner.add(found, inner.select(isOver, inner.index(0), inner.index(1)));
-        return SmallVector<Value>{selected, list, last, next};
+        return SmallVector<Value>{selected, rest.list, rest.length, next};
       });
   return {done[0], done[1]};
 }
@@ -225,14 +114,14 @@ LogicalResult BoxSelection::bind() {
   Code code(b, lowering.location);
   Dims dims = getDims(op.getSelected().getType());
   AffineExpr length = getDims(op.getBoxes().getType())[1];
-  count = indexOf(lowering, length);
-  most = arith::MinSIOp::create(b, lowering.location, indexOf(lowering, dims[2]),
+  count = Code::sizeOf(lowering, length);
+  most = arith::MinSIOp::create(b, lowering.location, Code::sizeOf(lowering, dims[2]),
                                 code.asIndex(code.at(limit, {})));
   Value none = lowering.filled(dims, b.getI64IntegerAttr(-1));
   Value list = lowering.filled({length}, b.getI64IntegerAttr(0));
   ResultRange all = code.loop(
-      indexOf(lowering, dims[0]), {none, list}, [&](Code outer, Value batch, ValueRange state) {
-        ResultRange classes = outer.loop(indexOf(lowering, dims[1]), state,
+      Code::sizeOf(lowering, dims[0]), {none, list}, [&](Code outer, Value batch, ValueRange state) {
+        ResultRange classes = outer.loop(Code::sizeOf(lowering, dims[1]), state,
                                          [&](Code inner, Value kind, ValueRange carried) {
                                            return selectAll(inner, {batch, kind}, carried);
                                          });
@@ -256,7 +145,7 @@ LogicalResult computeTruePositions(Lowering &lowering, Operation *op) {
   Value positions = lowering.filled(dims, b.getI64IntegerAttr(0));
   Value count = lowering.filled({}, b.getI64IntegerAttr(0));
   ResultRange found =
-      code.loop(indexOf(lowering, dims[0]), {positions, count, code.index(0)},
+      code.loop(Code::sizeOf(lowering, dims[0]), {positions, count, code.index(0)},
                 [&](Code inner, Value i, ValueRange carried) {
                   Value isTrue = inner.holds(x, i);
                   // What is not true writes a zero where the next true one goes.

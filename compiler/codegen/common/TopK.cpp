@@ -1,6 +1,8 @@
-// The k largest or smallest by repeated selection: each pass over the axis finds the element that
-// comes next in order. Relies on k being small where the axis is long.
+// The k largest or smallest of a row: a few by repeated selection, each pass over the axis finding the
+// element that comes next in order; more from a heap.
 #include "compiler/codegen/common/Compute.h"
+#include "compiler/codegen/common/Heap.h"
+#include "compiler/codegen/common/Ranked.h"
 #include "compiler/codegen/common/Reduce.h"
 #include "compiler/codegen/common/ScalarBody.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,11 +16,6 @@ using namespace tenon::tn;
 namespace tenon::codegen {
 namespace {
 
-/// An element and its i64 index; the index is negative before the first.
-struct Ranked {
-  Value value, index;
-};
-
 class Selection {
 public:
   Selection(Lowering &lowering, TopKOp op)
@@ -27,6 +24,7 @@ public:
     zero = arith::ConstantIndexOp::create(lowering.builder, location, 0);
     one = arith::ConstantIndexOp::create(lowering.builder, location, 1);
     length = indexValue(getDims(op.getX().getType())[op.getAxis()]);
+    wanted = indexValue(getDims(op.getValues().getType())[op.getAxis()]);
   }
 
   LogicalResult bind();
@@ -35,39 +33,20 @@ private:
   Value indexValue(AffineExpr size) {
     return getValueOrCreateConstantIndexOp(lowering.builder, location, lowering.size(size));
   }
-  /// Whether `a` is larger than `b`; NaN is larger than every number.
-  Value larger(OpBuilder &b, Value a, Value other);
-  /// Whether `a` stands before `other` in the result: of equal ones the lower index.
-  Value before(OpBuilder &b, Ranked a, Ranked other);
-  /// The first element along the axis that stands after `previous`.
+  Value before(OpBuilder &b, Ranked a, Ranked other) { return isBefore(b, location, op, a, other); }
+  /// The first element along the axis that stands after `previous`; its index is negative before the
+  /// first.
   Ranked next(OpBuilder &b, SmallVector<Value> position, Ranked previous);
+  scf::ValueVector selectInPasses(OpBuilder &b, SmallVector<Value> position, ValueRange carried);
+  scf::ValueVector selectByHeap(OpBuilder &b, SmallVector<Value> position, ValueRange carried);
 
   Lowering &lowering;
   TopKOp op;
   Location location;
   Type element;
   Value x;
-  Value zero, one, length;
+  Value zero, one, length, wanted;
 };
-
-Value Selection::larger(OpBuilder &b, Value a, Value other) {
-  if (isa<FloatType>(a.getType())) {
-    Value isNumber = arith::CmpFOp::create(b, location, arith::CmpFPredicate::ORD, other, other);
-    Value isMore = arith::CmpFOp::create(b, location, arith::CmpFPredicate::UGT, a, other);
-    return arith::AndIOp::create(b, location, isNumber, isMore);
-  }
-  bool isUnsigned = element.isUnsignedInteger() || element.isInteger(1);
-  return arith::CmpIOp::create(
-      b, location, isUnsigned ? arith::CmpIPredicate::ugt : arith::CmpIPredicate::sgt, a, other);
-}
-
-Value Selection::before(OpBuilder &b, Ranked a, Ranked other) {
-  Value up = larger(b, a.value, other.value), down = larger(b, other.value, a.value);
-  Value differ = arith::OrIOp::create(b, location, up, down);
-  Value isLower =
-      arith::CmpIOp::create(b, location, arith::CmpIPredicate::slt, a.index, other.index);
-  return arith::SelectOp::create(b, location, differ, op.getLargest() ? up : down, isLower);
-}
 
 Ranked Selection::next(OpBuilder &b, SmallVector<Value> position, Ranked previous) {
   Value none = arith::ConstantOp::create(b, location, b.getI64IntegerAttr(-1));
@@ -95,6 +74,61 @@ Ranked Selection::next(OpBuilder &b, SmallVector<Value> position, Ranked previou
   return {scan.getResult(0), scan.getResult(1)};
 }
 
+scf::ValueVector Selection::selectInPasses(OpBuilder &b, SmallVector<Value> position,
+                                           ValueRange carried) {
+  Type storage = storageType(element);
+  Code code(b, location);
+  Value empty = arith::ConstantOp::create(b, location, b.getZeroAttr(accumulatorType(element)));
+  SmallVector<Value> inits(carried);
+  inits.append({empty, code.integer(-1)});
+  ResultRange results =
+      code.loop(wanted, inits, [&](Code inner, Value k, ValueRange state) -> SmallVector<Value> {
+        Ranked found = next(inner.b, position, {state[2], state[3]});
+        SmallVector<Value> target(position);
+        target[op.getAxis()] = k;
+        Value stored = narrow(inner.b, location, found.value, storage);
+        return {inner.put(stored, state[0], target), inner.put(found.index, state[1], target),
+                found.value, found.index};
+      });
+  return {results[0], results[1]};
+}
+
+/// A heap of the best so far with the last of them on top; `carried` has a list for it behind the
+/// results.
+scf::ValueVector Selection::selectByHeap(OpBuilder &b, SmallVector<Value> position,
+                                         ValueRange carried) {
+  Code code(b, location);
+  auto ranked = [&](Code at, Value number) -> Ranked {
+    position[op.getAxis()] = at.asIndex(number);
+    return {widen(at.b, location, at.at(x, position)), number};
+  };
+  auto order = [&](Code at, Value a, Value other) {
+    return before(at.b, ranked(at, other), ranked(at, a));
+  };
+  Value list = code.loop(wanted, carried[2], [](Code inner, Value i, ValueRange lists) {
+    return SmallVector<Value>{inner.put(inner.asInteger(i), lists[0], i)};
+  })[0];
+  Heap heap = makeHeap(code, {list, wanted}, order);
+  // A heap of none has no top that could be replaced.
+  Value isAny = code.compare(arith::CmpIPredicate::ne, wanted, zero);
+  Value others = code.select(isAny, code.sub(length, wanted), zero);
+  heap.list = code.loop(others, heap.list, [&](Code inner, Value i, ValueRange lists) {
+    Value number = inner.asInteger(inner.add(wanted, i));
+    return SmallVector<Value>{replaceTop(inner, {lists[0], wanted}, number, order).list};
+  })[0];
+  ResultRange results = code.loop(
+      wanted, {carried[0], carried[1], heap.list, wanted},
+      [&](Code inner, Value, ValueRange state) -> SmallVector<Value> {
+        auto [last, rest] = takeTop(inner, {state[2], state[3]}, order);
+        position[op.getAxis()] = inner.asIndex(last);
+        Value value = inner.at(x, position);
+        position[op.getAxis()] = rest.length;
+        return {inner.put(value, state[0], position), inner.put(last, state[1], position),
+                rest.list, rest.length};
+      });
+  return {results[0], results[1], results[2]};
+}
+
 LogicalResult Selection::bind() {
   if (!x) {
     return failure();
@@ -109,38 +143,22 @@ LogicalResult Selection::bind() {
   }
   starts.resize(bounds.size(), zero);
   steps.resize(bounds.size(), one);
-  // The axis is the innermost loop, so that each selection knows the one before it.
-  bounds.push_back(indexValue(dims[op.getAxis()]));
-  Value empty = arith::ConstantOp::create(lowering.builder, location,
-                                          lowering.builder.getZeroAttr(accumulatorType(element)));
-  Value none =
-      arith::ConstantOp::create(lowering.builder, location, lowering.builder.getI64IntegerAttr(-1));
   SmallVector<Value> results = {lowering.empty(dims, storage),
                                 lowering.empty(dims, lowering.builder.getI64Type())};
-  auto selectAll = [&](OpBuilder &b, ValueRange outer, ValueRange carried) -> scf::ValueVector {
+  bool hasHeap = takesMany(op);
+  if (hasHeap) {
+    results.push_back(
+        lowering.filled({dims[op.getAxis()]}, lowering.builder.getI64IntegerAttr(0)));
+  }
+  auto selectAll = [&](OpBuilder &b, ValueRange outer, ValueRange carried) {
     SmallVector<Value> position(outer);
     position.insert(position.begin() + op.getAxis(), zero);
-    SmallVector<Value> inits(carried);
-    inits.append({empty, none});
-    scf::ForOp loop = scf::ForOp::create(
-        b, location, zero, bounds.back(), one, inits,
-        [&](OpBuilder &inner, Location, Value k, ValueRange state) {
-          Ranked found = next(inner, position, {state[2], state[3]});
-          SmallVector<Value> target(position);
-          target[op.getAxis()] = k;
-          Value stored = narrow(inner, location, found.value, storage);
-          Value values = tensor::InsertOp::create(inner, location, stored, state[0], target);
-          Value indices = tensor::InsertOp::create(inner, location, found.index, state[1], target);
-          scf::YieldOp::create(inner, location,
-                               ValueRange{values, indices, found.value, found.index});
-        });
-    return {loop.getResult(0), loop.getResult(1)};
+    return hasHeap ? selectByHeap(b, position, carried) : selectInPasses(b, position, carried);
   };
   if (starts.empty()) {
     results = selectAll(lowering.builder, {}, results);
   } else {
-    results = scf::buildLoopNest(lowering.builder, location, starts,
-                                 ArrayRef<Value>(bounds).drop_back(), steps, results,
+    results = scf::buildLoopNest(lowering.builder, location, starts, bounds, steps, results,
                                  [&](OpBuilder &b, Location, ValueRange at, ValueRange carried) {
                                    return selectAll(b, at, carried);
                                  })
@@ -152,6 +170,39 @@ LogicalResult Selection::bind() {
 }
 
 } // namespace
+
+bool takesMany(TopKOp op) {
+  // Passes over an axis cost more than a heap from about here on.
+  constexpr int64_t mostPasses = 8;
+  std::optional<int64_t> count = constantDim(getDims(op.getValues().getType())[op.getAxis()]);
+  return !count || *count > mostPasses;
+}
+
+namespace {
+
+/// Whether `a` is larger than `b`; NaN is larger than every number.
+Value isLarger(OpBuilder &b, Location location, Type element, Value a, Value other) {
+  if (isa<FloatType>(a.getType())) {
+    Value isNumber = arith::CmpFOp::create(b, location, arith::CmpFPredicate::ORD, other, other);
+    Value isMore = arith::CmpFOp::create(b, location, arith::CmpFPredicate::UGT, a, other);
+    return arith::AndIOp::create(b, location, isNumber, isMore);
+  }
+  bool isUnsigned = element.isUnsignedInteger() || element.isInteger(1);
+  return arith::CmpIOp::create(
+      b, location, isUnsigned ? arith::CmpIPredicate::ugt : arith::CmpIPredicate::sgt, a, other);
+}
+
+} // namespace
+
+Value isBefore(OpBuilder &b, Location location, TopKOp op, Ranked a, Ranked other) {
+  Type element = getElementTypeOrSelf(op.getX());
+  Value up = isLarger(b, location, element, a.value, other.value);
+  Value down = isLarger(b, location, element, other.value, a.value);
+  Value differ = arith::OrIOp::create(b, location, up, down);
+  Value isLower =
+      arith::CmpIOp::create(b, location, arith::CmpIPredicate::slt, a.index, other.index);
+  return arith::SelectOp::create(b, location, differ, op.getLargest() ? up : down, isLower);
+}
 
 LogicalResult computeTopK(Lowering &lowering, Operation *op) {
   return Selection(lowering, cast<TopKOp>(op)).bind();
