@@ -243,7 +243,8 @@ typedef struct tenon_tensor {
 typedef struct tenon_run_options {
   /* A CUstream (or cudaStream_t) of the GPU's primary context, as PyTorch and the CUDA runtime use
    * it; (void *)1 is the default stream. The run is put on it and the call returns without waiting,
-   * unless an output lies on the host. NULL: the call returns when the outputs are complete; the
+   * unless an output lies on the host or data decides sizes within the run, for which it waits (the
+   * stream must then not be capturing). NULL: the call returns when the outputs are complete; the
    * tensors passed must be complete when it is made. An error of the model's data (TN0608, TN0609,
    * TN0611) in a run that was not waited for is given by the next run of the session. */
   void *stream;

@@ -50,7 +50,7 @@ struct OutputBinding {
 
 struct RunOptions {
   /// A CUstream: the run is put on it, and returns without waiting unless an output goes to the
-  /// host. Null: the run is complete when it returns.
+  /// host or data decides sizes. Null: the run is complete when it returns.
   void *stream = nullptr;
 };
 

@@ -25,8 +25,7 @@ Value scoreOf(OpBuilder &builder, Location location, Value stored) {
   Value lowest = arith::ConstantOp::create(
       builder, location,
       builder.getFloatAttr(type, APFloat::getInf(type.getFloatSemantics(), /*Negative=*/true)));
-  Value isNumber =
-      arith::CmpFOp::create(builder, location, arith::CmpFPredicate::ORD, wide, wide);
+  Value isNumber = arith::CmpFOp::create(builder, location, arith::CmpFPredicate::ORD, wide, wide);
   return arith::SelectOp::create(builder, location, isNumber, wide, lowest);
 }
 
@@ -34,8 +33,7 @@ Value overlaps(OpBuilder &builder, Location location, const Box &a, const Box &b
   auto isMore = [&](Value x, Value y) -> Value {
     return arith::CmpFOp::create(builder, location, arith::CmpFPredicate::OGT, x, y);
   };
-  Value zero =
-      arith::ConstantOp::create(builder, location, builder.getZeroAttr(share.getType()));
+  Value zero = arith::ConstantOp::create(builder, location, builder.getZeroAttr(share.getType()));
   Value sides[2], areCommon[2];
   for (int i = 0; i < 2; ++i) {
     Value high = arith::MinimumFOp::create(builder, location, a.high[i], b.high[i]);

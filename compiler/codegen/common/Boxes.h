@@ -13,8 +13,7 @@ struct Box {
 };
 
 /// `corners` are both coordinates of the lower corner, then those of the upper.
-Box makeBox(mlir::OpBuilder &builder, mlir::Location location,
-            llvm::ArrayRef<mlir::Value> corners);
+Box makeBox(mlir::OpBuilder &builder, mlir::Location location, llvm::ArrayRef<mlir::Value> corners);
 /// A stored score, widened for comparisons: what is no number counts as the lowest.
 mlir::Value scoreOf(mlir::OpBuilder &builder, mlir::Location location, mlir::Value stored);
 /// Whether the intersection of two boxes is more than `share` of their union.

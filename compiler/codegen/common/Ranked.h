@@ -11,8 +11,8 @@ struct Ranked {
   mlir::Value value, index;
 };
 
-/// Whether `a` stands before `other`: NaN is larger than every number; of equal ones the lower index is
-/// first. A total order.
+/// Whether `a` stands before `other`: NaN is larger than every number; of equal ones the lower
+/// index is first. A total order.
 mlir::Value isBefore(mlir::OpBuilder &builder, mlir::Location location, tn::TopKOp op, Ranked a,
                      Ranked other);
 

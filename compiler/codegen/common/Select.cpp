@@ -14,8 +14,8 @@ using namespace tenon::tn;
 namespace tenon::codegen {
 namespace {
 
-/// The greedy selection of boxes. A class has a heap of the boxes that may be selected, the best on top;
-/// each is taken from it in turn and stays where it overlaps none of those selected before it.
+/// The greedy selection of boxes. A class has a heap of the boxes that may be selected, the best on
+/// top; each is taken from it in turn and stays where it overlaps none of those selected before it.
 class BoxSelection {
 public:
   BoxSelection(Lowering &lowering, SelectBoxesOp op)
@@ -119,14 +119,15 @@ LogicalResult BoxSelection::bind() {
                                 code.asIndex(code.at(limit, {})));
   Value none = lowering.filled(dims, b.getI64IntegerAttr(-1));
   Value list = lowering.filled({length}, b.getI64IntegerAttr(0));
-  ResultRange all = code.loop(
-      Code::sizeOf(lowering, dims[0]), {none, list}, [&](Code outer, Value batch, ValueRange state) {
-        ResultRange classes = outer.loop(Code::sizeOf(lowering, dims[1]), state,
-                                         [&](Code inner, Value kind, ValueRange carried) {
-                                           return selectAll(inner, {batch, kind}, carried);
-                                         });
-        return SmallVector<Value>(classes.begin(), classes.end());
-      });
+  ResultRange all = code.loop(Code::sizeOf(lowering, dims[0]), {none, list},
+                              [&](Code outer, Value batch, ValueRange state) {
+                                ResultRange classes =
+                                    outer.loop(Code::sizeOf(lowering, dims[1]), state,
+                                               [&](Code inner, Value kind, ValueRange carried) {
+                                                 return selectAll(inner, {batch, kind}, carried);
+                                               });
+                                return SmallVector<Value>(classes.begin(), classes.end());
+                              });
   lowering.bind(op.getSelected(), all[0]);
   return success();
 }

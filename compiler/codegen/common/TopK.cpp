@@ -1,5 +1,5 @@
-// The k largest or smallest of a row: a few by repeated selection, each pass over the axis finding the
-// element that comes next in order; more from a heap.
+// The k largest or smallest of a row: a few by repeated selection, each pass over the axis finding
+// the element that comes next in order; more from a heap.
 #include "compiler/codegen/common/Compute.h"
 #include "compiler/codegen/common/Heap.h"
 #include "compiler/codegen/common/Ranked.h"
@@ -34,8 +34,8 @@ private:
     return getValueOrCreateConstantIndexOp(lowering.builder, location, lowering.size(size));
   }
   Value before(OpBuilder &b, Ranked a, Ranked other) { return isBefore(b, location, op, a, other); }
-  /// The first element along the axis that stands after `previous`; its index is negative before the
-  /// first.
+  /// The first element along the axis that stands after `previous`; its index is negative before
+  /// the first.
   Ranked next(OpBuilder &b, SmallVector<Value> position, Ranked previous);
   scf::ValueVector selectInPasses(OpBuilder &b, SmallVector<Value> position, ValueRange carried);
   scf::ValueVector selectByHeap(OpBuilder &b, SmallVector<Value> position, ValueRange carried);
@@ -116,16 +116,16 @@ scf::ValueVector Selection::selectByHeap(OpBuilder &b, SmallVector<Value> positi
     Value number = inner.asInteger(inner.add(wanted, i));
     return SmallVector<Value>{replaceTop(inner, {lists[0], wanted}, number, order).list};
   })[0];
-  ResultRange results = code.loop(
-      wanted, {carried[0], carried[1], heap.list, wanted},
-      [&](Code inner, Value, ValueRange state) -> SmallVector<Value> {
-        auto [last, rest] = takeTop(inner, {state[2], state[3]}, order);
-        position[op.getAxis()] = inner.asIndex(last);
-        Value value = inner.at(x, position);
-        position[op.getAxis()] = rest.length;
-        return {inner.put(value, state[0], position), inner.put(last, state[1], position),
-                rest.list, rest.length};
-      });
+  ResultRange results =
+      code.loop(wanted, {carried[0], carried[1], heap.list, wanted},
+                [&](Code inner, Value, ValueRange state) -> SmallVector<Value> {
+                  auto [last, rest] = takeTop(inner, {state[2], state[3]}, order);
+                  position[op.getAxis()] = inner.asIndex(last);
+                  Value value = inner.at(x, position);
+                  position[op.getAxis()] = rest.length;
+                  return {inner.put(value, state[0], position), inner.put(last, state[1], position),
+                          rest.list, rest.length};
+                });
   return {results[0], results[1], results[2]};
 }
 
@@ -147,8 +147,7 @@ LogicalResult Selection::bind() {
                                 lowering.empty(dims, lowering.builder.getI64Type())};
   bool hasHeap = takesMany(op);
   if (hasHeap) {
-    results.push_back(
-        lowering.filled({dims[op.getAxis()]}, lowering.builder.getI64IntegerAttr(0)));
+    results.push_back(lowering.filled({dims[op.getAxis()]}, lowering.builder.getI64IntegerAttr(0)));
   }
   auto selectAll = [&](OpBuilder &b, ValueRange outer, ValueRange carried) {
     SmallVector<Value> position(outer);

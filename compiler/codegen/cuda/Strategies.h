@@ -30,7 +30,7 @@ mlir::FailureOr<bool> emitSmallProduct(RegionBuilder &region);
 /// One matmul of few rows with constant weights, and whatever is fused around it (Gemv.h).
 mlir::FailureOr<bool> emitGemv(RegionBuilder &region);
 
-/// One selection that steps depend on, by whole blocks (Selection.cpp).
+/// One selection whose steps depend on each other, by whole blocks (Selection.h).
 mlir::FailureOr<bool> emitSelection(RegionBuilder &region);
 
 /// Any region: kernels with a thread for a few outputs, and what lies between them stored.

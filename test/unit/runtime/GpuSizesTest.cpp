@@ -1,5 +1,5 @@
-// Sizes that data decides, on a GPU: what is in front of them is one graph, what follows is launched for
-// the count of the run.
+// Sizes that data decides, on a GPU: what is in front of them is one graph, what follows is
+// launched for the count of the run.
 
 #include "engine/LibraryAbi.h"
 #include "test/unit/runtime/GpuFixture.h"
@@ -13,9 +13,9 @@ using test::ramp;
 
 constexpr int64_t kMost = 4096;
 
-/// y[k] = 8 * x[n] for k from the input "count": two doublings of all of x, the size, and a copy of k
-/// rows of 32 by a tensor map in front of the last doubling. `checked` has numbers below zero reported
-/// before the size is read.
+/// y[k] = 8 * x[n] for k from the input "count": two doublings of all of x, the size, and a copy of
+/// k rows of 32 by a tensor map in front of the last doubling. `checked` has numbers below zero
+/// reported before the size is read.
 engine::Plan countedPlan(bool checked = false) {
   PlanBuilder builder;
   engine::ExprTable &exprs = builder.plan.exprs;
@@ -29,8 +29,8 @@ engine::Plan countedPlan(bool checked = false) {
   uint32_t fourfold = builder.arena(exprs.mul(n, builder.size(4)), 1, 3);
   uint32_t mapped = builder.arena(exprs.mul(k, builder.size(128)), 3, 4);
   test::launchGpu(builder, test::GpuScale, {x}, {doubled}, n);
-  engine::Instruction &second =
-      test::launchGpu(builder, checked ? test::GpuChecked : test::GpuScale, {doubled}, {fourfold}, n);
+  engine::Instruction &second = test::launchGpu(
+      builder, checked ? test::GpuChecked : test::GpuScale, {doubled}, {fourfold}, n);
   second.canFail = checked;
   second.label = "second";
   builder.bindSize(count, 1);
@@ -49,7 +49,8 @@ Result<std::vector<float>> runCounted(Session &session, const std::vector<float>
   OutputBinding out;
   TENON_TRY(session.run(in, {&out, 1}));
   const float *y = static_cast<const float *>(session.outputData(0));
-  EXPECT_EQ(static_cast<uint64_t>(session.outputDims(0)[0]) * sizeof(float), session.outputBytes(0));
+  EXPECT_EQ(static_cast<uint64_t>(session.outputDims(0)[0]) * sizeof(float),
+            session.outputBytes(0));
   return std::vector<float>(y, y + session.outputBytes(0) / sizeof(float));
 }
 
@@ -104,8 +105,8 @@ TEST_F(GpuSizes, StandStillWhileStepsAreTimed) {
   EXPECT_EQ(96 * sizeof(float), session->outputBytes(0));
 }
 
-/// A call behind the size; libraries have no attention of F32, so its spare does it. Behind a call with
-/// an empty result nothing is left to do.
+/// A call behind the size; libraries have no attention of F32, so its spare does it. Behind a call
+/// with an empty result nothing is left to do.
 TEST_F(GpuSizes, PrepareTheCallsBehindThem) {
   PlanBuilder builder;
   ExprId n = builder.symbol("n", 1, kMost, 0, 0);

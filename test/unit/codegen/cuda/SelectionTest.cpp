@@ -1,5 +1,5 @@
-// Selections by whole blocks, at sizes that one pass of the threads does and does not hold, with scores
-// that are equal or no numbers. The table of test/ops has the ops themselves.
+// Selections by whole blocks, at sizes that one pass of the threads does and does not hold, with
+// scores that are equal or no numbers. The table of test/ops has the ops themselves.
 #include "HandKernelCheck.h"
 
 #include "compiler/codegen/cuda/Strategies.h"
@@ -56,9 +56,10 @@ TEST(TopK, SortsRowsOfAnyLength) {
   for (const char *largest : {"true", "false"}) {
     std::string text = regionText(
         "single", "(%x: " + x + ") -> (" + x + ", " + indices + ")",
-        formatv("%0:2 = tn.top_k %x {axis = 1 : i64, largest = {0}, sorted = true} : ({1}) -> ({1}, "
-                "{2})\nreturn %0#0, %0#1 : {1}, {2}",
-                largest, x, indices),
+        formatv(
+            "%0:2 = tn.top_k %x {axis = 1 : i64, largest = {0}, sorted = true} : ({1}) -> ({1}, "
+            "{2})\nreturn %0#0, %0#1 : {1}, {2}",
+            largest, x, indices),
         kSymbols);
     for (int64_t count : {0, 1, 2, 3, 255, 1024, 1025, 3000}) {
       RunOptions options;
@@ -83,13 +84,13 @@ std::string selectBoxes(const char *element, int64_t places) {
   std::string scores = formatv("tensor<2x2x?x{0}, #tn.shape<()[s0] -> (2, 2, s0)>>", element);
   std::string isIn = "tensor<2x2x?xi1, #tn.shape<()[s0] -> (2, 2, s0)>>";
   std::string result = formatv("tensor<2x2x{0}xi64>", places);
-  std::string types =
-      formatv("({0}, {1}, {2}, tensor<i64>, tensor<{3}>) -> {4}", boxes, scores, isIn, element, result);
-  return regionText("single",
-                    formatv("(%b: {0}, %s: {1}, %c: {2}, %l: tensor<i64>, %o: tensor<{3}>) -> {4}",
-                            boxes, scores, isIn, element, result),
-                    "%0 = tn.select_boxes %b, %s, %c, %l, %o : " + types + "\nreturn %0 : " + result,
-                    kSymbols);
+  std::string types = formatv("({0}, {1}, {2}, tensor<i64>, tensor<{3}>) -> {4}", boxes, scores,
+                              isIn, element, result);
+  return regionText(
+      "single",
+      formatv("(%b: {0}, %s: {1}, %c: {2}, %l: tensor<i64>, %o: tensor<{3}>) -> {4}", boxes, scores,
+              isIn, element, result),
+      "%0 = tn.select_boxes %b, %s, %c, %l, %o : " + types + "\nreturn %0 : " + result, kSymbols);
 }
 
 /// Boxes of sides from 1 to 5 whose lower corners lie on a grid, scores of few values.
@@ -117,7 +118,8 @@ template <typename T> RunOptions boxOptions(int64_t count, int64_t limit) {
 }
 
 TEST(SelectBoxes, OfAnyNumberOfBoxes) {
-  for (auto [count, limit] : {std::pair(0, 3), {1, 3}, {1100, 100}, {600, 3}, {600, 0}, {600, -1}}) {
+  for (auto [count, limit] :
+       {std::pair(0, 3), {1, 3}, {1100, 100}, {600, 3}, {600, 0}, {600, -1}}) {
     EXPECT_TRUE(
         matchesReference(selectBoxes("f32", 20), emitSelection, boxOptions<float>(count, limit)))
         << count << " boxes, " << limit;
