@@ -14,7 +14,7 @@ demo: $(BUILD)/build.ninja
 
 test: $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
-	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error
+	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --parallel $$(nproc)
 
 # The programs that are carried to machines with a GPU, here on one.
 test-gpu: setup
