@@ -170,11 +170,12 @@ private:
 
   bool importIteration(Unrolling &unrolling) {
     Value active = activity();
-    number = iterationNumber(active);
+    Choice choice(c, active, kChangingShape, kFixCount);
+    number = iterationNumber(choice);
     ImportedValues inputs = {number, knownInteger(c, 1, c.builder().getI1Type())};
     for (unsigned k = 0; k < numCarried; ++k) {
       given[k] = active && done > 0 && isInteger(carried[k])
-                     ? choose(c, active, carried[k], given[k], kChangingShape, kFixCount)
+                     ? choice.between(carried[k], given[k])
                      : carried[k];
       inputs.push_back(given[k]);
     }
@@ -188,7 +189,8 @@ private:
       return false;
     }
     for (unsigned k = 0; k < numCarried; ++k) {
-      carried[k] = carry(active, (*results)[k + 1], carried[k]);
+      carried[k] = active ? choice.between(taken((*results)[k + 1]), carried[k])
+                          : taken((*results)[k + 1]);
     }
     for (size_t k = 0; k < scans.size(); ++k) {
       scans[k].push_back((*results)[numCarried + 1 + k]);
@@ -198,19 +200,20 @@ private:
 
   /// A constant, but where a size decides whether the iteration runs: a position in what has that
   /// size must then stay in it.
-  ImportedValue iterationNumber(Value active) {
+  ImportedValue iterationNumber(Choice &choice) {
     ImportedValue known = knownInteger(c, done, c.builder().getI64Type());
     return trips.count && done > 0 && done >= trips.least
-               ? choose(c, active, known, number, kChangingShape, kFixCount)
+               ? choice.between(known, number)
                : known;
   }
 
-  ImportedValue carry(Value active, ImportedValue &next, const ImportedValue &before) {
-    c.importer().evaluate(next);
-    if (next.constant && next.constant->elements <= uint64_t{Sizes::kMaxElements}) {
-      next.value = Value(); // what later conditions are computed from begins here
+  /// What a constant result is, as such: later conditions are computed from it.
+  ImportedValue taken(ImportedValue &result) {
+    c.importer().evaluate(result);
+    if (result.constant && result.constant->elements <= uint64_t{Sizes::kMaxElements}) {
+      result.value = Value();
     }
-    return active ? choose(c, active, next, before, kChangingShape, kFixCount) : next;
+    return result;
   }
 
   /// What an iteration says about the next; false after a failure.
