@@ -174,9 +174,10 @@ private:
     number = iterationNumber(choice);
     ImportedValues inputs = {number, knownInteger(c, 1, c.builder().getI1Type())};
     for (unsigned k = 0; k < numCarried; ++k) {
-      given[k] = active && done > 0 && isInteger(carried[k])
-                     ? choice.between(carried[k], given[k])
-                     : carried[k];
+      bool mayBeBad = active && done > 0 && isInteger(carried[k]);
+      given[k] = isCounter(k) ? latest[k]
+                 : mayBeBad   ? choice.between(carried[k], given[k])
+                              : carried[k];
       inputs.push_back(given[k]);
     }
     std::optional<ImportedValues> results = c.failed() ? std::nullopt : unrolling.next(inputs);
@@ -188,9 +189,10 @@ private:
     if (!results || c.failed()) {
       return false;
     }
+    latest.clear();
     for (unsigned k = 0; k < numCarried; ++k) {
-      carried[k] = active ? choice.between(taken((*results)[k + 1]), carried[k])
-                          : taken((*results)[k + 1]);
+      latest.push_back(taken((*results)[k + 1]));
+      carried[k] = active ? choice.between(latest[k], carried[k]) : latest[k];
     }
     for (size_t k = 0; k < scans.size(); ++k) {
       scans[k].push_back((*results)[numCarried + 1 + k]);
@@ -205,6 +207,14 @@ private:
     return trips.count && done > 0 && done >= trips.least
                ? choice.between(known, number)
                : known;
+  }
+
+  /// Whether a loop that its condition alone ends counts with this value. What an iteration is given
+  /// matters only if all before it ran, and then the counter is a constant.
+  bool isCounter(unsigned k) {
+    bool mayCount = trips.most == kUnbounded && !stated && done > 0 && isInteger(latest[k]);
+    std::optional<Sizes> known = mayCount ? c.sizesOf(latest[k]) : std::nullopt;
+    return known && known->isScalarLike() && tn::constantDim(known->values[0]);
   }
 
   /// What a constant result is, as such: later conditions are computed from it.
@@ -275,6 +285,8 @@ private:
   /// What the last iteration was given. One that does not run is given the integers of the last one
   /// that does: a division by zero or a bad index in it would end the run.
   ImportedValues given;
+  /// What the last iteration gives if it runs.
+  ImportedValues latest;
   std::vector<ImportedValues> scans;
 };
 
