@@ -14,7 +14,7 @@ namespace tenon::tn {
 namespace {
 
 /// Larger expressions are given up: they come from hostile models, not from real ones.
-constexpr size_t kMaxTerms = 64;
+constexpr size_t kMaxTerms = 256;
 constexpr size_t kMaxDegree = 16;
 constexpr unsigned kMaxDepth = 200;
 /// Sums of two numbers within this cannot wrap, also where MLIR adds them.

@@ -15,6 +15,7 @@ OpTable::OpTable() {
                                  convolutionRows(),
                                  poolingRows(),
                                  movementRows(),
+                                 padRows(),
                                  partRows(),
                                  recurrentRows(),
                                  indexingRows(),

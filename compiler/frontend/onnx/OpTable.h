@@ -72,6 +72,7 @@ llvm::ArrayRef<OpRow> contractionRows();
 llvm::ArrayRef<OpRow> convolutionRows();
 llvm::ArrayRef<OpRow> poolingRows();
 llvm::ArrayRef<OpRow> movementRows();
+llvm::ArrayRef<OpRow> padRows();
 llvm::ArrayRef<OpRow> partRows();
 llvm::ArrayRef<OpRow> recurrentRows();
 llvm::ArrayRef<OpRow> indexingRows();

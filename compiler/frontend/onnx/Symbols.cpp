@@ -381,14 +381,20 @@ AffineExpr subtractSizes(AffineExpr a, AffineExpr b) {
 }
 
 AffineExpr divideSizes(const Symbols &symbols, AffineExpr a, AffineExpr b) {
-  if (!a || !b || symbols.bounds(a).min < 0 || symbols.bounds(b).min < 1) {
+  if (!a || !b || symbols.bounds(b).min < 1) {
     return nullptr;
   }
-  return tn::simplify(a.floorDiv(b));
+  if (symbols.bounds(a).max <= 0) {
+    AffineExpr zero = symbols.constant(0);
+    AffineExpr negated = subtractSizes(zero, a);
+    return negated ? subtractSizes(zero, tn::simplify(negated.floorDiv(b))) : nullptr;
+  }
+  return symbols.bounds(a).min < 0 ? nullptr : tn::simplify(a.floorDiv(b));
 }
 
 AffineExpr remainderSizes(const Symbols &symbols, AffineExpr a, AffineExpr b) {
-  AffineExpr quotient = divideSizes(symbols, a, b);
+  AffineExpr quotient =
+      a && symbols.bounds(a).min >= 0 ? divideSizes(symbols, a, b) : AffineExpr();
   return quotient ? subtractSizes(a, multiplySizes(quotient, b)) : nullptr;
 }
 

@@ -82,8 +82,9 @@ private:
 mlir::AffineExpr addSizes(mlir::AffineExpr a, mlir::AffineExpr b);
 mlir::AffineExpr subtractSizes(mlir::AffineExpr a, mlir::AffineExpr b);
 mlir::AffineExpr multiplySizes(mlir::AffineExpr a, mlir::AffineExpr b);
-/// Quotient of values that are not negative.
+/// Quotient towards zero; null unless `a` is known to be of one sign and `b` to be above 0.
 mlir::AffineExpr divideSizes(const Symbols &symbols, mlir::AffineExpr a, mlir::AffineExpr b);
+/// Remainder of values that are not negative.
 mlir::AffineExpr remainderSizes(const Symbols &symbols, mlir::AffineExpr a, mlir::AffineExpr b);
 /// The product of `numerator` divided by that of `denominator`, factors cancelled.
 mlir::AffineExpr divideProducts(const Symbols &symbols, llvm::ArrayRef<mlir::AffineExpr> numerator,

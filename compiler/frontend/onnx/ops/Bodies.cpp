@@ -2,6 +2,8 @@
 // Relies on a scope of its own for each import of a body: names are defined once in it.
 #include "compiler/frontend/onnx/ops/Bodies.h"
 
+#include "compiler/frontend/onnx/Selection.h"
+
 using namespace mlir;
 
 namespace tenon::onnx {
@@ -220,32 +222,83 @@ ImportedValue joinNone(NodeContext &c, const ValueInfo &result, int64_t axis) {
   return tensorOf(c.broadcast(c.scalar(0, element), dims));
 }
 
-ImportedValue choose(NodeContext &c, Value condition, ImportedValue a, ImportedValue b,
-                     StringRef why, StringRef workaround) {
+//===--- Choice ---===//
+
+ImportedValue Choice::gap(StringRef reason) {
+  c.gap(reason, workaround);
+  return ImportedValue();
+}
+
+ImportedValue Choice::between(ImportedValue a, ImportedValue b) {
   c.importer().bringUpToDate(a);
   c.importer().bringUpToDate(b);
   if (a.isPoisoned() || b.isPoisoned()) {
     return ImportedValue();
   }
   if (a.kind != b.kind || a.elements.size() != b.elements.size()) {
-    c.gap("data decides between sequences of different lengths, or whether an optional holds "
-          "anything",
-          workaround);
-    return ImportedValue();
-  }
-  if (a.type != b.type) {
-    c.gap(why, workaround);
-    return ImportedValue();
+    return gap("data decides between sequences of different lengths, or whether an optional holds "
+               "anything");
   }
   if (a.isContainer()) {
     for (auto [x, y] : llvm::zip_equal(a.elements, b.elements)) {
-      x = choose(c, condition, x, y, why, workaround);
+      x = between(x, y);
     }
     return a;
+  }
+  if (a.type != b.type) {
+    return ofSizes(a, b);
   }
   bool isSame =
       (a.value && a.value == b.value) || (a.sizes && b.sizes && a.sizes->values == b.sizes->values);
   return isSame ? a : tensorOf(c.select(condition, dataOf(c, a), dataOf(c, b)));
+}
+
+/// One is behind the other in a list of both; positions in it start at the one that is chosen.
+ImportedValue Choice::ofSizes(ImportedValue &a, ImportedValue &b) {
+  tn::Dims left = tn::getDims(a.type), right = tn::getDims(b.type);
+  SmallVector<int64_t> axes;
+  for (int64_t i = 0; left.size() == right.size() && i < a.type.getRank(); ++i) {
+    if (!tn::sameDim(left[i], right[i])) {
+      axes.push_back(i);
+    }
+  }
+  if (axes.size() != 1 || a.type.getElementType() != b.type.getElementType()) {
+    return gap(why);
+  }
+  int64_t axis = axes[0];
+  Value first = dataOf(c, a), second = dataOf(c, b);
+  Value places = positions(left[axis], right[axis]);
+  if (tn::constantDim(left[axis]) == 0) {
+    return tensorOf(c.make<tn::GatherOp>(second, places, axis));
+  }
+  if (tn::constantDim(right[axis]) == 0) {
+    return tensorOf(c.make<tn::GatherOp>(first, places, axis));
+  }
+  Type index = c.builder().getI64Type();
+  Value start = c.select(condition, c.scalar(0, index), c.sizeValue(left[axis], index));
+  return tensorOf(
+      c.make<tn::GatherOp>(c.concat({first, second}, axis), c.add(places, start), axis));
+}
+
+Value Choice::positions(AffineExpr a, AffineExpr b) {
+  for (const Positions &entry : known) {
+    if (tn::sameDim(c.symbols().canonical(entry.a), a) &&
+        tn::sameDim(c.symbols().canonical(entry.b), b)) {
+      return entry.value;
+    }
+  }
+  const Symbols &symbols = c.symbols();
+  bool isFirstLess = symbols.compare(a, Comparison::LessOrEqual, b).value_or(false);
+  bool isSecondLess = symbols.compare(b, Comparison::LessOrEqual, a).value_or(false);
+  AffineExpr most =
+      isFirstLess    ? b
+      : isSecondLess ? a
+                     : c.constantSize(std::max(symbols.bounds(a).max, symbols.bounds(b).max));
+  Type index = c.builder().getI64Type();
+  Value count = c.select(condition, c.sizeValue(a, index), c.sizeValue(b, index));
+  Value places = takeFirst(c, c.positions(most), count, 0, nullptr);
+  known.push_back({a, b, places});
+  return places;
 }
 
 } // namespace tenon::onnx

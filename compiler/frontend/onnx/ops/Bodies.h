@@ -54,8 +54,31 @@ ImportedValue join(NodeContext &c, ImportedValues &parts, int64_t axis, bool isN
 /// a gap if it states none.
 ImportedValue joinNone(NodeContext &c, const ValueInfo &result, int64_t axis);
 
-/// `a` where the condition (rank 0) holds, else `b`; a gap with these words if their types differ.
-ImportedValue choose(NodeContext &c, mlir::Value condition, ImportedValue a, ImportedValue b,
-                     llvm::StringRef why, llvm::StringRef workaround);
+/// Chooses by one condition (rank 0) between values that were both computed.
+class Choice {
+public:
+  /// `why` and `workaround`: the words of the gap where values cannot be reconciled.
+  Choice(NodeContext &context, mlir::Value theCondition, llvm::StringRef theWhy,
+         llvm::StringRef theWorkaround)
+      : c(context), condition(theCondition), why(theWhy), workaround(theWorkaround) {}
+
+  /// `a` where the condition holds, else `b`. Where their sizes differ along one axis, data decides
+  /// the size of the result: one symbol for all results that differ in the same sizes.
+  ImportedValue between(ImportedValue a, ImportedValue b);
+
+private:
+  ImportedValue ofSizes(ImportedValue &a, ImportedValue &b);
+  mlir::Value positions(mlir::AffineExpr a, mlir::AffineExpr b);
+  ImportedValue gap(llvm::StringRef reason);
+
+  struct Positions {
+    mlir::AffineExpr a, b; ///< sizes that are chosen between
+    mlir::Value value;     ///< 0, 1, ... as many as the chosen size says
+  };
+  NodeContext &c;
+  mlir::Value condition;
+  llvm::StringRef why, workaround;
+  llvm::SmallVector<Positions> known;
+};
 
 } // namespace tenon::onnx

@@ -31,11 +31,10 @@ void importIf(NodeContext &c) {
   }
   std::optional<ImportedValues> yes = importBranch(c, "then_branch");
   std::optional<ImportedValues> no = yes ? importBranch(c, "else_branch") : std::nullopt;
-  Value choice = c.reshape(c.value(0), {});
+  Choice choice(c, c.reshape(c.value(0), {}), "its branches give results of different shapes",
+                "make the branches agree, or the condition a constant");
   for (unsigned i = 0; no && i < c.numOutputs(); ++i) {
-    c.setOutput(i, choose(c, choice, (*yes)[i], (*no)[i],
-                          "its branches give results of different shapes",
-                          "make the branches agree, or the condition a constant"));
+    c.setOutput(i, choice.between((*yes)[i], (*no)[i]));
   }
 }
 

@@ -170,12 +170,14 @@ private:
 
   bool importIteration(Unrolling &unrolling) {
     Value active = activity();
-    number = iterationNumber(active);
+    Choice choice(c, active, kChangingShape, kFixCount);
+    number = iterationNumber(choice);
     ImportedValues inputs = {number, knownInteger(c, 1, c.builder().getI1Type())};
     for (unsigned k = 0; k < numCarried; ++k) {
-      given[k] = active && done > 0 && isInteger(carried[k])
-                     ? choose(c, active, carried[k], given[k], kChangingShape, kFixCount)
-                     : carried[k];
+      bool mayBeBad = active && done > 0 && isInteger(carried[k]);
+      given[k] = isCounter(k) ? latest[k]
+                 : mayBeBad   ? choice.between(carried[k], given[k])
+                              : carried[k];
       inputs.push_back(given[k]);
     }
     std::optional<ImportedValues> results = c.failed() ? std::nullopt : unrolling.next(inputs);
@@ -187,8 +189,10 @@ private:
     if (!results || c.failed()) {
       return false;
     }
+    latest.clear();
     for (unsigned k = 0; k < numCarried; ++k) {
-      carried[k] = carry(active, (*results)[k + 1], carried[k]);
+      latest.push_back(taken((*results)[k + 1]));
+      carried[k] = active ? choice.between(latest[k], carried[k]) : latest[k];
     }
     for (size_t k = 0; k < scans.size(); ++k) {
       scans[k].push_back((*results)[numCarried + 1 + k]);
@@ -198,19 +202,28 @@ private:
 
   /// A constant, but where a size decides whether the iteration runs: a position in what has that
   /// size must then stay in it.
-  ImportedValue iterationNumber(Value active) {
+  ImportedValue iterationNumber(Choice &choice) {
     ImportedValue known = knownInteger(c, done, c.builder().getI64Type());
     return trips.count && done > 0 && done >= trips.least
-               ? choose(c, active, known, number, kChangingShape, kFixCount)
+               ? choice.between(known, number)
                : known;
   }
 
-  ImportedValue carry(Value active, ImportedValue &next, const ImportedValue &before) {
-    c.importer().evaluate(next);
-    if (next.constant && next.constant->elements <= uint64_t{Sizes::kMaxElements}) {
-      next.value = Value(); // what later conditions are computed from begins here
+  /// Whether a loop that its condition alone ends counts with this value. What an iteration is given
+  /// matters only if all before it ran, and then the counter is a constant.
+  bool isCounter(unsigned k) {
+    bool mayCount = trips.most == kUnbounded && !stated && done > 0 && isInteger(latest[k]);
+    std::optional<Sizes> known = mayCount ? c.sizesOf(latest[k]) : std::nullopt;
+    return known && known->isScalarLike() && tn::constantDim(known->values[0]);
+  }
+
+  /// What a constant result is, as such: later conditions are computed from it.
+  ImportedValue taken(ImportedValue &result) {
+    c.importer().evaluate(result);
+    if (result.constant && result.constant->elements <= uint64_t{Sizes::kMaxElements}) {
+      result.value = Value();
     }
-    return active ? choose(c, active, next, before, kChangingShape, kFixCount) : next;
+    return result;
   }
 
   /// What an iteration says about the next; false after a failure.
@@ -272,6 +285,8 @@ private:
   /// What the last iteration was given. One that does not run is given the integers of the last one
   /// that does: a division by zero or a bad index in it would end the run.
   ImportedValues given;
+  /// What the last iteration gives if it runs.
+  ImportedValues latest;
   std::vector<ImportedValues> scans;
 };
 

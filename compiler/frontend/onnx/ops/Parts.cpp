@@ -1,4 +1,4 @@
-// Operators that take parts of a tensor or put more around it: slices, splits, tiles, pads, blocks.
+// Operators that take parts of a tensor or repeat it: slices, splits, tiles, blocks.
 // Relies on bounds, sizes and repeats being known as expressions.
 #include "compiler/frontend/onnx/Selection.h"
 #include "compiler/frontend/onnx/Slicing.h"
@@ -235,61 +235,6 @@ void tile(NodeContext &c) {
   c.setOutput(0, c.reshape(c.broadcast(c.reshape(x, apart), spread), result));
 }
 
-std::optional<tn::PadMode> padMode(NodeContext &c) {
-  std::string mode = c.text("mode", "constant");
-  if (mode == "constant") {
-    return tn::PadMode::constant;
-  }
-  if (mode == "reflect") {
-    return tn::PadMode::reflect;
-  }
-  if (mode == "edge") {
-    return tn::PadMode::edge;
-  }
-  if (mode == "wrap") {
-    return tn::PadMode::wrap;
-  }
-  c.error(ErrorId::OnnxBadAttribute, "attribute 'mode' has an unknown value");
-  return std::nullopt;
-}
-
-void pad(NodeContext &c) {
-  int64_t rank = c.rank(0);
-  std::optional<SmallVector<int64_t>> pads = c.opset < 11
-                                                 ? c.integerList(c.opset < 2 ? "paddings" : "pads")
-                                                 : c.requireIntegers(1, "padding");
-  std::optional<tn::PadMode> mode = padMode(c);
-  SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, rank));
-  if (c.opset >= 18 && c.has(3)) {
-    std::optional<SmallVector<int64_t>> listed = c.requireIntegers(3, "list of axes");
-    axes = listed.value_or(SmallVector<int64_t>());
-  }
-  if (!pads || !mode || c.failed()) {
-    return;
-  }
-  if (pads->size() != 2 * axes.size()) {
-    return c.error(ErrorId::OnnxBadNode, "the padding does not have two entries a dimension");
-  }
-  SmallVector<int64_t> begins(rank, 0);
-  SmallVector<int64_t> ends(rank, 0);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    int64_t axis = c.normalizeAxis(axes[i], rank);
-    begins[axis] = (*pads)[i];
-    ends[axis] = (*pads)[axes.size() + i];
-    if (std::abs(begins[axis]) > kMaxStep || std::abs(ends[axis]) > kMaxStep) {
-      return c.error(ErrorId::OnnxShapeOverflow, "the padding is too large");
-    }
-  }
-  Value value = c.opset >= 11 ? c.value(2) : c.scalarLike(c.real("value", 0), c.value(0));
-  if (value && cast<RankedTensorType>(value.getType()).getRank() != 0) {
-    value = c.reshape(value, {});
-  }
-  if (*mode != tn::PadMode::constant) {
-    value = Value();
-  }
-  c.setOutput(0, c.make<tn::PadOp>(c.value(0), value, begins, ends, *mode));
-}
-
 /// DepthToSpace and SpaceToDepth: dims cut into blocks, transposed, merged.
 template <bool toSpace> void blocks(NodeContext &c) {
   int64_t size = c.integer("blocksize", 0);
@@ -328,18 +273,11 @@ template <bool toSpace> void blocks(NodeContext &c) {
   c.setOutput(0, c.reshape(cut ? c.transpose(cut, order) : cut, result));
 }
 
-constexpr Attributes kPad = {{"mode", kString},
-                             needs({"paddings", kInts, 1, 1}),
-                             needs({"pads", kInts, 2}),
-                             {"value", kFloat}};
 constexpr Attributes kSlice = {{"axes", kInts}, needs({"ends", kInts}), needs({"starts", kInts})};
 constexpr Attributes kSplit = {{"axis", kInt}, {"split", kInts}};
 
 constexpr OpRow kRows[] = {
     {"DepthToSpace", 1, 1, 1, 1, blocks<true>, {needs({"blocksize", kInt}), {"mode", kString, 11}}},
-    {"Pad", 1, 1, 1, 1, pad, kPad},
-    {"Pad", 11, 2, 3, 1, pad, {{"mode", kString}}},
-    {"Pad", 18, 2, 4, 1, pad, {{"mode", kString}}},
     {"Slice", 1, 1, 1, 1, slice, kSlice},
     {"Slice", 10, 3, 5, 1, slice},
     {"SpaceToDepth", 1, 1, 1, 1, blocks<false>, {needs({"blocksize", kInt})}},

@@ -1,0 +1,168 @@
+// The range of an expression over the symbols by interval arithmetic.
+// Relies on the normal form of Simplify.cpp: a sum is a chain of terms with constant factors last.
+#include "compiler/graph/Shape.h"
+#include "llvm/Support/CheckedArithmetic.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <limits>
+#include <numeric>
+
+using namespace mlir;
+
+namespace tenon::tn {
+namespace {
+
+using Range = SymbolList::Range;
+constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+/// Remainders within remainders that are looked at, and the largest factor of one.
+constexpr unsigned kMostRemainders = 4;
+constexpr int64_t kMostFactor = int64_t{1} << 40;
+
+int64_t saturatingFloorDivide(int64_t value, int64_t divisor) {
+  // An open end stays open.
+  return value == kMin || value == kMax ? value : llvm::divideFloorSigned(value, divisor);
+}
+
+int64_t saturatingMultiply(int64_t a, int64_t b) {
+  return llvm::checkedMul(a, b).value_or((a < 0) == (b < 0) ? kMax : kMin);
+}
+
+int64_t saturatingAdd(int64_t a, int64_t b) {
+  return llvm::checkedAdd(a, b).value_or(a < 0 ? kMin : kMax);
+}
+
+Range hull(std::initializer_list<int64_t> corners) {
+  return {std::min(corners), std::max(corners)};
+}
+
+Range boundsOfBinary(AffineExprKind kind, Range a, Range b) {
+  switch (kind) {
+  case AffineExprKind::Add:
+    return {saturatingAdd(a.min, b.min), saturatingAdd(a.max, b.max)};
+  case AffineExprKind::Mul:
+    return hull({saturatingMultiply(a.min, b.min), saturatingMultiply(a.min, b.max),
+                 saturatingMultiply(a.max, b.min), saturatingMultiply(a.max, b.max)});
+  default:
+    break;
+  }
+  if (b.min <= 0) {
+    return {kMin, kMax};
+  }
+  if (kind == AffineExprKind::Mod) {
+    bool inside = a.min >= 0 && a.max < b.min;
+    return inside ? a : Range{0, b.max - 1};
+  }
+  if (kind == AffineExprKind::CeilDiv) {
+    // ceil(a / b) lies between floor(a / b) and floor((a - 1) / b) + 1 for every a and b > 0.
+    Range lower = boundsOfBinary(AffineExprKind::FloorDiv, a, b);
+    Range less = {saturatingAdd(a.min, -1), saturatingAdd(a.max, -1)};
+    Range upper = boundsOfBinary(AffineExprKind::FloorDiv, less, b);
+    return {std::max(lower.min, saturatingAdd(upper.min, 1)), saturatingAdd(upper.max, 1)};
+  }
+  return hull({saturatingFloorDivide(a.min, b.min), saturatingFloorDivide(a.min, b.max),
+               saturatingFloorDivide(a.max, b.min), saturatingFloorDivide(a.max, b.max)});
+}
+
+/// A division by a constant, times a constant, in a sum.
+struct DivisionTerm {
+  AffineBinaryOpExpr division;
+  int64_t divisor;
+  int64_t factor;
+};
+
+/// The divisions by constants among the terms of a sum.
+void collectDivisions(AffineExpr sum, SmallVectorImpl<DivisionTerm> &terms) {
+  AffineBinaryOpExpr operation = dyn_cast<AffineBinaryOpExpr>(sum);
+  if (!operation) {
+    return;
+  }
+  if (operation.getKind() == AffineExprKind::Add) {
+    collectDivisions(operation.getLHS(), terms);
+    collectDivisions(operation.getRHS(), terms);
+    return;
+  }
+  int64_t factor = 1;
+  if (operation.getKind() == AffineExprKind::Mul && constantDim(operation.getRHS())) {
+    factor = *constantDim(operation.getRHS());
+    operation = dyn_cast<AffineBinaryOpExpr>(operation.getLHS());
+  }
+  if (operation && operation.getKind() == AffineExprKind::FloorDiv &&
+      constantDim(operation.getRHS()) && factor > -kMostFactor && factor < kMostFactor) {
+    terms.push_back({operation, *constantDim(operation.getRHS()), factor});
+  }
+}
+
+/// Intervals forget that terms of a sum depend on each other. One such dependence is sizes' own:
+/// what a division leaves over, x - d floor(x / d), lies between 0 and d - 1.
+class Bounds {
+public:
+  explicit Bounds(ArrayRef<Symbol> theSymbols) : symbols(theSymbols) {}
+
+  Range of(AffineExpr expression) {
+    Range range = apart(expression);
+    if (depth >= kMostRemainders || expression.getKind() != AffineExprKind::Add) {
+      return range;
+    }
+    ++depth;
+    SmallVector<DivisionTerm> terms;
+    collectDivisions(expression, terms);
+    for (const DivisionTerm &term : terms) {
+      if (std::optional<Range> other = asRemainder(expression, term)) {
+        range = {std::max(range.min, other->min), std::min(range.max, other->max)};
+      }
+    }
+    --depth;
+    return range;
+  }
+
+private:
+  /// The range of the sum with the division as a part of a remainder.
+  std::optional<Range> asRemainder(AffineExpr sum, const DivisionTerm &term) {
+    // d floor(x / e) is y - y mod d for y = floor(x / (e / d)).
+    int64_t divisor = std::gcd(term.factor, term.divisor);
+    int64_t count = -term.factor / divisor;
+    if (divisor == 1) {
+      return std::nullopt;
+    }
+    AffineExpr divided = simplify(term.division.getLHS().floorDiv(term.divisor / divisor));
+    AffineExpr remainder = divided ? simplify(divided - term.division * divisor) : AffineExpr();
+    AffineExpr rest = remainder ? simplify(sum - remainder * count) : AffineExpr();
+    if (!rest) {
+      return std::nullopt;
+    }
+    Range part = hull({0, saturatingMultiply(count, divisor - 1)});
+    return boundsOfBinary(AffineExprKind::Add, of(rest), part);
+  }
+
+  /// The range with all parts taken as independent.
+  Range apart(AffineExpr expression) {
+    if (AffineConstantExpr constant = dyn_cast<AffineConstantExpr>(expression)) {
+      return {constant.getValue(), constant.getValue()};
+    }
+    if (AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(expression)) {
+      unsigned position = symbol.getPosition();
+      return position < symbols.size() ? Range{symbols[position].min, symbols[position].max}
+                                       : Range{0, kMax};
+    }
+    AffineBinaryOpExpr operation = dyn_cast<AffineBinaryOpExpr>(expression);
+    if (!operation) {
+      return {kMin, kMax};
+    }
+    bool isSum = expression.getKind() == AffineExprKind::Add;
+    auto part = [&](AffineExpr operand) { return isSum ? apart(operand) : of(operand); };
+    return boundsOfBinary(expression.getKind(), part(operation.getLHS()),
+                          part(operation.getRHS()));
+  }
+
+  ArrayRef<Symbol> symbols;
+  unsigned depth = 0;
+};
+
+} // namespace
+
+SymbolList::Range SymbolList::bounds(AffineExpr expression) const {
+  return expression ? Bounds(list).of(expression) : Range{0, kMax};
+}
+
+} // namespace tenon::tn
