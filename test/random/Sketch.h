@@ -4,7 +4,7 @@
 #pragma once
 
 #include "support/DType.h"
-#include "test/random/Draw.h"
+#include "support/Draw.h"
 #include "test/unit/frontend/ModelBytes.h"
 
 #include <functional>

@@ -43,6 +43,10 @@ constexpr Verb kVerbs[] = {
     {"explain", "why each piece is as it is: fusion, memory, placement",
      "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon",
      declareExplain},
+    {"debug", "cut a model that fails down to a few nodes, or find the pass that makes it fail",
+     "tenon debug reduce model.onnx -o small.onnx\n"
+     "tenon debug bisect small.onnx --inputs small.npz",
+     declareDebug},
     {"help", "the page of an error, or the flags of a verb", "tenon help TN0301\ntenon help compile",
      declareHelp},
 };
@@ -81,7 +85,8 @@ int finish(const Status &status, Terminal &terminal) {
   if (status.isOk() && !printed.isOk() && !terminal.lostReader()) {
     terminal.printError(printed);
   }
-  return static_cast<int>(status.isOk() ? printed.code() : status.code());
+  Code code = !status.isOk() ? status.code() : !printed.isOk() ? printed.code() : terminal.verdict();
+  return static_cast<int>(code);
 }
 
 /// A parse that did not end in a verb: help, the version, or wrong usage.

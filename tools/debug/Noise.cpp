@@ -1,17 +1,17 @@
 // Relies on operations being pure, so that one can be evaluated on operands of its own.
-#include "test/random/Noise.h"
+#include "tools/debug/Noise.h"
 
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
 #include "support/Text.h"
-#include "test/random/Draw.h"
+#include "support/Draw.h"
 
 #include <cmath>
 #include <limits>
 
 using namespace mlir;
 
-namespace tenon::random {
+namespace tenon::debug {
 namespace {
 
 using reference::Tensor;
@@ -123,4 +123,4 @@ std::string unexplained(ArrayRef<Tensor> samples, const Tensor &actual) {
   return "";
 }
 
-} // namespace tenon::random
+} // namespace tenon::debug
