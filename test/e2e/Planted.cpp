@@ -31,32 +31,31 @@ LogicalResult wrongPattern(ModuleOp module, tn::WeightStore &) {
   return opt::runPatterns(module, std::move(patterns));
 }
 
-/// What is planted where a phase ends: an end of the process, or a module that does not verify.
-void damage(const std::string &name, pipeline::Phase phase, ModuleOp module) {
-  if (phase != pipeline::Phase::Normalize) {
-    return;
-  }
-  module.walk([&](tn::SoftmaxOp op) {
-    if (name == "crash") {
-      std::abort();
-    }
-    if (name == "invalid") {
-      op->setOperands(ValueRange());
-    }
-  });
+LogicalResult crash(ModuleOp module, tn::WeightStore &) {
+  module.walk([](tn::SoftmaxOp) { std::abort(); });
+  return success();
 }
+
+/// Leaves a module that does not verify.
+LogicalResult invalid(ModuleOp module, tn::WeightStore &) {
+  module.walk([](tn::SoftmaxOp op) { op->setOperands(ValueRange()); });
+  return success();
+}
+
+constexpr opt::Pass kWrongPasses[] = {{"wrong-pattern", wrongPattern}, {"crash", crash}, {"invalid", invalid}};
 
 } // namespace
 
 void plant(pipeline::CompileOptions &options) {
   const char *variable = std::getenv("TENON_PLANTED");
   std::string name = variable ? variable : "";
-  if (name == "wrong-pattern") {
-    options.extraPasses.push_back({"wrong-pattern", wrongPattern});
-    return;
+  for (const opt::Pass &pass : kWrongPasses) {
+    if (pass.name == name) {
+      options.extraPasses.push_back(pass);
+      return;
+    }
   }
   options.afterPhase = [name](pipeline::Phase phase, ModuleOp module) {
-    damage(name, phase, module);
     // "code:NAME" is planted behind the last look at the module, as a fault of code generation is.
     bool isLate = name.starts_with("code:");
     if (isLate && phase == pipeline::Phase::Dispatch) {

@@ -19,13 +19,15 @@ std::string variantOf(const pipeline::CompileOptions &options) {
   return std::string(options.archs.empty() ? engine::nameOf(options.levels.front()) : options.archs.front().name);
 }
 
-Result<std::vector<NamedTensor>> seeded(const pipeline::CompileOptions &options, uint64_t seed) {
+/// One for each input of the model: those given, or seeded ones.
+Result<std::vector<NamedTensor>> inputsOf(const pipeline::CompileOptions &options,
+                                          const std::vector<NamedTensor> &given, uint64_t seed) {
   pipeline::CompileOptions import = options;
   std::vector<NamedTensor> inputs;
   import.stopAfter = pipeline::Phase::Import;
   import.afterPass = [&](std::string_view, ModuleOp module, tn::WeightStore &) -> Status {
-    TENON_ASSIGN(Tensors tensors, pipeline::seededInputs(module, seed));
     std::vector<std::string> names = argumentNames(*module.getOps<func::FuncOp>().begin());
+    TENON_ASSIGN(Tensors tensors, given.empty() ? pipeline::seededInputs(module, seed) : inOrder(given, names));
     for (auto [name, tensor] : llvm::zip_equal(names, tensors)) {
       inputs.push_back({name, tensor});
     }
@@ -122,11 +124,8 @@ Result<Trial> makeTrial(const DebugRequest &request, const std::string &scratch)
   trial.threads = trial.compile.threads;
   trial.seed = request.seed;
   TENON_TRY(chooseLevel(trial.compile));
-  if (request.inputs.empty()) {
-    TENON_ASSIGN(trial.inputs, seeded(trial.compile, request.seed));
-  } else {
-    TENON_ASSIGN(trial.inputs, converted(request.inputs));
-  }
+  TENON_ASSIGN(std::vector<NamedTensor> given, converted(request.inputs));
+  TENON_ASSIGN(trial.inputs, inputsOf(trial.compile, given, request.seed));
   plant(trial.compile);
   return trial;
 }

@@ -152,10 +152,12 @@ Sighting unpacked(Outcome outcome, llvm::StringRef report) {
 class TappedRegions {
 public:
   TappedRegions(const Trial &trial, std::string &site) : trial(trial), site(site) {}
+  /// Of a compilation that failed the copy is left, but not the context that it lives in.
+  ~TappedRegions() { (void)copy.release(); }
 
   /// Changes the module, and keeps a copy for the reference.
   void tap(ModuleOp module, tn::WeightStore *weights);
-  /// While the compilation lives.
+  /// Once, while the compilation lives.
   Outcome compare();
 
 private:
@@ -188,7 +190,7 @@ void TappedRegions::tap(ModuleOp module, tn::WeightStore *weights) {
   std::vector<DictionaryAttr> attributes;
   for (unsigned i = 0; i < results.size(); ++i) {
     DictionaryAttr before = i < function.getNumResults() ? function.getResultAttrDict(i) : DictionaryAttr();
-    NamedAttrList list(before);
+    NamedAttrList list(before ? before : builder.getDictionaryAttr({}));
     list.set("tn.name", builder.getStringAttr(names[i]));
     attributes.push_back(list.getDictionary(module.getContext()));
   }
@@ -210,7 +212,8 @@ void TappedRegions::tap(ModuleOp module, tn::WeightStore *weights) {
 }
 
 Outcome TappedRegions::compare() {
-  func::FuncOp function = *copy->getOps<func::FuncOp>().begin();
+  OwningOpRef<ModuleOp> module = std::move(copy);
+  func::FuncOp function = *module->getOps<func::FuncOp>().begin();
   reference::Interpreter interpreter(store, {.threads = 1});
   Result<Tensors> inputs = inOrder(trial.inputs, argumentNames(function));
   Result<Tensors> expected = inputs ? interpreter.evaluate(function, *inputs) : inputs.status();

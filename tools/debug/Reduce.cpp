@@ -42,6 +42,7 @@ private:
   Trial trialOf(const onnx::Part &part) const;
   Status writePart(const onnx::Part &part, const std::string &path);
 
+  Status record();
   void dropNodes();
   void dropOutputs();
   void fixSizes();
@@ -229,6 +230,17 @@ Status Reducer::writeResult(const std::string &model, const std::string &inputs)
   return Status::ok();
 }
 
+/// Only this: children must not return to a crash guard of their parent.
+Status Reducer::record() {
+  Result<Recording> recorded = Recording();
+  std::optional<std::string> crash = pipeline::crashOf([&] { recorded = recordValues(whole); });
+  if (crash) {
+    return Status::error(ErrorId::CompilerFault, strCat("importing the model: ", *crash), "report this with the model");
+  }
+  TENON_ASSIGN(recording, std::move(recorded));
+  return Status::ok();
+}
+
 Result<Reduction> Reducer::run(const std::string &model, const std::string &inputs) {
   TENON_ASSIGN(whole, makeTrial(request, scratch));
   TENON_ASSIGN(MappedFile mapped, MappedFile::open(whole.compile.model));
@@ -244,7 +256,7 @@ Result<Reduction> Reducer::run(const std::string &model, const std::string &inpu
     return reduction;
   }
   trialSeconds = std::max(kShortestTrial, kSlack * std::chrono::duration<double>(Clock::now() - start).count());
-  TENON_ASSIGN(recording, recordValues(whole));
+  TENON_TRY(record());
   for (size_t i = 0; i < pieces->nodes().size(); ++i) {
     kept.push_back(i);
   }
@@ -262,13 +274,7 @@ Result<Reduction> Reducer::run(const std::string &model, const std::string &inpu
 
 Result<Reduction> reduceModel(const DebugRequest &request, const std::string &model, const std::string &inputs) {
   TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-reduce"));
-  Result<Reduction> reduction = Reduction();
-  std::optional<std::string> crash =
-      pipeline::crashOf([&] { reduction = Reducer(request, folder.path()).run(model, inputs); });
-  if (crash) {
-    return Status::error(ErrorId::CompilerFault, strCat("importing the model: ", *crash), "report this with the model");
-  }
-  return reduction;
+  return Reducer(request, folder.path()).run(model, inputs);
 }
 
 } // namespace tenon::debug
