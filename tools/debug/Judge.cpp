@@ -38,18 +38,6 @@ Result<std::vector<NamedTensor>> inputsOf(const pipeline::CompileOptions &option
   return inputs;
 }
 
-Result<std::vector<NamedTensor>> converted(const std::vector<tool::Tensor> &arrays) {
-  std::vector<NamedTensor> inputs;
-  for (const tool::Tensor &array : arrays) {
-    Bytes bytes = array.bytes();
-    TENON_ASSIGN(reference::Tensor tensor,
-                 reference::Tensor::copy(array.dtype, array.dims,
-                                         {reinterpret_cast<const char *>(bytes.data()), bytes.size()}));
-    inputs.push_back({array.name, std::move(tensor)});
-  }
-  return inputs;
-}
-
 /// Only one variant is run, so only one is made.
 Status chooseLevel(pipeline::CompileOptions &options) {
   if (!options.archs.empty()) {
@@ -113,21 +101,38 @@ Outcome judge(const Trial &trial) {
   return difference.empty() ? Outcome{} : Outcome{.kind = Outcome::Kind::Different, .text = difference};
 }
 
-Result<Trial> makeTrial(const DebugRequest &request, const std::string &scratch) {
+Result<std::vector<NamedTensor>> fromArrays(const std::vector<tool::Tensor> &arrays) {
+  std::vector<NamedTensor> inputs;
+  for (const tool::Tensor &array : arrays) {
+    Bytes bytes = array.bytes();
+    TENON_ASSIGN(reference::Tensor tensor,
+                 reference::Tensor::copy(array.dtype, array.dims,
+                                         {reinterpret_cast<const char *>(bytes.data()), bytes.size()}));
+    inputs.push_back({array.name, std::move(tensor)});
+  }
+  return inputs;
+}
+
+Result<Trial> makeTrial(const tool::CompileRequest &compile, const std::vector<NamedTensor> &given, uint64_t seed,
+                        const std::string &scratch) {
   Trial trial;
-  trial.compile = tool::compileOptionsOf(request.compile);
+  trial.compile = tool::compileOptionsOf(compile);
   trial.compile.output = scratch + "/model.tenon";
   trial.compile.cacheFolder.clear();
   trial.compile.reproducer.clear();
   trial.compile.progress = nullptr;
   trial.compile.verify = false;
   trial.threads = trial.compile.threads;
-  trial.seed = request.seed;
+  trial.seed = seed;
   TENON_TRY(chooseLevel(trial.compile));
-  TENON_ASSIGN(std::vector<NamedTensor> given, converted(request.inputs));
-  TENON_ASSIGN(trial.inputs, inputsOf(trial.compile, given, request.seed));
+  TENON_ASSIGN(trial.inputs, inputsOf(trial.compile, given, seed));
   plant(trial.compile);
   return trial;
+}
+
+Result<Trial> makeTrial(const DebugRequest &request, const std::string &scratch) {
+  TENON_ASSIGN(std::vector<NamedTensor> given, fromArrays(request.inputs));
+  return makeTrial(request.compile, given, request.seed, scratch);
 }
 
 std::vector<tool::Tensor> toArrays(const std::vector<NamedTensor> &tensors) {

@@ -23,8 +23,11 @@ Outcome outcomeOf(const Status &compiled);
 
 /// The trial that the flags ask for, in a folder for engines; its inputs are those given, or seeded
 /// ones. Of several CPU levels it is for the best that this machine runs.
+Result<Trial> makeTrial(const tool::CompileRequest &compile, const std::vector<NamedTensor> &given, uint64_t seed,
+                        const std::string &scratch);
 Result<Trial> makeTrial(const DebugRequest &request, const std::string &scratch);
 
+Result<std::vector<NamedTensor>> fromArrays(const std::vector<tool::Tensor> &arrays);
 std::vector<tool::Tensor> toArrays(const std::vector<NamedTensor> &tensors);
 
 } // namespace tenon::debug

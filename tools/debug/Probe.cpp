@@ -205,8 +205,9 @@ void TappedRegions::tap(ModuleOp module, tn::WeightStore *weights) {
     places.push_back(maker ? strCat("region of ", placeOf(maker)) : strCat("input '", names[index], "'"));
     order.push_back(index);
   }
-  llvm::stable_sort(order, [&](size_t a, size_t b) {
-    return positions.lookup(results[a].getDefiningOp()) < positions.lookup(results[b].getDefiningOp());
+  llvm::sort(order, [&](size_t a, size_t b) {
+    return std::pair(positions.lookup(results[a].getDefiningOp()), a) <
+           std::pair(positions.lookup(results[b].getDefiningOp()), b);
   });
   copy = module.clone();
 }

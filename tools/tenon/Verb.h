@@ -28,6 +28,7 @@ struct Verb {
 Action declareDoctor(CLI::App &command);
 Action declareInspect(CLI::App &command);
 Action declareCheck(CLI::App &command);
+Action declareCompare(CLI::App &command);
 Action declareCompile(CLI::App &command);
 Action declareRun(CLI::App &command);
 Action declareBench(CLI::App &command);

@@ -40,6 +40,10 @@ constexpr Verb kVerbs[] = {
     {"bench", "latency, throughput, load time and memory",
      "tenon bench model.tenon --threads 2 --batch 8\ntenon bench new.tenon --ab old.tenon",
      declareBench},
+    {"compare", "how far two engines or models are apart, layer by layer",
+     "tenon compare compiled:model.onnx model.onnx --layers\n"
+     "tenon compare fp16.tenon fp32.tenon --inputs x.npz",
+     declareCompare},
     {"explain", "why each piece is as it is: fusion, memory, placement",
      "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon",
      declareExplain},
