@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 using namespace mlir;
 
@@ -126,6 +127,111 @@ Result<Tensors> run(const Setting &setting, const OracleOptions &options, const 
   return tensors;
 }
 
+/// The engine on another draw of sizes.
+class OtherSizes {
+public:
+  OtherSizes(const Model &model, uint64_t seed, const Setting &setting, const OracleOptions &options)
+      : model(model), seed(seed), setting(setting), options(options), draw(seed ^ 0x0b5e) {}
+
+  /// What is wrong with one symbol outside of its range, which must be an error.
+  std::string outside();
+  /// The same with all symbols in their ranges: where the import refuses these sizes as constants, the
+  /// engine must refuse them too; else both give the same.
+  std::string inside();
+
+private:
+  using Sizes = std::map<std::string, int64_t>;
+  Result<std::vector<NamedTensor>> inputsFor(const Sizes &symbols);
+  bool isUsed(const Symbol &symbol) const {
+    return llvm::any_of(model.inputs, [&](const Port &port) { return llvm::is_contained(port.value.dims, Dim(symbol.name)); });
+  }
+
+  const Model &model;
+  uint64_t seed;
+  const Setting &setting;
+  const OracleOptions &options;
+  Draw draw;
+};
+
+/// Larger inputs take too long.
+constexpr int64_t kMostElements = 100000;
+
+/// An error about sizes, as the user would be told.
+bool isSizeError(ErrorId id) {
+  return id == ErrorId::RunInputDim || id == ErrorId::RunInputMismatch || id == ErrorId::RunShapeConstraint;
+}
+
+std::string textOf(const std::map<std::string, int64_t> &symbols) {
+  std::string text;
+  for (const auto &[name, value] : symbols) {
+    text += strCat(text.empty() ? "" : ", ", name, " = ", value);
+  }
+  return text;
+}
+
+Result<std::vector<NamedTensor>> OtherSizes::inputsFor(const Sizes &symbols) {
+  std::vector<NamedTensor> inputs;
+  for (const Port &port : model.inputs) {
+    std::vector<int64_t> sizes = port.value.sizes;
+    int64_t count = 1;
+    for (auto [size, dim] : llvm::zip_equal(sizes, port.value.dims)) {
+      const std::string *name = std::get_if<std::string>(&dim);
+      size = name && symbols.contains(*name) ? symbols.at(*name) : size;
+      count *= size;
+      if (count > kMostElements) {
+        return Status::error(ErrorId::RunOutOfMemory, "too large for a test");
+      }
+    }
+    std::string bytes = encode(port.value.type, elementsOf(draw, port.value.type, count, port.content));
+    TENON_ASSIGN(Tensor tensor, Tensor::copy(port.value.type, sizes, {bytes.data(), bytes.size()}));
+    inputs.push_back({port.value.name, std::move(tensor)});
+  }
+  return inputs;
+}
+
+std::string OtherSizes::outside() {
+  std::vector<Symbol> used;
+  llvm::copy_if(model.symbols, std::back_inserter(used), [&](const Symbol &symbol) { return isUsed(symbol); });
+  if (used.empty()) {
+    return "";
+  }
+  const Symbol &symbol = draw.of(used);
+  int64_t size = symbol.min > 0 && draw.chance(0.5) ? symbol.min - 1 : symbol.max + 1;
+  Sizes sizes = {{symbol.name, size}};
+  Result<std::vector<NamedTensor>> inputs = inputsFor(sizes);
+  Result<Tensors> actual = inputs ? run(setting, options, *inputs) : inputs.status();
+  bool isRefused = !inputs || (!actual && isSizeError(actual.status().id()));
+  return isRefused ? "" : strCat("with ", textOf(sizes), ", out of range: ", actual ? "results" : actual.status().toString());
+}
+
+std::string OtherSizes::inside() {
+  Sizes sizes;
+  for (const Symbol &symbol : model.symbols) {
+    sizes[symbol.name] = draw.within(symbol.min, std::min(symbol.max, symbol.value + 4));
+  }
+  Result<std::vector<NamedTensor>> inputs = inputsFor(sizes);
+  Truth truth;
+  Status imported = inputs ? importTruth(model, *inputs, truth) : inputs.status();
+  if (!inputs || imported.id() == ErrorId::ModelHasGaps) {
+    return "";
+  }
+  Result<Tensors> actual = run(setting, options, *inputs);
+  std::string what = strCat("with ", textOf(sizes), ": ");
+  if (!imported) {
+    bool isRefused = !actual && isSizeError(actual.status().id());
+    return isRefused ? "" : strCat(what, "import: ", imported.toString(), "; engine: ", actual ? "results" : actual.status().toString());
+  }
+  Result<Tensors> expected = truth.evaluate();
+  if (!expected || !actual) {
+    ErrorId left = expected ? ErrorId::None : expected.status().id();
+    ErrorId right = actual ? ErrorId::None : actual.status().id();
+    return left == right ? "" : strCat(what, "reference: ", expected ? "results" : expected.status().toString(),
+                                       "; engine: ", actual ? "results" : actual.status().toString());
+  }
+  std::string difference = truth.difference(*expected, *actual, seed);
+  return difference.empty() ? "" : what + difference;
+}
+
 Outcome compare(const Model &model, uint64_t seed, const OracleOptions &options, Truth &truth) {
   Setting setting = settingOf(seed, options);
   Result<std::vector<NamedTensor>> inputs = drawInputs(model, seed);
@@ -161,6 +267,11 @@ Outcome compare(const Model &model, uint64_t seed, const OracleOptions &options,
                                      "; engine: ", actual ? "results" : actual.status().toString()));
   }
   std::string difference = truth.difference(*expected, *actual, seed);
+  if (difference.empty() && setting.isSymbolic) {
+    OtherSizes other(model, seed, setting, options);
+    difference = other.outside();
+    difference = difference.empty() ? other.inside() : difference;
+  }
   return difference.empty() ? Outcome{} : different(difference);
 }
 
