@@ -14,11 +14,20 @@ bool variesAlongLastOnly(Value operand) {
   return dims.empty() || llvm::all_of(ArrayRef(dims).drop_back(), isOne);
 }
 
-/// The reshape splits or merges dims before the last, which stays.
+/// The reshape splits or merges dims before the last, which stays. Where that may be 0, any dims
+/// before it make the same number of elements: then they must be the same by themselves.
 bool keepsLastDim(tn::ReshapeOp op) {
   tn::Dims in = tn::getDims(op.getX().getType());
   tn::Dims out = tn::getDims(op.getType());
-  return in.size() >= 2 && out.size() >= 2 && tn::sameDim(in.back(), out.back());
+  if (in.size() < 2 || out.size() < 2 || !tn::sameDim(in.back(), out.back())) {
+    return false;
+  }
+  if (tn::constantDim(in.back()).value_or(0) > 0) {
+    return true;
+  }
+  ArrayRef<AffineExpr> inLeading = ArrayRef(in).drop_back(), outLeading = ArrayRef(out).drop_back();
+  return tn::sameDim(tn::elementCount(op.getContext(), inLeading),
+                     tn::elementCount(op.getContext(), outLeading));
 }
 
 /// The result's dims with the last one of the operand.

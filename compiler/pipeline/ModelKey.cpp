@@ -98,6 +98,9 @@ std::string describeOptions(const CompileOptions &options) {
         .first->second.getAsObject()
         ->insert({state.input, state.output});
   }
+  if (!options.taps.empty()) {
+    all["taps"] = llvm::json::Array(options.taps);
+  }
   for (const FixedInput &input : options.fixed) {
     all.try_emplace("fixed", llvm::json::Object{})
         .first->second.getAsObject()

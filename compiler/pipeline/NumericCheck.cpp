@@ -23,6 +23,8 @@ using reference::Tensor;
 
 /// Values of symbols, one after the other: small, and different, so that mixed-up dims show.
 constexpr int64_t kSymbolValues[] = {2, 5, 3, 7};
+/// Between the inputs of one seed and those of the next.
+constexpr uint64_t kSeedStride = 1 << 20;
 /// Largest error of a result, relative to the largest magnitude of the true one.
 constexpr double kRelativeToLargest = 1e-4;
 
@@ -84,7 +86,7 @@ private:
 /// Floats in [-1, 1), integers and bools 0 or 1 (valid as token, mask and index), the same on every
 /// machine. Each row of integers begins with a 1: as a mask it shows a key, since what a query sees
 /// that sees none depends on the precision.
-Tensor seededTensor(Tensor tensor, uint64_t seed) {
+Result<Tensor> seededTensor(DType dtype, llvm::ArrayRef<int64_t> dims, uint64_t seed) {
   uint64_t state = seed * 0x9E3779B97F4A7C15 + 1;
   auto next = [&] {
     state ^= state << 13;
@@ -93,50 +95,19 @@ Tensor seededTensor(Tensor tensor, uint64_t seed) {
     return state >> 40;
   };
   constexpr double kHalf = 1 << 23;
+  TENON_ASSIGN(Tensor tensor, Tensor::create(dtype, dims));
+  TENON_ASSIGN(Tensor reals, Tensor::create(DType::F64, reference::isFloat(dtype) ? dims : llvm::ArrayRef<int64_t>(0)));
   for (int64_t i = 0; i < tensor.count(); ++i) {
     double unit = (static_cast<double>(next()) - kHalf) / kHalf;
-    switch (tensor.dtype()) {
-    case DType::F32:
-      tensor.as<float>()[i] = static_cast<float>(unit);
-      break;
-    case DType::F64:
-      tensor.as<double>()[i] = unit;
-      break;
-    default: {
-      // Little-endian: the first byte of an integer holds 0 or 1; other floats stay zero.
-      uint64_t width = bitWidth(tensor.dtype()) / 8;
-      bool isInteger = tensor.dtype() != DType::F16 && tensor.dtype() != DType::BF16;
-      bool isFirst = tensor.rank() > 0 && i % tensor.dims().back() == 0;
-      tensor.mutableBytes()[i * width] = isInteger && (unit > 0 || isFirst) ? 1 : 0;
+    if (reference::isFloat(dtype)) {
+      reals.as<double>()[i] = unit;
+      continue;
     }
-    }
+    // Little-endian: the first byte of an integer holds 0 or 1.
+    bool isFirst = tensor.rank() > 0 && i % tensor.dims().back() == 0;
+    tensor.mutableBytes()[i * (bitWidth(dtype) / 8)] = unit > 0 || isFirst ? 1 : 0;
   }
-  return tensor;
-}
-
-Result<std::vector<Tensor>> seededInputs(ModuleOp module, func::FuncOp function) {
-  llvm::SmallVector<int64_t> symbols;
-  for (auto [index, symbol] : llvm::enumerate(tn::SymbolList(module).symbols())) {
-    symbols.push_back(std::clamp(kSymbolValues[index % 4], symbol.min, symbol.max));
-  }
-  if (!tn::satisfyConstraints(function, symbols)) {
-    return Status::error(ErrorId::BadArgument, "no small sizes satisfy the model's constraints",
-                         "fix the dims with --shape");
-  }
-  std::vector<Tensor> inputs;
-  for (Type type : function.getArgumentTypes()) {
-    llvm::SmallVector<int64_t> dims;
-    for (AffineExpr dim : tn::getDims(type)) {
-      dims.push_back(dim ? tn::evaluate(dim, symbols).value_or(1) : 1);
-    }
-    std::optional<DType> dtype = reference::dtypeOf(cast<RankedTensorType>(type).getElementType());
-    if (!dtype) {
-      return Status::error(ErrorId::InternalError, "an input has a type the reference cannot hold");
-    }
-    TENON_ASSIGN(Tensor tensor, Tensor::create(*dtype, dims));
-    inputs.push_back(seededTensor(std::move(tensor), inputs.size() + 1));
-  }
-  return inputs;
+  return reference::isFloat(dtype) ? reference::convert(reals, dtype) : Result<Tensor>(tensor);
 }
 
 /// The tolerance for results computed in a 16-bit type, in whatever type they are held:
@@ -169,11 +140,40 @@ func::FuncOp mainOf(ModuleOp module) { return *module.getOps<func::FuncOp>().beg
 
 } // namespace
 
+Result<std::vector<Tensor>> seededInputs(ModuleOp module, uint64_t seed) {
+  func::FuncOp function = mainOf(module);
+  llvm::SmallVector<int64_t> symbols;
+  for (auto [index, symbol] : llvm::enumerate(tn::SymbolList(module).symbols())) {
+    symbols.push_back(std::clamp(kSymbolValues[index % 4], symbol.min, symbol.max));
+  }
+  if (!tn::satisfyConstraints(function, symbols)) {
+    return Status::error(ErrorId::BadArgument, "no small sizes satisfy the model's constraints",
+                         "fix the dims with --shape");
+  }
+  std::vector<Tensor> inputs;
+  for (Type type : function.getArgumentTypes()) {
+    llvm::SmallVector<int64_t> dims;
+    for (AffineExpr dim : tn::getDims(type)) {
+      dims.push_back(dim ? tn::evaluate(dim, symbols).value_or(1) : 1);
+    }
+    std::optional<DType> dtype = reference::dtypeOf(cast<RankedTensorType>(type).getElementType());
+    if (!dtype) {
+      return Status::error(ErrorId::InternalError, "an input has a type the reference cannot hold");
+    }
+    TENON_ASSIGN(Tensor tensor,
+                 seededTensor(*dtype, dims, inputs.size() + 1 + seed * kSeedStride));
+    inputs.push_back(std::move(tensor));
+  }
+  return inputs;
+}
+
 NumericCheck::NumericCheck(tn::WeightStore &weights, unsigned threads)
     : interpreter(&weights, {.precision = reference::Precision::Native, .threads = threads}) {}
 
-Result<std::vector<Tensor>> NumericCheck::evaluate(func::FuncOp function, KnownValues &values) {
+Result<std::vector<Tensor>> NumericCheck::evaluate(ModuleOp module) {
+  func::FuncOp function = mainOf(module);
   ValueKeys keys(function);
+  now.clear();
   reference::Hooks hooks;
   hooks.reuse = [&](Operation *op, llvm::ArrayRef<Tensor>) -> std::optional<std::vector<Tensor>> {
     std::vector<Tensor> results;
@@ -190,7 +190,7 @@ Result<std::vector<Tensor>> NumericCheck::evaluate(func::FuncOp function, KnownV
     for (auto [result, tensor] : llvm::zip_equal(op->getResults(), results)) {
       bool isNew = !last.contains(keys[result]);
       evaluatedOps += isNew && !isa<tn::RegionOp>(op) ? 1 : 0;
-      values[keys[result]] = {dispatch::nodeNames(op->getLoc()), tensor};
+      now[keys[result]] = {dispatch::nodeNames(op->getLoc()), tensor};
     }
     return Status::ok();
   };
@@ -206,8 +206,7 @@ Result<std::vector<Tensor>> NumericCheck::evaluate(func::FuncOp function, KnownV
 
 /// The first operation that is new and whose value is none of those that operations of the same
 /// nodes had before.
-std::string NumericCheck::firstSuspect(func::FuncOp function, const KnownValues &now,
-                                       const Compare &compare) const {
+std::string NumericCheck::firstSuspect(func::FuncOp function, const Compare &compare) const {
   ValueKeys keys(function);
   Operation *firstNew = nullptr;
   Operation *suspect = nullptr;
@@ -248,12 +247,19 @@ std::string NumericCheck::firstSuspect(func::FuncOp function, const KnownValues 
                 std::string_view(named->getName().getStringRef()), ')');
 }
 
+std::string NumericCheck::firstSuspect(ModuleOp module) const {
+  return firstSuspect(mainOf(module), compareResult);
+}
+
 Status NumericCheck::start(ModuleOp module) {
-  func::FuncOp function = mainOf(module);
-  TENON_ASSIGN(inputs, seededInputs(module, function));
-  KnownValues values;
-  TENON_ASSIGN(truth, evaluate(function, values));
-  last = std::move(values);
+  TENON_ASSIGN(std::vector<Tensor> seeded, seededInputs(module));
+  return start(module, std::move(seeded));
+}
+
+Status NumericCheck::start(ModuleOp module, std::vector<Tensor> given) {
+  inputs = std::move(given);
+  TENON_ASSIGN(truth, evaluate(module));
+  accept();
   return Status::ok();
 }
 
@@ -274,8 +280,7 @@ Status NumericCheck::checkLowered(llvm::StringRef pass, ModuleOp module, DType c
 Result<std::vector<Tensor>> NumericCheck::check(llvm::StringRef pass, ModuleOp module,
                                                 const Compare &compare) {
   func::FuncOp function = mainOf(module);
-  KnownValues values;
-  Result<std::vector<Tensor>> results = evaluate(function, values);
+  Result<std::vector<Tensor>> results = evaluate(module);
   if (!results) {
     return results.takeStatus().prefix(
         strCat("evaluating after pass '", std::string_view(pass), "'"));
@@ -291,10 +296,10 @@ Result<std::vector<Tensor>> NumericCheck::check(llvm::StringRef pass, ModuleOp m
     return Status::error(ErrorId::VerifyFailed,
                          strCat("after pass '", std::string_view(pass), "' output '",
                                 std::string_view(name ? name.getValue() : "?"), "' differs: ", what,
-                                "; ", firstSuspect(function, values, compare)),
+                                "; ", firstSuspect(function, compare)),
                          "this is a fault of the pass; report it with the model");
   }
-  last = std::move(values);
+  accept();
   return results;
 }
 

@@ -6,6 +6,7 @@
 #include "compiler/graph/WeightStore.h"
 #include "compiler/reference/Compare.h"
 #include "compiler/reference/Interpreter.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "support/Hash.h"
 
 #include <functional>
@@ -15,12 +16,24 @@
 
 namespace tenon::pipeline {
 
+/// Values for the inputs of @main that any model can take: small sizes that its constraints allow,
+/// floats in [-1, 1), integers 0 or 1.
+Result<std::vector<reference::Tensor>> seededInputs(mlir::ModuleOp module, uint64_t seed = 0);
+
 class NumericCheck {
 public:
   NumericCheck(tn::WeightStore &weights, unsigned threads);
 
   /// Makes the inputs and takes the model's results as the truth for all later checks.
   Status start(mlir::ModuleOp module);
+  /// The same on the given inputs, in the order of the function's arguments.
+  Status start(mlir::ModuleOp module, std::vector<reference::Tensor> given);
+  /// What the module gives for the inputs; `accept` makes it what later values are compared with.
+  Result<std::vector<reference::Tensor>> evaluate(mlir::ModuleOp module);
+  void accept() { last = std::move(now); }
+  /// Names the first operation of the module last evaluated whose value differs from what was
+  /// accepted.
+  std::string firstSuspect(mlir::ModuleOp module) const;
   /// TN0403 if a result is not what it was, naming the pass and the first operation that differs.
   Status check(llvm::StringRef pass, mlir::ModuleOp module);
   /// The same after a pass that lowers the precision on purpose: results may differ by some
@@ -38,19 +51,18 @@ private:
   };
   using KnownValues = std::map<Hash128, Known>;
 
-  Result<std::vector<reference::Tensor>> evaluate(mlir::func::FuncOp function, KnownValues &values);
   using Compare = std::function<reference::Comparison(const reference::Tensor &expected,
                                                       const reference::Tensor &actual)>;
   /// The results, if `compare` finds them equal to the truth.
   Result<std::vector<reference::Tensor>> check(llvm::StringRef pass, mlir::ModuleOp module,
                                                const Compare &compare);
-  std::string firstSuspect(mlir::func::FuncOp function, const KnownValues &now,
-                           const Compare &compare) const;
+  std::string firstSuspect(mlir::func::FuncOp function, const Compare &compare) const;
 
   reference::Interpreter interpreter;
   std::vector<reference::Tensor> inputs;
   std::vector<reference::Tensor> truth;
   KnownValues last;
+  KnownValues now;
   uint64_t evaluatedOps = 0;
 };
 

@@ -6,6 +6,7 @@
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/frontend/onnx/Onnx.h"
+#include "compiler/frontend/onnx/Tapped.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Passes.h"
@@ -90,6 +91,7 @@ public:
   CompileSummary summary;
 
 private:
+  Result<onnx::ImportResult> importFile(const onnx::ImportOptions &importOptions);
   Status importModel();
   Status normalize();
   Status optimize();
@@ -124,6 +126,14 @@ private:
   bool crashed = false;
 };
 
+/// The file as it is, or with the values that are asked for as outputs too.
+Result<onnx::ImportResult> Compilation::importFile(const onnx::ImportOptions &importOptions) {
+  if (options.taps.empty()) {
+    return onnx::importOnnx(options.model, importOptions, context, weights);
+  }
+  return onnx::importTapped(options.model, options.taps, importOptions, context, weights);
+}
+
 /// Model file → `tn`. Everything that Tenon lacks for the model is reported at once, before any
 /// work is done.
 Status Compilation::importModel() {
@@ -132,8 +142,7 @@ Status Compilation::importModel() {
   for (const FixedInput &fixed : options.fixed) {
     importOptions.fixed.push_back({fixed.input, fixed.type, fixed.dims, fixed.bytes});
   }
-  TENON_ASSIGN(onnx::ImportResult imported,
-               onnx::importOnnx(options.model, importOptions, context, weights));
+  TENON_ASSIGN(onnx::ImportResult imported, importFile(importOptions));
   if (!imported.gaps.empty() || !imported.module) {
     return gapReport(options.model, imported.gaps);
   }
@@ -164,10 +173,13 @@ Status Compilation::optimize() {
   DiagnosticText diagnostics(context);
   Status status;
   std::string lastPass = "simplify";
-  opt::OptimizeOptions passes;
+  opt::OptimizeOptions passes{.afterPass = {}, .extraPasses = options.extraPasses};
   passes.afterPass = [&](llvm::StringRef pass, ModuleOp) {
     lastPass = pass.str();
     status = checkNumbers(pass, *module);
+    if (status && options.afterPass) {
+      status = options.afterPass(pass, *module, weights);
+    }
     return success(status.isOk());
   };
   bool ran = !options.optimize || succeeded(opt::optimize(*module, weights, passes));
@@ -215,6 +227,9 @@ Status Compilation::dispatch() {
       return diagnostics.status("dispatch");
     }
     TENON_TRY(checkNumbers("dispatch", *family.module));
+    if (options.afterPass) {
+      TENON_TRY(options.afterPass("dispatch", *family.module, weights));
+    }
     if (options.afterPhase) {
       options.afterPhase(Phase::Dispatch, *family.module);
     }
@@ -369,6 +384,9 @@ Status Compilation::finishModulePhase() {
   if (options.afterPhase && phase < Phase::Dispatch) {
     options.afterPhase(phase, finished);
   }
+  if (options.afterPass && phase < Phase::Dispatch) {
+    TENON_TRY(options.afterPass(nameOf(phase), finished, weights));
+  }
   TENON_TRY(dump.dumpModule(phase, finished, weights));
   if (options.stopAfter != phase || options.output.empty()) {
     return Status::ok();
@@ -431,7 +449,8 @@ Status Compilation::run() {
 /// compiling; so does a dumped phase, whose weights are files that are not stamped.
 bool mayReuseEngine(const CompileOptions &options) {
   return !options.verify && !options.stopAfter && options.dumpPhases.empty() &&
-         !options.afterPhase && !isPhaseDump(options.model);
+         !options.afterPhase && !options.afterPass && options.extraPasses.empty() &&
+         !isPhaseDump(options.model);
 }
 
 /// Leaves what a crash has damaged as it is: destructors rely on what may be broken.
@@ -453,6 +472,7 @@ std::string textBefore(Phase failed, const CompileOptions &options, const Compil
   again.dumpPhases.clear();
   again.verify = false;
   again.afterPhase = nullptr;
+  again.afterPass = nullptr;
   std::unique_ptr<Compilation> compilation = std::make_unique<Compilation>(again, cache, identity);
   bool isWhole = compilation->run().isOk();
   std::string text = isWhole ? compilation->text() : "";

@@ -4,6 +4,7 @@
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/WeightStore.h"
 #include "compiler/opt/ConvertPrecision.h"
+#include "compiler/opt/Passes.h"
 #include "compiler/pipeline/CompileSummary.h"
 #include "engine/CpuLevel.h"
 #include "engine/CudaArch.h"
@@ -75,6 +76,9 @@ struct CompileOptions {
   bool allowTanhGelu = false;
   /// CPU code checks each load and store against its buffers; slow, for finding faults of Tenon.
   bool guard = false;
+  /// Values of an ONNX model that become outputs too, by their names; "*" stands for all that are
+  /// tensors.
+  std::vector<std::string> taps;
   /// Numeric check after every pass against the reference, with seeded inputs.
   bool verify = false;
   std::optional<Phase> stopAfter;
@@ -87,6 +91,12 @@ struct CompileOptions {
   unsigned threads = 2;
   /// Without, the module goes to dispatch as it was imported: slower code of the same meaning.
   bool optimize = true;
+  /// Run after the other passes of `optimize`: so tests plant wrong ones.
+  std::vector<opt::Pass> extraPasses;
+  /// Called with the module after each pass and each phase up to optimize, and with each family's
+  /// before `afterPhase`; an error ends the compilation with that error. May be null.
+  std::function<Status(std::string_view pass, mlir::ModuleOp module, tn::WeightStore &weights)>
+      afterPass;
   /// Called with the module after import, normalize and optimize, and with each family's after
   /// dispatch; may be null. It may change the module: so tests plant faults.
   std::function<void(Phase phase, mlir::ModuleOp module)> afterPhase;

@@ -116,7 +116,7 @@ Model makeModel(uint64_t seed, bool hasRelations) {
   for (int64_t i = sketch.draw.within(2, 8); i > 0; --i) {
     chosen.push_back(&sketch.draw.of(operators()));
   }
-  int64_t made = 0;
+  int64_t made = hasRelations && relate(sketch) ? 1 : 0;
   for (int attempt = 0; made < wanted && attempt < kMostAttempts; ++attempt) {
     const Operator &next = sketch.draw.chance(0.6) ? *sketch.draw.of(chosen) : sketch.draw.of(operators());
     made += next.make(sketch) ? 1 : 0;

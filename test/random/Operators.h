@@ -26,6 +26,9 @@ std::vector<Operator> otherOperators();
 /// All of them.
 const std::vector<Operator> &operators();
 
+/// Adds a node that needs sizes of inputs to be related; false if the importer refuses it.
+bool relate(Sketch &sketch);
+
 struct Missing {
   const char *name;
   const char *reason;

@@ -1,19 +1,16 @@
-// Relies on the reference interpreter for the truth, and on Noise for what rounding may do to it.
+// Relies on tools/debug for the truth and for what rounding may do to it.
 #include "test/random/Oracle.h"
 
 #include "compiler/frontend/onnx/Onnx.h"
 #include "compiler/pipeline/Pipeline.h"
-#include "compiler/reference/Compare.h"
-#include "compiler/reference/Interpreter.h"
-#include "mlir/IR/MLIRContext.h"
-#include "runtime/core/Session.h"
 #include "support/Text.h"
 #include "test/random/Faults.h"
-#include "test/random/Noise.h"
+#include "tools/debug/RunEngine.h"
 #include "tools/tenon/Npy.h"
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 using namespace mlir;
 
@@ -21,9 +18,9 @@ namespace tenon::random {
 namespace {
 
 using reference::Tensor;
-using Tensors = std::vector<Tensor>;
-
-constexpr int kSamples = 24;
+using debug::NamedTensor;
+using debug::Tensors;
+using debug::Truth;
 
 /// What the seed decides beside the model.
 struct Setting {
@@ -61,76 +58,24 @@ std::vector<std::string> inputBytes(const Model &model, uint64_t seed) {
   return inputs;
 }
 
-/// The import with every size a constant, and what it gives for the inputs of the seed.
-class Truth {
-public:
-  Truth() : context(MLIRContext::Threading::DISABLED) {
-    context.loadDialect<tn::TnDialect, func::FuncDialect>();
-    context.getDiagEngine().registerHandler([](Diagnostic &) { return success(); });
+/// The inputs of the seed by their names.
+Result<std::vector<NamedTensor>> drawInputs(const Model &model, uint64_t seed) {
+  std::vector<std::string> drawn = inputBytes(model, seed);
+  std::vector<NamedTensor> inputs;
+  for (auto [port, bytes] : llvm::zip_equal(model.inputs, drawn)) {
+    TENON_ASSIGN(Tensor tensor, Tensor::copy(port.value.type, port.value.sizes, {bytes.data(), bytes.size()}));
+    inputs.push_back({port.value.name, std::move(tensor)});
   }
+  return inputs;
+}
 
-  Status import(const Model &model) {
-    onnx::ImportOptions options;
-    for (const Port &port : model.inputs) {
-      onnx::ShapeOverride shape{.input = port.value.name, .dims = {}};
-      for (int64_t size : port.value.sizes) {
-        shape.dims.push_back({onnx::DimOverride::Kind::Constant, size, size});
-      }
-      options.shapes.push_back(std::move(shape));
-    }
-    TENON_ASSIGN(imported, onnx::importOnnx(std::as_bytes(std::span(model.bytes)), "", options, context, store));
-    return imported.gaps.empty() ? Status::ok() : Status::error(ErrorId::ModelHasGaps, imported.gaps.front().why);
-  }
-
-  Status draw(const Model &model, uint64_t seed) {
-    std::vector<std::string> drawn = inputBytes(model, seed);
-    for (auto [port, bytes] : llvm::zip_equal(model.inputs, drawn)) {
-      TENON_ASSIGN(Tensor tensor, Tensor::copy(port.value.type, port.value.sizes, {bytes.data(), bytes.size()}));
-      inputs.push_back(std::move(tensor));
-    }
-    return Status::ok();
-  }
-
-  func::FuncOp function() { return *imported.module->getOps<func::FuncOp>().begin(); }
-  Result<Tensors> evaluate() {
-    reference::Interpreter interpreter(&store, {.threads = 1});
-    return interpreter.evaluate(function(), inputs);
-  }
-  /// The first difference that rounding does not explain.
-  std::string difference(const Tensors &expected, const Tensors &actual, uint64_t seed) {
-    for (size_t i = 0; i < expected.size(); ++i) {
-      if (reference::compareTensors(expected[i], actual[i]).equal()) {
-        continue;
-      }
-      if (samples.empty()) {
-        samples.push_back(expected);
-        for (int s = 0; s < kSamples; ++s) {
-          Result<Tensors> sample = disturbedResults(function(), store, inputs, seed + s);
-          if (sample) {
-            samples.push_back(std::move(*sample));
-          }
-        }
-      }
-      std::vector<Tensor> column;
-      for (const Tensors &sample : samples) {
-        column.push_back(sample[i]);
-      }
-      std::string text = unexplained(column, actual[i]);
-      if (!text.empty()) {
-        return strCat("output ", i, ": ", text);
-      }
-    }
-    return "";
-  }
-
-  Tensors inputs;
-
-private:
-  MLIRContext context;
-  tn::WeightStore store;
-  onnx::ImportResult imported;
-  std::vector<Tensors> samples;
-};
+Status importTruth(const Model &model, const std::vector<NamedTensor> &inputs, Truth &truth) {
+  return truth.import(
+      [&](const onnx::ImportOptions &options, MLIRContext &context, tn::WeightStore &store) {
+        return onnx::importOnnx(std::as_bytes(std::span(model.bytes)), "", options, context, store);
+      },
+      inputs);
+}
 
 Result<pipeline::CompileSummary> compileModel(const Model &model, const Setting &setting, const OracleOptions &options,
                                               bool &isTouched) {
@@ -171,46 +116,131 @@ Result<pipeline::CompileSummary> compileModel(const Model &model, const Setting 
   return pipeline::compile(compile);
 }
 
-Result<Tensors> run(const Setting &setting, const OracleOptions &options, const Tensors &inputs) {
-  runtime::EngineOptions engineOptions;
-  engineOptions.variant = setting.archs.empty() ? engine::nameOf(setting.levels.front()) : setting.archs.front().name;
-  engineOptions.cacheFolder = "";
-  TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine,
-               runtime::Engine::open(options.scratchFolder + "/model.tenon", engineOptions));
-  runtime::SessionOptions sessionOptions;
-  sessionOptions.threads = setting.threads;
-  TENON_ASSIGN(std::unique_ptr<runtime::Session> session, runtime::Session::create(engine, sessionOptions));
-  std::vector<std::span<const int64_t>> dims;
-  std::vector<runtime::InputBinding> bindings;
-  for (const Tensor &input : inputs) {
-    dims.push_back(std::span(input.dims().data(), input.dims().size()));
-    bindings.push_back({input.bytes(), dims.back()});
+Result<Tensors> run(const Setting &setting, const OracleOptions &options, const std::vector<NamedTensor> &inputs) {
+  std::string variant(setting.archs.empty() ? engine::nameOf(setting.levels.front()) : setting.archs.front().name);
+  TENON_ASSIGN(std::vector<NamedTensor> outputs,
+               debug::runEngine(options.scratchFolder + "/model.tenon", variant, setting.threads, inputs));
+  Tensors tensors;
+  for (NamedTensor &output : outputs) {
+    tensors.push_back(std::move(output.tensor));
   }
-  TENON_TRY(session->prepare(dims));
-  Tensors outputs;
-  std::vector<runtime::OutputBinding> places;
-  for (size_t i = 0; i < engine->plan().outputs.size(); ++i) {
-    std::span<const int64_t> shape = session->outputDims(i);
-    TENON_ASSIGN(Tensor output,
-                 Tensor::create(engine->plan().outputs[i].dtype, ArrayRef(shape.data(), shape.size())));
-    std::memset(output.mutableBytes(), 0x7f, output.byteCount());
-    outputs.push_back(std::move(output));
+  return tensors;
+}
+
+/// The engine on another draw of sizes.
+class OtherSizes {
+public:
+  OtherSizes(const Model &model, uint64_t seed, const Setting &setting, const OracleOptions &options)
+      : model(model), seed(seed), setting(setting), options(options), draw(seed ^ 0x0b5e) {}
+
+  /// What is wrong with one symbol outside of its range, which must be an error.
+  std::string outside();
+  /// The same with all symbols in their ranges: where the import refuses these sizes as constants, the
+  /// engine must refuse them too; else both give the same.
+  std::string inside();
+
+private:
+  using Sizes = std::map<std::string, int64_t>;
+  Result<std::vector<NamedTensor>> inputsFor(const Sizes &symbols);
+  bool isUsed(const Symbol &symbol) const {
+    return llvm::any_of(model.inputs, [&](const Port &port) { return llvm::is_contained(port.value.dims, Dim(symbol.name)); });
   }
-  for (Tensor &output : outputs) {
-    places.push_back({output.mutableBytes(), output.byteCount()});
+
+  const Model &model;
+  uint64_t seed;
+  const Setting &setting;
+  const OracleOptions &options;
+  Draw draw;
+};
+
+/// Larger inputs take too long.
+constexpr int64_t kMostElements = 100000;
+
+/// An error about sizes, as the user would be told.
+bool isSizeError(ErrorId id) {
+  return id == ErrorId::RunInputDim || id == ErrorId::RunInputMismatch || id == ErrorId::RunShapeConstraint;
+}
+
+std::string textOf(const std::map<std::string, int64_t> &symbols) {
+  std::string text;
+  for (const auto &[name, value] : symbols) {
+    text += strCat(text.empty() ? "" : ", ", name, " = ", value);
   }
-  TENON_TRY(session->run(bindings, places));
-  return outputs;
+  return text;
+}
+
+Result<std::vector<NamedTensor>> OtherSizes::inputsFor(const Sizes &symbols) {
+  std::vector<NamedTensor> inputs;
+  for (const Port &port : model.inputs) {
+    std::vector<int64_t> sizes = port.value.sizes;
+    int64_t count = 1;
+    for (auto [size, dim] : llvm::zip_equal(sizes, port.value.dims)) {
+      const std::string *name = std::get_if<std::string>(&dim);
+      size = name && symbols.contains(*name) ? symbols.at(*name) : size;
+      count *= size;
+      if (count > kMostElements) {
+        return Status::error(ErrorId::RunOutOfMemory, "too large for a test");
+      }
+    }
+    std::string bytes = encode(port.value.type, elementsOf(draw, port.value.type, count, port.content));
+    TENON_ASSIGN(Tensor tensor, Tensor::copy(port.value.type, sizes, {bytes.data(), bytes.size()}));
+    inputs.push_back({port.value.name, std::move(tensor)});
+  }
+  return inputs;
+}
+
+std::string OtherSizes::outside() {
+  std::vector<Symbol> used;
+  llvm::copy_if(model.symbols, std::back_inserter(used), [&](const Symbol &symbol) { return isUsed(symbol); });
+  if (used.empty()) {
+    return "";
+  }
+  const Symbol &symbol = draw.of(used);
+  int64_t size = symbol.min > 0 && draw.chance(0.5) ? symbol.min - 1 : symbol.max + 1;
+  Sizes sizes = {{symbol.name, size}};
+  Result<std::vector<NamedTensor>> inputs = inputsFor(sizes);
+  Result<Tensors> actual = inputs ? run(setting, options, *inputs) : inputs.status();
+  bool isRefused = !inputs || (!actual && isSizeError(actual.status().id()));
+  return isRefused ? "" : strCat("with ", textOf(sizes), ", out of range: ", actual ? "results" : actual.status().toString());
+}
+
+std::string OtherSizes::inside() {
+  Sizes sizes;
+  for (const Symbol &symbol : model.symbols) {
+    sizes[symbol.name] = draw.within(symbol.min, std::min(symbol.max, symbol.value + 4));
+  }
+  Result<std::vector<NamedTensor>> inputs = inputsFor(sizes);
+  Truth truth;
+  Status imported = inputs ? importTruth(model, *inputs, truth) : inputs.status();
+  if (!inputs || imported.id() == ErrorId::ModelHasGaps) {
+    return "";
+  }
+  Result<Tensors> actual = run(setting, options, *inputs);
+  std::string what = strCat("with ", textOf(sizes), ": ");
+  if (!imported) {
+    bool isRefused = !actual && isSizeError(actual.status().id());
+    return isRefused ? "" : strCat(what, "import: ", imported.toString(), "; engine: ", actual ? "results" : actual.status().toString());
+  }
+  Result<Tensors> expected = truth.evaluate();
+  if (!expected || !actual) {
+    ErrorId left = expected ? ErrorId::None : expected.status().id();
+    ErrorId right = actual ? ErrorId::None : actual.status().id();
+    return left == right ? "" : strCat(what, "reference: ", expected ? "results" : expected.status().toString(),
+                                       "; engine: ", actual ? "results" : actual.status().toString());
+  }
+  std::string difference = truth.difference(*expected, *actual, seed);
+  return difference.empty() ? "" : what + difference;
 }
 
 Outcome compare(const Model &model, uint64_t seed, const OracleOptions &options, Truth &truth) {
   Setting setting = settingOf(seed, options);
-  Status imported = truth.import(model);
+  Result<std::vector<NamedTensor>> inputs = drawInputs(model, seed);
+  if (!inputs) {
+    return {Verdict::Different, inputs.status().toString()};
+  }
+  Status imported = importTruth(model, *inputs, truth);
   if (!imported) {
     return {Verdict::Refused, imported.toString()};
-  }
-  if (Status drawn = truth.draw(model, seed); !drawn) {
-    return {Verdict::Different, drawn.toString()};
   }
   Result<Tensors> expected = truth.evaluate();
   bool isTouched = options.fault.empty();
@@ -227,7 +257,7 @@ Outcome compare(const Model &model, uint64_t seed, const OracleOptions &options,
   if (!compiled) {
     return different(compiled.status().toString());
   }
-  Result<Tensors> actual = run(setting, options, truth.inputs);
+  Result<Tensors> actual = run(setting, options, *inputs);
   if (!expected || !actual) {
     ErrorId left = expected ? ErrorId::None : expected.status().id();
     ErrorId right = actual ? ErrorId::None : actual.status().id();
@@ -236,8 +266,12 @@ Outcome compare(const Model &model, uint64_t seed, const OracleOptions &options,
                   : different(strCat("reference: ", expected ? "results" : expected.status().toString(),
                                      "; engine: ", actual ? "results" : actual.status().toString()));
   }
-  std::string difference = actual->size() == expected->size() ? truth.difference(*expected, *actual, seed)
-                                                               : std::string("other outputs");
+  std::string difference = truth.difference(*expected, *actual, seed);
+  if (difference.empty() && setting.isSymbolic) {
+    OtherSizes other(model, seed, setting, options);
+    difference = other.outside();
+    difference = difference.empty() ? other.inside() : difference;
+  }
   return difference.empty() ? Outcome{} : different(difference);
 }
 

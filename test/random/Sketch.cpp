@@ -157,6 +157,11 @@ Dim Sketch::dim() {
   return draw.chance(0.02) ? int64_t{0} : kSizes[draw.below(std::size(kSizes))];
 }
 
+Dim Sketch::symbol(int64_t size, int64_t min, int64_t max) {
+  symbols.push_back({.name = "R" + std::to_string(symbols.size()), .value = size, .min = min, .max = max});
+  return symbols.back().name;
+}
+
 int64_t Sketch::sizeOf(const Dim &dim) const {
   if (const int64_t *size = std::get_if<int64_t>(&dim)) {
     return *size;
@@ -253,10 +258,7 @@ std::vector<Dim> Sketch::dimsLike(const Value &value) {
       dims.push_back(dim);
     } else if (hasRelations) {
       // Another symbol that has the size of the expression in this run.
-      Symbol symbol{.name = "R" + std::to_string(symbols.size()), .value = value.sizes[index],
-                    .min = std::min<int64_t>(1, value.sizes[index]), .max = 512};
-      symbols.push_back(symbol);
-      dims.push_back(symbol.name);
+      dims.push_back(symbol(value.sizes[index], std::min<int64_t>(1, value.sizes[index]), 512));
     } else {
       dims.push_back(int64_t{1});
     }

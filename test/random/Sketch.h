@@ -4,7 +4,7 @@
 #pragma once
 
 #include "support/DType.h"
-#include "test/random/Draw.h"
+#include "support/Draw.h"
 #include "test/unit/frontend/ModelBytes.h"
 
 #include <functional>
@@ -82,6 +82,8 @@ public:
   Dim dim();
   std::vector<Dim> shape(int64_t minRank, int64_t maxRank);
   int64_t sizeOf(const Dim &dim) const;
+  /// A symbol of its own, of this size in this run.
+  Dim symbol(int64_t size, int64_t min, int64_t max);
 
   // Operands.
   /// An input, an initializer or a constant node.

@@ -23,6 +23,7 @@ struct CompileFlags {
   CompileRequest request;
   std::vector<std::string> shapes;
   TargetFlags target;
+  std::vector<std::string> taps;
   bool noCache = false;
   bool wantsCubin = false;
   std::string ptxas;
@@ -79,6 +80,9 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
   CompileRequest &request = flags.request;
   TENON_ASSIGN(request.shapes, parseShapeArguments(flags.shapes));
   TENON_TRY(applyTarget(flags.target, request));
+  for (const std::string &tap : flags.taps) {
+    request.taps.push_back(tap == "all" ? "*" : tap);
+  }
   TENON_TRY(isModel(request.model, Takes::Model).takeStatus());
   std::vector<std::string> programs;
   TENON_TRY(applyCubin(flags, programs));
@@ -132,6 +136,10 @@ Action declareCompile(CLI::App &command) {
   command.add_flag(
       "--guard", request.guard,
       "Check every load and store of CPU code against its buffers (slow; to find faults of Tenon)");
+  command
+      .add_option("--tap", flags->taps,
+                  "An inner value of the model that becomes an output too (repeat for more), or all")
+      ->allow_extra_args(false);
   command.add_flag("--verify", request.verify,
                    "Check the numbers against the reference after every pass");
   addChoice(command, "--stop-after", request.stopAfter, phaseNames(),

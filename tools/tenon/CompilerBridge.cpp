@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "support/MappedFile.h"
+#include "tools/tenon/CompileOptionsOf.h"
 #include "tools/tenon/DeclaredFacts.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringExtras.h"
@@ -199,7 +200,7 @@ std::vector<std::string> phaseNames() {
   return names;
 }
 
-Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
+pipeline::CompileOptions compileOptionsOf(const CompileRequest &request) {
   pipeline::CompileOptions options;
   options.model = request.model;
   options.output = request.output;
@@ -222,6 +223,7 @@ Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
   }
   options.verify = request.verify;
   options.guard = request.guard;
+  options.taps = request.taps;
   for (const auto &[name, phase] : kPhases) {
     if (name == request.stopAfter) {
       options.stopAfter = phase;
@@ -237,7 +239,11 @@ Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
       request.progress(nameOfPhase(phase), overallFraction(phase, fraction));
     };
   }
-  return pipeline::compile(options);
+  return options;
+}
+
+Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
+  return pipeline::compile(compileOptionsOf(request));
 }
 
 std::vector<std::string> dataFilesOf(const std::string &model) {

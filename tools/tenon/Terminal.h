@@ -36,6 +36,10 @@ public:
   /// The error with its code, remedy and page: stderr; with --json also as JSON on stdout.
   void printError(const Status &status);
 
+  /// The result is the answer no: it was printed like any other, and the exit code is 1.
+  void fail() { verdictCode = Code::CheckFailed; }
+  Code verdict() const { return verdictCode; }
+
   /// Writes out what is buffered; an error where stdout did not take every result.
   Status finish();
   /// Whether stdout is a pipe that nobody reads any more.
@@ -51,6 +55,7 @@ private:
   bool wantsJson;
   bool isQuiet;
   ProgressStyle style;
+  Code verdictCode = Code::Ok;
   bool lineShown = false;
   int stdoutError = 0; ///< the first errno
   std::string lastText;

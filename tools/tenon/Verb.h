@@ -28,10 +28,12 @@ struct Verb {
 Action declareDoctor(CLI::App &command);
 Action declareInspect(CLI::App &command);
 Action declareCheck(CLI::App &command);
+Action declareCompare(CLI::App &command);
 Action declareCompile(CLI::App &command);
 Action declareRun(CLI::App &command);
 Action declareBench(CLI::App &command);
 Action declareExplain(CLI::App &command);
+Action declareDebug(CLI::App &command);
 Action declareHelp(CLI::App &command);
 
 } // namespace tenon::tool

@@ -40,9 +40,17 @@ constexpr Verb kVerbs[] = {
     {"bench", "latency, throughput, load time and memory",
      "tenon bench model.tenon --threads 2 --batch 8\ntenon bench new.tenon --ab old.tenon",
      declareBench},
+    {"compare", "how far two engines or models are apart, layer by layer",
+     "tenon compare compiled:model.onnx model.onnx --layers\n"
+     "tenon compare fp16.tenon fp32.tenon --inputs x.npz",
+     declareCompare},
     {"explain", "why each piece is as it is: fusion, memory, placement",
      "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon",
      declareExplain},
+    {"debug", "cut a model that fails down to a few nodes, or find the pass that makes it fail",
+     "tenon debug reduce model.onnx -o small.onnx\n"
+     "tenon debug bisect small.onnx --inputs small.npz",
+     declareDebug},
     {"help", "the page of an error, or the flags of a verb", "tenon help TN0301\ntenon help compile",
      declareHelp},
 };
@@ -81,7 +89,8 @@ int finish(const Status &status, Terminal &terminal) {
   if (status.isOk() && !printed.isOk() && !terminal.lostReader()) {
     terminal.printError(printed);
   }
-  return static_cast<int>(status.isOk() ? printed.code() : status.code());
+  Code code = !status.isOk() ? status.code() : !printed.isOk() ? printed.code() : terminal.verdict();
+  return static_cast<int>(code);
 }
 
 /// A parse that did not end in a verb: help, the version, or wrong usage.

@@ -50,3 +50,16 @@ func.func @shared(%x: tensor<6x8xf32>, %y: tensor<6x8xf32>) -> (tensor<2x3x8xf32
   %3 = tn.reshape %2 : (tensor<6x8xf32>) -> tensor<6x2x4xf32>
   return %1, %0, %3 : tensor<2x3x8xf32>, tensor<6x8xf32>, tensor<6x2x4xf32>
 }
+// -----
+// Over a last dim of 0, or of a symbol that may be 0, the rows before and after need not be as many: a
+// product has no others to be computed from.
+// CHECK-LABEL: @no_elements
+module attributes {tn.symbols = [#tn.symbol<"K", 0, 64>, #tn.symbol<"N", 0, 64>]} {
+func.func @no_elements(%x: tensor<8x33x5xf32>, %w: tensor<5x0xf32>) -> tensor<8x0xf32> {
+  // CHECK: %[[P:.*]] = tn.matmul
+  // CHECK: tn.reshape %[[P]]
+  %0 = tn.matmul %x, %w : (tensor<8x33x5xf32>, tensor<5x0xf32>) -> tensor<8x33x0xf32>
+  %1 = tn.reshape %0 : (tensor<8x33x0xf32>) -> tensor<8x0xf32>
+  return %1 : tensor<8x0xf32>
+}
+}

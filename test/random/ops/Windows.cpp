@@ -26,7 +26,24 @@ Value image(Sketch &s, int64_t maxRank) {
   return s.source(x.type, dims);
 }
 
+/// Windows with gaps over several positions, where another gap in one dim often gives as many windows.
+bool dilatedPool(Sketch &s) {
+  std::vector<Dim> dims = {s.dim(), s.draw.within(1, 4), s.draw.within(6, 9), s.draw.within(6, 9)};
+  Value x = s.source(s.draw.of(kPooled), dims);
+  std::vector<int64_t> kernel, strides, dilations;
+  for (int i = 0; i < 2; ++i) {
+    kernel.push_back(s.draw.within(2, 3));
+    strides.push_back(s.draw.within(2, 3));
+    dilations.push_back(s.draw.within(1, 2));
+  }
+  return s.node("MaxPool", {x.name}, 1,
+                {attrInts("kernel_shape", kernel), attrInts("strides", strides), attrInts("dilations", dilations)});
+}
+
 bool pool(Sketch &s, const char *name) {
+  if (std::string_view(name) == "MaxPool" && s.opset >= 10 && s.draw.chance(0.3)) {
+    return dilatedPool(s);
+  }
   Value x = image(s, 5);
   size_t rank = x.sizes.size() - 2;
   std::vector<int64_t> kernel, strides, pads(2 * rank), dilations;

@@ -4,7 +4,7 @@
 
 #include "compiler/reference/Interpreter.h"
 
-namespace tenon::random {
+namespace tenon::debug {
 
 /// The results of `function`, with operands and results of operations that round disturbed at random,
 /// by a few units in the last place of their types.
@@ -14,4 +14,4 @@ Result<std::vector<reference::Tensor>> disturbedResults(mlir::func::FuncOp funct
 /// Where `actual` cannot be explained by `samples`, evaluations of the same model; empty if nowhere.
 std::string unexplained(llvm::ArrayRef<reference::Tensor> samples, const reference::Tensor &actual);
 
-} // namespace tenon::random
+} // namespace tenon::debug

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-namespace tenon::random {
+namespace tenon {
 
 class Draw {
 public:
@@ -36,4 +36,4 @@ private:
   uint64_t state;
 };
 
-} // namespace tenon::random
+} // namespace tenon

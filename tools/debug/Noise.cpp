@@ -1,17 +1,17 @@
 // Relies on operations being pure, so that one can be evaluated on operands of its own.
-#include "test/random/Noise.h"
+#include "tools/debug/Noise.h"
 
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
 #include "support/Text.h"
-#include "test/random/Draw.h"
+#include "support/Draw.h"
 
 #include <cmath>
 #include <limits>
 
 using namespace mlir;
 
-namespace tenon::random {
+namespace tenon::debug {
 namespace {
 
 using reference::Tensor;
@@ -52,6 +52,42 @@ Tensor disturbed(const Tensor &tensor, Draw &draw) {
   return *reference::convert(*copy, tensor.dtype());
 }
 
+/// The largest number of a type.
+double largestOf(DType type) {
+  switch (type) {
+  case DType::F64:
+    return std::numeric_limits<double>::max();
+  case DType::F16:
+    return 65504;
+  default: // BF16 has F32's exponents.
+    return std::numeric_limits<float>::max();
+  }
+}
+
+/// Whether sums of squares of these may overflow: then the order of a sum, or the form of a variance,
+/// decides between a number, infinity and NaN.
+bool mayOverflow(ArrayRef<Tensor> operands) {
+  return llvm::any_of(operands, [](const Tensor &operand) {
+    if (!reference::isFloat(operand.dtype())) {
+      return false;
+    }
+    Result<Tensor> wide = reference::convert(operand, DType::F64);
+    double limit = std::sqrt(largestOf(operand.dtype()));
+    return std::any_of(wide->as<double>(), wide->as<double>() + wide->count(),
+                       [&](double value) { return std::isfinite(value) && std::fabs(value) > limit; });
+  });
+}
+
+/// A tensor that may hold anything: one of the ends in each element.
+Tensor anything(const Tensor &like, Draw &draw) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Result<Tensor> wild = Tensor::create(DType::F64, like.dims());
+  for (int64_t i = 0; i < like.count(); ++i) {
+    wild->as<double>()[i] = draw.one({-kInfinity, 0.0, kInfinity, std::numeric_limits<double>::quiet_NaN()});
+  }
+  return *reference::convert(*wild, like.dtype());
+}
+
 std::vector<double> asDoubles(const Tensor &tensor) {
   std::vector<double> values(tensor.count());
   if (tensor.dtype() == DType::Bool) {
@@ -72,7 +108,8 @@ Result<std::vector<Tensor>> disturbedResults(func::FuncOp function, tn::WeightSt
   reference::Interpreter outer(&weights, {.threads = 1}), inner(&weights, {.threads = 1});
   reference::Hooks hooks;
   hooks.reuse = [&](Operation *op, ArrayRef<Tensor> operands) -> std::optional<std::vector<Tensor>> {
-    if (isExact(op)) {
+    // Of a region each operation comes here by itself.
+    if (isExact(op) || isa<tn::RegionOp>(op)) {
       return std::nullopt;
     }
     std::vector<Tensor> noisy;
@@ -83,8 +120,10 @@ Result<std::vector<Tensor>> disturbedResults(func::FuncOp function, tn::WeightSt
     if (!results) {
       return std::nullopt;
     }
+    bool isSum = !op->hasTrait<tn::TnElementwise>();
+    bool isOpen = isSum && mayOverflow(operands);
     for (Tensor &result : *results) {
-      result = disturbed(result, draw);
+      result = isOpen && reference::isFloat(result.dtype()) ? anything(result, draw) : disturbed(result, draw);
     }
     return std::move(*results);
   };
@@ -123,4 +162,4 @@ std::string unexplained(ArrayRef<Tensor> samples, const Tensor &actual) {
   return "";
 }
 
-} // namespace tenon::random
+} // namespace tenon::debug

@@ -1,0 +1,164 @@
+// `tenon compare A B`: how far two ways to compute a model are apart, output by output or layer by layer.
+
+#include "support/NearestName.h"
+#include "support/Shape.h"
+#include "support/ThreadPool.h"
+#include "tools/debug/Layers.h"
+#include "tools/tenon/FileKind.h"
+#include "tools/tenon/Inputs.h"
+#include "tools/tenon/Npy.h"
+#include "tools/tenon/Options.h"
+#include "tools/tenon/TargetFlags.h"
+#include "tools/tenon/Terminal.h"
+#include "tools/tenon/Verb.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+
+namespace tenon::tool {
+namespace {
+
+using debug::LayerError;
+using debug::LayerReport;
+using debug::Side;
+
+constexpr Range<double> kTolerances = {0, 1e9};
+constexpr std::string_view kCompiled = "compiled:";
+
+struct CompareFlags {
+  std::string a, b;
+  debug::CompareRequest request;
+  InputFlags inputs;
+  TargetFlags target;
+  std::vector<double> relative, absolute; ///< one or none
+};
+
+/// An engine, MODEL for the reference, or compiled:MODEL.
+Result<Side> parseSide(const std::string &text) {
+  bool isCompiled = text.starts_with(kCompiled);
+  std::string path = isCompiled ? text.substr(kCompiled.size()) : text;
+  TENON_ASSIGN(bool model, isModel(path, isCompiled ? Takes::Model : Takes::OnnxOrEngine));
+  return Side{!model ? Side::Kind::Engine : isCompiled ? Side::Kind::Compiled : Side::Kind::Reference, path};
+}
+
+/// Of an engine if there is one, which knows its inputs; else models make their own.
+Status takeInputs(CompareFlags &flags) {
+  for (const Side *side : {&flags.request.a, &flags.request.b}) {
+    if (side->kind == Side::Kind::Engine) {
+      TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, runtime::Engine::open(side->path, {}));
+      TENON_ASSIGN(flags.request.base.inputs, makeInputs(flags.inputs, *engine));
+      return Status::ok();
+    }
+  }
+  for (const std::string &path : inputPaths(flags.inputs)) {
+    TENON_ASSIGN(std::vector<Tensor> arrays,
+                 readNpz(path, [](const std::string &, const NpyHeader &) { return Status::ok(); }));
+    std::move(arrays.begin(), arrays.end(), std::back_inserter(flags.request.base.inputs));
+  }
+  return Status::ok();
+}
+
+bool isBeyond(const LayerError &layer) { return layer.beyond > 0 || !layer.mismatch.empty(); }
+
+const LayerError *firstBeyond(const LayerReport &report) {
+  for (const LayerError &layer : report.layers) {
+    if (isBeyond(layer)) {
+      return &layer;
+    }
+  }
+  return nullptr;
+}
+
+Json describe(const LayerError &layer) {
+  return {{"name", layer.name}, {"node", layer.node}, {"dtype", layer.dtype}, {"dims", layer.dims},
+          {"max_abs", layer.absolute}, {"max_rel", layer.relative}, {"max_ulp", layer.ulps},
+          {"beyond", layer.beyond}, {"mismatch", layer.mismatch}};
+}
+
+std::string lineOf(const LayerError &layer, size_t width) {
+  std::string text = fmt::format("{:<{}}  {:<5} {:<16}", layer.name, width, layer.dtype, formatDims(layer.dims));
+  text += !layer.mismatch.empty()
+              ? "  " + layer.mismatch
+              : fmt::format("  {:>9.3g}  {:>9.3g}  {:>9.3g}", layer.absolute, layer.relative, layer.ulps);
+  return text + (isBeyond(layer) ? "  beyond\n" : "\n");
+}
+
+void report(const CompareFlags &flags, const LayerReport &result, Terminal &terminal) {
+  const LayerError *first = firstBeyond(result);
+  if (first) {
+    terminal.fail();
+  }
+  if (terminal.json()) {
+    Json layers = Json::array();
+    for (const LayerError &layer : result.layers) {
+      layers.push_back(describe(layer));
+    }
+    terminal.printJson("compare", {{"layers", layers},
+                                   {"first_beyond", first ? describe(*first) : Json()},
+                                   {"only_in_a", result.onlyInA},
+                                   {"only_in_b", result.onlyInB},
+                                   {"taps_change_outputs", result.tapsChangeOutputs}});
+    return;
+  }
+  size_t width = 4;
+  for (const LayerError &layer : result.layers) {
+    width = std::max(width, layer.name.size());
+  }
+  std::string text = fmt::format("{:<{}}  {:<5} {:<16}  {:>9}  {:>9}  {:>9}\n", "name", width, "type", "dims", "max abs",
+                                 "max rel", "max ulp");
+  for (const LayerError &layer : result.layers) {
+    text += lineOf(layer, width);
+  }
+  text += first ? fmt::format("first beyond the tolerance: {}{}, {} elements\n", first->name,
+                              first->node.empty() ? "" : " of " + first->node, first->beyond)
+                : fmt::format("all {} tensors are within the tolerance\n", result.layers.size());
+  if (result.tapsChangeOutputs) {
+    text += "the outputs are not bit for bit those without inner values: fusion rounds elsewhere\n";
+  }
+  terminal.print(text);
+  if (flags.request.wantsLayers && (!result.onlyInA.empty() || !result.onlyInB.empty())) {
+    terminal.note(fmt::format("only one of both has {} more; compile engines with --tap all",
+                              result.onlyInA.size() + result.onlyInB.size()));
+  }
+}
+
+Status compare(CompareFlags &flags, Terminal &terminal) {
+  debug::CompareRequest &request = flags.request;
+  TENON_ASSIGN(request.a, parseSide(flags.a));
+  TENON_ASSIGN(request.b, parseSide(flags.b));
+  TENON_ASSIGN(request.base.compile.shapes, parseShapeArguments(flags.inputs.shapes));
+  TENON_TRY(applyTarget(flags.target, request.base.compile));
+  TENON_TRY(takeInputs(flags));
+  request.base.seed = flags.inputs.seed;
+  if (!flags.relative.empty()) {
+    request.relative = flags.relative.front();
+  }
+  if (!flags.absolute.empty()) {
+    request.absolute = flags.absolute.front();
+  }
+  TENON_ASSIGN(LayerReport result, debug::compareLayers(request));
+  report(flags, result, terminal);
+  return Status::ok();
+}
+
+} // namespace
+
+Action declareCompare(CLI::App &command) {
+  std::shared_ptr<CompareFlags> flags = std::make_shared<CompareFlags>();
+  flags->request.base.compile.threads = usableCpus();
+  command.add_option("A", flags->a, "An engine, a model (ONNX) by the reference, or compiled:MODEL")->required();
+  command.add_option("B", flags->b, "The same; what A is measured against")->required();
+  command.add_flag("--layers", flags->request.wantsLayers,
+                   "Inner values of models too; of an engine those that compile --tap gave it");
+  addNumbers(command, "--rtol", kTolerances, flags->relative, "Relative tolerance; that of the type by default");
+  addNumbers(command, "--atol", kTolerances, flags->absolute, "Absolute tolerance; that of the type by default");
+  declareFileFlags(command, flags->inputs);
+  declareSeededFlags(command, flags->inputs);
+  declareTargetFlags(command, flags->target);
+  declareThreadsFlag(command, flags->request.base.compile.threads, "Threads; all usable CPUs by default");
+  return [flags](Terminal &terminal) { return compare(*flags, terminal); };
+}
+
+} // namespace tenon::tool
