@@ -8,8 +8,6 @@
 #include "runtime/library/cudnn/Cudnn.h"
 #include "support/Text.h"
 
-#include <algorithm>
-
 namespace tenon::library {
 namespace {
 
@@ -23,7 +21,11 @@ public:
 
 /// Whether some size in `places` is 0.
 bool isEmpty(std::span<const int64_t> sizes, std::initializer_list<size_t> places) {
-  return std::ranges::any_of(places, [&](size_t place) { return sizes[place] == 0; });
+  bool isAny = false;
+  for (size_t place : places) {
+    isAny |= sizes[place] == 0;
+  }
+  return isAny;
 }
 
 class LazyHandles final : public Handles {

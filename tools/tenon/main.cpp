@@ -42,7 +42,7 @@ constexpr Verb kVerbs[] = {
      declareBench},
     {"compare", "how far two engines or models are apart, layer by layer",
      "tenon compare compiled:model.onnx model.onnx --layers\n"
-     "tenon compare fp16.tenon fp32.tenon --inputs x.npz",
+     "tenon compare new.tenon old.tenon --inputs x.npz",
      declareCompare},
     {"explain", "why each piece is as it is: fusion, memory, placement",
      "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon",

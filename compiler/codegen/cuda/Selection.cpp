@@ -3,8 +3,10 @@
 #include "compiler/codegen/cuda/Selection.h"
 
 #include "compiler/codegen/common/Ranked.h"
+#include "compiler/codegen/common/ScalarBody.h"
 #include "compiler/codegen/cuda/Strategies.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 
@@ -26,7 +28,7 @@ namespace {
 
 using Values = ThreadBuilder::Values;
 
-/// None where an operand is computed in the region, or a result does not leave it.
+/// None where an operand is computed in the region. Results that do not leave it get temporaries.
 std::optional<Ports> portsOf(RegionBuilder &region, Operation *op) {
   Ports ports;
   for (Value operand : op->getOperands()) {
@@ -40,12 +42,15 @@ std::optional<Ports> portsOf(RegionBuilder &region, Operation *op) {
   OperandRange outputs = op->getBlock()->getTerminator()->getOperands();
   for (Value result : op->getResults()) {
     auto found = llvm::find(outputs, result);
-    if (found == outputs.end()) {
-      return std::nullopt;
+    if (found != outputs.end()) {
+      ports.buffers.push_back(region.output(found - outputs.begin()));
+      continue;
     }
-    ports.buffers.push_back(region.output(found - outputs.begin()));
+    AffineExpr count = tn::elementCount(op->getContext(), tn::getDims(result.getType()));
+    int64_t bytes = byteSize(storageType(getElementTypeOrSelf(result)));
+    ports.buffers.push_back(region.addTemporary(count * bytes));
   }
-  return outputs.size() == op->getNumResults() ? std::optional(ports) : std::nullopt;
+  return ports;
 }
 
 /// The places of the true elements in order, then zeros, and how many are true: each thread looks

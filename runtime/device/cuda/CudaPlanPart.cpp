@@ -16,8 +16,6 @@ using engine::InstructionKind;
 namespace {
 
 constexpr int64_t kMostBlocks = INT32_MAX;
-/// Prepared calls that are kept for sizes which may come again.
-constexpr size_t kRecentCalls = 256;
 
 DevicePointer toDevice(const void *pointer) { return reinterpret_cast<DevicePointer>(pointer); }
 
@@ -268,10 +266,7 @@ void CudaExecutor::PlanPart::take(const BoundStep &step, std::shared_ptr<library
   uint64_t unit = kDeviceAlignment;
   uint64_t bytes = (plan->workspaceBytes() + unit - 1) / unit * unit;
   workspaceBytes = std::max(workspaceBytes, bytes);
-  recent.push_back(plan);
-  if (recent.size() > kRecentCalls) {
-    recent.pop_front();
-  }
+  recent[prepared++ % kRecentCalls] = plan;
   calls[step.instruction] = std::move(plan);
 }
 

@@ -5,7 +5,7 @@
 
 #include "runtime/device/cuda/CudaExecutor.h"
 
-#include <deque>
+#include <array>
 #include <set>
 
 namespace tenon::runtime::cuda {
@@ -14,6 +14,9 @@ namespace tenon::runtime::cuda {
 inline constexpr uintptr_t kPortAlignment = 16;
 /// Most that a library call may ask for.
 inline constexpr uint64_t kWorkspaceBytes = uint64_t(32) << 20;
+
+/// Prepared calls that are kept for sizes which may come again.
+inline constexpr size_t kRecentCalls = 256;
 
 struct CudaExecutor::PlanPart : DevicePart, StepRunner {
   PlanPart(CudaExecutor &owner, BoundPlan &plan, std::vector<BranchSection> branches);
@@ -48,8 +51,9 @@ struct CudaExecutor::PlanPart : DevicePart, StepRunner {
   /// By map: what it was encoded from.
   std::vector<std::pair<BoundMap, void *>> mapped;
   std::map<uint32_t, std::shared_ptr<library::Plan>> calls; ///< by instruction
-  /// The last of those prepared: data may decide a size again.
-  std::deque<std::shared_ptr<library::Plan>> recent;
+  /// The last of those prepared, round and round: data may decide a size again.
+  std::array<std::shared_ptr<library::Plan>, kRecentCalls> recent;
+  size_t prepared = 0;
   /// Calls that may run at once have workspaces of their own.
   std::set<uint32_t> sideInstructions;
   uint64_t workspaceBytes = 0; ///< of each of the two
