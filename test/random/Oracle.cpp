@@ -5,6 +5,7 @@
 #include "compiler/pipeline/Pipeline.h"
 #include "support/Text.h"
 #include "test/random/Faults.h"
+#include "tools/debug/Judge.h"
 #include "tools/debug/RunEngine.h"
 #include "tools/tenon/Npy.h"
 
@@ -306,10 +307,35 @@ Outcome checkModel(const Model &model, uint64_t seed, const OracleOptions &optio
       outcome.verdict = Verdict::Untouched;
     }
   }
-  if (outcome.verdict == Verdict::Different && !options.dumpFolder.empty()) {
+  bool isDumped = outcome.verdict == Verdict::Different || (outcome.verdict == Verdict::Same && options.dumpsAll);
+  if (isDumped && !options.dumpFolder.empty()) {
     dumpModel(model, seed, outcome.text, options.dumpFolder);
   }
   return outcome;
+}
+
+Outcome checkPeer(const Model &model, uint64_t seed, const std::string &folder) {
+  std::string path = strCat(folder, '/', seed, "/peer.npz");
+  if (!std::filesystem::exists(path)) {
+    return {Verdict::Refused, "the peer gave nothing"};
+  }
+  Result<std::vector<tool::Tensor>> arrays =
+      tool::readNpz(path, [](const std::string &, const tool::NpyHeader &) { return Status::ok(); });
+  Result<std::vector<NamedTensor>> peer = arrays ? debug::fromArrays(*arrays) : arrays.status();
+  Result<std::vector<NamedTensor>> inputs = drawInputs(model, seed);
+  Truth truth;
+  Status imported = inputs ? importTruth(model, *inputs, truth) : inputs.status();
+  if (!peer || !imported) {
+    return {Verdict::Different, peer ? imported.toString() : peer.status().toString()};
+  }
+  Result<Tensors> expected = truth.evaluate();
+  Result<Tensors> actual = debug::inOrder(*peer, truth.names());
+  if (!expected || !actual) {
+    return {Verdict::Different, strCat("reference: ", expected ? "results" : expected.status().toString(),
+                                       "; peer: ", actual ? "results" : actual.status().toString())};
+  }
+  std::string difference = truth.difference(*expected, *actual, seed);
+  return difference.empty() ? Outcome{} : Outcome{Verdict::Different, difference};
 }
 
 } // namespace tenon::random
