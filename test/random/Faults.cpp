@@ -2,11 +2,11 @@
 // the verifier: a change that it refuses is taken back, since no such fault gets far.
 #include "test/random/Faults.h"
 
-#include "compiler/graph/Constraints.h"
 #include "compiler/graph/Shape.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Verifier.h"
+#include "test/random/SizeFaults.h"
 
 using namespace mlir;
 
@@ -336,49 +336,6 @@ std::vector<Fault> makeFaults() {
   return faults;
 }
 
-/// Leaves out constraints of one kind, and what they did to the ranges of symbols. Equal and divisible are
-/// not among them: such symbols are replaced in the types of the inputs, which are checked by themselves.
-bool forget(ModuleOp module, tn::ConstraintKind kind) {
-  SmallVector<tn::Constraint> constraints = tn::constraintsOf(module);
-  size_t before = constraints.size();
-  tn::SymbolList symbols(module);
-  llvm::erase_if(constraints, [&](const tn::Constraint &constraint) {
-    for (auto [index, symbol] : llvm::enumerate(symbols.symbols())) {
-      if (kind == tn::ConstraintKind::at_least && constraint.kind == kind && constraint.left.isFunctionOfSymbol(index)) {
-        symbols.setRange(index, std::min<int64_t>(symbol.min, 1), symbol.max);
-      }
-    }
-    return constraint.kind == kind;
-  });
-  symbols.store(module);
-  module->removeAttr("tn.constraints");
-  tn::storeConstraints(module, constraints);
-  return constraints.size() < before;
-}
-
-/// Every symbol gets a wider range than was declared.
-bool widen(ModuleOp module, int64_t below, int64_t above) {
-  tn::SymbolList symbols(module);
-  for (auto [index, symbol] : llvm::enumerate(symbols.symbols())) {
-    symbols.setRange(index, std::max<int64_t>(symbol.min - below, 0), symbol.max + above);
-  }
-  symbols.store(module);
-  return !symbols.symbols().empty();
-}
-
-/// Faults of what the engine must check: it then takes sizes for which it has no right result.
-struct UncheckedSizes {
-  std::string name;
-  std::function<bool(ModuleOp)> change;
-};
-
-const std::vector<UncheckedSizes> kUnchecked = {
-    {"constraint-equal-or-one", [](ModuleOp module) { return forget(module, tn::ConstraintKind::equal_or_one); }},
-    {"constraint-at-least", [](ModuleOp module) { return forget(module, tn::ConstraintKind::at_least); }},
-    {"range-least", [](ModuleOp module) { return widen(module, 1, 0); }},
-    {"range-most", [](ModuleOp module) { return widen(module, 0, 1); }},
-};
-
 const std::vector<Fault> &faultList() {
   static const std::vector<Fault> list = makeFaults();
   return list;
@@ -391,19 +348,12 @@ std::vector<std::string> faultNames() {
   for (const Fault &fault : faultList()) {
     names.push_back(fault.name);
   }
-  for (const UncheckedSizes &fault : kUnchecked) {
-    names.push_back(fault.name);
-  }
+  llvm::append_range(names, sizeFaultNames());
   return names;
 }
 
 bool plantFault(const std::string &name, Phase phase, ModuleOp module) {
-  bool isPlanted = false;
-  for (const UncheckedSizes &fault : kUnchecked) {
-    if (fault.name == name && phase == Phase::Import) {
-      isPlanted = fault.change(module);
-    }
-  }
+  bool isPlanted = phase == Phase::Import && plantSizeFault(name, module);
   for (const Fault &fault : faultList()) {
     if (fault.name != name || fault.phase != phase) {
       continue;

@@ -64,18 +64,20 @@ int proveDetection(const Flags &flags) {
 /// The results of another runtime, which a script has put beside the dumped models.
 int checkPeers(const Flags &flags) {
   uint64_t same = 0, refused = 0, different = 0;
-  for (uint64_t seed = flags.campaign.seed; seed < flags.campaign.seed + flags.campaign.count; ++seed) {
+  for (uint64_t seed = flags.campaign.seed; seed < flags.campaign.seed + flags.campaign.count;
+       ++seed) {
     Model model = makeModel(seed, flags.campaign.hasRelations);
     Outcome outcome = checkPeer(model, seed, flags.peer);
     same += outcome.verdict == Verdict::Same;
     refused += outcome.verdict == Verdict::Refused;
     if (outcome.verdict == Verdict::Different) {
       ++different;
-      fmt::print("DIFFERENT seed {} ({}): {}\n", seed, fmt::join(model.operators, " "), outcome.text);
+      fmt::print("DIFFERENT seed {} ({}): {}\n", seed, fmt::join(model.operators, " "),
+                 outcome.text);
     }
   }
-  fmt::print("seed {}: {} the same as the peer's, {} without its answer, {} different\n", flags.campaign.seed, same, refused,
-             different);
+  fmt::print("seed {}: {} the same as the peer's, {} without its answer, {} different\n",
+             flags.campaign.seed, same, refused, different);
   return different == 0 ? 0 : 1;
 }
 
@@ -92,7 +94,8 @@ int main(int argc, char **argv) {
   app.add_option("--dump", campaign.oracle.dumpFolder, "Gets model, inputs and difference of each model that differs");
   app.add_flag("--dump-all", campaign.oracle.dumpsAll, "Dump models that do not differ too");
   app.add_option("--peer", flags.peer,
-                 "Compare the peer.npz beside the dumped models of this folder with the reference, and nothing else");
+                 "Compare the peer.npz beside the dumped models of this folder with the reference, "
+                 "and nothing else");
   app.add_option("--target", flags.target, "cpu:avx2 or cuda:sm_90; every CPU level of this machine by default");
   app.add_flag("--relations", campaign.hasRelations, "Sizes of inputs that depend on each other in ways that no name says");
   app.add_flag("--operators", flags.listsOperators, "How many nodes of each operator there were");

@@ -38,8 +38,8 @@ void dumpModel(const Model &model, uint64_t seed, const std::string &text, const
 /// The model of this seed; the seed also decides level, threads and options.
 Outcome checkModel(const Model &model, uint64_t seed, const OracleOptions &options);
 
-/// What another runtime gave for the dumped inputs of this seed (`peer.npz`, an array for each output)
-/// against the reference. Refused where it gave nothing.
+/// What another runtime gave for the dumped inputs of this seed (`peer.npz`, an array for each
+/// output) against the reference. Refused where it gave nothing.
 Outcome checkPeer(const Model &model, uint64_t seed, const std::string &folder);
 
 } // namespace tenon::random

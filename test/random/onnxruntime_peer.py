@@ -36,7 +36,8 @@ def answer(folder):
         np.savez(folder / "peer.npz", **dict(zip(names, results)))
         return None
     except Exception as error:  # ONNX Runtime has a class for each of its codes, and NumPy for a type it lacks.
-        return re.sub(r"\s+", " ", str(error))[:80] or type(error).__name__
+        text = re.sub(r"Load model from \S+ failed:", "", re.sub(r"\s+", " ", str(error)))
+        return re.sub(r"\(v\d+\)|\(n_v\d+\)", "", text)[:120] or type(error).__name__
 
 
 def explained(path):

@@ -37,7 +37,8 @@ bool takenOff(Sketch &s) {
   int64_t size = s.draw.within(4, 9);
   if (s.opset >= 11 && s.draw.chance(0.5)) {
     Value x = s.source(DType::F32, {around(s, size), s.draw.within(1, 3)});
-    return s.node("Pad", {x.name, s.integers({-s.draw.within(1, 3), 0, 0, s.draw.within(0, 2)}).name});
+    return s.node("Pad",
+                  {x.name, s.integers({-s.draw.within(1, 3), 0, 0, s.draw.within(0, 2)}).name});
   }
   Value x = s.source(DType::F32, {s.dim(), s.draw.within(1, 3), around(s, size)});
   return s.node("MaxPool", {x.name}, 1, {attrInts("kernel_shape", {s.draw.within(2, 4)})});

@@ -85,8 +85,8 @@ Value power(NodeContext &c, Value x, double exponent) {
   return c.make<tn::PowOp>(x, c.scalarLike(exponent, x));
 }
 
-/// The padding with which windows that reach beyond the data in ceil_mode lie inside of it, so that they
-/// count whole: a mean leaves out of its count what lies beyond. False after a failure.
+/// The padding with which windows that reach beyond the data in ceil_mode lie inside of it, so that
+/// they count whole: a mean leaves out of its count what lies beyond. False after a failure.
 bool padToCeil(NodeContext &c, Windows &w) {
   size_t rank = w.kernel.size();
   tn::Dims dims = c.dims(0);
@@ -100,12 +100,14 @@ bool padToCeil(NodeContext &c, Windows &w) {
     }
     std::optional<int64_t> size = tn::constantDim(dims[d + 2]);
     if (!size) {
-      c.gap("how many of its windows start inside of the data depends on a size", "declare it with --shape");
+      c.gap("how many of its windows start inside of the data depends on a size",
+            "declare it with --shape");
       return false;
     }
     int64_t least = *size + w.pads[d];
-    int64_t last = std::min(llvm::divideCeilSigned(std::max<int64_t>(least + end - extent, 0), w.strides[d]),
-                            llvm::divideFloorSigned(least - 1, w.strides[d]));
+    int64_t last =
+        std::min(llvm::divideCeilSigned(std::max<int64_t>(least + end - extent, 0), w.strides[d]),
+                 llvm::divideFloorSigned(least - 1, w.strides[d]));
     end = std::max<int64_t>(last * w.strides[d] + extent - least, 0);
   }
   return true;
