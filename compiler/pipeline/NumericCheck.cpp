@@ -96,7 +96,9 @@ Result<Tensor> seededTensor(DType dtype, llvm::ArrayRef<int64_t> dims, uint64_t 
   };
   constexpr double kHalf = 1 << 23;
   TENON_ASSIGN(Tensor tensor, Tensor::create(dtype, dims));
-  TENON_ASSIGN(Tensor reals, Tensor::create(DType::F64, reference::isFloat(dtype) ? dims : llvm::ArrayRef<int64_t>(0)));
+  TENON_ASSIGN(
+      Tensor reals,
+      Tensor::create(DType::F64, reference::isFloat(dtype) ? dims : llvm::ArrayRef<int64_t>(0)));
   for (int64_t i = 0; i < tensor.count(); ++i) {
     double unit = (static_cast<double>(next()) - kHalf) / kHalf;
     if (reference::isFloat(dtype)) {
@@ -160,8 +162,7 @@ Result<std::vector<Tensor>> seededInputs(ModuleOp module, uint64_t seed) {
     if (!dtype) {
       return Status::error(ErrorId::InternalError, "an input has a type the reference cannot hold");
     }
-    TENON_ASSIGN(Tensor tensor,
-                 seededTensor(*dtype, dims, inputs.size() + 1 + seed * kSeedStride));
+    TENON_ASSIGN(Tensor tensor, seededTensor(*dtype, dims, inputs.size() + 1 + seed * kSeedStride));
     inputs.push_back(std::move(tensor));
   }
   return inputs;

@@ -1,5 +1,6 @@
-// The faults of the program `tenon_faulty`, which is the tool but for them. TENON_PLANTED names one: of
-// test/random/Faults.cpp, or of those below. Relies on nothing but tests running that program.
+// The faults of the program `tenon_faulty`, which is the tool but for them. TENON_PLANTED names
+// one: of test/random/Faults.cpp, or of those below. Relies on nothing but tests running that
+// program.
 #include "tools/debug/Planted.h"
 
 #include "compiler/graph/Tn.h"
@@ -42,7 +43,8 @@ LogicalResult invalid(ModuleOp module, tn::WeightStore &) {
   return success();
 }
 
-constexpr opt::Pass kWrongPasses[] = {{"wrong-pattern", wrongPattern}, {"crash", crash}, {"invalid", invalid}};
+constexpr opt::Pass kWrongPasses[] = {
+    {"wrong-pattern", wrongPattern}, {"crash", crash}, {"invalid", invalid}};
 
 } // namespace
 

@@ -2,11 +2,11 @@
 // the verifier: a change that it refuses is taken back, since no such fault gets far.
 #include "test/random/Faults.h"
 
-#include "compiler/graph/Constraints.h"
 #include "compiler/graph/Shape.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Verifier.h"
+#include "test/random/SizeFaults.h"
 
 using namespace mlir;
 
@@ -336,26 +336,6 @@ std::vector<Fault> makeFaults() {
   return faults;
 }
 
-/// Faults that leave constraints out: the engine then takes sizes for which the model has no result.
-struct ForgottenConstraint {
-  std::string name;
-  tn::ConstraintKind kind;
-};
-
-const ForgottenConstraint kForgotten[] = {{"constraint-equal", tn::ConstraintKind::equal},
-                                          {"constraint-equal-or-one", tn::ConstraintKind::equal_or_one},
-                                          {"constraint-divisible", tn::ConstraintKind::divisible},
-                                          {"constraint-at-least", tn::ConstraintKind::at_least}};
-
-bool forget(ModuleOp module, tn::ConstraintKind kind) {
-  SmallVector<tn::Constraint> constraints = tn::constraintsOf(module);
-  size_t before = constraints.size();
-  llvm::erase_if(constraints, [&](const tn::Constraint &constraint) { return constraint.kind == kind; });
-  module->removeAttr("tn.constraints");
-  tn::storeConstraints(module, constraints);
-  return constraints.size() < before;
-}
-
 const std::vector<Fault> &faultList() {
   static const std::vector<Fault> list = makeFaults();
   return list;
@@ -368,19 +348,12 @@ std::vector<std::string> faultNames() {
   for (const Fault &fault : faultList()) {
     names.push_back(fault.name);
   }
-  for (const ForgottenConstraint &fault : kForgotten) {
-    names.push_back(fault.name);
-  }
+  llvm::append_range(names, sizeFaultNames());
   return names;
 }
 
 bool plantFault(const std::string &name, Phase phase, ModuleOp module) {
-  bool isPlanted = false;
-  for (const ForgottenConstraint &fault : kForgotten) {
-    if (fault.name == name && phase == Phase::Import) {
-      isPlanted = forget(module, fault.kind);
-    }
-  }
+  bool isPlanted = phase == Phase::Import && plantSizeFault(name, module);
   for (const Fault &fault : faultList()) {
     if (fault.name != name || fault.phase != phase) {
       continue;

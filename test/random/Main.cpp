@@ -4,10 +4,12 @@
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "test/random/Campaign.h"
 #include "test/random/FaultNames.h"
+#include "test/random/Operators.h"
 #include "tools/tenon/Target.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <unistd.h>
 
@@ -22,6 +24,7 @@ struct Flags {
   CampaignOptions campaign;
   std::string target;
   std::string faults;
+  std::string peer;
   bool hasSeed = false;
   bool listsOperators = false;
 };
@@ -58,6 +61,26 @@ int proveDetection(const Flags &flags) {
   return total > 0 && caught * 100 >= total * 98 ? 0 : 1;
 }
 
+/// The results of another runtime, which a script has put beside the dumped models.
+int checkPeers(const Flags &flags) {
+  uint64_t same = 0, refused = 0, different = 0;
+  for (uint64_t seed = flags.campaign.seed; seed < flags.campaign.seed + flags.campaign.count;
+       ++seed) {
+    Model model = makeModel(seed, flags.campaign.hasRelations);
+    Outcome outcome = checkPeer(model, seed, flags.peer);
+    same += outcome.verdict == Verdict::Same;
+    refused += outcome.verdict == Verdict::Refused;
+    if (outcome.verdict == Verdict::Different) {
+      ++different;
+      fmt::print("DIFFERENT seed {} ({}): {}\n", seed, fmt::join(model.operators, " "),
+                 outcome.text);
+    }
+  }
+  fmt::print("seed {}: {} the same as the peer's, {} without its answer, {} different\n",
+             flags.campaign.seed, same, refused, different);
+  return different == 0 ? 0 : 1;
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -69,6 +92,10 @@ int main(int argc, char **argv) {
   app.add_option("--seconds", campaign.seconds, "End after so many seconds");
   app.add_option("--jobs", campaign.jobs, "Models at a time");
   app.add_option("--dump", campaign.oracle.dumpFolder, "Gets model, inputs and difference of each model that differs");
+  app.add_flag("--dump-all", campaign.oracle.dumpsAll, "Dump models that do not differ too");
+  app.add_option("--peer", flags.peer,
+                 "Compare the peer.npz beside the dumped models of this folder with the reference, "
+                 "and nothing else");
   app.add_option("--target", flags.target, "cpu:avx2 or cuda:sm_90; every CPU level of this machine by default");
   app.add_flag("--relations", campaign.hasRelations, "Sizes of inputs that depend on each other in ways that no name says");
   app.add_flag("--operators", flags.listsOperators, "How many nodes of each operator there were");
@@ -96,6 +123,9 @@ int main(int argc, char **argv) {
     }
   }
   fmt::print("seed {}\n", campaign.seed);
+  if (!flags.peer.empty()) {
+    return checkPeers(flags);
+  }
   if (!flags.faults.empty()) {
     return proveDetection(flags);
   }

@@ -5,6 +5,7 @@
 #include "compiler/pipeline/Pipeline.h"
 #include "support/Text.h"
 #include "test/random/Faults.h"
+#include "tools/debug/Judge.h"
 #include "tools/debug/RunEngine.h"
 #include "tools/tenon/Npy.h"
 
@@ -17,10 +18,10 @@ using namespace mlir;
 namespace tenon::random {
 namespace {
 
-using reference::Tensor;
 using debug::NamedTensor;
 using debug::Tensors;
 using debug::Truth;
+using reference::Tensor;
 
 /// What the seed decides beside the model.
 struct Setting {
@@ -63,7 +64,8 @@ Result<std::vector<NamedTensor>> drawInputs(const Model &model, uint64_t seed) {
   std::vector<std::string> drawn = inputBytes(model, seed);
   std::vector<NamedTensor> inputs;
   for (auto [port, bytes] : llvm::zip_equal(model.inputs, drawn)) {
-    TENON_ASSIGN(Tensor tensor, Tensor::copy(port.value.type, port.value.sizes, {bytes.data(), bytes.size()}));
+    TENON_ASSIGN(Tensor tensor,
+                 Tensor::copy(port.value.type, port.value.sizes, {bytes.data(), bytes.size()}));
     inputs.push_back({port.value.name, std::move(tensor)});
   }
   return inputs;
@@ -116,10 +118,13 @@ Result<pipeline::CompileSummary> compileModel(const Model &model, const Setting 
   return pipeline::compile(compile);
 }
 
-Result<Tensors> run(const Setting &setting, const OracleOptions &options, const std::vector<NamedTensor> &inputs) {
-  std::string variant(setting.archs.empty() ? engine::nameOf(setting.levels.front()) : setting.archs.front().name);
-  TENON_ASSIGN(std::vector<NamedTensor> outputs,
-               debug::runEngine(options.scratchFolder + "/model.tenon", variant, setting.threads, inputs));
+Result<Tensors> run(const Setting &setting, const OracleOptions &options,
+                    const std::vector<NamedTensor> &inputs) {
+  std::string variant(setting.archs.empty() ? engine::nameOf(setting.levels.front())
+                                            : setting.archs.front().name);
+  TENON_ASSIGN(
+      std::vector<NamedTensor> outputs,
+      debug::runEngine(options.scratchFolder + "/model.tenon", variant, setting.threads, inputs));
   Tensors tensors;
   for (NamedTensor &output : outputs) {
     tensors.push_back(std::move(output.tensor));
@@ -130,20 +135,24 @@ Result<Tensors> run(const Setting &setting, const OracleOptions &options, const 
 /// The engine on another draw of sizes.
 class OtherSizes {
 public:
-  OtherSizes(const Model &model, uint64_t seed, const Setting &setting, const OracleOptions &options)
+  OtherSizes(const Model &model, uint64_t seed, const Setting &setting,
+             const OracleOptions &options)
       : model(model), seed(seed), setting(setting), options(options), draw(seed ^ 0x0b5e) {}
 
   /// What is wrong with one symbol outside of its range, which must be an error.
   std::string outside();
-  /// The same with all symbols in their ranges: where the import refuses these sizes as constants, the
-  /// engine must refuse them too; else both give the same.
+  /// The same with all symbols in their ranges: where the import refuses these sizes as constants,
+  /// the engine must refuse them too; else both give the same, or the engine says which constraint
+  /// it has.
   std::string inside();
 
 private:
   using Sizes = std::map<std::string, int64_t>;
   Result<std::vector<NamedTensor>> inputsFor(const Sizes &symbols);
   bool isUsed(const Symbol &symbol) const {
-    return llvm::any_of(model.inputs, [&](const Port &port) { return llvm::is_contained(port.value.dims, Dim(symbol.name)); });
+    return llvm::any_of(model.inputs, [&](const Port &port) {
+      return llvm::is_contained(port.value.dims, Dim(symbol.name));
+    });
   }
 
   const Model &model;
@@ -158,7 +167,8 @@ constexpr int64_t kMostElements = 100000;
 
 /// An error about sizes, as the user would be told.
 bool isSizeError(ErrorId id) {
-  return id == ErrorId::RunInputDim || id == ErrorId::RunInputMismatch || id == ErrorId::RunShapeConstraint;
+  return id == ErrorId::RunInputDim || id == ErrorId::RunInputMismatch ||
+         id == ErrorId::RunShapeConstraint;
 }
 
 std::string textOf(const std::map<std::string, int64_t> &symbols) {
@@ -182,7 +192,8 @@ Result<std::vector<NamedTensor>> OtherSizes::inputsFor(const Sizes &symbols) {
         return Status::error(ErrorId::RunOutOfMemory, "too large for a test");
       }
     }
-    std::string bytes = encode(port.value.type, elementsOf(draw, port.value.type, count, port.content));
+    std::string bytes =
+        encode(port.value.type, elementsOf(draw, port.value.type, count, port.content));
     TENON_ASSIGN(Tensor tensor, Tensor::copy(port.value.type, sizes, {bytes.data(), bytes.size()}));
     inputs.push_back({port.value.name, std::move(tensor)});
   }
@@ -191,7 +202,8 @@ Result<std::vector<NamedTensor>> OtherSizes::inputsFor(const Sizes &symbols) {
 
 std::string OtherSizes::outside() {
   std::vector<Symbol> used;
-  llvm::copy_if(model.symbols, std::back_inserter(used), [&](const Symbol &symbol) { return isUsed(symbol); });
+  llvm::copy_if(model.symbols, std::back_inserter(used),
+                [&](const Symbol &symbol) { return isUsed(symbol); });
   if (used.empty()) {
     return "";
   }
@@ -201,7 +213,9 @@ std::string OtherSizes::outside() {
   Result<std::vector<NamedTensor>> inputs = inputsFor(sizes);
   Result<Tensors> actual = inputs ? run(setting, options, *inputs) : inputs.status();
   bool isRefused = !inputs || (!actual && isSizeError(actual.status().id()));
-  return isRefused ? "" : strCat("with ", textOf(sizes), ", out of range: ", actual ? "results" : actual.status().toString());
+  return isRefused ? ""
+                   : strCat("with ", textOf(sizes),
+                            ", out of range: ", actual ? "results" : actual.status().toString());
 }
 
 std::string OtherSizes::inside() {
@@ -219,14 +233,18 @@ std::string OtherSizes::inside() {
   std::string what = strCat("with ", textOf(sizes), ": ");
   if (!imported) {
     bool isRefused = !actual && isSizeError(actual.status().id());
-    return isRefused ? "" : strCat(what, "import: ", imported.toString(), "; engine: ", actual ? "results" : actual.status().toString());
+    return isRefused ? ""
+                     : strCat(what, "import: ", imported.toString(),
+                              "; engine: ", actual ? "results" : actual.status().toString());
   }
   Result<Tensors> expected = truth.evaluate();
   if (!expected || !actual) {
     ErrorId left = expected ? ErrorId::None : expected.status().id();
     ErrorId right = actual ? ErrorId::None : actual.status().id();
-    return left == right ? "" : strCat(what, "reference: ", expected ? "results" : expected.status().toString(),
-                                       "; engine: ", actual ? "results" : actual.status().toString());
+    return left == right || isSizeError(right)
+               ? ""
+               : strCat(what, "reference: ", expected ? "results" : expected.status().toString(),
+                        "; engine: ", actual ? "results" : actual.status().toString());
   }
   std::string difference = truth.difference(*expected, *actual, seed);
   return difference.empty() ? "" : what + difference;
@@ -286,8 +304,8 @@ void dumpModel(const Model &model, uint64_t seed, const std::string &text, const
   std::vector<std::string> inputs = inputBytes(model, seed);
   for (auto [port, bytes] : llvm::zip_equal(model.inputs, inputs)) {
     Result<tool::Tensor> array = tool::Tensor::create(port.value.name, port.value.type, port.value.sizes);
-    if (array && !bytes.empty()) {
-      std::memcpy(array->data.data(), bytes.data(), bytes.size());
+    if (array) {
+      std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char *>(array->data.data()));
       arrays.push_back(std::move(*array));
     }
   }
@@ -306,10 +324,37 @@ Outcome checkModel(const Model &model, uint64_t seed, const OracleOptions &optio
       outcome.verdict = Verdict::Untouched;
     }
   }
-  if (outcome.verdict == Verdict::Different && !options.dumpFolder.empty()) {
+  bool isDumped = outcome.verdict == Verdict::Different ||
+                  (outcome.verdict == Verdict::Same && options.dumpsAll);
+  if (isDumped && !options.dumpFolder.empty()) {
     dumpModel(model, seed, outcome.text, options.dumpFolder);
   }
   return outcome;
+}
+
+Outcome checkPeer(const Model &model, uint64_t seed, const std::string &folder) {
+  std::string path = strCat(folder, '/', seed, "/peer.npz");
+  if (!std::filesystem::exists(path)) {
+    return {Verdict::Refused, "the peer gave nothing"};
+  }
+  Result<std::vector<tool::Tensor>> arrays = tool::readNpz(
+      path, [](const std::string &, const tool::NpyHeader &) { return Status::ok(); });
+  Result<std::vector<NamedTensor>> peer = arrays ? debug::fromArrays(*arrays) : arrays.status();
+  Result<std::vector<NamedTensor>> inputs = drawInputs(model, seed);
+  Truth truth;
+  Status imported = inputs ? importTruth(model, *inputs, truth) : inputs.status();
+  if (!peer || !imported) {
+    return {Verdict::Different, peer ? imported.toString() : peer.status().toString()};
+  }
+  Result<Tensors> expected = truth.evaluate();
+  Result<Tensors> actual = debug::inOrder(*peer, truth.names());
+  if (!expected || !actual) {
+    return {Verdict::Different,
+            strCat("reference: ", expected ? "results" : expected.status().toString(),
+                   "; peer: ", actual ? "results" : actual.status().toString())};
+  }
+  std::string difference = truth.difference(*expected, *actual, seed);
+  return difference.empty() ? Outcome{} : Outcome{Verdict::Different, difference};
 }
 
 } // namespace tenon::random

@@ -16,6 +16,7 @@ struct OracleOptions {
   std::vector<engine::CudaArch> archs;
   std::string scratchFolder; ///< for models and engines, in memory
   std::string dumpFolder;    ///< gets the models that differ; empty for none
+  bool dumpsAll = false;     ///< also those that do not differ
   std::string fault;         ///< the planted fault to compile with; empty for none
 };
 
@@ -36,5 +37,9 @@ void dumpModel(const Model &model, uint64_t seed, const std::string &text, const
 
 /// The model of this seed; the seed also decides level, threads and options.
 Outcome checkModel(const Model &model, uint64_t seed, const OracleOptions &options);
+
+/// What another runtime gave for the dumped inputs of this seed (`peer.npz`, an array for each
+/// output) against the reference. Refused where it gave nothing.
+Outcome checkPeer(const Model &model, uint64_t seed, const std::string &folder);
 
 } // namespace tenon::random

@@ -158,7 +158,8 @@ Dim Sketch::dim() {
 }
 
 Dim Sketch::symbol(int64_t size, int64_t min, int64_t max) {
-  symbols.push_back({.name = "R" + std::to_string(symbols.size()), .value = size, .min = min, .max = max});
+  symbols.push_back(
+      {.name = "R" + std::to_string(symbols.size()), .value = size, .min = min, .max = max});
   return symbols.back().name;
 }
 

@@ -1,5 +1,5 @@
-// First the steps of the compilation in order, each against the import; then the rewrites of the step by
-// halves; and where every step is right, what the regions give when they run.
+// First the steps of the compilation in order, each against the import; then the rewrites of the
+// step by halves; and where every step is right, what the regions give when they run.
 #include "support/ScratchFolder.h"
 #include "support/Text.h"
 #include "tools/debug/Probe.h"
@@ -94,7 +94,8 @@ void Bisector::findRegion() {
     break;
   case Outcome::Kind::Same:
     result.phase = "plan";
-    result.why = "with the results of all regions as outputs, the numbers are right: " + result.outcome.text;
+    result.why =
+        "with the results of all regions as outputs, the numbers are right: " + result.outcome.text;
     break;
   default:
     result.phase = "run";

@@ -1,4 +1,5 @@
-// What the verbs `debug` and `compare` need, free of MLIR: see docs/command-line.md for what each does.
+// What the verbs `debug` and `compare` need, free of MLIR: see docs/command-line.md for what each
+// does.
 #pragma once
 
 #include "support/Result.h"
@@ -21,8 +22,8 @@ struct DebugRequest {
 
 /// A part of a model that fails as the model does.
 struct Reduction {
-  Outcome outcome;     ///< of the model; nothing else is set if that is no failure
-  Outcome smallest;    ///< of the part
+  Outcome outcome;        ///< of the model; nothing else is set if that is no failure
+  Outcome smallest;       ///< of the part
   bool isReduced = false; ///< false if no part of the model fails by itself
   bool isInTime = true;
   size_t nodesBefore = 0;
@@ -32,9 +33,10 @@ struct Reduction {
   std::vector<std::string> shapes; ///< arguments of --shape for the part
 };
 
-/// Writes the part and its inputs into the two files. An error if the model cannot be read, has gaps,
-/// or a file cannot be written.
-Result<Reduction> reduceModel(const DebugRequest &request, const std::string &model, const std::string &inputs);
+/// Writes the part and its inputs into the two files. An error if the model cannot be read, has
+/// gaps, or a file cannot be written.
+Result<Reduction> reduceModel(const DebugRequest &request, const std::string &model,
+                              const std::string &inputs);
 
 /// Where a model's numbers first go wrong.
 struct Bisection {

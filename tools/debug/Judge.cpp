@@ -1,4 +1,5 @@
-// Relies on Truth for what is right and on the crash guard of the pipeline for what compiling may do.
+// Relies on Truth for what is right and on the crash guard of the pipeline for what compiling may
+// do.
 #include "tools/debug/Judge.h"
 
 #include "compiler/pipeline/CrashGuard.h"
@@ -16,7 +17,8 @@ namespace {
 
 /// The variant that is run: the GPU's if there is one, else the CPU level.
 std::string variantOf(const pipeline::CompileOptions &options) {
-  return std::string(options.archs.empty() ? engine::nameOf(options.levels.front()) : options.archs.front().name);
+  return std::string(options.archs.empty() ? engine::nameOf(options.levels.front())
+                                           : options.archs.front().name);
 }
 
 /// One for each input of the model: those given, or seeded ones.
@@ -27,7 +29,8 @@ Result<std::vector<NamedTensor>> inputsOf(const pipeline::CompileOptions &option
   import.stopAfter = pipeline::Phase::Import;
   import.afterPass = [&](std::string_view, ModuleOp module, tn::WeightStore &) -> Status {
     std::vector<std::string> names = argumentNames(*module.getOps<func::FuncOp>().begin());
-    TENON_ASSIGN(Tensors tensors, given.empty() ? pipeline::seededInputs(module, seed) : inOrder(given, names));
+    TENON_ASSIGN(Tensors tensors,
+                 given.empty() ? pipeline::seededInputs(module, seed) : inOrder(given, names));
     for (auto [name, tensor] : llvm::zip_equal(names, tensors)) {
       inputs.push_back({name, tensor});
     }
@@ -91,30 +94,33 @@ Outcome judge(const Trial &trial) {
     ErrorId right = actual ? ErrorId::None : actual.status().id();
     std::string text = strCat("reference: ", expected ? "results" : expected.status().toString(),
                               "; engine: ", actual ? "results" : actual.status().toString());
-    return left == right ? Outcome{} : Outcome{.kind = Outcome::Kind::RunError, .id = right, .text = text};
+    return left == right ? Outcome{}
+                         : Outcome{.kind = Outcome::Kind::RunError, .id = right, .text = text};
   }
   Tensors outputs;
   for (const NamedTensor &output : *actual) {
     outputs.push_back(output.tensor);
   }
   std::string difference = truth.difference(*expected, outputs, trial.seed);
-  return difference.empty() ? Outcome{} : Outcome{.kind = Outcome::Kind::Different, .text = difference};
+  return difference.empty() ? Outcome{}
+                            : Outcome{.kind = Outcome::Kind::Different, .text = difference};
 }
 
 Result<std::vector<NamedTensor>> fromArrays(const std::vector<tool::Tensor> &arrays) {
   std::vector<NamedTensor> inputs;
   for (const tool::Tensor &array : arrays) {
     Bytes bytes = array.bytes();
-    TENON_ASSIGN(reference::Tensor tensor,
-                 reference::Tensor::copy(array.dtype, array.dims,
-                                         {reinterpret_cast<const char *>(bytes.data()), bytes.size()}));
+    TENON_ASSIGN(
+        reference::Tensor tensor,
+        reference::Tensor::copy(array.dtype, array.dims,
+                                {reinterpret_cast<const char *>(bytes.data()), bytes.size()}));
     inputs.push_back({array.name, std::move(tensor)});
   }
   return inputs;
 }
 
-Result<Trial> makeTrial(const tool::CompileRequest &compile, const std::vector<NamedTensor> &given, uint64_t seed,
-                        const std::string &scratch) {
+Result<Trial> makeTrial(const tool::CompileRequest &compile, const std::vector<NamedTensor> &given,
+                        uint64_t seed, const std::string &scratch) {
   Trial trial;
   trial.compile = tool::compileOptionsOf(compile);
   trial.compile.output = scratch + "/model.tenon";
@@ -139,7 +145,8 @@ std::vector<tool::Tensor> toArrays(const std::vector<NamedTensor> &tensors) {
   std::vector<tool::Tensor> arrays;
   for (const NamedTensor &named : tensors) {
     llvm::ArrayRef<int64_t> dims = named.tensor.dims();
-    Result<tool::Tensor> array = tool::Tensor::create(named.name, named.tensor.dtype(), {dims.begin(), dims.end()});
+    Result<tool::Tensor> array =
+        tool::Tensor::create(named.name, named.tensor.dtype(), {dims.begin(), dims.end()});
     if (!array) {
       continue;
     }

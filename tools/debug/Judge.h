@@ -1,4 +1,5 @@
-// One model through compiler and runtime, against the reference: the oracle of the verbs under `debug`.
+// One model through compiler and runtime, against the reference: the oracle of the verbs under
+// `debug`.
 #pragma once
 
 #include "compiler/pipeline/Pipeline.h"
@@ -23,8 +24,8 @@ Outcome outcomeOf(const Status &compiled);
 
 /// The trial that the flags ask for, in a folder for engines; its inputs are those given, or seeded
 /// ones. Of several CPU levels it is for the best that this machine runs.
-Result<Trial> makeTrial(const tool::CompileRequest &compile, const std::vector<NamedTensor> &given, uint64_t seed,
-                        const std::string &scratch);
+Result<Trial> makeTrial(const tool::CompileRequest &compile, const std::vector<NamedTensor> &given,
+                        uint64_t seed, const std::string &scratch);
 Result<Trial> makeTrial(const DebugRequest &request, const std::string &scratch);
 
 Result<std::vector<NamedTensor>> fromArrays(const std::vector<tool::Tensor> &arrays);

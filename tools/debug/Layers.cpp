@@ -1,5 +1,5 @@
-// Inner values are had as outputs (onnx::importTapped): so each is what the model says it is, whatever
-// layout or fusion the compiler would choose for it.
+// Inner values are had as outputs (onnx::importTapped): so each is what the model says it is,
+// whatever layout or fusion the compiler would choose for it.
 #include "tools/debug/Layers.h"
 
 #include "compiler/frontend/onnx/wire/Pieces.h"
@@ -30,7 +30,9 @@ template <typename Bits> int64_t rankOf(const char *bytes) {
 int64_t rankOf(const Tensor &tensor, int64_t index) {
   size_t width = bitWidth(tensor.dtype()) / 8;
   const char *at = tensor.bytes() + index * static_cast<int64_t>(width);
-  return width == 8 ? rankOf<uint64_t>(at) : width == 4 ? rankOf<uint32_t>(at) : rankOf<uint16_t>(at);
+  return width == 8   ? rankOf<uint64_t>(at)
+         : width == 4 ? rankOf<uint32_t>(at)
+                      : rankOf<uint16_t>(at);
 }
 
 /// The largest errors; both tensors have the same dims.
@@ -38,9 +40,12 @@ Status measure(const Tensor &expected, const Tensor &actual, LayerError &error) 
   TENON_ASSIGN(Tensor e, reference::convert(expected, DType::F64));
   TENON_ASSIGN(Tensor a, reference::convert(actual, DType::F64));
   bool areFloats = reference::isFloat(expected.dtype()) && reference::isFloat(actual.dtype());
-  DType coarser = bitWidth(expected.dtype()) < bitWidth(actual.dtype()) ? expected.dtype() : actual.dtype();
-  TENON_ASSIGN(Tensor eCoarse, areFloats ? reference::convert(expected, coarser) : Result<Tensor>(expected));
-  TENON_ASSIGN(Tensor aCoarse, areFloats ? reference::convert(actual, coarser) : Result<Tensor>(actual));
+  DType coarser =
+      bitWidth(expected.dtype()) < bitWidth(actual.dtype()) ? expected.dtype() : actual.dtype();
+  TENON_ASSIGN(Tensor eCoarse,
+               areFloats ? reference::convert(expected, coarser) : Result<Tensor>(expected));
+  TENON_ASSIGN(Tensor aCoarse,
+               areFloats ? reference::convert(actual, coarser) : Result<Tensor>(actual));
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (int64_t i = 0; i < e.count(); ++i) {
     double x = e.as<double>()[i], y = a.as<double>()[i];
@@ -50,9 +55,12 @@ Status measure(const Tensor &expected, const Tensor &actual, LayerError &error) 
     double distance = std::fabs(x - y);
     bool isFinite = std::isfinite(distance);
     error.absolute = std::max(error.absolute, isFinite ? distance : kInfinity);
-    error.relative = std::max(error.relative, !isFinite ? kInfinity : x == 0 ? 0 : distance / std::fabs(x));
+    error.relative = std::max(error.relative, !isFinite ? kInfinity
+                                              : x == 0  ? 0
+                                                        : distance / std::fabs(x));
     if (areFloats) {
-      double ulps = std::fabs(static_cast<double>(rankOf(eCoarse, i)) - static_cast<double>(rankOf(aCoarse, i)));
+      double ulps = std::fabs(static_cast<double>(rankOf(eCoarse, i)) -
+                              static_cast<double>(rankOf(aCoarse, i)));
       error.ulps = std::max(error.ulps, isFinite ? ulps : kInfinity);
     }
   }
@@ -76,7 +84,7 @@ private:
 
   const CompareRequest &request;
   std::string scratch;
-  std::vector<NamedTensor> inputs; ///< the same for both sides
+  std::vector<NamedTensor> inputs;                             ///< the same for both sides
   std::map<std::string, std::pair<size_t, std::string>> order; ///< place and node of each value
   LayerReport report;
 };
@@ -120,8 +128,9 @@ Result<Comparer::Values> Comparer::compiled(const Trial &trial) {
   TENON_TRY(pipeline::compile(plain.compile).takeStatus());
   TENON_ASSIGN(Values outputs, runEngine(plain.compile.output, "", plain.threads, plain.inputs));
   for (auto [with, without] : llvm::zip(values, outputs)) {
-    bool isSame = with.tensor.byteCount() == without.tensor.byteCount() &&
-                  std::memcmp(with.tensor.bytes(), without.tensor.bytes(), with.tensor.byteCount()) == 0;
+    bool isSame =
+        with.tensor.byteCount() == without.tensor.byteCount() &&
+        std::memcmp(with.tensor.bytes(), without.tensor.bytes(), with.tensor.byteCount()) == 0;
     report.tapsChangeOutputs = report.tapsChangeOutputs || !isSame;
   }
   return values;
@@ -151,8 +160,9 @@ LayerError Comparer::compare(const NamedTensor &expected, const Tensor &actual) 
   error.node = order.contains(expected.name) ? order[expected.name].second : "";
   error.dtype = nameOf(expected.tensor.dtype());
   error.dims.assign(expected.tensor.dims().begin(), expected.tensor.dims().end());
-  DType coarser =
-      bitWidth(expected.tensor.dtype()) < bitWidth(actual.dtype()) ? expected.tensor.dtype() : actual.dtype();
+  DType coarser = bitWidth(expected.tensor.dtype()) < bitWidth(actual.dtype())
+                      ? expected.tensor.dtype()
+                      : actual.dtype();
   reference::Tolerance tolerance = reference::toleranceOf(coarser);
   tolerance.relative = request.relative.value_or(tolerance.relative);
   tolerance.absolute = request.absolute.value_or(tolerance.absolute);

@@ -15,23 +15,24 @@ struct Side {
 };
 
 struct CompareRequest {
-  Side a, b;                        ///< b is what a is measured against
-  DebugRequest base;                ///< without a model: how models are compiled, the inputs, the seed
-  bool wantsLayers = false;         ///< inner values too
-  std::optional<double> relative;   ///< the project's tolerance for the type where there is none
+  Side a, b;                ///< b is what a is measured against
+  DebugRequest base;        ///< without a model: how models are compiled, the inputs, the seed
+  bool wantsLayers = false; ///< inner values too
+  std::optional<double> relative; ///< the project's tolerance for the type where there is none
   std::optional<double> absolute;
 };
 
 /// Errors are infinite where one side is not a number or infinite and the other is not.
 struct LayerError {
   std::string name;
-  std::string node; ///< of the model that makes it: "Conv '/layer1/conv1'"; empty if no model is given
+  std::string
+      node; ///< of the model that makes it: "Conv '/layer1/conv1'"; empty if no model is given
   std::string dtype;
   std::vector<int64_t> dims;
   double absolute = 0;
-  double relative = 0; ///< where the value of b is not 0
-  double ulps = 0;     ///< of the coarser type; 0 for integers
-  int64_t beyond = 0;  ///< elements out of tolerance
+  double relative = 0;  ///< where the value of b is not 0
+  double ulps = 0;      ///< of the coarser type; 0 for integers
+  int64_t beyond = 0;   ///< elements out of tolerance
   std::string mismatch; ///< not empty if they cannot be compared
 };
 

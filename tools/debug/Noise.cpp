@@ -3,8 +3,8 @@
 
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
-#include "support/Text.h"
 #include "support/Draw.h"
+#include "support/Text.h"
 
 #include <cmath>
 #include <limits>
@@ -64,8 +64,8 @@ double largestOf(DType type) {
   }
 }
 
-/// Whether sums of squares of these may overflow: then the order of a sum, or the form of a variance,
-/// decides between a number, infinity and NaN.
+/// Whether sums of squares of these may overflow: then the order of a sum, or the form of a
+/// variance, decides between a number, infinity and NaN.
 bool mayOverflow(ArrayRef<Tensor> operands) {
   return llvm::any_of(operands, [](const Tensor &operand) {
     if (!reference::isFloat(operand.dtype())) {
@@ -73,8 +73,9 @@ bool mayOverflow(ArrayRef<Tensor> operands) {
     }
     Result<Tensor> wide = reference::convert(operand, DType::F64);
     double limit = std::sqrt(largestOf(operand.dtype()));
-    return std::any_of(wide->as<double>(), wide->as<double>() + wide->count(),
-                       [&](double value) { return std::isfinite(value) && std::fabs(value) > limit; });
+    return std::any_of(wide->as<double>(), wide->as<double>() + wide->count(), [&](double value) {
+      return std::isfinite(value) && std::fabs(value) > limit;
+    });
   });
 }
 
@@ -83,7 +84,8 @@ Tensor anything(const Tensor &like, Draw &draw) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   Result<Tensor> wild = Tensor::create(DType::F64, like.dims());
   for (int64_t i = 0; i < like.count(); ++i) {
-    wild->as<double>()[i] = draw.one({-kInfinity, 0.0, kInfinity, std::numeric_limits<double>::quiet_NaN()});
+    wild->as<double>()[i] =
+        draw.one({-kInfinity, 0.0, kInfinity, std::numeric_limits<double>::quiet_NaN()});
   }
   return *reference::convert(*wild, like.dtype());
 }
@@ -107,7 +109,8 @@ Result<std::vector<Tensor>> disturbedResults(func::FuncOp function, tn::WeightSt
   TENON_ASSIGN(SmallVector<int64_t> symbols, reference::bindSymbols(function, inputs));
   reference::Interpreter outer(&weights, {.threads = 1}), inner(&weights, {.threads = 1});
   reference::Hooks hooks;
-  hooks.reuse = [&](Operation *op, ArrayRef<Tensor> operands) -> std::optional<std::vector<Tensor>> {
+  hooks.reuse = [&](Operation *op,
+                    ArrayRef<Tensor> operands) -> std::optional<std::vector<Tensor>> {
     // Of a region each operation comes here by itself.
     if (isExact(op) || isa<tn::RegionOp>(op)) {
       return std::nullopt;
@@ -123,7 +126,8 @@ Result<std::vector<Tensor>> disturbedResults(func::FuncOp function, tn::WeightSt
     bool isSum = !op->hasTrait<tn::TnElementwise>();
     bool isOpen = isSum && mayOverflow(operands);
     for (Tensor &result : *results) {
-      result = isOpen && reference::isFloat(result.dtype()) ? anything(result, draw) : disturbed(result, draw);
+      result = isOpen && reference::isFloat(result.dtype()) ? anything(result, draw)
+                                                            : disturbed(result, draw);
     }
     return std::move(*results);
   };

@@ -40,7 +40,8 @@ void writeAll(int pipe, const void *from, size_t size) {
 [[noreturn]] void work(int pipe, const std::function<Outcome(std::string &)> &task) {
   std::string report;
   Outcome outcome = task(report);
-  Header header{static_cast<uint8_t>(outcome.kind), static_cast<uint16_t>(outcome.id), outcome.text.size(), report.size()};
+  Header header{static_cast<uint8_t>(outcome.kind), static_cast<uint16_t>(outcome.id),
+                outcome.text.size(), report.size()};
   writeAll(pipe, &header, sizeof(header));
   writeAll(pipe, outcome.text.data(), outcome.text.size());
   writeAll(pipe, report.data(), report.size());
@@ -51,7 +52,9 @@ void writeAll(int pipe, const void *from, size_t size) {
 bool readUntil(int pipe, std::chrono::steady_clock::time_point deadline, std::string &text) {
   using std::chrono::milliseconds;
   while (true) {
-    auto left = std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    auto left =
+        std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now())
+            .count();
     pollfd polled{pipe, POLLIN, 0};
     int ready = left > 0 ? poll(&polled, 1, static_cast<int>(std::min<int64_t>(left, 1000))) : 0;
     if (left <= 0) {
@@ -92,9 +95,11 @@ std::string describe(const Outcome &outcome) {
   return "";
 }
 
-Outcome inChild(double seconds, const std::function<Outcome(std::string &)> &task, std::string *report) {
+Outcome inChild(double seconds, const std::function<Outcome(std::string &)> &task,
+                std::string *report) {
   auto deadline = std::chrono::steady_clock::now() +
-                  std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+                  std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                      std::chrono::duration<double>(seconds));
   int ends[2];
   if (pipe(ends) != 0) {
     return {.kind = Outcome::Kind::Refused, .text = "cannot make a pipe"};
@@ -119,14 +124,18 @@ Outcome inChild(double seconds, const std::function<Outcome(std::string &)> &tas
   int status = 0;
   waitpid(child, &status, 0);
   if (!inTime) {
-    return {.kind = Outcome::Kind::TooLong, .text = strCat("it takes more than ", static_cast<int64_t>(seconds), " s")};
+    return {.kind = Outcome::Kind::TooLong,
+            .text = strCat("it takes more than ", static_cast<int64_t>(seconds), " s")};
   }
   Header header{};
   if (text.size() >= sizeof(header)) {
     std::memcpy(&header, text.data(), sizeof(header));
   }
-  if (text.size() < sizeof(header) || text.size() != sizeof(header) + header.textBytes + header.reportBytes) {
-    Outcome ended{.kind = Outcome::Kind::Signal, .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0, .text = {}};
+  if (text.size() < sizeof(header) ||
+      text.size() != sizeof(header) + header.textBytes + header.reportBytes) {
+    Outcome ended{.kind = Outcome::Kind::Signal,
+                  .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+                  .text = {}};
     ended.text = describe(ended);
     return ended;
   }

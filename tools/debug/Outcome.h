@@ -1,5 +1,5 @@
-// How the compiled answer of a model compares with the reference's, and the child process in which that
-// is found out: what crashes or hangs costs the child only. Free of MLIR.
+// How the compiled answer of a model compares with the reference's, and the child process in which
+// that is found out: what crashes or hangs costs the child only. Free of MLIR.
 #pragma once
 
 #include "support/Status.h"
@@ -15,7 +15,8 @@ struct Outcome {
     Refused,   ///< Tenon lacks something for the model and says so
     Different, ///< the results differ by more than rounding explains
     Fault,     ///< the compilation ends in an error
-    RunError,  ///< the engine gives an error where the reference gives results, or the other way round
+    RunError,  ///< the engine gives an error where the reference gives results, or the other way
+               ///< round
     Signal,    ///< the process ends
     TooLong,
   };
@@ -35,6 +36,7 @@ struct Outcome {
 std::string describe(const Outcome &outcome);
 
 /// Runs `work` in a child for at most so many seconds. What it wrote into `report` comes back too.
-Outcome inChild(double seconds, const std::function<Outcome(std::string &report)> &work, std::string *report = nullptr);
+Outcome inChild(double seconds, const std::function<Outcome(std::string &report)> &work,
+                std::string *report = nullptr);
 
 } // namespace tenon::debug

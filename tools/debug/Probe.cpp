@@ -19,7 +19,8 @@ namespace {
 constexpr char kSeparator = '\0';
 
 std::string placeOf(Operation *op) {
-  return strCat("'", dispatch::nameOf(op), "' (", std::string_view(op->getName().getStringRef()), ")");
+  return strCat("'", dispatch::nameOf(op), "' (", std::string_view(op->getName().getStringRef()),
+                ")");
 }
 
 class Watch {
@@ -45,7 +46,8 @@ private:
 };
 
 void Watch::onAction(llvm::function_ref<void()> apply, const tracing::Action &action) {
-  bool isWatched = isa<ApplyPatternAction>(action) && (finished == limit.step || limit.tries == Limit::kNone);
+  bool isWatched =
+      isa<ApplyPatternAction>(action) && (finished == limit.step || limit.tries == Limit::kNone);
   if (!isWatched) {
     apply();
     return;
@@ -68,7 +70,9 @@ void Watch::onAction(llvm::function_ref<void()> apply, const tracing::Action &ac
 
 Status Watch::begin(ModuleOp module, tn::WeightStore &weights) {
   module.getContext()->registerActionHandler(
-      [this](llvm::function_ref<void()> apply, const tracing::Action &action) { onAction(apply, action); });
+      [this](llvm::function_ref<void()> apply, const tracing::Action &action) {
+        onAction(apply, action);
+      });
   numbers.emplace(weights, trial.threads);
   func::FuncOp function = *module.getOps<func::FuncOp>().begin();
   TENON_ASSIGN(Tensors inputs, inOrder(trial.inputs, argumentNames(function)));
@@ -126,8 +130,9 @@ Sighting Watch::run() {
 }
 
 std::string packed(const Sighting &sighting) {
-  return strCat(sighting.step, kSeparator, sighting.pass, kSeparator, sighting.turn, kSeparator, sighting.tries,
-                kSeparator, sighting.pattern, kSeparator, sighting.place, kSeparator, sighting.suspect);
+  return strCat(sighting.step, kSeparator, sighting.pass, kSeparator, sighting.turn, kSeparator,
+                sighting.tries, kSeparator, sighting.pattern, kSeparator, sighting.place,
+                kSeparator, sighting.suspect);
 }
 
 Sighting unpacked(Outcome outcome, llvm::StringRef report) {
@@ -189,7 +194,8 @@ void TappedRegions::tap(ModuleOp module, tn::WeightStore *weights) {
   // Attributes first hang on as many results as there are.
   std::vector<DictionaryAttr> attributes;
   for (unsigned i = 0; i < results.size(); ++i) {
-    DictionaryAttr before = i < function.getNumResults() ? function.getResultAttrDict(i) : DictionaryAttr();
+    DictionaryAttr before =
+        i < function.getNumResults() ? function.getResultAttrDict(i) : DictionaryAttr();
     NamedAttrList list(before ? before : builder.getDictionaryAttr({}));
     list.set("tn.name", builder.getStringAttr(names[i]));
     attributes.push_back(list.getDictionary(module.getContext()));
@@ -202,7 +208,8 @@ void TappedRegions::tap(ModuleOp module, tn::WeightStore *weights) {
   }
   for (auto [index, result] : llvm::enumerate(results)) {
     Operation *maker = result.getDefiningOp();
-    places.push_back(maker ? strCat("region of ", placeOf(maker)) : strCat("input '", names[index], "'"));
+    places.push_back(maker ? strCat("region of ", placeOf(maker))
+                           : strCat("input '", names[index], "'"));
     order.push_back(index);
   }
   llvm::sort(order, [&](size_t a, size_t b) {
@@ -218,7 +225,8 @@ Outcome TappedRegions::compare() {
   reference::Interpreter interpreter(store, {.threads = 1});
   Result<Tensors> inputs = inOrder(trial.inputs, argumentNames(function));
   Result<Tensors> expected = inputs ? interpreter.evaluate(function, *inputs) : inputs.status();
-  Result<std::vector<NamedTensor>> actual = runEngine(trial.compile.output, "", trial.threads, trial.inputs);
+  Result<std::vector<NamedTensor>> actual =
+      runEngine(trial.compile.output, "", trial.threads, trial.inputs);
   if (!expected || !actual) {
     const Status &status = expected ? actual.status() : expected.status();
     return {.kind = Outcome::Kind::RunError, .id = status.id(), .text = status.toString()};

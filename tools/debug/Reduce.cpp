@@ -1,5 +1,6 @@
-// Delta debugging (Zeller and Hildebrandt's ddmin) over the nodes of an ONNX graph. Any set of nodes is a
-// model: what it reads and does not make becomes an input with the value that the reference has for it.
+// Delta debugging (Zeller and Hildebrandt's ddmin) over the nodes of an ONNX graph. Any set of
+// nodes is a model: what it reads and does not make becomes an input with the value that the
+// reference has for it.
 #include "compiler/pipeline/CrashGuard.h"
 #include "support/AtomicFile.h"
 #include "support/MappedFile.h"
@@ -71,7 +72,9 @@ bool Reducer::addRead(std::string_view name, onnx::Part &part) const {
   const RecordedValue &value = found->second;
   if (value.isKnown && value.tensor.count() <= kLargestLiteral && bitWidth(value.port.type) >= 8) {
     llvm::ArrayRef<int64_t> dims = value.tensor.dims();
-    part.literals.push_back({std::string(name), value.port.type, {dims.begin(), dims.end()},
+    part.literals.push_back({std::string(name),
+                             value.port.type,
+                             {dims.begin(), dims.end()},
                              {value.tensor.bytes(), value.tensor.byteCount()}});
   } else {
     part.inputs.push_back(value.port);
@@ -85,7 +88,8 @@ std::optional<onnx::Part> Reducer::partOf(const Nodes &nodes) const {
   for (size_t index : nodes) {
     const onnx::Pieces::Node &node = pieces->nodes()[index];
     for (std::string_view name : node.reads) {
-      bool isNew = read.insert(name).second && !defined.contains(name) && !pieces->isInitializer(name);
+      bool isNew =
+          read.insert(name).second && !defined.contains(name) && !pieces->isInitializer(name);
       if (isNew && !addRead(name, part)) {
         return std::nullopt;
       }
@@ -132,7 +136,8 @@ bool Reducer::fails(const onnx::Part &part) {
     return false;
   }
   ++reduction.trials;
-  Outcome outcome = inChild(std::min(trialSeconds, secondsLeft()), [&](std::string &) { return judge(trial); });
+  Outcome outcome =
+      inChild(std::min(trialSeconds, secondsLeft()), [&](std::string &) { return judge(trial); });
   if (!outcome.isLike(reduction.outcome)) {
     return false;
   }
@@ -165,7 +170,9 @@ void Reducer::dropNodes() {
   for (size_t parts = 2; kept.size() > 1 && reduction.isInTime;) {
     Nodes all = kept;
     parts = std::min(parts, all.size());
-    auto border = [&](size_t part) { return all.begin() + static_cast<std::ptrdiff_t>(all.size() * part / parts); };
+    auto border = [&](size_t part) {
+      return all.begin() + static_cast<std::ptrdiff_t>(all.size() * part / parts);
+    };
     bool isSmaller = false;
     for (size_t i = 0; i < parts && !isSmaller; ++i) {
       isSmaller = fails(Nodes(border(i), border(i + 1)));
@@ -222,7 +229,8 @@ Status Reducer::writeResult(const std::string &model, const std::string &inputs)
   for (const pipeline::ShapeOption &shape : shapesOf(smallest.inputs, recording)) {
     std::string text = shape.input + ":";
     for (const pipeline::ShapeOption::Dim &dim : shape.dims) {
-      std::string size = dim.min == dim.max ? std::to_string(dim.min) : strCat('[', dim.min, "..", dim.max, ']');
+      std::string size =
+          dim.min == dim.max ? std::to_string(dim.min) : strCat('[', dim.min, "..", dim.max, ']');
       text += (&dim == shape.dims.data() ? "" : "x") + size;
     }
     reduction.shapes.push_back(text);
@@ -235,7 +243,8 @@ Status Reducer::record() {
   Result<Recording> recorded = Recording();
   std::optional<std::string> crash = pipeline::crashOf([&] { recorded = recordValues(whole); });
   if (crash) {
-    return Status::error(ErrorId::CompilerFault, strCat("importing the model: ", *crash), "report this with the model");
+    return Status::error(ErrorId::CompilerFault, strCat("importing the model: ", *crash),
+                         "report this with the model");
   }
   TENON_ASSIGN(recording, std::move(recorded));
   return Status::ok();
@@ -255,7 +264,8 @@ Result<Reduction> Reducer::run(const std::string &model, const std::string &inpu
   if (!reduction.outcome.isFailure()) {
     return reduction;
   }
-  trialSeconds = std::max(kShortestTrial, kSlack * std::chrono::duration<double>(Clock::now() - start).count());
+  trialSeconds = std::max(kShortestTrial,
+                          kSlack * std::chrono::duration<double>(Clock::now() - start).count());
   TENON_TRY(record());
   for (size_t i = 0; i < pieces->nodes().size(); ++i) {
     kept.push_back(i);
@@ -272,7 +282,8 @@ Result<Reduction> Reducer::run(const std::string &model, const std::string &inpu
 
 } // namespace
 
-Result<Reduction> reduceModel(const DebugRequest &request, const std::string &model, const std::string &inputs) {
+Result<Reduction> reduceModel(const DebugRequest &request, const std::string &model,
+                              const std::string &inputs) {
   TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-reduce"));
   return Reducer(request, folder.path()).run(model, inputs);
 }

@@ -7,7 +7,8 @@
 
 namespace tenon::debug {
 
-Result<std::vector<NamedTensor>> runEngine(const std::string &path, const std::string &variant, unsigned threads,
+Result<std::vector<NamedTensor>> runEngine(const std::string &path, const std::string &variant,
+                                           unsigned threads,
                                            const std::vector<NamedTensor> &inputs) {
   runtime::EngineOptions options;
   options.variant = variant;
@@ -15,7 +16,8 @@ Result<std::vector<NamedTensor>> runEngine(const std::string &path, const std::s
   TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, runtime::Engine::open(path, options));
   runtime::SessionOptions sessionOptions;
   sessionOptions.threads = threads;
-  TENON_ASSIGN(std::unique_ptr<runtime::Session> session, runtime::Session::create(engine, sessionOptions));
+  TENON_ASSIGN(std::unique_ptr<runtime::Session> session,
+               runtime::Session::create(engine, sessionOptions));
   std::vector<std::string> names;
   for (const engine::Port &port : engine->plan().inputs) {
     names.push_back(port.name);

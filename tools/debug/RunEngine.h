@@ -6,7 +6,8 @@
 namespace tenon::debug {
 
 /// The outputs in the engine's order. `variant` is empty for the best that this machine runs.
-Result<std::vector<NamedTensor>> runEngine(const std::string &path, const std::string &variant, unsigned threads,
+Result<std::vector<NamedTensor>> runEngine(const std::string &path, const std::string &variant,
+                                           unsigned threads,
                                            const std::vector<NamedTensor> &inputs);
 
 } // namespace tenon::debug

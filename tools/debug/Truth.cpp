@@ -93,12 +93,14 @@ std::vector<std::string> argumentNames(func::FuncOp function) {
   return names;
 }
 
-Result<Tensors> inOrder(const std::vector<NamedTensor> &given, const std::vector<std::string> &names) {
+Result<Tensors> inOrder(const std::vector<NamedTensor> &given,
+                        const std::vector<std::string> &names) {
   Tensors ordered;
   for (const std::string &name : names) {
     auto found = llvm::find_if(given, [&](const NamedTensor &input) { return input.name == name; });
     if (found == given.end()) {
-      return Status::error(ErrorId::BadArgument, strCat("there is no value for the input '", name, "'"),
+      return Status::error(ErrorId::BadArgument,
+                           strCat("there is no value for the input '", name, "'"),
                            "give every input with --inputs, or none");
     }
     ordered.push_back(found->tensor);
@@ -106,9 +108,10 @@ Result<Tensors> inOrder(const std::vector<NamedTensor> &given, const std::vector
   return ordered;
 }
 
-Explainer::Explainer(func::FuncOp theFunction, tn::WeightStore &weights, Tensors theInputs, Tensors results,
-                     uint64_t theSeed)
-    : function(theFunction), store(weights), inputs(std::move(theInputs)), expected(std::move(results)), seed(theSeed) {}
+Explainer::Explainer(func::FuncOp theFunction, tn::WeightStore &weights, Tensors theInputs,
+                     Tensors results, uint64_t theSeed)
+    : function(theFunction), store(weights), inputs(std::move(theInputs)),
+      expected(std::move(results)), seed(theSeed) {}
 
 std::string Explainer::problem(size_t index, const reference::Tensor &actual) {
   if (reference::compareTensors(expected[index], actual).equal()) {

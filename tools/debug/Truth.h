@@ -23,7 +23,8 @@ struct NamedTensor {
 /// disturbed as rounding may; these are made when the first is needed.
 class Explainer {
 public:
-  Explainer(mlir::func::FuncOp function, tn::WeightStore &store, Tensors inputs, Tensors expected, uint64_t seed);
+  Explainer(mlir::func::FuncOp function, tn::WeightStore &store, Tensors inputs, Tensors expected,
+            uint64_t seed);
   /// What is wrong with result number `index`; empty if nothing is.
   std::string problem(size_t index, const reference::Tensor &actual);
 
@@ -40,8 +41,8 @@ class Truth {
 public:
   Truth();
 
-  using Import = llvm::function_ref<Result<onnx::ImportResult>(const onnx::ImportOptions &, mlir::MLIRContext &,
-                                                               tn::WeightStore &)>;
+  using Import = llvm::function_ref<Result<onnx::ImportResult>(
+      const onnx::ImportOptions &, mlir::MLIRContext &, tn::WeightStore &)>;
   /// TN0301 with the first gap if the model has gaps, TN0105 if an input is missing.
   Status import(Import read, const std::vector<NamedTensor> &given);
   /// A file, with `taps` as outputs too; see onnx::importTapped.
@@ -54,8 +55,8 @@ public:
   /// Of the results, in their order.
   std::vector<std::string> names();
   Result<Tensors> evaluate(const reference::Hooks &hooks = {});
-  /// The first difference that rounding does not explain; empty if there is none. `expected` is what
-  /// evaluate gave. The seed decides how the reference is disturbed.
+  /// The first difference that rounding does not explain; empty if there is none. `expected` is
+  /// what evaluate gave. The seed decides how the reference is disturbed.
   std::string difference(const Tensors &expected, const Tensors &actual, uint64_t seed);
 
 private:
@@ -71,6 +72,7 @@ std::vector<std::string> resultNames(mlir::func::FuncOp function);
 std::vector<std::string> argumentNames(mlir::func::FuncOp function);
 
 /// The tensors of these names, in their order; TN0105 if one is missing.
-Result<Tensors> inOrder(const std::vector<NamedTensor> &given, const std::vector<std::string> &names);
+Result<Tensors> inOrder(const std::vector<NamedTensor> &given,
+                        const std::vector<std::string> &names);
 
 } // namespace tenon::debug

@@ -1,5 +1,5 @@
-// Imports the model twice with all inner values as outputs: as it is compiled, for the dims, and with
-// constant sizes, for the numbers.
+// Imports the model twice with all inner values as outputs: as it is compiled, for the dims, and
+// with constant sizes, for the numbers.
 #include "tools/debug/Values.h"
 
 #include "compiler/graph/Tn.h"
@@ -35,14 +35,16 @@ Status recordDims(const Trial &trial, Recording &recording) {
     func::FuncOp function = *module.getOps<func::FuncOp>().begin();
     tn::SymbolList symbols(module);
     auto add = [&](const std::string &name, Type type, bool isInput) {
-      std::optional<DType> dtype = reference::dtypeOf(cast<RankedTensorType>(type).getElementType());
+      std::optional<DType> dtype =
+          reference::dtypeOf(cast<RankedTensorType>(type).getElementType());
       if (dtype) {
         RecordedValue &value = recording.values[name];
         value.port = portOf(name, type, symbols.symbols(), *dtype);
         value.isInput = isInput;
       }
     };
-    for (auto [name, type] : llvm::zip_equal(argumentNames(function), function.getArgumentTypes())) {
+    for (auto [name, type] :
+         llvm::zip_equal(argumentNames(function), function.getArgumentTypes())) {
       add(name, type, true);
     }
     for (auto [name, type] : llvm::zip_equal(resultNames(function), function.getResultTypes())) {
@@ -70,7 +72,8 @@ Result<Recording> recordValues(const Trial &trial) {
   std::map<std::string, bool> known;
   llvm::DenseMap<Value, reference::Tensor> results;
   reference::Hooks hooks;
-  hooks.observe = [&](Operation *op, ArrayRef<reference::Tensor>, ArrayRef<reference::Tensor> made) {
+  hooks.observe = [&](Operation *op, ArrayRef<reference::Tensor>,
+                      ArrayRef<reference::Tensor> made) {
     for (auto [result, tensor] : llvm::zip_equal(op->getResults(), made)) {
       results[result] = tensor;
     }
@@ -88,7 +91,8 @@ Result<Recording> recordValues(const Trial &trial) {
   for (const NamedTensor &input : trial.inputs) {
     tensors[input.name] = input.tensor;
   }
-  std::erase_if(recording.values, [&](const auto &entry) { return !tensors.contains(entry.first); });
+  std::erase_if(recording.values,
+                [&](const auto &entry) { return !tensors.contains(entry.first); });
   for (auto &[name, value] : recording.values) {
     value.tensor = tensors[name];
     value.isKnown = known[name];
@@ -101,7 +105,8 @@ Result<Recording> recordValues(const Trial &trial) {
   return recording;
 }
 
-std::vector<pipeline::ShapeOption> shapesOf(const std::vector<onnx::Port> &inputs, const Recording &recording) {
+std::vector<pipeline::ShapeOption> shapesOf(const std::vector<onnx::Port> &inputs,
+                                            const Recording &recording) {
   std::vector<pipeline::ShapeOption> shapes;
   for (const onnx::Port &input : inputs) {
     pipeline::ShapeOption shape{.input = input.name, .dims = {}};

@@ -1,5 +1,5 @@
-// Every named value of a model: what the reference gives for it on some inputs, and its dims as an input
-// of a part of the model can state them.
+// Every named value of a model: what the reference gives for it on some inputs, and its dims as an
+// input of a part of the model can state them.
 #pragma once
 
 #include "compiler/frontend/onnx/wire/Pieces.h"
@@ -26,6 +26,7 @@ struct Recording {
 Result<Recording> recordValues(const Trial &trial);
 
 /// The arguments of --shape for such inputs; none for inputs whose dims are all constants.
-std::vector<pipeline::ShapeOption> shapesOf(const std::vector<onnx::Port> &inputs, const Recording &recording);
+std::vector<pipeline::ShapeOption> shapesOf(const std::vector<onnx::Port> &inputs,
+                                            const Recording &recording);
 
 } // namespace tenon::debug

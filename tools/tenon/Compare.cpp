@@ -1,4 +1,5 @@
-// `tenon compare A B`: how far two ways to compute a model are apart, output by output or layer by layer.
+// `tenon compare A B`: how far two ways to compute a model are apart, output by output or layer by
+// layer.
 
 #include "support/NearestName.h"
 #include "support/Shape.h"
@@ -40,21 +41,26 @@ Result<Side> parseSide(const std::string &text) {
   bool isCompiled = text.starts_with(kCompiled);
   std::string path = isCompiled ? text.substr(kCompiled.size()) : text;
   TENON_ASSIGN(bool model, isModel(path, isCompiled ? Takes::Model : Takes::OnnxOrEngine));
-  return Side{!model ? Side::Kind::Engine : isCompiled ? Side::Kind::Compiled : Side::Kind::Reference, path};
+  return Side{!model       ? Side::Kind::Engine
+              : isCompiled ? Side::Kind::Compiled
+                           : Side::Kind::Reference,
+              path};
 }
 
 /// Of an engine if there is one, which knows its inputs; else models make their own.
 Status takeInputs(CompareFlags &flags) {
   for (const Side *side : {&flags.request.a, &flags.request.b}) {
     if (side->kind == Side::Kind::Engine) {
-      TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine, runtime::Engine::open(side->path, {}));
+      TENON_ASSIGN(std::shared_ptr<const runtime::Engine> engine,
+                   runtime::Engine::open(side->path, {}));
       TENON_ASSIGN(flags.request.base.inputs, makeInputs(flags.inputs, *engine));
       return Status::ok();
     }
   }
   for (const std::string &path : inputPaths(flags.inputs)) {
-    TENON_ASSIGN(std::vector<Tensor> arrays,
-                 readNpz(path, [](const std::string &, const NpyHeader &) { return Status::ok(); }));
+    TENON_ASSIGN(
+        std::vector<Tensor> arrays,
+        readNpz(path, [](const std::string &, const NpyHeader &) { return Status::ok(); }));
     std::move(arrays.begin(), arrays.end(), std::back_inserter(flags.request.base.inputs));
   }
   return Status::ok();
@@ -72,16 +78,17 @@ const LayerError *firstBeyond(const LayerReport &report) {
 }
 
 Json describe(const LayerError &layer) {
-  return {{"name", layer.name}, {"node", layer.node}, {"dtype", layer.dtype}, {"dims", layer.dims},
-          {"max_abs", layer.absolute}, {"max_rel", layer.relative}, {"max_ulp", layer.ulps},
-          {"beyond", layer.beyond}, {"mismatch", layer.mismatch}};
+  return {{"name", layer.name},    {"node", layer.node},        {"dtype", layer.dtype},
+          {"dims", layer.dims},    {"max_abs", layer.absolute}, {"max_rel", layer.relative},
+          {"max_ulp", layer.ulps}, {"beyond", layer.beyond},    {"mismatch", layer.mismatch}};
 }
 
 std::string lineOf(const LayerError &layer, size_t width) {
-  std::string text = fmt::format("{:<{}}  {:<5} {:<16}", layer.name, width, layer.dtype, formatDims(layer.dims));
-  text += !layer.mismatch.empty()
-              ? "  " + layer.mismatch
-              : fmt::format("  {:>9.3g}  {:>9.3g}  {:>9.3g}", layer.absolute, layer.relative, layer.ulps);
+  std::string text =
+      fmt::format("{:<{}}  {:<5} {:<16}", layer.name, width, layer.dtype, formatDims(layer.dims));
+  text += !layer.mismatch.empty() ? "  " + layer.mismatch
+                                  : fmt::format("  {:>9.3g}  {:>9.3g}  {:>9.3g}", layer.absolute,
+                                                layer.relative, layer.ulps);
   return text + (isBeyond(layer) ? "  beyond\n" : "\n");
 }
 
@@ -106,8 +113,8 @@ void report(const CompareFlags &flags, const LayerReport &result, Terminal &term
   for (const LayerError &layer : result.layers) {
     width = std::max(width, layer.name.size());
   }
-  std::string text = fmt::format("{:<{}}  {:<5} {:<16}  {:>9}  {:>9}  {:>9}\n", "name", width, "type", "dims", "max abs",
-                                 "max rel", "max ulp");
+  std::string text = fmt::format("{:<{}}  {:<5} {:<16}  {:>9}  {:>9}  {:>9}\n", "name", width,
+                                 "type", "dims", "max abs", "max rel", "max ulp");
   for (const LayerError &layer : result.layers) {
     text += lineOf(layer, width);
   }
@@ -148,16 +155,21 @@ Status compare(CompareFlags &flags, Terminal &terminal) {
 Action declareCompare(CLI::App &command) {
   std::shared_ptr<CompareFlags> flags = std::make_shared<CompareFlags>();
   flags->request.base.compile.threads = usableCpus();
-  command.add_option("A", flags->a, "An engine, a model (ONNX) by the reference, or compiled:MODEL")->required();
+  command
+      .add_option("A", flags->a, "An engine, a model (ONNX) by the reference, or compiled:MODEL")
+      ->required();
   command.add_option("B", flags->b, "The same; what A is measured against")->required();
   command.add_flag("--layers", flags->request.wantsLayers,
                    "Inner values of models too; of an engine those that compile --tap gave it");
-  addNumbers(command, "--rtol", kTolerances, flags->relative, "Relative tolerance; that of the type by default");
-  addNumbers(command, "--atol", kTolerances, flags->absolute, "Absolute tolerance; that of the type by default");
+  addNumbers(command, "--rtol", kTolerances, flags->relative,
+             "Relative tolerance; that of the type by default");
+  addNumbers(command, "--atol", kTolerances, flags->absolute,
+             "Absolute tolerance; that of the type by default");
   declareFileFlags(command, flags->inputs);
   declareSeededFlags(command, flags->inputs);
   declareTargetFlags(command, flags->target);
-  declareThreadsFlag(command, flags->request.base.compile.threads, "Threads; all usable CPUs by default");
+  declareThreadsFlag(command, flags->request.base.compile.threads,
+                     "Threads; all usable CPUs by default");
   return [flags](Terminal &terminal) { return compare(*flags, terminal); };
 }
 

@@ -137,8 +137,9 @@ Action declareCompile(CLI::App &command) {
       "--guard", request.guard,
       "Check every load and store of CPU code against its buffers (slow; to find faults of Tenon)");
   command
-      .add_option("--tap", flags->taps,
-                  "An inner value of the model that becomes an output too (repeat for more), or all")
+      .add_option(
+          "--tap", flags->taps,
+          "An inner value of the model that becomes an output too (repeat for more), or all")
       ->allow_extra_args(false);
   command.add_flag("--verify", request.verify,
                    "Check the numbers against the reference after every pass");

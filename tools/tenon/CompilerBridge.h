@@ -36,7 +36,7 @@ struct CompileRequest {
   /// Makes machine code of PTX, beside which it goes into the engine; see pipeline::Assembler.
   std::string assembler; ///< its name and version; empty for none
   std::function<Result<std::vector<std::byte>>(Bytes ptx, std::string_view arch)> assemble;
-  std::vector<std::string> taps;  ///< as pipeline::CompileOptions::taps
+  std::vector<std::string> taps; ///< as pipeline::CompileOptions::taps
   bool verify = false;
   bool guard = false;
   std::string stopAfter;

@@ -1,4 +1,5 @@
-// `tenon debug reduce` and `tenon debug bisect`: what to do with a model whose compiled answer is wrong.
+// `tenon debug reduce` and `tenon debug bisect`: what to do with a model whose compiled answer is
+// wrong.
 
 #include "tools/debug/Debug.h"
 
@@ -39,7 +40,8 @@ std::string arraysBeside(const std::string &model) {
 
 /// The command that shows the failure of a part again.
 std::string reproduction(const DebugFlags &flags, const Reduction &reduction) {
-  std::string what = fmt::format("{} --target {}", flags.output, fmt::join(flags.target.targets, ","));
+  std::string what =
+      fmt::format("{} --target {}", flags.output, fmt::join(flags.target.targets, ","));
   for (const std::string &shape : reduction.shapes) {
     what += fmt::format(" --shape '{}'", shape);
   }
@@ -50,7 +52,9 @@ std::string reproduction(const DebugFlags &flags, const Reduction &reduction) {
 }
 
 Json describeOutcome(const Outcome &outcome) {
-  return {{"fails", outcome.isFailure()}, {"failure", debug::describe(outcome)}, {"text", outcome.text}};
+  return {{"fails", outcome.isFailure()},
+          {"failure", debug::describe(outcome)},
+          {"text", outcome.text}};
 }
 
 /// Of a model that does not fail: there is nothing to look for, which is exit code 1.
@@ -60,16 +64,20 @@ void reportSound(const DebugFlags &flags, Json json, const Outcome &outcome, Ter
     terminal.printJson("debug-" + flags.task, std::move(json));
     return;
   }
-  terminal.print(outcome.kind == Outcome::Kind::Refused
-                     ? fmt::format("{} cannot be compared: {}\n", flags.request.compile.model, outcome.text)
-                     : fmt::format("{} does not fail: compiled and by the reference it has the same results\n",
-                                   flags.request.compile.model));
+  terminal.print(
+      outcome.kind == Outcome::Kind::Refused
+          ? fmt::format("{} cannot be compared: {}\n", flags.request.compile.model, outcome.text)
+          : fmt::format("{} does not fail: compiled and by the reference it has the same results\n",
+                        flags.request.compile.model));
 }
 
 void report(const DebugFlags &flags, const Reduction &reduction, Terminal &terminal) {
   Json json = describeOutcome(reduction.outcome);
-  json.update({{"nodes_before", reduction.nodesBefore}, {"nodes_after", reduction.nodesAfter},
-               {"trials", reduction.trials}, {"in_time", reduction.isInTime}, {"reduced", reduction.isReduced},
+  json.update({{"nodes_before", reduction.nodesBefore},
+               {"nodes_after", reduction.nodesAfter},
+               {"trials", reduction.trials},
+               {"in_time", reduction.isInTime},
+               {"reduced", reduction.isReduced},
                {"nodes", reduction.nodes}});
   if (!reduction.outcome.isFailure()) {
     reportSound(flags, std::move(json), reduction.outcome, terminal);
@@ -77,24 +85,27 @@ void report(const DebugFlags &flags, const Reduction &reduction, Terminal &termi
   }
   std::string command = reduction.isReduced ? reproduction(flags, reduction) : "";
   if (terminal.json()) {
-    json.update({{"model", reduction.isReduced ? flags.output : ""}, {"smallest", reduction.smallest.text},
+    json.update({{"model", reduction.isReduced ? flags.output : ""},
+                 {"smallest", reduction.smallest.text},
                  {"reproduce", command}});
     terminal.printJson("debug-reduce", std::move(json));
     return;
   }
-  std::string text = fmt::format("fails: {}\n  {}\n", debug::describe(reduction.outcome), reduction.outcome.text);
+  std::string text =
+      fmt::format("fails: {}\n  {}\n", debug::describe(reduction.outcome), reduction.outcome.text);
   if (!reduction.isReduced) {
     terminal.print(text + "no part of the model fails by itself\n");
     return;
   }
-  text += fmt::format("{} of {} nodes fail in the same way, after {} trials{}:\n", reduction.nodesAfter,
-                      reduction.nodesBefore, reduction.trials,
+  text += fmt::format("{} of {} nodes fail in the same way, after {} trials{}:\n",
+                      reduction.nodesAfter, reduction.nodesBefore, reduction.trials,
                       reduction.isInTime ? "" : " (--seconds are over: fewer may do)");
   for (const std::string &node : reduction.nodes) {
     text += fmt::format("  {}\n", node);
   }
-  terminal.print(text + fmt::format("  {}\nwrote {} and {}; to see it again:\n  {}\n", reduction.smallest.text,
-                                    flags.output, arraysBeside(flags.output), command));
+  terminal.print(text + fmt::format("  {}\nwrote {} and {}; to see it again:\n  {}\n",
+                                    reduction.smallest.text, flags.output,
+                                    arraysBeside(flags.output), command));
 }
 
 void report(const DebugFlags &flags, const Bisection &bisection, Terminal &terminal) {
@@ -104,15 +115,22 @@ void report(const DebugFlags &flags, const Bisection &bisection, Terminal &termi
     return;
   }
   if (terminal.json()) {
-    json.update({{"phase", bisection.phase}, {"pass", bisection.pass}, {"site", bisection.site},
-                 {"pattern", bisection.pattern}, {"why", bisection.why}, {"in_time", bisection.isInTime}});
+    json.update({{"phase", bisection.phase},
+                 {"pass", bisection.pass},
+                 {"site", bisection.site},
+                 {"pattern", bisection.pattern},
+                 {"why", bisection.why},
+                 {"in_time", bisection.isInTime}});
     terminal.printJson("debug-bisect", std::move(json));
     return;
   }
-  std::string text = fmt::format("fails: {}\n  {}\n", debug::describe(bisection.outcome), bisection.outcome.text);
-  const std::pair<const char *, const std::string &> lines[] = {
-      {"phase", bisection.phase}, {"pass", bisection.pass}, {"pattern", bisection.pattern},
-      {"site", bisection.site},   {"why", bisection.why}};
+  std::string text =
+      fmt::format("fails: {}\n  {}\n", debug::describe(bisection.outcome), bisection.outcome.text);
+  const std::pair<const char *, const std::string &> lines[] = {{"phase", bisection.phase},
+                                                                {"pass", bisection.pass},
+                                                                {"pattern", bisection.pattern},
+                                                                {"site", bisection.site},
+                                                                {"why", bisection.why}};
   for (const auto &[name, value] : lines) {
     text += value.empty() ? "" : fmt::format("{:<8} {}\n", name, value);
   }
@@ -121,7 +139,8 @@ void report(const DebugFlags &flags, const Bisection &bisection, Terminal &termi
 
 Status reduce(DebugFlags &flags, Terminal &terminal) {
   if (flags.output.empty()) {
-    return Status::error(ErrorId::BadArgument, "debug reduce needs a name for the small model", "give it with -o");
+    return Status::error(ErrorId::BadArgument, "debug reduce needs a name for the small model",
+                         "give it with -o");
   }
   std::vector<std::string> read;
   if (!flags.inputs.empty()) {
@@ -130,7 +149,8 @@ Status reduce(DebugFlags &flags, Terminal &terminal) {
   for (const std::string &path : {flags.output, arraysBeside(flags.output)}) {
     TENON_TRY(checkOutput(path, flags.request.compile.model, read));
   }
-  TENON_ASSIGN(Reduction reduction, debug::reduceModel(flags.request, flags.output, arraysBeside(flags.output)));
+  TENON_ASSIGN(Reduction reduction,
+               debug::reduceModel(flags.request, flags.output, arraysBeside(flags.output)));
   terminal.clearProgress();
   report(flags, reduction, terminal);
   return Status::ok();
@@ -142,10 +162,13 @@ Status run(DebugFlags &flags, Terminal &terminal) {
   TENON_TRY(applyTarget(flags.target, compile));
   TENON_TRY(isModel(compile.model, Takes::Model).takeStatus());
   if (!flags.inputs.empty()) {
-    TENON_ASSIGN(flags.request.inputs,
-                 readNpz(flags.inputs, [](const std::string &, const NpyHeader &) { return Status::ok(); }));
+    TENON_ASSIGN(
+        flags.request.inputs,
+        readNpz(flags.inputs, [](const std::string &, const NpyHeader &) { return Status::ok(); }));
   }
-  flags.request.progress = [&](std::string_view what, double fraction) { terminal.progress(what, fraction); };
+  flags.request.progress = [&](std::string_view what, double fraction) {
+    terminal.progress(what, fraction);
+  };
   if (flags.task == "reduce") {
     return reduce(flags, terminal);
   }
@@ -161,17 +184,22 @@ Action declareDebug(CLI::App &command) {
   CompileRequest &compile = flags->request.compile;
   compile.threads = usableCpus();
   addChoice(command, "TASK", flags->task, {"reduce", "bisect"},
-            "reduce: a part of the model that fails as the model does; bisect: the pass and the place where its "
+            "reduce: a part of the model that fails as the model does; bisect: the pass and the "
+            "place where its "
             "numbers first go wrong")
       ->required();
-  command.add_option("MODEL", compile.model, "A model (ONNX) whose compiled answer is wrong, or that does not compile")
+  command
+      .add_option("MODEL", compile.model,
+                  "A model (ONNX) whose compiled answer is wrong, or that does not compile")
       ->required();
   addOutput(command, flags->output, "reduce: the small model; its inputs go beside it as .npz");
-  command.add_option("--inputs", flags->inputs, "x.npz with an array for each input; else seeded, of small sizes");
-  command.add_option("--shape", flags->shapes, "Dimensions of an input, as for compile")->allow_extra_args(false);
+  command.add_option("--inputs", flags->inputs,
+                     "x.npz with an array for each input; else seeded, of small sizes");
+  command.add_option("--shape", flags->shapes, "Dimensions of an input, as for compile")
+      ->allow_extra_args(false);
   addNumber(
-      command, "--seed", {0, UINT64_MAX}, [flags](uint64_t number) { flags->request.seed = number; },
-      "Seed of the inputs");
+      command, "--seed", {0, UINT64_MAX},
+      [flags](uint64_t number) { flags->request.seed = number; }, "Seed of the inputs");
   addSeconds(command, "--seconds", {1, kLongestSeconds}, flags->request.seconds,
              "Stop after so long (60s, 2m) with what is found by then; 60s by default");
   command

@@ -51,8 +51,8 @@ constexpr Verb kVerbs[] = {
      "tenon debug reduce model.onnx -o small.onnx\n"
      "tenon debug bisect small.onnx --inputs small.npz",
      declareDebug},
-    {"help", "the page of an error, or the flags of a verb", "tenon help TN0301\ntenon help compile",
-     declareHelp},
+    {"help", "the page of an error, or the flags of a verb",
+     "tenon help TN0301\ntenon help compile", declareHelp},
 };
 
 struct CommonFlags {
@@ -89,7 +89,9 @@ int finish(const Status &status, Terminal &terminal) {
   if (status.isOk() && !printed.isOk() && !terminal.lostReader()) {
     terminal.printError(printed);
   }
-  Code code = !status.isOk() ? status.code() : !printed.isOk() ? printed.code() : terminal.verdict();
+  Code code = !status.isOk()    ? status.code()
+              : !printed.isOk() ? printed.code()
+                                : terminal.verdict();
   return static_cast<int>(code);
 }
 

@@ -23,14 +23,16 @@ std::vector<std::string> innerValues(const Pieces &pieces) {
 }
 
 /// What the names stand for.
-Result<std::vector<std::string>> chosen(const Pieces &pieces, const std::vector<std::string> &taps) {
+Result<std::vector<std::string>> chosen(const Pieces &pieces,
+                                        const std::vector<std::string> &taps) {
   std::vector<std::string> inner = innerValues(pieces);
   if (llvm::is_contained(taps, "*")) {
     return inner;
   }
   std::vector<std::string> names;
   for (const std::string &name : taps) {
-    if (llvm::is_contained(pieces.outputs(), std::string_view(name)) || llvm::is_contained(names, name)) {
+    if (llvm::is_contained(pieces.outputs(), std::string_view(name)) ||
+        llvm::is_contained(names, name)) {
       continue;
     }
     if (!llvm::is_contained(inner, name)) {

@@ -6,11 +6,13 @@
 
 namespace tenon::onnx {
 
-/// The names of the results of the model's nodes that are not outputs already, in the model's order.
+/// The names of the results of the model's nodes that are not outputs already, in the model's
+/// order.
 Result<std::vector<std::string>> innerValues(Bytes model);
 
 /// As importOnnx, with `taps` as outputs after the model's own. "*" stands for all inner values; of
-/// those, what is no tensor of numbers is left out. A name that nothing in the model has is an error.
+/// those, what is no tensor of numbers is left out. A name that nothing in the model has is an
+/// error.
 Result<ImportResult> importTapped(const std::string &path, const std::vector<std::string> &taps,
                                   const ImportOptions &options, mlir::MLIRContext &context,
                                   tn::WeightStore &store);

@@ -9,7 +9,7 @@ using namespace onnx::test;
 /// A symbol of its own whose size is `size` in this run.
 Dim around(Sketch &s, int64_t size) { return s.symbol(size, 1, size + 4); }
 
-/// equal: the inner dims of a product.
+/// equal, of symbols that become one: the inner dims of a product.
 bool product(Sketch &s) {
   int64_t inner = s.draw.within(2, 9);
   Value a = s.source(DType::F32, {s.dim(), around(s, inner)});
@@ -17,18 +17,18 @@ bool product(Sketch &s) {
   return s.node("MatMul", {a.name, b.name});
 }
 
-/// equal or one: a broadcast.
+/// equal or one: a broadcast to a constant size.
 bool broadcast(Sketch &s) {
   int64_t size = s.draw.within(2, 9);
-  Value a = s.source(DType::F32, {s.draw.within(1, 4), around(s, size)});
-  Value b = s.source(DType::F32, {around(s, size)});
+  Value a = s.source(DType::F32, {s.dim(), size});
+  Value b = s.source(DType::F32, {around(s, s.draw.chance(0.5) ? 1 : size)});
   return s.node(s.draw.one({"Add", "Mul", "Sub"}), {a.name, b.name});
 }
 
 /// divisible: as many rows as the constant dims leave.
 bool rows(Sketch &s) {
   int64_t columns = s.draw.within(2, 4);
-  Value x = s.source(DType::F32, {around(s, columns * s.draw.within(1, 4)), s.draw.within(1, 3)});
+  Value x = s.source(DType::F32, {around(s, columns * s.draw.within(1, 3)), s.draw.within(1, 3)});
   return s.node("Reshape", {x.name, s.integers({columns, -1, x.sizes[1]}).name});
 }
 
@@ -37,7 +37,8 @@ bool takenOff(Sketch &s) {
   int64_t size = s.draw.within(4, 9);
   if (s.opset >= 11 && s.draw.chance(0.5)) {
     Value x = s.source(DType::F32, {around(s, size), s.draw.within(1, 3)});
-    return s.node("Pad", {x.name, s.integers({-s.draw.within(1, 3), 0, 0, s.draw.within(0, 2)}).name});
+    return s.node("Pad",
+                  {x.name, s.integers({-s.draw.within(1, 3), 0, 0, s.draw.within(0, 2)}).name});
   }
   Value x = s.source(DType::F32, {s.dim(), s.draw.within(1, 3), around(s, size)});
   return s.node("MaxPool", {x.name}, 1, {attrInts("kernel_shape", {s.draw.within(2, 4)})});

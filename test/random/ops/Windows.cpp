@@ -26,7 +26,8 @@ Value image(Sketch &s, int64_t maxRank) {
   return s.source(x.type, dims);
 }
 
-/// Windows with gaps over several positions, where another gap in one dim often gives as many windows.
+/// Windows with gaps over several positions, where another gap in one dim often gives as many
+/// windows.
 bool dilatedPool(Sketch &s) {
   std::vector<Dim> dims = {s.dim(), s.draw.within(1, 4), s.draw.within(6, 9), s.draw.within(6, 9)};
   Value x = s.source(s.draw.of(kPooled), dims);
@@ -37,7 +38,8 @@ bool dilatedPool(Sketch &s) {
     dilations.push_back(s.draw.within(1, 2));
   }
   return s.node("MaxPool", {x.name}, 1,
-                {attrInts("kernel_shape", kernel), attrInts("strides", strides), attrInts("dilations", dilations)});
+                {attrInts("kernel_shape", kernel), attrInts("strides", strides),
+                 attrInts("dilations", dilations)});
 }
 
 bool pool(Sketch &s, const char *name) {

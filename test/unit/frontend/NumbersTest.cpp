@@ -165,6 +165,22 @@ TEST_F(Numbers, IntegersDivideRaiseAndShift) {
             ErrorId::RunBadArithmetic);
 }
 
+TEST_F(Numbers, NormsOfWindowsThatReachBeyondTheData) {
+  // ceil_mode: the last window has one element, or starts where there is none and is left out.
+  expectFloats(node("LpPool", {"a"}, {"y"},
+                    {attrInts("kernel_shape", {2}), attrInts("strides", {2}),
+                     attrInt("ceil_mode", 1), attrInt("p", 1)}),
+               {{1, -2, 3, -4, 5}}, {3, 7, 5}, 18, {1, 1, 5});
+  expectFloats(node("LpPool", {"a"}, {"y"},
+                    {attrInts("kernel_shape", {1}), attrInts("strides", {3}),
+                     attrInt("ceil_mode", 1), attrInt("p", 1)}),
+               {{1, -2, 3, -4, 5}}, {1, 4}, 18, {1, 1, 5});
+  expectFloats(node("LpPool", {"a"}, {"y"},
+                    {attrInts("kernel_shape", {2}), attrInts("strides", {2}),
+                     attrInts("pads", {1, 1}), attrInt("ceil_mode", 1), attrInt("p", 2)}),
+               {{3, -2, 4, 3}}, {3, std::sqrt(20.f), 3}, 18, {1, 1, 4});
+}
+
 TEST_F(Numbers, ReflectionGoesToAndFro) {
   Message reflect = node("Pad", {"a", "pads"}, {"y"}, {attrText("mode", "reflect")});
   expectFloats(reflect, {{1, 2, 3}}, {2, 1, 2, 3, 2, 1, 2, 3, 2, 1, 2}, 18, {},

@@ -2,6 +2,7 @@
 // powers. Relies on Windows.h for the window attributes; data is NC... in ONNX.
 #include "compiler/frontend/onnx/Windows.h"
 #include "compiler/graph/TnRare.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
@@ -56,15 +57,12 @@ void maxPool(NodeContext &c) {
   }
 }
 
-Value emitAveragePool(NodeContext &c, Value x, const Windows &w, bool includePad) {
-  return c.make<tn::AvgPoolOp>(x, w.kernel, w.strides, w.pads, w.dilations,
-                               c.integer("ceil_mode", 0) != 0, includePad, false);
-}
-
 void averagePool(NodeContext &c) {
   std::optional<Windows> w = readWindows(c, {});
   if (w) {
-    c.setOutput(0, emitAveragePool(c, c.value(0), *w, c.integer("count_include_pad", 0) != 0));
+    c.setOutput(0, c.make<tn::AvgPoolOp>(c.value(0), w->kernel, w->strides, w->pads, w->dilations,
+                                         c.integer("ceil_mode", 0) != 0,
+                                         c.integer("count_include_pad", 0) != 0, false));
   }
 }
 
@@ -87,6 +85,34 @@ Value power(NodeContext &c, Value x, double exponent) {
   return c.make<tn::PowOp>(x, c.scalarLike(exponent, x));
 }
 
+/// The padding with which windows that reach beyond the data in ceil_mode lie inside of it, so that
+/// they count whole: a mean leaves out of its count what lies beyond. False after a failure.
+bool padToCeil(NodeContext &c, Windows &w) {
+  size_t rank = w.kernel.size();
+  tn::Dims dims = c.dims(0);
+  for (size_t d = 0; d < rank; ++d) {
+    int64_t extent = w.dilations[d] * (w.kernel[d] - 1) + 1;
+    int64_t &end = w.pads[rank + d];
+    // No window starts in the padding at the end: one step less one brings the last one in.
+    if (end + w.strides[d] - 1 < extent) {
+      end += w.strides[d] - 1;
+      continue;
+    }
+    std::optional<int64_t> size = tn::constantDim(dims[d + 2]);
+    if (!size) {
+      c.gap("how many of its windows start inside of the data depends on a size",
+            "declare it with --shape");
+      return false;
+    }
+    int64_t least = *size + w.pads[d];
+    int64_t last =
+        std::min(llvm::divideCeilSigned(std::max<int64_t>(least + end - extent, 0), w.strides[d]),
+                 llvm::divideFloorSigned(least - 1, w.strides[d]));
+    end = std::max<int64_t>(last * w.strides[d] + extent - least, 0);
+  }
+  return true;
+}
+
 void lpPool(NodeContext &c) {
   std::optional<Windows> w = readWindows(c, {});
   int64_t p = c.integer("p", 2);
@@ -97,8 +123,12 @@ void lpPool(NodeContext &c) {
   for (int64_t size : w->kernel) {
     area *= static_cast<double>(size);
   }
+  if (c.integer("ceil_mode", 0) != 0 && !padToCeil(c, *w)) {
+    return;
+  }
   Value x = c.value(0);
-  Value mean = emitAveragePool(c, power(c, c.unary<tn::AbsOp>(x), p), *w, true);
+  Value mean = c.make<tn::AvgPoolOp>(power(c, c.unary<tn::AbsOp>(x), p), w->kernel, w->strides,
+                                     w->pads, w->dilations, false, true, false);
   c.setOutput(0, power(c, c.mul(mean, c.scalarLike(area, x)), 1.0 / p));
 }
 

@@ -16,7 +16,8 @@ namespace {
 
 // Field numbers of onnx.proto.
 constexpr unsigned kModelGraph = 7;
-constexpr unsigned kGraphNode = 1, kGraphName = 2, kGraphInitializer = 5, kGraphInput = 11, kGraphOutput = 12;
+constexpr unsigned kGraphNode = 1, kGraphName = 2, kGraphInitializer = 5, kGraphInput = 11,
+                   kGraphOutput = 12;
 constexpr unsigned kTensorDims = 1, kTensorType = 2, kTensorName = 8, kTensorRaw = 9;
 
 /// What a node reads; of the graphs inside of it, what they do not define themselves.
@@ -58,7 +59,8 @@ Result<int32_t> typeNumber(DType type) {
       return number;
     }
   }
-  return Status::error(ErrorId::OnnxTensorType, strCat("ONNX files hold no whole elements of ", nameOf(type)));
+  return Status::error(ErrorId::OnnxTensorType,
+                       strCat("ONNX files hold no whole elements of ", nameOf(type)));
 }
 
 Result<Message> valueInfo(const Port &port) {
@@ -66,18 +68,22 @@ Result<Message> valueInfo(const Port &port) {
   Message shape;
   for (const std::variant<int64_t, std::string> &dim : port.dims) {
     const int64_t *size = std::get_if<int64_t>(&dim);
-    shape.add(1, size ? Message().varint(1, static_cast<uint64_t>(*size)) : Message().text(2, std::get<std::string>(dim)));
+    shape.add(1, size ? Message().varint(1, static_cast<uint64_t>(*size))
+                      : Message().text(2, std::get<std::string>(dim)));
   }
   Message tensor = Message().varint(1, static_cast<uint64_t>(type)).add(2, shape);
   return Message().text(1, port.name).add(2, Message().add(1, tensor));
 }
 
-Message rawTensor(std::string_view name, int32_t type, std::span<const int64_t> dims, std::string_view bytes) {
+Message rawTensor(std::string_view name, int32_t type, std::span<const int64_t> dims,
+                  std::string_view bytes) {
   Message tensor;
   for (int64_t dim : dims) {
     tensor.varint(kTensorDims, static_cast<uint64_t>(dim));
   }
-  return tensor.varint(kTensorType, static_cast<uint64_t>(type)).text(kTensorName, name).text(kTensorRaw, bytes);
+  return tensor.varint(kTensorType, static_cast<uint64_t>(type))
+      .text(kTensorName, name)
+      .text(kTensorRaw, bytes);
 }
 
 /// The initializer with its elements, wherever they are. Seeded ones have none.
@@ -130,7 +136,8 @@ Result<Pieces> Pieces::read(Bytes file) {
       piece.name = node.name.empty() && !piece.results.empty() ? piece.results.front() : node.name;
       pieces.list.push_back(std::move(piece));
     } else if (field.number == kGraphInitializer) {
-      pieces.initializers.push_back({model.graph.initializers[pieces.initializers.size()].name, field.bytes});
+      pieces.initializers.push_back(
+          {model.graph.initializers[pieces.initializers.size()].name, field.bytes});
     }
   }
   for (const ValueInfo &output : model.graph.outputs) {

@@ -1,5 +1,6 @@
-// A model as the pieces of its file (nodes, initializers), from which other models are put together:
-// with more outputs, or a part of it. Pieces are copied as they are, so nothing of a node is lost.
+// A model as the pieces of its file (nodes, initializers), from which other models are put
+// together: with more outputs, or a part of it. Pieces are copied as they are, so nothing of a node
+// is lost.
 #pragma once
 
 #include "compiler/frontend/onnx/wire/ExternalData.h"
@@ -30,8 +31,8 @@ struct Literal {
   std::string_view bytes; ///< row-major, an element to a byte where it is smaller
 };
 
-/// A part of a model. Whatever its nodes read is an input, a literal, an initializer of the model, or
-/// the result of an earlier one of its nodes.
+/// A part of a model. Whatever its nodes read is an input, a literal, an initializer of the model,
+/// or the result of an earlier one of its nodes.
 struct Part {
   std::vector<size_t> nodes; ///< indices into Pieces::nodes, ascending
   std::vector<Port> inputs;
@@ -58,8 +59,8 @@ public:
 
   /// The whole model with these values as outputs too, their types unstated.
   std::string withOutputs(std::span<const std::string> names) const;
-  /// A model of its own: what `files` hold of the initializers is in it. Types that ONNX has no name
-  /// for are an error.
+  /// A model of its own: what `files` hold of the initializers is in it. Types that ONNX has no
+  /// name for are an error.
   Result<std::string> assemble(const Part &part, ExternalFiles &files) const;
 
 private:
@@ -68,7 +69,7 @@ private:
     std::string_view bytes;
   };
 
-  std::string around;  ///< the fields of the model but its graph
+  std::string around; ///< the fields of the model but its graph
   std::string_view graph;
   std::vector<Node> list;
   std::vector<Initializer> initializers;
