@@ -5,7 +5,6 @@
 #include "compiler/codegen/common/ScalarBody.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -42,6 +41,7 @@ private:
   Value hold(OpBuilder &b, ValueRange line, Value heap, Value place, Value index);
   /// Lets the element at `place` of the first `count` sink until no worse one is below it.
   Value sink(OpBuilder &b, ValueRange line, Value heap, Value place, Value count, Value levels);
+  Value heapLevels(OpBuilder &b);
   /// Indices of the best along one line of the axis, in order.
   Value selectLine(OpBuilder &b, ValueRange line, Value heap);
 
@@ -123,6 +123,23 @@ Value Selection::sink(OpBuilder &b, ValueRange line, Value heap, Value place, Va
       .getResult(0);
 }
 
+/// How many powers of two, from 1 on, are not above the size of the heap.
+Value Selection::heapLevels(OpBuilder &b) {
+  Value most = arith::ConstantIndexOp::create(b, location, 64);
+  scf::ForOp count = scf::ForOp::create(
+      b, location, zero, most, one, ValueRange{one, zero},
+      [&](OpBuilder &inner, Location, Value, ValueRange state) {
+        Value fits =
+            arith::CmpIOp::create(inner, location, arith::CmpIPredicate::sle, state[0], kept);
+        Value twice = arith::AddIOp::create(inner, location, state[0], state[0]);
+        Value power = arith::SelectOp::create(inner, location, fits, twice, state[0]);
+        Value more = arith::AddIOp::create(inner, location, state[1], one);
+        Value levels = arith::SelectOp::create(inner, location, fits, more, state[1]);
+        scf::YieldOp::create(inner, location, ValueRange{power, levels});
+      });
+  return count.getResult(1);
+}
+
 Value Selection::selectLine(OpBuilder &b, ValueRange line, Value heap) {
   auto loop = [&](Value from, Value to, Value list,
                   llvm::function_ref<Value(OpBuilder &, Value at, Value list)> body) -> Value {
@@ -132,12 +149,7 @@ Value Selection::selectLine(OpBuilder &b, ValueRange line, Value heap) {
                               })
         .getResult(0);
   };
-  // The heap has one level more than the exponent of its size.
-  Value size = arith::IndexCastOp::create(b, location, b.getI64Type(), kept);
-  Value bits = arith::ConstantOp::create(b, location, b.getI64IntegerAttr(64));
-  Value depth = arith::SubIOp::create(b, location, bits,
-                                      math::CountLeadingZerosOp::create(b, location, size));
-  Value levels = arith::IndexCastOp::create(b, location, b.getIndexType(), depth);
+  Value levels = heapLevels(b);
   auto minus = [&](OpBuilder &inner, Value a, Value other) -> Value {
     return arith::SubIOp::create(inner, location, a, other);
   };
@@ -199,15 +211,17 @@ LogicalResult Selection::bind() {
         });
     return {copy.getResult(0), heap};
   };
-  if (starts.empty()) {
-    results = selectAll(lowering.builder, {}, results);
-  } else {
-    results = scf::buildLoopNest(lowering.builder, location, starts, bounds, steps, results,
-                                 [&](OpBuilder &b, Location, ValueRange at, ValueRange carried) {
-                                   return selectAll(b, at, carried);
-                                 })
-                  .results;
+  // A list is one line: all results are those of one nest.
+  bool isList = starts.empty();
+  if (isList) {
+    starts = {zero};
+    bounds = steps = {one};
   }
+  results = scf::buildLoopNest(lowering.builder, location, starts, bounds, steps, results,
+                               [&](OpBuilder &b, Location, ValueRange at, ValueRange carried) {
+                                 return selectAll(b, isList ? ValueRange() : at, carried);
+                               })
+                .results;
   lowering.bind(op.getValues(), results[0]);
   lowering.bind(op.getIndices(), results[1]);
   return success();
