@@ -40,7 +40,7 @@ struct ExprTerm {
 using ExprId = uint32_t;
 
 /// Limits that a loader enforces.
-inline constexpr size_t kMaxExprTerms = 256;
+inline constexpr size_t kMaxExprTerms = 2048;
 inline constexpr size_t kMaxExprStack = 32;
 
 /// The expressions of one plan. The functions that build expressions fold constants and give equal

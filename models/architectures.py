@@ -22,13 +22,30 @@ RESIDUAL_GAIN = 0.4
 
 @dataclass
 class Architecture:
-    """A model in eval mode, example inputs by name, and per input the largest value of integers (inclusive)."""
+    """A model in eval mode, example inputs by name, and per input the largest value of integers (inclusive).
+
+    `axes`: per input the names of its symbolic dims; without an entry the first is the batch, and with `max_sequence` the
+    second the sequence. `output_axes`: the same for outputs, where a data-dependent size is left to the exporter.
+    `ranges`: the least and the largest size by name, where they are not those of batch and sequence.
+    """
 
     model: nn.Module
     inputs: dict
-    output: str
+    outputs: list
     limits: dict = field(default_factory=dict)
     max_sequence: int = 0
+    axes: dict = field(default_factory=dict)
+    output_axes: dict = field(default_factory=dict)
+    ranges: dict = field(default_factory=dict)
+
+    def usual_axes(self):
+        return {0: "batch", 1: "sequence"} if self.max_sequence else {0: "batch"}
+
+    def axes_of(self, name):
+        return self.axes.get(name, self.usual_axes())
+
+    def range_of(self, symbol):
+        return self.ranges.get(symbol, (1, self.max_sequence if symbol == "sequence" else 256))
 
 
 def uniform(tensor, deviation, center=0.0):
@@ -42,7 +59,7 @@ def randomize(model):
         if isinstance(module, (nn.BatchNorm2d, nn.LayerNorm)):
             uniform(module.weight, 0.1, 1.0)
             uniform(module.bias, 0.1)
-        elif isinstance(module, (nn.Linear, nn.Conv2d, Conv1D)):
+        elif isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d, Conv1D)):
             matrix = module.weight
             fan_in = matrix.shape[0] if isinstance(module, Conv1D) else matrix[0].numel()
             uniform(matrix, fan_in**-0.5)
@@ -99,7 +116,7 @@ def resnet50():
             lower(block.bn1)
             lower(block.bn2)
     inputs = image_inputs()
-    return Architecture(calibrated(model, inputs), inputs, "logits")
+    return Architecture(calibrated(model, inputs), inputs, ["logits"])
 
 
 def mobilenet_v2():
@@ -110,14 +127,14 @@ def mobilenet_v2():
             for layer in block.conv[:-2]:
                 lower(layer[1])
     inputs = image_inputs()
-    return Architecture(calibrated(model, inputs), inputs, "logits")
+    return Architecture(calibrated(model, inputs), inputs, ["logits"])
 
 
 def vit_b16():
     model = randomize(timm.create_model("vit_base_patch16_224", pretrained=False))
     uniform(model.cls_token, 0.5)
     uniform(model.pos_embed, 0.5)
-    return Architecture(model, image_inputs(), "logits")
+    return Architecture(model, image_inputs(), ["logits"])
 
 
 class LastHiddenState(nn.Module):
@@ -144,7 +161,7 @@ def bert(config, attention):
     model = LastHiddenState(randomize(BertModel(config, add_pooling_layer=False)))
     inputs = token_inputs(config.vocab_size, ["input_ids", "attention_mask", "token_type_ids"])
     limits = {"input_ids": config.vocab_size - 1, "attention_mask": 1, "token_type_ids": 1}
-    return Architecture(model.eval(), inputs, "last_hidden_state", limits, 512)
+    return Architecture(model.eval(), inputs, ["last_hidden_state"], limits, 512)
 
 
 def bert_base(attention):
@@ -171,4 +188,4 @@ def gpt2(attention):
         uniform(block.mlp.c_proj.weight, (RESIDUAL_GAIN / config.n_embd / 4) ** 0.5)
     limits = {"input_ids": config.vocab_size - 1, "attention_mask": 1}
     inputs = token_inputs(config.vocab_size, ["input_ids", "attention_mask"])
-    return Architecture(Logits(network).eval(), inputs, "logits", limits, config.n_positions)
+    return Architecture(Logits(network).eval(), inputs, ["logits"], limits, config.n_positions)

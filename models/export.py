@@ -16,6 +16,8 @@ import torch
 from torch.export import Dim
 
 import architectures
+import sequences
+import vision
 from weightless import weightless
 
 
@@ -51,31 +53,50 @@ VARIANTS = [
     Variant("gpt2", "torchscript", "sdpa", opset=17),
     Variant("bert_base", "dynamo", "eager", note="eager"),
     Variant("bert_large", "dynamo", "sdpa", folder="large"),
+    Variant("swin_t", "dynamo"),
+    Variant("swin_t", "torchscript", opset=17),
+    Variant("unet", "dynamo"),
+    Variant("unet", "torchscript", opset=17),
+    Variant("ssdlite", "torchscript", opset=17),
+    Variant("faster_rcnn", "torchscript", opset=17),
+    Variant("t5_encoder", "dynamo"),
+    Variant("t5_encoder", "torchscript", opset=17),
+    Variant("t5_decoder", "dynamo"),
+    Variant("t5_decoder", "torchscript", opset=17),
+    Variant("whisper_encoder", "dynamo"),
+    Variant("whisper_encoder", "torchscript", opset=17),
+    Variant("whisper_decoder", "dynamo"),
+    Variant("greedy_loop", "torchscript", opset=17),
+    Variant("lstm", "torchscript", opset=17),
 ]
 
 
 def build(variant):
-    make = getattr(architectures, variant.model)
+    family = next(module for module in (architectures, vision, sequences) if hasattr(module, variant.model))
+    make = getattr(family, variant.model)
     return make(variant.attention) if variant.attention else make()
 
 
 def export_dynamo(built, variant, path):
-    batch = Dim("batch", min=1, max=256)
-    axes = {0: batch}
-    if built.max_sequence:
-        axes[1] = Dim("sequence", min=1, max=built.max_sequence)
+    symbols = {}
+    for name in built.inputs:
+        for symbol in built.axes_of(name).values():
+            least, largest = built.range_of(symbol)
+            symbols.setdefault(symbol, Dim(symbol, min=least, max=largest))
+    shapes = [{axis: symbols[symbol] for axis, symbol in built.axes_of(name).items()} for name in built.inputs]
     torch.onnx.export(built.model, tuple(built.inputs.values()), path, dynamo=True, verbose=False,
-                      input_names=list(built.inputs), output_names=[built.output],
-                      dynamic_shapes=tuple(axes for _ in built.inputs), external_data=True,
+                      input_names=list(built.inputs), output_names=built.outputs,
+                      dynamic_shapes=tuple(shapes), external_data=True,
                       opset_version=variant.opset or None)
 
 
 def export_torchscript(built, variant, path):
-    axes = {0: "batch", 1: "sequence"} if built.max_sequence else {0: "batch"}
+    axes = {name: built.axes_of(name) for name in built.inputs}
+    axes.update({name: built.output_axes.get(name, built.usual_axes()) for name in built.outputs})
     mode = torch.onnx.TrainingMode
     torch.onnx.export(built.model, tuple(built.inputs.values()), path, dynamo=False,
-                      input_names=list(built.inputs), output_names=[built.output],
-                      dynamic_axes={name: axes for name in [*built.inputs, built.output]},
+                      input_names=list(built.inputs), output_names=built.outputs,
+                      dynamic_axes={name: named for name, named in axes.items() if named},
                       opset_version=variant.opset or None,
                       training=mode.PRESERVE if variant.keep_norms else mode.EVAL,
                       do_constant_folding=not variant.keep_norms)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes seeded inputs for a model as an npz: pictures, identifiers in range, masks with zeros at the tail.
+"""Writes seeded inputs for a model as an npz: pictures, noise, identifiers in range, masks with zeros at the tail.
 
 Relies on onnx and numpy, and for integer inputs on the model's metadata "input_limits" (largest value by input name).
 """
@@ -43,7 +43,8 @@ def make_inputs(model, sizes, seed=0):
         tensor_type = value.type.tensor_type
         shape = [sizes[d.dim_param] if d.dim_param else d.dim_value for d in tensor_type.shape.dim]
         if tensor_type.elem_type == onnx.TensorProto.FLOAT:
-            arrays[value.name] = pictures(shape, generator)
+            is_picture = len(shape) == 4
+            arrays[value.name] = pictures(shape, generator) if is_picture else generator.standard_normal(shape, np.float32)
         elif value.name.endswith("mask"):
             arrays[value.name] = tail_mask(shape, generator)
         else:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Evaluates an ONNX model in float64, with the model's own float32 weights and constants: the oracle for errors.
 
-Relies on onnx's reference evaluator, which is independent of Tenon and of ONNX Runtime; only convolution and the error
-function are replaced, because its own take minutes.
+Relies on onnx's reference evaluator, which is independent of Tenon and of ONNX Runtime. Replaced are convolution and the
+error function, because its own take minutes, LSTM, because its own has one direction, and Gather, because its own
+forgets dims.
 """
 
 import argparse
@@ -34,8 +35,12 @@ class Gelu(OpRun):
 class Conv(OpRun):
     def _run(self, x, w, b=None, auto_pad=None, dilations=None, group=None, kernel_shape=None,
              pads=None, strides=None):
+        if x.ndim == 3:
+            row = self._run(x[:, :, None], w[:, :, None], b, auto_pad, [1, *(dilations or [1])], group, None,
+                            [0, pads[0], 0, pads[1]] if pads else None, [1, *(strides or [1])])
+            return (row[0][:, :, 0],)
         if x.ndim != 4 or auto_pad not in (None, "NOTSET"):
-            raise NotImplementedError("only 2-D convolution with explicit padding")
+            raise NotImplementedError("only 1-D and 2-D convolution with explicit padding")
         dilations, strides, pads = dilations or [1, 1], strides or [1, 1], pads or [0, 0, 0, 0]
         group = group or 1
         padded = np.pad(x, ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])))
@@ -55,6 +60,36 @@ class Conv(OpRun):
         return (total if b is None else total + b[:, None, None],)
 
 
+class LSTM(OpRun):
+    """In one or both directions, with the usual activations and without lengths and peepholes."""
+
+    def _run(self, x, w, r, b=None, sequence_lens=None, initial_h=None, initial_c=None, p=None, direction="forward",
+             hidden_size=None, layout=0, **others):
+        if layout or p is not None or sequence_lens is not None or direction == "reverse" or \
+                any(value is not None for name, value in others.items() if name != "input_forget"):
+            raise NotImplementedError("only LSTMs without lengths, peepholes and activations of their own")
+        batch, width = x.shape[1], r.shape[2]
+        results = np.zeros((len(x), len(w), batch, width), x.dtype)
+        hidden = np.zeros((len(w), batch, width), x.dtype) if initial_h is None else initial_h.copy()
+        cell = np.zeros((len(w), batch, width), x.dtype) if initial_c is None else initial_c.copy()
+        for i in range(len(w)):
+            bias = 0 if b is None else b[i, :4 * width] + b[i, 4 * width:]
+            for t in range(len(x)) if i == 0 else reversed(range(len(x))):
+                gates = x[t] @ w[i].T + hidden[i] @ r[i].T + bias
+                enters, leaves, stays, new = np.split(gates, 4, axis=1)
+                cell[i] = cell[i] / (1 + np.exp(-stays)) + np.tanh(new) / (1 + np.exp(-enters))
+                hidden[i] = np.tanh(cell[i]) / (1 + np.exp(-leaves))
+                results[t, i] = hidden[i]
+        return results, hidden, cell
+
+
+class Gather(OpRun):
+    """With the dims of x also where nothing is taken."""
+
+    def _run(self, x, indices, axis=None):
+        return (np.take(x, indices.astype(np.int64), axis or 0),)
+
+
 def widened(tensor):
     if tensor.data_type != TensorProto.FLOAT:
         return tensor
@@ -69,6 +104,8 @@ def widen_graph(graph):
         if value.type.tensor_type.elem_type == TensorProto.FLOAT:
             value.type.tensor_type.elem_type = TensorProto.DOUBLE
     for node in graph.node:
+        if node.op_type == "ConstantOfShape" and not node.attribute:
+            node.attribute.append(onnx.helper.make_attribute("value", numpy_helper.from_array(np.zeros(1))))
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 attribute.t.CopyFrom(widened(attribute.t))
@@ -81,7 +118,7 @@ def widen_graph(graph):
 def evaluate(model, inputs):
     """Outputs by name, floats in float64; the model is changed."""
     widen_graph(model.graph)
-    evaluator = ReferenceEvaluator(model, new_ops=[Conv, Erf, Gelu])
+    evaluator = ReferenceEvaluator(model, new_ops=[Conv, Erf, Gather, Gelu, LSTM])
     wide = {name: a.astype(np.float64) if a.dtype == np.float32 else a for name, a in inputs.items()}
     return dict(zip(evaluator.output_names, evaluator.run(None, wide)))
 

@@ -112,6 +112,44 @@ class Loops(ToolTest):
         feeds = [{"x": RANDOM.standard_normal((3, 6)).astype(np.float32), "h0": np.ones(3, np.float32)}]
         self.compare("scan", whole, feeds)
 
+    def test_a_list_that_grows_until_data_ends_it(self):
+        """A decoding loop: each iteration appends to a list, and a counter or the data ends it."""
+        counted = graph([node("Less", "d most", "few")], [], [info("few", T.BOOL, [])])
+        stopped = graph([node("Identity", "false", "no")], [], [info("no", T.BOOL, [])])
+        body = graph([node("ReduceSum", "list", "sum", keepdims=1), node("Concat", "list sum", "longer", axis=0),
+                      node("Add", "c one", "d"), node("Squeeze", "sum", "total"), node("Less", "total limit", "small"),
+                      node("If", "small", "more", then_branch=counted, else_branch=stopped)],
+                     [info("i", T.INT64, []), info("go", T.BOOL, []), info("list"), info("c", T.INT64, [])],
+                     [info("more", T.BOOL, []), info("longer"), info("d", T.INT64, [])], one=np.int64(1), most=np.int64(6),
+                     false=np.array(False))
+        nodes = [node("Less", "none limit", "start"), helper.make_node("Loop", ["", "start", "x", "zero"], ["all", "count"], body=body),
+                 node("ReduceMax", "all", "largest", keepdims=0)]
+        whole = graph(nodes, [info("x", dims=["n"]), info("limit", dims=[])],
+                      [info("all"), info("count", T.INT64, []), info("largest")], zero=np.int64(0), none=np.float32(0))
+        feeds = [{"x": RANDOM.uniform(1, 2, n).astype(np.float32), "limit": np.array(limit, np.float32)}
+                 for n, limit in ((3, 50), (1, 1e9), (4, 0.5), (2, -1))]
+        self.compare("grows", whole, feeds)
+
+    def test_recurrent_layers_of_any_length(self):
+        """LSTM, GRU and RNN, in both directions, over a sequence of as many steps as a run has, with and without lengths."""
+        weights = lambda *dims: (RANDOM.standard_normal(dims) / 2).astype(np.float32)
+        nodes, constants, outputs = [], {}, []
+        for kind, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
+            for direction, rows, lengths in (("bidirectional", 2, "lengths"), ("reverse", 1, "lengths"), ("forward", 1, "")):
+                name = f"{kind}_{direction}"
+                given = {f"w_{name}": weights(rows, gates * 3, 4), f"r_{name}": weights(rows, gates * 3, 3),
+                         f"b_{name}": weights(rows, gates * 6)}
+                constants |= given
+                nodes.append(helper.make_node(kind, ["x", *given, lengths], [f"y_{name}", f"h_{name}"], name=name,
+                                              direction=direction, hidden_size=3))
+                outputs += [info(f"y_{name}"), info(f"h_{name}")]
+        whole = graph(nodes, [info("x", dims=["steps", 2, 4]), info("lengths", T.INT32, [2])], outputs, **constants)
+        feeds = [{"x": RANDOM.standard_normal((steps, 2, 4)).astype(np.float32), "lengths": np.array([steps, least], np.int32)}
+                 for steps, least in ((1, 1), (2, 1), (5, 3), (9, 9))]
+        self.compare("layers", whole, feeds, "x:[1..9]x2x4")
+        self.assertIn("declare its range", self.refuse(3, "TN0301", "check", "layers.onnx").stderr +
+                      self.call("check", self.folder / "layers.onnx").stdout)
+
     def test_what_only_data_decides_is_a_gap(self):
         body = graph([node("Identity", "a", "b"), node("Identity", "go", "more")],
                      [info("i", T.INT64, []), info("go", T.BOOL, []), info("a")], [info("more", T.BOOL, []), info("b")])

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from microsoft import Builder, by_runtime
 from onnx import TensorProto as T
+from onnx import helper
 from tool import ToolTest
 
 RANDOM = np.random.default_rng(10)
@@ -141,6 +142,61 @@ def sums():
     return graph
 
 
+def branches():
+    """Ifs of which data decides the condition and with it the sizes of the results: nothing or a selection, two selections,
+    and results that are as long as each other.
+    """
+    graph = Graph(opset=18)
+    graph.input("x", ["A", 3])
+    graph.input("y", ["B", 3])
+    graph.constant("none", np.zeros((0, 3), np.float32))
+    graph.constant("nothing", np.float32(0))
+    graph.constant("zero", np.array([0], np.int64))
+    add = graph.add
+    add("NonZero", ["x"], "at", T.INT64)
+    add("Shape", ["at"], "sizes", T.INT64)
+    add("ReduceProd", ["sizes"], "product", T.INT64, keepdims=0)
+    graph.constant("no", np.array(0, np.int64))
+    add("Equal", ["product", "no"], "is_empty", T.BOOL)
+
+    def branch(*nodes, outputs):
+        return helper.make_graph(list(nodes), "branch", [], [helper.make_empty_tensor_value_info(name) for name in outputs])
+
+    make = helper.make_node
+    add("If", ["is_empty"], ["kept", "scaled"],
+        then_branch=branch(make("Identity", ["none"], ["a"]), make("Identity", ["none"], ["b"]), outputs=["a", "b"]),
+        else_branch=branch(make("Identity", ["x"], ["c"]), make("Add", ["x", "x"], ["d"]), outputs=["c", "d"]))
+    add("Sub", ["scaled", "kept"], "difference")
+    add("If", ["is_empty"], "longer",
+        then_branch=branch(make("Concat", ["y", "x"], ["e"], axis=0), outputs=["e"]),
+        else_branch=branch(make("Neg", ["y"], ["f"]), outputs=["f"]))
+    add("ReduceSum", ["longer", "zero"], "total", keepdims=0)
+    return graph
+
+
+def lists(rows, columns, share):
+    x = RANDOM.random((rows, 3)) * (share != "none")
+    return {"x": x.astype(np.float32), "y": RANDOM.random((columns, 3)).astype(np.float32)}
+
+
+def best(count):
+    """The best of a list that data selects, up to as many as it has."""
+    graph = Graph(opset=18)
+    graph.input("x", ["A"])
+    graph.constant("nothing", np.float32(0))
+    graph.constant("most", np.array([count], np.int64))
+    graph.constant("zero", np.array([0], np.int64))
+    add = graph.add
+    add("Greater", ["x", "nothing"], "mask", T.BOOL)
+    add("Compress", ["x", "mask"], "kept")
+    add("Shape", ["kept"], "size", T.INT64)
+    add("Concat", ["size", "most"], "sizes", T.INT64, axis=0)
+    add("ReduceMin", ["sizes"], "fewer", T.INT64)
+    add("TopK", ["kept", "fewer"], ["best", "best_at"])
+    graph.outputs[-1].type.tensor_type.elem_type = T.INT64
+    return graph
+
+
 def sparse(rows, columns, share):
     likely = {"none": 0, "some": 0.5, "all": 2}[share]
     part = lambda *dims: ((RANDOM.random(dims) < likely) * RANDOM.random(dims)).astype(np.float32)
@@ -173,12 +229,29 @@ class Selection(ToolTest):
         feeds = [sparse(*size, share) for size in ((2, 3), (7, 1), (4, 4)) for share in SHARES]
         self.compare("sums", sums(), feeds, "--verify")
 
+<<<<<<< HEAD
     def test_compiles_for_gpus(self):
         for name, graph in (("detector", detector()), ("masks", masks()), ("sums", sums())):
             onnx.save(graph.model(), self.folder / f"{name}.gpu.onnx")
             self.succeed("check", f"{name}.gpu.onnx", "--target", "cuda:sm_90")
             self.succeed("compile", f"{name}.gpu.onnx", "-o", f"{name}.gpu.tenon", "--target", "cuda:sm_80,cuda:sm_90")
             self.assertIn("decided by data", self.succeed("inspect", f"{name}.gpu.tenon").stdout)
+=======
+    def test_branches(self):
+        feeds = [lists(*size, share) for size in ((2, 3), (7, 1), (4, 4)) for share in ("none", "all")]
+        self.compare("branches", branches(), feeds, "--verify")
+
+    def test_best(self):
+        feeds = [{"x": RANDOM.integers(-9, 9, size).astype(np.float32) + offset}
+                 for size in (1, 2, 17, 3000) for offset in (-9, 0, 9)]
+        self.compare("best", best(20), feeds, "--verify")
+
+    def test_gpus_have_none_of_it(self):
+        onnx.save(masks().model(), self.folder / "gpu.onnx")
+        self.refuse(3, "TN0301", "compile", "gpu.onnx", "-o", "gpu.tenon", "--target", "cuda:sm_90")
+        self.refuse(3, "TN0301", "check", "gpu.onnx", "--target", "cuda:sm_90")
+        self.succeed("check", "gpu.onnx")
+>>>>>>> wm/h/models
 
 
 if __name__ == "__main__":

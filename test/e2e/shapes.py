@@ -18,6 +18,11 @@ from tool import ToolTest
 FLOAT = TensorProto.FLOAT
 SIZES = [1, 2, 3, 4, 5, 8, 10, 12, 16]
 
+# What is missing to a multiple of 4 as pads of the last of two dims.
+REST = [("Shape", "x", "n", {"start": 1}), ("Mod", "n four", "r", {}), ("Sub", "four r", "d", {}),
+        ("Mod", "d four", "e", {}), ("Concat", "none e", "p", {"axis": 0})]
+MULTIPLE = {"four": np.array([4]), "none": np.array([0, 0, 0])}
+
 # Name; nodes as (operator, inputs, outputs, attributes); dims of the inputs; constants; sizes at which the engine must answer.
 CASES = [
     ("add a constant", [("Add", "x w", "y", {})], {"x": ["N"]}, {"w": (4,)}, {1, 4}),
@@ -56,6 +61,10 @@ CASES = [
                            ("Concat", "a a", "b", {"axis": 2}), ("Add", "x b", "y", {})],
      {"x": [1, 2, "N"]}, {}, {2, 4, 8, 10, 12, 16}),
     ("a reflected border", [("Pad", "x s", "y", {"mode": "reflect"})], {"x": ["N"]}, {"s": np.array([2, 2])}, {1, 2, 3, 4, 5}),
+    ("padded to a multiple", [*REST, ("Pad", "x p", "y", {})], {"x": [2, "N"]}, MULTIPLE, set(SIZES)),
+    ("reflected to a multiple", [*REST, ("Pad", "x p", "y", {"mode": "reflect"})], {"x": [2, "N"]}, MULTIPLE,
+     {3, 4, 5, 8, 10, 12, 16}),
+    ("repeated to a multiple", [*REST, ("Pad", "x p", "y", {"mode": "edge"})], {"x": [2, "N"]}, MULTIPLE, set(SIZES)),
     ("a border taken off", [("Pad", "x s", "y", {})], {"x": ["N"]}, {"s": np.array([-2, -1])}, {4, 5, 8}),
     ("a slice at the end", [("Slice", "x s e a", "y", {})], {"x": [2, "N"]},
      {"s": np.array([-3]), "e": np.array([100000]), "a": np.array([1])}, {3, 4, 5}),

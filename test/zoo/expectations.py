@@ -23,21 +23,28 @@ SAMPLES = 400
 OF_LARGEST = 1e-4
 OF_PEER = 2.0
 # Two sizes through one engine; the batch of the first has a padded row, the sequence of the second is odd.
-SIZES = [{"batch": 2, "sequence": 24}, {"batch": 1, "sequence": 17}]
+SIZES = [{"batch": 2, "sequence": 24, "encoder_sequence": 19, "height": 52, "width": 37},
+         {"batch": 1, "sequence": 17, "encoder_sequence": 31, "height": 64, "width": 48}]
+# What the compiler is to be told: the steps of a recurrence are unrolled, up to the longest sequence.
+OPTIONS = {"lstm.torchscript": ["--shape", "input_ids:[1..4]x[1..32]"]}
+
+# Models with sizes that data decides, which GPUs do not run (docs/adr/0010-sizes-that-data-decides.md).
+OF_CPUS = {"faster_rcnn.torchscript", "greedy_loop.torchscript", "ssdlite.torchscript"}
 
 
-def sizes_of(model):
-    """The sizes to test with, for the symbols that the model has."""
+def cases_of(model):
+    """What to test with: sizes for the symbols that the model has, or other data where it has none."""
     symbols = {dim.dim_param for value in model.graph.input for dim in value.type.tensor_type.shape.dim if dim.dim_param}
-    return [{name: extent for name, extent in sizes.items() if name in symbols} for sizes in SIZES]
+    sizes = [{name: extent for name, extent in sizes.items() if name in symbols} for sizes in SIZES]
+    return [{"sizes": each} if symbols else {"sizes": {}, "seed": seed} for seed, each in enumerate(sizes)]
 
 
 def load_graph(path):
     return onnx.load(str(path), load_external_data=False)
 
 
-def inputs_for(model, sizes):
-    return inputs.make_inputs(model, sizes)
+def inputs_for(model, case):
+    return inputs.make_inputs(model, case["sizes"], case.get("seed", 0))
 
 
 def sample(array):

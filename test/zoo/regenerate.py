@@ -29,11 +29,11 @@ def cases_of(name, folder):
     fill.fill(graph, filled)
     session = peer_ort.make_session(filled, THREADS, {})
     names = [output.name for output in session.get_outputs()]
-    for sizes in expectations.sizes_of(expectations.load_graph(graph)):
-        arrays = expectations.inputs_for(expectations.load_graph(graph), sizes)
+    for case in expectations.cases_of(expectations.load_graph(graph)):
+        arrays = expectations.inputs_for(expectations.load_graph(graph), case)
         peer = dict(zip(names, session.run(names, arrays)))
         reference = reference64.evaluate(onnx.load(str(filled)), arrays)
-        yield {"sizes": sizes, "peer": f"onnxruntime {onnxruntime.__version__}",
+        yield {**case, "peer": f"onnxruntime {onnxruntime.__version__}",
                "outputs": {key: expectations.expectation(reference[key], peer[key]) for key in names}}
 
 

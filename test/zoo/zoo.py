@@ -29,8 +29,8 @@ class Zoo(ToolTest):
         cls.build = pathlib.Path(holder.name)
         cls.levels = [level["level"] for level in cls.json("doctor")["levels"] if level["usable"]]
         cls.cases = expectations.read(NAME)
-        cls.arrays = [expectations.inputs_for(expectations.load_graph(GRAPH), case["sizes"]) for case in cls.cases]
-        cls.engine = cls.compiled("any.tenon")
+        cls.arrays = [expectations.inputs_for(expectations.load_graph(GRAPH), case) for case in cls.cases]
+        cls.engine = cls.compiled("any.tenon", *expectations.OPTIONS.get(NAME, []))
 
     @classmethod
     def compiled(cls, name, *options):
@@ -64,7 +64,7 @@ class Zoo(ToolTest):
         self.hold(engine, case, arrays)
 
     def test_no_access_leaves_its_buffer(self):
-        engine = self.compiled("guarded.tenon", "--guard", "--target", "cpu:avx2")
+        engine = self.compiled("guarded.tenon", "--guard", "--target", "cpu:avx2", *expectations.OPTIONS.get(NAME, []))
         outputs = self.outputs(engine, self.arrays[0], self.levels[0])
         for name, expected in self.cases[0]["outputs"].items():
             self.assertEqual([], expectations.faults(outputs[name], expected), name)
@@ -74,11 +74,12 @@ class Zoo(ToolTest):
         for name, output in self.outputs(self.engine, self.arrays[0], self.levels[-1]).items():
             expected = case["outputs"][name]
             self.assertEqual([], expectations.faults(output, expected))
-            for error in (1.1e-4 * expected["largest"], 3.1 * expected["peer_error"], np.nan):
-                wrong = output.copy()
+            # Of identifiers ONNX Runtime has no error.
+            for error in (1.1e-4 * expected["largest"], 3.1 * expected["peer_error"] or 1, np.nan):
+                wrong = output.astype(np.float64)
                 wrong.reshape(-1)[0] += error
                 self.assertNotEqual([], expectations.faults(wrong, expected), error)
-            self.assertNotEqual([], expectations.faults(output[:, :-1], expected))
+            self.assertNotEqual([], expectations.faults(output[..., :-1], expected))
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ Value resultTensor(KernelBuilder &kernel, unsigned i, Type type) {
 void redirect(OpResult root, Value destination) {
   if (scf::ForOp loop = dyn_cast<scf::ForOp>(root.getOwner())) {
     OpOperand &init = loop.getInitArgsMutable()[root.getResultNumber()];
-    if (linalg::LinalgOp copy = init.get().getDefiningOp<linalg::LinalgOp>()) {
+    if (isa_and_nonnull<linalg::LinalgOp, scf::ForOp>(init.get().getDefiningOp())) {
       return redirect(cast<OpResult>(init.get()), destination);
     }
     return init.set(destination);

@@ -134,7 +134,8 @@ TEST_F(ShapeTest, BoundsHoldForEveryValueOfTheSymbols) {
   AffineExpr expressions[] = {
       s0 + s1 * 3,         s0 * s1 - 7, (s0 - 5).floorDiv(3),   (s0 - 5).ceilDiv(3),
       (s0 * -2) % 7,       s1 % 8,      (s1 * 10).floorDiv(s0), s0 * -1 + 4,
-      (s1 - 3).ceilDiv(s0)};
+      (s1 - 3).ceilDiv(s0), s0 - s0.floorDiv(3) * 3, s0.floorDiv(2) - s0.floorDiv(4) * 2,
+      s0 + s1 - s0.floorDiv(6) * 4};
   for (AffineExpr expression : expressions) {
     SymbolList::Range range = list.bounds(expression);
     for (int64_t a = 2; a <= 9; ++a) {
@@ -149,6 +150,22 @@ TEST_F(ShapeTest, BoundsHoldForEveryValueOfTheSymbols) {
   EXPECT_EQ(list.bounds(s0 + s1 * 3).min, 2);
   EXPECT_EQ(list.bounds(s0 + s1 * 3).max, 24);
   EXPECT_EQ(list.bounds(s1 % 8).max, 5);
+}
+
+TEST_F(ShapeTest, BoundsOfRemainders) {
+  SymbolList list;
+  list.add("a", 1, 1000);
+  auto expectBounds = [&](AffineExpr expression, int64_t min, int64_t max) {
+    SymbolList::Range range = list.bounds(simplify(expression));
+    EXPECT_EQ(range.min, min);
+    EXPECT_EQ(range.max, max);
+  };
+  AffineExpr eight = getAffineConstantExpr(8, &context);
+  expectBounds(s0 % 8, 0, 7);
+  expectBounds((eight - s0 % 8) % 8, 0, 7);
+  expectBounds(s0 + (eight - s0 % 8) % 8, 1, 1007);
+  // What halving twice lost of what halving once left.
+  expectBounds(s0.floorDiv(2) - s0.floorDiv(4) * 2, 0, 1);
 }
 
 TEST_F(ShapeTest, BoundsSaturate) {

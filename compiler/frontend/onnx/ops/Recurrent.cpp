@@ -1,6 +1,6 @@
-// RNN, GRU and LSTM over a sequence of constant length, one group of operations a step.
-// Relies on the input's product with the weights being one matmul for all steps; only the recurrent
-// product stays in the steps.
+// RNN, GRU and LSTM over a sequence, one group of operations a step. Where a size decides the length,
+// there are as many steps as it may have, and those behind it keep the state. Relies on the input's
+// product with the weights being one matmul for all steps; only the recurrent product stays in them.
 #include "compiler/frontend/onnx/NodeContext.h"
 
 using namespace mlir;
@@ -113,7 +113,8 @@ Value pick(NodeContext &n, Value x, int64_t direction) {
 struct Recurrent {
   Cell cell = Cell::Rnn;
   int64_t hidden = 0;
-  int64_t steps = 0;
+  int64_t steps = 0; ///< most of them
+  AffineExpr length;
   int64_t directions = 1;
   bool reversed = false; ///< the only direction runs backwards
   bool batchFirst = false;
@@ -170,39 +171,88 @@ Layer makeLayer(NodeContext &n, const Recurrent &r, int64_t direction) {
   return layer;
 }
 
-/// Runs the steps of one direction; the outputs of all steps in order of time, each [batch,
+/// One step of a direction.
+struct Step {
+  Value time;    ///< its position in the sequence, a scalar; of a step that does not run a valid one
+  Value running; ///< which rows of the batch it is for, [batch, 1] or a scalar; null if for all
+};
+
+Step stepAt(NodeContext &n, const Recurrent &r, int64_t i, bool backwards, Value lengths) {
+  Type index = n.builder().getI64Type();
+  bool isCertain = i < n.symbols().bounds(r.length).min;
+  Value number = n.scalar(static_cast<double>(i), index);
+  Value length = n.sizeValue(r.length, index);
+  Value last = n.sub(length, n.scalar(1, index));
+  Step step;
+  if (tn::constantDim(r.length)) {
+    step.time = n.scalar(static_cast<double>(backwards ? r.steps - 1 - i : i), index);
+  } else if (backwards) {
+    step.time = n.max(n.sub(last, number), n.scalar(0, index));
+  } else {
+    step.time = n.min(number, last);
+  }
+  Value isWithin = isCertain ? Value() : n.compare(number, tn::Predicate::lt, length);
+  Value isOwn = lengths ? n.compare(step.time, tn::Predicate::lt, lengths) : Value();
+  step.running =
+      isWithin && isOwn ? n.make<tn::AndOp>(isWithin, isOwn) : isWithin ? isWithin : isOwn;
+  return step;
+}
+
+void runStep(NodeContext &n, const Recurrent &r, Layer &layer, Value x) {
+  switch (r.cell) {
+  case Cell::Rnn:
+    return stepRnn(n, layer, x);
+  case Cell::Gru:
+    return stepGru(n, layer, x, r.linearBeforeReset);
+  case Cell::Lstm:
+    return stepLstm(n, layer, x);
+  }
+}
+
+/// The results of steps, which are in the order in which they ran, in order of time: [seq, 1, batch,
 /// hidden].
-SmallVector<Value> runLayer(NodeContext &n, const Recurrent &r, Layer &layer, bool backwards) {
-  SmallVector<Value> outputs(r.steps);
+Value inOrderOfTime(NodeContext &n, const Recurrent &r, MutableArrayRef<Value> outputs,
+                    bool backwards) {
+  bool isConstant = tn::constantDim(r.length).has_value();
+  if (backwards && isConstant) {
+    std::reverse(outputs.begin(), outputs.end());
+  }
+  for (Value &output : outputs) {
+    output = n.reshape(output,
+                       {n.constantSize(1), n.constantSize(1), r.batch, n.constantSize(r.hidden)});
+  }
+  Value all = n.concat(outputs, 0);
+  if (isConstant || n.failed()) {
+    return all;
+  }
+  if (!backwards) {
+    return n.sliceAxis(all, 0, n.constantSize(0), r.length);
+  }
+  Value last = n.sizeValue(addSizes(r.length, n.constantSize(-1)), n.builder().getI64Type());
+  return n.make<tn::GatherOp>(all, n.sub(last, n.positions(r.length)), int64_t{0});
+}
+
+/// Runs the steps of one direction; their outputs as `inOrderOfTime` gives them.
+Value runLayer(NodeContext &n, const Recurrent &r, Layer &layer, bool backwards) {
+  SmallVector<Value> outputs;
   Value lengths = n.has(4) ? n.reshape(n.cast(n.value(4), n.builder().getI64Type()),
                                        {r.batch, n.constantSize(1)})
                            : Value();
   for (int64_t i = 0; i < r.steps && !n.failed(); ++i) {
-    int64_t t = backwards ? r.steps - 1 - i : i;
+    Step step = stepAt(n, r, i, backwards, lengths);
     Value oldH = layer.h;
     Value oldC = layer.c;
-    Value x = pick(n, layer.input, t);
-    switch (r.cell) {
-    case Cell::Rnn:
-      stepRnn(n, layer, x);
-      break;
-    case Cell::Gru:
-      stepGru(n, layer, x, r.linearBeforeReset);
-      break;
-    case Cell::Lstm:
-      stepLstm(n, layer, x);
-      break;
-    }
-    outputs[t] = layer.h;
-    if (lengths) {
-      Value running = n.compare(n.scalar(static_cast<double>(t), n.builder().getI64Type()),
-                                tn::Predicate::lt, lengths);
-      outputs[t] = n.select(running, layer.h, n.scalarLike(0, layer.h));
-      layer.h = n.select(running, layer.h, oldH);
-      layer.c = layer.c ? n.select(running, layer.c, oldC) : Value();
+    runStep(n, r, layer,
+            tn::constantDim(r.length) ? pick(n, layer.input, backwards ? r.steps - 1 - i : i)
+                                      : n.make<tn::GatherOp>(layer.input, step.time, int64_t{0}));
+    outputs.push_back(layer.h);
+    if (step.running) {
+      outputs.back() = n.select(step.running, layer.h, n.scalarLike(0, layer.h));
+      layer.h = n.select(step.running, layer.h, oldH);
+      layer.c = layer.c ? n.select(step.running, layer.c, oldC) : Value();
     }
   }
-  return outputs;
+  return n.failed() ? Value() : inOrderOfTime(n, r, outputs, backwards);
 }
 
 std::optional<Recurrent> readRecurrent(NodeContext &n, Cell cell) {
@@ -223,10 +273,11 @@ std::optional<Recurrent> readRecurrent(NodeContext &n, Cell cell) {
   }
   std::optional<int64_t> hidden = tn::constantDim(n.dims(2)[2]);
   std::optional<int64_t> directions = tn::constantDim(n.dims(2)[0]);
-  std::optional<int64_t> steps = tn::constantDim(n.dims(0)[r.batchFirst ? 1 : 0]);
-  if (!hidden || !steps || *steps < 1 || *steps > kMaxSteps) {
-    n.gap("the length of the sequence is not a constant from 1 to " + Twine(kMaxSteps),
-          "declare it with --shape");
+  r.length = n.dims(0)[r.batchFirst ? 1 : 0];
+  tn::SymbolList::Range steps = n.symbols().bounds(r.length);
+  if (!hidden || steps.min < 1 || steps.max > kMaxSteps) {
+    n.gap("the length of the sequence is not known to be from 1 to " + Twine(kMaxSteps),
+          "declare its range with --shape");
     return std::nullopt;
   }
   if (directions != r.directions || tn::constantDim(n.dims(2)[1]) != gatesOf(cell) * *hidden) {
@@ -240,7 +291,7 @@ std::optional<Recurrent> readRecurrent(NodeContext &n, Cell cell) {
   n.ignore("activation_alpha");
   n.ignore("activation_beta");
   r.hidden = *hidden;
-  r.steps = *steps;
+  r.steps = steps.max;
   r.x = r.batchFirst ? n.transpose(n.value(0), {1, 0, 2}) : n.value(0);
   r.batch = n.dims(0)[r.batchFirst ? 0 : 1];
   return r;
@@ -265,15 +316,10 @@ template <Cell cell> void recurrent(NodeContext &n) {
   SmallVector<Value> sequences, hiddens, cells;
   for (int64_t direction = 0; direction < r->directions; ++direction) {
     Layer layer = makeLayer(n, *r, direction);
-    SmallVector<Value> steps;
-    for (Value step : runLayer(n, *r, layer, r->reversed || direction == 1)) {
-      steps.push_back(n.reshape(
-          step, {n.constantSize(1), n.constantSize(1), r->batch, n.constantSize(r->hidden)}));
-    }
+    sequences.push_back(runLayer(n, *r, layer, r->reversed || direction == 1));
     if (n.failed()) {
       return;
     }
-    sequences.push_back(n.concat(steps, 0));
     hiddens.push_back(layer.h);
     cells.push_back(layer.c);
   }

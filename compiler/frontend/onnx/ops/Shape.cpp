@@ -44,11 +44,12 @@ AffineExpr negated(NodeContext &c, AffineExpr value) {
 
 /// min (or max) of two expressions, if the order of their ranges is known.
 AffineExpr smaller(NodeContext &c, AffineExpr a, AffineExpr b, bool smallest) {
-  std::optional<bool> ordered = c.symbols().compare(a, Comparison::LessOrEqual, b);
-  if (!ordered) {
+  bool isFirst = c.symbols().compare(a, Comparison::LessOrEqual, b) == true;
+  bool isSecond = c.symbols().compare(b, Comparison::LessOrEqual, a) == true;
+  if (!isFirst && !isSecond) {
     return nullptr;
   }
-  return *ordered == smallest ? a : b;
+  return isFirst == smallest ? a : b;
 }
 
 /// Equality also where a symbolic size is compared with a marker such as -1.
