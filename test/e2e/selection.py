@@ -229,14 +229,13 @@ class Selection(ToolTest):
         feeds = [sparse(*size, share) for size in ((2, 3), (7, 1), (4, 4)) for share in SHARES]
         self.compare("sums", sums(), feeds, "--verify")
 
-<<<<<<< HEAD
     def test_compiles_for_gpus(self):
         for name, graph in (("detector", detector()), ("masks", masks()), ("sums", sums())):
             onnx.save(graph.model(), self.folder / f"{name}.gpu.onnx")
             self.succeed("check", f"{name}.gpu.onnx", "--target", "cuda:sm_90")
             self.succeed("compile", f"{name}.gpu.onnx", "-o", f"{name}.gpu.tenon", "--target", "cuda:sm_80,cuda:sm_90")
             self.assertIn("decided by data", self.succeed("inspect", f"{name}.gpu.tenon").stdout)
-=======
+
     def test_branches(self):
         feeds = [lists(*size, share) for size in ((2, 3), (7, 1), (4, 4)) for share in ("none", "all")]
         self.compare("branches", branches(), feeds, "--verify")
@@ -245,13 +244,6 @@ class Selection(ToolTest):
         feeds = [{"x": RANDOM.integers(-9, 9, size).astype(np.float32) + offset}
                  for size in (1, 2, 17, 3000) for offset in (-9, 0, 9)]
         self.compare("best", best(20), feeds, "--verify")
-
-    def test_gpus_have_none_of_it(self):
-        onnx.save(masks().model(), self.folder / "gpu.onnx")
-        self.refuse(3, "TN0301", "compile", "gpu.onnx", "-o", "gpu.tenon", "--target", "cuda:sm_90")
-        self.refuse(3, "TN0301", "check", "gpu.onnx", "--target", "cuda:sm_90")
-        self.succeed("check", "gpu.onnx")
->>>>>>> wm/h/models
 
 
 if __name__ == "__main__":

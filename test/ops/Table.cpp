@@ -222,16 +222,13 @@ const std::vector<OpRow> &opTable() {
        "axis = 1 : i64, largest = true, sorted = true"},
       {"tn.top_k", "f32 i8", {{"3, 25"}}, {{"3, 7"}, {"3, 7", "i64"}},
        "axis = 1 : i64, largest = false, sorted = true"},
-<<<<<<< HEAD
       // More than is selected in passes.
       {"tn.top_k", kNumbers, {{"2, 25, N"}}, {{"2, 21, N"}, {"2, 21, N", "i64"}},
        "axis = 1 : i64, largest = true, sorted = true"},
       {"tn.top_k", "f32 ui8", {{"3, N"}}, {{"3, N"}, {"3, N", "i64"}},
        "axis = 1 : i64, largest = false, sorted = true"},
-=======
       {"tn.top_k", "f32 i8", {{"N"}}, {{"5"}, {"5", "i64"}},
        "axis = 0 : i64, largest = false, sorted = true"},
->>>>>>> wm/h/models
 
       {"tn.quantize", "i8 ui8 i16 ui16", {{"3, N", "f32"}, {"3", "f32", 0.01, 0.1}, {"3", "T", -5, 5}},
        {{"3, N"}}, "axis = 0 : i64"},
