@@ -5,6 +5,7 @@ Relies on tenon_faulty, the tool with a fault of the test's choice in every comp
 
 import os
 import subprocess
+import time
 import unittest
 
 import numpy as np
@@ -111,6 +112,38 @@ class Reduce(DebugTest):
         np.savez(self.folder / "wrong.npz", other=x)
         done = self.planted("", "debug", "reduce", "model.onnx", "-o", "g.onnx", "--inputs", "wrong.npz")
         self.assertEqual(2, done.returncode, done.stderr)
+
+    def test_weights_apart_come_into_the_small_model(self):
+        (self.folder / "apart").mkdir()
+        onnx.save(layers_model(), self.folder / "apart/model.onnx", save_as_external_data=True, location="w.data",
+                  size_threshold=0)
+        self.answer("matmul-transposed-b", "debug", "reduce", "apart/model.onnx", "-o", "whole.onnx")
+        small = onnx.load(self.folder / "whole.onnx", load_external_data=False)
+        self.assertEqual(["MatMul"], [node.op_type for node in small.graph.node])
+        self.assertTrue(all(len(weight.raw_data) == 4 * 16 * 16 for weight in small.graph.initializer))
+
+    def test_what_a_graph_inside_of_a_node_reads_becomes_an_input(self):
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
+        y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])
+        inner = [helper.make_graph([helper.make_node(op, ["a", "x"], [f"{op}_y"])], op, [],
+                                   [helper.make_tensor_value_info(f"{op}_y", TensorProto.FLOAT, [2, 3])])
+                 for op in ("Mul", "Sub")]
+        nodes = [helper.make_node("Exp", ["x"], ["a"]),
+                 helper.make_node("If", ["yes"], ["b"], then_branch=inner[0], else_branch=inner[1]),
+                 helper.make_node("Relu", ["b"], ["y"])]
+        graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(np.array(True), "yes")])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+                  self.folder / "if.onnx")
+        self.answer("mul-as-add", "debug", "reduce", "if.onnx", "-o", "small_if.onnx")
+        small = onnx.load(self.folder / "small_if.onnx")
+        self.assertEqual(["If"], [node.op_type for node in small.graph.node])
+        self.assertEqual({"a", "x"}, {value.name for value in small.graph.input})
+
+    def test_the_time_is_kept(self):
+        start = time.monotonic()
+        report = self.answer("mul-as-add", "debug", "reduce", "model.onnx", "-o", "late.onnx", "--seconds", 1)
+        self.assertLess(time.monotonic() - start, 10)
+        self.assertFalse(report["in_time"])
 
     def test_a_model_that_does_not_fail(self):
         done = self.call("debug", "reduce", "model.onnx", "-o", "none.onnx")

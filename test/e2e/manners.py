@@ -256,7 +256,8 @@ class Help(Manners):
                 line += " --seconds 0.1" if verb == "bench" else ""
                 done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, cwd=self.folder,
                                       env=environment, timeout=60)
-                self.assertEqual(0, done.returncode, (line, done.stderr))
+                # Nothing is wrong with these models, which is what `debug` says with 1.
+                self.assertEqual(1 if verb == "debug" else 0, done.returncode, (line, done.stderr))
                 self.assertTrue(done.stdout or done.stderr or ">" in line, line)
 
 

@@ -7,14 +7,18 @@ do. Models that ONNX Runtime lacks a kernel for, or refuses, say nothing.
 """
 
 import collections
+import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 
 import numpy as np
 import onnxruntime
+
+SECONDS_A_MODEL = 60
 
 
 def session_of(model):
@@ -40,6 +44,23 @@ def answer(folder):
         return re.sub(r"\(v\d+\)|\(n_v\d+\)", "", text)[:120] or type(error).__name__
 
 
+def answer_in_child(folder):
+    """The same in a process of its own: some models end it."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(SECONDS_A_MODEL)
+        reason = answer(folder)
+        if reason:
+            (folder / "refusal.txt").write_text(reason)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    refusal = folder / "refusal.txt"
+    if os.WIFSIGNALED(status):
+        (folder / "peer.npz").unlink(missing_ok=True)
+        return f"signal {os.WTERMSIG(status)}"
+    return refusal.read_text() if refusal.exists() else None
+
+
 def explained(path):
     lines = pathlib.Path(path).read_text().splitlines() if path else []
     return {int(line.split(":")[0]): line for line in lines if line and not line.startswith("#")}
@@ -49,7 +70,7 @@ def main(program, seed, count, known=None):
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([program, "--seed", seed, "--count", count, "--dump", folder, "--dump-all"], check=False,
                        stdout=subprocess.DEVNULL)
-        refusals = collections.Counter(filter(None, map(answer, sorted(pathlib.Path(folder).iterdir()))))
+        refusals = collections.Counter(filter(None, map(answer_in_child, sorted(pathlib.Path(folder).iterdir()))))
         judged = subprocess.run([program, "--seed", seed, "--count", count, "--peer", folder], check=False,
                                 capture_output=True, text=True)
     print(judged.stdout)

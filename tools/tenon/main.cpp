@@ -42,14 +42,14 @@ constexpr Verb kVerbs[] = {
      declareBench},
     {"compare", "how far two engines or models are apart, layer by layer",
      "tenon compare compiled:model.onnx model.onnx --layers\n"
-     "tenon compare new.tenon old.tenon --inputs x.npz",
+     "tenon compare model.tenon model.onnx --inputs x.npz",
      declareCompare},
     {"explain", "why each piece is as it is: fusion, memory, placement",
      "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon",
      declareExplain},
     {"debug", "cut a model that fails down to a few nodes, or find the pass that makes it fail",
      "tenon debug reduce model.onnx -o small.onnx\n"
-     "tenon debug bisect small.onnx --inputs small.npz",
+     "tenon debug bisect model.onnx --inputs x.npz",
      declareDebug},
     {"help", "the page of an error, or the flags of a verb",
      "tenon help TN0301\ntenon help compile", declareHelp},
