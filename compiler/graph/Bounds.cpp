@@ -151,8 +151,7 @@ private:
     }
     bool isSum = expression.getKind() == AffineExprKind::Add;
     auto part = [&](AffineExpr operand) { return isSum ? apart(operand) : of(operand); };
-    return boundsOfBinary(expression.getKind(), part(operation.getLHS()),
-                          part(operation.getRHS()));
+    return boundsOfBinary(expression.getKind(), part(operation.getLHS()), part(operation.getRHS()));
   }
 
   ArrayRef<Symbol> symbols;

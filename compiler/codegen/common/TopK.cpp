@@ -1,5 +1,5 @@
-// The k largest or smallest in order: a heap of the best so far, whose root is the worst of them, is
-// then sorted. Relies on bufferization updating the list of the heap in place.
+// The k largest or smallest in order: a heap of the best so far, whose root is the worst of them,
+// is then sorted. Relies on bufferization updating the list of the heap in place.
 #include "compiler/codegen/common/Compute.h"
 #include "compiler/codegen/common/Reduce.h"
 #include "compiler/codegen/common/ScalarBody.h"
