@@ -93,8 +93,48 @@ void collectDivisions(AffineExpr sum, SmallVectorImpl<DivisionTerm> &terms) {
   }
 }
 
-/// Intervals forget that terms of a sum depend on each other. One such dependence is sizes' own:
-/// what a division leaves over, x - d floor(x / d), lies between 0 and d - 1.
+/// What all terms of a sum but the constant are multiples of.
+struct Lattice {
+  int64_t step = 0;
+  int64_t offset = 0;
+};
+
+void collectSteps(AffineExpr sum, Lattice &lattice) {
+  AffineBinaryOpExpr operation = dyn_cast<AffineBinaryOpExpr>(sum);
+  if (operation && operation.getKind() == AffineExprKind::Add) {
+    collectSteps(operation.getLHS(), lattice);
+    collectSteps(operation.getRHS(), lattice);
+    return;
+  }
+  if (std::optional<int64_t> constant = constantDim(sum)) {
+    lattice.offset = *constant;
+    return;
+  }
+  bool isMultiple = operation && operation.getKind() == AffineExprKind::Mul;
+  std::optional<int64_t> factor =
+      isMultiple ? constantDim(operation.getRHS()) : std::optional<int64_t>();
+  lattice.step = std::gcd(lattice.step, factor.value_or(1));
+}
+
+/// The range without the values that no multiple takes.
+Range onLattice(Range range, AffineExpr sum) {
+  Lattice lattice;
+  collectSteps(sum, lattice);
+  bool isSmall = lattice.offset > -kMostFactor && lattice.offset < kMostFactor &&
+                 range.min > -kMostFactor && range.max < kMostFactor;
+  if (lattice.step < 2 || !isSmall) {
+    return range;
+  }
+  auto steps = [&](int64_t value) {
+    return llvm::divideFloorSigned(value - lattice.offset, lattice.step) * lattice.step +
+           lattice.offset;
+  };
+  return {steps(range.min + lattice.step - 1), steps(range.max)};
+}
+
+/// Intervals forget that terms of a sum depend on each other. Two such dependences are sizes' own:
+/// what a division leaves over, x - d floor(x / d), lies between 0 and d - 1, and what was padded to
+/// a multiple of d is one.
 class Bounds {
 public:
   explicit Bounds(ArrayRef<Symbol> theSymbols) : symbols(theSymbols) {}
@@ -113,7 +153,7 @@ public:
       }
     }
     --depth;
-    return range;
+    return onLattice(range, expression);
   }
 
 private:
@@ -151,8 +191,7 @@ private:
     }
     bool isSum = expression.getKind() == AffineExprKind::Add;
     auto part = [&](AffineExpr operand) { return isSum ? apart(operand) : of(operand); };
-    return boundsOfBinary(expression.getKind(), part(operation.getLHS()),
-                          part(operation.getRHS()));
+    return boundsOfBinary(expression.getKind(), part(operation.getLHS()), part(operation.getRHS()));
   }
 
   ArrayRef<Symbol> symbols;

@@ -150,7 +150,6 @@ def branches():
     graph.input("x", ["A", 3])
     graph.input("y", ["B", 3])
     graph.constant("none", np.zeros((0, 3), np.float32))
-    graph.constant("nothing", np.float32(0))
     graph.constant("zero", np.array([0], np.int64))
     add = graph.add
     add("NonZero", ["x"], "at", T.INT64)
@@ -185,7 +184,6 @@ def best(count):
     graph.input("x", ["A"])
     graph.constant("nothing", np.float32(0))
     graph.constant("most", np.array([count], np.int64))
-    graph.constant("zero", np.array([0], np.int64))
     add = graph.add
     add("Greater", ["x", "nothing"], "mask", T.BOOL)
     add("Compress", ["x", "mask"], "kept")

@@ -393,8 +393,7 @@ AffineExpr divideSizes(const Symbols &symbols, AffineExpr a, AffineExpr b) {
 }
 
 AffineExpr remainderSizes(const Symbols &symbols, AffineExpr a, AffineExpr b) {
-  AffineExpr quotient =
-      a && symbols.bounds(a).min >= 0 ? divideSizes(symbols, a, b) : AffineExpr();
+  AffineExpr quotient = a && symbols.bounds(a).min >= 0 ? divideSizes(symbols, a, b) : AffineExpr();
   return quotient ? subtractSizes(a, multiplySizes(quotient, b)) : nullptr;
 }
 

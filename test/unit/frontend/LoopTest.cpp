@@ -190,10 +190,10 @@ TEST_F(Loops, WhatDataDecidesIsAGapWithItsReason) {
   Message scanned = node("Loop", {"m", "go", "x"}, {"y", "z"}, {summing("c")});
   EXPECT_HAS(moduleOf(over({scanned}, {"y", "z"}, constants, {data[1]})),
              "data decides how long its scan outputs are");
-  Messages nodes = {node("Concat", {"a", "x"}, {"b"}, {attrInt("axis", 0)})};
-  Message growing =
+  Messages nodes = {node("Flatten", {"a"}, {"b"})};
+  Message deepening =
       node("Loop", {"m", "go", "x"}, {"y"}, {body(nodes, {"i", "c", "a"}, {"c", "b"})});
-  EXPECT_HAS(moduleOf(over({growing}, {"y"}, constants, {data[1]})), "they change the shape");
+  EXPECT_HAS(moduleOf(over({deepening}, {"y"}, constants, {data[1]})), "they change the shape");
   Message ignored =
       node("Loop", {"m", "", "x"}, {"y"}, {summing("no", {}, {boolean("no", false)})});
   EXPECT_HAS(moduleOf(over({ignored}, {"y"}, constants)), "only with an input 'cond'");

@@ -131,11 +131,18 @@ TEST_F(ShapeTest, BoundsHoldForEveryValueOfTheSymbols) {
   SymbolList list;
   list.add("a", 2, 9);
   list.add("b", 0, 5);
-  AffineExpr expressions[] = {
-      s0 + s1 * 3,         s0 * s1 - 7, (s0 - 5).floorDiv(3),   (s0 - 5).ceilDiv(3),
-      (s0 * -2) % 7,       s1 % 8,      (s1 * 10).floorDiv(s0), s0 * -1 + 4,
-      (s1 - 3).ceilDiv(s0), s0 - s0.floorDiv(3) * 3, s0.floorDiv(2) - s0.floorDiv(4) * 2,
-      s0 + s1 - s0.floorDiv(6) * 4};
+  AffineExpr expressions[] = {s0 + s1 * 3,
+                              s0 * s1 - 7,
+                              (s0 - 5).floorDiv(3),
+                              (s0 - 5).ceilDiv(3),
+                              (s0 * -2) % 7,
+                              s1 % 8,
+                              (s1 * 10).floorDiv(s0),
+                              s0 * -1 + 4,
+                              (s1 - 3).ceilDiv(s0),
+                              s0 - s0.floorDiv(3) * 3,
+                              s0.floorDiv(2) - s0.floorDiv(4) * 2,
+                              s0 + s1 - s0.floorDiv(6) * 4};
   for (AffineExpr expression : expressions) {
     SymbolList::Range range = list.bounds(expression);
     for (int64_t a = 2; a <= 9; ++a) {
@@ -163,7 +170,7 @@ TEST_F(ShapeTest, BoundsOfRemainders) {
   AffineExpr eight = getAffineConstantExpr(8, &context);
   expectBounds(s0 % 8, 0, 7);
   expectBounds((eight - s0 % 8) % 8, 0, 7);
-  expectBounds(s0 + (eight - s0 % 8) % 8, 1, 1007);
+  expectBounds(s0 + (eight - s0 % 8) % 8, 8, 1000);
   // What halving twice lost of what halving once left.
   expectBounds(s0.floorDiv(2) - s0.floorDiv(4) * 2, 0, 1);
 }

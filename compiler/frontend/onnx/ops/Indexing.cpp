@@ -123,6 +123,37 @@ AffineExpr topKCount(NodeContext &c, int64_t axis, Value &x) {
   return nullptr;
 }
 
+/// Longer lists are sorted as a whole.
+constexpr int64_t kMostKept = 4096;
+
+/// The largest that a count can be: the least of several sizes is no larger than any of them.
+std::optional<int64_t> mostOf(NodeContext &c, Value count) {
+  Operation *op = count ? count.getDefiningOp() : nullptr;
+  while (isa_and_nonnull<tn::ReshapeOp, tn::CastOp>(op)) {
+    op = op->getOperand(0).getDefiningOp();
+  }
+  tn::ReduceOp least = dyn_cast_or_null<tn::ReduceOp>(op);
+  tn::SizesOp sizes = least && least.getKind() == tn::ReduceKind::min
+                          ? least.getX().getDefiningOp<tn::SizesOp>()
+                          : tn::SizesOp();
+  if (!sizes) {
+    return std::nullopt;
+  }
+  int64_t most = std::numeric_limits<int64_t>::max();
+  for (AffineExpr size : sizes.getValues().getResults()) {
+    most = std::min(most, c.symbols().bounds(size).max);
+  }
+  return most;
+}
+
+/// x with `count` elements behind it that come after all others in its order.
+Value withLast(NodeContext &c, Value x, int64_t axis, AffineExpr count, bool largest) {
+  double last = largest ? -std::numeric_limits<double>::infinity() : std::nan("");
+  tn::Dims dims = c.dims(0);
+  dims[axis] = count;
+  return c.concat({x, c.broadcast(c.scalarLike(last, x), dims)}, axis);
+}
+
 /// All elements in order, of which data says how many to keep.
 void topOfAll(NodeContext &c, Value x, int64_t axis, tn::TopKOp all) {
   Type index = c.builder().getI64Type();
@@ -150,7 +181,14 @@ void topK(NodeContext &c) {
   }
   AffineExpr known = topKCount(c, axis, x);
   AffineExpr k = known ? known : c.dims(0)[axis];
-  tn::Dims dims = c.dims(0);
+  const Value given = x;
+  bool isLargest = c.integer("largest", 1) != 0;
+  std::optional<int64_t> most = known ? std::nullopt : mostOf(c, c.value(1));
+  if (most && *most <= kMostKept && isa<FloatType>(c.element(0))) {
+    k = c.constantSize(*most);
+    x = withLast(c, x, axis, k, isLargest);
+  }
+  tn::Dims dims = x ? tn::getDims(x.getType()) : c.dims(0);
   if (!c.requireNotNegative(k, "the number of elements to keep")) {
     return;
   }
@@ -160,11 +198,11 @@ void topK(NodeContext &c) {
   dims[axis] = k;
   OperationState state(c.location(), tn::TopKOp::getOperationName());
   tn::TopKOp::build(c.builder(), state, tn::makeTensor(dims, c.element(0)),
-                    tn::makeTensor(dims, c.builder().getI64Type()), x, axis,
-                    c.integer("largest", 1) != 0, c.integer("sorted", 1) != 0);
+                    tn::makeTensor(dims, c.builder().getI64Type()), x, axis, isLargest,
+                    c.integer("sorted", 1) != 0);
   Operation *op = c.finish(state);
   if (op && !known) {
-    return topOfAll(c, x, axis, cast<tn::TopKOp>(op));
+    return topOfAll(c, given, axis, cast<tn::TopKOp>(op));
   }
   if (op) {
     c.setOutput(0, op->getResult(0));

@@ -204,13 +204,11 @@ private:
   /// size must then stay in it.
   ImportedValue iterationNumber(Choice &choice) {
     ImportedValue known = knownInteger(c, done, c.builder().getI64Type());
-    return trips.count && done > 0 && done >= trips.least
-               ? choice.between(known, number)
-               : known;
+    return trips.count && done > 0 && done >= trips.least ? choice.between(known, number) : known;
   }
 
-  /// Whether a loop that its condition alone ends counts with this value. What an iteration is given
-  /// matters only if all before it ran, and then the counter is a constant.
+  /// Whether a loop that its condition alone ends counts with this value. What an iteration is
+  /// given matters only if all before it ran, and then the counter is a constant.
   bool isCounter(unsigned k) {
     bool mayCount = trips.most == kUnbounded && !stated && done > 0 && isInteger(latest[k]);
     std::optional<Sizes> known = mayCount ? c.sizesOf(latest[k]) : std::nullopt;

@@ -1,5 +1,6 @@
 // Pad. Pads that are numbers are one operation; pads that are sizes are rows before and behind an
-// axis, or rows of the tensor itself by their positions. Relies on sizes being known as expressions.
+// axis, or rows of the tensor itself by their positions. Relies on sizes being known as
+// expressions.
 #include "compiler/frontend/onnx/NodeContext.h"
 
 using namespace mlir;
@@ -132,9 +133,8 @@ Value padAxis(NodeContext &c, Value x, const Padding &padding, int64_t axis) {
   }
   AffineExpr begin = c.symbols().canonical(padding.begins[axis]);
   AffineExpr end = c.symbols().canonical(padding.ends[axis]);
-  return padding.mode == tn::PadMode::constant
-             ? padOutside(c, x, padding.value, axis, begin, end)
-             : padInside(c, x, padding.mode, axis, begin, end);
+  return padding.mode == tn::PadMode::constant ? padOutside(c, x, padding.value, axis, begin, end)
+                                               : padInside(c, x, padding.mode, axis, begin, end);
 }
 
 void pad(NodeContext &c) {

@@ -1,6 +1,7 @@
-// RNN, GRU and LSTM over a sequence, one group of operations a step. Where a size decides the length,
-// there are as many steps as it may have, and those behind it keep the state. Relies on the input's
-// product with the weights being one matmul for all steps; only the recurrent product stays in them.
+// RNN, GRU and LSTM over a sequence, one group of operations a step. Where a size decides the
+// length, there are as many steps as it may have, and those behind it keep the state. Relies on the
+// input's product with the weights being one matmul for all steps; only the recurrent product stays
+// in them.
 #include "compiler/frontend/onnx/NodeContext.h"
 
 using namespace mlir;
@@ -173,7 +174,7 @@ Layer makeLayer(NodeContext &n, const Recurrent &r, int64_t direction) {
 
 /// One step of a direction.
 struct Step {
-  Value time;    ///< its position in the sequence, a scalar; of a step that does not run a valid one
+  Value time; ///< its position in the sequence, a scalar; of a step that does not run a valid one
   Value running; ///< which rows of the batch it is for, [batch, 1] or a scalar; null if for all
 };
 
@@ -193,8 +194,9 @@ Step stepAt(NodeContext &n, const Recurrent &r, int64_t i, bool backwards, Value
   }
   Value isWithin = isCertain ? Value() : n.compare(number, tn::Predicate::lt, length);
   Value isOwn = lengths ? n.compare(step.time, tn::Predicate::lt, lengths) : Value();
-  step.running =
-      isWithin && isOwn ? n.make<tn::AndOp>(isWithin, isOwn) : isWithin ? isWithin : isOwn;
+  step.running = isWithin && isOwn ? n.make<tn::AndOp>(isWithin, isOwn)
+                 : isWithin        ? isWithin
+                                   : isOwn;
   return step;
 }
 
@@ -209,8 +211,8 @@ void runStep(NodeContext &n, const Recurrent &r, Layer &layer, Value x) {
   }
 }
 
-/// The results of steps, which are in the order in which they ran, in order of time: [seq, 1, batch,
-/// hidden].
+/// The results of steps, which are in the order in which they ran, in order of time: [seq, 1,
+/// batch, hidden].
 Value inOrderOfTime(NodeContext &n, const Recurrent &r, MutableArrayRef<Value> outputs,
                     bool backwards) {
   bool isConstant = tn::constantDim(r.length).has_value();
