@@ -133,8 +133,8 @@ Range onLattice(Range range, AffineExpr sum) {
 }
 
 /// Intervals forget that terms of a sum depend on each other. Two such dependences are sizes' own:
-/// what a division leaves over, x - d floor(x / d), lies between 0 and d - 1, and what was padded to
-/// a multiple of d is one.
+/// what a division leaves over, x - d floor(x / d), lies between 0 and d - 1, and what was padded
+/// to a multiple of d is one.
 class Bounds {
 public:
   explicit Bounds(ArrayRef<Symbol> theSymbols) : symbols(theSymbols) {}
@@ -148,7 +148,7 @@ public:
     SmallVector<DivisionTerm> terms;
     collectDivisions(expression, terms);
     for (const DivisionTerm &term : terms) {
-      if (std::optional<Range> other = asRemainder(expression, term)) {
+      if (std::optional<Range> other = asQuotient(expression, term)) {
         range = {std::max(range.min, other->min), std::min(range.max, other->max)};
       }
     }
@@ -157,22 +157,20 @@ public:
   }
 
 private:
-  /// The range of the sum with the division as a part of a remainder.
-  std::optional<Range> asRemainder(AffineExpr sum, const DivisionTerm &term) {
-    // d floor(x / e) is y - y mod d for y = floor(x / (e / d)).
-    int64_t divisor = std::gcd(term.factor, term.divisor);
-    int64_t count = -term.factor / divisor;
-    if (divisor == 1) {
+  /// The range of the sum with the division taken for the quotient, of which it is a rest less:
+  /// x - d < d floor(x / d) + 1 and d floor(x / d) <= x.
+  std::optional<Range> asQuotient(AffineExpr sum, const DivisionTerm &term) {
+    AffineExpr others = simplify(sum - term.division * term.factor);
+    AffineExpr scaled = others
+                            ? simplify(others * term.divisor + term.division.getLHS() * term.factor)
+                            : AffineExpr();
+    if (!scaled || term.divisor > kMostFactor) {
       return std::nullopt;
     }
-    AffineExpr divided = simplify(term.division.getLHS().floorDiv(term.divisor / divisor));
-    AffineExpr remainder = divided ? simplify(divided - term.division * divisor) : AffineExpr();
-    AffineExpr rest = remainder ? simplify(sum - remainder * count) : AffineExpr();
-    if (!rest) {
-      return std::nullopt;
-    }
-    Range part = hull({0, saturatingMultiply(count, divisor - 1)});
-    return boundsOfBinary(AffineExprKind::Add, of(rest), part);
+    Range rest = hull({0, saturatingMultiply(-term.factor, term.divisor - 1)});
+    Range times = boundsOfBinary(AffineExprKind::Add, of(scaled), rest);
+    return Range{times.min == kMin ? kMin : llvm::divideCeilSigned(times.min, term.divisor),
+                 saturatingFloorDivide(times.max, term.divisor)};
   }
 
   /// The range with all parts taken as independent.

@@ -291,12 +291,14 @@ std::optional<Polynomial> Normalizer::divideExactly(const Polynomial &numerator,
   if (numerator == divisor) {
     return Polynomial{{Monomial{}, 1}};
   }
-  if (divisor.size() != 1) {
+  if (divisor.empty()) {
     return std::nullopt;
   }
+  // Long division: the first monomials are the largest of an order that products keep.
   const auto &[factors, divisorCoefficient] = *divisor.begin();
-  Polynomial quotient;
-  for (const auto &[monomial, coefficient] : numerator) {
+  Polynomial quotient, rest = numerator;
+  while (!rest.empty()) {
+    const auto &[monomial, coefficient] = *rest.begin();
     Monomial left(monomial);
     for (AffineExpr factor : factors) {
       auto found = llvm::find(left, factor);
@@ -305,10 +307,18 @@ std::optional<Polynomial> Normalizer::divideExactly(const Polynomial &numerator,
       }
       left.erase(found);
     }
-    if (divisorCoefficient <= 0 || coefficient % divisorCoefficient != 0) {
+    if (divisorCoefficient <= 0 || coefficient % divisorCoefficient != 0 ||
+        quotient.size() >= kMaxTerms) {
       return std::nullopt;
     }
-    quotient[left] = coefficient / divisorCoefficient;
+    int64_t count = coefficient / divisorCoefficient;
+    quotient[left] = count;
+    std::optional<Polynomial> part = multiply(Polynomial{{left, -count}}, divisor);
+    std::optional<Polynomial> less = part ? add(std::move(rest), *part) : std::nullopt;
+    if (!less) {
+      return std::nullopt;
+    }
+    rest = std::move(*less);
   }
   return quotient;
 }

@@ -171,8 +171,16 @@ TEST_F(ShapeTest, BoundsOfRemainders) {
   expectBounds(s0 % 8, 0, 7);
   expectBounds((eight - s0 % 8) % 8, 0, 7);
   expectBounds(s0 + (eight - s0 % 8) % 8, 8, 1000);
+  expectBounds((s0 + (eight - s0 % 8) % 8).floorDiv(8), 1, 125);
   // What halving twice lost of what halving once left.
   expectBounds(s0.floorDiv(2) - s0.floorDiv(4) * 2, 0, 1);
+}
+
+TEST_F(ShapeTest, SumsDivideWhatTheyDivide) {
+  AffineExpr product = s0 * s1 + s0 * 2 + s1 + 2;
+  EXPECT_EQ(simplify(product.floorDiv(s1 + 2)), s0 + 1);
+  EXPECT_EQ(simplify((product * s1).floorDiv(s1 + 2)), simplify((s0 + 1) * s1));
+  EXPECT_NE(simplify((product + 1).floorDiv(s1 + 2)), s0 + 1);
 }
 
 TEST_F(ShapeTest, BoundsSaturate) {
