@@ -9,6 +9,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -17,6 +18,10 @@
 #define STBI_ONLY_JPEG
 #define STBI_NO_STDIO
 #define STBI_MAX_DIMENSIONS 16384
+// What a file leaves undefined is zeros, not what memory held before.
+#define STBI_MALLOC(size) std::calloc(1, size)
+#define STBI_REALLOC(memory, size) std::realloc(memory, size)
+#define STBI_FREE(memory) std::free(memory)
 #define STB_IMAGE_STATIC
 #define STB_IMAGE_IMPLEMENTATION
 #include <stb/stb_image.h>
@@ -73,9 +78,15 @@ bool isWholePng(Bytes bytes) {
   return false;
 }
 
+/// The Huffman tables of a JPEG that segments have defined so far: a bit for each class and number.
+using HuffmanTables = unsigned;
+constexpr HuffmanTables tableBit(bool isAc, unsigned number) {
+  return 1u << (4 * unsigned(isAc) + (number & 3));
+}
+
 /// Whether the Huffman tables of a JPEG segment name no more symbols than a byte has values, for
-/// which the decoder has room.
-bool areSoundTables(Bytes segment) {
+/// which the decoder has room; adds them to `defined`.
+bool areSoundTables(Bytes segment, HuffmanTables &defined) {
   constexpr size_t kLengths = 16;
   constexpr size_t kMostSymbols = 256;
   while (segment.size() > kLengths) {
@@ -86,13 +97,35 @@ bool areSoundTables(Bytes segment) {
     if (symbols > kMostSymbols || symbols > segment.size() - 1 - kLengths) {
       return false;
     }
+    unsigned place = static_cast<unsigned>(segment[0]);
+    defined |= tableBit(place >> 4 != 0, place);
     segment = segment.subspan(1 + kLengths + symbols);
   }
   return segment.empty();
 }
 
-/// Whether segment follows segment to the end of the picture.
+/// Whether a scan of a JPEG, by its header, uses none but defined tables: DC tables where it begins
+/// with coefficient 0 and refines none, AC tables where it has others.
+bool hasItsTables(Bytes header, HuffmanTables defined) {
+  auto at = [&](size_t i) { return static_cast<unsigned>(header[i]); };
+  size_t components = header.empty() ? 0 : at(0);
+  if (header.size() < 4 + 2 * components) {
+    return false;
+  }
+  unsigned first = at(1 + 2 * components), last = at(2 + 2 * components);
+  bool isRefined = at(3 + 2 * components) >> 4 != 0;
+  HuffmanTables used = 0;
+  for (size_t i = 0; i < components; ++i) {
+    unsigned tables = at(2 + 2 * i);
+    used |= first == 0 && !isRefined ? tableBit(false, tables >> 4) : 0;
+    used |= last > 0 ? tableBit(true, tables) : 0;
+  }
+  return (used & ~defined) == 0;
+}
+
+/// Whether segment follows segment to the end of the picture, and scans find their tables.
 bool isWholeJpeg(Bytes bytes) {
+  HuffmanTables defined = 0;
   constexpr unsigned kTables = 0xc4, kRestart = 0xd0, kEnd = 0xd9, kScan = 0xda, kMarker = 0xff;
   auto at = [&](size_t i) { return static_cast<unsigned>(bytes[i]); };
   auto isMarker = [&](size_t i) {
@@ -109,7 +142,8 @@ bool isWholeJpeg(Bytes bytes) {
     }
     size_t length = i + 3 < bytes.size() ? at(i + 2) << 8 | at(i + 3) : 0;
     if (length < 2 || length > bytes.size() - i - 2 ||
-        (kind == kTables && !areSoundTables(bytes.subspan(i + 4, length - 2)))) {
+        (kind == kTables && !areSoundTables(bytes.subspan(i + 4, length - 2), defined)) ||
+        (kind == kScan && !hasItsTables(bytes.subspan(i + 4, length - 2), defined))) {
       return false;
     }
     i += 2 + length;
