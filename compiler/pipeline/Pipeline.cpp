@@ -5,8 +5,7 @@
 
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
-#include "compiler/frontend/onnx/Onnx.h"
-#include "compiler/frontend/onnx/Tapped.h"
+#include "compiler/frontend/Frontend.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Passes.h"
@@ -91,7 +90,6 @@ public:
   CompileSummary summary;
 
 private:
-  Result<onnx::ImportResult> importFile(const onnx::ImportOptions &importOptions);
   Status importModel();
   Status normalize();
   Status optimize();
@@ -126,23 +124,17 @@ private:
   bool crashed = false;
 };
 
-/// The file as it is, or with the values that are asked for as outputs too.
-Result<onnx::ImportResult> Compilation::importFile(const onnx::ImportOptions &importOptions) {
-  if (options.taps.empty()) {
-    return onnx::importOnnx(options.model, importOptions, context, weights);
-  }
-  return onnx::importTapped(options.model, options.taps, importOptions, context, weights);
-}
-
 /// Model file → `tn`. Everything that Tenon lacks for the model is reported at once, before any
 /// work is done.
 Status Compilation::importModel() {
-  onnx::ImportOptions importOptions;
+  frontend::ImportOptions importOptions;
+  importOptions.taps = options.taps;
   importOptions.shapes = toOverrides(options.shapes);
   for (const FixedInput &fixed : options.fixed) {
     importOptions.fixed.push_back({fixed.input, fixed.type, fixed.dims, fixed.bytes});
   }
-  TENON_ASSIGN(onnx::ImportResult imported, importFile(importOptions));
+  TENON_ASSIGN(frontend::ImportResult imported,
+               frontend::importModel(options.model, importOptions, context, weights));
   if (!imported.gaps.empty() || !imported.module) {
     return gapReport(options.model, imported.gaps);
   }

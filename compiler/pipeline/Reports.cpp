@@ -13,12 +13,12 @@ using namespace mlir;
 
 namespace tenon::pipeline {
 
-std::vector<onnx::ShapeOverride> toOverrides(const std::vector<ShapeOption> &shapes) {
-  std::vector<onnx::ShapeOverride> overrides;
+std::vector<frontend::ShapeOverride> toOverrides(const std::vector<ShapeOption> &shapes) {
+  std::vector<frontend::ShapeOverride> overrides;
   for (const ShapeOption &shape : shapes) {
-    onnx::ShapeOverride entry{.input = shape.input, .dims = {}};
+    frontend::ShapeOverride entry{.input = shape.input, .dims = {}};
     for (const ShapeOption::Dim &dim : shape.dims) {
-      using Kind = onnx::DimOverride::Kind;
+      using Kind = frontend::DimOverride::Kind;
       Kind kind = dim.keep ? Kind::Keep : dim.min == dim.max ? Kind::Constant : Kind::Range;
       entry.dims.push_back({kind, dim.min, dim.max});
     }
@@ -27,9 +27,9 @@ std::vector<onnx::ShapeOverride> toOverrides(const std::vector<ShapeOption> &sha
   return overrides;
 }
 
-Status gapReport(const std::string &model, const std::vector<onnx::Gap> &gaps) {
+Status gapReport(const std::string &model, const std::vector<frontend::Gap> &gaps) {
   std::string text = strCat(model, " needs what Tenon does not have, in ", gaps.size(), " places:");
-  for (const onnx::Gap &gap : gaps) {
+  for (const frontend::Gap &gap : gaps) {
     std::string domain = gap.domain.empty() ? "" : gap.domain + ".";
     text += strCat("\n  node '", gap.node, "': ", domain, gap.opType, " (opset ", gap.opset);
     if (!gap.dtype.empty()) {

@@ -2,7 +2,7 @@
 // summary as a note.
 #pragma once
 
-#include "compiler/frontend/onnx/Onnx.h"
+#include "compiler/frontend/common/Import.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "mlir/IR/Diagnostics.h"
 
@@ -10,10 +10,10 @@
 
 namespace tenon::pipeline {
 
-std::vector<onnx::ShapeOverride> toOverrides(const std::vector<ShapeOption> &shapes);
+std::vector<frontend::ShapeOverride> toOverrides(const std::vector<ShapeOption> &shapes);
 
 /// TN0301 with one line a gap.
-Status gapReport(const std::string &model, const std::vector<onnx::Gap> &gaps);
+Status gapReport(const std::string &model, const std::vector<frontend::Gap> &gaps);
 
 /// Collects the first error that MLIR reports while it lives.
 class DiagnosticText {

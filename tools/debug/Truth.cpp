@@ -1,7 +1,7 @@
 // Evaluates a model only as often as a difference asks for it.
 #include "tools/debug/Truth.h"
 
-#include "compiler/frontend/onnx/Tapped.h"
+#include "compiler/frontend/Frontend.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
 #include "support/Text.h"
@@ -28,11 +28,11 @@ Truth::Truth() : context(MLIRContext::Threading::DISABLED) {
 }
 
 Status Truth::import(Import read, const std::vector<NamedTensor> &given) {
-  onnx::ImportOptions options;
+  frontend::ImportOptions options;
   for (const NamedTensor &input : given) {
-    onnx::ShapeOverride shape{.input = input.name, .dims = {}};
+    frontend::ShapeOverride shape{.input = input.name, .dims = {}};
     for (int64_t size : input.tensor.dims()) {
-      shape.dims.push_back({onnx::DimOverride::Kind::Constant, size, size});
+      shape.dims.push_back({frontend::DimOverride::Kind::Constant, size, size});
     }
     options.shapes.push_back(std::move(shape));
   }
@@ -47,9 +47,9 @@ Status Truth::import(Import read, const std::vector<NamedTensor> &given) {
 Status Truth::importFile(const std::string &path, const std::vector<std::string> &taps,
                          const std::vector<NamedTensor> &given) {
   return import(
-      [&](const onnx::ImportOptions &options, MLIRContext &into, tn::WeightStore &weights) {
-        return taps.empty() ? onnx::importOnnx(path, options, into, weights)
-                            : onnx::importTapped(path, taps, options, into, weights);
+      [&](frontend::ImportOptions options, MLIRContext &into, tn::WeightStore &weights) {
+        options.taps = taps;
+        return frontend::importModel(path, options, into, weights);
       },
       given);
 }

@@ -2,7 +2,7 @@
 // given inputs as constants, and what rounding may do to it. Relies on Noise for the latter.
 #pragma once
 
-#include "compiler/frontend/onnx/Onnx.h"
+#include "compiler/frontend/common/Import.h"
 #include "compiler/reference/Interpreter.h"
 #include "mlir/IR/MLIRContext.h"
 
@@ -41,11 +41,11 @@ class Truth {
 public:
   Truth();
 
-  using Import = llvm::function_ref<Result<onnx::ImportResult>(
-      const onnx::ImportOptions &, mlir::MLIRContext &, tn::WeightStore &)>;
+  using Import = llvm::function_ref<Result<frontend::ImportResult>(
+      const frontend::ImportOptions &, mlir::MLIRContext &, tn::WeightStore &)>;
   /// TN0301 with the first gap if the model has gaps, TN0105 if an input is missing.
   Status import(Import read, const std::vector<NamedTensor> &given);
-  /// A file, with `taps` as outputs too; see onnx::importTapped.
+  /// A file, with `taps` as outputs too; see frontend::ImportOptions.
   Status importFile(const std::string &path, const std::vector<std::string> &taps,
                     const std::vector<NamedTensor> &given);
 
@@ -62,7 +62,7 @@ public:
 private:
   mlir::MLIRContext context;
   tn::WeightStore store;
-  onnx::ImportResult imported;
+  frontend::ImportResult imported;
   Tensors inputs; ///< in the order of the function's arguments
   std::optional<Explainer> explainer;
 };

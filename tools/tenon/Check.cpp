@@ -24,7 +24,7 @@ struct CheckFlags {
 };
 
 Json describeGap(const ModelGap &gap) {
-  return {{"op", gap.op},       {"domain", gap.domain}, {"opset", gap.opset}, {"node", gap.node},
+  return {{"op", gap.op},       {"domain", gap.domain}, {"opset", gap.opset}, {"node", gap.node}, {"source", gap.source},
           {"dtype", gap.dtype}, {"rank", gap.rank},     {"why", gap.why},     {"workaround", gap.workaround}};
 }
 

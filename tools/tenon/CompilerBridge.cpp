@@ -2,7 +2,7 @@
 
 #include "tools/tenon/CompilerBridge.h"
 
-#include "compiler/frontend/onnx/Onnx.h"
+#include "compiler/frontend/Frontend.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/graph/DimText.h"
 #include "compiler/graph/Shape.h"
@@ -72,13 +72,13 @@ std::optional<opt::Precision> toPrecision(std::string_view name) {
   return std::nullopt;
 }
 
-onnx::ShapeOverride toOverride(const ShapeArgument &shape) {
-  onnx::ShapeOverride result;
+frontend::ShapeOverride toOverride(const ShapeArgument &shape) {
+  frontend::ShapeOverride result;
   result.input = shape.input;
   for (const ShapeArgument::Dim &dim : shape.dims) {
-    onnx::DimOverride::Kind kind = dim.keep             ? onnx::DimOverride::Kind::Keep
-                                   : dim.min == dim.max ? onnx::DimOverride::Kind::Constant
-                                                        : onnx::DimOverride::Kind::Range;
+    frontend::DimOverride::Kind kind = dim.keep             ? frontend::DimOverride::Kind::Keep
+                                   : dim.min == dim.max ? frontend::DimOverride::Kind::Constant
+                                                        : frontend::DimOverride::Kind::Range;
     result.dims.push_back({kind, dim.min, dim.max});
   }
   return result;
@@ -274,21 +274,25 @@ Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArg
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
   tn::WeightStore store;
-  onnx::ImportOptions options;
+  frontend::ImportOptions options;
   for (const ShapeArgument &shape : shapes) {
     options.shapes.push_back(toOverride(shape));
   }
-  TENON_ASSIGN(onnx::ImportResult imported, onnx::importOnnx(path, options, context, store));
-  TENON_ASSIGN(MappedFile file, MappedFile::open(path));
-  TENON_ASSIGN(onnx::Model model, onnx::readModel(file.bytes()));
+  TENON_ASSIGN(frontend::ImportResult imported, frontend::importModel(path, options, context, store));
+  ModelFacts declared;
+  TENON_ASSIGN(frontend::Format format, frontend::formatOf(path));
+  if (format == frontend::Format::Onnx) {
+    TENON_ASSIGN(MappedFile file, MappedFile::open(path));
+    TENON_ASSIGN(onnx::Model model, onnx::readModel(file.bytes()));
+    declared = declaredFacts(model);
+    declared.opsets = opsetsOf(model);
+  }
   if (!imported.gaps.empty() || !imported.module) {
-    ModelFacts facts = declaredFacts(model);
-    facts.opsets = opsetsOf(model);
-    for (onnx::Gap &gap : imported.gaps) {
-      facts.gaps.push_back({gap.opType, gap.domain, gap.opset, gap.node, gap.dtype, gap.rank,
-                            gap.why, gap.workaround});
+    for (frontend::Gap &gap : imported.gaps) {
+      declared.gaps.push_back({gap.opType, gap.domain, gap.opset, gap.node, gap.source, gap.dtype, gap.rank,
+                               gap.why, gap.workaround});
     }
-    return facts;
+    return declared;
   }
   tn::SymbolList symbols(*imported.module);
   mlir::func::FuncOp main = imported.module->lookupSymbol<mlir::func::FuncOp>("main");
@@ -296,7 +300,7 @@ Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArg
     return Status::error(ErrorId::InternalError, "the imported module has no function @main");
   }
   ModelFacts facts = FactsReader(main, symbols, store).read();
-  facts.opsets = opsetsOf(model);
+  facts.opsets = declared.opsets;
   return facts;
 }
 

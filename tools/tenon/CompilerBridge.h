@@ -70,12 +70,13 @@ Result<pipeline::CompileSummary> compileModel(const CompileRequest &request);
 /// cannot be read.
 std::vector<std::string> dataFilesOf(const std::string &model);
 
-/// Something that a model needs and Tenon lacks; see onnx::Gap.
+/// Something that a model needs and Tenon lacks; see frontend::Gap.
 struct ModelGap {
   std::string op;
   std::string domain;
   int64_t opset = 0;
   std::string node;
+  std::string source; ///< file and line of the model's program; may be empty
   std::string dtype;
   int rank = -1;
   std::string why;

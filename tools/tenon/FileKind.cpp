@@ -54,10 +54,14 @@ constexpr std::string_view kZip = "PK\x03\x04"sv;
 constexpr std::string_view kEmptyZip = "PK\x05\x06"sv;
 
 FileContent contentOfZip(std::string_view text) {
-  // An archive of a PyTorch model begins with NAME/data.pkl or NAME/version.
-  bool isTorch = text.find("/data.pkl"sv) != text.npos || text.find("/.format_version"sv) != text.npos ||
-                 text.find("/archive_format"sv) != text.npos;
-  return isTorch ? FileContent{FileKind::Other, "a PyTorch file (torch.onnx.export makes a model of it)"}
+  // An exported program begins with NAME/data/... or NAME/models/..., a pickled model with NAME/data.pkl or NAME/version.
+  bool isProgram = false;
+  for (std::string_view folder : {"/data/weights/"sv, "/data/constants/"sv, "/models/"sv, "/archive_format"sv}) {
+    isProgram |= text.find(folder) != text.npos;
+  }
+  bool isTorch = text.find("/data.pkl"sv) != text.npos || text.find("/.format_version"sv) != text.npos;
+  return isProgram ? FileContent{FileKind::Model, "a program of torch.export"}
+         : isTorch ? FileContent{FileKind::Other, "a pickled PyTorch file (torch.export.save writes a model)"}
                  : FileContent{FileKind::Npz, "a zip archive, as npz files are"};
 }
 

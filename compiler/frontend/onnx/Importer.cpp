@@ -5,7 +5,6 @@
 #include "compiler/frontend/onnx/Signature.h"
 #include "compiler/graph/DimText.h"
 #include "mlir/IR/Diagnostics.h"
-#include "mlir/IR/Verifier.h"
 #include "support/Text.h"
 
 #include <map>
@@ -17,7 +16,6 @@ namespace tenon::onnx {
 namespace {
 
 constexpr uint64_t kMaxInlinedNodes = uint64_t{1} << 17;
-constexpr int64_t kMaxTensorBytes = int64_t{1} << 42;
 
 Status checkAttributes(const Node &node) {
   std::unordered_set<std::string_view> seen;
@@ -74,8 +72,7 @@ bool Scope::definesLater(std::string_view name) const {
 
 Importer::Importer(const Model &theModel, const ImportOptions &theOptions, ExternalFiles &theFiles,
                    MLIRContext &owner, tn::WeightStore &theStore)
-    : context(owner), builder(&owner), symbols(&owner), model(theModel), options(theOptions),
-      files(theFiles), store(theStore) {}
+    : ModuleBuilder(owner, theStore), model(theModel), options(theOptions), files(theFiles) {}
 
 Status Importer::checkModel() {
   std::set<std::string_view> domains;
@@ -130,11 +127,7 @@ void Importer::storeMetadata() {
 
 Result<ImportResult> Importer::run() {
   TENON_TRY(checkModel());
-  module = ModuleOp::create(UnknownLoc::get(&context));
-  builder.setInsertionPointToEnd(module->getBody());
-  function = func::FuncOp::create(builder, builder.getUnknownLoc(), "main",
-                                  builder.getFunctionType({}, {}));
-  builder.setInsertionPointToStart(function.addEntryBlock());
+  beginModule();
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     lastDiagnostic = tn::nameSymbols(diagnostic.str(), symbols.all());
     return success();
@@ -154,15 +147,8 @@ Result<ImportResult> Importer::run() {
     result.gaps = std::move(gaps);
     return result;
   }
-  symbols.store(*module);
-  storeStatedDims();
   storeMetadata();
-  if (failed(mlir::verify(*module))) {
-    return Status::error(ErrorId::InternalError,
-                         strCat("the imported module does not verify: ", lastDiagnostic),
-                         "please report this with the model");
-  }
-  result.module = std::move(module);
+  TENON_ASSIGN(result.module, takeModule());
   return result;
 }
 
@@ -282,21 +268,6 @@ Status Importer::resolveInputs(NodeContext &call, bool &poisoned) {
   return Status::ok();
 }
 
-Status Importer::checkValueType(Type type, std::string_view name) const {
-  RankedTensorType tensor = dyn_cast<RankedTensorType>(type);
-  int64_t bytes = std::max(1u, tensor.getElementType().getIntOrFloatBitWidth() / 8);
-  for (int64_t dim : tensor.getShape()) {
-    int64_t known = ShapedType::isDynamic(dim) ? 1 : dim;
-    if (llvm::MulOverflow(bytes, known, bytes) || bytes > kMaxTensorBytes) {
-      return Status::error(
-          ErrorId::OnnxShapeOverflow,
-          strCat("value '", name, "' of type ", printed(type), " is larger than any memory"),
-          "correct the sizes in the model");
-    }
-  }
-  return Status::ok();
-}
-
 Status Importer::defineOutputs(NodeContext &call) {
   for (auto [i, name] : llvm::enumerate(call.node.outputs)) {
     if (name.empty()) {
@@ -328,16 +299,6 @@ void Importer::setError(Status status) {
   if (pending.isOk()) {
     pending = std::move(status);
   }
-}
-
-/// Advice that was followed already is none: sizes that are declared need not be declared again.
-std::string Importer::notYetFollowed(std::string advice) const {
-  if (!StringRef(advice).contains("--shape")) {
-    return advice;
-  }
-  return symbols.all().empty()   ? "make it a constant or a size of an input, and export again"
-         : symbols.areDeclared() ? "give one size instead of a range with --shape"
-                                 : advice;
 }
 
 void Importer::addGap(NodeContext &call, const Twine &why, const Twine &workaround) {

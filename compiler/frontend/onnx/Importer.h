@@ -2,13 +2,10 @@
 // Internal to the importer; Onnx.h is the interface.
 #pragma once
 
+#include "compiler/frontend/common/ModuleBuilder.h"
 #include "compiler/frontend/onnx/Onnx.h"
 #include "compiler/frontend/onnx/OpTable.h"
-#include "compiler/frontend/onnx/Sizes.h"
 #include "compiler/frontend/onnx/wire/TensorData.h"
-#include "compiler/graph/Tn.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/Builders.h"
 
 #include <map>
 #include <unordered_map>
@@ -60,7 +57,7 @@ std::string_view nameOf(const Node &node);
 /// An error at a node, which it names.
 Status nodeError(ErrorId id, const Node &node, std::string_view what, std::string_view hint);
 
-class Importer {
+class Importer : public ModuleBuilder {
 public:
   Importer(const Model &model, const ImportOptions &options, ExternalFiles &files,
            mlir::MLIRContext &context, tn::WeightStore &store);
@@ -68,26 +65,16 @@ public:
   Result<ImportResult> run();
 
   //===--- For NodeContext and the operators ---===//
-  mlir::MLIRContext &context;
-  mlir::OpBuilder builder;
-  Symbols symbols;
-  std::string lastDiagnostic;
-
   /// Imports the nodes of a subgraph or function body in place.
   Status importNodes(const std::vector<Node> &nodes, Scope &scope, const FunctionFrame *frame);
   Status importInitializers(const Graph &graph, Scope &scope);
   Status defineConstant(Scope &scope, std::string_view name, const Tensor &tensor);
   /// The value as an operand: emits a constant, weight or sizes operation at the first use.
   mlir::Value materialize(ImportedValue &value, mlir::Location location);
-  /// A constant that the importer has made; float32 or float64.
-  mlir::Value materializeReals(llvm::ArrayRef<double> values, llvm::ArrayRef<int64_t> shape,
-                               DType type, llvm::StringRef name, mlir::Location location);
   /// Computes the elements of a small value, if constants alone decide them.
   void evaluate(ImportedValue &value);
-  mlir::Value materializeSizes(const Sizes &sizes, mlir::Type element, mlir::Location location);
   void addGap(NodeContext &node, const llvm::Twine &why, const llvm::Twine &workaround);
   size_t numGaps() const { return gaps.size(); }
-  std::string notYetFollowed(std::string advice) const;
   void setError(Status status);
   /// Nodes of bodies that loops have repeated so far.
   uint64_t unrolledNodes = 0;
@@ -97,13 +84,8 @@ public:
   mlir::RankedTensorType typeOf(const TensorData &data);
   /// Dims as the model states them; a parameter becomes its symbol, an unknown one gives null.
   tn::Dims statedDims(const ValueInfo &info);
-  Status checkValueType(mlir::Type type, std::string_view name) const;
-  /// The type without the symbols that constraints have determined.
-  mlir::RankedTensorType canonicalType(mlir::RankedTensorType type) const;
-  /// Writes an operation, with all in it, without them.
-  void rewriteDetermined(mlir::Operation *root);
-  /// Writes all that is imported, or one value of a scope, without the symbols determined since.
-  void bringUpToDate();
+  using ModuleBuilder::bringUpToDate;
+  /// The same for a value of a scope.
   void bringUpToDate(ImportedValue &value);
 
 private:
@@ -120,7 +102,6 @@ private:
   Status defineOutputs(NodeContext &node);
   Status finishOutputs(Scope &scope);
   void storeMetadata();
-  void storeStatedDims();
   Status checkOverridesUsed() const;
   int64_t opsetOf(std::string_view domain, const FunctionFrame *frame) const;
   mlir::Value materializeConstant(const std::shared_ptr<TensorData> &constant, llvm::StringRef name,
@@ -129,14 +110,7 @@ private:
   const Model &model;
   const ImportOptions &options;
   ExternalFiles &files;
-  tn::WeightStore &store;
   OpTable table;
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-  mlir::func::FuncOp function;
-  llvm::SmallVector<mlir::StringAttr> inputNames;
-  llvm::SmallVector<tn::Dims> inputDimsAsStated;
-  /// How many symbols constraints had determined when everything was last written.
-  unsigned determined = 0;
   std::vector<Gap> gaps;
   /// A tensor of the model is read once, however often a loop or function repeats its node.
   std::unordered_map<const Tensor *, std::shared_ptr<TensorData>> loaded;

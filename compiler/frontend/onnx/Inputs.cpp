@@ -76,9 +76,6 @@ Status Importer::importInputs(Scope &scope) {
       TENON_TRY(importInput(info, scope));
     }
   }
-  for (auto [i, name] : llvm::enumerate(inputNames)) {
-    function.setArgAttr(i, "tn.name", name);
-  }
   return checkOverridesUsed();
 }
 
@@ -129,13 +126,7 @@ Status Importer::importInput(const ValueInfo &info, Scope &scope) {
   TENON_ASSIGN(tn::Dims dims, inputDims(info));
   value.type = tn::makeTensor(dims, element);
   TENON_TRY(checkValueType(value.type, info.name));
-  Location location = NameLoc::get(builder.getStringAttr(info.name));
-  value.value = function.getBody().front().addArgument(value.type, location);
-  SmallVector<Type> types(function.getFunctionType().getInputs());
-  types.push_back(value.type);
-  function.setFunctionType(builder.getFunctionType(types, {}));
-  inputNames.push_back(builder.getStringAttr(info.name));
-  inputDimsAsStated.push_back(dims);
+  value.value = addInput(info.name, dims, element);
   return Status::ok();
 }
 
@@ -244,7 +235,6 @@ tn::Dims Importer::statedDims(const ValueInfo &info) {
 
 Status Importer::finishOutputs(Scope &scope) {
   SmallVector<Value> results;
-  SmallVector<Type> types;
   SmallVector<StringAttr> names;
   if (model.graph.outputs.empty()) {
     return Status::error(ErrorId::OnnxUndefinedValue, "the model has no outputs",
@@ -269,14 +259,9 @@ Status Importer::finishOutputs(Scope &scope) {
     bringUpToDate(*value);
     Value result = materialize(*value, NameLoc::get(builder.getStringAttr(info.name)));
     results.push_back(result);
-    types.push_back(result.getType());
     names.push_back(builder.getStringAttr(info.name));
   }
-  func::ReturnOp::create(builder, builder.getUnknownLoc(), results);
-  function.setFunctionType(builder.getFunctionType(function.getFunctionType().getInputs(), types));
-  for (auto [i, name] : llvm::enumerate(names)) {
-    function.setResultAttr(i, "tn.name", name);
-  }
+  endFunction(results, names);
   return Status::ok();
 }
 

@@ -78,11 +78,8 @@ std::optional<double> realAt(const TensorData &data, uint64_t i) {
 
 NodeContext::NodeContext(Importer &importer, const Node &theNode, Scope &scope,
                          const FunctionFrame *frame, int64_t version)
-    : node(theNode), opset(version), owner(importer), where(scope), call(frame),
-      place(makeLocation(&importer.context, theNode)), outputs(theNode.outputs.size()) {}
-
-OpBuilder &NodeContext::builder() { return owner.builder; }
-Symbols &NodeContext::symbols() { return owner.symbols; }
+    : Emitter(importer, makeLocation(&importer.context, theNode)), node(theNode), opset(version),
+      owner(importer), where(scope), call(frame), outputs(theNode.outputs.size()) {}
 
 //===--- Inputs ---===//
 
@@ -334,34 +331,17 @@ void NodeContext::error(ErrorId id, const Twine &what) {
   }
 }
 
-bool NodeContext::require(tn::ConstraintKind kind, AffineExpr left, AffineExpr right,
-                          StringRef what) {
-  if (hasFailed) {
-    return false;
-  }
-  if (left && right && symbols().assume(kind, left, right)) {
-    bringUpToDate();
-    return true;
-  }
-  if (left && right && tn::constantDim(left) && tn::constantDim(right)) {
-    error(ErrorId::OnnxBadNode, what + " do not fit: " + Twine(*tn::constantDim(left)) + " and " +
-                                    Twine(*tn::constantDim(right)));
-  } else {
-    gap(what + " cannot be shown to fit", "declare the input shapes with --shape");
-  }
-  return false;
+std::string NodeContext::label() const {
+  return std::string(node.outputs.empty() ? node.opType : node.outputs[0]);
 }
 
-bool NodeContext::requireNotNegative(ArrayRef<AffineExpr> sizes, StringRef what) {
-  for (AffineExpr size : sizes) {
-    tn::SymbolList::Range range = symbols().bounds(size);
-    if (range.max < 0) {
-      error(ErrorId::OnnxBadNode, what + " is negative");
-    } else {
-      require(tn::ConstraintKind::at_least, size, constantSize(0), what);
+void NodeContext::bringUpToDate() {
+  Emitter::bringUpToDate();
+  for (ImportedValue *input : inputs) {
+    if (input) {
+      owner.bringUpToDate(*input);
     }
   }
-  return !hasFailed;
 }
 
 //===--- Outputs ---===//

@@ -2,15 +2,9 @@
 // it that Tenon lacks. Relies on the `tn` and `func` dialects being loaded into the context.
 #pragma once
 
+#include "compiler/frontend/common/Import.h"
 #include "compiler/graph/WeightStore.h"
-#include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/OwningOpRef.h"
-#include "support/ByteSpan.h"
-#include "support/DType.h"
 #include "support/Result.h"
-
-#include <string>
-#include <vector>
 
 namespace tenon::onnx {
 
@@ -18,57 +12,8 @@ namespace tenon::onnx {
 inline constexpr int64_t kOldestOpset = 1;
 inline constexpr int64_t kNewestOpset = 27;
 
-/// What the user says about one dimension of an input.
-struct DimOverride {
-  enum class Kind : uint8_t { Keep, Constant, Range };
-  Kind kind = Kind::Keep;
-  int64_t min = 0; ///< the constant, or the inclusive range
-  int64_t max = 0;
-};
-
-/// What the user says about an input (`--shape name:[1..32]x128`): one entry a dimension.
-struct ShapeOverride {
-  std::string input;
-  std::vector<DimOverride> dims;
-};
-
-/// An input whose value is known when compiling: it becomes a constant and is no input any more.
-/// For models that take a shape, an axis or a slice bound as data.
-struct FixedInput {
-  std::string input;
-  DType type = DType::I64;
-  std::vector<int64_t> dims;
-  Bytes bytes; ///< row-major; must live as long as the weight store
-};
-
-struct ImportOptions {
-  std::vector<ShapeOverride> shapes;
-  std::vector<FixedInput> fixed;
-  /// Range of dimensions that neither the model nor the user bounds.
-  int64_t symbolMin = 1;
-  int64_t symbolMax = 65536;
-  /// Seed of generated weights.
-  uint64_t seed = 0;
-};
-
-/// One thing that a model needs and Tenon lacks.
-struct Gap {
-  std::string opType;
-  std::string domain;
-  int64_t opset = 0;
-  std::string node;
-  std::string dtype; ///< of the first input; empty if unknown
-  int rank = -1;     ///< of the first input; -1 if unknown
-  std::string why;
-  std::string workaround;
-};
-
-struct ImportResult {
-  /// The function @main; its arguments and results carry `tn.name`. Null if there are gaps.
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-  /// Of all nodes, in the model's order.
-  std::vector<Gap> gaps;
-};
+// Symbols, sizes and the words about inputs are the same for every frontend.
+using namespace frontend;
 
 /// Imports a file. Weights enter `store` as views of the mapped file, which the store keeps alive.
 /// Errors have the numbers TN02nn; each names the node or tensor.

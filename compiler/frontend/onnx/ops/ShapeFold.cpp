@@ -2,7 +2,7 @@
 // Relies on Sizes for the evaluation: nothing is emitted here.
 #include "compiler/frontend/onnx/ops/ShapeFold.h"
 
-#include "compiler/frontend/onnx/Slicing.h"
+#include "compiler/frontend/common/Slicing.h"
 
 #include <numeric>
 

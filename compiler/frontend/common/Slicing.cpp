@@ -1,10 +1,10 @@
 // Clamps start and end as ONNX's Slice does, by proofs over the symbols' ranges and by constraints.
 // Relies on steps other than zero and of moderate size, which the callers check.
-#include "compiler/frontend/onnx/Slicing.h"
+#include "compiler/frontend/common/Slicing.h"
 
 using namespace mlir;
 
-namespace tenon::onnx {
+namespace tenon::frontend {
 namespace {
 
 /// Constants this large mean "to the end", whatever the dim.
@@ -73,4 +73,4 @@ std::optional<AxisSlice> clampSlice(Symbols &symbols, AffineExpr dim, AffineExpr
   return size ? std::optional(AxisSlice{first, size}) : std::nullopt;
 }
 
-} // namespace tenon::onnx
+} // namespace tenon::frontend

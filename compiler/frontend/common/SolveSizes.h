@@ -3,7 +3,7 @@
 
 #include "compiler/graph/Shape.h"
 
-namespace tenon::onnx {
+namespace tenon::frontend {
 
 /// `symbol` is `value`; or, where that is null, `factor` times any number plus `remainder`.
 struct SizeSolution {
@@ -19,4 +19,4 @@ struct SizeSolution {
 std::optional<SizeSolution> solveForZero(mlir::AffineExpr difference,
                                          const tn::SymbolList &symbols);
 
-} // namespace tenon::onnx
+} // namespace tenon::frontend

@@ -2,11 +2,11 @@
 // computations are evaluated on them, so that no operation of the graph is spent on shapes.
 #pragma once
 
-#include "compiler/frontend/onnx/Symbols.h"
+#include "compiler/frontend/common/Symbols.h"
 
 #include <functional>
 
-namespace tenon::onnx {
+namespace tenon::frontend {
 
 struct Sizes {
   /// More elements are left to the graph.
@@ -43,4 +43,4 @@ Sizes transposeSizes(const Sizes &x, llvm::ArrayRef<int64_t> permutation);
 std::optional<Sizes> reduceSizes(const Sizes &x, llvm::ArrayRef<int64_t> axes, bool keepdims,
                                  const SizeFunction &function);
 
-} // namespace tenon::onnx
+} // namespace tenon::frontend

@@ -1,13 +1,13 @@
 // Solves by substitution: an expression is linear in a symbol if it is the line through its values
 // at 0 and 1. Relies on tn::simplify giving equal expressions one form, so that zero is the
 // constant 0.
-#include "compiler/frontend/onnx/SolveSizes.h"
+#include "compiler/frontend/common/SolveSizes.h"
 
 #include <set>
 
 using namespace mlir;
 
-namespace tenon::onnx {
+namespace tenon::frontend {
 namespace {
 
 /// Larger divisors than those of any chain of strided windows are not tried.
@@ -114,4 +114,4 @@ std::optional<SizeSolution> solveForZero(AffineExpr difference, const tn::Symbol
   return std::nullopt;
 }
 
-} // namespace tenon::onnx
+} // namespace tenon::frontend

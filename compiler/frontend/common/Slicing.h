@@ -1,9 +1,9 @@
 // Clamping of slice bounds on expressions, shared by Slice on data and on known integers.
 #pragma once
 
-#include "compiler/frontend/onnx/Symbols.h"
+#include "compiler/frontend/common/Symbols.h"
 
-namespace tenon::onnx {
+namespace tenon::frontend {
 
 struct AxisSlice {
   mlir::AffineExpr start; ///< clamped
@@ -15,4 +15,4 @@ struct AxisSlice {
 std::optional<AxisSlice> clampSlice(Symbols &symbols, mlir::AffineExpr dim, mlir::AffineExpr start,
                                     mlir::AffineExpr end, int64_t step);
 
-} // namespace tenon::onnx
+} // namespace tenon::frontend

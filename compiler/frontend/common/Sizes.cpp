@@ -1,10 +1,10 @@
 // Evaluates tensor operations on small tensors of expressions.
 // Relies on shapes having been checked against Sizes::kMaxElements when a Sizes is made.
-#include "compiler/frontend/onnx/Sizes.h"
+#include "compiler/frontend/common/Sizes.h"
 
 using namespace mlir;
 
-namespace tenon::onnx {
+namespace tenon::frontend {
 namespace {
 
 std::optional<int64_t> countOf(ArrayRef<int64_t> shape) {
@@ -217,4 +217,4 @@ std::optional<Sizes> reduceSizes(const Sizes &x, ArrayRef<int64_t> axes, bool ke
   return result;
 }
 
-} // namespace tenon::onnx
+} // namespace tenon::frontend

@@ -5,7 +5,7 @@
 #include "compiler/graph/Constraints.h"
 #include "compiler/graph/Shape.h"
 
-namespace tenon::onnx {
+namespace tenon::frontend {
 
 enum class Comparison : uint8_t { Equal, Less, LessOrEqual };
 
@@ -90,4 +90,4 @@ mlir::AffineExpr remainderSizes(const Symbols &symbols, mlir::AffineExpr a, mlir
 mlir::AffineExpr divideProducts(const Symbols &symbols, llvm::ArrayRef<mlir::AffineExpr> numerator,
                                 llvm::ArrayRef<mlir::AffineExpr> denominator);
 
-} // namespace tenon::onnx
+} // namespace tenon::frontend

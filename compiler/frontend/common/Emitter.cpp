@@ -1,7 +1,7 @@
-// The helpers of NodeContext that emit `tn` operations.
+// Emits `tn` operations, each inferred, verified and brought to what constraints determine.
 // Relies on MLIR's type inference and verification, so that a bad operand gives an error at its
 // node.
-#include "compiler/frontend/onnx/NodeContext.h"
+#include "compiler/frontend/common/Emitter.h"
 
 #include "compiler/graph/ElementType.h"
 #include "compiler/graph/TnRare.h"
@@ -11,10 +11,10 @@
 
 using namespace mlir;
 
-namespace tenon::onnx {
+namespace tenon::frontend {
 
 /// An unverified operation of the state, or null.
-Operation *NodeContext::create(OperationState &state) {
+Operation *Emitter::create(OperationState &state) {
   if (llvm::any_of(state.types, [](Type type) { return !type; })) {
     InferTypeOpInterface::Concept *interface = state.name.getInterface<InferTypeOpInterface>();
     SmallVector<Type> types;
@@ -32,19 +32,9 @@ Operation *NodeContext::create(OperationState &state) {
   return builder().create(state);
 }
 
-/// Writes what was imported without the symbols that are determined by now.
-void NodeContext::bringUpToDate() {
-  owner.bringUpToDate();
-  for (ImportedValue *input : inputs) {
-    if (input) {
-      owner.bringUpToDate(*input);
-    }
-  }
-}
-
 /// `tn` broadcasts dims that are the constant 1; one that may turn out to be 1 is broadcast by an
 /// operation of its own.
-void NodeContext::alignOperands(OperationState &state) {
+void Emitter::alignOperands(OperationState &state) {
   bool isElementwise = state.name.hasTrait<tn::TnElementwise>();
   bool isProduct = state.name.getStringRef() == tn::MatmulOp::getOperationName();
   if ((!isElementwise && !isProduct) || state.operands.size() < 2) {
@@ -85,7 +75,7 @@ void NodeContext::alignOperands(OperationState &state) {
 }
 
 /// No dim of a result is negative, by proof or by constraint.
-bool NodeContext::requireSizesOf(Operation *op) {
+bool Emitter::requireSizesOf(Operation *op) {
   for (Value result : op->getResults()) {
     for (AffineExpr dim : tn::getDims(result.getType())) {
       if (dim && !symbols().assume(tn::ConstraintKind::at_least, dim, constantSize(0))) {
@@ -111,7 +101,7 @@ static std::string refusedTypes(ValueRange operands) {
   return text;
 }
 
-void NodeContext::refuse(const OperationState &state) {
+void Emitter::refuse(const OperationState &state) {
   bool isStatic = llvm::all_of(state.operands, [](Value operand) {
     return operand && llvm::cast<RankedTensorType>(operand.getType()).hasStaticShape();
   });
@@ -126,7 +116,7 @@ void NodeContext::refuse(const OperationState &state) {
   }
 }
 
-Operation *NodeContext::finish(OperationState &state) {
+Operation *Emitter::finish(OperationState &state) {
   if (hasFailed || llvm::any_of(state.operands, [](Value operand) { return !operand; })) {
     return nullptr;
   }
@@ -149,22 +139,55 @@ Operation *NodeContext::finish(OperationState &state) {
   return nullptr;
 }
 
-Value NodeContext::add(Value a, Value b) { return make<tn::AddOp>(a, b); }
-Value NodeContext::sub(Value a, Value b) { return make<tn::SubOp>(a, b); }
-Value NodeContext::mul(Value a, Value b) { return make<tn::MulOp>(a, b); }
-Value NodeContext::div(Value a, Value b) { return make<tn::DivOp>(a, b); }
-Value NodeContext::max(Value a, Value b) { return make<tn::MaxOp>(a, b); }
-Value NodeContext::min(Value a, Value b) { return make<tn::MinOp>(a, b); }
+OpBuilder &Emitter::builder() { return owner.builder; }
+Symbols &Emitter::symbols() { return owner.symbols; }
 
-Value NodeContext::compare(Value a, tn::Predicate predicate, Value b) {
+bool Emitter::require(tn::ConstraintKind kind, AffineExpr left, AffineExpr right,
+                          StringRef what) {
+  if (hasFailed) {
+    return false;
+  }
+  if (left && right && symbols().assume(kind, left, right)) {
+    bringUpToDate();
+    return true;
+  }
+  if (left && right && tn::constantDim(left) && tn::constantDim(right)) {
+    error(ErrorId::OnnxBadNode, what + " do not fit: " + Twine(*tn::constantDim(left)) + " and " +
+                                    Twine(*tn::constantDim(right)));
+  } else {
+    gap(what + " cannot be shown to fit", "declare the input shapes with --shape");
+  }
+  return false;
+}
+
+bool Emitter::requireNotNegative(ArrayRef<AffineExpr> sizes, StringRef what) {
+  for (AffineExpr size : sizes) {
+    tn::SymbolList::Range range = symbols().bounds(size);
+    if (range.max < 0) {
+      error(ErrorId::OnnxBadNode, what + " is negative");
+    } else {
+      require(tn::ConstraintKind::at_least, size, constantSize(0), what);
+    }
+  }
+  return !hasFailed;
+}
+
+Value Emitter::add(Value a, Value b) { return make<tn::AddOp>(a, b); }
+Value Emitter::sub(Value a, Value b) { return make<tn::SubOp>(a, b); }
+Value Emitter::mul(Value a, Value b) { return make<tn::MulOp>(a, b); }
+Value Emitter::div(Value a, Value b) { return make<tn::DivOp>(a, b); }
+Value Emitter::max(Value a, Value b) { return make<tn::MaxOp>(a, b); }
+Value Emitter::min(Value a, Value b) { return make<tn::MinOp>(a, b); }
+
+Value Emitter::compare(Value a, tn::Predicate predicate, Value b) {
   return make<tn::CompareOp>(a, b, predicate);
 }
 
-Value NodeContext::select(Value condition, Value a, Value b) {
+Value Emitter::select(Value condition, Value a, Value b) {
   return make<tn::SelectOp>(condition, a, b);
 }
 
-Value NodeContext::scalar(double value, Type element) {
+Value Emitter::scalar(double value, Type element) {
   if (hasFailed) {
     return Value();
   }
@@ -182,34 +205,33 @@ Value NodeContext::scalar(double value, Type element) {
                                    cast<ElementsAttr>(DenseElementsAttr::get(type, attribute)));
 }
 
-Value NodeContext::scalarLike(double value, Value x) {
+Value Emitter::scalarLike(double value, Value x) {
   return x ? scalar(value, cast<RankedTensorType>(x.getType()).getElementType()) : Value();
 }
 
-Value NodeContext::realConstant(ArrayRef<double> values, ArrayRef<int64_t> shape, Type element) {
+Value Emitter::realConstant(ArrayRef<double> values, ArrayRef<int64_t> shape, Type element) {
   if (hasFailed) {
     return Value();
   }
   DType type = element.isF64() ? DType::F64 : DType::F32;
-  StringRef name = node.outputs.empty() ? StringRef(node.opType) : StringRef(node.outputs[0]);
-  return cast(owner.materializeReals(values, shape, type, (name + ".made").str(), place), element);
+  return cast(owner.materializeReals(values, shape, type, label() + ".made", place), element);
 }
 
-Value NodeContext::positions(AffineExpr count) {
+Value Emitter::positions(AffineExpr count) {
   Type index = builder().getI64Type();
   return hasFailed ? Value()
                    : makeTyped<tn::IotaOp>(tn::makeTensor({count}, index), scalar(0, index),
                                            scalar(1, index));
 }
 
-Value NodeContext::sizeValue(AffineExpr size, Type element) {
+Value Emitter::sizeValue(AffineExpr size, Type element) {
   if (std::optional<int64_t> known = tn::constantDim(size)) {
     return scalar(static_cast<double>(*known), element);
   }
   return cast(materialize(Sizes::scalar(size), builder().getI64Type()), element);
 }
 
-Value NodeContext::integerConstant(ArrayRef<int64_t> values, ArrayRef<int64_t> shape,
+Value Emitter::integerConstant(ArrayRef<int64_t> values, ArrayRef<int64_t> shape,
                                    Type element) {
   if (hasFailed) {
     return Value();
@@ -237,7 +259,7 @@ Type encodedFrom(Builder &builder, Type element, Type from) {
 
 } // namespace
 
-Value NodeContext::cast(Value x, Type element, bool saturate, StringRef round) {
+Value Emitter::cast(Value x, Type element, bool saturate, StringRef round) {
   Type from = x ? getElementTypeOrSelf(x) : element;
   if (from == element) {
     return x;
@@ -262,7 +284,7 @@ Value NodeContext::cast(Value x, Type element, bool saturate, StringRef round) {
   return x ? makeTyped<tn::EncodeOp>(tn::withElement(x.getType(), element), x, saturate, round) : x;
 }
 
-Value NodeContext::reshape(Value x, ArrayRef<AffineExpr> dims) {
+Value Emitter::reshape(Value x, ArrayRef<AffineExpr> dims) {
   if (!x || hasFailed) {
     return Value();
   }
@@ -271,7 +293,7 @@ Value NodeContext::reshape(Value x, ArrayRef<AffineExpr> dims) {
   return from == to ? x : makeTyped<tn::ReshapeOp>(to, x);
 }
 
-Value NodeContext::transpose(Value x, ArrayRef<int64_t> permutation) {
+Value Emitter::transpose(Value x, ArrayRef<int64_t> permutation) {
   bool identity = true;
   for (auto [i, p] : llvm::enumerate(permutation)) {
     identity &= static_cast<int64_t>(i) == p;
@@ -279,7 +301,7 @@ Value NodeContext::transpose(Value x, ArrayRef<int64_t> permutation) {
   return identity ? x : make<tn::TransposeOp>(x, permutation);
 }
 
-Value NodeContext::broadcast(Value x, ArrayRef<AffineExpr> dims) {
+Value Emitter::broadcast(Value x, ArrayRef<AffineExpr> dims) {
   if (!x || hasFailed) {
     return Value();
   }
@@ -288,18 +310,18 @@ Value NodeContext::broadcast(Value x, ArrayRef<AffineExpr> dims) {
   return from == to ? x : makeTyped<tn::BroadcastOp>(to, x);
 }
 
-Value NodeContext::reduce(tn::ReduceKind kind, Value x, ArrayRef<int64_t> axes, bool keepdims) {
+Value Emitter::reduce(tn::ReduceKind kind, Value x, ArrayRef<int64_t> axes, bool keepdims) {
   return make<tn::ReduceOp>(x, kind, axes, keepdims);
 }
 
-Value NodeContext::concat(ArrayRef<Value> parts, int64_t axis) {
+Value Emitter::concat(ArrayRef<Value> parts, int64_t axis) {
   if (parts.size() == 1) {
     return parts[0];
   }
   return make<tn::ConcatOp>(ValueRange(parts), axis);
 }
 
-Value NodeContext::sliceAxis(Value x, int64_t axis, AffineExpr start, AffineExpr size) {
+Value Emitter::sliceAxis(Value x, int64_t axis, AffineExpr start, AffineExpr size) {
   if (!x || hasFailed) {
     return Value();
   }
@@ -313,7 +335,7 @@ Value NodeContext::sliceAxis(Value x, int64_t axis, AffineExpr start, AffineExpr
                                 tn::symbolMap(starts, &owner.context), steps);
 }
 
-Value NodeContext::alongAxis(Value x, int64_t axis, int64_t rank) {
+Value Emitter::alongAxis(Value x, int64_t axis, int64_t rank) {
   if (!x || hasFailed) {
     return Value();
   }
@@ -326,8 +348,8 @@ Value NodeContext::alongAxis(Value x, int64_t axis, int64_t rank) {
   return reshape(x, dims);
 }
 
-Value NodeContext::materialize(const Sizes &sizes, Type element) {
+Value Emitter::materialize(const Sizes &sizes, Type element) {
   return hasFailed ? Value() : owner.materializeSizes(sizes, element, place);
 }
 
-} // namespace tenon::onnx
+} // namespace tenon::frontend

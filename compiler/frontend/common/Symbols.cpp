@@ -1,14 +1,14 @@
 // Proves comparisons by interval bounds of the simplified difference, and turns what cannot be
 // proved into constraints. Relies on tn::simplify giving null where int64 arithmetic would
 // overflow.
-#include "compiler/frontend/onnx/Symbols.h"
+#include "compiler/frontend/common/Symbols.h"
 
-#include "compiler/frontend/onnx/SolveSizes.h"
+#include "compiler/frontend/common/SolveSizes.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 
-namespace tenon::onnx {
+namespace tenon::frontend {
 
 AffineExpr Symbols::constant(int64_t value) const { return getAffineConstantExpr(value, context); }
 
@@ -424,4 +424,4 @@ AffineExpr divideProducts(const Symbols &symbols, ArrayRef<AffineExpr> numerator
   return divideSizes(symbols, dividend, divisor);
 }
 
-} // namespace tenon::onnx
+} // namespace tenon::frontend

@@ -1,0 +1,37 @@
+// Chooses a frontend.
+#include "compiler/frontend/Frontend.h"
+
+#include "compiler/frontend/onnx/Onnx.h"
+#include "compiler/frontend/onnx/Tapped.h"
+#include "compiler/frontend/pt2/Pt2.h"
+#include "compiler/frontend/pt2/wire/ArchiveReader.h"
+#include "support/MappedFile.h"
+
+#include <algorithm>
+#include <array>
+
+namespace tenon::frontend {
+
+Format formatOf(Bytes beginning) {
+  return pt2::looksLikeArchive(beginning) ? Format::Pt2 : Format::Onnx;
+}
+
+Result<Format> formatOf(const std::string &path) {
+  TENON_ASSIGN(FileReader file, FileReader::open(path));
+  std::array<std::byte, 4> beginning{};
+  MutableBytes read = MutableBytes(beginning).first(std::min<uint64_t>(file.size(), beginning.size()));
+  TENON_TRY(file.read(0, read));
+  return formatOf(Bytes(read));
+}
+
+Result<ImportResult> importModel(const std::string &path, const ImportOptions &options,
+                                 mlir::MLIRContext &context, tn::WeightStore &store) {
+  TENON_ASSIGN(Format format, formatOf(path));
+  if (format == Format::Pt2) {
+    return pt2::importPt2(path, options, context, store);
+  }
+  return options.taps.empty() ? onnx::importOnnx(path, options, context, store)
+                              : onnx::importTapped(path, options.taps, options, context, store);
+}
+
+} // namespace tenon::frontend

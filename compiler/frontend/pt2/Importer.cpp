@@ -1,0 +1,185 @@
+// Walks the nodes of a program in order and imports each through its row of the operator table.
+#include "compiler/frontend/pt2/Importer.h"
+
+#include "compiler/frontend/pt2/Call.h"
+#include "compiler/graph/DimText.h"
+#include "compiler/graph/State.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "support/Text.h"
+
+using namespace mlir;
+
+namespace tenon::pt2 {
+namespace {
+
+using Kind = Argument::Kind;
+
+constexpr unsigned kMaxGraphDepth = 64;
+
+/// Writes the result of a form like "add_" to its first argument, in whose type and shape it stays.
+void writeInPlace(Call &c) {
+  const Argument *self = c.positional(0);
+  Value *target = self && !c.failed() ? c.find(*self) : nullptr;
+  Value *result = c.failed() ? nullptr : c.output(0);
+  if (!target || !target->tensor || !result || !result->tensor) {
+    return;
+  }
+  mlir::Value before = target->tensor->value(c), after = result->tensor->value(c);
+  after = c.broadcast(c.cast(after, getElementTypeOrSelf(before)), tn::getDims(before.getType()));
+  if (after && !target->tensor->write(c, after)) {
+    return c.gap("it writes to a view that several elements of a tensor share",
+                 "clone the tensor before it is written");
+  }
+  c.setValue(0, *target);
+}
+
+/// What is imported must be what PyTorch says: a difference would be a fault of the import.
+void checkStated(Call &c, unsigned i, RankedTensorType type, const TensorMeta &meta) {
+  if (type.getElementType() != c.resultElement(i)) {
+    std::string text;
+    llvm::raw_string_ostream(text) << type.getElementType();
+    return c.gap("its result has elements of type " + Twine(text) + " where PyTorch has " +
+                 StringRef(nameOfScalarType(meta.scalarType)));
+  }
+  bool fits = type.getRank() == static_cast<int64_t>(meta.sizes.size());
+  for (int64_t d = 0; fits && d < type.getRank(); ++d) {
+    fits = type.isDynamicDim(d) || !meta.sizes[d].constant || *meta.sizes[d].constant == type.getDimSize(d);
+  }
+  if (!fits) {
+    c.gap("its result has another shape than PyTorch states");
+  }
+}
+
+} // namespace
+
+Importer::Importer(const Program &theProgram, const frontend::ImportOptions &theOptions, MLIRContext &owner,
+                   tn::WeightStore &theStore, const std::set<std::string> &statefulBuffers)
+    : ModuleBuilder(owner, theStore), program(theProgram), options(theOptions), stateful(statefulBuffers) {}
+
+Result<frontend::ImportResult> Importer::run() {
+  beginModule();
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    lastDiagnostic = tn::nameSymbols(diagnostic.str(), symbols.all());
+    return success();
+  });
+  tn::ScopedAssumptions listening(&context, symbols);
+  Scope scope;
+  TENON_TRY(importInputs(scope));
+  for (const Node &node : program.graph.nodes) {
+    TENON_TRY(importNode(node, program.graph, scope));
+  }
+  TENON_TRY(finish(scope));
+  frontend::ImportResult result;
+  if (!gaps.empty()) {
+    result.gaps = std::move(gaps);
+    return result;
+  }
+  TENON_ASSIGN(result.module, takeModule());
+  for (const auto &[argument, name] : states) {
+    TENON_TRY(tn::declareState(*result.module, argument, name));
+  }
+  return result;
+}
+
+Status Importer::importNode(const Node &node, const Graph &graph, Scope &scope) {
+  Call call(*this, node, graph, scope);
+  symbols.setNode(call.label());
+  bool poisoned = false;
+  std::function<void(const Argument &)> look = [&](const Argument &argument) {
+    if (argument.isName()) {
+      Value *value = call.find(argument);
+      poisoned |= value && value->isPoisoned();
+    }
+    llvm::for_each(argument.elements, look);
+  };
+  for (const NamedArgument &input : node.inputs) {
+    look(input.value);
+  }
+  if (!poisoned && !call.failed()) {
+    runOperator(call, graph);
+  }
+  TENON_TRY(std::move(pending));
+  for (auto [name, value] : llvm::zip_equal(call.outputNames, call.outputs)) {
+    if (!name.empty()) {
+      scope[name] = call.failed() || poisoned ? Value() : value;
+    }
+  }
+  return Status::ok();
+}
+
+void Importer::runOperator(Call &call, const Graph &graph) {
+  const OpRow *row = table.find(call.target.name);
+  if (!row) {
+    return call.gap("Tenon does not have this operator",
+                    "decompose it with program.run_decompositions(), or see 'tenon help TN0301'");
+  }
+  row->import(call);
+  if (std::string unread = call.failed() ? "" : call.unread(); !unread.empty()) {
+    return call.gap("its argument '" + Twine(unread) + "' is not supported", "export again without it");
+  }
+  if (call.target.isInPlace) {
+    writeInPlace(call);
+  }
+  for (unsigned i = 0; i < call.numOutputs() && !call.failed(); ++i) {
+    auto meta = graph.tensors.find(call.outputNames[i]);
+    if (call.outputNames[i].empty()) {
+      continue;
+    }
+    if (call.outputs[i].isPoisoned()) {
+      call.gap("its output " + Twine(i) + " is not supported", "remove what uses that output");
+    } else if (meta != graph.tensors.end() && call.outputs[i].tensor) {
+      mlir::Value value = call.outputs[i].tensor->value(call);
+      RankedTensorType type = value ? cast<RankedTensorType>(value.getType()) : RankedTensorType();
+      if (Status fits = type ? checkValueType(type, call.outputNames[i]) : Status::ok(); !fits) {
+        return setError(std::move(fits));
+      }
+      type ? checkStated(call, i, type, meta->second) : call.gap("its result cannot be imported");
+    }
+  }
+}
+
+Result<std::vector<Value>> Importer::importGraph(const Graph &graph, const std::vector<Value> &inputs) {
+  if (inputs.size() != graph.inputs.size() || graphDepth == kMaxGraphDepth) {
+    return Status::error(ErrorId::Pt2BadGraph, "a graph within the graph has another number of inputs",
+                         "save the program again with torch.export.save");
+  }
+  ++graphDepth;
+  Scope scope;
+  for (auto [input, value] : llvm::zip_equal(graph.inputs, inputs)) {
+    scope[input.text] = value;
+  }
+  for (const Node &node : graph.nodes) {
+    TENON_TRY(importNode(node, graph, scope));
+  }
+  --graphDepth;
+  std::vector<Value> results;
+  for (const Argument &output : graph.outputs) {
+    auto found = output.isName() ? scope.find(output.text) : scope.end();
+    if (output.kind == Kind::Int) {
+      results.push_back({.size = symbols.constant(output.integer)});
+    } else if (found != scope.end()) {
+      results.push_back(found->second);
+    } else {
+      return Status::error(ErrorId::Pt2BadGraph,
+                           strCat("a graph within the graph gives '", output.text, "', which nothing defines"),
+                           "save the program again with torch.export.save");
+    }
+  }
+  return results;
+}
+
+//===--- Failing ---===//
+
+void Importer::setError(Status status) {
+  if (pending.isOk()) {
+    pending = std::move(status);
+  }
+}
+
+void Importer::addGap(frontend::Gap gap, const Twine &workaround) {
+  gap.workaround = notYetFollowed(workaround.str());
+  gaps.push_back(std::move(gap));
+}
+
+} // namespace tenon::pt2

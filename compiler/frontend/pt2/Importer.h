@@ -1,0 +1,99 @@
+// The state of the import of one program: scopes of named values, the module being built, symbols and gaps.
+// Internal to the importer; Pt2.h is the interface.
+#pragma once
+
+#include "compiler/frontend/common/ModuleBuilder.h"
+#include "compiler/frontend/pt2/OpTable.h"
+#include "compiler/frontend/pt2/Pt2.h"
+#include "compiler/frontend/pt2/Storage.h"
+
+#include <map>
+#include <set>
+#include <unordered_map>
+
+namespace tenon::pt2 {
+
+using frontend::Sizes;
+
+/// A comparison of sizes that a program asks for.
+struct Claim {
+  mlir::AffineExpr left;
+  tn::Predicate predicate = tn::Predicate::eq;
+  mlir::AffineExpr right;
+};
+
+/// What a name of the program stands for. With none of its fields set it depends on a gap.
+struct Value {
+  std::shared_ptr<Tensor> tensor;
+  mlir::AffineExpr size;      ///< of an integer
+  std::optional<double> real; ///< of a float that is no tensor
+  std::optional<bool> truth;  ///< of a bool that is no tensor
+  std::optional<Claim> claim; ///< of a bool that sizes decide
+  std::shared_ptr<Graph> graph;
+
+  bool isPoisoned() const { return !tensor && !size && !real && !truth && !claim && !graph; }
+};
+
+using Scope = std::unordered_map<std::string, Value>;
+
+class Importer : public frontend::ModuleBuilder {
+public:
+  /// `stateful`: the buffers that the program writes, as far as that is known.
+  Importer(const Program &program, const frontend::ImportOptions &options, mlir::MLIRContext &context,
+           tn::WeightStore &store, const std::set<std::string> &stateful);
+
+  Result<frontend::ImportResult> run();
+  /// After `run`: buffers that the program writes and that are not among the stateful ones.
+  const std::set<std::string> &written() const { return writtenBuffers; }
+
+  //===--- For Call and the operators ---===//
+  /// Imports the nodes of a graph in place, with these values for its inputs, and gives its outputs.
+  Result<std::vector<Value>> importGraph(const Graph &graph, const std::vector<Value> &inputs);
+  void addGap(frontend::Gap gap, const llvm::Twine &workaround);
+  void setError(Status status);
+  /// The size that the program states, where all its symbols are known.
+  Result<mlir::AffineExpr> sizeOf(const Size &size);
+  /// Nodes of bodies that loops have repeated so far.
+  uint64_t unrolledNodes = 0;
+
+private:
+  struct UserInput {
+    std::shared_ptr<Tensor> tensor;
+    tn::Dims dims;
+  };
+
+  Status importInputs(Scope &scope);
+  Status importUserInput(const InputSpec &spec, Scope &scope);
+  Status relateDims(const std::string &name, llvm::ArrayRef<mlir::AffineExpr> dims);
+  Status importWeight(const InputSpec &spec, Scope &scope);
+  Result<mlir::Value> weightValue(const std::string &name, const Weight &weight);
+  Result<mlir::Value> fixedValue(const frontend::FixedInput &fixed, mlir::Type element);
+  mlir::Value stateValue(const std::string &name, mlir::Value initial);
+  bool isZero(mlir::Value value);
+  Result<mlir::AffineExpr> inputDim(const std::string &input, size_t index, const Size &size,
+                                    const frontend::DimOverride *override);
+  mlir::AffineExpr symbolNamed(const std::string &name);
+  Status checkOverridesUsed() const;
+  Status importNode(const Node &node, const Graph &graph, Scope &scope);
+  void runOperator(Call &call, const Graph &graph);
+  Status finish(Scope &scope);
+  void finishState(Call &call, llvm::function_ref<void(const std::string &, mlir::Value)> add);
+  void noteWrites();
+
+  const Program &program;
+  const frontend::ImportOptions &options;
+  OpTable table;
+  std::set<std::string> stateful;
+  std::set<std::string> writtenBuffers;
+  std::map<std::string, std::shared_ptr<Tensor>> buffers; ///< and parameters
+  std::map<std::string, UserInput> userInputs;
+  /// Whether state has been written, a bool of rank 0; null where all state begins with zeros.
+  mlir::Value started;
+  std::vector<std::pair<std::string, std::string>> states; ///< arguments and results
+  std::map<std::string, mlir::AffineExpr> symbolsByName;
+  std::vector<frontend::Gap> gaps;
+  Status pending;
+  unsigned graphDepth = 0;
+};
+
+} // namespace tenon::pt2

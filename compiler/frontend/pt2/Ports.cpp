@@ -1,0 +1,448 @@
+// The program's inputs with their symbolic dims and the user's words about them, its weights, its outputs, and the
+// buffers that it writes, which become state of a session.
+#include "compiler/frontend/pt2/Call.h"
+#include "compiler/frontend/pt2/SizeText.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "support/NearestName.h"
+#include "support/Shape.h"
+#include "support/Text.h"
+
+#include <cstring>
+
+using namespace mlir;
+
+namespace tenon::pt2 {
+namespace {
+
+using Kind = Argument::Kind;
+using frontend::DimOverride;
+using frontend::FixedInput;
+using frontend::ShapeOverride;
+
+constexpr const char *kSaveAgain = "save the program again with torch.export.save";
+
+Status overrideError(std::string_view input, std::string_view what) {
+  return Status::error(ErrorId::OnnxBadOverride, strCat("option for input '", input, "': ", what),
+                       "'tenon inspect MODEL' lists the inputs with their dimensions");
+}
+
+Status weightError(std::string_view name, std::string_view what) {
+  return Status::error(ErrorId::Pt2BadWeight, strCat("weight '", name, "': ", what), kSaveAgain);
+}
+
+frontend::Gap portGap(std::string_view kind, std::string_view name, std::string why, std::string workaround) {
+  frontend::Gap gap;
+  gap.opType = kind;
+  gap.domain = "torch";
+  gap.node = name;
+  gap.why = std::move(why);
+  gap.workaround = std::move(workaround);
+  return gap;
+}
+
+/// A tensor that lies in its storage with strides, as a dense one.
+std::vector<char> gathered(Bytes storage, ArrayRef<int64_t> dims, ArrayRef<int64_t> strides, int64_t offset,
+                           int64_t width, int64_t count) {
+  std::vector<char> dense(static_cast<size_t>(count * width));
+  SmallVector<int64_t> index(dims.size(), 0);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t at = offset;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      at += index[d] * strides[d];
+    }
+    std::memcpy(dense.data() + i * width, storage.data() + at * width, static_cast<size_t>(width));
+    for (size_t d = dims.size(); d-- > 0 && ++index[d] == dims[d];) {
+      index[d] = 0;
+    }
+  }
+  return dense;
+}
+
+struct Layout {
+  SmallVector<int64_t> dims;
+  SmallVector<int64_t> strides;
+  int64_t offset = 0;
+  int64_t count = 1;
+  int64_t last = -1; ///< the highest element that is read
+  bool isDense = true;
+};
+
+/// None if a number is no constant, is negative or overflows.
+std::optional<Layout> layoutOf(const TensorMeta &meta) {
+  Layout layout;
+  layout.offset = meta.offset.constant.value_or(0);
+  if (meta.sizes.size() != meta.strides.size() || layout.offset < 0) {
+    return std::nullopt;
+  }
+  for (auto [size, stride] : llvm::zip_equal(meta.sizes, meta.strides)) {
+    if (!size.constant || !stride.constant || *size.constant < 0 || *stride.constant < 0) {
+      return std::nullopt;
+    }
+    layout.dims.push_back(*size.constant);
+    layout.strides.push_back(*stride.constant);
+  }
+  std::optional<int64_t> count = elementCount(layout.dims);
+  if (!count) {
+    return std::nullopt;
+  }
+  layout.count = *count;
+  int64_t last = layout.offset, dense = 1;
+  for (size_t d = layout.dims.size(); d-- > 0;) {
+    int64_t reach = 0;
+    if (*count != 0 && (llvm::MulOverflow(layout.dims[d] - 1, layout.strides[d], reach) ||
+                        llvm::AddOverflow(last, reach, last))) {
+      return std::nullopt;
+    }
+    layout.isDense &= layout.dims[d] == 1 || layout.strides[d] == dense;
+    dense *= layout.dims[d];
+  }
+  layout.last = *count == 0 ? -1 : last;
+  return layout;
+}
+
+} // namespace
+
+//===--- Weights ---===//
+
+Result<mlir::Value> Importer::weightValue(const std::string &name, const Weight &weight) {
+  std::optional<DType> dtype = dtypeOf(weight.meta.scalarType);
+  Type element = dtype ? elementType(*dtype) : Type();
+  if (weight.isPickled || !weight.meta.isStrided || !element) {
+    bool isType = !weight.isPickled && weight.meta.isStrided;
+    addGap(portGap("Weight", name,
+                   isType ? strCat("weights of type ", nameOfScalarType(weight.meta.scalarType), " are not supported")
+                          : "it is no plain tensor: PyTorch stored it as a pickle or in a layout of its own",
+                   ""),
+           isType ? "convert it before the export" : "convert it with .to_dense() or .dequantize() before the export");
+    return mlir::Value();
+  }
+  std::optional<Layout> layout = layoutOf(weight.meta);
+  int64_t width = bitWidth(*dtype) / 8;
+  if (!layout || layout->last >= static_cast<int64_t>(weight.bytes.size()) / width) {
+    return weightError(name, "its storage is smaller than its shape, strides and type need");
+  }
+  RankedTensorType type = RankedTensorType::get(layout->dims, element);
+  TENON_TRY(checkValueType(type, name));
+  uint64_t size = static_cast<uint64_t>(layout->count * width);
+  Bytes dense = layout->isDense ? weight.bytes.subspan(layout->count ? layout->offset * width : 0, size) : Bytes();
+  std::vector<char> made;
+  if (!layout->isDense) {
+    made = gathered(weight.bytes, layout->dims, layout->strides, layout->offset, width, layout->count);
+    dense = std::as_bytes(std::span(made));
+  }
+  if (!layout->isDense) {
+    std::shared_ptr<std::vector<char>> owned = std::make_shared<std::vector<char>>(std::move(made));
+    store.keep(owned);
+  }
+  return constantValue(type, dense, name);
+}
+
+/// A buffer that the program writes: an argument, which holds the buffer's first value until it is written.
+mlir::Value Importer::stateValue(const std::string &name, mlir::Value initial) {
+  RankedTensorType type = cast<RankedTensorType>(initial.getType());
+  mlir::Value state = addInput(strCat(name, ".state"), tn::getDims(type), type.getElementType());
+  if (isZero(initial)) {
+    return state;
+  }
+  if (!started) {
+    started = addInput("started.state", {}, builder.getI1Type());
+  }
+  return tn::SelectOp::create(builder, initial.getLoc(), type, started, state, initial);
+}
+
+bool Importer::isZero(mlir::Value value) {
+  tn::WeightOp weight = value.getDefiningOp<tn::WeightOp>();
+  tn::ConstantOp constant = value.getDefiningOp<tn::ConstantOp>();
+  if (constant) {
+    DenseElementsAttr elements = dyn_cast<DenseElementsAttr>(constant.getValue());
+    return elements && llvm::all_of(elements.getRawData(), [](char byte) { return byte == 0; });
+  }
+  return weight && llvm::all_of(store.bytes(weight.getId()), [](char byte) { return byte == 0; });
+}
+
+Status Importer::importWeight(const InputSpec &spec, Scope &scope) {
+  auto found = program.weights.find(spec.target);
+  if (found == program.weights.end()) {
+    return weightError(spec.target, "the archive does not hold it");
+  }
+  TENON_ASSIGN(mlir::Value value, weightValue(spec.target, found->second));
+  if (!value) {
+    scope[spec.argument.text] = Value();
+    return Status::ok();
+  }
+  bool isState = stateful.count(spec.target) != 0;
+  std::shared_ptr<Tensor> tensor = std::make_shared<Tensor>(isState ? stateValue(spec.target, value) : value);
+  scope[spec.argument.text] = {.tensor = tensor};
+  buffers[spec.target] = tensor;
+  return Status::ok();
+}
+
+//===--- Inputs ---===//
+
+AffineExpr Importer::symbolNamed(const std::string &name) {
+  auto known = symbolsByName.find(name);
+  return known == symbolsByName.end() ? AffineExpr() : known->second;
+}
+
+Result<AffineExpr> Importer::sizeOf(const Size &size) {
+  if (size.constant) {
+    return symbols.constant(*size.constant);
+  }
+  TENON_ASSIGN(AffineExpr expression,
+               parseSize(size.expression, &context, [&](const std::string &name) { return symbolNamed(name); }));
+  return symbols.canonical(expression);
+}
+
+/// A dim that is a symbol by itself gives the symbol its range, or its value where the user does.
+Result<AffineExpr> Importer::inputDim(const std::string &input, size_t index, const Size &size,
+                                      const DimOverride *override) {
+  if (override && override->kind == DimOverride::Kind::Keep) {
+    override = nullptr;
+  }
+  if (override && (override->min < 0 || override->max < override->min)) {
+    return overrideError(input, strCat("dimension ", index, " has no valid range"));
+  }
+  if (size.constant) {
+    if (*size.constant < 0) {
+      return Status::error(ErrorId::Pt2BadGraph, strCat("input '", input, "' has the dimension ", *size.constant),
+                           kSaveAgain);
+    }
+    if (override && (override->min != *size.constant || override->max != *size.constant)) {
+      return overrideError(input, strCat("dimension ", index, " is ", *size.constant,
+                                         " in the model; export it with dynamic_shapes to change it"));
+    }
+    return symbols.constant(*size.constant);
+  }
+  std::string alone;
+  TENON_ASSIGN(AffineExpr parsed, parseSize(size.expression, &context, [&](const std::string &name) {
+                 alone = name;
+                 return getAffineSymbolExpr(0, &context);
+               }));
+  bool isSymbol = parsed && isa<AffineSymbolExpr>(parsed);
+  if (!isSymbol) {
+    alone = strCat(input, ".", index);
+  }
+  auto range = program.ranges.find(alone);
+  bool isBounded = range != program.ranges.end() && isSymbol;
+  int64_t least = isBounded ? std::max(range->second.min, options.symbolMin) : options.symbolMin;
+  int64_t most = isBounded && range->second.max < (int64_t{1} << 40) ? range->second.max
+                                                                     : std::max(least, options.symbolMax);
+  if (AffineExpr known = symbolNamed(alone)) {
+    tn::SymbolList::Range own = symbols.bounds(known);
+    if (override && (own.min != override->min || own.max != override->max)) {
+      return overrideError(input, strCat("dimension ", index, " ('", alone, "') already has another size or range"));
+    }
+    return known;
+  }
+  if (override && isBounded && (override->min < least || override->max > most)) {
+    return overrideError(input, strCat("dimension ", index, " was exported for ", least, " to ", most));
+  }
+  least = override ? override->min : least;
+  most = override ? override->max : most;
+  AffineExpr expression = override && least == most ? symbols.constant(least)
+                                                    : symbols.get(alone, least, most, override || isBounded);
+  symbolsByName[alone] = expression;
+  return expression;
+}
+
+/// Where a dim is an expression over others ("2*s0"), it is so by a constraint, which every run checks.
+Status Importer::relateDims(const std::string &name, ArrayRef<AffineExpr> dims) {
+  const TensorMeta &meta = program.graph.tensors.at(name);
+  symbols.setNode(name);
+  for (auto [index, size] : llvm::enumerate(meta.sizes)) {
+    TENON_ASSIGN(AffineExpr stated, sizeOf(size));
+    if (stated && !symbols.assume(tn::ConstraintKind::equal, dims[index], stated)) {
+      return overrideError(name, strCat("dimension ", index, " cannot be what the program states of it"));
+    }
+  }
+  return Status::ok();
+}
+
+Result<mlir::Value> Importer::fixedValue(const FixedInput &fixed, Type element) {
+  RankedTensorType type = RankedTensorType::get(fixed.dims, elementType(fixed.type));
+  std::optional<int64_t> bytes = byteSize(fixed.type, fixed.dims);
+  if (type.getElementType() != element || !bytes || static_cast<uint64_t>(*bytes) != fixed.bytes.size()) {
+    return overrideError(fixed.input, "the fixed value does not have the input's type or its own size");
+  }
+  return constantValue(type, fixed.bytes, fixed.input);
+}
+
+Status Importer::importUserInput(const InputSpec &spec, Scope &scope) {
+  const std::string &name = spec.argument.text;
+  auto meta = program.graph.tensors.find(name);
+  if (spec.argument.kind == Kind::SymInt) {
+    auto size = program.graph.sizes.find(name);
+    TENON_ASSIGN(AffineExpr known, size == program.graph.sizes.end() ? Result<AffineExpr>(AffineExpr())
+                                                                     : sizeOf(size->second));
+    if (!known) {
+      addGap(portGap("Input", name, "it is a number that decides sizes, and no dimension of a tensor", ""),
+             "make it a constant, or a dimension of an input, and export again");
+    }
+    scope[name] = {.size = known};
+    return Status::ok();
+  }
+  if (spec.argument.kind != Kind::Tensor || meta == program.graph.tensors.end()) {
+    return Status::ok(); // A constant of the program, which nothing reads by name.
+  }
+  std::optional<DType> dtype = dtypeOf(meta->second.scalarType);
+  Type element = dtype ? elementType(*dtype) : Type();
+  if (!element || !meta->second.isStrided) {
+    addGap(portGap("Input", name, "only dense tensors of numbers and bools can be inputs", ""),
+           "move the part of the model that needs it outside");
+    return Status::ok();
+  }
+  for (const FixedInput &fixed : options.fixed) {
+    if (fixed.input == name) {
+      TENON_ASSIGN(mlir::Value value, fixedValue(fixed, element));
+      scope[name] = {.tensor = std::make_shared<Tensor>(value)};
+      return Status::ok();
+    }
+  }
+  const ShapeOverride *override = nullptr;
+  for (const ShapeOverride &candidate : options.shapes) {
+    override = candidate.input == name ? &candidate : override;
+  }
+  if (override && override->dims.size() != meta->second.sizes.size()) {
+    return overrideError(name, strCat("gives ", override->dims.size(), " dimensions, the model ",
+                                      meta->second.sizes.size()));
+  }
+  tn::Dims dims;
+  for (auto [index, size] : llvm::enumerate(meta->second.sizes)) {
+    TENON_ASSIGN(AffineExpr dim, inputDim(name, index, size, override ? &override->dims[index] : nullptr));
+    dims.push_back(dim);
+  }
+  mlir::Value value = addInput(name, dims, element);
+  TENON_TRY(checkValueType(value.getType(), name));
+  scope[name] = {.tensor = std::make_shared<Tensor>(value)};
+  userInputs[name] = {scope[name].tensor, dims};
+  return Status::ok();
+}
+
+Status Importer::importInputs(Scope &scope) {
+  // Tensors before numbers: the dims of tensors give numbers their meaning.
+  for (const InputSpec &spec : program.inputs) {
+    if (spec.kind == InputSpec::Kind::User && spec.argument.kind == Kind::Tensor) {
+      TENON_TRY(importUserInput(spec, scope));
+    }
+  }
+  for (const auto &[name, input] : userInputs) {
+    TENON_TRY(relateDims(name, input.dims));
+  }
+  for (const InputSpec &spec : program.inputs) {
+    if (spec.kind == InputSpec::Kind::User && spec.argument.kind != Kind::Tensor) {
+      TENON_TRY(importUserInput(spec, scope));
+    } else if (spec.kind == InputSpec::Kind::Other) {
+      addGap(portGap("Input", spec.target, strCat("inputs of kind '", spec.target, "' are not supported"), ""),
+             "export a model without it");
+    } else if (spec.kind != InputSpec::Kind::User && spec.kind != InputSpec::Kind::Value) {
+      TENON_TRY(importWeight(spec, scope));
+    }
+  }
+  bringUpToDate();
+  return checkOverridesUsed();
+}
+
+Status Importer::checkOverridesUsed() const {
+  std::vector<std::string> inputs;
+  for (const InputSpec &spec : program.inputs) {
+    if (spec.kind == InputSpec::Kind::User) {
+      inputs.push_back(spec.argument.text);
+    }
+  }
+  std::vector<std::string> named;
+  for (const ShapeOverride &override : options.shapes) {
+    named.push_back(override.input);
+  }
+  for (const FixedInput &fixed : options.fixed) {
+    named.push_back(fixed.input);
+  }
+  for (const std::string &name : named) {
+    if (!llvm::is_contained(inputs, name)) {
+      Status status = overrideError(name, "the model has no such input");
+      return Status::error(status.id(), status.message(), didYouMean(name, inputs, status.hint()));
+    }
+  }
+  return Status::ok();
+}
+
+//===--- Outputs ---===//
+
+Status Importer::finish(Scope &scope) {
+  Node node;
+  node.target = node.name = "output";
+  Call call(*this, node, program.graph, scope);
+  SmallVector<mlir::Value> results;
+  SmallVector<StringAttr> names;
+  std::map<std::string, unsigned> uses;
+  auto add = [&](const std::string &name, mlir::Value value) {
+    if (value) {
+      unsigned number = uses[name]++;
+      results.push_back(value);
+      names.push_back(builder.getStringAttr(number ? strCat(name, ".", number) : name));
+    }
+  };
+  size_t position = 0;
+  for (const OutputSpec &spec : program.outputs) {
+    Value *value = spec.argument.isName() ? call.find(spec.argument) : nullptr;
+    TENON_TRY(std::move(pending));
+    if (spec.kind == OutputSpec::Kind::BufferMutation) {
+      writtenBuffers.insert(spec.target);
+      auto buffer = buffers.find(spec.target);
+      if (buffer != buffers.end() && value && value->tensor) {
+        buffer->second->write(call, value->tensor->value(call));
+      }
+    } else if (spec.kind != OutputSpec::Kind::User) {
+      addGap(portGap("Output", spec.target, "the program writes to its input, or has an output that is no tensor", ""),
+             "return a new tensor instead and export again");
+    } else {
+      std::string name = position < program.outputNames.size() ? program.outputNames[position] : "output";
+      ++position;
+      if (spec.argument.kind == Kind::Int || (value && value->size)) {
+        AffineExpr size = value ? value->size : symbols.constant(spec.argument.integer);
+        add(name, call.materialize(Sizes::scalar(size), builder.getI64Type()));
+      } else if (value && value->tensor) {
+        add(name, value->tensor->value(call));
+      } else if (value && !value->isPoisoned()) {
+        addGap(portGap("Output", name, "only tensors and integers can be outputs", ""), "return it as a tensor");
+      }
+    }
+  }
+  noteWrites();
+  finishState(call, add);
+  if (results.empty() && gaps.empty()) {
+    return Status::error(ErrorId::Pt2BadGraph, "the program has no outputs", "return a tensor and export again");
+  }
+  endFunction(results, names);
+  return std::move(pending);
+}
+
+void Importer::noteWrites() {
+  for (const auto &[name, tensor] : buffers) {
+    if (tensor->writes() > 0) {
+      writtenBuffers.insert(name);
+    }
+  }
+  for (const auto &[name, input] : userInputs) {
+    if (input.tensor->writes() > 0) {
+      addGap(portGap("Input", name, "the program writes to its input in place", ""),
+             "clone it before it is written, and return what the caller needs");
+    }
+  }
+}
+
+/// Each stateful buffer is a result too, beside the argument that holds it.
+void Importer::finishState(Call &call, llvm::function_ref<void(const std::string &, mlir::Value)> add) {
+  for (const std::string &name : stateful) {
+    auto found = buffers.find(name);
+    if (found != buffers.end()) {
+      add(strCat(name, ".next"), found->second->value(call));
+      states.emplace_back(strCat(name, ".state"), strCat(name, ".next"));
+    }
+  }
+  if (started) {
+    add("started.next", call.integerConstant({1}, {}, builder.getI1Type()));
+    states.emplace_back("started.state", "started.next");
+  }
+}
+
+} // namespace tenon::pt2

@@ -1,0 +1,356 @@
+// Arithmetic, comparisons and logic, element by element, with PyTorch's promotion of types.
+#include "compiler/frontend/pt2/Call.h"
+
+#include "compiler/graph/TnRare.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+
+namespace tenon::pt2 {
+namespace {
+
+
+/// `Op` of self in the type of the result.
+template <typename Op> void unary(Call &c) { c.setOutput(c.unary<Op>(c.toResult(c.value("self")))); }
+
+/// Integers stay as they are.
+template <typename Op> void rounding(Call &c) {
+  if (c.has("decimals") && c.integer("decimals", 0) != 0) {
+    return c.gap("rounding to decimals is not supported", "scale, round and scale back");
+  }
+  mlir::Value x = c.value("self");
+  c.setOutput(x && isa<IntegerType>(getElementTypeOrSelf(x)) ? x : c.unary<Op>(x));
+}
+
+/// Both operands in the type of the result.
+template <typename Op> void arithmetic(Call &c) {
+  Type element = c.resultElement();
+  c.setOutput(c.make<Op>(c.operand("self", element), c.operand("other", element)));
+}
+
+/// `other` times alpha, where alpha is given.
+mlir::Value scaledOther(Call &c, Type element) {
+  mlir::Value other = c.operand("other", element);
+  return c.has("alpha") ? c.mul(other, c.operand("alpha", element)) : other;
+}
+
+void add(Call &c) {
+  Type element = c.resultElement();
+  mlir::Value self = c.operand("self", element), other = scaledOther(c, element);
+  c.setOutput(element && element.isInteger(1) ? c.make<tn::OrOp>(self, other) : c.add(self, other));
+}
+void sub(Call &c) {
+  Type element = c.resultElement();
+  c.setOutput(c.sub(c.operand("self", element), scaledOther(c, element)));
+}
+void rsub(Call &c) {
+  Type element = c.resultElement();
+  mlir::Value self = c.operand("self", element);
+  mlir::Value scaled = c.has("alpha") ? c.mul(self, c.operand("alpha", element)) : self;
+  c.setOutput(c.sub(c.operand("other", element), scaled));
+}
+void mul(Call &c) {
+  Type element = c.resultElement();
+  mlir::Value self = c.operand("self", element), other = c.operand("other", element);
+  c.setOutput(element && element.isInteger(1) ? c.make<tn::AndOp>(self, other) : c.mul(self, other));
+}
+
+/// Quotients of integers that round down: one less where signs differ and something remains.
+mlir::Value floorDivide(Call &c, mlir::Value a, mlir::Value b) {
+  if (!a || !b || isa<FloatType>(getElementTypeOrSelf(a))) {
+    return c.unary<tn::FloorOp>(c.div(a, b));
+  }
+  // tn.mod has the divisor's sign, so what is left divides without a remainder.
+  return c.div(c.sub(a, c.make<tn::ModOp>(a, b, false)), b);
+}
+
+void div(Call &c) {
+  Type element = c.resultElement();
+  std::string mode = c.text("rounding_mode", "");
+  mlir::Value self = c.operand("self", element), other = c.operand("other", element);
+  if (mode == "floor") {
+    return c.setOutput(floorDivide(c, self, other));
+  }
+  mlir::Value quotient = c.div(self, other);
+  if (mode == "trunc" && element && isa<FloatType>(element)) {
+    mlir::Value down = c.unary<tn::FloorOp>(c.unary<tn::AbsOp>(quotient));
+    quotient = c.mul(c.unary<tn::SignOp>(quotient), down);
+  }
+  c.setOutput(quotient);
+}
+void floorDivide(Call &c) {
+  Type element = c.resultElement();
+  c.setOutput(floorDivide(c, c.operand("self", element), c.operand("other", element)));
+}
+
+template <bool isFmod> void remainder(Call &c) {
+  Type element = c.resultElement();
+  c.setOutput(c.make<tn::ModOp>(c.operand("self", element), c.operand("other", element), isFmod));
+}
+
+void power(Call &c) {
+  Type element = c.resultElement();
+  mlir::Value self = c.operand("self", element);
+  const Argument *exponent = c.argument("exponent");
+  bool isNumber = exponent && (exponent->kind == Argument::Kind::Int || exponent->kind == Argument::Kind::Float);
+  if (isNumber && c.real("exponent", 0) == 2) {
+    return c.setOutput(c.mul(self, self));
+  }
+  if (isNumber && c.real("exponent", 0) == 0.5) {
+    return c.setOutput(c.unary<tn::SqrtOp>(self));
+  }
+  c.setOutput(c.make<tn::PowOp>(self, c.operand("exponent", element)));
+}
+
+template <tn::Predicate predicate> void compare(Call &c) {
+  Type element = c.promoted({"self", "other"});
+  c.setOutput(c.compare(c.operand("self", element), predicate, c.operand("other", element)));
+}
+
+/// max and min of two tensors, or over all elements (`reduceAll`).
+template <typename Op> void extremum(Call &c) {
+  Type element = c.promoted({"self", "other"});
+  c.setOutput(c.make<Op>(c.operand("self", element), c.operand("other", element)));
+}
+
+/// The other operand where one is NaN.
+template <typename Op> void extremumIgnoringNan(Call &c) {
+  Type element = c.promoted({"self", "other"});
+  mlir::Value a = c.operand("self", element), b = c.operand("other", element);
+  mlir::Value y = c.make<Op>(a, b);
+  if (y && isa<FloatType>(element)) {
+    auto isNan = [&](mlir::Value x) {
+      return c.makeTyped<tn::IsNanOp>(tn::withElement(x.getType(), c.builder().getI1Type()), x);
+    };
+    y = c.select(isNan(a), b, c.select(isNan(b), a, y));
+  }
+  c.setOutput(y);
+}
+
+void clamp(Call &c) {
+  Type element = c.resultElement();
+  mlir::Value x = c.toResult(c.value("self"));
+  if (c.has("min")) {
+    x = c.max(x, c.operand("min", element));
+  }
+  if (c.has("max")) {
+    x = c.min(x, c.operand("max", element));
+  }
+  c.setOutput(x);
+}
+
+/// Logic on bools made by comparing with zero.
+mlir::Value truthOf(Call &c, StringRef name) {
+  mlir::Value x = c.value(name);
+  return x ? c.cast(x, c.builder().getI1Type()) : x;
+}
+template <typename Op> void logical(Call &c) { c.setOutput(c.make<Op>(truthOf(c, "self"), truthOf(c, "other"))); }
+void logicalNot(Call &c) { c.setOutput(c.unary<tn::NotOp>(truthOf(c, "self"))); }
+void bitwiseNot(Call &c) { c.setOutput(c.unary<tn::NotOp>(c.value("self"))); }
+template <typename Op> void bitwise(Call &c) {
+  Type element = c.promoted({"self", "other"});
+  c.setOutput(c.make<Op>(c.operand("self", element), c.operand("other", element)));
+}
+
+void where(Call &c) {
+  if (!c.has("self")) {
+    return c.gap("the form that gives positions is not supported", "use nonzero");
+  }
+  Type element = c.resultElement();
+  c.setOutput(c.select(c.cast(c.value("condition"), c.builder().getI1Type()), c.operand("self", element),
+                       c.operand("other", element)));
+}
+void maskedFill(Call &c) {
+  Type element = c.resultElement();
+  c.setOutput(c.select(c.value("mask"), c.operand("value", element), c.value("self")));
+}
+
+template <typename Op> void test(Call &c) {
+  mlir::Value x = c.value("self");
+  if (x && !isa<FloatType>(getElementTypeOrSelf(x))) {
+    x = c.cast(x, c.builder().getF32Type());
+  }
+  Type truth = x ? Type(tn::withElement(x.getType(), c.builder().getI1Type())) : Type();
+  if constexpr (std::is_same_v<Op, tn::IsInfOp>) {
+    c.setOutput(c.makeTyped<Op>(truth, x, true, true));
+  } else {
+    c.setOutput(c.makeTyped<Op>(truth, x));
+  }
+}
+void isFinite(Call &c) {
+  mlir::Value x = c.value("self");
+  // Of an infinity and of NaN the difference to itself is NaN.
+  mlir::Value zero = c.sub(x, x);
+  c.setOutput(c.compare(zero, tn::Predicate::eq, zero));
+}
+
+void square(Call &c) {
+  mlir::Value x = c.value("self");
+  c.setOutput(c.mul(x, x));
+}
+void log2(Call &c) { c.setOutput(c.mul(c.unary<tn::LogOp>(c.toResult(c.value("self"))), c.scalar(1.4426950408889634, c.resultElement()))); }
+void log10(Call &c) { c.setOutput(c.mul(c.unary<tn::LogOp>(c.toResult(c.value("self"))), c.scalar(0.4342944819032518, c.resultElement()))); }
+void exp2(Call &c) { c.setOutput(c.unary<tn::ExpOp>(c.mul(c.toResult(c.value("self")), c.scalar(0.6931471805599453, c.resultElement())))); }
+
+/// log(1 + x) with the rounding of 1 + x taken back, as x is small; Kahan's form.
+void log1p(Call &c) {
+  mlir::Value x = c.toResult(c.value("self")), one = c.scalarLike(1, x);
+  mlir::Value sum = c.add(x, one), rest = c.sub(sum, one);
+  mlir::Value corrected = c.mul(c.unary<tn::LogOp>(sum), c.div(x, rest));
+  mlir::Value isSmall = c.compare(rest, tn::Predicate::eq, c.scalarLike(0, x));
+  mlir::Value isLarge = c.compare(sum, tn::Predicate::gt, c.scalarLike(1e30, x));
+  c.setOutput(c.select(isSmall, x, c.select(isLarge, c.unary<tn::LogOp>(sum), corrected)));
+}
+/// exp(x) - 1 = 2 sinh(x/2) exp(x/2), which does not cancel.
+void expm1(Call &c) {
+  mlir::Value x = c.toResult(c.value("self")), half = c.mul(x, c.scalarLike(0.5, x));
+  mlir::Value near = c.mul(c.mul(c.unary<tn::SinhOp>(half), c.unary<tn::ExpOp>(half)), c.scalarLike(2, x));
+  mlir::Value far = c.sub(c.unary<tn::ExpOp>(x), c.scalarLike(1, x));
+  mlir::Value isNear = c.compare(c.unary<tn::AbsOp>(x), tn::Predicate::lt, c.scalarLike(1, x));
+  c.setOutput(c.select(isNear, near, far));
+}
+
+void atan2(Call &c) {
+  Type element = c.resultElement();
+  mlir::Value y = c.operand("self", element), x = c.operand("other", element);
+  mlir::Value zero = c.scalar(0, element), pi = c.scalar(3.141592653589793, element);
+  mlir::Value base = c.unary<tn::AtanOp>(c.div(y, x));
+  mlir::Value isBehind = c.compare(x, tn::Predicate::lt, zero);
+  mlir::Value above = c.compare(y, tn::Predicate::ge, zero);
+  mlir::Value turned = c.select(above, c.add(base, pi), c.sub(base, pi));
+  mlir::Value half = c.mul(c.unary<tn::SignOp>(y), c.scalar(1.5707963267948966, element));
+  c.setOutput(c.select(isBehind, turned, c.select(c.compare(x, tn::Predicate::eq, zero), half, base)));
+}
+
+void addcmul(Call &c) {
+  Type element = c.resultElement();
+  mlir::Value product = c.mul(c.operand("tensor1", element), c.operand("tensor2", element));
+  mlir::Value scaled = c.has("value") ? c.mul(product, c.operand("value", element)) : product;
+  c.setOutput(c.add(c.operand("self", element), scaled));
+}
+void addcdiv(Call &c) {
+  Type element = c.resultElement();
+  mlir::Value quotient = c.div(c.operand("tensor1", element), c.operand("tensor2", element));
+  mlir::Value scaled = c.has("value") ? c.mul(quotient, c.operand("value", element)) : quotient;
+  c.setOutput(c.add(c.operand("self", element), scaled));
+}
+void lerp(Call &c) {
+  Type element = c.resultElement();
+  mlir::Value start = c.operand("self", element);
+  c.setOutput(c.add(start, c.mul(c.operand("weight", element), c.sub(c.operand("end", element), start))));
+}
+
+void castTo(Call &c) {
+  c.ignore({"device", "layout", "non_blocking", "copy", "memory_format", "pin_memory", "other"});
+  mlir::Value x = c.value("self");
+  Type element = c.resultElement();
+  if (x && element && getElementTypeOrSelf(x) == element && c.target.name != "aten._to_copy") {
+    c.elementNamed("dtype", element);
+    return c.forward("self");
+  }
+  c.elementNamed("dtype", element);
+  if (x && element && isa<FloatType>(getElementTypeOrSelf(x)) && element.isInteger(8) &&
+      element.isUnsignedInteger()) {
+    // PyTorch converts by way of a wider integer, so that -1 becomes 255.
+    x = c.cast(x, c.builder().getI32Type());
+  }
+  c.setOutput(x ? c.cast(x, element) : x);
+}
+
+constexpr OpRow kRows[] = {
+    {"aten.abs", unary<tn::AbsOp>},
+    {"aten.neg", unary<tn::NegOp>},
+    {"aten.exp", unary<tn::ExpOp>},
+    {"aten.log", unary<tn::LogOp>},
+    {"aten.sqrt", unary<tn::SqrtOp>},
+    {"aten.rsqrt", unary<tn::RsqrtOp>},
+    {"aten.reciprocal", unary<tn::ReciprocalOp>},
+    {"aten.sin", unary<tn::SinOp>},
+    {"aten.cos", unary<tn::CosOp>},
+    {"aten.tan", unary<tn::TanOp>},
+    {"aten.asin", unary<tn::AsinOp>},
+    {"aten.acos", unary<tn::AcosOp>},
+    {"aten.atan", unary<tn::AtanOp>},
+    {"aten.sinh", unary<tn::SinhOp>},
+    {"aten.cosh", unary<tn::CoshOp>},
+    {"aten.tanh", unary<tn::TanhOp>},
+    {"aten.asinh", unary<tn::AsinhOp>},
+    {"aten.acosh", unary<tn::AcoshOp>},
+    {"aten.atanh", unary<tn::AtanhOp>},
+    {"aten.erf", unary<tn::ErfOp>},
+    {"aten.special_erf", unary<tn::ErfOp>},
+    {"aten.sign", unary<tn::SignOp>},
+    {"aten.sgn", unary<tn::SignOp>},
+    {"aten.ceil", rounding<tn::CeilOp>},
+    {"aten.floor", rounding<tn::FloorOp>},
+    {"aten.round", rounding<tn::RoundOp>},
+    {"aten.log1p", log1p},
+    {"aten.expm1", expm1},
+    {"aten.log2", log2},
+    {"aten.log10", log10},
+    {"aten.exp2", exp2},
+    {"aten.square", square},
+    {"aten.atan2", atan2},
+    {"aten.add", add},
+    {"aten.sub", sub},
+    {"aten.subtract", sub},
+    {"aten.rsub", rsub},
+    {"aten.mul", mul},
+    {"aten.multiply", mul},
+    {"aten.div", div},
+    {"aten.divide", div},
+    {"aten.true_divide", div},
+    {"aten.floor_divide", floorDivide},
+    {"aten.remainder", remainder<false>},
+    {"aten.fmod", remainder<true>},
+    {"aten.pow", power},
+    {"aten.eq", compare<tn::Predicate::eq>},
+    {"aten.ne", compare<tn::Predicate::ne>},
+    {"aten.lt", compare<tn::Predicate::lt>},
+    {"aten.le", compare<tn::Predicate::le>},
+    {"aten.gt", compare<tn::Predicate::gt>},
+    {"aten.ge", compare<tn::Predicate::ge>},
+    {"aten.maximum", extremum<tn::MaxOp>},
+    {"aten.minimum", extremum<tn::MinOp>},
+    {"aten.fmax", extremumIgnoringNan<tn::MaxOp>},
+    {"aten.fmin", extremumIgnoringNan<tn::MinOp>},
+    {"aten.clamp", clamp},
+    {"aten.clip", clamp},
+    {"aten.clamp_min", clamp},
+    {"aten.clamp_max", clamp},
+    {"aten.logical_and", logical<tn::AndOp>},
+    {"aten.logical_or", logical<tn::OrOp>},
+    {"aten.logical_xor", logical<tn::XorOp>},
+    {"aten.logical_not", logicalNot},
+    {"aten.bitwise_not", bitwiseNot},
+    {"aten.bitwise_and", bitwise<tn::AndOp>},
+    {"aten.bitwise_or", bitwise<tn::OrOp>},
+    {"aten.bitwise_xor", bitwise<tn::XorOp>},
+    {"aten.__and__", bitwise<tn::AndOp>},
+    {"aten.__or__", bitwise<tn::OrOp>},
+    {"aten.__xor__", bitwise<tn::XorOp>},
+    {"aten.where", where},
+    {"aten.masked_fill", maskedFill},
+    {"aten.isnan", test<tn::IsNanOp>},
+    {"aten.isinf", test<tn::IsInfOp>},
+    {"aten.isfinite", isFinite},
+    {"aten.addcmul", addcmul},
+    {"aten.addcdiv", addcdiv},
+    {"aten.lerp", lerp},
+    {"aten.to", castTo},
+    {"aten._to_copy", castTo},
+    {"aten.type_as", castTo},
+    {"aten.float", castTo},
+    {"aten.half", castTo},
+    {"aten.double", castTo},
+    {"aten.int", castTo},
+    {"aten.long", castTo},
+    {"aten.bool", castTo},
+    {"prims.convert_element_type", castTo},
+};
+
+} // namespace
+
+ArrayRef<OpRow> elementwiseRows() { return kRows; }
+
+} // namespace tenon::pt2

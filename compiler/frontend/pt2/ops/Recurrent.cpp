@@ -1,0 +1,7 @@
+#include "compiler/frontend/pt2/OpTable.h"
+
+namespace tenon::pt2 {
+
+llvm::ArrayRef<OpRow> recurrentRows() { return {}; }
+
+} // namespace tenon::pt2

@@ -1,0 +1,153 @@
+// The same elements under other dims: views, squeezes, flattening. All are views of their operand.
+#include "compiler/frontend/pt2/Call.h"
+
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+
+namespace tenon::pt2 {
+namespace {
+
+using frontend::Emitter;
+
+int64_t rankOf(mlir::Value x) { return cast<RankedTensorType>(x.getType()).getRank(); }
+
+/// `self` as a view with these dims; memory of its own where PyTorch may copy.
+void reshapeTo(Call &c, tn::Dims dims) {
+  mlir::Value x = c.value("self");
+  if (!x || c.failed()) {
+    return;
+  }
+  tn::Dims own = tn::getDims(x.getType());
+  c.setView("self", {[dims](Emitter &e, mlir::Value base) { return e.reshape(base, dims); },
+                     [own](Emitter &e, mlir::Value, mlir::Value view) { return e.reshape(view, own); }});
+}
+
+/// Dims with the one that is -1 inferred; none after a failure.
+std::optional<tn::Dims> inferred(Call &c, ArrayRef<AffineExpr> from, tn::Dims dims) {
+  std::optional<size_t> open;
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    if (!dim) {
+      return std::nullopt;
+    }
+    if (tn::constantDim(dim) == -1) {
+      open = i;
+    }
+  }
+  if (!open) {
+    return dims;
+  }
+  tn::Dims others = dims;
+  others.erase(others.begin() + *open);
+  dims[*open] = frontend::divideProducts(c.symbols(), from, others);
+  bool isEmpty = llvm::any_of(others, [](AffineExpr dim) { return tn::constantDim(dim) == 0; });
+  if (!dims[*open] && isEmpty) {
+    dims[*open] = c.constantSize(0);
+  }
+  if (!dims[*open]) {
+    c.gap("the inferred dimension cannot be written as an expression", "fix shapes with --shape");
+    return std::nullopt;
+  }
+  return dims;
+}
+
+void view(Call &c) {
+  mlir::Value x = c.value("self");
+  if (!x) {
+    return;
+  }
+  if (c.has("dtype")) {
+    return c.gap("a view as another type is not supported", "convert the elements");
+  }
+  std::optional<tn::Dims> dims =
+      inferred(c, tn::getDims(x.getType()), c.sizes(c.has("size") ? "size" : "shape"));
+  if (dims) {
+    reshapeTo(c, *dims);
+  }
+}
+void viewAs(Call &c) {
+  if (RankedTensorType other = c.type("other")) {
+    reshapeTo(c, tn::getDims(other));
+  }
+}
+
+void flatten(Call &c) {
+  mlir::Value x = c.value("self");
+  if (!x) {
+    return;
+  }
+  tn::Dims own = tn::getDims(x.getType()), dims;
+  int64_t rank = rankOf(x);
+  int64_t first = c.axis("start_dim", 0, rank), last = c.axis("end_dim", -1, rank);
+  if (rank == 0) {
+    return reshapeTo(c, {c.constantSize(1)});
+  }
+  AffineExpr product = c.constantSize(1);
+  for (int64_t d = 0; d < rank; ++d) {
+    if (d < first || d > last) {
+      dims.push_back(own[d]);
+      continue;
+    }
+    product = frontend::multiplySizes(product, own[d]);
+    if (d == last) {
+      dims.push_back(product);
+    }
+  }
+  if (llvm::is_contained(dims, AffineExpr())) {
+    return c.gap("the flattened size cannot be written as an expression", "declare the input shapes with --shape");
+  }
+  reshapeTo(c, dims);
+}
+void unflatten(Call &c) {
+  mlir::Value x = c.value("self");
+  if (!x) {
+    return;
+  }
+  tn::Dims dims = tn::getDims(x.getType());
+  int64_t axis = c.axis("dim", 0, rankOf(x));
+  std::optional<tn::Dims> parts = inferred(c, {dims[axis]}, c.sizes("sizes"));
+  if (parts) {
+    dims.erase(dims.begin() + axis);
+    dims.insert(dims.begin() + axis, parts->begin(), parts->end());
+    reshapeTo(c, dims);
+  }
+}
+
+void unsqueeze(Call &c) {
+  mlir::Value x = c.value("self");
+  if (!x) {
+    return;
+  }
+  tn::Dims dims = tn::getDims(x.getType());
+  dims.insert(dims.begin() + c.axis("dim", 0, rankOf(x) + 1), c.constantSize(1));
+  reshapeTo(c, dims);
+}
+void squeeze(Call &c) {
+  mlir::Value x = c.value("self");
+  if (!x) {
+    return;
+  }
+  SmallVector<int64_t> axes = c.axes("dim", rankOf(x), /*emptyIsAll=*/false);
+  tn::Dims dims;
+  for (auto [i, dim] : llvm::enumerate(tn::getDims(x.getType()))) {
+    bool isListed = llvm::is_contained(axes, static_cast<int64_t>(i));
+    if (!isListed || tn::constantDim(dim) != 1) {
+      dims.push_back(dim);
+    }
+  }
+  reshapeTo(c, dims);
+}
+
+constexpr OpRow kRows[] = {
+    {"aten.view", view},           {"aten._unsafe_view", view}, {"aten.reshape", view},
+    {"aten.view_copy", view},      {"aten._reshape_copy", view}, {"aten.view_as", viewAs},
+    {"aten.reshape_as", viewAs},   {"aten.flatten", flatten},   {"aten.unflatten", unflatten},
+    {"aten.unsqueeze", unsqueeze}, {"aten.unsqueeze_copy", unsqueeze}, {"aten.squeeze", squeeze},
+    {"aten.squeeze_copy", squeeze},
+};
+
+} // namespace
+
+ArrayRef<OpRow> shapeRows() { return kRows; }
+
+} // namespace tenon::pt2

@@ -1,0 +1,120 @@
+// Arithmetic on sizes, which becomes expressions instead of operations, and claims about them.
+#include "compiler/frontend/pt2/Call.h"
+
+using namespace mlir;
+
+namespace tenon::pt2 {
+namespace {
+
+void sizeOfDim(Call &c) {
+  RankedTensorType type = c.type("self");
+  if (type) {
+    c.setSize(tn::getDims(type)[c.axis("dim", 0, type.getRank())]);
+  }
+}
+void numberOfElements(Call &c) {
+  if (RankedTensorType type = c.type("self")) {
+    c.setSize(tn::elementCount(type.getContext(), tn::getDims(type)));
+  }
+}
+
+using Function = AffineExpr (*)(Call &, AffineExpr, AffineExpr);
+
+AffineExpr minimum(Call &c, AffineExpr a, AffineExpr b) {
+  std::optional<bool> known = c.symbols().compare(a, frontend::Comparison::LessOrEqual, b);
+  return known ? (*known ? a : b) : AffineExpr();
+}
+AffineExpr maximum(Call &c, AffineExpr a, AffineExpr b) {
+  std::optional<bool> known = c.symbols().compare(a, frontend::Comparison::LessOrEqual, b);
+  return known ? (*known ? b : a) : AffineExpr();
+}
+AffineExpr add(Call &, AffineExpr a, AffineExpr b) { return frontend::addSizes(a, b); }
+AffineExpr subtract(Call &, AffineExpr a, AffineExpr b) { return frontend::subtractSizes(a, b); }
+AffineExpr multiply(Call &, AffineExpr a, AffineExpr b) { return frontend::multiplySizes(a, b); }
+AffineExpr divide(Call &c, AffineExpr a, AffineExpr b) {
+  std::optional<int64_t> divisor = tn::constantDim(b);
+  if (divisor && *divisor > 0) {
+    return tn::simplify(a.floorDiv(*divisor));
+  }
+  return frontend::divideSizes(c.symbols(), a, b);
+}
+AffineExpr remainder(Call &c, AffineExpr a, AffineExpr b) { return frontend::remainderSizes(c.symbols(), a, b); }
+
+/// Both operands by position: functions of Python have other names for them.
+template <Function function> void binary(Call &c) {
+  AffineExpr a = c.sizeAt(0), b = c.sizeAt(1);
+  if (a && b) {
+    c.setSize(function(c, a, b));
+  }
+}
+void negate(Call &c) {
+  if (AffineExpr a = c.sizeAt(0)) {
+    c.setSize(frontend::subtractSizes(c.constantSize(0), a));
+  }
+}
+
+template <tn::Predicate predicate> void claim(Call &c) {
+  AffineExpr a = c.sizeAt(0), b = c.sizeAt(1);
+  if (a && b) {
+    c.setValue(0, {.claim = Claim{a, predicate, b}});
+  }
+}
+
+/// Claims that hold for all sizes are proved; others become constraints, which each run checks.
+void assertClaim(Call &c) {
+  c.ignore({"assert_msg"});
+  const Argument *given = c.positional(0);
+  Value *value = given && given->isName() ? c.find(*given) : nullptr;
+  if (!value || !value->claim) {
+    return;
+  }
+  auto [left, predicate, right] = *value->claim;
+  AffineExpr one = c.constantSize(1);
+  left = c.symbols().canonical(left), right = c.symbols().canonical(right);
+  bool dependsOnData = c.symbols().dependsOnData(left) || c.symbols().dependsOnData(right);
+  switch (predicate) {
+  case tn::Predicate::lt:
+    right = frontend::subtractSizes(right, one);
+    [[fallthrough]];
+  case tn::Predicate::le:
+    std::swap(left, right);
+    break;
+  case tn::Predicate::gt:
+    right = frontend::addSizes(right, one);
+    break;
+  default:
+    break;
+  }
+  if (predicate == tn::Predicate::ne || dependsOnData) {
+    // What is computed from such sizes proves what it needs itself.
+    return;
+  }
+  c.require(predicate == tn::Predicate::eq ? tn::ConstraintKind::equal : tn::ConstraintKind::at_least, left, right,
+            "sizes that the program asserts");
+}
+
+constexpr OpRow kRows[] = {
+    {"aten.sym_size", sizeOfDim},
+    {"aten.sym_numel", numberOfElements},
+    {"_operator.add", binary<add>},
+    {"_operator.sub", binary<subtract>},
+    {"_operator.mul", binary<multiply>},
+    {"_operator.floordiv", binary<divide>},
+    {"_operator.mod", binary<remainder>},
+    {"_operator.neg", negate},
+    {"torch.sym_min", binary<minimum>},
+    {"torch.sym_max", binary<maximum>},
+    {"_operator.eq", claim<tn::Predicate::eq>},
+    {"_operator.ne", claim<tn::Predicate::ne>},
+    {"_operator.lt", claim<tn::Predicate::lt>},
+    {"_operator.le", claim<tn::Predicate::le>},
+    {"_operator.gt", claim<tn::Predicate::gt>},
+    {"_operator.ge", claim<tn::Predicate::ge>},
+    {"aten._assert_scalar", assertClaim},
+};
+
+} // namespace
+
+ArrayRef<OpRow> sizeRows() { return kRows; }
+
+} // namespace tenon::pt2
