@@ -39,8 +39,9 @@ _graphs: List[Dict[str, Any]] = []
 def report() -> Dict[str, Any]:
     """What the backend did in this process: {"graphs": [...], "breaks": [...]}.
 
-    A graph has source (its first line), nodes, seconds, from_cache, recompiled (how often its weights changed),
-    fallback (why it runs in eager mode, or None) and break: why dynamo ended it, with the line, or None.
+    A graph has source (its first line), nodes, seconds, from_cache, recompiled (how often its weights changed), error
+    (why it was not compiled, or None), fallback (whether it runs in eager mode for that), and break: why dynamo ended
+    the graph, with the line, or None.
     """
     breaks = [graph["break"] for graph in _graphs if graph["break"]]
     return {"graphs": [dict(graph) for graph in _graphs], "breaks": breaks}
@@ -57,17 +58,21 @@ def backend(graph: torch.fx.GraphModule, inputs: Sequence[Any], *, mode: Optiona
     chosen = _options(mode, options)
     entry = {
         "source": _first_line(graph), "nodes": len(graph.graph.nodes), "seconds": 0.0, "from_cache": False,
-        "recompiled": 0, "fallback": None, "break": _break_of(graph),
+        "recompiled": 0, "error": None, "fallback": False, "break": _break_of(graph),
     }  # fmt: skip
     _graphs.append(entry)
     start = time.perf_counter()
     try:
         compiled = _compile_graph(graph, inputs, chosen, entry)
     except _errors.Error as error:
+        entry["error"] = str(error)
         if not chosen["fallback"]:
             raise
-        entry["fallback"] = str(error)
+        entry["fallback"] = True
         return graph.forward
+    except BaseException:
+        _graphs.remove(entry)  # dynamo begins anew, or Ctrl-C
+        raise
     finally:
         entry["seconds"] = time.perf_counter() - start
     wants_grad = torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in inputs)
