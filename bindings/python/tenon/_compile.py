@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
+import sys
 import tempfile
 import threading
 from typing import Any, Callable, Dict, Iterable, Optional, Sequence, Union
@@ -45,13 +47,15 @@ def compile(
     dynamic_shapes: for torch as torch.export takes them; for files {"input": "[1..8]x128"} or {"input": {0: (1, 8)}}.
     states: {"input": "output"}: both are one buffer of the session, zero at first.
     taps: inner values that become outputs too, or "all".
+    threads: CPU threads that compile, and those that work on a run; 0 means all that are usable.
     progress: told (phase, fraction); a true result ends the compilation with CancelledError.
     Ctrl-C ends it too. Raises tenon.Error; an UnsupportedError lists in `gaps` what the model needs and Tenon lacks.
     """
     with tempfile.TemporaryDirectory(prefix="tenon-export-") as scratch:
         path, shapes = _model_file(model, example_inputs, dynamic_shapes, scratch)
-        folder = None if output is not None else tempfile.TemporaryDirectory(prefix="tenon-")
-        engine_path = os.fspath(output) if folder is None else os.path.join(folder.name, "model.tenon")
+        # In a folder that goes with the engine, or with the failure.
+        folder = None if output is not None else tempfile.mkdtemp(prefix="tenon-")
+        engine_path = os.fspath(output) if folder is None else os.path.join(folder, "model.tenon")
         options = dict(
             targets=_names(target) or [_own_target(model)], precision=precision, allow=_names(allow), shapes=shapes,
             states=[f"{source}={result}" for source, result in (states or {}).items()], taps=_names(taps),
@@ -59,12 +63,15 @@ def compile(
         )  # fmt: skip
         try:
             report = compile_file(path, engine_path, options, progress)
-        except _errors.UnsupportedError as error:
-            if error.id == "TN0301":
+            engine = Engine(engine_path, threads=threads)
+        except BaseException as error:
+            if folder:
+                shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, _errors.Error) and error.id == "TN0301":
                 _add_gaps(error, path, shapes)
             raise
-    engine = Engine(engine_path)
-    engine._folder = folder  # its files go with the engine
+    if folder:
+        engine._goes_with_me(folder)
     engine.report = report
     return engine
 
@@ -127,6 +134,10 @@ def _model_file(model: Any, example_inputs, dynamic_shapes, scratch: str):
     """A file for the compiler, and the shapes in the words of the command line."""
     if isinstance(model, (str, os.PathLike)):
         return os.fspath(model), _shape_arguments(os.fspath(model), dynamic_shapes)
+    if "torch" not in sys.modules:  # what is not torch's
+        raise _errors.usage(
+            "TN0105", f"a model cannot be a {type(model).__name__}", "give a path, a torch.nn.Module or an ExportedProgram"
+        )
     from . import _export
 
     path = os.path.join(scratch, "model.pt2")

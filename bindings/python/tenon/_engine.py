@@ -45,12 +45,9 @@ class _Port:
         least, most = info.min_dims[: info.rank], info.max_dims[: info.rank]
         self.shape = tuple(low if low == high else (low, high) for low, high in zip(least, most))
         self.is_fixed = least == most
-        self.dtype = None  # numpy's, once it is needed
 
     def numpy(self):
-        if self.dtype is None:
-            self.dtype = _types.numpy_type(self.type)
-        return self.dtype
+        return _types.numpy_type(self.type)
 
 
 def _ports(count: int, describe, handle: int) -> List[_Port]:
@@ -80,6 +77,7 @@ class Session:
         self._shapes: Optional[list] = None
         self._out_shapes: List[Tuple[int, ...]] = []
         self._varying = [i for i, port in enumerate(self._outputs) if not port.is_fixed]
+        self._types: Optional[tuple] = None  # numpy's of inputs and outputs, once they are needed
         self._tensors = None  # of the last run on a GPU
 
     def run(self, *args, **kwargs) -> Dict[str, Any]:
@@ -110,15 +108,18 @@ class Session:
     def _call(self, values: Sequence[Any]) -> list:
         numpy = sys.modules.get("numpy") or __import__("numpy")
         array = numpy.ndarray
+        if self._types is None:
+            self._types = [port.numpy() for port in self._inputs], [port.numpy() for port in self._outputs]
+        in_types, out_types = self._types
         shapes, kept, torch = [], [], None
-        for port, slot, value in zip(self._inputs, self._in_slots, values):
+        for port, dtype, slot, value in zip(self._inputs, in_types, self._in_slots, values):
             if type(value) is not array:
                 torch = torch or sys.modules.get("torch")
                 if torch and isinstance(value, torch.Tensor):
                     return self._call_torch(torch, values)
                 value = self._to_array(numpy, port, value)
-            if value.dtype != port.dtype:
-                self._check_type(port, value)
+            if value.dtype != dtype:
+                self._refuse_type(port, value)
             if value.flags.num & _DENSE != _DENSE:
                 value = numpy.require(value, requirements=["C", "A"])
             slot.data = value.ctypes.data
@@ -127,8 +128,8 @@ class Session:
         if shapes != self._shapes:
             self._prepare(shapes)
         outputs = []
-        for port, slot, shape in zip(self._outputs, self._out_slots, self._out_shapes):
-            output = numpy.empty(shape, port.dtype or port.numpy())
+        for dtype, slot, shape in zip(out_types, self._out_slots, self._out_shapes):
+            output = numpy.empty(shape, dtype)
             slot.data, slot.bytes = output.ctypes.data, output.nbytes
             outputs.append(output)
         status = _run(self._handle, self._in_at, len(self._in_slots), self._out_at, len(outputs))
@@ -141,8 +142,7 @@ class Session:
         if isinstance(value, (bool, int, float, complex, list, tuple)):
             return numpy.asarray(value, port.numpy())
         if isinstance(value, (bytes, bytearray)):
-            raw = numpy.frombuffer(value, port.numpy())
-            return raw
+            return numpy.frombuffer(value, port.numpy())
         try:
             return numpy.asarray(value)
         except Exception as error:
@@ -150,13 +150,9 @@ class Session:
                 "TN0105", f"input '{port.name}' is a {type(value).__name__}: {error}", "give a numpy array or a torch tensor"
             ) from None
 
-    def _check_type(self, port: _Port, value) -> None:
-        expected = port.numpy()
-        if value.dtype != expected:
-            raise usage(
-                "TN0108", f"input '{port.name}' takes {_types.DTYPES[port.type - 1].name}, not {value.dtype}",
-                f"convert it: x.astype('{expected}')",
-            )  # fmt: skip
+    def _refuse_type(self, port: _Port, value) -> None:
+        expected = _types.DTYPES[port.type - 1].name
+        raise usage("TN0108", f"input '{port.name}' takes {expected}, not {value.dtype}", f"convert it to {expected}")
 
     def _prepare(self, shapes: list) -> None:
         """Makes the session ready for these shapes and finds those of the outputs."""
@@ -196,9 +192,7 @@ class Session:
             if not isinstance(value, torch.Tensor):
                 value = torch.as_tensor(self._to_array(__import__("numpy"), port, value))
             if value.dtype != expected:
-                raise usage(
-                    "TN0108", f"input '{port.name}' takes {expected}, not {value.dtype}", f"convert it: x.to({expected})"
-                )
+                self._refuse_type(port, value)
             if not value.is_contiguous() or value.is_conj() or value.is_neg():
                 value = value.resolve_conj().resolve_neg().contiguous()
             if value.is_cuda:
@@ -397,11 +391,16 @@ class Engine:
         if self.path is None:
             import tempfile
 
-            folder = tempfile.TemporaryDirectory(prefix="tenon-")
-            self._folder = folder
-            self.path = os.path.join(folder.name, "model.tenon")
+            folder = tempfile.mkdtemp(prefix="tenon-")
+            self._goes_with_me(folder)
+            self.path = os.path.join(folder, "model.tenon")
             self._memory.tofile(self.path)
         return self.path
+
+    def _goes_with_me(self, folder: str) -> None:
+        import shutil
+
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
     def __repr__(self) -> str:
         def ports(list_):
