@@ -34,8 +34,8 @@ def main():
     save(folder, "two", [node("Sub", ["a", "b"], ["d"]), node("Add", ["a", "b"], ["s.um"])],
          [("a", "f", [2, 3]), ("b", "f", [2, 3])], [("d", "f", [2, 3]), ("s.um", "f", [2, 3])])  # fmt: skip
     save(folder, "nonzero", [node("NonZero", ["x"], ["y"])], [("x", "f", ["n"])], [("y", "i", [1, "k"])])
-    save(folder, "running", [node("Add", ["x", "before"], ["after"])],
-         [("x", "f", [2]), ("before", "f", [2])], [("after", "f", [2])])  # fmt: skip
+    save(folder, "running", [node("Add", ["x", "before"], ["after"]), node("Add", ["after", "after"], ["y"])],
+         [("x", "f", [2]), ("before", "f", [2])], [("y", "f", [2]), ("after", "f", [2])])  # fmt: skip
     save(folder, "gaps", [node("Mystery", ["x"], ["y"], name="the_one", domain="com.example")],
          [("x", "f", [3])], [("y", "f", [3])])  # fmt: skip
     save(folder, "scalar", [node("ReduceSum", ["x"], ["y"], keepdims=0)], [("x", "f", [4])], [("y", "f", [])])

@@ -124,11 +124,12 @@ class Running(unittest.TestCase):
     def test_state_belongs_to_the_session(self):
         engine = compiled("running", states={"before": "after"})
         one = np.ones(2, np.float32)
+        self.assertEqual(([p.name for p in engine.inputs], [p.name for p in engine.outputs]), (["x"], ["y"]))
         first, second = engine.session(), engine.session(threads=1)
-        first(one)
-        self.assertEqual(float(first.run(one).popitem()[1][0]) if engine.outputs else 2.0, 2.0)
-        second(one)
+        self.assertEqual([float(first(one)[0]) for _ in range(3)], [2, 4, 6])
+        self.assertEqual(float(second(one)[0]), 2)
         first.reset_state()
+        self.assertEqual(float(first(one)[0]), 2)
         self.assertGreater(first.memory()["state"], 0)
         self.assertGreaterEqual(second.facts()["kernels"], 1)
 

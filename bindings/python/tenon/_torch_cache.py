@@ -84,7 +84,8 @@ def find(key: str) -> Optional[Tuple[Engine, Program, List[int]]]:
         os.utime(entry)
     except (OSError, ValueError, RuntimeError):
         return None  # missing or damaged: it is made anew
-    return engine, Program(*content["program"]), content["weights"]
+    model, inputs, outputs = content["program"]
+    return engine, Program(model, inputs, [tuple(output) for output in outputs]), content["weights"]
 
 
 def store(key: str, engine: Engine, program: Program, weights: List[int]) -> None:

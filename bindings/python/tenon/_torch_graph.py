@@ -33,7 +33,8 @@ class Program(NamedTuple):
     model: the content of models/model.json, in which every argument of the graph is an input.
     inputs: (name, position) of the graph's arguments that are tensors.
     outputs: of each of the graph's outputs ("engine", number), ("size", number) for an integer that the engine gives,
-        ("argument", position), or ("constant", value).
+        ("argument", position), ("constant", value), or ("view", [number, views]) where several outputs look at one
+        tensor.
     """
 
     model: Dict[str, Any]
@@ -45,16 +46,59 @@ def program_of(graph: torch.fx.GraphModule) -> Program:
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
     position = {node: index for index, node in enumerate(placeholders)}
     inputs = [(node.name, index) for node, index in position.items() if isinstance(node.meta["val"], torch.Tensor)]
-    outputs, computed = [], []
-    for value in _results(graph):
+    outputs, computed = [], {}  # nodes that the engine computes, with their numbers
+    results = _results(graph)
+    shared = _shared_bases(results, position)
+    for value in results:
+        base, views = _base_of(value)
         if not isinstance(value, torch.fx.Node):
             outputs.append(("constant", value))
         elif value in position:
             outputs.append(("argument", position[value]))
+        elif base in shared:
+            outputs.append(("view", [computed.setdefault(base, len(computed)), views]))
         else:
-            outputs.append(("engine" if isinstance(value.meta["val"], torch.Tensor) else "size", len(computed)))
-            computed.append(value)
-    return Program(_model(graph, placeholders, computed), inputs, outputs)
+            kind = "engine" if isinstance(value.meta["val"], torch.Tensor) else "size"
+            outputs.append((kind, computed.setdefault(value, len(computed))))
+    return Program(_model(graph, placeholders, list(computed)), inputs, outputs)
+
+
+def _base_of(value: Any) -> Tuple[Any, list]:
+    """The tensor that a result looks at, and how: [[operator, further arguments, keyword arguments], ...]."""
+    views: list = []
+    while isinstance(value, torch.fx.Node) and isinstance(value.target, torch._ops.OpOverload):
+        returns = value.target._schema.returns
+        others = [*value.args[1:], *value.kwargs.values()]
+        if len(returns) != 1 or not returns[0].alias_info or str(returns[0].type) != "Tensor" or not _is_json(others):
+            break
+        views.insert(0, [str(value.target), list(value.args[1:]), dict(value.kwargs)])
+        value = value.args[0]
+    return value, views
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_json, value))
+    return isinstance(value, (int, float, bool, str, type(None)))
+
+
+def _shared_bases(results: Sequence[Any], position: Dict[torch.fx.Node, int]) -> set:
+    """What several results look at: there a write through one is seen by the others."""
+    lookers: Dict[Any, set] = {}
+    for value in results:
+        base, _ = _base_of(value)
+        if isinstance(base, torch.fx.Node) and base not in position and isinstance(base.meta["val"], torch.Tensor):
+            lookers.setdefault(base, set()).add(value)
+    return {base for base, values in lookers.items() if len(values) > 1}
+
+
+def view(tensor: torch.Tensor, views: list) -> torch.Tensor:
+    for name, args, kwargs in views:
+        target = torch.ops
+        for part in name.split("."):
+            target = getattr(target, part)
+        tensor = target(tensor, *args, **kwargs)
+    return tensor
 
 
 def _results(graph: torch.fx.GraphModule) -> Sequence[Any]:

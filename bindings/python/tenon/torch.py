@@ -184,7 +184,7 @@ class _Compiled:
         position = dict(program.inputs)
         self.positions = [position[port.name] for port in engine._inputs]
         self.watched = [(index, tensor, tensor._version, tensor.data_ptr()) for index, tensor in weights.items()]
-        self.is_simple = all(kind == "engine" for kind, _ in program.outputs)
+        self.is_simple = list(program.outputs) == [("engine", i) for i in range(len(engine._outputs))]
         self.other: Optional[_Compiled] = None
 
     def __call__(self, *arguments):
@@ -217,6 +217,8 @@ def _output(kind: str, value: Any, results: list, arguments: Sequence[Any]):
         return results[value]
     if kind == "size":
         return int(results[value])
+    if kind == "view":
+        return _torch_graph.view(results[value[0]], value[1])
     return arguments[value] if kind == "argument" else value
 
 
