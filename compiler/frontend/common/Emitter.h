@@ -87,9 +87,10 @@ public:
   mlir::Value alongAxis(mlir::Value x, int64_t axis, int64_t rank);
   mlir::Value materialize(const Sizes &sizes, mlir::Type element);
 
-protected:
-  /// What weights that the importer makes for this node are called after.
+  /// The name of the node, after which what the importer makes for it is called.
   virtual std::string label() const = 0;
+
+protected:
   /// Writes what was imported, the node's inputs included, without the symbols that are determined.
   virtual void bringUpToDate() { owner.bringUpToDate(); }
 

@@ -74,6 +74,7 @@ public:
   //===--- Failing ---===//
   void gap(const llvm::Twine &why, const llvm::Twine &workaround = "") override;
   void error(ErrorId id, const llvm::Twine &what) override;
+  std::string label() const override;
 
   //===--- Outputs ---===//
   void setOutput(unsigned i, mlir::Value value);
@@ -100,7 +101,6 @@ public:
 private:
   friend class Importer;
 
-  std::string label() const override;
   void bringUpToDate() override;
 
   Importer &owner;

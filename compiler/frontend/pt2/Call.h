@@ -77,6 +77,10 @@ public:
 
   void gap(const llvm::Twine &why, const llvm::Twine &workaround = "") override;
   void error(ErrorId id, const llvm::Twine &what) override;
+  std::string label() const override;
+
+  /// The results depend on a gap that was noted elsewhere.
+  void poison() { hasFailed = true; }
 
   Importer &importer() { return owner; }
   /// A result as far as it is set; null for one that the node does not have.
@@ -86,7 +90,6 @@ public:
 private:
   friend class Importer;
 
-  std::string label() const override;
   /// Every name that the results have, lists taken apart.
   void listOutputs();
   std::optional<int64_t> constantOf(const Argument &argument, llvm::StringRef name);

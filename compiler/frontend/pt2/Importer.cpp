@@ -1,6 +1,7 @@
 // Walks the nodes of a program in order and imports each through its row of the operator table.
 #include "compiler/frontend/pt2/Importer.h"
 
+#include "compiler/frontend/common/EvaluateConstant.h"
 #include "compiler/frontend/pt2/Call.h"
 #include "compiler/graph/DimText.h"
 #include "compiler/graph/State.h"
@@ -167,6 +168,12 @@ Result<std::vector<Value>> Importer::importGraph(const Graph &graph, const std::
     }
   }
   return results;
+}
+
+std::optional<bool> Importer::constantTruth(mlir::Value value) {
+  std::optional<reference::Tensor> tensor = frontend::evaluateConstant(value, store);
+  bool isTruth = tensor && tensor->dtype() == DType::Bool && tensor->count() == 1;
+  return isTruth ? std::optional(tensor->bytes()[0] != 0) : std::nullopt;
 }
 
 //===--- Failing ---===//

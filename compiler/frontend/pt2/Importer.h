@@ -53,8 +53,8 @@ public:
   void setError(Status status);
   /// The size that the program states, where all its symbols are known.
   Result<mlir::AffineExpr> sizeOf(const Size &size);
-  /// Nodes of bodies that loops have repeated so far.
-  uint64_t unrolledNodes = 0;
+  /// A scalar of bool, if constants decide it.
+  std::optional<bool> constantTruth(mlir::Value value);
 
 private:
   struct UserInput {

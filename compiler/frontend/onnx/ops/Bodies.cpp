@@ -2,7 +2,7 @@
 // Relies on a scope of its own for each import of a body: names are defined once in it.
 #include "compiler/frontend/onnx/ops/Bodies.h"
 
-#include "compiler/frontend/onnx/Selection.h"
+#include "compiler/frontend/common/Selection.h"
 
 using namespace mlir;
 

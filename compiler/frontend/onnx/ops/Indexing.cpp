@@ -1,6 +1,6 @@
 // Gathers, scatters, one-hot, top-k and reversed sequences.
 // Relies on `tn` taking i32 and i64 indices, negative ones counting from the end.
-#include "compiler/frontend/onnx/Selection.h"
+#include "compiler/frontend/common/Selection.h"
 #include "compiler/frontend/onnx/StatedSizes.h"
 
 using namespace mlir;

@@ -1,6 +1,6 @@
 // Operators that take parts of a tensor or repeat it: slices, splits, tiles, blocks.
 // Relies on bounds, sizes and repeats being known as expressions.
-#include "compiler/frontend/onnx/Selection.h"
+#include "compiler/frontend/common/Selection.h"
 #include "compiler/frontend/common/Slicing.h"
 #include "compiler/frontend/onnx/StatedSizes.h"
 

@@ -1,7 +1,9 @@
 // Operators that keep as many elements as data says. What they keep is listed first, with room for
 // all of them; tn.take_first cuts the list where data says. Relies on the symbol that it binds
 // standing in the shapes of all that follows.
-#include "compiler/frontend/onnx/Selection.h"
+#include "compiler/frontend/common/Selection.h"
+
+#include "compiler/frontend/onnx/NodeContext.h"
 
 #include "compiler/graph/TnRare.h"
 
@@ -16,92 +18,12 @@ using tn::ReduceKind;
 /// Most boxes of a class that there is room for though there may be fewer boxes at all.
 constexpr int64_t kMostPlaces = 4096;
 
-/// The result that an operation of this kind has made of x already.
-template <typename Op> Value made(Value x, Type type) {
-  for (Operation *user : x.getUsers()) {
-    if (isa<Op>(user) && user->getResultTypes().front() == type) {
-      return user->getResult(0);
-    }
-  }
-  return Value();
-}
-
-Value flatten(NodeContext &c, Value x) {
-  AffineExpr count =
-      x ? tn::elementCount(&c.importer().context, tn::getDims(x.getType())) : AffineExpr();
-  if (!count) {
-    c.gap("the number of elements is too large");
-    return Value();
-  }
-  Value known = made<tn::ReshapeOp>(x, tn::makeTensor({count}, getElementTypeOrSelf(x)));
-  return known ? known : c.reshape(x, count);
-}
-
-/// The numbers of the elements of x, as a list, that are not zero. Nodes that ask for the same have
-/// one answer, so that what they select is known to be of one size.
-Value truePositions(NodeContext &c, Value x) {
-  if (!x || c.failed()) {
-    return Value();
-  }
-  Type flag = c.builder().getI1Type(), index = c.builder().getI64Type();
-  Value mask = made<tn::CastOp>(x, tn::withElement(x.getType(), flag));
-  mask = flatten(c, mask ? mask : c.cast(x, flag));
-  if (!mask) {
-    return Value();
-  }
-  Type list = tn::withElement(mask.getType(), index);
-  if (Value positions = made<tn::TruePositionsOp>(mask, list)) {
-    for (Operation *user : positions.getUsers()) {
-      if (isa<tn::TakeFirstOp>(user)) {
-        return user->getResult(0);
-      }
-    }
-  }
-  OperationState state(c.location(), tn::TruePositionsOp::getOperationName());
-  tn::TruePositionsOp::build(c.builder(), state, list, RankedTensorType::get({}, index), mask);
-  Operation *found = c.finish(state);
-  return found ? takeFirst(c, found->getResult(0), found->getResult(1), 0, nullptr) : Value();
-}
-
-/// The index along each dim of elements that are given by their numbers.
-SmallVector<Value> coordinates(NodeContext &c, Value numbers, ArrayRef<AffineExpr> dims) {
-  SmallVector<Value> result(dims.size());
-  Type index = c.builder().getI64Type();
-  Value rest = numbers;
-  for (size_t i = dims.size(); i-- > 0 && rest;) {
-    if (i == 0) {
-      result[0] = rest;
-      break;
-    }
-    Value size = c.sizeValue(dims[i], index);
-    if (c.symbols().bounds(dims[i]).min < 1) {
-      // Nothing is selected along an empty dim, and nothing may be divided by it.
-      size = c.max(size, c.scalar(1, index));
-    }
-    Value quotient = c.div(rest, size);
-    result[i] = c.sub(rest, c.mul(quotient, size));
-    rest = quotient;
-  }
-  return result;
-}
-
-/// Lists side by side, along a new dim `axis` of two.
-Value stack(NodeContext &c, ArrayRef<Value> lists, int64_t axis) {
-  SmallVector<Value> parts;
-  for (Value list : lists) {
-    tn::Dims dims = list ? tn::getDims(list.getType()) : tn::Dims();
-    dims.insert(dims.begin() + (dims.empty() ? 0 : axis), c.constantSize(1));
-    parts.push_back(c.reshape(list, dims));
-  }
-  return c.concat(parts, axis);
-}
-
 void nonZero(NodeContext &c) {
   if (c.rank(0) == 0) {
     return c.gap("its input is a scalar", "give the input a dimension");
   }
   Value numbers = truePositions(c, c.value(0));
-  c.setOutput(0, stack(c, coordinates(c, numbers, c.dims(0)), 0));
+  c.setOutput(0, stackLists(c, coordinates(c, numbers, c.dims(0)), 0));
 }
 
 void compress(NodeContext &c) {
@@ -183,7 +105,7 @@ void nonMaxSuppression(NodeContext &c) {
   Value numbers = truePositions(c, c.compare(selected, Predicate::ge, c.scalar(0, index)));
   SmallVector<Value> columns = coordinates(c, numbers, dims);
   columns.back() = c.make<tn::GatherOp>(selected, numbers, int64_t{0});
-  c.setOutput(0, stack(c, columns, 1));
+  c.setOutput(0, stackLists(c, columns, 1));
 }
 
 /// How slices of x along its first dim compare, each as a list of `width` elements: [n, n] masks.
@@ -293,29 +215,6 @@ constexpr OpRow kRows[] = {
 };
 
 } // namespace
-
-Value takeFirst(NodeContext &c, Value x, Value count, int64_t axis, AffineExpr most) {
-  if (!x || !count || c.failed()) {
-    return Value();
-  }
-  SmallVector<int64_t> order = {axis}, back;
-  for (int64_t i = 0; i < cast<RankedTensorType>(x.getType()).getRank(); ++i) {
-    back.push_back(i < axis ? i + 1 : i == axis ? 0 : i);
-    if (i != axis) {
-      order.push_back(i);
-    }
-  }
-  Value rows = c.transpose(x, order);
-  if (!rows) {
-    return Value();
-  }
-  tn::Dims dims = tn::getDims(rows.getType());
-  std::string name = ("#" + StringRef(c.node.outputs[0])).str();
-  dims[0] = c.symbols().addDataDependent(name, most ? most : dims[0]);
-  Value taken =
-      c.makeTyped<tn::TakeFirstOp>(tn::makeTensor(dims, getElementTypeOrSelf(rows)), rows, count);
-  return taken ? c.transpose(taken, back) : Value();
-}
 
 ArrayRef<OpRow> selectionRows() { return kRows; }
 

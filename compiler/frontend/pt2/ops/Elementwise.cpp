@@ -1,6 +1,6 @@
 // Arithmetic, comparisons and logic, element by element, with PyTorch's promotion of types.
+#include "compiler/frontend/common/Selection.h"
 #include "compiler/frontend/pt2/Call.h"
-
 #include "compiler/graph/TnRare.h"
 #include "mlir/IR/TypeUtilities.h"
 
@@ -152,9 +152,22 @@ template <typename Op> void bitwise(Call &c) {
   c.setOutput(c.make<Op>(c.operand("self", element), c.operand("other", element)));
 }
 
+/// Where the condition holds: a list of coordinates for each dim.
+void listPositions(Call &c) {
+  mlir::Value x = c.value("condition");
+  if (!x || tn::getDims(x.getType()).empty()) {
+    return c.gap("the positions in a scalar are not supported", "give it a dim");
+  }
+  SmallVector<mlir::Value> columns =
+      frontend::coordinates(c, frontend::truePositions(c, x), tn::getDims(x.getType()));
+  for (auto [i, column] : llvm::enumerate(columns)) {
+    c.setOutput(static_cast<unsigned>(i), column);
+  }
+}
+
 void where(Call &c) {
   if (!c.has("self")) {
-    return c.gap("the form that gives positions is not supported", "use nonzero");
+    return listPositions(c);
   }
   Type element = c.resultElement();
   c.setOutput(c.select(c.cast(c.value("condition"), c.builder().getI1Type()), c.operand("self", element),

@@ -1,4 +1,5 @@
 // Reading and writing by index: embedding, gather and scatter, advanced indexing.
+#include "compiler/frontend/common/Selection.h"
 #include "compiler/frontend/pt2/Call.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -141,10 +142,24 @@ mlir::Value normalized(Call &c, mlir::Value index, AffineExpr dim) {
   return c.select(isNegative, c.add(index, c.sizeValue(dim, wide)), index);
 }
 
+/// A mask stands for the positions in it that hold, one list for each of its dims.
+SmallVector<mlir::Value> withoutMasks(Call &c, ArrayRef<mlir::Value> given) {
+  SmallVector<mlir::Value> result;
+  for (mlir::Value index : given) {
+    if (index && getElementTypeOrSelf(index).isInteger(1) && rankOf(index) > 0) {
+      result.append(frontend::coordinates(c, frontend::truePositions(c, index), tn::getDims(index.getType())));
+    } else {
+      result.push_back(index);
+    }
+  }
+  return result;
+}
+
 std::optional<AdvancedIndex> advancedIndex(Call &c, mlir::Value x) {
   AdvancedIndex result;
   SmallVector<mlir::Value> given = c.optionalValues("indices");
   tn::Dims own = x ? tn::getDims(x.getType()) : tn::Dims();
+  given = withoutMasks(c, given);
   if (!x || c.failed() || given.size() > own.size()) {
     c.gap("its indices do not fit its operand", "index with integers");
     return std::nullopt;
@@ -152,10 +167,6 @@ std::optional<AdvancedIndex> advancedIndex(Call &c, mlir::Value x) {
   for (auto [axis, index] : llvm::enumerate(given)) {
     if (!index) {
       continue;
-    }
-    if (getElementTypeOrSelf(index).isInteger(1)) {
-      c.gap("indexing with a mask is not supported here", "use torch.where, or index with integers");
-      return std::nullopt;
     }
     FailureOr<tn::Dims> wider = tn::broadcastDims(result.dims, tn::getDims(index.getType()));
     if (mlir::failed(wider)) {

@@ -326,6 +326,37 @@ void stack(Call &c) {
   c.setOutput(c.concat(parts, axis));
 }
 
+/// The differences of neighbours along an axis, `n` times.
+void difference(Call &c) {
+  mlir::Value x = c.value("self");
+  SmallVector<mlir::Value> parts;
+  for (StringRef name : {"prepend", "append"}) {
+    mlir::Value part = c.value(name);
+    if (name == "append") {
+      parts.push_back(x);
+    }
+    if (part) {
+      parts.push_back(part);
+    }
+  }
+  if (!x || rankOf(x) == 0) {
+    return;
+  }
+  int64_t axis = c.axis("dim", -1, rankOf(x));
+  x = c.concat(parts, axis);
+  bool isTruth = x && getElementTypeOrSelf(x).isInteger(1);
+  for (int64_t i = 0; i < c.integer("n", 1) && x; ++i) {
+    AffineExpr one = c.constantSize(1);
+    AffineExpr size = frontend::subtractSizes(tn::getDims(x.getType())[axis], one);
+    if (!c.requireNotNegative({size}, "the number of differences")) {
+      return;
+    }
+    mlir::Value after = c.sliceAxis(x, axis, one, size), before = c.sliceAxis(x, axis, c.constantSize(0), size);
+    x = isTruth ? c.make<tn::XorOp>(after, before) : c.sub(after, before);
+  }
+  c.setOutput(x);
+}
+
 void copyInto(Call &c) {
   c.ignore({"non_blocking"});
   mlir::Value x = c.value("self"), values = c.value("src");
@@ -359,6 +390,7 @@ constexpr OpRow kRows[] = {
     {"aten.concat", cat},
     {"aten.concatenate", cat},
     {"aten.stack", stack},
+    {"aten.diff", difference},
     {"aten.copy", copyInto},
 };
 

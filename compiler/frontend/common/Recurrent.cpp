@@ -1,0 +1,187 @@
+// The cells, and the order in which their steps run.
+#include "compiler/frontend/common/Recurrent.h"
+
+using namespace mlir;
+
+namespace tenon::frontend {
+namespace {
+
+int64_t stepsOf(Emitter &n, const Sequence &r) { return n.symbols().bounds(r.length).max; }
+
+Value activate(Emitter &n, StringRef name, Value x) {
+  if (name.equals_insensitive("Sigmoid")) {
+    return n.unary<tn::SigmoidOp>(x);
+  }
+  if (name.equals_insensitive("Tanh")) {
+    return n.unary<tn::TanhOp>(x);
+  }
+  if (name.equals_insensitive("Relu")) {
+    return n.unary<tn::ReluOp>(x);
+  }
+  if (name.equals_insensitive("Softsign")) {
+    return n.div(x, n.add(n.unary<tn::AbsOp>(x), n.scalarLike(1, x)));
+  }
+  if (name.equals_insensitive("Softplus")) {
+    return n.unary<tn::SoftplusOp>(x);
+  }
+  n.gap("activation " + name + " in a recurrent layer is not supported",
+        "use Sigmoid, Tanh or Relu");
+  return Value();
+}
+
+Value recurrentProduct(Emitter &n, Value h, Value weights) {
+  return n.make<tn::MatmulOp>(h, weights, false, true);
+}
+
+void stepRnn(Emitter &n, Direction &layer, Value x) {
+  layer.h =
+      activate(n, layer.activations[0], n.add(x, recurrentProduct(n, layer.h, layer.recurrence)));
+}
+
+void stepGru(Emitter &n, const Sequence &r, Direction &layer, Value x) {
+  int64_t hidden = r.hidden, width = hidden;
+  Value zrWeights = n.sliceAxis(layer.recurrence, 0, n.constantSize(0), n.constantSize(2 * width));
+  Value hWeights =
+      n.sliceAxis(layer.recurrence, 0, n.constantSize(2 * width), n.constantSize(width));
+  Value zrInput = n.sliceAxis(x, 1, n.constantSize(0), n.constantSize(2 * width));
+  Value zr =
+      activate(n, layer.activations[0], n.add(zrInput, recurrentProduct(n, layer.h, zrWeights)));
+  Value z = gate(n, zr, 0, hidden);
+  Value reset = gate(n, zr, 1, hidden);
+  Value recurrent;
+  if (r.linearBeforeReset) {
+    Value product = recurrentProduct(n, layer.h, hWeights);
+    recurrent = n.mul(reset, layer.resetBias ? n.add(product, layer.resetBias) : product);
+  } else {
+    recurrent = recurrentProduct(n, n.mul(reset, layer.h), hWeights);
+  }
+  Value candidate = activate(n, layer.activations[1], n.add(gate(n, x, 2, hidden), recurrent));
+  layer.h = n.add(n.mul(n.sub(n.scalarLike(1, z), z), candidate), n.mul(z, layer.h));
+}
+
+void stepLstm(Emitter &n, int64_t hidden, Direction &layer, Value x) {
+  Value sum = n.add(x, recurrentProduct(n, layer.h, layer.recurrence));
+  auto peep = [&](int64_t g, int64_t part, Value cell) {
+    Value own = gate(n, sum, g, hidden);
+    return layer.peephole ? n.add(own, n.mul(gate(n, layer.peephole, part, hidden), cell)) : own;
+  };
+  // ONNX orders the gates input, output, forget, cell and the peepholes input, output, forget.
+  Value input = activate(n, layer.activations[0], peep(0, 0, layer.c));
+  Value forget = activate(n, layer.activations[0], peep(2, 2, layer.c));
+  Value candidate = activate(n, layer.activations[1], gate(n, sum, 3, hidden));
+  layer.c = n.add(n.mul(forget, layer.c), n.mul(input, candidate));
+  Value output = activate(n, layer.activations[0], peep(1, 1, layer.c));
+  layer.h = n.mul(output, activate(n, layer.activations[2], layer.c));
+}
+
+/// One step of a direction.
+struct Step {
+  Value time; ///< its position in the sequence, a scalar; of a step that does not run a valid one
+  Value running; ///< which rows of the batch it is for, [batch, 1] or a scalar; null if for all
+};
+
+Step stepAt(Emitter &n, const Sequence &r, int64_t i, bool backwards) {
+  Type index = n.builder().getI64Type();
+  bool isCertain = i < n.symbols().bounds(r.length).min;
+  Value number = n.scalar(static_cast<double>(i), index);
+  Value length = n.sizeValue(r.length, index);
+  Value last = n.sub(length, n.scalar(1, index));
+  Step step;
+  if (tn::constantDim(r.length)) {
+    step.time = n.scalar(static_cast<double>(backwards ? stepsOf(n, r) - 1 - i : i), index);
+  } else if (backwards) {
+    step.time = n.max(n.sub(last, number), n.scalar(0, index));
+  } else {
+    step.time = n.min(number, last);
+  }
+  Value isWithin = isCertain ? Value() : n.compare(number, tn::Predicate::lt, length);
+  Value isOwn = r.lengths ? n.compare(step.time, tn::Predicate::lt, r.lengths) : Value();
+  step.running = isWithin && isOwn ? n.make<tn::AndOp>(isWithin, isOwn)
+                 : isWithin        ? isWithin
+                                   : isOwn;
+  return step;
+}
+
+void runStep(Emitter &n, const Sequence &r, Direction &layer, Value x) {
+  switch (r.cell) {
+  case Cell::Rnn:
+    return stepRnn(n, layer, x);
+  case Cell::Gru:
+    return stepGru(n, r, layer, x);
+  case Cell::Lstm:
+    return stepLstm(n, r.hidden, layer, x);
+  }
+}
+
+/// The results of steps, which are in the order in which they ran, in order of time: [seq, 1,
+/// batch, hidden].
+Value inOrderOfTime(Emitter &n, const Sequence &r, MutableArrayRef<Value> outputs,
+                    bool backwards) {
+  bool isConstant = tn::constantDim(r.length).has_value();
+  if (backwards && isConstant) {
+    std::reverse(outputs.begin(), outputs.end());
+  }
+  for (Value &output : outputs) {
+    output = n.reshape(output,
+                       {n.constantSize(1), n.constantSize(1), r.batch, n.constantSize(r.hidden)});
+  }
+  Value all = n.concat(outputs, 0);
+  if (isConstant || n.failed()) {
+    return all;
+  }
+  if (!backwards) {
+    return n.sliceAxis(all, 0, n.constantSize(0), r.length);
+  }
+  Value last = n.sizeValue(addSizes(r.length, n.constantSize(-1)), n.builder().getI64Type());
+  return n.make<tn::GatherOp>(all, n.sub(last, n.positions(r.length)), int64_t{0});
+}
+
+} // namespace
+
+int64_t gatesOf(Cell cell) { return cell == Cell::Rnn ? 1 : cell == Cell::Gru ? 3 : 4; }
+
+SmallVector<std::string> defaultActivations(Cell cell) {
+  static const SmallVector<std::string> defaults[] = {
+      {"Tanh"}, {"Sigmoid", "Tanh"}, {"Sigmoid", "Tanh", "Tanh"}};
+  return defaults[static_cast<size_t>(cell)];
+}
+
+Value gate(Emitter &n, Value x, int64_t g, int64_t hidden) {
+  int64_t last = x ? cast<RankedTensorType>(x.getType()).getRank() - 1 : 0;
+  return n.sliceAxis(x, last, n.constantSize(g * hidden), n.constantSize(hidden));
+}
+
+Value pick(Emitter &n, Value x, int64_t index) {
+  if (!x || n.failed()) {
+    return Value();
+  }
+  tn::Dims dims = tn::getDims(x.getType());
+  Value part = n.sliceAxis(x, 0, n.constantSize(index), n.constantSize(1));
+  dims.erase(dims.begin());
+  return n.reshape(part, dims);
+}
+
+Value runSequence(Emitter &n, const Sequence &r, Direction &layer, bool backwards) {
+  if (layer.activations.empty()) {
+    layer.activations = defaultActivations(r.cell);
+  }
+  int64_t steps = stepsOf(n, r);
+  SmallVector<Value> outputs;
+  for (int64_t i = 0; i < steps && !n.failed(); ++i) {
+    Step step = stepAt(n, r, i, backwards);
+    Value oldH = layer.h;
+    Value oldC = layer.c;
+    runStep(n, r, layer,
+            tn::constantDim(r.length) ? pick(n, layer.input, backwards ? steps - 1 - i : i)
+                                      : n.make<tn::GatherOp>(layer.input, step.time, int64_t{0}));
+    outputs.push_back(layer.h);
+    if (step.running) {
+      outputs.back() = n.select(step.running, layer.h, n.scalarLike(0, layer.h));
+      layer.h = n.select(step.running, layer.h, oldH);
+      layer.c = layer.c ? n.select(step.running, layer.c, oldC) : Value();
+    }
+  }
+  return n.failed() ? Value() : inOrderOfTime(n, r, outputs, backwards);
+}
+
+} // namespace tenon::frontend
