@@ -125,13 +125,24 @@ def _compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], options: 
 
     context = torch._guards.TracingContext.try_get()
     with torch.no_grad():
-        wrapped = aot_module_simplified(graph, inputs, fw_compiler=compile_traced, inference_compiler=compile_traced)
+        wrapped = aot_module_simplified(
+            graph, inputs, fw_compiler=compile_traced, inference_compiler=compile_traced, decompositions=_DECOMPOSITIONS
+        )
     # Without mutated inputs and aliases AOTAutograd's wrapper has nothing to do at run time.
     if len(made) != 1 or made[0] is None or not context or not _is_plain(context.fw_metadata):
         return wrapped
     if key:
         _torch_cache.store(key, made[0].engine, made[0].program, sorted(made[0].weights))
     return _with_own(own, made[0])
+
+
+def _as_strided(x: torch.Tensor, size, stride, offset=None):
+    """Pooling states the strides of dims of size 1 in this way, which means nothing for a dense tensor."""
+    is_same = list(size) == list(x.shape) and (offset or 0) == x.storage_offset()
+    return x.view(size) if is_same and all(n == 1 or a == b for n, a, b in zip(size, stride, x.stride())) else NotImplemented
+
+
+_DECOMPOSITIONS = {torch.ops.aten.as_strided.default: _as_strided}
 
 
 def _with_own(own: List[torch.Tensor], compiled: Callable) -> Callable:
@@ -154,11 +165,15 @@ def is_weight(value: Any) -> bool:
 
 def _engine_of(program: Program, weights: Dict[int, torch.Tensor], options: Dict[str, Any]) -> Engine:
     descriptor = _torch_graph.write(program, weights)
+    path = f"/proc/self/fd/{descriptor}"
     try:
         return _compile.compile(
-            f"/proc/self/fd/{descriptor}", target=options["target"] or _target(program), precision=options["precision"],
+            path, target=options["target"] or _target(program), precision=options["precision"],
             allow=options["allow"], threads=options["threads"], verify=options["verify"], cache=options["cache"],
         )  # fmt: skip
+    except _errors.Error as error:
+        error.args = (str(error).replace(path, "the graph"),)
+        raise
     finally:
         os.close(descriptor)
 
