@@ -11,6 +11,7 @@ Parameters that are changed through `.data` are not seen, since PyTorch does not
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
@@ -190,6 +191,10 @@ def _target(program: Program) -> str:
     return _cpu_target()
 
 
+_version_of = torch.Tensor._version.__get__
+_address_of = torch.Tensor.data_ptr
+
+
 class _Compiled:
     """A graph's engine, called with the graph's arguments. Weights are in the engine: each call compares that they are
     the same tensors with the same contents, by PyTorch's count of changes."""
@@ -198,7 +203,9 @@ class _Compiled:
         self.engine, self.program, self.weights, self.options, self.entry = engine, program, weights, options, entry
         position = dict(program.inputs)
         self.positions = [position[port.name] for port in engine._inputs]
-        self.watched = [(index, tensor, tensor._version, tensor.data_ptr()) for index, tensor in weights.items()]
+        self.tensors = list(weights.values())
+        self.given = operator.itemgetter(*weights, *weights) if weights else None  # twice, so that it is a tuple
+        self.versions, self.addresses = list(map(_version_of, self.tensors)), list(map(_address_of, self.tensors))
         self.is_simple = list(program.outputs) == [("engine", i) for i in range(len(engine._outputs))]
         self.other: Optional[_Compiled] = None
 
@@ -211,10 +218,15 @@ class _Compiled:
         return [_output(kind, value, results, arguments) for kind, value in self.program.outputs]
 
     def _fits(self, arguments: Sequence[Any]) -> bool:
-        for index, tensor, version, address in self.watched:
-            if arguments[index] is not tensor or tensor._version != version or tensor.data_ptr() != address:
-                return False
-        return True
+        """Whether the weights are those of the engine. In C's loops, since a model has hundreds."""
+        if self.given is None:
+            return True
+        given = self.given(arguments)[: len(self.tensors)]
+        return (
+            all(map(operator.is_, given, self.tensors))
+            and list(map(_version_of, given)) == self.versions
+            and list(map(_address_of, given)) == self.addresses
+        )
 
     def _with_other_weights(self, arguments: Sequence[Any]):
         """For another module with the same graph, or weights that were written to."""
