@@ -1,4 +1,5 @@
 // Arithmetic on sizes, which becomes expressions instead of operations, and claims about them.
+#include "compiler/frontend/common/Selection.h"
 #include "compiler/frontend/pt2/Call.h"
 
 using namespace mlir;
@@ -20,8 +21,19 @@ void numberOfElements(Call &c) {
 
 using Function = AffineExpr (*)(Call &, AffineExpr, AffineExpr);
 
+/// The smaller of sizes that data decides is such a size itself: as many positions are taken as it says.
+AffineExpr minimumByData(Call &c, AffineExpr a, AffineExpr b) {
+  Type index = c.builder().getI64Type();
+  mlir::Value count = c.min(c.sizeValue(a, index), c.sizeValue(b, index));
+  mlir::Value taken = frontend::takeFirst(c, c.positions(a), count, 0, {a, b});
+  return taken ? tn::getDims(taken.getType())[0] : AffineExpr();
+}
+
 AffineExpr minimum(Call &c, AffineExpr a, AffineExpr b) {
   std::optional<bool> known = c.symbols().compare(a, frontend::Comparison::LessOrEqual, b);
+  if (!known && (c.symbols().dependsOnData(a) || c.symbols().dependsOnData(b))) {
+    return minimumByData(c, a, b);
+  }
   return known ? (*known ? a : b) : AffineExpr();
 }
 AffineExpr maximum(Call &c, AffineExpr a, AffineExpr b) {
