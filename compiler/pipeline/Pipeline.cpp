@@ -7,6 +7,7 @@
 #include "compiler/dispatch/Names.h"
 #include "compiler/frontend/onnx/Onnx.h"
 #include "compiler/frontend/onnx/Tapped.h"
+#include "compiler/graph/GraphFacts.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Passes.h"
@@ -318,6 +319,7 @@ Status Compilation::exportEngine() {
     std::string suffix =
         &family == &families.front() ? "" : strCat("-", family.targets.front().level);
     content.records.push_back({strCat("fusion", suffix), family.fusion.toJson()});
+    content.records.push_back({strCat("graph", suffix), tn::graphFacts(*family.module)});
     content.records.push_back({strCat("memory", suffix), family.built.memoryRecord});
     content.records.push_back({strCat("placement", suffix), family.built.placementRecord});
   }
