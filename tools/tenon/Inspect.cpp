@@ -120,16 +120,17 @@ view::Graph declaredGraph(const ModelFacts &facts) {
     return static_cast<int64_t>(graph.values.size()) - 1;
   };
   for (const ModelValue &input : facts.inputs) {
-    graph.inputs.push_back({input.name, add({.kind = "input", .name = input.name, .dtype = input.type})});
+    graph.inputs.push_back({input.name, add({.kind = "input", .name = input.name, .dtype = input.type, .shape = std::nullopt, .bytes = {}})});
   }
   for (const ModelNode &declared : facts.nodes) {
-    view::Node node{.op = declared.op, .name = declared.name};
+    view::Node node;
+    node.op = declared.op;
+    node.name = declared.name;
     for (int64_t producer : declared.producers) {
       node.inputs.push_back(producer < 0 ? graph.inputs[-1 - producer].value : results[producer]);
     }
-    results.push_back(add({.kind = "node",
-                           .dtype = declared.type,
-                           .node = static_cast<int64_t>(graph.nodes.size())}));
+    int64_t id = static_cast<int64_t>(graph.nodes.size());
+    results.push_back(add({.kind = "node", .name = "", .dtype = declared.type, .shape = std::nullopt, .node = id, .bytes = {}}));
     node.outputs.push_back(results.back());
     graph.nodes.push_back(std::move(node));
   }

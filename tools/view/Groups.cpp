@@ -134,21 +134,23 @@ private:
     (child < nodes ? graph.nodes[child].group : graph.groups[child - nodes].parent) = parent;
   }
 
-  /// A module that only holds one module is shown as one with it.
+  /// A module that holds one thing only is shown as one with it. Children come behind their parents.
   void mergeChains() {
     std::vector<std::vector<int64_t>> held = children();
     int64_t nodes = static_cast<int64_t>(graph.nodes.size());
-    for (size_t i = 0; i < graph.groups.size(); ++i) {
-      if (held[i].size() != 1 || held[i][0] < nodes) {
+    for (size_t i = graph.groups.size(); i-- > 0;) {
+      const Group &group = graph.groups[i];
+      if (held[i].size() != 1 || group.kind != "module") {
         continue;
       }
-      Group &child = graph.groups[held[i][0] - nodes];
-      if (child.kind == "module") {
-        child.title = graph.groups[i].title + "/" + child.title;
-        child.parent = graph.groups[i].parent;
-        std::replace(held.back().begin(), held.back().end(), nodes + static_cast<int64_t>(i), held[i][0]);
-        graph.groups[i].kind = "";
+      int64_t child = held[i][0];
+      if (child >= nodes) {
+        Group &inner = graph.groups[child - nodes];
+        inner.title = group.title + (inner.kind == "module" ? "/" : ": ") + inner.title;
       }
+      setParent(child, group.parent);
+      std::vector<int64_t> &siblings = group.parent < 0 ? held.back() : held[group.parent];
+      std::replace(siblings.begin(), siblings.end(), nodes + static_cast<int64_t>(i), child);
     }
   }
 

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 
 namespace tenon::view {
 namespace {
 
 constexpr double kGapX = 24;
 constexpr double kGapY = 34;
+constexpr double kGapGate = 18; ///< beside a row of gates, which have no height
 constexpr double kDummyWidth = 6;
 constexpr int kSweeps = 6;
 /// Beyond this many items the sweeps are fewer: drawing stays linear in what is drawn.
@@ -40,20 +42,29 @@ public:
 
 private:
   void chooseLayers() {
+    using Place = LayerItem::Place;
     for (LayerLine &line : lines) {
       cells[line.from].behind.push_back(line.to);
       cells[line.to].before.push_back(line.from);
     }
+    bool hasFirst = std::any_of(items.begin(), items.end(),
+                                [](const LayerItem &item) { return item.place == Place::First; });
+    size_t last = 0;
     for (size_t i = 0; i < items.size(); ++i) {
       cells[i].width = items[i].width;
+      cells[i].layer = hasFirst && items[i].place != Place::First ? 1 : 0;
       for (size_t before : cells[i].before) {
         cells[i].layer = std::max(cells[i].layer, cells[before].layer + 1);
       }
+      last = std::max(last, cells[i].layer + (items[i].place != Place::Last));
     }
-    // What reads nothing stands right before its first reader.
     for (size_t i = items.size(); i-- > 0;) {
-      if (cells[i].before.empty() && !cells[i].behind.empty()) {
-        size_t first = std::numeric_limits<size_t>::max();
+      if (items[i].place == Place::Last) {
+        cells[i].layer = last;
+      } else if (items[i].place == Place::Anywhere && cells[i].before.empty() &&
+                 !cells[i].behind.empty()) {
+        // What reads nothing stands right before its first reader.
+        size_t first = last;
         for (size_t behind : cells[i].behind) {
           first = std::min(first, cells[behind].layer);
         }
@@ -67,16 +78,17 @@ private:
       cell.before.clear();
       cell.behind.clear();
     }
-    dummies.resize(lines.size());
-    for (size_t i = 0; i < lines.size(); ++i) {
-      size_t last = lines[i].from;
-      for (size_t layer = cells[last].layer + 1; layer < cells[lines[i].to].layer; ++layer) {
-        cells.push_back({.width = kDummyWidth, .layer = layer, .before = {}, .behind = {}});
-        connect(last, cells.size() - 1);
-        last = cells.size() - 1;
-        dummies[i].push_back(last);
+    dummies.resize(items.size());
+    for (const LayerLine &line : lines) {
+      size_t first = cells[line.from].layer + 1, end = cells[line.to].layer;
+      std::vector<size_t> &chain = dummies[line.from];
+      while (first + chain.size() < end) {
+        cells.push_back(
+            {.width = kDummyWidth, .layer = first + chain.size(), .before = {}, .behind = {}});
+        connect(chain.empty() ? line.from : chain.back(), cells.size() - 1);
+        chain.push_back(cells.size() - 1);
       }
-      connect(last, lines[i].to);
+      connect(end > first ? chain[end - first - 1] : line.from, line.to);
     }
     for (size_t i = 0; i < cells.size(); ++i) {
       layers.resize(std::max(layers.size(), cells[i].layer + 1));
@@ -108,10 +120,14 @@ private:
         size_t count = (cells[cell].*side).size();
         keyed.push_back({count ? sum / static_cast<double>(count) : rank[cell], cell});
       }
-      std::stable_sort(keyed.begin(), keyed.end(),
-                       [](const auto &a, const auto &b) { return a.first < b.first; });
+      // Equal ones keep their order.
+      std::vector<size_t> places(layer.size());
+      std::iota(places.begin(), places.end(), 0);
+      std::sort(places.begin(), places.end(), [&](size_t a, size_t b) {
+        return std::pair(keyed[a].first, a) < std::pair(keyed[b].first, b);
+      });
       for (size_t i = 0; i < layer.size(); ++i) {
-        layer[i] = keyed[i].second;
+        layer[i] = keyed[places[i]].second;
       }
       number(layer);
     };
@@ -194,9 +210,10 @@ private:
       heights[cells[i].layer] = std::max(heights[cells[i].layer], items[i].height);
     }
     double y = 0;
-    for (double height : heights) {
+    for (size_t i = 0; i < heights.size(); ++i) {
       tops.push_back(y);
-      y += height + kGapY;
+      bool isLast = i + 1 == heights.size();
+      y += heights[i] + (isLast ? 0 : heights[i] > 0 && heights[i + 1] > 0 ? kGapY : kGapGate);
     }
     for (size_t i = 0; i < cells.size(); ++i) {
       cells[i].middle -= left;
@@ -206,20 +223,20 @@ private:
         items[i].y = tops[cells[i].layer] + (heights[cells[i].layer] - items[i].height) / 2;
       }
     }
-    for (size_t i = 0; i < lines.size(); ++i) {
-      for (size_t dummy : dummies[i]) {
-        double top = tops[cells[dummy].layer];
-        lines[i].bends.push_back({cells[dummy].middle, top});
-        lines[i].bends.push_back({cells[dummy].middle, top + heights[cells[dummy].layer]});
+    for (LayerLine &line : lines) {
+      for (size_t layer = cells[line.from].layer + 1; layer < cells[line.to].layer; ++layer) {
+        size_t dummy = dummies[line.from][layer - cells[line.from].layer - 1];
+        line.bends.push_back({cells[dummy].middle, tops[layer]});
+        line.bends.push_back({cells[dummy].middle, tops[layer] + heights[layer]});
       }
     }
-    return {right, std::max(0.0, y - kGapY)};
+    return {right, y};
   }
 
   std::vector<LayerItem> &items;
   std::vector<LayerLine> &lines;
   std::vector<Cell> cells;                  ///< items first, then dummies
-  std::vector<std::vector<size_t>> dummies; ///< by line
+  std::vector<std::vector<size_t>> dummies; ///< by item: the stem of its lines, a layer each
   std::vector<std::vector<size_t>> layers;
 };
 

@@ -10,11 +10,14 @@
 namespace tenon::view {
 
 struct LayerItem {
+  enum class Place { Anywhere, First, Last };
   double width = 0, height = 0;
+  Place place = Place::Anywhere; ///< First and Last: where lines enter and leave the whole
   double x = 0, y = 0; ///< of the upper left corner; the result
 };
 
-/// From an item to one behind it. The result bends through a point in each layer between.
+/// From an item to one behind it. The result bends through a point in each layer between, which lines
+/// of one beginning share.
 struct LayerLine {
   size_t from = 0, to = 0;
   std::vector<std::pair<double, double>> bends;

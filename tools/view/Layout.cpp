@@ -8,12 +8,13 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 namespace tenon::view {
 namespace {
 
 constexpr double kNodeWidth = 190, kNodeHeight = 38, kPortHeight = 28;
-constexpr double kPadding = 16, kHeader = 24;
+constexpr double kPadding = 16, kHeader = 24, kGateWidth = 6;
 
 /// Numbers of things: nodes, then groups, inputs and outputs.
 class Drawer {
@@ -32,20 +33,35 @@ public:
     Drawn top = draw(kTop);
     layout.width = top.width;
     layout.height = top.height;
-    place(top, 0, 0, layout);
+    place(top, 0, 0, 0, layout);
+    joinStretches(layout);
     return layout;
   }
 
 private:
   static constexpr size_t kTop = static_cast<size_t>(-1);
 
+  /// A line from one visible thing to another; its points come in stretches, sorted by their place.
+  struct Joint {
+    size_t from, to;
+    std::vector<std::pair<int, std::vector<Point>>> points;
+  };
+
+  /// The part of a joint in one group: between two children, or from or to the group's border.
+  struct Stretch {
+    size_t joint;
+    size_t from, to; ///< kTop for the border
+    bool isUpward = false;
+  };
+
   /// A group's contents, relative to its upper left corner.
   struct Drawn {
     double width = 0, height = 0;
     std::vector<size_t> things;
     std::vector<LayerItem> items;
+    size_t firstThing = 0; ///< among the items; gates stand before and behind
     std::vector<LayerLine> lines;
-    std::vector<std::pair<size_t, size_t>> ends; ///< by line: the visible things that it joins
+    std::vector<Stretch> stretches; ///< by line
     std::map<size_t, Drawn> inner;
   };
 
@@ -82,8 +98,8 @@ private:
       first[thing] = thing < outputsAt ? 0 : groupsAt;
     }
     for (auto &[group, things] : children) {
-      std::stable_sort(things.begin(), things.end(), [&](size_t a, size_t b) {
-        return std::pair(first[a], rankOf(a)) < std::pair(first[b], rankOf(b));
+      std::sort(things.begin(), things.end(), [&](size_t a, size_t b) {
+        return std::tuple(first[a], rankOf(a), a) < std::tuple(first[b], rankOf(b), b);
       });
     }
   }
@@ -99,7 +115,7 @@ private:
     return path;
   }
 
-  /// A line belongs to the innermost group around both of its ends.
+  /// A line's middle belongs to the innermost group around both of its ends.
   void addLine(size_t producer, size_t consumer) {
     size_t from = shownFor(producer), to = shownFor(consumer);
     if (from == to || !joined.insert({from, to}).second) {
@@ -110,8 +126,17 @@ private:
       a.pop_back();
       b.pop_back();
     }
-    if (a.size() > 1 && b.size() > 1) {
-      lines[a.back()].push_back({a[a.size() - 2], b[b.size() - 2], from, to});
+    if (a.size() < 2 || b.size() < 2) {
+      return;
+    }
+    size_t joint = joints.size();
+    joints.push_back({from, to, {}});
+    stretches[a.back()].push_back({joint, a[a.size() - 2], b[b.size() - 2]});
+    for (size_t i = a.size() - 2; i > 0; --i) {
+      stretches[a[i]].push_back({joint, a[i - 1], kTop});
+    }
+    for (size_t i = b.size() - 2; i > 0; --i) {
+      stretches[b[i]].push_back({joint, kTop, b[i - 1]});
     }
   }
 
@@ -143,10 +168,54 @@ private:
     }
   }
 
+  /// Adds a gate for each beginning of lines that cross the group's border on that side.
+  std::map<size_t, size_t> addGates(size_t group, LayerItem::Place place, Drawn &drawn) {
+    std::map<size_t, size_t> gates;
+    for (const Stretch &stretch : stretches[group]) {
+      bool crosses = (place == LayerItem::Place::First ? stretch.from : stretch.to) == kTop;
+      if (crosses && gates.try_emplace(joints[stretch.joint].from, drawn.items.size()).second) {
+        drawn.items.push_back({.width = kGateWidth, .place = place});
+      }
+    }
+    return gates;
+  }
+
+  /// Each child behind those that it reads, as far as there is no cycle; else in the order of the nodes.
+  std::vector<size_t> sorted(size_t group) {
+    std::map<size_t, std::vector<size_t>> readers;
+    std::map<size_t, size_t> missing, rank;
+    std::vector<size_t> &things = children[group];
+    for (const Stretch &stretch : stretches[group]) {
+      if (stretch.from != kTop && stretch.to != kTop) {
+        readers[stretch.from].push_back(stretch.to);
+        ++missing[stretch.to];
+      }
+    }
+    std::set<size_t> ready, waiting; // ranks: a cycle is cut where its first child stands
+    for (size_t i = 0; i < things.size(); ++i) {
+      rank[things[i]] = i;
+      (missing[things[i]] == 0 ? ready : waiting).insert(i);
+    }
+    std::vector<size_t> result;
+    while (!ready.empty() || !waiting.empty()) {
+      std::set<size_t> &from = ready.empty() ? waiting : ready;
+      size_t thing = things[*from.begin()];
+      from.erase(from.begin());
+      result.push_back(thing);
+      for (size_t reader : readers[thing]) {
+        if (--missing[reader] == 0 && waiting.erase(rank[reader]) > 0) {
+          ready.insert(rank[reader]);
+        }
+      }
+    }
+    return result;
+  }
+
   Drawn draw(size_t group) {
     Drawn drawn;
-    drawn.things = children[group];
-    std::map<size_t, size_t> placeOf;
+    drawn.things = sorted(group);
+    std::map<size_t, size_t> entries = addGates(group, LayerItem::Place::First, drawn), placeOf;
+    drawn.firstThing = drawn.items.size();
     for (size_t thing : drawn.things) {
       LayerItem item{.width = kNodeWidth, .height = thing >= inputsAt ? kPortHeight : kNodeHeight};
       if (isOpen(thing)) {
@@ -157,11 +226,15 @@ private:
       placeOf[thing] = drawn.items.size();
       drawn.items.push_back(item);
     }
-    for (const Line &line : lines[group]) {
-      size_t from = placeOf.at(line.fromItem), to = placeOf.at(line.toItem);
+    std::map<size_t, size_t> exits = addGates(group, LayerItem::Place::Last, drawn);
+    drawn.stretches = stretches[group];
+    for (Stretch &stretch : drawn.stretches) {
+      size_t source = joints[stretch.joint].from;
+      size_t from = stretch.from == kTop ? entries.at(source) : placeOf.at(stretch.from);
+      size_t to = stretch.to == kTop ? exits.at(source) : placeOf.at(stretch.to);
       // A group may both feed and read another one; such a line runs upwards.
+      stretch.isUpward = from > to;
       drawn.lines.push_back({std::min(from, to), std::max(from, to), {}});
-      drawn.ends.push_back({line.from, line.to});
     }
     std::tie(drawn.width, drawn.height) = layOutLayers(drawn.items, drawn.lines);
     return drawn;
@@ -174,9 +247,9 @@ private:
                                : Box{Box::Kind::Output, static_cast<int64_t>(thing - outputsAt)};
   }
 
-  void place(const Drawn &drawn, double x, double y, Layout &layout) {
+  void place(const Drawn &drawn, double x, double y, int depth, Layout &layout) {
     for (size_t i = 0; i < drawn.things.size(); ++i) {
-      const LayerItem &item = drawn.items[i];
+      const LayerItem &item = drawn.items[drawn.firstThing + i];
       Box box = boxOf(drawn.things[i]);
       box.x = x + item.x;
       box.y = y + item.y;
@@ -186,35 +259,53 @@ private:
       layout.boxes.push_back(box);
       if (box.isOpen) {
         const Drawn &inner = drawn.inner.at(drawn.things[i]);
-        place(inner, box.x + (item.width - inner.width) / 2, box.y + kHeader + kPadding / 2, layout);
+        place(inner, box.x + (item.width - inner.width) / 2, box.y + kHeader + kPadding / 2, depth + 1,
+              layout);
       }
     }
     for (size_t i = 0; i < drawn.lines.size(); ++i) {
-      const Box &from = layout.boxes[boxAt.at(drawn.ends[i].first)];
-      const Box &to = layout.boxes[boxAt.at(drawn.ends[i].second)];
-      std::vector<Point> points = {{from.x + from.width / 2, from.y + from.height}};
+      const Stretch &stretch = drawn.stretches[i];
+      std::vector<Point> points;
+      auto add = [&](double toX, double toY) { points.push_back({x + toX, y + toY}); };
+      if (stretch.from == kTop) {
+        add(drawn.items[drawn.lines[i].from].x + kGateWidth / 2, 0);
+      }
       for (auto [bendX, bendY] : drawn.lines[i].bends) {
-        points.push_back({x + bendX, y + bendY});
+        add(bendX, bendY);
       }
-      points.push_back({to.x + to.width / 2, to.y});
-      if (points.front().y > points.back().y && points.size() > 2) {
-        std::reverse(points.begin() + 1, points.end() - 1);
+      if (stretch.to == kTop) {
+        add(drawn.items[drawn.lines[i].to].x + kGateWidth / 2, drawn.height);
       }
-      layout.lines.push_back(std::move(points));
+      if (stretch.isUpward) {
+        std::reverse(points.begin(), points.end());
+      }
+      int order = stretch.from == kTop ? depth : stretch.to == kTop ? -depth : 0;
+      joints[stretch.joint].points.emplace_back(order, std::move(points));
     }
   }
 
-  struct Line {
-    size_t fromItem, toItem; ///< children of the group that the line belongs to
-    size_t from, to;         ///< what is visible of its ends
-  };
+  /// From the lower edge of the one box to the upper edge of the other.
+  void joinStretches(Layout &layout) {
+    for (Joint &joint : joints) {
+      std::sort(joint.points.begin(), joint.points.end(),
+                [](const auto &a, const auto &b) { return a.first < b.first; });
+      const Box &from = layout.boxes[boxAt.at(joint.from)], &to = layout.boxes[boxAt.at(joint.to)];
+      std::vector<Point> line = {{from.x + from.width / 2, from.y + from.height}};
+      for (const auto &[order, points] : joint.points) {
+        line.insert(line.end(), points.begin(), points.end());
+      }
+      line.push_back({to.x + to.width / 2, to.y});
+      layout.lines.push_back(std::move(line));
+    }
+  }
 
   const Graph &graph;
   const std::vector<bool> &open;
   size_t groupsAt, inputsAt, outputsAt, end;
   std::map<size_t, std::vector<size_t>> children;
   std::vector<size_t> first; ///< by thing: the first node in it
-  std::map<size_t, std::vector<Line>> lines;
+  std::map<size_t, std::vector<Stretch>> stretches; ///< by group
+  std::vector<Joint> joints;
   std::set<std::pair<size_t, size_t>> joined;
   std::map<size_t, size_t> boxAt;
 };

@@ -20,7 +20,7 @@ constexpr size_t kTitleLength = 27, kTypeLength = 31;
 constexpr const char *kStyle =
     "svg{background:#fff;color:#1d2330;font:12px system-ui,sans-serif}"
     "rect{fill:#fff;stroke:#8a93a5;rx:5}.node{fill:#eef4ff;stroke:#4a76c9}.group{fill:#f4f1e8;stroke:#a8935a}"
-    ".open{fill:#7f7f7f;fill-opacity:.07;stroke:#8a93a5;stroke-dasharray:4 3}.port{fill:#e8f5ec;stroke:#3f8a5b}"
+    ".open{fill:#7f7f7f;fill-opacity:.05;stroke:#8a93a5;stroke-dasharray:4 3}.port{fill:#e8f5ec;stroke:#3f8a5b}"
     "text{fill:#1d2330}.small{font-size:10px;fill:#566074}path{fill:none;stroke:#8a93a5}"
     "@media(prefers-color-scheme:dark){svg{background:#14171d}rect{fill:#14171d}.node{fill:#1c2a45;stroke:#6f9be8}"
     ".group{fill:#2d2a1f;stroke:#c3ab6a}.open{fill:#bbb;fill-opacity:.07}.port{fill:#1b3325;stroke:#63b985}"

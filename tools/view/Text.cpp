@@ -29,13 +29,12 @@ std::string nodeLine(const Graph &graph, const Node &node) {
 /// The nodes of one region, behind a line with what runs them.
 std::string regionText(const Graph &graph, size_t index) {
   const Region &region = graph.regions[index];
-  std::string kernel;
+  std::string kind = "nothing to run";
   for (const Json &row : region.instructions) {
-    kernel = row.contains("kernel") && row["kernel"].is_string() ? row["kernel"].get<std::string>()
-                                                                 : row.value("kind", "");
+    kind = row.value("kind", kind);
   }
-  std::string text = fmt::format("  region {} {} on {} by {}", index, visible(region.strategy),
-                                 visible(region.target), visible(kernel));
+  std::string text = fmt::format("  region {} {} on {}, {}", index, visible(region.strategy),
+                                 visible(region.target), visible(kind));
   if (region.microseconds) {
     text += fmt::format(", {:.2f} us", *region.microseconds);
   }

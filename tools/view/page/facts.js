@@ -7,8 +7,30 @@ const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028
 const visible = (text) => String(text).replace(HIDDEN, (character) => "\\u" + character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0"));
 const shortened = (text, most) => {
   const points = [...text];
-  return points.length <= most ? text : points.slice(0, most / 2).join("") + "…" + points.slice(points.length - (most / 2 - 1)).join("");
+  return points.length <= most ? text : points.slice(0, most / 2).join("") + "…" + points.slice(points.length - Math.floor(most / 2 - 1)).join("");
 };
+const ruler = document.createElement("canvas").getContext("2d");
+function textWidth(text, font) {
+  ruler.font = font;
+  return ruler.measureText(text).width;
+}
+// The text, shortened in its middle until it is at most so many pixels wide.
+function fitted(text, room, font) {
+  const width = textWidth(text, font);
+  let most = Math.min([...text].length, 200), result = shortened(text, most);
+  if (width > room) most = Math.min(most, Math.ceil(1.2 * most * room / width));
+  for (result = shortened(text, most); most > 3 && ruler.measureText(result).width > room; result = shortened(text, --most));
+  return result;
+}
+// A name without the modules that the groups around it already show, or only its end.
+function shortName(thing) {
+  const path = [];
+  for (let group = thing.parent; group?.kind === "group"; group = group.parent) {
+    if (group.group.kind === "module") path.unshift(group.title);
+  }
+  const prefix = `/${path.join("/")}/`;
+  return thing.title.startsWith(prefix) ? thing.title.slice(prefix.length) : path.length || !thing.title.startsWith("/") ? lastPart(thing.title) : thing.title.slice(1);
+}
 const lastPart = (name) => name.slice(name.lastIndexOf("/") + 1) || name;
 
 function countText(count) {

@@ -1,38 +1,45 @@
 // The layered drawing of tools/view/Layers.cpp and Layout.cpp, for whatever is open at the moment.
 
-const GAP_X = 24, GAP_Y = 34, DUMMY_WIDTH = 6, NODE_WIDTH = 190, NODE_HEIGHT = 40, PORT_HEIGHT = 28, PADDING = 16, HEADER = 24;
+const GAP_X = 24, GAP_Y = 34, GAP_GATE = 18, DUMMY_WIDTH = 6, NODE_WIDTH = 190, NODE_HEIGHT = 40, PORT_HEIGHT = 28, PADDING = 16, HEADER = 24, GATE_WIDTH = 6;
 
-// Places `items` ({width, height}) so that each of `lines` ({from, to}, from < to) goes down; adds x, y and bends.
+// Places `items` ({width, height, place}) so that each of `lines` ({from, to}, from < to) goes down; adds x, y and
+// bends. Items of the places "first" and "last" are where lines enter and leave the whole.
 function layOutLayers(items, lines) {
   const cells = items.map((item) => ({width: item.width, middle: 0, layer: 0, before: [], behind: []}));
   for (const {from, to} of lines) {
     cells[from].behind.push(to);
     cells[to].before.push(from);
   }
-  for (const cell of cells) {
+  const hasFirst = items.some((item) => item.place === "first");
+  let last = 0;
+  cells.forEach((cell, i) => {
+    cell.layer = hasFirst && items[i].place !== "first" ? 1 : 0;
     for (const other of cell.before) cell.layer = Math.max(cell.layer, cells[other].layer + 1);
-  }
-  for (const cell of cells.slice().reverse()) {
-    if (!cell.before.length && cell.behind.length) cell.layer = Math.min(...cell.behind.map((other) => cells[other].layer)) - 1;
+    last = Math.max(last, cell.layer + (items[i].place === "last" ? 0 : 1));
+  });
+  for (let i = items.length - 1; i >= 0; --i) {
+    const cell = cells[i];
+    if (items[i].place === "last") cell.layer = last;
+    else if (!items[i].place && !cell.before.length && cell.behind.length) cell.layer = Math.min(...cell.behind.map((other) => cells[other].layer)) - 1;
   }
   for (const cell of cells) { cell.before = []; cell.behind = []; }
   const connect = (from, to) => { cells[from].behind.push(to); cells[to].before.push(from); };
-  const dummies = lines.map(({from, to}) => {
-    const own = [];
-    for (let layer = cells[from].layer + 1; layer < cells[to].layer; ++layer) {
-      cells.push({width: DUMMY_WIDTH, middle: 0, layer, before: [], behind: []});
-      connect(own.length ? own[own.length - 1] : from, cells.length - 1);
-      own.push(cells.length - 1);
+  const stems = items.map(() => []);
+  for (const {from, to} of lines) {
+    const stem = stems[from], first = cells[from].layer + 1, end = cells[to].layer;
+    while (first + stem.length < end) {
+      cells.push({width: DUMMY_WIDTH, middle: 0, layer: first + stem.length, before: [], behind: []});
+      connect(stem.length ? stem[stem.length - 1] : from, cells.length - 1);
+      stem.push(cells.length - 1);
     }
-    connect(own.length ? own[own.length - 1] : from, to);
-    return own;
-  });
+    connect(end > first ? stem[end - first - 1] : from, to);
+  }
   const layers = [];
   cells.forEach((cell, i) => (layers[cell.layer] ??= []).push(i));
   const sweeps = cells.length > 20000 ? 1 : 6;
   orderLayers(cells, layers, sweeps);
   placeMiddles(cells, layers, sweeps);
-  return finishLayers(cells, layers, items, lines, dummies);
+  return finishLayers(cells, layers, items, lines, stems);
 }
 
 function orderLayers(cells, layers, sweeps) {
@@ -88,13 +95,16 @@ function placeMiddles(cells, layers, sweeps) {
   }
 }
 
-function finishLayers(cells, layers, items, lines, dummies) {
+function finishLayers(cells, layers, items, lines, stems) {
   const left = cells.reduce((least, cell) => Math.min(least, cell.middle - cell.width / 2), Infinity);
   const heights = layers.map(() => 0);
   items.forEach((item, i) => { heights[cells[i].layer] = Math.max(heights[cells[i].layer], item.height); });
   const tops = [];
   let y = 0;
-  for (const height of heights) { tops.push(y); y += height + GAP_Y; }
+  heights.forEach((height, i) => {
+    tops.push(y);
+    y += height + (i + 1 === heights.length ? 0 : height && heights[i + 1] ? GAP_Y : GAP_GATE);
+  });
   let right = 0;
   for (const cell of cells) {
     cell.middle -= left;
@@ -104,73 +114,134 @@ function finishLayers(cells, layers, items, lines, dummies) {
     item.x = cells[i].middle - item.width / 2;
     item.y = tops[cells[i].layer] + (heights[cells[i].layer] - item.height) / 2;
   });
-  lines.forEach((line, i) => {
-    line.bends = dummies[i].flatMap((dummy) => {
+  for (const line of lines) {
+    const length = cells[line.to].layer - cells[line.from].layer - 1;
+    line.bends = stems[line.from].slice(0, length).flatMap((dummy) => {
       const {middle, layer} = cells[dummy];
       return [[middle, tops[layer]], [middle, tops[layer] + heights[layer]]];
     });
-  });
-  return {width: right, height: Math.max(0, y - GAP_Y)};
+  }
+  return {width: right, height: y};
+}
+
+// The lines between what is visible, and by group their stretches: between two children, or from or to the border (null).
+function findStretches(facts, shownFor) {
+  const stretches = new Map(), joints = [], joined = new Set();
+  const add = (group, joint, from, to) => {
+    if (!stretches.has(group)) stretches.set(group, []);
+    stretches.get(group).push({joint, from, to});
+  };
+  for (const [producer, consumer] of facts.lines) {
+    const from = shownFor(producer), to = shownFor(consumer), key = `${from.id} ${to.id}`;
+    if (from === to || joined.has(key)) continue;
+    joined.add(key);
+    const joint = {from, to, parts: []};
+    joints.push(joint);
+    let a = from, b = to;
+    const leave = () => { add(a.parent, joint, a, null); a = a.parent; };
+    const enter = () => { add(b.parent, joint, null, b); b = b.parent; };
+    while (a.depth > b.depth) leave();
+    while (b.depth > a.depth) enter();
+    while (a.parent !== b.parent) { leave(); enter(); }
+    add(a.parent, joint, a, b);
+  }
+  return {stretches, joints};
 }
 
 // Draws the things of facts.js: {width, height, boxes: [{thing, x, y, width, height}], lines: [{from, to, points}]}.
 function layOut(facts, open) {
   const isOpen = (thing) => thing === facts.top || open.has(thing);
-  const shownFor = (thing) => {
+  const {stretches, joints} = findStretches(facts, (thing) => {
     let shown = thing;
     for (let group = thing.parent; group; group = group.parent) {
       if (!isOpen(group)) shown = group;
     }
     return shown;
-  };
-  const linesIn = new Map(), joined = new Set();
-  for (const [producer, consumer] of facts.lines) {
-    const from = shownFor(producer), to = shownFor(consumer), key = `${from.id} ${to.id}`;
-    if (from === to || joined.has(key)) continue;
-    joined.add(key);
-    let a = from, b = to;
-    while (a.depth > b.depth) a = a.parent;
-    while (b.depth > a.depth) b = b.parent;
-    while (a.parent !== b.parent) { a = a.parent; b = b.parent; }
-    if (!linesIn.has(a.parent)) linesIn.set(a.parent, []);
-    linesIn.get(a.parent).push({a, b, from, to});
-  }
-  const draw = (group) => {
-    const inner = new Map(), placeOf = new Map();
-    const items = group.children.map((thing, i) => {
-      placeOf.set(thing, i);
-      if (!isOpen(thing)) return {width: NODE_WIDTH, height: thing.kind === "port" ? PORT_HEIGHT : NODE_HEIGHT};
-      const drawn = draw(thing);
-      inner.set(thing, drawn);
-      return {width: Math.max(drawn.width + 2 * PADDING, NODE_WIDTH), height: drawn.height + HEADER + 1.5 * PADDING};
-    });
-    const lines = (linesIn.get(group) ?? []).map((line) => {
-      const from = placeOf.get(line.a), to = placeOf.get(line.b);
-      return {from: Math.min(from, to), to: Math.max(from, to), ends: line};
-    });
-    return {...layOutLayers(items, lines), group, items, lines, inner};
-  };
-  const boxes = [], lines = [], boxOf = new Map();
-  const place = (drawn, x, y) => {
-    drawn.items.forEach((item, i) => {
-      const thing = drawn.group.children[i];
-      const box = {thing, x: x + item.x, y: y + item.y, width: item.width, height: item.height, isOpen: drawn.inner.has(thing)};
-      boxes.push(box);
-      boxOf.set(thing, box);
-      if (box.isOpen) {
-        const inner = drawn.inner.get(thing);
-        place(inner, box.x + (item.width - inner.width) / 2, box.y + HEADER + PADDING / 2);
-      }
-    });
-    for (const {ends, bends} of drawn.lines) {
-      const from = boxOf.get(ends.from), to = boxOf.get(ends.to);
-      const start = [from.x + from.width / 2, from.y + from.height], end = [to.x + to.width / 2, to.y];
-      const between = bends.map(([bendX, bendY]) => [x + bendX, y + bendY]);
-      if (start[1] > end[1]) between.reverse();
-      lines.push({from: ends.from, to: ends.to, points: [start, ...between, end]});
-    }
-  };
-  const top = draw(facts.top);
-  place(top, 0, 0);
+  });
+  const boxes = [], boxOf = new Map();
+  place(draw(facts.top, stretches, isOpen), 0, 0, boxes, boxOf);
+  const lines = joints.map(({from, to, parts}) => {
+    const start = boxOf.get(from), end = boxOf.get(to);
+    parts.sort((a, b) => a.order - b.order);
+    return {from, to, points: [[start.x + start.width / 2, start.y + start.height], ...parts.flatMap(({points}) => points), [end.x + end.width / 2, end.y]]};
+  });
+  const top = boxes.top;
   return {width: top.width, height: top.height, boxes, lines, boxOf};
+}
+
+// The children of a group, each behind those that it reads, as far as there is no cycle.
+function sortChildren(group, own) {
+  const readers = new Map(group.children.map((thing) => [thing, []])), missing = new Map(group.children.map((thing) => [thing, 0]));
+  for (const {from, to} of own) {
+    if (!from || !to) continue;
+    readers.get(from).push(to);
+    missing.set(to, missing.get(to) + 1);
+  }
+  const rank = new Map(group.children.map((thing, i) => [thing, i])), placed = new Set(), ready = group.children.filter((thing) => !missing.get(thing));
+  let next = 0;
+  while (placed.size < group.children.length) {
+    while (!ready.length && placed.has(group.children[next])) ++next;
+    const thing = ready.length ? ready.shift() : group.children[next];
+    if (placed.has(thing)) continue;
+    placed.add(thing);
+    for (const reader of readers.get(thing)) {
+      missing.set(reader, missing.get(reader) - 1);
+      if (missing.get(reader) || placed.has(reader)) continue;
+      const at = ready.findIndex((other) => rank.get(other) > rank.get(reader));
+      ready.splice(at < 0 ? ready.length : at, 0, reader);
+    }
+  }
+  return [...placed];
+}
+
+// One open group, relative to its upper left corner. Lines of one beginning share a gate at the border.
+function draw(group, stretches, isOpen) {
+  const items = [], placeOf = new Map(), inner = new Map(), own = stretches.get(group) ?? [];
+  const addGates = (side, place) => {
+    const gates = new Map();
+    for (const stretch of own) {
+      if (stretch[side] === null && !gates.has(stretch.joint.from)) {
+        gates.set(stretch.joint.from, items.length);
+        items.push({width: GATE_WIDTH, height: 0, place});
+      }
+    }
+    return gates;
+  };
+  const entries = addGates("from", "first");
+  for (const thing of sortChildren(group, own)) {
+    placeOf.set(thing, items.length);
+    if (isOpen(thing)) {
+      const drawn = draw(thing, stretches, isOpen);
+      inner.set(thing, drawn);
+      items.push({width: Math.max(drawn.width + 2 * PADDING, NODE_WIDTH), height: drawn.height + HEADER + 1.5 * PADDING});
+    } else {
+      items.push({width: NODE_WIDTH, height: thing.kind === "port" ? PORT_HEIGHT : NODE_HEIGHT});
+    }
+  }
+  const exits = addGates("to", "last");
+  const lines = own.map((stretch) => {
+    const from = stretch.from ? placeOf.get(stretch.from) : entries.get(stretch.joint.from);
+    const to = stretch.to ? placeOf.get(stretch.to) : exits.get(stretch.joint.from);
+    // A group may both feed and read another one; such a line runs upwards.
+    return {from: Math.min(from, to), to: Math.max(from, to), isUpward: from > to, stretch};
+  });
+  return {...layOutLayers(items, lines), group, items, lines, inner, placeOf};
+}
+
+function place(drawn, x, y, boxes, boxOf) {
+  if (drawn.group.kind === "top") boxes.top = drawn;
+  for (const thing of drawn.group.children) {
+    const item = drawn.items[drawn.placeOf.get(thing)], inner = drawn.inner.get(thing);
+    const box = {thing, x: x + item.x, y: y + item.y, width: item.width, height: item.height, isOpen: inner !== undefined};
+    boxes.push(box);
+    boxOf.set(thing, box);
+    if (inner) place(inner, box.x + (item.width - inner.width) / 2, box.y + HEADER + PADDING / 2, boxes, boxOf);
+  }
+  for (const {from, to, bends, isUpward, stretch} of drawn.lines) {
+    const points = bends.map(([bendX, bendY]) => [x + bendX, y + bendY]);
+    if (!stretch.from) points.unshift([x + drawn.items[from].x + GATE_WIDTH / 2, y]);
+    if (!stretch.to) points.push([x + drawn.items[to].x + GATE_WIDTH / 2, y + drawn.height]);
+    if (isUpward) points.reverse();
+    stretch.joint.parts.push({order: !stretch.from ? drawn.group.depth : !stretch.to ? -drawn.group.depth : 0, points});
+  }
 }

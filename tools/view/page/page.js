@@ -1,7 +1,7 @@
 // What is shown and what people do. Only boxes and lines in sight are elements, so thousands of nodes scroll well.
 
 const SVG = "http://www.w3.org/2000/svg";
-const MARGIN = 20, MOST_OPEN = 70, SIGHT = 300;
+const MARGIN = 20, MOST_OPEN = 70, SIGHT = 300, FONT = "12px system-ui, sans-serif";
 const view = document.getElementById("view"), drawing = document.getElementById("drawing"), search = document.getElementById("search");
 const state = {open: chooseOpen(MOST_OPEN), chosen: null, zoom: 1, size: "typical", layout: null};
 const shown = new Map();
@@ -34,7 +34,7 @@ function classOf({thing, isOpen}) {
 function detailOf(thing) {
   if (thing.kind === "node") return thing.node.outputs.length ? typeText(graph.values[thing.node.outputs[0]]) : "";
   if (thing.kind === "port") return thing.value < 0 ? "" : typeText(graph.values[thing.value]);
-  return `${nodesIn(thing).length} nodes`;
+  return nodesIn(thing).length === 1 ? "1 node" : `${nodesIn(thing).length} nodes`;
 }
 
 function boxElement(box) {
@@ -43,16 +43,16 @@ function boxElement(box) {
   const result = svg("g", {class: classOf(box), id: thing.id, role: "button", "aria-label": `${thing.kind} ${title}, ${detailOf(thing)}`, transform: `translate(${x} ${y})`});
   if (thing.kind === "group") result.setAttribute("aria-expanded", String(isOpen));
   result.append(svg("rect", {class: "face", width, height}), svg("title", {}, `${thing.title}\n${detailOf(thing)}`));
-  const text = svg("text", {x: 9, y: thing.kind === "port" ? 18 : 16}), room = isOpen ? Math.floor(width / 8) : thing.kind === "group" ? 21 : 26;
+  const text = svg("text", {x: 9, y: thing.kind === "port" ? 18 : 16}), room = width - (thing.kind === "group" ? 38 : 18);
   if (thing.kind === "node") {
-    const op = visible(thing.node.op);
-    text.append(svg("tspan", {class: "op"}, op), svg("tspan", {dx: 6}, thing.node.name ? shortened(lastPart(thing.title), Math.max(6, room - op.length)) : ""));
+    const op = visible(thing.node.op), start = textWidth(op, `600 ${FONT}`);
+    text.append(svg("tspan", {class: "op"}, op), svg("tspan", {dx: 6}, thing.node.name ? fitted(shortName(thing), room - start - 6, FONT) : ""));
   } else {
-    text.append(svg("tspan", {class: "op"}, shortened(title, room)));
+    text.append(svg("tspan", {class: "op"}, fitted(title, room, `600 ${FONT}`)));
   }
   result.append(text);
   if (thing.kind !== "port" && !isOpen) {
-    result.append(svg("text", {class: "faint", x: 9, y: 31}, shortened(detailOf(thing), 32)));
+    result.append(svg("text", {class: "faint", x: 9, y: 31}, fitted(detailOf(thing), width - 18, FONT.replace("12", "10.5"))));
     const share = shareOf(thing);
     if (share > 0.002) result.append(svg("rect", {class: "bar", x: 1, y: height - 3, width: Math.max(2, share * (width - 2)), height: 2.5}));
   }
@@ -298,8 +298,9 @@ function start() {
   showTotals();
   relayout(null);
   showPanel(null);
-  // Columns wider than the window: the top's middle is where the graph begins.
-  view.scrollLeft = (drawing.clientWidth - view.clientWidth) / 2;
+  // In drawings wider than the window the inputs' middle comes first.
+  const inputs = facts.inputs.map((input) => state.layout.boxOf.get(input));
+  if (inputs.length) view.scrollLeft = (inputs[0].x + inputs.at(-1).x + inputs[0].width) / 2 + MARGIN - view.clientWidth / 2;
   render();
 }
 
