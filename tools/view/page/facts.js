@@ -41,6 +41,7 @@ function countText(count) {
   return unit === 0 ? String(count) : `${count.toFixed(count < 9.995 ? 2 : count < 99.95 ? 1 : 0)} ${units[unit]}`;
 }
 const bytesText = (count) => countText(count) + (count < 1000 ? " B" : "B");
+const timeText = (us) => Math.abs(us) < 1000 ? `${us.toFixed(2)} µs` : Math.abs(us) < 1e6 ? `${(us / 1e3).toFixed(2)} ms` : `${(us / 1e6).toFixed(2)} s`;
 const atSize = (count, size) => count === null || typeof count === "number" ? count : count[size];
 const typeText = (value) => visible(value.shape ? `${value.dtype} [${value.shape.join(", ")}]` : value.dtype);
 

@@ -263,7 +263,7 @@ function start() {
   const showTotals = () => {
     const parts = [`${totals.nodes} nodes`, `${countText(atSize(totals.flops, state.size))} FLOPs`, `${bytesText(atSize(totals.bytes, state.size))} moved`, `${bytesText(totals.parameter_bytes)} of parameters`];
     if (graph.level) parts.unshift(visible(graph.level));
-    if (totals.us !== undefined) parts.push(`${totals.us.toFixed(1)} µs`);
+    if (totals.us !== undefined) parts.push(timeText(totals.us));
     document.getElementById("totals").textContent = parts.join(" · ");
   };
   document.getElementById("title").textContent = visible(graph.title);
@@ -292,7 +292,7 @@ function start() {
     }
   }, {passive: false});
   addEventListener("resize", requestRender);
-  const tip = svg("marker", {id: "tip", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto"});
+  const tip = svg("marker", {id: "tip", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto"});
   tip.append(svg("path", {d: "M0 0L8 4L0 8z", fill: "context-stroke"}));
   drawing.append(tip, ...layers);
   showTotals();

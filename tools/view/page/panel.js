@@ -43,7 +43,7 @@ function outputLine(id) {
   return line;
 }
 
-const costText = (cost) => `${Number(cost.us ?? 0).toFixed(2)} µs: ${bytesText(cost.bytes)} moved, ${countText(Math.round(cost.work ?? 0))} operations, ` +
+const costText = (cost) => `${timeText(cost.us ?? 0)}: ${bytesText(cost.bytes)} moved, ${countText(Math.round(cost.work ?? 0))} operations, ` +
   `${cost.launches} launch${cost.launches === 1 ? "" : "es"}` + (cost.registers ? `, ${cost.registers} registers, occupancy ${cost.occupancy} %` : "");
 
 function apartLine(entry) {
@@ -51,7 +51,7 @@ function apartLine(entry) {
   const details = element("details", {}, element("summary", {textContent: `${visible(entry.producer)} → ${visible(entry.consumer)}`}),
     element("p", {textContent: `${entry.rule}: ${visible(entry.why)}`}));
   if (entry.decided) details.append(element("p", {textContent: `decided by ${visible(entry.decided)}`}));
-  details.append(element("p", {textContent: `apart ${entry.apart_us.toFixed(2)} µs, as one ${entry.fused_us.toFixed(2)} µs: fusing would save ${(entry.apart_us - entry.fused_us).toFixed(2)} µs`}));
+  details.append(element("p", {textContent: `apart ${timeText(entry.apart_us)}, as one ${timeText(entry.fused_us)}: fusing would save ${timeText(entry.apart_us - entry.fused_us)}`}));
   if (other) details.append(link(other, "Show the neighbour"));
   return details;
 }
@@ -72,7 +72,7 @@ function regionSections(index) {
       ["strategy", `${visible(region.strategy)} on ${visible(region.target)}`],
       [region.instructions.length > 1 ? "kernels" : "kernel", kernels],
       ["estimate", costText(region.cost)],
-      ["measured", region.us === undefined ? "" : `${region.us.toFixed(2)} µs`],
+      ["measured", region.us === undefined ? "" : timeText(region.us)],
       ["weights", weights ? bytesText(weights) : ""],
       ["holds", members.map((member) => link(member, `${member.node.op} ${lastPart(member.title)}`))],
     ])),
@@ -88,7 +88,7 @@ function nodePanel(thing) {
     table([
       ["in the model", node.from.map(visible).join(", ")],
       ["stands for", node.names.length > 1 ? node.names.map((name) => element("bdi", {textContent: visible(name)})) : ""],
-      ["module", thing.parent.kind === "group" ? modulePath(thing) : visible(node.module)],
+      ["within", thing.parent.kind === "group" ? modulePath(thing) : ""],
       ["source", node.source ? element("code", {textContent: visible(node.source)}) : ""],
       ["FLOPs", rangeText(node.flops, countText)], ["", typeof node.flops === "object" && node.flops ? element("code", {textContent: visible(node.flops.formula)}) : ""],
       ["bytes moved", rangeText(node.bytes, bytesText)], ["", typeof node.bytes === "object" && node.bytes ? element("code", {textContent: visible(node.bytes.formula)}) : ""],
@@ -104,7 +104,7 @@ function nodePanel(thing) {
 function modulePath(thing) {
   const path = [];
   for (let group = thing.parent; group.kind === "group"; group = group.parent) path.unshift(link(group));
-  return path;
+  return element("span", {}, ...path.flatMap((part, i) => i ? [" / ", part] : [part]));
 }
 
 function groupPanel(thing) {
@@ -112,7 +112,7 @@ function groupPanel(thing) {
   const toggle = element("button", {type: "button", textContent: isOpen ? "Fold" : "Unfold", onclick: () => { setOpen(thing, !state.open.has(thing)); choose(thing, false); }});
   return [
     element("h2", {textContent: thing.title}), element("p", {className: "faint", textContent: thing.group.kind}), element("p", {}, toggle),
-    table([["module", modulePath(thing)], ["nodes", String(nodesIn(thing).length)], ["FLOPs", countText(cost.flops)], ["bytes moved", bytesText(cost.bytes)], ["measured", cost.us ? `${cost.us.toFixed(2)} µs` : ""]]),
+    table([["within", thing.parent.kind === "group" ? modulePath(thing) : ""], ["nodes", String(nodesIn(thing).length)], ["FLOPs", countText(cost.flops)], ["bytes moved", bytesText(cost.bytes)], ["measured", cost.us ? timeText(cost.us) : ""]]),
     ...(thing.group.region >= 0 ? regionSections(thing.group.region) : section("Holds", element("ul", {}, ...thing.children.slice(0, 100).map((child) => element("li", {}, link(child)))))),
   ];
 }
@@ -133,9 +133,9 @@ function summaryPanel() {
     element("h2", {textContent: graph.source === "engine" ? "Engine" : "Model"}),
     element("p", {className: "faint", textContent: "Choose a box to see what it computes" + (graph.source === "engine" ? ", which kernel runs it and why." : ".")}),
     table([["variant", visible(graph.level ?? "")], ["nodes", String(graph.totals.nodes)], ["regions", facts.regions.length ? String(facts.regions.length) : ""], ["FLOPs", rangeText(graph.totals.flops, countText)], ["bytes moved", rangeText(graph.totals.bytes, bytesText)],
-      ["parameters", `${graph.totals.parameters} in ${bytesText(graph.totals.parameter_bytes)}`], ["measured", graph.totals.us === undefined ? "" : `${graph.totals.us.toFixed(2)} µs`]]),
+      ["parameters", `${graph.totals.parameters} in ${bytesText(graph.totals.parameter_bytes)}`], ["measured", graph.totals.us === undefined ? "" : timeText(graph.totals.us)]]),
     ...(graph.symbols.length ? section("Symbols", table(graph.symbols.map((symbol) => [visible(symbol.name), `${symbol.min} to ${symbol.max}`]))) : []),
-    ...(slow.length ? section("Longest regions", element("ul", {}, ...slow.map(({region, index}) => element("li", {}, `${region.us.toFixed(2)} µs `, link(firstOf(index), shortened(visible(region.label), 60)))))) : []),
+    ...(slow.length ? section("Longest regions", element("ul", {}, ...slow.map(({region, index}) => element("li", {}, `${timeText(region.us)} `, link(firstOf(index), shortened(visible(region.label), 60)))))) : []),
     ...section("Most arithmetic", element("ul", {}, ...heavy.map(({thing, flops}) => element("li", {}, `${countText(flops)}  ${thing.node.op} `, link(thing))))),
     ...section(`Parameters`, element("details", {}, element("summary", {textContent: `${parameters.length} tensors`}),
       element("ul", {}, ...parameters.slice(0, 500).map((value) => element("li", {}, element("bdi", {textContent: visible(value.name)}), " ", element("code", {textContent: typeText(value)})))),
