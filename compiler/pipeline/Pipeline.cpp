@@ -5,7 +5,13 @@
 
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
+<<<<<<< HEAD
 #include "compiler/frontend/Frontend.h"
+=======
+#include "compiler/frontend/onnx/Onnx.h"
+#include "compiler/frontend/onnx/Tapped.h"
+#include "compiler/graph/GraphFacts.h"
+>>>>>>> 8322ba8c4ebbac9c1ccc8a26c267fd0db197f4ee
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Passes.h"
@@ -310,6 +316,7 @@ Status Compilation::exportEngine() {
     std::string suffix =
         &family == &families.front() ? "" : strCat("-", family.targets.front().level);
     content.records.push_back({strCat("fusion", suffix), family.fusion.toJson()});
+    content.records.push_back({strCat("graph", suffix), tn::graphFacts(*family.module)});
     content.records.push_back({strCat("memory", suffix), family.built.memoryRecord});
     content.records.push_back({strCat("placement", suffix), family.built.placementRecord});
   }

@@ -179,6 +179,20 @@ Result<std::vector<Value>> Importer::importGraph(const Graph &graph, const std::
   return results;
 }
 
+std::optional<int64_t> Importer::constantInteger(mlir::Value value) {
+  std::optional<reference::Tensor> tensor = frontend::evaluateConstant(value, store);
+  Result<reference::Tensor> wide =
+      tensor && isa<IntegerType>(getElementTypeOrSelf(value)) && tensor->count() == 1
+          ? reference::convert(*tensor, DType::I64)
+          : Result<reference::Tensor>(Status::error(ErrorId::InternalError, "no constant"));
+  return wide ? std::optional(wide->as<int64_t>()[0]) : std::nullopt;
+}
+
+std::optional<Range> Importer::rangeOf(const std::string &symbol) const {
+  auto found = program.ranges.find(symbol);
+  return found == program.ranges.end() ? std::nullopt : std::optional(found->second);
+}
+
 std::optional<bool> Importer::constantTruth(mlir::Value value) {
   std::optional<reference::Tensor> tensor = frontend::evaluateConstant(value, store);
   bool isTruth = tensor && tensor->dtype() == DType::Bool && tensor->count() == 1;
