@@ -15,11 +15,9 @@ target_precompile_headers(tenon_mlir PRIVATE
   <mlir/IR/Builders.h> <mlir/IR/BuiltinOps.h> <mlir/IR/BuiltinTypes.h> <mlir/IR/PatternMatch.h>
   <mlir/Interfaces/InferTypeOpInterface.h> <mlir/Interfaces/SideEffectInterfaces.h>
   <mlir/Dialect/Func/IR/FuncOps.h> <llvm/ADT/TypeSwitch.h> <llvm/ADT/StringSwitch.h>)
-if(TENON_STATIC_LLVM)
-  include(TenonStaticLLVM)
-else()
-  target_link_libraries(tenon_mlir PUBLIC MLIR LLVM)
-endif()
+include(TenonStaticLLVM)
+target_link_libraries(tenon_mlir PUBLIC
+  "$<${tenon_with_archives}:${tenon_mlir_archives}>" "$<$<NOT:${tenon_with_archives}>:MLIR>" tenon_llvm)
 
 # tenon_mlir_library(NAME SOURCES a.cpp ... [DEPS target ...])
 function(tenon_mlir_library NAME)

@@ -1,4 +1,5 @@
-# LLVM, MLIR and lld as archives, for one `tenon` that needs none of them where it runs.
+# LLVM, MLIR and lld as archives, for binaries that need none of them where they run: all of the preset static, and in
+# every preset the targets whose property TENON_ARCHIVES is on. Only links differ, so both kinds are made of the same objects.
 # Debian's exported MLIR and lld targets depend on the shared `LLVM`, and LLVM's own on shared zlib, zstd and z3:
 # in every target that is reached from here these are replaced, by component archives or by nothing.
 
@@ -57,11 +58,16 @@ add_library(tenon_llvm_absent STATIC ${CMAKE_BINARY_DIR}/AbsentLlvm.cpp)
 target_include_directories(tenon_llvm_absent SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS})
 target_compile_options(tenon_llvm_absent PRIVATE -fno-rtti -fno-exceptions)
 
+# As a condition of a generator expression; evaluated for the binary that is linked.
+set(tenon_with_archives "$<BOOL:$<TARGET_PROPERTY:TENON_ARCHIVES>>")
+if(TENON_STATIC_LLVM)
+  set(tenon_with_archives 1)
+  add_link_options(-static-libstdc++ -static-libgcc)
+endif()
+
 add_library(tenon_llvm INTERFACE)
-target_link_libraries(tenon_llvm INTERFACE ${tenon_llvm_archives} tenon_llvm_absent)
+target_link_libraries(tenon_llvm INTERFACE
+  "$<${tenon_with_archives}:${tenon_llvm_archives};tenon_llvm_absent>" "$<$<NOT:${tenon_with_archives}>:LLVM>")
 foreach(library ${tenon_llvm_archives} ${tenon_mlir_archives} lldELF lldCommon)
   tenon_use_archives(${library})
 endforeach()
-
-target_link_libraries(tenon_mlir PUBLIC ${tenon_mlir_archives} tenon_llvm)
-add_link_options(-static-libstdc++ -static-libgcc)

@@ -77,7 +77,7 @@ void runTasks(std::vector<Task> &tasks, const CodegenOptions &options, const Com
   std::atomic<size_t> next = 0;
   std::atomic<size_t> done = 0;
   auto work = [&](bool reports) {
-    for (size_t i = next++; i < tasks.size(); i = next++) {
+    for (size_t i = next++; i < tasks.size() && checkCancelled(options.cancel); i = next++) {
       compileTask(tasks[i], cache);
       ++done;
       if (reports && options.progress) {
@@ -127,6 +127,13 @@ Status failureOf(const Task &task) {
 
 } // namespace
 
+Status checkCancelled(const std::atomic<bool> *cancel) {
+  return cancel && cancel->load()
+             ? Status::error(ErrorId::Cancelled, "the compilation was cancelled",
+                             "start it again: kernels that are done come from the cache")
+             : Status::ok();
+}
+
 Result<CompiledRegions> compileRegions(ModuleOp module, const CodegenOptions &options) {
   CompiledRegions result;
   std::vector<std::unique_ptr<UniqueRegion>> regions;
@@ -159,6 +166,7 @@ Result<CompiledRegions> compileRegions(ModuleOp module, const CodegenOptions &op
     }
   }
   runTasks(tasks, options, cache);
+  TENON_TRY(checkCancelled(options.cancel));
   for (const Task &task : tasks) {
     if (!task.compiled) {
       if (options.failed) {

@@ -7,6 +7,7 @@
 #include "compiler/plan/BuildPlan.h"
 #include "support/Result.h"
 
+#include <atomic>
 #include <functional>
 
 namespace tenon::pipeline {
@@ -30,9 +31,14 @@ struct CodegenOptions {
   const CompileCache *cache = nullptr;
   /// Told the fraction done, from the calling thread; may be null.
   std::function<void(double fraction)> progress;
+  /// Set to take no further region; may be null.
+  const std::atomic<bool> *cancel = nullptr;
   /// Given the text of the region that could not be compiled; may be null.
   std::function<void(std::string text)> failed;
 };
+
+/// An error when the flag is set; it may be null.
+Status checkCancelled(const std::atomic<bool> *cancel);
 
 Result<CompiledRegions> compileRegions(mlir::ModuleOp module, const CodegenOptions &options);
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 
 namespace tenon::pipeline {
 namespace {
@@ -54,6 +55,35 @@ void containCrashes() {
   }
   llvm::remove_fatal_error_handler();
   llvm::install_fatal_error_handler(noteFatalError, nullptr);
+}
+
+namespace {
+
+struct Containing {
+  std::mutex mutex;
+  size_t count = 0;
+};
+
+Containing &containing() {
+  static Containing shared;
+  return shared;
+}
+
+} // namespace
+
+void beginContaining() {
+  std::lock_guard lock(containing().mutex);
+  if (containing().count++ == 0) {
+    containCrashes();
+  }
+}
+
+void endContaining() {
+  std::lock_guard lock(containing().mutex);
+  if (--containing().count == 0) {
+    llvm::remove_fatal_error_handler();
+    llvm::CrashRecoveryContext::Disable();
+  }
 }
 
 std::optional<std::string> crashOf(llvm::function_ref<void()> work) {

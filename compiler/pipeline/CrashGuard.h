@@ -13,6 +13,11 @@ namespace tenon::pipeline {
 /// process: it sets its signal handlers and LLVM's.
 void containCrashes();
 
+/// The same between these two calls, for parts of a program: the last end puts the handlers back that
+/// were there at the first begin. From any thread.
+void beginContaining();
+void endContaining();
+
 /// Runs `work`. If that would have ended the process, says how; what `work` held is then lost, and
 /// its objects are in no state to be used or destroyed. Contains nothing before containCrashes.
 std::optional<std::string> crashOf(llvm::function_ref<void()> work);

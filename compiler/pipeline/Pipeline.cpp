@@ -174,7 +174,11 @@ Status Compilation::optimize() {
   opt::OptimizeOptions passes{.afterPass = {}, .extraPasses = options.extraPasses};
   passes.afterPass = [&](llvm::StringRef pass, ModuleOp) {
     lastPass = pass.str();
-    status = checkNumbers(pass, *module);
+    report(Phase::Optimize, 0); // which may cancel; how many passes come is not known
+    status = checkCancelled(options.cancel);
+    if (status) {
+      status = checkNumbers(pass, *module);
+    }
     if (status && options.afterPass) {
       status = options.afterPass(pass, *module, weights);
     }
@@ -244,6 +248,7 @@ Status Compilation::codegen() {
         .threads = options.threads,
         .cache = &cache,
         .progress = {},
+        .cancel = options.cancel,
         .failed = [&](std::string text) { regionText = std::move(text); }};
     codegenOptions.progress = [&, done = index](double fraction) {
       report(Phase::Codegen, (done + fraction) / families.size());
@@ -331,7 +336,10 @@ Status Compilation::exportEngine() {
                         .options = describeOptions(options)};
   TENON_ASSIGN(engine::EngineFileSize size,
                engine::writeEngine(options.output, content, table.source(options.threads),
-                                   [&] { return identity.checkUnchanged(); }));
+                                   [&]() -> Status {
+                                     TENON_TRY(checkCancelled(options.cancel));
+                                     return identity.checkUnchanged();
+                                   }));
   summary.engine = options.output;
   summary.engineBytes = size.fileBytes;
   summary.weightsBytes = size.weightsBytes;
@@ -424,6 +432,7 @@ Status Compilation::run() {
   }
   for (const Step &step : steps) {
     report(step.phase, 0);
+    TENON_TRY(checkCancelled(options.cancel));
     phase = step.phase;
     Status status;
     if (std::optional<std::string> crash = crashOf([&] { status = (this->*step.run)(); })) {

@@ -13,6 +13,7 @@
 #include "support/DType.h"
 #include "support/Result.h"
 
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <string>
@@ -104,6 +105,9 @@ struct CompileOptions {
   std::function<void(Phase phase, double fraction)> progress;
   /// Told what the user should know and is no error; may be null.
   std::function<void(std::string_view text)> notice;
+  /// Set by any thread to end the compilation with Cancelled after the pass or the regions at work;
+  /// no file is left. May be null.
+  const std::atomic<bool> *cancel = nullptr;
 };
 
 Result<CompileSummary> compile(const CompileOptions &options);

@@ -20,6 +20,9 @@
  *           at a time; different sessions run at the same time, also those of one engine.
  * Pointers returned by a query belong to the object asked and live as long as it does, unless
  * stated.
+ * Structs that begin with struct_size grow at their end: the caller sets it to their sizeof, and the
+ *           library neither reads nor writes beyond. What a caller of a newer release asks for and
+ *           this library does not know gives TN0105, unless it is zero.
  *
  * Example (examples/c_api.c):
  *
@@ -112,6 +115,8 @@ typedef enum tenon_dtype {
 TENON_API tenon_code tenon_status_code(const tenon_status *status);
 /* Stable number, "TN0603"; `tenon help TN0603` explains it. "" for NULL. */
 TENON_API const char *tenon_status_id(const tenon_status *status);
+/* What to try next; "" for NULL and where nothing is known. It is a part of the text. */
+TENON_API const char *tenon_status_hint(const tenon_status *status);
 /* What, where, and what to do next, in one line that starts with the number. "ok" for NULL. */
 TENON_API const char *tenon_status_text(const tenon_status *status);
 /* Frees an error. NULL is allowed. */
@@ -119,8 +124,10 @@ TENON_API void tenon_status_destroy(tenon_status *status);
 
 /* ---- engine ---- */
 
-/* Zero means the default in every field; NULL in place of the struct means all defaults. */
+/* Zero means the default in every field but the first; NULL in place of the struct means all
+ * defaults. */
 typedef struct tenon_engine_options {
+  size_t struct_size;
   /* Level of the variant to use ("avx512", "sm_90"); NULL takes the best that this machine runs, on
    * a GPU before a CPU. */
   const char *variant;
@@ -151,6 +158,7 @@ TENON_API size_t tenon_engine_output_count(const tenon_engine *engine);
 /* What an engine says of an input or output. A dim that varies is stated by its least and greatest
  * value; equal ones are fixed. */
 typedef struct tenon_port_info {
+  size_t struct_size; /* set by the caller */
   const char *name;
   tenon_dtype dtype;
   size_t rank;
@@ -171,7 +179,9 @@ TENON_API tenon_status *tenon_engine_record(const tenon_engine *engine, const ch
 
 /* ---- session ---- */
 
+/* As tenon_engine_options. */
 typedef struct tenon_session_options {
+  size_t struct_size;
   /* Threads that work on a run, the calling one included; 0 means the number of usable CPUs. */
   uint32_t threads;
   /* Most bytes that the session may hold; 0 means 64 GiB. */
@@ -239,8 +249,9 @@ typedef struct tenon_tensor {
   uint64_t byte_offset;
 } tenon_tensor;
 
-/* Zero means the default in every field. */
+/* As tenon_engine_options. */
 typedef struct tenon_run_options {
+  size_t struct_size;
   /* A CUstream (or cudaStream_t) of the GPU's primary context, as PyTorch and the CUDA runtime use
    * it; (void *)1 is the default stream. The run is put on it and the call returns without waiting,
    * unless an output lies on the host or data decides sizes within the run, for which it waits (the
@@ -263,6 +274,7 @@ TENON_API tenon_status *tenon_session_run_tensors(tenon_session *session,
 
 /* Bytes that a session holds. */
 typedef struct tenon_memory_use {
+  size_t struct_size; /* set by the caller */
   uint64_t arena;
   uint64_t state;
   uint64_t scratch;   /* of all threads */
@@ -275,6 +287,7 @@ TENON_API tenon_status *tenon_session_memory(const tenon_session *session, tenon
 
 /* What a run of the dims last prepared consists of, and how the last run went. */
 typedef struct tenon_run_facts {
+  size_t struct_size; /* set by the caller */
   uint32_t kernels;
   uint32_t calls; /* of libraries */
   uint32_t moves; /* copies and fills */

@@ -57,12 +57,20 @@ inline void check(tenon_status *status) {
     throw Error(status);
   }
 }
+
+/// A struct of the C interface with its size set and the rest zero.
+template <typename T> T sized() {
+  T value = {};
+  value.struct_size = sizeof(T);
+  return value;
+}
 } // namespace detail
 
 /// An opened engine; may be shared between threads.
 class Engine {
 public:
-  explicit Engine(const std::string &path, const tenon_engine_options &options = {}) {
+  explicit Engine(const std::string &path,
+                  const tenon_engine_options &options = detail::sized<tenon_engine_options>()) {
     tenon_engine *opened = nullptr;
     detail::check(tenon_engine_open(path.c_str(), &options, &opened));
     handle.reset(opened);
@@ -72,14 +80,16 @@ public:
   /// Number of the GPU in use; -1 on a CPU.
   int gpu() const { return tenon_engine_gpu(get()); }
   std::vector<tenon_port_info> inputs() const {
-    std::vector<tenon_port_info> ports(tenon_engine_input_count(get()));
+    std::vector<tenon_port_info> ports(tenon_engine_input_count(get()),
+                                       detail::sized<tenon_port_info>());
     for (size_t i = 0; i < ports.size(); ++i) {
       detail::check(tenon_engine_input(get(), i, &ports[i]));
     }
     return ports;
   }
   std::vector<tenon_port_info> outputs() const {
-    std::vector<tenon_port_info> ports(tenon_engine_output_count(get()));
+    std::vector<tenon_port_info> ports(tenon_engine_output_count(get()),
+                                       detail::sized<tenon_port_info>());
     for (size_t i = 0; i < ports.size(); ++i) {
       detail::check(tenon_engine_output(get(), i, &ports[i]));
     }
@@ -108,7 +118,8 @@ struct Output {
 /// Runs an engine; used by one thread at a time.
 class Session {
 public:
-  explicit Session(const Engine &engine, const tenon_session_options &options = {}) {
+  explicit Session(const Engine &engine,
+                   const tenon_session_options &options = detail::sized<tenon_session_options>()) {
     tenon_session *created = nullptr;
     detail::check(tenon_session_create(engine.get(), &options, &created));
     handle.reset(created);
@@ -136,17 +147,18 @@ public:
   /// Tensors on the host or on the engine's GPU; with a stream, the run is only put on it.
   void run(const std::vector<const tenon_tensor *> &inputs,
            const std::vector<const tenon_tensor *> &outputs, void *stream = nullptr) {
-    tenon_run_options options = {stream};
+    tenon_run_options options = detail::sized<tenon_run_options>();
+    options.stream = stream;
     detail::check(tenon_session_run_tensors(get(), inputs.data(), inputs.size(), outputs.data(),
                                             outputs.size(), &options));
   }
   tenon_memory_use memory() const {
-    tenon_memory_use use = {};
+    tenon_memory_use use = detail::sized<tenon_memory_use>();
     detail::check(tenon_session_memory(get(), &use));
     return use;
   }
   tenon_run_facts facts() const {
-    tenon_run_facts facts = {};
+    tenon_run_facts facts = detail::sized<tenon_run_facts>();
     detail::check(tenon_session_facts(get(), &facts));
     return facts;
   }

@@ -3,6 +3,8 @@
 
 #include "tenon/tenon.h"
 
+#include "runtime/capi/StatusObject.h"
+#include "runtime/capi/Structs.h"
 #include "runtime/capi/Tensors.h"
 #include "runtime/core/Engine.h"
 #include "runtime/core/Session.h"
@@ -17,15 +19,13 @@ using tenon::ErrorId;
 using tenon::Result;
 using tenon::Status;
 using tenon::strCat;
+using tenon::capi::badArgument;
+using tenon::capi::fillStruct;
+using tenon::capi::guarded;
+using tenon::capi::readStruct;
 using tenon::engine::Port;
 using tenon::runtime::Engine;
 using tenon::runtime::Session;
-
-struct tenon_status {
-  tenon_code code;
-  std::string id;
-  std::string text;
-};
 
 namespace {
 
@@ -51,33 +51,6 @@ struct tenon_session {
 };
 
 namespace {
-
-/// Returned when there is no memory to describe the error; never freed.
-tenon_status noMemory = {TENON_EXHAUSTED, "TN0901", "TN0901: the process is out of memory"};
-
-tenon_status *toC(const Status &status) {
-  if (status.isOk()) {
-    return nullptr;
-  }
-  return new tenon_status{static_cast<tenon_code>(status.code()), nameOf(status.id()),
-                          status.toString()};
-}
-
-/// Runs fn, which returns a Status, and turns what it returns or throws into a C status.
-template <typename Fn> tenon_status *guarded(const Fn &fn) {
-  try {
-    return toC(fn());
-  } catch (const std::bad_alloc &) {
-    return &noMemory;
-  } catch (const std::exception &) {
-    // length_error and the like also mean that something asked for more than can be had.
-    return &noMemory;
-  }
-}
-
-Status badArgument(std::string_view message) {
-  return Status::error(ErrorId::BadArgument, message, "see tenon/tenon.h");
-}
 
 /// Least and greatest value of a dim. Dims of outputs are expressions, which need not be monotone:
 /// all corners of the symbols' ranges are tried, and where there are too many, only the two ends.
@@ -122,13 +95,13 @@ Status finishOpen(Result<std::shared_ptr<const Engine>> opened, tenon_engine **e
   return Status::ok();
 }
 
-tenon::runtime::EngineOptions toOptions(const tenon_engine_options *options) {
+Result<tenon::runtime::EngineOptions> toOptions(const tenon_engine_options *options) {
+  tenon_engine_options given = {};
+  TENON_TRY(readStruct(options, given));
   tenon::runtime::EngineOptions out;
-  if (options) {
-    out.variant = options->variant ? options->variant : "";
-    out.verifyWeights = options->verify_weights != 0;
-    out.gpu = options->gpu;
-  }
+  out.variant = given.variant ? given.variant : "";
+  out.verifyWeights = given.verify_weights != 0;
+  out.gpu = given.gpu;
   return out;
 }
 
@@ -138,9 +111,10 @@ Status describePort(const std::vector<Port> &ports, const std::vector<PortRanges
     return badArgument(info ? strCat("port ", index, " was asked for; there are ", ports.size())
                             : std::string("the place for the port is null"));
   }
-  *info = {ports[index].name.c_str(), static_cast<tenon_dtype>(ports[index].dtype),
-           ports[index].dims.size(), ranges[index].least.data(), ranges[index].most.data()};
-  return Status::ok();
+  return fillStruct({0, ports[index].name.c_str(), static_cast<tenon_dtype>(ports[index].dtype),
+                     ports[index].dims.size(), ranges[index].least.data(),
+                     ranges[index].most.data()},
+                    info);
 }
 
 Status checkInputs(const tenon_session *session, const tenon_input *inputs, size_t count) {
@@ -165,34 +139,40 @@ tenon_code tenon_status_code(const tenon_status *status) {
 
 const char *tenon_status_id(const tenon_status *status) { return status ? status->id.c_str() : ""; }
 
+const char *tenon_status_hint(const tenon_status *status) {
+  return status ? status->hint.c_str() : "";
+}
+
 const char *tenon_status_text(const tenon_status *status) {
   return status ? status->text.c_str() : "ok";
 }
 
 void tenon_status_destroy(tenon_status *status) {
-  if (status != &noMemory) {
+  if (status && !status->isStatic) {
     delete status;
   }
 }
 
 tenon_status *tenon_engine_open(const char *path, const tenon_engine_options *options,
                                 tenon_engine **engine) {
-  return guarded([&] {
+  return guarded([&]() -> Status {
     if (!path || !engine) {
       return badArgument("the path or the place for the engine is null");
     }
-    return finishOpen(Engine::open(path, toOptions(options)), engine);
+    TENON_ASSIGN(tenon::runtime::EngineOptions wanted, toOptions(options));
+    return finishOpen(Engine::open(path, wanted), engine);
   });
 }
 
 tenon_status *tenon_engine_open_memory(const void *data, size_t bytes,
                                        const tenon_engine_options *options, tenon_engine **engine) {
-  return guarded([&] {
+  return guarded([&]() -> Status {
     if (!data || !engine) {
       return badArgument("the memory or the place for the engine is null");
     }
+    TENON_ASSIGN(tenon::runtime::EngineOptions wanted, toOptions(options));
     Bytes image(static_cast<const std::byte *>(data), bytes);
-    return finishOpen(Engine::fromMemory(image, toOptions(options)), engine);
+    return finishOpen(Engine::fromMemory(image, wanted), engine);
   });
 }
 
@@ -247,13 +227,12 @@ tenon_status *tenon_session_create(const tenon_engine *engine, const tenon_sessi
     if (!engine || !session) {
       return badArgument("the engine or the place for the session is null");
     }
+    tenon_session_options given = {};
+    TENON_TRY(readStruct(options, given));
     tenon::runtime::SessionOptions wanted;
-    if (options) {
-      wanted.threads = options->threads;
-      wanted.memoryLimit = options->memory_limit ? options->memory_limit : wanted.memoryLimit;
-      wanted.measureSeconds =
-          options->measure_calls != 0 ? std::numeric_limits<double>::infinity() : 0;
-    }
+    wanted.threads = given.threads;
+    wanted.memoryLimit = given.memory_limit ? given.memory_limit : wanted.memoryLimit;
+    wanted.measureSeconds = given.measure_calls != 0 ? std::numeric_limits<double>::infinity() : 0;
     std::unique_ptr<tenon_session> out = std::make_unique<tenon_session>();
     TENON_ASSIGN(out->session, Session::create(engine->engine, wanted));
     // Room for the bindings of every run, which then allocates nothing.
@@ -329,6 +308,8 @@ tenon_status *tenon_session_run_tensors(tenon_session *session, const tenon_tens
     if (!session || (!inputs && input_count != 0) || (!outputs && output_count != 0)) {
       return badArgument("the session, the inputs or the outputs are null");
     }
+    tenon_run_options given = {};
+    TENON_TRY(readStruct(options, given));
     const Engine &engine = session->session->engine();
     TENON_TRY(tenon::capi::bindInputs(engine, {inputs, input_count}, session->inputs));
     session->dims.clear();
@@ -339,31 +320,32 @@ tenon_status *tenon_session_run_tensors(tenon_session *session, const tenon_tens
     TENON_TRY(
         tenon::capi::bindOutputs(*session->session, {outputs, output_count}, session->outputs));
     tenon::runtime::RunOptions runOptions;
-    runOptions.stream = options ? options->stream : nullptr;
+    runOptions.stream = given.stream;
     return session->session->run(session->inputs, session->outputs, runOptions);
   });
 }
 
 tenon_status *tenon_session_memory(const tenon_session *session, tenon_memory_use *use) {
-  return guarded([&] {
+  return guarded([&]() -> Status {
     if (!session || !use) {
       return badArgument("the session or the place for the numbers is null");
     }
     tenon::runtime::MemoryUse held = session->session->memoryUse();
-    *use = {held.arenaBytes,     held.stateBytes, held.scratchBytes, held.weightBytes,
-            held.workspaceBytes, held.portBytes,  held.stagingBytes};
-    return Status::ok();
+    return fillStruct({0, held.arenaBytes, held.stateBytes, held.scratchBytes, held.weightBytes,
+                       held.workspaceBytes, held.portBytes, held.stagingBytes},
+                      use);
   });
 }
 
 tenon_status *tenon_session_facts(const tenon_session *session, tenon_run_facts *facts) {
-  return guarded([&] {
+  return guarded([&]() -> Status {
     if (!session || !facts) {
       return badArgument("the session or the place for the facts is null");
     }
     tenon::runtime::RunFacts known = session->session->facts();
-    *facts = {known.kernels, known.calls, known.moves, known.usedGraph ? 1 : 0, known.gpuSeconds};
-    return Status::ok();
+    return fillStruct(
+        {0, known.kernels, known.calls, known.moves, known.usedGraph ? 1 : 0, known.gpuSeconds},
+        facts);
   });
 }
 

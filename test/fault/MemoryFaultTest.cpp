@@ -45,6 +45,7 @@ Outcome openAndRun(const char *path, uint32_t threads) {
   tenon_engine *engine = nullptr;
   tenon_session *session = nullptr;
   tenon_session_options options = {};
+  options.struct_size = sizeof(options);
   options.threads = threads;
   tenon_status *status = tenon_engine_open(path, nullptr, &engine);
   if (!status) {

@@ -100,6 +100,7 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
   request.progress = [&](std::string_view phase, double fraction) {
     terminal.progress(phase, fraction);
   };
+  request.cancel = terminal.cancelFlag();
   TENON_ASSIGN(pipeline::CompileSummary result, compileModel(request));
   if (result.engine.empty() && request.stopAfter.empty()) {
     terminal.note("the region compiles");

@@ -235,6 +235,7 @@ pipeline::CompileOptions compileOptionsOf(const CompileRequest &request) {
   options.reproducer = request.reproducer;
   options.threads = request.threads;
   options.notice = request.notice;
+  options.cancel = request.cancel;
   if (request.progress) {
     options.progress = [&](Phase phase, double fraction) {
       request.progress(nameOfPhase(phase), overallFraction(phase, fraction));
@@ -308,6 +309,8 @@ Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArg
 } // namespace
 
 void containCrashes() { pipeline::containCrashes(); }
+ContainedCrashes::ContainedCrashes() { pipeline::beginContaining(); }
+ContainedCrashes::~ContainedCrashes() { pipeline::endContaining(); }
 
 Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes) {
   Result<ModelFacts> facts = Status::error(ErrorId::InternalError, "no facts");

@@ -11,6 +11,7 @@
 #include "tools/tenon/ShapeText.h"
 #include "tools/tenon/Tensor.h"
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -47,10 +48,19 @@ struct CompileRequest {
   /// Told the phase and how much of the whole compilation is done.
   std::function<void(std::string_view phase, double fraction)> progress;
   std::function<void(std::string_view text)> notice;
+  const std::atomic<bool> *cancel = nullptr; ///< as pipeline::CompileOptions::cancel
 };
 
 /// For the whole process: what would end it inside of the compiler becomes a Status.
 void containCrashes();
+/// The same while an object of this kind lives.
+class ContainedCrashes {
+public:
+  ContainedCrashes();
+  ~ContainedCrashes();
+  ContainedCrashes(const ContainedCrashes &) = delete;
+  ContainedCrashes &operator=(const ContainedCrashes &) = delete;
+};
 
 /// The values that --stop-after takes, in order.
 std::vector<std::string> phaseNames();

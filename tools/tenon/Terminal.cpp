@@ -57,6 +57,10 @@ void prepareStreams() {
 }
 
 void Terminal::writeResult(std::string_view text) {
+  if (listener) {
+    listener->results += text;
+    return;
+  }
   errno = 0;
   write(stdout, text);
   if (std::ferror(stdout) && stdoutError == 0) {
@@ -114,6 +118,9 @@ void Terminal::printError(const Status &status) {
 }
 
 void Terminal::progress(std::string_view what, double fraction) {
+  if (listener && listener->progress && listener->progress(what, fraction)) {
+    listener->cancelled = true;
+  }
   if (style == ProgressStyle::None) {
     return;
   }

@@ -7,7 +7,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -17,10 +19,21 @@ using Json = nlohmann::ordered_json;
 
 enum class ProgressStyle { None, Line, JsonLines };
 
+/// A caller in the same process, which takes the place of the streams.
+struct Listener {
+  std::string results;
+  /// Told as Terminal::progress is; true ends what is being done. May be null.
+  std::function<bool(std::string_view what, double fraction)> progress;
+  std::atomic<bool> cancelled = false;
+};
+
 class Terminal {
 public:
   Terminal(bool json, bool quiet, ProgressStyle progress)
       : wantsJson(json), isQuiet(quiet), style(progress) {}
+  /// Results go to the listener; notes and errors do not.
+  Terminal(bool json, Listener &heard)
+      : wantsJson(json), isQuiet(true), style(ProgressStyle::None), listener(&heard) {}
   ~Terminal() { clearProgress(); }
 
   bool json() const { return wantsJson; }
@@ -48,6 +61,8 @@ public:
   /// `fraction` of `what` is done (0 to 1).
   void progress(std::string_view what, double fraction);
   void clearProgress();
+  /// Set when what is being done has to end; null where nobody can ask for that.
+  const std::atomic<bool> *cancelFlag() const { return listener ? &listener->cancelled : nullptr; }
 
 private:
   void writeResult(std::string_view text);
@@ -55,6 +70,7 @@ private:
   bool wantsJson;
   bool isQuiet;
   ProgressStyle style;
+  Listener *listener = nullptr;
   Code verdictCode = Code::Ok;
   bool lineShown = false;
   int stdoutError = 0; ///< the first errno

@@ -105,7 +105,7 @@ TEST(PublicApi, DescribesPorts) {
   EXPECT_EQ(8, inputs[0].min_dims[1]);
   EXPECT_EQ(8, inputs[0].max_dims[1]);
   EXPECT_STREQ("y", engine.outputs()[0].name);
-  tenon_port_info info;
+  tenon_port_info info = detail::sized<tenon_port_info>();
   tenon_status *status = tenon_engine_input(engine.get(), 1, &info);
   EXPECT_STREQ("TN0105", tenon_status_id(status));
   tenon_status_destroy(status);
@@ -124,7 +124,9 @@ TEST(PublicApi, GivesRecords) {
 
 TEST(PublicApi, RunsAndKeepsOutputs) {
   Engine engine(writeDynamic());
-  Session session(engine, {.threads = 2, .memory_limit = 0, .measure_calls = 0});
+  tenon_session_options twoThreads = detail::sized<tenon_session_options>();
+  twoThreads.threads = 2;
+  Session session(engine, twoThreads);
   EXPECT_THROW(session.outputDims(0), Error) << "nothing is prepared";
   std::vector<float> data(16 * 8, 1.0f);
   session.prepare({{nullptr, {16, 8}}});
@@ -142,7 +144,9 @@ tenon_tensor hostTensor(std::vector<float> &data, std::vector<int64_t> &dims) {
 TEST(PublicApi, TakesDlpackTensors) {
   Engine engine(writeDynamic());
   EXPECT_EQ(-1, engine.gpu());
-  Session session(engine, {.threads = 1, .memory_limit = 0, .measure_calls = 0});
+  tenon_session_options oneThread = detail::sized<tenon_session_options>();
+  oneThread.threads = 1;
+  Session session(engine, oneThread);
   std::vector<float> data(4 + 16 * 8, 1.0f);
   std::vector<float> result(16 * 3);
   std::vector<int64_t> inputDims = {16, 8};
@@ -204,10 +208,61 @@ TEST(PublicApi, ReportsErrors) {
   EXPECT_EQ(TENON_OK, tenon_status_code(nullptr));
   tenon_status_destroy(nullptr);
   tenon_session *many = nullptr;
-  tenon_session_options tooMany = {1000000, 0, 0};
+  tenon_session_options tooMany = detail::sized<tenon_session_options>();
+  tooMany.threads = 1000000;
   tenon_status *refused = tenon_session_create(engine.get(), &tooMany, &many);
   EXPECT_STREQ("TN0105", tenon_status_id(refused));
   tenon_status_destroy(refused);
+}
+
+bool isRefused(tenon_status *status) {
+  bool isRight = std::string_view("TN0105") == tenon_status_id(status);
+  tenon_status_destroy(status);
+  return isRight;
+}
+
+/// Options as a caller of a later release has them: one member more.
+struct LaterOptions {
+  tenon_session_options known;
+  uint64_t added;
+};
+
+TEST(PublicApi, TakesStructsOfOtherReleases) {
+  Engine engine(writeDynamic());
+  tenon_session *session = nullptr;
+  LaterOptions later = {};
+  later.known.struct_size = sizeof(later);
+  EXPECT_EQ(nullptr, tenon_session_create(engine.get(), &later.known, &session));
+  tenon_session_destroy(session);
+  later.added = 1;
+  tenon_status *refused = tenon_session_create(engine.get(), &later.known, &session);
+  EXPECT_STREQ("TN0105", tenon_status_id(refused));
+  EXPECT_STRNE("", tenon_status_hint(refused));
+  tenon_status_destroy(refused);
+  later.known.struct_size = offsetof(tenon_session_options, threads);
+  later.known.threads = 1000000; // beyond the size, and so not read
+  EXPECT_EQ(nullptr, tenon_session_create(engine.get(), &later.known, &session));
+  tenon_session_destroy(session);
+}
+
+TEST(PublicApi, FillsNoMoreThanTheCallersStruct) {
+  Engine engine(writeDynamic());
+  tenon_port_info info = {};
+  info.struct_size = offsetof(tenon_port_info, rank);
+  info.rank = 77;
+  EXPECT_EQ(nullptr, tenon_engine_input(engine.get(), 0, &info));
+  EXPECT_STREQ("x", info.name);
+  EXPECT_EQ(77u, info.rank);
+  EXPECT_EQ(offsetof(tenon_port_info, rank), info.struct_size);
+}
+
+TEST(PublicApi, RefusesStructsWithoutSize) {
+  Engine engine(writeDynamic());
+  tenon_port_info info = {};
+  EXPECT_TRUE(isRefused(tenon_engine_input(engine.get(), 0, &info)));
+  tenon_session_options options = {};
+  tenon_session *session = nullptr;
+  EXPECT_TRUE(isRefused(tenon_session_create(engine.get(), &options, &session)));
 }
 
 /// A function of the header called with nulls in each place where it takes a handle or gives a
@@ -217,15 +272,10 @@ struct NullRow {
   bool (*isAnswered)(tenon_engine *, tenon_session *);
 };
 
-bool isRefused(tenon_status *status) {
-  bool isRight = std::string_view("TN0105") == tenon_status_id(status);
-  tenon_status_destroy(status);
-  return isRight;
-}
-
 const NullRow kNullRows[] = {
     {"tenon_status_code", [](auto, auto) { return tenon_status_code(nullptr) == TENON_OK; }},
     {"tenon_status_id", [](auto, auto) { return !*tenon_status_id(nullptr); }},
+    {"tenon_status_hint", [](auto, auto) { return !*tenon_status_hint(nullptr); }},
     {"tenon_status_text",
      [](auto, auto) { return std::string_view("ok") == tenon_status_text(nullptr); }},
     {"tenon_status_destroy", [](auto, auto) { return tenon_status_destroy(nullptr), true; }},
@@ -250,14 +300,14 @@ const NullRow kNullRows[] = {
      [](auto, auto) { return tenon_engine_output_count(nullptr) == 0; }},
     {"tenon_engine_input",
      [](tenon_engine *engine, auto) {
-       tenon_port_info info;
+       tenon_port_info info = detail::sized<tenon_port_info>();
        return isRefused(tenon_engine_input(nullptr, 0, &info)) &&
               isRefused(tenon_engine_input(engine, 0, nullptr)) &&
               isRefused(tenon_engine_input(engine, SIZE_MAX, &info));
      }},
     {"tenon_engine_output",
      [](tenon_engine *engine, auto) {
-       tenon_port_info info;
+       tenon_port_info info = detail::sized<tenon_port_info>();
        return isRefused(tenon_engine_output(nullptr, 0, &info)) &&
               isRefused(tenon_engine_output(engine, 0, nullptr)) &&
               isRefused(tenon_engine_output(engine, SIZE_MAX, &info));
@@ -312,13 +362,13 @@ const NullRow kNullRows[] = {
      }},
     {"tenon_session_memory",
      [](auto, tenon_session *session) {
-       tenon_memory_use use;
+       tenon_memory_use use = detail::sized<tenon_memory_use>();
        return isRefused(tenon_session_memory(nullptr, &use)) &&
               isRefused(tenon_session_memory(session, nullptr));
      }},
     {"tenon_session_facts",
      [](auto, tenon_session *session) {
-       tenon_run_facts facts;
+       tenon_run_facts facts = detail::sized<tenon_run_facts>();
        return isRefused(tenon_session_facts(nullptr, &facts)) &&
               isRefused(tenon_session_facts(session, nullptr));
      }},

@@ -1,0 +1,133 @@
+"""Builds the Python package: a PEP 517 backend for `pip install .`, and a program for a build that is there.
+
+    python bindings/python/build_wheel.py BUILD OUTPUT      packs the wheel from a finished CMake build
+
+One wheel serves every Python from 3.10 on, since the package is Python over ctypes. Relies on the CMake targets
+tenon_runtime, tenon_compiler and tenon_launcher; the platform tag states the oldest glibc that they run on, and the test
+python_wheel compares it with their symbols.
+"""
+
+import base64
+import hashlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "bindings/python/tenon"
+PLATFORM = "manylinux_2_36_x86_64"
+TARGETS = ["tenon_runtime", "tenon_compiler", "tenon_launcher"]
+# The place in the package of what CMake builds.
+BINARIES = {
+    "tenon/lib/libtenon_runtime.so": "lib/libtenon_runtime.so",
+    "tenon/lib/libtenon_compiler.so": "lib/libtenon_compiler.so",
+    "tenon/bin/tenon": "launcher/tenon",
+}
+HEADERS = {f"tenon/include/tenon/{name}": ROOT / "include/tenon" / name for name in ("tenon.h", "tenon.hpp", "compiler.h")}
+ENTRY_POINTS = """\
+[console_scripts]
+tenon = tenon.__main__:main
+
+[torch_dynamo_backends]
+tenon = tenon.torch:backend
+"""
+
+
+def version():
+    return re.search(r"project\(Tenon VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+
+
+def metadata():
+    return f"""\
+Metadata-Version: 2.1
+Name: tenon
+Version: {version()}
+Summary: Compiles trained models to engines, runs and explains them
+Requires-Python: >=3.10
+Requires-Dist: numpy
+Provides-Extra: torch
+Requires-Dist: torch; extra == "torch"
+Description-Content-Type: text/markdown
+
+{(ROOT / "README.md").read_text()}"""
+
+
+def run(*command):
+    subprocess.run([str(part) for part in command], cwd=ROOT, check=True)
+
+
+def build(folder):
+    """Configures and builds what the wheel holds, unless it is there and up to date."""
+    if not (folder / "build.ninja").exists():
+        run("cmake", "--preset", "release", "-B", folder)
+    run("cmake", "--build", folder, "--target", *TARGETS)
+
+
+def stripped(path):
+    """The bytes of a binary without symbols for debuggers."""
+    with tempfile.NamedTemporaryFile() as file:
+        run("strip", "--strip-unneeded", "-o", file.name, path)
+        return pathlib.Path(file.name).read_bytes()
+
+
+class Wheel:
+    def __init__(self, path):
+        self.archive = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
+        self.record = []
+
+    def add(self, name, data, executable=False):
+        data = data.encode() if isinstance(data, str) else data
+        entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # the same bytes for the same build
+        entry.external_attr = (0o100755 if executable else 0o100644) << 16
+        self.archive.writestr(entry, data, zipfile.ZIP_DEFLATED, 6)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        self.record.append(f"{name},sha256={digest},{len(data)}")
+
+    def close(self, record_name):
+        self.archive.writestr(record_name, "\n".join([*self.record, f"{record_name},,", ""]))
+        self.archive.close()
+
+
+def pack(build_folder, output):
+    """Writes the wheel into the folder `output`; gives its name."""
+    name = f"tenon-{version()}-py3-none-{PLATFORM}.whl"
+    os.makedirs(output, exist_ok=True)
+    temporary = pathlib.Path(output) / (name + ".part")
+    wheel = Wheel(temporary)
+    for path in sorted([*PACKAGE.rglob("*.py"), PACKAGE / "py.typed"]):
+        wheel.add(str(path.relative_to(PACKAGE.parent)), path.read_bytes())
+    for place, path in HEADERS.items():
+        wheel.add(place, path.read_bytes())
+    for place, path in BINARIES.items():
+        wheel.add(place, stripped(pathlib.Path(build_folder) / path), executable=True)
+    info = f"tenon-{version()}.dist-info"
+    wheel.add(f"{info}/METADATA", metadata())
+    wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: tenon\nRoot-Is-Purelib: false\nTag: py3-none-{PLATFORM}\n")
+    wheel.add(f"{info}/entry_points.txt", ENTRY_POINTS)
+    wheel.close(f"{info}/RECORD")
+    os.replace(temporary, pathlib.Path(output) / name)
+    return name
+
+
+# PEP 517.
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    """`pip install . --config-settings build=FOLDER` takes another build than build/dev or build/release."""
+    ready = [ROOT / "build/dev", ROOT / "build/release"]
+    chosen = (config_settings or {}).get("build") or next((f for f in ready if (f / "build.ninja").exists()), ready[1])
+    folder = ROOT / chosen
+    build(folder)
+    return pack(folder, wheel_directory)
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    raise NotImplementedError("Tenon is built from a clone: pip install . or pip wheel .")
+
+
+if __name__ == "__main__":
+    print(pack(sys.argv[1], sys.argv[2]))

@@ -1,0 +1,44 @@
+"""Tenon: compiles trained models to engines, runs and explains them.
+
+    import tenon
+
+    engine = tenon.compile("model.onnx")        # or model.pt2, or a torch.nn.Module with example inputs
+    y = engine(x)                               # numpy arrays or torch tensors, without copies
+    engine.explain("fusion")
+
+With PyTorch, `torch.compile(model, backend="tenon")` needs no import of this package.
+"""
+
+from ._engine import Engine, Port, Session, load
+from ._errors import (
+    BadInputError, CancelledError, CheckFailedError, DeviceError, Error, ExhaustedError, InternalError, UnsupportedError,
+    UsageError,
+)  # fmt: skip
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BadInputError", "CancelledError", "CheckFailedError", "DeviceError", "Engine", "Error", "ExhaustedError",
+    "InternalError", "Port", "Session", "UnsupportedError", "UsageError", "check", "compile", "doctor", "inspect", "load",
+    "report",
+]  # fmt: skip
+
+
+def __getattr__(name):
+    """Names that need more than running does are imported when they are first used."""
+    if name in ("compile", "check", "inspect", "doctor"):
+        from . import _compile
+
+        value = getattr(_compile, name)
+    elif name in ("report", "reset"):
+        from . import torch as backend
+
+        value = getattr(backend, name)
+    else:
+        raise AttributeError(f"module 'tenon' has no attribute '{name}'")
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

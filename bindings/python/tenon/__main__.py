@@ -1,0 +1,13 @@
+"""The command line: the program of the package in place of this process."""
+
+import os
+import sys
+
+
+def main() -> None:
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "tenon")
+    os.execv(program, ["tenon", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""The C interface by ctypes: structs, prototypes, and the two libraries.
+
+The runtime is loaded by the import of the package, the compiler by the first call that needs it. Handles, pointers and
+statuses are plain integers here (c_void_p), which makes calls cheap; only this module knows prototypes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+
+LIBRARIES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")
+
+Progress = ctypes.CFUNCTYPE(c_int32, c_void_p, c_char_p, c_double)
+
+
+class Sized(ctypes.Structure):
+    """A struct whose first member is its size, which is set here."""
+
+    def __init__(self, **members):
+        super().__init__(struct_size=ctypes.sizeof(self), **members)
+
+
+class EngineOptions(Sized):
+    _fields_ = [("struct_size", c_size_t), ("variant", c_char_p), ("verify_weights", c_int32), ("gpu", c_int32)]
+
+
+class PortInfo(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t), ("name", c_char_p), ("dtype", c_int32), ("rank", c_size_t),
+        ("min_dims", POINTER(c_int64)), ("max_dims", POINTER(c_int64)),
+    ]  # fmt: skip
+
+
+class SessionOptions(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t), ("threads", c_uint32), ("memory_limit", c_uint64), ("measure_calls", c_int32),
+    ]  # fmt: skip
+
+
+class RunOptions(Sized):
+    _fields_ = [("struct_size", c_size_t), ("stream", c_void_p)]
+
+
+class MemoryUse(Sized):
+    _fields_ = [("struct_size", c_size_t)] + [
+        (name, c_uint64) for name in ("arena", "state", "scratch", "weights", "workspace", "ports", "staging")
+    ]
+
+
+class RunFacts(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t), ("kernels", c_uint32), ("calls", c_uint32), ("moves", c_uint32),
+        ("used_graph", c_int32), ("gpu_seconds", c_double),
+    ]  # fmt: skip
+
+
+class Input(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("dims", c_void_p), ("rank", c_size_t)]
+
+
+class Output(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("bytes", c_size_t)]
+
+
+class Tensor(ctypes.Structure):
+    """DLPack's DLTensor."""
+
+    _fields_ = [
+        ("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32), ("rank", c_int32), ("type_code", c_uint8),
+        ("type_bits", c_uint8), ("type_lanes", c_uint16), ("dims", c_void_p), ("strides", c_void_p),
+        ("byte_offset", c_uint64),
+    ]  # fmt: skip
+
+
+Texts = POINTER(c_char_p)
+
+
+class Blob(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("bytes", c_size_t)]
+
+
+class CompileOptions(Sized):
+    _fields_ = [
+        ("struct_size", c_size_t), ("targets", Texts), ("precision", c_char_p), ("allow", Texts), ("shapes", Texts),
+        ("states", Texts), ("taps", Texts), ("threads", c_uint32), ("no_cache", c_int32), ("verify", c_int32),
+        ("cubin", c_int32), ("ptxas", c_char_p), ("progress", Progress), ("user", c_void_p),
+    ]  # fmt: skip
+
+
+class CheckOptions(Sized):
+    _fields_ = [("struct_size", c_size_t), ("targets", Texts), ("shapes", Texts)]
+
+
+class InspectOptions(Sized):
+    _fields_ = [("struct_size", c_size_t), ("format", c_char_p), ("shapes", Texts)]
+
+
+# What a function gives and takes; a status is a pointer.
+STATUS = c_void_p
+RUNTIME = {
+    "tenon_status_code": (c_int32, [c_void_p]),
+    "tenon_status_id": (c_char_p, [c_void_p]),
+    "tenon_status_hint": (c_char_p, [c_void_p]),
+    "tenon_status_text": (c_char_p, [c_void_p]),
+    "tenon_status_destroy": (None, [c_void_p]),
+    "tenon_engine_open": (STATUS, [c_char_p, c_void_p, c_void_p]),
+    "tenon_engine_open_memory": (STATUS, [c_void_p, c_size_t, c_void_p, c_void_p]),
+    "tenon_engine_destroy": (None, [c_void_p]),
+    "tenon_engine_variant": (c_char_p, [c_void_p]),
+    "tenon_engine_gpu": (c_int32, [c_void_p]),
+    "tenon_engine_input_count": (c_size_t, [c_void_p]),
+    "tenon_engine_output_count": (c_size_t, [c_void_p]),
+    "tenon_engine_input": (STATUS, [c_void_p, c_size_t, c_void_p]),
+    "tenon_engine_output": (STATUS, [c_void_p, c_size_t, c_void_p]),
+    "tenon_engine_record": (STATUS, [c_void_p, c_char_p, c_void_p, c_void_p]),
+    "tenon_session_create": (STATUS, [c_void_p, c_void_p, c_void_p]),
+    "tenon_session_destroy": (None, [c_void_p]),
+    "tenon_session_prepare": (STATUS, [c_void_p, c_void_p, c_size_t]),
+    "tenon_session_output_shape": (STATUS, [c_void_p, c_size_t, c_void_p, c_void_p, c_void_p]),
+    "tenon_session_run": (STATUS, [c_void_p, c_void_p, c_size_t, c_void_p, c_size_t]),
+    "tenon_session_run_tensors": (STATUS, [c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p]),
+    "tenon_session_memory": (STATUS, [c_void_p, c_void_p]),
+    "tenon_session_facts": (STATUS, [c_void_p, c_void_p]),
+    "tenon_session_reset_state": (STATUS, [c_void_p]),
+}  # fmt: skip
+COMPILER = {
+    "tenon_blob_destroy": (None, [c_void_p]),
+    "tenon_compiler_version": (c_char_p, []),
+    "tenon_compile": (STATUS, [c_char_p, c_char_p, c_void_p, c_void_p]),
+    "tenon_check": (STATUS, [c_char_p, c_void_p, c_void_p]),
+    "tenon_inspect": (STATUS, [c_char_p, c_void_p, c_void_p]),
+    "tenon_explain": (STATUS, [c_char_p, c_char_p, c_char_p, c_int32, c_void_p]),
+    "tenon_verb": (STATUS, [Texts, Progress, c_void_p, c_void_p]),
+}
+
+
+def load(name: str, prototypes: dict) -> ctypes.CDLL:
+    path = os.path.join(LIBRARIES, name)
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(f"{error}; install the package with pip, which builds and adds its libraries") from None
+    for function, (result, arguments) in prototypes.items():
+        entry = getattr(library, function)
+        entry.restype, entry.argtypes = result, arguments
+    return library
+
+
+runtime = load("libtenon_runtime.so", RUNTIME)
+
+
+@functools.cache
+def compiler() -> ctypes.CDLL:
+    return load("libtenon_compiler.so", COMPILER)
+
+
+def texts(values) -> ctypes.Array:
+    """A list of strings that ends with NULL."""
+    encoded = [value.encode() for value in values]
+    return (c_char_p * (len(encoded) + 1))(*encoded, None)

@@ -1,0 +1,269 @@
+"""What needs the compiler: compile, check, inspect, explain, doctor, and any verb of the command line."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from typing import Any, Callable, Dict, Iterable, Optional, Sequence, Union
+
+from . import _abi, _errors
+from ._engine import Engine
+from ._errors import check as check_status
+
+Progress = Callable[[str, float], Any]
+Names = Union[str, Iterable[str]]
+
+
+def compile(
+    model: Any,
+    example_inputs: Optional[Sequence[Any]] = None,
+    *,
+    output: Union[str, os.PathLike, None] = None,
+    target: Optional[Names] = None,
+    precision: str = "keep",
+    allow: Names = (),
+    dynamic_shapes: Any = None,
+    states: Optional[Dict[str, str]] = None,
+    taps: Names = (),
+    threads: int = 0,
+    cache: bool = True,
+    verify: bool = False,
+    cubin: bool = False,
+    progress: Optional[Progress] = None,
+) -> Engine:
+    """Compiles a model and opens the engine.
+
+    model: path of an ONNX file or of an archive of torch.export (.pt2), a torch.nn.Module with `example_inputs` (a tuple
+        of positional ones or a dict of keyword ones), or a torch.export.ExportedProgram.
+    output: where the engine is written; without it the engine lives as long as the object.
+    target: "cpu" (any CPU with AVX2), levels "cpu:avx2,avx512", GPUs "cuda:sm_90"; several as a list. By default what
+        this machine has: its CPU, or the GPU that the model's parameters are on.
+    precision: "keep", "fp16" or "bf16". allow: "tf32", "tanh-gelu".
+    dynamic_shapes: for torch as torch.export takes them; for files {"input": "[1..8]x128"} or {"input": {0: (1, 8)}}.
+    states: {"input": "output"}: both are one buffer of the session, zero at first.
+    taps: inner values that become outputs too, or "all".
+    threads: CPU threads that compile, and those that work on a run; 0 means all that are usable.
+    progress: told (phase, fraction); a true result ends the compilation with CancelledError.
+    Ctrl-C ends it too. Raises tenon.Error; an UnsupportedError lists in `gaps` what the model needs and Tenon lacks.
+    """
+    with tempfile.TemporaryDirectory(prefix="tenon-export-") as scratch:
+        path, shapes = _model_file(model, example_inputs, dynamic_shapes, scratch)
+        # In a folder that goes with the engine, or with the failure.
+        folder = None if output is not None else tempfile.mkdtemp(prefix="tenon-")
+        engine_path = os.fspath(output) if folder is None else os.path.join(folder, "model.tenon")
+        options = dict(
+            targets=_names(target) or [_own_target(model)], precision=precision, allow=_names(allow), shapes=shapes,
+            states=[f"{source}={result}" for source, result in (states or {}).items()], taps=_names(taps),
+            threads=threads, no_cache=not cache, verify=verify, cubin=cubin,
+        )  # fmt: skip
+        try:
+            report = compile_file(path, engine_path, options, progress)
+            engine = Engine(engine_path, threads=threads)
+        except BaseException as error:
+            if folder:
+                shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, _errors.Error) and error.id == "TN0301":
+                _add_gaps(error, path, shapes)
+            raise
+    if folder:
+        engine._goes_with_me(folder)
+    engine.report = report
+    return engine
+
+
+def compile_file(path: str, output: str, options: Dict[str, Any], progress: Optional[Progress] = None) -> Dict[str, Any]:
+    """A model file to an engine file; gives the compiler's report. KeyboardInterrupt ends it and leaves nothing."""
+    library = _abi.compiler()
+    cancelled = threading.Event()
+    failure = []
+
+    def told(user, phase, fraction) -> int:
+        try:
+            stop = progress is not None and progress(phase.decode(), fraction)
+        except BaseException as error:  # it cannot pass through C
+            failure.append(error)
+            stop = True
+        return 1 if stop or cancelled.is_set() else 0
+
+    lists = {name: _abi.texts(options[name]) for name in ("targets", "allow", "shapes", "states", "taps") if options.get(name)}
+    given = _abi.CompileOptions(
+        precision=options.get("precision", "keep").encode(), threads=options.get("threads", 0),
+        no_cache=bool(options.get("no_cache")), verify=bool(options.get("verify")), cubin=bool(options.get("cubin")),
+        progress=_abi.Progress(told), **{name: ctypes.cast(value, _abi.Texts) for name, value in lists.items()},
+    )  # fmt: skip
+    blob = _abi.Blob()
+
+    def work() -> Optional[int]:
+        return library.tenon_compile(
+            os.fsencode(path), os.fsencode(output), ctypes.addressof(given), ctypes.addressof(blob)
+        )
+
+    status = _interruptible(work, cancelled)
+    if failure:
+        if status:
+            _errors.take(status)
+        raise failure[0]
+    check_status(status)
+    return _json_of(library, blob)
+
+
+def _interruptible(work: Callable[[], Optional[int]], cancelled: threading.Event) -> Optional[int]:
+    """Does C work in another thread, because signals reach Python only between two of its own instructions."""
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    result = []
+    thread = threading.Thread(target=lambda: result.append(work()), name="tenon-compile")
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:
+        cancelled.set()
+        thread.join()
+        if result and result[0]:
+            _errors.take(result[0])
+        raise
+    return result[0]
+
+
+def _model_file(model: Any, example_inputs, dynamic_shapes, scratch: str):
+    """A file for the compiler, and the shapes in the words of the command line."""
+    if isinstance(model, (str, os.PathLike)):
+        return os.fspath(model), _shape_arguments(os.fspath(model), dynamic_shapes)
+    if "torch" not in sys.modules:  # what is not torch's
+        raise _errors.usage(
+            "TN0105", f"a model cannot be a {type(model).__name__}", "give a path, a torch.nn.Module or an ExportedProgram"
+        )
+    from . import _export
+
+    path = os.path.join(scratch, "model.pt2")
+    _export.save(model, example_inputs, dynamic_shapes, path)
+    return path, []
+
+
+def _shape_arguments(path: str, dynamic_shapes: Any) -> list:
+    arguments = []
+    for name, dims in (dynamic_shapes or {}).items():
+        if isinstance(dims, dict):
+            types = {entry["name"]: entry["type"] for entry in inspect(path)["inputs"]}
+            rank = types[name].count(",") + 1 if name in types else max(dims) + 1
+            dims = [dims.get(axis, "?") for axis in range(rank)]
+        text = dims if isinstance(dims, str) else "x".join(
+            f"[{dim[0]}..{dim[1]}]" if isinstance(dim, (tuple, list)) else str(dim) for dim in dims
+        )  # fmt: skip
+        arguments.append(f"{name}:{text}")
+    return arguments
+
+
+def _names(names: Optional[Names]) -> list:
+    return [names] if isinstance(names, str) else list(names or ())
+
+
+def _own_target(model: Any) -> str:
+    """The target of this machine that a model is for."""
+    device = next((p.device for p in model.parameters()), None) if hasattr(model, "parameters") and callable(
+        model.parameters
+    ) else None  # fmt: skip
+    if device is not None and device.type == "cuda":
+        import torch
+
+        return cuda_target(torch.cuda.get_device_capability(device))
+    return "cpu:" + doctor_cpu_level()
+
+
+def cuda_target(capability) -> str:
+    """ "cuda:sm_90a" for (9, 0); the feature set of one architecture where Tenon has kernels for it."""
+    major, minor = capability
+    suffix = "a" if major in (9, 10) else ""
+    return f"cuda:sm_{major}{minor}{suffix}"
+
+
+def doctor_cpu_level() -> str:
+    return doctor()["will_use"] or "avx2"
+
+
+def _add_gaps(error: _errors.Error, path: str, shapes: Sequence[str]) -> None:
+    error.gaps = check(path, shapes=shapes)["gaps"]
+    if error.gaps:
+        error.node = error.node or error.gaps[0].get("node")
+        error.source = error.source or error.gaps[0].get("source")
+
+
+def check(
+    model: Any,
+    example_inputs: Optional[Sequence[Any]] = None,
+    *,
+    target: Names = "cpu",
+    dynamic_shapes: Any = None,
+    shapes: Sequence[str] = (),
+) -> Dict[str, Any]:
+    """Of a model every gap in one report: `["gaps"]` is empty when all is supported. Of an engine file which of its
+    variants this machine runs. The model is given as for `compile`."""
+    with tempfile.TemporaryDirectory(prefix="tenon-export-") as scratch:
+        path, more = _model_file(model, example_inputs, dynamic_shapes, scratch)
+        lists = [_abi.texts(_names(target)), _abi.texts([*shapes, *more])]
+        options = _abi.CheckOptions(targets=ctypes.cast(lists[0], _abi.Texts), shapes=ctypes.cast(lists[1], _abi.Texts))
+        blob = _abi.Blob()
+        library = _abi.compiler()
+        check_status(library.tenon_check(os.fsencode(path), ctypes.addressof(options), ctypes.addressof(blob)))
+        return _json_of(library, blob)
+
+
+def inspect(
+    model: Any,
+    example_inputs: Optional[Sequence[Any]] = None,
+    *,
+    format: str = "dict",
+    dynamic_shapes: Any = None,
+):
+    """What a model asks for or an engine holds: a dict, or text of the format "text", "json", "dot" and whatever
+    `tenon inspect --format` has besides. The model is given as for `compile`; an engine by its path or as an Engine."""
+    if isinstance(model, Engine):
+        model = model._file()
+    with tempfile.TemporaryDirectory(prefix="tenon-export-") as scratch:
+        path, shapes = _model_file(model, example_inputs, dynamic_shapes, scratch)
+        texts = _abi.texts(shapes)
+        wanted = "json" if format == "dict" else format
+        options = _abi.InspectOptions(format=wanted.encode(), shapes=ctypes.cast(texts, _abi.Texts))
+        blob = _abi.Blob()
+        library = _abi.compiler()
+        check_status(library.tenon_inspect(os.fsencode(path), ctypes.addressof(options), ctypes.addressof(blob)))
+        text = _take_text(library, blob)
+    return json.loads(text) if format == "dict" else text
+
+
+def explain(engine: str, topic: str, node: Optional[str], format: str):
+    library, blob = _abi.compiler(), _abi.Blob()
+    check_status(
+        library.tenon_explain(
+            os.fsencode(engine), topic.encode(), node.encode() if node else None, format == "json", ctypes.addressof(blob)
+        )
+    )
+    text = _take_text(library, blob)
+    return json.loads(text) if format == "json" else text
+
+
+def verb(*arguments: str) -> Dict[str, Any]:
+    """Performs a verb of the command line and gives what it prints with --json."""
+    library, blob = _abi.compiler(), _abi.Blob()
+    check_status(library.tenon_verb(_abi.texts(arguments), _abi.Progress(), None, ctypes.addressof(blob)))
+    return _json_of(library, blob)
+
+
+def doctor() -> Dict[str, Any]:
+    """What this machine has, and what will be used."""
+    return verb("doctor")
+
+
+def _take_text(library, blob: _abi.Blob) -> str:
+    text = ctypes.string_at(blob.data, blob.bytes).decode()
+    library.tenon_blob_destroy(ctypes.addressof(blob))
+    return text
+
+
+def _json_of(library, blob: _abi.Blob) -> Dict[str, Any]:
+    return json.loads(_take_text(library, blob))

@@ -1,0 +1,106 @@
+"""The exceptions: one class for each class of errors, which all carry what Tenon knows of the error."""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+from . import _abi
+
+
+class Error(RuntimeError):
+    """An error of Tenon. `str(error)` says what, where and what to do next.
+
+    id: the stable number, "TN0301"; `tenon help TN0301` explains it.
+    code: the class of the error, which is also the exit code of the command line.
+    hint: what to try next, or "".
+    node: the model's node that is meant, or None.
+    source: "file.py:12" where that node comes from, or None.
+    gaps: for TN0301, what the model needs and Tenon lacks; as `tenon.check` gives them.
+    """
+
+    code = 70
+
+    def __init__(self, text: str, id: str = "TN0902", hint: str = ""):
+        super().__init__(text)
+        self.id = id
+        self.hint = hint
+        self.gaps: list = []
+        node = re.search(r"node '([^']*)'", text)
+        self.node: Optional[str] = node[1] if node else None
+        source = re.search(r"(?:File \"([^\"]+)\", line |\bat ([^\s:]+\.py):)(\d+)", text)
+        self.source: Optional[str] = f"{source[1] or source[2]}:{source[3]}" if source else None
+
+
+class CheckFailedError(Error):
+    """The answer of a check is no."""
+
+    code = 1
+
+
+class CancelledError(CheckFailedError):
+    """A progress function ended the compilation."""
+
+
+class UsageError(Error, ValueError):
+    """A wrong argument or tensor; the call may be repeated with a right one."""
+
+    code = 2
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """The model needs something that Tenon lacks, or the engine another machine or release."""
+
+    code = 3
+
+
+class DeviceError(Error):
+    """A GPU, its driver or one of its libraries is missing or failed."""
+
+    code = 4
+
+
+class BadInputError(Error, ValueError):
+    """A damaged file, or data that the model cannot take."""
+
+    code = 5
+
+
+class ExhaustedError(Error, MemoryError):
+    """Memory, threads or disk ran out; it may succeed later."""
+
+    code = 6
+
+
+class InternalError(Error):
+    """A fault of Tenon; please report it."""
+
+
+_CLASSES = {
+    kind.code: kind
+    for kind in (CheckFailedError, UsageError, UnsupportedError, DeviceError, BadInputError, ExhaustedError, InternalError)
+}
+
+
+def take(status: int) -> Error:
+    """The exception for a status of the C interface, which is destroyed."""
+    runtime = _abi.runtime
+    id = runtime.tenon_status_id(status).decode()
+    kind = CancelledError if id == "TN0407" else _CLASSES.get(runtime.tenon_status_code(status), InternalError)
+    error = kind(
+        runtime.tenon_status_text(status).decode(errors="replace"),
+        id,
+        runtime.tenon_status_hint(status).decode(errors="replace"),
+    )
+    runtime.tenon_status_destroy(status)
+    return error
+
+
+def check(status: Optional[int]) -> None:
+    if status:
+        raise take(status)
+
+
+def usage(id: str, text: str, hint: str) -> UsageError:
+    """An error that is found before the C interface is called."""
+    return UsageError(f"{id}: {text} ({hint})", id, hint)

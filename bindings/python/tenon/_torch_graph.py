@@ -1,0 +1,240 @@
+"""Graphs of ATen operators, as AOTAutograd traces them, as programs in the form of torch.export.save.
+
+The graph's JSON is written by PyTorch's own serializer, so that its schema is PyTorch's; weights lie beside it in a
+file in memory, so nothing touches a disk. Relies on torch._export.serde.serialize, which is PyTorch's private module.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+import torch
+from torch._export.serde import serialize as serde
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.export import graph_signature as signature
+
+from ._errors import UnsupportedError
+
+_ALIGNMENT = 64
+_LOCAL_HEADER = 30
+_PADDING_ID = 0x4350
+
+# Operators that only training has; those of batch normalization do where they have running statistics.
+_RANDOM = {"native_dropout", "bernoulli", "bernoulli_", "_fused_dropout"}
+_BATCH_NORM = {"_native_batch_norm_legit", "_native_batch_norm_legit_functional", "native_batch_norm", "cudnn_batch_norm"}
+
+
+class Program(NamedTuple):
+    """A graph in PyTorch's schema, and how a call of the graph becomes a run of its engine.
+
+    model: the content of models/model.json, in which every argument of the graph is an input.
+    inputs: (name, position) of the graph's arguments that are tensors.
+    outputs: of each of the graph's outputs ("engine", number), ("size", number) for an integer that the engine gives,
+        ("argument", position), ("constant", value), or ("view", [number, views]) where several outputs look at one
+        tensor.
+    """
+
+    model: Dict[str, Any]
+    inputs: List[Tuple[str, int]]
+    outputs: List[Tuple[str, Any]]
+
+
+def program_of(graph: torch.fx.GraphModule) -> Program:
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    position = {node: index for index, node in enumerate(placeholders)}
+    inputs = [(node.name, index) for node, index in position.items() if isinstance(node.meta["val"], torch.Tensor)]
+    outputs, computed = [], {}  # nodes that the engine computes, with their numbers
+    results = _results(graph)
+    shared = _shared_bases(results, position)
+    for value in results:
+        base, views = _base_of(value)
+        if not isinstance(value, torch.fx.Node):
+            outputs.append(("constant", value))
+        elif value in position:
+            outputs.append(("argument", position[value]))
+        elif base in shared:
+            outputs.append(("view", [computed.setdefault(base, len(computed)), views]))
+        else:
+            kind = "engine" if isinstance(value.meta["val"], torch.Tensor) else "size"
+            outputs.append((kind, computed.setdefault(value, len(computed))))
+    return Program(_model(graph, placeholders, list(computed)), inputs, outputs)
+
+
+def _base_of(value: Any) -> Tuple[Any, list]:
+    """The tensor that a result looks at, and how: [[operator, further arguments, keyword arguments], ...]."""
+    views: list = []
+    while isinstance(value, torch.fx.Node) and isinstance(value.target, torch._ops.OpOverload):
+        returns = value.target._schema.returns
+        others = [*value.args[1:], *value.kwargs.values()]
+        if len(returns) != 1 or not returns[0].alias_info or str(returns[0].type) != "Tensor" or not _is_json(others):
+            break
+        views.insert(0, [str(value.target), list(value.args[1:]), dict(value.kwargs)])
+        value = value.args[0]
+    return value, views
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_json, value))
+    return isinstance(value, (int, float, bool, str, type(None)))
+
+
+def _shared_bases(results: Sequence[Any], position: Dict[torch.fx.Node, int]) -> set:
+    """What several results look at: there a write through one is seen by the others."""
+    lookers: Dict[Any, set] = {}
+    for value in results:
+        base, _ = _base_of(value)
+        if isinstance(base, torch.fx.Node) and base not in position and isinstance(base.meta["val"], torch.Tensor):
+            lookers.setdefault(base, set()).add(value)
+    return {base for base, values in lookers.items() if len(values) > 1}
+
+
+def view(tensor: torch.Tensor, views: list) -> torch.Tensor:
+    for name, args, kwargs in views:
+        target = torch.ops
+        for part in name.split("."):
+            target = getattr(target, part)
+        tensor = target(tensor, *args, **kwargs)
+    return tensor
+
+
+def _results(graph: torch.fx.GraphModule) -> Sequence[Any]:
+    output = next(node for node in reversed(graph.graph.nodes) if node.op == "output")
+    return output.args[0] if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
+
+
+def refuse_training(graph: torch.fx.GraphModule) -> None:
+    for node in graph.graph.nodes:
+        name = getattr(node.target, "_opname", "")
+        is_norm = name in _BATCH_NORM and len(node.args) > 3 and node.args[3] is not None and True in node.args[4:7]
+        if name in _RANDOM or is_norm:
+            raise training_error(f"the graph has {name}, which only training does", source_of(node))
+
+
+def training_error(what: str, source: str = "") -> UnsupportedError:
+    hint = "call model.eval() before it is compiled and run, under torch.no_grad() or torch.inference_mode()"
+    error = UnsupportedError(f"TN0303: {what}; Tenon compiles for inference ({hint})", "TN0303", hint)
+    error.source = source or error.source
+    return error
+
+
+def source_of(node: torch.fx.Node) -> str:
+    """ "file.py:12" of the innermost line of the user's code."""
+    import re
+
+    lines = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    return f"{lines[-1][0]}:{lines[-1][1]}" if lines else ""
+
+
+def write(program: Program, weights: Dict[int, torch.Tensor]) -> int:
+    """An archive with the program as a file in memory, whose descriptor the caller closes. `weights` are arguments, by
+    position, whose values become part of the program."""
+    descriptor = os.memfd_create("tenon-program")
+    try:
+        with os.fdopen(os.dup(descriptor), "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            _add(archive, "models/model.json", to_json(_with_weights(program, weights)))
+            _add(archive, "byteorder", b"little")
+            config = {}
+            for index, tensor in weights.items():
+                dense, data = contents(tensor)
+                path = f"weight_{index}"
+                _add(archive, f"data/weights/{path}", data)
+                meta = serde._dataclass_to_dict(serde.serialize_tensor_meta(dense))
+                config[f"w{index}"] = {"path_name": path, "is_param": True, "use_pickle": False, "tensor_meta": meta}
+            _add(archive, "data/weights/model_weights_config.json", to_json({"config": config}))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def to_json(value: Any) -> bytes:
+    return json.dumps(value, cls=serde.EnumEncoder, allow_nan=False).encode()
+
+
+def _with_weights(program: Program, weights: Dict[int, torch.Tensor]) -> Dict[str, Any]:
+    module = program.model["graph_module"]
+    specs = list(module["signature"]["input_specs"])
+    for name, index in program.inputs:
+        if index in weights:
+            specs[index] = {"parameter": {"arg": {"name": name}, "parameter_name": f"w{index}"}}
+    signature_ = {**module["signature"], "input_specs": specs}
+    return {**program.model, "graph_module": {**module, "signature": signature_}}
+
+
+def contents(tensor: torch.Tensor) -> Tuple[torch.Tensor, memoryview]:
+    """A dense copy on the host, or the tensor itself where it is that, and its bytes."""
+    with unset_fake_temporarily():  # AOTAutograd calls the compiler within its mode
+        dense = tensor.detach().contiguous().cpu()
+        return dense, memoryview(dense.reshape(-1).view(torch.uint8).numpy())
+
+
+def _add(archive: zipfile.ZipFile, name: str, data) -> None:
+    """Stored, so that the compiler reads it where it lies, on a border that suits any type."""
+    entry = zipfile.ZipInfo("model/" + name)
+    start = archive.fp.tell() + _LOCAL_HEADER + len(entry.filename) + 4
+    padding = -start % _ALIGNMENT
+    entry.extra = _PADDING_ID.to_bytes(2, "little") + padding.to_bytes(2, "little") + bytes(padding)
+    archive.writestr(entry, data)
+
+
+def _model(graph: torch.fx.GraphModule, placeholders: list, computed: list) -> Dict[str, Any]:
+    inputs = [
+        signature.InputSpec(signature.InputKind.USER_INPUT, _argument(node), None) for node in placeholders
+    ]  # fmt: skip
+    outputs = [signature.OutputSpec(signature.OutputKind.USER_OUTPUT, _argument(node), None) for node in computed]
+    serializer = serde.GraphModuleSerializer(signature.ExportGraphSignature(inputs, outputs), [])
+    module = serializer.serialize(_with_outputs(graph, computed))
+    return {
+        "graph_module": serde._dataclass_to_dict(module),
+        "opset_version": {"aten": torch._C._get_max_operator_version()},
+        "range_constraints": serde._dataclass_to_dict(serde.serialize_range_constraints(_ranges(placeholders))),
+        "schema_version": {"major": serde.SCHEMA_VERSION[0], "minor": serde.SCHEMA_VERSION[1]},
+        "torch_version": torch.__version__,
+    }
+
+
+def _argument(node: torch.fx.Node):
+    value = node.meta["val"]
+    if isinstance(value, torch.Tensor):
+        return signature.TensorArgument(node.name)
+    if isinstance(value, torch.SymInt):
+        return signature.SymIntArgument(node.name)
+    return signature.ConstantArgument(node.name, value)
+
+
+def _with_outputs(graph: torch.fx.GraphModule, wanted: list) -> torch.fx.GraphModule:
+    """The graph with those outputs only that the engine gives."""
+    copied: Dict[torch.fx.Node, torch.fx.Node] = {}
+    trimmed = torch.fx.Graph()
+    for node in graph.graph.nodes:
+        if node.op != "output":
+            copied[node] = trimmed.node_copy(node, lambda n: copied[n])
+            copied[node].meta["nn_module_stack"] = _modules(node)
+    output = trimmed.output(tuple(copied[value] for value in wanted))
+    output.meta["val"] = tuple(value.meta["val"] for value in wanted)
+    return torch.fx.GraphModule(graph, trimmed)
+
+
+def _modules(node: torch.fx.Node) -> Dict[str, Tuple[str, str]]:
+    """The modules around a node, their classes by name as torch.export has them."""
+    stack = node.meta.get("nn_module_stack") or {}
+    return {
+        key: (path, kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}")
+        for key, (path, kind) in stack.items()
+    }
+
+
+def _ranges(placeholders: list) -> Dict[Any, Any]:
+    """The ranges of all symbols that sizes of the graph's inputs have."""
+    ranges = {}
+    for node in placeholders:
+        value = node.meta["val"]
+        for size in value.shape if isinstance(value, torch.Tensor) else [value]:
+            if isinstance(size, torch.SymInt):
+                for symbol in size.node.expr.free_symbols:
+                    ranges[symbol] = size.node.shape_env.var_to_range[symbol]
+    return ranges

@@ -1,0 +1,245 @@
+"""`torch.compile(model, backend="tenon")`: each graph that dynamo finds becomes an engine.
+
+Options (`options={...}`): target ("cpu:avx2", "cuda:sm_90a"; the machine's own by default), precision, allow, threads,
+cache (True), verify, fallback (False: an error of Tenon is raised; True: that graph runs in eager mode and
+`tenon.report()` says why), freeze (True: parameters become part of the engine, which is made anew when one of them
+changes; False: they are inputs). `mode` may be "default" or "max-autotune", which lets products round to TF32.
+
+Parameters that are changed through `.data` are not seen, since PyTorch does not count such changes.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import torch
+from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
+
+from . import _compile, _errors, _torch_cache, _torch_graph
+from ._engine import Engine
+from ._torch_graph import Program
+
+__all__ = ["backend", "report", "reset"]
+
+_OPTIONS = {
+    "target": None, "precision": "keep", "allow": (), "threads": 0, "cache": True, "verify": False, "fallback": False,
+    "freeze": True,
+}  # fmt: skip
+_MODES = {None: {}, "default": {}, "max-autotune": {"allow": ("tf32",)}}
+
+# A graph whose weights change more often than this takes them as inputs from then on.
+_MOST_CHANGES = 3
+
+_graphs: List[Dict[str, Any]] = []
+
+
+def report() -> Dict[str, Any]:
+    """What the backend did in this process: {"graphs": [...], "breaks": [...]}.
+
+    A graph has source (its first line), nodes, seconds, from_cache, recompiled (how often its weights changed), error
+    (why it was not compiled, or None), fallback (whether it runs in eager mode for that), and break: why dynamo ended
+    the graph, with the line, or None.
+    """
+    breaks = [graph["break"] for graph in _graphs if graph["break"]]
+    return {"graphs": [dict(graph) for graph in _graphs], "breaks": breaks}
+
+
+def reset() -> None:
+    """Forgets what `report` gives."""
+    _graphs.clear()
+
+
+def backend(graph: torch.fx.GraphModule, inputs: Sequence[Any], *, mode: Optional[str] = None,
+            options: Optional[Dict[str, Any]] = None) -> Callable:  # fmt: skip
+    """A dynamo backend; PyTorch finds it by the name "tenon"."""
+    chosen = _options(mode, options)
+    entry = {
+        "source": _first_line(graph), "nodes": len(graph.graph.nodes), "seconds": 0.0, "from_cache": False,
+        "recompiled": 0, "error": None, "fallback": False, "break": _break_of(graph),
+    }  # fmt: skip
+    _graphs.append(entry)
+    start = time.perf_counter()
+    try:
+        compiled = _compile_graph(graph, inputs, chosen, entry)
+    except _errors.Error as error:
+        entry["error"] = str(error)
+        if not chosen["fallback"]:
+            raise
+        entry["fallback"] = True
+        return graph.forward
+    except BaseException:
+        _graphs.remove(entry)  # dynamo begins anew, or Ctrl-C
+        raise
+    finally:
+        entry["seconds"] = time.perf_counter() - start
+    wants_grad = torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in inputs)
+    return _without_gradient(compiled) if wants_grad else compiled
+
+
+def _options(mode: Optional[str], options: Optional[Dict[str, Any]]) -> Dict[str, Any]:
+    unknown = sorted(set(options or {}) - set(_OPTIONS))
+    if mode not in _MODES or unknown:
+        what = f"the backend has no option '{unknown[0]}'" if unknown else f"the backend has no mode '{mode}'"
+        known = ", ".join(_OPTIONS) if unknown else "default, max-autotune"
+        raise _errors.usage("TN0105", what, f"known are {known}")
+    return {**_OPTIONS, **_MODES[mode], **(options or {})}
+
+
+def _first_line(graph: torch.fx.GraphModule) -> str:
+    return next((line for node in graph.graph.nodes if (line := _torch_graph.source_of(node))), "")
+
+
+def _break_of(graph: torch.fx.GraphModule) -> Optional[Dict[str, str]]:
+    reason = getattr(graph, "compile_subgraph_reason", None)
+    if reason is None or not reason.graph_break:
+        return None
+    line = reason.user_stack[-1] if reason.user_stack else None
+    return {"reason": reason.reason, "source": f"{line.filename}:{line.lineno}" if line else ""}
+
+
+def _compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], options: Dict[str, Any], entry: Dict[str, Any]):
+    own = [*graph.parameters(), *graph.buffers()]  # AOTAutograd puts them before the inputs
+    arguments = [*own, *inputs]
+    key = _torch_cache.key_of(graph, arguments, options) if options["cache"] else None
+    found = _torch_cache.find(key) if key else None
+    if found:
+        entry["from_cache"] = True
+        engine, program, positions = found
+        return _with_own(own, _Compiled(engine, program, {i: arguments[i] for i in positions}, options, entry))
+
+    made: List[Optional[_Compiled]] = []
+
+    def compile_traced(traced: torch.fx.GraphModule, fakes: Sequence[Any]):
+        compiled = None
+        if any(node.op == "call_function" for node in traced.graph.nodes):
+            _torch_graph.refuse_training(traced)
+            is_known = len(fakes) == len(arguments) and options["freeze"]
+            weights = {index: value for index, value in enumerate(arguments) if is_known and is_weight(value)}
+            program = _torch_graph.program_of(traced)
+            compiled = _Compiled(_engine_of(program, weights, options), program, weights, options, entry)
+        made.append(compiled)
+        return make_boxed_func(compiled or traced.forward)
+
+    context = torch._guards.TracingContext.try_get()
+    with torch.no_grad():
+        wrapped = aot_module_simplified(graph, inputs, fw_compiler=compile_traced, inference_compiler=compile_traced)
+    # Without mutated inputs and aliases AOTAutograd's wrapper has nothing to do at run time.
+    if len(made) != 1 or made[0] is None or not context or not _is_plain(context.fw_metadata):
+        return wrapped
+    if key:
+        _torch_cache.store(key, made[0].engine, made[0].program, sorted(made[0].weights))
+    return _with_own(own, made[0])
+
+
+def _with_own(own: List[torch.Tensor], compiled: Callable) -> Callable:
+    """For calls without the tensors that the graph's module holds itself."""
+    return (lambda *inputs: compiled(*own, *inputs)) if own else compiled
+
+
+def _is_plain(metadata) -> bool:
+    if metadata is None or metadata.num_mutated_inp_runtime_indices or getattr(metadata, "tokens", None):
+        return False
+    return all(info.output_type.name == "non_alias" for info in metadata.output_info)
+
+
+def is_weight(value: Any) -> bool:
+    """Whether it is a parameter or buffer of a module, of which PyTorch counts the changes."""
+    if type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) or value.is_inference():
+        return False
+    return isinstance(value, torch.nn.Parameter) or getattr(value, "_dynamo_static_input_type", None) is not None
+
+
+def _engine_of(program: Program, weights: Dict[int, torch.Tensor], options: Dict[str, Any]) -> Engine:
+    descriptor = _torch_graph.write(program, weights)
+    try:
+        return _compile.compile(
+            f"/proc/self/fd/{descriptor}", target=options["target"] or _target(program), precision=options["precision"],
+            allow=options["allow"], threads=options["threads"], verify=options["verify"], cache=options["cache"],
+        )  # fmt: skip
+    finally:
+        os.close(descriptor)
+
+
+@functools.cache
+def _cpu_target() -> str:
+    return "cpu:" + _compile.doctor_cpu_level()
+
+
+def _target(program: Program) -> str:
+    for tensor in program.model["graph_module"]["graph"]["tensor_values"].values():
+        if tensor["device"]["type"] == "cuda":
+            return _compile.cuda_target(torch.cuda.get_device_capability(tensor["device"]["index"]))
+    return _cpu_target()
+
+
+class _Compiled:
+    """A graph's engine, called with the graph's arguments. Weights are in the engine: each call compares that they are
+    the same tensors with the same contents, by PyTorch's count of changes."""
+
+    def __init__(self, engine: Engine, program: Program, weights: Dict[int, torch.Tensor], options, entry):
+        self.engine, self.program, self.weights, self.options, self.entry = engine, program, weights, options, entry
+        position = dict(program.inputs)
+        self.positions = [position[port.name] for port in engine._inputs]
+        self.watched = [(index, tensor, tensor._version, tensor.data_ptr()) for index, tensor in weights.items()]
+        self.is_simple = list(program.outputs) == [("engine", i) for i in range(len(engine._outputs))]
+        self.other: Optional[_Compiled] = None
+
+    def __call__(self, *arguments):
+        if not self._fits(arguments):
+            return self._with_other_weights(arguments)
+        results = self.engine._session()._call_torch(torch, [arguments[index] for index in self.positions])
+        if self.is_simple:
+            return results
+        return [_output(kind, value, results, arguments) for kind, value in self.program.outputs]
+
+    def _fits(self, arguments: Sequence[Any]) -> bool:
+        for index, tensor, version, address in self.watched:
+            if arguments[index] is not tensor or tensor._version != version or tensor.data_ptr() != address:
+                return False
+        return True
+
+    def _with_other_weights(self, arguments: Sequence[Any]):
+        """For another module with the same graph, or weights that were written to."""
+        if self.other is None or not self.other._fits(arguments):
+            self.entry["recompiled"] += 1
+            keeps = self.entry["recompiled"] < _MOST_CHANGES
+            weights = {index: arguments[index] for index in self.weights if keeps and is_weight(arguments[index])}
+            engine = _engine_of(self.program, weights, self.options)
+            self.other = _Compiled(engine, self.program, weights, self.options, self.entry)
+        return self.other(*arguments)
+
+
+def _output(kind: str, value: Any, results: list, arguments: Sequence[Any]):
+    if kind == "engine":
+        return results[value]
+    if kind == "size":
+        return int(results[value])
+    if kind == "view":
+        return _torch_graph.view(results[value[0]], value[1])
+    return arguments[value] if kind == "argument" else value
+
+
+class _NoGradient(torch.autograd.Function):
+    """Gives outputs a history that says what is missing."""
+
+    @staticmethod
+    def forward(ctx, anchor, *outputs):
+        return tuple(output.view_as(output) if isinstance(output, torch.Tensor) else output for output in outputs)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        raise _torch_graph.training_error("gradients were asked for of a model that was compiled by Tenon")
+
+
+def _without_gradient(compiled: Callable) -> Callable:
+    anchor = torch.empty((), requires_grad=True)
+
+    def call(*arguments):
+        with torch.no_grad():
+            outputs = compiled(*arguments)
+        return _NoGradient.apply(anchor, *outputs)
+
+    return call

@@ -1,0 +1,264 @@
+"""torch.compile(backend="tenon"). Runs with a Python that has torch: see in_wheel.py."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import tenon
+import torch
+from tenon.torch import backend
+from torch import nn
+
+
+def small(seed=0, **sizes):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 8), nn.LayerNorm(8)).eval()
+
+
+class Cached(unittest.TestCase):
+    """Each test has a cache of its own and begins without graphs."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.before = os.environ.get("XDG_CACHE_HOME")
+        os.environ["XDG_CACHE_HOME"] = self.folder.name
+        torch._dynamo.reset()
+        tenon.reset()
+
+    def tearDown(self):
+        os.environ["XDG_CACHE_HOME"] = self.before or ""
+        self.folder.cleanup()
+
+    def same(self, compiled, module, *inputs):
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(*inputs), module(*inputs), rtol=1e-4, atol=1e-5)
+
+
+class Compiling(Cached):
+    def test_the_wheel_names_the_backend(self):
+        with tempfile.TemporaryDirectory() as folder:  # entry points are found in the installed metadata
+            code = "import torch; print('tenon' in torch._dynamo.list_backends())"
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=True)
+        self.assertEqual(done.stdout.strip(), "True")
+
+    def test_by_name(self):
+        module, x = small(), torch.randn(4, 16)
+        self.same(torch.compile(module, backend="tenon"), module, x)
+        (graph,) = tenon.report()["graphs"]
+        self.assertFalse(graph["from_cache"] or graph["error"] or graph["break"])
+
+    def test_options(self):
+        module, x = small(), torch.randn(4, 16)
+        self.same(torch.compile(module, backend=backend, mode="max-autotune"), module, x)
+        self.same(torch.compile(module, backend=backend, options={"target": "cpu:avx2", "cache": False}), module, x)
+        half = torch.compile(module, backend=backend, options={"precision": "bf16"})
+        with torch.no_grad():
+            torch.testing.assert_close(half(x), module(x), rtol=0.1, atol=0.1)
+        with self.assertRaisesRegex(Exception, "TN0105.*no option 'tarjet'"):
+            torch.compile(module, backend=backend, options={"tarjet": "cpu"})(x)
+
+    def test_dynamic_shapes(self):
+        module = small()
+        compiled = torch.compile(module, backend=backend, dynamic=True)
+        for batch in (3, 5, 9, 4):
+            self.same(compiled, module, torch.randn(batch, 16))
+        self.assertEqual(len(tenon.report()["graphs"]), 1)
+
+    def test_sizes_as_results(self):
+        def function(x):
+            return x.relu().reshape(-1), x.shape[0] * 2, x
+
+        compiled = torch.compile(function, backend=backend, dynamic=True)
+        for batch in (3, 6):
+            x = torch.randn(batch, 4)
+            self.same(compiled, function, x)
+            self.assertIs(compiled(x)[2], x)
+
+    def test_views_as_results(self):
+        def function(x):
+            y = x + 1
+            return y, y.t(), x[1:], y[0]
+
+        x = torch.randn(3, 4)
+        self.same(torch.compile(function, backend=backend), function, x)
+        results = torch.compile(function, backend=backend)(x)
+        self.assertEqual(results[2].data_ptr(), x[1:].data_ptr())
+        results[0][0, 0] = 7
+        self.assertEqual((results[1][0, 0], results[3][0]), (7, 7))
+
+    def test_inputs_that_are_written(self):
+        def function(cache, x):
+            cache[1:3] = x
+            cache.mul_(2)
+            return cache.sum()
+
+        x, expected, given = torch.randn(2, 4), torch.randn(4, 4), None
+        given = expected.clone()
+        result = torch.compile(function, backend=backend)(given, x)
+        torch.testing.assert_close(result, function(expected, x))
+        torch.testing.assert_close(given, expected)
+
+    def test_buffers_that_are_written(self):
+        class Counter(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("count", torch.zeros(2))
+
+            def forward(self, x):
+                self.count += x
+                return self.count * 2
+
+        module = Counter().eval()
+        compiled = torch.compile(module, backend=backend)
+        for step in range(1, 8):
+            torch.testing.assert_close(compiled(torch.ones(2)), torch.full((2,), 2.0 * step))
+
+    def test_threads(self):
+        module, x = small(), torch.randn(4, 16)
+        compiled = torch.compile(module, backend=backend)
+        with torch.no_grad():
+            expected = compiled(x)
+        results = []
+
+        def work():
+            with torch.no_grad():
+                results.extend(compiled(x) for _ in range(30))
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(results), 120)
+        self.assertTrue(all(torch.equal(result, expected) for result in results))
+
+
+class Weights(Cached):
+    def test_changes_are_seen(self):
+        module, x = small(), torch.randn(4, 16)
+        compiled = torch.compile(module, backend=backend)
+        for _ in range(5):  # the later ones with weights as inputs
+            self.same(compiled, module, x)
+            with torch.no_grad():
+                module[0].weight.mul_(1.5)
+        self.same(compiled, module, x)
+        module.load_state_dict(small(1).state_dict())
+        self.same(compiled, module, x)
+
+    def test_two_modules_of_one_class(self):
+        first, second, x = small(0), small(1), torch.randn(4, 16)
+
+        @torch.compile(backend=backend)
+        def run(module, x):
+            return module(x)
+
+        for _ in range(2):
+            for module in (first, second):
+                self.same(lambda x, module=module: run(module, x), module, x)
+
+    def test_as_inputs(self):
+        module, x = small(), torch.randn(4, 16)
+        compiled = torch.compile(module, backend=backend, options={"freeze": False})
+        self.same(compiled, module, x)
+        with torch.no_grad():
+            module[0].weight.add_(1)
+        self.same(compiled, module, x)
+        self.assertEqual(tenon.report()["graphs"][0]["recompiled"], 0)
+
+
+class Gradients(Cached):
+    def test_none_are_given(self):
+        module, x = small(), torch.randn(4, 16)
+        y = torch.compile(module, backend=backend)(x)
+        torch.testing.assert_close(y, module(x), rtol=1e-4, atol=1e-5)
+        with self.assertRaisesRegex(tenon.UnsupportedError, "TN0303"):
+            y.sum().backward()
+
+    def test_training_mode(self):
+        module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+        with self.assertRaisesRegex(Exception, "TN0303"):
+            torch.compile(module, backend=backend)(torch.randn(2, 4))
+        norm = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+        with self.assertRaisesRegex(Exception, "TN0303"):
+            torch.compile(norm, backend=backend)(torch.randn(2, 4))
+
+
+class Breaks(Cached):
+    def test_are_reported(self):
+        def function(x):
+            y = torch.relu(x) * 2
+            torch._dynamo.graph_break()
+            return y.sum(-1)
+
+        x = torch.randn(3, 4)
+        self.same(torch.compile(function, backend=backend), function, x)
+        (found,) = tenon.report()["breaks"]
+        self.assertIn("graph_break", found["reason"])
+        self.assertEqual(found["source"], f"{__file__}:{function.__code__.co_firstlineno + 2}")
+
+    def test_what_tenon_lacks(self):
+        def function(x):
+            return torch.linalg.eigvals(x).real.sum()
+
+        x = torch.randn(3, 3)
+        with self.assertRaisesRegex(Exception, "TN0301"):
+            torch.compile(function, backend=backend)(x)
+        self.assertIn("TN0301", tenon.report()["graphs"][0]["error"])
+        torch._dynamo.reset()
+        tenon.reset()
+        self.same(torch.compile(function, backend=backend, options={"fallback": True}), function, x)
+        (graph,) = tenon.report()["graphs"]
+        self.assertTrue(graph["fallback"] and "TN0301" in graph["error"])
+
+
+class WarmStart(Cached):
+    def test_a_second_process_compiles_nothing(self):
+        code = """
+import torch, tenon
+from torch import nn
+torch.manual_seed(SEED)
+module = nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 8)).eval()
+compiled = torch.compile(module, backend="tenon", dynamic=True)
+with torch.no_grad():
+    for batch in (3, 5):
+        x = torch.randn(batch, 16)
+        torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-5)
+    module[0].weight.add_(1)
+    torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-5)
+print([(graph["from_cache"], graph["recompiled"]) for graph in tenon.report()["graphs"]])
+"""
+
+        def run(seed):
+            program = code.replace("SEED", str(seed))
+            return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
+
+        self.assertEqual([run(0), run(0), run(1)], ["[(False, 1)]", "[(True, 1)]", "[(False, 1)]"])
+
+    def test_a_damaged_entry_is_made_anew(self):
+        module, x = small(), torch.randn(4, 16)
+        self.same(torch.compile(module, backend=backend), module, x)
+        (engine,) = pathlib.Path(self.folder.name).glob("tenon-torch/*/model.tenon")
+        engine.unlink()
+        engine.write_bytes(b"damaged")
+        torch._dynamo.reset()
+        self.same(torch.compile(module, backend=backend), module, x)
+        self.assertFalse(tenon.report()["graphs"][-1]["from_cache"])
+
+
+@unittest.skipUnless(torch.cuda.is_available(), "needs a GPU")
+class Cuda(Cached):
+    def test_outputs_stay_on_the_device(self):
+        module, x = small().cuda(), torch.randn(4, 16, device="cuda")
+        compiled = torch.compile(module, backend=backend)
+        with torch.no_grad():
+            result = compiled(x)
+            self.assertEqual(result.device, x.device)
+            torch.testing.assert_close(result, module(x), rtol=1e-3, atol=1e-3)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,276 @@
+"""The package's interface on numpy: tensors in and out, errors, reports. Runs in the environment of in_wheel.py."""
+
+import array
+import ctypes
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+MODELS = pathlib.Path(os.environ["TENON_MODELS"])
+
+started = time.process_time()
+import tenon  # noqa: E402
+
+IMPORT_SECONDS = time.process_time() - started
+IMPORTED = set(sys.modules)
+
+import numpy as np  # noqa: E402
+
+MOST_IMPORT_SECONDS = 0.080
+MOST_CALL_SECONDS = 15e-6
+
+
+def compiled(name, **options):
+    return tenon.compile(MODELS / f"{name}.onnx", **options)
+
+
+class Importing(unittest.TestCase):
+    def test_is_fast_and_loads_little(self):
+        self.assertLess(IMPORT_SECONDS, MOST_IMPORT_SECONDS)
+        self.assertFalse({"numpy", "torch"} & IMPORTED)
+
+    def test_names(self):
+        for name in tenon.__all__:
+            if name != "report":  # which needs torch
+                self.assertTrue(hasattr(tenon, name), name)
+        with self.assertRaises(AttributeError):
+            tenon.nothing
+
+    def test_version(self):
+        self.assertEqual(tenon.__version__, tenon.doctor()["version"])
+
+
+class Running(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.engine = compiled("linear")
+        cls.weight = np.load(MODELS / "linear.npy")
+
+    def expect(self, x, y):
+        np.testing.assert_allclose(y, np.maximum(np.asarray(x) @ self.weight, 0), rtol=1e-5, atol=1e-5)
+
+    def test_shapes_change_between_calls(self):
+        for batch in (1, 5, 2, 5):
+            x = np.random.default_rng(batch).standard_normal((batch, 8), np.float32)
+            y = self.engine(x)
+            self.assertEqual((y.shape, y.dtype), ((batch, 3), np.float32))
+            self.expect(x, y)
+
+    def test_outputs_are_new_each_time(self):
+        x = np.ones((2, 8), np.float32)
+        first = self.engine(x)
+        kept = first.copy()
+        self.engine(x * 3)
+        np.testing.assert_array_equal(first, kept)
+
+    def test_contiguous_arrays_are_not_copied(self):
+        x = np.ones((2, 8), np.float32)
+        y = self.engine(x)
+        session = self.engine._session()
+        self.assertEqual(session._in_slots[0].data, x.ctypes.data)
+        self.assertEqual(session._out_slots[0].data, y.ctypes.data)
+        x.flags.writeable = False
+        self.engine(x)
+        self.assertEqual(session._in_slots[0].data, x.ctypes.data)
+
+    def test_views_of_any_kind(self):
+        base = np.random.default_rng(3).standard_normal((16, 16), np.float32)
+        for x in (base[::2, ::2], base.T[:4, :8], np.asfortranarray(base[:5, :8])):
+            self.expect(x, self.engine(x))
+        raw = np.zeros(4 * 8 * 4 + 1, np.uint8)
+        crooked = raw[1:].view(np.float32).reshape(4, 8)
+        crooked[:] = base[:4, :8]
+        self.expect(crooked.copy(), self.engine(crooked))
+
+    def test_buffers_and_numbers(self):
+        values = np.arange(8, dtype=np.float32)
+        view = memoryview(array.array("f", values)).cast("B").cast("f", (1, 8))
+        expected = self.engine(values.reshape(1, 8))
+        np.testing.assert_array_equal(self.engine(view), expected)
+        session = self.engine._session()
+        self.assertEqual(session._in_slots[0].data, np.asarray(view).ctypes.data)
+        np.testing.assert_array_equal(self.engine([values.tolist()]), expected)
+
+    def test_names_and_order(self):
+        engine = compiled("two")
+        a, b = np.full((2, 3), 5, np.float32), np.ones((2, 3), np.float32)
+        self.assertEqual([port.name for port in engine.inputs], ["a", "b"])
+        for result in (engine.run(a, b), engine.run(b=b, a=a), engine.run(a, b=b), engine.run({"b": b, "a": a})):
+            self.assertEqual(list(result), ["d", "s.um"])
+            self.assertEqual((result["d"][0, 0], result["s.um"][0, 0]), (4, 6))
+        self.assertEqual(len(engine(a, b)), 2)
+
+    def test_ports(self):
+        self.assertEqual(self.engine.inputs, [("x", "float32", ((1, 65536), 8))])
+        fixed = compiled("linear", dynamic_shapes={"x": {0: 4}})
+        self.assertEqual(fixed.outputs, [("y", "float32", (4, 3))])
+        ranged = compiled("linear", dynamic_shapes={"x": {0: (2, 6)}})
+        self.assertEqual(ranged.inputs[0].shape, ((2, 6), 8))
+        self.assertEqual(compiled("linear", dynamic_shapes={"x": "[1..9]x8"}).inputs[0].shape, ((1, 9), 8))
+
+    def test_data_decides_a_size(self):
+        engine = compiled("nonzero")
+        np.testing.assert_array_equal(engine(np.array([0, 1, 0, 2], np.float32)), [[1, 3]])
+        self.assertEqual(engine(np.zeros(4, np.float32)).shape, (1, 0))
+
+    def test_scalar_output(self):
+        y = compiled("scalar")(np.ones(4, np.float32))
+        self.assertEqual((y.shape, float(y)), ((), 4.0))
+
+    def test_state_belongs_to_the_session(self):
+        engine = compiled("running", states={"before": "after"})
+        one = np.ones(2, np.float32)
+        self.assertEqual(([p.name for p in engine.inputs], [p.name for p in engine.outputs]), (["x"], ["y"]))
+        first, second = engine.session(), engine.session(threads=1)
+        self.assertEqual([float(first(one)[0]) for _ in range(3)], [2, 4, 6])
+        self.assertEqual(float(second(one)[0]), 2)
+        first.reset_state()
+        self.assertEqual(float(first(one)[0]), 2)
+        self.assertGreater(first.memory()["state"], 0)
+        self.assertGreaterEqual(second.facts()["kernels"], 1)
+
+    def test_memory_and_saving(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "model.tenon"
+            self.engine.save(path)
+            x = np.ones((2, 8), np.float32)
+            for source in (path, path.read_bytes(), memoryview(path.read_bytes())):
+                engine = tenon.load(source, verify=True, threads=1)
+                np.testing.assert_array_equal(engine(x), self.engine(x))
+                self.assertIn("region", engine.explain("fusion"))
+
+    def test_a_call_costs_little(self):
+        engine = compiled("tiny", threads=1)
+        session = engine.session(threads=1)
+        x = np.ones(4, np.float32)
+        session(x)
+        arguments = (session._handle, session._in_at, 1, session._out_at, 1)
+        run = tenon._abi.runtime.tenon_session_run
+
+        def fastest(call, *args):
+            def batch():
+                start = time.perf_counter()
+                for _ in range(500):
+                    call(*args)
+                return (time.perf_counter() - start) / 500
+
+            return min(batch() for _ in range(20))
+
+        self.assertLess(fastest(session, x) - fastest(run, *arguments), MOST_CALL_SECONDS)
+
+
+class Errors(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.engine = compiled("linear")
+
+    def expect(self, kind, id, call):
+        with self.assertRaises(kind) as caught:
+            call()
+        self.assertEqual(caught.exception.id, id)
+        self.assertIn(id, str(caught.exception))
+        self.assertTrue(caught.exception.hint)
+        return caught.exception
+
+    def test_tensors(self):
+        x = np.ones((2, 8), np.float32)
+        self.expect(tenon.UsageError, "TN0108", lambda: self.engine(x.astype(np.float64)))
+        self.expect(tenon.UsageError, "TN0108", lambda: self.engine(x.astype(">f4")))
+        self.expect(tenon.UsageError, "TN0108", lambda: self.engine(np.array([object()])))
+        self.expect(tenon.UsageError, "TN0601", lambda: self.engine())
+        self.expect(tenon.UsageError, "TN0601", lambda: self.engine(x, x))
+        self.expect(tenon.UsageError, "TN0601", lambda: self.engine(z=x))
+        self.expect(tenon.UsageError, "TN0601", lambda: self.engine(x, x=x))
+        self.expect(tenon.UsageError, "TN0602", lambda: self.engine(x[0]))
+        error = self.expect(tenon.UsageError, "TN0603", lambda: self.engine(x[:, :7]))
+        self.assertIsInstance(error, ValueError)
+        self.engine(x)  # and goes on
+
+    def test_files(self):
+        self.expect(tenon.UsageError, "TN0101", lambda: tenon.load("/nowhere.tenon"))
+        self.expect(tenon.UsageError, "TN0101", lambda: tenon.compile("/nowhere.onnx"))
+        self.expect(tenon.BadInputError, "TN0502", lambda: tenon.load(b"x" * 4096))
+        self.expect(tenon.Error, "TN0211", lambda: tenon.compile(__file__))
+        self.expect(tenon.UsageError, "TN0105", lambda: tenon.compile(3))
+
+    def test_a_gap_names_its_node(self):
+        error = self.expect(tenon.UnsupportedError, "TN0301", lambda: compiled("gaps"))
+        self.assertEqual((error.code, error.node, error.gaps[0]["op"]), (3, "the_one", "Mystery"))
+        self.assertEqual(tenon.check(MODELS / "gaps.onnx")["gaps"], error.gaps)
+
+    def test_options(self):
+        self.expect(tenon.UsageError, "TN0105", lambda: compiled("linear", precision="fp8"))
+        self.expect(tenon.UnsupportedError, "TN0302", lambda: compiled("linear", target="tpu"))
+        self.expect(tenon.UsageError, "TN0237", lambda: compiled("linear", dynamic_shapes={"q": "1x8"}))
+
+    def test_a_name_that_looks_like_a_flag(self):
+        with tempfile.TemporaryDirectory() as folder:
+            before = os.getcwd()
+            os.chdir(folder)
+            try:
+                engine = compiled("linear", output="--json")
+                self.assertTrue(pathlib.Path("--json").exists())
+                self.assertEqual(tenon.inspect("--json")["schema"], "tenon.inspect-engine/1")
+                self.assertEqual(engine.path, "--json")
+            finally:
+                os.chdir(before)
+
+
+class Reports(unittest.TestCase):
+    def test_compiler(self):
+        engine = compiled("linear")
+        self.assertEqual(engine.report["schema"], "tenon.compile/1")
+        self.assertEqual(tenon.check(MODELS / "linear.onnx")["gaps"], [])
+        self.assertEqual(tenon.inspect(MODELS / "linear.onnx")["inputs"][0]["name"], "x")
+        self.assertIn("digraph", tenon.inspect(engine, format="dot"))
+        self.assertIn("regions", engine.record("fusion"))
+        self.assertIn("arena", engine.explain("memory"))
+        self.assertEqual(engine.explain("placement", format="json")["schema"], "tenon.explain-placement/1")
+        self.assertIn("threads", tenon.doctor())
+
+    def test_bench(self):
+        self.assertGreater(compiled("tiny").bench(seconds=0.05, threads=1)["latency_ms"]["median"], 0)
+
+    def test_html(self):
+        html = compiled("two")._repr_html_()
+        self.assertIn("<td>s.um</td>", html)
+        self.assertIn("x: float32[1..65536, 8]", repr(compiled("linear")))
+
+
+class Structs(unittest.TestCase):
+    """The ctypes structs against the frozen C ABI."""
+
+    def test_layout(self):
+        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "structure"))
+        from abi import STRUCTS
+
+        names = {
+            "tenon_engine_options": "EngineOptions", "tenon_port_info": "PortInfo", "tenon_run_facts": "RunFacts",
+            "tenon_session_options": "SessionOptions", "tenon_input": "Input", "tenon_output": "Output",
+            "tenon_tensor": "Tensor", "tenon_run_options": "RunOptions", "tenon_memory_use": "MemoryUse",
+            "tenon_blob": "Blob", "tenon_compile_options": "CompileOptions", "tenon_check_options": "CheckOptions",
+            "tenon_inspect_options": "InspectOptions",
+        }  # fmt: skip
+        self.assertEqual(set(names), set(STRUCTS))
+        for name, (size, offsets) in STRUCTS.items():
+            struct = getattr(tenon._abi, names[name])
+            self.assertEqual(ctypes.sizeof(struct), size, name)
+            self.assertEqual({field: getattr(struct, field).offset for field, *_ in struct._fields_}, offsets, name)
+
+
+class CommandLine(unittest.TestCase):
+    def test_both_ways(self):
+        program = pathlib.Path(sys.executable).parent / "tenon"
+        for command in ([program], [sys.executable, "-m", "tenon"]):
+            done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+            self.assertIn(tenon.__version__, done.stdout)
+        failed = subprocess.run([program, "check", MODELS / "gaps.onnx"], capture_output=True, text=True)
+        self.assertEqual(failed.returncode, 3)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,118 @@
+"""Several threads on one engine, and Ctrl-C while compiling. Runs in the environment of in_wheel.py."""
+
+import os
+import pathlib
+import signal
+import tempfile
+import threading
+import time
+import unittest
+
+import numpy as np
+import tenon
+
+MODELS = pathlib.Path(os.environ["TENON_MODELS"])
+
+
+class Threads(unittest.TestCase):
+    def test_one_engine_in_many(self):
+        engine = tenon.compile(MODELS / "linear.onnx", threads=1)
+        engine = tenon.load(engine._file(), threads=1)
+        weight = np.load(MODELS / "linear.npy")
+        failures, sessions = [], set()
+
+        def work(seed):
+            rng = np.random.default_rng(seed)
+            for _ in range(100):
+                x = rng.standard_normal((int(rng.integers(1, 9)), 8), np.float32)
+                if not np.allclose(engine(x), np.maximum(x @ weight, 0), atol=1e-5):
+                    failures.append(seed)
+            sessions.add(engine._session())
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((failures, len(sessions)), ([], 8))
+
+    def test_compiling_in_several(self):
+        engines = []
+
+        def work(name):
+            engines.append(tenon.compile(MODELS / f"{name}.onnx", cache=False))
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in ("linear", "two", "tiny", "linear")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(engines), 4)
+
+    def test_python_goes_on_while_compiling(self):
+        ticks = []
+        done = threading.Event()
+
+        def tick():
+            while not done.is_set():
+                ticks.append(time.perf_counter())
+                time.sleep(0.002)
+
+        thread = threading.Thread(target=tick)
+        thread.start()
+        tenon.compile(MODELS / "long.onnx", cache=False)
+        done.set()
+        thread.join()
+        self.assertGreater(len(ticks), 20)
+
+
+class Cancelling(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.output = os.path.join(self.folder.name, "model.tenon")
+
+    def tearDown(self):
+        self.assertEqual(os.listdir(self.folder.name), [], "something was left behind")
+        self.folder.cleanup()
+
+    def compile(self, progress):
+        return tenon.compile(MODELS / "long.onnx", output=self.output, cache=False, progress=progress)
+
+    def test_by_the_progress_function(self):
+        for phase in ("import", "optimize", "codegen", "export"):
+            with self.subTest(phase), self.assertRaises(tenon.CancelledError) as caught:
+                self.compile(lambda name, fraction: name == phase)
+            self.assertEqual((caught.exception.id, caught.exception.code), ("TN0407", 1))
+
+    def test_by_an_exception_of_it(self):
+        def fail(phase, fraction):
+            raise LookupError("planted")
+
+        with self.assertRaisesRegex(LookupError, "planted"):
+            self.compile(fail)
+
+    def test_by_the_keyboard(self):
+        def press(phase, fraction):
+            if phase == "codegen" and fraction > 0 and not pressed:
+                pressed.append(time.perf_counter())
+                os.kill(os.getpid(), signal.SIGINT)
+
+        pressed = []
+        with self.assertRaises(KeyboardInterrupt):
+            self.compile(press)
+        self.assertLess(time.perf_counter() - pressed[0], 20)
+        engine = tenon.compile(MODELS / "tiny.onnx")  # and the next one works
+        self.assertEqual(engine(np.ones(4, np.float32))[0], 2)
+
+    def test_progress_grows(self):
+        seen = []
+        with tempfile.TemporaryDirectory() as folder:
+            tenon.compile(MODELS / "linear.onnx", output=os.path.join(folder, "m"), cache=False,
+                          progress=lambda phase, fraction: seen.append((phase, fraction)))  # fmt: skip
+        self.assertEqual([phase for phase, _ in seen][0], "import")
+        self.assertTrue(all(0 <= fraction <= 1 for _, fraction in seen))
+        self.assertEqual(seen[-1][1], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,116 @@
+"""The C ABI as it is frozen: sizes and offsets of structs, values of enumerators, and the symbols of both libraries.
+
+A struct may grow at its end once it is released, and only if it begins with struct_size; what is here already stays.
+"""
+
+# Name: (size, {member: offset}).
+STRUCTS = {
+    "tenon_engine_options": (
+        24,
+        {"struct_size": 0, "variant": 8, "verify_weights": 16, "gpu": 20},
+    ),
+    "tenon_port_info": (
+        48,
+        {"struct_size": 0, "name": 8, "dtype": 16, "rank": 24, "min_dims": 32, "max_dims": 40},
+    ),
+    "tenon_session_options": (
+        32,
+        {"struct_size": 0, "threads": 8, "memory_limit": 16, "measure_calls": 24},
+    ),
+    "tenon_input": (
+        24,
+        {"data": 0, "dims": 8, "rank": 16},
+    ),
+    "tenon_output": (
+        16,
+        {"data": 0, "bytes": 8},
+    ),
+    "tenon_tensor": (
+        48,
+        {"data": 0, "device_type": 8, "device_id": 12, "rank": 16, "type_code": 20,
+         "type_bits": 21, "type_lanes": 22, "dims": 24, "strides": 32, "byte_offset": 40},
+    ),
+    "tenon_run_options": (
+        16,
+        {"struct_size": 0, "stream": 8},
+    ),
+    "tenon_memory_use": (
+        64,
+        {"struct_size": 0, "arena": 8, "state": 16, "scratch": 24, "weights": 32, "workspace": 40,
+         "ports": 48, "staging": 56},
+    ),
+    "tenon_run_facts": (
+        32,
+        {"struct_size": 0, "kernels": 8, "calls": 12, "moves": 16, "used_graph": 20,
+         "gpu_seconds": 24},
+    ),
+    "tenon_blob": (
+        16,
+        {"data": 0, "bytes": 8},
+    ),
+    "tenon_compile_options": (
+        96,
+        {"struct_size": 0, "targets": 8, "precision": 16, "allow": 24, "shapes": 32, "states": 40,
+         "taps": 48, "threads": 56, "no_cache": 60, "verify": 64, "cubin": 68, "ptxas": 72,
+         "progress": 80, "user": 88},
+    ),
+    "tenon_check_options": (
+        24,
+        {"struct_size": 0, "targets": 8, "shapes": 16},
+    ),
+    "tenon_inspect_options": (
+        24,
+        {"struct_size": 0, "format": 8, "shapes": 16},
+    ),
+}
+
+ENUMERATORS = {
+    "TENON_OK": 0, "TENON_CHECK_FAILED": 1, "TENON_USAGE": 2, "TENON_UNSUPPORTED": 3, "TENON_DEVICE": 4,
+    "TENON_BAD_INPUT": 5, "TENON_EXHAUSTED": 6, "TENON_INTERNAL": 70, "TENON_F32": 1, "TENON_F64": 2,
+    "TENON_F16": 3, "TENON_BF16": 4, "TENON_I8": 5, "TENON_I16": 6, "TENON_I32": 7, "TENON_I64": 8,
+    "TENON_U8": 9, "TENON_U16": 10, "TENON_U32": 11, "TENON_U64": 12, "TENON_BOOL": 13, "TENON_F8E4M3FN": 14,
+    "TENON_F8E4M3FNUZ": 15, "TENON_F8E5M2": 16, "TENON_F8E5M2FNUZ": 17, "TENON_I4": 18, "TENON_U4": 19,
+    "TENON_COMPLEX64": 20, "TENON_COMPLEX128": 21, "TENON_F8E8M0": 22, "TENON_F4E2M1": 23, "TENON_I2": 24,
+    "TENON_U2": 25,
+}
+
+RUNTIME = """
+tenon_engine_destroy
+tenon_engine_gpu
+tenon_engine_input
+tenon_engine_input_count
+tenon_engine_open
+tenon_engine_open_memory
+tenon_engine_output
+tenon_engine_output_count
+tenon_engine_record
+tenon_engine_variant
+tenon_session_create
+tenon_session_destroy
+tenon_session_facts
+tenon_session_memory
+tenon_session_output_data
+tenon_session_output_shape
+tenon_session_prepare
+tenon_session_reset_state
+tenon_session_run
+tenon_session_run_tensors
+tenon_session_set_timing
+tenon_status_code
+tenon_status_destroy
+tenon_status_hint
+tenon_status_id
+tenon_status_text
+"""
+
+COMPILER = """
+tenon_blob_destroy
+tenon_check
+tenon_compile
+tenon_compile_memory
+tenon_compiler_version
+tenon_explain
+tenon_inspect
+tenon_main
+tenon_verb
+"""

@@ -1,0 +1,224 @@
+// The C interface to the compiler: each function is a verb of the command line, whose results go to
+// the caller. Nothing thrown below passes this border.
+
+#include "tenon/compiler.h"
+
+#include "runtime/capi/StatusObject.h"
+#include "runtime/capi/Structs.h"
+#include "support/MappedFile.h"
+#include "support/ScratchFolder.h"
+#include "tools/tenon/CompilerBridge.h"
+#include "tools/tenon/Terminal.h"
+#include "tools/tenon/Tool.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+using namespace tenon;
+using capi::badArgument;
+using capi::guarded;
+
+namespace {
+
+/// The command line of one call. Values are joined to their flags, so that none is taken for a flag.
+class Arguments {
+public:
+  explicit Arguments(const char *verb) : list{verb} {}
+
+  void flag(const char *name, int32_t isOn) {
+    if (isOn != 0) {
+      list.emplace_back(name);
+    }
+  }
+  void value(const std::string &name, const char *text) {
+    if (text) {
+      list.push_back(name + "=" + text);
+    }
+  }
+  void values(const std::string &name, const char *const *texts) {
+    for (; texts && *texts; ++texts) {
+      value(name, *texts);
+    }
+  }
+  void path(const std::string &text) { list.push_back(protectedPath(text)); }
+  static std::string protectedPath(const std::string &text) {
+    return text.starts_with('-') ? "./" + text : text;
+  }
+
+  std::vector<std::string> list;
+};
+
+struct Progress {
+  tenon_progress call = nullptr;
+  void *user = nullptr;
+};
+
+/// Gives `bytes` to the caller.
+void give(std::string_view bytes, tenon_blob *blob) {
+  char *data = static_cast<char *>(std::malloc(bytes.size() + 1));
+  if (!data) {
+    throw std::bad_alloc();
+  }
+  std::memcpy(data, bytes.data(), bytes.size());
+  data[bytes.size()] = '\0';
+  *blob = {data, bytes.size()};
+}
+
+/// Performs a verb. What it printed goes to `result`, which may be null, also where it ended with the
+/// error `answer`: there the results tell more than the error.
+Status perform(std::vector<std::string> arguments, bool asJson, Progress progress,
+               tenon_blob *result, ErrorId answer = ErrorId::None) {
+  tool::ContainedCrashes contained;
+  tool::Listener listener;
+  if (progress.call) {
+    listener.progress = [progress](std::string_view what, double fraction) {
+      return progress.call(progress.user, std::string(what).c_str(), fraction) != 0;
+    };
+  }
+  tool::Terminal terminal(asJson, listener);
+  Status status = tool::runVerb(std::move(arguments), terminal);
+  if (!status && (answer == ErrorId::None || status.id() != answer)) {
+    return status;
+  }
+  if (result) {
+    give(listener.results, result);
+  }
+  return Status::ok();
+}
+
+Status compile(const char *model, const std::string &output,
+               const tenon_compile_options &options, tenon_blob *report) {
+  Arguments arguments("compile");
+  arguments.path(model);
+  arguments.value("--output", Arguments::protectedPath(output).c_str());
+  arguments.values("--target", options.targets);
+  arguments.value("--precision", options.precision);
+  arguments.values("--allow", options.allow);
+  arguments.values("--shape", options.shapes);
+  arguments.values("--state", options.states);
+  arguments.values("--tap", options.taps);
+  if (options.threads != 0) {
+    arguments.value("--threads", std::to_string(options.threads).c_str());
+  }
+  arguments.flag("--no-cache", options.no_cache);
+  arguments.flag("--verify", options.verify);
+  arguments.flag("--cubin", options.cubin);
+  arguments.value("--ptxas", options.ptxas);
+  return perform(std::move(arguments.list), true, {options.progress, options.user}, report);
+}
+
+} // namespace
+
+extern "C" {
+
+void tenon_blob_destroy(tenon_blob *blob) {
+  if (blob) {
+    std::free(blob->data);
+    *blob = {};
+  }
+}
+
+const char *tenon_compiler_version(void) { return tool::version(); }
+
+tenon_status *tenon_compile(const char *model, const char *output,
+                            const tenon_compile_options *options, tenon_blob *report) {
+  return guarded([&]() -> Status {
+    if (!model || !output) {
+      return badArgument("the path of the model or of the engine is null");
+    }
+    tenon_compile_options given = {};
+    TENON_TRY(capi::readStruct(options, given));
+    return compile(model, output, given, report);
+  });
+}
+
+tenon_status *tenon_compile_memory(const char *model, const tenon_compile_options *options,
+                                   tenon_blob *engine, tenon_blob *report) {
+  return guarded([&]() -> Status {
+    if (!model || !engine) {
+      return badArgument("the path of the model or the place for the engine is null");
+    }
+    tenon_compile_options given = {};
+    TENON_TRY(capi::readStruct(options, given));
+    TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-compile"));
+    std::string path = folder.path() + "/model.tenon";
+    tenon_blob facts = {};
+    TENON_TRY(compile(model, path, given, report ? &facts : nullptr));
+    TENON_ASSIGN(MappedFile file, MappedFile::open(path));
+    give({reinterpret_cast<const char *>(file.bytes().data()), file.bytes().size()}, engine);
+    if (report) {
+      *report = facts;
+    }
+    return Status::ok();
+  });
+}
+
+tenon_status *tenon_check(const char *path, const tenon_check_options *options, tenon_blob *json) {
+  return guarded([&]() -> Status {
+    if (!path || !json) {
+      return badArgument("the path or the place for the text is null");
+    }
+    tenon_check_options given = {};
+    TENON_TRY(capi::readStruct(options, given));
+    Arguments arguments("check");
+    arguments.path(path);
+    arguments.values("--target", given.targets);
+    arguments.values("--shape", given.shapes);
+    return perform(std::move(arguments.list), true, {}, json, ErrorId::ModelHasGaps);
+  });
+}
+
+tenon_status *tenon_inspect(const char *path, const tenon_inspect_options *options,
+                            tenon_blob *text) {
+  return guarded([&]() -> Status {
+    if (!path || !text) {
+      return badArgument("the path or the place for the text is null");
+    }
+    tenon_inspect_options given = {};
+    TENON_TRY(capi::readStruct(options, given));
+    Arguments arguments("inspect");
+    arguments.path(path);
+    arguments.value("--format", given.format ? given.format : "json");
+    arguments.values("--shape", given.shapes);
+    return perform(std::move(arguments.list), false, {}, text);
+  });
+}
+
+tenon_status *tenon_explain(const char *engine, const char *topic, const char *node,
+                            int32_t as_json, tenon_blob *text) {
+  return guarded([&]() -> Status {
+    if (!engine || !topic || !text) {
+      return badArgument("the path, the topic or the place for the text is null");
+    }
+    Arguments arguments("explain");
+    arguments.list.emplace_back(topic);
+    arguments.path(engine);
+    if (node) {
+      arguments.list.emplace_back("--");
+      arguments.list.emplace_back(node);
+    }
+    return perform(std::move(arguments.list), as_json != 0, {}, text);
+  });
+}
+
+tenon_status *tenon_verb(const char *const *arguments, tenon_progress progress, void *user,
+                         tenon_blob *json) {
+  return guarded([&]() -> Status {
+    if (!arguments || !json) {
+      return badArgument("the arguments or the place for the text is null");
+    }
+    std::vector<std::string> list;
+    for (; *arguments; ++arguments) {
+      list.emplace_back(*arguments);
+    }
+    return perform(std::move(list), true, {progress, user}, json);
+  });
+}
+
+int tenon_main(int argc, char **argv) {
+  tool::containCrashes();
+  return tool::runTool(argc, argv);
+}
+
+} // extern "C"

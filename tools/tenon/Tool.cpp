@@ -1,0 +1,176 @@
+// The table of verbs, the flags that all share, and the way from a Status to an exit code.
+// It relies on each verb declaring its own flags; see Verb.h for how to add one.
+
+#include "tools/tenon/Tool.h"
+
+#include "tools/tenon/Options.h"
+#include "tools/tenon/Terminal.h"
+#include "tools/tenon/Usage.h"
+#include "tools/tenon/Verb.h"
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <new>
+#include <sstream>
+
+using namespace tenon;
+using namespace tenon::tool;
+
+namespace {
+
+constexpr Verb kVerbs[] = {
+    {"doctor", "what this machine has, and what will be used", "tenon doctor", declareDoctor},
+    {"inspect", "inputs, outputs, operators or instructions, and sizes",
+     "tenon inspect model.onnx\ntenon inspect model.tenon --format dot > model.dot",
+     declareInspect},
+    {"check", "every gap of a model in one report, or the soundness of an engine",
+     "tenon check model.onnx --target cpu\ntenon check model.tenon", declareCheck},
+    {"compile", "a model to an engine",
+     "tenon compile bert.onnx -o bert.tenon --shape input_ids:[1..8]x[1..512]", declareCompile},
+    {"run", "run an engine or a model once",
+     "tenon run model.tenon --inputs x.npz -o out.npz\n"
+     "tenon run model.tenon --inputs image=cat.png --resize --mean 0.485,0.456,0.406 "
+     "--std 0.229,0.224,0.225 --layout nchw",
+     declareRun},
+    {"bench", "latency, throughput, load time and memory",
+     "tenon bench model.tenon --threads 2 --batch 8\ntenon bench new.tenon --ab old.tenon",
+     declareBench},
+    {"compare", "how far two engines or models are apart, layer by layer",
+     "tenon compare compiled:model.onnx model.onnx --layers\n"
+     "tenon compare model.tenon model.onnx --inputs x.npz",
+     declareCompare},
+    {"explain", "why each piece is as it is: fusion, memory, placement",
+     "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon",
+     declareExplain},
+    {"debug", "cut a model that fails down to a few nodes, or find the pass that makes it fail",
+     "tenon debug reduce model.onnx -o small.onnx\n"
+     "tenon debug bisect model.onnx --inputs x.npz",
+     declareDebug},
+    {"help", "the page of an error, or the flags of a verb",
+     "tenon help TN0301\ntenon help compile", declareHelp},
+};
+
+struct CommonFlags {
+  bool json = false;
+  bool quiet = false;
+  std::string progress;
+};
+
+void declareCommon(CLI::App &command, CommonFlags &flags) {
+  command.add_flag("--json", flags.json, "Print the result as JSON");
+  command.add_flag("--quiet", flags.quiet, "Print results and errors only");
+  addChoice(command, "--progress", flags.progress, {"line", "json", "none"},
+            "Progress on stderr; a line when it is a terminal");
+}
+
+ProgressStyle progressStyle(const CommonFlags &flags) {
+  if (flags.progress == "json") {
+    return ProgressStyle::JsonLines;
+  }
+  if (flags.progress == "none" || flags.quiet) {
+    return ProgressStyle::None;
+  }
+  bool wantsLine = flags.progress == "line" || (flags.progress.empty() && isatty(STDERR_FILENO));
+  return wantsLine ? ProgressStyle::Line : ProgressStyle::None;
+}
+
+/// What the caller is told by the end: the verb's own error, else that of printing its results.
+/// A reader that went away before the end, as `head` does, needs no message.
+int finish(const Status &status, Terminal &terminal) {
+  if (!status.isOk()) {
+    terminal.printError(status);
+  }
+  Status printed = terminal.finish();
+  if (status.isOk() && !printed.isOk() && !terminal.lostReader()) {
+    terminal.printError(printed);
+  }
+  Code code = !status.isOk()    ? status.code()
+              : !printed.isOk() ? printed.code()
+                                : terminal.verdict();
+  return static_cast<int>(code);
+}
+
+/// A parse that did not end in a verb: help, the version, or wrong usage.
+int reportParse(const CLI::App &app, const CLI::ParseError &error, Terminal &terminal) {
+  if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::Success)) {
+    return finish(describeUsage(app, error), terminal);
+  }
+  std::ostringstream text;
+  app.exit(error, text, text);
+  terminal.print(text.str());
+  return finish(Status::ok(), terminal);
+}
+
+Status perform(const Action &action, Terminal &terminal) {
+  try {
+    return action(terminal);
+  } catch (const std::bad_alloc &) {
+    return Status::error(ErrorId::OutOfMemory, "out of memory");
+  } catch (const std::exception &error) {
+    return Status::error(ErrorId::InternalError, fmt::format("internal error: {}", error.what()),
+                         "please report it with the command line");
+  }
+}
+
+/// The command line as it is parsed once.
+class CommandLine {
+public:
+  CommandLine() : app("Compiles trained models to engines, and runs, measures and explains them.", "tenon") {
+    app.set_version_flag("--version", TENON_VERSION);
+    app.require_subcommand(1);
+    app.footer("tenon VERB --help shows a verb's flags and an example.");
+    for (const Verb &verb : kVerbs) {
+      CLI::App *command = app.add_subcommand(verb.name, verb.summary);
+      command->footer(fmt::format("Example:\n{}", verb.example));
+      declareCommon(*command, flags);
+      Action action = verb.declare(*command);
+      command->callback([this, action = std::move(action)] { chosen = action; });
+    }
+  }
+
+  CLI::App app;
+  CommonFlags flags;
+  Action chosen;
+};
+
+} // namespace
+
+Status tool::runVerb(std::vector<std::string> arguments, Terminal &terminal) {
+  CommandLine line;
+  try {
+    std::reverse(arguments.begin(), arguments.end());
+    line.app.parse(std::move(arguments));
+  } catch (const CLI::ParseError &error) {
+    return describeUsage(line.app, error);
+  }
+  return perform(line.chosen, terminal);
+}
+
+int tool::runTool(int argc, char **argv) {
+  prepareStreams();
+  CommandLine line;
+  try {
+    line.app.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    Terminal terminal(line.flags.json, false, ProgressStyle::None);
+    return reportParse(line.app, error, terminal);
+  }
+  Terminal terminal(line.flags.json, line.flags.quiet, progressStyle(line.flags));
+  Status status = perform(line.chosen, terminal);
+  int code = finish(status, terminal);
+  if (status.code() == Code::Internal) {
+    // Nothing more runs: what a crash left behind may be damaged.
+    std::fflush(nullptr);
+    std::_Exit(code);
+  }
+  return code;
+}
+
+const char *tool::version() { return TENON_VERSION; }
