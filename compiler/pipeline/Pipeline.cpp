@@ -5,13 +5,8 @@
 
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
-<<<<<<< HEAD
 #include "compiler/frontend/Frontend.h"
-=======
-#include "compiler/frontend/onnx/Onnx.h"
-#include "compiler/frontend/onnx/Tapped.h"
 #include "compiler/graph/GraphFacts.h"
->>>>>>> 8322ba8c4ebbac9c1ccc8a26c267fd0db197f4ee
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Passes.h"
