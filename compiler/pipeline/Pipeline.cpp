@@ -6,6 +6,7 @@
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/frontend/Frontend.h"
+#include "compiler/graph/GraphFacts.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/Passes.h"
@@ -315,6 +316,7 @@ Status Compilation::exportEngine() {
     std::string suffix =
         &family == &families.front() ? "" : strCat("-", family.targets.front().level);
     content.records.push_back({strCat("fusion", suffix), family.fusion.toJson()});
+    content.records.push_back({strCat("graph", suffix), tn::graphFacts(*family.module)});
     content.records.push_back({strCat("memory", suffix), family.built.memoryRecord});
     content.records.push_back({strCat("placement", suffix), family.built.placementRecord});
   }

@@ -84,6 +84,7 @@ void PlanBuilder::addSizes(tn::RegionOp region, size_t regionIndex) {
     touch(size.buffers[0], static_cast<uint32_t>(plan.instructions.size()));
     plan.instructions.push_back(std::move(size));
     notes.strategies.push_back("size");
+    notes.regions.push_back(region.getReason().value_or(-1));
     origins.push_back({regionIndex, 0, {}});
   });
 }
@@ -127,6 +128,7 @@ void PlanBuilder::addRegion(tn::RegionOp region, size_t regionIndex, int64_t pos
     plan.instructions.back().label = labelOf(region);
     plan.instructions.back().constraint = constraint;
     notes.strategies.push_back(region.getStrategy().str());
+    notes.regions.push_back(region.getReason().value_or(-1));
     origins.push_back({regionIndex, index, symbols});
   }
 }
@@ -143,6 +145,7 @@ void PlanBuilder::addCopy(uint32_t from, uint32_t to, std::string label) {
   touch(to, static_cast<uint32_t>(plan.instructions.size()));
   plan.instructions.push_back(std::move(copy));
   notes.strategies.push_back("copy");
+  notes.regions.push_back(-1);
 }
 
 void PlanBuilder::addOutput(size_t index, Value result) {

@@ -83,6 +83,9 @@ std::string placementRecord(const engine::Variant &variant, const PlanNotes &not
                              {"device", instruction.device == engine::kGpu ? "gpu" : "cpu"},
                              {"strategy", notes.strategies[i]},
                              {"weights_bytes", weightBytes}};
+    if (notes.regions[i] >= 0) {
+      entry["region"] = notes.regions[i];
+    }
     if (instruction.kind == engine::InstructionKind::Launch) {
       entry["kernel"] = variant.kernels[instruction.kernel];
       entry["grid"] = format(plan, instruction.grid);

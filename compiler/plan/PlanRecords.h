@@ -19,6 +19,9 @@ struct PlanNotes {
   };
   std::vector<BufferNote> buffers;
   std::vector<std::string> strategies; ///< by instruction
+  /// By instruction: the number of its region, which is its place in the records "fusion" and
+  /// "graph"; -1 for copies at the end.
+  std::vector<int64_t> regions;
 };
 
 std::string memoryRecord(const engine::Plan &plan, const ArenaSummary &arena,

@@ -5,6 +5,7 @@
 #include "compiler/frontend/Frontend.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/graph/DimText.h"
+#include "compiler/graph/GraphFacts.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/pipeline/CrashGuard.h"
@@ -301,6 +302,7 @@ Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArg
   }
   ModelFacts facts = FactsReader(main, symbols, store).read();
   facts.opsets = declared.opsets;
+  facts.graph = tn::graphFacts(*imported.module);
   return facts;
 }
 

@@ -119,6 +119,7 @@ struct ModelFacts {
   std::map<std::string, int64_t> opCounts;
   uint64_t weightCount = 0;
   uint64_t weightBytes = 0;
+  std::string graph; ///< JSON of tn::graphFacts; empty with gaps
 };
 
 Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes);

@@ -3,6 +3,7 @@
 #include "tools/tenon/EngineFacts.h"
 
 #include "engine/Constraints.h"
+#include "tools/view/Escape.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,6 +17,7 @@ using engine::Instruction;
 using engine::Plan;
 using engine::Port;
 using engine::Variant;
+using view::visible;
 
 constexpr const char *kKinds[] = {"launch", "call",   "copy",   "fill",  "host", "size",  "alloc",
                                   "free",   "invoke", "branch", "event", "wait", "return"};
@@ -110,27 +112,27 @@ Json describeEngine(const std::string &path, const engine::EngineFile &file) {
 }
 
 std::string engineText(const std::string &path, const engine::EngineFile &file) {
-  std::string text = fmt::format("{}  {}\n  made by {} from model {}\n  options {}\n", path,
+  std::string text = fmt::format("{}  {}\n  made by {} from model {}\n  options {}\n", visible(path),
                                  formatBytes(file.fileBytes()), file.provenance().compiler,
-                                 file.provenance().model, file.provenance().options);
+                                 file.provenance().model, visible(file.provenance().options));
   if (!file.variants().empty()) {
     const Plan &plan = file.variants()[0].plan;
     for (const Port &port : plan.inputs) {
-      text += fmt::format("  input   {}  {}\n", port.name, portType(plan, port));
+      text += fmt::format("  input   {}  {}\n", visible(port.name), visible(portType(plan, port)));
     }
     for (const Port &port : plan.outputs) {
-      text += fmt::format("  output  {}  {}\n", port.name, portType(plan, port));
+      text += fmt::format("  output  {}  {}\n", visible(port.name), visible(portType(plan, port)));
     }
     for (const engine::Symbol &symbol : plan.symbols) {
-      text += fmt::format("  symbol  {} from {} to {}", symbol.name, symbol.min, symbol.max);
+      text += fmt::format("  symbol  {} from {} to {}", visible(symbol.name), symbol.min, symbol.max);
       text += symbol.isDataDependent()
                   ? fmt::format(", decided by data, at most {}\n",
-                                plan.exprs.format(symbol.bound, symbolNames(plan)))
+                                visible(plan.exprs.format(symbol.bound, symbolNames(plan))))
                   : "\n";
     }
     for (const engine::Constraint &constraint : plan.constraints) {
-      text += fmt::format("  needs   {}  by node '{}'\n", engine::describe(plan, constraint),
-                          constraint.node);
+      text += fmt::format("  needs   {}  by node '{}'\n", visible(engine::describe(plan, constraint)),
+                          visible(constraint.node));
     }
   }
   text += fmt::format("  weights {} in {}\n", file.weights().size(),
@@ -161,7 +163,7 @@ std::string engineDot(const engine::EngineFile &file) {
   std::map<uint32_t, std::string> writers;
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     std::string name = fmt::format("in{}", i);
-    text += fmt::format("  {} [label={}, shape=ellipse];\n", name, dumpJson(plan.inputs[i].name));
+    text += fmt::format("  {} [label={}, shape=ellipse];\n", name, dumpJson(visible(plan.inputs[i].name)));
     writers[plan.inputs[i].buffer] = name;
   }
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
@@ -169,7 +171,7 @@ std::string engineDot(const engine::EngineFile &file) {
     std::string name = fmt::format("n{}", i);
     std::string label =
         instruction.label.empty() ? nameOfKind(instruction.kind) : instruction.label;
-    text += fmt::format("  {} [label={}];\n", name, dumpJson(label));
+    text += fmt::format("  {} [label={}];\n", name, dumpJson(visible(label)));
     for (size_t j = 0; j < instruction.buffers.size(); ++j) {
       uint32_t root = rootOf(plan, instruction.buffers[j]);
       std::map<uint32_t, std::string>::iterator writer = writers.find(root);
@@ -182,7 +184,7 @@ std::string engineDot(const engine::EngineFile &file) {
     }
   }
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
-    text += fmt::format("  out{} [label={}, shape=ellipse];\n", i, dumpJson(plan.outputs[i].name));
+    text += fmt::format("  out{} [label={}, shape=ellipse];\n", i, dumpJson(visible(plan.outputs[i].name)));
     std::map<uint32_t, std::string>::iterator writer = writers.find(plan.outputs[i].buffer);
     if (writer != writers.end()) {
       text += fmt::format("  {} -> out{};\n", writer->second, i);

@@ -1,25 +1,37 @@
-// `tenon inspect`: what a model asks for or what an engine holds, as text, JSON or a dot graph. A model
+// `tenon inspect`: what a model asks for or what an engine holds, as text, data, drawing or page. A model
 // that Tenon cannot compile is shown as its file declares it.
 
+#include "tools/tenon/Inspect.h"
+
+#include "support/AtomicFile.h"
+#include "support/MappedFile.h"
 #include "tools/tenon/CompilerBridge.h"
 #include "tools/tenon/EngineFacts.h"
 #include "tools/tenon/FileKind.h"
 #include "tools/tenon/Options.h"
+#include "tools/tenon/OutputCheck.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
+#include "tools/view/EngineGraph.h"
+#include "tools/view/Escape.h"
+#include "tools/view/Render.h"
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
+#include <span>
 
 namespace tenon::tool {
 namespace {
 
 struct InspectFlags {
-  std::string path;
-  std::string format = "text";
-  std::vector<std::string> shapes;
+  InspectRequest request;
+  std::string output;
 };
+
+/// The file's own name, without folders.
+std::string titleOf(const std::string &path) { return std::filesystem::path(path).filename().string(); }
 
 Json describePorts(const std::vector<ModelValue> &values) {
   Json list = Json::array();
@@ -68,92 +80,181 @@ Json describeModel(const std::string &path, const ModelFacts &facts) {
           {"nodes", nodes}};
 }
 
-std::string modelText(const std::string &path, const ModelFacts &facts) {
-  std::string text = fmt::format("{}\n", path);
+std::string modelText(const std::string &path, const ModelFacts &facts, const view::Graph &graph) {
+  std::string text = fmt::format("{}\n", view::visible(path));
   for (const ModelOpset &opset : facts.opsets) {
     text += fmt::format("  opset   {}\n", opsetText(opset));
   }
   for (const ModelValue &input : facts.inputs) {
-    text += fmt::format("  input   {}  {}\n", input.name, input.type);
+    text += fmt::format("  input   {}  {}\n", view::visible(input.name), view::visible(input.type));
   }
   for (const ModelValue &output : facts.outputs) {
-    text += fmt::format("  output  {}  {}\n", output.name, output.type);
+    text += fmt::format("  output  {}  {}\n", view::visible(output.name), view::visible(output.type));
   }
   for (const ModelSymbol &symbol : facts.symbols) {
-    text += fmt::format("  symbol  {} from {} to {}\n", symbol.name, symbol.min, symbol.max);
+    text += fmt::format("  symbol  {} from {} to {}\n", view::visible(symbol.name), symbol.min, symbol.max);
   }
   text += fmt::format("  weights {} in {}\n", facts.weightCount, formatBytes(facts.weightBytes));
   text += fmt::format("  {} operations:", facts.nodes.size());
   for (const auto &[op, count] : facts.opCounts) {
-    text += fmt::format(" {} {},", count, op);
+    text += fmt::format(" {} {},", count, view::visible(op));
   }
   text.back() = '\n';
-  for (const ModelNode &node : facts.nodes) {
-    text += fmt::format("    {:<14} {}  {}\n", node.op, node.type, node.name);
-  }
+  text += view::renderText(graph);
   if (!facts.gaps.empty()) {
     text += fmt::format("  {} gaps; tenon check names ways round them:\n", facts.gaps.size());
   }
   for (const ModelGap &gap : facts.gaps) {
-    text += fmt::format("    {:<14} {}: {}\n", gap.op, gap.node, gap.why);
+    text += fmt::format("    {:<14} {}: {}\n", view::visible(gap.op), view::visible(gap.node),
+                        view::visible(gap.why));
   }
   return text;
 }
 
-std::string modelDot(const ModelFacts &facts) {
-  std::string text = "digraph model {\n  rankdir=TB; node [shape=box];\n";
-  for (size_t i = 0; i < facts.inputs.size(); ++i) {
-    text += fmt::format("  i{} [label={}, shape=ellipse];\n", i, dumpJson(facts.inputs[i].name));
+/// A model that Tenon cannot compile: its nodes as the file has them, without counts.
+view::Graph declaredGraph(const ModelFacts &facts) {
+  view::Graph graph;
+  std::vector<int64_t> results;
+  auto add = [&](view::Value value) {
+    graph.values.push_back(std::move(value));
+    return static_cast<int64_t>(graph.values.size()) - 1;
+  };
+  for (const ModelValue &input : facts.inputs) {
+    graph.inputs.push_back({input.name, add({.kind = "input", .name = input.name, .dtype = input.type, .shape = std::nullopt, .bytes = {}})});
   }
-  for (size_t i = 0; i < facts.nodes.size(); ++i) {
-    const ModelNode &node = facts.nodes[i];
-    text += fmt::format("  n{} [label={}];\n", i,
-                        dumpJson(fmt::format("{}\n{}\n{}", node.op, node.name, node.type)));
-    for (int64_t producer : node.producers) {
-      text += producer < 0 ? fmt::format("  i{} -> n{};\n", -1 - producer, i)
-                           : fmt::format("  n{} -> n{};\n", producer, i);
+  for (const ModelNode &declared : facts.nodes) {
+    view::Node node;
+    node.op = declared.op;
+    node.name = declared.name;
+    for (int64_t producer : declared.producers) {
+      node.inputs.push_back(producer < 0 ? graph.inputs[-1 - producer].value : results[producer]);
     }
+    int64_t id = static_cast<int64_t>(graph.nodes.size());
+    results.push_back(add({.kind = "node", .name = "", .dtype = declared.type, .shape = std::nullopt, .node = id, .bytes = {}}));
+    node.outputs.push_back(results.back());
+    graph.nodes.push_back(std::move(node));
   }
-  return text + "}\n";
+  for (const ModelValue &output : facts.outputs) {
+    graph.outputs.push_back({output.name, -1});
+  }
+  return graph;
 }
 
-Status inspectModel(const InspectFlags &flags, Terminal &terminal) {
-  TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(flags.shapes));
-  TENON_ASSIGN(ModelFacts facts, importModel(flags.path, shapes));
-  if (flags.format == "json") {
-    terminal.printJson("inspect-model", describeModel(flags.path, facts));
-  } else {
-    terminal.print(flags.format == "dot" ? modelDot(facts) : modelText(flags.path, facts));
-  }
-  return Status::ok();
+/// The drawings and the other forms that are the same for models and engines.
+std::string rendered(const std::string &format, view::Graph graph) {
+  return format == "svg"    ? view::renderSvg(graph)
+         : format == "html" ? view::renderHtml(graph)
+         : format == "onnx" ? view::renderOnnx(graph)
+                            : view::renderDot(graph);
 }
 
-Status inspectEngine(const InspectFlags &flags, Terminal &terminal) {
-  TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(flags.path));
-  if (flags.format == "json") {
-    terminal.printJson("inspect-engine", describeEngine(flags.path, *file));
-  } else {
-    terminal.print(flags.format == "dot" ? engineDot(*file) : engineText(flags.path, *file));
+Result<Inspection> inspectModel(const InspectRequest &request) {
+  TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(request.shapes));
+  TENON_ASSIGN(ModelFacts facts, importModel(request.path, shapes));
+  view::Graph graph = declaredGraph(facts);
+  if (!facts.graph.empty()) {
+    TENON_ASSIGN(graph, view::readGraph(facts.graph));
   }
-  return Status::ok();
+  graph.source = "model";
+  graph.title = titleOf(request.path);
+  view::addGroups(graph);
+  if (request.format == "json") {
+    Json json = describeModel(request.path, facts);
+    json["graph"] = view::toJson(graph);
+    return Inspection{"inspect-model", std::move(json), ""};
+  }
+  if (request.format == "text") {
+    return Inspection{"", {}, modelText(request.path, facts, graph)};
+  }
+  return Inspection{"", {}, rendered(request.format, std::move(graph))};
+}
+
+Status addProfile(const std::string &path, view::Graph &graph) {
+  if (path.empty()) {
+    return Status::ok();
+  }
+  TENON_ASSIGN(MappedFile file, MappedFile::open(path));
+  std::string_view text(reinterpret_cast<const char *>(file.bytes().data()), file.bytes().size());
+  return view::addTimes(graph, text);
+}
+
+Result<Inspection> inspectEngine(const InspectRequest &request) {
+  TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(request.path));
+  if (request.format == "dot") {
+    return Inspection{"", {}, engineDot(*file)};
+  }
+  // Engines of earlier versions have no such record: their facts are shown without nodes.
+  bool hasGraph = file->record("graph").isOk();
+  bool needsGraph = hasGraph || !request.level.empty() || !request.profile.empty() ||
+                    (request.format != "json" && request.format != "text");
+  view::Graph graph;
+  if (needsGraph) {
+    TENON_ASSIGN(graph, view::engineGraph(*file, request.level));
+    graph.title = titleOf(request.path);
+    view::addGroups(graph);
+    TENON_TRY(addProfile(request.profile, graph));
+  }
+  if (request.format == "json") {
+    Json json = describeEngine(request.path, *file);
+    if (hasGraph) {
+      json["graph"] = view::toJson(graph);
+    }
+    return Inspection{"inspect-engine", std::move(json), ""};
+  }
+  if (request.format == "text") {
+    return Inspection{"", {}, engineText(request.path, *file) + (hasGraph ? view::renderText(graph) : "")};
+  }
+  return Inspection{"", {}, rendered(request.format, std::move(graph))};
+}
+
+} // namespace
+
+Result<Inspection> inspectFile(const InspectRequest &request) {
+  TENON_ASSIGN(bool model, isModel(request.path, Takes::OnnxOrEngine));
+  if (model && !(request.profile.empty() && request.level.empty())) {
+    return Status::error(ErrorId::BadArgument, fmt::format("{} is a model: it has no variants and no times", request.path),
+                         "compile it and inspect the engine");
+  }
+  return model ? inspectModel(request) : inspectEngine(request);
+}
+
+namespace {
+
+Status writeFile(const std::string &path, const std::string &text) {
+  TENON_ASSIGN(AtomicFile file, AtomicFile::create(path));
+  TENON_TRY(file.append(std::as_bytes(std::span(text.data(), text.size()))));
+  return file.commit();
 }
 
 Status inspect(InspectFlags &flags, Terminal &terminal) {
   if (terminal.json()) {
-    flags.format = "json";
+    flags.request.format = "json";
   }
-  TENON_ASSIGN(bool model, isModel(flags.path, Takes::OnnxOrEngine));
-  return model ? inspectModel(flags, terminal) : inspectEngine(flags, terminal);
+  TENON_TRY(checkOutput(flags.output, flags.request.path, flags.request.profile.empty() ? std::vector<std::string>() : std::vector{flags.request.profile}));
+  TENON_ASSIGN(Inspection shown, inspectFile(flags.request));
+  if (!flags.output.empty()) {
+    return writeFile(flags.output, shown.schema.empty() ? shown.text : jsonText(shown.schema, shown.json));
+  }
+  if (shown.schema.empty()) {
+    terminal.print(shown.text);
+  } else {
+    terminal.printJson(shown.schema, std::move(shown.json));
+  }
+  return Status::ok();
 }
 
 } // namespace
 
 Action declareInspect(CLI::App &command) {
   std::shared_ptr<InspectFlags> flags = std::make_shared<InspectFlags>();
-  command.add_option("FILE", flags->path, "A model (ONNX) or an engine")->required();
-  addChoice(command, "--format", flags->format, {"text", "json", "dot"}, "How it is shown");
-  command.add_option("--shape", flags->shapes, "Dimensions of a model's input, as for compile")
+  command.add_option("FILE", flags->request.path, "A model (ONNX) or an engine")->required();
+  addChoice(command, "--format", flags->request.format, {"text", "json", "dot", "svg", "html", "onnx"},
+            "How it is shown: html is a page for a browser, onnx a graph for viewers of ONNX");
+  addOutput(command, flags->output, "Where it goes; stdout without it");
+  command.add_option("--shape", flags->request.shapes, "Dimensions of a model's input, as for compile")
       ->allow_extra_args(false);
+  command.add_option("--isa,--variant", flags->request.level, "Which variant of an engine; the first without it");
+  command.add_option("--profile", flags->request.profile, "Times of an engine's instructions (JSON, see docs/graph.md)");
   return [flags](Terminal &terminal) { return inspect(*flags, terminal); };
 }
 

@@ -36,6 +36,12 @@ std::string formatBytes(uint64_t bytes) {
   return "";
 }
 
+std::string jsonText(std::string_view schema, Json value) {
+  Json whole = {{"schema", fmt::format("tenon.{}/1", schema)}};
+  whole.update(value);
+  return dumpJson(whole, 2) + "\n";
+}
+
 std::string dumpJson(const Json &value, int indent) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
@@ -81,9 +87,7 @@ void Terminal::print(std::string_view text) {
 
 void Terminal::printJson(std::string_view schema, Json value) {
   clearProgress();
-  Json whole = {{"schema", fmt::format("tenon.{}/1", schema)}};
-  whole.update(value);
-  writeResult(dumpJson(whole, 2) + "\n");
+  writeResult(jsonText(schema, std::move(value)));
 }
 
 void Terminal::note(std::string_view text) {

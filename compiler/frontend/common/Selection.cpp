@@ -54,7 +54,7 @@ Value truePositions(Emitter &c, Value x) {
   OperationState state(c.location(), tn::TruePositionsOp::getOperationName());
   tn::TruePositionsOp::build(c.builder(), state, list, RankedTensorType::get({}, index), mask);
   Operation *found = c.finish(state);
-  return found ? takeFirst(c, found->getResult(0), found->getResult(1), 0, nullptr) : Value();
+  return found ? takeFirst(c, found->getResult(0), found->getResult(1), 0) : Value();
 }
 
 SmallVector<Value> coordinates(Emitter &c, Value numbers, ArrayRef<AffineExpr> dims) {
@@ -88,7 +88,8 @@ Value stackLists(Emitter &c, ArrayRef<Value> lists, int64_t axis) {
   return c.concat(parts, axis);
 }
 
-Value takeFirst(Emitter &c, Value x, Value count, int64_t axis, AffineExpr most) {
+Value takeFirst(Emitter &c, Value x, Value count, int64_t axis,
+                ArrayRef<AffineExpr> most) {
   if (!x || !count || c.failed()) {
     return Value();
   }
@@ -105,7 +106,7 @@ Value takeFirst(Emitter &c, Value x, Value count, int64_t axis, AffineExpr most)
   }
   tn::Dims dims = tn::getDims(rows.getType());
   std::string name = "#" + c.label();
-  dims[0] = c.symbols().addDataDependent(name, most ? most : dims[0]);
+  dims[0] = c.symbols().addDataDependent(name, most.empty() ? ArrayRef<AffineExpr>(dims[0]) : most);
   Value taken =
       c.makeTyped<tn::TakeFirstOp>(tn::makeTensor(dims, getElementTypeOrSelf(rows)), rows, count);
   return taken ? c.transpose(taken, back) : Value();

@@ -9,7 +9,7 @@ namespace tenon::frontend {
 /// The first `count` elements of x along an axis: a scalar of i64 in [0, size along the axis].
 /// `most` are never exceeded, where more is known than that size.
 mlir::Value takeFirst(Emitter &c, mlir::Value x, mlir::Value count, int64_t axis,
-                      mlir::AffineExpr most);
+                      llvm::ArrayRef<mlir::AffineExpr> most = {});
 
 /// x as a list.
 mlir::Value flatten(Emitter &c, mlir::Value x);

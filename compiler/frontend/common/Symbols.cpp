@@ -25,13 +25,18 @@ AffineExpr Symbols::get(StringRef name, int64_t min, int64_t max, bool declared)
   return getAffineSymbolExpr(index, context);
 }
 
-AffineExpr Symbols::addDataDependent(StringRef name, AffineExpr bound) {
+AffineExpr Symbols::addDataDependent(StringRef name, ArrayRef<AffineExpr> most) {
   std::string unique = name.str();
   while (contains(unique)) {
     unique += "'";
   }
-  AffineExpr symbol = get(unique, 0, std::max<int64_t>(bounds(bound).max, 0), /*declared=*/false);
+  int64_t limit = std::numeric_limits<int64_t>::max();
+  for (AffineExpr bound : most) {
+    limit = std::min(limit, std::max<int64_t>(bounds(bound).max, 0));
+  }
+  AffineExpr symbol = get(unique, 0, limit, /*declared=*/false);
   entries.back().isDataDependent = true;
+  entries.back().most = tn::Dims(most);
   return symbol;
 }
 
@@ -209,6 +214,9 @@ bool Symbols::assumeAtLeast(AffineExpr left, AffineExpr right) {
   if (range.min >= 0 || range.max < 0) {
     return range.min >= 0;
   }
+  if (isBoundedBy(right, left)) {
+    return true;
+  }
   if (std::optional<tn::LinearDim> rising = tn::linearDim(difference)) {
     int64_t least = llvm::divideCeilSigned(-rising->offset, rising->factor);
     const tn::Symbol &symbol = list.symbols()[rising->symbol];
@@ -220,6 +228,15 @@ bool Symbols::assumeAtLeast(AffineExpr left, AffineExpr right) {
   }
   record(tn::ConstraintKind::at_least, left, right);
   return true;
+}
+
+/// Whether data decides `value`, out of as many as `bound` at most.
+bool Symbols::isBoundedBy(AffineExpr value, AffineExpr bound) const {
+  AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(value);
+  return symbol && llvm::any_of(entries[symbol.getPosition()].most, [&](AffineExpr most) {
+           most = canonical(most);
+           return tn::sameDim(most, bound) || isBoundedBy(most, bound);
+         });
 }
 
 //===--- What constraints determine ---===//

@@ -17,8 +17,9 @@ public:
 
   /// The symbol of that name; a new one gets the range. `declared`: the user gave the range.
   mlir::AffineExpr get(llvm::StringRef name, int64_t min, int64_t max, bool declared);
-  /// A new symbol that data decides, from 0 to `bound`.
-  mlir::AffineExpr addDataDependent(llvm::StringRef name, mlir::AffineExpr bound);
+  /// A new symbol that data decides, from 0 to the least of `bounds` (at least one).
+  mlir::AffineExpr addDataDependent(llvm::StringRef name,
+                                    llvm::ArrayRef<mlir::AffineExpr> bounds);
   bool dependsOnData(mlir::AffineExpr expression) const;
   bool contains(llvm::StringRef name) const;
   mlir::AffineExpr constant(int64_t value) const;
@@ -56,11 +57,13 @@ private:
     bool derived = false;         ///< no dim of an input: made by a constraint
     mlir::AffineExpr replacement; ///< null while nothing determines the symbol
     bool isDataDependent = false; ///< an operation binds it: no constraint determines it
+    tn::Dims most = {};           ///< of one that data decides: it is at most each of these
   };
 
   bool assumeEqual(mlir::AffineExpr left, mlir::AffineExpr right);
   bool assumeEqualOrOne(mlir::AffineExpr left, mlir::AffineExpr right);
   bool assumeAtLeast(mlir::AffineExpr left, mlir::AffineExpr right);
+  bool isBoundedBy(mlir::AffineExpr value, mlir::AffineExpr bound) const;
   bool determine(unsigned symbol, mlir::AffineExpr value);
   bool takeMultiples(unsigned symbol, int64_t factor, int64_t remainder);
   void replace(unsigned symbol, mlir::AffineExpr value);

@@ -2,6 +2,7 @@
 // Relies on the importer calling an operator only when none of its arguments depends on a gap.
 #include "compiler/frontend/pt2/Call.h"
 
+#include "compiler/frontend/pt2/SizeText.h"
 #include "compiler/frontend/pt2/SourceLine.h"
 #include "mlir/IR/TypeUtilities.h"
 
@@ -318,6 +319,21 @@ std::optional<tn::Dims> Call::statedDims(unsigned output) {
     dims.push_back(*dim);
   }
   return dims;
+}
+
+std::optional<Range> Call::statedRange() {
+  auto size = outputNames.empty() ? graph.sizes.end() : graph.sizes.find(outputNames[0]);
+  std::string name;
+  if (size != graph.sizes.end() && !size->second.constant) {
+    Result<AffineExpr> parsed = parseSize(size->second.expression, builder().getContext(), [&](const std::string &symbol) {
+      name = symbol;
+      return AffineExpr();
+    });
+    if (!parsed) {
+      return std::nullopt;
+    }
+  }
+  return owner.rangeOf(name);
 }
 
 namespace {

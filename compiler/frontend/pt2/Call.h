@@ -59,6 +59,8 @@ public:
   mlir::Type resultElement(unsigned output = 0);
   /// The dims that PyTorch states for an output; none where they name unknown symbols.
   std::optional<tn::Dims> statedDims(unsigned output);
+  /// The range that the program states of its first result, a number.
+  std::optional<Range> statedRange();
   /// The type that tensors and numbers of these arguments are computed in together.
   mlir::Type promoted(llvm::ArrayRef<llvm::StringRef> names);
   /// x in the type of the first result.

@@ -36,19 +36,28 @@ void writeInPlace(Call &c) {
 }
 
 /// What is imported must be what PyTorch says: a difference would be a fault of the import.
-void checkStated(Call &c, unsigned i, RankedTensorType type, const TensorMeta &meta) {
+void checkStated(Call &c, const OpRow &row, unsigned i, RankedTensorType type, const TensorMeta &meta) {
   if (type.getElementType() != c.resultElement(i)) {
     std::string text;
     llvm::raw_string_ostream(text) << type.getElementType();
     return c.gap("its result has elements of type " + Twine(text) + " where PyTorch has " +
                  StringRef(nameOfScalarType(meta.scalarType)));
   }
-  bool fits = type.getRank() == static_cast<int64_t>(meta.sizes.size());
-  for (int64_t d = 0; fits && d < type.getRank(); ++d) {
+  bool fits = !row.statesShapes || type.getRank() == static_cast<int64_t>(meta.sizes.size());
+  for (int64_t d = 0; fits && row.statesShapes && d < type.getRank(); ++d) {
     fits = type.isDynamicDim(d) || !meta.sizes[d].constant || *meta.sizes[d].constant == type.getDimSize(d);
   }
   if (!fits) {
-    c.gap("its result has another shape than PyTorch states");
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    for (const Size &size : meta.sizes) {
+      stream << (size.constant ? std::to_string(*size.constant) : "?") << " ";
+    }
+    stream << "where it is imported as";
+    for (AffineExpr dim : tn::getDims(type)) {
+      stream << " " << dim;
+    }
+    c.gap("its result " + Twine(i) + " has another shape than PyTorch states: " + text);
   }
 }
 
@@ -135,7 +144,7 @@ void Importer::runOperator(Call &call, const Graph &graph) {
       if (Status fits = type ? checkValueType(type, call.outputNames[i]) : Status::ok(); !fits) {
         return setError(std::move(fits));
       }
-      type ? checkStated(call, i, type, meta->second) : call.gap("its result cannot be imported");
+      type ? checkStated(call, *row, i, type, meta->second) : call.gap("its result cannot be imported");
     }
   }
 }
@@ -168,6 +177,20 @@ Result<std::vector<Value>> Importer::importGraph(const Graph &graph, const std::
     }
   }
   return results;
+}
+
+std::optional<int64_t> Importer::constantInteger(mlir::Value value) {
+  std::optional<reference::Tensor> tensor = frontend::evaluateConstant(value, store);
+  Result<reference::Tensor> wide =
+      tensor && isa<IntegerType>(getElementTypeOrSelf(value)) && tensor->count() == 1
+          ? reference::convert(*tensor, DType::I64)
+          : Result<reference::Tensor>(Status::error(ErrorId::InternalError, "no constant"));
+  return wide ? std::optional(wide->as<int64_t>()[0]) : std::nullopt;
+}
+
+std::optional<Range> Importer::rangeOf(const std::string &symbol) const {
+  auto found = program.ranges.find(symbol);
+  return found == program.ranges.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::optional<bool> Importer::constantTruth(mlir::Value value) {

@@ -53,6 +53,10 @@ public:
   void setError(Status status);
   /// The size that the program states, where all its symbols are known.
   Result<mlir::AffineExpr> sizeOf(const Size &size);
+  /// An integer of one element, if constants decide it.
+  std::optional<int64_t> constantInteger(mlir::Value value);
+  /// The range that the program states of a symbol.
+  std::optional<Range> rangeOf(const std::string &symbol) const;
   /// A scalar of bool, if constants decide it.
   std::optional<bool> constantTruth(mlir::Value value);
 

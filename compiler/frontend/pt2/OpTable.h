@@ -13,6 +13,8 @@ class Call;
 struct OpRow {
   const char *name; ///< "aten.add"
   void (*import)(Call &);
+  /// Whether the shapes that PyTorch states for results are right, so that ours are held to them.
+  bool statesShapes = true;
 };
 
 llvm::ArrayRef<OpRow> elementwiseRows();
@@ -34,6 +36,7 @@ llvm::ArrayRef<OpRow> sizeRows();
 llvm::ArrayRef<OpRow> quantizationRows();
 llvm::ArrayRef<OpRow> recurrentRows();
 llvm::ArrayRef<OpRow> controlRows();
+llvm::ArrayRef<OpRow> samplingRows();
 
 /// An operator's name taken apart.
 struct Target {

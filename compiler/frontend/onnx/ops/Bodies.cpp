@@ -296,7 +296,7 @@ Value Choice::positions(AffineExpr a, AffineExpr b) {
   }
   Type index = c.builder().getI64Type();
   Value count = c.select(condition, c.sizeValue(a, index), c.sizeValue(b, index));
-  Value places = takeFirst(c, c.positions(most), count, 0, nullptr);
+  Value places = takeFirst(c, c.positions(most), count, 0);
   known.push_back({a, b, places});
   return places;
 }

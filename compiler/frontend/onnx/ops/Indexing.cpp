@@ -166,7 +166,7 @@ void topOfAll(NodeContext &c, Value x, int64_t axis, tn::TopKOp all) {
   Value fits = c.make<tn::AndOp>(c.compare(count, tn::Predicate::ge, c.scalar(0, index)),
                                  c.compare(count, tn::Predicate::le, size));
   count = requireCondition(c, count, fits, "there are as many elements as are to be kept");
-  Value indices = takeFirst(c, all.getIndices(), count, axis, nullptr);
+  Value indices = takeFirst(c, all.getIndices(), count, axis);
   c.setOutput(0, c.make<tn::GatherElementsOp>(x, indices, axis));
   if (c.wantsOutput(1)) {
     c.setOutput(1, indices);

@@ -82,7 +82,7 @@ Value sliceFirst(NodeContext &c, Value x, const SliceRequest &request) {
     return Value();
   }
   Value count = c.min(c.sizeValue(dim, index), c.sizeValue(end, index));
-  return takeFirst(c, x, count, request.axes[0], end);
+  return takeFirst(c, x, count, request.axes[0], end ? ArrayRef<AffineExpr>(end) : ArrayRef<AffineExpr>());
 }
 
 void slice(NodeContext &c) {

@@ -1,6 +1,6 @@
 // Pooling and convolution over positions that the data decides: RoiAlign and DeformConv.
 // Relies on Sampling.h for reading between pixels.
-#include "compiler/frontend/onnx/Sampling.h"
+#include "compiler/frontend/common/Sampling.h"
 
 #include "compiler/frontend/onnx/Windows.h"
 #include "mlir/IR/TypeUtilities.h"

@@ -194,7 +194,7 @@ void unique(NodeContext &c) {
   Value places = c.make<tn::ScatterElementsOp>(nothing, inverse, c.select(isFirst, numbers, zero),
                                                int64_t{0}, tn::ScatterKind::max);
   Value found = c.reduce(ReduceKind::sum, c.select(isFirst, one, zero), {0}, false);
-  Value indices = takeFirst(c, places, found, 0, nullptr);
+  Value indices = takeFirst(c, places, found, 0);
   c.setOutput(0, c.make<tn::GatherOp>(x, indices, axis));
   if (c.wantsOutput(1)) {
     c.setOutput(1, indices);

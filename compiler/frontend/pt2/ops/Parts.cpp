@@ -2,6 +2,7 @@
 // them is written into their place.
 #include "compiler/frontend/pt2/Call.h"
 
+#include "compiler/frontend/common/Selection.h"
 #include "compiler/frontend/common/Slicing.h"
 #include "mlir/IR/TypeUtilities.h"
 
@@ -108,12 +109,31 @@ std::optional<Part> slicePart(Call &c, AffineExpr dim, int64_t axis) {
   return Part{axis, clamped->start, clamped->size, step};
 }
 
+/// x[:end] of a dim that data decides: as many as are asked for, or as there are. Null for other slices.
+mlir::Value sliceFirst(Call &c, mlir::Value x, int64_t axis) {
+  frontend::Symbols &symbols = c.symbols();
+  AffineExpr dim = tn::getDims(x.getType())[axis];
+  AffineExpr start = c.has("start") ? c.size("start") : c.constantSize(0), end = c.size("end");
+  bool isFirst = end && start && tn::constantDim(start) == 0 && c.integer("step", 1) == 1 && symbols.dependsOnData(dim);
+  if (!isFirst || symbols.bounds(end).min < 0 ||
+      symbols.compare(end, frontend::Comparison::LessOrEqual, dim).has_value() ||
+      symbols.compare(dim, frontend::Comparison::LessOrEqual, end).has_value()) {
+    return mlir::Value();
+  }
+  Type index = c.builder().getI64Type();
+  mlir::Value count = c.min(c.sizeValue(dim, index), c.sizeValue(end, index));
+  return frontend::takeFirst(c, x, count, axis, {dim, end});
+}
+
 void slice(Call &c) {
   mlir::Value x = c.value("self");
   if (!x) {
     return;
   }
   int64_t axis = c.axis("dim", 0, rankOf(x));
+  if (mlir::Value first = sliceFirst(c, x, axis)) {
+    return c.setOutput(first);
+  }
   if (std::optional<Part> part = slicePart(c, tn::getDims(x.getType())[axis], axis)) {
     partView(c, 0, *part, false);
   }

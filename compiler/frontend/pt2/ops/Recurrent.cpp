@@ -151,11 +151,12 @@ void gru(Call &c) { recurrent(c, Cell::Gru, ""); }
 void rnnTanh(Call &c) { recurrent(c, Cell::Rnn, "Tanh"); }
 void rnnRelu(Call &c) { recurrent(c, Cell::Rnn, "Relu"); }
 
+// With a symbolic batch PyTorch states the last states with a dim of 1 that they do not have.
 constexpr OpRow kRows[] = {
-    {"aten.lstm", lstm},
-    {"aten.gru", gru},
-    {"aten.rnn_tanh", rnnTanh},
-    {"aten.rnn_relu", rnnRelu},
+    {"aten.lstm", lstm, /*statesShapes=*/false},
+    {"aten.gru", gru, /*statesShapes=*/false},
+    {"aten.rnn_tanh", rnnTanh, /*statesShapes=*/false},
+    {"aten.rnn_relu", rnnRelu, /*statesShapes=*/false},
 };
 
 } // namespace

@@ -1,5 +1,7 @@
 // Arithmetic on sizes, which becomes expressions instead of operations, and claims about them.
+#include "compiler/frontend/common/Selection.h"
 #include "compiler/frontend/pt2/Call.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 
@@ -20,8 +22,19 @@ void numberOfElements(Call &c) {
 
 using Function = AffineExpr (*)(Call &, AffineExpr, AffineExpr);
 
+/// The smaller of sizes that data decides is such a size itself: as many positions are taken as it says.
+AffineExpr minimumByData(Call &c, AffineExpr a, AffineExpr b) {
+  Type index = c.builder().getI64Type();
+  mlir::Value count = c.min(c.sizeValue(a, index), c.sizeValue(b, index));
+  mlir::Value taken = frontend::takeFirst(c, c.positions(a), count, 0, {a, b});
+  return taken ? tn::getDims(taken.getType())[0] : AffineExpr();
+}
+
 AffineExpr minimum(Call &c, AffineExpr a, AffineExpr b) {
   std::optional<bool> known = c.symbols().compare(a, frontend::Comparison::LessOrEqual, b);
+  if (!known && (c.symbols().dependsOnData(a) || c.symbols().dependsOnData(b))) {
+    return minimumByData(c, a, b);
+  }
   return known ? (*known ? a : b) : AffineExpr();
 }
 AffineExpr maximum(Call &c, AffineExpr a, AffineExpr b) {
@@ -93,7 +106,36 @@ void assertClaim(Call &c) {
             "sizes that the program asserts");
 }
 
+/// A number out of a tensor: a size where constants decide it. Where data does, only assertions may read it, which
+/// are passed over with it.
+void item(Call &c) {
+  mlir::Value x = c.value("self");
+  std::optional<int64_t> known = x ? c.importer().constantInteger(x) : std::nullopt;
+  if (known) {
+    return c.setSize(c.constantSize(*known));
+  }
+  Type index = c.builder().getI64Type();
+  if (!x || !isa<IntegerType>(getElementTypeOrSelf(x))) {
+    return c.gap("a float that data decides cannot become a number of the program", "keep it a tensor");
+  }
+  std::optional<Range> range = c.statedRange();
+  constexpr int64_t kMost = int64_t{1} << 16;
+  int64_t most = range ? std::min(range->max, kMost) : kMost;
+  if (!range || range->min < 0) {
+    return c.gap("an integer that data decides, and that may be negative, cannot become a size",
+                 "state its range with torch._check");
+  }
+  // As many positions are taken as it says; more than there are end the run.
+  mlir::Value count = c.reshape(c.cast(x, index), {});
+  mlir::Value fits = c.compare(count, tn::Predicate::le, c.scalar(static_cast<double>(most), index));
+  count = c.make<tn::RequireOp>(count, fits, tn::Failure::constraint, "a number that decides a size is at most " + std::to_string(most));
+  mlir::Value taken = frontend::takeFirst(c, c.positions(c.constantSize(most)), count, 0);
+  c.setSize(taken ? tn::getDims(taken.getType())[0] : AffineExpr());
+}
+
 constexpr OpRow kRows[] = {
+    {"aten.item", item},
+    {"aten._local_scalar_dense", item},
     {"aten.sym_size", sizeOfDim},
     {"aten.sym_numel", numberOfElements},
     {"_operator.add", binary<add>},

@@ -2,12 +2,12 @@
 // Positions are numbers of pixels, as floats of shape [maps, points, 1]; one a spatial dim.
 #pragma once
 
-#include "compiler/frontend/onnx/NodeContext.h"
+#include "compiler/frontend/common/Emitter.h"
 
-namespace tenon::onnx {
+namespace tenon::frontend {
 
 /// True if a dim has that size; an error if it has another one, a gap if that is not known.
-bool requireDim(NodeContext &c, mlir::AffineExpr dim, int64_t size, llvm::StringRef what);
+bool requireDim(Emitter &c, mlir::AffineExpr dim, int64_t size, llvm::StringRef what);
 
 /// A pixel along one dim that takes part in a sample. Values broadcast against the positions.
 struct Tap {
@@ -20,31 +20,31 @@ struct Tap {
 using Taps = llvm::SmallVector<llvm::SmallVector<Tap>>;
 
 /// x [maps, channels, spatial...] as [maps, pixels, channels].
-mlir::Value pixelsOf(NodeContext &c, mlir::Value x);
+mlir::Value pixelsOf(Emitter &c, mlir::Value x);
 
 /// Pixels by their row-major numbers (i64) [maps, points, 1], as [maps, points, channels].
 using ReadPixels = llvm::function_ref<mlir::Value(mlir::Value numbers)>;
 /// Each map at its own points.
-mlir::Value readPixels(NodeContext &c, mlir::Value pixels, mlir::Value numbers);
+mlir::Value readPixels(Emitter &c, mlir::Value pixels, mlir::Value numbers);
 
 /// The row-major numbers (i64) of pixels, each held inside of its dim.
-mlir::Value pixelNumber(NodeContext &c, llvm::ArrayRef<mlir::Value> indices,
+mlir::Value pixelNumber(Emitter &c, llvm::ArrayRef<mlir::Value> indices,
                         llvm::ArrayRef<mlir::AffineExpr> sizes);
 
 /// Holds a position in [0, size - 1]; NaN becomes 0.
-mlir::Value clampPosition(NodeContext &c, mlir::Value position, mlir::AffineExpr size);
+mlir::Value clampPosition(Emitter &c, mlir::Value position, mlir::AffineExpr size);
 
 /// Both neighbours of a position with their weights; those outside of the map count as 0.
-llvm::SmallVector<Tap> linearTaps(NodeContext &c, mlir::Value position, mlir::AffineExpr size);
+llvm::SmallVector<Tap> linearTaps(Emitter &c, mlir::Value position, mlir::AffineExpr size);
 
 /// 0 <= index < size.
-mlir::Value isInside(NodeContext &c, mlir::Value index, mlir::AffineExpr size);
+mlir::Value isInside(Emitter &c, mlir::Value index, mlir::AffineExpr size);
 
 /// The sums of weighted pixels, [maps, points, channels] in the type of the weights.
-mlir::Value sumTaps(NodeContext &c, ReadPixels read, const Taps &taps,
+mlir::Value sumTaps(Emitter &c, ReadPixels read, const Taps &taps,
                     llvm::ArrayRef<mlir::AffineExpr> sizes, mlir::Type real);
 
 /// The float type that positions and sums are computed in.
-mlir::Type sampleType(NodeContext &c, mlir::Type element);
+mlir::Type sampleType(Emitter &c, mlir::Type element);
 
-} // namespace tenon::onnx
+} // namespace tenon::frontend

@@ -1,14 +1,14 @@
 // Samples as gathers of single pixels that are weighted and added.
 // Relies on `tn.gather_nd` with one batch dim: each map is read at its own points.
-#include "compiler/frontend/onnx/Sampling.h"
+#include "compiler/frontend/common/Sampling.h"
 
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 
-namespace tenon::onnx {
+namespace tenon::frontend {
 
-bool requireDim(NodeContext &c, AffineExpr dim, int64_t size, StringRef what) {
+bool requireDim(Emitter &c, AffineExpr dim, int64_t size, StringRef what) {
   std::optional<int64_t> known = tn::constantDim(dim);
   if (!known) {
     c.gap(what + " is not a constant", "declare the dimension with --shape");
@@ -19,11 +19,11 @@ bool requireDim(NodeContext &c, AffineExpr dim, int64_t size, StringRef what) {
   return known == size;
 }
 
-Type sampleType(NodeContext &c, Type element) {
+Type sampleType(Emitter &c, Type element) {
   return element.isF64() ? element : Type(c.builder().getF32Type());
 }
 
-Value pixelsOf(NodeContext &c, Value x) {
+Value pixelsOf(Emitter &c, Value x) {
   if (!x) {
     return x;
   }
@@ -40,14 +40,14 @@ Value pixelsOf(NodeContext &c, Value x) {
   return c.transpose(c.reshape(x, {dims[0], dims[1], count}), {0, 2, 1});
 }
 
-Value clampPosition(NodeContext &c, Value position, AffineExpr size) {
+Value clampPosition(Emitter &c, Value position, AffineExpr size) {
   Value zero = c.scalarLike(0, position);
   Value low = c.select(c.compare(position, tn::Predicate::ge, zero), position, zero);
   Type real = position ? getElementTypeOrSelf(position) : Type();
   return position ? c.min(low, c.sub(c.sizeValue(size, real), c.scalarLike(1, position))) : low;
 }
 
-Value pixelNumber(NodeContext &c, ArrayRef<Value> indices, ArrayRef<AffineExpr> sizes) {
+Value pixelNumber(Emitter &c, ArrayRef<Value> indices, ArrayRef<AffineExpr> sizes) {
   Type index = c.builder().getI64Type();
   Value number;
   for (auto [position, size] : llvm::zip_equal(indices, sizes)) {
@@ -57,14 +57,14 @@ Value pixelNumber(NodeContext &c, ArrayRef<Value> indices, ArrayRef<AffineExpr> 
   return number;
 }
 
-Value isInside(NodeContext &c, Value index, AffineExpr size) {
+Value isInside(Emitter &c, Value index, AffineExpr size) {
   Value low = c.compare(index, tn::Predicate::ge, c.scalarLike(0, index));
   Type real = index ? getElementTypeOrSelf(index) : Type(c.builder().getF32Type());
   Value high = c.compare(index, tn::Predicate::lt, c.sizeValue(size, real));
   return c.make<tn::AndOp>(low, high);
 }
 
-SmallVector<Tap> linearTaps(NodeContext &c, Value position, AffineExpr size) {
+SmallVector<Tap> linearTaps(Emitter &c, Value position, AffineExpr size) {
   Value one = c.scalarLike(1, position);
   Value first = c.unary<tn::FloorOp>(position);
   Value second = c.add(first, one);
@@ -73,11 +73,11 @@ SmallVector<Tap> linearTaps(NodeContext &c, Value position, AffineExpr size) {
           {second, isInside(c, second, size), part}};
 }
 
-Value readPixels(NodeContext &c, Value pixels, Value numbers) {
+Value readPixels(Emitter &c, Value pixels, Value numbers) {
   return c.make<tn::GatherNdOp>(pixels, numbers, int64_t{1});
 }
 
-Value sumTaps(NodeContext &c, ReadPixels read, const Taps &taps, ArrayRef<AffineExpr> sizes,
+Value sumTaps(Emitter &c, ReadPixels read, const Taps &taps, ArrayRef<AffineExpr> sizes,
               Type real) {
   Value sum;
   SmallVector<size_t> chosen(taps.size(), 0);
@@ -108,4 +108,4 @@ Value sumTaps(NodeContext &c, ReadPixels read, const Taps &taps, ArrayRef<Affine
   return sum;
 }
 
-} // namespace tenon::onnx
+} // namespace tenon::frontend

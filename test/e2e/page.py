@@ -1,0 +1,137 @@
+"""The page of `tenon inspect --format html` in a real browser: what a person folds, searches and clicks."""
+
+import os
+import pathlib
+
+import onnx
+
+import browser
+from tool import CNN, ToolTest, unittest
+from view import HOSTILE, hostile_model, long_model
+
+BOXES = "document.querySelectorAll('#drawing .box').length"
+PANEL = "document.getElementById('panel').innerText"
+
+
+@unittest.skipUnless(browser.PROGRAM, "chromium is not installed")
+class Page(ToolTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        onnx.save(hostile_model(), cls.folder / "hostile.onnx")
+        onnx.save(long_model(1500), cls.folder / "long.onnx")
+        cls.succeed("compile", CNN, "-o", "cnn.tenon", "--target", "cpu:avx2")
+        cls.succeed("compile", "hostile.onnx", "-o", "hostile.tenon", "--target", "cpu:avx2")
+        for name in ("cnn.tenon", "hostile.tenon", "long.onnx"):
+            cls.succeed("inspect", name, "--format", "html", "-o", f"{name}.html")
+        cls.browser = browser.Browser()
+        cls.addClassCleanup(cls.browser.__exit__)
+
+    def open(self, name, width=1280, dark=False):
+        self.browser.resize(width, 800, dark)
+        self.browser.errors.clear()
+        self.browser.requests.clear()
+        self.browser.open(self.folder / f"{name}.html")
+
+    def tearDown(self):
+        self.assertEqual([], self.browser.errors)
+        self.assertEqual([], [address for address in self.browser.requests if not address.startswith("file:")])
+        if os.environ.get("TENON_SCREENSHOTS"):
+            self.browser.screenshot(pathlib.Path(os.environ["TENON_SCREENSHOTS"]) / f"{self.id().split('.')[-1]}.png")
+
+    def box(self, text):
+        """The selector of the first box whose words have `text`."""
+        name = self.browser.evaluate(f"[...document.querySelectorAll('#drawing .box:not(.open)')].find((box) => box.textContent.includes('{text}')).id")
+        return f"#{name}"
+
+    def test_folding_changes_what_is_shown(self):
+        self.open("cnn.tenon")
+        before = self.browser.evaluate(BOXES)
+        self.browser.click("#fold")
+        folded = self.browser.evaluate(BOXES)
+        self.assertLess(folded, before)
+        self.browser.click(f"{self.box('conv + relu')} .toggle")
+        self.assertGreater(self.browser.evaluate(BOXES), folded)
+        self.browser.click(".open .toggle")
+        self.assertEqual(folded, self.browser.evaluate(BOXES))
+        self.browser.click("#unfold")
+        self.assertEqual(before, self.browser.evaluate(BOXES))
+
+    def test_search_finds(self):
+        self.open("cnn.tenon")
+        self.browser.click("#fold")
+        self.browser.press("/")
+        self.browser.type("inner conv")
+        self.assertIn("/inner/inner.0/Conv", self.browser.evaluate(PANEL))
+        self.browser.press("Enter")
+        self.assertIn("/inner/inner.0/Conv", self.browser.evaluate(PANEL))
+        self.assertEqual(1, self.browser.evaluate("document.querySelectorAll('.box.node.chosen, .box.product.chosen').length"))
+        self.browser.press("Escape")
+        self.browser.press("/")
+        self.browser.type("nothing like this")
+        self.assertIn("0 matches", self.browser.evaluate(PANEL))
+
+    def test_a_click_shows_region_and_kernel(self):
+        self.open("cnn.tenon")
+        self.browser.click(self.box("conv stem.0/Conv") if self.browser.evaluate("document.body.textContent.includes('conv stem.0/Conv')") else self.box("convstem.0/Conv"))
+        text = self.browser.evaluate(PANEL)
+        for part in ("/stem/stem.0/Conv", "REGION 0", "contraction on cpu", "k_", "batch * 451584", "57.8 M", "MEMORY THAT IT WRITES", "neighbours not fused".upper()):
+            self.assertIn(part, text)
+        self.browser.evaluate("document.getElementById('size').value = 'least'; document.getElementById('size').onchange({target: document.getElementById('size')})")
+        self.assertIn("452 k", self.browser.evaluate(PANEL))
+
+    def test_keys(self):
+        self.open("cnn.tenon")
+        self.browser.evaluate("document.getElementById('drawing').focus()")
+        self.browser.press("ArrowDown")
+        seen = set()
+        for _ in range(6):
+            self.browser.press("ArrowDown")
+            seen.add(self.browser.evaluate("document.getElementById('drawing').getAttribute('aria-activedescendant')"))
+        self.assertLess(4, len(seen))
+        self.browser.press("Enter")
+        self.assertEqual("panel", self.browser.evaluate("document.activeElement.id"))
+
+    def test_a_narrow_and_dark_window(self):
+        self.open("cnn.tenon", width=400, dark=True)
+        self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth"), 400)
+        self.assertEqual("rgb(20, 23, 29)", self.browser.evaluate("getComputedStyle(document.body).backgroundColor"))
+        self.browser.click(self.box("max_pool"))
+        view, panel = self.browser.evaluate("['view', 'panel'].map((id) => document.getElementById(id).getBoundingClientRect().height)")
+        self.assertTrue(min(view, panel) > 200)
+        self.assertIn("REGION", self.browser.evaluate(PANEL))
+
+    def test_hostile_names_are_only_text(self):
+        self.open("hostile.tenon")
+        self.assertEqual(0, self.browser.evaluate("document.querySelectorAll('img').length"))
+        self.assertTrue(self.browser.evaluate("window.broken === undefined"))
+        for i in range(len(HOSTILE)):
+            self.browser.evaluate(f"choose(facts.nodes[{i}], true)")
+        text = self.browser.evaluate("choose(facts.nodes.find(({node}) => node.name.includes('right')), true); " + PANEL)
+        self.assertIn("right\\u202Eleft", text)
+        self.assertNotIn("\u202e", self.browser.evaluate("document.body.innerText"))
+
+    def test_thousands_of_nodes(self):
+        self.open("long.onnx")
+        self.browser.evaluate("facts.groups.forEach((group) => state.open.add(group))")
+        laid_out = self.browser.evaluate("(() => { const start = performance.now(); relayout(null); return performance.now() - start; })()")
+        self.assertLess(3000, self.browser.evaluate("state.layout.boxes.length"))
+        self.assertGreater(400, self.browser.evaluate(BOXES))  # only what is in sight
+        frames = self.browser.evaluate("""new Promise((done) => {
+            const times = [];
+            const step = () => {
+                const start = performance.now();
+                view.scrollTop += 700;
+                render();
+                times.push(performance.now() - start);
+                times.length < 40 ? requestAnimationFrame(step) : done(times.sort((a, b) => a - b)[20]);
+            };
+            step();
+        })""")
+        print(f"3,000 nodes: laid out in {laid_out:.0f} ms, a scrolled frame takes {frames:.1f} ms")
+        self.assertLess(laid_out, 5000)
+        self.assertLess(frames, 100)  # on a busy machine; a few are usual
+
+
+if __name__ == "__main__":
+    unittest.main()

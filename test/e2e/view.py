@@ -1,0 +1,160 @@
+"""The graph of a model and of an engine in every form of `tenon inspect`, with names that try to be something else."""
+
+import json
+import re
+import xml.etree.ElementTree as xml
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from tool import CNN, ToolTest, tiny_model, unittest
+
+HOSTILE = ["</script><script>window.broken = 1</script>", "\"'><img src=x onerror=alert(1)>&amp;", "a\x01b\x1b[31mred\x7f",
+           "right\u202eleft\u2066\u200b", "]]>--><!--{{scripts}}{{graph}}", "new\nline\ttab\u2028end", "`${alert(1)}`\\"]
+
+
+def hostile_model():
+    """x [batch, 8] through one node for each of the names, which are also those of modules, weights, dims and ports."""
+    nodes, weights = [], []
+    last = "x" + HOSTILE[0]
+    for i, name in enumerate(HOSTILE):
+        weights.append(numpy_helper.from_array(np.full((8,), 0.5, np.float32), f"w{i}{name}"))
+        result = f"v{i}{name}"
+        nodes.append(helper.make_node(["Mul", "Add"][i % 2], [last, weights[-1].name], [result], name=f"/m{i % 3}{name}/{name}"))
+        last = result
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch" + HOSTILE[1], 8]) for name in ("x" + HOSTILE[0], last)]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def long_model(count):
+    """A chain of `count` pairs of a Relu and an Add that reads what was before it, in modules of 10 within stages of 100."""
+    nodes, last = [], "x"
+    for i in range(count):
+        path = f"/stage{i // 100}/block{i // 10}"
+        nodes += [helper.make_node("Relu", [last], [f"r{i}"], name=f"{path}/relu{i}"),
+                  helper.make_node("Add", [f"r{i}", last], [f"a{i}"], name=f"{path}/add{i}")]
+        last = f"a{i}"
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 8]) for name in ("x", last)]
+    return helper.make_model(helper.make_graph(nodes, "g", ports[:1], ports[1:]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+class Views(ToolTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        onnx.save(tiny_model(), cls.folder / "model.onnx")
+        onnx.save(hostile_model(), cls.folder / "hostile.onnx")
+        onnx.save(long_model(1000), cls.folder / "long.onnx")
+        for name in ("model", "hostile"):
+            cls.succeed("compile", f"{name}.onnx", "-o", f"{name}.tenon", "--target", "cpu:avx2")
+
+    def inspect(self, name, form, *arguments):
+        self.succeed("inspect", name, "--format", form, "-o", "out", *arguments)
+        return (self.folder / "out").read_bytes()
+
+    def graph(self, name, *arguments):
+        return self.json("inspect", name, *arguments)["graph"]
+
+    def test_facts_of_a_model(self):
+        graph = self.graph("model.onnx")
+        self.assertEqual("tenon.graph/1", graph["schema"])
+        conv, relu, mean = graph["nodes"][:3]
+        self.assertEqual(("conv", "/layer1/conv1/Conv", "layer1/conv1", ["Conv"]), (conv["op"], conv["name"], conv["module"], conv["from"]))
+        # 4 x 6 x 6 results of 3 x 3 x 3 products and sums; read 3 x 8 x 8, a weight, written 4 x 6 x 6, of 4 bytes.
+        self.assertEqual({"formula": "batch * 7776", "least": 7776, "typical": 128 * 7776, "most": 65536 * 7776}, conv["flops"])
+        self.assertEqual(4 * (3 * 64 + 4 * 27 + 4 * 36), conv["bytes"]["least"])
+        self.assertEqual([144, 144], [node["flops"]["least"] for node in (relu, mean)])
+        self.assertEqual(conv["outputs"], relu["inputs"])
+        value = graph["values"][conv["outputs"][0]]
+        self.assertEqual(("f32", ["batch", "4", "6", "6"], 0), (value["dtype"], value["shape"], value["node"]))
+        self.assertEqual((1, 432), (graph["totals"]["parameters"], graph["totals"]["parameter_bytes"]))
+        fixed = self.graph("model.onnx", "--shape", "image:2x3x8x8")
+        self.assertEqual(2 * 7776, fixed["nodes"][0]["flops"])
+
+    def test_facts_of_an_engine(self):
+        graph = self.graph("model.tenon")
+        conv = next(node for node in graph["nodes"] if node["op"] == "conv")
+        region = graph["regions"][conv["region"]]
+        self.assertEqual("x86-64-v3", graph["level"])
+        self.assertIn("/layer1/conv1/Conv", region["label"])
+        self.assertTrue(region["instructions"][0]["kernel"])
+        self.assertTrue(region["memory"] and region["reason"] and region["cost"]["us"])
+        self.assertEqual(set(range(len(graph["regions"]))), {node["region"] for node in graph["nodes"] if "region" in node})
+
+    def test_times(self):
+        rows = [{"instruction": i, "us": 2.5} for i in range(2)]
+        (self.folder / "times.json").write_text(json.dumps({"schema": "tenon.profile/1", "instructions": rows}))
+        graph = self.graph("model.tenon", "--profile", "times.json")
+        self.assertEqual(5, graph["totals"]["us"])
+        self.assertIn("2.50 us", self.succeed("inspect", "model.tenon", "--profile", "times.json").stdout)
+        (self.folder / "no.json").write_text("[]")
+        self.refuse(2, "TN0105", "inspect", "model.tenon", "--profile", "no.json")
+        self.refuse(2, "TN0105", "inspect", "model.onnx", "--profile", "times.json")
+
+    def test_variants(self):
+        self.succeed("compile", CNN, "-o", "two.tenon", "--target", "cpu:avx2", "--target", "cuda:sm_90")
+        self.assertEqual(["x86-64-v3", "sm_90"], [self.graph("two.tenon")["level"], self.graph("two.tenon", "--variant", "sm_90")["level"]])
+        self.assertIn("it has x86-64-v3", self.refuse(2, "TN0105", "inspect", "two.tenon", "--isa", "sm_100").stderr)
+
+    def test_outputs(self):
+        self.assertEqual(self.succeed("inspect", "model.onnx", "--format", "svg").stdout.encode(), self.inspect("model.onnx", "svg"))
+        self.assertEqual(self.json("inspect", "model.onnx"), json.loads(self.inspect("model.onnx", "json")))
+        self.refuse(2, "TN0111", "inspect", "model.onnx", "-o", "model.onnx")
+
+    def test_text_is_printable(self):
+        for name in ("hostile.onnx", "hostile.tenon"):
+            for form in ("text", "dot", "svg"):
+                text = self.inspect(name, form).decode()
+                self.assertIsNone(re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]", text), form)
+                self.assertIn("right\\\\u202Eleft" if form == "dot" else "right\\u202Eleft", text)
+
+    def test_svg(self):
+        for name in ("hostile.onnx", "hostile.tenon", "model.tenon", CNN, "long.onnx"):
+            tree = xml.fromstring(self.inspect(name, "svg"))
+            tags = {element.tag.split("}")[1] for element in tree.iter()}
+            self.assertEqual({"svg", "title", "style", "defs", "marker", "path", "g", "rect", "text"}, tags)
+            self.assertFalse([key for element in tree.iter() for key in element.attrib if key.startswith("on") or "href" in key])
+        # Folded: a drawing of 2,000 boxes nobody can read.
+        self.assertGreater(250, len(tree.findall("{*}g")))
+
+    def test_html_is_whole_and_closed(self):
+        page = self.inspect("hostile.tenon", "html").decode()
+        self.assertEqual(2, page.count("</script>"))
+        self.assertNotIn("<img", page)
+        self.assertIn("default-src 'none'", page)
+        self.assertIsNone(re.search(r'(src|href)\s*=\s*"', page))
+        data = re.search(r'<script type="application/json" id="graph">(.*?)</script>', page, re.S).group(1)
+        names = {node["name"] for node in json.loads(data)["nodes"]}
+        self.assertIn(f"/m0{HOSTILE[0]}/{HOSTILE[0]}", names)
+
+    def test_onnx_view(self):
+        for name in ("model.onnx", "model.tenon", "hostile.onnx", "hostile.tenon", CNN, "long.onnx"):
+            graph, view = self.graph(name), onnx.load_from_string(self.inspect(name, "onnx"))
+            self.assertEqual([(node["op"], node["name"], "tenon") for node in graph["nodes"]],
+                             [(node.op_type, node.name, node.domain) for node in view.graph.node if node.domain == "tenon"])
+            self.assertEqual([[port["name"] for port in graph[key]] for key in ("inputs", "outputs")],
+                             [[port.name for port in ports] for ports in (view.graph.input, view.graph.output)])
+            made = {output: i for i, node in enumerate(view.graph.node) for output in node.output}
+            edges = [[made.get(value, -1) for value in node.input] for node in view.graph.node]
+            wanted = [[graph["values"][value].get("node", -1) if value >= 0 else -1 for value in node["inputs"]] for node in graph["nodes"]]
+            self.assertEqual(wanted, edges[:len(wanted)])
+            self.assertEqual(len(made), sum(len(node.output) for node in view.graph.node))
+
+    def test_gaps_are_drawn(self):
+        onnx.save(tiny_model("Mystery"), self.folder / "odd.onnx")
+        self.assertIn("Mystery", self.inspect("odd.onnx", "svg").decode())
+        self.assertEqual("Mystery", self.graph("odd.onnx")["nodes"][-1]["op"])
+
+    def test_groups(self):
+        graph = self.graph("long.onnx")
+        titles = [group["title"] for group in graph["groups"]]
+        self.assertEqual((10, 100), (sum(title.startswith("stage") for title in titles), sum(title.startswith("block") for title in titles)))
+        for i, group in enumerate(graph["groups"]):
+            self.assertLess(group["parent"], i)
+        self.assertEqual({"block"}, {titles[node["group"]][:5] for node in graph["nodes"]})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,167 @@
+// The parts of tools/view by themselves: escapes, what is refused as a record, groups and drawings.
+
+#include "tools/view/Escape.h"
+#include "tools/view/Layout.h"
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <set>
+
+namespace tenon::view {
+namespace {
+
+TEST(Escape, MakesHiddenCharactersVisible) {
+  EXPECT_EQ(visible("a\x01\x1b[2J\x7f"), "a\\u0001\\u001B[2J\\u007F");
+  EXPECT_EQ(visible("l\u202Er\u2066\u200B\uFEFF"), "l\\u202Er\\u2066\\u200B\\uFEFF");
+  EXPECT_EQ(visible("größe 漢字 🙂"), "größe 漢字 🙂");
+}
+
+TEST(Escape, ReplacesWhatIsNoUtf8) {
+  for (const char *text : {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\xe6\xbc"}) {
+    EXPECT_NE(visible(text).find("\xEF\xBF\xBD"), std::string::npos) << text;
+  }
+  EXPECT_EQ(visible("\xe6z"), "\xEF\xBF\xBDz");
+}
+
+TEST(Escape, KeepsNamesOutOfMarkup) {
+  EXPECT_EQ(xml("</title><a b=\"c\" d='e'>&"), "&lt;/title&gt;&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;");
+  EXPECT_EQ(scriptJson("</script><!--&"), "\"\\u003c/script\\u003e\\u003c!--\\u0026\"");
+}
+
+TEST(Escape, CountsReadWell) {
+  EXPECT_EQ(countText(999), "999");
+  EXPECT_EQ(countText(999'600), "1.00 M");
+  EXPECT_EQ(countText(12'345'678), "12.3 M");
+  EXPECT_EQ(countText(std::nullopt), "?");
+}
+
+std::string record(std::string_view nodes, std::string_view values) {
+  return fmt::format(R"({{"schema": "tenon.graph/1", "symbols": [], "inputs": ["x"], "outputs": [],
+                         "values": [{}], "nodes": [{}]}})", values, nodes);
+}
+
+constexpr const char *kInput = R"({"kind": "input", "name": "x", "dtype": "f32", "shape": [1]})";
+constexpr const char *kResult = R"({"kind": "node", "node": 0, "dtype": "f32", "shape": [1]})";
+
+std::string node(int input, int output) {
+  return fmt::format(R"({{"op": "relu", "name": "", "inputs": [{}], "outputs": [{}], "flops": 1, "bytes": 8}})",
+                     input, output);
+}
+
+TEST(ReadGraph, RefusesWhatPointsNowhere) {
+  std::string values = fmt::format("{}, {}", kInput, kResult);
+  EXPECT_TRUE(readGraph(record(node(0, 1), values)));
+  for (auto [input, output] : {std::pair(2, 1), {-2, 1}, {0, 0}, {0, 2}, {1, 1}, {0, -1}}) {
+    EXPECT_FALSE(readGraph(record(node(input, output), values))) << input << " " << output;
+  }
+  EXPECT_FALSE(readGraph(record(node(0, 1), kResult)));
+  for (const char *text : {"", "[]", "{}", "{\"schema\": \"tenon.graph/2\"}", "{\"schema\": 1}"}) {
+    EXPECT_FALSE(readGraph(text)) << text;
+  }
+}
+
+/// Chains of pairs in modules; node i also reads node i - 7 and the only input.
+Graph sample(int64_t count) {
+  Graph graph;
+  graph.values.push_back({.kind = "input", .name = "x", .dtype = "f32", .shape = std::nullopt, .bytes = {}});
+  graph.inputs.push_back({"x", 0});
+  for (int64_t i = 0; i < count; ++i) {
+    Node node;
+    node.op = "add";
+    node.module = fmt::format("a{}/b{}/c{}", i / 200, i / 20, i / 4);
+    node.inputs = {i, i < 7 ? 0 : i - 6, 0};
+    node.outputs = {i + 1};
+    graph.nodes.push_back(std::move(node));
+    graph.values.push_back({.kind = "node", .name = "", .dtype = "f32", .shape = std::nullopt, .node = i, .bytes = {}});
+  }
+  graph.outputs.push_back({"y", count});
+  addGroups(graph);
+  return graph;
+}
+
+TEST(Groups, ParentsComeFirstAndNoGroupIsLong) {
+  for (int64_t count : {3, 90, 3000}) {
+    Graph graph = sample(count);
+    std::vector<size_t> held(graph.groups.size());
+    for (size_t i = 0; i < graph.groups.size(); ++i) {
+      ASSERT_LT(graph.groups[i].parent, static_cast<int64_t>(i));
+      if (graph.groups[i].parent >= 0) {
+        ++held[graph.groups[i].parent];
+      }
+    }
+    for (const Node &node : graph.nodes) {
+      ASSERT_GE(node.group, 0);
+      ++held[node.group];
+    }
+    for (size_t children : held) {
+      EXPECT_GE(children, 1u);
+      EXPECT_LE(children, 60u);
+    }
+  }
+}
+
+TEST(Groups, ANamelessModelFallsIntoParts) {
+  Graph graph = sample(500);
+  graph.groups.clear();
+  for (Node &node : graph.nodes) {
+    node.module.clear();
+    node.group = -1;
+  }
+  addGroups(graph);
+  ASSERT_EQ(graph.groups.size(), 21u);
+  EXPECT_EQ(graph.groups[0].kind, "part");
+}
+
+bool isInside(const Box &inner, const Box &outer) {
+  return inner.x >= outer.x && inner.y >= outer.y && inner.x + inner.width <= outer.x + outer.width &&
+         inner.y + inner.height <= outer.y + outer.height;
+}
+
+bool isApart(const Box &a, const Box &b) {
+  return a.x + a.width <= b.x || b.x + b.width <= a.x || a.y + a.height <= b.y || b.y + b.height <= a.y;
+}
+
+TEST(Layout, BoxesAreInsideOfTheirGroupsOrApart) {
+  Graph graph = sample(300);
+  for (size_t most : {size_t(0), size_t(40), size_t(10000)}) {
+    Layout layout = layOut(graph, chooseOpen(graph, most));
+    for (size_t i = 0; i < layout.boxes.size(); ++i) {
+      EXPECT_TRUE(isInside(layout.boxes[i], {.width = layout.width, .height = layout.height}));
+      for (size_t j = 0; j < i; ++j) {
+        const Box &a = layout.boxes[j], &b = layout.boxes[i];
+        ASSERT_TRUE(isApart(a, b) || (a.isOpen && isInside(b, a))) << j << " " << i;
+      }
+    }
+    // Nothing reads what comes behind it, so every line goes down all the way.
+    for (const std::vector<Point> &line : layout.lines) {
+      for (size_t i = 1; i < line.size(); ++i) {
+        ASSERT_LE(line[i - 1].y, line[i].y);
+      }
+    }
+  }
+}
+
+TEST(Layout, ACycleOfGroupsIsDrawn) {
+  Graph graph = sample(8);
+  for (size_t i = 0; i < 8; ++i) {
+    graph.nodes[i].module = i % 2 == 0 ? "even" : "odd";
+    graph.nodes[i].group = -1;
+  }
+  graph.groups.clear();
+  addGroups(graph);
+  Layout layout = layOut(graph, std::vector<bool>(2));
+  EXPECT_EQ(layout.boxes.size(), 4u);
+  EXPECT_EQ(layout.lines.size(), 5u);
+  EXPECT_EQ(layOut(graph, {true, true}).boxes.size(), 12u);
+}
+
+TEST(Layout, ManyNodesAreQuick) {
+  Graph graph = sample(3000);
+  Layout layout = layOut(graph, std::vector<bool>(graph.groups.size(), true));
+  EXPECT_EQ(layout.boxes.size(), 3002 + graph.groups.size());
+}
+
+} // namespace
+} // namespace tenon::view
