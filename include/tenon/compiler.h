@@ -86,11 +86,13 @@ TENON_COMPILER_API tenon_status *tenon_check(const char *path, const tenon_check
 /* As tenon_compile_options. */
 typedef struct tenon_inspect_options {
   size_t struct_size;
-  const char *format; /* as of `tenon inspect --format`; "json" by default */
+  const char *format; /* "json" (by default), "text", "dot", "svg", "html" or "onnx" */
   const char *const *shapes;
+  const char *output;  /* the file that takes it, and `text` is empty; "onnx", which is no text, needs one */
+  const char *profile; /* of an engine, a file with times of its instructions, as tenon inspect takes it */
 } tenon_inspect_options;
 
-/* What a model asks for, or what an engine holds. */
+/* What a model asks for, or what an engine holds: its graph. */
 TENON_COMPILER_API tenon_status *
 tenon_inspect(const char *path, const tenon_inspect_options *options, tenon_blob *text);
 

@@ -232,6 +232,20 @@ class Reports(unittest.TestCase):
         self.assertEqual(engine.explain("placement", format="json")["schema"], "tenon.explain-placement/1")
         self.assertIn("threads", tenon.doctor())
 
+    def test_graph(self):
+        for model in (MODELS / "linear.onnx", compiled("linear")):
+            graph = tenon.graph(model)
+            self.assertIn("matmul", str(graph).lower())
+            self.assertIn("<svg", graph._repr_html_())
+            with tempfile.TemporaryDirectory() as folder:
+                for suffix in ("txt", "json", "dot", "svg", "html", "onnx"):
+                    path = pathlib.Path(folder) / f"graph.{suffix}"
+                    graph.save(path)
+                    self.assertGreater(path.stat().st_size, 50)
+                with self.assertRaises(tenon.UsageError):
+                    graph.save(path.with_suffix(".png"))
+        self.assertEqual([node["op"] for node in tenon.graph(MODELS / "linear.onnx").nodes], ["matmul", "relu"])
+
     def test_bench(self):
         self.assertGreater(compiled("tiny").bench(seconds=0.05, threads=1)["latency_ms"]["median"], 0)
 

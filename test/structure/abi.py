@@ -59,8 +59,8 @@ STRUCTS = {
         {"struct_size": 0, "targets": 8, "shapes": 16},
     ),
     "tenon_inspect_options": (
-        24,
-        {"struct_size": 0, "format": 8, "shapes": 16},
+        40,
+        {"struct_size": 0, "format": 8, "shapes": 16, "output": 24, "profile": 32},
     ),
 }
 

@@ -181,6 +181,10 @@ tenon_status *tenon_inspect(const char *path, const tenon_inspect_options *optio
     arguments.path(path);
     arguments.value("--format", given.format ? given.format : "json");
     arguments.values("--shape", given.shapes);
+    arguments.value("--profile", given.profile);
+    if (given.output) {
+      arguments.value("--output", Arguments::protectedPath(given.output).c_str());
+    }
     return perform(std::move(arguments.list), false, {}, text);
   });
 }

@@ -18,9 +18,9 @@ from ._errors import (
 __version__ = "0.1.0"
 
 __all__ = [
-    "BadInputError", "CancelledError", "CheckFailedError", "DeviceError", "Engine", "Error", "ExhaustedError",
-    "InternalError", "Port", "Session", "UnsupportedError", "UsageError", "check", "compile", "doctor", "inspect", "load",
-    "report",
+    "BadInputError", "CancelledError", "CheckFailedError", "DeviceError", "Engine", "Error", "ExhaustedError", "Graph",
+    "InternalError", "Port", "Session", "UnsupportedError", "UsageError", "check", "compile", "doctor", "graph", "inspect",
+    "load", "report",
 ]  # fmt: skip
 
 
@@ -30,6 +30,10 @@ def __getattr__(name):
         from . import _compile
 
         value = getattr(_compile, name)
+    elif name in ("graph", "Graph"):
+        from . import _graph
+
+        value = getattr(_graph, name)
     elif name in ("report", "reset"):
         from . import torch as backend
 

@@ -95,7 +95,9 @@ class CheckOptions(Sized):
 
 
 class InspectOptions(Sized):
-    _fields_ = [("struct_size", c_size_t), ("format", c_char_p), ("shapes", Texts)]
+    _fields_ = [
+        ("struct_size", c_size_t), ("format", c_char_p), ("shapes", Texts), ("output", c_char_p), ("profile", c_char_p),
+    ]  # fmt: skip
 
 
 # What a function gives and takes; a status is a pointer.

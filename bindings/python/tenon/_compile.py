@@ -220,20 +220,25 @@ def inspect(
     format: str = "dict",
     dynamic_shapes: Any = None,
 ):
-    """What a model asks for or an engine holds: a dict, or text of the format "text", "json", "dot" and whatever
-    `tenon inspect --format` has besides. The model is given as for `compile`; an engine by its path or as an Engine."""
+    """What a model asks for or an engine holds: a dict, or text of the format "text", "json", "dot", "svg" or "html".
+    The model is given as for `compile`; an engine by its path or as an Engine. See also `tenon.graph`."""
     if isinstance(model, Engine):
         model = model._file()
     with tempfile.TemporaryDirectory(prefix="tenon-export-") as scratch:
         path, shapes = _model_file(model, example_inputs, dynamic_shapes, scratch)
-        texts = _abi.texts(shapes)
-        wanted = "json" if format == "dict" else format
-        options = _abi.InspectOptions(format=wanted.encode(), shapes=ctypes.cast(texts, _abi.Texts))
-        blob = _abi.Blob()
-        library = _abi.compiler()
-        check_status(library.tenon_inspect(os.fsencode(path), ctypes.addressof(options), ctypes.addressof(blob)))
-        text = _take_text(library, blob)
+        text = inspect_file(path, "json" if format == "dict" else format, shapes)
     return json.loads(text) if format == "dict" else text
+
+
+def inspect_file(path: str, format: str, shapes: Sequence[str] = (), output: Optional[str] = None) -> str:
+    """The text, or "" where it goes to the file `output`."""
+    texts = _abi.texts(shapes)
+    options = _abi.InspectOptions(
+        format=format.encode(), shapes=ctypes.cast(texts, _abi.Texts), output=os.fsencode(output) if output else None
+    )
+    library, blob = _abi.compiler(), _abi.Blob()
+    check_status(library.tenon_inspect(os.fsencode(path), ctypes.addressof(options), ctypes.addressof(blob)))
+    return _take_text(library, blob)
 
 
 def explain(engine: str, topic: str, node: Optional[str], format: str):
