@@ -78,6 +78,15 @@ class Compiling(Cached):
             self.same(compiled, function, x)
             self.assertIs(compiled(x)[2], x)
 
+    def test_sums_of_sizes_and_constants(self):
+        def function(x, y, z):
+            total = x.shape[0] + y.shape[0] + z.shape[0]
+            return torch.cat([x, y, z]).reshape(total, 4) * torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.arange(total)
+
+        compiled = torch.compile(function, backend=backend, dynamic=True)
+        for sizes in ((2, 3, 5), (4, 7, 9)):
+            self.same(compiled, function, *(torch.randn(size, 4) for size in sizes))
+
     def test_views_as_results(self):
         def function(x):
             y = x + 1

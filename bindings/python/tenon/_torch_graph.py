@@ -199,7 +199,12 @@ def _model(graph: torch.fx.GraphModule, placeholders: list, constants: Dict[str,
     ]
     outputs = [signature.OutputSpec(signature.OutputKind.USER_OUTPUT, _argument(node), None) for node in computed]
     serializer = serde.GraphModuleSerializer(signature.ExportGraphSignature(inputs, outputs), [])
-    module = serializer.serialize(_trimmed(graph, constants, computed))
+    try:
+        module = serializer.serialize(_trimmed(graph, constants, computed))
+    except serde.SerializeError as error:
+        what = str(error).split(" Original exception")[0].strip()
+        hint = "keep this part out of the compiled function, or take options={'fallback': True}"
+        raise UnsupportedError(f"TN0301: PyTorch's schema cannot state the graph: {what} ({hint})", "TN0301", hint) from error
     return {
         "graph_module": serde._dataclass_to_dict(module),
         "opset_version": {"aten": torch._C._get_max_operator_version()},
@@ -230,12 +235,23 @@ def _trimmed(graph: torch.fx.GraphModule, constants: Dict[str, torch.Tensor], wa
         if node.op == "placeholder":
             with trimmed.inserting_before(next(iter(copied[c] for c in constant_nodes), None)):
                 copied[node] = trimmed.node_copy(node)
+        elif node.target is torch.sym_sum:
+            copied[node] = _sum_of([copied.get(term, term) for term in node.args[0]], trimmed)
         elif node.op != "output" and node not in copied:
             copied[node] = trimmed.node_copy(node, lambda n: copied[n])
             copied[node].meta["nn_module_stack"] = _modules(node)
     output = trimmed.output(tuple(copied[value] for value in wanted))
     output.meta["val"] = tuple(value.meta["val"] for value in wanted)
     return torch.fx.GraphModule(graph, trimmed)
+
+
+def _sum_of(terms: list, graph: torch.fx.Graph) -> Any:
+    """A sum of sizes in twos, as the schema has it."""
+    total = terms[0]
+    for term in terms[1:]:
+        before, total = total, graph.call_function(operator.add, (total, term))
+        total.meta["val"] = sum(part.meta["val"] if isinstance(part, torch.fx.Node) else part for part in (before, term))
+    return total
 
 
 def _modules(node: torch.fx.Node) -> Dict[str, Tuple[str, str]]:
