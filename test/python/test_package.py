@@ -262,6 +262,30 @@ class Structs(unittest.TestCase):
             self.assertEqual({field: getattr(struct, field).offset for field, *_ in struct._fields_}, offsets, name)
 
 
+class NullArguments(unittest.TestCase):
+    """Functions of compiler.h, as tenon.h says of nulls."""
+
+    def test_are_refused(self):
+        compiler, blob = tenon._abi.compiler(), tenon._abi.Blob()
+        at = ctypes.addressof(blob)
+        for status in (
+            compiler.tenon_compile(None, b"x", None, None), compiler.tenon_compile(b"x", None, None, None),
+            compiler.tenon_check(None, None, at), compiler.tenon_check(b"x", None, None),
+            compiler.tenon_inspect(None, None, at), compiler.tenon_inspect(b"x", None, None),
+            compiler.tenon_explain(None, b"fusion", None, 0, at), compiler.tenon_explain(b"x", None, None, 0, at),
+            compiler.tenon_explain(b"x", b"fusion", None, 0, None),
+            compiler.tenon_verb(None, tenon._abi.Progress(), None, at),
+        ):  # fmt: skip
+            self.assertEqual(tenon._errors.take(status).id, "TN0105")
+        compiler.tenon_blob_destroy(None)
+
+    def test_options_without_size(self):
+        options = tenon._abi.CompileOptions()
+        options.struct_size = 0
+        status = tenon._abi.compiler().tenon_compile(b"x", b"y", ctypes.addressof(options), None)
+        self.assertEqual(tenon._errors.take(status).id, "TN0105")
+
+
 class CommandLine(unittest.TestCase):
     def test_both_ways(self):
         program = pathlib.Path(sys.executable).parent / "tenon"

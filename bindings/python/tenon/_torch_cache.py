@@ -7,6 +7,7 @@ a folder that another user can write to is not used.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -84,8 +85,9 @@ def find(key: str) -> Optional[Tuple[Engine, Program, List[int]]]:
         os.utime(entry)
     except (OSError, ValueError, RuntimeError):
         return None  # missing or damaged: it is made anew
-    model, inputs, outputs = content["program"]
-    return engine, Program(model, inputs, [tuple(output) for output in outputs]), content["weights"]
+    model, inputs, outputs, constants = content["program"]
+    program = Program(model, inputs, [tuple(output) for output in outputs], {k: _tensor(v) for k, v in constants.items()})
+    return engine, program, content["weights"]
 
 
 def store(key: str, engine: Engine, program: Program, weights: List[int]) -> None:
@@ -98,13 +100,26 @@ def store(key: str, engine: Engine, program: Program, weights: List[int]) -> Non
         try:
             _link(engine._file(), os.path.join(made, "model.tenon"))
             with open(os.path.join(made, "program.json"), "wb") as file:
-                file.write(to_json({"program": program, "weights": weights}))
+                constants = {name: _text(tensor) for name, tensor in program.constants.items()}
+                file.write(to_json({"program": program._replace(constants=constants), "weights": weights}))
             os.rename(made, os.path.join(base, key))
         finally:
             shutil.rmtree(made, ignore_errors=True)
         _trim(base)
     except OSError:
         pass
+
+
+def _text(tensor: torch.Tensor) -> List[Any]:
+    dense, data = contents(tensor)
+    return [str(dense.dtype).removeprefix("torch."), list(dense.shape), base64.b64encode(data).decode()]
+
+
+def _tensor(text: List[Any]) -> torch.Tensor:
+    dtype, shape, data = text
+    if not data:
+        return torch.empty(shape, dtype=getattr(torch, dtype))
+    return torch.frombuffer(bytearray(base64.b64decode(data)), dtype=getattr(torch, dtype)).reshape(shape)
 
 
 def _link(source: str, target: str) -> None:

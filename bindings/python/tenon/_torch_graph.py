@@ -7,6 +7,7 @@ file in memory, so nothing touches a disk. Relies on torch._export.serde.seriali
 from __future__ import annotations
 
 import json
+import operator
 import os
 import zipfile
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
@@ -35,11 +36,13 @@ class Program(NamedTuple):
     outputs: of each of the graph's outputs ("engine", number), ("size", number) for an integer that the engine gives,
         ("argument", position), ("constant", value), or ("view", [number, views]) where several outputs look at one
         tensor.
+    constants: tensors that are in the graph, by their names in it.
     """
 
     model: Dict[str, Any]
     inputs: List[Tuple[str, int]]
     outputs: List[Tuple[str, Any]]
+    constants: Dict[str, torch.Tensor]
 
 
 def program_of(graph: torch.fx.GraphModule) -> Program:
@@ -60,7 +63,12 @@ def program_of(graph: torch.fx.GraphModule) -> Program:
         else:
             kind = "engine" if isinstance(value.meta["val"], torch.Tensor) else "size"
             outputs.append((kind, computed.setdefault(value, len(computed))))
-    return Program(_model(graph, placeholders, list(computed)), inputs, outputs)
+    constants = {
+        node.name: value
+        for node in graph.graph.find_nodes(op="get_attr")
+        if isinstance(value := operator.attrgetter(node.target)(graph), torch.Tensor)
+    }
+    return Program(_model(graph, placeholders, constants, list(computed)), inputs, outputs, constants)
 
 
 def _base_of(value: Any) -> Tuple[Any, list]:
@@ -138,17 +146,20 @@ def write(program: Program, weights: Dict[int, torch.Tensor]) -> int:
             _add(archive, "models/model.json", to_json(_with_weights(program, weights)))
             _add(archive, "byteorder", b"little")
             config = {}
-            for index, tensor in weights.items():
+            for name, tensor in [*((_weight_name(index), weights[index]) for index in weights), *program.constants.items()]:
                 dense, data = contents(tensor)
-                path = f"weight_{index}"
-                _add(archive, f"data/weights/{path}", data)
+                _add(archive, f"data/weights/{name}", data)
                 meta = serde._dataclass_to_dict(serde.serialize_tensor_meta(dense))
-                config[f"w{index}"] = {"path_name": path, "is_param": True, "use_pickle": False, "tensor_meta": meta}
+                config[name] = {"path_name": name, "is_param": True, "use_pickle": False, "tensor_meta": meta}
             _add(archive, "data/weights/model_weights_config.json", to_json({"config": config}))
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _weight_name(index: int) -> str:
+    return f"weight.{index}"  # no name of a graph has a dot
 
 
 def to_json(value: Any) -> bytes:
@@ -160,7 +171,7 @@ def _with_weights(program: Program, weights: Dict[int, torch.Tensor]) -> Dict[st
     specs = list(module["signature"]["input_specs"])
     for name, index in program.inputs:
         if index in weights:
-            specs[index] = {"parameter": {"arg": {"name": name}, "parameter_name": f"w{index}"}}
+            specs[index] = {"parameter": {"arg": {"name": name}, "parameter_name": _weight_name(index)}}
     signature_ = {**module["signature"], "input_specs": specs}
     return {**program.model, "graph_module": {**module, "signature": signature_}}
 
@@ -181,13 +192,14 @@ def _add(archive: zipfile.ZipFile, name: str, data) -> None:
     archive.writestr(entry, data)
 
 
-def _model(graph: torch.fx.GraphModule, placeholders: list, computed: list) -> Dict[str, Any]:
-    inputs = [
-        signature.InputSpec(signature.InputKind.USER_INPUT, _argument(node), None) for node in placeholders
-    ]  # fmt: skip
+def _model(graph: torch.fx.GraphModule, placeholders: list, constants: Dict[str, Any], computed: list) -> Dict[str, Any]:
+    inputs = [signature.InputSpec(signature.InputKind.USER_INPUT, _argument(node), None) for node in placeholders]
+    inputs += [
+        signature.InputSpec(signature.InputKind.CONSTANT_TENSOR, signature.TensorArgument(name), name) for name in constants
+    ]
     outputs = [signature.OutputSpec(signature.OutputKind.USER_OUTPUT, _argument(node), None) for node in computed]
     serializer = serde.GraphModuleSerializer(signature.ExportGraphSignature(inputs, outputs), [])
-    module = serializer.serialize(_with_outputs(graph, computed))
+    module = serializer.serialize(_trimmed(graph, constants, computed))
     return {
         "graph_module": serde._dataclass_to_dict(module),
         "opset_version": {"aten": torch._C._get_max_operator_version()},
@@ -206,12 +218,19 @@ def _argument(node: torch.fx.Node):
     return signature.ConstantArgument(node.name, value)
 
 
-def _with_outputs(graph: torch.fx.GraphModule, wanted: list) -> torch.fx.GraphModule:
-    """The graph with those outputs only that the engine gives."""
+def _trimmed(graph: torch.fx.GraphModule, constants: Dict[str, torch.Tensor], wanted: list) -> torch.fx.GraphModule:
+    """The graph with its constants as arguments behind the others, and those outputs only that the engine gives."""
     copied: Dict[torch.fx.Node, torch.fx.Node] = {}
     trimmed = torch.fx.Graph()
+    constant_nodes = [node for node in graph.graph.nodes if node.op == "get_attr" and node.name in constants]
+    for node in constant_nodes:
+        copied[node] = trimmed.placeholder(node.name)
+        copied[node].meta["val"] = constants[node.name]
     for node in graph.graph.nodes:
-        if node.op != "output":
+        if node.op == "placeholder":
+            with trimmed.inserting_before(next(iter(copied[c] for c in constant_nodes), None)):
+                copied[node] = trimmed.node_copy(node)
+        elif node.op != "output" and node not in copied:
             copied[node] = trimmed.node_copy(node, lambda n: copied[n])
             copied[node].meta["nn_module_stack"] = _modules(node)
     output = trimmed.output(tuple(copied[value] for value in wanted))

@@ -11,6 +11,7 @@ Parameters that are changed through `.data` are not seen, since PyTorch does not
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
@@ -125,13 +126,24 @@ def _compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], options: 
 
     context = torch._guards.TracingContext.try_get()
     with torch.no_grad():
-        wrapped = aot_module_simplified(graph, inputs, fw_compiler=compile_traced, inference_compiler=compile_traced)
+        wrapped = aot_module_simplified(
+            graph, inputs, fw_compiler=compile_traced, inference_compiler=compile_traced, decompositions=_DECOMPOSITIONS
+        )
     # Without mutated inputs and aliases AOTAutograd's wrapper has nothing to do at run time.
     if len(made) != 1 or made[0] is None or not context or not _is_plain(context.fw_metadata):
         return wrapped
     if key:
         _torch_cache.store(key, made[0].engine, made[0].program, sorted(made[0].weights))
     return _with_own(own, made[0])
+
+
+def _as_strided(x: torch.Tensor, size, stride, offset=None):
+    """Pooling states the strides of dims of size 1 in this way, which means nothing for a dense tensor."""
+    is_same = list(size) == list(x.shape) and (offset or 0) == x.storage_offset()
+    return x.view(size) if is_same and all(n == 1 or a == b for n, a, b in zip(size, stride, x.stride())) else NotImplemented
+
+
+_DECOMPOSITIONS = {torch.ops.aten.as_strided.default: _as_strided}
 
 
 def _with_own(own: List[torch.Tensor], compiled: Callable) -> Callable:
@@ -154,11 +166,15 @@ def is_weight(value: Any) -> bool:
 
 def _engine_of(program: Program, weights: Dict[int, torch.Tensor], options: Dict[str, Any]) -> Engine:
     descriptor = _torch_graph.write(program, weights)
+    path = f"/proc/self/fd/{descriptor}"
     try:
         return _compile.compile(
-            f"/proc/self/fd/{descriptor}", target=options["target"] or _target(program), precision=options["precision"],
+            path, target=options["target"] or _target(program), precision=options["precision"],
             allow=options["allow"], threads=options["threads"], verify=options["verify"], cache=options["cache"],
         )  # fmt: skip
+    except _errors.Error as error:
+        error.args = (str(error).replace(path, "the graph"),)
+        raise
     finally:
         os.close(descriptor)
 
@@ -175,6 +191,10 @@ def _target(program: Program) -> str:
     return _cpu_target()
 
 
+_version_of = torch.Tensor._version.__get__
+_address_of = torch.Tensor.data_ptr
+
+
 class _Compiled:
     """A graph's engine, called with the graph's arguments. Weights are in the engine: each call compares that they are
     the same tensors with the same contents, by PyTorch's count of changes."""
@@ -183,7 +203,9 @@ class _Compiled:
         self.engine, self.program, self.weights, self.options, self.entry = engine, program, weights, options, entry
         position = dict(program.inputs)
         self.positions = [position[port.name] for port in engine._inputs]
-        self.watched = [(index, tensor, tensor._version, tensor.data_ptr()) for index, tensor in weights.items()]
+        self.tensors = list(weights.values())
+        self.given = operator.itemgetter(*weights, *weights) if weights else None  # twice, so that it is a tuple
+        self.versions, self.addresses = list(map(_version_of, self.tensors)), list(map(_address_of, self.tensors))
         self.is_simple = list(program.outputs) == [("engine", i) for i in range(len(engine._outputs))]
         self.other: Optional[_Compiled] = None
 
@@ -196,10 +218,15 @@ class _Compiled:
         return [_output(kind, value, results, arguments) for kind, value in self.program.outputs]
 
     def _fits(self, arguments: Sequence[Any]) -> bool:
-        for index, tensor, version, address in self.watched:
-            if arguments[index] is not tensor or tensor._version != version or tensor.data_ptr() != address:
-                return False
-        return True
+        """Whether the weights are those of the engine. In C's loops, since a model has hundreds."""
+        if self.given is None:
+            return True
+        given = self.given(arguments)[: len(self.tensors)]
+        return (
+            all(map(operator.is_, given, self.tensors))
+            and list(map(_version_of, given)) == self.versions
+            and list(map(_address_of, given)) == self.addresses
+        )
 
     def _with_other_weights(self, arguments: Sequence[Any]):
         """For another module with the same graph, or weights that were written to."""

@@ -174,6 +174,18 @@ TEST(PipelineTest, DamagedDumpsAreRefused) {
   EXPECT_FALSE(std::filesystem::exists(rest.output));
 }
 
+TEST(PipelineTest, CanBeCancelledInEachPhase) {
+  for (Phase last : {Phase::Import, Phase::Optimize, Phase::Codegen, Phase::Export}) {
+    TemporaryFolder folder;
+    CompileOptions options = optionsFor(folder.path("engine"));
+    std::atomic<bool> cancel = false;
+    options.cancel = &cancel;
+    options.progress = [&](Phase phase, double) { cancel = cancel || phase == last; };
+    EXPECT_EQ(ErrorId::Cancelled, pipeline::compile(options).status().id());
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path(""))) << "of phase " << static_cast<int>(last);
+  }
+}
+
 TEST(PipelineTest, MissingModelIsAUserError) {
   TemporaryFolder folder;
   CompileOptions options = optionsFor(folder.path("engine"));
