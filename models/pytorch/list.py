@@ -153,7 +153,7 @@ encoder("bert roberta xlm-roberta camembert electra ernie megatron-bert rembert 
         "nomic_bert jina_embeddings_v3 gte yoso mra luke tapas xlm-roberta-xl", input_embedding_size=64,
         output_embedding_size=64, embedding_size=64, entity_vocab_size=10, cls_token_id=1, sep_token_id=2,
         mask_token_id=3)
-encoder("nystromformer", {"input_ids": IDS}, num_landmarks=4, segment_means_seq_len=12)
+encoder("nystromformer", {"input_ids": Input("ids", ("batch", 12), WORDS)}, num_landmarks=12, segment_means_seq_len=12)
 encoder("lilt", hidden_size=96)
 encoder("bros", {**MASKED, "bbox": Input("unit", ("batch", "sequence", 4))}, dim_bbox=8, dim_bbox_sinusoid_emb_2d=16)
 encoder("albert", embedding_size=32)
