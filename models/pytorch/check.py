@@ -11,6 +11,7 @@ import fnmatch
 import json
 import os
 import pathlib
+import re
 import resource
 import subprocess
 import sys
@@ -78,12 +79,19 @@ def gap_text(gap):
     return f"{gap['op']}: {gap['why']}"
 
 
+def torch_reason(error):
+    """The first line of torch's message; where Python asks for a value that only data says, the line that asks."""
+    if error.startswith("GuardOnDataDependentSymNode"):
+        asks = re.search(r"Caused by: \((.*?)\)", error)
+        return "Python asks for a value that only data says" + (f": {asks[1]}" if asks else "")
+    return error.splitlines()[0][:160]
+
+
 def exported(options, model):
     """The facts of the exported program."""
     facts = json.loads((options.folder / f"{model.name}.json").read_text())
     if "error" in facts:
-        lines = [line for line in facts["error"].splitlines() if line]
-        raise Failed("export", lines[0][:160], f"{facts.get('at', '')} {' '.join(lines)}")
+        raise Failed("export", torch_reason(facts["error"]), f"{facts.get('at', '')} {facts['error']}")
     return facts
 
 

@@ -1,12 +1,13 @@
-"""Writes docs/pytorch-models.md from the results of check.py. Relies on nothing."""
+"""Writes docs/pytorch-models.md from the results of check.py. Relies on scripts/requirements-torch.txt for the versions."""
 
 import collections
+import pathlib
 
 from compare import TOLERANCE
 
 HEAD = """# PyTorch models
 
-The models of `models/pytorch/list.py`, exported by `torch.export` {versions}, compiled for this machine's CPU and compared with eager in
+The models of `models/pytorch/list.py`, exported by `torch.export` ({versions}), compiled for this machine's CPU and compared with eager in
 float64: the largest difference relative to the largest value, which is to be at most {tolerance:g}. `models/pytorch/check.py` writes
 this page. torchvision's are at their real size, those of transformers two narrow layers; all weights are seeded.
 
@@ -15,6 +16,11 @@ what torch leaves open of its own accord, *static* none. With named and dynamic 
 stands in the column "other sizes". "Eager" is the error of eager in float32. Times are medians of {runs} runs on a shared machine: an
 order of magnitude, not a measurement.
 """
+
+
+def versions():
+    lines = (pathlib.Path(__file__).resolve().parents[2] / "scripts/requirements-torch.txt").read_text().splitlines()
+    return ", ".join(line.replace("==", " ") for line in lines if line.startswith("tor") or line.startswith("transformers"))
 
 
 def number(value, form):
@@ -45,13 +51,13 @@ def reasons(failed):
     return "\n".join(lines) + "\n"
 
 
-def page(results, versions="", runs=5):
+def page(results, runs=5):
     """The whole text."""
     families = collections.defaultdict(list)
     for one in results:
         families[one["family"]].append(one)
     failed = [one for one in results if "failed" in one]
-    parts = [HEAD.format(tolerance=TOLERANCE, runs=runs, versions=versions),
+    parts = [HEAD.format(tolerance=TOLERANCE, runs=runs, versions=versions()),
              f"Of {len(results)} models {len(results) - sum(one['failed'] == 'export' for one in failed)} are exported and "
              f"{len(results) - len(failed)} pass.\n",
              "| family | models | exported | pass |\n|---|---|---|---|\n" + "".join(
