@@ -182,7 +182,7 @@ def main():
             one = results[model.name] = run(options, model)
             said = f"{one['failed']}: {one['reason']}: {one['message'][:200]}" if "failed" in one else f"{one['error']:.1e}"
             print(f"{model.name}: {said}", flush=True)
-            options.page.write_text(page(save(options.results, results, order)))
+            options.page.write_text(page(save(options.results, results, order), len(order)))
 
 
 if __name__ == "__main__":

@@ -80,8 +80,8 @@ def finite(arrays):
 
 
 def settled(model):
-    """The model, its error in float32 (None if float32 is all that it does), inputs and outputs by the first seed that decides in
-    float32 what it does in float64.
+    """The model, its seed, its error in float32 (None if float32 is all that it does), inputs and outputs, by the first seed
+    that decides in float32 what it does in float64.
 
     Detectors compare scores and overlaps: where two are nearly the same, either choice is right, and nothing is tested.
     """

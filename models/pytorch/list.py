@@ -164,14 +164,16 @@ encoder("deberta-v2", pos_att_type=["c2p", "p2c"], relative_attention=True, posi
 encoder("mobilebert", embedding_size=32, intra_bottleneck_size=32, true_hidden_size=32, num_feedforward_networks=2)
 encoder("convbert", embedding_size=64, head_ratio=2, conv_kernel_size=3)
 encoder("fnet", {"input_ids": IDS})
-bare("text", "funnel", "AutoModelForMaskedLM", MASKED, d_model=64, n_head=4, d_head=16, d_inner=128, block_sizes=[1, 1], num_decoder_layers=1)
+bare("text", "funnel", "AutoModelForMaskedLM", MASKED, d_model=64, n_head=4, d_head=16, d_inner=128,
+     block_sizes=[1, 1], num_decoder_layers=1)
 bare("text", "xlnet", "AutoModel", MASKED, d_model=64, n_layer=2, n_head=4, d_inner=128)
 encoder("xlm flaubert", emb_dim=64, n_layers=2, n_heads=4, n_words=WORDS)
 encoder("canine", num_hash_buckets=64, local_transformer_stride=16, downsampling_rate=2)
 encoder("big_bird", attention_type="original_full")
 encoder("longformer", {"input_ids": Input("ids", ("batch", 16), WORDS), "attention_mask": Input("mask", ("batch", 16))},
         attention_window=[8, 8])
-bare("text", "perceiver", "AutoModelForMaskedLM", {"inputs": IDS}, max_position_embeddings=64, num_latents=8, d_latents=32, d_model=64, num_blocks=1,
+bare("text", "perceiver", "AutoModelForMaskedLM", {"inputs": IDS}, max_position_embeddings=64,
+     num_latents=8, d_latents=32, d_model=64, num_blocks=1,
         num_self_attends_per_block=2, num_self_attention_heads=2, num_cross_attention_heads=2)
 encoder("reformer", {"input_ids": Input("ids", ("batch", 16), WORDS)}, attn_layers=["local", "local"],
         axial_pos_shape=[4, 4], axial_pos_embds_dim=[32, 32], local_attn_chunk_length=4, feed_forward_size=128,
@@ -193,7 +195,8 @@ decoder("gpt_bigcode", n_embd=64, n_layer=2, n_head=4, n_positions=64)
 decoder("gpt_neo", num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], window_size=8)
 decoder("opt", ffn_dim=128, word_embed_proj_dim=64)
 decoder("bloom", n_layer=2, n_head=4)
-bare("decoder", "falcon", "AutoModelForCausalLM", MASKED, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_kv_heads=2, new_decoder_architecture=True)
+bare("decoder", "falcon", "AutoModelForCausalLM", MASKED, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
+     num_kv_heads=2, new_decoder_architecture=True)
 decoder("mpt", d_model=64, n_heads=4, n_layers=2, max_seq_len=64)
 decoder("xglm", d_model=64, ffn_dim=128, num_layers=2, attention_heads=4)
 decoder("ctrl", n_embd=64, n_layer=2, n_head=4, dff=128, n_positions=64)
@@ -239,7 +242,7 @@ vision("vit deit vit_msn dinov2 dinov2_with_registers dinov3_vit ijepa siglip_vi
        "aimv2_vision_model mlcd_vision_model")
 vision("yolos", num_detection_tokens=4, image_size=[32, 32])
 vision("beit data2vec-vision", use_relative_position_bias=True, use_mask_token=False)
-vision("vit_mae", mask_ratio=0.0)
+vision("vit_mae", inputs={"pixel_values": picture(32), "noise": Input("unit", ("batch", 16))}, mask_ratio=0.5)
 vision("vitdet", num_channels=3, window_block_indices=[0], window_size=2)
 bare("vision", "swin swinv2 donut-swin", "AutoModel", {"pixel_values": picture(32)}, image_size=32, patch_size=2,
      embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4)
@@ -261,7 +264,8 @@ vision("pvt_v2", 64, patch_sizes=[7, 3, 3, 3], hidden_sizes=[16, 32, 48, 64], de
        num_attention_heads=[1, 2, 3, 4], num_encoder_blocks=4, sr_ratios=[8, 4, 2, 1])
 vision("levit", 64, hidden_sizes=[32, 48, 64], num_attention_heads=[2, 3, 4], depths=[1, 1, 1], key_dim=[8, 8, 8],
        patch_size=16)
-bare("vision", "cvt", "AutoModel", {"pixel_values": picture(64)}, patch_sizes=[7, 3, 3], embed_dim=[16, 32, 48], num_heads=[1, 2, 3], depth=[1, 2, 3])
+bare("vision", "cvt", "AutoModel", {"pixel_values": picture(64)}, patch_sizes=[7, 3, 3], embed_dim=[16, 32, 48],
+     num_heads=[1, 2, 3], depth=[1, 2, 3])
 vision("focalnet", 64, patch_size=4, embed_dim=16, depths=[1, 1], focal_levels=[2, 2], focal_windows=[3, 3],
        hidden_sizes=[16, 32])
 vision("swiftformer", 64, depths=[1, 1, 1, 1], embed_dims=[16, 32, 48, 64])

@@ -51,14 +51,15 @@ def reasons(failed):
     return "\n".join(lines) + "\n"
 
 
-def page(results, runs=5):
-    """The whole text."""
+def page(results, listed, runs=5):
+    """The whole text, for a list of so many models."""
     families = collections.defaultdict(list)
     for one in results:
         families[one["family"]].append(one)
     failed = [one for one in results if "failed" in one]
+    exported = len(results) - sum(one["failed"] == "export" for one in failed)
     parts = [HEAD.format(tolerance=TOLERANCE, runs=runs, versions=versions()),
-             f"Of {len(results)} models {len(results) - sum(one['failed'] == 'export' for one in failed)} are exported and "
+             f"Of the list's {listed} models {len(results)} were run, {exported} of them are exported and "
              f"{len(results) - len(failed)} pass.\n",
              "| family | models | exported | pass |\n|---|---|---|---|\n" + "".join(
                  f"| {family} | {len(rows)} | {sum(one.get('failed') != 'export' for one in rows)} | "

@@ -61,11 +61,11 @@ class Judgement(unittest.TestCase):
         rows = [{"name": "a", "family": "f", "dims": "named", "error": 1e-6, "run_ms": 1.0},
                 {"name": "b", "family": "f", "failed": "check", "reason": "op: why", "message": ""},
                 {"name": "c", "family": "g", "failed": "export", "reason": "no", "message": ""}]
-        text = page.page(rows)
-        self.assertIn("Of 3 models 2 are exported and 1 pass.", text)
+        text = page.page(rows, 4)
+        self.assertIn("Of the list's 4 models 3 were run, 2 of them are exported and 1 pass.", text)
         self.assertIn("| check | op: why | 1: b |", text)
         self.assertIn("| f | 2 | 2 | 1 |", text)
-        self.assertNotIn("falls short", page.page(rows[:1]))
+        self.assertNotIn("falls short", page.page(rows[:1], 1))
 
 
 @unittest.skipUnless(TORCH.exists(), ".venv-torch is not there: scripts/setup.sh torch makes it")
