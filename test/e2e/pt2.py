@@ -1,17 +1,14 @@
 """Programs of torch.export compile and compute what eager PyTorch did (test/data/pt2); damaged ones are refused."""
 
-import io
 import json
 import pathlib
-import struct
 import subprocess
 import tempfile
 import unittest
-import zipfile
 
 import numpy as np
 
-from tool import SOURCE, TENON
+from tool import SOURCE, TENON, damaged_program
 
 DATA = SOURCE / "test/data/pt2"
 PROGRAMS = sorted(path.stem for path in DATA.glob("*.pt2"))
@@ -19,18 +16,6 @@ PROGRAMS = sorted(path.stem for path in DATA.glob("*.pt2"))
 
 def tool(*arguments):
     return subprocess.run([TENON, *map(str, arguments)], capture_output=True, text=True)
-
-
-def rewritten(name, change):
-    """The archive with `change` applied to its entries, a dict of bytes by name."""
-    source = zipfile.ZipFile(DATA / f"{name}.pt2")
-    entries = {entry: source.read(entry) for entry in source.namelist()}
-    change(entries)
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for entry, data in entries.items():
-            archive.writestr(entry, data)
-    return out.getvalue()
 
 
 def model_of(entries):
@@ -94,7 +79,7 @@ class Programs(unittest.TestCase):
         flipped = bytearray(whole)
         flipped[60] ^= 0x10
         self.refused(bytes(flipped), "TN0239")
-        self.refused(rewritten("writes", lambda entries: entries.pop(model_of(entries))), "TN02")
+        self.refused(damaged_program("writes", lambda entries: entries.pop(model_of(entries))), "TN02")
 
     def test_damaged_graphs(self):
         def node(edit):
@@ -112,10 +97,10 @@ class Programs(unittest.TestCase):
         }
         for title, change in cases.items():
             with self.subTest(title):
-                self.refused(rewritten("writes", change), "TN0240")
+                self.refused(damaged_program("writes", change), "TN0240")
 
     def test_other_versions(self):
-        self.refused(rewritten("writes", with_json(lambda root: root["schema_version"].update(major=9))), "TN0241")
+        self.refused(damaged_program("writes", with_json(lambda root: root["schema_version"].update(major=9))), "TN0241")
 
     def test_damaged_weights(self):
         def shorter(entries):
@@ -128,8 +113,8 @@ class Programs(unittest.TestCase):
             next(iter(config["config"].values()))["use_pickle"] = True
             entries[name] = json.dumps(config).encode()
 
-        self.refused(rewritten("layers", shorter), "TN0242")
-        self.refused(rewritten("layers", pickled), "TN0301")
+        self.refused(damaged_program("layers", shorter), "TN0242")
+        self.refused(damaged_program("layers", pickled), "TN0301")
 
 
 for program in PROGRAMS:

@@ -266,7 +266,7 @@ Status inspect(InspectFlags &flags, Terminal &terminal) {
 
 Action declareInspect(CLI::App &command) {
   std::shared_ptr<InspectFlags> flags = std::make_shared<InspectFlags>();
-  command.add_option("FILE", flags->request.path, "A model (ONNX) or an engine")->required();
+  command.add_option("FILE", flags->request.path, "A model (ONNX, .pt2) or an engine")->required();
   addChoice(command, "--format", flags->request.format,
             {"text", "json", "dot", "svg", "html", "onnx"},
             "How it is shown: html is a page for a browser, onnx a graph for viewers of ONNX");
