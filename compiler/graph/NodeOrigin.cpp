@@ -31,7 +31,9 @@ Path modulesOf(llvm::StringRef name) {
     while (end != llvm::StringRef::npos && end + 1 < rest.size() && llvm::isDigit(rest[end + 1])) {
       end = rest.find('.', end + 1);
     }
-    parts.push_back(rest.take_front(end));
+    if (end > 0) {
+      parts.push_back(rest.take_front(end));
+    }
     rest = end == llvm::StringRef::npos ? "" : rest.drop_front(end + 1);
   }
   return parts;

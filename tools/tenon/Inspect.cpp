@@ -251,8 +251,10 @@ Status inspect(InspectFlags &flags, Terminal &terminal) {
                                                       : std::vector{flags.request.profile}));
   TENON_ASSIGN(Inspection shown, inspectFile(flags.request));
   if (!flags.output.empty()) {
-    return writeFile(flags.output,
-                     shown.schema.empty() ? shown.text : jsonText(shown.schema, shown.json));
+    std::string text = shown.schema.empty() ? shown.text : jsonText(shown.schema, shown.json);
+    TENON_TRY(writeFile(flags.output, text));
+    terminal.note(fmt::format("{}: {}", flags.output, formatBytes(text.size())));
+    return Status::ok();
   }
   if (shown.schema.empty()) {
     terminal.print(shown.text);
