@@ -5,14 +5,14 @@
 PRESET ?= dev
 BUILD := build/$(PRESET)
 
-.PHONY: demo test test-gpu setup build
+.PHONY: demo test test-gpu setup setup-torch build
 
 demo: $(BUILD)/build.ninja
 	@echo "demo: building the tool" >&2
 	@cmake --build $(BUILD) --target tenon
 	@.venv/bin/python scripts/demo.py --tenon $(BUILD)/bin/tenon
 
-test: $(BUILD)/build.ninja
+test: setup-torch $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --parallel $$(nproc)
 
@@ -24,6 +24,10 @@ test-gpu: setup
 
 setup:
 	@scripts/setup.sh
+
+# What only tests need.
+setup-torch:
+	@scripts/setup.sh torch
 
 build: $(BUILD)/build.ninja
 	@cmake --build $(BUILD)

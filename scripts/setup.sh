@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building and testing Tenon needs: Debian packages and a Python environment in .venv.
+# Installs what building and testing Tenon needs: Debian packages and a Python environment in .venv; with the argument
+# `torch` also .venv-torch, which only tests need.
 # Relies on apt (as root or through sudo) and pip; it does nothing, in well under a second, when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,18 +34,32 @@ install_packages() {
   "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >&2
 }
 
-install_python() {
-  local stamp=.venv/tenon-stamp want
-  want=$(cat scripts/requirements.txt scripts/setup.sh | sha256sum)
+# make_environment FOLDER REQUIREMENTS
+make_environment() {
+  local stamp=$1/tenon-stamp want
+  want=$(cat "$2" scripts/setup.sh | sha256sum)
   if [ "$(cat "$stamp" 2>/dev/null)" = "$want" ]; then
     return
   fi
-  say "making the Python environment .venv from scripts/requirements.txt"
-  python3 -m venv .venv
-  .venv/bin/pip install --quiet --disable-pip-version-check -r scripts/requirements.txt >&2
+  say "making the Python environment $1 from $2"
+  python3 -m venv "$1"
+  "$1/bin/pip" install --quiet --disable-pip-version-check -r "$2" >&2
   echo "$want" >"$stamp"
 }
 
+# The package index has one torch for Linux, which is linked against CUDA's libraries: 5 GB, of which they are 3.5 GB, in a
+# minute and a half. Without them it is 1.4 GB in half a minute, but does not load: its libraries bind functions of cuBLAS, cuDNN,
+# NCCL and others at once, and stand-ins for some hundred symbols would be more to maintain than the minute is worth.
+install_torch() {
+  if [ ! -d .venv-torch ]; then
+    say "torch takes 5 GB and a minute or two"
+  fi
+  make_environment .venv-torch scripts/requirements-torch.txt
+}
+
 install_packages
-install_python
+make_environment .venv scripts/requirements.txt
+if [ "${1:-}" = torch ]; then
+  install_torch
+fi
 say "everything is there"

@@ -34,7 +34,8 @@ AffineExpr ofWeight(Value rows, Value weight) {
   return times(multiplyDims(countOf(rows), row), 2);
 }
 
-/// Q Kᵀ for each element of q, and probabilities times V for each of the result; softmax is left out.
+/// Q Kᵀ for each element of q, and probabilities times V for each of the result; softmax is left
+/// out.
 AffineExpr ofAttention(AttentionOp op) {
   AffineExpr keys = getDims(op.getK().getType())[op.getHeadsInner()[1] ? 1 : 2];
   AffineExpr both = addDims(countOf(op.getQ()), countOf(op.getY()));

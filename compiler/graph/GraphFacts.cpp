@@ -1,4 +1,5 @@
-// Implements the walk over the module; what stands for a weight's layout (pack, unpack) is the weight.
+// Implements the walk over the module; what stands for a weight's layout (pack, unpack) is the
+// weight.
 #include "compiler/graph/GraphFacts.h"
 
 #include "compiler/graph/DimText.h"
@@ -59,8 +60,8 @@ public:
   json::Object read() {
     json::Array inputs;
     for (BlockArgument argument : main.getArguments()) {
-      std::string name = portName(main.getArgAttrDict(argument.getArgNumber()), "input",
-                                  argument.getArgNumber());
+      std::string name =
+          portName(main.getArgAttrDict(argument.getArgNumber()), "input", argument.getArgNumber());
       inputs.push_back(name);
       addValue(argument, json::Object{{"kind", "input"}, {"name", name}});
     }
@@ -72,9 +73,9 @@ public:
       }
       for (OpOperand &operand : op.getOpOperands()) {
         unsigned index = operand.getOperandNumber();
-        outputs.push_back(json::Object{
-            {"name", portName(main.getResultAttrDict(index), "output", index)},
-            {"value", idOf(operand.get())}});
+        outputs.push_back(
+            json::Object{{"name", portName(main.getResultAttrDict(index), "output", index)},
+                         {"value", idOf(operand.get())}});
       }
     }
     json::Array symbolArray;
@@ -82,9 +83,9 @@ public:
       symbolArray.push_back(
           json::Object{{"name", utf8(symbol.name)}, {"min", symbol.min}, {"max", symbol.max}});
     }
-    return json::Object{{"schema", "tenon.graph/1"},     {"symbols", std::move(symbolArray)},
-                        {"inputs", std::move(inputs)},   {"outputs", std::move(outputs)},
-                        {"values", std::move(values)},   {"nodes", std::move(nodes)}};
+    return json::Object{{"schema", "tenon.graph/1"},   {"symbols", std::move(symbolArray)},
+                        {"inputs", std::move(inputs)}, {"outputs", std::move(outputs)},
+                        {"values", std::move(values)}, {"nodes", std::move(nodes)}};
   }
 
 private:
@@ -202,9 +203,8 @@ private:
         }
       }
       if (name != "operandSegmentSizes" && !name.contains('.')) {
-        result[utf8(name)] = utf8(text.size() > kLongestAttribute
-                                      ? text.substr(0, kLongestAttribute) + "…"
-                                      : text);
+        result[utf8(name)] =
+            utf8(text.size() > kLongestAttribute ? text.substr(0, kLongestAttribute) + "…" : text);
       }
     }
     return result;
@@ -221,7 +221,8 @@ private:
     if (!origin.kinds.empty()) {
       node["from"] = listOf(origin.kinds);
     }
-    for (auto [key, text] : {std::pair("module", origin.module), std::pair("source", origin.source)}) {
+    for (auto [key, text] :
+         {std::pair("module", origin.module), std::pair("source", origin.source)}) {
       if (!text.empty()) {
         node[key] = utf8(text);
       }

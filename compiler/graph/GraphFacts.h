@@ -1,5 +1,5 @@
-// A module of `tn` as data for people and programs: JSON by the schema of docs/graph.md, the same for
-// a model as imported and for regions. Relies on locations for names, modules and source lines.
+// A module of `tn` as data for people and programs: JSON by the schema of docs/graph.md, the same
+// for a model as imported and for regions. Relies on locations for names, modules and source lines.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -12,10 +12,10 @@ namespace tenon::tn {
 /// a dispatched module each node names its region by its place among them. Equal modules give equal
 /// text.
 ///
-/// What a frontend knows of a node, it puts into the location of its operations, a FusedLoc: a NameLoc
-/// with the node's name, which begins with the modules that hold it ("/encoder/layer.0/MatMul" or
-/// "encoder.layer.0/matmul"); a FileLineColLoc with the line of the source; as metadata, a StringAttr
-/// with the model's own operator.
+/// What a frontend knows of a node, it puts into the location of its operations, a FusedLoc: a
+/// NameLoc with the node's name, which begins with the modules that hold it
+/// ("/encoder/layer.0/MatMul" or "encoder.layer.0/matmul"); a FileLineColLoc with the line of the
+/// source; as metadata, a StringAttr with the model's own operator.
 std::string graphFacts(mlir::ModuleOp module);
 
 } // namespace tenon::tn

@@ -13,8 +13,9 @@ namespace {
 
 using Path = llvm::SmallVector<llvm::StringRef>;
 
-/// The modules of a node's name, without the node itself. ONNX exports say "/layer1/layer1.0/conv/Conv",
-/// programs of PyTorch "encoder.layer.0/linear_3", where a number belongs to the list before it.
+/// The modules of a node's name, without the node itself. ONNX exports say
+/// "/layer1/layer1.0/conv/Conv", programs of PyTorch "encoder.layer.0/linear_3", where a number
+/// belongs to the list before it.
 Path modulesOf(llvm::StringRef name) {
   Path path;
   name.split(path, '/', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
@@ -30,7 +31,9 @@ Path modulesOf(llvm::StringRef name) {
     while (end != llvm::StringRef::npos && end + 1 < rest.size() && llvm::isDigit(rest[end + 1])) {
       end = rest.find('.', end + 1);
     }
-    parts.push_back(rest.take_front(end));
+    if (end > 0) {
+      parts.push_back(rest.take_front(end));
+    }
     rest = end == llvm::StringRef::npos ? "" : rest.drop_front(end + 1);
   }
   return parts;

@@ -1,5 +1,5 @@
-// Where an operation comes from in the user's model: names, module and source line, as frontends put
-// them into locations and passes fuse them. Relies on MLIR's location attributes only.
+// Where an operation comes from in the user's model: names, module and source line, as frontends
+// put them into locations and passes fuse them. Relies on MLIR's location attributes only.
 #pragma once
 
 #include "mlir/IR/Location.h"

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 
-PROGRAM = shutil.which("chromium")
+PROGRAM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions",
          "--disable-background-networking", "--disable-component-update", "--hide-scrollbars=false",
          "--remote-debugging-pipe"]
@@ -28,6 +28,8 @@ class Browser:
     addresses that it asked for."""
 
     def __init__(self, width=1280, height=800, dark=False):
+        if not PROGRAM:
+            raise PageError("there is no chromium-headless-shell: scripts/setup.sh installs it")
         self.folder = tempfile.TemporaryDirectory()
         to_browser, self.commands = os.pipe()
         self.answers, from_browser = os.pipe()
@@ -136,7 +138,9 @@ class Browser:
         return answer["result"].get("value")
 
     def click(self, selector, count=1):
-        """With the mouse, in the middle of what is there."""
+        """With the mouse, in the middle of what is there, which is brought into sight."""
+        self.evaluate(f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'nearest', inline: 'nearest'}})")
+        self.settle()
         x, y = self.evaluate(f"(() => {{ const box = document.querySelector({json.dumps(selector)}).getBoundingClientRect();"
                              "return [box.x + box.width / 2, box.y + box.height / 2]; })()")
         for kind in ("mousePressed", "mouseReleased"):

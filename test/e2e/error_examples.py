@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tool import CNN, SOURCE, TENON
+from tool import CNN, SOURCE, TENON, damaged_program
 
 PAGES = SOURCE / "docs/errors"
 UNPROVOKED = "No command provokes this error"
@@ -141,6 +141,11 @@ def files(engine):
                            outputs=[value("y", [2, 2]), value("places", [2, 2], TensorProto.INT64)]),
         "wide.onnx": build(inputs=[value("x", ["n", 1000000])]),
         "phase.mlir": b"module attributes {} {}\n",
+        "program.pt2": damaged_program("writes", lambda entries: entries.pop("writes/models/model.json")),
+        "graph.pt2": damaged_program("writes", lambda entries: entries.update({"writes/models/model.json": b"{"})),
+        "newer.pt2": damaged_program("writes", lambda entries: entries.update(
+            {"writes/models/model.json": entries["writes/models/model.json"].replace(b'"major": 8', b'"major": 9')})),
+        "weight.pt2": damaged_program("layers", lambda entries: entries.update({"layers/data/weights/weight_0": bytes(4)})),
         "cut.tenon": engine[:-100], "longer.tenon": engine + b"x", "newer.tenon": flip(engine, 9),
         "header.tenon": flip(engine, 70), "weights.tenon": flip(engine, len(engine) - 1000),
         "record.tenon": flip(engine, engine.index(b'"edges"')), "cnn.onnx": CNN.read_bytes(),
@@ -173,6 +178,8 @@ EXAMPLES = {
     "TN0237": "tenon check cnn.onnx --shape image:1x3x28x28", "TN0238": "tenon check recursive.onnx",
     "TN0301": "tenon check strings.onnx", "TN0302": "tenon check cnn.onnx --target cuda:sm_75",
     "TN0404": "tenon compile phase.mlir -o o.tenon",
+    "TN0239": "tenon check program.pt2", "TN0240": "tenon check graph.pt2", "TN0241": "tenon check newer.pt2",
+    "TN0242": "tenon check weight.pt2",
     "TN0501": "tenon run cut.tenon", "TN0502": "tenon bench notes.txt", "TN0503": "tenon run newer.tenon",
     "TN0504": "tenon inspect longer.tenon", "TN0505": "tenon run header.tenon", "TN0516": "tenon check weights.tenon",
     "TN0518": "tenon run cnn.tenon --isa avx512", "TN0520": "tenon explain fusion record.tenon",

@@ -1,11 +1,13 @@
 """What the end-to-end tests share: calling the tool in a folder and a cache of its own, and the committed CNN."""
 
+import io
 import json
 import os
 import pathlib
 import subprocess
 import tempfile
 import unittest
+import zipfile
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
@@ -30,6 +32,18 @@ def tiny_model(domain_op=None):
     features = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", 4, 1, 1])
     graph = helper.make_graph(nodes, "g", [image], [features], [weight])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def damaged_program(name, change):
+    """The archive NAME.pt2 of test/data/pt2 with `change` applied to its entries, a dict of bytes by name."""
+    source = zipfile.ZipFile(SOURCE / f"test/data/pt2/{name}.pt2")
+    entries = {entry: source.read(entry) for entry in source.namelist()}
+    change(entries)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for entry, data in entries.items():
+            archive.writestr(entry, data)
+    return out.getvalue()
 
 
 class ToolTest(unittest.TestCase):

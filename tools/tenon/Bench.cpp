@@ -186,7 +186,7 @@ Status bench(BenchFlags &flags, Terminal &terminal) {
 
 Action declareBench(CLI::App &command) {
   std::shared_ptr<BenchFlags> flags = std::make_shared<BenchFlags>();
-  command.add_option("MODEL", flags->open.path, "An engine, or a model (ONNX) to compile first")
+  command.add_option("MODEL", flags->open.path, "An engine, or a model (ONNX, .pt2) to compile first")
       ->required();
   command.add_option("--ab", flags->other, "A second engine or model, measured alternately");
   declareSeededFlags(command, flags->inputs);

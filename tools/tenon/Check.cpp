@@ -105,7 +105,7 @@ Status check(const CheckFlags &flags, Terminal &terminal) {
 
 Action declareCheck(CLI::App &command) {
   std::shared_ptr<CheckFlags> flags = std::make_shared<CheckFlags>();
-  command.add_option("FILE", flags->path, "A model (ONNX) or an engine")->required();
+  command.add_option("FILE", flags->path, "A model (ONNX, .pt2) or an engine")->required();
   command.add_option("--target", flags->targets, "What the model is to be compiled for")->allow_extra_args(false);
   command.add_option("--shape", flags->shapes, "Dimensions of an input, as for compile")
       ->allow_extra_args(false);

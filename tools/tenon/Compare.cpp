@@ -156,7 +156,7 @@ Action declareCompare(CLI::App &command) {
   std::shared_ptr<CompareFlags> flags = std::make_shared<CompareFlags>();
   flags->request.base.compile.threads = usableCpus();
   command
-      .add_option("A", flags->a, "An engine, a model (ONNX) by the reference, or compiled:MODEL")
+      .add_option("A", flags->a, "An engine, a model (ONNX, .pt2) by the reference, or compiled:MODEL")
       ->required();
   command.add_option("B", flags->b, "The same; what A is measured against")->required();
   command.add_flag("--layers", flags->request.wantsLayers,

@@ -121,7 +121,7 @@ Action declareCompile(CLI::App &command) {
   std::shared_ptr<CompileFlags> flags = std::make_shared<CompileFlags>();
   CompileRequest &request = flags->request;
   request.threads = usableCpus();
-  command.add_option("MODEL", request.model, "The model (ONNX)")->required();
+  command.add_option("MODEL", request.model, "The model (ONNX, or .pt2 of torch.export)")->required();
   addOutput(command, request.output, "The engine; MODEL's name with .tenon by default");
   declareTargetFlags(command, flags->target);
   command

@@ -112,9 +112,10 @@ Json describeEngine(const std::string &path, const engine::EngineFile &file) {
 }
 
 std::string engineText(const std::string &path, const engine::EngineFile &file) {
-  std::string text = fmt::format("{}  {}\n  made by {} from model {}\n  options {}\n", visible(path),
-                                 formatBytes(file.fileBytes()), file.provenance().compiler,
-                                 file.provenance().model, visible(file.provenance().options));
+  std::string text =
+      fmt::format("{}  {}\n  made by {} from model {}\n  options {}\n", visible(path),
+                  formatBytes(file.fileBytes()), file.provenance().compiler,
+                  file.provenance().model, visible(file.provenance().options));
   if (!file.variants().empty()) {
     const Plan &plan = file.variants()[0].plan;
     for (const Port &port : plan.inputs) {
@@ -124,15 +125,16 @@ std::string engineText(const std::string &path, const engine::EngineFile &file) 
       text += fmt::format("  output  {}  {}\n", visible(port.name), visible(portType(plan, port)));
     }
     for (const engine::Symbol &symbol : plan.symbols) {
-      text += fmt::format("  symbol  {} from {} to {}", visible(symbol.name), symbol.min, symbol.max);
+      text +=
+          fmt::format("  symbol  {} from {} to {}", visible(symbol.name), symbol.min, symbol.max);
       text += symbol.isDataDependent()
                   ? fmt::format(", decided by data, at most {}\n",
                                 visible(plan.exprs.format(symbol.bound, symbolNames(plan))))
                   : "\n";
     }
     for (const engine::Constraint &constraint : plan.constraints) {
-      text += fmt::format("  needs   {}  by node '{}'\n", visible(engine::describe(plan, constraint)),
-                          visible(constraint.node));
+      text += fmt::format("  needs   {}  by node '{}'\n",
+                          visible(engine::describe(plan, constraint)), visible(constraint.node));
     }
   }
   text += fmt::format("  weights {} in {}\n", file.weights().size(),
@@ -163,7 +165,8 @@ std::string engineDot(const engine::EngineFile &file) {
   std::map<uint32_t, std::string> writers;
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     std::string name = fmt::format("in{}", i);
-    text += fmt::format("  {} [label={}, shape=ellipse];\n", name, dumpJson(visible(plan.inputs[i].name)));
+    text += fmt::format("  {} [label={}, shape=ellipse];\n", name,
+                        dumpJson(visible(plan.inputs[i].name)));
     writers[plan.inputs[i].buffer] = name;
   }
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
@@ -184,7 +187,8 @@ std::string engineDot(const engine::EngineFile &file) {
     }
   }
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
-    text += fmt::format("  out{} [label={}, shape=ellipse];\n", i, dumpJson(visible(plan.outputs[i].name)));
+    text += fmt::format("  out{} [label={}, shape=ellipse];\n", i,
+                        dumpJson(visible(plan.outputs[i].name)));
     std::map<uint32_t, std::string>::iterator writer = writers.find(plan.outputs[i].buffer);
     if (writer != writers.end()) {
       text += fmt::format("  {} -> out{};\n", writer->second, i);

@@ -155,11 +155,11 @@ Result<bool> isModel(const std::string &path, Takes takes) {
                   isAnyModel ? "make an engine of it with tenon compile" : "tenon compile makes engines");
   }
   if (takes == Takes::Model || isNamedModel) {
-    return refuse(path, ErrorId::OnnxNotAModel, "an ONNX model", content.what,
+    return refuse(path, ErrorId::OnnxNotAModel, "a model (ONNX, .pt2)", content.what,
                   kind == FileKind::Engine ? "give the model from which the engine was made"
-                                           : "give a file that torch.onnx.export or another exporter wrote");
+                                           : "give a file that torch.export.save, torch.onnx.export or another exporter wrote");
   }
-  return refuse(path, ErrorId::EngineBadMagic, "a Tenon engine, nor an ONNX model", content.what,
+  return refuse(path, ErrorId::EngineBadMagic, "a Tenon engine, nor a model (ONNX, .pt2)", content.what,
                 "give an engine that tenon compile made, or a model");
 }
 

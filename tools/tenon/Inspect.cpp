@@ -1,5 +1,5 @@
-// `tenon inspect`: what a model asks for or what an engine holds, as text, data, drawing or page. A model
-// that Tenon cannot compile is shown as its file declares it.
+// `tenon inspect`: what a model asks for or what an engine holds, as text, data, drawing or page. A
+// model that Tenon cannot compile is shown as its file declares it.
 
 #include "tools/tenon/Inspect.h"
 
@@ -31,7 +31,9 @@ struct InspectFlags {
 };
 
 /// The file's own name, without folders.
-std::string titleOf(const std::string &path) { return std::filesystem::path(path).filename().string(); }
+std::string titleOf(const std::string &path) {
+  return std::filesystem::path(path).filename().string();
+}
 
 Json describePorts(const std::vector<ModelValue> &values) {
   Json list = Json::array();
@@ -89,10 +91,12 @@ std::string modelText(const std::string &path, const ModelFacts &facts, const vi
     text += fmt::format("  input   {}  {}\n", view::visible(input.name), view::visible(input.type));
   }
   for (const ModelValue &output : facts.outputs) {
-    text += fmt::format("  output  {}  {}\n", view::visible(output.name), view::visible(output.type));
+    text +=
+        fmt::format("  output  {}  {}\n", view::visible(output.name), view::visible(output.type));
   }
   for (const ModelSymbol &symbol : facts.symbols) {
-    text += fmt::format("  symbol  {} from {} to {}\n", view::visible(symbol.name), symbol.min, symbol.max);
+    text += fmt::format("  symbol  {} from {} to {}\n", view::visible(symbol.name), symbol.min,
+                        symbol.max);
   }
   text += fmt::format("  weights {} in {}\n", facts.weightCount, formatBytes(facts.weightBytes));
   text += fmt::format("  {} operations:", facts.nodes.size());
@@ -120,7 +124,11 @@ view::Graph declaredGraph(const ModelFacts &facts) {
     return static_cast<int64_t>(graph.values.size()) - 1;
   };
   for (const ModelValue &input : facts.inputs) {
-    graph.inputs.push_back({input.name, add({.kind = "input", .name = input.name, .dtype = input.type, .shape = std::nullopt, .bytes = {}})});
+    graph.inputs.push_back({input.name, add({.kind = "input",
+                                             .name = input.name,
+                                             .dtype = input.type,
+                                             .shape = std::nullopt,
+                                             .bytes = {}})});
   }
   for (const ModelNode &declared : facts.nodes) {
     view::Node node;
@@ -130,7 +138,12 @@ view::Graph declaredGraph(const ModelFacts &facts) {
       node.inputs.push_back(producer < 0 ? graph.inputs[-1 - producer].value : results[producer]);
     }
     int64_t id = static_cast<int64_t>(graph.nodes.size());
-    results.push_back(add({.kind = "node", .name = "", .dtype = declared.type, .shape = std::nullopt, .node = id, .bytes = {}}));
+    results.push_back(add({.kind = "node",
+                           .name = "",
+                           .dtype = declared.type,
+                           .shape = std::nullopt,
+                           .node = id,
+                           .bytes = {}}));
     node.outputs.push_back(results.back());
     graph.nodes.push_back(std::move(node));
   }
@@ -202,7 +215,8 @@ Result<Inspection> inspectEngine(const InspectRequest &request) {
     return Inspection{"inspect-engine", std::move(json), ""};
   }
   if (request.format == "text") {
-    return Inspection{"", {}, engineText(request.path, *file) + (hasGraph ? view::renderText(graph) : "")};
+    return Inspection{
+        "", {}, engineText(request.path, *file) + (hasGraph ? view::renderText(graph) : "")};
   }
   return Inspection{"", {}, rendered(request.format, std::move(graph))};
 }
@@ -212,8 +226,10 @@ Result<Inspection> inspectEngine(const InspectRequest &request) {
 Result<Inspection> inspectFile(const InspectRequest &request) {
   TENON_ASSIGN(bool model, isModel(request.path, Takes::OnnxOrEngine));
   if (model && !(request.profile.empty() && request.level.empty())) {
-    return Status::error(ErrorId::BadArgument, fmt::format("{} is a model: it has no variants and no times", request.path),
-                         "compile it and inspect the engine");
+    return Status::error(
+        ErrorId::BadArgument,
+        fmt::format("{} is a model: it has no variants and no times", request.path),
+        "compile it and inspect the engine");
   }
   return model ? inspectModel(request) : inspectEngine(request);
 }
@@ -230,10 +246,15 @@ Status inspect(InspectFlags &flags, Terminal &terminal) {
   if (terminal.json()) {
     flags.request.format = "json";
   }
-  TENON_TRY(checkOutput(flags.output, flags.request.path, flags.request.profile.empty() ? std::vector<std::string>() : std::vector{flags.request.profile}));
+  TENON_TRY(checkOutput(flags.output, flags.request.path,
+                        flags.request.profile.empty() ? std::vector<std::string>()
+                                                      : std::vector{flags.request.profile}));
   TENON_ASSIGN(Inspection shown, inspectFile(flags.request));
   if (!flags.output.empty()) {
-    return writeFile(flags.output, shown.schema.empty() ? shown.text : jsonText(shown.schema, shown.json));
+    std::string text = shown.schema.empty() ? shown.text : jsonText(shown.schema, shown.json);
+    TENON_TRY(writeFile(flags.output, text));
+    terminal.note(fmt::format("{}: {}", flags.output, formatBytes(text.size())));
+    return Status::ok();
   }
   if (shown.schema.empty()) {
     terminal.print(shown.text);
@@ -247,14 +268,18 @@ Status inspect(InspectFlags &flags, Terminal &terminal) {
 
 Action declareInspect(CLI::App &command) {
   std::shared_ptr<InspectFlags> flags = std::make_shared<InspectFlags>();
-  command.add_option("FILE", flags->request.path, "A model (ONNX) or an engine")->required();
-  addChoice(command, "--format", flags->request.format, {"text", "json", "dot", "svg", "html", "onnx"},
+  command.add_option("FILE", flags->request.path, "A model (ONNX, .pt2) or an engine")->required();
+  addChoice(command, "--format", flags->request.format,
+            {"text", "json", "dot", "svg", "html", "onnx"},
             "How it is shown: html is a page for a browser, onnx a graph for viewers of ONNX");
   addOutput(command, flags->output, "Where it goes; stdout without it");
-  command.add_option("--shape", flags->request.shapes, "Dimensions of a model's input, as for compile")
+  command
+      .add_option("--shape", flags->request.shapes, "Dimensions of a model's input, as for compile")
       ->allow_extra_args(false);
-  command.add_option("--isa,--variant", flags->request.level, "Which variant of an engine; the first without it");
-  command.add_option("--profile", flags->request.profile, "Times of an engine's instructions (JSON, see docs/graph.md)");
+  command.add_option("--isa,--variant", flags->request.level,
+                     "Which variant of an engine; the first without it");
+  command.add_option("--profile", flags->request.profile,
+                     "What tenon bench --regions --json measured of the engine");
   return [flags](Terminal &terminal) { return inspect(*flags, terminal); };
 }
 

@@ -1,4 +1,5 @@
-// What `tenon inspect` shows, without a terminal: for whoever else wants the facts of a model or engine.
+// What `tenon inspect` shows, without a terminal: for whoever else wants the facts of a model or
+// engine.
 
 #pragma once
 
@@ -11,11 +12,11 @@
 namespace tenon::tool {
 
 struct InspectRequest {
-  std::string path;               ///< of a model or an engine
-  std::string format = "text";    ///< or "json", "dot", "svg", "html", "onnx"
+  std::string path;                ///< of a model or an engine
+  std::string format = "text";     ///< or "json", "dot", "svg", "html", "onnx"
   std::vector<std::string> shapes; ///< of a model, as for compile
-  std::string level;              ///< of an engine; empty for the first variant
-  std::string profile;            ///< a file of times for an engine, or empty
+  std::string level;               ///< of an engine; empty for the first variant
+  std::string profile;             ///< a file of times for an engine, or empty
 };
 
 /// JSON with the name of its schema, or else text (for "onnx" the bytes of a file).

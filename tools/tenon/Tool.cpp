@@ -27,8 +27,8 @@ namespace {
 
 constexpr Verb kVerbs[] = {
     {"doctor", "what this machine has, and what will be used", "tenon doctor", declareDoctor},
-    {"inspect", "inputs, outputs, operators or instructions, and sizes",
-     "tenon inspect model.onnx\ntenon inspect model.tenon --format dot > model.dot",
+    {"inspect", "the graph of a model or an engine: shapes, FLOPs, regions, as a table or a page",
+     "tenon inspect model.onnx\ntenon inspect model.tenon --format html -o model.html",
      declareInspect},
     {"check", "every gap of a model in one report, or the soundness of an engine",
      "tenon check model.onnx --target cpu\ntenon check model.tenon", declareCheck},

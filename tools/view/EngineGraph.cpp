@@ -1,5 +1,5 @@
-// Implements the joining: record "graph" has the nodes, "fusion" the regions, "placement" and "memory"
-// what the plan made of them, "precision" what was decided about nodes.
+// Implements the joining: record "graph" has the nodes, "fusion" the regions, "placement" and
+// "memory" what the plan made of them, "precision" what was decided about nodes.
 
 #include "tools/view/EngineGraph.h"
 
@@ -37,7 +37,8 @@ Result<std::string> recordSuffix(const engine::EngineFile &file, const std::stri
                        fmt::format("it has {}", fmt::join(levels, ", ")));
 }
 
-Result<Json> readRecord(const engine::EngineFile &file, const char *name, const std::string &suffix) {
+Result<Json> readRecord(const engine::EngineFile &file, const char *name,
+                        const std::string &suffix) {
   TENON_ASSIGN(std::string_view text, file.record(name + suffix));
   Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) {
@@ -58,9 +59,12 @@ std::vector<Region> readRegions(const Json &fusion) {
   }
   for (const Json &edge : fusion.at("edges")) {
     size_t producer = edge.at("producerRegion"), consumer = edge.at("consumerRegion");
-    Json apart = {{"producer", edge.at("producer")}, {"consumer", edge.at("consumer")},
-                  {"rule", edge.at("rule")},         {"why", edge.at("why")},
-                  {"decided", edge.at("decided")},   {"apart_us", edge.at("apart").at("us")},
+    Json apart = {{"producer", edge.at("producer")},
+                  {"consumer", edge.at("consumer")},
+                  {"rule", edge.at("rule")},
+                  {"why", edge.at("why")},
+                  {"decided", edge.at("decided")},
+                  {"apart_us", edge.at("apart").at("us")},
                   {"fused_us", edge.at("fused").at("us")}};
     for (auto [own, other] : {std::pair(producer, consumer), std::pair(consumer, producer)}) {
       apart["region"] = other;
@@ -80,6 +84,9 @@ void addPlan(Graph &graph, const engine::Plan &plan, const Json &placement, cons
     }
     Region &owner = graph.regions.at(static_cast<size_t>(region));
     owner.instructions.push_back(row);
+    // Renderings rely on these.
+    row.at("kind").get_ref<const std::string &>();
+    row.at("label").get_ref<const std::string &>();
     const engine::Instruction &instruction =
         plan.instructions.at(row.at("instruction").get<size_t>());
     for (size_t i = instruction.reads; i < instruction.buffers.size(); ++i) {
@@ -167,27 +174,35 @@ Result<Graph> engineGraph(const engine::EngineFile &file, const std::string &lev
 }
 
 Status addTimes(Graph &graph, std::string_view profile) {
-  std::map<int64_t, int64_t> regionOf;
+  std::map<int64_t, std::pair<size_t, std::string>> known;
   for (size_t i = 0; i < graph.regions.size(); ++i) {
     for (const Json &row : graph.regions[i].instructions) {
-      regionOf[row.at("instruction").get<int64_t>()] = static_cast<int64_t>(i);
+      known[row.at("instruction").get<int64_t>()] = {i, row.value("label", "")};
     }
   }
   try {
     Json json = Json::parse(profile);
-    if (json.at("schema") == "tenon.profile/1") {
-      for (const Json &row : json.at("instructions")) {
-        if (auto found = regionOf.find(row.at("instruction")); found != regionOf.end()) {
-          std::optional<double> &sum = graph.regions[found->second].microseconds;
-          sum = sum.value_or(0) + row.at("us").get<double>();
-        }
+    for (const Json &row : json.at("gpu").at("regions")) {
+      auto found = known.find(row.at("instruction").get<int64_t>());
+      if (found == known.end()) {
+        continue; // a copy
       }
-      return Status::ok();
+      const auto &[region, label] = found->second;
+      if (row.at("label") != label) {
+        return Status::error(
+            ErrorId::BadArgument,
+            fmt::format("the profile is of another engine: its instruction {} is '{}', here '{}'",
+                        found->first, row.at("label").get<std::string>(), label),
+            "measure this engine with tenon bench --regions --json");
+      }
+      std::optional<double> &sum = graph.regions[region].microseconds;
+      sum = sum.value_or(0) + row.at("time_us").get<double>();
     }
+    return Status::ok();
   } catch (const Json::exception &) {
+    return Status::error(ErrorId::BadArgument, "the profile has no times of regions",
+                         "tenon bench ENGINE --regions --json writes them");
   }
-  return Status::error(ErrorId::BadArgument, "the file is no profile",
-                       "a profile is JSON of the schema tenon.profile/1: see docs/graph.md");
 }
 
 } // namespace tenon::view

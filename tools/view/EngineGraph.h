@@ -1,5 +1,5 @@
-// The graph of an engine: what its records say, joined by the numbers of the regions. It relies on the
-// file having been validated; records are not, and are refused where they do not fit together.
+// The graph of an engine: what its records say, joined by the numbers of the regions. It relies on
+// the file having been validated; records are not, and are refused where they do not fit together.
 
 #pragma once
 
@@ -11,8 +11,7 @@ namespace tenon::view {
 /// `level` names a variant ("x86-64-v3", "sm_90"); empty for the first. Without groups.
 Result<Graph> engineGraph(const engine::EngineFile &file, const std::string &level);
 
-/// Adds the times of a profile, {"schema": "tenon.profile/1", "instructions": [{"instruction": 0,
-/// "us": 12.5}]}, to the regions whose instructions they are.
+/// Adds what `tenon bench --regions --json` has measured of this engine to its regions.
 Status addTimes(Graph &graph, std::string_view profile);
 
 } // namespace tenon::view

@@ -16,7 +16,12 @@ std::vector<uint32_t> codePoints(std::string_view text) {
   std::vector<uint32_t> points;
   for (size_t i = 0; i < text.size();) {
     unsigned char lead = static_cast<unsigned char>(text[i]);
-    size_t length = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
+    size_t length = lead < 0x80   ? 1
+                    : lead < 0xC2 ? 0
+                    : lead < 0xE0 ? 2
+                    : lead < 0xF0 ? 3
+                    : lead < 0xF5 ? 4
+                                  : 0;
     uint32_t point = length <= 1 ? lead : lead & (0x7F >> length);
     size_t read = 1;
     while (read < length && i + read < text.size() &&

@@ -1,4 +1,5 @@
-// Implements reading, writing and adding up. The text may come from an engine that nobody vouches for.
+// Implements reading, writing and adding up. The text may come from an engine that nobody vouches
+// for.
 
 #include "tools/view/Graph.h"
 

@@ -1,5 +1,5 @@
-// Forms the groups that people fold: the tree of modules, below it the regions of several nodes, and
-// parts where a group would show too much at once. Relies on the order of the nodes.
+// Forms the groups that people fold: the tree of modules, below it the regions of several nodes,
+// and parts where a group would show too much at once. Relies on the order of the nodes.
 
 #include "tools/view/Graph.h"
 
@@ -134,7 +134,8 @@ private:
     (child < nodes ? graph.nodes[child].group : graph.groups[child - nodes].parent) = parent;
   }
 
-  /// A module that holds one thing only is shown as one with it. Children come behind their parents.
+  /// A module that holds one thing only is shown as one with it. Children come behind their
+  /// parents.
   void mergeChains() {
     std::vector<std::vector<int64_t>> held = children();
     int64_t nodes = static_cast<int64_t>(graph.nodes.size());
@@ -162,7 +163,8 @@ private:
       while (items.size() > kMostChildren) {
         std::vector<int64_t> parts;
         for (size_t begin = 0; begin < items.size(); begin += kPartSize) {
-          int64_t part = addGroup({fmt::format("part {}", begin / kPartSize + 1), "part", parent, -1});
+          int64_t part =
+              addGroup({fmt::format("part {}", begin / kPartSize + 1), "part", parent, -1});
           for (size_t j = begin; j < std::min(begin + kPartSize, items.size()); ++j) {
             setParent(items[j], part);
           }

@@ -1,5 +1,5 @@
-// Puts the page together: template, style and scripts are files of tools/view/page that the build embeds;
-// the graph is JSON in a script element, which browsers do not run.
+// Puts the page together: template, style and scripts are files of tools/view/page that the build
+// embeds; the graph is JSON in a script element, which browsers do not run.
 
 #include "tools/view/Escape.h"
 #include "tools/view/Render.h"

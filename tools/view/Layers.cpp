@@ -242,7 +242,8 @@ private:
 
 } // namespace
 
-std::pair<double, double> layOutLayers(std::vector<LayerItem> &items, std::vector<LayerLine> &lines) {
+std::pair<double, double> layOutLayers(std::vector<LayerItem> &items,
+                                       std::vector<LayerLine> &lines) {
   return items.empty() ? std::pair(0.0, 0.0) : Placer(items, lines).run();
 }
 

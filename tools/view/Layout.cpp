@@ -1,5 +1,5 @@
-// Implements the drawing of groups within groups: each open group is laid out by itself and is then one
-// item of the group around it.
+// Implements the drawing of groups within groups: each open group is laid out by itself and is then
+// one item of the group around it.
 
 #include "tools/view/Layout.h"
 
@@ -180,7 +180,8 @@ private:
     return gates;
   }
 
-  /// Each child behind those that it reads, as far as there is no cycle; else in the order of the nodes.
+  /// Each child behind those that it reads, as far as there is no cycle; else in the order of the
+  /// nodes.
   std::vector<size_t> sorted(size_t group) {
     std::map<size_t, std::vector<size_t>> readers;
     std::map<size_t, size_t> missing, rank;
@@ -241,8 +242,9 @@ private:
   }
 
   Box boxOf(size_t thing) const {
-    return thing < groupsAt    ? Box{Box::Kind::Node, static_cast<int64_t>(thing)}
-           : thing < inputsAt  ? Box{Box::Kind::Group, static_cast<int64_t>(thing - groupsAt), isOpen(thing)}
+    return thing < groupsAt ? Box{Box::Kind::Node, static_cast<int64_t>(thing)}
+           : thing < inputsAt
+               ? Box{Box::Kind::Group, static_cast<int64_t>(thing - groupsAt), isOpen(thing)}
            : thing < outputsAt ? Box{Box::Kind::Input, static_cast<int64_t>(thing - inputsAt)}
                                : Box{Box::Kind::Output, static_cast<int64_t>(thing - outputsAt)};
   }
@@ -259,8 +261,8 @@ private:
       layout.boxes.push_back(box);
       if (box.isOpen) {
         const Drawn &inner = drawn.inner.at(drawn.things[i]);
-        place(inner, box.x + (item.width - inner.width) / 2, box.y + kHeader + kPadding / 2, depth + 1,
-              layout);
+        place(inner, box.x + (item.width - inner.width) / 2, box.y + kHeader + kPadding / 2,
+              depth + 1, layout);
       }
     }
     for (size_t i = 0; i < drawn.lines.size(); ++i) {
@@ -303,7 +305,7 @@ private:
   const std::vector<bool> &open;
   size_t groupsAt, inputsAt, outputsAt, end;
   std::map<size_t, std::vector<size_t>> children;
-  std::vector<size_t> first; ///< by thing: the first node in it
+  std::vector<size_t> first;                        ///< by thing: the first node in it
   std::map<size_t, std::vector<Stretch>> stretches; ///< by group
   std::vector<Joint> joints;
   std::set<std::pair<size_t, size_t>> joined;

@@ -1,5 +1,6 @@
-// A layered drawing of a graph, groups within groups: sources at the top, each node below those that it
-// reads, lines bent round what lies between. Relies on a graph with groups; page/layout.js does the same.
+// A layered drawing of a graph, groups within groups: sources at the top, each node below those
+// that it reads, lines bent round what lies between. Relies on a graph with groups; page/layout.js
+// does the same.
 
 #pragma once
 
@@ -23,8 +24,9 @@ struct Point {
 
 struct Layout {
   double width = 0, height = 0;
-  std::vector<Box> boxes;                ///< a group comes before what it holds
-  std::vector<std::vector<Point>> lines; ///< from the lower edge of a box to the upper one of another
+  std::vector<Box> boxes; ///< a group comes before what it holds
+  std::vector<std::vector<Point>>
+      lines; ///< from the lower edge of a box to the upper one of another
 };
 
 /// Which groups are open so that about `most` boxes are shown: outer ones first.

@@ -1,8 +1,8 @@
 // Writes the graph as an ONNX ModelProto, for viewers that read ONNX. Field numbers are those of
 // onnx.proto3; the few kinds of fields that it needs make a library unnecessary.
 
-#include "tools/view/Render.h"
 #include "tools/view/Escape.h"
+#include "tools/view/Render.h"
 
 #include <fmt/format.h>
 
@@ -43,10 +43,10 @@ private:
 /// TensorProto.DataType; 0 for a type that ONNX lacks.
 int64_t typeNumber(const std::string &dtype) {
   static constexpr std::pair<std::string_view, int64_t> kNumbers[] = {
-      {"f32", 1},   {"ui8", 2},   {"i8", 3},          {"ui16", 4},         {"i16", 5},
-      {"i32", 6},   {"i64", 7},   {"i1", 9},          {"f16", 10},         {"f64", 11},
-      {"ui32", 12}, {"ui64", 13}, {"bf16", 16},       {"f8E4M3FN", 17},    {"f8E4M3FNUZ", 18},
-      {"f8E5M2", 19}, {"f8E5M2FNUZ", 20}, {"ui4", 21}, {"i4", 22},         {"f4E2M1FN", 23},
+      {"f32", 1},       {"ui8", 2},         {"i8", 3},    {"ui16", 4},      {"i16", 5},
+      {"i32", 6},       {"i64", 7},         {"i1", 9},    {"f16", 10},      {"f64", 11},
+      {"ui32", 12},     {"ui64", 13},       {"bf16", 16}, {"f8E4M3FN", 17}, {"f8E4M3FNUZ", 18},
+      {"f8E5M2", 19},   {"f8E5M2FNUZ", 20}, {"ui4", 21},  {"i4", 22},       {"f4E2M1FN", 23},
       {"f8E8M0FNU", 24}};
   for (const auto &[name, number] : kNumbers) {
     if (name == dtype) {
@@ -59,7 +59,8 @@ int64_t typeNumber(const std::string &dtype) {
 std::optional<int64_t> sizeOf(const std::string &dim) {
   int64_t size = 0;
   auto [end, error] = std::from_chars(dim.data(), dim.data() + dim.size(), size);
-  return error == std::errc() && end == dim.data() + dim.size() ? std::optional(size) : std::nullopt;
+  return error == std::errc() && end == dim.data() + dim.size() ? std::optional(size)
+                                                                : std::nullopt;
 }
 
 Message valueInfo(const std::string &name, const Value &value) {
@@ -78,9 +79,7 @@ Message valueInfo(const std::string &name, const Value &value) {
 
 class Writer {
 public:
-  explicit Writer(const Graph &shown) : graph(shown), names(shown.values.size()) {
-    nameValues();
-  }
+  explicit Writer(const Graph &shown) : graph(shown), names(shown.values.size()) { nameValues(); }
 
   std::string run() {
     Message body;
@@ -88,7 +87,8 @@ public:
       body.message(1, node(graph.nodes[i]));
     }
     for (const Port &output : aliases) {
-      body.message(1, Message().text(1, nameOf(output.value)).text(2, output.name).text(4, "Identity"));
+      body.message(
+          1, Message().text(1, nameOf(output.value)).text(2, output.name).text(4, "Identity"));
     }
     body.text(2, graph.title.empty() ? "graph" : graph.title);
     for (size_t i = 0; i < graph.values.size(); ++i) {
@@ -128,7 +128,8 @@ private:
     }
     for (const Port &output : graph.outputs) {
       taken.insert(output.name);
-      if (output.value >= 0 && graph.values[output.value].kind == "node" && !isOutput[output.value]) {
+      if (output.value >= 0 && graph.values[output.value].kind == "node" &&
+          !isOutput[output.value]) {
         names[output.value] = output.name;
         isOutput[output.value] = true;
       } else if (output.value >= 0) {
@@ -140,7 +141,8 @@ private:
         continue;
       }
       const Value &value = graph.values[i];
-      std::string wanted = value.kind == "parameter" ? value.name : fmt::format("{}_{}", value.kind, i);
+      std::string wanted =
+          value.kind == "parameter" ? value.name : fmt::format("{}_{}", value.kind, i);
       names[i] = taken.contains(wanted) ? fmt::format("{}#{}", wanted, i) : wanted;
       taken.insert(names[i]);
     }
@@ -163,7 +165,8 @@ private:
     }
     message.text(3, node.name).text(4, node.op).text(7, "tenon");
     for (const auto &[name, value] : node.attributes.items()) {
-      message.message(5, attribute(name, value.is_string() ? value.get<std::string>() : value.dump()));
+      message.message(5,
+                      attribute(name, value.is_string() ? value.get<std::string>() : value.dump()));
     }
     message.message(5, attribute("flops", rangeText(node.flops)));
     message.message(5, attribute("bytes", rangeText(node.bytes)));

@@ -1,5 +1,5 @@
-// A graph in the forms that people and other programs read. All rely on addGroups having run, and show
-// hidden characters of names as escapes (the ONNX view and JSON keep names as they are).
+// A graph in the forms that people and other programs read. All rely on addGroups having run, and
+// show hidden characters of names as escapes (the ONNX view and JSON keep names as they are).
 
 #pragma once
 

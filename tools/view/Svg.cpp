@@ -19,11 +19,15 @@ constexpr size_t kTitleLength = 27, kTypeLength = 31;
 
 constexpr const char *kStyle =
     "svg{background:#fff;color:#1d2330;font:12px system-ui,sans-serif}"
-    "rect{fill:#fff;stroke:#8a93a5;rx:5}.node{fill:#eef4ff;stroke:#4a76c9}.group{fill:#f4f1e8;stroke:#a8935a}"
-    ".open{fill:#7f7f7f;fill-opacity:.05;stroke:#8a93a5;stroke-dasharray:4 3}.port{fill:#e8f5ec;stroke:#3f8a5b}"
+    "rect{fill:#fff;stroke:#8a93a5;rx:5}.node{fill:#eef4ff;stroke:#4a76c9}.group{fill:#f4f1e8;"
+    "stroke:#a8935a}"
+    ".open{fill:#7f7f7f;fill-opacity:.05;stroke:#8a93a5;stroke-dasharray:4 "
+    "3}.port{fill:#e8f5ec;stroke:#3f8a5b}"
     "text{fill:#1d2330}.small{font-size:10px;fill:#566074}path{fill:none;stroke:#8a93a5}"
-    "@media(prefers-color-scheme:dark){svg{background:#14171d}rect{fill:#14171d}.node{fill:#1c2a45;stroke:#6f9be8}"
-    ".group{fill:#2d2a1f;stroke:#c3ab6a}.open{fill:#bbb;fill-opacity:.07}.port{fill:#1b3325;stroke:#63b985}"
+    "@media(prefers-color-scheme:dark){svg{background:#14171d}rect{fill:#14171d}.node{fill:#1c2a45;"
+    "stroke:#6f9be8}"
+    ".group{fill:#2d2a1f;stroke:#c3ab6a}.open{fill:#bbb;fill-opacity:.07}.port{fill:#1b3325;stroke:"
+    "#63b985}"
     "text{fill:#e7eaf0}.small{fill:#a3adbf}path{stroke:#707a8d}}";
 
 struct Words {
@@ -64,15 +68,16 @@ Words wordsOf(const Graph &graph, const Box &box) {
 
 std::string boxText(const Graph &graph, const Box &box) {
   Words words = wordsOf(graph, box);
-  std::string text = fmt::format(
-      "<g><title>{}</title><rect class=\"{}\" x=\"{:.0f}\" y=\"{:.0f}\" width=\"{:.0f}\" height=\"{:.0f}\"/>",
-      xml(words.hover), words.style, box.x, box.y, box.width, box.height);
+  std::string text =
+      fmt::format("<g><title>{}</title><rect class=\"{}\" x=\"{:.0f}\" y=\"{:.0f}\" "
+                  "width=\"{:.0f}\" height=\"{:.0f}\"/>",
+                  xml(words.hover), words.style, box.x, box.y, box.width, box.height);
   bool isPort = box.kind == Box::Kind::Input || box.kind == Box::Kind::Output;
   text += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\">{}</text>", box.x + 8, box.y + 16,
                       xml(shortened(words.title, kTitleLength)));
   if (!box.isOpen && !isPort && !words.detail.empty()) {
-    text += fmt::format("<text class=\"small\" x=\"{:.0f}\" y=\"{:.0f}\">{}</text>", box.x + 8, box.y + 31,
-                        xml(shortened(words.detail, kTypeLength)));
+    text += fmt::format("<text class=\"small\" x=\"{:.0f}\" y=\"{:.0f}\">{}</text>", box.x + 8,
+                        box.y + 31, xml(shortened(words.detail, kTypeLength)));
   }
   return text + "</g>\n";
 }
@@ -82,8 +87,8 @@ std::string lineText(const std::vector<Point> &points) {
   std::string text = fmt::format("M{:.0f} {:.0f}", points[0].x, points[0].y);
   for (size_t i = 1; i < points.size(); ++i) {
     double middle = (points[i - 1].y + points[i].y) / 2;
-    text += fmt::format("C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}", points[i - 1].x, middle, points[i].x,
-                        middle, points[i].x, points[i].y);
+    text += fmt::format("C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}", points[i - 1].x, middle,
+                        points[i].x, middle, points[i].x, points[i].y);
   }
   return fmt::format("<path d=\"{}\" marker-end=\"url(#end)\"/>\n", text);
 }
@@ -93,12 +98,15 @@ std::string lineText(const std::vector<Point> &points) {
 std::string renderSvg(const Graph &graph) {
   Layout layout = layOut(graph, chooseOpen(graph, kMostBoxes));
   double width = layout.width + 2 * kMargin, height = layout.height + 2 * kMargin;
-  std::string text = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{:.0f} {:.0f} {:.0f} {:.0f}\" width=\"{:.0f}\" "
-      "height=\"{:.0f}\" role=\"img\"><title>{}</title><style>{}</style>"
-      "<defs><marker id=\"end\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" "
-      "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" style=\"fill:#8a93a5;stroke:none\"/></marker></defs>\n",
-      -kMargin, -kMargin, width, height, width, height, xml(graph.title), kStyle);
+  std::string text =
+      fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{:.0f} {:.0f} {:.0f} "
+                  "{:.0f}\" width=\"{:.0f}\" "
+                  "height=\"{:.0f}\" role=\"img\"><title>{}</title><style>{}</style>"
+                  "<defs><marker id=\"end\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" "
+                  "markerWidth=\"7\" markerHeight=\"7\" "
+                  "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" "
+                  "style=\"fill:#8a93a5;stroke:none\"/></marker></defs>\n",
+                  -kMargin, -kMargin, width, height, width, height, xml(graph.title), kStyle);
   // Lines lie above the backgrounds of open groups and below all other boxes.
   for (const Box &box : layout.boxes) {
     text += box.isOpen ? boxText(graph, box) : "";

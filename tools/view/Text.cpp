@@ -22,8 +22,9 @@ std::string nodeLine(const Graph &graph, const Node &node) {
   if (!node.source.empty()) {
     name += "  " + visible(node.source);
   }
-  return fmt::format("    {:<14} {:<{}}  {:>16} {:>16}  {}\n", visible(node.op), resultType(graph, node),
-                     kTypeWidth, rangeText(node.flops), rangeText(node.bytes), name);
+  return fmt::format("    {:<14} {:<{}}  {:>16} {:>16}  {}\n", visible(node.op),
+                     resultType(graph, node), kTypeWidth, rangeText(node.flops),
+                     rangeText(node.bytes), name);
 }
 
 /// The nodes of one region, behind a line with what runs them.
@@ -64,7 +65,8 @@ std::string renderText(const Graph &graph) {
   text += fmt::format("  total: {} nodes, {} FLOPs, {} bytes moved\n", graph.nodes.size(),
                       rangeText(totals.flops), rangeText(totals.bytes));
   if (totals.microseconds) {
-    text += fmt::format("  time: {:.2f} us in the regions that the profile has\n", *totals.microseconds);
+    text += fmt::format("  time: {:.2f} us in the regions that the profile has\n",
+                        *totals.microseconds);
   }
   return text;
 }
@@ -76,7 +78,8 @@ std::string renderDot(const Graph &graph) {
   std::string text = "digraph model {\n  rankdir=TB; node [shape=box];\n";
   std::vector<std::string> makers(graph.values.size());
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
-    text += fmt::format("  i{} [label={}, shape=ellipse];\n", i, quoted(visible(graph.inputs[i].name)));
+    text +=
+        fmt::format("  i{} [label={}, shape=ellipse];\n", i, quoted(visible(graph.inputs[i].name)));
     makers[graph.inputs[i].value] = fmt::format("i{}", i);
   }
   for (size_t i = 0; i < graph.nodes.size(); ++i) {

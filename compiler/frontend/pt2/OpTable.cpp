@@ -25,7 +25,7 @@ OpTable::OpTable() {
        {elementwiseRows(), activationRows(), reductionRows(), normalizationRows(), contractionRows(),
         convolutionRows(), poolingRows(), shapeRows(), movementRows(), partRows(), indexingRows(),
         creationRows(), attentionRows(), resizeRows(), selectionRows(), sizeRows(),
-        quantizationRows(), recurrentRows(), controlRows(), samplingRows()}) {
+        quantizationRows(), recurrentRows(), controlRows(), samplingRows(), specialRows()}) {
     for (const OpRow &row : family) {
       rows[row.name] = &row;
     }

@@ -37,6 +37,7 @@ llvm::ArrayRef<OpRow> quantizationRows();
 llvm::ArrayRef<OpRow> recurrentRows();
 llvm::ArrayRef<OpRow> controlRows();
 llvm::ArrayRef<OpRow> samplingRows();
+llvm::ArrayRef<OpRow> specialRows();
 
 /// An operator's name taken apart.
 struct Target {

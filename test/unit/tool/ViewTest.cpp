@@ -26,7 +26,8 @@ TEST(Escape, ReplacesWhatIsNoUtf8) {
 }
 
 TEST(Escape, KeepsNamesOutOfMarkup) {
-  EXPECT_EQ(xml("</title><a b=\"c\" d='e'>&"), "&lt;/title&gt;&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;");
+  EXPECT_EQ(xml("</title><a b=\"c\" d='e'>&"),
+            "&lt;/title&gt;&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;");
   EXPECT_EQ(scriptJson("</script><!--&"), "\"\\u003c/script\\u003e\\u003c!--\\u0026\"");
 }
 
@@ -39,15 +40,17 @@ TEST(Escape, CountsReadWell) {
 
 std::string record(std::string_view nodes, std::string_view values) {
   return fmt::format(R"({{"schema": "tenon.graph/1", "symbols": [], "inputs": ["x"], "outputs": [],
-                         "values": [{}], "nodes": [{}]}})", values, nodes);
+                         "values": [{}], "nodes": [{}]}})",
+                     values, nodes);
 }
 
 constexpr const char *kInput = R"({"kind": "input", "name": "x", "dtype": "f32", "shape": [1]})";
 constexpr const char *kResult = R"({"kind": "node", "node": 0, "dtype": "f32", "shape": [1]})";
 
 std::string node(int input, int output) {
-  return fmt::format(R"({{"op": "relu", "name": "", "inputs": [{}], "outputs": [{}], "flops": 1, "bytes": 8}})",
-                     input, output);
+  return fmt::format(
+      R"({{"op": "relu", "name": "", "inputs": [{}], "outputs": [{}], "flops": 1, "bytes": 8}})",
+      input, output);
 }
 
 TEST(ReadGraph, RefusesWhatPointsNowhere) {
@@ -65,7 +68,8 @@ TEST(ReadGraph, RefusesWhatPointsNowhere) {
 /// Chains of pairs in modules; node i also reads node i - 7 and the only input.
 Graph sample(int64_t count) {
   Graph graph;
-  graph.values.push_back({.kind = "input", .name = "x", .dtype = "f32", .shape = std::nullopt, .bytes = {}});
+  graph.values.push_back(
+      {.kind = "input", .name = "x", .dtype = "f32", .shape = std::nullopt, .bytes = {}});
   graph.inputs.push_back({"x", 0});
   for (int64_t i = 0; i < count; ++i) {
     Node node;
@@ -74,7 +78,12 @@ Graph sample(int64_t count) {
     node.inputs = {i, i < 7 ? 0 : i - 6, 0};
     node.outputs = {i + 1};
     graph.nodes.push_back(std::move(node));
-    graph.values.push_back({.kind = "node", .name = "", .dtype = "f32", .shape = std::nullopt, .node = i, .bytes = {}});
+    graph.values.push_back({.kind = "node",
+                            .name = "",
+                            .dtype = "f32",
+                            .shape = std::nullopt,
+                            .node = i,
+                            .bytes = {}});
   }
   graph.outputs.push_back({"y", count});
   addGroups(graph);
@@ -115,12 +124,14 @@ TEST(Groups, ANamelessModelFallsIntoParts) {
 }
 
 bool isInside(const Box &inner, const Box &outer) {
-  return inner.x >= outer.x && inner.y >= outer.y && inner.x + inner.width <= outer.x + outer.width &&
+  return inner.x >= outer.x && inner.y >= outer.y &&
+         inner.x + inner.width <= outer.x + outer.width &&
          inner.y + inner.height <= outer.y + outer.height;
 }
 
 bool isApart(const Box &a, const Box &b) {
-  return a.x + a.width <= b.x || b.x + b.width <= a.x || a.y + a.height <= b.y || b.y + b.height <= a.y;
+  return a.x + a.width <= b.x || b.x + b.width <= a.x || a.y + a.height <= b.y ||
+         b.y + b.height <= a.y;
 }
 
 TEST(Layout, BoxesAreInsideOfTheirGroupsOrApart) {

@@ -39,7 +39,7 @@ function detailOf(thing) {
 
 function boxElement(box) {
   const {thing, x, y, width, height, isOpen} = box;
-  const title = thing.kind === "node" ? `${thing.node.op} ${thing.node.name ? lastPart(thing.title) : ""}` : thing.title;
+  const title = thing.kind === "node" ? `${thing.node.op} ${thing.node.name ? shortName(thing) : ""}` : thing.title;
   const result = svg("g", {class: classOf(box), id: thing.id, role: "button", "aria-label": `${thing.kind} ${title}, ${detailOf(thing)}`, transform: `translate(${x} ${y})`});
   if (thing.kind === "group") result.setAttribute("aria-expanded", String(isOpen));
   result.append(svg("rect", {class: "face", width, height}), svg("title", {}, `${thing.title}\n${detailOf(thing)}`));

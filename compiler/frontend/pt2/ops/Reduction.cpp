@@ -170,6 +170,14 @@ void vectorNorm(Call &c) {
   c.setOutput(powerSum(c, x, order));
 }
 
+/// Without an order, or of one axis, it is a vector's norm.
+void linalgNorm(Call &c) {
+  if (c.has("ord") && c.integers("dim").size() != 1) {
+    return c.gap("norms of matrices are not supported", "use the norm of a vector");
+  }
+  vectorNorm(c);
+}
+
 void cumsum(Call &c) {
   mlir::Value x = c.toResult(c.value("self"));
   c.elementNamed("dtype", c.resultElement());
@@ -199,6 +207,7 @@ constexpr OpRow kRows[] = {
     {"aten.logsumexp", logSumExp},
     {"aten.linalg_vector_norm", vectorNorm},
     {"aten.norm", vectorNorm},
+    {"aten.linalg_norm", linalgNorm},
     {"aten.cumsum", cumsum},
 };
 

@@ -142,6 +142,7 @@ constexpr OpRow kRows[] = {
     {"aten.view", view},           {"aten._unsafe_view", view}, {"aten.reshape", view},
     {"aten.view_copy", view},      {"aten._reshape_copy", view}, {"aten.view_as", viewAs},
     {"aten.reshape_as", viewAs},   {"aten.flatten", flatten},   {"aten.unflatten", unflatten},
+    {"aten.ravel", flatten},
     {"aten.unsqueeze", unsqueeze}, {"aten.unsqueeze_copy", unsqueeze}, {"aten.squeeze", squeeze},
     {"aten.squeeze_copy", squeeze},
 };

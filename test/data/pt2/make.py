@@ -1,0 +1,177 @@
+"""Writes the programs of this folder, NAME.pt2, and NAME.npz: inputs in0, in1, ... and the results out0, ... of eager PyTorch,
+again1_out0, ... of a second call.
+
+Run with an environment that has torch (scripts/requirements-torch.txt); the tests read the files without it. Each program
+is about one thing that torch.export leaves to whoever reads it.
+"""
+
+import io
+import pathlib
+import zipfile
+
+import numpy as np
+import torch
+from torch import nn
+from torch.export import Dim
+
+HERE = pathlib.Path(__file__).parent
+PROGRAMS = {}
+
+
+def program(*inputs, dynamic=None, calls=1):
+    def register(cls):
+        PROGRAMS[cls.__name__.lower()] = (cls, inputs, dynamic, calls)
+        return cls
+    return register
+
+
+def randn(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+@program(randn(4, 6))
+class Writes(nn.Module):
+    """Writes through views are seen by whoever looks at the same memory."""
+
+    def forward(self, x):
+        y = x.clone()
+        y[:, 1:3] = 7
+        row = y[2]
+        row.mul_(2)
+        y.view(2, 2, 6)[1, :, 5] = -1
+        y[:, ::2].add_(x[:, ::2])
+        y.t()[0].zero_()
+        first, second = y.chunk(2)
+        second.copy_(first + 1)
+        y[y > 6] = 6
+        return y, row, second
+
+
+@program(randn(3, 4), calls=3)
+class State(nn.Module):
+    """Buffers that are written are state: one begins with zeros, one with other numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4))
+        self.register_buffer("count", torch.ones((), dtype=torch.int64))
+        self.register_buffer("cache", torch.zeros(3, 5, 4))
+
+    def forward(self, x):
+        self.total += x.sum(0)
+        self.cache.index_copy_(1, self.count[None], x[:, None])
+        self.count.add_(1)
+        return self.total / self.count, self.cache.sum(1)
+
+
+@program(randn(5, 3), randn(10, 3), dynamic=({0: Dim("n", min=2, max=32)}, {0: 2 * Dim("n", min=2, max=32)}))
+class Relations(nn.Module):
+    """A dim that is twice another, and sizes computed of them."""
+
+    def forward(self, x, y):
+        n = x.shape[0]
+        return torch.cat([x, y])[: y.shape[0]], y.view(n, 2, 3).mean(1) + x, torch.arange(n) * (n // 2)
+
+
+@program(randn(2, 3, 8), randn(2, 8, 5), dynamic=({0: Dim("b", min=1, max=8)}, {0: Dim("b", min=1, max=8)}))
+class Products(nn.Module):
+    def forward(self, x, y):
+        return (torch.einsum("bij,bjk->bki", x, y), torch.einsum("bij,bij->b", x, x), torch.einsum("bij,cjk->bcik", x, y),
+                x @ y[0], torch.baddbmm(torch.ones(1, 3, 5), x, y, beta=0.5, alpha=2))
+
+
+@program(randn(3, 4))
+class Branches(nn.Module):
+    def forward(self, x):
+        def grow(i, y):
+            return i + 1, y * 1.5 + 0.1
+
+        steps, y = torch.while_loop(lambda i, y: (i < 6) & (y.abs().sum() < 40), grow, (torch.tensor(0), x))
+        return torch.cond(x.sum() > 0, lambda v: v.relu(), lambda v: v.tanh() - 1, (x,)), y, steps
+
+
+@program(randn(4, 5), torch.tensor([[0, 2], [3, -1]]), torch.tensor([1, 4]))
+class Indices(nn.Module):
+    def forward(self, x, rows, columns):
+        y = x.clone()
+        y[rows[0], columns] = torch.tensor([10.0, 20.0])
+        z = x.index_put((columns.clamp(max=3),), x[:2] * 2, accumulate=True)
+        return (x[rows], x[:, columns], x[rows, columns], x[rows[0], :, None], y, z, x[x > 0], (x > 0).nonzero(),
+                x.scatter(1, columns[None].expand(4, 2), 3.0), x.gather(0, rows.clamp(min=0)[:, :2]),
+                torch.scatter_reduce(x, 0, rows.clamp(min=0), x[:2, :2], "mean", include_self=False))
+
+
+@program(randn(1, 4, 9, 7))
+class Images(nn.Module):
+    def forward(self, x):
+        f = nn.functional
+        grid = f.affine_grid(torch.tensor([[[0.9, 0.1, 0.0], [-0.1, 1.1, 0.2]]]), [1, 4, 5, 6], align_corners=False)
+        return (f.interpolate(x, scale_factor=2.0), f.interpolate(x, size=(5, 11), mode="bilinear"),
+                f.interpolate(x, size=(18, 14), mode="bicubic", align_corners=True), f.adaptive_avg_pool2d(x, (4, 3)),
+                f.grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False),
+                f.unfold(x, 3, padding=1, stride=2), f.max_pool2d(x, 3, 2, 1, ceil_mode=True), f.pixel_shuffle(x, 2),
+                f.group_norm(x, 2), f.avg_pool2d(x, 3, 2, 1, count_include_pad=False))
+
+
+@program(torch.arange(12).view(3, 4) - 5, randn(3, 4))
+class Types(nn.Module):
+    """Promotion of types, division and remainders of negative numbers."""
+
+    def forward(self, i, x):
+        return (i / 2, i // 3, i % 3, torch.fmod(i, 3), i + 1.5, i + True, (x > 0) + (i > 0), x * i, i.pow(2), i.float().pow(-1),
+                torch.div(x, 0.3, rounding_mode="trunc"), torch.div(i, 3, rounding_mode="floor"), x.to(torch.uint8),
+                i.clamp(-2, 3), torch.where(i > 0, x, 0), x.half() + i, (i > 0).sum(), (i > 0).any(1), i.to(torch.bool))
+
+
+@program(randn(2, 6, 3))
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.lstm = nn.LSTM(3, 4, num_layers=2, batch_first=True, bidirectional=True)
+        self.gru = nn.GRU(8, 5, batch_first=True)
+        self.heads = nn.MultiheadAttention(5, 1, batch_first=True)
+
+    def forward(self, x):
+        y, (h, c) = self.lstm(x)
+        y, last = self.gru(y)
+        z, weights = self.heads(y, y, y)
+        return {"z": z, "weights": weights, "states": (h, c, last)}
+
+
+def leaves(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [leaf for part in value for leaf in leaves(part)] if isinstance(value, (list, tuple)) else [value]
+
+
+def stable(path):
+    """The archive without what is different in each run or nobody reads: example inputs and an identity."""
+    archive = zipfile.ZipFile(path)
+    kept = [name for name in archive.namelist() if "sample_inputs" not in name and "serialization_id" not in name]
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as smaller:
+        for name in kept:
+            smaller.writestr(zipfile.ZipInfo(name), archive.read(name), zipfile.ZIP_DEFLATED)
+    path.write_bytes(out.getvalue())
+
+
+def main():
+    for name, (cls, inputs, dynamic, calls) in PROGRAMS.items():
+        exported = torch.export.export(cls().eval(), inputs, dynamic_shapes=dynamic)
+        path = HERE / f"{name}.pt2"
+        torch.export.save(exported, str(path))
+        stable(path)
+        model = cls().eval()
+        arrays = {f"in{i}": x.numpy() for i, x in enumerate(inputs)}
+        for call in range(calls):
+            with torch.no_grad():
+                results = leaves(model(*[x.clone() for x in inputs]))
+            again = f"again{call}_" if call else ""
+            arrays |= {f"{again}out{i}": x.detach().numpy().copy() for i, x in enumerate(results)}
+        np.savez_compressed(HERE / f"{name}.npz", **arrays)
+        print(name, path.stat().st_size)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Programs of torch.export compile and compute what eager PyTorch did (test/data/pt2); damaged ones are refused."""
+
+import json
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import numpy as np
+
+from tool import SOURCE, TENON, damaged_program
+
+DATA = SOURCE / "test/data/pt2"
+PROGRAMS = sorted(path.stem for path in DATA.glob("*.pt2"))
+
+
+def tool(*arguments):
+    return subprocess.run([TENON, *map(str, arguments)], capture_output=True, text=True)
+
+
+def model_of(entries):
+    return next(name for name in entries if name.endswith("models/model.json"))
+
+
+def with_json(edit):
+    def change(entries):
+        name = model_of(entries)
+        description = json.loads(entries[name])
+        edit(description)
+        entries[name] = json.dumps(description).encode()
+    return change
+
+
+class Programs(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name)
+
+    def check(self, name):
+        data = np.load(DATA / f"{name}.npz")
+        engine, outputs = self.path / "e.tenon", self.path / "out.npz"
+        facts = json.loads(tool("inspect", DATA / f"{name}.pt2", "--json").stdout)
+        facts = facts.get("data", facts)
+        ports = [port["name"] for port in facts["inputs"] if not port["name"].endswith(".state")]
+        np.savez(self.path / "in.npz", **{port: data[f"in{i}"] for i, port in enumerate(ports)})
+        done = tool("compile", DATA / f"{name}.pt2", "-o", engine, "--no-cache", "--verify", "--quiet")
+        self.assertEqual(0, done.returncode, done.stderr)
+        done = tool("run", engine, "--inputs", self.path / "in.npz", "-o", outputs, "--quiet")
+        self.assertEqual(0, done.returncode, done.stderr)
+        results = list(np.load(outputs).values())
+        wanted = [data[key] for key in data.files if key.startswith("out")]
+        self.assertEqual(len(wanted), len(results))
+        for i, (result, want) in enumerate(zip(results, wanted)):
+            with self.subTest(program=name, output=i):
+                self.assertEqual((want.dtype, want.shape), (result.dtype, result.shape))
+                tolerance = 1e-2 if want.dtype == np.float16 else 2e-5
+                np.testing.assert_allclose(result, want, rtol=tolerance, atol=tolerance)
+
+    def test_relations_are_checked(self):
+        engine = self.path / "e.tenon"
+        self.assertEqual(0, tool("compile", DATA / "relations.pt2", "-o", engine, "--quiet").returncode)
+        zeros = np.zeros
+        np.savez(self.path / "in.npz", x=zeros((5, 3), "f4"), y=zeros((9, 3), "f4"))
+        done = tool("run", engine, "--inputs", self.path / "in.npz")
+        self.assertRegex(done.stderr, "TN06(03|04|12)")
+
+    def refused(self, data, code):
+        path = self.path / "bad.pt2"
+        path.write_bytes(data)
+        done = tool("check", path)
+        self.assertIn(f"error {code}", done.stderr)
+        self.assertIn(done.returncode, (3, 5), done.stderr)
+
+    def test_damaged_archives(self):
+        whole = (DATA / "writes.pt2").read_bytes()
+        for length in (10, len(whole) // 2, len(whole) - 5):
+            self.refused(whole[:length], "TN0239")
+        flipped = bytearray(whole)
+        flipped[60] ^= 0x10
+        self.refused(bytes(flipped), "TN0239")
+        self.refused(damaged_program("writes", lambda entries: entries.pop(model_of(entries))), "TN02")
+
+    def test_damaged_graphs(self):
+        def node(edit):
+            return with_json(lambda root: edit(root["graph_module"]["graph"]["nodes"][0]))
+
+        cases = {
+            "no JSON": lambda entries: entries.update({model_of(entries): b"{\"graph_module\": ["}),
+            "deep": lambda entries: entries.update({model_of(entries): b"[" * 200000}),
+            "no graph": with_json(lambda root: root["graph_module"].pop("graph")),
+            "no list": with_json(lambda root: root["graph_module"]["graph"].update(nodes={})),
+            "name": node(lambda first: first["inputs"][0]["arg"].update(as_tensor={"name": "gone"})),
+            "kind": node(lambda first: first.update(inputs=[{"name": "self", "arg": {"as_tensor": 3}, "kind": 1}])),
+            "two kinds": node(lambda first: first["inputs"][0]["arg"].update(as_int=3)),
+            "large": with_json(lambda root: root["range_constraints"].update(s0={"min_val": 1 << 70, "max_val": 2})),
+        }
+        for title, change in cases.items():
+            with self.subTest(title):
+                self.refused(damaged_program("writes", change), "TN0240")
+
+    def test_other_versions(self):
+        self.refused(damaged_program("writes", with_json(lambda root: root["schema_version"].update(major=9))), "TN0241")
+
+    def test_damaged_weights(self):
+        def shorter(entries):
+            name = next(entry for entry in entries if "/data/weights/weight_" in entry and len(entries[entry]) > 64)
+            entries[name] = entries[name][:-4]
+
+        def pickled(entries):
+            name = next(entry for entry in entries if entry.endswith("weights_config.json"))
+            config = json.loads(entries[name])
+            next(iter(config["config"].values()))["use_pickle"] = True
+            entries[name] = json.dumps(config).encode()
+
+        self.refused(damaged_program("layers", shorter), "TN0242")
+        self.refused(damaged_program("layers", pickled), "TN0301")
+
+
+for program in PROGRAMS:
+    setattr(Programs, f"test_{program}", lambda self, program=program: self.check(program))
+
+
+if __name__ == "__main__":
+    unittest.main()
