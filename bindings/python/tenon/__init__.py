@@ -9,18 +9,25 @@
 With PyTorch, `torch.compile(model, backend="tenon")` needs no import of this package.
 """
 
+from typing import TYPE_CHECKING
+
 from ._engine import Engine, Port, Session, load
 from ._errors import (
     BadInputError, CancelledError, CheckFailedError, DeviceError, Error, ExhaustedError, InternalError, UnsupportedError,
     UsageError,
 )  # fmt: skip
 
+if TYPE_CHECKING:  # imported when they are first used: see __getattr__
+    from ._compile import check, compile, doctor, inspect
+    from ._graph import Graph, graph
+    from .torch import report, reset
+
 __version__ = "0.1.0"
 
 __all__ = [
     "BadInputError", "CancelledError", "CheckFailedError", "DeviceError", "Engine", "Error", "ExhaustedError", "Graph",
     "InternalError", "Port", "Session", "UnsupportedError", "UsageError", "check", "compile", "doctor", "graph", "inspect",
-    "load", "report",
+    "load", "report", "reset",
 ]  # fmt: skip
 
 

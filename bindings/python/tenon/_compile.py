@@ -34,6 +34,7 @@ def compile(
     cache: bool = True,
     verify: bool = False,
     cubin: bool = False,
+    gpu: int = 0,
     progress: Optional[Progress] = None,
 ) -> Engine:
     """Compiles a model and opens the engine.
@@ -48,6 +49,7 @@ def compile(
     states: {"input": "output"}: both are one buffer of the session, zero at first.
     taps: inner values that become outputs too, or "all".
     threads: CPU threads that compile, and those that work on a run; 0 means all that are usable.
+    gpu: number of the GPU on which an engine for one is opened.
     progress: told (phase, fraction); a true result ends the compilation with CancelledError.
     Ctrl-C ends it too. Raises tenon.Error; an UnsupportedError lists in `gaps` what the model needs and Tenon lacks.
     """
@@ -63,7 +65,7 @@ def compile(
         )  # fmt: skip
         try:
             report = compile_file(path, engine_path, options, progress)
-            engine = Engine(engine_path, threads=threads)
+            engine = Engine(engine_path, gpu=gpu, threads=threads)
         except BaseException as error:
             if folder:
                 shutil.rmtree(folder, ignore_errors=True)

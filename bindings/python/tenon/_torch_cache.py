@@ -72,7 +72,7 @@ def _content(tensor: torch.Tensor) -> str:
     return hashlib.sha256(contents(tensor)[1]).hexdigest()
 
 
-def find(key: str) -> Optional[Tuple[Engine, Program, List[int]]]:
+def find(key: str, gpu: int) -> Optional[Tuple[Engine, Program, List[int]]]:
     """The engine, its program, and the positions of the arguments whose values are in it."""
     base = folder()
     if not base:
@@ -81,7 +81,7 @@ def find(key: str) -> Optional[Tuple[Engine, Program, List[int]]]:
     try:
         with open(os.path.join(entry, "program.json")) as file:
             content = json.load(file)
-        engine = Engine(os.path.join(entry, "model.tenon"))
+        engine = Engine(os.path.join(entry, "model.tenon"), gpu=gpu)
         os.utime(entry)
     except (OSError, ValueError, RuntimeError):
         return None  # missing or damaged: it is made anew

@@ -105,7 +105,8 @@ def _compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], options: 
     own = [*graph.parameters(), *graph.buffers()]  # AOTAutograd puts them before the inputs
     arguments = [*own, *inputs]
     key = _torch_cache.key_of(graph, arguments, options) if options["cache"] else None
-    found = _torch_cache.find(key) if key else None
+    options = {**options, "gpu": _gpu_of(arguments)}
+    found = _torch_cache.find(key, options["gpu"]) if key else None
     if found:
         entry["from_cache"] = True
         engine, program, positions = found
@@ -135,6 +136,11 @@ def _compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], options: 
     if key:
         _torch_cache.store(key, made[0].engine, made[0].program, sorted(made[0].weights))
     return _with_own(own, made[0])
+
+
+def _gpu_of(arguments: Sequence[Any]) -> int:
+    """Number of the GPU that the graph is on; 0 for one on the CPU, where it does not matter."""
+    return next((t.device.index or 0 for t in arguments if isinstance(t, torch.Tensor) and t.is_cuda), 0)
 
 
 def _as_strided(x: torch.Tensor, size, stride, offset=None):
@@ -171,6 +177,7 @@ def _engine_of(program: Program, weights: Dict[int, torch.Tensor], options: Dict
         return _compile.compile(
             path, target=options["target"] or _target(program), precision=options["precision"],
             allow=options["allow"], threads=options["threads"], verify=options["verify"], cache=options["cache"],
+            gpu=options["gpu"],
         )  # fmt: skip
     except _errors.Error as error:
         error.args = (str(error).replace(path, "the graph"),)
