@@ -13,8 +13,8 @@ namespace tenon::pipeline {
 /// process: it sets its signal handlers and LLVM's.
 void containCrashes();
 
-/// The same between these two calls, for parts of a program: the last end puts the handlers back that
-/// were there at the first begin. From any thread.
+/// The same between these two calls, for parts of a program: the last end puts the handlers back
+/// that were there at the first begin. From any thread.
 void beginContaining();
 void endContaining();
 

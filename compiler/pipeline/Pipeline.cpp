@@ -329,12 +329,12 @@ Status Compilation::exportEngine() {
   content.provenance = {.compiler = compilerVersion(),
                         .model = identity.model.hex(),
                         .options = describeOptions(options)};
-  TENON_ASSIGN(engine::EngineFileSize size,
-               engine::writeEngine(options.output, content, table.source(options.threads),
-                                   [&]() -> Status {
-                                     TENON_TRY(checkCancelled(options.cancel));
-                                     return identity.checkUnchanged();
-                                   }));
+  TENON_ASSIGN(
+      engine::EngineFileSize size,
+      engine::writeEngine(options.output, content, table.source(options.threads), [&]() -> Status {
+        TENON_TRY(checkCancelled(options.cancel));
+        return identity.checkUnchanged();
+      }));
   summary.engine = options.output;
   summary.engineBytes = size.fileBytes;
   summary.weightsBytes = size.weightsBytes;

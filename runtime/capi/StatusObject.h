@@ -31,7 +31,8 @@ template <typename Fn> tenon_status *guarded(const Fn &fn) {
   try {
     return toC(fn());
   } catch (const std::exception &) {
-    // Not only bad_alloc: length_error and the like also mean that more was asked for than can be had.
+    // Not only bad_alloc: length_error and the like also mean that more was asked for than can be
+    // had.
     return outOfMemory();
   }
 }

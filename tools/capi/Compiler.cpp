@@ -21,7 +21,8 @@ using capi::guarded;
 
 namespace {
 
-/// The command line of one call. Values are joined to their flags, so that none is taken for a flag.
+/// The command line of one call. Values are joined to their flags, so that none is taken for a
+/// flag.
 class Arguments {
 public:
   explicit Arguments(const char *verb) : list{verb} {}
@@ -65,8 +66,8 @@ void give(std::string_view bytes, tenon_blob *blob) {
   *blob = {data, bytes.size()};
 }
 
-/// Performs a verb. What it printed goes to `result`, which may be null, also where it ended with the
-/// error `answer`: there the results tell more than the error.
+/// Performs a verb. What it printed goes to `result`, which may be null, also where it ended with
+/// the error `answer`: there the results tell more than the error.
 Status perform(std::vector<std::string> arguments, bool asJson, Progress progress,
                tenon_blob *result, ErrorId answer = ErrorId::None) {
   tool::ContainedCrashes contained;
@@ -87,8 +88,8 @@ Status perform(std::vector<std::string> arguments, bool asJson, Progress progres
   return Status::ok();
 }
 
-Status compile(const char *model, const std::string &output,
-               const tenon_compile_options &options, tenon_blob *report) {
+Status compile(const char *model, const std::string &output, const tenon_compile_options &options,
+               tenon_blob *report) {
   Arguments arguments("compile");
   arguments.path(model);
   arguments.value("--output", Arguments::protectedPath(output).c_str());

@@ -122,7 +122,8 @@ Status perform(const Action &action, Terminal &terminal) {
 /// The command line as it is parsed once.
 class CommandLine {
 public:
-  CommandLine() : app("Compiles trained models to engines, and runs, measures and explains them.", "tenon") {
+  CommandLine()
+      : app("Compiles trained models to engines, and runs, measures and explains them.", "tenon") {
     app.set_version_flag("--version", TENON_VERSION);
     app.require_subcommand(1);
     app.footer("tenon VERB --help shows a verb's flags and an example.");

@@ -182,7 +182,8 @@ TEST(PipelineTest, CanBeCancelledInEachPhase) {
     options.cancel = &cancel;
     options.progress = [&](Phase phase, double) { cancel = cancel || phase == last; };
     EXPECT_EQ(ErrorId::Cancelled, pipeline::compile(options).status().id());
-    EXPECT_TRUE(std::filesystem::is_empty(folder.path(""))) << "of phase " << static_cast<int>(last);
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path("")))
+        << "of phase " << static_cast<int>(last);
   }
 }
 
