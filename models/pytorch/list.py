@@ -174,7 +174,7 @@ encoder("longformer", {"input_ids": Input("ids", ("batch", 16), WORDS), "attenti
         attention_window=[8, 8])
 bare("text", "perceiver", "AutoModelForMaskedLM", {"inputs": IDS}, max_position_embeddings=64,
      num_latents=8, d_latents=32, d_model=64, num_blocks=1,
-        num_self_attends_per_block=2, num_self_attention_heads=2, num_cross_attention_heads=2)
+     num_self_attends_per_block=2, num_self_attention_heads=2, num_cross_attention_heads=2)
 encoder("reformer", {"input_ids": Input("ids", ("batch", 16), WORDS)}, attn_layers=["local", "local"],
         axial_pos_shape=[4, 4], axial_pos_embds_dim=[32, 32], local_attn_chunk_length=4, feed_forward_size=128,
         attention_head_size=16, is_decoder=False)
