@@ -174,7 +174,7 @@ encoder("longformer", {"input_ids": Input("ids", ("batch", 16), WORDS), "attenti
         attention_window=[8, 8])
 bare("text", "perceiver", "AutoModelForMaskedLM", {"inputs": IDS}, max_position_embeddings=64,
      num_latents=8, d_latents=32, d_model=64, num_blocks=1,
-        num_self_attends_per_block=2, num_self_attention_heads=2, num_cross_attention_heads=2)
+     num_self_attends_per_block=2, num_self_attention_heads=2, num_cross_attention_heads=2)
 encoder("reformer", {"input_ids": Input("ids", ("batch", 16), WORDS)}, attn_layers=["local", "local"],
         axial_pos_shape=[4, 4], axial_pos_embds_dim=[32, 32], local_attn_chunk_length=4, feed_forward_size=128,
         attention_head_size=16, is_decoder=False)
@@ -219,8 +219,11 @@ hub("decoding step", "gpt2", "AutoModelForCausalLM",
     {**TOKENS, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64}, STEP, "step", "_step")
 
 pair("bart mbart pegasus blenderbot blenderbot-small m2m_100 marian plbart")
-pair("t5 mt5 umt5 longt5 switch_transformers", d_kv=16, d_ff=128, num_layers=2, num_decoder_layers=2, num_heads=4,
-     num_experts=4, num_sparse_encoder_layers=1, num_sparse_decoder_layers=1, local_radius=5)
+pair("t5 mt5 umt5 switch_transformers", d_kv=16, d_ff=128, num_layers=2, num_decoder_layers=2, num_heads=4, num_experts=4,
+     num_sparse_encoder_layers=1, num_sparse_decoder_layers=1)
+# Whether a sequence is padded to blocks of six is decided by Python while it exports.
+pair("longt5", {**BOTH, "input_ids": Input("ids", ("batch", 12), WORDS), "attention_mask": Input("mask", ("batch", 12))},
+     d_kv=16, d_ff=128, num_layers=2, num_decoder_layers=2, num_heads=4, local_radius=5)
 bare("seq2seq", "prophetnet", "AutoModelForSeq2SeqLM", BOTH, hidden_size=64, max_position_embeddings=64,
      decoder_start_token_id=1, encoder_ffn_dim=128, decoder_ffn_dim=128, num_encoder_layers=2, num_decoder_layers=2,
      num_encoder_attention_heads=4, num_decoder_attention_heads=4)

@@ -52,15 +52,20 @@ mlir::Value batchNormOf(Call &c, bool isTraining) {
 }
 void batchNorm(Call &c) { c.setOutput(batchNormOf(c, c.truth("training", false))); }
 
-/// The forms that give statistics too, which nobody reads in inference; they have no elements then.
+/// Statistics of the batch, which nobody reads in inference: of the shapes that are stated, and zero.
+void setUnreadOutputs(Call &c) {
+  for (unsigned i = 1; i < c.numOutputs(); ++i) {
+    tn::Dims dims = c.statedDims(i).value_or(tn::Dims{c.constantSize(0)});
+    c.setOutput(i, c.broadcast(c.scalar(0, c.resultElement(i)), dims));
+  }
+}
+
 void nativeBatchNorm(Call &c) {
   mlir::Value y = batchNormOf(c, c.target.name == "aten._native_batch_norm_legit_no_training"
                                      ? false
                                      : c.truth("training", false));
   c.setOutput(0, y);
-  for (unsigned i = 1; i < c.numOutputs(); ++i) {
-    c.setOutput(i, c.broadcast(c.scalar(0, c.resultElement(i)), {c.constantSize(0)}));
-  }
+  setUnreadOutputs(c);
 }
 
 /// A parameter with the dims of the rows that are normalized.
@@ -112,10 +117,7 @@ void normalizeGroups(Call &c, mlir::Value x, mlir::Value weight, mlir::Value bia
 }
 void groupNorm(Call &c) {
   c.ignore({"cudnn_enabled", "N", "C", "HxW"});
-  if (c.numOutputs() > 1) {
-    c.setOutput(1, c.broadcast(c.scalar(0, c.resultElement(1)), {c.constantSize(0)}));
-    c.setOutput(2, c.broadcast(c.scalar(0, c.resultElement(2)), {c.constantSize(0)}));
-  }
+  setUnreadOutputs(c);
   if (mlir::Value x = c.value("input")) {
     normalizeGroups(c, x, c.value("weight"), c.value("bias"), c.integer(c.has("num_groups") ? "num_groups" : "group", 1));
   }
