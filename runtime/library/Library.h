@@ -38,6 +38,8 @@ struct Options {
   unsigned candidates = 8;
   /// Where chosen plans are kept for later processes, which then choose nothing; empty for nowhere.
   std::string cacheFolder;
+  /// Number of the device, which a handle belongs to.
+  int ordinal = 0;
   /// Names the device and its driver, so that kept plans are for them.
   std::string device;
 };

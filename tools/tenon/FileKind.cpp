@@ -135,8 +135,11 @@ Result<FileContent> contentOf(const std::string &path) {
 
 Result<bool> isModel(const std::string &path, Takes takes) {
   TENON_ASSIGN(FileContent content, contentOf(path));
-  bool isNamedModel = path.ends_with(".onnx") || path.ends_with(".mlir");
+  bool isNamedModel = path.ends_with(".onnx") || path.ends_with(".mlir") || path.ends_with(".pt2");
   FileKind kind = content.kind;
+  if (kind == FileKind::Npz && path.ends_with(".pt2")) {
+    kind = FileKind::Model; // what is left of a damaged program
+  }
   if (kind == FileKind::Unknown || kind == FileKind::Empty) {
     // The reader of what the name promises says best how the file is damaged.
     bool asModel = takes == Takes::Model || (takes != Takes::Engine && isNamedModel);

@@ -39,6 +39,7 @@ library::Options CudaVariant::libraryOptions() const {
   library::Options options;
   options.workspaceLimit = kWorkspaceBytes;
   options.cacheFolder = folder;
+  options.ordinal = cudaDevice->facts().ordinal;
   options.device = strCat(cudaDevice->facts().name, ", sm_", cudaDevice->facts().capability,
                           ", driver ", cudaDevice->driver().version());
   return options;

@@ -3,6 +3,7 @@
 
 #include "runtime/library/cublaslt/CublasLt.h"
 
+#include "runtime/library/IdleHandles.h"
 #include "support/Text.h"
 
 #include <algorithm>
@@ -321,7 +322,9 @@ std::string MatmulPlan::describe() const {
 Result<std::shared_ptr<CublasLt>> CublasLt::open(const Options &options) {
   TENON_ASSIGN(Api api, openApi(options.folder));
   std::shared_ptr<CublasLt> library(new CublasLt(api, options));
-  int status = library->api.create(&library->context);
+  void *kept = takeIdleHandle(library->handleKey());
+  library->context = static_cast<Context *>(kept);
+  int status = kept ? kSuccess : library->api.create(&library->context);
   if (status != kSuccess) {
     return Status::error(
         ErrorId::LibraryFailed,
@@ -331,11 +334,9 @@ Result<std::shared_ptr<CublasLt>> CublasLt::open(const Options &options) {
   return library;
 }
 
-CublasLt::~CublasLt() {
-  if (context) {
-    api.destroy(context);
-  }
-}
+CublasLt::~CublasLt() { giveBackHandle(handleKey(), context); }
+
+std::string CublasLt::handleKey() const { return strCat(api.library.path, '#', options.ordinal); }
 
 Result<std::unique_ptr<Plan>> CublasLt::prepare(const engine::MatmulCall &call,
                                                 std::span<const int64_t> values, size_t alignment) {

@@ -10,7 +10,6 @@ Result<Api> openApi(const std::string &folder) {
   TENON_ASSIGN(api.library, openLibrary(kCublasLt, folder));
   FunctionFinder functions(kCublasLt, api.library);
   functions.find("cublasLtCreate", api.create);
-  functions.find("cublasLtDestroy", api.destroy);
   functions.find("cublasLtGetVersion", api.getVersion);
   functions.find("cublasLtGetStatusName", api.getStatusName);
   functions.find("cublasLtMatrixLayoutCreate", api.layoutCreate);

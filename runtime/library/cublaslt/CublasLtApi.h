@@ -76,7 +76,6 @@ enum AlgoConfig : int {
 struct Api {
   OpenLibrary library;
   int (*create)(Context **);
-  int (*destroy)(Context *);
   size_t (*getVersion)();
   const char *(*getStatusName)(int);
   int (*layoutCreate)(MatrixLayout **, int type, uint64_t rows, uint64_t columns, int64_t leading);

@@ -3,6 +3,7 @@
 
 #include "runtime/library/cudnn/Cudnn.h"
 
+#include "runtime/library/IdleHandles.h"
 #include "runtime/library/cudnn/GraphPlan.h"
 #include "support/Text.h"
 
@@ -26,7 +27,9 @@ std::optional<DataType> dataTypeOf(DType type) {
 Result<std::shared_ptr<Cudnn>> Cudnn::open(const Options &options) {
   TENON_ASSIGN(Api api, openApi(options.folder));
   std::shared_ptr<Cudnn> library(new Cudnn(api, options));
-  int status = library->api.create(&library->context);
+  void *kept = takeIdleHandle(library->handleKey());
+  library->context = static_cast<Context *>(kept);
+  int status = kept ? kSuccess : library->api.create(&library->context);
   if (status != kSuccess) {
     return Status::error(
         ErrorId::LibraryFailed,
@@ -36,11 +39,9 @@ Result<std::shared_ptr<Cudnn>> Cudnn::open(const Options &options) {
   return library;
 }
 
-Cudnn::~Cudnn() {
-  if (context) {
-    api.destroy(context);
-  }
-}
+Cudnn::~Cudnn() { giveBackHandle(handleKey(), context); }
+
+std::string Cudnn::handleKey() const { return strCat(api.library.path, '#', options.ordinal); }
 
 template <typename Call>
 Result<std::unique_ptr<Plan>> Cudnn::prepare(const Call &call, std::span<const int64_t> sizes,

@@ -10,7 +10,6 @@ Result<Api> openApi(const std::string &folder) {
   TENON_ASSIGN(api.library, openLibrary(kCudnn, folder));
   FunctionFinder functions(kCudnn, api.library);
   functions.find("cudnnCreate", api.create);
-  functions.find("cudnnDestroy", api.destroy);
   functions.find("cudnnSetStream", api.setStream);
   functions.find("cudnnGetVersion", api.getVersion);
   functions.find("cudnnGetErrorString", api.getErrorString);

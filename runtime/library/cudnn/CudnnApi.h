@@ -139,7 +139,6 @@ enum class Attribute : int {
 struct Api {
   OpenLibrary library;
   int (*create)(Context **);
-  int (*destroy)(Context *);
   int (*setStream)(Context *, void *stream);
   size_t (*getVersion)();
   const char *(*getErrorString)(int);
