@@ -19,7 +19,8 @@ Format formatOf(Bytes beginning) {
 Result<Format> formatOf(const std::string &path) {
   TENON_ASSIGN(FileReader file, FileReader::open(path));
   std::array<std::byte, 4> beginning{};
-  MutableBytes read = MutableBytes(beginning).first(std::min<uint64_t>(file.size(), beginning.size()));
+  MutableBytes read =
+      MutableBytes(beginning).first(std::min<uint64_t>(file.size(), beginning.size()));
   TENON_TRY(file.read(0, read));
   return formatOf(Bytes(read));
 }

@@ -73,7 +73,8 @@ std::optional<Directory> findDirectory(Bytes file) {
       continue;
     }
     Directory found{number<uint32_t>(file, at + 16), number<uint16_t>(file, at + 10)};
-    if (at >= kLocatorBytes && hasSignature(file, at - kLocatorBytes, kLocatorBytes, kEnd64Locator)) {
+    if (at >= kLocatorBytes &&
+        hasSignature(file, at - kLocatorBytes, kLocatorBytes, kEnd64Locator)) {
       uint64_t end64 = number<uint64_t>(file, at - kLocatorBytes + 8);
       if (!hasSignature(file, end64, kEnd64Bytes, kEnd64)) {
         return std::nullopt;
@@ -149,9 +150,9 @@ Result<Bytes> Archive::packedBytes(const Entry &entry) const {
   if (!contains(file, start, entry.packed) || (entry.flags & kEncrypted)) {
     return bad(strCat("'", entry.name, "' is cut off or encrypted"));
   }
-  bool isKnown = entry.method == kStored ? entry.packed == entry.unpacked
-                                         : entry.method == kDeflated &&
-                                               entry.unpacked / kMaxExpansion <= entry.packed;
+  bool isKnown = entry.method == kStored
+                     ? entry.packed == entry.unpacked
+                     : entry.method == kDeflated && entry.unpacked / kMaxExpansion <= entry.packed;
   return isKnown ? Result<Bytes>(file.subspan(start, entry.packed))
                  : bad(strCat("'", entry.name, "' is packed in an unknown way"));
 }

@@ -1,5 +1,5 @@
-// Zip archives in memory: their directory, and the bytes of entries, stored or deflated. Nothing in an
-// archive is trusted: offsets and sizes are checked against the file, sums when all is read.
+// Zip archives in memory: their directory, and the bytes of entries, stored or deflated. Nothing in
+// an archive is trusted: offsets and sizes are checked against the file, sums when all is read.
 #pragma once
 
 #include "support/ByteSpan.h"
@@ -43,7 +43,8 @@ public:
   Result<std::vector<Entry>> entries() const;
   /// The packed bytes of an entry, after the checks of what its two headers say.
   Result<Bytes> packedBytes(const Entry &entry) const;
-  /// All bytes of an entry, whose sum holds: a view of the file where it is stored, else in `owned`.
+  /// All bytes of an entry, whose sum holds: a view of the file where it is stored, else in
+  /// `owned`.
   Result<Bytes> read(const Entry &entry, std::vector<std::byte> &owned) const;
   /// An error of this archive.
   Status bad(std::string_view what) const;

@@ -142,8 +142,7 @@ Operation *Emitter::finish(OperationState &state) {
 OpBuilder &Emitter::builder() { return owner.builder; }
 Symbols &Emitter::symbols() { return owner.symbols; }
 
-bool Emitter::require(tn::ConstraintKind kind, AffineExpr left, AffineExpr right,
-                          StringRef what) {
+bool Emitter::require(tn::ConstraintKind kind, AffineExpr left, AffineExpr right, StringRef what) {
   if (hasFailed) {
     return false;
   }
@@ -231,8 +230,7 @@ Value Emitter::sizeValue(AffineExpr size, Type element) {
   return cast(materialize(Sizes::scalar(size), builder().getI64Type()), element);
 }
 
-Value Emitter::integerConstant(ArrayRef<int64_t> values, ArrayRef<int64_t> shape,
-                                   Type element) {
+Value Emitter::integerConstant(ArrayRef<int64_t> values, ArrayRef<int64_t> shape, Type element) {
   if (hasFailed) {
     return Value();
   }

@@ -1,6 +1,6 @@
-// What a node of any model needs to become `tn` operations: helpers that emit them, and the rule that the
-// first failure sticks: after it every helper does nothing and values are null.
-// Relies on ModuleBuilder, which owns what is built.
+// What a node of any model needs to become `tn` operations: helpers that emit them, and the rule
+// that the first failure sticks: after it every helper does nothing and values are null. Relies on
+// ModuleBuilder, which owns what is built.
 #pragma once
 
 #include "compiler/frontend/common/ModuleBuilder.h"

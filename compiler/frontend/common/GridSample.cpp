@@ -145,8 +145,7 @@ Value affineGrid(Emitter &c, Value matrices, ArrayRef<AffineExpr> size, bool ali
   for (int64_t j = 0; j < spatial; ++j) {
     int64_t dim = spatial - 1 - j;
     Value along =
-        c.alongAxis(pixelCoordinates(c, size[2 + dim], alignCorners, real),
-                    1 + dim, spatial + 2);
+        c.alongAxis(pixelCoordinates(c, size[2 + dim], alignCorners, real), 1 + dim, spatial + 2);
     sum = c.add(c.mul(along, column(j)), sum);
   }
   tn::Dims dims = {dims0[0]};

@@ -8,13 +8,15 @@ namespace tenon::frontend {
 
 enum class Padding { Zeros, Border, Reflection };
 
-/// The map [N, C, spatial...] at the positions of the grid [N, points..., spatial], which go from -1 to 1, the
-/// last dim first: [N, C, points...]. `mode` is "linear", "cubic" or "nearest". Null after a failure.
-mlir::Value sampleGrid(Emitter &c, mlir::Value map, mlir::Value grid, llvm::StringRef mode, Padding padding,
-                       bool alignCorners);
+/// The map [N, C, spatial...] at the positions of the grid [N, points..., spatial], which go from
+/// -1 to 1, the last dim first: [N, C, points...]. `mode` is "linear", "cubic" or "nearest". Null
+/// after a failure.
+mlir::Value sampleGrid(Emitter &c, mlir::Value map, mlir::Value grid, llvm::StringRef mode,
+                       Padding padding, bool alignCorners);
 
 /// The grid of the images of all pixels of `size` [N, C, spatial...] under the matrices theta
 /// [N, spatial, spatial + 1]. Null after a failure.
-mlir::Value affineGrid(Emitter &c, mlir::Value theta, llvm::ArrayRef<mlir::AffineExpr> size, bool alignCorners);
+mlir::Value affineGrid(Emitter &c, mlir::Value theta, llvm::ArrayRef<mlir::AffineExpr> size,
+                       bool alignCorners);
 
 } // namespace tenon::frontend

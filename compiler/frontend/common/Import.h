@@ -1,5 +1,5 @@
-// What every importer of model files takes and gives: the user's words about inputs, the module, and
-// the list of all that a model needs and Tenon lacks.
+// What every importer of model files takes and gives: the user's words about inputs, the module,
+// and the list of all that a model needs and Tenon lacks.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -54,8 +54,8 @@ struct Gap {
   int64_t opset = 0;
   std::string node;
   std::string source; ///< file and line of the model's program; empty if unknown
-  std::string dtype; ///< of the first input; empty if unknown
-  int rank = -1;     ///< of the first input; -1 if unknown
+  std::string dtype;  ///< of the first input; empty if unknown
+  int rank = -1;      ///< of the first input; -1 if unknown
   std::string why;
   std::string workaround;
 };

@@ -1,5 +1,6 @@
-// The module that an import builds: its function, symbols and constants. What a constraint determines is
-// written anew everywhere. The base of every importer; Emitter adds the operations of a node.
+// The module that an import builds: its function, symbols and constants. What a constraint
+// determines is written anew everywhere. The base of every importer; Emitter adds the operations of
+// a node.
 #pragma once
 
 #include "compiler/frontend/common/Import.h"

@@ -115,8 +115,7 @@ void runStep(Emitter &n, const Sequence &r, Direction &layer, Value x) {
 
 /// The results of steps, which are in the order in which they ran, in order of time: [seq, 1,
 /// batch, hidden].
-Value inOrderOfTime(Emitter &n, const Sequence &r, MutableArrayRef<Value> outputs,
-                    bool backwards) {
+Value inOrderOfTime(Emitter &n, const Sequence &r, MutableArrayRef<Value> outputs, bool backwards) {
   bool isConstant = tn::constantDim(r.length).has_value();
   if (backwards && isConstant) {
     std::reverse(outputs.begin(), outputs.end());

@@ -10,8 +10,8 @@ namespace tenon::frontend {
 
 enum class Cell : uint8_t { Rnn, Gru, Lstm };
 
-/// The gates of a cell, and their order in weights: one; update, reset, candidate; input, output, forget,
-/// candidate.
+/// The gates of a cell, and their order in weights: one; update, reset, candidate; input, output,
+/// forget, candidate.
 int64_t gatesOf(Cell cell);
 
 /// A layer may have no more steps.
@@ -24,7 +24,7 @@ struct Sequence {
   mlir::AffineExpr length; ///< of the sequence, at most kMaxSteps
   mlir::AffineExpr batch;
   bool linearBeforeReset = false; ///< GRU
-  mlir::Value lengths;            ///< of each entry of the batch, i64 [batch, 1]; null if all have `length`
+  mlir::Value lengths; ///< of each entry of the batch, i64 [batch, 1]; null if all have `length`
 };
 
 /// One direction of a layer: its weights and its state.
@@ -35,7 +35,8 @@ struct Direction {
   mlir::Value peephole;   ///< LSTM: [3 * hidden]
   mlir::Value h;          ///< [batch, hidden]: before the run the first state, after it the last
   mlir::Value c;          ///< LSTM: the same
-  llvm::SmallVector<std::string> activations = {}; ///< "Sigmoid", "Tanh", "Relu", ...; as ONNX orders them
+  llvm::SmallVector<std::string> activations =
+      {}; ///< "Sigmoid", "Tanh", "Relu", ...; as ONNX orders them
 };
 
 /// The activations that a cell has unless told otherwise.

@@ -1,5 +1,5 @@
-// What data selects is listed first, with room for all of it; tn.take_first cuts the list where data says.
-// Relies on the symbol that it binds standing in the shapes of all that follows.
+// What data selects is listed first, with room for all of it; tn.take_first cuts the list where
+// data says. Relies on the symbol that it binds standing in the shapes of all that follows.
 #include "compiler/frontend/common/Selection.h"
 
 #include "compiler/graph/TnRare.h"
@@ -88,8 +88,7 @@ Value stackLists(Emitter &c, ArrayRef<Value> lists, int64_t axis) {
   return c.concat(parts, axis);
 }
 
-Value takeFirst(Emitter &c, Value x, Value count, int64_t axis,
-                ArrayRef<AffineExpr> most) {
+Value takeFirst(Emitter &c, Value x, Value count, int64_t axis, ArrayRef<AffineExpr> most) {
   if (!x || !count || c.failed()) {
     return Value();
   }

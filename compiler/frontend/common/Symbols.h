@@ -18,8 +18,7 @@ public:
   /// The symbol of that name; a new one gets the range. `declared`: the user gave the range.
   mlir::AffineExpr get(llvm::StringRef name, int64_t min, int64_t max, bool declared);
   /// A new symbol that data decides, from 0 to the least of `bounds` (at least one).
-  mlir::AffineExpr addDataDependent(llvm::StringRef name,
-                                    llvm::ArrayRef<mlir::AffineExpr> bounds);
+  mlir::AffineExpr addDataDependent(llvm::StringRef name, llvm::ArrayRef<mlir::AffineExpr> bounds);
   bool dependsOnData(mlir::AffineExpr expression) const;
   bool contains(llvm::StringRef name) const;
   mlir::AffineExpr constant(int64_t value) const;

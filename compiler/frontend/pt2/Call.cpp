@@ -19,7 +19,9 @@ Call::Call(Importer &importer, const Node &theNode, const Graph &theGraph, Scope
 }
 
 void Call::listOutputs() {
-  auto add = [&](const Argument &output) { outputNames.push_back(output.isName() ? output.text : ""); };
+  auto add = [&](const Argument &output) {
+    outputNames.push_back(output.isName() ? output.text : "");
+  };
   for (const Argument &output : node.outputs) {
     if (output.kind == Kind::List) {
       llvm::for_each(output.elements, add);
@@ -76,7 +78,8 @@ std::string Call::unread() const {
 pt2::Value *Call::find(const Argument &argument) {
   auto found = argument.isName() ? scope.find(argument.text) : scope.end();
   if (found == scope.end()) {
-    error(ErrorId::Pt2BadGraph, "it reads '" + Twine(argument.text) + "', which nothing before it defines");
+    error(ErrorId::Pt2BadGraph,
+          "it reads '" + Twine(argument.text) + "', which nothing before it defines");
     return nullptr;
   }
   return &found->second;
@@ -140,7 +143,8 @@ std::optional<int64_t> Call::constantOf(const Argument &argument, StringRef name
   AffineExpr size = hasFailed ? AffineExpr() : sizeOf(argument, name);
   std::optional<int64_t> known = size ? tn::constantDim(size) : std::nullopt;
   if (!known) {
-    gap("its argument '" + name + "' is not a constant", "fix the shapes it depends on with --shape");
+    gap("its argument '" + name + "' is not a constant",
+        "fix the shapes it depends on with --shape");
   }
   return known;
 }
@@ -150,7 +154,8 @@ int64_t Call::integer(StringRef name, int64_t otherwise) {
   if (given && (given->kind == Kind::Bool || given->kind == Kind::ScalarType)) {
     return given->integer;
   }
-  return given && given->kind != Kind::None ? constantOf(*given, name).value_or(otherwise) : otherwise;
+  return given && given->kind != Kind::None ? constantOf(*given, name).value_or(otherwise)
+                                            : otherwise;
 }
 
 double Call::real(StringRef name, double otherwise) {
@@ -210,8 +215,9 @@ SmallVector<double> Call::reals(StringRef name) {
   const Argument *given = argument(name);
   SmallVector<double> result;
   for (const Argument &element : given ? given->elements : std::vector<Argument>()) {
-    result.push_back(element.kind == Kind::Float ? element.real
-                                                 : static_cast<double>(constantOf(element, name).value_or(0)));
+    result.push_back(element.kind == Kind::Float
+                         ? element.real
+                         : static_cast<double>(constantOf(element, name).value_or(0)));
   }
   return result;
 }
@@ -285,13 +291,15 @@ Type Call::elementNamed(StringRef name, Type otherwise) {
   std::optional<DType> type = dtypeOf(given->integer);
   Type element = type ? owner.elementType(*type) : Type();
   if (!element) {
-    gap("type " + StringRef(nameOfScalarType(given->integer)) + " is not supported", "use another type");
+    gap("type " + StringRef(nameOfScalarType(given->integer)) + " is not supported",
+        "use another type");
   }
   return element;
 }
 
 Type Call::resultElement(unsigned output) {
-  auto found = output < outputNames.size() ? graph.tensors.find(outputNames[output]) : graph.tensors.end();
+  auto found =
+      output < outputNames.size() ? graph.tensors.find(outputNames[output]) : graph.tensors.end();
   if (found == graph.tensors.end()) {
     error(ErrorId::Pt2BadGraph, "the program does not state the type of its result");
     return Type();
@@ -299,14 +307,16 @@ Type Call::resultElement(unsigned output) {
   std::optional<DType> type = dtypeOf(found->second.scalarType);
   Type element = type ? owner.elementType(*type) : Type();
   if (!element) {
-    gap("results of type " + StringRef(nameOfScalarType(found->second.scalarType)) + " are not supported",
+    gap("results of type " + StringRef(nameOfScalarType(found->second.scalarType)) +
+            " are not supported",
         "use another type");
   }
   return element;
 }
 
 std::optional<tn::Dims> Call::statedDims(unsigned output) {
-  auto found = output < outputNames.size() ? graph.tensors.find(outputNames[output]) : graph.tensors.end();
+  auto found =
+      output < outputNames.size() ? graph.tensors.find(outputNames[output]) : graph.tensors.end();
   if (found == graph.tensors.end()) {
     return std::nullopt;
   }
@@ -325,10 +335,11 @@ std::optional<Range> Call::statedRange() {
   auto size = outputNames.empty() ? graph.sizes.end() : graph.sizes.find(outputNames[0]);
   std::string name;
   if (size != graph.sizes.end() && !size->second.constant) {
-    Result<AffineExpr> parsed = parseSize(size->second.expression, builder().getContext(), [&](const std::string &symbol) {
-      name = symbol;
-      return AffineExpr();
-    });
+    Result<AffineExpr> parsed =
+        parseSize(size->second.expression, builder().getContext(), [&](const std::string &symbol) {
+          name = symbol;
+          return AffineExpr();
+        });
     if (!parsed) {
       return std::nullopt;
     }
@@ -376,9 +387,10 @@ Type Call::promoted(ArrayRef<StringRef> names) {
       }
       continue;
     }
-    Type element = given->kind == Kind::Bool                                      ? Type(builder().getI1Type())
-                   : given->kind == Kind::Int || given->kind == Kind::SymInt ? Type(builder().getI64Type())
-                                                                             : Type(builder().getF32Type());
+    Type element = given->kind == Kind::Bool ? Type(builder().getI1Type())
+                   : given->kind == Kind::Int || given->kind == Kind::SymInt
+                       ? Type(builder().getI64Type())
+                       : Type(builder().getF32Type());
     numbers = promote(builder(), numbers, element);
   }
   Type result = dimmed;
@@ -484,8 +496,8 @@ void Call::error(ErrorId id, const Twine &what) {
   hasFailed = true;
   std::string source = sourceOf(node);
   owner.setError(Status::error(id,
-                               ("node '" + Twine(nameOf(node)) + "' (" + StringRef(node.target) + ")" +
-                                (source.empty() ? "" : ", " + source) + ": " + what)
+                               ("node '" + Twine(nameOf(node)) + "' (" + StringRef(node.target) +
+                                ")" + (source.empty() ? "" : ", " + source) + ": " + what)
                                    .str(),
                                "save the program again with torch.export.save"));
 }

@@ -1,5 +1,5 @@
-// What an operator's import function sees: a node's arguments by the names of PyTorch's schema, its results, and the
-// helpers of Emitter.
+// What an operator's import function sees: a node's arguments by the names of PyTorch's schema, its
+// results, and the helpers of Emitter.
 #pragma once
 
 #include "compiler/frontend/common/Emitter.h"
@@ -18,9 +18,11 @@ public:
   //===--- Arguments ---===//
   /// Whether it is given and not None.
   bool has(llvm::StringRef name) const;
-  /// A tensor; null (after an error) without one, null without a failure where it is absent or None.
+  /// A tensor; null (after an error) without one, null without a failure where it is absent or
+  /// None.
   mlir::Value value(llvm::StringRef name);
-  /// A tensor or a number. A number becomes a scalar of the type that PyTorch computes in with `beside`.
+  /// A tensor or a number. A number becomes a scalar of the type that PyTorch computes in with
+  /// `beside`.
   mlir::Value operand(llvm::StringRef name, mlir::Type element);
   llvm::SmallVector<mlir::Value> values(llvm::StringRef name);
   /// As `values`, with null for None.
@@ -72,7 +74,9 @@ public:
   void setSize(mlir::AffineExpr size);
   void setValue(unsigned i, pt2::Value value);
   /// The results are views of the tensor `name`: what is written to one is seen by the other.
-  void setView(llvm::StringRef name, ViewFunctions functions) { setView(0, name, std::move(functions)); }
+  void setView(llvm::StringRef name, ViewFunctions functions) {
+    setView(0, name, std::move(functions));
+  }
   void setView(unsigned i, llvm::StringRef name, ViewFunctions functions);
   /// The result is the tensor itself.
   void forward(llvm::StringRef name);

@@ -36,7 +36,8 @@ void writeInPlace(Call &c) {
 }
 
 /// What is imported must be what PyTorch says: a difference would be a fault of the import.
-void checkStated(Call &c, const OpRow &row, unsigned i, RankedTensorType type, const TensorMeta &meta) {
+void checkStated(Call &c, const OpRow &row, unsigned i, RankedTensorType type,
+                 const TensorMeta &meta) {
   if (type.getElementType() != c.resultElement(i)) {
     std::string text;
     llvm::raw_string_ostream(text) << type.getElementType();
@@ -45,7 +46,8 @@ void checkStated(Call &c, const OpRow &row, unsigned i, RankedTensorType type, c
   }
   bool fits = !row.statesShapes || type.getRank() == static_cast<int64_t>(meta.sizes.size());
   for (int64_t d = 0; fits && row.statesShapes && d < type.getRank(); ++d) {
-    fits = type.isDynamicDim(d) || !meta.sizes[d].constant || *meta.sizes[d].constant == type.getDimSize(d);
+    fits = type.isDynamicDim(d) || !meta.sizes[d].constant ||
+           *meta.sizes[d].constant == type.getDimSize(d);
   }
   if (!fits) {
     std::string text;
@@ -63,9 +65,11 @@ void checkStated(Call &c, const OpRow &row, unsigned i, RankedTensorType type, c
 
 } // namespace
 
-Importer::Importer(const Program &theProgram, const frontend::ImportOptions &theOptions, MLIRContext &owner,
-                   tn::WeightStore &theStore, const std::set<std::string> &statefulBuffers)
-    : ModuleBuilder(owner, theStore), program(theProgram), options(theOptions), stateful(statefulBuffers) {}
+Importer::Importer(const Program &theProgram, const frontend::ImportOptions &theOptions,
+                   MLIRContext &owner, tn::WeightStore &theStore,
+                   const std::set<std::string> &statefulBuffers)
+    : ModuleBuilder(owner, theStore), program(theProgram), options(theOptions),
+      stateful(statefulBuffers) {}
 
 Result<frontend::ImportResult> Importer::run() {
   beginModule();
@@ -126,7 +130,8 @@ void Importer::runOperator(Call &call, const Graph &graph) {
   }
   row->import(call);
   if (std::string unread = call.failed() ? "" : call.unread(); !unread.empty()) {
-    return call.gap("its argument '" + Twine(unread) + "' is not supported", "export again without it");
+    return call.gap("its argument '" + Twine(unread) + "' is not supported",
+                    "export again without it");
   }
   if (call.target.isInPlace) {
     writeInPlace(call);
@@ -144,14 +149,17 @@ void Importer::runOperator(Call &call, const Graph &graph) {
       if (Status fits = type ? checkValueType(type, call.outputNames[i]) : Status::ok(); !fits) {
         return setError(std::move(fits));
       }
-      type ? checkStated(call, *row, i, type, meta->second) : call.gap("its result cannot be imported");
+      type ? checkStated(call, *row, i, type, meta->second)
+           : call.gap("its result cannot be imported");
     }
   }
 }
 
-Result<std::vector<Value>> Importer::importGraph(const Graph &graph, const std::vector<Value> &inputs) {
+Result<std::vector<Value>> Importer::importGraph(const Graph &graph,
+                                                 const std::vector<Value> &inputs) {
   if (inputs.size() != graph.inputs.size() || graphDepth == kMaxGraphDepth) {
-    return Status::error(ErrorId::Pt2BadGraph, "a graph within the graph has another number of inputs",
+    return Status::error(ErrorId::Pt2BadGraph,
+                         "a graph within the graph has another number of inputs",
                          "save the program again with torch.export.save");
   }
   ++graphDepth;
@@ -171,9 +179,10 @@ Result<std::vector<Value>> Importer::importGraph(const Graph &graph, const std::
     } else if (found != scope.end()) {
       results.push_back(found->second);
     } else {
-      return Status::error(ErrorId::Pt2BadGraph,
-                           strCat("a graph within the graph gives '", output.text, "', which nothing defines"),
-                           "save the program again with torch.export.save");
+      return Status::error(
+          ErrorId::Pt2BadGraph,
+          strCat("a graph within the graph gives '", output.text, "', which nothing defines"),
+          "save the program again with torch.export.save");
     }
   }
   return results;

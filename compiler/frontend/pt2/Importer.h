@@ -1,5 +1,5 @@
-// The state of the import of one program: scopes of named values, the module being built, symbols and gaps.
-// Internal to the importer; Pt2.h is the interface.
+// The state of the import of one program: scopes of named values, the module being built, symbols
+// and gaps. Internal to the importer; Pt2.h is the interface.
 #pragma once
 
 #include "compiler/frontend/common/ModuleBuilder.h"
@@ -39,15 +39,17 @@ using Scope = std::unordered_map<std::string, Value>;
 class Importer : public frontend::ModuleBuilder {
 public:
   /// `stateful`: the buffers that the program writes, as far as that is known.
-  Importer(const Program &program, const frontend::ImportOptions &options, mlir::MLIRContext &context,
-           tn::WeightStore &store, const std::set<std::string> &stateful);
+  Importer(const Program &program, const frontend::ImportOptions &options,
+           mlir::MLIRContext &context, tn::WeightStore &store,
+           const std::set<std::string> &stateful);
 
   Result<frontend::ImportResult> run();
   /// After `run`: buffers that the program writes and that are not among the stateful ones.
   const std::set<std::string> &written() const { return writtenBuffers; }
 
   //===--- For Call and the operators ---===//
-  /// Imports the nodes of a graph in place, with these values for its inputs, and gives its outputs.
+  /// Imports the nodes of a graph in place, with these values for its inputs, and gives its
+  /// outputs.
   Result<std::vector<Value>> importGraph(const Graph &graph, const std::vector<Value> &inputs);
   void addGap(frontend::Gap gap, const llvm::Twine &workaround);
   void setError(Status status);

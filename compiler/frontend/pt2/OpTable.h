@@ -1,6 +1,7 @@
-// The operators of PyTorch that import, as rows of data: one list a family, each in its file under ops/. A row
-// stands for all overloads of a name, and for the form that writes its first argument ("add_"): functions ask for
-// arguments by the names of PyTorch's schemas, and what is given and not asked for is a gap.
+// The operators of PyTorch that import, as rows of data: one list a family, each in its file under
+// ops/. A row stands for all overloads of a name, and for the form that writes its first argument
+// ("add_"): functions ask for arguments by the names of PyTorch's schemas, and what is given and
+// not asked for is a gap.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"

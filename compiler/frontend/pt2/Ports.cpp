@@ -1,5 +1,5 @@
-// The program's inputs with their symbolic dims and the user's words about them, its weights, its outputs, and the
-// buffers that it writes, which become state of a session.
+// The program's inputs with their symbolic dims and the user's words about them, its weights, its
+// outputs, and the buffers that it writes, which become state of a session.
 #include "compiler/frontend/pt2/Call.h"
 #include "compiler/frontend/pt2/SizeText.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -30,7 +30,8 @@ Status weightError(std::string_view name, std::string_view what) {
   return Status::error(ErrorId::Pt2BadWeight, strCat("weight '", name, "': ", what), kSaveAgain);
 }
 
-frontend::Gap portGap(std::string_view kind, std::string_view name, std::string why, std::string workaround) {
+frontend::Gap portGap(std::string_view kind, std::string_view name, std::string why,
+                      std::string workaround) {
   frontend::Gap gap;
   gap.opType = kind;
   gap.domain = "torch";
@@ -41,8 +42,8 @@ frontend::Gap portGap(std::string_view kind, std::string_view name, std::string 
 }
 
 /// A tensor that lies in its storage with strides, as a dense one.
-std::vector<char> gathered(Bytes storage, ArrayRef<int64_t> dims, ArrayRef<int64_t> strides, int64_t offset,
-                           int64_t width, int64_t count) {
+std::vector<char> gathered(Bytes storage, ArrayRef<int64_t> dims, ArrayRef<int64_t> strides,
+                           int64_t offset, int64_t width, int64_t count) {
   std::vector<char> dense(static_cast<size_t>(count * width));
   SmallVector<int64_t> index(dims.size(), 0);
   for (int64_t i = 0; i < count; ++i) {
@@ -109,11 +110,16 @@ Result<mlir::Value> Importer::weightValue(const std::string &name, const Weight 
   Type element = dtype ? elementType(*dtype) : Type();
   if (weight.isPickled || !weight.meta.isStrided || !element) {
     bool isType = !weight.isPickled && weight.meta.isStrided;
-    addGap(portGap("Weight", name,
-                   isType ? strCat("weights of type ", nameOfScalarType(weight.meta.scalarType), " are not supported")
-                          : "it is no plain tensor: PyTorch stored it as a pickle or in a layout of its own",
-                   ""),
-           isType ? "convert it before the export" : "convert it with .to_dense() or .dequantize() before the export");
+    addGap(
+        portGap(
+            "Weight", name,
+            isType
+                ? strCat("weights of type ", nameOfScalarType(weight.meta.scalarType),
+                         " are not supported")
+                : "it is no plain tensor: PyTorch stored it as a pickle or in a layout of its own",
+            ""),
+        isType ? "convert it before the export"
+               : "convert it with .to_dense() or .dequantize() before the export");
     return mlir::Value();
   }
   std::optional<Layout> layout = layoutOf(weight.meta);
@@ -124,10 +130,13 @@ Result<mlir::Value> Importer::weightValue(const std::string &name, const Weight 
   RankedTensorType type = RankedTensorType::get(layout->dims, element);
   TENON_TRY(checkValueType(type, name));
   uint64_t size = static_cast<uint64_t>(layout->count * width);
-  Bytes dense = layout->isDense ? weight.bytes.subspan(layout->count ? layout->offset * width : 0, size) : Bytes();
+  Bytes dense = layout->isDense
+                    ? weight.bytes.subspan(layout->count ? layout->offset * width : 0, size)
+                    : Bytes();
   std::vector<char> made;
   if (!layout->isDense) {
-    made = gathered(weight.bytes, layout->dims, layout->strides, layout->offset, width, layout->count);
+    made =
+        gathered(weight.bytes, layout->dims, layout->strides, layout->offset, width, layout->count);
     dense = std::as_bytes(std::span(made));
   }
   if (!layout->isDense) {
@@ -137,7 +146,8 @@ Result<mlir::Value> Importer::weightValue(const std::string &name, const Weight 
   return constantValue(type, dense, name);
 }
 
-/// A buffer that the program writes: an argument, which holds the buffer's first value until it is written.
+/// A buffer that the program writes: an argument, which holds the buffer's first value until it is
+/// written.
 mlir::Value Importer::stateValue(const std::string &name, mlir::Value initial) {
   RankedTensorType type = cast<RankedTensorType>(initial.getType());
   mlir::Value state = addInput(strCat(name, ".state"), tn::getDims(type), type.getElementType());
@@ -171,7 +181,8 @@ Status Importer::importWeight(const InputSpec &spec, Scope &scope) {
     return Status::ok();
   }
   bool isState = stateful.count(spec.target) != 0;
-  std::shared_ptr<Tensor> tensor = std::make_shared<Tensor>(isState ? stateValue(spec.target, value) : value);
+  std::shared_ptr<Tensor> tensor =
+      std::make_shared<Tensor>(isState ? stateValue(spec.target, value) : value);
   scope[spec.argument.text] = {.tensor = tensor};
   buffers[spec.target] = tensor;
   return Status::ok();
@@ -189,7 +200,8 @@ Result<AffineExpr> Importer::sizeOf(const Size &size) {
     return symbols.constant(*size.constant);
   }
   TENON_ASSIGN(AffineExpr expression,
-               parseSize(size.expression, &context, [&](const std::string &name) { return symbolNamed(name); }));
+               parseSize(size.expression, &context,
+                         [&](const std::string &name) { return symbolNamed(name); }));
   return symbols.canonical(expression);
 }
 
@@ -204,17 +216,20 @@ Result<AffineExpr> Importer::inputDim(const std::string &input, size_t index, co
   }
   if (size.constant) {
     if (*size.constant < 0) {
-      return Status::error(ErrorId::Pt2BadGraph, strCat("input '", input, "' has the dimension ", *size.constant),
+      return Status::error(ErrorId::Pt2BadGraph,
+                           strCat("input '", input, "' has the dimension ", *size.constant),
                            kSaveAgain);
     }
     if (override && (override->min != *size.constant || override->max != *size.constant)) {
-      return overrideError(input, strCat("dimension ", index, " is ", *size.constant,
-                                         " in the model; export it with dynamic_shapes to change it"));
+      return overrideError(input,
+                           strCat("dimension ", index, " is ", *size.constant,
+                                  " in the model; export it with dynamic_shapes to change it"));
     }
     return symbols.constant(*size.constant);
   }
   std::string alone;
-  TENON_ASSIGN(AffineExpr parsed, parseSize(size.expression, &context, [&](const std::string &name) {
+  TENON_ASSIGN(AffineExpr parsed,
+               parseSize(size.expression, &context, [&](const std::string &name) {
                  alone = name;
                  return getAffineSymbolExpr(0, &context);
                }));
@@ -225,34 +240,40 @@ Result<AffineExpr> Importer::inputDim(const std::string &input, size_t index, co
   auto range = program.ranges.find(alone);
   bool isBounded = range != program.ranges.end() && isSymbol;
   int64_t least = isBounded ? std::max(range->second.min, options.symbolMin) : options.symbolMin;
-  int64_t most = isBounded && range->second.max < (int64_t{1} << 40) ? range->second.max
-                                                                     : std::max(least, options.symbolMax);
+  int64_t most = isBounded && range->second.max < (int64_t{1} << 40)
+                     ? range->second.max
+                     : std::max(least, options.symbolMax);
   if (AffineExpr known = symbolNamed(alone)) {
     tn::SymbolList::Range own = symbols.bounds(known);
     if (override && (own.min != override->min || own.max != override->max)) {
-      return overrideError(input, strCat("dimension ", index, " ('", alone, "') already has another size or range"));
+      return overrideError(
+          input, strCat("dimension ", index, " ('", alone, "') already has another size or range"));
     }
     return known;
   }
   if (override && isBounded && (override->min < least || override->max > most)) {
-    return overrideError(input, strCat("dimension ", index, " was exported for ", least, " to ", most));
+    return overrideError(input,
+                         strCat("dimension ", index, " was exported for ", least, " to ", most));
   }
   least = override ? override->min : least;
   most = override ? override->max : most;
-  AffineExpr expression = override && least == most ? symbols.constant(least)
-                                                    : symbols.get(alone, least, most, override || isBounded);
+  AffineExpr expression = override && least == most
+                              ? symbols.constant(least)
+                              : symbols.get(alone, least, most, override || isBounded);
   symbolsByName[alone] = expression;
   return expression;
 }
 
-/// Where a dim is an expression over others ("2*s0"), it is so by a constraint, which every run checks.
+/// Where a dim is an expression over others ("2*s0"), it is so by a constraint, which every run
+/// checks.
 Status Importer::relateDims(const std::string &name, ArrayRef<AffineExpr> dims) {
   const TensorMeta &meta = program.graph.tensors.at(name);
   symbols.setNode(name);
   for (auto [index, size] : llvm::enumerate(meta.sizes)) {
     TENON_ASSIGN(AffineExpr stated, sizeOf(size));
     if (stated && !symbols.assume(tn::ConstraintKind::equal, dims[index], stated)) {
-      return overrideError(name, strCat("dimension ", index, " cannot be what the program states of it"));
+      return overrideError(name,
+                           strCat("dimension ", index, " cannot be what the program states of it"));
     }
   }
   return Status::ok();
@@ -261,8 +282,10 @@ Status Importer::relateDims(const std::string &name, ArrayRef<AffineExpr> dims) 
 Result<mlir::Value> Importer::fixedValue(const FixedInput &fixed, Type element) {
   RankedTensorType type = RankedTensorType::get(fixed.dims, elementType(fixed.type));
   std::optional<int64_t> bytes = byteSize(fixed.type, fixed.dims);
-  if (type.getElementType() != element || !bytes || static_cast<uint64_t>(*bytes) != fixed.bytes.size()) {
-    return overrideError(fixed.input, "the fixed value does not have the input's type or its own size");
+  if (type.getElementType() != element || !bytes ||
+      static_cast<uint64_t>(*bytes) != fixed.bytes.size()) {
+    return overrideError(fixed.input,
+                         "the fixed value does not have the input's type or its own size");
   }
   return constantValue(type, fixed.bytes, fixed.input);
 }
@@ -272,10 +295,12 @@ Status Importer::importUserInput(const InputSpec &spec, Scope &scope) {
   auto meta = program.graph.tensors.find(name);
   if (spec.argument.kind == Kind::SymInt) {
     auto size = program.graph.sizes.find(name);
-    TENON_ASSIGN(AffineExpr known, size == program.graph.sizes.end() ? Result<AffineExpr>(AffineExpr())
-                                                                     : sizeOf(size->second));
+    TENON_ASSIGN(AffineExpr known, size == program.graph.sizes.end()
+                                       ? Result<AffineExpr>(AffineExpr())
+                                       : sizeOf(size->second));
     if (!known) {
-      addGap(portGap("Input", name, "it is a number that decides sizes, and no dimension of a tensor", ""),
+      addGap(portGap("Input", name,
+                     "it is a number that decides sizes, and no dimension of a tensor", ""),
              "make it a constant, or a dimension of an input, and export again");
     }
     scope[name] = {.size = known};
@@ -308,7 +333,8 @@ Status Importer::importUserInput(const InputSpec &spec, Scope &scope) {
   }
   tn::Dims dims;
   for (auto [index, size] : llvm::enumerate(meta->second.sizes)) {
-    TENON_ASSIGN(AffineExpr dim, inputDim(name, index, size, override ? &override->dims[index] : nullptr));
+    TENON_ASSIGN(AffineExpr dim,
+                 inputDim(name, index, size, override ? &override->dims[index] : nullptr));
     dims.push_back(dim);
   }
   mlir::Value value = addInput(name, dims, element);
@@ -332,7 +358,8 @@ Status Importer::importInputs(Scope &scope) {
     if (spec.kind == InputSpec::Kind::User && spec.argument.kind != Kind::Tensor) {
       TENON_TRY(importUserInput(spec, scope));
     } else if (spec.kind == InputSpec::Kind::Other) {
-      addGap(portGap("Input", spec.target, strCat("inputs of kind '", spec.target, "' are not supported"), ""),
+      addGap(portGap("Input", spec.target,
+                     strCat("inputs of kind '", spec.target, "' are not supported"), ""),
              "export a model without it");
     } else if (spec.kind != InputSpec::Kind::User && spec.kind != InputSpec::Kind::Value) {
       TENON_TRY(importWeight(spec, scope));
@@ -392,10 +419,12 @@ Status Importer::finish(Scope &scope) {
         buffer->second->write(call, value->tensor->value(call));
       }
     } else if (spec.kind != OutputSpec::Kind::User) {
-      addGap(portGap("Output", spec.target, "the program writes to its input, or has an output that is no tensor", ""),
+      addGap(portGap("Output", spec.target,
+                     "the program writes to its input, or has an output that is no tensor", ""),
              "return a new tensor instead and export again");
     } else {
-      std::string name = position < program.outputNames.size() ? program.outputNames[position] : "output";
+      std::string name =
+          position < program.outputNames.size() ? program.outputNames[position] : "output";
       ++position;
       if (spec.argument.kind == Kind::Int || (value && value->size)) {
         AffineExpr size = value ? value->size : symbols.constant(spec.argument.integer);
@@ -403,14 +432,16 @@ Status Importer::finish(Scope &scope) {
       } else if (value && value->tensor) {
         add(name, value->tensor->value(call));
       } else if (value && !value->isPoisoned()) {
-        addGap(portGap("Output", name, "only tensors and integers can be outputs", ""), "return it as a tensor");
+        addGap(portGap("Output", name, "only tensors and integers can be outputs", ""),
+               "return it as a tensor");
       }
     }
   }
   noteWrites();
   finishState(call, add);
   if (results.empty() && gaps.empty()) {
-    return Status::error(ErrorId::Pt2BadGraph, "the program has no outputs", "return a tensor and export again");
+    return Status::error(ErrorId::Pt2BadGraph, "the program has no outputs",
+                         "return a tensor and export again");
   }
   endFunction(results, names);
   return std::move(pending);
@@ -431,7 +462,8 @@ void Importer::noteWrites() {
 }
 
 /// Each stateful buffer is a result too, beside the argument that holds it.
-void Importer::finishState(Call &call, llvm::function_ref<void(const std::string &, mlir::Value)> add) {
+void Importer::finishState(Call &call,
+                           llvm::function_ref<void(const std::string &, mlir::Value)> add) {
   for (const std::string &name : stateful) {
     auto found = buffers.find(name);
     if (found != buffers.end()) {

@@ -1,5 +1,5 @@
-// The doors of the importer. A program is imported again when it turns out to write a buffer: only then is it known
-// which buffers are state and which are weights.
+// The doors of the importer. A program is imported again when it turns out to write a buffer: only
+// then is it known which buffers are state and which are weights.
 #include "compiler/frontend/pt2/Pt2.h"
 
 #include "compiler/frontend/pt2/Importer.h"
@@ -8,7 +8,8 @@
 
 namespace tenon::pt2 {
 
-Result<frontend::ImportResult> importProgram(const Program &program, const frontend::ImportOptions &options,
+Result<frontend::ImportResult> importProgram(const Program &program,
+                                             const frontend::ImportOptions &options,
                                              mlir::MLIRContext &context, tn::WeightStore &store) {
   context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
   for (const std::shared_ptr<void> &owner : program.owners) {
@@ -26,7 +27,8 @@ Result<frontend::ImportResult> importProgram(const Program &program, const front
   }
 }
 
-Result<frontend::ImportResult> importPt2(const std::string &path, const frontend::ImportOptions &options,
+Result<frontend::ImportResult> importPt2(const std::string &path,
+                                         const frontend::ImportOptions &options,
                                          mlir::MLIRContext &context, tn::WeightStore &store) {
   TENON_ASSIGN(MappedFile mapped, MappedFile::open(path));
   std::shared_ptr<MappedFile> file = std::make_shared<MappedFile>(std::move(mapped));

@@ -1,5 +1,6 @@
-// The importer of PyTorch programs: an archive of torch.export.save becomes a `tn` module, or one error, or the
-// list of everything in it that Tenon lacks. Relies on the `tn` and `func` dialects being loaded.
+// The importer of PyTorch programs: an archive of torch.export.save becomes a `tn` module, or one
+// error, or the list of everything in it that Tenon lacks. Relies on the `tn` and `func` dialects
+// being loaded.
 #pragma once
 
 #include "compiler/frontend/common/Import.h"
@@ -9,8 +10,8 @@
 
 namespace tenon::pt2 {
 
-/// Imports an archive. Weights enter `store` as views of the mapped file, which the store keeps alive.
-/// Errors have the numbers TN0239 to TN0242; each names the entry, node or weight.
+/// Imports an archive. Weights enter `store` as views of the mapped file, which the store keeps
+/// alive. Errors have the numbers TN0239 to TN0242; each names the entry, node or weight.
 Result<frontend::ImportResult> importPt2(const std::string &path,
                                          const frontend::ImportOptions &options,
                                          mlir::MLIRContext &context, tn::WeightStore &store);

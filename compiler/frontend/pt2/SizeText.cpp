@@ -23,9 +23,10 @@ public:
   Result<AffineExpr> parse() {
     AffineExpr result = expression(0);
     if (isBad || !rest.trim().empty()) {
-      return Status::error(ErrorId::Pt2BadGraph,
-                           strCat("'", std::string_view(whole), "' is not a size as PyTorch writes them"),
-                           "save the program again with torch.export.save");
+      return Status::error(
+          ErrorId::Pt2BadGraph,
+          strCat("'", std::string_view(whole), "' is not a size as PyTorch writes them"),
+          "save the program again with torch.export.save");
     }
     return result;
   }
@@ -87,7 +88,8 @@ private:
     }
     AffineExpr result = operands[0];
     for (AffineExpr operand : operands.drop_front()) {
-      bool isDivisor = isa<AffineConstantExpr>(operand) && cast<AffineConstantExpr>(operand).getValue() > 0;
+      bool isDivisor =
+          isa<AffineConstantExpr>(operand) && cast<AffineConstantExpr>(operand).getValue() > 0;
       if (name == "Add") {
         result = frontend::addSizes(result, operand);
       } else if (name == "Mul") {

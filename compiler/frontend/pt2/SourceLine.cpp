@@ -27,7 +27,8 @@ Frame frameOf(StringRef trace) {
     }
     Frame frame;
     std::tie(frame.file, line) = line.split('"');
-    if (!line.consume_front(", line ") || line.take_while(llvm::isDigit).getAsInteger(10, frame.line)) {
+    if (!line.consume_front(", line ") ||
+        line.take_while(llvm::isDigit).getAsInteger(10, frame.line)) {
       continue;
     }
     last = frame;

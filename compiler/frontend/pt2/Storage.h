@@ -1,6 +1,6 @@
-// Tensors of a program during the import. PyTorch's tensors may share memory: what is written through one
-// of them is seen by all. Here every value is its own, so a write makes a new value of the memory's owner, and the
-// views are made again when they are next read.
+// Tensors of a program during the import. PyTorch's tensors may share memory: what is written
+// through one of them is seen by all. Here every value is its own, so a write makes a new value of
+// the memory's owner, and the views are made again when they are next read.
 #pragma once
 
 #include "compiler/frontend/common/Emitter.h"
@@ -10,8 +10,8 @@
 
 namespace tenon::pt2 {
 
-/// How a view is made of what it looks at, and what that becomes when the view is written. Both are called
-/// after the node that made the view, with the emitter of another.
+/// How a view is made of what it looks at, and what that becomes when the view is written. Both are
+/// called after the node that made the view, with the emitter of another.
 struct ViewFunctions {
   std::function<mlir::Value(frontend::Emitter &, mlir::Value base)> read;
   /// Null for a view that cannot be written through.
@@ -27,8 +27,8 @@ public:
 
   /// The present value; null after a failure to make it again.
   mlir::Value value(frontend::Emitter &emitter);
-  /// Replaces the value, and with it what the owner of the memory holds. False if this is, or is a view
-  /// of, a view that cannot be written through.
+  /// Replaces the value, and with it what the owner of the memory holds. False if this is, or is a
+  /// view of, a view that cannot be written through.
   bool write(frontend::Emitter &emitter, mlir::Value value);
   /// The tensor whose memory this is.
   Tensor &owner();

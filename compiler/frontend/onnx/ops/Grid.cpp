@@ -11,7 +11,8 @@ namespace {
 void affineGrid(NodeContext &c) {
   std::optional<Sizes> size = c.requireSizes(1, "size of the grid");
   if (size) {
-    c.setOutput(0, frontend::affineGrid(c, c.value(0), size->values, c.integer("align_corners", 0) != 0));
+    c.setOutput(
+        0, frontend::affineGrid(c, c.value(0), size->values, c.integer("align_corners", 0) != 0));
   }
 }
 

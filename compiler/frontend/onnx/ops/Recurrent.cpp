@@ -35,7 +35,8 @@ Direction makeDirection(NodeContext &n, const Recurrent &r, int64_t direction) {
     Value recurrent = n.sliceAxis(biases, 0, n.constantSize(width), n.constantSize(width));
     if (r.sequence.linearBeforeReset) {
       layer.resetBias = gate(n, recurrent, 2, r.sequence.hidden);
-      Value early = n.sliceAxis(recurrent, 0, n.constantSize(0), n.constantSize(2 * r.sequence.hidden));
+      Value early =
+          n.sliceAxis(recurrent, 0, n.constantSize(0), n.constantSize(2 * r.sequence.hidden));
       Value none = n.broadcast(n.scalarLike(0, r.x), {n.constantSize(r.sequence.hidden)});
       recurrent = n.concat({early, none}, 0);
     }
@@ -111,7 +112,8 @@ std::optional<Recurrent> readRecurrent(NodeContext &n, Cell cell) {
 Value joinStates(NodeContext &n, const Recurrent &r, ArrayRef<Value> states) {
   SmallVector<Value> parts;
   for (Value state : states) {
-    parts.push_back(n.reshape(state, {n.constantSize(1), r.sequence.batch, n.constantSize(r.sequence.hidden)}));
+    parts.push_back(
+        n.reshape(state, {n.constantSize(1), r.sequence.batch, n.constantSize(r.sequence.hidden)}));
   }
   Value joined = n.concat(parts, 0);
   return joined && r.batchFirst ? n.transpose(joined, {1, 0, 2}) : joined;

@@ -14,7 +14,8 @@ void gelu(Call &c) {
   c.setOutput(c.unary<tn::GeluOp>(c.value("self"), c.text("approximate", "none") == "tanh"));
 }
 void leakyRelu(Call &c) {
-  c.setOutput(c.unary<tn::LeakyReluOp>(c.value("self"), llvm::APFloat(c.real("negative_slope", 0.01))));
+  c.setOutput(
+      c.unary<tn::LeakyReluOp>(c.value("self"), llvm::APFloat(c.real("negative_slope", 0.01))));
 }
 /// scale * (x > 0 ? x : alpha * (exp(x * inputScale) - 1))
 mlir::Value scaledElu(Call &c, mlir::Value x, double alpha, double scale, double inputScale) {
@@ -26,7 +27,8 @@ mlir::Value scaledElu(Call &c, mlir::Value x, double alpha, double scale, double
   return scale == 1 ? y : c.mul(y, c.scalarLike(scale, x));
 }
 void elu(Call &c) {
-  c.setOutput(scaledElu(c, c.value("self"), c.real("alpha", 1), c.real("scale", 1), c.real("input_scale", 1)));
+  c.setOutput(scaledElu(c, c.value("self"), c.real("alpha", 1), c.real("scale", 1),
+                        c.real("input_scale", 1)));
 }
 void selu(Call &c) {
   c.setOutput(scaledElu(c, c.value("self"), 1.6732632423543772, 1.0507009873554805, 1));
@@ -76,7 +78,8 @@ void prelu(Call &c) {
     return;
   }
   int64_t rank = cast<RankedTensorType>(x.getType()).getRank();
-  bool isOne = tn::constantDim(tn::elementCount(x.getContext(), tn::getDims(weight.getType()))) == 1;
+  bool isOne =
+      tn::constantDim(tn::elementCount(x.getContext(), tn::getDims(weight.getType()))) == 1;
   weight = isOne ? c.reshape(weight, {}) : rank > 1 ? c.alongAxis(weight, 1, rank) : weight;
   c.setOutput(c.select(c.compare(x, tn::Predicate::gt, c.scalarLike(0, x)), x, c.mul(x, weight)));
 }

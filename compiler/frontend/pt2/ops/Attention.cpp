@@ -12,16 +12,19 @@ namespace {
 
 /// 0 where a key may be seen, minus infinity elsewhere.
 mlir::Value additive(Call &c, mlir::Value allowed, Type element) {
-  return c.select(allowed, c.scalar(0, element), c.scalar(-std::numeric_limits<double>::infinity(), element));
+  return c.select(allowed, c.scalar(0, element),
+                  c.scalar(-std::numeric_limits<double>::infinity(), element));
 }
 
 /// Query i sees keys up to i: PyTorch aligns its causal mask at the first query.
 mlir::Value causalAddend(Call &c, AffineExpr queries, AffineExpr keys, Type element) {
-  mlir::Value rows = c.alongAxis(c.positions(queries), 0, 2), columns = c.alongAxis(c.positions(keys), 1, 2);
+  mlir::Value rows = c.alongAxis(c.positions(queries), 0, 2),
+              columns = c.alongAxis(c.positions(keys), 1, 2);
   return additive(c, c.compare(columns, tn::Predicate::le, rows), element);
 }
 
-/// Dims in front of the last two as one, or [1] where there are none: tn.attention has a batch and heads.
+/// Dims in front of the last two as one, or [1] where there are none: tn.attention has a batch and
+/// heads.
 mlir::Value asFour(Call &c, mlir::Value x, const tn::Dims &outer) {
   tn::Dims dims = tn::getDims(x.getType());
   AffineExpr rows = dims[dims.size() - 2], width = dims.back();

@@ -38,8 +38,12 @@ mlir::Value product(Call &c, mlir::Value a, mlir::Value b) {
   return c.reshape(y, dims);
 }
 
-void matmul(Call &c) { c.setOutput(product(c, c.value("self"), c.value(c.has("other") ? "other" : "mat2"))); }
-void dot(Call &c) { c.setOutput(product(c, c.value("self"), c.value(c.has("tensor") ? "tensor" : "vec"))); }
+void matmul(Call &c) {
+  c.setOutput(product(c, c.value("self"), c.value(c.has("other") ? "other" : "mat2")));
+}
+void dot(Call &c) {
+  c.setOutput(product(c, c.value("self"), c.value(c.has("tensor") ? "tensor" : "vec")));
+}
 
 void linear(Call &c) {
   mlir::Value x = c.value("input"), weight = c.value("weight"), bias = c.value("bias");
@@ -66,7 +70,8 @@ void addProduct(Call &c, mlir::Value y) {
     return c.has(factor) && c.real(factor, 1) != 1 ? c.mul(x, c.operand(factor, element)) : x;
   };
   y = scaled(y, "alpha");
-  c.setOutput(c.has("beta") && c.real("beta", 1) == 0 ? y : c.add(scaled(c.value("self"), "beta"), y));
+  c.setOutput(c.has("beta") && c.real("beta", 1) == 0 ? y
+                                                      : c.add(scaled(c.value("self"), "beta"), y));
   c.ignore({"self"});
 }
 void addmm(Call &c) { addProduct(c, product(c, c.value("mat1"), c.value("mat2"))); }
@@ -156,7 +161,8 @@ Term contract(Call &c, Term a, Term b, StringRef kept) {
     return dims;
   };
   auto matrix = [&](const Term &term, const std::string &rows, const std::string &columns) {
-    mlir::Value x = c.broadcast(arranged(c, term, batch + rows + columns), sizesOf(batch + rows + columns));
+    mlir::Value x =
+        c.broadcast(arranged(c, term, batch + rows + columns), sizesOf(batch + rows + columns));
     tn::Dims dims = sizesOf(batch);
     dims.push_back(productOf(sizesOf(rows), c));
     dims.push_back(productOf(sizesOf(columns), c));
@@ -184,7 +190,8 @@ std::optional<std::string> expanded(Call &c, StringRef text, int64_t rank, int64
   }
   for (char letter : letters) {
     if (llvm::count(letters, letter) > 1) {
-      c.gap("einsum with a letter twice in one operand is not supported", "take the diagonal before");
+      c.gap("einsum with a letter twice in one operand is not supported",
+            "take the diagonal before");
       return std::nullopt;
     }
   }
@@ -252,9 +259,10 @@ void einsum(Call &c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"aten.matmul", matmul}, {"aten.mm", matmul},       {"aten.bmm", matmul},   {"aten.mv", dot},
-    {"aten.dot", dot},       {"aten.linear", linear},   {"aten.addmm", addmm},  {"aten.baddbmm", baddbmm},
-    {"aten.addmv", addmv},   {"aten.einsum", einsum},   {"aten.outer", outer},  {"aten.ger", outer},
+    {"aten.matmul", matmul}, {"aten.mm", matmul},       {"aten.bmm", matmul},
+    {"aten.mv", dot},        {"aten.dot", dot},         {"aten.linear", linear},
+    {"aten.addmm", addmm},   {"aten.baddbmm", baddbmm}, {"aten.addmv", addmv},
+    {"aten.einsum", einsum}, {"aten.outer", outer},     {"aten.ger", outer},
 };
 
 } // namespace

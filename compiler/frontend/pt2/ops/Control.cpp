@@ -1,5 +1,5 @@
-// cond and while_loop, whose graphs are imported in place. Where data decide whether a branch is taken or an
-// iteration runs, it is imported all the same and its results are selected.
+// cond and while_loop, whose graphs are imported in place. Where data decide whether a branch is
+// taken or an iteration runs, it is imported all the same and its results are selected.
 #include "compiler/frontend/pt2/Call.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -78,11 +78,13 @@ Condition conditionOf(Call &c, const Value &value) {
     auto [left, predicate, right] = *value.claim;
     bool isStrict = predicate == tn::Predicate::lt || predicate == tn::Predicate::gt;
     bool swaps = predicate == tn::Predicate::gt || predicate == tn::Predicate::ge;
-    frontend::Comparison comparison = predicate == tn::Predicate::eq || predicate == tn::Predicate::ne
-                                          ? frontend::Comparison::Equal
-                                      : isStrict ? frontend::Comparison::Less
-                                                 : frontend::Comparison::LessOrEqual;
-    result.known = swaps ? c.symbols().compare(right, comparison, left) : c.symbols().compare(left, comparison, right);
+    frontend::Comparison comparison =
+        predicate == tn::Predicate::eq || predicate == tn::Predicate::ne
+            ? frontend::Comparison::Equal
+        : isStrict ? frontend::Comparison::Less
+                   : frontend::Comparison::LessOrEqual;
+    result.known = swaps ? c.symbols().compare(right, comparison, left)
+                         : c.symbols().compare(left, comparison, right);
     if (result.known && predicate == tn::Predicate::ne) {
       result.known = !*result.known;
     }
@@ -119,7 +121,8 @@ void cond(Call &c) {
     for (const Value &operand : operands) {
       own.push_back(copied(c, operand));
     }
-    Result<std::vector<Value>> imported = c.importer().importGraph(branch ? *whenTrue : *whenFalse, own);
+    Result<std::vector<Value>> imported =
+        c.importer().importGraph(branch ? *whenTrue : *whenFalse, own);
     if (!imported) {
       return c.importer().setError(imported.takeStatus());
     }
@@ -131,13 +134,14 @@ void cond(Call &c) {
     if (depends) {
       return c.poison();
     }
-    c.setValue(i, condition.known ? some[i] : chosen(c, condition.value, results[1][i], results[0][i]));
+    c.setValue(i, condition.known ? some[i]
+                                  : chosen(c, condition.value, results[1][i], results[0][i]));
   }
 }
 
-/// A loop that is imported iteration by iteration. Where data may end it, there are two sets of carried values:
-/// the real ones, which stay as they are once the loop has ended, and those of a loop that went on, which tell
-/// when it must have ended.
+/// A loop that is imported iteration by iteration. Where data may end it, there are two sets of
+/// carried values: the real ones, which stay as they are once the loop has ended, and those of a
+/// loop that went on, which tell when it must have ended.
 class WhileLoop {
 public:
   WhileLoop(Call &call, const Graph &testGraph, const Graph &bodyGraph, std::vector<Value> first,
@@ -160,7 +164,8 @@ private:
   mlir::Value running; ///< null while nothing but constants has decided
 };
 
-std::optional<std::vector<Value>> WhileLoop::import(const Graph &graph, const std::vector<Value> &carried) {
+std::optional<std::vector<Value>> WhileLoop::import(const Graph &graph,
+                                                    const std::vector<Value> &carried) {
   std::vector<Value> operands;
   for (const Value &value : carried) {
     operands.push_back(copied(c, value));
@@ -171,7 +176,8 @@ std::optional<std::vector<Value>> WhileLoop::import(const Graph &graph, const st
     c.importer().setError(results.takeStatus());
     return std::nullopt;
   }
-  if (results->empty() || llvm::any_of(*results, [](const Value &value) { return value.isPoisoned(); })) {
+  if (results->empty() ||
+      llvm::any_of(*results, [](const Value &value) { return value.isPoisoned(); })) {
     c.poison();
     return std::nullopt;
   }
@@ -205,7 +211,8 @@ bool WhileLoop::step() {
 std::optional<std::vector<Value>> WhileLoop::run() {
   for (int64_t i = 0; step(); ++i) {
     if (i == kMostIterations) {
-      c.gap("how often the loop runs is not known, or is more than " + Twine(kMostIterations) + " times",
+      c.gap("how often the loop runs is not known, or is more than " + Twine(kMostIterations) +
+                " times",
             "bound the loop by a counter that is compared with a constant");
     }
   }
@@ -218,7 +225,8 @@ void whileLoop(Call &c) {
   if (c.failed() || !test || !body) {
     return;
   }
-  std::optional<std::vector<Value>> last = WhileLoop(c, *test, *body, std::move(carried), std::move(more)).run();
+  std::optional<std::vector<Value>> last =
+      WhileLoop(c, *test, *body, std::move(carried), std::move(more)).run();
   for (unsigned i = 0; last && i < c.numOutputs() && i < last->size(); ++i) {
     // What a number became in the loop is a tensor to the program.
     mlir::Value value = tensorOf(c, (*last)[i]);

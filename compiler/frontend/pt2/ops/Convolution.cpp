@@ -15,7 +15,8 @@ SmallVector<int64_t> spatial(Call &c, StringRef name, size_t dims, int64_t other
     list.resize(dims, list[0]);
   }
   if (list.size() != dims) {
-    c.error(ErrorId::Pt2BadGraph, "its argument '" + name + "' does not have an entry for each dim");
+    c.error(ErrorId::Pt2BadGraph,
+            "its argument '" + name + "' does not have an entry for each dim");
     list.assign(dims, otherwise);
   }
   return list;
@@ -66,9 +67,10 @@ void convolution(Call &c) {
   }
   SmallVector<int64_t> outputPadding = spatial(c, "output_padding", dims, 0);
   int64_t groups = c.integer("groups", 1);
-  mlir::Value y = isTransposed
-                      ? c.make<tn::ConvTransposeOp>(x, weight, bias, strides, pads, dilations, outputPadding, groups)
-                      : c.make<tn::ConvOp>(x, weight, bias, strides, pads, dilations, groups, false);
+  mlir::Value y =
+      isTransposed ? c.make<tn::ConvTransposeOp>(x, weight, bias, strides, pads, dilations,
+                                                 outputPadding, groups)
+                   : c.make<tn::ConvOp>(x, weight, bias, strides, pads, dilations, groups, false);
   if (isSingle && y) {
     tn::Dims single = tn::getDims(y.getType());
     single.erase(single.begin());

@@ -72,12 +72,15 @@ void arange(Call &c) {
     AffineExpr span = step > 0 ? frontend::subtractSizes(c.size("end"), first)
                                : frontend::subtractSizes(first, c.size("end"));
     int64_t stride = std::abs(step);
-    count = stride == 1 ? span
-                        : frontend::divideSizes(c.symbols(), frontend::addSizes(span, c.constantSize(stride - 1)),
-                                                c.constantSize(stride));
+    count = stride == 1
+                ? span
+                : frontend::divideSizes(c.symbols(),
+                                        frontend::addSizes(span, c.constantSize(stride - 1)),
+                                        c.constantSize(stride));
   }
   if (!count || !c.requireNotNegative({count}, "the length of a range")) {
-    return c.gap("the length of a range cannot be written as an expression", "fix shapes with --shape");
+    return c.gap("the length of a range cannot be written as an expression",
+                 "fix shapes with --shape");
   }
   mlir::Value first = c.has("start") ? c.operand("start", element) : c.scalar(0, element);
   mlir::Value step = c.has("step") ? c.operand("step", element) : c.scalar(1, element);
@@ -89,13 +92,15 @@ void linspace(Call &c) {
   Type element = c.resultElement();
   AffineExpr steps = c.size("steps");
   if (!steps || !element || !isa<FloatType>(element)) {
-    return c.gap("a linspace of other than floats, or of a length that data decides, is not supported",
-                 "use arange");
+    return c.gap(
+        "a linspace of other than floats, or of a length that data decides, is not supported",
+        "use arange");
   }
   mlir::Value start = c.operand("start", element), end = c.operand("end", element);
   mlir::Value index = c.cast(c.positions(steps), element);
   mlir::Value last = c.sizeValue(frontend::subtractSizes(steps, c.constantSize(1)), element);
-  // One step is the start alone, and the last one is the end itself, as PyTorch counts from both ends.
+  // One step is the start alone, and the last one is the end itself, as PyTorch counts from both
+  // ends.
   mlir::Value step = c.div(c.sub(end, start), c.max(last, c.scalar(1, element)));
   mlir::Value fromStart = c.add(start, c.mul(index, step));
   mlir::Value fromEnd = c.sub(end, c.mul(c.sub(last, index), step));
@@ -140,7 +145,9 @@ void oneHot(Call &c) {
   tn::Dims dims = tn::getDims(index.getType());
   dims.push_back(c.constantSize(1));
   Type wide = c.builder().getI64Type();
-  c.setOutput(c.cast(c.compare(c.reshape(c.cast(index, wide), dims), tn::Predicate::eq, c.positions(classes)), wide));
+  c.setOutput(c.cast(
+      c.compare(c.reshape(c.cast(index, wide), dims), tn::Predicate::eq, c.positions(classes)),
+      wide));
 }
 
 constexpr OpRow kRows[] = {

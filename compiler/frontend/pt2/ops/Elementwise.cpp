@@ -9,9 +9,10 @@ using namespace mlir;
 namespace tenon::pt2 {
 namespace {
 
-
 /// `Op` of self in the type of the result.
-template <typename Op> void unary(Call &c) { c.setOutput(c.unary<Op>(c.toResult(c.value("self")))); }
+template <typename Op> void unary(Call &c) {
+  c.setOutput(c.unary<Op>(c.toResult(c.value("self"))));
+}
 
 /// Integers stay as they are.
 template <typename Op> void rounding(Call &c) {
@@ -52,7 +53,8 @@ void rsub(Call &c) {
 void mul(Call &c) {
   Type element = c.resultElement();
   mlir::Value self = c.operand("self", element), other = c.operand("other", element);
-  c.setOutput(element && element.isInteger(1) ? c.make<tn::AndOp>(self, other) : c.mul(self, other));
+  c.setOutput(element && element.isInteger(1) ? c.make<tn::AndOp>(self, other)
+                                              : c.mul(self, other));
 }
 
 /// Quotients of integers that round down: one less where signs differ and something remains.
@@ -92,7 +94,8 @@ void power(Call &c) {
   Type element = c.resultElement();
   mlir::Value self = c.operand("self", element);
   const Argument *exponent = c.argument("exponent");
-  bool isNumber = exponent && (exponent->kind == Argument::Kind::Int || exponent->kind == Argument::Kind::Float);
+  bool isNumber = exponent && (exponent->kind == Argument::Kind::Int ||
+                               exponent->kind == Argument::Kind::Float);
   if (isNumber && c.real("exponent", 0) == 2) {
     return c.setOutput(c.mul(self, self));
   }
@@ -144,7 +147,9 @@ mlir::Value truthOf(Call &c, StringRef name) {
   mlir::Value x = c.value(name);
   return x ? c.cast(x, c.builder().getI1Type()) : x;
 }
-template <typename Op> void logical(Call &c) { c.setOutput(c.make<Op>(truthOf(c, "self"), truthOf(c, "other"))); }
+template <typename Op> void logical(Call &c) {
+  c.setOutput(c.make<Op>(truthOf(c, "self"), truthOf(c, "other")));
+}
 void logicalNot(Call &c) { c.setOutput(c.unary<tn::NotOp>(truthOf(c, "self"))); }
 void bitwiseNot(Call &c) { c.setOutput(c.unary<tn::NotOp>(c.value("self"))); }
 template <typename Op> void bitwise(Call &c) {
@@ -170,8 +175,8 @@ void where(Call &c) {
     return listPositions(c);
   }
   Type element = c.resultElement();
-  c.setOutput(c.select(c.cast(c.value("condition"), c.builder().getI1Type()), c.operand("self", element),
-                       c.operand("other", element)));
+  c.setOutput(c.select(c.cast(c.value("condition"), c.builder().getI1Type()),
+                       c.operand("self", element), c.operand("other", element)));
 }
 void maskedFill(Call &c) {
   Type element = c.resultElement();
@@ -201,9 +206,18 @@ void square(Call &c) {
   mlir::Value x = c.value("self");
   c.setOutput(c.mul(x, x));
 }
-void log2(Call &c) { c.setOutput(c.mul(c.unary<tn::LogOp>(c.toResult(c.value("self"))), c.scalar(1.4426950408889634, c.resultElement()))); }
-void log10(Call &c) { c.setOutput(c.mul(c.unary<tn::LogOp>(c.toResult(c.value("self"))), c.scalar(0.4342944819032518, c.resultElement()))); }
-void exp2(Call &c) { c.setOutput(c.unary<tn::ExpOp>(c.mul(c.toResult(c.value("self")), c.scalar(0.6931471805599453, c.resultElement())))); }
+void log2(Call &c) {
+  c.setOutput(c.mul(c.unary<tn::LogOp>(c.toResult(c.value("self"))),
+                    c.scalar(1.4426950408889634, c.resultElement())));
+}
+void log10(Call &c) {
+  c.setOutput(c.mul(c.unary<tn::LogOp>(c.toResult(c.value("self"))),
+                    c.scalar(0.4342944819032518, c.resultElement())));
+}
+void exp2(Call &c) {
+  c.setOutput(c.unary<tn::ExpOp>(
+      c.mul(c.toResult(c.value("self")), c.scalar(0.6931471805599453, c.resultElement()))));
+}
 
 /// log(1 + x) with the rounding of 1 + x taken back, as x is small; Kahan's form.
 void log1p(Call &c) {
@@ -217,7 +231,8 @@ void log1p(Call &c) {
 /// exp(x) - 1 = 2 sinh(x/2) exp(x/2), which does not cancel.
 void expm1(Call &c) {
   mlir::Value x = c.toResult(c.value("self")), half = c.mul(x, c.scalarLike(0.5, x));
-  mlir::Value near = c.mul(c.mul(c.unary<tn::SinhOp>(half), c.unary<tn::ExpOp>(half)), c.scalarLike(2, x));
+  mlir::Value near =
+      c.mul(c.mul(c.unary<tn::SinhOp>(half), c.unary<tn::ExpOp>(half)), c.scalarLike(2, x));
   mlir::Value far = c.sub(c.unary<tn::ExpOp>(x), c.scalarLike(1, x));
   mlir::Value isNear = c.compare(c.unary<tn::AbsOp>(x), tn::Predicate::lt, c.scalarLike(1, x));
   c.setOutput(c.select(isNear, near, far));
@@ -232,7 +247,8 @@ void atan2(Call &c) {
   mlir::Value above = c.compare(y, tn::Predicate::ge, zero);
   mlir::Value turned = c.select(above, c.add(base, pi), c.sub(base, pi));
   mlir::Value half = c.mul(c.unary<tn::SignOp>(y), c.scalar(1.5707963267948966, element));
-  c.setOutput(c.select(isBehind, turned, c.select(c.compare(x, tn::Predicate::eq, zero), half, base)));
+  c.setOutput(
+      c.select(isBehind, turned, c.select(c.compare(x, tn::Predicate::eq, zero), half, base)));
 }
 
 void addcmul(Call &c) {
@@ -250,7 +266,8 @@ void addcdiv(Call &c) {
 void lerp(Call &c) {
   Type element = c.resultElement();
   mlir::Value start = c.operand("self", element);
-  c.setOutput(c.add(start, c.mul(c.operand("weight", element), c.sub(c.operand("end", element), start))));
+  c.setOutput(
+      c.add(start, c.mul(c.operand("weight", element), c.sub(c.operand("end", element), start))));
 }
 
 void castTo(Call &c) {

@@ -57,8 +57,9 @@ void scatterAs(Call &c, tn::ScatterKind kind) {
     return c.gap("scatter into a scalar is not supported", "give it a dim");
   }
   Type element = getElementTypeOrSelf(x);
-  mlir::Value updates = c.has("value") ? c.broadcast(c.operand("value", element), tn::getDims(index.getType()))
-                                       : fitted(c, c.operand("src", element), index);
+  mlir::Value updates = c.has("value")
+                            ? c.broadcast(c.operand("value", element), tn::getDims(index.getType()))
+                            : fitted(c, c.operand("src", element), index);
   c.setOutput(c.make<tn::ScatterElementsOp>(x, index, updates, c.axis("dim", 0, rankOf(x)), kind));
 }
 std::optional<tn::ScatterKind> scatterKind(Call &c, StringRef word) {
@@ -107,7 +108,8 @@ void scatterReduce(Call &c) {
   mlir::Value start = includes ? x : c.select(isHit, c.scalarLike(neutral(*kind), x), x);
   mlir::Value y = c.make<tn::ScatterElementsOp>(start, index, updates, axis, *kind);
   if (isMean) {
-    mlir::Value divisor = includes ? c.add(counts, c.scalarLike(1, x)) : c.max(counts, c.scalarLike(1, x));
+    mlir::Value divisor =
+        includes ? c.add(counts, c.scalarLike(1, x)) : c.max(counts, c.scalarLike(1, x));
     y = c.select(isHit, c.div(y, divisor), x);
   }
   c.setOutput(y);
@@ -124,7 +126,8 @@ struct AdvancedIndex {
 };
 
 /// x with the axes first, and the order that brings it back.
-mlir::Value axesFirst(Call &c, mlir::Value x, ArrayRef<int64_t> axes, SmallVectorImpl<int64_t> &order) {
+mlir::Value axesFirst(Call &c, mlir::Value x, ArrayRef<int64_t> axes,
+                      SmallVectorImpl<int64_t> &order) {
   order.assign(axes.begin(), axes.end());
   for (int64_t d = 0; d < rankOf(x); ++d) {
     if (!llvm::is_contained(axes, d)) {
@@ -147,7 +150,8 @@ SmallVector<mlir::Value> withoutMasks(Call &c, ArrayRef<mlir::Value> given) {
   SmallVector<mlir::Value> result;
   for (mlir::Value index : given) {
     if (index && getElementTypeOrSelf(index).isInteger(1) && rankOf(index) > 0) {
-      result.append(frontend::coordinates(c, frontend::truePositions(c, index), tn::getDims(index.getType())));
+      result.append(frontend::coordinates(c, frontend::truePositions(c, index),
+                                          tn::getDims(index.getType())));
     } else {
       result.push_back(index);
     }
@@ -170,7 +174,8 @@ std::optional<AdvancedIndex> advancedIndex(Call &c, mlir::Value x) {
     }
     FailureOr<tn::Dims> wider = tn::broadcastDims(result.dims, tn::getDims(index.getType()));
     if (mlir::failed(wider)) {
-      c.gap("the shapes of its indices cannot be reconciled", "declare the input shapes with --shape");
+      c.gap("the shapes of its indices cannot be reconciled",
+            "declare the input shapes with --shape");
       return std::nullopt;
     }
     result.dims = *wider;
@@ -193,8 +198,9 @@ mlir::Value tuples(Call &c, const AdvancedIndex &index) {
   for (mlir::Value positions : index.positions) {
     columns.push_back(c.reshape(positions, dims));
   }
-  return llvm::is_contained(columns, mlir::Value()) ? mlir::Value()
-                                                    : c.concat(columns, static_cast<int64_t>(dims.size()) - 1);
+  return llvm::is_contained(columns, mlir::Value())
+             ? mlir::Value()
+             : c.concat(columns, static_cast<int64_t>(dims.size()) - 1);
 }
 
 void index(Call &c) {
@@ -231,7 +237,8 @@ void index(Call &c) {
 bool putByMask(Call &c, mlir::Value x, bool accumulates) {
   SmallVector<mlir::Value> given = c.optionalValues("indices");
   mlir::Value values = c.value("values");
-  if (given.size() != 1 || !given[0] || !getElementTypeOrSelf(given[0]).isInteger(1) || !values || accumulates) {
+  if (given.size() != 1 || !given[0] || !getElementTypeOrSelf(given[0]).isInteger(1) || !values ||
+      accumulates) {
     return false;
   }
   if (tn::constantDim(tn::elementCount(x.getContext(), tn::getDims(values.getType()))) != 1) {
@@ -239,7 +246,8 @@ bool putByMask(Call &c, mlir::Value x, bool accumulates) {
   }
   tn::Dims dims = tn::getDims(given[0].getType());
   dims.resize(static_cast<size_t>(rankOf(x)), c.constantSize(1));
-  c.setOutput(c.select(c.reshape(given[0], dims), c.reshape(c.cast(values, getElementTypeOrSelf(x)), {}), x));
+  c.setOutput(c.select(c.reshape(given[0], dims),
+                       c.reshape(c.cast(values, getElementTypeOrSelf(x)), {}), x));
   return true;
 }
 
@@ -281,8 +289,9 @@ void indexPut(Call &c) {
     }
     values = values ? c.transpose(values, forth) : values;
   }
-  mlir::Value y = c.make<tn::ScatterNdOp>(first, tuples(c, *index), c.broadcast(values, target),
-                                          accumulates ? tn::ScatterKind::add : tn::ScatterKind::none);
+  mlir::Value y =
+      c.make<tn::ScatterNdOp>(first, tuples(c, *index), c.broadcast(values, target),
+                              accumulates ? tn::ScatterKind::add : tn::ScatterKind::none);
   SmallVector<int64_t> inverse(order.size());
   for (auto [i, p] : llvm::enumerate(order)) {
     inverse[p] = static_cast<int64_t>(i);
@@ -304,7 +313,8 @@ void indexRows(Call &c, tn::ScatterKind kind) {
   mlir::Value positions = normalized(c, index, tn::getDims(x.getType())[axis]);
   tn::Dims target = tn::getDims(x.getType());
   target[axis] = positions ? tn::getDims(positions.getType())[0] : target[axis];
-  mlir::Value updates = c.broadcast(c.has("value") ? c.operand("value", element) : c.operand("source", element), target);
+  mlir::Value updates = c.broadcast(
+      c.has("value") ? c.operand("value", element) : c.operand("source", element), target);
   if (kind == tn::ScatterKind::add && c.has("alpha") && c.real("alpha", 1) != 1) {
     updates = c.mul(updates, c.operand("alpha", element));
   }
@@ -313,7 +323,8 @@ void indexRows(Call &c, tn::ScatterKind kind) {
   SmallVector<int64_t> order, forth;
   mlir::Value first = axesFirst(c, x, {axis}, order);
   updates = updates ? axesFirst(c, updates, {axis}, forth) : updates;
-  mlir::Value rows = positions ? c.reshape(positions, {target[axis], c.constantSize(1)}) : positions;
+  mlir::Value rows =
+      positions ? c.reshape(positions, {target[axis], c.constantSize(1)}) : positions;
   mlir::Value y = c.make<tn::ScatterNdOp>(first, rows, updates, kind);
   SmallVector<int64_t> inverse(order.size());
   for (auto [i, p] : llvm::enumerate(order)) {

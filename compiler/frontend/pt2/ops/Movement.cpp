@@ -19,7 +19,9 @@ void permuteTo(Call &c, SmallVector<int64_t> permutation) {
   }
   c.setView("self",
             {[permutation](Emitter &e, mlir::Value base) { return e.transpose(base, permutation); },
-             [inverse](Emitter &e, mlir::Value, mlir::Value view) { return e.transpose(view, inverse); }});
+             [inverse](Emitter &e, mlir::Value, mlir::Value view) {
+               return e.transpose(view, inverse);
+             }});
 }
 
 void permute(Call &c) {
@@ -88,7 +90,8 @@ void expandTo(Call &c, tn::Dims dims) {
       dims[added + i] = own[i];
     }
   }
-  c.setView("self", {[dims](Emitter &e, mlir::Value base) { return e.broadcast(base, dims); }, nullptr});
+  c.setView("self",
+            {[dims](Emitter &e, mlir::Value base) { return e.broadcast(base, dims); }, nullptr});
 }
 void expand(Call &c) {
   c.ignore({"implicit"});
@@ -121,7 +124,8 @@ void repeat(Call &c) {
     joined.push_back(frontend::multiplySizes(count, dim));
   }
   if (llvm::is_contained(joined, AffineExpr())) {
-    return c.gap("the repeated size cannot be written as an expression", "declare the input shapes with --shape");
+    return c.gap("the repeated size cannot be written as an expression",
+                 "declare the input shapes with --shape");
   }
   c.setOutput(c.reshape(c.broadcast(c.reshape(x, apart), wide), joined));
 }
@@ -146,7 +150,8 @@ void repeatInterleave(Call &c) {
   tn::Dims wide = apart;
   wide[axis + 1] = count;
   if (!joined[axis]) {
-    return c.gap("the repeated size cannot be written as an expression", "declare the input shapes with --shape");
+    return c.gap("the repeated size cannot be written as an expression",
+                 "declare the input shapes with --shape");
   }
   c.setOutput(c.reshape(c.broadcast(c.reshape(x, apart), wide), joined));
 }
@@ -163,7 +168,8 @@ void flip(Call &c) {
     starts[axis] = frontend::subtractSizes(dims[axis], c.constantSize(1));
     steps[axis] = -1;
   }
-  c.setOutput(c.makeTyped<tn::SliceOp>(x.getType(), x, tn::symbolMap(starts, x.getContext()), steps));
+  c.setOutput(
+      c.makeTyped<tn::SliceOp>(x.getType(), x, tn::symbolMap(starts, x.getContext()), steps));
 }
 
 void roll(Call &c) {
@@ -188,7 +194,8 @@ void roll(Call &c) {
     std::optional<int64_t> count = tn::constantDim(size), by = tn::constantDim(shift);
     if (!by || (!count && *by < 0 && c.symbols().bounds(size).min < -*by) ||
         (!count && *by > 0 && c.symbols().bounds(size).min < *by)) {
-      return c.gap("by how much it rolls cannot be shown to be less than the size", "fix shapes with --shape");
+      return c.gap("by how much it rolls cannot be shown to be less than the size",
+                   "fix shapes with --shape");
     }
     if (count && *count == 0) {
       continue;
@@ -198,9 +205,11 @@ void roll(Call &c) {
       continue;
     }
     // The last `moved` elements come first.
-    AffineExpr moved = ahead > 0 ? c.constantSize(ahead) : frontend::addSizes(size, c.constantSize(ahead));
+    AffineExpr moved =
+        ahead > 0 ? c.constantSize(ahead) : frontend::addSizes(size, c.constantSize(ahead));
     AffineExpr rest = frontend::subtractSizes(size, moved);
-    x = c.concat({c.sliceAxis(x, axis, rest, moved), c.sliceAxis(x, axis, c.constantSize(0), rest)}, axis);
+    x = c.concat({c.sliceAxis(x, axis, rest, moved), c.sliceAxis(x, axis, c.constantSize(0), rest)},
+                 axis);
   }
   c.setOutput(isFlat ? c.reshape(x, own) : x);
 }
@@ -259,7 +268,8 @@ void diagonal(Call &c) {
   std::optional<int64_t> rows = tn::constantDim(tn::getDims(x.getType())[first]);
   std::optional<int64_t> columns = tn::constantDim(tn::getDims(x.getType())[second]);
   if (isVector || !rows || !columns) {
-    return c.gap("a diagonal of dims that are not constant, or a matrix of a diagonal", "declare the input shapes with --shape");
+    return c.gap("a diagonal of dims that are not constant, or a matrix of a diagonal",
+                 "declare the input shapes with --shape");
   }
   int64_t row = std::max<int64_t>(0, -offset), column = std::max<int64_t>(0, offset);
   int64_t count = std::max<int64_t>(0, std::min(*rows - row, *columns - column));
@@ -291,12 +301,15 @@ void pixelShuffle(Call &c) {
   AffineExpr channels = frontend::divideProducts(c.symbols(), {dims[n - 3]}, {by, by});
   tn::Dims apart(outer), joined(outer);
   apart.append({channels, by, by, dims[n - 2], dims[n - 1]});
-  joined.append({channels, frontend::multiplySizes(dims[n - 2], by), frontend::multiplySizes(dims[n - 1], by)});
-  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, static_cast<int64_t>(outer.size())));
+  joined.append({channels, frontend::multiplySizes(dims[n - 2], by),
+                 frontend::multiplySizes(dims[n - 1], by)});
+  SmallVector<int64_t> order =
+      llvm::to_vector(llvm::seq<int64_t>(0, static_cast<int64_t>(outer.size())));
   int64_t at = static_cast<int64_t>(outer.size());
   order.append({at, at + 3, at + 1, at + 4, at + 2});
   if (!channels) {
-    return c.gap("the number of channels is no multiple of the factor for certain", "declare it with --shape");
+    return c.gap("the number of channels is no multiple of the factor for certain",
+                 "declare it with --shape");
   }
   c.setOutput(c.reshape(c.transpose(c.reshape(x, apart), order), joined));
 }
@@ -311,7 +324,8 @@ void channelShuffle(Call &c) {
   tn::Dims own = tn::getDims(x.getType()), apart = own;
   apart[1] = frontend::divideSizes(c.symbols(), own[1], c.constantSize(groups));
   apart.insert(apart.begin() + 1, c.constantSize(groups));
-  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, static_cast<int64_t>(apart.size())));
+  SmallVector<int64_t> order =
+      llvm::to_vector(llvm::seq<int64_t>(0, static_cast<int64_t>(apart.size())));
   std::swap(order[1], order[2]);
   c.setOutput(c.reshape(c.transpose(c.reshape(x, apart), order), own));
 }

@@ -17,13 +17,14 @@ mlir::Value rowOf(Call &c, mlir::Value x, double value, mlir::Type element) {
 }
 
 /// Statistics of the batch itself, as models without running ones use them.
-mlir::Value normalizeByBatch(Call &c, mlir::Value x, mlir::Value weight, mlir::Value bias, double epsilon,
-                             ArrayRef<int64_t> axes) {
+mlir::Value normalizeByBatch(Call &c, mlir::Value x, mlir::Value weight, mlir::Value bias,
+                             double epsilon, ArrayRef<int64_t> axes) {
   int64_t rank = rankOf(x);
   mlir::Value mean = c.reduce(tn::ReduceKind::mean, x, axes, true);
   mlir::Value distance = c.sub(x, mean);
   mlir::Value variance = c.reduce(tn::ReduceKind::mean, c.mul(distance, distance), axes, true);
-  mlir::Value y = c.mul(distance, c.unary<tn::RsqrtOp>(c.add(variance, c.scalarLike(epsilon, variance))));
+  mlir::Value y =
+      c.mul(distance, c.unary<tn::RsqrtOp>(c.add(variance, c.scalarLike(epsilon, variance))));
   y = weight ? c.mul(y, c.alongAxis(weight, 1, rank)) : y;
   return bias ? c.add(y, c.alongAxis(bias, 1, rank)) : y;
 }
@@ -38,7 +39,8 @@ mlir::Value batchNormOf(Call &c, bool isTraining) {
   }
   if (isTraining || !mean || !var) {
     if (mean && isTraining) {
-      c.gap("batch normalization in training is not supported", "call model.eval() before the export");
+      c.gap("batch normalization in training is not supported",
+            "call model.eval() before the export");
       return mlir::Value();
     }
     SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(2, rankOf(x)));
@@ -52,7 +54,8 @@ mlir::Value batchNormOf(Call &c, bool isTraining) {
 }
 void batchNorm(Call &c) { c.setOutput(batchNormOf(c, c.truth("training", false))); }
 
-/// Statistics of the batch, which nobody reads in inference: of the shapes that are stated, and zero.
+/// Statistics of the batch, which nobody reads in inference: of the shapes that are stated, and
+/// zero.
 void setUnreadOutputs(Call &c) {
   for (unsigned i = 1; i < c.numOutputs(); ++i) {
     tn::Dims dims = c.statedDims(i).value_or(tn::Dims{c.constantSize(0)});
@@ -104,7 +107,8 @@ void rmsNorm(Call &c) {
   }
   int64_t axis = rankOf(x) - static_cast<int64_t>(c.sizes("normalized_shape").size());
   // Without a number PyTorch takes the type's distance from 1 to the next.
-  double otherwise = getElementTypeOrSelf(x).isF64() ? 2.220446049250313e-16 : 1.1920928955078125e-07;
+  double otherwise =
+      getElementTypeOrSelf(x).isF64() ? 2.220446049250313e-16 : 1.1920928955078125e-07;
   c.setOutput(0, c.make<tn::RmsNormOp>(x, rowParameter(c, "weight", x, axis), axis,
                                        llvm::APFloat(c.real("eps", otherwise))));
 }
@@ -113,13 +117,15 @@ void normalizeGroups(Call &c, mlir::Value x, mlir::Value weight, mlir::Value bia
   mlir::Type element = getElementTypeOrSelf(x);
   weight = weight ? weight : rowOf(c, x, 1, element);
   bias = bias ? bias : rowOf(c, x, 0, element);
-  c.setOutput(0, c.make<tn::GroupNormOp>(x, weight, bias, groups, llvm::APFloat(c.real("eps", 1e-5))));
+  c.setOutput(0,
+              c.make<tn::GroupNormOp>(x, weight, bias, groups, llvm::APFloat(c.real("eps", 1e-5))));
 }
 void groupNorm(Call &c) {
   c.ignore({"cudnn_enabled", "N", "C", "HxW"});
   setUnreadOutputs(c);
   if (mlir::Value x = c.value("input")) {
-    normalizeGroups(c, x, c.value("weight"), c.value("bias"), c.integer(c.has("num_groups") ? "num_groups" : "group", 1));
+    normalizeGroups(c, x, c.value("weight"), c.value("bias"),
+                    c.integer(c.has("num_groups") ? "num_groups" : "group", 1));
   }
 }
 void instanceNorm(Call &c) {

@@ -1,5 +1,5 @@
-// Parts of tensors and their joining: slices, selections, splits, concatenations. Parts are views: what is written to
-// them is written into their place.
+// Parts of tensors and their joining: slices, selections, splits, concatenations. Parts are views:
+// what is written to them is written into their place.
 #include "compiler/frontend/pt2/Call.h"
 
 #include "compiler/frontend/common/Selection.h"
@@ -34,8 +34,8 @@ mlir::Value take(Emitter &e, mlir::Value x, const Part &part) {
                                   tn::symbolMap(starts, x.getContext()), steps);
 }
 
-/// x with the part replaced: what lies before, the new values, what lies behind; or, with steps, by the
-/// positions that they have.
+/// x with the part replaced: what lies before, the new values, what lies behind; or, with steps, by
+/// the positions that they have.
 mlir::Value put(Emitter &e, mlir::Value x, mlir::Value values, const Part &part) {
   tn::Dims dims = tn::getDims(x.getType());
   tn::Dims target = dims;
@@ -47,7 +47,8 @@ mlir::Value put(Emitter &e, mlir::Value x, mlir::Value values, const Part &part)
     AffineExpr end = frontend::addSizes(part.start, part.size);
     AffineExpr rest = frontend::subtractSizes(dims[part.axis], end);
     if (!rest) {
-      e.gap("the end of a slice cannot be written as an expression", "declare the input shapes with --shape");
+      e.gap("the end of a slice cannot be written as an expression",
+            "declare the input shapes with --shape");
       return mlir::Value();
     }
     if (tn::constantDim(part.start) != 0) {
@@ -60,9 +61,11 @@ mlir::Value put(Emitter &e, mlir::Value x, mlir::Value values, const Part &part)
     return e.concat(parts, part.axis);
   }
   Type index = e.builder().getI64Type();
-  mlir::Value places = e.add(e.mul(e.positions(part.size), e.scalar(static_cast<double>(part.step), index)),
-                             e.sizeValue(part.start, index));
-  mlir::Value wide = e.broadcast(e.alongAxis(places, part.axis, static_cast<int64_t>(dims.size())), target);
+  mlir::Value places =
+      e.add(e.mul(e.positions(part.size), e.scalar(static_cast<double>(part.step), index)),
+            e.sizeValue(part.start, index));
+  mlir::Value wide =
+      e.broadcast(e.alongAxis(places, part.axis, static_cast<int64_t>(dims.size())), target);
   return e.make<tn::ScatterElementsOp>(x, wide, values, part.axis, tn::ScatterKind::none);
 }
 
@@ -100,7 +103,8 @@ std::optional<Part> slicePart(Call &c, AffineExpr dim, int64_t axis) {
     c.error(ErrorId::Pt2BadGraph, "its step is not positive");
     return std::nullopt;
   }
-  std::optional<frontend::AxisSlice> clamped = frontend::clampSlice(c.symbols(), dim, start, end, step);
+  std::optional<frontend::AxisSlice> clamped =
+      frontend::clampSlice(c.symbols(), dim, start, end, step);
   if (!clamped) {
     c.gap("the bounds of a slice cannot be shown to lie inside of the dimension, or outside of it",
           "declare the input shapes with --shape");
@@ -109,12 +113,14 @@ std::optional<Part> slicePart(Call &c, AffineExpr dim, int64_t axis) {
   return Part{axis, clamped->start, clamped->size, step};
 }
 
-/// x[:end] of a dim that data decides: as many as are asked for, or as there are. Null for other slices.
+/// x[:end] of a dim that data decides: as many as are asked for, or as there are. Null for other
+/// slices.
 mlir::Value sliceFirst(Call &c, mlir::Value x, int64_t axis) {
   frontend::Symbols &symbols = c.symbols();
   AffineExpr dim = tn::getDims(x.getType())[axis];
   AffineExpr start = c.has("start") ? c.size("start") : c.constantSize(0), end = c.size("end");
-  bool isFirst = end && start && tn::constantDim(start) == 0 && c.integer("step", 1) == 1 && symbols.dependsOnData(dim);
+  bool isFirst = end && start && tn::constantDim(start) == 0 && c.integer("step", 1) == 1 &&
+                 symbols.dependsOnData(dim);
   if (!isFirst || symbols.bounds(end).min < 0 ||
       symbols.compare(end, frontend::Comparison::LessOrEqual, dim).has_value() ||
       symbols.compare(dim, frontend::Comparison::LessOrEqual, end).has_value()) {
@@ -147,8 +153,8 @@ AffineExpr indexOf(Call &c, AffineExpr index, AffineExpr dim) {
     return AffineExpr();
   }
   index = range.max < 0 ? frontend::addSizes(index, dim) : index;
-  bool fits = c.require(tn::ConstraintKind::at_least, frontend::subtractSizes(dim, index), c.constantSize(1),
-                        "an index and its dimension");
+  bool fits = c.require(tn::ConstraintKind::at_least, frontend::subtractSizes(dim, index),
+                        c.constantSize(1), "an index and its dimension");
   return fits ? index : AffineExpr();
 }
 
@@ -173,7 +179,9 @@ void narrow(Call &c) {
   AffineExpr start = c.size("start"), size = c.size("length");
   AffineExpr dim = tn::getDims(x.getType())[axis];
   start = start && c.symbols().bounds(start).max < 0 ? frontend::addSizes(start, dim) : start;
-  if (start && size && c.require(tn::ConstraintKind::at_least, dim, frontend::addSizes(start, size), "a part and its dimension")) {
+  if (start && size &&
+      c.require(tn::ConstraintKind::at_least, dim, frontend::addSizes(start, size),
+                "a part and its dimension")) {
     partView(c, 0, {axis, start, size, 1}, false);
   }
 }
@@ -204,7 +212,8 @@ void splitInto(Call &c, int64_t axis, ArrayRef<AffineExpr> sizes) {
   AffineExpr start = c.constantSize(0);
   for (auto [i, size] : llvm::enumerate(sizes)) {
     if (!start || !size) {
-      return c.gap("the sizes of the parts cannot be written as expressions", "declare the input shapes with --shape");
+      return c.gap("the sizes of the parts cannot be written as expressions",
+                   "declare the input shapes with --shape");
     }
     partView(c, static_cast<unsigned>(i), {axis, start, size, 1}, false);
     start = frontend::addSizes(start, size);
@@ -214,7 +223,8 @@ void splitInto(Call &c, int64_t axis, ArrayRef<AffineExpr> sizes) {
 /// As many parts of one size as the node has results; the last may be smaller.
 void splitEvenly(Call &c, mlir::Value x, int64_t axis, AffineExpr size) {
   SmallVector<AffineExpr> sizes(c.numOutputs(), size);
-  AffineExpr before = frontend::multiplySizes(size, c.constantSize(static_cast<int64_t>(sizes.size()) - 1));
+  AffineExpr before =
+      frontend::multiplySizes(size, c.constantSize(static_cast<int64_t>(sizes.size()) - 1));
   sizes.back() = frontend::subtractSizes(tn::getDims(x.getType())[axis], before);
   splitInto(c, axis, sizes);
 }
@@ -240,7 +250,8 @@ void chunk(Call &c) {
   int64_t axis = c.axis("dim", 0, rankOf(x)), count = c.integer("chunks", 1);
   AffineExpr dim = tn::getDims(x.getType())[axis];
   splitEvenly(c, x, axis,
-              frontend::divideSizes(c.symbols(), frontend::addSizes(dim, c.constantSize(count - 1)), c.constantSize(count)));
+              frontend::divideSizes(c.symbols(), frontend::addSizes(dim, c.constantSize(count - 1)),
+                                    c.constantSize(count)));
 }
 void tensorSplit(Call &c) {
   mlir::Value x = c.value("self");
@@ -260,11 +271,13 @@ void tensorSplit(Call &c) {
                 : c.gap("a split of a dimension that is not constant", "declare it with --shape");
   }
   for (AffineExpr index : c.sizes("indices")) {
-    std::optional<frontend::AxisSlice> part = frontend::clampSlice(c.symbols(), dim, start, index, 1);
+    std::optional<frontend::AxisSlice> part =
+        frontend::clampSlice(c.symbols(), dim, start, index, 1);
     sizes.push_back(part ? part->size : AffineExpr());
     start = part ? frontend::addSizes(part->start, part->size) : AffineExpr();
     if (!start) {
-      return c.gap("the sizes of the parts cannot be written as expressions", "declare the input shapes with --shape");
+      return c.gap("the sizes of the parts cannot be written as expressions",
+                   "declare the input shapes with --shape");
     }
   }
   sizes.push_back(frontend::subtractSizes(dim, start));
@@ -287,11 +300,14 @@ void unfold(Call &c) {
   if (!x) {
     return;
   }
-  int64_t axis = c.axis("dimension", 0, rankOf(x)), size = c.integer("size", 1), step = c.integer("step", 1);
+  int64_t axis = c.axis("dimension", 0, rankOf(x)), size = c.integer("size", 1),
+          step = c.integer("step", 1);
   AffineExpr span = frontend::subtractSizes(tn::getDims(x.getType())[axis], c.constantSize(size));
-  AffineExpr count = frontend::addSizes(frontend::divideSizes(c.symbols(), span, c.constantSize(step)), c.constantSize(1));
+  AffineExpr count = frontend::addSizes(
+      frontend::divideSizes(c.symbols(), span, c.constantSize(step)), c.constantSize(1));
   if (!count) {
-    return c.gap("the number of windows cannot be written as an expression", "declare the input shapes with --shape");
+    return c.gap("the number of windows cannot be written as an expression",
+                 "declare the input shapes with --shape");
   }
   Type index = c.builder().getI64Type();
   mlir::Value first = c.mul(c.positions(count), c.scalar(static_cast<double>(step), index));
@@ -321,7 +337,8 @@ void cat(Call &c) {
     return rankOf(part) == 1 && tn::constantDim(tn::getDims(part.getType())[0]) == 0;
   });
   if (parts.empty() || !element) {
-    return c.setOutput(c.failed() ? mlir::Value() : c.broadcast(c.scalar(0, element), {c.constantSize(0)}));
+    return c.setOutput(c.failed() ? mlir::Value()
+                                  : c.broadcast(c.scalar(0, element), {c.constantSize(0)}));
   }
   for (mlir::Value &part : parts) {
     part = c.cast(part, element);
@@ -371,7 +388,8 @@ void difference(Call &c) {
     if (!c.requireNotNegative({size}, "the number of differences")) {
       return;
     }
-    mlir::Value after = c.sliceAxis(x, axis, one, size), before = c.sliceAxis(x, axis, c.constantSize(0), size);
+    mlir::Value after = c.sliceAxis(x, axis, one, size),
+                before = c.sliceAxis(x, axis, c.constantSize(0), size);
     x = isTruth ? c.make<tn::XorOp>(after, before) : c.sub(after, before);
   }
   c.setOutput(x);

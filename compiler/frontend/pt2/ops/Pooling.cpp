@@ -1,4 +1,5 @@
-// Maximum and mean over windows; adaptive pools where the windows are the same for all positions, or few.
+// Maximum and mean over windows; adaptive pools where the windows are the same for all positions,
+// or few.
 #include "compiler/frontend/pt2/Call.h"
 
 #include "compiler/graph/TnRare.h"
@@ -20,13 +21,15 @@ SmallVector<int64_t> spatial(Call &c, StringRef name, size_t dims, ArrayRef<int6
     list.resize(dims, list[0]);
   }
   if (list.size() != dims) {
-    c.error(ErrorId::Pt2BadGraph, "its argument '" + name + "' does not have an entry for each dim");
+    c.error(ErrorId::Pt2BadGraph,
+            "its argument '" + name + "' does not have an entry for each dim");
   }
   return list;
 }
 
 /// x with a batch of one where it has none; `pool` on it, without that batch again.
-mlir::Value batched(Call &c, mlir::Value x, size_t dims, llvm::function_ref<mlir::Value(mlir::Value)> pool) {
+mlir::Value batched(Call &c, mlir::Value x, size_t dims,
+                    llvm::function_ref<mlir::Value(mlir::Value)> pool) {
   bool isSingle = rankOf(x) == static_cast<int64_t>(dims) + 1;
   tn::Dims own = tn::getDims(x.getType());
   if (isSingle) {
@@ -98,13 +101,14 @@ void avgPool(Call &c) {
     area *= static_cast<double>(size);
   }
   mlir::Value y = batched(c, x, dims, [&](mlir::Value data) {
-    return c.make<tn::AvgPoolOp>(data, w.kernel, w.strides, w.pads, w.dilations, ceils, counts || divisor != 0,
-                                 false);
+    return c.make<tn::AvgPoolOp>(data, w.kernel, w.strides, w.pads, w.dilations, ceils,
+                                 counts || divisor != 0, false);
   });
   c.setOutput(divisor != 0 ? c.mul(y, c.scalarLike(area / divisor, x)) : y);
 }
 
-/// Position i reads [floor(i * in / out), ceil((i + 1) * in / out)) along an axis: its mean or maximum.
+/// Position i reads [floor(i * in / out), ceil((i + 1) * in / out)) along an axis: its mean or
+/// maximum.
 mlir::Value adaptAxis(Call &c, mlir::Value x, int64_t axis, int64_t out, tn::ReduceKind kind) {
   AffineExpr dim = tn::getDims(x.getType())[axis];
   if (out == 1) {
@@ -160,7 +164,8 @@ void adaptivePool(Call &c, tn::ReduceKind kind) {
     AffineExpr size = wanted.size() == 1 ? wanted[0] : wanted[d];
     std::optional<int64_t> out = tn::constantDim(size);
     if (!out && !tn::sameDim(size, own[first + d])) {
-      return c.gap("the size of an adaptive pool is not a constant", "declare the dimension with --shape");
+      return c.gap("the size of an adaptive pool is not a constant",
+                   "declare the dimension with --shape");
     }
     x = out ? adaptAxis(c, x, first + static_cast<int64_t>(d), *out, kind) : x;
   }

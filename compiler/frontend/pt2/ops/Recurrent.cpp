@@ -1,5 +1,5 @@
-// LSTM, GRU and RNN layers. PyTorch orders gates otherwise than the steps of common/Recurrent.h, so weights are
-// reordered, which constant folding does once.
+// LSTM, GRU and RNN layers. PyTorch orders gates otherwise than the steps of common/Recurrent.h, so
+// weights are reordered, which constant folding does once.
 #include "compiler/frontend/common/Recurrent.h"
 
 #include "compiler/frontend/pt2/Call.h"
@@ -11,8 +11,8 @@ namespace {
 
 using frontend::Cell;
 
-/// For each gate of the steps, which one of PyTorch's it is. PyTorch: LSTM input, forget, candidate, output;
-/// GRU reset, update, candidate.
+/// For each gate of the steps, which one of PyTorch's it is. PyTorch: LSTM input, forget,
+/// candidate, output; GRU reset, update, candidate.
 ArrayRef<int64_t> gateOrder(Cell cell) {
   static constexpr int64_t kRnn[] = {0}, kGru[] = {1, 0, 2}, kLstm[] = {0, 3, 1, 2};
   return cell == Cell::Rnn   ? ArrayRef<int64_t>(kRnn)
@@ -49,7 +49,8 @@ frontend::Direction directionOf(Call &c, const Layers &l, int64_t index, mlir::V
   if (l.hasBiases) {
     mlir::Value own = weight(2), recurrent = weight(3);
     if (cell == Cell::Gru) {
-      direction.resetBias = c.sliceAxis(recurrent, 0, c.constantSize(2 * hidden), c.constantSize(hidden));
+      direction.resetBias =
+          c.sliceAxis(recurrent, 0, c.constantSize(2 * hidden), c.constantSize(hidden));
       mlir::Value early = c.sliceAxis(recurrent, 0, c.constantSize(0), c.constantSize(2 * hidden));
       recurrent = c.concat({early, c.broadcast(c.scalarLike(0, x), {c.constantSize(hidden)})}, 0);
     }
@@ -67,7 +68,8 @@ frontend::Direction directionOf(Call &c, const Layers &l, int64_t index, mlir::V
 mlir::Value joined(Call &c, const Layers &l, ArrayRef<mlir::Value> outputs) {
   SmallVector<mlir::Value> parts;
   for (mlir::Value output : outputs) {
-    parts.push_back(c.reshape(output, {l.sequence.length, l.sequence.batch, c.constantSize(l.sequence.hidden)}));
+    parts.push_back(c.reshape(
+        output, {l.sequence.length, l.sequence.batch, c.constantSize(l.sequence.hidden)}));
   }
   return c.failed() ? mlir::Value() : c.concat(parts, 2);
 }
@@ -75,7 +77,8 @@ mlir::Value joined(Call &c, const Layers &l, ArrayRef<mlir::Value> outputs) {
 mlir::Value stacked(Call &c, const Layers &l, ArrayRef<mlir::Value> states) {
   SmallVector<mlir::Value> parts;
   for (mlir::Value state : states) {
-    parts.push_back(c.reshape(state, {c.constantSize(1), l.sequence.batch, c.constantSize(l.sequence.hidden)}));
+    parts.push_back(
+        c.reshape(state, {c.constantSize(1), l.sequence.batch, c.constantSize(l.sequence.hidden)}));
   }
   return c.failed() ? mlir::Value() : c.concat(parts, 0);
 }
@@ -84,7 +87,8 @@ mlir::Value stacked(Call &c, const Layers &l, ArrayRef<mlir::Value> states) {
 mlir::Value readLayers(Call &c, Cell cell, Layers &l) {
   mlir::Value x = c.value("input");
   l.weights = c.values("params");
-  SmallVector<mlir::Value> states = cell == Cell::Lstm ? c.values("hx") : SmallVector<mlir::Value>{c.value("hx")};
+  SmallVector<mlir::Value> states =
+      cell == Cell::Lstm ? c.values("hx") : SmallVector<mlir::Value>{c.value("hx")};
   l.hasBiases = c.truth("has_biases", true);
   l.directions = c.truth("bidirectional", false) ? 2 : 1;
   bool batchFirst = c.truth("batch_first", false);
@@ -93,7 +97,8 @@ mlir::Value readLayers(Call &c, Cell cell, Layers &l) {
     c.gap("a recurrent layer in training is not supported", "call model.eval() before the export");
   }
   size_t layers = static_cast<size_t>(c.integer("num_layers", 1) * l.directions);
-  bool fits = x && !states.empty() && states[0] && l.weights.size() == layers * (l.hasBiases ? 4 : 2) &&
+  bool fits = x && !states.empty() && states[0] &&
+              l.weights.size() == layers * (l.hasBiases ? 4 : 2) &&
               cast<RankedTensorType>(x.getType()).getRank() == 3;
   if (!fits || c.failed()) {
     c.gap("packed sequences, projections and layers without a batch are not supported",

@@ -47,7 +47,9 @@ template <tn::ReduceKind kind> void extremum(Call &c) {
 }
 
 /// amax and amin: over axes, without indices.
-template <tn::ReduceKind kind> void extremes(Call &c) { c.setOutput(reduceIn(c, kind, c.value("self"))); }
+template <tn::ReduceKind kind> void extremes(Call &c) {
+  c.setOutput(reduceIn(c, kind, c.value("self")));
+}
 
 template <bool isMax> void argExtremum(Call &c) {
   mlir::Value x = c.value("self");
@@ -86,7 +88,8 @@ mlir::Value countOf(Call &c, mlir::Value x, ArrayRef<int64_t> axes) {
     count = frontend::multiplySizes(count, dims[axis]);
   }
   if (!count) {
-    c.gap("the number of elements cannot be written as an expression", "declare the input shapes with --shape");
+    c.gap("the number of elements cannot be written as an expression",
+          "declare the input shapes with --shape");
     return mlir::Value();
   }
   return c.sizeValue(count, getElementTypeOrSelf(x));
@@ -104,18 +107,23 @@ Moments moments(Call &c, mlir::Value x) {
   }
   SmallVector<int64_t> axes = c.axes("dim", rankOf(x));
   bool keeps = c.truth("keepdim", false);
-  double correction = c.has("unbiased") ? (c.truth("unbiased", true) ? 1 : 0) : c.real("correction", 1);
+  double correction =
+      c.has("unbiased") ? (c.truth("unbiased", true) ? 1 : 0) : c.real("correction", 1);
   mlir::Value mean = axes.empty() ? x : c.reduce(tn::ReduceKind::mean, x, axes, true);
   mlir::Value distance = c.sub(x, mean);
   mlir::Value squares = c.mul(distance, distance);
   mlir::Value sum = axes.empty() ? squares : c.reduce(tn::ReduceKind::sum, squares, axes, keeps);
   mlir::Value count = countOf(c, x, axes);
-  mlir::Value divisor = c.max(c.sub(count, c.scalarLike(correction, count)), c.scalarLike(0, count));
-  mlir::Value narrow = axes.empty() || keeps ? mean : c.reduce(tn::ReduceKind::mean, x, axes, false);
+  mlir::Value divisor =
+      c.max(c.sub(count, c.scalarLike(correction, count)), c.scalarLike(0, count));
+  mlir::Value narrow =
+      axes.empty() || keeps ? mean : c.reduce(tn::ReduceKind::mean, x, axes, false);
   return {narrow, c.div(sum, divisor)};
 }
 void var(Call &c) { c.setOutput(moments(c, c.value("self")).variance); }
-void standardDeviation(Call &c) { c.setOutput(c.unary<tn::SqrtOp>(moments(c, c.value("self")).variance)); }
+void standardDeviation(Call &c) {
+  c.setOutput(c.unary<tn::SqrtOp>(moments(c, c.value("self")).variance));
+}
 void varMean(Call &c) {
   Moments m = moments(c, c.value("self"));
   c.setOutput(0, m.variance);
@@ -137,7 +145,8 @@ void logSumExp(Call &c) {
   mlir::Value most = c.reduce(tn::ReduceKind::max, x, axes, true);
   // Rows of minus infinity alone have no distance from it.
   mlir::Value infinite = c.makeTyped<tn::IsInfOp>(
-      most ? Type(tn::withElement(most.getType(), c.builder().getI1Type())) : Type(), most, true, true);
+      most ? Type(tn::withElement(most.getType(), c.builder().getI1Type())) : Type(), most, true,
+      true);
   mlir::Value shift = c.select(infinite, c.scalarLike(0, x), most);
   mlir::Value sum = c.reduce(tn::ReduceKind::sum, c.unary<tn::ExpOp>(c.sub(x, shift)), axes, true);
   mlir::Value y = c.add(c.unary<tn::LogOp>(sum), shift);
@@ -152,7 +161,8 @@ mlir::Value powerSum(Call &c, mlir::Value x, double order) {
   if (order == 2) {
     return c.unary<tn::SqrtOp>(reduceIn(c, tn::ReduceKind::sum, c.mul(x, x)));
   }
-  mlir::Value sum = reduceIn(c, tn::ReduceKind::sum, c.make<tn::PowOp>(size, c.scalarLike(order, x)));
+  mlir::Value sum =
+      reduceIn(c, tn::ReduceKind::sum, c.make<tn::PowOp>(size, c.scalarLike(order, x)));
   return c.make<tn::PowOp>(sum, c.scalarLike(1 / order, x));
 }
 void vectorNorm(Call &c) {
@@ -164,7 +174,8 @@ void vectorNorm(Call &c) {
     return c.setOutput(reduceIn(c, order > 0 ? tn::ReduceKind::max : tn::ReduceKind::min, size));
   }
   if (order == 0) {
-    mlir::Value nonzero = x ? c.cast(c.cast(x, c.builder().getI1Type()), getElementTypeOrSelf(x)) : x;
+    mlir::Value nonzero =
+        x ? c.cast(c.cast(x, c.builder().getI1Type()), getElementTypeOrSelf(x)) : x;
     return c.setOutput(reduceIn(c, tn::ReduceKind::sum, nonzero));
   }
   c.setOutput(powerSum(c, x, order));

@@ -20,7 +20,8 @@ AffineExpr scaled(Call &c, AffineExpr dim, double scale) {
     return frontend::multiplySizes(dim, c.constantSize(static_cast<int64_t>(scale)));
   }
   return inverse == std::floor(inverse)
-             ? frontend::divideSizes(c.symbols(), dim, c.constantSize(static_cast<int64_t>(inverse)))
+             ? frontend::divideSizes(c.symbols(), dim,
+                                     c.constantSize(static_cast<int64_t>(inverse)))
              : AffineExpr();
 }
 
@@ -28,7 +29,8 @@ AffineExpr scaled(Call &c, AffineExpr dim, double scale) {
 std::optional<double> ratio(Call &c, AffineExpr out, AffineExpr in) {
   std::optional<int64_t> above = tn::constantDim(out), below = tn::constantDim(in);
   if (above && below) {
-    return *below > 0 ? std::optional(static_cast<double>(*above) / static_cast<double>(*below)) : std::nullopt;
+    return *below > 0 ? std::optional(static_cast<double>(*above) / static_cast<double>(*below))
+                      : std::nullopt;
   }
   for (bool isGrown : {true, false}) {
     AffineExpr large = isGrown ? out : in, small = isGrown ? in : out;
@@ -41,7 +43,8 @@ std::optional<double> ratio(Call &c, AffineExpr out, AffineExpr in) {
   return std::nullopt;
 }
 
-void resizeAs(Call &c, tn::ResizeMode mode, StringRef coordinates, StringRef nearest, bool antialias) {
+void resizeAs(Call &c, tn::ResizeMode mode, StringRef coordinates, StringRef nearest,
+              bool antialias) {
   mlir::Value x = c.value(c.has("self") ? "self" : "input");
   if (!x) {
     return;
@@ -49,7 +52,8 @@ void resizeAs(Call &c, tn::ResizeMode mode, StringRef coordinates, StringRef nea
   tn::Dims dims = tn::getDims(x.getType()), own = dims;
   SmallVector<double> scales(dims.size(), 1.0);
   size_t spatial = dims.size() - 2;
-  SmallVector<double> factors = c.has("scale_factors") ? c.reals("scale_factors") : SmallVector<double>();
+  SmallVector<double> factors =
+      c.has("scale_factors") ? c.reals("scale_factors") : SmallVector<double>();
   for (StringRef name : {"scales", "scales_d", "scales_h", "scales_w"}) {
     if (c.has(name)) {
       factors.push_back(c.real(name, 1));
@@ -62,23 +66,29 @@ void resizeAs(Call &c, tn::ResizeMode mode, StringRef coordinates, StringRef nea
     bool hasFactor = factors.size() == spatial;
     dim = !sizes.empty() ? sizes[d] : hasFactor ? scaled(c, dim, factors[d]) : AffineExpr();
     // A factor that is given is what coordinates are computed with, rather than the ratio of sizes.
-    std::optional<double> scale =
-        hasFactor ? std::optional(factors[d]) : dim ? ratio(c, dim, own[d + 2]) : std::nullopt;
+    std::optional<double> scale = hasFactor ? std::optional(factors[d])
+                                  : dim     ? ratio(c, dim, own[d + 2])
+                                            : std::nullopt;
     if (!dim || !scale) {
-      return c.gap("the ratio of new to old size is not a constant", "declare the dimension with --shape");
+      return c.gap("the ratio of new to old size is not a constant",
+                   "declare the dimension with --shape");
     }
     scales[d + 2] = *scale;
   }
-  c.setOutput(c.makeTyped<tn::ResizeOp>(tn::makeTensor(dims, getElementTypeOrSelf(x)), x, mode, coordinates, nearest,
-                                        scales, llvm::APFloat(antialias ? -0.5 : -0.75), false, antialias,
+  c.setOutput(c.makeTyped<tn::ResizeOp>(tn::makeTensor(dims, getElementTypeOrSelf(x)), x, mode,
+                                        coordinates, nearest, scales,
+                                        llvm::APFloat(antialias ? -0.5 : -0.75), false, antialias,
                                         llvm::APFloat(0.0), ArrayRef<double>()));
 }
 
 void nearest(Call &c) { resizeAs(c, tn::ResizeMode::nearest, "asymmetric", "floor", false); }
-void nearestExact(Call &c) { resizeAs(c, tn::ResizeMode::nearest, "half_pixel", "round_prefer_ceil", false); }
+void nearestExact(Call &c) {
+  resizeAs(c, tn::ResizeMode::nearest, "half_pixel", "round_prefer_ceil", false);
+}
 template <tn::ResizeMode mode> void smooth(Call &c) {
   bool aligns = c.truth("align_corners", false);
-  resizeAs(c, mode, aligns ? "align_corners" : "half_pixel", "floor", c.target.name.contains("_aa"));
+  resizeAs(c, mode, aligns ? "align_corners" : "half_pixel", "floor",
+           c.target.name.contains("_aa"));
 }
 
 constexpr OpRow kRows[] = {

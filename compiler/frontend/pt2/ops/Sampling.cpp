@@ -17,11 +17,13 @@ void gridSampler(Call &c) {
     return c.error(ErrorId::Pt2BadGraph, "its mode or padding is unknown");
   }
   c.setOutput(frontend::sampleGrid(c, c.value("input"), c.value("grid"), kModes[mode],
-                                   static_cast<frontend::Padding>(padding), c.truth("align_corners", false)));
+                                   static_cast<frontend::Padding>(padding),
+                                   c.truth("align_corners", false)));
 }
 
 void affineGrid(Call &c) {
-  c.setOutput(frontend::affineGrid(c, c.value("theta"), c.sizes("size"), c.truth("align_corners", false)));
+  c.setOutput(
+      frontend::affineGrid(c, c.value("theta"), c.sizes("size"), c.truth("align_corners", false)));
 }
 
 struct Patches {
@@ -38,10 +40,12 @@ Patches patchesOf(Call &c) {
 }
 
 /// The positions that each patch reads along a dim: [kernel, patches], i64.
-mlir::Value patchPositions(Call &c, int64_t kernel, int64_t dilation, int64_t stride, AffineExpr count) {
+mlir::Value patchPositions(Call &c, int64_t kernel, int64_t dilation, int64_t stride,
+                           AffineExpr count) {
   Type index = c.builder().getI64Type();
   mlir::Value first = c.mul(c.positions(count), c.scalar(static_cast<double>(stride), index));
-  mlir::Value inner = c.mul(c.positions(c.constantSize(kernel)), c.scalar(static_cast<double>(dilation), index));
+  mlir::Value inner =
+      c.mul(c.positions(c.constantSize(kernel)), c.scalar(static_cast<double>(dilation), index));
   return c.add(c.alongAxis(inner, 0, 2), c.alongAxis(first, 1, 2));
 }
 
@@ -59,13 +63,16 @@ void imageToColumns(Call &c) {
   for (int64_t d = 0; d < 2 && x; ++d) {
     int64_t reach = p.dilation[d] * (p.kernel[d] - 1) + 1;
     AffineExpr room = frontend::subtractSizes(dims[2 + d], c.constantSize(reach));
-    AffineExpr count = frontend::addSizes(frontend::divideSizes(c.symbols(), room, c.constantSize(p.stride[d])), c.constantSize(1));
+    AffineExpr count = frontend::addSizes(
+        frontend::divideSizes(c.symbols(), room, c.constantSize(p.stride[d])), c.constantSize(1));
     if (!count) {
-      return c.gap("the number of patches cannot be written as an expression", "declare the input shapes with --shape");
+      return c.gap("the number of patches cannot be written as an expression",
+                   "declare the input shapes with --shape");
     }
     counts.push_back(count);
     // [.., kernel, patches] in place of each dim; the second comes two dims further on.
-    x = c.make<tn::GatherOp>(x, patchPositions(c, p.kernel[d], p.dilation[d], p.stride[d], count), 2 + 2 * d);
+    x = c.make<tn::GatherOp>(x, patchPositions(c, p.kernel[d], p.dilation[d], p.stride[d], count),
+                             2 + 2 * d);
   }
   if (!x) {
     return;
@@ -75,8 +82,8 @@ void imageToColumns(Call &c) {
                         {dims[0], rows, frontend::multiplySizes(counts[0], counts[1])}));
 }
 
-/// fold: each column is added where it belongs, which is what a transposed convolution with a kernel of ones in
-/// their own places does.
+/// fold: each column is added where it belongs, which is what a transposed convolution with a
+/// kernel of ones in their own places does.
 void columnsToImage(Call &c) {
   mlir::Value x = c.value("self");
   Patches p = patchesOf(c);
@@ -85,10 +92,12 @@ void columnsToImage(Call &c) {
   int64_t taps = p.kernel[0] * p.kernel[1];
   std::optional<int64_t> rows = dims.size() == 3 ? tn::constantDim(dims[1]) : std::nullopt;
   if (!rows || image.size() != 2 || *rows % taps != 0 || taps > 4096) {
-    return c.gap("fold of columns that are not [N, C * kernel, patches] of constant sizes is not supported",
-                 "declare the input shapes with --shape");
+    return c.gap(
+        "fold of columns that are not [N, C * kernel, patches] of constant sizes is not supported",
+        "declare the input shapes with --shape");
   }
-  SmallVector<int64_t> counts, ends, pads = {p.padding[0], p.padding[1], p.padding[0], p.padding[1]};
+  SmallVector<int64_t> counts, ends,
+      pads = {p.padding[0], p.padding[1], p.padding[0], p.padding[1]};
   for (int64_t d = 0; d < 2; ++d) {
     int64_t room = image[d] + 2 * p.padding[d] - (p.dilation[d] * (p.kernel[d] - 1) + 1);
     counts.push_back(room / p.stride[d] + 1);
@@ -101,19 +110,19 @@ void columnsToImage(Call &c) {
   Type element = getElementTypeOrSelf(x);
   int64_t channels = *rows / taps;
   AffineExpr images = frontend::multiplySizes(dims[0], c.constantSize(channels));
-  mlir::Value columns = c.reshape(x, {images, c.constantSize(taps), c.constantSize(counts[0]), c.constantSize(counts[1])});
-  mlir::Value y = c.make<tn::ConvTransposeOp>(columns, c.realConstant(one, {taps, 1, p.kernel[0], p.kernel[1]}, element),
-                                              mlir::Value(), p.stride, pads, p.dilation, ends, int64_t{1});
-  c.setOutput(c.reshape(y, {dims[0], c.constantSize(channels), c.constantSize(image[0]), c.constantSize(image[1])}));
+  mlir::Value columns = c.reshape(
+      x, {images, c.constantSize(taps), c.constantSize(counts[0]), c.constantSize(counts[1])});
+  mlir::Value y = c.make<tn::ConvTransposeOp>(
+      columns, c.realConstant(one, {taps, 1, p.kernel[0], p.kernel[1]}, element), mlir::Value(),
+      p.stride, pads, p.dilation, ends, int64_t{1});
+  c.setOutput(c.reshape(
+      y, {dims[0], c.constantSize(channels), c.constantSize(image[0]), c.constantSize(image[1])}));
 }
 
 constexpr OpRow kRows[] = {
-    {"aten.grid_sampler", gridSampler},
-    {"aten.grid_sampler_2d", gridSampler},
-    {"aten.grid_sampler_3d", gridSampler},
-    {"aten.affine_grid_generator", affineGrid},
-    {"aten.im2col", imageToColumns},
-    {"aten.col2im", columnsToImage},
+    {"aten.grid_sampler", gridSampler},    {"aten.grid_sampler_2d", gridSampler},
+    {"aten.grid_sampler_3d", gridSampler}, {"aten.affine_grid_generator", affineGrid},
+    {"aten.im2col", imageToColumns},       {"aten.col2im", columnsToImage},
 };
 
 } // namespace

@@ -1,4 +1,5 @@
-// Sorting, the largest few, and what keeps as many elements as data says: nonzero, masks, non-maximum suppression.
+// Sorting, the largest few, and what keeps as many elements as data says: nonzero, masks,
+// non-maximum suppression.
 #include "compiler/frontend/common/Selection.h"
 
 #include "compiler/frontend/pt2/Call.h"
@@ -28,8 +29,8 @@ Ranking ranked(Call &c, mlir::Value x, int64_t axis, AffineExpr count, bool larg
   // There are no bools to be ranked.
   x = element.isInteger(1) ? c.cast(x, c.builder().getI32Type()) : x;
   OperationState state(c.location(), tn::TopKOp::getOperationName());
-  tn::TopKOp::build(c.builder(), state, tn::makeTensor(dims, getElementTypeOrSelf(x)), tn::makeTensor(dims, index), x,
-                    axis, largest, true);
+  tn::TopKOp::build(c.builder(), state, tn::makeTensor(dims, getElementTypeOrSelf(x)),
+                    tn::makeTensor(dims, index), x, axis, largest, true);
   Operation *op = c.finish(state);
   return op ? Ranking{c.cast(op->getResult(0), element), op->getResult(1)} : Ranking();
 }
@@ -43,8 +44,9 @@ void topK(Call &c) {
     return;
   }
   int64_t axis = c.axis("dim", -1, rankOf(x));
-  bool fits = rankOf(x) == 0 || c.require(tn::ConstraintKind::at_least, tn::getDims(x.getType())[axis], count,
-                                          "k and its dimension");
+  bool fits =
+      rankOf(x) == 0 || c.require(tn::ConstraintKind::at_least, tn::getDims(x.getType())[axis],
+                                  count, "k and its dimension");
   if (fits) {
     auto [values, indices] = ranked(c, x, axis, count, largest);
     c.setOutput(0, values);
@@ -60,7 +62,8 @@ Ranking sorted(Call &c) {
     return {};
   }
   int64_t axis = c.axis("dim", -1, rankOf(x));
-  return ranked(c, x, axis, rankOf(x) == 0 ? c.constantSize(1) : tn::getDims(x.getType())[axis], descending);
+  return ranked(c, x, axis, rankOf(x) == 0 ? c.constantSize(1) : tn::getDims(x.getType())[axis],
+                descending);
 }
 void sort(Call &c) {
   auto [values, indices] = sorted(c);
@@ -94,12 +97,15 @@ void maskedSelect(Call &c) {
   if (!x || !mask) {
     return;
   }
-  FailureOr<tn::Dims> dims = tn::broadcastDims(tn::getDims(x.getType()), tn::getDims(mask.getType()));
+  FailureOr<tn::Dims> dims =
+      tn::broadcastDims(tn::getDims(x.getType()), tn::getDims(mask.getType()));
   if (mlir::failed(dims)) {
-    return c.gap("the shapes of data and mask cannot be reconciled", "declare the input shapes with --shape");
+    return c.gap("the shapes of data and mask cannot be reconciled",
+                 "declare the input shapes with --shape");
   }
   mlir::Value numbers = frontend::truePositions(c, c.broadcast(mask, *dims));
-  c.setOutput(c.make<tn::GatherOp>(frontend::flatten(c, c.broadcast(x, *dims)), numbers, int64_t{0}));
+  c.setOutput(
+      c.make<tn::GatherOp>(frontend::flatten(c, c.broadcast(x, *dims)), numbers, int64_t{0}));
 }
 
 /// torchvision's nms: numbers of the boxes that are kept, best first.
@@ -117,7 +123,8 @@ void nms(Call &c) {
       tn::makeTensor({one, one, count}, index), all, ranks, candidates, c.sizeValue(count, index),
       c.operand("iou_threshold", element));
   mlir::Value list = frontend::flatten(c, selected);
-  mlir::Value numbers = frontend::truePositions(c, c.compare(list, tn::Predicate::ge, c.scalar(0, index)));
+  mlir::Value numbers =
+      frontend::truePositions(c, c.compare(list, tn::Predicate::ge, c.scalar(0, index)));
   c.setOutput(c.make<tn::GatherOp>(list, numbers, int64_t{0}));
 }
 

@@ -19,8 +19,9 @@ void reshapeTo(Call &c, tn::Dims dims) {
     return;
   }
   tn::Dims own = tn::getDims(x.getType());
-  c.setView("self", {[dims](Emitter &e, mlir::Value base) { return e.reshape(base, dims); },
-                     [own](Emitter &e, mlir::Value, mlir::Value view) { return e.reshape(view, own); }});
+  c.setView("self",
+            {[dims](Emitter &e, mlir::Value base) { return e.reshape(base, dims); },
+             [own](Emitter &e, mlir::Value, mlir::Value view) { return e.reshape(view, own); }});
 }
 
 /// Dims with the one that is -1 inferred; none after a failure.
@@ -94,7 +95,8 @@ void flatten(Call &c) {
     }
   }
   if (llvm::is_contained(dims, AffineExpr())) {
-    return c.gap("the flattened size cannot be written as an expression", "declare the input shapes with --shape");
+    return c.gap("the flattened size cannot be written as an expression",
+                 "declare the input shapes with --shape");
   }
   reshapeTo(c, dims);
 }
@@ -139,12 +141,11 @@ void squeeze(Call &c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"aten.view", view},           {"aten._unsafe_view", view}, {"aten.reshape", view},
-    {"aten.view_copy", view},      {"aten._reshape_copy", view}, {"aten.view_as", viewAs},
-    {"aten.reshape_as", viewAs},   {"aten.flatten", flatten},   {"aten.unflatten", unflatten},
-    {"aten.ravel", flatten},
-    {"aten.unsqueeze", unsqueeze}, {"aten.unsqueeze_copy", unsqueeze}, {"aten.squeeze", squeeze},
-    {"aten.squeeze_copy", squeeze},
+    {"aten.view", view},         {"aten._unsafe_view", view},    {"aten.reshape", view},
+    {"aten.view_copy", view},    {"aten._reshape_copy", view},   {"aten.view_as", viewAs},
+    {"aten.reshape_as", viewAs}, {"aten.flatten", flatten},      {"aten.unflatten", unflatten},
+    {"aten.ravel", flatten},     {"aten.unsqueeze", unsqueeze},  {"aten.unsqueeze_copy", unsqueeze},
+    {"aten.squeeze", squeeze},   {"aten.squeeze_copy", squeeze},
 };
 
 } // namespace

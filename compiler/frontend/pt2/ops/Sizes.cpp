@@ -22,7 +22,8 @@ void numberOfElements(Call &c) {
 
 using Function = AffineExpr (*)(Call &, AffineExpr, AffineExpr);
 
-/// The smaller of sizes that data decides is such a size itself: as many positions are taken as it says.
+/// The smaller of sizes that data decides is such a size itself: as many positions are taken as it
+/// says.
 AffineExpr minimumByData(Call &c, AffineExpr a, AffineExpr b) {
   Type index = c.builder().getI64Type();
   mlir::Value count = c.min(c.sizeValue(a, index), c.sizeValue(b, index));
@@ -51,7 +52,9 @@ AffineExpr divide(Call &c, AffineExpr a, AffineExpr b) {
   }
   return frontend::divideSizes(c.symbols(), a, b);
 }
-AffineExpr remainder(Call &c, AffineExpr a, AffineExpr b) { return frontend::remainderSizes(c.symbols(), a, b); }
+AffineExpr remainder(Call &c, AffineExpr a, AffineExpr b) {
+  return frontend::remainderSizes(c.symbols(), a, b);
+}
 
 /// Both operands by position: functions of Python have other names for them.
 template <Function function> void binary(Call &c) {
@@ -102,12 +105,13 @@ void assertClaim(Call &c) {
     // What is computed from such sizes proves what it needs itself.
     return;
   }
-  c.require(predicate == tn::Predicate::eq ? tn::ConstraintKind::equal : tn::ConstraintKind::at_least, left, right,
-            "sizes that the program asserts");
+  c.require(predicate == tn::Predicate::eq ? tn::ConstraintKind::equal
+                                           : tn::ConstraintKind::at_least,
+            left, right, "sizes that the program asserts");
 }
 
-/// A number out of a tensor: a size where constants decide it. Where data does, only assertions may read it, which
-/// are passed over with it.
+/// A number out of a tensor: a size where constants decide it. Where data does, only assertions may
+/// read it, which are passed over with it.
 void item(Call &c) {
   mlir::Value x = c.value("self");
   std::optional<int64_t> known = x ? c.importer().constantInteger(x) : std::nullopt;
@@ -116,7 +120,8 @@ void item(Call &c) {
   }
   Type index = c.builder().getI64Type();
   if (!x || !isa<IntegerType>(getElementTypeOrSelf(x))) {
-    return c.gap("a float that data decides cannot become a number of the program", "keep it a tensor");
+    return c.gap("a float that data decides cannot become a number of the program",
+                 "keep it a tensor");
   }
   std::optional<Range> range = c.statedRange();
   constexpr int64_t kMost = int64_t{1} << 16;
@@ -127,8 +132,10 @@ void item(Call &c) {
   }
   // As many positions are taken as it says; more than there are end the run.
   mlir::Value count = c.reshape(c.cast(x, index), {});
-  mlir::Value fits = c.compare(count, tn::Predicate::le, c.scalar(static_cast<double>(most), index));
-  count = c.make<tn::RequireOp>(count, fits, tn::Failure::constraint, "a number that decides a size is at most " + std::to_string(most));
+  mlir::Value fits =
+      c.compare(count, tn::Predicate::le, c.scalar(static_cast<double>(most), index));
+  count = c.make<tn::RequireOp>(count, fits, tn::Failure::constraint,
+                                "a number that decides a size is at most " + std::to_string(most));
   mlir::Value taken = frontend::takeFirst(c, c.positions(c.constantSize(most)), count, 0);
   c.setSize(taken ? tn::getDims(taken.getType())[0] : AffineExpr());
 }

@@ -53,7 +53,8 @@ void logAddExp(Call &c) {
   mlir::Value a = c.operand("self", element), b = c.operand("other", element);
   mlir::Value most = c.max(a, b), distance = c.unary<tn::NegOp>(c.unary<tn::AbsOp>(c.sub(a, b)));
   mlir::Value sum = c.add(most, c.unary<tn::SoftplusOp>(distance));
-  c.setOutput(c.select(c.compare(a, tn::Predicate::eq, b), c.add(a, c.scalar(std::log(2.0), element)), sum));
+  c.setOutput(c.select(c.compare(a, tn::Predicate::eq, b),
+                       c.add(a, c.scalar(std::log(2.0), element)), sum));
 }
 void hypotenuse(Call &c) {
   Type element = c.resultElement();
@@ -63,7 +64,8 @@ void hypotenuse(Call &c) {
 template <bool isHard> void shrink(Call &c) {
   mlir::Value x = c.value("self");
   double lambda = c.real("lambd", 0.5);
-  mlir::Value isBeyond = c.compare(c.unary<tn::AbsOp>(x), tn::Predicate::gt, constantLike(c, x, lambda));
+  mlir::Value isBeyond =
+      c.compare(c.unary<tn::AbsOp>(x), tn::Predicate::gt, constantLike(c, x, lambda));
   mlir::Value y = isHard ? x : c.sub(x, c.mul(c.unary<tn::SignOp>(x), constantLike(c, x, lambda)));
   c.setOutput(c.select(isBeyond, y, constantLike(c, x, 0)));
 }
@@ -77,9 +79,12 @@ void replaceNan(Call &c) {
     c.ignore({"nan", "posinf", "neginf"});
     return c.setOutput(x);
   }
-  double most = llvm::APFloat::getLargest(cast<FloatType>(getElementTypeOrSelf(x)).getFloatSemantics()).convertToDouble();
+  double most =
+      llvm::APFloat::getLargest(cast<FloatType>(getElementTypeOrSelf(x)).getFloatSemantics())
+          .convertToDouble();
   double infinity = std::numeric_limits<double>::infinity();
-  mlir::Value high = constantLike(c, x, c.real("posinf", most)), low = constantLike(c, x, c.real("neginf", -most));
+  mlir::Value high = constantLike(c, x, c.real("posinf", most)),
+              low = constantLike(c, x, c.real("neginf", -most));
   mlir::Value y = c.select(isNan(c, x), constantLike(c, x, c.real("nan", 0)), x);
   y = c.select(c.compare(x, tn::Predicate::eq, constantLike(c, x, infinity)), high, y);
   c.setOutput(c.select(c.compare(x, tn::Predicate::eq, constantLike(c, x, -infinity)), low, y));
@@ -90,7 +95,8 @@ template <int kDegreesTo> void angle(Call &c) {
 }
 template <int kSign> void isInfinite(Call &c) {
   mlir::Value x = c.value("self");
-  c.setOutput(c.compare(x, tn::Predicate::eq, constantLike(c, x, kSign * std::numeric_limits<double>::infinity())));
+  c.setOutput(c.compare(x, tn::Predicate::eq,
+                        constantLike(c, x, kSign * std::numeric_limits<double>::infinity())));
 }
 void isClose(Call &c) {
   Type element = c.promoted({"self", "other"});
@@ -130,7 +136,8 @@ void cosineSimilarity(Call &c) {
   }
   FailureOr<tn::Dims> dims = tn::broadcastDims(tn::getDims(a.getType()), tn::getDims(b.getType()));
   if (mlir::failed(dims)) {
-    return c.gap("the shapes of its operands cannot be reconciled", "declare the input shapes with --shape");
+    return c.gap("the shapes of its operands cannot be reconciled",
+                 "declare the input shapes with --shape");
   }
   a = c.broadcast(a, *dims), b = c.broadcast(b, *dims);
   int64_t axis = c.axis("dim", 1, static_cast<int64_t>(dims->size()));
@@ -158,7 +165,8 @@ void distances(Call &c) {
   c.ignore({"compute_mode"});
   double order = c.real("p", 2);
   if (order != 2 && order != 1) {
-    return c.gap("distances of other than the first and second order are not supported", "use p = 2");
+    return c.gap("distances of other than the first and second order are not supported",
+                 "use p = 2");
   }
   if (!a || !b) {
     return;
@@ -238,7 +246,8 @@ void broadcastTensors(Call &c) {
   for (mlir::Value tensor : tensors) {
     FailureOr<tn::Dims> wider = tn::broadcastDims(dims, tn::getDims(tensor.getType()));
     if (mlir::failed(wider)) {
-      return c.gap("the shapes of its operands cannot be reconciled", "declare the input shapes with --shape");
+      return c.gap("the shapes of its operands cannot be reconciled",
+                   "declare the input shapes with --shape");
     }
     dims = *wider;
   }
@@ -270,8 +279,9 @@ void bucketOf(Call &c) {
   Type element = c.promoted({"self", isSearch ? "sorted_sequence" : "boundaries"});
   tn::Dims dims = tn::getDims(x.getType());
   dims.push_back(c.constantSize(1));
-  mlir::Value isBefore = c.compare(c.cast(bounds, element), right ? tn::Predicate::le : tn::Predicate::lt,
-                                   c.reshape(c.cast(x, element), dims));
+  mlir::Value isBefore =
+      c.compare(c.cast(bounds, element), right ? tn::Predicate::le : tn::Predicate::lt,
+                c.reshape(c.cast(x, element), dims));
   Type wide = c.builder().getI64Type();
   mlir::Value count = c.reduce(tn::ReduceKind::sum, c.cast(isBefore, wide), {rankOf(x)}, false);
   c.ignore({"out_int32"});

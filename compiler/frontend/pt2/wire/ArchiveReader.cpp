@@ -1,4 +1,5 @@
-// Finds the program and its weights in the archive. Names of entries begin with a folder of any name.
+// Finds the program and its weights in the archive. Names of entries begin with a folder of any
+// name.
 #include "compiler/frontend/pt2/wire/ArchiveReader.h"
 
 #include "compiler/frontend/pt2/wire/Metadata.h"
@@ -19,7 +20,8 @@ constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 30;
 class ArchiveReader {
 public:
   explicit ArchiveReader(Bytes bytes)
-      : archive(bytes, "", ErrorId::Pt2BadArchive, "save the program again with torch.export.save") {}
+      : archive(bytes, "", ErrorId::Pt2BadArchive,
+                "save the program again with torch.export.save") {}
 
   Result<Program> read();
 
@@ -47,8 +49,9 @@ Status ArchiveReader::findEntries() {
   }
   if (!entries.count(std::string(kModel))) {
     bool isPickle = entries.count("data.pkl") != 0;
-    return archive.bad(isPickle ? "it is a pickled model or state_dict, not a program of torch.export"
-                                : "it holds no 'models/model.json', as torch.export.save writes it");
+    return archive.bad(isPickle
+                           ? "it is a pickled model or state_dict, not a program of torch.export"
+                           : "it holds no 'models/model.json', as torch.export.save writes it");
   }
   return Status::ok();
 }
@@ -79,7 +82,8 @@ Result<std::string_view> ArchiveReader::textOf(const std::string &name) {
   return std::string_view(reinterpret_cast<const char *>(bytes.data()), bytes.size());
 }
 
-Status ArchiveReader::readWeights(const std::string &folder, const std::string &config, Program &program) {
+Status ArchiveReader::readWeights(const std::string &folder, const std::string &config,
+                                  Program &program) {
   if (!entries.count(folder + config)) {
     return Status::ok();
   }

@@ -1,4 +1,5 @@
-// Access to JSON that nobody vouches for: each step says where it went wrong, and the first failure sticks.
+// Access to JSON that nobody vouches for: each step says where it went wrong, and the first failure
+// sticks.
 #pragma once
 
 #include "support/Result.h"

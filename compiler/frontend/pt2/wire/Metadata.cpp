@@ -55,7 +55,8 @@ std::vector<std::string> keysOf(const Json &node, size_t children) {
   if (context == node.end() || !context->is_string()) {
     return keys;
   }
-  Json list = Json::parse(context->get_ref<const std::string &>(), nullptr, /*allow_exceptions=*/false);
+  Json list =
+      Json::parse(context->get_ref<const std::string &>(), nullptr, /*allow_exceptions=*/false);
   if (list.is_array() && list.size() == children) {
     for (const Json &key : list) {
       keys.push_back(key.is_string() ? key.get<std::string>() : key.dump());
@@ -129,7 +130,8 @@ std::string innermostModule(std::string_view stack) {
   std::string_view entry = last == stack.npos ? stack : stack.substr(last + 1);
   size_t first = entry.find(',');
   size_t second = first == entry.npos ? entry.npos : entry.find(',', first + 1);
-  return second == entry.npos ? std::string() : std::string(entry.substr(first + 1, second - first - 1));
+  return second == entry.npos ? std::string()
+                              : std::string(entry.substr(first + 1, second - first - 1));
 }
 
 std::vector<std::string> outputNames(const Json &moduleCalls) {
@@ -145,7 +147,8 @@ std::vector<std::string> outputNames(const Json &moduleCalls) {
   if (spec == signature->end() || !spec->is_string()) {
     return names;
   }
-  Json tree = Json::parse(spec->get_ref<const std::string &>(), nullptr, /*allow_exceptions=*/false);
+  Json tree =
+      Json::parse(spec->get_ref<const std::string &>(), nullptr, /*allow_exceptions=*/false);
   if (tree.is_array() && tree.size() == 2) {
     collectNames(tree[1], "", 0, names);
   }

@@ -1,6 +1,6 @@
-// A program that torch.export has saved, as plain structs: its graph, the meaning of its inputs and outputs,
-// and its weights, whose bytes are views of the archive. What is here is syntactically valid only.
-// Source: torch/_export/serde/schema.py of PyTorch, major version 8.
+// A program that torch.export has saved, as plain structs: its graph, the meaning of its inputs and
+// outputs, and its weights, whose bytes are views of the archive. What is here is syntactically
+// valid only. Source: torch/_export/serde/schema.py of PyTorch, major version 8.
 #pragma once
 
 #include "support/ByteSpan.h"
@@ -39,13 +39,13 @@ std::string_view nameOfScalarType(int64_t scalarType);
 
 struct Graph;
 
-/// An argument of a node, an output of one, or a port of a graph. What PyTorch spells as a list of some kind
-/// is a List of single arguments here.
+/// An argument of a node, an output of one, or a port of a graph. What PyTorch spells as a list of
+/// some kind is a List of single arguments here.
 struct Argument {
   enum class Kind : uint8_t {
     None,
-    Tensor,   ///< `text` names it
-    SymInt,   ///< `text` names it; so for the next two
+    Tensor, ///< `text` names it
+    SymInt, ///< `text` names it; so for the next two
     SymFloat,
     SymBool,
     Int,
@@ -69,7 +69,8 @@ struct Argument {
   std::shared_ptr<Graph> graph;
 
   bool isName() const {
-    return kind == Kind::Tensor || kind == Kind::SymInt || kind == Kind::SymFloat || kind == Kind::SymBool;
+    return kind == Kind::Tensor || kind == Kind::SymInt || kind == Kind::SymFloat ||
+           kind == Kind::SymBool;
   }
 };
 
@@ -127,7 +128,8 @@ struct Program {
   std::vector<OutputSpec> outputs;
   std::map<std::string, Range> ranges; ///< of symbols; unbounded ends are those of int64
   std::map<std::string, Weight> weights;
-  std::vector<std::string> outputNames; ///< of the user's outputs, None included, where they have keys
+  std::vector<std::string>
+      outputNames; ///< of the user's outputs, None included, where they have keys
   std::string torchVersion;
   std::vector<std::shared_ptr<void>> owners; ///< of bytes that were unpacked
 };

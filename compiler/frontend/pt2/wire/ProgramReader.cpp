@@ -1,5 +1,5 @@
-// The JSON of a program as structs. Unknown fields are passed over, as the schema's rule for minor versions
-// says; unknown kinds of arguments are kept by name, for the report of what Tenon lacks.
+// The JSON of a program as structs. Unknown fields are passed over, as the schema's rule for minor
+// versions says; unknown kinds of arguments are kept by name, for the report of what Tenon lacks.
 #include "compiler/frontend/pt2/wire/ArchiveReader.h"
 #include "compiler/frontend/pt2/wire/Json.h"
 #include "compiler/frontend/pt2/wire/Metadata.h"
@@ -235,11 +235,14 @@ Node ProgramReader::node(const Json &value) {
   } else if (!result.outputs.empty()) {
     result.name = result.outputs.front().text;
   }
-  if (const Json *metadata = json.optionalMember(value, "metadata"); metadata && metadata->is_object()) {
-    if (const Json *trace = json.optionalMember(*metadata, "stack_trace"); trace && trace->is_string()) {
+  if (const Json *metadata = json.optionalMember(value, "metadata");
+      metadata && metadata->is_object()) {
+    if (const Json *trace = json.optionalMember(*metadata, "stack_trace");
+        trace && trace->is_string()) {
       result.stackTrace = trace->get<std::string>();
     }
-    if (const Json *stack = json.optionalMember(*metadata, "nn_module_stack"); stack && stack->is_string()) {
+    if (const Json *stack = json.optionalMember(*metadata, "nn_module_stack");
+        stack && stack->is_string()) {
       result.modules = innermostModule(stack->get_ref<const std::string &>());
     }
   }
@@ -337,7 +340,8 @@ Result<Program> ProgramReader::read(const Json &root) {
   if (major != kSchemaMajor) {
     return Status::error(
         ErrorId::Pt2UnknownVersion,
-        strCat("the program has version ", major, " of PyTorch's schema, Tenon reads ", kSchemaMajor),
+        strCat("the program has version ", major, " of PyTorch's schema, Tenon reads ",
+               kSchemaMajor),
         "load it with a PyTorch that reads it and save it with one of 2.6 to 2.11");
   }
   const Json &module = json.object(root, "graph_module");
@@ -353,7 +357,8 @@ Result<Program> ProgramReader::read(const Json &root) {
   if (const Json *calls = json.optionalMember(module, "module_call_graph")) {
     program.outputNames = outputNames(*calls);
   }
-  if (const Json *version = json.optionalMember(root, "torch_version"); version && version->is_string()) {
+  if (const Json *version = json.optionalMember(root, "torch_version");
+      version && version->is_string()) {
     program.torchVersion = version->get<std::string>();
   }
   if (json.failed()) {
