@@ -4,24 +4,22 @@ import array
 import ctypes
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 MODELS = pathlib.Path(os.environ["TENON_MODELS"])
 
-started = time.process_time()
 import tenon  # noqa: E402
 
-IMPORT_SECONDS = time.process_time() - started
 IMPORTED = set(sys.modules)
 
 import numpy as np  # noqa: E402
 
-MOST_IMPORT_SECONDS = 0.080
-MOST_CALL_SECONDS = 15e-6
+SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 
 
 def compiled(name, **options):
@@ -29,8 +27,7 @@ def compiled(name, **options):
 
 
 class Importing(unittest.TestCase):
-    def test_is_fast_and_loads_little(self):
-        self.assertLess(IMPORT_SECONDS, MOST_IMPORT_SECONDS)
+    def test_loads_little(self):
         self.assertFalse({"numpy", "torch"} & IMPORTED)
 
     def test_names(self):
@@ -143,24 +140,34 @@ class Running(unittest.TestCase):
                 np.testing.assert_array_equal(engine(x), self.engine(x))
                 self.assertIn("region", engine.explain("fusion"))
 
-    def test_a_call_costs_little(self):
-        engine = compiled("tiny", threads=1)
-        session = engine.session(threads=1)
-        x = np.ones(4, np.float32)
-        session(x)
-        arguments = (session._handle, session._in_at, 1, session._out_at, 1)
-        run = tenon._abi.runtime.tenon_session_run
+    def test_state_of_a_program(self):
+        """Buffers that a program of torch.export writes live in the session; one begins with 1."""
+        data = np.load(SOURCE / "test/data/pt2/state.npz")
+        session = tenon.compile(SOURCE / "test/data/pt2/state.pt2").session()
+        for again in ("", "again1_", "again2_", ""):
+            for result, key in zip(session(data["in0"]), ("out0", "out1")):
+                np.testing.assert_allclose(result, data[again + key], rtol=1e-5, atol=1e-5)
+            if again == "again2_":
+                session.reset_state()
 
-        def fastest(call, *args):
-            def batch():
-                start = time.perf_counter()
-                for _ in range(500):
-                    call(*args)
-                return (time.perf_counter() - start) / 500
 
-            return min(batch() for _ in range(20))
-
-        self.assertLess(fastest(session, x) - fastest(run, *arguments), MOST_CALL_SECONDS)
+class QuickStart(unittest.TestCase):
+    def test_readme(self):
+        """What README shows runs as it stands, one block after the other in one folder."""
+        text = (SOURCE / "README.md").read_text()
+        section = text[text.index("## Quick start") :].split("\n## ")[0].split("\n", 1)[1]
+        blocks = re.findall(r"```(\w+)\n(.*?)```", section, re.S)
+        self.assertEqual(["sh", "python"], [kind for kind, _ in blocks][:2])
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(SOURCE / "models/fashion_cnn.onnx", pathlib.Path(folder) / "model.onnx")
+            path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+            for kind, code in blocks:
+                if kind in ("sh", "python"):
+                    command = ["sh", "-e", "-c", code] if kind == "sh" else [sys.executable, "-c", code]
+                    done = subprocess.run(
+                        command, cwd=folder, capture_output=True, text=True, env={**os.environ, "PATH": path}
+                    )
+                    self.assertEqual(0, done.returncode, f"{code}\n{done.stdout}{done.stderr}")
 
 
 class Errors(unittest.TestCase):
