@@ -2,42 +2,41 @@
 
 #include "runtime/library/IdleHandles.h"
 
-#include <map>
 #include <mutex>
 
 namespace tenon::library {
 namespace {
 
 struct Idle {
-  std::mutex mutex;
-  std::multimap<std::string, void *> handles;
+  std::string library;
+  int ordinal;
+  void *handle;
+  Idle *next;
 };
 
-Idle &idle() {
-  // Never destroyed: sessions that live in other globals may outlast it.
-  static Idle *list = new Idle();
-  return *list;
-}
+std::mutex mutex;
+Idle *first = nullptr; ///< never freed: sessions that live in globals may outlast it
 
 } // namespace
 
-void *takeIdleHandle(const std::string &key) {
-  Idle &list = idle();
-  std::lock_guard<std::mutex> lock(list.mutex);
-  auto found = list.handles.find(key);
-  if (found == list.handles.end()) {
-    return nullptr;
+void *takeIdleHandle(const std::string &library, int ordinal) {
+  std::lock_guard<std::mutex> lock(mutex);
+  for (Idle **at = &first; *at; at = &(*at)->next) {
+    Idle *idle = *at;
+    if (idle->ordinal == ordinal && idle->library == library) {
+      void *handle = idle->handle;
+      *at = idle->next;
+      delete idle;
+      return handle;
+    }
   }
-  void *handle = found->second;
-  list.handles.erase(found);
-  return handle;
+  return nullptr;
 }
 
-void giveBackHandle(const std::string &key, void *handle) {
+void giveBackHandle(const std::string &library, int ordinal, void *handle) {
   if (handle) {
-    Idle &list = idle();
-    std::lock_guard<std::mutex> lock(list.mutex);
-    list.handles.emplace(key, handle);
+    std::lock_guard<std::mutex> lock(mutex);
+    first = new Idle{library, ordinal, handle, first};
   }
 }
 

@@ -9,10 +9,9 @@
 
 namespace tenon::library {
 
-/// A handle that was given back under this key, which names the library and the device; null
-/// without one.
-void *takeIdleHandle(const std::string &key);
-/// From now on nobody uses the handle. Any thread; null is allowed.
-void giveBackHandle(const std::string &key, void *handle);
+/// A handle of the library at that path and of that device that was given back; null without one.
+void *takeIdleHandle(const std::string &library, int ordinal);
+/// From now on nobody uses the handle, which may be null. Any thread.
+void giveBackHandle(const std::string &library, int ordinal, void *handle);
 
 } // namespace tenon::library

@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import tempfile
 import unittest
+import zipfile
 
 import numpy as np
 
@@ -76,8 +77,9 @@ class Programs(unittest.TestCase):
         whole = (DATA / "writes.pt2").read_bytes()
         for length in (10, len(whole) // 2, len(whole) - 5):
             self.refused(whole[:length], "TN0239")
+        entry = zipfile.ZipFile(DATA / "writes.pt2").infolist()[0]
         flipped = bytearray(whole)
-        flipped[60] ^= 0x10
+        flipped[entry.header_offset + 30 + len(entry.filename) + entry.compress_size // 2] ^= 0x10
         self.refused(bytes(flipped), "TN0239")
         self.refused(damaged_program("writes", lambda entries: entries.pop(model_of(entries))), "TN02")
 

@@ -216,6 +216,12 @@ void Importer::setError(Status status) {
   }
 }
 
+void Importer::assertThat(mlir::Value condition, std::string what) {
+  if (condition) {
+    assertions.emplace_back(condition, std::move(what));
+  }
+}
+
 void Importer::addGap(frontend::Gap gap, const Twine &workaround) {
   gap.workaround = notYetFollowed(workaround.str());
   gaps.push_back(std::move(gap));

@@ -25,13 +25,16 @@ struct Claim {
 /// What a name of the program stands for. With none of its fields set it depends on a gap.
 struct Value {
   std::shared_ptr<Tensor> tensor;
-  mlir::AffineExpr size;      ///< of an integer
+  mlir::AffineExpr size; ///< of an integer
+  mlir::Value number;    ///< of an integer that data decides and that is no size: a scalar of i64
   std::optional<double> real; ///< of a float that is no tensor
   std::optional<bool> truth;  ///< of a bool that is no tensor
   std::optional<Claim> claim; ///< of a bool that sizes decide
   std::shared_ptr<Graph> graph;
 
-  bool isPoisoned() const { return !tensor && !size && !real && !truth && !claim && !graph; }
+  bool isPoisoned() const {
+    return !tensor && !size && !number && !real && !truth && !claim && !graph;
+  }
 };
 
 using Scope = std::unordered_map<std::string, Value>;
@@ -53,6 +56,8 @@ public:
   Result<std::vector<Value>> importGraph(const Graph &graph, const std::vector<Value> &inputs);
   void addGap(frontend::Gap gap, const llvm::Twine &workaround);
   void setError(Status status);
+  /// What must hold of the data, a scalar of bool: a run where it does not ends with an error.
+  void assertThat(mlir::Value condition, std::string what);
   /// The size that the program states, where all its symbols are known.
   Result<mlir::AffineExpr> sizeOf(const Size &size);
   /// An integer of one element, if constants decide it.
@@ -97,6 +102,7 @@ private:
   mlir::Value started;
   std::vector<std::pair<std::string, std::string>> states; ///< arguments and results
   std::map<std::string, mlir::AffineExpr> symbolsByName;
+  std::vector<std::pair<mlir::Value, std::string>> assertions;
   std::vector<frontend::Gap> gaps;
   Status pending;
   unsigned graphDepth = 0;

@@ -438,6 +438,13 @@ Status Importer::finish(Scope &scope) {
     }
   }
   noteWrites();
+  // A condition holds or ends the run wherever a result is read.
+  for (const auto &[condition, what] : assertions) {
+    if (!results.empty()) {
+      results.front() =
+          call.make<tn::RequireOp>(results.front(), condition, tn::Failure::constraint, what);
+    }
+  }
   finishState(call, add);
   if (results.empty() && gaps.empty()) {
     return Status::error(ErrorId::Pt2BadGraph, "the program has no outputs",

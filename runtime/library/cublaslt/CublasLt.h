@@ -27,8 +27,6 @@ private:
       : api(functions), options(given), memory(given.meter),
         cache(given, "cuBLASLt " + versionOf(api)) {}
 
-  std::string handleKey() const;
-
   Api api;
   Options options;
   Context *context = nullptr;

@@ -33,8 +33,6 @@ private:
   Result<std::unique_ptr<Plan>> solve(std::unique_ptr<Problem> problem, const std::string &key,
                                       size_t alignment);
 
-  std::string handleKey() const;
-
   Api api;
   Options options;
   Context *context = nullptr;

@@ -49,6 +49,16 @@ void scalarTensor(Call &c) {
   c.setOutput(c.operand("s", c.resultElement()));
 }
 
+/// An argument that is a whole number, though it may be written as a float.
+AffineExpr wholeNumber(Call &c, StringRef name, int64_t otherwise) {
+  const Argument *given = c.argument(name);
+  if (!given || given->kind == Argument::Kind::None) {
+    return c.constantSize(otherwise);
+  }
+  return given->kind == Argument::Kind::Float ? c.constantSize(static_cast<int64_t>(given->real))
+                                              : c.size(name);
+}
+
 /// start, start + step, ...: as many as PyTorch states, which for symbols is an expression of them.
 void arange(Call &c) {
   ignorePlace(c);
@@ -57,7 +67,8 @@ void arange(Call &c) {
   bool isReal = false;
   for (StringRef name : {"start", "end", "step"}) {
     const Argument *given = c.argument(name);
-    isReal |= given && given->kind == Argument::Kind::Float;
+    bool isFloat = given && given->kind == Argument::Kind::Float;
+    isReal |= isFloat && given->real != std::floor(given->real);
   }
   if (!end || !element || c.failed()) {
     return;
@@ -67,10 +78,10 @@ void arange(Call &c) {
     double first = c.real("start", 0), step = c.real("step", 1);
     count = c.constantSize(static_cast<int64_t>(std::ceil((c.real("end", 0) - first) / step)));
   } else {
-    AffineExpr first = c.has("start") ? c.size("start") : c.constantSize(0);
-    int64_t step = c.integer("step", 1);
-    AffineExpr span = step > 0 ? frontend::subtractSizes(c.size("end"), first)
-                               : frontend::subtractSizes(first, c.size("end"));
+    AffineExpr first = wholeNumber(c, "start", 0), last = wholeNumber(c, "end", 0);
+    int64_t step = static_cast<int64_t>(c.real("step", 1));
+    AffineExpr span =
+        step > 0 ? frontend::subtractSizes(last, first) : frontend::subtractSizes(first, last);
     int64_t stride = std::abs(step);
     count = stride == 1
                 ? span

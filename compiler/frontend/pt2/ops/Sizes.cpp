@@ -69,29 +69,87 @@ void negate(Call &c) {
   }
 }
 
+/// The integer at a position as a scalar of i64, whether sizes or data decide it.
+mlir::Value numberAt(Call &c, size_t index) {
+  const Argument *given = c.positional(index);
+  Value *value = given && given->isName() ? c.find(*given) : nullptr;
+  if (value && value->number) {
+    return value->number;
+  }
+  AffineExpr size = c.sizeAt(index);
+  return size ? c.sizeValue(size, c.builder().getI64Type()) : mlir::Value();
+}
+
+bool isNumber(Call &c, size_t index) {
+  const Argument *given = c.positional(index);
+  Value *value = given && given->isName() ? c.find(*given) : nullptr;
+  return value && value->number;
+}
+
 template <tn::Predicate predicate> void claim(Call &c) {
+  if (isNumber(c, 0) || isNumber(c, 1)) {
+    return c.setOutput(c.compare(numberAt(c, 0), predicate, numberAt(c, 1)));
+  }
   AffineExpr a = c.sizeAt(0), b = c.sizeAt(1);
   if (a && b) {
     c.setValue(0, {.claim = Claim{a, predicate, b}});
   }
 }
 
-/// Claims that hold for all sizes are proved; others become constraints, which each run checks.
+/// Whether a claim holds for all sizes; none if that differs or is not known.
+std::optional<bool> proven(Call &c, const Claim &claim) {
+  auto less = [&](AffineExpr a, AffineExpr b, frontend::Comparison how) {
+    return c.symbols().compare(a, how, b);
+  };
+  using frontend::Comparison;
+  std::optional<bool> equal = less(claim.left, claim.right, Comparison::Equal);
+  switch (claim.predicate) {
+  case tn::Predicate::lt:
+    return less(claim.left, claim.right, Comparison::Less);
+  case tn::Predicate::le:
+    return less(claim.left, claim.right, Comparison::LessOrEqual);
+  case tn::Predicate::gt:
+    return less(claim.right, claim.left, Comparison::Less);
+  case tn::Predicate::ge:
+    return less(claim.right, claim.left, Comparison::LessOrEqual);
+  case tn::Predicate::eq:
+    return equal;
+  default:
+    return equal ? std::optional(!*equal) : std::nullopt;
+  }
+}
+
+/// Claims that hold for all sizes are proved; others become constraints where a constraint can say
+/// them, and conditions of the run where data decides.
 void assertClaim(Call &c) {
-  c.ignore({"assert_msg"});
+  std::string what = c.text("assert_msg", "an assertion of the program");
   const Argument *given = c.positional(0);
   Value *value = given && given->isName() ? c.find(*given) : nullptr;
+  if (value && value->tensor) {
+    mlir::Value condition = c.cast(value->tensor->value(c), c.builder().getI1Type());
+    return c.importer().assertThat(c.reshape(condition, {}), what);
+  }
   if (!value || !value->claim) {
     return;
   }
-  auto [left, predicate, right] = *value->claim;
-  AffineExpr one = c.constantSize(1);
-  left = c.symbols().canonical(left), right = c.symbols().canonical(right);
-  bool dependsOnData = c.symbols().dependsOnData(left) || c.symbols().dependsOnData(right);
-  switch (predicate) {
+  Claim claim = *value->claim;
+  claim.left = c.symbols().canonical(claim.left), claim.right = c.symbols().canonical(claim.right);
+  if (proven(c, claim) == true) {
+    return;
+  }
+  bool dependsOnData =
+      c.symbols().dependsOnData(claim.left) || c.symbols().dependsOnData(claim.right);
+  if (dependsOnData || claim.predicate == tn::Predicate::ne) {
+    Type index = c.builder().getI64Type();
+    return c.importer().assertThat(
+        c.compare(c.sizeValue(claim.left, index), claim.predicate, c.sizeValue(claim.right, index)),
+        what);
+  }
+  AffineExpr one = c.constantSize(1), left = claim.left, right = claim.right;
+  switch (claim.predicate) {
   case tn::Predicate::lt:
-    right = frontend::subtractSizes(right, one);
-    [[fallthrough]];
+    std::swap(left = frontend::addSizes(left, one), right);
+    break;
   case tn::Predicate::le:
     std::swap(left, right);
     break;
@@ -101,12 +159,8 @@ void assertClaim(Call &c) {
   default:
     break;
   }
-  if (predicate == tn::Predicate::ne || dependsOnData) {
-    // What is computed from such sizes proves what it needs itself.
-    return;
-  }
-  c.require(predicate == tn::Predicate::eq ? tn::ConstraintKind::equal
-                                           : tn::ConstraintKind::at_least,
+  c.require(claim.predicate == tn::Predicate::eq ? tn::ConstraintKind::equal
+                                                 : tn::ConstraintKind::at_least,
             left, right, "sizes that the program asserts");
 }
 
@@ -126,12 +180,12 @@ void item(Call &c) {
   std::optional<Range> range = c.statedRange();
   constexpr int64_t kMost = int64_t{1} << 16;
   int64_t most = range ? std::min(range->max, kMost) : kMost;
+  mlir::Value count = c.reshape(c.cast(x, index), {});
   if (!range || range->min < 0) {
-    return c.gap("an integer that data decides, and that may be negative, cannot become a size",
-                 "state its range with torch._check");
+    // No size, but what is claimed of it can be checked.
+    return c.setValue(0, {.number = count});
   }
   // As many positions are taken as it says; more than there are end the run.
-  mlir::Value count = c.reshape(c.cast(x, index), {});
   mlir::Value fits =
       c.compare(count, tn::Predicate::le, c.scalar(static_cast<double>(most), index));
   count = c.make<tn::RequireOp>(count, fits, tn::Failure::constraint,
