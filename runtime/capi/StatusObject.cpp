@@ -3,6 +3,13 @@
 #include "runtime/capi/StatusObject.h"
 
 namespace tenon::capi {
+namespace {
+
+/// Made when the library is loaded: its texts take memory, which is gone when it is asked for.
+tenon_status noMemory = {TENON_EXHAUSTED, true, "TN0901", "",
+                         "TN0901: the process is out of memory"};
+
+} // namespace
 
 tenon_status *toC(const Status &status) {
   if (status.isOk()) {
@@ -12,11 +19,7 @@ tenon_status *toC(const Status &status) {
                           std::string(status.hint()), status.toString()};
 }
 
-tenon_status *outOfMemory() {
-  static tenon_status noMemory = {TENON_EXHAUSTED, true, "TN0901", "",
-                                  "TN0901: the process is out of memory"};
-  return &noMemory;
-}
+tenon_status *outOfMemory() { return &noMemory; }
 
 Status badArgument(std::string_view message) {
   return Status::error(ErrorId::BadArgument, message, "see the headers in include/tenon");

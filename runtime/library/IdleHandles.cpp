@@ -3,6 +3,7 @@
 #include "runtime/library/IdleHandles.h"
 
 #include <mutex>
+#include <new>
 
 namespace tenon::library {
 namespace {
@@ -34,9 +35,14 @@ void *takeIdleHandle(const std::string &library, int ordinal) {
 }
 
 void giveBackHandle(const std::string &library, int ordinal, void *handle) {
-  if (handle) {
+  if (!handle) {
+    return;
+  }
+  try {
     std::lock_guard<std::mutex> lock(mutex);
     first = new Idle{library, ordinal, handle, first};
+  } catch (const std::bad_alloc &) {
+    // Destructors call this: what there is no memory to remember stays unused.
   }
 }
 
