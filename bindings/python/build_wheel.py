@@ -27,7 +27,7 @@ BINARIES = {
     "tenon/lib/libtenon_compiler.so": "lib/libtenon_compiler.so",
     "tenon/bin/tenon": "launcher/tenon",
 }
-HEADERS = {f"tenon/include/tenon/{name}": ROOT / "include/tenon" / name for name in ("tenon.h", "tenon.hpp", "compiler.h")}
+HEADERS = {f"tenon/include/tenon/{name}": ROOT / "include/tenon" / name for name in ("tenon.h", "tenon.hpp", "compiler.h", "graph.h", "graph.hpp")}
 ENTRY_POINTS = """\
 [console_scripts]
 tenon = tenon.__main__:main

@@ -1,4 +1,4 @@
-// Implements the two; an operand that is a sum stands in parentheses unless it is summed again.
+// Implements the three; an operand that is a sum stands in parentheses unless it is summed again.
 #include "compiler/graph/DimText.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -65,6 +65,114 @@ std::string dimText(AffineExpr dim, ArrayRef<Symbol> symbols) {
   default:
     return "ceil(" + left + " / " + right + ")";
   }
+}
+
+namespace {
+
+/// Recursive descent over sums of products. A symbol's name may hold any character, so names are
+/// tried before operators.
+class DimParser {
+public:
+  DimParser(StringRef dimText, ArrayRef<Symbol> symbolList, MLIRContext *owner)
+      : text(dimText), symbols(symbolList), context(owner) {}
+
+  AffineExpr parse() {
+    AffineExpr dim = sum();
+    return text.ltrim().empty() ? dim : AffineExpr();
+  }
+
+private:
+  bool take(StringRef token) {
+    text = text.ltrim();
+    return text.consume_front(token);
+  }
+
+  AffineExpr sum() {
+    AffineExpr left = product();
+    while (left) {
+      if (take("+")) {
+        left = addDims(left, product());
+      } else if (take("-")) {
+        left = addDims(left, multiplyDims(product(), getAffineConstantExpr(-1, context)));
+      } else {
+        break;
+      }
+    }
+    return left;
+  }
+
+  AffineExpr product() {
+    AffineExpr left = atom();
+    while (left) {
+      if (take("*")) {
+        left = multiplyDims(left, atom());
+      } else if (take("mod ")) {
+        AffineExpr right = positiveConstant();
+        left = right ? left % right : right;
+      } else {
+        break;
+      }
+    }
+    return left;
+  }
+
+  AffineExpr positiveConstant() {
+    AffineExpr dim = atom();
+    return constantDim(dim).value_or(0) > 0 ? dim : AffineExpr();
+  }
+
+  AffineExpr atom() {
+    if (depth == kDeepest) {
+      return {};
+    }
+    ++depth;
+    AffineExpr dim = symbolOrNumber();
+    if (!dim && take("floor(")) {
+      dim = quotient([](AffineExpr a, AffineExpr b) { return a.floorDiv(b); });
+    } else if (!dim && take("ceil(")) {
+      dim = quotient([](AffineExpr a, AffineExpr b) { return a.ceilDiv(b); });
+    } else if (!dim && take("(")) {
+      dim = sum();
+      dim = take(")") ? dim : AffineExpr();
+    }
+    --depth;
+    return dim;
+  }
+
+  template <typename Divide> AffineExpr quotient(const Divide &divide) {
+    AffineExpr left = sum();
+    AffineExpr right = left && take("/") ? positiveConstant() : AffineExpr();
+    return right && take(")") ? simplify(divide(left, right)) : AffineExpr();
+  }
+
+  AffineExpr symbolOrNumber() {
+    text = text.ltrim();
+    const Symbol *longest = nullptr;
+    for (const Symbol &symbol : symbols) {
+      bool fits = !symbol.name.empty() && text.starts_with(symbol.name);
+      longest = fits && (!longest || symbol.name.size() > longest->name.size()) ? &symbol : longest;
+    }
+    if (longest) {
+      text = text.drop_front(longest->name.size());
+      return getAffineSymbolExpr(longest - symbols.begin(), context);
+    }
+    int64_t number = 0;
+    return text.consumeInteger(10, number) ? AffineExpr() : getAffineConstantExpr(number, context);
+  }
+
+  static constexpr int kDeepest = 100;
+
+  StringRef text;
+  ArrayRef<Symbol> symbols;
+  MLIRContext *context;
+  int depth = 0;
+};
+
+} // namespace
+
+AffineExpr parseDim(StringRef text, ArrayRef<Symbol> symbols, MLIRContext *context) {
+  AffineExpr dim = DimParser(text, symbols, context).parse();
+  return dim ? simplify(dim) : dim;
 }
 
 std::string nameSymbols(StringRef text, ArrayRef<Symbol> symbols) {

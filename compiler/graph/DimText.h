@@ -9,6 +9,10 @@ namespace tenon::tn {
 /// "floor((seq + 1) / 2)"; "?" for a dim that is not known, "s<i>" for a symbol without a name.
 std::string dimText(mlir::AffineExpr dim, llvm::ArrayRef<Symbol> symbols);
 
+/// The dim that dimText writes so; null for other text.
+mlir::AffineExpr parseDim(llvm::StringRef text, llvm::ArrayRef<Symbol> symbols,
+                          mlir::MLIRContext *context);
+
 /// A diagnostic of a shape rule, which knows symbols by number only: each word "s<i>" becomes the
 /// name of symbol i.
 std::string nameSymbols(llvm::StringRef text, llvm::ArrayRef<Symbol> symbols);

@@ -1,6 +1,7 @@
 // One row an element type.
 #include "compiler/graph/ElementType.h"
 
+#include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -54,6 +55,60 @@ std::optional<DType> dtypeOf(mlir::Type element) {
 bool isLowBit(mlir::Type element) {
   std::optional<DType> dtype = dtypeOf(element);
   return dtype && tenon::isLowBit(*dtype);
+}
+
+mlir::Type elementType(DType type, mlir::MLIRContext *context) {
+  mlir::Builder builder(context);
+  switch (type) {
+  case DType::F32:
+    return builder.getF32Type();
+  case DType::F64:
+    return builder.getF64Type();
+  case DType::F16:
+    return builder.getF16Type();
+  case DType::BF16:
+    return builder.getBF16Type();
+  case DType::I8:
+    return builder.getIntegerType(8);
+  case DType::I16:
+    return builder.getIntegerType(16);
+  case DType::I32:
+    return builder.getIntegerType(32);
+  case DType::I64:
+    return builder.getIntegerType(64);
+  case DType::U8:
+    return builder.getIntegerType(8, false);
+  case DType::U16:
+    return builder.getIntegerType(16, false);
+  case DType::U32:
+    return builder.getIntegerType(32, false);
+  case DType::U64:
+    return builder.getIntegerType(64, false);
+  case DType::Bool:
+    return builder.getI1Type();
+  case DType::F8E4M3FN:
+    return mlir::Float8E4M3FNType::get(context);
+  case DType::F8E4M3FNUZ:
+    return mlir::Float8E4M3FNUZType::get(context);
+  case DType::F8E5M2:
+    return mlir::Float8E5M2Type::get(context);
+  case DType::F8E5M2FNUZ:
+    return mlir::Float8E5M2FNUZType::get(context);
+  case DType::F8E8M0:
+    return mlir::Float8E8M0FNUType::get(context);
+  case DType::F4E2M1:
+    return mlir::Float4E2M1FNType::get(context);
+  case DType::I4:
+    return builder.getIntegerType(4);
+  case DType::U4:
+    return builder.getIntegerType(4, false);
+  case DType::I2:
+    return builder.getIntegerType(2);
+  case DType::U2:
+    return builder.getIntegerType(2, false);
+  default:
+    return {};
+  }
 }
 
 } // namespace tenon::tn

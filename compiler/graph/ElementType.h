@@ -11,6 +11,8 @@ namespace tenon::tn {
 
 /// None if no tensor of a run can hold it.
 std::optional<DType> dtypeOf(mlir::Type element);
+/// Null for the types that `tn` lacks (complex numbers).
+mlir::Type elementType(DType type, mlir::MLIRContext *context);
 /// Whether elements of the type are only stored, moved and converted.
 bool isLowBit(mlir::Type element);
 

@@ -3,9 +3,23 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace tenon::pipeline {
+
+/// What a pass of the user's did.
+struct PassFacts {
+  std::string name;
+  std::string phase;
+  uint64_t nodesBefore = 0;
+  uint64_t nodesAfter = 0;
+  uint64_t edits = 0;
+  double seconds = 0; ///< with the checks
+  /// Of an output, relative to its largest element; none where nothing was changed or checked.
+  std::optional<double> largestChange;
+};
 
 /// What `compile --json` prints.
 struct CompileSummary {
@@ -19,6 +33,7 @@ struct CompileSummary {
   uint64_t arenaBytes = 0;
   uint64_t arenaLowerBoundBytes = 0;
   bool fromCache = false;
+  std::vector<PassFacts> passes; ///< in the order in which they ran
 };
 
 } // namespace tenon::pipeline

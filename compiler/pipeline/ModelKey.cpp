@@ -101,6 +101,9 @@ std::string describeOptions(const CompileOptions &options) {
   if (!options.taps.empty()) {
     all["taps"] = llvm::json::Array(options.taps);
   }
+  for (const UserPass &pass : options.passes) {
+    all.try_emplace("passes", llvm::json::Array{}).first->second.getAsArray()->push_back(pass.name);
+  }
   for (const FixedInput &input : options.fixed) {
     all.try_emplace("fixed", llvm::json::Object{})
         .first->second.getAsObject()

@@ -13,6 +13,7 @@
 #include "llvm/ADT/STLExtras.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 
@@ -266,6 +267,29 @@ Status NumericCheck::start(ModuleOp module, std::vector<Tensor> given) {
 
 Status NumericCheck::check(llvm::StringRef pass, ModuleOp module) {
   return check(pass, module, compareResult).status();
+}
+
+Result<NumericCheck::Change> NumericCheck::changeBy(ModuleOp module) {
+  TENON_ASSIGN(std::vector<Tensor> results, evaluate(module));
+  Change change;
+  for (auto [index, expected, actual] : llvm::enumerate(truth, results)) {
+    reference::Comparison comparison = compareResult(expected, actual);
+    double difference = std::abs(comparison.largest.actual - comparison.largest.expected);
+    double share = difference == 0 ? 0 : difference / comparison.largestMagnitude;
+    bool isMeasured = comparison.mismatch.empty() && !std::isnan(share);
+    double relative = isMeasured           ? share
+                      : comparison.equal() ? 0
+                                           : std::numeric_limits<double>::infinity();
+    change.isRounding &= comparison.equal();
+    if (relative > change.relative) {
+      StringAttr name = mainOf(module).getResultAttrOfType<StringAttr>(index, "tn.name");
+      change.relative = relative;
+      change.output = name ? name.str() : strCat("output ", index);
+      change.what = comparison.mismatch.empty() ? comparison.text(expected.dims())
+                                                : comparison.mismatch;
+    }
+  }
+  return change;
 }
 
 Status NumericCheck::checkLowered(llvm::StringRef pass, ModuleOp module, DType computed) {

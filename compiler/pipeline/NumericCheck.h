@@ -40,6 +40,15 @@ public:
   /// roundings of `computed` (F16 or BF16), and are the truth from then on.
   Status checkLowered(llvm::StringRef pass, mlir::ModuleOp module, DType computed);
 
+  /// By how much the outputs that the truth has differ from it.
+  struct Change {
+    double relative = 0;    ///< the largest difference, relative to its output's largest element
+    bool isRounding = true; ///< whether every output is within the tolerance of `check`
+    std::string output;     ///< the one with that difference
+    std::string what;       ///< the comparison in words; empty without a difference
+  };
+  Result<Change> changeBy(mlir::ModuleOp module);
+
   /// Operations evaluated so far, as opposed to reused.
   uint64_t evaluated() const { return evaluatedOps; }
 

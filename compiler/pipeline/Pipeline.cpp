@@ -17,6 +17,7 @@
 #include "compiler/pipeline/PhaseDump.h"
 #include "compiler/pipeline/Reports.h"
 #include "compiler/pipeline/Reproducer.h"
+#include "compiler/pipeline/UserPasses.h"
 #include "compiler/plan/BuildPlan.h"
 #include "engine/Writer.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -94,6 +95,7 @@ private:
   Status importModel();
   Status normalize();
   Status optimize();
+  Status runUserPasses();
   Status convertPrecision();
   Status dispatch();
   Status codegen();
@@ -115,6 +117,7 @@ private:
   tn::WeightStore weights;
   /// Up to optimize; the families go on with their own.
   OwningOpRef<ModuleOp> module;
+  UserPasses userPasses{options, weights};
   std::optional<NumericCheck> numbers;
   /// JSON; empty if the model's own precision was kept and nothing was approximated.
   std::string precisionRecord;
@@ -153,7 +156,16 @@ Status Compilation::normalize() {
   for (const StateOption &state : options.states) {
     TENON_TRY(tn::declareState(*module, state.input, state.output));
   }
-  return checkDims(*module);
+  TENON_TRY(checkDims(*module));
+  return runUserPasses();
+}
+
+/// Those that the user registered for this phase, at its end.
+Status Compilation::runUserPasses() {
+  Status status = userPasses.run(phase, *module);
+  crashed = crashed || userPasses.isDamaged();
+  summary.passes = userPasses.facts();
+  return status;
 }
 
 /// `tn` → `tn` with the same meaning, fewer operations, and the named ones that dispatch knows.
@@ -183,6 +195,11 @@ Status Compilation::optimize() {
   TENON_TRY(status);
   if (!ran) {
     return diagnostics.status(strCat("optimize, after ", lastPass));
+  }
+  TENON_TRY(runUserPasses());
+  if (numbers) {
+    // What they changed by permission is the truth for what follows.
+    TENON_TRY(numbers->start(*module));
   }
   return convertPrecision();
 }
@@ -323,6 +340,9 @@ Status Compilation::exportEngine() {
   if (!precisionRecord.empty()) {
     content.records.push_back({"precision", precisionRecord});
   }
+  if (!options.passes.empty()) {
+    content.records.push_back({"passes", userPasses.record()});
+  }
   if (std::optional<std::string> metadata = metadataRecord(*families.front().module)) {
     content.records.push_back({"metadata", std::move(*metadata)});
   }
@@ -453,6 +473,7 @@ Status Compilation::run() {
 bool mayReuseEngine(const CompileOptions &options) {
   return !options.verify && !options.stopAfter && options.dumpPhases.empty() &&
          !options.afterPhase && !options.afterPass && options.extraPasses.empty() &&
+         options.passes.empty() &&
          !isPhaseDump(options.model);
 }
 

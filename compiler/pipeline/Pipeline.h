@@ -19,6 +19,10 @@
 #include <string>
 #include <vector>
 
+namespace tenon::rewrite {
+class Graph;
+}
+
 namespace tenon::pipeline {
 
 /// One `--shape name:AxBx[C..D]`: a constant (min == max), a range, or `keep` for each dim.
@@ -56,6 +60,14 @@ struct Assembler {
 /// Where the compilation may stop and be dumped.
 enum class Phase { Import, Normalize, Optimize, Dispatch, Codegen, Plan, Export };
 
+/// A pass of the user's; tenon/graph.h says what it may do.
+struct UserPass {
+  std::string name;
+  Phase phase = Phase::Normalize; ///< after which it runs; Normalize or Optimize
+  double tolerance = 0;           ///< as tenon_pass::tolerance
+  std::function<Status(rewrite::Graph &)> run;
+};
+
 struct CompileOptions {
   std::string model;
   std::string output;
@@ -92,6 +104,10 @@ struct CompileOptions {
   unsigned threads = 2;
   /// Without, the module goes to dispatch as it was imported: slower code of the same meaning.
   bool optimize = true;
+  std::vector<UserPass> passes;
+  /// Of a pass that fails, the graph before it goes to the folder of this name, "-" and the pass's
+  /// name; empty for none.
+  std::string passDump;
   /// Run after the other passes of `optimize`: so tests plant wrong ones.
   std::vector<opt::Pass> extraPasses;
   /// Called with the module after each pass and each phase up to optimize, and with each family's

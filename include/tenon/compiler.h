@@ -14,6 +14,7 @@
 #ifndef TENON_COMPILER_H
 #define TENON_COMPILER_H
 
+#include <tenon/graph.h>
 #include <tenon/tenon.h>
 
 #if defined(TENON_BUILDING_COMPILER)
@@ -59,6 +60,9 @@ typedef struct tenon_compile_options {
   const char *ptxas;          /* path of ptxas; the first that is found by default */
   tenon_progress progress;    /* may be NULL */
   void *user;                 /* passed to it */
+  const char *const *plugins; /* paths of shared objects that provide passes */
+  const tenon_pass *passes;   /* the caller's own, which run before those */
+  size_t pass_count;
 } tenon_compile_options;
 
 /* Compiles the model file to the engine file `output`, which is replaced when all is done. `report`

@@ -7,6 +7,7 @@
 #include "runtime/capi/Structs.h"
 #include "support/MappedFile.h"
 #include "support/ScratchFolder.h"
+#include "tools/plugin/Plugin.h"
 #include "tools/tenon/CompilerBridge.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Tool.h"
@@ -50,9 +51,11 @@ public:
   std::vector<std::string> list;
 };
 
-struct Progress {
-  tenon_progress call = nullptr;
+/// What a call has of its caller besides the arguments.
+struct Caller {
+  tenon_progress progress = nullptr;
   void *user = nullptr;
+  std::vector<tenon_pass> passes = {};
 };
 
 /// Gives `bytes` to the caller.
@@ -68,13 +71,15 @@ void give(std::string_view bytes, tenon_blob *blob) {
 
 /// Performs a verb. What it printed goes to `result`, which may be null, also where it ended with
 /// the error `answer`: there the results tell more than the error.
-Status perform(std::vector<std::string> arguments, bool asJson, Progress progress,
+Status perform(std::vector<std::string> arguments, bool asJson, Caller caller,
                tenon_blob *result, ErrorId answer = ErrorId::None) {
   tool::ContainedCrashes contained;
   tool::Listener listener;
-  if (progress.call) {
-    listener.progress = [progress](std::string_view what, double fraction) {
-      return progress.call(progress.user, std::string(what).c_str(), fraction) != 0;
+  listener.passes = std::move(caller.passes);
+  if (caller.progress) {
+    listener.progress = [call = caller.progress, user = caller.user](std::string_view what,
+                                                                     double fraction) {
+      return call(user, std::string(what).c_str(), fraction) != 0;
     };
   }
   tool::Terminal terminal(asJson, listener);
@@ -86,6 +91,20 @@ Status perform(std::vector<std::string> arguments, bool asJson, Progress progres
     give(listener.results, result);
   }
   return Status::ok();
+}
+
+/// The caller's passes, which a later call of the same options may bring again.
+Result<std::vector<tenon_pass>> passesOf(const tenon_compile_options &options) {
+  std::vector<tenon_pass> passes;
+  const char *entry = reinterpret_cast<const char *>(options.passes);
+  for (size_t i = 0; i < options.pass_count; ++i) {
+    tenon_pass pass = {};
+    TENON_TRY(capi::readStruct(reinterpret_cast<const tenon_pass *>(entry), pass));
+    TENON_TRY(tool::checkPass(pass, "tenon_compile_options.passes"));
+    passes.push_back(pass);
+    entry += *reinterpret_cast<const size_t *>(entry);
+  }
+  return passes;
 }
 
 Status compile(const char *model, const std::string &output, const tenon_compile_options &options,
@@ -106,7 +125,10 @@ Status compile(const char *model, const std::string &output, const tenon_compile
   arguments.flag("--verify", options.verify);
   arguments.flag("--cubin", options.cubin);
   arguments.value("--ptxas", options.ptxas);
-  return perform(std::move(arguments.list), true, {options.progress, options.user}, report);
+  arguments.values("--plugin", options.plugins);
+  TENON_ASSIGN(std::vector<tenon_pass> passes, passesOf(options));
+  return perform(std::move(arguments.list), true,
+                 {options.progress, options.user, std::move(passes)}, report);
 }
 
 } // namespace

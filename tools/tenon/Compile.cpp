@@ -2,6 +2,7 @@
 
 #include "support/Environment.h"
 #include "support/ThreadPool.h"
+#include "tools/plugin/Plugin.h"
 #include "tools/tenon/CompilerBridge.h"
 #include "tools/tenon/EngineSource.h"
 #include "tools/tenon/FileKind.h"
@@ -14,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <memory>
 
 namespace tenon::tool {
@@ -24,6 +26,7 @@ struct CompileFlags {
   std::vector<std::string> shapes;
   TargetFlags target;
   std::vector<std::string> taps;
+  std::vector<std::string> plugins;
   bool noCache = false;
   bool wantsCubin = false;
   std::string ptxas;
@@ -36,6 +39,31 @@ std::string defaultOutput(const std::string &model) {
   return (name.ends_with(".onnx") ? name.substr(0, name.size() - 5) : name) + ".tenon";
 }
 
+Json passesJson(const std::vector<pipeline::PassFacts> &passes) {
+  Json list = Json::array();
+  for (const pipeline::PassFacts &pass : passes) {
+    bool isFinite = pass.largestChange && std::isfinite(*pass.largestChange);
+    list.push_back({{"name", pass.name},
+                    {"phase", pass.phase},
+                    {"nodes_before", pass.nodesBefore},
+                    {"nodes_after", pass.nodesAfter},
+                    {"edits", pass.edits},
+                    {"seconds", pass.seconds},
+                    {"largest_change", isFinite ? Json(*pass.largestChange) : Json()}});
+  }
+  return list;
+}
+
+std::string passText(const pipeline::PassFacts &pass) {
+  std::string change = pass.edits == 0 ? "nothing changed"
+                       : !pass.largestChange
+                           ? "its numbers were not checked"
+                           : fmt::format("outputs change by at most {:.3g} of their largest element",
+                                         *pass.largestChange);
+  return fmt::format("pass {} ({}): {} nodes before, {} after; {}", pass.name, pass.phase,
+                     pass.nodesBefore, pass.nodesAfter, change);
+}
+
 void report(const pipeline::CompileSummary &result, Terminal &terminal) {
   if (terminal.json()) {
     terminal.printJson("compile", {{"engine", result.engine},
@@ -46,8 +74,12 @@ void report(const pipeline::CompileSummary &result, Terminal &terminal) {
                                    {"unique_regions", result.uniqueRegions},
                                    {"arena_bytes", result.arenaBytes},
                                    {"arena_lower_bound_bytes", result.arenaLowerBoundBytes},
-                                   {"from_cache", result.fromCache}});
+                                   {"from_cache", result.fromCache},
+                                   {"passes", passesJson(result.passes)}});
     return;
+  }
+  for (const pipeline::PassFacts &pass : result.passes) {
+    terminal.note(passText(pass));
   }
   terminal.note(
       fmt::format("{}: {} in {:.2f} s{}; {} weights, {} regions ({} different), arena {} (at least "
@@ -56,6 +88,17 @@ void report(const pipeline::CompileSummary &result, Terminal &terminal) {
                   result.fromCache ? " from the cache" : "", formatBytes(result.weightsBytes),
                   result.regions, result.uniqueRegions, formatBytes(result.arenaBytes),
                   formatBytes(result.arenaLowerBoundBytes)));
+}
+
+/// Those of the caller, then those of the plug-ins in their order.
+Status collectPasses(const CompileFlags &flags, const Terminal &terminal,
+                     std::vector<tenon_pass> &passes) {
+  passes = terminal.passes();
+  for (const std::string &plugin : flags.plugins) {
+    TENON_ASSIGN(std::vector<tenon_pass> own, loadPlugin(plugin));
+    passes.insert(passes.end(), own.begin(), own.end());
+  }
+  return Status::ok();
 }
 
 /// Has machine code put beside the PTX; what makes it is added to `programs`.
@@ -89,10 +132,12 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
   if (request.output.empty() && request.stopAfter.empty()) {
     request.output = defaultOutput(request.model);
   }
+  TENON_TRY(collectPasses(flags, terminal, request.passes));
   TENON_TRY(checkOutput(request.reproducer, request.model, programs));
   if (request.reproducer.empty()) {
     request.reproducer = reproducerOf(request.output.empty() ? request.model : request.output);
   }
+  request.passDump = (request.output.empty() ? request.model : request.output) + ".pass";
   TENON_TRY(checkDumpFolder(request.dumpPhases, request.model, request.output));
   TENON_TRY(checkOutput(request.output, request.model, programs));
   request.cacheFolder = flags.noCache ? "" : userCacheFolder();
@@ -141,6 +186,10 @@ Action declareCompile(CLI::App &command) {
       .add_option(
           "--tap", flags->taps,
           "An inner value of the model that becomes an output too (repeat for more), or all")
+      ->allow_extra_args(false);
+  command
+      .add_option("--plugin", flags->plugins,
+                  "A shared object whose passes change the graph (repeat for more); docs/passes.md")
       ->allow_extra_args(false);
   command.add_flag("--verify", request.verify,
                    "Check the numbers against the reference after every pass");

@@ -15,6 +15,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "support/MappedFile.h"
 #include "tools/tenon/CompileOptionsOf.h"
+#include "tools/plugin/GraphApi.h"
 #include "tools/tenon/DeclaredFacts.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringExtras.h"
@@ -222,6 +223,10 @@ pipeline::CompileOptions compileOptionsOf(const CompileRequest &request) {
   if (!request.assembler.empty()) {
     options.assembler = pipeline::Assembler{request.assembler, request.assemble};
   }
+  for (const tenon_pass &pass : request.passes) {
+    options.passes.push_back(userPassOf(pass));
+  }
+  options.passDump = request.passDump;
   options.verify = request.verify;
   options.guard = request.guard;
   options.taps = request.taps;

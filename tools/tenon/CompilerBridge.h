@@ -8,6 +8,7 @@
 #include "engine/CudaArch.h"
 #include "support/ByteSpan.h"
 #include "support/Result.h"
+#include "tenon/graph.h"
 #include "tools/tenon/ShapeText.h"
 #include "tools/tenon/Tensor.h"
 
@@ -37,6 +38,8 @@ struct CompileRequest {
   /// Makes machine code of PTX, beside which it goes into the engine; see pipeline::Assembler.
   std::string assembler; ///< its name and version; empty for none
   std::function<Result<std::vector<std::byte>>(Bytes ptx, std::string_view arch)> assemble;
+  std::vector<tenon_pass> passes; ///< of the user's, accepted by checkPass
+  std::string passDump;           ///< as pipeline::CompileOptions::passDump
   std::vector<std::string> taps; ///< as pipeline::CompileOptions::taps
   bool verify = false;
   bool guard = false;

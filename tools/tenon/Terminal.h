@@ -4,6 +4,7 @@
 #pragma once
 
 #include "support/Status.h"
+#include "tenon/graph.h"
 
 #include <nlohmann/json.hpp>
 
@@ -12,6 +13,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tenon::tool {
 
@@ -25,6 +27,8 @@ struct Listener {
   /// Told as Terminal::progress is; true ends what is being done. May be null.
   std::function<bool(std::string_view what, double fraction)> progress;
   std::atomic<bool> cancelled = false;
+  /// Passes that compilations run besides those of plug-ins.
+  std::vector<tenon_pass> passes;
 };
 
 class Terminal {
@@ -63,6 +67,10 @@ public:
   void clearProgress();
   /// Set when what is being done has to end; null where nobody can ask for that.
   const std::atomic<bool> *cancelFlag() const { return listener ? &listener->cancelled : nullptr; }
+  /// Passes of a caller in the same process.
+  std::vector<tenon_pass> passes() const {
+    return listener ? listener->passes : std::vector<tenon_pass>();
+  }
 
 private:
   void writeResult(std::string_view text);

@@ -87,6 +87,7 @@ class CompileOptions(Sized):
         ("struct_size", c_size_t), ("targets", Texts), ("precision", c_char_p), ("allow", Texts), ("shapes", Texts),
         ("states", Texts), ("taps", Texts), ("threads", c_uint32), ("no_cache", c_int32), ("verify", c_int32),
         ("cubin", c_int32), ("ptxas", c_char_p), ("progress", Progress), ("user", c_void_p),
+        ("plugins", Texts), ("passes", c_void_p), ("pass_count", c_size_t),
     ]  # fmt: skip
 
 

@@ -30,6 +30,8 @@ def compile(
     dynamic_shapes: Any = None,
     states: Optional[Dict[str, str]] = None,
     taps: Names = (),
+    passes: Sequence[Any] = (),
+    plugins: Names = (),
     threads: int = 0,
     cache: bool = True,
     verify: bool = False,
@@ -48,6 +50,7 @@ def compile(
     dynamic_shapes: for torch as torch.export takes them; for files {"input": "[1..8]x128"} or {"input": {0: (1, 8)}}.
     states: {"input": "output"}: both are one buffer of the session, zero at first.
     taps: inner values that become outputs too, or "all".
+    passes: functions of tenon.passes that change the graph. plugins: shared objects with such passes.
     threads: CPU threads that compile, and those that work on a run; 0 means all that are usable.
     gpu: number of the GPU on which an engine for one is opened.
     progress: told (phase, fraction); a true result ends the compilation with CancelledError.
@@ -60,14 +63,15 @@ def compile(
         engine_path = os.fspath(output) if folder is None else os.path.join(folder, "model.tenon")
         options = dict(
             targets=_names(target) or [_own_target(model)], precision=precision, allow=_names(allow), shapes=shapes,
-            states=[f"{source}={result}" for source, result in (states or {}).items()], taps=_names(taps),
+            states=[f"{source}={result}" for source, result in (states or {}).items()], taps=_names(taps), plugins=_names(plugins), passes=passes,
             threads=threads, no_cache=not cache, verify=verify, cubin=cubin,
         )  # fmt: skip
         try:
             report = compile_file(path, engine_path, options, progress)
             engine = Engine(engine_path, gpu=gpu, threads=threads)
         except BaseException as error:
-            if folder:
+            # The graph before a pass that failed is there, which the error names.
+            if folder and getattr(error, "id", "") != "TN0406":
                 shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, _errors.Error) and error.id == "TN0301":
                 _add_gaps(error, path, shapes)
@@ -92,11 +96,18 @@ def compile_file(path: str, output: str, options: Dict[str, Any], progress: Opti
             stop = True
         return 1 if stop or cancelled.is_set() else 0
 
-    lists = {name: _abi.texts(options[name]) for name in ("targets", "allow", "shapes", "states", "taps") if options.get(name)}
+    lists = {name: _abi.texts(options[name]) for name in ("targets", "allow", "shapes", "states", "taps", "plugins") if options.get(name)}
+    own = None
+    if options.get("passes"):
+        from . import passes
+
+        own = passes.Calls(options["passes"])
+        lists["passes"] = own.structs
     given = _abi.CompileOptions(
         precision=options.get("precision", "keep").encode(), threads=options.get("threads", 0),
         no_cache=bool(options.get("no_cache")), verify=bool(options.get("verify")), cubin=bool(options.get("cubin")),
-        progress=_abi.Progress(told), **{name: ctypes.cast(value, _abi.Texts) for name, value in lists.items()},
+        progress=_abi.Progress(told), pass_count=len(lists.get("passes", ())),
+        **{name: ctypes.cast(value, ctypes.c_void_p if name == "passes" else _abi.Texts) for name, value in lists.items()},
     )  # fmt: skip
     blob = _abi.Blob()
 
@@ -110,7 +121,10 @@ def compile_file(path: str, output: str, options: Dict[str, Any], progress: Opti
         if status:
             _errors.take(status)
         raise failure[0]
-    check_status(status)
+    try:
+        check_status(status)
+    except _errors.Error as error:
+        raise error from (own.raised if own else None)
     return _json_of(library, blob)
 
 

@@ -3,7 +3,7 @@
 Options (`options={...}`): target ("cpu:avx2", "cuda:sm_90a"; the machine's own by default), precision, allow, threads,
 cache (True), verify, fallback (False: an error of Tenon is raised; True: that graph runs in eager mode and
 `tenon.report()` says why), freeze (True: parameters become part of the engine, which is made anew when one of them
-changes; False: they are inputs). `mode` may be "default" or "max-autotune", which lets products round to TF32.
+changes; False: they are inputs), passes and plugins (as tenon.compile takes them). `mode` may be "default" or "max-autotune", which lets products round to TF32.
 
 Parameters that are changed through `.data` are not seen, since PyTorch does not count such changes.
 """
@@ -28,6 +28,8 @@ __all__ = ["backend", "report", "reset"]
 _OPTIONS = {
     "target": None, "precision": "keep", "allow": (), "threads": 0, "cache": True, "verify": False, "fallback": False,
     "freeze": True,
+    "passes": (),
+    "plugins": (),
 }  # fmt: skip
 _MODES = {None: {}, "default": {}, "max-autotune": {"allow": ("tf32",)}}
 
@@ -104,7 +106,7 @@ def _break_of(graph: torch.fx.GraphModule) -> Optional[Dict[str, str]]:
 def _compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], options: Dict[str, Any], entry: Dict[str, Any]):
     own = [*graph.parameters(), *graph.buffers()]  # AOTAutograd puts them before the inputs
     arguments = [*own, *inputs]
-    key = _torch_cache.key_of(graph, arguments, options) if options["cache"] else None
+    key = _torch_cache.key_of(graph, arguments, options) if options["cache"] and not options["passes"] and not options["plugins"] else None
     options = {**options, "gpu": _gpu_of(arguments)}
     found = _torch_cache.find(key, options["gpu"]) if key else None
     if found:
@@ -177,7 +179,7 @@ def _engine_of(program: Program, weights: Dict[int, torch.Tensor], options: Dict
         return _compile.compile(
             path, target=options["target"] or _target(program), precision=options["precision"],
             allow=options["allow"], threads=options["threads"], verify=options["verify"], cache=options["cache"],
-            gpu=options["gpu"],
+            gpu=options["gpu"], passes=options["passes"], plugins=options["plugins"],
         )  # fmt: skip
     except _errors.Error as error:
         error.args = (str(error).replace(path, "the graph"),)

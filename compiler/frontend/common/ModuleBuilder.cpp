@@ -2,6 +2,7 @@
 // Relies on types and affine maps being the only places of symbols.
 #include "compiler/frontend/common/ModuleBuilder.h"
 
+#include "compiler/graph/ElementType.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/Verifier.h"
 #include "support/Text.h"
@@ -37,58 +38,7 @@ DenseElementsAttr denseElements(RankedTensorType type, Bytes bytes) {
   return DenseElementsAttr::getFromRawBuffer(type, chars);
 }
 
-Type ModuleBuilder::elementType(DType type) {
-  switch (type) {
-  case DType::F32:
-    return builder.getF32Type();
-  case DType::F64:
-    return builder.getF64Type();
-  case DType::F16:
-    return builder.getF16Type();
-  case DType::BF16:
-    return builder.getBF16Type();
-  case DType::I8:
-    return builder.getIntegerType(8);
-  case DType::I16:
-    return builder.getIntegerType(16);
-  case DType::I32:
-    return builder.getIntegerType(32);
-  case DType::I64:
-    return builder.getIntegerType(64);
-  case DType::U8:
-    return builder.getIntegerType(8, false);
-  case DType::U16:
-    return builder.getIntegerType(16, false);
-  case DType::U32:
-    return builder.getIntegerType(32, false);
-  case DType::U64:
-    return builder.getIntegerType(64, false);
-  case DType::Bool:
-    return builder.getI1Type();
-  case DType::F8E4M3FN:
-    return Float8E4M3FNType::get(&context);
-  case DType::F8E4M3FNUZ:
-    return Float8E4M3FNUZType::get(&context);
-  case DType::F8E5M2:
-    return Float8E5M2Type::get(&context);
-  case DType::F8E5M2FNUZ:
-    return Float8E5M2FNUZType::get(&context);
-  case DType::F8E8M0:
-    return Float8E8M0FNUType::get(&context);
-  case DType::F4E2M1:
-    return Float4E2M1FNType::get(&context);
-  case DType::I4:
-    return builder.getIntegerType(4);
-  case DType::U4:
-    return builder.getIntegerType(4, false);
-  case DType::I2:
-    return builder.getIntegerType(2);
-  case DType::U2:
-    return builder.getIntegerType(2, false);
-  default:
-    return Type();
-  }
-}
+Type ModuleBuilder::elementType(DType type) { return tn::elementType(type, &context); }
 
 //===--- Constants ---===//
 
