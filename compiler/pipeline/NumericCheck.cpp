@@ -285,8 +285,8 @@ Result<NumericCheck::Change> NumericCheck::changeBy(ModuleOp module) {
       StringAttr name = mainOf(module).getResultAttrOfType<StringAttr>(index, "tn.name");
       change.relative = relative;
       change.output = name ? name.str() : strCat("output ", index);
-      change.what = comparison.mismatch.empty() ? comparison.text(expected.dims())
-                                                : comparison.mismatch;
+      change.what =
+          comparison.mismatch.empty() ? comparison.text(expected.dims()) : comparison.mismatch;
     }
   }
   return change;

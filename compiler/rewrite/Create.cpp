@@ -86,10 +86,9 @@ bool isAboutResults(StringRef message) {
 
 } // namespace
 
-Result<NamedAttrList> Graph::parseAttributes(OperationName name, StringRef text) const {
-  NamedAttrList list;
+Status Graph::parseAttributes(OperationName name, StringRef text, NamedAttrList &attributes) const {
   if (text.empty()) {
-    return list;
+    return Status::ok();
   }
   TENON_ASSIGN(json::Value parsed, parseJson(text));
   const json::Object *object = parsed.getAsObject();
@@ -115,12 +114,12 @@ Result<NamedAttrList> Graph::parseAttributes(OperationName name, StringRef text)
                             std::string_view(key.str()), "'"));
     }
     if (attribute->isAbsent) {
-      list.append(StringRef(key), Attribute());
+      attributes.erase(StringRef(key));
     } else {
-      list.append(StringRef(key), attribute->attribute);
+      attributes.set(StringRef(key), attribute->attribute);
     }
   }
-  return list;
+  return Status::ok();
 }
 
 OpBuilder Graph::builderAfter(ArrayRef<Value> operands) {
@@ -149,11 +148,7 @@ Result<Operation *> Graph::build(OperationName name, ArrayRef<Value> operands,
                       : present.front().getType();
   auto make = [&](TypeRange results) {
     OperationState state(location, name, present, results);
-    for (NamedAttribute attribute : attributes) {
-      if (attribute.getValue()) {
-        state.addAttribute(attribute.getName(), attribute.getValue());
-      }
-    }
+    state.addAttributes(attributes);
     Operation *op = Operation::create(state);
     setSegments(op, operands);
     return op;
@@ -195,7 +190,8 @@ Result<Id> Graph::create(StringRef op, ArrayRef<Id> operandIds, StringRef attrib
     TENON_ASSIGN(Value operand, id == 0 ? Result<Value>(Value()) : value(id));
     operands.push_back(operand);
   }
-  TENON_ASSIGN(NamedAttrList list, parseAttributes(name, attributes));
+  NamedAttrList list;
+  TENON_TRY(parseAttributes(name, attributes, list));
   SmallVector<Type> results;
   if (!types.empty()) {
     TENON_ASSIGN(json::Value parsed, parseJson(types));

@@ -76,21 +76,13 @@ Status Graph::setOperand(Id node, size_t index, Id id) {
 
 Status Graph::setAttributes(Id node, StringRef text) {
   TENON_ASSIGN(Operation * op, operation(node));
-  TENON_ASSIGN(NamedAttrList changed, parseAttributes(op->getName(), text));
   NamedAttrList all;
   for (StringAttr name : op->getName().getAttributeNames()) {
-    Attribute attribute = op->getInherentAttr(name).value_or(Attribute());
-    if (attribute) {
+    if (Attribute attribute = op->getInherentAttr(name).value_or(Attribute())) {
       all.set(name, attribute);
     }
   }
-  for (NamedAttribute attribute : changed) {
-    if (attribute.getValue()) {
-      all.set(attribute.getName(), attribute.getValue());
-    } else {
-      all.erase(attribute.getName());
-    }
-  }
+  TENON_TRY(parseAttributes(op->getName(), text, all));
   // On a copy first: an attribute may ask for another type of the results.
   SmallVector<Value> operandList;
   TENON_ASSIGN(std::vector<Id> ids, operands(node));

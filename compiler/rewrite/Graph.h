@@ -82,7 +82,9 @@ private:
   Result<mlir::Operation *> build(mlir::OperationName name, llvm::ArrayRef<mlir::Value> operands,
                                   const mlir::NamedAttrList &attributes,
                                   llvm::ArrayRef<mlir::Type> types);
-  Result<mlir::NamedAttrList> parseAttributes(mlir::OperationName name, llvm::StringRef json) const;
+  /// Writes those of the JSON into `attributes`; a flag that is off is taken out.
+  Status parseAttributes(mlir::OperationName name, llvm::StringRef json,
+                         mlir::NamedAttrList &attributes) const;
   void forget(mlir::Operation *op);
 
   mlir::ModuleOp module;

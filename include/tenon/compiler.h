@@ -100,7 +100,7 @@ typedef struct tenon_inspect_options {
 TENON_COMPILER_API tenon_status *
 tenon_inspect(const char *path, const tenon_inspect_options *options, tenon_blob *text);
 
-/* Why an engine is as it is: `topic` is "fusion", "memory", "placement" or "precision"; `node` limits
+/* Why an engine is as it is: `topic` is "fusion", "memory", "placement", "precision" or "passes"; `node` limits
  * it to one node or region of the model, NULL gives all. JSON if `as_json` is not 0, else text. */
 TENON_COMPILER_API tenon_status *tenon_explain(const char *engine, const char *topic,
                                                const char *node, int32_t as_json,

@@ -177,6 +177,7 @@ EXAMPLES = {
     "TN0234": "tenon check memory.onnx", "TN0235": "tenon check recipe.onnx", "TN0236": "tenon check contradiction.onnx",
     "TN0237": "tenon check cnn.onnx --shape image:1x3x28x28", "TN0238": "tenon check recursive.onnx",
     "TN0301": "tenon check strings.onnx", "TN0302": "tenon check cnn.onnx --target cuda:sm_75",
+    "TN0304": "tenon compile cnn.onnx --plugin ./notes.txt", "TN0406": "tenon compile cnn.onnx -o o.tenon --plugin ./misspells.so",
     "TN0404": "tenon compile phase.mlir -o o.tenon",
     "TN0239": "tenon check program.pt2", "TN0240": "tenon check graph.pt2", "TN0241": "tenon check newer.pt2",
     "TN0242": "tenon check weight.pt2",
@@ -207,6 +208,8 @@ class Runs:
         with (self.folder / "sparse.onnx").open("wb") as sparse:
             sparse.write(b"\x08\x08")
             sparse.truncate(1 << 31)
+        subprocess.run(["clang++-22", "-std=c++20", "-shared", "-fPIC", f"-I{SOURCE / 'include'}", SOURCE / "test/e2e/misspells.cpp",
+                        "-o", self.folder / "misspells.so"], check=True)
         (self.folder / "ptxas").write_text("#!/bin/sh\n[ \"$1\" = --version ] && echo 'release 1.2, V1.2.3' && exit\n"
                                            "echo 'ptxas fatal: wrong target'; exit 1\n")
         (self.folder / "ptxas").chmod(0o755)

@@ -39,6 +39,9 @@ def main():
     save(folder, "gaps", [node("Mystery", ["x"], ["y"], name="the_one", domain="com.example")],
          [("x", "f", [3])], [("y", "f", [3])])  # fmt: skip
     save(folder, "scalar", [node("ReduceSum", ["x"], ["y"], keepdims=0)], [("x", "f", [4])], [("y", "f", [])])
+    save(folder, "normed", [node("LayerNormalization", ["x", "scale", "bias"], ["n"], axis=-1), node("MatMul", ["n", "w"], ["y"])],
+         [("x", "f", ["batch", 8])], [("y", "f", ["batch", 3])],
+         {"scale": rng.standard_normal(8, numpy.float32), "bias": rng.standard_normal(8, numpy.float32), "w": weight})  # fmt: skip
     # Many different regions, so that compiling takes a while and can be interrupted.
     nodes, constants, value = [], {}, "x"
     for index in range(24):

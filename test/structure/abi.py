@@ -62,6 +62,23 @@ STRUCTS = {
         40,
         {"struct_size": 0, "format": 8, "shapes": 16, "output": 24, "profile": 32},
     ),
+    "tenon_graph_api": (
+        256,
+        {"struct_size": 0, "error": 8, "fail": 16, "symbols": 24, "nodes": 32, "inputs": 40,
+         "outputs": 48, "input_name": 56, "output_name": 64, "op": 72, "name": 80, "source": 88,
+         "attributes": 96, "attribute": 104, "operands": 112, "results": 120, "flops": 128,
+         "bytes": 136, "producer": 144, "users": 152, "type": 160, "data": 168, "matches": 176,
+         "match": 184, "captured": 192, "create": 200, "constant": 208, "replace": 216,
+         "set_operand": 224, "set_attributes": 232, "add_output": 240, "erase": 248},
+    ),
+    "tenon_pass": (
+        48,
+        {"struct_size": 0, "name": 8, "phase": 16, "tolerance": 24, "run": 32, "user": 40},
+    ),
+    "tenon_plugin": (
+        40,
+        {"struct_size": 0, "abi": 8, "name": 16, "passes": 24, "pass_count": 32},
+    ),
 }
 
 ENUMERATORS = {

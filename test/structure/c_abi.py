@@ -11,7 +11,7 @@ import abi
 
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["TENON_BUILD_DIR"])
-HEADERS = [SOURCE / "include/tenon/tenon.h", SOURCE / "include/tenon/compiler.h"]
+HEADERS = [SOURCE / "include/tenon/tenon.h", SOURCE / "include/tenon/compiler.h", SOURCE / "include/tenon/graph.h"]
 
 
 def declared():
@@ -19,7 +19,7 @@ def declared():
     text = re.sub(r"/\*.*?\*/", "", "".join(header.read_text() for header in HEADERS), flags=re.S)
     structs = {}
     for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\} \w+;", text, re.S):
-        structs[name] = re.findall(r"(\w+);", body)
+        structs[name] = [function or member for function, member in re.findall(r"(?:\(\*(\w+)\)\([^;]*|(\w+));", body)]
     enumerators = [word for body in re.findall(r"typedef enum \w+ \{(.*?)\}", text, re.S) for word in re.findall(r"(TENON_\w+) =", body)]
     return structs, enumerators
 

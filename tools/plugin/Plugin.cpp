@@ -61,8 +61,12 @@ Result<std::vector<tenon_pass>> loadPlugin(const std::string &path) {
   }
   void *library = dlopen(absolute.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
-    const char *why = dlerror();
-    return refuse(path, why ? why : "it cannot be loaded");
+    const char *said = dlerror();
+    std::string_view why = said ? said : "it cannot be loaded";
+    if (std::string prefix = absolute + ": "; why.starts_with(prefix)) {
+      why.remove_prefix(prefix.size());
+    }
+    return refuse(path, why);
   }
   void *symbol = dlsym(library, "tenon_plugin_query");
   if (!symbol) {

@@ -1,4 +1,4 @@
-// `tenon explain fusion|memory|placement|precision ENGINE [NODE]`: prints the decisions that the engine carries.
+// `tenon explain fusion|memory|placement|precision|passes ENGINE [NODE]`: prints the decisions that the engine carries.
 // The records are written by the compiler; this file only selects and words them.
 
 #include "engine/Reader.h"
@@ -197,6 +197,20 @@ std::string precisionText(const Json &record) {
   return text;
 }
 
+std::string passesText(const Json &record) {
+  std::string text;
+  for (const Json &pass : listAt(record, "passes")) {
+    text += fmt::format("{} ({}): {} nodes before, {} after, {} edits; outputs changed by {}\n",
+                        textAt(pass, "name"), textAt(pass, "phase"), numberAt(pass, "nodes_before"),
+                        numberAt(pass, "nodes_after"), numberAt(pass, "edits"),
+                        pass.value("largest_change", Json()).is_number()
+                            ? fmt::format("{:.3g} of their largest element", pass["largest_change"].get<double>())
+                        : numberAt(pass, "edits") == 0 ? "nothing"
+                                                       : "what was not measured");
+  }
+  return text;
+}
+
 Result<Json> readRecord(const ExplainFlags &flags) {
   TENON_TRY(isModel(flags.engine, Takes::Engine).takeStatus());
   TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(flags.engine));
@@ -204,6 +218,11 @@ Result<Json> readRecord(const ExplainFlags &flags) {
     return Status::error(ErrorId::BadArgument,
                          fmt::format("{} computes in the model's own precision", flags.engine),
                          "tenon compile --precision fp16 or bf16 makes values narrow");
+  }
+  if (flags.topic == "passes" && !file->record(flags.topic).isOk()) {
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("{} was compiled without passes of the user's", flags.engine),
+                         "tenon compile --plugin runs some");
   }
   TENON_ASSIGN(std::string_view text, file->record(flags.topic));
   Json record = Json::parse(text, nullptr, false);
@@ -222,6 +241,9 @@ Json select(const ExplainFlags &flags, const Json &record) {
   if (flags.topic == "fusion") {
     return selectFusion(record, flags.node);
   }
+  if (flags.topic == "passes") {
+    return selectRows(record, "passes", flags.node, {"name"});
+  }
   if (flags.topic == "precision") {
     Json selected = record;
     for (const char *list : {"wider", "clamped", "approximated"}) {
@@ -235,7 +257,7 @@ Json select(const ExplainFlags &flags, const Json &record) {
 
 bool isEmptySelection(const Json &record) {
   for (const char *list : {"regions", "edges", "buffers", "instructions", "wider", "clamped",
-                           "approximated"}) {
+                           "approximated", "passes"}) {
     if (!listAt(record, list).empty()) {
       return false;
     }
@@ -247,9 +269,9 @@ bool isEmptySelection(const Json &record) {
 std::vector<std::string> namesIn(const Json &record) {
   std::vector<std::string> names;
   for (const char *list : {"regions", "edges", "buffers", "instructions", "wider", "clamped",
-                           "approximated"}) {
+                           "approximated", "passes"}) {
     for (const Json &row : listAt(record, list)) {
-      for (const char *key : {"label", "producer", "consumer", "value", "operation"}) {
+      for (const char *key : {"label", "producer", "consumer", "value", "operation", "name"}) {
         names.push_back(textAt(row, key));
       }
       for (const Json &node : listAt(row, "nodes")) {
@@ -264,6 +286,7 @@ std::string recordText(std::string_view topic, const Json &record) {
   return topic == "fusion"      ? fusionText(record)
          : topic == "memory"    ? memoryText(record)
          : topic == "precision" ? precisionText(record)
+         : topic == "passes"    ? passesText(record)
                                 : placementText(record);
 }
 
@@ -289,7 +312,7 @@ Status explain(const ExplainFlags &flags, Terminal &terminal) {
 
 Action declareExplain(CLI::App &command) {
   std::shared_ptr<ExplainFlags> flags = std::make_shared<ExplainFlags>();
-  addChoice(command, "TOPIC", flags->topic, {"fusion", "memory", "placement", "precision"},
+  addChoice(command, "TOPIC", flags->topic, {"fusion", "memory", "placement", "precision", "passes"},
             "What is to be explained")
       ->required();
   command.add_option("ENGINE", flags->engine, "The engine")->required();

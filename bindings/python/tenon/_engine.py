@@ -360,7 +360,8 @@ class Engine:
         return json.loads(ctypes.string_at(text.value, size.value))
 
     def explain(self, topic: str = "fusion", node: Optional[str] = None, *, format: str = "text"):
-        """Why each piece is as it is: topic is "fusion", "memory", "placement" or "precision". Format "text" or "json"."""
+        """Why each piece is as it is: topic is "fusion", "memory", "placement",
+        "precision" or "passes" (those of the user). Format "text" or "json"."""
         from . import _compile
 
         return _compile.explain(self._file(), topic, node, format)

@@ -25,8 +25,21 @@ TEST(DimText, NamesSymbolsAndWritesDivisionsAsPeopleDo) {
     std::string map = std::string("affine_map<()[s0, s1, s2] -> (") + c.expression + ")>";
     AffineMap parsed = llvm::cast<AffineMapAttr>(parseAttribute(map, &context)).getValue();
     EXPECT_EQ(c.text, dimText(parsed.getResult(0), kSymbols));
+    if (c.text != llvm::StringRef("s2")) { // which nobody declared
+      EXPECT_EQ(simplify(parsed.getResult(0)), parseDim(c.text, kSymbols, &context)) << c.text;
+    }
   }
   EXPECT_EQ("?", dimText(AffineExpr(), kSymbols));
+}
+
+TEST(DimText, ReadsWhatIsNoDimAsNone) {
+  MLIRContext context;
+  std::string deep = std::string(1000, '(') + "1" + std::string(1000, ')');
+  for (std::string text : {"", "bitch", "batch seq", "batch +", "1 / 2", "floor(batch / 0)", "floor(batch / seq)",
+                           "batch mod 0", "(batch", "99999999999999999999", "9223372036854775807 + 1", deep.c_str()}) {
+    EXPECT_FALSE(parseDim(text, kSymbols, &context)) << text;
+  }
+  EXPECT_EQ(getAffineConstantExpr(-3, &context), parseDim(" 2 * (1 - 3) + 1", kSymbols, &context));
 }
 
 TEST(DimText, NamesSymbolsOfDiagnostics) {
