@@ -182,6 +182,13 @@ class Reading(unittest.TestCase):
 
 
 class Refused(unittest.TestCase):
+    def setUp(self):
+        """What failing passes leave behind is in a folder that goes."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(setattr, tempfile, "tempdir", tempfile.tempdir)
+        tempfile.tempdir = folder.name
+
     def fails(self, function, model="linear", **options):
         with self.assertRaises(tenon.Error) as caught:
             compiled(model, passes.rewrite(function, name="broken", **options))
@@ -212,7 +219,6 @@ class Refused(unittest.TestCase):
         folder = pathlib.Path(str(error).split("the graph before it is in ")[1].split(" ")[0])
         # The graph before the pass is a model that can be compiled again.
         self.assertEqual(tenon.compile(folder / "0-import.mlir").outputs[0].name, "y")
-        shutil.rmtree(folder.parent)
         # By permission it is measured; within a limit too small it is not.
         report = compiled("linear", passes.rewrite(negate, tolerance=math.inf)).report["passes"][0]
         self.assertGreater(report["largest_change"], 0.1)
