@@ -118,7 +118,8 @@ public:
   virtual RunFacts facts(const BoundPlan &bound) const;
   /// Device seconds of one run, over `count` runs in a row on the tensors bound last.
   virtual Result<double> timeRuns(BoundPlan &bound, unsigned count);
-  /// Each step by itself, `count` times in a row. What the tensors then hold is undefined.
+  /// Mean of `count` times. On a GPU each step by itself in a row, and what the tensors then hold is
+  /// undefined; on a CPU as a part of whole runs.
   virtual Result<std::vector<StepTime>> timeSteps(BoundPlan &bound, unsigned count);
 };
 

@@ -253,7 +253,7 @@ class Engines(ToolTest):
                      "--precision", "fp16", "--quiet")
         variants = {one["level"]: one for one in self.json("check", "both.tenon")["variants"]}
         self.assertEqual(["x86-64-v3", "sm_80", "sm_90"], list(variants))
-        for flag in ("--cold", "--probes", "--regions"):
+        for flag in ("--cold", "--probes"):
             self.refuse(2, "TN0105", "bench", "both.tenon", "--variant", "x86-64-v3", flag)
         if variants["sm_90"]["runs_here"]:
             self.assertEqual("sm_90", self.json("run", "both.tenon")["isa"])

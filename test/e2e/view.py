@@ -85,13 +85,19 @@ class Views(ToolTest):
 
     def test_times(self):
         rows = [dict(row, time_us=2.5) for region in self.graph("model.tenon")["regions"] for row in region["instructions"]]
-        (self.folder / "times.json").write_text(json.dumps({"gpu": {"regions": rows}}))
+        (self.folder / "times.json").write_text(json.dumps({"regions": rows}))
         graph = self.graph("model.tenon", "--profile", "times.json")
         self.assertEqual(2.5 * len(rows), graph["totals"]["us"])
         self.assertIn("2.50 us", self.succeed("inspect", "model.tenon", "--profile", "times.json").stdout)
+        measured = self.json("bench", "model.tenon", "--runs", 5, "--regions")
+        self.assertEqual([row["instruction"] for row in measured["regions"]], sorted(row["instruction"] for row in measured["regions"]))
+        self.assertLess(0, sum(row["time_us"] for row in measured["regions"]))
+        (self.folder / "own.json").write_text(json.dumps(measured))
+        own = self.graph("model.tenon", "--profile", "own.json")
+        self.assertTrue(all("us" in region for region in own["regions"]))
         self.refuse(2, "TN0105", "inspect", "model.onnx", "--profile", "times.json")
         rows[0]["label"] = "another"
-        for content, said in (({"gpu": {"regions": rows}}, "of another engine"), ([], "has no times"), ({"gpu": {"regions": [1]}}, "has no times")):
+        for content, said in (({"regions": rows}, "of another engine"), ([], "has no times"), ({"regions": [1]}, "has no times")):
             (self.folder / "no.json").write_text(json.dumps(content))
             self.assertIn(said, self.refuse(2, "TN0105", "inspect", "model.tenon", "--profile", "no.json").stderr)
 

@@ -256,6 +256,10 @@ class Reports(unittest.TestCase):
     def test_bench(self):
         self.assertGreater(compiled("tiny").bench(seconds=0.05, threads=1)["latency_ms"]["median"], 0)
 
+    def test_profile(self):
+        regions = compiled("linear").profile(seconds=0.05)["regions"]
+        self.assertGreater(sum(region["time_us"] for region in regions), 0)
+
     def test_html(self):
         html = compiled("two")._repr_html_()
         self.assertIn("<td>s.um</td>", html)

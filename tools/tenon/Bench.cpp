@@ -41,7 +41,7 @@ struct BenchFlags {
   size_t runs = 0;
   bool noCache = false;
   bool isCold = false;
-  GpuDetails details;
+  BenchDetails details;
 };
 
 size_t ceilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
@@ -85,9 +85,9 @@ Result<Contender> load(const BenchFlags &flags, const std::string &path, Termina
   contender.runner = std::make_unique<Runner>(std::move(runner));
   if (contender.isGpu()) {
     TENON_TRY(contender.prepareGpu(flags.isCold, flags.session));
-  } else if (flags.isCold || flags.details.probes || flags.details.regions) {
+  } else if (flags.isCold || flags.details.probes) {
     return Status::error(ErrorId::BadArgument,
-                         fmt::format("{} runs at {}: --cold, --probes and --regions are for a GPU",
+                         fmt::format("{} runs at {}: --cold and --probes are for a GPU",
                                      path, contender.engine->variant().level),
                          "name a GPU's architecture with --target when compiling");
   }
@@ -204,7 +204,7 @@ Action declareBench(CLI::App &command) {
   command.add_flag("--no-overlap", flags->isSerial,
                    "On a GPU: branches of the model one after the other");
   command.add_flag("--regions", flags->details.regions,
-                   "On a GPU: also the time of each instruction by itself");
+                   "Also the time of each instruction; on a GPU by itself");
   command.add_flag("--probes", flags->details.probes,
                    "On a GPU: also what copying and a large product reach");
   declareBudgetFlag(command, flags->session.measureSeconds);

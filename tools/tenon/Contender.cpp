@@ -65,15 +65,20 @@ std::string gpuText(const Json &gpu) {
                             ? "without cuBLASLt"
                             : fmt::format("{:.0f} TF/s", gpu["product_tf_s"].get<double>()));
   }
+  return text;
+}
+
+std::string regionsText(const Json &result) {
+  std::string text;
   double sum = 0;
-  for (const Json &region : gpu.value("regions", Json::array())) {
+  for (const Json &region : result["regions"]) {
     sum += region["time_us"].get<double>();
     text += fmt::format("  {:>9.2f} us  {:<8} {}\n", region["time_us"].get<double>(),
                         region["kind"].get<std::string>(), region["label"].get<std::string>());
   }
-  return sum == 0
-             ? text
-             : text + fmt::format("  {:>9.2f} us  together, each by itself and in caches\n", sum);
+  return text + fmt::format("  {:>9.2f} us  together, {}\n", sum,
+                            result.contains("gpu") ? "each by itself and in caches"
+                                                   : "each within whole runs");
 }
 
 } // namespace
@@ -101,7 +106,8 @@ std::string benchText(const Json &result) {
                      compiled.empty() ? "" : compiled + "  ", result["load_ms"].get<double>(),
                      result["first_result_ms"].get<double>(), result["peak_rss_mib"].get<double>(),
                      formatBytes(result["arena_bytes"].get<uint64_t>())) +
-         (result.contains("gpu") ? gpuText(result["gpu"]) : "");
+         (result.contains("gpu") ? gpuText(result["gpu"]) : "") +
+         (result.contains("regions") ? regionsText(result) : "");
 }
 
 double millisecondsSince(BenchClock::time_point start) {
@@ -139,10 +145,13 @@ Status Contender::sampleGpu(bool keep) {
   return Status::ok();
 }
 
-Result<Json> Contender::describe(const GpuDetails &details) {
+Result<Json> Contender::describe(const BenchDetails &details) {
   Json result = describeRuns();
   if (isGpu()) {
     TENON_ASSIGN(result["gpu"], describeGpu(details));
+  }
+  if (details.regions) {
+    TENON_ASSIGN(result["regions"], describeRegions());
   }
   return result;
 }
@@ -173,7 +182,7 @@ Json Contender::describeRuns() const {
           {"arena_bytes", runner->session().memoryUse().arenaBytes}};
 }
 
-Result<Json> Contender::describeGpu(const GpuDetails &details) {
+Result<Json> Contender::describeGpu(const BenchDetails &details) {
   runtime::RunFacts facts = runner->session().facts();
   runtime::MemoryUse use = runner->session().memoryUse();
   Json gpu = {{"time_ms", quantiles(summarizeLatency(gpuTimes))},
@@ -196,13 +205,10 @@ Result<Json> Contender::describeGpu(const GpuDetails &details) {
     gpu["kernel_us"] = probe.kernelSeconds * 1e6;
     gpu["product_tf_s"] = probe.productTeraflops ? Json(*probe.productTeraflops) : Json();
   }
-  if (details.regions) {
-    TENON_ASSIGN(gpu["regions"], describeRegions());
-  }
   return gpu;
 }
 
-/// Time of each instruction by itself, in the order of the plan.
+/// Time of each instruction, in the order of the plan.
 Result<Json> Contender::describeRegions() {
   TENON_ASSIGN(std::vector<runtime::StepTime> steps, runner->session().timeSteps(kRegionRuns));
   Json regions = Json::array();

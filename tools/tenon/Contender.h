@@ -18,9 +18,9 @@ using BenchClock = std::chrono::steady_clock;
 
 double millisecondsSince(BenchClock::time_point start);
 
-/// What is told of a GPU beyond its times.
-struct GpuDetails {
-  bool probes = false;
+/// What is told beyond times and memory.
+struct BenchDetails {
+  bool probes = false; ///< of a GPU
   bool regions = false;
 };
 
@@ -48,13 +48,13 @@ struct Contender {
   Status runOnce(bool keep);
 
   /// The latencies and what belongs to them, as `bench --json` has it.
-  Result<Json> describe(const GpuDetails &details);
+  Result<Json> describe(const BenchDetails &details);
 
 private:
   double hostMs = 0; ///< of all runs through the host so far
   Status sampleGpu(bool keep);
   Json describeRuns() const;
-  Result<Json> describeGpu(const GpuDetails &details);
+  Result<Json> describeGpu(const BenchDetails &details);
   Result<Json> describeRegions();
 };
 

@@ -182,7 +182,7 @@ Status addTimes(Graph &graph, std::string_view profile) {
   }
   try {
     Json json = Json::parse(profile);
-    for (const Json &row : json.at("gpu").at("regions")) {
+    for (const Json &row : json.at("regions")) {
       auto found = known.find(row.at("instruction").get<int64_t>());
       if (found == known.end()) {
         continue; // a copy

@@ -375,10 +375,10 @@ class Engine:
         return _compile.verb("bench", self._file(), *flags)
 
     def profile(self, *, seconds: float = 2.0) -> Dict[str, Any]:
-        """As `bench`; for an engine on a GPU also the time of each instruction by itself."""
+        """As `bench`, and the time of each instruction: `["regions"]`."""
         from . import _compile
 
-        flags = [f"--seconds={seconds}", f"--variant={self.variant}"] + (["--regions"] if self.gpu is not None else [])
+        flags = [f"--seconds={seconds}", f"--variant={self.variant}", "--regions"]
         return _compile.verb("bench", self._file(), *flags)
 
     def save(self, path: Union[str, os.PathLike]) -> None:

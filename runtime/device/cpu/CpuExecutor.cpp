@@ -6,6 +6,7 @@
 #include "support/Text.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 namespace tenon::runtime {
@@ -213,6 +214,21 @@ void CpuExecutor::move(const BoundPlan &bound, const BoundStep &step) {
   }
 }
 
+Status CpuExecutor::runStep(BoundPlan &bound, const BoundStep &step) {
+  if (step.kind == InstructionKind::Launch) {
+    int32_t code = launch(bound, step);
+    return code == TENON_KERNEL_OK ? Status::ok()
+                                   : kernelError(code, variant.plan(), step.instruction);
+  }
+  if (step.kind == InstructionKind::Size) {
+    int64_t count = 0;
+    std::memcpy(&count, bound.pointers[step.firstPointer], sizeof(count));
+    return bound.bindSize(variant.plan(), step, count);
+  }
+  move(bound, step);
+  return Status::ok();
+}
+
 Status CpuExecutor::execute(BoundPlan &bound, const RunOptions &options) {
   if (options.stream) {
     return Status::error(ErrorId::BadArgument, "a stream was given to a run on the CPU",
@@ -221,21 +237,26 @@ Status CpuExecutor::execute(BoundPlan &bound, const RunOptions &options) {
   failure.store(0, std::memory_order_relaxed);
   // By index: a size that is bound makes the steps anew, in their places.
   for (size_t i = 0; i < bound.steps.size(); ++i) {
-    const BoundStep &step = bound.steps[i];
-    if (step.kind == InstructionKind::Launch) {
-      int32_t code = launch(bound, step);
-      if (code != TENON_KERNEL_OK) {
-        return kernelError(code, variant.plan(), step.instruction);
-      }
-    } else if (step.kind == InstructionKind::Size) {
-      int64_t count = 0;
-      std::memcpy(&count, bound.pointers[step.firstPointer], sizeof(count));
-      TENON_TRY(bound.bindSize(variant.plan(), step, count));
-    } else {
-      move(bound, step);
-    }
+    TENON_TRY(runStep(bound, bound.steps[i]));
   }
   return Status::ok();
+}
+
+Result<std::vector<StepTime>> CpuExecutor::timeSteps(BoundPlan &bound, unsigned count) {
+  using Clock = std::chrono::steady_clock;
+  failure.store(0, std::memory_order_relaxed);
+  std::vector<StepTime> times(bound.steps.size());
+  for (unsigned run = 0; run < count; ++run) {
+    Clock::time_point start = Clock::now();
+    for (size_t i = 0; i < times.size(); ++i) {
+      times[i].instruction = bound.steps[i].instruction;
+      TENON_TRY(runStep(bound, bound.steps[i]));
+      Clock::time_point end = Clock::now();
+      times[i].seconds += std::chrono::duration<double>(end - start).count() / count;
+      start = end;
+    }
+  }
+  return times;
 }
 
 } // namespace tenon::runtime
