@@ -15,13 +15,13 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "bindings/python/tenon"
-MODULES = {"tenon": "__init__.py", "tenon.passes": "passes.py", "tenon.torch": "torch.py"}
+MODULES = {"tenon": "__init__.py", "tenon.passes": "passes.py", "tenon.torch": "torch.py", "tenon.compare": "compare/__init__.py"}
 HEADERS = ["tenon.h", "compiler.h", "graph.h"]
 NOTE = "<!-- Written by scripts/api_reference.py. -->\n"
 
 
-def parsed(name):
-    return ast.parse((PACKAGE / name).read_text())
+def parsed(path):
+    return ast.parse(path.read_text())
 
 
 def exported(module):
@@ -42,12 +42,12 @@ def sources_of(module):
     }
 
 
-def definition(module, name):
+def definition(module, name, folder):
     """Its node in the module, or in the one from which it comes."""
     for node in module.body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name:
             return node
-    return definition(parsed(sources_of(module)[name]), name)
+    return definition(parsed(folder / sources_of(module)[name]), name, folder)
 
 
 def documentation(node):
@@ -85,10 +85,11 @@ def render_class(node):
 def python_page():
     text = "# Python\n\n" + NOTE
     for name, file in MODULES.items():
-        module = parsed(file)
+        path = PACKAGE / file
+        module = parsed(path)
         text += f"\n## {name}\n\n{documentation(module)}"
         for member in exported(module):
-            node = definition(module, member)
+            node = definition(module, member, path.parent)
             text += "\n" + (render_class(node) if isinstance(node, ast.ClassDef) else f"### `{signature(node)}`\n\n{documentation(node)}")
     return tidy(text)
 

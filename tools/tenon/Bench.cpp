@@ -7,6 +7,7 @@
 #include "tools/tenon/EngineSource.h"
 #include "tools/tenon/Inputs.h"
 #include "tools/tenon/Options.h"
+#include "tools/tenon/Peers.h"
 #include "tools/tenon/Statistics.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
@@ -42,6 +43,7 @@ struct BenchFlags {
   bool noCache = false;
   bool isCold = false;
   BenchDetails details;
+  PeersRequest peers;
 };
 
 size_t ceilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
@@ -170,6 +172,17 @@ Status report(std::vector<Contender> &contenders, const BenchFlags &flags, Termi
 }
 
 Status bench(BenchFlags &flags, Terminal &terminal) {
+  if (!flags.peers.against.empty()) {
+    flags.peers.model = flags.open.path;
+    flags.peers.shapes = flags.inputs.shapes;
+    flags.peers.seconds = flags.seconds;
+    flags.peers.threads = flags.session.threads;
+    return comparePeers(flags.peers, terminal);
+  }
+  if (!flags.peers.output.empty() || flags.peers.format != "table" || flags.peers.device != "cpu") {
+    return Status::error(ErrorId::BadArgument, "--format, --output and --device belong to --against",
+                         "tenon help bench has an example");
+  }
   flags.session.overlapBranches = !flags.isSerial;
   std::vector<Contender> contenders;
   TENON_ASSIGN(Contender first, load(flags, flags.open.path, terminal));
@@ -189,6 +202,13 @@ Action declareBench(CLI::App &command) {
   command.add_option("MODEL", flags->open.path, "An engine, or a model (ONNX, .pt2) to compile first")
       ->required();
   command.add_option("--ab", flags->other, "A second engine or model, measured alternately");
+  command.add_option("--against", flags->peers.against,
+                     "With Python: also eager, inductor, max-autotune, onnxruntime, openvino, tensorrt (some "
+                     "of them, with commas between); MODEL may be model.py:make_model");
+  addChoice(command, "--device", flags->peers.device, {"cpu", "cuda"}, "With --against: where all of them run");
+  addChoice(command, "--format", flags->peers.format, {"table", "json", "svg"},
+            "With --against: svg is a plot of when compiling pays");
+  addOutput(command, flags->peers.output, "With --against: the file that takes it");
   declareSeededFlags(command, flags->inputs);
   declareFileFlags(command, flags->inputs);
   declareThreadsFlag(command, flags->session.threads, "Threads; all usable CPUs by default");

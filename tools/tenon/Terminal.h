@@ -67,6 +67,8 @@ public:
   void clearProgress();
   /// Set when what is being done has to end; null where nobody can ask for that.
   const std::atomic<bool> *cancelFlag() const { return listener ? &listener->cancelled : nullptr; }
+  /// Whether no caller in the same process waits for what is done.
+  bool ownsProcess() const { return listener == nullptr; }
   /// Passes of a caller in the same process.
   std::vector<tenon_pass> passes() const {
     return listener ? listener->passes : std::vector<tenon_pass>();

@@ -1,0 +1,13 @@
+"""One model by Tenon and by others, on the same inputs and in turn. docs/compare.md says what is measured and how.
+
+    import tenon.compare
+
+    result = tenon.compare.run("model.py:make_model", against=["eager", "inductor", "openvino"])
+    print(result.table())
+    result.save("comparison.svg")           # or .json, .txt
+"""
+
+from ._measure import run
+from ._result import Comparison, break_even
+
+__all__ = ["Comparison", "break_even", "run"]
