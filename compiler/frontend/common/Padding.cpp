@@ -1,5 +1,5 @@
-// Pads that are numbers are one operation; pads that are sizes are rows before and behind an axis, or
-// rows of the tensor itself by their positions.
+// Pads that are numbers are one operation; pads that are sizes are rows before and behind an axis,
+// or rows of the tensor itself by their positions.
 #include "compiler/frontend/common/Padding.h"
 
 using namespace mlir;
@@ -8,8 +8,7 @@ namespace tenon::frontend {
 namespace {
 
 /// A constant before and behind one axis.
-Value padOutside(Emitter &c, Value x, Value value, int64_t axis, AffineExpr begin,
-                 AffineExpr end) {
+Value padOutside(Emitter &c, Value x, Value value, int64_t axis, AffineExpr begin, AffineExpr end) {
   SmallVector<Value> parts = {x};
   auto rows = [&](AffineExpr size) {
     tn::Dims dims = tn::getDims(x.getType());

@@ -112,8 +112,8 @@ Value alignRegions(Emitter &c, Value map, Value boxes, Value images, const Regio
                    c.constantSize(p.width),
                    c.constantSize(p.samples),
                    dims[1]};
-  Value y = c.reduce(p.isMax ? tn::ReduceKind::max : tn::ReduceKind::mean,
-                     c.reshape(samples, bins), {2, 4}, false);
+  Value y = c.reduce(p.isMax ? tn::ReduceKind::max : tn::ReduceKind::mean, c.reshape(samples, bins),
+                     {2, 4}, false);
   return c.cast(c.transpose(y, {0, 3, 1, 2}), element);
 }
 

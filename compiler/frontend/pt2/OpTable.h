@@ -39,8 +39,8 @@ llvm::ArrayRef<OpRow> recurrentRows();
 llvm::ArrayRef<OpRow> controlRows();
 llvm::ArrayRef<OpRow> samplingRows();
 llvm::ArrayRef<OpRow> specialRows();
-/// What operators do that read or give complex tensors, as Fourier transforms all do. Those without a
-/// function do with each part what they do with a real tensor.
+/// What operators do that read or give complex tensors, as Fourier transforms all do. Those without
+/// a function do with each part what they do with a real tensor.
 llvm::ArrayRef<OpRow> complexRows();
 llvm::ArrayRef<OpRow> fourierRows();
 

@@ -49,7 +49,8 @@ std::optional<frontend::Transform> readTransform(NodeContext &c, int64_t axis) {
     }
     t.points = (*given)[0];
   }
-  if (t.points < 1 || t.points > frontend::kMostTableElements || (onesided && !t.inverse && t.parts == 2)) {
+  if (t.points < 1 || t.points > frontend::kMostTableElements ||
+      (onesided && !t.inverse && t.parts == 2)) {
     c.error(ErrorId::OnnxBadNode, "its length is not positive, or half of the results of a "
                                   "complex signal is wanted");
     return std::nullopt;

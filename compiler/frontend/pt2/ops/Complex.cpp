@@ -1,5 +1,5 @@
-// Complex tensors, which are two tensors of the importer: the real and the imaginary parts. Whatever
-// moves elements does so with both.
+// Complex tensors, which are two tensors of the importer: the real and the imaginary parts.
+// Whatever moves elements does so with both.
 #include "compiler/frontend/pt2/Call.h"
 
 using namespace mlir;
@@ -74,9 +74,7 @@ void viewAsReal(Call &c) {
 void realPart(Call &c) { c.setOutput(c.value("self")); }
 void imaginaryPart(Call &c) { c.setOutput(c.imaginary("self")); }
 
-void conjugate(Call &c) {
-  c.setComplex(0, c.value("self"), negative(c, c.imaginary("self")));
-}
+void conjugate(Call &c) { c.setComplex(0, c.value("self"), negative(c, c.imaginary("self"))); }
 void absolute(Call &c) {
   mlir::Value real = c.value("self"), imaginary = c.imaginary("self");
   c.setOutput(c.unary<tn::SqrtOp>(c.add(c.mul(real, real), c.mul(imaginary, imaginary))));
@@ -92,7 +90,9 @@ template <bool isDifference> void sum(Call &c) {
   if (c.failed()) {
     return;
   }
-  auto join = [&](mlir::Value x, mlir::Value y) { return isDifference ? c.sub(x, y) : c.add(x, y); };
+  auto join = [&](mlir::Value x, mlir::Value y) {
+    return isDifference ? c.sub(x, y) : c.add(x, y);
+  };
   mlir::Value real = join(a.real, b.real);
   // A part that is missing is 0, of the shape of both.
   mlir::Value left = a.imaginary ? a.imaginary : zerosLike(c, a.real);
@@ -125,9 +125,7 @@ void divide(Call &c) {
 }
 
 /// What is checked of a tensor holds by its import.
-void checkMetadata(Call &c) {
-  c.ignore({"a", "size", "stride", "dtype", "device", "layout"});
-}
+void checkMetadata(Call &c) { c.ignore({"a", "size", "stride", "dtype", "device", "layout"}); }
 
 constexpr OpRow kRows[] = {
     {"aten.polar", fromPolar},

@@ -1,5 +1,5 @@
-// Fourier transforms of PyTorch. Complex tensors are two here; for a transform they become one, whose
-// last dim holds the parts.
+// Fourier transforms of PyTorch. Complex tensors are two here; for a transform they become one,
+// whose last dim holds the parts.
 #include "compiler/frontend/common/Fourier.h"
 
 #include "compiler/frontend/pt2/Call.h"

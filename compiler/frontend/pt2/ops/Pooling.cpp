@@ -66,8 +66,8 @@ Windows windowsOf(Call &c, size_t dims) {
   return w;
 }
 
-/// A count that is rounded up lets one window reach beyond the padded dim, where it reads nothing: it
-/// is as large as that dim then.
+/// A count that is rounded up lets one window reach beyond the padded dim, where it reads nothing:
+/// it is as large as that dim then.
 void holdInside(Windows &w, tn::Dims dims) {
   dims.erase(dims.begin(), dims.end() - static_cast<int64_t>(w.kernel.size()));
   for (auto [i, dim] : llvm::enumerate(dims)) {
