@@ -38,6 +38,9 @@ void writeInPlace(Call &c) {
 /// What is imported must be what PyTorch says: a difference would be a fault of the import.
 void checkStated(Call &c, const OpRow &row, unsigned i, RankedTensorType type,
                  const TensorMeta &meta) {
+  if ((c.output(i)->imaginary != nullptr) != partsOf(meta.scalarType).has_value()) {
+    return c.gap("its result is complex and PyTorch's is not, or the other way round");
+  }
   if (type.getElementType() != c.resultElement(i)) {
     std::string text;
     llvm::raw_string_ostream(text) << type.getElementType();
