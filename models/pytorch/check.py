@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Holds Tenon to list.py: each model is exported, checked, compiled, run and compared with eager in float64; writes the page.
 
+With --door backend the models run under torch.compile(model, backend="tenon") instead, which needs an installed tenon.
+
 Relies on scripts/requirements-torch.txt (run it with .venv-torch/bin/python) and on a built tenon. One model at a time, each
 step in a process of its own with a limit on memory and time. What was exported is kept in --folder and not made again;
 results are merged into results.json, so that --only and --failed update a part of it. docs/pytorch-models.md is written from them.
@@ -21,13 +23,14 @@ import numpy as np
 
 import list as models
 from compare import TOLERANCE, error_of
-from page import page
+from page import page, was_run
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 LIMIT_GIB = 18
 LIMIT_S = 900
 RUNS = 5
+SLOW_S = 5  # a run that takes longer is timed once
 CHUNK = 8
 
 
@@ -132,10 +135,12 @@ def run(options, model):
         result["compile_s"] = round(time.monotonic() - start, 2)
         with np.load(options.folder / f"{model.name}.npz") as arrays:
             arrays = dict(arrays)
+        start = time.monotonic()
         result["error"] = compare(options, engine, arrays, "")
+        runs = RUNS if time.monotonic() - start < SLOW_S else 1
         if any(name.startswith("in2.") for name in arrays):
             result["other_error"] = compare(options, engine, arrays, "2")
-        latency = tenon(options, "bench", "bench", engine, "--inputs", options.folder / "inputs.npz", "--runs", RUNS)
+        latency = tenon(options, "bench", "bench", engine, "--inputs", options.folder / "inputs.npz", "--runs", runs)
         result["run_ms"] = round(latency["latency_ms"]["median"], 3)
     except Failed as failure:
         result.update(failure.result)
@@ -147,6 +152,14 @@ def run(options, model):
     return result
 
 
+def under_backend(options, model):
+    """What backend.py says of a model: torch.compile(model, backend="tenon")."""
+    path = options.folder / f"{model.name}.backend.json"
+    if not path.exists():
+        return {"failed": "run", "reason": "backend.py itself failed", "message": ""}
+    return json.loads(path.read_text())
+
+
 def save(path, results, order):
     """One model a line, in the order of the list."""
     known = [results[name] for name in order if name in results]
@@ -155,14 +168,17 @@ def save(path, results, order):
 
 
 def wanted(options, model, results):
+    known = results.get(model.name, {})
+    known = known.get("backend", {"failed": ""}) if options.door == "backend" else known if was_run(known) else {"failed": ""}
     if options.only and not any(fnmatch.fnmatch(text, one) for one in options.only for text in (model.name, model.family)):
         return False
-    return not options.failed or "failed" in results.get(model.name, {"failed": ""})
+    return not options.failed or "failed" in known
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tenon", type=pathlib.Path, default=ROOT / "build/dev/bin/tenon")
+    parser.add_argument("--door", choices=("export", "backend"), default="export")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build/pytorch-models")
     parser.add_argument("--results", type=pathlib.Path, default=HERE / "results.json")
     parser.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/pytorch-models.md")
@@ -177,9 +193,16 @@ def main():
     for begin in range(0, len(chosen), CHUNK):
         chunk = chosen[begin:begin + CHUNK]
         # Several in one go, because to import torch takes longer than to export most of them.
-        call([sys.executable, HERE / "export.py", "-o", options.folder, *(model.name for model in chunk)], seconds=None)
+        script = HERE / ("export.py" if options.door == "export" else "backend.py")
+        call([sys.executable, script, "-o", options.folder, *(model.name for model in chunk)], seconds=None)
         for model in chunk:
-            one = results[model.name] = run(options, model)
+            before = results.get(model.name, {})
+            if options.door == "backend":
+                one = under_backend(options, model)
+                results[model.name] = {"name": model.name, "family": model.family, **before, "backend": one}
+            else:
+                one = run(options, model)
+                results[model.name] = {**one, "backend": before["backend"]} if "backend" in before else one
             said = f"{one['failed']}: {one['reason']}: {one['message'][:200]}" if "failed" in one else f"{one['error']:.1e}"
             print(f"{model.name}: {said}", flush=True)
             options.page.write_text(page(save(options.results, results, order), len(order)))

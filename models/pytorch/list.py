@@ -254,7 +254,7 @@ bare("vision", "swin2sr", "AutoModelForImageToImage", {"pixel_values": picture(3
 bare("vision", "convnext convnextv2 dinov3_convnext poolformer", "AutoModel", {"pixel_values": picture(64)}, **STAGES)
 bare("vision", "resnet regnet bit", "AutoModel", {"pixel_values": picture(64)}, embedding_size=16, groups_width=8,
      num_groups=4, **STAGES)
-vision("mobilenet_v1 mobilenet_v2", 64)
+vision("mobilenet_v1 mobilenet_v2", 128)
 bare("vision", "efficientnet", "AutoModel", {"pixel_values": picture(64)}, width_coefficient=1.0, depth_coefficient=1.0,
      hidden_dim=1280)
 vision("mobilevit", 64, patch_size=2, hidden_sizes=[32, 48, 64], neck_hidden_sizes=[8, 16, 24, 32, 48, 64, 96])
@@ -265,7 +265,7 @@ vision("pvt", 64, patch_sizes=[4, 2, 2, 2], hidden_sizes=[16, 32, 48, 64], depth
        num_attention_heads=[1, 2, 3, 4], num_encoder_blocks=4, sequence_reduction_ratios=[8, 4, 2, 1])
 vision("pvt_v2", 64, patch_sizes=[7, 3, 3, 3], hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1],
        num_attention_heads=[1, 2, 3, 4], num_encoder_blocks=4, sr_ratios=[8, 4, 2, 1])
-vision("levit", 64, hidden_sizes=[32, 48, 64], num_attention_heads=[2, 3, 4], depths=[1, 1, 1], key_dim=[8, 8, 8],
+vision("levit", 224, hidden_sizes=[32, 48, 64], num_attention_heads=[2, 3, 4], depths=[1, 1, 1], key_dim=[8, 8, 8],
        patch_size=16)
 bare("vision", "cvt", "AutoModel", {"pixel_values": picture(64)}, patch_sizes=[7, 3, 3], embed_dim=[16, 32, 48],
      num_heads=[1, 2, 3], depth=[1, 2, 3])
@@ -273,7 +273,8 @@ vision("focalnet", 64, patch_size=4, embed_dim=16, depths=[1, 1], focal_levels=[
        hidden_sizes=[16, 32])
 vision("swiftformer", 64, depths=[1, 1, 1, 1], embed_dims=[16, 32, 48, 64])
 vision("hiera", 224, image_size=[224, 224], embed_dim=16, num_heads=[1, 2, 4, 8], depths=[1, 1, 2, 1], patch_size=[7, 7])
-vision("textnet hgnet_v2", 64)
+vision("textnet", 64)
+vision("hgnet_v2", 224)
 vision("mgp-str", 32, inputs={"pixel_values": Input("picture", ("batch", 3, 32, 64))}, image_size=[32, 64], patch_size=4,
        max_token_length=5)
 vision("dpt", 32, make="AutoModelForDepthEstimation", is_hybrid=False, num_hidden_layers=4,

@@ -13,8 +13,11 @@ this page. torchvision's are at their real size, those of transformers two narro
 
 "Dims" says how the export declares batch and sequence: *named* is one symbol for each name, *dynamic* a symbol for each place, *automatic*
 what torch leaves open of its own accord, *static* none. With named and dynamic ones the same engine also runs other sizes, whose error
-stands in the column "other sizes". "Eager" is the error of eager in float32. Times are medians of {runs} runs on a shared machine: an
-order of magnitude, not a measurement.
+stands in the column "other sizes". "Eager" is the error of eager in float32. Times are medians of {runs} runs on a shared machine, of one
+where a run takes seconds: an order of magnitude, not a measurement.
+
+"Backend" is the same model under `torch.compile(model, backend="tenon")`: its error, how many graphs dynamo makes of it and how often
+it breaks them, and after the second call, with other sizes, how many graphs more.
 """
 
 
@@ -23,18 +26,37 @@ def versions():
     return ", ".join(line.replace("==", " ") for line in lines if line.startswith("tor") or line.startswith("transformers"))
 
 
+def was_run(one):
+    """Whether the model was exported, or that was tried; else only the backend was."""
+    return "dims" in one or "failed" in one
+
+
+def under_backend(one):
+    """The cell of the backend."""
+    facts = one.get("backend")
+    if facts is None:
+        return ""
+    if "failed" in facts:
+        return f"{facts['failed']}: {facts['reason']}"
+    breaks = len(facts["breaks"])
+    again = facts.get("graphs_again")
+    graphs = f"{facts['graphs']} graph{'s' * (facts['graphs'] != 1)}" + (f" + {again}" if again is not None else "")
+    return f"{max(facts['error'], facts.get('other_error', 0)):.1e}, {graphs}" + (
+        f", {breaks} break{'s' * (breaks != 1)}" if breaks else "")
+
+
 def number(value, form):
     return "" if value is None else format(value, form)
 
 
 def table(rows):
-    lines = ["| model | parameters | operators | dims | error | other sizes | eager | compile s | run ms | state |",
-             "|---|---|---|---|---|---|---|---|---|---|"]
+    lines = ["| model | parameters | operators | dims | error | other sizes | eager | compile s | run ms | state | backend |",
+             "|---|---|---|---|---|---|---|---|---|---|---|"]
     for one in rows:
-        state = f"{one['failed']}: {one['reason']}" if "failed" in one else "ok"
+        state = f"{one['failed']}: {one['reason']}" if "failed" in one else "ok" if was_run(one) else "not run"
         cells = [one["name"], number(one.get("parameters"), ","), number(one.get("operators"), "d"), one.get("dims", ""),
                  number(one.get("error"), ".1e"), number(one.get("other_error"), ".1e"), number(one.get("eager_error"), ".1e"),
-                 number(one.get("compile_s"), ".1f"), number(one.get("run_ms"), ".3g"), state.replace("|", "\\|")]
+                 number(one.get("compile_s"), ".1f"), number(one.get("run_ms"), ".3g"), state.replace("|", "\\|"), under_backend(one).replace("|", "\\|")]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -51,20 +73,50 @@ def reasons(failed):
     return "\n".join(lines) + "\n"
 
 
+def breaks(results):
+    """Where dynamo breaks graphs, and why, by how many models."""
+    groups = collections.defaultdict(set)
+    for one in results:
+        for reason, source in one["backend"].get("breaks", []):
+            groups[reason or "unexplained", source].add(one["name"])
+    lines = ["| reason | at | models |", "|---|---|---|"]
+    for (reason, source), names in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+        shown = sorted(names)
+        text = reason.replace("|", "\\|")
+        lines.append(f"| {text} | {source} | {len(names)}: {', '.join(shown[:6])}{', …' if len(names) > 6 else ''} |")
+    return "\n".join(lines) + "\n"
+
+
+def summary(families):
+    lines = ["| family | models | exported | pass | under the backend | pass | breaks |", "|---|---|---|---|---|---|---|"]
+    for family, rows in families.items():
+        ran = [one for one in rows if was_run(one)]
+        tried = [one["backend"] for one in rows if "backend" in one]
+        lines.append(f"| {family} | {len(ran)} | {sum(one.get('failed') != 'export' for one in ran)} | "
+                     f"{sum('failed' not in one for one in ran)} | {len(tried)} | "
+                     f"{sum('failed' not in one for one in tried)} | {sum(len(one.get('breaks', ())) for one in tried)} |")
+    return "\n".join(lines) + "\n"
+
+
 def page(results, listed, runs=5):
     """The whole text, for a list of so many models."""
     families = collections.defaultdict(list)
     for one in results:
         families[one["family"]].append(one)
-    failed = [one for one in results if "failed" in one]
-    exported = len(results) - sum(one["failed"] == "export" for one in failed)
+    ran = [one for one in results if was_run(one)]
+    failed = [one for one in ran if "failed" in one]
+    exported = len(ran) - sum(one["failed"] == "export" for one in failed)
+    tried = [one for one in results if "backend" in one]
+    wrong = [{"name": one["name"], **one["backend"]} for one in tried if "failed" in one["backend"]]
     parts = [HEAD.format(tolerance=TOLERANCE, runs=runs, versions=versions()),
-             f"Of the list's {listed} models {len(results)} were run, {exported} of them are exported and "
-             f"{len(results) - len(failed)} pass.\n",
-             "| family | models | exported | pass |\n|---|---|---|---|\n" + "".join(
-                 f"| {family} | {len(rows)} | {sum(one.get('failed') != 'export' for one in rows)} | "
-                 f"{sum('failed' not in one for one in rows)} |\n" for family, rows in families.items())]
+             f"Of the list's {listed} models {len(ran)} were run, {exported} of them are exported and "
+             f"{len(ran) - len(failed)} pass. {len(tried)} were run under the backend, of which {len(tried) - len(wrong)} pass.\n",
+             summary(families)]
     if failed:
         parts.append("## What falls short\n\nReasons of step \"export\" are torch's.\n\n" + reasons(failed))
+    if wrong:
+        parts.append("## What falls short under the backend\n\n" + reasons(wrong))
+    if any(one["backend"].get("breaks") for one in tried):
+        parts.append("## Graph breaks\n\n" + breaks(tried))
     parts += [f"## {family[0].upper() + family[1:]}\n\n{table(rows)}" for family, rows in families.items()]
     return "\n".join(parts)

@@ -101,6 +101,26 @@ class Programs(unittest.TestCase):
             with self.subTest(title):
                 self.refused(damaged_program("writes", change), "TN0240")
 
+    def test_complex_numbers_that_are_gaps(self):
+        def complex_output(root):
+            graph = root["graph_module"]["graph"]
+            name = next(name for name, meta in graph["tensor_values"].items() if meta["dtype"] == 10)
+            spec = root["graph_module"]["signature"]["output_specs"][0]["user_output"]
+            for output in (graph["outputs"][0], spec["arg"]):
+                output["as_tensor"]["name"] = name
+
+        def other_operator(root):
+            node = next(node for node in root["graph_module"]["graph"]["nodes"] if node["target"].endswith("aten.abs.default"))
+            node["target"] = "torch.ops.aten.sqrt.default"
+
+        for edit, what in ((complex_output, "complex outputs"), (other_operator, "not supported for complex numbers")):
+            with self.subTest(what):
+                path = self.path / "complex.pt2"
+                path.write_bytes(damaged_program("rotations", with_json(edit)))
+                done = tool("compile", path, "-o", self.path / "e.tenon", "--quiet")
+                self.assertIn("error TN0301", done.stderr)
+                self.assertIn(what, done.stderr)
+
     def test_other_versions(self):
         self.refused(damaged_program("writes", with_json(lambda root: root["schema_version"].update(major=9))), "TN0241")
 

@@ -58,13 +58,20 @@ class Judgement(unittest.TestCase):
             self.assertEqual(np.inf, compare.error_of(bad, truth), bad)
 
     def test_page(self):
-        rows = [{"name": "a", "family": "f", "dims": "named", "error": 1e-6, "run_ms": 1.0},
+        broken = {"error": 2e-6, "graphs": 2, "breaks": [["a list", "m.py:3"], ["", "m.py:4"]], "graphs_again": 1}
+        rows = [{"name": "a", "family": "f", "dims": "named", "error": 1e-6, "run_ms": 1.0, "backend": broken},
                 {"name": "b", "family": "f", "failed": "check", "reason": "op: why", "message": ""},
-                {"name": "c", "family": "g", "failed": "export", "reason": "no", "message": ""}]
+                {"name": "c", "family": "g", "failed": "export", "reason": "no", "message": ""},
+                {"name": "d", "family": "g", "backend": {"failed": "run", "reason": "died", "message": ""}}]
         text = page.page(rows, 4)
         self.assertIn("Of the list's 4 models 3 were run, 2 of them are exported and 1 pass.", text)
         self.assertIn("| check | op: why | 1: b |", text)
-        self.assertIn("| f | 2 | 2 | 1 |", text)
+        self.assertIn("| f | 2 | 2 | 1 | 1 | 1 | 2 |", text)
+        self.assertIn("| g | 1 | 0 | 0 | 1 | 0 | 0 |", text)
+        self.assertIn("2.0e-06, 2 graphs + 1, 2 breaks |", text)
+        self.assertIn("| a list | m.py:3 | 1: a |", text)
+        self.assertIn("| unexplained | m.py:4 | 1: a |", text)
+        self.assertIn("| run | died | 1: d |", text)
         self.assertNotIn("falls short", page.page(rows[:1], 1))
 
 

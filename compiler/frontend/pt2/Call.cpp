@@ -94,13 +94,19 @@ std::shared_ptr<Tensor> Call::tensorOf(const Argument &argument, StringRef name)
     error(ErrorId::Pt2BadGraph, "its argument '" + name + "' is no tensor");
     return nullptr;
   }
-  return found->tensor;
+  return readsImaginary && found->imaginary ? found->imaginary : found->tensor;
 }
 
 mlir::Value Call::value(StringRef name) {
   const Argument *given = argument(name);
   std::shared_ptr<Tensor> tensor = given ? tensorOf(*given, name) : nullptr;
   return tensor ? tensor->value(*this) : mlir::Value();
+}
+
+mlir::Value Call::imaginary(StringRef name) {
+  const Argument *given = argument(name);
+  pt2::Value *found = given && given->kind == Kind::Tensor ? find(*given) : nullptr;
+  return found && found->imaginary ? found->imaginary->value(*this) : mlir::Value();
 }
 
 SmallVector<mlir::Value> Call::optionalValues(StringRef name) {
@@ -283,12 +289,43 @@ SmallVector<int64_t> Call::axes(StringRef name, int64_t rank, bool emptyIsAll) {
 
 //===--- Types ---===//
 
+namespace {
+
+/// In the type of the parts, if it is complex.
+std::optional<DType> elementOf(int64_t scalarType) {
+  return dtypeOf(partsOf(scalarType).value_or(scalarType));
+}
+
+bool isComplexName(const Graph &graph, const std::string &name) {
+  auto found = graph.tensors.find(name);
+  return found != graph.tensors.end() && partsOf(found->second.scalarType);
+}
+
+bool hasComplex(const Graph &graph, const Argument &argument) {
+  return (argument.kind == Kind::Tensor && isComplexName(graph, argument.text)) ||
+         llvm::any_of(argument.elements,
+                      [&](const Argument &element) { return hasComplex(graph, element); });
+}
+
+} // namespace
+
+bool Call::isComplex() const {
+  return llvm::any_of(node.inputs,
+                      [&](const NamedArgument &input) { return hasComplex(graph, input.value); }) ||
+         llvm::any_of(node.outputs,
+                      [&](const Argument &output) { return hasComplex(graph, output); });
+}
+
+bool Call::givesComplex() const {
+  return !outputNames.empty() && isComplexName(graph, outputNames[0]);
+}
+
 Type Call::elementNamed(StringRef name, Type otherwise) {
   const Argument *given = argument(name);
   if (!given || given->kind == Kind::None) {
     return otherwise;
   }
-  std::optional<DType> type = dtypeOf(given->integer);
+  std::optional<DType> type = elementOf(given->integer);
   Type element = type ? owner.elementType(*type) : Type();
   if (!element) {
     gap("type " + StringRef(nameOfScalarType(given->integer)) + " is not supported",
@@ -304,7 +341,7 @@ Type Call::resultElement(unsigned output) {
     error(ErrorId::Pt2BadGraph, "the program does not state the type of its result");
     return Type();
   }
-  std::optional<DType> type = dtypeOf(found->second.scalarType);
+  std::optional<DType> type = elementOf(found->second.scalarType);
   Type element = type ? owner.elementType(*type) : Type();
   if (!element) {
     gap("results of type " + StringRef(nameOfScalarType(found->second.scalarType)) +
@@ -434,6 +471,26 @@ void Call::setOutput(unsigned i, mlir::Value value) {
   if (value) {
     setValue(i, {.tensor = std::make_shared<Tensor>(value)});
   }
+}
+
+void Call::setComplex(unsigned i, mlir::Value real, mlir::Value imaginary) {
+  if (real && imaginary) {
+    setValue(i, {.tensor = std::make_shared<Tensor>(real),
+                 .imaginary = std::make_shared<Tensor>(imaginary)});
+  }
+}
+
+void Call::importParts(void (*import)(Call &)) {
+  import(*this);
+  std::vector<pt2::Value> parts(outputs.size());
+  std::swap(parts, outputs);
+  readsImaginary = true;
+  import(*this);
+  readsImaginary = false;
+  for (auto [real, imaginary] : llvm::zip_equal(parts, outputs)) {
+    real.imaginary = imaginary.tensor;
+  }
+  outputs = std::move(parts);
 }
 
 void Call::setSize(AffineExpr size) {

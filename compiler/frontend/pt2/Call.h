@@ -24,6 +24,8 @@ public:
   /// A tensor or a number. A number becomes a scalar of the type that PyTorch computes in with
   /// `beside`.
   mlir::Value operand(llvm::StringRef name, mlir::Type element);
+  /// Of a complex tensor, whose real part `value` gives; null without a failure for a real one.
+  mlir::Value imaginary(llvm::StringRef name);
   llvm::SmallVector<mlir::Value> values(llvm::StringRef name);
   /// As `values`, with null for None.
   llvm::SmallVector<mlir::Value> optionalValues(llvm::StringRef name);
@@ -57,7 +59,11 @@ public:
   std::string unread() const;
 
   //===--- Types ---===//
-  /// The element type that PyTorch states for an output.
+  /// Whether it reads or gives a complex tensor.
+  bool isComplex() const;
+  /// Whether the first result is complex.
+  bool givesComplex() const;
+  /// The element type that PyTorch states for an output; that of the parts of a complex one.
   mlir::Type resultElement(unsigned output = 0);
   /// The dims that PyTorch states for an output; none where they name unknown symbols.
   std::optional<tn::Dims> statedDims(unsigned output);
@@ -71,6 +77,9 @@ public:
   //===--- Results ---===//
   void setOutput(mlir::Value value) { setOutput(0, value); }
   void setOutput(unsigned i, mlir::Value value);
+  void setComplex(unsigned i, mlir::Value real, mlir::Value imaginary);
+  /// Imports the real parts and then the imaginary parts of the arguments.
+  void importParts(void (*import)(Call &));
   void setSize(mlir::AffineExpr size);
   void setValue(unsigned i, pt2::Value value);
   /// The results are views of the tensor `name`: what is written to one is seen by the other.
@@ -107,6 +116,8 @@ private:
   Scope &scope;
   std::vector<std::string> outputNames; ///< empty for a result that nobody names
   std::vector<pt2::Value> outputs;
+  /// Complex arguments stand for their imaginary parts.
+  bool readsImaginary = false;
   llvm::SmallDenseSet<const Argument *> reads;
 };
 

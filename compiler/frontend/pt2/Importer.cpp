@@ -38,6 +38,9 @@ void writeInPlace(Call &c) {
 /// What is imported must be what PyTorch says: a difference would be a fault of the import.
 void checkStated(Call &c, const OpRow &row, unsigned i, RankedTensorType type,
                  const TensorMeta &meta) {
+  if ((c.output(i)->imaginary != nullptr) != partsOf(meta.scalarType).has_value()) {
+    return c.gap("its result is complex and PyTorch's is not, or the other way round");
+  }
   if (type.getElementType() != c.resultElement(i)) {
     std::string text;
     llvm::raw_string_ostream(text) << type.getElementType();
@@ -122,13 +125,36 @@ Status Importer::importNode(const Node &node, const Graph &graph, Scope &scope) 
   return Status::ok();
 }
 
+/// An operator of complex tensors that does the same with both parts.
+void Importer::runParts(Call &call) {
+  bool areComplex = call.givesComplex();
+  for (const NamedArgument &input : call.node.inputs) {
+    bool isData = input.name == "self" || input.name == "tensors";
+    auto isReal = [&](const Argument &argument) {
+      Value *value = argument.isName() ? call.find(argument) : nullptr;
+      return value && value->tensor && !value->imaginary;
+    };
+    areComplex &= !isData || !(isReal(input.value) || llvm::any_of(input.value.elements, isReal));
+  }
+  if (!areComplex) {
+    return call.gap("complex numbers together with real ones are not supported here",
+                    "compute with real and imaginary parts");
+  }
+  call.importParts(table.find(call.target.name)->import);
+}
+
 void Importer::runOperator(Call &call, const Graph &graph) {
-  const OpRow *row = table.find(call.target.name);
+  bool isComplex = call.isComplex();
+  const OpRow *row = isComplex ? table.findComplex(call.target.name) : table.find(call.target.name);
+  if (isComplex && (!row || call.target.isInPlace)) {
+    return call.gap("this operator is not supported for complex numbers",
+                    "compute with real and imaginary parts");
+  }
   if (!row) {
     return call.gap("Tenon does not have this operator",
                     "decompose it with program.run_decompositions(), or see 'tenon help TN0301'");
   }
-  row->import(call);
+  row->import ? row->import(call) : runParts(call);
   if (std::string unread = call.failed() ? "" : call.unread(); !unread.empty()) {
     return call.gap("its argument '" + Twine(unread) + "' is not supported",
                     "export again without it");

@@ -24,8 +24,9 @@ struct Claim {
 
 /// What a name of the program stands for. With none of its fields set it depends on a gap.
 struct Value {
-  std::shared_ptr<Tensor> tensor;
-  mlir::AffineExpr size; ///< of an integer
+  std::shared_ptr<Tensor> tensor;    ///< the real part of a complex one
+  std::shared_ptr<Tensor> imaginary; ///< of a complex tensor
+  mlir::AffineExpr size;             ///< of an integer
   mlir::Value number;    ///< of an integer that data decides and that is no size: a scalar of i64
   std::optional<double> real; ///< of a float that is no tensor
   std::optional<bool> truth;  ///< of a bool that is no tensor
@@ -87,6 +88,7 @@ private:
   Status checkOverridesUsed() const;
   Status importNode(const Node &node, const Graph &graph, Scope &scope);
   void runOperator(Call &call, const Graph &graph);
+  void runParts(Call &call);
   Status finish(Scope &scope);
   void finishState(Call &call, llvm::function_ref<void(const std::string &, mlir::Value)> add);
   void noteWrites();

@@ -32,11 +32,21 @@ OpTable::OpTable() {
       rows[row.name] = &row;
     }
   }
+  for (ArrayRef<OpRow> family : {complexRows(), fourierRows()}) {
+    for (const OpRow &row : family) {
+      complex[row.name] = &row;
+    }
+  }
 }
 
 const OpRow *OpTable::find(StringRef name) const {
   auto found = rows.find(name);
   return found == rows.end() ? nullptr : found->second;
+}
+
+const OpRow *OpTable::findComplex(StringRef name) const {
+  auto found = complex.find(name);
+  return found == complex.end() ? nullptr : found->second;
 }
 
 } // namespace tenon::pt2

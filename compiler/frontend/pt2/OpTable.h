@@ -39,6 +39,10 @@ llvm::ArrayRef<OpRow> recurrentRows();
 llvm::ArrayRef<OpRow> controlRows();
 llvm::ArrayRef<OpRow> samplingRows();
 llvm::ArrayRef<OpRow> specialRows();
+/// What operators do that read or give complex tensors, as Fourier transforms all do. Those without
+/// a function do with each part what they do with a real tensor.
+llvm::ArrayRef<OpRow> complexRows();
+llvm::ArrayRef<OpRow> fourierRows();
 
 /// An operator's name taken apart.
 struct Target {
@@ -55,9 +59,10 @@ public:
   OpTable();
   /// Null without a row.
   const OpRow *find(llvm::StringRef name) const;
+  const OpRow *findComplex(llvm::StringRef name) const;
 
 private:
-  llvm::StringMap<const OpRow *> rows;
+  llvm::StringMap<const OpRow *> rows, complex;
 };
 
 } // namespace tenon::pt2

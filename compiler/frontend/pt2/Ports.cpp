@@ -429,6 +429,9 @@ Status Importer::finish(Scope &scope) {
       if (spec.argument.kind == Kind::Int || (value && value->size)) {
         AffineExpr size = value ? value->size : symbols.constant(spec.argument.integer);
         add(name, call.materialize(Sizes::scalar(size), builder.getI64Type()));
+      } else if (value && value->imaginary) {
+        addGap(portGap("Output", name, "complex outputs are not supported", ""),
+               "return torch.view_as_real of it");
       } else if (value && value->tensor) {
         add(name, value->tensor->value(call));
       } else if (value && !value->isPoisoned()) {

@@ -7,12 +7,14 @@ is about one thing that torch.export leaves to whoever reads it.
 
 import io
 import pathlib
+import re
 import zipfile
 
 import numpy as np
 import torch
 from torch import nn
 from torch.export import Dim
+from torchvision.ops import roi_align
 
 HERE = pathlib.Path(__file__).parent
 PROGRAMS = {}
@@ -139,6 +141,53 @@ class Layers(nn.Module):
         return {"z": z, "weights": weights, "states": (h, c, last)}
 
 
+@program(randn(2, 6, 8), randn(5, 4), dynamic=({0: Dim("b", min=1, max=8), 1: Dim("n", min=2, max=32)}, {0: Dim("p", min=2, max=8)}))
+class Rotations(nn.Module):
+    """Complex tensors, which no input and no output is: rotations by position, products, quotients, parts."""
+
+    def forward(self, x, y):
+        n = x.shape[1]
+        angles = torch.outer(torch.arange(n).float(), torch.tensor([1.0, 0.3, 0.1, 0.03]))
+        turns = torch.polar(torch.ones_like(angles), angles) * 1.5
+        z = torch.view_as_complex(x.reshape(-1, n, 4, 2))
+        rotated = torch.view_as_real(z * turns[None].to(torch.complex64)).flatten(2)
+        w = torch.complex(y, y.flip(0))
+        moved = torch.cat([w.t(), w.conj().t() / (w.t() + 2)], 1)[1:, :].unsqueeze(0)
+        return rotated, torch.view_as_real(moved - y[0, 0]), moved.abs(), (w * y).imag.sum(0), w.sum(0).real
+
+
+@program(randn(2, 6, 8), randn(3, 10), dynamic=({0: Dim("b", min=1, max=8), 1: Dim("n", min=2, max=32)}, None))
+class Transforms(nn.Module):
+    """Fourier transforms over dims of constants and of symbols."""
+
+    def forward(self, x, y):
+        f = torch.fft
+        back = f.ifft(f.fft(x, dim=1) * 2, dim=1)
+        return (f.fftn(x, dim=(1, 2)).real, back.real, back.imag, torch.view_as_real(f.rfft(y)), f.irfft(f.rfft(y)),
+                f.irfft(f.rfft(y), n=9), f.ifft2(y).imag)
+
+
+@program(randn(2, 5, 3), dynamic=({1: Dim("n", min=3, max=32)},))
+class Padded(nn.Module):
+    """Pads that sizes decide, and a window that is larger than what it looks at."""
+
+    def forward(self, x):
+        n = x.shape[1]
+        f = nn.functional
+        return (f.pad(x, (0, 0, 1, (8 - n % 8) % 8), value=2.0), f.pad(x, (0, 0, n % 2, 0)),
+                f.pad(x, (0, 0, n // 2, 1), mode="replicate"), f.avg_pool1d(x, 4, ceil_mode=True),
+                f.max_pool1d(x, 4, 2, ceil_mode=True))
+
+
+@program(randn(2, 3, 12, 10), torch.tensor([[0, 1.0, 2.0, 7.0, 9.0], [1, -3.0, 0.5, 4.0, 30.0], [1, 2.0, 2.0, 2.5, 2.1]]),
+         dynamic=({0: Dim("images", min=1, max=4)}, {0: Dim("boxes", min=2, max=8)}))
+class Regions(nn.Module):
+    """torchvision's pooling in boxes, of which some reach beyond the image."""
+
+    def forward(self, x, boxes):
+        return roi_align(x, boxes, (3, 2), 0.5, 2, True), roi_align(x, boxes, 2, 1.0, 3, False)
+
+
 def leaves(value):
     if isinstance(value, dict):
         value = list(value.values())
@@ -146,13 +195,15 @@ def leaves(value):
 
 
 def stable(path):
-    """The archive without what is different in each run or nobody reads: example inputs and an identity."""
+    """The archive without what is different in each run or on each machine, or what nobody reads: example inputs, an identity,
+    the folders of source files."""
     archive = zipfile.ZipFile(path)
     kept = [name for name in archive.namelist() if "sample_inputs" not in name and "serialization_id" not in name]
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as smaller:
         for name in kept:
-            smaller.writestr(zipfile.ZipInfo(name), archive.read(name), zipfile.ZIP_DEFLATED)
+            data = re.sub(rb'File \\"[^"]*/(site-packages/|(?=make.py))', rb'File \\"\1', archive.read(name))
+            smaller.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
     path.write_bytes(out.getvalue())
 
 

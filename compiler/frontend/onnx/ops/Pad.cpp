@@ -1,6 +1,6 @@
-// Pad. Pads that are numbers are one operation; pads that are sizes are rows before and behind an
-// axis, or rows of the tensor itself by their positions. Relies on sizes being known as
-// expressions.
+// Pad. Relies on sizes being known as expressions.
+#include "compiler/frontend/common/Padding.h"
+
 #include "compiler/frontend/onnx/NodeContext.h"
 
 using namespace mlir;
@@ -11,9 +11,7 @@ namespace {
 constexpr int64_t kMostPadding = int64_t{1} << 30;
 
 struct Padding {
-  tn::PadMode mode = tn::PadMode::constant;
   SmallVector<AffineExpr> begins, ends; ///< of each dim
-  Value value;                          ///< scalar, for the mode that repeats it
 };
 
 std::optional<tn::PadMode> padMode(NodeContext &c) {
@@ -77,73 +75,12 @@ bool readPads(NodeContext &c, Padding &padding) {
   return !c.failed();
 }
 
-/// A constant before and behind one axis.
-Value padOutside(NodeContext &c, Value x, Value value, int64_t axis, AffineExpr begin,
-                 AffineExpr end) {
-  SmallVector<Value> parts = {x};
-  auto rows = [&](AffineExpr size) {
-    tn::Dims dims = tn::getDims(x.getType());
-    dims[axis] = size;
-    return c.broadcast(value, dims);
-  };
-  if (tn::constantDim(begin) != 0) {
-    parts.insert(parts.begin(), rows(begin));
-  }
-  if (tn::constantDim(end) != 0) {
-    parts.push_back(rows(end));
-  }
-  return c.concat(parts, axis);
-}
-
-/// Rows of x itself before and behind one axis, by the positions that the mode gives.
-Value padInside(NodeContext &c, Value x, tn::PadMode mode, int64_t axis, AffineExpr begin,
-                AffineExpr end) {
-  AffineExpr size = tn::getDims(x.getType())[axis];
-  AffineExpr total = addSizes(addSizes(begin, size), end);
-  if (!total) {
-    c.gap("the size of the padded dimension cannot be written as an expression",
-          "declare the input shapes with --shape");
-    return Value();
-  }
-  Type index = c.builder().getI64Type();
-  Value last = c.sizeValue(addSizes(size, c.constantSize(-1)), index);
-  Value at = c.sub(c.positions(total), c.sizeValue(begin, index));
-  if (mode == tn::PadMode::edge) {
-    at = c.min(c.max(at, c.scalar(0, index)), last);
-  } else if (mode == tn::PadMode::wrap) {
-    at = c.make<tn::ModOp>(at, c.sizeValue(size, index), /*fmod=*/false);
-  } else {
-    at = c.sub(last, c.unary<tn::AbsOp>(c.sub(last, c.unary<tn::AbsOp>(at))));
-  }
-  return c.make<tn::GatherOp>(x, at, axis);
-}
-
-/// Pads of one axis that are sizes. They are not negative; what is reflected lies within x.
-Value padAxis(NodeContext &c, Value x, const Padding &padding, int64_t axis) {
-  for (AffineExpr pad : {padding.begins[axis], padding.ends[axis]}) {
-    AffineExpr size = x ? tn::getDims(x.getType())[axis] : AffineExpr();
-    c.require(tn::ConstraintKind::at_least, pad, c.constantSize(0), "the padding and 0");
-    if (padding.mode == tn::PadMode::reflect) {
-      c.require(tn::ConstraintKind::at_least, size, addSizes(pad, c.constantSize(1)),
-                "the dimension and the padding");
-    }
-  }
-  if (c.failed()) {
-    return Value();
-  }
-  AffineExpr begin = c.symbols().canonical(padding.begins[axis]);
-  AffineExpr end = c.symbols().canonical(padding.ends[axis]);
-  return padding.mode == tn::PadMode::constant ? padOutside(c, x, padding.value, axis, begin, end)
-                                               : padInside(c, x, padding.mode, axis, begin, end);
-}
-
 void pad(NodeContext &c) {
   Padding padding;
   std::optional<tn::PadMode> mode = padMode(c);
   if (!mode || !readPads(c, padding)) {
     return;
   }
-  padding.mode = *mode;
   Value value = c.opset >= 11 ? c.value(2) : c.scalarLike(c.real("value", 0), c.value(0));
   if (value && cast<RankedTensorType>(value.getType()).getRank() != 0) {
     value = c.reshape(value, {});
@@ -151,25 +88,7 @@ void pad(NodeContext &c) {
   if (*mode != tn::PadMode::constant) {
     value = Value();
   }
-  SmallVector<int64_t> begins(c.rank(0), 0), ends(c.rank(0), 0), symbolic;
-  for (int64_t axis = 0; axis < c.rank(0); ++axis) {
-    std::optional<int64_t> begin = tn::constantDim(padding.begins[axis]);
-    std::optional<int64_t> end = tn::constantDim(padding.ends[axis]);
-    if (begin && end) {
-      begins[axis] = *begin;
-      ends[axis] = *end;
-    } else {
-      symbolic.push_back(axis);
-    }
-  }
-  Value x = c.make<tn::PadOp>(c.value(0), value, begins, ends, *mode);
-  if (!symbolic.empty() && *mode == tn::PadMode::constant) {
-    padding.value = value ? value : c.scalarLike(0, x);
-  }
-  for (int64_t axis : symbolic) {
-    x = padAxis(c, x, padding, axis);
-  }
-  c.setOutput(0, x);
+  c.setOutput(0, frontend::padBy(c, c.value(0), value, padding.begins, padding.ends, *mode));
 }
 
 constexpr Attributes kPad = {{"mode", kString},

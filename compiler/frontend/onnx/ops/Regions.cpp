@@ -1,5 +1,6 @@
 // Pooling and convolution over positions that the data decides: RoiAlign and DeformConv.
 // Relies on Sampling.h for reading between pixels.
+#include "compiler/frontend/common/Regions.h"
 #include "compiler/frontend/common/Sampling.h"
 
 #include "compiler/frontend/onnx/Windows.h"
@@ -12,22 +13,16 @@ namespace {
 
 //===--- RoiAlign ---===//
 
-struct Pooling {
-  int64_t height, width, samples;
-  bool halfPixel, isMax;
-  double scale;
-};
-
-std::optional<Pooling> readPooling(NodeContext &c) {
+std::optional<frontend::RegionPooling> readPooling(NodeContext &c) {
   std::string coordinates =
       c.text("coordinate_transformation_mode", c.opset < 16 ? "output_half_pixel" : "half_pixel");
   std::string mode = c.text("mode", "avg");
-  Pooling p{c.integer("output_height", 1),
-            c.integer("output_width", 1),
-            c.integer("sampling_ratio", 0),
-            coordinates == "half_pixel",
-            mode == "max",
-            c.real("spatial_scale", 1)};
+  frontend::RegionPooling p{.height = c.integer("output_height", 1),
+                            .width = c.integer("output_width", 1),
+                            .samples = c.integer("sampling_ratio", 0),
+                            .halfPixel = coordinates == "half_pixel",
+                            .isMax = mode == "max",
+                            .scale = c.real("spatial_scale", 1)};
   auto inRange = [](int64_t v, int64_t least) { return v >= least && v <= 1024; };
   if ((!p.halfPixel && coordinates != "output_half_pixel") || (!p.isMax && mode != "avg") ||
       !inRange(p.height, 1) || !inRange(p.width, 1) || !inRange(p.samples, 0)) {
@@ -39,52 +34,13 @@ std::optional<Pooling> readPooling(NodeContext &c) {
   return c.failed() ? std::nullopt : std::optional(p);
 }
 
-/// The samples along one dim of each region, [regions, bins * samples] as positions in pixels.
-Value samplePositions(NodeContext &c, Value start, Value length, int64_t bins, int64_t samples) {
-  SmallVector<double> places;
-  for (int64_t i = 0; i < bins * samples; ++i) {
-    places.push_back((static_cast<double>(i) + 0.5) / static_cast<double>(samples));
-  }
-  Type real = start ? getElementTypeOrSelf(start) : Type(c.builder().getF32Type());
-  Value bin = c.div(length, c.scalar(static_cast<double>(bins), real));
-  return c.add(start, c.mul(bin, c.realConstant(places, {1, bins * samples}, real)));
-}
-
-/// Both neighbours of a position that is held inside; a sample further out than a pixel counts as
-/// 0.
-SmallVector<Tap> regionTaps(NodeContext &c, Value position, AffineExpr size) {
-  Type real = position ? getElementTypeOrSelf(position) : Type(c.builder().getF32Type());
-  Value one = c.scalar(1, real), extent = c.sizeValue(size, real);
-  Value low = c.compare(position, tn::Predicate::ge, c.scalar(-1, real));
-  Value high = c.compare(position, tn::Predicate::le, extent);
-  Value inside = c.make<tn::AndOp>(low, high);
-  Value held = clampPosition(c, position, size);
-  Value first = c.unary<tn::FloorOp>(held);
-  Value second = c.min(c.add(first, one), c.sub(extent, one));
-  Value part = c.sub(held, first);
-  return {{first, inside, c.sub(one, part)}, {second, inside, part}};
-}
-
-/// The largest weighted pixel of each sample.
-Value maxTaps(NodeContext &c, ReadPixels read, const Taps &taps, ArrayRef<AffineExpr> sizes,
-              Type real) {
-  Value most;
-  for (const Tap &y : taps[0]) {
-    for (const Tap &x : taps[1]) {
-      Value pixel = sumTaps(c, read, {{y}, {x}}, sizes, real);
-      most = most ? c.max(most, pixel) : pixel;
-    }
-  }
-  return most;
-}
-
 void roiAlign(NodeContext &c) {
-  std::optional<Pooling> p = readPooling(c);
+  std::optional<frontend::RegionPooling> p = readPooling(c);
   if (!p) {
     return;
   }
-  tn::Dims dims = c.dims(0), rois = c.dims(1);
-  if (dims.size() != 4 || rois.size() != 2 || c.rank(2) != 1) {
+  tn::Dims rois = c.dims(1);
+  if (c.rank(0) != 4 || rois.size() != 2 || c.rank(2) != 1) {
     return c.error(ErrorId::OnnxBadNode, "its inputs are not images, boxes and their numbers");
   }
   if (!requireDim(c, rois[1], 4, "the length of its boxes")) {
@@ -94,56 +50,7 @@ void roiAlign(NodeContext &c) {
     return c.gap("there are not as many boxes as numbers of images, or that is not known",
                  "declare both dimensions with --shape");
   }
-  Type real = sampleType(c, c.element(0));
-  Value boxes = c.cast(c.value(1), real);
-  Value offset = c.scalar(p->halfPixel ? 0.5 : 0, real);
-  auto edge = [&](int64_t i) {
-    Value column = c.sliceAxis(boxes, 1, c.constantSize(i), c.constantSize(1));
-    return c.sub(c.mul(column, c.scalar(p->scale, real)), offset);
-  };
-  AffineExpr one = c.constantSize(1);
-  int64_t rows = p->height * p->samples, columns = p->width * p->samples;
-  auto along = [&](int64_t low, int64_t high, int64_t bins) {
-    Value length = c.sub(edge(high), edge(low));
-    length = p->halfPixel ? length : c.max(length, c.scalar(1, real));
-    return samplePositions(c, edge(low), length, bins, p->samples);
-  };
-  // The points of a region are [regions, rows * columns, 1].
-  AffineExpr points = c.constantSize(rows * columns);
-  auto spread = [&](Value positions, bool isRow) {
-    tn::Dims apart = {rois[0], isRow ? c.constantSize(rows) : one,
-                      isRow ? one : c.constantSize(columns)};
-    tn::Dims whole = {rois[0], c.constantSize(rows), c.constantSize(columns)};
-    return c.reshape(c.broadcast(c.reshape(positions, apart), whole), {rois[0], points, one});
-  };
-  Taps taps = {regionTaps(c, spread(along(1, 3, p->height), true), dims[2]),
-               regionTaps(c, spread(along(0, 2, p->width), false), dims[3])};
-  // Regions share images, whose pixels stand one image after the other.
-  Type index = c.builder().getI64Type();
-  AffineExpr area = multiplySizes(dims[2], dims[3]);
-  AffineExpr all = area ? multiplySizes(dims[0], area) : nullptr;
-  if (!all) {
-    return c.gap("the number of its positions cannot be written as an expression",
-                 "declare the dimensions with --shape");
-  }
-  Value pixels = c.reshape(pixelsOf(c, c.value(0)), {all, dims[1]});
-  Value image = c.mul(c.alongAxis(c.cast(c.value(2), index), 0, 2), c.sizeValue(area, index));
-  auto read = [&](Value numbers) {
-    Value own = c.add(c.reshape(numbers, {rois[0], points}), image);
-    return c.make<tn::GatherOp>(pixels, own, int64_t{0});
-  };
-  ArrayRef<AffineExpr> sizes = ArrayRef<AffineExpr>(dims).drop_front(2);
-  Value samples =
-      p->isMax ? maxTaps(c, read, taps, sizes, real) : sumTaps(c, read, taps, sizes, real);
-  tn::Dims bins = {rois[0],
-                   c.constantSize(p->height),
-                   c.constantSize(p->samples),
-                   c.constantSize(p->width),
-                   c.constantSize(p->samples),
-                   dims[1]};
-  Value y = c.reduce(p->isMax ? tn::ReduceKind::max : tn::ReduceKind::mean,
-                     c.reshape(samples, bins), {2, 4}, false);
-  c.setOutput(0, c.cast(c.transpose(y, {0, 3, 1, 2}), c.element(0)));
+  c.setOutput(0, frontend::alignRegions(c, c.value(0), c.value(1), c.value(2), *p));
 }
 
 //===--- DeformConv ---===//

@@ -1,5 +1,6 @@
-// Fourier transforms as products with tables of cosines and sines, and the mel filter bank.
-// Relies on lengths being constant; a table is as large as the transform's length squared.
+// Fourier transforms and the mel filter bank. Relies on lengths being constant.
+#include "compiler/frontend/common/Fourier.h"
+
 #include "compiler/frontend/onnx/NodeContext.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -11,72 +12,8 @@ using namespace mlir;
 namespace tenon::onnx {
 namespace {
 
-/// Larger tables would outweigh any model.
-constexpr int64_t kMostTableElements = int64_t{1} << 24;
-
-/// One dimension's transform: `length` of the signal's elements are used, of `parts` numbers each.
-struct Transform {
-  int64_t length = 0;
-  int64_t parts = 1;   ///< 1 for real, 2 for complex input
-  int64_t points = 0;  ///< the transform's length
-  int64_t results = 0; ///< how many results are wanted
-  bool inverse = false;
-  bool realResult = false; ///< the input is half of a symmetric spectrum
-
-  int64_t resultParts() const { return realResult ? 1 : 2; }
-  int64_t tableElements() const { return length * parts * results * resultParts(); }
-};
-
-/// The table [length * parts, results * parts of a result], row-major.
-std::vector<double> tableOf(const Transform &t) {
-  std::vector<double> table(t.tableElements());
-  double unit = (t.inverse ? 2 : -2) * M_PI / static_cast<double>(t.points);
-  int64_t columns = t.results * t.resultParts();
-  for (int64_t j = 0; j < t.length; ++j) {
-    // An inner element of half a spectrum stands for its mirror image too.
-    bool isInner = t.realResult && j != 0 && 2 * j != t.points;
-    double weight = (isInner ? 2.0 : 1.0) / (t.inverse ? static_cast<double>(t.points) : 1.0);
-    for (int64_t k = 0; k < t.results; ++k) {
-      double angle = unit * static_cast<double>(j * k % t.points);
-      double re = weight * std::cos(angle), im = weight * std::sin(angle);
-      double *real = &table[j * t.parts * columns + k * t.resultParts()];
-      real[0] = re;
-      if (!t.realResult) {
-        real[1] = im;
-      }
-      if (t.parts == 2) {
-        double *imaginary = real + columns;
-        imaginary[0] = -im;
-        if (!t.realResult) {
-          imaginary[1] = re;
-        }
-      }
-    }
-  }
-  return table;
-}
-
-/// x [..., length * parts] times the table, [..., results, parts of a result].
-Value transformRows(NodeContext &c, Value x, const Transform &t) {
-  if (!x) {
-    return x;
-  }
-  if (t.tableElements() > kMostTableElements) {
-    c.gap("a transform of that length needs too large a table", "use a shorter transform");
-    return Value();
-  }
-  Value table = c.realConstant(tableOf(t), {t.length * t.parts, t.results * t.resultParts()},
-                               getElementTypeOrSelf(x));
-  tn::Dims dims = tn::getDims(x.getType());
-  Value rows = dims.size() > 1 ? x : c.reshape(x, {c.constantSize(1), dims[0]});
-  Value y = c.make<tn::MatmulOp>(rows, table, false, false);
-  dims.back() = c.constantSize(t.results);
-  dims.push_back(c.constantSize(t.resultParts()));
-  return c.reshape(y, dims);
-}
-
 /// The axis of DFT: an attribute before opset 20, an input since.
-std::optional<int64_t> transformAxis(NodeContext &c) {
+std::optional<int64_t> axisOfTransform(NodeContext &c) {
   int64_t axis = c.opset < 20 ? c.integer("axis", 1) : -2;
   if (c.opset >= 20 && c.has(2)) {
     std::optional<SmallVector<int64_t>> given = c.requireIntegers(2, "axis");
@@ -92,14 +29,14 @@ std::optional<int64_t> transformAxis(NodeContext &c) {
   return c.failed() ? std::nullopt : std::optional(normal);
 }
 
-std::optional<Transform> readTransform(NodeContext &c, int64_t axis) {
+std::optional<frontend::Transform> readTransform(NodeContext &c, int64_t axis) {
   tn::Dims dims = c.dims(0);
   std::optional<int64_t> size = tn::constantDim(dims[axis]), parts = tn::constantDim(dims.back());
   if (!size || !parts || *parts < 1 || *parts > 2) {
     c.gap("the length of the signal is not constant", "declare the dimension with --shape");
     return std::nullopt;
   }
-  Transform t;
+  frontend::Transform t;
   bool onesided = c.integer("onesided", 0) != 0;
   t.inverse = c.integer("inverse", 0) != 0;
   t.realResult = t.inverse && onesided;
@@ -112,7 +49,8 @@ std::optional<Transform> readTransform(NodeContext &c, int64_t axis) {
     }
     t.points = (*given)[0];
   }
-  if (t.points < 1 || t.points > kMostTableElements || (onesided && !t.inverse && t.parts == 2)) {
+  if (t.points < 1 || t.points > frontend::kMostTableElements ||
+      (onesided && !t.inverse && t.parts == 2)) {
     c.error(ErrorId::OnnxBadNode, "its length is not positive, or half of the results of a "
                                   "complex signal is wanted");
     return std::nullopt;
@@ -126,25 +64,12 @@ void dft(NodeContext &c) {
   if (c.rank(0) < 2) {
     return c.error(ErrorId::OnnxBadNode, "its input has no dimension of parts");
   }
-  std::optional<int64_t> axis = transformAxis(c);
-  std::optional<Transform> t = axis ? readTransform(c, *axis) : std::nullopt;
+  std::optional<int64_t> axis = axisOfTransform(c);
+  std::optional<frontend::Transform> t = axis ? readTransform(c, *axis) : std::nullopt;
   if (!t) {
     return;
   }
-  // The axis goes next to the parts, and both become a row.
-  int64_t rank = c.rank(0);
-  SmallVector<int64_t> there = llvm::to_vector(llvm::seq<int64_t>(0, rank));
-  there.erase(there.begin() + *axis);
-  there.insert(there.end() - 1, *axis);
-  SmallVector<int64_t> back = llvm::to_vector(llvm::seq<int64_t>(0, rank));
-  back.erase(back.end() - 2);
-  back.insert(back.begin() + *axis, rank - 2);
-  Value x = c.sliceAxis(c.value(0), *axis, c.constantSize(0), c.constantSize(t->length));
-  x = c.transpose(x, there);
-  tn::Dims rows = x ? tn::getDims(x.getType()) : tn::Dims(rank);
-  rows.pop_back();
-  rows.back() = c.constantSize(t->length * t->parts);
-  c.setOutput(0, c.transpose(transformRows(c, c.reshape(x, rows), *t), back));
+  c.setOutput(0, frontend::transformAxis(c, c.value(0), *axis, *t));
 }
 
 /// The sizes of STFT's frames.
@@ -200,7 +125,7 @@ void stft(NodeContext &c) {
     return;
   }
   bool onesided = c.integer("onesided", 1) != 0 && f->parts == 1;
-  Transform t;
+  frontend::Transform t;
   t.length = t.points = f->length;
   t.parts = f->parts;
   t.results = onesided ? f->length / 2 + 1 : f->length;
@@ -215,7 +140,7 @@ void stft(NodeContext &c) {
     frames = c.mul(frames, c.reshape(c.value(2), {length, c.constantSize(1)}));
   }
   Value rows = c.reshape(frames, {dims[0], f->count, c.constantSize(f->length * f->parts)});
-  c.setOutput(0, transformRows(c, rows, t));
+  c.setOutput(0, frontend::transformRows(c, rows, t));
 }
 
 /// A scalar input that is known.
@@ -240,7 +165,7 @@ void melWeightMatrix(NodeContext &c) {
   Type element = c.elementNamed("output_datatype", c.builder().getF32Type());
   double length = numbers[1], rate = numbers[2];
   if (!element || numbers[0] < 1 || length < 1 || rate <= 0 ||
-      numbers[0] * length > static_cast<double>(kMostTableElements)) {
+      numbers[0] * length > static_cast<double>(frontend::kMostTableElements)) {
     return c.error(ErrorId::OnnxBadNode, "its sizes are not positive or too large");
   }
   int64_t filters = static_cast<int64_t>(numbers[0]);

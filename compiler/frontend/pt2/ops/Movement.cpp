@@ -1,4 +1,6 @@
 // Operators that move elements: permutations, broadcasts, repetitions, flips, padding, triangles.
+#include "compiler/frontend/common/Padding.h"
+
 #include "compiler/frontend/pt2/Call.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -217,12 +219,12 @@ void roll(Call &c) {
 /// Pads the last dims; `list` has a begin and an end for each, the last dim first.
 void padBy(Call &c, tn::PadMode mode) {
   mlir::Value x = c.value("self");
-  SmallVector<int64_t> list = c.integers(c.has("pad") ? "pad" : "padding");
+  tn::Dims list = c.sizes(c.has("pad") ? "pad" : "padding");
   if (!x || c.failed()) {
     return;
   }
   size_t rank = static_cast<size_t>(rankOf(x));
-  SmallVector<int64_t> begins(rank, 0), ends(rank, 0);
+  tn::Dims begins(rank, c.constantSize(0)), ends = begins;
   for (size_t i = 0; i + 1 < list.size() && i / 2 < rank; i += 2) {
     begins[rank - 1 - i / 2] = list[i];
     ends[rank - 1 - i / 2] = list[i + 1];
@@ -231,7 +233,7 @@ void padBy(Call &c, tn::PadMode mode) {
                           ? c.operand("value", getElementTypeOrSelf(x))
                           : mlir::Value();
   c.ignore({"value"});
-  c.setOutput(c.make<tn::PadOp>(x, value, begins, ends, mode));
+  c.setOutput(frontend::padBy(c, x, value, begins, ends, mode));
 }
 void pad(Call &c) {
   std::string mode = c.text("mode", "constant");

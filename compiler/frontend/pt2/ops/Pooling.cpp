@@ -66,6 +66,19 @@ Windows windowsOf(Call &c, size_t dims) {
   return w;
 }
 
+/// A count that is rounded up lets one window reach beyond the padded dim, where it reads nothing:
+/// it is as large as that dim then.
+void holdInside(Windows &w, tn::Dims dims) {
+  dims.erase(dims.begin(), dims.end() - static_cast<int64_t>(w.kernel.size()));
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    std::optional<int64_t> size = tn::constantDim(dim);
+    int64_t room = size.value_or(0) + 2 * w.pads[i];
+    if (size && w.dilations[i] == 1 && w.kernel[i] > room && w.kernel[i] < room + w.strides[i]) {
+      w.kernel[i] = room;
+    }
+  }
+}
+
 void maxPool(Call &c) {
   size_t dims = dimsOf(c);
   mlir::Value x = c.value("self");
@@ -73,6 +86,9 @@ void maxPool(Call &c) {
   bool ceils = c.truth("ceil_mode", false);
   if (!x || c.failed()) {
     return;
+  }
+  if (ceils) {
+    holdInside(w, tn::getDims(x.getType()));
   }
   auto pool = [&](mlir::Value data) {
     return c.make<tn::MaxPoolOp>(data, w.kernel, w.strides, w.pads, w.dilations, ceils, false);
@@ -94,6 +110,9 @@ void avgPool(Call &c) {
   bool ceils = c.truth("ceil_mode", false), counts = c.truth("count_include_pad", true);
   if (!x || c.failed()) {
     return;
+  }
+  if (ceils) {
+    holdInside(w, tn::getDims(x.getType()));
   }
   double divisor = c.has("divisor_override") ? c.real("divisor_override", 0) : 0;
   double area = 1;

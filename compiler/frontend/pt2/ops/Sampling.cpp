@@ -1,5 +1,6 @@
 // Maps read at computed positions, and patches as columns.
 #include "compiler/frontend/common/GridSample.h"
+#include "compiler/frontend/common/Regions.h"
 
 #include "compiler/frontend/pt2/Call.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -24,6 +25,39 @@ void gridSampler(Call &c) {
 void affineGrid(Call &c) {
   c.setOutput(
       frontend::affineGrid(c, c.value("theta"), c.sizes("size"), c.truth("align_corners", false)));
+}
+
+/// torchvision's roi_align: each box begins with the number of its image.
+void roiAlign(Call &c) {
+  mlir::Value map = c.value("input"), rois = c.value("rois");
+  if (!map || !rois) {
+    return;
+  }
+  tn::Dims boxes = tn::getDims(rois.getType());
+  if (tn::getDims(map.getType()).size() != 4 || boxes.size() != 2) {
+    return c.error(ErrorId::Pt2BadGraph, "its operands are not images and boxes");
+  }
+  frontend::RegionPooling p{.height = c.integer("pooled_height", 1),
+                            .width = c.integer("pooled_width", 1),
+                            .samples = c.integer("sampling_ratio", -1),
+                            .halfPixel = c.truth("aligned", false),
+                            .isMax = false,
+                            .scale = c.real("spatial_scale", 1)};
+  if (p.samples < 1) {
+    return c.gap("the number of samples follows from the size of each region, which only data "
+                 "decides",
+                 "export with a sampling_ratio above 0");
+  }
+  constexpr int64_t kMost = 1024;
+  if (p.height < 1 || p.width < 1 || std::max({p.height, p.width, p.samples}) > kMost) {
+    return c.error(ErrorId::Pt2BadGraph, "its bins or samples are none or too many");
+  }
+  if (!frontend::requireDim(c, boxes[1], 5, "the length of its boxes")) {
+    return;
+  }
+  mlir::Value images = c.sliceAxis(rois, 1, c.constantSize(0), c.constantSize(1));
+  mlir::Value corners = c.sliceAxis(rois, 1, c.constantSize(1), c.constantSize(4));
+  c.setOutput(frontend::alignRegions(c, map, corners, c.reshape(images, {boxes[0]}), p));
 }
 
 struct Patches {
@@ -123,6 +157,7 @@ constexpr OpRow kRows[] = {
     {"aten.grid_sampler", gridSampler},    {"aten.grid_sampler_2d", gridSampler},
     {"aten.grid_sampler_3d", gridSampler}, {"aten.affine_grid_generator", affineGrid},
     {"aten.im2col", imageToColumns},       {"aten.col2im", columnsToImage},
+    {"torchvision.roi_align", roiAlign},
 };
 
 } // namespace

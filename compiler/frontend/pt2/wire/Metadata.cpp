@@ -91,6 +91,19 @@ std::optional<DType> dtypeOf(int64_t scalarType) {
   return type ? type->type : std::nullopt;
 }
 
+std::optional<int64_t> partsOf(int64_t scalarType) {
+  switch (scalarType) {
+  case 9:
+    return 6;
+  case 10:
+    return 7;
+  case 11:
+    return 8;
+  default:
+    return std::nullopt;
+  }
+}
+
 std::string_view nameOfScalarType(int64_t scalarType) {
   const ScalarType *type = find(scalarType);
   return type ? type->name : "unknown";

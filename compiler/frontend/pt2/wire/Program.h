@@ -34,6 +34,8 @@ struct TensorMeta {
 
 /// The element type of PyTorch's number; none for those that Tenon lacks.
 std::optional<DType> dtypeOf(int64_t scalarType);
+/// The number of the type of a complex type's real and imaginary part; none for other types.
+std::optional<int64_t> partsOf(int64_t scalarType);
 /// "float32", "complex64", ...; "unknown" without one.
 std::string_view nameOfScalarType(int64_t scalarType);
 

@@ -1,0 +1,135 @@
+// Fourier transforms of PyTorch. Complex tensors are two here; for a transform they become one,
+// whose last dim holds the parts.
+#include "compiler/frontend/common/Fourier.h"
+
+#include "compiler/frontend/pt2/Call.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+
+namespace tenon::pt2 {
+namespace {
+
+/// `self` as [..., parts].
+mlir::Value joined(Call &c) {
+  Type element = c.resultElement();
+  mlir::Value real = c.value("self"), imaginary = c.imaginary("self");
+  if (!real || !element) {
+    return mlir::Value();
+  }
+  tn::Dims dims = tn::getDims(real.getType());
+  if (dims.empty()) {
+    c.error(ErrorId::Pt2BadGraph, "a scalar has no dim to be transformed");
+    return mlir::Value();
+  }
+  dims.push_back(c.constantSize(1));
+  real = c.reshape(c.cast(real, element), dims);
+  return imaginary ? c.concat({real, c.reshape(c.cast(imaginary, element), dims)},
+                              static_cast<int64_t>(dims.size()) - 1)
+                   : real;
+}
+
+void setParts(Call &c, mlir::Value x) {
+  if (!x) {
+    return;
+  }
+  tn::Dims dims = tn::getDims(x.getType());
+  int64_t axis = static_cast<int64_t>(dims.size()) - 1;
+  AffineExpr parts = dims.pop_back_val();
+  auto part = [&](int64_t i) {
+    return c.reshape(c.sliceAxis(x, axis, c.constantSize(i), c.constantSize(1)), dims);
+  };
+  if (tn::constantDim(parts) == 1) {
+    return c.setOutput(part(0));
+  }
+  c.setComplex(0, part(0), part(1));
+}
+
+/// Scaled as by default: the inverse is divided by the length.
+bool isScaledByDefault(Call &c) {
+  bool isDefault = c.text("norm", "backward") == "backward";
+  if (!isDefault) {
+    c.gap("other scales of the transform than the default are not supported",
+          "scale the result itself");
+  }
+  return isDefault;
+}
+
+/// The dims that are transformed: those listed, else the last ones.
+SmallVector<int64_t> transformedAxes(Call &c, int64_t rank, int64_t count) {
+  SmallVector<int64_t> list = c.integers("dim");
+  if (list.empty()) {
+    list = llvm::to_vector(llvm::seq<int64_t>(-std::min(count, rank), 0));
+  }
+  for (int64_t &axis : list) {
+    axis = c.normalizeAxis(axis, rank);
+  }
+  return list;
+}
+
+/// Complex results of as many elements as there are, over one dim (fft), two (fft2) or all (fftn).
+template <int64_t kCount, bool isInverse> void transform(Call &c) {
+  mlir::Value x = joined(c);
+  if (!x || !isScaledByDefault(c)) {
+    return;
+  }
+  if (c.has("n") || c.has("s")) {
+    return c.gap("a transform of another length than the tensor's is not supported",
+                 "pad or slice the tensor");
+  }
+  int64_t rank = cast<RankedTensorType>(x.getType()).getRank() - 1;
+  for (int64_t axis : transformedAxes(c, rank, kCount)) {
+    x = frontend::transformWhole(c, x, axis, isInverse);
+  }
+  setParts(c, x);
+}
+
+/// The length along the axis, if it is a constant.
+std::optional<int64_t> lengthAlong(Call &c, mlir::Value x, int64_t axis) {
+  std::optional<int64_t> size = tn::constantDim(tn::getDims(x.getType())[axis]);
+  if (!size) {
+    c.gap("the length of the signal is not constant", "fix it with --shape");
+  }
+  return size;
+}
+
+/// rfft: half of the spectrum of a real signal, and irfft, which takes it back.
+template <bool isInverse> void realTransform(Call &c) {
+  mlir::Value x = joined(c);
+  if (!x || !isScaledByDefault(c)) {
+    return;
+  }
+  int64_t rank = cast<RankedTensorType>(x.getType()).getRank() - 1;
+  int64_t axis = c.axis("dim", -1, rank);
+  std::optional<int64_t> size = lengthAlong(c, x, axis);
+  if (!size) {
+    return;
+  }
+  int64_t points = c.integer("n", isInverse ? 2 * (*size - 1) : *size);
+  int64_t half = points / 2 + 1, needed = isInverse ? half : points;
+  if (points < 1 || needed > *size) {
+    return c.gap("a transform that is longer than the tensor is not supported", "pad the tensor");
+  }
+  setParts(c, frontend::transformAxis(c, x, axis,
+                                      {.length = needed,
+                                       .parts = isInverse ? 2 : 1,
+                                       .points = points,
+                                       .results = isInverse ? points : half,
+                                       .inverse = isInverse,
+                                       .realResult = isInverse}));
+}
+
+constexpr int64_t kAll = 64;
+
+constexpr OpRow kRows[] = {
+    {"aten.fft_fft", transform<1, false>},     {"aten.fft_ifft", transform<1, true>},
+    {"aten.fft_fft2", transform<2, false>},    {"aten.fft_ifft2", transform<2, true>},
+    {"aten.fft_fftn", transform<kAll, false>}, {"aten.fft_ifftn", transform<kAll, true>},
+    {"aten.fft_rfft", realTransform<false>},   {"aten.fft_irfft", realTransform<true>},
+};
+
+} // namespace
+
+ArrayRef<OpRow> fourierRows() { return kRows; }
+
+} // namespace tenon::pt2
