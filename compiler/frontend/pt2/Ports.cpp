@@ -59,6 +59,9 @@ std::vector<char> gathered(Bytes storage, ArrayRef<int64_t> dims, ArrayRef<int64
   return dense;
 }
 
+/// What a weight with strides may become in memory: a base, and so many times its storage.
+constexpr uint64_t kMaxGathered = uint64_t{16} << 20, kMaxRepeats = 8;
+
 struct Layout {
   SmallVector<int64_t> dims;
   SmallVector<int64_t> strides;
@@ -129,7 +132,11 @@ Result<mlir::Value> Importer::weightValue(const std::string &name, const Weight 
   }
   RankedTensorType type = RankedTensorType::get(layout->dims, element);
   TENON_TRY(checkValueType(type, name));
-  uint64_t size = static_cast<uint64_t>(layout->count * width);
+  std::optional<int64_t> needed = byteSize(*dtype, layout->dims);
+  uint64_t size = static_cast<uint64_t>(needed.value_or(0));
+  if (!needed || (!layout->isDense && size > kMaxGathered + kMaxRepeats * weight.bytes.size())) {
+    return weightError(name, "its strides repeat elements so often that it would be far larger than its storage");
+  }
   Bytes dense = layout->isDense
                     ? weight.bytes.subspan(layout->count ? layout->offset * width : 0, size)
                     : Bytes();
@@ -437,6 +444,12 @@ Status Importer::finish(Scope &scope) {
       }
     }
   }
+  TENON_ASSIGN(std::vector<std::string> taps, chosenTaps());
+  for (const auto &[name, value] : innerValues) {
+    if (llvm::is_contained(taps, name)) {
+      add(name, value);
+    }
+  }
   noteWrites();
   // A condition holds or ends the run wherever a result is read.
   for (const auto &[condition, what] : assertions) {
@@ -452,6 +465,33 @@ Status Importer::finish(Scope &scope) {
   }
   endFunction(results, names);
   return std::move(pending);
+}
+
+Result<std::vector<std::string>> Importer::chosenTaps() const {
+  std::vector<std::string> names, chosen;
+  auto isOutput = [&](const std::string &name) {
+    return llvm::any_of(program.outputs, [&](const OutputSpec &spec) {
+      return spec.kind == OutputSpec::Kind::User && spec.argument.text == name;
+    });
+  };
+  for (const Node &node : program.graph.nodes) {
+    for (const Argument &output : node.outputs) {
+      for (const Argument &result : output.kind == Kind::List ? output.elements
+                                                              : std::vector<Argument>{output}) {
+        names.push_back(result.text);
+      }
+    }
+  }
+  for (const std::string &name : options.taps) {
+    if (name != "*" && !llvm::is_contained(names, name)) {
+      return Status::error(ErrorId::BadArgument, strCat("no node of the model gives '", name, "'"),
+                           didYouMean(name, names, "'tenon inspect MODEL' lists the nodes"));
+    }
+  }
+  bool wantsAll = llvm::is_contained(options.taps, "*");
+  llvm::copy_if(wantsAll ? names : options.taps, std::back_inserter(chosen),
+                [&](const std::string &name) { return !isOutput(name); });
+  return chosen;
 }
 
 void Importer::noteWrites() {
