@@ -27,6 +27,9 @@ void writeInPlace(Call &c) {
     return;
   }
   mlir::Value before = target->tensor->value(c), after = result->tensor->value(c);
+  if (!before || !after) {
+    return;
+  }
   after = c.broadcast(c.cast(after, getElementTypeOrSelf(before)), tn::getDims(before.getType()));
   if (after && !target->tensor->write(c, after)) {
     return c.gap("it writes to a view that several elements of a tensor share",

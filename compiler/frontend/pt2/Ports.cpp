@@ -62,6 +62,9 @@ std::vector<char> gathered(Bytes storage, ArrayRef<int64_t> dims, ArrayRef<int64
 /// What a weight with strides may become in memory: a base, and so many times its storage.
 constexpr uint64_t kMaxGathered = uint64_t{16} << 20, kMaxRepeats = 8;
 
+/// The state that tells whether other state has been written.
+constexpr const char *kStarted = "started.state";
+
 struct Layout {
   SmallVector<int64_t> dims;
   SmallVector<int64_t> strides;
@@ -162,7 +165,7 @@ mlir::Value Importer::stateValue(const std::string &name, mlir::Value initial) {
     return state;
   }
   if (!started) {
-    started = addInput("started.state", {}, builder.getI1Type());
+    started = addInput(kStarted, {}, builder.getI1Type());
   }
   return tn::SelectOp::create(builder, initial.getLoc(), type, started, state, initial);
 }
@@ -385,7 +388,15 @@ Status Importer::checkOverridesUsed() const {
   }
   std::vector<std::string> named;
   for (const ShapeOverride &override : options.shapes) {
-    named.push_back(override.input);
+    // The sizes of state are those of its buffer.
+    bool isState = override.input == kStarted ||
+                   llvm::any_of(program.inputs, [&](const InputSpec &spec) {
+                     return spec.kind == InputSpec::Kind::Buffer &&
+                            override.input == strCat(spec.target, ".state");
+                   });
+    if (!isState) {
+      named.push_back(override.input);
+    }
   }
   for (const FixedInput &fixed : options.fixed) {
     named.push_back(fixed.input);
@@ -520,7 +531,7 @@ void Importer::finishState(Call &call,
   }
   if (started) {
     add("started.next", call.integerConstant({1}, {}, builder.getI1Type()));
-    states.emplace_back("started.state", "started.next");
+    states.emplace_back(kStarted, "started.next");
   }
 }
 
