@@ -31,7 +31,10 @@ ArenaSummary layOutArena(engine::Plan &plan) {
     summary.isStatic &= plan.exprs.constantValue(buffer.size).has_value();
     std::optional<int64_t> size =
         engine::evaluate(plan.exprs.program(buffer.size), summary.symbols);
-    TENON_CHECK(size && *size >= 0, "a buffer has a size at the smallest shape");
+    TENON_CHECK(size && (*size >= 0 || !plan.exprs.constantValue(buffer.size)),
+                "a buffer has a size at the smallest shape");
+    // The least sizes of symbols may contradict a constraint between them, and no run has them.
+    size = std::max<int64_t>(*size, 0);
     roots.push_back(i);
     planned.push_back({.lower = buffer.firstUse,
                        .upper = static_cast<int64_t>(buffer.lastUse) + 1,

@@ -86,6 +86,23 @@ std::optional<Directory> findDirectory(Bytes file) {
   return std::nullopt;
 }
 
+/// Whether two entries lie on the same bytes, as those of archives that unpack to far more than they
+/// are do.
+bool overlap(const std::vector<Entry> &entries) {
+  std::vector<std::pair<uint64_t, uint64_t>> places;
+  for (const Entry &entry : entries) {
+    places.emplace_back(entry.offset, entry.packed);
+  }
+  std::sort(places.begin(), places.end());
+  for (size_t i = 1; i < places.size(); ++i) {
+    uint64_t room = places[i].first - places[i - 1].first;
+    if (room < kLocalBytes || room - kLocalBytes < places[i - 1].second) {
+      return true;
+    }
+  }
+  return false;
+}
+
 } // namespace
 
 uint32_t crcOf(Bytes bytes, uint32_t before) {
@@ -137,7 +154,7 @@ Result<std::vector<Entry>> Archive::entries() const {
     list.push_back(std::move(entry));
     at += kCentralBytes + nameBytes + extraBytes + commentBytes;
   }
-  return list;
+  return overlap(list) ? Result<std::vector<Entry>>(bad("entries of the archive overlap")) : list;
 }
 
 Result<Bytes> Archive::packedBytes(const Entry &entry) const {

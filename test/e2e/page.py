@@ -1,15 +1,24 @@
 """The page of `tenon inspect --format html` in a real browser: what a person folds, searches and clicks."""
 
+import json
 import os
 import pathlib
+import re
 
+import numpy as np
 import onnx
 
 import browser
-from tool import CNN, ToolTest, unittest
+from tool import CNN, SOURCE, ToolTest, unittest
 from view import HOSTILE, hostile_model, long_model
 
 BOXES = "document.querySelectorAll('#drawing .box').length"
+# What the page draws if as much is open as in a file (kMostBoxes in tools/view/Svg.cpp); open boxes first, as there.
+DRAWING = """(() => {
+  const {boxes, lines} = layOut(facts, chooseOpen(220));
+  const ordered = [...boxes.filter((box) => box.isOpen), ...boxes.filter((box) => !box.isOpen)];
+  return JSON.stringify({boxes: ordered.map(({x, y, width, height}) => [x, y, width, height]), lines: lines.map(({points}) => points)});
+})()"""
 PANEL = "document.getElementById('panel').innerText"
 
 
@@ -42,6 +51,31 @@ class Page(ToolTest):
         """The selector of the first box, unless it is open, that is read to people in these words."""
         name = self.browser.evaluate(f"document.querySelector('#drawing .box:not(.open)[aria-label*=\"{words}\"]').id")
         return f"#{name}"
+
+    def test_the_drawing_is_that_of_the_svg(self):
+        """Two programs lay graphs out, one for pages and one for files: boxes and lines lie at the same places."""
+        programs = [SOURCE / f"test/data/pt2/{name}.pt2" for name in ("branches", "layers", "relations")]
+        for path in [*programs, *(self.folder / name for name in ("cnn.tenon", "hostile.tenon", "long.onnx"))]:
+            with self.subTest(path.name):
+                self.succeed("inspect", path, "--format", "html", "-o", f"{path.name}.html")
+                self.succeed("inspect", path, "--format", "svg", "-o", f"{path.name}.svg")
+                svg = (self.folder / f"{path.name}.svg").read_text()
+                boxes = [tuple(map(int, box)) for box in re.findall(r'<rect class="\w+" x="(-?\d+)" y="(-?\d+)" width="(\d+)" height="(\d+)"', svg)]
+                lines = [self.ends(re.findall(r"-?\d+", line)) for line in re.findall(r'<path d="(M[^"]*)" marker', svg)]
+                self.open(path.name)
+                drawn = json.loads(self.browser.evaluate(DRAWING))
+                self.assertGreater(len(boxes), 2)
+                self.assertEqual((len(boxes), len(lines)), (len(drawn["boxes"]), len(drawn["lines"])))
+                # One is rounded.
+                np.testing.assert_allclose(np.array(drawn["boxes"], float), np.array(boxes, float), rtol=0, atol=0.51)
+                for line, points in zip(lines, drawn["lines"]):
+                    np.testing.assert_allclose(np.array(points, float), np.array(line, float), rtol=0, atol=0.51)
+
+    @staticmethod
+    def ends(numbers):
+        """The points of a path of curves, without those that bend it."""
+        points = [tuple(map(int, numbers[i:i + 2])) for i in range(0, len(numbers), 2)]
+        return points[:1] + points[3::3]
 
     def test_folding_changes_what_is_shown(self):
         self.open("cnn.tenon", height=5000)  # all is in sight

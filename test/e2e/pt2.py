@@ -66,6 +66,37 @@ class Programs(unittest.TestCase):
         done = tool("run", engine, "--inputs", self.path / "in.npz")
         self.assertRegex(done.stderr, "TN06(03|04|12)")
 
+    def test_taps(self):
+        model, engine, outputs = DATA / "writes.pt2", self.path / "e.tenon", self.path / "out.npz"
+        done = tool("compile", model, "-o", engine, "--quiet", "--tap", "clone", "--tap", "select_2")
+        self.assertEqual(0, done.returncode, done.stderr)
+        data = np.load(DATA / "writes.npz")
+        np.savez(self.path / "in.npz", x=data["in0"])
+        self.assertEqual(0, tool("run", engine, "--inputs", self.path / "in.npz", "-o", outputs, "--quiet").returncode)
+        results = np.load(outputs)
+        self.assertEqual(["output0", "output1", "output2", "clone", "select_2"], results.files)
+        np.testing.assert_array_equal(data["in0"], results["clone"])  # as it was before the writes
+        self.assertEqual((2,), results["select_2"].shape)
+        done = tool("compile", model, "-o", engine, "--tap", "clon")
+        self.assertEqual(2, done.returncode)
+        self.assertRegex(done.stderr, "TN0105[^$]*did you mean 'clone'")
+
+    def test_layers(self):
+        for name in ("writes", "layers", "state"):
+            model = DATA / f"{name}.pt2"
+            done = tool("compare", f"compiled:{model}", model, "--layers", "--json")
+            self.assertEqual(0, done.returncode, done.stderr)
+            report = json.loads(done.stdout)
+            report = report.get("data", report)
+            self.assertIsNone(report["first_beyond"])
+            self.assertEqual([], report["only_in_a"] + report["only_in_b"])
+        self.assertIn("aten.", report["layers"][0]["node"])
+
+    def test_reduce_says_what_it_takes(self):
+        done = tool("debug", "reduce", DATA / "layers.pt2", "-o", self.path / "small.onnx")
+        self.assertEqual(2, done.returncode)
+        self.assertIn("TN0105", done.stderr)
+
     def refused(self, data, code):
         path = self.path / "bad.pt2"
         path.write_bytes(data)

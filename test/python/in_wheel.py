@@ -1,4 +1,4 @@
-"""Runs a test script in an environment made from the wheel: `in_wheel.py SCRIPT [PYTHON]`.
+"""Runs a test script in an environment made from the wheel: `in_wheel.py SCRIPT [PYTHON [ARGUMENT...]]`.
 
 Without PYTHON the environment is a new one with the wheel and numpy only, kept in the build folder until the wheel
 changes. With PYTHON, which has torch, the wheel is unpacked beside it; without that program the test is skipped. The models
@@ -55,7 +55,8 @@ def unpacked(path, stamp):
 
 
 def main():
-    script, *torch = sys.argv[1:]
+    script, *rest = sys.argv[1:]
+    torch, arguments = rest[:1], rest[1:]
     variables = {**os.environ, "TENON_MODELS": str(FOLDER / "models"), "XDG_CACHE_HOME": str(FOLDER / "cache")}
     if torch and not pathlib.Path(torch[0]).exists():
         print(f"{script}: skipped, since {torch[0]} is missing: scripts/setup.sh makes it\n\nOK (skipped=1)")
@@ -74,7 +75,7 @@ def main():
         if not made.exists() or made.stat().st_mtime < (HERE / "make_models.py").stat().st_mtime:
             subprocess.run([sys.executable, HERE / "make_models.py", FOLDER / "models"], check=True)
     variables["TENON_WHEEL"] = str(path)
-    return subprocess.run([python, HERE / script], env=variables).returncode
+    return subprocess.run([python, HERE / script, *arguments], env=variables).returncode
 
 
 if __name__ == "__main__":

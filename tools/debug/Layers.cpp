@@ -2,7 +2,9 @@
 // whatever layout or fusion the compiler would choose for it.
 #include "tools/debug/Layers.h"
 
+#include "compiler/frontend/Frontend.h"
 #include "compiler/frontend/onnx/wire/Pieces.h"
+#include "compiler/frontend/pt2/wire/ArchiveReader.h"
 #include "compiler/reference/Compare.h"
 #include "support/MappedFile.h"
 #include "support/ScratchFolder.h"
@@ -80,6 +82,7 @@ private:
   Result<Values> compiled(const Trial &trial);
   Result<Trial> trialFor(const Side &side);
   Status readOrder();
+  void noteResult(const pt2::Node &node, const pt2::Argument &result);
   LayerError compare(const NamedTensor &expected, const Tensor &actual);
 
   const CompareRequest &request;
@@ -89,13 +92,35 @@ private:
   LayerReport report;
 };
 
+/// A result that is a list stands for its elements.
+void Comparer::noteResult(const pt2::Node &node, const pt2::Argument &result) {
+  for (const pt2::Argument &element : result.elements) {
+    noteResult(node, element);
+  }
+  if (result.isName()) {
+    llvm::StringRef target = node.target;
+    target.consume_front("torch.ops.");
+    order[result.text] = {order.size(), strCat(target.str(), " '", node.name, "'")};
+  }
+}
+
 /// The model's nodes say in which order values are made.
 Status Comparer::readOrder() {
   const Side &model = request.b.kind == Side::Kind::Engine ? request.a : request.b;
   if (model.kind == Side::Kind::Engine) {
     return Status::ok();
   }
+  TENON_ASSIGN(frontend::Format format, frontend::formatOf(model.path));
   TENON_ASSIGN(MappedFile file, MappedFile::open(model.path));
+  if (format == frontend::Format::Pt2) {
+    TENON_ASSIGN(pt2::Program program, pt2::readArchive(file.bytes()));
+    for (const pt2::Node &node : program.graph.nodes) {
+      for (const pt2::Argument &result : node.outputs) {
+        noteResult(node, result);
+      }
+    }
+    return Status::ok();
+  }
   TENON_ASSIGN(onnx::Pieces pieces, onnx::Pieces::read(file.bytes()));
   for (const onnx::Pieces::Node &node : pieces.nodes()) {
     for (std::string_view result : node.results) {

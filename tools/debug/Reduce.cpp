@@ -1,6 +1,7 @@
 // Delta debugging (Zeller and Hildebrandt's ddmin) over the nodes of an ONNX graph. Any set of
 // nodes is a model: what it reads and does not make becomes an input with the value that the
 // reference has for it.
+#include "compiler/frontend/Frontend.h"
 #include "compiler/pipeline/CrashGuard.h"
 #include "support/AtomicFile.h"
 #include "support/MappedFile.h"
@@ -251,6 +252,14 @@ Status Reducer::record() {
 }
 
 Result<Reduction> Reducer::run(const std::string &model, const std::string &inputs) {
+  TENON_ASSIGN(frontend::Format format, frontend::formatOf(request.compile.model));
+  if (format == frontend::Format::Pt2) {
+    return Status::error(ErrorId::BadArgument,
+                         strCat("'", request.compile.model,
+                                "' is an archive of torch.export, and what remains of a model is "
+                                "written as ONNX"),
+                         "use 'tenon debug bisect', or 'tenon compare compiled:MODEL MODEL --layers'");
+  }
   TENON_ASSIGN(whole, makeTrial(request, scratch));
   TENON_ASSIGN(MappedFile mapped, MappedFile::open(whole.compile.model));
   file = std::move(mapped);

@@ -13,7 +13,7 @@
 namespace tenon::view {
 namespace {
 
-constexpr double kNodeWidth = 190, kNodeHeight = 38, kPortHeight = 28;
+constexpr double kNodeWidth = 190, kNodeHeight = 40, kPortHeight = 28;
 constexpr double kPadding = 16, kHeader = 24, kGateWidth = 6;
 
 /// Numbers of things: nodes, then groups, inputs and outputs.

@@ -536,8 +536,12 @@ void Call::gap(const Twine &why, const Twine &workaround) {
   gap.why = why.str();
   for (const NamedArgument &input : node.inputs) {
     auto found = input.value.kind == Kind::Tensor ? scope.find(input.value.text) : scope.end();
-    if (found != scope.end() && found->second.tensor) {
-      RankedTensorType type = cast<RankedTensorType>(found->second.tensor->value(*this).getType());
+    // A view that would have to be made again has no value any more, since this node has failed.
+    mlir::Value operand = found != scope.end() && found->second.tensor
+                              ? found->second.tensor->value(*this)
+                              : mlir::Value();
+    if (operand) {
+      RankedTensorType type = cast<RankedTensorType>(operand.getType());
       llvm::raw_string_ostream(gap.dtype) << type.getElementType();
       gap.rank = static_cast<int>(type.getRank());
       break;
@@ -547,6 +551,9 @@ void Call::gap(const Twine &why, const Twine &workaround) {
 }
 
 void Call::error(ErrorId id, const Twine &what) {
+  if (id == ErrorId::OnnxBadNode) { // PyTorch has run the node: it is Tenon's rule that is narrower
+    return gap(what, "write the operation in another way and export again");
+  }
   if (hasFailed) {
     return;
   }

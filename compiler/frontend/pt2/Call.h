@@ -87,6 +87,13 @@ public:
     setView(0, name, std::move(functions));
   }
   void setView(unsigned i, llvm::StringRef name, ViewFunctions functions);
+  /// As `setView` where PyTorch gives a view, and memory of its own where it copies. Where that is not
+  /// known, what is written to one of both is a gap for the other.
+  void setPerhapsView(llvm::StringRef name, std::optional<bool> isView, ViewFunctions functions);
+  /// Whether the elements of a tensor lie in order and without space; none where sizes decide it.
+  std::optional<bool> isContiguous(llvm::StringRef name);
+  /// Whether a reshape to these dims needs no copy; none where sizes decide it.
+  std::optional<bool> isViewAs(llvm::StringRef name, llvm::ArrayRef<mlir::AffineExpr> dims);
   /// The result is the tensor itself.
   void forward(llvm::StringRef name);
 
@@ -105,8 +112,14 @@ public:
 private:
   friend class Importer;
 
+  /// What the program states of a tensor.
+  struct Strided {
+    tn::Dims dims, strides;
+  };
+
   /// Every name that the results have, lists taken apart.
   void listOutputs();
+  std::optional<Strided> stridesOf(llvm::StringRef name);
   std::optional<int64_t> constantOf(const Argument &argument, llvm::StringRef name);
   mlir::AffineExpr sizeOf(const Argument &argument, llvm::StringRef name);
   std::shared_ptr<Tensor> tensorOf(const Argument &argument, llvm::StringRef name);

@@ -27,6 +27,9 @@ void writeInPlace(Call &c) {
     return;
   }
   mlir::Value before = target->tensor->value(c), after = result->tensor->value(c);
+  if (!before || !after) {
+    return;
+  }
   after = c.broadcast(c.cast(after, getElementTypeOrSelf(before)), tn::getDims(before.getType()));
   if (after && !target->tensor->write(c, after)) {
     return c.gap("it writes to a view that several elements of a tensor share",
@@ -120,6 +123,9 @@ Status Importer::importNode(const Node &node, const Graph &graph, Scope &scope) 
   for (auto [name, value] : llvm::zip_equal(call.outputNames, call.outputs)) {
     if (!name.empty()) {
       scope[name] = call.failed() || poisoned ? Value() : value;
+      if (!options.taps.empty() && &graph == &program.graph && scope[name].tensor) {
+        innerValues.emplace_back(name, scope[name].tensor->value(call));
+      }
     }
   }
   return Status::ok();
@@ -161,6 +167,12 @@ void Importer::runOperator(Call &call, const Graph &graph) {
   }
   if (call.target.isInPlace) {
     writeInPlace(call);
+  }
+  // "view_copy" and the like import as the views that they are named after.
+  for (unsigned i = 0; call.target.name.ends_with("_copy") && i < call.numOutputs(); ++i) {
+    if (std::shared_ptr<Tensor> &tensor = call.outputs[i].tensor) {
+      tensor = std::make_shared<Tensor>(tensor->value(call));
+    }
   }
   for (unsigned i = 0; i < call.numOutputs() && !call.failed(); ++i) {
     auto meta = graph.tensors.find(call.outputNames[i]);

@@ -92,6 +92,8 @@ private:
   Status finish(Scope &scope);
   void finishState(Call &call, llvm::function_ref<void(const std::string &, mlir::Value)> add);
   void noteWrites();
+  /// What the user wants to see of inner values, by the names of results.
+  Result<std::vector<std::string>> chosenTaps() const;
 
   const Program &program;
   const frontend::ImportOptions &options;
@@ -104,6 +106,8 @@ private:
   mlir::Value started;
   std::vector<std::pair<std::string, std::string>> states; ///< arguments and results
   std::map<std::string, mlir::AffineExpr> symbolsByName;
+  /// Tensors that nodes gave, as they were then; only where taps are asked for.
+  std::vector<std::pair<std::string, mlir::Value>> innerValues;
   std::vector<std::pair<mlir::Value, std::string>> assertions;
   std::vector<frontend::Gap> gaps;
   Status pending;

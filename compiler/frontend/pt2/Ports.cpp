@@ -59,6 +59,12 @@ std::vector<char> gathered(Bytes storage, ArrayRef<int64_t> dims, ArrayRef<int64
   return dense;
 }
 
+/// What a weight with strides may become in memory: a base, and so many times its storage.
+constexpr uint64_t kMaxGathered = uint64_t{16} << 20, kMaxRepeats = 8;
+
+/// The state that tells whether other state has been written.
+constexpr const char *kStarted = "started.state";
+
 struct Layout {
   SmallVector<int64_t> dims;
   SmallVector<int64_t> strides;
@@ -129,7 +135,11 @@ Result<mlir::Value> Importer::weightValue(const std::string &name, const Weight 
   }
   RankedTensorType type = RankedTensorType::get(layout->dims, element);
   TENON_TRY(checkValueType(type, name));
-  uint64_t size = static_cast<uint64_t>(layout->count * width);
+  std::optional<int64_t> needed = byteSize(*dtype, layout->dims);
+  uint64_t size = static_cast<uint64_t>(needed.value_or(0));
+  if (!needed || (!layout->isDense && size > kMaxGathered + kMaxRepeats * weight.bytes.size())) {
+    return weightError(name, "its strides repeat elements so often that it would be far larger than its storage");
+  }
   Bytes dense = layout->isDense
                     ? weight.bytes.subspan(layout->count ? layout->offset * width : 0, size)
                     : Bytes();
@@ -155,7 +165,7 @@ mlir::Value Importer::stateValue(const std::string &name, mlir::Value initial) {
     return state;
   }
   if (!started) {
-    started = addInput("started.state", {}, builder.getI1Type());
+    started = addInput(kStarted, {}, builder.getI1Type());
   }
   return tn::SelectOp::create(builder, initial.getLoc(), type, started, state, initial);
 }
@@ -378,7 +388,15 @@ Status Importer::checkOverridesUsed() const {
   }
   std::vector<std::string> named;
   for (const ShapeOverride &override : options.shapes) {
-    named.push_back(override.input);
+    // The sizes of state are those of its buffer.
+    bool isState = override.input == kStarted ||
+                   llvm::any_of(program.inputs, [&](const InputSpec &spec) {
+                     return spec.kind == InputSpec::Kind::Buffer &&
+                            override.input == strCat(spec.target, ".state");
+                   });
+    if (!isState) {
+      named.push_back(override.input);
+    }
   }
   for (const FixedInput &fixed : options.fixed) {
     named.push_back(fixed.input);
@@ -440,6 +458,12 @@ Status Importer::finish(Scope &scope) {
       }
     }
   }
+  TENON_ASSIGN(std::vector<std::string> taps, chosenTaps());
+  for (const auto &[name, value] : innerValues) {
+    if (llvm::is_contained(taps, name)) {
+      add(name, value);
+    }
+  }
   noteWrites();
   // A condition holds or ends the run wherever a result is read.
   for (const auto &[condition, what] : assertions) {
@@ -455,6 +479,33 @@ Status Importer::finish(Scope &scope) {
   }
   endFunction(results, names);
   return std::move(pending);
+}
+
+Result<std::vector<std::string>> Importer::chosenTaps() const {
+  std::vector<std::string> names, chosen;
+  auto isOutput = [&](const std::string &name) {
+    return llvm::any_of(program.outputs, [&](const OutputSpec &spec) {
+      return spec.kind == OutputSpec::Kind::User && spec.argument.text == name;
+    });
+  };
+  for (const Node &node : program.graph.nodes) {
+    for (const Argument &output : node.outputs) {
+      for (const Argument &result : output.kind == Kind::List ? output.elements
+                                                              : std::vector<Argument>{output}) {
+        names.push_back(result.text);
+      }
+    }
+  }
+  for (const std::string &name : options.taps) {
+    if (name != "*" && !llvm::is_contained(names, name)) {
+      return Status::error(ErrorId::BadArgument, strCat("no node of the model gives '", name, "'"),
+                           didYouMean(name, names, "'tenon inspect MODEL' lists the nodes"));
+    }
+  }
+  bool wantsAll = llvm::is_contained(options.taps, "*");
+  llvm::copy_if(wantsAll ? names : options.taps, std::back_inserter(chosen),
+                [&](const std::string &name) { return !isOutput(name); });
+  return chosen;
 }
 
 void Importer::noteWrites() {
@@ -483,7 +534,7 @@ void Importer::finishState(Call &call,
   }
   if (started) {
     add("started.next", call.integerConstant({1}, {}, builder.getI1Type()));
-    states.emplace_back("started.state", "started.next");
+    states.emplace_back(kStarted, "started.next");
   }
 }
 

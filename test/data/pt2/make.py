@@ -188,6 +188,25 @@ class Regions(nn.Module):
         return roi_align(x, boxes, (3, 2), 0.5, 2, True), roi_align(x, boxes, 2, 1.0, 3, False)
 
 
+@program(randn(4, 6), randn(1, 1, 4, 3), randn(6, 7, 10), randn(0, 4), dynamic=(None, None, {1: Dim.AUTO, 2: Dim.AUTO}, None))
+class Shared(nn.Module):
+    """What is a view and what a copy, by strides; and what random modules found wrong."""
+
+    def forward(self, x, image, long, nothing):
+        y = x * 1
+        diagonal, windows = torch.diagonal(y, 1), y.unfold(1, 2, 3)
+        diagonal.add_(3)
+        copied, seen, part = y.t().reshape(-1), y.reshape(-1), y[:, :4].reshape(4, 2, 2)
+        for tensor in (copied, seen, part, y.t().contiguous(), y.to(torch.float32, copy=True)):
+            tensor.mul_(2)
+        a, b, c, d = torch.chunk(long, 4, 2)
+        turned = long.transpose(0, 1).flatten()
+        return (y, diagonal, windows, copied, seen, part, torch.cat([c, d, a], 2), turned, torch.einsum("abc,ab->ac", long, long[:, :, 0]),
+                nn.functional.interpolate(image, size=[7, 2], mode="bicubic", antialias=True),
+                nn.functional.interpolate(image, scale_factor=1.7, mode="bilinear", align_corners=True),
+                torch.all(nothing.to(torch.uint8)), nn.functional.max_pool2d(image, 3, 3, 1, ceil_mode=True))
+
+
 def leaves(value):
     if isinstance(value, dict):
         value = list(value.values())

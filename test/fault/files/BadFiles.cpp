@@ -108,7 +108,7 @@ Status crashingDoor(const std::string &) {
 }
 
 const std::map<std::string_view, Door> kDoors = {
-    {"onnx", test::importDoor}, {"engine", engineDoor},   {"engine-rehashed", rehashedDoor},
+    {"onnx", test::importDoor}, {"pt2", test::pt2Door}, {"engine", engineDoor},   {"engine-rehashed", rehashedDoor},
     {"npz", npzDoor},           {"npy", npyDoor},         {"image", imageDoor},
     {"slow", slowDoor},         {"hungry", hungryDoor},   {"crashing", crashingDoor}};
 

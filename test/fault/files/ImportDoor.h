@@ -1,4 +1,4 @@
-// The door of ONNX models: all of the importer where it is built, else the readers below it.
+// The doors of models: all of the importer where it is built, else the readers below it.
 #pragma once
 
 #include "support/Status.h"
@@ -8,5 +8,6 @@
 namespace tenon::test {
 
 Status importDoor(const std::string &path);
+Status pt2Door(const std::string &path);
 
 } // namespace tenon::test

@@ -1,6 +1,7 @@
 // Reads a model's messages and the data of its tensors; what only the importer checks passes.
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/frontend/onnx/wire/TensorData.h"
+#include "compiler/frontend/pt2/wire/ArchiveReader.h"
 #include "support/MappedFile.h"
 #include "test/fault/files/ImportDoor.h"
 
@@ -18,6 +19,11 @@ Status importDoor(const std::string &path) {
     }
   }
   return Status::ok();
+}
+
+Status pt2Door(const std::string &path) {
+  TENON_ASSIGN(MappedFile file, MappedFile::open(path));
+  return pt2::readArchive(file.bytes()).takeStatus();
 }
 
 } // namespace tenon::test

@@ -17,6 +17,7 @@ import array_files
 import common
 import engine_files
 import onnx_files
+import pt2_files
 
 LEAST_CLASSES, LEAST_FILES = 120, 1500
 SECONDS, KILOBYTES, FACTOR = 1.0, 64 << 10, 16
@@ -71,7 +72,7 @@ def main():
         folder = pathlib.Path(name)
         subprocess.run([flags.program, "seed", folder / "good.tenon"], check=True)
         good = (folder / "good.tenon").read_bytes()
-        classes = [onnx_files.onnx_files, array_files.npy, array_files.npz, array_files.image, *engine_files.classes(good)]
+        classes = [onnx_files.onnx_files, pt2_files.pt2, array_files.npy, array_files.npz, array_files.image, *engine_files.classes(good)]
         files = [file for group in classes for file in group.files(flags.seed)]
         kinds = {file.kind for file in files}
         (folder / "planted").mkdir()

@@ -42,7 +42,7 @@ class Classes:
 
 def save(files, folder):
     """Writes each into a folder of its own where it has something beside it; gives (file, path) pairs."""
-    suffix = {"onnx": ".onnx", "npz": ".npz", "npy": ".npy", "image": ".png"}
+    suffix = {"onnx": ".onnx", "pt2": ".pt2", "npz": ".npz", "npy": ".npy", "image": ".png"}
     saved = []
     for index, file in enumerate(files):
         name = f"{index:05}{suffix.get(file.door, '.tenon')}"

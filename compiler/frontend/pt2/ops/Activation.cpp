@@ -8,6 +8,9 @@ using namespace mlir;
 namespace tenon::pt2 {
 namespace {
 
+/// The schema's number of torch.contiguous_format.
+constexpr int64_t kRowMajor = 1;
+
 template <typename Op> void unary(Call &c) { c.setOutput(c.unary<Op>(c.value("self"))); }
 
 void gelu(Call &c) {
@@ -125,6 +128,15 @@ void sameTensor(Call &c) {
   c.ignore({"memory_format"});
   c.forward("self");
 }
+/// The tensor itself where it lies in order, else a copy of it.
+void contiguous(Call &c) {
+  const Argument *format = c.argument("memory_format");
+  bool isRowMajor = !format || format->kind == Argument::Kind::None || format->integer == kRowMajor;
+  std::optional<bool> isSame = isRowMajor ? c.isContiguous("self") : std::nullopt;
+  auto same = [](frontend::Emitter &, mlir::Value x) { return x; };
+  c.setPerhapsView("self", isSame,
+                   {same, [](frontend::Emitter &, mlir::Value, mlir::Value view) { return view; }});
+}
 /// Memory of its own.
 void copy(Call &c) {
   c.ignore({"memory_format"});
@@ -182,7 +194,7 @@ constexpr OpRow kRows[] = {
     {"aten.native_dropout", nativeDropout},
     {"aten.alias", sameTensor},
     {"aten.detach", sameTensor},
-    {"aten.contiguous", sameTensor},
+    {"aten.contiguous", contiguous},
     {"aten.lift_fresh", sameTensor},
     {"aten.requires_grad", sameTensor},
     {"aten.positive", sameTensor},

@@ -161,11 +161,17 @@ Term contract(Call &c, Term a, Term b, StringRef kept) {
     return dims;
   };
   auto matrix = [&](const Term &term, const std::string &rows, const std::string &columns) {
-    mlir::Value x =
-        c.broadcast(arranged(c, term, batch + rows + columns), sizesOf(batch + rows + columns));
-    tn::Dims dims = sizesOf(batch);
-    dims.push_back(productOf(sizesOf(rows), c));
-    dims.push_back(productOf(sizesOf(columns), c));
+    mlir::Value x = arranged(c, term, batch + rows + columns);
+    // Only dims of 1 spread: that the others are equal is for the product to prove or to demand.
+    tn::Dims target = x ? tn::getDims(x.getType()) : tn::Dims();
+    for (auto [dim, size] : llvm::zip(target, sizesOf(batch + rows + columns))) {
+      dim = tn::constantDim(dim) == 1 ? size : dim;
+    }
+    x = x ? c.broadcast(x, target) : x;
+    ArrayRef<AffineExpr> own = target;
+    tn::Dims dims(own.take_front(batch.size()));
+    dims.push_back(productOf(own.slice(batch.size(), rows.size()), c));
+    dims.push_back(productOf(own.take_back(columns.size()), c));
     return llvm::is_contained(dims, AffineExpr()) ? mlir::Value() : c.reshape(x, dims);
   };
   mlir::Value y = c.make<tn::MatmulOp>(matrix(a, m, k), matrix(b, k, n), false, false);

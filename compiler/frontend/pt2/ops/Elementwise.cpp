@@ -274,7 +274,8 @@ void castTo(Call &c) {
   c.ignore({"device", "layout", "non_blocking", "copy", "memory_format", "pin_memory", "other"});
   mlir::Value x = c.value("self");
   Type element = c.resultElement();
-  if (x && element && getElementTypeOrSelf(x) == element && c.target.name != "aten._to_copy") {
+  bool mayShare = c.target.name != "aten._to_copy" && !c.truth("copy", false);
+  if (x && element && getElementTypeOrSelf(x) == element && mayShare) {
     c.elementNamed("dtype", element);
     return c.forward("self");
   }

@@ -250,6 +250,64 @@ template <bool isUpper> void triangle(Call &c) {
   c.setOutput(c.unary<tn::TriluOp>(c.value("self"), c.integer("diagonal", 0), isUpper));
 }
 
+/// Every `step`th of the elements of a matrix.
+struct Diagonal {
+  SmallVector<int64_t> order; ///< brings the two dims of the matrix to the end
+  int64_t elements = 0;
+  int64_t start = 0;
+  int64_t step = 1;
+  int64_t count = 0;
+};
+
+/// x with the two dims of the matrix as one at the end.
+mlir::Value flatMatrix(Emitter &e, mlir::Value x, const Diagonal &place) {
+  x = e.transpose(x, place.order);
+  tn::Dims dims = x ? tn::getDims(x.getType()) : tn::Dims();
+  if (!x) {
+    return x;
+  }
+  dims.pop_back();
+  dims.back() = e.constantSize(place.elements);
+  return e.reshape(x, dims);
+}
+
+mlir::Value takeDiagonal(Emitter &e, mlir::Value x, const Diagonal &place) {
+  x = flatMatrix(e, x, place);
+  if (!x) {
+    return x;
+  }
+  tn::Dims dims = tn::getDims(x.getType());
+  SmallVector<AffineExpr> starts(dims.size(), e.constantSize(0));
+  SmallVector<int64_t> steps(dims.size(), 1);
+  starts.back() = e.constantSize(place.start);
+  steps.back() = place.step;
+  dims.back() = e.constantSize(place.count);
+  return e.makeTyped<tn::SliceOp>(tn::makeTensor(dims, getElementTypeOrSelf(x)), x,
+                                  tn::symbolMap(starts, x.getContext()), steps);
+}
+
+mlir::Value putDiagonal(Emitter &e, mlir::Value x, mlir::Value values, const Diagonal &place) {
+  mlir::Value flat = flatMatrix(e, x, place);
+  mlir::Value turned = e.transpose(x, place.order);
+  if (!flat || !turned) {
+    return mlir::Value();
+  }
+  tn::Dims dims = tn::getDims(values.getType());
+  int64_t rank = static_cast<int64_t>(dims.size());
+  Type index = e.builder().getI64Type();
+  mlir::Value places = e.add(e.mul(e.positions(e.constantSize(place.count)),
+                                   e.scalar(static_cast<double>(place.step), index)),
+                             e.scalar(static_cast<double>(place.start), index));
+  places = e.broadcast(e.alongAxis(places, rank - 1, rank), dims);
+  flat = e.make<tn::ScatterElementsOp>(flat, places, values, rank - 1, tn::ScatterKind::none);
+  SmallVector<int64_t> inverse(place.order.size());
+  for (auto [i, p] : llvm::enumerate(place.order)) {
+    inverse[p] = static_cast<int64_t>(i);
+  }
+  flat = e.reshape(flat, tn::getDims(turned.getType()));
+  return flat ? e.transpose(flat, inverse) : flat;
+}
+
 /// The diagonal as elements [i, i + offset]: rows and columns of one size, flat, every (n + 1)th.
 void diagonal(Call &c) {
   mlir::Value x = c.value("self");
@@ -275,19 +333,12 @@ void diagonal(Call &c) {
   }
   int64_t row = std::max<int64_t>(0, -offset), column = std::max<int64_t>(0, offset);
   int64_t count = std::max<int64_t>(0, std::min(*rows - row, *columns - column));
-  x = c.transpose(x, order);
-  tn::Dims dims = tn::getDims(x.getType());
-  dims.pop_back();
-  dims.back() = c.constantSize(*rows * *columns);
-  x = c.reshape(x, dims);
-  SmallVector<AffineExpr> starts(dims.size(), c.constantSize(0));
-  SmallVector<int64_t> steps(dims.size(), 1);
-  starts.back() = c.constantSize(row * *columns + column);
-  steps.back() = *columns + 1;
-  dims.back() = c.constantSize(count);
-  c.setOutput(x ? c.makeTyped<tn::SliceOp>(tn::makeTensor(dims, getElementTypeOrSelf(x)), x,
-                                           tn::symbolMap(starts, x.getContext()), steps)
-                : x);
+  Diagonal place = {order, *rows * *columns, row * *columns + column, *columns + 1, count};
+  auto read = [place](Emitter &e, mlir::Value base) { return takeDiagonal(e, base, place); };
+  auto write = [place](Emitter &e, mlir::Value base, mlir::Value view) {
+    return putDiagonal(e, base, view, place);
+  };
+  c.target.name == "aten.diag" ? c.setOutput(read(c, x)) : c.setView("self", {read, write});
 }
 
 void pixelShuffle(Call &c) {

@@ -294,6 +294,27 @@ void unbind(Call &c) {
   }
 }
 
+/// [.., dim, ..] to [.., count, .., size].
+mlir::Value windowsOf(Emitter &e, mlir::Value x, int64_t axis, int64_t size, int64_t step,
+                      AffineExpr count) {
+  Type index = e.builder().getI64Type();
+  mlir::Value first = e.mul(e.positions(count), e.scalar(static_cast<double>(step), index));
+  mlir::Value inner = e.alongAxis(e.positions(e.constantSize(size)), 1, 2);
+  mlir::Value y = e.make<tn::GatherOp>(x, e.add(e.alongAxis(first, 0, 2), inner), axis);
+  if (!y) {
+    return y;
+  }
+  // [.., count, size, ..]: the inner dim goes last.
+  SmallVector<int64_t> order;
+  for (int64_t d = 0; d < rankOf(y); ++d) {
+    if (d != axis + 1) {
+      order.push_back(d);
+    }
+  }
+  order.push_back(axis + 1);
+  return e.transpose(y, order);
+}
+
 /// Windows of a dim as a new last dim: x.unfold(dim, size, step).
 void unfold(Call &c) {
   mlir::Value x = c.value("self");
@@ -309,22 +330,11 @@ void unfold(Call &c) {
     return c.gap("the number of windows cannot be written as an expression",
                  "declare the input shapes with --shape");
   }
-  Type index = c.builder().getI64Type();
-  mlir::Value first = c.mul(c.positions(count), c.scalar(static_cast<double>(step), index));
-  mlir::Value inner = c.alongAxis(c.positions(c.constantSize(size)), 1, 2);
-  mlir::Value y = c.make<tn::GatherOp>(x, c.add(c.alongAxis(first, 0, 2), inner), axis);
-  if (!y) {
-    return;
-  }
-  // [.., count, size, ..]: the inner dim goes last.
-  SmallVector<int64_t> order;
-  for (int64_t d = 0; d < rankOf(y); ++d) {
-    if (d != axis + 1) {
-      order.push_back(d);
-    }
-  }
-  order.push_back(axis + 1);
-  c.setOutput(c.transpose(y, order));
+  // Windows may share elements, so that nothing can be written through them.
+  auto read = [axis, size, step, count](Emitter &e, mlir::Value base) {
+    return windowsOf(e, base, axis, size, step, count);
+  };
+  c.setView("self", {read, nullptr});
 }
 
 //===--- Joining ---===//

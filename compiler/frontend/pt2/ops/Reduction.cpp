@@ -72,12 +72,13 @@ template <bool isMax> void argExtremum(Call &c) {
                         : c.make<tn::ArgReduceOp>(x, axis, keeps, isMax, false));
 }
 
-/// Whether all or any elements are not zero: the least or largest of 0 and 1.
+/// Whether all or any elements are not zero: the least or largest of 0 and 1. Of no elements these are
+/// the limits of the type.
 template <tn::ReduceKind kind> void truths(Call &c) {
   mlir::Value x = c.value("self");
   Type narrow = c.builder().getI32Type(), truth = c.builder().getI1Type();
   mlir::Value y = x ? reduceIn(c, kind, c.cast(c.cast(x, truth), narrow)) : x;
-  c.setOutput(y ? c.cast(y, c.resultElement()) : y);
+  c.setOutput(y ? c.toResult(c.compare(y, tn::Predicate::gt, c.scalarLike(0, y))) : y);
 }
 
 /// The number of elements that are reduced, as a scalar like x.

@@ -66,7 +66,9 @@ void resizeAs(Call &c, tn::ResizeMode mode, StringRef coordinates, StringRef nea
     bool hasFactor = factors.size() == spatial;
     dim = !sizes.empty() ? sizes[d] : hasFactor ? scaled(c, dim, factors[d]) : AffineExpr();
     // A factor that is given is what coordinates are computed with, rather than the ratio of sizes.
-    std::optional<double> scale = hasFactor ? std::optional(factors[d])
+    // Corners that are aligned lie where the sizes put them.
+    std::optional<double> scale = hasFactor && coordinates != "align_corners"
+                                      ? std::optional(factors[d])
                                   : dim     ? ratio(c, dim, own[d + 2])
                                             : std::nullopt;
     if (!dim || !scale) {
@@ -77,7 +79,7 @@ void resizeAs(Call &c, tn::ResizeMode mode, StringRef coordinates, StringRef nea
   }
   c.setOutput(c.makeTyped<tn::ResizeOp>(tn::makeTensor(dims, getElementTypeOrSelf(x)), x, mode,
                                         coordinates, nearest, scales,
-                                        llvm::APFloat(antialias ? -0.5 : -0.75), false, antialias,
+                                        llvm::APFloat(antialias ? -0.5 : -0.75), antialias, antialias,
                                         llvm::APFloat(0.0), ArrayRef<double>()));
 }
 

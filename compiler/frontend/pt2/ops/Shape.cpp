@@ -19,9 +19,12 @@ void reshapeTo(Call &c, tn::Dims dims) {
     return;
   }
   tn::Dims own = tn::getDims(x.getType());
-  c.setView("self",
-            {[dims](Emitter &e, mlir::Value base) { return e.reshape(base, dims); },
-             [own](Emitter &e, mlir::Value, mlir::Value view) { return e.reshape(view, own); }});
+  ViewFunctions functions = {
+      [dims](Emitter &e, mlir::Value base) { return e.reshape(base, dims); },
+      [own](Emitter &e, mlir::Value, mlir::Value view) { return e.reshape(view, own); }};
+  bool mayCopy = llvm::is_contained({"aten.reshape", "aten.reshape_as", "aten.flatten", "aten.ravel"},
+                                    c.target.name);
+  c.setPerhapsView("self", mayCopy ? c.isViewAs("self", dims) : true, functions);
 }
 
 /// Dims with the one that is -1 inferred; none after a failure.

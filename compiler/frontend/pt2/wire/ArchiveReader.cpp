@@ -17,10 +17,29 @@ constexpr std::string_view kModel = "models/model.json";
 /// The largest description that is read.
 constexpr uint64_t kMaxJsonBytes = uint64_t{1} << 30;
 
+/// What compressed entries may become: a base, and so many times the size of the archive. PyTorch
+/// does not compress.
+constexpr uint64_t kMaxUnpacked = uint64_t{8} << 20, kMaxExpansion = 8;
+
+/// Whether whoever unpacks the archive would write elsewhere.
+bool leavesArchive(std::string_view name) {
+  if (name.starts_with('/') || name.find_first_of("\\:\0"sv) != name.npos) {
+    return true;
+  }
+  for (size_t begin = 0; begin <= name.size();) {
+    size_t end = std::min(name.find('/', begin), name.size());
+    if (name.substr(begin, end - begin) == "..") {
+      return true;
+    }
+    begin = end + 1;
+  }
+  return false;
+}
+
 class ArchiveReader {
 public:
   explicit ArchiveReader(Bytes bytes)
-      : archive(bytes, "", ErrorId::Pt2BadArchive,
+      : fileBytes(bytes.size()), archive(bytes, "", ErrorId::Pt2BadArchive,
                 "save the program again with torch.export.save") {}
 
   Result<Program> read();
@@ -31,6 +50,7 @@ private:
   Result<std::string_view> textOf(const std::string &name);
   Status readWeights(const std::string &folder, const std::string &config, Program &program);
 
+  uint64_t fileBytes;
   zip::Archive archive;
   std::map<std::string, zip::Entry> entries; ///< by the name without the folder
   /// Storages that several tensors share are unpacked and summed up once.
@@ -40,7 +60,16 @@ private:
 
 Status ArchiveReader::findEntries() {
   TENON_ASSIGN(std::vector<zip::Entry> list, archive.entries());
+  uint64_t unpacked = 0;
   for (zip::Entry &entry : list) {
+    if (leavesArchive(entry.name)) {
+      return archive.bad(strCat("the entry '", entry.name, "' lies outside of the archive"));
+    }
+    unpacked += entry.method == zip::kStored ? 0 : entry.unpacked;
+    if (unpacked > kMaxUnpacked + kMaxExpansion * fileBytes) {
+      return archive.bad(strCat("it unpacks to more than ", kMaxUnpacked >> 20, " MiB and ",
+                                kMaxExpansion, " times its size"));
+    }
     size_t slash = entry.name.find('/');
     std::string name = slash == std::string::npos ? entry.name : entry.name.substr(slash + 1);
     if (!entries.emplace(name, std::move(entry)).second) {

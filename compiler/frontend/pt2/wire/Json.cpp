@@ -4,6 +4,7 @@
 #include "support/Text.h"
 
 #include <limits>
+#include <set>
 
 namespace tenon::pt2 {
 namespace {
@@ -12,10 +13,34 @@ constexpr const char *kHint = "save the program again with torch.export.save";
 
 const Json kNothing;
 
+/// Of lists and objects in each other; those of a program are in each other about ten times for each
+/// graph within a graph.
+constexpr size_t kMaxDepth = 1000;
+
 } // namespace
 
 Result<Json> parseJson(std::string_view text, std::string_view what) {
-  Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  // Which of two members with one key is meant differs from reader to reader.
+  std::vector<std::set<std::string>> keys;
+  std::string_view fault;
+  auto look = [&](int depth, Json::parse_event_t event, Json &parsed) {
+    size_t level = static_cast<size_t>(depth);
+    if (event == Json::parse_event_t::object_start && level < kMaxDepth) {
+      keys.resize(level + 1);
+      keys[level].clear();
+    } else if (event == Json::parse_event_t::key && level - 1 < keys.size() &&
+               !keys[level - 1].insert(parsed.get<std::string>()).second) {
+      fault = "has an object with one key twice";
+    }
+    if (level >= kMaxDepth) {
+      fault = "is nested too deeply";
+    }
+    return level < kMaxDepth;
+  };
+  Json value = Json::parse(text, look, /*allow_exceptions=*/false);
+  if (!fault.empty()) {
+    return Status::error(ErrorId::Pt2BadGraph, strCat("'", what, "' ", fault), kHint);
+  }
   if (value.is_discarded()) {
     return Status::error(ErrorId::Pt2BadGraph, strCat("'", what, "' is not valid JSON"), kHint);
   }

@@ -327,6 +327,9 @@ void ProgramReader::ranges(const Json &value, Program &program) {
     if (const Json *max = json.optionalMember(range, "max_val")) {
       result.max = json.integerOf(*max, "max_val");
     }
+    if (result.min > result.max) {
+      json.fail(name, "has a range without a value");
+    }
     program.ranges[name] = result;
   }
 }
