@@ -14,7 +14,8 @@ import xml.etree.ElementTree
 import numpy as np
 
 import tenon.compare
-from tenon.compare import _measure, _result, contenders
+from tenon import contenders
+from tenon.compare import _measure, _result
 
 MODELS = pathlib.Path(os.environ["TENON_MODELS"])
 MODEL = """
@@ -131,7 +132,7 @@ class Models(unittest.TestCase):
             # Contenders that the child's process sees too: a package of the same name that comes first.
             hook = pathlib.Path(folder) / "sitecustomize.py"
             hook.write_text(
-                "import types, tenon.compare.contenders as c\n"
+                "import types, tenon.contenders as c\n"
                 f"for name, text in {PLANTED!r}.items():\n"
                 "    module = types.ModuleType(name)\n"
                 "    exec(text, module.__dict__)\n"

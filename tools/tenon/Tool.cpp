@@ -40,7 +40,7 @@ constexpr Verb kVerbs[] = {
      "--std 0.229,0.224,0.225 --layout nchw",
      declareRun},
     {"bench", "latency, throughput, load time and memory",
-     "tenon bench model.tenon --threads 2 --batch 8\ntenon bench new.tenon --ab old.tenon\ntenon bench model.py:make_model --against eager,inductor",
+     "tenon bench model.tenon --threads 2 --batch 8\ntenon bench new.tenon --ab old.tenon",
      declareBench},
     {"compare", "how far two engines or models are apart, layer by layer",
      "tenon compare compiled:model.onnx model.onnx --layers\n"

@@ -7,7 +7,7 @@ import sys
 
 from .. import _errors
 from . import _measure
-from .contenders import TABLE
+from ..contenders import TABLE
 
 
 def parser() -> argparse.ArgumentParser:

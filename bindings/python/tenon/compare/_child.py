@@ -14,7 +14,7 @@ import time
 from typing import Any, Callable, Dict
 
 from . import _reference, _source
-from .contenders import TABLE, NotForThis, Options
+from ..contenders import TABLE, NotForThis, Options
 
 
 def ready(request: Dict[str, Any]):

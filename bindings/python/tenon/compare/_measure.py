@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from .. import _errors
 from . import _source
 from ._result import Comparison, relative_error
-from .contenders import TABLE, _torch
+from ..contenders import TABLE, _torch
 
 # Of one block of runs; shorter ones show the caches of whoever ran before. Idle threads of some contenders spin for a while.
 BLOCK_SECONDS = 0.2

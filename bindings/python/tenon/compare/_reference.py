@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .contenders import _torch
+from ..contenders import _torch
 
 
 def make(source, options):
