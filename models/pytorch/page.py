@@ -5,6 +5,14 @@ import pathlib
 
 from compare import TOLERANCE
 
+# Dynamo's reasons for a break that Tenon has no part in. Any other is shown as unexplained.
+EXPLAINED = {
+    "Dynamic shape operator": "data decides the size of a result, and dynamo traces that only with "
+                              "torch._dynamo.config.capture_dynamic_output_shape_ops",
+    "Unsupported Tensor.item() call with capture_scalar_outputs=False": "Python takes a number out of a tensor",
+    "Data-dependent branching": "Python decides by the data",
+}
+
 HEAD = """# PyTorch models
 
 The models of `models/pytorch/list.py`, exported by `torch.export` ({versions}), compiled for this machine's CPU and compared with eager in
@@ -78,7 +86,7 @@ def breaks(results):
     groups = collections.defaultdict(set)
     for one in results:
         for reason, source in one["backend"].get("breaks", []):
-            groups[reason or "unexplained", source].add(one["name"])
+            groups[f"{reason}: {EXPLAINED.get(reason, 'unexplained')}", source].add(one["name"])
     lines = ["| reason | at | models |", "|---|---|---|"]
     for (reason, source), names in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
         shown = sorted(names)

@@ -164,7 +164,9 @@ class Transforms(nn.Module):
         f = torch.fft
         back = f.ifft(f.fft(x, dim=1) * 2, dim=1)
         return (f.fftn(x, dim=(1, 2)).real, back.real, back.imag, torch.view_as_real(f.rfft(y)), f.irfft(f.rfft(y)),
-                f.irfft(f.rfft(y), n=9), f.ifft2(y).imag)
+                f.irfft(f.rfft(y), n=9), f.ifft2(y).imag,
+                torch.view_as_real(torch.ops.aten._fft_c2c(y.to(torch.complex64), [0, 1], 0, True)),
+                torch.ops.aten._fft_r2c(y, [1], 0, True).abs())
 
 
 @program(randn(2, 5, 3), dynamic=({1: Dim("n", min=3, max=32)},))

@@ -74,6 +74,17 @@ void viewAsReal(Call &c) {
 void realPart(Call &c) { c.setOutput(c.value("self")); }
 void imaginaryPart(Call &c) { c.setOutput(c.imaginary("self")); }
 
+/// Of a real or a complex tensor.
+void toComplex(Call &c) {
+  c.ignore({"device", "layout", "non_blocking", "copy", "memory_format", "pin_memory"});
+  Complex x = operandOf(c, "self");
+  c.elementNamed("dtype", c.resultElement());
+  if (!c.givesComplex()) {
+    return c.gap("a complex tensor cannot become a real one", "take its real part");
+  }
+  c.setComplex(0, x.real, x.imaginary ? x.imaginary : zerosLike(c, x.real));
+}
+
 void conjugate(Call &c) { c.setComplex(0, c.value("self"), negative(c, c.imaginary("self"))); }
 void absolute(Call &c) {
   mlir::Value real = c.value("self"), imaginary = c.imaginary("self");
@@ -134,6 +145,8 @@ constexpr OpRow kRows[] = {
     {"aten.view_as_real", viewAsReal},
     {"aten.real", realPart},
     {"aten.imag", imaginaryPart},
+    {"aten.to", toComplex},
+    {"aten._to_copy", toComplex},
     {"aten.conj", conjugate},
     {"aten._conj", conjugate},
     {"aten.conj_physical", conjugate},
@@ -147,8 +160,6 @@ constexpr OpRow kRows[] = {
     {"aten.neg", nullptr},
     {"aten.sum", nullptr},
     {"aten.mean", nullptr},
-    {"aten.to", nullptr},
-    {"aten._to_copy", nullptr},
     {"aten.clone", nullptr},
     {"aten.detach", nullptr},
     {"aten.alias", nullptr},

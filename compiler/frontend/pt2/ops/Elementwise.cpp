@@ -274,18 +274,21 @@ void castTo(Call &c) {
   c.ignore({"device", "layout", "non_blocking", "copy", "memory_format", "pin_memory", "other"});
   mlir::Value x = c.value("self");
   Type element = c.resultElement();
+  if (!x || !element) {
+    return;
+  }
   bool mayShare = c.target.name != "aten._to_copy" && !c.truth("copy", false);
-  if (x && element && getElementTypeOrSelf(x) == element && mayShare) {
+  if (getElementTypeOrSelf(x) == element && mayShare) {
     c.elementNamed("dtype", element);
     return c.forward("self");
   }
   c.elementNamed("dtype", element);
-  if (x && element && isa<FloatType>(getElementTypeOrSelf(x)) && element.isInteger(8) &&
+  if (isa<FloatType>(getElementTypeOrSelf(x)) && element.isInteger(8) &&
       element.isUnsignedInteger()) {
     // PyTorch converts by way of a wider integer, so that -1 becomes 255.
     x = c.cast(x, c.builder().getI32Type());
   }
-  c.setOutput(x ? c.cast(x, element) : x);
+  c.setOutput(c.cast(x, element));
 }
 
 constexpr OpRow kRows[] = {

@@ -67,6 +67,8 @@ SmallVector<int64_t> transformedAxes(Call &c, int64_t rank, int64_t count) {
   return list;
 }
 
+constexpr int64_t kAll = 64;
+
 /// Complex results of as many elements as there are, over one dim (fft), two (fft2) or all (fftn).
 template <int64_t kCount, bool isInverse> void transform(Call &c) {
   mlir::Value x = joined(c);
@@ -119,12 +121,48 @@ template <bool isInverse> void realTransform(Call &c) {
                                        .realResult = isInverse}));
 }
 
-constexpr int64_t kAll = 64;
+/// What the others are made of: the dims and a scale by its number, which is 2 for 1 / length.
+/// Forward without a scale and backward with that one are all that are common.
+void transformBasic(Call &c) {
+  mlir::Value x = joined(c);
+  bool isInverse = !c.truth("forward", true);
+  if (c.integer("normalization", 0) != (isInverse ? 2 : 0)) {
+    return c.gap("other scales of the transform than the default are not supported",
+                 "scale the result itself");
+  }
+  if (!x) {
+    return;
+  }
+  int64_t rank = cast<RankedTensorType>(x.getType()).getRank() - 1;
+  for (int64_t axis : transformedAxes(c, rank, kAll)) {
+    x = frontend::transformWhole(c, x, axis, isInverse);
+  }
+  setParts(c, x);
+}
+
+/// The same of a real tensor along one dim, all results or (one-sided) half of them.
+void transformReal(Call &c) {
+  mlir::Value x = joined(c);
+  SmallVector<int64_t> list = c.integers("dim");
+  if (!x || list.size() != 1 || c.integer("normalization", 0) != 0) {
+    return c.gap("transforms of several dims of a real tensor, or scaled ones, are not supported",
+                 "transform one dim after the other");
+  }
+  int64_t axis = c.normalizeAxis(list[0], cast<RankedTensorType>(x.getType()).getRank() - 1);
+  if (!c.truth("onesided", true)) {
+    return setParts(c, frontend::transformWhole(c, x, axis, false));
+  }
+  if (std::optional<int64_t> size = lengthAlong(c, x, axis)) {
+    setParts(c, frontend::transformAxis(
+                    c, x, axis, {.length = *size, .points = *size, .results = *size / 2 + 1}));
+  }
+}
 
 constexpr OpRow kRows[] = {
     {"aten.fft_fft", transform<1, false>},     {"aten.fft_ifft", transform<1, true>},
     {"aten.fft_fft2", transform<2, false>},    {"aten.fft_ifft2", transform<2, true>},
     {"aten.fft_fftn", transform<kAll, false>}, {"aten.fft_ifftn", transform<kAll, true>},
+    {"aten._fft_c2c", transformBasic},         {"aten._fft_r2c", transformReal},
     {"aten.fft_rfft", realTransform<false>},   {"aten.fft_irfft", realTransform<true>},
 };
 
