@@ -60,6 +60,9 @@ void resizeAs(Call &c, tn::ResizeMode mode, StringRef coordinates, StringRef nea
     }
   }
   tn::Dims sizes = c.sizes("output_size");
+  if (own.size() < 3 || (!sizes.empty() && sizes.size() != spatial)) {
+    return c.error(ErrorId::Pt2BadGraph, "its sizes are not those of its operand");
+  }
   c.ignore({"output_size", "scale_factors"});
   for (size_t d = 0; d < spatial; ++d) {
     AffineExpr &dim = dims[d + 2];
