@@ -399,7 +399,8 @@ void difference(Call &c) {
   bool isTruth = x && getElementTypeOrSelf(x).isInteger(1);
   int64_t times = c.integer("n", 1);
   if (times > kMostDifferences) {
-    return c.gap("differences of more than " + Twine(kMostDifferences) + " times", "take them in steps");
+    return c.gap("differences of more than " + Twine(kMostDifferences) + " times",
+                 "take them in steps");
   }
   for (int64_t i = 0; i < times && x; ++i) {
     AffineExpr one = c.constantSize(1);

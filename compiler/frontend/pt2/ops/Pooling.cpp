@@ -126,7 +126,8 @@ mlir::Value adaptAxis(Call &c, mlir::Value x, int64_t axis, int64_t out, tn::Red
     return x;
   }
   if (out < 1 || out > kMostAdaptive) {
-    c.gap("an adaptive pool of " + Twine(out) + " outputs", "use one of 1 to " + Twine(kMostAdaptive));
+    c.gap("an adaptive pool of " + Twine(out) + " outputs",
+          "use one of 1 to " + Twine(kMostAdaptive));
     return mlir::Value();
   }
   SmallVector<mlir::Value> parts;
