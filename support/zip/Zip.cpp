@@ -86,8 +86,8 @@ std::optional<Directory> findDirectory(Bytes file) {
   return std::nullopt;
 }
 
-/// Whether two entries lie on the same bytes, as those of archives that unpack to far more than they
-/// are do.
+/// Whether two entries lie on the same bytes, as those of archives that unpack to far more than
+/// they are do.
 bool overlap(const std::vector<Entry> &entries) {
   std::vector<std::pair<uint64_t, uint64_t>> places;
   for (const Entry &entry : entries) {

@@ -254,11 +254,12 @@ Status Reducer::record() {
 Result<Reduction> Reducer::run(const std::string &model, const std::string &inputs) {
   TENON_ASSIGN(frontend::Format format, frontend::formatOf(request.compile.model));
   if (format == frontend::Format::Pt2) {
-    return Status::error(ErrorId::BadArgument,
-                         strCat("'", request.compile.model,
-                                "' is an archive of torch.export, and what remains of a model is "
-                                "written as ONNX"),
-                         "use 'tenon debug bisect', or 'tenon compare compiled:MODEL MODEL --layers'");
+    return Status::error(
+        ErrorId::BadArgument,
+        strCat("'", request.compile.model,
+               "' is an archive of torch.export, and what remains of a model is "
+               "written as ONNX"),
+        "use 'tenon debug bisect', or 'tenon compare compiled:MODEL MODEL --layers'");
   }
   TENON_ASSIGN(whole, makeTrial(request, scratch));
   TENON_ASSIGN(MappedFile mapped, MappedFile::open(whole.compile.model));

@@ -87,8 +87,8 @@ public:
     setView(0, name, std::move(functions));
   }
   void setView(unsigned i, llvm::StringRef name, ViewFunctions functions);
-  /// As `setView` where PyTorch gives a view, and memory of its own where it copies. Where that is not
-  /// known, what is written to one of both is a gap for the other.
+  /// As `setView` where PyTorch gives a view, and memory of its own where it copies. Where that is
+  /// not known, what is written to one of both is a gap for the other.
   void setPerhapsView(llvm::StringRef name, std::optional<bool> isView, ViewFunctions functions);
   /// Whether the elements of a tensor lie in order and without space; none where sizes decide it.
   std::optional<bool> isContiguous(llvm::StringRef name);

@@ -138,7 +138,8 @@ Result<mlir::Value> Importer::weightValue(const std::string &name, const Weight 
   std::optional<int64_t> needed = byteSize(*dtype, layout->dims);
   uint64_t size = static_cast<uint64_t>(needed.value_or(0));
   if (!needed || (!layout->isDense && size > kMaxGathered + kMaxRepeats * weight.bytes.size())) {
-    return weightError(name, "its strides repeat elements so often that it would be far larger than its storage");
+    return weightError(
+        name, "its strides repeat elements so often that it would be far larger than its storage");
   }
   Bytes dense = layout->isDense
                     ? weight.bytes.subspan(layout->count ? layout->offset * width : 0, size)
@@ -389,11 +390,11 @@ Status Importer::checkOverridesUsed() const {
   std::vector<std::string> named;
   for (const ShapeOverride &override : options.shapes) {
     // The sizes of state are those of its buffer.
-    bool isState = override.input == kStarted ||
-                   llvm::any_of(program.inputs, [&](const InputSpec &spec) {
-                     return spec.kind == InputSpec::Kind::Buffer &&
-                            override.input == strCat(spec.target, ".state");
-                   });
+    bool isState =
+        override.input == kStarted || llvm::any_of(program.inputs, [&](const InputSpec &spec) {
+          return spec.kind == InputSpec::Kind::Buffer &&
+                 override.input == strCat(spec.target, ".state");
+        });
     if (!isState) {
       named.push_back(override.input);
     }
@@ -490,8 +491,8 @@ Result<std::vector<std::string>> Importer::chosenTaps() const {
   };
   for (const Node &node : program.graph.nodes) {
     for (const Argument &output : node.outputs) {
-      for (const Argument &result : output.kind == Kind::List ? output.elements
-                                                              : std::vector<Argument>{output}) {
+      for (const Argument &result :
+           output.kind == Kind::List ? output.elements : std::vector<Argument>{output}) {
         names.push_back(result.text);
       }
     }

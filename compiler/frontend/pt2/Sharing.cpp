@@ -7,7 +7,8 @@ using namespace mlir;
 namespace tenon::pt2 {
 namespace {
 
-/// Whether two sizes are the same for all values of the symbols; none if that depends or is not known.
+/// Whether two sizes are the same for all values of the symbols; none if that depends or is not
+/// known.
 std::optional<bool> isSame(frontend::Symbols &symbols, AffineExpr a, AffineExpr b) {
   if (!a || !b) {
     return std::nullopt;
@@ -89,7 +90,8 @@ std::optional<bool> Call::isViewAs(StringRef name, ArrayRef<AffineExpr> dims) {
     } else if (d > 0) {
       continue;
     }
-    while (next > 0 && (isKnown(symbols(), dims[next - 1], 1) || isSame(symbols(), taken, chunk) != true)) {
+    while (next > 0 &&
+           (isKnown(symbols(), dims[next - 1], 1) || isSame(symbols(), taken, chunk) != true)) {
       taken = taken ? frontend::multiplySizes(taken, dims[--next]) : AffineExpr();
       if (!taken || !chunk) {
         return std::nullopt;

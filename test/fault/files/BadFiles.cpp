@@ -108,9 +108,11 @@ Status crashingDoor(const std::string &) {
 }
 
 const std::map<std::string_view, Door> kDoors = {
-    {"onnx", test::importDoor}, {"pt2", test::pt2Door}, {"engine", engineDoor},   {"engine-rehashed", rehashedDoor},
-    {"npz", npzDoor},           {"npy", npyDoor},         {"image", imageDoor},
-    {"slow", slowDoor},         {"hungry", hungryDoor},   {"crashing", crashingDoor}};
+    {"onnx", test::importDoor}, {"pt2", test::pt2Door},
+    {"engine", engineDoor},     {"engine-rehashed", rehashedDoor},
+    {"npz", npzDoor},           {"npy", npyDoor},
+    {"image", imageDoor},       {"slow", slowDoor},
+    {"hungry", hungryDoor},     {"crashing", crashingDoor}};
 
 struct Outcome {
   std::string error;

@@ -279,6 +279,22 @@ def number(rng, n):
 # Some of these numbers are right: an axis of -1, a limit that is larger than it need be.
 add("number of an operator", (GRAPH, GAPS, "TN0236", "TN0223", "ok"), 150)(number)
 
+
+
+def resized(rng, n):
+    """A list of an operator becomes longer, shorter or empty."""
+    def change(root):
+        fields = ["as_ints", "as_tensors", "as_floats", "as_sym_ints", "as_bools"]
+        places = [p for node in graph_of(root)["nodes"] for field in fields for p in everywhere([node["inputs"], node["outputs"]], field, [])]
+        holder, key = rng.choice(places)
+        holder[key] = rng.choice([[], holder[key][:-1], holder[key][:1], holder[key] + holder[key][:1], holder[key] * 40])
+
+    return program(rng.choice(["layers", "images", "products", "indices", "writes", "relations", "branches", "shared"]), change)
+
+
+# One element stands for several in some places, and a longer list of results is another program.
+add("list of another length", (GRAPH, GAPS, "TN0223", "ok"), 200)(resized)
+
 # Weights
 weight = lambda change: (lambda rng, n: program("layers", lambda r: change(r["config"]["lstm.weight_ih_l0"], rng, n), WEIGHTS))
 tensor = lambda change: weight(lambda w, rng, n: change(w["tensor_meta"], n))

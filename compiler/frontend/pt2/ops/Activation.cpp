@@ -89,8 +89,8 @@ void prelu(Call &c) {
 void threshold(Call &c) {
   mlir::Value x = c.value("self");
   Type element = c.resultElement();
-  c.setOutput(c.select(c.compare(x, tn::Predicate::gt, c.operand("threshold", element)), x,
-                       c.operand("value", element)));
+  c.setOutput(c.select(c.compare(x, tn::Predicate::le, c.operand("threshold", element)),
+                       c.operand("value", element), x));
 }
 /// The first half of an axis times the sigmoid of the second.
 void glu(Call &c) {

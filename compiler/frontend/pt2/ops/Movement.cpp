@@ -65,6 +65,9 @@ void moveDim(Call &c) {
     return;
   }
   SmallVector<int64_t> from = c.integers("source"), to = c.integers("destination");
+  if (from.size() != to.size() || from.size() > static_cast<size_t>(rankOf(x))) {
+    return c.error(ErrorId::Pt2BadGraph, "it moves other dims than it has places for");
+  }
   SmallVector<int64_t> order(rankOf(x), -1), rest;
   for (auto [source, destination] : llvm::zip_equal(from, to)) {
     source = c.normalizeAxis(source, rankOf(x));
@@ -86,6 +89,9 @@ void expandTo(Call &c, tn::Dims dims) {
     return;
   }
   tn::Dims own = tn::getDims(x.getType());
+  if (dims.size() < own.size()) {
+    return c.error(ErrorId::Pt2BadGraph, "it expands to fewer dims than there are");
+  }
   size_t added = dims.size() - own.size();
   for (size_t i = 0; i < own.size(); ++i) {
     if (tn::constantDim(dims[added + i]) == -1) {

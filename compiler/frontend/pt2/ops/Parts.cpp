@@ -264,6 +264,9 @@ void tensorSplit(Call &c) {
   if (!c.has("indices")) {
     std::optional<int64_t> size = tn::constantDim(dim);
     int64_t count = c.integer("sections", 1);
+    if (count != static_cast<int64_t>(c.numOutputs())) {
+      return c.error(ErrorId::Pt2BadGraph, "it has another number of results than of parts");
+    }
     for (int64_t i = 0; size && i < count; ++i) {
       sizes.push_back(c.constantSize(*size / count + (i < *size % count ? 1 : 0)));
     }
@@ -373,6 +376,8 @@ void stack(Call &c) {
   c.setOutput(c.concat(parts, axis));
 }
 
+constexpr int64_t kMostDifferences = 64;
+
 /// The differences of neighbours along an axis, `n` times.
 void difference(Call &c) {
   mlir::Value x = c.value("self");
@@ -392,7 +397,12 @@ void difference(Call &c) {
   int64_t axis = c.axis("dim", -1, rankOf(x));
   x = c.concat(parts, axis);
   bool isTruth = x && getElementTypeOrSelf(x).isInteger(1);
-  for (int64_t i = 0; i < c.integer("n", 1) && x; ++i) {
+  int64_t times = c.integer("n", 1);
+  if (times > kMostDifferences) {
+    return c.gap("differences of more than " + Twine(kMostDifferences) + " times",
+                 "take them in steps");
+  }
+  for (int64_t i = 0; i < times && x; ++i) {
     AffineExpr one = c.constantSize(1);
     AffineExpr size = frontend::subtractSizes(tn::getDims(x.getType())[axis], one);
     if (!c.requireNotNegative({size}, "the number of differences")) {

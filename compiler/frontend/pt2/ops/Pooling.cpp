@@ -126,6 +126,9 @@ void avgPool(Call &c) {
   c.setOutput(divisor != 0 ? c.mul(y, c.scalarLike(area / divisor, x)) : y);
 }
 
+/// Each output along an axis is an operation.
+constexpr int64_t kMostAdaptive = 1024;
+
 /// Position i reads [floor(i * in / out), ceil((i + 1) * in / out)) along an axis: its mean or
 /// maximum.
 mlir::Value adaptAxis(Call &c, mlir::Value x, int64_t axis, int64_t out, tn::ReduceKind kind) {
@@ -140,6 +143,11 @@ mlir::Value adaptAxis(Call &c, mlir::Value x, int64_t axis, int64_t out, tn::Red
   }
   if (*in == out) {
     return x;
+  }
+  if (out < 1 || out > kMostAdaptive) {
+    c.gap("an adaptive pool of " + Twine(out) + " outputs",
+          "use one of 1 to " + Twine(kMostAdaptive));
+    return mlir::Value();
   }
   SmallVector<mlir::Value> parts;
   for (int64_t i = 0; i < out; ++i) {
@@ -160,6 +168,9 @@ void adaptivePool(Call &c, tn::ReduceKind kind) {
   int64_t rank = rankOf(x), first = rank - static_cast<int64_t>(dims);
   tn::Dims own = tn::getDims(x.getType());
   tn::Dims wanted = c.sizes("output_size");
+  if (first < 1 || (wanted.size() != 1 && wanted.size() != dims)) {
+    return c.error(ErrorId::Pt2BadGraph, "its sizes are not those of its operand");
+  }
   Windows w;
   bool divides = rank == static_cast<int64_t>(dims) + 2, isGlobal = true;
   for (size_t d = 0; d < dims; ++d) {

@@ -72,8 +72,8 @@ template <bool isMax> void argExtremum(Call &c) {
                         : c.make<tn::ArgReduceOp>(x, axis, keeps, isMax, false));
 }
 
-/// Whether all or any elements are not zero: the least or largest of 0 and 1. Of no elements these are
-/// the limits of the type.
+/// Whether all or any elements are not zero: the least or largest of 0 and 1. Of no elements these
+/// are the limits of the type.
 template <tn::ReduceKind kind> void truths(Call &c) {
   mlir::Value x = c.value("self");
   Type narrow = c.builder().getI32Type(), truth = c.builder().getI1Type();

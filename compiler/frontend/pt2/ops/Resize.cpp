@@ -60,6 +60,9 @@ void resizeAs(Call &c, tn::ResizeMode mode, StringRef coordinates, StringRef nea
     }
   }
   tn::Dims sizes = c.sizes("output_size");
+  if (own.size() < 3 || (!sizes.empty() && sizes.size() != spatial)) {
+    return c.error(ErrorId::Pt2BadGraph, "its sizes are not those of its operand");
+  }
   c.ignore({"output_size", "scale_factors"});
   for (size_t d = 0; d < spatial; ++d) {
     AffineExpr &dim = dims[d + 2];
@@ -69,8 +72,8 @@ void resizeAs(Call &c, tn::ResizeMode mode, StringRef coordinates, StringRef nea
     // Corners that are aligned lie where the sizes put them.
     std::optional<double> scale = hasFactor && coordinates != "align_corners"
                                       ? std::optional(factors[d])
-                                  : dim     ? ratio(c, dim, own[d + 2])
-                                            : std::nullopt;
+                                  : dim ? ratio(c, dim, own[d + 2])
+                                        : std::nullopt;
     if (!dim || !scale) {
       return c.gap("the ratio of new to old size is not a constant",
                    "declare the dimension with --shape");
@@ -79,8 +82,8 @@ void resizeAs(Call &c, tn::ResizeMode mode, StringRef coordinates, StringRef nea
   }
   c.setOutput(c.makeTyped<tn::ResizeOp>(tn::makeTensor(dims, getElementTypeOrSelf(x)), x, mode,
                                         coordinates, nearest, scales,
-                                        llvm::APFloat(antialias ? -0.5 : -0.75), antialias, antialias,
-                                        llvm::APFloat(0.0), ArrayRef<double>()));
+                                        llvm::APFloat(antialias ? -0.5 : -0.75), antialias,
+                                        antialias, llvm::APFloat(0.0), ArrayRef<double>()));
 }
 
 void nearest(Call &c) { resizeAs(c, tn::ResizeMode::nearest, "asymmetric", "floor", false); }

@@ -22,8 +22,8 @@ void reshapeTo(Call &c, tn::Dims dims) {
   ViewFunctions functions = {
       [dims](Emitter &e, mlir::Value base) { return e.reshape(base, dims); },
       [own](Emitter &e, mlir::Value, mlir::Value view) { return e.reshape(view, own); }};
-  bool mayCopy = llvm::is_contained({"aten.reshape", "aten.reshape_as", "aten.flatten", "aten.ravel"},
-                                    c.target.name);
+  bool mayCopy = llvm::is_contained(
+      {"aten.reshape", "aten.reshape_as", "aten.flatten", "aten.ravel"}, c.target.name);
   c.setPerhapsView("self", mayCopy ? c.isViewAs("self", dims) : true, functions);
 }
 

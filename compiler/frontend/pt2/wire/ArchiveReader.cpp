@@ -40,7 +40,7 @@ class ArchiveReader {
 public:
   explicit ArchiveReader(Bytes bytes)
       : fileBytes(bytes.size()), archive(bytes, "", ErrorId::Pt2BadArchive,
-                "save the program again with torch.export.save") {}
+                                         "save the program again with torch.export.save") {}
 
   Result<Program> read();
 

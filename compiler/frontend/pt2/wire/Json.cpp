@@ -13,8 +13,8 @@ constexpr const char *kHint = "save the program again with torch.export.save";
 
 const Json kNothing;
 
-/// Of lists and objects in each other; those of a program are in each other about ten times for each
-/// graph within a graph.
+/// Of lists and objects in each other; those of a program are in each other about ten times for
+/// each graph within a graph.
 constexpr size_t kMaxDepth = 1000;
 
 } // namespace
