@@ -62,7 +62,7 @@ Result<OperationName> operationName(StringRef op, MLIRContext *context) {
   return OperationName(("tn." + op).str(), context);
 }
 
-/// How many results such an operation has.
+/// How many results such an operation has; none of `tn` has more than two.
 size_t resultCount(OperationName name) { return name.hasTrait<OpTrait::OneResult>() ? 1 : 2; }
 
 /// Groups of operands, one an entry of `operands`, whose nulls are absent ones.
@@ -79,6 +79,8 @@ void setSegments(Operation *op, ArrayRef<Value> operands) {
                       DenseI32ArrayAttr::get(op->getContext(), sizes));
 }
 
+/// While an operation is tried its results have made-up types, so what is said of them does not
+/// count.
 bool isAboutResults(StringRef message) {
   return message.contains("result #") || message.contains("inferred type") ||
          message.contains("result type");

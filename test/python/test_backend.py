@@ -1,5 +1,6 @@
 """torch.compile(backend="tenon"). Runs with a Python that has torch: see in_wheel.py."""
 
+import math
 import os
 import pathlib
 import subprocess
@@ -10,6 +11,7 @@ import unittest
 
 import tenon
 import torch
+from tenon import passes
 from tenon.torch import backend
 from torch import nn
 
@@ -60,6 +62,21 @@ class Compiling(Cached):
             torch.testing.assert_close(half(x), module(x), rtol=0.1, atol=0.1)
         with self.assertRaisesRegex(Exception, "TN0105.*no option 'tarjet'"):
             torch.compile(module, backend=backend, options={"tarjet": "cpu"})(x)
+
+    def test_passes(self):
+        seen = []
+
+        @passes.rewrite(tolerance=math.inf)
+        def negate(graph):
+            seen.append([node.op for node in graph.nodes])
+            for match in graph.match("matmul(_, _)"):
+                graph.replace(match.node.result, graph.create("neg", match.node.result))
+
+        linear, x = nn.Linear(16, 4, bias=False).eval(), torch.randn(3, 16)
+        compiled = torch.compile(linear, backend=backend, options={"passes": [negate]})
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), -linear(x), rtol=1e-4, atol=1e-5)
+        self.assertIn("matmul", seen[0])
 
     def test_dynamic_shapes(self):
         module = small()
