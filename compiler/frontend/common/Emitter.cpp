@@ -186,6 +186,18 @@ Value Emitter::select(Value condition, Value a, Value b) {
   return make<tn::SelectOp>(condition, a, b);
 }
 
+namespace {
+
+/// The bits of `value` as an element of an integer type; a truth is what is not zero.
+llvm::APInt integer(int64_t value, Type element) {
+  unsigned width = element.getIntOrFloatBitWidth();
+  return width == 1 ? llvm::APInt(1, value != 0)
+                    : llvm::APInt(width, static_cast<uint64_t>(value), /*isSigned=*/false,
+                                  /*implicitTrunc=*/true);
+}
+
+} // namespace
+
 Value Emitter::scalar(double value, Type element) {
   if (hasFailed) {
     return Value();
@@ -195,10 +207,9 @@ Value Emitter::scalar(double value, Type element) {
   if (FloatType real = dyn_cast<FloatType>(element)) {
     attribute = FloatAttr::get(real, value);
   } else {
-    attribute =
-        IntegerAttr::get(element, llvm::APInt(element.getIntOrFloatBitWidth(),
-                                              static_cast<uint64_t>(static_cast<int64_t>(value)),
-                                              /*isSigned=*/false, /*implicitTrunc=*/true));
+    bool isTruth = element.isInteger(1);
+    attribute = IntegerAttr::get(
+        element, integer(isTruth ? int64_t(value != 0) : static_cast<int64_t>(value), element));
   }
   return makeTyped<tn::ConstantOp>(type,
                                    cast<ElementsAttr>(DenseElementsAttr::get(type, attribute)));
@@ -237,8 +248,7 @@ Value Emitter::integerConstant(ArrayRef<int64_t> values, ArrayRef<int64_t> shape
   RankedTensorType type = RankedTensorType::get(shape, element);
   SmallVector<llvm::APInt> elements;
   for (int64_t value : values) {
-    elements.push_back(llvm::APInt(element.getIntOrFloatBitWidth(), static_cast<uint64_t>(value),
-                                   /*isSigned=*/false, /*implicitTrunc=*/true));
+    elements.push_back(integer(value, element));
   }
   return makeTyped<tn::ConstantOp>(type,
                                    cast<ElementsAttr>(DenseElementsAttr::get(type, elements)));

@@ -117,12 +117,14 @@ class Images(nn.Module):
 
 @program(torch.arange(12).view(3, 4) - 5, randn(3, 4))
 class Types(nn.Module):
-    """Promotion of types, division and remainders of negative numbers."""
+    """Promotion of types, division and remainders of negative numbers, numbers as truths."""
 
     def forward(self, i, x):
         return (i / 2, i // 3, i % 3, torch.fmod(i, 3), i + 1.5, i + True, (x > 0) + (i > 0), x * i, i.pow(2), i.float().pow(-1),
                 torch.div(x, 0.3, rounding_mode="trunc"), torch.div(i, 3, rounding_mode="floor"), x.to(torch.uint8),
-                i.clamp(-2, 3), torch.where(i > 0, x, 0), x.half() + i, (i > 0).sum(), (i > 0).any(1), i.to(torch.bool))
+                i.clamp(-2, 3), torch.where(i > 0, x, 0), x.half() + i, (i > 0).sum(), (i > 0).any(1), i.to(torch.bool),
+                (x > 0).masked_fill(x > 1, -2), torch.full((3, 4), 0.25, dtype=torch.bool) ^ (x > 0),
+                torch.nn.functional.pad(i > 0, (1, 1), value=4))
 
 
 @program(randn(2, 6, 3))
