@@ -3,20 +3,12 @@
 #pragma once
 
 #include "compiler/codegen/cuda/base/Fit.h"
-#include "compiler/graph/Shape.h"
+#include "compiler/codegen/cuda/base/StridedTensor.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <optional>
 
 namespace tenon::codegen::cuda {
-
-/// A tensor inside one of the region's buffers: element i is at offset + sum of i_d * strides_d.
-struct StridedTensor {
-  uint32_t buffer = 0; ///< as in RegionStep::buffers
-  mlir::Type element;
-  mlir::AffineExpr offset;
-  tn::Dims strides;
-};
 
 struct AttentionProblem {
   mlir::AffineExpr batches, heads, keyHeads, queries, keys, width, valueWidth;
@@ -33,9 +25,5 @@ struct AttentionProblem {
 /// The problem of a region that holds one tn.attention, movement ops before it and at most
 /// transposes after it.
 Fit<AttentionProblem> matchAttention(mlir::func::FuncOp region);
-
-/// Where a value lies in an input of its region: through transposes, slices, broadcasts and
-/// reshapes of what is contiguous. None if it is computed.
-std::optional<StridedTensor> stridedInput(mlir::Value value);
 
 } // namespace tenon::codegen::cuda

@@ -64,6 +64,9 @@ Fit<ProductProblem> matchProduct(func::FuncOp region) {
   size_t batchRank = result.size() - 2;
   std::optional<ProductOperand> a = operandOf(op.getA(), op.getTransposeA(), batchRank);
   std::optional<ProductOperand> b = operandOf(op.getB(), op.getTransposeB(), batchRank);
+  if (!b && op.getB().getDefiningOp<tn::UnpackOp>()) {
+    return Misfit{"the weights are packed in panels for another family"};
+  }
   if (!a || !b) {
     return Misfit{"an operand is computed in the region, not read from memory by strides"};
   }

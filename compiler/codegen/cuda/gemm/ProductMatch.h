@@ -1,10 +1,10 @@
 // What one product region asks for: the sizes of its matmul and where the operands' elements lie in
-// the region's buffers. Relies on AttentionMatch.h for strides through movement ops.
+// the region's buffers. Relies on StridedTensor.h for strides through movement ops.
 #pragma once
 
-#include "compiler/codegen/cuda/attention/AttentionMatch.h"
 #include "compiler/codegen/cuda/base/Fit.h"
 #include "compiler/codegen/cuda/base/Region.h"
+#include "compiler/codegen/cuda/base/StridedTensor.h"
 
 namespace tenon::codegen::cuda {
 

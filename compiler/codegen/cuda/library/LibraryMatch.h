@@ -27,7 +27,7 @@ public:
 
   /// The number of the input that this value is.
   std::optional<uint32_t> inputOf(mlir::Value value) const;
-  /// An input, or the tn.transpose of one.
+  /// An input, the tn.transpose of one, or weights that were packed in one panel.
   std::optional<View> viewOf(mlir::Value value);
   /// Reads the adds and the activation that follow `root`, up to the region's result.
   bool readEpilogue(mlir::Operation *root);

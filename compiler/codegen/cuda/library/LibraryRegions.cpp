@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/common/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/base/StridedTensor.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
 #include "compiler/dispatch/Strategy.h"
 
@@ -55,6 +56,19 @@ std::optional<uint32_t> Match::inputOf(Value value) const {
 }
 
 std::optional<View> Match::viewOf(Value value) {
+  if (tn::UnpackOp unpack = value.getDefiningOp<tn::UnpackOp>()) {
+    std::optional<std::array<int64_t, 2>> strides = stridesOfOnePanel(unpack);
+    std::optional<uint32_t> packed = inputOf(unpack.getPacked());
+    if (!strides || !packed) {
+      return std::nullopt;
+    }
+    cover(unpack);
+    MLIRContext *context = unpack.getContext();
+    return View{*packed,
+                tn::getDims(unpack.getType()),
+                {getAffineConstantExpr((*strides)[0], context),
+                 getAffineConstantExpr((*strides)[1], context)}};
+  }
   tn::TransposeOp transpose = value.getDefiningOp<tn::TransposeOp>();
   std::optional<uint32_t> argument = inputOf(transpose ? transpose.getX() : value);
   if (!argument) {

@@ -129,23 +129,22 @@ LogicalResult emitSelection(RegionBuilder &region, const dispatch::KernelChoice 
     return failure();
   }
   Ports ports = portsOf(region, op);
-  RegionStep step = isa<tn::TruePositionsOp>(op)
-                        ? emitTruePositions(region, cast<tn::TruePositionsOp>(op), ports)
-                    : isa<tn::SelectBoxesOp>(op)
-                        ? emitSelectBoxes(region, cast<tn::SelectBoxesOp>(op), ports)
-                        : emitSortedRows(region, cast<tn::TopKOp>(op), ports);
+  RegionStep step =
+      isa<tn::TruePositionsOp>(op) ? emitTruePositions(region, cast<tn::TruePositionsOp>(op), ports)
+      : isa<tn::SelectBoxesOp>(op) ? emitSelectBoxes(region, cast<tn::SelectBoxesOp>(op), ports)
+                                   : emitSortedRows(region, cast<tn::TopKOp>(op), ports);
   region.code.steps.push_back(std::move(step));
   return success();
 }
 
 } // namespace
 
-constexpr KernelFamily kSelection = {
-    .name = "selection",
-    .what = "block-wide selection: prefix sums of true elements, box suppression, sorting networks",
-    .strategies = {dispatch::kSingle},
-    .match = offerSelection,
-    .configs = nullptr,
-    .emit = emitSelection};
+constexpr KernelFamily kSelection = {.name = "selection",
+                                     .what = "block-wide selection: prefix sums of true elements, "
+                                             "non-maximum suppression, bitonic sorting",
+                                     .strategies = {dispatch::kSingle},
+                                     .match = offerSelection,
+                                     .configs = nullptr,
+                                     .emit = emitSelection};
 
 } // namespace tenon::codegen::cuda
