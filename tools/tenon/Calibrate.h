@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "support/Result.h"
 #include "tools/tenon/Terminal.h"
 
 #include <string>

@@ -24,6 +24,9 @@ Status profileError(std::string_view path, const std::string &what, const std::s
   return Status::error(ErrorId::BadArgument, fmt::format("the device profile '{}': {}", path, what), hint);
 }
 
+/// Text of the file, without what a terminal would obey.
+std::string quoted(const std::string &text) { return Json(text).dump(); }
+
 /// One object of a profile.
 class Section {
 public:
@@ -45,7 +48,7 @@ public:
         for (const target::Field &field : target::fields()) {
           known.push_back(std::string(field.key));
         }
-        return profileError(path, fmt::format("'{}' is no key of '{}'", key, device), didYouMean(key, known, kHint));
+        return profileError(path, fmt::format("{} is no key of '{}'", quoted(key), device), didYouMean(key, known, kHint));
       }
     }
     return openNames();
@@ -74,14 +77,14 @@ private:
     if (auto name = object.find("part"); name != object.end()) {
       part = target::findPart(device, name->get<std::string>());
       if (!part) {
-        return profileError(path, fmt::format("there is no part {}:{}", device, name->get<std::string>()));
+        return profileError(path, fmt::format("there is no part {} of '{}'", name->dump(), device));
       }
       arch = device == "cuda" ? part->variant() : "";
     }
     if (auto name = object.find("architecture"); name != object.end()) {
       std::string given = name->get<std::string>();
       if (!engine::parseCudaArch(given) || (part && arch != given)) {
-        return profileError(path, fmt::format("'{}' is no architecture{}", given, part ? " of its part" : ""));
+        return profileError(path, fmt::format("{} is no architecture{}", name->dump(), part ? " of its part" : ""));
       }
       arch = given;
     }
@@ -162,7 +165,7 @@ Status applyProfile(const std::string &path, Targets &targets) {
     }
     if (key != "cpu" && key != "cuda") {
       return profileError(path, key == "schema" ? fmt::format("its schema is not {}", kProfileSchema)
-                                                : fmt::format("'{}' is neither schema, cpu nor cuda", key));
+                                                : fmt::format("{} is neither schema, cpu nor cuda", quoted(key)));
     }
     Section section(path, key, value);
     TENON_ASSIGN(bool applies, applySection(section, key, targets));
