@@ -44,8 +44,10 @@ __attribute__((target("avx2,fma"))) void sum(const Half *data, size_t count) {
   use(sums);
 }
 
-__attribute__((target("avx2,fma"))) void multiplyAddHalf(Half factor) {
+__attribute__((target("avx2,fma"))) void multiplyAddHalf(float by) {
   Half sums[kChains] = {};
+  Half factor = {};
+  factor += by;
   for (size_t i = 0; i < kAdds; ++i) {
     for (Half &value : sums) {
       value = value * factor + factor;
@@ -128,8 +130,7 @@ CpuProbe probeCpu() {
     if (isWide) {
       multiplyAddWide(0.5f);
     } else {
-      Half factor = {};
-      multiplyAddHalf(factor + 0.5f);
+      multiplyAddHalf(0.5f);
     }
   });
   size_t lanes = (isWide ? sizeof(Wide) : sizeof(Half)) / sizeof(float);
