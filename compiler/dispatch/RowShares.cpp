@@ -140,17 +140,23 @@ std::optional<RowsLayout> layoutTogether(const RowFacts &facts, RowsLayout layou
   layout.steps = layout.strips / layout.threadsOfRow();
   layout.parameterRegisters = kWordsOfStrip * layout.steps * facts.parameters;
   layout.sharedBytes = layout.stagedBytes(1);
+  if (layout.sharedBytes + kReservedBytes > sharedLimit(*facts.arch)) {
+    return std::nullopt;
+  }
+  const target::Target &gpu = target::targetOf(*facts.arch);
+  int64_t bytes = std::min(hasParameters ? kPairedBytes : kSingleBytes, gpu.sharedOfProcessor);
   int64_t registers = hasParameters ? kStagedRegisters : kRegisters;
   layout.blocksOfProcessor =
-      std::min((hasParameters ? kPairedBytes : kSingleBytes) / layout.sharedBytes,
-               kProcessorRegisters / (registers * layout.blockThreads()));
+      std::min({bytes / layout.sharedBytes, gpu.threads / layout.blockThreads(),
+                kProcessorRegisters / (registers * layout.blockThreads())});
   return layout;
 }
 
 /// Blocks that a multiprocessor holds if a thread has no more registers than `registers`.
 int64_t blocksOfProcessor(const RowFacts &facts, const RowsLayout &layout, int64_t registers) {
   int64_t byMemory = sharedLimit(*facts.arch) / (layout.sharedBytes + kReservedBytes);
-  return std::min(byMemory, kProcessorRegisters / (registers * layout.blockThreads()));
+  int64_t byThreads = target::targetOf(*facts.arch).threads / layout.blockThreads();
+  return std::min({byMemory, byThreads, kProcessorRegisters / (registers * layout.blockThreads())});
 }
 
 } // namespace

@@ -83,14 +83,38 @@ static llvm::Expected<std::string> ptxWithoutKernels(const engine::CudaArch &arc
   return text;
 }
 
+/// A block that wants more shared memory than the architecture has could not be launched.
+static llvm::Error checkShared(const codegen::CompiledRegion &region,
+                               const engine::CudaArch &arch) {
+  int64_t most = target::targetOf(arch).sharedBytes;
+  for (const codegen::RegionStep &step : region.code.steps) {
+    bool isKnown = step.scratch.size() == 1 && step.scratch[0].op == engine::ExprOp::Constant;
+    if (isKnown && step.scratch[0].value > most) {
+      return llvm::createStringError(strCat("the kernel ", step.symbol, " wants ",
+                                            step.scratch[0].value, " bytes of shared memory, ",
+                                            arch.name, " has ", most));
+    }
+  }
+  return llvm::Error::success();
+}
+
 CodeTarget cudaTarget(const engine::CudaArch &arch) {
   CodeTarget target{
       .level = std::string(arch.name), .mode = {}, .compile = {}, .select = {}, .link = {}};
   target.select = [arch](llvm::StringRef text, const dispatch::KernelRequest &request) {
     return codegen::cuda::selectKernel(text, arch, request);
   };
-  target.compile = [arch](llvm::StringRef text, llvm::StringRef symbol, const RegionShape &) {
-    return codegen::cuda::compileRegion(text, symbol, arch);
+  target.compile = [arch](llvm::StringRef text, llvm::StringRef symbol,
+                          const RegionShape &) -> llvm::Expected<codegen::CompiledRegion> {
+    llvm::Expected<codegen::CompiledRegion> region =
+        codegen::cuda::compileRegion(text, symbol, arch);
+    if (!region) {
+      return region.takeError();
+    }
+    if (llvm::Error error = checkShared(*region, arch)) {
+      return std::move(error);
+    }
+    return region;
   };
   target.link = [arch](llvm::ArrayRef<llvm::StringRef> objects,
                        llvm::ArrayRef<llvm::StringRef> symbols, const CompileCache &) {

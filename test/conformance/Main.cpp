@@ -109,7 +109,9 @@ constexpr const char *kFaults = "faults";
 Result<tool::Targets> targetOf(const std::string &text) {
   std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
   if (text.empty() && best) {
-    return tool::Targets{.levels = {*best}};
+    tool::Targets targets;
+    targets.levels = {*best};
+    return targets;
   }
   TENON_ASSIGN(tool::Targets targets, tool::parseTargets({text}));
   if (targets.levels.size() + targets.gpus.size() != 1) {
