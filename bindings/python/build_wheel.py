@@ -43,10 +43,12 @@ def version():
 
 def metadata():
     return f"""\
-Metadata-Version: 2.1
+Metadata-Version: 2.4
 Name: tenon
 Version: {version()}
 Summary: Compiles trained models to engines, runs and explains them
+License-Expression: Apache-2.0 WITH LLVM-exception
+License-File: LICENSE
 Requires-Python: >=3.10
 Requires-Dist: numpy
 Provides-Extra: torch
@@ -108,6 +110,7 @@ def pack(build_folder, output):
     wheel.add(f"{info}/METADATA", metadata())
     wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: tenon\nRoot-Is-Purelib: false\nTag: py3-none-{PLATFORM}\n")
     wheel.add(f"{info}/entry_points.txt", ENTRY_POINTS)
+    wheel.add(f"{info}/licenses/LICENSE", (ROOT / "LICENSE").read_bytes())
     wheel.close(f"{info}/RECORD")
     os.replace(temporary, pathlib.Path(output) / name)
     return name
