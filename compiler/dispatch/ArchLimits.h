@@ -1,6 +1,6 @@
-// What a kernel's layout and its occupancy depend on of an NVIDIA architecture: dispatch estimates by
-// it, codegen lays out by it. Numbers of the data-center part of each; on a smaller one the layouts
-// stay right, but are chosen for more processors than it has.
+// What a kernel's layout and its occupancy depend on of an NVIDIA architecture: dispatch estimates
+// by it, codegen lays out by it. Numbers of the data-center part of each; on a smaller one the
+// layouts stay right, but are chosen for more processors than it has.
 #pragma once
 
 #include "engine/CudaArch.h"
@@ -12,7 +12,8 @@ namespace tenon::dispatch {
 /// Streaming multiprocessors.
 constexpr int64_t processors(const engine::CudaArch &arch) { return arch.number >= 90 ? 132 : 108; }
 
-/// Whether four warps together multiply matrices (codegen/cuda/Warpgroup.h): on one architecture.
+/// Whether four warps together multiply matrices (codegen/cuda/base/Warpgroup.h): on one
+/// architecture.
 constexpr bool hasWarpgroups(const engine::CudaArch &arch) {
   return arch.number == 90 && arch.isSpecific;
 }

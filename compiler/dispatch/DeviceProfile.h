@@ -39,7 +39,7 @@ struct DeviceProfile {
   int64_t threads = 0;
   int64_t sharedBytes = 0;
   int64_t bytesOnTheWay = 0;
-  /// Whether four warps together multiply matrices (codegen/cuda/Warpgroup.h).
+  /// Whether four warps together multiply matrices (codegen/cuda/base/Warpgroup.h).
   bool hasWarpgroups = false;
 
   bool isGpu() const { return target == "cuda"; }

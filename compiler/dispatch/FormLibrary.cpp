@@ -1,7 +1,8 @@
 // On a GPU, products and convolutions become one call of a library: the bias, the residual and the
 // activation behind them join as far as the library computes them, or as a product of our own does
-// where that is faster than a call and a pass over memory. Relies on codegen/cuda/LibraryRegions.h
-// LargeProduct.h and SmallProduct.h reading exactly what is let in here.
+// where that is faster than a call and a pass over memory. Relies on
+// codegen/cuda/library/LibraryRegions.h LargeProduct.h and SmallProduct.h reading exactly what is
+// let in here.
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/LargeProducts.h"
 #include "compiler/dispatch/SmallProducts.h"

@@ -34,12 +34,20 @@ static bool fromJSON(const llvm::json::Value &value, Cost &cost, llvm::json::Pat
          mapper.map("lost_us", cost.lostMicroseconds);
 }
 
+static bool fromJSON(const llvm::json::Value &value, CandidateRecord &candidate,
+                     llvm::json::Path path) {
+  llvm::json::ObjectMapper mapper(value, path);
+  return mapper && mapper.map("kernel", candidate.kernel) &&
+         mapper.map("verdict", candidate.verdict) && mapper.map("why", candidate.why);
+}
+
 static bool fromJSON(const llvm::json::Value &value, RegionRecord &region, llvm::json::Path path) {
   llvm::json::ObjectMapper mapper(value, path);
   return mapper && mapper.map("label", region.label) && mapper.map("target", region.target) &&
          mapper.map("strategy", region.strategy) && mapper.map("reason", region.reason) &&
          mapper.map("nodes", region.nodes) && mapper.map("operations", region.operations) &&
-         mapper.map("cost", region.cost);
+         mapper.map("cost", region.cost) && mapper.mapOptional("kernel", region.kernel) &&
+         mapper.mapOptional("candidates", region.candidates);
 }
 
 static bool fromJSON(const llvm::json::Value &value, EdgeRecord &edge, llvm::json::Path path) {
@@ -67,13 +75,21 @@ Cost &Cost::operator+=(const Cost &other) {
 std::string Records::toJson() const {
   llvm::json::Array regionValues;
   for (const RegionRecord &region : regions) {
+    llvm::json::Array candidates;
+    for (const CandidateRecord &candidate : region.candidates) {
+      candidates.push_back(llvm::json::Object{{"kernel", candidate.kernel},
+                                              {"verdict", candidate.verdict},
+                                              {"why", candidate.why}});
+    }
     regionValues.push_back(llvm::json::Object{{"label", region.label},
                                               {"target", region.target},
                                               {"strategy", region.strategy},
                                               {"reason", region.reason},
                                               {"nodes", llvm::json::Array(region.nodes)},
                                               {"operations", llvm::json::Array(region.operations)},
-                                              {"cost", toValue(region.cost)}});
+                                              {"cost", toValue(region.cost)},
+                                              {"kernel", region.kernel},
+                                              {"candidates", std::move(candidates)}});
   }
   llvm::json::Array edgeValues;
   for (const EdgeRecord &edge : edges) {

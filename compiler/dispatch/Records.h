@@ -27,6 +27,13 @@ struct Cost {
   Cost &operator+=(const Cost &other);
 };
 
+/// What one kernel family answered when it was asked about a region.
+struct CandidateRecord {
+  std::string kernel;  ///< the family with its configuration, or alone if it refused
+  std::string verdict; ///< "chosen", "possible", "refused" or "disabled"
+  std::string why;     ///< a sentence
+};
+
 /// One region: what it holds and why.
 struct RegionRecord {
   std::string label; ///< "conv1+relu1"
@@ -36,6 +43,8 @@ struct RegionRecord {
   std::vector<std::string> nodes;
   std::vector<std::string> operations;
   Cost cost;
+  std::string kernel;                      ///< KernelChoice::text
+  std::vector<CandidateRecord> candidates; ///< in the order of preference
 };
 
 /// One edge that was considered for fusion, between operations that ended in different regions.

@@ -66,6 +66,23 @@ struct RowsLayout {
   }
 };
 
+template <typename Visitor> void visitParameters(Visitor &visit, RowsLayout &layout) {
+  visit("lanes", layout.lanes);
+  visit("strips", layout.strips);
+  visit("steps", layout.steps);
+  visit("threads_per_row", layout.threads.perRow);
+  visit("cluster", layout.threads.blocks);
+  visit("rows_per_block", layout.rowsPerBlock);
+  visit("slots", layout.slots);
+  visit("groups_per_block", layout.groupsPerBlock);
+  visit("groups_at_once", layout.groupsAtOnce);
+  visit("together", layout.areTogether);
+  visit("blocks_per_sm", layout.blocksOfProcessor);
+  visit("parameter_registers", layout.parameterRegisters);
+  visit("shared_bytes", layout.sharedBytes);
+  visit("keeps_reads", layout.keepsReads);
+}
+
 /// Elements of a strip of rows whose lengths are multiples of `multiple`.
 int64_t lanesOf(const RowFacts &facts, int64_t multiple);
 

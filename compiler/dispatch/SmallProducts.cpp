@@ -57,26 +57,34 @@ void fitStages(const HalfProduct &product, SmallLayout &layout, int64_t blocks) 
   layout.stages = stagesOf(layout.blocksOfProcessor);
 }
 
-std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product) {
+llvm::SmallVector<SmallLayout> smallLayoutsOf(const HalfProduct &product) {
+  llvm::SmallVector<SmallLayout> layouts;
   if (product.rows <= kMostStreamedRows || product.rows > kMostRows) {
-    return std::nullopt;
+    return layouts;
   }
-  std::optional<SmallLayout> best;
-  int64_t least = kMostCost;
   for (int64_t rows : {kSmallRows, 2 * kSmallRows}) {
     for (int64_t shares : {1, 2, 4, 8}) {
       for (int64_t columns = kLeastColumns; columns <= kMostColumns; columns += kColumnStep) {
         SmallLayout layout{rows, columns, shares};
-        int64_t cost = costOf(product, layout);
-        if (cost < least && canRun(product, layout)) {
-          best = layout;
-          least = cost;
+        if (canRun(product, layout)) {
+          fitStages(product, layout, product.rows <= kMostRowsBeside ? 2 : 1);
+          layouts.push_back(layout);
         }
       }
     }
   }
-  if (best) {
-    fitStages(product, *best, product.rows <= kMostRowsBeside ? 2 : 1);
+  return layouts;
+}
+
+std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product) {
+  std::optional<SmallLayout> best;
+  int64_t least = kMostCost;
+  for (const SmallLayout &layout : smallLayoutsOf(product)) {
+    int64_t cost = costOf(product, layout);
+    if (cost < least) {
+      best = layout;
+      least = cost;
+    }
   }
   return best;
 }

@@ -30,11 +30,20 @@ struct SmallLayout {
   int64_t sumBytes() const { return 4 * rows * sumsOfRow(); }
 };
 
+template <typename Visitor> void visitParameters(Visitor &visit, SmallLayout &layout) {
+  visit("tile", layout.rows, layout.columns);
+  visit("split_k", layout.shares);
+  visit("stages", layout.stages);
+  visit("blocks_per_sm", layout.blocksOfProcessor);
+}
+
 /// Gives the ring what shared memory has room for: half of it, if there is room for `blocks` of 2
 /// and that is enough to go on with.
 void fitStages(const HalfProduct &product, SmallLayout &layout, int64_t blocks);
 
-/// Of all layouts whose blocks run at once the one whose blocks have the least to do; none for a
+/// All layouts whose blocks run at once.
+llvm::SmallVector<SmallLayout> smallLayoutsOf(const HalfProduct &product);
+/// Of them the one whose blocks have the least to do; none for a
 /// product that is not small.
 std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product);
 

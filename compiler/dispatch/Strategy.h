@@ -35,14 +35,15 @@ inline constexpr llvm::StringLiteral kRows = "rows";
 /// elementwise consumers, all f32, with the dims of the root's result; one result. A constant B
 /// operand (matmul: of rank 2) is a packed input followed by tn.unpack.
 ///
-/// On a GPU (codegen/cuda/LibraryRegions.h turns it into one library call; what no call computes
-/// has generated code): one root of f32, f16 or bf16 (matmul also f64; conv of rank 4,
+/// On a GPU (codegen/cuda/library/LibraryRegions.h turns it into one library call; what no call
+/// computes has generated code): one root of f32, f16 or bf16 (matmul also f64; conv of rank 4,
 /// channelsLast, constant weight, not depthwise), then at most one add of a vector over the last
-/// dim, one add of a tensor of the result's dims and one relu or approximate gelu (of a large matmul
-/// of f16 or bf16 also the exact gelu), in this order or with the adds swapped. All operands are inputs of the region, matmul operands also tn.transpose
-/// of one. A conv's weight [K, C / g, R, S] is an input packed as [K, R, S, C / g] (tn.pack with
-/// permutation [0, 2, 3, 1], rows 1, one group and a panel of R * S * C / g) followed by tn.unpack,
-/// or the tn.transpose [0, 3, 1, 2] of an input that lies so.
+/// dim, one add of a tensor of the result's dims and one relu or approximate gelu (of a large
+/// matmul of f16 or bf16 also the exact gelu), in this order or with the adds swapped. All operands
+/// are inputs of the region, matmul operands also tn.transpose of one. A conv's weight [K, C / g,
+/// R, S] is an input packed as [K, R, S, C / g] (tn.pack with permutation [0, 2, 3, 1], rows 1, one
+/// group and a panel of R * S * C / g) followed by tn.unpack, or the tn.transpose [0, 3, 1, 2] of
+/// an input that lies so.
 ///
 /// A product of few rows (dispatch/FewRows.h) is generated code there, not a call. B is a constant
 /// input [columns, depth] with transposeB, or one packed in panels of the depth ([depth / panel,
@@ -68,7 +69,8 @@ inline constexpr llvm::StringLiteral kAttention = "attention";
 /// On a GPU the updates and indices of a scatter of few updates in order may be computed by
 /// elementwise and movement ops and reshapes of inputs.
 inline constexpr llvm::StringLiteral kSingle = "single";
-/// On a GPU: several elementwise regions and single scatters, of which none reads another's results.
+/// On a GPU: several elementwise regions and single scatters, of which none reads another's
+/// results.
 inline constexpr llvm::StringLiteral kBundle = "bundle";
 
 } // namespace tenon::dispatch

@@ -47,6 +47,7 @@ CodeTarget cpuTarget(engine::CpuLevel level, bool guarded) {
   CodeTarget target{.level = std::string(engine::nameOf(level)),
                     .mode = guarded ? "guarded" : "",
                     .compile = {},
+                    .select = codegen::cpu::selectKernel,
                     .link = {}};
   target.compile = [level,
                     guarded](llvm::StringRef text, llvm::StringRef symbol,
@@ -83,7 +84,11 @@ static llvm::Expected<std::string> ptxWithoutKernels(const engine::CudaArch &arc
 }
 
 CodeTarget cudaTarget(const engine::CudaArch &arch) {
-  CodeTarget target{.level = std::string(arch.name), .mode = {}, .compile = {}, .link = {}};
+  CodeTarget target{
+      .level = std::string(arch.name), .mode = {}, .compile = {}, .select = {}, .link = {}};
+  target.select = [arch](llvm::StringRef text, const dispatch::KernelRequest &request) {
+    return codegen::cuda::selectKernel(text, arch, request);
+  };
   target.compile = [arch](llvm::StringRef text, llvm::StringRef symbol, const RegionShape &) {
     return codegen::cuda::compileRegion(text, symbol, arch);
   };
@@ -92,6 +97,12 @@ CodeTarget cudaTarget(const engine::CudaArch &arch) {
     return symbols.empty() ? ptxWithoutKernels(arch) : codegen::cuda::linkPtx(objects);
   };
   return target;
+}
+
+std::vector<std::string> kernelFamilyNames() {
+  std::vector<std::string> names = codegen::cpu::familyNames();
+  llvm::append_range(names, codegen::cuda::familyNames());
+  return names;
 }
 
 } // namespace tenon::pipeline

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/codegen/common/RegionCode.h"
+#include "compiler/dispatch/KernelChoice.h"
 #include "compiler/pipeline/CompileCache.h"
 #include "engine/CpuLevel.h"
 #include "engine/CudaArch.h"
@@ -22,7 +23,7 @@ struct RegionShape {
   size_t symbols = 0;
 };
 
-/// Both functions are pure and may run in parallel.
+/// Its functions are pure and may run in parallel.
 struct CodeTarget {
   /// As stored in the engine's variant.
   std::string level;
@@ -31,6 +32,10 @@ struct CodeTarget {
   std::function<llvm::Expected<codegen::CompiledRegion>(
       llvm::StringRef text, llvm::StringRef symbol, const RegionShape &shape)>
       compile;
+  /// Which kernel computes a region of this text (without `tn.kernel`).
+  std::function<llvm::Expected<dispatch::KernelSelection>(llvm::StringRef text,
+                                                          const dispatch::KernelRequest &request)>
+      select;
   /// The code object of a variant from the objects of its regions; `symbols` are its kernels.
   std::function<llvm::Expected<std::string>(llvm::ArrayRef<llvm::StringRef> objects,
                                             llvm::ArrayRef<llvm::StringRef> symbols,
@@ -40,5 +45,8 @@ struct CodeTarget {
 
 CodeTarget cpuTarget(engine::CpuLevel level, bool guarded);
 CodeTarget cudaTarget(const engine::CudaArch &arch);
+
+/// Of all devices.
+std::vector<std::string> kernelFamilyNames();
 
 } // namespace tenon::pipeline

@@ -98,6 +98,14 @@ std::string describeOptions(const CompileOptions &options) {
         .first->second.getAsObject()
         ->insert({state.input, state.output});
   }
+  for (const KernelOption &kernel : options.kernels) {
+    all.try_emplace("kernels", llvm::json::Array{})
+        .first->second.getAsArray()
+        ->push_back(kernel.node + "=" + kernel.kernel);
+  }
+  if (!options.disabledFamilies.empty()) {
+    all["disabled_families"] = llvm::json::Array(options.disabledFamilies);
+  }
   if (!options.taps.empty()) {
     all["taps"] = llvm::json::Array(options.taps);
   }

@@ -17,6 +17,7 @@
 #include "compiler/pipeline/PhaseDump.h"
 #include "compiler/pipeline/Reports.h"
 #include "compiler/pipeline/Reproducer.h"
+#include "compiler/pipeline/SelectKernels.h"
 #include "compiler/pipeline/UserPasses.h"
 #include "compiler/plan/BuildPlan.h"
 #include "engine/Writer.h"
@@ -231,6 +232,7 @@ Status Compilation::convertPrecision() {
 /// `tn` → `tn.region`: what runs as one kernel, how, and why.
 Status Compilation::dispatch() {
   DiagnosticText diagnostics(context);
+  TENON_ASSIGN(WantedKernels wanted, WantedKernels::create(options));
   for (Family &family : families) {
     family.module = module->clone();
     if (family.profile.isGpu() && failed(opt::optimizeForGpu(*family.module, weights, {}))) {
@@ -247,8 +249,9 @@ Status Compilation::dispatch() {
     if (options.afterPhase) {
       options.afterPhase(Phase::Dispatch, *family.module);
     }
+    TENON_TRY(selectKernels(*family.module, family.targets.front(), wanted, family.fusion));
   }
-  return Status::ok();
+  return wanted.checkFound();
 }
 
 /// Regions → code, each different region once a target. Before the plan, which needs steps, grids
@@ -473,8 +476,7 @@ Status Compilation::run() {
 bool mayReuseEngine(const CompileOptions &options) {
   return !options.verify && !options.stopAfter && options.dumpPhases.empty() &&
          !options.afterPhase && !options.afterPass && options.extraPasses.empty() &&
-         options.passes.empty() &&
-         !isPhaseDump(options.model);
+         options.passes.empty() && !isPhaseDump(options.model);
 }
 
 /// Leaves what a crash has damaged as it is: destructors rely on what may be broken.

@@ -60,6 +60,12 @@ struct Assembler {
 /// Where the compilation may stop and be dumped.
 enum class Phase { Import, Normalize, Optimize, Dispatch, Codegen, Plan, Export };
 
+/// `--kernel NODE=family{...}`: the kernel for the region that has this node of the model.
+struct KernelOption {
+  std::string node;
+  std::string kernel; ///< dispatch::KernelChoice::parse reads it
+};
+
 /// A pass of the user's; tenon/graph.h says what it may do.
 struct UserPass {
   std::string name;
@@ -104,6 +110,9 @@ struct CompileOptions {
   unsigned threads = 2;
   /// Without, the module goes to dispatch as it was imported: slower code of the same meaning.
   bool optimize = true;
+  std::vector<KernelOption> kernels;
+  /// Kernel families that are not chosen, by name.
+  std::vector<std::string> disabledFamilies;
   std::vector<UserPass> passes;
   /// Of a pass that fails, the graph before it goes to the folder of this name, "-" and the pass's
   /// name; empty for none.

@@ -3,8 +3,8 @@
  * In libtenon_compiler.so, whose statuses are those of libtenon_runtime.so of the same release:
  * tenon/tenon.h says how errors are given, and what struct_size is.
  *
- * Lists of strings end with NULL; NULL in place of a list is an empty one. Models are ONNX files and
- * archives of torch.export (.pt2).
+ * Lists of strings end with NULL; NULL in place of a list is an empty one. Models are ONNX files
+ * and archives of torch.export (.pt2).
  *
  * Threads.  Any number of threads may call at once.
  * Faults.   A fault inside of the compiler becomes an error of class TENON_INTERNAL where that is
@@ -63,6 +63,9 @@ typedef struct tenon_compile_options {
   const char *const *plugins; /* paths of shared objects that provide passes */
   const tenon_pass *passes;   /* the caller's own, which run before those */
   size_t pass_count;
+  const char *const *kernels; /* "NODE=FAMILY" or "NODE=FAMILY{tile=64x48,stages=6}": which kernel
+                                 computes the node */
+  const char *const *disabled_families; /* kernel families that are not used */
 } tenon_compile_options;
 
 /* Compiles the model file to the engine file `output`, which is replaced when all is done. `report`
@@ -82,8 +85,9 @@ typedef struct tenon_check_options {
   const char *const *shapes;
 } tenon_check_options;
 
-/* `json` (tenon.check/1): of a model every gap, with node, reason and a way round it; none mean that
- * it compiles. Of an engine which of its variants this machine runs; a damaged one is an error. */
+/* `json` (tenon.check/1): of a model every gap, with node, reason and a way round it; none mean
+ * that it compiles. Of an engine which of its variants this machine runs; a damaged one is an
+ * error. */
 TENON_COMPILER_API tenon_status *tenon_check(const char *path, const tenon_check_options *options,
                                              tenon_blob *json);
 
@@ -92,19 +96,21 @@ typedef struct tenon_inspect_options {
   size_t struct_size;
   const char *format; /* "json" (by default), "text", "dot", "svg", "html" or "onnx" */
   const char *const *shapes;
-  const char *output;  /* the file that takes it, and `text` is empty; "onnx", which is no text, needs one */
-  const char *profile; /* of an engine, a file with times of its instructions, as tenon inspect takes it */
+  const char *
+      output; /* the file that takes it, and `text` is empty; "onnx", which is no text, needs one */
+  const char
+      *profile; /* of an engine, a file with times of its instructions, as tenon inspect takes it */
 } tenon_inspect_options;
 
 /* What a model asks for, or what an engine holds: its graph. */
 TENON_COMPILER_API tenon_status *
 tenon_inspect(const char *path, const tenon_inspect_options *options, tenon_blob *text);
 
-/* Why an engine is as it is: `topic` is "fusion", "memory", "placement", "precision" or "passes"; `node` limits
- * it to one node or region of the model, NULL gives all. JSON if `as_json` is not 0, else text. */
+/* Why an engine is as it is: `topic` is "fusion", "memory", "placement", "precision" or "passes";
+ * `node` limits it to one node or region of the model, NULL gives all. JSON if `as_json` is not 0,
+ * else text. */
 TENON_COMPILER_API tenon_status *tenon_explain(const char *engine, const char *topic,
-                                               const char *node, int32_t as_json,
-                                               tenon_blob *text);
+                                               const char *node, int32_t as_json, tenon_blob *text);
 
 /* Performs any verb of the command line, `arguments` being what follows `tenon`, and gives what it
  * would print with --json. What it would print to stderr is lost. `progress` may be NULL. */

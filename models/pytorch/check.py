@@ -152,11 +152,11 @@ def run(options, model):
     return result
 
 
-def under_backend(options, model):
-    """What backend.py says of a model: torch.compile(model, backend="tenon")."""
+def under_backend(options, model, stderr):
+    """What backend.py says of a model: torch.compile(model, backend="tenon"). `stderr` is that of the script."""
     path = options.folder / f"{model.name}.backend.json"
     if not path.exists():
-        return {"failed": "run", "reason": "backend.py itself failed", "message": ""}
+        return {"failed": "run", "reason": "backend.py itself failed", "message": stderr[-1500:]}
     return json.loads(path.read_text())
 
 
@@ -194,11 +194,11 @@ def main():
         chunk = chosen[begin:begin + CHUNK]
         # Several in one go, because to import torch takes longer than to export most of them.
         script = HERE / ("export.py" if options.door == "export" else "backend.py")
-        call([sys.executable, script, "-o", options.folder, *(model.name for model in chunk)], seconds=None)
+        _, _, stderr = call([sys.executable, script, "-o", options.folder, *(model.name for model in chunk)], seconds=None)
         for model in chunk:
             before = results.get(model.name, {})
             if options.door == "backend":
-                one = under_backend(options, model)
+                one = under_backend(options, model, stderr)
                 results[model.name] = {"name": model.name, "family": model.family, **before, "backend": one}
             else:
                 one = run(options, model)

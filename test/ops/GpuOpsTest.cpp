@@ -1,8 +1,9 @@
-// Every row of the table as GPU code: its numbers on the emulated GPU, and its PTX through the assembler
-// where there is one. Relies on OpsTest for the rows themselves.
+// Every row of the table as GPU code: its numbers on the emulated GPU, and its PTX through the
+// assembler where there is one. Relies on OpsTest for the rows themselves.
 #include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/reference/Compare.h"
 #include "test/ops/RowCase.h"
+#include "test/unit/codegen/SelectedText.h"
 #include "test/unit/codegen/cuda/EmulatedRegion.h"
 #include "test/unit/codegen/cuda/HandKernelCheck.h"
 
@@ -27,8 +28,8 @@ std::vector<std::string> words(const char *text) {
 
 Status fault(const std::string &text) { return Status::error(ErrorId::InternalError, text); }
 
-/// PTX of the cells so far, by architecture and whether it is of f64; assembled at the end, all of a kind
-/// at once.
+/// PTX of the cells so far, by architecture and whether it is of f64; assembled at the end, all of
+/// a kind at once.
 std::map<std::pair<std::string, bool>, std::vector<std::string>> assembled;
 
 /// Compiles a region for one architecture in turn.
@@ -37,7 +38,7 @@ Status addPtx(const RegionSource &source) {
   const engine::CudaArch &arch = engine::kCudaArchs[number % engine::kCudaArchs.size()];
   std::string symbol = "cell" + std::to_string(number++);
   llvm::Expected<codegen::CompiledRegion> compiled =
-      codegen::cuda::compileRegion(source.text, symbol, arch);
+      codegen::cuda::compileRegion(codegen::selectedForCuda(source.text, arch), symbol, arch);
   if (!compiled) {
     return fault(llvm::toString(compiled.takeError()) + " in\n" + source.text);
   }

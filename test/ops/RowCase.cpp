@@ -16,6 +16,7 @@
 #include "support/Text.h"
 #include "test/unit/codegen/LoadedCode.h"
 #include "test/unit/codegen/RegionCheck.h"
+#include "test/unit/codegen/SelectedText.h"
 
 #include <cctype>
 #include <cmath>
@@ -242,8 +243,8 @@ Status RowCase::checkAccesses(const std::string &text, engine::CpuLevel level,
   if (level != codegen::cpu::machineLevels().front()) {
     return Status::ok();
   }
-  llvm::Expected<codegen::cpu::Kernel> guarded =
-      codegen::cpu::compileRegion(text, "guarded", level, /*guarded=*/true);
+  llvm::Expected<codegen::cpu::Kernel> guarded = codegen::cpu::compileRegion(
+      codegen::selectedForCpu(text), "guarded", level, /*guarded=*/true);
   if (!guarded) {
     return fault(llvm::toString(guarded.takeError()) + " in\n" + text);
   }
@@ -257,7 +258,7 @@ Result<Tensors> RowCase::runCompiled(engine::CpuLevel level) {
                         const Tensors &results,
                         const std::vector<int64_t> &symbols) -> Result<Tensors> {
     llvm::Expected<codegen::cpu::Kernel> kernel =
-        codegen::cpu::compileRegion(source.text, "tested", level);
+        codegen::cpu::compileRegion(codegen::selectedForCpu(source.text), "tested", level);
     if (!kernel) {
       return fault(llvm::toString(kernel.takeError()) + " in\n" + source.text);
     }

@@ -71,8 +71,8 @@ void give(std::string_view bytes, tenon_blob *blob) {
 
 /// Performs a verb. What it printed goes to `result`, which may be null, also where it ended with
 /// the error `answer`: there the results tell more than the error.
-Status perform(std::vector<std::string> arguments, bool asJson, Caller caller,
-               tenon_blob *result, ErrorId answer = ErrorId::None) {
+Status perform(std::vector<std::string> arguments, bool asJson, Caller caller, tenon_blob *result,
+               ErrorId answer = ErrorId::None) {
   tool::ContainedCrashes contained;
   tool::Listener listener;
   listener.passes = std::move(caller.passes);
@@ -118,6 +118,8 @@ Status compile(const char *model, const std::string &output, const tenon_compile
   arguments.values("--shape", options.shapes);
   arguments.values("--state", options.states);
   arguments.values("--tap", options.taps);
+  arguments.values("--kernel", options.kernels);
+  arguments.values("--disable-family", options.disabled_families);
   if (options.threads != 0) {
     arguments.value("--threads", std::to_string(options.threads).c_str());
   }

@@ -112,7 +112,14 @@ LogicalResult runPass(const opt::Pass &pass, ModuleOp module, tn::WeightStore &w
 /// The steps and the PTX of one region, as text.
 LogicalResult printPtx(Operation *where, StringRef text, StringRef symbol,
                        const engine::CudaArch &arch, llvm::raw_ostream &output) {
-  llvm::Expected<codegen::CompiledRegion> region = codegen::cuda::compileRegion(text, symbol, arch);
+  llvm::Expected<dispatch::KernelSelection> selection = codegen::cuda::selectKernel(text, arch, {});
+  if (!selection) {
+    return where->emitError(llvm::toString(selection.takeError()));
+  }
+  output << "// kernel " << selection->chosen.text() << '\n';
+  std::string whole = codegen::withKernel(text, selection->chosen.toAttribute(where->getContext()));
+  llvm::Expected<codegen::CompiledRegion> region =
+      codegen::cuda::compileRegion(whole, symbol, arch);
   if (!region) {
     return where->emitError(llvm::toString(region.takeError()));
   }

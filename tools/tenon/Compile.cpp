@@ -27,6 +27,7 @@ struct CompileFlags {
   TargetFlags target;
   std::vector<std::string> taps;
   std::vector<std::string> plugins;
+  std::vector<std::string> kernels;
   bool noCache = false;
   bool wantsCubin = false;
   std::string ptxas;
@@ -55,11 +56,12 @@ Json passesJson(const std::vector<pipeline::PassFacts> &passes) {
 }
 
 std::string passText(const pipeline::PassFacts &pass) {
-  std::string change = pass.edits == 0 ? "nothing changed"
-                       : !pass.largestChange
-                           ? "its numbers were not checked"
-                           : fmt::format("outputs change by at most {:.3g} of their largest element",
-                                         *pass.largestChange);
+  std::string change =
+      pass.edits == 0 ? "nothing changed"
+      : !pass.largestChange
+          ? "its numbers were not checked"
+          : fmt::format("outputs change by at most {:.3g} of their largest element",
+                        *pass.largestChange);
   return fmt::format("pass {} ({}): {} nodes before, {} after; {}", pass.name, pass.phase,
                      pass.nodesBefore, pass.nodesAfter, change);
 }
@@ -119,8 +121,22 @@ Status applyCubin(CompileFlags &flags, std::vector<std::string> &programs) {
   return Status::ok();
 }
 
+/// NODE=FAMILY{NAME=NUMBER,...}: a node's name may have an = too.
+Status readKernels(const CompileFlags &flags, CompileRequest &request) {
+  for (const std::string &text : flags.kernels) {
+    size_t equals = text.substr(0, text.find('{')).rfind('=');
+    if (equals == std::string::npos) {
+      return Status::error(ErrorId::BadArgument, fmt::format("--kernel {} names no node", text),
+                           "for example --kernel layer1=gemm_skinny{tile=64x48}");
+    }
+    request.kernels.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return Status::ok();
+}
+
 Status compile(CompileFlags &flags, Terminal &terminal) {
   CompileRequest &request = flags.request;
+  TENON_TRY(readKernels(flags, request));
   TENON_ASSIGN(request.shapes, parseShapeArguments(flags.shapes));
   TENON_TRY(applyTarget(flags.target, request));
   for (const std::string &tap : flags.taps) {
@@ -166,7 +182,8 @@ Action declareCompile(CLI::App &command) {
   std::shared_ptr<CompileFlags> flags = std::make_shared<CompileFlags>();
   CompileRequest &request = flags->request;
   request.threads = usableCpus();
-  command.add_option("MODEL", request.model, "The model (ONNX, or .pt2 of torch.export)")->required();
+  command.add_option("MODEL", request.model, "The model (ONNX, or .pt2 of torch.export)")
+      ->required();
   addOutput(command, request.output, "The engine; MODEL's name with .tenon by default");
   declareTargetFlags(command, flags->target);
   command
@@ -190,6 +207,15 @@ Action declareCompile(CLI::App &command) {
   command
       .add_option("--plugin", flags->plugins,
                   "A shared object whose passes change the graph (repeat for more); docs/passes.md")
+      ->allow_extra_args(false);
+  command
+      .add_option("--kernel", flags->kernels,
+                  "The kernel for a node's region: NODE=FAMILY or NODE=FAMILY{tile=64x48,stages=6} "
+                  "(repeat for more); tenon explain kernels lists what there is")
+      ->allow_extra_args(false);
+  command
+      .add_option("--disable-family", request.disabledFamilies,
+                  "A kernel family that is not used (repeat for more)")
       ->allow_extra_args(false);
   command.add_flag("--verify", request.verify,
                    "Check the numbers against the reference after every pass");

@@ -14,8 +14,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "support/MappedFile.h"
-#include "tools/tenon/CompileOptionsOf.h"
 #include "tools/plugin/GraphApi.h"
+#include "tools/tenon/CompileOptionsOf.h"
 #include "tools/tenon/DeclaredFacts.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringExtras.h"
@@ -79,8 +79,8 @@ frontend::ShapeOverride toOverride(const ShapeArgument &shape) {
   result.input = shape.input;
   for (const ShapeArgument::Dim &dim : shape.dims) {
     frontend::DimOverride::Kind kind = dim.keep             ? frontend::DimOverride::Kind::Keep
-                                   : dim.min == dim.max ? frontend::DimOverride::Kind::Constant
-                                                        : frontend::DimOverride::Kind::Range;
+                                       : dim.min == dim.max ? frontend::DimOverride::Kind::Constant
+                                                            : frontend::DimOverride::Kind::Range;
     result.dims.push_back({kind, dim.min, dim.max});
   }
   return result;
@@ -230,6 +230,10 @@ pipeline::CompileOptions compileOptionsOf(const CompileRequest &request) {
   options.verify = request.verify;
   options.guard = request.guard;
   options.taps = request.taps;
+  for (const auto &[node, kernel] : request.kernels) {
+    options.kernels.push_back({node, kernel});
+  }
+  options.disabledFamilies = request.disabledFamilies;
   for (const auto &[name, phase] : kPhases) {
     if (name == request.stopAfter) {
       options.stopAfter = phase;
@@ -268,7 +272,8 @@ std::vector<std::string> dataFilesOf(const std::string &model) {
   options.model = model;
   Result<pipeline::ModelIdentity> identity = pipeline::identify(options);
   std::vector<std::string> files;
-  for (const pipeline::InputFile &file : identity ? identity->data : std::vector<pipeline::InputFile>()) {
+  for (const pipeline::InputFile &file :
+       identity ? identity->data : std::vector<pipeline::InputFile>()) {
     files.push_back(file.path);
   }
   return files;
@@ -284,7 +289,8 @@ Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArg
   for (const ShapeArgument &shape : shapes) {
     options.shapes.push_back(toOverride(shape));
   }
-  TENON_ASSIGN(frontend::ImportResult imported, frontend::importModel(path, options, context, store));
+  TENON_ASSIGN(frontend::ImportResult imported,
+               frontend::importModel(path, options, context, store));
   ModelFacts declared;
   TENON_ASSIGN(frontend::Format format, frontend::formatOf(path));
   if (format == frontend::Format::Onnx) {
@@ -295,8 +301,8 @@ Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArg
   }
   if (!imported.gaps.empty() || !imported.module) {
     for (frontend::Gap &gap : imported.gaps) {
-      declared.gaps.push_back({gap.opType, gap.domain, gap.opset, gap.node, gap.source, gap.dtype, gap.rank,
-                               gap.why, gap.workaround});
+      declared.gaps.push_back({gap.opType, gap.domain, gap.opset, gap.node, gap.source, gap.dtype,
+                               gap.rank, gap.why, gap.workaround});
     }
     return declared;
   }

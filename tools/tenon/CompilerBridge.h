@@ -40,7 +40,9 @@ struct CompileRequest {
   std::function<Result<std::vector<std::byte>>(Bytes ptx, std::string_view arch)> assemble;
   std::vector<tenon_pass> passes; ///< of the user's, accepted by checkPass
   std::string passDump;           ///< as pipeline::CompileOptions::passDump
-  std::vector<std::string> taps; ///< as pipeline::CompileOptions::taps
+  std::vector<std::string> taps;  ///< as pipeline::CompileOptions::taps
+  std::vector<std::pair<std::string, std::string>> kernels; ///< as CompileOptions::kernels
+  std::vector<std::string> disabledFamilies;                ///< as CompileOptions::disabledFamilies
   bool verify = false;
   bool guard = false;
   std::string stopAfter;
@@ -69,8 +71,8 @@ public:
 std::vector<std::string> phaseNames();
 Result<pipeline::CompileSummary> compileModel(const CompileRequest &request);
 
-/// The files with weights that a model names, or that lie beside a dumped phase; none for a file that
-/// cannot be read.
+/// The files with weights that a model names, or that lie beside a dumped phase; none for a file
+/// that cannot be read.
 std::vector<std::string> dataFilesOf(const std::string &model);
 
 /// Something that a model needs and Tenon lacks; see frontend::Gap.
@@ -110,8 +112,8 @@ struct ModelOpset {
   int64_t version = 0;
 };
 
-/// A model as it was imported. With gaps, it is as the file has it: types as they are declared, nodes
-/// and counts of ONNX's operators, no symbols.
+/// A model as it was imported. With gaps, it is as the file has it: types as they are declared,
+/// nodes and counts of ONNX's operators, no symbols.
 struct ModelFacts {
   std::vector<ModelGap> gaps;
   std::vector<ModelOpset> opsets;

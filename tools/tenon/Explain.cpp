@@ -1,4 +1,4 @@
-// `tenon explain fusion|memory|placement|precision|passes ENGINE [NODE]`: prints the decisions that the engine carries.
+// `tenon explain TOPIC ENGINE [NODE]`: prints the decisions that the engine carries.
 // The records are written by the compiler; this file only selects and words them.
 
 #include "engine/Reader.h"
@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 
 namespace tenon::tool {
@@ -85,7 +86,8 @@ Json selectFusion(const Json &record, const std::string &node) {
   Json edges = Json::array();
   for (const Json &edge : listAt(record, "edges")) {
     bool touchesRegion = std::any_of(chosen.begin(), chosen.end(), [&](int64_t region) {
-      return numberAt(edge, "producerRegion") == region || numberAt(edge, "consumerRegion") == region;
+      return numberAt(edge, "producerRegion") == region ||
+             numberAt(edge, "consumerRegion") == region;
     });
     if (touchesRegion || textAt(edge, "producer") == node || textAt(edge, "consumer") == node) {
       edges.push_back(edge);
@@ -100,8 +102,9 @@ Json selectFusion(const Json &record, const std::string &node) {
 std::string fusionText(const Json &record) {
   std::string text = fmt::format("costs by the profile '{}'\n\n", textAt(record, "profile"));
   for (const Json &region : listAt(record, "regions")) {
-    text += fmt::format("region {}\n  {} on {}: {}\n", textAt(region, "label"), textAt(region, "strategy"),
-                        textAt(region, "target"), textAt(region, "reason"));
+    text +=
+        fmt::format("region {}\n  {} on {}: {}\n", textAt(region, "label"),
+                    textAt(region, "strategy"), textAt(region, "target"), textAt(region, "reason"));
     text += fmt::format("  operations: {}\n", joinTexts(listAt(region, "operations")));
     text += fmt::format("  cost: {}\n", costText(region.value("cost", Json::object())));
   }
@@ -126,7 +129,8 @@ Json selectRows(const Json &record, const char *list, const std::string &node,
   for (const Json &row : listAt(record, list)) {
     bool matches = std::any_of(keys.begin(), keys.end(),
                                [&](const char *key) { return textAt(row, key) == node; });
-    if (matches || listContains(listAt(row, "in_place"), node) || listContains(listAt(row, "nodes"), node)) {
+    if (matches || listContains(listAt(row, "in_place"), node) ||
+        listContains(listAt(row, "nodes"), node)) {
       rows.push_back(row);
     }
   }
@@ -139,23 +143,26 @@ std::string memoryText(const Json &record) {
   auto bytes = [&](const char *key) {
     return formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(record, key), 0)));
   };
-  std::string text = fmt::format("arena {} (at least {} are live at once), planned {}; weights {}\n",
-                                 bytes("arena_bytes"), bytes("arena_lower_bound_bytes"),
-                                 textAt(record, "planned") == "compile time" ? "at compile time" : textAt(record, "planned"),
-                                 bytes("weights_bytes"));
+  std::string text = fmt::format(
+      "arena {} (at least {} are live at once), planned {}; weights {}\n", bytes("arena_bytes"),
+      bytes("arena_lower_bound_bytes"),
+      textAt(record, "planned") == "compile time" ? "at compile time" : textAt(record, "planned"),
+      bytes("weights_bytes"));
   if (!record.value("smallest", Json::object()).empty()) {
-    text += fmt::format("figures are for the smallest declared dimensions: {}\n", dumpJson(record["smallest"]));
+    text += fmt::format("figures are for the smallest declared dimensions: {}\n",
+                        dumpJson(record["smallest"]));
   }
-  text += fmt::format("\n{:>6}  {:<6}  {:>9}  {:>12}  {:>12}  {}\n", "buffer", "space", "life", "bytes",
-                      "offset", "value");
+  text += fmt::format("\n{:>6}  {:<6}  {:>9}  {:>12}  {:>12}  {}\n", "buffer", "space", "life",
+                      "bytes", "offset", "value");
   for (const Json &buffer : listAt(record, "buffers")) {
     bool inArena = textAt(buffer, "space") == "arena";
     std::string life =
         inArena ? fmt::format("{}..{}", numberAt(buffer, "first"), numberAt(buffer, "last")) : "";
     std::string size = inArena ? textAt(buffer, "bytes_at_smallest") : textAt(buffer, "bytes");
-    text += fmt::format("{:>6}  {:<6}  {:>9}  {:>12}  {:>12}  {}", numberAt(buffer, "buffer"),
-                        textAt(buffer, "space"), life, size,
-                        inArena ? textAt(buffer, "offset_at_smallest") : "", textAt(buffer, "value"));
+    text +=
+        fmt::format("{:>6}  {:<6}  {:>9}  {:>12}  {:>12}  {}", numberAt(buffer, "buffer"),
+                    textAt(buffer, "space"), life, size,
+                    inArena ? textAt(buffer, "offset_at_smallest") : "", textAt(buffer, "value"));
     Json inPlace = listAt(buffer, "in_place");
     text += inPlace.empty() ? "\n" : fmt::format("  (written over by {})\n", joinTexts(inPlace));
   }
@@ -165,8 +172,9 @@ std::string memoryText(const Json &record) {
 std::string placementText(const Json &record) {
   std::string text = fmt::format("level {}\n\n", textAt(record, "level"));
   for (const Json &row : listAt(record, "instructions")) {
-    text += fmt::format("{:>5}  {:<7} {:<4} {:<14} {}", numberAt(row, "instruction"), textAt(row, "kind"),
-                        textAt(row, "device"), textAt(row, "strategy"), textAt(row, "label"));
+    text += fmt::format("{:>5}  {:<7} {:<4} {:<14} {}", numberAt(row, "instruction"),
+                        textAt(row, "kind"), textAt(row, "device"), textAt(row, "strategy"),
+                        textAt(row, "label"));
     if (row.contains("kernel")) {
       text += fmt::format("  (over {})", textAt(row, "grid"));
     }
@@ -176,10 +184,11 @@ std::string placementText(const Json &record) {
 }
 
 std::string precisionText(const Json &record) {
-  std::string text = fmt::format(
-      "{}: {} operations are narrow, {} weights take {}\n", textAt(record, "precision"),
-      numberAt(record, "narrow_operations"), numberAt(record, "narrow_weights"),
-      formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(record, "narrow_weights_bytes"), 0))));
+  std::string text =
+      fmt::format("{}: {} operations are narrow, {} weights take {}\n", textAt(record, "precision"),
+                  numberAt(record, "narrow_operations"), numberAt(record, "narrow_weights"),
+                  formatBytes(static_cast<uint64_t>(
+                      std::max<int64_t>(numberAt(record, "narrow_weights_bytes"), 0))));
   constexpr std::array<std::pair<const char *, std::string_view>, 3> lists = {{
       {"wider", "operations stay in fp32"},
       {"clamped", "values are clamped"},
@@ -190,8 +199,9 @@ std::string precisionText(const Json &record) {
     text += fmt::format("\n{} {}\n", rows.size(), what);
     for (const Json &row : rows) {
       Json nodes = listAt(row, "nodes");
-      text += fmt::format("{}\n  {}: {}\n", nodes.empty() ? textAt(row, "operation") : joinTexts(nodes),
-                          textAt(row, "rule"), textAt(row, "why"));
+      text +=
+          fmt::format("{}\n  {}: {}\n", nodes.empty() ? textAt(row, "operation") : joinTexts(nodes),
+                      textAt(row, "rule"), textAt(row, "why"));
     }
   }
   return text;
@@ -200,59 +210,116 @@ std::string precisionText(const Json &record) {
 std::string passesText(const Json &record) {
   std::string text;
   for (const Json &pass : listAt(record, "passes")) {
-    text += fmt::format("{} ({}): {} nodes before, {} after, {} edits; outputs changed by {}\n",
-                        textAt(pass, "name"), textAt(pass, "phase"), numberAt(pass, "nodes_before"),
-                        numberAt(pass, "nodes_after"), numberAt(pass, "edits"),
-                        pass.value("largest_change", Json()).is_number()
-                            ? fmt::format("{:.3g} of their largest element", pass["largest_change"].get<double>())
-                        : numberAt(pass, "edits") == 0 ? "nothing"
-                                                       : "what was not measured");
+    text += fmt::format(
+        "{} ({}): {} nodes before, {} after, {} edits; outputs changed by {}\n",
+        textAt(pass, "name"), textAt(pass, "phase"), numberAt(pass, "nodes_before"),
+        numberAt(pass, "nodes_after"), numberAt(pass, "edits"),
+        pass.value("largest_change", Json()).is_number()
+            ? fmt::format("{:.3g} of their largest element", pass["largest_change"].get<double>())
+        : numberAt(pass, "edits") == 0 ? "nothing"
+                                       : "what was not measured");
   }
   return text;
 }
 
-Result<Json> readRecord(const ExplainFlags &flags) {
-  TENON_TRY(isModel(flags.engine, Takes::Engine).takeStatus());
-  TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(flags.engine));
-  if (flags.topic == "precision" && !file->record(flags.topic).isOk()) {
-    return Status::error(ErrorId::BadArgument,
-                         fmt::format("{} computes in the model's own precision", flags.engine),
-                         "tenon compile --precision fp16 or bf16 makes values narrow");
+/// How many regions each family computes, then each region's kernel; of chosen regions every
+/// family's answer.
+std::string kernelsText(const Json &record, bool isChosen) {
+  std::map<std::string, int64_t> counts;
+  std::string regions;
+  for (const Json &region : listAt(record, "regions")) {
+    std::string kernel = textAt(region, "kernel");
+    ++counts[kernel.substr(0, kernel.find('{'))];
+    regions += fmt::format("{}\n  {}\n", textAt(region, "label"), kernel);
+    for (const Json &candidate : isChosen ? listAt(region, "candidates") : Json::array()) {
+      regions += fmt::format("  {:<9}{}: {}\n", textAt(candidate, "verdict"),
+                             textAt(candidate, "kernel"), textAt(candidate, "why"));
+    }
   }
-  if (flags.topic == "passes" && !file->record(flags.topic).isOk()) {
-    return Status::error(ErrorId::BadArgument,
-                         fmt::format("{} was compiled without passes of the user's", flags.engine),
-                         "tenon compile --plugin runs some");
+  std::string text;
+  for (const auto &[family, count] : counts) {
+    text += fmt::format("{:>5}  {}\n", count, family);
   }
-  TENON_ASSIGN(std::string_view text, file->record(flags.topic));
-  Json record = Json::parse(text, nullptr, false);
-  if (!record.is_object() || numberAt(record, "schema") != kSupportedSchema) {
-    return Status::error(ErrorId::EngineBadRecord,
-                         fmt::format("{}: the record '{}' is of another version", flags.engine, flags.topic),
-                         "compile the model again with this version of Tenon");
-  }
-  return record;
+  return isChosen ? regions : text + "\n" + regions;
 }
 
-Json select(const ExplainFlags &flags, const Json &record) {
-  if (flags.node.empty()) {
-    return record;
+Json selectLists(
+    const Json &record, const std::string &node,
+    std::initializer_list<std::pair<const char *, std::initializer_list<const char *>>> lists) {
+  Json selected = record;
+  for (const auto &[list, keys] : lists) {
+    selected = selectRows(selected, list, node, keys);
   }
-  if (flags.topic == "fusion") {
-    return selectFusion(record, flags.node);
+  return selected;
+}
+
+/// One thing that can be explained. A new one is a row here.
+struct Topic {
+  const char *name;
+  const char *record; ///< of the engine
+  Json (*select)(const Json &record, const std::string &node);
+  std::string (*text)(const Json &record, bool isChosen);
+  /// Why an engine lacks the record, and what gives it; null if every engine has it.
+  const char *lacking, *remedy;
+};
+
+constexpr Topic kTopics[] = {
+    {"fusion", "fusion", selectFusion, [](const Json &record, bool) { return fusionText(record); },
+     nullptr, nullptr},
+    {"kernels", "fusion",
+     [](const Json &record, const std::string &node) {
+       return selectLists(record, node, {{"regions", {"label"}}, {"edges", {"producer"}}});
+     },
+     kernelsText, nullptr, nullptr},
+    {"memory", "memory",
+     [](const Json &record, const std::string &node) {
+       return selectLists(record, node, {{"buffers", {"value"}}});
+     },
+     [](const Json &record, bool) { return memoryText(record); }, nullptr, nullptr},
+    {"placement", "placement",
+     [](const Json &record, const std::string &node) {
+       return selectLists(record, node, {{"instructions", {"label", "kernel"}}});
+     },
+     [](const Json &record, bool) { return placementText(record); }, nullptr, nullptr},
+    {"precision", "precision",
+     [](const Json &record, const std::string &node) {
+       return selectLists(
+           record, node,
+           {{"wider", {"operation"}}, {"clamped", {"operation"}}, {"approximated", {"operation"}}});
+     },
+     [](const Json &record, bool) { return precisionText(record); },
+     "computes in the model's own precision",
+     "tenon compile --precision fp16 or bf16 makes values narrow"},
+    {"passes", "passes",
+     [](const Json &record, const std::string &node) {
+       return selectLists(record, node, {{"passes", {"name"}}});
+     },
+     [](const Json &record, bool) { return passesText(record); },
+     "was compiled without passes of the user's", "tenon compile --plugin runs some"},
+};
+
+const Topic &topicOf(const ExplainFlags &flags) {
+  return *std::find_if(std::begin(kTopics), std::end(kTopics),
+                       [&](const Topic &topic) { return flags.topic == topic.name; });
+}
+
+Result<Json> readRecord(const ExplainFlags &flags) {
+  const Topic &topic = topicOf(flags);
+  TENON_TRY(isModel(flags.engine, Takes::Engine).takeStatus());
+  TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(flags.engine));
+  if (topic.lacking && !file->record(topic.record).isOk()) {
+    return Status::error(ErrorId::BadArgument, fmt::format("{} {}", flags.engine, topic.lacking),
+                         topic.remedy);
   }
-  if (flags.topic == "passes") {
-    return selectRows(record, "passes", flags.node, {"name"});
+  TENON_ASSIGN(std::string_view text, file->record(topic.record));
+  Json record = Json::parse(text, nullptr, false);
+  if (!record.is_object() || numberAt(record, "schema") != kSupportedSchema) {
+    return Status::error(
+        ErrorId::EngineBadRecord,
+        fmt::format("{}: the record '{}' is of another version", flags.engine, flags.topic),
+        "compile the model again with this version of Tenon");
   }
-  if (flags.topic == "precision") {
-    Json selected = record;
-    for (const char *list : {"wider", "clamped", "approximated"}) {
-      selected = selectRows(selected, list, flags.node, {"operation"});
-    }
-    return selected;
-  }
-  return flags.topic == "memory" ? selectRows(record, "buffers", flags.node, {"value"})
-                                 : selectRows(record, "instructions", flags.node, {"label", "kernel"});
+  return record;
 }
 
 bool isEmptySelection(const Json &record) {
@@ -282,29 +349,23 @@ std::vector<std::string> namesIn(const Json &record) {
   return names;
 }
 
-std::string recordText(std::string_view topic, const Json &record) {
-  return topic == "fusion"      ? fusionText(record)
-         : topic == "memory"    ? memoryText(record)
-         : topic == "precision" ? precisionText(record)
-         : topic == "passes"    ? passesText(record)
-                                : placementText(record);
-}
-
 Status explain(const ExplainFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(Json record, readRecord(flags));
-  Json selected = select(flags, record);
-  if (!flags.node.empty() && isEmptySelection(selected)) {
-    return Status::error(ErrorId::BadArgument, fmt::format("nothing is called '{}' in this engine", flags.node),
-                         didYouMean(flags.node, namesIn(record),
-                                    fmt::format("tenon explain {} {} lists all names", flags.topic,
-                                                flags.engine)));
+  const Topic &topic = topicOf(flags);
+  bool isChosen = !flags.node.empty();
+  Json selected = isChosen ? topic.select(record, flags.node) : record;
+  if (isChosen && isEmptySelection(selected)) {
+    return Status::error(
+        ErrorId::BadArgument, fmt::format("nothing is called '{}' in this engine", flags.node),
+        didYouMean(flags.node, namesIn(record),
+                   fmt::format("tenon explain {} {} lists all names", flags.topic, flags.engine)));
   }
   if (terminal.json()) {
     selected.erase("schema");
     terminal.printJson("explain-" + flags.topic, selected);
     return Status::ok();
   }
-  terminal.print(recordText(flags.topic, selected));
+  terminal.print(topic.text(selected, isChosen));
   return Status::ok();
 }
 
@@ -312,9 +373,11 @@ Status explain(const ExplainFlags &flags, Terminal &terminal) {
 
 Action declareExplain(CLI::App &command) {
   std::shared_ptr<ExplainFlags> flags = std::make_shared<ExplainFlags>();
-  addChoice(command, "TOPIC", flags->topic, {"fusion", "memory", "placement", "precision", "passes"},
-            "What is to be explained")
-      ->required();
+  std::vector<std::string> names;
+  for (const Topic &topic : kTopics) {
+    names.push_back(topic.name);
+  }
+  addChoice(command, "TOPIC", flags->topic, names, "What is to be explained")->required();
   command.add_option("ENGINE", flags->engine, "The engine")->required();
   command.add_option("NODE", flags->node, "A node of the model, or a region; all without it");
   return [flags](Terminal &terminal) { return explain(*flags, terminal); };

@@ -32,6 +32,8 @@ def compile(
     taps: Names = (),
     passes: Sequence[Any] = (),
     plugins: Names = (),
+    kernels: Optional[Dict[str, str]] = None,
+    disabled_families: Names = (),
     threads: int = 0,
     cache: bool = True,
     verify: bool = False,
@@ -51,6 +53,8 @@ def compile(
     states: {"input": "output"}: both are one buffer of the session, zero at first.
     taps: inner values that become outputs too, or "all".
     passes: functions of tenon.passes that change the graph. plugins: shared objects with such passes.
+    kernels: {"node": "gemm_skinny{tile=64x48}"}: the kernel for the region of a node; `explain("kernels")` names what there is.
+    disabled_families: kernel families that are not used.
     threads: CPU threads that compile, and those that work on a run; 0 means all that are usable.
     gpu: number of the GPU on which an engine for one is opened.
     progress: told (phase, fraction); a true result ends the compilation with CancelledError.
@@ -64,6 +68,7 @@ def compile(
         options = dict(
             targets=_names(target) or [_own_target(model)], precision=precision, allow=_names(allow), shapes=shapes,
             states=[f"{source}={result}" for source, result in (states or {}).items()], taps=_names(taps), plugins=_names(plugins), passes=passes,
+            kernels=[f"{node}={kernel}" for node, kernel in (kernels or {}).items()], disabled_families=_names(disabled_families),
             threads=threads, no_cache=not cache, verify=verify, cubin=cubin,
         )  # fmt: skip
         try:
@@ -96,7 +101,7 @@ def compile_file(path: str, output: str, options: Dict[str, Any], progress: Opti
             stop = True
         return 1 if stop or cancelled.is_set() else 0
 
-    lists = {name: _abi.texts(options[name]) for name in ("targets", "allow", "shapes", "states", "taps", "plugins") if options.get(name)}
+    lists = {name: _abi.texts(options[name]) for name in ("targets", "allow", "shapes", "states", "taps", "plugins", "kernels", "disabled_families") if options.get(name)}
     own = None
     if options.get("passes"):
         from . import passes

@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/Parser/Parser.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -99,6 +100,9 @@ RegionSource outline(tn::RegionOp region) {
   func::FuncOp function =
       func::FuncOp::create(builder, location, "kernel", builder.getFunctionType(inputs, outputs));
   function->setAttr("tn.strategy", region.getStrategyAttr());
+  if (Attribute kernel = region->getAttr(kKernelAttribute)) {
+    function->setAttr(kKernelAttribute, kernel);
+  }
   for (auto [i, input] : llvm::enumerate(region.getInputs())) {
     if (isa_and_nonnull<tn::WeightOp, tn::ConstantOp, tn::PackOp>(input.getDefiningOp())) {
       function.setArgAttr(i, kConstantArgument, builder.getUnitAttr());
@@ -133,6 +137,19 @@ RegionSource outline(tn::RegionOp region) {
   module->print(stream);
   source.symbols = std::move(renumber.used);
   return source;
+}
+
+std::string withKernel(StringRef text, Attribute kernel) {
+  OwningOpRef<ModuleOp> module =
+      parseSourceString<ModuleOp>(text, ParserConfig(kernel.getContext()));
+  func::FuncOp function = module ? module->lookupSymbol<func::FuncOp>("kernel") : func::FuncOp();
+  if (!function) {
+    return text.str();
+  }
+  function->setAttr(kKernelAttribute, kernel);
+  std::string result;
+  llvm::raw_string_ostream(result) << *module;
+  return result;
 }
 
 } // namespace tenon::codegen

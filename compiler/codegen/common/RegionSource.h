@@ -17,14 +17,21 @@ inline constexpr llvm::StringLiteral kAllowTf32 = "tn.allow_tf32";
 /// start.
 inline constexpr llvm::StringLiteral kConstantArgument = "tn.constant";
 
+/// Of a tn.region and of @kernel: which kernel computes it (dispatch::KernelChoice::toAttribute).
+inline constexpr llvm::StringLiteral kKernelAttribute = "tn.kernel";
+
 struct RegionSource {
-  /// A module with one `func.func @kernel` over `tn` ops, attribute `tn.strategy` and its own
-  /// `tn.symbols` s0, s1, ... in order of first use by an operand or result. Without locations.
+  /// A module with one `func.func @kernel` over `tn` ops, attribute `tn.strategy`, `tn.kernel` if
+  /// the region has it, and its own `tn.symbols` s0, s1, ... in order of first use by an operand or
+  /// result. Without locations.
   std::string text;
   /// The model's expression for each of the region's symbols; each is a symbol of the model.
   llvm::SmallVector<mlir::AffineExpr> symbols;
 };
 
 RegionSource outline(tn::RegionOp region);
+
+/// The text of a region with this as its `tn.kernel`; the text as it is if it does not parse.
+std::string withKernel(llvm::StringRef text, mlir::Attribute kernel);
 
 } // namespace tenon::codegen

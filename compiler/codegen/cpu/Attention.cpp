@@ -3,7 +3,7 @@
 // into panels once for all query blocks of a head.
 #include "compiler/codegen/cpu/Contraction.h"
 #include "compiler/codegen/cpu/Levels.h"
-#include "compiler/codegen/cpu/Strategies.h"
+#include "compiler/codegen/cpu/KernelFamily.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"

@@ -3,7 +3,7 @@
 // constant.
 #include "compiler/codegen/cpu/Contraction.h"
 
-#include "compiler/codegen/cpu/Strategies.h"
+#include "compiler/codegen/cpu/KernelFamily.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"

@@ -3,6 +3,7 @@
 // and be cached.
 #pragma once
 
+#include "compiler/dispatch/KernelChoice.h"
 #include "engine/CpuLevel.h"
 #include "engine/Expr.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -25,7 +26,14 @@ struct Kernel {
   std::vector<engine::ExprTerm> scratch;
 };
 
-/// `symbol` names the kernel; `text` is RegionSource::text. A guarded kernel checks every access
+/// Of the kernel families of CPUs.
+std::vector<std::string> familyNames();
+/// Which family computes a region of the text that codegen::outline gives.
+llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
+                                                       const dispatch::KernelRequest &request);
+
+/// `symbol` names the kernel; `text` is RegionSource::text, with the choice as
+/// `tn.kernel`. A guarded kernel checks every access
 /// (Guard.h).
 llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
                                      engine::CpuLevel level, bool guarded = false);

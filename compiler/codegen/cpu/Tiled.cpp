@@ -2,7 +2,7 @@
 // results over the kernel's grid with their producers fused into the tile, bufferize. Relies on
 // upstream's tile-and-fuse and one-shot bufferization.
 #include "compiler/codegen/common/Lowering.h"
-#include "compiler/codegen/cpu/Strategies.h"
+#include "compiler/codegen/cpu/KernelFamily.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"

@@ -2,12 +2,13 @@
 // context of its own, so calls may run in parallel.
 #include "compiler/codegen/cuda/CudaCodegen.h"
 
+#include "compiler/codegen/common/RegionSource.h"
 #include "compiler/codegen/common/VectorMath.h"
-#include "compiler/codegen/cuda/EmitPtx.h"
-#include "compiler/codegen/cuda/MathCuda.h"
-#include "compiler/codegen/cuda/ReportFailures.h"
-#include "compiler/codegen/cuda/Strategies.h"
-#include "compiler/dispatch/Strategy.h"
+#include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/LowerRegion.h"
+#include "compiler/codegen/cuda/base/EmitPtx.h"
+#include "compiler/codegen/cuda/base/MathCuda.h"
+#include "compiler/codegen/cuda/base/ReportFailures.h"
 #include "compiler/graph/Tn.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -21,40 +22,21 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// The emitters of a strategy in the order in which they are asked. The last one takes any region.
-struct Strategy {
-  StringRef name;
-  std::array<EmitterFn, 6> emitters;
-};
-
-const Strategy *strategyOf(StringRef name) {
-  static const Strategy table[] = {
-      {dispatch::kElementwise, {emitPoints}},
-      {dispatch::kRows, {emitRows, emitPoints}},
-      {dispatch::kContraction,
-       {emitGemv, emitSmallProduct, emitLibrary, emitLargeProduct, emitProduct, emitPoints}},
-      {dispatch::kDepthwise, {emitPoints}},
-      {dispatch::kAttention, {emitLibraryAttention, emitAttention, emitPoints}},
-      {dispatch::kSingle, {emitSelection, emitRows, emitPoints}},
-      {dispatch::kBundle, {emitPoints}},
-  };
-  const Strategy *found =
-      llvm::find_if(table, [&](const Strategy &strategy) { return strategy.name == name; });
-  return found == std::end(table) ? nullptr : found;
-}
-
+/// The chosen family's steps; what it cannot emit is a fault, never a reason to try another.
 LogicalResult emitSteps(RegionBuilder &region) {
-  const Strategy *strategy = strategyOf(region.strategy());
-  if (!strategy) {
-    return region.source.emitError("has no known strategy");
+  llvm::Expected<dispatch::KernelChoice> choice =
+      dispatch::KernelChoice::fromAttribute(region.source->getAttr(kKernelAttribute));
+  if (!choice) {
+    return region.source.emitError(llvm::toString(choice.takeError()));
   }
-  for (EmitterFn emitter : strategy->emitters) {
-    FailureOr<bool> done = emitter ? emitter(region) : FailureOr<bool>(false);
-    if (failed(done) || *done) {
-      return success(succeeded(done));
-    }
+  const KernelFamily *family = findFamily(choice->family);
+  if (!family) {
+    return region.source.emitError("there is no kernel family '") << choice->family << "'";
   }
-  return region.source.emitError("is of a kind that no emitter takes");
+  if (failed(family->emit(region, *choice))) {
+    return region.source.emitError("the chosen kernel ") << choice->text() << " cannot compute it";
+  }
+  return success();
 }
 
 LogicalResult expandMath(ModuleOp module) {
@@ -83,27 +65,56 @@ void registerRegionDialects(DialectRegistry &registry) {
   registry.insert<func::FuncDialect, linalg::LinalgDialect, tensor::TensorDialect, tn::TnDialect>();
 }
 
+namespace {
+
+/// A region in a context of its own, with the diagnostics that came there.
+class ParsedRegion {
+public:
+  explicit ParsedRegion(StringRef text) : context(registry(), MLIRContext::Threading::DISABLED) {
+    context.loadAllAvailableDialects();
+    diagnostics.emplace(&context, [this](Diagnostic &diagnostic) {
+      if (diagnostic.getSeverity() == DiagnosticSeverity::Error) {
+        problem += (problem.empty() ? "" : "; ") + diagnostic.str();
+      }
+      return success();
+    });
+    module = parseSourceString<ModuleOp>(text, ParserConfig(&context));
+  }
+
+  /// Null if the text has none.
+  func::FuncOp function() {
+    return module ? module->lookupSymbol<func::FuncOp>("kernel") : func::FuncOp();
+  }
+  llvm::Error error(StringRef otherwise) const {
+    return llvm::createStringError(problem.empty() ? otherwise.str() : problem);
+  }
+
+private:
+  static DialectRegistry registry() {
+    DialectRegistry registry;
+    registerRegionDialects(registry);
+    return registry;
+  }
+
+  MLIRContext context;
+  std::string problem;
+  std::optional<ScopedDiagnosticHandler> diagnostics;
+  OwningOpRef<ModuleOp> module;
+};
+
+constexpr llvm::StringLiteral kNoKernel = "region text does not parse or has no @kernel";
+
+} // namespace
+
 llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
                                              const engine::CudaArch &arch) {
-  DialectRegistry registry;
-  registerRegionDialects(registry);
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
-  context.loadAllAvailableDialects();
-  std::string problem;
-  ScopedDiagnosticHandler diagnostics(&context, [&](Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() == DiagnosticSeverity::Error) {
-      problem += (problem.empty() ? "" : "; ") + diagnostic.str();
-    }
-    return success();
-  });
-  OwningOpRef<ModuleOp> source = parseSourceString<ModuleOp>(text, ParserConfig(&context));
-  func::FuncOp function = source ? source->lookupSymbol<func::FuncOp>("kernel") : func::FuncOp();
-  if (!function) {
-    return llvm::createStringError("region text does not parse or has no @kernel: " + problem);
+  ParsedRegion parsed(text);
+  if (!parsed.function()) {
+    return parsed.error(kNoKernel);
   }
-  RegionBuilder region(function, symbol, arch);
+  RegionBuilder region(parsed.function(), symbol, arch);
   if (failed(lowerRegion(region))) {
-    return llvm::createStringError(problem.empty() ? "lowering failed" : problem);
+    return parsed.error("lowering failed");
   }
   CompiledRegion compiled{std::move(region.code), ""};
   if (!region.kernels->getBody()->empty()) {
@@ -114,6 +125,29 @@ llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringR
     compiled.object = std::move(*ptx);
   }
   return compiled;
+}
+
+std::vector<std::string> familyNames() {
+  std::vector<std::string> names;
+  for (const KernelFamily *family : kernelFamilies()) {
+    names.push_back(family->name.str());
+  }
+  return names;
+}
+
+llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
+                                                       const engine::CudaArch &arch,
+                                                       const dispatch::KernelRequest &request) {
+  ParsedRegion parsed(text);
+  if (!parsed.function()) {
+    return parsed.error(kNoKernel);
+  }
+  RegionBuilder region(parsed.function(), "", arch);
+  FailureOr<dispatch::KernelSelection> selection = selectKernel(region, request);
+  if (failed(selection)) {
+    return parsed.error("no kernel was selected");
+  }
+  return std::move(*selection);
 }
 
 } // namespace tenon::codegen::cuda

@@ -1,19 +1,32 @@
 // Region text in, PTX and library calls out, for one NVIDIA architecture: the interface of GPU
-// codegen. Each call is a pure function of its arguments (equal bytes for equal input, with or without
-// a CUDA toolkit on the machine), so calls may run in parallel and be cached.
+// codegen. Each call is a pure function of its arguments (equal bytes for equal input, with or
+// without a CUDA toolkit on the machine), so calls may run in parallel and be cached.
 #pragma once
 
 #include "compiler/codegen/common/RegionCode.h"
+#include "compiler/dispatch/KernelChoice.h"
 #include "engine/CudaArch.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 
+#include <string>
+#include <vector>
+
 namespace tenon::codegen::cuda {
 
-/// `text` is RegionSource::text. The names of the region's kernels begin with `symbol`. A kernel
-/// takes its buffers as pointers to device memory, then its sizes as 64-bit integers, then its tensor
-/// maps as arrays of 128 bytes. Buffers and views start on a 16-byte border.
+/// Of the kernel families of NVIDIA GPUs.
+std::vector<std::string> familyNames();
+/// Which family computes a region of the text that codegen::outline gives, and what each answered.
+/// An error says why none takes it, or not as requested.
+llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
+                                                       const engine::CudaArch &arch,
+                                                       const dispatch::KernelRequest &request);
+
+/// `text` is RegionSource::text, with the choice as `tn.kernel` on @kernel. The names of the
+/// region's kernels begin with `symbol`. A kernel takes its buffers as pointers to device memory,
+/// then its sizes as 64-bit integers, then its tensor maps as arrays of 128 bytes. Buffers and
+/// views start on a 16-byte border.
 llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
                                              const engine::CudaArch &arch);
 

@@ -1,7 +1,7 @@
 // The GPU's forms of math functions against libm, run on the CPU: each approximate instruction is
 // stood in for by the exact function, off by the error that its manual allows, either way. Relies
 // on LoadedCode to run the code.
-#include "compiler/codegen/cuda/MathCuda.h"
+#include "compiler/codegen/cuda/base/MathCuda.h"
 
 #include "compiler/codegen/common/VectorMath.h"
 #include "compiler/codegen/cpu/Emit.h"

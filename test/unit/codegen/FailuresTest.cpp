@@ -2,6 +2,7 @@
 #include "FailureCases.h"
 #include "LoadedCode.h"
 #include "compiler/reference/Compare.h"
+#include "test/unit/codegen/SelectedText.h"
 
 namespace tenon::codegen::cpu {
 namespace {
@@ -16,7 +17,7 @@ TEST(FailuresTest, AreReturned) {
       ASSERT_EQ(run.status.isOk(), !fails) << each.name << ": " << run.status.message();
       EXPECT_TRUE(!fails || run.status.id() == errorOf(each.status)) << each.name;
       for (engine::CpuLevel level : machineLevels()) {
-        llvm::Expected<Kernel> kernel = compileRegion(run.text, "tested", level);
+        llvm::Expected<Kernel> kernel = compileRegion(selectedForCpu(run.text), "tested", level);
         ASSERT_TRUE(static_cast<bool>(kernel)) << llvm::toString(kernel.takeError());
         int32_t status = -1;
         std::vector<reference::Tensor> outputs =

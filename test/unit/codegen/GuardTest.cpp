@@ -4,6 +4,7 @@
 #include "engine/KernelAbi.h"
 #include "test/unit/codegen/LoadedCode.h"
 #include "test/unit/codegen/RegionCheck.h"
+#include "test/unit/codegen/SelectedText.h"
 
 namespace tenon::codegen::cpu {
 namespace {
@@ -65,7 +66,8 @@ TEST(Guard, FindsWhatLiesOutsideAndNothingElse) {
     }
     std::vector<reference::Tensor> results = {filled(region.result)};
     for (engine::CpuLevel level : machineLevels()) {
-      llvm::Expected<Kernel> kernel = compileRegion(text, "guarded", level, /*guarded=*/true);
+      llvm::Expected<Kernel> kernel =
+          compileRegion(selectedForCpu(text), "guarded", level, /*guarded=*/true);
       ASSERT_TRUE(static_cast<bool>(kernel))
           << region.name << ": " << llvm::toString(kernel.takeError());
       EXPECT_EQ(TENON_KERNEL_OK, guardedStatus(*kernel, level, inputs, results, {})) << region.name;

@@ -3,6 +3,7 @@
 #include "LoadedCode.h"
 #include "RegionCheck.h"
 #include "engine/KernelAbi.h"
+#include "test/unit/codegen/SelectedText.h"
 
 #include <algorithm>
 
@@ -182,7 +183,7 @@ TEST(IndexingTest, IntegerDivisionNeverTraps) {
     std::vector<int32_t> expected =
         isDivision ? std::vector<int32_t>{0, INT32_MIN, -3, -3} : std::vector<int32_t>{0, 0, 1, -1};
     for (engine::CpuLevel level : machineLevels()) {
-      llvm::Expected<Kernel> kernel = compileRegion(text, "tested", level);
+      llvm::Expected<Kernel> kernel = compileRegion(selectedForCpu(text), "tested", level);
       ASSERT_TRUE(bool(kernel)) << llvm::toString(kernel.takeError());
       int32_t status = TENON_KERNEL_OK;
       std::vector<reference::Tensor> results =
@@ -200,7 +201,7 @@ TEST(IndexingTest, AnIntegerMeanOfNothingDoesNotTrap) {
                  "%0 = tn.reduce <mean> %a {axes = array<i64: 1>, keepdims = false} : "
                  "(tensor<2x0xi32>) -> tensor<2xi32>\nreturn %0 : tensor<2xi32>");
   for (engine::CpuLevel level : machineLevels()) {
-    llvm::Expected<Kernel> kernel = compileRegion(text, "tested", level);
+    llvm::Expected<Kernel> kernel = compileRegion(selectedForCpu(text), "tested", level);
     ASSERT_TRUE(bool(kernel)) << llvm::toString(kernel.takeError());
     int32_t status = TENON_KERNEL_OK;
     std::vector<reference::Tensor> results =
@@ -244,7 +245,7 @@ TEST(IndexingTest, NothingIsReadOfAnEmptyTensor) {
     std::string text =
         kernelText("single", tried.signature, tried.body + "\nreturn %0 : tensor<4x1xf32>");
     for (engine::CpuLevel level : machineLevels()) {
-      llvm::Expected<Kernel> kernel = compileRegion(text, "tested", level);
+      llvm::Expected<Kernel> kernel = compileRegion(selectedForCpu(text), "tested", level);
       ASSERT_TRUE(bool(kernel)) << llvm::toString(kernel.takeError());
       int32_t status = TENON_KERNEL_OK;
       std::vector<reference::Tensor> results =

@@ -2,6 +2,7 @@
 // compiling each took. Data is in cache as far as it fits; nothing is checked here.
 #include "LoadedCode.h"
 #include "engine/KernelAbi.h"
+#include "test/unit/codegen/SelectedText.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
@@ -111,7 +112,7 @@ void measure(const Case &c, engine::CpuLevel level) {
                      " attributes {tn.strategy = \"" + c.strategy + "\"} {\n" + c.body +
                      "\n  }\n}\n";
   double start = seconds();
-  llvm::Expected<Kernel> kernel = compileRegion(text, "bench", level);
+  llvm::Expected<Kernel> kernel = compileRegion(codegen::selectedForCpu(text), "bench", level);
   double compiled = seconds() - start;
   if (!kernel) {
     printf("%s: %s\n", c.name.c_str(), llvm::toString(kernel.takeError()).c_str());

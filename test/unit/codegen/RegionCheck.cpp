@@ -7,6 +7,7 @@
 #include "compiler/reference/Interpreter.h"
 #include "engine/KernelAbi.h"
 #include "mlir/Parser/Parser.h"
+#include "test/unit/codegen/SelectedText.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -135,7 +136,7 @@ testing::AssertionResult matchesReference(const std::string &text,
     return testing::AssertionFailure() << "reference: " << expected.status().message();
   }
   for (engine::CpuLevel level : machineLevels()) {
-    llvm::Expected<Kernel> kernel = compileRegion(text, "tested", level);
+    llvm::Expected<Kernel> kernel = compileRegion(selectedForCpu(text), "tested", level);
     if (!kernel) {
       return testing::AssertionFailure()
              << engine::nameOf(level) << ": " << llvm::toString(kernel.takeError());

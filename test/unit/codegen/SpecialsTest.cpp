@@ -4,6 +4,7 @@
 #include "LoadedCode.h"
 #include "RegionCheck.h"
 #include "compiler/reference/Compare.h"
+#include "test/unit/codegen/SelectedText.h"
 
 namespace tenon::codegen::cpu {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 TEST(SpecialsTest, AgreeWithTheReference) {
   for (const SpecialCase &each : specialCases()) {
     for (engine::CpuLevel level : machineLevels()) {
-      llvm::Expected<Kernel> kernel = compileRegion(each.text, "tested", level);
+      llvm::Expected<Kernel> kernel = compileRegion(selectedForCpu(each.text), "tested", level);
       ASSERT_TRUE(static_cast<bool>(kernel))
           << each.name << ": " << llvm::toString(kernel.takeError());
       std::vector<reference::Tensor> outputs =

@@ -4,7 +4,7 @@
 #include "HostCall.h"
 
 #include "compiler/codegen/common/RegionSource.h"
-#include "compiler/codegen/cuda/LibraryRegions.h"
+#include "compiler/codegen/cuda/library/LibraryRegions.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
 #include "compiler/reference/Interpreter.h"

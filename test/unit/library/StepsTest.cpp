@@ -2,6 +2,7 @@
 // them as their spares.
 
 #include "compiler/codegen/cuda/CudaCodegen.h"
+#include "test/unit/codegen/SelectedText.h"
 #include "gtest/gtest.h"
 
 namespace tenon::codegen::cuda {
@@ -14,7 +15,9 @@ std::vector<std::string> stepsOf(const std::string &region, const std::string &s
       "module attributes {tn.symbols = [#tn.symbol<\"s0\", 1, 64>]} {\nfunc.func @kernel" + region +
       "\n}\n}\n";
   text.replace(text.find("ATTRIBUTES"), 10, "attributes {tn.strategy = \"" + strategy + "\"}");
-  llvm::Expected<CompiledRegion> compiled = compileRegion(text, "k", *engine::parseCudaArch(arch));
+  const engine::CudaArch parsed = *engine::parseCudaArch(arch);
+  llvm::Expected<CompiledRegion> compiled =
+      compileRegion(selectedForCuda(text, parsed), "k", parsed);
   if (!compiled) {
     return {llvm::toString(compiled.takeError())};
   }

@@ -1,12 +1,12 @@
 // A ring of boxes between a producing warp and a consuming warpgroup: its PTX assembles, on the
 // emulated GPU it brings over what the tensor map says, and what is left out of it is noticed.
-#include "compiler/codegen/cuda/AsyncCopy.h"
+#include "compiler/codegen/cuda/base/AsyncCopy.h"
 
 #include "GpuEmulator.h"
 #include "HandKernelCheck.h"
-#include "compiler/codegen/cuda/EmitPtx.h"
-#include "compiler/codegen/cuda/KernelShell.h"
-#include "compiler/codegen/cuda/Warpgroup.h"
+#include "compiler/codegen/cuda/base/EmitPtx.h"
+#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/Warpgroup.h"
 #include "engine/Expr.h"
 
 namespace tenon::codegen::cuda {

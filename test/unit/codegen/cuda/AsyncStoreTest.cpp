@@ -1,12 +1,12 @@
 // Two blocks of a cluster give each other a number by an asynchronous store: on the emulated GPU it
 // arrives, and what is left out is noticed.
-#include "compiler/codegen/cuda/AsyncCopy.h"
+#include "compiler/codegen/cuda/base/AsyncCopy.h"
 
 #include "GpuEmulator.h"
 #include "HandKernelCheck.h"
-#include "compiler/codegen/cuda/EmitPtx.h"
-#include "compiler/codegen/cuda/KernelShell.h"
-#include "compiler/codegen/cuda/Warpgroup.h"
+#include "compiler/codegen/cuda/base/EmitPtx.h"
+#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/Warpgroup.h"
 
 namespace tenon::codegen::cuda {
 namespace {
@@ -85,9 +85,7 @@ TEST(AsyncStoreTest, Arrives) {
   }
 }
 
-TEST(AsyncStoreTest, ReadBeforeItIsThere) {
-  EXPECT_EQ(run({.waits = false}, false), "wrong");
-}
+TEST(AsyncStoreTest, ReadBeforeItIsThere) { EXPECT_EQ(run({.waits = false}, false), "wrong"); }
 
 TEST(AsyncStoreTest, NeverStored) {
   std::string fault = run({.lastStores = false}, false);

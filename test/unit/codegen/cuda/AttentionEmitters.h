@@ -2,13 +2,13 @@
 #pragma once
 
 #include "HandKernelCheck.h"
-#include "compiler/codegen/cuda/AttentionKernels.h"
-#include "compiler/codegen/cuda/Strategies.h"
+#include "compiler/codegen/cuda/attention/AttentionKernels.h"
 
 namespace tenon::codegen::cuda {
 
 /// Of the tile that is chosen for the shape.
-inline mlir::FailureOr<bool> emitChosen(RegionBuilder &region) { return emitAttention(region); }
+inline const Emitter emitChosen =
+    byFamily({"attention_stream", "attention_flash", "attention_simt"});
 
 /// Of a tile that would else only be chosen for large shapes.
 inline Emitter emitTile(AttentionTile tile) {

@@ -1,7 +1,7 @@
 // Attention that streams heads through a processor, on the emulated GPU: rings that go around,
 // heads with fewer blocks of queries than warpgroups, tails, masks, strides, and what happens when
 // something of it is left out.
-#include "compiler/codegen/cuda/AttentionStream.h"
+#include "compiler/codegen/cuda/attention/AttentionStream.h"
 #include "../AttentionText.h"
 #include "AttentionEmitters.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

@@ -3,7 +3,9 @@
 #include "EmulatedRegion.h"
 
 #include "GpuEmulator.h"
-#include "compiler/codegen/cuda/Strategies.h"
+#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/LowerRegion.h"
 #include "compiler/graph/Tn.h"
 #include "engine/KernelAbi.h"
 #include "mlir/Parser/Parser.h"
@@ -93,7 +95,13 @@ runEmulated(const std::string &text, llvm::ArrayRef<reference::Tensor> inputs,
   }
   const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
   RegionBuilder region(source->lookupSymbol<func::FuncOp>("kernel"), "tested", arch);
-  region.mayCallLibraries = false;
+  const std::string calls[] = {kCublasLt.name.str(), kCudnnConv.name.str(),
+                               kCudnnAttention.name.str()};
+  FailureOr<dispatch::KernelSelection> selection = selectKernel(region, {nullptr, calls});
+  if (failed(selection)) {
+    return llvm::createStringError("nothing selected: " + problem);
+  }
+  region.source->setAttr(kKernelAttribute, selection->chosen.toAttribute(&context));
   if (failed(lowerRegion(region))) {
     return llvm::createStringError("not lowered: " + problem);
   }

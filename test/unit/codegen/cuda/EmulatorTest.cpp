@@ -1,9 +1,9 @@
 // The emulated GPU finds the faults that it is there for, each planted in a kernel of a few ops.
 #include "GpuEmulator.h"
 #include "HandKernelCheck.h"
-#include "compiler/codegen/cuda/EmitPtx.h"
-#include "compiler/codegen/cuda/KernelShell.h"
-#include "compiler/codegen/cuda/TensorCore.h"
+#include "compiler/codegen/cuda/base/EmitPtx.h"
+#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/TensorCore.h"
 #include "gtest/gtest.h"
 
 #include <cmath>

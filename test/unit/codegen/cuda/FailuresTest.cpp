@@ -3,6 +3,7 @@
 #include "EmulatedRegion.h"
 #include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/reference/Compare.h"
+#include "test/unit/codegen/SelectedText.h"
 
 namespace tenon::codegen::cuda {
 namespace {
@@ -28,8 +29,9 @@ TEST(FailuresTest, AreReported) {
 }
 
 bool canFail(const std::string &strategy, const std::string &signature, const std::string &body) {
+  const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
   llvm::Expected<CompiledRegion> compiled = compileRegion(
-      cpu::kernelText(strategy, signature, body), "tested", *engine::parseCudaArch("sm_90"));
+      selectedForCuda(cpu::kernelText(strategy, signature, body), arch), "tested", arch);
   EXPECT_TRUE(static_cast<bool>(compiled)) << llvm::toString(compiled.takeError());
   return llvm::any_of(compiled->code.steps, [](const RegionStep &step) { return step.canFail; });
 }

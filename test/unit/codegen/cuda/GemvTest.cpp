@@ -1,8 +1,7 @@
 // Products with few rows on the emulated GPU: both layouts of weights, tails of columns and depth,
 // several tiles a block and several chunks of the depth, the norm before and the epilogue behind.
-#include "compiler/codegen/cuda/Gemv.h"
+#include "compiler/codegen/cuda/gemm/Gemv.h"
 #include "HandKernelCheck.h"
-#include "compiler/codegen/cuda/Strategies.h"
 
 namespace tenon::codegen::cuda {
 namespace {
@@ -48,12 +47,12 @@ std::string plainText(const Shape &s) {
 
 Emitter withLayout(GemvLayout layout) {
   return [layout](RegionBuilder &region) -> mlir::FailureOr<bool> {
-    mlir::FailureOr<GemvProblem> problem = matchGemv(region);
-    return succeeded(problem) && emitGemv(region, *problem, layout);
+    Fit<GemvProblem> problem = matchGemv(region);
+    return problem && emitGemv(region, *problem, layout);
   };
 }
 
-mlir::FailureOr<bool> emitChosen(RegionBuilder &region) { return emitGemv(region); }
+const Emitter emitChosen = byFamily({"gemv"});
 
 TEST(CudaGemvTest, Rows) {
   for (int64_t rows : {1, 3, 8, 13, 16}) {
@@ -167,8 +166,8 @@ TEST(CudaGemvTest, Assembles) {
   }
   const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
   for (int64_t rows : {1, 4, 8, 16}) {
-    for (const std::string &text :
-         {gatedText({"bf16", rows, 16384, 2048}, 8192), normText({"bf16", std::min<int64_t>(rows, 4), 3072, 2048})}) {
+    for (const std::string &text : {gatedText({"bf16", rows, 16384, 2048}, 8192),
+                                    normText({"bf16", std::min<int64_t>(rows, 4), 3072, 2048})}) {
       llvm::Expected<std::string> ptx = emitTestPtx(text, emitChosen, arch);
       ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
       testing::AssertionResult result = assembles(*ptx, arch);

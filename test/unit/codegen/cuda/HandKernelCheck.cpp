@@ -3,8 +3,9 @@
 
 #include "EmulatedRegion.h"
 #include "GpuEmulator.h"
-#include "compiler/codegen/cuda/EmitPtx.h"
-#include "compiler/codegen/cuda/Strategies.h"
+#include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/LowerRegion.h"
+#include "compiler/codegen/cuda/base/EmitPtx.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
@@ -224,6 +225,22 @@ std::string regionText(const std::string &strategy, const std::string &signature
   std::string attributes = symbols.empty() ? "" : " attributes {tn.symbols = [" + symbols + "]}";
   return "module" + attributes + " {\n  func.func @kernel" + signature +
          " attributes {tn.strategy = \"" + strategy + "\"} {\n" + body + "\n  }\n}\n";
+}
+
+Emitter byFamily(std::vector<std::string> names) {
+  return [names](RegionBuilder &region) -> mlir::FailureOr<bool> {
+    for (const std::string &name : names) {
+      const KernelFamily *family = findFamily(name);
+      Offer offer = family->match(region);
+      if (offer.choice) {
+        if (failed(family->emit(region, *offer.choice))) {
+          return mlir::failure();
+        }
+        return true;
+      }
+    }
+    return false;
+  };
 }
 
 } // namespace tenon::codegen::cuda

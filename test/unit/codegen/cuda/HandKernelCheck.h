@@ -2,7 +2,7 @@
 // compares with the reference interpreter.
 #pragma once
 
-#include "compiler/codegen/cuda/Region.h"
+#include "compiler/codegen/cuda/base/Region.h"
 #include "compiler/reference/Tensor.h"
 #include "llvm/Support/Error.h"
 #include "gtest/gtest.h"
@@ -22,8 +22,10 @@ struct KernelModule {
   mlir::OwningOpRef<mlir::ModuleOp> module;
 };
 
-/// As those of Strategies.h.
+/// Adds a region's steps; false if it does not take the region, failure after a diagnostic.
 using Emitter = std::function<mlir::FailureOr<bool>(RegionBuilder &region)>;
+/// The first of these families that takes the region, in the configuration that it offers.
+Emitter byFamily(std::vector<std::string> names);
 
 /// How a region is run and compared.
 struct RunOptions {

@@ -1,14 +1,14 @@
 // Large products by warpgroups on the emulated GPU: both orders of B, rows that end inside a tile,
 // epilogues, and that one block does several tiles.
-#include "compiler/codegen/cuda/LargeProduct.h"
+#include "compiler/codegen/cuda/gemm/LargeProduct.h"
 #include "GeluProduct.h"
 
 namespace tenon::codegen::cuda {
 namespace {
 
 mlir::FailureOr<bool> emitWhole(RegionBuilder &region) {
-  mlir::FailureOr<LargeProblem> problem = matchLargeProduct(region);
-  if (failed(problem)) {
+  Fit<LargeProblem> problem = matchLargeProduct(region);
+  if (!problem) {
     return false;
   }
   return emitLargeProduct(region, *problem);
@@ -16,7 +16,7 @@ mlir::FailureOr<bool> emitWhole(RegionBuilder &region) {
 
 /// One block that does all tiles.
 mlir::FailureOr<bool> emitOneBlock(RegionBuilder &region) {
-  mlir::FailureOr<LargeProblem> problem = matchLargeProduct(region);
+  Fit<LargeProblem> problem = matchLargeProduct(region);
   problem->blocks = 1;
   return emitLargeProduct(region, *problem);
 }

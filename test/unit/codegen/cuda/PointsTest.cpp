@@ -1,12 +1,14 @@
-// Kernels by points, by loop nests and through tiles, on the emulated GPU: shapes at which strips are wide,
-// tiles are cut off, and kernels follow each other. The table of test/ops has the ops themselves.
+// Kernels by points, by loop nests and through tiles, on the emulated GPU: shapes at which strips
+// are wide, tiles are cut off, and kernels follow each other. The table of test/ops has the ops
+// themselves.
 #include "HandKernelCheck.h"
 
-#include "compiler/codegen/cuda/Strategies.h"
 #include "llvm/Support/FormatVariadic.h"
 
 namespace tenon::codegen::cuda {
 namespace {
+
+const Emitter emitPoints = byFamily({"pointwise"});
 
 using namespace mlir;
 
@@ -33,11 +35,11 @@ TEST(Points, WideStripsWithBroadcasts) {
 
 TEST(Points, StripsOverAllDimsWhereRowsAreOdd) {
   std::string tensor = "tensor<2048x33xf32>";
-  EXPECT_TRUE(matchesReference(
-      region("elementwise", "(%x: " + tensor + ", %y: " + tensor + ") -> " + tensor,
-             "%0 = tn.sub %x, %y : (" + tensor + ", " + tensor + ") -> " + tensor +
-                 "\nreturn %0 : " + tensor),
-      emitPoints));
+  EXPECT_TRUE(matchesReference(region("elementwise",
+                                      "(%x: " + tensor + ", %y: " + tensor + ") -> " + tensor,
+                                      "%0 = tn.sub %x, %y : (" + tensor + ", " + tensor + ") -> " +
+                                          tensor + "\nreturn %0 : " + tensor),
+                               emitPoints));
 }
 
 TEST(Points, SeveralResultsOfOneKernel) {
@@ -51,10 +53,9 @@ TEST(Points, SeveralResultsOfOneKernel) {
 
 TEST(Points, StripsFollowEachOtherInALargeTensor) {
   std::string tensor = "tensor<1024x1024xf64>";
-  EXPECT_TRUE(matchesReference(
-      region("elementwise", "(%x: " + tensor + ") -> " + tensor,
-             "%0 = tn.neg %x : " + tensor + "\nreturn %0 : " + tensor),
-      emitPoints));
+  EXPECT_TRUE(matchesReference(region("elementwise", "(%x: " + tensor + ") -> " + tensor,
+                                      "%0 = tn.neg %x : " + tensor + "\nreturn %0 : " + tensor),
+                               emitPoints));
 }
 
 /// Places are 32-bit numbers where the ranges of the symbols allow it, else 64-bit ones.
@@ -63,10 +64,10 @@ TEST(Points, DynamicRows) {
   for (const char *most : {"512", "1073741824"}) {
     std::string symbols =
         llvm::formatv(R"(#tn.symbol<"s0", 1, 64>, #tn.symbol<"s1", 1, {0}>)", most);
-    EXPECT_TRUE(matchesReference(region("elementwise", "(%x: " + tensor + ") -> " + tensor,
-                                        "%0 = tn.silu %x : " + tensor + "\nreturn %0 : " + tensor,
-                                        symbols),
-                                 emitPoints, {3, 47}))
+    EXPECT_TRUE(
+        matchesReference(region("elementwise", "(%x: " + tensor + ") -> " + tensor,
+                                "%0 = tn.silu %x : " + tensor + "\nreturn %0 : " + tensor, symbols),
+                         emitPoints, {3, 47}))
         << most;
   }
 }
@@ -98,11 +99,11 @@ TEST(Transpose, TilesThatAreCutOff) {
 
 TEST(Nest, UpdatesOfOnePlaceComeInOrder) {
   std::string x = "tensor<6x40xf32>", i = "tensor<30x40xi64>", u = "tensor<30x40xf32>";
-  EXPECT_TRUE(matchesReference(
-      region("single", "(%x: " + x + ", %i: " + i + ", %u: " + u + ") -> " + x,
-             "%0 = tn.scatter_elements <none> %x, %i, %u {axis = 0 : i64} : (" + x + ", " + i +
-                 ", " + u + ") -> " + x + "\nreturn %0 : " + x),
-      emitPoints));
+  EXPECT_TRUE(
+      matchesReference(region("single", "(%x: " + x + ", %i: " + i + ", %u: " + u + ") -> " + x,
+                              "%0 = tn.scatter_elements <none> %x, %i, %u {axis = 0 : i64} : (" +
+                                  x + ", " + i + ", " + u + ") -> " + x + "\nreturn %0 : " + x),
+                       emitPoints));
 }
 
 /// A step of a cache: queries of another dims than the keys that are appended, and values. The keys

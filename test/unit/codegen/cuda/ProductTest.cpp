@@ -1,8 +1,7 @@
 // Generated products on the emulated GPU: tiles, tails, layouts of both operands, batches, splits
 // of the depth over a cluster, epilogues; and the plain form.
-#include "compiler/codegen/cuda/Product.h"
+#include "compiler/codegen/cuda/gemm/Product.h"
 #include "HandKernelCheck.h"
-#include "compiler/codegen/cuda/Strategies.h"
 
 namespace tenon::codegen::cuda {
 namespace {
@@ -35,7 +34,7 @@ Emitter emitTile(ProductTile tile) {
   };
 }
 
-mlir::FailureOr<bool> emitChosen(RegionBuilder &region) { return emitProduct(region); }
+const Emitter emitChosen = byFamily({"gemm_tensorcore", "gemm_simt"});
 
 ProductTile tile(int64_t rows, int64_t columns, int64_t depth, int64_t warpRows,
                  int64_t warpColumns, int64_t stages, int64_t splits) {

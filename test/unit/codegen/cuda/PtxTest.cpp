@@ -3,7 +3,8 @@
 #include "HandKernelCheck.h"
 
 #include "compiler/codegen/cuda/CudaCodegen.h"
-#include "compiler/codegen/cuda/EmitPtx.h"
+#include "compiler/codegen/cuda/base/EmitPtx.h"
+#include "test/unit/codegen/SelectedText.h"
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
@@ -56,9 +57,9 @@ TEST_P(PtxTest, AssemblesForEveryArchitectureAndIsTheSameEachTime) {
   const RegionRow &row = GetParam();
   std::string text = regionText(row.strategy, row.signature, row.body, row.symbols);
   for (const engine::CudaArch &arch : engine::kCudaArchs) {
-    llvm::Expected<CompiledRegion> first = compileRegion(text, "k", arch);
+    llvm::Expected<CompiledRegion> first = compileRegion(selectedForCuda(text, arch), "k", arch);
     ASSERT_TRUE(static_cast<bool>(first)) << llvm::toString(first.takeError());
-    llvm::Expected<CompiledRegion> second = compileRegion(text, "k", arch);
+    llvm::Expected<CompiledRegion> second = compileRegion(selectedForCuda(text, arch), "k", arch);
     ASSERT_TRUE(static_cast<bool>(second)) << llvm::toString(second.takeError());
     EXPECT_EQ(first->object, second->object);
     EXPECT_EQ(first->object.find(".local"), std::string::npos) << first->object;
@@ -72,8 +73,9 @@ INSTANTIATE_TEST_SUITE_P(Regions, PtxTest, testing::ValuesIn(kRegions),
                          });
 
 std::string ptxOf(const char *strategy, const char *signature, const char *body) {
-  llvm::Expected<CompiledRegion> region = compileRegion(regionText(strategy, signature, body, ""),
-                                                        "k", *engine::parseCudaArch("sm_90"));
+  const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
+  llvm::Expected<CompiledRegion> region =
+      compileRegion(selectedForCuda(regionText(strategy, signature, body, ""), arch), "k", arch);
   EXPECT_TRUE(static_cast<bool>(region)) << llvm::toString(region.takeError());
   return region ? region->object : std::string();
 }
@@ -143,8 +145,8 @@ TEST(EmitPtx, CopiesOfMemoryBecomeLoops) {
 TEST(LinkPtx, OneHeaderAllKernelsAndAZeroByte) {
   const engine::CudaArch arch = *engine::parseCudaArch("sm_80");
   std::string text = regionText(kRegions[0].strategy, kRegions[0].signature, kRegions[0].body);
-  llvm::Expected<CompiledRegion> a = compileRegion(text, "a", arch);
-  llvm::Expected<CompiledRegion> b = compileRegion(text, "b", arch);
+  llvm::Expected<CompiledRegion> a = compileRegion(selectedForCuda(text, arch), "a", arch);
+  llvm::Expected<CompiledRegion> b = compileRegion(selectedForCuda(text, arch), "b", arch);
   ASSERT_TRUE(a && b);
   llvm::Expected<std::string> linked = linkPtx({a->object, b->object});
   ASSERT_TRUE(static_cast<bool>(linked)) << llvm::toString(linked.takeError());

@@ -3,14 +3,17 @@
 #include "HandKernelCheck.h"
 
 #include "compiler/codegen/cuda/CudaCodegen.h"
-#include "compiler/codegen/cuda/Rows.h"
-#include "compiler/codegen/cuda/Strategies.h"
+#include "compiler/codegen/cuda/rows/Rows.h"
+#include "test/unit/codegen/SelectedText.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <gtest/gtest.h>
 
 namespace tenon::codegen::cuda {
 namespace {
+
+const Emitter emitRows = byFamily({"rows_staged", "rows_registers", "rows_loops"});
+const Emitter emitPoints = byFamily({"pointwise"});
 
 testing::AssertionResult rowsMatch(const std::string &text,
                                    const std::vector<int64_t> &symbols = {}) {
@@ -382,7 +385,8 @@ TEST(Rows, ClustersFillTheirGrid) {
     auto [rows, length] = llvm::StringRef(dims).split('x');
     for (const std::string &text : {softmax(dims, 1, "f16"), norm(rows.str(), length.str(), "f16"),
                                     fused(rows.str(), length.str(), "f16")}) {
-      llvm::Expected<CompiledRegion> compiled = compileRegion(text, "k", arch);
+      llvm::Expected<CompiledRegion> compiled =
+          compileRegion(selectedForCuda(text, arch), "k", arch);
       ASSERT_TRUE(bool(compiled)) << llvm::toString(compiled.takeError());
       llvm::StringRef ptx = compiled->object;
       int64_t blocks = 1;
@@ -398,7 +402,7 @@ TEST(Rows, ClustersFillTheirGrid) {
 struct Ptx {
   explicit Ptx(const std::string &text, std::string_view name = "sm_90") {
     const engine::CudaArch arch = *engine::parseCudaArch(name);
-    llvm::Expected<CompiledRegion> compiled = compileRegion(text, "k", arch);
+    llvm::Expected<CompiledRegion> compiled = compileRegion(selectedForCuda(text, arch), "k", arch);
     EXPECT_TRUE(bool(compiled)) << llvm::toString(compiled.takeError());
     steps = compiled->code.steps.size();
     ptx = compiled->object;

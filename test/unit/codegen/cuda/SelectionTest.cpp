@@ -2,13 +2,14 @@
 // scores that are equal or no numbers. The table of test/ops has the ops themselves.
 #include "HandKernelCheck.h"
 
-#include "compiler/codegen/cuda/Strategies.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <limits>
 
 namespace tenon::codegen::cuda {
 namespace {
+
+const Emitter emitSelection = byFamily({"selection"});
 
 using llvm::formatv;
 using reference::Tensor;

@@ -1,6 +1,6 @@
 // Small products on the emulated GPU: whole depths and rings, shares of the depth in clusters, rows
 // that end inside a tile, epilogues.
-#include "compiler/codegen/cuda/SmallProduct.h"
+#include "compiler/codegen/cuda/gemm/SmallProduct.h"
 #include "GeluProduct.h"
 
 namespace tenon::codegen::cuda {
@@ -10,8 +10,8 @@ namespace {
 dispatch::SmallLayout chosen;
 
 mlir::FailureOr<bool> emitSmall(RegionBuilder &region) {
-  mlir::FailureOr<SmallProblem> problem = matchSmallProduct(region);
-  if (failed(problem)) {
+  Fit<SmallProblem> problem = matchSmallProduct(region);
+  if (!problem) {
     return false;
   }
   if (chosen.columns != 0) {

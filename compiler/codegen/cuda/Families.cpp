@@ -1,0 +1,104 @@
+// The table of kernel families, and the one place that chooses among them. Relies on the order of
+// rows for what is preferred, and on the last one taking any region.
+#include "compiler/codegen/cuda/KernelFamily.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+const KernelFamily *const kFamilies[] = {
+    &kGemv,           &kGemmSkinny, &kCublasLt,       &kCudnnConv,       &kGemmPersistent,
+    &kGemmTensorCore, &kGemmSimt,   &kCudnnAttention, &kAttentionStream, &kAttentionFlash,
+    &kAttentionSimt,  &kSelection,  &kRowsStaged,     &kRowsInRegisters, &kRowsInLoops,
+    &kPointwise,
+};
+
+bool serves(const KernelFamily &family, StringRef strategy) {
+  return family.strategies.front().empty() || llvm::is_contained(family.strategies, strategy);
+}
+
+/// The configuration of the family's own choice with what the user asks for, if it is one that the
+/// family can be compiled with; else why it is not.
+llvm::Expected<dispatch::KernelChoice> adjusted(const KernelFamily &family, RegionBuilder &region,
+                                                const dispatch::KernelChoice &own,
+                                                const dispatch::KernelChoice &wanted) {
+  dispatch::KernelChoice choice = own;
+  for (const auto &[name, numbers] : wanted.parameters) {
+    auto found = choice.parameters.find(name);
+    if (found == choice.parameters.end() || found->second.size() != numbers.size()) {
+      return llvm::createStringError("'" + wanted.text() + "' does not fit the parameters of '" +
+                                     own.text() + "'");
+    }
+    found->second = numbers;
+  }
+  if (choice == own || llvm::is_contained(configsOf(family, region), choice)) {
+    return choice;
+  }
+  return llvm::createStringError("'" + choice.text() + "' is not a configuration for this region");
+}
+
+} // namespace
+
+llvm::ArrayRef<const KernelFamily *> kernelFamilies() { return kFamilies; }
+
+const KernelFamily *findFamily(StringRef name) {
+  const auto *found =
+      llvm::find_if(kFamilies, [&](const KernelFamily *family) { return family->name == name; });
+  return found == std::end(kFamilies) ? nullptr : *found;
+}
+
+std::vector<dispatch::KernelChoice> configsOf(const KernelFamily &family, RegionBuilder &region) {
+  if (family.configs) {
+    return family.configs(region);
+  }
+  Offer offer = family.match(region);
+  return offer.choice ? std::vector{*offer.choice} : std::vector<dispatch::KernelChoice>();
+}
+
+FailureOr<dispatch::KernelSelection> selectKernel(RegionBuilder &region,
+                                                  const dispatch::KernelRequest &request) {
+  dispatch::KernelSelection selection;
+  bool isChosen = false;
+  for (const KernelFamily *family : kFamilies) {
+    if (!serves(*family, region.strategy())) {
+      continue;
+    }
+    dispatch::CandidateRecord record{family->name.str(), "refused", ""};
+    Offer offer = family->match(region);
+    record.why = offer.why;
+    if (offer.choice) {
+      bool isWanted = !request.wanted || request.wanted->family == family->name;
+      if (isWanted && request.wanted) {
+        llvm::Expected<dispatch::KernelChoice> choice =
+            adjusted(*family, region, *offer.choice, *request.wanted);
+        if (!choice) {
+          return region.source.emitError(llvm::toString(choice.takeError()));
+        }
+        offer.choice = *choice;
+      }
+      bool isDisabled = llvm::is_contained(request.disabled, family->name);
+      record.kernel = offer.choice->text();
+      record.verdict = isDisabled ? "disabled" : "possible";
+      if (!isDisabled && isWanted && !isChosen) {
+        record.verdict = "chosen";
+        selection.chosen = *offer.choice;
+        isChosen = true;
+      }
+    }
+    selection.candidates.push_back(std::move(record));
+  }
+  if (isChosen) {
+    return selection;
+  }
+  InFlightDiagnostic diagnostic = region.source.emitError("no kernel family takes it");
+  for (const dispatch::CandidateRecord &candidate : selection.candidates) {
+    diagnostic << "; " << candidate.kernel << " " << candidate.verdict << ": " << candidate.why;
+  }
+  return diagnostic;
+}
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,74 @@
+// What a kernel family is (docs/adr/0015): kernels that people know by one name, with everything
+// that decides about them and the code that emits them. A family is a row of Families.cpp.
+#pragma once
+
+#include "compiler/codegen/cuda/base/Region.h"
+#include "compiler/dispatch/KernelChoice.h"
+
+#include <array>
+#include <vector>
+
+namespace tenon::codegen::cuda {
+
+/// A family's answer about a region: the configuration that it would take, or why it does not
+/// compute such a region or should not.
+struct Offer {
+  std::optional<dispatch::KernelChoice> choice;
+  std::string why;
+
+  static Offer refuse(llvm::Twine why) { return {std::nullopt, why.str()}; }
+};
+
+/// Functions are pure but for the steps and kernels that `emit` adds to the region, and leave no
+/// diagnostic unless they fail.
+struct KernelFamily {
+  llvm::StringLiteral name;
+  /// What it is in the field's words, for people.
+  llvm::StringLiteral what;
+  /// The strategies whose regions it is asked about; none for all.
+  std::array<llvm::StringRef, 2> strategies;
+  Offer (*match)(RegionBuilder &region);
+  /// All configurations that it can be compiled with, for a region that it offers to take; null if
+  /// there is but the one that it offers.
+  std::vector<dispatch::KernelChoice> (*configs)(RegionBuilder &region);
+  /// Adds the region's steps. Fails after a diagnostic, also for a choice that is not one of its
+  /// configurations.
+  mlir::LogicalResult (*emit)(RegionBuilder &region, const dispatch::KernelChoice &choice);
+};
+
+/// In the order in which they are preferred.
+llvm::ArrayRef<const KernelFamily *> kernelFamilies();
+/// Null if there is none of that name.
+const KernelFamily *findFamily(llvm::StringRef name);
+
+/// Asks every family that serves the region's strategy. Fails after a diagnostic if none takes it,
+/// or not as requested.
+mlir::FailureOr<dispatch::KernelSelection> selectKernel(RegionBuilder &region,
+                                                        const dispatch::KernelRequest &request);
+/// The configurations of a family for a region that it offers to take.
+std::vector<dispatch::KernelChoice> configsOf(const KernelFamily &family, RegionBuilder &region);
+
+/// Reads the choice into the configuration that the family would take by itself; fails after a
+/// diagnostic.
+template <typename Config>
+mlir::LogicalResult readChoice(RegionBuilder &region, const dispatch::KernelChoice &choice,
+                               Config &config) {
+  llvm::Error error = dispatch::readParameters(choice, config);
+  if (!error) {
+    return mlir::success();
+  }
+  return region.source.emitError(llvm::toString(std::move(error)));
+}
+
+// gemm/
+extern const KernelFamily kGemv, kGemmSkinny, kGemmPersistent, kGemmTensorCore, kGemmSimt;
+// attention/
+extern const KernelFamily kAttentionStream, kAttentionFlash, kAttentionSimt;
+// rows/
+extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops;
+// pointwise/, selection/
+extern const KernelFamily kPointwise, kSelection;
+// library/
+extern const KernelFamily kCublasLt, kCudnnConv, kCudnnAttention;
+
+} // namespace tenon::codegen::cuda

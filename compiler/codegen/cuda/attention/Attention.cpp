@@ -1,0 +1,124 @@
+// The three families of attention. Relies on the kernels saying what they fit.
+#include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/attention/AttentionKernels.h"
+#include "compiler/codegen/cuda/attention/AttentionStream.h"
+#include "compiler/dispatch/Strategy.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+Fit<AttentionProblem> matchTensorCores(RegionBuilder &region) {
+  Fit<AttentionProblem> problem = matchAttention(region.source);
+  return problem && !fitsTensorCores(*problem)
+             ? Misfit{"tensor cores need f16 or bf16 and heads in rows on borders of 16 bytes"}
+             : problem;
+}
+
+struct StreamFit {
+  AttentionProblem problem;
+  StreamLayout layout;
+};
+
+Fit<StreamFit> matchStream(RegionBuilder &region) {
+  Fit<AttentionProblem> problem = matchTensorCores(region);
+  if (!problem) {
+    return Misfit{problem.why()};
+  }
+  std::optional<StreamLayout> layout = streamLayout(*problem, region.arch);
+  if (!layout) {
+    return Misfit{"only sizes that are known, heads of 64, no causal mask and none with rows of its "
+                  "own go through a ring of tiles, on an architecture with warpgroups"};
+  }
+  return StreamFit{*problem, *layout};
+}
+
+Offer offerStream(RegionBuilder &region) {
+  Fit<StreamFit> fit = matchStream(region);
+  if (!fit) {
+    return Offer::refuse(fit.why());
+  }
+  if (!isFasterStreamed(fit->layout, region.arch)) {
+    return Offer::refuse("there are too few heads for each processor to do whole ones");
+  }
+  return {dispatch::choiceOf(kAttentionStream.name, fit->layout),
+          "so many heads that each processor does whole ones"};
+}
+
+LogicalResult emitStream(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  Fit<StreamFit> fit = matchStream(region);
+  if (!fit || failed(readChoice(region, choice, fit->layout))) {
+    return failure();
+  }
+  emitStreamAttention(*region.kernels, region.symbol, fit->problem, fit->layout, region.code);
+  return success();
+}
+
+Offer offerFlash(RegionBuilder &region) {
+  Fit<AttentionProblem> problem = matchTensorCores(region);
+  return problem ? Offer{dispatch::choiceOf(kAttentionFlash.name,
+                                            chooseTile(*problem, region.arch)),
+                         "online softmax on tensor cores"}
+                 : Offer::refuse(problem.why());
+}
+
+LogicalResult emitFlash(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  Fit<AttentionProblem> problem = matchTensorCores(region);
+  AttentionTile tile;
+  if (!problem || failed(readChoice(region, choice, tile))) {
+    return failure();
+  }
+  emitTensorCoreAttention(*region.kernels, region.symbol, *problem, tile, region.arch, region.code);
+  return success();
+}
+
+Offer offerSimt(RegionBuilder &region) {
+  Fit<AttentionProblem> problem = matchAttention(region.source);
+  if (!problem) {
+    return Offer::refuse(problem.why());
+  }
+  std::optional<PlainTile> tile = plainTile(*problem, region.arch);
+  return tile ? Offer{dispatch::choiceOf(kAttentionSimt.name, *tile),
+                      "online softmax by FP32 arithmetic"}
+              : Offer::refuse("head sizes vary, are beyond 256, or do not fit shared memory");
+}
+
+LogicalResult emitSimt(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  Fit<AttentionProblem> problem = matchAttention(region.source);
+  PlainTile tile;
+  if (!problem || failed(readChoice(region, choice, tile))) {
+    return failure();
+  }
+  emitPlainAttention(*region.kernels, region.symbol, *problem, tile, region.arch, region.code);
+  return success();
+}
+
+} // namespace
+
+constexpr KernelFamily kAttentionStream = {
+    .name = "attention_stream",
+    .what = "persistent attention by warpgroups (wgmma): a producer warp, a ring of K and V tiles, three "
+            "consumer warpgroups that share them",
+    .strategies = {dispatch::kAttention},
+    .match = offerStream,
+    .configs = nullptr,
+    .emit = emitStream};
+
+constexpr KernelFamily kAttentionFlash = {
+    .name = "attention_flash",
+    .what = "flash attention by mma.sync or warpgroups; few queries split the keys over a cluster or two "
+            "kernels (flash decoding)",
+    .strategies = {dispatch::kAttention},
+    .match = offerFlash,
+    .configs = nullptr,
+    .emit = emitFlash};
+
+constexpr KernelFamily kAttentionSimt = {.name = "attention_simt",
+                                         .what = "flash attention by FP32 arithmetic",
+                                         .strategies = {dispatch::kAttention},
+                                         .match = offerSimt,
+                                         .configs = nullptr,
+                                         .emit = emitSimt};
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,78 @@
+// Brings the partial results of attention split over keys together: a warp sums one row. Relies on
+// the temporaries' layout as AttentionTensorCore.cpp writes them.
+#include "compiler/codegen/cuda/attention/AttentionKernels.h"
+#include "compiler/codegen/cuda/base/KernelShell.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+constexpr int64_t kRowsOfBlock = 4;
+
+/// Row number [batch][head][query] as an element offset in the result.
+Value resultOffset(KernelShell &shell, const ThreadBuilder &t, const AttentionProblem &p,
+                   Value row) {
+  Value queries = shell.size(p.queries), heads = shell.size(p.heads);
+  Value list = t.div(row, queries);
+  Value at = t.add(shell.size(p.y.offset), t.mul(t.rem(row, queries), shell.size(p.y.strides[2])));
+  at = t.add(at, t.mul(t.rem(list, heads), shell.size(p.y.strides[1])));
+  return t.add(at, t.mul(t.div(list, heads), shell.size(p.y.strides[0])));
+}
+
+} // namespace
+
+void emitAttentionCombine(ModuleOp module, StringRef symbol, const AttentionProblem &p,
+                          int64_t splits, const engine::CudaArch &arch, RegionCode &code) {
+  KernelShell shell(module, symbol, {p.firstTemporary, p.firstTemporary + 1, p.y.buffer}, 2,
+                    kRowsOfBlock * kWarp);
+  ThreadBuilder t = shell.code();
+  if (arch.number >= 90) {
+    t.waitForPredecessors();
+    t.launchDependents();
+  }
+  AffineExpr rowCount = p.batches * p.heads * p.queries;
+  int64_t width = *tn::constantDim(p.valueWidth);
+  Type real = t.f32Type(), pairType = t.vectorType(2, real);
+  Value rows = shell.size(rowCount);
+  Value row = t.wide(t.add(t.mul(t.block(), kRowsOfBlock), t.div(t.thread(), kWarp)));
+  t.when(t.isLess(row, rows), [&](const ThreadBuilder &b) {
+    Value factor = b.f32(weightExponent(p)), maximum, total = b.f32(0);
+    SmallVector<Value> places, weights, totals;
+    for (int64_t s = 0; s < splits; ++s) {
+      places.push_back(b.add(row, b.mul(rows, s)));
+      Value mark = b.load(pairType, b.offset(shell.buffer(1), real, b.mul(places[s], 2)), 8);
+      weights.push_back(b.extract(mark, 0));
+      totals.push_back(b.extract(mark, 1));
+      maximum = maximum ? b.maxF(maximum, weights[s]) : weights[s];
+    }
+    for (int64_t s = 0; s < splits; ++s) {
+      weights[s] = b.exp2(b.mulF(b.subF(weights[s], maximum), factor));
+      total = b.fma(totals[s], weights[s], total);
+    }
+    Value inverse = b.divF(b.f32(1), b.maxF(total, b.f32(1e-30)));
+    Value to = b.offset(shell.buffer(2), p.y.element, resultOffset(shell, b, p, row));
+    for (int64_t first = 0; first < width; first += kWarp * 2) {
+      Value column = b.add(b.mul(b.lane(), 2), first);
+      auto store = [&](const ThreadBuilder &c) {
+        Value low = c.f32(0), high = low;
+        for (int64_t s = 0; s < splits; ++s) {
+          Value at = c.add(c.mul(places[s], width), c.wide(column));
+          Value pair = c.load(pairType, c.offset(shell.buffer(0), real, at), 8);
+          low = c.fma(c.extract(pair, 0), weights[s], low);
+          high = c.fma(c.extract(pair, 1), weights[s], high);
+        }
+        Value pair = c.packPair(p.y.element, c.mulF(low, inverse), c.mulF(high, inverse));
+        c.store(pair, c.offset(to, p.y.element, column), 4);
+      };
+      if (first + kWarp * 2 <= width) {
+        store(b);
+      } else {
+        b.when(b.isLess(column, b.i32(width)), store);
+      }
+    }
+  });
+  code.steps.push_back(shell.finish(rowCount.ceilDiv(kRowsOfBlock), 0));
+}
+
+} // namespace tenon::codegen::cuda

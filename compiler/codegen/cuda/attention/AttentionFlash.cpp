@@ -1,0 +1,304 @@
+// The frame of the flash kernel: the block's and the threads' places, loads, and the loop over
+// tiles of keys. Relies on AttentionFlashStep.cpp for the body of the loop and
+// AttentionFlashStore.cpp for its end.
+#include "compiler/codegen/cuda/attention/AttentionFlash.h"
+
+#include "compiler/codegen/cuda/base/Warpgroup.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+
+namespace {
+
+using Values = ThreadBuilder::Values;
+
+/// Of rows that have seen no key. Where scores are not scaled, its product with the exponent's
+/// factor must be exact (so a power of two), else it is the lowest float, since masks may hold
+/// that.
+double lowestScore(const AttentionProblem &problem) {
+  return foldsScale(problem) ? -0x1p100 : -double(std::numeric_limits<float>::max());
+}
+
+} // namespace
+
+int64_t FlashKernel::group() const {
+  return tile.joinsHeads ? *tn::constantDim(p.heads) / *tn::constantDim(p.keyHeads) : 1;
+}
+
+/// Rows of a block's head: queries, of all heads that share keys if they are joined.
+AffineExpr FlashKernel::rowCount() const { return p.queries * group(); }
+
+FlashKernel::State FlashKernel::initialState(const ThreadBuilder &t) const {
+  State state;
+  Value zero = t.f32(0), lowest = t.f32(lowestScore(p));
+  state.sums.assign(tile.rowTiles, SmallVector<Values>(valueSteps * 2, Values(4, zero)));
+  state.maxima.assign(tile.rowTiles, Values(2, lowest));
+  state.totals.assign(tile.rowTiles, Values(2, zero));
+  return state;
+}
+
+Values FlashKernel::flatten(const State &state) const {
+  Values all;
+  for (int64_t r = 0; r < tile.rowTiles; ++r) {
+    for (const Values &sums : state.sums[r]) {
+      all.append(sums);
+    }
+    all.append(state.maxima[r]);
+    all.append(state.totals[r]);
+  }
+  return all;
+}
+
+FlashKernel::State FlashKernel::unflatten(ValueRange values) const {
+  State state;
+  auto take = [&](size_t count) {
+    Values part(values.take_front(count));
+    values = values.drop_front(count);
+    return part;
+  };
+  for (int64_t r = 0; r < tile.rowTiles; ++r) {
+    SmallVector<Values> sums;
+    for (int64_t n = 0; n < valueSteps * 2; ++n) {
+      sums.push_back(take(4));
+    }
+    state.sums.push_back(sums);
+    state.maxima.push_back(take(2));
+    state.totals.push_back(take(2));
+  }
+  return state;
+}
+
+/// Blocks are numbered [batch][head][block of rows][split]: neighbours share keys and values.
+void FlashKernel::placeBlock(const ThreadBuilder &t) {
+  rows = shell.size32(rowCount());
+  Value index = t.block();
+  split = t.rem(index, tile.splits);
+  index = t.div(index, tile.splits);
+  Value rowBlocks = t.ceilDiv(rows, tile.rows());
+  rowBlock = t.rem(index, rowBlocks);
+  if (p.causal) {
+    // The longest first.
+    rowBlock = t.sub(t.sub(rowBlocks, t.i32(1)), rowBlock);
+  }
+  index = t.div(index, rowBlocks);
+  Value heads = shell.size32(tile.joinsHeads ? p.keyHeads : p.heads);
+  blockHead = t.rem(index, heads);
+  batch = t.div(index, heads);
+  bool isShared = !tile.joinsHeads && !tn::sameDim(p.heads, p.keyHeads);
+  keyHead = isShared ? t.div(blockHead, t.div(heads, shell.size32(p.keyHeads))) : blockHead;
+
+  Value warp = t.div(t.thread(), kWarp);
+  lane = t.lane();
+  rowWarp = t.rem(warp, tile.rowWarps);
+  keyWarp = t.div(warp, tile.rowWarps);
+  laneRow = t.div(lane, 4);
+  laneColumn = t.mul(t.rem(lane, 4), 2);
+  firstRow = t.mul(rowBlock, tile.rows());
+}
+
+/// Row `g + 8 half` of each row tile. Rows past the last one read the last and are not stored.
+void FlashKernel::placeRows(const ThreadBuilder &t) {
+  Value queryCount = shell.size32(p.queries), keys = shell.size32(p.keys);
+  for (int64_t r = 0; r < tile.rowTiles; ++r) {
+    std::array<Row, 2> pair;
+    for (int64_t part : {0, 1}) {
+      Row &row = pair[part];
+      Value tileRow = t.add(t.mul(rowWarp, tile.rowTiles * 16), r * 16 + part * 8);
+      Value index = t.add(t.add(firstRow, tileRow), laneRow);
+      row.valid = t.isLess(index, rows);
+      index = t.min(index, t.sub(rows, t.i32(1)));
+      row.head = blockHead;
+      row.query = index;
+      if (tile.joinsHeads) {
+        row.head = t.add(t.mul(blockHead, group()), t.div(index, queryCount));
+        row.query = t.rem(index, queryCount);
+      }
+      row.keyLimit = keys;
+      if (p.causal) {
+        Value seen = t.add(t.add(row.query, t.sub(keys, queryCount)), 1);
+        row.keyLimit = t.min(keys, seen);
+      }
+      if (p.mask) {
+        row.maskPointer = rowPointer(t, 3, *p.mask, row.head, row.query);
+      }
+    }
+    placed.push_back(pair);
+  }
+}
+
+/// The tiles of keys that this block goes over, every `splits`-th from `firstTile`: those below
+/// `fullEnd` without any check of keys, those from there to `tilesEnd` with.
+void FlashKernel::findTiles(const ThreadBuilder &t) {
+  Value keys = shell.size32(p.keys), zero = t.i32(0);
+  Value keysEnd = keys, fullKeys = keys;
+  if (p.causal && !tile.joinsHeads) {
+    Value shift = t.sub(keys, shell.size32(p.queries));
+    Value firstSeen = t.add(t.add(firstRow, shift), 1);
+    fullKeys = t.max(zero, t.min(keys, firstSeen));
+    keysEnd = t.max(zero, t.min(keys, t.add(firstSeen, tile.rows() - 1)));
+  } else if (p.causal) {
+    Value firstSeen = t.add(t.sub(keys, shell.size32(p.queries)), 1);
+    fullKeys = t.max(zero, t.min(keys, firstSeen));
+  }
+  firstTile = split;
+  tilesEnd = t.ceilDiv(keysEnd, tile.keys);
+  fullEnd = t.min(t.div(fullKeys, tile.keys), tilesEnd);
+}
+
+Value FlashKernel::rowPointer(const ThreadBuilder &t, unsigned position,
+                              const StridedTensor &tensor, Value head, Value row) {
+  Value at = shell.size(tensor.offset);
+  at = t.add(at, t.mul(t.wide(batch), shell.size(tensor.strides[0])));
+  at = t.add(at, t.mul(t.wide(head), shell.size(tensor.strides[1])));
+  if (row) {
+    at = t.add(at, t.mul(t.wide(row), shell.size(tensor.strides[2])));
+  }
+  return t.offset(shell.buffer(position), tensor.element, at);
+}
+
+/// Q as left operands, by row tile and step of 16 columns, straight from global memory.
+void FlashKernel::loadQueries(const ThreadBuilder &t) {
+  for (int64_t r = 0; r < tile.rowTiles; ++r) {
+    std::array<Value, 2> pointers;
+    for (int64_t part : {0, 1}) {
+      const Row &row = placed[r][part];
+      pointers[part] = t.offset(rowPointer(t, 0, p.q, row.head, row.query), element, laneColumn);
+    }
+    SmallVector<Values> steps;
+    for (int64_t step = 0; step < depthSteps; ++step) {
+      Values words;
+      for (int64_t word = 0; word < 4; ++word) {
+        int64_t column = step * 16 + word / 2 * 8;
+        words.push_back(column < width
+                            ? t.load(t.i32Type(), t.offset(pointers[word % 2], element, column), 4)
+                            : t.i32(0));
+      }
+      steps.push_back(words);
+    }
+    queries.push_back(steps);
+  }
+}
+
+/// Starts copies of a tile's rows of K or V; rows past the last key and columns past the head's are
+/// filled with zeros. 16 bytes a thread, neighbours in a row.
+void FlashKernel::copyRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
+                           Value firstKey, Value to, int64_t columns, int64_t pitch) const {
+  int64_t chunks = (columns + 15) / 16 * 2;
+  int64_t lanes = llvm::PowerOf2Ceil(chunks), rowsAtOnce = tile.threads() / lanes;
+  Value row = t.div(t.thread(), lanes), chunk = t.rem(t.thread(), lanes);
+  Value column = t.mul(chunk, 8);
+  Value keys = shell.size32(p.keys), stride = shell.size(tensor.strides[2]);
+  bool endsInTile = !p.keys.isMultipleOf(tile.keys);
+  auto copy = [&](const ThreadBuilder &inner, Value at) {
+    Value key = inner.add(firstKey, at);
+    Value isRead = endsInTile ? inner.isLess(key, keys) : Value();
+    if (columns % 16 != 0) {
+      Value inside = inner.isLess(column, inner.i32(columns));
+      isRead = isRead ? inner.bitAnd(isRead, inside) : inside;
+    }
+    Value bytes = isRead ? inner.select(isRead, inner.i32(16), inner.i32(0)) : Value();
+    Value from = inner.add(inner.mul(inner.wide(key), stride), inner.wide(column));
+    Value target = inner.add(inner.mul(at, pitch), column);
+    copyAsync(inner, inner.offset(to, half, target), inner.offset(pointer, element, from), bytes);
+  };
+  for (int64_t first = 0; first < tile.keys; first += rowsAtOnce) {
+    Value at = t.add(row, first);
+    Value needed = chunks < lanes ? t.isLess(chunk, t.i32(chunks)) : Value();
+    if (first + rowsAtOnce > tile.keys) {
+      Value inside = t.isLess(at, t.i32(tile.keys));
+      needed = needed ? t.bitAnd(needed, inside) : inside;
+    }
+    if (needed) {
+      t.when(needed, [&](const ThreadBuilder &inner) { copy(inner, at); });
+    } else {
+      copy(t, at);
+    }
+  }
+}
+
+/// Where the tile with this index lies in shared memory.
+Value FlashKernel::stageOf(const ThreadBuilder &t, Value index) const {
+  Value stage = t.rem(t.div(index, tile.splits), tile.stages);
+  return t.offset(shared, half, t.mul(stage, stageElements()));
+}
+
+void FlashKernel::copyTile(const ThreadBuilder &t, Value index) const {
+  if (tile.isWarpgroup) {
+    return copyGroupTile(t, index);
+  }
+  Value keysTo = stageOf(t, index);
+  Value firstKey = t.mul(index, tile.keys);
+  copyRows(t, keyPointer, p.k, firstKey, keysTo, width, keyPitch);
+  copyRows(t, valuePointer, p.v, firstKey, t.offset(keysTo, half, tile.keys * keyPitch), valueWidth,
+           valuePitch);
+}
+
+void FlashKernel::emit(bool waits) {
+  ThreadBuilder t = shell.code();
+  shared = shell.shared(tile.isWarpgroup ? kTileAlignment : 16);
+  placeBlock(t);
+  findTiles(t);
+  keyPointer = rowPointer(t, 1, p.k, keyHead, {});
+  valuePointer = rowPointer(t, 2, p.v, keyHead, {});
+  if (waits) {
+    t.waitForPredecessors();
+    t.launchDependents();
+  }
+  if (tile.isClustered) {
+    t.arriveAtCluster();
+  }
+  placeRows(t);
+  if (tile.isWarpgroup) {
+    copyGroupQueries(t);
+  }
+  if (keepsMask()) {
+    keepMask(t);
+  }
+  // The mask is asked for before the keys, whose first loads take long; the first tile is on its
+  // way before it is known whether the mask needs it.
+  List<MaskPiece> pieces;
+  if (tile.endsAtMask) {
+    pieces = firstPieces(t);
+  }
+  for (int64_t ahead = 0; ahead + 1 < tile.stages; ++ahead) {
+    Value index = t.add(firstTile, ahead * tile.splits);
+    t.when(t.isLess(index, tilesEnd), [&](const ThreadBuilder &inner) { copyTile(inner, index); });
+    commitCopies(t);
+    if (ahead == 0 && !tile.isWarpgroup) {
+      loadQueries(t);
+      if (tile.endsAtMask) {
+        endAtMask(t, pieces);
+      }
+    }
+  }
+  Value step = t.i32(tile.splits);
+  auto pass = [&](Value from, Value to, ValueRange state, bool isEdge) {
+    return t.loop(from, to, step, state,
+                  [&](const ThreadBuilder &inner, Value index, ValueRange carried) {
+                    return this->step(inner, index, unflatten(carried), isEdge);
+                  });
+  };
+  Values state = pass(firstTile, fullEnd, flatten(initialState(t)), /*isEdge=*/false);
+  if (p.causal || !p.keys.isMultipleOf(tile.keys)) {
+    Value rest = t.max(t.i32(0), t.sub(fullEnd, firstTile));
+    Value from = t.add(firstTile, t.mul(t.ceilDiv(rest, tile.splits), tile.splits));
+    state = pass(from, tilesEnd, state, /*isEdge=*/true);
+  }
+  State last = unflatten(state);
+  if (tile.keyWarps > 1) {
+    if (tile.isClustered) {
+      sendParts(t, last);
+      mergeCluster(t);
+    } else {
+      shareParts(t, last);
+      mergeWarps(t);
+    }
+  } else {
+    storeRows(t, last);
+  }
+}
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,151 @@
+// The flash form of attention on tensor cores, for one block: queries stay in registers, keys and
+// values go through two stages of shared memory, and a warp's scores become the left operand of its
+// product with V without leaving registers. Relies on TensorCore.h for the layout of fragments.
+#pragma once
+
+#include "compiler/codegen/cuda/attention/AttentionKernels.h"
+#include "compiler/codegen/cuda/base/KernelShell.h"
+#include "compiler/codegen/cuda/base/TensorCore.h"
+
+namespace tenon::codegen::cuda {
+
+class FlashKernel {
+public:
+  using Value = mlir::Value;
+  using Type = mlir::Type;
+  using Values = ThreadBuilder::Values;
+  template <typename T> using List = llvm::SmallVector<T>;
+
+  FlashKernel(KernelShell &shell, const AttentionProblem &problem, const AttentionTile &tile)
+      : shell(shell), p(problem), tile(tile), width(*tn::constantDim(p.width)),
+        valueWidth(*tn::constantDim(p.valueWidth)), depthSteps((width + 15) / 16),
+        valueSteps((valueWidth + 15) / 16), keyPitch(depthSteps * 16 + padding()),
+        valuePitch(valueSteps * 16 + padding()), warpKeys(tile.keys / tile.keyWarps),
+        element(p.q.element), half(mlir::IntegerType::get(element.getContext(), 16)) {}
+
+  void emit(bool waits);
+  mlir::AffineExpr rowCount() const;
+  int64_t sharedBytes() const {
+    if (tile.keyWarps == 1) {
+      return partsOffset() + groupBytes();
+    }
+    return partsOffset() + tile.keyWarps * (tile.isClustered ? tile.splits * placePitch() * 16
+                                                             : partRows() * (sumPitch() + 2) * 4);
+  }
+
+private:
+  /// What a thread carries from tile to tile of keys, by row tile: sums of 16 x 8 columns, and for
+  /// each of its two rows the maximum and its own part of the sum of weights.
+  struct State {
+    List<List<Values>> sums;
+    List<Values> maxima, totals;
+  };
+  /// One of the thread's rows.
+  struct Row {
+    Value valid, head, query;
+    Value keyLimit;    ///< keys before it are seen
+    Value maskPointer; ///< of key 0, or null
+  };
+  /// Neighbouring elements of the mask, and the key behind them.
+  struct MaskPiece {
+    Value values, end;
+  };
+  /// A row's parts, of the warps and blocks that share its keys: where their columns lie.
+  struct RowParts {
+    Values columns, weights;
+    Value maximum, total;
+  };
+
+  /// Places (two columns of a row) that a block of a cluster adds up, and how far apart what it
+  /// gets from two warps lies: an odd number, so that it is in different banks.
+  int64_t share() const { return llvm::divideCeil(partRows() * valueWidth / 2, tile.splits); }
+  int64_t placePitch() const { return share() / 2 * 2 + 1; }
+  /// Elements between rows in shared memory; warpgroups have tiles without any.
+  int64_t padding() const { return tile.isWarpgroup ? 0 : kRowPadding / 2; }
+  int64_t stageElements() const { return tile.keys * (keyPitch + valuePitch); }
+  int64_t sumPitch() const { return valueSteps * 16 + 8; }
+  /// Shared memory: the stages, a number a warp, and the sums of the warps that share rows.
+  int64_t marksOffset() const { return tile.stages * stageElements() * 2; }
+  int64_t partsOffset() const {
+    return marksOffset() + (tile.threads() / kWarp * 4 + 15) / 16 * 16;
+  }
+  int64_t partRows() const;
+  int64_t group() const;
+  State initialState(const ThreadBuilder &t) const;
+  Values flatten(const State &state) const;
+  State unflatten(mlir::ValueRange values) const;
+
+  void placeBlock(const ThreadBuilder &t);
+  void placeRows(const ThreadBuilder &t);
+  void findTiles(const ThreadBuilder &t);
+  int64_t maskLanes() const;
+  List<MaskPiece> firstPieces(const ThreadBuilder &t) const;
+  MaskPiece loadMask(const ThreadBuilder &t, Value first) const;
+  Value seenEnd(const ThreadBuilder &t, const MaskPiece &piece, Value end) const;
+  void endAtMask(const ThreadBuilder &t, llvm::ArrayRef<MaskPiece> pieces);
+  Value rowPointer(const ThreadBuilder &t, unsigned position, const StridedTensor &tensor,
+                   Value head, Value row);
+  void loadQueries(const ThreadBuilder &t);
+  void copyRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor, Value firstKey,
+                Value to, int64_t columns, int64_t pitch) const;
+  void copyTile(const ThreadBuilder &t, Value index) const;
+  Value stageOf(const ThreadBuilder &t, Value index) const;
+  Values step(const ThreadBuilder &t, Value index, const State &before, bool isEdge) const;
+  List<List<Values>> scores(const ThreadBuilder &t, Value stage) const;
+  Values sharedMask(const ThreadBuilder &t, Value firstKey, bool isEdge) const;
+  void finishScores(const ThreadBuilder &t, Value firstKey, bool isEdge, const Values &mask,
+                    List<List<Values>> &scores) const;
+  Value maskAt(const ThreadBuilder &t, const Row &row, Value key, bool isEdge) const;
+  void weigh(const ThreadBuilder &t, List<List<Values>> &scores, State &state) const;
+  void addValues(const ThreadBuilder &t, Value stage, const List<List<Values>> &weights,
+                 State &state) const;
+  Values leftOperand(const ThreadBuilder &t, const List<Values> &weights, int64_t firstKey) const;
+
+  // Where tile.isWarpgroup (AttentionFlashWarpgroup.cpp).
+  bool keepsMask() const;
+  int64_t groupBytes() const;
+  void copyGroupRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
+                     Value firstRow, Value end, Value to, int64_t columns) const;
+  void copyGroupTile(const ThreadBuilder &t, Value index) const;
+  void copyGroupQueries(const ThreadBuilder &t);
+  Value keptMask(const ThreadBuilder &t) const;
+  void keepMask(const ThreadBuilder &t) const;
+  Values groupMask(const ThreadBuilder &t, Value firstKey) const;
+  List<List<Values>> groupScores(const ThreadBuilder &t, Value stage) const;
+  void addGroupValues(const ThreadBuilder &t, Value stage, const List<Values> &weights,
+                      List<Values> &sums) const;
+
+  void storeRows(const ThreadBuilder &t, State &state);
+  void shareParts(const ThreadBuilder &t, State &state);
+  RowParts weighParts(const ThreadBuilder &t, Value row) const;
+  void finish(const ThreadBuilder &t, RowParts &parts, llvm::ArrayRef<Value> totals,
+              int64_t lanes) const;
+  void mergeWarps(const ThreadBuilder &t);
+  void sendParts(const ThreadBuilder &t, State &state);
+  void mergeCluster(const ThreadBuilder &t);
+  void storeMerged(const ThreadBuilder &t, Value row, Value column, const RowParts &parts,
+                   Value low, Value high);
+
+  KernelShell &shell;
+  const AttentionProblem &p;
+  const AttentionTile &tile;
+  int64_t width, valueWidth, depthSteps, valueSteps;
+  int64_t keyPitch, valuePitch; ///< elements between rows in shared memory
+  int64_t warpKeys;
+  Type element, half;
+
+  Value shared, batch, blockHead, keyHead, split, rowBlock, firstRow, rows;
+  Value rowWarp, keyWarp, lane, laneRow, laneColumn; ///< g and 2 t
+  Value firstTile, fullEnd, tilesEnd;
+  Value keyPointer, valuePointer;
+  Value groupQueries;              ///< a warpgroup's, in shared memory
+  List<std::array<Row, 2>> placed; ///< by row tile
+  List<List<Values>> queries;
+};
+
+/// Whether scores are bare products, with the scale in the exponent: no mask, and a positive scale.
+bool foldsScale(const AttentionProblem &problem);
+/// 1 / total; a row that saw no key has sums of 0 and keeps them.
+mlir::Value inverseTotal(const ThreadBuilder &t, mlir::Value total);
+
+} // namespace tenon::codegen::cuda

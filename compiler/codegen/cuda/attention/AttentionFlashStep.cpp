@@ -1,0 +1,170 @@
+// One tile of keys: scores, the running maximum and sum, and the product with V. Relies on the tile
+// being under way to shared memory when the step begins.
+#include "compiler/codegen/cuda/attention/AttentionFlash.h"
+#include "compiler/codegen/cuda/base/Warpgroup.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+using Values = ThreadBuilder::Values;
+
+} // namespace
+
+/// Products of Q and K, by row tile and 8 keys.
+SmallVector<SmallVector<Values>> FlashKernel::scores(const ThreadBuilder &t, Value stage) const {
+  if (tile.isWarpgroup) {
+    return groupScores(t, stage);
+  }
+  TileSpot spot = columnsFirst(t);
+  Value row = t.add(t.mul(keyWarp, warpKeys), spot.row);
+  Value base = t.offset(stage, half, t.add(t.mul(row, keyPitch), spot.column));
+  SmallVector<SmallVector<Values>> result(tile.rowTiles,
+                                          SmallVector<Values>(warpKeys / 8, Values(4, t.f32(0))));
+  for (int64_t step = 0; step < depthSteps; ++step) {
+    for (int64_t keys = 0; keys < warpKeys; keys += 16) {
+      Values b = loadMatrices(t, t.offset(base, half, keys * keyPitch + step * 16), false);
+      for (int64_t r = 0; r < tile.rowTiles; ++r) {
+        Values &left = result[r][keys / 8], &right = result[r][keys / 8 + 1];
+        left = multiply(t, element, queries[r][step], {b[0], b[1]}, left);
+        right = multiply(t, element, queries[r][step], {b[2], b[3]}, right);
+      }
+    }
+  }
+  return result;
+}
+
+/// Scale, mask, and -inf for keys out of reach.
+void FlashKernel::finishScores(const ThreadBuilder &t, Value firstKey, bool isEdge,
+                               const Values &mask, SmallVector<SmallVector<Values>> &scores) const {
+  Value first = t.add(t.add(firstKey, t.mul(keyWarp, warpKeys)), laneColumn);
+  Value scale = t.f32(p.scale), lowest = t.f32(-std::numeric_limits<float>::infinity());
+  for (int64_t column = 0; column < warpKeys / 8 * 2; ++column) {
+    Value key = t.add(first, column / 2 * 8 + column % 2), shared;
+    if (!mask.empty()) {
+      shared = mask[column];
+    } else if (sharesMask(p, tile.joinsHeads)) {
+      shared = maskAt(t, placed[0][0], key, isEdge);
+    }
+    for (int64_t r = 0; r < tile.rowTiles; ++r) {
+      for (int64_t part : {0, 1}) {
+        const Row &row = placed[r][part];
+        Value &score = scores[r][column / 2][part * 2 + column % 2];
+        if (p.mask) {
+          score = t.fma(score, scale, shared ? shared : maskAt(t, row, key, isEdge));
+        } else if (!foldsScale(p)) {
+          score = t.mulF(score, scale);
+        }
+        if (isEdge) {
+          score = t.select(t.isLess(key, row.keyLimit), score, lowest);
+        }
+      }
+    }
+  }
+}
+
+/// Scores to weights relative to the new maxima; older sums are brought to these.
+void FlashKernel::weigh(const ThreadBuilder &t, SmallVector<SmallVector<Values>> &scores,
+                        State &state) const {
+  Value factor = t.f32(weightExponent(p));
+  for (int64_t r = 0; r < tile.rowTiles; ++r) {
+    for (int64_t part : {0, 1}) {
+      Values top;
+      for (Values &columns : scores[r]) {
+        top.push_back(t.maxF(columns[part * 2], columns[part * 2 + 1]));
+      }
+      for (size_t count = top.size(); count > 1; count = (count + 1) / 2) {
+        for (size_t i = 0; i < count / 2; ++i) {
+          top[i] = t.maxF(top[i], top[count - 1 - i]);
+        }
+      }
+      Value maximum = t.maxF(top[0], t.shuffleXor(top[0], 1));
+      maximum = t.maxF(maximum, t.shuffleXor(maximum, 2));
+      Value before = state.maxima[r][part];
+      maximum = t.maxF(before, maximum);
+      state.maxima[r][part] = maximum;
+      Value shift = foldsScale(p) ? t.negF(t.mulF(maximum, factor)) : Value();
+      auto weight = [&](Value score) {
+        return t.exp2(shift ? t.fma(score, factor, shift) : t.mulF(t.subF(score, maximum), factor));
+      };
+      Value older = weight(before);
+      Value total = t.mulF(state.totals[r][part], older);
+      for (Values &columns : scores[r]) {
+        for (int64_t i : {part * 2, part * 2 + 1}) {
+          columns[i] = weight(columns[i]);
+          total = t.addF(total, columns[i]);
+        }
+      }
+      state.totals[r][part] = total;
+      for (Values &sums : state.sums[r]) {
+        sums[part * 2] = t.mulF(sums[part * 2], older);
+        sums[part * 2 + 1] = t.mulF(sums[part * 2 + 1], older);
+      }
+    }
+  }
+}
+
+/// The weights of 16 keys, rounded: the words of a left operand.
+Values FlashKernel::leftOperand(const ThreadBuilder &t, const SmallVector<Values> &weights,
+                                int64_t firstKey) const {
+  const Values &left = weights[firstKey / 8], &right = weights[firstKey / 8 + 1];
+  return {t.packPair(element, left[0], left[1]), t.packPair(element, left[2], left[3]),
+          t.packPair(element, right[0], right[1]), t.packPair(element, right[2], right[3])};
+}
+
+/// sums += weights V.
+void FlashKernel::addValues(const ThreadBuilder &t, Value stage,
+                            const SmallVector<SmallVector<Values>> &weights, State &state) const {
+  if (tile.isWarpgroup) {
+    return addGroupValues(t, stage, weights[0], state.sums[0]);
+  }
+  TileSpot spot = rowsFirst(t);
+  Value row = t.add(t.mul(keyWarp, warpKeys), spot.row);
+  Value base = t.offset(stage, half, t.add(t.mul(row, valuePitch), spot.column));
+  base = t.offset(base, half, tile.keys * keyPitch);
+  for (int64_t keys = 0; keys < warpKeys; keys += 16) {
+    SmallVector<Values> a;
+    for (int64_t r = 0; r < tile.rowTiles; ++r) {
+      a.push_back(leftOperand(t, weights[r], keys));
+    }
+    for (int64_t step = 0; step < valueSteps; ++step) {
+      Values b = loadMatrices(t, t.offset(base, half, keys * valuePitch + step * 16), true);
+      for (int64_t r = 0; r < tile.rowTiles; ++r) {
+        Values &left = state.sums[r][step * 2], &right = state.sums[r][step * 2 + 1];
+        left = multiply(t, element, a[r], {b[0], b[1]}, left);
+        right = multiply(t, element, a[r], {b[2], b[3]}, right);
+      }
+    }
+  }
+}
+
+/// One tile of keys: those after it are under way while this one is worked on.
+Values FlashKernel::step(const ThreadBuilder &t, Value index, const State &before,
+                         bool isEdge) const {
+  State state = before;
+  Value firstKey = t.mul(index, tile.keys);
+  Values mask = sharedMask(t, firstKey, isEdge);
+  waitForCopies(t, tile.stages - 2);
+  if (tile.isWarpgroup) {
+    releaseTiles(t);
+  }
+  // This tile is visible to all, and all are done with the tile before, whose place is free now.
+  t.barrier();
+  Value next = t.add(index, (tile.stages - 1) * tile.splits);
+  t.when(t.isLess(next, tilesEnd), [&](const ThreadBuilder &inner) { copyTile(inner, next); });
+  commitCopies(t);
+  Value stage = stageOf(t, index);
+  SmallVector<SmallVector<Values>> tileScores = scores(t, stage);
+  if (keepsMask()) {
+    mask = groupMask(t, firstKey);
+  }
+  finishScores(t, firstKey, isEdge, mask, tileScores);
+  weigh(t, tileScores, state);
+  addValues(t, stage, tileScores, state);
+  return flatten(state);
+}
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,83 @@
+// The kernels that attention regions are made of. Relies on AttentionMatch for the problem; each
+// appends its steps.
+#pragma once
+
+#include "compiler/codegen/common/RegionCode.h"
+#include "compiler/codegen/cuda/attention/AttentionMatch.h"
+#include "engine/CudaArch.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace tenon::codegen::cuda {
+
+/// How the flash form is laid out: a block does rowTiles * rowWarps * 16 queries of a head, in
+/// steps of `keys` keys, of which each of its `keyWarps` groups of warps does an equal part.
+struct AttentionTile {
+  int64_t rowTiles = 1; ///< of 16 queries, a warp
+  int64_t rowWarps = 4;
+  int64_t keyWarps = 1;
+  int64_t keys = 64;
+  int64_t splits = 1; ///< of the keys over blocks, tile by tile in turn; needs keyWarps > 1
+  /// The heads that share a key head are rows of one block (for few queries).
+  bool joinsHeads = false;
+  int64_t stages = 2; ///< tiles of keys in shared memory: one in use, the others under way
+  /// The splits are a cluster, whose blocks add up their sums; else a second kernel does.
+  bool isClustered = false;
+  /// Keys behind the last one that the mask lets through are not read.
+  bool endsAtMask = false;
+  /// The products are those of Warpgroup.h: rowWarps is 4, rowTiles, keyWarps and splits are 1,
+  /// keys are 64, and heads are multiples of 64 wide.
+  bool isWarpgroup = false;
+
+  int64_t rows() const { return rowTiles * rowWarps * 16; }
+  int64_t threads() const { return rowWarps * keyWarps * 32; }
+};
+
+template <typename Visitor> void visitParameters(Visitor &visit, AttentionTile &tile) {
+  visit("row_tiles", tile.rowTiles);
+  visit("row_warps", tile.rowWarps);
+  visit("key_warps", tile.keyWarps);
+  visit("keys", tile.keys);
+  visit("split_k", tile.splits);
+  visit("joins_heads", tile.joinsHeads);
+  visit("stages", tile.stages);
+  visit("clustered", tile.isClustered);
+  visit("ends_at_mask", tile.endsAtMask);
+  visit("wgmma", tile.isWarpgroup);
+}
+
+/// The base-2 logarithms of weights are scores of the loop, relative to their maximum, times this.
+double weightExponent(const AttentionProblem &problem);
+
+/// Scores and sums on tensor cores; f16 and bf16 (AttentionTensorCore.cpp).
+bool fitsTensorCores(const AttentionProblem &problem);
+AttentionTile chooseTile(const AttentionProblem &problem, const engine::CudaArch &arch);
+void emitTensorCoreAttention(mlir::ModuleOp module, llvm::StringRef symbol,
+                             const AttentionProblem &problem, const AttentionTile &tile,
+                             const engine::CudaArch &arch, RegionCode &code);
+
+/// Whether all queries, and all heads of a block if they are joined, have the same mask.
+bool sharesMask(const AttentionProblem &problem, bool joinsHeads);
+
+/// The sum of the splits: rows of partial sums [splits, rows, valueWidth] and of {maximum, sum of
+/// weights} [splits, rows, 2] to the result (AttentionCombine.cpp).
+void emitAttentionCombine(mlir::ModuleOp module, llvm::StringRef symbol,
+                          const AttentionProblem &problem, int64_t splits,
+                          const engine::CudaArch &arch, RegionCode &code);
+
+/// Queries and keys of a tile of FP32 arithmetic.
+struct PlainTile {
+  int64_t rows = 64, keys = 64;
+};
+
+template <typename Visitor> void visitParameters(Visitor &visit, PlainTile &tile) {
+  visit("tile", tile.rows, tile.keys);
+}
+
+/// All float types up to f32, and head sizes up to 256 that fit shared memory; none for others
+/// (AttentionPlain.cpp).
+std::optional<PlainTile> plainTile(const AttentionProblem &problem, const engine::CudaArch &arch);
+void emitPlainAttention(mlir::ModuleOp module, llvm::StringRef symbol,
+                        const AttentionProblem &problem, const PlainTile &tile,
+                        const engine::CudaArch &arch, RegionCode &code);
+
+} // namespace tenon::codegen::cuda

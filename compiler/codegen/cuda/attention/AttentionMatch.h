@@ -1,0 +1,29 @@
+// What one attention region asks for: its sizes, and where each operand's elements lie in the
+// region's buffers once transposes, slices and broadcasts around the op are read as strides.
+#pragma once
+
+#include "compiler/codegen/cuda/base/Fit.h"
+#include "compiler/codegen/cuda/base/StridedTensor.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <optional>
+
+namespace tenon::codegen::cuda {
+
+struct AttentionProblem {
+  mlir::AffineExpr batches, heads, keyHeads, queries, keys, width, valueWidth;
+  /// Strides of batch, head, row and column.
+  StridedTensor q, k, v, y;
+  /// Strides over [batch, head, query, key], 0 where it broadcasts.
+  std::optional<StridedTensor> mask;
+  double scale = 1;
+  bool causal = false;
+  /// Number of the region's first temporary.
+  uint32_t firstTemporary = 0;
+};
+
+/// The problem of a region that holds one tn.attention, movement ops before it and at most
+/// transposes after it.
+Fit<AttentionProblem> matchAttention(mlir::func::FuncOp region);
+
+} // namespace tenon::codegen::cuda

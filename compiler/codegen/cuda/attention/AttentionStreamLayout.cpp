@@ -1,0 +1,135 @@
+// Which problems stream through processors head by head, how tiles of keys are cut, and the launch.
+// Relies on AttentionStream.h for the kernel.
+#include "compiler/codegen/cuda/attention/AttentionStream.h"
+#include "compiler/dispatch/ArchLimits.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+/// Keys of a tile: a score of each takes half a register of a thread.
+constexpr int64_t kMostTileKeys = 128;
+/// The same where a last tile of another size is code of its own besides: ptxas 13.0 was seen to
+/// spill a few words a unit with more.
+constexpr int64_t kMostKeysBesideLast = 96;
+/// More slots than these bring nothing: two heads of 384 keys.
+constexpr int64_t kMostSlots = 24;
+/// From so many tiles of a head on warpgroups take turns at products: 64 x 16 x 384 x 384 93 us, 99
+/// without; two tiles 33.5 and 33.7, one 11.9 and 11.6.
+constexpr int64_t kTilesOfTurns = 3;
+/// Of 100 processors, those that have work in the last round of heads.
+constexpr int64_t kLeastBusy = 75;
+
+/// The rows of a tensor whose batches and heads are whole rows, or heads columns, apart.
+std::optional<StreamMatrix> matrixOf(const StridedTensor &tensor, int64_t batches, int64_t heads,
+                                     int64_t rows) {
+  SmallVector<int64_t> strides;
+  for (AffineExpr stride : tensor.strides) {
+    strides.push_back(tn::constantDim(stride).value_or(-1));
+  }
+  std::optional<int64_t> offset = tn::constantDim(tensor.offset);
+  int64_t width = strides[2];
+  if (!offset || llvm::is_contained(strides, -1) || width < kTileColumns || strides[3] != 1 ||
+      strides[0] % width != 0) {
+    return std::nullopt;
+  }
+  bool headsAreRows = strides[1] % width == 0;
+  StreamMatrix m;
+  m.rowElements = width;
+  m.firstRow = *offset / width;
+  m.firstColumn = *offset % width;
+  m.rowsOfBatch = strides[0] / width;
+  m.rowsOfHead = headsAreRows ? strides[1] / width : 0;
+  m.columnsOfHead = headsAreRows ? 0 : strides[1];
+  m.rows = m.firstRow + (batches - 1) * m.rowsOfBatch + (heads - 1) * m.rowsOfHead + rows;
+  m.columns = m.firstColumn + (heads - 1) * m.columnsOfHead + kTileColumns;
+  return m.columns <= width ? std::optional(m) : std::nullopt;
+}
+
+/// Into tiles of about equal numbers of keys.
+void cutKeys(StreamLayout &l, int64_t most) {
+  int64_t tiles = (l.keys + most - 1) / most;
+  l.tileKeys = llvm::alignTo((l.keys + tiles - 1) / tiles, 16);
+}
+
+/// As many slots as there is room for. False if there is none for the keys and values of one head.
+bool placeRing(StreamLayout &l, bool hasMask, int64_t sharedBytes) {
+  cutKeys(l, kMostTileKeys);
+  if (l.endsAlone() && (l.tiles() > 2 || hasMask)) {
+    cutKeys(l, kMostKeysBesideLast);
+  }
+  int64_t fixed = kStreamGroups * (2 * kGroupRows * kTileColumns * 2 + 3 * kBarrierBytes);
+  int64_t ofSlot = l.tileBytes() + l.tileKeys * 2 + 2 + 2 * kBarrierBytes;
+  // The last tile of a head must find its zeros.
+  int64_t step = l.hasTail() ? 2 * l.tiles() : 2;
+  l.slots = std::min((sharedBytes - fixed - kBarrierBytes) / ofSlot, kMostSlots) / step * step;
+  return l.slots >= 2 * l.tiles();
+}
+
+} // namespace
+
+std::optional<StreamLayout> streamLayout(const AttentionProblem &p, const engine::CudaArch &arch) {
+  std::optional<int64_t> batches = tn::constantDim(p.batches), heads = tn::constantDim(p.heads),
+                         keyHeads = tn::constantDim(p.keyHeads),
+                         queries = tn::constantDim(p.queries), keys = tn::constantDim(p.keys);
+  bool isWide =
+      tn::constantDim(p.width) == kTileColumns && tn::constantDim(p.valueWidth) == kTileColumns;
+  // The scale is taken out of the mask, which must stay finite.
+  bool maskFits = !p.mask || tn::constantDim(p.mask->strides[2]) == 0;
+  if (!dispatch::hasWarpgroups(arch) || !isWide || !maskFits || p.causal || p.scale <= 1e-3 ||
+      p.scale > 1 || !batches || !heads || !keyHeads || !queries || !keys ||
+      *queries < kGroupRows) {
+    return std::nullopt;
+  }
+  std::optional<StreamMatrix> q = matrixOf(p.q, *batches, *heads, *queries),
+                              k = matrixOf(p.k, *batches, *keyHeads, *keys),
+                              v = matrixOf(p.v, *batches, *keyHeads, *keys),
+                              y = matrixOf(p.y, *batches, *heads, *queries);
+  if (!q || !k || !v || !y || y->rows * y->rowElements > INT32_MAX) {
+    return std::nullopt;
+  }
+  StreamLayout l;
+  l.heads = *batches * *heads;
+  l.headsOfBatch = *heads;
+  l.headsOfKeys = *heads / *keyHeads;
+  l.queries = *queries;
+  l.keys = *keys;
+  l.q = *q;
+  l.k = *k;
+  l.v = *v;
+  l.y = *y;
+  l.blocks = std::min(l.heads, dispatch::processors(arch));
+  if (!placeRing(l, p.mask.has_value(), dispatch::sharedLimit(arch))) {
+    return std::nullopt;
+  }
+  l.takesTurns = l.tiles() >= kTilesOfTurns && mayTakeTurns(l);
+  return l;
+}
+
+bool mayTakeTurns(const StreamLayout &layout) {
+  return layout.units() >= kStreamGroups && layout.slots > 2 * layout.tiles();
+}
+
+bool isFasterStreamed(const StreamLayout &layout, const engine::CudaArch &arch) {
+  int64_t processors = dispatch::processors(arch);
+  int64_t rounds = (layout.heads + processors - 1) / processors;
+  return layout.heads * 100 >= rounds * processors * kLeastBusy;
+}
+
+void emitStreamAttention(ModuleOp module, StringRef symbol, const AttentionProblem &p,
+                         const StreamLayout &layout, RegionCode &code) {
+  SmallVector<uint32_t> buffers = {p.q.buffer, p.k.buffer, p.v.buffer};
+  if (p.mask) {
+    buffers.push_back(p.mask->buffer);
+  }
+  uint32_t reads = buffers.size();
+  buffers.push_back(p.y.buffer);
+  KernelShell shell(module, symbol, buffers, reads, kWarpgroup * (1 + kStreamGroups));
+  StreamKernel kernel(shell, p, layout);
+  kernel.emit();
+  code.steps.push_back(shell.finish(getAffineConstantExpr(layout.blocks, module.getContext()),
+                                    kernel.sharedBytes()));
+}
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,166 @@
+// Which problems tensor cores do, by which tiles, and the launch. Relies on AttentionFlash.h for
+// the kernel.
+#include "compiler/codegen/common/Programs.h"
+#include "compiler/codegen/cuda/attention/AttentionFlash.h"
+#include "compiler/codegen/cuda/base/Warpgroup.h"
+#include "compiler/dispatch/ArchLimits.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+constexpr double kLog2E = 1.4426950408889634;
+/// What every architecture with clusters runs, and what a second kernel adds up.
+constexpr int64_t kClusterBlocks = 8, kMostSplits = 32;
+/// Keys of a block from which on its tiles are larger.
+constexpr int64_t kLongKeys = 512;
+
+/// Rows of 16-byte chunks, so that asynchronous copies can bring them.
+bool hasAlignedRows(const StridedTensor &tensor) {
+  return tn::constantDim(tensor.strides[3]) == 1 && tensor.offset.isMultipleOf(8) &&
+         llvm::all_of(ArrayRef(tensor.strides).take_front(3),
+                      [](AffineExpr stride) { return stride.isMultipleOf(8); });
+}
+
+} // namespace
+
+bool foldsScale(const AttentionProblem &problem) { return !problem.mask && problem.scale > 0; }
+
+double weightExponent(const AttentionProblem &problem) {
+  return foldsScale(problem) ? problem.scale * kLog2E : kLog2E;
+}
+
+bool fitsTensorCores(const AttentionProblem &p) {
+  std::optional<int64_t> width = tn::constantDim(p.width),
+                         valueWidth = tn::constantDim(p.valueWidth);
+  Type element = p.q.element;
+  bool isHalf = element.isF16() || element.isBF16();
+  bool isOneType = p.k.element == element && p.v.element == element && p.y.element == element;
+  bool maskFits = !p.mask || p.mask->element.getIntOrFloatBitWidth() <= 32;
+  return isHalf && isOneType && maskFits && width && valueWidth && *width % 8 == 0 &&
+         *valueWidth % 8 == 0 && *width > 0 && *width <= 128 && *valueWidth > 0 &&
+         *valueWidth <= 128 && hasAlignedRows(p.q) && hasAlignedRows(p.k) && hasAlignedRows(p.v) &&
+         hasAlignedRows(p.y);
+}
+
+bool sharesMask(const AttentionProblem &p, bool joinsHeads) {
+  auto isFixed = [&](unsigned dim) { return tn::constantDim(p.mask->strides[dim]) == 0; };
+  return p.mask && (isFixed(2) || tn::constantDim(p.queries) == 1) && (!joinsHeads || isFixed(1));
+}
+
+namespace {
+
+/// Blocks that share the keys of a list of queries: as many as keep the GPU busy, if each has keys.
+int64_t chooseSplits(int64_t lists, int64_t tiles, int64_t wanted, const engine::CudaArch &arch) {
+  int64_t most = std::min<int64_t>(tiles, arch.number >= 90 ? kClusterBlocks : kMostSplits);
+  int64_t splits = 1;
+  while (splits * 2 <= most && lists * splits * 2 <= wanted) {
+    splits *= 2;
+  }
+  return splits;
+}
+
+/// Of a step of decoding, which reads all keys for a row or a few: what counts is how many bytes
+/// are under way, and how few threads meet at the end. On an H200, with 1,000 of 2,048 keys seen, 8
+/// lists: 3.6 us, and 3.7 with tiles of 128 keys, 5.0 with 8 warps, 4.3 by a second kernel; 128
+/// lists: 11.3, and 11.5 with 8 warps, 12.3 with tiles of 64 keys, 16 with 4 splits, 12.0 with one,
+/// 23 when all keys are read. Asking for keys before the kernel before has ended gains nothing.
+void shareKeys(AttentionTile &tile, int64_t lists, int64_t keys, const engine::CudaArch &arch) {
+  tile.splits = chooseSplits(lists, (keys + 63) / 64, dispatch::processors(arch) * 2, arch);
+  bool isLong = keys / tile.splits >= kLongKeys;
+  tile.keyWarps = 4;
+  tile.keys = isLong ? 128 : 64;
+  tile.stages = isLong ? 2 : 3;
+}
+
+/// Heads in whole tiles.
+bool fitsWarpgroups(const AttentionProblem &p, const engine::CudaArch &arch) {
+  return dispatch::hasWarpgroups(arch) && *tn::constantDim(p.width) % kTileColumns == 0 &&
+         *tn::constantDim(p.valueWidth) % kTileColumns == 0;
+}
+
+} // namespace
+
+AttentionTile chooseTile(const AttentionProblem &p, const engine::CudaArch &arch) {
+  std::optional<int64_t> heads = tn::constantDim(p.heads), keyHeads = tn::constantDim(p.keyHeads),
+                         queries = tn::constantDim(p.queries);
+  int64_t batches = tn::constantDim(p.batches).value_or(1);
+  int64_t widest = std::max(*tn::constantDim(p.width), *tn::constantDim(p.valueWidth));
+  bool maskHasRows = p.mask && tn::constantDim(p.mask->strides[2]) != 0;
+  AttentionTile tile;
+  if (!heads || !queries) {
+    return tile;
+  }
+  int64_t lists = batches * *heads, keys = tn::constantDim(p.keys).value_or(1024);
+  auto blocks = [&](int64_t rows) { return lists * ((*queries + rows - 1) / rows); };
+  // A step of decoding has a row or a few, so larger tiles would be empty however many there are.
+  bool isDecoding = *queries <= 16;
+  // What AttentionStream.h does not do: wide heads, causal ones, masks with rows, few heads, sizes
+  // that vary. 64 heads of 16 times 384 queries and keys, 64 wide, on an H200: 125 us (93
+  // streamed), and 198 with those below.
+  if (!isDecoding && fitsWarpgroups(p, arch) && blocks(kGroupRows) >= dispatch::processors(arch)) {
+    tile.isWarpgroup = true;
+    return tile;
+  }
+  if (!isDecoding && blocks(128) >= 2 * dispatch::processors(arch) && !maskHasRows) {
+    // Two row tiles a warp halve the reads of shared memory; wide heads have no registers for them.
+    tile.rowTiles = widest <= 64 ? 2 : 1;
+    tile.rowWarps = widest <= 64 ? 4 : 8;
+    return tile;
+  }
+  if (!isDecoding && blocks(64) >= dispatch::processors(arch)) {
+    return tile;
+  }
+  tile.keyWarps = !isDecoding && blocks(32) >= dispatch::processors(arch) ? 2 : 4;
+  tile.rowWarps = 4 / tile.keyWarps;
+  tile.keys = widest <= 64 ? 128 : 64;
+  if (isDecoding) {
+    tile.joinsHeads = keyHeads && *heads != *keyHeads && *heads / *keyHeads * *queries <= 16;
+    shareKeys(tile, tile.joinsHeads ? batches * *keyHeads : lists, keys, arch);
+    tile.endsAtMask = sharesMask(p, tile.joinsHeads) && keys > tile.keys;
+  } else {
+    tile.splits = chooseSplits(blocks(tile.rows()), (keys + tile.keys - 1) / tile.keys,
+                               dispatch::processors(arch), arch);
+  }
+  tile.isClustered = tile.splits > 1 && arch.number >= 90;
+  return tile;
+}
+
+void emitTensorCoreAttention(ModuleOp module, StringRef symbol, const AttentionProblem &p,
+                             const AttentionTile &tile, const engine::CudaArch &arch,
+                             RegionCode &code) {
+  SmallVector<uint32_t> buffers = {p.q.buffer, p.k.buffer, p.v.buffer};
+  if (p.mask) {
+    buffers.push_back(p.mask->buffer);
+  }
+  uint32_t reads = buffers.size();
+  bool isPartial = tile.splits > 1 && !tile.isClustered;
+  if (isPartial) {
+    buffers.append({p.firstTemporary, p.firstTemporary + 1});
+  } else {
+    buffers.push_back(p.y.buffer);
+  }
+  KernelShell shell(module, symbol, buffers, reads, tile.threads());
+  if (tile.isClustered) {
+    shell.setCluster(tile.splits);
+  }
+  // Blocks hide each other's products and softmax where they are warpgroups. Else one has registers
+  // for what it loads ahead, which ptxas by itself gives up so that more blocks would fit.
+  bool isSlim =
+      tile.isWarpgroup && *tn::constantDim(p.width) + *tn::constantDim(p.valueWidth) <= 128;
+  shell.setBlocksPerProcessor(isSlim ? 4 : tile.isWarpgroup ? 2 : 1);
+  FlashKernel kernel(shell, p, tile);
+  kernel.emit(/*waits=*/arch.number >= 90);
+  AffineExpr heads = tile.joinsHeads ? p.keyHeads : p.heads;
+  AffineExpr blocks = p.batches * heads * kernel.rowCount().ceilDiv(tile.rows()) * tile.splits;
+  code.steps.push_back(shell.finish(blocks, kernel.sharedBytes()));
+  if (isPartial) {
+    AffineExpr rows = p.batches * p.heads * p.queries * tile.splits;
+    code.temporaries.push_back(programOf(rows * p.valueWidth * 4));
+    code.temporaries.push_back(programOf(rows * 8));
+    emitAttentionCombine(module, (symbol + "_combine").str(), p, tile.splits, arch, code);
+  }
+}
+
+} // namespace tenon::codegen::cuda

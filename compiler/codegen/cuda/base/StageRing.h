@@ -1,0 +1,57 @@
+// A ring of stages in shared memory between a thread that fills them and warps that read them.
+// Relies on AsyncCopy.h for the barriers and on Warpgroup.h for products; the stages begin the
+// shared memory that the ring is given.
+#pragma once
+
+#include "compiler/codegen/cuda/base/AsyncCopy.h"
+#include "compiler/codegen/cuda/base/Warpgroup.h"
+
+namespace tenon::codegen::cuda {
+
+/// What warpgroups multiply of each stage: A, kGroupRows rows for each of them, and behind it B.
+struct StageOperands {
+  mlir::Type element;
+  RightOrder order = RightOrder::DepthInner; ///< of B
+  int64_t groups = 1, columns = 0;
+
+  int64_t aBytes() const { return groups * kGroupRows * kTileColumns * 2; }
+};
+
+struct StageRing {
+  using Value = mlir::Value;
+  using Values = ThreadBuilder::Values;
+
+  /// A place in the ring: its number, and the parity of the turn that is under way.
+  struct Turn {
+    Value stage, parity;
+
+    Values values() const { return {stage, parity}; }
+    static Turn of(mlir::ValueRange values) { return {values[0], values[1]}; }
+  };
+
+  int64_t stages = 0, stageBytes = 0;
+  /// Pointers to shared memory: the stages, and two barriers for each.
+  Value memory, barriers;
+
+  int64_t bytes() const { return stages * stageBytes; }
+  int64_t barrierBytes() const { return 2 * stages * kBarrierBytes; }
+  /// By one thread; `readers` arrivals give a stage back.
+  void initBarriers(const ThreadBuilder &t, int64_t readers) const;
+  Turn first(const ThreadBuilder &t) const { return {t.i32(0), t.i32(0)}; }
+  Turn next(const ThreadBuilder &t, const Turn &turn) const;
+  Value at(const ThreadBuilder &t, Value stage) const;
+  /// The barrier of a stage that tells that it is full, and that it is read.
+  Value full(const ThreadBuilder &t, Value stage) const;
+  Value empty(const ThreadBuilder &t, Value stage) const;
+  /// Waits until the stage of a turn may be filled (at once in the first turn); until it is full.
+  void awaitEmpty(const ThreadBuilder &t, const Turn &turn) const;
+  void awaitFull(const ThreadBuilder &t, const Turn &turn) const;
+  /// Gives back the stage before `stage`.
+  void giveBackBefore(const ThreadBuilder &t, Value stage) const;
+  /// The sums of warpgroup `group` (i32) over the next `steps` stages, the last of them under way
+  /// (finishStages). The thread for which `givesBack` (null: none) gives back all but the last.
+  Values multiply(const ThreadBuilder &t, const StageOperands &operands, Value group, int64_t steps,
+                  Value givesBack, Turn &turn) const;
+};
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,226 @@
+// A product is one piece of assembly from its fence to its end, so that no access to its registers
+// can be moved into it. Relies on the descriptor of a swizzled tile (PTX manual, matrix-descriptor
+// format).
+#include "compiler/codegen/cuda/base/Warpgroup.h"
+
+#include "compiler/codegen/cuda/base/TensorCore.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+constexpr int64_t sumsOf(int64_t columns) { return kGroupRows * columns / kWarpgroup; }
+constexpr int64_t kSums = sumsOf(kTileColumns);
+constexpr int64_t kRowBytes = kTileColumns * 2;
+/// Depth of a tile with depth along its rows.
+constexpr int64_t kStepsOfTile = kTileColumns / kMmaDepth;
+
+/// Start / 16, the distance / 16 of tiles that lie side by side (from bit 16; any where there is
+/// one), that of groups of 8 rows (from bit 32) and the swizzle (1 from bit 62 on).
+Value descriptor(const ThreadBuilder &t, Value tile, int64_t tileBytes = 16) {
+  int64_t fixed = tileBytes / 16 << 16 | 8 * kRowBytes / 16 << 32 | int64_t(1) << 62;
+  Value address = LLVM::PtrToIntOp::create(t.builder, t.location, t.i32Type(), tile);
+  Value start = t.div(t.bitAnd(address, t.i32(0x3ffff)), 16);
+  start = arith::ExtUIOp::create(t.builder, t.location, t.i64Type(), start);
+  return t.builder.createOrFold<arith::OrIOp>(t.location, start, t.i64(fixed));
+}
+
+/// "{$first, ..., $last}".
+std::string registers(int64_t first, int64_t count) {
+  std::string list = "{";
+  for (int64_t i = 0; i < count; ++i) {
+    list += (i ? ", $" : "$") + std::to_string(first + i);
+  }
+  return list + "}";
+}
+
+/// One piece of assembly whose first operands are `columns` columns of sums.
+struct Assembly {
+  int64_t columns;
+  std::string text = "{\n.reg .pred first, more;\n.reg .b64 a, b;\nsetp.ne.b32 first, 0, 0;\n"
+                     "setp.eq.b32 more, 0, 0;\nwgmma.fence.sync.aligned;\n";
+  std::string type;
+
+  explicit Assembly(Type element, int64_t columns = kTileColumns)
+      : columns(columns), type(element.isBF16() ? "bf16" : "f16") {}
+
+  int64_t sums() const { return sumsOf(columns); }
+
+  void advance(const char *which, int64_t operand, int64_t bytes) {
+    text += std::string("add.s64 ") + which + ", $" + std::to_string(operand) + ", " +
+            std::to_string(bytes / 16) + ";\n";
+  }
+  /// `flags` says of operands in shared memory whether they are transposed.
+  void multiply(const std::string &a, const char *predicate, const char *flags) {
+    text += "wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32." + type +
+            "." + type + " " + registers(0, sums()) + ", " + a + ", b, " + predicate + ", 1, 1, " +
+            flags + ";\n";
+  }
+  /// Lets the first product begin new sums where this operand (i32) is 0.
+  void addFirst(int64_t operand) {
+    text += "setp.ne.b32 first, $" + std::to_string(operand) + ", 0;\n";
+  }
+  /// The products of `words` words of A, which are operands behind the sums, with the tile whose
+  /// descriptor follows them. Returns the constraints of sums and words.
+  std::string addWords(int64_t words, const char *first) {
+    std::string inputs = tied(sums());
+    for (int64_t word = 0; word < words; word += 4) {
+      advance("b", 2 * sums() + words, word / 4 * kMmaDepth * kRowBytes);
+      multiply(registers(2 * sums() + word, 4), word ? "more" : first, "1");
+      inputs += "r,r,r,r,";
+    }
+    return inputs;
+  }
+  ThreadBuilder::Values begin(const ThreadBuilder &t, const std::string &inputs,
+                              ValueRange operands) {
+    text += "wgmma.commit_group.sync.aligned;\n}";
+    return give(t, text, sums(), inputs, operands);
+  }
+  /// Waits until all products but those of so many pieces are done.
+  ThreadBuilder::Values finish(const ThreadBuilder &t, const std::string &inputs,
+                               ValueRange operands, int64_t underWay = 0) {
+    text += "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned " +
+            std::to_string(underWay) + ";\n}";
+    return give(t, text, sums(), inputs, operands);
+  }
+
+  /// What a piece of assembly makes of `count` sums.
+  static ThreadBuilder::Values give(const ThreadBuilder &t, const std::string &text, int64_t count,
+                                    const std::string &inputs, ValueRange operands) {
+    std::string constraints;
+    for (int64_t i = 0; i < count; ++i) {
+      constraints += "=f,";
+    }
+    Type result = LLVM::LLVMStructType::getLiteral(t.builder.getContext(),
+                                                   SmallVector<Type>(count, t.f32Type()));
+    Value product = t.assembly(result, text, constraints + inputs + "~{memory}", operands);
+    ThreadBuilder::Values values;
+    for (int64_t i = 0; i < count; ++i) {
+      values.push_back(t.member(product, i));
+    }
+    return values;
+  }
+
+  /// The constraints by which sums come in where they go out.
+  static std::string tied(int64_t count) {
+    std::string inputs;
+    for (int64_t i = 0; i < count; ++i) {
+      inputs += std::to_string(i) + ",";
+    }
+    return inputs;
+  }
+};
+
+} // namespace
+
+Value tileOffset(const ThreadBuilder &t, Value row, Value chunk) {
+  Value place = t.builder.createOrFold<arith::XOrIOp>(t.location, chunk, t.rem(row, 8));
+  return t.add(t.mul(row, kTileColumns), t.mul(place, 8));
+}
+
+void releaseTiles(const ThreadBuilder &t) {
+  t.assembly(Type(), "fence.proxy.async.shared::cta;", "~{memory}", {});
+}
+
+ThreadBuilder::Values multiplyTiles(const ThreadBuilder &t, Type element, Value a, Value b,
+                                    int64_t depth) {
+  Assembly assembly(element);
+  for (int64_t step = 0; step < depth / kMmaDepth; ++step) {
+    int64_t at = step / kStepsOfTile * kGroupRows * kRowBytes + step % kStepsOfTile * kMmaDepth * 2;
+    assembly.advance("a", kSums, at);
+    assembly.advance("b", kSums + 1, at);
+    assembly.multiply("a", step ? "more" : "first", "0, 0");
+  }
+  return assembly.finish(t, "l,l,", {descriptor(t, a), descriptor(t, b)});
+}
+
+ThreadBuilder::Values addProduct(const ThreadBuilder &t, Type element, ArrayRef<Value> a, Value b,
+                                 ArrayRef<Value> sums) {
+  Assembly assembly(element);
+  std::string inputs = assembly.addWords(a.size(), "more");
+  ThreadBuilder::Values operands(sums);
+  operands.append(a.begin(), a.end());
+  operands.push_back(descriptor(t, b));
+  return assembly.finish(t, inputs + "l,", operands);
+}
+
+ThreadBuilder::Values beginTiles(const ThreadBuilder &t, Type element, Value a, Value b,
+                                 int64_t depth, Value number, ArrayRef<Value> sums) {
+  int64_t columns = sums.size() * kWarpgroup / kGroupRows, left = 2 * sums.size();
+  Assembly assembly(element, columns);
+  assembly.addFirst(left + 2);
+  for (int64_t step = 0; step < depth / kMmaDepth; ++step) {
+    int64_t tile = step / kStepsOfTile, inTile = step % kStepsOfTile * kMmaDepth * 2;
+    assembly.advance("a", left, tile * kGroupRows * kRowBytes + inTile);
+    assembly.advance("b", left + 1, tile * columns * kRowBytes + inTile);
+    assembly.multiply("a", step ? "more" : "first", "0, 0");
+  }
+  ThreadBuilder::Values operands(sums);
+  operands.append({descriptor(t, a), descriptor(t, b), number});
+  return assembly.begin(t, Assembly::tied(sums.size()) + "l,l,r,", operands);
+}
+
+ThreadBuilder::Values beginProduct(const ThreadBuilder &t, Type element, ArrayRef<Value> a, Value b,
+                                   Value number, ArrayRef<Value> sums) {
+  Assembly assembly(element);
+  assembly.addFirst(2 * kSums + a.size() + 1);
+  std::string inputs = assembly.addWords(a.size(), "first");
+  ThreadBuilder::Values operands(sums);
+  operands.append(a.begin(), a.end());
+  operands.append({descriptor(t, b), number});
+  return assembly.begin(t, inputs + "l,r,", operands);
+}
+
+ThreadBuilder::Values waitForProducts(const ThreadBuilder &t, ArrayRef<Value> sums,
+                                      int64_t underWay) {
+  int64_t count = sums.size();
+  return Assembly::give(t, "wgmma.wait_group.sync.aligned " + std::to_string(underWay) + ";", count,
+                        Assembly::tied(count), sums);
+}
+
+ThreadBuilder::Values exchangeWords(const ThreadBuilder &t, ArrayRef<Value> words) {
+  ThreadBuilder::Values now(words);
+  for (int64_t mask : {1, 2}) {
+    Value isUpper = t.isLess(t.i32(0), t.bitAnd(t.thread(), t.i32(mask)));
+    ThreadBuilder::Values after(now);
+    for (int64_t low = 0; low < 4; ++low) {
+      int64_t high = low + mask;
+      if (low & mask) {
+        continue;
+      }
+      Value got = t.shuffleXor(t.select(isUpper, now[low], now[high]), mask);
+      after[low] = t.select(isUpper, got, now[low]);
+      after[high] = t.select(isUpper, now[high], got);
+    }
+    now = after;
+  }
+  return now;
+}
+
+ThreadBuilder::Values addStage(const ThreadBuilder &t, Type element, Value a, Value b,
+                               RightOrder order, int64_t columns, Value number,
+                               ArrayRef<Value> sums) {
+  bool depthInner = order == RightOrder::DepthInner;
+  Assembly assembly(element, columns);
+  int64_t left = 2 * assembly.sums();
+  assembly.addFirst(left + 2);
+  for (int64_t step = 0; step < kStepsOfTile; ++step) {
+    assembly.advance("a", left, step * kMmaDepth * 2);
+    assembly.advance("b", left + 1, step * kMmaDepth * (depthInner ? 2 : kRowBytes));
+    assembly.multiply("a", step ? "more" : "first", depthInner ? "0, 0" : "0, 1");
+  }
+  ThreadBuilder::Values operands(sums);
+  operands.push_back(descriptor(t, a));
+  operands.push_back(descriptor(t, b, depthInner ? 16 : kTileColumns * kRowBytes));
+  operands.push_back(number);
+  return assembly.finish(t, Assembly::tied(assembly.sums()) + "l,l,r,", operands, /*underWay=*/1);
+}
+
+ThreadBuilder::Values finishStages(const ThreadBuilder &t, ArrayRef<Value> sums) {
+  return waitForProducts(t, sums, 0);
+}
+
+} // namespace tenon::codegen::cuda

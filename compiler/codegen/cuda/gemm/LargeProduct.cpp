@@ -1,0 +1,261 @@
+// The ring of stages: who fills it and who multiplies what is in it. Relies on
+// LargeProductStore.cpp for the way from a tile's sums to the result.
+#include "compiler/codegen/cuda/gemm/LargeProduct.h"
+
+#include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/dispatch/ArchLimits.h"
+#include "compiler/dispatch/Strategy.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+using dispatch::kLargeColumns;
+using dispatch::kLargeDepth;
+using dispatch::kLargeRows;
+using Values = ThreadBuilder::Values;
+
+constexpr int64_t kStages = 3;
+constexpr int64_t kABytes = kLargeRows * kLargeDepth * 2, kBBytes = kLargeColumns * kLargeDepth * 2;
+constexpr int64_t kStageBytes = kABytes + kBBytes;
+constexpr int64_t kSharedBytes =
+    kStages * (kStageBytes + 2 * kBarrierBytes) + kGroups * (kHandedBytes + 2 * kBarrierBytes);
+/// Rows of tiles that blocks work through together, so that what they read stays in the
+/// second-level cache.
+constexpr int64_t kRowTilesTogether = 16;
+
+std::optional<RightOrder> orderOf(const ProductOperand &b, int64_t columns, int64_t depth) {
+  std::optional<int64_t> row = tn::constantDim(b.rowStride());
+  std::optional<int64_t> column = tn::constantDim(b.columnStride());
+  if (row == columns && column == 1) {
+    return RightOrder::ColumnsInner;
+  }
+  return row == 1 && column == depth ? std::optional(RightOrder::DepthInner) : std::nullopt;
+}
+
+bool startsBuffer(const ProductOperand &operand) { return tn::constantDim(operand.at.offset) == 0; }
+
+} // namespace
+
+Fit<LargeProblem> matchLargeProduct(RegionBuilder &region) {
+  if (!dispatch::hasWarpgroups(region.arch)) {
+    return Misfit{"the architecture has no products of warpgroups"};
+  }
+  Fit<ProductProblem> product = matchProduct(region.source);
+  if (!product) {
+    return Misfit{product.why()};
+  }
+  if (!product->batch.empty() || !startsBuffer(product->a) || !startsBuffer(product->b)) {
+    return Misfit{"it is a batch of products, or an operand is a part of its buffer"};
+  }
+  std::optional<int64_t> rows = tn::constantDim(product->rows);
+  std::optional<int64_t> columns = tn::constantDim(product->columns);
+  std::optional<int64_t> depth = tn::constantDim(product->depth);
+  Type element = product->a.at.element;
+  if (!rows || !columns || !depth || *columns % kLargeColumns != 0 || *depth % kLargeDepth != 0) {
+    return Misfit{"a size varies, or columns and depth are not multiples of 256 and 64"};
+  }
+  if (!(element.isF16() || element.isBF16()) || product->b.at.element != element ||
+      tn::constantDim(product->a.rowStride()) != depth ||
+      tn::constantDim(product->a.columnStride()) != 1) {
+    return Misfit{"A is not rows of f16 or bf16 that lie one after the other, or B has another type"};
+  }
+  std::optional<RightOrder> order = orderOf(product->b, *columns, *depth);
+  Operation *exit = region.source.getBody().front().getTerminator();
+  if (!order || getElementTypeOrSelf(exit->getOperand(0)) != element || !productTensors(region)) {
+    return Misfit{"B does not lie row by row or column by column, or the result has another type"};
+  }
+  LargeProblem problem{element,
+                       product->a.at.buffer,
+                       product->b.at.buffer,
+                       *order,
+                       product->rowDims,
+                       *rows,
+                       *columns,
+                       *depth};
+  problem.blocks = std::min<int64_t>(problem.tiles(), dispatch::processors(region.arch));
+  return problem;
+}
+
+LargeProduct::LargeProduct(RegionBuilder &region, const LargeProblem &problem)
+    : kernel(region, kWarpgroup * (1 + kGroups)), emitter(kernel), p(problem) {}
+
+void LargeProduct::place() {
+  ThreadBuilder t = code();
+  auto size = [&](int64_t value) {
+    return getAffineConstantExpr(value, kernel.builder.getContext());
+  };
+  aMap = kernel.tensorMap(p.a, size(p.rows), size(p.depth), size(p.depth), kLargeRows);
+  bMap = p.order == RightOrder::DepthInner
+             ? kernel.tensorMap(p.b, size(p.columns), size(p.depth), size(p.depth), kLargeColumns)
+             : kernel.tensorMap(p.b, size(p.depth), size(p.columns), size(p.columns), kLargeDepth);
+  thread = t.thread();
+  warpgroup = t.sub(t.div(thread, kWarpgroup), t.i32(1));
+  Type byte = t.builder.getI8Type();
+  ring = {kStages, kStageBytes, kernel.dynamicShared(kTileAlignment), Value()};
+  handedSums = t.offset(ring.memory, byte, ring.bytes());
+  ring.barriers = t.offset(handedSums, byte, kGroups * kHandedBytes);
+  handedBarriers = t.offset(ring.barriers, byte, ring.barrierBytes());
+  t.when(t.isEqual(thread, t.i32(0)), [&](const ThreadBuilder &c) {
+    ring.initBarriers(c, kGroups);
+    for (int64_t group = 0; group < kGroups; ++group) {
+      initBarrier(c, handed(c, c.i32(group)), kWarpgroup);
+      initBarrier(c, taken(c, c.i32(group)), kFinishWarps * kWarp);
+    }
+    publishBarriers(c);
+    prefetchTensorMap(c, aMap);
+    prefetchTensorMap(c, bMap);
+  });
+  t.barrier();
+}
+
+Value LargeProduct::handedTile(const ThreadBuilder &t, Value group) const {
+  return t.offset(handedSums, t.builder.getI8Type(), t.mul(group, kHandedBytes));
+}
+
+Value LargeProduct::handed(const ThreadBuilder &t, Value group) const {
+  return t.offset(handedBarriers, t.i64Type(), group);
+}
+
+Value LargeProduct::taken(const ThreadBuilder &t, Value group) const {
+  return t.offset(handedBarriers, t.i64Type(), t.add(group, kGroups));
+}
+
+/// Down the rows of tiles that are worked through together first.
+LargeProduct::Corner LargeProduct::cornerOf(const ThreadBuilder &t, Value tile) const {
+  int64_t together = kRowTilesTogether * p.columnTiles();
+  Value first = t.mul(t.div(tile, together), kRowTilesTogether), rest = t.rem(tile, together);
+  Value count = t.min(t.i32(kRowTilesTogether), t.sub(t.i32(p.rowTiles()), first));
+  return {t.mul(t.add(first, t.rem(rest, count)), kLargeRows),
+          t.mul(t.div(rest, count), kLargeColumns)};
+}
+
+Values LargeProduct::forTiles(const ThreadBuilder &t, ValueRange inits,
+                              ThreadBuilder::LoopBody body) {
+  return t.loop(t.block(), t.i32(p.tiles()), t.i32(p.blocks), inits, body);
+}
+
+void LargeProduct::copyStage(const ThreadBuilder &t, Value step, const Corner &corner,
+                             const Turn &turn) const {
+  Value depth = t.mul(step, kLargeDepth), barrier = ring.full(t, turn.stage);
+  Value a = ring.at(t, turn.stage), b = t.offset(a, t.builder.getI8Type(), kABytes);
+  ring.awaitEmpty(t, turn);
+  arriveExpecting(t, barrier, t.i32(kStageBytes));
+  copyBox(t, aMap, depth, corner.row, a, barrier);
+  if (p.order == RightOrder::DepthInner) {
+    copyBox(t, bMap, depth, corner.column, b, barrier);
+    return;
+  }
+  for (int64_t column = 0; column < kLargeColumns; column += kBoxColumns) {
+    Value to = t.offset(b, t.builder.getI8Type(), column * kLargeDepth * 2);
+    copyBox(t, bMap, t.add(corner.column, column), depth, to, barrier);
+  }
+}
+
+/// All tiles of this block, by one thread.
+void LargeProduct::copyTiles(const ThreadBuilder &t) {
+  forTiles(t, ring.first(t).values(), [&](const ThreadBuilder &c, Value tile, ValueRange state) {
+    Corner corner = cornerOf(c, tile);
+    return c.loop(c.i32(0), c.i32(p.steps()), c.i32(1), state,
+                  [&](const ThreadBuilder &d, Value step, ValueRange at) {
+                    copyStage(d, step, corner, Turn::of(at));
+                    return ring.next(d, Turn::of(at)).values();
+                  });
+  });
+}
+
+/// This warpgroup's sums of a tile.
+Values LargeProduct::addStages(const ThreadBuilder &t, Turn &turn) const {
+  Value isFirst = t.isEqual(t.rem(thread, kWarpgroup), t.i32(0));
+  StageOperands operands{p.element, p.order, kGroups, kLargeColumns};
+  Values sums = ring.multiply(t, operands, warpgroup, p.steps(), isFirst, turn);
+  sums = finishStages(t, sums);
+  t.when(isFirst, [&](const ThreadBuilder &c) { ring.giveBackBefore(c, turn.stage); });
+  return sums;
+}
+
+void LargeProduct::multiplyTiles(const ThreadBuilder &t) {
+  // The ring's turn, and the parity of the tile among those handed over.
+  Values first = {t.i32(0), t.i32(0), t.i32(0)};
+  forTiles(t, first, [&](const ThreadBuilder &c, Value, ValueRange state) {
+    Turn turn = Turn::of(state);
+    Values sums = addStages(c, turn);
+    Value next = c.sub(c.i32(1), state[2]);
+    waitForPhase(c, taken(c, warpgroup), next);
+    handOver(c, sums);
+    arrive(c, handed(c, warpgroup));
+    return Values{turn.stage, turn.parity, next};
+  });
+}
+
+bool LargeProduct::emit() {
+  std::optional<ProductTensors> found = productTensors(kernel.region);
+  if (!found) {
+    return false;
+  }
+  tensors = *found;
+  // Shares of registers (releaseRegisters) are not needed, and ptxas leaves those that finish so
+  // few that they take a quarter longer.
+  kernel.setBlocksPerProcessor(1);
+  place();
+  ThreadBuilder t = code();
+  t.choose(
+      t.isLess(thread, t.i32(kWarpgroup)),
+      [&](const ThreadBuilder &c) {
+        c.when(c.isEqual(thread, c.i32(0)), [&](const ThreadBuilder &d) { copyTiles(d); });
+        c.when(c.isLess(c.i32(kWarp - 1), thread), [&](const ThreadBuilder &d) { finishTiles(d); });
+        return Values();
+      },
+      [&](const ThreadBuilder &c) {
+        multiplyTiles(c);
+        return Values();
+      });
+  MLIRContext *context = kernel.builder.getContext();
+  kernel.finish(getAffineConstantExpr(p.blocks, context),
+                getAffineConstantExpr(kSharedBytes, context));
+  return !emitter.hasFailed();
+}
+
+bool emitLargeProduct(RegionBuilder &region, const LargeProblem &problem) {
+  return LargeProduct(region, problem).emit();
+}
+
+namespace {
+
+/// The tile is fixed; a configuration without parameters.
+struct PersistentConfig {};
+template <typename Visitor> void visitParameters(Visitor &, PersistentConfig &) {}
+
+Offer offerPersistent(RegionBuilder &region) {
+  Fit<LargeProblem> problem = matchLargeProduct(region);
+  if (!problem) {
+    return Offer::refuse(problem.why());
+  }
+  if (problem->tiles() < dispatch::kLeastLargeTiles) {
+    return Offer::refuse("fewer than " + llvm::Twine(dispatch::kLeastLargeTiles) +
+                         " tiles of 128 x 256 do not keep the GPU busy for long enough");
+  }
+  return {dispatch::choiceOf(kGemmPersistent.name, PersistentConfig()),
+          "no library's call ends with what follows the product"};
+}
+
+LogicalResult emitPersistent(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  Fit<LargeProblem> problem = matchLargeProduct(region);
+  PersistentConfig config;
+  return success(problem && succeeded(readChoice(region, choice, config)) &&
+                 emitLargeProduct(region, *problem));
+}
+
+} // namespace
+
+constexpr KernelFamily kGemmPersistent = {
+    .name = "gemm_persistent",
+    .what = "persistent GEMM by warpgroups (wgmma), warp-specialized: a producer by TMA, two consumer "
+            "warpgroups, an epilogue behind the next tile",
+    .strategies = {dispatch::kContraction},
+    .match = offerPersistent,
+    .configs = nullptr,
+    .emit = emitPersistent};
+
+} // namespace tenon::codegen::cuda

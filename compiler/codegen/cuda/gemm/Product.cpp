@@ -1,0 +1,214 @@
+// The choice of a product's tile by an estimate of its time: the streams of a block and of all
+// blocks, and what splitting the depth costs. Relies on rates of an H200; only their order matters
+// elsewhere.
+#include "compiler/codegen/cuda/gemm/Product.h"
+
+#include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/dispatch/ArchLimits.h"
+#include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Tn.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+/// Bytes a nanosecond: into one processor, from the second-level cache, from memory.
+constexpr double kProcessorRate = 64, kCacheRate = 5500, kMemoryRate = 4300;
+/// Floating-point operations a nanosecond of one processor's tensor cores by mma.sync.
+constexpr double kTensorRate = 4000;
+/// Nanoseconds: from the first load to the last, and for the sums of a cluster to meet.
+constexpr double kLatency = 1000, kClusterTime = 600;
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+ProductTile tileOf(int64_t rows, int64_t columns) {
+  ProductTile tile;
+  tile.rows = rows;
+  tile.columns = columns;
+  int64_t warps = rows * columns >= 8192 ? 8 : 4;
+  tile.warpRows = std::min<int64_t>(rows, rows * columns >= 16384 ? 64 : 32);
+  tile.warpColumns = rows * columns / warps / tile.warpRows;
+  if (tile.warpColumns < 16) {
+    tile.warpRows = 16;
+    tile.warpColumns = std::max<int64_t>(16, rows * columns / warps / 16);
+  }
+  int64_t stageBytes = (rows + columns) * tile.depth * 2;
+  tile.stages = std::clamp<int64_t>(65536 / stageBytes, 3, 6);
+  return tile;
+}
+
+struct Sizes {
+  int64_t rows, columns, depth, batch;
+};
+
+double estimate(const Sizes &sizes, const ProductTile &tile, const engine::CudaArch &arch) {
+  int64_t tiles =
+      ceilDiv(sizes.rows, tile.rows) * ceilDiv(sizes.columns, tile.columns) * sizes.batch;
+  int64_t blocks = tiles * tile.splits;
+  double share = double(ceilDiv(ceilDiv(sizes.depth, tile.depth), tile.splits) * tile.depth);
+  double bytes = double(tile.rows + tile.columns) * share * 2;
+  int64_t turns = ceilDiv(blocks, dispatch::processors(arch));
+  double stream = turns * bytes / kProcessorRate;
+  double work = turns * double(tile.rows * tile.columns) * share * 2 / kTensorRate;
+  double cache = blocks * bytes / kCacheRate;
+  double memory =
+      double(sizes.batch) * (sizes.rows + sizes.columns) * sizes.depth * 2 / kMemoryRate;
+  double meeting = tile.splits > 1 ? kClusterTime : 0;
+  return kLatency + std::max({stream, work, cache, memory}) + meeting;
+}
+
+bool isAligned(const ProductOperand &operand, unsigned depthDim, AffineExpr depth,
+               AffineExpr free) {
+  AffineExpr strides[] = {operand.rowStride(), operand.columnStride()};
+  bool depthIsInner = tn::constantDim(strides[depthDim]) == 1;
+  AffineExpr inner = depthIsInner ? depth : free;
+  AffineExpr outer = depthIsInner ? strides[1 - depthDim] : strides[depthDim];
+  bool freeIsInner = tn::constantDim(strides[1 - depthDim]) == 1;
+  return (depthIsInner || freeIsInner) && inner.isMultipleOf(8) && outer.isMultipleOf(8) &&
+         operand.at.offset.isMultipleOf(8) &&
+         llvm::all_of(ArrayRef(operand.at.strides).drop_back(2),
+                      [](AffineExpr stride) { return stride.isMultipleOf(8); });
+}
+
+/// A problem whose sums are taken in f32.
+bool fitsPlain(const ProductProblem &problem) {
+  auto fits = [](Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() <= 32; };
+  return fits(problem.a.at.element) && fits(problem.b.at.element);
+}
+
+ProductTile plainTile(const Sizes &sizes, const engine::CudaArch &arch) {
+  int64_t large = ceilDiv(sizes.rows, 128) * ceilDiv(sizes.columns, 128) * sizes.batch;
+  ProductTile tile;
+  tile.isPlain = true;
+  tile.stages = 1;
+  tile.rows = tile.columns = large >= dispatch::processors(arch) ? 128 : 64;
+  tile.depth = 16;
+  tile.warpRows = tile.warpColumns = tile.rows / 16;
+  return tile;
+}
+
+/// All tiles for tensor cores.
+std::vector<ProductTile> tilesOf(const Sizes &sizes, const engine::CudaArch &arch) {
+  std::vector<ProductTile> tiles;
+  for (int64_t rows : {16, 32, 64, 128}) {
+    for (int64_t columns : {32, 64, 128}) {
+      for (int64_t splits : {1, 2, 3, 4, 6, 8}) {
+        ProductTile tile = tileOf(rows, columns);
+        tile.splits = splits;
+        int64_t bytes = tile.stages * (tile.rows + tile.columns) * (tile.depth + 8) * 2;
+        if ((splits == 1 || arch.number >= 90) && splits <= ceilDiv(sizes.depth, tile.depth) &&
+            bytes + 4096 <= dispatch::sharedLimit(arch)) {
+          tiles.push_back(tile);
+        }
+      }
+    }
+  }
+  return tiles;
+}
+
+Sizes sizesOf(RegionBuilder &region, const ProductProblem &problem) {
+  return {region.estimate(problem.rows), region.estimate(problem.columns),
+          region.estimate(problem.depth), region.estimate(problem.batch)};
+}
+
+} // namespace
+
+bool fitsTensorCores(const ProductProblem &problem) {
+  Type element = problem.a.at.element;
+  return (element.isF16() || element.isBF16()) && problem.b.at.element == element &&
+         isAligned(problem.a, 1, problem.depth, problem.rows) &&
+         isAligned(problem.b, 0, problem.depth, problem.columns);
+}
+
+ProductTile chooseTile(RegionBuilder &region, const ProductProblem &problem) {
+  Sizes sizes = sizesOf(region, problem);
+  if (!fitsTensorCores(problem)) {
+    return plainTile(sizes, region.arch);
+  }
+  ProductTile best;
+  double least = std::numeric_limits<double>::max();
+  for (const ProductTile &tile : tilesOf(sizes, region.arch)) {
+    double time = estimate(sizes, tile, region.arch);
+    if (time < least) {
+      least = time;
+      best = tile;
+    }
+  }
+  return best;
+}
+
+bool emitProduct(RegionBuilder &region, const ProductProblem &problem, const ProductTile &tile) {
+  return ProductKernel(region, problem, tile).emit();
+}
+
+namespace {
+
+/// The problem of a region that one of the two families takes.
+Fit<ProductProblem> matchGenerated(RegionBuilder &region, bool isPlain) {
+  Fit<ProductProblem> problem = matchProduct(region.source);
+  if (!problem) {
+    return problem;
+  }
+  if (!fitsPlain(*problem) || !productTensors(region)) {
+    return Misfit{"the operands are not floats of up to 32 bits"};
+  }
+  if (isPlain == fitsTensorCores(*problem)) {
+    return isPlain ? Misfit{"tensor cores do it"}
+                   : Misfit{"the operands are not f16 or bf16 in rows on borders of 16 bytes"};
+  }
+  return problem;
+}
+
+Offer offerTensorCore(RegionBuilder &region) {
+  Fit<ProductProblem> problem = matchGenerated(region, /*isPlain=*/false);
+  return problem ? Offer{dispatch::choiceOf(kGemmTensorCore.name, chooseTile(region, *problem)),
+                         "tensor cores read both operands by strides"}
+                 : Offer::refuse(problem.why());
+}
+
+std::vector<dispatch::KernelChoice> tensorCoreConfigs(RegionBuilder &region) {
+  Fit<ProductProblem> problem = matchGenerated(region, /*isPlain=*/false);
+  std::vector<dispatch::KernelChoice> choices;
+  if (problem) {
+    for (const ProductTile &tile : tilesOf(sizesOf(region, *problem), region.arch)) {
+      choices.push_back(dispatch::choiceOf(kGemmTensorCore.name, tile));
+    }
+  }
+  return choices;
+}
+
+Offer offerSimt(RegionBuilder &region) {
+  Fit<ProductProblem> problem = matchGenerated(region, /*isPlain=*/true);
+  return problem ? Offer{dispatch::choiceOf(kGemmSimt.name, chooseTile(region, *problem)),
+                         "FP32 arithmetic for operands of any strides"}
+                 : Offer::refuse(problem.why());
+}
+
+template <bool kIsPlain>
+LogicalResult emitGenerated(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  Fit<ProductProblem> problem = matchGenerated(region, kIsPlain);
+  ProductTile tile;
+  tile.isPlain = kIsPlain;
+  return success(problem && succeeded(readChoice(region, choice, tile)) &&
+                 emitProduct(region, *problem, tile));
+}
+
+} // namespace
+
+constexpr KernelFamily kGemmTensorCore = {
+    .name = "gemm_tensorcore",
+    .what = "tiled GEMM by mma.sync: a multistage pipeline of cp.async, split-K over a cluster",
+    .strategies = {dispatch::kContraction},
+    .match = offerTensorCore,
+    .configs = tensorCoreConfigs,
+    .emit = emitGenerated<false>};
+
+constexpr KernelFamily kGemmSimt = {.name = "gemm_simt",
+                                    .what = "tiled GEMM by FP32 arithmetic",
+                                    .strategies = {dispatch::kContraction},
+                                    .match = offerSimt,
+                                    .configs = nullptr,
+                                    .emit = emitGenerated<true>};
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,118 @@
+// Brings both operands to strides over the result's batch. Relies on tn.matmul's verifier for
+// ranks.
+#include "compiler/codegen/cuda/gemm/ProductMatch.h"
+
+#include "compiler/codegen/cuda/base/ElementEmitter.h"
+#include "compiler/graph/Tn.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+bool isOne(AffineExpr dim) { return tn::constantDim(dim) == 1; }
+
+/// The operand over `batchRank` batch dims.
+std::optional<ProductOperand> operandOf(Value value, bool transpose, size_t batchRank) {
+  std::optional<StridedTensor> tensor = stridedInput(value);
+  tn::Dims dims = tn::getDims(value.getType());
+  if (!tensor || dims.size() < 2) {
+    return std::nullopt;
+  }
+  size_t rank = dims.size();
+  tn::Dims strides(batchRank + 2, getAffineConstantExpr(0, value.getContext()));
+  for (size_t i = 0; i + 2 < rank; ++i) {
+    if (!isOne(dims[i])) {
+      strides[batchRank + 2 - rank + i] = tensor->strides[i];
+    }
+  }
+  strides[batchRank] = tensor->strides[transpose ? rank - 1 : rank - 2];
+  strides[batchRank + 1] = tensor->strides[transpose ? rank - 2 : rank - 1];
+  tensor->strides = strides;
+  return ProductOperand{*tensor};
+}
+
+bool isBroadcast(const ProductOperand &operand) {
+  return llvm::all_of(ArrayRef(operand.at.strides).drop_back(2),
+                      [](AffineExpr stride) { return tn::constantDim(stride) == 0; });
+}
+
+/// Whether the batch dims of A continue its rows evenly, so that all are rows of one matrix.
+bool continuesRows(const ProductProblem &problem) {
+  AffineExpr next = problem.rows * problem.a.rowStride();
+  for (size_t i = problem.batch.size(); i-- > 0;) {
+    if (isOne(problem.batch[i])) {
+      continue;
+    }
+    if (!tn::sameDim(problem.a.at.strides[i], next)) {
+      return false;
+    }
+    next = next * problem.batch[i];
+  }
+  return true;
+}
+
+} // namespace
+
+Fit<ProductProblem> matchProduct(func::FuncOp region) {
+  auto ops = region.getOps<tn::MatmulOp>();
+  if (!llvm::hasSingleElement(ops) || region.getNumResults() != 1) {
+    return Misfit{"it is not one product with one result"};
+  }
+  tn::MatmulOp op = *ops.begin();
+  tn::Dims result = tn::getDims(op.getY().getType());
+  size_t batchRank = result.size() - 2;
+  std::optional<ProductOperand> a = operandOf(op.getA(), op.getTransposeA(), batchRank);
+  std::optional<ProductOperand> b = operandOf(op.getB(), op.getTransposeB(), batchRank);
+  if (!b && op.getB().getDefiningOp<tn::UnpackOp>()) {
+    return Misfit{"the weights are packed in panels for another family"};
+  }
+  if (!a || !b) {
+    return Misfit{"an operand is computed in the region, not read from memory by strides"};
+  }
+  tn::Dims aDims = tn::getDims(op.getA().getType());
+  ProductProblem problem;
+  problem.batch.assign(result.begin(), result.end() - 2);
+  problem.rows = result[batchRank];
+  problem.columns = result.back();
+  problem.depth = aDims[aDims.size() - (op.getTransposeA() ? 2 : 1)];
+  problem.a = *a;
+  problem.b = *b;
+  problem.rowDims = {problem.rows};
+  if (isBroadcast(*b) && continuesRows(problem)) {
+    problem.rowDims.assign(result.begin(), result.end() - 1);
+    problem.rows = tn::elementCount(region.getContext(), problem.rowDims);
+    problem.batch.clear();
+    for (ProductOperand *operand : {&problem.a, &problem.b}) {
+      operand->at.strides.erase(operand->at.strides.begin(),
+                                operand->at.strides.begin() + batchRank);
+    }
+  }
+  return problem;
+}
+
+std::optional<ProductTensors> productTensors(RegionBuilder &region) {
+  FailureOr<func::FuncOp> function = region.linalg();
+  if (failed(function)) {
+    return std::nullopt;
+  }
+  ProductTensors tensors;
+  function->walk([&](linalg::GenericOp op) {
+    if (isReduction(op)) {
+      tensors.sum = op.getResult(0);
+    }
+  });
+  tensors.result = function->getBody().front().getTerminator()->getOperand(0);
+  return tensors.sum ? std::optional(tensors) : std::nullopt;
+}
+
+bool isPackedInPanels(tn::UnpackOp unpack, bool transposeB, int64_t panel) {
+  SmallVector<int64_t> columnsFirst = {1, 0};
+  if (transposeB) {
+    columnsFirst = {0, 1};
+  }
+  return unpack.getPermutation() == ArrayRef<int64_t>(columnsFirst) && unpack.getRows() == 1 &&
+         unpack.getGroups() == 1 && unpack.getPanel() == static_cast<uint64_t>(panel);
+}
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,44 @@
+// What one product region asks for: the sizes of its matmul and where the operands' elements lie in
+// the region's buffers. Relies on StridedTensor.h for strides through movement ops.
+#pragma once
+
+#include "compiler/codegen/cuda/base/Fit.h"
+#include "compiler/codegen/cuda/base/Region.h"
+#include "compiler/codegen/cuda/base/StridedTensor.h"
+
+namespace tenon::codegen::cuda {
+
+/// A matrix for each place in the batch.
+struct ProductOperand {
+  StridedTensor
+      at; ///< strides over the batch dims of the result (0 where it broadcasts), rows, columns
+
+  mlir::AffineExpr rowStride() const { return at.strides[at.strides.size() - 2]; }
+  mlir::AffineExpr columnStride() const { return at.strides.back(); }
+};
+
+/// Y[batch, rows, columns] = A[batch, rows, depth] B[batch, depth, columns].
+struct ProductProblem {
+  /// Of the result: those that are not rows. Leading dims of A that B has not are rows.
+  tn::Dims batch;
+  /// The dims of the result that together are the rows.
+  tn::Dims rowDims;
+  mlir::AffineExpr rows, columns, depth;
+  ProductOperand a, b;
+};
+
+/// The problem of the region's only matmul.
+Fit<ProductProblem> matchProduct(mlir::func::FuncOp region);
+
+/// Of the region's linalg form: the sum over the depth, before it is rounded to its type, and what
+/// the region gives.
+struct ProductTensors {
+  mlir::Value sum, result;
+};
+/// None if there is no such form or no sum.
+std::optional<ProductTensors> productTensors(RegionBuilder &region);
+
+/// Whether weights lie as [depth / panel, columns, panel].
+bool isPackedInPanels(tn::UnpackOp unpack, bool transposeB, int64_t panel);
+
+} // namespace tenon::codegen::cuda

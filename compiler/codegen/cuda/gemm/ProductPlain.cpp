@@ -1,0 +1,109 @@
+// Products by FP32 arithmetic, for all float types up to f32 and any strides: a thread does parts
+// of 4 x 4 that lie 4 * 16 rows and columns apart, so that neighbours read neighbouring banks.
+// Relies on ProductStore.cpp for the way out.
+#include "compiler/codegen/cuda/gemm/ProductKernel.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+
+using Values = ThreadBuilder::Values;
+
+namespace {
+
+/// Elements of a part, and the distance between a thread's parts.
+constexpr int64_t kPart = 4, kStride = 64;
+
+} // namespace
+
+/// Threads are 16 x 16; `warpRow` and `warpColumn` are the places of a thread's first part.
+void ProductKernel::placePlain() {
+  ThreadBuilder t = code();
+  warpRow = t.mul(t.div(thread, 16), kPart);
+  warpColumn = t.mul(t.rem(thread, 16), kPart);
+}
+
+/// A step's tile as [depth][rows or columns] of f32; what is outside the matrix is 0.
+void ProductKernel::fillPlain(const ThreadBuilder &t, const ProductOperand &operand, Value pointer,
+                              unsigned freeDim, Value first, Value step, Value to) const {
+  ProductKernel &self = const_cast<ProductKernel &>(*this);
+  int64_t size = freeDim == 0 ? tile.rows : tile.columns, pitch = size + kPart;
+  Value freeStride = self.size64(freeDim == 0 ? operand.rowStride() : operand.columnStride());
+  Value depthStride = self.size64(freeDim == 0 ? operand.columnStride() : operand.rowStride());
+  bool depthIsInner =
+      tn::constantDim(freeDim == 0 ? operand.columnStride() : operand.rowStride()) == 1;
+  Type stored = operand.at.element;
+  Value freeCount = freeDim == 0 ? rowCount : columnCount;
+  for (int64_t i = 0; i < size * tile.depth; i += tile.threads()) {
+    Value index = t.add(thread, i);
+    // Neighbours read neighbours.
+    Value depth = depthIsInner ? t.rem(index, tile.depth) : t.div(index, size);
+    Value free = depthIsInner ? t.div(index, tile.depth) : t.rem(index, size);
+    Value row = t.add(first, free), column = t.add(t.mul(step, tile.depth), depth);
+    Value inside = t.bitAnd(t.isLess(row, freeCount), t.isLess(column, depthCount));
+    Values element = t.choose(
+        inside,
+        [&](const ThreadBuilder &c) -> Values {
+          Value at = c.add(c.mul(c.wide(row), freeStride), c.mul(c.wide(column), depthStride));
+          unsigned bytes = stored.getIntOrFloatBitWidth() / 8;
+          return {c.toF32(c.load(stored, c.offset(pointer, stored, at), bytes))};
+        },
+        [](const ThreadBuilder &c) -> Values { return {c.f32(0)}; });
+    t.store(element[0], t.offset(to, t.f32Type(), t.add(t.mul(depth, pitch), free)), 4);
+  }
+}
+
+Values ProductKernel::addPlainProducts() {
+  ThreadBuilder t = code();
+  Value aTile = shared;
+  Value bTile = t.offset(shared, t.f32Type(), tile.depth * (tile.rows + kPart));
+  Type four = t.vectorType(kPart, t.f32Type());
+  int64_t rowParts = tile.warpRows / kPart, columnParts = tile.warpColumns / kPart;
+  auto body = [&](const ThreadBuilder &c, Value step, ValueRange before) {
+    Values sums(before);
+    c.barrier();
+    fillPlain(c, p.a, a.pointer, 0, a.fixed, step, aTile);
+    fillPlain(c, p.b, b.pointer, 1, b.fixed, step, bTile);
+    c.barrier();
+    Value aBase = c.offset(aTile, c.f32Type(), warpRow);
+    Value bBase = c.offset(bTile, c.f32Type(), warpColumn);
+    for (int64_t k = 0; k < tile.depth; ++k) {
+      Values left, right;
+      for (int64_t i = 0; i < rowParts; ++i) {
+        int64_t at = k * (tile.rows + kPart) + i * kStride;
+        left.push_back(c.load(four, c.offset(aBase, c.f32Type(), at), 16));
+      }
+      for (int64_t j = 0; j < columnParts; ++j) {
+        int64_t at = k * (tile.columns + kPart) + j * kStride;
+        right.push_back(c.load(four, c.offset(bBase, c.f32Type(), at), 16));
+      }
+      for (int64_t i = 0; i < tile.warpRows; ++i) {
+        Value x = c.extract(left[i / kPart], i % kPart);
+        for (int64_t j = 0; j < tile.warpColumns; ++j) {
+          Value &sum = sums[i * tile.warpColumns + j];
+          sum = c.fma(x, c.extract(right[j / kPart], j % kPart), sum);
+        }
+      }
+    }
+    return sums;
+  };
+  return t.loop(firstStep, lastStep, t.i32(1), Values(tile.warpRows * tile.warpColumns, t.f32(0)),
+                body);
+}
+
+void ProductKernel::sharePlainSums(ValueRange sums) {
+  ThreadBuilder t = code();
+  t.barrier();
+  Value base = t.offset(shared, t.f32Type(), t.add(t.mul(warpRow, sumPitch()), warpColumn));
+  for (int64_t i = 0; i < tile.warpRows; ++i) {
+    int64_t row = i / kPart * kStride + i % kPart;
+    for (int64_t j = 0; j < tile.warpColumns; j += kPart) {
+      Values part(sums.slice(i * tile.warpColumns + j, kPart));
+      int64_t at = row * sumPitch() + j / kPart * kStride;
+      t.store(t.pack(part), t.offset(base, t.f32Type(), at), 16);
+    }
+  }
+  t.barrier();
+}
+
+} // namespace tenon::codegen::cuda

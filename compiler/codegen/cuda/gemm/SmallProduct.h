@@ -1,0 +1,82 @@
+// A product of some rows by a constant matrix on sm_90a, so small that all its blocks run at once
+// and most of its time is waiting. What does not depend on the kernels before this one, the
+// weights, is copied before it waits for them: as many stages of the depth as shared memory holds,
+// which for most is all. One thread copies, warpgroups multiply 64 rows each. The blocks of
+// a cluster may share a tile's depth: each then finishes some of its rows. Relies on Warpgroup.h
+// for products, StageRing.h for copies, ElementEmitter for what follows the product.
+#pragma once
+
+#include "compiler/codegen/cuda/base/ElementEmitter.h"
+#include "compiler/codegen/cuda/base/StageRing.h"
+#include "compiler/codegen/cuda/gemm/ProductMatch.h"
+#include "compiler/dispatch/SmallProducts.h"
+
+namespace tenon::codegen::cuda {
+
+/// Y[rows, columns] = A[rows, depth] B[columns, depth]^T, both stored so, B constant.
+struct SmallProblem {
+  mlir::Type element;
+  uint32_t a = 0, b = 0; ///< buffers
+  tn::Dims rowDims;
+  dispatch::HalfProduct sizes;
+  dispatch::SmallLayout layout;
+
+  int64_t columnTiles() const { return sizes.columns / layout.columns; }
+  /// Of a block.
+  int64_t steps() const { return layout.steps(sizes); }
+  int64_t finishedRows() const { return layout.rows / layout.shares; }
+  /// Threads that multiply: a warpgroup for each kSmallRows of a tile.
+  int64_t multipliers() const { return layout.rows / dispatch::kSmallRows * kWarpgroup; }
+};
+
+/// The problem of a region, with dispatch's layout.
+Fit<SmallProblem> matchSmallProduct(RegionBuilder &region);
+/// One kernel. False after a diagnostic.
+bool emitSmallProduct(RegionBuilder &region, const SmallProblem &problem);
+
+class SmallProduct {
+public:
+  SmallProduct(RegionBuilder &region, const SmallProblem &problem);
+
+  /// The whole kernel and its step. False after a diagnostic.
+  bool emit();
+
+private:
+  using Value = mlir::Value;
+  using Values = ThreadBuilder::Values;
+  using Turn = StageRing::Turn;
+
+  ThreadBuilder code() { return ThreadBuilder(kernel.builder, kernel.location); }
+  void place();
+  void copyA(const ThreadBuilder &t, Value step, Value stage) const;
+  void copyB(const ThreadBuilder &t, Value step, Value stage) const;
+  /// The stages that are filled in the ring's first turn: B, and once it may be read A.
+  void copyFirst(const ThreadBuilder &t, bool isA) const;
+  void copyOthers(const ThreadBuilder &t) const;
+  Values multiply(const ThreadBuilder &t) const;
+  /// Stores the warpgroup's sums where they are finished.
+  void handOver(const ThreadBuilder &t, llvm::ArrayRef<Value> sums) const;
+  /// The block's barrier, or the cluster's, behind which sums that were handed over are seen.
+  void meet(const ThreadBuilder &t) const;
+  /// The sums of eight neighbours of a row (of those that this block finishes), all shares added.
+  Values sumsAt(const ThreadBuilder &t, Value row, Value column) const;
+  void finishRows(const ThreadBuilder &t);
+  void finishPiece(Value piece);
+
+  StageOperands operands() const {
+    return {p.element, RightOrder::DepthInner, p.multipliers() / kWarpgroup, p.layout.columns};
+  }
+  bool isShared() const { return p.layout.shares > 1; }
+
+  Kernel kernel;
+  ElementEmitter emitter;
+  const SmallProblem &p;
+  ProductTensors tensors;
+  StageRing ring;
+  Value aMap, bMap, thread;
+  Value handed; ///< pointer to shared memory: floats [shares][rows that are finished][columns]
+  /// Where the block's part begins (i32): in the result, in the depth, and its rank in the cluster.
+  Value firstRow, firstColumn, firstDepth, share;
+};
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,136 @@
+// Attention as a call of cuDNN that reads its operands through strides, and our kernel behind it
+// for machines without the library. Relies on AttentionMatch.h for where the operands lie, and on
+// the runtime leaving out whichever it does not use (engine/Plan.h).
+#include "compiler/codegen/common/Programs.h"
+#include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/attention/AttentionKernels.h"
+#include "compiler/codegen/cuda/library/LibraryMatch.h"
+#include "compiler/codegen/cuda/library/LibraryRegions.h"
+#include "compiler/dispatch/Strategy.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+/// Measured on an H200 in f16, cuDNN against our kernels without and with products of warpgroups:
+/// 64 x 16 heads of 384 x 384 x 64 with a mask 159 us, 198 and 93, without 107, - and 90; 64 x 12
+/// heads of 197 x 197 x 64 without 47, about 60 and 34; 384 x 384 x 64 of one sequence 10.5, 7.9
+/// and 5.9. At 4,096 x 4,096 x 128 without a mask cuDNN reaches 627 TF/s, ours below 350 in all of
+/// these.
+constexpr int64_t kLeastPairs = int64_t(16) << 20; ///< of queries and keys, over all heads
+constexpr int64_t kLeastLength = 1024;             ///< against warpgroups, without a mask
+
+bool isConstant(AffineExpr value, int64_t constant) { return tn::constantDim(value) == constant; }
+
+bool hasUsualMask(const AttentionProblem &p) {
+  return !p.mask || (isConstant(p.mask->offset, 0) && isConstant(p.mask->strides[3], 1));
+}
+
+void appendStrides(SmallVectorImpl<AffineExpr> &sizes, const StridedTensor &tensor) {
+  sizes.append(tensor.strides.begin(), tensor.strides.begin() + 3);
+}
+
+/// False for sizes that vary: with small ones, our kernel is the faster one.
+bool isWorthACall(const AttentionProblem &p, const engine::CudaArch &arch) {
+  int64_t pairs = 1;
+  for (AffineExpr size : {p.batches, p.heads, p.queries, p.keys}) {
+    pairs *= tn::constantDim(size).value_or(0);
+  }
+  if (pairs < kLeastPairs) {
+    return false;
+  }
+  if (!chooseTile(p, arch).isWarpgroup) {
+    return true;
+  }
+  return !p.mask && *tn::constantDim(p.keys) >= kLeastLength &&
+         *tn::constantDim(p.queries) >= kLeastLength;
+}
+
+} // namespace
+
+std::optional<RegionStep> attentionStep(func::FuncOp kernel) {
+  Fit<AttentionProblem> found = matchAttention(kernel);
+  if (!found || !fitsTensorCores(*found) || !hasUsualMask(*found) || found->causal ||
+      !isConstant(found->y.offset, 0)) {
+    return std::nullopt;
+  }
+  const AttentionProblem &p = *found;
+  SmallVector<AffineExpr> sizes = {p.batches, p.heads, p.keyHeads,  p.queries,
+                                   p.keys,    p.width, p.valueWidth};
+  for (const StridedTensor *tensor : {&p.q, &p.k, &p.v, &p.y}) {
+    appendStrides(sizes, *tensor);
+  }
+  if (p.mask) {
+    appendStrides(sizes, *p.mask);
+  } else {
+    sizes.append(3, getAffineConstantExpr(0, kernel.getContext()));
+  }
+  sizes.append({p.q.offset, p.k.offset, p.v.offset});
+  engine::AttentionCall call;
+  call.type = *libraryType(kernel.getResultTypes().front());
+  call.hasMask = p.mask.has_value();
+  call.scale = static_cast<float>(p.scale);
+  RegionStep step;
+  step.buffers = {p.q.buffer, p.k.buffer, p.v.buffer};
+  if (p.mask) {
+    step.buffers.push_back(p.mask->buffer);
+  }
+  step.reads = step.buffers.size();
+  step.buffers.push_back(p.y.buffer);
+  for (AffineExpr size : sizes) {
+    step.sizes.push_back(programOf(size));
+  }
+  step.call.resize(sizeof(call));
+  std::memcpy(step.call.data(), &call, sizeof(call));
+  return step;
+}
+
+namespace {
+
+Offer offerCudnn(RegionBuilder &region) {
+  Fit<AttentionProblem> problem = matchAttention(region.source);
+  if (!problem) {
+    return Offer::refuse(problem.why());
+  }
+  if (!fitsTensorCores(*problem) || !libraryStep(region.source)) {
+    return Offer::refuse("the call takes f16 and bf16 without a causal mask, whole results, and masks "
+                         "whose columns lie one after the other");
+  }
+  if (!isWorthACall(*problem, region.arch)) {
+    return Offer::refuse("sizes vary or are so small that our own kernels are faster");
+  }
+  return {dispatch::KernelChoice{kCudnnAttention.name.str(), {}},
+          "so large that the call is faster; our kernel behind it runs where there is no cuDNN"};
+}
+
+/// Our kernel behind the call is the one that would be chosen without the library.
+LogicalResult emitCudnn(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  std::optional<RegionStep> step = libraryStep(region.source);
+  if (!step || !choice.parameters.empty()) {
+    return region.source.emitError("no call computes it as ") << choice.text();
+  }
+  region.code.steps.push_back(std::move(*step));
+  const std::string call = kCudnnAttention.name.str();
+  FailureOr<dispatch::KernelSelection> spare = selectKernel(region, {nullptr, call});
+  if (failed(spare) ||
+      failed(findFamily(spare->chosen.family)->emit(region, spare->chosen))) {
+    return failure();
+  }
+  for (RegionStep &launch : MutableArrayRef(region.code.steps).drop_front()) {
+    launch.isSpare = true;
+  }
+  return success();
+}
+
+} // namespace
+
+constexpr KernelFamily kCudnnAttention = {
+    .name = "cudnn_attention",
+    .what = "a cuDNN graph of scaled dot-product attention that reads q, k and v by strides",
+    .strategies = {dispatch::kAttention},
+    .match = offerCudnn,
+    .configs = nullptr,
+    .emit = emitCudnn};
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,100 @@
+// A channels-last convolution over two spatial dims as a call of cuDNN. Relies on the weight lying
+// as [K, R, S, C / groups], which dispatch or a transpose in the region says.
+#include "compiler/codegen/common/Programs.h"
+#include "compiler/codegen/cuda/library/LibraryMatch.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+/// The input that holds the weight in the library's order.
+std::optional<uint32_t> weightInput(Match &match, tn::ConvOp conv) {
+  Value weight = conv.getWeight();
+  if (tn::TransposeOp transpose = weight.getDefiningOp<tn::TransposeOp>()) {
+    match.cover(transpose);
+    bool isOrdered = transpose.getPermutation() == ArrayRef<int64_t>{0, 3, 1, 2};
+    return isOrdered ? match.inputOf(transpose.getX()) : std::nullopt;
+  }
+  tn::UnpackOp unpack = weight.getDefiningOp<tn::UnpackOp>();
+  if (!unpack) {
+    return std::nullopt;
+  }
+  match.cover(unpack);
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(weight.getType()).getShape();
+  int64_t filter = shape[1] * shape[2] * shape[3];
+  bool isOrdered = unpack.getPermutation() == ArrayRef<int64_t>{0, 2, 3, 1} &&
+                   unpack.getRows() == 1 && unpack.getGroups() == 1 &&
+                   static_cast<int64_t>(unpack.getPanel()) == filter;
+  return isOrdered ? match.inputOf(unpack.getPacked()) : std::nullopt;
+}
+
+bool copyPositive(ArrayRef<int64_t> from, int32_t least, int32_t *to) {
+  for (int64_t value : from) {
+    if (value < least || value > std::numeric_limits<int32_t>::max()) {
+      return false;
+    }
+    *to++ = static_cast<int32_t>(value);
+  }
+  return true;
+}
+
+bool copyWindow(tn::ConvOp conv, engine::ConvCall &call) {
+  ArrayRef<int64_t> pads = conv.getPads();
+  // Few engines of cuDNN take paddings that differ from end to end.
+  bool isEven = pads.take_front(2) == pads.take_back(2);
+  return isEven && copyPositive(conv.getStrides(), 1, call.strides) &&
+         copyPositive(conv.getDilations(), 1, call.dilations) &&
+         copyPositive(pads.take_front(2), 0, call.padBefore) &&
+         copyPositive(pads.take_back(2), 0, call.padAfter) &&
+         copyPositive({static_cast<int64_t>(conv.getGroups())}, 1, &call.groups);
+}
+
+/// The bias that is an operand of the convolution itself.
+bool readOwnBias(Match &match, tn::ConvOp conv) {
+  if (!conv.getBias()) {
+    return true;
+  }
+  match.bias = match.inputOf(conv.getBias());
+  return match.bias.has_value();
+}
+
+} // namespace
+
+std::optional<RegionStep> convStep(func::FuncOp kernel, Operation *root, bool allowTf32) {
+  tn::ConvOp conv = cast<tn::ConvOp>(root);
+  Match match(kernel);
+  std::optional<DType> type = libraryType(conv.getType());
+  tn::Dims x = tn::getDims(conv.getX().getType());
+  std::optional<uint32_t> input = match.inputOf(conv.getX());
+  if (!type || *type == DType::F64 || !conv.getChannelsLast() || x.size() != 4 || !input) {
+    return std::nullopt;
+  }
+  engine::ConvCall call;
+  std::optional<uint32_t> weight = weightInput(match, conv);
+  if (!weight || !copyWindow(conv, call) || !readOwnBias(match, conv) ||
+      !match.readEpilogue(root) || !match.isWhole()) {
+    return std::nullopt;
+  }
+  tn::Dims w = tn::getDims(conv.getWeight().getType());
+  tn::Dims y = tn::getDims(conv.getType());
+  call.type = *type;
+  call.hasBias = match.bias.has_value();
+  call.hasResidual = match.residual.has_value();
+  call.activation = match.activation;
+  call.allowTf32 = allowTf32;
+  RegionStep step;
+  step.buffers = {*input, *weight};
+  for (AffineExpr size : {x[0], x[1], x[2], x[3], w[0], w[2], w[3], y[1], y[2]}) {
+    if (!size || tn::constantDim(size) == 0) {
+      return std::nullopt;
+    }
+    step.sizes.push_back(programOf(size));
+  }
+  match.complete(step, call);
+  return step;
+}
+
+} // namespace tenon::codegen::cuda

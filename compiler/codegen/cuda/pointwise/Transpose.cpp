@@ -1,0 +1,185 @@
+// The kernel of a tensor that reads an operand across its last dim: a tile of the operand goes
+// through shared memory, so that both the operand and the result are accessed along their last
+// dims.
+#include "compiler/codegen/cuda/base/ElementEmitter.h"
+#include "compiler/codegen/cuda/pointwise/Schedule.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+/// Elements of a tile along both dims; rows of a tile that the threads of a block cover at once.
+constexpr int64_t kTile = 32, kRows = 8;
+/// A dim shorter than this wastes most of a tile.
+constexpr int64_t kShortest = 16;
+
+/// An operand read once, by a permutation that moves its last dim to `loop` of the result.
+struct Turned {
+  linalg::GenericOp op;
+  OpOperand *operand = nullptr;
+  unsigned loop = 0;
+};
+
+std::optional<Turned> findTurned(RegionBuilder &region, const KernelRoots &group) {
+  Value root = group.roots.front().tensor;
+  linalg::GenericOp op = root.getDefiningOp<linalg::GenericOp>();
+  if (group.roots.size() != 1 || !op || isReduction(op) || op.getNumResults() != 1 ||
+      !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity()) {
+    return std::nullopt;
+  }
+  tn::Dims dims = region.dims(root);
+  for (OpOperand *operand : op.getDpsInputOperands()) {
+    AffineMap map = op.getMatchingIndexingMap(operand);
+    if (map.getNumResults() < 2 || !region.bufferOf(operand->get()) ||
+        !operand->get().hasOneUse() || !map.isPermutation()) {
+      continue;
+    }
+    unsigned loop = map.getDimPosition(map.getNumResults() - 1);
+    if (loop + 1 != dims.size() && region.estimate(dims[loop]) >= kShortest &&
+        region.estimate(dims.back()) >= kShortest) {
+      return Turned{op, operand, loop};
+    }
+  }
+  return std::nullopt;
+}
+
+class TransposeEmitter {
+public:
+  TransposeEmitter(RegionBuilder &region, const Root &root, const Turned &turned)
+      : kernel(region, kTile * kRows), emitter(kernel), math(kernel.math), root(root),
+        turned(turned), dims(region.dims(root.tensor)) {}
+
+  bool run();
+
+private:
+  /// The result's place with these indices in the two dims of the tile.
+  Indices placeAt(const Index &across, const Index &along);
+  Indices operandPlace(const Indices &place);
+  /// Emits `body` where the place is inside of the result.
+  void whereInside(const Indices &place, llvm::function_ref<void()> body);
+  void fillTile();
+  void emitResult();
+  Index inTile(const Index &row, const Index &column) {
+    // A row has one element more than it holds: columns then lie in different banks.
+    return math.add(math.multiply(row, Index::constant(kTile + 1)), column);
+  }
+
+  Kernel kernel;
+  ElementEmitter emitter;
+  IndexMath &math;
+  Root root;
+  Turned turned;
+  tn::Dims dims;
+  Indices outer;
+  Index column, row, acrossStart, alongStart;
+  Value tile;
+};
+
+Indices TransposeEmitter::placeAt(const Index &across, const Index &along) {
+  Indices place = outer;
+  place[turned.loop] = math.add(acrossStart, across);
+  place.back() = math.add(alongStart, along);
+  return place;
+}
+
+Indices TransposeEmitter::operandPlace(const Indices &place) {
+  AffineMap map = turned.op.getMatchingIndexingMap(turned.operand);
+  return llvm::map_to_vector<6>(map.getResults(), [&](AffineExpr expression) {
+    return place[cast<AffineDimExpr>(expression).getPosition()];
+  });
+}
+
+void TransposeEmitter::whereInside(const Indices &place, llvm::function_ref<void()> body) {
+  OpBuilder &builder = kernel.builder;
+  Value inside;
+  for (unsigned dim : {turned.loop, static_cast<unsigned>(dims.size() - 1)}) {
+    if (tn::constantDim(dims[dim]).value_or(1) % kTile == 0) {
+      continue;
+    }
+    Value isBelow =
+        arith::CmpIOp::create(builder, kernel.location, arith::CmpIPredicate::slt,
+                              math.value(place[dim]), math.value(kernel.size(dims[dim])));
+    inside =
+        inside ? Value(arith::AndIOp::create(builder, kernel.location, inside, isBelow)) : isBelow;
+  }
+  if (!inside) {
+    return body();
+  }
+  scf::IfOp branch = scf::IfOp::create(builder, kernel.location, inside, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  emitter.openScope();
+  body();
+  emitter.closeScope();
+}
+
+/// The threads of a warp read along the operand's last dim.
+void TransposeEmitter::fillTile() {
+  Value tensor = turned.operand->get();
+  Type type = getElementTypeOrSelf(tensor);
+  for (int64_t step = 0; step < kTile; step += kRows) {
+    Index along = math.add(row, Index::constant(step));
+    Indices place = placeAt(column, along);
+    whereInside(place, [&] {
+      Value element = emitter.element(tensor, operandPlace(place));
+      Index target = inTile(along, column);
+      LLVM::StoreOp::create(kernel.builder, kernel.location, element,
+                            kernel.address(tile, type, target), byteSize(type));
+    });
+  }
+}
+
+/// They compute along the result's last dim, and read the tile across.
+void TransposeEmitter::emitResult() {
+  Type type = getElementTypeOrSelf(turned.operand->get());
+  std::map<IndicesKey, Index> sources;
+  emitter.hold(turned.operand->get(), [&](ArrayRef<Index> place) -> Value {
+    Index source = sources.at(keyOf(place));
+    return LLVM::LoadOp::create(kernel.builder, kernel.location, type,
+                                kernel.address(tile, type, source), byteSize(type));
+  });
+  for (int64_t step = 0; step < kTile; step += kRows) {
+    Index across = math.add(row, Index::constant(step));
+    Indices place = placeAt(across, column);
+    sources[keyOf(operandPlace(place))] = inTile(column, across);
+    whereInside(place, [&] {
+      Value element = emitter.element(root.tensor, place);
+      kernel.store(root.buffer, element, emitter.linear(root.tensor, place));
+    });
+  }
+}
+
+bool TransposeEmitter::run() {
+  Index thread = kernel.thread(), block = kernel.block();
+  tile = kernel.shared(getElementTypeOrSelf(turned.operand->get()), kTile * (kTile + 1));
+  column = math.mod(thread, Index::constant(kTile));
+  row = math.floorDiv(thread, Index::constant(kTile));
+  tn::Dims counts(dims);
+  counts[turned.loop] = dims[turned.loop].ceilDiv(kTile);
+  counts.back() = dims.back().ceilDiv(kTile);
+  outer = math.delinearize(block, kernel.sizes(counts));
+  acrossStart = math.multiply(outer[turned.loop], Index::constant(kTile));
+  alongStart = math.multiply(outer.back(), Index::constant(kTile));
+  fillTile();
+  kernel.barrier();
+  emitResult();
+  AffineExpr grid = tn::elementCount(kernel.region.source.getContext(), counts);
+  kernel.finish(grid);
+  return !emitter.hasFailed();
+}
+
+} // namespace
+
+bool emitTransposeKernel(RegionBuilder &region, const KernelRoots &group, bool &hasFailed) {
+  std::optional<Turned> turned = findTurned(region, group);
+  if (turned) {
+    hasFailed |= !TransposeEmitter(region, group.roots.front(), *turned).run();
+  }
+  return turned.has_value();
+}
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,146 @@
+// Decides how rows are computed: copied ahead to shared memory, in registers, or in loops over
+// them.
+#include "compiler/codegen/cuda/rows/Rows.h"
+
+#include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/dispatch/Strategy.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+/// Rows so few and long that each is work for many blocks.
+constexpr int64_t kFewRows = 64, kLongRow = int64_t(1) << 18;
+
+} // namespace
+
+dispatch::RowFacts factsOf(RegionBuilder &region, const RowsWork &work) {
+  dispatch::RowFacts facts;
+  facts.arch = &region.arch;
+  facts.length = tn::constantDim(tn::elementCount(region.source.getContext(), work.inner));
+  facts.rows = region.estimate(work.rows);
+  for (Value input : work.inputs) {
+    facts.inputs.push_back(byteSize(getElementTypeOrSelf(input)));
+  }
+  for (const Root &root : work.wide) {
+    facts.results.push_back(byteSize(getElementTypeOrSelf(root.tensor)));
+  }
+  facts.parameters = work.parameters.size();
+  return facts;
+}
+
+namespace {
+
+/// The rows of a region; none if its results do not share them.
+std::optional<RowsWork> workOf(RegionBuilder &region) {
+  FailureOr<func::FuncOp> function = region.linalg();
+  if (failed(function)) {
+    return std::nullopt;
+  }
+  SmallVector<Root> roots;
+  for (auto [i, value] :
+       llvm::enumerate(function->getBody().front().getTerminator()->getOperands())) {
+    roots.push_back({value, region.output(i)});
+  }
+  return findRowsWork(region, roots);
+}
+
+constexpr llvm::StringLiteral kNoRows =
+    "its results do not share rows with reductions over all of a row";
+
+using FindLayout = std::optional<RowsLayout> (*)(const dispatch::RowFacts &);
+
+/// A family whose layout dispatch also knows.
+Offer offerLayout(RegionBuilder &region, StringRef family, FindLayout find, StringRef taken,
+                  StringRef refused) {
+  std::optional<RowsWork> work = workOf(region);
+  if (!work) {
+    return Offer::refuse(kNoRows);
+  }
+  dispatch::RowFacts facts = factsOf(region, *work);
+  std::optional<RowsLayout> layout = find(facts);
+  if (!layout) {
+    return Offer::refuse(refused);
+  }
+  layout->keepsReads = dispatch::keepsReads(facts, *layout);
+  return {dispatch::choiceOf(family, *layout), taken.str()};
+}
+
+using EmitLayout = void (*)(RegionBuilder &, const RowsWork &, const RowsLayout &, bool &);
+
+template <EmitLayout emitWork>
+LogicalResult emitLayout(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  std::optional<RowsWork> work = workOf(region);
+  RowsLayout layout;
+  bool hasFailed = !work || failed(readChoice(region, choice, layout));
+  if (!hasFailed) {
+    emitWork(region, *work, layout, hasFailed);
+  }
+  return failure(hasFailed);
+}
+
+Offer offerStaged(RegionBuilder &region) {
+  return offerLayout(region, kRowsStaged.name, dispatch::layoutStaged,
+                     "so many rows that copying them ahead of their use keeps the memory busy",
+                     "rows of varying length, or too few or too long to wait in shared memory");
+}
+
+Offer offerInRegisters(RegionBuilder &region) {
+  return offerLayout(region, kRowsInRegisters.name, dispatch::layoutInRegisters,
+                     "a row fits the registers of its threads",
+                     "rows of varying length, or longer than the registers of a cluster");
+}
+
+struct LoopsConfig {};
+template <typename Visitor> void visitParameters(Visitor &, LoopsConfig &) {}
+
+Offer offerInLoops(RegionBuilder &region) {
+  std::optional<RowsWork> work = workOf(region);
+  if (!work) {
+    return Offer::refuse(kNoRows);
+  }
+  if (region.estimate(work->rows) < kFewRows && region.estimate(work->inner) > kLongRow) {
+    return Offer::refuse("rows so few and long that each is work for many blocks");
+  }
+  return {dispatch::choiceOf(kRowsInLoops.name, LoopsConfig()), "rows of any length, read again"};
+}
+
+LogicalResult emitInLoops(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  std::optional<RowsWork> work = workOf(region);
+  LoopsConfig config;
+  bool hasFailed = !work || failed(readChoice(region, choice, config));
+  if (!hasFailed) {
+    emitRowsInLoops(region, *work, hasFailed);
+  }
+  return failure(hasFailed);
+}
+
+} // namespace
+
+constexpr KernelFamily kRowsStaged = {
+    .name = "rows_staged",
+    .what = "fused row kernel (softmax, norms, reductions), persistent: the next rows come by cp.async "
+            "while one is reduced",
+    .strategies = {dispatch::kRows, dispatch::kSingle},
+    .match = offerStaged,
+    .configs = nullptr,
+    .emit = emitLayout<emitRowsStaged>};
+
+constexpr KernelFamily kRowsInRegisters = {
+    .name = "rows_registers",
+    .what = "fused row kernel with rows in the registers of a warp, a block or a cluster",
+    .strategies = {dispatch::kRows, dispatch::kSingle},
+    .match = offerInRegisters,
+    .configs = nullptr,
+    .emit = emitLayout<emitRowsInRegisters>};
+
+constexpr KernelFamily kRowsInLoops = {
+    .name = "rows_loops",
+    .what = "fused row kernel, a block a row, that reads a row once for each reduction",
+    .strategies = {dispatch::kRows, dispatch::kSingle},
+    .match = offerInLoops,
+    .configs = nullptr,
+    .emit = emitInLoops};
+
+} // namespace tenon::codegen::cuda

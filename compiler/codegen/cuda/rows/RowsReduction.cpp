@@ -1,0 +1,388 @@
+// A block is a table of threads: along its width they take neighbouring results, along its height
+// parts of the reduction, which meet in shared memory. Where that leaves the GPU empty, several
+// blocks take parts too, which a second kernel combines. Relies on results having the reduction's
+// other loops in order.
+#include "compiler/codegen/cuda/rows/RowsReduction.h"
+
+#include "compiler/codegen/cuda/base/ElementEmitter.h"
+#include "compiler/codegen/cuda/rows/RowsReductionSpread.h"
+#include "compiler/codegen/cuda/rows/RowsThreads.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+/// Loads ahead of their use.
+constexpr int64_t kElementsAhead = 16, kMostStepsAhead = 4;
+/// Reductions that one thread may do as well: short ones, with enough others beside them.
+constexpr int64_t kShort = 16, kEnoughThreads = 65536;
+
+class ReductionKernels {
+public:
+  ReductionKernels(RegionBuilder &region, ArrayRef<Root> roots, linalg::GenericOp op)
+      : region(region), roots(roots), op(op), combiner(*Combiner::of(op)) {
+    tn::Dims sizes = region.loopSizes(op);
+    for (auto [i, iterator] : llvm::enumerate(op.getIteratorTypesArray())) {
+      bool isKept = iterator == utils::IteratorType::parallel;
+      (isKept ? keptLoops : reducedLoops).push_back(i);
+      (isKept ? kept : reduced).push_back(sizes[i]);
+    }
+    MLIRContext *context = op.getContext();
+    resultCount = tn::elementCount(context, kept);
+    stepCount = tn::elementCount(context, reduced);
+  }
+
+  bool isWorthIt();
+  bool run();
+
+private:
+  void choose();
+  bool emitParts();
+  bool emitSum(ArrayRef<unsigned> partials);
+  SmallVector<Accumulators> reduceOwn(Kernel &kernel, ElementEmitter &emitter,
+                                      const Accumulators &neutral, const Index &column, Value first,
+                                      Value end);
+  SmallVector<Accumulators> stepThread(Kernel &kernel, ElementEmitter &emitter,
+                                       const Accumulators &neutral, const Index &column,
+                                       Value number, Value end, SmallVector<Accumulators> carried);
+  void combineHeight(Kernel &kernel, const Index &thread, SmallVector<Accumulators> &own);
+  void store(Kernel &kernel, ElementEmitter &emitter, const Accumulators &result,
+             const Index &number);
+
+  RegionBuilder &region;
+  ArrayRef<Root> roots;
+  linalg::GenericOp op;
+  Combiner combiner;
+  SmallVector<unsigned> keptLoops, reducedLoops;
+  tn::Dims kept, reduced;
+  AffineExpr resultCount, stepCount;
+  Spread spread;
+  SmallVector<unsigned> partials;
+};
+
+bool ReductionKernels::isWorthIt() {
+  int64_t results = region.estimate(kept), steps = region.estimate(reduced);
+  if (steps < kShort || results == 0) {
+    return false;
+  }
+  choose();
+  return results / spread.lanes < kEnoughThreads || steps >= kSpreadThreads;
+}
+
+void ReductionKernels::choose() {
+  WholeSource source = *wholeSource(region, op);
+  unsigned inner = source.innerLoop;
+  SpreadFacts facts;
+  facts.isInnerReduced = llvm::is_contained(reducedLoops, inner);
+  bool isLast = inner == (facts.isInnerReduced ? reducedLoops : keptLoops).back();
+  if (isLast) {
+    facts.multiple = tn::constantDim((facts.isInnerReduced ? reduced : kept).back()).value_or(1);
+  }
+  facts.elementBytes = byteSize(source.element);
+  facts.results = region.estimate(kept);
+  facts.steps = region.estimate(reduced);
+  spread = spreadOut(facts);
+}
+
+/// One strip of the reduction for each result of the thread; `number` may lie beyond `end`.
+SmallVector<Accumulators> ReductionKernels::stepThread(Kernel &kernel, ElementEmitter &emitter,
+                                                       const Accumulators &neutral,
+                                                       const Index &column, Value start, Value end,
+                                                       SmallVector<Accumulators> carried) {
+  OpBuilder &builder = kernel.builder;
+  Location location = kernel.location;
+  IndexMath &math = kernel.math;
+  Indices keptSizes = kernel.sizes(kept), reducedSizes = kernel.sizes(reduced);
+  Value last = math.value(math.add({end, 0, 1, false}, Index::constant(-1)));
+  int64_t elements = spread.lanes * spread.steps;
+  int64_t ahead = std::clamp<int64_t>(kElementsAhead / elements, 1, kMostStepsAhead);
+  SmallVector<Indices> places;
+  SmallVector<Value> inside;
+  for (int64_t i = 0; i < ahead; ++i) {
+    Value number = math.value(math.add({start, 0, 1, true}, Index::constant(i * spread.height)));
+    inside.push_back(
+        arith::CmpIOp::create(builder, location, arith::CmpIPredicate::sle, number, last));
+    Value clamped = arith::MinSIOp::create(builder, location, number, last);
+    Index first = math.multiply({clamped, 0, 1, true}, Index::constant(spread.steps));
+    for (int64_t step = 0; step < spread.steps; ++step) {
+      Indices reducedPlace = math.delinearize(math.add(first, Index::constant(step)), reducedSizes);
+      for (int64_t lane = 0; lane < spread.lanes; ++lane) {
+        Indices keptPlace = math.delinearize(math.add(column, Index::constant(lane)), keptSizes);
+        Indices place(op.getNumLoops(), Index::constant(0));
+        for (auto [loop, index] : llvm::zip(keptLoops, keptPlace)) {
+          place[loop] = index;
+        }
+        for (auto [loop, index] : llvm::zip(reducedLoops, reducedPlace)) {
+          place[loop] = index;
+        }
+        places.push_back(std::move(place));
+      }
+    }
+  }
+  SmallVector<Accumulators> starts(places.size(), combiner.start(builder, location, neutral));
+  SmallVector<SmallVector<Value>> values = emitter.steps(op, places, starts);
+  for (int64_t lane = 0; lane < spread.lanes; ++lane) {
+    SmallVector<Accumulators> parts(1, carried[lane]);
+    for (int64_t i = 0; i < ahead; ++i) {
+      SmallVector<Accumulators> strip;
+      for (int64_t step = 0; step < spread.steps; ++step) {
+        strip.push_back(Accumulators(values[(i * spread.steps + step) * spread.lanes + lane]));
+      }
+      Accumulators part = combiner.combine(builder, location, std::move(strip));
+      for (auto [value, other] : llvm::zip(part, neutral)) {
+        value = arith::SelectOp::create(builder, location, inside[i], value, other);
+      }
+      parts.push_back(std::move(part));
+    }
+    carried[lane] = combiner.combine(builder, location, std::move(parts));
+  }
+  return carried;
+}
+
+/// What a thread makes of its strips from `first` on.
+SmallVector<Accumulators> ReductionKernels::reduceOwn(Kernel &kernel, ElementEmitter &emitter,
+                                                      const Accumulators &neutral,
+                                                      const Index &column, Value first, Value end) {
+  OpBuilder &builder = kernel.builder;
+  int64_t elements = spread.lanes * spread.steps;
+  int64_t ahead = std::clamp<int64_t>(kElementsAhead / elements, 1, kMostStepsAhead);
+  SmallVector<Value> inits;
+  for (int64_t lane = 0; lane < spread.lanes; ++lane) {
+    llvm::append_range(inits, neutral);
+  }
+  size_t results = neutral.size();
+  auto unflatten = [&](ValueRange flat) {
+    SmallVector<Accumulators> values;
+    for (int64_t lane = 0; lane < spread.lanes; ++lane) {
+      values.push_back(Accumulators(flat.slice(lane * results, results)));
+    }
+    return values;
+  };
+  scf::ForOp loop = scf::ForOp::create(builder, kernel.location, first, end,
+                                       kernel.math.constant(spread.height * ahead), inits);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  emitter.openScope();
+  SmallVector<Accumulators> next =
+      stepThread(kernel, emitter, neutral, column, loop.getInductionVar(), end,
+                 unflatten(loop.getRegionIterArgs()));
+  SmallVector<Value> yielded;
+  for (const Accumulators &values : next) {
+    llvm::append_range(yielded, values);
+  }
+  scf::YieldOp::create(builder, kernel.location, yielded);
+  emitter.closeScope();
+  return unflatten(loop.getResults());
+}
+
+/// Over the threads of a column of the block; those at the top get the result.
+void ReductionKernels::combineHeight(Kernel &kernel, const Index &thread,
+                                     SmallVector<Accumulators> &own) {
+  OpBuilder &builder = kernel.builder;
+  Location location = kernel.location;
+  IndexMath &math = kernel.math;
+  int64_t row = spread.width * spread.lanes;
+  SmallVector<Value> arrays;
+  for (Value value : own.front()) {
+    arrays.push_back(kernel.shared(value.getType(), row * spread.height));
+  }
+  auto address = [&](size_t array, Type type, int64_t lane, int64_t below) {
+    Index place = math.add(math.multiply(thread, Index::constant(spread.lanes)),
+                           Index::constant(below * row + lane));
+    return kernel.address(arrays[array], type, place);
+  };
+  for (auto [lane, values] : llvm::enumerate(own)) {
+    for (auto [i, value] : llvm::enumerate(values)) {
+      LLVM::StoreOp::create(builder, location, value, address(i, value.getType(), lane, 0),
+                            byteSize(value.getType()));
+    }
+  }
+  for (int64_t half = spread.height / 2; half > 0; half /= 2) {
+    kernel.barrier();
+    Value isUpper = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::ult,
+                                          math.value(thread), math.constant(half * spread.width));
+    SmallVector<Type> types;
+    for (const Accumulators &values : own) {
+      llvm::append_range(types, ValueRange(values).getTypes());
+    }
+    scf::IfOp branch = scf::IfOp::create(builder, location, isUpper, /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    math.openScope();
+    for (size_t lane = 0; lane < own.size(); ++lane) {
+      Accumulators a, b;
+      for (auto [i, value] : llvm::enumerate(own[lane])) {
+        Type type = value.getType();
+        a.push_back(LLVM::LoadOp::create(builder, location, type, address(i, type, lane, 0)));
+        b.push_back(LLVM::LoadOp::create(builder, location, type, address(i, type, lane, half)));
+      }
+      Accumulators both = combiner.combine(builder, location, a, b);
+      for (auto [i, value] : llvm::enumerate(both)) {
+        LLVM::StoreOp::create(builder, location, value, address(i, value.getType(), lane, 0),
+                              byteSize(value.getType()));
+      }
+    }
+    math.closeScope();
+  }
+  // The threads at the top wrote these themselves.
+  for (auto [lane, values] : llvm::enumerate(own)) {
+    for (auto [i, value] : llvm::enumerate(values)) {
+      value = LLVM::LoadOp::create(builder, location, value.getType(),
+                                   address(i, value.getType(), lane, 0));
+    }
+  }
+}
+
+/// The roots' elements number `number`, given the reduction's.
+void ReductionKernels::store(Kernel &kernel, ElementEmitter &emitter, const Accumulators &result,
+                             const Index &number) {
+  for (auto [tensor, value] : llvm::zip(op->getResults(), result)) {
+    emitter.hold(tensor, [value](ArrayRef<Index>) { return value; });
+  }
+  for (const Root &root : roots) {
+    tn::Dims dims = region.dims(root.tensor);
+    Indices place = kernel.math.delinearize(number, kernel.sizes(dims));
+    kernel.store(root.buffer, emitter.element(root.tensor, place), number);
+  }
+}
+
+bool ReductionKernels::emitParts() {
+  Kernel kernel(region, spread.width * spread.height);
+  ElementEmitter emitter(kernel);
+  IndexMath &math = kernel.math;
+  OpBuilder &builder = kernel.builder;
+  Location location = kernel.location;
+  Index thread = kernel.thread(), block = kernel.block();
+  Index part = math.mod(block, Index::constant(spread.parts));
+  Index group = math.floorDiv(block, Index::constant(spread.parts));
+  Index inWidth = math.mod(thread, Index::constant(spread.width));
+  Index inHeight = math.floorDiv(thread, Index::constant(spread.width));
+
+  // Strips of results; threads beyond the last repeat it and store nothing.
+  AffineExpr strips = resultCount.floorDiv(spread.lanes);
+  Index strip = math.add(math.multiply(group, Index::constant(spread.width)), inWidth);
+  Value bound = math.value(kernel.size(strips));
+  Value isInside =
+      arith::CmpIOp::create(builder, location, arith::CmpIPredicate::slt, math.value(strip), bound);
+  Value lastStrip = math.value(math.add({bound, 0, 1, true}, Index::constant(-1)));
+  Value clamped = arith::MinSIOp::create(builder, location, math.value(strip), lastStrip);
+  Index column = math.multiply({clamped, 0, 1, true}, Index::constant(spread.lanes));
+
+  // This block's part of the reduction.
+  AffineExpr all = stepCount.floorDiv(spread.steps);
+  AffineExpr share = all.ceilDiv(spread.parts);
+  Index begin = math.multiply(part, kernel.size(share));
+  Value end =
+      arith::MinSIOp::create(builder, location, math.value(math.add(begin, kernel.size(share))),
+                             math.value(kernel.size(all)));
+  Value first = math.value(math.add(begin, inHeight));
+
+  Indices none(kept.size(), Index::constant(0));
+  Accumulators neutral = emitter.initial(op, none);
+  SmallVector<Accumulators> own = reduceOwn(kernel, emitter, neutral, column, first, end);
+  if (spread.width == 1 && spread.lanes == 1) {
+    RowThreads threads;
+    threads.perRow = spread.height;
+    ThreadCombiner combinerOfThreads(kernel, threads, math.value(thread));
+    own[0] = combinerOfThreads.combine(combiner, own[0], neutral);
+  } else {
+    combineHeight(kernel, thread, own);
+  }
+  Value isTop = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::eq,
+                                      math.value(inHeight), math.constant(0));
+  Value stores = arith::AndIOp::create(builder, location, isTop, isInside);
+  scf::IfOp branch = scf::IfOp::create(builder, location, stores, /*withElseRegion=*/false);
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    emitter.openScope();
+    for (int64_t lane = 0; lane < spread.lanes; ++lane) {
+      Index number = math.add(column, Index::constant(lane));
+      if (spread.parts == 1) {
+        store(kernel, emitter, own[lane], number);
+        continue;
+      }
+      Index place = math.add(math.multiply(part, kernel.size(resultCount)), number);
+      for (auto [buffer, value] : llvm::zip(partials, own[lane])) {
+        kernel.store(buffer, value, place);
+      }
+    }
+    emitter.closeScope();
+  }
+  kernel.finish(strips.ceilDiv(spread.width) * spread.parts);
+  return !emitter.hasFailed();
+}
+
+/// A block for each result, a thread for each of its parts.
+bool ReductionKernels::emitSum(ArrayRef<unsigned> from) {
+  int64_t threads = std::max<int64_t>(kWarp, llvm::PowerOf2Ceil(spread.parts));
+  Kernel kernel(region, threads);
+  ElementEmitter emitter(kernel);
+  IndexMath &math = kernel.math;
+  OpBuilder &builder = kernel.builder;
+  Location location = kernel.location;
+  Index thread = kernel.thread(), number = kernel.block();
+  Indices none(kept.size(), Index::constant(0));
+  Accumulators neutral = emitter.initial(op, none);
+  Value last = math.constant(spread.parts - 1);
+  Value isInside =
+      arith::CmpIOp::create(builder, location, arith::CmpIPredicate::sle, math.value(thread), last);
+  Value clamped = arith::MinSIOp::create(builder, location, math.value(thread), last);
+  Index place = math.add(math.multiply({clamped, 0, 1, true}, kernel.size(resultCount)), number);
+  Accumulators own;
+  for (auto [buffer, other] : llvm::zip(from, neutral)) {
+    Value value = kernel.load(buffer, other.getType(), place);
+    own.push_back(arith::SelectOp::create(builder, location, isInside, value, other));
+  }
+  RowThreads row;
+  row.perRow = threads;
+  Accumulators result =
+      ThreadCombiner(kernel, row, math.value(thread)).combine(combiner, own, neutral);
+  Value isFirst = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::eq,
+                                        math.value(thread), math.constant(0));
+  scf::IfOp branch = scf::IfOp::create(builder, location, isFirst, /*withElseRegion=*/false);
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(branch.thenBlock());
+    emitter.openScope();
+    store(kernel, emitter, result, number);
+    emitter.closeScope();
+  }
+  kernel.finish(resultCount);
+  return !emitter.hasFailed();
+}
+
+bool ReductionKernels::run() {
+  if (spread.parts == 1) {
+    return emitParts();
+  }
+  for (Value output : op.getDpsInits()) {
+    int64_t bytes = byteSize(getElementTypeOrSelf(output));
+    partials.push_back(region.addTemporary(resultCount * (bytes * spread.parts)));
+  }
+  return emitParts() && emitSum(partials);
+}
+
+} // namespace
+
+bool emitReductionKernels(RegionBuilder &region, const KernelRoots &group, bool &hasFailed) {
+  if (group.nest) {
+    return false;
+  }
+  linalg::GenericOp op = findReduction(region, group.roots);
+  if (!op) {
+    return false;
+  }
+  ReductionKernels kernels(region, group.roots, op);
+  if (!kernels.isWorthIt()) {
+    return false;
+  }
+  hasFailed |= !kernels.run();
+  return true;
+}
+
+} // namespace tenon::codegen::cuda

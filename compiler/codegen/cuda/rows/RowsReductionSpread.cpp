@@ -1,0 +1,50 @@
+// Neighbouring threads read neighbouring elements, and there are blocks enough to fill a GPU.
+// Relies on the kernels of RowsReduction.cpp.
+#include "compiler/codegen/cuda/rows/RowsReductionSpread.h"
+
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tenon::codegen::cuda {
+namespace {
+
+constexpr int64_t kAccessBytes = 16, kWidth = 32;
+/// Blocks that fill a GPU, those that make a second kernel not worth its launch, and parts of a
+/// result that a second kernel combines at most.
+constexpr int64_t kEnoughBlocks = 528, kManyBlocks = 64, kMostParts = 512;
+/// Bytes beside each other that a row of threads reads at least.
+constexpr int64_t kLine = 128;
+/// Steps of a thread that make it worth starting.
+constexpr int64_t kFewSteps = 4;
+
+} // namespace
+
+Spread spreadOut(const SpreadFacts &facts) {
+  Spread spread;
+  int64_t lanes = std::gcd(kAccessBytes / facts.elementBytes, facts.multiple);
+  if (facts.isInnerReduced) {
+    spread.steps = lanes;
+    int64_t threads = llvm::PowerOf2Ceil(llvm::divideCeil(facts.steps, lanes));
+    spread.height = std::clamp(threads, kWidth, kSpreadThreads);
+  } else {
+    spread.lanes = lanes;
+    int64_t strips = llvm::divideCeil(facts.results, lanes);
+    spread.width = std::min<int64_t>(kWidth, llvm::PowerOf2Ceil(strips));
+    while (strips / spread.width < kManyBlocks &&
+           spread.width * lanes * facts.elementBytes > kLine &&
+           facts.steps / (kSpreadThreads / spread.width) > kFewSteps) {
+      spread.width /= 2;
+    }
+    spread.height = kSpreadThreads / spread.width;
+  }
+  int64_t blocks = llvm::divideCeil(facts.results, spread.lanes * spread.width);
+  if (blocks < kManyBlocks) {
+    int64_t most = facts.steps / (spread.steps * spread.height * kFewSteps);
+    spread.parts = std::clamp<int64_t>(std::min(kEnoughBlocks / blocks, most), 1, kMostParts);
+  }
+  return spread;
+}
+
+} // namespace tenon::codegen::cuda

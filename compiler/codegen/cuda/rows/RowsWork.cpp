@@ -1,0 +1,219 @@
+// Walks from the roots to what lies in buffers. Relies on outputs of generics being identity maps,
+// as Lowering makes them, except for reductions, which leave out loops.
+#include "compiler/codegen/cuda/rows/RowsWork.h"
+
+#include "compiler/codegen/cuda/base/ElementEmitter.h"
+#include "compiler/codegen/cuda/rows/RowsCombine.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+class Finder {
+public:
+  explicit Finder(RegionBuilder &region) : region(region) {}
+
+  std::optional<RowsWork> run(ArrayRef<Root> roots);
+
+private:
+  /// Whether all that `tensor` is made of can be emitted; notes reductions and inputs on the way.
+  bool visit(Value tensor);
+  bool visitOp(linalg::GenericOp op);
+  bool noteReduction(linalg::GenericOp op);
+  bool isAligned(linalg::GenericOp op, OpOperand &operand) const;
+  std::optional<RowsWork::Shape> shapeOf(Value tensor) const;
+  bool dependsOnReduction(Value tensor);
+  void noteParameter(linalg::GenericOp op, OpOperand &operand);
+
+  RegionBuilder &region;
+  RowsWork work;
+  llvm::DenseMap<Value, bool> visited, dependent;
+  llvm::SmallVector<std::pair<linalg::GenericOp, OpOperand *>> fromBuffers;
+};
+
+std::optional<RowsWork::Shape> Finder::shapeOf(Value tensor) const {
+  tn::Dims dims = region.dims(tensor);
+  size_t outer = work.rows.size();
+  if (dims.size() < outer || !tn::sameDims(ArrayRef(dims).take_front(outer), work.rows)) {
+    return std::nullopt;
+  }
+  ArrayRef<AffineExpr> rest = ArrayRef(dims).drop_front(outer);
+  if (tn::sameDims(rest, work.inner)) {
+    return RowsWork::Shape::Wide;
+  }
+  bool isNarrow = llvm::all_of(rest, [](AffineExpr dim) { return tn::constantDim(dim) == 1; });
+  return isNarrow ? std::optional(RowsWork::Shape::Narrow) : std::nullopt;
+}
+
+bool Finder::dependsOnReduction(Value tensor) {
+  auto known = dependent.find(tensor);
+  if (known != dependent.end()) {
+    return known->second;
+  }
+  linalg::GenericOp op = tensor.getDefiningOp<linalg::GenericOp>();
+  bool result = false;
+  if (op && !region.bufferOf(tensor)) {
+    result = isReduction(op) || llvm::any_of(op.getDpsInputs(), [&](Value input) {
+               return dependsOnReduction(input);
+             });
+    op->walk([&](tensor::ExtractOp extract) { result |= dependsOnReduction(extract.getTensor()); });
+  }
+  dependent[tensor] = result;
+  return result;
+}
+
+/// Whether the operand is read at the place of the loops themselves (a dim of 1 at 0).
+bool Finder::isAligned(linalg::GenericOp op, OpOperand &operand) const {
+  tn::Dims dims = region.dims(operand.get());
+  AffineMap map = op.getMatchingIndexingMap(&operand);
+  for (auto [i, expression] : llvm::enumerate(map.getResults())) {
+    AffineDimExpr dim = dyn_cast<AffineDimExpr>(expression);
+    bool isOnly = tn::constantDim(dims[i]) == 1 && tn::constantDim(expression) == 0;
+    if (!isOnly && (!dim || dim.getPosition() != i)) {
+      return false;
+    }
+  }
+  return shapeOf(operand.get()).has_value();
+}
+
+bool Finder::noteReduction(linalg::GenericOp op) {
+  if (llvm::is_contained(work.reductions, op)) {
+    return true;
+  }
+  SmallVector<utils::IteratorType> iterators = op.getIteratorTypesArray();
+  size_t outer = 0;
+  while (outer < iterators.size() && iterators[outer] == utils::IteratorType::parallel) {
+    ++outer;
+  }
+  bool isTrailing = llvm::all_of(ArrayRef(iterators).drop_front(outer), [](auto iterator) {
+    return iterator == utils::IteratorType::reduction;
+  });
+  AffineMap rows =
+      AffineMap::getFilteredIdentityMap(op.getContext(), iterators.size(), [&](AffineDimExpr dim) {
+        return dim.getPosition() < outer;
+      });
+  bool keepsRows = llvm::all_of(op.getDpsInitsMutable(), [&](OpOperand &init) {
+    return op.getMatchingIndexingMap(&init) == rows;
+  });
+  bool readsAll = llvm::any_of(op.getDpsInputOperands(), [&](OpOperand *operand) {
+    return op.getMatchingIndexingMap(operand).isIdentity();
+  });
+  if (!isTrailing || !keepsRows || !readsAll || !Combiner::of(op)) {
+    return false;
+  }
+  tn::Dims loops = region.loopSizes(op);
+  if (work.reductions.empty()) {
+    work.rows.assign(loops.begin(), loops.begin() + outer);
+    work.inner.assign(loops.begin() + outer, loops.end());
+  }
+  bool isSame = work.rows.size() == outer &&
+                tn::sameDims(ArrayRef(loops).take_front(outer), work.rows) &&
+                tn::sameDims(ArrayRef(loops).drop_front(outer), work.inner);
+  if (isSame) {
+    work.reductions.push_back(op);
+  }
+  return isSame;
+}
+
+bool Finder::visitOp(linalg::GenericOp op) {
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!op.getMatchingBlockArgument(&operand).use_empty() && !visit(operand.get())) {
+      return false;
+    }
+  }
+  WalkResult walked = op->walk([&](tensor::ExtractOp extract) {
+    return visit(extract.getTensor()) && !dependsOnReduction(extract.getTensor())
+               ? WalkResult::advance()
+               : WalkResult::interrupt();
+  });
+  if (walked.wasInterrupted() || (isReduction(op) && !noteReduction(op))) {
+    return false;
+  }
+  for (OpOperand &operand : op->getOpOperands()) {
+    bool isUsed = !op.getMatchingBlockArgument(&operand).use_empty();
+    if (isUsed && dependsOnReduction(operand.get()) && !isAligned(op, operand)) {
+      return false;
+    }
+    bool isRead = isUsed && !op.isDpsInit(&operand) && region.bufferOf(operand.get());
+    if (isRead) {
+      fromBuffers.push_back({op, &operand});
+    }
+    bool isWhole = isRead && op.getMatchingIndexingMap(&operand).isIdentity();
+    if (isWhole && !llvm::is_contained(work.inputs, operand.get())) {
+      work.inputs.push_back(operand.get());
+    }
+  }
+  return true;
+}
+
+void Finder::noteParameter(linalg::GenericOp op, OpOperand &operand) {
+  Value tensor = operand.get();
+  tn::Dims dims = region.dims(tensor);
+  ArrayRef<AffineExpr> places = op.getMatchingIndexingMap(&operand).getResults();
+  size_t count = work.inner.size();
+  bool isKnown = llvm::is_contained(work.parameters, tensor) || dims.size() < count ||
+                 op.getNumLoops() != work.rows.size() + count ||
+                 !tn::sameDims(ArrayRef(dims).take_back(count), work.inner);
+  for (size_t i = 0; i < dims.size() && !isKnown; ++i) {
+    size_t fromEnd = dims.size() - i;
+    AffineDimExpr dim = dyn_cast<AffineDimExpr>(places[i]);
+    isKnown = fromEnd > count ? tn::constantDim(dims[i]) != 1
+                              : !dim || dim.getPosition() != op.getNumLoops() - fromEnd;
+  }
+  if (!isKnown) {
+    work.parameters.push_back(tensor);
+  }
+}
+
+bool Finder::visit(Value tensor) {
+  if (region.bufferOf(tensor)) {
+    return true;
+  }
+  Operation *op = tensor.getDefiningOp();
+  if (!op || op->getNumRegions() == 0 || isa<linalg::FillOp>(op)) {
+    return op != nullptr;
+  }
+  auto known = visited.find(tensor);
+  if (known != visited.end()) {
+    return known->second;
+  }
+  linalg::GenericOp generic = dyn_cast<linalg::GenericOp>(op);
+  bool result = generic && visitOp(generic);
+  visited[tensor] = result;
+  return result;
+}
+
+std::optional<RowsWork> Finder::run(ArrayRef<Root> roots) {
+  for (const Root &root : roots) {
+    if (!visit(root.tensor)) {
+      return std::nullopt;
+    }
+  }
+  if (work.reductions.empty()) {
+    return std::nullopt;
+  }
+  for (const Root &root : roots) {
+    std::optional<RowsWork::Shape> shape = shapeOf(root.tensor);
+    if (!shape) {
+      return std::nullopt;
+    }
+    (*shape == RowsWork::Shape::Wide ? work.wide : work.narrow).push_back(root);
+  }
+  llvm::erase_if(work.inputs, [&](Value input) {
+    return shapeOf(input) != std::optional(RowsWork::Shape::Wide);
+  });
+  for (auto [op, operand] : fromBuffers) {
+    noteParameter(op, *operand);
+  }
+  return std::move(work);
+}
+
+} // namespace
+
+std::optional<RowsWork> findRowsWork(RegionBuilder &region, ArrayRef<Root> roots) {
+  return Finder(region).run(roots);
+}
+
+} // namespace tenon::codegen::cuda

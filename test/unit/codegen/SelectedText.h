@@ -1,0 +1,29 @@
+// A region's text with the kernel that is selected for it, as codegen takes it.
+#pragma once
+
+#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/cpu/CpuCodegen.h"
+#include "compiler/codegen/cuda/CudaCodegen.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace tenon::codegen {
+
+inline std::string withSelection(const std::string &text,
+                                 llvm::Expected<dispatch::KernelSelection> selection) {
+  if (!selection) {
+    llvm::consumeError(selection.takeError());
+    return text;
+  }
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
+  return withKernel(text, selection->chosen.toAttribute(&context));
+}
+
+inline std::string selectedForCpu(const std::string &text) {
+  return withSelection(text, cpu::selectKernel(text, {}));
+}
+inline std::string selectedForCuda(const std::string &text, const engine::CudaArch &arch) {
+  return withSelection(text, cuda::selectKernel(text, arch, {}));
+}
+
+} // namespace tenon::codegen

@@ -1,0 +1,183 @@
+// The table of kernel families: every configuration that a family lists computes its region, the
+// choice goes through its attribute and its text unchanged, and what was not chosen is never
+// emitted.
+#include "GeluProduct.h"
+
+#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/LowerRegion.h"
+#include "mlir/Parser/Parser.h"
+
+namespace tenon::codegen::cuda {
+namespace {
+
+using dispatch::KernelChoice;
+using dispatch::KernelSelection;
+
+std::string plainProduct(int64_t rows, int64_t columns, int64_t depth) {
+  auto tensor = [](int64_t a, int64_t b) {
+    return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "xf16>";
+  };
+  std::string a = tensor(rows, depth), b = tensor(depth, columns), y = tensor(rows, columns);
+  return regionText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
+                    "%0 = tn.matmul %a, %b : (" + a + ", " + b + ") -> " + y +
+                        "\nreturn %0 : " + y);
+}
+
+/// A region in a context of its own, whose diagnostics are kept.
+struct Parsed {
+  explicit Parsed(const std::string &text, const char *archName = "sm_90a")
+      : context(registry(), mlir::MLIRContext::Threading::DISABLED),
+        handler(&context,
+                [this](mlir::Diagnostic &diagnostic) {
+                  problem += diagnostic.str();
+                  return mlir::success();
+                }),
+        arch(*engine::parseCudaArch(archName)) {
+    context.loadAllAvailableDialects();
+    module = mlir::parseSourceString<mlir::ModuleOp>(text, mlir::ParserConfig(&context));
+    region.emplace(module->lookupSymbol<mlir::func::FuncOp>("kernel"), "tested", arch);
+  }
+
+  static mlir::DialectRegistry registry() {
+    mlir::DialectRegistry registry;
+    registerRegionDialects(registry);
+    return registry;
+  }
+
+  mlir::MLIRContext context;
+  std::string problem;
+  mlir::ScopedDiagnosticHandler handler;
+  engine::CudaArch arch;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::optional<RegionBuilder> region;
+};
+
+KernelSelection selected(const std::string &text, const dispatch::KernelRequest &request = {}) {
+  Parsed parsed(text);
+  mlir::FailureOr<KernelSelection> selection = selectKernel(*parsed.region, request);
+  EXPECT_TRUE(succeeded(selection)) << parsed.problem;
+  return succeeded(selection) ? *selection : KernelSelection();
+}
+
+/// The verdict on a family, or "not asked".
+std::string verdictOn(const KernelSelection &selection, llvm::StringRef family) {
+  for (const dispatch::CandidateRecord &candidate : selection.candidates) {
+    if (llvm::StringRef(candidate.kernel).split('{').first == family) {
+      return candidate.verdict;
+    }
+  }
+  return "not asked";
+}
+
+TEST(KernelFamilies, HaveNamesAndWords) {
+  std::set<std::string> names;
+  for (const KernelFamily *family : kernelFamilies()) {
+    EXPECT_TRUE(names.insert(family->name.str()).second) << family->name.str();
+    EXPECT_FALSE(family->what.empty()) << family->name.str();
+    EXPECT_EQ(findFamily(family->name), family);
+  }
+  EXPECT_EQ(findFamily("no such family"), nullptr);
+}
+
+TEST(KernelFamilies, ChoicesGoThroughTextAndAttribute) {
+  for (const std::string &text :
+       {geluProduct("f16", 128, 64, 256, RightStored::ColumnsFirst), plainProduct(40, 72, 136)}) {
+    KernelChoice choice = selected(text).chosen;
+    llvm::Expected<KernelChoice> read = KernelChoice::parse(choice.text());
+    ASSERT_TRUE(static_cast<bool>(read)) << llvm::toString(read.takeError());
+    EXPECT_EQ(*read, choice);
+    mlir::MLIRContext context;
+    llvm::Expected<KernelChoice> again = KernelChoice::fromAttribute(choice.toAttribute(&context));
+    ASSERT_TRUE(static_cast<bool>(again)) << llvm::toString(again.takeError());
+    EXPECT_EQ(*again, choice);
+  }
+}
+
+/// Runs every configuration that the family lists on the emulated GPU.
+void expectAllRight(const std::string &text, const KernelFamily &family, size_t least) {
+  Parsed parsed(text);
+  std::vector<KernelChoice> configs = configsOf(family, *parsed.region);
+  EXPECT_GE(configs.size(), least);
+  for (const KernelChoice &choice : configs) {
+    Emitter emitter = [&](RegionBuilder &region) -> mlir::FailureOr<bool> {
+      if (failed(family.emit(region, choice))) {
+        return mlir::failure();
+      }
+      return true;
+    };
+    EXPECT_TRUE(matchesReference(text, emitter, warpgroupOptions())) << choice.text();
+  }
+}
+
+TEST(KernelFamilies, EveryConfigurationOfGemmSkinnyIsRight) {
+  expectAllRight(geluProduct("f16", 77, 64, 256, RightStored::ColumnsFirst), kGemmSkinny, 12);
+}
+
+TEST(KernelFamilies, EveryConfigurationOfGemmTensorCoreIsRight) {
+  expectAllRight(plainProduct(40, 72, 136), kGemmTensorCore, 24);
+}
+
+TEST(KernelFamilies, TheUserChoosesAmongThem) {
+  std::string text = geluProduct("f16", 128, 64, 256, RightStored::ColumnsFirst);
+  KernelSelection own = selected(text);
+  EXPECT_EQ(own.chosen.family, "gemm_skinny");
+  EXPECT_EQ(verdictOn(own, "gemm_tensorcore"), "possible");
+  EXPECT_EQ(verdictOn(own, "gemv"), "refused");
+  EXPECT_EQ(verdictOn(own, "attention_flash"), "not asked");
+
+  KernelChoice other{"gemm_tensorcore", {{"split_k", {2}}}};
+  KernelSelection wanted = selected(text, {&other, {}});
+  EXPECT_EQ(wanted.chosen.family, "gemm_tensorcore");
+  EXPECT_EQ(wanted.chosen.parameters["split_k"], KernelChoice::Numbers{2});
+
+  const std::string disabled = "gemm_skinny";
+  KernelSelection without = selected(text, {nullptr, disabled});
+  EXPECT_NE(without.chosen.family, "gemm_skinny");
+  EXPECT_EQ(verdictOn(without, "gemm_skinny"), "disabled");
+}
+
+TEST(KernelFamilies, WhatDoesNotFitIsRefused) {
+  std::string text = geluProduct("f16", 128, 64, 256, RightStored::ColumnsFirst);
+  for (const KernelChoice &wrong :
+       {KernelChoice{"gemm_skinny", {{"stages", {99}}}},
+        KernelChoice{"gemm_skinny", {{"tile", {64}}}},
+        KernelChoice{"gemm_skinny", {{"no_such", {1}}}}, KernelChoice{"gemv", {}},
+        KernelChoice{"attention_flash", {}}}) {
+    Parsed parsed(text);
+    EXPECT_TRUE(failed(selectKernel(*parsed.region, {&wrong, {}}))) << wrong.text();
+    EXPECT_FALSE(parsed.problem.empty()) << wrong.text();
+  }
+}
+
+/// A choice that cannot be emitted is a fault with words; no other family is tried.
+TEST(KernelFamilies, WhatWasNotChosenIsNotEmitted) {
+  std::string text = geluProduct("f16", 128, 64, 256, RightStored::ColumnsFirst);
+  for (const KernelChoice &wrong :
+       {KernelChoice{"gemv", {}}, KernelChoice{"gemm_skinny", {}}, KernelChoice{"unknown", {}},
+        KernelChoice{"pointwise", {{"tile", {1}}}}}) {
+    Parsed parsed(text);
+    parsed.region->source->setAttr(kKernelAttribute, wrong.toAttribute(&parsed.context));
+    EXPECT_TRUE(failed(lowerRegion(*parsed.region))) << wrong.text();
+    EXPECT_FALSE(parsed.problem.empty()) << wrong.text();
+    EXPECT_TRUE(parsed.region->code.steps.empty()) << wrong.text();
+  }
+  Parsed bare(text);
+  EXPECT_TRUE(failed(lowerRegion(*bare.region)));
+}
+
+TEST(KernelChoices, TextThatDoesNotReadIsRefused) {
+  for (const char *text :
+       {"", "{}", "gemv{", "gemv}", "gemv{tile}", "gemv{tile=}", "gemv{tile=ax3}",
+        "gemv{tile=1,tile=2}", "ge mv{tile=1}", "gemv{=1}", "gemv{tile=1}x"}) {
+    llvm::Expected<KernelChoice> choice = KernelChoice::parse(text);
+    EXPECT_FALSE(static_cast<bool>(choice)) << text;
+    llvm::consumeError(choice.takeError());
+  }
+  llvm::Expected<KernelChoice> choice = KernelChoice::parse(" gemv{ tile = 1x2 , stages=3}");
+  ASSERT_TRUE(static_cast<bool>(choice)) << llvm::toString(choice.takeError());
+  EXPECT_EQ(choice->text(), "gemv{stages=3,tile=1x2}");
+}
+
+} // namespace
+} // namespace tenon::codegen::cuda
