@@ -23,6 +23,13 @@ endfunction()
 tenon_install(Runtime tenon_runtime runtime)
 install(FILES include/tenon/tenon.h include/tenon/tenon.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tenon COMPONENT runtime)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
+# The licence texts of what is linked in, by the list of docs/third-party.md.
+file(STRINGS docs/third-party.md rows REGEX "^\\| `")
+foreach(row ${rows})
+  string(REGEX MATCH "[a-z0-9.+-]+" package "${row}")
+  install(FILES /usr/share/doc/${package}/copyright OPTIONAL
+    DESTINATION ${CMAKE_INSTALL_DOCDIR}/third-party RENAME ${package} COMPONENT runtime)
+endforeach()
 
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/TenonConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES cmake/TenonConfig.cmake ${CMAKE_BINARY_DIR}/TenonConfigVersion.cmake

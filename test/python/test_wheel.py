@@ -49,6 +49,8 @@ class Wheel(unittest.TestCase):
         self.assertEqual(text, (SOURCE / "LICENSE").read_bytes())
         self.assertIn(b"Apache License", text)
         self.assertIn(b"LLVM Exceptions", text)
+        notices = [name for name in self.archive.namelist() if "/third-party/" in name]
+        self.assertEqual(len(notices), (SOURCE / "docs/third-party.md").read_text().count("\n| `"))
 
     def test_record(self):
         (record,) = [name for name in self.archive.namelist() if name.endswith("/RECORD")]
