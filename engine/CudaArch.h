@@ -15,12 +15,15 @@ struct CudaArch {
   bool isSpecific = false; ///< PTX of an `a` architecture runs on no other; the rest on all later ones
 };
 
-inline constexpr std::array<CudaArch, 6> kCudaArchs = {{{"sm_80", 80, false},
+/// Oldest first. compiler/target has what each can do.
+inline constexpr std::array<CudaArch, 8> kCudaArchs = {{{"sm_80", 80, false},
+                                                        {"sm_86", 86, false},
                                                         {"sm_89", 89, false},
                                                         {"sm_90", 90, false},
                                                         {"sm_90a", 90, true},
                                                         {"sm_100", 100, false},
-                                                        {"sm_100a", 100, true}}};
+                                                        {"sm_100a", 100, true},
+                                                        {"sm_120", 120, false}}};
 
 constexpr std::optional<CudaArch> parseCudaArch(std::string_view name) {
   for (const CudaArch &arch : kCudaArchs) {

@@ -81,8 +81,8 @@ LogicalResult dispatch(ModuleOp module, const DeviceProfile &profile, Records &r
   formElementwise(formation, block);
   formSingles(formation, block);
   formBundles(formation);
-  records = explain(formation, profile.target);
-  buildRegions(formation.grouping, profile.target);
+  records = explain(formation, profile.device());
+  buildRegions(formation.grouping, profile.device());
   return success();
 }
 

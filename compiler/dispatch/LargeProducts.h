@@ -18,7 +18,7 @@ inline constexpr int64_t kLeastLargeTiles = 300;
 inline bool isLargeRoot(mlir::Operation *root, const DeviceProfile &device) {
   tn::MatmulOp matmul = llvm::dyn_cast_or_null<tn::MatmulOp>(root);
   std::optional<HalfProduct> product =
-      matmul && device.hasWarpgroups ? halfProductOf(matmul) : std::nullopt;
+      matmul && device.has(target::Feature::WarpgroupMma) ? halfProductOf(matmul) : std::nullopt;
   return product && product->depth % kLargeDepth == 0 && product->columns % kLargeColumns == 0 &&
          (product->rows + kLargeRows - 1) / kLargeRows * (product->columns / kLargeColumns) >=
              kLeastLargeTiles;

@@ -26,7 +26,7 @@ constexpr int64_t kFreeRegisters = 128;
 /// bits and 250 of 32 on ptxas gives up and keeps most values in memory (6.8 to 7.3, which an H200
 /// moved at 3.7 to 4.8 TB/s).
 constexpr double kOfSpilledByte = 7;
-constexpr int64_t kMostRegisters = 255, kRegisterUnit = 8, kMostBlocks = 32;
+constexpr int64_t kMostRegisters = 255, kRegisterUnit = 8;
 
 /// How the elements of a kernel are shared out: of one thread, and threads of a block.
 struct Share {
@@ -35,15 +35,6 @@ struct Share {
   int64_t sharedBytes = 0;   ///< of rows that wait in shared memory, where they can be read again
   int64_t mostRegisters = 0; ///< that the layout leaves to a thread of such rows
 };
-
-/// The architecture whose multiprocessors the profile describes.
-const engine::CudaArch &archOf(const DeviceProfile &profile) {
-  const auto *found = llvm::find_if(engine::kCudaArchs, [&](const engine::CudaArch &arch) {
-    return sharedLimit(arch) == profile.sharedBytes && threadLimit(arch) == profile.threads &&
-           hasWarpgroups(arch) == profile.hasWarpgroups;
-  });
-  return found == engine::kCudaArchs.end() ? engine::kCudaArchs.back() : *found;
-}
 
 int64_t bitsOf(Value value) {
   Type element = getElementTypeOrSelf(value);
@@ -127,7 +118,7 @@ Share KernelFacts::sharePoints() const {
 
 RowFacts KernelFacts::rowFacts() const {
   RowFacts facts;
-  facts.arch = &archOf(costs.profile());
+  facts.arch = &*costs.profile().arch;
   facts.length = costs.countOf(ArrayRef(dims).take_back(rowDims));
   facts.rows = count() / *facts.length;
   for (Value input : inputs) {
@@ -305,7 +296,7 @@ Occupancy occupancyOf(ArrayRef<Operation *> ops, const CostModel &costs) {
   }
   int64_t taken = llvm::alignTo(std::min(occupancy.registers, limit), kRegisterUnit);
   int64_t blocks = std::min(
-      {device.registers / (taken * share.threads), device.threads / share.threads, kMostBlocks});
+      {device.registers / (taken * share.threads), device.threads / share.threads, device.blocks});
   if (share.sharedBytes > 0) {
     blocks = std::min(blocks, device.sharedBytes / share.sharedBytes);
   }

@@ -53,7 +53,7 @@ std::optional<Layout> layoutOnGpu(tn::MatmulOp matmul, const DeviceProfile &devi
     // [depth / panel, columns, panel].
     return Layout{permutation, 1, 1, kStreamedPanel};
   }
-  if (device.hasWarpgroups && !transposed && isSmallProduct(matmul) &&
+  if (device.has(target::Feature::WarpgroupMma) && !transposed && isSmallProduct(matmul) &&
       isReadOnlyBy(isSmallProduct, matmul.getB(), transposed)) {
     // [columns, depth].
     return Layout{permutation, 1, 1, halfProductOf(matmul)->depth};

@@ -65,7 +65,7 @@ int64_t threadsFor(int64_t strips, int64_t steps) {
 /// Whether copies of 16 bytes bring the same number of elements of every input.
 bool canBeStaged(const RowFacts &facts) {
   int64_t lanes = lanesOf(facts, *facts.length);
-  return facts.arch->number >= 80 && !facts.inputs.empty() && !facts.results.empty() &&
+  return target::targetOf(*facts.arch).has(target::Feature::AsyncCopy) && !facts.inputs.empty() && !facts.results.empty() &&
          llvm::all_of(facts.inputs, [&](int64_t bytes) { return bytes * lanes == kStagedBytes; });
 }
 
@@ -91,7 +91,7 @@ bool isForCluster(const RowFacts &facts, const RowsLayout &layout) {
   int64_t most = facts.parameters == 0 && inputs == 1 ? kMostBlocks : 2;
   bool fits =
       layout.lanes == kHalfLanes && layout.strips > ofBlock && layout.strips <= most * ofBlock;
-  return facts.arch->number >= 90 && fits && facts.parameters <= inputs;
+  return hasClusters(*facts.arch) && fits && facts.parameters <= inputs;
 }
 
 /// Blocks of such a cluster that a multiprocessor must have room for: with half as many registers
@@ -102,9 +102,9 @@ int64_t blocksInRegisters(const RowFacts &facts) {
   return isKnown ? kProcessorRegisters / (registers * kGoodThreads) : 0;
 }
 
-/// Blocks of a cluster for very long rows. More than kMostBlocks are for GPUs that are known.
+/// Blocks of a cluster for very long rows.
 int64_t mostBlocks(const RowFacts &facts) {
-  return facts.arch->isSpecific ? 2 * kMostBlocks : kMostBlocks;
+  return target::targetOf(*facts.arch).clusterBlocks;
 }
 
 /// Rows of one tensor that a cluster reduces side by side, and others start when it ends (the
@@ -121,7 +121,7 @@ std::optional<RowsLayout> layoutTogether(const RowFacts &facts, RowsLayout layou
   int64_t ofBlock = kGoodThreads * kStagedSteps, most = mostBlocks(facts);
   bool fits = layout.lanes == kHalfLanes && layout.strips > ofBlock &&
               layout.strips <= 4 * kMostBlocks * ofBlock;
-  if (facts.arch->number < 90 || facts.inputs.size() != 1 || facts.parameters > 2 || !fits ||
+  if (!hasClusters(*facts.arch) || facts.inputs.size() != 1 || facts.parameters > 2 || !fits ||
       !llvm::isPowerOf2_64(layout.strips)) {
     return std::nullopt;
   }
@@ -183,7 +183,7 @@ std::optional<RowsLayout> layoutStaged(const RowFacts &facts) {
   } else if (layout.strips <= kMostThreads * kStagedSteps) {
     int64_t steps = layout.strips <= kShortStrips ? kStagedSteps / 2 : kStagedSteps;
     layout.threads.perRow = threadsFor(layout.strips, steps);
-  } else if (facts.arch->number >= 90) {
+  } else if (hasClusters(*facts.arch)) {
     // Two smaller blocks a multiprocessor, where that is possible: RMS norm of 262,144 4.00 TB/s,
     // with one of 512 threads 3.96.
     bool isVeryLong = inputs == 1 && layout.strips > kVeryLongStrips;
@@ -242,7 +242,7 @@ bool keepsReads(const RowFacts &facts, const RowsLayout &layout) {
   int64_t elements = facts.length.value_or(0) * facts.rows;
   // Softmax of 65,536 in the registers of eight blocks: 3.98 TB/s, without 4.06.
   bool isSpread = layout.slots == 0 && layout.threads.blocks > 2;
-  return facts.arch->number == 90 && !isSpread && !facts.inputs.empty() &&
+  return target::targetOf(*facts.arch).has(target::Feature::KeepsReads) && !isSpread && !facts.inputs.empty() &&
          elements * *llvm::min_element(facts.inputs) >= kMuch;
 }
 
@@ -283,10 +283,10 @@ std::optional<RowsLayout> layoutInRegisters(const RowFacts &facts) {
     if (threads > (isFew ? kClusterThreads : kGoodThreads)) {
       threads = threadsFor(layout.strips, many);
     }
-    bool hasClusters = facts.arch->number >= 90;
+    bool mayCluster = hasClusters(*facts.arch);
     int64_t blocks = 1;
     int64_t enough = !isFew && isForCluster(facts, layout) ? kGoodThreads : kClusterThreads;
-    while (hasClusters && threads > enough && blocks < kMostBlocks) {
+    while (mayCluster && threads > enough && blocks < kMostBlocks) {
       blocks *= 2;
       threads = threadsFor(layout.strips, many * blocks);
     }

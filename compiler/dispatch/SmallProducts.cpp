@@ -23,7 +23,8 @@ constexpr int64_t kLeastStages = 3;
 
 /// The one with warpgroups.
 const engine::CudaArch &arch() {
-  static const engine::CudaArch found = *engine::parseCudaArch("sm_90a");
+  static const engine::CudaArch found =
+      *std::find_if(engine::kCudaArchs.begin(), engine::kCudaArchs.end(), hasWarpgroups);
   return found;
 }
 
@@ -96,7 +97,7 @@ bool isSmallProduct(tn::MatmulOp matmul) {
 
 bool isSmallRoot(Operation *root, const DeviceProfile &device) {
   tn::MatmulOp matmul = dyn_cast_or_null<tn::MatmulOp>(root);
-  return matmul && device.hasWarpgroups && hasWeightsLaidOut(matmul) && isSmallProduct(matmul);
+  return matmul && device.has(target::Feature::WarpgroupMma) && hasWeightsLaidOut(matmul) && isSmallProduct(matmul);
 }
 
 } // namespace tenon::dispatch

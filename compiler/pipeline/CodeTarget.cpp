@@ -5,6 +5,7 @@
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/pipeline/BuildStamp.h"
+#include "compiler/target/Target.h"
 #include "support/Text.h"
 
 namespace tenon::pipeline {
@@ -75,10 +76,9 @@ CodeTarget cpuTarget(engine::CpuLevel level, bool guarded) {
 
 /// Of a variant whose steps are all library calls and copies.
 static llvm::Expected<std::string> ptxWithoutKernels(const engine::CudaArch &arch) {
-  llvm::StringRef version = arch.number >= 100 ? "8.6" : "8.0";
-  std::string text =
-      (".version " + version + "\n.target " + llvm::StringRef(arch.name) + "\n.address_size 64\n")
-          .str();
+  int64_t version = target::targetOf(arch).ptxVersion;
+  std::string text = strCat(".version ", version / 10, '.', version % 10, "\n.target ", arch.name,
+                            "\n.address_size 64\n");
   text.push_back('\0');
   return text;
 }

@@ -2,7 +2,7 @@
 // compiler apart, since a version number does not change while it is worked on.
 #include "compiler/pipeline/ModelKey.h"
 
-#include "compiler/dispatch/DeviceProfile.h"
+#include "compiler/target/Target.h"
 #include "compiler/frontend/onnx/wire/ExternalData.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/pipeline/BuildStamp.h"
@@ -77,10 +77,10 @@ std::string describeOptions(const CompileOptions &options) {
   for (engine::CpuLevel level : options.levels) {
     levels.push_back(std::string(engine::nameOf(level)));
   }
-  std::string profiles = dispatch::describe(dispatch::cpuProfile());
-  for (const engine::CudaArch &arch : options.archs) {
-    levels.push_back(std::string(arch.name));
-    profiles += dispatch::describe(dispatch::cudaProfile(arch));
+  std::string profiles = target::describe(options.cpu);
+  for (const target::Target &gpu : options.gpus) {
+    levels.push_back(std::string(gpu.variant()));
+    profiles += target::describe(gpu);
   }
   llvm::json::Object all{{"levels", std::move(levels)},
                          {"shapes", std::move(shapes)},

@@ -38,11 +38,11 @@ namespace {
 /// What shares regions and plan: all CPU levels, or one GPU architecture. From dispatch on each has
 /// its own copy of the module.
 struct Family {
-  Family(dispatch::DeviceProfile deviceProfile, uint16_t deviceId,
+  Family(const target::Target &decidingTarget, uint16_t deviceId,
          std::vector<CodeTarget> codeTargets)
-      : profile(std::move(deviceProfile)), device(deviceId), targets(std::move(codeTargets)) {}
+      : profile(decidingTarget), device(deviceId), targets(std::move(codeTargets)) {}
 
-  dispatch::DeviceProfile profile;
+  target::Target profile;
   uint16_t device;
   std::vector<CodeTarget> targets;
   OwningOpRef<ModuleOp> module;
@@ -58,11 +58,11 @@ std::vector<Family> familiesOf(const CompileOptions &options) {
     for (engine::CpuLevel level : options.levels) {
       targets.push_back(cpuTarget(level, options.guard));
     }
-    families.emplace_back(dispatch::cpuProfile(), engine::kHost, std::move(targets));
+    families.emplace_back(options.cpu, engine::kHost, std::move(targets));
   }
-  for (const engine::CudaArch &arch : options.archs) {
-    families.emplace_back(dispatch::cudaProfile(arch), engine::kGpu,
-                          std::vector<CodeTarget>{cudaTarget(arch)});
+  for (const target::Target &gpu : options.gpus) {
+    families.emplace_back(gpu, engine::kGpu,
+                          std::vector<CodeTarget>{cudaTarget(*gpu.arch)});
   }
   return families;
 }

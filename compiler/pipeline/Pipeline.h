@@ -6,8 +6,8 @@
 #include "compiler/opt/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/pipeline/CompileSummary.h"
+#include "compiler/target/Target.h"
 #include "engine/CpuLevel.h"
-#include "engine/CudaArch.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "support/ByteSpan.h"
 #include "support/DType.h"
@@ -83,8 +83,10 @@ struct CompileOptions {
   /// CPU levels to make variants for; all three by default.
   std::vector<engine::CpuLevel> levels = {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512,
                                           engine::CpuLevel::Avx512VnniBf16};
-  /// GPU architectures to make variants for.
-  std::vector<engine::CudaArch> archs;
+  /// What decides for them: their levels share regions and plan.
+  target::Target cpu = target::cpuTarget();
+  /// GPUs to make variants for, each of another architecture.
+  std::vector<target::Target> gpus;
   /// If given, an engine gets machine code beside its PTX.
   std::optional<Assembler> assembler;
   /// What FP32 values become where that is safe; none keeps the model's own types.

@@ -266,7 +266,7 @@ Result<BuiltPlan> PlanBuilder::run() {
   for (tn::RegionOp region : block->getOps<tn::RegionOp>()) {
     indexOf.try_emplace(region, indexOf.size());
   }
-  dispatch::CostModel costs(module, dispatch::cpuProfile());
+  dispatch::CostModel costs(module, target::cpuTarget());
   order = orderRegions(
       block, [&](Value value) { return costs.bytesOf(value); }, request.device == engine::kGpu);
   if (order.size() != indexOf.size()) {

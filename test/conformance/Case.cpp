@@ -217,7 +217,7 @@ Status compileAndRun(const Case &testCase, const CaseOptions &options, std::stri
   request.model = model;
   request.output = options.scratchFolder + "/case.tenon";
   request.levels = options.targets.levels;
-  request.archs = options.targets.archs;
+  request.gpus = options.targets.gpus;
   request.threads = 1;
   TENON_ASSIGN(Ports ports, readPorts(model));
   std::vector<std::string> sets = dataSets(testCase.folder);
@@ -270,7 +270,7 @@ std::vector<Case> findCases(const std::string &root) {
 }
 
 std::string_view variantOf(const tool::Targets &targets) {
-  return targets.archs.empty() ? nameOf(targets.levels.front()) : targets.archs.front().name;
+  return targets.gpus.empty() ? nameOf(targets.levels.front()) : targets.gpus.front().variant();
 }
 
 Result<std::shared_ptr<const runtime::Engine>> openEngine(const std::string &path, const CaseOptions &options) {

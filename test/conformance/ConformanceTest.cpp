@@ -156,7 +156,7 @@ TEST(PlantedFaults, AreEnginesThatTheRuntimeTakes) {
   std::vector<Case> faults = plantedFaults();
   EXPECT_EQ(4u, faults.size());
   CaseOptions options;
-  options.targets.archs = {engine::kCudaArchs[2]};
+  options.targets.gpus = {target::targetOf("sm_90")};
   options.scratchFolder = ::testing::TempDir();
   options.compileOnly = true;
   for (const Case &fault : faults) {

@@ -109,10 +109,10 @@ constexpr const char *kFaults = "faults";
 Result<tool::Targets> targetOf(const std::string &text) {
   std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
   if (text.empty() && best) {
-    return tool::Targets{{*best}, {}};
+    return tool::Targets{.levels = {*best}};
   }
   TENON_ASSIGN(tool::Targets targets, tool::parseTargets({text}));
-  if (targets.levels.size() + targets.archs.size() != 1) {
+  if (targets.levels.size() + targets.gpus.size() != 1) {
     return Status::error(ErrorId::UnsupportedTarget, fmt::format("'{}' is not one variant", text));
   }
   return targets;

@@ -71,7 +71,7 @@ Status compile(RowCase &cell, const CaseOptions &options, const std::string &eng
   compileOptions.model = options.scratchFolder + "/0-import.mlir";
   compileOptions.output = engine;
   compileOptions.levels = options.targets.levels;
-  compileOptions.archs = options.targets.archs;
+  compileOptions.gpus = options.targets.gpus;
   compileOptions.threads = 1;
   return pipeline::compile(compileOptions).takeStatus();
 }

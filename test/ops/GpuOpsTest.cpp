@@ -67,7 +67,7 @@ testing::AssertionResult agrees(const OpRow &row, const std::string &dtype, Form
   if (!expected) {
     return testing::AssertionFailure() << "reference: " << expected.status().message();
   }
-  if (Status status = (*made)->prepare(dispatch::cudaProfile()); !status) {
+  if (Status status = (*made)->prepare(target::targetOf("sm_90")); !status) {
     return testing::AssertionFailure() << status.message();
   }
   Result<Tensors> actual = (*made)->runRegions(runOnGpu);

@@ -126,7 +126,7 @@ void addProducts(Table &table) {
 void check(Table &table) {
   std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
   ASSERT_TRUE(best);
-  OracleOptions options{.levels = {*best}, .archs = {}, .scratchFolder = testing::TempDir() + "tenon-table-" + std::to_string(getpid()),
+  OracleOptions options{.levels = {*best}, .gpus = {}, .scratchFolder = testing::TempDir() + "tenon-table-" + std::to_string(getpid()),
                         .dumpFolder = "", .fault = ""};
   std::filesystem::create_directories(options.scratchFolder);
   Outcome outcome = checkModel(table.finish(), 3, options);

@@ -117,7 +117,7 @@ int main(int argc, char **argv) {
       fmt::print(stderr, "random_models: {}\n", targets.status().message());
       return 2;
     }
-    campaign.oracle.archs = targets->archs;
+    campaign.oracle.gpus = targets->gpus;
     if (!targets->levels.empty()) {
       campaign.oracle.levels = targets->levels;
     }

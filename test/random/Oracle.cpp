@@ -26,21 +26,21 @@ using reference::Tensor;
 /// What the seed decides beside the model.
 struct Setting {
   std::vector<engine::CpuLevel> levels;
-  std::vector<engine::CudaArch> archs;
+  std::vector<target::Target> gpus;
   unsigned threads = 1;
   bool optimize = true;
   bool isSymbolic = true;
 
   std::string text() const {
-    return strCat(archs.empty() ? engine::nameOf(levels.front()) : archs.front().name, ", ", threads, " threads, ",
+    return strCat(gpus.empty() ? engine::nameOf(levels.front()) : gpus.front().variant(), ", ", threads, " threads, ",
                   optimize ? "optimized" : "as imported", isSymbolic ? ", symbolic" : ", constant sizes");
   }
 };
 
 Setting settingOf(uint64_t seed, const OracleOptions &options) {
   Draw draw(seed ^ 0x5e77);
-  Setting setting{.levels = {draw.of(options.levels)}, .archs = options.archs};
-  if (!options.archs.empty()) {
+  Setting setting{.levels = {draw.of(options.levels)}, .gpus = options.gpus};
+  if (!options.gpus.empty()) {
     setting.levels.clear();
   }
   setting.threads = static_cast<unsigned>(draw.within(1, 2));
@@ -99,7 +99,7 @@ Result<pipeline::CompileSummary> compileModel(const Model &model, const Setting 
     compile.shapes.push_back(std::move(shape));
   }
   compile.levels = setting.levels;
-  compile.archs = setting.archs;
+  compile.gpus = setting.gpus;
   compile.optimize = setting.optimize;
   compile.threads = 1;
   compile.cacheFolder = options.scratchFolder + "/cache";
@@ -120,8 +120,8 @@ Result<pipeline::CompileSummary> compileModel(const Model &model, const Setting 
 
 Result<Tensors> run(const Setting &setting, const OracleOptions &options,
                     const std::vector<NamedTensor> &inputs) {
-  std::string variant(setting.archs.empty() ? engine::nameOf(setting.levels.front())
-                                            : setting.archs.front().name);
+  std::string variant(setting.gpus.empty() ? engine::nameOf(setting.levels.front())
+                                            : setting.gpus.front().variant());
   TENON_ASSIGN(
       std::vector<NamedTensor> outputs,
       debug::runEngine(options.scratchFolder + "/model.tenon", variant, setting.threads, inputs));

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/CpuLevel.h"
-#include "engine/CudaArch.h"
+#include "compiler/target/Target.h"
 #include "test/random/Sketch.h"
 
 #include <string>
@@ -13,7 +13,7 @@ namespace tenon::random {
 
 struct OracleOptions {
   std::vector<engine::CpuLevel> levels; ///< that this machine runs
-  std::vector<engine::CudaArch> archs;
+  std::vector<target::Target> gpus;
   std::string scratchFolder; ///< for models and engines, in memory
   std::string dumpFolder;    ///< gets the models that differ; empty for none
   bool dumpsAll = false;     ///< also those that do not differ

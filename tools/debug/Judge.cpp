@@ -17,8 +17,8 @@ namespace {
 
 /// The variant that is run: the GPU's if there is one, else the CPU level.
 std::string variantOf(const pipeline::CompileOptions &options) {
-  return std::string(options.archs.empty() ? engine::nameOf(options.levels.front())
-                                           : options.archs.front().name);
+  return std::string(options.gpus.empty() ? engine::nameOf(options.levels.front())
+                                          : options.gpus.front().variant());
 }
 
 /// One for each input of the model: those given, or seeded ones.
@@ -43,9 +43,9 @@ Result<std::vector<NamedTensor>> inputsOf(const pipeline::CompileOptions &option
 
 /// Only one variant is run, so only one is made.
 Status chooseLevel(pipeline::CompileOptions &options) {
-  if (!options.archs.empty()) {
+  if (!options.gpus.empty()) {
     options.levels.clear();
-    options.archs.resize(1);
+    options.gpus.resize(1);
     return Status::ok();
   }
   std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();

@@ -36,17 +36,17 @@ LogicalResult optimizeAll(ModuleOp module, tn::WeightStore &weights) {
   return opt::optimize(module, weights, {});
 }
 
-LogicalResult dispatchFor(const dispatch::DeviceProfile &profile, ModuleOp module) {
+LogicalResult dispatchFor(const target::Target &profile, ModuleOp module) {
   dispatch::Records records;
   return dispatch::dispatch(module, profile, records);
 }
 
 LogicalResult dispatchAll(ModuleOp module, tn::WeightStore &) {
-  return dispatchFor(dispatch::cpuProfile(), module);
+  return dispatchFor(target::cpuTarget(), module);
 }
 
 LogicalResult dispatchCuda(ModuleOp module, tn::WeightStore &) {
-  return dispatchFor(dispatch::cudaProfile(), module);
+  return dispatchFor(target::targetOf("sm_90"), module);
 }
 
 LogicalResult optimizeCuda(ModuleOp module, tn::WeightStore &weights) {

@@ -108,7 +108,7 @@ Status applyCubin(CompileFlags &flags, std::vector<std::string> &programs) {
   if (!flags.wantsCubin && flags.ptxas.empty()) {
     return Status::ok();
   }
-  if (flags.request.archs.empty()) {
+  if (flags.request.gpus.empty()) {
     return Status::error(ErrorId::BadArgument, "--cubin is for GPUs, and no target is one",
                          "name a GPU's architecture: --target cuda:sm_90");
   }
@@ -138,7 +138,7 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
   CompileRequest &request = flags.request;
   TENON_TRY(readKernels(flags, request));
   TENON_ASSIGN(request.shapes, parseShapeArguments(flags.shapes));
-  TENON_TRY(applyTarget(flags.target, request));
+  TENON_TRY(applyTarget(flags.target, request, terminal));
   for (const std::string &tap : flags.taps) {
     request.taps.push_back(tap == "all" ? "*" : tap);
   }

@@ -216,7 +216,8 @@ pipeline::CompileOptions compileOptionsOf(const CompileRequest &request) {
     options.states.push_back({input, output});
   }
   options.levels = request.levels;
-  options.archs = request.archs;
+  options.cpu = request.cpu;
+  options.gpus = request.gpus;
   options.precision = toPrecision(request.precision);
   options.allowTf32 = llvm::is_contained(request.allow, "tf32");
   options.allowTanhGelu = llvm::is_contained(request.allow, "tanh-gelu");

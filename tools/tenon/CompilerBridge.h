@@ -4,8 +4,8 @@
 #pragma once
 
 #include "compiler/pipeline/CompileSummary.h"
+#include "compiler/target/Target.h"
 #include "engine/CpuLevel.h"
-#include "engine/CudaArch.h"
 #include "support/ByteSpan.h"
 #include "support/Result.h"
 #include "tenon/graph.h"
@@ -32,7 +32,8 @@ struct CompileRequest {
   /// Inputs and the outputs that replace them: state of the session.
   std::vector<std::pair<std::string, std::string>> states;
   std::vector<engine::CpuLevel> levels;
-  std::vector<engine::CudaArch> archs;
+  target::Target cpu = target::cpuTarget(); ///< as pipeline::CompileOptions::cpu
+  std::vector<target::Target> gpus;
   std::string precision = "keep"; ///< as in --precision
   std::vector<std::string> allow; ///< as in --allow
   /// Makes machine code of PTX, beside which it goes into the engine; see pipeline::Assembler.

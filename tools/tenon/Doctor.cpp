@@ -4,9 +4,12 @@
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "runtime/device/cuda/CudaDevice.h"
 #include "runtime/library/Library.h"
+#include "support/AtomicFile.h"
 #include "support/Environment.h"
 #include "support/ThreadPool.h"
+#include "tools/tenon/Calibrate.h"
 #include "tools/tenon/EngineSource.h"
+#include "tools/tenon/Options.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
 
@@ -222,11 +225,44 @@ Status doctor(Terminal &terminal) {
   return Status::ok();
 }
 
+struct DoctorFlags {
+  bool calibrates = false;
+  std::string output;
+};
+
+/// Writes a device profile of this machine, to stdout if no file is named.
+Status writeProfile(const std::string &path, Terminal &terminal) {
+  TENON_ASSIGN(Json profile, calibrate(cpuInfo("model name"), terminal));
+  std::string text = profile.dump(2) + "\n";
+  if (path.empty()) {
+    terminal.print(text);
+    return Status::ok();
+  }
+  TENON_ASSIGN(AtomicFile file, AtomicFile::create(path));
+  TENON_TRY(file.append(std::as_bytes(std::span(text))));
+  TENON_TRY(file.commit());
+  terminal.note(fmt::format("{}: use it with tenon compile --device-profile", path));
+  return Status::ok();
+}
+
+Status runDoctor(const DoctorFlags &flags, Terminal &terminal) {
+  if (flags.calibrates) {
+    return writeProfile(flags.output, terminal);
+  }
+  if (!flags.output.empty()) {
+    return Status::error(ErrorId::BadArgument, "-o is for what --calibrate measures", "add --calibrate");
+  }
+  return doctor(terminal);
+}
+
 } // namespace
 
 Action declareDoctor(CLI::App &command) {
-  (void)command;
-  return [](Terminal &terminal) { return doctor(terminal); };
+  std::shared_ptr<DoctorFlags> flags = std::make_shared<DoctorFlags>();
+  command.add_flag("--calibrate", flags->calibrates,
+                   "Measure this machine, for some seconds, and write its device profile");
+  addOutput(command, flags->output, "The profile; stdout by default");
+  return [flags](Terminal &terminal) { return runDoctor(*flags, terminal); };
 }
 
 } // namespace tenon::tool

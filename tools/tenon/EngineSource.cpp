@@ -109,7 +109,7 @@ Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal 
   }
   CompileRequest compile;
   compile.model = request.path;
-  TENON_TRY(applyTarget(request.target, compile));
+  TENON_TRY(applyTarget(request.target, compile, terminal));
   std::string cache = userCacheFolder();
   compile.cacheFolder = request.useCache ? cache : "";
   compile.threads = usableCpus();

@@ -4,6 +4,7 @@
 #include "tools/tenon/Target.h"
 
 #include "support/NearestName.h"
+#include "tools/tenon/LocalGpu.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,9 +21,18 @@ using engine::CudaArch;
 
 constexpr std::string_view kAvx2 = "avx2";
 
-constexpr const char *kHint =
-    "use cpu, some of its levels (cpu:avx2,avx512,avx512-vnni-bf16), or a GPU's architecture: "
-    "cuda:sm_80, sm_89, sm_90, sm_90a, sm_100, sm_100a";
+std::string hint() {
+  std::vector<std::string_view> archs, gpus, cpus;
+  for (const CudaArch &arch : engine::kCudaArchs) {
+    archs.push_back(arch.name);
+  }
+  for (const target::Target &part : target::parts()) {
+    (part.isGpu() ? gpus : cpus).push_back(part.part);
+  }
+  return fmt::format("use cpu, some of its levels (cpu:avx2,avx512,avx512-vnni-bf16) or a part (cpu:{}); cuda for the "
+                     "GPU of this machine, an architecture (cuda:{}) or a part (cuda:{})",
+                     fmt::join(cpus, ", "), fmt::join(archs, ", "), fmt::join(gpus, ", "));
+}
 
 std::optional<CpuLevel> parseLevel(std::string_view name) {
   return name == kAvx2 ? CpuLevel::X86_64_V3 : engine::parseCpuLevel(name);
@@ -45,23 +55,64 @@ Status unknownTarget(std::string_view device, std::string_view name) {
   std::string text = device.empty() ? std::string(name) : fmt::format("{}:{}", device, name);
   std::vector<std::string> known = allNames(true);
   known.push_back("cpu");
+  known.push_back("cuda");
+  for (const target::Target &part : target::parts()) {
+    known.push_back(fmt::format("{}:{}", part.device(), part.part));
+  }
   std::string meant = didYouMean(text, known, "");
   return Status::error(ErrorId::UnsupportedTarget,
                        fmt::format("the target '{}' is not one that Tenon compiles for", text),
-                       meant.empty() ? kHint : fmt::format("{} Otherwise {}", meant, kHint));
+                       meant.empty() ? hint() : fmt::format("{} Otherwise {}", meant, hint()));
+}
+
+/// One target an architecture: a part takes the place of its plain architecture.
+Status addGpu(const target::Target &gpu, Targets &targets) {
+  for (target::Target &other : targets.gpus) {
+    if (other.variant() != gpu.variant()) {
+      continue;
+    }
+    if (!other.part.empty() && !gpu.part.empty() && other.part != gpu.part) {
+      return Status::error(ErrorId::BadArgument,
+                           fmt::format("the targets cuda:{} and cuda:{} are both {}", other.part, gpu.part, gpu.variant()),
+                           "an engine has one variant for an architecture: name one of them");
+    }
+    other = gpu.part.empty() ? other : gpu;
+    return Status::ok();
+  }
+  targets.gpus.push_back(gpu);
+  return Status::ok();
 }
 
 /// Adds one word of `device` ("cpu" or "cuda") to the targets.
 Status addWord(std::string_view device, std::string_view name, Targets &targets) {
-  std::optional<CpuLevel> level = device == "cpu" ? parseLevel(name) : std::nullopt;
-  std::optional<CudaArch> arch = device == "cuda" ? engine::parseCudaArch(name) : std::nullopt;
-  if (level) {
+  if (const target::Target *part = target::findPart(device, name)) {
+    if (part->isGpu()) {
+      return addGpu(*part, targets);
+    }
+    targets.levels.push_back(part->level);
+    targets.cpu = *part;
+    return Status::ok();
+  }
+  if (std::optional<CpuLevel> level = parseLevel(name); level && device == "cpu") {
     targets.levels.push_back(*level);
+    return Status::ok();
   }
-  if (arch) {
-    targets.archs.push_back(*arch);
+  if (std::optional<CudaArch> arch = engine::parseCudaArch(name); arch && device == "cuda") {
+    return addGpu(target::targetOf(*arch), targets);
   }
-  return level || arch ? Status::ok() : unknownTarget(device, name);
+  return unknownTarget(device, name);
+}
+
+/// The GPU of this machine, or what is assumed.
+Status addLocalGpu(Targets &targets) {
+  Result<target::Target> local = localGpu();
+  if (local) {
+    return addGpu(*local, targets);
+  }
+  const target::Target &assumed = *target::findPart("cuda", "h200");
+  targets.notes.push_back(fmt::format("--target cuda: compiled for {} (cuda:{}), which is assumed: {}", assumed.name,
+                                      assumed.part, local.status().message()));
+  return addGpu(assumed, targets);
 }
 
 Status addTarget(std::string_view text, Targets &targets) {
@@ -72,6 +123,9 @@ Status addTarget(std::string_view text, Targets &targets) {
     if (word == "cpu") {
       std::vector<CpuLevel> levels = allLevels();
       targets.levels.insert(targets.levels.end(), levels.begin(), levels.end());
+      device = "";
+    } else if (word == "cuda") {
+      TENON_TRY(addLocalGpu(targets));
       device = "";
     } else {
       if (size_t colon = word.find(':'); colon != std::string_view::npos) {
@@ -118,14 +172,9 @@ Result<Targets> parseTargets(const std::vector<std::string> &texts) {
   std::vector<CpuLevel> &levels = targets.levels;
   std::sort(levels.begin(), levels.end());
   levels.erase(std::unique(levels.begin(), levels.end()), levels.end());
-  std::vector<CudaArch> archs;
-  for (const CudaArch &arch : engine::kCudaArchs) {
-    if (std::any_of(targets.archs.begin(), targets.archs.end(),
-                    [&](const CudaArch &asked) { return asked.name == arch.name; })) {
-      archs.push_back(arch);
-    }
-  }
-  targets.archs = std::move(archs);
+  std::sort(targets.gpus.begin(), targets.gpus.end(), [](const target::Target &a, const target::Target &b) {
+    return std::pair(a.arch->number, a.arch->isSpecific) < std::pair(b.arch->number, b.arch->isSpecific);
+  });
   return targets;
 }
 

@@ -3,17 +3,22 @@
 #include "tools/tenon/TargetFlags.h"
 
 #include "tools/tenon/CompilerBridge.h"
+#include "tools/tenon/DeviceProfile.h"
 #include "tools/tenon/Options.h"
 #include "tools/tenon/Target.h"
+#include "tools/tenon/Terminal.h"
 
 namespace tenon::tool {
 
 void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
   command
       .add_option("--target", flags.targets,
-                  "cpu, some of its levels: cpu:avx2,avx512, or a GPU: cuda:sm_90; several with "
-                  "commas or repeated")
+                  "cpu, some of its levels: cpu:avx2,avx512, or a GPU: cuda (of this machine), "
+                  "cuda:h200, cuda:sm_90; several with commas or repeated; docs/targets.md")
       ->allow_extra_args(false);
+  command.add_option("--device-profile", flags.deviceProfile,
+                     "A file of doctor --calibrate: rates and sizes that decide instead of the "
+                     "table's");
   addChoice(command, "--precision", flags.precision, {"keep", "fp16", "bf16"},
             "keep the model's own types, or store and multiply in fp16 or bf16");
   addChoices(command, "--allow", flags.allow, {"tf32", "tanh-gelu"},
@@ -44,10 +49,17 @@ void declareBudgetFlag(CLI::App &command, double &seconds) {
              "take the fastest, now and later");
 }
 
-Status applyTarget(const TargetFlags &flags, CompileRequest &request) {
+Status applyTarget(const TargetFlags &flags, CompileRequest &request, Terminal &terminal) {
   TENON_ASSIGN(Targets targets, parseTargets(flags.targets));
+  if (!flags.deviceProfile.empty()) {
+    TENON_TRY(applyProfile(flags.deviceProfile, targets));
+  }
+  for (const std::string &note : targets.notes) {
+    terminal.note(note);
+  }
   request.levels = std::move(targets.levels);
-  request.archs = std::move(targets.archs);
+  request.cpu = std::move(targets.cpu);
+  request.gpus = std::move(targets.gpus);
   request.precision = flags.precision;
   request.allow = flags.allow;
   for (const std::string &state : flags.states) {

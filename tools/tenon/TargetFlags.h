@@ -12,6 +12,7 @@
 namespace tenon::tool {
 
 struct CompileRequest;
+class Terminal;
 
 /// What a model becomes, as the command line has it.
 struct TargetFlags {
@@ -19,6 +20,7 @@ struct TargetFlags {
   std::string precision = "keep";
   std::vector<std::string> allow;
   std::vector<std::string> states;
+  std::string deviceProfile; ///< a file; empty for none
 };
 
 void declareTargetFlags(CLI::App &command, TargetFlags &flags);
@@ -27,7 +29,7 @@ void declareVariantFlag(CLI::App &command, std::string &variant);
 void declareThreadsFlag(CLI::App &command, unsigned &threads, const std::string &description);
 /// `--budget 5s` (or 2m, or seconds without a unit).
 void declareBudgetFlag(CLI::App &command, double &seconds);
-/// Tells the compiler what the flags say.
-Status applyTarget(const TargetFlags &flags, CompileRequest &request);
+/// Tells the compiler what the flags say, and the user what was assumed.
+Status applyTarget(const TargetFlags &flags, CompileRequest &request, Terminal &terminal);
 
 } // namespace tenon::tool

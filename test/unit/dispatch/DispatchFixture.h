@@ -21,12 +21,12 @@ protected:
   DispatchTest() { context.loadDialect<tn::TnDialect, func::FuncDialect>(); }
 
   std::vector<std::string> runOnGpu(llvm::StringRef signature, llvm::StringRef body) {
-    return run(signature, body, cudaProfile());
+    return run(signature, body, target::targetOf("sm_90"));
   }
 
   /// Dispatches a function body; each region as "strategy(op, op)".
   std::vector<std::string> run(llvm::StringRef signature, llvm::StringRef body,
-                               const DeviceProfile &profile = cpuProfile()) {
+                               const DeviceProfile &profile = target::cpuTarget()) {
     std::string text = ("func.func @main" + signature + " {\n" + body + "\n}").str();
     module = parseSourceString<ModuleOp>(text, &context);
     EXPECT_TRUE(module) << text;

@@ -332,7 +332,7 @@ TEST_F(DispatchTest, UnknownDimIsRefused) {
   std::string message;
   ScopedDiagnosticHandler handler(&context,
                                   [&](Diagnostic &diagnostic) { message = diagnostic.str(); });
-  EXPECT_TRUE(failed(dispatch(*module, cpuProfile(), records)));
+  EXPECT_TRUE(failed(dispatch(*module, target::cpuTarget(), records)));
   EXPECT_NE(message.find("not known before running"), std::string::npos) << message;
 }
 

@@ -19,7 +19,7 @@ TEST_F(GpuCostTest, CostsAreThoseOfTheUnitAndOfWhatIsRead) {
     %2 = tn.gather %f, %i {axis = 0 : i64} : (tensor<4096x4096xf32>, tensor<16xi64>) -> tensor<16x4096xf32>
     return %0, %1, %2 : tensor<4096x4096xf16>, tensor<4096x4096xf32>, tensor<16x4096xf32>)");
   ASSERT_EQ(records.regions.size(), 3u);
-  DeviceProfile profile = cudaProfile();
+  DeviceProfile profile = target::targetOf("sm_90");
   double work = 2.0 * 4096 * 4096 * 4096;
   EXPECT_NEAR(records.regions[0].cost.microseconds, work / profile.halfPeak * 1e6 + 1, 0.1);
   EXPECT_NEAR(records.regions[1].cost.microseconds, work / profile.peak * 1e6 + 1, 0.1);
@@ -115,7 +115,7 @@ TEST_F(GpuCostTest, LargeProductsEndWithGelu) {
                              "-> {1}",
                              a, y)
                    .str(),
-               text, cudaProfile(*engine::parseCudaArch(arch)));
+               text, target::targetOf(arch));
   };
   EXPECT_EQ(regions("sm_90a", 4096), (Regions{"contraction(matmul, add, gelu)"}));
   EXPECT_EQ(records.regions.front().reason,
@@ -144,7 +144,7 @@ TEST_F(GpuCostTest, SmallProductsEndWithGelu) {
       return %2 : {1})",
                                      a, y, more, bias);
     return run(llvm::formatv("(%a: {0}, %b: tensor<768xf16>) -> {1}", a, y).str(), text,
-               cudaProfile(*engine::parseCudaArch(arch)));
+               target::targetOf(arch));
   };
   EXPECT_EQ(regions("sm_90a", 128), (Regions{"contraction(unpack, matmul, add, gelu)"}));
   EXPECT_EQ(records.regions.front().reason,
@@ -219,11 +219,11 @@ TEST_F(GpuCostTest, OccupancyIsOfTheArchitecture) {
     return %0 : tensor<4096x4096xf32>)";
   runOnGpu(signature, body);
   EXPECT_EQ(records.regions.front().cost.occupancy, 100);
-  DeviceProfile quartered = cudaProfile();
+  DeviceProfile quartered = target::targetOf("sm_90");
   quartered.registers /= 4;
   run(signature, body, quartered);
   EXPECT_EQ(records.regions.front().cost.occupancy, 25);
-  EXPECT_EQ(cudaProfile(*engine::parseCudaArch("sm_89")).threads, 1536);
+  EXPECT_EQ(target::targetOf("sm_89").threads, 1536);
   run(signature, body);
   EXPECT_EQ(records.regions.front().cost.registers, 0) << "a CPU has none to count";
 }

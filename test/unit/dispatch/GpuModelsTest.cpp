@@ -47,7 +47,7 @@ TEST_P(GpuModel, HasTheseRegions) {
   ASSERT_TRUE(succeeded(opt::optimize(*module, weights, {})));
   ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, GetParam().type, precision)));
   ASSERT_TRUE(succeeded(opt::optimizeForGpu(*module, weights, {})));
-  ASSERT_TRUE(succeeded(dispatch::dispatch(*module, dispatch::cudaProfile(), records)));
+  ASSERT_TRUE(succeeded(dispatch::dispatch(*module, target::targetOf("sm_90"), records)));
   ASSERT_TRUE(succeeded(verify(*module)));
   Counts counts;
   std::string all;

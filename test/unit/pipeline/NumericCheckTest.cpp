@@ -84,7 +84,7 @@ TEST_F(NumericCheckTest, DispatchIsCheckedThroughPacksAndRegions) {
   ASSERT_TRUE(check.start(*module).isOk());
   tenon::dispatch::Records records;
   ASSERT_TRUE(
-      succeeded(tenon::dispatch::dispatch(*module, tenon::dispatch::cpuProfile(), records)));
+      succeeded(tenon::dispatch::dispatch(*module, tenon::target::cpuTarget(), records)));
   Status right = check.check("dispatch", *module);
   EXPECT_TRUE(right.isOk()) << right.toString();
   module->walk([](tn::UnpackOp unpack) {

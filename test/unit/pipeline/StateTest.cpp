@@ -2,7 +2,6 @@
 // of their own, until it is reset. Relies on a model in text form, as phases are dumped.
 #include "TemporaryFolder.h"
 #include "compiler/pipeline/Pipeline.h"
-#include "engine/CudaArch.h"
 #include "engine/Reader.h"
 #include "runtime/core/Engine.h"
 #include "runtime/core/Session.h"
@@ -107,7 +106,7 @@ TEST_F(StateTest, AStarPairsAllThatFit) {
 TEST_F(StateTest, OnAGpuOnlyTheNewRowIsWritten) {
   pipeline::CompileOptions compile = options();
   compile.levels.clear();
-  compile.archs = {*engine::parseCudaArch("sm_90")};
+  compile.gpus = {target::targetOf("sm_90")};
   Result<pipeline::CompileSummary> summary = pipeline::compile(compile);
   ASSERT_TRUE(summary) << summary.status().toString();
   Result<std::unique_ptr<engine::EngineFile>> file = engine::EngineFile::open(compile.output);

@@ -49,7 +49,7 @@ protected:
     EXPECT_TRUE(module) << text;
     tenon::dispatch::Records records;
     EXPECT_TRUE(
-        succeeded(tenon::dispatch::dispatch(*module, tenon::dispatch::cpuProfile(), records)));
+        succeeded(tenon::dispatch::dispatch(*module, tenon::target::cpuTarget(), records)));
     plan::PlanRequest request{.module = *module, .regionSymbols = {}, .levels = {}};
     plan::LevelCode level{.level = "x86-64-v3", .kernels = {"k"}, .regions = {}};
     module->walk([&](tn::RegionOp region) {

@@ -47,10 +47,10 @@ TEST(FillText, ReadsRanges) {
   }
 }
 
-std::vector<std::string_view> names(const std::vector<engine::CudaArch> &archs) {
+std::vector<std::string_view> names(const std::vector<target::Target> &gpus) {
   std::vector<std::string_view> list;
-  for (const engine::CudaArch &arch : archs) {
-    list.push_back(arch.name);
+  for (const target::Target &gpu : gpus) {
+    list.push_back(gpu.variant());
   }
   return list;
 }
@@ -60,22 +60,48 @@ TEST(Target, NamesLevels) {
   Result<Targets> some = parseTargets({"cpu:avx512,avx2,avx512"});
   ASSERT_TRUE(some.isOk());
   EXPECT_EQ(some->levels, (std::vector{engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512}));
-  EXPECT_TRUE(some->archs.empty());
+  EXPECT_TRUE(some->gpus.empty());
 }
 
 TEST(Target, NamesArchitecturesOnceOldestFirst) {
   Result<Targets> both = parseTargets({"cuda:sm_100a,sm_80", "cpu,cuda:sm_80"});
   ASSERT_TRUE(both.isOk());
   EXPECT_EQ(both->levels.size(), 3u);
-  EXPECT_EQ(names(both->archs), (std::vector<std::string_view>{"sm_80", "sm_100a"}));
+  EXPECT_EQ(names(both->gpus), (std::vector<std::string_view>{"sm_80", "sm_100a"}));
   Result<Targets> mixed = parseTargets({"cpu:avx2,cuda:sm_90a,sm_89"});
   ASSERT_TRUE(mixed.isOk());
   EXPECT_EQ(mixed->levels, std::vector{engine::CpuLevel::X86_64_V3});
-  EXPECT_EQ(names(mixed->archs), (std::vector<std::string_view>{"sm_89", "sm_90a"}));
+  EXPECT_EQ(names(mixed->gpus), (std::vector<std::string_view>{"sm_89", "sm_90a"}));
+}
+
+TEST(Target, NamesParts) {
+  Result<Targets> gpus = parseTargets({"cuda:h100,a100,sm_90a,sm_90"});
+  ASSERT_TRUE(gpus.isOk());
+  EXPECT_EQ(names(gpus->gpus), (std::vector<std::string_view>{"sm_80", "sm_90", "sm_90a"}));
+  EXPECT_EQ(gpus->gpus[0].part, "a100");
+  EXPECT_EQ(gpus->gpus[1].part, "");
+  EXPECT_EQ(gpus->gpus[2].part, "h100") << "a part goes before its plain architecture";
+  EXPECT_EQ(parseTargets({"cuda:h100,h200"}).status().id(), ErrorId::BadArgument);
+  Result<Targets> cpu = parseTargets({"cpu:zen4,cuda:b200"});
+  ASSERT_TRUE(cpu.isOk());
+  EXPECT_EQ(cpu->levels, std::vector{engine::CpuLevel::Avx512VnniBf16});
+  EXPECT_EQ(cpu->cpu.cores, 96);
+  EXPECT_EQ(names(cpu->gpus), std::vector<std::string_view>{"sm_100a"});
+}
+
+TEST(Target, SaysWhatGpuItAssumes) {
+  Result<Targets> targets = parseTargets({"cuda"});
+  ASSERT_TRUE(targets.isOk());
+  ASSERT_EQ(targets->gpus.size(), 1u);
+  // Where a GPU is, it is that one.
+  if (!targets->notes.empty()) {
+    EXPECT_EQ(names(targets->gpus), std::vector<std::string_view>{"sm_90a"});
+    EXPECT_NE(targets->notes.front().find("cuda:h200"), std::string::npos);
+  }
 }
 
 TEST(Target, RefusesWhatIsNotCompiledFor) {
-  for (const char *text : {"", "cuda", "cuda:", "cuda:sm_70", "cuda:avx2", "sm_90", "avx2", "cpu,avx2", "cpu:",
+  for (const char *text : {"", "cuda:", "cuda:zen4", "cpu:h200", "cuda:sm_70", "cuda:avx2", "sm_90", "avx2", "cpu,avx2", "cpu:",
                            "cpu:sse", "cpu:sm_90", "cpu:avx512,", "CPU", "rocm:gfx942", "cuda:sm_90,cpu:"}) {
     Result<Targets> targets = parseTargets({text});
     ASSERT_FALSE(targets.isOk()) << text;

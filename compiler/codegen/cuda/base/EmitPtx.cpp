@@ -4,6 +4,7 @@
 #include "compiler/codegen/cuda/base/EmitPtx.h"
 
 #include "compiler/codegen/common/EmitModule.h"
+#include "compiler/target/Target.h"
 #include "llvm/IR/Dominators.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/InstIterator.h"
@@ -40,17 +41,16 @@ const llvm::Target &nvptxTarget() {
   return *target;
 }
 
-/// The oldest PTX version that the architecture and what is emitted for it need, so that the oldest
-/// drivers take it.
-llvm::StringRef ptxVersion(const engine::CudaArch &arch) {
-  return arch.number >= 100 ? "+ptx86" : arch.number >= 90 ? "+ptx81" : "+ptx80";
+/// The PTX version as LLVM's feature.
+std::string ptxFeature(const engine::CudaArch &arch) {
+  return "+ptx" + std::to_string(target::targetOf(arch).ptxVersion);
 }
 
 std::unique_ptr<llvm::TargetMachine> targetMachine(const engine::CudaArch &arch) {
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
   return std::unique_ptr<llvm::TargetMachine>(nvptxTarget().createTargetMachine(
-      llvm::Triple(kTriple), arch.name, ptxVersion(arch), options, std::nullopt, std::nullopt,
+      llvm::Triple(kTriple), arch.name, ptxFeature(arch), options, std::nullopt, std::nullopt,
       llvm::CodeGenOptLevel::Aggressive));
 }
 

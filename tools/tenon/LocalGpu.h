@@ -1,0 +1,14 @@
+// The first GPU of this machine as a target.
+
+#pragma once
+
+#include "compiler/target/Target.h"
+#include "support/Result.h"
+
+namespace tenon::tool {
+
+/// The named part by the name that the driver gives it, else the architecture's row; with the
+/// multiprocessors and caches that the driver counts. An error says why there is none.
+Result<target::Target> localGpu();
+
+} // namespace tenon::tool
