@@ -8,8 +8,8 @@ BUILD := build/$(PRESET)
 .PHONY: demo test test-gpu setup setup-torch build
 
 demo: $(BUILD)/build.ninja
-	@echo "demo: building the tool" >&2
-	@cmake --build $(BUILD) --target tenon
+	@echo "demo: building the tool and the runtime library" >&2
+	@cmake --build $(BUILD) --target tenon tenon_runtime
 	@.venv/bin/python scripts/demo.py --tenon $(BUILD)/bin/tenon
 
 test: setup-torch $(BUILD)/build.ninja

@@ -165,6 +165,10 @@ struct Instruction {
   bool isSpare = false;
   /// Launch on a GPU: the kernel takes the place for its status behind all else (KernelAbi.h).
   bool canFail = false;
+  /// Launch on a GPU: blocks of a cluster, and whether the kernel waits by itself for the kernels
+  /// before it, so that it may start before they have ended (programmatic dependent launch).
+  uint32_t cluster = 1;
+  bool waits = false;
   /// For people: what the model states that the kernel looks at; an error of a constraint says it.
   std::string constraint;
   /// For people: the source node or region ("conv1+relu"); shown by profiles and errors.

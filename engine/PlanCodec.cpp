@@ -55,7 +55,7 @@ Offset<fb::Instruction> encodeInstruction(FlatBufferBuilder &builder, const Inst
   return fb::CreateInstruction(builder, static_cast<uint8_t>(in.kind), in.device, in.queue,
                                in.kernel, buffers, in.reads, sizes, in.grid, in.scratch,
                                in.fillByte, label, in.threads, call, in.isSpare, maps, in.canFail,
-                               constraint, in.symbol);
+                               constraint, in.symbol, in.cluster, in.waits);
 }
 
 struct EncodedExprs {
@@ -146,6 +146,8 @@ void decodeInstructions(const fb::Plan &from, Plan &plan, CopyBudget &budget) {
     out.label = copyString(in.label(), budget);
     out.threads = in.threads();
     out.symbol = in.symbol();
+    out.cluster = in.cluster();
+    out.waits = in.waits();
     if (in.call() && budget.take(in.call()->size())) {
       const std::byte *call = reinterpret_cast<const std::byte *>(in.call()->data());
       out.call.assign(call, call + in.call()->size());

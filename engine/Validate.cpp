@@ -15,6 +15,7 @@ namespace {
 
 /// Of a block on a GPU.
 constexpr uint32_t kMostBlockThreads = 1024;
+constexpr uint32_t kMostClusterBlocks = 16;
 constexpr const char *kAgain = "the engine is damaged or from a faulty compiler; compile it again";
 
 class PlanValidator {
@@ -254,6 +255,14 @@ private:
     if (instruction.canFail && (device == kHost || instruction.kind != InstructionKind::Launch)) {
       return instructionError(index, instruction,
                               "only launches on a GPU take a place for a status");
+    }
+    bool isPlain = instruction.cluster == 1 && !instruction.waits;
+    if (!isPlain && (device == kHost || instruction.kind != InstructionKind::Launch)) {
+      return instructionError(index, instruction, "only launches on a GPU have clusters or wait");
+    }
+    if (instruction.cluster < 1 || instruction.cluster > kMostClusterBlocks) {
+      return instructionError(index, instruction,
+                              strCat("clusters of ", instruction.cluster, " blocks"));
     }
     if (instruction.isSpare && !standsForCall(index)) {
       return instructionError(index, instruction, "it is the spare of no call");

@@ -124,6 +124,7 @@ def report(options, engine, compiled, logits, theirs, labels, seconds, races):
     winners, peers = logits.argmax(axis=1), theirs.argmax(axis=1)
     tenon, engine = (os.path.relpath(path) for path in (options.tenon, engine))
     folder = os.path.relpath(options.output)
+    library = options.tenon.parent.parent / "lib/libtenon_runtime.so"
     isa = races[1][2]["isa"]
     print(f"""
 The small CNN, compiled{' (from the cache)' if compiled['from_cache'] else ''} in {compiled['compile_s']:.2f} s: \
@@ -135,7 +136,8 @@ logits differ by at most {np.abs(logits - theirs).max() / np.abs(theirs).max():.
     for batch, (own, peer, _) in races.items():
         print(f"  latency    batch {batch:<3} {own:.3f} ms, ONNX Runtime {peer:.3f} ms: {peer / own:.2f} x as fast "
               f"({THREADS} threads, measured in turn)")
-    print(f"""  pictures   {folder}/contact-sheet.png
+    print(f"""  runtime    {os.path.relpath(library)}, {library.stat().st_size / 1024:.0f} KiB: all that a program of your own needs to run it
+  pictures   {folder}/contact-sheet.png
 
 Try next:
   {tenon} explain fusion {engine}

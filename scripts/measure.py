@@ -125,6 +125,14 @@ def measure(name, options):
     return row
 
 
+def slower(rows):
+    """Sentences on the models that take longer than ONNX Runtime, and on rounds that say little."""
+    ratios = [(row["model"], row["pair"]["ratio_of_minima"]["value"]) for row in rows]
+    disturbed = [row["model"] for row in rows if row["pair"]["disturbed"]]
+    return ([f"{model} takes {value:.2f} times ONNX Runtime's time" for model, value in ratios if value > 1] +
+            ([f"the rounds of {', '.join(disturbed)} were disturbed: they are no evidence"] if disturbed else []))
+
+
 def misses(rows):
     """Sentences on the limits that a row does not keep."""
     return [f"{row['model']}: {text} is {value(row):.3g}, at most {limit:g} is asked"
@@ -158,17 +166,22 @@ def costs(row):
 def page(rows, about):
     shape = f"batch {about['batch']}, sequence {about['sequence']}"
     pair = rows[0]["pair"]
-    missed = "\n".join(f"- {text}" for text in misses(rows)) or "Every limit is kept."
-    return f"""# {about['date']}, {about['cpu']}
+    short = "\n".join(f"- {text}" for text in slower(rows) + misses(rows)) or "Nothing: no model is slower, and every limit is kept."
+    return f"""# {about['cpu']}, {about['date']}
 
-Written by `scripts/measure.py`: {about['threads']} threads, {shape}, one engine for all shapes, level {pair['tenon']['isa']}.
-tenon {about['tenon_version']} at commit {about['commit']}, {pair['onnxruntime']['version']}, Linux {os.uname().release}.
+| | |
+| --- | --- |
+| machine | {about['cpu']}, {about['threads']} threads, Linux {os.uname().release} |
+| Tenon | {about['tenon_version']} at commit {about['commit']}, level {pair['tenon']['isa']} |
+| peers | {pair['onnxruntime']['version']}, the only one: it is the best of all in the tables |
+| command | `{about['command']}` |
+| how | {shape}, FP32, one engine for all shapes; alternating rounds of one run |
 
-## Limits that are missed
+## What falls short
 
-{missed}
+{short}
 
-## Milliseconds, in alternating rounds of one run
+## Milliseconds
 
 {table(['model', 'tenon min', 'median', 'ONNX Runtime min', 'median', 'ratio of minima (95 %)', 'of medians', 'quiet rounds'],
        [times(row) for row in rows])}
@@ -192,7 +205,7 @@ def about(options):
     version = subprocess.run([str(options.tenon), "--version"], capture_output=True, text=True, check=True)
     return {"date": datetime.date.today().isoformat(), "cpu": paired_bench.cpu_name(), "threads": options.threads,
             "batch": options.batch, "sequence": options.sequence, "tenon_version": version.stdout.strip(),
-            "commit": commit.stdout.strip() or "unknown"}
+            "commit": commit.stdout.strip() or "unknown", "command": " ".join(["scripts/measure.py", *sys.argv[1:]])}
 
 
 def main():

@@ -37,16 +37,26 @@ tenon = tenon.torch:backend
 """
 
 
+def notices():
+    """{name in the wheel: path} of the licence texts of what is linked in, which docs/third-party.md lists."""
+    packages = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/third-party.md").read_text(), re.M)
+    paths = {package: pathlib.Path("/usr/share/doc") / package / "copyright" for package in packages}
+    return {f"third-party/{package}": path for package, path in paths.items() if path.exists()}
+
+
 def version():
     return re.search(r"project\(Tenon VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
 
 
 def metadata():
+    licenses = "\n".join(f"License-File: {name}" for name in ["LICENSE", *notices()])
     return f"""\
-Metadata-Version: 2.1
+Metadata-Version: 2.4
 Name: tenon
 Version: {version()}
 Summary: Compiles trained models to engines, runs and explains them
+License-Expression: Apache-2.0 WITH LLVM-exception
+{licenses}
 Requires-Python: >=3.10
 Requires-Dist: numpy
 Provides-Extra: torch
@@ -108,6 +118,8 @@ def pack(build_folder, output):
     wheel.add(f"{info}/METADATA", metadata())
     wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: tenon\nRoot-Is-Purelib: false\nTag: py3-none-{PLATFORM}\n")
     wheel.add(f"{info}/entry_points.txt", ENTRY_POINTS)
+    for place, path in {"LICENSE": ROOT / "LICENSE", **notices()}.items():
+        wheel.add(f"{info}/licenses/{place}", path.read_bytes())
     wheel.close(f"{info}/RECORD")
     os.replace(temporary, pathlib.Path(output) / name)
     return name

@@ -101,6 +101,8 @@ template <typename Archive> void visit(Archive &archive, codegen::RegionStep &st
   archive.integer(step.isCopy);
   archive.integer(step.isSpare);
   archive.integer(step.canFail);
+  archive.integer(step.cluster);
+  archive.integer(step.waits);
 }
 
 template <typename Archive> void visit(Archive &archive, codegen::CompiledRegion &region) {

@@ -241,6 +241,8 @@ std::vector<engine::Variant> PlanBuilder::makeVariants() {
       instruction.grid = sizes.substitute(step.grid, origin.symbols);
       instruction.threads = step.threads;
       instruction.canFail = step.canFail;
+      instruction.cluster = step.cluster;
+      instruction.waits = step.waits;
       if (!step.scratch.empty()) {
         instruction.scratch = sizes.substitute(step.scratch, origin.symbols);
       }

@@ -287,6 +287,7 @@ private:
     step.kernel = instruction.kernel;
     step.threads = instruction.threads;
     step.canFail = instruction.canFail;
+    step.waits = instruction.waits;
     out.statusCount += step.canFail ? 1 : 0;
     step.grid = value(instruction.grid);
     step.scratch = instruction.scratch == kNone ? 0 : value(instruction.scratch);

@@ -33,6 +33,7 @@ struct BoundStep {
   uint32_t mapCount = 0;
   uint32_t firstStatus = 0; ///< steps before it that can fail on a GPU
   bool canFail = false;     ///< on a GPU
+  bool waits = false;       ///< on a GPU: for the kernels before it, by itself
   uint32_t instruction = 0;
 };
 

@@ -163,6 +163,58 @@ class Compiling(Cached):
         self.assertTrue(all(torch.equal(result, expected) for result in results))
 
 
+    def test_parts_of_arguments(self):
+        """What looks at an argument is the argument's memory, also where a symbol says which part of it."""
+
+        def part(x, n):
+            return x + 1, x[:, : max(x.shape[1] - n, 2)]
+
+        compiled = torch.compile(part, backend="tenon", dynamic=True)
+        for rows, n in ((4, 3), (5, 6), (4, 1)):
+            x = torch.randn(rows, 8)
+            self.same(compiled, part, x, n)
+            result = compiled(x, n)[1]
+            result.zero_()
+            self.assertTrue((x[:, : result.shape[1]] == 0).all())
+        only = torch.compile(lambda x: x[:, :5], backend="tenon")
+        self.same(only, lambda x: x[:, :5], torch.randn(3, 8))
+
+    def test_expanded_results(self):
+        def grown(x, n):
+            y = x * 2
+            return y, y.unsqueeze(0).expand(n, *x.shape), y.t()
+
+        compiled = torch.compile(grown, backend="tenon", dynamic=True)
+        for rows, n in ((4, 3), (5, 7)):
+            self.same(compiled, grown, torch.randn(rows, 8), n)
+
+    def test_sizes_that_no_dimension_has(self):
+        """A number after a graph break decides a size: an engine for each, and the report says why."""
+
+        def padded(x, n):
+            y = x.relu()
+            torch._dynamo.graph_break()
+            return torch.cat([y, torch.zeros(n, 8) + y.sum(0)])
+
+        compiled = torch.compile(padded, backend="tenon", dynamic=True)
+        for rows, n in ((4, 3), (5, 6), (4, 3), (7, 2)):
+            self.same(compiled, padded, torch.randn(rows, 8), n)
+        reasons = [graph["specialized"] for graph in tenon.report()["graphs"]]
+        self.assertIn("decides sizes", reasons[-1])
+        self.assertIsNone(reasons[0])
+
+    def test_operators_that_pytorch_decomposes(self):
+        for function in (torch.nn.functional.logsigmoid, lambda x: torch.nansum(x, 1)):
+            torch._dynamo.reset()
+            self.same(torch.compile(function, backend="tenon"), function, torch.randn(4, 8))
+
+    def test_strided_windows(self):
+        for function in (lambda x: (x * 2).as_strided((3, 4), (2, 3)) + 1, lambda x: (x * 2).t().as_strided((3, 4), (2, 3), 1) + 1):
+            for dynamic in (False, True):
+                torch._dynamo.reset()
+                self.same(torch.compile(function, backend="tenon", dynamic=dynamic), function, torch.randn(4, 8))
+
+
 class Weights(Cached):
     def test_changes_are_seen(self):
         module, x = small(), torch.randn(4, 16)

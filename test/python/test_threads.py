@@ -96,6 +96,7 @@ class Cancelling(unittest.TestCase):
             if phase == "codegen" and fraction > 0 and not pressed:
                 pressed.append(time.perf_counter())
                 os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(1)  # so that the main thread has seen it before the compilation can be done
 
         pressed = []
         with self.assertRaises(KeyboardInterrupt):

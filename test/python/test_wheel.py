@@ -12,6 +12,7 @@ import tempfile
 import unittest
 import zipfile
 
+SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 WHEEL = pathlib.Path(os.environ["TENON_WHEEL"])
 MOST_BYTES = 60_000_000
 # What the platform tag promises: see the manylinux policies.
@@ -38,6 +39,18 @@ class Wheel(unittest.TestCase):
         self.assertLess(WHEEL.stat().st_size, MOST_BYTES)
         self.assertRegex(WHEEL.name, r"^tenon-[\d.]+-py3-none-manylinux_2_36_x86_64\.whl$")
         self.assertIn("tenon/py.typed", self.archive.namelist())
+
+    def test_license(self):
+        """What the package states, pyproject.toml states too, and the text is in the wheel."""
+        (metadata,) = [name for name in self.archive.namelist() if name.endswith(".dist-info/METADATA")]
+        expression = re.search("^License-Expression: (.+)$", self.archive.read(metadata).decode(), re.M)[1]
+        self.assertIn(f'license = "{expression}"', (SOURCE / "pyproject.toml").read_text())
+        text = self.archive.read(metadata.replace("METADATA", "licenses/LICENSE"))
+        self.assertEqual(text, (SOURCE / "LICENSE").read_bytes())
+        self.assertIn(b"Apache License", text)
+        self.assertIn(b"LLVM Exceptions", text)
+        notices = [name for name in self.archive.namelist() if "/third-party/" in name]
+        self.assertEqual(len(notices), (SOURCE / "docs/third-party.md").read_text().count("\n| `"))
 
     def test_record(self):
         (record,) = [name for name in self.archive.namelist() if name.endswith("/RECORD")]

@@ -20,7 +20,7 @@ GOOD = {"model": "bert_base.dynamo", "pair": PAIR, "error": 1e-6, "peer_error": 
         "verify_s": 20.0, "load_ms": 30.0, "first_ms": 42.0, "steady_ms": 10.0, "arena": 104, "arena_bound": 100,
         "engine_bytes": 1 << 20, "weights_bytes": 1 << 20, "peak_rss_mib": 500.0}
 FACTS = {"date": "2026-01-02", "cpu": "A CPU", "threads": 2, "batch": 1, "sequence": 128, "tenon_version": "0",
-         "commit": "abc"}
+         "commit": "abc", "command": "scripts/measure.py"}
 
 
 class Measuring(unittest.TestCase):
@@ -43,7 +43,16 @@ class Measuring(unittest.TestCase):
         self.assertEqual(3, page.count("| other |"))
         self.assertIn("- other: arena", page)
         self.assertIn("0.90 (0.80 to 1.00)", page)
-        self.assertIn("Every limit is kept.", measure.page([GOOD], FACTS))
+        self.assertIn("every limit is kept", measure.page([GOOD], FACTS))
+
+    def test_slower(self):
+        self.assertEqual([], measure.slower([GOOD]))
+        slow = copy.deepcopy(GOOD)
+        slow["pair"].update(ratio_of_minima={"value": 1.02, "low": 1.0, "high": 1.1}, disturbed=True)
+        said = measure.slower([GOOD, slow])
+        self.assertEqual(["bert_base.dynamo takes 1.02 times ONNX Runtime's time",
+                          "the rounds of bert_base.dynamo were disturbed: they are no evidence"], said)
+        self.assertIn(f"- {said[0]}", measure.page([GOOD, slow], FACTS))
 
 
 if __name__ == "__main__":

@@ -257,10 +257,10 @@ Result<double> probeKernels(Rig &rig) {
   const cuda::CudaDriver &driver = rig.driver();
   bool startsEarly = rig.gpu()->facts().capability >= 90;
   std::string ptx = smallKernel(startsEarly);
-  std::vector<std::string> names = {"small"};
+  engine::Variant variant{.level = "", .plan = {}, .kernels = {"small"}};
   ptx.push_back('\0');
   TENON_ASSIGN(std::unique_ptr<cuda::CudaModule> module,
-               cuda::CudaModule::load(rig.gpu(), {std::as_bytes(std::span(ptx)), {}, {}}, names));
+               cuda::CudaModule::load(rig.gpu(), {std::as_bytes(std::span(ptx)), {}, {}}, variant));
   CudaBuffer memory(rig.gpu(), MemoryKind::Device);
   TENON_TRY(memory.reserve(256, "the kernel probe"));
   TENON_TRY(rig.check(driver.streamBeginCapture(rig.handle(), cuda::kCaptureThreadLocal),

@@ -95,6 +95,8 @@ def store(key: str, engine: Engine, program: Program, weights: List[int]) -> Non
     base = folder()
     if not base or any(kind == "constant" and type(value) not in _PLAIN for kind, value in program.outputs):
         return
+    if any(kind in ("view", "part") for kind, value in program.outputs):
+        return  # what they look at may differ from call to call, which JSON cannot say
     try:
         made = tempfile.mkdtemp(prefix=".new-", dir=base)
         try:

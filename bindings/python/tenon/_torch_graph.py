@@ -34,8 +34,8 @@ class Program(NamedTuple):
     model: the content of models/model.json, in which every argument of the graph is an input.
     inputs: (name, position) of the graph's arguments that are tensors.
     outputs: of each of the graph's outputs ("engine", number), ("size", number) for an integer that the engine gives,
-        ("argument", position), ("constant", value), or ("view", [number, views]) where several outputs look at one
-        tensor.
+        ("argument", position), ("constant", value), ("view", [number, views]) where several outputs look at one
+        tensor, or ("part", [position, views]) of an output that looks at an argument. Views may hold a `Size`.
     constants: tensors that are in the graph, by their names in it.
     """
 
@@ -45,68 +45,129 @@ class Program(NamedTuple):
     constants: Dict[str, torch.Tensor]
 
 
+class Size:
+    """An expression over sizes of the arguments."""
+
+    def __init__(self, expression, bindings: Dict[Any, Tuple[int, Any]]):
+        self.expression = expression
+        self.bindings = [(symbol, *bindings[symbol]) for symbol in expression.free_symbols]
+
+    def __call__(self, arguments: Sequence[Any]) -> int:
+        values = {
+            symbol: arguments[position] if dim is None else arguments[position].shape[dim]
+            for symbol, position, dim in self.bindings
+        }
+        return int(self.expression.xreplace(values))
+
+
 def program_of(graph: torch.fx.GraphModule) -> Program:
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
-    position = {node: index for index, node in enumerate(placeholders)}
-    inputs = [(node.name, index) for node, index in position.items() if isinstance(node.meta["val"], torch.Tensor)]
-    outputs, computed = [], {}  # nodes that the engine computes, with their numbers
-    results = _results(graph)
-    shared = _shared_bases(results, position)
-    for value in results:
-        base, views = _base_of(value)
-        if not isinstance(value, torch.fx.Node):
-            outputs.append(("constant", value))
-        elif value in position:
-            outputs.append(("argument", position[value]))
-        elif base in shared:
-            outputs.append(("view", [computed.setdefault(base, len(computed)), views]))
-        else:
-            kind = "engine" if isinstance(value.meta["val"], torch.Tensor) else "size"
-            outputs.append((kind, computed.setdefault(value, len(computed))))
+    inputs = [(node.name, index) for index, node in enumerate(placeholders) if isinstance(node.meta["val"], torch.Tensor)]
+    outputs, computed = program_outputs(graph)
     constants = {
         node.name: value
         for node in graph.graph.find_nodes(op="get_attr")
         if isinstance(value := operator.attrgetter(node.target)(graph), torch.Tensor)
     }
-    return Program(_model(graph, placeholders, constants, list(computed)), inputs, outputs, constants)
+    return Program(_model(graph, placeholders, constants, computed), inputs, outputs, constants)
 
 
-def _base_of(value: Any) -> Tuple[Any, list]:
+def program_outputs(graph: torch.fx.GraphModule) -> Tuple[List[Tuple[str, Any]], list]:
+    """As Program.outputs, and the nodes that the engine computes."""
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    position = {node: index for index, node in enumerate(placeholders)}
+    outputs, computed = [], {}  # with their numbers
+    results = _results(graph)
+    bindings = _bindings(placeholders)
+    shared = _shared_bases(results, position, bindings)
+    for value in results:
+        base, views = _base_of(value, bindings)
+        if not isinstance(value, torch.fx.Node):
+            outputs.append(("constant", value))
+        elif value in position:
+            outputs.append(("argument", position[value]))
+        elif base in position and isinstance(value.meta["val"], torch.Tensor):
+            outputs.append(("part", [position[base], views]))
+        elif base in shared:
+            outputs.append(("view", [computed.setdefault(base, len(computed)), views]))
+        else:
+            kind = "engine" if isinstance(value.meta["val"], torch.Tensor) else "size"
+            outputs.append((kind, computed.setdefault(value, len(computed))))
+    return outputs, list(computed)
+
+
+def computes(graph: torch.fx.GraphModule) -> bool:
+    """Whether a call computes anything; if not, the graph only looks at its arguments."""
+    return any(node.op == "call_function" for node in graph.graph.nodes) and any(
+        kind in ("engine", "size", "view") for kind, _ in program_outputs(graph)[0]
+    )
+
+
+def _bindings(placeholders: Sequence[torch.fx.Node]) -> Dict[Any, Tuple[int, Any]]:
+    """Where a call has each symbol: (position, dim), or (position, None) of an argument that is a number."""
+    bindings: Dict[Any, Tuple[int, Any]] = {}
+    for position, node in enumerate(placeholders):
+        value = node.meta["val"]
+        sizes = enumerate(value.shape) if isinstance(value, torch.Tensor) else [(None, value)]
+        for dim, size in sizes:
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                bindings.setdefault(size.node.expr, (position, dim))
+    return bindings
+
+
+def _base_of(value: Any, bindings: Dict[Any, Tuple[int, Any]]) -> Tuple[Any, list]:
     """The tensor that a result looks at, and how: [[operator, further arguments, keyword arguments], ...]."""
     views: list = []
     while isinstance(value, torch.fx.Node) and isinstance(value.target, torch._ops.OpOverload):
         returns = value.target._schema.returns
-        others = [*value.args[1:], *value.kwargs.values()]
-        if len(returns) != 1 or not returns[0].alias_info or str(returns[0].type) != "Tensor" or not _is_json(others):
+        if len(returns) != 1 or not returns[0].alias_info or str(returns[0].type) != "Tensor":
             break
-        views.insert(0, [str(value.target), list(value.args[1:]), dict(value.kwargs)])
+        try:
+            others = [_known(other, bindings) for other in value.args[1:]]
+            named = {name: _known(other, bindings) for name, other in value.kwargs.items()}
+        except KeyError:  # of what only the engine knows
+            break
+        views.insert(0, [str(value.target), others, named])
         value = value.args[0]
     return value, views
 
 
-def _is_json(value: Any) -> bool:
+def _known(value: Any, bindings: Dict[Any, Tuple[int, Any]]) -> Any:
+    """A number, text, or list of them, with a `Size` for what differs from call to call."""
     if isinstance(value, (list, tuple)):
-        return all(map(_is_json, value))
-    return isinstance(value, (int, float, bool, str, type(None)))
+        return [_known(part, bindings) for part in value]
+    if isinstance(value, torch.fx.Node):
+        value = value.meta["val"]
+    if isinstance(value, torch.SymInt):
+        return Size(value.node.expr, bindings)
+    if isinstance(value, (int, float, bool, str, type(None))):
+        return value
+    raise KeyError(value)
 
 
-def _shared_bases(results: Sequence[Any], position: Dict[torch.fx.Node, int]) -> set:
+def _shared_bases(results: Sequence[Any], position: Dict[torch.fx.Node, int], bindings: Dict[Any, Tuple[int, Any]]) -> set:
     """What several results look at: there a write through one is seen by the others."""
     lookers: Dict[Any, set] = {}
     for value in results:
-        base, _ = _base_of(value)
+        base, _ = _base_of(value, bindings)
         if isinstance(base, torch.fx.Node) and base not in position and isinstance(base.meta["val"], torch.Tensor):
             lookers.setdefault(base, set()).add(value)
     return {base for base, values in lookers.items() if len(values) > 1}
 
 
-def view(tensor: torch.Tensor, views: list) -> torch.Tensor:
+def view(tensor: torch.Tensor, views: list, arguments: Sequence[Any]) -> torch.Tensor:
     for name, args, kwargs in views:
         target = torch.ops
         for part in name.split("."):
             target = getattr(target, part)
-        tensor = target(tensor, *args, **kwargs)
+        tensor = target(tensor, *_valued(args, arguments), **{key: _valued(value, arguments) for key, value in kwargs.items()})
     return tensor
+
+
+def _valued(value: Any, arguments: Sequence[Any]) -> Any:
+    if isinstance(value, list):
+        return [_valued(part, arguments) for part in value]
+    return value(arguments) if isinstance(value, Size) else value
 
 
 def _results(graph: torch.fx.GraphModule) -> Sequence[Any]:

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 import torch
 from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
 
-from . import _compile, _errors, _torch_cache, _torch_graph
+from . import _compile, _errors, _torch_cache, _torch_graph, _torch_static
 from ._engine import Engine
 from ._torch_graph import Program
 
@@ -35,6 +35,8 @@ _MODES = {None: {}, "default": {}, "max-autotune": {"allow": ("tf32",)}}
 
 # A graph whose weights change more often than this takes them as inputs from then on.
 _MOST_CHANGES = 3
+# Engines that are kept of a graph that has one for each set of sizes.
+_MOST_SIZES = 16
 
 _graphs: List[Dict[str, Any]] = []
 
@@ -42,8 +44,8 @@ _graphs: List[Dict[str, Any]] = []
 def report() -> Dict[str, Any]:
     """What the backend did in this process: {"graphs": [...], "breaks": [...]}.
 
-    A graph has source (its first line), nodes, seconds, from_cache, recompiled (how often its weights changed), error
-    (why it was not compiled, or None), fallback (whether it runs in eager mode for that), and break: why dynamo ended
+    A graph has source (its first line), nodes, seconds, from_cache, recompiled (how often its weights changed), specialized
+    (why it has an engine for each set of sizes instead of one for all, or None), error (why it was not compiled, or None), fallback (whether it runs in eager mode for that), and break: why dynamo ended
     the graph, with the line, or None.
     """
     breaks = [graph["break"] for graph in _graphs if graph["break"]]
@@ -61,7 +63,7 @@ def backend(graph: torch.fx.GraphModule, inputs: Sequence[Any], *, mode: Optiona
     chosen = _options(mode, options)
     entry = {
         "source": _first_line(graph), "nodes": len(graph.graph.nodes), "seconds": 0.0, "from_cache": False,
-        "recompiled": 0, "error": None, "fallback": False, "break": _break_of(graph),
+        "recompiled": 0, "specialized": None, "error": None, "fallback": False, "break": _break_of(graph),
     }  # fmt: skip
     _graphs.append(entry)
     start = time.perf_counter()
@@ -118,26 +120,57 @@ def _compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], options: 
 
     def compile_traced(traced: torch.fx.GraphModule, fakes: Sequence[Any]):
         compiled = None
-        if any(node.op == "call_function" for node in traced.graph.nodes):
+        if _torch_graph.computes(traced):
             _torch_graph.refuse_training(traced)
             is_known = len(fakes) == len(arguments) and options["freeze"]
             weights = {index: value for index, value in enumerate(arguments) if is_known and is_weight(value)}
-            program = _torch_graph.program_of(traced)
-            compiled = _Compiled(_engine_of(program, weights, options), program, weights, options, entry)
+            compiled = _compiled_for(traced, fakes, weights, options, entry, decompositions)
         made.append(compiled)
         return make_boxed_func(compiled or traced.forward)
 
     context = torch._guards.TracingContext.try_get()
-    with torch.no_grad():
-        wrapped = aot_module_simplified(
-            graph, inputs, fw_compiler=compile_traced, inference_compiler=compile_traced, decompositions=_DECOMPOSITIONS
-        )
+    decompositions, wrapped = dict(_DECOMPOSITIONS), None
+    while wrapped is None:
+        made.clear()
+        try:
+            with torch.no_grad():
+                wrapped = aot_module_simplified(
+                    graph, inputs, fw_compiler=compile_traced, inference_compiler=compile_traced, decompositions=decompositions
+                )
+        except _errors.UnsupportedError as error:
+            if decompositions.keys() >= _replaceable(error).keys():
+                raise
+            decompositions |= _replaceable(error)
     # Without mutated inputs and aliases AOTAutograd's wrapper has nothing to do at run time.
-    if len(made) != 1 or made[0] is None or not context or not _is_plain(context.fw_metadata):
+    if len(made) != 1 or not isinstance(made[0], _Compiled) or not context or not _is_plain(context.fw_metadata):
         return wrapped
     if key:
         _torch_cache.store(key, made[0].engine, made[0].program, sorted(made[0].weights))
     return _with_own(own, made[0])
+
+
+def _compiled_for(traced: torch.fx.GraphModule, fakes: Sequence[Any], weights, options, entry, decompositions) -> Callable:
+    """One engine for all sizes; where only symbols are what Tenon lacks, one for each set of sizes."""
+    try:
+        program = _torch_graph.program_of(traced)
+        return _Compiled(_engine_of(program, weights, options), program, weights, options, entry)
+    except _errors.UnsupportedError as error:
+        may_fit = error.id == "TN0301" and _torch_static.varying(fakes) and decompositions.keys() >= _replaceable(error).keys()
+        examples = _torch_static.examples(fakes) if may_fit else None
+        if examples is None:
+            raise
+        specialized = _Specialized(traced, fakes, weights, options, entry)
+        specialized.engine_for(examples)  # what it lacks with constants too is said now
+        entry["specialized"] = str(error)
+        return specialized
+
+
+def _replaceable(error: _errors.UnsupportedError) -> Dict[Any, Callable]:
+    """PyTorch's own decompositions of the operators that Tenon was found to lack."""
+    from torch._decomp import core_aten_decompositions
+
+    lacking = {gap["op"] for gap in error.gaps}
+    return {op: other for op, other in core_aten_decompositions().items() if str(op) in lacking}
 
 
 def _gpu_of(arguments: Sequence[Any]) -> int:
@@ -146,9 +179,21 @@ def _gpu_of(arguments: Sequence[Any]) -> int:
 
 
 def _as_strided(x: torch.Tensor, size, stride, offset=None):
-    """Pooling states the strides of dims of size 1 in this way, which means nothing for a dense tensor."""
-    is_same = list(size) == list(x.shape) and (offset or 0) == x.storage_offset()
-    return x.view(size) if is_same and all(n == 1 or a == b for n, a, b in zip(size, stride, x.stride())) else NotImplemented
+    """Pooling states the strides of dims of size 1 in this way, which means nothing for a dense tensor; windows that overlap
+    are a gather of the elements."""
+    start = offset or 0
+    if list(size) == list(x.shape) and start == x.storage_offset() and all(
+        n == 1 or a == b for n, a, b in zip(size, stride, x.stride())
+    ):  # fmt: skip
+        return x.view(size)
+    # As it lies in memory, if it is all of that memory.
+    stored = x.permute(sorted(range(x.dim()), key=lambda dim: (-x.stride(dim), -x.shape[dim])))
+    if not stored.is_contiguous() or x.storage_offset() != 0:
+        return NotImplemented
+    place = torch.full((), start, dtype=torch.int64, device=x.device)
+    for n, step in zip(size, stride):
+        place = place.unsqueeze(-1) + torch.arange(n, device=x.device) * step
+    return stored.reshape(-1)[place]
 
 
 _DECOMPOSITIONS = {torch.ops.aten.as_strided.default: _as_strided}
@@ -248,13 +293,38 @@ class _Compiled:
         return self.other(*arguments)
 
 
+class _Specialized:
+    """A graph that has an engine for each set of sizes; the latest are kept."""
+
+    def __init__(self, traced: torch.fx.GraphModule, fakes: Sequence[Any], weights: Dict[int, torch.Tensor], options, entry):
+        self.traced, self.weights, self.options, self.entry = traced, weights, options, entry
+        self.varying = _torch_static.varying(fakes)
+        self.engines: Dict[tuple, _Compiled] = {}
+
+    def __call__(self, *arguments):
+        return self.engine_for(arguments)(*arguments)
+
+    def engine_for(self, arguments: Sequence[Any]) -> _Compiled:
+        sizes = _torch_static.sizes(arguments, self.varying)
+        compiled = self.engines.pop(sizes, None)
+        if compiled is None:
+            program = _torch_graph.program_of(_torch_static.with_constant_sizes(self.traced, arguments))
+            compiled = _Compiled(_engine_of(program, self.weights, self.options), program, self.weights, self.options, self.entry)
+            while len(self.engines) >= _MOST_SIZES:
+                del self.engines[next(iter(self.engines))]
+        self.engines[sizes] = compiled
+        return compiled
+
+
 def _output(kind: str, value: Any, results: list, arguments: Sequence[Any]):
     if kind == "engine":
         return results[value]
     if kind == "size":
         return int(results[value])
     if kind == "view":
-        return _torch_graph.view(results[value[0]], value[1])
+        return _torch_graph.view(results[value[0]], value[1], arguments)
+    if kind == "part":
+        return _torch_graph.view(arguments[value[0]], value[1], arguments)
     return arguments[value] if kind == "argument" else value
 
 

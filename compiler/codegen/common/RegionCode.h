@@ -53,6 +53,10 @@ struct RegionStep {
   bool isSpare = false;
   /// Launches on a GPU: the kernel can fail and takes the place for its status behind all else.
   bool canFail = false;
+  /// Launches on a GPU: blocks of a cluster, and whether the kernel waits by itself for the kernels
+  /// before it, so that it may start before they have ended (programmatic dependent launch).
+  uint32_t cluster = 1;
+  bool waits = false;
 };
 
 struct RegionCode {

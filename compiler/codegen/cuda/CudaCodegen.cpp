@@ -11,6 +11,8 @@
 #include "compiler/codegen/cuda/base/ReportFailures.h"
 #include "compiler/graph/Tn.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Diagnostics.h"
@@ -46,6 +48,24 @@ LogicalResult expandMath(ModuleOp module) {
   return applyPatternsGreedily(module, std::move(patterns));
 }
 
+/// What the runtime must know of a launch that only its kernel says.
+void noteLaunches(RegionBuilder &region) {
+  SymbolTable kernels(*region.kernels);
+  for (RegionStep &step : region.code.steps) {
+    LLVM::LLVMFuncOp kernel = kernels.lookup<LLVM::LLVMFuncOp>(step.symbol);
+    if (!kernel) {
+      continue;
+    }
+    if (DenseI32ArrayAttr cluster = kernel->getAttrOfType<DenseI32ArrayAttr>(
+            NVVM::NVVMDialect::getClusterDimAttrName())) {
+      step.cluster = static_cast<uint32_t>(cluster[0]);
+    }
+    kernel.walk([&](NVVM::GriddepcontrolOp op) {
+      step.waits |= op.getKind() == NVVM::GridDepActionKind::wait;
+    });
+  }
+}
+
 } // namespace
 
 LogicalResult lowerKernels(RegionBuilder &region) {
@@ -53,6 +73,7 @@ LogicalResult lowerKernels(RegionBuilder &region) {
     return failure();
   }
   reportFailures(region);
+  noteLaunches(region);
   return lowerToNvvm(*region.kernels, region.indexBits());
 }
 

@@ -7,8 +7,6 @@
 #include "support/Text.h"
 
 #include <array>
-#include <cstdlib>
-#include <map>
 
 namespace tenon::runtime::cuda {
 namespace {
@@ -25,51 +23,22 @@ std::string firstLines(std::string_view log) {
   return text;
 }
 
-std::string_view textOf(Bytes ptx) {
-  return {reinterpret_cast<const char *>(ptx.data()), ptx.size()};
-}
-
 /// Machine code runs on later GPUs of the same generation too, unless it is for one only.
 bool runsCubin(const engine::CudaArch &arch, int capability) {
   return arch.isSpecific ? capability == arch.number
                          : capability / 10 == arch.number / 10 && capability >= arch.number;
 }
 
-/// What launches of a kernel depend on.
-struct KernelNotes {
-  bool waits = false; ///< for the kernels before it
-  int cluster = 1;    ///< blocks
-};
-
-/// Of the kernels of PTX, by name.
-std::map<std::string_view, KernelNotes> notesOf(std::string_view ptx) {
-  constexpr std::string_view entry = ".entry ", cluster = ".reqnctapercluster ";
-  std::map<std::string_view, KernelNotes> notes;
-  size_t at = ptx.find(entry);
-  while (at != std::string_view::npos) {
-    size_t begin = at + entry.size();
-    size_t next = ptx.find(entry, begin);
-    std::string_view kernel =
-        ptx.substr(begin, next == std::string_view::npos ? next : next - begin);
-    KernelNotes &own = notes[kernel.substr(0, kernel.find_first_of(" \t\r\n("))];
-    own.waits = kernel.find("griddepcontrol.wait") != std::string_view::npos;
-    if (size_t size = kernel.find(cluster); size != std::string_view::npos) {
-      own.cluster = std::atoi(std::string(kernel.substr(size + cluster.size(), 4)).c_str());
-    }
-    at = next;
-  }
-  return notes;
-}
-
 } // namespace
 
 Result<std::unique_ptr<CudaModule>> CudaModule::load(std::shared_ptr<const CudaDevice> device,
                                                      const GpuCode &code,
-                                                     std::span<const std::string> kernels) {
+                                                     const engine::Variant &variant) {
   ContextScope scope(*device);
   std::unique_ptr<CudaModule> module(new CudaModule(std::move(device)));
   TENON_TRY(module->loadCode(code));
-  TENON_TRY(module->findKernels(kernels, code.ptx));
+  TENON_TRY(module->findKernels(variant.kernels));
+  TENON_TRY(module->allowClusters(variant.plan));
   return module;
 }
 
@@ -103,22 +72,28 @@ Status CudaModule::loadCode(const GpuCode &code) {
                              "compile the model again, or update NVIDIA's driver");
 }
 
-Status CudaModule::findKernels(std::span<const std::string> names, Bytes ptx) {
-  const CudaDriver &driver = device->driver();
-  std::map<std::string_view, KernelNotes> notes = notesOf(textOf(ptx));
+Status CudaModule::findKernels(std::span<const std::string> names) {
   for (const std::string &name : names) {
     Kernel kernel;
     kernel.name = name;
-    if (driver.moduleGetFunction(&kernel.function, module, name.c_str()) != kSuccess) {
+    if (device->driver().moduleGetFunction(&kernel.function, module, name.c_str()) != kSuccess) {
       return Status::error(ErrorId::EngineBadCode, strCat("the PTX has no kernel '", name, "'"),
                            "compile the model again");
     }
-    kernel.waits = notes[name].waits;
-    if (notes[name].cluster > kPortableCluster) {
-      TENON_TRY(driver.check(driver.funcSetAttribute(kernel.function, kNonPortableClusters, 1),
-                             strCat("allowing clusters of ", notes[name].cluster, " blocks")));
-    }
     kernels.push_back(std::move(kernel));
+  }
+  return Status::ok();
+}
+
+Status CudaModule::allowClusters(const engine::Plan &plan) {
+  const CudaDriver &driver = device->driver();
+  for (const engine::Instruction &instruction : plan.instructions) {
+    if (instruction.kind == engine::InstructionKind::Launch &&
+        instruction.cluster > kPortableCluster) {
+      TENON_TRY(driver.check(
+          driver.funcSetAttribute(kernels[instruction.kernel].function, kNonPortableClusters, 1),
+          strCat("allowing clusters of ", instruction.cluster, " blocks")));
+    }
   }
   return Status::ok();
 }

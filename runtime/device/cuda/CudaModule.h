@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/CudaArch.h"
+#include "engine/Plan.h"
 #include "runtime/device/cuda/CudaDevice.h"
 #include "support/ByteSpan.h"
 
@@ -27,15 +28,12 @@ public:
   /// what it made of it before.
   static Result<std::unique_ptr<CudaModule>> load(std::shared_ptr<const CudaDevice> device,
                                                   const GpuCode &code,
-                                                  std::span<const std::string> kernels);
+                                                  const engine::Variant &variant);
   ~CudaModule();
   CudaModule(const CudaModule &) = delete;
   CudaModule &operator=(const CudaModule &) = delete;
 
   FunctionHandle kernel(uint32_t index) const { return kernels[index].function; }
-  /// Whether a kernel waits for the kernels before it by itself, so that it may be started before
-  /// they have ended (programmatic dependent launch).
-  bool waitsItself(uint32_t index) const { return kernels[index].waits; }
   /// Lets launches of a kernel have this much dynamic shared memory; any thread may ask.
   Status allowSharedBytes(uint32_t index, int64_t bytes) const;
 
@@ -43,14 +41,14 @@ private:
   struct Kernel {
     FunctionHandle function = nullptr;
     std::string name;
-    bool waits = false;
     /// Of dynamic shared memory; what needs no permission is less by the kernel's own arrays.
     int64_t allowedBytes = 0;
   };
 
   explicit CudaModule(std::shared_ptr<const CudaDevice> owner) : device(std::move(owner)) {}
   Status loadCode(const GpuCode &code);
-  Status findKernels(std::span<const std::string> names, Bytes ptx);
+  Status findKernels(std::span<const std::string> names);
+  Status allowClusters(const engine::Plan &plan);
 
   std::shared_ptr<const CudaDevice> device;
   ModuleHandle module = nullptr;

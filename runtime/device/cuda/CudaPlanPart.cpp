@@ -123,7 +123,7 @@ int CudaExecutor::PlanPart::launch(const BoundStep &step, StreamHandle stream, b
   LaunchAttribute early;
   early.id = kAttributeProgrammaticSerialization;
   early.value.programmaticSerialization = 1;
-  if (mayStartEarly && executor.variant.module().waitsItself(step.kernel)) {
+  if (mayStartEarly && step.waits) {
     config.attributes = &early;
     config.attributeCount = 1;
   }

@@ -30,7 +30,7 @@ CudaVariant::load(std::shared_ptr<const CudaDevice> device, const engine::Engine
   const engine::Variant &stored = file.variants()[index];
   GpuCode code = {file.code(index), file.cubin(index),
                   engine::parseCudaArch(stored.level).value_or(engine::CudaArch())};
-  TENON_ASSIGN(variant->code, CudaModule::load(variant->cudaDevice, code, stored.kernels));
+  TENON_ASSIGN(variant->code, CudaModule::load(variant->cudaDevice, code, stored));
   TENON_TRY(variant->uploadWeights());
   return std::unique_ptr<LoadedVariant>(std::move(variant));
 }

@@ -33,6 +33,8 @@ void expectSame(const Instruction &a, const Instruction &b) {
   EXPECT_EQ(a.call, b.call);
   EXPECT_EQ(a.isSpare, b.isSpare);
   EXPECT_EQ(a.canFail, b.canFail);
+  EXPECT_EQ(a.cluster, b.cluster);
+  EXPECT_EQ(a.waits, b.waits);
   EXPECT_EQ(a.constraint, b.constraint);
   ASSERT_EQ(a.tensorMaps.size(), b.tensorMaps.size());
   for (size_t i = 0; i < a.tensorMaps.size(); ++i) {
@@ -73,6 +75,8 @@ TEST(Codec, PlanRoundTrip) {
   builder.plan.instructions.back().threads = 96;
   builder.plan.instructions.back().isSpare = true;
   builder.plan.instructions.back().canFail = true;
+  builder.plan.instructions.back().cluster = 8;
+  builder.plan.instructions.back().waits = true;
   builder.plan.instructions.back().constraint = "k is at most 5";
   builder.plan.instructions.back().call = {std::byte(1), std::byte(2)};
   builder.plan.instructions.back().tensorMaps = {

@@ -366,6 +366,9 @@ TEST(Validate, InstructionsOfAGpu) {
                    }});
   cases.push_back({"map of a call", bad,
                    [](Plan &p) { p.instructions[4].tensorMaps = p.instructions[0].tensorMaps; }});
+  cases.push_back({"a call in clusters", bad, [](Plan &p) { p.instructions[5].cluster = 2; }});
+  cases.push_back({"a call that waits", bad, [](Plan &p) { p.instructions[5].waits = true; }});
+  cases.push_back({"clusters of none", bad, [](Plan &p) { p.instructions[5].cluster = 0; }});
   cases.push_back({"status of a call", bad, [](Plan &p) { p.instructions[5].canFail = true; }});
   cases.push_back({"spare of no call", bad, [](Plan &p) { p.instructions[0].isSpare = true; }});
   cases.push_back({"call as a spare", bad, [](Plan &p) { p.instructions[5].isSpare = true; }});

@@ -181,9 +181,9 @@ TEST_F(OverlapsBranches, ASectionWithADependencyShowsInTheNumbers) {
   ASSERT_TRUE(device.isOk());
   cuda::ContextScope scope(**device);
   std::string ptx = test::kernelsPtx();
-  std::vector<std::string> names = {"test_scale"};
+  engine::Variant variant{.level = "sm_80", .plan = {}, .kernels = {"test_scale"}};
   Result<std::unique_ptr<cuda::CudaModule>> module = cuda::CudaModule::load(
-      *device, {std::as_bytes(std::span(ptx)), {}, engine::kCudaArchs[0]}, names);
+      *device, {std::as_bytes(std::span(ptx)), {}, engine::kCudaArchs[0]}, variant);
   ASSERT_TRUE(module.isOk()) << module.status().toString();
   cuda::CudaBuffer memory(*device, cuda::MemoryKind::Device);
   ASSERT_TRUE(memory.reserve(3 * sizeof(float), "a test").isOk());

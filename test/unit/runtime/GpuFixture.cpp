@@ -28,13 +28,16 @@ FakeCuda *fakeCuda() {
   return function ? reinterpret_cast<decltype(&tenonFakeCuda)>(function)() : nullptr;
 }
 
+static bool kernelsWait(const std::string &arch) {
+  return arch.starts_with("sm_9") || arch.starts_with("sm_10");
+}
+
 std::string kernelsPtx(const std::string &arch) {
   std::vector<std::byte> bytes =
       readFile(std::string(TENON_SOURCE_DIR) + "/test/unit/runtime/kernels.ptx");
   std::string text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
   text.replace(text.find("sm_80"), 5, arch);
-  bool canWait = arch.starts_with("sm_9") || arch.starts_with("sm_10");
-  for (size_t at = text.find("\n{"); canWait && at != std::string::npos;
+  for (size_t at = text.find("\n{"); kernelsWait(arch) && at != std::string::npos;
        at = text.find("\n{", at + 1)) {
     text.insert(at + 2, "\n  griddepcontrol.launch_dependents;\n  griddepcontrol.wait;");
   }
@@ -69,9 +72,13 @@ GpuEngine::GpuEngine(Plan plan, std::vector<WeightData> data)
 
 void GpuEngine::addVariant(const std::string &level, const Plan &plan) {
   codes.push_back(std::make_unique<std::string>(kernelsPtx(level)));
+  Plan own = onGpu(plan);
+  for (Instruction &instruction : own.instructions) {
+    instruction.waits = instruction.kind == InstructionKind::Launch && kernelsWait(level);
+  }
   content.variants.push_back(
       {{level,
-        onGpu(plan),
+        std::move(own),
         {"test_scale", "test_add", "test_reverse", "test_mapped", "test_checked"}},
        std::as_bytes(std::span(*codes.back()))});
 }

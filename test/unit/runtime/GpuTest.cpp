@@ -190,6 +190,7 @@ TEST_F(LargeClusters, AreAllowed) {
       builder.launch(static_cast<test::Kernel>(test::GpuReverse), {x}, {y}, builder.size(1));
   launch.threads = 256;
   launch.scratch = builder.size(1024);
+  launch.cluster = 16;
   builder.finish();
   test::GpuEngine engine(builder.plan);
   std::string &ptx = *engine.codes[0];

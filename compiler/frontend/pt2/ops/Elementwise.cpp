@@ -272,7 +272,8 @@ void lerp(Call &c) {
 
 void castTo(Call &c) {
   c.ignore({"device", "layout", "non_blocking", "copy", "memory_format", "pin_memory", "other"});
-  mlir::Value x = c.value("self");
+  StringRef operand = c.has("a") ? "a" : "self"; // as prims call it
+  mlir::Value x = c.value(operand);
   Type element = c.resultElement();
   if (!x || !element) {
     return;
@@ -280,7 +281,7 @@ void castTo(Call &c) {
   bool mayShare = c.target.name != "aten._to_copy" && !c.truth("copy", false);
   if (getElementTypeOrSelf(x) == element && mayShare) {
     c.elementNamed("dtype", element);
-    return c.forward("self");
+    return c.forward(operand);
   }
   c.elementNamed("dtype", element);
   if (isa<FloatType>(getElementTypeOrSelf(x)) && element.isInteger(8) &&
