@@ -73,6 +73,12 @@ template <typename Config> llvm::Error readParameters(const KernelChoice &choice
   return reader.finish();
 }
 
+/// A kernel that computes a region, and the time that its family predicts.
+struct KernelCandidate {
+  KernelChoice kernel;
+  double microseconds = 0;
+};
+
 /// What the user asks of the choice for one region.
 struct KernelRequest {
   /// Of this family; parameters that it does not name are those of the family's own choice.

@@ -49,6 +49,7 @@ CodeTarget cpuTarget(engine::CpuLevel level, bool guarded) {
                     .mode = guarded ? "guarded" : "",
                     .compile = {},
                     .select = codegen::cpu::selectKernel,
+                    .candidates = codegen::cpu::kernelCandidates,
                     .link = {}};
   target.compile = [level,
                     guarded](llvm::StringRef text, llvm::StringRef symbol,
@@ -100,9 +101,12 @@ static llvm::Error checkShared(const codegen::CompiledRegion &region,
 
 CodeTarget cudaTarget(const engine::CudaArch &arch) {
   CodeTarget target{
-      .level = std::string(arch.name), .mode = {}, .compile = {}, .select = {}, .link = {}};
+      .level = std::string(arch.name), .mode = {}, .compile = {}, .select = {}, .candidates = {}, .link = {}};
   target.select = [arch](llvm::StringRef text, const dispatch::KernelRequest &request) {
     return codegen::cuda::selectKernel(text, arch, request);
+  };
+  target.candidates = [arch](llvm::StringRef text) {
+    return codegen::cuda::kernelCandidates(text, arch);
   };
   target.compile = [arch](llvm::StringRef text, llvm::StringRef symbol,
                           const RegionShape &) -> llvm::Expected<codegen::CompiledRegion> {

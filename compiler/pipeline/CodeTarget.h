@@ -36,6 +36,9 @@ struct CodeTarget {
   std::function<llvm::Expected<dispatch::KernelSelection>(llvm::StringRef text,
                                                           const dispatch::KernelRequest &request)>
       select;
+  /// Every configuration of every family that takes such a region.
+  std::function<llvm::Expected<std::vector<dispatch::KernelCandidate>>(llvm::StringRef text)>
+      candidates;
   /// The code object of a variant from the objects of its regions; `symbols` are its kernels.
   std::function<llvm::Expected<std::string>(llvm::ArrayRef<llvm::StringRef> objects,
                                             llvm::ArrayRef<llvm::StringRef> symbols,

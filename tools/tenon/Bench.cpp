@@ -6,6 +6,7 @@
 #include "tools/tenon/Contender.h"
 #include "tools/tenon/EngineSource.h"
 #include "tools/tenon/Inputs.h"
+#include "tools/tenon/KernelBench.h"
 #include "tools/tenon/Options.h"
 #include "tools/tenon/Peers.h"
 #include "tools/tenon/Statistics.h"
@@ -44,6 +45,8 @@ struct BenchFlags {
   bool isCold = false;
   BenchDetails details;
   PeersRequest peers;
+  std::string kernelsOf; ///< a node, or "all"; empty for whole runs
+  size_t mostOfFamily = 0;
 };
 
 size_t ceilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
@@ -184,6 +187,12 @@ Status bench(BenchFlags &flags, Terminal &terminal) {
                          "tenon help bench has an example");
   }
   flags.session.overlapBranches = !flags.isSerial;
+  if (!flags.kernelsOf.empty()) {
+    flags.open.shapes = flags.inputs.shapes;
+    return benchKernels({flags.open, flags.inputs, flags.session, flags.kernelsOf,
+                         flags.mostOfFamily, flags.isCold},
+                        terminal);
+  }
   std::vector<Contender> contenders;
   TENON_ASSIGN(Contender first, load(flags, flags.open.path, terminal));
   contenders.push_back(std::move(first));
@@ -227,6 +236,13 @@ Action declareBench(CLI::App &command) {
                    "Also the time of each instruction; on a GPU by itself");
   command.add_flag("--probes", flags->details.probes,
                    "On a GPU: also what copying and a large product reach");
+  command.add_option("--kernels", flags->kernelsOf,
+                     "Instead of the model: every kernel that can compute the region of this node, or "
+                     "of all, predicted and measured");
+  addNumber(
+      command, "--per-family", {1, kMostRuns},
+      [flags](uint64_t number) { flags->mostOfFamily = static_cast<size_t>(number); },
+      "With --kernels: at most so many configurations of each family");
   declareBudgetFlag(command, flags->session.measureSeconds);
   declareTargetFlags(command, flags->open.target);
   command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");

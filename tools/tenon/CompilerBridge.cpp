@@ -258,6 +258,12 @@ Result<pipeline::CompileSummary> compileModel(const CompileRequest &request) {
   return pipeline::compile(compileOptionsOf(request));
 }
 
+Result<std::vector<pipeline::RegionTrials>> measureKernels(const CompileRequest &request,
+                                                           const pipeline::TrialRequest &trials,
+                                                           pipeline::Measurer &measurer) {
+  return pipeline::measureKernels(compileOptionsOf(request), trials, measurer);
+}
+
 std::vector<std::string> dataFilesOf(const std::string &model) {
   if (model.ends_with(".mlir")) {
     std::vector<std::string> files;

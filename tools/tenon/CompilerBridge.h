@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/pipeline/CompileSummary.h"
+#include "compiler/pipeline/KernelTrials.h"
 #include "compiler/target/Target.h"
 #include "engine/CpuLevel.h"
 #include "support/ByteSpan.h"
@@ -71,6 +72,12 @@ public:
 /// The values that --stop-after takes, in order.
 std::vector<std::string> phaseNames();
 Result<pipeline::CompileSummary> compileModel(const CompileRequest &request);
+
+/// As pipeline::measureKernels; `output` of the request is the file that holds one engine after the
+/// other.
+Result<std::vector<pipeline::RegionTrials>> measureKernels(const CompileRequest &request,
+                                                           const pipeline::TrialRequest &trials,
+                                                           pipeline::Measurer &measurer);
 
 /// The files with weights that a model names, or that lie beside a dumped phase; none for a file
 /// that cannot be read.

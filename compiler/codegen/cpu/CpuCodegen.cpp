@@ -240,6 +240,14 @@ llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
   return selection;
 }
 
+llvm::Expected<std::vector<dispatch::KernelCandidate>> kernelCandidates(llvm::StringRef text) {
+  llvm::Expected<dispatch::KernelSelection> selection = selectKernel(text, {});
+  if (!selection) {
+    return selection.takeError();
+  }
+  return std::vector<dispatch::KernelCandidate>{{selection->chosen}};
+}
+
 llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
                                      engine::CpuLevel level, bool guarded) {
   DialectRegistry registry;

@@ -32,6 +32,9 @@ std::vector<std::string> familyNames();
 llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
                                                        const dispatch::KernelRequest &request);
 
+/// Every configuration of every family that takes such a region.
+llvm::Expected<std::vector<dispatch::KernelCandidate>> kernelCandidates(llvm::StringRef text);
+
 /// `symbol` names the kernel; `text` is RegionSource::text, with the choice as
 /// `tn.kernel`. A guarded kernel checks every access
 /// (Guard.h).

@@ -171,4 +171,14 @@ llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
   return std::move(*selection);
 }
 
+llvm::Expected<std::vector<dispatch::KernelCandidate>>
+kernelCandidates(llvm::StringRef text, const engine::CudaArch &arch) {
+  ParsedRegion parsed(text);
+  if (!parsed.function()) {
+    return parsed.error(kNoKernel);
+  }
+  RegionBuilder region(parsed.function(), "", arch);
+  return kernelCandidates(region);
+}
+
 } // namespace tenon::codegen::cuda

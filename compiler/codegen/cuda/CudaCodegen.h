@@ -23,6 +23,10 @@ llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
                                                        const engine::CudaArch &arch,
                                                        const dispatch::KernelRequest &request);
 
+/// Every configuration of every family that takes such a region.
+llvm::Expected<std::vector<dispatch::KernelCandidate>>
+kernelCandidates(llvm::StringRef text, const engine::CudaArch &arch);
+
 /// `text` is RegionSource::text, with the choice as `tn.kernel` on @kernel. The names of the
 /// region's kernels begin with `symbol`. A kernel takes its buffers as pointers to device memory,
 /// then its sizes as 64-bit integers, then its tensor maps as arrays of 128 bytes. Buffers and

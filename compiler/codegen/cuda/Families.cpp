@@ -59,6 +59,19 @@ std::vector<dispatch::KernelChoice> configsOf(const KernelFamily &family, Region
   return offer.choice ? std::vector{*offer.choice} : std::vector<dispatch::KernelChoice>();
 }
 
+std::vector<dispatch::KernelCandidate> kernelCandidates(RegionBuilder &region) {
+  std::vector<dispatch::KernelCandidate> candidates;
+  for (const KernelFamily *family : kFamilies) {
+    if (!serves(*family, region.strategy()) || !family->match(region).choice) {
+      continue;
+    }
+    for (dispatch::KernelChoice &choice : configsOf(*family, region)) {
+      candidates.push_back({std::move(choice)});
+    }
+  }
+  return candidates;
+}
+
 FailureOr<dispatch::KernelSelection> selectKernel(RegionBuilder &region,
                                                   const dispatch::KernelRequest &request) {
   dispatch::KernelSelection selection;

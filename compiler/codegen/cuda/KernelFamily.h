@@ -45,6 +45,8 @@ const KernelFamily *findFamily(llvm::StringRef name);
 /// or not as requested.
 mlir::FailureOr<dispatch::KernelSelection> selectKernel(RegionBuilder &region,
                                                         const dispatch::KernelRequest &request);
+/// Every configuration of every family that offers to take the region.
+std::vector<dispatch::KernelCandidate> kernelCandidates(RegionBuilder &region);
 /// The configurations of a family for a region that it offers to take.
 std::vector<dispatch::KernelChoice> configsOf(const KernelFamily &family, RegionBuilder &region);
 

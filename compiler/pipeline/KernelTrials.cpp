@@ -1,0 +1,226 @@
+// Relies on Compilation calling `afterPass` with each dispatched module while its weights are
+// there.
+#include "compiler/pipeline/KernelTrials.h"
+
+#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/dispatch/Names.h"
+#include "compiler/graph/Tn.h"
+#include "compiler/pipeline/CodegenPhase.h"
+#include "compiler/pipeline/Pipeline.h"
+#include "engine/Writer.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "support/Text.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+namespace tenon::pipeline {
+namespace {
+
+bool isStored(Value value) {
+  return isa_and_nonnull<tn::WeightOp, tn::ConstantOp, tn::PackOp>(value.getDefiningOp());
+}
+
+/// Clones what holds a stored value into another function.
+Value cloneStored(OpBuilder &builder, Value value, IRMapping &mapping) {
+  if (Value known = mapping.lookupOrNull(value)) {
+    return known;
+  }
+  Operation *op = value.getDefiningOp();
+  for (Value operand : op->getOperands()) {
+    cloneStored(builder, operand, mapping);
+  }
+  builder.clone(*op, mapping);
+  return mapping.lookup(value);
+}
+
+/// A model of one region: what is not stored comes as an input.
+OwningOpRef<ModuleOp> modelOf(tn::RegionOp region) {
+  MLIRContext *context = region.getContext();
+  OpBuilder builder(context);
+  Location location = region.getLoc();
+  OwningOpRef<ModuleOp> model = ModuleOp::create(location);
+  if (Attribute allowed = region->getParentOfType<ModuleOp>()->getAttr(codegen::kAllowTf32)) {
+    (*model)->setAttr(codegen::kAllowTf32, allowed);
+  }
+  llvm::SetVector<Value> inputs;
+  for (Value operand : region.getInputs()) {
+    if (!isStored(operand)) {
+      inputs.insert(operand);
+    }
+  }
+  builder.setInsertionPointToEnd(model->getBody());
+  FunctionType type =
+      builder.getFunctionType(ValueRange(inputs.getArrayRef()).getTypes(), region.getResultTypes());
+  func::FuncOp function = func::FuncOp::create(builder, location, "main", type);
+  for (unsigned i = 0; i < type.getNumInputs(); ++i) {
+    function.setArgAttr(i, "tn.name", builder.getStringAttr("in" + Twine(i)));
+  }
+  for (unsigned i = 0; i < type.getNumResults(); ++i) {
+    function.setResultAttr(i, "tn.name", builder.getStringAttr("out" + Twine(i)));
+  }
+  Block *entry = function.addEntryBlock();
+  builder.setInsertionPointToEnd(entry);
+  IRMapping mapping;
+  mapping.map(inputs.getArrayRef(), entry->getArguments());
+  for (Value operand : region.getInputs()) {
+    if (isStored(operand)) {
+      cloneStored(builder, operand, mapping);
+    }
+  }
+  Operation *copy = builder.clone(*region, mapping);
+  func::ReturnOp::create(builder, location, copy->getResults());
+  return model;
+}
+
+/// At most so many kernels of each family, evenly among them.
+std::vector<dispatch::KernelCandidate> thinned(std::vector<dispatch::KernelCandidate> all,
+                                               size_t mostOfFamily) {
+  llvm::StringMap<size_t> counts, seen;
+  for (const dispatch::KernelCandidate &candidate : all) {
+    ++counts[candidate.kernel.family];
+  }
+  llvm::erase_if(all, [&](const dispatch::KernelCandidate &candidate) {
+    size_t count = counts[candidate.kernel.family], index = seen[candidate.kernel.family]++;
+    bool isKept = mostOfFamily == 0 || count <= mostOfFamily ||
+                  index * mostOfFamily / count != (index + 1) * mostOfFamily / count;
+    return !isKept;
+  });
+  return all;
+}
+
+class Trials {
+public:
+  Trials(const CompileOptions &compileOptions, const TrialRequest &trialRequest, Measurer &timer)
+      : options(compileOptions), request(trialRequest), measurer(timer),
+        target(options.gpus.empty() ? cpuTarget(options.levels.front(), options.guard)
+                                    : cudaTarget(*options.gpus.front().arch)) {}
+
+  Status run(ModuleOp module, tn::WeightStore &weights) {
+    Status status;
+    llvm::StringSet<> known;
+    module.walk([&](tn::RegionOp region) {
+      codegen::RegionSource source = codegen::outline(region);
+      bool isAsked = request.node.empty() || llvm::is_contained(nodesOf(region), request.node);
+      if (isAsked && known.insert(source.text).second) {
+        status = tryKernels(region, source, weights);
+      }
+      return status ? WalkResult::advance() : WalkResult::interrupt();
+    });
+    return status;
+  }
+
+  std::vector<RegionTrials> results;
+
+private:
+  static std::vector<std::string> nodesOf(tn::RegionOp region) {
+    std::vector<std::string> names = dispatch::nodeNames(region.getLoc());
+    names.push_back(dispatch::nameOf(region));
+    return names;
+  }
+
+  Status tryKernels(tn::RegionOp region, const codegen::RegionSource &source,
+                    tn::WeightStore &weights) {
+    RegionTrials result{dispatch::nameOf(region), region.getStrategy().str(), "", {}};
+    if (!source.symbols.empty()) {
+      result.skipped = "its sizes vary: give them with --shape";
+      results.push_back(std::move(result));
+      return Status::ok();
+    }
+    llvm::Expected<dispatch::KernelSelection> selection = target.select(source.text, {});
+    llvm::Expected<std::vector<dispatch::KernelCandidate>> candidates =
+        target.candidates(source.text);
+    if (!selection || !candidates) {
+      llvm::Error error = llvm::joinErrors(selection.takeError(), candidates.takeError());
+      return Status::error(ErrorId::CodegenFailed,
+                           strCat("no kernel for ", result.label, " on ", target.level, ": ",
+                                  llvm::toString(std::move(error))),
+                           "report this with the reproducer");
+    }
+    std::vector<dispatch::KernelCandidate> kept = thinned(*candidates, request.mostOfFamily);
+    auto chosen = llvm::find_if(*candidates, [&](const dispatch::KernelCandidate &candidate) {
+      return candidate.kernel == selection->chosen;
+    });
+    if (chosen != candidates->end()) {
+      llvm::erase_if(kept, [&](const auto &each) { return each.kernel == chosen->kernel; });
+      kept.insert(kept.begin(), *chosen);
+    }
+    OwningOpRef<ModuleOp> model = modelOf(region);
+    for (const dispatch::KernelCandidate &candidate : kept) {
+      TENON_TRY(checkCancelled(options.cancel));
+      KernelTrial trial{.kernel = candidate.kernel.text(),
+                        .isChosen = candidate.kernel == selection->chosen,
+                        .predictedMicroseconds = candidate.microseconds,
+                        .measured = {},
+                        .problem = ""};
+      Status status = tryKernel(*model, candidate.kernel, weights, result.trials.empty(), trial);
+      if (!status) {
+        trial.problem = status.message();
+      }
+      result.trials.push_back(std::move(trial));
+    }
+    results.push_back(std::move(result));
+    return Status::ok();
+  }
+
+  Status tryKernel(ModuleOp model, const dispatch::KernelChoice &kernel, tn::WeightStore &weights,
+                   bool isFirst, KernelTrial &trial) {
+    model.walk([&](tn::RegionOp region) {
+      region->setAttr(codegen::kKernelAttribute, kernel.toAttribute(model.getContext()));
+    });
+    CodegenOptions codegenOptions{.targets = {target}, .threads = 1, .progress = {}, .failed = {}};
+    TENON_ASSIGN(CompiledRegions compiled, compileRegions(model, codegenOptions));
+    plan::WeightTable table(weights);
+    plan::PlanRequest planRequest{
+        model, compiled.regionSymbols, compiled.levels,
+        static_cast<uint16_t>(options.gpus.empty() ? engine::kHost : engine::kGpu)};
+    TENON_ASSIGN(plan::BuiltPlan built, plan::buildPlan(planRequest, table));
+    engine::EngineContent content;
+    content.weights = table.list();
+    llvm::StringRef code = compiled.code.front();
+    content.variants.push_back(
+        {built.variants.front(), std::as_bytes(std::span(code.data(), code.size()))});
+    content.provenance.compiler = kernel.text();
+    TENON_ASSIGN([[maybe_unused]] engine::EngineFileSize size,
+                 engine::writeEngine(options.output, content, table.source(options.threads)));
+    TENON_ASSIGN(trial.measured, measurer.measure(options.output, isFirst));
+    return Status::ok();
+  }
+
+  const CompileOptions &options;
+  const TrialRequest &request;
+  Measurer &measurer;
+  CodeTarget target;
+};
+
+} // namespace
+
+Result<std::vector<RegionTrials>> measureKernels(const CompileOptions &options,
+                                                 const TrialRequest &request, Measurer &measurer) {
+  if (options.gpus.size() + options.levels.size() != 1) {
+    return Status::error(ErrorId::BadArgument, "kernels are measured for one target",
+                         "name one CPU level or GPU with --target");
+  }
+  Trials trials(options, request, measurer);
+  CompileOptions upToDispatch = options;
+  upToDispatch.stopAfter = Phase::Dispatch;
+  upToDispatch.output.clear();
+  upToDispatch.afterPass = [&](std::string_view pass, ModuleOp module, tn::WeightStore &weights) {
+    return pass == "dispatch" && module->walk([](tn::RegionOp) { return WalkResult::interrupt(); })
+                                     .wasInterrupted()
+               ? trials.run(module, weights)
+               : Status::ok();
+  };
+  TENON_ASSIGN([[maybe_unused]] CompileSummary summary, compile(upToDispatch));
+  if (trials.results.empty()) {
+    return Status::error(ErrorId::BadArgument,
+                         request.node.empty()
+                             ? std::string("the model has no regions")
+                             : strCat("no region has the node '", request.node, "'"),
+                         "tenon explain kernels ENGINE lists the regions");
+  }
+  return std::move(trials.results);
+}
+
+} // namespace tenon::pipeline
