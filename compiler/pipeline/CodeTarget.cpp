@@ -49,7 +49,7 @@ CodeTarget cpuTarget(engine::CpuLevel level, bool guarded) {
                     .mode = guarded ? "guarded" : "",
                     .compile = {},
                     .select = codegen::cpu::selectKernel,
-                    .candidates = codegen::cpu::kernelCandidates,
+                    .candidates = {},
                     .link = {}};
   target.compile = [level,
                     guarded](llvm::StringRef text, llvm::StringRef symbol,

@@ -19,8 +19,6 @@ namespace tenon::codegen::cpu {
 
 namespace {
 
-/// Most queries of a grid point: their scores against 1,000 keys are 256 KiB.
-constexpr int64_t kQueries = 64;
 /// Fewest queries worth a grid point of their own.
 constexpr int64_t kLeastQueries = 14;
 
@@ -44,7 +42,8 @@ struct QueryBlock {
 
 class AttentionLowering {
 public:
-  AttentionLowering(KernelBuilder &kernel, tn::AttentionOp attention, engine::CpuLevel level);
+  AttentionLowering(KernelBuilder &kernel, tn::AttentionOp attention, engine::CpuLevel level,
+                    int64_t most);
 
   FailureOr<AffineExpr> lower();
 
@@ -76,6 +75,7 @@ private:
                  llvm::function_ref<void(const IndexMath &, Value)> body) const;
 
   KernelBuilder &kernel;
+  int64_t mostQueries; ///< of a grid point
   VectorType vector;
   bool causal;
   double scale;
@@ -87,14 +87,14 @@ private:
   Value keyPanels, valuePanels;
   Value packedKeys;   ///< [key panels * D, 32]
   Value packedValues; ///< [value panels * Sk, 32]
-  Value scores;       ///< [kQueries, key panels * 32]
-  Value sums;         ///< [kQueries, value panels * 32]
-  Value inverses;     ///< [kQueries]: 1 / sum of the row's exponentials
+  Value scores;       ///< [most queries, key panels * 32]
+  Value sums;         ///< [most queries, value panels * 32]
+  Value inverses;     ///< [most queries]: 1 / sum of the row's exponentials
 };
 
 AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp attention,
-                                     engine::CpuLevel level)
-    : kernel(kernel), vector(VectorType::get(floatLanes(level), kernel.builder.getF32Type())),
+                                     engine::CpuLevel level, int64_t most)
+    : kernel(kernel), mostQueries(most), vector(VectorType::get(floatLanes(level), kernel.builder.getF32Type())),
       causal(attention.getCausal()), scale(attention.getScale().convertToDouble()) {
   auto buffer = [&](Value operand) {
     return kernel.input(cast<BlockArgument>(operand).getArgNumber());
@@ -110,7 +110,7 @@ AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp atte
   }
   grid.batches = q.dims[0] * q.heads();
   grid.chunks = getAffineConstantExpr(1, attention.getContext());
-  grid.panels = chunkCount(q.length(), kQueries, kLeastQueries, grid.batches);
+  grid.panels = chunkCount(q.length(), mostQueries, kLeastQueries, grid.batches);
 }
 
 Value AttentionLowering::rowStride(const IndexMath &math, const HeadRows &rows) const {
@@ -160,7 +160,7 @@ void AttentionLowering::allocateScratch(const IndexMath &math) {
   width = math.size(kernel, v.width());
   keyPanels = math.size(kernel, k.length().ceilDiv(kPanel));
   valuePanels = math.size(kernel, v.width().ceilDiv(kPanel));
-  Value panel = math.constant(kPanel), most = math.constant(kQueries);
+  Value panel = math.constant(kPanel), most = math.constant(mostQueries);
   packedKeys = allocate(kernel, {math.size(kernel, k.length().ceilDiv(kPanel) * q.width()), panel});
   packedValues =
       allocate(kernel, {math.size(kernel, v.width().ceilDiv(kPanel) * k.length()), panel});
@@ -400,7 +400,7 @@ FailureOr<AffineExpr> AttentionLowering::lower() {
 } // namespace
 
 FailureOr<AffineExpr> lowerAttention(KernelBuilder &kernel, func::FuncOp source,
-                                     engine::CpuLevel level) {
+                                     engine::CpuLevel level, int64_t queries) {
   tn::AttentionOp attention = *source.getOps<tn::AttentionOp>().begin();
   if (failed(checkBuffers(attention))) {
     return failure();
@@ -408,7 +408,7 @@ FailureOr<AffineExpr> lowerAttention(KernelBuilder &kernel, func::FuncOp source,
   if (!getElementTypeOrSelf(attention.getQ()).isF32()) {
     return lowerTiled(kernel, source, level);
   }
-  return AttentionLowering(kernel, attention, level).lower();
+  return AttentionLowering(kernel, attention, level, queries).lower();
 }
 
 } // namespace tenon::codegen::cpu

@@ -159,20 +159,27 @@ LogicalResult checkBuffers(Operation *root) {
   return success();
 }
 
+bool isPackedProduct(func::FuncOp source) {
+  return llvm::any_of(source.getBody().front(), [](Operation &op) {
+    tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
+    return isa<tn::MatmulOp>(op) || (conv && canLowerConv(conv));
+  });
+}
+
 FailureOr<AffineExpr> lowerContraction(KernelBuilder &kernel, func::FuncOp source,
-                                       engine::CpuLevel level) {
+                                       engine::CpuLevel, int64_t tileRows) {
   for (Operation &op : source.getBody().front()) {
     if (isa<tn::MatmulOp, tn::ConvOp>(op) && failed(checkBuffers(&op))) {
       return failure();
     }
     if (tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op)) {
-      return lowerMatmul(kernel, source, matmul);
+      return lowerMatmul(kernel, source, matmul, tileRows);
     }
     if (tn::ConvOp conv = dyn_cast<tn::ConvOp>(op); conv && canLowerConv(conv)) {
-      return lowerConv(kernel, source, conv);
+      return lowerConv(kernel, source, conv, tileRows);
     }
   }
-  return lowerTiled(kernel, source, level);
+  return source.emitError("no product that reads packed weights");
 }
 
 } // namespace tenon::codegen::cpu

@@ -9,9 +9,6 @@
 
 namespace tenon::codegen::cpu {
 
-/// Most rows of a tile: 128 x 32 sums are half of the smallest L1 cache in use.
-inline constexpr int64_t kTileRows = 128;
-
 /// Row strides of A that are a multiple of this (4 KiB) put all rows of a block into one set of an
 /// 8-way L1 cache; such rows are copied to scratch with kStridePad (one cache line) between them.
 inline constexpr int64_t kBadStride = 1024;
@@ -82,11 +79,12 @@ mlir::Value packedBuffer(KernelBuilder &kernel, mlir::Value operand);
 /// Fails if an operand of `root` is neither an argument of the region nor unpacked from one.
 mlir::LogicalResult checkBuffers(mlir::Operation *root);
 
+/// `tileRows` are the most rows of a tile.
 mlir::FailureOr<mlir::AffineExpr> lowerMatmul(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                              tn::MatmulOp matmul);
+                                              tn::MatmulOp matmul, int64_t tileRows);
 /// Convolutions with one or two spatial dims of constant size.
 mlir::FailureOr<mlir::AffineExpr> lowerConv(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                            tn::ConvOp conv);
+                                            tn::ConvOp conv, int64_t tileRows);
 bool canLowerConv(tn::ConvOp conv);
 
 } // namespace tenon::codegen::cpu

@@ -67,7 +67,7 @@ Geometry geometryOf(tn::ConvOp conv) {
 
 class ConvLowering {
 public:
-  ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv);
+  ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv, int64_t tileRows);
 
   AffineExpr chooseGrid();
   LogicalResult lower();
@@ -102,7 +102,7 @@ private:
   int64_t stripWidth, stripLines; ///< in pixels
 };
 
-ConvLowering::ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv)
+ConvLowering::ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv, int64_t tileRows)
     : kernel(kernel), conv(conv), epilogue(kernel, source, conv, conv.getBias()),
       g(geometryOf(conv)), context(conv.getContext()) {
   images = tn::getDims(conv.getType()).front();
@@ -113,7 +113,7 @@ ConvLowering::ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvO
     lines = images * (g.outHeight * g.outWidth);
     images = getAffineConstantExpr(1, context);
   }
-  mostLines = std::max<int64_t>(1, kTileRows / linePixels);
+  mostLines = std::max<int64_t>(1, tileRows / linePixels);
 }
 
 AffineExpr ConvLowering::chooseGrid() {
@@ -309,7 +309,7 @@ bool canLowerConv(tn::ConvOp conv) {
          conv.getWeight().getDefiningOp<tn::UnpackOp>();
 }
 
-FailureOr<AffineExpr> lowerConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv) {
+FailureOr<AffineExpr> lowerConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv, int64_t tileRows) {
   ConvLowering lowering(kernel, source, conv);
   AffineExpr points = lowering.chooseGrid();
   if (failed(lowering.lower())) {

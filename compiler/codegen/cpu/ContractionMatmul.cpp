@@ -15,7 +15,7 @@ constexpr int64_t kLeastRows = 14;
 
 class MatmulLowering {
 public:
-  MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul);
+  MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul, int64_t tileRows);
 
   FailureOr<AffineExpr> lower();
 
@@ -33,6 +33,7 @@ private:
   Range rowsOf(const IndexMath &math, const GridPoint &point) const;
 
   KernelBuilder &kernel;
+  int64_t tileRows;
   tn::MatmulOp matmul;
   Epilogue epilogue;
   TileWriter writer;
@@ -47,9 +48,9 @@ private:
   Value rowStride; ///< of A's rows as the kernel reads them
 };
 
-MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul)
-    : kernel(kernel), matmul(matmul), epilogue(kernel, source, matmul, Value()),
-      writer(kernel, epilogue, kTileRows), context(matmul.getContext()),
+MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul, int64_t tileRows)
+    : kernel(kernel), tileRows(tileRows), matmul(matmul), epilogue(kernel, source, matmul, Value()),
+      writer(kernel, epilogue, tileRows), context(matmul.getContext()),
       dims(tn::getDims(matmul.getType())) {
   tn::Dims a = tn::getDims(matmul.getA().getType());
   tn::Dims b = tn::getDims(matmul.getB().getType());
@@ -68,7 +69,7 @@ MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::M
   }
   grid.batches = tn::elementCount(context, batchDims);
   grid.panels = n.ceilDiv(kPanel);
-  grid.chunks = chunkCount(m, kTileRows, kLeastRows, grid.batches * grid.panels);
+  grid.chunks = chunkCount(m, tileRows, kLeastRows, grid.batches * grid.panels);
 }
 
 /// Which of an operand's matrices belongs to a batch of the result.
@@ -177,7 +178,7 @@ FailureOr<AffineExpr> MatmulLowering::lower() {
                      !(constantRows && *constantRows < kLeastRows);
   if (matmul.getTransposeA() || isBadStride) {
     rowStride = math.add(depth, math.constant(kStridePad));
-    rowCopy = allocate(kernel, {math.constant(kTileRows), rowStride});
+    rowCopy = allocate(kernel, {math.constant(tileRows), rowStride});
   }
   auto prepare = [&](const IndexMath &inner, const GridPoint &point) { packRows(inner, point); };
   auto tile = [&](const IndexMath &inner, const GridPoint &point) {
@@ -193,8 +194,8 @@ FailureOr<AffineExpr> MatmulLowering::lower() {
 
 } // namespace
 
-FailureOr<AffineExpr> lowerMatmul(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul) {
-  return MatmulLowering(kernel, source, matmul).lower();
+FailureOr<AffineExpr> lowerMatmul(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul, int64_t tileRows) {
+  return MatmulLowering(kernel, source, matmul, tileRows).lower();
 }
 
 } // namespace tenon::codegen::cpu

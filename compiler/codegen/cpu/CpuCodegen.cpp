@@ -12,7 +12,6 @@
 #include "compiler/codegen/cpu/ReturnFailures.h"
 #include "compiler/codegen/cpu/Scratch.h"
 #include "compiler/codegen/cpu/VectorizeStrips.h"
-#include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Tn.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Affine/Transforms/Passes.h"
@@ -51,22 +50,6 @@ void registerDialects(DialectRegistry &registry) {
   tensor::registerTilingInterfaceExternalModels(registry);
   tensor::registerInferTypeOpInterfaceExternalModels(registry);
 }
-
-constexpr KernelFamily kFamilies[] = {
-    {"gemm_packed",
-     "GEMM and implicit GEMM on packed weights: a register-blocked micro-kernel, the epilogue on "
-     "its tile",
-     {dispatch::kContraction},
-     lowerContraction},
-    {"attention_flash",
-     "flash attention by blocks of queries: online softmax between two micro-kernel products",
-     {dispatch::kAttention},
-     lowerAttention},
-    {"tiled",
-     "fused vector loops over tiles of the grid: pointwise, rows, depthwise convolution, all else",
-     {dispatch::kElementwise, dispatch::kRows, dispatch::kDepthwise, dispatch::kSingle},
-     lowerTiled},
-};
 
 LogicalResult runPasses(ModuleOp module, ArrayRef<std::unique_ptr<Pass> (*)()> passes) {
   PassManager manager(module->getContext(), ModuleOp::getOperationName(),
@@ -147,13 +130,13 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
   if (!choice) {
     return function.emitError(llvm::toString(choice.takeError()));
   }
-  const KernelFamily *family =
-      llvm::find_if(kFamilies, [&](const KernelFamily &row) { return row.name == choice->family; });
-  if (family == std::end(kFamilies) || !choice->parameters.empty()) {
+  const KernelFamily *family = findFamily(choice->family);
+  if (!family || choice->parameters.size() != 1 ||
+      choice->parameters.begin()->first != family->parameter) {
     return function.emitError("there is no kernel ") << choice->text();
   }
   KernelBuilder kernel(module, symbol, function);
-  FailureOr<AffineExpr> grid = family->lower(kernel, function, level);
+  FailureOr<AffineExpr> grid = family->lower(kernel, function, level, choice->parameters.begin()->second.front());
   if (failed(grid)) {
     return failure();
   }
@@ -197,56 +180,6 @@ LogicalResult includeProducts(ModuleOp module, engine::CpuLevel level) {
 }
 
 } // namespace
-
-std::vector<std::string> familyNames() {
-  std::vector<std::string> names;
-  for (const KernelFamily &family : kFamilies) {
-    names.push_back(family.name.str());
-  }
-  return names;
-}
-
-llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
-                                                       const dispatch::KernelRequest &request) {
-  MLIRContext context(MLIRContext::Threading::DISABLED);
-  context.loadDialect<tn::TnDialect, func::FuncDialect>();
-  OwningOpRef<ModuleOp> source = parseSourceString<ModuleOp>(text, ParserConfig(&context));
-  func::FuncOp function = source ? source->lookupSymbol<func::FuncOp>("kernel") : func::FuncOp();
-  StringAttr strategy =
-      function ? function->getAttrOfType<StringAttr>("tn.strategy") : StringAttr();
-  if (!strategy) {
-    return llvm::createStringError("region text does not parse or has no strategy");
-  }
-  dispatch::KernelSelection selection;
-  for (const KernelFamily &family : kFamilies) {
-    bool serves = llvm::is_contained(family.strategies, strategy.getValue());
-    bool isDisabled = llvm::is_contained(request.disabled, family.name);
-    selection.candidates.push_back(
-        {family.name.str(),
-         !serves      ? "refused"
-         : isDisabled ? "disabled"
-                      : "chosen",
-         serves ? "the family of its strategy" : "it computes regions of other strategies"});
-    if (serves && !isDisabled) {
-      selection.chosen.family = family.name.str();
-    }
-  }
-  bool isWanted = !request.wanted || *request.wanted == selection.chosen;
-  if (selection.chosen.family.empty() || !isWanted) {
-    return llvm::createStringError(isWanted ? "the only family that computes it is disabled"
-                                            : "'" + request.wanted->text() +
-                                                  "' does not compute it on a CPU");
-  }
-  return selection;
-}
-
-llvm::Expected<std::vector<dispatch::KernelCandidate>> kernelCandidates(llvm::StringRef text) {
-  llvm::Expected<dispatch::KernelSelection> selection = selectKernel(text, {});
-  if (!selection) {
-    return selection.takeError();
-  }
-  return std::vector<dispatch::KernelCandidate>{{selection->chosen}};
-}
 
 llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
                                      engine::CpuLevel level, bool guarded) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/dispatch/KernelChoice.h"
+#include "compiler/target/Target.h"
 #include "engine/CpuLevel.h"
 #include "engine/Expr.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -33,7 +34,8 @@ llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
                                                        const dispatch::KernelRequest &request);
 
 /// Every configuration of every family that takes such a region.
-llvm::Expected<std::vector<dispatch::KernelCandidate>> kernelCandidates(llvm::StringRef text);
+llvm::Expected<std::vector<dispatch::KernelCandidate>>
+kernelCandidates(llvm::StringRef text, const target::Target &target);
 
 /// `symbol` names the kernel; `text` is RegionSource::text, with the choice as
 /// `tn.kernel`. A guarded kernel checks every access

@@ -3,33 +3,50 @@
 #pragma once
 
 #include "compiler/codegen/cpu/KernelBuilder.h"
-#include "engine/CpuLevel.h"
+#include "compiler/dispatch/KernelChoice.h"
+#include "compiler/target/Target.h"
 
 #include <array>
 
 namespace tenon::codegen::cpu {
 
-/// Fills `kernel` for the `tn` function `source`. Gives the number of grid points as an expression
-/// over the region's symbols. Errors are reported as diagnostics.
+/// Fills `kernel` for the `tn` function `source`; `most` is the value of the family's parameter.
+/// Gives the number of grid points as an expression over the region's symbols. Errors are reported
+/// as diagnostics.
 using LowerFn = mlir::FailureOr<mlir::AffineExpr> (*)(KernelBuilder &kernel,
                                                       mlir::func::FuncOp source,
-                                                      engine::CpuLevel level);
+                                                      engine::CpuLevel level, int64_t most);
 
-/// A row of the table in CpuCodegen.cpp. One family serves each strategy, so there is no choice yet.
+/// A row of Families.cpp.
 struct KernelFamily {
   llvm::StringLiteral name;
   /// What it is in the field's words, for people.
   llvm::StringLiteral what;
-  /// The strategies whose regions it computes.
-  std::array<llvm::StringRef, 4> strategies;
+  /// The strategies whose regions it is asked about.
+  std::array<llvm::StringRef, 5> strategies;
+  /// Why it does not compute such a region; empty if it does.
+  llvm::StringRef (*refuse)(mlir::func::FuncOp source);
+  /// What a grid point gets at most: many grid points suit many threads, large ones caches and
+  /// loops. The values that it can be compiled with, its own choice first.
+  llvm::StringLiteral parameter;
+  std::array<int64_t, 4> values;
+  /// Whether the others give other code for this region.
+  bool (*isTunable)(mlir::func::FuncOp source);
   LowerFn lower;
 };
 
+/// Null if there is none of that name.
+const KernelFamily *findFamily(llvm::StringRef name);
+
 mlir::FailureOr<mlir::AffineExpr> lowerTiled(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                             engine::CpuLevel level);
+                                             engine::CpuLevel level, int64_t chunk);
 mlir::FailureOr<mlir::AffineExpr> lowerContraction(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                                   engine::CpuLevel level);
+                                                   engine::CpuLevel level, int64_t tileRows);
 mlir::FailureOr<mlir::AffineExpr> lowerAttention(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                                 engine::CpuLevel level);
+                                                 engine::CpuLevel level, int64_t queries);
+/// Whether lowerTiled cuts the innermost dim into chunks.
+bool isChunked(mlir::func::FuncOp source);
+/// Whether lowerContraction does the region's product.
+bool isPackedProduct(mlir::func::FuncOp source);
 
 } // namespace tenon::codegen::cpu

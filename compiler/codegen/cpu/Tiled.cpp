@@ -20,9 +20,8 @@ using namespace mlir;
 namespace tenon::codegen::cpu {
 namespace {
 
-/// Elements of the innermost dim in one grid point where the dims around it are too few to share
-/// out.
-constexpr int64_t kChunk = 4096;
+/// Grid points that are too few to share out.
+constexpr int64_t kFewPoints = 8;
 
 /// The tile sizes over the first loops of every result; 0 leaves a loop whole.
 struct Tiling {
@@ -49,25 +48,28 @@ std::optional<size_t> firstWholeDim(func::FuncOp source) {
   return first;
 }
 
-/// All outer dims one by one; also pieces of the innermost dim if those are too few for several
-/// threads.
-Tiling chooseTiling(func::FuncOp source) {
+/// All outer dims one by one.
+Tiling tileOuter(func::FuncOp source) {
   MLIRContext *context = source.getContext();
   tn::Dims dims = tn::getDims(source.getResultTypes().front());
-  AffineExpr one = getAffineConstantExpr(1, context);
-  Tiling tiling{{}, one};
+  Tiling tiling{{}, getAffineConstantExpr(1, context)};
   size_t whole = firstWholeDim(source).value_or(dims.empty() ? 0 : dims.size() - 1);
   for (size_t i = 0; i < std::min(whole, dims.size()); ++i) {
     tiling.sizes.push_back(1);
     tiling.gridPoints = tiling.gridPoints * dims[i];
   }
-  std::optional<int64_t> points = tn::constantDim(tiling.gridPoints);
-  bool isWhole = firstWholeDim(source).has_value();
-  if (!isWhole && !dims.empty() && points && *points < 8) {
-    std::optional<int64_t> size = tn::constantDim(dims.back());
-    if (!size || *size > 2 * kChunk) {
-      tiling.sizes.push_back(kChunk);
-      tiling.gridPoints = tiling.gridPoints * dims.back().ceilDiv(kChunk);
+  return tiling;
+}
+
+/// Also pieces of the innermost dim if the others are too few for several threads.
+Tiling chooseTiling(func::FuncOp source, int64_t chunk) {
+  Tiling tiling = tileOuter(source);
+  if (isChunked(source)) {
+    AffineExpr last = tn::getDims(source.getResultTypes().front()).back();
+    std::optional<int64_t> size = tn::constantDim(last);
+    if (!size || *size > 2 * chunk) {
+      tiling.sizes.push_back(chunk);
+      tiling.gridPoints = tiling.gridPoints * last.ceilDiv(chunk);
     }
   }
   return tiling;
@@ -252,7 +254,14 @@ FailureOr<SmallVector<OpResult>> computeResults(KernelBuilder &kernel, func::Fun
 
 } // namespace
 
-FailureOr<AffineExpr> lowerTiled(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel) {
+bool isChunked(func::FuncOp source) {
+  std::optional<int64_t> points = tn::constantDim(tileOuter(source).gridPoints);
+  return !firstWholeDim(source) && !tn::getDims(source.getResultTypes().front()).empty() &&
+         points && *points < kFewPoints;
+}
+
+FailureOr<AffineExpr> lowerTiled(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel,
+                                 int64_t chunk) {
   FailureOr<SmallVector<OpResult>> results = computeResults(kernel, source);
   if (failed(results)) {
     return failure();
@@ -277,7 +286,7 @@ FailureOr<AffineExpr> lowerTiled(KernelBuilder &kernel, func::FuncOp source, eng
     // a size of 0 for a loop that is not tiled.
     return builder.getAffineConstantExpr(1);
   }
-  Tiling tiling = chooseTiling(source);
+  Tiling tiling = chooseTiling(source, chunk);
   if (tiling.sizes.empty()) {
     return tiling.gridPoints;
   }

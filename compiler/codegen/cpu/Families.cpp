@@ -1,0 +1,185 @@
+// The table of CPU kernel families, and the one place that chooses among them. Relies on the order
+// of rows for what is preferred.
+#include "compiler/codegen/cpu/CpuCodegen.h"
+#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/dispatch/Cost.h"
+#include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Tn.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+namespace {
+
+constexpr KernelFamily kFamilies[] = {
+    {.name = "gemm_packed",
+     .what = "GEMM and implicit GEMM on packed weights: a register-blocked micro-kernel, the "
+             "epilogue on its tile",
+     .strategies = {dispatch::kContraction},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isPackedProduct(source) ? "" : "a convolution of more than two dims, or of sizes that vary";
+     },
+     .parameter = "tile_rows",
+     // The sums of 128 x 32 are half of the smallest L1 cache in use.
+     .values = {128, 64, 32, 16},
+     .isTunable = [](func::FuncOp) { return true; },
+     .lower = lowerContraction},
+    {.name = "attention_flash",
+     .what = "attention by blocks of queries: softmax between two micro-kernel products",
+     .strategies = {dispatch::kAttention},
+     .refuse = [](func::FuncOp) -> StringRef { return ""; },
+     .parameter = "queries",
+     // The scores of 64 queries against 1,000 keys are 256 KiB.
+     .values = {64, 128, 32, 16},
+     .isTunable = [](func::FuncOp) { return true; },
+     .lower = lowerAttention},
+    {.name = "tiled",
+     .what = "fused vector loops over tiles of the grid: pointwise, rows, depthwise convolution, all else",
+     .strategies = {dispatch::kElementwise, dispatch::kRows, dispatch::kDepthwise, dispatch::kSingle,
+                    dispatch::kContraction},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       StringAttr strategy = source->getAttrOfType<StringAttr>("tn.strategy");
+       bool isProduct = strategy.getValue() == dispatch::kContraction && isPackedProduct(source);
+       return isProduct ? "loops over the depth of each element are many times slower than products" : "";
+     },
+     .parameter = "chunk",
+     .values = {4096, 1024, 16384, 65536},
+     .isTunable = isChunked,
+     .lower = lowerTiled},
+};
+
+/// A region in a context of its own.
+class ParsedRegion {
+public:
+  explicit ParsedRegion(StringRef text) : context(MLIRContext::Threading::DISABLED) {
+    context.loadDialect<tn::TnDialect, func::FuncDialect>();
+    module = parseSourceString<ModuleOp>(text, ParserConfig(&context));
+    function = module ? module->lookupSymbol<func::FuncOp>("kernel") : func::FuncOp();
+    strategy = function ? function->getAttrOfType<StringAttr>("tn.strategy") : StringAttr();
+  }
+  llvm::Error error() const {
+    return strategy ? llvm::Error::success()
+                    : llvm::createStringError("region text does not parse or has no strategy");
+  }
+  /// Why a family does not compute it; empty if it does.
+  StringRef refusal(const KernelFamily &family) const {
+    return llvm::is_contained(family.strategies, strategy.getValue())
+               ? family.refuse(function)
+               : "it computes regions of other strategies";
+  }
+
+  func::FuncOp function;
+
+private:
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+  StringAttr strategy;
+};
+
+/// Predicted microseconds.
+double costOf(func::FuncOp source, const dispatch::KernelChoice &, const target::Target &target) {
+  dispatch::CostModel costs(source->getParentOfType<ModuleOp>(), target);
+  SmallVector<Operation *> ops;
+  for (Operation &op : source.getBody().front().without_terminator()) {
+    ops.push_back(&op);
+  }
+  return costs.costOf(ops, /*isGenerated=*/true).microseconds;
+}
+
+dispatch::KernelChoice choiceOf(const KernelFamily &family, int64_t value) {
+  return {family.name.str(), {{family.parameter.str(), {value}}}};
+}
+
+/// What the user asks for with the family's own value where none is given; an error if it is no
+/// configuration.
+llvm::Expected<dispatch::KernelChoice> adjusted(const KernelFamily &family,
+                                                const dispatch::KernelChoice &wanted) {
+  if (wanted.parameters.empty()) {
+    return choiceOf(family, family.values.front());
+  }
+  for (int64_t value : family.values) {
+    if (wanted == choiceOf(family, value)) {
+      return wanted;
+    }
+  }
+  return llvm::createStringError("'" + wanted.text() + "' is not a configuration; it has " +
+                                 choiceOf(family, family.values.front()).text() + " and others");
+}
+
+} // namespace
+
+const KernelFamily *findFamily(StringRef name) {
+  const KernelFamily *found =
+      llvm::find_if(kFamilies, [&](const KernelFamily &family) { return family.name == name; });
+  return found == std::end(kFamilies) ? nullptr : found;
+}
+
+std::vector<std::string> familyNames() {
+  std::vector<std::string> names;
+  for (const KernelFamily &family : kFamilies) {
+    names.push_back(family.name.str());
+  }
+  return names;
+}
+
+llvm::Expected<dispatch::KernelSelection> selectKernel(StringRef text,
+                                                       const dispatch::KernelRequest &request) {
+  ParsedRegion region(text);
+  if (llvm::Error error = region.error()) {
+    return std::move(error);
+  }
+  dispatch::KernelSelection selection;
+  std::string answers;
+  for (const KernelFamily &family : kFamilies) {
+    StringRef refusal = region.refusal(family);
+    dispatch::CandidateRecord record{family.name.str(), "refused", refusal.str()};
+    if (refusal.empty()) {
+      bool isDisabled = llvm::is_contained(request.disabled, family.name);
+      bool isWanted = !request.wanted || request.wanted->family == family.name;
+      dispatch::KernelChoice choice = choiceOf(family, family.values.front());
+      if (isWanted && request.wanted) {
+        llvm::Expected<dispatch::KernelChoice> asked = adjusted(family, *request.wanted);
+        if (!asked) {
+          return asked.takeError();
+        }
+        choice = *asked;
+      }
+      record = {choice.text(), isDisabled ? "disabled" : "possible", family.what.str()};
+      if (!isDisabled && isWanted && selection.chosen.family.empty()) {
+        record.verdict = "chosen";
+        selection.chosen = choice;
+      }
+    }
+    answers += "; " + record.kernel + " " + record.verdict + ": " + record.why;
+    selection.candidates.push_back(std::move(record));
+  }
+  if (selection.chosen.family.empty()) {
+    return llvm::createStringError("no kernel family takes it" + answers);
+  }
+  return selection;
+}
+
+llvm::Expected<std::vector<dispatch::KernelCandidate>>
+kernelCandidates(StringRef text, const target::Target &target) {
+  ParsedRegion region(text);
+  if (llvm::Error error = region.error()) {
+    return std::move(error);
+  }
+  std::vector<dispatch::KernelCandidate> candidates;
+  for (const KernelFamily &family : kFamilies) {
+    if (!region.refusal(family).empty()) {
+      continue;
+    }
+    size_t count = family.isTunable(region.function) ? family.values.size() : 1;
+    for (int64_t value : ArrayRef(family.values).take_front(count)) {
+      dispatch::KernelChoice choice = choiceOf(family, value);
+      double microseconds = costOf(region.function, choice, target);
+      candidates.push_back({std::move(choice), microseconds});
+    }
+  }
+  return candidates;
+}
+
+} // namespace tenon::codegen::cpu
