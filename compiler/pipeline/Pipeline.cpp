@@ -61,8 +61,7 @@ std::vector<Family> familiesOf(const CompileOptions &options) {
     families.emplace_back(options.cpu, engine::kHost, std::move(targets));
   }
   for (const target::Target &gpu : options.gpus) {
-    families.emplace_back(gpu, engine::kGpu,
-                          std::vector<CodeTarget>{cudaTarget(*gpu.arch)});
+    families.emplace_back(gpu, engine::kGpu, std::vector<CodeTarget>{cudaTarget(gpu)});
   }
   return families;
 }
