@@ -40,7 +40,7 @@ SmallVector<int64_t> representativeSymbols(ModuleOp module) {
   return values;
 }
 
-CostModel::CostModel(ModuleOp module, const DeviceProfile &deviceProfile)
+CostModel::CostModel(ModuleOp module, const target::Target &deviceProfile)
     : device(deviceProfile), symbols(representativeSymbols(module)) {}
 
 int64_t CostModel::countOf(ArrayRef<AffineExpr> dims) const {

@@ -2,9 +2,9 @@
 // values, with symbols at a representative value, and on a device profile.
 #pragma once
 
-#include "compiler/dispatch/DeviceProfile.h"
 #include "compiler/dispatch/Records.h"
 #include "compiler/graph/Shape.h"
+#include "compiler/target/Target.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/DenseMap.h"
 
@@ -12,7 +12,7 @@ namespace tenon::dispatch {
 
 class CostModel {
 public:
-  CostModel(mlir::ModuleOp module, const DeviceProfile &deviceProfile);
+  CostModel(mlir::ModuleOp module, const target::Target &deviceProfile);
 
   /// Bytes of a value.
   int64_t bytesOf(mlir::Value value) const;
@@ -32,7 +32,7 @@ public:
   BothWays compare(llvm::ArrayRef<mlir::Operation *> producers,
                    llvm::ArrayRef<mlir::Operation *> consumers, bool isGenerated = false) const;
 
-  const DeviceProfile &profile() const { return device; }
+  const target::Target &profile() const { return device; }
 
 private:
   double peakOf(mlir::Operation *op, bool isGenerated) const;
@@ -47,7 +47,7 @@ private:
   void countReads(mlir::Operation *op, double times, Reads &reads) const;
   int64_t bytesRead(mlir::Value value, llvm::ArrayRef<mlir::Operation *> ops) const;
 
-  DeviceProfile device;
+  target::Target device;
   llvm::SmallVector<int64_t> symbols;
 };
 

@@ -60,7 +60,7 @@ void replaceEmptyProducts(Block *block) {
 
 } // namespace
 
-LogicalResult dispatch(ModuleOp module, const DeviceProfile &profile, Records &records) {
+LogicalResult dispatch(ModuleOp module, const target::Target &profile, Records &records) {
   SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
   if (functions.size() != 1 || !functions.front().getBody().hasOneBlock()) {
     return module.emitError("dispatch needs one function with one block");

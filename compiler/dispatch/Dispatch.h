@@ -2,14 +2,15 @@
 // recorded reason.
 #pragma once
 
-#include "compiler/dispatch/DeviceProfile.h"
 #include "compiler/dispatch/Records.h"
+#include "compiler/target/Target.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace tenon::dispatch {
 
 /// Packs the weights of contractions and forms the regions of every function in the module. The
 /// module must be normalized: all dims known or over symbols.
-llvm::LogicalResult dispatch(mlir::ModuleOp module, const DeviceProfile &profile, Records &records);
+llvm::LogicalResult dispatch(mlir::ModuleOp module, const target::Target &profile,
+                             Records &records);
 
 } // namespace tenon::dispatch

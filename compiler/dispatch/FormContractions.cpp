@@ -15,7 +15,7 @@ namespace {
 /// Operations tried beyond the last point where one value leaves the region.
 constexpr size_t kLookAhead = 8;
 
-bool allFused(Operation *op, const DeviceProfile &device) {
+bool allFused(Operation *op, const target::Target &device) {
   auto fits = [&](Type type) { return isFusedType(type, device); };
   return llvm::all_of(op->getOperandTypes(), fits) && llvm::all_of(op->getResultTypes(), fits);
 }
@@ -159,7 +159,7 @@ bool isDepthwise(tn::ConvOp conv) {
   return conv.getGroups() > 1 && weight[1] == 1;
 }
 
-bool isContractionRoot(Operation *op, const DeviceProfile &device) {
+bool isContractionRoot(Operation *op, const target::Target &device) {
   if (isa<tn::MatmulOp>(op)) {
     return allFused(op, device);
   }

@@ -96,14 +96,14 @@ void recomputeBroadcasts(Formation &formation, Block *block) {
 
 bool isElementwise(Operation *op) { return op->hasTrait<tn::TnElementwise>(); }
 
-bool isMovement(Operation *op, const DeviceProfile &device) {
+bool isMovement(Operation *op, const target::Target &device) {
   return isa<tn::TransposeOp, tn::SliceOp, tn::BroadcastOp>(op) ||
          (device.isGpu() && isa<tn::ConcatOp, tn::PadOp, tn::GatherOp>(op));
 }
 
 tn::Dims resultDims(Operation *op) { return tn::getDims(op->getResult(0).getType()); }
 
-bool isFusedType(Type tensor, const DeviceProfile &device) {
+bool isFusedType(Type tensor, const target::Target &device) {
   Type element = cast<RankedTensorType>(tensor).getElementType();
   bool isComputed = isa<FloatType>(element) && element.getIntOrFloatBitWidth() >= 16;
   return device.isGpu() ? isComputed : element.isF32();

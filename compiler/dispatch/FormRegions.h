@@ -18,7 +18,7 @@ struct Formation {
   const CostModel &costs;
   Refusals refusals;
 
-  const DeviceProfile &device() const { return costs.profile(); }
+  const target::Target &device() const { return costs.profile(); }
   void refuse(mlir::Operation *producer, mlir::Operation *consumer, const Rule &rule) {
     refusals.try_emplace({producer, consumer}, &rule);
   }
@@ -46,9 +46,9 @@ const Rule *refuseInlining(Formation &formation, llvm::ArrayRef<mlir::Operation 
 const Rule *refuseRegisters(Formation &formation, llvm::ArrayRef<mlir::Operation *> producers,
                             llvm::ArrayRef<mlir::Operation *> consumers);
 /// An element type that the device's fused kernels compute with: F32, on a GPU any float.
-bool isFusedType(mlir::Type tensor, const DeviceProfile &device);
+bool isFusedType(mlir::Type tensor, const target::Target &device);
 /// A contraction that formContractions makes the root of a group.
-bool isContractionRoot(mlir::Operation *op, const DeviceProfile &device);
+bool isContractionRoot(mlir::Operation *op, const target::Target &device);
 /// A product or convolution that a GPU's libraries compute (FormLibrary.cpp).
 bool isLibraryRoot(mlir::Operation *op);
 /// Adds to a group of one library call what the call can do behind its product.

@@ -137,7 +137,7 @@ void growSides(Formation &formation, Group *group, size_t rowDims) {
 
 } // namespace
 
-size_t rowRank(Operation *op, const DeviceProfile &device) {
+size_t rowRank(Operation *op, const target::Target &device) {
   if (op->getNumResults() != 1 || !isFusedType(op->getResult(0).getType(), device) ||
       !isFusedType(op->getOperand(0).getType(), device)) {
     return 0;

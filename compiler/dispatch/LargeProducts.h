@@ -3,8 +3,8 @@
 // it.
 #pragma once
 
-#include "compiler/dispatch/DeviceProfile.h"
 #include "compiler/dispatch/FewRows.h"
+#include "compiler/target/Target.h"
 
 namespace tenon::dispatch {
 
@@ -15,7 +15,7 @@ inline constexpr int64_t kLargeRows = 128, kLargeColumns = 256, kLargeDepth = 64
 inline constexpr int64_t kLeastLargeTiles = 300;
 
 /// By sizes and types alone.
-inline bool isLargeRoot(mlir::Operation *root, const DeviceProfile &device) {
+inline bool isLargeRoot(mlir::Operation *root, const target::Target &device) {
   tn::MatmulOp matmul = llvm::dyn_cast_or_null<tn::MatmulOp>(root);
   std::optional<HalfProduct> product =
       matmul && device.has(target::Feature::WarpgroupMma) ? halfProductOf(matmul) : std::nullopt;

@@ -118,7 +118,7 @@ Share KernelFacts::sharePoints() const {
 
 RowFacts KernelFacts::rowFacts() const {
   RowFacts facts;
-  facts.arch = &*costs.profile().arch;
+  facts.gpu = &costs.profile();
   facts.length = costs.countOf(ArrayRef(dims).take_back(rowDims));
   facts.rows = count() / *facts.length;
   for (Value input : inputs) {
@@ -278,7 +278,7 @@ int64_t KernelFacts::registers(const Share &share) const {
 } // namespace
 
 Occupancy occupancyOf(ArrayRef<Operation *> ops, const CostModel &costs) {
-  const DeviceProfile &device = costs.profile();
+  const target::Target &device = costs.profile();
   KernelFacts facts(ops, costs);
   if (!device.isGpu() || !facts.isKnown()) {
     return {};

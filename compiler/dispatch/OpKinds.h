@@ -2,8 +2,8 @@
 // Relies on the traits of `tn`.
 #pragma once
 
-#include "compiler/dispatch/DeviceProfile.h"
 #include "compiler/graph/Shape.h"
+#include "compiler/target/Target.h"
 
 namespace tenon::dispatch {
 
@@ -11,10 +11,10 @@ namespace tenon::dispatch {
 bool isElementwise(mlir::Operation *op);
 /// Operations that only choose which element of an operand stands where: transpose, slice and
 /// broadcast; on a GPU also concat, pad and gather.
-bool isMovement(mlir::Operation *op, const DeviceProfile &device);
+bool isMovement(mlir::Operation *op, const target::Target &device);
 /// The number of trailing dims of the operand that make up a row for a reduction, softmax or norm;
 /// 0 if the op is no such operation that has a kernel of rows.
-size_t rowRank(mlir::Operation *op, const DeviceProfile &device);
+size_t rowRank(mlir::Operation *op, const target::Target &device);
 /// The dims of the first result.
 tn::Dims resultDims(mlir::Operation *op);
 

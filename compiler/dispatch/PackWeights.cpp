@@ -32,7 +32,7 @@ int64_t filterSize(RankedTensorType weight) {
 
 /// Whether nothing but such products reads a weight, all in one way: else a second copy of it
 /// would be kept.
-bool isReadOnlyBy(bool (*isSuch)(tn::MatmulOp), Value weight, bool transposed) {
+bool isReadOnlyBy(llvm::function_ref<bool(tn::MatmulOp)> isSuch, Value weight, bool transposed) {
   return llvm::all_of(weight.getUses(), [&](OpOperand &use) {
     tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(use.getOwner());
     return isa<tn::PackOp>(use.getOwner()) ||
@@ -43,7 +43,7 @@ bool isReadOnlyBy(bool (*isSuch)(tn::MatmulOp), Value weight, bool transposed) {
 
 /// How a GPU's kernels of their own read the weights of a product; none where they lie so already,
 /// or a library reads them.
-std::optional<Layout> layoutOnGpu(tn::MatmulOp matmul, const DeviceProfile &device) {
+std::optional<Layout> layoutOnGpu(tn::MatmulOp matmul, const target::Target &device) {
   bool transposed = matmul.getTransposeB();
   SmallVector<int64_t> permutation = {0, 1};
   if (!transposed) {
@@ -53,8 +53,8 @@ std::optional<Layout> layoutOnGpu(tn::MatmulOp matmul, const DeviceProfile &devi
     // [depth / panel, columns, panel].
     return Layout{permutation, 1, 1, kStreamedPanel};
   }
-  if (device.has(target::Feature::WarpgroupMma) && !transposed && isSmallProduct(matmul) &&
-      isReadOnlyBy(isSmallProduct, matmul.getB(), transposed)) {
+  auto isSmall = [&](tn::MatmulOp product) { return isSmallProduct(product, device); };
+  if (!transposed && isSmall(matmul) && isReadOnlyBy(isSmall, matmul.getB(), transposed)) {
     // [columns, depth].
     return Layout{permutation, 1, 1, halfProductOf(matmul)->depth};
   }
@@ -62,7 +62,8 @@ std::optional<Layout> layoutOnGpu(tn::MatmulOp matmul, const DeviceProfile &devi
 }
 
 /// The operand to pack and how; none for a contraction whose weight is not constant or not packed.
-std::optional<std::pair<OpOperand *, Layout>> layoutOf(Operation *op, const DeviceProfile &device) {
+std::optional<std::pair<OpOperand *, Layout>> layoutOf(Operation *op,
+                                                       const target::Target &device) {
   if (tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op)) {
     if (cast<RankedTensorType>(matmul.getB().getType()).getRank() != 2) {
       return std::nullopt;
@@ -117,7 +118,7 @@ RankedTensorType packedType(RankedTensorType weight, const Layout &layout) {
 
 } // namespace
 
-void packWeights(Block *block, const DeviceProfile &device) {
+void packWeights(Block *block, const target::Target &device) {
   SmallVector<Operation *> roots;
   for (Operation &op : *block) {
     if (isContractionRoot(&op, device)) {

@@ -12,7 +12,9 @@ namespace tenon::dispatch {
 namespace {
 
 constexpr int64_t kWarpLanes = 32;
-constexpr int64_t kMostThreads = 1024, kMostBlocks = 8;
+constexpr int64_t kMostThreads = 1024;
+/// Blocks of a cluster, and of one for very long rows.
+constexpr int64_t kMostBlocks = 8, kWideBlocks = 16;
 /// Elements of a thread: what keeps enough loads in flight, and what still fits in registers.
 constexpr int64_t kFewElements = 16, kManyElements = 32;
 /// Bytes that are read for an element, and results, beyond which a thread holds few of them.
@@ -29,9 +31,6 @@ constexpr int64_t kFewRegisters = 48;
 /// Bytes of staged rows of a multiprocessor beyond which more only spread over memory what is read
 /// at once (layer norm of 4,096: 4.03 TB/s with 80 KiB, 3.94 with 128, 3.92 with 64).
 constexpr int64_t kEnoughStaged = 80 * 1024;
-/// Clusters of eight blocks that find room at once if each multiprocessor takes one block, and of
-/// sixteen: on the H200 that was asked; which multiprocessors are off differs between GPUs.
-constexpr int64_t kClusters = 15, kWideClusters = 7;
 /// Strips of a row that is worth sixteen blocks.
 constexpr int64_t kVeryLongStrips = 16384;
 /// Threads of a block that works on one row, where the row allows it.
@@ -62,11 +61,22 @@ int64_t threadsFor(int64_t strips, int64_t steps) {
   return llvm::alignTo(llvm::divideCeil(strips, steps), kWarpLanes);
 }
 
+/// Clusters as the layouts below have them.
+bool mayCluster(const RowFacts &facts) { return facts.gpu->clusterBlocks >= kMostBlocks; }
+
+/// Clusters of so many blocks that find room at once if each multiprocessor takes one block: not
+/// every one is part of a whole cluster. An H200 that was asked has room for 15 of eight and 7 of
+/// sixteen blocks on 132; which ones are off differs between GPUs.
+int64_t clustersAtOnce(const target::Target &gpu, int64_t blocks) {
+  return std::max<int64_t>(1, gpu.cores * 10 / 11 / blocks);
+}
+
 /// Whether copies of 16 bytes bring the same number of elements of every input.
 bool canBeStaged(const RowFacts &facts) {
   int64_t lanes = lanesOf(facts, *facts.length);
-  return target::targetOf(*facts.arch).has(target::Feature::AsyncCopy) && !facts.inputs.empty() && !facts.results.empty() &&
-         llvm::all_of(facts.inputs, [&](int64_t bytes) { return bytes * lanes == kStagedBytes; });
+  auto isStrip = [&](int64_t bytes) { return bytes * lanes == kStagedBytes; };
+  return facts.gpu->has(target::Feature::AsyncCopy) && !facts.inputs.empty() &&
+         !facts.results.empty() && llvm::all_of(facts.inputs, isStrip);
 }
 
 /// Whether the rows are read from memory, and a kernel would wait for more than its row: what waits
@@ -91,7 +101,7 @@ bool isForCluster(const RowFacts &facts, const RowsLayout &layout) {
   int64_t most = facts.parameters == 0 && inputs == 1 ? kMostBlocks : 2;
   bool fits =
       layout.lanes == kHalfLanes && layout.strips > ofBlock && layout.strips <= most * ofBlock;
-  return hasClusters(*facts.arch) && fits && facts.parameters <= inputs;
+  return mayCluster(facts) && fits && facts.parameters <= inputs;
 }
 
 /// Blocks of such a cluster that a multiprocessor must have room for: with half as many registers
@@ -99,12 +109,12 @@ bool isForCluster(const RowFacts &facts, const RowsLayout &layout) {
 int64_t blocksInRegisters(const RowFacts &facts) {
   bool isKnown = facts.inputs.size() <= 2 && facts.results.size() == 1;
   int64_t registers = 48 + (facts.parameters > 0 ? 16 : 0) + (facts.inputs.size() > 1 ? 16 : 0);
-  return isKnown ? kProcessorRegisters / (registers * kGoodThreads) : 0;
+  return isKnown ? facts.gpu->registers / (registers * kGoodThreads) : 0;
 }
 
 /// Blocks of a cluster for very long rows.
 int64_t mostBlocks(const RowFacts &facts) {
-  return target::targetOf(*facts.arch).clusterBlocks;
+  return facts.gpu->clusterBlocks >= kWideBlocks ? kWideBlocks : kMostBlocks;
 }
 
 /// Rows of one tensor that a cluster reduces side by side, and others start when it ends (the
@@ -121,7 +131,7 @@ std::optional<RowsLayout> layoutTogether(const RowFacts &facts, RowsLayout layou
   int64_t ofBlock = kGoodThreads * kStagedSteps, most = mostBlocks(facts);
   bool fits = layout.lanes == kHalfLanes && layout.strips > ofBlock &&
               layout.strips <= 4 * kMostBlocks * ofBlock;
-  if (!hasClusters(*facts.arch) || facts.inputs.size() != 1 || facts.parameters > 2 || !fits ||
+  if (!mayCluster(facts) || facts.inputs.size() != 1 || facts.parameters > 2 || !fits ||
       !llvm::isPowerOf2_64(layout.strips)) {
     return std::nullopt;
   }
@@ -140,23 +150,24 @@ std::optional<RowsLayout> layoutTogether(const RowFacts &facts, RowsLayout layou
   layout.steps = layout.strips / layout.threadsOfRow();
   layout.parameterRegisters = kWordsOfStrip * layout.steps * facts.parameters;
   layout.sharedBytes = layout.stagedBytes(1);
-  if (layout.sharedBytes + kReservedBytes > sharedLimit(*facts.arch)) {
+  if (layout.sharedBytes + kReservedBytes > facts.gpu->sharedBytes) {
     return std::nullopt;
   }
-  const target::Target &gpu = target::targetOf(*facts.arch);
+  const target::Target &gpu = *facts.gpu;
   int64_t bytes = std::min(hasParameters ? kPairedBytes : kSingleBytes, gpu.sharedOfProcessor);
   int64_t registers = hasParameters ? kStagedRegisters : kRegisters;
   layout.blocksOfProcessor =
       std::min({bytes / layout.sharedBytes, gpu.threads / layout.blockThreads(),
-                kProcessorRegisters / (registers * layout.blockThreads())});
+                gpu.registers / (registers * layout.blockThreads()), gpu.blocks});
   return layout;
 }
 
 /// Blocks that a multiprocessor holds if a thread has no more registers than `registers`.
 int64_t blocksOfProcessor(const RowFacts &facts, const RowsLayout &layout, int64_t registers) {
-  int64_t byMemory = sharedLimit(*facts.arch) / (layout.sharedBytes + kReservedBytes);
-  int64_t byThreads = target::targetOf(*facts.arch).threads / layout.blockThreads();
-  return std::min({byMemory, byThreads, kProcessorRegisters / (registers * layout.blockThreads())});
+  int64_t byMemory = facts.gpu->sharedBytes / (layout.sharedBytes + kReservedBytes);
+  int64_t byThreads = facts.gpu->threads / layout.blockThreads();
+  int64_t byRegisters = facts.gpu->registers / (registers * layout.blockThreads());
+  return std::min({byMemory, byThreads, byRegisters, facts.gpu->blocks});
 }
 
 } // namespace
@@ -189,7 +200,7 @@ std::optional<RowsLayout> layoutStaged(const RowFacts &facts) {
   } else if (layout.strips <= kMostThreads * kStagedSteps) {
     int64_t steps = layout.strips <= kShortStrips ? kStagedSteps / 2 : kStagedSteps;
     layout.threads.perRow = threadsFor(layout.strips, steps);
-  } else if (hasClusters(*facts.arch)) {
+  } else if (mayCluster(facts)) {
     // Two smaller blocks a multiprocessor, where that is possible: RMS norm of 262,144 4.00 TB/s,
     // with one of 512 threads 3.96.
     bool isVeryLong = inputs == 1 && layout.strips > kVeryLongStrips;
@@ -201,7 +212,7 @@ std::optional<RowsLayout> layoutStaged(const RowFacts &facts) {
   }
   layout.steps = llvm::divideCeil(layout.strips, layout.threadsOfRow());
   layout.sharedBytes = layout.stagedBytes(inputs);
-  bool isTooMuch = layout.sharedBytes + kReservedBytes > sharedLimit(*facts.arch);
+  bool isTooMuch = layout.sharedBytes + kReservedBytes > facts.gpu->sharedBytes;
   if (layout.threads.blocks > 1 && isTooMuch) {
     layout.slots = 1;
     layout.sharedBytes = layout.stagedBytes(inputs);
@@ -215,14 +226,13 @@ std::optional<RowsLayout> layoutStaged(const RowFacts &facts) {
   if (holdsParameters) {
     // What few blocks leave: layer norm of 262,144 is read at 3.83 TB/s with both held, at 3.51
     // with one; add and layer norm at 3.89 and 3.39.
-    int64_t left = kProcessorRegisters / (layout.blocksOfProcessor * layout.blockThreads());
+    int64_t left = facts.gpu->registers / (layout.blocksOfProcessor * layout.blockThreads());
     layout.parameterRegisters = std::max(kParameterRegisters, left - kStagedRegisters);
   }
   if (layout.threads.blocks > 1 || layout.blocksOfProcessor == 1) {
     layout.groupsPerBlock = 0;
-    int64_t places = layout.threads.blocks > kMostBlocks ? kWideClusters
-                     : layout.threads.blocks > 1         ? kClusters
-                                                         : processors(*facts.arch);
+    int64_t places = layout.threads.blocks > 1 ? clustersAtOnce(*facts.gpu, layout.threads.blocks)
+                                               : facts.gpu->cores;
     layout.groupsAtOnce = layout.blocksOfProcessor * places;
     return layout;
   }
@@ -230,7 +240,7 @@ std::optional<RowsLayout> layoutStaged(const RowFacts &facts) {
   // Several inputs are more to compute, for which there must be enough threads; parameters of long
   // rows need what the first-level cache has left.
   if (facts.inputs.size() == 1 && (enough > 2 || facts.parameters < 2)) {
-    int64_t tooMany = sharedLimit(*facts.arch) / (enough + 1);
+    int64_t tooMany = facts.gpu->sharedBytes / (enough + 1);
     layout.sharedBytes = std::max(layout.sharedBytes, tooMany);
   }
   // A thread that has much of its row may use the registers that so few blocks leave it, and no
@@ -248,7 +258,7 @@ bool keepsReads(const RowFacts &facts, const RowsLayout &layout) {
   int64_t elements = facts.length.value_or(0) * facts.rows;
   // Softmax of 65,536 in the registers of eight blocks: 3.98 TB/s, without 4.06.
   bool isSpread = layout.slots == 0 && layout.threads.blocks > 2;
-  return target::targetOf(*facts.arch).has(target::Feature::KeepsReads) && !isSpread && !facts.inputs.empty() &&
+  return facts.gpu->has(target::Feature::KeepsReads) && !isSpread && !facts.inputs.empty() &&
          elements * *llvm::min_element(facts.inputs) >= kMuch;
 }
 
@@ -289,10 +299,9 @@ std::optional<RowsLayout> layoutInRegisters(const RowFacts &facts) {
     if (threads > (isFew ? kClusterThreads : kGoodThreads)) {
       threads = threadsFor(layout.strips, many);
     }
-    bool mayCluster = hasClusters(*facts.arch);
     int64_t blocks = 1;
     int64_t enough = !isFew && isForCluster(facts, layout) ? kGoodThreads : kClusterThreads;
-    while (mayCluster && threads > enough && blocks < kMostBlocks) {
+    while (mayCluster(facts) && threads > enough && blocks < kMostBlocks) {
       blocks *= 2;
       threads = threadsFor(layout.strips, many * blocks);
     }

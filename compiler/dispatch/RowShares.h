@@ -2,8 +2,7 @@
 // cost model counts their registers by it. Relies on rows being stored one after the other.
 #pragma once
 
-#include "compiler/dispatch/ArchLimits.h"
-
+#include "compiler/target/Target.h"
 #include "llvm/ADT/SmallVector.h"
 
 #include <optional>
@@ -17,7 +16,7 @@ inline constexpr int64_t kReservedBytes = 4096;
 
 /// What the sharing depends on.
 struct RowFacts {
-  const engine::CudaArch *arch = nullptr;
+  const target::Target *gpu = nullptr;
   std::optional<int64_t> length; ///< elements of a row, if that is constant
   int64_t rows = 1;              ///< or a guess of it
   /// Bytes of an element of each tensor that is read or written at every place of the rows.

@@ -2,8 +2,6 @@
 // is nearly that of their times.
 #include "compiler/dispatch/SmallProducts.h"
 
-#include "compiler/dispatch/ArchLimits.h"
-
 using namespace mlir;
 
 namespace tenon::dispatch {
@@ -21,13 +19,6 @@ constexpr int64_t kMostCost = 750000;
 /// Stages that a ring needs: one is read, one given back, one filled.
 constexpr int64_t kLeastStages = 3;
 
-/// The one with warpgroups.
-const engine::CudaArch &arch() {
-  static const engine::CudaArch found =
-      *std::find_if(engine::kCudaArchs.begin(), engine::kCudaArchs.end(), hasWarpgroups);
-  return found;
-}
-
 /// What a block does one after the other, as bytes into shared memory: operands; for each stage a
 /// wait; and where blocks share a depth, to meet and to hand over sums.
 int64_t costOf(const HalfProduct &product, const SmallLayout &layout) {
@@ -37,20 +28,21 @@ int64_t costOf(const HalfProduct &product, const SmallLayout &layout) {
   return cost + (isShared ? layout.shares * ofShare + layout.rows * layout.columns * ofSum : 0);
 }
 
-bool canRun(const HalfProduct &product, const SmallLayout &layout) {
+bool canRun(const HalfProduct &product, const SmallLayout &layout, const target::Target &gpu) {
   return product.columns % layout.columns == 0 &&
-         product.depth % (kSmallDepth * layout.shares) == 0 &&
-         layout.blocks(product) <= (layout.shares > 1 ? kInClusters : processors(arch()));
+         product.depth % (kSmallDepth * layout.shares) == 0 && layout.shares <= gpu.clusterBlocks &&
+         layout.blocks(product) <= (layout.shares > 1 ? kInClusters : gpu.cores);
 }
 
 } // namespace
 
-void fitStages(const HalfProduct &product, SmallLayout &layout, int64_t blocks) {
-  // A multiprocessor keeps a KiB for each block; barriers and alignment take less than two.
-  constexpr int64_t kept = 1024, others = 2048;
+void fitStages(const HalfProduct &product, const target::Target &gpu, SmallLayout &layout,
+               int64_t blocks) {
+  // Barriers and alignment.
+  constexpr int64_t others = 2048;
   int64_t steps = layout.steps(product);
   auto stagesOf = [&](int64_t sharing) {
-    int64_t room = (sharedLimit(arch()) + kept) / sharing - kept - others - layout.sumBytes();
+    int64_t room = gpu.sharedOfBlock(sharing) - others - layout.sumBytes();
     return std::min(steps, room / layout.stageBytes());
   };
   bool isEnough = stagesOf(blocks) >= std::min(steps, kLeastStages);
@@ -58,7 +50,8 @@ void fitStages(const HalfProduct &product, SmallLayout &layout, int64_t blocks) 
   layout.stages = stagesOf(layout.blocksOfProcessor);
 }
 
-llvm::SmallVector<SmallLayout> smallLayoutsOf(const HalfProduct &product) {
+llvm::SmallVector<SmallLayout> smallLayoutsOf(const HalfProduct &product,
+                                              const target::Target &gpu) {
   llvm::SmallVector<SmallLayout> layouts;
   if (product.rows <= kMostStreamedRows || product.rows > kMostRows) {
     return layouts;
@@ -67,8 +60,8 @@ llvm::SmallVector<SmallLayout> smallLayoutsOf(const HalfProduct &product) {
     for (int64_t shares : {1, 2, 4, 8}) {
       for (int64_t columns = kLeastColumns; columns <= kMostColumns; columns += kColumnStep) {
         SmallLayout layout{rows, columns, shares};
-        if (canRun(product, layout)) {
-          fitStages(product, layout, product.rows <= kMostRowsBeside ? 2 : 1);
+        if (canRun(product, layout, gpu)) {
+          fitStages(product, gpu, layout, product.rows <= kMostRowsBeside ? 2 : 1);
           layouts.push_back(layout);
         }
       }
@@ -77,10 +70,10 @@ llvm::SmallVector<SmallLayout> smallLayoutsOf(const HalfProduct &product) {
   return layouts;
 }
 
-std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product) {
+std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product, const target::Target &gpu) {
   std::optional<SmallLayout> best;
   int64_t least = kMostCost;
-  for (const SmallLayout &layout : smallLayoutsOf(product)) {
+  for (const SmallLayout &layout : smallLayoutsOf(product, gpu)) {
     int64_t cost = costOf(product, layout);
     if (cost < least) {
       best = layout;
@@ -90,14 +83,14 @@ std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product) {
   return best;
 }
 
-bool isSmallProduct(tn::MatmulOp matmul) {
+bool isSmallProduct(tn::MatmulOp matmul, const target::Target &device) {
   std::optional<HalfProduct> product = halfProductOf(matmul);
-  return product && smallLayoutOf(*product);
+  return product && device.has(target::Feature::WarpgroupMma) && smallLayoutOf(*product, device);
 }
 
-bool isSmallRoot(Operation *root, const DeviceProfile &device) {
+bool isSmallRoot(Operation *root, const target::Target &device) {
   tn::MatmulOp matmul = dyn_cast_or_null<tn::MatmulOp>(root);
-  return matmul && device.has(target::Feature::WarpgroupMma) && hasWeightsLaidOut(matmul) && isSmallProduct(matmul);
+  return matmul && hasWeightsLaidOut(matmul) && isSmallProduct(matmul, device);
 }
 
 } // namespace tenon::dispatch

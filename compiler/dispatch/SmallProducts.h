@@ -3,8 +3,8 @@
 // Dispatch lays weights out and forms regions by this rule, codegen relies on it.
 #pragma once
 
-#include "compiler/dispatch/DeviceProfile.h"
 #include "compiler/dispatch/FewRows.h"
+#include "compiler/target/Target.h"
 
 namespace tenon::dispatch {
 
@@ -39,18 +39,20 @@ template <typename Visitor> void visitParameters(Visitor &visit, SmallLayout &la
 
 /// Gives the ring what shared memory has room for: half of it, if there is room for `blocks` of 2
 /// and that is enough to go on with.
-void fitStages(const HalfProduct &product, SmallLayout &layout, int64_t blocks);
+void fitStages(const HalfProduct &product, const target::Target &gpu, SmallLayout &layout,
+               int64_t blocks);
 
 /// All layouts whose blocks run at once.
-llvm::SmallVector<SmallLayout> smallLayoutsOf(const HalfProduct &product);
+llvm::SmallVector<SmallLayout> smallLayoutsOf(const HalfProduct &product,
+                                              const target::Target &gpu);
 /// Of them the one whose blocks have the least to do; none for a
 /// product that is not small.
-std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product);
+std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product, const target::Target &gpu);
 
-/// By sizes and types alone.
-bool isSmallProduct(tn::MatmulOp matmul);
+/// By sizes and types alone, on a device with products of warpgroups.
+bool isSmallProduct(tn::MatmulOp matmul, const target::Target &device);
 /// Whether `root` (may be null) is such a product, with its weights laid out, on a device that
 /// computes it so.
-bool isSmallRoot(mlir::Operation *root, const DeviceProfile &device);
+bool isSmallRoot(mlir::Operation *root, const target::Target &device);
 
 } // namespace tenon::dispatch

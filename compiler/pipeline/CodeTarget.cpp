@@ -5,7 +5,6 @@
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/pipeline/BuildStamp.h"
-#include "compiler/target/Target.h"
 #include "support/Text.h"
 
 namespace tenon::pipeline {
@@ -44,13 +43,16 @@ llvm::Expected<std::string> supportCode(const CodeTarget &target, engine::CpuLev
 
 } // namespace
 
-CodeTarget cpuTarget(engine::CpuLevel level, bool guarded) {
+CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &cpu, bool guarded) {
   CodeTarget target{.level = std::string(engine::nameOf(level)),
                     .mode = guarded ? "guarded" : "",
                     .compile = {},
                     .select = codegen::cpu::selectKernel,
                     .candidates = {},
                     .link = {}};
+  target.candidates = [cpu](llvm::StringRef text) {
+    return codegen::cpu::kernelCandidates(text, cpu);
+  };
   target.compile = [level,
                     guarded](llvm::StringRef text, llvm::StringRef symbol,
                              const RegionShape &shape) -> llvm::Expected<codegen::CompiledRegion> {
@@ -76,53 +78,55 @@ CodeTarget cpuTarget(engine::CpuLevel level, bool guarded) {
 }
 
 /// Of a variant whose steps are all library calls and copies.
-static llvm::Expected<std::string> ptxWithoutKernels(const engine::CudaArch &arch) {
-  int64_t version = target::targetOf(arch).ptxVersion;
-  std::string text = strCat(".version ", version / 10, '.', version % 10, "\n.target ", arch.name,
-                            "\n.address_size 64\n");
+static llvm::Expected<std::string> ptxWithoutKernels(const target::Target &gpu) {
+  int64_t version = gpu.ptxVersion;
+  std::string text = strCat(".version ", version / 10, '.', version % 10, "\n.target ",
+                            gpu.variant(), "\n.address_size 64\n");
   text.push_back('\0');
   return text;
 }
 
-/// A block that wants more shared memory than the architecture has could not be launched.
-static llvm::Error checkShared(const codegen::CompiledRegion &region,
-                               const engine::CudaArch &arch) {
-  int64_t most = target::targetOf(arch).sharedBytes;
+/// A block that wants more shared memory than the target has could not be launched.
+static llvm::Error checkShared(const codegen::CompiledRegion &region, const target::Target &gpu) {
   for (const codegen::RegionStep &step : region.code.steps) {
     bool isKnown = step.scratch.size() == 1 && step.scratch[0].op == engine::ExprOp::Constant;
-    if (isKnown && step.scratch[0].value > most) {
+    if (isKnown && step.scratch[0].value > gpu.sharedBytes) {
       return llvm::createStringError(strCat("the kernel ", step.symbol, " wants ",
                                             step.scratch[0].value, " bytes of shared memory, ",
-                                            arch.name, " has ", most));
+                                            gpu.name, " has ", gpu.sharedBytes));
     }
   }
   return llvm::Error::success();
 }
 
-CodeTarget cudaTarget(const engine::CudaArch &arch) {
-  CodeTarget target{
-      .level = std::string(arch.name), .mode = {}, .compile = {}, .select = {}, .candidates = {}, .link = {}};
-  target.select = [arch](llvm::StringRef text, const dispatch::KernelRequest &request) {
-    return codegen::cuda::selectKernel(text, arch, request);
+CodeTarget cudaTarget(const target::Target &gpu) {
+  CodeTarget target{.level = std::string(gpu.variant()),
+                    .mode = target::describe(gpu),
+                    .compile = {},
+                    .select = {},
+                    .candidates = {},
+                    .link = {}};
+  target.select = [gpu](llvm::StringRef text, const dispatch::KernelRequest &request) {
+    return codegen::cuda::selectKernel(text, gpu, request);
   };
-  target.candidates = [arch](llvm::StringRef text) {
-    return codegen::cuda::kernelCandidates(text, arch);
+  target.candidates = [gpu](llvm::StringRef text) {
+    return codegen::cuda::kernelCandidates(text, gpu);
   };
-  target.compile = [arch](llvm::StringRef text, llvm::StringRef symbol,
-                          const RegionShape &) -> llvm::Expected<codegen::CompiledRegion> {
+  target.compile = [gpu](llvm::StringRef text, llvm::StringRef symbol,
+                         const RegionShape &) -> llvm::Expected<codegen::CompiledRegion> {
     llvm::Expected<codegen::CompiledRegion> region =
-        codegen::cuda::compileRegion(text, symbol, arch);
+        codegen::cuda::compileRegion(text, symbol, gpu);
     if (!region) {
       return region.takeError();
     }
-    if (llvm::Error error = checkShared(*region, arch)) {
+    if (llvm::Error error = checkShared(*region, gpu)) {
       return std::move(error);
     }
     return region;
   };
-  target.link = [arch](llvm::ArrayRef<llvm::StringRef> objects,
-                       llvm::ArrayRef<llvm::StringRef> symbols, const CompileCache &) {
-    return symbols.empty() ? ptxWithoutKernels(arch) : codegen::cuda::linkPtx(objects);
+  target.link = [gpu](llvm::ArrayRef<llvm::StringRef> objects,
+                      llvm::ArrayRef<llvm::StringRef> symbols, const CompileCache &) {
+    return symbols.empty() ? ptxWithoutKernels(gpu) : codegen::cuda::linkPtx(objects);
   };
   return target;
 }

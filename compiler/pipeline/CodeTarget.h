@@ -5,8 +5,8 @@
 #include "compiler/codegen/common/RegionCode.h"
 #include "compiler/dispatch/KernelChoice.h"
 #include "compiler/pipeline/CompileCache.h"
+#include "compiler/target/Target.h"
 #include "engine/CpuLevel.h"
-#include "engine/CudaArch.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -46,8 +46,9 @@ struct CodeTarget {
       link;
 };
 
-CodeTarget cpuTarget(engine::CpuLevel level, bool guarded);
-CodeTarget cudaTarget(const engine::CudaArch &arch);
+/// `cpu` has the rates by which times are predicted.
+CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &cpu, bool guarded);
+CodeTarget cudaTarget(const target::Target &gpu);
 
 /// Of all devices.
 std::vector<std::string> kernelFamilyNames();

@@ -94,8 +94,8 @@ class Trials {
 public:
   Trials(const CompileOptions &compileOptions, const TrialRequest &trialRequest, Measurer &timer)
       : options(compileOptions), request(trialRequest), measurer(timer),
-        target(options.gpus.empty() ? cpuTarget(options.levels.front(), options.guard)
-                                    : cudaTarget(*options.gpus.front().arch)) {}
+        target(options.gpus.empty() ? cpuTarget(options.levels.front(), options.cpu, options.guard)
+                                    : cudaTarget(options.gpus.front())) {}
 
   Status run(ModuleOp module, tn::WeightStore &weights) {
     Status status;

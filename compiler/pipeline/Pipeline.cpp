@@ -56,13 +56,12 @@ std::vector<Family> familiesOf(const CompileOptions &options) {
   if (!options.levels.empty()) {
     std::vector<CodeTarget> targets;
     for (engine::CpuLevel level : options.levels) {
-      targets.push_back(cpuTarget(level, options.guard));
+      targets.push_back(cpuTarget(level, options.cpu, options.guard));
     }
     families.emplace_back(options.cpu, engine::kHost, std::move(targets));
   }
   for (const target::Target &gpu : options.gpus) {
-    families.emplace_back(gpu, engine::kGpu,
-                          std::vector<CodeTarget>{cudaTarget(*gpu.arch)});
+    families.emplace_back(gpu, engine::kGpu, std::vector<CodeTarget>{cudaTarget(gpu)});
   }
   return families;
 }

@@ -8,11 +8,13 @@
 namespace tenon::target {
 
 std::span<const Field> fields() {
-  static constexpr std::array<Field, 18> all = {{
+  static constexpr std::array<Field, 19> all = {{
       {"cores", "cores; on a GPU its multiprocessors", false, nullptr, &Target::cores},
       {"memory_bytes_per_s", "bytes a second from memory", false, &Target::memoryBandwidth},
       {"cache_bytes_per_s", "bytes a second from the L2", false, &Target::cacheBandwidth},
       {"cache_bytes_per_core", "bytes of L2 a core", false, nullptr, &Target::cacheBytes},
+      {"core_bytes_per_s", "bytes a second from the L2 into one multiprocessor (GPUs)", true,
+       &Target::coreBandwidth},
       {"fp32_flops", "operations a second of FP32", false, &Target::peak},
       {"half_flops", "of a library's products of F16 and BF16", false, &Target::halfPeak},
       {"generated_fp32_flops", "of generated products of FP32", false, &Target::generatedPeak},
@@ -25,7 +27,8 @@ std::span<const Field> fields() {
       {"launch_s", "seconds from one kernel to the next", false, &Target::launchSeconds},
       {"bytes_in_flight", "bytes that a multiprocessor asks for to read at its rate", true, nullptr,
        &Target::bytesOnTheWay},
-      {"registers", "32-bit registers of a multiprocessor", true, nullptr, &Target::registers, true},
+      {"registers", "32-bit registers of a multiprocessor", true, nullptr, &Target::registers,
+       true},
       {"threads", "threads that a multiprocessor holds", true, nullptr, &Target::threads, true},
       {"blocks", "blocks that a multiprocessor holds", true, nullptr, &Target::blocks, true},
       {"shared_bytes_per_block", "most shared memory of a block", true, nullptr,

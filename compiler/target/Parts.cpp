@@ -30,9 +30,8 @@ struct ArchRow {
   int64_t ptx;
 };
 
-constexpr uint32_t kAmpere = Feature::Bf16Mma | Feature::AsyncCopy;
-constexpr uint32_t kLater =
-    kAmpere | Feature::BulkCopy | Feature::Clusters | Feature::DependentLaunch;
+constexpr uint32_t kAmpere = Feature::MmaSync | Feature::AsyncCopy;
+constexpr uint32_t kLater = kAmpere | Feature::Tma | Feature::DependentLaunch;
 constexpr uint32_t kHopper = kLater | Feature::KeepsReads;
 
 constexpr std::array<ArchRow, 8> kArchs = {{
@@ -82,10 +81,12 @@ constexpr double kMemory = 4.3e12, kCache = 5.5e12, kFp32 = 60e12, kHalf = 700e1
 constexpr double kGenerated = 5e12, kGeneratedHalf = 110e12;
 constexpr double kProduct = 1.6e12, kGeneratedProduct = 1.2e12, kLaunch = 1e-6;
 constexpr int64_t kOnTheWay = 20 * kKiB;
+/// Of one multiprocessor: tiles of products come from the L2 as if at this rate.
+constexpr double kIntoCore = 64e9;
 
 /// What the multiprocessors do by themselves goes with their number, the rest with what the vendor
 /// prints; of both, every part reaches as much as the H200 does. Bytes on the way are a rate by a
-/// latency that is taken to be the same.
+/// latency that is taken to be the same, as is the rate into a multiprocessor.
 Target gpuTarget(const ArchRow &arch, const GpuRow &gpu) {
   double memory = gpu.memory / kMeasured.memory;
   double processors = double(gpu.processors) / double(kMeasured.processors);
@@ -97,6 +98,7 @@ Target gpuTarget(const ArchRow &arch, const GpuRow &gpu) {
                 .memoryBandwidth = kMemory * memory,
                 .cacheBandwidth = std::max(kCache * processors, kMemory * memory),
                 .cacheBytes = gpu.l2Bytes / gpu.processors,
+                .coreBandwidth = kIntoCore,
                 .peak = kFp32 * (gpu.fp32 / kMeasured.fp32),
                 .halfPeak = kHalf * (gpu.half / kMeasured.half),
                 .generatedPeak = kGenerated * processors,

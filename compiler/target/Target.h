@@ -6,6 +6,7 @@
 #include "engine/CpuLevel.h"
 #include "engine/CudaArch.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -20,14 +21,16 @@ enum class Feature : uint32_t {
   Avx512 = 1 << 1,          ///< AVX-512 F, BW, CD, DQ, VL
   Avx512Vnni = 1 << 2,      ///< products of 8-bit integers
   Avx512Bf16 = 1 << 3,      ///< products of BF16
-  Bf16Mma = 1 << 4,         ///< mma.sync of F16, BF16 and TF32
+  MmaSync = 1 << 4,         ///< mma.sync of F16, BF16 and TF32: a warp multiplies matrices
   AsyncCopy = 1 << 5,       ///< cp.async
-  BulkCopy = 1 << 6,        ///< cp.async.bulk, with TMA tiles
-  Clusters = 1 << 7,        ///< blocks that read each other's shared memory
-  DependentLaunch = 1 << 8, ///< griddepcontrol: a kernel starts before the one ahead of it ends
-  WarpgroupMma = 1 << 9,    ///< wgmma: four warps together multiply matrices
-  KeepsReads = 1 << 10,     ///< long rows are faster if the L2 keeps what is read (measured)
+  Tma = 1 << 6,             ///< cp.async.bulk.tensor: the tensor memory accelerator copies tiles
+  DependentLaunch = 1 << 7, ///< griddepcontrol (PDL): a kernel starts before the one ahead ends
+  WarpgroupMma = 1 << 8,    ///< wgmma: four warps together multiply matrices
+  KeepsReads = 1 << 9,      ///< long rows are faster if the L2 keeps what is read (measured)
 };
+
+/// Of every GPU here: bytes of shared memory that it keeps for itself for each block.
+inline constexpr int64_t kKeptOfBlock = 1024;
 
 /// Rates are what programs reach, of all cores together; a core of a GPU is a multiprocessor.
 struct Target {
@@ -42,6 +45,8 @@ struct Target {
   double memoryBandwidth = 0, cacheBandwidth = 0;
   /// Bytes of second-level cache a core.
   int64_t cacheBytes = 0;
+  /// Bytes a second from that cache into one multiprocessor.
+  double coreBandwidth = 0;
   /// Operations a second: of FP32, and of a library's products of F16 or BF16 with FP32 sums.
   double peak = 0, halfPeak = 0;
   /// Operations a second of products in generated code without tensor cores, and by mma.sync.
@@ -63,6 +68,12 @@ struct Target {
 
   bool isGpu() const { return arch.has_value(); }
   bool has(Feature feature) const { return (features & static_cast<uint32_t>(feature)) != 0; }
+  /// Whether blocks of a cluster read each other's shared memory (the feature with a size).
+  bool hasClusters() const { return clusterBlocks > 1; }
+  /// Most shared memory of a block of which so many are to run on a multiprocessor at once.
+  int64_t sharedOfBlock(int64_t blocksAtOnce) const {
+    return std::min(sharedBytes, sharedOfProcessor / blocksAtOnce - kKeptOfBlock);
+  }
   /// "cuda" or "cpu".
   std::string_view device() const { return isGpu() ? "cuda" : "cpu"; }
   /// As engines store it: "sm_90a", "avx512".

@@ -35,15 +35,16 @@ std::map<std::pair<std::string, bool>, std::vector<std::string>> assembled;
 /// Compiles a region for one architecture in turn.
 Status addPtx(const RegionSource &source) {
   static size_t number = 0;
-  const engine::CudaArch &arch = engine::kCudaArchs[number % engine::kCudaArchs.size()];
+  const target::Target &gpu =
+      target::targetOf(engine::kCudaArchs[number % engine::kCudaArchs.size()]);
   std::string symbol = "cell" + std::to_string(number++);
   llvm::Expected<codegen::CompiledRegion> compiled =
-      codegen::cuda::compileRegion(codegen::selectedForCuda(source.text, arch), symbol, arch);
+      codegen::cuda::compileRegion(codegen::selectedForCuda(source.text, gpu), symbol, gpu);
   if (!compiled) {
     return fault(llvm::toString(compiled.takeError()) + " in\n" + source.text);
   }
   bool isDouble = source.text.find("f64>") != std::string::npos;
-  assembled[{std::string(arch.name), isDouble}].push_back(std::move(compiled->object));
+  assembled[{std::string(gpu.variant()), isDouble}].push_back(std::move(compiled->object));
   return Status::ok();
 }
 
@@ -103,7 +104,7 @@ protected:
       ASSERT_TRUE(static_cast<bool>(ptx)) << llvm::toString(ptx.takeError());
       ptx->pop_back();
       testing::AssertionResult result =
-          codegen::cuda::assembles(*ptx, *engine::parseCudaArch(kind.first));
+          codegen::cuda::assembles(*ptx, target::targetOf(kind.first));
       // Kernels of f64 may spill: they are for correctness.
       bool onlySpills = llvm::StringRef(result.message()).contains("spilled");
       EXPECT_TRUE(result || (kind.second && onlySpills)) << kind.first << ": " << result.message();

@@ -227,7 +227,7 @@ Result<Tensors> RowCase::runReference() {
   return interpreter.evaluate(module->lookupSymbol<func::FuncOp>("main"), inputs);
 }
 
-Status RowCase::prepare(const dispatch::DeviceProfile &profile) {
+Status RowCase::prepare(const target::Target &profile) {
   dispatch::Records records;
   if ((form == Form::Constant && failed(opt::optimize(*module, weights, {}))) ||
       failed(dispatch::dispatch(*module, profile, records)) || failed(verify(*module))) {

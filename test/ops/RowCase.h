@@ -3,9 +3,9 @@
 #pragma once
 
 #include "compiler/codegen/common/RegionSource.h"
-#include "compiler/dispatch/DeviceProfile.h"
 #include "compiler/graph/WeightStore.h"
 #include "compiler/reference/Interpreter.h"
+#include "compiler/target/Target.h"
 #include "engine/CpuLevel.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -31,7 +31,7 @@ public:
 
   Result<Tensors> runReference();
   /// Forms regions as the compiler does; constants go through its passes first. Before runCompiled.
-  Status prepare(const dispatch::DeviceProfile &profile);
+  Status prepare(const target::Target &profile);
   Result<Tensors> runCompiled(engine::CpuLevel level);
   Status checkAccesses(const std::string &text, engine::CpuLevel level,
                        llvm::ArrayRef<reference::Tensor> operands, const Tensors &results,

@@ -111,15 +111,14 @@ LogicalResult runPass(const opt::Pass &pass, ModuleOp module, tn::WeightStore &w
 
 /// The steps and the PTX of one region, as text.
 LogicalResult printPtx(Operation *where, StringRef text, StringRef symbol,
-                       const engine::CudaArch &arch, llvm::raw_ostream &output) {
-  llvm::Expected<dispatch::KernelSelection> selection = codegen::cuda::selectKernel(text, arch, {});
+                       const target::Target &gpu, llvm::raw_ostream &output) {
+  llvm::Expected<dispatch::KernelSelection> selection = codegen::cuda::selectKernel(text, gpu, {});
   if (!selection) {
     return where->emitError(llvm::toString(selection.takeError()));
   }
   output << "// kernel " << selection->chosen.text() << '\n';
   std::string whole = codegen::withKernel(text, selection->chosen.toAttribute(where->getContext()));
-  llvm::Expected<codegen::CompiledRegion> region =
-      codegen::cuda::compileRegion(whole, symbol, arch);
+  llvm::Expected<codegen::CompiledRegion> region = codegen::cuda::compileRegion(whole, symbol, gpu);
   if (!region) {
     return where->emitError(llvm::toString(region.takeError()));
   }
@@ -135,21 +134,22 @@ LogicalResult printPtx(Operation *where, StringRef text, StringRef symbol,
 }
 
 /// A module with a function `kernel` is a region's text; any other has regions.
-LogicalResult printPtx(ModuleOp module, StringRef archName, llvm::raw_ostream &output) {
-  std::optional<engine::CudaArch> arch = engine::parseCudaArch(archName);
-  if (!arch) {
-    return module.emitError("there is no architecture ") << archName;
+LogicalResult printPtx(ModuleOp module, StringRef name, llvm::raw_ostream &output) {
+  const target::Target *gpu = target::findPart("cuda", name);
+  if (!gpu && !engine::parseCudaArch(name)) {
+    return module.emitError("there is no architecture or part ") << name;
   }
+  gpu = gpu ? gpu : &target::targetOf(name);
   if (module.lookupSymbol("kernel")) {
     std::string text;
     llvm::raw_string_ostream(text) << module;
-    return printPtx(module, text, "kernel", *arch, output);
+    return printPtx(module, text, "kernel", *gpu, output);
   }
   unsigned number = 0;
   WalkResult result = module.walk([&](tn::RegionOp region) {
     codegen::RegionSource source = codegen::outline(region);
     std::string symbol = "region" + std::to_string(number++);
-    LogicalResult printed = printPtx(region, source.text, symbol, *arch, output);
+    LogicalResult printed = printPtx(region, source.text, symbol, *gpu, output);
     return succeeded(printed) ? WalkResult::advance() : WalkResult::interrupt();
   });
   return failure(result.wasInterrupted());
@@ -195,7 +195,7 @@ int main(int argc, char **argv) {
   llvm::cl::opt<bool> check("check",
                             llvm::cl::desc("compare the numbers before and after each pass"));
   llvm::cl::opt<std::string> ptx(
-      "ptx", llvm::cl::desc("print the PTX of the regions for this architecture"));
+      "ptx", llvm::cl::desc("print the PTX of the regions for this architecture or part"));
   llvm::cl::ParseCommandLineOptions(argc, argv, "Runs passes on a text of tn\n");
 
   std::string error;

@@ -2,8 +2,8 @@
 // strip of scratch, softmax along its rows, and the product with V. Keys and values are brought
 // into panels once for all query blocks of a head.
 #include "compiler/codegen/cpu/Contraction.h"
-#include "compiler/codegen/cpu/Levels.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/Levels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -94,7 +94,8 @@ private:
 
 AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp attention,
                                      engine::CpuLevel level, int64_t most)
-    : kernel(kernel), mostQueries(most), vector(VectorType::get(floatLanes(level), kernel.builder.getF32Type())),
+    : kernel(kernel), mostQueries(most),
+      vector(VectorType::get(floatLanes(level), kernel.builder.getF32Type())),
       causal(attention.getCausal()), scale(attention.getScale().convertToDouble()) {
   auto buffer = [&](Value operand) {
     return kernel.input(cast<BlockArgument>(operand).getArgNumber());

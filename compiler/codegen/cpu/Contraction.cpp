@@ -166,8 +166,8 @@ bool isPackedProduct(func::FuncOp source) {
   });
 }
 
-FailureOr<AffineExpr> lowerContraction(KernelBuilder &kernel, func::FuncOp source,
-                                       engine::CpuLevel, int64_t tileRows) {
+FailureOr<AffineExpr> lowerContraction(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel,
+                                       int64_t tileRows) {
   for (Operation &op : source.getBody().front()) {
     if (isa<tn::MatmulOp, tn::ConvOp>(op) && failed(checkBuffers(&op))) {
       return failure();

@@ -102,7 +102,8 @@ private:
   int64_t stripWidth, stripLines; ///< in pixels
 };
 
-ConvLowering::ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv, int64_t tileRows)
+ConvLowering::ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,
+                           int64_t tileRows)
     : kernel(kernel), conv(conv), epilogue(kernel, source, conv, conv.getBias()),
       g(geometryOf(conv)), context(conv.getContext()) {
   images = tn::getDims(conv.getType()).front();
@@ -309,7 +310,8 @@ bool canLowerConv(tn::ConvOp conv) {
          conv.getWeight().getDefiningOp<tn::UnpackOp>();
 }
 
-FailureOr<AffineExpr> lowerConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv, int64_t tileRows) {
+FailureOr<AffineExpr> lowerConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,
+                                int64_t tileRows) {
   ConvLowering lowering(kernel, source, conv);
   AffineExpr points = lowering.chooseGrid();
   if (failed(lowering.lower())) {

@@ -48,7 +48,8 @@ private:
   Value rowStride; ///< of A's rows as the kernel reads them
 };
 
-MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul, int64_t tileRows)
+MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul,
+                               int64_t tileRows)
     : kernel(kernel), tileRows(tileRows), matmul(matmul), epilogue(kernel, source, matmul, Value()),
       writer(kernel, epilogue, tileRows), context(matmul.getContext()),
       dims(tn::getDims(matmul.getType())) {
@@ -194,7 +195,8 @@ FailureOr<AffineExpr> MatmulLowering::lower() {
 
 } // namespace
 
-FailureOr<AffineExpr> lowerMatmul(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul, int64_t tileRows) {
+FailureOr<AffineExpr> lowerMatmul(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul,
+                                  int64_t tileRows) {
   return MatmulLowering(kernel, source, matmul, tileRows).lower();
 }
 

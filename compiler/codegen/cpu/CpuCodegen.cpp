@@ -136,7 +136,8 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
     return function.emitError("there is no kernel ") << choice->text();
   }
   KernelBuilder kernel(module, symbol, function);
-  FailureOr<AffineExpr> grid = family->lower(kernel, function, level, choice->parameters.begin()->second.front());
+  FailureOr<AffineExpr> grid =
+      family->lower(kernel, function, level, choice->parameters.begin()->second.front());
   if (failed(grid)) {
     return failure();
   }

@@ -19,7 +19,9 @@ constexpr KernelFamily kFamilies[] = {
              "epilogue on its tile",
      .strategies = {dispatch::kContraction},
      .refuse = [](func::FuncOp source) -> StringRef {
-       return isPackedProduct(source) ? "" : "a convolution of more than two dims, or of sizes that vary";
+       return isPackedProduct(source)
+                  ? ""
+                  : "a convolution of more than two dims, or of sizes that vary";
      },
      .parameter = "tile_rows",
      // The sums of 128 x 32 are half of the smallest L1 cache in use.
@@ -36,13 +38,15 @@ constexpr KernelFamily kFamilies[] = {
      .isTunable = [](func::FuncOp) { return true; },
      .lower = lowerAttention},
     {.name = "tiled",
-     .what = "fused vector loops over tiles of the grid: pointwise, rows, depthwise convolution, all else",
-     .strategies = {dispatch::kElementwise, dispatch::kRows, dispatch::kDepthwise, dispatch::kSingle,
-                    dispatch::kContraction},
+     .what = "fused vector loops over tiles of the grid: pointwise, rows, depthwise convolution, "
+             "all else",
+     .strategies = {dispatch::kElementwise, dispatch::kRows, dispatch::kDepthwise,
+                    dispatch::kSingle, dispatch::kContraction},
      .refuse = [](func::FuncOp source) -> StringRef {
        StringAttr strategy = source->getAttrOfType<StringAttr>("tn.strategy");
        bool isProduct = strategy.getValue() == dispatch::kContraction && isPackedProduct(source);
-       return isProduct ? "loops over the depth of each element are many times slower than products" : "";
+       return isProduct ? "loops over the depth of each element are many times slower than products"
+                        : "";
      },
      .parameter = "chunk",
      .values = {4096, 1024, 16384, 65536},

@@ -128,18 +128,18 @@ constexpr llvm::StringLiteral kNoKernel = "region text does not parse or has no 
 } // namespace
 
 llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
-                                             const engine::CudaArch &arch) {
+                                             const target::Target &gpu) {
   ParsedRegion parsed(text);
   if (!parsed.function()) {
     return parsed.error(kNoKernel);
   }
-  RegionBuilder region(parsed.function(), symbol, arch);
+  RegionBuilder region(parsed.function(), symbol, gpu);
   if (failed(lowerRegion(region))) {
     return parsed.error("lowering failed");
   }
   CompiledRegion compiled{std::move(region.code), ""};
   if (!region.kernels->getBody()->empty()) {
-    llvm::Expected<std::string> ptx = emitPtx(*region.kernels, arch);
+    llvm::Expected<std::string> ptx = emitPtx(*region.kernels, gpu);
     if (!ptx) {
       return ptx.takeError();
     }
@@ -157,13 +157,13 @@ std::vector<std::string> familyNames() {
 }
 
 llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
-                                                       const engine::CudaArch &arch,
+                                                       const target::Target &gpu,
                                                        const dispatch::KernelRequest &request) {
   ParsedRegion parsed(text);
   if (!parsed.function()) {
     return parsed.error(kNoKernel);
   }
-  RegionBuilder region(parsed.function(), "", arch);
+  RegionBuilder region(parsed.function(), "", gpu);
   FailureOr<dispatch::KernelSelection> selection = selectKernel(region, request);
   if (failed(selection)) {
     return parsed.error("no kernel was selected");
@@ -172,12 +172,12 @@ llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
 }
 
 llvm::Expected<std::vector<dispatch::KernelCandidate>>
-kernelCandidates(llvm::StringRef text, const engine::CudaArch &arch) {
+kernelCandidates(llvm::StringRef text, const target::Target &gpu) {
   ParsedRegion parsed(text);
   if (!parsed.function()) {
     return parsed.error(kNoKernel);
   }
-  RegionBuilder region(parsed.function(), "", arch);
+  RegionBuilder region(parsed.function(), "", gpu);
   return kernelCandidates(region);
 }
 

@@ -5,7 +5,7 @@
 
 #include "compiler/codegen/common/RegionCode.h"
 #include "compiler/dispatch/KernelChoice.h"
-#include "engine/CudaArch.h"
+#include "compiler/target/Target.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -20,19 +20,19 @@ std::vector<std::string> familyNames();
 /// Which family computes a region of the text that codegen::outline gives, and what each answered.
 /// An error says why none takes it, or not as requested.
 llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
-                                                       const engine::CudaArch &arch,
+                                                       const target::Target &gpu,
                                                        const dispatch::KernelRequest &request);
 
 /// Every configuration of every family that takes such a region.
 llvm::Expected<std::vector<dispatch::KernelCandidate>>
-kernelCandidates(llvm::StringRef text, const engine::CudaArch &arch);
+kernelCandidates(llvm::StringRef text, const target::Target &gpu);
 
 /// `text` is RegionSource::text, with the choice as `tn.kernel` on @kernel. The names of the
 /// region's kernels begin with `symbol`. A kernel takes its buffers as pointers to device memory,
 /// then its sizes as 64-bit integers, then its tensor maps as arrays of 128 bytes. Buffers and
 /// views start on a 16-byte border.
 llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
-                                             const engine::CudaArch &arch);
+                                             const target::Target &gpu);
 
 /// One PTX module of the PTX of many regions, ended by a zero byte.
 llvm::Expected<std::string> linkPtx(llvm::ArrayRef<llvm::StringRef> modules);

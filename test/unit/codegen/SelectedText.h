@@ -22,8 +22,8 @@ inline std::string withSelection(const std::string &text,
 inline std::string selectedForCpu(const std::string &text) {
   return withSelection(text, cpu::selectKernel(text, {}));
 }
-inline std::string selectedForCuda(const std::string &text, const engine::CudaArch &arch) {
-  return withSelection(text, cuda::selectKernel(text, arch, {}));
+inline std::string selectedForCuda(const std::string &text, const target::Target &gpu) {
+  return withSelection(text, cuda::selectKernel(text, gpu, {}));
 }
 
 } // namespace tenon::codegen

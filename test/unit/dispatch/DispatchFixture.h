@@ -26,7 +26,7 @@ protected:
 
   /// Dispatches a function body; each region as "strategy(op, op)".
   std::vector<std::string> run(llvm::StringRef signature, llvm::StringRef body,
-                               const DeviceProfile &profile = target::cpuTarget()) {
+                               const target::Target &profile = target::cpuTarget()) {
     std::string text = ("func.func @main" + signature + " {\n" + body + "\n}").str();
     module = parseSourceString<ModuleOp>(text, &context);
     EXPECT_TRUE(module) << text;

@@ -19,7 +19,7 @@ TEST_F(GpuCostTest, CostsAreThoseOfTheUnitAndOfWhatIsRead) {
     %2 = tn.gather %f, %i {axis = 0 : i64} : (tensor<4096x4096xf32>, tensor<16xi64>) -> tensor<16x4096xf32>
     return %0, %1, %2 : tensor<4096x4096xf16>, tensor<4096x4096xf32>, tensor<16x4096xf32>)");
   ASSERT_EQ(records.regions.size(), 3u);
-  DeviceProfile profile = target::targetOf("sm_90");
+  target::Target profile = target::targetOf("sm_90");
   double work = 2.0 * 4096 * 4096 * 4096;
   EXPECT_NEAR(records.regions[0].cost.microseconds, work / profile.halfPeak * 1e6 + 1, 0.1);
   EXPECT_NEAR(records.regions[1].cost.microseconds, work / profile.peak * 1e6 + 1, 0.1);
@@ -170,7 +170,7 @@ TEST(SmallProducts, LayoutsAsMeasured) {
   for (const Case &c : {Case{{128, 2304, 768}, 64, 48, 1, 2}, Case{{128, 768, 768}, 64, 16, 1, 2},
                         Case{{128, 768, 3072}, 64, 64, 4, 2}, Case{{197, 768, 3072}, 64, 64, 2, 1},
                         Case{{384, 4096, 1024}, 128, 128, 1, 1}}) {
-    std::optional<SmallLayout> layout = smallLayoutOf(c.product);
+    std::optional<SmallLayout> layout = smallLayoutOf(c.product, target::targetOf("sm_90a"));
     ASSERT_TRUE(layout);
     EXPECT_EQ(layout->rows, c.rows);
     EXPECT_EQ(layout->columns, c.columns);
@@ -178,14 +178,14 @@ TEST(SmallProducts, LayoutsAsMeasured) {
     EXPECT_EQ(layout->blocksOfProcessor, c.blocksOfProcessor);
   }
   // Half of the memory would hold one stage of this tile: nothing would ever be given back.
-  std::optional<SmallLayout> wide = smallLayoutOf({128, 16384, 1024});
+  std::optional<SmallLayout> wide = smallLayoutOf({128, 16384, 1024}, target::targetOf("sm_90a"));
   ASSERT_TRUE(wide);
   EXPECT_EQ(wide->rows * wide->columns, 128 * 128);
   EXPECT_EQ(wide->blocksOfProcessor, 1);
   EXPECT_GE(wide->stages, 3);
   for (HalfProduct product : {HalfProduct{384, 1024, 4096}, HalfProduct{16, 768, 768},
                               HalfProduct{1024, 768, 768}, HalfProduct{128, 768, 770}}) {
-    EXPECT_FALSE(smallLayoutOf(product));
+    EXPECT_FALSE(smallLayoutOf(product, target::targetOf("sm_90a")));
   }
 }
 
@@ -219,7 +219,7 @@ TEST_F(GpuCostTest, OccupancyIsOfTheArchitecture) {
     return %0 : tensor<4096x4096xf32>)";
   runOnGpu(signature, body);
   EXPECT_EQ(records.regions.front().cost.occupancy, 100);
-  DeviceProfile quartered = target::targetOf("sm_90");
+  target::Target quartered = target::targetOf("sm_90");
   quartered.registers /= 4;
   run(signature, body, quartered);
   EXPECT_EQ(records.regions.front().cost.occupancy, 25);

@@ -15,7 +15,7 @@ std::vector<std::string> stepsOf(const std::string &region, const std::string &s
       "module attributes {tn.symbols = [#tn.symbol<\"s0\", 1, 64>]} {\nfunc.func @kernel" + region +
       "\n}\n}\n";
   text.replace(text.find("ATTRIBUTES"), 10, "attributes {tn.strategy = \"" + strategy + "\"}");
-  const engine::CudaArch parsed = *engine::parseCudaArch(arch);
+  const target::Target &parsed = target::targetOf(arch);
   llvm::Expected<CompiledRegion> compiled =
       compileRegion(selectedForCuda(text, parsed), "k", parsed);
   if (!compiled) {

@@ -27,6 +27,7 @@ TEST(Targets, OfTheH200AreWhatWasMeasured) {
     EXPECT_EQ(gpu.generatedBandwidth, 1.2e12);
     EXPECT_EQ(gpu.launchSeconds, 1e-6);
     EXPECT_EQ(gpu.bytesOnTheWay, 20 << 10);
+    EXPECT_EQ(gpu.coreBandwidth, 64e9);
   }
 }
 
@@ -52,9 +53,11 @@ TEST(Targets, EachArchitectureHasItsOwnLimits) {
     EXPECT_EQ(target.cores, row.cores) << row.arch;
     EXPECT_EQ(target.clusterBlocks, row.clusterBlocks) << row.arch;
     EXPECT_EQ(target.ptxVersion, row.ptx) << row.arch;
-    EXPECT_EQ(target.has(Feature::Clusters), row.clusterBlocks > 1) << row.arch;
+    EXPECT_EQ(target.has(Feature::DependentLaunch), target.hasClusters()) << row.arch;
+    EXPECT_EQ(target.has(Feature::Tma), target.hasClusters()) << row.arch;
     EXPECT_EQ(target.has(Feature::WarpgroupMma), row.arch == "sm_90a") << row.arch;
-    EXPECT_LE(target.sharedBytes + 1024, target.sharedOfProcessor) << "a KiB is kept for each block";
+    EXPECT_EQ(target.sharedOfBlock(1), target.sharedBytes) << row.arch;
+    EXPECT_EQ(target.sharedOfBlock(2), target.sharedOfProcessor / 2 - 1024) << row.arch;
     EXPECT_GE(target.cacheBandwidth, target.memoryBandwidth) << row.arch;
   }
 }

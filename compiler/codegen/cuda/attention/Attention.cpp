@@ -26,7 +26,7 @@ Fit<StreamFit> matchStream(RegionBuilder &region) {
   if (!problem) {
     return Misfit{problem.why()};
   }
-  std::optional<StreamLayout> layout = streamLayout(*problem, region.arch);
+  std::optional<StreamLayout> layout = streamLayout(*problem, region.gpu);
   if (!layout) {
     return Misfit{"only sizes that are known, heads of 64, no causal mask and none with rows of its "
                   "own go through a ring of tiles, on an architecture with warpgroups"};
@@ -39,7 +39,7 @@ Offer offerStream(RegionBuilder &region) {
   if (!fit) {
     return Offer::refuse(fit.why());
   }
-  if (!isFasterStreamed(fit->layout, region.arch)) {
+  if (!isFasterStreamed(fit->layout, region.gpu)) {
     return Offer::refuse("there are too few heads for each processor to do whole ones");
   }
   return {dispatch::choiceOf(kAttentionStream.name, fit->layout),
@@ -57,8 +57,7 @@ LogicalResult emitStream(RegionBuilder &region, const dispatch::KernelChoice &ch
 
 Offer offerFlash(RegionBuilder &region) {
   Fit<AttentionProblem> problem = matchTensorCores(region);
-  return problem ? Offer{dispatch::choiceOf(kAttentionFlash.name,
-                                            chooseTile(*problem, region.arch)),
+  return problem ? Offer{dispatch::choiceOf(kAttentionFlash.name, chooseTile(*problem, region.gpu)),
                          "online softmax on tensor cores"}
                  : Offer::refuse(problem.why());
 }
@@ -69,7 +68,7 @@ LogicalResult emitFlash(RegionBuilder &region, const dispatch::KernelChoice &cho
   if (!problem || failed(readChoice(region, choice, tile))) {
     return failure();
   }
-  emitTensorCoreAttention(*region.kernels, region.symbol, *problem, tile, region.arch, region.code);
+  emitTensorCoreAttention(*region.kernels, region.symbol, *problem, tile, region.gpu, region.code);
   return success();
 }
 
@@ -78,7 +77,7 @@ Offer offerSimt(RegionBuilder &region) {
   if (!problem) {
     return Offer::refuse(problem.why());
   }
-  std::optional<PlainTile> tile = plainTile(*problem, region.arch);
+  std::optional<PlainTile> tile = plainTile(*problem, region.gpu);
   return tile ? Offer{dispatch::choiceOf(kAttentionSimt.name, *tile),
                       "online softmax by FP32 arithmetic"}
               : Offer::refuse("head sizes vary, are beyond 256, or do not fit shared memory");
@@ -90,7 +89,7 @@ LogicalResult emitSimt(RegionBuilder &region, const dispatch::KernelChoice &choi
   if (!problem || failed(readChoice(region, choice, tile))) {
     return failure();
   }
-  emitPlainAttention(*region.kernels, region.symbol, *problem, tile, region.arch, region.code);
+  emitPlainAttention(*region.kernels, region.symbol, *problem, tile, region.gpu, region.code);
   return success();
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "compiler/codegen/common/RegionCode.h"
-#include "engine/CudaArch.h"
+#include "compiler/target/Target.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 
@@ -13,6 +13,6 @@ namespace tenon::codegen::cuda {
 /// temporaries to `code`. False, with nothing appended, if the region is not of this form or of a
 /// type or head size that these kernels do not do (f64, heads of more than 256).
 bool emitAttention(mlir::ModuleOp module, mlir::func::FuncOp source, llvm::StringRef symbol,
-                   const engine::CudaArch &arch, RegionCode &code);
+                   const target::Target &gpu, RegionCode &code);
 
 } // namespace tenon::codegen::cuda

@@ -23,11 +23,11 @@ Value resultOffset(KernelShell &shell, const ThreadBuilder &t, const AttentionPr
 } // namespace
 
 void emitAttentionCombine(ModuleOp module, StringRef symbol, const AttentionProblem &p,
-                          int64_t splits, const engine::CudaArch &arch, RegionCode &code) {
+                          int64_t splits, const target::Target &gpu, RegionCode &code) {
   KernelShell shell(module, symbol, {p.firstTemporary, p.firstTemporary + 1, p.y.buffer}, 2,
                     kRowsOfBlock * kWarp);
   ThreadBuilder t = shell.code();
-  if (arch.number >= 90) {
+  if (gpu.has(target::Feature::DependentLaunch)) {
     t.waitForPredecessors();
     t.launchDependents();
   }

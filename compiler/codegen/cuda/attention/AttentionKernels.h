@@ -4,7 +4,7 @@
 
 #include "compiler/codegen/common/RegionCode.h"
 #include "compiler/codegen/cuda/attention/AttentionMatch.h"
-#include "engine/CudaArch.h"
+#include "compiler/target/Target.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace tenon::codegen::cuda {
@@ -50,10 +50,10 @@ double weightExponent(const AttentionProblem &problem);
 
 /// Scores and sums on tensor cores; f16 and bf16 (AttentionTensorCore.cpp).
 bool fitsTensorCores(const AttentionProblem &problem);
-AttentionTile chooseTile(const AttentionProblem &problem, const engine::CudaArch &arch);
+AttentionTile chooseTile(const AttentionProblem &problem, const target::Target &gpu);
 void emitTensorCoreAttention(mlir::ModuleOp module, llvm::StringRef symbol,
                              const AttentionProblem &problem, const AttentionTile &tile,
-                             const engine::CudaArch &arch, RegionCode &code);
+                             const target::Target &gpu, RegionCode &code);
 
 /// Whether all queries, and all heads of a block if they are joined, have the same mask.
 bool sharesMask(const AttentionProblem &problem, bool joinsHeads);
@@ -62,7 +62,7 @@ bool sharesMask(const AttentionProblem &problem, bool joinsHeads);
 /// weights} [splits, rows, 2] to the result (AttentionCombine.cpp).
 void emitAttentionCombine(mlir::ModuleOp module, llvm::StringRef symbol,
                           const AttentionProblem &problem, int64_t splits,
-                          const engine::CudaArch &arch, RegionCode &code);
+                          const target::Target &gpu, RegionCode &code);
 
 /// Queries and keys of a tile of FP32 arithmetic.
 struct PlainTile {
@@ -75,9 +75,9 @@ template <typename Visitor> void visitParameters(Visitor &visit, PlainTile &tile
 
 /// All float types up to f32, and head sizes up to 256 that fit shared memory; none for others
 /// (AttentionPlain.cpp).
-std::optional<PlainTile> plainTile(const AttentionProblem &problem, const engine::CudaArch &arch);
+std::optional<PlainTile> plainTile(const AttentionProblem &problem, const target::Target &gpu);
 void emitPlainAttention(mlir::ModuleOp module, llvm::StringRef symbol,
                         const AttentionProblem &problem, const PlainTile &tile,
-                        const engine::CudaArch &arch, RegionCode &code);
+                        const target::Target &gpu, RegionCode &code);
 
 } // namespace tenon::codegen::cuda

@@ -3,7 +3,6 @@
 // neighbours read neighbouring banks. Relies on nothing of the layout but strides.
 #include "compiler/codegen/cuda/attention/AttentionKernels.h"
 #include "compiler/codegen/cuda/base/KernelShell.h"
-#include "compiler/dispatch/ArchLimits.h"
 
 #include <limits>
 
@@ -362,7 +361,7 @@ void PlainKernel::emit(bool waits) {
 
 } // namespace
 
-std::optional<PlainTile> plainTile(const AttentionProblem &p, const engine::CudaArch &arch) {
+std::optional<PlainTile> plainTile(const AttentionProblem &p, const target::Target &gpu) {
   std::optional<int64_t> width = tn::constantDim(p.width),
                          valueWidth = tn::constantDim(p.valueWidth);
   auto fits = [](const StridedTensor &tensor) {
@@ -375,11 +374,11 @@ std::optional<PlainTile> plainTile(const AttentionProblem &p, const engine::Cuda
   PlainTile tile = *width <= 64 && *valueWidth <= 64 ? PlainTile{64, 64} : PlainTile{32, 32};
   int64_t bytes = 4 * (tile.rows * ((*width + 7) / 8 * 8 + 8 + tile.keys) +
                        tile.keys * ((*width + 7) / 8 * 8 + 4 + (*valueWidth + 15) / 16 * 16));
-  return bytes > dispatch::sharedLimit(arch) ? std::nullopt : std::optional(tile);
+  return bytes > gpu.sharedBytes ? std::nullopt : std::optional(tile);
 }
 
 void emitPlainAttention(ModuleOp module, StringRef symbol, const AttentionProblem &p,
-                        const PlainTile &tile, const engine::CudaArch &arch, RegionCode &code) {
+                        const PlainTile &tile, const target::Target &gpu, RegionCode &code) {
   SmallVector<uint32_t> buffers = {p.q.buffer, p.k.buffer, p.v.buffer};
   if (p.mask) {
     buffers.push_back(p.mask->buffer);
@@ -388,7 +387,7 @@ void emitPlainAttention(ModuleOp module, StringRef symbol, const AttentionProble
   buffers.push_back(p.y.buffer);
   KernelShell shell(module, symbol, buffers, reads, tile.rows / kRowsOfThread * kLanes);
   PlainKernel kernel(shell, p, tile);
-  kernel.emit(/*waits=*/arch.number >= 90);
+  kernel.emit(/*waits=*/gpu.has(target::Feature::DependentLaunch));
   AffineExpr blocks = p.batches * p.heads * p.queries.ceilDiv(tile.rows);
   code.steps.push_back(shell.finish(blocks, kernel.sharedBytes()));
 }

@@ -154,13 +154,13 @@ private:
 
 /// The layout for problems that this form can do.
 std::optional<StreamLayout> streamLayout(const AttentionProblem &problem,
-                                         const engine::CudaArch &arch);
+                                         const target::Target &gpu);
 /// Whether all warpgroups have work in each head, and a ring that lets one be a tile ahead of
 /// others: else one that waits for a tile would keep the turn from those that give its slot back.
 bool mayTakeTurns(const StreamLayout &layout);
 /// Whether it is faster than blocks of 64 queries: there are so many heads that processors which do
 /// whole ones have little to wait for.
-bool isFasterStreamed(const StreamLayout &layout, const engine::CudaArch &arch);
+bool isFasterStreamed(const StreamLayout &layout, const target::Target &gpu);
 void emitStreamAttention(mlir::ModuleOp module, llvm::StringRef symbol,
                          const AttentionProblem &problem, const StreamLayout &layout,
                          RegionCode &code);

@@ -1,7 +1,6 @@
 // Which problems stream through processors head by head, how tiles of keys are cut, and the launch.
 // Relies on AttentionStream.h for the kernel.
 #include "compiler/codegen/cuda/attention/AttentionStream.h"
-#include "compiler/dispatch/ArchLimits.h"
 
 using namespace mlir;
 
@@ -69,7 +68,7 @@ bool placeRing(StreamLayout &l, bool hasMask, int64_t sharedBytes) {
 
 } // namespace
 
-std::optional<StreamLayout> streamLayout(const AttentionProblem &p, const engine::CudaArch &arch) {
+std::optional<StreamLayout> streamLayout(const AttentionProblem &p, const target::Target &gpu) {
   std::optional<int64_t> batches = tn::constantDim(p.batches), heads = tn::constantDim(p.heads),
                          keyHeads = tn::constantDim(p.keyHeads),
                          queries = tn::constantDim(p.queries), keys = tn::constantDim(p.keys);
@@ -77,8 +76,8 @@ std::optional<StreamLayout> streamLayout(const AttentionProblem &p, const engine
       tn::constantDim(p.width) == kTileColumns && tn::constantDim(p.valueWidth) == kTileColumns;
   // The scale is taken out of the mask, which must stay finite.
   bool maskFits = !p.mask || tn::constantDim(p.mask->strides[2]) == 0;
-  if (!dispatch::hasWarpgroups(arch) || !isWide || !maskFits || p.causal || p.scale <= 1e-3 ||
-      p.scale > 1 || !batches || !heads || !keyHeads || !queries || !keys ||
+  if (!gpu.has(target::Feature::WarpgroupMma) || !isWide || !maskFits || p.causal ||
+      p.scale <= 1e-3 || p.scale > 1 || !batches || !heads || !keyHeads || !queries || !keys ||
       *queries < kGroupRows) {
     return std::nullopt;
   }
@@ -99,8 +98,8 @@ std::optional<StreamLayout> streamLayout(const AttentionProblem &p, const engine
   l.k = *k;
   l.v = *v;
   l.y = *y;
-  l.blocks = std::min(l.heads, dispatch::processors(arch));
-  if (!placeRing(l, p.mask.has_value(), dispatch::sharedLimit(arch))) {
+  l.blocks = std::min(l.heads, gpu.cores);
+  if (!placeRing(l, p.mask.has_value(), gpu.sharedBytes)) {
     return std::nullopt;
   }
   l.takesTurns = l.tiles() >= kTilesOfTurns && mayTakeTurns(l);
@@ -111,8 +110,8 @@ bool mayTakeTurns(const StreamLayout &layout) {
   return layout.units() >= kStreamGroups && layout.slots > 2 * layout.tiles();
 }
 
-bool isFasterStreamed(const StreamLayout &layout, const engine::CudaArch &arch) {
-  int64_t processors = dispatch::processors(arch);
+bool isFasterStreamed(const StreamLayout &layout, const target::Target &gpu) {
+  int64_t processors = gpu.cores;
   int64_t rounds = (layout.heads + processors - 1) / processors;
   return layout.heads * 100 >= rounds * processors * kLeastBusy;
 }

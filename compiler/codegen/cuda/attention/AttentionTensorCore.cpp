@@ -3,7 +3,6 @@
 #include "compiler/codegen/common/Programs.h"
 #include "compiler/codegen/cuda/attention/AttentionFlash.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
-#include "compiler/dispatch/ArchLimits.h"
 
 using namespace mlir;
 
@@ -52,8 +51,9 @@ bool sharesMask(const AttentionProblem &p, bool joinsHeads) {
 namespace {
 
 /// Blocks that share the keys of a list of queries: as many as keep the GPU busy, if each has keys.
-int64_t chooseSplits(int64_t lists, int64_t tiles, int64_t wanted, const engine::CudaArch &arch) {
-  int64_t most = std::min<int64_t>(tiles, arch.number >= 90 ? kClusterBlocks : kMostSplits);
+int64_t chooseSplits(int64_t lists, int64_t tiles, int64_t wanted, const target::Target &gpu) {
+  int64_t most = std::min(tiles, gpu.hasClusters() ? std::min(kClusterBlocks, gpu.clusterBlocks)
+                                                   : kMostSplits);
   int64_t splits = 1;
   while (splits * 2 <= most && lists * splits * 2 <= wanted) {
     splits *= 2;
@@ -66,8 +66,8 @@ int64_t chooseSplits(int64_t lists, int64_t tiles, int64_t wanted, const engine:
 /// lists: 3.6 us, and 3.7 with tiles of 128 keys, 5.0 with 8 warps, 4.3 by a second kernel; 128
 /// lists: 11.3, and 11.5 with 8 warps, 12.3 with tiles of 64 keys, 16 with 4 splits, 12.0 with one,
 /// 23 when all keys are read. Asking for keys before the kernel before has ended gains nothing.
-void shareKeys(AttentionTile &tile, int64_t lists, int64_t keys, const engine::CudaArch &arch) {
-  tile.splits = chooseSplits(lists, (keys + 63) / 64, dispatch::processors(arch) * 2, arch);
+void shareKeys(AttentionTile &tile, int64_t lists, int64_t keys, const target::Target &gpu) {
+  tile.splits = chooseSplits(lists, (keys + 63) / 64, gpu.cores * 2, gpu);
   bool isLong = keys / tile.splits >= kLongKeys;
   tile.keyWarps = 4;
   tile.keys = isLong ? 128 : 64;
@@ -75,14 +75,14 @@ void shareKeys(AttentionTile &tile, int64_t lists, int64_t keys, const engine::C
 }
 
 /// Heads in whole tiles.
-bool fitsWarpgroups(const AttentionProblem &p, const engine::CudaArch &arch) {
-  return dispatch::hasWarpgroups(arch) && *tn::constantDim(p.width) % kTileColumns == 0 &&
+bool fitsWarpgroups(const AttentionProblem &p, const target::Target &gpu) {
+  return gpu.has(target::Feature::WarpgroupMma) && *tn::constantDim(p.width) % kTileColumns == 0 &&
          *tn::constantDim(p.valueWidth) % kTileColumns == 0;
 }
 
 } // namespace
 
-AttentionTile chooseTile(const AttentionProblem &p, const engine::CudaArch &arch) {
+AttentionTile chooseTile(const AttentionProblem &p, const target::Target &gpu) {
   std::optional<int64_t> heads = tn::constantDim(p.heads), keyHeads = tn::constantDim(p.keyHeads),
                          queries = tn::constantDim(p.queries);
   int64_t batches = tn::constantDim(p.batches).value_or(1);
@@ -99,36 +99,36 @@ AttentionTile chooseTile(const AttentionProblem &p, const engine::CudaArch &arch
   // What AttentionStream.h does not do: wide heads, causal ones, masks with rows, few heads, sizes
   // that vary. 64 heads of 16 times 384 queries and keys, 64 wide, on an H200: 125 us (93
   // streamed), and 198 with those below.
-  if (!isDecoding && fitsWarpgroups(p, arch) && blocks(kGroupRows) >= dispatch::processors(arch)) {
+  if (!isDecoding && fitsWarpgroups(p, gpu) && blocks(kGroupRows) >= gpu.cores) {
     tile.isWarpgroup = true;
     return tile;
   }
-  if (!isDecoding && blocks(128) >= 2 * dispatch::processors(arch) && !maskHasRows) {
+  if (!isDecoding && blocks(128) >= 2 * gpu.cores && !maskHasRows) {
     // Two row tiles a warp halve the reads of shared memory; wide heads have no registers for them.
     tile.rowTiles = widest <= 64 ? 2 : 1;
     tile.rowWarps = widest <= 64 ? 4 : 8;
     return tile;
   }
-  if (!isDecoding && blocks(64) >= dispatch::processors(arch)) {
+  if (!isDecoding && blocks(64) >= gpu.cores) {
     return tile;
   }
-  tile.keyWarps = !isDecoding && blocks(32) >= dispatch::processors(arch) ? 2 : 4;
+  tile.keyWarps = !isDecoding && blocks(32) >= gpu.cores ? 2 : 4;
   tile.rowWarps = 4 / tile.keyWarps;
   tile.keys = widest <= 64 ? 128 : 64;
   if (isDecoding) {
     tile.joinsHeads = keyHeads && *heads != *keyHeads && *heads / *keyHeads * *queries <= 16;
-    shareKeys(tile, tile.joinsHeads ? batches * *keyHeads : lists, keys, arch);
+    shareKeys(tile, tile.joinsHeads ? batches * *keyHeads : lists, keys, gpu);
     tile.endsAtMask = sharesMask(p, tile.joinsHeads) && keys > tile.keys;
   } else {
-    tile.splits = chooseSplits(blocks(tile.rows()), (keys + tile.keys - 1) / tile.keys,
-                               dispatch::processors(arch), arch);
+    tile.splits =
+        chooseSplits(blocks(tile.rows()), (keys + tile.keys - 1) / tile.keys, gpu.cores, gpu);
   }
-  tile.isClustered = tile.splits > 1 && arch.number >= 90;
+  tile.isClustered = tile.splits > 1 && gpu.hasClusters();
   return tile;
 }
 
 void emitTensorCoreAttention(ModuleOp module, StringRef symbol, const AttentionProblem &p,
-                             const AttentionTile &tile, const engine::CudaArch &arch,
+                             const AttentionTile &tile, const target::Target &gpu,
                              RegionCode &code) {
   SmallVector<uint32_t> buffers = {p.q.buffer, p.k.buffer, p.v.buffer};
   if (p.mask) {
@@ -151,7 +151,7 @@ void emitTensorCoreAttention(ModuleOp module, StringRef symbol, const AttentionP
       tile.isWarpgroup && *tn::constantDim(p.width) + *tn::constantDim(p.valueWidth) <= 128;
   shell.setBlocksPerProcessor(isSlim ? 4 : tile.isWarpgroup ? 2 : 1);
   FlashKernel kernel(shell, p, tile);
-  kernel.emit(/*waits=*/arch.number >= 90);
+  kernel.emit(/*waits=*/gpu.has(target::Feature::DependentLaunch));
   AffineExpr heads = tile.joinsHeads ? p.keyHeads : p.heads;
   AffineExpr blocks = p.batches * heads * kernel.rowCount().ceilDiv(tile.rows()) * tile.splits;
   code.steps.push_back(shell.finish(blocks, kernel.sharedBytes()));
@@ -159,7 +159,7 @@ void emitTensorCoreAttention(ModuleOp module, StringRef symbol, const AttentionP
     AffineExpr rows = p.batches * p.heads * p.queries * tile.splits;
     code.temporaries.push_back(programOf(rows * p.valueWidth * 4));
     code.temporaries.push_back(programOf(rows * 8));
-    emitAttentionCombine(module, (symbol + "_combine").str(), p, tile.splits, arch, code);
+    emitAttentionCombine(module, (symbol + "_combine").str(), p, tile.splits, gpu, code);
   }
 }
 

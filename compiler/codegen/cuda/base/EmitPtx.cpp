@@ -42,15 +42,15 @@ const llvm::Target &nvptxTarget() {
 }
 
 /// The PTX version as LLVM's feature.
-std::string ptxFeature(const engine::CudaArch &arch) {
-  return "+ptx" + std::to_string(target::targetOf(arch).ptxVersion);
+std::string ptxFeature(const target::Target &gpu) {
+  return "+ptx" + std::to_string(gpu.ptxVersion);
 }
 
-std::unique_ptr<llvm::TargetMachine> targetMachine(const engine::CudaArch &arch) {
+std::unique_ptr<llvm::TargetMachine> targetMachine(const target::Target &gpu) {
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
   return std::unique_ptr<llvm::TargetMachine>(nvptxTarget().createTargetMachine(
-      llvm::Triple(kTriple), arch.name, ptxFeature(arch), options, std::nullopt, std::nullopt,
+      llvm::Triple(kTriple), gpu.variant(), ptxFeature(gpu), options, std::nullopt, std::nullopt,
       llvm::CodeGenOptLevel::Aggressive));
 }
 
@@ -138,8 +138,8 @@ std::string withoutComments(llvm::StringRef ptx) {
 }
 
 template <typename Module>
-llvm::Expected<std::string> emit(Module &module, const engine::CudaArch &arch) {
-  std::unique_ptr<llvm::TargetMachine> machine = targetMachine(arch);
+llvm::Expected<std::string> emit(Module &module, const target::Target &gpu) {
+  std::unique_ptr<llvm::TargetMachine> machine = targetMachine(gpu);
   auto prepare = [](llvm::Module &translated) {
     for (llvm::Function &function : translated) {
       orderAfterWait(function);
@@ -158,12 +158,12 @@ llvm::Expected<std::string> emit(Module &module, const engine::CudaArch &arch) {
 
 } // namespace
 
-llvm::Expected<std::string> emitPtx(llvm::Module &module, const engine::CudaArch &arch) {
-  return emit(module, arch);
+llvm::Expected<std::string> emitPtx(llvm::Module &module, const target::Target &gpu) {
+  return emit(module, gpu);
 }
 
-llvm::Expected<std::string> emitPtx(mlir::ModuleOp module, const engine::CudaArch &arch) {
-  return emit(module, arch);
+llvm::Expected<std::string> emitPtx(mlir::ModuleOp module, const target::Target &gpu) {
+  return emit(module, gpu);
 }
 
 } // namespace tenon::codegen::cuda

@@ -2,7 +2,7 @@
 // NVPTX backend. Each call has its own LLVMContext, so calls may run in parallel.
 #pragma once
 
-#include "engine/CudaArch.h"
+#include "compiler/target/Target.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/Error.h"
 
@@ -24,9 +24,9 @@ mlir::LogicalResult lowerToNvvm(mlir::ModuleOp module, unsigned indexBits);
 
 /// PTX without comments. `module` is in the LLVM and NVVM dialects. A function that the PTX would
 /// call but not contain is an error.
-llvm::Expected<std::string> emitPtx(mlir::ModuleOp module, const engine::CudaArch &arch);
+llvm::Expected<std::string> emitPtx(mlir::ModuleOp module, const target::Target &gpu);
 
 /// The same from LLVM IR.
-llvm::Expected<std::string> emitPtx(llvm::Module &module, const engine::CudaArch &arch);
+llvm::Expected<std::string> emitPtx(llvm::Module &module, const target::Target &gpu);
 
 } // namespace tenon::codegen::cuda

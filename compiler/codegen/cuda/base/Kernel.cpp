@@ -47,7 +47,7 @@ Kernel::Kernel(RegionBuilder &region, unsigned threads)
   builder.setInsertionPointToEnd(entry);
   LLVM::ReturnOp exit = LLVM::ReturnOp::create(builder, location, ValueRange());
   builder.setInsertionPoint(exit);
-  if (region.arch.number >= 90) {
+  if (region.gpu.has(target::Feature::DependentLaunch)) {
     // The launch may be early; the next one may be too as soon as this one has begun.
     wait = NVVM::GriddepcontrolOp::create(builder, location, NVVM::GridDepActionKind::wait);
     launchDependents = NVVM::GriddepcontrolOp::create(builder, location,
@@ -92,7 +92,8 @@ Indices Kernel::sizes(ArrayRef<AffineExpr> expressions) {
 bool Kernel::isInvariant(unsigned buffer) const {
   bool isWeight = buffer < region.source.getNumArguments() &&
                   region.source.getArgAttr(buffer, kConstantArgument);
-  return !region.mayAliasOutput(buffer) && (isWeight || region.arch.number < 90);
+  return !region.mayAliasOutput(buffer) &&
+         (isWeight || !region.gpu.has(target::Feature::DependentLaunch));
 }
 
 Value Kernel::pointer(unsigned buffer, bool isWritten) {

@@ -31,8 +31,8 @@ RankedTensorType storageTensor(Type type) {
 
 int64_t byteSize(Type storage) { return (storage.getIntOrFloatBitWidth() + 7) / 8; }
 
-RegionBuilder::RegionBuilder(func::FuncOp source, StringRef symbol, const engine::CudaArch &arch)
-    : source(source), arch(arch), symbol(symbol.str()),
+RegionBuilder::RegionBuilder(func::FuncOp source, StringRef symbol, const target::Target &gpu)
+    : source(source), gpu(gpu), symbol(symbol.str()),
       kernels(ModuleOp::create(UnknownLoc::get(source.getContext()))) {
   tn::SymbolList declared(source->getParentOfType<ModuleOp>());
   symbolCount = declared.symbols().size();

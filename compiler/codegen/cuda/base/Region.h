@@ -4,7 +4,7 @@
 
 #include "compiler/codegen/common/RegionCode.h"
 #include "compiler/graph/Shape.h"
-#include "engine/CudaArch.h"
+#include "compiler/target/Target.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
@@ -14,7 +14,7 @@ namespace tenon::codegen::cuda {
 
 class RegionBuilder {
 public:
-  RegionBuilder(mlir::func::FuncOp source, llvm::StringRef symbol, const engine::CudaArch &arch);
+  RegionBuilder(mlir::func::FuncOp source, llvm::StringRef symbol, const target::Target &gpu);
 
   llvm::StringRef strategy();
   /// What Lowering makes of the region: a function whose arguments are the region's inputs, then
@@ -47,7 +47,7 @@ public:
   bool mayAliasOutput(unsigned buffer);
 
   mlir::func::FuncOp source;
-  const engine::CudaArch &arch;
+  const target::Target &gpu;
   /// The first kernel's name; others append a number.
   std::string symbol;
   /// Holds the kernels.

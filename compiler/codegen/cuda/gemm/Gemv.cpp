@@ -5,7 +5,6 @@
 #include "compiler/codegen/common/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/gemm/GemvKernel.h"
-#include "compiler/dispatch/ArchLimits.h"
 #include "compiler/dispatch/FewRows.h"
 #include "compiler/dispatch/Strategy.h"
 
@@ -117,11 +116,11 @@ Fit<GemvProblem> matchGemv(RegionBuilder &region) {
 /// What was the fastest on an H200 for the products of a 1B Llama (2048 to 16384 columns, depth
 /// 2048 and 8192, each after the others in one graph): 4.0, 2.9, 15.7 and 8.4 us for one
 /// row, 4.9, 4.1, 17.7 and 11.2 for 16, where the library needs 6.5, 6.1, 19.6 and 13.5.
-GemvLayout chooseGemvLayout(const GemvProblem &problem, const engine::CudaArch &arch) {
+GemvLayout chooseGemvLayout(const GemvProblem &problem, const target::Target &gpu) {
   bool isNarrow = problem.rows <= kMmaColumns;
   int64_t panels = problem.panels(), tiles = problem.tiles();
   bool isLong = panels > (isNarrow ? 64 : 128);
-  bool isShared = !isLong && problem.isPacked && tiles > dispatch::processors(arch);
+  bool isShared = !isLong && problem.isPacked && tiles > gpu.cores;
   GemvLayout layout;
   layout.warps = isLong ? 16 : 8;
   // With two groups of rows, registers for two blocks of a processor hold half as many panels.
@@ -133,7 +132,7 @@ GemvLayout chooseGemvLayout(const GemvProblem &problem, const engine::CudaArch &
   if (!problem.isPacked) {
     layout.panels = llvm::alignTo(layout.panels, 2); // two lie in a line
   }
-  int64_t turns = llvm::divideCeilSigned(tiles, dispatch::processors(arch) * layout.blocksAtOnce);
+  int64_t turns = llvm::divideCeilSigned(tiles, gpu.cores * layout.blocksAtOnce);
   layout.blocks = llvm::divideCeilSigned(tiles, turns);
   return layout;
 }
@@ -149,7 +148,7 @@ Offer offerGemv(RegionBuilder &region) {
   if (!problem) {
     return Offer::refuse(problem.why());
   }
-  return {dispatch::choiceOf(kGemv.name, chooseGemvLayout(*problem, region.arch)),
+  return {dispatch::choiceOf(kGemv.name, chooseGemvLayout(*problem, region.gpu)),
           "few rows: the weights stream from memory once"};
 }
 

@@ -63,7 +63,7 @@ template <typename Visitor> void visitParameters(Visitor &visit, GemvLayout &lay
 /// The problem of a region that this kernel can do.
 Fit<GemvProblem> matchGemv(RegionBuilder &region);
 /// The layout that keeps the memory busiest.
-GemvLayout chooseGemvLayout(const GemvProblem &problem, const engine::CudaArch &arch);
+GemvLayout chooseGemvLayout(const GemvProblem &problem, const target::Target &gpu);
 /// One kernel. False after a diagnostic.
 bool emitGemv(RegionBuilder &region, const GemvProblem &problem, const GemvLayout &layout);
 

@@ -3,7 +3,6 @@
 #include "compiler/codegen/cuda/gemm/LargeProduct.h"
 
 #include "compiler/codegen/cuda/KernelFamily.h"
-#include "compiler/dispatch/ArchLimits.h"
 #include "compiler/dispatch/Strategy.h"
 
 using namespace mlir;
@@ -39,7 +38,7 @@ bool startsBuffer(const ProductOperand &operand) { return tn::constantDim(operan
 } // namespace
 
 Fit<LargeProblem> matchLargeProduct(RegionBuilder &region) {
-  if (!dispatch::hasWarpgroups(region.arch)) {
+  if (!region.gpu.has(target::Feature::WarpgroupMma)) {
     return Misfit{"the architecture has no products of warpgroups"};
   }
   Fit<ProductProblem> product = matchProduct(region.source);
@@ -74,7 +73,7 @@ Fit<LargeProblem> matchLargeProduct(RegionBuilder &region) {
                        *rows,
                        *columns,
                        *depth};
-  problem.blocks = std::min<int64_t>(problem.tiles(), dispatch::processors(region.arch));
+  problem.blocks = std::min<int64_t>(problem.tiles(), region.gpu.cores);
   return problem;
 }
 

@@ -1,10 +1,8 @@
 // The choice of a product's tile by an estimate of its time: the streams of a block and of all
-// blocks, and what splitting the depth costs. Relies on rates of an H200; only their order matters
-// elsewhere.
+// blocks, and what splitting the depth costs. Relies on the rates of the target.
 #include "compiler/codegen/cuda/gemm/Product.h"
 
 #include "compiler/codegen/cuda/KernelFamily.h"
-#include "compiler/dispatch/ArchLimits.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Tn.h"
 
@@ -13,12 +11,10 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// Bytes a nanosecond: into one processor, from the second-level cache, from memory.
-constexpr double kProcessorRate = 64, kCacheRate = 5500, kMemoryRate = 4300;
-/// Floating-point operations a nanosecond of one processor's tensor cores by mma.sync.
-constexpr double kTensorRate = 4000;
-/// Nanoseconds: from the first load to the last, and for the sums of a cluster to meet.
-constexpr double kLatency = 1000, kClusterTime = 600;
+/// What mma.sync reaches of a library's products (an H200: 528 of 700 TFLOP/s).
+constexpr double kMmaTflops = 528, kLibraryTflops = 700;
+/// Seconds: from the first load to the last, and for the sums of a cluster to meet (an H200).
+constexpr double kLatency = 1000e-9, kClusterTime = 600e-9;
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -42,18 +38,20 @@ struct Sizes {
   int64_t rows, columns, depth, batch;
 };
 
-double estimate(const Sizes &sizes, const ProductTile &tile, const engine::CudaArch &arch) {
+/// Seconds.
+double estimate(const Sizes &sizes, const ProductTile &tile, const target::Target &gpu) {
   int64_t tiles =
       ceilDiv(sizes.rows, tile.rows) * ceilDiv(sizes.columns, tile.columns) * sizes.batch;
   int64_t blocks = tiles * tile.splits;
   double share = double(ceilDiv(ceilDiv(sizes.depth, tile.depth), tile.splits) * tile.depth);
   double bytes = double(tile.rows + tile.columns) * share * 2;
-  int64_t turns = ceilDiv(blocks, dispatch::processors(arch));
-  double stream = turns * bytes / kProcessorRate;
-  double work = turns * double(tile.rows * tile.columns) * share * 2 / kTensorRate;
-  double cache = blocks * bytes / kCacheRate;
+  int64_t turns = ceilDiv(blocks, gpu.cores);
+  double stream = turns * bytes / gpu.coreBandwidth;
+  double coreFlops = gpu.halfPeak * kMmaTflops / kLibraryTflops / double(gpu.cores);
+  double work = turns * double(tile.rows * tile.columns) * share * 2 / coreFlops;
+  double cache = blocks * bytes / gpu.cacheBandwidth;
   double memory =
-      double(sizes.batch) * (sizes.rows + sizes.columns) * sizes.depth * 2 / kMemoryRate;
+      double(sizes.batch) * (sizes.rows + sizes.columns) * sizes.depth * 2 / gpu.memoryBandwidth;
   double meeting = tile.splits > 1 ? kClusterTime : 0;
   return kLatency + std::max({stream, work, cache, memory}) + meeting;
 }
@@ -77,19 +75,19 @@ bool fitsPlain(const ProductProblem &problem) {
   return fits(problem.a.at.element) && fits(problem.b.at.element);
 }
 
-ProductTile plainTile(const Sizes &sizes, const engine::CudaArch &arch) {
+ProductTile plainTile(const Sizes &sizes, const target::Target &gpu) {
   int64_t large = ceilDiv(sizes.rows, 128) * ceilDiv(sizes.columns, 128) * sizes.batch;
   ProductTile tile;
   tile.isPlain = true;
   tile.stages = 1;
-  tile.rows = tile.columns = large >= dispatch::processors(arch) ? 128 : 64;
+  tile.rows = tile.columns = large >= gpu.cores ? 128 : 64;
   tile.depth = 16;
   tile.warpRows = tile.warpColumns = tile.rows / 16;
   return tile;
 }
 
 /// All tiles for tensor cores.
-std::vector<ProductTile> tilesOf(const Sizes &sizes, const engine::CudaArch &arch) {
+std::vector<ProductTile> tilesOf(const Sizes &sizes, const target::Target &gpu) {
   std::vector<ProductTile> tiles;
   for (int64_t rows : {16, 32, 64, 128}) {
     for (int64_t columns : {32, 64, 128}) {
@@ -97,8 +95,8 @@ std::vector<ProductTile> tilesOf(const Sizes &sizes, const engine::CudaArch &arc
         ProductTile tile = tileOf(rows, columns);
         tile.splits = splits;
         int64_t bytes = tile.stages * (tile.rows + tile.columns) * (tile.depth + 8) * 2;
-        if ((splits == 1 || arch.number >= 90) && splits <= ceilDiv(sizes.depth, tile.depth) &&
-            bytes + 4096 <= dispatch::sharedLimit(arch)) {
+        if (splits <= gpu.clusterBlocks && splits <= ceilDiv(sizes.depth, tile.depth) &&
+            bytes + 4096 <= gpu.sharedBytes) {
           tiles.push_back(tile);
         }
       }
@@ -124,12 +122,12 @@ bool fitsTensorCores(const ProductProblem &problem) {
 ProductTile chooseTile(RegionBuilder &region, const ProductProblem &problem) {
   Sizes sizes = sizesOf(region, problem);
   if (!fitsTensorCores(problem)) {
-    return plainTile(sizes, region.arch);
+    return plainTile(sizes, region.gpu);
   }
   ProductTile best;
   double least = std::numeric_limits<double>::max();
-  for (const ProductTile &tile : tilesOf(sizes, region.arch)) {
-    double time = estimate(sizes, tile, region.arch);
+  for (const ProductTile &tile : tilesOf(sizes, region.gpu)) {
+    double time = estimate(sizes, tile, region.gpu);
     if (time < least) {
       least = time;
       best = tile;
@@ -171,7 +169,7 @@ std::vector<dispatch::KernelChoice> tensorCoreConfigs(RegionBuilder &region) {
   Fit<ProductProblem> problem = matchGenerated(region, /*isPlain=*/false);
   std::vector<dispatch::KernelChoice> choices;
   if (problem) {
-    for (const ProductTile &tile : tilesOf(sizesOf(region, *problem), region.arch)) {
+    for (const ProductTile &tile : tilesOf(sizesOf(region, *problem), region.gpu)) {
       choices.push_back(dispatch::choiceOf(kGemmTensorCore.name, tile));
     }
   }

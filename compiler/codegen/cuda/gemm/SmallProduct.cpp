@@ -4,7 +4,6 @@
 #include "compiler/codegen/common/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/base/TensorCore.h"
-#include "compiler/dispatch/ArchLimits.h"
 #include "compiler/dispatch/Strategy.h"
 
 using namespace mlir;
@@ -38,7 +37,7 @@ std::optional<uint32_t> weightsOf(RegionBuilder &region, tn::MatmulOp op, int64_
 
 Fit<SmallProblem> matchSmallProduct(RegionBuilder &region) {
   auto ops = region.source.getOps<tn::MatmulOp>();
-  if (!dispatch::hasWarpgroups(region.arch)) {
+  if (!region.gpu.has(target::Feature::WarpgroupMma)) {
     return Misfit{"the architecture has no products of warpgroups"};
   }
   if (!llvm::hasSingleElement(ops) || region.source.getNumResults() != 1) {
@@ -47,7 +46,7 @@ Fit<SmallProblem> matchSmallProduct(RegionBuilder &region) {
   tn::MatmulOp op = *ops.begin();
   std::optional<dispatch::HalfProduct> sizes = dispatch::halfProductOf(op);
   std::optional<dispatch::SmallLayout> layout =
-      sizes ? dispatch::smallLayoutOf(*sizes) : std::nullopt;
+      sizes ? dispatch::smallLayoutOf(*sizes, region.gpu) : std::nullopt;
   if (!layout) {
     return Misfit{"only products of 17 to 512 rows of f16 or bf16 by a matrix, in one wave of blocks, "
                   "are faster so than by a library's call"};
@@ -290,7 +289,8 @@ std::vector<dispatch::KernelChoice> skinnyConfigs(RegionBuilder &region) {
   Fit<SmallProblem> problem = matchSmallProduct(region);
   std::vector<dispatch::KernelChoice> choices;
   if (problem) {
-    for (const dispatch::SmallLayout &layout : dispatch::smallLayoutsOf(problem->sizes)) {
+    for (const dispatch::SmallLayout &layout :
+         dispatch::smallLayoutsOf(problem->sizes, region.gpu)) {
       choices.push_back(dispatch::choiceOf(kGemmSkinny.name, layout));
     }
   }

@@ -32,7 +32,7 @@ void appendStrides(SmallVectorImpl<AffineExpr> &sizes, const StridedTensor &tens
 }
 
 /// False for sizes that vary: with small ones, our kernel is the faster one.
-bool isWorthACall(const AttentionProblem &p, const engine::CudaArch &arch) {
+bool isWorthACall(const AttentionProblem &p, const target::Target &gpu) {
   int64_t pairs = 1;
   for (AffineExpr size : {p.batches, p.heads, p.queries, p.keys}) {
     pairs *= tn::constantDim(size).value_or(0);
@@ -40,7 +40,7 @@ bool isWorthACall(const AttentionProblem &p, const engine::CudaArch &arch) {
   if (pairs < kLeastPairs) {
     return false;
   }
-  if (!chooseTile(p, arch).isWarpgroup) {
+  if (!chooseTile(p, gpu).isWarpgroup) {
     return true;
   }
   return !p.mask && *tn::constantDim(p.keys) >= kLeastLength &&
@@ -97,7 +97,7 @@ Offer offerCudnn(RegionBuilder &region) {
     return Offer::refuse("the call takes f16 and bf16 without a causal mask, whole results, and masks "
                          "whose columns lie one after the other");
   }
-  if (!isWorthACall(*problem, region.arch)) {
+  if (!isWorthACall(*problem, region.gpu)) {
     return Offer::refuse("sizes vary or are so small that our own kernels are faster");
   }
   return {dispatch::KernelChoice{kCudnnAttention.name.str(), {}},

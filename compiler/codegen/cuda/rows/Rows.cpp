@@ -17,7 +17,7 @@ constexpr int64_t kFewRows = 64, kLongRow = int64_t(1) << 18;
 
 dispatch::RowFacts factsOf(RegionBuilder &region, const RowsWork &work) {
   dispatch::RowFacts facts;
-  facts.arch = &region.arch;
+  facts.gpu = &region.gpu;
   facts.length = tn::constantDim(tn::elementCount(region.source.getContext(), work.inner));
   facts.rows = region.estimate(work.rows);
   for (Value input : work.inputs) {

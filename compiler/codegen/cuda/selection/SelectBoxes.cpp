@@ -59,7 +59,7 @@ public:
         shareType(getElementTypeOrSelf(op.getOverlap())),
         shell(*region.kernels, region.symbol, ports.buffers, kSelected, kSelectionThreads) {}
 
-  RegionStep emit(const engine::CudaArch &arch);
+  RegionStep emit(const target::Target &gpu);
 
 private:
   /// Places in the list of buffers.
@@ -209,9 +209,9 @@ void BoxKernel::select(const ThreadBuilder &t, Value chosen, Value step) const {
   });
 }
 
-RegionStep BoxKernel::emit(const engine::CudaArch &arch) {
+RegionStep BoxKernel::emit(const target::Target &gpu) {
   ThreadBuilder t = shell.code();
-  if (arch.number >= 90) {
+  if (gpu.has(target::Feature::DependentLaunch)) {
     t.waitForPredecessors();
     t.launchDependents();
   }
@@ -241,7 +241,7 @@ RegionStep BoxKernel::emit(const engine::CudaArch &arch) {
 RegionStep emitSelectBoxes(RegionBuilder &region, tn::SelectBoxesOp op, Ports ports) {
   tn::Dims scores = tn::getDims(op.getScores().getType());
   ports.buffers.push_back(region.addTemporary(scores[0] * scores[1] * scores[2]));
-  return BoxKernel(region, op, ports).emit(region.arch);
+  return BoxKernel(region, op, ports).emit(region.gpu);
 }
 
 } // namespace tenon::codegen::cuda

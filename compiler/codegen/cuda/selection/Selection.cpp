@@ -55,7 +55,7 @@ Ports portsOf(RegionBuilder &region, Operation *op) {
 RegionStep emitTruePositions(RegionBuilder &region, tn::TruePositionsOp op, const Ports &ports) {
   KernelShell shell(*region.kernels, region.symbol, ports.buffers, ports.reads, kSelectionThreads);
   ThreadBuilder t = shell.code();
-  if (region.arch.number >= 90) {
+  if (region.gpu.has(target::Feature::DependentLaunch)) {
     t.waitForPredecessors();
     t.launchDependents();
   }

@@ -39,7 +39,7 @@ public:
         element(storageType(getElementTypeOrSelf(topK.getX()))),
         shell(*region.kernels, region.symbol, ports.buffers, ports.reads, kSelectionThreads) {}
 
-  RegionStep emit(const engine::CudaArch &arch);
+  RegionStep emit(const target::Target &gpu);
 
 private:
   void findPlaces(const ThreadBuilder &t);
@@ -127,9 +127,9 @@ void SortKernel::merge(const ThreadBuilder &t, Value half) const {
   });
 }
 
-RegionStep SortKernel::emit(const engine::CudaArch &arch) {
+RegionStep SortKernel::emit(const target::Target &gpu) {
   ThreadBuilder t = shell.code();
-  if (arch.number >= 90) {
+  if (gpu.has(target::Feature::DependentLaunch)) {
     t.waitForPredecessors();
     t.launchDependents();
   }
@@ -159,7 +159,7 @@ RegionStep SortKernel::emit(const engine::CudaArch &arch) {
 RegionStep emitSortedRows(RegionBuilder &region, tn::TopKOp op, Ports ports) {
   AffineExpr count = tn::elementCount(op.getContext(), tn::getDims(op.getX().getType()));
   ports.buffers.push_back(region.addTemporary(count * 8));
-  return SortKernel(region, op, ports).emit(region.arch);
+  return SortKernel(region, op, ports).emit(region.gpu);
 }
 
 } // namespace tenon::codegen::cuda

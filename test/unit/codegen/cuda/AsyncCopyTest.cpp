@@ -161,12 +161,12 @@ struct Built : KernelModule {
 TEST(AsyncCopyTest, AssemblesWithTheTensorMapAsAnArgument) {
   Built built(2, 32, 320, {});
   ASSERT_TRUE(built.isLowered);
-  engine::CudaArch arch = *engine::parseCudaArch("sm_90a");
-  llvm::Expected<std::string> ptx = emitPtx(*built.module, arch);
+  const target::Target &gpu = target::targetOf("sm_90a");
+  llvm::Expected<std::string> ptx = emitPtx(*built.module, gpu);
   ASSERT_TRUE(static_cast<bool>(ptx)) << llvm::toString(ptx.takeError());
   EXPECT_NE(ptx->find(".param .align 64 .b8 ring_param_2[128]"), std::string::npos) << *ptx;
   EXPECT_EQ(ptx->find(".local"), std::string::npos) << *ptx;
-  EXPECT_TRUE(assembles(*ptx, arch));
+  EXPECT_TRUE(assembles(*ptx, gpu));
 }
 
 /// A matrix of 40 x 312 whose elements say where they are; boxes at its ends lie half outside.

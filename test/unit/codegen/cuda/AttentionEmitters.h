@@ -14,7 +14,7 @@ inline const Emitter emitChosen =
 inline Emitter emitTile(AttentionTile tile) {
   return [tile](RegionBuilder &region) {
     emitTensorCoreAttention(*region.kernels, region.symbol, *matchAttention(region.source), tile,
-                            region.arch, region.code);
+                            region.gpu, region.code);
     return true;
   };
 }

@@ -11,13 +11,13 @@
 namespace tenon::codegen::cuda {
 namespace {
 
-const engine::CudaArch kArch = *engine::parseCudaArch("sm_90a");
+const target::Target &kGpu = target::targetOf("sm_90a");
 
 /// With so many blocks, a ring that holds one head if `isShort`, and warpgroups that take turns.
 Emitter emitStream(int64_t blocks, bool isShort = false, bool takesTurns = false) {
   return [=](RegionBuilder &region) -> mlir::FailureOr<bool> {
     AttentionProblem problem = *matchAttention(region.source);
-    std::optional<StreamLayout> layout = streamLayout(problem, kArch);
+    std::optional<StreamLayout> layout = streamLayout(problem, kGpu);
     if (!layout) {
       return false;
     }
@@ -47,7 +47,7 @@ Emitter changed(const Emitter &emitter, const std::string &from, const std::stri
 RunOptions options(bool reversed = false) {
   RunOptions result;
   result.reversed = reversed;
-  result.arch = kArch;
+  result.gpu = kGpu;
   return result;
 }
 
@@ -175,16 +175,16 @@ TEST(CudaAttentionStreamTest, Assembles) {
       masked(plainAttention("bf16", 32, 12, 128, 128, 64, 64), "tensor<32x1x1x128xbf16>");
   for (const AttentionCase &c : {large, base, plainAttention("f16", 64, 12, 197, 197, 64, 64),
                                  plainAttention("f16", 64, 16, 384, 384, 64, 64)}) {
-    llvm::Expected<std::string> ptx = emitTestPtx(attentionText(c), emitStream(132), kArch);
+    llvm::Expected<std::string> ptx = emitTestPtx(attentionText(c), emitStream(132), kGpu);
     ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
-    EXPECT_TRUE(assembles(*ptx, kArch));
+    EXPECT_TRUE(assembles(*ptx, kGpu));
   }
 }
 
 TEST(CudaAttentionStreamTest, IsChosenForManyHeads) {
   auto isChosen = [](int64_t batch) {
     std::string text = attentionText(plainAttention("f16", batch, 16, 384, 384, 64, 64));
-    llvm::Expected<std::string> ptx = emitTestPtx(text, emitChosen, kArch);
+    llvm::Expected<std::string> ptx = emitTestPtx(text, emitChosen, kGpu);
     return bool(ptx) && ptx->find("setmaxnreg") != std::string::npos;
   };
   EXPECT_TRUE(isChosen(64));
@@ -196,7 +196,7 @@ TEST(CudaAttentionStreamTest, IsChosenForManyHeads) {
 
 TEST(CudaAttentionStreamTest, RefusesWhatItCannotDo) {
   auto isRefused = [](const AttentionCase &c) {
-    llvm::Expected<std::string> ptx = emitTestPtx(attentionText(c), emitStream(1), kArch);
+    llvm::Expected<std::string> ptx = emitTestPtx(attentionText(c), emitStream(1), kGpu);
     bool refused = !ptx;
     llvm::consumeError(ptx.takeError());
     return refused;

@@ -213,12 +213,12 @@ TEST(CudaAttentionTest, Assembles) {
                                  plainAttention("bf16", 1, 32, 1, 2048, 64, 64, 8),
                                  plainAttention("f32", 8, 12, 128, 128, 64, 64),
                                  plainAttention("f32", 1, 8, 77, 300, 128, 128)};
-  const engine::CudaArch hopper = *engine::parseCudaArch("sm_90");
-  const engine::CudaArch ampere = *engine::parseCudaArch("sm_80");
-  auto check = [](const AttentionCase &c, const engine::CudaArch &arch) {
-    llvm::Expected<std::string> ptx = emitTestPtx(attentionText(c), emitChosen, arch);
+  const target::Target &hopper = target::targetOf("sm_90");
+  const target::Target &ampere = target::targetOf("sm_80");
+  auto check = [](const AttentionCase &c, const target::Target &gpu) {
+    llvm::Expected<std::string> ptx = emitTestPtx(attentionText(c), emitChosen, gpu);
     ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
-    testing::AssertionResult result = assembles(*ptx, arch);
+    testing::AssertionResult result = assembles(*ptx, gpu);
     EXPECT_TRUE(result) << attentionText(c) << result.message();
   };
   for (const AttentionCase &c : cases) {
@@ -227,7 +227,7 @@ TEST(CudaAttentionTest, Assembles) {
   check(cases[0], ampere);
   check(causal, ampere);
   for (const AttentionCase &c : {cases[0], fullMask, causal}) {
-    const engine::CudaArch warpgroups = *engine::parseCudaArch("sm_90a");
+    const target::Target &warpgroups = target::targetOf("sm_90a");
     check(c, warpgroups);
     EXPECT_NE(emitTestPtx(attentionText(c), emitChosen, warpgroups)->find("wgmma"),
               std::string::npos);

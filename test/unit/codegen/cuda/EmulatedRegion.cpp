@@ -93,8 +93,8 @@ runEmulated(const std::string &text, llvm::ArrayRef<reference::Tensor> inputs,
   if (!source) {
     return llvm::createStringError("does not parse: " + problem);
   }
-  const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
-  RegionBuilder region(source->lookupSymbol<func::FuncOp>("kernel"), "tested", arch);
+  const target::Target &gpu = target::targetOf("sm_90");
+  RegionBuilder region(source->lookupSymbol<func::FuncOp>("kernel"), "tested", gpu);
   const std::string calls[] = {kCublasLt.name.str(), kCudnnConv.name.str(),
                                kCudnnAttention.name.str()};
   FailureOr<dispatch::KernelSelection> selection = selectKernel(region, {nullptr, calls});

@@ -4,7 +4,7 @@
 
 #include "compiler/codegen/common/RegionCode.h"
 #include "compiler/reference/Tensor.h"
-#include "engine/CudaArch.h"
+#include "compiler/target/Target.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"

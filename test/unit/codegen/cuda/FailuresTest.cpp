@@ -29,9 +29,9 @@ TEST(FailuresTest, AreReported) {
 }
 
 bool canFail(const std::string &strategy, const std::string &signature, const std::string &body) {
-  const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
+  const target::Target &gpu = target::targetOf("sm_90");
   llvm::Expected<CompiledRegion> compiled = compileRegion(
-      selectedForCuda(cpu::kernelText(strategy, signature, body), arch), "tested", arch);
+      selectedForCuda(cpu::kernelText(strategy, signature, body), gpu), "tested", gpu);
   EXPECT_TRUE(static_cast<bool>(compiled)) << llvm::toString(compiled.takeError());
   return llvm::any_of(compiled->code.steps, [](const RegionStep &step) { return step.canFail; });
 }

@@ -33,10 +33,10 @@ struct Parsed {
                   problem += diagnostic.str();
                   return mlir::success();
                 }),
-        arch(*engine::parseCudaArch(archName)) {
+        gpu(target::targetOf(archName)) {
     context.loadAllAvailableDialects();
     module = mlir::parseSourceString<mlir::ModuleOp>(text, mlir::ParserConfig(&context));
-    region.emplace(module->lookupSymbol<mlir::func::FuncOp>("kernel"), "tested", arch);
+    region.emplace(module->lookupSymbol<mlir::func::FuncOp>("kernel"), "tested", gpu);
   }
 
   static mlir::DialectRegistry registry() {
@@ -48,7 +48,7 @@ struct Parsed {
   mlir::MLIRContext context;
   std::string problem;
   mlir::ScopedDiagnosticHandler handler;
-  engine::CudaArch arch;
+  const target::Target &gpu;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::optional<RegionBuilder> region;
 };

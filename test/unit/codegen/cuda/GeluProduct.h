@@ -5,7 +5,7 @@
 
 namespace tenon::codegen::cuda {
 
-inline const engine::CudaArch kWarpgroupArch = *engine::parseCudaArch("sm_90a");
+inline const target::Target &kWarpgroupGpu = target::targetOf("sm_90a");
 
 /// How the constant b lies: [depth, columns], [columns, depth], or packed as the latter.
 enum class RightStored { DepthFirst, ColumnsFirst, Packed };
@@ -40,7 +40,7 @@ inline RunOptions warpgroupOptions(bool reversed = false) {
   RunOptions result;
   result.inputScale = 1;
   result.reversed = reversed;
-  result.arch = kWarpgroupArch;
+  result.gpu = kWarpgroupGpu;
   return result;
 }
 

@@ -141,9 +141,9 @@ TEST(CudaGemvTest, Norm) {
 
 /// ptxas keeps the order of loads and of the wait only for loads of what may change.
 TEST(CudaGemvTest, WeightsAreUnderWayBeforeTheWait) {
-  const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
+  const target::Target &gpu = target::targetOf("sm_90");
   llvm::Expected<std::string> ptx =
-      emitTestPtx(plainText({"bf16", 1, 2048, 2048}), emitChosen, arch);
+      emitTestPtx(plainText({"bf16", 1, 2048, 2048}), emitChosen, gpu);
   ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
   EXPECT_LT(ptx->find("launch_dependents"), ptx->find("ld.global.L1::no_allocate"));
   EXPECT_LT(ptx->find("ld.global.L1::no_allocate"), ptx->find("griddepcontrol.wait"));
@@ -156,21 +156,21 @@ TEST(CudaGemvTest, Assembles) {
                           {"f16", 8, 16384, 2048}, {"bf16", 1, 128256, 2048, false},
                           {"f16", 5, 1000, 3000},  {"bf16", 16, 128256, 2048, false}};
   for (const char *name : {"sm_80", "sm_90"}) {
-    const engine::CudaArch arch = *engine::parseCudaArch(name);
+    const target::Target &gpu = target::targetOf(name);
     for (const Shape &s : shapes) {
-      llvm::Expected<std::string> ptx = emitTestPtx(plainText(s), emitChosen, arch);
+      llvm::Expected<std::string> ptx = emitTestPtx(plainText(s), emitChosen, gpu);
       ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
-      testing::AssertionResult result = assembles(*ptx, arch);
+      testing::AssertionResult result = assembles(*ptx, gpu);
       EXPECT_TRUE(result) << s.m << ' ' << s.n << ' ' << s.k << result.message();
     }
   }
-  const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
+  const target::Target &gpu = target::targetOf("sm_90");
   for (int64_t rows : {1, 4, 8, 16}) {
     for (const std::string &text : {gatedText({"bf16", rows, 16384, 2048}, 8192),
                                     normText({"bf16", std::min<int64_t>(rows, 4), 3072, 2048})}) {
-      llvm::Expected<std::string> ptx = emitTestPtx(text, emitChosen, arch);
+      llvm::Expected<std::string> ptx = emitTestPtx(text, emitChosen, gpu);
       ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
-      testing::AssertionResult result = assembles(*ptx, arch);
+      testing::AssertionResult result = assembles(*ptx, gpu);
       EXPECT_TRUE(result) << result.message();
     }
   }

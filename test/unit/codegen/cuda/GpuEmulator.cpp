@@ -3,7 +3,7 @@
 #include "GpuEmulator.h"
 
 #include "WarpModel.h"
-#include "compiler/dispatch/ArchLimits.h"
+#include "compiler/target/Target.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
@@ -221,7 +221,7 @@ Error GpuEmulator::launch(StringRef kernel, ArrayRef<void *> buffers, ArrayRef<i
     return createStringError(kernel + ": the grid is not a multiple of the cluster");
   }
   // Of no architecture more than of this one.
-  if (int64_t(shape.sharedBytes) > dispatch::sharedLimit(*engine::parseCudaArch("sm_90"))) {
+  if (int64_t(shape.sharedBytes) > target::targetOf("sm_90").sharedBytes) {
     return createStringError(kernel + ": asks for " + Twine(shape.sharedBytes) +
                              " bytes of shared memory, more than a GPU has");
   }

@@ -51,7 +51,7 @@ struct Compiled {
 };
 
 llvm::Expected<Compiled> compile(const std::string &text, const Emitter &emitter,
-                                 const engine::CudaArch &arch) {
+                                 const target::Target &gpu) {
   DialectRegistry registry;
   registerEmitDialects(registry);
   registry.insert<func::FuncDialect, linalg::LinalgDialect, tensor::TensorDialect, tn::TnDialect>();
@@ -63,7 +63,7 @@ llvm::Expected<Compiled> compile(const std::string &text, const Emitter &emitter
     return llvm::createStringError("does not parse:\n" + text);
   }
   result.region = std::make_unique<RegionBuilder>(
-      result.source->lookupSymbol<func::FuncOp>("kernel"), "tested", arch);
+      result.source->lookupSymbol<func::FuncOp>("kernel"), "tested", gpu);
   FailureOr<bool> taken = emitter(*result.region);
   if (failed(taken) || !*taken) {
     return llvm::createStringError("the emitter does not take the region");
@@ -119,7 +119,7 @@ testing::AssertionResult matchesReference(const std::string &text, const Emitter
 
 testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,
                                           const RunOptions &options) {
-  llvm::Expected<Compiled> compiled = compile(text, emitter, options.arch);
+  llvm::Expected<Compiled> compiled = compile(text, emitter, options.gpu);
   if (!compiled) {
     return testing::AssertionFailure() << llvm::toString(compiled.takeError());
   }
@@ -164,12 +164,12 @@ testing::AssertionResult matchesReference(const std::string &text, const Emitter
 }
 
 llvm::Expected<std::string> emitTestPtx(const std::string &text, const Emitter &emitter,
-                                        const engine::CudaArch &arch) {
-  llvm::Expected<Compiled> compiled = compile(text, emitter, arch);
+                                        const target::Target &gpu) {
+  llvm::Expected<Compiled> compiled = compile(text, emitter, gpu);
   if (!compiled) {
     return compiled.takeError();
   }
-  return emitPtx(*compiled->region->kernels, arch);
+  return emitPtx(*compiled->region->kernels, gpu);
 }
 
 /// Whether machine code has a copy to shared memory (LDGSTS) at the sum of a register and a uniform
@@ -185,7 +185,7 @@ static bool hasUniformCopy(StringRef cubin) {
   return false;
 }
 
-testing::AssertionResult assembles(const std::string &ptx, const engine::CudaArch &arch) {
+testing::AssertionResult assembles(const std::string &ptx, const target::Target &gpu) {
   llvm::ErrorOr<std::string> ptxas = llvm::sys::findProgramByName("ptxas");
   if (!ptxas) {
     ptxas = llvm::sys::findProgramByName("ptxas", {"/usr/local/cuda/bin"});
@@ -199,7 +199,7 @@ testing::AssertionResult assembles(const std::string &ptx, const engine::CudaArc
   llvm::sys::fs::createTemporaryFile("kernel", "cubin", cubin);
   std::error_code problem;
   llvm::raw_fd_ostream(source, problem) << ptx;
-  std::string name(arch.name);
+  std::string name(gpu.variant());
   int status = llvm::sys::ExecuteAndWait(
       *ptxas, {*ptxas, "-v", "--warn-on-spills", "-arch", name, source, "-o", cubin}, std::nullopt,
       {StringRef(""), StringRef(log), StringRef(log)});

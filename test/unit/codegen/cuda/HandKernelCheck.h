@@ -36,7 +36,7 @@ struct RunOptions {
   std::function<void(llvm::MutableArrayRef<reference::Tensor>)> edit, poison;
   /// Results (number) that the kernels write over an input (number), as a plan lets them.
   std::vector<std::pair<unsigned, unsigned>> overwritten;
-  engine::CudaArch arch = *engine::parseCudaArch("sm_90");
+  target::Target gpu = target::targetOf("sm_90");
 };
 testing::AssertionResult matchesReference(const std::string &text, const Emitter &emitter,
                                           const RunOptions &options);
@@ -49,10 +49,10 @@ testing::AssertionResult matchesReference(const std::string &text, const Emitter
 
 /// The kernels' PTX.
 llvm::Expected<std::string> emitTestPtx(const std::string &text, const Emitter &emitter,
-                                        const engine::CudaArch &arch);
+                                        const target::Target &gpu);
 
 /// Assembles PTX with ptxas where there is one: success with a message if not. Fails on spills.
-testing::AssertionResult assembles(const std::string &ptx, const engine::CudaArch &arch);
+testing::AssertionResult assembles(const std::string &ptx, const target::Target &gpu);
 
 /// A module with one kernel, as RegionCheck.h's.
 std::string regionText(const std::string &strategy, const std::string &signature,

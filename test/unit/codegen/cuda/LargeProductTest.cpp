@@ -41,15 +41,15 @@ TEST(CudaLargeProductTest, SeveralTilesABlock) {
 
 TEST(CudaLargeProductTest, Assembles) {
   llvm::Expected<std::string> ptx =
-      emitTestPtx(geluProduct("f16", 24576, 4096, 1024), emitWhole, kWarpgroupArch);
+      emitTestPtx(geluProduct("f16", 24576, 4096, 1024), emitWhole, kWarpgroupGpu);
   ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
   EXPECT_NE(ptx->find("wgmma.mma_async.sync.aligned.m64n256k16"), std::string::npos);
-  EXPECT_TRUE(assembles(*ptx, kWarpgroupArch));
+  EXPECT_TRUE(assembles(*ptx, kWarpgroupGpu));
 }
 
 TEST(CudaLargeProductTest, RefusesWhatItCannotDo) {
   auto isRefused = [](const std::string &source) {
-    llvm::Expected<std::string> ptx = emitTestPtx(source, emitWhole, kWarpgroupArch);
+    llvm::Expected<std::string> ptx = emitTestPtx(source, emitWhole, kWarpgroupGpu);
     bool refused = !ptx;
     llvm::consumeError(ptx.takeError());
     return refused;

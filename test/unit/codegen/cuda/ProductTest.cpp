@@ -115,9 +115,9 @@ TEST(CudaProductTest, WeightsAreUnderWayBeforeTheWait) {
   std::string text = productText("f16", 64, 256, 512), constant = text;
   constant.insert(constant.find(") -> "), " {tn.constant}");
   EXPECT_TRUE(matchesReference(constant, emitChosen));
-  const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
-  llvm::Expected<std::string> late = emitTestPtx(text, emitChosen, arch);
-  llvm::Expected<std::string> early = emitTestPtx(constant, emitChosen, arch);
+  const target::Target &gpu = target::targetOf("sm_90");
+  llvm::Expected<std::string> late = emitTestPtx(text, emitChosen, gpu);
+  llvm::Expected<std::string> early = emitTestPtx(constant, emitChosen, gpu);
   ASSERT_TRUE(late && early);
   EXPECT_LT(firstOf(*late, "griddepcontrol.wait"), firstOf(*late, "cp.async.cg"));
   EXPECT_LT(firstOf(*early, "cp.async.cg"), firstOf(*early, "griddepcontrol.wait"));
@@ -134,12 +134,12 @@ TEST(CudaProductTest, Assembles) {
                           {"bf16", 1, 2048, 2048, true},   {"bf16", 16, 16384, 2048, true},
                           {"f16", 4096, 4096, 4096, true}, {"f32", 2048, 2048, 512, false},
                           {"f32", 128, 768, 768, false}};
-  const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
+  const target::Target &gpu = target::targetOf("sm_90");
   for (const Shape &s : shapes) {
     llvm::Expected<std::string> ptx =
-        emitTestPtx(productText(s.type, s.m, s.n, s.k, false, s.transposeB), emitChosen, arch);
+        emitTestPtx(productText(s.type, s.m, s.n, s.k, false, s.transposeB), emitChosen, gpu);
     ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
-    testing::AssertionResult result = assembles(*ptx, arch);
+    testing::AssertionResult result = assembles(*ptx, gpu);
     EXPECT_TRUE(result) << result.message();
   }
 }

@@ -56,14 +56,15 @@ class PtxTest : public testing::TestWithParam<RegionRow> {};
 TEST_P(PtxTest, AssemblesForEveryArchitectureAndIsTheSameEachTime) {
   const RegionRow &row = GetParam();
   std::string text = regionText(row.strategy, row.signature, row.body, row.symbols);
-  for (const engine::CudaArch &arch : engine::kCudaArchs) {
-    llvm::Expected<CompiledRegion> first = compileRegion(selectedForCuda(text, arch), "k", arch);
+  for (const engine::CudaArch &row : engine::kCudaArchs) {
+    const target::Target &gpu = target::targetOf(row);
+    llvm::Expected<CompiledRegion> first = compileRegion(selectedForCuda(text, gpu), "k", gpu);
     ASSERT_TRUE(static_cast<bool>(first)) << llvm::toString(first.takeError());
-    llvm::Expected<CompiledRegion> second = compileRegion(selectedForCuda(text, arch), "k", arch);
+    llvm::Expected<CompiledRegion> second = compileRegion(selectedForCuda(text, gpu), "k", gpu);
     ASSERT_TRUE(static_cast<bool>(second)) << llvm::toString(second.takeError());
     EXPECT_EQ(first->object, second->object);
     EXPECT_EQ(first->object.find(".local"), std::string::npos) << first->object;
-    EXPECT_TRUE(assembles(first->object, arch)) << arch.name;
+    EXPECT_TRUE(assembles(first->object, gpu)) << gpu.variant();
   }
 }
 
@@ -73,9 +74,9 @@ INSTANTIATE_TEST_SUITE_P(Regions, PtxTest, testing::ValuesIn(kRegions),
                          });
 
 std::string ptxOf(const char *strategy, const char *signature, const char *body) {
-  const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
+  const target::Target &gpu = target::targetOf("sm_90");
   llvm::Expected<CompiledRegion> region =
-      compileRegion(selectedForCuda(regionText(strategy, signature, body, ""), arch), "k", arch);
+      compileRegion(selectedForCuda(regionText(strategy, signature, body, ""), gpu), "k", gpu);
   EXPECT_TRUE(static_cast<bool>(region)) << llvm::toString(region.takeError());
   return region ? region->object : std::string();
 }
@@ -114,7 +115,7 @@ llvm::Expected<std::string> emitText(const char *ir) {
   llvm::LLVMContext context;
   llvm::SMDiagnostic diagnostic;
   std::unique_ptr<llvm::Module> module = llvm::parseAssemblyString(ir, diagnostic, context);
-  return emitPtx(*module, *engine::parseCudaArch("sm_90"));
+  return emitPtx(*module, target::targetOf("sm_90"));
 }
 
 TEST(EmitPtx, ACallOfAMissingFunctionIsRefusedByName) {
@@ -139,14 +140,14 @@ TEST(EmitPtx, CopiesOfMemoryBecomeLoops) {
       ret void
     })");
   ASSERT_TRUE(static_cast<bool>(ptx)) << llvm::toString(ptx.takeError());
-  EXPECT_TRUE(assembles(*ptx, *engine::parseCudaArch("sm_90")));
+  EXPECT_TRUE(assembles(*ptx, target::targetOf("sm_90")));
 }
 
 TEST(LinkPtx, OneHeaderAllKernelsAndAZeroByte) {
-  const engine::CudaArch arch = *engine::parseCudaArch("sm_80");
+  const target::Target &gpu = target::targetOf("sm_80");
   std::string text = regionText(kRegions[0].strategy, kRegions[0].signature, kRegions[0].body);
-  llvm::Expected<CompiledRegion> a = compileRegion(selectedForCuda(text, arch), "a", arch);
-  llvm::Expected<CompiledRegion> b = compileRegion(selectedForCuda(text, arch), "b", arch);
+  llvm::Expected<CompiledRegion> a = compileRegion(selectedForCuda(text, gpu), "a", gpu);
+  llvm::Expected<CompiledRegion> b = compileRegion(selectedForCuda(text, gpu), "b", gpu);
   ASSERT_TRUE(a && b);
   llvm::Expected<std::string> linked = linkPtx({a->object, b->object});
   ASSERT_TRUE(static_cast<bool>(linked)) << llvm::toString(linked.takeError());
@@ -154,7 +155,7 @@ TEST(LinkPtx, OneHeaderAllKernelsAndAZeroByte) {
   EXPECT_NE(linked->find(".entry a("), std::string::npos);
   EXPECT_NE(linked->find(".entry b("), std::string::npos);
   EXPECT_EQ(linked->find('\0'), linked->size() - 1);
-  EXPECT_TRUE(assembles(std::string(linked->c_str()), arch));
+  EXPECT_TRUE(assembles(std::string(linked->c_str()), gpu));
 }
 
 TEST(LinkPtx, ModulesForDifferentArchitecturesAreRefused) {

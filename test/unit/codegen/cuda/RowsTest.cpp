@@ -217,24 +217,24 @@ TEST(Rows, ReadsThatTheCacheKeeps) {
 
 /// Without the zero that ptxas cannot see through, its version 13.0 makes what the GPU refuses.
 TEST(Rows, CopiesThatTheGpuRefusesAreFound) {
-  const engine::CudaArch arch = *engine::parseCudaArch("sm_90a");
-  if (assembles("no PTX", arch)) {
+  const target::Target &gpu = target::targetOf("sm_90a");
+  if (assembles("no PTX", gpu)) {
     GTEST_SKIP() << "no ptxas on this machine";
   }
-  llvm::Expected<std::string> ptx = emitTestPtx(norm("512", "262144", "f16"), emitRows, arch);
+  llvm::Expected<std::string> ptx = emitTestPtx(norm("512", "262144", "f16"), emitRows, gpu);
   ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
-  EXPECT_TRUE(assembles(*ptx, arch));
+  EXPECT_TRUE(assembles(*ptx, gpu));
   size_t zero = ptx->find("sub.s32", ptx->find("shfl.sync.idx.b32 same"));
   ASSERT_NE(zero, std::string::npos);
   std::string result = ptx->substr(zero, ptx->find(',', zero) - zero);
   ptx->replace(zero, ptx->find(';', zero) - zero,
                "mov.b32" + result.substr(strlen("sub.s32")) + ", 0");
-  EXPECT_FALSE(assembles(*ptx, arch));
+  EXPECT_FALSE(assembles(*ptx, gpu));
 }
 
 TEST(Rows, OnlyTensorsThatNoCacheHoldsAreKept) {
   auto keeps = [](const std::string &text, const char *arch) {
-    engine::CudaArch parsed = *engine::parseCudaArch(arch);
+    const target::Target &parsed = target::targetOf(arch);
     llvm::Expected<std::string> ptx = emitTestPtx(text, emitRows, parsed);
     EXPECT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
     EXPECT_TRUE(assembles(*ptx, parsed));
@@ -380,13 +380,12 @@ int64_t gridOf(const Program &program) {
 }
 
 TEST(Rows, ClustersFillTheirGrid) {
-  const engine::CudaArch arch = *engine::parseCudaArch("sm_90");
+  const target::Target &gpu = target::targetOf("sm_90");
   for (const char *dims : {"2048x65536", "512x262144", "3x65536", "1001x262144"}) {
     auto [rows, length] = llvm::StringRef(dims).split('x');
     for (const std::string &text : {softmax(dims, 1, "f16"), norm(rows.str(), length.str(), "f16"),
                                     fused(rows.str(), length.str(), "f16")}) {
-      llvm::Expected<CompiledRegion> compiled =
-          compileRegion(selectedForCuda(text, arch), "k", arch);
+      llvm::Expected<CompiledRegion> compiled = compileRegion(selectedForCuda(text, gpu), "k", gpu);
       ASSERT_TRUE(bool(compiled)) << llvm::toString(compiled.takeError());
       llvm::StringRef ptx = compiled->object;
       int64_t blocks = 1;
@@ -401,12 +400,12 @@ TEST(Rows, ClustersFillTheirGrid) {
 /// How often `pattern` stands in the PTX of a region.
 struct Ptx {
   explicit Ptx(const std::string &text, std::string_view name = "sm_90") {
-    const engine::CudaArch arch = *engine::parseCudaArch(name);
-    llvm::Expected<CompiledRegion> compiled = compileRegion(selectedForCuda(text, arch), "k", arch);
+    const target::Target &gpu = target::targetOf(name);
+    llvm::Expected<CompiledRegion> compiled = compileRegion(selectedForCuda(text, gpu), "k", gpu);
     EXPECT_TRUE(bool(compiled)) << llvm::toString(compiled.takeError());
     steps = compiled->code.steps.size();
     ptx = compiled->object;
-    EXPECT_TRUE(assembles(ptx, arch));
+    EXPECT_TRUE(assembles(ptx, gpu));
   }
   size_t count(llvm::StringRef pattern) const { return llvm::StringRef(ptx).count(pattern); }
 

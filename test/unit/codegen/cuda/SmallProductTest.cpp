@@ -16,7 +16,7 @@ mlir::FailureOr<bool> emitSmall(RegionBuilder &region) {
   }
   if (chosen.columns != 0) {
     problem->layout = chosen;
-    dispatch::fitStages(problem->sizes, problem->layout, 2);
+    dispatch::fitStages(problem->sizes, region.gpu, problem->layout, 2);
   }
   return emitSmallProduct(region, *problem);
 }
@@ -61,13 +61,13 @@ TEST(CudaSmallProductTest, Assembles) {
   for (auto [columns, depth] : {std::pair(2304, 768), std::pair(768, 3072)}) {
     llvm::Expected<std::string> ptx =
         emitTestPtx(geluProduct("f16", 128, columns, depth, RightStored::ColumnsFirst), emitSmall,
-                    kWarpgroupArch);
+                    kWarpgroupGpu);
     ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
     // Weights are asked for before the kernels before this one are waited for, rows after it.
     size_t wait = ptx->find("griddepcontrol.wait"), copy = ptx->find("cp.async.bulk.tensor");
     EXPECT_LT(copy, wait);
     EXPECT_NE(ptx->find("cp.async.bulk.tensor", wait), std::string::npos);
-    EXPECT_TRUE(assembles(*ptx, kWarpgroupArch));
+    EXPECT_TRUE(assembles(*ptx, kWarpgroupGpu));
   }
 }
 
