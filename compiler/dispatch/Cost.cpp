@@ -211,6 +211,18 @@ Cost CostModel::costOf(ArrayRef<Operation *> ops, bool isGenerated) const {
   return cost;
 }
 
+Cost costOfRegion(Block &body, const target::Target &target, bool isGenerated) {
+  CostModel costs(body.getParentOp()->getParentOfType<ModuleOp>(), target);
+  SmallVector<Operation *> ops;
+  for (Operation &op : body.without_terminator()) {
+    // Carried along, they are no operations of the kernel.
+    if (!isa<tn::ConstantOp>(op)) {
+      ops.push_back(&op);
+    }
+  }
+  return costs.costOf(ops, isGenerated);
+}
+
 CostModel::BothWays CostModel::compare(ArrayRef<Operation *> producers,
                                        ArrayRef<Operation *> consumers, bool isGenerated) const {
   BothWays ways{costOf(producers), Cost()};

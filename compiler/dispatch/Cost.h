@@ -51,6 +51,9 @@ private:
   llvm::SmallVector<int64_t> symbols;
 };
 
+/// The cost of a region that was cut out of the model, as one kernel.
+Cost costOfRegion(mlir::Block &body, const target::Target &target, bool isGenerated);
+
 /// The value at which decisions are taken for each symbol of a module: its largest, at most 128.
 llvm::SmallVector<int64_t> representativeSymbols(mlir::ModuleOp module);
 

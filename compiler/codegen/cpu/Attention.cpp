@@ -400,14 +400,16 @@ FailureOr<AffineExpr> AttentionLowering::lower() {
 
 } // namespace
 
+bool isFloat32Attention(func::FuncOp source) {
+  auto ops = source.getOps<tn::AttentionOp>();
+  return !ops.empty() && getElementTypeOrSelf((*ops.begin()).getQ()).isF32();
+}
+
 FailureOr<AffineExpr> lowerAttention(KernelBuilder &kernel, func::FuncOp source,
                                      engine::CpuLevel level, int64_t queries) {
   tn::AttentionOp attention = *source.getOps<tn::AttentionOp>().begin();
   if (failed(checkBuffers(attention))) {
     return failure();
-  }
-  if (!getElementTypeOrSelf(attention.getQ()).isF32()) {
-    return lowerTiled(kernel, source, level);
   }
   return AttentionLowering(kernel, attention, level, queries).lower();
 }

@@ -312,7 +312,7 @@ bool canLowerConv(tn::ConvOp conv) {
 
 FailureOr<AffineExpr> lowerConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,
                                 int64_t tileRows) {
-  ConvLowering lowering(kernel, source, conv);
+  ConvLowering lowering(kernel, source, conv, tileRows);
   AffineExpr points = lowering.chooseGrid();
   if (failed(lowering.lower())) {
     return failure();

@@ -31,7 +31,9 @@ constexpr KernelFamily kFamilies[] = {
     {.name = "attention_flash",
      .what = "attention by blocks of queries: softmax between two micro-kernel products",
      .strategies = {dispatch::kAttention},
-     .refuse = [](func::FuncOp) -> StringRef { return ""; },
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isFloat32Attention(source) ? "" : "heads of f16 and bf16";
+     },
      .parameter = "queries",
      // The scores of 64 queries against 1,000 keys are 256 KiB.
      .values = {64, 128, 32, 16},
@@ -41,13 +43,8 @@ constexpr KernelFamily kFamilies[] = {
      .what = "fused vector loops over tiles of the grid: pointwise, rows, depthwise convolution, "
              "all else",
      .strategies = {dispatch::kElementwise, dispatch::kRows, dispatch::kDepthwise,
-                    dispatch::kSingle, dispatch::kContraction},
-     .refuse = [](func::FuncOp source) -> StringRef {
-       StringAttr strategy = source->getAttrOfType<StringAttr>("tn.strategy");
-       bool isProduct = strategy.getValue() == dispatch::kContraction && isPackedProduct(source);
-       return isProduct ? "loops over the depth of each element are many times slower than products"
-                        : "";
-     },
+                    dispatch::kSingle, dispatch::kContraction, dispatch::kAttention},
+     .refuse = [](func::FuncOp) -> StringRef { return ""; },
      .parameter = "chunk",
      .values = {4096, 1024, 16384, 65536},
      .isTunable = isChunked,
@@ -84,12 +81,8 @@ private:
 
 /// Predicted microseconds.
 double costOf(func::FuncOp source, const dispatch::KernelChoice &, const target::Target &target) {
-  dispatch::CostModel costs(source->getParentOfType<ModuleOp>(), target);
-  SmallVector<Operation *> ops;
-  for (Operation &op : source.getBody().front().without_terminator()) {
-    ops.push_back(&op);
-  }
-  return costs.costOf(ops, /*isGenerated=*/true).microseconds;
+  return dispatch::costOfRegion(source.getBody().front(), target, /*isGenerated=*/true)
+      .microseconds;
 }
 
 dispatch::KernelChoice choiceOf(const KernelFamily &family, int64_t value) {

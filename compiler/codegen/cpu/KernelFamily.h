@@ -23,7 +23,7 @@ struct KernelFamily {
   /// What it is in the field's words, for people.
   llvm::StringLiteral what;
   /// The strategies whose regions it is asked about.
-  std::array<llvm::StringRef, 5> strategies;
+  std::array<llvm::StringRef, 6> strategies;
   /// Why it does not compute such a region; empty if it does.
   llvm::StringRef (*refuse)(mlir::func::FuncOp source);
   /// What a grid point gets at most: many grid points suit many threads, large ones caches and
@@ -44,6 +44,7 @@ mlir::FailureOr<mlir::AffineExpr> lowerContraction(KernelBuilder &kernel, mlir::
                                                    engine::CpuLevel level, int64_t tileRows);
 mlir::FailureOr<mlir::AffineExpr> lowerAttention(KernelBuilder &kernel, mlir::func::FuncOp source,
                                                  engine::CpuLevel level, int64_t queries);
+bool isFloat32Attention(mlir::func::FuncOp source);
 /// Whether lowerTiled cuts the innermost dim into chunks.
 bool isChunked(mlir::func::FuncOp source);
 /// Whether lowerContraction does the region's product.
