@@ -83,6 +83,14 @@ std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product, const targe
   return best;
 }
 
+double secondsOf(const HalfProduct &product, const SmallLayout &layout, const target::Target &gpu) {
+  // From the first load to the last sum.
+  constexpr double kLatency = 1000e-9;
+  double bytes = 2.0 * product.depth * (product.rows + product.columns);
+  return kLatency +
+         std::max(costOf(product, layout) / gpu.coreBandwidth, bytes / gpu.memoryBandwidth);
+}
+
 bool isSmallProduct(tn::MatmulOp matmul, const target::Target &device) {
   std::optional<HalfProduct> product = halfProductOf(matmul);
   return product && device.has(target::Feature::WarpgroupMma) && smallLayoutOf(*product, device);

@@ -49,6 +49,9 @@ llvm::SmallVector<SmallLayout> smallLayoutsOf(const HalfProduct &product,
 /// product that is not small.
 std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product, const target::Target &gpu);
 
+/// Predicted, without the launch.
+double secondsOf(const HalfProduct &product, const SmallLayout &layout, const target::Target &gpu);
+
 /// By sizes and types alone, on a device with products of warpgroups.
 bool isSmallProduct(tn::MatmulOp matmul, const target::Target &device);
 /// Whether `root` (may be null) is such a product, with its weights laid out, on a device that

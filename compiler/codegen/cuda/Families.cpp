@@ -2,6 +2,7 @@
 // rows for what is preferred, and on the last one taking any region.
 #include "compiler/codegen/cuda/KernelFamily.h"
 
+#include "compiler/dispatch/Cost.h"
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -59,6 +60,15 @@ std::vector<dispatch::KernelChoice> configsOf(const KernelFamily &family, Region
   return offer.choice ? std::vector{*offer.choice} : std::vector<dispatch::KernelChoice>();
 }
 
+double costOf(const KernelFamily &family, RegionBuilder &region,
+              const dispatch::KernelChoice &choice) {
+  if (family.cost) {
+    return (region.gpu.launchSeconds + family.cost(region, choice)) * 1e6;
+  }
+  return dispatch::costOfRegion(region.source.getBody().front(), region.gpu, /*isGenerated=*/true)
+      .microseconds;
+}
+
 std::vector<dispatch::KernelCandidate> kernelCandidates(RegionBuilder &region) {
   std::vector<dispatch::KernelCandidate> candidates;
   for (const KernelFamily *family : kFamilies) {
@@ -66,7 +76,8 @@ std::vector<dispatch::KernelCandidate> kernelCandidates(RegionBuilder &region) {
       continue;
     }
     for (dispatch::KernelChoice &choice : configsOf(*family, region)) {
-      candidates.push_back({std::move(choice)});
+      double microseconds = costOf(*family, region, choice);
+      candidates.push_back({std::move(choice), microseconds});
     }
   }
   return candidates;

@@ -1,7 +1,6 @@
 // The three families of attention. Relies on the kernels saying what they fit.
 #include "compiler/codegen/cuda/KernelFamily.h"
-#include "compiler/codegen/cuda/attention/AttentionKernels.h"
-#include "compiler/codegen/cuda/attention/AttentionStream.h"
+#include "compiler/codegen/cuda/attention/AttentionCost.h"
 #include "compiler/dispatch/Strategy.h"
 
 using namespace mlir;
@@ -46,6 +45,13 @@ Offer offerStream(RegionBuilder &region) {
           "so many heads that each processor does whole ones"};
 }
 
+double streamCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  Fit<StreamFit> fit = matchStream(region);
+  return fit && succeeded(readChoice(region, choice, fit->layout))
+             ? costOf(fit->problem, fit->layout, region.gpu)
+             : 0;
+}
+
 LogicalResult emitStream(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   Fit<StreamFit> fit = matchStream(region);
   if (!fit || failed(readChoice(region, choice, fit->layout))) {
@@ -60,6 +66,24 @@ Offer offerFlash(RegionBuilder &region) {
   return problem ? Offer{dispatch::choiceOf(kAttentionFlash.name, chooseTile(*problem, region.gpu)),
                          "online softmax on tensor cores"}
                  : Offer::refuse(problem.why());
+}
+
+std::vector<dispatch::KernelChoice> flashConfigs(RegionBuilder &region) {
+  Fit<AttentionProblem> problem = matchTensorCores(region);
+  std::vector<dispatch::KernelChoice> choices;
+  for (const AttentionTile &tile :
+       problem ? tilesOf(*problem, region.gpu) : std::vector<AttentionTile>()) {
+    choices.push_back(dispatch::choiceOf(kAttentionFlash.name, tile));
+  }
+  return choices;
+}
+
+double flashCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  Fit<AttentionProblem> problem = matchTensorCores(region);
+  AttentionTile tile;
+  return problem && succeeded(readChoice(region, choice, tile))
+             ? costOf(*problem, tile, region.gpu)
+             : 0;
 }
 
 LogicalResult emitFlash(RegionBuilder &region, const dispatch::KernelChoice &choice) {
@@ -83,6 +107,14 @@ Offer offerSimt(RegionBuilder &region) {
               : Offer::refuse("head sizes vary, are beyond 256, or do not fit shared memory");
 }
 
+double simtCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  Fit<AttentionProblem> problem = matchAttention(region.source);
+  PlainTile tile;
+  return problem && succeeded(readChoice(region, choice, tile))
+             ? costOf(*problem, tile, region.gpu)
+             : 0;
+}
+
 LogicalResult emitSimt(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   Fit<AttentionProblem> problem = matchAttention(region.source);
   PlainTile tile;
@@ -102,6 +134,7 @@ constexpr KernelFamily kAttentionStream = {
     .strategies = {dispatch::kAttention},
     .match = offerStream,
     .configs = nullptr,
+    .cost = streamCost,
     .emit = emitStream};
 
 constexpr KernelFamily kAttentionFlash = {
@@ -110,7 +143,8 @@ constexpr KernelFamily kAttentionFlash = {
             "kernels (flash decoding)",
     .strategies = {dispatch::kAttention},
     .match = offerFlash,
-    .configs = nullptr,
+    .configs = flashConfigs,
+    .cost = flashCost,
     .emit = emitFlash};
 
 constexpr KernelFamily kAttentionSimt = {.name = "attention_simt",
@@ -118,6 +152,7 @@ constexpr KernelFamily kAttentionSimt = {.name = "attention_simt",
                                          .strategies = {dispatch::kAttention},
                                          .match = offerSimt,
                                          .configs = nullptr,
+                                         .cost = simtCost,
                                          .emit = emitSimt};
 
 } // namespace tenon::codegen::cuda

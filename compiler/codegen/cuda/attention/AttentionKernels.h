@@ -7,6 +7,8 @@
 #include "compiler/target/Target.h"
 #include "mlir/IR/BuiltinOps.h"
 
+#include <vector>
+
 namespace tenon::codegen::cuda {
 
 /// How the flash form is laid out: a block does rowTiles * rowWarps * 16 queries of a head, in
@@ -30,6 +32,7 @@ struct AttentionTile {
 
   int64_t rows() const { return rowTiles * rowWarps * 16; }
   int64_t threads() const { return rowWarps * keyWarps * 32; }
+  bool operator==(const AttentionTile &other) const = default;
 };
 
 template <typename Visitor> void visitParameters(Visitor &visit, AttentionTile &tile) {
@@ -50,6 +53,8 @@ double weightExponent(const AttentionProblem &problem);
 
 /// Scores and sums on tensor cores; f16 and bf16 (AttentionTensorCore.cpp).
 bool fitsTensorCores(const AttentionProblem &problem);
+/// All tiles that it can be compiled with for these sizes.
+std::vector<AttentionTile> tilesOf(const AttentionProblem &problem, const target::Target &gpu);
 AttentionTile chooseTile(const AttentionProblem &problem, const target::Target &gpu);
 void emitTensorCoreAttention(mlir::ModuleOp module, llvm::StringRef symbol,
                              const AttentionProblem &problem, const AttentionTile &tile,

@@ -127,6 +127,69 @@ AttentionTile chooseTile(const AttentionProblem &p, const target::Target &gpu) {
   return tile;
 }
 
+std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Target &gpu) {
+  // What a block takes of shared memory besides its tiles of keys.
+  constexpr int64_t kOther = 24 * 1024;
+  AttentionTile own = chooseTile(p, gpu);
+  int64_t width = *tn::constantDim(p.width), valueWidth = *tn::constantDim(p.valueWidth);
+  std::optional<int64_t> queries = tn::constantDim(p.queries), keys = tn::constantDim(p.keys);
+  std::vector<AttentionTile> tiles = {own};
+  auto add = [&](AttentionTile tile) {
+    tile.isClustered = tile.splits > 1 && gpu.clusterBlocks > 1;
+    tile.endsAtMask = own.endsAtMask && *keys > tile.keys;
+    int64_t bytes = tile.stages * tile.keys * (width + valueWidth + kRowPadding) * 2;
+    bool isOwn = tile == own;
+    if (!isOwn && bytes + kOther <= gpu.sharedBytes) {
+      tiles.push_back(tile);
+    }
+  };
+  if (!queries || !keys || !tn::constantDim(p.heads)) {
+    return tiles;
+  }
+  int64_t mostSplits = gpu.clusterBlocks > 1 ? kClusterBlocks : kMostSplits;
+  bool isDecoding = *queries <= 16,
+       maskHasRows = p.mask && tn::constantDim(p.mask->strides[2]) != 0;
+  for (int64_t splits = 1; splits <= mostSplits; splits *= 2) {
+    for (int64_t tileKeys : {64, 128}) {
+      if (splits > llvm::divideCeilSigned(*keys, tileKeys)) {
+        continue;
+      }
+      for (int64_t stages : {2, 3}) {
+        AttentionTile tile;
+        tile.rowWarps = 1;
+        tile.keyWarps = 4;
+        tile.keys = tileKeys;
+        tile.splits = splits;
+        tile.joinsHeads = own.joinsHeads;
+        tile.stages = stages;
+        add(tile);
+        if (!isDecoding && stages == 2) {
+          tile.rowWarps = tile.keyWarps = 2;
+          add(tile);
+        }
+      }
+    }
+  }
+  if (isDecoding) {
+    return tiles;
+  }
+  AttentionTile tile;
+  add(tile);
+  tile.rowWarps = 8;
+  add(tile);
+  if (std::max(width, valueWidth) <= 64 && !maskHasRows) {
+    tile.rowWarps = 4;
+    tile.rowTiles = 2;
+    add(tile);
+  }
+  if (fitsWarpgroups(p, gpu)) {
+    tile = AttentionTile();
+    tile.isWarpgroup = true;
+    add(tile);
+  }
+  return tiles;
+}
+
 void emitTensorCoreAttention(ModuleOp module, StringRef symbol, const AttentionProblem &p,
                              const AttentionTile &tile, const target::Target &gpu,
                              RegionCode &code) {

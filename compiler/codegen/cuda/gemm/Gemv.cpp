@@ -113,28 +113,37 @@ Fit<GemvProblem> matchGemv(RegionBuilder &region) {
   return problem;
 }
 
-/// What was the fastest on an H200 for the products of a 1B Llama (2048 to 16384 columns, depth
-/// 2048 and 8192, each after the others in one graph): 4.0, 2.9, 15.7 and 8.4 us for one
-/// row, 4.9, 4.1, 17.7 and 11.2 for 16, where the library needs 6.5, 6.1, 19.6 and 13.5.
-GemvLayout chooseGemvLayout(const GemvProblem &problem, const target::Target &gpu) {
+namespace {
+
+GemvLayout layoutOf(const GemvProblem &problem, int64_t warps, int64_t blocksAtOnce,
+                    const target::Target &gpu) {
   bool isNarrow = problem.rows <= kMmaColumns;
-  int64_t panels = problem.panels(), tiles = problem.tiles();
-  bool isLong = panels > (isNarrow ? 64 : 128);
-  bool isShared = !isLong && problem.isPacked && tiles > gpu.cores;
   GemvLayout layout;
-  layout.warps = isLong ? 16 : 8;
+  layout.warps = warps;
+  layout.blocksAtOnce = blocksAtOnce;
   // With two groups of rows, registers for two blocks of a processor hold half as many panels.
-  int64_t most = isLong || (!isNarrow && isShared) ? 4 : 8;
-  layout.blocksAtOnce = isShared ? 2 : 1;
-  int64_t share = llvm::divideCeilSigned(panels, layout.warps);
+  int64_t most = warps > 8 || (!isNarrow && blocksAtOnce > 1) ? 4 : 8;
+  int64_t share = llvm::divideCeilSigned(problem.panels(), warps);
   layout.chunks = llvm::divideCeilSigned(share, most);
   layout.panels = llvm::divideCeilSigned(share, layout.chunks);
   if (!problem.isPacked) {
     layout.panels = llvm::alignTo(layout.panels, 2); // two lie in a line
   }
-  int64_t turns = llvm::divideCeilSigned(tiles, gpu.cores * layout.blocksAtOnce);
-  layout.blocks = llvm::divideCeilSigned(tiles, turns);
+  int64_t turns = llvm::divideCeilSigned(problem.tiles(), gpu.cores * blocksAtOnce);
+  layout.blocks = llvm::divideCeilSigned(problem.tiles(), turns);
   return layout;
+}
+
+} // namespace
+
+/// What was the fastest on an H200 for the products of a 1B Llama (2048 to 16384 columns, depth
+/// 2048 and 8192, each after the others in one graph): 4.0, 2.9, 15.7 and 8.4 us for one
+/// row, 4.9, 4.1, 17.7 and 11.2 for 16, where the library needs 6.5, 6.1, 19.6 and 13.5.
+GemvLayout chooseGemvLayout(const GemvProblem &problem, const target::Target &gpu) {
+  bool isNarrow = problem.rows <= kMmaColumns;
+  bool isLong = problem.panels() > (isNarrow ? 64 : 128);
+  bool isShared = !isLong && problem.isPacked && problem.tiles() > gpu.cores;
+  return layoutOf(problem, isLong ? 16 : 8, isShared ? 2 : 1, gpu);
 }
 
 bool emitGemv(RegionBuilder &region, const GemvProblem &problem, const GemvLayout &layout) {
@@ -152,6 +161,35 @@ Offer offerGemv(RegionBuilder &region) {
           "few rows: the weights stream from memory once"};
 }
 
+/// Blocks of 8 and 16 warps, one and two of them a multiprocessor.
+std::vector<dispatch::KernelChoice> gemvConfigs(RegionBuilder &region) {
+  Fit<GemvProblem> problem = matchGemv(region);
+  std::vector<dispatch::KernelChoice> choices;
+  for (int64_t warps : {8, 16}) {
+    for (int64_t blocks : {1, 2}) {
+      // Two blocks of 16 warps leave a thread 64 registers: too few for what is under way.
+      if (problem && warps * blocks <= 16) {
+        choices.push_back(
+            dispatch::choiceOf(kGemv.name, layoutOf(*problem, warps, blocks, region.gpu)));
+      }
+    }
+  }
+  return choices;
+}
+
+/// The stream of weights, with turns of blocks that are not all full, and the sums that meet.
+double gemvCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  constexpr double kLatency = 1500e-9, kOfTurn = 300e-9;
+  Fit<GemvProblem> problem = matchGemv(region);
+  GemvLayout layout;
+  if (!problem || failed(readChoice(region, choice, layout))) {
+    return 0;
+  }
+  double turns = std::ceil(double(problem->tiles()) / layout.blocks);
+  double bytes = 2.0 * problem->depth * turns * 16 * layout.blocks;
+  return kLatency + kOfTurn * turns + bytes / region.gpu.memoryBandwidth;
+}
+
 LogicalResult emitChosenGemv(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   Fit<GemvProblem> problem = matchGemv(region);
   GemvLayout layout;
@@ -166,7 +204,8 @@ constexpr KernelFamily kGemv = {
     .what = "GEMV and skinny GEMM of up to 16 rows: weights stream from memory into MMA fragments",
     .strategies = {dispatch::kContraction},
     .match = offerGemv,
-    .configs = nullptr,
+    .configs = gemvConfigs,
+    .cost = gemvCost,
     .emit = emitChosenGemv};
 
 } // namespace tenon::codegen::cuda

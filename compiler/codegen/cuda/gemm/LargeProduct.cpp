@@ -239,6 +239,18 @@ Offer offerPersistent(RegionBuilder &region) {
           "no library's call ends with what follows the product"};
 }
 
+/// Turns of the blocks, each at a library's rate, and the first tile's way through the ring.
+double persistentCost(RegionBuilder &region, const dispatch::KernelChoice &) {
+  constexpr double kLatency = 3000e-9;
+  Fit<LargeProblem> problem = matchLargeProduct(region);
+  if (!problem) {
+    return 0;
+  }
+  double turns = std::ceil(double(problem->tiles()) / problem->blocks);
+  double ofTile = 2.0 * dispatch::kLargeRows * dispatch::kLargeColumns * problem->depth;
+  return kLatency + turns * ofTile * region.gpu.cores / region.gpu.halfPeak;
+}
+
 LogicalResult emitPersistent(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   Fit<LargeProblem> problem = matchLargeProduct(region);
   PersistentConfig config;
@@ -255,6 +267,7 @@ constexpr KernelFamily kGemmPersistent = {
     .strategies = {dispatch::kContraction},
     .match = offerPersistent,
     .configs = nullptr,
+    .cost = persistentCost,
     .emit = emitPersistent};
 
 } // namespace tenon::codegen::cuda

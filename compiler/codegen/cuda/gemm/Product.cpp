@@ -75,15 +75,19 @@ bool fitsPlain(const ProductProblem &problem) {
   return fits(problem.a.at.element) && fits(problem.b.at.element);
 }
 
-ProductTile plainTile(const Sizes &sizes, const target::Target &gpu) {
-  int64_t large = ceilDiv(sizes.rows, 128) * ceilDiv(sizes.columns, 128) * sizes.batch;
+ProductTile plainTileOf(int64_t rows) {
   ProductTile tile;
   tile.isPlain = true;
   tile.stages = 1;
-  tile.rows = tile.columns = large >= gpu.cores ? 128 : 64;
+  tile.rows = tile.columns = rows;
   tile.depth = 16;
-  tile.warpRows = tile.warpColumns = tile.rows / 16;
+  tile.warpRows = tile.warpColumns = rows / 16;
   return tile;
+}
+
+ProductTile plainTile(const Sizes &sizes, const target::Target &gpu) {
+  int64_t large = ceilDiv(sizes.rows, 128) * ceilDiv(sizes.columns, 128) * sizes.batch;
+  return plainTileOf(large >= gpu.cores ? 128 : 64);
 }
 
 /// All tiles for tensor cores.
@@ -176,11 +180,40 @@ std::vector<dispatch::KernelChoice> tensorCoreConfigs(RegionBuilder &region) {
   return choices;
 }
 
+std::vector<dispatch::KernelChoice> simtConfigs(RegionBuilder &) {
+  return {dispatch::choiceOf(kGemmSimt.name, plainTileOf(64)),
+          dispatch::choiceOf(kGemmSimt.name, plainTileOf(128))};
+}
+
 Offer offerSimt(RegionBuilder &region) {
   Fit<ProductProblem> problem = matchGenerated(region, /*isPlain=*/true);
   return problem ? Offer{dispatch::choiceOf(kGemmSimt.name, chooseTile(region, *problem)),
                          "FP32 arithmetic for operands of any strides"}
                  : Offer::refuse(problem.why());
+}
+
+double tensorCoreCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  Fit<ProductProblem> problem = matchGenerated(region, /*isPlain=*/false);
+  ProductTile tile;
+  return problem && succeeded(readChoice(region, choice, tile))
+             ? estimate(sizesOf(region, *problem), tile, region.gpu)
+             : 0;
+}
+
+/// Waves of blocks at what FP32 code reaches, each with its tile whole.
+double simtCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  Fit<ProductProblem> problem = matchGenerated(region, /*isPlain=*/true);
+  ProductTile tile;
+  tile.isPlain = true;
+  if (!problem || failed(readChoice(region, choice, tile))) {
+    return 0;
+  }
+  Sizes sizes = sizesOf(region, *problem);
+  double blocks =
+      double(ceilDiv(sizes.rows, tile.rows) * ceilDiv(sizes.columns, tile.columns) * sizes.batch);
+  double ofBlock = 2.0 * tile.rows * tile.columns * sizes.depth;
+  double waves = std::ceil(blocks / region.gpu.cores);
+  return kLatency + waves * ofBlock * region.gpu.cores / region.gpu.generatedPeak;
 }
 
 template <bool kIsPlain>
@@ -200,13 +233,15 @@ constexpr KernelFamily kGemmTensorCore = {
     .strategies = {dispatch::kContraction},
     .match = offerTensorCore,
     .configs = tensorCoreConfigs,
+    .cost = tensorCoreCost,
     .emit = emitGenerated<false>};
 
 constexpr KernelFamily kGemmSimt = {.name = "gemm_simt",
                                     .what = "tiled GEMM by FP32 arithmetic",
                                     .strategies = {dispatch::kContraction},
                                     .match = offerSimt,
-                                    .configs = nullptr,
+                                    .configs = simtConfigs,
+                                    .cost = simtCost,
                                     .emit = emitGenerated<true>};
 
 } // namespace tenon::codegen::cuda

@@ -297,6 +297,13 @@ std::vector<dispatch::KernelChoice> skinnyConfigs(RegionBuilder &region) {
   return choices;
 }
 
+double skinnyCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  Fit<SmallProblem> problem = matchSmallProduct(region);
+  return problem && succeeded(readChoice(region, choice, problem->layout))
+             ? dispatch::secondsOf(problem->sizes, problem->layout, region.gpu)
+             : 0;
+}
+
 LogicalResult emitSkinny(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   Fit<SmallProblem> problem = matchSmallProduct(region);
   return success(problem && succeeded(readChoice(region, choice, problem->layout)) &&
@@ -312,6 +319,7 @@ constexpr KernelFamily kGemmSkinny = {
     .strategies = {dispatch::kContraction},
     .match = offerSkinny,
     .configs = skinnyConfigs,
+    .cost = skinnyCost,
     .emit = emitSkinny};
 
 } // namespace tenon::codegen::cuda

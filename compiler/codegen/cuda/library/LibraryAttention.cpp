@@ -131,6 +131,7 @@ constexpr KernelFamily kCudnnAttention = {
     .strategies = {dispatch::kAttention},
     .match = offerCudnn,
     .configs = nullptr,
+    .cost = callCost,
     .emit = emitCudnn};
 
 } // namespace tenon::codegen::cuda

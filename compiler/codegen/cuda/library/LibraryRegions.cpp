@@ -6,6 +6,7 @@
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/base/StridedTensor.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
+#include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/Strategy.h"
 
 using namespace mlir;
@@ -177,6 +178,14 @@ std::optional<RegionStep> libraryStep(func::FuncOp kernel) {
   return std::nullopt;
 }
 
+double callCost(RegionBuilder &region, const dispatch::KernelChoice &) {
+  // A call's own kernels start later than ours, which the cost of a launch does not have.
+  constexpr double kLatency = 2000e-9;
+  dispatch::Cost cost = dispatch::costOfRegion(region.source.getBody().front(), region.gpu,
+                                               /*isGenerated=*/false);
+  return kLatency + cost.microseconds * 1e-6 - region.gpu.launchSeconds;
+}
+
 namespace {
 
 /// A call has no configuration of ours: the library's own heuristics choose when the engine loads.
@@ -214,6 +223,7 @@ constexpr KernelFamily kCublasLt = {
     .strategies = {dispatch::kContraction},
     .match = offerCublasLt,
     .configs = nullptr,
+    .cost = callCost,
     .emit = emitCall};
 
 constexpr KernelFamily kCudnnConv = {
@@ -222,6 +232,7 @@ constexpr KernelFamily kCudnnConv = {
     .strategies = {dispatch::kContraction},
     .match = offerCudnnConv,
     .configs = nullptr,
+    .cost = callCost,
     .emit = emitCall};
 
 } // namespace tenon::codegen::cuda

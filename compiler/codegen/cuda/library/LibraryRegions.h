@@ -3,6 +3,8 @@
 #pragma once
 
 #include "compiler/codegen/common/RegionCode.h"
+#include "compiler/codegen/cuda/base/Region.h"
+#include "compiler/dispatch/KernelChoice.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <optional>
@@ -13,5 +15,8 @@ namespace tenon::codegen::cuda {
 /// single call of a library gives its result, so that code must be generated. The module says
 /// whether FP32 may be computed in TF32 (common/RegionSource.h).
 std::optional<RegionStep> libraryStep(mlir::func::FuncOp kernel);
+
+/// Predicted seconds of a call, without the launch.
+double callCost(RegionBuilder &region, const dispatch::KernelChoice &choice);
 
 } // namespace tenon::codegen::cuda

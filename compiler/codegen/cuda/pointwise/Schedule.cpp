@@ -324,6 +324,7 @@ constexpr KernelFamily kPointwise = {
     .strategies = {},
     .match = offerPoints,
     .configs = nullptr,
+    .cost = nullptr,
     .emit = emitPoints};
 
 } // namespace tenon::codegen::cuda

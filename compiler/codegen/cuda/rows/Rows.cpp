@@ -125,6 +125,7 @@ constexpr KernelFamily kRowsStaged = {
     .strategies = {dispatch::kRows, dispatch::kSingle},
     .match = offerStaged,
     .configs = nullptr,
+    .cost = nullptr,
     .emit = emitLayout<emitRowsStaged>};
 
 constexpr KernelFamily kRowsInRegisters = {
@@ -133,6 +134,7 @@ constexpr KernelFamily kRowsInRegisters = {
     .strategies = {dispatch::kRows, dispatch::kSingle},
     .match = offerInRegisters,
     .configs = nullptr,
+    .cost = nullptr,
     .emit = emitLayout<emitRowsInRegisters>};
 
 constexpr KernelFamily kRowsInLoops = {
@@ -141,6 +143,7 @@ constexpr KernelFamily kRowsInLoops = {
     .strategies = {dispatch::kRows, dispatch::kSingle},
     .match = offerInLoops,
     .configs = nullptr,
+    .cost = nullptr,
     .emit = emitInLoops};
 
 } // namespace tenon::codegen::cuda

@@ -145,6 +145,7 @@ constexpr KernelFamily kSelection = {.name = "selection",
                                      .strategies = {dispatch::kSingle},
                                      .match = offerSelection,
                                      .configs = nullptr,
+                                     .cost = nullptr,
                                      .emit = emitSelection};
 
 } // namespace tenon::codegen::cuda

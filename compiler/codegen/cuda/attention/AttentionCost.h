@@ -1,0 +1,17 @@
+// What attention kernels are predicted to take. Relies on the rates of the target; sizes that vary
+// count as 128.
+#pragma once
+
+#include "compiler/codegen/cuda/attention/AttentionKernels.h"
+#include "compiler/codegen/cuda/attention/AttentionStream.h"
+
+namespace tenon::codegen::cuda {
+
+/// Seconds, without the launch.
+double costOf(const AttentionProblem &problem, const AttentionTile &tile,
+              const target::Target &gpu);
+double costOf(const AttentionProblem &problem, const StreamLayout &layout,
+              const target::Target &gpu);
+double costOf(const AttentionProblem &problem, const PlainTile &tile, const target::Target &gpu);
+
+} // namespace tenon::codegen::cuda
