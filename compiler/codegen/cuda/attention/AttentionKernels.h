@@ -18,7 +18,7 @@ struct AttentionTile {
   int64_t rowWarps = 4;
   int64_t keyWarps = 1;
   int64_t keys = 64;
-  int64_t splits = 1; ///< of the keys over blocks, tile by tile in turn; needs keyWarps > 1
+  int64_t splits = 1; ///< of the keys over blocks, tile by tile in turn; needs four keyWarps
   /// The heads that share a key head are rows of one block (for few queries).
   bool joinsHeads = false;
   int64_t stages = 2; ///< tiles of keys in shared memory: one in use, the others under way

@@ -163,7 +163,7 @@ std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Targ
         tile.joinsHeads = own.joinsHeads;
         tile.stages = stages;
         add(tile);
-        if (!isDecoding && stages == 2) {
+        if (!isDecoding && stages == 2 && splits == 1) {
           tile.rowWarps = tile.keyWarps = 2;
           add(tile);
         }
