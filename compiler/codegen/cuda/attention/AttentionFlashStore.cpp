@@ -44,8 +44,7 @@ void FlashKernel::storeRows(const ThreadBuilder &t, State &state) {
   }
 }
 
-/// Rows of a block that warps or blocks share, without those that no block has.
-int64_t FlashKernel::partRows() const {
+int64_t FlashShape::partRows() const {
   return std::min(tn::constantDim(rowCount()).value_or(tile.rows()), tile.rows());
 }
 

@@ -17,13 +17,13 @@ constexpr int64_t kKeptMask = 1024;
 
 } // namespace
 
-bool FlashKernel::keepsMask() const {
+bool FlashShape::keepsMask() const {
   return tile.isWarpgroup && sharesMask(p, tile.joinsHeads) &&
          tn::constantDim(p.keys).value_or(kKeptMask + 1) <= kKeptMask;
 }
 
 /// Of the part behind the stages: the queries and the mask.
-int64_t FlashKernel::groupBytes() const {
+int64_t FlashShape::groupBytes() const {
   int64_t mask =
       keepsMask() ? (*tn::constantDim(p.keys) + tile.keys - 1) / tile.keys * tile.keys : 0;
   return tile.isWarpgroup ? kGroupRows * width * 2 + mask * 4 : 0;

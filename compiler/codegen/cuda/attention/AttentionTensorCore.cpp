@@ -80,9 +80,8 @@ bool fitsWarpgroups(const AttentionProblem &p, const target::Target &gpu) {
          *tn::constantDim(p.valueWidth) % kTileColumns == 0;
 }
 
-} // namespace
-
-AttentionTile chooseTile(const AttentionProblem &p, const target::Target &gpu) {
+/// What was the fastest, wherever it fits.
+AttentionTile fastestTile(const AttentionProblem &p, const target::Target &gpu) {
   std::optional<int64_t> heads = tn::constantDim(p.heads), keyHeads = tn::constantDim(p.keyHeads),
                          queries = tn::constantDim(p.queries);
   int64_t batches = tn::constantDim(p.batches).value_or(1);
@@ -99,10 +98,12 @@ AttentionTile chooseTile(const AttentionProblem &p, const target::Target &gpu) {
   // What AttentionStream.h does not do: wide heads, causal ones, masks with rows, few heads, sizes
   // that vary. 64 heads of 16 times 384 queries and keys, 64 wide, on an H200: 125 us (93
   // streamed), and 198 with those below.
-  if (!isDecoding && fitsWarpgroups(p, gpu) && blocks(kGroupRows) >= gpu.cores) {
-    tile.isWarpgroup = true;
+  tile.isWarpgroup = true;
+  if (!isDecoding && fitsWarpgroups(p, gpu) && blocks(kGroupRows) >= gpu.cores &&
+      FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes) {
     return tile;
   }
+  tile.isWarpgroup = false;
   if (!isDecoding && blocks(128) >= 2 * gpu.cores && !maskHasRows) {
     // Two row tiles a warp halve the reads of shared memory; wide heads have no registers for them.
     tile.rowTiles = widest <= 64 ? 2 : 1;
@@ -124,6 +125,33 @@ AttentionTile chooseTile(const AttentionProblem &p, const target::Target &gpu) {
         chooseSplits(blocks(tile.rows()), (keys + tile.keys - 1) / tile.keys, gpu.cores, gpu);
   }
   tile.isClustered = tile.splits > 1 && gpu.hasClusters();
+  return tile;
+}
+
+/// Narrows a tile until its block fits the target's shared memory: fewer tiles under way, fewer
+/// keys, then fewer warps that share rows.
+void fitShared(const AttentionProblem &p, AttentionTile &tile, const target::Target &gpu) {
+  while (FlashShape(p, tile).sharedBytes() > gpu.sharedBytes) {
+    if (tile.stages > 2) {
+      --tile.stages;
+    } else if (tile.keys / tile.keyWarps > kMmaDepth) {
+      tile.keys /= 2;
+    } else if (tile.keyWarps > 1) {
+      tile.keyWarps /= 2;
+      tile.rowWarps *= 2;
+    } else {
+      return;
+    }
+  }
+}
+
+} // namespace
+
+AttentionTile chooseTile(const AttentionProblem &p, const target::Target &gpu) {
+  AttentionTile tile = fastestTile(p, gpu);
+  if (!tile.isWarpgroup) {
+    fitShared(p, tile, gpu);
+  }
   return tile;
 }
 

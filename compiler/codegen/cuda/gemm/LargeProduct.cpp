@@ -38,8 +38,9 @@ bool startsBuffer(const ProductOperand &operand) { return tn::constantDim(operan
 } // namespace
 
 Fit<LargeProblem> matchLargeProduct(RegionBuilder &region) {
-  if (!region.gpu.has(target::Feature::WarpgroupMma)) {
-    return Misfit{"the architecture has no products of warpgroups"};
+  if (!region.gpu.has(target::Feature::WarpgroupMma) || kSharedBytes > region.gpu.sharedBytes) {
+    return Misfit{
+        "the target has no products of warpgroups, or not the shared memory for its ring"};
   }
   Fit<ProductProblem> product = matchProduct(region.source);
   if (!product) {

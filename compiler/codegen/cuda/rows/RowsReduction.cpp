@@ -77,6 +77,7 @@ void ReductionKernels::choose() {
   WholeSource source = *wholeSource(region, op);
   unsigned inner = source.innerLoop;
   SpreadFacts facts;
+  facts.processors = region.gpu.cores;
   facts.isInnerReduced = llvm::is_contained(reducedLoops, inner);
   bool isLast = inner == (facts.isInnerReduced ? reducedLoops : keptLoops).back();
   if (isLast) {

@@ -11,9 +11,9 @@ namespace tenon::codegen::cuda {
 namespace {
 
 constexpr int64_t kAccessBytes = 16, kWidth = 32;
-/// Blocks that fill a GPU, those that make a second kernel not worth its launch, and parts of a
-/// result that a second kernel combines at most.
-constexpr int64_t kEnoughBlocks = 528, kManyBlocks = 64, kMostParts = 512;
+/// Blocks of a multiprocessor that fill it; those of a grid that make a second kernel not worth its
+/// launch, and parts of a result that a second kernel combines at most.
+constexpr int64_t kEnoughBlocks = 4, kManyBlocks = 64, kMostParts = 512;
 /// Bytes beside each other that a row of threads reads at least.
 constexpr int64_t kLine = 128;
 /// Steps of a thread that make it worth starting.
@@ -42,7 +42,8 @@ Spread spreadOut(const SpreadFacts &facts) {
   int64_t blocks = llvm::divideCeil(facts.results, spread.lanes * spread.width);
   if (blocks < kManyBlocks) {
     int64_t most = facts.steps / (spread.steps * spread.height * kFewSteps);
-    spread.parts = std::clamp<int64_t>(std::min(kEnoughBlocks / blocks, most), 1, kMostParts);
+    int64_t enough = kEnoughBlocks * facts.processors;
+    spread.parts = std::clamp<int64_t>(std::min(enough / blocks, most), 1, kMostParts);
   }
   return spread;
 }
