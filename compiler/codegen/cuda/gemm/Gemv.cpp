@@ -5,6 +5,7 @@
 #include "compiler/codegen/common/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/gemm/GemvKernel.h"
+#include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/FewRows.h"
 #include "compiler/dispatch/Strategy.h"
 
@@ -113,19 +114,18 @@ Fit<GemvProblem> matchGemv(RegionBuilder &region) {
   return problem;
 }
 
-/// What was the fastest on an H200 for the products of a 1B Llama (2048 to 16384 columns, depth
-/// 2048 and 8192, each after the others in one graph): 4.0, 2.9, 15.7 and 8.4 us for one
-/// row, 4.9, 4.1, 17.7 and 11.2 for 16, where the library needs 6.5, 6.1, 19.6 and 13.5.
+/// What was the fastest (Tuning.h).
 GemvLayout chooseGemvLayout(const GemvProblem &problem, const target::Target &gpu) {
   bool isNarrow = problem.rows <= kMmaColumns;
   int64_t panels = problem.panels(), tiles = problem.tiles();
-  bool isLong = panels > (isNarrow ? 64 : 128);
+  bool isLong = panels > (isNarrow ? tuning::kGemvLongNarrow : tuning::kGemvLongWide);
   bool isShared = !isLong && problem.isPacked && tiles > gpu.cores;
   GemvLayout layout;
-  layout.warps = isLong ? 16 : 8;
+  layout.warps = isLong ? tuning::kGemvLongWarps : tuning::kGemvWarps;
   // With two groups of rows, registers for two blocks of a processor hold half as many panels.
-  int64_t most = isLong || (!isNarrow && isShared) ? 4 : 8;
-  layout.blocksAtOnce = isShared ? 2 : 1;
+  bool areFew = isLong || (!isNarrow && isShared);
+  int64_t most = areFew ? tuning::kGemvFewPanels : tuning::kGemvPanels;
+  layout.blocksAtOnce = isShared ? tuning::kGemvBlocksAtOnce : 1;
   int64_t share = llvm::divideCeilSigned(panels, layout.warps);
   layout.chunks = llvm::divideCeilSigned(share, most);
   layout.panels = llvm::divideCeilSigned(share, layout.chunks);

@@ -3,6 +3,7 @@
 #include "compiler/codegen/cuda/gemm/LargeProduct.h"
 
 #include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
 
 using namespace mlir;
@@ -15,14 +16,13 @@ using dispatch::kLargeDepth;
 using dispatch::kLargeRows;
 using Values = ThreadBuilder::Values;
 
-constexpr int64_t kStages = 3;
+using tuning::kPersistentStages;
+using tuning::kRowTilesTogether;
+
 constexpr int64_t kABytes = kLargeRows * kLargeDepth * 2, kBBytes = kLargeColumns * kLargeDepth * 2;
 constexpr int64_t kStageBytes = kABytes + kBBytes;
-constexpr int64_t kSharedBytes =
-    kStages * (kStageBytes + 2 * kBarrierBytes) + kGroups * (kHandedBytes + 2 * kBarrierBytes);
-/// Rows of tiles that blocks work through together, so that what they read stays in the
-/// second-level cache.
-constexpr int64_t kRowTilesTogether = 16;
+constexpr int64_t kSharedBytes = kPersistentStages * (kStageBytes + 2 * kBarrierBytes) +
+                                 kGroups * (kHandedBytes + 2 * kBarrierBytes);
 
 std::optional<RightOrder> orderOf(const ProductOperand &b, int64_t columns, int64_t depth) {
   std::optional<int64_t> row = tn::constantDim(b.rowStride());
@@ -93,7 +93,7 @@ void LargeProduct::place() {
   thread = t.thread();
   warpgroup = t.sub(t.div(thread, kWarpgroup), t.i32(1));
   Type byte = t.builder.getI8Type();
-  ring = {kStages, kStageBytes, kernel.dynamicShared(kTileAlignment), Value()};
+  ring = {kPersistentStages, kStageBytes, kernel.dynamicShared(kTileAlignment), Value()};
   handedSums = t.offset(ring.memory, byte, ring.bytes());
   ring.barriers = t.offset(handedSums, byte, kGroups * kHandedBytes);
   handedBarriers = t.offset(ring.barriers, byte, ring.barrierBytes());

@@ -1,12 +1,11 @@
 // How one reduction is shared out among threads and blocks. Relies on estimates where sizes vary.
 #pragma once
 
-#include <cstdint>
+#include "compiler/codegen/cuda/rows/Tuning.h"
 
 namespace tenon::codegen::cuda {
 
-/// Threads of a block.
-inline constexpr int64_t kSpreadThreads = 256;
+using tuning::kSpreadThreads;
 
 /// What the sharing depends on.
 struct SpreadFacts {
