@@ -7,6 +7,9 @@
 
 namespace tenon::target {
 
+/// Bytes of shared memory that every family can do with.
+static constexpr int64_t kLeastShared = 72 * 1024;
+
 std::span<const Field> fields() {
   static constexpr std::array<Field, 19> all = {{
       {"cores", "cores; on a GPU its multiprocessors", false, nullptr, &Target::cores},
@@ -28,15 +31,14 @@ std::span<const Field> fields() {
       {"bytes_in_flight", "bytes that a multiprocessor asks for to read at its rate", true, nullptr,
        &Target::bytesOnTheWay},
       {"registers", "32-bit registers of a multiprocessor", true, nullptr, &Target::registers,
-       true},
-      {"threads", "threads that a multiprocessor holds", true, nullptr, &Target::threads, true},
-      {"blocks", "blocks that a multiprocessor holds", true, nullptr, &Target::blocks, true},
+       32768},
+      {"threads", "threads that a multiprocessor holds", true, nullptr, &Target::threads, 1024},
+      {"blocks", "blocks that a multiprocessor holds", true, nullptr, &Target::blocks, 1},
       {"shared_bytes_per_block", "most shared memory of a block", true, nullptr,
-       &Target::sharedBytes, true},
+       &Target::sharedBytes, kLeastShared},
       {"shared_bytes", "shared memory of a multiprocessor", true, nullptr,
-       &Target::sharedOfProcessor, true},
-      {"cluster_blocks", "blocks of the largest cluster", true, nullptr, &Target::clusterBlocks,
-       true},
+       &Target::sharedOfProcessor, kLeastShared + kKeptOfBlock},
+      {"cluster_blocks", "blocks of the largest cluster", true, nullptr, &Target::clusterBlocks, 1},
   }};
   return all;
 }

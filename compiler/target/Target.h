@@ -104,8 +104,10 @@ struct Field {
   /// One of both is set.
   double Target::*rate = nullptr;
   int64_t Target::*size = nullptr;
-  /// Of a limit of the architecture: a profile may only lower it.
-  bool isLimit = false;
+  /// Of a limit of the architecture, which a profile may only lower: what kernels rely on.
+  int64_t least = 0;
+
+  bool isLimit() const { return least > 0; }
 };
 std::span<const Field> fields();
 

@@ -1,5 +1,6 @@
 """The PTX of whole models, on a machine without a GPU: it needs nothing from outside, is the same bytes with and without a
-CUDA toolkit, and ptxas (where there is one) assembles every kernel for each architecture without memory for spills.
+CUDA toolkit, and ptxas (where there is one) assembles every kernel for each architecture without memory for spills, within
+the registers and the shared memory of a block there.
 """
 
 import os
@@ -20,7 +21,11 @@ GRAPHS = SOURCE / "models/graphs"
 # Between them: library calls and their fallbacks, attention, norms, depthwise convolutions, embeddings.
 MODELS = {"fashion_cnn": CNN, **{name: GRAPHS / f"{name}.onnx" for name in (
     "bert_base.dynamo", "gpt2.dynamo", "mobilenet_v2.dynamo", "resnet50.torchscript", "vit_b16.dynamo")}}
-ARCHS = ("sm_80", "sm_89", "sm_90", "sm_100")
+ARCHS = ("sm_80", "sm_89", "sm_90a", "sm_100")
+# Of a block, by the programming guide of CUDA; 65,536 registers and 1024 threads everywhere. Blocks of a cluster.
+SHARED = {"sm_80": 163 << 10, "sm_86": 99 << 10, "sm_89": 99 << 10, "sm_90": 227 << 10, "sm_90a": 227 << 10, "sm_100": 227 << 10}
+CLUSTER = {"sm_90": 8, "sm_90a": 16, "sm_100": 8}
+REGISTERS, THREADS = 65536, 1024
 PTXAS = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
 
 SPILLING = """.version 8.6
@@ -49,11 +54,40 @@ def text_faults(ptx, arch):
         faults.append(f"is not for {arch} alone")
     if ".entry" not in ptx:
         faults.append("has no kernel")
+    faults += [f"has {word}" for word in ("wgmma", "setmaxnreg") if word in ptx and arch != "sm_90a"]
+    faults += [f"has clusters of {blocks}" for blocks in re.findall(r"^\.reqnctapercluster (\d+)", ptx, re.M)
+               if int(blocks) > CLUSTER.get(arch, 1)]
     return faults
 
 
-def ptxas_faults(ptx, arch):
-    """What ptxas says against it: errors, and memory of its own for a thread."""
+def launches_of(plan):
+    """{kernel: (threads, bytes of dynamic shared memory)} of a plan as text, the most of its launches."""
+    found = {}
+    for name, threads, shared in re.findall(r"^\d+: launch (\w+)\(.* x (\d+) threads(?: scratch (\d+))?", plan, re.M):
+        found[name] = tuple(map(max, found.get(name, (0, 0)), (int(threads), int(shared or 0))))
+    return found
+
+
+def limit_faults(report, launches, arch):
+    """What the kernels of a report of ptxas take beyond what the architecture has. A warp gets registers by the 256."""
+    faults = []
+    for kernel in re.split(r"Compiling entry function ", report)[1:]:
+        name = kernel.split(maxsplit=1)[0].strip("'")
+        if name not in launches:
+            faults.append(f"{name} is launched nowhere")
+            continue
+        threads, dynamic = launches[name]
+        registers = -(-int(re.search(r"Used (\d+) registers", kernel)[1]) // 8) * 8 * -(-threads // 32) * 32
+        fixed = re.search(r"(\d+) bytes smem", kernel)
+        shared = dynamic + (int(fixed[1]) if fixed else 0)
+        faults += [f"{name}: {taken} {what} of {most}" for what, taken, most in (
+            ("threads", threads, THREADS), ("registers", registers, REGISTERS), ("bytes of shared memory", shared, SHARED[arch]))
+            if taken > most]
+    return faults
+
+
+def ptxas_faults(ptx, arch, launches=None):
+    """What ptxas says against it: errors, memory of its own for a thread, and with launches what a block cannot have."""
     done = subprocess.run([PTXAS, "-v", f"-arch={arch}", "-", "-o", "/dev/null"], input=ptx, text=True, capture_output=True,
                           timeout=120)
     report = done.stdout + done.stderr
@@ -62,27 +96,28 @@ def ptxas_faults(ptx, arch):
     kernels = re.split(r"Compiling entry function ", report)[1:]
     return [kernel.split(maxsplit=1)[0].strip("'") + " has memory of its own: " + frame.group(0)
             for kernel in kernels for frame in re.finditer(r"\d+ bytes stack frame.*", kernel)
-            if re.search(r"[1-9]\d* bytes", frame.group(0))]
+            if re.search(r"[1-9]\d* bytes", frame.group(0))] + (limit_faults(report, launches, arch) if launches is not None else [])
 
 
 class Ptx(ToolTest):
     @classmethod
     def compiled(cls, model, *flags, archs=ARCHS, environment=()):
-        """PTX by architecture."""
+        """PTX and the launches by architecture."""
         folder = cls.folder / "phases"
         shutil.rmtree(folder, ignore_errors=True)
         kept, cls.environment = cls.environment, {**cls.environment, **dict(environment)}
-        cls.succeed("compile", model, "--target", "cuda:" + ",".join(archs), "--stop-after", "codegen", "--dump-phases", folder,
+        cls.succeed("compile", model, "--target", "cuda:" + ",".join(archs), "--stop-after", "plan", "--dump-phases", folder,
                     "--no-cache", "--quiet", *flags)
         cls.environment = kept
-        return {arch: (folder / f"4-codegen-{arch}.ptx").read_bytes().rstrip(b"\0").decode() for arch in archs}
+        return {arch: ((folder / f"4-codegen-{arch}.ptx").read_bytes().rstrip(b"\0").decode(),
+                       launches_of((folder / f"5-plan-{arch}.txt").read_text())) for arch in archs}
 
     def hold(self, model, *flags, archs=ARCHS):
-        for arch, ptx in self.compiled(model, *flags, archs=archs).items():
+        for arch, (ptx, launches) in self.compiled(model, *flags, archs=archs).items():
             with self.subTest(arch=arch, flags=flags):
                 self.assertEqual([], text_faults(ptx, arch))
                 if PTXAS:
-                    self.assertEqual([], ptxas_faults(ptx, arch))
+                    self.assertEqual([], ptxas_faults(ptx, arch, launches))
 
     def test_models(self):
         for name, model in MODELS.items():
@@ -90,7 +125,8 @@ class Ptx(ToolTest):
                 self.hold(model)
 
     def test_narrow_types(self):
-        self.hold(MODELS["vit_b16.dynamo"], "--precision", "fp16")
+        for name in ("bert_base.dynamo", "vit_b16.dynamo"):
+            self.hold(MODELS[name], "--precision", "fp16")
         self.hold(CNN, "--precision", "bf16")
 
     def test_rows_of_all_widths(self):
@@ -109,11 +145,29 @@ class Ptx(ToolTest):
             self.assertEqual(1, len(found), found)
             self.assertIn("planted has memory of its own", found[0])
             self.assertEqual(1, len(ptxas_faults("nothing", arch)))
+            # Launched with what a block has on the others, and with more threads than any has.
+            found = ptxas_faults(SPILLING.format(arch=arch), arch, {"planted": (64, 120 << 10)})[1:]
+            self.assertEqual(["planted: 122880 bytes of shared memory of 101376"] if arch == "sm_89" else [], found)
+            found = ptxas_faults(SPILLING.format(arch=arch), arch, {"planted": (2048, 0)})[1:]
+            self.assertEqual(["planted: 2048 threads of 1024"], found)
 
     def test_planted_texts_are_found(self):
         self.assertEqual(["needs .extern .func (.param .b32 r) __nv_expf"],
                          text_faults(".target sm_90\n.extern .func (.param .b32 r) __nv_expf\n.entry k", "sm_90"))
+        self.assertEqual(["has wgmma", "has clusters of 16"], text_faults(
+            ".target sm_100\n.entry k\n.reqnctapercluster 16, 1, 1\nwgmma.fence.sync.aligned;", "sm_100"))
         self.assertEqual(["is not for sm_90 alone", "has no kernel"], text_faults(".target sm_80\n", "sm_90"))
+
+    def test_planted_launches_are_found(self):
+        """Of a kernel with 72 registers: what fits one part does not fit another, and 1024 threads fit none."""
+        report = "Compiling entry function 'k' for\nptxas info : Used 65 registers, used 1 barriers, 1024 bytes smem"
+        large = {"k": (256, 150 << 10)}
+        self.assertEqual([], limit_faults(report, large, "sm_80"))
+        self.assertEqual(["k: 154624 bytes of shared memory of 101376"], limit_faults(report, large, "sm_89"))
+        self.assertEqual(["k: 73728 registers of 65536"], limit_faults(report, {"k": (1024, 0)}, "sm_100"))
+        self.assertEqual(["k is launched nowhere"], limit_faults(report, {}, "sm_80"))
+        plan = "3: launch k(n * 2) grid n x 128 threads scratch 36880 reads %1\n4: launch k(n) grid 1 x 64 threads reads %2\n"
+        self.assertEqual({"k": (128, 36880)}, launches_of(plan))
 
     def test_a_toolkit_changes_nothing(self):
         toolkit = self.folder / "toolkit"

@@ -110,12 +110,12 @@ private:
       target.*field.rate = rate;
       return Status::ok();
     }
-    int64_t most = field.isLimit ? target.*field.size : kMostSize;
-    bool isWhole = value.is_number_unsigned() && value.get<uint64_t>() >= 1 &&
+    int64_t most = field.isLimit() ? target.*field.size : kMostSize, least = field.isLimit() ? field.least : 1;
+    bool isWhole = value.is_number_unsigned() && value.get<uint64_t>() >= static_cast<uint64_t>(least) &&
                    value.get<uint64_t>() <= static_cast<uint64_t>(most);
     if (!isWhole) {
-      return profileError(path, fmt::format("{} is no whole number from 1 to {}{}", name, most,
-                                            field.isLimit ? ", the architecture's limit" : ""));
+      return profileError(path, fmt::format("{} is no whole number from {} to {}{}", name, least, most,
+                                            field.isLimit() ? ", the architecture's limit" : ""));
     }
     target.*field.size = value.get<int64_t>();
     return Status::ok();

@@ -3,6 +3,8 @@
 // RUN: %tenon-opt --ptx=sm_89 %s | FileCheck %s --check-prefix=SM89
 // RUN: %tenon-opt --ptx=sm_90 %s | FileCheck %s --check-prefix=SM90
 // RUN: %tenon-opt --ptx=sm_90a %s | FileCheck %s --check-prefix=SM90A
+// RUN: %tenon-opt --ptx=h100 %s | FileCheck %s --check-prefix=SM90A
+// RUN: %tenon-opt --ptx=l40s %s | FileCheck %s --check-prefix=SM89
 // RUN: %tenon-opt --ptx=sm_100 %s | FileCheck %s --check-prefix=SM100
 // RUN: %tenon-opt --ptx=sm_120 %s | FileCheck %s --check-prefix=SM120
 // Each architecture is laid out for by its own limits: two blocks of 64 KiB fit into 163 KiB of shared

@@ -56,7 +56,7 @@ TEST(DeviceProfile, RefusesWhatIsNone) {
         std::string(R"({"cpu": {"part": "h200"}})"), std::string(R"({"cpu": {"architecture": "sm_90"}})"),
         std::string(R"({"cuda": {"part": "h300"}})"), std::string(R"({"cuda": {"architecture": "sm_70"}})"),
         std::string(R"({"cuda": {"part": "h200", "architecture": "sm_80"}})"),
-        std::string(R"({"cuda": {"threads": 2049}})"), std::string(R"({"cuda": {"shared_bytes_per_block": 300000}})"),
+        std::string(R"({"cuda": {"threads": 2049}})"), std::string(R"({"cuda": {"threads": 1023}})"), std::string(R"({"cuda": {"shared_bytes_per_block": 300000}})"),
         std::string(R"({"cuda": {"architecture": "sm_80"}})"), std::string("{}")}) {
     Targets targets = *parseTargets({"cpu,cuda:sm_90"});
     Status status = apply(text, targets);

@@ -1,6 +1,7 @@
 // Brings the partial results of attention split over keys together: a warp sums one row. Relies on
 // the temporaries' layout as AttentionTensorCore.cpp writes them.
 #include "compiler/codegen/cuda/attention/AttentionKernels.h"
+#include "compiler/codegen/cuda/attention/Tuning.h"
 #include "compiler/codegen/cuda/base/KernelShell.h"
 
 using namespace mlir;
@@ -8,7 +9,7 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-constexpr int64_t kRowsOfBlock = 4;
+using tuning::kCombineRows;
 
 /// Row number [batch][head][query] as an element offset in the result.
 Value resultOffset(KernelShell &shell, const ThreadBuilder &t, const AttentionProblem &p,
@@ -25,7 +26,7 @@ Value resultOffset(KernelShell &shell, const ThreadBuilder &t, const AttentionPr
 void emitAttentionCombine(ModuleOp module, StringRef symbol, const AttentionProblem &p,
                           int64_t splits, const target::Target &gpu, RegionCode &code) {
   KernelShell shell(module, symbol, {p.firstTemporary, p.firstTemporary + 1, p.y.buffer}, 2,
-                    kRowsOfBlock * kWarp);
+                    kCombineRows * kWarp);
   ThreadBuilder t = shell.code();
   if (gpu.has(target::Feature::DependentLaunch)) {
     t.waitForPredecessors();
@@ -35,7 +36,7 @@ void emitAttentionCombine(ModuleOp module, StringRef symbol, const AttentionProb
   int64_t width = *tn::constantDim(p.valueWidth);
   Type real = t.f32Type(), pairType = t.vectorType(2, real);
   Value rows = shell.size(rowCount);
-  Value row = t.wide(t.add(t.mul(t.block(), kRowsOfBlock), t.div(t.thread(), kWarp)));
+  Value row = t.wide(t.add(t.mul(t.block(), kCombineRows), t.div(t.thread(), kWarp)));
   t.when(t.isLess(row, rows), [&](const ThreadBuilder &b) {
     Value factor = b.f32(weightExponent(p)), maximum, total = b.f32(0);
     SmallVector<Value> places, weights, totals;
@@ -72,7 +73,7 @@ void emitAttentionCombine(ModuleOp module, StringRef symbol, const AttentionProb
       }
     }
   });
-  code.steps.push_back(shell.finish(rowCount.ceilDiv(kRowsOfBlock), 0));
+  code.steps.push_back(shell.finish(rowCount.ceilDiv(kCombineRows), 0));
 }
 
 } // namespace tenon::codegen::cuda

@@ -2,6 +2,8 @@
 // what its products or its loads take and a time of its own for softmax and barriers.
 #include "compiler/codegen/cuda/attention/AttentionCost.h"
 
+#include "compiler/codegen/cuda/attention/Tuning.h"
+
 #include <cmath>
 
 using namespace mlir;
@@ -9,16 +11,9 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// Seconds: from the first load to the last store; of a tile besides its products; for splits to
-/// meet in a cluster, and in a second kernel (an H200).
-constexpr double kLatency = 1500e-9, kOfTile = 250e-9, kClusterTime = 700e-9, kKernelTime = 3000e-9;
-/// What mma.sync and wgmma reach of a library's products beside softmax (an H200).
-constexpr double kMma = 0.45, kWgmma = 0.7;
-constexpr double kGuess = 128;
+constexpr int64_t kGuess = 128;
 
-double sizeOf(AffineExpr dim) {
-  return static_cast<double>(tn::constantDim(dim).value_or(static_cast<int64_t>(kGuess)));
-}
+double sizeOf(AffineExpr dim) { return static_cast<double>(tn::constantDim(dim).value_or(kGuess)); }
 
 struct Sizes {
   explicit Sizes(const AttentionProblem &p)
@@ -42,8 +37,8 @@ double secondsOf(const Sizes &s, double blocks, double rows, double keys, double
   double tiles = std::ceil(keys / tileKeys);
   double work = 2 * rows * tileKeys * (s.width + s.valueWidth) * gpu.cores / flops * together;
   double loads = tileKeys * (s.width + s.valueWidth) * s.bytes / gpu.coreBandwidth * together;
-  double ofBlocks = turns * tiles * (kOfTile + std::max(work, loads));
-  return kLatency + std::max(ofBlocks, s.memoryBytes() / gpu.memoryBandwidth);
+  double ofBlocks = turns * tiles * (tuning::kTileSeconds + std::max(work, loads));
+  return tuning::kAttentionSeconds + std::max(ofBlocks, s.memoryBytes() / gpu.memoryBandwidth);
 }
 
 } // namespace
@@ -55,10 +50,13 @@ double costOf(const AttentionProblem &problem, const AttentionTile &tile,
   double lists = tile.joinsHeads ? s.keyLists : s.lists;
   double rows = static_cast<double>(tile.rows());
   double blocks = lists * std::ceil(rowsOfList / rows) * tile.splits;
-  double seconds = secondsOf(
-      s, blocks, rows, std::ceil(s.keys / tile.splits), static_cast<double>(tile.keys),
-      gpu.halfPeak * (tile.isWarpgroup ? kWgmma : kMma), tile.isWarpgroup ? 2 : 1, gpu);
-  return seconds + (tile.splits == 1 ? 0 : tile.isClustered ? kClusterTime : kKernelTime);
+  double seconds =
+      secondsOf(s, blocks, rows, std::ceil(s.keys / tile.splits), static_cast<double>(tile.keys),
+                gpu.halfPeak * (tile.isWarpgroup ? tuning::kWarpgroupShare : tuning::kMmaShare),
+                tile.isWarpgroup ? 2 : 1, gpu);
+  return seconds + (tile.splits == 1   ? 0
+                    : tile.isClustered ? tuning::kSplitSeconds
+                                       : tuning::kCombineSeconds);
 }
 
 double costOf(const AttentionProblem &problem, const StreamLayout &layout,
@@ -66,14 +64,15 @@ double costOf(const AttentionProblem &problem, const StreamLayout &layout,
   Sizes s(problem);
   double heads = std::ceil(static_cast<double>(layout.heads) / layout.blocks) * layout.blocks;
   return secondsOf(s, heads, std::ceil(s.queries / kGroupRows) * kGroupRows, s.keys,
-                   static_cast<double>(layout.tileKeys), gpu.halfPeak * kWgmma, 1, gpu);
+                   static_cast<double>(layout.tileKeys), gpu.halfPeak * tuning::kWarpgroupShare, 1,
+                   gpu);
 }
 
 double costOf(const AttentionProblem &problem, const PlainTile &tile, const target::Target &gpu) {
   Sizes s(problem);
   double rows = static_cast<double>(tile.rows);
   return secondsOf(s, s.lists * std::ceil(s.queries / rows), rows, s.keys,
-                   static_cast<double>(tile.keys), gpu.generatedPeak, 1, gpu);
+                   static_cast<double>(tile.keys), gpu.peak * tuning::kSimtShare, 1, gpu);
 }
 
 } // namespace tenon::codegen::cuda

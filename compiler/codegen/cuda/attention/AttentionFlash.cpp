@@ -24,12 +24,11 @@ double lowestScore(const AttentionProblem &problem) {
 
 } // namespace
 
-int64_t FlashKernel::group() const {
+int64_t FlashShape::group() const {
   return tile.joinsHeads ? *tn::constantDim(p.heads) / *tn::constantDim(p.keyHeads) : 1;
 }
 
-/// Rows of a block's head: queries, of all heads that share keys if they are joined.
-AffineExpr FlashKernel::rowCount() const { return p.queries * group(); }
+AffineExpr FlashShape::rowCount() const { return p.queries * group(); }
 
 FlashKernel::State FlashKernel::initialState(const ThreadBuilder &t) const {
   State state;

@@ -9,21 +9,17 @@
 
 namespace tenon::codegen::cuda {
 
-class FlashKernel {
+/// What the flash form's block has in shared memory: the stages, a number a warp, and behind them
+/// the sums of the warps that share rows, or a warpgroup's queries and mask.
+class FlashShape {
 public:
-  using Value = mlir::Value;
-  using Type = mlir::Type;
-  using Values = ThreadBuilder::Values;
-  template <typename T> using List = llvm::SmallVector<T>;
-
-  FlashKernel(KernelShell &shell, const AttentionProblem &problem, const AttentionTile &tile)
-      : shell(shell), p(problem), tile(tile), width(*tn::constantDim(p.width)),
+  FlashShape(const AttentionProblem &problem, const AttentionTile &tile)
+      : p(problem), tile(tile), width(*tn::constantDim(p.width)),
         valueWidth(*tn::constantDim(p.valueWidth)), depthSteps((width + 15) / 16),
         valueSteps((valueWidth + 15) / 16), keyPitch(depthSteps * 16 + padding()),
-        valuePitch(valueSteps * 16 + padding()), warpKeys(tile.keys / tile.keyWarps),
-        element(p.q.element), half(mlir::IntegerType::get(element.getContext(), 16)) {}
+        valuePitch(valueSteps * 16 + padding()), warpKeys(tile.keys / tile.keyWarps) {}
 
-  void emit(bool waits);
+  /// Rows of a block's head: queries, of all heads that share keys if they are joined.
   mlir::AffineExpr rowCount() const;
   int64_t sharedBytes() const {
     if (tile.keyWarps == 1) {
@@ -32,6 +28,48 @@ public:
     return partsOffset() + tile.keyWarps * (tile.isClustered ? tile.splits * placePitch() * 16
                                                              : partRows() * (sumPitch() + 2) * 4);
   }
+
+protected:
+  /// Places (two columns of a row) that a block of a cluster adds up, and how far apart what it
+  /// gets from two warps lies: an odd number, so that it is in different banks.
+  int64_t share() const { return llvm::divideCeil(partRows() * valueWidth / 2, tile.splits); }
+  int64_t placePitch() const { return share() / 2 * 2 + 1; }
+  /// Elements between rows in shared memory; warpgroups have tiles without any.
+  int64_t padding() const { return tile.isWarpgroup ? 0 : kRowPadding / 2; }
+  int64_t stageElements() const { return tile.keys * (keyPitch + valuePitch); }
+  int64_t sumPitch() const { return valueSteps * 16 + 8; }
+  int64_t marksOffset() const { return tile.stages * stageElements() * 2; }
+  int64_t partsOffset() const {
+    return marksOffset() + (tile.threads() / kWarp * 4 + 15) / 16 * 16;
+  }
+  /// Rows of a block that warps or blocks share, without those that no block has.
+  int64_t partRows() const;
+  int64_t group() const;
+  // Where tile.isWarpgroup (AttentionFlashWarpgroup.cpp).
+  bool keepsMask() const;
+  int64_t groupBytes() const;
+
+  const AttentionProblem &p;
+  const AttentionTile &tile;
+  int64_t width, valueWidth, depthSteps, valueSteps;
+  int64_t keyPitch, valuePitch; ///< elements between rows in shared memory
+  int64_t warpKeys;
+};
+
+class FlashKernel : private FlashShape {
+public:
+  using FlashShape::rowCount;
+  using FlashShape::sharedBytes;
+  using Value = mlir::Value;
+  using Type = mlir::Type;
+  using Values = ThreadBuilder::Values;
+  template <typename T> using List = llvm::SmallVector<T>;
+
+  FlashKernel(KernelShell &shell, const AttentionProblem &problem, const AttentionTile &tile)
+      : FlashShape(problem, tile), shell(shell), element(p.q.element),
+        half(mlir::IntegerType::get(element.getContext(), 16)) {}
+
+  void emit(bool waits);
 
 private:
   /// What a thread carries from tile to tile of keys, by row tile: sums of 16 x 8 columns, and for
@@ -56,21 +94,6 @@ private:
     Value maximum, total;
   };
 
-  /// Places (two columns of a row) that a block of a cluster adds up, and how far apart what it
-  /// gets from two warps lies: an odd number, so that it is in different banks.
-  int64_t share() const { return llvm::divideCeil(partRows() * valueWidth / 2, tile.splits); }
-  int64_t placePitch() const { return share() / 2 * 2 + 1; }
-  /// Elements between rows in shared memory; warpgroups have tiles without any.
-  int64_t padding() const { return tile.isWarpgroup ? 0 : kRowPadding / 2; }
-  int64_t stageElements() const { return tile.keys * (keyPitch + valuePitch); }
-  int64_t sumPitch() const { return valueSteps * 16 + 8; }
-  /// Shared memory: the stages, a number a warp, and the sums of the warps that share rows.
-  int64_t marksOffset() const { return tile.stages * stageElements() * 2; }
-  int64_t partsOffset() const {
-    return marksOffset() + (tile.threads() / kWarp * 4 + 15) / 16 * 16;
-  }
-  int64_t partRows() const;
-  int64_t group() const;
   State initialState(const ThreadBuilder &t) const;
   Values flatten(const State &state) const;
   State unflatten(mlir::ValueRange values) const;
@@ -102,8 +125,6 @@ private:
   Values leftOperand(const ThreadBuilder &t, const List<Values> &weights, int64_t firstKey) const;
 
   // Where tile.isWarpgroup (AttentionFlashWarpgroup.cpp).
-  bool keepsMask() const;
-  int64_t groupBytes() const;
   void copyGroupRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
                      Value firstRow, Value end, Value to, int64_t columns) const;
   void copyGroupTile(const ThreadBuilder &t, Value index) const;
@@ -127,11 +148,6 @@ private:
                    Value low, Value high);
 
   KernelShell &shell;
-  const AttentionProblem &p;
-  const AttentionTile &tile;
-  int64_t width, valueWidth, depthSteps, valueSteps;
-  int64_t keyPitch, valuePitch; ///< elements between rows in shared memory
-  int64_t warpKeys;
   Type element, half;
 
   Value shared, batch, blockHead, keyHead, split, rowBlock, firstRow, rows;

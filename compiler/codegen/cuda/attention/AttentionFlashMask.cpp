@@ -1,6 +1,7 @@
 // What the flash kernel reads of its mask: the elements of a tile, and where the last key is that a
 // step of decoding has to read. Relies on all rows of a block having the same mask for the latter.
 #include "compiler/codegen/cuda/attention/AttentionFlash.h"
+#include "compiler/codegen/cuda/attention/Tuning.h"
 
 using namespace mlir;
 
@@ -12,8 +13,6 @@ using Values = ThreadBuilder::Values;
 /// A mask at or below it keeps a key from being seen, unless all keys have such a mask. Next to a
 /// key with more the weight of such a key is 0 in f32, whatever their scores.
 constexpr double kUnseen = -1e30;
-/// Pieces of the mask that a thread keeps in registers while it asks for keys.
-constexpr int64_t kMaskPieces = 4;
 
 } // namespace
 
@@ -64,7 +63,7 @@ FlashKernel::MaskPiece FlashKernel::loadMask(const ThreadBuilder &t, Value first
 SmallVector<FlashKernel::MaskPiece> FlashKernel::firstPieces(const ThreadBuilder &t) const {
   int64_t stride = tile.threads() * maskLanes(), keys = tn::constantDim(p.keys).value_or(0);
   SmallVector<MaskPiece> pieces;
-  for (int64_t first = 0; first < std::min(keys, kMaskPieces * stride); first += stride) {
+  for (int64_t first = 0; first < std::min(keys, tuning::kMaskPieces * stride); first += stride) {
     pieces.push_back(loadMask(t, t.i32(first)));
   }
   return pieces;

@@ -2,14 +2,12 @@
 // parts of the keys, or as partial results where several blocks did. Relies on AttentionCombine.cpp
 // for the latter.
 #include "compiler/codegen/cuda/attention/AttentionFlash.h"
+#include "compiler/codegen/cuda/attention/Tuning.h"
 
 using namespace mlir;
 
 namespace tenon::codegen::cuda {
 namespace {
-
-/// Lanes that add up the parts of a place together.
-constexpr int64_t kMergingLanes = 8;
 
 /// The sum over neighbouring lanes, a power of two of them.
 Value sumOfLanes(const ThreadBuilder &t, Value value, int64_t lanes) {
@@ -44,8 +42,7 @@ void FlashKernel::storeRows(const ThreadBuilder &t, State &state) {
   }
 }
 
-/// Rows of a block that warps or blocks share, without those that no block has.
-int64_t FlashKernel::partRows() const {
+int64_t FlashShape::partRows() const {
   return std::min(tn::constantDim(rowCount()).value_or(tile.rows()), tile.rows());
 }
 
@@ -182,7 +179,8 @@ void FlashKernel::sendParts(const ThreadBuilder &t, State &state) {
 void FlashKernel::mergeCluster(const ThreadBuilder &t) {
   int64_t pairs = valueWidth / 2, places = partRows() * pairs, lanes = 1;
   int64_t senders = tile.splits * tile.keyWarps;
-  while (lanes < std::min(kMergingLanes, senders) && share() * lanes * 2 <= tile.threads()) {
+  while (lanes < std::min(tuning::kMergingLanes, senders) &&
+         share() * lanes * 2 <= tile.threads()) {
     lanes *= 2;
   }
   t.arriveAtCluster();

@@ -2,6 +2,7 @@
 // in shared memory as the tiles of Warpgroup.h, and 64 queries are one row of products. Relies on
 // the tile being as AttentionTile::isWarpgroup says.
 #include "compiler/codegen/cuda/attention/AttentionFlash.h"
+#include "compiler/codegen/cuda/attention/Tuning.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
 
 using namespace mlir;
@@ -12,18 +13,16 @@ namespace {
 using Values = ThreadBuilder::Values;
 
 constexpr int64_t kTileElements = kGroupRows * kTileColumns;
-/// Keys whose mask is kept as f32: 4 KiB beside the tiles.
-constexpr int64_t kKeptMask = 1024;
 
 } // namespace
 
-bool FlashKernel::keepsMask() const {
+bool FlashShape::keepsMask() const {
   return tile.isWarpgroup && sharesMask(p, tile.joinsHeads) &&
-         tn::constantDim(p.keys).value_or(kKeptMask + 1) <= kKeptMask;
+         tn::constantDim(p.keys).value_or(tuning::kKeptMask + 1) <= tuning::kKeptMask;
 }
 
 /// Of the part behind the stages: the queries and the mask.
-int64_t FlashKernel::groupBytes() const {
+int64_t FlashShape::groupBytes() const {
   int64_t mask =
       keepsMask() ? (*tn::constantDim(p.keys) + tile.keys - 1) / tile.keys * tile.keys : 0;
   return tile.isWarpgroup ? kGroupRows * width * 2 + mask * 4 : 0;

@@ -2,6 +2,7 @@
 // memory as f32. 16 lanes share 4 queries; a lane's keys and columns are 16 apart, so that
 // neighbours read neighbouring banks. Relies on nothing of the layout but strides.
 #include "compiler/codegen/cuda/attention/AttentionKernels.h"
+#include "compiler/codegen/cuda/attention/Tuning.h"
 #include "compiler/codegen/cuda/base/KernelShell.h"
 
 #include <limits>
@@ -16,8 +17,7 @@ using Values = ThreadBuilder::Values;
 constexpr double kLog2E = 1.4426950408889634;
 constexpr int64_t kLanes = 16;
 constexpr int64_t kRowsOfThread = 4;
-/// Copies of a loop's body when tiles are brought in.
-constexpr int64_t kLoadsAtOnce = 4;
+using tuning::kSimtLoads;
 
 class PlainKernel {
 public:
@@ -167,10 +167,10 @@ void PlainKernel::fill(const ThreadBuilder &t, Value pointer, const StridedTenso
         [](const ThreadBuilder &c) -> Values { return {c.f32(0)}; });
     b.store(element[0], b.offset(to, b.f32Type(), b.add(b.mul(row, rowPitch), column)), 4);
   };
-  int64_t stride = tile.rows / kRowsOfThread * kLanes * kLoadsAtOnce;
+  int64_t stride = tile.rows / kRowsOfThread * kLanes * kSimtLoads;
   t.loop(t.i32(0), t.i32(count), t.i32(stride), {},
          [&](const ThreadBuilder &b, Value base, ValueRange) -> Values {
-           for (int64_t i = 0; i < kLoadsAtOnce; ++i) {
+           for (int64_t i = 0; i < kSimtLoads; ++i) {
              Value index = b.add(b.add(base, b.thread()), i * tile.rows / kRowsOfThread * kLanes);
              if (count % stride == 0) {
                bring(b, index);
@@ -371,7 +371,9 @@ std::optional<PlainTile> plainTile(const AttentionProblem &p, const target::Targ
       !fits(p.y) || (p.mask && !fits(*p.mask))) {
     return std::nullopt;
   }
-  PlainTile tile = *width <= 64 && *valueWidth <= 64 ? PlainTile{64, 64} : PlainTile{32, 32};
+  bool isNarrow = *width <= tuning::kNarrowHead && *valueWidth <= tuning::kNarrowHead;
+  int64_t size = isNarrow ? tuning::kSimtTile : tuning::kSimtSmallTile;
+  PlainTile tile = {size, size};
   int64_t bytes = 4 * (tile.rows * ((*width + 7) / 8 * 8 + 8 + tile.keys) +
                        tile.keys * ((*width + 7) / 8 * 8 + 4 + (*valueWidth + 15) / 16 * 16));
   return bytes > gpu.sharedBytes ? std::nullopt : std::optional(tile);

@@ -11,9 +11,6 @@ namespace {
 
 using Values = ThreadBuilder::Values;
 
-/// Registers of a thread of the warpgroup that copies, and of one that multiplies: 128 x (32 + 3 x
-/// 160) are those of a processor.
-constexpr int64_t kCopyRegisters = 32, kMultiplyRegisters = 160;
 /// What is added to scores is finite from here on: the lowest float would become infinite with the
 /// scale taken out of it, and a row whose keys are all masked needs differences of scores.
 constexpr double kLowestMask = -0x1p126;
@@ -245,12 +242,12 @@ void StreamKernel::emit() {
   t.choose(
       t.isLess(thread, t.i32(kWarpgroup)),
       [&](const ThreadBuilder &c) {
-        releaseRegisters(c, kCopyRegisters);
+        releaseRegisters(c, tuning::kCopyRegisters);
         c.when(c.isLess(thread, c.i32(kWarp)), [&](const ThreadBuilder &d) { copyHeads(d); });
         return Values();
       },
       [&](const ThreadBuilder &c) {
-        takeRegisters(c, kMultiplyRegisters);
+        takeRegisters(c, tuning::kMultiplyRegisters);
         multiplyHeads(c);
         return Values();
       });

@@ -9,14 +9,14 @@
 #pragma once
 
 #include "compiler/codegen/cuda/attention/AttentionKernels.h"
+#include "compiler/codegen/cuda/attention/Tuning.h"
 #include "compiler/codegen/cuda/base/AsyncCopy.h"
 #include "compiler/codegen/cuda/base/KernelShell.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
 
 namespace tenon::codegen::cuda {
 
-/// Warpgroups that multiply.
-inline constexpr int64_t kStreamGroups = 3;
+using tuning::kStreamGroups;
 
 /// The rows of [batch, head, row, column] as rows of a matrix that begins where its buffer does.
 struct StreamMatrix {

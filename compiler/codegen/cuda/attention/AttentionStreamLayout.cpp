@@ -1,24 +1,12 @@
 // Which problems stream through processors head by head, how tiles of keys are cut, and the launch.
 // Relies on AttentionStream.h for the kernel.
 #include "compiler/codegen/cuda/attention/AttentionStream.h"
+#include "compiler/codegen/cuda/attention/Tuning.h"
 
 using namespace mlir;
 
 namespace tenon::codegen::cuda {
 namespace {
-
-/// Keys of a tile: a score of each takes half a register of a thread.
-constexpr int64_t kMostTileKeys = 128;
-/// The same where a last tile of another size is code of its own besides: ptxas 13.0 was seen to
-/// spill a few words a unit with more.
-constexpr int64_t kMostKeysBesideLast = 96;
-/// More slots than these bring nothing: two heads of 384 keys.
-constexpr int64_t kMostSlots = 24;
-/// From so many tiles of a head on warpgroups take turns at products: 64 x 16 x 384 x 384 93 us, 99
-/// without; two tiles 33.5 and 33.7, one 11.9 and 11.6.
-constexpr int64_t kTilesOfTurns = 3;
-/// Of 100 processors, those that have work in the last round of heads.
-constexpr int64_t kLeastBusy = 75;
 
 /// The rows of a tensor whose batches and heads are whole rows, or heads columns, apart.
 std::optional<StreamMatrix> matrixOf(const StridedTensor &tensor, int64_t batches, int64_t heads,
@@ -54,15 +42,16 @@ void cutKeys(StreamLayout &l, int64_t most) {
 
 /// As many slots as there is room for. False if there is none for the keys and values of one head.
 bool placeRing(StreamLayout &l, bool hasMask, int64_t sharedBytes) {
-  cutKeys(l, kMostTileKeys);
+  cutKeys(l, tuning::kMostTileKeys);
   if (l.endsAlone() && (l.tiles() > 2 || hasMask)) {
-    cutKeys(l, kMostKeysBesideLast);
+    cutKeys(l, tuning::kMostKeysBesideLast);
   }
   int64_t fixed = kStreamGroups * (2 * kGroupRows * kTileColumns * 2 + 3 * kBarrierBytes);
   int64_t ofSlot = l.tileBytes() + l.tileKeys * 2 + 2 + 2 * kBarrierBytes;
   // The last tile of a head must find its zeros.
   int64_t step = l.hasTail() ? 2 * l.tiles() : 2;
-  l.slots = std::min((sharedBytes - fixed - kBarrierBytes) / ofSlot, kMostSlots) / step * step;
+  l.slots =
+      std::min((sharedBytes - fixed - kBarrierBytes) / ofSlot, tuning::kMostSlots) / step * step;
   return l.slots >= 2 * l.tiles();
 }
 
@@ -102,7 +91,7 @@ std::optional<StreamLayout> streamLayout(const AttentionProblem &p, const target
   if (!placeRing(l, p.mask.has_value(), gpu.sharedBytes)) {
     return std::nullopt;
   }
-  l.takesTurns = l.tiles() >= kTilesOfTurns && mayTakeTurns(l);
+  l.takesTurns = l.tiles() >= tuning::kTilesOfTurns && mayTakeTurns(l);
   return l;
 }
 
@@ -113,7 +102,7 @@ bool mayTakeTurns(const StreamLayout &layout) {
 bool isFasterStreamed(const StreamLayout &layout, const target::Target &gpu) {
   int64_t processors = gpu.cores;
   int64_t rounds = (layout.heads + processors - 1) / processors;
-  return layout.heads * 100 >= rounds * processors * kLeastBusy;
+  return layout.heads * 100 >= rounds * processors * tuning::kLeastBusy;
 }
 
 void emitStreamAttention(ModuleOp module, StringRef symbol, const AttentionProblem &p,

@@ -2,6 +2,7 @@
 // the kernel.
 #include "compiler/codegen/common/Programs.h"
 #include "compiler/codegen/cuda/attention/AttentionFlash.h"
+#include "compiler/codegen/cuda/attention/Tuning.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
 
 using namespace mlir;
@@ -10,10 +11,6 @@ namespace tenon::codegen::cuda {
 namespace {
 
 constexpr double kLog2E = 1.4426950408889634;
-/// What every architecture with clusters runs, and what a second kernel adds up.
-constexpr int64_t kClusterBlocks = 8, kMostSplits = 32;
-/// Keys of a block from which on its tiles are larger.
-constexpr int64_t kLongKeys = 512;
 
 /// Rows of 16-byte chunks, so that asynchronous copies can bring them.
 bool hasAlignedRows(const StridedTensor &tensor) {
@@ -52,8 +49,9 @@ namespace {
 
 /// Blocks that share the keys of a list of queries: as many as keep the GPU busy, if each has keys.
 int64_t chooseSplits(int64_t lists, int64_t tiles, int64_t wanted, const target::Target &gpu) {
-  int64_t most = std::min(tiles, gpu.hasClusters() ? std::min(kClusterBlocks, gpu.clusterBlocks)
-                                                   : kMostSplits);
+  int64_t most =
+      std::min(tiles, gpu.hasClusters() ? std::min(tuning::kFlashClusterBlocks, gpu.clusterBlocks)
+                                        : tuning::kMostSplits);
   int64_t splits = 1;
   while (splits * 2 <= most && lists * splits * 2 <= wanted) {
     splits *= 2;
@@ -62,16 +60,17 @@ int64_t chooseSplits(int64_t lists, int64_t tiles, int64_t wanted, const target:
 }
 
 /// Of a step of decoding, which reads all keys for a row or a few: what counts is how many bytes
-/// are under way, and how few threads meet at the end. On an H200, with 1,000 of 2,048 keys seen, 8
-/// lists: 3.6 us, and 3.7 with tiles of 128 keys, 5.0 with 8 warps, 4.3 by a second kernel; 128
-/// lists: 11.3, and 11.5 with 8 warps, 12.3 with tiles of 64 keys, 16 with 4 splits, 12.0 with one,
-/// 23 when all keys are read. Asking for keys before the kernel before has ended gains nothing.
+/// are under way, and how few threads meet at the end (Tuning.h). On an H200, with 1,000 of 2,048
+/// keys seen, 8 lists take 3.6 us, 4.3 by a second kernel; 128 lists 11.3, 16 with 4 splits, 12.0
+/// with one, 23 when all keys are read. Asking for keys before the kernel before has ended gains
+/// nothing.
 void shareKeys(AttentionTile &tile, int64_t lists, int64_t keys, const target::Target &gpu) {
-  tile.splits = chooseSplits(lists, (keys + 63) / 64, gpu.cores * 2, gpu);
-  bool isLong = keys / tile.splits >= kLongKeys;
-  tile.keyWarps = 4;
-  tile.keys = isLong ? 128 : 64;
-  tile.stages = isLong ? 2 : 3;
+  tile.splits = chooseSplits(lists, (keys + tuning::kDecodeKeys - 1) / tuning::kDecodeKeys,
+                             gpu.cores * tuning::kDecodeBlocks, gpu);
+  bool isLong = keys / tile.splits >= tuning::kLongKeys;
+  tile.keyWarps = tuning::kDecodeWarps;
+  tile.keys = isLong ? tuning::kLongDecodeKeys : tuning::kDecodeKeys;
+  tile.stages = isLong ? tuning::kLongDecodeStages : tuning::kDecodeStages;
 }
 
 /// Heads in whole tiles.
@@ -80,13 +79,13 @@ bool fitsWarpgroups(const AttentionProblem &p, const target::Target &gpu) {
          *tn::constantDim(p.valueWidth) % kTileColumns == 0;
 }
 
-} // namespace
-
-AttentionTile chooseTile(const AttentionProblem &p, const target::Target &gpu) {
+/// What was the fastest, wherever it fits.
+AttentionTile fastestTile(const AttentionProblem &p, const target::Target &gpu) {
   std::optional<int64_t> heads = tn::constantDim(p.heads), keyHeads = tn::constantDim(p.keyHeads),
                          queries = tn::constantDim(p.queries);
   int64_t batches = tn::constantDim(p.batches).value_or(1);
   int64_t widest = std::max(*tn::constantDim(p.width), *tn::constantDim(p.valueWidth));
+  bool isNarrow = widest <= tuning::kNarrowHead;
   bool maskHasRows = p.mask && tn::constantDim(p.mask->strides[2]) != 0;
   AttentionTile tile;
   if (!heads || !queries) {
@@ -95,18 +94,20 @@ AttentionTile chooseTile(const AttentionProblem &p, const target::Target &gpu) {
   int64_t lists = batches * *heads, keys = tn::constantDim(p.keys).value_or(1024);
   auto blocks = [&](int64_t rows) { return lists * ((*queries + rows - 1) / rows); };
   // A step of decoding has a row or a few, so larger tiles would be empty however many there are.
-  bool isDecoding = *queries <= 16;
+  bool isDecoding = *queries <= tuning::kDecodeQueries;
   // What AttentionStream.h does not do: wide heads, causal ones, masks with rows, few heads, sizes
   // that vary. 64 heads of 16 times 384 queries and keys, 64 wide, on an H200: 125 us (93
   // streamed), and 198 with those below.
-  if (!isDecoding && fitsWarpgroups(p, gpu) && blocks(kGroupRows) >= gpu.cores) {
-    tile.isWarpgroup = true;
+  tile.isWarpgroup = true;
+  if (!isDecoding && fitsWarpgroups(p, gpu) && blocks(kGroupRows) >= gpu.cores &&
+      FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes) {
     return tile;
   }
+  tile.isWarpgroup = false;
   if (!isDecoding && blocks(128) >= 2 * gpu.cores && !maskHasRows) {
     // Two row tiles a warp halve the reads of shared memory; wide heads have no registers for them.
-    tile.rowTiles = widest <= 64 ? 2 : 1;
-    tile.rowWarps = widest <= 64 ? 4 : 8;
+    tile.rowTiles = isNarrow ? 2 : 1;
+    tile.rowWarps = isNarrow ? 4 : 8;
     return tile;
   }
   if (!isDecoding && blocks(64) >= gpu.cores) {
@@ -114,9 +115,10 @@ AttentionTile chooseTile(const AttentionProblem &p, const target::Target &gpu) {
   }
   tile.keyWarps = !isDecoding && blocks(32) >= gpu.cores ? 2 : 4;
   tile.rowWarps = 4 / tile.keyWarps;
-  tile.keys = widest <= 64 ? 128 : 64;
+  tile.keys = isNarrow ? 128 : 64;
   if (isDecoding) {
-    tile.joinsHeads = keyHeads && *heads != *keyHeads && *heads / *keyHeads * *queries <= 16;
+    tile.joinsHeads =
+        keyHeads && *heads != *keyHeads && *heads / *keyHeads * *queries <= tuning::kDecodeQueries;
     shareKeys(tile, tile.joinsHeads ? batches * *keyHeads : lists, keys, gpu);
     tile.endsAtMask = sharesMask(p, tile.joinsHeads) && keys > tile.keys;
   } else {
@@ -127,9 +129,34 @@ AttentionTile chooseTile(const AttentionProblem &p, const target::Target &gpu) {
   return tile;
 }
 
+/// Narrows a tile until its block fits the target's shared memory: fewer tiles under way, fewer
+/// keys, then fewer warps that share rows.
+void fitShared(const AttentionProblem &p, AttentionTile &tile, const target::Target &gpu) {
+  while (FlashShape(p, tile).sharedBytes() > gpu.sharedBytes) {
+    if (tile.stages > 2) {
+      --tile.stages;
+    } else if (tile.keys / tile.keyWarps > kMmaDepth) {
+      tile.keys /= 2;
+    } else if (tile.keyWarps > 1) {
+      tile.keyWarps /= 2;
+      tile.rowWarps *= 2;
+    } else {
+      return;
+    }
+  }
+}
+
+} // namespace
+
+AttentionTile chooseTile(const AttentionProblem &p, const target::Target &gpu) {
+  AttentionTile tile = fastestTile(p, gpu);
+  if (!tile.isWarpgroup) {
+    fitShared(p, tile, gpu);
+  }
+  return tile;
+}
+
 std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Target &gpu) {
-  // What a block takes of shared memory besides its tiles of keys.
-  constexpr int64_t kOther = 24 * 1024;
   AttentionTile own = chooseTile(p, gpu);
   int64_t width = *tn::constantDim(p.width), valueWidth = *tn::constantDim(p.valueWidth);
   std::optional<int64_t> queries = tn::constantDim(p.queries), keys = tn::constantDim(p.keys);
@@ -137,33 +164,31 @@ std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Targ
   auto add = [&](AttentionTile tile) {
     tile.isClustered = tile.splits > 1 && gpu.clusterBlocks > 1;
     tile.endsAtMask = own.endsAtMask && *keys > tile.keys;
-    int64_t bytes = tile.stages * tile.keys * (width + valueWidth + kRowPadding) * 2;
-    bool isOwn = tile == own;
-    if (!isOwn && bytes + kOther <= gpu.sharedBytes) {
+    if (!(tile == own) && FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes) {
       tiles.push_back(tile);
     }
   };
   if (!queries || !keys || !tn::constantDim(p.heads)) {
     return tiles;
   }
-  int64_t mostSplits = gpu.clusterBlocks > 1 ? kClusterBlocks : kMostSplits;
-  bool isDecoding = *queries <= 16,
+  int64_t mostSplits = gpu.clusterBlocks > 1 ? tuning::kFlashClusterBlocks : tuning::kMostSplits;
+  bool isDecoding = *queries <= tuning::kDecodeQueries,
        maskHasRows = p.mask && tn::constantDim(p.mask->strides[2]) != 0;
   for (int64_t splits = 1; splits <= mostSplits; splits *= 2) {
-    for (int64_t tileKeys : {64, 128}) {
+    for (int64_t tileKeys : {tuning::kDecodeKeys, tuning::kLongDecodeKeys}) {
       if (splits > llvm::divideCeilSigned(*keys, tileKeys)) {
         continue;
       }
-      for (int64_t stages : {2, 3}) {
+      for (int64_t stages : {tuning::kLongDecodeStages, tuning::kDecodeStages}) {
         AttentionTile tile;
         tile.rowWarps = 1;
-        tile.keyWarps = 4;
+        tile.keyWarps = tuning::kDecodeWarps;
         tile.keys = tileKeys;
         tile.splits = splits;
         tile.joinsHeads = own.joinsHeads;
         tile.stages = stages;
         add(tile);
-        if (!isDecoding && stages == 2 && splits == 1) {
+        if (!isDecoding && stages == tuning::kLongDecodeStages && splits == 1) {
           tile.rowWarps = tile.keyWarps = 2;
           add(tile);
         }
@@ -177,7 +202,7 @@ std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Targ
   add(tile);
   tile.rowWarps = 8;
   add(tile);
-  if (std::max(width, valueWidth) <= 64 && !maskHasRows) {
+  if (std::max(width, valueWidth) <= tuning::kNarrowHead && !maskHasRows) {
     tile.rowWarps = 4;
     tile.rowTiles = 2;
     add(tile);
@@ -211,8 +236,9 @@ void emitTensorCoreAttention(ModuleOp module, StringRef symbol, const AttentionP
   // Blocks hide each other's products and softmax where they are warpgroups. Else one has registers
   // for what it loads ahead, which ptxas by itself gives up so that more blocks would fit.
   bool isSlim =
-      tile.isWarpgroup && *tn::constantDim(p.width) + *tn::constantDim(p.valueWidth) <= 128;
-  shell.setBlocksPerProcessor(isSlim ? 4 : tile.isWarpgroup ? 2 : 1);
+      *tn::constantDim(p.width) + *tn::constantDim(p.valueWidth) <= 2 * tuning::kNarrowHead;
+  int64_t ofWarpgroups = isSlim ? tuning::kSlimBlocks : tuning::kWarpgroupBlocks;
+  shell.setBlocksPerProcessor(tile.isWarpgroup ? ofWarpgroups : tuning::kFlashBlocks);
   FlashKernel kernel(shell, p, tile);
   kernel.emit(/*waits=*/gpu.has(target::Feature::DependentLaunch));
   AffineExpr heads = tile.joinsHeads ? p.keyHeads : p.heads;

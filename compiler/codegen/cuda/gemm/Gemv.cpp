@@ -5,6 +5,7 @@
 #include "compiler/codegen/common/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/gemm/GemvKernel.h"
+#include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/FewRows.h"
 #include "compiler/dispatch/Strategy.h"
 
@@ -122,7 +123,8 @@ GemvLayout layoutOf(const GemvProblem &problem, int64_t warps, int64_t blocksAtO
   layout.warps = warps;
   layout.blocksAtOnce = blocksAtOnce;
   // With two groups of rows, registers for two blocks of a processor hold half as many panels.
-  int64_t most = warps > 8 || (!isNarrow && blocksAtOnce > 1) ? 4 : 8;
+  bool areFew = warps > tuning::kGemvWarps || (!isNarrow && blocksAtOnce > 1);
+  int64_t most = areFew ? tuning::kGemvFewPanels : tuning::kGemvPanels;
   int64_t share = llvm::divideCeilSigned(problem.panels(), warps);
   layout.chunks = llvm::divideCeilSigned(share, most);
   layout.panels = llvm::divideCeilSigned(share, layout.chunks);
@@ -136,14 +138,13 @@ GemvLayout layoutOf(const GemvProblem &problem, int64_t warps, int64_t blocksAtO
 
 } // namespace
 
-/// What was the fastest on an H200 for the products of a 1B Llama (2048 to 16384 columns, depth
-/// 2048 and 8192, each after the others in one graph): 4.0, 2.9, 15.7 and 8.4 us for one
-/// row, 4.9, 4.1, 17.7 and 11.2 for 16, where the library needs 6.5, 6.1, 19.6 and 13.5.
+/// What was the fastest (Tuning.h).
 GemvLayout chooseGemvLayout(const GemvProblem &problem, const target::Target &gpu) {
   bool isNarrow = problem.rows <= kMmaColumns;
-  bool isLong = problem.panels() > (isNarrow ? 64 : 128);
+  bool isLong = problem.panels() > (isNarrow ? tuning::kGemvLongNarrow : tuning::kGemvLongWide);
   bool isShared = !isLong && problem.isPacked && problem.tiles() > gpu.cores;
-  return layoutOf(problem, isLong ? 16 : 8, isShared ? 2 : 1, gpu);
+  return layoutOf(problem, isLong ? tuning::kGemvLongWarps : tuning::kGemvWarps,
+                  isShared ? tuning::kGemvBlocksAtOnce : 1, gpu);
 }
 
 bool emitGemv(RegionBuilder &region, const GemvProblem &problem, const GemvLayout &layout) {
@@ -165,10 +166,10 @@ Offer offerGemv(RegionBuilder &region) {
 std::vector<dispatch::KernelChoice> gemvConfigs(RegionBuilder &region) {
   Fit<GemvProblem> problem = matchGemv(region);
   std::vector<dispatch::KernelChoice> choices;
-  for (int64_t warps : {8, 16}) {
-    for (int64_t blocks : {1, 2}) {
+  for (int64_t warps : {tuning::kGemvWarps, tuning::kGemvLongWarps}) {
+    for (int64_t blocks : {int64_t(1), tuning::kGemvBlocksAtOnce}) {
       // Two blocks of 16 warps leave a thread 64 registers: too few for what is under way.
-      if (problem && warps * blocks <= 16) {
+      if (problem && warps * blocks <= tuning::kGemvLongWarps) {
         choices.push_back(
             dispatch::choiceOf(kGemv.name, layoutOf(*problem, warps, blocks, region.gpu)));
       }
@@ -179,7 +180,6 @@ std::vector<dispatch::KernelChoice> gemvConfigs(RegionBuilder &region) {
 
 /// The stream of weights, with turns of blocks that are not all full, and the sums that meet.
 double gemvCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  constexpr double kLatency = 1500e-9, kOfTurn = 300e-9;
   Fit<GemvProblem> problem = matchGemv(region);
   GemvLayout layout;
   if (!problem || failed(readChoice(region, choice, layout))) {
@@ -187,7 +187,8 @@ double gemvCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   }
   double turns = std::ceil(double(problem->tiles()) / layout.blocks);
   double bytes = 2.0 * problem->depth * turns * 16 * layout.blocks;
-  return kLatency + kOfTurn * turns + bytes / region.gpu.memoryBandwidth;
+  return tuning::kGemvSeconds + tuning::kGemvTurnSeconds * turns +
+         bytes / region.gpu.memoryBandwidth;
 }
 
 LogicalResult emitChosenGemv(RegionBuilder &region, const dispatch::KernelChoice &choice) {

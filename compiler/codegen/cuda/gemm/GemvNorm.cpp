@@ -2,6 +2,7 @@
 // all rows into shared memory, one or more warps a row. Relies on 16-bit elements and rows of a
 // multiple of eight.
 #include "compiler/codegen/cuda/gemm/GemvKernel.h"
+#include "compiler/codegen/cuda/gemm/Tuning.h"
 
 using namespace mlir;
 
@@ -11,16 +12,16 @@ using Values = ThreadBuilder::Values;
 
 namespace {
 
-/// Elements that a lane reads at once, and how often a row's lanes do: more would not fit in
-/// registers, which hold weights too.
-constexpr int64_t kPart = 8, kMostSteps = 4;
+/// Elements that a lane reads at once.
+constexpr int64_t kPart = 8;
 
 } // namespace
 
 int64_t GemvKernel::warpsOfRow() const {
   int64_t warps = 1;
   auto isFew = [&] {
-    return warps * 2 * p.rows > layout.warps && p.depth <= warps * kWarp * kPart * kMostSteps;
+    return warps * 2 * p.rows > layout.warps &&
+           p.depth <= warps * kWarp * kPart * tuning::kGemvNormSteps;
   };
   while (!isFew() && warps < layout.warps) {
     warps *= 2;

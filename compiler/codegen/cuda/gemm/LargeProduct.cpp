@@ -3,6 +3,7 @@
 #include "compiler/codegen/cuda/gemm/LargeProduct.h"
 
 #include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
 
 using namespace mlir;
@@ -15,14 +16,13 @@ using dispatch::kLargeDepth;
 using dispatch::kLargeRows;
 using Values = ThreadBuilder::Values;
 
-constexpr int64_t kStages = 3;
+using tuning::kPersistentStages;
+using tuning::kRowTilesTogether;
+
 constexpr int64_t kABytes = kLargeRows * kLargeDepth * 2, kBBytes = kLargeColumns * kLargeDepth * 2;
 constexpr int64_t kStageBytes = kABytes + kBBytes;
-constexpr int64_t kSharedBytes =
-    kStages * (kStageBytes + 2 * kBarrierBytes) + kGroups * (kHandedBytes + 2 * kBarrierBytes);
-/// Rows of tiles that blocks work through together, so that what they read stays in the
-/// second-level cache.
-constexpr int64_t kRowTilesTogether = 16;
+constexpr int64_t kSharedBytes = kPersistentStages * (kStageBytes + 2 * kBarrierBytes) +
+                                 kGroups * (kHandedBytes + 2 * kBarrierBytes);
 
 std::optional<RightOrder> orderOf(const ProductOperand &b, int64_t columns, int64_t depth) {
   std::optional<int64_t> row = tn::constantDim(b.rowStride());
@@ -38,8 +38,9 @@ bool startsBuffer(const ProductOperand &operand) { return tn::constantDim(operan
 } // namespace
 
 Fit<LargeProblem> matchLargeProduct(RegionBuilder &region) {
-  if (!region.gpu.has(target::Feature::WarpgroupMma)) {
-    return Misfit{"the architecture has no products of warpgroups"};
+  if (!region.gpu.has(target::Feature::WarpgroupMma) || kSharedBytes > region.gpu.sharedBytes) {
+    return Misfit{
+        "the target has no products of warpgroups, or not the shared memory for its ring"};
   }
   Fit<ProductProblem> product = matchProduct(region.source);
   if (!product) {
@@ -58,7 +59,8 @@ Fit<LargeProblem> matchLargeProduct(RegionBuilder &region) {
   if (!(element.isF16() || element.isBF16()) || product->b.at.element != element ||
       tn::constantDim(product->a.rowStride()) != depth ||
       tn::constantDim(product->a.columnStride()) != 1) {
-    return Misfit{"A is not rows of f16 or bf16 that lie one after the other, or B has another type"};
+    return Misfit{
+        "A is not rows of f16 or bf16 that lie one after the other, or B has another type"};
   }
   std::optional<RightOrder> order = orderOf(product->b, *columns, *depth);
   Operation *exit = region.source.getBody().front().getTerminator();
@@ -92,7 +94,7 @@ void LargeProduct::place() {
   thread = t.thread();
   warpgroup = t.sub(t.div(thread, kWarpgroup), t.i32(1));
   Type byte = t.builder.getI8Type();
-  ring = {kStages, kStageBytes, kernel.dynamicShared(kTileAlignment), Value()};
+  ring = {kPersistentStages, kStageBytes, kernel.dynamicShared(kTileAlignment), Value()};
   handedSums = t.offset(ring.memory, byte, ring.bytes());
   ring.barriers = t.offset(handedSums, byte, kGroups * kHandedBytes);
   handedBarriers = t.offset(ring.barriers, byte, ring.barrierBytes());
@@ -241,14 +243,13 @@ Offer offerPersistent(RegionBuilder &region) {
 
 /// Turns of the blocks, each at a library's rate, and the first tile's way through the ring.
 double persistentCost(RegionBuilder &region, const dispatch::KernelChoice &) {
-  constexpr double kLatency = 3000e-9;
   Fit<LargeProblem> problem = matchLargeProduct(region);
   if (!problem) {
     return 0;
   }
   double turns = std::ceil(double(problem->tiles()) / problem->blocks);
   double ofTile = 2.0 * dispatch::kLargeRows * dispatch::kLargeColumns * problem->depth;
-  return kLatency + turns * ofTile * region.gpu.cores / region.gpu.halfPeak;
+  return tuning::kPersistentSeconds + turns * ofTile * region.gpu.cores / region.gpu.halfPeak;
 }
 
 LogicalResult emitPersistent(RegionBuilder &region, const dispatch::KernelChoice &choice) {
@@ -262,8 +263,9 @@ LogicalResult emitPersistent(RegionBuilder &region, const dispatch::KernelChoice
 
 constexpr KernelFamily kGemmPersistent = {
     .name = "gemm_persistent",
-    .what = "persistent GEMM by warpgroups (wgmma), warp-specialized: a producer by TMA, two consumer "
-            "warpgroups, an epilogue behind the next tile",
+    .what =
+        "persistent GEMM by warpgroups (wgmma), warp-specialized: a producer by TMA, two consumer "
+        "warpgroups, an epilogue behind the next tile",
     .strategies = {dispatch::kContraction},
     .match = offerPersistent,
     .configs = nullptr,

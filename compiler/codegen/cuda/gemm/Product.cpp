@@ -3,6 +3,7 @@
 #include "compiler/codegen/cuda/gemm/Product.h"
 
 #include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Tn.h"
 
@@ -11,26 +12,22 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// What mma.sync reaches of a library's products (an H200: 528 of 700 TFLOP/s).
-constexpr double kMmaTflops = 528, kLibraryTflops = 700;
-/// Seconds: from the first load to the last, and for the sums of a cluster to meet (an H200).
-constexpr double kLatency = 1000e-9, kClusterTime = 600e-9;
-
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 ProductTile tileOf(int64_t rows, int64_t columns) {
   ProductTile tile;
   tile.rows = rows;
   tile.columns = columns;
-  int64_t warps = rows * columns >= 8192 ? 8 : 4;
-  tile.warpRows = std::min<int64_t>(rows, rows * columns >= 16384 ? 64 : 32);
+  int64_t warps = rows * columns >= tuning::kManyWarpsTile ? 8 : 4;
+  tile.warpRows = std::min<int64_t>(rows, rows * columns >= tuning::kLargeWarpTile ? 64 : 32);
   tile.warpColumns = rows * columns / warps / tile.warpRows;
   if (tile.warpColumns < 16) {
     tile.warpRows = 16;
     tile.warpColumns = std::max<int64_t>(16, rows * columns / warps / 16);
   }
   int64_t stageBytes = (rows + columns) * tile.depth * 2;
-  tile.stages = std::clamp<int64_t>(65536 / stageBytes, 3, 6);
+  tile.stages =
+      std::clamp(tuning::kRingBytes / stageBytes, tuning::kLeastStages, tuning::kMostStages);
   return tile;
 }
 
@@ -47,13 +44,13 @@ double estimate(const Sizes &sizes, const ProductTile &tile, const target::Targe
   double bytes = double(tile.rows + tile.columns) * share * 2;
   int64_t turns = ceilDiv(blocks, gpu.cores);
   double stream = turns * bytes / gpu.coreBandwidth;
-  double coreFlops = gpu.halfPeak * kMmaTflops / kLibraryTflops / double(gpu.cores);
+  double coreFlops = gpu.halfPeak * tuning::kMmaTflops / tuning::kLibraryTflops / double(gpu.cores);
   double work = turns * double(tile.rows * tile.columns) * share * 2 / coreFlops;
   double cache = blocks * bytes / gpu.cacheBandwidth;
   double memory =
       double(sizes.batch) * (sizes.rows + sizes.columns) * sizes.depth * 2 / gpu.memoryBandwidth;
-  double meeting = tile.splits > 1 ? kClusterTime : 0;
-  return kLatency + std::max({stream, work, cache, memory}) + meeting;
+  double meeting = tile.splits > 1 ? tuning::kClusterSeconds : 0;
+  return tuning::kFillSeconds + std::max({stream, work, cache, memory}) + meeting;
 }
 
 bool isAligned(const ProductOperand &operand, unsigned depthDim, AffineExpr depth,
@@ -80,27 +77,28 @@ ProductTile plainTileOf(int64_t rows) {
   tile.isPlain = true;
   tile.stages = 1;
   tile.rows = tile.columns = rows;
-  tile.depth = 16;
+  tile.depth = tuning::kSimtDepth;
   tile.warpRows = tile.warpColumns = rows / 16;
   return tile;
 }
 
 ProductTile plainTile(const Sizes &sizes, const target::Target &gpu) {
-  int64_t large = ceilDiv(sizes.rows, 128) * ceilDiv(sizes.columns, 128) * sizes.batch;
-  return plainTileOf(large >= gpu.cores ? 128 : 64);
+  int64_t large = ceilDiv(sizes.rows, tuning::kSimtLarge) *
+                  ceilDiv(sizes.columns, tuning::kSimtLarge) * sizes.batch;
+  return plainTileOf(large >= gpu.cores ? tuning::kSimtLarge : tuning::kSimtSmall);
 }
 
 /// All tiles for tensor cores.
 std::vector<ProductTile> tilesOf(const Sizes &sizes, const target::Target &gpu) {
   std::vector<ProductTile> tiles;
-  for (int64_t rows : {16, 32, 64, 128}) {
-    for (int64_t columns : {32, 64, 128}) {
-      for (int64_t splits : {1, 2, 3, 4, 6, 8}) {
+  for (int64_t rows : tuning::kTileRows) {
+    for (int64_t columns : tuning::kTileWidths) {
+      for (int64_t splits : tuning::kTileSplits) {
         ProductTile tile = tileOf(rows, columns);
         tile.splits = splits;
         int64_t bytes = tile.stages * (tile.rows + tile.columns) * (tile.depth + 8) * 2;
         if (splits <= gpu.clusterBlocks && splits <= ceilDiv(sizes.depth, tile.depth) &&
-            bytes + 4096 <= gpu.sharedBytes) {
+            bytes + tuning::kBesideStages <= gpu.sharedBytes) {
           tiles.push_back(tile);
         }
       }
@@ -181,8 +179,8 @@ std::vector<dispatch::KernelChoice> tensorCoreConfigs(RegionBuilder &region) {
 }
 
 std::vector<dispatch::KernelChoice> simtConfigs(RegionBuilder &) {
-  return {dispatch::choiceOf(kGemmSimt.name, plainTileOf(64)),
-          dispatch::choiceOf(kGemmSimt.name, plainTileOf(128))};
+  return {dispatch::choiceOf(kGemmSimt.name, plainTileOf(tuning::kSimtSmall)),
+          dispatch::choiceOf(kGemmSimt.name, plainTileOf(tuning::kSimtLarge))};
 }
 
 Offer offerSimt(RegionBuilder &region) {
@@ -213,7 +211,8 @@ double simtCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
       double(ceilDiv(sizes.rows, tile.rows) * ceilDiv(sizes.columns, tile.columns) * sizes.batch);
   double ofBlock = 2.0 * tile.rows * tile.columns * sizes.depth;
   double waves = std::ceil(blocks / region.gpu.cores);
-  return kLatency + waves * ofBlock * region.gpu.cores / region.gpu.generatedPeak;
+  return tuning::kFillSeconds +
+         waves * ofBlock * region.gpu.cores / (region.gpu.peak * tuning::kSimtShare);
 }
 
 template <bool kIsPlain>

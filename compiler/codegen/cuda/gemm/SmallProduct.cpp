@@ -38,7 +38,7 @@ std::optional<uint32_t> weightsOf(RegionBuilder &region, tn::MatmulOp op, int64_
 Fit<SmallProblem> matchSmallProduct(RegionBuilder &region) {
   auto ops = region.source.getOps<tn::MatmulOp>();
   if (!region.gpu.has(target::Feature::WarpgroupMma)) {
-    return Misfit{"the architecture has no products of warpgroups"};
+    return Misfit{"the target has no products of warpgroups"};
   }
   if (!llvm::hasSingleElement(ops) || region.source.getNumResults() != 1) {
     return Misfit{"it is not one product with one result"};

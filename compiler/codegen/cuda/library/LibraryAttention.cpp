@@ -6,20 +6,13 @@
 #include "compiler/codegen/cuda/attention/AttentionKernels.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
 #include "compiler/codegen/cuda/library/LibraryRegions.h"
+#include "compiler/codegen/cuda/library/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
 
 using namespace mlir;
 
 namespace tenon::codegen::cuda {
 namespace {
-
-/// Measured on an H200 in f16, cuDNN against our kernels without and with products of warpgroups:
-/// 64 x 16 heads of 384 x 384 x 64 with a mask 159 us, 198 and 93, without 107, - and 90; 64 x 12
-/// heads of 197 x 197 x 64 without 47, about 60 and 34; 384 x 384 x 64 of one sequence 10.5, 7.9
-/// and 5.9. At 4,096 x 4,096 x 128 without a mask cuDNN reaches 627 TF/s, ours below 350 in all of
-/// these.
-constexpr int64_t kLeastPairs = int64_t(16) << 20; ///< of queries and keys, over all heads
-constexpr int64_t kLeastLength = 1024;             ///< against warpgroups, without a mask
 
 bool isConstant(AffineExpr value, int64_t constant) { return tn::constantDim(value) == constant; }
 
@@ -37,14 +30,14 @@ bool isWorthACall(const AttentionProblem &p, const target::Target &gpu) {
   for (AffineExpr size : {p.batches, p.heads, p.queries, p.keys}) {
     pairs *= tn::constantDim(size).value_or(0);
   }
-  if (pairs < kLeastPairs) {
+  if (pairs < tuning::kLeastPairs) {
     return false;
   }
   if (!chooseTile(p, gpu).isWarpgroup) {
     return true;
   }
-  return !p.mask && *tn::constantDim(p.keys) >= kLeastLength &&
-         *tn::constantDim(p.queries) >= kLeastLength;
+  return !p.mask && *tn::constantDim(p.keys) >= tuning::kLeastLength &&
+         *tn::constantDim(p.queries) >= tuning::kLeastLength;
 }
 
 } // namespace

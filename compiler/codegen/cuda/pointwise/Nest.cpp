@@ -1,6 +1,7 @@
 // Loop nests that insert elements one by one (top-k, scatter). Loops whose steps touch different
 // parts of the results run over the threads of the grid; the rest runs in order in each thread.
 #include "compiler/codegen/cuda/pointwise/Schedule.h"
+#include "compiler/codegen/cuda/pointwise/Tuning.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -10,7 +11,6 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-constexpr unsigned kThreads = 64;
 
 /// Whether a value is carried by the loops of the nest: the tensors that it updates.
 bool isCarried(Value tensor, scf::ForOp nest) {
@@ -241,7 +241,7 @@ Part nestPart(RegionBuilder &region, const KernelRoots &group, unsigned threads)
 
 void emitNestKernel(RegionBuilder &region, const KernelRoots &group, bool &hasFailed) {
   bool isSpread = !spreadOf(region, cast<scf::ForOp>(group.nest)).loops.empty();
-  unsigned threads = isSpread ? kThreads : 1;
+  unsigned threads = isSpread ? tuning::kNestThreads : 1;
   emitParts(region, nestPart(region, group, threads), threads, hasFailed);
 }
 

@@ -1,6 +1,7 @@
 // Several kernels in one launch: each has blocks of its own, one after another. Relies on the parts
 // not reading each other's results, since nothing orders their blocks.
 #include "compiler/codegen/cuda/pointwise/Schedule.h"
+#include "compiler/codegen/cuda/pointwise/Tuning.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -9,8 +10,6 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// Threads of a block that all parts can work with.
-constexpr unsigned kThreads = 128;
 
 /// `block` is numbered from the first part's first.
 void emitChoice(ElementEmitter &emitter, ArrayRef<Part> parts, const Index &block) {
@@ -65,10 +64,10 @@ void emitBundle(RegionBuilder &region, ArrayRef<KernelRoots> kernels, bool &hasF
   }
   SmallVector<Part> parts;
   for (const KernelRoots *kernel : last) {
-    parts.push_back(kernel->nest ? nestPart(region, *kernel, kThreads)
-                                 : pointsPart(region, *kernel, kThreads));
+    parts.push_back(kernel->nest ? nestPart(region, *kernel, tuning::kBundleThreads)
+                                 : pointsPart(region, *kernel, tuning::kBundleThreads));
   }
-  emitParts(region, parts, kThreads, hasFailed);
+  emitParts(region, parts, tuning::kBundleThreads, hasFailed);
 }
 
 } // namespace tenon::codegen::cuda

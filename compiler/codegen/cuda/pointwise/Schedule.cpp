@@ -3,6 +3,7 @@
 #include "compiler/codegen/cuda/pointwise/Schedule.h"
 
 #include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/pointwise/Tuning.h"
 #include "compiler/codegen/cuda/rows/RowsReduction.h"
 #include "compiler/dispatch/Strategy.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -15,12 +16,6 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// How often an element may be computed again before storing it is better: one that costs a few
-/// instructions, one with functions in it, one that sums.
-constexpr double kCheap = 16, kCostly = 2, kReduced = 1;
-/// Reads of an element by a loop nest of lengths that are not known; and what a read by one of
-/// known lengths counts, since a nest has fewer threads than another kernel to sum what it reads.
-constexpr double kNestReads = 64, kNestRead = 1.5;
 
 bool isCostly(linalg::GenericOp op) {
   Block &body = op.getRegion().front();
@@ -32,7 +27,7 @@ bool isCostly(linalg::GenericOp op) {
 }
 
 double mostComputations(linalg::GenericOp op) {
-  return isReduction(op) ? kReduced : isCostly(op) ? kCostly : kCheap;
+  return isReduction(op) ? tuning::kReduced : isCostly(op) ? tuning::kCostly : tuning::kCheap;
 }
 
 class Scheduler {
@@ -124,14 +119,14 @@ void Scheduler::decide() {
 
 /// How many elements an access in a nest reads.
 double Scheduler::readsInNest(Operation *op, scf::ForOp nest) {
-  double reads = kNestRead;
+  double reads = tuning::kNestRead;
   for (Operation *outer = op->getParentOp(); outer != nest->getParentOp();
        outer = outer->getParentOp()) {
     scf::ForOp loop = dyn_cast<scf::ForOp>(outer);
     AffineExpr size = loop ? region.expressionOf(loop.getUpperBound()) : AffineExpr();
     if (loop && !size) {
       Value tensor = cast<tensor::ExtractOp>(op).getTensor();
-      return kNestReads * region.estimate(region.dims(tensor));
+      return tuning::kNestReads * region.estimate(region.dims(tensor));
     }
     reads *= size ? region.estimate(size) : 1;
   }

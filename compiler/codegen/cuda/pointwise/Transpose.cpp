@@ -3,6 +3,7 @@
 // dims.
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
 #include "compiler/codegen/cuda/pointwise/Schedule.h"
+#include "compiler/codegen/cuda/pointwise/Tuning.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -12,10 +13,7 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// Elements of a tile along both dims; rows of a tile that the threads of a block cover at once.
-constexpr int64_t kTile = 32, kRows = 8;
-/// A dim shorter than this wastes most of a tile.
-constexpr int64_t kShortest = 16;
+constexpr int64_t kTile = tuning::kTransposeTile, kRows = tuning::kTransposeRows;
 
 /// An operand read once, by a permutation that moves its last dim to `loop` of the result.
 struct Turned {
@@ -39,8 +37,8 @@ std::optional<Turned> findTurned(RegionBuilder &region, const KernelRoots &group
       continue;
     }
     unsigned loop = map.getDimPosition(map.getNumResults() - 1);
-    if (loop + 1 != dims.size() && region.estimate(dims[loop]) >= kShortest &&
-        region.estimate(dims.back()) >= kShortest) {
+    if (loop + 1 != dims.size() && region.estimate(dims[loop]) >= tuning::kShortestTurned &&
+        region.estimate(dims.back()) >= tuning::kShortestTurned) {
       return Turned{op, operand, loop};
     }
   }

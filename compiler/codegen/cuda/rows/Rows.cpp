@@ -3,18 +3,12 @@
 #include "compiler/codegen/cuda/rows/Rows.h"
 
 #include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/rows/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
 
 using namespace mlir;
 
 namespace tenon::codegen::cuda {
-namespace {
-
-/// Rows so few and long that each is work for many blocks.
-constexpr int64_t kFewRows = 64, kLongRow = int64_t(1) << 18;
-
-} // namespace
-
 dispatch::RowFacts factsOf(RegionBuilder &region, const RowsWork &work) {
   dispatch::RowFacts facts;
   facts.gpu = &region.gpu;
@@ -100,7 +94,8 @@ Offer offerInLoops(RegionBuilder &region) {
   if (!work) {
     return Offer::refuse(kNoRows);
   }
-  if (region.estimate(work->rows) < kFewRows && region.estimate(work->inner) > kLongRow) {
+  if (region.estimate(work->rows) < tuning::kFewRows &&
+      region.estimate(work->inner) > tuning::kManyElements) {
     return Offer::refuse("rows so few and long that each is work for many blocks");
   }
   return {dispatch::choiceOf(kRowsInLoops.name, LoopsConfig()), "rows of any length, read again"};

@@ -2,6 +2,7 @@
 // for each reduction and once to store, with the second-level cache for what is read again.
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
 #include "compiler/codegen/cuda/rows/Rows.h"
+#include "compiler/codegen/cuda/rows/Tuning.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -10,10 +11,6 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// Elements of a thread that are loaded before any of them is used.
-constexpr int64_t kElementsAhead = 16, kMostStripsAhead = 4;
-/// Elements of a row that is worth more threads.
-constexpr int64_t kLongRow = 16384;
 
 class LoopRows {
 public:
@@ -42,7 +39,7 @@ private:
   void storeNarrow();
   SmallVector<Strip> placeStrips(const Shape &shape, Value start);
   int64_t stripsAhead(const Shape &shape) const {
-    return std::clamp<int64_t>(kElementsAhead / shape.lanes, 1, kMostStripsAhead);
+    return std::clamp<int64_t>(tuning::kElementsAhead / shape.lanes, 1, tuning::kMostAhead);
   }
   scf::ForOp loopOver(const Shape &shape, ValueRange carried);
   void branch(Value condition, bool hasElse, llvm::function_ref<void(bool)> body);
@@ -228,7 +225,7 @@ bool LoopRows::run() {
 
 void emitRowsInLoops(RegionBuilder &region, const RowsWork &work, bool &hasFailed) {
   int64_t length = region.estimate(work.inner);
-  unsigned threads = length > kLongRow ? 512 : 256;
+  unsigned threads = length > tuning::kLongRow ? tuning::kLongLoopThreads : tuning::kLoopThreads;
   hasFailed |= !LoopRows(region, work, threads).run();
 }
 

@@ -7,6 +7,7 @@
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
 #include "compiler/codegen/cuda/rows/RowsReductionSpread.h"
 #include "compiler/codegen/cuda/rows/RowsThreads.h"
+#include "compiler/codegen/cuda/rows/Tuning.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/Support/MathExtras.h"
@@ -16,10 +17,6 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// Loads ahead of their use.
-constexpr int64_t kElementsAhead = 16, kMostStepsAhead = 4;
-/// Reductions that one thread may do as well: short ones, with enough others beside them.
-constexpr int64_t kShort = 16, kEnoughThreads = 65536;
 
 class ReductionKernels {
 public:
@@ -66,17 +63,18 @@ private:
 
 bool ReductionKernels::isWorthIt() {
   int64_t results = region.estimate(kept), steps = region.estimate(reduced);
-  if (steps < kShort || results == 0) {
+  if (steps < tuning::kShortReduction || results == 0) {
     return false;
   }
   choose();
-  return results / spread.lanes < kEnoughThreads || steps >= kSpreadThreads;
+  return results / spread.lanes < tuning::kEnoughThreads || steps >= kSpreadThreads;
 }
 
 void ReductionKernels::choose() {
   WholeSource source = *wholeSource(region, op);
   unsigned inner = source.innerLoop;
   SpreadFacts facts;
+  facts.processors = region.gpu.cores;
   facts.isInnerReduced = llvm::is_contained(reducedLoops, inner);
   bool isLast = inner == (facts.isInnerReduced ? reducedLoops : keptLoops).back();
   if (isLast) {
@@ -99,7 +97,7 @@ SmallVector<Accumulators> ReductionKernels::stepThread(Kernel &kernel, ElementEm
   Indices keptSizes = kernel.sizes(kept), reducedSizes = kernel.sizes(reduced);
   Value last = math.value(math.add({end, 0, 1, false}, Index::constant(-1)));
   int64_t elements = spread.lanes * spread.steps;
-  int64_t ahead = std::clamp<int64_t>(kElementsAhead / elements, 1, kMostStepsAhead);
+  int64_t ahead = std::clamp<int64_t>(tuning::kElementsAhead / elements, 1, tuning::kMostAhead);
   SmallVector<Indices> places;
   SmallVector<Value> inside;
   for (int64_t i = 0; i < ahead; ++i) {
@@ -149,7 +147,7 @@ SmallVector<Accumulators> ReductionKernels::reduceOwn(Kernel &kernel, ElementEmi
                                                       const Index &column, Value first, Value end) {
   OpBuilder &builder = kernel.builder;
   int64_t elements = spread.lanes * spread.steps;
-  int64_t ahead = std::clamp<int64_t>(kElementsAhead / elements, 1, kMostStepsAhead);
+  int64_t ahead = std::clamp<int64_t>(tuning::kElementsAhead / elements, 1, tuning::kMostAhead);
   SmallVector<Value> inits;
   for (int64_t lane = 0; lane < spread.lanes; ++lane) {
     llvm::append_range(inits, neutral);

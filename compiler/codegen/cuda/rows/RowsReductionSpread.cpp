@@ -11,13 +11,8 @@ namespace tenon::codegen::cuda {
 namespace {
 
 constexpr int64_t kAccessBytes = 16, kWidth = 32;
-/// Blocks that fill a GPU, those that make a second kernel not worth its launch, and parts of a
-/// result that a second kernel combines at most.
-constexpr int64_t kEnoughBlocks = 528, kManyBlocks = 64, kMostParts = 512;
-/// Bytes beside each other that a row of threads reads at least.
-constexpr int64_t kLine = 128;
-/// Steps of a thread that make it worth starting.
-constexpr int64_t kFewSteps = 4;
+using tuning::kFewSteps;
+using tuning::kManyBlocks;
 
 } // namespace
 
@@ -33,7 +28,7 @@ Spread spreadOut(const SpreadFacts &facts) {
     int64_t strips = llvm::divideCeil(facts.results, lanes);
     spread.width = std::min<int64_t>(kWidth, llvm::PowerOf2Ceil(strips));
     while (strips / spread.width < kManyBlocks &&
-           spread.width * lanes * facts.elementBytes > kLine &&
+           spread.width * lanes * facts.elementBytes > tuning::kLine &&
            facts.steps / (kSpreadThreads / spread.width) > kFewSteps) {
       spread.width /= 2;
     }
@@ -42,7 +37,8 @@ Spread spreadOut(const SpreadFacts &facts) {
   int64_t blocks = llvm::divideCeil(facts.results, spread.lanes * spread.width);
   if (blocks < kManyBlocks) {
     int64_t most = facts.steps / (spread.steps * spread.height * kFewSteps);
-    spread.parts = std::clamp<int64_t>(std::min(kEnoughBlocks / blocks, most), 1, kMostParts);
+    int64_t enough = tuning::kFillingBlocks * facts.processors;
+    spread.parts = std::clamp<int64_t>(std::min(enough / blocks, most), 1, tuning::kMostParts);
   }
   return spread;
 }

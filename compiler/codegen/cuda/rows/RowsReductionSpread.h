@@ -1,15 +1,15 @@
 // How one reduction is shared out among threads and blocks. Relies on estimates where sizes vary.
 #pragma once
 
-#include <cstdint>
+#include "compiler/codegen/cuda/rows/Tuning.h"
 
 namespace tenon::codegen::cuda {
 
-/// Threads of a block.
-inline constexpr int64_t kSpreadThreads = 256;
+using tuning::kSpreadThreads;
 
 /// What the sharing depends on.
 struct SpreadFacts {
+  int64_t processors = 1;         ///< of the target
   int64_t results = 1, steps = 1; ///< of the reduction, or guesses of them
   int64_t elementBytes = 4;       ///< of what is reduced
   /// Whether its elements lie side by side along the reduction, else along the results; and what

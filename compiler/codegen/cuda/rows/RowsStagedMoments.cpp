@@ -13,6 +13,7 @@
 #include "compiler/codegen/cuda/rows/RowsStaged.h"
 
 #include "compiler/codegen/cuda/base/ThreadBuilder.h"
+#include "compiler/codegen/cuda/rows/Tuning.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -21,8 +22,7 @@ namespace tenon::codegen::cuda {
 
 namespace {
 
-/// As many sums side by side, so that additions need not wait for each other.
-constexpr size_t kSums = 4;
+using tuning::kSumsBeside;
 /// What must be left of the squares without the mean: the difference loses 6 bits of 24 at most.
 constexpr double kLeastLeft = 1.0 / 64;
 
@@ -71,14 +71,14 @@ Accumulators StagedRows::finishReduction(ThreadCombiner &threads, const Round &r
 
 Accumulators StagedRows::ownPowerSums(const Round &round) {
   ThreadBuilder t(builder, location);
-  std::array<Value, kSums> sums, squares;
+  std::array<Value, kSumsBeside> sums, squares;
   for (auto [step, strip] : llvm::enumerate(strips)) {
     emitter.openScope();
     openPass(strip, step);
     for (auto [lane, half] :
          llvm::enumerate(emitter.elements(round.joint->momentsOf(), strip.places))) {
       Value element = t.toF32(half);
-      Value &sum = sums[lane % kSums], &square = squares[lane % kSums];
+      Value &sum = sums[lane % kSumsBeside], &square = squares[lane % kSumsBeside];
       sum = sum ? t.addF(sum, element) : element;
       square = square ? t.fma(element, element, square) : t.mulF(element, element);
     }
@@ -97,7 +97,7 @@ Accumulators StagedRows::reduceOwn(const Round &round) {
 
 Accumulators StagedRows::ownMoments(const Round &round) {
   ThreadBuilder t(builder, location);
-  SmallVector<Value> sums(kSums), squares(kSums);
+  SmallVector<Value> sums(kSumsBeside), squares(kSumsBeside);
   Value middle;
   for (auto [step, strip] : llvm::enumerate(strips)) {
     emitter.openScope();
@@ -112,7 +112,7 @@ Accumulators StagedRows::ownMoments(const Round &round) {
     }
     for (auto [lane, element] : llvm::enumerate(elements)) {
       Value distance = t.subF(element, middle);
-      Value &sum = sums[lane % kSums], &square = squares[lane % kSums];
+      Value &sum = sums[lane % kSumsBeside], &square = squares[lane % kSumsBeside];
       sum = sum ? t.addF(sum, distance) : distance;
       square = square ? t.fma(distance, distance, square) : t.mulF(distance, distance);
     }

@@ -7,6 +7,7 @@
 
 #include "compiler/codegen/cuda/base/AsyncCopy.h"
 #include "compiler/codegen/cuda/base/Region.h"
+#include "compiler/codegen/cuda/rows/Tuning.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -183,10 +184,9 @@ Accumulators ThreadCombiner::load(const Exchange &exchange, Value number, Value 
 /// of each warp together.
 Accumulators ThreadCombiner::gather(const Combiner &combiner, const Exchange &exchange,
                                     Value number, const Accumulators &neutral) {
-  constexpr int64_t kAlone = 8;
   int64_t count = warps();
   SmallVector<Accumulators> parts;
-  if (count <= kAlone) {
+  if (count <= tuning::kAloneWarps) {
     for (int64_t i = 0; i < count; ++i) {
       parts.push_back(load(exchange, number, t.i32(i)));
     }

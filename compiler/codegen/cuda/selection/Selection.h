@@ -4,12 +4,12 @@
 
 #include "compiler/codegen/cuda/base/KernelShell.h"
 #include "compiler/codegen/cuda/base/Region.h"
+#include "compiler/codegen/cuda/selection/Tuning.h"
 #include "compiler/graph/TnRare.h"
 
 namespace tenon::codegen::cuda {
 
-/// Threads of a block.
-inline constexpr int64_t kSelectionThreads = 512;
+using tuning::kSelectionThreads;
 
 /// What a selection that is all of a region reads, then writes: the region's buffers.
 struct Ports {

@@ -1,0 +1,80 @@
+// The numbers that tune attention kernels, each with its unit and where it comes from. What follows
+// from the hardware is the target's (compiler/target).
+#pragma once
+
+#include <cstdint>
+
+namespace tenon::codegen::cuda::tuning {
+
+// attention_stream. On an H200, FP16, heads of 64.
+
+/// Warpgroups that multiply: derived, 3 x 128 threads with 160 registers beside one that copies.
+inline constexpr int64_t kStreamGroups = 3;
+/// Registers of a thread of the warpgroup that copies, and of one that multiplies: derived, 128 x
+/// (32 + 3 x 160) are those of a multiprocessor.
+inline constexpr int64_t kCopyRegisters = 32, kMultiplyRegisters = 160;
+/// Keys of a tile: a score of each takes half a register of a thread.
+inline constexpr int64_t kMostTileKeys = 128;
+/// The same where a last tile of another size is code of its own besides: ptxas 13.0 was seen to
+/// spill a few words a unit with more.
+inline constexpr int64_t kMostKeysBesideLast = 96;
+/// Slots (tiles of K or V) beyond which more brought nothing: two heads of 384 keys.
+inline constexpr int64_t kMostSlots = 24;
+/// Tiles of a head from which on warpgroups take turns at products: 64 x 16 x 384 x 384 in 93 us, 99
+/// without; two tiles 33.5 and 33.7, one 11.9 and 11.6.
+inline constexpr int64_t kTilesOfTurns = 3;
+/// Percent of the multiprocessors that must have work in the last round of heads. Chosen between the
+/// shapes of the zoo, not measured by itself.
+inline constexpr int64_t kLeastBusy = 75;
+
+// attention_flash. On an H200; decoding with 1,000 of 2,048 keys seen, 8 and 128 lists.
+
+/// Queries up to which it is a step of decoding: derived, the rows of one mma.
+inline constexpr int64_t kDecodeQueries = 16;
+/// Blocks that share a list's keys: of a cluster, as many as every GPU with clusters runs, and where
+/// a second kernel adds up.
+inline constexpr int64_t kFlashClusterBlocks = 8, kMostSplits = 32;
+/// Blocks a multiprocessor, for decoding, up to which keys are split.
+inline constexpr int64_t kDecodeBlocks = 2;
+/// Warps that share keys: 4; 8 take 5.0 us for 3.6 with 8 lists, 11.5 for 11.3 with 128.
+inline constexpr int64_t kDecodeWarps = 4;
+/// Keys of a block from which on its tiles are larger: tiles of 64 take 12.3 us for 11.3 with 128
+/// lists, tiles of 128 3.7 for 3.6 with 8.
+inline constexpr int64_t kLongKeys = 512;
+/// Keys of a tile and tiles in shared memory: with few keys, and with many.
+inline constexpr int64_t kDecodeKeys = 64, kDecodeStages = 3;
+inline constexpr int64_t kLongDecodeKeys = 128, kLongDecodeStages = 2;
+/// Columns of heads that leave registers for two row tiles a warp or 128 keys a tile.
+inline constexpr int64_t kNarrowHead = 64;
+/// Blocks for whose registers a multiprocessor must have room: warpgroups with heads of up to 64,
+/// with wider ones, and blocks without warpgroups (ptxas by itself gives up what is loaded ahead).
+inline constexpr int64_t kSlimBlocks = 4, kWarpgroupBlocks = 2, kFlashBlocks = 1;
+/// Pieces of the mask (16 bytes) that a thread keeps in registers while it asks for keys.
+inline constexpr int64_t kMaskPieces = 4;
+/// Keys whose mask a warpgroup keeps as f32: 4 KiB beside the tiles.
+inline constexpr int64_t kKeptMask = 1024;
+/// Lanes that add up the parts of a place together.
+inline constexpr int64_t kMergingLanes = 8;
+/// Rows of a block of the kernel that brings parts together, a warp each.
+inline constexpr int64_t kCombineRows = 4;
+
+// attention_simt. Chosen, not measured.
+
+/// Queries and keys of a tile: for heads of up to 64, and for wider ones.
+inline constexpr int64_t kSimtTile = 64, kSimtSmallTile = 32;
+/// Loads of a thread under way when tiles are brought in.
+inline constexpr int64_t kSimtLoads = 4;
+
+/// What it reaches of the FP32 peak.
+inline constexpr double kSimtShare = 0.9;
+
+// Predicted times of all of them, fitted to measurements on an H200.
+
+/// Seconds: from the first load to the last store; of a tile of keys besides its products; for
+/// splits to meet in a cluster, and in a second kernel.
+inline constexpr double kAttentionSeconds = 0.9e-6, kTileSeconds = 0.25e-6, kSplitSeconds = 0.7e-6,
+                        kCombineSeconds = 2e-6;
+/// What mma.sync and wgmma beside softmax reach of a library's products.
+inline constexpr double kMmaShare = 0.45, kWarpgroupShare = 0.7;
+
+} // namespace tenon::codegen::cuda::tuning

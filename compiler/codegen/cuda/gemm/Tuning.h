@@ -1,0 +1,66 @@
+// The numbers that tune GEMV and GEMM kernels, each with its unit and where it comes from. What
+// follows from the hardware is the target's (compiler/target); gemm_skinny's layouts and costs are
+// in dispatch/SmallProducts, since weights are packed by them.
+#pragma once
+
+#include <cstdint>
+
+namespace tenon::codegen::cuda::tuning {
+
+// gemv. Measured on an H200 for the products of a 1B Llama (2048 to 16384 columns, depth 2048 and
+// 8192, each after the others in one graph): 4.0, 2.9, 15.7 and 8.4 us for one row, 4.9, 4.1, 17.7
+// and 11.2 for 16, where the library needs 6.5, 6.1, 19.6 and 13.5.
+
+/// Warps of a block, and of one with a long depth.
+inline constexpr int64_t kGemvWarps = 8, kGemvLongWarps = 16;
+/// Panels of 32 of the depth beyond which it is long: with up to 8 rows, and with more.
+inline constexpr int64_t kGemvLongNarrow = 64, kGemvLongWide = 128;
+/// Panels that a warp has under way, and where registers are for a second block or more warps.
+inline constexpr int64_t kGemvPanels = 8, kGemvFewPanels = 4;
+/// Blocks that share a multiprocessor where there are more tiles than multiprocessors.
+inline constexpr int64_t kGemvBlocksAtOnce = 2;
+/// Reads of 16 bytes by a lane for its part of an RMS norm: derived from the registers that weights
+/// leave.
+inline constexpr int64_t kGemvNormSteps = 4;
+
+/// Predicted seconds besides the stream of weights, and for each turn of a block.
+inline constexpr double kGemvSeconds = 0.3e-6, kGemvTurnSeconds = 0.3e-6;
+
+// gemm_persistent. On an H200, 24,576 x 4,096 x 1,024 (docs/adr/0005).
+
+/// Stages of the ring: derived, as many of 48 KiB as 227 KiB hold beside the sums handed over.
+inline constexpr int64_t kPersistentStages = 3;
+/// Rows of tiles (of 128) that blocks go through together, so that the L2 keeps what they read: any
+/// from 8 to 48 are as good.
+inline constexpr int64_t kRowTilesTogether = 16;
+
+/// Predicted seconds for the first tile's way through the ring.
+inline constexpr double kPersistentSeconds = 3e-6;
+
+// gemm_tensorcore: the tiles that are tried, and the estimate that chooses one.
+
+/// Rows, columns and blocks that share the depth (a cluster).
+inline constexpr int64_t kTileRows[] = {16, 32, 64, 128};
+inline constexpr int64_t kTileWidths[] = {32, 64, 128};
+inline constexpr int64_t kTileSplits[] = {1, 2, 3, 4, 6, 8};
+/// Elements of a tile from which on a block has 8 warps for 4, and a warp 64 rows for 32: a warp's
+/// sums take at most 64 registers.
+inline constexpr int64_t kManyWarpsTile = 8192, kLargeWarpTile = 16384;
+/// Bytes of the ring of stages, and stages at least and at most.
+inline constexpr int64_t kRingBytes = 65536, kLeastStages = 3, kMostStages = 6;
+/// Bytes of shared memory that a block has besides its stages.
+inline constexpr int64_t kBesideStages = 4096;
+/// What mma.sync reaches of a library's products: 528 of 700 TFLOP/s of an H200.
+inline constexpr double kMmaTflops = 528, kLibraryTflops = 700;
+/// Seconds on an H200: from the first load to the last, and for the sums of a cluster to meet.
+inline constexpr double kFillSeconds = 1000e-9, kClusterSeconds = 600e-9;
+
+// gemm_simt. Chosen, not measured.
+
+/// Rows and columns of a tile where there is one for each multiprocessor, and of smaller ones; its
+/// depth.
+inline constexpr int64_t kSimtLarge = 128, kSimtSmall = 64, kSimtDepth = 16;
+/// What it reaches of the FP32 peak.
+inline constexpr double kSimtShare = 0.9;
+
+} // namespace tenon::codegen::cuda::tuning

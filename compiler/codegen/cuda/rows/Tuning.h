@@ -1,0 +1,45 @@
+// The numbers that tune row kernels and reductions, each with its unit and where it comes from. What
+// follows from the hardware is the target's (compiler/target); how threads share rows is in
+// dispatch/RowShares, since the cost model counts registers by it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tenon::codegen::cuda::tuning {
+
+/// Elements of a thread that are loaded before any of them is used, and strips (or steps) of them.
+/// Chosen, not measured by itself.
+inline constexpr int64_t kElementsAhead = 16, kMostAhead = 4;
+/// Warps of a block up to which each thread adds up their parts by itself, else lanes do together.
+/// Chosen, not measured.
+inline constexpr int64_t kAloneWarps = 8;
+
+// rows_staged.
+
+/// Sums side by side in a thread, so that additions need not wait for each other: derived, an
+/// addition takes about four cycles.
+inline constexpr size_t kSumsBeside = 4;
+
+// rows_loops. Chosen, not measured.
+
+/// Rows below and elements above which rows are so few and long that each is work for many blocks.
+inline constexpr int64_t kFewRows = 64, kManyElements = int64_t(1) << 18;
+/// Threads of a block; of a row with more than so many elements.
+inline constexpr int64_t kLoopThreads = 256, kLongLoopThreads = 512, kLongRow = 16384;
+
+// Reductions over other dims (RowsReduction). Chosen, not measured by themselves.
+
+/// Elements below which one thread may reduce them as well, and threads that are enough for that.
+inline constexpr int64_t kShortReduction = 16, kEnoughThreads = 65536;
+/// Threads of a block.
+inline constexpr int64_t kSpreadThreads = 256;
+/// Blocks that fill a multiprocessor; blocks of a grid that make a second kernel not worth its
+/// launch; parts of a result that a second kernel combines at most.
+inline constexpr int64_t kFillingBlocks = 4, kManyBlocks = 64, kMostParts = 512;
+/// Bytes beside each other that a row of threads reads at least: a line of the caches.
+inline constexpr int64_t kLine = 128;
+/// Steps of a thread that make it worth starting.
+inline constexpr int64_t kFewSteps = 4;
+
+} // namespace tenon::codegen::cuda::tuning
