@@ -28,4 +28,10 @@ inline std::optional<engine::CpuLevel> bestCpuLevel() {
   return best ? engine::parseCpuLevel(best->name) : std::nullopt;
 }
 
+/// Whether this machine runs what the compiler makes for a level.
+inline bool runsHere(engine::CpuLevel level) {
+  const engine::Level *row = engine::findLevel(nameOf(level));
+  return row->architecture == kHostArchitecture && (row->features & ~hostFeatures()) == 0;
+}
+
 } // namespace tenon::runtime
