@@ -1,5 +1,5 @@
-// The x86-64 instruction set levels that variants are compiled for, best last. The names are stored
-// in engine files and shared by the compiler (which features to use) and the runtime (what runs).
+// The CPU levels that the compiler compiles for, of each architecture the best last. What each asks
+// of a machine is in engine/Level.h.
 
 #pragma once
 
@@ -14,10 +14,11 @@ enum class CpuLevel : uint8_t {
   X86_64_V3 = 0,      ///< AVX2, FMA, F16C, BMI2
   Avx512 = 1,         ///< v3 and AVX-512 F, BW, CD, DQ, VL
   Avx512VnniBf16 = 2, ///< avx512 and AVX512-VNNI, AVX512-BF16
+  Armv8A = 3,         ///< AArch64 with NEON
 };
 
-inline constexpr std::array<std::string_view, 3> kCpuLevelNames = {"x86-64-v3", "avx512",
-                                                                   "avx512-vnni-bf16"};
+inline constexpr std::array<std::string_view, 4> kCpuLevelNames = {
+    "x86-64-v3", "avx512", "avx512-vnni-bf16", "armv8-a"};
 
 constexpr std::string_view nameOf(CpuLevel level) {
   return kCpuLevelNames[static_cast<uint8_t>(level)];

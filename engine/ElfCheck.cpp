@@ -70,21 +70,19 @@ Result<ElfDynamic> readDynamic(const ElfImage &image, const Elf64_Phdr &segment)
   }
 }
 
-Status checkHeader(Bytes code, const Elf64_Ehdr &header) {
-#if defined(__x86_64__)
-  constexpr Elf64_Half machine = EM_X86_64;
-#else
-  constexpr Elf64_Half machine = EM_AARCH64;
-#endif
+Status checkHeader(Bytes code, const Elf64_Ehdr &header, Architecture architecture) {
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
       header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_ident[EI_VERSION] != EV_CURRENT ||
       header.e_version != EV_CURRENT) {
     return codeError("the code section is not a 64-bit ELF object");
   }
-  if (header.e_type != ET_DYN || header.e_machine != machine ||
-      header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > kMostSegments ||
-      header.e_phoff > code.size()) {
-    return codeError("the code section is not a shared object for this machine");
+  if (header.e_machine != (architecture == Architecture::AArch64 ? EM_AARCH64 : EM_X86_64)) {
+    return codeError(strCat("the code object is for ELF machine ", header.e_machine,
+                            ", its level is one of ", nameOf(architecture)));
+  }
+  if (header.e_type != ET_DYN || header.e_phentsize != sizeof(Elf64_Phdr) ||
+      header.e_phnum > kMostSegments || header.e_phoff > code.size()) {
+    return codeError("the code section is not a shared object");
   }
   return Status::ok();
 }
@@ -157,9 +155,11 @@ private:
 
 } // namespace
 
-Status checkCodeObject(Bytes code, std::span<const std::string> kernels) {
+Status checkCodeObject(Bytes code, Architecture architecture,
+                       std::span<const std::string> kernels) {
   std::optional<Elf64_Ehdr> header = readAt<Elf64_Ehdr>(code, 0);
-  TENON_TRY(header ? checkHeader(code, *header) : codeError("the code section is cut off"));
+  TENON_TRY(header ? checkHeader(code, *header, architecture)
+                   : codeError("the code section is cut off"));
   ElfImage image(code);
   TENON_ASSIGN(Elf64_Phdr dynamicSegment, Segments(code, *header, image).read());
   TENON_ASSIGN(ElfDynamic dynamic, readDynamic(image, dynamicSegment));

@@ -16,6 +16,17 @@ enum class LibraryOp : uint8_t { Matmul = 0, Conv = 1, Attention = 2 };
 /// Applied to the sum of product, bias and residual. Values are stored in engine files.
 enum class LibraryActivation : uint8_t { None = 0, Relu = 1, GeluTanh = 2 };
 
+/// The algorithm of cuBLASLt that the compiler would take, for its version: where the library is
+/// another, does not propose it, or the result has fewer rows, the library's own first choice is
+/// taken.
+struct MatmulHint {
+  int32_t version = 0; ///< 1301 for 13.1; 0 for no hint
+  int32_t algorithm = 0;
+  int32_t tile = 0;
+  int32_t splitK = 0;
+  int32_t leastRows = 0;
+};
+
 /// D = activation(A · B + bias + residual), batched; of F32, F16 or BF16 with accumulation in FP32,
 /// or of F64. buffers = {A, B, bias if hasBias, residual if hasResidual, D}. Row-major: A is [m, k]
 /// with rows `lda` apart, or [k, m] if transposeA; B [k, n], or [n, k] if transposeB; bias [n]; the
@@ -30,6 +41,7 @@ struct MatmulCall {
   bool hasResidual = false;
   LibraryActivation activation = LibraryActivation::None;
   bool allowTf32 = false;
+  MatmulHint hint = {};
 };
 inline constexpr size_t kMatmulSizes = 10;
 

@@ -28,6 +28,8 @@ VariantEntry decodeVariant(const fb::Variant &variant, CopyBudget &budget) {
   entry.codeSection = variant.code();
   entry.cubinSection = variant.cubin();
   entry.cubinBy = copyString(variant.cubin_by(), budget);
+  entry.architecture = static_cast<Architecture>(variant.architecture());
+  entry.features = variant.features();
   return entry;
 }
 
@@ -61,8 +63,9 @@ std::vector<std::byte> encodeManifest(const Manifest &manifest) {
     if (!variant.cubinBy.empty()) {
       cubinBy = builder.CreateString(variant.cubinBy);
     }
-    variants.push_back(fb::CreateVariant(builder, level, kernels, variant.planSection,
-                                         variant.codeSection, variant.cubinSection, cubinBy));
+    variants.push_back(fb::CreateVariant(
+        builder, level, kernels, variant.planSection, variant.codeSection, variant.cubinSection,
+        cubinBy, static_cast<uint8_t>(variant.architecture), variant.features));
   }
   std::vector<Offset<fb::Record>> records;
   for (const RecordEntry &record : manifest.records) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "engine/Expr.h"
+#include "engine/Level.h"
 #include "support/DType.h"
 
 #include <cstddef>
@@ -19,9 +20,6 @@ inline constexpr uint32_t kNone = UINT32_MAX;
 inline constexpr int64_t kBufferAlignment = 64;
 /// Offset of an arena buffer that is laid out when the shapes are known.
 inline constexpr int64_t kPlannedAtRunTime = -1;
-/// On a GPU: instructions between the last use of an arena buffer and the first of one in its
-/// place, where that costs no memory, so that instructions between may overlap.
-inline constexpr int64_t kRestingInstructions = 6;
 inline constexpr size_t kMaxRank = 32;
 /// Devices of buffers and instructions: those of a variant for a GPU are all on the GPU.
 inline constexpr uint16_t kHost = 0;
@@ -142,6 +140,7 @@ inline constexpr size_t kMostTensorMaps = 8;
 struct Instruction {
   InstructionKind kind = InstructionKind::Return;
   uint16_t device = kHost;
+  /// Within a section: which of its two queues, 0 or 1. Elsewhere 0.
   uint16_t queue = 0;
   /// Launch: index into the kernel names of the variant.
   uint32_t kernel = kNone;
@@ -152,7 +151,8 @@ struct Instruction {
   std::vector<ExprId> sizes;
   /// Launch on a GPU: what the kernel takes after buffers and sizes, each as an array of 128 bytes.
   std::vector<TensorMap> tensorMaps;
-  /// Launch: number of grid points (on a GPU, of blocks); 0 skips the launch.
+  /// Launch: number of grid points (on a GPU, of blocks); 0 skips the launch. Copy or Fill on a
+  /// CPU: pieces that threads share; kNone for one.
   ExprId grid = kNone;
   /// Launch: bytes of scratch for each thread (on a GPU, of dynamic shared memory for each block);
   /// kNone for none.
@@ -169,10 +169,22 @@ struct Instruction {
   /// before it, so that it may start before they have ended (programmatic dependent launch).
   uint32_t cluster = 1;
   bool waits = false;
+  /// What is done in all: arithmetic operations (a multiply-add counts as two), and bytes of the
+  /// operands, each read or written once. For people and their measurements; kNone where not known.
+  ExprId flops = kNone;
+  ExprId bytesMoved = kNone;
   /// For people: what the model states that the kernel looks at; an error of a constraint says it.
   std::string constraint;
   /// For people: the source node or region ("conv1+relu"); shown by profiles and errors.
   std::string label;
+};
+
+/// On a GPU, in a graph: the two queues of instructions [first, end) part before `first` and meet
+/// before `end`. Where the memory of a run's shape lies so that an instruction of one queue writes
+/// what one of the other uses, the section is not taken.
+struct Section {
+  uint32_t first = 0;
+  uint32_t end = 0;
 };
 
 struct Plan {
@@ -192,8 +204,13 @@ struct Plan {
   std::vector<Port> outputs;
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
+  /// In order and apart, before the first Size instruction.
+  std::vector<Section> sections;
   /// Bytes of the arena when all offsets are static, else 0.
   int64_t arenaBytes = 0;
+  /// Where the arena is laid out at run time: instructions between the last use of a buffer and the
+  /// first of one in its place, where that costs no memory, so that those between may overlap.
+  uint32_t restingInstructions = 0;
   /// The code checks its accesses against the ranges of each launch (KernelAbi.h).
   bool isGuarded = false;
 };
@@ -205,11 +222,14 @@ struct Weight {
   uint64_t offset = 0; ///< from the start of the weights section; set by the writer
 };
 
-/// A plan with its code, for one instruction set level or device architecture.
+/// A plan with its code, for one level.
 struct Variant {
-  std::string level; ///< "avx512" (engine/CpuLevel.h) or "sm_90" (engine/CudaArch.h)
+  std::string level; ///< "avx512", "sm_90" (engine/Level.h)
   Plan plan;
   std::vector<std::string> kernels; ///< symbols of the code object, by kernel index
+  /// What the level asks of a machine. The writer sets both for a level of the table.
+  Architecture architecture = Architecture::X86_64;
+  uint32_t features = 0;
 };
 
 struct Provenance {

@@ -52,10 +52,10 @@ Offset<fb::Instruction> encodeInstruction(FlatBufferBuilder &builder, const Inst
   Offset<FlatVector<Offset<fb::TensorMap>>> maps = encodeTensorMaps(builder, in);
   Offset<flatbuffers::String> constraint =
       in.constraint.empty() ? Offset<flatbuffers::String>() : builder.CreateString(in.constraint);
-  return fb::CreateInstruction(builder, static_cast<uint8_t>(in.kind), in.device, in.queue,
-                               in.kernel, buffers, in.reads, sizes, in.grid, in.scratch,
-                               in.fillByte, label, in.threads, call, in.isSpare, maps, in.canFail,
-                               constraint, in.symbol, in.cluster, in.waits);
+  return fb::CreateInstruction(
+      builder, static_cast<uint8_t>(in.kind), in.device, in.queue, in.kernel, buffers, in.reads,
+      sizes, in.grid, in.scratch, in.fillByte, label, in.threads, call, in.isSpare, maps,
+      in.canFail, constraint, in.symbol, in.cluster, in.waits, in.flops, in.bytesMoved);
 }
 
 struct EncodedExprs {
@@ -148,6 +148,8 @@ void decodeInstructions(const fb::Plan &from, Plan &plan, CopyBudget &budget) {
     out.symbol = in.symbol();
     out.cluster = in.cluster();
     out.waits = in.waits();
+    out.flops = in.flops();
+    out.bytesMoved = in.bytes_moved();
     if (in.call() && budget.take(in.call()->size())) {
       const std::byte *call = reinterpret_cast<const std::byte *>(in.call()->data());
       out.call.assign(call, call + in.call()->size());
@@ -205,9 +207,17 @@ std::vector<std::byte> encodePlan(const Plan &plan) {
   if (!constraints.empty()) {
     constraintsAt = builder.CreateVector(constraints);
   }
+  Offset<FlatVector<const fb::Section *>> sectionsAt;
+  if (!plan.sections.empty()) {
+    std::vector<fb::Section> sections;
+    for (const Section &section : plan.sections) {
+      sections.emplace_back(section.first, section.end);
+    }
+    sectionsAt = builder.CreateVectorOfStructs(sections);
+  }
   builder.Finish(fb::CreatePlan(builder, symbolsAt, startsAt, opsAt, valuesAt, inputsAt, outputsAt,
                                 buffersAt, instructionsAt, plan.arenaBytes, constraintsAt,
-                                plan.isGuarded));
+                                plan.isGuarded, sectionsAt, plan.restingInstructions));
   const std::byte *data = reinterpret_cast<const std::byte *>(builder.GetBufferPointer());
   return std::vector<std::byte>(data, data + builder.GetSize());
 }
@@ -237,6 +247,12 @@ Result<Plan> decodePlan(Bytes bytes) {
   decodeInstructions(from, plan, budget);
   plan.arenaBytes = from.arena_bytes();
   plan.isGuarded = from.is_guarded();
+  plan.restingInstructions = from.resting_instructions();
+  if (from.sections() && budget.take(from.sections()->size() * sizeof(fb::Section))) {
+    for (const fb::Section *section : *from.sections()) {
+      plan.sections.push_back({section->first(), section->end()});
+    }
+  }
   if (budget.isExceeded()) {
     return planError("the plan's tables share their contents");
   }

@@ -25,6 +25,8 @@ struct VariantEntry {
   uint32_t codeSection = 0;
   uint32_t cubinSection = 0; ///< 0 for none
   std::string cubinBy;
+  Architecture architecture = Architecture::X86_64;
+  uint32_t features = 0;
 };
 
 struct Manifest {

@@ -3,12 +3,8 @@
 
 #include "engine/Reader.h"
 
-#include "engine/CudaArch.h"
-#include "engine/ElfCheck.h"
 #include "engine/Format.h"
-#include "engine/PlanCodec.h"
-#include "engine/PtxCheck.h"
-#include "engine/Validate.h"
+#include "engine/ValidateVariant.h"
 #include "support/AlignedBuffer.h"
 #include "support/MappedFile.h"
 #include "support/Text.h"
@@ -166,18 +162,16 @@ struct EngineFile::Impl {
   }
 
   Status checkVariant(const Plan &plan, const VariantEntry &entry) const {
-    Bytes code = section(entry.codeSection);
-    bool isCuda = isCudaLevel(entry.level);
-    TENON_TRY(validatePlan(plan, manifest.weights, entry.kernels.size(), isCuda ? kGpu : kHost));
-    TENON_TRY(isCuda ? checkPtx(code, entry.level) : checkCodeObject(code, entry.kernels));
-    return entry.cubinSection == 0 ? Status::ok()
-                                   : checkCubin(section(entry.cubinSection), entry.level);
+    Bytes cubin = entry.cubinSection == 0 ? Bytes() : section(entry.cubinSection);
+    return validateVariant(entry, plan, manifest.weights, section(entry.codeSection), cubin);
   }
 
   Status readVariant(const VariantEntry &entry) {
     Variant variant;
     variant.level = entry.level;
     variant.kernels = entry.kernels;
+    variant.architecture = entry.architecture;
+    variant.features = entry.features;
     Result<Plan> plan = decodePlan(section(entry.planSection));
     Status status = plan.isOk() ? checkVariant(*plan, entry) : plan.takeStatus();
     TENON_TRY(status.prefix(strCat("variant '", entry.level, "'")));

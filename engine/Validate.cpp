@@ -16,6 +16,7 @@ namespace {
 /// Of a block on a GPU.
 constexpr uint32_t kMostBlockThreads = 1024;
 constexpr uint32_t kMostClusterBlocks = 16;
+constexpr uint16_t kLastQueue = 1;
 constexpr const char *kAgain = "the engine is damaged or from a faulty compiler; compile it again";
 
 class PlanValidator {
@@ -36,7 +37,8 @@ public:
     names.clear();
     TENON_TRY(checkPorts(plan.outputs, "output", Space::Output, names, bound));
     TENON_TRY(checkAllBound(bound));
-    return checkInstructions();
+    TENON_TRY(checkInstructions());
+    return checkSections();
   }
 
 private:
@@ -151,11 +153,11 @@ private:
     size_t known = inputSymbols;
     for (size_t i = 0; i < plan.instructions.size(); ++i) {
       const Instruction &instruction = plan.instructions[i];
-      if (instruction.device != device || instruction.queue != 0) {
+      if (instruction.device != device || instruction.queue > kLastQueue) {
         return Status::error(ErrorId::EngineUnsupportedInstruction,
                              strCat("instruction ", i, " is for device ", instruction.device,
                                     ", queue ", instruction.queue, "; this variant has device ",
-                                    device, ", queue 0"),
+                                    device, ", queues 0 and 1"),
                              "use a newer runtime or compile the model again");
       }
       TENON_TRY(checkOperands(i, instruction));
@@ -170,6 +172,34 @@ private:
     }
     if (known != plan.symbols.size()) {
       return portError(strCat("nothing decides symbol '", plan.symbols[known].name, "'"));
+    }
+    return Status::ok();
+  }
+
+  /// Sections follow each other on a GPU, before data decides a size, and hold all of queue 1.
+  Status checkSections() const {
+    uint32_t end = 0;
+    for (const Section &section : plan.sections) {
+      if (device == kHost || section.first < end || section.end <= section.first ||
+          section.end >= plan.instructions.size()) {
+        return Status::error(ErrorId::EngineBadInstruction,
+                             strCat("the section of instructions ", section.first, " to ",
+                                    section.end, " is not possible"),
+                             kAgain);
+      }
+      end = section.end;
+    }
+    std::span<const Section> rest = plan.sections;
+    for (uint32_t i = 0; i < plan.instructions.size(); ++i) {
+      const Instruction &instruction = plan.instructions[i];
+      rest = rest.subspan(!rest.empty() && rest.front().end == i ? 1 : 0);
+      bool isInside = !rest.empty() && i >= rest.front().first;
+      if ((instruction.queue != 0 && !isInside) ||
+          (instruction.kind == InstructionKind::Size && !rest.empty())) {
+        return instructionError(i, instruction,
+                                "it is on queue 1 outside of the sections, or decides a size "
+                                "before their end");
+      }
     }
     return Status::ok();
   }
@@ -209,12 +239,11 @@ private:
         return instructionError(index, instruction, "it uses a buffer outside of its life");
       }
     }
-    for (ExprId size : instruction.sizes) {
-      if (!isExpr(size)) {
-        return instructionError(index, instruction, "it names no such size");
-      }
+    bool hasAll = std::ranges::all_of(instruction.sizes, [&](ExprId id) { return isExpr(id); });
+    for (ExprId id : {instruction.grid, instruction.flops, instruction.bytesMoved}) {
+      hasAll &= id == kNone || isExpr(id);
     }
-    return Status::ok();
+    return hasAll ? Status::ok() : instructionError(index, instruction, "it names no such size");
   }
 
   Status checkTensorMaps(size_t index, const Instruction &instruction) const {

@@ -5,6 +5,7 @@
 
 #include "engine/LibraryAbi.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -51,6 +52,10 @@ std::optional<std::string> faultOfMatmul(const Instruction &instruction) {
   }
   MatmulCall matmul;
   std::memcpy(&matmul, call.data(), sizeof(matmul));
+  const MatmulHint &hint = matmul.hint;
+  if (std::min({hint.version, hint.algorithm, hint.tile, hint.splitK, hint.leastRows}) < 0) {
+    return kBadForm;
+  }
   return checkOperands(instruction, size_t(3) + matmul.hasBias + matmul.hasResidual, kMatmulSizes);
 }
 

@@ -3,12 +3,8 @@
 
 #include "engine/Writer.h"
 
-#include "engine/CudaArch.h"
-#include "engine/ElfCheck.h"
 #include "engine/Format.h"
-#include "engine/PlanCodec.h"
-#include "engine/PtxCheck.h"
-#include "engine/Validate.h"
+#include "engine/ValidateVariant.h"
 #include "support/AtomicFile.h"
 #include "support/Text.h"
 
@@ -103,15 +99,15 @@ private:
     }
     add(SectionKind::Manifest, {});
     for (const VariantContent &variant : content.variants) {
-      Status status = checkVariant(variant);
-      TENON_TRY(status.prefix(strCat("variant '", variant.variant.level, "'")));
-      owned.push_back(encodePlan(variant.variant.plan));
-      uint32_t planSection = add(SectionKind::Plan, owned.back());
-      uint32_t codeSection = add(SectionKind::Code, variant.code);
-      uint32_t cubinSection =
-          variant.cubin.empty() ? 0 : add(SectionKind::Code, variant.cubin);
-      manifest.variants.push_back({variant.variant.level, variant.variant.kernels, planSection,
-                                   codeSection, cubinSection, variant.cubinBy});
+      VariantEntry entry = entryOf(variant);
+      const Plan &plan = variant.variant.plan;
+      Status status = validateVariant(entry, plan, manifest.weights, variant.code, variant.cubin);
+      TENON_TRY(status.prefix(strCat("variant '", entry.level, "'")));
+      owned.push_back(encodePlan(plan));
+      entry.planSection = add(SectionKind::Plan, owned.back());
+      entry.codeSection = add(SectionKind::Code, variant.code);
+      entry.cubinSection = variant.cubin.empty() ? 0 : add(SectionKind::Code, variant.cubin);
+      manifest.variants.push_back(std::move(entry));
     }
     for (const Record &record : content.records) {
       Bytes text = std::as_bytes(std::span(record.json));
@@ -126,14 +122,17 @@ private:
     return Status::ok();
   }
 
-  Status checkVariant(const VariantContent &given) const {
-    const Variant &variant = given.variant;
-    bool isCuda = isCudaLevel(variant.level);
-    TENON_TRY(validatePlan(variant.plan, manifest.weights, variant.kernels.size(),
-                           isCuda ? kGpu : kHost));
-    TENON_TRY(isCuda ? checkPtx(given.code, variant.level)
-                     : checkCodeObject(given.code, variant.kernels));
-    return given.cubin.empty() ? Status::ok() : checkCubin(given.cubin, variant.level);
+  /// What it asks of a machine is what its level says, where the table has it.
+  static VariantEntry entryOf(const VariantContent &content) {
+    const Variant &variant = content.variant;
+    const Level *level = findLevel(variant.level);
+    VariantEntry entry;
+    entry.level = variant.level;
+    entry.kernels = variant.kernels;
+    entry.cubinBy = content.cubinBy;
+    entry.architecture = level ? level->architecture : variant.architecture;
+    entry.features = level ? level->features : variant.features;
+    return entry;
   }
 
   uint32_t add(SectionKind kind, Bytes bytes) {

@@ -287,7 +287,7 @@ Status Compilation::codegen() {
 Status Compilation::plan() {
   for (Family &family : families) {
     plan::PlanRequest request{*family.module, family.compiled.regionSymbols, family.compiled.levels,
-                              family.device};
+                              family.device, &family.profile};
     TENON_ASSIGN(family.built, plan::buildPlan(request, table));
     for (engine::Variant &variant : family.built.variants) {
       variant.plan.isGuarded = options.guard && family.device == engine::kHost;

@@ -20,4 +20,8 @@ struct ArenaSummary {
 /// runtime and lays out the smallest shape for the summary only.
 ArenaSummary layOutArena(engine::Plan &plan);
 
+/// Where the arena of a plan for a GPU lies at a common size: each symbol at 128, or the nearest
+/// size allowed. Of offsets that are set only these and the symbols.
+ArenaSummary layOutCommon(const engine::Plan &plan);
+
 } // namespace tenon::plan

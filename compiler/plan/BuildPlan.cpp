@@ -5,6 +5,7 @@
 #include "compiler/dispatch/Cost.h"
 #include "compiler/graph/TnRare.h"
 #include "compiler/plan/Arena.h"
+#include "compiler/plan/Branches.h"
 #include "compiler/plan/Order.h"
 #include "compiler/plan/PlanBuilder.h"
 #include "support/Check.h"
@@ -252,10 +253,17 @@ std::vector<engine::Variant> PlanBuilder::makeVariants() {
     }
     instructions.push_back(std::move(own));
   }
+  // Behind all other expressions, which so keep their numbers.
+  for (std::vector<engine::Instruction> &own : instructions) {
+    addWork(own);
+  }
   std::vector<engine::Variant> variants;
   for (auto [level, own] : llvm::zip_equal(request.levels, instructions)) {
     engine::Variant variant{.level = level.level, .plan = plan, .kernels = level.kernels};
     variant.plan.instructions = own;
+    if (request.target && request.device == engine::kGpu) {
+      partBranches(variant.plan, *request.target);
+    }
     variants.push_back(std::move(variant));
   }
   return variants;

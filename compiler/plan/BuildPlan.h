@@ -5,6 +5,7 @@
 
 #include "compiler/codegen/common/RegionCode.h"
 #include "compiler/plan/Weights.h"
+#include "compiler/target/Target.h"
 #include "engine/Plan.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "support/Result.h"
@@ -30,6 +31,8 @@ struct PlanRequest {
   std::vector<LevelCode> levels;
   /// engine::kHost or engine::kGpu.
   uint16_t device = engine::kHost;
+  /// What decides which instructions run beside others; without, none do. Of a GPU.
+  const target::Target *target = nullptr;
 };
 
 struct BuiltPlan {

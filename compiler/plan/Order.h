@@ -12,7 +12,7 @@ mlir::Value storageOf(mlir::Value value);
 
 /// The regions of a block in the order to run. `bytesOf` gives the size of a value. With
 /// `partsBranches`, regions that could run beside those before them stand in front of them, where
-/// that needs no more memory: the runtime overlaps what shares none.
+/// that needs no more memory: what shares none may overlap (Branches.h).
 llvm::SmallVector<tn::RegionOp> orderRegions(mlir::Block *block,
                                              llvm::function_ref<int64_t(mlir::Value)> bytesOf,
                                              bool partsBranches);

@@ -49,6 +49,12 @@ private:
   void keepStates();
   void addCopy(uint32_t from, uint32_t to, std::string label);
   void touch(uint32_t buffer, uint32_t instruction);
+  engine::ExprId addKnown(engine::ExprId left, engine::ExprId right);
+  engine::ExprId flopsOf(tn::RegionOp region);
+  void addBytes(engine::Instruction &instruction);
+  void addPieces(engine::Instruction &move);
+  void addFlops(std::vector<engine::Instruction> &instructions);
+  void addWork(std::vector<engine::Instruction> &instructions);
   std::vector<engine::Variant> makeVariants();
   llvm::StringRef portName(mlir::DictionaryAttr attributes) const;
 

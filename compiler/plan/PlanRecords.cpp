@@ -86,6 +86,15 @@ std::string placementRecord(const engine::Variant &variant, const PlanNotes &not
     if (notes.regions[i] >= 0) {
       entry["region"] = notes.regions[i];
     }
+    for (auto [key, id] : {std::pair("flops", instruction.flops),
+                           std::pair("bytes_moved", instruction.bytesMoved)}) {
+      if (id != engine::kNone) {
+        entry[key] = format(plan, id);
+      }
+    }
+    if (instruction.queue != 0) {
+      entry["queue"] = instruction.queue;
+    }
     if (instruction.kind == engine::InstructionKind::Launch) {
       entry["kernel"] = variant.kernels[instruction.kernel];
       entry["grid"] = format(plan, instruction.grid);

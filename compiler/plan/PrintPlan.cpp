@@ -23,6 +23,9 @@ public:
 
   void print() {
     os << "plan " << variant.level << ", arena " << plan.arenaBytes << '\n';
+    for (const engine::Section &section : plan.sections) {
+      os << "section " << section.first << ".." << section.end << '\n';
+    }
     for (const engine::Symbol &symbol : plan.symbols) {
       os << "symbol " << symbol.name << " [" << symbol.min << ".." << symbol.max << "] ";
       if (symbol.isDataDependent()) {
@@ -103,8 +106,8 @@ private:
       os << "return\n";
       return;
     }
-    os << (instruction.isSpare ? " spare" : "") << " reads "
-       << buffers(ids.take_front(instruction.reads)) << " writes "
+    os << (instruction.isSpare ? " spare" : "") << (instruction.queue != 0 ? " queue 1" : "")
+       << " reads " << buffers(ids.take_front(instruction.reads)) << " writes "
        << buffers(ids.drop_front(instruction.reads)) << "  ; " << instruction.label << '\n';
   }
 

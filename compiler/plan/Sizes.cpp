@@ -116,6 +116,15 @@ void SizeTranslator::addConstraints() {
   }
 }
 
+bool SizeTranslator::isBound(AffineExpr expression) const {
+  bool areBound = true;
+  expression.walk([&](AffineExpr part) {
+    AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(part);
+    areBound &= !symbol || values[symbol.getPosition()] != engine::kNone;
+  });
+  return areBound;
+}
+
 engine::ExprId SizeTranslator::translate(AffineExpr expression) {
   if (AffineConstantExpr constant = dyn_cast<AffineConstantExpr>(expression)) {
     return plan.exprs.constant(constant.getValue());

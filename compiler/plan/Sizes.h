@@ -26,6 +26,8 @@ public:
 
   engine::ExprId translate(mlir::AffineExpr expression);
   llvm::SmallVector<engine::ExprId> translate(llvm::ArrayRef<mlir::AffineExpr> expressions);
+  /// Whether every symbol of an expression is one of the plan's.
+  bool isBound(mlir::AffineExpr expression) const;
   /// Bytes of a dense tensor.
   engine::ExprId bytesOf(mlir::Type tensor);
   /// A program over a region's symbols, `symbols[i]` standing for symbol i.

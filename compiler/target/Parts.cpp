@@ -117,10 +117,10 @@ Target gpuTarget(const ArchRow &arch, const GpuRow &gpu) {
   return target;
 }
 
-/// Of each CPU level, with those below it.
+/// Of each CPU level: nothing is decided by what NEON has.
 constexpr std::array<uint32_t, engine::kCpuLevelNames.size()> kLevels = {
     static_cast<uint32_t>(Feature::Avx2), Feature::Avx2 | Feature::Avx512,
-    Feature::Avx2 | Feature::Avx512 | Feature::Avx512Vnni | Feature::Avx512Bf16};
+    Feature::Avx2 | Feature::Avx512 | Feature::Avx512Vnni | Feature::Avx512Bf16, 0};
 
 /// A CPU: bytes and operations a second of all its cores.
 struct CpuRow {
@@ -138,6 +138,9 @@ constexpr engine::CpuLevel kVnni = engine::CpuLevel::Avx512VnniBf16;
 // by base clock (2.4 and 1.9 GHz) and what a core does in a cycle by AMD's optimization guide for
 // Zen 4 (32 operations, 32 bytes) and Intel's manual (64 operations, 64 bytes).
 constexpr CpuRow kServer = {"", "x86-64, 2 cores", kVnni, 2, 60e9, 200e9, 200e9, kMiB};
+/// Not measured: with the rates of the server above.
+constexpr CpuRow kArm = {
+    "", "AArch64, 2 cores", engine::CpuLevel::Armv8A, 2, 60e9, 200e9, 200e9, kMiB};
 constexpr std::array<CpuRow, 2> kCpus = {{
     {"zen4", "AMD EPYC 9654 (Zen 4)", kVnni, 96, 460.8e9, 7.37e12, 7.37e12, kMiB},
     {"emerald-rapids", "Intel Xeon Platinum 8592+ (Emerald Rapids)", kVnni, 64, 358.4e9, 7.78e12,
@@ -193,7 +196,8 @@ const Target &cpuTarget(engine::CpuLevel level) {
   static const std::vector<Target> targets = [] {
     std::vector<Target> made;
     for (std::string_view name : engine::kCpuLevelNames) {
-      made.push_back(cpuRowTarget(kServer, *engine::parseCpuLevel(name)));
+      engine::CpuLevel own = *engine::parseCpuLevel(name);
+      made.push_back(cpuRowTarget(own == kArm.level ? kArm : kServer, own));
     }
     return made;
   }();

@@ -2,7 +2,6 @@
 
 #include "runtime/core/Engine.h"
 
-#include "engine/CudaArch.h"
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "runtime/device/cpu/CpuVariant.h"
 #include "runtime/device/cuda/CudaVariant.h"
@@ -30,27 +29,17 @@ public:
   Machine(const EngineOptions &engineOptions, std::function<void()> whenFound)
       : options(engineOptions), whenDriverFound(std::move(whenFound)) {}
 
-  /// Rank of a level that this machine runs, better ones higher; none for one that it lacks or does
-  /// not know.
-  std::optional<int> rankOf(std::string_view level) {
-    if (std::optional<engine::CudaArch> arch = engine::parseCudaArch(level)) {
-      constexpr int aboveAllCpuLevels = 1000;
-      findGpu();
-      int capability = gpu ? gpu->facts().capability : 0;
-      bool runs = arch->isSpecific ? capability == arch->number : capability >= arch->number;
-      return runs ? std::optional<int>(aboveAllCpuLevels + 2 * arch->number + arch->isSpecific)
-                  : std::nullopt;
-    }
-    std::optional<engine::CpuLevel> wanted = engine::parseCpuLevel(level);
-    std::optional<engine::CpuLevel> best = bestCpuLevel();
-    return wanted && best && *wanted <= *best ? std::optional<int>(static_cast<int>(*wanted))
-                                              : std::nullopt;
+  /// The level of a variant that this machine runs, better ones behind others; null for one that it
+  /// lacks or does not know.
+  const engine::Level *levelOf(const engine::Variant &variant) {
+    const engine::Level *level = engine::findLevel(variant.level);
+    return level && (level->features & ~featuresOf(level->architecture)) == 0 ? level : nullptr;
   }
 
   /// "avx512", and the GPU where it was looked for.
   std::string describe() const {
-    std::optional<engine::CpuLevel> best = bestCpuLevel();
-    std::string text(best ? nameOf(*best) : std::string_view("less than x86-64-v3"));
+    const engine::Level *best = bestHostLevel();
+    std::string text(best ? best->name : std::string_view("no CPU level"));
     if (gpu) {
       const cuda::DeviceFacts &facts = gpu->facts();
       text += strCat(" and, on ", facts.name, ", sm_", facts.capability);
@@ -65,6 +54,22 @@ public:
   const Status &problem() const { return gpuProblem; }
 
 private:
+  /// Those that this machine has of an architecture, none of one that it is not.
+  uint32_t featuresOf(engine::Architecture architecture) {
+    if (architecture != engine::Architecture::Nvptx) {
+      return architecture == kHostArchitecture ? hostFeatures() : 0;
+    }
+    findGpu();
+    int capability = gpu ? gpu->facts().capability : 0;
+    uint32_t features = 0;
+    for (size_t i = 0; i < engine::kCudaArchs.size(); ++i) {
+      const engine::CudaArch &arch = engine::kCudaArchs[i];
+      bool runs = arch.isSpecific ? capability == arch.number : capability >= arch.number;
+      features |= uint32_t(runs) << i;
+    }
+    return features;
+  }
+
   void findGpu() {
     if (gpu || !gpuProblem.isOk()) {
       return;
@@ -96,7 +101,7 @@ Result<size_t> forcedVariant(std::span<const engine::Variant> variants, const st
     if (variants[i].level != level) {
       continue;
     }
-    if (machine.rankOf(level)) {
+    if (machine.levelOf(variants[i])) {
       return i;
     }
     return machine.problem().isOk()
@@ -115,13 +120,13 @@ Result<size_t> chooseVariant(std::span<const engine::Variant> variants, const st
     return forcedVariant(variants, forced, machine);
   }
   size_t chosen = variants.size();
-  int best = -1;
+  const engine::Level *best = nullptr;
   bool hasCpu = false;
   for (size_t i = 0; i < variants.size(); ++i) {
-    std::optional<int> rank = machine.rankOf(variants[i].level);
-    hasCpu |= !engine::isCudaLevel(variants[i].level);
-    if (rank && *rank > best) {
-      best = *rank;
+    const engine::Level *level = machine.levelOf(variants[i]);
+    hasCpu |= variants[i].architecture != engine::Architecture::Nvptx;
+    if (level && (!best || level > best)) {
+      best = level;
       chosen = i;
     }
   }
@@ -169,7 +174,7 @@ Result<std::shared_ptr<const Engine>> Engine::load(std::unique_ptr<engine::Engin
   if (options.verifyWeights) {
     TENON_TRY(engine->engineFile->verifyWeights());
   }
-  if (!engine::isCudaLevel(engine->variant().level)) {
+  if (engine->variant().architecture != engine::Architecture::Nvptx) {
     TENON_ASSIGN(engine->variantOnDevice, CpuVariant::load(*engine->engineFile, engine->chosen));
   } else {
     TENON_ASSIGN(

@@ -310,8 +310,16 @@ Result<double> Session::timeRuns(unsigned count) {
 }
 
 Result<std::vector<StepTime>> Session::timeSteps(unsigned count) {
-  return impl->current ? impl->executor->timeSteps(*impl->current, count)
-                       : Result<std::vector<StepTime>>(nothingToTime());
+  if (!impl->current) {
+    return nothingToTime();
+  }
+  TENON_ASSIGN(std::vector<StepTime> times, impl->executor->timeSteps(*impl->current, count));
+  for (StepTime &time : times) {
+    const engine::Instruction &instruction = impl->plan.instructions[time.instruction];
+    time.flops = impl->current->valueOf(instruction.flops);
+    time.bytesMoved = impl->current->valueOf(instruction.bytesMoved);
+  }
+  return times;
 }
 
 } // namespace tenon::runtime

@@ -12,7 +12,7 @@
 namespace tenon::library {
 namespace {
 
-static_assert(sizeof(engine::MatmulCall) == 8 && sizeof(engine::ConvCall) == 44 &&
+static_assert(sizeof(engine::MatmulCall) == 28 && sizeof(engine::ConvCall) == 44 &&
               sizeof(engine::AttentionCall) == 8);
 
 Status malformed(std::string_view what) {
@@ -83,6 +83,9 @@ Result<engine::MatmulCall> decodeMatmul(Bytes call) {
   fields.read(result.hasResidual);
   fields.read(result.activation);
   fields.read(result.allowTf32);
+  int32_t hint[5];
+  fields.read(hint, 0);
+  result.hint = {hint[0], hint[1], hint[2], hint[3], hint[4]};
   return fields.isDone() ? Result<engine::MatmulCall>(result)
                          : malformed("the descriptor is not one of a matrix product");
 }

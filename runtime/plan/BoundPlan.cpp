@@ -254,6 +254,7 @@ private:
     BoundStep step;
     step.kind = instruction.kind;
     step.fillByte = instruction.fillByte;
+    step.queue = instruction.queue;
     step.instruction = index;
     step.firstPointer = static_cast<uint32_t>(out.sources.size());
     step.firstSize = static_cast<uint32_t>(out.sizes.size());
@@ -277,6 +278,7 @@ private:
       TENON_TRY(bindLaunch(instruction, step));
     } else if (instruction.kind == InstructionKind::Copy ||
                instruction.kind == InstructionKind::Fill) {
+      step.grid = instruction.grid == kNone ? 1 : value(instruction.grid);
       TENON_TRY(checkMove(instruction));
     }
     out.steps.push_back(step);
@@ -377,8 +379,7 @@ private:
     OffsetPlannerOptions options;
     options.alignment = alignment;
     options.nodeLimit = kPlannerNodes;
-    // What still uses a buffer may then run beside what would take its place.
-    options.rest = plan.instructions[0].device == engine::kHost ? 0 : engine::kRestingInstructions;
+    options.rest = plan.restingInstructions;
     OffsetPlan planned = planner.plan(live, options);
     for (size_t i = 0; i < live.size(); ++i) {
       out.arenaOffsets[owners[i]] = live[i].offset;

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,6 +22,7 @@ using FlatDims = std::vector<int64_t>;
 struct BoundStep {
   engine::InstructionKind kind;
   uint8_t fillByte = 0;
+  uint16_t queue = 0;              ///< within a section
   uint32_t kernel = engine::kNone; ///< index into the variant's kernels
   int64_t grid = 0;
   int64_t scratch = 0;
@@ -81,6 +83,10 @@ struct BoundPlan {
   /// A step of kind Size: binds its symbol to the value that its buffer holds, and with it all that
   /// is evaluated from it. Steps keep their places and operands. Allocates nothing.
   Status bindSize(const engine::Plan &plan, const BoundStep &step, int64_t count);
+  /// What an expression of the plan is for these dims; none for kNone.
+  std::optional<int64_t> valueOf(engine::ExprId id) const {
+    return id == engine::kNone ? std::nullopt : std::optional(values[id]);
+  }
   /// How many steps are the same in every run: those before the first size that data decides.
   uint32_t fixedSteps() const;
 

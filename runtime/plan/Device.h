@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -81,6 +82,9 @@ struct RunFacts {
 struct StepTime {
   uint32_t instruction = 0;
   double seconds = 0;
+  /// What the plan says is done in it, for the dims of the run; none where it does not.
+  std::optional<int64_t> flops = std::nullopt;
+  std::optional<int64_t> bytesMoved = std::nullopt;
 };
 
 /// The error of a kernel that returned `code` (engine/KernelAbi.h).

@@ -44,6 +44,23 @@ class Targets(ToolTest):
         done = self.refuse(2, "TN0105", "compile", CNN, "-o", "p.tenon", "--target", "cuda:h100,h200")
         self.assertIn("both sm_90a", done.stderr)
 
+    def test_architectures_lie_side_by_side(self):
+        self.succeed("compile", CNN, "-o", "both.tenon", "--target", "cpu:avx2,armv8-a,cuda:sm_80")
+        variants = self.json("inspect", "both.tenon")["variants"]
+        self.assertEqual([("x86-64-v3", "x86-64", "avx2"), ("armv8-a", "aarch64", "neon"), ("sm_80", "nvptx", "sm_80")],
+                         [(variant["level"], variant["architecture"], variant["features"]) for variant in variants])
+        data = (self.folder / "both.tenon").read_bytes()
+        machines = {int.from_bytes(data[at + 18 : at + 20], "little") for at in range(0, len(data), 64)
+                    if data[at : at + 4] == b"\x7fELF"}  # fmt: skip
+        self.assertEqual({62, 183}, machines)
+        doctor = self.json("doctor")
+        own = {"x86-64": "x86-64-v3", "aarch64": "armv8-a"}[doctor["architecture"]]
+        self.assertEqual({doctor["architecture"]}, {level["architecture"] for level in doctor["levels"]})
+        runs = {variant["level"] for variant in self.json("check", "both.tenon")["variants"] if variant["runs_here"]}
+        self.assertEqual({own}, runs - {"sm_80"})
+        foreign = {"x86-64-v3": "armv8-a", "armv8-a": "x86-64-v3"}[own]
+        self.refuse(5, "TN0517", "run", "both.tenon", "--variant", foreign)
+
     def test_the_gpu_of_this_machine(self):
         done = self.succeed("compile", CNN, "-o", "p.tenon", "--target", "cuda")
         gpus = self.json("doctor")["gpu"]["devices"]

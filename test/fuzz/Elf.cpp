@@ -4,6 +4,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const std::string kernels[] = {"test_nothing"};
-  (void)tenon::engine::checkCodeObject(tenon::fuzz::bytesOf(data, size), kernels).isOk();
+  (void)tenon::engine::checkCodeObject(tenon::fuzz::bytesOf(data, size),
+                                       tenon::engine::Architecture::X86_64, kernels)
+      .isOk();
   return 0;
 }

@@ -105,9 +105,8 @@ int main(int argc, char **argv) {
     campaign.seed = std::random_device()() % 1000000000u;
   }
   campaign.oracle.scratchFolder = fmt::format("/dev/shm/tenon-random-{}", getpid());
-  std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
   for (engine::CpuLevel level : {engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512, engine::CpuLevel::Avx512VnniBf16}) {
-    if (best && level <= *best) {
+    if (runtime::runsHere(level)) {
       campaign.oracle.levels.push_back(level);
     }
   }

@@ -48,9 +48,8 @@ Status chooseLevel(pipeline::CompileOptions &options) {
     options.gpus.resize(1);
     return Status::ok();
   }
-  std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
   std::vector<engine::CpuLevel> levels = options.levels;
-  std::erase_if(levels, [&](engine::CpuLevel level) { return !best || level > *best; });
+  std::erase_if(levels, [](engine::CpuLevel level) { return !runtime::runsHere(level); });
   if (levels.empty()) {
     return Status::error(ErrorId::UnsupportedTarget, "this machine runs none of the targets",
                          "name one that 'tenon doctor' lists, with --target");

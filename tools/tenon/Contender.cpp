@@ -68,13 +68,23 @@ std::string gpuText(const Json &gpu) {
   return text;
 }
 
+/// Of a count by the plan in a region's time; a dash where the plan has none.
+std::string rateText(const Json &region, const char *count, const char *unit) {
+  double seconds = region["time_us"].get<double>() * 1e-6;
+  return region[count].is_null() || seconds <= 0
+             ? fmt::format("{:>8} {}", "-", unit)
+             : fmt::format("{:>8.1f} {}", region[count].get<double>() / seconds * 1e-9, unit);
+}
+
 std::string regionsText(const Json &result) {
   std::string text;
   double sum = 0;
   for (const Json &region : result["regions"]) {
     sum += region["time_us"].get<double>();
-    text += fmt::format("  {:>9.2f} us  {:<8} {}\n", region["time_us"].get<double>(),
-                        region["kind"].get<std::string>(), region["label"].get<std::string>());
+    text +=
+        fmt::format("  {:>9.2f} us {} {}  {:<8} {}\n", region["time_us"].get<double>(),
+                    rateText(region, "flops", "GFLOP/s"), rateText(region, "bytes_moved", "GB/s"),
+                    region["kind"].get<std::string>(), region["label"].get<std::string>());
   }
   return text + fmt::format("  {:>9.2f} us  together, {}\n", sum,
                             result.contains("gpu") ? "each by itself and in caches"
@@ -222,7 +232,9 @@ Result<Json> Contender::describeRegions() {
                                 : isLaunch ? "kernel"
                                            : "copy"},
                        {"kernel", isLaunch ? engine->variant().kernels[instruction.kernel] : ""},
-                       {"time_us", step.seconds * 1e6}});
+                       {"time_us", step.seconds * 1e6},
+                       {"flops", step.flops ? Json(*step.flops) : Json()},
+                       {"bytes_moved", step.bytesMoved ? Json(*step.bytesMoved) : Json()}});
   }
   return regions;
 }

@@ -1,6 +1,6 @@
 // `tenon doctor`: what this machine has, what Tenon will use of it, and why not more.
 
-#include "engine/CpuLevel.h"
+#include "engine/Level.h"
 #include "runtime/device/cpu/CpuFeatures.h"
 #include "runtime/device/cuda/CudaDevice.h"
 #include "runtime/library/Library.h"
@@ -31,10 +31,17 @@
 namespace tenon::tool {
 namespace {
 
-/// What each level needs beyond the one before it, by the names of /proc/cpuinfo.
-constexpr std::array<std::string_view, 3> kFlagsOfLevel = {
+/// What each feature of this architecture is by the names of /proc/cpuinfo, and where those stand.
+#if defined(__x86_64__)
+constexpr std::array<std::string_view, 4> kFlagsOfFeature = {
     "avx avx2 bmi1 bmi2 f16c fma abm movbe", "avx512f avx512bw avx512cd avx512dq avx512vl",
-    "avx512_vnni avx512_bf16"};
+    "avx512_vnni", "avx512_bf16"};
+constexpr std::string_view kFlags = "flags";
+#else
+constexpr std::array<std::string_view, 3> kFlagsOfFeature = {
+    "asimd", "atomics crc32 asimdrdm dcpop", "asimddp"};
+constexpr std::string_view kFlags = "Features";
+#endif
 
 std::string cpuInfo(std::string_view key) {
   std::ifstream file("/proc/cpuinfo");
@@ -49,16 +56,16 @@ std::string cpuInfo(std::string_view key) {
 }
 
 /// What a level lacks on this machine; the runtime alone decides whether it is usable.
-std::string missingFeatures(engine::CpuLevel level) {
-  std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
-  if (best && level <= *best) {
+std::string missingFeatures(const engine::Level &level) {
+  if ((level.features & ~runtime::hostFeatures()) == 0) {
     return "";
   }
-  std::istringstream present(cpuInfo("flags"));
+  std::istringstream present(cpuInfo(kFlags));
   std::set<std::string> flags{std::istream_iterator<std::string>(present), {}};
   std::string missing;
-  for (size_t i = 0; i <= static_cast<size_t>(level); ++i) {
-    std::istringstream needed{std::string(kFlagsOfLevel[i])};
+  for (size_t i = 0; i < kFlagsOfFeature.size(); ++i) {
+    std::istringstream needed{
+        std::string((level.features >> i & 1) != 0 ? kFlagsOfFeature[i] : "")};
     for (std::string flag; needed >> flag;) {
       missing += flags.count(flag) ? "" : " " + flag;
     }
@@ -184,16 +191,24 @@ std::string gpuText(const Json &gpus, const Json &libraries) {
 Status doctor(Terminal &terminal) {
   std::string cache = userCacheFolder();
   Json levels = Json::array();
-  std::string text = fmt::format("processor   {}\nthreads     {} usable\nmemory      {}\n",
-                                 cpuInfo("model name"), usableCpus(), formatBytes(memoryBytes()));
+  std::string text = fmt::format("processor   {}, {}\nthreads     {} usable\nmemory      {}\n",
+                                 cpuInfo("model name"), nameOf(runtime::kHostArchitecture),
+                                 usableCpus(), formatBytes(memoryBytes()));
   std::string best;
-  for (std::string_view name : engine::kCpuLevelNames) {
-    engine::CpuLevel level = *engine::parseCpuLevel(name);
+  for (const engine::Level &level : engine::kLevels) {
+    if (level.architecture != runtime::kHostArchitecture) {
+      continue;
+    }
     std::string missing = missingFeatures(level);
-    levels.push_back({{"level", name}, {"usable", missing.empty()}, {"missing", missing}});
-    text += fmt::format("{:<12}{:<18} {}\n", levels.size() == 1 ? "CPU levels" : "", name,
-                        missing.empty() ? "yes" : "no: lacks " + missing);
-    best = missing.empty() ? std::string(name) : best;
+    std::string features = engine::featureText(level.architecture, level.features);
+    levels.push_back({{"level", level.name},
+                      {"architecture", nameOf(level.architecture)},
+                      {"features", features},
+                      {"usable", missing.empty()},
+                      {"missing", missing}});
+    text += fmt::format("{:<12}{:<18} {}\n", levels.size() == 1 ? "CPU levels" : "", level.name,
+                        missing.empty() ? "yes: " + features : "no: lacks " + missing);
+    best = missing.empty() ? std::string(level.name) : best;
   }
   text +=
       fmt::format("will use    {}\n", best.empty() ? "nothing: Tenon needs AVX2 and FMA" : best);
@@ -207,6 +222,7 @@ Status doctor(Terminal &terminal) {
   if (terminal.json()) {
     terminal.printJson("doctor", {{"version", TENON_VERSION},
                                   {"cpu", cpuInfo("model name")},
+                                  {"architecture", nameOf(runtime::kHostArchitecture)},
                                   {"threads", usableCpus()},
                                   {"memory_bytes", memoryBytes()},
                                   {"levels", levels},

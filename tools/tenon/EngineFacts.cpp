@@ -57,6 +57,8 @@ Json describeVariant(const engine::EngineFile &file, size_t index) {
     instructions.push_back({{"kind", nameOfKind(instruction.kind)}, {"label", instruction.label}});
   }
   return {{"level", variant.level},
+          {"architecture", nameOf(variant.architecture)},
+          {"features", engine::featureText(variant.architecture, variant.features)},
           {"code_bytes", file.code(index).size()},
           {"cubin_bytes", file.cubin(index).size()},
           {"cubin_by", file.cubinBy(index)},
@@ -147,6 +149,8 @@ std::string engineText(const std::string &path, const engine::EngineFile &file) 
     text += fmt::format("  variant {:<18} {} instructions, {} kernels in {}, arena {}\n",
                         variant.level, variant.plan.instructions.size(), variant.kernels.size(),
                         formatBytes(file.code(i).size()), arena);
+    text += fmt::format("          {:<18} for {} with {}\n", "", nameOf(variant.architecture),
+                        engine::featureText(variant.architecture, variant.features));
     if (!file.cubin(i).empty()) {
       text += fmt::format("          {:<18} machine code of {} by {}\n", "",
                           formatBytes(file.cubin(i).size()), file.cubinBy(i));

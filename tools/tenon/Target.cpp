@@ -29,7 +29,7 @@ std::string hint() {
   for (const target::Target &part : target::parts()) {
     (part.isGpu() ? gpus : cpus).push_back(part.part);
   }
-  return fmt::format("use cpu, some of its levels (cpu:avx2,avx512,avx512-vnni-bf16) or a part (cpu:{}); cuda for the "
+  return fmt::format("use cpu, some of its levels (cpu:avx2,avx512,avx512-vnni-bf16,armv8-a) or a part (cpu:{}); cuda for the "
                      "GPU of this machine, an architecture (cuda:{}) or a part (cuda:{})",
                      fmt::join(cpus, ", "), fmt::join(archs, ", "), fmt::join(gpus, ", "));
 }
@@ -172,6 +172,9 @@ Result<Targets> parseTargets(const std::vector<std::string> &texts) {
   std::vector<CpuLevel> &levels = targets.levels;
   std::sort(levels.begin(), levels.end());
   levels.erase(std::unique(levels.begin(), levels.end()), levels.end());
+  if (!levels.empty() && levels.front() == CpuLevel::Armv8A) {
+    targets.cpu = target::cpuTarget(CpuLevel::Armv8A);
+  }
   std::sort(targets.gpus.begin(), targets.gpus.end(), [](const target::Target &a, const target::Target &b) {
     return std::pair(a.arch->number, a.arch->isSpecific) < std::pair(b.arch->number, b.arch->isSpecific);
   });

@@ -1,4 +1,4 @@
-// Region text in, machine code out, for one x86-64 level: the interface of CPU codegen. Each call
+// Region text in, machine code out, for one CPU level: the interface of CPU codegen. Each call
 // is a pure function of its arguments (equal bytes for equal input), so calls may run in parallel
 // and be cached.
 #pragma once

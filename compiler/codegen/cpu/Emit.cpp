@@ -1,5 +1,5 @@
 // LLVM IR to an ELF relocatable with a short optimizer pipeline: MLIR has already vectorized,
-// hoisted and unrolled. Relies on the X86 backend only; nothing of the host is asked.
+// hoisted and unrolled. Nothing of the host is asked.
 #include "compiler/codegen/cpu/Emit.h"
 
 #include "compiler/codegen/common/EmitModule.h"
@@ -22,16 +22,21 @@ namespace tenon::codegen::cpu {
 
 namespace {
 
-const llvm::Target &x86Target() {
-  static const llvm::Target *target = [] {
+const llvm::Target &backendOf(const llvm::Triple &triple) {
+  static const bool isRegistered = [] {
     LLVMInitializeX86TargetInfo();
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
-    std::string error;
-    return llvm::TargetRegistry::lookupTarget(llvm::Triple(kTriple), error);
+    LLVMInitializeAArch64TargetInfo();
+    LLVMInitializeAArch64Target();
+    LLVMInitializeAArch64TargetMC();
+    LLVMInitializeAArch64AsmPrinter();
+    return true;
   }();
-  return *target;
+  (void)isRegistered;
+  std::string error;
+  return *llvm::TargetRegistry::lookupTarget(triple, error);
 }
 
 std::unique_ptr<llvm::TargetMachine> targetMachine(const LevelTarget &target) {
@@ -39,8 +44,9 @@ std::unique_ptr<llvm::TargetMachine> targetMachine(const LevelTarget &target) {
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
   // One section a function: what the linker finds unused goes.
   options.FunctionSections = true;
-  return std::unique_ptr<llvm::TargetMachine>(x86Target().createTargetMachine(
-      llvm::Triple(kTriple), target.cpu, target.features, options, llvm::Reloc::PIC_,
+  llvm::Triple triple(target.triple);
+  return std::unique_ptr<llvm::TargetMachine>(backendOf(triple).createTargetMachine(
+      triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
       llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
 }
 

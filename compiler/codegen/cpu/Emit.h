@@ -1,5 +1,5 @@
 // From MLIR to an ELF relocatable: the last lowering to the LLVM dialect, then LLVM's optimizer and
-// x86 backend for one level. Each call has its own LLVMContext, so calls may run in parallel.
+// backend of one level. Each call has its own LLVMContext, so calls may run in parallel.
 #pragma once
 
 #include "engine/CpuLevel.h"

@@ -1,5 +1,5 @@
-// What LLVM is told about each x86-64 level: the processor, its features and for which core to
-// schedule. Nothing is asked of the machine that compiles, so equal input gives equal code
+// What LLVM is told about each CPU level: the architecture, the processor, its features and for which
+// core to schedule. Nothing is asked of the machine that compiles, so equal input gives equal code
 // anywhere.
 #pragma once
 
@@ -11,6 +11,7 @@
 namespace tenon::codegen::cpu {
 
 struct LevelTarget {
+  llvm::StringRef triple;
   llvm::StringRef cpu;      ///< -march
   llvm::StringRef features; ///< added to those of `cpu`
   llvm::StringRef tune;     ///< -mtune
@@ -21,7 +22,5 @@ const LevelTarget &targetOf(engine::CpuLevel level);
 
 /// FP32 elements of the widest register.
 inline int64_t floatLanes(engine::CpuLevel level) { return targetOf(level).vectorBits / 32; }
-
-inline constexpr llvm::StringLiteral kTriple = "x86_64-unknown-linux-gnu";
 
 } // namespace tenon::codegen::cpu

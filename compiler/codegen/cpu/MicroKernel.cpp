@@ -16,7 +16,15 @@ using namespace mlir;
 
 namespace tenon::codegen::cpu {
 
-int64_t maxRows(engine::CpuLevel level) { return level == engine::CpuLevel::X86_64_V3 ? 6 : 14; }
+namespace {
+
+/// AVX-512 has 32 registers of 16 lanes, AVX2 16 of 8 and NEON 32 of 4, so that both of these hold
+/// the same block of C.
+bool hasWideRegisters(engine::CpuLevel level) { return floatLanes(level) >= 16; }
+
+} // namespace
+
+int64_t maxRows(engine::CpuLevel level) { return hasWideRegisters(level) ? 14 : 6; }
 
 std::string productSymbol(int64_t rows, bool accumulate) {
   return llvm::formatv("tenon_product_f32_{0}{1}", accumulate ? "acc_" : "", rows);
@@ -35,7 +43,7 @@ constexpr int64_t kDepthBlock = 128;
 /// The registers of one kernel are `rows` x `vectors`; wider panels are done in parts.
 int64_t vectorsPerPart(engine::CpuLevel level, int64_t rows) {
   int64_t whole = kPanel / floatLanes(level);
-  return level == engine::CpuLevel::X86_64_V3 && rows > 2 ? whole / 2 : whole;
+  return !hasWideRegisters(level) && rows > 2 ? whole / 2 : whole;
 }
 
 class ProductBuilder {

@@ -17,8 +17,6 @@ using engine::Space;
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr int64_t kMoveBlock = 64 << 10; ///< bytes of a copy or fill done by one thread at once
-constexpr int64_t kLeastParallel = 512 << 10; ///< bytes that are worth waking threads for
 
 Status notOnHost() {
   return Status::error(ErrorId::RunBadBinding,
@@ -195,10 +193,15 @@ int32_t CpuExecutor::launch(const BoundPlan &bound, const BoundStep &step) {
 
 void CpuExecutor::move(const BoundPlan &bound, const BoundStep &step) {
   int64_t bytes = bound.sizes[step.firstSize];
+  if (bytes == 0) {
+    return;
+  }
   void *const *operands = bound.pointers.data() + step.firstPointer;
-  auto moveBlocks = [&](int64_t begin, int64_t end, unsigned) {
-    int64_t first = begin * kMoveBlock;
-    size_t count = static_cast<size_t>(std::min(end * kMoveBlock, bytes) - first);
+  int64_t pieces = std::clamp<int64_t>(step.grid, 1, bytes);
+  int64_t piece = bytes / pieces + (bytes % pieces != 0 ? 1 : 0);
+  auto movePieces = [&](int64_t begin, int64_t end, unsigned) {
+    int64_t first = std::min(begin * piece, bytes);
+    size_t count = static_cast<size_t>(std::min(end * piece, bytes) - first);
     if (step.kind == InstructionKind::Copy) {
       std::memcpy(static_cast<char *>(operands[1]) + first,
                   static_cast<const char *>(operands[0]) + first, count);
@@ -206,11 +209,10 @@ void CpuExecutor::move(const BoundPlan &bound, const BoundStep &step) {
       std::memset(static_cast<char *>(operands[0]) + first, step.fillByte, count);
     }
   };
-  int64_t blocks = bytes / kMoveBlock + (bytes % kMoveBlock != 0 ? 1 : 0);
-  if (bytes >= kLeastParallel) {
-    pool->parallelFor(blocks, moveBlocks);
-  } else if (bytes != 0) {
-    moveBlocks(0, blocks, 0);
+  if (pieces == 1) {
+    movePieces(0, 1, 0);
+  } else {
+    pool->parallelFor(pieces, movePieces);
   }
 }
 

@@ -1,9 +1,13 @@
-// Reads CPUID leaves and XCR0; a feature counts only when the system saves its registers too.
+// On x86-64 reads CPUID leaves and XCR0; a feature counts only when the system saves its registers
+// too.
 
 #include "runtime/device/cpu/CpuFeatures.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#else
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace tenon::runtime {
@@ -37,7 +41,7 @@ constexpr bool hasAll(unsigned value, unsigned mask) { return (value & mask) == 
 
 } // namespace
 
-std::optional<engine::CpuLevel> bestCpuLevel() {
+uint32_t hostFeatures() {
   constexpr unsigned avxStates = 0x06;    // SSE and AVX registers
   constexpr unsigned avx512States = 0xe6; // and the masks and both parts of the ZMM registers
   Leaf one = readLeaf(1, 0);
@@ -47,19 +51,34 @@ std::optional<engine::CpuLevel> bestCpuLevel() {
   if (!hasAll(one.ecx, bit_FMA | bit_MOVBE | bit_OSXSAVE | bit_AVX | bit_F16C | bit_POPCNT) ||
       !hasAll(seven.ebx, bit_AVX2 | bit_BMI | bit_BMI2) || !hasAll(extended.ecx, bit_LZCNT) ||
       !hasAll(savedStates(), avxStates)) {
-    return std::nullopt;
+    return 0;
   }
   if (!hasAll(seven.ebx, bit_AVX512F | bit_AVX512BW | bit_AVX512CD | bit_AVX512DQ | bit_AVX512VL) ||
       !hasAll(savedStates(), avx512States)) {
-    return engine::CpuLevel::X86_64_V3;
+    return engine::x86::kAvx2;
   }
-  if (!hasAll(seven.ecx, bit_AVX512VNNI) || !hasAll(sevenOne.eax, bit_AVX512BF16)) {
-    return engine::CpuLevel::Avx512;
-  }
-  return engine::CpuLevel::Avx512VnniBf16;
+  return engine::x86::kAvx2 | engine::x86::kAvx512 |
+         (hasAll(seven.ecx, bit_AVX512VNNI) ? engine::x86::kVnni : 0) |
+         (hasAll(sevenOne.eax, bit_AVX512BF16) ? engine::x86::kBf16 : 0);
 }
 #else
-std::optional<engine::CpuLevel> bestCpuLevel() { return std::nullopt; }
+uint32_t hostFeatures() {
+  unsigned long caps = getauxval(AT_HWCAP);
+  constexpr unsigned long armv82 = HWCAP_ATOMICS | HWCAP_CRC32 | HWCAP_ASIMDRDM | HWCAP_DCPOP;
+  return ((caps & HWCAP_ASIMD) != 0 ? engine::arm::kNeon : 0) |
+         ((caps & armv82) == armv82 ? engine::arm::kArmv82 : 0) |
+         ((caps & HWCAP_ASIMDDP) != 0 ? engine::arm::kDotProd : 0);
+}
 #endif
+
+const engine::Level *bestHostLevel() {
+  uint32_t features = hostFeatures();
+  const engine::Level *best = nullptr;
+  for (const engine::Level &level : engine::kLevels) {
+    bool runs = level.architecture == kHostArchitecture && (level.features & ~features) == 0;
+    best = runs ? &level : best;
+  }
+  return best;
+}
 
 } // namespace tenon::runtime

@@ -84,7 +84,7 @@ uint64_t CudaExecutor::scratchNeed(const BoundPlan &bound) const {
   bool hasCalls = std::ranges::any_of(
       bound.steps, [](const BoundStep &step) { return step.kind == InstructionKind::Call; });
   // Calls that run at once have workspaces of their own.
-  return !hasCalls ? 0 : branchesOf(bound).empty() ? kWorkspaceBytes : 2 * kWorkspaceBytes;
+  return !hasCalls ? 0 : sectionsFor(bound).empty() ? kWorkspaceBytes : 2 * kWorkspaceBytes;
 }
 
 Status CudaExecutor::placeFixedRoots(std::span<std::byte *> roots) {

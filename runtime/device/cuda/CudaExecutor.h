@@ -61,7 +61,7 @@ private:
   Status grow(CudaBuffer &buffer, uint64_t bytes, const char *what);
   Status bindPort(Port &port, std::byte *data, uint64_t bytes, Place place, std::byte *&root);
 
-  std::vector<BranchSection> branchesOf(const BoundPlan &bound) const;
+  std::vector<engine::Section> sectionsFor(const BoundPlan &bound) const;
   Status preparePart(BoundPlan &bound);
   Status prepareSteps(BoundPlan &bound, PlanPart &part, size_t first);
   Status reserveStatuses(uint32_t count);

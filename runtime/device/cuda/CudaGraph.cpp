@@ -65,17 +65,17 @@ private:
 
 Status CudaGraph::captureSteps(const BoundPlan &bound, const Streams &streams, StepRunner &runner,
                                std::vector<NodeHandle> &nodes) const {
-  std::vector<BranchSection>::const_iterator section = branches.begin();
+  std::vector<engine::Section>::const_iterator section = sections.begin();
   NodeHandle last[2] = {}; // of the main stream and of the other
   bool followsOne[2] = {true, true};
   for (uint32_t i = 0; i < count; ++i) {
-    bool isWithin = section != branches.end() && i >= section->first;
+    bool isWithin = section != sections.end() && i >= section->first;
     if (isWithin && i == section->first) {
       TENON_TRY(streams.part());
       last[1] = last[0];
       followsOne[1] = false;
     }
-    size_t side = isWithin && section->isOnSide(i);
+    size_t side = isWithin && bound.steps[i].queue != 0;
     StreamHandle stream = side ? streams.branch.handle() : streams.main;
     TENON_TRY(runner.run(bound.steps[i], stream, followsOne[side]));
     NodeHandle after = lastNode(stream);
@@ -97,7 +97,7 @@ Result<CudaGraph::Captured> CudaGraph::capture(const BoundPlan &bound, StreamHan
                                                StepRunner &runner) const {
   const CudaDriver &driver = device->driver();
   Streams streams(device, stream);
-  if (!branches.empty()) {
+  if (!sections.empty()) {
     TENON_TRY(streams.open());
   }
   TENON_TRY(driver.check(driver.streamBeginCapture(stream, kCaptureThreadLocal),

@@ -26,10 +26,10 @@ public:
 
 class CudaGraph {
 public:
-  /// Of the first `steps`, which are the same in every run; `sections` says which of them overlap.
+  /// Of the first `steps`, which are the same in every run; in `taken` their queues part and meet.
   CudaGraph(std::shared_ptr<const CudaDevice> owner, uint32_t steps,
-            std::vector<BranchSection> sections)
-      : device(std::move(owner)), count(steps), branches(std::move(sections)) {}
+            std::vector<engine::Section> taken)
+      : device(std::move(owner)), count(steps), sections(std::move(taken)) {}
   ~CudaGraph();
   CudaGraph(const CudaGraph &) = delete;
   CudaGraph &operator=(const CudaGraph &) = delete;
@@ -58,7 +58,7 @@ private:
 
   std::shared_ptr<const CudaDevice> device;
   uint32_t count;
-  std::vector<BranchSection> branches;
+  std::vector<engine::Section> sections;
   Captured original; ///< what `exec` was made from
   GraphExecHandle exec = nullptr;
   std::vector<void *> pointers; ///< addresses that `exec` has

@@ -41,11 +41,13 @@ std::vector<LibraryCall> callsOf(const engine::Plan &plan, const BoundPlan &boun
 } // namespace
 
 CudaExecutor::PlanPart::PlanPart(CudaExecutor &owner, BoundPlan &plan,
-                                 std::vector<BranchSection> branches)
-    : executor(owner), bound(plan), graph(owner.device, plan.fixedSteps(), branches) {
-  for (const BranchSection &section : branches) {
-    for (uint32_t step : section.side) {
-      sideInstructions.insert(plan.steps[step].instruction);
+                                 std::vector<engine::Section> sections)
+    : executor(owner), bound(plan), graph(owner.device, plan.fixedSteps(), sections) {
+  for (const engine::Section &section : sections) {
+    for (uint32_t step = section.first; step < section.end; ++step) {
+      if (plan.steps[step].queue != 0) {
+        sideInstructions.insert(step);
+      }
     }
   }
 }
@@ -142,19 +144,12 @@ int CudaExecutor::PlanPart::move(const BoundStep &step, StreamHandle stream) con
              : executor.driver.memsetD8Async(toDevice(operands[0]), step.fillByte, bytes, stream);
 }
 
-std::vector<BranchSection> CudaExecutor::branchesOf(const BoundPlan &bound) const {
-  if (!overlaps) {
-    return {};
-  }
-  std::vector<StepCost> costs;
-  for (const BoundStep &step : std::span(bound.steps).first(bound.fixedSteps())) {
-    costs.push_back(estimateCost(variant.plan(), bound, step));
-  }
-  return findBranches(variant.plan(), bound, costs);
+std::vector<engine::Section> CudaExecutor::sectionsFor(const BoundPlan &bound) const {
+  return overlaps ? sectionsOf(variant.plan(), bound) : std::vector<engine::Section>();
 }
 
 Status CudaExecutor::preparePart(BoundPlan &bound) {
-  std::unique_ptr<PlanPart> part = std::make_unique<PlanPart>(*this, bound, branchesOf(bound));
+  std::unique_ptr<PlanPart> part = std::make_unique<PlanPart>(*this, bound, sectionsFor(bound));
   part->arguments.resize(bound.pointers.size() + bound.sizes.size() + bound.maps.size() +
                          bound.statusCount);
   TENON_TRY(reserveStatuses(bound.statusCount));

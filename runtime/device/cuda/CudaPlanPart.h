@@ -19,7 +19,7 @@ inline constexpr uint64_t kWorkspaceBytes = uint64_t(32) << 20;
 inline constexpr size_t kRecentCalls = 256;
 
 struct CudaExecutor::PlanPart : DevicePart, StepRunner {
-  PlanPart(CudaExecutor &owner, BoundPlan &plan, std::vector<BranchSection> branches);
+  PlanPart(CudaExecutor &owner, BoundPlan &plan, std::vector<engine::Section> sections);
   ~PlanPart() override {
     // A run under way may be of this plan.
     (void)executor.waitUntilIdle().isOk();

@@ -2,7 +2,6 @@
 
 #include "runtime/device/cuda/EarlyLibraries.h"
 
-#include "engine/CudaArch.h"
 #include "runtime/library/Loader.h"
 
 #include <algorithm>
@@ -13,7 +12,7 @@ namespace {
 
 bool calls(const engine::EngineFile &file, const library::LibraryName &library) {
   return std::ranges::any_of(file.variants(), [&](const engine::Variant &variant) {
-    return engine::isCudaLevel(variant.level) &&
+    return variant.architecture == engine::Architecture::Nvptx &&
            std::ranges::any_of(variant.plan.instructions,
                                [&](const engine::Instruction &instruction) {
                                  return !instruction.call.empty() &&

@@ -41,14 +41,6 @@ uint32_t epilogueOf(const engine::MatmulCall &call) {
   return epilogue ? epilogue : kEpilogueDefault;
 }
 
-/// Tiles of 128 x 128 of the algorithm for sm_90, which the heuristics put behind larger ones. For
-/// wide results that read nothing but the operands they are faster: measured on an H200 in f16,
-/// first choice and this one, 24,576 x 3,072 x 1,024 238 and 214 us, 12,608 x 2,304 x 768 82 and
-/// 71, 12,608 x 3,072 x 768 98 and 86.5, 4,096 x 3,072 x 768 32.9 and 30.4; with a residual the
-/// first choice is.
-constexpr int32_t kWarpgroupAlgorithm = 66, kTile128x128 = 20;
-constexpr int64_t kLeastWideColumns = 2048, kLeastWideElements = int64_t(8) << 20;
-
 /// Nothing to compute: a dim of the result is zero.
 class EmptyPlan final : public Plan {
 public:
@@ -222,14 +214,13 @@ int32_t MatmulPlan::configOf(size_t index, AlgoConfig attribute) const {
 }
 
 size_t MatmulPlan::firstChoice() const {
-  bool isHalf = call.type == DType::F16 || call.type == DType::BF16;
-  if (!isHalf || call.hasResidual || sizes.n < kLeastWideColumns ||
-      sizes.m * sizes.n < kLeastWideElements) {
+  const engine::MatmulHint &hint = call.hint;
+  if (static_cast<size_t>(hint.version) != api.getVersion() / 100 || sizes.m < hint.leastRows) {
     return 0;
   }
   for (size_t i = 0; i < algorithms.size(); ++i) {
-    if (configOf(i, kAlgoId) == kWarpgroupAlgorithm && configOf(i, kAlgoTile) == kTile128x128 &&
-        configOf(i, kAlgoSplitK) == 1) {
+    if (configOf(i, kAlgoId) == hint.algorithm && configOf(i, kAlgoTile) == hint.tile &&
+        configOf(i, kAlgoSplitK) == hint.splitK) {
       return i;
     }
   }

@@ -3,6 +3,7 @@
 #include "compiler/codegen/cpu/Emit.h"
 #include "test/unit/codegen/LoadedCode.h"
 #include "llvm/AsmParser/Parser.h"
+#include "llvm/BinaryFormat/ELF.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/SourceMgr.h"
@@ -61,6 +62,26 @@ TEST(Link, EqualInputGivesEqualBytes) {
   ASSERT_TRUE(bool(linked) && bool(linkedAgain));
   EXPECT_EQ(*linked, *linkedAgain);
   EXPECT_EQ(linked->find("/tmp"), std::string::npos);
+}
+
+/// Machine code of any architecture is made on any machine; nothing of it is run here.
+TEST(Link, CodeIsForTheLevelsArchitecture) {
+  for (auto [level, machine] : {std::pair(engine::CpuLevel::X86_64_V3, llvm::ELF::EM_X86_64),
+                                std::pair(engine::CpuLevel::Armv8A, llvm::ELF::EM_AARCH64)}) {
+    llvm::Expected<std::string> support = supportObject(level);
+    llvm::Expected<std::string> object =
+        emitText("define bfloat @f(float %x, ptr %a, ptr %b) {\n"
+                 " call void @llvm.memcpy.p0.p0.i64(ptr %a, ptr %b, i64 4096, i1 false)\n"
+                 " %y = fptrunc float %x to bfloat\n ret bfloat %y\n}\n"
+                 "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+                 level);
+    ASSERT_TRUE(bool(support) && bool(object));
+    llvm::Expected<std::string> linked = linkCode({*support, *object}, {"f"});
+    ASSERT_TRUE(bool(linked));
+    uint16_t found = 0;
+    memcpy(&found, linked->data() + offsetof(llvm::ELF::Elf64_Ehdr, e_machine), sizeof(found));
+    EXPECT_EQ(machine, found);
+  }
 }
 
 TEST(Link, RefusesImports) {

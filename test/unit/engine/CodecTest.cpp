@@ -35,6 +35,8 @@ void expectSame(const Instruction &a, const Instruction &b) {
   EXPECT_EQ(a.canFail, b.canFail);
   EXPECT_EQ(a.cluster, b.cluster);
   EXPECT_EQ(a.waits, b.waits);
+  EXPECT_EQ(a.flops, b.flops);
+  EXPECT_EQ(a.bytesMoved, b.bytesMoved);
   EXPECT_EQ(a.constraint, b.constraint);
   ASSERT_EQ(a.tensorMaps.size(), b.tensorMaps.size());
   for (size_t i = 0; i < a.tensorMaps.size(); ++i) {
@@ -77,6 +79,8 @@ TEST(Codec, PlanRoundTrip) {
   builder.plan.instructions.back().canFail = true;
   builder.plan.instructions.back().cluster = 8;
   builder.plan.instructions.back().waits = true;
+  builder.plan.instructions.back().flops = builder.size(1000);
+  builder.plan.instructions.back().bytesMoved = builder.size(2000);
   builder.plan.instructions.back().constraint = "k is at most 5";
   builder.plan.instructions.back().call = {std::byte(1), std::byte(2)};
   builder.plan.instructions.back().tensorMaps = {
@@ -85,6 +89,8 @@ TEST(Codec, PlanRoundTrip) {
   builder.plan.buffers[0].device = 2;
   builder.finish();
   builder.plan.arenaBytes = 77;
+  builder.plan.restingInstructions = 5;
+  builder.plan.sections = {{1, 3}, {4, 9}};
   builder.plan.constraints = {
       {ConstraintKind::Divisible, builder.size(6), builder.size(3), "split"}};
   const Plan &plan = builder.plan;
@@ -92,6 +98,10 @@ TEST(Codec, PlanRoundTrip) {
   Result<Plan> decoded = decodePlan(encodePlan(plan));
   ASSERT_TRUE(decoded.isOk()) << decoded.status().toString();
   EXPECT_EQ(77, decoded->arenaBytes);
+  EXPECT_EQ(5u, decoded->restingInstructions);
+  ASSERT_EQ(2u, decoded->sections.size());
+  EXPECT_EQ(4u, decoded->sections[1].first);
+  EXPECT_EQ(9u, decoded->sections[1].end);
   ASSERT_EQ(plan.symbols.size(), decoded->symbols.size());
   EXPECT_EQ("batch", decoded->symbols[0].name);
   EXPECT_EQ(64, decoded->symbols[0].max);
@@ -121,7 +131,7 @@ TEST(Codec, PlanRoundTrip) {
 TEST(Codec, ManifestRoundTrip) {
   Manifest manifest;
   manifest.weights = {{"a", 100, 0}, {"b", 7, 0}};
-  manifest.variants = {{"avx512", {"k0", "k1"}, 1, 2, 3, "ptxas 1.2"}};
+  manifest.variants = {{"avx512", {"k0", "k1"}, 1, 2, 3, "ptxas 1.2", Architecture::AArch64, 6}};
   manifest.records = {{"fusion", 3}};
   manifest.provenance = {"1.0", "hash", "{}"};
   Result<Manifest> decoded = decodeManifest(encodeManifest(manifest));
@@ -130,6 +140,8 @@ TEST(Codec, ManifestRoundTrip) {
   EXPECT_EQ("b", decoded->weights[1].name);
   EXPECT_EQ(128u, decoded->weights[1].offset);
   EXPECT_EQ("avx512", decoded->variants[0].level);
+  EXPECT_EQ(Architecture::AArch64, decoded->variants[0].architecture);
+  EXPECT_EQ(6u, decoded->variants[0].features);
   EXPECT_EQ((std::vector<std::string>{"k0", "k1"}), decoded->variants[0].kernels);
   EXPECT_EQ(2u, decoded->variants[0].codeSection);
   EXPECT_EQ("fusion", decoded->records[0].name);

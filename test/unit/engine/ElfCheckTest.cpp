@@ -29,7 +29,7 @@ template <typename Fn> Status checkChanged(const Fn &change) {
   if (header.e_phoff < code.size()) {
     std::memcpy(code.data() + header.e_phoff, segments.data(), segmentBytes);
   }
-  return checkCodeObject(code);
+  return checkCodeObject(code, Architecture::X86_64);
 }
 
 using Segments = std::vector<Elf64_Phdr>;
@@ -50,7 +50,7 @@ template <typename Fn> Status checkDynamic(const Fn &change) {
   std::memcpy(entries.data(), code.data() + dynamic.p_offset, dynamic.p_filesz);
   change(entries, code);
   std::memcpy(code.data() + dynamic.p_offset, entries.data(), dynamic.p_filesz);
-  return checkCodeObject(code);
+  return checkCodeObject(code, Architecture::X86_64);
 }
 
 using Entries = std::vector<Elf64_Dyn>;
@@ -67,28 +67,32 @@ template <typename T> T &at(Code &code, uint64_t address) {
 
 TEST(ElfCheck, AcceptsWhatTheTestsRun) {
   std::vector<std::string> kernels = {"test_nothing", "test_gather"};
-  Status status = checkCodeObject(test::codeObject("two"), kernels);
+  Status status = checkCodeObject(test::codeObject("two"), Architecture::X86_64, kernels);
   EXPECT_TRUE(status.isOk()) << status.toString();
   status = checkChanged([](Elf64_Ehdr &, Segments &) {});
   EXPECT_TRUE(status.isOk()) << status.toString();
   status = checkDynamic([](Entries &, Code &) {});
   EXPECT_TRUE(status.isOk()) << status.toString();
   kernels.push_back("test_missing");
-  status = checkCodeObject(test::codeObject("two"), kernels);
+  status = checkCodeObject(test::codeObject("two"), Architecture::X86_64, kernels);
   EXPECT_NE(std::string::npos, status.message().find("no kernel 'test_missing'"));
 }
 
 TEST(ElfCheck, RefusesWhatLinkersCanMakeAndTheCompilerDoesNot) {
   for (const char *name : {"needed", "initializer", "resolver", "relocated", "undefined", "stack",
                            "data", "thread"}) {
-    EXPECT_EQ(ErrorId::EngineBadCode, checkCodeObject(test::codeObject(name)).id()) << name;
+    EXPECT_EQ(ErrorId::EngineBadCode,
+              checkCodeObject(test::codeObject(name), Architecture::X86_64).id())
+        << name;
   }
 }
 
 TEST(ElfCheck, RefusesWrongHeaders) {
-  EXPECT_FALSE(checkCodeObject({}).isOk());
+  EXPECT_FALSE(checkCodeObject({}, Architecture::X86_64).isOk());
   for (size_t size : {1, 63, 64, 200}) {
-    EXPECT_FALSE(checkCodeObject(Bytes(test::codeObject("two")).first(size)).isOk()) << size;
+    EXPECT_FALSE(
+        checkCodeObject(Bytes(test::codeObject("two")).first(size), Architecture::X86_64).isOk())
+        << size;
   }
   for (auto change : {+[](Elf64_Ehdr &h) { h.e_ident[0] = 0; },
                       +[](Elf64_Ehdr &h) { h.e_ident[EI_CLASS] = ELFCLASS32; },
@@ -228,7 +232,7 @@ TEST(ElfCheck, WhatIsAcceptedLoads) {
     size_t place = state % (good.size() < 1400 ? good.size() : 1400);
     state = state * 1664525 + 1013904223;
     code[place] ^= std::byte(1 << (state >> 24) % 8);
-    if (!checkCodeObject(code).isOk()) {
+    if (!checkCodeObject(code, Architecture::X86_64).isOk()) {
       continue;
     }
     ++accepted;

@@ -42,18 +42,18 @@ Plan goodPlan() {
   return builder.plan;
 }
 
-Status validate(const Plan &plan) {
+Status validate(const Plan &plan, uint16_t device = kHost) {
   std::vector<Weight> weights = {{"w", 96, 0}};
-  return validatePlan(plan, weights, test::kernelNames().size());
+  return validatePlan(plan, weights, test::kernelNames().size(), device);
 }
 
-void expectRefused(const Plan &good, const std::vector<Case> &cases) {
-  Status status = validate(good);
+void expectRefused(const Plan &good, const std::vector<Case> &cases, uint16_t device = kHost) {
+  Status status = validate(good, device);
   ASSERT_TRUE(status.isOk()) << status.toString();
   for (const Case &broken : cases) {
     Plan plan = good;
     broken.breakIt(plan);
-    status = validate(plan);
+    status = validate(plan, device);
     EXPECT_EQ(nameOf(broken.expected), nameOf(status.id()))
         << broken.name << ": " << status.toString();
   }
@@ -244,7 +244,12 @@ TEST(Validate, Instructions) {
       {"return in the middle", bad, [](Plan &p) { p.instructions[3] = p.instructions[4]; }},
       {"return with operands", bad, [](Plan &p) { p.instructions[4].buffers = {6}; }},
       {"device", unsupported, [](Plan &p) { p.instructions[0].device = 1; }},
-      {"queue", unsupported, [](Plan &p) { p.instructions[0].queue = 1; }},
+      {"queue", unsupported, [](Plan &p) { p.instructions[0].queue = 2; }},
+      {"queue without a section", bad, [](Plan &p) { p.instructions[0].queue = 1; }},
+      {"section on a CPU", bad, [](Plan &p) { p.sections = {{0, 2}}; }},
+      {"operations of no expression", bad, [](Plan &p) { p.instructions[3].flops = 1000; }},
+      {"bytes of no expression", bad, [](Plan &p) { p.instructions[4].bytesMoved = 1000; }},
+      {"pieces of no expression", bad, [](Plan &p) { p.instructions[3].grid = 1000; }},
       {"too many reads", bad, [](Plan &p) { p.instructions[0].reads = 3; }},
       {"no such buffer", bad, [](Plan &p) { p.instructions[0].buffers[0] = 7; }},
       {"writes to an input", bad, [](Plan &p) { p.instructions[0].reads = 0; }},
@@ -258,10 +263,7 @@ TEST(Validate, Instructions) {
       {"no grid", bad, [](Plan &p) { p.instructions[0].grid = kNone; }},
       {"no such scratch", bad, [](Plan &p) { p.instructions[0].scratch = 1000; }},
       {"fill without size", bad, [](Plan &p) { p.instructions[3].sizes.clear(); }},
-      {"fill of two", bad,
-       [](Plan &p) {
-         p.instructions[3].buffers = {6, 6};
-       }},
+      {"fill of two", bad, [](Plan &p) { p.instructions[3].buffers = {6, 6}; }},
       {"fill that reads", bad, [](Plan &p) { p.instructions[3].reads = 1; }},
       {"copy of one", bad, [](Plan &p) { p.instructions[3].kind = InstructionKind::Copy; }}};
   for (InstructionKind kind :
@@ -315,6 +317,28 @@ Plan goodGpuPlan() {
   return plan;
 }
 
+TEST(Validate, Sections) {
+  const ErrorId bad = ErrorId::EngineBadInstruction;
+  Plan plan = goodGpuPlan();
+  plan.sections = {{0, 2}, {4, 6}};
+  plan.instructions[1].queue = 1;
+  plan.instructions[4].queue = 1;
+  auto withSections = [](std::vector<Section> sections) {
+    return [sections = std::move(sections)](Plan &p) { p.sections = sections; };
+  };
+  expectRefused(plan,
+                {{"empty", bad, withSections({{0, 2}, {4, 6}, {6, 6}})},
+                 {"backwards", bad, withSections({{2, 0}, {4, 6}})},
+                 {"overlapping", bad, withSections({{0, 5}, {4, 6}})},
+                 {"not in order", bad, withSections({{4, 6}, {0, 2}})},
+                 {"past the end", bad, withSections({{0, 2}, {4, 8}})},
+                 {"queue behind it", bad, withSections({{0, 2}, {5, 6}})},
+                 {"queue in front of it", bad, withSections({{4, 6}})},
+                 {"queue 2", ErrorId::EngineUnsupportedInstruction,
+                  [](Plan &p) { p.instructions[1].queue = 2; }}},
+                kGpu);
+}
+
 TEST(Validate, InstructionsOfAGpu) {
   const ErrorId bad = ErrorId::EngineBadInstruction;
   std::vector<Case> cases = {
@@ -343,6 +367,8 @@ TEST(Validate, InstructionsOfAGpu) {
   };
   spoil(4, offsetof(MatmulCall, activation), 3);
   spoil(4, offsetof(MatmulCall, allowTf32), 2);
+  spoil(4, offsetof(MatmulCall, hint) + 3, 0x80);
+  spoil(4, offsetof(MatmulCall, hint) + offsetof(MatmulHint, leastRows) + 3, 0x80);
   spoil(5, offsetof(ConvCall, activation), 3);
   spoil(5, offsetof(ConvCall, reserved), 1);
   spoil(5, offsetof(ConvCall, groups), 0);
@@ -379,20 +405,9 @@ TEST(Validate, InstructionsOfAGpu) {
                      p.instructions[6].call = stored(attention);
                    }});
   Plan good = goodGpuPlan();
-  std::vector<Weight> weights = {{"w", 96, 0}};
-  auto validateGpu = [&](const Plan &plan) {
-    return validatePlan(plan, weights, test::kernelNames().size(), kGpu);
-  };
-  ASSERT_TRUE(validateGpu(good).isOk()) << validateGpu(good).toString();
-  for (const Case &broken : cases) {
-    Plan plan = good;
-    broken.breakIt(plan);
-    Status status = validateGpu(plan);
-    EXPECT_EQ(nameOf(broken.expected), nameOf(status.id()))
-        << broken.name << ": " << status.toString();
-  }
+  expectRefused(good, cases, kGpu);
   // Neither plan is taken for the other's device.
-  EXPECT_FALSE(validateGpu(goodPlan()).isOk());
+  EXPECT_FALSE(validate(goodPlan(), kGpu).isOk());
   EXPECT_FALSE(validate(good).isOk());
 }
 

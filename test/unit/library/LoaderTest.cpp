@@ -123,8 +123,12 @@ TEST_F(LibraryTest, WhatIsNoDescriptorIsRefused) {
   }
   for (size_t at = 0; at < sizeof(matmul); ++at) {
     std::vector<std::byte> bytes(bytesOf(matmul).begin(), bytesOf(matmul).end());
+    // The numbers of a hint are any that are not negative.
+    bool isHint = at >= offsetof(engine::MatmulCall, hint);
     bytes[at] = std::byte(0xee);
-    EXPECT_EQ(ErrorId::EngineBadInstruction, idOf(bytes, matmulSizes)) << at;
+    EXPECT_EQ(isHint && at % 4 != 3 ? ErrorId::None : ErrorId::EngineBadInstruction,
+              idOf(bytes, matmulSizes))
+        << at;
   }
   engine::AttentionCall attention;
   std::vector<int64_t> attentionSizes(engine::kAttentionSizes, 1);

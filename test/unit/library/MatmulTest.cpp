@@ -87,8 +87,8 @@ TEST_F(MatmulTest, TheFirstAlgorithmThatFitsTheWorkspace) {
   EXPECT_EQ(64u, state().biasAlignment);
 }
 
-TEST_F(MatmulTest, WideResultsTakeTheSmallTile) {
-  engine::MatmulCall call{.type = DType::F16, .hasBias = true};
+TEST_F(MatmulTest, AHintHoldsForItsVersion) {
+  engine::MatmulCall call{.type = DType::F16, .hasBias = true, .hint = {1302, 66, 20, 1, 4096}};
   auto choiceFor = [&](int64_t m, int64_t n) {
     Result<std::unique_ptr<Plan>> plan =
         makeHandles(options)->prepare(bytesOf(call), sizesOf(call, m, n, 64));
@@ -97,13 +97,14 @@ TEST_F(MatmulTest, WideResultsTakeTheSmallTile) {
   state().hasSmallTile = true;
   EXPECT_EQ(0u, choiceFor(4096, 2048).find("cuBLASLt algorithm 66, tile 20"));
   EXPECT_EQ(0u, choiceFor(2048, 2048).find("cuBLASLt algorithm 1,")) << "too few rows";
-  EXPECT_EQ(0u, choiceFor(8192, 1024).find("cuBLASLt algorithm 1,")) << "too narrow";
-  call.hasResidual = true;
-  EXPECT_EQ(0u, choiceFor(4096, 2048).find("cuBLASLt algorithm 1,"));
-  call = {.hasBias = true};
-  EXPECT_EQ(0u, choiceFor(4096, 2048).find("cuBLASLt algorithm 1,")) << "FP32";
+  call.hint.version = 1301;
+  EXPECT_EQ(0u, choiceFor(4096, 2048).find("cuBLASLt algorithm 1,")) << "of another version";
+  call.hint = {};
+  EXPECT_EQ(0u, choiceFor(4096, 2048).find("cuBLASLt algorithm 1,")) << "no hint";
+  call.hint = {1302, 66, 21, 1, 4096};
+  EXPECT_EQ(0u, choiceFor(4096, 2048).find("cuBLASLt algorithm 1,")) << "another tile";
+  call.hint = {1302, 66, 20, 1, 4096};
   state().hasSmallTile = false;
-  call.type = DType::F16;
   EXPECT_EQ(0u, choiceFor(4096, 2048).find("cuBLASLt algorithm 1,")) << "there is none";
 }
 

@@ -2,8 +2,13 @@
 // them as their spares.
 
 #include "compiler/codegen/cuda/CudaCodegen.h"
+#include "compiler/codegen/cuda/library/LibraryMatch.h"
+#include "compiler/graph/Tn.h"
+#include "mlir/Parser/Parser.h"
 #include "test/unit/codegen/SelectedText.h"
 #include "gtest/gtest.h"
+
+#include <cstring>
 
 namespace tenon::codegen::cuda {
 namespace {
@@ -57,6 +62,55 @@ TEST(LibrarySteps, AttentionOfVaryingSizeIsNoCall) {
                         "array<i1: true, true, true, true>, scale = 0.125 : f64} : (" +
                         x + ", " + x + ", " + x + ") -> " + x + "\nreturn %y : " + x,
                     "attention", "sm_90"));
+}
+
+/// Of a product of `rows` x 1,024 x `columns` as a library does it.
+engine::MatmulHint hintOf(const std::string &rows, const std::string &columns,
+                          const std::string &type, bool hasResidual) {
+  bool isDynamic = rows == "?";
+  auto tensor = [&](const std::string &wide) {
+    return "tensor<" + rows + "x" + wide + "x" + type +
+           (isDynamic ? ", #tn.shape<()[s0] -> (s0, " + wide + ")>>" : ">");
+  };
+  std::string a = tensor("1024"), y = tensor(columns),
+              w = "tensor<1024x" + columns + "x" + type + ">";
+  std::string text =
+      "module attributes {tn.symbols = [#tn.symbol<\"s0\", 1, 65536>]} {\n"
+      "func.func @kernel(%a: " +
+      a + ", %w: " + w + ", %r: " + y + ") -> " + y +
+      " attributes {tn.strategy = \"contraction\"} {\n%p = tn.matmul %a, %w : (" + a + ", " + w +
+      ") -> " + y + "\n" +
+      (hasResidual ? "%s = tn.add %p, %r : (" + y + ", " + y + ") -> " + y + "\nreturn %s : " + y
+                   : "return %p : " + y) +
+      "\n}\n}\n";
+  mlir::MLIRContext context;
+  context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
+  mlir::OwningOpRef<mlir::ModuleOp> module =
+      mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+  EXPECT_TRUE(module) << text;
+  mlir::func::FuncOp kernel = *module->getOps<mlir::func::FuncOp>().begin();
+  std::optional<RegionStep> step =
+      matmulStep(kernel, *kernel.getOps<tn::MatmulOp>().begin(), false);
+  EXPECT_TRUE(step && step->call.size() == sizeof(engine::MatmulCall)) << text;
+  engine::MatmulCall call;
+  if (step) {
+    std::memcpy(&call, step->call.data(), sizeof(call));
+  }
+  return call.hint;
+}
+
+TEST(LibrarySteps, WideHalfProductsHaveAHint) {
+  engine::MatmulHint wide = hintOf("4096", "2048", "f16", false);
+  EXPECT_EQ(1301, wide.version);
+  EXPECT_EQ(66, wide.algorithm);
+  EXPECT_EQ(20, wide.tile);
+  EXPECT_EQ(4096, wide.leastRows);
+  EXPECT_EQ(2731, hintOf("?", "3072", "bf16", false).leastRows)
+      << "decided when the rows are known";
+  EXPECT_EQ(0, hintOf("2048", "2048", "f16", false).version) << "too few rows";
+  EXPECT_EQ(0, hintOf("8192", "1024", "f16", false).version) << "too narrow";
+  EXPECT_EQ(0, hintOf("4096", "2048", "f32", false).version);
+  EXPECT_EQ(0, hintOf("4096", "2048", "f16", true).version) << "with a residual";
 }
 
 } // namespace

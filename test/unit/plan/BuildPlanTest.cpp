@@ -223,6 +223,31 @@ TEST_F(BuildPlanTest, SizesFollowSymbols) {
   EXPECT_EQ(built.arenaBytes, 128); // 2 x 3 x 4 floats, on a 64-byte border
 }
 
+TEST_F(BuildPlanTest, InstructionsSayWhatTheyDo) {
+  engine::Plan made = build(R"((%x: tensor<?x8xf32, #tn.shape<()[s0] -> (s0, 8)>> {tn.name = "x"},
+      %w: tensor<8x4xf32> {tn.name = "w"}) ->
+      (tensor<?x4xf32, #tn.shape<()[s0] -> (s0, 4)>> {tn.name = "y"},
+       tensor<?x8xf32, #tn.shape<()[s0] -> (s0, 8)>> {tn.name = "z"}) {
+    %0 = tn.matmul %x, %w : (tensor<?x8xf32, #tn.shape<()[s0] -> (s0, 8)>>, tensor<8x4xf32>) ->
+        tensor<?x4xf32, #tn.shape<()[s0] -> (s0, 4)>>
+    return %0, %x : tensor<?x4xf32, #tn.shape<()[s0] -> (s0, 4)>>,
+        tensor<?x8xf32, #tn.shape<()[s0] -> (s0, 8)>>
+  })",
+                            R"(attributes {tn.symbols = [#tn.symbol<"n", 1, 65536>]})");
+  auto valueOf = [&](engine::ExprId id, int64_t n) {
+    return id == engine::kNone ? -1 : *engine::evaluate(made.exprs.program(id), {&n, 1});
+  };
+  const engine::Instruction &product = made.instructions[0], &copy = made.instructions[1];
+  EXPECT_EQ(valueOf(product.flops, 10), 2 * 10 * 8 * 4);
+  EXPECT_EQ(valueOf(product.bytesMoved, 10), 4 * (10 * 8 + 8 * 4 + 10 * 4));
+  ASSERT_EQ(copy.kind, engine::InstructionKind::Copy);
+  EXPECT_EQ(valueOf(copy.bytesMoved, 10), 2 * 4 * 10 * 8);
+  EXPECT_EQ(valueOf(copy.grid, 10), 1) << "not worth waking threads";
+  EXPECT_EQ(valueOf(copy.grid, 16384), 8);
+  EXPECT_EQ(valueOf(copy.grid, 65536), 32);
+  EXPECT_EQ(made.restingInstructions, 0u);
+}
+
 TEST_F(BuildPlanTest, StepsOfARegionShareTemporaries) {
   device = engine::kGpu;
   makeCode = [](tn::RegionOp, size_t symbols, const codegen::Program &grid) {

@@ -1,7 +1,6 @@
-// Which steps overlap, and what the graph is made of then. The stand-in runs a graph in the last
-// order that its edges allow, so that a missing edge shows in the numbers.
+// Which sections of a plan are taken, and what the graph is made of then. The stand-in runs a graph
+// in the last order that its edges allow, so that a missing edge shows in the numbers.
 
-#include "engine/LibraryAbi.h"
 #include "runtime/device/cuda/CudaGraph.h"
 #include "runtime/device/cuda/CudaMemory.h"
 #include "runtime/device/cuda/CudaModule.h"
@@ -9,8 +8,6 @@
 #include "test/unit/runtime/GpuFixture.h"
 
 #include <gtest/gtest.h>
-
-#include <cstring>
 
 namespace tenon::runtime {
 namespace {
@@ -60,88 +57,32 @@ std::vector<float> expectedOf(const std::vector<float> &input) {
   return values;
 }
 
-std::vector<BranchSection> sectionsOf(const engine::Plan &plan) {
+/// The first branch beside the second.
+engine::Plan partedPlan(const std::vector<int64_t> &offsets) {
+  engine::Plan plan = branchPlan(offsets);
+  plan.sections = {{1, 7}};
+  for (size_t i = 1; i < 4; ++i) {
+    plan.instructions[i].queue = 1;
+  }
+  return plan;
+}
+
+size_t sectionsTaken(const engine::Plan &plan) {
   OffsetPlanner planner;
   Result<BoundPlan> bound = BoundPlan::bind(plan, {kCount}, 256, planner);
   EXPECT_TRUE(bound.isOk()) << bound.status().toString();
-  std::vector<StepCost> costs;
-  for (const BoundStep &step : bound->steps) {
-    costs.push_back(estimateCost(plan, *bound, step));
-  }
-  return findBranches(plan, *bound, costs);
+  return sectionsOf(plan, *bound).size();
 }
 
-TEST(Branches, PartWhereStepsShareNoMemory) {
-  std::vector<BranchSection> sections = sectionsOf(branchPlan(kApart));
-  ASSERT_EQ(1u, sections.size());
-  EXPECT_EQ(1u, sections[0].first);
-  EXPECT_EQ(7u, sections[0].end);
-  // The additions read more, so they stay with what is in front of them.
-  EXPECT_EQ((std::vector<uint32_t>{1, 2, 3}), sections[0].side);
-}
-
-TEST(Branches, MemoryUsedTwiceHoldsStepsInOrder) {
-  // The first step of the second branch could run beside the last of the first: not worth it.
-  EXPECT_TRUE(sectionsOf(branchPlan(kReused)).empty());
-  OffsetPlanner planner;
-  engine::Plan plan = branchPlan(kReused);
-  Result<BoundPlan> bound = BoundPlan::bind(plan, {kCount}, 256, planner);
-  ASSERT_TRUE(bound.isOk());
-  std::vector<BranchSection> sections =
-      findBranches(plan, *bound, std::vector<StepCost>(bound->steps.size(), {9e-6, 0}));
-  ASSERT_EQ(1u, sections.size());
-  EXPECT_EQ(3u, sections[0].first);
-  EXPECT_EQ(5u, sections[0].end);
-  // The last value of the first branch alone lies where the second begins.
-  EXPECT_TRUE(sectionsOf(branchPlan({0, 1, 2, 3, 2, 5, 6})).empty());
-}
-
-TEST(Branches, AreNotWorthTinySteps) {
-  engine::Plan plan = branchPlan(kApart);
-  OffsetPlanner planner;
-  Result<BoundPlan> bound = BoundPlan::bind(plan, {kCount}, 256, planner);
-  ASSERT_TRUE(bound.isOk());
-  std::vector<StepCost> costs(bound->steps.size(), {2e-7, 0});
-  EXPECT_TRUE(findBranches(plan, *bound, costs).empty());
-  // Steps that need the whole GPU gain nothing beside each other.
-  costs.assign(bound->steps.size(), {5e-6, 5e-6});
-  EXPECT_TRUE(findBranches(plan, *bound, costs).empty());
-  costs.assign(bound->steps.size(), {5e-6, 1e-6});
-  EXPECT_EQ(1u, findBranches(plan, *bound, costs).size());
-}
-
-TEST(Branches, CountTheWorkOfLibraryCalls) {
-  PlanBuilder builder;
-  ExprId n = builder.size(4096);
-  uint32_t a = builder.input("a", DType::F16, {n, n});
-  uint32_t y = builder.output("y", DType::F16, {n, n});
-  engine::MatmulCall call;
-  call.type = DType::F16;
-  engine::Instruction &product = builder.launch(test::Scale, {a, a}, {y}, n);
-  product.kind = engine::InstructionKind::Call;
-  product.call.resize(sizeof(call));
-  std::memcpy(product.call.data(), &call, sizeof(call));
-  ExprId one = builder.size(1);
-  ExprId none = builder.size(0);
-  product.sizes = {n, n, n, one, n, n, n, none, none, none};
-  builder.finish();
-  OffsetPlanner planner;
-  Result<BoundPlan> bound = BoundPlan::bind(builder.plan, {4096, 4096}, 256, planner);
-  ASSERT_TRUE(bound.isOk()) << bound.status().toString();
-  StepCost cost = estimateCost(builder.plan, *bound, bound->steps[0]);
-  // 137 GFLOP take longer than 100 MB.
-  EXPECT_NEAR(2 * 4096.0 * 4096 * 4096 / 6e14, cost.work, 1e-9);
-  EXPECT_GT(cost.alone, cost.work);
-}
-
-TEST(Branches, CountNoSpares) {
-  engine::Plan plan = branchPlan(kApart);
-  plan.instructions[1].isSpare = true;
-  OffsetPlanner planner;
-  Result<BoundPlan> bound = BoundPlan::bind(plan, {kCount}, 256, planner);
-  ASSERT_TRUE(bound.isOk());
-  EXPECT_EQ(0, estimateCost(plan, *bound, bound->steps[1]).alone);
-  EXPECT_LT(0, estimateCost(plan, *bound, bound->steps[2]).alone);
+TEST(Branches, AreTakenWhereQueuesShareNoMemory) {
+  EXPECT_EQ(0u, sectionsTaken(branchPlan(kApart))) << "the plan has none";
+  EXPECT_EQ(1u, sectionsTaken(partedPlan(kApart)));
+  EXPECT_EQ(0u, sectionsTaken(partedPlan(kReused)));
+  // Both may read the same.
+  engine::Plan shorter = partedPlan(kReused);
+  shorter.sections = {{3, 5}};
+  shorter.instructions[1].queue = shorter.instructions[2].queue = 0;
+  EXPECT_EQ(1u, sectionsTaken(shorter));
 }
 
 /// Puts the steps of a plan of scalings on a stream.
@@ -191,6 +132,7 @@ TEST_F(OverlapsBranches, ASectionWithADependencyShowsInTheNumbers) {
   BoundPlan bound;
   for (uint32_t i = 0; i < 2; ++i) {
     BoundStep step = {engine::InstructionKind::Launch};
+    step.queue = static_cast<uint16_t>(i);
     step.grid = 1;
     step.threads = 1;
     step.firstPointer = 2 * i;
@@ -206,8 +148,8 @@ TEST_F(OverlapsBranches, ASectionWithADependencyShowsInTheNumbers) {
   cuda::CudaStream stream(*device);
   ASSERT_TRUE(stream.open().isOk());
   for (bool isFaulty : {false, true}) {
-    std::vector<BranchSection> planted = {{0, 2, {1}}};
-    cuda::CudaGraph graph(*device, 2, isFaulty ? planted : std::vector<BranchSection>());
+    std::vector<engine::Section> planted = {{0, 2}};
+    cuda::CudaGraph graph(*device, 2, isFaulty ? planted : std::vector<engine::Section>());
     values[0] = 3;
     values[1] = values[2] = 0;
     ASSERT_TRUE(graph.update(bound, nullptr, stream.handle(), runner).isOk());
@@ -217,8 +159,8 @@ TEST_F(OverlapsBranches, ASectionWithADependencyShowsInTheNumbers) {
 }
 
 TEST_F(OverlapsBranches, PartsAndMeetsInTheGraph) {
-  test::GpuEngine engine(branchPlan(kApart));
-  engine.addVariant("sm_90", branchPlan(kApart));
+  test::GpuEngine engine(partedPlan(kApart));
+  engine.addVariant("sm_90", partedPlan(kApart));
   std::unique_ptr<Session> session = test::gpuSession(engine);
   ASSERT_TRUE(session);
   for (int run = 0; run < 3; ++run) {
@@ -237,7 +179,7 @@ TEST_F(OverlapsBranches, PartsAndMeetsInTheGraph) {
 }
 
 TEST_F(OverlapsBranches, NotWhereTheCallerSaysSo) {
-  test::GpuEngine engine(branchPlan(kApart));
+  test::GpuEngine engine(partedPlan(kApart));
   std::unique_ptr<Session> session = test::gpuSession(engine, {.overlapBranches = false});
   ASSERT_TRUE(session);
   for (int run = 0; run < 2; ++run) {
@@ -248,7 +190,7 @@ TEST_F(OverlapsBranches, NotWhereTheCallerSaysSo) {
 }
 
 TEST_F(OverlapsBranches, KeepsOrderWhereMemoryIsReused) {
-  std::unique_ptr<Session> session = test::gpuSession(test::GpuEngine(branchPlan(kReused)));
+  std::unique_ptr<Session> session = test::gpuSession(test::GpuEngine(partedPlan(kReused)));
   ASSERT_TRUE(session);
   for (int run = 0; run < 3; ++run) {
     EXPECT_EQ(expectedOf(ramp(kCount)), *test::runOnHost(*session, ramp(kCount)));

@@ -98,6 +98,26 @@ TEST(Engine, RefusesAMachineItWasNotCompiledFor) {
   EXPECT_NE(std::string_view::npos, status.message().find("armv8")) << status.message();
 }
 
+TEST(Engine, TakesAVariantOfThisArchitecture) {
+  TestEngine engine(test::dynamicPlan(), test::productWeights());
+  std::vector<std::byte> arm = test::codeObject("arm");
+  engine::VariantContent base = engine.content.variants[0];
+  for (const char *level : {"armv8-a", "armv8.2-a+dotprod"}) {
+    engine.content.variants.push_back({{level, base.variant.plan, base.variant.kernels}, arm});
+  }
+  std::string path = engine.writeTemporary("both.tenon");
+  EXPECT_EQ("x86-64-v3", open(path)->variant().level);
+  Status status = Engine::open(path, {.variant = "armv8-a"}).status();
+  EXPECT_EQ(ErrorId::EngineNoVariant, status.id()) << status.toString();
+}
+
+TEST(Engine, KnowsTheFeaturesOfThisMachine) {
+  const engine::Level *best = bestHostLevel();
+  ASSERT_TRUE(best);
+  EXPECT_EQ(kHostArchitecture, best->architecture);
+  EXPECT_EQ(0u, best->features & ~hostFeatures());
+}
+
 TEST(Engine, RefusesMissingKernels) {
   TestEngine engine(test::dynamicPlan(), test::productWeights());
   engine.content.variants[0].variant.kernels[6] = "test_missing";

@@ -301,7 +301,9 @@ TEST(Session, LargeCopiesAndFills) {
   uint32_t x = builder.input("x", DType::U8, {n});
   uint32_t y = builder.output("y", DType::U8, {exprs.mul(n, builder.size(2))});
   builder.copy(x, builder.view(y, builder.size(0), n), n);
+  builder.plan.instructions.back().grid = exprs.floorDiv(n, builder.size(1 << 16));
   builder.fill(builder.view(y, n, n), n, 0x5a);
+  builder.plan.instructions.back().grid = builder.size(7);
   builder.finish();
   std::unique_ptr<Session> session = makeSession(builder.plan, {}, {.threads = 3});
   for (int64_t count : {1, 65535, 65536, 65537, 524287, 524288, 524289, 1 << 22}) {

@@ -8,6 +8,27 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
+/// Tiles of 128 x 128 of the algorithm for sm_90, which the heuristics put behind larger ones. For
+/// wide results that read nothing but the operands they are faster: measured on an H200 in f16 with
+/// cuBLASLt 13.1, first choice and this one, 24,576 x 3,072 x 1,024 238 and 214 us, 12,608 x 2,304
+/// x 768 82 and 71, 12,608 x 3,072 x 768 98 and 86.5, 4,096 x 3,072 x 768 32.9 and 30.4; with a
+/// residual the first choice is. No other architecture is proposed this algorithm.
+constexpr int32_t kMeasuredVersion = 1301, kWarpgroupAlgorithm = 66, kTile128x128 = 20;
+constexpr int64_t kLeastWideColumns = 2048, kLeastWideElements = int64_t(8) << 20;
+
+engine::MatmulHint hintFor(const engine::MatmulCall &call, AffineExpr rows, AffineExpr columns) {
+  bool isHalf = call.type == DType::F16 || call.type == DType::BF16;
+  int64_t wide = tn::constantDim(columns).value_or(0);
+  if (!isHalf || call.hasResidual || wide < kLeastWideColumns) {
+    return {};
+  }
+  int64_t leastRows = (kLeastWideElements + wide - 1) / wide;
+  if (tn::constantDim(rows).value_or(leastRows) < leastRows) {
+    return {};
+  }
+  return {kMeasuredVersion, kWarpgroupAlgorithm, kTile128x128, 1, static_cast<int32_t>(leastRows)};
+}
+
 bool isOne(AffineExpr dim) { return tn::constantDim(dim) == 1; }
 
 bool isZero(AffineExpr dim) { return tn::constantDim(dim) == 0; }
@@ -160,6 +181,7 @@ std::optional<RegionStep> matmulStep(func::FuncOp kernel, Operation *root, bool 
   call.hasResidual = match.residual.has_value();
   call.activation = match.activation;
   call.allowTf32 = allowTf32;
+  call.hint = hintFor(call, a->rows, b->columns);
   RegionStep step;
   step.buffers = {a->argument, b->argument};
   for (AffineExpr size : {a->rows, b->columns, a->columns, batch->count, a->leading, b->leading,
