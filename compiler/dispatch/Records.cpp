@@ -38,7 +38,8 @@ static bool fromJSON(const llvm::json::Value &value, CandidateRecord &candidate,
                      llvm::json::Path path) {
   llvm::json::ObjectMapper mapper(value, path);
   return mapper && mapper.map("kernel", candidate.kernel) &&
-         mapper.map("verdict", candidate.verdict) && mapper.map("why", candidate.why);
+         mapper.map("verdict", candidate.verdict) && mapper.map("why", candidate.why) &&
+         mapper.mapOptional("us", candidate.microseconds);
 }
 
 static bool fromJSON(const llvm::json::Value &value, RegionRecord &region, llvm::json::Path path) {
@@ -79,7 +80,8 @@ std::string Records::toJson() const {
     for (const CandidateRecord &candidate : region.candidates) {
       candidates.push_back(llvm::json::Object{{"kernel", candidate.kernel},
                                               {"verdict", candidate.verdict},
-                                              {"why", candidate.why}});
+                                              {"why", candidate.why},
+                                              {"us", candidate.microseconds}});
     }
     regionValues.push_back(llvm::json::Object{{"label", region.label},
                                               {"target", region.target},

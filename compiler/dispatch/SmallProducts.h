@@ -49,7 +49,7 @@ llvm::SmallVector<SmallLayout> smallLayoutsOf(const HalfProduct &product,
 /// product that is not small.
 std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product, const target::Target &gpu);
 
-/// Predicted, without the launch.
+/// Predicted, from the end of the kernel before.
 double secondsOf(const HalfProduct &product, const SmallLayout &layout, const target::Target &gpu);
 
 /// By sizes and types alone, on a device with products of warpgroups.

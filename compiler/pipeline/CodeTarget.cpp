@@ -47,9 +47,12 @@ CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &cpu, bool gua
   CodeTarget target{.level = std::string(engine::nameOf(level)),
                     .mode = guarded ? "guarded" : "",
                     .compile = {},
-                    .select = codegen::cpu::selectKernel,
+                    .select = {},
                     .candidates = {},
                     .link = {}};
+  target.select = [cpu](llvm::StringRef text, const dispatch::KernelRequest &request) {
+    return codegen::cpu::selectKernel(text, cpu, request);
+  };
   target.candidates = [cpu](llvm::StringRef text) {
     return codegen::cpu::kernelCandidates(text, cpu);
   };

@@ -22,6 +22,23 @@ def product():
                              opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+def small_transformer():
+    """x [batch, length, 32]: products, softmax of scores, a norm and GELU."""
+    rng = np.random.default_rng(0)
+    weights = [numpy_helper.from_array(rng.standard_normal(dims, np.float32) * 0.2, name)
+               for name, dims in (("w1", (32, 96)), ("w2", (96, 32)), ("scale", (32,)), ("bias", (32,)))]
+    node = helper.make_node
+    nodes = [node("MatMul", ["x", "w1"], ["h"], name="mm1"), node("Gelu", ["h"], ["g"], name="gelu"),
+             node("MatMul", ["g", "w2"], ["p"], name="mm2"), node("Add", ["p", "x"], ["r"], name="add"),
+             node("LayerNormalization", ["r", "scale", "bias"], ["n"], name="norm"),
+             node("Transpose", ["n"], ["t"], perm=[0, 2, 1], name="flip"), node("MatMul", ["n", "t"], ["s"], name="scores"),
+             node("Softmax", ["s"], ["y"], axis=-1, name="softmax")]
+    ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "length", 32]),
+             helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "length", "length"])]
+    return helper.make_model(helper.make_graph(nodes, "g", ports[:1], ports[1:], weights),
+                             opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
 class Kernels(ToolTest):
     @classmethod
     def setUpClass(cls):
@@ -75,9 +92,66 @@ class Kernels(ToolTest):
 
     def test_on_cpus(self):
         self.succeed("compile", CNN, "-o", "c.tenon", "--target", "cpu:avx2")
-        self.assertRegex(self.succeed("explain", "kernels", "c.tenon").stdout, r"\d+  gemm_packed")
-        done = self.call("compile", CNN, "-o", "d.tenon", "--target", "cpu:avx2", "--disable-family", "gemm_packed")
-        self.assertIn("the only family that computes it is disabled", done.stderr)
+        text = self.succeed("explain", "kernels", "c.tenon").stdout
+        self.assertRegex(text, r"\d+  gemm_packed")
+        self.assertIn("gemm_packed{tile_rows=128}", text)
+        # Another family and another configuration compute the same.
+        self.succeed("run", "c.tenon", "-o", "c.npz")
+        node = "/classifier/Gemm"
+        for options in (["--disable-family", "gemm_packed"], ["--kernel", f"{node}=gemm_packed{{tile_rows=16}}"]):
+            self.succeed("compile", CNN, "-o", "d.tenon", "--target", "cpu:avx2", *options)
+            self.succeed("run", "d.tenon", "-o", "d.npz")
+            with np.load(self.folder / "c.npz") as one, np.load(self.folder / "d.npz") as other:
+                for name in one.files:
+                    np.testing.assert_allclose(one[name], other[name], rtol=1e-4, atol=1e-5)
+        done = self.call("compile", CNN, "-o", "d.tenon", "--target", "cpu:avx2", "--kernel", f"{node}=gemm_packed{{tile_rows=5}}")
+        self.assertIn("is not a configuration", done.stderr)
+        done = self.call("compile", CNN, "-o", "d.tenon", "--target", "cpu:avx2", "--disable-family", "gemm_packed", "--disable-family",
+                         "tiled")
+        self.assertIn("no kernel family takes it", done.stderr)
+
+    def test_measured(self):
+        """Every kernel of every region of two small models runs and agrees with the chosen one."""
+        onnx.save(small_transformer(), self.folder / "small.onnx")
+        for model, shape in (("small.onnx", "x:1x7x32"), (str(CNN), "image:2x1x28x28")):
+            regions = self.json("bench", model, "--kernels", "all", "--target", "cpu:avx2", "--shape", shape, "--threads", "2")["regions"]
+            self.assertGreater(len(regions), 2)
+            for region in regions:
+                with self.subTest(model=model, region=region["label"]):
+                    self.assertEqual("", region["skipped"])
+                    self.assertTrue(region["kernels"][0]["chosen"])
+                    self.assertEqual(1, sum(one["chosen"] for one in region["kernels"]))
+                    for one in region["kernels"]:
+                        self.assertNotIn("problem", one)
+                        self.assertGreater(one["time_us"], 0)
+                        self.assertGreater(one["predicted_us"], 0)
+                        self.assertLess(one["difference"], 1e-5, one)
+            self.assertTrue(any(len(region["kernels"]) == 5 for region in regions), "products have four tiles and the loops")
+        (region,) = self.json("bench", "small.onnx", "--kernels", "mm1", "--target", "cpu:avx2", "--shape", "x:1x7x32",
+                              "--per-family", "2")["regions"]
+        self.assertEqual(3, len(region["kernels"]))
+
+    def test_measured_refusals(self):
+        onnx.save(small_transformer(), self.folder / "small.onnx")
+        (region, *_) = self.json("bench", "small.onnx", "--kernels", "mm1", "--target", "cpu:avx2")["regions"]
+        self.assertIn("--shape", region["skipped"])
+        done = self.call("bench", "small.onnx", "--kernels", "nothere", "--target", "cpu:avx2")
+        self.assertIn("no region has the node 'nothere'", done.stderr)
+        self.succeed("compile", "small.onnx", "-o", "small.tenon", "--target", "cpu:avx2")
+        self.assertIn("its kernels are chosen", self.call("bench", "small.tenon", "--kernels", "all").stderr)
+        done = self.call("bench", "small.onnx", "--kernels", "all", "--target", "cpu:avx2,cuda:sm_90")
+        self.assertIn("for one target", done.stderr)
+
+    def test_every_kernel_of_gpus_compiles(self):
+        """Without a GPU each is compiled and then fails for want of the driver, and for nothing else."""
+        onnx.save(small_transformer(), self.folder / "small.onnx")
+        for target in ("cuda:sm_80", "cuda:sm_90a"):
+            regions = self.json("bench", "small.onnx", "--kernels", "all", "--target", target, "--precision", "fp16", "--shape",
+                                "x:1x40x32")["regions"]
+            kernels = [one for region in regions for one in region["kernels"]]
+            self.assertGreater(len(kernels), 60)
+            for one in kernels:
+                self.assertRegex(one.get("problem", "libcuda"), "libcuda|GPU", one)
 
 
 if __name__ == "__main__":

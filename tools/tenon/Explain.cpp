@@ -232,7 +232,9 @@ std::string kernelsText(const Json &record, bool isChosen) {
     ++counts[kernel.substr(0, kernel.find('{'))];
     regions += fmt::format("{}\n  {}\n", textAt(region, "label"), kernel);
     for (const Json &candidate : isChosen ? listAt(region, "candidates") : Json::array()) {
-      regions += fmt::format("  {:<9}{}: {}\n", textAt(candidate, "verdict"),
+      double predicted = candidate.value("us", 0.0);
+      regions += fmt::format("  {:<9}{}{}: {}\n", textAt(candidate, "verdict"),
+                             predicted > 0 ? fmt::format("{:.2f} us  ", predicted) : "",
                              textAt(candidate, "kernel"), textAt(candidate, "why"));
     }
   }

@@ -31,6 +31,7 @@ struct Kernel {
 std::vector<std::string> familyNames();
 /// Which family computes a region of the text that codegen::outline gives.
 llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
+                                                       const target::Target &target,
                                                        const dispatch::KernelRequest &request);
 
 /// Every configuration of every family that takes such a region.

@@ -1,5 +1,5 @@
-// The table of CPU kernel families, and the one place that chooses among them. Relies on the order
-// of rows for what is preferred.
+// The table of CPU kernel families, and the one place that chooses among them: the least predicted
+// time. Relies on the order of rows where predictions are equal.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/dispatch/Cost.h"
@@ -127,17 +127,18 @@ std::vector<std::string> familyNames() {
   return names;
 }
 
-llvm::Expected<dispatch::KernelSelection> selectKernel(StringRef text,
+llvm::Expected<dispatch::KernelSelection> selectKernel(StringRef text, const target::Target &target,
                                                        const dispatch::KernelRequest &request) {
   ParsedRegion region(text);
   if (llvm::Error error = region.error()) {
     return std::move(error);
   }
   dispatch::KernelSelection selection;
+  std::optional<size_t> best;
   std::string answers;
   for (const KernelFamily &family : kFamilies) {
     StringRef refusal = region.refusal(family);
-    dispatch::CandidateRecord record{family.name.str(), "refused", refusal.str()};
+    dispatch::CandidateRecord record{family.name.str(), "refused", refusal.str(), 0};
     if (refusal.empty()) {
       bool isDisabled = llvm::is_contained(request.disabled, family.name);
       bool isWanted = !request.wanted || request.wanted->family == family.name;
@@ -149,19 +150,23 @@ llvm::Expected<dispatch::KernelSelection> selectKernel(StringRef text,
         }
         choice = *asked;
       }
-      record = {choice.text(), isDisabled ? "disabled" : "possible", family.what.str()};
-      if (!isDisabled && isWanted && selection.chosen.family.empty()) {
-        record.verdict = "chosen";
+      double microseconds = costOf(region.function, family.name, target);
+      record = {choice.text(), isDisabled ? "disabled" : "possible", family.what.str(),
+                microseconds};
+      bool isBetter = !best || microseconds < selection.candidates[*best].microseconds;
+      if (!isDisabled && isWanted && isBetter) {
+        best = selection.candidates.size();
         selection.chosen = choice;
       }
     }
     answers += "; " + record.kernel + " " + record.verdict + ": " + record.why;
     selection.candidates.push_back(std::move(record));
   }
-  if (selection.chosen.family.empty()) {
-    return llvm::createStringError("no kernel family takes it" + answers);
+  if (best) {
+    selection.candidates[*best].verdict = "chosen";
+    return selection;
   }
-  return selection;
+  return llvm::createStringError("no kernel family takes it" + answers);
 }
 
 llvm::Expected<std::vector<dispatch::KernelCandidate>>

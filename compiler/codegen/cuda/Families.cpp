@@ -1,5 +1,6 @@
-// The table of kernel families, and the one place that chooses among them. Relies on the order of
-// rows for what is preferred, and on the last one taking any region.
+// The table of kernel families, and the one place that chooses among them: the least predicted
+// time. Relies on the order of rows where predictions are equal, and on the last one taking any
+// region.
 #include "compiler/codegen/cuda/KernelFamily.h"
 
 #include "compiler/dispatch/Cost.h"
@@ -17,6 +18,9 @@ const KernelFamily *const kFamilies[] = {
     &kAttentionSimt,  &kSelection,  &kRowsStaged,     &kRowsInRegisters, &kRowsInLoops,
     &kPointwise,
 };
+
+/// Of times that differ by less than this the rounding differs, not the prediction.
+constexpr double kLess = 1 - 1e-9;
 
 bool serves(const KernelFamily &family, StringRef strategy) {
   return family.strategies.front().empty() || llvm::is_contained(family.strategies, strategy);
@@ -63,7 +67,7 @@ std::vector<dispatch::KernelChoice> configsOf(const KernelFamily &family, Region
 double costOf(const KernelFamily &family, RegionBuilder &region,
               const dispatch::KernelChoice &choice) {
   if (family.cost) {
-    return (region.gpu.launchSeconds + family.cost(region, choice)) * 1e6;
+    return family.cost(region, choice) * 1e6;
   }
   return dispatch::costOfRegion(region.source.getBody().front(), region.gpu, /*isGenerated=*/true)
       .microseconds;
@@ -86,12 +90,12 @@ std::vector<dispatch::KernelCandidate> kernelCandidates(RegionBuilder &region) {
 FailureOr<dispatch::KernelSelection> selectKernel(RegionBuilder &region,
                                                   const dispatch::KernelRequest &request) {
   dispatch::KernelSelection selection;
-  bool isChosen = false;
+  std::optional<size_t> best;
   for (const KernelFamily *family : kFamilies) {
     if (!serves(*family, region.strategy())) {
       continue;
     }
-    dispatch::CandidateRecord record{family->name.str(), "refused", ""};
+    dispatch::CandidateRecord record{family->name.str(), "refused", "", 0};
     Offer offer = family->match(region);
     record.why = offer.why;
     if (offer.choice) {
@@ -106,16 +110,19 @@ FailureOr<dispatch::KernelSelection> selectKernel(RegionBuilder &region,
       }
       bool isDisabled = llvm::is_contained(request.disabled, family->name);
       record.kernel = offer.choice->text();
+      record.microseconds = costOf(*family, region, *offer.choice);
       record.verdict = isDisabled ? "disabled" : "possible";
-      if (!isDisabled && isWanted && !isChosen) {
-        record.verdict = "chosen";
+      bool isBetter =
+          !best || record.microseconds < kLess * selection.candidates[*best].microseconds;
+      if (!isDisabled && isWanted && isBetter) {
+        best = selection.candidates.size();
         selection.chosen = *offer.choice;
-        isChosen = true;
       }
     }
     selection.candidates.push_back(std::move(record));
   }
-  if (isChosen) {
+  if (best) {
+    selection.candidates[*best].verdict = "chosen";
     return selection;
   }
   InFlightDiagnostic diagnostic = region.source.emitError("no kernel family takes it");

@@ -31,15 +31,15 @@ struct KernelFamily {
   /// All configurations that it can be compiled with, for a region that it offers to take; null if
   /// there is but the one that it offers.
   std::vector<dispatch::KernelChoice> (*configs)(RegionBuilder &region);
-  /// Predicted seconds of a run, without the launch, for one of its configurations; null if bytes
-  /// and operations by the target's rates say enough.
+  /// Predicted seconds from the end of the kernel before to its own, for one of its configurations;
+  /// null if bytes and operations by the target's rates say enough.
   double (*cost)(RegionBuilder &region, const dispatch::KernelChoice &choice);
   /// Adds the region's steps. Fails after a diagnostic, also for a choice that is not one of its
   /// configurations.
   mlir::LogicalResult (*emit)(RegionBuilder &region, const dispatch::KernelChoice &choice);
 };
 
-/// In the order in which they are preferred.
+/// In the order in which they are preferred where predictions are equal.
 llvm::ArrayRef<const KernelFamily *> kernelFamilies();
 /// Null if there is none of that name.
 const KernelFamily *findFamily(llvm::StringRef name);
@@ -48,7 +48,7 @@ const KernelFamily *findFamily(llvm::StringRef name);
 /// or not as requested.
 mlir::FailureOr<dispatch::KernelSelection> selectKernel(RegionBuilder &region,
                                                         const dispatch::KernelRequest &request);
-/// Predicted microseconds of a run, with the launch.
+/// Predicted microseconds from the end of the kernel before to its own.
 double costOf(const KernelFamily &family, RegionBuilder &region,
               const dispatch::KernelChoice &choice);
 /// Every configuration of every family that offers to take the region.

@@ -20,7 +20,7 @@ inline std::string withSelection(const std::string &text,
 }
 
 inline std::string selectedForCpu(const std::string &text) {
-  return withSelection(text, cpu::selectKernel(text, {}));
+  return withSelection(text, cpu::selectKernel(text, target::cpuTarget(), {}));
 }
 inline std::string selectedForCuda(const std::string &text, const target::Target &gpu) {
   return withSelection(text, cuda::selectKernel(text, gpu, {}));

@@ -7,7 +7,7 @@
 
 namespace tenon::codegen::cuda {
 
-/// Seconds, without the launch.
+/// Seconds, from the end of the kernel before.
 double costOf(const AttentionProblem &problem, const AttentionTile &tile,
               const target::Target &gpu);
 double costOf(const AttentionProblem &problem, const StreamLayout &layout,

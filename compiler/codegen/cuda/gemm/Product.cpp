@@ -35,22 +35,30 @@ struct Sizes {
   int64_t rows, columns, depth, batch;
 };
 
-/// Seconds.
+/// Seconds: turns of blocks, each through its share of the depth stage by stage, then its tile's
+/// way out; and what all of them read.
 double estimate(const Sizes &sizes, const ProductTile &tile, const target::Target &gpu) {
+  double ofTile = double(tile.rows * tile.columns);
   int64_t tiles =
       ceilDiv(sizes.rows, tile.rows) * ceilDiv(sizes.columns, tile.columns) * sizes.batch;
-  int64_t blocks = tiles * tile.splits;
-  double share = double(ceilDiv(ceilDiv(sizes.depth, tile.depth), tile.splits) * tile.depth);
-  double bytes = double(tile.rows + tile.columns) * share * 2;
-  int64_t turns = ceilDiv(blocks, gpu.cores);
-  double stream = turns * bytes / gpu.coreBandwidth;
-  double coreFlops = gpu.halfPeak * tuning::kMmaTflops / tuning::kLibraryTflops / double(gpu.cores);
-  double work = turns * double(tile.rows * tile.columns) * share * 2 / coreFlops;
-  double cache = blocks * bytes / gpu.cacheBandwidth;
-  double memory =
-      double(sizes.batch) * (sizes.rows + sizes.columns) * sizes.depth * 2 / gpu.memoryBandwidth;
-  double meeting = tile.splits > 1 ? tuning::kClusterSeconds : 0;
-  return tuning::kFillSeconds + std::max({stream, work, cache, memory}) + meeting;
+  double blocks = double(tiles * tile.splits);
+  double turns = std::ceil(blocks / double(gpu.cores));
+  double steps = double(ceilDiv(ceilDiv(sizes.depth, tile.depth), tile.splits));
+  double stageBytes = 2.0 * double((tile.rows + tile.columns) * tile.depth);
+  double coreFlops = gpu.halfPeak * tuning::kMmaShare / double(gpu.cores);
+  double ofStep =
+      std::max({tuning::kStageSeconds, stageBytes * double(gpu.cores) / gpu.cacheBandwidth,
+                2 * ofTile * double(tile.depth) / coreFlops});
+  double ofBlocks = turns * (tuning::kFillSeconds + steps * ofStep + ofTile / tuning::kTileOutRate);
+  double cache = blocks * steps * stageBytes / gpu.cacheBandwidth;
+  double memory = 2.0 * double(sizes.batch) *
+                  double((sizes.rows + sizes.columns) * sizes.depth + sizes.rows * sizes.columns) /
+                  gpu.memoryBandwidth;
+  double meeting = tile.splits == 1
+                       ? 0
+                       : tuning::kClusterSeconds + tuning::kSplitSeconds * double(tile.splits) +
+                             2 * ofTile / tuning::kTileOutRate;
+  return tuning::kStartSeconds + std::max({ofBlocks, cache, memory}) + meeting;
 }
 
 bool isAligned(const ProductOperand &operand, unsigned depthDim, AffineExpr depth,
@@ -198,7 +206,7 @@ double tensorCoreCost(RegionBuilder &region, const dispatch::KernelChoice &choic
              : 0;
 }
 
-/// Waves of blocks at what FP32 code reaches, each with its tile whole.
+/// Turns of blocks at what FP32 code reaches, each with its tile whole.
 double simtCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   Fit<ProductProblem> problem = matchGenerated(region, /*isPlain=*/true);
   ProductTile tile;
@@ -209,10 +217,13 @@ double simtCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   Sizes sizes = sizesOf(region, *problem);
   double blocks =
       double(ceilDiv(sizes.rows, tile.rows) * ceilDiv(sizes.columns, tile.columns) * sizes.batch);
-  double ofBlock = 2.0 * tile.rows * tile.columns * sizes.depth;
-  double waves = std::ceil(blocks / region.gpu.cores);
-  return tuning::kFillSeconds +
-         waves * ofBlock * region.gpu.cores / (region.gpu.peak * tuning::kSimtShare);
+  double ofBlock =
+      2.0 * double(tile.rows * tile.columns * ceilDiv(sizes.depth, tile.depth) * tile.depth);
+  double turns = std::ceil(blocks / double(region.gpu.cores));
+  double coreFlops = region.gpu.peak * tuning::kSimtShare / double(region.gpu.cores);
+  double bytes = 4.0 * double(sizes.batch * (sizes.rows + sizes.columns) * sizes.depth);
+  return tuning::kSimtSeconds +
+         std::max(turns * ofBlock / coreFlops, bytes / region.gpu.memoryBandwidth);
 }
 
 template <bool kIsPlain>

@@ -23,8 +23,9 @@ inline constexpr int64_t kGemvBlocksAtOnce = 2;
 /// leave.
 inline constexpr int64_t kGemvNormSteps = 4;
 
-/// Predicted seconds besides the stream of weights, and for each turn of a block.
-inline constexpr double kGemvSeconds = 0.3e-6, kGemvTurnSeconds = 0.3e-6;
+/// Predicted seconds besides the stream of weights, and for each turn of a block: fitted to 27 kernels
+/// on an H200, 8 % off (root mean square).
+inline constexpr double kGemvSeconds = 1.05e-6, kGemvTurnSeconds = 0.067e-6;
 
 // gemm_persistent. On an H200, 24,576 x 4,096 x 1,024 (docs/adr/0005).
 
@@ -50,17 +51,22 @@ inline constexpr int64_t kManyWarpsTile = 8192, kLargeWarpTile = 16384;
 inline constexpr int64_t kRingBytes = 65536, kLeastStages = 3, kMostStages = 6;
 /// Bytes of shared memory that a block has besides its stages.
 inline constexpr int64_t kBesideStages = 4096;
-/// What mma.sync reaches of a library's products: 528 of 700 TFLOP/s of an H200.
-inline constexpr double kMmaTflops = 528, kLibraryTflops = 700;
-/// Seconds on an H200: from the first load to the last, and for the sums of a cluster to meet.
-inline constexpr double kFillSeconds = 1000e-9, kClusterSeconds = 600e-9;
+/// Of the estimate, fitted to 720 kernels on an H200, 20 % off (root mean square). Seconds: from the
+/// kernel before to the first block, from a block's first load to its first product, of a stage at
+/// least, for a cluster to meet and for each block of it.
+inline constexpr double kStartSeconds = 0.4e-6, kFillSeconds = 0.66e-6, kStageSeconds = 0.1e-6,
+                        kClusterSeconds = 0.29e-6, kSplitSeconds = 0.14e-6;
+/// What one block's mma.sync reaches of a library's products.
+inline constexpr double kMmaShare = 0.29;
+/// Elements a second of a block's tile on their way out.
+inline constexpr double kTileOutRate = 15e9;
 
 // gemm_simt. Chosen, not measured.
 
 /// Rows and columns of a tile where there is one for each multiprocessor, and of smaller ones; its
 /// depth.
 inline constexpr int64_t kSimtLarge = 128, kSimtSmall = 64, kSimtDepth = 16;
-/// What it reaches of the FP32 peak.
-inline constexpr double kSimtShare = 0.9;
+/// What it reaches of the FP32 peak, and seconds besides: 64 x 64 and 128 x 128 on an H200.
+inline constexpr double kSimtShare = 0.57, kSimtSeconds = 2e-6;
 
 } // namespace tenon::codegen::cuda::tuning

@@ -5,7 +5,9 @@
 #include "compiler/codegen/common/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/base/StridedTensor.h"
+#include "compiler/codegen/cuda/gemm/ProductMatch.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
+#include "compiler/codegen/cuda/library/Tuning.h"
 #include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/Strategy.h"
 
@@ -179,14 +181,52 @@ std::optional<RegionStep> libraryStep(func::FuncOp kernel) {
 }
 
 double callCost(RegionBuilder &region, const dispatch::KernelChoice &) {
-  // A call's own kernels start later than ours, which the cost of a launch does not have.
-  constexpr double kLatency = 2000e-9;
-  dispatch::Cost cost = dispatch::costOfRegion(region.source.getBody().front(), region.gpu,
-                                               /*isGenerated=*/false);
-  return kLatency + cost.microseconds * 1e-6 - region.gpu.launchSeconds;
+  Block &body = region.source.getBody().front();
+  return dispatch::costOfRegion(body, region.gpu, /*isGenerated=*/false).microseconds * 1e-6 +
+         tuning::kCallSeconds;
 }
 
 namespace {
+
+/// By the depth, which a block goes through alone where the library does not share it out, by
+/// operations, or by bytes, which come slower where rows do not begin on borders of 16 bytes.
+double matmulCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  Fit<ProductProblem> problem = matchProduct(region.source);
+  if (!problem) {
+    return callCost(region, choice);
+  }
+  double rows = double(region.estimate(problem->rows)),
+         columns = double(region.estimate(problem->columns)),
+         depth = double(region.estimate(problem->depth)),
+         batch = double(region.estimate(problem->batch));
+  bool isAligned = problem->columns.isMultipleOf(8) && problem->depth.isMultipleOf(8);
+  bool isHalf = problem->a.at.element.getIntOrFloatBitWidth() == 16;
+  double bytes = (isHalf ? 2 : 4) * batch * (rows * depth + columns * depth + rows * columns);
+  double rate =
+      region.gpu.productBandwidth * (isAligned ? tuning::kCallRate : tuning::kOddCallRate);
+  double flops = 2 * batch * rows * columns * depth;
+  return tuning::kMatmulSeconds +
+         std::max({tuning::kDepthSeconds * depth, bytes / rate,
+                   flops / (isHalf ? region.gpu.halfPeak : region.gpu.peak)});
+}
+
+/// By the steps of an implicit GEMM of 128 x 64 results, each through all of the filter.
+double convCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  auto convs = region.source.getOps<tn::ConvOp>();
+  if (convs.empty()) {
+    return callCost(region, choice);
+  }
+  tn::ConvOp conv = *convs.begin();
+  ArrayRef<int64_t> filter = cast<RankedTensorType>(conv.getWeight().getType()).getShape();
+  double depth = 1;
+  for (int64_t dim : filter.drop_front()) {
+    depth *= double(dim);
+  }
+  double results = double(region.estimate(tn::getDims(conv.getType())));
+  double turns = std::ceil(results / (128.0 * 64 * double(region.gpu.cores)));
+  return std::max(callCost(region, choice),
+                  tuning::kConvSeconds + turns * depth * tuning::kConvDepthSeconds);
+}
 
 /// A call has no configuration of ours: the library's own heuristics choose when the engine loads.
 template <typename Root> Offer offerCall(RegionBuilder &region, StringRef family) {
@@ -223,7 +263,7 @@ constexpr KernelFamily kCublasLt = {
     .strategies = {dispatch::kContraction},
     .match = offerCublasLt,
     .configs = nullptr,
-    .cost = callCost,
+    .cost = matmulCost,
     .emit = emitCall};
 
 constexpr KernelFamily kCudnnConv = {
@@ -232,7 +272,7 @@ constexpr KernelFamily kCudnnConv = {
     .strategies = {dispatch::kContraction},
     .match = offerCudnnConv,
     .configs = nullptr,
-    .cost = callCost,
+    .cost = convCost,
     .emit = emitCall};
 
 } // namespace tenon::codegen::cuda

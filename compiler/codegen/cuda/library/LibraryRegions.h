@@ -16,7 +16,7 @@ namespace tenon::codegen::cuda {
 /// whether FP32 may be computed in TF32 (common/RegionSource.h).
 std::optional<RegionStep> libraryStep(mlir::func::FuncOp kernel);
 
-/// Predicted seconds of a call, without the launch.
+/// Predicted seconds of a call by bytes and operations, from the end of the kernel before.
 double callCost(RegionBuilder &region, const dispatch::KernelChoice &choice);
 
 } // namespace tenon::codegen::cuda

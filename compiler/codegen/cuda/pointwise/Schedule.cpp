@@ -5,6 +5,7 @@
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/pointwise/Tuning.h"
 #include "compiler/codegen/cuda/rows/RowsReduction.h"
+#include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/Strategy.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -15,7 +16,6 @@ using namespace mlir;
 
 namespace tenon::codegen::cuda {
 namespace {
-
 
 bool isCostly(linalg::GenericOp op) {
   Block &body = op.getRegion().front();
@@ -311,15 +311,28 @@ LogicalResult emitPoints(RegionBuilder &region, const dispatch::KernelChoice &ch
   return success();
 }
 
+/// A thread goes through all that an element of its result reads; what is reduced over rows is
+/// stored and read again by a kernel of its own.
+double pointwiseCost(RegionBuilder &region, const dispatch::KernelChoice &) {
+  Block &body = region.source.getBody().front();
+  dispatch::Cost cost = dispatch::costOfRegion(body, region.gpu, /*isGenerated=*/true);
+  auto isProduct = [](Operation &op) { return op.hasTrait<tn::TnContraction>(); };
+  auto isReduced = [](Operation &op) { return op.hasTrait<tn::TnRowWise>(); };
+  double loops =
+      llvm::any_of(body, isProduct) ? cost.work / (region.gpu.peak * tuning::kLoopShare) : 0;
+  double kernels = 1 + static_cast<double>(llvm::count_if(body, isReduced));
+  return std::max(kernels * cost.microseconds * 1e-6, loops);
+}
+
 } // namespace
 
-constexpr KernelFamily kPointwise = {
-    .name = "pointwise",
-    .what = "kernels with a thread for a few outputs; what would be computed too often is stored between",
-    .strategies = {},
-    .match = offerPoints,
-    .configs = nullptr,
-    .cost = nullptr,
-    .emit = emitPoints};
+constexpr KernelFamily kPointwise = {.name = "pointwise",
+                                     .what = "kernels with a thread for a few outputs; what would "
+                                             "be computed too often is stored between",
+                                     .strategies = {},
+                                     .match = offerPoints,
+                                     .configs = nullptr,
+                                     .cost = pointwiseCost,
+                                     .emit = emitPoints};
 
 } // namespace tenon::codegen::cuda

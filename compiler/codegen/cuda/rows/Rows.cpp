@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/rows/Tuning.h"
+#include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/Strategy.h"
 
 using namespace mlir;
@@ -101,6 +102,16 @@ Offer offerInLoops(RegionBuilder &region) {
   return {dispatch::choiceOf(kRowsInLoops.name, LoopsConfig()), "rows of any length, read again"};
 }
 
+/// Blocks of a row each in turns, for which rows of the same length wait in registers elsewhere.
+double loopsCost(RegionBuilder &region, const dispatch::KernelChoice &) {
+  dispatch::Cost cost = dispatch::costOfRegion(region.source.getBody().front(), region.gpu,
+                                               /*isGenerated=*/true);
+  std::optional<RowsWork> work = workOf(region);
+  double rows = work ? double(region.estimate(work->rows)) : 0;
+  return cost.microseconds * 1e-6 +
+         tuning::kLoopsRowSeconds * std::ceil(rows / double(region.gpu.cores));
+}
+
 LogicalResult emitInLoops(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   std::optional<RowsWork> work = workOf(region);
   LoopsConfig config;
@@ -115,8 +126,9 @@ LogicalResult emitInLoops(RegionBuilder &region, const dispatch::KernelChoice &c
 
 constexpr KernelFamily kRowsStaged = {
     .name = "rows_staged",
-    .what = "fused row kernel (softmax, norms, reductions), persistent: the next rows come by cp.async "
-            "while one is reduced",
+    .what =
+        "fused row kernel (softmax, norms, reductions), persistent: the next rows come by cp.async "
+        "while one is reduced",
     .strategies = {dispatch::kRows, dispatch::kSingle},
     .match = offerStaged,
     .configs = nullptr,
@@ -138,7 +150,7 @@ constexpr KernelFamily kRowsInLoops = {
     .strategies = {dispatch::kRows, dispatch::kSingle},
     .match = offerInLoops,
     .configs = nullptr,
-    .cost = nullptr,
+    .cost = loopsCost,
     .emit = emitInLoops};
 
 } // namespace tenon::codegen::cuda

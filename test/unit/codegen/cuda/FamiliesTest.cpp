@@ -1,12 +1,15 @@
 // The table of kernel families: every configuration that a family lists computes its region, the
 // choice goes through its attribute and its text unchanged, and what was not chosen is never
 // emitted.
+#include "../AttentionText.h"
 #include "GeluProduct.h"
 
 #include "compiler/codegen/common/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/LowerRegion.h"
 #include "mlir/Parser/Parser.h"
+
+#include <cmath>
 
 namespace tenon::codegen::cuda {
 namespace {
@@ -21,6 +24,17 @@ std::string plainProduct(int64_t rows, int64_t columns, int64_t depth) {
   std::string a = tensor(rows, depth), b = tensor(depth, columns), y = tensor(rows, columns);
   return regionText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
                     "%0 = tn.matmul %a, %b : (" + a + ", " + b + ") -> " + y +
+                        "\nreturn %0 : " + y);
+}
+
+/// Rows by weights that lie as [columns, depth].
+std::string fewRows(int64_t rows, int64_t columns, int64_t depth) {
+  auto tensor = [](int64_t a, int64_t b) {
+    return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "xf16>";
+  };
+  std::string a = tensor(rows, depth), w = tensor(columns, depth), y = tensor(rows, columns);
+  return regionText("contraction", "(%a: " + a + ", %w: " + w + " {tn.constant}) -> " + y,
+                    "%0 = tn.matmul %a, %w {transposeB} : (" + a + ", " + w + ") -> " + y +
                         "\nreturn %0 : " + y);
 }
 
@@ -116,6 +130,41 @@ TEST(KernelFamilies, EveryConfigurationOfGemmSkinnyIsRight) {
 
 TEST(KernelFamilies, EveryConfigurationOfGemmTensorCoreIsRight) {
   expectAllRight(plainProduct(40, 72, 136), kGemmTensorCore, 24);
+}
+
+TEST(KernelFamilies, EveryConfigurationOfGemmSimtIsRight) {
+  expectAllRight(plainProduct(70, 77, 33), kGemmSimt, 2);
+}
+
+TEST(KernelFamilies, EveryConfigurationOfGemvIsRight) {
+  expectAllRight(fewRows(3, 40, 264), kGemv, 3);
+  expectAllRight(fewRows(11, 24, 1056), kGemv, 3);
+}
+
+TEST(KernelFamilies, EveryConfigurationOfFlashAttentionIsRight) {
+  expectAllRight(attentionText(plainAttention("f16", 1, 2, 70, 150, 64, 64)), kAttentionFlash, 10);
+  expectAllRight(attentionText(plainAttention("bf16", 1, 2, 3, 300, 64, 64)), kAttentionFlash, 8);
+  expectAllRight(attentionText(plainAttention("f16", 1, 1, 40, 60, 128, 96)), kAttentionFlash, 4);
+}
+
+/// Times rise with sizes, and the chosen kernel is one with the least.
+TEST(KernelFamilies, ThePredictedTimesDecide) {
+  double before = 0;
+  for (int64_t rows : {32, 128, 512, 2048}) {
+    KernelSelection selection = selected(plainProduct(rows, 768, 1024));
+    double least = HUGE_VAL, chosen = 0;
+    for (const dispatch::CandidateRecord &candidate : selection.candidates) {
+      if (candidate.verdict == "refused") {
+        continue;
+      }
+      EXPECT_GT(candidate.microseconds, 0) << candidate.kernel;
+      least = std::min(least, candidate.microseconds);
+      chosen = candidate.verdict == "chosen" ? candidate.microseconds : chosen;
+    }
+    EXPECT_EQ(chosen, least) << rows;
+    EXPECT_GT(chosen, before) << rows;
+    before = chosen;
+  }
 }
 
 TEST(KernelFamilies, TheUserChoosesAmongThem) {
