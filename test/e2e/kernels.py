@@ -126,7 +126,7 @@ class Kernels(ToolTest):
                         self.assertGreater(one["time_us"], 0)
                         self.assertGreater(one["predicted_us"], 0)
                         self.assertLess(one["difference"], 1e-5, one)
-            self.assertTrue(any(len(region["kernels"]) == 5 for region in regions), "products have four tiles and the loops")
+            self.assertTrue(any(len(region["kernels"]) >= 5 for region in regions), "products have four tiles and the loops")
         (region,) = self.json("bench", "small.onnx", "--kernels", "mm1", "--target", "cpu:avx2", "--shape", "x:1x7x32",
                               "--per-family", "2")["regions"]
         self.assertEqual(3, len(region["kernels"]))
@@ -149,7 +149,7 @@ class Kernels(ToolTest):
             regions = self.json("bench", "small.onnx", "--kernels", "all", "--target", target, "--precision", "fp16", "--shape",
                                 "x:1x40x32")["regions"]
             kernels = [one for region in regions for one in region["kernels"]]
-            self.assertGreater(len(kernels), 60)
+            self.assertGreater(len(kernels), 40)
             for one in kernels:
                 self.assertRegex(one.get("problem", "libcuda"), "libcuda|GPU", one)
 

@@ -10,7 +10,7 @@ import re
 import unittest
 
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
-TABLES = ("compiler/codegen/cuda/Families.cpp", "compiler/codegen/cuda/KernelFamily.h", "compiler/codegen/cpu/CpuCodegen.cpp")
+TABLES = ("compiler/codegen/cuda/Families.cpp", "compiler/codegen/cuda/KernelFamily.h", "compiler/codegen/cpu/Families.cpp")
 FOLDERS = ("compiler", "tools")
 
 

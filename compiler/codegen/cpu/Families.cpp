@@ -1,5 +1,5 @@
-// The table of CPU kernel families, and the one place that chooses among them: the least predicted
-// time. Relies on the order of rows where predictions are equal.
+// The table of CPU kernel families, and the one place that chooses among them: by predicted times.
+// Relies on the order of rows where those are close.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/dispatch/Cost.h"
@@ -153,7 +153,8 @@ llvm::Expected<dispatch::KernelSelection> selectKernel(StringRef text, const tar
       double microseconds = costOf(region.function, family.name, target);
       record = {choice.text(), isDisabled ? "disabled" : "possible", family.what.str(),
                 microseconds};
-      bool isBetter = !best || microseconds < selection.candidates[*best].microseconds;
+      bool isBetter =
+          !best || microseconds < dispatch::kClearlyLess * selection.candidates[*best].microseconds;
       if (!isDisabled && isWanted && isBetter) {
         best = selection.candidates.size();
         selection.chosen = choice;

@@ -1,6 +1,5 @@
-// The table of kernel families, and the one place that chooses among them: the least predicted
-// time. Relies on the order of rows where predictions are equal, and on the last one taking any
-// region.
+// The table of kernel families, and the one place that chooses among them: by predicted times.
+// Relies on the order of rows where those are close, and on the last one taking any region.
 #include "compiler/codegen/cuda/KernelFamily.h"
 
 #include "compiler/dispatch/Cost.h"
@@ -18,9 +17,6 @@ const KernelFamily *const kFamilies[] = {
     &kAttentionSimt,  &kSelection,  &kRowsStaged,     &kRowsInRegisters, &kRowsInLoops,
     &kPointwise,
 };
-
-/// Of times that differ by less than this the rounding differs, not the prediction.
-constexpr double kLess = 1 - 1e-9;
 
 bool serves(const KernelFamily &family, StringRef strategy) {
   return family.strategies.front().empty() || llvm::is_contained(family.strategies, strategy);
@@ -112,8 +108,8 @@ FailureOr<dispatch::KernelSelection> selectKernel(RegionBuilder &region,
       record.kernel = offer.choice->text();
       record.microseconds = costOf(*family, region, *offer.choice);
       record.verdict = isDisabled ? "disabled" : "possible";
-      bool isBetter =
-          !best || record.microseconds < kLess * selection.candidates[*best].microseconds;
+      bool isBetter = !best || record.microseconds < dispatch::kClearlyLess *
+                                                         selection.candidates[*best].microseconds;
       if (!isDisabled && isWanted && isBetter) {
         best = selection.candidates.size();
         selection.chosen = *offer.choice;

@@ -39,7 +39,7 @@ struct KernelFamily {
   mlir::LogicalResult (*emit)(RegionBuilder &region, const dispatch::KernelChoice &choice);
 };
 
-/// In the order in which they are preferred where predictions are equal.
+/// In the order in which they are preferred where predictions are close.
 llvm::ArrayRef<const KernelFamily *> kernelFamilies();
 /// Null if there is none of that name.
 const KernelFamily *findFamily(llvm::StringRef name);

@@ -241,15 +241,20 @@ Offer offerPersistent(RegionBuilder &region) {
           "no library's call ends with what follows the product"};
 }
 
-/// Turns of the blocks, each at a library's rate, and the first tile's way through the ring.
+/// Turns of the blocks, each at a library's rate, or what they read and write; and the first tile's
+/// way through the ring.
 double persistentCost(RegionBuilder &region, const dispatch::KernelChoice &) {
   Fit<LargeProblem> problem = matchLargeProduct(region);
   if (!problem) {
     return 0;
   }
-  double turns = std::ceil(double(problem->tiles()) / problem->blocks);
-  double ofTile = 2.0 * dispatch::kLargeRows * dispatch::kLargeColumns * problem->depth;
-  return tuning::kPersistentSeconds + turns * ofTile * region.gpu.cores / region.gpu.halfPeak;
+  double rows = double(problem->rows), columns = double(problem->columns),
+         depth = double(problem->depth);
+  double turns = std::ceil(double(problem->tiles()) / double(problem->blocks));
+  double ofTile = 2.0 * dispatch::kLargeRows * dispatch::kLargeColumns * depth;
+  double work = turns * ofTile * double(region.gpu.cores) / region.gpu.halfPeak;
+  double bytes = 2 * (rows * depth + columns * depth + rows * columns);
+  return tuning::kPersistentSeconds + std::max(work, bytes / region.gpu.memoryBandwidth);
 }
 
 LogicalResult emitPersistent(RegionBuilder &region, const dispatch::KernelChoice &choice) {

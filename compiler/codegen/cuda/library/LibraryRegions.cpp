@@ -189,7 +189,8 @@ double callCost(RegionBuilder &region, const dispatch::KernelChoice &) {
 namespace {
 
 /// By the depth, which a block goes through alone where the library does not share it out, by
-/// operations, or by bytes, which come slower where rows do not begin on borders of 16 bytes.
+/// operations, or by bytes, of which few do not keep the memory busy, and which come slower where
+/// rows do not begin on borders of 16 bytes.
 double matmulCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   Fit<ProductProblem> problem = matchProduct(region.source);
   if (!problem) {
@@ -202,11 +203,11 @@ double matmulCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   bool isAligned = problem->columns.isMultipleOf(8) && problem->depth.isMultipleOf(8);
   bool isHalf = problem->a.at.element.getIntOrFloatBitWidth() == 16;
   double bytes = (isHalf ? 2 : 4) * batch * (rows * depth + columns * depth + rows * columns);
-  double rate =
-      region.gpu.productBandwidth * (isAligned ? tuning::kCallRate : tuning::kOddCallRate);
+  double stream = bytes / region.gpu.memoryBandwidth +
+                  tuning::kFewBytesSeconds * std::min(bytes, tuning::kFewBytes);
   double flops = 2 * batch * rows * columns * depth;
   return tuning::kMatmulSeconds +
-         std::max({tuning::kDepthSeconds * depth, bytes / rate,
+         std::max({tuning::kDepthSeconds * depth, stream * (isAligned ? 1 : tuning::kOddRows),
                    flops / (isHalf ? region.gpu.halfPeak : region.gpu.peak)});
 }
 

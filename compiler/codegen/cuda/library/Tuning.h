@@ -23,7 +23,8 @@ inline constexpr int64_t kLeastLength = 1024;
 inline constexpr double kCallSeconds = 1e-6, kMatmulSeconds = 3.4e-6, kConvSeconds = 4.3e-6;
 /// Seconds of an element of a product's depth, and of a filter's.
 inline constexpr double kDepthSeconds = 1.45e-9, kConvDepthSeconds = 1.7e-9;
-/// Of the rate at which large products read: what all reach, and with rows on odd borders.
-inline constexpr double kCallRate = 1.3, kOddCallRate = 0.47;
+/// Seconds that each of the first bytes takes besides; and how much longer all take with rows on odd
+/// borders.
+inline constexpr double kFewBytesSeconds = 0.22e-12, kFewBytes = 12e6, kOddRows = 2.8;
 
 } // namespace tenon::codegen::cuda::tuning

@@ -147,7 +147,7 @@ TEST(KernelFamilies, EveryConfigurationOfFlashAttentionIsRight) {
   expectAllRight(attentionText(plainAttention("f16", 1, 1, 40, 60, 128, 96)), kAttentionFlash, 4);
 }
 
-/// Times rise with sizes, and the chosen kernel is one with the least.
+/// Times rise with sizes, and none is clearly less than that of the chosen kernel.
 TEST(KernelFamilies, ThePredictedTimesDecide) {
   double before = 0;
   for (int64_t rows : {32, 128, 512, 2048}) {
@@ -161,7 +161,7 @@ TEST(KernelFamilies, ThePredictedTimesDecide) {
       least = std::min(least, candidate.microseconds);
       chosen = candidate.verdict == "chosen" ? candidate.microseconds : chosen;
     }
-    EXPECT_EQ(chosen, least) << rows;
+    EXPECT_LE(chosen * dispatch::kClearlyLess, least) << rows;
     EXPECT_GT(chosen, before) << rows;
     before = chosen;
   }
