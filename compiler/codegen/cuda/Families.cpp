@@ -15,7 +15,7 @@ const KernelFamily *const kFamilies[] = {
     &kGemv,           &kGemmSkinny, &kCublasLt,       &kCudnnConv,       &kGemmPersistent,
     &kGemmTensorCore, &kGemmSimt,   &kCudnnAttention, &kAttentionStream, &kAttentionFlash,
     &kAttentionSimt,  &kSelection,  &kRowsStaged,     &kRowsInRegisters, &kRowsInLoops,
-    &kPointwise,
+    &kPointwise,      &kPointwiseFixed,
 };
 
 bool serves(const KernelFamily &family, StringRef strategy) {
