@@ -15,7 +15,7 @@ const KernelFamily *const kFamilies[] = {
     &kGemv,           &kGemmSkinny, &kCublasLt,       &kCudnnConv,       &kGemmPersistent,
     &kGemmTensorCore, &kGemmSimt,   &kCudnnAttention, &kAttentionStream, &kAttentionFlash,
     &kAttentionSimt,  &kSelection,  &kRowsStaged,     &kRowsInRegisters, &kRowsInLoops,
-    &kPointwise,      &kPointwiseFixed,
+    &kPointwise,
 };
 
 bool serves(const KernelFamily &family, StringRef strategy) {

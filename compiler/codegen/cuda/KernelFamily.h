@@ -76,8 +76,6 @@ extern const KernelFamily kAttentionStream, kAttentionFlash, kAttentionSimt;
 extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops;
 // pointwise/, selection/
 extern const KernelFamily kPointwise, kSelection;
-// trial/
-extern const KernelFamily kPointwiseFixed;
 // library/
 extern const KernelFamily kCublasLt, kCudnnConv, kCudnnAttention;
 

@@ -147,15 +147,6 @@ TEST(KernelFamilies, EveryConfigurationOfFlashAttentionIsRight) {
   expectAllRight(attentionText(plainAttention("f16", 1, 1, 40, 60, 128, 96)), kAttentionFlash, 4);
 }
 
-TEST(KernelFamilies, EveryConfigurationOfTheTrialIsRight) {
-  std::string text = regionText(
-      "elementwise", "(%a: tensor<37x40xf32>, %b: tensor<37x40xf32>) -> tensor<37x40xf32>",
-      "%0 = tn.add %a, %b : (tensor<37x40xf32>, tensor<37x40xf32>) -> tensor<37x40xf32>\n"
-      "%1 = tn.tanh %0 : tensor<37x40xf32>\nreturn %1 : tensor<37x40xf32>");
-  expectAllRight(text, kPointwiseFixed, 3);
-  EXPECT_EQ(selected(text).chosen.family, "pointwise");
-}
-
 /// Times rise with sizes, and none is clearly less than that of the chosen kernel.
 TEST(KernelFamilies, ThePredictedTimesDecide) {
   double before = 0;
