@@ -131,6 +131,19 @@ class Kernels(ToolTest):
                               "--per-family", "2")["regions"]
         self.assertEqual(5, len(region["kernels"]), "two of each of two families, and the chosen one")
 
+    def test_fusion_in_a_screen(self):
+        """A summary first, whose counts are those of the record; a saving never stands without the rule against it."""
+        onnx.save(small_transformer(), self.folder / "small.onnx")
+        self.succeed("compile", "small.onnx", "-o", "small.tenon", "--target", "cpu:avx2")
+        record = self.json("explain", "fusion", "small.tenon")
+        text = self.succeed("explain", "fusion", "small.tenon").stdout
+        self.assertRegex(text.splitlines()[0], "counts as 128")
+        self.assertRegex(text, rf"(?m)^ +{len(record['regions'])} +\S+  together$")
+        self.assertRegex(text, rf"(?m)^ +{len(record['edges'])}  neighbours that stayed apart, by rule$")
+        self.assertLess(text[:text.index("\nregion ")].count("\n"), 25)
+        self.assertNotRegex(text, r"would save [\d.]+ us(?! by the estimate, not taken: [a-z-]+)")
+        self.assertNotIn("neighbours that stayed", self.succeed("explain", "fusion", "small.tenon", "mm1").stdout)
+
     def test_measured_refusals(self):
         onnx.save(small_transformer(), self.folder / "small.onnx")
         (region, *_) = self.json("bench", "small.onnx", "--kernels", "mm1", "--target", "cpu:avx2")["regions"]

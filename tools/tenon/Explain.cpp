@@ -99,8 +99,59 @@ Json selectFusion(const Json &record, const std::string &node) {
   return selected;
 }
 
-std::string fusionText(const Json &record) {
-  std::string text = fmt::format("costs by the profile '{}'\n\n", textAt(record, "profile"));
+/// One screen: what the regions of each strategy are predicted to take, the most first, and by
+/// which rules neighbours stayed apart.
+std::string fusionSummary(const Json &record) {
+  struct Sum {
+    int64_t regions = 0;
+    double microseconds = 0;
+  };
+  std::map<std::string, Sum> strategies;
+  std::map<std::string, int64_t> rules;
+  Sum all;
+  for (const Json &region : listAt(record, "regions")) {
+    double microseconds = region.value("cost", Json::object()).value("us", 0.0);
+    Sum &sum = strategies[textAt(region, "strategy")];
+    for (Sum *each : {&sum, &all}) {
+      ++each->regions;
+      each->microseconds += microseconds;
+    }
+  }
+  for (const Json &edge : listAt(record, "edges")) {
+    ++rules[textAt(edge, "rule")];
+  }
+  std::vector<std::pair<std::string, Sum>> sorted(strategies.begin(), strategies.end());
+  std::sort(sorted.begin(), sorted.end(), [](const auto &one, const auto &other) {
+    return one.second.microseconds > other.second.microseconds;
+  });
+  std::string text =
+      fmt::format("costs by the profile '{}'; a size that varies counts as 128, or as the "
+                  "nearest that is allowed\n\n{:>8}  {:>12}  {}\n",
+                  textAt(record, "profile"), "regions", "predicted us", "strategy");
+  for (const auto &[strategy, sum] : sorted) {
+    text += fmt::format("{:>8}  {:>12.2f}  {}\n", sum.regions, sum.microseconds, strategy);
+  }
+  text +=
+      fmt::format("{:>8}  {:>12.2f}  together\n\n{:>8}  neighbours that stayed apart, by rule\n",
+                  all.regions, all.microseconds, listAt(record, "edges").size());
+  for (const auto &[rule, count] : rules) {
+    text += fmt::format("{:>8}  {}\n", count, rule);
+  }
+  return text + "\n";
+}
+
+/// What one kernel would save by the estimate, with what stood against it.
+std::string savingText(const Json &edge, double microseconds) {
+  return microseconds > 0
+             ? fmt::format("one kernel would save {:.2f} us by the estimate, not taken: {}",
+                           microseconds, textAt(edge, "rule"))
+             : fmt::format("one kernel would take {:.2f} us more", -microseconds);
+}
+
+std::string fusionText(const Json &record, bool isChosen) {
+  std::string text = isChosen
+                         ? fmt::format("costs by the profile '{}'\n\n", textAt(record, "profile"))
+                         : fusionSummary(record);
   for (const Json &region : listAt(record, "regions")) {
     text +=
         fmt::format("region {}\n  {} on {}: {}\n", textAt(region, "label"),
@@ -117,8 +168,8 @@ std::string fusionText(const Json &record) {
                         textAt(edge, "rule"), textAt(edge, "why"));
     std::string decided = textAt(edge, "decided");
     text += fmt::format("  decided by {}\n", decided.empty() ? "their form" : decided);
-    text += fmt::format("  apart {}; as one {}; fusing would save {:.2f} us\n", costText(apart),
-                        costText(fused), apart.value("us", 0.0) - fused.value("us", 0.0));
+    text += fmt::format("  apart {}; as one {}; {}\n", costText(apart), costText(fused),
+                        savingText(edge, apart.value("us", 0.0) - fused.value("us", 0.0)));
   }
   return text;
 }
@@ -266,8 +317,7 @@ struct Topic {
 };
 
 constexpr Topic kTopics[] = {
-    {"fusion", "fusion", selectFusion, [](const Json &record, bool) { return fusionText(record); },
-     nullptr, nullptr},
+    {"fusion", "fusion", selectFusion, fusionText, nullptr, nullptr},
     {"kernels", "fusion",
      [](const Json &record, const std::string &node) {
        return selectLists(record, node, {{"regions", {"label"}}, {"edges", {"producer"}}});

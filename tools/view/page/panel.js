@@ -51,7 +51,9 @@ function apartLine(entry) {
   const details = element("details", {}, element("summary", {textContent: `${visible(entry.producer)} → ${visible(entry.consumer)}`}),
     element("p", {textContent: `${entry.rule}: ${visible(entry.why)}`}));
   if (entry.decided) details.append(element("p", {textContent: `decided by ${visible(entry.decided)}`}));
-  details.append(element("p", {textContent: `apart ${timeText(entry.apart_us)}, as one ${timeText(entry.fused_us)}: fusing would save ${timeText(entry.apart_us - entry.fused_us)}`}));
+  const saved = entry.apart_us - entry.fused_us;
+  const verdict = saved > 0 ? `one kernel would save ${timeText(saved)} by the estimate, not taken` : `one kernel would take ${timeText(-saved)} more`;
+  details.append(element("p", {textContent: `apart ${timeText(entry.apart_us)}, as one ${timeText(entry.fused_us)}: ${verdict}`}));
   if (other) details.append(link(other, "Show the neighbour"));
   return details;
 }
