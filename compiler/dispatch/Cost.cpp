@@ -2,7 +2,6 @@
 // Relies on getDims for symbolic shapes; an unknown size counts as one element.
 #include "compiler/dispatch/Cost.h"
 
-#include "compiler/dispatch/FewRows.h"
 #include "compiler/dispatch/Occupancy.h"
 #include "compiler/dispatch/OpKinds.h"
 #include "compiler/graph/Tn.h"
@@ -109,10 +108,7 @@ double CostModel::peakOf(Operation *op, bool isGenerated) const {
 
 /// Bytes a second that a kernel with a matrix product moves at most; others are not held back.
 double CostModel::productRate(ArrayRef<Operation *> ops, bool isGenerated) const {
-  bool isHeldBack = device.isGpu() && llvm::any_of(ops, [](Operation *op) {
-                      tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op);
-                      return matmul && !isStreamed(matmul);
-                    });
+  bool isHeldBack = device.isGpu() && llvm::any_of(ops, llvm::IsaPred<tn::MatmulOp>);
   return !isHeldBack   ? std::numeric_limits<double>::max()
          : isGenerated ? device.generatedBandwidth
                        : device.productBandwidth;

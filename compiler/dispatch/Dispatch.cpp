@@ -1,10 +1,11 @@
-// The order of dispatch: pack weights, form groups, record, build regions.
-// Relies on one model function a module, with one block.
+// The order of dispatch: form groups, record, build regions. Kernels are chosen, and weights laid
+// out for them, once codegen has been asked about each region. Relies on one model function a
+// module, with one block.
 #include "compiler/dispatch/Dispatch.h"
 
 #include "compiler/dispatch/BuildRegions.h"
 #include "compiler/dispatch/Explain.h"
-#include "compiler/dispatch/PackWeights.h"
+#include "compiler/dispatch/WeightLayout.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -60,7 +61,8 @@ void replaceEmptyProducts(Block *block) {
 
 } // namespace
 
-LogicalResult dispatch(ModuleOp module, const target::Target &profile, Records &records) {
+LogicalResult dispatch(ModuleOp module, const target::Target &profile, KernelTimes kernelTimes,
+                       Records &records) {
   SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
   if (functions.size() != 1 || !functions.front().getBody().hasOneBlock()) {
     return module.emitError("dispatch needs one function with one block");
@@ -71,9 +73,9 @@ LogicalResult dispatch(ModuleOp module, const target::Target &profile, Records &
   }
   replaceEmptyProducts(block);
   eraseDead(block);
-  packWeights(block, profile);
+  markPackable(block, profile);
   CostModel costs(module, profile);
-  Formation formation{.grouping = Grouping(block), .costs = costs, .refusals = Refusals()};
+  Formation formation{Grouping(block), costs, kernelTimes, Refusals()};
   formContractions(formation, block);
   formAttention(formation, block);
   formRows(formation, block);

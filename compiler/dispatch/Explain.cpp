@@ -3,10 +3,7 @@
 // step tried is judged by its two ends.
 #include "compiler/dispatch/Explain.h"
 
-#include "compiler/dispatch/FewRows.h"
-#include "compiler/dispatch/LargeProducts.h"
 #include "compiler/dispatch/Names.h"
-#include "compiler/dispatch/SmallProducts.h"
 #include "compiler/dispatch/Strategy.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -36,14 +33,13 @@ void collectEdges(Operation *producer, Value value, bool throughReshape,
   }
 }
 
-const Rule &judge(const Formation &formation, const Edge &edge, Group *producers,
-                  Group *consumers) {
+Refusal judge(const Formation &formation, const Edge &edge, Group *producers, Group *consumers) {
   if (edge.throughReshape) {
     return kReshapeBetween;
   }
-  if (const Rule *rule = formation.refusals.lookup({edge.producer, edge.consumer});
-      rule && rule != &kNotElementwise) {
-    return *rule;
+  if (Refusal refusal = formation.refusals.lookup({edge.producer, edge.consumer});
+      refusal.rule && refusal.rule != &kNotElementwise) {
+    return refusal;
   }
   if (consumers->strategy == kAttention || producers->strategy == kAttention) {
     return kAttentionAlone;
@@ -68,9 +64,6 @@ const Rule &judge(const Formation &formation, const Edge &edge, Group *producers
 RegionRecord describe(const Formation &formation, Group *group, llvm::StringRef target) {
   RegionRecord record;
   for (Operation *op : group->ops) {
-    if (isa<tn::UnpackOp>(op)) {
-      continue;
-    }
     for (const std::string &name : nodeNames(op->getLoc())) {
       if (!llvm::is_contained(record.nodes, name)) {
         record.nodes.push_back(name);
@@ -86,21 +79,12 @@ RegionRecord describe(const Formation &formation, Group *group, llvm::StringRef 
   return record;
 }
 
-/// Whether a library computes the group on this device.
-bool isLibraryCall(const Formation &formation, Group *group) {
-  tn::MatmulOp matmul = dyn_cast_or_null<tn::MatmulOp>(group->root);
-  bool isOwn = isOwnProduct(group->ops) || (matmul && isStreamed(matmul)) ||
-               isSmallRoot(group->root, formation.device());
-  return formation.device().isGpu() && group->strategy == kContraction && !isOwn;
-}
-
 std::string ofRegisters(const Cost &cost) {
   return llvm::formatv("{0} registers a thread and {1}% occupancy", cost.registers, cost.occupancy);
 }
 
 /// The numbers by which the two stay apart; empty where their form does not let them join.
-std::string decidedBy(const Formation &formation, const EdgeRecord &edge, const Rule &rule,
-                      bool isLibrary) {
+std::string decidedBy(const Formation &formation, const EdgeRecord &edge, const Rule &rule) {
   double apart = edge.apart.microseconds, fused = edge.fused.microseconds;
   if (&rule == &kRegisters) {
     return llvm::formatv(
@@ -124,9 +108,9 @@ std::string decidedBy(const Formation &formation, const EdgeRecord &edge, const 
   if (&rule == &kAddedInRows) {
     return "measurements of both ways: the bytes are the same";
   }
-  return isLibrary && apart < fused
-             ? llvm::formatv("{0:F2} us with the library's call, {1:F2} us by generated code",
-                             apart, fused)
+  return &rule == &kTakesLonger
+             ? llvm::formatv("{0:F2} us as one, {1:F2} us apart, by the fastest kernels", fused,
+                             apart)
              : std::string();
 }
 
@@ -136,15 +120,20 @@ EdgeRecord describe(const Formation &formation, const Edge &edge, Group *produce
   record.producer = nameOf(edge.producer);
   record.consumer = nameOf(edge.consumer);
   record.verdict = "apart";
-  const Rule &rule = judge(formation, edge, producers, consumers);
+  Refusal refusal = judge(formation, edge, producers, consumers);
+  const Rule &rule = *refusal.rule;
   record.rule = rule.name.str();
   record.why = rule.why.str();
-  bool isLibrary = isLibraryCall(formation, producers) || isLibraryCall(formation, consumers);
-  CostModel::BothWays ways = formation.costs.compare(producers->ops, consumers->ops,
-                                                     /*isGenerated=*/isLibrary);
+  auto isProduct = [](Group *group) { return group->strategy == kContraction; };
+  bool isGenerated = formation.device().isGpu() && (isProduct(producers) || isProduct(consumers));
+  CostModel::BothWays ways = formation.costs.compare(producers->ops, consumers->ops, isGenerated);
   record.apart = ways.apart;
   record.fused = ways.fused;
-  record.decided = decidedBy(formation, record, rule, isLibrary);
+  if (refusal.apart > 0) {
+    record.apart.microseconds = refusal.apart;
+    record.fused.microseconds = refusal.fused;
+  }
+  record.decided = decidedBy(formation, record, rule);
   return record;
 }
 

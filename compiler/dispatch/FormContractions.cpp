@@ -1,11 +1,12 @@
-// Contractions and depthwise convolutions take the elementwise operations behind them: the epilogue
-// runs on the tile while it is in registers. Relies on one value leaving the region, so a detour is
-// taken only if it closes again.
-#include "compiler/dispatch/FewRows.h"
+// Products and convolutions take the operations around them: the norm of their rows before, the
+// elementwise operations behind them, as far as the fastest kernel that computes all of it gains by
+// that. What is legal is decided here, what a kernel can do and how long it takes by the kernel
+// families. Relies on one value leaving the region, so a detour is taken only if it closes again.
+#include "compiler/dispatch/BuildRegions.h"
 #include "compiler/dispatch/FormRegions.h"
-#include "compiler/dispatch/LargeProducts.h"
-#include "compiler/dispatch/SmallProducts.h"
 #include "compiler/dispatch/Strategy.h"
+
+#include <cmath>
 
 using namespace mlir;
 
@@ -14,10 +15,69 @@ namespace {
 
 /// Operations tried beyond the last point where one value leaves the region.
 constexpr size_t kLookAhead = 8;
+/// Of the least predicted time, what counts as no more.
+constexpr double kAsGood = 1.03;
 
 bool allFused(Operation *op, const target::Target &device) {
   auto fits = [&](Type type) { return isFusedType(type, device); };
   return llvm::all_of(op->getOperandTypes(), fits) && llvm::all_of(op->getResultTypes(), fits);
+}
+
+/// Predicted microseconds of some operations of a group as one kernel.
+double timeOf(Formation &formation, const Group &group, ArrayRef<Operation *> ops) {
+  tn::RegionOp region = createRegion(ops, group.strategy, formation.device().device());
+  double microseconds = formation.kernelTimes(region);
+  region.erase();
+  return microseconds;
+}
+
+/// Elementwise operations without a group that are computed for `ops` alone, none before one that
+/// it reads from: a kernel of their own, unless a loop over `ops` takes them in.
+SmallVector<Operation *> sidesOf(Formation &formation, ArrayRef<Operation *> ops) {
+  SmallVector<Operation *> sides;
+  SmallVector<Operation *> open(ops);
+  while (!open.empty()) {
+    for (Value operand : open.pop_back_val()->getOperands()) {
+      Operation *side = operand.getDefiningOp();
+      bool isSide = side && isElementwise(side) && side->hasOneUse() &&
+                    !formation.grouping.groupOf(side) &&
+                    tn::sameDims(resultDims(side), resultDims(ops.back()));
+      if (isSide) {
+        sides.insert(sides.begin(), side);
+        open.push_back(side);
+      }
+    }
+  }
+  return sides;
+}
+
+/// Predicted microseconds of the first `count` operations of a group as one kernel, the others as a
+/// loop behind it, and what is computed for them alone.
+double timeOfCut(Formation &formation, const Group &group, size_t count) {
+  ArrayRef<Operation *> head = ArrayRef(group.ops).take_front(count);
+  ArrayRef<Operation *> tail = ArrayRef(group.ops).drop_front(count);
+  double microseconds = timeOf(formation, group, head);
+  SmallVector<Operation *> loop = sidesOf(formation, head);
+  if (!loop.empty()) {
+    microseconds += formation.costs.costOf(loop).microseconds;
+  }
+  if (!tail.empty()) {
+    loop = sidesOf(formation, tail);
+    loop.append(tail.begin(), tail.end());
+    microseconds += formation.costs.costOf(loop).microseconds;
+  }
+  return microseconds;
+}
+
+/// Whether `op` adds a tensor and all that reads it is one operation on whole rows, which may still
+/// take it in.
+bool isResidualForRows(Formation &formation, Operation *op) {
+  bool isResidual = isa<tn::AddOp>(op) && llvm::all_of(op->getOperands(), [&](Value operand) {
+                      return tn::sameDims(tn::getDims(operand.getType()), resultDims(op));
+                    });
+  return formation.device().isGpu() && isResidual && op->hasOneUse() &&
+         rowRank(*op->user_begin(), formation.device()) != 0 &&
+         !formation.grouping.groupOf(*op->user_begin());
 }
 
 /// Why `user` cannot stand in the epilogue of a group; null if it can.
@@ -31,7 +91,10 @@ const Rule *refusalOf(Formation &formation, Operation *user, const tn::Dims &dim
   if (!allFused(user, formation.device())) {
     return &kElementType;
   }
-  return formation.grouping.groupOf(user) ? &kOtherRegion : nullptr;
+  if (formation.grouping.groupOf(user)) {
+    return &kOtherRegion;
+  }
+  return isResidualForRows(formation, user) ? &kAddedInRows : nullptr;
 }
 
 /// The first user in the block that may join, or null.
@@ -54,18 +117,30 @@ Operation *nextCandidate(Formation &formation, Group *group, const tn::Dims &dim
   return first;
 }
 
-void refuseAll(Formation &formation, Group *group, Operation *consumer, const Rule &rule) {
+void refuseAll(Formation &formation, Group *group, Operation *consumer, const Refusal &refusal) {
   for (Value operand : consumer->getOperands()) {
     if (llvm::is_contained(group->ops, operand.getDefiningOp())) {
-      formation.refuse(operand.getDefiningOp(), consumer, rule);
+      formation.refuse(operand.getDefiningOp(), consumer, refusal);
     }
   }
 }
 
-/// Takes consumers with these dims. One value leaves the region with its first `closed` operations.
-void growEpilogue(Formation &formation, Group *group, const tn::Dims &dims, size_t closed) {
+/// Gives up the operations of a group behind the first `count`.
+void giveUp(Formation &formation, Group *group, size_t count, const Refusal &refusal) {
+  SmallVector<Operation *> dropped(ArrayRef<Operation *>(group->ops).drop_front(count));
+  formation.grouping.truncate(group, count);
+  for (Operation *op : dropped) {
+    refuseAll(formation, group, op, refusal);
+  }
+}
+
+/// Takes consumers with these dims as far as they may be taken. Gives the numbers of operations
+/// with which one value leaves the region, of which the first is `alone`.
+SmallVector<size_t> takeConsumers(Formation &formation, Group *group, const tn::Dims &dims,
+                                  size_t alone) {
+  SmallVector<size_t> closed = {alone};
   while (Operation *user = nextCandidate(formation, group, dims)) {
-    if (group->ops.size() >= std::min(closed + kLookAhead, kMostOperations)) {
+    if (group->ops.size() >= std::min(closed.back() + kLookAhead, kMostOperations)) {
       refuseAll(formation, group, user, kRegionFull);
       break;
     }
@@ -74,14 +149,29 @@ void growEpilogue(Formation &formation, Group *group, const tn::Dims &dims, size
       continue;
     }
     if (escapingResults(group->ops).size() == 1) {
-      closed = group->ops.size();
+      closed.push_back(group->ops.size());
     }
   }
-  SmallVector<Operation *> dropped(ArrayRef<Operation *>(group->ops).drop_front(closed));
-  formation.grouping.truncate(group, closed);
-  for (Operation *op : dropped) {
-    refuseAll(formation, group, op, kSecondResult);
+  giveUp(formation, group, closed.back(), kSecondResult);
+  return closed;
+}
+
+/// Leaves a group as many of its operations as are the fastest with the rest in a kernel behind it;
+/// of numbers that are as good the largest, for then less waits in between.
+void cutWhereFastest(Formation &formation, Group *group, ArrayRef<size_t> closed) {
+  if (closed.size() == 1) {
+    return;
   }
+  SmallVector<double> times;
+  for (size_t count : closed) {
+    times.push_back(timeOfCut(formation, *group, count));
+  }
+  double least = *llvm::min_element(times);
+  size_t best = std::isinf(least) ? 0 : closed.size() - 1;
+  while (times[best] > kAsGood * least) {
+    --best;
+  }
+  giveUp(formation, group, closed[best], Refusal(kTakesLonger, times.back(), times[best]));
 }
 
 /// A slice of one half of the root's columns, and all of its rows.
@@ -94,21 +184,21 @@ bool isHalf(Operation *user, tn::MatmulOp root) {
   tn::Dims dims = tn::getDims(slice.getType());
   ArrayRef<AffineExpr> starts = slice.getStarts().getResults();
   std::optional<int64_t> start = tn::constantDim(starts.back());
-  int64_t columns = *tn::constantDim(whole.back());
-  return tn::sameDims(ArrayRef(dims).drop_back(), ArrayRef(whole).drop_back()) &&
-         tn::constantDim(dims.back()) == columns / 2 && columns % 2 == 0 &&
-         (start == 0 || start == columns / 2);
+  std::optional<int64_t> columns = tn::constantDim(whole.back());
+  return columns && tn::sameDims(ArrayRef(dims).drop_back(), ArrayRef(whole).drop_back()) &&
+         tn::constantDim(dims.back()) == *columns / 2 && *columns % 2 == 0 &&
+         (start == 0 || start == *columns / 2);
 }
 
 /// Takes the slices that part a merged product in two, so that what joins both halves again runs on
 /// the tile: the gate of a feed-forward block. False if anything else reads the product.
 bool takeHalves(Formation &formation, Group *group) {
-  tn::MatmulOp root = cast<tn::MatmulOp>(group->root);
-  SmallVector<Operation *> users(root->getUsers());
+  tn::MatmulOp root = dyn_cast<tn::MatmulOp>(group->root);
+  SmallVector<Operation *> users(group->root->getUsers());
   auto joins = [&](Operation *user) {
     return isHalf(user, root) && !formation.grouping.groupOf(user);
   };
-  if (users.empty() || !llvm::all_of(users, joins)) {
+  if (!root || !formation.device().isGpu() || users.empty() || !llvm::all_of(users, joins)) {
     return false;
   }
   size_t alone = group->ops.size();
@@ -121,35 +211,42 @@ bool takeHalves(Formation &formation, Group *group) {
   return true;
 }
 
-/// Takes the norm before a streamed product that alone reads it: each block norms the few rows.
+/// Takes the operation on whole rows that alone the product's rows come from, where a kernel that
+/// computes both is faster.
 void takeNorm(Formation &formation, Group *group) {
-  tn::MatmulOp root = cast<tn::MatmulOp>(group->root);
-  tn::RmsNormOp norm = root.getA().getDefiningOp<tn::RmsNormOp>();
-  if (norm && norm->hasOneUse() && isStreamedNorm(norm) && !formation.grouping.groupOf(norm) &&
-      (!norm.getScale() || staysOutside(norm.getScale().getDefiningOp()))) {
+  tn::MatmulOp root = dyn_cast<tn::MatmulOp>(group->root);
+  Operation *norm = root && formation.device().isGpu() ? root.getA().getDefiningOp() : nullptr;
+  bool mayJoin = norm && norm->hasOneUse() && rowRank(norm, formation.device()) != 0 &&
+                 !formation.grouping.groupOf(norm) &&
+                 llvm::all_of(norm->getOperands().drop_front(), [](Value parameter) {
+                   return isa_and_nonnull<tn::WeightOp, tn::ConstantOp>(parameter.getDefiningOp());
+                 });
+  if (!mayJoin) {
+    return;
+  }
+  double fused = timeOf(formation, *group, {norm, root});
+  double apart =
+      formation.costs.costOf({norm}).microseconds + timeOf(formation, *group, group->ops);
+  if (fused <= apart) {
     formation.grouping.absorbProducer(group, norm);
   }
 }
 
-void formStreamed(Formation &formation, Group *group) {
+void takeEpilogue(Formation &formation, Group *group) {
   size_t alone = group->ops.size();
-  takeNorm(formation, group);
-  size_t closed = group->ops.size();
   tn::Dims dims = resultDims(group->root);
   if (takeHalves(formation, group)) {
     dims = resultDims(group->ops.back());
   }
-  growEpilogue(formation, group, dims, closed);
-  group->reason =
-      group->ops.size() == alone
-          ? "few rows: the weights stream once, nothing around the product joined"
-          : "few rows: the weights stream once, what is around the product runs with it";
+  cutWhereFastest(formation, group, takeConsumers(formation, group, dims, alone));
+  group->reason = group->ops.size() == 1
+                      ? "a contraction; nothing around it joined"
+                      : "a contraction; what is around it runs with it, which is the fastest";
 }
 
-/// A product of few rows whose weights lie as the kernel streams them.
-bool isStreamedRoot(Operation *root) {
-  tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(root);
-  return matmul && isStreamed(matmul) && hasWeightsLaidOut(matmul);
+/// A convolution whose rows of channels a GPU's kernels multiply.
+bool isProductOnGpu(tn::ConvOp conv) {
+  return conv.getType().getRank() == 4 && !conv.getType().getElementType().isF64();
 }
 
 } // namespace
@@ -165,47 +262,25 @@ bool isContractionRoot(Operation *op, const target::Target &device) {
   }
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
   return conv && allFused(op, device) && conv.getChannelsLast() &&
-         isa_and_nonnull<tn::WeightOp, tn::ConstantOp, tn::UnpackOp>(
-             conv.getWeight().getDefiningOp()) &&
-         (!device.isGpu() || isDepthwise(conv) || isLibraryRoot(op));
+         isa_and_nonnull<tn::WeightOp, tn::ConstantOp>(conv.getWeight().getDefiningOp()) &&
+         (!device.isGpu() || isDepthwise(conv) || isProductOnGpu(conv));
 }
 
 void formContractions(Formation &formation, Block *block) {
-  SmallVector<Operation *> roots;
+  SmallVector<Group *> groups;
   for (Operation &op : *block) {
     if (isContractionRoot(&op, formation.device())) {
-      roots.push_back(&op);
+      tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
+      groups.push_back(formation.grouping.create(
+          &op, conv && isDepthwise(conv) ? kDepthwise : kContraction, &op));
     }
   }
-  for (Operation *root : roots) {
-    tn::ConvOp conv = dyn_cast<tn::ConvOp>(root);
-    bool depthwise = conv && isDepthwise(conv);
-    Group *group = formation.grouping.create(root, depthwise ? kDepthwise : kContraction, root);
-    for (Value operand : root->getOperands()) {
-      Operation *definer = operand.getDefiningOp();
-      if (isa_and_nonnull<tn::UnpackOp>(definer)) {
-        formation.grouping.absorbProducer(group, definer);
-      }
-    }
-    size_t alone = group->ops.size();
-    if (formation.device().isGpu() && isStreamedRoot(root)) {
-      formStreamed(formation, group);
-      continue;
-    }
-    if (formation.device().isGpu() && !depthwise) {
-      growLibraryEpilogue(formation, group);
-      group->reason =
-          isSmallRoot(root, formation.device())
-              ? "a small product: its weights are on their way before its rows are there"
-          : isOwnProduct(group->ops)   ? "a large product with what no library's call ends with"
-          : group->ops.size() == alone ? "one call of a library, nothing behind it joined"
-                                       : "one call of a library with its epilogue";
-      continue;
-    }
-    growEpilogue(formation, group, resultDims(root), alone);
-    group->reason = group->ops.size() == alone
-                        ? "a contraction, with no elementwise operation behind it that could join"
-                        : "a contraction; the operations behind it run on its tiles in registers";
+  // A norm in front of a product cannot take the residual that another product could add.
+  for (Group *group : groups) {
+    takeNorm(formation, group);
+  }
+  for (Group *group : groups) {
+    takeEpilogue(formation, group);
   }
 }
 

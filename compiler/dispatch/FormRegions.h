@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/dispatch/Cost.h"
+#include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Grouping.h"
 #include "compiler/dispatch/OpKinds.h"
 #include "compiler/dispatch/Rules.h"
@@ -16,11 +17,12 @@ inline constexpr size_t kMostOperations = 64;
 struct Formation {
   Grouping grouping;
   const CostModel &costs;
+  KernelTimes kernelTimes;
   Refusals refusals;
 
   const target::Target &device() const { return costs.profile(); }
-  void refuse(mlir::Operation *producer, mlir::Operation *consumer, const Rule &rule) {
-    refusals.try_emplace({producer, consumer}, &rule);
+  void refuse(mlir::Operation *producer, mlir::Operation *consumer, const Refusal &refusal) {
+    refusals.try_emplace({producer, consumer}, refusal);
   }
 };
 
@@ -49,11 +51,5 @@ const Rule *refuseRegisters(Formation &formation, llvm::ArrayRef<mlir::Operation
 bool isFusedType(mlir::Type tensor, const target::Target &device);
 /// A contraction that formContractions makes the root of a group.
 bool isContractionRoot(mlir::Operation *op, const target::Target &device);
-/// A product or convolution that a GPU's libraries compute (FormLibrary.cpp).
-bool isLibraryRoot(mlir::Operation *op);
-/// Adds to a group of one library call what the call can do behind its product.
-void growLibraryEpilogue(Formation &formation, Group *group);
-/// A conv with one input channel a group.
-bool isDepthwise(tn::ConvOp conv);
 
 } // namespace tenon::dispatch

@@ -138,7 +138,8 @@ void growSides(Formation &formation, Group *group, size_t rowDims) {
 } // namespace
 
 size_t rowRank(Operation *op, const target::Target &device) {
-  if (op->getNumResults() != 1 || !isFusedType(op->getResult(0).getType(), device) ||
+  if (!op->hasTrait<tn::TnRowWise>() || op->getNumResults() != 1 ||
+      !isFusedType(op->getResult(0).getType(), device) ||
       !isFusedType(op->getOperand(0).getType(), device)) {
     return 0;
   }

@@ -3,12 +3,14 @@
 #pragma once
 
 #include "compiler/dispatch/Records.h"
+#include "compiler/dispatch/WeightLayout.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -77,13 +79,15 @@ template <typename Config> llvm::Error readParameters(const KernelChoice &choice
 struct KernelCandidate {
   KernelChoice kernel;
   double microseconds = 0;
+  /// How it reads the region's weight; none if it reads all inputs as they lie.
+  std::optional<WeightLayout> weight;
 };
 
 /// Of the time of a kernel that is preferred, what another one must be predicted to take to be
 /// chosen instead. Predictions are 10 to 20 % off, and they are of kernels alone, whose weights are
 /// in the cache: in a model those that are preferred ask for their weights before the kernel ahead
-/// has ended. Where the least time alone decided, an H200 took 17 % longer for a T5 encoder, 4 % for
-/// Swin-T and 20 % for ResNet-50 at batch 64.
+/// has ended. Where the least time alone decided, an H200 took 17 % longer for a T5 encoder, 4 %
+/// for Swin-T and 20 % for ResNet-50 at batch 64.
 inline constexpr double kClearlyLess = 0.6;
 
 /// What the user asks of the choice for one region.
@@ -96,6 +100,8 @@ struct KernelRequest {
 /// The choice, with what each family answered.
 struct KernelSelection {
   KernelChoice chosen;
+  double microseconds = 0; ///< predicted, of the chosen one
+  std::optional<WeightLayout> weight;
   std::vector<CandidateRecord> candidates;
 };
 

@@ -17,11 +17,11 @@ namespace tenon::dispatch {
 /// dims; an operand of a movement op is an input of the region, its result has the region's dims. A
 /// grid point is a slice of the outer dims.
 ///
-/// On a GPU also concat, pad and gather are movement ops, and a value that no one outside reads may
-/// have any dims and be the operand of a movement op (of a transpose that changes the innermost dim
-/// only if nothing but movement ops made it): its elements are computed where they are read, which
-/// dispatch finds cheaper than a kernel of its own. The results still have the same dims, which are
-/// the region's.
+/// On a GPU other movement (isMovement) may stand there too, and a value that no one outside
+/// reads may have any dims and be the operand of a movement op (of a transpose that changes the
+/// innermost dim only if nothing but movement ops made it): its elements are computed where they
+/// are read, which dispatch finds cheaper than a kernel of its own. The results still have the same
+/// dims, which are the region's.
 inline constexpr llvm::StringLiteral kElementwise = "elementwise";
 /// One f32 root: softmax over the last dim, layer_norm, rms_norm, or a reduce over trailing dims.
 /// Elementwise producers have the dims of the root's operand, elementwise consumers those of its
@@ -32,30 +32,19 @@ inline constexpr llvm::StringLiteral kElementwise = "elementwise";
 /// results, others are computed where they are read.
 inline constexpr llvm::StringLiteral kRows = "rows";
 /// One root: an f32 matmul, or an f32 conv (channelsLast, constant weight, not depthwise). Then
-/// elementwise consumers, all f32, with the dims of the root's result; one result. A constant B
-/// operand (matmul: of rank 2) is a packed input followed by tn.unpack.
+/// elementwise consumers, all f32, with the dims of the root's result; one result.
 ///
-/// On a GPU (codegen/cuda/library/LibraryRegions.h turns it into one library call; what no call
-/// computes has generated code): one root of f32, f16 or bf16 (matmul also f64; conv of rank 4,
-/// channelsLast, constant weight, not depthwise), then at most one add of a vector over the last
-/// dim, one add of a tensor of the result's dims and one relu or approximate gelu (of a large
-/// matmul of f16 or bf16 also the exact gelu), in this order or with the adds swapped. All operands
-/// are inputs of the region, matmul operands also tn.transpose of one. A conv's weight [K, C / g,
-/// R, S] is an input packed as [K, R, S, C / g] (tn.pack with permutation [0, 2, 3, 1], rows 1, one
-/// group and a panel of R * S * C / g) followed by tn.unpack, or the tn.transpose [0, 3, 1, 2] of
-/// an input that lies so.
+/// On a GPU the root is of any float type (a conv of rank 4 and not of f64), the consumers of any
+/// float types. All operands of the root are inputs of the region; of a matmul they may be the
+/// tn.transpose of one, and A may be the operation on whole rows of one. The consumers may follow
+/// the two halves of a matmul's columns, which are slices of it.
 ///
-/// A product of few rows (dispatch/FewRows.h) is generated code there, not a call. B is a constant
-/// input [columns, depth] with transposeB, or one packed in panels of the depth ([depth / panel,
-/// columns, panel]) followed by tn.unpack; A is an input or the RMS norm of one; elementwise
-/// consumers follow, of the product or of its two halves of the columns, which are slices of it.
+/// Which of them a region has is decided by the times of the kernels that compute it. A constant
+/// weight is an input as it lies, or as the kernel's family has it packed, followed by tn.unpack.
 inline constexpr llvm::StringLiteral kContraction = "contraction";
-/// One root: a conv with groups = channels, so weight [C * m, 1, kernel...] (channelsLast; a
-/// constant one is a packed input of one panel followed by tn.unpack), then elementwise consumers
-/// with the dims of its result; one result. On a GPU, generated code for any float type.
+/// One root: a conv with groups = channels, so weight [C * m, 1, kernel...] (channelsLast), then
+/// elementwise consumers with the dims of its result; one result. On a GPU of any float type.
 inline constexpr llvm::StringLiteral kDepthwise = "depthwise";
-/// Columns of a panel of a weight packed for the product kernel, for every level.
-inline constexpr int64_t kPanelColumns = 32;
 /// One tn.attention.
 ///
 /// On a GPU q, k and v (not the mask) may each be a chain of tn.slice with steps of one and

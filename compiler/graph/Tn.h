@@ -20,6 +20,8 @@ template <typename Op> class TnElementwise : public mlir::OpTrait::TraitBase<Op,
 template <typename Op> class TnContraction : public mlir::OpTrait::TraitBase<Op, TnContraction> {};
 /// Each result row depends on one row of the operands.
 template <typename Op> class TnRowWise : public mlir::OpTrait::TraitBase<Op, TnRowWise> {};
+/// Each result element is an element of an operand, or a filling one: nothing is computed.
+template <typename Op> class TnMovement : public mlir::OpTrait::TraitBase<Op, TnMovement> {};
 
 /// True if two lists of types are equal up to dims that one of them states more precisely.
 bool typesAgree(mlir::TypeRange left, mlir::TypeRange right);

@@ -108,6 +108,7 @@ def Tn_FailureAttr : Tn_EnumAttr<Tn_Failure, "failure">;
 def Tn_Elementwise : NativeOpTrait<"TnElementwise"> { let cppNamespace = "::tenon::tn"; }
 def Tn_Contraction : NativeOpTrait<"TnContraction"> { let cppNamespace = "::tenon::tn"; }
 def Tn_RowWise : NativeOpTrait<"TnRowWise"> { let cppNamespace = "::tenon::tn"; }
+def Tn_Movement : NativeOpTrait<"TnMovement"> { let cppNamespace = "::tenon::tn"; }
 
 // The element types that operations compute with; pure movement takes any.
 def Tn_FloatTensor : RankedTensorOf<[F16, BF16, F32, F64]>;

@@ -340,33 +340,33 @@ def Tn_ResizeOp : Tn_Op<"resize", [Pure]> {
 
 //===--- Movement ------------------------------------------------------------------------------===//
 
-def Tn_ReshapeOp : Tn_Op<"reshape", [Pure]> {
+def Tn_ReshapeOp : Tn_Op<"reshape", [Pure, Tn_Movement]> {
   let summary = "The same elements in row-major order under another shape";
   let arguments = (ins AnyRankedTensor:$x);
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
   let hasVerifier = 1;
 }
-def Tn_TransposeOp : Tn_InferredOp<"transpose"> {
+def Tn_TransposeOp : Tn_InferredOp<"transpose", [Tn_Movement]> {
   let summary = "Result dim i is operand dim permutation[i]";
   let arguments = (ins AnyRankedTensor:$x, DenseI64ArrayAttr:$permutation);
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$x $permutation attr-dict `:` functional-type($x, $y)";
 }
-def Tn_BroadcastOp : Tn_Op<"broadcast", [Pure]> {
+def Tn_BroadcastOp : Tn_Op<"broadcast", [Pure, Tn_Movement]> {
   let summary = "numpy's broadcast to the result's shape (ONNX Expand)";
   let arguments = (ins AnyRankedTensor:$x);
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
   let hasVerifier = 1;
 }
-def Tn_ConcatOp : Tn_InferredOp<"concat"> {
+def Tn_ConcatOp : Tn_InferredOp<"concat", [Tn_Movement]> {
   let summary = "The operands one after the other along an axis";
   let arguments = (ins Variadic<AnyRankedTensor>:$xs, I64Attr:$axis);
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$xs attr-dict `:` functional-type($xs, $y)";
 }
-def Tn_SliceOp : Tn_Op<"slice", [Pure]> {
+def Tn_SliceOp : Tn_Op<"slice", [Pure, Tn_Movement]> {
   let summary = "Every step-th element from `starts` on, as many as the result's shape says";
   let description = [{
     `starts` holds one expression over the symbols a dim, already clamped; `steps` may be negative.
@@ -376,7 +376,7 @@ def Tn_SliceOp : Tn_Op<"slice", [Pure]> {
   let assemblyFormat = "$x attr-dict `:` functional-type($x, $y)";
   let hasVerifier = 1;
 }
-def Tn_PadOp : Tn_InferredOp<"pad"> {
+def Tn_PadOp : Tn_InferredOp<"pad", [Tn_Movement]> {
   let summary = "Elements added (or, if negative, taken off) at both ends of each dim";
   let description = "`value` is a scalar, used by the constant mode; without it, zero.";
   let arguments = (ins AnyRankedTensor:$x, Optional<AnyRankedTensor>:$value,
@@ -384,19 +384,19 @@ def Tn_PadOp : Tn_InferredOp<"pad"> {
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$mode $x (`value` $value^)? attr-dict `:` functional-type(operands, $y)";
 }
-def Tn_GatherOp : Tn_InferredOp<"gather"> {
+def Tn_GatherOp : Tn_InferredOp<"gather", [Tn_Movement]> {
   let summary = "Slices along an axis by index (ONNX Gather); negative indices count from the end";
   let arguments = (ins AnyRankedTensor:$x, Tn_IndexTensor:$indices, I64Attr:$axis);
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$x `,` $indices attr-dict `:` functional-type(operands, $y)";
 }
-def Tn_GatherElementsOp : Tn_InferredOp<"gather_elements"> {
+def Tn_GatherElementsOp : Tn_InferredOp<"gather_elements", [Tn_Movement]> {
   let summary = "y[i][j] = x[indices[i][j]][j] along an axis";
   let arguments = (ins AnyRankedTensor:$x, Tn_IndexTensor:$indices, I64Attr:$axis);
   let results = (outs AnyRankedTensor:$y);
   let assemblyFormat = "$x `,` $indices attr-dict `:` functional-type(operands, $y)";
 }
-def Tn_GatherNdOp : Tn_InferredOp<"gather_nd"> {
+def Tn_GatherNdOp : Tn_InferredOp<"gather_nd", [Tn_Movement]> {
   let summary = "Slices by index tuples, after `batchDims` common dims";
   let arguments = (ins AnyRankedTensor:$x, Tn_IndexTensor:$indices, I64Attr:$batchDims);
   let results = (outs AnyRankedTensor:$y);
@@ -423,7 +423,7 @@ def Tn_IotaOp : Tn_Op<"iota", [Pure]> {
   let assemblyFormat = "$start `,` $step attr-dict `:` functional-type(operands, $y)";
   let hasVerifier = 1;
 }
-def Tn_TriluOp : Tn_Op<"trilu", [Pure, SameOperandsAndResultType]> {
+def Tn_TriluOp : Tn_Op<"trilu", [Pure, SameOperandsAndResultType, Tn_Movement]> {
   let summary = "Upper or lower triangle of the last two dims, zero elsewhere";
   let arguments = (ins AnyRankedTensor:$x, I64Attr:$diagonal, BoolAttr:$upper);
   let results = (outs AnyRankedTensor:$y);

@@ -29,11 +29,8 @@ bool isOuterProduct(Operation *op) {
 
 /// Operations whose operands have the precision of their results.
 bool passesPrecision(Operation *op) {
-  bool isMovement =
-      isa<tn::ReshapeOp, tn::TransposeOp, tn::BroadcastOp, tn::ConcatOp, tn::SliceOp, tn::PadOp,
-          tn::GatherOp, tn::GatherElementsOp, tn::GatherNdOp, tn::TriluOp, tn::IotaOp>(op);
-  return isMovement || op->hasTrait<tn::TnElementwise>() || isOuterProduct(op) ||
-         isa<tn::ReduceOp, tn::CumsumOp>(op);
+  return op->hasTrait<tn::TnMovement>() || op->hasTrait<tn::TnElementwise>() ||
+         isOuterProduct(op) || isa<tn::IotaOp, tn::ReduceOp, tn::CumsumOp>(op);
 }
 
 /// Sums of products that are narrow whatever they read.

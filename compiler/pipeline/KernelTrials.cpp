@@ -146,7 +146,6 @@ private:
       llvm::erase_if(kept, [&](const auto &each) { return each.kernel == chosen->kernel; });
       kept.insert(kept.begin(), *chosen);
     }
-    OwningOpRef<ModuleOp> model = modelOf(region);
     for (const dispatch::KernelCandidate &candidate : kept) {
       TENON_TRY(checkCancelled(options.cancel));
       KernelTrial trial{.kernel = candidate.kernel.text(),
@@ -154,7 +153,8 @@ private:
                         .predictedMicroseconds = candidate.microseconds,
                         .measured = {},
                         .problem = ""};
-      Status status = tryKernel(*model, candidate.kernel, weights, result.trials.empty(), trial);
+      OwningOpRef<ModuleOp> model = modelOf(region);
+      Status status = tryKernel(*model, candidate, weights, result.trials.empty(), trial);
       if (!status) {
         trial.problem = status.message();
       }
@@ -164,11 +164,14 @@ private:
     return Status::ok();
   }
 
-  Status tryKernel(ModuleOp model, const dispatch::KernelChoice &kernel, tn::WeightStore &weights,
-                   bool isFirst, KernelTrial &trial) {
-    model.walk([&](tn::RegionOp region) {
-      region->setAttr(codegen::kKernelAttribute, kernel.toAttribute(model.getContext()));
-    });
+  Status tryKernel(ModuleOp model, const dispatch::KernelCandidate &candidate,
+                   tn::WeightStore &weights, bool isFirst, KernelTrial &trial) {
+    tn::RegionOp region = *(*model.getOps<func::FuncOp>().begin()).getOps<tn::RegionOp>().begin();
+    region->setAttr(codegen::kKernelAttribute, candidate.kernel.toAttribute(model.getContext()));
+    if (candidate.weight) {
+      dispatch::layOutWeight(region, *candidate.weight);
+    }
+    dispatch::clearPackable(model);
     CodegenOptions codegenOptions{.targets = {target}, .threads = 1, .progress = {}, .failed = {}};
     TENON_ASSIGN(CompiledRegions compiled, compileRegions(model, codegenOptions));
     plan::WeightTable table(weights);
@@ -181,7 +184,7 @@ private:
     llvm::StringRef code = compiled.code.front();
     content.variants.push_back(
         {built.variants.front(), std::as_bytes(std::span(code.data(), code.size()))});
-    content.provenance.compiler = kernel.text();
+    content.provenance.compiler = candidate.kernel.text();
     TENON_ASSIGN([[maybe_unused]] engine::EngineFileSize size,
                  engine::writeEngine(options.output, content, table.source(options.threads)));
     TENON_ASSIGN(trial.measured, measurer.measure(options.output, isFirst));

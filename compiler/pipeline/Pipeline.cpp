@@ -237,7 +237,8 @@ Status Compilation::dispatch() {
     if (family.profile.isGpu() && failed(opt::optimizeForGpu(*family.module, weights, {}))) {
       return diagnostics.status("optimize for the GPU");
     }
-    if (failed(dispatch::dispatch(*family.module, family.profile, family.fusion)) ||
+    KernelSelector selector(family.targets.front(), wanted);
+    if (failed(selector.formRegions(*family.module, family.profile, family.fusion)) ||
         failed(verify(*family.module))) {
       return diagnostics.status("dispatch");
     }
@@ -248,7 +249,8 @@ Status Compilation::dispatch() {
     if (options.afterPhase) {
       options.afterPhase(Phase::Dispatch, *family.module);
     }
-    TENON_TRY(selectKernels(*family.module, family.targets.front(), wanted, family.fusion));
+    TENON_TRY(selector.select(*family.module, family.fusion));
+    TENON_TRY(checkNumbers("select-kernels", *family.module));
   }
   return wanted.checkFound();
 }

@@ -2,10 +2,10 @@
 #include "compiler/pipeline/SelectKernels.h"
 
 #include "compiler/codegen/common/RegionSource.h"
+#include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
 #include "support/NearestName.h"
 #include "support/Text.h"
-#include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 
@@ -63,30 +63,50 @@ Status WantedKernels::checkFound() const {
   return Status::ok();
 }
 
-Status selectKernels(ModuleOp module, const CodeTarget &target, WantedKernels &wanted,
-                     dispatch::Records &records) {
-  llvm::StringMap<dispatch::KernelSelection> known;
+const KernelSelector::Answer &KernelSelector::ask(tn::RegionOp region) {
+  const dispatch::KernelChoice *kernel = wanted.find(dispatch::nodeNames(region.getLoc()));
+  std::string text = codegen::outline(region).text;
+  auto [entry, isNew] = known.try_emplace(strCat(text, kernel ? kernel->text() : ""));
+  Answer &answer = entry->second;
+  if (isNew) {
+    llvm::Expected<dispatch::KernelSelection> selection =
+        target.select(text, {kernel, wanted.disabled()});
+    if (selection) {
+      answer.selection = std::move(*selection);
+    } else {
+      answer.problem = llvm::toString(selection.takeError());
+    }
+  }
+  return answer;
+}
+
+LogicalResult KernelSelector::formRegions(ModuleOp module, const target::Target &profile,
+                                          dispatch::Records &records) {
+  auto microseconds = [&](tn::RegionOp region) {
+    const Answer &answer = ask(region);
+    return answer.problem.empty() ? answer.selection.microseconds
+                                  : std::numeric_limits<double>::infinity();
+  };
+  return dispatch::dispatch(module, profile, microseconds, records);
+}
+
+Status KernelSelector::select(ModuleOp module, dispatch::Records &records) {
   Status status;
   module.walk([&](tn::RegionOp region) {
-    const dispatch::KernelChoice *kernel = wanted.find(dispatch::nodeNames(region.getLoc()));
-    std::string text = codegen::outline(region).text;
-    std::string key = strCat(text, kernel ? kernel->text() : "");
-    auto found = known.find(key);
-    if (found == known.end()) {
-      llvm::Expected<dispatch::KernelSelection> selection =
-          target.select(text, {kernel, wanted.disabled()});
-      if (!selection) {
-        status = Status::error(
-            wanted.areAny() ? ErrorId::BadArgument : ErrorId::CodegenFailed,
-            strCat("no kernel for ", dispatch::nameOf(region), " on ", target.level, ": ",
-                   llvm::toString(selection.takeError())),
-            std::string(wanted.areAny() ? kListed : "report this with the reproducer"));
-        return WalkResult::interrupt();
-      }
-      found = known.try_emplace(key, std::move(*selection)).first;
+    const Answer &answer = ask(region);
+    if (!answer.problem.empty()) {
+      status =
+          Status::error(wanted.areAny() ? ErrorId::BadArgument : ErrorId::CodegenFailed,
+                        strCat("no kernel for ", dispatch::nameOf(region), " on ", target.level,
+                               ": ", answer.problem),
+                        std::string(wanted.areAny() ? kListed : "report this with the reproducer"));
+      return WalkResult::interrupt();
     }
-    const dispatch::KernelSelection &selection = found->second;
+    const dispatch::KernelSelection &selection = answer.selection;
     region->setAttr(codegen::kKernelAttribute, selection.chosen.toAttribute(module.getContext()));
+    if (selection.weight) {
+      dispatch::layOutWeight(region, *selection.weight);
+    }
     if (std::optional<uint64_t> number = region.getReason()) {
       dispatch::RegionRecord &record = records.regions[*number];
       record.kernel = selection.chosen.text();
@@ -94,6 +114,7 @@ Status selectKernels(ModuleOp module, const CodeTarget &target, WantedKernels &w
     }
     return WalkResult::advance();
   });
+  dispatch::clearPackable(module);
   return status;
 }
 

@@ -1,11 +1,13 @@
 // The end of dispatch: each region of a module gets the kernel that will compute it, as
-// `tn.kernel`. Relies on CodeTarget::select being pure, so that equal regions get equal kernels.
+// `tn.kernel`, and its weights in the layout of that kernel. Relies on CodeTarget::select being
+// pure, so that equal regions get equal kernels.
 #pragma once
 
 #include "compiler/dispatch/KernelChoice.h"
 #include "compiler/dispatch/Records.h"
 #include "compiler/pipeline/CodeTarget.h"
 #include "compiler/pipeline/Pipeline.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace tenon::pipeline {
 
@@ -32,8 +34,31 @@ private:
   std::vector<std::string> disabledFamilies;
 };
 
-/// Writes the choice on every region, and what each family answered into `records`.
-Status selectKernels(mlir::ModuleOp module, const CodeTarget &target, WantedKernels &wanted,
-                     dispatch::Records &records);
+/// Asks the target about regions, about equal ones once.
+class KernelSelector {
+public:
+  /// Both must outlive the selector.
+  KernelSelector(const CodeTarget &codeTarget, WantedKernels &wantedKernels)
+      : target(codeTarget), wanted(wantedKernels) {}
+
+  /// dispatch::dispatch by the predicted times of the kernels that would be chosen.
+  llvm::LogicalResult formRegions(mlir::ModuleOp module, const target::Target &profile,
+                                  dispatch::Records &records);
+
+  /// Writes the choice on every region of the module, lays weights out for it, and writes what each
+  /// family answered into `records`.
+  Status select(mlir::ModuleOp module, dispatch::Records &records);
+
+private:
+  struct Answer {
+    dispatch::KernelSelection selection;
+    std::string problem; ///< empty if there is a selection
+  };
+  const Answer &ask(tn::RegionOp region);
+
+  const CodeTarget &target;
+  WantedKernels &wanted;
+  llvm::StringMap<Answer> known;
+};
 
 } // namespace tenon::pipeline

@@ -7,6 +7,7 @@
 #include "compiler/graph/Shape.h"
 #include "compiler/opt/Constants.h"
 #include "compiler/opt/Passes.h"
+#include "compiler/pipeline/SelectKernels.h"
 #include "engine/KernelAbi.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -229,11 +230,17 @@ Result<Tensors> RowCase::runReference() {
 
 Status RowCase::prepare(const target::Target &profile) {
   dispatch::Records records;
+  pipeline::CodeTarget code =
+      profile.isGpu() ? pipeline::cudaTarget(profile)
+                      : pipeline::cpuTarget(codegen::cpu::machineLevels().front(), profile,
+                                            /*guarded=*/false);
+  pipeline::WantedKernels none;
+  pipeline::KernelSelector selector(code, none);
   if ((form == Form::Constant && failed(opt::optimize(*module, weights, {}))) ||
-      failed(dispatch::dispatch(*module, profile, records)) || failed(verify(*module))) {
+      failed(selector.formRegions(*module, profile, records)) || failed(verify(*module))) {
     return fault("no regions: " + diagnostics);
   }
-  return Status::ok();
+  return selector.select(*module, records);
 }
 
 /// On the lowest level, whose accesses are like those of the others, no access leaves its buffer.

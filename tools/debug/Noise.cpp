@@ -18,11 +18,11 @@ using reference::Tensor;
 
 /// Operations whose results are elements of their operands, or decided by comparing them.
 bool isExact(Operation *op) {
-  return isa<tn::WeightOp, tn::ConstantOp, tn::SizesOp, tn::AbsOp, tn::NegOp, tn::CeilOp, tn::FloorOp, tn::RoundOp,
+  return op->hasTrait<tn::TnMovement>() ||
+         isa<tn::WeightOp, tn::ConstantOp, tn::SizesOp, tn::AbsOp, tn::NegOp, tn::CeilOp, tn::FloorOp, tn::RoundOp,
              tn::SignOp, tn::NotOp, tn::ReluOp, tn::ClampOp, tn::IsNanOp, tn::IsInfOp, tn::MaxOp, tn::MinOp,
              tn::AndOp, tn::OrOp, tn::XorOp, tn::ShiftOp, tn::CompareOp, tn::SelectOp, tn::ArgReduceOp, tn::MaxPoolOp,
-             tn::ReshapeOp, tn::TransposeOp, tn::BroadcastOp, tn::ConcatOp, tn::SliceOp, tn::PadOp, tn::GatherOp,
-             tn::GatherElementsOp, tn::GatherNdOp, tn::IotaOp, tn::TriluOp, tn::TopKOp, tn::QuantizeOp>(op);
+             tn::IotaOp, tn::TopKOp, tn::QuantizeOp>(op);
 }
 
 /// A few units in the last place.

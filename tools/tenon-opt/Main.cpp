@@ -5,6 +5,7 @@
 #include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/opt/Passes.h"
+#include "compiler/pipeline/SelectKernels.h"
 #include "tools/tenon-opt/CheckNumbers.h"
 #include "tools/tenon-opt/PlantedFault.h"
 
@@ -36,17 +37,28 @@ LogicalResult optimizeAll(ModuleOp module, tn::WeightStore &weights) {
   return opt::optimize(module, weights, {});
 }
 
-LogicalResult dispatchFor(const target::Target &profile, ModuleOp module) {
+/// Regions with their kernels, weights laid out for those.
+LogicalResult dispatchFor(const target::Target &profile, const pipeline::CodeTarget &code,
+                          ModuleOp module) {
   dispatch::Records records;
-  return dispatch::dispatch(module, profile, records);
+  pipeline::WantedKernels none;
+  pipeline::KernelSelector selector(code, none);
+  if (failed(selector.formRegions(module, profile, records))) {
+    return failure();
+  }
+  Status selected = selector.select(module, records);
+  return selected ? success() : LogicalResult(module.emitError(selected.message()));
 }
 
 LogicalResult dispatchAll(ModuleOp module, tn::WeightStore &) {
-  return dispatchFor(target::cpuTarget(), module);
+  target::Target cpu = target::cpuTarget();
+  return dispatchFor(cpu, pipeline::cpuTarget(engine::CpuLevel::X86_64_V3, cpu, /*guarded=*/false),
+                     module);
 }
 
 LogicalResult dispatchCuda(ModuleOp module, tn::WeightStore &) {
-  return dispatchFor(target::targetOf("sm_90"), module);
+  const target::Target &gpu = target::targetOf("sm_90");
+  return dispatchFor(gpu, pipeline::cudaTarget(gpu), module);
 }
 
 LogicalResult optimizeCuda(ModuleOp module, tn::WeightStore &weights) {

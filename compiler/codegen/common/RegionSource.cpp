@@ -2,6 +2,7 @@
 // deterministic and on regions being isolated.
 #include "compiler/codegen/common/RegionSource.h"
 
+#include "compiler/dispatch/WeightLayout.h"
 #include "compiler/graph/Shape.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -106,6 +107,9 @@ RegionSource outline(tn::RegionOp region) {
   for (auto [i, input] : llvm::enumerate(region.getInputs())) {
     if (isa_and_nonnull<tn::WeightOp, tn::ConstantOp, tn::PackOp>(input.getDefiningOp())) {
       function.setArgAttr(i, kConstantArgument, builder.getUnitAttr());
+    }
+    if (dispatch::isPackable(input)) {
+      function.setArgAttr(i, dispatch::kPackable, builder.getUnitAttr());
     }
   }
   Block *entry = function.addEntryBlock();

@@ -3,6 +3,7 @@
 // constant.
 #include "compiler/codegen/cpu/Contraction.h"
 
+#include "compiler/codegen/common/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -157,6 +158,24 @@ LogicalResult checkBuffers(Operation *root) {
     }
   }
   return success();
+}
+
+std::optional<dispatch::WeightLayout> panelsOfWeight(func::FuncOp source) {
+  for (Operation &op : source.getBody().front()) {
+    if (tn::ConvOp conv = dyn_cast<tn::ConvOp>(op)) {
+      return layoutInPanels(conv, kPanel);
+    }
+    tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op);
+    std::optional<unsigned> input = matmul ? packableInput(matmul.getB()) : std::nullopt;
+    if (input) {
+      dispatch::WeightLayout layout{.input = *input, .permutation = {0, 1}, .panel = kPanel};
+      if (matmul.getTransposeB()) {
+        layout.permutation = {1, 0};
+      }
+      return layout;
+    }
+  }
+  return std::nullopt;
 }
 
 bool isPackedProduct(func::FuncOp source) {

@@ -3,6 +3,7 @@
 // copied to scratch a strip at a time.
 #include "compiler/codegen/cpu/Contraction.h"
 
+#include "compiler/codegen/common/Weights.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -307,7 +308,7 @@ bool canLowerConv(tn::ConvOp conv) {
   bool hasConstantSizes = llvm::all_of(x.getShape().drop_front(),
                                        [](int64_t dim) { return !ShapedType::isDynamic(dim); });
   return conv.getChannelsLast() && hasConstantSizes && (x.getRank() == 3 || x.getRank() == 4) &&
-         conv.getWeight().getDefiningOp<tn::UnpackOp>();
+         (conv.getWeight().getDefiningOp<tn::UnpackOp>() || packableInput(conv.getWeight()));
 }
 
 FailureOr<AffineExpr> lowerConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,

@@ -135,6 +135,9 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
       choice->parameters.begin()->first != family->parameter) {
     return function.emitError("there is no kernel ") << choice->text();
   }
+  if (weightLayoutOf(*family, function)) {
+    return function.emitError("the weight is not laid out for ") << choice->text();
+  }
   KernelBuilder kernel(module, symbol, function);
   FailureOr<AffineExpr> grid =
       family->lower(kernel, function, level, choice->parameters.begin()->second.front());

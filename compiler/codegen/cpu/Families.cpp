@@ -3,6 +3,7 @@
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/dispatch/Cost.h"
+#include "compiler/dispatch/OpKinds.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Tn.h"
 #include "mlir/Parser/Parser.h"
@@ -12,6 +13,11 @@ using namespace mlir;
 
 namespace tenon::codegen::cpu {
 namespace {
+
+std::optional<dispatch::WeightLayout> convInPanels(func::FuncOp source) {
+  bool hasConv = !source.getOps<tn::ConvOp>().empty();
+  return hasConv ? panelsOfWeight(source) : std::nullopt;
+}
 
 constexpr KernelFamily kFamilies[] = {
     {.name = "gemm_packed",
@@ -27,6 +33,7 @@ constexpr KernelFamily kFamilies[] = {
      // The sums of 128 x 32 are half of the smallest L1 cache in use.
      .values = {128, 64, 32, 16},
      .isTunable = [](func::FuncOp) { return true; },
+     .weightLayout = panelsOfWeight,
      .lower = lowerContraction},
     {.name = "attention_flash",
      .what = "attention by blocks of queries: softmax between two micro-kernel products",
@@ -48,6 +55,7 @@ constexpr KernelFamily kFamilies[] = {
      .parameter = "chunk",
      .values = {4096, 1024, 16384, 65536},
      .isTunable = isChunked,
+     .weightLayout = convInPanels,
      .lower = lowerTiled},
 };
 
@@ -84,11 +92,19 @@ constexpr double kOfLoops = 40;
 
 /// Predicted microseconds.
 double costOf(func::FuncOp source, StringRef family, const target::Target &target) {
-  dispatch::Cost cost =
-      dispatch::costOfRegion(source.getBody().front(), target, /*isGenerated=*/true);
-  bool isProduct = !source.getOps<tn::MatmulOp>().empty() || !source.getOps<tn::ConvOp>().empty() ||
-                   !source.getOps<tn::AttentionOp>().empty();
-  return cost.microseconds * (isProduct && family == "tiled" ? kOfLoops : 1);
+  Block &body = source.getBody().front();
+  dispatch::Cost cost = dispatch::costOfRegion(body, target, /*isGenerated=*/true);
+  if (family != "tiled") {
+    return cost.microseconds;
+  }
+  dispatch::CostModel costs(source->getParentOfType<ModuleOp>(), target);
+  double products = 0;
+  for (Operation &op : body.without_terminator()) {
+    tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
+    bool isLoop = conv && dispatch::isDepthwise(conv); // it has no other kernel
+    products += op.hasTrait<tn::TnContraction>() && !isLoop ? costs.workOf(&op) : 0;
+  }
+  return cost.microseconds + (kOfLoops - 1) * products / target.peak * 1e6;
 }
 
 dispatch::KernelChoice choiceOf(const KernelFamily &family, int64_t value) {
@@ -112,6 +128,11 @@ llvm::Expected<dispatch::KernelChoice> adjusted(const KernelFamily &family,
 }
 
 } // namespace
+
+std::optional<dispatch::WeightLayout> weightLayoutOf(const KernelFamily &family,
+                                                     func::FuncOp source) {
+  return family.weightLayout ? family.weightLayout(source) : std::nullopt;
+}
 
 const KernelFamily *findFamily(StringRef name) {
   const KernelFamily *found =
@@ -158,6 +179,8 @@ llvm::Expected<dispatch::KernelSelection> selectKernel(StringRef text, const tar
       if (!isDisabled && isWanted && isBetter) {
         best = selection.candidates.size();
         selection.chosen = choice;
+        selection.microseconds = microseconds;
+        selection.weight = weightLayoutOf(family, region.function);
       }
     }
     answers += "; " + record.kernel + " " + record.verdict + ": " + record.why;
@@ -185,7 +208,8 @@ kernelCandidates(StringRef text, const target::Target &target) {
     for (int64_t value : ArrayRef(family.values).take_front(count)) {
       dispatch::KernelChoice choice = choiceOf(family, value);
       double microseconds = costOf(region.function, family.name, target);
-      candidates.push_back({std::move(choice), microseconds});
+      candidates.push_back(
+          {std::move(choice), microseconds, weightLayoutOf(family, region.function)});
     }
   }
   return candidates;

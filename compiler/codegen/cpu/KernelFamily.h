@@ -32,11 +32,17 @@ struct KernelFamily {
   std::array<int64_t, 4> values;
   /// Whether the others give other code for this region.
   bool (*isTunable)(mlir::func::FuncOp source);
+  /// How the region's constant weight must be laid out for it; none if it lies so already. Null if
+  /// the family reads all inputs as they lie.
+  std::optional<dispatch::WeightLayout> (*weightLayout)(mlir::func::FuncOp source) = nullptr;
   LowerFn lower;
 };
 
 /// Null if there is none of that name.
 const KernelFamily *findFamily(llvm::StringRef name);
+/// How the family wants the region's weight to be laid out; none if it lies as wanted.
+std::optional<dispatch::WeightLayout> weightLayoutOf(const KernelFamily &family,
+                                                     mlir::func::FuncOp source);
 
 mlir::FailureOr<mlir::AffineExpr> lowerTiled(KernelBuilder &kernel, mlir::func::FuncOp source,
                                              engine::CpuLevel level, int64_t chunk);
@@ -49,5 +55,7 @@ bool isFloat32Attention(mlir::func::FuncOp source);
 bool isChunked(mlir::func::FuncOp source);
 /// Whether lowerContraction does the region's product.
 bool isPackedProduct(mlir::func::FuncOp source);
+/// The weights of a product or convolution in panels of the micro-kernel's columns.
+std::optional<dispatch::WeightLayout> panelsOfWeight(mlir::func::FuncOp source);
 
 } // namespace tenon::codegen::cpu

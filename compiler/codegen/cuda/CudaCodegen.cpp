@@ -10,10 +10,14 @@
 #include "compiler/codegen/cuda/base/MathCuda.h"
 #include "compiler/codegen/cuda/base/ReportFailures.h"
 #include "compiler/graph/Tn.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
@@ -34,6 +38,9 @@ LogicalResult emitSteps(RegionBuilder &region) {
   const KernelFamily *family = findFamily(choice->family);
   if (!family) {
     return region.source.emitError("there is no kernel family '") << choice->family << "'";
+  }
+  if (weightLayoutOf(*family, region)) {
+    return region.source.emitError("the weight is not laid out for ") << choice->text();
   }
   if (failed(family->emit(region, *choice))) {
     return region.source.emitError("the chosen kernel ") << choice->text() << " cannot compute it";
@@ -56,8 +63,8 @@ void noteLaunches(RegionBuilder &region) {
     if (!kernel) {
       continue;
     }
-    if (DenseI32ArrayAttr cluster = kernel->getAttrOfType<DenseI32ArrayAttr>(
-            NVVM::NVVMDialect::getClusterDimAttrName())) {
+    if (DenseI32ArrayAttr cluster =
+            kernel->getAttrOfType<DenseI32ArrayAttr>(NVVM::NVVMDialect::getClusterDimAttrName())) {
       step.cluster = static_cast<uint32_t>(cluster[0]);
     }
     kernel.walk([&](NVVM::GriddepcontrolOp op) {
@@ -91,7 +98,8 @@ namespace {
 /// A region in a context of its own, with the diagnostics that came there.
 class ParsedRegion {
 public:
-  explicit ParsedRegion(StringRef text) : context(registry(), MLIRContext::Threading::DISABLED) {
+  explicit ParsedRegion(StringRef text, const DialectRegistry &registry)
+      : context(registry, MLIRContext::Threading::DISABLED) {
     context.loadAllAvailableDialects();
     diagnostics.emplace(&context, [this](Diagnostic &diagnostic) {
       if (diagnostic.getSeverity() == DiagnosticSeverity::Error) {
@@ -111,17 +119,28 @@ public:
   }
 
 private:
-  static DialectRegistry registry() {
-    DialectRegistry registry;
-    registerRegionDialects(registry);
-    return registry;
-  }
-
   MLIRContext context;
   std::string problem;
   std::optional<ScopedDiagnosticHandler> diagnostics;
   OwningOpRef<ModuleOp> module;
 };
+
+/// What a region becomes on its way to PTX.
+DialectRegistry emitted() {
+  DialectRegistry registry;
+  registerRegionDialects(registry);
+  return registry;
+}
+
+/// What a region and its linalg form are made of: families look at no more. Many regions are asked
+/// about, and most of the time of an answer went into dialects that it did not need.
+DialectRegistry lookedAt() {
+  DialectRegistry registry;
+  registry
+      .insert<affine::AffineDialect, arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect,
+              math::MathDialect, scf::SCFDialect, tensor::TensorDialect, tn::TnDialect>();
+  return registry;
+}
 
 constexpr llvm::StringLiteral kNoKernel = "region text does not parse or has no @kernel";
 
@@ -129,7 +148,7 @@ constexpr llvm::StringLiteral kNoKernel = "region text does not parse or has no 
 
 llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
                                              const target::Target &gpu) {
-  ParsedRegion parsed(text);
+  ParsedRegion parsed(text, emitted());
   if (!parsed.function()) {
     return parsed.error(kNoKernel);
   }
@@ -159,7 +178,7 @@ std::vector<std::string> familyNames() {
 llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
                                                        const target::Target &gpu,
                                                        const dispatch::KernelRequest &request) {
-  ParsedRegion parsed(text);
+  ParsedRegion parsed(text, lookedAt());
   if (!parsed.function()) {
     return parsed.error(kNoKernel);
   }
@@ -171,9 +190,9 @@ llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
   return std::move(*selection);
 }
 
-llvm::Expected<std::vector<dispatch::KernelCandidate>>
-kernelCandidates(llvm::StringRef text, const target::Target &gpu) {
-  ParsedRegion parsed(text);
+llvm::Expected<std::vector<dispatch::KernelCandidate>> kernelCandidates(llvm::StringRef text,
+                                                                        const target::Target &gpu) {
+  ParsedRegion parsed(text, lookedAt());
   if (!parsed.function()) {
     return parsed.error(kNoKernel);
   }

@@ -34,6 +34,9 @@ struct KernelFamily {
   /// Predicted seconds from the end of the kernel before to its own, for one of its configurations;
   /// null if bytes and operations by the target's rates say enough.
   double (*cost)(RegionBuilder &region, const dispatch::KernelChoice &choice);
+  /// How the region's constant weight must be laid out for it; none if it lies so already. Null if
+  /// the family reads all inputs as they lie.
+  std::optional<dispatch::WeightLayout> (*weightLayout)(RegionBuilder &region) = nullptr;
   /// Adds the region's steps. Fails after a diagnostic, also for a choice that is not one of its
   /// configurations.
   mlir::LogicalResult (*emit)(RegionBuilder &region, const dispatch::KernelChoice &choice);
@@ -43,6 +46,10 @@ struct KernelFamily {
 llvm::ArrayRef<const KernelFamily *> kernelFamilies();
 /// Null if there is none of that name.
 const KernelFamily *findFamily(llvm::StringRef name);
+
+/// How the family wants the region's weight to be laid out; none if it lies as wanted.
+std::optional<dispatch::WeightLayout> weightLayoutOf(const KernelFamily &family,
+                                                     RegionBuilder &region);
 
 /// Asks every family that serves the region's strategy. Fails after a diagnostic if none takes it,
 /// or not as requested.

@@ -4,6 +4,7 @@
 
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/graph/Tn.h"
+#include "compiler/pipeline/SelectKernels.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -30,7 +31,13 @@ protected:
     std::string text = ("func.func @main" + signature + " {\n" + body + "\n}").str();
     module = parseSourceString<ModuleOp>(text, &context);
     EXPECT_TRUE(module) << text;
-    if (!module || failed(dispatch(*module, profile, records))) {
+    pipeline::CodeTarget code =
+        profile.isGpu() ? pipeline::cudaTarget(profile)
+                        : pipeline::cpuTarget(engine::CpuLevel::X86_64_V3, profile, false);
+    pipeline::WantedKernels none;
+    pipeline::KernelSelector selector(code, none);
+    if (!module || failed(selector.formRegions(*module, profile, records)) ||
+        !selector.select(*module, records)) {
       ADD_FAILURE() << "dispatch failed";
       return {};
     }

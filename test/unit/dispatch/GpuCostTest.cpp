@@ -1,6 +1,5 @@
 // The cost model of a GPU: work, bytes, registers and occupancy, and which of them keeps neighbours
 // apart. Relies on the built-in profile.
-#include "compiler/dispatch/SmallProducts.h"
 #include "test/unit/dispatch/DispatchFixture.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -47,18 +46,18 @@ TEST_F(GpuCostTest, ComputesAgainOnlyWhatCostsLess) {
   EXPECT_GT(records.edges.front().fused.microseconds, records.edges.front().apart.microseconds);
 }
 
-TEST_F(GpuCostTest, EpilogueThatNoLibraryHasCountsAsGeneratedCode) {
+TEST_F(GpuCostTest, EpilogueThatNoLibraryHasIsApartFromALargeProduct) {
   runOnGpu("(%h: tensor<4096x4096xf16>) -> tensor<4096x4096xf16>", R"(
     %0 = tn.matmul %h, %h : (tensor<4096x4096xf16>, tensor<4096x4096xf16>) -> tensor<4096x4096xf16>
     %1 = tn.tanh %0 : tensor<4096x4096xf16>
     return %1 : tensor<4096x4096xf16>)");
   ASSERT_EQ(records.edges.size(), 1u);
-  EXPECT_EQ(records.edges.front().rule, "library-epilogue");
+  EXPECT_EQ(records.edges.front().rule, "takes-longer");
   EXPECT_GT(records.edges.front().fused.microseconds, records.edges.front().apart.microseconds);
   EXPECT_EQ(records.edges.front().decided,
-            llvm::formatv("{0:F2} us with the library's call, {1:F2} us by generated code",
-                          records.edges.front().apart.microseconds,
-                          records.edges.front().fused.microseconds)
+            llvm::formatv("{0:F2} us as one, {1:F2} us apart, by the fastest kernels",
+                          records.edges.front().fused.microseconds,
+                          records.edges.front().apart.microseconds)
                 .str());
 }
 
@@ -70,7 +69,6 @@ TEST_F(GpuCostTest, NeighbourOfALibraryCallIsWeighedAgainstGeneratedCode) {
   ASSERT_EQ(records.edges.size(), 1u);
   EXPECT_EQ(records.edges.front().rule, "contraction-reads-often");
   EXPECT_GT(records.edges.front().fused.microseconds, records.edges.front().apart.microseconds);
-  EXPECT_NE(records.edges.front().decided.find("by generated code"), std::string::npos);
 }
 
 /// Softmax of the sum of so many inputs, which weighs each of them.
@@ -118,13 +116,12 @@ TEST_F(GpuCostTest, LargeProductsEndWithGelu) {
                text, target::targetOf(arch));
   };
   EXPECT_EQ(regions("sm_90a", 4096), (Regions{"contraction(matmul, add, gelu)"}));
-  EXPECT_EQ(records.regions.front().reason,
-            "a large product with what no library's call ends with");
+  EXPECT_TRUE(llvm::StringRef(records.regions.front().kernel).starts_with("gemm_persistent"));
   Regions apart{"contraction(matmul, add)", "elementwise(gelu)"};
   EXPECT_EQ(regions("sm_90", 4096), apart);
   EXPECT_EQ(regions("sm_90a", 1024), apart);
   EXPECT_EQ(regions("sm_90a", 4096, "", /*hasResidual=*/true),
-            (Regions{"contraction(matmul, add, add)", "elementwise(gelu)"}));
+            (Regions{"contraction(matmul, add, add, gelu)"}));
   EXPECT_EQ(regions("sm_90", 4096, "{approximate}"), (Regions{"contraction(matmul, add, gelu)"}));
 }
 
@@ -147,46 +144,17 @@ TEST_F(GpuCostTest, SmallProductsEndWithGelu) {
                target::targetOf(arch));
   };
   EXPECT_EQ(regions("sm_90a", 128), (Regions{"contraction(unpack, matmul, add, gelu)"}));
-  EXPECT_EQ(records.regions.front().reason,
-            "a small product: its weights are on their way before its rows are there");
-  Regions apart{"contraction(matmul, add)", "elementwise(gelu)"};
-  EXPECT_EQ(regions("sm_90", 128), apart);
-  EXPECT_EQ(regions("sm_90a", 1024), apart);
+  EXPECT_TRUE(llvm::StringRef(records.regions.front().kernel).starts_with("gemm_skinny"));
+  EXPECT_EQ(regions("sm_90", 128), (Regions{"contraction(matmul, add, gelu)"}));
+  EXPECT_TRUE(llvm::StringRef(records.regions.front().kernel).starts_with("gemm_tensorcore"));
+  EXPECT_EQ(regions("sm_90a", 1024), (Regions{"contraction(matmul, add)", "elementwise(gelu)"}));
   // A weight that something else reads too stays as it is.
   EXPECT_EQ(regions("sm_90a", 128,
                     "%3 = tn.reduce <sum> %w {axes = array<i64: 0>, keepdims = false} : "
                     "(tensor<768x3072xf16>) -> tensor<3072xf16>",
                     "%3")
                 .back(),
-            "elementwise(gelu)");
-}
-
-/// Those that were the fastest of several, or nearly, and products for which none was.
-TEST(SmallProducts, LayoutsAsMeasured) {
-  struct Case {
-    HalfProduct product;
-    int64_t rows, columns, shares, blocksOfProcessor;
-  };
-  for (const Case &c : {Case{{128, 2304, 768}, 64, 48, 1, 2}, Case{{128, 768, 768}, 64, 16, 1, 2},
-                        Case{{128, 768, 3072}, 64, 64, 4, 2}, Case{{197, 768, 3072}, 64, 64, 2, 1},
-                        Case{{384, 4096, 1024}, 128, 128, 1, 1}}) {
-    std::optional<SmallLayout> layout = smallLayoutOf(c.product, target::targetOf("sm_90a"));
-    ASSERT_TRUE(layout);
-    EXPECT_EQ(layout->rows, c.rows);
-    EXPECT_EQ(layout->columns, c.columns);
-    EXPECT_EQ(layout->shares, c.shares);
-    EXPECT_EQ(layout->blocksOfProcessor, c.blocksOfProcessor);
-  }
-  // Half of the memory would hold one stage of this tile: nothing would ever be given back.
-  std::optional<SmallLayout> wide = smallLayoutOf({128, 16384, 1024}, target::targetOf("sm_90a"));
-  ASSERT_TRUE(wide);
-  EXPECT_EQ(wide->rows * wide->columns, 128 * 128);
-  EXPECT_EQ(wide->blocksOfProcessor, 1);
-  EXPECT_GE(wide->stages, 3);
-  for (HalfProduct product : {HalfProduct{384, 1024, 4096}, HalfProduct{16, 768, 768},
-                              HalfProduct{1024, 768, 768}, HalfProduct{128, 768, 770}}) {
-    EXPECT_FALSE(smallLayoutOf(product, target::targetOf("sm_90a")));
-  }
+            "contraction(matmul, add, gelu)");
 }
 
 TEST_F(GpuCostTest, RegistersKeepNeighboursApart) {

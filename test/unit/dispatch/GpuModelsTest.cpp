@@ -6,6 +6,7 @@
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
+#include "compiler/pipeline/SelectKernels.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -47,7 +48,11 @@ TEST_P(GpuModel, HasTheseRegions) {
   ASSERT_TRUE(succeeded(opt::optimize(*module, weights, {})));
   ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, GetParam().type, precision)));
   ASSERT_TRUE(succeeded(opt::optimizeForGpu(*module, weights, {})));
-  ASSERT_TRUE(succeeded(dispatch::dispatch(*module, target::targetOf("sm_90"), records)));
+  const target::Target &gpu = target::targetOf("sm_90");
+  pipeline::CodeTarget code = pipeline::cudaTarget(gpu);
+  pipeline::WantedKernels none;
+  pipeline::KernelSelector selector(code, none);
+  ASSERT_TRUE(succeeded(selector.formRegions(*module, gpu, records)));
   ASSERT_TRUE(succeeded(verify(*module)));
   Counts counts;
   std::string all;
@@ -87,36 +92,43 @@ INSTANTIATE_TEST_SUITE_P(BertLarge, GpuModel,
 INSTANTIATE_TEST_SUITE_P(
     MiniLm, GpuModel,
     testing::ValuesIn(encoder({"graphs/minilm_l6.dynamo", "graphs/minilm_l6.torchscript"}, 6)));
-// The tanh form of GELU is the product's epilogue.
+// The tanh form of GELU is the product's epilogue, and the cast of the result where no call is
+// faster.
 INSTANTIATE_TEST_SUITE_P(Gpt2, GpuModel,
-                         testing::ValuesIn(both("graphs/gpt2.dynamo", "graphs/gpt2.torchscript",
-                                                {{"attention", 12},
-                                                 {"contraction", 49},
-                                                 {"rows", 25},
-                                                 {"elementwise", 2},
-                                                 {"single", 1}})));
+                         testing::Values(Expected{"graphs/gpt2.dynamo",
+                                                  {{"attention", 12},
+                                                   {"contraction", 49},
+                                                   {"rows", 25},
+                                                   {"elementwise", 1},
+                                                   {"single", 1}}},
+                                         Expected{"graphs/gpt2.torchscript",
+                                                  {{"attention", 12},
+                                                   {"contraction", 49},
+                                                   {"rows", 25},
+                                                   {"elementwise", 2},
+                                                   {"single", 1}}}));
 // Patches are a product; the class token and the positions are part of the first norm.
 INSTANTIATE_TEST_SUITE_P(
     Vit, GpuModel,
     testing::ValuesIn(
         both("graphs/vit_b16.dynamo", "graphs/vit_b16.torchscript",
-             {{"attention", 12}, {"contraction", 50}, {"rows", 25}, {"elementwise", 15}})));
-// The layout of the picture with its padding, the cast of the result, two poolings.
+             {{"attention", 12}, {"contraction", 50}, {"rows", 25}, {"elementwise", 14}})));
+// The layout of the picture with its padding, two poolings.
 INSTANTIATE_TEST_SUITE_P(
     ResNet, GpuModel,
     testing::ValuesIn(both("graphs/resnet50.dynamo", "graphs/resnet50.torchscript",
-                           {{"contraction", 54}, {"elementwise", 2}, {"single", 2}})));
-// No library clamps at six: behind 18 products that is a loop of its own.
+                           {{"contraction", 54}, {"elementwise", 1}, {"single", 2}})));
+// No library clamps at six: behind two products a loop of its own is faster than a kernel of ours.
 INSTANTIATE_TEST_SUITE_P(
     MobileNet, GpuModel,
     testing::ValuesIn(
         both("graphs/mobilenet_v2.dynamo", "graphs/mobilenet_v2.torchscript",
-             {{"contraction", 36}, {"depthwise", 17}, {"elementwise", 20}, {"single", 1}})));
+             {{"contraction", 36}, {"depthwise", 17}, {"elementwise", 3}, {"single", 1}})));
 
 // A layer: QKV, one bundle for two rotary embeddings and two updates of the cache, attention, its
 // product with the residual, norm, gate and up, their product, down with the residual, norm. Around
-// them angles and the mask in one bundle, and casts of the cache (32 in, 32 out, which states do not
-// have) and of the result.
+// them angles and the mask in one bundle, and casts of the cache (32 in, 32 out, which states do
+// not have) and of the result.
 INSTANTIATE_TEST_SUITE_P(Llama, GpuModel,
                          testing::Values(Expected{"large/llama_1b_decode",
                                                   {{"attention", 16},

@@ -6,6 +6,7 @@
 #include "compiler/graph/Tn.h"
 #include "compiler/opt/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
+#include "compiler/pipeline/SelectKernels.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 
@@ -83,8 +84,13 @@ TEST_F(NumericCheckTest, DispatchIsCheckedThroughPacksAndRegions) {
   NumericCheck check(store, 1);
   ASSERT_TRUE(check.start(*module).isOk());
   tenon::dispatch::Records records;
-  ASSERT_TRUE(
-      succeeded(tenon::dispatch::dispatch(*module, tenon::target::cpuTarget(), records)));
+  tenon::target::Target target = tenon::target::cpuTarget();
+  tenon::pipeline::WantedKernels none;
+  tenon::pipeline::CodeTarget cpu =
+      tenon::pipeline::cpuTarget(tenon::engine::CpuLevel::X86_64_V3, target, /*guarded=*/false);
+  tenon::pipeline::KernelSelector selector(cpu, none);
+  ASSERT_TRUE(succeeded(selector.formRegions(*module, target, records)));
+  ASSERT_TRUE(selector.select(*module, records).isOk());
   Status right = check.check("dispatch", *module);
   EXPECT_TRUE(right.isOk()) << right.toString();
   module->walk([](tn::UnpackOp unpack) {

@@ -48,8 +48,9 @@ protected:
     module = parseSourceString<ModuleOp>(text, &context);
     EXPECT_TRUE(module) << text;
     tenon::dispatch::Records records;
+    auto times = [](tn::RegionOp) { return 1.0; }; // all that may join does
     EXPECT_TRUE(
-        succeeded(tenon::dispatch::dispatch(*module, tenon::target::cpuTarget(), records)));
+        succeeded(tenon::dispatch::dispatch(*module, tenon::target::cpuTarget(), times, records)));
     plan::PlanRequest request{.module = *module, .regionSymbols = {}, .levels = {}};
     plan::LevelCode level{.level = "x86-64-v3", .kernels = {"k"}, .regions = {}};
     module->walk([&](tn::RegionOp region) {

@@ -59,18 +59,6 @@ StridedTensor throughSlice(StridedTensor tensor, tn::SliceOp slice) {
   return tensor;
 }
 
-/// A matrix that was packed in one panel lies as it does or transposed.
-std::optional<StridedTensor> throughUnpack(tn::UnpackOp unpack) {
-  std::optional<std::array<int64_t, 2>> strides = stridesOfOnePanel(unpack);
-  std::optional<StridedTensor> from = strides ? stridedInput(unpack.getPacked()) : std::nullopt;
-  if (from) {
-    MLIRContext *context = unpack.getContext();
-    from->strides = {getAffineConstantExpr((*strides)[0], context),
-                     getAffineConstantExpr((*strides)[1], context)};
-  }
-  return from;
-}
-
 } // namespace
 
 tn::Dims rowMajor(ArrayRef<AffineExpr> dims, MLIRContext *context) {
@@ -80,19 +68,6 @@ tn::Dims rowMajor(ArrayRef<AffineExpr> dims, MLIRContext *context) {
     strides[i] = stride;
     stride = stride * dims[i];
   }
-  return strides;
-}
-
-std::optional<std::array<int64_t, 2>> stridesOfOnePanel(tn::UnpackOp unpack) {
-  RankedTensorType weight = cast<RankedTensorType>(unpack.getType());
-  ArrayRef<int64_t> permutation = unpack.getPermutation();
-  if (weight.getRank() != 2 || unpack.getRows() != 1 || unpack.getGroups() != 1 ||
-      static_cast<int64_t>(unpack.getPanel()) != weight.getDimSize(permutation[1])) {
-    return std::nullopt;
-  }
-  std::array<int64_t, 2> strides;
-  strides[permutation[0]] = weight.getDimSize(permutation[1]);
-  strides[permutation[1]] = 1;
   return strides;
 }
 
@@ -109,9 +84,6 @@ std::optional<StridedTensor> stridedInput(Value value) {
   }
   if (tn::BroadcastOp broadcast = dyn_cast<tn::BroadcastOp>(op)) {
     return throughBroadcast(broadcast);
-  }
-  if (tn::UnpackOp unpack = dyn_cast<tn::UnpackOp>(op)) {
-    return throughUnpack(unpack);
   }
   if (!isa<tn::TransposeOp, tn::SliceOp>(op)) {
     return std::nullopt;

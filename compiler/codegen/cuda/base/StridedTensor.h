@@ -5,7 +5,6 @@
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
 
-#include <array>
 #include <optional>
 
 namespace tenon::codegen::cuda {
@@ -21,12 +20,8 @@ struct StridedTensor {
 /// The strides of dims that lie one after the other.
 tn::Dims rowMajor(llvm::ArrayRef<mlir::AffineExpr> dims, mlir::MLIRContext *context);
 
-/// The strides of a matrix of weights that was packed in one panel as wide as one of its dims; none
-/// for other packings.
-std::optional<std::array<int64_t, 2>> stridesOfOnePanel(tn::UnpackOp unpack);
-
-/// Where a value lies in an input of its region: through transposes, slices, broadcasts, reshapes
-/// of what is contiguous and weights in one panel. None if it is computed.
+/// Where a value lies in an input of its region: through transposes, slices, broadcasts and
+/// reshapes of what is contiguous. None if it is computed.
 std::optional<StridedTensor> stridedInput(mlir::Value value);
 
 } // namespace tenon::codegen::cuda

@@ -1,12 +1,12 @@
-// From a region to the problem, and from the problem to a layout. Relies on
-// dispatch/PackWeights.cpp for the two ways in which weights lie.
+// From a region to the problem, and from the problem to a layout.
 #include "compiler/codegen/cuda/gemm/Gemv.h"
 
 #include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/common/Weights.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/gemm/GemvKernel.h"
+#include "compiler/codegen/cuda/gemm/HalfProduct.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
-#include "compiler/dispatch/FewRows.h"
 #include "compiler/dispatch/Strategy.h"
 
 using namespace mlir;
@@ -18,7 +18,8 @@ bool isArgument(Value value) { return isa<BlockArgument>(value); }
 
 uint32_t numberOf(Value value) { return cast<BlockArgument>(value).getArgNumber(); }
 
-/// Reads where the weights lie: packed in panels of 32 of the depth, or as [columns, depth].
+/// Reads where the weights lie: packed in panels of 32 of the depth, as they will be if they may be
+/// laid out, or as [columns, depth].
 bool readWeights(GemvProblem &problem, tn::MatmulOp op) {
   tn::UnpackOp unpack = op.getB().getDefiningOp<tn::UnpackOp>();
   Value stored = unpack ? unpack.getPacked() : op.getB();
@@ -27,15 +28,15 @@ bool readWeights(GemvProblem &problem, tn::MatmulOp op) {
   }
   problem.weights = numberOf(stored);
   problem.element = getElementTypeOrSelf(stored);
-  problem.isPacked = unpack != nullptr;
-  if (!unpack) {
+  problem.isPacked = unpack || packableInput(stored);
+  if (!problem.isPacked) {
     problem.columnStride = problem.depth;
     problem.panelStride = kGemvPanel;
     return op.getTransposeB();
   }
   problem.columnStride = kGemvPanel;
   problem.panelStride = problem.columns * kGemvPanel;
-  return isPackedInPanels(unpack, op.getTransposeB(), kGemvPanel);
+  return !unpack || isPackedInPanels(unpack, op.getTransposeB(), kGemvPanel);
 }
 
 /// A is an input, or the RMS norm of one over its last dim.
@@ -45,7 +46,7 @@ std::optional<Value> readNorm(GemvProblem &problem, Value a) {
     return a;
   }
   Value scale = norm.getScale();
-  if (!dispatch::isStreamedNorm(norm) || (scale && !isArgument(scale))) {
+  if (!isStreamedNorm(norm) || (scale && !isArgument(scale))) {
     return std::nullopt;
   }
   problem.norm = GemvNorm{};
@@ -88,13 +89,13 @@ Fit<GemvProblem> matchGemv(RegionBuilder &region) {
     return Misfit{"it is not one product with one result"};
   }
   tn::MatmulOp op = *ops.begin();
-  if (!dispatch::isStreamed(op)) {
+  if (!isStreamed(op)) {
     return Misfit{"only 1 to 16 rows of f16 or bf16 by a matrix, the depth a multiple of 8 and at "
                   "least 256, are bound by the stream of weights"};
   }
   GemvProblem problem;
   tn::Dims dims = tn::getDims(op.getType());
-  problem.rows = *dispatch::rowsOf(op.getA().getType());
+  problem.rows = *rowsOf(op.getA().getType());
   problem.rowDims.assign(dims.begin(), dims.end() - 1);
   problem.columns = *tn::constantDim(dims.back());
   problem.depth = *tn::constantDim(tn::getDims(op.getA().getType()).back());
@@ -187,8 +188,9 @@ double gemvCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   }
   double turns = std::ceil(double(problem->tiles()) / layout.blocks);
   double bytes = 2.0 * problem->depth * turns * 16 * layout.blocks;
+  double normed = problem->norm ? double(problem->rows * problem->depth) : 0;
   return tuning::kGemvSeconds + tuning::kGemvTurnSeconds * turns +
-         bytes / region.gpu.memoryBandwidth;
+         bytes / region.gpu.memoryBandwidth + tuning::kGemvNormedSeconds * normed;
 }
 
 LogicalResult emitChosenGemv(RegionBuilder &region, const dispatch::KernelChoice &choice) {
@@ -207,6 +209,7 @@ constexpr KernelFamily kGemv = {
     .match = offerGemv,
     .configs = gemvConfigs,
     .cost = gemvCost,
+    .weightLayout = [](RegionBuilder &region) { return layoutInDepthPanels(region, kGemvPanel); },
     .emit = emitChosenGemv};
 
 } // namespace tenon::codegen::cuda

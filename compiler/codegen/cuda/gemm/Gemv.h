@@ -1,19 +1,19 @@
 // Products of few rows with constant weights: a step of a decoder is a chain of these, and takes as
 // long as its weights take to come from memory. Relies on ProductMatch.h for the operands and on
-// dispatch/FewRows.h for which regions are formed for it.
+// HalfProduct.h for which products it takes.
 #pragma once
 
 #include "compiler/codegen/cuda/base/Fit.h"
 #include "compiler/codegen/cuda/base/ThreadBuilder.h"
+#include "compiler/codegen/cuda/gemm/HalfProduct.h"
 #include "compiler/codegen/cuda/gemm/ProductMatch.h"
-#include "compiler/dispatch/FewRows.h"
 
 #include <optional>
 
 namespace tenon::codegen::cuda {
 
 /// Depth of a panel: 16 bytes for each of the four lanes that share a row of an mma.
-inline constexpr int64_t kGemvPanel = dispatch::kStreamedPanel;
+inline constexpr int64_t kGemvPanel = 32;
 
 /// The RMS norm of A's rows before the product.
 struct GemvNorm {

@@ -11,9 +11,6 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-using dispatch::kLargeColumns;
-using dispatch::kLargeDepth;
-using dispatch::kLargeRows;
 using Values = ThreadBuilder::Values;
 
 using tuning::kPersistentStages;
@@ -233,8 +230,8 @@ Offer offerPersistent(RegionBuilder &region) {
   if (!problem) {
     return Offer::refuse(problem.why());
   }
-  if (problem->tiles() < dispatch::kLeastLargeTiles) {
-    return Offer::refuse("fewer than " + llvm::Twine(dispatch::kLeastLargeTiles) +
+  if (problem->tiles() < tuning::kLeastLargeTiles) {
+    return Offer::refuse("fewer than " + llvm::Twine(tuning::kLeastLargeTiles) +
                          " tiles of 128 x 256 do not keep the GPU busy for long enough");
   }
   return {dispatch::choiceOf(kGemmPersistent.name, PersistentConfig()),
@@ -251,7 +248,7 @@ double persistentCost(RegionBuilder &region, const dispatch::KernelChoice &) {
   double rows = double(problem->rows), columns = double(problem->columns),
          depth = double(problem->depth);
   double turns = std::ceil(double(problem->tiles()) / double(problem->blocks));
-  double ofTile = 2.0 * dispatch::kLargeRows * dispatch::kLargeColumns * depth;
+  double ofTile = 2.0 * kLargeRows * kLargeColumns * depth;
   double work = turns * ofTile * double(region.gpu.cores) / region.gpu.halfPeak;
   double bytes = 2 * (rows * depth + columns * depth + rows * columns);
   return tuning::kPersistentSeconds + std::max(work, bytes / region.gpu.memoryBandwidth);

@@ -15,9 +15,11 @@
 #include "compiler/codegen/cuda/base/StageRing.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
 #include "compiler/codegen/cuda/gemm/ProductMatch.h"
-#include "compiler/dispatch/LargeProducts.h"
 
 namespace tenon::codegen::cuda {
+
+/// A block's tile of the result, and the depth of a stage of its operands.
+inline constexpr int64_t kLargeRows = 128, kLargeColumns = 256, kLargeDepth = 64;
 
 /// Y[rows, columns] = A[rows, depth] B[depth, columns]; A is row-major. Columns and depth are
 /// multiples of those of a tile.
@@ -29,10 +31,10 @@ struct LargeProblem {
   int64_t rows = 0, columns = 0, depth = 0;
   int64_t blocks = 0; ///< at most one a processor
 
-  int64_t rowTiles() const { return (rows + dispatch::kLargeRows - 1) / dispatch::kLargeRows; }
-  int64_t columnTiles() const { return columns / dispatch::kLargeColumns; }
+  int64_t rowTiles() const { return (rows + kLargeRows - 1) / kLargeRows; }
+  int64_t columnTiles() const { return columns / kLargeColumns; }
   int64_t tiles() const { return rowTiles() * columnTiles(); }
-  int64_t steps() const { return depth / dispatch::kLargeDepth; }
+  int64_t steps() const { return depth / kLargeDepth; }
 };
 
 /// The problem of a region that this kernel can do, whatever its size.
@@ -42,10 +44,10 @@ bool emitLargeProduct(RegionBuilder &region, const LargeProblem &problem);
 
 /// Warpgroups that multiply, and warps that finish: those of another warpgroup beside the one that
 /// copies.
-inline constexpr int64_t kGroups = dispatch::kLargeRows / kGroupRows;
+inline constexpr int64_t kGroups = kLargeRows / kGroupRows;
 inline constexpr int64_t kFinishWarps = kWarpsOfGroup - 1;
 /// What a warpgroup hands over: its half of a tile, in boxes of kTileColumns columns.
-inline constexpr int64_t kHandedBytes = kGroupRows * dispatch::kLargeColumns * 2;
+inline constexpr int64_t kHandedBytes = kGroupRows * kLargeColumns * 2;
 
 class LargeProduct {
 public:

@@ -19,7 +19,7 @@ constexpr int64_t kNeighbours = 8, kThreadsOfRow = kTileColumns / kNeighbours;
 constexpr int64_t kUnitRows = 16, kPieceRows = kWarp / kThreadsOfRow;
 constexpr int64_t kPieces = kUnitRows / kPieceRows;
 constexpr int64_t kUnitsOfBox = kGroupRows / kUnitRows;
-constexpr int64_t kUnits = dispatch::kLargeColumns / kTileColumns * kUnitsOfBox;
+constexpr int64_t kUnits = kLargeColumns / kTileColumns * kUnitsOfBox;
 constexpr int64_t kBoxElements = kGroupRows * kTileColumns;
 
 } // namespace
@@ -51,7 +51,7 @@ LargeProduct::piecesOf(const ThreadBuilder &t, const Corner &corner, Value group
   Value column = t.add(t.mul(box, kTileColumns), t.mul(chunk, kNeighbours));
   Index columnIndex = math.fromWord(t.add(corner.column, column), kNeighbours);
   Value tile = t.offset(handedTile(t, group), p.element, t.mul(box, kBoxElements));
-  bool hasTail = p.rows % dispatch::kLargeRows != 0;
+  bool hasTail = p.rows % kLargeRows != 0;
   Index first = math.fromWord(row);
   SmallVector<Piece> pieces;
   for (int64_t i = 0; i < kPieces; ++i) {

@@ -2,6 +2,7 @@
 // ranks.
 #include "compiler/codegen/cuda/gemm/ProductMatch.h"
 
+#include "compiler/codegen/common/Weights.h"
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
 #include "compiler/graph/Tn.h"
 
@@ -52,6 +53,16 @@ bool continuesRows(const ProductProblem &problem) {
   return true;
 }
 
+/// Whether what stands behind the product has its dims, element by element.
+bool isElementwiseBehind(tn::MatmulOp op) {
+  Block::iterator next = std::next(op->getIterator());
+  return std::all_of(next, op->getBlock()->end(), [&](Operation &behind) {
+    return behind.hasTrait<OpTrait::IsTerminator>() ||
+           (behind.hasTrait<tn::TnElementwise>() &&
+            tn::sameDims(tn::getDims(behind.getResult(0).getType()), tn::getDims(op.getType())));
+  });
+}
+
 } // namespace
 
 Fit<ProductProblem> matchProduct(func::FuncOp region) {
@@ -60,13 +71,13 @@ Fit<ProductProblem> matchProduct(func::FuncOp region) {
     return Misfit{"it is not one product with one result"};
   }
   tn::MatmulOp op = *ops.begin();
+  if (!isElementwiseBehind(op)) {
+    return Misfit{"what follows is not elementwise on the whole product"};
+  }
   tn::Dims result = tn::getDims(op.getY().getType());
   size_t batchRank = result.size() - 2;
   std::optional<ProductOperand> a = operandOf(op.getA(), op.getTransposeA(), batchRank);
   std::optional<ProductOperand> b = operandOf(op.getB(), op.getTransposeB(), batchRank);
-  if (!b && op.getB().getDefiningOp<tn::UnpackOp>()) {
-    return Misfit{"the weights are packed in panels for another family"};
-  }
   if (!a || !b) {
     return Misfit{"an operand is computed in the region, not read from memory by strides"};
   }
@@ -106,13 +117,25 @@ std::optional<ProductTensors> productTensors(RegionBuilder &region) {
   return tensors.sum ? std::optional(tensors) : std::nullopt;
 }
 
+static std::array<int64_t, 2> columnsFirst(bool transposeB) {
+  return transposeB ? std::array<int64_t, 2>{0, 1} : std::array<int64_t, 2>{1, 0};
+}
+
 bool isPackedInPanels(tn::UnpackOp unpack, bool transposeB, int64_t panel) {
-  SmallVector<int64_t> columnsFirst = {1, 0};
-  if (transposeB) {
-    columnsFirst = {0, 1};
+  return unpack.getPermutation() == ArrayRef<int64_t>(columnsFirst(transposeB)) &&
+         unpack.getRows() == 1 && unpack.getGroups() == 1 &&
+         unpack.getPanel() == static_cast<uint64_t>(panel);
+}
+
+std::optional<dispatch::WeightLayout> layoutInDepthPanels(RegionBuilder &region, int64_t panel) {
+  tn::MatmulOp op = *region.source.getOps<tn::MatmulOp>().begin();
+  std::optional<unsigned> input = packableInput(op.getB());
+  if (!input) {
+    return std::nullopt;
   }
-  return unpack.getPermutation() == ArrayRef<int64_t>(columnsFirst) && unpack.getRows() == 1 &&
-         unpack.getGroups() == 1 && unpack.getPanel() == static_cast<uint64_t>(panel);
+  std::array<int64_t, 2> permutation = columnsFirst(op.getTransposeB());
+  return dispatch::WeightLayout{
+      .input = *input, .permutation = {permutation[0], permutation[1]}, .panel = panel};
 }
 
 } // namespace tenon::codegen::cuda

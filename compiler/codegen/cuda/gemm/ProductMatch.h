@@ -5,6 +5,7 @@
 #include "compiler/codegen/cuda/base/Fit.h"
 #include "compiler/codegen/cuda/base/Region.h"
 #include "compiler/codegen/cuda/base/StridedTensor.h"
+#include "compiler/dispatch/WeightLayout.h"
 
 namespace tenon::codegen::cuda {
 
@@ -40,5 +41,7 @@ std::optional<ProductTensors> productTensors(RegionBuilder &region);
 
 /// Whether weights lie as [depth / panel, columns, panel].
 bool isPackedInPanels(tn::UnpackOp unpack, bool transposeB, int64_t panel);
+/// That layout of the weights of the region's only product; none if they may not be laid out.
+std::optional<dispatch::WeightLayout> layoutInDepthPanels(RegionBuilder &region, int64_t panel);
 
 } // namespace tenon::codegen::cuda

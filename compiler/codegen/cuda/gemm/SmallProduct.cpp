@@ -1,7 +1,8 @@
-// Relies on dispatch/PackWeights.cpp for weights that lie as [columns, depth].
+// Relies on weights that lie as [columns, depth], if need be since they are laid out so.
 #include "compiler/codegen/cuda/gemm/SmallProduct.h"
 
 #include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/common/Weights.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/base/TensorCore.h"
 #include "compiler/dispatch/Strategy.h"
@@ -11,8 +12,6 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-using dispatch::kSmallDepth;
-using dispatch::kSmallRows;
 using Values = ThreadBuilder::Values;
 
 static_assert(kSmallRows == kGroupRows && kSmallDepth == kBoxColumns);
@@ -24,8 +23,8 @@ constexpr int64_t kNeighbours = 8;
 std::optional<uint32_t> weightsOf(RegionBuilder &region, tn::MatmulOp op, int64_t depth) {
   tn::UnpackOp unpack = op.getB().getDefiningOp<tn::UnpackOp>();
   BlockArgument stored = dyn_cast<BlockArgument>(unpack ? unpack.getPacked() : op.getB());
-  bool isTransposed =
-      unpack ? isPackedInPanels(unpack, op.getTransposeB(), depth) : op.getTransposeB();
+  bool isTransposed = unpack ? isPackedInPanels(unpack, op.getTransposeB(), depth)
+                             : op.getTransposeB() || packableInput(op.getB());
   if (!stored || !isTransposed ||
       !region.source.getArgAttr(stored.getArgNumber(), kConstantArgument)) {
     return std::nullopt;
@@ -44,12 +43,12 @@ Fit<SmallProblem> matchSmallProduct(RegionBuilder &region) {
     return Misfit{"it is not one product with one result"};
   }
   tn::MatmulOp op = *ops.begin();
-  std::optional<dispatch::HalfProduct> sizes = dispatch::halfProductOf(op);
-  std::optional<dispatch::SmallLayout> layout =
-      sizes ? dispatch::smallLayoutOf(*sizes, region.gpu) : std::nullopt;
+  std::optional<HalfProduct> sizes = halfProductOf(op);
+  std::optional<SkinnyLayout> layout = sizes ? skinnyLayoutOf(*sizes, region.gpu) : std::nullopt;
   if (!layout) {
-    return Misfit{"only products of 17 to 512 rows of f16 or bf16 by a matrix, in one wave of blocks, "
-                  "are faster so than by a library's call"};
+    return Misfit{
+        "only products of 17 to 512 rows of f16 or bf16 by a matrix, in one wave of blocks, "
+        "are faster so than by a library's call"};
   }
   tn::Dims dims = tn::getDims(op.getType());
   SmallProblem problem;
@@ -289,8 +288,7 @@ std::vector<dispatch::KernelChoice> skinnyConfigs(RegionBuilder &region) {
   Fit<SmallProblem> problem = matchSmallProduct(region);
   std::vector<dispatch::KernelChoice> choices;
   if (problem) {
-    for (const dispatch::SmallLayout &layout :
-         dispatch::smallLayoutsOf(problem->sizes, region.gpu)) {
+    for (const SkinnyLayout &layout : skinnyLayoutsOf(problem->sizes, region.gpu)) {
       choices.push_back(dispatch::choiceOf(kGemmSkinny.name, layout));
     }
   }
@@ -300,8 +298,13 @@ std::vector<dispatch::KernelChoice> skinnyConfigs(RegionBuilder &region) {
 double skinnyCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   Fit<SmallProblem> problem = matchSmallProduct(region);
   return problem && succeeded(readChoice(region, choice, problem->layout))
-             ? dispatch::secondsOf(problem->sizes, problem->layout, region.gpu)
+             ? secondsOf(problem->sizes, problem->layout, region.gpu)
              : 0;
+}
+
+std::optional<dispatch::WeightLayout> skinnyWeights(RegionBuilder &region) {
+  tn::MatmulOp op = *region.source.getOps<tn::MatmulOp>().begin();
+  return op.getTransposeB() ? std::nullopt : layoutInDepthPanels(region, halfProductOf(op)->depth);
 }
 
 LogicalResult emitSkinny(RegionBuilder &region, const dispatch::KernelChoice &choice) {
@@ -314,12 +317,14 @@ LogicalResult emitSkinny(RegionBuilder &region, const dispatch::KernelChoice &ch
 
 constexpr KernelFamily kGemmSkinny = {
     .name = "gemm_skinny",
-    .what = "skinny GEMM by warpgroups (wgmma) in one wave: TMA, a deep pipeline of weights, split-K "
-            "over a cluster",
+    .what =
+        "skinny GEMM by warpgroups (wgmma) in one wave: TMA, a deep pipeline of weights, split-K "
+        "over a cluster",
     .strategies = {dispatch::kContraction},
     .match = offerSkinny,
     .configs = skinnyConfigs,
     .cost = skinnyCost,
+    .weightLayout = skinnyWeights,
     .emit = emitSkinny};
 
 } // namespace tenon::codegen::cuda

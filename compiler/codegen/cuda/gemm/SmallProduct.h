@@ -9,7 +9,7 @@
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
 #include "compiler/codegen/cuda/base/StageRing.h"
 #include "compiler/codegen/cuda/gemm/ProductMatch.h"
-#include "compiler/dispatch/SmallProducts.h"
+#include "compiler/codegen/cuda/gemm/SkinnyLayout.h"
 
 namespace tenon::codegen::cuda {
 
@@ -18,15 +18,15 @@ struct SmallProblem {
   mlir::Type element;
   uint32_t a = 0, b = 0; ///< buffers
   tn::Dims rowDims;
-  dispatch::HalfProduct sizes;
-  dispatch::SmallLayout layout;
+  HalfProduct sizes;
+  SkinnyLayout layout;
 
   int64_t columnTiles() const { return sizes.columns / layout.columns; }
   /// Of a block.
   int64_t steps() const { return layout.steps(sizes); }
   int64_t finishedRows() const { return layout.rows / layout.shares; }
   /// Threads that multiply: a warpgroup for each kSmallRows of a tile.
-  int64_t multipliers() const { return layout.rows / dispatch::kSmallRows * kWarpgroup; }
+  int64_t multipliers() const { return layout.rows / kSmallRows * kWarpgroup; }
 };
 
 /// The problem of a region, with dispatch's layout.

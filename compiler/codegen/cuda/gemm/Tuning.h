@@ -1,6 +1,5 @@
 // The numbers that tune GEMV and GEMM kernels, each with its unit and where it comes from. What
-// follows from the hardware is the target's (compiler/target); gemm_skinny's layouts and costs are
-// in dispatch/SmallProducts, since weights are packed by them.
+// follows from the hardware is the target's (compiler/target).
 #pragma once
 
 #include <cstdint>
@@ -23,9 +22,28 @@ inline constexpr int64_t kGemvBlocksAtOnce = 2;
 /// leave.
 inline constexpr int64_t kGemvNormSteps = 4;
 
-/// Predicted seconds besides the stream of weights, and for each turn of a block: fitted to 27 kernels
-/// on an H200, 8 % off (root mean square).
+/// Predicted seconds besides the stream of weights, and for each turn of a block: fitted to 27
+/// kernels on an H200, 8 % off (root mean square).
 inline constexpr double kGemvSeconds = 1.05e-6, kGemvTurnSeconds = 0.067e-6;
+/// Seconds of an element of all rows where every block norms them: 16 rows of 2,048 take 2.5 to 4
+/// us of a product on an H200.
+inline constexpr double kGemvNormedSeconds = 0.1e-9;
+
+// gemm_skinny. Measured on an H200 (docs/adr/0007).
+
+/// Rows at most.
+inline constexpr int64_t kSkinnyRows = 512;
+/// Columns of a tile.
+inline constexpr int64_t kSkinnyLeastColumns = 16, kSkinnyMostColumns = 128, kSkinnyColumnStep = 8;
+/// Blocks that all run at once in clusters, which not every multiprocessor is part of.
+inline constexpr int64_t kSkinnyInClusters = 96;
+/// Up to so many rows the next product's blocks find room beside this one's, and bring their
+/// weights; with more, operands take the time, and all of the memory brings them sooner.
+inline constexpr int64_t kSkinnyRowsBeside = 128;
+/// A library's call is as fast from here on.
+inline constexpr int64_t kSkinnyCost = 750000;
+/// Stages that a ring needs: one is read, one given back, one filled.
+inline constexpr int64_t kSkinnyLeastStages = 3;
 
 // gemm_persistent. On an H200, 24,576 x 4,096 x 1,024 (docs/adr/0005).
 
@@ -34,6 +52,10 @@ inline constexpr int64_t kPersistentStages = 3;
 /// Rows of tiles (of 128) that blocks go through together, so that the L2 keeps what they read: any
 /// from 8 to 48 are as good.
 inline constexpr int64_t kRowTilesTogether = 16;
+
+/// Tiles from which on an H200 is busy long enough for the kernel to gain on a library's call with
+/// a pass over memory behind it.
+inline constexpr int64_t kLeastLargeTiles = 300;
 
 /// Predicted seconds for the first tile's way through the ring.
 inline constexpr double kPersistentSeconds = 3e-6;
@@ -51,9 +73,9 @@ inline constexpr int64_t kManyWarpsTile = 8192, kLargeWarpTile = 16384;
 inline constexpr int64_t kRingBytes = 65536, kLeastStages = 3, kMostStages = 6;
 /// Bytes of shared memory that a block has besides its stages.
 inline constexpr int64_t kBesideStages = 4096;
-/// Of the estimate, fitted to 720 kernels on an H200, 20 % off (root mean square). Seconds: from the
-/// kernel before to the first block, from a block's first load to its first product, of a stage at
-/// least, for a cluster to meet and for each block of it.
+/// Of the estimate, fitted to 720 kernels on an H200, 20 % off (root mean square). Seconds: from
+/// the kernel before to the first block, from a block's first load to its first product, of a stage
+/// at least, for a cluster to meet and for each block of it.
 inline constexpr double kStartSeconds = 0.4e-6, kFillSeconds = 0.66e-6, kStageSeconds = 0.1e-6,
                         kClusterSeconds = 0.29e-6, kSplitSeconds = 0.14e-6;
 /// What one block's mma.sync reaches of a library's products.

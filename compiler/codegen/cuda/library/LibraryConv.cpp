@@ -1,6 +1,7 @@
 // A channels-last convolution over two spatial dims as a call of cuDNN. Relies on the weight lying
-// as [K, R, S, C / groups], which dispatch or a transpose in the region says.
+// as [K, R, S, C / groups] once it is laid out, or since a transpose in the region says so.
 #include "compiler/codegen/common/Programs.h"
+#include "compiler/codegen/common/Weights.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
 
 #include <limits>
@@ -20,7 +21,7 @@ std::optional<uint32_t> weightInput(Match &match, tn::ConvOp conv) {
   }
   tn::UnpackOp unpack = weight.getDefiningOp<tn::UnpackOp>();
   if (!unpack) {
-    return std::nullopt;
+    return packableInput(weight);
   }
   match.cover(unpack);
   ArrayRef<int64_t> shape = cast<RankedTensorType>(weight.getType()).getShape();
@@ -62,6 +63,18 @@ bool readOwnBias(Match &match, tn::ConvOp conv) {
 }
 
 } // namespace
+
+std::optional<dispatch::WeightLayout> channelsLastWeight(func::FuncOp kernel) {
+  tn::ConvOp conv = *kernel.getOps<tn::ConvOp>().begin();
+  std::optional<unsigned> input = packableInput(conv.getWeight());
+  if (!input) {
+    return std::nullopt;
+  }
+  RankedTensorType weight = cast<RankedTensorType>(conv.getWeight().getType());
+  return dispatch::WeightLayout{.input = *input,
+                                .permutation = {0, 2, 3, 1},
+                                .panel = weight.getNumElements() / weight.getDimSize(0)};
+}
 
 std::optional<RegionStep> convStep(func::FuncOp kernel, Operation *root, bool allowTf32) {
   tn::ConvOp conv = cast<tn::ConvOp>(root);

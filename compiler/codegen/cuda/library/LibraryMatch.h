@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/codegen/common/RegionCode.h"
+#include "compiler/dispatch/WeightLayout.h"
 #include "compiler/graph/Shape.h"
 #include "engine/LibraryAbi.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -64,5 +65,9 @@ std::optional<RegionStep> matmulStep(mlir::func::FuncOp kernel, mlir::Operation 
 std::optional<RegionStep> convStep(mlir::func::FuncOp kernel, mlir::Operation *root,
                                    bool allowTf32);
 std::optional<RegionStep> attentionStep(mlir::func::FuncOp kernel);
+
+/// [K, R, S, C / groups], as cuDNN reads the weight of the region's convolution with channels last;
+/// none if it may not be laid out.
+std::optional<dispatch::WeightLayout> channelsLastWeight(mlir::func::FuncOp kernel);
 
 } // namespace tenon::codegen::cuda

@@ -59,19 +59,6 @@ std::optional<uint32_t> Match::inputOf(Value value) const {
 }
 
 std::optional<View> Match::viewOf(Value value) {
-  if (tn::UnpackOp unpack = value.getDefiningOp<tn::UnpackOp>()) {
-    std::optional<std::array<int64_t, 2>> strides = stridesOfOnePanel(unpack);
-    std::optional<uint32_t> packed = inputOf(unpack.getPacked());
-    if (!strides || !packed) {
-      return std::nullopt;
-    }
-    cover(unpack);
-    MLIRContext *context = unpack.getContext();
-    return View{*packed,
-                tn::getDims(unpack.getType()),
-                {getAffineConstantExpr((*strides)[0], context),
-                 getAffineConstantExpr((*strides)[1], context)}};
-  }
   tn::TransposeOp transpose = value.getDefiningOp<tn::TransposeOp>();
   std::optional<uint32_t> argument = inputOf(transpose ? transpose.getX() : value);
   if (!argument) {
@@ -206,6 +193,10 @@ double matmulCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   double stream = bytes / region.gpu.memoryBandwidth +
                   tuning::kFewBytesSeconds * std::min(bytes, tuning::kFewBytes);
   double flops = 2 * batch * rows * columns * depth;
+  if (isHalf && !isAligned) {
+    // Kernels for odd borders do whole tiles of 128 rows.
+    flops = tuning::kOddFlops * 2 * batch * std::ceil(rows / 128) * 128 * columns * depth;
+  }
   return tuning::kMatmulSeconds +
          std::max({tuning::kDepthSeconds * depth, stream * (isAligned ? 1 : tuning::kOddRows),
                    flops / (isHalf ? region.gpu.halfPeak : region.gpu.peak)});
@@ -274,6 +265,7 @@ constexpr KernelFamily kCudnnConv = {
     .match = offerCudnnConv,
     .configs = nullptr,
     .cost = convCost,
+    .weightLayout = [](RegionBuilder &region) { return channelsLastWeight(region.source); },
     .emit = emitCall};
 
 } // namespace tenon::codegen::cuda

@@ -23,8 +23,9 @@ inline constexpr int64_t kLeastLength = 1024;
 inline constexpr double kCallSeconds = 1e-6, kMatmulSeconds = 3.4e-6, kConvSeconds = 4.3e-6;
 /// Seconds of an element of a product's depth, and of a filter's.
 inline constexpr double kDepthSeconds = 1.45e-9, kConvDepthSeconds = 1.7e-9;
-/// Seconds that each of the first bytes takes besides; and how much longer all take with rows on odd
-/// borders.
-inline constexpr double kFewBytesSeconds = 0.22e-12, kFewBytes = 12e6, kOddRows = 2.8;
+/// Seconds that each of the first bytes takes besides; how much longer all take with rows on odd
+/// borders, and operations (64 and 600 rows of 50,257 x 768 took 155 and 546 us).
+inline constexpr double kFewBytesSeconds = 0.22e-12, kFewBytes = 12e6, kOddRows = 2.8,
+                        kOddFlops = 7.5;
 
 } // namespace tenon::codegen::cuda::tuning

@@ -2,10 +2,13 @@
 // they read. Relies on the linalg function being one block of ops on tensors.
 #include "compiler/codegen/cuda/pointwise/Schedule.h"
 
+#include "compiler/codegen/common/Weights.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/library/LibraryMatch.h"
 #include "compiler/codegen/cuda/pointwise/Tuning.h"
 #include "compiler/codegen/cuda/rows/RowsReduction.h"
 #include "compiler/dispatch/Cost.h"
+#include "compiler/dispatch/OpKinds.h"
 #include "compiler/dispatch/Strategy.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -311,17 +314,44 @@ LogicalResult emitPoints(RegionBuilder &region, const dispatch::KernelChoice &ch
   return success();
 }
 
+/// Seconds in which a thread goes through a row of each tensor that is read there; nothing for
+/// reductions, which many threads share.
+double rowSeconds(RegionBuilder &region, Operation &op) {
+  tn::Dims dims = op.getNumOperands() ? tn::getDims(op.getOperand(0).getType()) : tn::Dims();
+  if (!op.hasTrait<tn::TnRowWise>() || !tn::sameDims(dims, dispatch::resultDims(&op))) {
+    return 0;
+  }
+  int64_t tensors = llvm::count_if(region.source.getArgumentTypes(), [&](Type type) {
+    return tn::sameDims(tn::getDims(type), dims);
+  });
+  return tuning::kRowElementSeconds * double(region.estimate(dims.back())) *
+         double(std::max<int64_t>(tensors, 1));
+}
+
 /// A thread goes through all that an element of its result reads; what is reduced over rows is
 /// stored and read again by a kernel of its own.
 double pointwiseCost(RegionBuilder &region, const dispatch::KernelChoice &) {
   Block &body = region.source.getBody().front();
   dispatch::Cost cost = dispatch::costOfRegion(body, region.gpu, /*isGenerated=*/true);
-  auto isProduct = [](Operation &op) { return op.hasTrait<tn::TnContraction>(); };
+  dispatch::CostModel costs(body.getParentOp()->getParentOfType<ModuleOp>(), region.gpu);
+  double loops = 0;
+  for (Operation &op : body.without_terminator()) {
+    double products = op.hasTrait<tn::TnContraction>() ? costs.workOf(&op) : 0;
+    loops += products / (region.gpu.peak * tuning::kLoopShare) + rowSeconds(region, op);
+  }
   auto isReduced = [](Operation &op) { return op.hasTrait<tn::TnRowWise>(); };
-  double loops =
-      llvm::any_of(body, isProduct) ? cost.work / (region.gpu.peak * tuning::kLoopShare) : 0;
   double kernels = 1 + static_cast<double>(llvm::count_if(body, isReduced));
   return std::max(kernels * cost.microseconds * 1e-6, loops);
+}
+
+/// Of a convolution: neighbouring threads have neighbouring channels.
+std::optional<dispatch::WeightLayout> pointwiseWeight(RegionBuilder &region) {
+  auto convs = region.source.getOps<tn::ConvOp>();
+  if (convs.empty()) {
+    return std::nullopt;
+  }
+  return dispatch::isDepthwise(*convs.begin()) ? layoutInPanels(*convs.begin(), /*panel=*/1)
+                                               : channelsLastWeight(region.source);
 }
 
 } // namespace
@@ -333,6 +363,7 @@ constexpr KernelFamily kPointwise = {.name = "pointwise",
                                      .match = offerPoints,
                                      .configs = nullptr,
                                      .cost = pointwiseCost,
+                                     .weightLayout = pointwiseWeight,
                                      .emit = emitPoints};
 
 } // namespace tenon::codegen::cuda

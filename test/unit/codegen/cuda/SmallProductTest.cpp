@@ -6,8 +6,8 @@
 namespace tenon::codegen::cuda {
 namespace {
 
-/// With dispatch's layout, or this one.
-dispatch::SmallLayout chosen;
+/// With the family's own layout, or this one.
+SkinnyLayout chosen;
 
 mlir::FailureOr<bool> emitSmall(RegionBuilder &region) {
   Fit<SmallProblem> problem = matchSmallProduct(region);
@@ -16,12 +16,12 @@ mlir::FailureOr<bool> emitSmall(RegionBuilder &region) {
   }
   if (chosen.columns != 0) {
     problem->layout = chosen;
-    dispatch::fitStages(problem->sizes, region.gpu, problem->layout, 2);
+    fitStages(problem->sizes, region.gpu, problem->layout, 2);
   }
   return emitSmallProduct(region, *problem);
 }
 
-testing::AssertionResult isRight(const std::string &source, dispatch::SmallLayout layout = {},
+testing::AssertionResult isRight(const std::string &source, SkinnyLayout layout = {},
                                  bool reversed = false) {
   chosen = layout;
   return matchesReference(source, emitSmall, warpgroupOptions(reversed));
@@ -68,6 +68,34 @@ TEST(CudaSmallProductTest, Assembles) {
     EXPECT_LT(copy, wait);
     EXPECT_NE(ptx->find("cp.async.bulk.tensor", wait), std::string::npos);
     EXPECT_TRUE(assembles(*ptx, kWarpgroupGpu));
+  }
+}
+
+/// Those that were the fastest of several, or nearly, and products for which none was.
+TEST(CudaSmallProductTest, LayoutsAsMeasured) {
+  struct Case {
+    HalfProduct product;
+    int64_t rows, columns, shares, blocksOfProcessor;
+  };
+  for (const Case &c : {Case{{128, 2304, 768}, 64, 48, 1, 2}, Case{{128, 768, 768}, 64, 16, 1, 2},
+                        Case{{128, 768, 3072}, 64, 64, 4, 2}, Case{{197, 768, 3072}, 64, 64, 2, 1},
+                        Case{{384, 4096, 1024}, 128, 128, 1, 1}}) {
+    std::optional<SkinnyLayout> layout = skinnyLayoutOf(c.product, target::targetOf("sm_90a"));
+    ASSERT_TRUE(layout);
+    EXPECT_EQ(layout->rows, c.rows);
+    EXPECT_EQ(layout->columns, c.columns);
+    EXPECT_EQ(layout->shares, c.shares);
+    EXPECT_EQ(layout->blocksOfProcessor, c.blocksOfProcessor);
+  }
+  // Half of the memory would hold one stage of this tile: nothing would ever be given back.
+  std::optional<SkinnyLayout> wide = skinnyLayoutOf({128, 16384, 1024}, target::targetOf("sm_90a"));
+  ASSERT_TRUE(wide);
+  EXPECT_EQ(wide->rows * wide->columns, 128 * 128);
+  EXPECT_EQ(wide->blocksOfProcessor, 1);
+  EXPECT_GE(wide->stages, 3);
+  for (HalfProduct product : {HalfProduct{384, 1024, 4096}, HalfProduct{16, 768, 768},
+                              HalfProduct{1024, 768, 768}, HalfProduct{128, 768, 770}}) {
+    EXPECT_FALSE(skinnyLayoutOf(product, target::targetOf("sm_90a")));
   }
 }
 

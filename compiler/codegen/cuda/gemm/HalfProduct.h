@@ -1,5 +1,5 @@
-// Which products a GPU computes by generated code that streams the weights, instead of a library's
-// call: dispatch packs and forms regions by this rule, codegen relies on it.
+// Products of 16-bit floats by one matrix, with all sizes known: what GEMV and the skinny GEMM
+// take.
 #pragma once
 
 #include "compiler/graph/Shape.h"
@@ -8,14 +8,11 @@
 
 #include <optional>
 
-namespace tenon::dispatch {
+namespace tenon::codegen::cuda {
 
 /// Rows beyond which arithmetic, not the stream of weights, takes the time (and two mma of 8 rows
 /// no longer hold them).
 inline constexpr int64_t kMostStreamedRows = 16;
-
-/// Depth of the panels in which weights are packed for it.
-inline constexpr int64_t kStreamedPanel = 32;
 /// Elements of all rows up to which every block norms them: with 16 rows of 2048 that takes 2.5 to
 /// 4 us of a product on an H200, a kernel of its own takes 1.7.
 inline constexpr int64_t kMostNormedElements = 8192;
@@ -61,14 +58,6 @@ inline bool isStreamed(tn::MatmulOp matmul) {
          product->depth % 8 == 0 && product->depth >= 256;
 }
 
-/// Whether the weights of a product are constant and lie as our own kernels read them: packed, or
-/// as [columns, depth].
-inline bool hasWeightsLaidOut(tn::MatmulOp matmul) {
-  mlir::Operation *weight = matmul.getB().getDefiningOp();
-  return llvm::isa_and_nonnull<tn::UnpackOp>(weight) ||
-         (matmul.getTransposeB() && llvm::isa_and_nonnull<tn::WeightOp, tn::ConstantOp>(weight));
-}
-
 /// Whether the norm of a streamed product's rows may be its prologue: each block norms all of them.
 inline bool isStreamedNorm(tn::RmsNormOp norm) {
   tn::Dims dims = tn::getDims(norm.getX().getType());
@@ -81,4 +70,4 @@ inline bool isStreamedNorm(tn::RmsNormOp norm) {
          *rows * *depth <= kMostNormedElements;
 }
 
-} // namespace tenon::dispatch
+} // namespace tenon::codegen::cuda

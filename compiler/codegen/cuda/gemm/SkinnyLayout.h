@@ -1,12 +1,11 @@
-// Which products by a constant matrix a GPU computes by one wave of blocks of its own, whose
-// weights are on their way before the rows are there: for those a library's call mostly waits.
-// Dispatch lays weights out and forms regions by this rule, codegen relies on it.
+// How one wave of blocks shares out a product by a constant matrix, whose weights are on their way
+// before the rows are there: the configurations of gemm_skinny.
 #pragma once
 
-#include "compiler/dispatch/FewRows.h"
+#include "compiler/codegen/cuda/gemm/HalfProduct.h"
 #include "compiler/target/Target.h"
 
-namespace tenon::dispatch {
+namespace tenon::codegen::cuda {
 
 /// Rows of a block's tile of the result are a multiple of these; the depth of a stage of its
 /// operands.
@@ -14,7 +13,7 @@ inline constexpr int64_t kSmallRows = 64, kSmallDepth = 64;
 
 /// Rows and columns of a block's tile, and how many blocks share its depth; the stages of a block's
 /// ring, and for how many such blocks a multiprocessor has room (`fitStages`).
-struct SmallLayout {
+struct SkinnyLayout {
   int64_t rows = 0, columns = 0, shares = 1;
   int64_t stages = 0, blocksOfProcessor = 1;
 
@@ -30,7 +29,7 @@ struct SmallLayout {
   int64_t sumBytes() const { return 4 * rows * sumsOfRow(); }
 };
 
-template <typename Visitor> void visitParameters(Visitor &visit, SmallLayout &layout) {
+template <typename Visitor> void visitParameters(Visitor &visit, SkinnyLayout &layout) {
   visit("tile", layout.rows, layout.columns);
   visit("split_k", layout.shares);
   visit("stages", layout.stages);
@@ -39,23 +38,17 @@ template <typename Visitor> void visitParameters(Visitor &visit, SmallLayout &la
 
 /// Gives the ring what shared memory has room for: half of it, if there is room for `blocks` of 2
 /// and that is enough to go on with.
-void fitStages(const HalfProduct &product, const target::Target &gpu, SmallLayout &layout,
+void fitStages(const HalfProduct &product, const target::Target &gpu, SkinnyLayout &layout,
                int64_t blocks);
 
 /// All layouts whose blocks run at once.
-llvm::SmallVector<SmallLayout> smallLayoutsOf(const HalfProduct &product,
-                                              const target::Target &gpu);
+llvm::SmallVector<SkinnyLayout> skinnyLayoutsOf(const HalfProduct &product,
+                                                const target::Target &gpu);
 /// Of them the one whose blocks have the least to do; none for a
 /// product that is not small.
-std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product, const target::Target &gpu);
+std::optional<SkinnyLayout> skinnyLayoutOf(const HalfProduct &product, const target::Target &gpu);
 
 /// Predicted, from the end of the kernel before.
-double secondsOf(const HalfProduct &product, const SmallLayout &layout, const target::Target &gpu);
+double secondsOf(const HalfProduct &product, const SkinnyLayout &layout, const target::Target &gpu);
 
-/// By sizes and types alone, on a device with products of warpgroups.
-bool isSmallProduct(tn::MatmulOp matmul, const target::Target &device);
-/// Whether `root` (may be null) is such a product, with its weights laid out, on a device that
-/// computes it so.
-bool isSmallRoot(mlir::Operation *root, const target::Target &device);
-
-} // namespace tenon::dispatch
+} // namespace tenon::codegen::cuda

@@ -1,42 +1,32 @@
 // Relies on what layouts were measured to take on an H200 (docs/adr/0007): the order of their costs
 // is nearly that of their times.
-#include "compiler/dispatch/SmallProducts.h"
+#include "compiler/codegen/cuda/gemm/SkinnyLayout.h"
+
+#include "compiler/codegen/cuda/gemm/Tuning.h"
 
 using namespace mlir;
 
-namespace tenon::dispatch {
+namespace tenon::codegen::cuda {
 namespace {
-
-constexpr int64_t kMostRows = 512;
-constexpr int64_t kLeastColumns = 16, kMostColumns = 128, kColumnStep = 8;
-/// Blocks that all run at once in clusters, which not every multiprocessor is part of.
-constexpr int64_t kInClusters = 96;
-/// Up to so many rows the next product's blocks find room beside this one's, and bring their
-/// weights; with more, operands take the time, and all of the memory brings them sooner.
-constexpr int64_t kMostRowsBeside = 128;
-/// A library's call is as fast from here on.
-constexpr int64_t kMostCost = 750000;
-/// Stages that a ring needs: one is read, one given back, one filled.
-constexpr int64_t kLeastStages = 3;
 
 /// What a block does one after the other, as bytes into shared memory: operands; for each stage a
 /// wait; and where blocks share a depth, to meet and to hand over sums.
-int64_t costOf(const HalfProduct &product, const SmallLayout &layout) {
+int64_t costOf(const HalfProduct &product, const SkinnyLayout &layout) {
   constexpr int64_t ofStage = 6000, ofShare = 60000, ofSum = 20;
   int64_t cost = layout.steps(product) * (layout.stageBytes() + ofStage);
   bool isShared = layout.shares > 1;
   return cost + (isShared ? layout.shares * ofShare + layout.rows * layout.columns * ofSum : 0);
 }
 
-bool canRun(const HalfProduct &product, const SmallLayout &layout, const target::Target &gpu) {
+bool canRun(const HalfProduct &product, const SkinnyLayout &layout, const target::Target &gpu) {
   return product.columns % layout.columns == 0 &&
          product.depth % (kSmallDepth * layout.shares) == 0 && layout.shares <= gpu.clusterBlocks &&
-         layout.blocks(product) <= (layout.shares > 1 ? kInClusters : gpu.cores);
+         layout.blocks(product) <= (layout.shares > 1 ? tuning::kSkinnyInClusters : gpu.cores);
 }
 
 } // namespace
 
-void fitStages(const HalfProduct &product, const target::Target &gpu, SmallLayout &layout,
+void fitStages(const HalfProduct &product, const target::Target &gpu, SkinnyLayout &layout,
                int64_t blocks) {
   // Barriers and alignment.
   constexpr int64_t others = 2048;
@@ -45,23 +35,24 @@ void fitStages(const HalfProduct &product, const target::Target &gpu, SmallLayou
     int64_t room = gpu.sharedOfBlock(sharing) - others - layout.sumBytes();
     return std::min(steps, room / layout.stageBytes());
   };
-  bool isEnough = stagesOf(blocks) >= std::min(steps, kLeastStages);
+  bool isEnough = stagesOf(blocks) >= std::min(steps, tuning::kSkinnyLeastStages);
   layout.blocksOfProcessor = isEnough ? blocks : 1;
   layout.stages = stagesOf(layout.blocksOfProcessor);
 }
 
-llvm::SmallVector<SmallLayout> smallLayoutsOf(const HalfProduct &product,
-                                              const target::Target &gpu) {
-  llvm::SmallVector<SmallLayout> layouts;
-  if (product.rows <= kMostStreamedRows || product.rows > kMostRows) {
+llvm::SmallVector<SkinnyLayout> skinnyLayoutsOf(const HalfProduct &product,
+                                                const target::Target &gpu) {
+  llvm::SmallVector<SkinnyLayout> layouts;
+  if (product.rows <= kMostStreamedRows || product.rows > tuning::kSkinnyRows) {
     return layouts;
   }
   for (int64_t rows : {kSmallRows, 2 * kSmallRows}) {
     for (int64_t shares : {1, 2, 4, 8}) {
-      for (int64_t columns = kLeastColumns; columns <= kMostColumns; columns += kColumnStep) {
-        SmallLayout layout{rows, columns, shares};
+      for (int64_t columns = tuning::kSkinnyLeastColumns; columns <= tuning::kSkinnyMostColumns;
+           columns += tuning::kSkinnyColumnStep) {
+        SkinnyLayout layout{rows, columns, shares};
         if (canRun(product, layout, gpu)) {
-          fitStages(product, gpu, layout, product.rows <= kMostRowsBeside ? 2 : 1);
+          fitStages(product, gpu, layout, product.rows <= tuning::kSkinnyRowsBeside ? 2 : 1);
           layouts.push_back(layout);
         }
       }
@@ -70,10 +61,10 @@ llvm::SmallVector<SmallLayout> smallLayoutsOf(const HalfProduct &product,
   return layouts;
 }
 
-std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product, const target::Target &gpu) {
-  std::optional<SmallLayout> best;
-  int64_t least = kMostCost;
-  for (const SmallLayout &layout : smallLayoutsOf(product, gpu)) {
+std::optional<SkinnyLayout> skinnyLayoutOf(const HalfProduct &product, const target::Target &gpu) {
+  std::optional<SkinnyLayout> best;
+  int64_t least = tuning::kSkinnyCost;
+  for (const SkinnyLayout &layout : skinnyLayoutsOf(product, gpu)) {
     int64_t cost = costOf(product, layout);
     if (cost < least) {
       best = layout;
@@ -84,7 +75,8 @@ std::optional<SmallLayout> smallLayoutOf(const HalfProduct &product, const targe
 }
 
 // Fitted to 432 kernels on an H200, 14 % off (root mean square).
-double secondsOf(const HalfProduct &product, const SmallLayout &layout, const target::Target &gpu) {
+double secondsOf(const HalfProduct &product, const SkinnyLayout &layout,
+                 const target::Target &gpu) {
   // Seconds: from the kernel before to the first product, of a stage at least, for a cluster to
   // meet and for each block of it. Elements a second of a tile on their way out.
   constexpr double start = 1.6e-6, ofStage = 0.05e-6, meeting = 0.22e-6, ofShare = 0.24e-6,
@@ -103,14 +95,4 @@ double secondsOf(const HalfProduct &product, const SmallLayout &layout, const ta
   return start + std::max(seconds, bytes / gpu.memoryBandwidth);
 }
 
-bool isSmallProduct(tn::MatmulOp matmul, const target::Target &device) {
-  std::optional<HalfProduct> product = halfProductOf(matmul);
-  return product && device.has(target::Feature::WarpgroupMma) && smallLayoutOf(*product, device);
-}
-
-bool isSmallRoot(Operation *root, const target::Target &device) {
-  tn::MatmulOp matmul = dyn_cast_or_null<tn::MatmulOp>(root);
-  return matmul && hasWeightsLaidOut(matmul) && isSmallProduct(matmul, device);
-}
-
-} // namespace tenon::dispatch
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,38 @@
+// Constant weights in the layout that the kernel of their region reads. Dispatch says which weights
+// may be laid out anew, the chosen family says how, and only then is tn.pack written
+// (docs/adr/0015): the order is form, choose, pack.
+#pragma once
+
+#include "compiler/graph/Tn.h"
+#include "compiler/target/Target.h"
+#include "mlir/IR/Block.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+
+namespace tenon::dispatch {
+
+/// Unit attribute of tn.weight and tn.constant, and of an argument of @kernel that holds one: its
+/// only readers are products and convolutions, whose kernels may have it in a layout of their own.
+inline constexpr llvm::StringLiteral kPackable = "tn.packable";
+
+/// How a kernel reads a weight: as the result of tn.pack with these attributes.
+struct WeightLayout {
+  unsigned input = 0; ///< of the region
+  llvm::SmallVector<int64_t> permutation;
+  int64_t rows = 1;
+  int64_t groups = 1;
+  int64_t panel = 1;
+};
+
+/// Marks the packable weights of a function's block, before regions form.
+void markPackable(mlir::Block *block, const target::Target &device);
+/// Whether a value of the model is a constant that products may have in a layout of their own.
+bool isPackable(mlir::Value weight);
+/// The marks have no meaning once every region has its kernel.
+void clearPackable(mlir::ModuleOp module);
+
+/// The region gets a tn.pack of the weight as its first input, and its product or convolution reads
+/// the tn.unpack of that. Equal packs are made once.
+void layOutWeight(tn::RegionOp region, const WeightLayout &layout);
+
+} // namespace tenon::dispatch
