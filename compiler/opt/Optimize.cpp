@@ -36,6 +36,8 @@ const Pass kOrder[] = {
     // After softmax; before transposes of K are folded into the product.
     {"recognize-attention", recognizeAttention},
     {"fold-transposes", foldTransposes},
+    // Before channels-last, whose transposes meet those of the convolutions that this makes.
+    {"transposed-convs", transposedConvs},
     // After all patterns that are stated in the models' layout.
     {"channels-last", channelsLast},
     kSimplify,
@@ -64,6 +66,7 @@ const Pass kAll[] = {
     {"recognize-silu", recognizeSilu},
     {"recognize-attention", recognizeAttention},
     {"fold-transposes", foldTransposes},
+    {"transposed-convs", transposedConvs},
     {"channels-last", channelsLast},
     {"sink-reshapes", sinkReshapes},
     {"convs-to-products", convsToProducts},

@@ -57,6 +57,10 @@ llvm::LogicalResult recognizeAttention(mlir::ModuleOp module, tn::WeightStore &w
 /// A transpose of the last two dims before a product becomes `transposeA` or `transposeB`.
 llvm::LogicalResult foldTransposes(mlir::ModuleOp module, tn::WeightStore &weights);
 
+/// A transposed convolution becomes one convolution, or one for each remainder of the stride, whose
+/// results are put together.
+llvm::LogicalResult transposedConvs(mlir::ModuleOp module, tn::WeightStore &weights);
+
 /// Convolutions and poolings work channels-last, where the inner loop reads contiguous channels;
 /// the transposes around them meet and cancel, so that one is left at each picture input.
 llvm::LogicalResult channelsLast(mlir::ModuleOp module, tn::WeightStore &weights);

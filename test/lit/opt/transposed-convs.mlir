@@ -1,0 +1,47 @@
+// RUN: %tenon-opt %s --pass=transposed-convs,simplify --check | FileCheck %s
+
+// The stride divides the filter: one convolution whose channels are four phases, and the bias four times.
+// CHECK-LABEL: @whole
+func.func @whole(%x: tensor<2x3x5x6xf32>) -> tensor<2x4x10x12xf32> {
+  // CHECK: tn.conv {{.*}}pads = array<i64: 1, 1, 1, 1>{{.*}} -> tensor<2x6x7x16xf32>
+  // CHECK-NOT: tn.conv
+  // CHECK: return
+  %w = tn.weight "w" : tensor<3x4x4x4xf32>
+  %b = tn.weight "b" : tensor<4xf32>
+  %0 = tn.conv_transpose %x, %w bias %b {strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, outputPadding = array<i64: 0, 0>, groups = 1 : i64} : (tensor<2x3x5x6xf32>, tensor<3x4x4x4xf32>, tensor<4xf32>) -> tensor<2x4x10x12xf32>
+  return %0 : tensor<2x4x10x12xf32>
+}
+// -----
+// Three taps and a stride of two: each of four phases has as many taps as reach it.
+// CHECK-LABEL: @parts
+func.func @parts(%x: tensor<1x4x5x5xf32>) -> tensor<1x6x10x10xf32> {
+  // CHECK-COUNT-4: tn.conv
+  // CHECK: tn.concat
+  %w = tn.weight "w" : tensor<4x3x3x3xf32>
+  %0 = tn.conv_transpose %x, %w {strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, outputPadding = array<i64: 1, 1>, groups = 2 : i64} : (tensor<1x4x5x5xf32>, tensor<4x3x3x3xf32>) -> tensor<1x6x10x10xf32>
+  return %0 : tensor<1x6x10x10xf32>
+}
+// -----
+#x = #tn.shape<()[s0] -> (1, 2, s0)>
+#y = #tn.shape<()[s0] -> (1, 2, s0 + 2)>
+// A length that varies, and a dilated filter, which needs a stride of one.
+module attributes {tn.symbols = [#tn.symbol<"length", 1, 8>]} {
+// CHECK-LABEL: @dilated
+func.func @dilated(%x: tensor<1x2x?xf32, #x>) -> tensor<1x2x?xf32, #y> {
+  // CHECK: tn.conv {{.*}}dilations = array<i64: 2>
+  // CHECK-NOT: tn.conv_transpose
+  // CHECK: return
+  %w = tn.weight "w" : tensor<2x2x3xf32>
+  %0 = tn.conv_transpose %x, %w {strides = array<i64: 1>, pads = array<i64: 1, 1>, dilations = array<i64: 2>, outputPadding = array<i64: 0>, groups = 1 : i64} : (tensor<1x2x?xf32, #x>, tensor<2x2x3xf32>) -> tensor<1x2x?xf32, #y>
+  return %0 : tensor<1x2x?xf32, #y>
+}
+}
+// -----
+// A filter shorter than the stride leaves positions that nothing reaches: it stays as it is.
+// CHECK-LABEL: @short
+func.func @short(%x: tensor<1x2x4xf32>) -> tensor<1x2x10xf32> {
+  // CHECK: tn.conv_transpose
+  %w = tn.weight "w" : tensor<2x2x1xf32>
+  %0 = tn.conv_transpose %x, %w {strides = array<i64: 3>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, outputPadding = array<i64: 0>, groups = 1 : i64} : (tensor<1x2x4xf32>, tensor<2x2x1xf32>) -> tensor<1x2x10xf32>
+  return %0 : tensor<1x2x10xf32>
+}
