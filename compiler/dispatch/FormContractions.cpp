@@ -261,8 +261,10 @@ bool isContractionRoot(Operation *op, const target::Target &device) {
     return allFused(op, device);
   }
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
+  bool isConstant =
+      conv && isa_and_nonnull<tn::WeightOp, tn::ConstantOp>(conv.getWeight().getDefiningOp());
   return conv && allFused(op, device) && conv.getChannelsLast() &&
-         isa_and_nonnull<tn::WeightOp, tn::ConstantOp>(conv.getWeight().getDefiningOp()) &&
+         (isConstant || (!device.isGpu() && !isDepthwise(conv))) &&
          (!device.isGpu() || isDepthwise(conv) || isProductOnGpu(conv));
 }
 

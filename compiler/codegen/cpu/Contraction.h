@@ -82,7 +82,7 @@ mlir::LogicalResult checkBuffers(mlir::Operation *root);
 /// `tileRows` are the most rows of a tile.
 mlir::FailureOr<mlir::AffineExpr> lowerMatmul(KernelBuilder &kernel, mlir::func::FuncOp source,
                                               tn::MatmulOp matmul, int64_t tileRows);
-/// Convolutions with one or two spatial dims of constant size.
+/// Convolutions of f32 whose weight has constant sizes.
 mlir::FailureOr<mlir::AffineExpr> lowerConv(KernelBuilder &kernel, mlir::func::FuncOp source,
                                             tn::ConvOp conv, int64_t tileRows);
 bool canLowerConv(tn::ConvOp conv);

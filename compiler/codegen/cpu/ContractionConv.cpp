@@ -1,9 +1,8 @@
-// Direct convolutions, channels last: a tile is some lines of output pixels, and a kernel line's
-// weights meet the pixels under it in one product, because both lie side by side. Padded input is
-// copied to scratch a strip at a time.
-#include "compiler/codegen/cpu/Contraction.h"
+// Direct convolutions over one to three dims, channels last: a tile is some lines of output pixels
+// or a part of one, and a kernel line's weights meet the pixels under it in one product, because
+// both lie side by side. Padded input is copied to scratch a strip at a time.
+#include "compiler/codegen/cpu/ConvLowering.h"
 
-#include "compiler/codegen/common/Weights.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -12,203 +11,123 @@ using namespace mlir;
 
 namespace tenon::codegen::cpu {
 
-namespace {
-
-/// Attributes and sizes with the spatial dims brought to two (a single one becomes the width).
-struct Geometry {
-  int64_t height = 1, width = 1, channels = 1;
-  int64_t outHeight = 1, outWidth = 1, outChannels = 1;
-  int64_t kernelHeight = 1, kernelWidth = 1;
-  int64_t strideHeight = 1, strideWidth = 1;
-  int64_t dilationHeight = 1, dilationWidth = 1;
-  int64_t padTop = 0, padLeft = 0, padBottom = 0, padRight = 0;
-  int64_t groups = 1;
-
-  bool isPadded() const { return padTop || padLeft || padBottom || padRight; }
-  /// Each output pixel depends on one input pixel.
-  bool isPointwise() const { return kernelHeight == 1 && kernelWidth == 1 && !isPadded(); }
-  bool isStrided() const { return strideHeight != 1 || strideWidth != 1; }
-  /// Pixels are better copied side by side (see kBadStride).
-  bool copiesPixels() const { return isPointwise() && (isStrided() || channels % kBadStride == 0); }
-  int64_t groupChannels() const { return channels / groups; }
-  int64_t groupOutChannels() const { return outChannels / groups; }
-  int64_t depth() const { return kernelHeight * kernelWidth * groupChannels(); }
-  /// The weights of a kernel line belong to pixels that lie side by side.
-  bool joinsKernelLine() const { return groups == 1 && dilationWidth == 1; }
-};
-
 Geometry geometryOf(tn::ConvOp conv) {
-  ArrayRef<int64_t> x = cast<RankedTensorType>(conv.getX().getType()).getShape();
-  ArrayRef<int64_t> y = cast<RankedTensorType>(conv.getType()).getShape();
+  tn::Dims x = tn::getDims(conv.getX().getType()), y = tn::getDims(conv.getType());
   ArrayRef<int64_t> weight = cast<RankedTensorType>(conv.getWeight().getType()).getShape();
-  Geometry g;
-  g.groups = conv.getGroups();
-  g.channels = x.back();
-  g.outChannels = y.back();
-  size_t last = x.size() - 3;
-  size_t ends = last + 1;
-  g.width = x[last + 1];
-  g.outWidth = y[last + 1];
-  g.kernelWidth = weight[last + 2];
-  g.strideWidth = conv.getStrides()[last];
-  g.dilationWidth = conv.getDilations()[last];
-  g.padLeft = conv.getPads()[last];
-  g.padRight = conv.getPads()[ends + last];
-  if (last == 1) {
-    g.height = x[1];
-    g.outHeight = y[1];
-    g.kernelHeight = weight[2];
-    g.strideHeight = conv.getStrides()[0];
-    g.dilationHeight = conv.getDilations()[0];
-    g.padTop = conv.getPads()[0];
-    g.padBottom = conv.getPads()[ends];
+  AffineExpr one = getAffineConstantExpr(1, conv.getContext());
+  Geometry g{.images = y.front(),
+             .depth = {one, one},
+             .height = {one, one},
+             .width = {one, one},
+             .channels = *tn::constantDim(x.back()),
+             .outChannels = weight.front(),
+             .groups = static_cast<int64_t>(conv.getGroups())};
+  size_t spatial = x.size() - 2;
+  ConvDim *dims[] = {&g.depth, &g.height, &g.width};
+  for (size_t i = 0; i < spatial; ++i) {
+    *dims[3 - spatial + i] = {x[1 + i],
+                              y[1 + i],
+                              weight[2 + i],
+                              conv.getStrides()[i],
+                              conv.getDilations()[i],
+                              conv.getPads()[i],
+                              conv.getPads()[spatial + i]};
   }
   return g;
 }
 
-class ConvLowering {
-public:
-  ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv, int64_t tileRows);
-
-  AffineExpr chooseGrid();
-  LogicalResult lower();
-
-private:
-  struct Range {
-    Value first, count;
-  };
-  Range linesOf(const IndexMath &math, const GridPoint &point) const;
-  void copyStrip(const IndexMath &math, const GridPoint &point);
-  void copyPixels(const IndexMath &math, const GridPoint &point);
-  LogicalResult buildTile(const IndexMath &math, const GridPoint &point);
-  void buildProducts(const IndexMath &math, const Sums &sums, const Range &lines, Value image,
-                     Value group, Value panel);
-
-  KernelBuilder &kernel;
-  tn::ConvOp conv;
-  Epilogue epilogue;
-  Geometry g;
-  MLIRContext *context;
-  ContractionGrid grid;
-  AffineExpr images, lines;
-  /// Output pixels of a line. Where all pixels of all images are rows of one product, lines have
-  /// one pixel.
-  int64_t linePixels;
-  /// Most lines of a chunk.
-  int64_t mostLines;
-  std::optional<TileWriter> writer;
-  Value input, weights;
-  Value strip;                    ///< scratch for padded input, or null
-  Value pixels;                   ///< scratch for copied pixels, or null
-  int64_t stripWidth, stripLines; ///< in pixels
-};
-
 ConvLowering::ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,
                            int64_t tileRows)
     : kernel(kernel), conv(conv), epilogue(kernel, source, conv, conv.getBias()),
-      g(geometryOf(conv)), context(conv.getContext()) {
-  images = tn::getDims(conv.getType()).front();
-  bool isFlat = g.isPointwise() && !g.isStrided();
-  linePixels = isFlat ? 1 : g.outWidth;
-  lines = getAffineConstantExpr(g.outHeight, context);
+      g(geometryOf(conv)), context(conv.getContext()),
+      isFlat(g.isPointwise() && !g.isStrided()) {
+  AffineExpr one = getAffineConstantExpr(1, context);
+  std::optional<int64_t> width = tn::constantDim(g.width.out);
+  planes = g.images * g.depth.out;
+  lines = g.height.out;
+  segments = one;
   if (isFlat) {
-    lines = images * (g.outHeight * g.outWidth);
-    images = getAffineConstantExpr(1, context);
+    lines = planes * g.height.out * g.width.out;
+    planes = one;
+    linePixels = 1;
+  } else if (width && *width > 0) {
+    int64_t parts = llvm::divideCeil(*width, tileRows);
+    linePixels = llvm::divideCeil(*width, parts);
+    segments = getAffineConstantExpr(parts, context);
+  } else {
+    linePixels = tileRows;
+    segments = g.width.out.ceilDiv(linePixels);
   }
-  mostLines = std::max<int64_t>(1, tileRows / linePixels);
+  mostLines = segments == one ? std::max<int64_t>(1, tileRows / linePixels) : 1;
+  stripWidth = g.width.reach(linePixels);
+  int64_t apart = (mostLines - 1) * g.height.stride + 1;
+  stripPitch = std::min(g.height.dilation, apart);
+  stripLines = (g.height.kernel - 1) * stripPitch + apart;
 }
 
 AffineExpr ConvLowering::chooseGrid() {
-  grid.batches = images * g.groups;
-  grid.panels = getAffineConstantExpr(llvm::divideCeil(g.groupOutChannels(), kPanel), context);
+  grid.batches = planes;
+  grid.panels = getAffineConstantExpr(g.groups * g.panelsPerGroup(), context);
   int64_t leastLines = llvm::divideCeil(int64_t(14), linePixels);
-  grid.chunks = chunkCount(lines, mostLines, leastLines, grid.batches * grid.panels);
+  grid.chunks = tn::constantDim(segments) == 1
+                    ? chunkCount(lines, mostLines, leastLines, grid.batches * grid.panels)
+                    : lines * segments;
   return grid.points();
 }
 
-ConvLowering::Range ConvLowering::linesOf(const IndexMath &math, const GridPoint &point) const {
-  Value chunks = math.size(kernel, grid.chunks);
-  Value all = math.size(kernel, lines);
-  Value first = math.div(math.mul(point.chunk, all), chunks);
-  Value next = math.div(math.mul(math.add(point.chunk, math.constant(1)), all), chunks);
-  return {first, math.sub(next, first)};
-}
-
-/// The input lines under the chunk's output lines, with their padding.
-void ConvLowering::copyStrip(const IndexMath &math, const GridPoint &point) {
-  Range range = linesOf(math, point);
-  Value image = math.div(point.batch, math.constant(g.groups));
-  Value zero = math.constant(0);
-  clear(math, strip);
-  // Input lines [top, bottom) of the image belong to strip lines [top - start, ...).
-  Value start = math.sub(math.mul(range.first, g.strideHeight), math.constant(g.padTop));
-  Value reach = math.add(math.mul(math.sub(range.count, math.constant(1)), g.strideHeight),
-                         math.constant((g.kernelHeight - 1) * g.dilationHeight + 1));
-  Value top = math.max(start, zero);
-  Value bottom = math.min(math.add(start, reach), math.constant(g.height));
-  Value count = math.max(math.sub(bottom, top), zero);
-  Value to = math.view(strip, {math.sub(top, start), math.constant(g.padLeft), zero},
-                       {count, math.constant(g.width), math.constant(g.channels)});
-  // The image's lines as one dim after the images.
-  Value from = input;
-  int64_t rank = cast<MemRefType>(input.getType()).getRank();
-  AffineExpr line = math.builder.getAffineDimExpr(0), pixel = math.builder.getAffineDimExpr(1),
-             channel = math.builder.getAffineDimExpr(2);
-  AffineExpr first = math.builder.getAffineConstantExpr(0);
-  Value width = math.constant(g.width), channels = math.constant(g.channels);
-  if (rank == 3) {
-    from = math.view(input, {image, zero, zero}, {math.constant(1), width, channels});
-    copyElements(math, from, to, AffineMap::get(3, 0, {first, pixel, channel}, context));
-    return;
+ConvLowering::Part ConvLowering::partOf(const IndexMath &math, const GridPoint &point) const {
+  Part part;
+  Value depth = size(math, g.depth.out);
+  part.image = isFlat ? math.constant(0) : math.div(point.batch, depth);
+  part.plane = isFlat ? math.constant(0) : math.rem(point.batch, depth);
+  part.firstPixel = math.constant(0);
+  if (tn::constantDim(segments) == 1) {
+    Value chunks = size(math, grid.chunks), all = size(math, lines);
+    part.firstLine = math.div(math.mul(point.chunk, all), chunks);
+    Value next = math.div(math.mul(math.add(point.chunk, math.constant(1)), all), chunks);
+    part.lines = math.sub(next, part.firstLine);
+    part.pixels = math.constant(linePixels);
+    return part;
   }
-  from = math.view(input, {image, top, zero, zero}, {math.constant(1), count, width, channels});
-  copyElements(math, from, to, AffineMap::get(3, 0, {first, line, pixel, channel}, context));
+  Value parts = size(math, segments), width = size(math, g.width.out);
+  part.firstLine = math.div(point.chunk, parts);
+  part.lines = math.constant(1);
+  part.firstPixel = math.mul(math.rem(point.chunk, parts), linePixels);
+  part.pixels = math.min(math.constant(linePixels), math.sub(width, part.firstPixel));
+  return part;
 }
 
-/// The chunk's input pixels, one after the other.
-void ConvLowering::copyPixels(const IndexMath &math, const GridPoint &point) {
-  Range range = linesOf(math, point);
-  OpBuilder &builder = math.builder;
-  Value zero = math.constant(0), channels = math.constant(g.channels);
-  if (linePixels == 1 && !g.isStrided()) {
-    Value to = math.view(pixels, {zero, zero}, {range.count, channels});
-    Value from = math.view(math.asRows(input), {range.first, zero}, {range.count, channels});
-    copyElements(math, from, to, builder.getMultiDimIdentityMap(2));
-    return;
-  }
-  // One output line after the other: the pixels of a line stand every stride.
-  Value image = math.div(point.batch, math.constant(g.groups));
-  Value rows = math.asRows(input);
-  scf::ForOp::create(
-      builder, math.location, zero, range.count, math.constant(1), ValueRange(),
-      [&](OpBuilder &body, Location location, Value index, ValueRange) {
-        IndexMath inner(body, location);
-        Value source = inner.mul(inner.add(range.first, index), g.strideHeight);
-        Value first = inner.mul(inner.add(inner.mul(image, g.height), source), g.width);
-        Value count = inner.constant(linePixels);
-        AffineExpr pixel = body.getAffineDimExpr(0), channel = body.getAffineDimExpr(1);
-        Value reach = inner.constant((linePixels - 1) * g.strideWidth + 1);
-        Value from = inner.view(rows, {first, zero}, {reach, channels});
-        Value to = inner.view(pixels, {inner.mul(index, linePixels), zero}, {count, channels});
-        copyElements(inner, from, to,
-                     AffineMap::get(2, 0, {pixel * g.strideWidth, channel}, context));
-        scf::YieldOp::create(body, location);
-      });
+Value ConvLowering::firstRow(const IndexMath &math, const GridPoint &point,
+                             const Part &part) const {
+  Value line = math.add(math.mul(point.batch, size(math, lines)), part.firstLine);
+  return isFlat ? line : math.add(math.mul(line, size(math, g.width.out)), part.firstPixel);
 }
 
-void ConvLowering::buildProducts(const IndexMath &math, const Sums &sums, const Range &range,
-                                 Value image, Value group, Value panel) {
+Value ConvLowering::inputPixel(const IndexMath &math, const Part &part, Value line) const {
+  Value plane = math.add(math.mul(part.image, size(math, g.depth.in)),
+                         math.mul(part.plane, g.depth.stride));
+  Value at = math.add(math.mul(plane, size(math, g.height.in)), math.mul(line, g.height.stride));
+  return math.add(math.mul(at, size(math, g.width.in)),
+                  math.mul(part.firstPixel, g.width.stride));
+}
+
+void ConvLowering::buildProducts(const IndexMath &math, const Sums &sums, const Part &part,
+                                 Value group, Value panel) {
   OpBuilder &builder = math.builder;
-  int64_t steps = g.joinsKernelLine() ? 1 : g.kernelWidth;
-  Value depth = math.constant(g.groupChannels() * g.kernelWidth / steps);
+  int64_t steps = g.joinsKernelLine() ? 1 : g.width.kernel;
+  Value depth = math.constant(g.groupChannels() * g.width.kernel / steps);
   Value zero = math.constant(0), one = math.constant(1);
   Value source = strip ? strip : input;
-  Value lineStride = math.constant((strip ? stripWidth : g.width) * g.channels);
+  Value lineStride = strip ? math.constant(stripWidth * g.channels)
+                           : math.mul(size(math, g.width.in), g.channels);
+  // Lines from one plane and one line of the kernel to the next.
+  Value planePitch = strip ? math.constant(stripLines)
+                           : math.mul(size(math, g.height.in), g.depth.dilation);
+  Value linePitch = math.constant(strip ? stripPitch : g.height.dilation);
   // The first input element of the chunk's first output pixel.
   Value origin = math.mul(group, g.groupChannels());
   if (!strip) {
-    Value line = math.add(math.mul(image, g.height), math.mul(range.first, g.strideHeight));
-    origin = math.add(origin, math.mul(line, lineStride));
+    origin = math.add(origin, math.mul(inputPixel(math, part, part.firstLine), g.channels));
   }
   auto loop = [&](OpBuilder &b, Value count,
                   llvm::function_ref<void(const IndexMath &, Value)> body) {
@@ -222,56 +141,59 @@ void ConvLowering::buildProducts(const IndexMath &math, const Sums &sums, const 
                          scf::YieldOp::create(inner, location);
                        });
   };
+  Value count = math.constant(g.depth.kernel * g.height.kernel * steps);
   // Lines within weights: a line's weights stay in cache while they meet all output lines.
-  loop(builder, math.constant(g.kernelHeight * steps), [&](const IndexMath &outer, Value step) {
+  loop(builder, count, [&](const IndexMath &outer, Value step) {
     Value kernelLine = outer.div(step, outer.constant(steps));
     Value kernelColumn = outer.rem(step, outer.constant(steps));
-    Value weight =
-        outer.pointer(weights, outer.add(panel, outer.mul(outer.mul(step, depth), kPanel)));
-    Value begin = outer.add(origin, outer.mul(outer.mul(kernelLine, g.dilationHeight), lineStride));
-    begin = outer.add(begin, outer.mul(kernelColumn, g.dilationWidth * g.channels));
+    Value kernelPlane = outer.div(kernelLine, outer.constant(g.height.kernel));
+    kernelLine = outer.rem(kernelLine, outer.constant(g.height.kernel));
+    Value weight = LLVM::GEPOp::create(
+        outer.builder, outer.location, panel.getType(), builder.getF32Type(), panel,
+        ArrayRef<LLVM::GEPArg>{outer.word(outer.mul(outer.mul(step, depth), kPanel))});
+    Value skipped =
+        outer.add(outer.mul(kernelPlane, planePitch), outer.mul(kernelLine, linePitch));
+    Value begin = outer.add(origin, outer.mul(skipped, lineStride));
+    begin = outer.add(begin, outer.mul(kernelColumn, g.width.dilation * g.channels));
     Value accumulate =
         arith::CmpIOp::create(outer.builder, outer.location, arith::CmpIPredicate::ne, step, zero);
-    loop(outer.builder, range.count, [&](const IndexMath &inner, Value line) {
-      Value at = inner.add(begin, inner.mul(inner.mul(line, g.strideHeight), lineStride));
-      Value to = inner.mul(inner.mul(line, linePixels), sums.stride);
+    loop(outer.builder, part.lines, [&](const IndexMath &inner, Value line) {
+      Value at = inner.add(begin, inner.mul(inner.mul(line, g.height.stride), lineStride));
+      Value to = inner.mul(inner.mul(line, part.pixels), sums.stride);
       Value sum = LLVM::GEPOp::create(inner.builder, inner.location, sums.pointer.getType(),
                                       inner.builder.getF32Type(), sums.pointer,
                                       ArrayRef<LLVM::GEPArg>{inner.word(to)});
       callProduct(inner, kernel.function(),
-                  {inner.pointer(source, at), inner.constant(g.strideWidth * g.channels), weight,
-                   inner.constant(kPanel), sum, sums.stride, depth, inner.constant(linePixels),
-                   accumulate});
+                  {inner.pointer(source, at), inner.constant(g.width.stride * g.channels), weight,
+                   inner.constant(kPanel), sum, sums.stride, depth, part.pixels, accumulate});
     });
   });
 }
 
 LogicalResult ConvLowering::buildTile(const IndexMath &math, const GridPoint &point) {
-  Range range = linesOf(math, point);
-  Value groups = math.constant(g.groups);
-  Value image = math.div(point.batch, groups);
-  Value group = math.rem(point.batch, groups);
-  Value panels = math.size(kernel, grid.panels);
-  Value panel = math.mul(math.add(math.mul(group, panels), point.panel), g.depth() * kPanel);
-  Value allLines = math.size(kernel, lines);
-  Value firstLine = math.add(math.mul(image, allLines), range.first);
-  Value firstRow = math.mul(firstLine, linePixels);
-  Value rows = math.mul(range.count, linePixels);
-  TileWriter::Columns columns{math.mul(group, g.groupOutChannels()), point.panel,
+  Part part = partOf(math, point);
+  Value perGroup = math.constant(g.panelsPerGroup());
+  Value group = math.div(point.panel, perGroup), number = math.rem(point.panel, perGroup);
+  int64_t panelElements = g.taps() * g.groupChannels() * kPanel;
+  Value panel = weights ? math.pointer(weights, math.mul(point.panel, panelElements))
+                        : packPanel(math, group, number);
+  Value first = firstRow(math, point, part);
+  Value rows = math.mul(part.lines, part.pixels);
+  TileWriter::Columns columns{math.mul(group, g.groupOutChannels()), number,
                               getAffineConstantExpr(g.groupOutChannels(), context)};
   return writer->write(
-      math, firstRow, rows, columns, [&](const IndexMath &inner, const Sums &sums) {
+      math, first, rows, columns, [&](const IndexMath &inner, const Sums &sums) {
         if (!g.isPointwise()) {
-          buildProducts(inner, sums, range, image, group, panel);
+          buildProducts(inner, sums, part, group, panel);
           return;
         }
         Value stride = inner.constant(g.channels + (pixels ? kStridePad : 0));
-        Value first = pixels ? inner.constant(0) : inner.mul(firstRow, stride);
-        first = inner.add(first, inner.mul(group, g.groupChannels()));
+        Value begin = pixels ? inner.constant(0) : inner.mul(first, stride);
+        begin = inner.add(begin, inner.mul(group, g.groupChannels()));
         callProduct(inner, kernel.function(),
-                    {inner.pointer(pixels ? pixels : input, first), stride,
-                     inner.pointer(weights, panel), inner.constant(kPanel), sums.pointer,
-                     sums.stride, inner.constant(g.depth()), rows, Value()});
+                    {inner.pointer(pixels ? pixels : input, begin), stride, panel,
+                     inner.constant(kPanel), sums.pointer, sums.stride,
+                     inner.constant(g.groupChannels()), rows, Value()});
       });
 }
 
@@ -280,6 +202,15 @@ LogicalResult ConvLowering::lower() {
   input = kernel.input(cast<BlockArgument>(conv.getX()).getArgNumber());
   weights = packedBuffer(kernel, conv.getWeight());
   writer.emplace(kernel, epilogue, mostLines * linePixels);
+  if (!weights) {
+    SmallVector<Value> sizes;
+    RankedTensorType type = cast<RankedTensorType>(conv.getWeight().getType());
+    for (int64_t taps : type.getShape().drop_front(2)) {
+      sizes.push_back(math.constant(taps));
+    }
+    sizes.append({math.constant(g.groupChannels()), math.constant(kPanel)});
+    panelCopy = allocate(kernel, sizes);
+  }
   auto tile = [&](const IndexMath &inner, const GridPoint &point) {
     return buildTile(inner, point);
   };
@@ -293,22 +224,19 @@ LogicalResult ConvLowering::lower() {
   if (!g.isPadded()) {
     return buildGridLoop(kernel, grid, none, tile);
   }
-  stripLines = (mostLines - 1) * g.strideHeight + (g.kernelHeight - 1) * g.dilationHeight + 1;
-  stripWidth = g.width + g.padLeft + g.padRight;
-  strip = allocate(
-      kernel, {math.constant(stripLines), math.constant(stripWidth), math.constant(g.channels)});
+  strip = allocate(kernel, {math.constant(g.depth.kernel * stripLines),
+                            math.constant(stripWidth), math.constant(g.channels)});
   auto prepare = [&](const IndexMath &inner, const GridPoint &point) { copyStrip(inner, point); };
   return buildGridLoop(kernel, grid, prepare, tile);
 }
 
-} // namespace
-
 bool canLowerConv(tn::ConvOp conv) {
-  RankedTensorType x = cast<RankedTensorType>(conv.getX().getType());
-  bool hasConstantSizes = llvm::all_of(x.getShape().drop_front(),
-                                       [](int64_t dim) { return !ShapedType::isDynamic(dim); });
-  return conv.getChannelsLast() && hasConstantSizes && (x.getRank() == 3 || x.getRank() == 4) &&
-         (conv.getWeight().getDefiningOp<tn::UnpackOp>() || packableInput(conv.getWeight()));
+  RankedTensorType weight = cast<RankedTensorType>(conv.getWeight().getType());
+  bool hasBuffer =
+      conv.getWeight().getDefiningOp<tn::UnpackOp>() || isa<BlockArgument>(conv.getWeight());
+  return conv.getChannelsLast() && hasBuffer && weight.hasStaticShape() &&
+         weight.getNumElements() > 0 && weight.getElementType().isF32() &&
+         tn::constantDim(tn::getDims(conv.getX().getType()).back());
 }
 
 FailureOr<AffineExpr> lowerConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,

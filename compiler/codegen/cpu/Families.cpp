@@ -27,7 +27,7 @@ constexpr KernelFamily kFamilies[] = {
      .refuse = [](func::FuncOp source) -> StringRef {
        return isPackedProduct(source)
                   ? ""
-                  : "a convolution of more than two dims, or of sizes that vary";
+                  : "a convolution with channels first, of a weight whose sizes vary, or not of f32";
      },
      .parameter = "tile_rows",
      // The sums of 128 x 32 are half of the smallest L1 cache in use.
