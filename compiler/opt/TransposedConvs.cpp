@@ -224,7 +224,9 @@ Value TransposedConv::build() {
   SmallVector<AffineExpr> starts = {constant(builder, 0)};
   for (auto [i, axis] : llvm::enumerate(axes)) {
     toLast.push_back(2 + static_cast<int64_t>(i));
-    whole.push_back(axis.steps() * axis.stride);
+    // Written as the result's where it is the same size: types compare expressions.
+    AffineExpr all = axis.steps() * axis.stride;
+    whole.push_back(tn::sameDim(all, axis.out) ? axis.out : all);
     result.push_back(axis.out);
     starts.push_back(constant(builder, axis.padBegin - axis.first() * axis.stride));
   }

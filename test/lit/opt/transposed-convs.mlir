@@ -37,6 +37,21 @@ func.func @dilated(%x: tensor<1x2x?xf32, #x>) -> tensor<1x2x?xf32, #y> {
 }
 }
 // -----
+#u = #tn.shape<()[s0] -> (1, 2, s0)>
+#v = #tn.shape<()[s0] -> (1, 2, s0 * 2 + 2)>
+// All that the convolution gives is the result: twice a sum, which its type writes otherwise.
+module attributes {tn.symbols = [#tn.symbol<"length", 1, 8>]} {
+// CHECK-LABEL: @uncut
+func.func @uncut(%x: tensor<1x2x?xf32, #u>) -> tensor<1x2x?xf32, #v> {
+  // CHECK-NOT: tn.slice
+  // CHECK: tn.conv {{.*}}pads = array<i64: 1, 1>
+  // CHECK: return
+  %w = tn.weight "w" : tensor<2x2x4xf32>
+  %0 = tn.conv_transpose %x, %w {strides = array<i64: 2>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, outputPadding = array<i64: 0>, groups = 1 : i64} : (tensor<1x2x?xf32, #u>, tensor<2x2x4xf32>) -> tensor<1x2x?xf32, #v>
+  return %0 : tensor<1x2x?xf32, #v>
+}
+}
+// -----
 // A filter shorter than the stride leaves positions that nothing reaches: it stays as it is.
 // CHECK-LABEL: @short
 func.func @short(%x: tensor<1x2x4xf32>) -> tensor<1x2x10xf32> {
