@@ -350,7 +350,7 @@ std::optional<dispatch::WeightLayout> pointwiseWeight(RegionBuilder &region) {
   if (convs.empty()) {
     return std::nullopt;
   }
-  return dispatch::isDepthwise(*convs.begin()) ? layoutInPanels(*convs.begin(), /*panel=*/1)
+  return dispatch::isDepthwise(*convs.begin()) ? layoutOfDepthwise(*convs.begin())
                                                : channelsLastWeight(region.source);
 }
 
