@@ -181,7 +181,8 @@ std::optional<dispatch::WeightLayout> panelsOfWeight(func::FuncOp source) {
 bool isPackedProduct(func::FuncOp source) {
   return llvm::any_of(source.getBody().front(), [](Operation &op) {
     tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
-    return isa<tn::MatmulOp>(op) || (conv && canLowerConv(conv));
+    return isa<tn::MatmulOp>(op) ||
+           (conv && canLowerConv(conv) && hasWeight(conv, kPanel, conv.getGroups()));
   });
 }
 

@@ -139,11 +139,16 @@ LogicalResult ConvLowering::lower() {
   return buildGridLoop(kernel, grid, prepare, tile);
 }
 
+bool hasWeight(tn::ConvOp conv, int64_t panel, int64_t groups) {
+  tn::UnpackOp unpack = conv.getWeight().getDefiningOp<tn::UnpackOp>();
+  return unpack ? static_cast<int64_t>(unpack.getPanel()) == panel &&
+                      static_cast<int64_t>(unpack.getGroups()) == groups
+                : isa<BlockArgument>(conv.getWeight());
+}
+
 bool canLowerConv(tn::ConvOp conv) {
   RankedTensorType weight = cast<RankedTensorType>(conv.getWeight().getType());
-  bool hasBuffer =
-      conv.getWeight().getDefiningOp<tn::UnpackOp>() || isa<BlockArgument>(conv.getWeight());
-  return conv.getChannelsLast() && hasBuffer && weight.hasStaticShape() &&
+  return conv.getChannelsLast() && weight.hasStaticShape() &&
          weight.getNumElements() > 0 && weight.getElementType().isF32() &&
          tn::constantDim(tn::getDims(conv.getX().getType()).back());
 }

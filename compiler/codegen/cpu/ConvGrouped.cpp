@@ -25,8 +25,8 @@ constexpr int64_t kMostUnrolled = 7;
 /// Output channels of a vector: whole groups, or a part of one group; none if neither divides.
 std::optional<int64_t> lanesOf(const Geometry &g) {
   for (int64_t lanes : {16, 8}) {
-    bool spansGroups =
-        lanes % g.groupOutChannels() == 0 && g.groupChannels() <= g.groupOutChannels();
+    bool spansGroups = g.groupOutChannels() < lanes && lanes % g.groupOutChannels() == 0 &&
+                       g.groupChannels() <= g.groupOutChannels();
     if (spansGroups || g.groupOutChannels() % lanes == 0) {
       return lanes;
     }
@@ -61,7 +61,7 @@ public:
   GroupedConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv, engine::CpuLevel level,
               int64_t tileRows)
       : ConvTiles(kernel, conv, tileRows), epilogue(kernel, source, conv, conv.getBias()),
-        lanes(*lanesOf(g)), spansGroups(lanes % g.groupOutChannels() == 0) {
+        lanes(*lanesOf(g)), spansGroups(g.groupOutChannels() < lanes) {
     f32 = kernel.builder.getF32Type();
     vector = VectorType::get(lanes, f32);
     std::optional<int64_t> width =
@@ -399,13 +399,17 @@ StringRef refuseGrouped(func::FuncOp source) {
   if (!conv || conv.getGroups() == 1) {
     return "not a convolution by groups";
   }
-  bool isPacked = conv.getWeight().getDefiningOp<tn::UnpackOp>() != nullptr;
-  if (!canLowerConv(conv) || !(isPacked || packableInput(conv.getWeight()))) {
-    return "channels first, a weight that is computed, or not of f32";
+  if (!canLowerConv(conv)) {
+    return "channels first, of a weight whose sizes vary, or not of f32";
   }
   Geometry g = geometryOf(conv);
-  if (!lanesOf(g)) {
+  std::optional<int64_t> lanes = lanesOf(g);
+  if (!lanes) {
     return "vectors of 16 or 8 channels neither hold whole groups nor parts of one";
+  }
+  bool isPacked = conv.getWeight().getDefiningOp<tn::UnpackOp>() != nullptr;
+  if (isPacked ? !hasWeight(conv, *lanes, /*groups=*/1) : !packableInput(conv.getWeight())) {
+    return "the weight is computed, or laid out for another kernel";
   }
   // Of 32 channels and more, those that fill panels are products like others.
   int64_t padded = g.panelsPerGroup() * kPanel;
@@ -422,7 +426,7 @@ std::optional<dispatch::WeightLayout> groupedWeight(func::FuncOp source) {
 FailureOr<AffineExpr> lowerGrouped(KernelBuilder &kernel, func::FuncOp source,
                                    engine::CpuLevel level, int64_t tileRows) {
   tn::ConvOp conv = convOf(source);
-  if (!conv || !lanesOf(geometryOf(conv)) || failed(checkBuffers(conv))) {
+  if (!refuseGrouped(source).empty() || failed(checkBuffers(conv))) {
     return source.emitError("no convolution by groups that reads packed weights");
   }
   GroupedConv lowering(kernel, source, conv, level, tileRows);
