@@ -27,7 +27,8 @@ constexpr KernelFamily kFamilies[] = {
      .refuse = [](func::FuncOp source) -> StringRef {
        return isPackedProduct(source)
                   ? ""
-                  : "a convolution with channels first, of a weight whose sizes vary, or not of f32";
+                  : "a product of 64-bit elements, or a convolution with channels first, of a weight "
+                    "whose sizes vary, or not of f32";
      },
      .parameter = "tile_rows",
      // The sums of 128 x 32 are half of the smallest L1 cache in use.
@@ -39,13 +40,46 @@ constexpr KernelFamily kFamilies[] = {
      .what = "attention by blocks of queries: softmax between two micro-kernel products",
      .strategies = {dispatch::kAttention},
      .refuse = [](func::FuncOp source) -> StringRef {
-       return isFloat32Attention(source) ? "" : "heads of f16 and bf16";
+       return isFlashAttention(source) ? "" : "heads of f64";
      },
      .parameter = "queries",
      // The scores of 64 queries against 1,000 keys are 256 KiB.
      .values = {64, 128, 32, 16},
      .isTunable = [](func::FuncOp) { return true; },
      .lower = lowerAttention},
+    {.name = "scan",
+     .what = "running sums: scans in registers along rows, or rows of columns added up",
+     .strategies = {dispatch::kSingle},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isScan(source) ? "" : "not a running sum";
+     },
+     .parameter = "columns",
+     // Some cache lines of each row, whose sums stay in registers.
+     .values = {128, 64, 256, 32},
+     .isTunable = [](func::FuncOp) { return true; },
+     .takesReshaped = true,
+     .lower = lowerScan},
+    {.name = "topk_heap",
+     .what = "the k largest of rows: a heap, changed only where a vector has one that stands before "
+             "its top",
+     .strategies = {dispatch::kSingle},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isTopK(source) ? "" : "not a selection of the largest";
+     },
+     .parameter = "rows",
+     .values = {1, 1, 1, 1},
+     .isTunable = [](func::FuncOp) { return false; },
+     .lower = lowerTopK},
+    {.name = "concat_copy",
+     .what = "concatenation as copies of blocks",
+     .strategies = {dispatch::kSingle},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isConcat(source) ? "" : "not a concatenation of buffers";
+     },
+     .parameter = "rows",
+     .values = {1, 1, 1, 1},
+     .isTunable = [](func::FuncOp) { return false; },
+     .lower = lowerConcat},
     {.name = "tiled",
      .what = "fused vector loops over tiles of the grid: pointwise, rows, depthwise convolution, "
              "all else",
@@ -56,6 +90,7 @@ constexpr KernelFamily kFamilies[] = {
      .values = {4096, 1024, 16384, 65536},
      .isTunable = isChunked,
      .weightLayout = convInPanels,
+     .takesReshaped = true,
      .lower = lowerTiled},
 };
 
