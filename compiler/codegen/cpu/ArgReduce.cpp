@@ -1,5 +1,5 @@
-// The place of the largest or smallest element of rows in two passes, each of which lanes compute: the
-// element, then the first (or last) place that holds it.
+// The place of the largest or smallest element of rows in two passes, each of which lanes compute:
+// the element, then the first (or last) place that holds it.
 #include "compiler/codegen/common/Reduce.h"
 #include "compiler/codegen/cpu/Overrides.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -34,8 +34,8 @@ LogicalResult computeArgReduceOfRows(Lowering &lowering, Operation *op) {
   if (!best) {
     return failure();
   }
-  TypedAttr none = lowering.builder.getI64IntegerAttr(
-      isLast ? -1 : std::numeric_limits<int64_t>::max());
+  TypedAttr none =
+      lowering.builder.getI64IntegerAttr(isLast ? -1 : std::numeric_limits<int64_t>::max());
   Value place = reduce(
       lowering, dims, reduced, none,
       [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
@@ -51,8 +51,8 @@ LogicalResult computeArgReduceOfRows(Lowering &lowering, Operation *op) {
         } else {
           isBest = arith::CmpIOp::create(b, location, arith::CmpIPredicate::eq, x, most);
         }
-        Value here = arith::IndexCastOp::create(b, location, b.getI64Type(),
-                                                body.index(at[arg.getAxis()]));
+        Value here =
+            arith::IndexCastOp::create(b, location, b.getI64Type(), body.index(at[arg.getAxis()]));
         Value never = arith::ConstantOp::create(b, location, none);
         return arith::SelectOp::create(b, location, isBest, here, never);
       },
@@ -61,20 +61,19 @@ LogicalResult computeArgReduceOfRows(Lowering &lowering, Operation *op) {
                       : Value(arith::MinSIOp::create(b, location, a, x));
       });
   Type wide = lowering.builder.getI64Type();
-  Value y = compute(lowering, getDims(arg.getY().getType()), wide,
-                    [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
-                      OpBuilder &b = body.builder;
-                      Value found = body.load(place, arg.getKeepdims()
-                                                         ? keptIndices(at, reduced)
-                                                         : SmallVector<AffineExpr>(at));
-                      // Of no elements the place is 0.
-                      Value never = arith::ConstantOp::create(b, location, none);
-                      Value zero =
-                          arith::ConstantOp::create(b, location, b.getI64IntegerAttr(0));
-                      Value isNone = arith::CmpIOp::create(b, location, arith::CmpIPredicate::eq,
-                                                           found, never);
-                      return arith::SelectOp::create(b, location, isNone, zero, found);
-                    });
+  Value y =
+      compute(lowering, getDims(arg.getY().getType()), wide,
+              [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
+                OpBuilder &b = body.builder;
+                Value found = body.load(place, arg.getKeepdims() ? keptIndices(at, reduced)
+                                                                 : SmallVector<AffineExpr>(at));
+                // Of no elements the place is 0.
+                Value never = arith::ConstantOp::create(b, location, none);
+                Value zero = arith::ConstantOp::create(b, location, b.getI64IntegerAttr(0));
+                Value isNone =
+                    arith::CmpIOp::create(b, location, arith::CmpIPredicate::eq, found, never);
+                return arith::SelectOp::create(b, location, isNone, zero, found);
+              });
   lowering.bind(arg.getY(), y);
   return success();
 }

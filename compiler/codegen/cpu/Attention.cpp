@@ -293,8 +293,8 @@ Value AttentionLowering::maskAt(const IndexMath &math, const QueryBlock &block, 
   }
   VectorType flags = VectorType::get(vector.getShape(), math.builder.getI1Type());
   Value lanes = vector::CreateMaskOp::create(math.builder, math.location, flags, active);
-  Value none = arith::ConstantOp::create(math.builder, math.location,
-                                         math.builder.getZeroAttr(stored));
+  Value none =
+      arith::ConstantOp::create(math.builder, math.location, math.builder.getZeroAttr(stored));
   return wide(vector::MaskedLoadOp::create(math.builder, math.location, stored, mask, indices,
                                            lanes, none));
 }
@@ -381,12 +381,12 @@ void AttentionLowering::softmaxRow(const IndexMath &math, const QueryBlock &bloc
   memref::StoreOp::create(builder, location, inverse, inverses, ValueRange{row});
   if (causal) {
     Value nothing = broadcast(math, number(math, 0));
-    scf::ForOp::create(builder, location, end, block.keys, lanes, ValueRange(),
-                       [&](OpBuilder &b, Location, Value column, ValueRange) {
-                         vector::StoreOp::create(b, location, nothing, scores,
-                                                 ValueRange{row, column});
-                         scf::YieldOp::create(b, location);
-                       });
+    scf::ForOp::create(
+        builder, location, end, block.keys, lanes, ValueRange(),
+        [&](OpBuilder &b, Location, Value column, ValueRange) {
+          vector::StoreOp::create(b, location, nothing, scores, ValueRange{row, column});
+          scf::YieldOp::create(b, location);
+        });
   }
 }
 

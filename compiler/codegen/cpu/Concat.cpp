@@ -80,8 +80,7 @@ FailureOr<AffineExpr> lowerConcat(KernelBuilder &kernel, func::FuncOp source, en
           Value last = math.max(math.min(high, end), first);
           Value part = math.sub(last, first);
           copyElements(math, math.view(from, {row, math.sub(first, start)}, {count, part}),
-                       math.view(result, {row, first}, {count, part}),
-                       b.getMultiDimIdentityMap(2));
+                       math.view(result, {row, first}, {count, part}), b.getMultiDimIdentityMap(2));
           start = end;
         }
         scf::YieldOp::create(b, location);

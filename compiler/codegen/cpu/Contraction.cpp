@@ -80,8 +80,7 @@ Value allocate(KernelBuilder &kernel, ArrayRef<Value> sizes, Type element) {
       dynamic.push_back(size);
     }
   }
-  MemRefType type =
-      MemRefType::get(shape, element ? element : Type(kernel.builder.getF32Type()));
+  MemRefType type = MemRefType::get(shape, element ? element : Type(kernel.builder.getF32Type()));
   return memref::AllocOp::create(kernel.builder, kernel.location, type, dynamic);
 }
 

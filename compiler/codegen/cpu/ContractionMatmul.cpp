@@ -39,7 +39,7 @@ private:
   KernelBuilder &kernel;
   int64_t tileRows;
   tn::MatmulOp matmul;
-  Type element; ///< in which sums are taken: f32 or i32
+  Type element;  ///< in which sums are taken: f32 or i32
   bool isNarrow; ///< whether the operands' is another
   Epilogue epilogue;
   TileWriter writer;
@@ -61,8 +61,7 @@ MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::M
       element(accumulatorType(getElementTypeOrSelf(matmul.getType()))),
       isNarrow(element != storageType(getElementTypeOrSelf(matmul.getType()))),
       epilogue(kernel, source, matmul, Value()), writer(kernel, epilogue, tileRows, element),
-      context(matmul.getContext()),
-      dims(tn::getDims(matmul.getType())) {
+      context(matmul.getContext()), dims(tn::getDims(matmul.getType())) {
   tn::Dims a = tn::getDims(matmul.getA().getType());
   tn::Dims b = tn::getDims(matmul.getB().getType());
   m = dims[dims.size() - 2];

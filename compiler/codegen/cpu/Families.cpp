@@ -25,10 +25,10 @@ constexpr KernelFamily kFamilies[] = {
              "epilogue on its tile",
      .strategies = {dispatch::kContraction},
      .refuse = [](func::FuncOp source) -> StringRef {
-       return isPackedProduct(source)
-                  ? ""
-                  : "a product of 64-bit elements, or a convolution with channels first, of a weight "
-                    "whose sizes vary, or not of f32";
+       return isPackedProduct(source) ? ""
+                                      : "a product of 64-bit elements, or a convolution with "
+                                        "channels first, of a weight "
+                                        "whose sizes vary, or not of f32";
      },
      .parameter = "tile_rows",
      // The sums of 128 x 32 are half of the smallest L1 cache in use.
@@ -60,8 +60,9 @@ constexpr KernelFamily kFamilies[] = {
      .takesReshaped = true,
      .lower = lowerScan},
     {.name = "topk_heap",
-     .what = "the k largest of rows: a heap, changed only where a vector has one that stands before "
-             "its top",
+     .what =
+         "the k largest of rows: a heap, changed only where a vector has one that stands before "
+         "its top",
      .strategies = {dispatch::kSingle},
      .refuse = [](func::FuncOp source) -> StringRef {
        return isTopK(source) ? "" : "not a selection of the largest";
@@ -80,6 +81,26 @@ constexpr KernelFamily kFamilies[] = {
      .values = {1, 1, 1, 1},
      .isTunable = [](func::FuncOp) { return false; },
      .lower = lowerConcat},
+    {.name = "resize_rows",
+     .what = "separable resampling: rows added up, then the taps of each column",
+     .strategies = {dispatch::kSingle},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isRowResize(source) ? "" : "not a linear or cubic resize of the last two dims";
+     },
+     .parameter = "rows",
+     .values = {1, 1, 1, 1},
+     .isTunable = [](func::FuncOp) { return false; },
+     .lower = lowerResize},
+    {.name = "scatter_owned",
+     .what = "scatters: each grid point owns a part of the result and takes its updates in order",
+     .strategies = {dispatch::kSingle},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isOwnedScatter(source) ? "" : "not a scatter over all rows of its data";
+     },
+     .parameter = "rows",
+     .values = {1, 1, 1, 1},
+     .isTunable = [](func::FuncOp) { return false; },
+     .lower = lowerScatter},
     {.name = "tiled",
      .what = "fused vector loops over tiles of the grid: pointwise, rows, depthwise convolution, "
              "all else",

@@ -29,7 +29,8 @@ public:
   /// The value of an expression over the region's symbols.
   mlir::Value size(const KernelBuilder &kernel, mlir::AffineExpr expression) const;
 
-  /// Address of an element of 32 bits of a dense buffer (a kernel buffer or an allocation, no view).
+  /// Address of an element of 32 bits of a dense buffer (a kernel buffer or an allocation, no
+  /// view).
   mlir::Value pointer(mlir::Value buffer, mlir::Value element) const;
 
   /// buffer[offsets][sizes] with unit strides.

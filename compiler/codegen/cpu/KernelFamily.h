@@ -62,6 +62,14 @@ mlir::FailureOr<mlir::AffineExpr> lowerConcat(KernelBuilder &kernel, mlir::func:
                                               engine::CpuLevel level, int64_t rows);
 /// Whether the region is one tn.concat of buffers.
 bool isConcat(mlir::func::FuncOp source);
+mlir::FailureOr<mlir::AffineExpr> lowerResize(KernelBuilder &kernel, mlir::func::FuncOp source,
+                                              engine::CpuLevel level, int64_t rows);
+/// Whether the region is one linear or cubic resize of at most the last two dims.
+bool isRowResize(mlir::func::FuncOp source);
+mlir::FailureOr<mlir::AffineExpr> lowerScatter(KernelBuilder &kernel, mlir::func::FuncOp source,
+                                               engine::CpuLevel level, int64_t rows);
+/// Whether the region is one scatter whose result can be owned in parts.
+bool isOwnedScatter(mlir::func::FuncOp source);
 /// Whether the region is one tn.top_k.
 bool isTopK(mlir::func::FuncOp source);
 bool isFlashAttention(mlir::func::FuncOp source);

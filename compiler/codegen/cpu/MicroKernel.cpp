@@ -105,8 +105,7 @@ public:
           arguments[8] = state[2];
           buildRowBlocks(arguments);
           Value b = offset(state[1], arith::MulIOp::create(builder, loc, arguments[3], step));
-          scf::YieldOp::create(builder, loc,
-                               ValueRange{offset(state[0], step), b, constant(1)});
+          scf::YieldOp::create(builder, loc, ValueRange{offset(state[0], step), b, constant(1)});
         });
     func::ReturnOp::create(builder, loc);
   }
@@ -225,8 +224,8 @@ private:
       builder.createBlock(&region);
       bool accumulate = number > most;
       func::CallOp::create(
-          builder, loc,
-          productSymbol(accumulate ? number - most : number, accumulate, ofIntegers), TypeRange(),
+          builder, loc, productSymbol(accumulate ? number - most : number, accumulate, ofIntegers),
+          TypeRange(),
           ValueRange{a, arguments[1], arguments[2], arguments[3], c, arguments[5], arguments[6]});
       scf::YieldOp::create(builder, loc);
     }
@@ -238,7 +237,8 @@ private:
     return arith::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(value));
   }
   Value offset(Value base, Value elements) {
-    return LLVM::GEPOp::create(builder, loc, pointer, element, base, ArrayRef<LLVM::GEPArg>{elements});
+    return LLVM::GEPOp::create(builder, loc, pointer, element, base,
+                               ArrayRef<LLVM::GEPArg>{elements});
   }
   Value load(Type type, Value address) {
     return LLVM::LoadOp::create(builder, loc, type, address, /*alignment=*/4);

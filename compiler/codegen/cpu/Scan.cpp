@@ -1,6 +1,6 @@
-// Running sums. Along the innermost dim a vector is summed in registers by shifts of 1, 2, 4 ... lanes
-// and follows the sum of those before it; along another dim vectors of neighbouring columns are
-// added row by row. Rows, or groups of columns, are shared among threads.
+// Running sums. Along the innermost dim a vector is summed in registers by shifts of 1, 2, 4 ...
+// lanes and follows the sum of those before it; along another dim vectors of neighbouring columns
+// are added row by row. Rows, or groups of columns, are shared among threads.
 #include "compiler/codegen/common/Reduce.h"
 #include "compiler/codegen/common/ScalarBody.h"
 #include "compiler/codegen/cpu/IndexMath.h"
@@ -55,9 +55,9 @@ ScanLowering::ScanLowering(KernelBuilder &kernel, tn::CumsumOp cumsum, engine::C
                            int64_t columns)
     : kernel(kernel), x(kernel.input(0)), y(kernel.output(0)),
       storage(storageType(getElementTypeOrSelf(cumsum.getX()))),
-      wide(VectorType::get(floatLanes(level), accumulatorType(storage))),
-      lanes(floatLanes(level)), columns(columns), isExclusive(cumsum.getExclusive()),
-      isReverse(cumsum.getReverse()), hasOuter(cumsum.getAxis() > 0) {
+      wide(VectorType::get(floatLanes(level), accumulatorType(storage))), lanes(floatLanes(level)),
+      columns(columns), isExclusive(cumsum.getExclusive()), isReverse(cumsum.getReverse()),
+      hasOuter(cumsum.getAxis() > 0) {
   tn::Dims dims = tn::getDims(cumsum.getX().getType());
   size_t axis = cumsum.getAxis();
   outer = hasOuter ? dims[0] : getAffineConstantExpr(1, cumsum.getContext());
@@ -77,8 +77,8 @@ Value ScanLowering::load(const IndexMath &math, ValueRange place, Value active) 
   Value vector;
   if (active) {
     Value zero = arith::ConstantOp::create(b, math.location, b.getZeroAttr(stored));
-    vector = vector::MaskedLoadOp::create(b, math.location, stored, x, place, mask(math, active),
-                                          zero);
+    vector =
+        vector::MaskedLoadOp::create(b, math.location, stored, x, place, mask(math, active), zero);
   } else {
     vector = vector::LoadOp::create(b, math.location, stored, x, place);
   }
@@ -139,16 +139,15 @@ void ScanLowering::scanRow(const IndexMath &math, Value row) {
         .getResult(0);
   };
   Value carry = isReverse ? scanRest(math, zeros(math)) : zeros(math);
-  carry = scf::ForOp::create(math.builder, math.location, math.constant(0), blocks,
-                             math.constant(1), carry,
-                             [&](OpBuilder &b, Location location, Value i, ValueRange state) {
-                               IndexMath body(b, location);
-                               Value last = body.sub(blocks, body.constant(1));
-                               Value block = isReverse ? body.sub(last, i) : i;
-                               Value next = scanBlock(body, at, body.mul(block, lanes), Value(),
-                                                      state[0]);
-                               scf::YieldOp::create(b, location, next);
-                             })
+  carry = scf::ForOp::create(
+              math.builder, math.location, math.constant(0), blocks, math.constant(1), carry,
+              [&](OpBuilder &b, Location location, Value i, ValueRange state) {
+                IndexMath body(b, location);
+                Value last = body.sub(blocks, body.constant(1));
+                Value block = isReverse ? body.sub(last, i) : i;
+                Value next = scanBlock(body, at, body.mul(block, lanes), Value(), state[0]);
+                scf::YieldOp::create(b, location, next);
+              })
               .getResult(0);
   if (!isReverse) {
     scanRest(math, carry);
@@ -156,24 +155,23 @@ void ScanLowering::scanRow(const IndexMath &math, Value row) {
 }
 
 /// Strips of neighbouring columns, from row to row.
-void ScanLowering::scanColumns(const IndexMath &math, Value outerIndex, Value first,
-                               int64_t strips, Value active) {
+void ScanLowering::scanColumns(const IndexMath &math, Value outerIndex, Value first, int64_t strips,
+                               Value active) {
   Value size = math.size(kernel, length);
   SmallVector<Value> carries(strips, zeros(math));
-  scf::ForOp::create(
-      math.builder, math.location, math.constant(0), size, math.constant(1), carries,
-      [&](OpBuilder &b, Location location, Value i, ValueRange state) {
-        IndexMath body(b, location);
-        Value row = isReverse ? body.sub(body.sub(size, body.constant(1)), i) : i;
-        SmallVector<Value> next;
-        for (int64_t strip = 0; strip < strips; ++strip) {
-          Value column = body.add(first, body.constant(strip * lanes));
-          SmallVector<Value> at = place({outerIndex, row, column});
-          next.push_back(sum(body, state[strip], load(body, at, active)));
-          store(body, isExclusive ? state[strip] : next.back(), at, active);
-        }
-        scf::YieldOp::create(b, location, next);
-      });
+  scf::ForOp::create(math.builder, math.location, math.constant(0), size, math.constant(1), carries,
+                     [&](OpBuilder &b, Location location, Value i, ValueRange state) {
+                       IndexMath body(b, location);
+                       Value row = isReverse ? body.sub(body.sub(size, body.constant(1)), i) : i;
+                       SmallVector<Value> next;
+                       for (int64_t strip = 0; strip < strips; ++strip) {
+                         Value column = body.add(first, body.constant(strip * lanes));
+                         SmallVector<Value> at = place({outerIndex, row, column});
+                         next.push_back(sum(body, state[strip], load(body, at, active)));
+                         store(body, isExclusive ? state[strip] : next.back(), at, active);
+                       }
+                       scf::YieldOp::create(b, location, next);
+                     });
 }
 
 AffineExpr ScanLowering::lower() {

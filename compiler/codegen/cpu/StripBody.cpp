@@ -43,7 +43,9 @@ std::optional<Classified> classify(linalg::GenericOp op, const StripPlace &place
       return std::nullopt;
     }
     memref::LoadOp load = dyn_cast<memref::LoadOp>(operation);
-    if (load && lanes->isVarying() && !readsNeighbours(load, ArrayRef(operands).drop_front())) {
+    ArrayRef<Lanes> indices = ArrayRef(operands).drop_front(load ? 1 : 0);
+    if (load && lanes->isVarying() && !readsNeighbours(load, indices) &&
+        !readsEverySecond(load, indices)) {
       ++result.gathers;
     }
     result.lanes[operation.getResult(0)] = *lanes;

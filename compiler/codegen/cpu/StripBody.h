@@ -42,6 +42,8 @@ private:
   struct LaneValue {
     mlir::Value value;
     Lanes lanes;
+    /// An index that is `base` plus the lane's number where `within` holds, else `other`.
+    mlir::Value within = {}, base = {}, other = {};
   };
   StripPlace place() const { return {strip, isVector(), interior}; }
   bool isVector() const { return width > 1; }
@@ -51,8 +53,11 @@ private:
   LaneValue loadOperand(mlir::OpOperand &operand);
   LaneValue loadMemref(mlir::Value memref, mlir::ValueRange indices, bool contiguous);
   mlir::Value loadBackwards(mlir::Value memref, llvm::ArrayRef<LaneValue> indices);
+  mlir::Value loadEverySecond(mlir::Value memref, llvm::ArrayRef<LaneValue> indices);
   /// Elements anywhere, one a lane.
   mlir::Value gather(mlir::Value memref, llvm::ArrayRef<LaneValue> indices);
+  std::optional<LaneValue> loadWithin(mlir::memref::LoadOp load,
+                                      llvm::ArrayRef<LaneValue> operands);
   LaneValue loadAt(mlir::memref::LoadOp load, llvm::ArrayRef<LaneValue> operands);
   mlir::Value lastLane(const LaneValue &value);
   mlir::Value holdsInAll(mlir::Value condition);

@@ -143,10 +143,21 @@ bool takesFirst(Operation &op, ArrayRef<Lanes> operands) {
          operands[1].isLinear();
 }
 
+/// Whether only the index of the innermost dim moves, and by whole elements.
+static std::optional<int64_t> innermostStep(memref::LoadOp load, ArrayRef<Lanes> indices) {
+  bool isOne = !indices.empty() && indices.back().isLinear() &&
+               hasUnitStride(load.getMemRefType()) &&
+               llvm::all_of(indices.drop_back(), [](Lanes lanes) { return lanes.isUniform(); });
+  return isOne ? std::optional(indices.back().step) : std::nullopt;
+}
+
 bool readsNeighbours(memref::LoadOp load, ArrayRef<Lanes> indices) {
-  return !indices.empty() && indices.back().isLinear() && std::abs(indices.back().step) == 1 &&
-         hasUnitStride(load.getMemRefType()) &&
-         llvm::all_of(indices.drop_back(), [](Lanes lanes) { return lanes.isUniform(); });
+  std::optional<int64_t> step = innermostStep(load, indices);
+  return step && std::abs(*step) == 1;
+}
+
+bool readsEverySecond(memref::LoadOp load, ArrayRef<Lanes> indices) {
+  return innermostStep(load, indices) == 2;
 }
 
 std::optional<Lanes> lanesOf(Operation &op, ArrayRef<Lanes> operands, const StripPlace &place) {

@@ -19,9 +19,7 @@ struct Lanes {
   Kind kind = Uniform;
   int64_t step = 0;
 
-  static Lanes linear(int64_t step) {
-    return step == 0 ? Lanes{} : Lanes{Linear, step};
-  }
+  static Lanes linear(int64_t step) { return step == 0 ? Lanes{} : Lanes{Linear, step}; }
   static Lanes varying() { return {Varying, 0}; }
   bool isUniform() const { return kind == Uniform; }
   bool isLinear() const { return kind == Linear; }
@@ -50,6 +48,8 @@ bool takesFirst(mlir::Operation &op, llvm::ArrayRef<Lanes> operands);
 
 /// Whether a load with such indices reads neighbours, in the order of the lanes or backwards.
 bool readsNeighbours(mlir::memref::LoadOp load, llvm::ArrayRef<Lanes> indices);
+
+bool readsEverySecond(mlir::memref::LoadOp load, llvm::ArrayRef<Lanes> indices);
 
 /// How an operand of the op is read along a loop.
 enum class Access { Uniform, Contiguous, Strided, None };

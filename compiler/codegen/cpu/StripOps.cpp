@@ -1,5 +1,5 @@
-// What StripBody does with the ops that are not simply their vector form: loads, indices, conditions
-// and divisions. Relies on the classification of StripLanes.h.
+// What StripBody does with the ops that are not simply their vector form: loads, indices,
+// conditions and divisions. Relies on the classification of StripLanes.h.
 #include "compiler/codegen/cpu/StripBody.h"
 
 #include "compiler/graph/Tn.h"
@@ -15,8 +15,8 @@ namespace tenon::codegen::cpu {
 
 Value StripBody::constantVector(int64_t value) {
   VectorType type = VectorType::get(width, builder.getIndexType());
-  return arith::ConstantOp::create(
-      builder, location, DenseElementsAttr::get(type, builder.getIndexAttr(value)));
+  return arith::ConstantOp::create(builder, location,
+                                   DenseElementsAttr::get(type, builder.getIndexAttr(value)));
 }
 
 Value StripBody::lastLane(const LaneValue &value) {
@@ -100,6 +100,24 @@ Value StripBody::loadBackwards(Value memref, ArrayRef<LaneValue> indices) {
   return vector::ShuffleOp::create(builder, location, vector, vector, reversed);
 }
 
+/// Every second element from the first index on, of two vectors that end with the last of them.
+Value StripBody::loadEverySecond(Value memref, ArrayRef<LaneValue> indices) {
+  VectorType type = VectorType::get(width, cast<MemRefType>(memref.getType()).getElementType());
+  SmallVector<Value> places;
+  for (const LaneValue &index : indices) {
+    places.push_back(index.value);
+  }
+  Value first = vector::LoadOp::create(builder, location, type, memref, places);
+  Value ahead = arith::ConstantIndexOp::create(builder, location, width - 1);
+  places.back() = arith::AddIOp::create(builder, location, places.back(), ahead);
+  Value second = vector::LoadOp::create(builder, location, type, memref, places);
+  SmallVector<int64_t> chosen;
+  for (int64_t lane = 0; lane < width; ++lane) {
+    chosen.push_back(2 * lane < width ? 2 * lane : 2 * lane + 1);
+  }
+  return vector::ShuffleOp::create(builder, location, first, second, chosen);
+}
+
 Value StripBody::gather(Value memref, ArrayRef<LaneValue> indices) {
   MemRefType memrefType = cast<MemRefType>(memref.getType());
   memref::ExtractStridedMetadataOp metadata =
@@ -117,8 +135,7 @@ Value StripBody::gather(Value memref, ArrayRef<LaneValue> indices) {
     Value steps = index.value;
     if (index.lanes.isLinear()) {
       steps = vector::StepOp::create(builder, location, positions);
-      steps =
-          arith::MulIOp::create(builder, location, steps, constantVector(index.lanes.step));
+      steps = arith::MulIOp::create(builder, location, steps, constantVector(index.lanes.step));
     }
     Value stride = ShapedType::isDynamic(strides[i]) ? broadcast(metadata.getStrides()[i])
                                                      : constantVector(strides[i]);
@@ -137,14 +154,40 @@ Value StripBody::gather(Value memref, ArrayRef<LaneValue> indices) {
     Value one = arith::ConstantIndexOp::create(builder, location, 1);
     StridedLayoutAttr layout =
         StridedLayoutAttr::get(builder.getContext(), ShapedType::kDynamic, {1});
-    MemRefType line =
-        MemRefType::get({ShapedType::kDynamic}, memrefType.getElementType(), layout);
-    memref = memref::ReinterpretCastOp::create(
-        builder, location, line, metadata.getBaseBuffer(), OpFoldResult(start),
-        ArrayRef<OpFoldResult>{one}, ArrayRef<OpFoldResult>{builder.getIndexAttr(1)});
+    MemRefType line = MemRefType::get({ShapedType::kDynamic}, memrefType.getElementType(), layout);
+    memref = memref::ReinterpretCastOp::create(builder, location, line, metadata.getBaseBuffer(),
+                                               OpFoldResult(start), ArrayRef<OpFoldResult>{one},
+                                               ArrayRef<OpFoldResult>{builder.getIndexAttr(1)});
     base = {arith::ConstantIndexOp::create(builder, location, 0)};
   }
   return vector::GatherOp::create(builder, location, type, memref, base, offsets, mask(), zero);
+}
+
+/// Neighbours where the innermost index is within bounds, and one element in all other lanes.
+std::optional<StripBody::LaneValue> StripBody::loadWithin(memref::LoadOp load,
+                                                          ArrayRef<LaneValue> operands) {
+  const LaneValue &last = operands.back();
+  bool isHeld = operands.size() > 1 && last.within && hasUnitStride(load.getMemRefType()) &&
+                llvm::all_of(operands.drop_front().drop_back(),
+                             [](const LaneValue &index) { return index.lanes.isUniform(); });
+  if (!isHeld) {
+    return std::nullopt;
+  }
+  SmallVector<Value> places;
+  for (const LaneValue &index : operands.drop_front()) {
+    places.push_back(index.value);
+  }
+  VectorType type = VectorType::get(width, load.getMemRefType().getElementType());
+  places.back() = last.other;
+  Value single = broadcast(memref::LoadOp::create(builder, location, operands[0].value, places));
+  places.back() = last.base;
+  Value lanes = last.within;
+  if (active) {
+    lanes = arith::AndIOp::create(builder, location, lanes, mask());
+  }
+  return LaneValue{vector::MaskedLoadOp::create(builder, location, type, operands[0].value, places,
+                                                lanes, single),
+                   Lanes::varying()};
 }
 
 StripBody::LaneValue StripBody::loadAt(memref::LoadOp load, ArrayRef<LaneValue> operands) {
@@ -159,15 +202,21 @@ StripBody::LaneValue StripBody::loadAt(memref::LoadOp load, ArrayRef<LaneValue> 
   if (readsNeighbours(load, lanes) && lanes.back().step == 1) {
     return loadMemref(memref, places, /*contiguous=*/true);
   }
-  // Backwards, what lies before lanes that do not count may lie outside.
-  bool isBackwards = readsNeighbours(load, lanes) && !active;
-  return {isBackwards ? loadBackwards(memref, indices) : gather(memref, indices),
-          Lanes::varying()};
+  if (std::optional<LaneValue> held = loadWithin(load, operands)) {
+    return *held;
+  }
+  // What lies around lanes that do not count may lie outside.
+  if (!active && readsNeighbours(load, lanes)) {
+    return {loadBackwards(memref, indices), Lanes::varying()};
+  }
+  if (!active && readsEverySecond(load, lanes)) {
+    return {loadEverySecond(memref, indices), Lanes::varying()};
+  }
+  return {gather(memref, indices), Lanes::varying()};
 }
 
 /// An affine expression over vectors of indices.
-Value StripBody::applyVector(AffineExpr expression, ArrayRef<Value> dims,
-                             ArrayRef<Value> symbols) {
+Value StripBody::applyVector(AffineExpr expression, ArrayRef<Value> dims, ArrayRef<Value> symbols) {
   if (AffineConstantExpr constant = dyn_cast<AffineConstantExpr>(expression)) {
     return constantVector(constant.getValue());
   }
@@ -189,12 +238,11 @@ Value StripBody::applyVector(AffineExpr expression, ArrayRef<Value> dims,
   int64_t divisor = cast<AffineConstantExpr>(binary.getRHS()).getValue();
   Value quotient;
   if (llvm::isPowerOf2_64(divisor)) {
-    quotient = arith::ShRSIOp::create(builder, location, a,
-                                      constantVector(llvm::Log2_64(divisor)));
+    quotient = arith::ShRSIOp::create(builder, location, a, constantVector(llvm::Log2_64(divisor)));
   } else {
     // Towards minus infinity, as the remainder is never negative.
-    Value isNegative = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::slt, a,
-                                             constantVector(0));
+    Value isNegative =
+        arith::CmpIOp::create(builder, location, arith::CmpIPredicate::slt, a, constantVector(0));
     Value lower = arith::SubIOp::create(builder, location, a, constantVector(divisor - 1));
     Value start = arith::SelectOp::create(builder, location, isNegative, lower, a);
     quotient = arith::DivSIOp::create(builder, location, start, b);
@@ -211,8 +259,7 @@ Value StripBody::applyVector(AffineExpr expression, ArrayRef<Value> dims,
 Value StripBody::divideAsFloats(Operation &operation, Value a, Value b) {
   VectorType type = cast<VectorType>(a.getType());
   bool isNarrow = type.getElementType().getIntOrFloatBitWidth() <= 16;
-  VectorType real =
-      type.clone(isNarrow ? Type(builder.getF32Type()) : Type(builder.getF64Type()));
+  VectorType real = type.clone(isNarrow ? Type(builder.getF32Type()) : Type(builder.getF64Type()));
   bool isSigned = isa<arith::DivSIOp, arith::RemSIOp>(operation);
   auto toFloat = [&](Value x) {
     return isSigned ? Value(arith::SIToFPOp::create(builder, location, real, x))
@@ -228,9 +275,8 @@ Value StripBody::divideAsFloats(Operation &operation, Value a, Value b) {
   return arith::SubIOp::create(builder, location, a, whole);
 }
 
-std::optional<StripBody::LaneValue> StripBody::emitSpecial(Operation &operation,
-                                                           ArrayRef<LaneValue> operands,
-                                                           Lanes result) {
+std::optional<StripBody::LaneValue>
+StripBody::emitSpecial(Operation &operation, ArrayRef<LaneValue> operands, Lanes result) {
   if (arith::ConstantOp constant = dyn_cast<arith::ConstantOp>(operation)) {
     return LaneValue{arith::ConstantOp::create(builder, location, constant.getValue()), Lanes{}};
   }
@@ -252,8 +298,7 @@ std::optional<StripBody::LaneValue> StripBody::emitSpecial(Operation &operation,
   if (interior && takesFirst(operation, lanes)) {
     return operands[1];
   }
-  if (interior && isa<arith::MinSIOp, arith::MaxSIOp>(operation) &&
-      boundsIndex(operation, lanes)) {
+  if (interior && isa<arith::MinSIOp, arith::MaxSIOp>(operation) && boundsIndex(operation, lanes)) {
     return operands[lanes[0].isLinear() ? 0 : 1];
   }
   if (!result.isVarying()) {
@@ -268,6 +313,13 @@ std::optional<StripBody::LaneValue> StripBody::emitSpecial(Operation &operation,
       (i < apply.getAffineMap().getNumDims() ? dims : symbols).push_back(asVector(operand));
     }
     return LaneValue{applyVector(apply.getAffineMap().getResult(0), dims, symbols), result};
+  }
+  bool holdsBack = isa<arith::SelectOp>(operation) && lanes[0].isVarying() && lanes[1].isLinear() &&
+                   lanes[1].step == 1 && lanes[2].isUniform();
+  if (holdsBack) {
+    Value index = arith::SelectOp::create(builder, location, operands[0].value,
+                                          asVector(operands[1]), asVector(operands[2]));
+    return LaneValue{index, result, operands[0].value, operands[1].value, operands[2].value};
   }
   if (isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(operation)) {
     return LaneValue{divideAsFloats(operation, asVector(operands[0]), asVector(operands[1])),

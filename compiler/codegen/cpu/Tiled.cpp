@@ -25,7 +25,7 @@ namespace {
 /// Grid points that are too few to share out.
 constexpr int64_t kFewPoints = 8;
 
-/// The tile sizes over the first loops of every result; 0 leaves a loop whole.
+/// The tile sizes over the first dims of every result; 0 leaves a dim whole.
 struct Tiling {
   SmallVector<int64_t> sizes;
   AffineExpr gridPoints;
@@ -151,8 +151,7 @@ Tiling chooseTiling(func::FuncOp source, int64_t chunk) {
   if (cross && *cross < tiling.sizes.size()) {
     tiling.sizes[*cross] = kTransposedRows;
     tiling.gridPoints = getAffineConstantExpr(1, source.getContext());
-    for (auto [size, dim] :
-         llvm::zip(tiling.sizes, tn::getDims(source.getResultTypes().front()))) {
+    for (auto [size, dim] : llvm::zip(tiling.sizes, tn::getDims(source.getResultTypes().front()))) {
       tiling.gridPoints = tiling.gridPoints * dim.ceilDiv(size);
     }
   }
@@ -270,12 +269,12 @@ LogicalResult tileResult(KernelBuilder &kernel, OpResult root, const Tiling &til
   rewriter.setInsertionPoint(root.getOwner());
   GridLoop grid(kernel);
   scf::SCFTileAndFuseOptions options;
-  SmallVector<OpFoldResult> sizes;
-  for (int64_t size : tiling.sizes) {
-    sizes.push_back(rewriter.getIndexAttr(size));
+  linalg::LinalgOp op = cast<linalg::LinalgOp>(root.getOwner());
+  SmallVector<OpFoldResult> sizes(op.getNumLoops(), rewriter.getIndexAttr(0));
+  ArrayRef<AffineExpr> places = op.getIndexingMapMatchingResult(root).getResults();
+  for (auto [size, place] : llvm::zip(tiling.sizes, places)) {
+    sizes[cast<AffineDimExpr>(place).getPosition()] = rewriter.getIndexAttr(size);
   }
-  unsigned loops = cast<linalg::LinalgOp>(root.getOwner()).getNumLoops();
-  sizes.resize(loops, rewriter.getIndexAttr(0));
   options.tilingOptions.setTileSizes(sizes);
   options.tilingOptions.setLoopType(scf::SCFTilingOptions::LoopType::CustomOp);
   options.tilingOptions.setCustomLoopGenerationFns(

@@ -1,6 +1,6 @@
 // The k largest or smallest of each row: a heap of the best so far with the last of them on top. A
-// vector of elements is compared with the top at once; only where one stands before it does the heap
-// change. Rows are shared among threads.
+// vector of elements is compared with the top at once; only where one stands before it does the
+// heap change. Rows are shared among threads.
 #include "compiler/codegen/common/Ranked.h"
 #include "compiler/codegen/common/Reduce.h"
 #include "compiler/codegen/common/ScalarBody.h"
@@ -9,6 +9,7 @@
 #include "compiler/codegen/cpu/Levels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -144,9 +145,8 @@ void TopKLowering::takeRow(const IndexMath &math, Value outerIndex, Value innerI
 
 void TopKLowering::fillHeap(const IndexMath &math) {
   Value zero = math.constant(0), one = math.constant(1);
-  forEach(math, zero, wanted, 1, [&](const IndexMath &in, Value i) {
-    putHeap(in, elementAt(in, i), i);
-  });
+  forEach(math, zero, wanted, 1,
+          [&](const IndexMath &in, Value i) { putHeap(in, elementAt(in, i), i); });
   Value half = math.div(wanted, math.constant(2));
   forEach(math, zero, half, 1, [&](const IndexMath &in, Value i) {
     Value place = in.sub(in.sub(half, one), i);
@@ -165,14 +165,13 @@ void TopKLowering::offer(const IndexMath &math, Value place) {
                     });
 }
 
-/// A vector of elements, one by one if any of them may stand before the top.
+/// A vector of elements, of which those may be taken that stand before the top.
 void TopKLowering::offerVector(const IndexMath &math, Value place) {
   OpBuilder &b = math.builder;
   Location location = math.location;
   VectorType type = VectorType::get(lanes, wide);
   Value vector = vector::LoadOp::create(b, location, type, row, place);
-  Value top = vector::BroadcastOp::create(b, location, type,
-                                          heapAt(math, math.constant(0)).value);
+  Value top = vector::BroadcastOp::create(b, location, type, heapAt(math, math.constant(0)).value);
   Value before;
   if (isa<FloatType>(wide)) {
     // Unordered, as NaN stands before numbers or is looked at closely.
@@ -185,13 +184,28 @@ void TopKLowering::offerVector(const IndexMath &math, Value place) {
     P predicate = op.getLargest() ? (isUnsigned ? P::ugt : P::sgt) : (isUnsigned ? P::ult : P::slt);
     before = arith::CmpIOp::create(b, location, predicate, vector, top);
   }
-  Value any = vector::ReductionOp::create(b, location, vector::CombiningKind::OR, before);
-  scf::IfOp::create(b, location, any, [&](OpBuilder &then, Location) {
-    IndexMath in(then, location);
-    forEach(in, place, in.add(place, in.constant(lanes)), 1,
-            [&](const IndexMath &each, Value i) { offer(each, i); });
-    scf::YieldOp::create(then, location);
-  });
+  // One bit a lane; those that are set are looked at one by one.
+  Type bits = b.getIntegerType(lanes);
+  Value packed = vector::BitCastOp::create(b, location, VectorType::get(1, bits), before);
+  Value set = vector::ExtractOp::create(b, location, packed, 0);
+  Value none = arith::ConstantOp::create(b, location, b.getIntegerAttr(bits, 0));
+  Value one = arith::ConstantOp::create(b, location, b.getIntegerAttr(bits, 1));
+  scf::WhileOp::create(
+      b, location, TypeRange{bits}, ValueRange{set},
+      [&](OpBuilder &inner, Location, ValueRange state) {
+        Value isAny =
+            arith::CmpIOp::create(inner, location, arith::CmpIPredicate::ne, state[0], none);
+        scf::ConditionOp::create(inner, location, isAny, state);
+      },
+      [&](OpBuilder &inner, Location, ValueRange state) {
+        IndexMath in(inner, location);
+        Value lane = math::CountTrailingZerosOp::create(inner, location, state[0]);
+        lane = arith::IndexCastUIOp::create(inner, location, inner.getIndexType(), lane);
+        offer(in, in.add(place, lane));
+        Value less = arith::SubIOp::create(inner, location, state[0], one);
+        Value rest = arith::AndIOp::create(inner, location, state[0], less);
+        scf::YieldOp::create(inner, location, rest);
+      });
 }
 
 /// Where a result leaves the region, if it does.

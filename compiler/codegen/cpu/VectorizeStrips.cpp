@@ -316,8 +316,7 @@ void StripNest::computeStrips(ArrayRef<unsigned> reductions, Value iv, int64_t s
   for (int64_t number = 0; number < strips; ++number) {
     places.push_back(arith::AddIOp::create(builder, location, iv, constant(number * lanes)));
     ivs[*strip] = places.back();
-    llvm::append_range(start,
-                       StripBody(op, builder, ivs, *strip, lanes, active).loadResults());
+    llvm::append_range(start, StripBody(op, builder, ivs, *strip, lanes, active).loadResults());
   }
   unsigned count = op.getNumDpsInits();
   auto inner = [&](ValueRange accumulators) {
