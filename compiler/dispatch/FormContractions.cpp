@@ -256,9 +256,15 @@ bool isDepthwise(tn::ConvOp conv) {
   return conv.getGroups() > 1 && weight[1] == 1;
 }
 
+/// Whether a CPU's products take such elements, though nothing of them is fused.
+static bool isProductElement(Type element) {
+  return element.isF16() || element.isBF16() || element.isInteger(32);
+}
+
 bool isContractionRoot(Operation *op, const target::Target &device) {
-  if (isa<tn::MatmulOp>(op)) {
-    return allFused(op, device);
+  if (tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op)) {
+    return allFused(op, device) ||
+           (!device.isGpu() && isProductElement(getElementTypeOrSelf(matmul.getType())));
   }
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
   bool isConstant =

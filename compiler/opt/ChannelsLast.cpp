@@ -1,5 +1,6 @@
 // Convolutions and poolings work channels-last; the transposes that this puts around them cancel.
-// Relies on SinkTransposes.cpp to bring each transpose to the next operation that undoes it.
+// Relies on SinkTransposes.cpp to bring each transpose to the next operation that undoes it. A
+// model without convolutions keeps its layout: only these gain more than two transposes cost.
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/Patterns.h"
@@ -41,8 +42,12 @@ template <typename Op> struct ToChannelsLast : OpRewritePattern<Op> {
 
 LogicalResult channelsLast(ModuleOp module, tn::WeightStore &weights) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<ToChannelsLast<tn::ConvOp>, ToChannelsLast<tn::MaxPoolOp>,
-               ToChannelsLast<tn::AvgPoolOp>, ToChannelsLast<tn::BatchNormOp>>(module.getContext());
+  bool hasConv = module.walk([](tn::ConvOp) { return WalkResult::interrupt(); }).wasInterrupted();
+  if (hasConv) {
+    patterns.add<ToChannelsLast<tn::ConvOp>, ToChannelsLast<tn::MaxPoolOp>,
+                 ToChannelsLast<tn::AvgPoolOp>, ToChannelsLast<tn::BatchNormOp>>(
+        module.getContext());
+  }
   addSinkTransposePatterns(patterns, weights);
   return runPatterns(module, std::move(patterns));
 }

@@ -15,7 +15,8 @@ namespace {
 
 constexpr llvm::StringLiteral kPass = "fold-constants";
 
-/// A folded result may be larger than what it was made from only up to this.
+/// A folded result may be larger than what it was made from only up to this, but for quantized
+/// weights.
 constexpr int64_t kGrowthBytes = 64 << 10;
 /// Products of larger constants are left to run time: models have none, hostile files may.
 constexpr int64_t kProductBytes = 1 << 20;
@@ -32,6 +33,13 @@ bool isTransposeForProducts(Operation *op) {
          transposed.getPermutation() ==
              ArrayRef<int64_t>(swapLast(transposed.getType().getRank())) &&
          llvm::all_of(transposed->getUsers(), llvm::IsaPred<tn::MatmulOp>);
+}
+
+/// Quantized weights on their way into a product: worth their size, as the kernel would else take
+/// them apart in each run and could not have them packed.
+bool widensQuantized(Operation *op) {
+  Type from = op->getNumOperands() > 0 ? getElementTypeOrSelf(op->getOperand(0)) : Type();
+  return isa<tn::DequantizeOp, tn::CastOp>(op) && from.isInteger(8);
 }
 
 /// All operands are constants, and the results do not weigh much more.
@@ -57,7 +65,8 @@ bool isWorthFolding(Operation *op) {
     after += byteCount(type);
   }
   bool isProduct = op->hasTrait<tn::TnContraction>();
-  return after <= std::max(before, kGrowthBytes) && (!isProduct || before <= kProductBytes);
+  return (after <= std::max(before, kGrowthBytes) || widensQuantized(op)) &&
+         (!isProduct || before <= kProductBytes);
 }
 
 /// The name of the first weight among the operands, so that dumps show what a constant came from.

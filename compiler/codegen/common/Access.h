@@ -28,4 +28,8 @@ mlir::Value zeroElement(Body &body, mlir::Value value);
 mlir::Value indexInDim(mlir::OpBuilder &builder, mlir::Location location, mlir::Value indices,
                        mlir::Value element, mlir::AffineExpr dim, mlir::Value size);
 
+/// What a scatter of a `tn` element type leaves where `old` was, as stored.
+mlir::Value combineUpdate(mlir::OpBuilder &builder, mlir::Location location, tn::ScatterKind kind,
+                          mlir::Type element, mlir::Value old, mlir::Value update);
+
 } // namespace tenon::codegen

@@ -1,6 +1,8 @@
 // Resampling as a weighted sum over the taps of every resampled dim; positions and weights of a dim
 // are small tables that are computed first. Relies on ONNX's definition of coordinates, as the
 // reference interpreter states it, in f64.
+#include "compiler/codegen/common/Resize.h"
+
 #include "compiler/codegen/common/Compute.h"
 #include "compiler/codegen/common/Reduce.h"
 #include "compiler/codegen/common/ScalarBody.h"
@@ -223,9 +225,32 @@ LogicalResult DimResampler::makeTables() {
   return success();
 }
 
-/// An element in the type of the weighted sums.
-Value toReal(OpBuilder &b, Location location, Type element, Value x) {
-  Type type = b.getF64Type();
+} // namespace
+
+std::optional<ResizeTables> makeResizeTables(Lowering &lowering, ResizeOp op, size_t dim,
+                                             Type real) {
+  DimResampler resampler(lowering, op, dim);
+  if (resampler.isIdentity()) {
+    return ResizeTables{};
+  }
+  if (failed(resampler.makeTables())) {
+    return std::nullopt;
+  }
+  AffineExpr taps = lowering.builder.getAffineConstantExpr(resampler.taps());
+  SmallVector<AffineExpr> space = {taps, getDims(op.getY().getType())[dim]};
+  ResizeTables tables;
+  tables.weights = compute(lowering, space, real, [&](Body &body, ArrayRef<AffineExpr> at) {
+    return resampler.weight(body, at[1], at[0]);
+  });
+  Type wide = lowering.builder.getI64Type();
+  tables.positions = compute(lowering, space, wide, [&](Body &body, ArrayRef<AffineExpr> at) {
+    Value place = resampler.position(body, at[1], at[0]);
+    return arith::IndexCastOp::create(body.builder, lowering.location, wide, place).getResult();
+  });
+  return tables;
+}
+
+Value toReal(OpBuilder &b, Location location, Type element, Type type, Value x) {
   if (isa<FloatType>(x.getType())) {
     return x.getType() == type ? x : arith::ExtFOp::create(b, location, type, x).getResult();
   }
@@ -233,13 +258,14 @@ Value toReal(OpBuilder &b, Location location, Type element, Value x) {
                                      : Value(arith::SIToFPOp::create(b, location, type, x));
 }
 
-/// A number in the element type: integers are rounded and saturate.
 Value fromReal(OpBuilder &b, Location location, Type element, Value x) {
   if (!isa<FloatType>(element)) {
     return saturate(b, location, element, math::RoundEvenOp::create(b, location, x));
   }
   return x.getType() == element ? x : arith::TruncFOp::create(b, location, element, x).getResult();
 }
+
+namespace {
 
 /// The weighted sum over the taps of all resampled dims, in f64.
 Value weightedSum(Lowering &lowering, ResizeOp op, MutableArrayRef<DimResampler> dims) {
@@ -270,7 +296,8 @@ Value weightedSum(Lowering &lowering, ResizeOp op, MutableArrayRef<DimResampler>
         if (!x) {
           return {};
         }
-        Value product = r.mul(weight, toReal(body.builder, lowering.location, element, x));
+        Value product = r.mul(
+            weight, toReal(body.builder, lowering.location, element, body.builder.getF64Type(), x));
         // A weight of zero also takes no NaN or infinity along.
         return r.select(r.is(P::OEQ, weight, r.constant(0)), r.constant(0), product);
       },

@@ -13,8 +13,6 @@ using namespace mlir;
 using namespace tenon::tn;
 
 namespace tenon::codegen {
-namespace {
-
 Value combineUpdate(OpBuilder &b, Location location, ScatterKind kind, Type element, Value old,
                     Value update) {
   if (kind == ScatterKind::none) {
@@ -34,6 +32,8 @@ Value combineUpdate(OpBuilder &b, Location location, ScatterKind kind, Type elem
   }
   return narrow(b, location, result, old.getType());
 }
+
+namespace {
 
 /// One scatter: where the update at a position goes is told by `place`.
 class Scatter {

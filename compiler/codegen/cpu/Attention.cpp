@@ -1,6 +1,7 @@
 // The strategy of attention: for a head and a block of queries, scores by the product kernel into a
 // strip of scratch, softmax along its rows, and the product with V. Keys and values are brought
 // into panels once for all query blocks of a head.
+#include "compiler/codegen/common/Reduce.h"
 #include "compiler/codegen/cpu/Contraction.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/Levels.h"
@@ -18,6 +19,15 @@ using namespace mlir;
 namespace tenon::codegen::cpu {
 
 namespace {
+
+/// A vector of floats as one of f32.
+Value widen(OpBuilder &builder, Location location, Value x) {
+  Type type = x.getType(), wide = builder.getF32Type();
+  if (VectorType vector = dyn_cast<VectorType>(type)) {
+    wide = vector.clone(wide);
+  }
+  return type == wide ? x : arith::ExtFOp::create(builder, location, wide, x).getResult();
+}
 
 /// Fewest queries worth a grid point of their own.
 constexpr int64_t kLeastQueries = 14;
@@ -90,6 +100,8 @@ private:
   Value scores;       ///< [most queries, key panels * 32]
   Value sums;         ///< [most queries, value panels * 32]
   Value inverses;     ///< [most queries]: 1 / sum of the row's exponentials
+  Value wideQueries;  ///< [most queries, D]: of narrow elements, else null
+  Value wideKeys;     ///< [32, D]: of narrow elements, else null
 };
 
 AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp attention,
@@ -169,6 +181,10 @@ void AttentionLowering::allocateScratch(const IndexMath &math) {
   scores = allocate(kernel, {most, math.size(kernel, (k.length().ceilDiv(kPanel) + 1) * kPanel)});
   sums = allocate(kernel, {most, math.size(kernel, v.width().ceilDiv(kPanel) * kPanel)});
   inverses = allocate(kernel, {most});
+  if (!cast<MemRefType>(q.buffer.getType()).getElementType().isF32()) {
+    wideQueries = allocate(kernel, {most, depth});
+    wideKeys = allocate(kernel, {panel, depth});
+  }
 }
 
 void AttentionLowering::forPanels(const IndexMath &math, Value count,
@@ -190,8 +206,16 @@ void AttentionLowering::packKeysAndValues(const IndexMath &math, Value batchAndH
   forPanels(math, keyPanels, [&](const IndexMath &inner, Value index) {
     Value first = inner.mul(index, kPanel);
     Value count = inner.min(panel, inner.sub(keys, first));
-    Value from = inner.pointer(k.buffer, rowOffset(inner, k, batch, head, first));
     Value to = inner.pointer(packedKeys, inner.mul(inner.mul(index, depth), panel));
+    if (wideKeys) {
+      Value rows = rowsView(inner, k, batch, head, first, count, zero, depth);
+      copyElements(inner, rows, inner.view(wideKeys, {zero, zero}, {count, depth}),
+                   inner.builder.getMultiDimIdentityMap(2));
+      callPackTransposed(inner, kernel.function(), inner.pointer(wideKeys, zero), depth, to, depth,
+                         count);
+      return;
+    }
+    Value from = inner.pointer(k.buffer, rowOffset(inner, k, batch, head, first));
     callPackTransposed(inner, kernel.function(), from, rowStride(inner, k), to, depth, count);
   });
   if (std::optional<int64_t> constant = getConstantIntValue(width);
@@ -226,8 +250,17 @@ QueryBlock AttentionLowering::blockOf(const IndexMath &math, const GridPoint &po
 }
 
 void AttentionLowering::computeScores(const IndexMath &math, const QueryBlock &block) {
-  Value a = math.pointer(q.buffer, rowOffset(math, q, block.batch, block.head, block.first));
-  Value stride = rowStride(math, q);
+  Value a, stride, zero = math.constant(0);
+  if (wideQueries) {
+    Value rows = rowsView(math, q, block.batch, block.head, block.first, block.count, zero, depth);
+    copyElements(math, rows, math.view(wideQueries, {zero, zero}, {block.count, depth}),
+                 math.builder.getMultiDimIdentityMap(2));
+    a = math.pointer(wideQueries, zero);
+    stride = depth;
+  } else {
+    a = math.pointer(q.buffer, rowOffset(math, q, block.batch, block.head, block.first));
+    stride = rowStride(math, q);
+  }
   Value panel = math.constant(kPanel);
   Value strip = math.builder.createOrFold<memref::DimOp>(math.location, scores, 1);
   Value seen = math.div(math.add(block.keys, math.constant(kPanel - 1)), panel);
@@ -248,16 +281,22 @@ Value AttentionLowering::maskAt(const IndexMath &math, const QueryBlock &block, 
     bool repeats = tn::constantDim(dim) == 1;
     indices.push_back(repeats ? math.constant(0) : position[4 - maskDims.size() + i]);
   }
+  auto wide = [&](Value x) { return widen(math.builder, math.location, x); };
   if (maskDims.empty() || tn::constantDim(maskDims.back()) == 1) {
-    return broadcast(math, memref::LoadOp::create(math.builder, math.location, mask, indices));
+    Value single = memref::LoadOp::create(math.builder, math.location, mask, indices);
+    return broadcast(math, wide(single));
   }
+  VectorType stored =
+      VectorType::get(vector.getShape(), cast<MemRefType>(mask.getType()).getElementType());
   if (!active) {
-    return vector::LoadOp::create(math.builder, math.location, vector, mask, indices);
+    return wide(vector::LoadOp::create(math.builder, math.location, stored, mask, indices));
   }
   VectorType flags = VectorType::get(vector.getShape(), math.builder.getI1Type());
   Value lanes = vector::CreateMaskOp::create(math.builder, math.location, flags, active);
-  return vector::MaskedLoadOp::create(math.builder, math.location, vector, mask, indices, lanes,
-                                      broadcast(math, number(math, 0)));
+  Value none =
+      arith::ConstantOp::create(math.builder, math.location, math.builder.getZeroAttr(stored));
+  return wide(vector::MaskedLoadOp::create(math.builder, math.location, stored, mask, indices,
+                                           lanes, none));
 }
 
 /// A vector of scores with scale and mask; -inf in the lanes from `active` on.
@@ -342,12 +381,12 @@ void AttentionLowering::softmaxRow(const IndexMath &math, const QueryBlock &bloc
   memref::StoreOp::create(builder, location, inverse, inverses, ValueRange{row});
   if (causal) {
     Value nothing = broadcast(math, number(math, 0));
-    scf::ForOp::create(builder, location, end, block.keys, lanes, ValueRange(),
-                       [&](OpBuilder &b, Location, Value column, ValueRange) {
-                         vector::StoreOp::create(b, location, nothing, scores,
-                                                 ValueRange{row, column});
-                         scf::YieldOp::create(b, location);
-                       });
+    scf::ForOp::create(
+        builder, location, end, block.keys, lanes, ValueRange(),
+        [&](OpBuilder &b, Location, Value column, ValueRange) {
+          vector::StoreOp::create(b, location, nothing, scores, ValueRange{row, column});
+          scf::YieldOp::create(b, location);
+        });
   }
 }
 
@@ -375,6 +414,7 @@ void AttentionLowering::computeResult(const IndexMath &math, const QueryBlock &b
                             [](OpBuilder &body, Location location, ValueRange args) {
                               Value scaled =
                                   arith::MulFOp::create(body, location, args[0], args[1]);
+                              scaled = narrow(body, location, scaled, args[2].getType());
                               linalg::YieldOp::create(body, location, scaled);
                             });
 }
@@ -400,9 +440,9 @@ FailureOr<AffineExpr> AttentionLowering::lower() {
 
 } // namespace
 
-bool isFloat32Attention(func::FuncOp source) {
+bool isFlashAttention(func::FuncOp source) {
   auto ops = source.getOps<tn::AttentionOp>();
-  return !ops.empty() && getElementTypeOrSelf((*ops.begin()).getQ()).isF32();
+  return !ops.empty() && !getElementTypeOrSelf((*ops.begin()).getQ()).isF64();
 }
 
 FailureOr<AffineExpr> lowerAttention(KernelBuilder &kernel, func::FuncOp source,

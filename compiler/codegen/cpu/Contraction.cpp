@@ -70,7 +70,7 @@ buildGridLoop(KernelBuilder &kernel, const ContractionGrid &grid,
   return status;
 }
 
-Value allocate(KernelBuilder &kernel, ArrayRef<Value> sizes) {
+Value allocate(KernelBuilder &kernel, ArrayRef<Value> sizes, Type element) {
   SmallVector<int64_t> shape;
   SmallVector<Value> dynamic;
   for (Value size : sizes) {
@@ -80,7 +80,7 @@ Value allocate(KernelBuilder &kernel, ArrayRef<Value> sizes) {
       dynamic.push_back(size);
     }
   }
-  MemRefType type = MemRefType::get(shape, kernel.builder.getF32Type());
+  MemRefType type = MemRefType::get(shape, element ? element : Type(kernel.builder.getF32Type()));
   return memref::AllocOp::create(kernel.builder, kernel.location, type, dynamic);
 }
 
@@ -89,10 +89,10 @@ Value packedBuffer(KernelBuilder &kernel, Value operand) {
   return unpack ? kernel.input(cast<BlockArgument>(unpack.getPacked()).getArgNumber()) : Value();
 }
 
-TileWriter::TileWriter(KernelBuilder &kernel, Epilogue &epilogue, int64_t rows)
+TileWriter::TileWriter(KernelBuilder &kernel, Epilogue &epilogue, int64_t rows, Type element)
     : kernel(kernel), epilogue(epilogue) {
   IndexMath math(kernel.builder, kernel.location);
-  scratch = allocate(kernel, {math.constant(rows), math.constant(kPanel)});
+  scratch = allocate(kernel, {math.constant(rows), math.constant(kPanel)}, element);
 }
 
 LogicalResult TileWriter::finish(const IndexMath &math, const Tile &tile) {
@@ -181,7 +181,8 @@ std::optional<dispatch::WeightLayout> panelsOfWeight(func::FuncOp source) {
 bool isPackedProduct(func::FuncOp source) {
   return llvm::any_of(source.getBody().front(), [](Operation &op) {
     tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
-    return isa<tn::MatmulOp>(op) ||
+    tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op);
+    return (matmul && canLowerMatmul(matmul)) ||
            (conv && canLowerConv(conv) && hasWeight(conv, kPanel, conv.getGroups()));
   });
 }

@@ -50,7 +50,8 @@ struct Sums {
 /// Computes a tile: `products` makes the calls, then the epilogue runs.
 class TileWriter {
 public:
-  TileWriter(KernelBuilder &kernel, Epilogue &epilogue, int64_t rows);
+  /// `element` is the sums': f32 or i32.
+  TileWriter(KernelBuilder &kernel, Epilogue &epilogue, int64_t rows, mlir::Type element = {});
 
   /// The tile is panel number `panel` of the `count` columns that begin at `begin`; the last panel
   /// may have fewer than 32.
@@ -70,8 +71,9 @@ private:
   mlir::Value scratch;
 };
 
-/// A scratch buffer of f32 for the whole kernel.
-mlir::Value allocate(KernelBuilder &kernel, llvm::ArrayRef<mlir::Value> sizes);
+/// A scratch buffer for the whole kernel, of f32 if nothing else is said.
+mlir::Value allocate(KernelBuilder &kernel, llvm::ArrayRef<mlir::Value> sizes,
+                     mlir::Type element = {});
 
 /// The weight operand's packed buffer if it comes through tn.unpack, else null.
 mlir::Value packedBuffer(KernelBuilder &kernel, mlir::Value operand);
@@ -79,6 +81,8 @@ mlir::Value packedBuffer(KernelBuilder &kernel, mlir::Value operand);
 /// Fails if an operand of `root` is neither an argument of the region nor unpacked from one.
 mlir::LogicalResult checkBuffers(mlir::Operation *root);
 
+/// Products of f32, f16 and bf16, and of 32-bit integers.
+bool canLowerMatmul(tn::MatmulOp matmul);
 /// `tileRows` are the most rows of a tile.
 mlir::FailureOr<mlir::AffineExpr> lowerMatmul(KernelBuilder &kernel, mlir::func::FuncOp source,
                                               tn::MatmulOp matmul, int64_t tileRows);

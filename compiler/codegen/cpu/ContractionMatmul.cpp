@@ -1,5 +1,8 @@
 // Matrix products: A's rows are read where they lie unless their stride would fill one cache set; B
-// comes in panels, packed at compile time or one panel at a time into scratch.
+// comes in panels, packed at compile time or one panel at a time into scratch. Elements of 16 bits
+// are widened on the way into scratch.
+#include "compiler/codegen/common/Reduce.h"
+#include "compiler/codegen/common/ScalarBody.h"
 #include "compiler/codegen/cpu/Contraction.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -21,6 +24,7 @@ public:
 
 private:
   Value batchOffset(const IndexMath &math, Value operand, Value batch) const;
+  bool isInteger() const { return isa<IntegerType>(element); }
   Value inputOf(Value operand) const {
     return kernel.input(cast<BlockArgument>(operand).getArgNumber());
   }
@@ -35,6 +39,8 @@ private:
   KernelBuilder &kernel;
   int64_t tileRows;
   tn::MatmulOp matmul;
+  Type element;  ///< in which sums are taken: f32 or i32
+  bool isNarrow; ///< whether the operands' is another
   Epilogue epilogue;
   TileWriter writer;
   MLIRContext *context;
@@ -44,15 +50,18 @@ private:
   Value rows, columns, depth;
   Value packedB;   ///< panels packed at compile time, or null
   Value panelCopy; ///< scratch for one panel of B, or null
+  Value wideRows;  ///< scratch for rows of a transposed B of narrow elements, or null
   Value rowCopy;   ///< scratch for a chunk of A's rows, or null
   Value rowStride; ///< of A's rows as the kernel reads them
 };
 
 MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul,
                                int64_t tileRows)
-    : kernel(kernel), tileRows(tileRows), matmul(matmul), epilogue(kernel, source, matmul, Value()),
-      writer(kernel, epilogue, tileRows), context(matmul.getContext()),
-      dims(tn::getDims(matmul.getType())) {
+    : kernel(kernel), tileRows(tileRows), matmul(matmul),
+      element(accumulatorType(getElementTypeOrSelf(matmul.getType()))),
+      isNarrow(element != storageType(getElementTypeOrSelf(matmul.getType()))),
+      epilogue(kernel, source, matmul, Value()), writer(kernel, epilogue, tileRows, element),
+      context(matmul.getContext()), dims(tn::getDims(matmul.getType())) {
   tn::Dims a = tn::getDims(matmul.getA().getType());
   tn::Dims b = tn::getDims(matmul.getB().getType());
   m = dims[dims.size() - 2];
@@ -125,9 +134,23 @@ Value MatmulLowering::packPanel(const IndexMath &math, const GridPoint &point) {
   std::optional<int64_t> constantColumns = tn::constantDim(n);
   bool isWhole = constantColumns && *constantColumns % kPanel == 0;
   Value pointer = math.pointer(panelCopy, zero);
+  AffineMap identity = math.builder.getMultiDimIdentityMap(2);
+  if (packedB) {
+    Value from = math.view(math.asRows(packedB), {math.mul(point.panel, depth), zero},
+                           {depth, math.constant(kPanel)});
+    copyElements(math, from, panelCopy, identity);
+    return pointer;
+  }
   if (matmul.getTransposeB()) {
     Value row = math.add(math.mul(matrix, columns), first);
-    Value from = math.pointer(inputOf(matmul.getB()), math.mul(row, depth));
+    Value from;
+    if (wideRows) {
+      Value rows = math.view(math.asRows(inputOf(matmul.getB())), {row, zero}, {count, depth});
+      copyElements(math, rows, math.view(wideRows, {zero, zero}, {count, depth}), identity);
+      from = math.pointer(wideRows, zero);
+    } else {
+      from = math.pointer(inputOf(matmul.getB()), math.mul(row, depth));
+    }
     callPackTransposed(math, kernel.function(), from, depth, pointer, depth, count);
     return pointer;
   }
@@ -139,7 +162,7 @@ Value MatmulLowering::packPanel(const IndexMath &math, const GridPoint &point) {
   Value b = math.asRows(inputOf(matmul.getB()));
   Value from = math.view(b, {math.mul(matrix, depth), first}, {depth, count});
   Value to = math.view(panelCopy, {zero, zero}, {depth, count});
-  copyElements(math, from, to, math.builder.getMultiDimIdentityMap(2));
+  copyElements(math, from, to, identity);
   return pointer;
 }
 
@@ -147,7 +170,7 @@ LogicalResult MatmulLowering::buildTile(const IndexMath &math, const GridPoint &
   Range range = rowsOf(math, point);
   Value firstColumn = math.mul(point.panel, kPanel);
   Value panel =
-      packedB ? math.pointer(packedB, math.mul(firstColumn, depth)) : packPanel(math, point);
+      panelCopy ? packPanel(math, point) : math.pointer(packedB, math.mul(firstColumn, depth));
   Value a;
   if (rowCopy) {
     a = math.pointer(rowCopy, math.constant(0));
@@ -161,7 +184,7 @@ LogicalResult MatmulLowering::buildTile(const IndexMath &math, const GridPoint &
                       [&](const IndexMath &inner, const Sums &sums) {
                         callProduct(inner, kernel.function(),
                                     {a, rowStride, panel, inner.constant(kPanel), sums.pointer,
-                                     sums.stride, depth, range.count, Value()});
+                                     sums.stride, depth, range.count, Value(), isInteger()});
                       });
 }
 
@@ -171,15 +194,18 @@ FailureOr<AffineExpr> MatmulLowering::lower() {
   columns = math.size(kernel, n);
   depth = math.size(kernel, k);
   rowStride = depth;
-  if (!packedB) {
-    panelCopy = allocate(kernel, {depth, math.constant(kPanel)});
+  if (!packedB || isNarrow) {
+    panelCopy = allocate(kernel, {depth, math.constant(kPanel)}, element);
+  }
+  if (isNarrow && !packedB && matmul.getTransposeB()) {
+    wideRows = allocate(kernel, {math.constant(kPanel), depth}, element);
   }
   std::optional<int64_t> constantDepth = tn::constantDim(k), constantRows = tn::constantDim(m);
   bool isBadStride = constantDepth && *constantDepth % kBadStride == 0 &&
                      !(constantRows && *constantRows < kLeastRows);
-  if (matmul.getTransposeA() || isBadStride) {
+  if (matmul.getTransposeA() || isBadStride || isNarrow) {
     rowStride = math.add(depth, math.constant(kStridePad));
-    rowCopy = allocate(kernel, {math.constant(tileRows), rowStride});
+    rowCopy = allocate(kernel, {math.constant(tileRows), rowStride}, element);
   }
   auto prepare = [&](const IndexMath &inner, const GridPoint &point) { packRows(inner, point); };
   auto tile = [&](const IndexMath &inner, const GridPoint &point) {
@@ -194,6 +220,12 @@ FailureOr<AffineExpr> MatmulLowering::lower() {
 }
 
 } // namespace
+
+bool canLowerMatmul(tn::MatmulOp matmul) {
+  Type element = getElementTypeOrSelf(matmul.getType());
+  return element.isF32() || element.isF16() || element.isBF16() ||
+         storageType(element).isInteger(32);
+}
 
 FailureOr<AffineExpr> lowerMatmul(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul,
                                   int64_t tileRows) {

@@ -9,6 +9,7 @@
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/Levels.h"
 #include "compiler/codegen/cpu/MicroKernel.h"
+#include "compiler/codegen/cpu/RegionShapes.h"
 #include "compiler/codegen/cpu/ReturnFailures.h"
 #include "compiler/codegen/cpu/Scratch.h"
 #include "compiler/codegen/cpu/VectorizeStrips.h"
@@ -137,6 +138,9 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
   }
   if (weightLayoutOf(*family, function)) {
     return function.emitError("the weight is not laid out for ") << choice->text();
+  }
+  if (family->takesReshaped) {
+    reshapeRegion(function);
   }
   KernelBuilder kernel(module, symbol, function);
   FailureOr<AffineExpr> grid =

@@ -23,6 +23,12 @@ Epilogue::Epilogue(KernelBuilder &kernel, func::FuncOp source, Operation *root, 
   }
 }
 
+bool Epilogue::isTrivial() const {
+  Type element = getElementTypeOrSelf(result);
+  return !bias && result == root->getResult(0) &&
+         (element.isF32() || storageType(element).isInteger(32));
+}
+
 /// True if `value` has the result's dims but perhaps for the last one.
 bool Epilogue::hasAllRows(Value value) const {
   tn::Dims own = tn::getDims(value.getType());
@@ -175,6 +181,11 @@ LogicalResult Epilogue::emit(const IndexMath &math, Value sums, const Tile &tile
                               llvm::DenseMap<Value, Value> elements;
                               for (auto [operand, element] : llvm::zip(operands, args)) {
                                 elements[operand.value] = element;
+                              }
+                              Value &sum = elements[root->getResult(0)];
+                              Type stored = storageType(getElementTypeOrSelf(root->getResult(0)));
+                              if (sum.getType() != stored) {
+                                sum = arith::TruncFOp::create(body, location, stored, sum);
                               }
                               FailureOr<Value> element = compute(body, elements, tile);
                               status = succeeded(element) ? success() : failure();

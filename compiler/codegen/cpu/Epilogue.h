@@ -19,7 +19,7 @@ public:
            mlir::Value bias);
 
   /// True if the region's result is the sums themselves.
-  bool isTrivial() const { return !bias && result == root->getResult(0); }
+  bool isTrivial() const;
 
   /// Writes the tile of the region's result for these sums (a memref of rows x columns).
   mlir::LogicalResult emit(const IndexMath &math, mlir::Value sums, const Tile &tile);

@@ -43,8 +43,9 @@ constexpr KernelFamily kFamilies[] = {
      .strategies = {dispatch::kContraction},
      .refuse = [](func::FuncOp source) -> StringRef {
        return isPackedProduct(source) ? ""
-                                      : "a convolution with channels first, of a weight whose "
-                                        "sizes vary, or not of f32";
+                                      : "a product of 64-bit elements, or a convolution with "
+                                        "channels first, of a weight "
+                                        "whose sizes vary, or not of f32";
      },
      .parameter = "tile_rows",
      // The sums of 128 x 32 are half of the smallest L1 cache in use.
@@ -56,13 +57,67 @@ constexpr KernelFamily kFamilies[] = {
      .what = "attention by blocks of queries: softmax between two micro-kernel products",
      .strategies = {dispatch::kAttention},
      .refuse = [](func::FuncOp source) -> StringRef {
-       return isFloat32Attention(source) ? "" : "heads of f16 and bf16";
+       return isFlashAttention(source) ? "" : "heads of f64";
      },
      .parameter = "queries",
      // The scores of 64 queries against 1,000 keys are 256 KiB.
      .values = {64, 128, 32, 16},
      .isTunable = [](func::FuncOp) { return true; },
      .lower = lowerAttention},
+    {.name = "scan",
+     .what = "running sums: scans in registers along rows, or rows of columns added up",
+     .strategies = {dispatch::kSingle},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isScan(source) ? "" : "not a running sum";
+     },
+     .parameter = "columns",
+     // Some cache lines of each row, whose sums stay in registers.
+     .values = {128, 64, 256, 32},
+     .isTunable = [](func::FuncOp) { return true; },
+     .takesReshaped = true,
+     .lower = lowerScan},
+    {.name = "topk_heap",
+     .what =
+         "the k largest of rows: a heap, changed only where a vector has one that stands before "
+         "its top",
+     .strategies = {dispatch::kSingle},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isTopK(source) ? "" : "not a selection of the largest";
+     },
+     .parameter = "rows",
+     .values = {1, 1, 1, 1},
+     .isTunable = [](func::FuncOp) { return false; },
+     .lower = lowerTopK},
+    {.name = "concat_copy",
+     .what = "concatenation as copies of blocks",
+     .strategies = {dispatch::kSingle},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isConcat(source) ? "" : "not a concatenation of buffers";
+     },
+     .parameter = "rows",
+     .values = {1, 1, 1, 1},
+     .isTunable = [](func::FuncOp) { return false; },
+     .lower = lowerConcat},
+    {.name = "resize_rows",
+     .what = "separable resampling: rows added up, then the taps of each column",
+     .strategies = {dispatch::kSingle},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isRowResize(source) ? "" : "not a linear or cubic resize of the last two dims";
+     },
+     .parameter = "rows",
+     .values = {1, 1, 1, 1},
+     .isTunable = [](func::FuncOp) { return false; },
+     .lower = lowerResize},
+    {.name = "scatter_owned",
+     .what = "scatters: each grid point owns a part of the result and takes its updates in order",
+     .strategies = {dispatch::kSingle},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isOwnedScatter(source) ? "" : "not a scatter over all rows of its data";
+     },
+     .parameter = "rows",
+     .values = {1, 1, 1, 1},
+     .isTunable = [](func::FuncOp) { return false; },
+     .lower = lowerScatter},
     {.name = "tiled",
      .what = "fused vector loops over tiles of the grid: pointwise, rows, depthwise convolution, "
              "all else",
@@ -73,6 +128,7 @@ constexpr KernelFamily kFamilies[] = {
      .values = {4096, 1024, 16384, 65536},
      .isTunable = isChunked,
      .weightLayout = weightOfLoops,
+     .takesReshaped = true,
      .lower = lowerTiled},
 };
 

@@ -194,15 +194,25 @@ private:
     }
   }
 
-  /// Up to the last lane that is accessed.
+  /// From the first lane that is accessed to the last.
   void redirectMasked(CallBase &call, unsigned pointer, Value *mask, Type *type, bool writes) {
+    if (isOwn(call.getArgOperand(pointer))) {
+      return;
+    }
     unsigned lanes = cast<FixedVectorType>(type)->getNumElements();
     Value *bits = builder.CreateZExt(builder.CreateBitCast(mask, builder.getIntNTy(lanes)),
                                      builder.getInt64Ty());
     Value *zeros = builder.CreateBinaryIntrinsic(Intrinsic::ctlz, bits, builder.getFalse());
     Value *count = builder.CreateSub(builder.getInt64(64), zeros);
-    Value *bytes = builder.CreateMul(count, sizeOf(cast<FixedVectorType>(type)->getElementType()));
-    redirect(call.getArgOperandUse(pointer), bytes, writes);
+    // Lanes before the first that counts are not read either, and may lie outside.
+    Value *skipped = builder.CreateBinaryIntrinsic(Intrinsic::cttz, bits, builder.getFalse());
+    skipped = builder.CreateBinaryIntrinsic(Intrinsic::umin, skipped, count);
+    Value *each = sizeOf(cast<FixedVectorType>(type)->getElementType());
+    Value *before = builder.CreateMul(skipped, each);
+    Value *bytes = builder.CreateMul(builder.CreateSub(count, skipped), each);
+    Value *first = builder.CreatePtrAdd(call.getArgOperand(pointer), before);
+    Value *safe = checked(first, bytes, writes);
+    call.setArgOperand(pointer, builder.CreatePtrAdd(safe, builder.CreateNeg(before)));
   }
 
   void redirectLanes(CallBase &call, unsigned pointers, Value *mask, Type *type, bool writes) {

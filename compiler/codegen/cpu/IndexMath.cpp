@@ -87,6 +87,15 @@ Value IndexMath::asRows(Value buffer) const {
   return memref::CollapseShapeOp::create(builder, location, buffer, groups);
 }
 
+Value IndexMath::asLine(Value buffer) const {
+  int64_t rank = cast<MemRefType>(buffer.getType()).getRank();
+  if (rank == 1) {
+    return buffer;
+  }
+  SmallVector<ReassociationIndices> all = {llvm::to_vector(llvm::seq<int64_t>(0, rank))};
+  return memref::CollapseShapeOp::create(builder, location, buffer, all);
+}
+
 namespace {
 
 /// Calls a function of the support object, declared in the kernel's module at its first call.
@@ -108,7 +117,7 @@ void callProduct(const IndexMath &math, func::FuncOp kernel, const Product &prod
                          ? math.builder.createOrFold<arith::ExtUIOp>(
                                math.location, math.builder.getI64Type(), product.accumulate)
                          : math.word(math.constant(0));
-  callSupport(math, kernel, kProduct,
+  callSupport(math, kernel, product.ofIntegers ? kIntegerProduct : kProduct,
               {product.a, math.word(product.lda), product.b, math.word(product.ldb), product.c,
                math.word(product.ldc), math.word(product.k), math.word(product.rows), accumulate});
 }
@@ -126,14 +135,20 @@ void copyElements(const IndexMath &math, Value from, Value to, AffineMap map) {
   SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
   linalg::GenericOp::create(builder, math.location, ValueRange{from}, ValueRange{to}, maps, loops,
                             [](OpBuilder &body, Location location, ValueRange elements) {
-                              linalg::YieldOp::create(body, location, elements.front());
+                              Value element = elements[0];
+                              if (element.getType() != elements[1].getType()) {
+                                element = arith::ExtFOp::create(body, location,
+                                                                elements[1].getType(), element);
+                              }
+                              linalg::YieldOp::create(body, location, element);
                             });
 }
 
 void clear(const IndexMath &math, Value to) {
   OpBuilder &builder = math.builder;
   int64_t rank = cast<MemRefType>(to.getType()).getRank();
-  Value zero = arith::ConstantOp::create(builder, math.location, builder.getF32FloatAttr(0));
+  Type element = cast<MemRefType>(to.getType()).getElementType();
+  Value zero = arith::ConstantOp::create(builder, math.location, builder.getZeroAttr(element));
   SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
   linalg::GenericOp::create(builder, math.location, ValueRange{}, ValueRange{to},
                             ArrayRef<AffineMap>{builder.getMultiDimIdentityMap(rank)}, loops,

@@ -29,7 +29,8 @@ public:
   /// The value of an expression over the region's symbols.
   mlir::Value size(const KernelBuilder &kernel, mlir::AffineExpr expression) const;
 
-  /// Address of an f32 element of a dense buffer (a kernel buffer or an allocation, no view).
+  /// Address of an element of 32 bits of a dense buffer (a kernel buffer or an allocation, no
+  /// view).
   mlir::Value pointer(mlir::Value buffer, mlir::Value element) const;
 
   /// buffer[offsets][sizes] with unit strides.
@@ -37,6 +38,8 @@ public:
                    llvm::ArrayRef<mlir::Value> sizes) const;
   /// The buffer as rows of its last dim.
   mlir::Value asRows(mlir::Value buffer) const;
+  /// The buffer, of rank 1 or more, as one line of elements.
+  mlir::Value asLine(mlir::Value buffer) const;
 
   mlir::OpBuilder &builder;
   mlir::Location location;
@@ -48,6 +51,8 @@ struct Product {
   mlir::Value a, lda, b, ldb, c, ldc, k, rows;
   /// Of i1; null computes afresh.
   mlir::Value accumulate;
+  /// Of i32 instead of f32.
+  bool ofIntegers = false;
 };
 
 void callProduct(const IndexMath &math, mlir::func::FuncOp kernel, const Product &product);
@@ -56,7 +61,7 @@ void callProduct(const IndexMath &math, mlir::func::FuncOp kernel, const Product
 void callPackTransposed(const IndexMath &math, mlir::func::FuncOp kernel, mlir::Value from,
                         mlir::Value stride, mlir::Value to, mlir::Value k, mlir::Value count);
 
-/// to(i...) = from(map(i...)) for all elements of `to`.
+/// to(i...) = from(map(i...)) for all elements of `to`, widened if `from` is of narrower floats.
 void copyElements(const IndexMath &math, mlir::Value from, mlir::Value to, mlir::AffineMap map);
 
 /// to(i...) = 0.

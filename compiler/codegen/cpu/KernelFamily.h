@@ -35,6 +35,8 @@ struct KernelFamily {
   /// How the region's constant weight must be laid out for it; none if it lies so already. Null if
   /// the family reads all inputs as they lie.
   std::optional<dispatch::WeightLayout> (*weightLayout)(mlir::func::FuncOp source) = nullptr;
+  /// Whether it is given the region with other dims (RegionShapes.h).
+  bool takesReshaped = false;
   LowerFn lower;
 };
 
@@ -56,7 +58,27 @@ mlir::FailureOr<mlir::AffineExpr> lowerGrouped(KernelBuilder &kernel, mlir::func
 llvm::StringRef refuseGrouped(mlir::func::FuncOp source);
 /// The weight of a convolution by groups, the weights of each vector of output channels together.
 std::optional<dispatch::WeightLayout> groupedWeight(mlir::func::FuncOp source);
-bool isFloat32Attention(mlir::func::FuncOp source);
+mlir::FailureOr<mlir::AffineExpr> lowerScan(KernelBuilder &kernel, mlir::func::FuncOp source,
+                                            engine::CpuLevel level, int64_t columns);
+/// Whether the region is one running sum.
+bool isScan(mlir::func::FuncOp source);
+mlir::FailureOr<mlir::AffineExpr> lowerTopK(KernelBuilder &kernel, mlir::func::FuncOp source,
+                                            engine::CpuLevel level, int64_t vectors);
+mlir::FailureOr<mlir::AffineExpr> lowerConcat(KernelBuilder &kernel, mlir::func::FuncOp source,
+                                              engine::CpuLevel level, int64_t rows);
+/// Whether the region is one tn.concat of buffers.
+bool isConcat(mlir::func::FuncOp source);
+mlir::FailureOr<mlir::AffineExpr> lowerResize(KernelBuilder &kernel, mlir::func::FuncOp source,
+                                              engine::CpuLevel level, int64_t rows);
+/// Whether the region is one linear or cubic resize of at most the last two dims.
+bool isRowResize(mlir::func::FuncOp source);
+mlir::FailureOr<mlir::AffineExpr> lowerScatter(KernelBuilder &kernel, mlir::func::FuncOp source,
+                                               engine::CpuLevel level, int64_t rows);
+/// Whether the region is one scatter whose result can be owned in parts.
+bool isOwnedScatter(mlir::func::FuncOp source);
+/// Whether the region is one tn.top_k.
+bool isTopK(mlir::func::FuncOp source);
+bool isFlashAttention(mlir::func::FuncOp source);
 /// Whether lowerTiled cuts the innermost dim into chunks.
 bool isChunked(mlir::func::FuncOp source);
 /// Whether lowerContraction does the region's product.

@@ -26,8 +26,9 @@ bool hasWideRegisters(engine::CpuLevel level) { return floatLanes(level) >= 16; 
 
 int64_t maxRows(engine::CpuLevel level) { return hasWideRegisters(level) ? 14 : 6; }
 
-std::string productSymbol(int64_t rows, bool accumulate) {
-  return llvm::formatv("tenon_product_f32_{0}{1}", accumulate ? "acc_" : "", rows);
+std::string productSymbol(int64_t rows, bool accumulate, bool ofIntegers) {
+  return llvm::formatv("{0}_{1}{2}", ofIntegers ? kIntegerProduct : kProduct,
+                       accumulate ? "acc_" : "", rows);
 }
 
 namespace {
@@ -48,16 +49,17 @@ int64_t vectorsPerPart(engine::CpuLevel level, int64_t rows) {
 
 class ProductBuilder {
 public:
-  ProductBuilder(ModuleOp module, engine::CpuLevel level)
+  ProductBuilder(ModuleOp module, engine::CpuLevel level, bool ofIntegers)
       : builder(module.getBodyRegion()), loc(builder.getUnknownLoc()), level(level),
-        pointer(LLVM::LLVMPointerType::get(builder.getContext())), f32(builder.getF32Type()),
-        vector(VectorType::get(floatLanes(level), f32)) {}
+        ofIntegers(ofIntegers), pointer(LLVM::LLVMPointerType::get(builder.getContext())),
+        element(ofIntegers ? Type(builder.getI32Type()) : Type(builder.getF32Type())),
+        vector(VectorType::get(floatLanes(level), element)) {}
 
   void build(int64_t rowCount, bool accumulate) {
     Type i64 = builder.getI64Type();
     OpBuilder::InsertionGuard guard(builder);
     func::FuncOp function = func::FuncOp::create(
-        builder, loc, productSymbol(rowCount, accumulate),
+        builder, loc, productSymbol(rowCount, accumulate, ofIntegers),
         builder.getFunctionType({pointer, i64, pointer, i64, pointer, i64, i64}, {}));
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToStart(entry);
@@ -80,7 +82,7 @@ public:
     Type i64 = builder.getI64Type();
     OpBuilder::InsertionGuard guard(builder);
     func::FuncOp function = func::FuncOp::create(
-        builder, loc, kProduct,
+        builder, loc, ofIntegers ? kIntegerProduct : kProduct,
         builder.getFunctionType({pointer, i64, pointer, i64, pointer, i64, i64, i64, i64}, {}));
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToStart(entry);
@@ -103,8 +105,7 @@ public:
           arguments[8] = state[2];
           buildRowBlocks(arguments);
           Value b = offset(state[1], arith::MulIOp::create(builder, loc, arguments[3], step));
-          scf::YieldOp::create(builder, loc,
-                               ValueRange{offset(state[0], step), b, constant(1)});
+          scf::YieldOp::create(builder, loc, ValueRange{offset(state[0], step), b, constant(1)});
         });
     func::ReturnOp::create(builder, loc);
   }
@@ -136,8 +137,8 @@ public:
     scf::ForOp::create(builder, loc, whole, depth, constant(1), ValueRange(),
                        [&](OpBuilder &, Location, Value i, ValueRange) {
                          for (int64_t j = 0; j < kPanel; ++j) {
-                           Value element = loadRow(f32, offset(from, i), stride, count, j);
-                           LLVM::StoreOp::create(builder, loc, element,
+                           Value single = loadRow(element, offset(from, i), stride, count, j);
+                           LLVM::StoreOp::create(builder, loc, single,
                                                  offset(to, panelElement(i, j)), 4);
                          }
                          scf::YieldOp::create(builder, loc);
@@ -223,7 +224,8 @@ private:
       builder.createBlock(&region);
       bool accumulate = number > most;
       func::CallOp::create(
-          builder, loc, productSymbol(accumulate ? number - most : number, accumulate), TypeRange(),
+          builder, loc, productSymbol(accumulate ? number - most : number, accumulate, ofIntegers),
+          TypeRange(),
           ValueRange{a, arguments[1], arguments[2], arguments[3], c, arguments[5], arguments[6]});
       scf::YieldOp::create(builder, loc);
     }
@@ -235,7 +237,8 @@ private:
     return arith::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(value));
   }
   Value offset(Value base, Value elements) {
-    return LLVM::GEPOp::create(builder, loc, pointer, f32, base, ArrayRef<LLVM::GEPArg>{elements});
+    return LLVM::GEPOp::create(builder, loc, pointer, element, base,
+                               ArrayRef<LLVM::GEPArg>{elements});
   }
   Value load(Type type, Value address) {
     return LLVM::LoadOp::create(builder, loc, type, address, /*alignment=*/4);
@@ -258,7 +261,7 @@ private:
       base = offset(base, lda3);
       break;
     }
-    return vector::BroadcastOp::create(builder, loc, vector, load(f32, base));
+    return vector::BroadcastOp::create(builder, loc, vector, load(element, base));
   }
 
   void buildPart(Value a, Value b, Value c, bool accumulate) {
@@ -283,11 +286,21 @@ private:
         Value address = cAddress(c, row, column);
         Value sum = sums[row * vectors + column];
         if (accumulate) {
-          sum = arith::AddFOp::create(builder, loc, load(vector, address), sum);
+          Value before = load(vector, address);
+          sum = ofIntegers ? Value(arith::AddIOp::create(builder, loc, before, sum))
+                           : Value(arith::AddFOp::create(builder, loc, before, sum));
         }
         LLVM::StoreOp::create(builder, loc, sum, address, /*alignment=*/4);
       }
     }
+  }
+
+  /// Of integers the low 32 bits, as their sum wraps.
+  Value multiplyAdd(Value a, Value b, Value sum) {
+    if (!ofIntegers) {
+      return vector::FMAOp::create(builder, loc, a, b, sum);
+    }
+    return arith::AddIOp::create(builder, loc, arith::MulIOp::create(builder, loc, a, b), sum);
   }
 
   void buildStep(ValueRange args, size_t groupCount) {
@@ -303,10 +316,10 @@ private:
       bRow.push_back(load(vector, offset(b, lanes(column))));
     }
     for (int64_t row = 0; row < rows; ++row) {
-      Value element = aElement(groups, row);
+      Value factor = aElement(groups, row);
       for (int64_t column = 0; column < vectors; ++column) {
         Value sum = args[groupCount + 1 + row * vectors + column];
-        next.push_back(vector::FMAOp::create(builder, loc, element, bRow[column], sum));
+        next.push_back(multiplyAdd(factor, bRow[column], sum));
       }
     }
     scf::YieldOp::create(builder, loc, next);
@@ -315,8 +328,9 @@ private:
   OpBuilder builder;
   Location loc;
   engine::CpuLevel level;
+  bool ofIntegers;
   Type pointer;
-  Type f32;
+  Type element;
   VectorType vector;
   int64_t rows = 0;
   int64_t vectors = 0;
@@ -329,13 +343,17 @@ OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel
   context->loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, scf::SCFDialect,
                        vector::VectorDialect>();
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context));
-  ProductBuilder builder(*module, level);
-  for (int64_t rows = 1; rows <= maxRows(level); ++rows) {
-    builder.build(rows, /*accumulate=*/false);
-    builder.build(rows, /*accumulate=*/true);
+  for (bool ofIntegers : {false, true}) {
+    ProductBuilder builder(*module, level, ofIntegers);
+    for (int64_t rows = 1; rows <= maxRows(level); ++rows) {
+      builder.build(rows, /*accumulate=*/false);
+      builder.build(rows, /*accumulate=*/true);
+    }
+    builder.buildAnyRows();
+    if (!ofIntegers) {
+      builder.buildPackTransposed();
+    }
   }
-  builder.buildAnyRows();
-  builder.buildPackTransposed();
   return module;
 }
 

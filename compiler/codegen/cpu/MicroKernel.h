@@ -1,5 +1,5 @@
-// The FP32 product micro-kernels, one family a level, shared by every region with a contraction:
-// C[m x 32] (+)= A[m x k] * B[k x 32] with C kept in registers.
+// The product micro-kernels of f32 and of i32, one family a level, shared by every region with a
+// contraction: C[m x 32] (+)= A[m x k] * B[k x 32] with C kept in registers. Integers wrap.
 #pragma once
 
 #include "engine/CpuLevel.h"
@@ -18,17 +18,19 @@ int64_t maxRows(engine::CpuLevel level);
 /// Symbol of the kernel for `rows` rows: `tenon_product_f32_<rows>` (accumulating:
 /// `..._acc_<rows>`). C type: void(const float *a, int64_t lda, const float *b, int64_t ldb, float
 /// *c, int64_t ldc, int64_t k) Strides are in elements. B's row i is b[i * ldb .. +31]; A's row
-/// stride may be any value (rows may overlap). No alignment is assumed.
-std::string productSymbol(int64_t rows, bool accumulate);
+/// stride may be any value (rows may overlap). No alignment is assumed. Of integers the same with
+/// int32_t for float and i32 for f32.
+std::string productSymbol(int64_t rows, bool accumulate, bool ofIntegers = false);
 
 /// The kernel for any number of rows, cut into blocks of almost equal size:
 /// void(const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int64_t k,
 ///      int64_t rows, int64_t accumulate)
 inline constexpr llvm::StringLiteral kProduct = "tenon_product_f32";
+inline constexpr llvm::StringLiteral kIntegerProduct = "tenon_product_i32";
 
 /// Lays out a panel from rows of a transposed B: to[i * 32 + j] = from[j * stride + i] for i < k, j
 /// < count; 0 for j from count to 31. 1 <= count <= 32. void(const float *from, int64_t stride,
-/// float *to, int64_t k, int64_t count)
+/// float *to, int64_t k, int64_t count). Also for integers, as it only moves.
 inline constexpr llvm::StringLiteral kPackTransposed = "tenon_product_pack_transposed_f32";
 
 /// A module with all of the level's product kernels as functions in `vector` and `llvm` form.

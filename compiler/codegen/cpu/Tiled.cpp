@@ -3,6 +3,7 @@
 // upstream's tile-and-fuse and one-shot bufferization.
 #include "compiler/codegen/common/Lowering.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/Overrides.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -11,6 +12,7 @@
 #include "mlir/Dialect/SCF/Transforms/TileUsingInterface.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/TilingInterface.h"
+#include "llvm/ADT/SmallBitVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <numeric>
@@ -23,7 +25,7 @@ namespace {
 /// Grid points that are too few to share out.
 constexpr int64_t kFewPoints = 8;
 
-/// The tile sizes over the first loops of every result; 0 leaves a loop whole.
+/// The tile sizes over the first dims of every result; 0 leaves a dim whole.
 struct Tiling {
   SmallVector<int64_t> sizes;
   AffineExpr gridPoints;
@@ -61,9 +63,98 @@ Tiling tileOuter(func::FuncOp source) {
   return tiling;
 }
 
+/// Dims that a lone op on rows reduces or passes over, if the last dim is none of them: then its
+/// rows lie across the memory. Empty for other regions.
+llvm::SmallBitVector dimsAcross(func::FuncOp source) {
+  Operation &op = source.getBody().front().front();
+  if (!op.hasTrait<tn::TnRowWise>() || !isa<func::ReturnOp>(op.getNextNode())) {
+    return {};
+  }
+  llvm::SmallBitVector across(cast<RankedTensorType>(op.getOperand(0).getType()).getRank());
+  llvm::TypeSwitch<Operation *, void>(&op)
+      .Case([&](tn::ReduceOp reduce) {
+        for (int64_t axis : reduce.getAxes()) {
+          across.set(axis);
+        }
+      })
+      .Case<tn::SoftmaxOp, tn::ArgReduceOp>([&](auto rows) { across.set(rows.getAxis()); })
+      .Default([](Operation *) {});
+  return across.none() || across[across.size() - 1] ? llvm::SmallBitVector() : across;
+}
+
+/// Columns of such rows side by side: some cache lines of each row, and few enough that what the
+/// passes over them share stays in the second-level cache.
+int64_t columnsAcross(func::FuncOp source, const llvm::SmallBitVector &across) {
+  constexpr int64_t most = 128, least = 32, mostElements = 1 << 17;
+  Operation &op = source.getBody().front().front();
+  tn::Dims dims = tn::getDims(op.getOperand(0).getType());
+  int64_t rows = 1;
+  for (unsigned dim : across.set_bits()) {
+    rows *= tn::constantDim(dims[dim]).value_or(1);
+  }
+  int64_t columns = most;
+  while (isa<tn::SoftmaxOp>(op) && columns > least && columns * rows > mostElements) {
+    columns /= 2;
+  }
+  return columns;
+}
+
+/// All dims that are kept one by one, and the last in pieces.
+Tiling tileAcross(func::FuncOp source, const llvm::SmallBitVector &across) {
+  Operation &op = source.getBody().front().front();
+  tn::Dims dims = tn::getDims(op.getOperand(0).getType());
+  bool keeps = dims.size() == tn::getDims(source.getResultTypes().front()).size();
+  Tiling tiling{{}, getAffineConstantExpr(1, source.getContext())};
+  int64_t columns = columnsAcross(source, across);
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    bool isLast = i + 1 == dims.size();
+    if (across[i] && !keeps) {
+      continue;
+    }
+    std::optional<int64_t> size = tn::constantDim(dim);
+    bool isWhole = across[i] || (isLast && size && *size <= columns);
+    int64_t tile = isWhole ? 0 : isLast ? columns : 1;
+    tiling.sizes.push_back(tile);
+    tiling.gridPoints = tile ? tiling.gridPoints * dim.ceilDiv(tile) : tiling.gridPoints;
+  }
+  return tiling;
+}
+
+/// The dim of the results along which the region's transposes read what lies side by side; none if
+/// that is the last one, or not one.
+std::optional<size_t> crossDim(func::FuncOp source) {
+  std::optional<size_t> cross;
+  bool isOne = true;
+  source.walk([&](tn::TransposeOp transpose) {
+    ArrayRef<int64_t> permutation = transpose.getPermutation();
+    int64_t last = static_cast<int64_t>(permutation.size()) - 1;
+    size_t dim = llvm::find(permutation, last) - permutation.begin();
+    if (!permutation.empty() && permutation.back() != last) {
+      isOne &= !cross || *cross == dim;
+      cross = dim;
+    }
+  });
+  return isOne ? cross : std::nullopt;
+}
+
+/// Rows of a tile of a transpose: two cache lines of what it reads.
+constexpr int64_t kTransposedRows = 32;
+
 /// Also pieces of the innermost dim if the others are too few for several threads.
 Tiling chooseTiling(func::FuncOp source, int64_t chunk) {
+  llvm::SmallBitVector across = dimsAcross(source);
+  if (!across.empty()) {
+    return tileAcross(source, across);
+  }
   Tiling tiling = tileOuter(source);
+  std::optional<size_t> cross = crossDim(source);
+  if (cross && *cross < tiling.sizes.size()) {
+    tiling.sizes[*cross] = kTransposedRows;
+    tiling.gridPoints = getAffineConstantExpr(1, source.getContext());
+    for (auto [size, dim] : llvm::zip(tiling.sizes, tn::getDims(source.getResultTypes().front()))) {
+      tiling.gridPoints = tiling.gridPoints * dim.ceilDiv(size);
+    }
+  }
   if (isChunked(source)) {
     AffineExpr last = tn::getDims(source.getResultTypes().front()).back();
     std::optional<int64_t> size = tn::constantDim(last);
@@ -178,12 +269,12 @@ LogicalResult tileResult(KernelBuilder &kernel, OpResult root, const Tiling &til
   rewriter.setInsertionPoint(root.getOwner());
   GridLoop grid(kernel);
   scf::SCFTileAndFuseOptions options;
-  SmallVector<OpFoldResult> sizes;
-  for (int64_t size : tiling.sizes) {
-    sizes.push_back(rewriter.getIndexAttr(size));
+  linalg::LinalgOp op = cast<linalg::LinalgOp>(root.getOwner());
+  SmallVector<OpFoldResult> sizes(op.getNumLoops(), rewriter.getIndexAttr(0));
+  ArrayRef<AffineExpr> places = op.getIndexingMapMatchingResult(root).getResults();
+  for (auto [size, place] : llvm::zip(tiling.sizes, places)) {
+    sizes[cast<AffineDimExpr>(place).getPosition()] = rewriter.getIndexAttr(size);
   }
-  unsigned loops = cast<linalg::LinalgOp>(root.getOwner()).getNumLoops();
-  sizes.resize(loops, rewriter.getIndexAttr(0));
   options.tilingOptions.setTileSizes(sizes);
   options.tilingOptions.setLoopType(scf::SCFTilingOptions::LoopType::CustomOp);
   options.tilingOptions.setCustomLoopGenerationFns(
@@ -239,6 +330,11 @@ FailureOr<SmallVector<OpResult>> computeResults(KernelBuilder &kernel, func::Fun
         RankedTensorType::get(type.getShape(), type.getElementType()), kernel.input(i),
         /*restrict=*/true, /*writable=*/false);
     lowering.bind(argument, tensor);
+  }
+  for (Operation &op : source.getBody().front()) {
+    if (isArgReduceOfRows(&op) && failed(computeArgReduceOfRows(lowering, &op))) {
+      return failure();
+    }
   }
   SmallVector<OpResult> results;
   for (Value value : source.getBody().front().getTerminator()->getOperands()) {

@@ -3,6 +3,7 @@
 #include "compiler/codegen/cpu/VectorizeStrips.h"
 
 #include "compiler/codegen/cpu/StripBody.h"
+#include "compiler/codegen/cpu/StripSquares.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -23,6 +24,11 @@ namespace {
 constexpr int64_t kUnrolledTaps = 32;
 /// Independent accumulators of a sum along the strip, to hide the latency of the addition.
 constexpr int64_t kAccumulators = 4;
+/// Strips that go down long columns side by side, so that each row gives several cache lines; fewer
+/// of a body of more than a few ops, which would not keep its sums in registers.
+constexpr int64_t kStripsDown = 8;
+constexpr int64_t kStripsDownOfMany = 2;
+constexpr size_t kFewOps = 5;
 
 class StripNest {
 public:
@@ -35,7 +41,10 @@ private:
   void chooseStrip();
   void buildParallel(ArrayRef<unsigned> loops);
   void buildStrips();
-  void buildParallelStrip(Value iv, Value active);
+  void buildStripLoop(Value from, Value to, int64_t strips);
+  void buildParallelStrips(Value iv, int64_t strips, Value active);
+  void computeStrips(ArrayRef<unsigned> reductions, Value iv, int64_t strips, Value active);
+  Value isInterior(ArrayRef<unsigned> taps, Value active);
   void buildReductionStrip();
   void buildScalar();
   SmallVector<Value> reductionLoops(ArrayRef<unsigned> loops, ValueRange accumulators,
@@ -58,6 +67,9 @@ private:
   SmallVector<Value> sizes;
   SmallVector<Value> ivs;
   std::optional<unsigned> strip;
+  std::optional<unsigned> cross; ///< StripSquares.h
+  bool gainsInterior = false;    ///< of the strip
+  bool isInside = false;         ///< what is emitted now runs where isInterior holds
   SmallVector<Operation *> combiners;
 };
 
@@ -83,7 +95,7 @@ FailureOr<SmallVector<Value>> loopSizes(linalg::GenericOp op, OpBuilder &builder
 SmallVector<unsigned> StripNest::loopsWhere(bool reduction) {
   SmallVector<unsigned> loops;
   for (unsigned i = 0; i < op.getNumLoops(); ++i) {
-    if (isReduction(i) == reduction && strip != i) {
+    if (isReduction(i) == reduction && strip != i && cross != i) {
       loops.push_back(i);
     }
   }
@@ -106,6 +118,13 @@ void StripNest::chooseStrip() {
       best = *score;
       strip = loop;
     }
+  }
+  if (!strip) {
+    return;
+  }
+  gainsInterior = StripBody::gainsInterior(op, *strip);
+  if (!isReduction(*strip) && !gainsInterior) {
+    cross = crossLoop(op, *strip);
   }
 }
 
@@ -131,6 +150,8 @@ void StripNest::buildParallel(ArrayRef<unsigned> loops) {
   if (loops.empty()) {
     if (!strip) {
       buildScalar();
+    } else if (cross) {
+      buildSquares(op, builder, ivs, sizes, *strip, *cross, lanes);
     } else if (isReduction(*strip)) {
       buildReductionStrip();
     } else {
@@ -195,45 +216,125 @@ StripNest::unrolledLoops(ArrayRef<unsigned> loops, ValueRange accumulators,
 
 /// The results of one iteration (or one vector of them) for these accumulators.
 SmallVector<Value> StripNest::element(int64_t width, ValueRange accumulators, Value active) {
-  StripBody body(op, builder, ivs, strip.value_or(0), width, active);
-  return body.emit(accumulators);
+  auto emit = [&](bool assumesInterior) {
+    StripBody body(op, builder, ivs, strip.value_or(0), width, active);
+    if (assumesInterior) {
+      body.assumeInterior();
+    }
+    return body.emit(accumulators);
+  };
+  if (width == 1 || !gainsInterior || isInside) {
+    return emit(width > 1 && isInside);
+  }
+  // Down a loop of unknown length, what is held back differs from step to step.
+  OpBuilder::InsertionGuard guard(builder);
+  scf::IfOp inside = scf::IfOp::create(builder, location, accumulators.getTypes(),
+                                       isInterior({}, active), /*withElseRegion=*/true);
+  builder.setInsertionPointToStart(inside.thenBlock());
+  scf::YieldOp::create(builder, location, emit(true));
+  builder.setInsertionPointToStart(inside.elseBlock());
+  scf::YieldOp::create(builder, location, emit(false));
+  return SmallVector<Value>(inside.getResults());
+}
+
+/// Whether no index is held back in the strip at any of these taps.
+Value StripNest::isInterior(ArrayRef<unsigned> taps, Value active) {
+  Value all = arith::ConstantOp::create(builder, location, builder.getBoolAttr(true));
+  unrolledLoops(taps, {}, [&](ValueRange) -> SmallVector<Value> {
+    Value here = StripBody(op, builder, ivs, *strip, lanes, active).isInterior();
+    all = arith::AndIOp::create(builder, location, all, here);
+    return {};
+  });
+  return all;
+}
+
+/// A loop over whole strips, several at a time.
+void StripNest::buildStripLoop(Value from, Value to, int64_t strips) {
+  scf::ForOp loop = scf::ForOp::create(builder, location, from, to, constant(strips * lanes));
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  buildParallelStrips(loop.getInductionVar(), strips, Value());
 }
 
 /// Whole strips, then what is left under a mask.
 void StripNest::buildStrips() {
   Value size = sizes[*strip];
-  Value width = constant(lanes);
-  Value rest = arith::RemUIOp::create(builder, location, size, width);
-  Value whole = arith::SubIOp::create(builder, location, size, rest);
+  auto floorTo = [&](int64_t width) -> Value {
+    Value rest = arith::RemUIOp::create(builder, location, size, constant(width));
+    return arith::SubIOp::create(builder, location, size, rest);
+  };
+  Value whole = floorTo(lanes), start = constant(0);
   std::optional<int64_t> constantSize = getConstantIntValue(size);
+  SmallVector<unsigned> reductions = loopsWhere(true);
+  if (!reductions.empty() && constantTaps(reductions) > kUnrolledTaps) {
+    bool isSmall = op.getBody()->getOperations().size() <= kFewOps && !gainsInterior;
+    int64_t strips = isSmall ? kStripsDown : kStripsDownOfMany;
+    Value groups = floorTo(strips * lanes);
+    if (!constantSize || *constantSize >= strips * lanes) {
+      buildStripLoop(start, groups, strips);
+      start = groups;
+    }
+  }
   if (!constantSize || *constantSize >= lanes) {
-    scf::ForOp loop = scf::ForOp::create(builder, location, constant(0), whole, width);
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(loop.getBody());
-    buildParallelStrip(loop.getInductionVar(), Value());
+    buildStripLoop(start, whole, 1);
   }
   if (constantSize && *constantSize % lanes == 0) {
     return;
   }
+  Value rest = arith::SubIOp::create(builder, location, size, whole);
   Value isRest =
       arith::CmpIOp::create(builder, location, arith::CmpIPredicate::ne, rest, constant(0));
   scf::IfOp tail = scf::IfOp::create(builder, location, isRest, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(tail.thenBlock());
-  buildParallelStrip(whole, rest);
+  buildParallelStrips(whole, 1, rest);
 }
 
-/// One vector of results; sums over the reduction loops stay in registers.
-void StripNest::buildParallelStrip(Value iv, Value active) {
-  ivs[*strip] = iv;
+/// Vectors of results side by side; sums over the reduction loops stay in registers.
+void StripNest::buildParallelStrips(Value iv, int64_t strips, Value active) {
   SmallVector<unsigned> reductions = loopsWhere(true);
-  StripBody outside(op, builder, ivs, *strip, lanes, active);
-  SmallVector<Value> start = outside.loadResults();
-  auto inner = [&](ValueRange accumulators) { return element(lanes, accumulators, active); };
+  if (!gainsInterior || constantTaps(reductions) > kUnrolledTaps) {
+    return computeStrips(reductions, iv, strips, active);
+  }
+  ivs[*strip] = iv;
+  scf::IfOp inside = scf::IfOp::create(builder, location, isInterior(reductions, active),
+                                       /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(builder);
+  for (bool isThen : {true, false}) {
+    builder.setInsertionPointToStart(isThen ? inside.thenBlock() : inside.elseBlock());
+    isInside = isThen;
+    gainsInterior = isThen;
+    computeStrips(reductions, iv, strips, active);
+  }
+  isInside = false;
+  gainsInterior = true;
+}
+
+void StripNest::computeStrips(ArrayRef<unsigned> reductions, Value iv, int64_t strips,
+                              Value active) {
+  SmallVector<Value> places, start;
+  for (int64_t number = 0; number < strips; ++number) {
+    places.push_back(arith::AddIOp::create(builder, location, iv, constant(number * lanes)));
+    ivs[*strip] = places.back();
+    llvm::append_range(start, StripBody(op, builder, ivs, *strip, lanes, active).loadResults());
+  }
+  unsigned count = op.getNumDpsInits();
+  auto inner = [&](ValueRange accumulators) {
+    SmallVector<Value> next;
+    for (auto [number, place] : llvm::enumerate(places)) {
+      ivs[*strip] = place;
+      llvm::append_range(next, element(lanes, accumulators.slice(number * count, count), active));
+    }
+    return next;
+  };
   SmallVector<Value> results = constantTaps(reductions) <= kUnrolledTaps
                                    ? unrolledLoops(reductions, start, inner)
                                    : reductionLoops(reductions, start, inner);
-  StripBody(op, builder, ivs, *strip, lanes, active).storeResults(results);
+  for (auto [number, place] : llvm::enumerate(places)) {
+    ivs[*strip] = place;
+    StripBody(op, builder, ivs, *strip, lanes, active)
+        .storeResults(ArrayRef(results).slice(number * count, count));
+  }
 }
 
 namespace {
