@@ -81,8 +81,8 @@ extern const KernelFamily kGemv, kGemmSkinny, kGemmPersistent, kGemmTensorCore, 
 extern const KernelFamily kAttentionStream, kAttentionFlash, kAttentionSimt;
 // rows/
 extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops;
-// pointwise/, selection/
-extern const KernelFamily kPointwise, kSelection;
+// pointwise/, selection/, scan/, scatter/
+extern const KernelFamily kPointwise, kSelection, kTopK, kRadixSort, kScan, kScatter;
 // library/
 extern const KernelFamily kCublasLt, kCudnnConv, kCudnnAttention;
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <vector>
 
 namespace tenon::codegen::cuda {
@@ -112,6 +113,27 @@ void shuffle(Lanes lanes, llvm::function_ref<unsigned(unsigned, unsigned)> sourc
     const Operands &other = *static_cast<const Operands *>(lanes(from).arguments);
     memcpy(lanes(lane).result, &other.value, 4);
   }
+}
+
+/// Each lane gets what `work` makes of all lanes' values and of its own number.
+void fromAll(Lanes lanes, size_t place,
+             llvm::function_ref<uint32_t(llvm::ArrayRef<uint32_t>, unsigned)> work) {
+  uint32_t values[kWarpSize];
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    values[lane] = static_cast<const uint32_t *>(lanes(lane).arguments)[place];
+  }
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    uint32_t value = work(values, lane);
+    memcpy(lanes(lane).result, &value, 4);
+  }
+}
+
+uint32_t lanesWhere(llvm::function_ref<bool(unsigned)> condition) {
+  uint32_t bits = 0;
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    bits |= uint32_t(condition(lane)) << lane;
+  }
+  return bits;
 }
 
 struct CopyOperands {
@@ -297,6 +319,28 @@ const std::map<std::string, Together> &togethers() {
        [](Lanes l) { shuffle(l, [](unsigned, unsigned o) { return o; }); }},
       {"llvm.nvvm.shfl.sync.idx.i32",
        [](Lanes l) { shuffle(l, [](unsigned, unsigned o) { return o; }); }},
+      {"llvm.nvvm.shfl.sync.up.f32",
+       [](Lanes l) { shuffle(l, [](unsigned lane, unsigned o) { return lane - o; }); }},
+      {"llvm.nvvm.shfl.sync.up.i32",
+       [](Lanes l) { shuffle(l, [](unsigned lane, unsigned o) { return lane - o; }); }},
+      {"llvm.nvvm.vote.ballot.sync",
+       [](Lanes l) {
+         fromAll(l, 1, [](llvm::ArrayRef<uint32_t> values, unsigned) {
+           return lanesWhere([&](unsigned lane) { return (values[lane] & 1) != 0; });
+         });
+       }},
+      {"llvm.nvvm.match.any.sync.i32",
+       [](Lanes l) {
+         fromAll(l, 1, [](llvm::ArrayRef<uint32_t> values, unsigned own) {
+           return lanesWhere([&](unsigned lane) { return values[lane] == values[own]; });
+         });
+       }},
+      {"llvm.nvvm.redux.sync.add",
+       [](Lanes l) {
+         fromAll(l, 0, [](llvm::ArrayRef<uint32_t> values, unsigned) {
+           return std::accumulate(values.begin(), values.end(), 0u);
+         });
+       }},
       {"llvm.nvvm.shfl.sync.down.f32",
        [](Lanes l) { shuffle(l, [](unsigned lane, unsigned o) { return lane + o; }); }},
   };
