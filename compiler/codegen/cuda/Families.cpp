@@ -15,10 +15,11 @@ namespace tenon::codegen::cuda {
 namespace {
 
 const KernelFamily *const kFamilies[] = {
-    &kGemv,           &kGemmSkinny, &kCublasLt,       &kCudnnConv,       &kGemmPersistent,
-    &kGemmTensorCore, &kGemmSimt,   &kCudnnAttention, &kAttentionStream, &kAttentionFlash,
-    &kAttentionSimt,  &kSelection,  &kRowsStaged,     &kRowsInRegisters, &kRowsInLoops,
-    &kPointwise,
+    &kGemv,           &kGemmSkinny,     &kCublasLt,        &kCudnnConv,
+    &kGemmPersistent, &kGemmTensorCore, &kGemmSimt,        &kConvTensorCore,
+    &kConvSimt,       &kCudnnAttention, &kAttentionStream, &kAttentionFlash,
+    &kAttentionSimt,  &kSelection,      &kRowsStaged,      &kRowsInRegisters,
+    &kRowsInLoops,    &kPointwise,
 };
 
 bool serves(const KernelFamily &family, StringRef strategy) {
