@@ -8,6 +8,7 @@
 #include "compiler/codegen/cuda/gemm/Product.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
+#include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Tn.h"
 
@@ -55,40 +56,38 @@ bool fits(const ProductTile &tile, int64_t elementBytes, const target::Target &g
          tile.splits <= gpu.clusterBlocks;
 }
 
-struct ConvSizes {
-  ProductSizes product;
-  double patchCopies, filterCopies; ///< of a line and a place of the depth
-};
+/// Elements of a tensor of these dims, with a guess of sizes that vary.
+using Count = llvm::function_ref<int64_t(ArrayRef<AffineExpr>)>;
 
-ConvSizes sizesOf(RegionBuilder &region, const ConvProblem &problem) {
+ProductSizes sizesOf(RegionBuilder &region, const ConvProblem &problem, Count count) {
   const ProductProblem &product = problem.product;
   int64_t bytes = byteSize(problem.element());
-  double elements = double(region.estimate(tn::getDims(region.source.getResultTypes().front())));
+  double elements = double(count(tn::getDims(region.source.getResultTypes().front())));
   for (unsigned buffer : {problem.x.buffer, problem.filter.buffer}) {
-    elements += double(region.estimate(tn::getDims(region.source.getArgument(buffer).getType())));
+    elements += double(count(tn::getDims(region.source.getArgument(buffer).getType())));
   }
-  return {{region.estimate(product.rows), region.estimate(product.columns), problem.depth(),
-           region.estimate(product.batch), elements * double(bytes), bytes},
-          1 / double(problem.patchWidth),
-          1 / double(problem.filterWidth)};
+  return {count(product.rowDims), count({product.columns}), problem.depth(),
+          count(product.batch),   elements * double(bytes), bytes};
 }
 
-double estimate(const ConvSizes &sizes, const ProductTile &tile, const target::Target &gpu) {
-  bool isHalf = sizes.product.elementBytes == 2;
-  double coreFlops = isHalf ? mmaCoreFlops(gpu) : gpu.peak * tuning::kSimtShare / double(gpu.cores);
-  double ofDepth =
-      double(tile.rows) * sizes.patchCopies + double(tile.columns) * sizes.filterCopies;
-  ProductSizes product = sizes.product;
-  product.copySeconds = ofDepth * double(tile.depth) / tuning::kConvCopyRate;
-  return estimateStaged(product, tile, coreFlops, gpu);
+double estimate(const ConvProblem &problem, ProductSizes sizes, const ProductTile &tile,
+                const target::Target &gpu) {
+  double coreFlops =
+      isSimt(problem) ? gpu.peak * tuning::kSimtShare / double(gpu.cores) : mmaCoreFlops(gpu);
+  double copies = double(tile.rows) / double(problem.patchWidth) +
+                  double(tile.columns) / double(problem.filterWidth);
+  sizes.copySeconds =
+      std::max(tuning::kConvStageSeconds, copies * double(tile.depth) / tuning::kConvCopyRate);
+  return estimateStaged(sizes, tile, coreFlops, gpu);
 }
 
 ProductTile chooseTile(RegionBuilder &region, const ConvProblem &problem) {
-  ConvSizes sizes = sizesOf(region, problem);
+  ProductSizes sizes =
+      sizesOf(region, problem, [&](ArrayRef<AffineExpr> dims) { return region.estimate(dims); });
   ProductTile best;
   double least = std::numeric_limits<double>::max();
   for (const ProductTile &tile : convTiles(problem, region.gpu)) {
-    double time = estimate(sizes, tile, region.gpu);
+    double time = estimate(problem, sizes, tile, region.gpu);
     if (time < least) {
       least = time;
       best = tile;
@@ -149,13 +148,18 @@ template <bool kIsHalf> std::vector<dispatch::KernelChoice> convConfigs(RegionBu
   return choices;
 }
 
+/// With the guess of sizes that vary by which the library's call is judged.
 template <bool kIsHalf>
 double convCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   Fit<ConvProblem> problem = matchConv(region, kIsHalf);
   ProductTile tile;
-  return problem && succeeded(readChoice(region, choice, tile))
-             ? estimate(sizesOf(region, *problem), tile, region.gpu)
-             : 0;
+  if (!problem || failed(readChoice(region, choice, tile))) {
+    return 0;
+  }
+  dispatch::CostModel costs(region.source->getParentOfType<ModuleOp>(), region.gpu);
+  ProductSizes sizes =
+      sizesOf(region, *problem, [&](ArrayRef<AffineExpr> dims) { return costs.countOf(dims); });
+  return estimate(*problem, sizes, tile, region.gpu);
 }
 
 std::optional<dispatch::WeightLayout> convWeight(RegionBuilder &region) {

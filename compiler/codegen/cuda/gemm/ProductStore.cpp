@@ -93,16 +93,17 @@ void ProductKernel::storeUnit(ElementEmitter &emitter, Value unit, int64_t width
   Values totals = totalOf(code(), tileRow, tileColumn, width);
   IndexMath &math = kernel.math;
   Index rowIndex = math.fromWord(row), columnIndex = math.fromWord(column, width);
-  Index batch = math.fromWord(at.batch), linear;
+  Index linear;
   Indices place;
   if (p.isGrouped) {
-    columnIndex = math.add(math.multiply(batch, kernel.size(p.columns)), columnIndex);
+    columnIndex =
+        math.add(math.multiply(math.fromWord(at.batch), kernel.size(p.columns)), columnIndex);
     place = math.delinearize(rowIndex, kernel.sizes(p.rowDims));
     linear = math.multiply(rowIndex, kernel.size(p.columns * p.batch.front()));
   } else {
-    place = math.delinearize(batch, kernel.sizes(p.batch));
+    place = math.delinearize(math.fromWord(at.batch), kernel.sizes(p.batch));
     llvm::append_range(place, math.delinearize(rowIndex, kernel.sizes(p.rowDims)));
-    linear = math.add(math.multiply(batch, kernel.size(p.rows)), rowIndex);
+    linear = math.add(math.multiply(math.fromWord(at.batch), kernel.size(p.rows)), rowIndex);
     linear = math.multiply(linear, kernel.size(p.columns));
   }
   linear = math.add(linear, columnIndex);
