@@ -15,13 +15,28 @@ namespace tenon::codegen::cuda {
 namespace {
 
 const KernelFamily *const kFamilies[] = {
-    &kGemv,           &kGemmSkinny,     &kCublasLt,
-    &kCudnnConv,      &kGemmPersistent, &kGemmTensorCore,
-    &kGemmSimt,       &kCudnnAttention, &kAttentionStream,
-    &kAttentionFlash, &kAttentionSimt,  &kSelection,
-    &kTopK,           &kRadixSort,      &kScan,
-    &kScatter,        &kRowsStaged,     &kRowsInRegisters,
-    &kRowsInLoops,    &kPointwise,
+    &kGemv,
+    &kGemmSkinny,
+    &kCublasLt,
+    &kCudnnConv,
+    &kGemmPersistent,
+    &kGemmTensorCore,
+    &kGemmSimt,
+    &kConvTensorCore,
+    &kConvSimt,
+    &kCudnnAttention,
+    &kAttentionStream,
+    &kAttentionFlash,
+    &kAttentionSimt,
+    &kSelection,
+    &kTopK,
+    &kRadixSort,
+    &kScan,
+    &kScatter,
+    &kRowsStaged,
+    &kRowsInRegisters,
+    &kRowsInLoops,
+    &kPointwise,
 };
 
 bool serves(const KernelFamily &family, StringRef strategy) {

@@ -77,6 +77,8 @@ mlir::LogicalResult readChoice(RegionBuilder &region, const dispatch::KernelChoi
 
 // gemm/
 extern const KernelFamily kGemv, kGemmSkinny, kGemmPersistent, kGemmTensorCore, kGemmSimt;
+// conv/
+extern const KernelFamily kConvTensorCore, kConvSimt;
 // attention/
 extern const KernelFamily kAttentionStream, kAttentionFlash, kAttentionSimt;
 // rows/

@@ -142,13 +142,14 @@ struct CopyOperands {
   uint32_t read;
 };
 
-void startCopy(const void *arguments, bool isPartial) {
+void startCopy(const void *arguments, bool isPartial, uint32_t size = 16) {
   const CopyOperands &operands = *static_cast<const CopyOperands *>(arguments);
   if ((reinterpret_cast<uintptr_t>(operands.to) | reinterpret_cast<uintptr_t>(operands.from)) %
-      16) {
-    running->fault = "cp.async of an address that is not a multiple of 16";
+      size) {
+    running->fault = "cp.async of an address that is not a multiple of " + std::to_string(size);
   }
-  running->fiber().open.push_back({operands.to, operands.from, 16, isPartial ? operands.read : 16});
+  running->fiber().open.push_back(
+      {operands.to, operands.from, size, isPartial ? operands.read : size});
 }
 
 /// What a policy of the cache is, for those that read by it.
@@ -225,6 +226,14 @@ const std::map<std::string, Single> &singles() {
        [](void *, const void *a) { startCopy(a, false); }},
       {"llvm.nvvm.cp.async.cg.shared.global.16.s",
        [](void *, const void *a) { startCopy(a, true); }},
+      {"llvm.nvvm.cp.async.ca.shared.global.8",
+       [](void *, const void *a) { startCopy(a, false, 8); }},
+      {"llvm.nvvm.cp.async.ca.shared.global.8.s",
+       [](void *, const void *a) { startCopy(a, true, 8); }},
+      {"llvm.nvvm.cp.async.ca.shared.global.4",
+       [](void *, const void *a) { startCopy(a, false, 4); }},
+      {"llvm.nvvm.cp.async.ca.shared.global.4.s",
+       [](void *, const void *a) { startCopy(a, true, 4); }},
       {"llvm.nvvm.cp.async.commit.group",
        [](void *, const void *) {
          Fiber &fiber = running->fiber();
