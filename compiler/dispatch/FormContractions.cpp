@@ -269,7 +269,9 @@ bool isContractionRoot(Operation *op, const target::Target &device) {
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
   bool isConstant =
       conv && isa_and_nonnull<tn::WeightOp, tn::ConstantOp>(conv.getWeight().getDefiningOp());
-  return conv && allFused(op, device) && conv.getChannelsLast() &&
+  bool isNarrow = conv && !device.isGpu() && !isDepthwise(conv) &&
+                  isProductElement(getElementTypeOrSelf(conv.getType()));
+  return conv && (allFused(op, device) || isNarrow) && conv.getChannelsLast() &&
          (isConstant || (!device.isGpu() && !isDepthwise(conv))) &&
          (!device.isGpu() || isDepthwise(conv) || isProductOnGpu(conv));
 }
