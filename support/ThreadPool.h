@@ -1,5 +1,5 @@
-// A persistent pool that splits a range over threads with little overhead: the caller takes part,
-// workers spin for a bounded time after work and sleep on a futex after that.
+// A persistent pool that shares a range out over threads with little overhead: the caller takes
+// part, workers spin for a bounded time after work and sleep on a futex after that.
 
 #pragma once
 
@@ -19,9 +19,10 @@ public:
 
   unsigned threads() const { return threadCount; }
 
-  /// Calls fn(begin, end, thread) for one contiguous part of [0, n) per thread, parts differing by
-  /// at most one, and returns when all are done; no part is empty, so fewer threads take part when
-  /// n is small. fn must not throw nor call the pool. One caller at a time.
+  /// Calls fn(begin, end, thread) for parts of [0, n), none of them empty, and returns when all are
+  /// done. A thread begins at its own place in the range, which depends on n alone, and takes
+  /// smaller and smaller parts; who is through takes from the others. fn must not throw nor call
+  /// the pool. One caller at a time.
   template <typename Fn> void parallelFor(int64_t n, const Fn &fn) {
     static_assert(std::is_invocable_v<Fn, int64_t, int64_t, unsigned>);
     run(n, {&fn, [](const void *closure, int64_t begin, int64_t end, unsigned thread) {

@@ -21,7 +21,9 @@ std::optional<int64_t> elementsOf(const Formation &formation, Group *group) {
     return movesRows ? std::nullopt
                      : std::optional(formation.costs.countOf(resultDims(group->ops.back())));
   }
-  if (group->root && isa<tn::ScatterElementsOp, tn::ScatterNdOp>(group->root)) {
+  // Many updates have kernels of their own.
+  bool isScatter = group->root && isa<tn::ScatterElementsOp, tn::ScatterNdOp>(group->root);
+  if (isScatter && hasFewUpdates(formation.costs, group->root)) {
     return formation.costs.countOf(tn::getDims(group->root->getOperand(2).getType()));
   }
   return std::nullopt;

@@ -244,9 +244,16 @@ void takeEpilogue(Formation &formation, Group *group) {
                       : "a contraction; what is around it runs with it, which is the fastest";
 }
 
-/// A convolution whose rows of channels a GPU's kernels multiply.
+bool isConstant(Value weight) {
+  return isa_and_nonnull<tn::WeightOp, tn::ConstantOp>(weight.getDefiningOp());
+}
+
+/// A convolution whose rows of channels a GPU's kernels multiply: of floats by computed weights
+/// too.
 bool isProductOnGpu(tn::ConvOp conv) {
-  return conv.getType().getRank() == 4 && !conv.getType().getElementType().isF64();
+  Type element = conv.getType().getElementType();
+  return conv.getType().getRank() <= 5 && !element.isF64() &&
+         (isConstant(conv.getWeight()) || (isa<FloatType>(element) && !isDepthwise(conv)));
 }
 
 } // namespace
@@ -267,13 +274,15 @@ bool isContractionRoot(Operation *op, const target::Target &device) {
            (!device.isGpu() && isProductElement(getElementTypeOrSelf(matmul.getType())));
   }
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
-  bool isConstant =
-      conv && isa_and_nonnull<tn::WeightOp, tn::ConstantOp>(conv.getWeight().getDefiningOp());
-  bool isNarrow = conv && !device.isGpu() && !isDepthwise(conv) &&
-                  isProductElement(getElementTypeOrSelf(conv.getType()));
-  return conv && (allFused(op, device) || isNarrow) && conv.getChannelsLast() &&
-         (isConstant || (!device.isGpu() && !isDepthwise(conv))) &&
-         (!device.isGpu() || isDepthwise(conv) || isProductOnGpu(conv));
+  bool isNarrow =
+      conv && !device.isGpu() && isProductElement(getElementTypeOrSelf(conv.getType()));
+  if (!conv || !(allFused(op, device) || isNarrow) || !conv.getChannelsLast()) {
+    return false;
+  }
+  bool isConstantDepthwise = isDepthwise(conv) && isConstant(conv.getWeight());
+  return isConstantDepthwise ||
+         (device.isGpu() ? isProductOnGpu(conv)
+                         : isConstant(conv.getWeight()) || !isDepthwise(conv));
 }
 
 void formContractions(Formation &formation, Block *block) {

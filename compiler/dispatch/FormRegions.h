@@ -34,6 +34,9 @@ void formElementwise(Formation &formation, mlir::Block *block);
 void formScatters(Formation &formation, mlir::Block *block);
 void formSingles(Formation &formation, mlir::Block *block);
 
+/// Whether so few updates of a scatter may meet that a thread writes them one after another.
+bool hasFewUpdates(const CostModel &costs, mlir::Operation *scatter);
+
 /// Joins groups, after all others have formed them.
 void formBundles(Formation &formation);
 

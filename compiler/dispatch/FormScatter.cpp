@@ -20,6 +20,14 @@ int64_t updatesInOrder(const CostModel &costs, Operation *scatter) {
   return costs.countOf(ArrayRef(indices).drop_back());
 }
 
+} // namespace
+
+bool hasFewUpdates(const CostModel &costs, Operation *scatter) {
+  return updatesInOrder(costs, scatter) <= kMostInOrder;
+}
+
+namespace {
+
 bool isReadBy(Operation *op, Group *group) {
   return llvm::all_of(op->getUsers(),
                       [&](Operation *user) { return llvm::is_contained(group->ops, user); });
@@ -103,7 +111,7 @@ void formScatters(Formation &formation, Block *block) {
   SmallVector<Operation *> roots;
   for (Operation &op : *block) {
     bool isRoot = formation.device().isGpu() && isa<tn::ScatterElementsOp, tn::ScatterNdOp>(op) &&
-                  updatesInOrder(formation.costs, &op) <= kMostInOrder;
+                  hasFewUpdates(formation.costs, &op);
     if (isRoot) {
       roots.push_back(&op);
     }

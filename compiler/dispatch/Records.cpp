@@ -48,7 +48,8 @@ static bool fromJSON(const llvm::json::Value &value, RegionRecord &region, llvm:
          mapper.map("strategy", region.strategy) && mapper.map("reason", region.reason) &&
          mapper.map("nodes", region.nodes) && mapper.map("operations", region.operations) &&
          mapper.map("cost", region.cost) && mapper.mapOptional("kernel", region.kernel) &&
-         mapper.mapOptional("candidates", region.candidates);
+         mapper.mapOptional("candidates", region.candidates) &&
+         mapper.mapOptional("slow", region.slow);
 }
 
 static bool fromJSON(const llvm::json::Value &value, EdgeRecord &edge, llvm::json::Path path) {
@@ -91,7 +92,8 @@ std::string Records::toJson() const {
                                               {"operations", llvm::json::Array(region.operations)},
                                               {"cost", toValue(region.cost)},
                                               {"kernel", region.kernel},
-                                              {"candidates", std::move(candidates)}});
+                                              {"candidates", std::move(candidates)},
+                                              {"slow", region.slow}});
   }
   llvm::json::Array edgeValues;
   for (const EdgeRecord &edge : edges) {

@@ -46,6 +46,7 @@ struct RegionRecord {
   Cost cost;
   std::string kernel;                      ///< KernelChoice::text
   std::vector<CandidateRecord> candidates; ///< in the order of preference
+  std::string slow; ///< why no kernel is near what its bytes and operations need; empty if one is
 };
 
 /// One edge that was considered for fusion, between operations that ended in different regions.

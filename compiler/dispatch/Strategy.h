@@ -35,10 +35,10 @@ inline constexpr llvm::StringLiteral kRows = "rows";
 /// elementwise consumers, all f32, with the dims of the root's result; one result. Also a matmul or
 /// conv of f16, bf16 or 32-bit integers alone.
 ///
-/// On a GPU the root is of any float type (a conv of rank 4 and not of f64), the consumers of any
-/// float types. All operands of the root are inputs of the region; of a matmul they may be the
-/// tn.transpose of one, and A may be the operation on whole rows of one. The consumers may follow
-/// the two halves of a matmul's columns, which are slices of it.
+/// On a GPU the root is of any float type (a conv not of f64), the consumers of any float types.
+/// The weight of a conv may be computed. All operands of the root are inputs of the region; of a
+/// matmul they may be the tn.transpose of one, and A may be the operation on whole rows of one. The
+/// consumers may follow the two halves of a matmul's columns, which are slices of it.
 ///
 /// Which of them a region has is decided by the times of the kernels that compute it. A constant
 /// weight is an input as it lies, or as the kernel's family has it packed, followed by tn.unpack.

@@ -1,5 +1,6 @@
 // Convolutions in the form that the library takes: two spatial dims, the same padding at both ends,
-// narrow channels that the matrix units can load. Casts of pictures move behind the transposes and
+// narrow channels that the matrix units can load; over three dims, which are our own kernel's,
+// channels that lie on borders of words. Casts of pictures move behind the transposes and
 // reshapes that follow them, so that all of this is one kernel. Relies on zeros adding nothing.
 #include "compiler/opt/DerivedWeights.h"
 #include "compiler/opt/Match.h"
@@ -115,7 +116,16 @@ struct EvenPads : OpRewritePattern<tn::ConvOp> {
   }
 };
 
-/// conv(x, w) -> conv(pad(x), pad(w)) with a multiple of 8 channels
+/// Channels that copies can take: over two dims the library's. Over three a single one is left
+/// alone, since the filter is longer by what is added.
+int64_t alignedChannels(int64_t channels, int64_t rank) {
+  if (rank == 4) {
+    return llvm::alignTo(channels, kNarrowChannels);
+  }
+  return channels == 1 ? 1 : llvm::alignTo(channels, channels % 4 == 3 ? 4 : 2);
+}
+
+/// conv(x, w) -> conv(pad(x), pad(w)) with channels that are aligned
 struct PadConv : OpRewritePattern<tn::ConvOp> {
   PadConv(MLIRContext *context, DerivedWeights &weights)
       : OpRewritePattern(context), weights(weights) {}
@@ -124,12 +134,14 @@ struct PadConv : OpRewritePattern<tn::ConvOp> {
     RankedTensorType weight = tensorType(op.getWeight());
     Type element = weight.getElementType();
     int64_t channels = weight.getDimSize(1);
-    int64_t aligned = llvm::alignTo(channels, kNarrowChannels);
-    if (!isLibraryType(op) || weight.getRank() != 4 || op.getGroups() != 1 || element.isF32() ||
+    int64_t aligned = alignedChannels(channels, weight.getRank());
+    if (!isLibraryType(op) || weight.getRank() < 4 || op.getGroups() != 1 || element.isF32() ||
         aligned == channels) {
       return failure();
     }
-    Value x = padded(rewriter, op.getLoc(), op.getX(), {0, 0, 0, 0}, {0, 0, 0, aligned - channels});
+    SmallVector<int64_t> begins(weight.getRank(), 0), ends(weight.getRank(), 0);
+    ends.back() = aligned - channels;
+    Value x = padded(rewriter, op.getLoc(), op.getX(), begins, ends);
     Value filter = weights.pad(rewriter, op.getLoc(), op.getWeight(), 1, aligned);
     rewriter.modifyOpInPlace(op, [&] {
       op.getXMutable().set(x);

@@ -21,6 +21,14 @@ struct PassFacts {
   std::optional<double> largestChange;
 };
 
+/// A region that is far from what its bytes and operations need, whatever kernel computes it.
+struct SlowRegion {
+  std::string target; ///< of the first variant of those that have the region
+  std::string label;
+  std::string kernel;
+  std::string why;
+};
+
 /// What `compile --json` prints.
 struct CompileSummary {
   std::string engine;
@@ -34,6 +42,7 @@ struct CompileSummary {
   uint64_t arenaLowerBoundBytes = 0;
   bool fromCache = false;
   std::vector<PassFacts> passes; ///< in the order in which they ran
+  std::vector<SlowRegion> slow;  ///< none of an engine from the cache
 };
 
 } // namespace tenon::pipeline

@@ -250,6 +250,12 @@ Status Compilation::dispatch() {
       options.afterPhase(Phase::Dispatch, *family.module);
     }
     TENON_TRY(selector.select(*family.module, family.fusion));
+    for (const dispatch::RegionRecord &region : family.fusion.regions) {
+      if (!region.slow.empty()) {
+        summary.slow.push_back(
+            {family.targets.front().level, region.label, region.kernel, region.slow});
+      }
+    }
     TENON_TRY(checkNumbers("select-kernels", *family.module));
   }
   return wanted.checkFound();

@@ -7,6 +7,8 @@
 #include "support/NearestName.h"
 #include "support/Text.h"
 
+#include <cmath>
+
 using namespace mlir;
 
 namespace tenon::pipeline {
@@ -21,6 +23,28 @@ Status checkFamily(const std::string &name) {
              ? Status::ok()
              : Status::error(ErrorId::BadArgument, strCat("there is no kernel family '", name, "'"),
                              didYouMean(name, names, kListed));
+}
+
+/// What a kernel may be predicted to take beyond what bytes and operations of its region need: so
+/// many times that, and so many microseconds more.
+constexpr double kSlowTimes = 4, kSlowMicroseconds = 20;
+
+/// Why no kernel of a region is near what its bytes and operations need; empty if one is.
+std::string slownessOf(const dispatch::KernelSelection &selection, const dispatch::Cost &bound) {
+  if (selection.microseconds <= kSlowTimes * bound.microseconds + kSlowMicroseconds) {
+    return "";
+  }
+  std::string text = strCat("about ", std::llround(selection.microseconds / bound.microseconds),
+                            " times what its bytes and operations need: ");
+  std::string others;
+  for (const dispatch::CandidateRecord &candidate : selection.candidates) {
+    if (candidate.verdict == "chosen") {
+      text += candidate.why;
+    } else if (candidate.verdict == "refused") {
+      others += strCat("; ", candidate.kernel, " refused: ", candidate.why);
+    }
+  }
+  return text + others;
 }
 
 } // namespace
@@ -111,6 +135,7 @@ Status KernelSelector::select(ModuleOp module, dispatch::Records &records) {
       dispatch::RegionRecord &record = records.regions[*number];
       record.kernel = selection.chosen.text();
       record.candidates = selection.candidates;
+      record.slow = slownessOf(selection, record.cost);
     }
     return WalkResult::advance();
   });

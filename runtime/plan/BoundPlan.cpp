@@ -25,6 +25,8 @@ namespace {
 
 /// Search steps for the arena of a new shape: a few milliseconds at most, inside a first run.
 constexpr uint64_t kPlannerNodes = 2000;
+/// What one thread moves and computes in the microsecond that sharing a launch out takes.
+constexpr int64_t kSmallBytes = 16 << 10, kSmallFlops = 32 << 10;
 
 } // namespace
 
@@ -297,6 +299,9 @@ private:
       return sizeError(strCat("'", instruction.label, "' has a negative grid or scratch"));
     }
     out.scratchBytes = std::max(out.scratchBytes, step.scratch);
+    auto isAtMost = [&](ExprId id, int64_t most) { return id != kNone && value(id) <= most; };
+    step.isSmall = isAtMost(instruction.bytesMoved, kSmallBytes) &&
+                   isAtMost(instruction.flops, kSmallFlops);
     return bindTensorMaps(instruction, step);
   }
 

@@ -36,6 +36,7 @@ struct BoundStep {
   uint32_t firstStatus = 0; ///< steps before it that can fail on a GPU
   bool canFail = false;     ///< on a GPU
   bool waits = false;       ///< on a GPU: for the kernels before it, by itself
+  bool isSmall = false;     ///< on a CPU: less work than waking threads for it
   uint32_t instruction = 0;
 };
 

@@ -13,7 +13,7 @@ import unittest.mock
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from tool import CNN, TENON, ToolTest
@@ -99,6 +99,23 @@ class Models(ToolTest):
     def test_check_accepts(self):
         self.assertEqual([], self.json("check", CNN)["gaps"])
         self.assertIn("everything is supported", self.succeed("check", CNN).stdout)
+
+    def test_slow_regions_are_named(self):
+        self.assertEqual([], self.json("check", CNN)["slow"])
+        # 16-bit floats have no packed convolution on CPUs: loops over the depth of each element.
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT16, [1, 60, 56, 56])
+        y = helper.make_tensor_value_info("y", TensorProto.FLOAT16, [1, 60, 56, 56])
+        weight = numpy_helper.from_array(np.ones((60, 60, 3, 3), np.float16), "w")
+        graph = helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"], name="far", pads=[1, 1, 1, 1])], "g", [x], [y], [weight])
+        path = self.folder / "slow.onnx"
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), str(path))
+        report = self.json("check", path)["slow"]
+        self.assertEqual(["far"], [one["region"] for one in report])
+        self.assertIn("gemm_packed refused", report[0]["why"])
+        self.assertIn("slow on", self.succeed("check", path).stdout)
+        self.succeed("compile", path, "-o", "slow.tenon", "--target", "cpu:avx2")
+        self.assertEqual("far", self.json("inspect", "slow.tenon")["slow"][0]["region"])
+        self.assertIn("slow    far", self.succeed("inspect", "slow.tenon").stdout)
 
     def test_bad_files(self):
         (self.folder / "text.onnx").write_text("this is not a model")

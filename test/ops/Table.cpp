@@ -156,10 +156,10 @@ const std::vector<OpRow> &opTable() {
       {"tn.conv", "f32", {{"2, 4, N"}, {"6, 4, 3"}, {"6"}}, {{"2, 6, N"}},
        "strides = array<i64: 1>, pads = array<i64: 1, 1>, dilations = array<i64: 1>, "
        "groups = 1 : i64, channelsLast = false"},
-      {"tn.conv", "f32", {{"1, 4, 5, N, 3"}, {"5, 3, 3, 2, 3"}}, {{"1, 4, 3, N, 5"}},
+      {"tn.conv", "f32 f16", {{"1, 4, 5, N, 3"}, {"5, 3, 3, 2, 3"}}, {{"1, 4, 3, N, 5"}},
        "strides = array<i64: 1, 2, 1>, pads = array<i64: 1, 0, 1, 1, 1, 1>, dilations = array<i64: 1, 1, 1>, "
        "groups = 1 : i64, channelsLast = true"},
-      {"tn.conv", "f32", {{"1, 7, N * 20, 2"}, {"34, 2, 3, 3"}}, {{"1, 7, N * 20, 34"}},
+      {"tn.conv", "f32 f16", {{"1, 7, N * 20, 2"}, {"34, 2, 3, 3"}}, {{"1, 7, N * 20, 34"}},
        "strides = array<i64: 1, 1>, pads = array<i64: 3, 4, 3, 4>, dilations = array<i64: 3, 4>, "
        "groups = 1 : i64, channelsLast = true"},
       {"tn.conv_transpose", kFloats, {{"2, 4, 5, N"}, {"4, 3, 3, 3"}, {"6"}}, {{"2, 6, 10, N * 2"}},

@@ -1,4 +1,4 @@
-// `tenon check`: of a model every gap in one report; of an engine whether each byte is what was written and
+// `tenon check`: of a model every gap in one report, and what runs but not fast; of an engine whether each byte is what was written and
 // which of its variants this machine runs, without loading any of its code.
 
 #include "engine/Reader.h"
@@ -39,6 +39,20 @@ std::string gapText(const ModelGap &gap) {
   return text;
 }
 
+/// The regions that no kernel computes fast, as compiling for the targets forms them.
+Result<std::vector<pipeline::SlowRegion>> slowRegions(const CheckFlags &flags,
+                                                      const Targets &targets) {
+  CompileRequest request;
+  request.model = flags.path;
+  TENON_ASSIGN(request.shapes, parseShapeArguments(flags.shapes));
+  request.levels = targets.levels;
+  request.cpu = targets.cpu;
+  request.gpus = targets.gpus;
+  request.stopAfter = "dispatch";
+  TENON_ASSIGN(pipeline::CompileSummary summary, compileModel(request));
+  return summary.slow;
+}
+
 Status checkModel(const CheckFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(flags.shapes));
   TENON_ASSIGN(Targets targets, parseTargets(flags.targets));
@@ -54,12 +68,20 @@ Status checkModel(const CheckFlags &flags, Terminal &terminal) {
     }
   }
   if (facts.gaps.empty()) {
+    TENON_ASSIGN(std::vector<pipeline::SlowRegion> regions, slowRegions(flags, targets));
+    Json slow = Json::array();
+    std::string text = fmt::format("{}: everything is supported for {}: {} operations, {} inputs, {} outputs",
+                                   flags.path, target, facts.nodes.size(), facts.inputs.size(),
+                                   facts.outputs.size());
+    for (const pipeline::SlowRegion &region : regions) {
+      slow.push_back({{"target", region.target}, {"region", region.label}, {"kernel", region.kernel},
+                      {"why", region.why}});
+      text += fmt::format("\nslow on {}: {}\n  {}: {}", region.target, region.label, region.kernel, region.why);
+    }
     if (terminal.json()) {
-      terminal.printJson("check", {{"model", flags.path}, {"target", target}, {"gaps", gaps}});
+      terminal.printJson("check", {{"model", flags.path}, {"target", target}, {"gaps", gaps}, {"slow", slow}});
     } else {
-      terminal.print(fmt::format("{}: everything is supported for {}: {} operations, {} inputs, {} outputs",
-                                 flags.path, target, facts.nodes.size(), facts.inputs.size(),
-                                 facts.outputs.size()));
+      terminal.print(text);
     }
     return Status::ok();
   }

@@ -3,6 +3,7 @@
 #include "tools/tenon/EngineFacts.h"
 
 #include "engine/Constraints.h"
+#include "tools/tenon/JsonFields.h"
 #include "tools/view/Escape.h"
 
 #include <fmt/format.h>
@@ -76,6 +77,30 @@ uint32_t rootOf(const Plan &plan, uint32_t buffer) {
   return buffer;
 }
 
+/// A region that no kernel computes fast, with the record that says so.
+struct SlowRegion {
+  std::string record, label, kernel, why;
+};
+
+std::vector<SlowRegion> slowRegions(const engine::EngineFile &file) {
+  std::vector<SlowRegion> slow;
+  for (const std::string &name : file.recordNames()) {
+    Result<std::string_view> text = file.record(name);
+    if (!name.starts_with("fusion") || !text) {
+      continue;
+    }
+    // A record that does not read is `explain`'s to report.
+    Json record = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    for (const Json &region : listAt(record, "regions")) {
+      std::string why = textAt(region, "slow");
+      if (!why.empty()) {
+        slow.push_back({name, textAt(region, "label"), textAt(region, "kernel"), why});
+      }
+    }
+  }
+  return slow;
+}
+
 } // namespace
 
 Json describeEngine(const std::string &path, const engine::EngineFile &file) {
@@ -110,6 +135,13 @@ Json describeEngine(const std::string &path, const engine::EngineFile &file) {
     }
   }
   result["variants"] = variants;
+  result["slow"] = Json::array();
+  for (const SlowRegion &region : slowRegions(file)) {
+    result["slow"].push_back({{"record", region.record},
+                              {"region", region.label},
+                              {"kernel", region.kernel},
+                              {"why", region.why}});
+  }
   return result;
 }
 
@@ -155,6 +187,10 @@ std::string engineText(const std::string &path, const engine::EngineFile &file) 
       text += fmt::format("          {:<18} machine code of {} by {}\n", "",
                           formatBytes(file.cubin(i).size()), file.cubinBy(i));
     }
+  }
+  for (const SlowRegion &region : slowRegions(file)) {
+    text += fmt::format("  slow    {}  {}: {}\n", visible(region.label), visible(region.kernel),
+                        visible(region.why));
   }
   text += fmt::format("  records {}\n", fmt::join(file.recordNames(), ", "));
   return text;

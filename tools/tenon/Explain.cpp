@@ -4,6 +4,7 @@
 #include "engine/Reader.h"
 #include "support/NearestName.h"
 #include "tools/tenon/FileKind.h"
+#include "tools/tenon/JsonFields.h"
 #include "tools/tenon/Options.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
@@ -26,21 +27,6 @@ struct ExplainFlags {
   std::string engine;
   std::string node;
 };
-
-std::string textAt(const Json &json, const char *key) {
-  Json value = json.value(key, Json());
-  return value.is_string() ? value.get<std::string>() : value.is_null() ? "" : dumpJson(value);
-}
-
-int64_t numberAt(const Json &json, const char *key) {
-  Json value = json.value(key, Json());
-  return value.is_number() ? value.get<int64_t>() : 0;
-}
-
-Json listAt(const Json &json, const char *key) {
-  Json value = json.value(key, Json());
-  return value.is_array() ? value : Json::array();
-}
 
 std::string joinTexts(const Json &list) {
   std::vector<std::string> texts;

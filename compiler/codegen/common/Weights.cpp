@@ -1,7 +1,6 @@
 // Relies on outline() marking the arguments that may be laid out.
 #include "compiler/codegen/common/Weights.h"
 
-#include "compiler/dispatch/OpKinds.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
@@ -16,7 +15,8 @@ std::optional<unsigned> packableInput(Value operand) {
   return isPackable ? std::optional(argument.getArgNumber()) : std::nullopt;
 }
 
-std::optional<dispatch::WeightLayout> layoutInPanels(tn::ConvOp conv, int64_t panel) {
+std::optional<dispatch::WeightLayout> layoutInPanels(tn::ConvOp conv, int64_t panel,
+                                                     int64_t groups) {
   std::optional<unsigned> input = packableInput(conv.getWeight());
   if (!input) {
     return std::nullopt;
@@ -28,10 +28,14 @@ std::optional<dispatch::WeightLayout> layoutInPanels(tn::ConvOp conv, int64_t pa
   }
   layout.permutation.append({1, 0});
   layout.rows = weight.getRank() - 1;
-  bool isDepthwise = dispatch::isDepthwise(conv);
-  layout.groups = isDepthwise ? 1 : static_cast<int64_t>(conv.getGroups());
-  layout.panel = isDepthwise ? weight.getDimSize(0) : panel;
+  layout.groups = groups;
+  layout.panel = panel;
   return layout;
+}
+
+std::optional<dispatch::WeightLayout> layoutOfDepthwise(tn::ConvOp conv) {
+  RankedTensorType weight = cast<RankedTensorType>(conv.getWeight().getType());
+  return layoutInPanels(conv, weight.getDimSize(0), /*groups=*/1);
 }
 
 } // namespace tenon::codegen

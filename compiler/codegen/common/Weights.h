@@ -11,9 +11,12 @@ namespace tenon::codegen {
 /// The number of the input that `operand` is, if it holds a weight that may be laid out.
 std::optional<unsigned> packableInput(mlir::Value operand);
 
-/// The weight of a convolution in panels of `panel` output channels of one group, [group, panel,
-/// kernel..., input channel, output channel]; of a depthwise one in a single panel of all channels,
-/// so that the weights of a tap lie as the data does. None if it may not be laid out.
-std::optional<dispatch::WeightLayout> layoutInPanels(tn::ConvOp conv, int64_t panel);
+/// The weight of a convolution in panels of `panel` output channels, each of one of `groups` parts
+/// of the output channels: [group, panel, kernel..., input channel, output channel]. None if it may
+/// not be laid out.
+std::optional<dispatch::WeightLayout> layoutInPanels(tn::ConvOp conv, int64_t panel,
+                                                     int64_t groups);
+/// That of a depthwise one in a single panel, so that the weights of a tap lie as the data does.
+std::optional<dispatch::WeightLayout> layoutOfDepthwise(tn::ConvOp conv);
 
 } // namespace tenon::codegen

@@ -163,7 +163,7 @@ LogicalResult checkBuffers(Operation *root) {
 std::optional<dispatch::WeightLayout> panelsOfWeight(func::FuncOp source) {
   for (Operation &op : source.getBody().front()) {
     if (tn::ConvOp conv = dyn_cast<tn::ConvOp>(op)) {
-      return layoutInPanels(conv, kPanel);
+      return layoutInPanels(conv, kPanel, conv.getGroups());
     }
     tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op);
     std::optional<unsigned> input = matmul ? packableInput(matmul.getB()) : std::nullopt;
@@ -182,7 +182,8 @@ bool isPackedProduct(func::FuncOp source) {
   return llvm::any_of(source.getBody().front(), [](Operation &op) {
     tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
     tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op);
-    return (matmul && canLowerMatmul(matmul)) || (conv && canLowerConv(conv));
+    return (matmul && canLowerMatmul(matmul)) ||
+           (conv && canLowerConv(conv) && hasWeight(conv, kPanel, conv.getGroups()));
   });
 }
 

@@ -86,9 +86,11 @@ bool canLowerMatmul(tn::MatmulOp matmul);
 /// `tileRows` are the most rows of a tile.
 mlir::FailureOr<mlir::AffineExpr> lowerMatmul(KernelBuilder &kernel, mlir::func::FuncOp source,
                                               tn::MatmulOp matmul, int64_t tileRows);
-/// Convolutions of f32 whose weight has constant sizes.
+/// Convolutions of f32, channels last, whose weight has constant sizes (canLowerConv).
 mlir::FailureOr<mlir::AffineExpr> lowerConv(KernelBuilder &kernel, mlir::func::FuncOp source,
                                             tn::ConvOp conv, int64_t tileRows);
 bool canLowerConv(tn::ConvOp conv);
+/// Whether the weight is an argument as it lies, or laid out in such panels (common/Weights.h).
+bool hasWeight(tn::ConvOp conv, int64_t panel, int64_t groups);
 
 } // namespace tenon::codegen::cpu

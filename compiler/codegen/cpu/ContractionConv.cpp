@@ -11,104 +11,13 @@ using namespace mlir;
 
 namespace tenon::codegen::cpu {
 
-Geometry geometryOf(tn::ConvOp conv) {
-  tn::Dims x = tn::getDims(conv.getX().getType()), y = tn::getDims(conv.getType());
-  ArrayRef<int64_t> weight = cast<RankedTensorType>(conv.getWeight().getType()).getShape();
-  AffineExpr one = getAffineConstantExpr(1, conv.getContext());
-  Geometry g{.images = y.front(),
-             .depth = {one, one},
-             .height = {one, one},
-             .width = {one, one},
-             .channels = *tn::constantDim(x.back()),
-             .outChannels = weight.front(),
-             .groups = static_cast<int64_t>(conv.getGroups())};
-  size_t spatial = x.size() - 2;
-  ConvDim *dims[] = {&g.depth, &g.height, &g.width};
-  for (size_t i = 0; i < spatial; ++i) {
-    *dims[3 - spatial + i] = {x[1 + i],
-                              y[1 + i],
-                              weight[2 + i],
-                              conv.getStrides()[i],
-                              conv.getDilations()[i],
-                              conv.getPads()[i],
-                              conv.getPads()[spatial + i]};
-  }
-  return g;
-}
-
 ConvLowering::ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,
                            int64_t tileRows)
-    : kernel(kernel), conv(conv), epilogue(kernel, source, conv, conv.getBias()),
-      g(geometryOf(conv)), context(conv.getContext()),
-      isFlat(g.isPointwise() && !g.isStrided()) {
-  AffineExpr one = getAffineConstantExpr(1, context);
-  std::optional<int64_t> width = tn::constantDim(g.width.out);
-  planes = g.images * g.depth.out;
-  lines = g.height.out;
-  segments = one;
-  if (isFlat) {
-    lines = planes * g.height.out * g.width.out;
-    planes = one;
-    linePixels = 1;
-  } else if (width && *width > 0) {
-    int64_t parts = llvm::divideCeil(*width, tileRows);
-    linePixels = llvm::divideCeil(*width, parts);
-    segments = getAffineConstantExpr(parts, context);
-  } else {
-    linePixels = tileRows;
-    segments = g.width.out.ceilDiv(linePixels);
-  }
-  mostLines = segments == one ? std::max<int64_t>(1, tileRows / linePixels) : 1;
+    : ConvTiles(kernel, conv, tileRows), epilogue(kernel, source, conv, conv.getBias()) {
   stripWidth = g.width.reach(linePixels);
   int64_t apart = (mostLines - 1) * g.height.stride + 1;
   stripPitch = std::min(g.height.dilation, apart);
   stripLines = (g.height.kernel - 1) * stripPitch + apart;
-}
-
-AffineExpr ConvLowering::chooseGrid() {
-  grid.batches = planes;
-  grid.panels = getAffineConstantExpr(g.groups * g.panelsPerGroup(), context);
-  int64_t leastLines = llvm::divideCeil(int64_t(14), linePixels);
-  grid.chunks = tn::constantDim(segments) == 1
-                    ? chunkCount(lines, mostLines, leastLines, grid.batches * grid.panels)
-                    : lines * segments;
-  return grid.points();
-}
-
-ConvLowering::Part ConvLowering::partOf(const IndexMath &math, const GridPoint &point) const {
-  Part part;
-  Value depth = size(math, g.depth.out);
-  part.image = isFlat ? math.constant(0) : math.div(point.batch, depth);
-  part.plane = isFlat ? math.constant(0) : math.rem(point.batch, depth);
-  part.firstPixel = math.constant(0);
-  if (tn::constantDim(segments) == 1) {
-    Value chunks = size(math, grid.chunks), all = size(math, lines);
-    part.firstLine = math.div(math.mul(point.chunk, all), chunks);
-    Value next = math.div(math.mul(math.add(point.chunk, math.constant(1)), all), chunks);
-    part.lines = math.sub(next, part.firstLine);
-    part.pixels = math.constant(linePixels);
-    return part;
-  }
-  Value parts = size(math, segments), width = size(math, g.width.out);
-  part.firstLine = math.div(point.chunk, parts);
-  part.lines = math.constant(1);
-  part.firstPixel = math.mul(math.rem(point.chunk, parts), linePixels);
-  part.pixels = math.min(math.constant(linePixels), math.sub(width, part.firstPixel));
-  return part;
-}
-
-Value ConvLowering::firstRow(const IndexMath &math, const GridPoint &point,
-                             const Part &part) const {
-  Value line = math.add(math.mul(point.batch, size(math, lines)), part.firstLine);
-  return isFlat ? line : math.add(math.mul(line, size(math, g.width.out)), part.firstPixel);
-}
-
-Value ConvLowering::inputPixel(const IndexMath &math, const Part &part, Value line) const {
-  Value plane = math.add(math.mul(part.image, size(math, g.depth.in)),
-                         math.mul(part.plane, g.depth.stride));
-  Value at = math.add(math.mul(plane, size(math, g.height.in)), math.mul(line, g.height.stride));
-  return math.add(math.mul(at, size(math, g.width.in)),
-                  math.mul(part.firstPixel, g.width.stride));
 }
 
 void ConvLowering::buildProducts(const IndexMath &math, const Sums &sums, const Part &part,
@@ -230,11 +139,16 @@ LogicalResult ConvLowering::lower() {
   return buildGridLoop(kernel, grid, prepare, tile);
 }
 
+bool hasWeight(tn::ConvOp conv, int64_t panel, int64_t groups) {
+  tn::UnpackOp unpack = conv.getWeight().getDefiningOp<tn::UnpackOp>();
+  return unpack ? static_cast<int64_t>(unpack.getPanel()) == panel &&
+                      static_cast<int64_t>(unpack.getGroups()) == groups
+                : isa<BlockArgument>(conv.getWeight());
+}
+
 bool canLowerConv(tn::ConvOp conv) {
   RankedTensorType weight = cast<RankedTensorType>(conv.getWeight().getType());
-  bool hasBuffer =
-      conv.getWeight().getDefiningOp<tn::UnpackOp>() || isa<BlockArgument>(conv.getWeight());
-  return conv.getChannelsLast() && hasBuffer && weight.hasStaticShape() &&
+  return conv.getChannelsLast() && weight.hasStaticShape() &&
          weight.getNumElements() > 0 && weight.getElementType().isF32() &&
          tn::constantDim(tn::getDims(conv.getX().getType()).back());
 }
@@ -242,7 +156,7 @@ bool canLowerConv(tn::ConvOp conv) {
 FailureOr<AffineExpr> lowerConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,
                                 int64_t tileRows) {
   ConvLowering lowering(kernel, source, conv, tileRows);
-  AffineExpr points = lowering.chooseGrid();
+  AffineExpr points = lowering.chooseGrid(lowering.panels());
   if (failed(lowering.lower())) {
     return failure();
   }

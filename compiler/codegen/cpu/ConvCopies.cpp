@@ -48,8 +48,7 @@ void ConvLowering::copyBlock(const IndexMath &math, const Part &part, int64_t ke
   Value plane = startOf(part.plane, g.depth, kernelPlane * g.depth.dilation);
   Inside planes = insideOf(math, plane, one, size(math, g.depth.in));
   Value line = startOf(part.firstLine, g.height, block * g.height.dilation);
-  Inside lines =
-      insideOf(math, line, reachOf(part.lines, g.height, own), size(math, g.height.in));
+  Inside lines = insideOf(math, line, reachOf(part.lines, g.height, own), size(math, g.height.in));
   Value pixel = startOf(part.firstPixel, g.width, 0);
   Inside columns = insideOf(math, pixel, reachOf(part.pixels, g.width, g.width.reach(1)),
                             size(math, g.width.in));

@@ -1,5 +1,7 @@
 // The table of CPU kernel families, and the one place that chooses among them: by predicted times.
 // Relies on the order of rows where those are close.
+#include "compiler/codegen/common/Weights.h"
+#include "compiler/codegen/cpu/ConvTiles.h"
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/dispatch/Cost.h"
@@ -14,12 +16,27 @@ using namespace mlir;
 namespace tenon::codegen::cpu {
 namespace {
 
-std::optional<dispatch::WeightLayout> convInPanels(func::FuncOp source) {
-  bool hasConv = !source.getOps<tn::ConvOp>().empty();
-  return hasConv ? panelsOfWeight(source) : std::nullopt;
+std::optional<dispatch::WeightLayout> weightOfLoops(func::FuncOp source) {
+  auto convs = source.getOps<tn::ConvOp>();
+  if (convs.empty()) {
+    return std::nullopt;
+  }
+  return dispatch::isDepthwise(*convs.begin()) ? layoutOfDepthwise(*convs.begin())
+                                               : panelsOfWeight(source);
 }
 
 constexpr KernelFamily kFamilies[] = {
+    {.name = "conv_grouped",
+     .what = "direct convolution by groups, depthwise too: vectors of output channels, the sums of "
+             "neighbouring pixels in registers",
+     .strategies = {dispatch::kContraction, dispatch::kDepthwise},
+     .refuse = refuseGrouped,
+     .parameter = "tile_rows",
+     // The sums of 128 x 32 are half of the smallest L1 cache in use.
+     .values = {128, 64, 32, 16},
+     .isTunable = [](func::FuncOp) { return true; },
+     .weightLayout = groupedWeight,
+     .lower = lowerGrouped},
     {.name = "gemm_packed",
      .what = "GEMM and implicit GEMM on packed weights: a register-blocked micro-kernel, the "
              "epilogue on its tile",
@@ -123,7 +140,7 @@ constexpr KernelFamily kFamilies[] = {
      .parameter = "chunk",
      .values = {4096, 1024, 16384, 65536},
      .isTunable = isChunked,
-     .weightLayout = convInPanels,
+     .weightLayout = weightOfLoops,
      .takesReshaped = true,
      .lower = lowerTiled},
 };
@@ -158,22 +175,31 @@ private:
 
 /// What loops over the depth of each element take of a product's time (3 to 120 times on a Zen 4).
 constexpr double kOfLoops = 40;
+/// Those of a depthwise convolution, whose loops have vectors of channels.
+constexpr double kOfDepthwiseLoops = 4;
 
 /// Predicted microseconds.
 double costOf(func::FuncOp source, StringRef family, const target::Target &target) {
   Block &body = source.getBody().front();
   dispatch::Cost cost = dispatch::costOfRegion(body, target, /*isGenerated=*/true);
-  if (family != "tiled") {
-    return cost.microseconds;
-  }
   dispatch::CostModel costs(source->getParentOfType<ModuleOp>(), target);
-  double products = 0;
+  double wasted = 0; // operations, beyond those of the region
   for (Operation &op : body.without_terminator()) {
+    if (!op.hasTrait<tn::TnContraction>()) {
+      continue;
+    }
     tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
-    bool isLoop = conv && dispatch::isDepthwise(conv); // it has no other kernel
-    products += op.hasTrait<tn::TnContraction>() && !isLoop ? costs.workOf(&op) : 0;
+    bool isDepthwise = conv && dispatch::isDepthwise(conv);
+    double times = 1;
+    if (family == "tiled") {
+      times = isDepthwise ? kOfDepthwiseLoops : kOfLoops;
+    } else if (family == "gemm_packed" && conv && canLowerConv(conv)) {
+      Geometry g = geometryOf(conv);
+      times = double(g.panelsPerGroup() * kPanel) / double(g.groupOutChannels());
+    }
+    wasted += (times - 1) * costs.workOf(&op);
   }
-  return cost.microseconds + (kOfLoops - 1) * products / target.peak * 1e6;
+  return cost.microseconds + wasted / target.peak * 1e6;
 }
 
 dispatch::KernelChoice choiceOf(const KernelFamily &family, int64_t value) {

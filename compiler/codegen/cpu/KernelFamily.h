@@ -52,6 +52,12 @@ mlir::FailureOr<mlir::AffineExpr> lowerContraction(KernelBuilder &kernel, mlir::
                                                    engine::CpuLevel level, int64_t tileRows);
 mlir::FailureOr<mlir::AffineExpr> lowerAttention(KernelBuilder &kernel, mlir::func::FuncOp source,
                                                  engine::CpuLevel level, int64_t queries);
+mlir::FailureOr<mlir::AffineExpr> lowerGrouped(KernelBuilder &kernel, mlir::func::FuncOp source,
+                                               engine::CpuLevel level, int64_t tileRows);
+/// Why lowerGrouped does not do the region's convolution; empty if it does.
+llvm::StringRef refuseGrouped(mlir::func::FuncOp source);
+/// The weight of a convolution by groups, the weights of each vector of output channels together.
+std::optional<dispatch::WeightLayout> groupedWeight(mlir::func::FuncOp source);
 mlir::FailureOr<mlir::AffineExpr> lowerScan(KernelBuilder &kernel, mlir::func::FuncOp source,
                                             engine::CpuLevel level, int64_t columns);
 /// Whether the region is one running sum.

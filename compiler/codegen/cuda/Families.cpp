@@ -15,9 +15,27 @@ namespace tenon::codegen::cuda {
 namespace {
 
 const KernelFamily *const kFamilies[] = {
-    &kGemv,           &kGemmSkinny, &kCublasLt,       &kCudnnConv,       &kGemmPersistent,
-    &kGemmTensorCore, &kGemmSimt,   &kCudnnAttention, &kAttentionStream, &kAttentionFlash,
-    &kAttentionSimt,  &kSelection,  &kRowsStaged,     &kRowsInRegisters, &kRowsInLoops,
+    &kGemv,
+    &kGemmSkinny,
+    &kCublasLt,
+    &kCudnnConv,
+    &kGemmPersistent,
+    &kGemmTensorCore,
+    &kGemmSimt,
+    &kConvTensorCore,
+    &kConvSimt,
+    &kCudnnAttention,
+    &kAttentionStream,
+    &kAttentionFlash,
+    &kAttentionSimt,
+    &kSelection,
+    &kTopK,
+    &kRadixSort,
+    &kScan,
+    &kScatter,
+    &kRowsStaged,
+    &kRowsInRegisters,
+    &kRowsInLoops,
     &kPointwise,
 };
 

@@ -77,12 +77,14 @@ mlir::LogicalResult readChoice(RegionBuilder &region, const dispatch::KernelChoi
 
 // gemm/
 extern const KernelFamily kGemv, kGemmSkinny, kGemmPersistent, kGemmTensorCore, kGemmSimt;
+// conv/
+extern const KernelFamily kConvTensorCore, kConvSimt;
 // attention/
 extern const KernelFamily kAttentionStream, kAttentionFlash, kAttentionSimt;
 // rows/
 extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops;
-// pointwise/, selection/
-extern const KernelFamily kPointwise, kSelection;
+// pointwise/, selection/, scan/, scatter/
+extern const KernelFamily kPointwise, kSelection, kTopK, kRadixSort, kScan, kScatter;
 // library/
 extern const KernelFamily kCublasLt, kCudnnConv, kCudnnAttention;
 

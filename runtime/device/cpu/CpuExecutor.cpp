@@ -179,7 +179,7 @@ int32_t CpuExecutor::launch(const BoundPlan &bound, const BoundStep &step) {
   if (variant.plan().isGuarded) {
     setRanges(bound, step);
   }
-  if (step.grid <= 1 || pool->threads() == 1) {
+  if (step.grid <= 1 || step.isSmall || pool->threads() == 1) {
     return step.grid == 0 ? 0 : call(bound, step, 0, step.grid, 0);
   }
   pool->parallelFor(step.grid, [&](int64_t begin, int64_t end, unsigned thread) {

@@ -16,6 +16,17 @@ func.func @stem(%x: tensor<2x3x6x6xf32>) -> tensor<2x3x3x4xf16> {
   return %2 : tensor<2x3x3x4xf16>
 }
 
+// Over three dims, three channels become four.
+// CHECK-LABEL: @video
+func.func @video(%x: tensor<1x4x6x6x3xf16>) -> tensor<1x4x3x3x4xf16> {
+  // CHECK: %[[P:.*]] = tn.pad <constant> %arg0 {{.*}} -> tensor<1x4x6x6x4xf16>
+  // CHECK: %[[W:.*]] = tn.weight "wv.padded" : tensor<4x4x1x2x2xf16>
+  // CHECK: tn.conv %[[P]], %[[W]]
+  %w = tn.weight "wv" : tensor<4x3x1x2x2xf16>
+  %0 = tn.conv %x, %w {strides = array<i64: 1, 2, 2>, pads = array<i64: 0, 0, 0, 0, 0, 0>, dilations = array<i64: 1, 1, 1>, groups = 1 : i64, channelsLast = true} : (tensor<1x4x6x6x3xf16>, tensor<4x3x1x2x2xf16>) -> tensor<1x4x3x3x4xf16>
+  return %0 : tensor<1x4x3x3x4xf16>
+}
+
 // Enough channels, or a wide type: nothing to do.
 // CHECK-LABEL: @others
 // CHECK-NOT: tn.pad

@@ -97,6 +97,17 @@ KERNEL test_nothing(const TenonKernelContext *context, void *const *buffers, con
   return TENON_KERNEL_OK;
 }
 
+/* out[i] = the thread's number, after a while. */
+KERNEL test_thread(const TenonKernelContext *context, void *const *buffers, const int64_t *sizes,
+                   int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    for (volatile int wait = 0; wait < 20000; ++wait) {
+    }
+    ((float *)buffers[1])[i] = (float)context->thread;
+  }
+  return TENON_KERNEL_OK;
+}
+
 /* What no code object may have, each alone. */
 #if defined(TENON_TEST_RESOLVER)
 static void *resolve(void) { return (void *)test_nothing; }

@@ -355,6 +355,23 @@ TEST(Session, ScratchBelongsToAThread) {
   EXPECT_EQ(3u * 8192, session->memoryUse().scratchBytes);
 }
 
+TEST(Session, SmallLaunchesStayOnTheCaller) {
+  for (bool isSmall : {true, false}) {
+    PlanBuilder builder;
+    ExprId n = builder.symbol("n", 1, 1000, 0, 0);
+    uint32_t x = builder.input("x", DType::F32, {n});
+    uint32_t y = builder.output("y", DType::F32, {n});
+    engine::Instruction &launch = builder.launch(test::Thread, {x}, {y}, n);
+    launch.flops = builder.size(0);
+    launch.bytesMoved = builder.size(isSmall ? 8000 : 8000000);
+    builder.finish();
+    std::unique_ptr<Session> session = makeSession(builder.plan, {}, {.threads = 3});
+    Result<std::vector<float>> threads = run(*session, ramp(1000), {1000});
+    ASSERT_TRUE(threads.isOk()) << threads.status().toString();
+    EXPECT_EQ(isSmall, std::count(threads->begin(), threads->end(), 0.0f) == 1000);
+  }
+}
+
 TEST(Session, SaysWhatIsWrongWithInputs) {
   PlanBuilder builder;
   ExprId batch = builder.symbol("batch", 1, 8, 0, 0);

@@ -388,6 +388,8 @@ void emitPlainAttention(ModuleOp module, StringRef symbol, const AttentionProble
   uint32_t reads = buffers.size();
   buffers.push_back(p.y.buffer);
   KernelShell shell(module, symbol, buffers, reads, tile.rows / kRowsOfThread * kLanes);
+  // ptxas by itself spills a word to have room for more blocks.
+  shell.setBlocksPerProcessor(tuning::kSimtBlocks);
   PlainKernel kernel(shell, p, tile);
   kernel.emit(/*waits=*/gpu.has(target::Feature::DependentLaunch));
   AffineExpr blocks = p.batches * p.heads * p.queries.ceilDiv(tile.rows);

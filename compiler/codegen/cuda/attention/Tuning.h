@@ -64,6 +64,8 @@ inline constexpr int64_t kCombineRows = 4;
 inline constexpr int64_t kSimtTile = 64, kSimtSmallTile = 32;
 /// Loads of a thread under way when tiles are brought in.
 inline constexpr int64_t kSimtLoads = 4;
+/// Blocks for whose registers a multiprocessor must have room.
+inline constexpr int64_t kSimtBlocks = 1;
 
 /// What it reaches of the FP32 peak, on an H200.
 inline constexpr double kSimtShare = 0.9;

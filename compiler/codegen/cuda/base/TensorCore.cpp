@@ -59,9 +59,11 @@ TileSpot columnsFirst(const ThreadBuilder &t) {
   return {t.add(t.rem(lane, 8), t.mul(t.div(matrix, 2), 8)), t.mul(t.rem(matrix, 2), 8)};
 }
 
-void copyAsync(const ThreadBuilder &t, Value shared, Value global, Value bytes) {
-  NVVM::CpAsyncOp::create(t.builder, t.location, shared, global, 16,
-                          NVVM::LoadCacheModifierKind::CG, bytes);
+void copyAsync(const ThreadBuilder &t, Value shared, Value global, Value bytes, int64_t size) {
+  // Only whole sectors go by without the first-level cache.
+  NVVM::LoadCacheModifierKind caches =
+      size == 16 ? NVVM::LoadCacheModifierKind::CG : NVVM::LoadCacheModifierKind::CA;
+  NVVM::CpAsyncOp::create(t.builder, t.location, shared, global, size, caches, bytes);
 }
 
 void commitCopies(const ThreadBuilder &t) {

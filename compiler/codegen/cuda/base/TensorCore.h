@@ -45,9 +45,10 @@ TileSpot rowsFirst(const ThreadBuilder &t);
 /// transposed, words 0 .. 3 to be A of a tile stored [k][m].
 TileSpot columnsFirst(const ThreadBuilder &t);
 
-/// Starts the copy of 16 bytes from global to shared memory; the first `bytes` (i32; null: all) are
-/// read, the rest are zeros.
-void copyAsync(const ThreadBuilder &t, mlir::Value shared, mlir::Value global, mlir::Value bytes);
+/// Starts the copy of `size` bytes (16, 8 or 4) from global to shared memory; the first `bytes`
+/// (i32; null: all) are read, the rest are zeros.
+void copyAsync(const ThreadBuilder &t, mlir::Value shared, mlir::Value global, mlir::Value bytes,
+               int64_t size = 16);
 /// Closes a group of copies; waits until at most `pending` groups are under way (for this thread's
 /// copies: a barrier makes all threads' visible).
 void commitCopies(const ThreadBuilder &t);

@@ -14,53 +14,6 @@ namespace {
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-ProductTile tileOf(int64_t rows, int64_t columns) {
-  ProductTile tile;
-  tile.rows = rows;
-  tile.columns = columns;
-  int64_t warps = rows * columns >= tuning::kManyWarpsTile ? 8 : 4;
-  tile.warpRows = std::min<int64_t>(rows, rows * columns >= tuning::kLargeWarpTile ? 64 : 32);
-  tile.warpColumns = rows * columns / warps / tile.warpRows;
-  if (tile.warpColumns < 16) {
-    tile.warpRows = 16;
-    tile.warpColumns = std::max<int64_t>(16, rows * columns / warps / 16);
-  }
-  int64_t stageBytes = (rows + columns) * tile.depth * 2;
-  tile.stages =
-      std::clamp(tuning::kRingBytes / stageBytes, tuning::kLeastStages, tuning::kMostStages);
-  return tile;
-}
-
-struct Sizes {
-  int64_t rows, columns, depth, batch;
-};
-
-/// Seconds: turns of blocks, each through its share of the depth stage by stage, then its tile's
-/// way out; and what all of them read.
-double estimate(const Sizes &sizes, const ProductTile &tile, const target::Target &gpu) {
-  double ofTile = double(tile.rows * tile.columns);
-  int64_t tiles =
-      ceilDiv(sizes.rows, tile.rows) * ceilDiv(sizes.columns, tile.columns) * sizes.batch;
-  double blocks = double(tiles * tile.splits);
-  double turns = std::ceil(blocks / double(gpu.cores));
-  double steps = double(ceilDiv(ceilDiv(sizes.depth, tile.depth), tile.splits));
-  double stageBytes = 2.0 * double((tile.rows + tile.columns) * tile.depth);
-  double coreFlops = gpu.halfPeak * tuning::kMmaShare / double(gpu.cores);
-  double ofStep =
-      std::max({tuning::kStageSeconds, stageBytes * double(gpu.cores) / gpu.cacheBandwidth,
-                2 * ofTile * double(tile.depth) / coreFlops});
-  double ofBlocks = turns * (tuning::kFillSeconds + steps * ofStep + ofTile / tuning::kTileOutRate);
-  double cache = blocks * steps * stageBytes / gpu.cacheBandwidth;
-  double memory = 2.0 * double(sizes.batch) *
-                  double((sizes.rows + sizes.columns) * sizes.depth + sizes.rows * sizes.columns) /
-                  gpu.memoryBandwidth;
-  double meeting = tile.splits == 1
-                       ? 0
-                       : tuning::kClusterSeconds + tuning::kSplitSeconds * double(tile.splits) +
-                             2 * ofTile / tuning::kTileOutRate;
-  return tuning::kStartSeconds + std::max({ofBlocks, cache, memory}) + meeting;
-}
-
 bool isAligned(const ProductOperand &operand, unsigned depthDim, AffineExpr depth,
                AffineExpr free) {
   AffineExpr strides[] = {operand.rowStride(), operand.columnStride()};
@@ -90,19 +43,19 @@ ProductTile plainTileOf(int64_t rows) {
   return tile;
 }
 
-ProductTile plainTile(const Sizes &sizes, const target::Target &gpu) {
+ProductTile plainTile(const ProductSizes &sizes, const target::Target &gpu) {
   int64_t large = ceilDiv(sizes.rows, tuning::kSimtLarge) *
                   ceilDiv(sizes.columns, tuning::kSimtLarge) * sizes.batch;
   return plainTileOf(large >= gpu.cores ? tuning::kSimtLarge : tuning::kSimtSmall);
 }
 
 /// All tiles for tensor cores.
-std::vector<ProductTile> tilesOf(const Sizes &sizes, const target::Target &gpu) {
+std::vector<ProductTile> tilesOf(const ProductSizes &sizes, const target::Target &gpu) {
   std::vector<ProductTile> tiles;
   for (int64_t rows : tuning::kTileRows) {
     for (int64_t columns : tuning::kTileWidths) {
       for (int64_t splits : tuning::kTileSplits) {
-        ProductTile tile = tileOf(rows, columns);
+        ProductTile tile = mmaTile(rows, columns, ProductTile().depth);
         tile.splits = splits;
         int64_t bytes = tile.stages * (tile.rows + tile.columns) * (tile.depth + 8) * 2;
         if (splits <= gpu.clusterBlocks && splits <= ceilDiv(sizes.depth, tile.depth) &&
@@ -115,12 +68,60 @@ std::vector<ProductTile> tilesOf(const Sizes &sizes, const target::Target &gpu) 
   return tiles;
 }
 
-Sizes sizesOf(RegionBuilder &region, const ProductProblem &problem) {
-  return {region.estimate(problem.rows), region.estimate(problem.columns),
-          region.estimate(problem.depth), region.estimate(problem.batch)};
+ProductSizes sizesOf(RegionBuilder &region, const ProductProblem &problem) {
+  ProductSizes sizes{region.estimate(problem.rows), region.estimate(problem.columns),
+                     region.estimate(problem.depth), region.estimate(problem.batch), 0};
+  sizes.memoryBytes =
+      2.0 * double(sizes.batch) *
+      double((sizes.rows + sizes.columns) * sizes.depth + sizes.rows * sizes.columns);
+  return sizes;
 }
 
 } // namespace
+
+ProductTile mmaTile(int64_t rows, int64_t columns, int64_t depth) {
+  ProductTile tile;
+  tile.rows = rows;
+  tile.columns = columns;
+  tile.depth = depth;
+  int64_t warps = rows * columns >= tuning::kManyWarpsTile ? 8 : 4;
+  tile.warpRows = std::min<int64_t>(rows, rows * columns >= tuning::kLargeWarpTile ? 64 : 32);
+  tile.warpColumns = rows * columns / warps / tile.warpRows;
+  if (tile.warpColumns < 16) {
+    tile.warpRows = 16;
+    tile.warpColumns = std::max<int64_t>(16, rows * columns / warps / 16);
+  }
+  int64_t stageBytes = (rows + columns) * tile.depth * 2;
+  tile.stages =
+      std::clamp(tuning::kRingBytes / stageBytes, tuning::kLeastStages, tuning::kMostStages);
+  return tile;
+}
+
+double mmaCoreFlops(const target::Target &gpu) {
+  return gpu.halfPeak * tuning::kMmaShare / double(gpu.cores);
+}
+
+double estimateStaged(const ProductSizes &sizes, const ProductTile &tile, double coreFlops,
+                      const target::Target &gpu) {
+  double ofTile = double(tile.rows * tile.columns);
+  int64_t tiles =
+      ceilDiv(sizes.rows, tile.rows) * ceilDiv(sizes.columns, tile.columns) * sizes.batch;
+  double blocks = double(tiles * tile.splits);
+  double turns = std::ceil(blocks / double(gpu.cores));
+  double steps = double(ceilDiv(ceilDiv(sizes.depth, tile.depth), tile.splits));
+  double stageBytes = double(sizes.elementBytes) * double((tile.rows + tile.columns) * tile.depth);
+  double ofStep = std::max({tuning::kStageSeconds, sizes.copySeconds,
+                            stageBytes * double(gpu.cores) / gpu.cacheBandwidth,
+                            2 * ofTile * double(tile.depth) / coreFlops});
+  double ofBlocks = turns * (tuning::kFillSeconds + steps * ofStep + ofTile / tuning::kTileOutRate);
+  double cache = blocks * steps * stageBytes / gpu.cacheBandwidth;
+  double memory = sizes.memoryBytes / gpu.memoryBandwidth;
+  double meeting = tile.splits == 1
+                       ? 0
+                       : tuning::kClusterSeconds + tuning::kSplitSeconds * double(tile.splits) +
+                             2 * ofTile / tuning::kTileOutRate;
+  return tuning::kStartSeconds + std::max({ofBlocks, cache, memory}) + meeting;
+}
 
 bool fitsTensorCores(const ProductProblem &problem) {
   Type element = problem.a.at.element;
@@ -130,14 +131,14 @@ bool fitsTensorCores(const ProductProblem &problem) {
 }
 
 ProductTile chooseTile(RegionBuilder &region, const ProductProblem &problem) {
-  Sizes sizes = sizesOf(region, problem);
+  ProductSizes sizes = sizesOf(region, problem);
   if (!fitsTensorCores(problem)) {
     return plainTile(sizes, region.gpu);
   }
   ProductTile best;
   double least = std::numeric_limits<double>::max();
   for (const ProductTile &tile : tilesOf(sizes, region.gpu)) {
-    double time = estimate(sizes, tile, region.gpu);
+    double time = estimateStaged(sizes, tile, mmaCoreFlops(region.gpu), region.gpu);
     if (time < least) {
       least = time;
       best = tile;
@@ -202,7 +203,7 @@ double tensorCoreCost(RegionBuilder &region, const dispatch::KernelChoice &choic
   Fit<ProductProblem> problem = matchGenerated(region, /*isPlain=*/false);
   ProductTile tile;
   return problem && succeeded(readChoice(region, choice, tile))
-             ? estimate(sizesOf(region, *problem), tile, region.gpu)
+             ? estimateStaged(sizesOf(region, *problem), tile, mmaCoreFlops(region.gpu), region.gpu)
              : 0;
 }
 
@@ -214,7 +215,7 @@ double simtCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   if (!problem || failed(readChoice(region, choice, tile))) {
     return 0;
   }
-  Sizes sizes = sizesOf(region, *problem);
+  ProductSizes sizes = sizesOf(region, *problem);
   double blocks =
       double(ceilDiv(sizes.rows, tile.rows) * ceilDiv(sizes.columns, tile.columns) * sizes.batch);
   double ofBlock =

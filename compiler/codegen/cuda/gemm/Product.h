@@ -6,6 +6,22 @@
 
 namespace tenon::codegen::cuda {
 
+/// What the estimate of a staged product's time asks for.
+struct ProductSizes {
+  int64_t rows, columns, depth, batch;
+  double memoryBytes;       ///< that come from memory and go there, all in all
+  int64_t elementBytes = 2; ///< of the operands
+  double copySeconds = 0;   ///< of a stage at least, to start its copies
+};
+/// A tile for tensor cores, with warps and stages as they suit it.
+ProductTile mmaTile(int64_t rows, int64_t columns, int64_t depth);
+/// Seconds: turns of blocks, each through its share of the depth stage by stage, then its tile's
+/// way out; and what all of them read. `coreFlops` is what one multiprocessor does a second.
+double estimateStaged(const ProductSizes &sizes, const ProductTile &tile, double coreFlops,
+                      const target::Target &gpu);
+/// What a multiprocessor reaches by mma.sync.
+double mmaCoreFlops(const target::Target &gpu);
+
 /// Whether tensor cores can do a problem: f16 or bf16, and rows that lie on 16-byte borders.
 bool fitsTensorCores(const ProductProblem &problem);
 /// The tile that is estimated to be the fastest.

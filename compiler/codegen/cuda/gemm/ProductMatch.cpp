@@ -53,17 +53,17 @@ bool continuesRows(const ProductProblem &problem) {
   return true;
 }
 
-/// Whether what stands behind the product has its dims, element by element.
-bool isElementwiseBehind(tn::MatmulOp op) {
-  Block::iterator next = std::next(op->getIterator());
-  return std::all_of(next, op->getBlock()->end(), [&](Operation &behind) {
+} // namespace
+
+bool isElementwiseBehind(Operation *root) {
+  Block::iterator next = std::next(root->getIterator());
+  tn::Dims dims = tn::getDims(root->getResult(0).getType());
+  return std::all_of(next, root->getBlock()->end(), [&](Operation &behind) {
     return behind.hasTrait<OpTrait::IsTerminator>() ||
            (behind.hasTrait<tn::TnElementwise>() &&
-            tn::sameDims(tn::getDims(behind.getResult(0).getType()), tn::getDims(op.getType())));
+            tn::sameDims(tn::getDims(behind.getResult(0).getType()), dims));
   });
 }
-
-} // namespace
 
 Fit<ProductProblem> matchProduct(func::FuncOp region) {
   auto ops = region.getOps<tn::MatmulOp>();

@@ -24,10 +24,14 @@ struct ProductProblem {
   tn::Dims batch;
   /// The dims of the result that together are the rows.
   tn::Dims rowDims;
+  /// The batch is of groups, whose columns lie side by side in the result's rows.
+  bool isGrouped = false;
   mlir::AffineExpr rows, columns, depth;
   ProductOperand a, b;
 };
 
+/// Whether what stands behind a product or a convolution has its dims, element by element.
+bool isElementwiseBehind(mlir::Operation *root);
 /// The problem of the region's only matmul.
 Fit<ProductProblem> matchProduct(mlir::func::FuncOp region);
 

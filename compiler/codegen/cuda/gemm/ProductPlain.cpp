@@ -12,45 +12,15 @@ using Values = ThreadBuilder::Values;
 namespace {
 
 /// Elements of a part, and the distance between a thread's parts.
-constexpr int64_t kPart = 4, kStride = 64;
+constexpr int64_t kPart = kPlainPart, kStride = 64;
 
 } // namespace
 
 /// Threads are 16 x 16; `warpRow` and `warpColumn` are the places of a thread's first part.
 void ProductKernel::placePlain() {
   ThreadBuilder t = code();
-  warpRow = t.mul(t.div(thread, 16), kPart);
-  warpColumn = t.mul(t.rem(thread, 16), kPart);
-}
-
-/// A step's tile as [depth][rows or columns] of f32; what is outside the matrix is 0.
-void ProductKernel::fillPlain(const ThreadBuilder &t, const ProductOperand &operand, Value pointer,
-                              unsigned freeDim, Value first, Value step, Value to) const {
-  ProductKernel &self = const_cast<ProductKernel &>(*this);
-  int64_t size = freeDim == 0 ? tile.rows : tile.columns, pitch = size + kPart;
-  Value freeStride = self.size64(freeDim == 0 ? operand.rowStride() : operand.columnStride());
-  Value depthStride = self.size64(freeDim == 0 ? operand.columnStride() : operand.rowStride());
-  bool depthIsInner =
-      tn::constantDim(freeDim == 0 ? operand.columnStride() : operand.rowStride()) == 1;
-  Type stored = operand.at.element;
-  Value freeCount = freeDim == 0 ? rowCount : columnCount;
-  for (int64_t i = 0; i < size * tile.depth; i += tile.threads()) {
-    Value index = t.add(thread, i);
-    // Neighbours read neighbours.
-    Value depth = depthIsInner ? t.rem(index, tile.depth) : t.div(index, size);
-    Value free = depthIsInner ? t.div(index, tile.depth) : t.rem(index, size);
-    Value row = t.add(first, free), column = t.add(t.mul(step, tile.depth), depth);
-    Value inside = t.bitAnd(t.isLess(row, freeCount), t.isLess(column, depthCount));
-    Values element = t.choose(
-        inside,
-        [&](const ThreadBuilder &c) -> Values {
-          Value at = c.add(c.mul(c.wide(row), freeStride), c.mul(c.wide(column), depthStride));
-          unsigned bytes = stored.getIntOrFloatBitWidth() / 8;
-          return {c.toF32(c.load(stored, c.offset(pointer, stored, at), bytes))};
-        },
-        [](const ThreadBuilder &c) -> Values { return {c.f32(0)}; });
-    t.store(element[0], t.offset(to, t.f32Type(), t.add(t.mul(depth, pitch), free)), 4);
-  }
+  warpRow = t.mul(t.div(at.thread, 16), kPart);
+  warpColumn = t.mul(t.rem(at.thread, 16), kPart);
 }
 
 Values ProductKernel::addPlainProducts() {
@@ -62,8 +32,8 @@ Values ProductKernel::addPlainProducts() {
   auto body = [&](const ThreadBuilder &c, Value step, ValueRange before) {
     Values sums(before);
     c.barrier();
-    fillPlain(c, p.a, a.pointer, 0, a.fixed, step, aTile);
-    fillPlain(c, p.b, b.pointer, 1, b.fixed, step, bTile);
+    plainA->fill(c, step, aTile);
+    plainB->fill(c, step, bTile);
     c.barrier();
     Value aBase = c.offset(aTile, c.f32Type(), warpRow);
     Value bBase = c.offset(bTile, c.f32Type(), warpColumn);

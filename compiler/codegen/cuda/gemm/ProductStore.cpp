@@ -17,11 +17,9 @@ void ProductKernel::clusterBarrier() {
   code().waitForCluster();
 }
 
-/// Stores the sums as [row][column] of f32 over the stages, which are done with.
-void ProductKernel::shareSums(ValueRange sums) {
+/// Stores the warp's sums as [row][column] of f32.
+void ProductKernel::storeSums(ValueRange sums) {
   ThreadBuilder t = code();
-  waitForCopies(t, 0);
-  t.barrier();
   Value lane = t.lane();
   Value row = t.add(warpRow, t.div(lane, 4)), column = t.add(warpColumn, t.mul(t.rem(lane, 4), 2));
   Value base = t.offset(shared, t.f32Type(), t.add(t.mul(row, sumPitch()), column));
@@ -30,6 +28,18 @@ void ProductKernel::shareSums(ValueRange sums) {
     int64_t number = i / 4, below = i / 2 % 2;
     int64_t at = (number / columnTiles * 16 + below * 8) * sumPitch() + number % columnTiles * 8;
     t.store(t.pack({sums[i], sums[i + 1]}), t.offset(base, t.f32Type(), at), 8);
+  }
+}
+
+/// Stores the sums over the stages, which are done with.
+void ProductKernel::shareSums(ValueRange sums) {
+  ThreadBuilder t = code();
+  waitForCopies(t, 0);
+  t.barrier();
+  if (element.isF32()) {
+    storeSumsFma(sums);
+  } else {
+    storeSums(sums);
   }
   if (tile.splits > 1) {
     clusterBarrier();
@@ -69,8 +79,8 @@ void ProductKernel::storeUnit(ElementEmitter &emitter, Value unit, int64_t width
   OpBuilder &builder = kernel.builder;
   int64_t across = tile.columns / width;
   Value tileRow = t.div(unit, across), tileColumn = t.mul(t.rem(unit, across), width);
-  Value row = t.add(a.fixed, tileRow), column = t.add(b.fixed, tileColumn);
-  Value inside = t.bitAnd(t.isLess(row, rowCount), t.isLess(column, columnCount));
+  Value row = t.add(at.row, tileRow), column = t.add(at.column, tileColumn);
+  Value inside = t.bitAnd(t.isLess(row, at.rowCount), t.isLess(column, at.columnCount));
   int64_t units = tile.rows * across, share = (units + tile.splits - 1) / tile.splits;
   if (share % tile.threads() != 0 || units % tile.splits != 0) {
     Value end = t.min(t.i32(units), t.mul(t.add(rank, 1), share));
@@ -83,10 +93,20 @@ void ProductKernel::storeUnit(ElementEmitter &emitter, Value unit, int64_t width
   Values totals = totalOf(code(), tileRow, tileColumn, width);
   IndexMath &math = kernel.math;
   Index rowIndex = math.fromWord(row), columnIndex = math.fromWord(column, width);
-  Indices place = math.delinearize(math.fromWord(batchIndex), kernel.sizes(p.batch));
-  llvm::append_range(place, math.delinearize(rowIndex, kernel.sizes(p.rowDims)));
-  Index linear = math.add(math.multiply(math.fromWord(batchIndex), kernel.size(p.rows)), rowIndex);
-  linear = math.add(math.multiply(linear, kernel.size(p.columns)), columnIndex);
+  Index linear;
+  Indices place;
+  if (p.isGrouped) {
+    columnIndex =
+        math.add(math.multiply(math.fromWord(at.batch), kernel.size(p.columns)), columnIndex);
+    place = math.delinearize(rowIndex, kernel.sizes(p.rowDims));
+    linear = math.multiply(rowIndex, kernel.size(p.columns * p.batch.front()));
+  } else {
+    place = math.delinearize(math.fromWord(at.batch), kernel.sizes(p.batch));
+    llvm::append_range(place, math.delinearize(rowIndex, kernel.sizes(p.rowDims)));
+    linear = math.add(math.multiply(math.fromWord(at.batch), kernel.size(p.rows)), rowIndex);
+    linear = math.multiply(linear, kernel.size(p.columns));
+  }
+  linear = math.add(linear, columnIndex);
   place.push_back(columnIndex);
   tn::Dims dims = kernel.region.dims(tensors.result);
   SmallVector<Indices> places;
@@ -111,7 +131,7 @@ void ProductKernel::storeResult() {
   int64_t width = columns ? std::gcd<int64_t>(*columns, 8) : 1;
   int64_t units = tile.rows * tile.columns / width;
   int64_t share = (units + tile.splits - 1) / tile.splits;
-  Value first = t.add(t.mul(rank, share), thread);
+  Value first = t.add(t.mul(rank, share), at.thread);
   for (int64_t unit = 0; unit < share; unit += tile.threads()) {
     storeUnit(emitter, t.add(first, unit), width);
   }

@@ -87,33 +87,15 @@ Offer offerCudnn(RegionBuilder &region) {
     return Offer::refuse(problem.why());
   }
   if (!fitsTensorCores(*problem) || !libraryStep(region.source)) {
-    return Offer::refuse("the call takes f16 and bf16 without a causal mask, whole results, and masks "
-                         "whose columns lie one after the other");
+    return Offer::refuse(
+        "the call takes f16 and bf16 without a causal mask, whole results, and masks "
+        "whose columns lie one after the other");
   }
   if (!isWorthACall(*problem, region.gpu)) {
     return Offer::refuse("sizes vary or are so small that our own kernels are faster");
   }
   return {dispatch::KernelChoice{kCudnnAttention.name.str(), {}},
           "so large that the call is faster; our kernel behind it runs where there is no cuDNN"};
-}
-
-/// Our kernel behind the call is the one that would be chosen without the library.
-LogicalResult emitCudnn(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  std::optional<RegionStep> step = libraryStep(region.source);
-  if (!step || !choice.parameters.empty()) {
-    return region.source.emitError("no call computes it as ") << choice.text();
-  }
-  region.code.steps.push_back(std::move(*step));
-  const std::string call = kCudnnAttention.name.str();
-  FailureOr<dispatch::KernelSelection> spare = selectKernel(region, {nullptr, call});
-  if (failed(spare) ||
-      failed(findFamily(spare->chosen.family)->emit(region, spare->chosen))) {
-    return failure();
-  }
-  for (RegionStep &launch : MutableArrayRef(region.code.steps).drop_front()) {
-    launch.isSpare = true;
-  }
-  return success();
 }
 
 } // namespace
@@ -125,6 +107,6 @@ constexpr KernelFamily kCudnnAttention = {
     .match = offerCudnn,
     .configs = nullptr,
     .cost = callCost,
-    .emit = emitCudnn};
+    .emit = emitCallWithSpare};
 
 } // namespace tenon::codegen::cuda

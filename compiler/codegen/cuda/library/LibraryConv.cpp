@@ -24,12 +24,7 @@ std::optional<uint32_t> weightInput(Match &match, tn::ConvOp conv) {
     return packableInput(weight);
   }
   match.cover(unpack);
-  ArrayRef<int64_t> shape = cast<RankedTensorType>(weight.getType()).getShape();
-  int64_t filter = shape[1] * shape[2] * shape[3];
-  bool isOrdered = unpack.getPermutation() == ArrayRef<int64_t>{0, 2, 3, 1} &&
-                   unpack.getRows() == 1 && unpack.getGroups() == 1 &&
-                   static_cast<int64_t>(unpack.getPanel()) == filter;
-  return isOrdered ? match.inputOf(unpack.getPacked()) : std::nullopt;
+  return isChannelsLast(unpack) ? match.inputOf(unpack.getPacked()) : std::nullopt;
 }
 
 bool copyPositive(ArrayRef<int64_t> from, int32_t least, int32_t *to) {
@@ -62,18 +57,41 @@ bool readOwnBias(Match &match, tn::ConvOp conv) {
   return match.bias.has_value();
 }
 
+/// 0, taps, 1
+SmallVector<int64_t> channelsLastOrder(int64_t rank) {
+  SmallVector<int64_t> order{0};
+  llvm::append_range(order, llvm::seq<int64_t>(2, rank));
+  order.push_back(1);
+  return order;
+}
+
+int64_t filterElements(RankedTensorType weight) {
+  return ShapedType::getNumElements(weight.getShape().drop_front());
+}
+
 } // namespace
 
 std::optional<dispatch::WeightLayout> channelsLastWeight(func::FuncOp kernel) {
-  tn::ConvOp conv = *kernel.getOps<tn::ConvOp>().begin();
-  std::optional<unsigned> input = packableInput(conv.getWeight());
-  if (!input) {
+  auto convs = kernel.getOps<tn::ConvOp>();
+  if (convs.empty()) {
     return std::nullopt;
   }
-  RankedTensorType weight = cast<RankedTensorType>(conv.getWeight().getType());
+  Value operand = (*convs.begin()).getWeight();
+  std::optional<unsigned> input = packableInput(operand);
+  RankedTensorType weight = cast<RankedTensorType>(operand.getType());
+  if (!input || filterElements(weight) == 0) {
+    return std::nullopt;
+  }
   return dispatch::WeightLayout{.input = *input,
-                                .permutation = {0, 2, 3, 1},
-                                .panel = weight.getNumElements() / weight.getDimSize(0)};
+                                .permutation = channelsLastOrder(weight.getRank()),
+                                .panel = filterElements(weight)};
+}
+
+bool isChannelsLast(tn::UnpackOp unpack) {
+  RankedTensorType weight = cast<RankedTensorType>(unpack.getType());
+  return unpack.getPermutation() == ArrayRef<int64_t>(channelsLastOrder(weight.getRank())) &&
+         unpack.getRows() == 1 && unpack.getGroups() == 1 &&
+         static_cast<int64_t>(unpack.getPanel()) == filterElements(weight);
 }
 
 std::optional<RegionStep> convStep(func::FuncOp kernel, Operation *root, bool allowTf32) {

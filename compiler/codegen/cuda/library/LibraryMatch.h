@@ -66,8 +66,10 @@ std::optional<RegionStep> convStep(mlir::func::FuncOp kernel, mlir::Operation *r
                                    bool allowTf32);
 std::optional<RegionStep> attentionStep(mlir::func::FuncOp kernel);
 
-/// [K, R, S, C / groups], as cuDNN reads the weight of the region's convolution with channels last;
-/// none if it may not be laid out.
+/// [K, taps..., C / groups], as kernels read the weight of the region's convolution beside data
+/// with channels last; none if it may not be laid out.
 std::optional<dispatch::WeightLayout> channelsLastWeight(mlir::func::FuncOp kernel);
+/// Whether the weight of a convolution lies so.
+bool isChannelsLast(tn::UnpackOp unpack);
 
 } // namespace tenon::codegen::cuda

@@ -238,6 +238,8 @@ Offer offerCudnnConv(RegionBuilder &region) {
   return offerCall<tn::ConvOp>(region, kCudnnConv.name);
 }
 
+} // namespace
+
 LogicalResult emitCall(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   std::optional<RegionStep> step = libraryStep(region.source);
   if (!step || !choice.parameters.empty()) {
@@ -247,7 +249,20 @@ LogicalResult emitCall(RegionBuilder &region, const dispatch::KernelChoice &choi
   return success();
 }
 
-} // namespace
+LogicalResult emitCallWithSpare(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  if (failed(emitCall(region, choice))) {
+    return failure();
+  }
+  const std::string calls[] = {choice.family};
+  FailureOr<dispatch::KernelSelection> spare = selectKernel(region, {nullptr, calls});
+  if (failed(spare) || failed(findFamily(spare->chosen.family)->emit(region, spare->chosen))) {
+    return failure();
+  }
+  for (RegionStep &launch : MutableArrayRef(region.code.steps).drop_front()) {
+    launch.isSpare = true;
+  }
+  return success();
+}
 
 constexpr KernelFamily kCublasLt = {
     .name = "cublaslt",
@@ -266,6 +281,6 @@ constexpr KernelFamily kCudnnConv = {
     .configs = nullptr,
     .cost = convCost,
     .weightLayout = [](RegionBuilder &region) { return channelsLastWeight(region.source); },
-    .emit = emitCall};
+    .emit = emitCallWithSpare};
 
 } // namespace tenon::codegen::cuda

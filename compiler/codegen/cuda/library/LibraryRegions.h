@@ -16,6 +16,11 @@ namespace tenon::codegen::cuda {
 /// whether FP32 may be computed in TF32 (common/RegionSource.h).
 std::optional<RegionStep> libraryStep(mlir::func::FuncOp kernel);
 
+/// Adds the call that computes a region whole; and behind it, as its spare, the kernel that would
+/// be chosen without the library.
+mlir::LogicalResult emitCall(RegionBuilder &region, const dispatch::KernelChoice &choice);
+mlir::LogicalResult emitCallWithSpare(RegionBuilder &region, const dispatch::KernelChoice &choice);
+
 /// Predicted seconds of a call by bytes and operations, from the end of the kernel before.
 double callCost(RegionBuilder &region, const dispatch::KernelChoice &choice);
 

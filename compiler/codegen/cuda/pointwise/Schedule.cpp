@@ -2,6 +2,7 @@
 // they read. Relies on the linalg function being one block of ops on tensors.
 #include "compiler/codegen/cuda/pointwise/Schedule.h"
 
+#include "compiler/codegen/common/Ranked.h"
 #include "compiler/codegen/common/Weights.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
@@ -328,6 +329,30 @@ double rowSeconds(RegionBuilder &region, Operation &op) {
          double(std::max<int64_t>(tensors, 1));
 }
 
+/// Seconds of what one thread does in order for others that it does not share it with: updates of a
+/// scatter that may meet, and passes over an axis.
+double orderSeconds(RegionBuilder &region, Operation &op) {
+  auto sizeOf = [&](Value value, int64_t axis) {
+    return double(region.estimate(tn::getDims(value.getType())[axis]));
+  };
+  if (tn::ScatterElementsOp scatter = dyn_cast<tn::ScatterElementsOp>(op)) {
+    return tuning::kNestStepSeconds * sizeOf(scatter.getUpdates(), scatter.getAxis());
+  }
+  if (tn::ScatterNdOp scatter = dyn_cast<tn::ScatterNdOp>(op)) {
+    tn::Dims tuples = tn::getDims(scatter.getIndices().getType());
+    return tuning::kNestStepSeconds * double(region.estimate(ArrayRef(tuples).drop_back()));
+  }
+  if (tn::CumsumOp sums = dyn_cast<tn::CumsumOp>(op)) {
+    return tuning::kRowElementSeconds * sizeOf(sums.getX(), sums.getAxis());
+  }
+  if (tn::TopKOp topK = dyn_cast<tn::TopKOp>(op)) {
+    double wanted = sizeOf(topK.getValues(), topK.getAxis());
+    double passes = takesMany(topK) ? std::log2(wanted + 1) : wanted;
+    return tuning::kRowElementSeconds * passes * sizeOf(topK.getX(), topK.getAxis());
+  }
+  return 0;
+}
+
 /// A thread goes through all that an element of its result reads; what is reduced over rows is
 /// stored and read again by a kernel of its own.
 double pointwiseCost(RegionBuilder &region, const dispatch::KernelChoice &) {
@@ -337,7 +362,8 @@ double pointwiseCost(RegionBuilder &region, const dispatch::KernelChoice &) {
   double loops = 0;
   for (Operation &op : body.without_terminator()) {
     double products = op.hasTrait<tn::TnContraction>() ? costs.workOf(&op) : 0;
-    loops += products / (region.gpu.peak * tuning::kLoopShare) + rowSeconds(region, op);
+    loops += products / (region.gpu.peak * tuning::kLoopShare) + rowSeconds(region, op) +
+             orderSeconds(region, op);
   }
   auto isReduced = [](Operation &op) { return op.hasTrait<tn::TnRowWise>(); };
   double kernels = 1 + static_cast<double>(llvm::count_if(body, isReduced));
@@ -350,7 +376,7 @@ std::optional<dispatch::WeightLayout> pointwiseWeight(RegionBuilder &region) {
   if (convs.empty()) {
     return std::nullopt;
   }
-  return dispatch::isDepthwise(*convs.begin()) ? layoutInPanels(*convs.begin(), /*panel=*/1)
+  return dispatch::isDepthwise(*convs.begin()) ? layoutOfDepthwise(*convs.begin())
                                                : channelsLastWeight(region.source);
 }
 

@@ -29,4 +29,8 @@ inline constexpr double kLoopShare = 0.007;
 /// rows of 96 to 768 on an H200.
 inline constexpr double kRowElementSeconds = 0.13e-6;
 
+/// Seconds of an update that a thread of a loop nest writes behind another one: three accesses that
+/// wait for each other. Derived: 500 cycles.
+inline constexpr double kNestStepSeconds = 0.3e-6;
+
 } // namespace tenon::codegen::cuda::tuning

@@ -2,6 +2,7 @@
 // strikes out what it overlaps, until none is left.
 #include "compiler/codegen/common/Boxes.h"
 #include "compiler/codegen/common/Reduce.h"
+#include "compiler/codegen/cuda/base/WarpOps.h"
 #include "compiler/codegen/cuda/selection/Selection.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -20,22 +21,6 @@ constexpr int64_t kWarps = kSelectionThreads / kWarp;
 Value compareFloats(const ThreadBuilder &t, arith::CmpFPredicate predicate, Value a, Value b) {
   return arith::CmpFOp::create(t.builder, t.location, predicate, a, b);
 }
-Value either(const ThreadBuilder &t, Value a, Value b) {
-  return arith::OrIOp::create(t.builder, t.location, a, b);
-}
-
-/// The value of lane ^ mask, of 32 or 64 bits.
-Value exchange(const ThreadBuilder &t, Value value, int64_t mask) {
-  Type type = value.getType();
-  if (type.getIntOrFloatBitWidth() == 32) {
-    return t.shuffleXor(value, mask);
-  }
-  Value words = t.bitcast(t.vectorType(2, t.i32Type()), value);
-  Values halves = {t.shuffleXor(t.extract(words, 0), mask),
-                   t.shuffleXor(t.extract(words, 1), mask)};
-  return t.bitcast(type, t.pack(halves));
-}
-
 /// A number that no box has.
 constexpr int64_t kNone = INT64_MAX;
 
@@ -238,10 +223,10 @@ RegionStep BoxKernel::emit(const target::Target &gpu) {
 
 } // namespace
 
-RegionStep emitSelectBoxes(RegionBuilder &region, tn::SelectBoxesOp op, Ports ports) {
+void emitSelectBoxes(RegionBuilder &region, tn::SelectBoxesOp op, Ports ports) {
   tn::Dims scores = tn::getDims(op.getScores().getType());
   ports.buffers.push_back(region.addTemporary(scores[0] * scores[1] * scores[2]));
-  return BoxKernel(region, op, ports).emit(region.gpu);
+  region.code.steps.push_back(BoxKernel(region, op, ports).emit(region.gpu));
 }
 
 } // namespace tenon::codegen::cuda

@@ -17,13 +17,11 @@ struct Ports {
   uint32_t reads = 0;
 };
 
-/// The k first of each row in order, a row a block (SortRows.cpp).
-RegionStep emitSortedRows(RegionBuilder &region, tn::TopKOp op, Ports ports);
+/// The places of true elements in order, then zeros, and how many are true (TruePositions.cpp).
+void emitTruePositions(RegionBuilder &region, tn::TruePositionsOp op, const Ports &ports);
 /// The best boxes of each class, a class a block (SelectBoxes.cpp).
-RegionStep emitSelectBoxes(RegionBuilder &region, tn::SelectBoxesOp op, Ports ports);
+void emitSelectBoxes(RegionBuilder &region, tn::SelectBoxesOp op, Ports ports);
 
-mlir::Value both(const ThreadBuilder &t, mlir::Value a, mlir::Value b);
-mlir::Value isNot(const ThreadBuilder &t, mlir::Value a, mlir::Value b);
 /// Whether an element of a tensor of bools is true.
 mlir::Value holds(const ThreadBuilder &t, mlir::Value bools, mlir::Value place);
 

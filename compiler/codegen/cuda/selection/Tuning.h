@@ -8,4 +8,22 @@ namespace tenon::codegen::cuda::tuning {
 /// Threads of a block, which works alone: half of what a block may have. Chosen, not measured.
 inline constexpr int64_t kSelectionThreads = 512;
 
+/// Elements that a thread of a selection holds, of up to 32 bits and of 64 (derived: with keys and
+/// indices a quarter of the registers that 512 threads may have each), and of a sort. Chosen, not
+/// measured.
+inline constexpr int64_t kSelectItems = 16, kSelectWideItems = 8, kSortItems = 8;
+/// The longest row that a warp selects from, and the most that it selects of rows of up to a
+/// quarter of that, and of longer ones. Chosen, not measured.
+inline constexpr int64_t kLongestOfWarp = 1024, kMostOfShort = 256, kMostOfWarp = 64;
+/// The most that are selected from pieces of rows: beyond, what the pieces give is hardly less than
+/// what they take. Chosen, not measured.
+inline constexpr int64_t kMostOfPieces = 2048;
+/// Blocks for each multiprocessor up to which rows are cut into smaller pieces. Chosen, not
+/// measured.
+inline constexpr int64_t kPiecesOfProcessor = 4;
+/// Seconds of a step that a block takes together, a barrier and what goes with it, and of an
+/// element that it holds beyond that: for predictions. Derived: 250 cycles, and 2 instructions at
+/// the rate of a multiprocessor.
+inline constexpr double kTeamStepSeconds = 0.15e-6, kKeyBitSeconds = 1e-11;
+
 } // namespace tenon::codegen::cuda::tuning

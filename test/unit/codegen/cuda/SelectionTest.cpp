@@ -51,34 +51,6 @@ TEST(TruePositions, AllAndNone) {
   }
 }
 
-TEST(TopK, SortsRowsOfAnyLength) {
-  std::string x = "tensor<2x?xf32, #tn.shape<()[s0] -> (2, s0)>>",
-              indices = "tensor<2x?xi64, #tn.shape<()[s0] -> (2, s0)>>";
-  for (const char *largest : {"true", "false"}) {
-    std::string text = regionText(
-        "single", "(%x: " + x + ") -> (" + x + ", " + indices + ")",
-        formatv(
-            "%0:2 = tn.top_k %x {axis = 1 : i64, largest = {0}, sorted = true} : ({1}) -> ({1}, "
-            "{2})\nreturn %0#0, %0#1 : {1}, {2}",
-            largest, x, indices),
-        kSymbols);
-    for (int64_t count : {0, 1, 2, 3, 255, 1024, 1025, 3000}) {
-      RunOptions options;
-      options.symbols = {count};
-      options.reversed = count % 2 == 0;
-      options.edit = [](llvm::MutableArrayRef<Tensor> inputs) {
-        size_t i = 0;
-        for (float &value : elementsOf<float>(inputs[0])) {
-          value = i % 97 == 5 ? std::numeric_limits<float>::quiet_NaN()
-                              : static_cast<float>(i * 7919 % 1009);
-          ++i;
-        }
-      };
-      EXPECT_TRUE(matchesReference(text, emitSelection, options)) << count;
-    }
-  }
-}
-
 /// Of two batches and two classes, at most `places` of s0 boxes each.
 std::string selectBoxes(const char *element, int64_t places) {
   std::string boxes = formatv("tensor<2x?x4x{0}, #tn.shape<()[s0] -> (2, s0, 4)>>", element);

@@ -35,8 +35,20 @@ std::vector<target::Target> allTargets() {
 
 std::string rows(const std::string &op, const std::string &tensor, const std::string &result) {
   return regionText("rows", "(%a: " + tensor + ") -> " + result,
-                    "%0 = " + op + " : " + (result == tensor ? tensor : "(" + tensor + ") -> " + result) +
+                    "%0 = " + op + " : " +
+                        (result == tensor ? tensor : "(" + tensor + ") -> " + result) +
                         "\nreturn %0 : " + result);
+}
+
+/// A convolution of pictures of 56 x 56.
+std::string conv(const std::string &type, int64_t channels) {
+  std::string depth = std::to_string(channels), x = "tensor<32x56x56x" + depth + "x" + type + ">",
+              w = "tensor<" + depth + "x" + depth + "x3x3x" + type + ">";
+  return regionText(
+      "contraction", "(%x: " + x + ", %w: " + w + " {tn.constant}) -> " + x,
+      "%0 = tn.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, "
+      "dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (" +
+          x + ", " + w + ") -> " + x + "\n%1 = tn.silu %0 : " + x + "\nreturn %1 : " + x);
 }
 
 /// Of every room a region or more, those that ask for the most.
@@ -48,14 +60,16 @@ std::vector<std::string> regionTexts() {
       geluProduct("f16", 24576, 4096, 1024),
       geluProduct("bf16", 40, 4096, 4096),
       geluProduct("f32", 512, 512, 512),
+      conv("f16", 256),
+      conv("f32", 128),
       geluProduct("bf16", 16, 4096, 8192, RightStored::ColumnsFirst),
       attentionText(masked),
       attentionText(plainAttention("f16", 1, 32, 1, 4096, 128, 128, 8)),
       attentionText(plainAttention("bf16", 2, 8, 300, 300, 128, 128)),
       attentionText(plainAttention("bf16", 1, 32, 2048, 2048, 128, 128)),
       attentionText(plainAttention("f32", 1, 8, 300, 300, 64, 64)),
-      rows("tn.reduce <sum> %a {axes = array<i64: 1>, keepdims = false}",
-           "tensor<8x1048576xf32>", "tensor<8xf32>")};
+      rows("tn.reduce <sum> %a {axes = array<i64: 1>, keepdims = false}", "tensor<8x1048576xf32>",
+           "tensor<8xf32>")};
   for (const char *tensor : {"tensor<16384x8192xf32>", "tensor<131072x1024xf16>",
                              "tensor<2048x65536xf16>", "tensor<512x262144xf16>"}) {
     texts.push_back(rows("tn.softmax %a {axis = 1 : i64}", tensor, tensor));
@@ -111,9 +125,11 @@ std::vector<std::string> faultsOf(const CompiledRegion &region, const target::Ta
     }
     llvm::StringRef kernel = llvm::StringRef(region.object)
                                  .split((".entry " + step.symbol + "(").c_str())
-                                 .second.split(".entry").first;
+                                 .second.split(".entry")
+                                 .first;
     bool isKnown = step.scratch.size() == 1;
-    int64_t shared = staticShared(region.object, step.symbol) + (isKnown ? step.scratch[0].value : 0);
+    int64_t shared =
+        staticShared(region.object, step.symbol) + (isKnown ? step.scratch[0].value : 0);
     int64_t blocks = std::max<int64_t>(1, numberBehind(kernel.split('{').first, ".minnctapersm"));
     hold("threads of a block", step.threads, 1024);
     hold("threads", blocks * step.threads, gpu.threads);
@@ -133,7 +149,8 @@ TEST(TargetLimits, AreHeldByEveryKernel) {
   for (const target::Target &gpu : allTargets()) {
     for (const std::string &text : regionTexts()) {
       EXPECT_EQ(faultsOf(compiled(text, gpu), gpu), std::vector<std::string>())
-          << target::describe(gpu) << "\n" << text;
+          << target::describe(gpu) << "\n"
+          << text;
     }
   }
 }

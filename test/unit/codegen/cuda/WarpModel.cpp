@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <vector>
 
 namespace tenon::codegen::cuda {
@@ -114,19 +115,41 @@ void shuffle(Lanes lanes, llvm::function_ref<unsigned(unsigned, unsigned)> sourc
   }
 }
 
+/// Each lane gets what `work` makes of all lanes' values and of its own number.
+void fromAll(Lanes lanes, size_t place,
+             llvm::function_ref<uint32_t(llvm::ArrayRef<uint32_t>, unsigned)> work) {
+  uint32_t values[kWarpSize];
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    values[lane] = static_cast<const uint32_t *>(lanes(lane).arguments)[place];
+  }
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    uint32_t value = work(values, lane);
+    memcpy(lanes(lane).result, &value, 4);
+  }
+}
+
+uint32_t lanesWhere(llvm::function_ref<bool(unsigned)> condition) {
+  uint32_t bits = 0;
+  for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+    bits |= uint32_t(condition(lane)) << lane;
+  }
+  return bits;
+}
+
 struct CopyOperands {
   void *to;
   const void *from;
   uint32_t read;
 };
 
-void startCopy(const void *arguments, bool isPartial) {
+void startCopy(const void *arguments, bool isPartial, uint32_t size = 16) {
   const CopyOperands &operands = *static_cast<const CopyOperands *>(arguments);
   if ((reinterpret_cast<uintptr_t>(operands.to) | reinterpret_cast<uintptr_t>(operands.from)) %
-      16) {
-    running->fault = "cp.async of an address that is not a multiple of 16";
+      size) {
+    running->fault = "cp.async of an address that is not a multiple of " + std::to_string(size);
   }
-  running->fiber().open.push_back({operands.to, operands.from, 16, isPartial ? operands.read : 16});
+  running->fiber().open.push_back(
+      {operands.to, operands.from, size, isPartial ? operands.read : size});
 }
 
 /// What a policy of the cache is, for those that read by it.
@@ -203,6 +226,14 @@ const std::map<std::string, Single> &singles() {
        [](void *, const void *a) { startCopy(a, false); }},
       {"llvm.nvvm.cp.async.cg.shared.global.16.s",
        [](void *, const void *a) { startCopy(a, true); }},
+      {"llvm.nvvm.cp.async.ca.shared.global.8",
+       [](void *, const void *a) { startCopy(a, false, 8); }},
+      {"llvm.nvvm.cp.async.ca.shared.global.8.s",
+       [](void *, const void *a) { startCopy(a, true, 8); }},
+      {"llvm.nvvm.cp.async.ca.shared.global.4",
+       [](void *, const void *a) { startCopy(a, false, 4); }},
+      {"llvm.nvvm.cp.async.ca.shared.global.4.s",
+       [](void *, const void *a) { startCopy(a, true, 4); }},
       {"llvm.nvvm.cp.async.commit.group",
        [](void *, const void *) {
          Fiber &fiber = running->fiber();
@@ -297,6 +328,28 @@ const std::map<std::string, Together> &togethers() {
        [](Lanes l) { shuffle(l, [](unsigned, unsigned o) { return o; }); }},
       {"llvm.nvvm.shfl.sync.idx.i32",
        [](Lanes l) { shuffle(l, [](unsigned, unsigned o) { return o; }); }},
+      {"llvm.nvvm.shfl.sync.up.f32",
+       [](Lanes l) { shuffle(l, [](unsigned lane, unsigned o) { return lane - o; }); }},
+      {"llvm.nvvm.shfl.sync.up.i32",
+       [](Lanes l) { shuffle(l, [](unsigned lane, unsigned o) { return lane - o; }); }},
+      {"llvm.nvvm.vote.ballot.sync",
+       [](Lanes l) {
+         fromAll(l, 1, [](llvm::ArrayRef<uint32_t> values, unsigned) {
+           return lanesWhere([&](unsigned lane) { return (values[lane] & 1) != 0; });
+         });
+       }},
+      {"llvm.nvvm.match.any.sync.i32",
+       [](Lanes l) {
+         fromAll(l, 1, [](llvm::ArrayRef<uint32_t> values, unsigned own) {
+           return lanesWhere([&](unsigned lane) { return values[lane] == values[own]; });
+         });
+       }},
+      {"llvm.nvvm.redux.sync.add",
+       [](Lanes l) {
+         fromAll(l, 0, [](llvm::ArrayRef<uint32_t> values, unsigned) {
+           return std::accumulate(values.begin(), values.end(), 0u);
+         });
+       }},
       {"llvm.nvvm.shfl.sync.down.f32",
        [](Lanes l) { shuffle(l, [](unsigned lane, unsigned o) { return lane + o; }); }},
   };

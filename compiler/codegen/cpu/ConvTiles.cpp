@@ -1,0 +1,100 @@
+// How a convolution's output is cut into chunks of pixels.
+#include "compiler/codegen/cpu/ConvTiles.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+
+Geometry geometryOf(tn::ConvOp conv) {
+  tn::Dims x = tn::getDims(conv.getX().getType()), y = tn::getDims(conv.getType());
+  ArrayRef<int64_t> weight = cast<RankedTensorType>(conv.getWeight().getType()).getShape();
+  AffineExpr one = getAffineConstantExpr(1, conv.getContext());
+  Geometry g{.images = y.front(),
+             .depth = {one, one},
+             .height = {one, one},
+             .width = {one, one},
+             .channels = *tn::constantDim(x.back()),
+             .outChannels = weight.front(),
+             .groups = static_cast<int64_t>(conv.getGroups())};
+  size_t spatial = x.size() - 2;
+  ConvDim *dims[] = {&g.depth, &g.height, &g.width};
+  for (size_t i = 0; i < spatial; ++i) {
+    *dims[3 - spatial + i] = {x[1 + i],
+                              y[1 + i],
+                              weight[2 + i],
+                              conv.getStrides()[i],
+                              conv.getDilations()[i],
+                              conv.getPads()[i],
+                              conv.getPads()[spatial + i]};
+  }
+  return g;
+}
+
+ConvTiles::ConvTiles(KernelBuilder &kernel, tn::ConvOp conv, int64_t tileRows)
+    : kernel(kernel), conv(conv), g(geometryOf(conv)), context(conv.getContext()),
+      isFlat(g.isPointwise() && !g.isStrided()) {
+  AffineExpr one = getAffineConstantExpr(1, context);
+  std::optional<int64_t> width = tn::constantDim(g.width.out);
+  planes = g.images * g.depth.out;
+  lines = g.height.out;
+  segments = one;
+  if (isFlat) {
+    lines = planes * g.height.out * g.width.out;
+    planes = one;
+    linePixels = 1;
+  } else if (width && *width > 0) {
+    int64_t parts = llvm::divideCeil(*width, tileRows);
+    linePixels = llvm::divideCeil(*width, parts);
+    segments = getAffineConstantExpr(parts, context);
+  } else {
+    linePixels = tileRows;
+    segments = g.width.out.ceilDiv(linePixels);
+  }
+  mostLines = segments == one ? std::max<int64_t>(1, tileRows / linePixels) : 1;
+}
+
+AffineExpr ConvTiles::chooseGrid(int64_t panels) {
+  grid.batches = planes;
+  grid.panels = getAffineConstantExpr(panels, context);
+  int64_t leastLines = llvm::divideCeil(int64_t(14), linePixels);
+  grid.chunks = tn::constantDim(segments) == 1
+                    ? chunkCount(lines, mostLines, leastLines, grid.batches * grid.panels)
+                    : lines * segments;
+  return grid.points();
+}
+
+ConvTiles::Part ConvTiles::partOf(const IndexMath &math, const GridPoint &point) const {
+  Part part;
+  Value depth = size(math, g.depth.out);
+  part.image = isFlat ? math.constant(0) : math.div(point.batch, depth);
+  part.plane = isFlat ? math.constant(0) : math.rem(point.batch, depth);
+  part.firstPixel = math.constant(0);
+  if (tn::constantDim(segments) == 1) {
+    Value chunks = size(math, grid.chunks), all = size(math, lines);
+    part.firstLine = math.div(math.mul(point.chunk, all), chunks);
+    Value next = math.div(math.mul(math.add(point.chunk, math.constant(1)), all), chunks);
+    part.lines = math.sub(next, part.firstLine);
+    part.pixels = math.constant(linePixels);
+    return part;
+  }
+  Value parts = size(math, segments), width = size(math, g.width.out);
+  part.firstLine = math.div(point.chunk, parts);
+  part.lines = math.constant(1);
+  part.firstPixel = math.mul(math.rem(point.chunk, parts), linePixels);
+  part.pixels = math.min(math.constant(linePixels), math.sub(width, part.firstPixel));
+  return part;
+}
+
+Value ConvTiles::firstRow(const IndexMath &math, const GridPoint &point, const Part &part) const {
+  Value line = math.add(math.mul(point.batch, size(math, lines)), part.firstLine);
+  return isFlat ? line : math.add(math.mul(line, size(math, g.width.out)), part.firstPixel);
+}
+
+Value ConvTiles::inputPixel(const IndexMath &math, const Part &part, Value line) const {
+  Value plane =
+      math.add(math.mul(part.image, size(math, g.depth.in)), math.mul(part.plane, g.depth.stride));
+  Value at = math.add(math.mul(plane, size(math, g.height.in)), math.mul(line, g.height.stride));
+  return math.add(math.mul(at, size(math, g.width.in)), math.mul(part.firstPixel, g.width.stride));
+}
+
+} // namespace tenon::codegen::cpu

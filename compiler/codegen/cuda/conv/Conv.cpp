@@ -1,0 +1,199 @@
+// Implicit GEMM for convolutions: the tiles, the estimate that chooses one, and the two families.
+// Relies on the estimate of products (gemm/Product.h), to which it adds what copies take.
+#include "compiler/codegen/cuda/conv/Conv.h"
+
+#include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/conv/ConvLoader.h"
+#include "compiler/codegen/cuda/conv/Tuning.h"
+#include "compiler/codegen/cuda/gemm/Product.h"
+#include "compiler/codegen/cuda/gemm/Tuning.h"
+#include "compiler/codegen/cuda/library/LibraryMatch.h"
+#include "compiler/dispatch/Cost.h"
+#include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Tn.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+bool isSimt(const ConvProblem &problem) { return problem.element().isF32(); }
+
+/// Of a stage.
+int64_t stageDepth(const ConvProblem &problem) {
+  if (isSimt(problem)) {
+    return tuning::kConvSimtDepth;
+  }
+  auto padded = [&](int64_t depth) { return double(ceilDiv(problem.depth(), depth) * depth); };
+  bool isWasted =
+      padded(tuning::kConvDepth) > tuning::kConvMuchMore * padded(tuning::kConvShortDepth);
+  // Elements that come one by one are many for a thread already.
+  bool isByElements = problem.patchWidth == 1 || problem.filterWidth == 1;
+  return isWasted || isByElements ? tuning::kConvShortDepth : tuning::kConvDepth;
+}
+
+ProductTile simtTile(int64_t rows, int64_t columns) {
+  ProductTile tile;
+  tile.rows = rows;
+  tile.columns = columns;
+  tile.depth = tuning::kConvSimtDepth;
+  tile.warpRows = std::min<int64_t>(rows, 32);
+  tile.warpColumns =
+      std::min<int64_t>(columns, rows * columns >= tuning::kConvSimtWideTile ? 64 : 32);
+  int64_t stageBytes = (rows + columns) * tile.depth * 4;
+  tile.stages =
+      std::clamp(tuning::kRingBytes / stageBytes, tuning::kLeastStages, tuning::kMostStages);
+  return tile;
+}
+
+bool fits(const ProductTile &tile, int64_t elementBytes, const target::Target &gpu) {
+  int64_t pitch = tile.depth + 16 / elementBytes;
+  int64_t stages = tile.stages * (tile.rows + tile.columns) * pitch * elementBytes;
+  int64_t sums = tile.rows * (tile.columns + 8) * 4;
+  return std::max(stages, sums) + tuning::kBesideStages <= gpu.sharedBytes &&
+         tile.splits <= gpu.clusterBlocks;
+}
+
+/// Elements of a tensor of these dims, with a guess of sizes that vary.
+using Count = llvm::function_ref<int64_t(ArrayRef<AffineExpr>)>;
+
+ProductSizes sizesOf(RegionBuilder &region, const ConvProblem &problem, Count count) {
+  const ProductProblem &product = problem.product;
+  int64_t bytes = byteSize(problem.element());
+  double elements = double(count(tn::getDims(region.source.getResultTypes().front())));
+  for (unsigned buffer : {problem.x.buffer, problem.filter.buffer}) {
+    elements += double(count(tn::getDims(region.source.getArgument(buffer).getType())));
+  }
+  return {count(product.rowDims), count({product.columns}), problem.depth(),
+          count(product.batch),   elements * double(bytes), bytes};
+}
+
+double estimate(const ConvProblem &problem, ProductSizes sizes, const ProductTile &tile,
+                const target::Target &gpu) {
+  double coreFlops =
+      isSimt(problem) ? gpu.peak * tuning::kSimtShare / double(gpu.cores) : mmaCoreFlops(gpu);
+  double copies = double(tile.rows) / double(problem.patchWidth) +
+                  double(tile.columns) / double(problem.filterWidth);
+  sizes.copySeconds =
+      std::max(tuning::kConvStageSeconds, copies * double(tile.depth) / tuning::kConvCopyRate);
+  return estimateStaged(sizes, tile, coreFlops, gpu);
+}
+
+ProductTile chooseTile(RegionBuilder &region, const ConvProblem &problem) {
+  ProductSizes sizes =
+      sizesOf(region, problem, [&](ArrayRef<AffineExpr> dims) { return region.estimate(dims); });
+  ProductTile best;
+  double least = std::numeric_limits<double>::max();
+  for (const ProductTile &tile : convTiles(problem, region.gpu)) {
+    double time = estimate(problem, sizes, tile, region.gpu);
+    if (time < least) {
+      least = time;
+      best = tile;
+    }
+  }
+  return best;
+}
+
+} // namespace
+
+std::vector<ProductTile> convTiles(const ConvProblem &problem, const target::Target &gpu) {
+  std::vector<ProductTile> tiles;
+  int64_t depth = stageDepth(problem), columns = *tn::constantDim(problem.product.columns);
+  for (int64_t rows : tuning::kConvRows) {
+    for (int64_t width : tuning::kConvWidths) {
+      bool isTooWide = width > tuning::kConvWidths[0] && width >= 2 * columns;
+      bool isTooSmall = rows * width < 512;
+      for (int64_t splits : tuning::kTileSplits) {
+        ProductTile tile = isSimt(problem) ? simtTile(rows, width) : mmaTile(rows, width, depth);
+        tile.splits = splits;
+        if (!isTooWide && !isTooSmall && splits <= ceilDiv(problem.depth(), depth) &&
+            fits(tile, byteSize(problem.element()), gpu)) {
+          tiles.push_back(tile);
+        }
+      }
+    }
+  }
+  return tiles;
+}
+
+bool emitConv(RegionBuilder &region, const ConvProblem &problem, const ProductTile &tile) {
+  return ProductKernel(region, problem.product, tile, std::make_unique<PatchLoader>(problem, tile),
+                       std::make_unique<FilterLoader>(problem, tile))
+      .emit();
+}
+
+namespace {
+
+template <bool kIsHalf> Offer offerConv(RegionBuilder &region) {
+  Fit<ConvProblem> problem = matchConv(region, kIsHalf);
+  if (!problem) {
+    return Offer::refuse(problem.why());
+  }
+  StringRef name = kIsHalf ? kConvTensorCore.name : kConvSimt.name;
+  return {dispatch::choiceOf(name, chooseTile(region, *problem)),
+          kIsHalf ? "tensor cores multiply patches by the filter" : "FP32 arithmetic on patches"};
+}
+
+template <bool kIsHalf> std::vector<dispatch::KernelChoice> convConfigs(RegionBuilder &region) {
+  Fit<ConvProblem> problem = matchConv(region, kIsHalf);
+  std::vector<dispatch::KernelChoice> choices;
+  if (problem) {
+    for (const ProductTile &tile : convTiles(*problem, region.gpu)) {
+      StringRef name = kIsHalf ? kConvTensorCore.name : kConvSimt.name;
+      choices.push_back(dispatch::choiceOf(name, tile));
+    }
+  }
+  return choices;
+}
+
+/// With the guess of sizes that vary by which the library's call is judged.
+template <bool kIsHalf>
+double convCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  Fit<ConvProblem> problem = matchConv(region, kIsHalf);
+  ProductTile tile;
+  if (!problem || failed(readChoice(region, choice, tile))) {
+    return 0;
+  }
+  dispatch::CostModel costs(region.source->getParentOfType<ModuleOp>(), region.gpu);
+  ProductSizes sizes =
+      sizesOf(region, *problem, [&](ArrayRef<AffineExpr> dims) { return costs.countOf(dims); });
+  return estimate(*problem, sizes, tile, region.gpu);
+}
+
+std::optional<dispatch::WeightLayout> convWeight(RegionBuilder &region) {
+  return channelsLastWeight(region.source);
+}
+
+template <bool kIsHalf>
+LogicalResult emitFamily(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  Fit<ConvProblem> problem = matchConv(region, kIsHalf);
+  ProductTile tile;
+  return success(problem && succeeded(readChoice(region, choice, tile)) &&
+                 emitConv(region, *problem, tile));
+}
+
+} // namespace
+
+constexpr KernelFamily kConvTensorCore = {
+    .name = "conv_tensorcore",
+    .what =
+        "implicit GEMM of a convolution by mma.sync: cp.async of patches, split-K over a cluster",
+    .strategies = {dispatch::kContraction},
+    .match = offerConv<true>,
+    .configs = convConfigs<true>,
+    .cost = convCost<true>,
+    .weightLayout = convWeight,
+    .emit = emitFamily<true>};
+
+constexpr KernelFamily kConvSimt = {.name = "conv_simt",
+                                    .what = "implicit GEMM of a convolution by FP32 arithmetic",
+                                    .strategies = {dispatch::kContraction},
+                                    .match = offerConv<false>,
+                                    .configs = convConfigs<false>,
+                                    .cost = convCost<false>,
+                                    .weightLayout = convWeight,
+                                    .emit = emitFamily<false>};
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,42 @@
+// What one convolution region asks for: a product whose rows are output positions, whose columns
+// are output channels and whose depth goes over the filter's taps and channels, and where the
+// elements of the input and of the filter lie. Relies on StridedTensor.h for the strides.
+#pragma once
+
+#include "compiler/codegen/cuda/gemm/ProductMatch.h"
+
+namespace tenon::codegen::cuda {
+
+/// A spatial dim: output position o reads o * stride - padBegin + tap * dilation of `in`.
+struct ConvDim {
+  mlir::AffineExpr in;
+  int64_t taps, stride, dilation, padBegin;
+  /// Whether a position may lie outside.
+  bool isPadded;
+};
+
+struct ConvProblem {
+  /// Of `joined` groups; the batch has the others.
+  ProductProblem product;
+  llvm::SmallVector<ConvDim, 3> dims;
+  StridedTensor x;      ///< [N, spatial..., C]
+  StridedTensor filter; ///< [O, C / groups, taps...]
+  /// Of one group.
+  int64_t groupChannels = 0, groupColumns = 0;
+  /// Groups that share a tile, as the blocks of a diagonal of the filter's matrix: a few channels
+  /// alone fill no tile.
+  int64_t joined = 1;
+  /// Elements that lie together and on borders of as many, up to 16 bytes: of patches, and of the
+  /// filter.
+  int64_t patchWidth = 1, filterWidth = 1;
+
+  int64_t channels() const { return joined * groupChannels; }
+  /// Places of the depth: [tap][channel].
+  int64_t depth() const { return *tn::constantDim(product.depth); }
+  mlir::Type element() const { return x.element; }
+};
+
+/// The problem of the region's only convolution, of f16 or bf16, or of f32.
+Fit<ConvProblem> matchConv(RegionBuilder &region, bool isHalf);
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,38 @@
+// The numbers that tune convolutions, each with its unit and where it comes from. What they share
+// with products is in gemm/Tuning.h.
+#pragma once
+
+#include <cstdint>
+
+namespace tenon::codegen::cuda::tuning {
+
+/// Rows and columns of the tiles that are tried.
+inline constexpr int64_t kConvRows[] = {16, 32, 64, 128};
+inline constexpr int64_t kConvWidths[] = {16, 32, 64, 128};
+/// Columns up to which groups join in a tile: derived, what is multiplied in vain is as much as
+/// the groups joined, and tensor cores have it to spare beside the memory.
+inline constexpr int64_t kJoinedColumns = 32;
+
+// conv_tensorcore.
+
+/// Places of the depth in a stage, and where that leaves much of the last stage empty: derived.
+inline constexpr int64_t kConvDepth = 64, kConvShortDepth = 32;
+/// Of the padded depth, what counts as much more.
+inline constexpr double kConvMuchMore = 1.1;
+
+// conv_simt.
+
+/// Places of the depth in a stage: derived, a pitch of 20 elements reads all banks.
+inline constexpr int64_t kConvSimtDepth = 16;
+/// Elements of a tile from which on a warp has 64 columns for 32: a thread's sums take at most 64
+/// registers.
+inline constexpr int64_t kConvSimtWideTile = 8192;
+
+// Both, of the estimate; chosen, not measured.
+
+/// Copies of any size that a multiprocessor starts a second, at 12 instructions for each.
+inline constexpr double kConvCopyRate = 18e9;
+/// Seconds of a stage at least: a product's, and some for addresses.
+inline constexpr double kConvStageSeconds = 0.13e-6;
+
+} // namespace tenon::codegen::cuda::tuning

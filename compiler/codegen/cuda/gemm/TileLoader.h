@@ -1,0 +1,70 @@
+// How the tiles of one operand of a product come from memory into a stage of shared memory. The
+// kernel knows of an operand only this: a matrix with strides (StridedLoader), or the patches and
+// the filter of a convolution (conv/ConvLoader.h).
+#pragma once
+
+#include "compiler/codegen/cuda/base/Kernel.h"
+#include "compiler/codegen/cuda/base/ThreadBuilder.h"
+#include "compiler/codegen/cuda/gemm/ProductMatch.h"
+#include "compiler/codegen/cuda/gemm/ProductTile.h"
+
+namespace tenon::codegen::cuda {
+
+/// Of a block: its thread, the number of its product in the batch, the first row and column of its
+/// tile; and the product's sizes. All i32.
+struct BlockPlace {
+  mlir::Value thread, batch, row, column;
+  mlir::Value rowCount, columnCount, depthCount;
+};
+
+class TileLoader {
+public:
+  virtual ~TileLoader() = default;
+
+  /// Emits what is the same for all steps of the depth.
+  virtual void place(Kernel &kernel, const BlockPlace &place) = 0;
+  /// Starts the copies of the tile from `depth` on to `to`; what is outside the matrix becomes
+  /// zeros, but for rows and columns whose results no one stores.
+  virtual void copy(const ThreadBuilder &t, mlir::Value depth, mlir::Value to) const = 0;
+
+  int64_t elements() const { return lines * pitch; }
+
+  /// Of a tile: its lines and the elements from one to the next.
+  int64_t lines = 0, pitch = 0;
+  /// Whether a line is a row of A or a column of B, and not a place of the depth.
+  bool depthIsInner = true;
+  /// The region's input that it reads.
+  unsigned buffer = 0;
+};
+
+/// 16-bit floats of a matrix of which one dim is contiguous.
+class StridedLoader : public TileLoader {
+public:
+  /// `freeDim` is 0 for A, whose rows are the result's, and 1 for B.
+  StridedLoader(const ProductProblem &problem, const ProductTile &tile, unsigned freeDim);
+
+  void place(Kernel &kernel, const BlockPlace &place) override;
+  void copy(const ThreadBuilder &t, mlir::Value depth, mlir::Value to) const override;
+  /// A step's tile as [depth][rows or columns] of f32, by single elements of any float type.
+  void fill(const ThreadBuilder &t, mlir::Value step, mlir::Value to) const;
+
+private:
+  mlir::Value free() const { return isA ? at.row : at.column; }
+  mlir::Value freeCount() const { return isA ? at.rowCount : at.columnCount; }
+
+  const ProductProblem &p;
+  const ProductOperand &operand;
+  ProductTile tile;
+  bool isA;
+  mlir::AffineExpr outerCount, innerCount, outerStride;
+  int64_t innerSize; ///< of a tile
+  Kernel *kernel = nullptr;
+  BlockPlace at;
+  mlir::Value pointer; ///< of the batch's matrix
+};
+
+/// What an expression over the region's symbols is, as i64 and i32.
+mlir::Value size64(Kernel &kernel, mlir::AffineExpr expression);
+mlir::Value size32(Kernel &kernel, mlir::AffineExpr expression);
+
+} // namespace tenon::codegen::cuda

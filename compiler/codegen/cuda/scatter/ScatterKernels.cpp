@@ -1,0 +1,218 @@
+// The kernels of a scatter. Nothing depends on the order in which threads run: claims are settled
+// by the largest number, and updates of one place are combined in their order by one thread.
+#include "compiler/codegen/common/Reduce.h"
+#include "compiler/codegen/cuda/base/ElementRun.h"
+#include "compiler/codegen/cuda/base/WarpOps.h"
+#include "compiler/codegen/cuda/scan/Scan.h"
+#include "compiler/codegen/cuda/scatter/Scatter.h"
+#include "compiler/codegen/cuda/selection/RadixSort.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+using Values = ThreadBuilder::Values;
+
+class ScatterKernels {
+public:
+  ScatterKernels(RegionBuilder &region, const ScatterWork &work)
+      : region(region), work(work), strips(work.slice.floorDiv(work.lanes())) {}
+
+  void emitCopy();
+  void emitClaims();
+  void emitSorted();
+
+private:
+  /// A kernel with a thread for each of `count`, whose number (i64) `body` gets.
+  using Body = llvm::function_ref<void(const ThreadBuilder &, KernelShell &, Value)>;
+  void forEach(ArrayRef<uint32_t> buffers, uint32_t reads, AffineExpr count, Body body);
+  void emitSums(uint32_t keys, uint32_t numbers);
+  /// A strip of a slice of some buffer.
+  Value stripAt(const ThreadBuilder &t, KernelShell &shell, unsigned buffer, Value slice,
+                Value strip) const {
+    Value first = t.mul(slice, shell.size(work.slice));
+    return t.offset(shell.buffer(buffer), work.element, t.add(first, t.mul(strip, work.lanes())));
+  }
+  Type stripType(const ThreadBuilder &t) const {
+    return work.lanes() == 1 ? work.element : t.vectorType(work.lanes(), work.element);
+  }
+  unsigned alignment() const { return work.lanes() * byteSize(work.element); }
+  Values loadStrip(const ThreadBuilder &t, Value at) const;
+  Value combine(const ThreadBuilder &t, Value old, Value update) const;
+
+  RegionBuilder &region;
+  const ScatterWork &work;
+  AffineExpr strips; ///< of a slice
+};
+
+void ScatterKernels::forEach(ArrayRef<uint32_t> buffers, uint32_t reads, AffineExpr count,
+                             Body body) {
+  KernelShell shell(*region.kernels, nextSymbol(region), buffers, reads, tuning::kScatterThreads);
+  ThreadBuilder t = shell.code();
+  beginKernel(t, region.gpu);
+  Value number = t.add(t.mul(t.wide(t.block()), tuning::kScatterThreads), t.wide(t.thread()));
+  Value end = shell.size(count);
+  t.when(t.isLess(number, end), [&](const ThreadBuilder &b) { body(b, shell, number); });
+  region.code.steps.push_back(shell.finish(count.ceilDiv(tuning::kScatterThreads), 0));
+}
+
+/// The data as it lies; left out where the result lies over it.
+void ScatterKernels::emitCopy() {
+  AffineExpr count = work.places * work.slice;
+  int64_t lanes = lanesOf(work.element), vectors = tuning::kCopiedVectors;
+  AffineExpr blocks = count.ceilDiv(lanes * vectors * tuning::kScatterThreads);
+  forEach({work.input, work.output}, 1, blocks * tuning::kScatterThreads,
+          [&](const ThreadBuilder &t, KernelShell &shell, Value) {
+            Value zero = t.i64(0), end = shell.size(count);
+            ElementRun from(t, shell.buffer(0), work.element, zero, end);
+            ElementRun to(t, shell.buffer(1), work.element, zero, end);
+            Value none = zeroSum(t, work.element);
+            // The vectors of a block's threads lie side by side.
+            Value block = t.mul(t.wide(t.block()), tuning::kScatterThreads * vectors);
+            Value first = t.add(block, t.wide(t.thread()));
+            SmallVector<Values> loaded;
+            for (int64_t i = 0; i < vectors; ++i) {
+              Value vector = t.add(first, i * tuning::kScatterThreads);
+              loaded.push_back(from.load(t, vector, none));
+            }
+            for (int64_t i = 0; i < vectors; ++i) {
+              to.store(t, t.add(first, i * tuning::kScatterThreads), loaded[i]);
+            }
+          });
+  region.code.steps.back().isCopy = true;
+}
+
+void ScatterKernels::emitClaims() {
+  uint32_t owners = region.addTemporary(work.places * 4);
+  auto ownerOf = [&](const ThreadBuilder &t, KernelShell &shell, unsigned buffer, Value place) {
+    return t.offset(shell.buffer(buffer), t.i32Type(), place);
+  };
+  forEach({work.indices, owners}, 1, work.count,
+          [&](const ThreadBuilder &t, KernelShell &shell, Value update) {
+            Value place = placeOf(t, shell, work, 0, update);
+            t.store(t.i32(-1), ownerOf(t, shell, 1, place), 4);
+          });
+  forEach({work.indices, owners}, 1, work.count,
+          [&](const ThreadBuilder &t, KernelShell &shell, Value update) {
+            Value place = placeOf(t, shell, work, 0, update);
+            LLVM::AtomicRMWOp::create(t.builder, t.location, LLVM::AtomicBinOp::max,
+                                      ownerOf(t, shell, 1, place), t.word(update),
+                                      LLVM::AtomicOrdering::monotonic);
+          });
+  forEach({work.indices, owners, work.from, work.output}, 3, work.count * strips,
+          [&](const ThreadBuilder &t, KernelShell &shell, Value number) {
+            Value stripCount = shell.size(strips);
+            Value update = t.div(number, stripCount), strip = t.rem(number, stripCount);
+            Value place = placeOf(t, shell, work, 0, update);
+            Value owner = t.load(t.i32Type(), ownerOf(t, shell, 1, place), 4);
+            t.when(t.isEqual(owner, t.word(update)), [&](const ThreadBuilder &b) {
+              Value value = b.load(stripType(b), stripAt(b, shell, 2, update, strip), alignment());
+              b.store(value, stripAt(b, shell, 3, place, strip), alignment());
+            });
+          });
+}
+
+/// As sums are taken.
+Values ScatterKernels::loadStrip(const ThreadBuilder &t, Value at) const {
+  Value loaded = t.load(stripType(t), at, alignment());
+  Values values;
+  for (int64_t lane = 0; lane < work.lanes(); ++lane) {
+    Value value = work.lanes() == 1 ? loaded : t.extract(loaded, lane);
+    values.push_back(widen(t.builder, t.location, value));
+  }
+  return values;
+}
+
+Value ScatterKernels::combine(const ThreadBuilder &t, Value old, Value update) const {
+  switch (work.kind) {
+  case tn::ScatterKind::add:
+    return combineSum(t.builder, t.location, old, update);
+  case tn::ScatterKind::mul:
+    return combineProduct(t.builder, t.location, old, update);
+  default:
+    return combineExtreme(t.builder, t.location, work.tn, work.kind == tn::ScatterKind::max, old,
+                          update);
+  }
+}
+
+/// The thread of the first of equal places goes through all of them.
+void ScatterKernels::emitSums(uint32_t keys, uint32_t numbers) {
+  forEach({keys, numbers, work.from, work.output}, 3, work.count * strips,
+          [&](const ThreadBuilder &t, KernelShell &shell, Value number) {
+            Value stripCount = shell.size(strips), count = shell.size(work.count);
+            Value first = t.div(number, stripCount), strip = t.rem(number, stripCount);
+            auto word = [&](const ThreadBuilder &b, unsigned buffer, Value at) {
+              return b.load(b.i32Type(), b.offset(shell.buffer(buffer), b.i32Type(), at), 4);
+            };
+            Value place = word(t, 0, first);
+            Value before = word(t, 0, t.max(t.add(first, -1), t.i64(0)));
+            Value begins = either(t, t.isEqual(first, t.i64(0)), isNot(t, before, place));
+            t.when(begins, [&](const ThreadBuilder &b) {
+              Value to = stripAt(b, shell, 3, b.wide(place), strip);
+              Values inits = loadStrip(b, to);
+              inits.push_back(first);
+              Values sums = loopWhile(
+                  b, inits,
+                  [&](const ThreadBuilder &c, ValueRange now) {
+                    Value at = now.back(), last = c.add(count, -1);
+                    Value isSame = c.isEqual(word(c, 0, c.min(at, last)), place);
+                    return both(c, c.isLess(at, count), isSame);
+                  },
+                  [&](const ThreadBuilder &c, ValueRange now) {
+                    Value update = c.wide(word(c, 1, now.back()));
+                    Values next, values = loadStrip(c, stripAt(c, shell, 2, update, strip));
+                    for (auto [old, value] : llvm::zip(now.drop_back(), values)) {
+                      next.push_back(combine(c, old, value));
+                    }
+                    next.push_back(c.add(now.back(), 1));
+                    return next;
+                  });
+              sums.pop_back();
+              for (Value &sum : sums) {
+                sum = narrow(b.builder, b.location, sum, work.element);
+              }
+              b.store(work.lanes() == 1 ? sums[0] : b.pack(sums), to, alignment());
+            });
+          });
+}
+
+void ScatterKernels::emitSorted() {
+  MLIRContext *context = region.source.getContext();
+  uint32_t keys = region.addTemporary(work.count * 4);
+  uint32_t numbers = region.addTemporary(work.count * 4);
+  tn::SymbolList declared(region.source->getParentOfType<ModuleOp>());
+  int64_t places = std::clamp<int64_t>(declared.bounds(work.places).max, 2, INT32_MAX);
+  SortJob job;
+  job.rows = getAffineConstantExpr(1, context);
+  job.length = work.count;
+  job.key = IntegerType::get(context, 32);
+  job.bits = llvm::Log2_64_Ceil(places);
+  job.read = {work.indices};
+  job.keyOf = [this](const ThreadBuilder &t, KernelShell &shell, unsigned first, Value,
+                     Value number) { return t.word(placeOf(t, shell, work, first, number)); };
+  job.written = {keys, numbers};
+  job.store = [](const ThreadBuilder &t, KernelShell &shell, unsigned first, Value, Value place,
+                 Value key, Value number) {
+    t.store(key, t.offset(shell.buffer(first), t.i32Type(), place), 4);
+    t.store(number, t.offset(shell.buffer(first + 1), t.i32Type(), place), 4);
+  };
+  emitRadixSort(region, job);
+  emitSums(keys, numbers);
+}
+
+} // namespace
+
+void emitScatter(RegionBuilder &region, const ScatterWork &work) {
+  ScatterKernels kernels(region, work);
+  kernels.emitCopy();
+  if (work.kind == tn::ScatterKind::none) {
+    kernels.emitClaims();
+  } else {
+    kernels.emitSorted();
+  }
+}
+
+} // namespace tenon::codegen::cuda
