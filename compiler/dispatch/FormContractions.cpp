@@ -274,7 +274,9 @@ bool isContractionRoot(Operation *op, const target::Target &device) {
            (!device.isGpu() && isProductElement(getElementTypeOrSelf(matmul.getType())));
   }
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
-  if (!conv || !allFused(op, device) || !conv.getChannelsLast()) {
+  bool isNarrow =
+      conv && !device.isGpu() && isProductElement(getElementTypeOrSelf(conv.getType()));
+  if (!conv || !(allFused(op, device) || isNarrow) || !conv.getChannelsLast()) {
     return false;
   }
   bool isConstantDepthwise = isDepthwise(conv) && isConstant(conv.getWeight());

@@ -32,8 +32,8 @@ inline constexpr llvm::StringLiteral kElementwise = "elementwise";
 /// results, others are computed where they are read.
 inline constexpr llvm::StringLiteral kRows = "rows";
 /// One root: an f32 matmul, or an f32 conv (channelsLast, constant weight, not depthwise). Then
-/// elementwise consumers, all f32, with the dims of the root's result; one result. Also a matmul of
-/// f16, bf16 or 32-bit integers alone.
+/// elementwise consumers, all f32, with the dims of the root's result; one result. Also a matmul or
+/// conv of f16, bf16 or 32-bit integers alone.
 ///
 /// On a GPU the root is of any float type (a conv not of f64), the consumers of any float types.
 /// The weight of a conv may be computed. All operands of the root are inputs of the region; of a

@@ -2,6 +2,7 @@
 // each op does and on VectorizeStrips for loops and masks.
 #include "compiler/codegen/cpu/Epilogue.h"
 
+#include "compiler/codegen/common/Reduce.h"
 #include "compiler/codegen/common/ScalarBody.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -119,10 +120,12 @@ Value Epilogue::loadBroadcast(OpBuilder &body, Value value, const Tile &tile) co
 FailureOr<Value> Epilogue::compute(OpBuilder &body, llvm::DenseMap<Value, Value> &elements,
                                    const Tile &tile) {
   Location location = kernel.location;
+  Value sum = elements[root->getResult(0)];
   if (bias) {
-    Value &sum = elements[root->getResult(0)];
-    sum = arith::AddFOp::create(body, location, sum, elements[bias]);
+    sum = combineSum(body, location, sum, widen(body, location, elements[bias]));
   }
+  elements[root->getResult(0)] =
+      narrow(body, location, sum, storageType(getElementTypeOrSelf(root->getResult(0))));
   for (Operation *op : ops) {
     SmallVector<Value> args;
     for (Value operand : op->getOperands()) {
@@ -181,11 +184,6 @@ LogicalResult Epilogue::emit(const IndexMath &math, Value sums, const Tile &tile
                               llvm::DenseMap<Value, Value> elements;
                               for (auto [operand, element] : llvm::zip(operands, args)) {
                                 elements[operand.value] = element;
-                              }
-                              Value &sum = elements[root->getResult(0)];
-                              Type stored = storageType(getElementTypeOrSelf(root->getResult(0)));
-                              if (sum.getType() != stored) {
-                                sum = arith::TruncFOp::create(body, location, stored, sum);
                               }
                               FailureOr<Value> element = compute(body, elements, tile);
                               status = succeeded(element) ? success() : failure();

@@ -64,6 +64,19 @@ constexpr KernelFamily kFamilies[] = {
      .values = {64, 128, 32, 16},
      .isTunable = [](func::FuncOp) { return true; },
      .lower = lowerAttention},
+    {.name = "conv_patches",
+     .what = "convolution as a GEMM of copied patches (im2col by tiles), widened on the way",
+     .strategies = {dispatch::kContraction},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isPatchConv(source) ? ""
+                                  : "no convolution of 16-bit floats or 32-bit integers, or one "
+                                    "with channels first or depthwise";
+     },
+     .parameter = "tile_rows",
+     .values = {64, 128, 32, 16},
+     .isTunable = [](func::FuncOp) { return true; },
+     .weightLayout = panelsOfWeight,
+     .lower = lowerPatchConv},
     {.name = "scan",
      .what = "running sums: scans in registers along rows, or rows of columns added up",
      .strategies = {dispatch::kSingle},

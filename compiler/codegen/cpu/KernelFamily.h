@@ -76,6 +76,10 @@ mlir::FailureOr<mlir::AffineExpr> lowerScatter(KernelBuilder &kernel, mlir::func
                                                engine::CpuLevel level, int64_t rows);
 /// Whether the region is one scatter whose result can be owned in parts.
 bool isOwnedScatter(mlir::func::FuncOp source);
+mlir::FailureOr<mlir::AffineExpr> lowerPatchConv(KernelBuilder &kernel, mlir::func::FuncOp source,
+                                                 engine::CpuLevel level, int64_t tileRows);
+/// Whether the region is one convolution of 16-bit floats or 32-bit integers with packed weights.
+bool isPatchConv(mlir::func::FuncOp source);
 /// Whether the region is one tn.top_k.
 bool isTopK(mlir::func::FuncOp source);
 bool isFlashAttention(mlir::func::FuncOp source);

@@ -3,9 +3,8 @@
 // in the order that is defined.
 #include "compiler/codegen/common/Access.h"
 #include "compiler/codegen/common/ScalarBody.h"
-#include "compiler/codegen/cpu/IndexMath.h"
+#include "compiler/codegen/cpu/Contraction.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
-#include "compiler/graph/Shape.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -123,6 +122,13 @@ AffineExpr ScatterLowering::scatterElements(tn::ScatterElementsOp scatter) {
   Value to = shaped(outside, kernel.output(0), {outer, length, inner});
   Value chosen = shaped(outside, input(indices), {outer, steps, inner});
   Value given = shaped(outside, input(updates), {outer, steps, inner});
+  // Columns of few lines far apart would fall into few sets of the caches.
+  Value tile;
+  if (tn::constantDim(inner) != 1) {
+    tile = allocate(kernel,
+                    {outside.constant(1), outside.size(kernel, length), outside.constant(kColumns)},
+                    storageType(element));
+  }
   loop(outside, kernel.begin, kernel.end, [&](const IndexMath &math, Value point) {
     Value partCount = math.size(kernel, parts), groupCount = math.size(kernel, groups);
     Value size = math.size(kernel, length), one = math.constant(1);
@@ -133,10 +139,11 @@ AffineExpr ScatterLowering::scatterElements(tn::ScatterElementsOp scatter) {
     Value row = math.div(rest, groupCount);
     Value lastColumn =
         math.min(math.size(kernel, inner), math.add(column, math.constant(kColumns)));
-    SmallVector<Value> start = {row, first, column};
+    SmallVector<Value> start = {row, first, column}, zeros(3, math.constant(0));
     SmallVector<Value> sizes = {one, math.sub(end, first), math.sub(lastColumn, column)};
-    copyElements(math, math.view(from, start, sizes), math.view(to, start, sizes),
-                 math.builder.getMultiDimIdentityMap(3));
+    AffineMap same = math.builder.getMultiDimIdentityMap(3);
+    Value owned = tile ? math.view(tile, zeros, sizes) : math.view(to, start, sizes);
+    copyElements(math, math.view(from, start, sizes), owned, same);
     loop(math, math.constant(0), math.size(kernel, steps), [&](const IndexMath &in, Value step) {
       loop(in, column, lastColumn, [&](const IndexMath &each, Value c) {
         OpBuilder &b = each.builder;
@@ -145,11 +152,12 @@ AffineExpr ScatterLowering::scatterElements(tn::ScatterElementsOp scatter) {
         Value index = memref::LoadOp::create(b, location, chosen, at);
         Value place = indexInDim(b, location, indices, index, length, size);
         auto put = [&](const IndexMath &here) {
-          SmallVector<Value> target = {row, place, c};
+          SmallVector<Value> target = {here.constant(0), here.sub(place, first),
+                                       here.sub(c, column)};
           Value update = memref::LoadOp::create(here.builder, location, given, at);
-          Value old = memref::LoadOp::create(here.builder, location, to, target);
+          Value old = memref::LoadOp::create(here.builder, location, owned, target);
           Value combined = combineUpdate(here.builder, location, kind, element, old, update);
-          memref::StoreOp::create(here.builder, location, combined, to, target);
+          memref::StoreOp::create(here.builder, location, combined, owned, target);
         };
         if (tn::constantDim(parts) == 1) {
           return put(each);
@@ -161,6 +169,9 @@ AffineExpr ScatterLowering::scatterElements(tn::ScatterElementsOp scatter) {
                           });
       });
     });
+    if (tile) {
+      copyElements(math, owned, math.view(to, start, sizes), same);
+    }
   });
   return outer * groups * parts;
 }

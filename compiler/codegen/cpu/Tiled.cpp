@@ -82,10 +82,10 @@ llvm::SmallBitVector dimsAcross(func::FuncOp source) {
   return across.none() || across[across.size() - 1] ? llvm::SmallBitVector() : across;
 }
 
-/// Columns of such rows side by side: some cache lines of each row, and few enough that what the
-/// passes over them share stays in the second-level cache.
+/// Columns of such rows side by side: some cache lines of each row, as a step to the next costs
+/// more than what lies beside; fewer of so many rows that what the passes share leaves the caches.
 int64_t columnsAcross(func::FuncOp source, const llvm::SmallBitVector &across) {
-  constexpr int64_t most = 128, least = 32, mostElements = 1 << 17;
+  constexpr int64_t most = 128, least = 32, mostElements = 1 << 19;
   Operation &op = source.getBody().front().front();
   tn::Dims dims = tn::getDims(op.getOperand(0).getType());
   int64_t rows = 1;

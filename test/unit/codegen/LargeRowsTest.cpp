@@ -209,6 +209,44 @@ TEST(LargeRowsTest, ProductsOfNarrowFloatsAndIntegers) {
   }
 }
 
+TEST(LargeRowsTest, ConvolutionsOfNarrowFloatsAndIntegers) {
+  for (const char *type : {"f16", "bf16", "i32"}) {
+    for (const char *groups : {"1", "3"}) {
+      std::string element = std::string(type) + ">", x = "tensor<2x9x11x12x" + element;
+      bool isOne = groups[0] == '1';
+      // Packed as panels [groups, panels, 3 * 3 * 12 / groups, 32].
+      std::string packed = isOne ? "tensor<2x108x32x" + element : "tensor<3x1x36x32x" + element;
+      std::string weight = (isOne ? "tensor<42x12x3x3x" : "tensor<42x4x3x3x") + element;
+      std::string y = "tensor<2x5x6x42x" + element, b = "tensor<42x" + element;
+      EXPECT_TRUE(matchesReference(
+          kernelText(
+              "contraction", "(%a: " + x + ", %p: " + packed + ", %b: " + b + ") -> " + y,
+              "%w = \"tn.unpack\"(%p) {permutation = array<i64: 2, 3, 1, 0>, rows = 3 : i64, "
+              "panel = 32 : i64, groups = " +
+                  std::string(groups) + " : i64} : (" + packed + ") -> " + weight +
+                  "\n%0 = \"tn.conv\"(%a, %w, %b) {strides = array<i64: 2, 2>, pads = "
+                  "array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = " +
+                  groups + " : i64, channelsLast = true} : (" + x + ", " + weight + ", " + b +
+                  ") -> " + y + "\nreturn %0 : " + y),
+          {}, 3));
+    }
+  }
+}
+
+TEST(LargeRowsTest, ConvolutionsWithComputedWeights) {
+  for (const char *type : {"bf16", "i32"}) {
+    std::string element = std::string(type) + ">", x = "tensor<2x9x11x12x" + element;
+    std::string weight = "tensor<42x4x3x3x" + element, y = "tensor<2x9x11x42x" + element;
+    EXPECT_TRUE(matchesReference(
+        kernelText(
+            "contraction", "(%a: " + x + ", %w: " + weight + ") -> " + y,
+            "%0 = \"tn.conv\"(%a, %w) {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, "
+            "1>, dilations = array<i64: 1, 1>, groups = 3 : i64, channelsLast = true} : (" +
+                x + ", " + weight + ") -> " + y + "\nreturn %0 : " + y),
+        {}, 3));
+  }
+}
+
 TEST(LargeRowsTest, AttentionOfNarrowFloats) {
   for (const char *type : {"f16", "bf16"}) {
     AttentionCase c = plainAttention(type, 2, 3, 70, 77, 24, 40);
