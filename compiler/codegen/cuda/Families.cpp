@@ -19,7 +19,7 @@ const KernelFamily *const kFamilies[] = {
     &kCudnnConv,      &kGemmPersistent, &kGemmTensorCore,
     &kGemmSimt,       &kCudnnAttention, &kAttentionStream,
     &kAttentionFlash, &kAttentionSimt,  &kSelection,
-    &kTopK,           &kRadixSort,      &kScan,
+    &kTopK,           &kRadixSort,      &kPrefixScan,
     &kScatter,        &kRowsStaged,     &kRowsInRegisters,
     &kRowsInLoops,    &kPointwise,
 };
