@@ -31,7 +31,7 @@ const KernelFamily *const kFamilies[] = {
     &kSelection,
     &kTopK,
     &kRadixSort,
-    &kScan,
+    &kPrefixScan,
     &kScatter,
     &kRowsStaged,
     &kRowsInRegisters,

@@ -84,7 +84,7 @@ extern const KernelFamily kAttentionStream, kAttentionFlash, kAttentionSimt;
 // rows/
 extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops;
 // pointwise/, selection/, scan/, scatter/
-extern const KernelFamily kPointwise, kSelection, kTopK, kRadixSort, kScan, kScatter;
+extern const KernelFamily kPointwise, kSelection, kTopK, kRadixSort, kPrefixScan, kScatter;
 // library/
 extern const KernelFamily kCublasLt, kCudnnConv, kCudnnAttention;
 

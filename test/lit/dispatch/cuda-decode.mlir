@@ -63,3 +63,15 @@ func.func @apart(%x: tensor<64x8xf32>, %i: tensor<64x8xi64>, %u: tensor<64x8xf32
   %2 = tn.neg %z : tensor<9xf32>
   return %1, %2 : tensor<64x8xf32>, tensor<9xf32>
 }
+// -----
+// Scatters of many updates have kernels of their own, though they read the same.
+// CHECK-LABEL: @many
+func.func @many(%x: tensor<64x8xf32>, %y: tensor<64x8xf32>, %i: tensor<64x8xi64>, %u: tensor<64x8xf32>)
+    -> (tensor<64x8xf32>, tensor<64x8xf32>) {
+  // CHECK-NOT: bundle
+  // CHECK: tn.region "cuda" "single"
+  // CHECK: tn.region "cuda" "single"
+  %0 = tn.scatter_elements <none> %x, %i, %u {axis = 0 : i64} : (tensor<64x8xf32>, tensor<64x8xi64>, tensor<64x8xf32>) -> tensor<64x8xf32>
+  %1 = tn.scatter_elements <none> %y, %i, %u {axis = 0 : i64} : (tensor<64x8xf32>, tensor<64x8xi64>, tensor<64x8xf32>) -> tensor<64x8xf32>
+  return %0, %1 : tensor<64x8xf32>, tensor<64x8xf32>
+}

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
+#include "compiler/dispatch/KernelChoice.h"
 
 #include <functional>
 #include <vector>
@@ -50,6 +51,9 @@ struct Part {
 };
 Part pointsPart(RegionBuilder &region, const KernelRoots &kernel, unsigned threads);
 Part nestPart(RegionBuilder &region, const KernelRoots &kernel, unsigned threads);
+
+/// Predicted seconds of a region's kernels.
+double pointwiseCost(RegionBuilder &region, const dispatch::KernelChoice &choice);
 
 /// Emit one kernel of the schedule.
 void emitPointsKernel(RegionBuilder &region, const KernelRoots &kernel, bool &hasFailed);

@@ -5,7 +5,7 @@
 #include "compiler/codegen/cuda/rows/RowsReduction.h"
 
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
-#include "compiler/codegen/cuda/rows/RowsReductionSpread.h"
+#include "compiler/codegen/cuda/rows/RowsReductionColumns.h"
 #include "compiler/codegen/cuda/rows/RowsThreads.h"
 #include "compiler/codegen/cuda/rows/Tuning.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -16,7 +16,6 @@ using namespace mlir;
 
 namespace tenon::codegen::cuda {
 namespace {
-
 
 class ReductionKernels {
 public:
@@ -40,13 +39,14 @@ private:
   void choose();
   bool emitParts();
   bool emitSum(ArrayRef<unsigned> partials);
+  Accumulators sumParts(Kernel &kernel, ArrayRef<unsigned> from, const Accumulators &neutral,
+                        const Index &column, const Index &first, int64_t height);
   SmallVector<Accumulators> reduceOwn(Kernel &kernel, ElementEmitter &emitter,
                                       const Accumulators &neutral, const Index &column, Value first,
                                       Value end);
   SmallVector<Accumulators> stepThread(Kernel &kernel, ElementEmitter &emitter,
                                        const Accumulators &neutral, const Index &column,
                                        Value number, Value end, SmallVector<Accumulators> carried);
-  void combineHeight(Kernel &kernel, const Index &thread, SmallVector<Accumulators> &own);
   void store(Kernel &kernel, ElementEmitter &emitter, const Accumulators &result,
              const Index &number);
 
@@ -177,64 +177,6 @@ SmallVector<Accumulators> ReductionKernels::reduceOwn(Kernel &kernel, ElementEmi
   return unflatten(loop.getResults());
 }
 
-/// Over the threads of a column of the block; those at the top get the result.
-void ReductionKernels::combineHeight(Kernel &kernel, const Index &thread,
-                                     SmallVector<Accumulators> &own) {
-  OpBuilder &builder = kernel.builder;
-  Location location = kernel.location;
-  IndexMath &math = kernel.math;
-  int64_t row = spread.width * spread.lanes;
-  SmallVector<Value> arrays;
-  for (Value value : own.front()) {
-    arrays.push_back(kernel.shared(value.getType(), row * spread.height));
-  }
-  auto address = [&](size_t array, Type type, int64_t lane, int64_t below) {
-    Index place = math.add(math.multiply(thread, Index::constant(spread.lanes)),
-                           Index::constant(below * row + lane));
-    return kernel.address(arrays[array], type, place);
-  };
-  for (auto [lane, values] : llvm::enumerate(own)) {
-    for (auto [i, value] : llvm::enumerate(values)) {
-      LLVM::StoreOp::create(builder, location, value, address(i, value.getType(), lane, 0),
-                            byteSize(value.getType()));
-    }
-  }
-  for (int64_t half = spread.height / 2; half > 0; half /= 2) {
-    kernel.barrier();
-    Value isUpper = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::ult,
-                                          math.value(thread), math.constant(half * spread.width));
-    SmallVector<Type> types;
-    for (const Accumulators &values : own) {
-      llvm::append_range(types, ValueRange(values).getTypes());
-    }
-    scf::IfOp branch = scf::IfOp::create(builder, location, isUpper, /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(branch.thenBlock());
-    math.openScope();
-    for (size_t lane = 0; lane < own.size(); ++lane) {
-      Accumulators a, b;
-      for (auto [i, value] : llvm::enumerate(own[lane])) {
-        Type type = value.getType();
-        a.push_back(LLVM::LoadOp::create(builder, location, type, address(i, type, lane, 0)));
-        b.push_back(LLVM::LoadOp::create(builder, location, type, address(i, type, lane, half)));
-      }
-      Accumulators both = combiner.combine(builder, location, a, b);
-      for (auto [i, value] : llvm::enumerate(both)) {
-        LLVM::StoreOp::create(builder, location, value, address(i, value.getType(), lane, 0),
-                              byteSize(value.getType()));
-      }
-    }
-    math.closeScope();
-  }
-  // The threads at the top wrote these themselves.
-  for (auto [lane, values] : llvm::enumerate(own)) {
-    for (auto [i, value] : llvm::enumerate(values)) {
-      value = LLVM::LoadOp::create(builder, location, value.getType(),
-                                   address(i, value.getType(), lane, 0));
-    }
-  }
-}
-
 /// The roots' elements number `number`, given the reduction's.
 void ReductionKernels::store(Kernel &kernel, ElementEmitter &emitter, const Accumulators &result,
                              const Index &number) {
@@ -288,7 +230,7 @@ bool ReductionKernels::emitParts() {
     ThreadCombiner combinerOfThreads(kernel, threads, math.value(thread));
     own[0] = combinerOfThreads.combine(combiner, own[0], neutral);
   } else {
-    combineHeight(kernel, thread, own);
+    combineColumns(kernel, combiner, spread, thread, own);
   }
   Value isTop = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::eq,
                                       math.value(inHeight), math.constant(0));
@@ -315,43 +257,79 @@ bool ReductionKernels::emitParts() {
   return !emitter.hasFailed();
 }
 
-/// A block for each result, a thread for each of its parts.
+/// Columns of parts, or few of them: the threads of a warp read neighbouring results, those above
+/// each other different parts.
 bool ReductionKernels::emitSum(ArrayRef<unsigned> from) {
-  int64_t threads = std::max<int64_t>(kWarp, llvm::PowerOf2Ceil(spread.parts));
-  Kernel kernel(region, threads);
+  Spread table;
+  table.width = std::min<int64_t>(kWarp, llvm::PowerOf2Ceil(region.estimate(kept)));
+  table.height = std::clamp<int64_t>(llvm::PowerOf2Ceil(spread.parts), kWarp / table.width,
+                                     kSpreadThreads / table.width);
+  Kernel kernel(region, table.width * table.height);
   ElementEmitter emitter(kernel);
   IndexMath &math = kernel.math;
   OpBuilder &builder = kernel.builder;
   Location location = kernel.location;
-  Index thread = kernel.thread(), number = kernel.block();
+  Index thread = kernel.thread();
+  Index inWidth = math.mod(thread, Index::constant(table.width));
+  Index inHeight = math.floorDiv(thread, Index::constant(table.width));
+  Index number = math.add(math.multiply(kernel.block(), Index::constant(table.width)), inWidth);
+  Value count = math.value(kernel.size(resultCount));
+  Value isInside = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::slt,
+                                         math.value(number), count);
+  Value last = math.value(math.add({count, 0, 1, true}, Index::constant(-1)));
+  Index column = {arith::MinSIOp::create(builder, location, math.value(number), last), 0, 1, true};
   Indices none(kept.size(), Index::constant(0));
   Accumulators neutral = emitter.initial(op, none);
-  Value last = math.constant(spread.parts - 1);
-  Value isInside =
-      arith::CmpIOp::create(builder, location, arith::CmpIPredicate::sle, math.value(thread), last);
-  Value clamped = arith::MinSIOp::create(builder, location, math.value(thread), last);
-  Index place = math.add(math.multiply({clamped, 0, 1, true}, kernel.size(resultCount)), number);
-  Accumulators own;
-  for (auto [buffer, other] : llvm::zip(from, neutral)) {
-    Value value = kernel.load(buffer, other.getType(), place);
-    own.push_back(arith::SelectOp::create(builder, location, isInside, value, other));
-  }
-  RowThreads row;
-  row.perRow = threads;
-  Accumulators result =
-      ThreadCombiner(kernel, row, math.value(thread)).combine(combiner, own, neutral);
-  Value isFirst = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::eq,
-                                        math.value(thread), math.constant(0));
-  scf::IfOp branch = scf::IfOp::create(builder, location, isFirst, /*withElseRegion=*/false);
+  SmallVector<Accumulators> own = {sumParts(kernel, from, neutral, column, inHeight, table.height)};
+  combineColumns(kernel, combiner, table, thread, own);
+  Value isTop = arith::CmpIOp::create(builder, location, arith::CmpIPredicate::eq,
+                                      math.value(inHeight), math.constant(0));
+  Value stores = arith::AndIOp::create(builder, location, isTop, isInside);
+  scf::IfOp branch = scf::IfOp::create(builder, location, stores, /*withElseRegion=*/false);
   {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(branch.thenBlock());
     emitter.openScope();
-    store(kernel, emitter, result, number);
+    store(kernel, emitter, own[0], column);
     emitter.closeScope();
   }
-  kernel.finish(resultCount);
+  kernel.finish(resultCount.ceilDiv(table.width));
   return !emitter.hasFailed();
+}
+
+/// Every `height`-th part of a result from `first` on.
+Accumulators ReductionKernels::sumParts(Kernel &kernel, ArrayRef<unsigned> from,
+                                        const Accumulators &neutral, const Index &column,
+                                        const Index &first, int64_t height) {
+  OpBuilder &builder = kernel.builder;
+  Location location = kernel.location;
+  IndexMath &math = kernel.math;
+  int64_t ahead = std::min<int64_t>(tuning::kPartsAhead, llvm::divideCeil(spread.parts, height));
+  scf::ForOp loop =
+      scf::ForOp::create(builder, location, math.value(first), math.constant(spread.parts),
+                         math.constant(height * ahead), neutral);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  math.openScope();
+  SmallVector<Accumulators> parts = {Accumulators(loop.getRegionIterArgs())};
+  Value last = math.constant(spread.parts - 1);
+  for (int64_t i = 0; i < ahead; ++i) {
+    Value part =
+        math.value(math.add({loop.getInductionVar(), 0, 1, true}, Index::constant(i * height)));
+    Value isInside =
+        arith::CmpIOp::create(builder, location, arith::CmpIPredicate::sle, part, last);
+    Value clamped = arith::MinSIOp::create(builder, location, part, last);
+    Index place = math.add(math.multiply({clamped, 0, 1, true}, kernel.size(resultCount)), column);
+    Accumulators values;
+    for (auto [buffer, other] : llvm::zip(from, neutral)) {
+      Value value = kernel.load(buffer, other.getType(), place);
+      values.push_back(arith::SelectOp::create(builder, location, isInside, value, other));
+    }
+    parts.push_back(std::move(values));
+  }
+  scf::YieldOp::create(builder, location, combiner.combine(builder, location, std::move(parts)));
+  math.closeScope();
+  return Accumulators(loop.getResults());
 }
 
 bool ReductionKernels::run() {
@@ -366,6 +344,11 @@ bool ReductionKernels::run() {
 }
 
 } // namespace
+
+bool isSharedReduction(RegionBuilder &region, ArrayRef<Root> roots) {
+  linalg::GenericOp op = findReduction(region, roots);
+  return op && ReductionKernels(region, roots, op).isWorthIt();
+}
 
 bool emitReductionKernels(RegionBuilder &region, const KernelRoots &group, bool &hasFailed) {
   if (group.nest) {

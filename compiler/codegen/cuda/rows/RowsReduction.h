@@ -24,6 +24,9 @@ struct WholeSource {
 /// ways.
 std::optional<WholeSource> wholeSource(RegionBuilder &region, mlir::linalg::GenericOp op);
 
+/// Whether the roots are made of one reduction that is shared out among many threads.
+bool isSharedReduction(RegionBuilder &region, llvm::ArrayRef<Root> roots);
+
 /// Emits the kernels of a group of the schedule if its roots are made of one reduction, each
 /// element of one of its results, and the reduction is long enough to be shared out. False if
 /// nothing was emitted.

@@ -35,7 +35,9 @@ Spread spreadOut(const SpreadFacts &facts) {
     spread.height = kSpreadThreads / spread.width;
   }
   int64_t blocks = llvm::divideCeil(facts.results, spread.lanes * spread.width);
-  if (blocks < kManyBlocks) {
+  int64_t strips = llvm::divideCeil(facts.steps, spread.steps * spread.height);
+  int64_t reading = tuning::kReadingBlocks * facts.processors;
+  if (blocks < kManyBlocks || (blocks < reading && strips >= tuning::kLongStrips)) {
     int64_t most = facts.steps / (spread.steps * spread.height * kFewSteps);
     int64_t enough = tuning::kFillingBlocks * facts.processors;
     spread.parts = std::clamp<int64_t>(std::min(enough / blocks, most), 1, tuning::kMostParts);

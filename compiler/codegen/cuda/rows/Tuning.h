@@ -37,6 +37,9 @@ inline constexpr int64_t kSpreadThreads = 256;
 /// Blocks that fill a multiprocessor; blocks of a grid that make a second kernel not worth its
 /// launch; parts of a result that a second kernel combines at most.
 inline constexpr int64_t kFillingBlocks = 4, kManyBlocks = 64, kMostParts = 512;
+/// Strips of a thread from which on a second kernel is worth its launch until so many blocks of each
+/// multiprocessor read; parts that a thread of that kernel loads before it combines them.
+inline constexpr int64_t kLongStrips = 32, kReadingBlocks = 2, kPartsAhead = 8;
 /// Bytes beside each other that a row of threads reads at least: a line of the caches.
 inline constexpr int64_t kLine = 128;
 /// Steps of a thread that make it worth starting.

@@ -91,12 +91,12 @@ int64_t longest(RegionBuilder &region, AffineExpr length) {
   return std::clamp<int64_t>(declared.bounds(length).max, 1, enough);
 }
 
-/// Pieces of an axis of so many tiles where `blocks` would each take a whole one.
+/// Pieces of an axis of so many tiles where `blocks` would each take a whole one. A second kernel
+/// is worth it for axes of several tiles.
 int64_t piecesOf(RegionBuilder &region, int64_t blocks, int64_t tiles) {
   int64_t wanted = tuning::kScanBlocks * region.gpu.cores;
-  return std::clamp<int64_t>(
-      llvm::divideCeil(wanted, std::max<int64_t>(blocks, 1)), 1,
-      std::clamp<int64_t>(tiles / (2 * tuning::kPieceTiles), 1, tuning::kMostPieces));
+  int64_t most = tiles < tuning::kFewTiles ? 1 : std::min(tiles, tuning::kMostPieces);
+  return std::clamp<int64_t>(llvm::divideCeil(wanted, std::max<int64_t>(blocks, 1)), 1, most);
 }
 
 ScanLayout rowLayout(RegionBuilder &region, const ScanWork &work) {
@@ -140,7 +140,7 @@ Offer offerScan(RegionBuilder &region) {
     return Offer::refuse("it is no running sum of an input");
   }
   ScanLayout layout = scanLayout(region, *work);
-  return {dispatch::choiceOf(kScan.name, layout),
+  return {dispatch::choiceOf(kPrefixScan.name, layout),
           layout.pieces > 1
               ? "pieces of the axis are summed, then scanned from those sums"
               : "a tile of the axis after the other, each in the registers of a block"};
@@ -169,14 +169,15 @@ LogicalResult emitScanSteps(RegionBuilder &region, const dispatch::KernelChoice 
   return success();
 }
 
-/// With and without pieces.
+/// Its own, and with and without pieces.
 std::vector<dispatch::KernelChoice> scanConfigs(RegionBuilder &region) {
-  ScanLayout layout = scanLayout(region, *scanOf(region));
-  std::vector<dispatch::KernelChoice> choices;
-  for (int64_t pieces : {int64_t(1), int64_t(3), layout.pieces}) {
-    if (pieces == 1 || (layout.rows == 1 && (pieces == layout.pieces || layout.pieces != 3))) {
+  ScanLayout own = scanLayout(region, *scanOf(region));
+  std::vector<dispatch::KernelChoice> choices = {dispatch::choiceOf(kPrefixScan.name, own)};
+  for (int64_t pieces : {1, 3}) {
+    if (own.rows == 1 && pieces != own.pieces) {
+      ScanLayout layout = own;
       layout.pieces = pieces;
-      choices.push_back(dispatch::choiceOf(kScan.name, layout));
+      choices.push_back(dispatch::choiceOf(kPrefixScan.name, layout));
     }
   }
   return choices;
@@ -188,8 +189,8 @@ ScanLayout scanLayout(RegionBuilder &region, const ScanWork &work) {
   return tn::constantDim(work.inner) == 1 ? rowLayout(region, work) : columnLayout(region, work);
 }
 
-constexpr KernelFamily kScan = {
-    .name = "scan",
+constexpr KernelFamily kPrefixScan = {
+    .name = "prefix_scan",
     .what = "running sums: a tile at a time by prefix sums over the threads of a block; few long "
             "axes in pieces, whose sums come first",
     .strategies = {dispatch::kSingle},

@@ -13,8 +13,8 @@ inline constexpr int64_t kScanBytes = 32;
 /// Elements along the axis that a thread holds of a column (derived: as many loads are on the way
 /// for each thread as hide the memory's latency at half of the threads of a multiprocessor).
 inline constexpr int64_t kColumnSteps = 8;
-/// Blocks for each multiprocessor below which a row is cut into pieces, at most so many of them,
-/// and the tiles that a piece has at least, since a piece is read twice. Chosen, not measured.
-inline constexpr int64_t kScanBlocks = 2, kMostPieces = 512, kPieceTiles = 1;
+/// Blocks for each multiprocessor below which an axis is cut into pieces, of so many tiles or more,
+/// and pieces at most, since each block adds up those before its own. Chosen, not measured.
+inline constexpr int64_t kScanBlocks = 2, kFewTiles = 4, kMostPieces = 512;
 
 } // namespace tenon::codegen::cuda::tuning

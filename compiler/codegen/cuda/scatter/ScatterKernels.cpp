@@ -1,7 +1,6 @@
 // The kernels of a scatter. Nothing depends on the order in which threads run: claims are settled
 // by the largest number, and updates of one place are combined in their order by one thread.
 #include "compiler/codegen/common/Reduce.h"
-#include "compiler/codegen/cuda/base/ElementRun.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
 #include "compiler/codegen/cuda/scan/Scan.h"
 #include "compiler/codegen/cuda/scatter/Scatter.h"
@@ -59,28 +58,39 @@ void ScatterKernels::forEach(ArrayRef<uint32_t> buffers, uint32_t reads, AffineE
   region.code.steps.push_back(shell.finish(count.ceilDiv(tuning::kScatterThreads), 0));
 }
 
-/// The data as it lies; left out where the result lies over it.
+/// The data as it lies, by words of 16 bytes and then what is left; left out where the result lies
+/// over it.
 void ScatterKernels::emitCopy() {
-  AffineExpr count = work.places * work.slice;
-  int64_t lanes = lanesOf(work.element), vectors = tuning::kCopiedVectors;
-  AffineExpr blocks = count.ceilDiv(lanes * vectors * tuning::kScatterThreads);
-  forEach({work.input, work.output}, 1, blocks * tuning::kScatterThreads,
-          [&](const ThreadBuilder &t, KernelShell &shell, Value) {
-            Value zero = t.i64(0), end = shell.size(count);
-            ElementRun from(t, shell.buffer(0), work.element, zero, end);
-            ElementRun to(t, shell.buffer(1), work.element, zero, end);
-            Value none = zeroSum(t, work.element);
-            // The vectors of a block's threads lie side by side.
-            Value block = t.mul(t.wide(t.block()), tuning::kScatterThreads * vectors);
-            Value first = t.add(block, t.wide(t.thread()));
-            SmallVector<Values> loaded;
-            for (int64_t i = 0; i < vectors; ++i) {
-              Value vector = t.add(first, i * tuning::kScatterThreads);
-              loaded.push_back(from.load(t, vector, none));
+  constexpr int64_t wordBytes = 16, threads = tuning::kScatterThreads;
+  constexpr int64_t perThread = tuning::kCopiedVectors;
+  AffineExpr bytes = work.places * work.slice * byteSize(work.element);
+  AffineExpr words = bytes.floorDiv(wordBytes);
+  AffineExpr blocks = (words + 1).ceilDiv(perThread * threads);
+  forEach({work.input, work.output}, 1, blocks * threads,
+          [&](const ThreadBuilder &t, KernelShell &shell, Value number) {
+            Type byte = t.builder.getI8Type(), word = t.vectorType(4, t.i32Type());
+            Value from = shell.buffer(0), to = shell.buffer(1), end = shell.size(words);
+            // Neighbouring threads take neighbouring words.
+            Value first = t.add(t.mul(t.wide(t.block()), threads * perThread), t.wide(t.thread()));
+            Values loaded;
+            for (int64_t i = 0; i < perThread; ++i) {
+              Value at = t.add(first, i * threads);
+              auto load = [&](const ThreadBuilder &b) -> Values {
+                return {b.load(word, b.offset(from, word, at), wordBytes)};
+              };
+              auto none = [&](const ThreadBuilder &b) -> Values { return {b.undefined(word)}; };
+              loaded.push_back(t.choose(t.isLess(at, end), load, none)[0]);
             }
-            for (int64_t i = 0; i < vectors; ++i) {
-              to.store(t, t.add(first, i * tuning::kScatterThreads), loaded[i]);
+            for (int64_t i = 0; i < perThread; ++i) {
+              Value at = t.add(first, i * threads);
+              t.when(t.isLess(at, end), [&](const ThreadBuilder &b) {
+                b.store(loaded[i], b.offset(to, word, at), wordBytes);
+              });
             }
+            Value rest = t.add(t.mul(end, wordBytes), number);
+            t.when(t.isLess(rest, shell.size(bytes)), [&](const ThreadBuilder &b) {
+              b.store(b.load(byte, b.offset(from, byte, rest), 1), b.offset(to, byte, rest), 1);
+            });
           });
   region.code.steps.back().isCopy = true;
 }

@@ -349,12 +349,17 @@ TEST(Rows, ReductionsOverColumns) {
   EXPECT_TRUE(scheduleMatches(softmax("2x130x24", 1, "f16")));
 }
 
+std::string groupNorm(const std::string &dims, int64_t channels) {
+  std::string x = "tensor<" + dims + "xf16>", v = "tensor<" + std::to_string(channels) + "xf16>";
+  return regionText(
+      "single", "(%a: " + x + ", %s: " + v + ", %t: " + v + ") -> " + x,
+      "%0 = tn.group_norm %a, %s, %t {groups = 2 : i64, epsilon = 1.0e-05 : f64} : (" + x + ", " +
+          v + ", " + v + ") -> " + x + "\nreturn %0 : " + x);
+}
+
 TEST(Rows, GroupNorm) {
-  std::string x = "tensor<2x6x5x16xf16>", v = "tensor<6xf16>";
-  EXPECT_TRUE(scheduleMatches(
-      regionText("single", "(%a: " + x + ", %s: " + v + ", %t: " + v + ") -> " + x,
-                 "%0 = tn.group_norm %a, %s, %t {groups = 2 : i64, epsilon = 1.0e-05 : f64} : (" +
-                     x + ", " + v + ", " + v + ") -> " + x + "\nreturn %0 : " + x)));
+  EXPECT_TRUE(scheduleMatches(groupNorm("2x6x5x16", 6)));
+  EXPECT_TRUE(scheduleMatches(groupNorm("2x6x30x41", 6)));
 }
 
 TEST(Rows, ReductionsOfFewLongRows) {
@@ -462,6 +467,13 @@ TEST(Rows, LongReductionsAreSharedByManyBlocks) {
   Ptx columns(reduce("sum", "65536x768xf32", "0", "768xf32"));
   EXPECT_EQ(columns.steps, 2u);
   EXPECT_EQ(columns.count("ld.global.v4.b32"), 4u);
+  // Of 64 blocks, each with much to read.
+  EXPECT_EQ(Ptx(reduce("sum", "64x512x256xf16", "1", "64x256xf16")).steps, 2u);
+}
+
+/// The mean, of which the squares need the result, then these; each by many threads.
+TEST(Rows, MomentsOfGroupsAreSharedByManyThreads) {
+  EXPECT_GE(Ptx(groupNorm("64x64x64x64", 64)).steps, 3u);
 }
 
 TEST(Rows, ClustersOfOneRowStoreAsynchronously) {

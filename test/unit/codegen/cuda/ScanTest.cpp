@@ -22,7 +22,7 @@ std::string scanText(const std::string &type, int64_t axis, bool exclusive = fal
 
 /// Every configuration that the family lists.
 void expectRight(const std::string &text, const std::vector<int64_t> &symbols = {}) {
-  const KernelFamily &family = *findFamily("scan");
+  const KernelFamily &family = *findFamily("prefix_scan");
   std::vector<dispatch::KernelChoice> configs;
   Emitter list = [&](RegionBuilder &region) -> mlir::FailureOr<bool> {
     configs = configsOf(family, region);
@@ -87,7 +87,7 @@ TEST(Scan, AssemblesForEveryGeneration) {
          {scanText("tensor<256x8192xf16>", 1), scanText("tensor<1x2097152xf32>", 1),
           scanText("tensor<65536x32xf16>", 1), scanText("tensor<8192x256xf16>", 0),
           scanText("tensor<64x1000x33xi8>", 1), scanText("tensor<3x5000xf64>", 1)}) {
-      llvm::Expected<std::string> ptx = emitTestPtx(text, byFamily({"scan"}), gpu);
+      llvm::Expected<std::string> ptx = emitTestPtx(text, byFamily({"prefix_scan"}), gpu);
       ASSERT_TRUE(static_cast<bool>(ptx)) << llvm::toString(ptx.takeError());
       EXPECT_TRUE(assembles(*ptx, gpu)) << text;
     }
