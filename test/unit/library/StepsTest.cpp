@@ -64,6 +64,26 @@ TEST(LibrarySteps, AttentionOfVaryingSizeIsNoCall) {
                     "attention", "sm_90"));
 }
 
+/// What no call computes is a launch of the same kernel.
+TEST(LibrarySteps, ConvolutionIsACallWithASpare) {
+  auto stepsFor = [](const std::string &activation) {
+    std::string x = "tensor<32x56x56x256xf16>", w = "tensor<256x3x3x256xf16>",
+                t = "tensor<256x256x3x3xf16>";
+    return stepsOf(
+        "(%x: " + x + ", %w: " + w + ") -> " + x +
+            " ATTRIBUTES {\n%t = tn.transpose %w [0, 3, 1, 2] : (" + w + ") -> " + t +
+            "\n%c = tn.conv %x, %t {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, "
+            "1, 1>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} "
+            ": (" +
+            x + ", " + t + ") -> " + x + "\n%y = tn." + activation + " %c : " + x +
+            "\nreturn %y : " + x,
+        "contraction", "sm_90");
+  };
+  using Steps = std::vector<std::string>;
+  EXPECT_EQ((Steps{"call", "spare"}), stepsFor("relu"));
+  EXPECT_EQ(Steps{"launch"}, stepsFor("silu"));
+}
+
 /// Of a product of `rows` x 1,024 x `columns` as a library does it.
 engine::MatmulHint hintOf(const std::string &rows, const std::string &columns,
                           const std::string &type, bool hasResidual) {

@@ -146,6 +146,10 @@ bool ProductKernel::emit() {
   if (tile.splits > 1) {
     kernel.setCluster(tile.splits);
   }
+  if (!tile.isPlain && element.isF32()) {
+    // ptxas by itself spills a word to have room for more blocks.
+    kernel.setBlocksPerProcessor(1);
+  }
   place();
   if (tile.isPlain) {
     sharePlainSums(addPlainProducts());

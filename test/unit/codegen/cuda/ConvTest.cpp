@@ -17,9 +17,10 @@ struct ConvCase {
   Numbers in; ///< spatial
   int64_t channels = 8, outChannels = 16, groups = 1;
   Numbers taps = {}, strides = {}, pads = {}, dilations = {}; ///< pads: begins, then ends
-  std::string epilogue = "";                                  ///< "", "bias silu", "residual relu"
+  std::string epilogue = ""; ///< words: own (the convolution's bias), bias, residual, relu, silu
   bool isConstant = true;
-  bool isDynamic = false; ///< images and the first spatial dim vary
+  bool isDynamic = false; ///< images and their sizes vary, the same along every dim
+  int64_t most = 512;     ///< of those sizes
 };
 
 std::string joined(const Numbers &numbers) {
@@ -38,14 +39,15 @@ std::string plainTensor(const Numbers &dims, const std::string &type) {
   return text + type + ">";
 }
 
-/// With the first two dims s0 and `height`, an expression of s1.
-std::string dynamicTensor(const Numbers &dims, const std::string &type, const std::string &height) {
-  std::string text = "tensor<?x?x", shape = "(s0, " + height;
+/// s0 images, and every spatial dim `size`, an expression of s1.
+std::string dynamicTensor(const Numbers &dims, const std::string &type, const std::string &size) {
+  std::string text = "tensor<?x", shape = "(s0, ";
   for (size_t i = 2; i < dims.size(); ++i) {
-    text += std::to_string(dims[i]) + "x";
-    shape += ", " + std::to_string(dims[i]);
+    text += "?x";
+    shape += size + ", ";
   }
-  return text + type + ", #tn.shape<()[s0, s1] -> " + shape + ")>>";
+  std::string channels = std::to_string(dims.back());
+  return text + channels + "x" + type + ", #tn.shape<()[s0, s1] -> " + shape + channels + ")>>";
 }
 
 Numbers ones(size_t count, int64_t value = 1) { return Numbers(count, value); }
@@ -74,14 +76,17 @@ std::string convText(ConvCase c) {
   }
   std::string bias = plainTensor({c.outChannels}, c.type);
   bool hasBias = c.epilogue.find("bias") != std::string::npos;
+  bool hasOwn = c.epilogue.find("own") != std::string::npos;
   bool hasResidual = c.epilogue.find("residual") != std::string::npos;
   std::string signature = "(%x: " + xs + ", %w: " + ws + (c.isConstant ? " {tn.constant}" : "");
-  signature += (hasBias ? ", %b: " + bias : "") + (hasResidual ? ", %r: " + ys : "") + ") -> " + ys;
-  std::string body = "%0 = tn.conv %x, %w {strides = array<i64: " + joined(c.strides) +
-                     ">, pads = array<i64: " + joined(c.pads) +
-                     ">, dilations = array<i64: " + joined(c.dilations) +
-                     ">, groups = " + std::to_string(c.groups) +
-                     " : i64, channelsLast = true} : (" + xs + ", " + ws + ") -> " + ys + "\n";
+  signature += (hasBias ? ", %b: " + bias : "") + (hasOwn ? ", %o: " + bias : "") +
+               (hasResidual ? ", %r: " + ys : "") + ") -> " + ys;
+  std::string body =
+      std::string("%0 = tn.conv %x, %w ") + (hasOwn ? "bias %o " : "") +
+      "{strides = array<i64: " + joined(c.strides) + ">, pads = array<i64: " + joined(c.pads) +
+      ">, dilations = array<i64: " + joined(c.dilations) +
+      ">, groups = " + std::to_string(c.groups) + " : i64, channelsLast = true} : (" + xs + ", " +
+      ws + (hasOwn ? ", " + bias : "") + ") -> " + ys + "\n";
   std::string last = "%0";
   if (hasBias) {
     body += "%1 = tn.add " + last + ", %b : (" + ys + ", " + bias + ") -> " + ys + "\n";
@@ -98,7 +103,9 @@ std::string convText(ConvCase c) {
     }
   }
   return regionText("contraction", signature, body + "return " + last + " : " + ys,
-                    c.isDynamic ? "#tn.symbol<\"s0\", 1, 64>, #tn.symbol<\"s1\", 1, 512>" : "");
+                    c.isDynamic ? "#tn.symbol<\"s0\", 0, 64>, #tn.symbol<\"s1\", 1, " +
+                                      std::to_string(c.most) + ">"
+                                : "");
 }
 
 const Emitter emitChosen = byFamily({"conv_tensorcore", "conv_simt"});
@@ -186,7 +193,7 @@ TEST(CudaConvTest, Groups) {
 
 TEST(CudaConvTest, Epilogues) {
   for (const char *type : {"f16", "f32"}) {
-    for (const char *epilogue : {"bias silu", "residual relu", "bias residual silu"}) {
+    for (const char *epilogue : {"bias silu", "residual relu", "bias residual silu", "own relu"}) {
       expectRight({.type = type,
                    .in = {7, 7},
                    .channels = 16,
@@ -210,18 +217,22 @@ TEST(CudaConvTest, ComputedFilters) {
       {.in = {7, 7}, .channels = 16, .taps = {1, 1}, .strides = {2, 2}, .isConstant = false});
 }
 
+/// Places are numbers of 32 bits, and of 64 where a tensor may be large.
 TEST(CudaConvTest, SizesThatVary) {
   for (const char *type : {"f16", "f32"}) {
     for (int64_t stride : {1, 2}) {
-      std::string text = convText({.type = type,
-                                   .in = {9, 10},
-                                   .taps = {3, 3},
-                                   .strides = {stride, stride},
-                                   .pads = {1, 1, 1, 1},
-                                   .epilogue = "bias silu",
-                                   .isDynamic = true});
-      for (const Numbers &symbols : {Numbers{1, 1}, Numbers{3, 9}, Numbers{2, 40}}) {
-        EXPECT_TRUE(matchesReference(text, emitChosen, symbols, 1)) << text;
+      for (int64_t most : {512, 1 << 20}) {
+        std::string text = convText({.type = type,
+                                     .in = {9, 9},
+                                     .taps = {3, 3},
+                                     .strides = {stride, stride},
+                                     .pads = {1, 1, 1, 1},
+                                     .epilogue = "bias silu",
+                                     .isDynamic = true,
+                                     .most = most});
+        for (const Numbers &symbols : {Numbers{0, 5}, Numbers{1, 1}, Numbers{3, 9}, {2, 17}}) {
+          EXPECT_TRUE(matchesReference(text, emitChosen, symbols, 1)) << text;
+        }
       }
     }
   }
