@@ -19,7 +19,7 @@ using namespace tenon::engine;
 
 std::vector<std::string> kernelNames() {
   return {"test_scale",   "test_add",  "test_product", "test_gather",
-          "test_scratch", "test_fail", "test_nothing", "test_thread"};
+          "test_scratch", "test_fail", "test_nothing", "test_who"};
 }
 
 std::vector<std::byte> readFile(const std::string &path) {

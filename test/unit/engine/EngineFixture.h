@@ -13,7 +13,7 @@
 namespace tenon::test {
 
 /// Kernels of TestKernels.c in the order of their indices.
-enum Kernel : uint32_t { Scale, Add, Product, Gather, Scratch, Fail, Nothing, Thread };
+enum Kernel : uint32_t { Scale, Add, Product, Gather, Scratch, Fail, Nothing, Who };
 std::vector<std::string> kernelNames();
 
 /// Bytes of a whole file; fails the test when it cannot be read.

@@ -361,7 +361,7 @@ TEST(Session, SmallLaunchesStayOnTheCaller) {
     ExprId n = builder.symbol("n", 1, 1000, 0, 0);
     uint32_t x = builder.input("x", DType::F32, {n});
     uint32_t y = builder.output("y", DType::F32, {n});
-    engine::Instruction &launch = builder.launch(test::Thread, {x}, {y}, n);
+    engine::Instruction &launch = builder.launch(test::Who, {x}, {y}, n);
     launch.flops = builder.size(0);
     launch.bytesMoved = builder.size(isSmall ? 8000 : 8000000);
     builder.finish();
