@@ -248,12 +248,9 @@ bool isConstant(Value weight) {
   return isa_and_nonnull<tn::WeightOp, tn::ConstantOp>(weight.getDefiningOp());
 }
 
-/// A convolution whose rows of channels a GPU's kernels multiply: of floats by computed weights
-/// too.
+/// A convolution whose rows of channels a GPU's kernels multiply, by computed weights too.
 bool isProductOnGpu(tn::ConvOp conv) {
-  Type element = conv.getType().getElementType();
-  return conv.getType().getRank() <= 5 && !element.isF64() &&
-         (isConstant(conv.getWeight()) || (isa<FloatType>(element) && !isDepthwise(conv)));
+  return !conv.getType().getElementType().isF64() && !isDepthwise(conv);
 }
 
 } // namespace

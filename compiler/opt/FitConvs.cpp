@@ -1,7 +1,8 @@
 // Convolutions in the form that the library takes: two spatial dims, the same padding at both ends,
-// narrow channels that the matrix units can load; over three dims, which are our own kernel's,
-// channels that lie on borders of words. Casts of pictures move behind the transposes and
-// reshapes that follow them, so that all of this is one kernel. Relies on zeros adding nothing.
+// narrow channels that the matrix units can load. What follows a widened one is as wide. Over three
+// dims, which are our own kernel's, channels that lie on borders of words. Casts of pictures move
+// behind the transposes and reshapes that follow them, so that all of this is one kernel. Relies on
+// zeros adding nothing.
 #include "compiler/opt/DerivedWeights.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
@@ -87,6 +88,84 @@ struct WidenConv : OpRewritePattern<tn::ConvOp> {
   }
 };
 
+/// With a dim of one behind the first.
+tn::Dims widenedDims(Value value) {
+  tn::Dims dims = tn::getDims(value.getType());
+  dims.insert(dims.begin() + 1, getAffineConstantExpr(1, value.getContext()));
+  return dims;
+}
+
+/// A convolution, or what is computed element by element of one, for one reader.
+bool isOfConv(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !op->hasOneUse()) {
+    return false;
+  }
+  tn::Dims dims = tn::getDims(value.getType());
+  return isa<tn::ConvOp>(op) ||
+         (op->hasTrait<tn::TnElementwise>() && llvm::any_of(op->getOperands(), [&](Value operand) {
+            return tn::sameDims(tn::getDims(operand.getType()), dims) && isOfConv(operand);
+          }));
+}
+
+/// Whether operations on whole rows read what comes of `op` element by element: these run with it.
+bool isReadByRows(Operation *op) {
+  auto isOnRows = [](Operation *user) { return user->hasTrait<tn::TnRowWise>(); };
+  while (!llvm::any_of(op->getUsers(), isOnRows)) {
+    if (!op->hasOneUse() || !(*op->user_begin())->hasTrait<tn::TnElementwise>()) {
+      return false;
+    }
+    op = *op->user_begin();
+  }
+  return true;
+}
+
+/// f(reshape(conv)) -> reshape(f(conv)) behind a widened convolution, so that they run together
+struct SinkNarrowing : RewritePattern {
+  explicit SinkNarrowing(MLIRContext *context)
+      : RewritePattern(MatchAnyOpTypeTag(), /*benefit=*/1, context) {}
+
+  static bool isNarrowing(Value operand, Operation *op) {
+    tn::ReshapeOp narrow = operand.getDefiningOp<tn::ReshapeOp>();
+    return narrow && narrow->hasOneUse() && isOfConv(narrow.getX()) &&
+           narrow.getType().getRank() == 3 &&
+           tn::sameDims(tn::getDims(narrow.getX().getType()), widenedDims(narrow)) &&
+           tn::sameDims(tn::getDims(narrow.getType()), tn::getDims(op->getResult(0).getType()));
+  }
+
+  LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
+    if (!op->hasTrait<tn::TnElementwise>() || op->getNumResults() != 1 || isReadByRows(op) ||
+        !llvm::any_of(op->getOperands(), [&](Value operand) { return isNarrowing(operand, op); })) {
+      return failure();
+    }
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands()) {
+      // Fewer dims are the last ones, which stay.
+      bool isWhole = tensorType(operand).getRank() == 3;
+      Value wide = operand;
+      if (isWhole && Constants::isConstant(operand)) {
+        wide =
+            withShape(rewriter, operand,
+                      tn::makeTensor(widenedDims(operand), tensorType(operand).getElementType()));
+      } else if (isWhole) {
+        wide = isNarrowing(operand, op)
+                   ? operand.getDefiningOp<tn::ReshapeOp>().getX()
+                   : reshape(rewriter, op->getLoc(), operand, widenedDims(operand));
+      }
+      if (!wide) {
+        return failure();
+      }
+      operands.push_back(wide);
+    }
+    RankedTensorType type = tensorType(op->getResult(0));
+    Operation *moved =
+        rebuild(rewriter, op, operands,
+                tn::makeTensor(widenedDims(op->getResult(0)), type.getElementType()));
+    rewriter.replaceOpWithNewOp<tn::ReshapeOp>(op, type, moved->getResult(0));
+    return success();
+  }
+};
+
 /// conv with different paddings at both ends -> conv(pad(x)) with the smaller of them
 struct EvenPads : OpRewritePattern<tn::ConvOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -159,8 +238,9 @@ private:
 LogicalResult fitConvs(ModuleOp module, tn::WeightStore &store) {
   DerivedWeights weights(store);
   RewritePatternSet patterns(module.getContext());
-  patterns.add<SinkCast<tn::TransposeOp>, SinkCast<tn::ReshapeOp>, WidenConv, EvenPads>(
-      module.getContext());
+  patterns
+      .add<SinkCast<tn::TransposeOp>, SinkCast<tn::ReshapeOp>, WidenConv, SinkNarrowing, EvenPads>(
+          module.getContext());
   patterns.add<PadConv>(module.getContext(), weights);
   return runPatterns(module, std::move(patterns));
 }

@@ -59,3 +59,21 @@ func.func @line(%x: tensor<2x9x8xf32>) -> tensor<2x5x4xf32> {
   %0 = tn.conv %x, %w {strides = array<i64: 2>, pads = array<i64: 2, 2>, dilations = array<i64: 2>, groups = 1 : i64, channelsLast = true} : (tensor<2x9x8xf32>, tensor<4x8x3xf32>) -> tensor<2x5x4xf32>
   return %0 : tensor<2x5x4xf32>
 }
+
+// What follows it runs in two dims too.
+// CHECK-LABEL: @line_and_more
+// CHECK: %[[Y:.*]] = tn.conv
+// CHECK: %[[A:.*]] = tn.add %[[Y]], %arg1 : (tensor<2x1x7x8xf32>, tensor<8xf32>) -> tensor<2x1x7x8xf32>
+// CHECK: %[[R:.*]] = tn.reshape %arg0 : {{.*}} -> tensor<2x1x7x8xf32>
+// CHECK: %[[S:.*]] = tn.add %[[R]], %[[A]]
+// CHECK: %[[G:.*]] = tn.gelu %[[S]] : tensor<2x1x7x8xf32>
+// CHECK: tn.reshape %[[G]] : {{.*}} -> tensor<2x7x8xf32>
+// CHECK-NEXT: return
+func.func @line_and_more(%x: tensor<2x7x8xf32>, %b: tensor<8xf32>) -> tensor<2x7x8xf32> {
+  %w = tn.weight "lm" : tensor<8x8x3xf32>
+  %0 = tn.conv %x, %w {strides = array<i64: 1>, pads = array<i64: 1, 1>, dilations = array<i64: 1>, groups = 1 : i64, channelsLast = true} : (tensor<2x7x8xf32>, tensor<8x8x3xf32>) -> tensor<2x7x8xf32>
+  %1 = tn.add %0, %b : (tensor<2x7x8xf32>, tensor<8xf32>) -> tensor<2x7x8xf32>
+  %2 = tn.add %x, %1 : (tensor<2x7x8xf32>, tensor<2x7x8xf32>) -> tensor<2x7x8xf32>
+  %3 = tn.gelu %2 : tensor<2x7x8xf32>
+  return %3 : tensor<2x7x8xf32>
+}

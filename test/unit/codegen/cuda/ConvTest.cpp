@@ -2,111 +2,13 @@
 // padding, groups, numbers of channels that fill no copy, epilogues, sizes that vary, splits of the
 // depth.
 #include "compiler/codegen/cuda/conv/Conv.h"
+#include "ConvText.h"
 #include "HandKernelCheck.h"
 
 #include "compiler/codegen/cuda/KernelFamily.h"
 
 namespace tenon::codegen::cuda {
 namespace {
-
-using Numbers = std::vector<int64_t>;
-
-struct ConvCase {
-  std::string type = "f16";
-  int64_t images = 1;
-  Numbers in; ///< spatial
-  int64_t channels = 8, outChannels = 16, groups = 1;
-  Numbers taps = {}, strides = {}, pads = {}, dilations = {}; ///< pads: begins, then ends
-  std::string epilogue = ""; ///< words: own (the convolution's bias), bias, residual, relu, silu
-  bool isConstant = true;
-  bool isDynamic = false; ///< images and their sizes vary, the same along every dim
-  int64_t most = 512;     ///< of those sizes
-};
-
-std::string joined(const Numbers &numbers) {
-  std::string text;
-  for (int64_t number : numbers) {
-    text += (text.empty() ? "" : ", ") + std::to_string(number);
-  }
-  return text;
-}
-
-std::string plainTensor(const Numbers &dims, const std::string &type) {
-  std::string text = "tensor<";
-  for (int64_t dim : dims) {
-    text += std::to_string(dim) + "x";
-  }
-  return text + type + ">";
-}
-
-/// s0 images, and every spatial dim `size`, an expression of s1.
-std::string dynamicTensor(const Numbers &dims, const std::string &type, const std::string &size) {
-  std::string text = "tensor<?x", shape = "(s0, ";
-  for (size_t i = 2; i < dims.size(); ++i) {
-    text += "?x";
-    shape += size + ", ";
-  }
-  std::string channels = std::to_string(dims.back());
-  return text + channels + "x" + type + ", #tn.shape<()[s0, s1] -> " + shape + channels + ")>>";
-}
-
-Numbers ones(size_t count, int64_t value = 1) { return Numbers(count, value); }
-
-std::string convText(ConvCase c) {
-  size_t spatial = c.in.size();
-  c.strides = c.strides.empty() ? ones(spatial) : c.strides;
-  c.dilations = c.dilations.empty() ? ones(spatial) : c.dilations;
-  c.pads = c.pads.empty() ? ones(2 * spatial, 0) : c.pads;
-  Numbers x{c.images}, w{c.outChannels, c.channels / c.groups}, y{c.images};
-  for (size_t i = 0; i < spatial; ++i) {
-    x.push_back(c.in[i]);
-    w.push_back(c.taps[i]);
-    int64_t reach = (c.taps[i] - 1) * c.dilations[i] + 1;
-    y.push_back((c.in[i] + c.pads[i] + c.pads[spatial + i] - reach) / c.strides[i] + 1);
-  }
-  x.push_back(c.channels);
-  y.push_back(c.outChannels);
-  std::string xs = plainTensor(x, c.type), ws = plainTensor(w, c.type), ys = plainTensor(y, c.type);
-  if (c.isDynamic) {
-    int64_t more = c.pads[0] + c.pads[spatial] - (c.taps[0] - 1) * c.dilations[0] - 1;
-    std::string height =
-        "(s1 + " + std::to_string(more) + ") floordiv " + std::to_string(c.strides[0]) + " + 1";
-    xs = dynamicTensor(x, c.type, "s1");
-    ys = dynamicTensor(y, c.type, c.strides[0] == 1 ? "s1 + " + std::to_string(more + 1) : height);
-  }
-  std::string bias = plainTensor({c.outChannels}, c.type);
-  bool hasBias = c.epilogue.find("bias") != std::string::npos;
-  bool hasOwn = c.epilogue.find("own") != std::string::npos;
-  bool hasResidual = c.epilogue.find("residual") != std::string::npos;
-  std::string signature = "(%x: " + xs + ", %w: " + ws + (c.isConstant ? " {tn.constant}" : "");
-  signature += (hasBias ? ", %b: " + bias : "") + (hasOwn ? ", %o: " + bias : "") +
-               (hasResidual ? ", %r: " + ys : "") + ") -> " + ys;
-  std::string body =
-      std::string("%0 = tn.conv %x, %w ") + (hasOwn ? "bias %o " : "") +
-      "{strides = array<i64: " + joined(c.strides) + ">, pads = array<i64: " + joined(c.pads) +
-      ">, dilations = array<i64: " + joined(c.dilations) +
-      ">, groups = " + std::to_string(c.groups) + " : i64, channelsLast = true} : (" + xs + ", " +
-      ws + (hasOwn ? ", " + bias : "") + ") -> " + ys + "\n";
-  std::string last = "%0";
-  if (hasBias) {
-    body += "%1 = tn.add " + last + ", %b : (" + ys + ", " + bias + ") -> " + ys + "\n";
-    last = "%1";
-  }
-  if (hasResidual) {
-    body += "%2 = tn.add " + last + ", %r : (" + ys + ", " + ys + ") -> " + ys + "\n";
-    last = "%2";
-  }
-  for (const char *activation : {"relu", "silu"}) {
-    if (c.epilogue.find(activation) != std::string::npos) {
-      body += "%3 = tn." + std::string(activation) + " " + last + " : " + ys + "\n";
-      last = "%3";
-    }
-  }
-  return regionText("contraction", signature, body + "return " + last + " : " + ys,
-                    c.isDynamic ? "#tn.symbol<\"s0\", 0, 64>, #tn.symbol<\"s1\", 1, " +
-                                      std::to_string(c.most) + ">"
-                                : "");
-}
 
 const Emitter emitChosen = byFamily({"conv_tensorcore", "conv_simt"});
 
@@ -215,6 +117,16 @@ TEST(CudaConvTest, ComputedFilters) {
                .isConstant = false});
   expectRight(
       {.in = {7, 7}, .channels = 16, .taps = {1, 1}, .strides = {2, 2}, .isConstant = false});
+}
+
+TEST(CudaConvTest, FiltersThatAreLaidOut) {
+  for (const char *family : {"conv_tensorcore", "pointwise"}) {
+    expectRight({.in = {9}, .channels = 12, .groups = 2, .taps = {3}, .isLaidOut = true},
+                byFamily({family}));
+    expectRight({.in = {5, 6}, .channels = 16, .groups = 4, .taps = {3, 2}, .isLaidOut = true},
+                byFamily({family}));
+    expectRight({.in = {4, 4, 4}, .taps = {3, 2, 3}, .isLaidOut = true}, byFamily({family}));
+  }
 }
 
 /// Places are numbers of 32 bits, and of 64 where a tensor may be large.
