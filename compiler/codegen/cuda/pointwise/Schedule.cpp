@@ -2,6 +2,7 @@
 // they read. Relies on the linalg function being one block of ops on tensors.
 #include "compiler/codegen/cuda/pointwise/Schedule.h"
 
+#include "compiler/codegen/common/Ranked.h"
 #include "compiler/codegen/common/Weights.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
@@ -283,7 +284,10 @@ bool isPointwise(RegionBuilder &region, Value tensor) {
 namespace {
 
 Offer offerPoints(RegionBuilder &region) {
-  // Any region has a linalg form, but for faults of ours, which `emit` reports.
+  if (llvm::any_of(region.source.getOps<tn::TopKOp>(), takesMany)) {
+    return Offer::refuse("many of a row are no loop nest");
+  }
+  // Any other region has a linalg form, but for faults of ours, which `emit` reports.
   return {dispatch::KernelChoice{kPointwise.name.str(), {}}, "takes any region"};
 }
 

@@ -234,11 +234,14 @@ void emitRadixSort(RegionBuilder &region, const SortJob &job) {
 }
 
 double radixSortSeconds(RegionBuilder &region, const SortJob &job) {
-  double count = double(region.estimate(job.rows)) * double(region.estimate(job.length));
-  double bytes = count * 2 * (double(byteSize(job.key)) + 4) + count * double(byteSize(job.key));
+  double rows = double(region.estimate(job.rows)), length = double(region.estimate(job.length));
+  double bytes = rows * length * (3 * double(byteSize(job.key)) + 8);
+  double atOnce = double(region.gpu.cores) * double(region.gpu.threads) / double(kThreads);
+  double rounds = std::ceil(rows * std::ceil(length / double(kPiece)) / atOnce);
   double kernels = 4;
   return double(job.passes()) *
-         (bytes / region.gpu.cacheBandwidth + kernels * region.gpu.launchSeconds);
+         (bytes / region.gpu.memoryBandwidth + 2 * rounds * tuning::kSortBlockSeconds +
+          kernels * region.gpu.launchSeconds);
 }
 
 } // namespace tenon::codegen::cuda

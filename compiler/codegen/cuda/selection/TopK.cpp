@@ -138,10 +138,10 @@ Offer offerTopK(RegionBuilder &region) {
     return Offer::refuse("it selects no first elements of an input");
   }
   SelectLayout first = firstLayout(region, *work);
-  std::vector<SelectLayout> layouts = layoutsOf(*work, first);
-  if (layouts.size() > 1 && work->most > tuning::kMostOfPieces) {
+  if (mostPieces(*work, first) > 1 && work->most > tuning::kMostOfPieces) {
     return Offer::refuse("so many are wanted that pieces of a row hardly hold more");
   }
+  std::vector<SelectLayout> layouts = layoutsOf(*work, first);
   if (sortedBytes(*work, layouts.back()) > region.gpu.sharedBytes) {
     return Offer::refuse("shared memory does not hold what is selected");
   }
@@ -152,6 +152,15 @@ Offer offerTopK(RegionBuilder &region) {
               : "pieces of rows, then what was selected of them, in the registers of a block each"};
 }
 
+/// Seconds of a kernel that goes through `steps` steps for each of its teams, of which as many are
+/// at work at once as a GPU has threads for.
+double teamSeconds(const target::Target &gpu, const SelectLayout &layout, double teams,
+                   double steps) {
+  double atOnce = double(gpu.cores) * double(gpu.threads) / double(layout.threads);
+  double step = layout.threads > kWarp ? tuning::kTeamStepSeconds : tuning::kWarpStepSeconds;
+  return std::ceil(teams / atOnce) * steps * step;
+}
+
 double topKCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   std::optional<TopKWork> work = topKOf(region);
   SelectLayout first;
@@ -159,25 +168,31 @@ double topKCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
     return 0;
   }
   double rows = double(region.estimate(work->rows()));
-  double elements = double(region.estimate(work->length));
-  double processors = double(region.gpu.cores), seconds = 0;
-  for (const SelectLayout &layout : layoutsOf(*work, first)) {
-    double pieces = std::ceil(elements / double(layout.piece()));
-    double blocks = rows * pieces / double(layout.rows);
-    double atOnce = processors * double(region.gpu.threads) / double(layout.threads * layout.rows);
-    double rounds = std::ceil(blocks / atOnce);
-    double bits = double(work->order.bits);
-    double bytes = rows * elements * double(byteSize(work->order.storage));
-    double work2 = rows * elements * bits * tuning::kKeyBitSeconds / processors;
-    seconds += region.gpu.launchSeconds + bytes / region.gpu.memoryBandwidth + work2 +
-               rounds * bits * tuning::kTeamStepSeconds;
-    elements = pieces * double(work->most);
+  double elements = double(region.estimate(work->length)), seconds = 0;
+  double bytes = rows * elements * double(byteSize(work->order.storage)), teams = rows;
+  auto stepsOfSort = [](int64_t slots) {
+    double levels = std::log2(double(llvm::PowerOf2Ceil(std::max<int64_t>(slots, 1))));
+    return levels * (levels + 1) / 2;
+  };
+  if (first.items == 1) {
+    double lanes = double(llvm::PowerOf2Ceil(std::max<int64_t>(work->longest, 1)));
+    return region.gpu.launchSeconds + bytes / region.gpu.memoryBandwidth +
+           teamSeconds(region.gpu, first, rows * lanes / double(kWarp), stepsOfSort(kWarp));
   }
-  double slots = double(llvm::PowerOf2Ceil(std::max<int64_t>(work->most, 1)));
-  double steps = std::log2(slots) * (std::log2(slots) + 1) / 2;
-  double pairs = std::ceil(slots / 2 / double(layoutsOf(*work, first).back().threads));
-  double waves = std::ceil(rows / double(first.rows) / processors);
-  return seconds + waves * steps * pairs * tuning::kTeamStepSeconds;
+  std::vector<SelectLayout> layouts = layoutsOf(*work, first);
+  for (const SelectLayout &layout : layouts) {
+    double pieces = std::ceil(elements / double(layout.piece()));
+    double bits = double(work->order.bits);
+    teams = rows * pieces;
+    seconds += region.gpu.launchSeconds + bytes / region.gpu.memoryBandwidth +
+               rows * elements * bits * tuning::kKeyBitSeconds / double(region.gpu.cores) +
+               teamSeconds(region.gpu, layout, teams, bits);
+    elements = pieces * double(work->most);
+    bytes = rows * elements * double(byteSize(work->order.key) + 4);
+  }
+  int64_t slots = llvm::PowerOf2Ceil(std::max<int64_t>(work->most, 1));
+  double pairs = double(llvm::divideCeil(slots / 2, layouts.back().threads));
+  return seconds + teamSeconds(region.gpu, layouts.back(), teams, stepsOfSort(slots) * pairs);
 }
 
 LogicalResult emitTopK(RegionBuilder &region, const dispatch::KernelChoice &choice) {

@@ -144,6 +144,17 @@ TEST(TopK, BySorting) {
   expectRight({"f32", "2x0", "2x0"}, "radix_sort");
 }
 
+/// Pieces of them would give as much as they take, and a heap is no loop nest.
+TEST(TopK, WholeLongRowsAreSorted) {
+  std::string text = topKText({"f32", "1x100000", "1x100000"});
+  const target::Target &gpu = target::targetOf("sm_90");
+  for (const char *name : {"top_k", "pointwise", "radix_sort"}) {
+    llvm::Expected<std::string> ptx = emitTestPtx(text, byFamily({name}), gpu);
+    EXPECT_EQ(static_cast<bool>(ptx), std::string(name) == "radix_sort") << name;
+    llvm::consumeError(ptx.takeError());
+  }
+}
+
 TEST(TopK, OfAllTypes) {
   for (const char *element :
        {"f64", "f32", "f16", "bf16", "i8", "ui8", "i16", "ui16", "i32", "ui32", "i64", "ui64"}) {
