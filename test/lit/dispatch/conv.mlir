@@ -9,15 +9,16 @@ func.func @main(%x: tensor<1x6x6x8xf32>) -> tensor<1x6x6x8xf32> {
   %w3 = tn.weight "w3" : tensor<8x4x3x3xf32>
   // CHECK-DAG: tn.pack {{.*}} -> tensor<2x8x32xf32>
   // CHECK-DAG: tn.pack {{.*}} -> tensor<1x48x32xf32>
-  // CHECK-DAG: tn.pack {{.*}}groups = 2{{.*}} -> tensor<2x1x36x32xf32>
+  // CHECK-DAG: tn.pack {{.*}} -> tensor<3x9x16xf32>
+  // CHECK-DAG: tn.pack {{.*}} -> tensor<1x36x16xf32>
   // CHECK: tn.region "cpu" "contraction"
   // CHECK: tn.clamp
   // CHECK-NEXT: tn.yield
   %0 = tn.conv %x, %w0 {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (tensor<1x6x6x8xf32>, tensor<48x8x1x1xf32>) -> tensor<1x6x6x48xf32>
   %1 = tn.clamp %0 {lo = 0.0 : f64, hi = 6.0 : f64} : tensor<1x6x6x48xf32>
-  // A depthwise weight is one panel of all channels.
+  // Weights of convolutions by groups lie by vectors of 16 output channels, whatever their groups.
   // CHECK: tn.region "cpu" "depthwise"
-  // CHECK: tn.unpack {{.*}}panel = 48
+  // CHECK: tn.unpack {{.*}}groups = 1{{.*}}panel = 16
   // CHECK-NEXT: tn.conv
   // CHECK-NEXT: tn.clamp
   // CHECK-NEXT: tn.yield
@@ -30,7 +31,7 @@ func.func @main(%x: tensor<1x6x6x8xf32>) -> tensor<1x6x6x8xf32> {
   %4 = tn.conv %3, %w2 {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (tensor<1x6x6x48xf32>, tensor<8x48x1x1xf32>) -> tensor<1x6x6x8xf32>
   %5 = tn.add %4, %x : (tensor<1x6x6x8xf32>, tensor<1x6x6x8xf32>) -> tensor<1x6x6x8xf32>
   // CHECK: tn.region "cpu" "contraction"
-  // CHECK: tn.unpack {{.*}} -> tensor<8x4x3x3xf32>
+  // CHECK: tn.unpack {{.*}}panel = 16{{.*}} -> tensor<8x4x3x3xf32>
   // CHECK-NEXT: tn.conv
   // CHECK-NEXT: tn.yield
   %6 = tn.conv %5, %w3 {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = 2 : i64, channelsLast = true} : (tensor<1x6x6x8xf32>, tensor<8x4x3x3xf32>) -> tensor<1x6x6x8xf32>
