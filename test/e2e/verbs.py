@@ -102,11 +102,11 @@ class Models(ToolTest):
 
     def test_slow_regions_are_named(self):
         self.assertEqual([], self.json("check", CNN)["slow"])
-        # 16-bit floats have no packed convolution on CPUs: loops over the depth of each element.
-        x = helper.make_tensor_value_info("x", TensorProto.FLOAT16, [1, 60, 56, 56])
-        y = helper.make_tensor_value_info("y", TensorProto.FLOAT16, [1, 60, 56, 56])
-        weight = numpy_helper.from_array(np.ones((60, 60, 3, 3), np.float16), "w")
-        graph = helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"], name="far", pads=[1, 1, 1, 1])], "g", [x], [y], [weight])
+        # Products of 64-bit floats are loops over the depth of each element on CPUs.
+        x = helper.make_tensor_value_info("x", TensorProto.DOUBLE, [256, 256])
+        y = helper.make_tensor_value_info("y", TensorProto.DOUBLE, [256, 256])
+        weight = numpy_helper.from_array(np.ones((256, 256)), "w")
+        graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], name="far")], "g", [x], [y], [weight])
         path = self.folder / "slow.onnx"
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), str(path))
         report = self.json("check", path)["slow"]

@@ -258,7 +258,7 @@ TEST(Validate, Instructions) {
       {"after its life", bad, [](Plan &p) { p.instructions[2].buffers[0] = 3; }},
       {"view after its life", bad, [](Plan &p) { p.instructions[2].buffers[0] = 5; }},
       {"no such size", bad, [](Plan &p) { p.instructions[2].sizes[0] = 1000; }},
-      {"no such kernel", bad, [](Plan &p) { p.instructions[0].kernel = 7; }},
+      {"no such kernel", bad, [](Plan &p) { p.instructions[0].kernel = 8; }},
       {"threads on a CPU", bad, [](Plan &p) { p.instructions[0].threads = 1; }},
       {"no grid", bad, [](Plan &p) { p.instructions[0].grid = kNone; }},
       {"no such scratch", bad, [](Plan &p) { p.instructions[0].scratch = 1000; }},
