@@ -193,12 +193,12 @@ class Words(Manners):
         pads = numpy_helper.from_array(np.array([0, 0, 0, 1], np.int64), "pads")
         graph = helper.make_graph(
             [helper.make_node("Pad", ["x", "pads"], ["p"], name="pad"),
-             helper.make_node("MaxPool", ["m"], ["y"], name="pool", kernel_shape=[2], strides=[2])],
-            "g", [value("x", ["rows", "columns"]), value("m", ["rows", 1, "columns"])],
+             helper.make_node("MaxPool", ["m"], ["y"], name="pool", kernel_shape=[2, 1], strides=[2, 1])],
+            "g", [value("x", ["rows", "columns"]), value("m", ["rows", 1, "columns", 4])],
             [value("p", None), value("y", None)], [pads])
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
                   self.folder / "dims.onnx")
-        wanted = "f32 [rows, 1, floor(columns / 2)]"
+        wanted = "f32 [rows, 1, floor(columns / 2), 4]"
         self.assertIn(wanted, self.succeed("inspect", "dims.onnx").stdout)
         self.succeed("compile", "dims.onnx", "-o", "dims.tenon", "--target", "cpu:avx2")
         texts = [self.succeed("inspect", "dims.tenon").stdout]
