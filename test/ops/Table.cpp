@@ -239,6 +239,8 @@ const std::vector<OpRow> &opTable() {
        "axis = 1 : i64, largest = false, sorted = true"},
       {"tn.top_k", "f32 f16 i64", {{"2, 2100"}}, {{"2, 30"}, {"2, 30", "i64"}},
        "axis = 1 : i64, largest = true, sorted = true"},
+      {"tn.top_k", "f32", {{"4, N, 2"}}, {{"4, N, 0"}, {"4, N, 0", "i64"}},
+       "axis = 2 : i64, largest = true, sorted = true"},
       // More than is selected in passes.
       {"tn.top_k", kNumbers, {{"2, 25, N"}}, {{"2, 21, N"}, {"2, 21, N", "i64"}},
        "axis = 1 : i64, largest = true, sorted = true"},

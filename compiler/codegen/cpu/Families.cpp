@@ -95,7 +95,7 @@ constexpr KernelFamily kFamilies[] = {
          "its top",
      .strategies = {dispatch::kSingle},
      .refuse = [](func::FuncOp source) -> StringRef {
-       return isTopK(source) ? "" : "not a selection of the largest";
+       return isTopK(source) ? "" : "not a selection of the largest, or of none";
      },
      .parameter = "rows",
      .values = {1, 1, 1, 1},
