@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""Measures Tenon on torchvision's nets, which nothing here was built with: each side in alternating rounds of one run, outputs compared.
+
+    scripts/measure_nets.py export FOLDER [NET ...]                    needs torch and torchvision
+    scripts/measure_nets.py cpu FOLDER --tenon build/dev/bin/tenon     against ONNX Runtime and OpenVINO, FP32
+    scripts/measure_nets.py cuda FOLDER --tenon tenon --target cuda:h200   against torch's CUDA graph and Inductor in one, fp16
+
+`export` writes an ONNX file a net, with seeded weights and statistics of normalizations that keep outputs from vanishing. The others
+measure all files of the folder. A peer that is not installed is left out and named.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+VIDEO, SEGMENTATION = 112, 520  # sizes of pictures; 224 elsewhere
+SKIPPED = ("raft", "quantized", "rcnn", "ssd", "retinanet", "fcos", "vit_h", "vit_l", "regnet_y_128gf")
+
+
+def say(text):
+    print(f"measure_nets: {text}", file=sys.stderr, flush=True)
+
+
+def made(name):
+    """A net of torchvision in evaluation mode, and its input."""
+    import torch
+    from torchvision import models
+
+    torch.manual_seed(0)
+    options = {}
+    size = 299 if name == "inception_v3" else 224
+    dims = (1, 3, size, size)
+    if name in models.list_models(models.segmentation):
+        options, dims = {"weights_backbone": None}, (1, 3, SEGMENTATION, SEGMENTATION)
+    elif name in models.list_models(models.video):
+        size = 224 if name.startswith(("mvit", "swin", "s3d")) else VIDEO
+        dims = (1, 3, 16, size, size)
+    elif name in ("inception_v3", "googlenet"):
+        options = {"init_weights": True}
+    net = models.get_model(name, weights=None, **options).eval()
+    for module in net.modules():
+        if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+            module.running_mean.normal_(0, 0.1)
+            module.running_var.uniform_(0.5, 1.5)
+
+    class Output(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net
+
+        def forward(self, x):
+            y = self.net(x)
+            return y["out"] if isinstance(y, dict) else y
+
+    return Output().eval(), torch.randn(dims)
+
+
+def export(options):
+    import torch
+    from torchvision import models
+
+    names = options.nets or [name for name in models.list_models() if not any(part in name for part in SKIPPED)]
+    for name in names:
+        path = options.folder / f"{name}.onnx"
+        if path.exists():
+            continue
+        net, x = made(name)
+        try:
+            torch.onnx.export(net, (x,), path, opset_version=17, dynamo=False, input_names=["x"], output_names=["y"])
+        except Exception as error:  # pylint: disable=broad-except
+            say(f"{name}: not exported: {str(error).splitlines()[0]}")
+
+
+def tenon(options, *arguments):
+    done = subprocess.run([str(part) for part in (options.tenon, *arguments)], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip().splitlines()[0])
+    return done.stdout
+
+
+def seconds_of(call, least):
+    """The fastest call, of at least three and of some time."""
+    best, end, count = math.inf, time.perf_counter() + least, 0
+    while count < 3 or time.perf_counter() < end:
+        before = time.perf_counter()
+        call()
+        best, count = min(best, time.perf_counter() - before), count + 1
+    return best
+
+
+def onnxruntime_of(path, threads):
+    import onnxruntime
+
+    session_options = onnxruntime.SessionOptions()
+    session_options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(path, session_options, providers=["CPUExecutionProvider"])
+    return lambda x: session.run(None, {"x": x})[0]
+
+
+def openvino_of(path, threads):
+    import openvino
+
+    config = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+    request = openvino.compile_model(path, "CPU", config).create_infer_request()
+    return lambda x: request.infer({0: x}, share_inputs=True, share_outputs=True)[0]
+
+
+def measure_cpu(options, path, engine, folder):
+    import onnx
+
+    dims = [dim.dim_value for dim in onnx.load(path, load_external_data=False).graph.input[0].type.tensor_type.shape.dim]
+    x = np.random.default_rng(0).standard_normal(dims).astype(np.float32)
+    np.savez(folder / "in.npz", x=x)
+    tenon(options, "run", engine, "--inputs", folder / "in.npz", "-o", folder / "out.npz", "--quiet", "--threads", options.threads)
+    ours = np.load(folder / "out.npz")["y"]
+    row, peers = {}, {}
+    for name, make in (("onnxruntime", onnxruntime_of), ("openvino", openvino_of)):
+        try:
+            peers[name] = make(path, options.threads)
+        except ImportError:
+            say(f"{name} is not installed")
+            continue
+        theirs = np.array(peers[name](x))
+        row[f"error_{name}"] = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+    times = {"tenon": []} | {name: [] for name in peers}
+    for _ in range(options.rounds):
+        bench = tenon(options, "bench", engine, "--json", "--quiet", "--threads", options.threads, "--seconds", f"{options.seconds}s")
+        times["tenon"].append(json.loads(bench)["latency_ms"]["min"])
+        for name, call in peers.items():
+            times[name].append(seconds_of(lambda call=call: call(x), options.seconds) * 1e3)
+    return row | {name: min(values) for name, values in times.items()}
+
+
+def graph_ms(call, x, replays=10, rounds=50):
+    """Milliseconds of a CUDA graph's replay among ten in a row, and what it gives."""
+    import torch
+
+    with torch.no_grad():
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for _ in range(5):
+                call(x)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = call(x)
+    best = math.inf
+    for _ in range(rounds):
+        begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
+        begin.record()
+        for _ in range(replays):
+            graph.replay()
+        end.record()
+        end.synchronize()
+        best = min(best, begin.elapsed_time(end) / replays)
+    return best, y
+
+
+def measure_cuda(options, path, engine, folder):
+    import torch
+
+    net, x = made(path.stem)
+    np.savez(folder / "in.npz", x=x.numpy())
+    tenon(options, "run", engine, "--inputs", folder / "in.npz", "-o", folder / "out.npz", "--quiet")
+    ours = np.load(folder / "out.npz")["y"].astype(np.float32)
+    net, x = net.half().cuda(), x.half().cuda()
+    if x.dim() == 4:
+        net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    row = {}
+    row["eager"], theirs = graph_ms(net, x)
+    theirs = theirs.float().cpu().numpy()
+    row["error_eager"] = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+    row["inductor"] = graph_ms(torch.compile(net), x)[0]
+    bench = tenon(options, "bench", engine, "--json", "--quiet", "--seconds", f"{options.seconds}s")
+    return row | {"tenon": json.loads(bench)["gpu"]["time_ms"]["min"]}
+
+
+def measure(options):
+    measured = measure_cpu if options.device == "cpu" else measure_cuda
+    precision = [] if options.device == "cpu" else ["--precision", "fp16"]
+    rows = []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        for path in sorted(options.folder.glob("*.onnx")):
+            if options.nets and path.stem not in options.nets:
+                continue
+            engine = folder / "net.tenon"
+            try:
+                before = time.perf_counter()
+                tenon(options, "compile", path, "-o", engine, "--quiet", "--no-cache", "--target", options.target or options.device, *precision)
+                row = {"name": path.stem, "compile_s": time.perf_counter() - before}
+                row |= measured(options, path, engine, folder)
+            except Exception as error:  # pylint: disable=broad-except
+                say(f"{path.stem}: {error}")
+                rows.append({"name": path.stem, "problem": str(error)})
+                continue
+            sides = {name: row[name] for name in ("onnxruntime", "openvino", "eager", "inductor") if name in row}
+            row["best"] = min(sides, key=sides.get)
+            row["times"] = sides[row["best"]] / row["tenon"]
+            rows.append(row)
+            text = " ".join(f"{name} {ms:.3f}" for name, ms in sides.items())
+            errors = " ".join(f"{value:.0e}" for key, value in row.items() if key.startswith("error_"))
+            say(f"{path.stem:24} tenon {row['tenon']:.3f} {text} ms; {row['times']:.2f} x {row['best']}; errors {errors}")
+    done = [row["times"] for row in rows if "times" in row]
+    if done:
+        say(f"{len(done)} nets, geometric mean {math.exp(sum(map(math.log, done)) / len(done)):.3f}, least {min(done):.2f}")
+    if options.output:
+        pathlib.Path(options.output).write_text(json.dumps(rows, indent=1))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("device", choices=("export", "cpu", "cuda"))
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("nets", nargs="*")
+    parser.add_argument("--tenon", default="build/dev/bin/tenon")
+    parser.add_argument("--target", default="", help="of the engines; by default the device")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("-o", "--output", default="")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    export(options) if options.device == "export" else measure(options)
+
+
+if __name__ == "__main__":
+    main()
