@@ -95,7 +95,7 @@ constexpr KernelFamily kFamilies[] = {
          "its top",
      .strategies = {dispatch::kSingle},
      .refuse = [](func::FuncOp source) -> StringRef {
-       return isTopK(source) ? "" : "not a selection of the largest, or of none";
+       return isTopK(source) ? "" : "not a selection of the largest";
      },
      .parameter = "rows",
      .values = {1, 1, 1, 1},
@@ -145,6 +145,16 @@ constexpr KernelFamily kFamilies[] = {
      .lower = lowerTiled},
 };
 
+/// Whether a buffer of the region has no elements: it cannot be seen as rows.
+bool hasEmptyBuffer(func::FuncOp source) {
+  auto isEmpty = [](Type type) {
+    return llvm::any_of(tn::getDims(type),
+                        [](AffineExpr dim) { return tn::constantDim(dim) == 0; });
+  };
+  return llvm::any_of(source.getArgumentTypes(), isEmpty) ||
+         llvm::any_of(source.getResultTypes(), isEmpty);
+}
+
 /// A region in a context of its own.
 class ParsedRegion {
 public:
@@ -160,9 +170,12 @@ public:
   }
   /// Why a family does not compute it; empty if it does.
   StringRef refusal(const KernelFamily &family) const {
-    return llvm::is_contained(family.strategies, strategy.getValue())
-               ? family.refuse(function)
-               : "it computes regions of other strategies";
+    if (!llvm::is_contained(family.strategies, strategy.getValue())) {
+      return "it computes regions of other strategies";
+    }
+    bool isForOneOperation = family.name != "tiled" && strategy.getValue() == dispatch::kSingle;
+    return isForOneOperation && hasEmptyBuffer(function) ? "a buffer has no elements"
+                                                         : family.refuse(function);
   }
 
   func::FuncOp function;

@@ -266,11 +266,8 @@ AffineExpr TopKLowering::lower() {
 bool isTopK(func::FuncOp source) {
   Block &body = source.getBody().front();
   tn::TopKOp op = dyn_cast<tn::TopKOp>(body.front());
-  // A buffer without elements cannot be seen as rows.
   return op && llvm::hasSingleElement(body.without_terminator()) &&
-         !tn::getDims(op.getX().getType()).empty() &&
-         llvm::none_of(tn::getDims(op.getResult(0).getType()),
-                       [](AffineExpr dim) { return tn::constantDim(dim) == 0; });
+         !tn::getDims(op.getX().getType()).empty();
 }
 
 FailureOr<AffineExpr> lowerTopK(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel level,
