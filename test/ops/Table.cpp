@@ -126,6 +126,8 @@ const std::vector<OpRow> &opTable() {
        "axis = 0 : i64, keepdims = true, largest = false, lastIndex = true"},
       {"tn.cumsum", kNumbers, {{"3, N"}}, {{"3, N"}},
        "axis = 1 : i64, exclusive = false, reverse = false"},
+      {"tn.cumsum", "f32", {{"3, N, 0"}}, {{"3, N, 0"}},
+       "axis = 2 : i64, exclusive = false, reverse = false"},
       {"tn.cumsum", "f32", {{"3, N"}}, {{"3, N"}},
        "axis = 0 : i64, exclusive = true, reverse = true"},
       {"tn.cumsum", "f32 f16 i8", {{"2, 300, N"}}, {{"2, 300, N"}},

@@ -129,8 +129,8 @@ public:
     for (int64_t first = 0; first < kPanel; first += width) {
       scf::ForOp::create(builder, loc, constant(0), whole, constant(width), ValueRange(),
                          [&](OpBuilder &, Location, Value i, ValueRange) {
-                           transposeSquare(offset(from, i), stride, count, first,
-                                           offset(to, panelElement(i, first)));
+                           packSquare(offset(from, i), stride, count, first,
+                                      offset(to, panelElement(i, first)));
                            scf::YieldOp::create(builder, loc);
                          });
     }
@@ -162,27 +162,13 @@ private:
     return arith::SelectOp::create(builder, loc, isRow, value, zero);
   }
 
-  /// Interleaving the two halves of the rows log2(width) times transposes them.
-  void transposeSquare(Value from, Value stride, Value count, int64_t first, Value to) {
+  void packSquare(Value from, Value stride, Value count, int64_t first, Value to) {
     int64_t width = vector.getDimSize(0);
     SmallVector<Value> square;
     for (int64_t j = 0; j < width; ++j) {
       square.push_back(loadRow(vector, from, stride, count, first + j));
     }
-    SmallVector<int64_t> low, high;
-    for (int64_t lane = 0; lane < width / 2; ++lane) {
-      low.append({lane, lane + width});
-      high.append({lane + width / 2, lane + width / 2 + width});
-    }
-    for (int64_t step = 1; step < width; step *= 2) {
-      SmallVector<Value> next;
-      for (int64_t j = 0; j < width / 2; ++j) {
-        Value a = square[j], b = square[j + width / 2];
-        next.push_back(vector::ShuffleOp::create(builder, loc, a, b, low));
-        next.push_back(vector::ShuffleOp::create(builder, loc, a, b, high));
-      }
-      square = next;
-    }
+    square = transposeSquare(builder, loc, std::move(square));
     for (int64_t i = 0; i < width; ++i) {
       LLVM::StoreOp::create(builder, loc, square[i], offset(to, constant(i * kPanel)), 4);
     }
@@ -338,6 +324,27 @@ private:
 };
 
 } // namespace
+
+/// Interleaving the two halves log2(lanes) times does it.
+SmallVector<Value> transposeSquare(OpBuilder &builder, Location location,
+                                   SmallVector<Value> square) {
+  int64_t lanes = square.size();
+  SmallVector<int64_t> low, high;
+  for (int64_t lane = 0; lane < lanes / 2; ++lane) {
+    low.append({lane, lane + lanes});
+    high.append({lane + lanes / 2, lane + lanes / 2 + lanes});
+  }
+  for (int64_t step = 1; step < lanes; step *= 2) {
+    SmallVector<Value> next;
+    for (int64_t row = 0; row < lanes / 2; ++row) {
+      Value a = square[row], b = square[row + lanes / 2];
+      next.push_back(vector::ShuffleOp::create(builder, location, a, b, low));
+      next.push_back(vector::ShuffleOp::create(builder, location, a, b, high));
+    }
+    square = std::move(next);
+  }
+  return square;
+}
 
 OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel level) {
   context->loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, scf::SCFDialect,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/CpuLevel.h"
+#include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 
 #include <string>
@@ -32,6 +33,10 @@ inline constexpr llvm::StringLiteral kIntegerProduct = "tenon_product_i32";
 /// < count; 0 for j from count to 31. 1 <= count <= 32. void(const float *from, int64_t stride,
 /// float *to, int64_t k, int64_t count). Also for integers, as it only moves.
 inline constexpr llvm::StringLiteral kPackTransposed = "tenon_product_pack_transposed_f32";
+
+/// Vectors of as many lanes as there are of them, transposed.
+llvm::SmallVector<mlir::Value> transposeSquare(mlir::OpBuilder &builder, mlir::Location location,
+                                               llvm::SmallVector<mlir::Value> square);
 
 /// A module with all of the level's product kernels as functions in `vector` and `llvm` form.
 mlir::OwningOpRef<mlir::ModuleOp> buildProductKernels(mlir::MLIRContext *context,

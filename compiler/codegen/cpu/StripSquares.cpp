@@ -1,6 +1,7 @@
 // Transposition in registers: squares where both loops have enough left, and squares under masks at
 // their ends. Relies on the body having no reduction.
 #include "compiler/codegen/cpu/StripSquares.h"
+#include "compiler/codegen/cpu/MicroKernel.h"
 
 #include "compiler/codegen/cpu/StripBody.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -79,26 +80,7 @@ private:
       ivs[strip] = arith::AddIOp::create(builder, location, stripAt, offset);
       square.push_back(StripBody(op, builder, ivs, cross, lanes, activeCross).read(operand));
     }
-    return transposed(std::move(square));
-  }
-
-  /// Interleaving the two halves of the rows log2(lanes) times transposes them.
-  SmallVector<Value> transposed(SmallVector<Value> square) {
-    SmallVector<int64_t> low, high;
-    for (int64_t lane = 0; lane < lanes / 2; ++lane) {
-      low.append({lane, lane + lanes});
-      high.append({lane + lanes / 2, lane + lanes / 2 + lanes});
-    }
-    for (int64_t step = 1; step < lanes; step *= 2) {
-      SmallVector<Value> next;
-      for (int64_t row = 0; row < lanes / 2; ++row) {
-        Value a = square[row], b = square[row + lanes / 2];
-        next.push_back(vector::ShuffleOp::create(builder, location, a, b, low));
-        next.push_back(vector::ShuffleOp::create(builder, location, a, b, high));
-      }
-      square = std::move(next);
-    }
-    return square;
+    return transposeSquare(builder, location, std::move(square));
   }
 
   void buildSquare(Value stripAt, Value activeStrip, Value crossAt, Value activeCross) {
