@@ -1,5 +1,6 @@
 // The table of CPU kernel families, and the one place that chooses among them: by predicted times.
 // Relies on the order of rows where those are close.
+#include "compiler/codegen/common/Access.h"
 #include "compiler/codegen/common/Weights.h"
 #include "compiler/codegen/cpu/ConvTiles.h"
 #include "compiler/codegen/cpu/CpuCodegen.h"
@@ -147,12 +148,8 @@ constexpr KernelFamily kFamilies[] = {
 
 /// Whether a buffer of the region has no elements: it cannot be seen as rows.
 bool hasEmptyBuffer(func::FuncOp source) {
-  auto isEmpty = [](Type type) {
-    return llvm::any_of(tn::getDims(type),
-                        [](AffineExpr dim) { return tn::constantDim(dim) == 0; });
-  };
-  return llvm::any_of(source.getArgumentTypes(), isEmpty) ||
-         llvm::any_of(source.getResultTypes(), isEmpty);
+  return llvm::any_of(source.getArguments(), isEmpty) ||
+         llvm::any_of(source.getBody().front().getTerminator()->getOperands(), isEmpty);
 }
 
 /// A region in a context of its own.

@@ -236,8 +236,7 @@ bool hasWholeRows(tn::ScatterElementsOp scatter) {
 
 bool isOwnedScatter(func::FuncOp source) {
   Operation *op = scatterOf(source);
-  if (!op || !llvm::all_of(op->getOperands(), llvm::IsaPred<BlockArgument>) ||
-      isEmpty(op->getOperand(0))) {
+  if (!op || !llvm::all_of(op->getOperands(), llvm::IsaPred<BlockArgument>)) {
     return false;
   }
   if (tn::ScatterElementsOp elements = dyn_cast<tn::ScatterElementsOp>(op)) {
