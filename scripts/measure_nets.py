@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Measures Tenon on torchvision's nets, which nothing here was built with: each side in alternating rounds of one run, outputs compared.
+"""Measures Tenon on the nets of nets.py, which nothing here was built with: each side in alternating rounds of one run, outputs compared.
 
-    scripts/measure_nets.py export FOLDER [NET ...]                    needs torch and torchvision
+    scripts/measure_nets.py export FOLDER [NET ...]                    needs what the nets are of: torch, torchvision, timm, transformers
     scripts/measure_nets.py cpu FOLDER --tenon build/dev/bin/tenon     against ONNX Runtime and OpenVINO, FP32
     scripts/measure_nets.py cuda FOLDER --tenon tenon --target cuda:h200   against torch's CUDA graph and Inductor in one, fp16
 
-`export` writes an ONNX file a net, with seeded weights and statistics of normalizations that keep outputs from vanishing. The others
-measure all files of the folder. A peer that is not installed is left out and named.
+`export` writes an ONNX file and an input a net. The others measure all files of the folder. A peer that is not installed is left out and named.
 """
 
 import argparse
@@ -18,63 +17,29 @@ import sys
 import tempfile
 import time
 
+import nets
 import numpy as np
-
-VIDEO, SEGMENTATION = 112, 520  # sizes of pictures; 224 elsewhere
-SKIPPED = ("raft", "quantized", "rcnn", "ssd", "retinanet", "fcos", "vit_h", "vit_l", "regnet_y_128gf")
-
 
 def say(text):
     print(f"measure_nets: {text}", file=sys.stderr, flush=True)
 
 
-def made(name):
-    """A net of torchvision in evaluation mode, and its input."""
-    import torch
-    from torchvision import models
-
-    torch.manual_seed(0)
-    options = {}
-    size = 299 if name == "inception_v3" else 224
-    dims = (1, 3, size, size)
-    if name in models.list_models(models.segmentation):
-        options, dims = {"weights_backbone": None}, (1, 3, SEGMENTATION, SEGMENTATION)
-    elif name in models.list_models(models.video):
-        size = 224 if name.startswith(("mvit", "swin", "s3d")) else VIDEO
-        dims = (1, 3, 16, size, size)
-    elif name in ("inception_v3", "googlenet"):
-        options = {"init_weights": True}
-    net = models.get_model(name, weights=None, **options).eval()
-    for module in net.modules():
-        if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
-            module.running_mean.normal_(0, 0.1)
-            module.running_var.uniform_(0.5, 1.5)
-
-    class Output(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.net = net
-
-        def forward(self, x):
-            y = self.net(x)
-            return y["out"] if isinstance(y, dict) else y
-
-    return Output().eval(), torch.randn(dims)
-
-
 def export(options):
     import torch
-    from torchvision import models
 
-    names = options.nets or [name for name in models.list_models() if not any(part in name for part in SKIPPED)]
-    for name in names:
+    for name in options.nets or nets.names():
         path = options.folder / f"{name}.onnx"
         if path.exists():
             continue
-        net, x = made(name)
         try:
-            torch.onnx.export(net, (x,), path, opset_version=17, dynamo=False, input_names=["x"], output_names=["y"])
+            net, x = nets.made(name)
+            # torchvision's by the older exporter, the others by the one of today: both of them are in use.
+            dynamo = name.startswith(("timm_", "hf_"))
+            with torch.no_grad():
+                torch.onnx.export(net, (x,), path, opset_version=20 if dynamo else 17, dynamo=dynamo, external_data=False, input_names=["x"], output_names=["y"])
+            np.savez(options.folder / f"{name}.npz", x=x.numpy())
         except Exception as error:  # pylint: disable=broad-except
+            path.unlink(missing_ok=True)
             say(f"{name}: not exported: {str(error).splitlines()[0]}")
 
 
@@ -113,12 +78,9 @@ def openvino_of(path, threads):
 
 
 def measure_cpu(options, path, engine, folder):
-    import onnx
-
-    dims = [dim.dim_value for dim in onnx.load(path, load_external_data=False).graph.input[0].type.tensor_type.shape.dim]
-    x = np.random.default_rng(0).standard_normal(dims).astype(np.float32)
-    np.savez(folder / "in.npz", x=x)
-    tenon(options, "run", engine, "--inputs", folder / "in.npz", "-o", folder / "out.npz", "--quiet", "--threads", options.threads)
+    inputs = path.with_suffix(".npz")
+    x = np.load(inputs)["x"]
+    tenon(options, "run", engine, "--inputs", inputs, "-o", folder / "out.npz", "--quiet", "--threads", options.threads)
     ours = np.load(folder / "out.npz")["y"]
     row, peers = {}, {}
     for name, make in (("onnxruntime", onnxruntime_of), ("openvino", openvino_of)):
@@ -166,11 +128,11 @@ def graph_ms(call, x, replays=10, rounds=50):
 def measure_cuda(options, path, engine, folder):
     import torch
 
-    net, x = made(path.stem)
-    np.savez(folder / "in.npz", x=x.numpy())
-    tenon(options, "run", engine, "--inputs", folder / "in.npz", "-o", folder / "out.npz", "--quiet")
+    net, x = nets.made(path.stem)
+    tenon(options, "run", engine, "--inputs", path.with_suffix(".npz"), "-o", folder / "out.npz", "--quiet")
     ours = np.load(folder / "out.npz")["y"].astype(np.float32)
-    net, x = net.half().cuda(), x.half().cuda()
+    net, x = net.half().cuda(), x.cuda()
+    x = x.half() if x.is_floating_point() else x
     if x.dim() == 4:
         net, x = net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     row = {}

@@ -1,12 +1,15 @@
 // Evaluates operations on constants through the reference, as patterns of `simplify`.
 // Relies on the interpreter being the truth; an evaluation that fails leaves the operation to run
 // time.
+#include "compiler/graph/Flops.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/opt/Patterns.h"
 #include "compiler/reference/Interpreter.h"
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include <thread>
 
 using namespace mlir;
 
@@ -18,21 +21,29 @@ constexpr llvm::StringLiteral kPass = "fold-constants";
 /// A folded result may be larger than what it was made from only up to this, but for quantized
 /// weights.
 constexpr int64_t kGrowthBytes = 64 << 10;
-/// Products of larger constants are left to run time: models have none, hostile files may.
-constexpr int64_t kProductBytes = 1 << 20;
+/// Operations of one product, and of all products of one run of the patterns, that are worth their
+/// seconds here: positions by their projections in each layer are of this size; hostile files may
+/// ask for more.
+constexpr int64_t kProductFlops = int64_t(16) << 30, kAllProductsFlops = int64_t(96) << 30;
 
 int64_t byteCount(Type type) {
   RankedTensorType tensor = cast<RankedTensorType>(type);
   return tensor.getNumElements() * elementBytes(tensor.getElementType());
 }
 
-/// A transposed weight that only products read: they take it as it is (FoldTransposes.cpp).
+/// A transposed weight that only products with what is no constant read: they take it as it is
+/// (FoldTransposes.cpp).
 bool isTransposeForProducts(Operation *op) {
   tn::TransposeOp transposed = dyn_cast<tn::TransposeOp>(op);
+  auto isVariable = [&](Value factor) {
+    return factor != transposed.getResult() && !Constants::isConstant(factor);
+  };
   return transposed && transposed.getX().getDefiningOp<tn::WeightOp>() &&
          transposed.getPermutation() ==
              ArrayRef<int64_t>(swapLast(transposed.getType().getRank())) &&
-         llvm::all_of(transposed->getUsers(), llvm::IsaPred<tn::MatmulOp>);
+         llvm::all_of(transposed->getUsers(), [&](Operation *user) {
+           return isa<tn::MatmulOp>(user) && llvm::any_of(user->getOperands(), isVariable);
+         });
 }
 
 /// Quantized weights on their way into a product: worth their size, as the kernel would else take
@@ -64,9 +75,17 @@ bool isWorthFolding(Operation *op) {
     }
     after += byteCount(type);
   }
-  bool isProduct = op->hasTrait<tn::TnContraction>();
-  return (after <= std::max(before, kGrowthBytes) || widensQuantized(op)) &&
-         (!isProduct || before <= kProductBytes);
+  return after <= std::max(before, kGrowthBytes) || widensQuantized(op);
+}
+
+/// Operations of a contraction, which cost time here; 0 of anything else.
+int64_t productFlops(Operation *op) {
+  if (!op->hasTrait<tn::TnContraction>()) {
+    return 0;
+  }
+  AffineExpr flops = tn::flopsOf(op);
+  std::optional<int64_t> count = flops ? tn::constantDim(flops) : std::nullopt;
+  return count.value_or(kProductFlops + 1);
 }
 
 /// The name of the first weight among the operands, so that dumps show what a constant came from.
@@ -87,6 +106,10 @@ struct FoldPattern : RewritePattern {
     if (!isWorthFolding(op)) {
       return failure();
     }
+    int64_t flops = productFlops(op);
+    if (flops > std::min(kProductFlops, kAllProductsFlops - *productsDone)) {
+      return failure();
+    }
     SmallVector<reference::Tensor> operands;
     for (Value operand : op->getOperands()) {
       RankedTensorType type = tensorType(operand);
@@ -102,7 +125,8 @@ struct FoldPattern : RewritePattern {
       operands.push_back(std::move(*tensor));
     }
     reference::InterpreterOptions options;
-    options.threads = 1;
+    options.threads = flops == 0 ? 1 : std::max(1U, std::thread::hardware_concurrency());
+    *productsDone += flops;
     reference::Interpreter interpreter(&constants.weights, options);
     Result<std::vector<reference::Tensor>> results = interpreter.evaluateOp(op, operands);
     if (!results || results->size() != op->getNumResults()) {
@@ -120,6 +144,7 @@ struct FoldPattern : RewritePattern {
 
 private:
   Constants constants;
+  std::shared_ptr<int64_t> productsDone = std::make_shared<int64_t>(0);
 };
 
 /// tn.sizes without symbols -> a constant

@@ -52,3 +52,24 @@ func.func @symbolic(%x: tensor<?xf32, #x>) -> tensor<1xi64> {
   return %0 : tensor<1xi64>
 }
 }
+// -----
+// Positions by a projection, transposed as exporters write it: one constant.
+// CHECK-LABEL: @positions
+func.func @positions() -> tensor<64x48xf32> {
+  // CHECK-NEXT: %[[Y:.*]] = tn.weight
+  // CHECK-NEXT: return %[[Y]]
+  %positions = tn.weight "positions" : tensor<64x32xf32>
+  %w = tn.weight "w" : tensor<48x32xf32>
+  %0 = tn.transpose %w [1, 0] : (tensor<48x32xf32>) -> tensor<32x48xf32>
+  %1 = tn.matmul %positions, %0 : (tensor<64x32xf32>, tensor<32x48xf32>) -> tensor<64x48xf32>
+  return %1 : tensor<64x48xf32>
+}
+// -----
+// More operations than are worth their time here.
+// CHECK-LABEL: @long_product
+func.func @long_product() -> tensor<4096x4096xf32> {
+  // CHECK: tn.matmul
+  %a = tn.weight "a" : tensor<4096x4096xf32>
+  %0 = tn.matmul %a, %a : (tensor<4096x4096xf32>, tensor<4096x4096xf32>) -> tensor<4096x4096xf32>
+  return %0 : tensor<4096x4096xf32>
+}
