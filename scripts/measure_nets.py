@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures Tenon on the nets of nets.py, which nothing here was built with: each side in alternating rounds of one run, outputs compared.
 
-    scripts/measure_nets.py export FOLDER [NET ...]                    needs what the nets are of: torch, torchvision, timm, transformers
+    scripts/measure_nets.py export FOLDER [NET | NET@BATCH ...]        needs what the nets are of: torch, torchvision, timm, transformers
     scripts/measure_nets.py cpu FOLDER --tenon build/dev/bin/tenon     against ONNX Runtime and OpenVINO, FP32
     scripts/measure_nets.py cuda FOLDER --tenon tenon --target cuda:h200   against torch's CUDA graph and Inductor in one, fp16
 
@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ import time
 
 import nets
 import numpy as np
+
 
 def say(text):
     print(f"measure_nets: {text}", file=sys.stderr, flush=True)
@@ -50,14 +52,14 @@ def tenon(options, *arguments):
     return done.stdout
 
 
-def seconds_of(call, least):
-    """The fastest call, of at least three and of some time."""
-    best, end, count = math.inf, time.perf_counter() + least, 0
-    while count < 3 or time.perf_counter() < end:
+def milliseconds_of(call, least):
+    """The fastest and the median of at least three calls, and of some time."""
+    times, end = [], time.perf_counter() + least
+    while len(times) < 3 or time.perf_counter() < end:
         before = time.perf_counter()
         call()
-        best, count = min(best, time.perf_counter() - before), count + 1
-    return best
+        times.append((time.perf_counter() - before) * 1e3)
+    return min(times), statistics.median(times)
 
 
 def onnxruntime_of(path, threads):
@@ -94,10 +96,13 @@ def measure_cpu(options, path, engine, folder):
     times = {"tenon": []} | {name: [] for name in peers}
     for _ in range(options.rounds):
         bench = tenon(options, "bench", engine, "--json", "--quiet", "--threads", options.threads, "--seconds", f"{options.seconds}s")
-        times["tenon"].append(json.loads(bench)["latency_ms"]["min"])
+        latency = json.loads(bench)["latency_ms"]
+        times["tenon"].append((latency["min"], latency["median"]))
         for name, call in peers.items():
-            times[name].append(seconds_of(lambda call=call: call(x), options.seconds) * 1e3)
-    return row | {name: min(values) for name, values in times.items()}
+            times[name].append(milliseconds_of(lambda call=call: call(x), options.seconds))
+    fastest = {name: min(least for least, _ in values) for name, values in times.items()}
+    medians = {f"{name}_median": statistics.median(median for _, median in values) for name, values in times.items()}
+    return row | fastest | medians
 
 
 def graph_ms(call, x, replays=10, rounds=50):
@@ -166,10 +171,14 @@ def measure(options):
             sides = {name: row[name] for name in ("onnxruntime", "openvino", "eager", "inductor") if name in row}
             row["best"] = min(sides, key=sides.get)
             row["times"] = sides[row["best"]] / row["tenon"]
+            medians = ""
+            if "tenon_median" in row:
+                row["median_times"] = min(row[f"{name}_median"] for name in sides) / row["tenon_median"]
+                medians = f", medians {row['median_times']:.2f}"
             rows.append(row)
             text = " ".join(f"{name} {ms:.3f}" for name, ms in sides.items())
             errors = " ".join(f"{value:.0e}" for key, value in row.items() if key.startswith("error_"))
-            say(f"{path.stem:24} tenon {row['tenon']:.3f} {text} ms; {row['times']:.2f} x {row['best']}; errors {errors}")
+            say(f"{path.stem:24} tenon {row['tenon']:.3f} {text} ms; {row['times']:.2f} x {row['best']}{medians}; errors {errors}")
     done = [row["times"] for row in rows if "times" in row]
     if done:
         say(f"{len(done)} nets, geometric mean {math.exp(sum(map(math.log, done)) / len(done)):.3f}, least {min(done):.2f}")

@@ -1,6 +1,6 @@
 """Nets that Tenon was not built with, for measure_nets.py: torchvision's, timm's and transformers' architectures with seeded weights.
 
-A net's name says where it is from: `timm_resnetv2_50`, `hf_bert`, and torchvision's without a prefix.
+A net's name says where it is from: `timm_resnetv2_50`, `hf_bert`, and torchvision's without a prefix. `resnet50@16` is one for a batch of 16.
 """
 
 VIDEO, SEGMENTATION = 112, 520  # sizes of torchvision's pictures; 224 elsewhere
@@ -32,7 +32,6 @@ TRANSFORMERS = {
     "gpt_neox": ("GPTNeoXConfig", "GPTNeoXModel", {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "vocab_size": 32000}),
     "llama": ("LlamaConfig", "LlamaModel", {"hidden_size": 768, "intermediate_size": 2048, "num_attention_heads": 12, "num_key_value_heads": 4}),
     "mistral": ("MistralConfig", "MistralModel", {"hidden_size": 768, "intermediate_size": 2048, "num_attention_heads": 12, "num_key_value_heads": 4, "sliding_window": 64}),
-    "mixtral": ("MixtralConfig", "MixtralModel", {"hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 4, "num_local_experts": 4}),
     "mpnet": ("MPNetConfig", "MPNetModel", {}),
     "opt": ("OPTConfig", "OPTModel", {"vocab_size": 32000}),
     "phi": ("PhiConfig", "PhiModel", {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "vocab_size": 32000}),
@@ -116,6 +115,7 @@ def made(name):
     import torch
 
     torch.manual_seed(0)
+    name, _, batch = name.partition("@")
     library, _, short = name.partition("_")
     net, x = timm_net(short) if library == "timm" else transformers_net(short) if library == "hf" else torchvision_net(name)
     for module in net.modules():
@@ -132,4 +132,4 @@ def made(name):
             y = self.net(x)
             return y if isinstance(y, torch.Tensor) else y["out"] if "out" in y else y[0]
 
-    return Output().eval(), x
+    return Output().eval(), torch.cat([x] * int(batch or 1))
