@@ -22,9 +22,8 @@ Inside insideOf(const IndexMath &math, Value start, Value reach, Value size) {
 
 } // namespace
 
-/// The input under the chunk's output lines, with its padding.
+/// The input under the chunk's output lines, with the padding of lines that are multiplied whole.
 void ConvLowering::copyStrip(const IndexMath &math, const GridPoint &point) {
-  clear(math, strip);
   Part part = partOf(math, point);
   int64_t blocks = stripPitch == g.height.dilation ? 1 : g.height.kernel;
   for (int64_t plane = 0; plane < g.depth.kernel; ++plane) {
@@ -50,13 +49,18 @@ void ConvLowering::copyBlock(const IndexMath &math, const Part &part, int64_t ke
   Value line = startOf(part.firstLine, g.height, block * g.height.dilation);
   Inside lines = insideOf(math, line, reachOf(part.lines, g.height, own), size(math, g.height.in));
   Value pixel = startOf(part.firstPixel, g.width, 0);
-  Inside columns = insideOf(math, pixel, reachOf(part.pixels, g.width, g.width.reach(1)),
-                            size(math, g.width.in));
+  Value reach = reachOf(part.pixels, g.width, g.width.reach(1));
+  Inside columns = insideOf(math, pixel, reach, size(math, g.width.in));
   Value count = math.mul(lines.count, planes.count);
   Value at = math.add(math.sub(lines.first, line),
                       math.constant(kernelPlane * stripLines + block * stripPitch));
-  Value to = math.view(strip, {at, math.sub(columns.first, pixel), zero},
-                       {count, columns.count, channels});
+  Value left = math.min(math.sub(columns.first, pixel), reach);
+  Value to = math.view(strip, {at, left, zero}, {count, columns.count, channels});
+  if (joinsLine) {
+    Value end = math.add(left, columns.count);
+    clearColumns(math, at, zero, count, left);
+    clearColumns(math, at, end, count, math.sub(reach, end));
+  }
   // The input's spatial dims are the last of these.
   Value offsets[] = {planes.first, lines.first, columns.first};
   Value sizes[] = {one, count, columns.count};
@@ -74,6 +78,15 @@ void ConvLowering::copyBlock(const IndexMath &math, const Part &part, int64_t ke
   map.push_back(math.builder.getAffineDimExpr(2));
   copyElements(math, math.view(input, fromOffsets, fromSizes), to,
                AffineMap::get(3, 0, map, context));
+}
+
+/// Zeros into columns of some lines of the strip.
+void ConvLowering::clearColumns(const IndexMath &math, Value line, Value column, Value lines,
+                                Value columns) {
+  if (getConstantIntValue(columns) != 0) {
+    clear(math, math.view(strip, {line, column, math.constant(0)},
+                          {lines, columns, math.constant(g.channels)}));
+  }
 }
 
 /// The chunk's input pixels, one after the other.

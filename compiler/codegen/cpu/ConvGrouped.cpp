@@ -107,9 +107,6 @@ private:
                      Value channel, int64_t lane, Vectors sums);
 
   Channels channelsOf(const IndexMath &math, Value firstChannel) const;
-  /// Which taps, of those of a dim, lie inside the input for an output position.
-  std::pair<Value, Value> tapsInside(const IndexMath &math, const ConvDim &dim,
-                                     Value position) const;
   Value offset(const IndexMath &math, Value base, Value elements) const {
     return LLVM::GEPOp::create(math.builder, math.location, base.getType(), f32, base,
                                ArrayRef<LLVM::GEPArg>{math.word(elements)});
@@ -145,21 +142,6 @@ GroupedConv::loop(const IndexMath &math, Value from, Value to, Vectors state,
                            scf::YieldOp::create(inner, location, next);
                          });
   return Vectors(loop.getResults());
-}
-
-std::pair<Value, Value> GroupedConv::tapsInside(const IndexMath &math, const ConvDim &dim,
-                                                Value position) const {
-  Value zero = math.constant(0), all = math.constant(dim.kernel);
-  if (!dim.isPadded()) {
-    return {zero, all};
-  }
-  Value start = math.sub(math.mul(position, dim.stride), math.constant(dim.padBegin));
-  auto firstFrom = [&](Value distance) {
-    Value rounded = math.add(math.max(distance, zero), math.constant(dim.dilation - 1));
-    return math.div(rounded, math.constant(dim.dilation));
-  };
-  Value end = firstFrom(math.sub(size(math, dim.in), start));
-  return {firstFrom(math.sub(zero, start)), math.min(all, end)};
 }
 
 GroupedConv::Channels GroupedConv::channelsOf(const IndexMath &math, Value first) const {

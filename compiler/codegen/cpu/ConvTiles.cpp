@@ -5,6 +5,19 @@ using namespace mlir;
 
 namespace tenon::codegen::cpu {
 
+bool ConvDim::isCovered() const {
+  std::optional<int64_t> inputs = tn::constantDim(in), outputs = tn::constantDim(out);
+  if (!isPadded() || !inputs || !outputs) {
+    return !isPadded();
+  }
+  return llvm::all_of(llvm::seq<int64_t>(0, *outputs), [&](int64_t position) {
+    return llvm::any_of(llvm::seq<int64_t>(0, kernel), [&](int64_t tap) {
+      int64_t at = position * stride - padBegin + tap * dilation;
+      return at >= 0 && at < *inputs;
+    });
+  });
+}
+
 Geometry geometryOf(tn::ConvOp conv) {
   tn::Dims x = tn::getDims(conv.getX().getType()), y = tn::getDims(conv.getType());
   ArrayRef<int64_t> weight = cast<RankedTensorType>(conv.getWeight().getType()).getShape();
@@ -91,10 +104,44 @@ Value ConvTiles::firstRow(const IndexMath &math, const GridPoint &point, const P
 }
 
 Value ConvTiles::inputPixel(const IndexMath &math, const Part &part, Value line) const {
+  auto startOf = [&](const ConvDim &dim, Value position) {
+    return math.sub(math.mul(position, dim.stride), math.constant(dim.padBegin));
+  };
   Value plane =
-      math.add(math.mul(part.image, size(math, g.depth.in)), math.mul(part.plane, g.depth.stride));
-  Value at = math.add(math.mul(plane, size(math, g.height.in)), math.mul(line, g.height.stride));
-  return math.add(math.mul(at, size(math, g.width.in)), math.mul(part.firstPixel, g.width.stride));
+      math.add(math.mul(part.image, size(math, g.depth.in)), startOf(g.depth, part.plane));
+  Value at = math.add(math.mul(plane, size(math, g.height.in)), startOf(g.height, line));
+  return math.add(math.mul(at, size(math, g.width.in)), startOf(g.width, part.firstPixel));
+}
+
+std::pair<Value, Value> ConvTiles::tapsInside(const IndexMath &math, const ConvDim &dim,
+                                              Value position) const {
+  Value zero = math.constant(0), all = math.constant(dim.kernel);
+  if (!dim.isPadded()) {
+    return {zero, all};
+  }
+  Value start = math.sub(math.mul(position, dim.stride), math.constant(dim.padBegin));
+  auto firstFrom = [&](Value distance) {
+    Value rounded = math.add(math.max(distance, zero), math.constant(dim.dilation - 1));
+    return math.div(rounded, math.constant(dim.dilation));
+  };
+  Value end = firstFrom(math.sub(size(math, dim.in), start));
+  return {firstFrom(math.sub(zero, start)), math.min(all, end)};
+}
+
+std::pair<Value, Value> ConvTiles::positionsInside(const IndexMath &math, const ConvDim &dim,
+                                                   Value tap, Value first, Value count) const {
+  Value zero = math.constant(0);
+  if (!dim.isPadded()) {
+    return {zero, count};
+  }
+  Value skipped = math.sub(math.constant(dim.padBegin), math.mul(tap, dim.dilation));
+  auto firstFrom = [&](Value distance) {
+    Value rounded = math.add(math.max(distance, zero), math.constant(dim.stride - 1));
+    return math.div(rounded, math.constant(dim.stride));
+  };
+  Value from = math.max(math.sub(firstFrom(skipped), first), zero);
+  Value end = math.sub(firstFrom(math.add(size(math, dim.in), skipped)), first);
+  return {from, math.max(math.sub(math.min(end, count), from), zero)};
 }
 
 } // namespace tenon::codegen::cpu

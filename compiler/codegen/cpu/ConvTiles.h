@@ -12,6 +12,8 @@ struct ConvDim {
   int64_t kernel = 1, stride = 1, dilation = 1, padBegin = 0, padEnd = 0;
 
   bool isPadded() const { return padBegin || padEnd; }
+  /// Whether each output position is known to have a tap inside the input.
+  bool isCovered() const;
   /// Input positions under `outputs` neighbouring output positions.
   int64_t reach(int64_t outputs) const {
     return (outputs - 1) * stride + (kernel - 1) * dilation + 1;
@@ -56,7 +58,15 @@ protected:
   };
   Part partOf(const IndexMath &math, const GridPoint &point) const;
   mlir::Value firstRow(const IndexMath &math, const GridPoint &point, const Part &part) const;
-  /// The number of an input pixel among all.
+  /// The first tap inside the input of an output position, and the end of those: of a dim.
+  std::pair<mlir::Value, mlir::Value> tapsInside(const IndexMath &math, const ConvDim &dim,
+                                                 mlir::Value position) const;
+  /// The output positions, of `count` from `first` on, whose tap lies inside: the first of them,
+  /// counted from `first`, and their number.
+  std::pair<mlir::Value, mlir::Value> positionsInside(const IndexMath &math, const ConvDim &dim,
+                                                      mlir::Value tap, mlir::Value first,
+                                                      mlir::Value count) const;
+  /// The number among all of the input pixel under the first tap; may lie outside.
   mlir::Value inputPixel(const IndexMath &math, const Part &part, mlir::Value line) const;
   mlir::Value size(const IndexMath &math, mlir::AffineExpr expression) const {
     return math.size(kernel, expression);

@@ -64,8 +64,12 @@ Value IndexMath::pointer(Value buffer, Value element) const {
   Type type = LLVM::LLVMPointerType::get(builder.getContext());
   Value start = memref::ExtractAlignedPointerAsIndexOp::create(builder, location, buffer);
   Value base = LLVM::IntToPtrOp::create(builder, location, type, word(start));
-  return LLVM::GEPOp::create(builder, location, type, builder.getF32Type(), base,
-                             ArrayRef<LLVM::GEPArg>{word(element)});
+  return offset(base, element);
+}
+
+Value IndexMath::offset(Value pointer, Value elements) const {
+  return LLVM::GEPOp::create(builder, location, pointer.getType(), builder.getF32Type(), pointer,
+                             ArrayRef<LLVM::GEPArg>{word(elements)});
 }
 
 Value IndexMath::view(Value buffer, ArrayRef<Value> offsets, ArrayRef<Value> sizes) const {

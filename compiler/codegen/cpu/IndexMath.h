@@ -33,6 +33,9 @@ public:
   /// view).
   mlir::Value pointer(mlir::Value buffer, mlir::Value element) const;
 
+  /// `elements` of 32 bits behind a pointer.
+  mlir::Value offset(mlir::Value pointer, mlir::Value elements) const;
+
   /// buffer[offsets][sizes] with unit strides.
   mlir::Value view(mlir::Value buffer, llvm::ArrayRef<mlir::Value> offsets,
                    llvm::ArrayRef<mlir::Value> sizes) const;

@@ -175,6 +175,43 @@ TEST(ContractionTest, Convolutions) {
   }
 }
 
+TEST(ContractionTest, ConvolutionsWhoseTapsLieOutside) {
+  for (const ConvCase &c :
+       {ConvCase{1, 9, 9, 16, 8, 3, 1, 6, 6, 1}, ConvCase{1, 4, 150, 4, 8, 3, 1, 2, 2, 1},
+        ConvCase{1, 11, 13, 8, 8, 3, 2, 2, 2, 1}, ConvCase{1, 6, 5, 1024, 8, 3, 1, 4, 4, 1},
+        // Output pixels without a tap inside.
+        ConvCase{1, 2, 2, 4, 8, 2, 1, 3, 5, 1}, ConvCase{2, 4, 4, 4, 8, 3, 1, 4, 1, 1},
+        ConvCase{1, 3, 3, 4, 32, 3, 2, 5, 1, 2}}) {
+    EXPECT_TRUE(matchesReference(convText(c, false), {}, 3)) << convText(c, false);
+    EXPECT_TRUE(matchesReference(convText(c, true), {}, 2)) << convText(c, true);
+  }
+}
+
+TEST(ContractionTest, ThreeSpatialDims) {
+  struct Case {
+    const char *weight, *taps, *pads, *y;
+  };
+  for (const Case &c : {Case{"3x3x3", "27", "1, 1, 1, 1, 1, 1", "2x2x5x6"},
+                        Case{"3x1x1", "3", "1, 0, 0, 1, 0, 0", "2x2x5x6"},
+                        Case{"5x3x2", "30", "4, 1, 1, 0, 1, 0", "2x2x5x6"},
+                        Case{"1x3x3", "9", "2, 1, 1, 2, 1, 1", "2x6x5x6"}}) {
+    std::string y = std::string("tensor<") + c.y + "x20xf32>";
+    std::string weight = std::string("tensor<20x8x") + c.weight + "xf32>";
+    std::string packed = "tensor<1x" + std::to_string(8 * std::stoi(c.taps)) + "x32xf32>";
+    EXPECT_TRUE(matchesReference(
+        kernelText("contraction", "(%x: tensor<2x2x5x6x8xf32>, %p: " + packed + ") -> " + y,
+                   "%w = tn.unpack %p {permutation = array<i64: 2, 3, 4, 1, 0>, rows = 4 : i64, "
+                   "panel = 32 : i64, groups = 1 : i64} : (" +
+                       packed + ") -> " + weight +
+                       "\n%0 = tn.conv %x, %w {strides = array<i64: 1, 1, 1>, pads = array<i64: " +
+                       c.pads +
+                       ">, dilations = array<i64: 1, 1, 1>, groups = 1 : i64, channelsLast = true} "
+                       ": (tensor<2x2x5x6x8xf32>, " +
+                       weight + ") -> " + y + "\nreturn %0 : " + y),
+        {}, 3));
+  }
+}
+
 TEST(ContractionTest, OneSpatialDim) {
   for (const char *pads : {"1, 1", "0, 0"}) {
     bool isPadded = *pads == '1';
