@@ -77,7 +77,7 @@ double estimate(const ConvProblem &problem, ProductSizes sizes, const ProductTil
   double copies = double(tile.rows) / double(problem.patchWidth) +
                   double(tile.columns) / double(problem.filterWidth);
   sizes.copySeconds =
-      std::max(tuning::kConvStageSeconds, copies * double(tile.depth) / tuning::kConvCopyRate);
+      std::max(tuning::kConvStageSeconds, copies * double(tile.depth) / tuning::kCopyRate);
   return estimateStaged(sizes, tile, coreFlops, gpu);
 }
 

@@ -85,40 +85,6 @@ ConvLoader::Place ConvLoader::placeOf(const ThreadBuilder &t, Value depth) const
   return place;
 }
 
-/// Copies elements from global to shared memory where `isRead` (null: always), else zeros, if the
-/// line `isTaken` (null: it is).
-void ConvLoader::move(const ThreadBuilder &t, Value from, Value to, Value isRead,
-                      Value isTaken) const {
-  int64_t bytes = width * byteSize(tensor.element);
-  if (bytes >= 4) {
-    auto start = [&](const ThreadBuilder &c) {
-      Value read = isRead ? c.select(isRead, c.i32(bytes), c.i32(0)) : Value();
-      copyAsync(c, to, from, read, bytes);
-    };
-    if (isTaken) {
-      t.when(isTaken, start);
-    } else {
-      start(t);
-    }
-    return;
-  }
-  Type word = t.builder.getIntegerType(static_cast<unsigned>(bytes * 8));
-  Value zero = arith::ConstantOp::create(t.builder, t.location, t.builder.getIntegerAttr(word, 0));
-  auto load = [&](const ThreadBuilder &c) -> Values {
-    return {c.load(word, from, static_cast<unsigned>(bytes))};
-  };
-  Value wanted = both(t, isRead, isTaken);
-  Value element =
-      wanted ? t.choose(wanted, load, [&](const ThreadBuilder &) -> Values { return {zero}; })[0]
-             : load(t)[0];
-  auto store = [&](const ThreadBuilder &c) { c.store(element, to, static_cast<unsigned>(bytes)); };
-  if (isTaken) {
-    t.when(isTaken, store);
-  } else {
-    store(t);
-  }
-}
-
 void ConvLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
   Type stored = t.builder.getIntegerType(tensor.element.getIntOrFloatBitWidth());
   Place place = placeOf(t, t.add(depth, column));
@@ -132,7 +98,7 @@ void ConvLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
     Value isTaken = first + atOnce > lines ? t.isLess(tileLine, t.i32(lines)) : Value();
     Value from = t.offset(pointer, tensor.element, t.add(begin, far));
     Value target = t.offset(to, stored, t.add(t.mul(tileLine, pitch), column));
-    move(t, from, target, isRead, isTaken);
+    copyNeighbours(t, tensor.element, width, from, target, isRead, isTaken);
   }
 }
 

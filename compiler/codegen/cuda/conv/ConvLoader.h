@@ -42,7 +42,6 @@ protected:
 
 private:
   Place placeOf(const ThreadBuilder &t, Value depth) const;
-  void move(const ThreadBuilder &t, Value from, Value to, Value isRead, Value isTaken) const;
 
   int64_t tileDepth, width, lanes, atOnce;
   bool isSmall = true;

@@ -30,8 +30,6 @@ inline constexpr int64_t kConvSimtWideTile = 8192;
 
 // Both, of the estimate; chosen, not measured.
 
-/// Copies of any size that a multiprocessor starts a second, at 12 instructions for each.
-inline constexpr double kConvCopyRate = 18e9;
 /// Seconds of a stage at least: a product's, and some for addresses.
 inline constexpr double kConvStageSeconds = 0.13e-6;
 

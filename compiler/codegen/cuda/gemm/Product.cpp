@@ -14,19 +14,6 @@ namespace {
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-bool isAligned(const ProductOperand &operand, unsigned depthDim, AffineExpr depth,
-               AffineExpr free) {
-  AffineExpr strides[] = {operand.rowStride(), operand.columnStride()};
-  bool depthIsInner = tn::constantDim(strides[depthDim]) == 1;
-  AffineExpr inner = depthIsInner ? depth : free;
-  AffineExpr outer = depthIsInner ? strides[1 - depthDim] : strides[depthDim];
-  bool freeIsInner = tn::constantDim(strides[1 - depthDim]) == 1;
-  return (depthIsInner || freeIsInner) && inner.isMultipleOf(8) && outer.isMultipleOf(8) &&
-         operand.at.offset.isMultipleOf(8) &&
-         llvm::all_of(ArrayRef(operand.at.strides).drop_back(2),
-                      [](AffineExpr stride) { return stride.isMultipleOf(8); });
-}
-
 /// A problem whose sums are taken in f32.
 bool fitsPlain(const ProductProblem &problem) {
   auto fits = [](Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() <= 32; };
@@ -125,10 +112,23 @@ double estimateStaged(const ProductSizes &sizes, const ProductTile &tile, double
 
 bool fitsTensorCores(const ProductProblem &problem) {
   Type element = problem.a.at.element;
-  return (element.isF16() || element.isBF16()) && problem.b.at.element == element &&
-         isAligned(problem.a, 1, problem.depth, problem.rows) &&
-         isAligned(problem.b, 0, problem.depth, problem.columns);
+  return (element.isF16() || element.isBF16()) && problem.b.at.element == element;
 }
+
+namespace {
+
+/// Seconds of a kernel on tensor cores.
+double estimateMma(const ProductProblem &problem, ProductSizes sizes, const ProductTile &tile,
+                   const target::Target &gpu) {
+  int64_t ofA = copyWidth(problem, /*isA=*/true), ofB = copyWidth(problem, /*isA=*/false);
+  // Copies of 16 bytes are part of what a stage takes at least.
+  double copies = (ofA < 8 ? double(tile.rows) / double(ofA) : 0) +
+                  (ofB < 8 ? double(tile.columns) / double(ofB) : 0);
+  sizes.copySeconds = copies * double(tile.depth) / tuning::kCopyRate;
+  return estimateStaged(sizes, tile, mmaCoreFlops(gpu), gpu);
+}
+
+} // namespace
 
 ProductTile chooseTile(RegionBuilder &region, const ProductProblem &problem) {
   ProductSizes sizes = sizesOf(region, problem);
@@ -138,7 +138,7 @@ ProductTile chooseTile(RegionBuilder &region, const ProductProblem &problem) {
   ProductTile best;
   double least = std::numeric_limits<double>::max();
   for (const ProductTile &tile : tilesOf(sizes, region.gpu)) {
-    double time = estimateStaged(sizes, tile, mmaCoreFlops(region.gpu), region.gpu);
+    double time = estimateMma(problem, sizes, tile, region.gpu);
     if (time < least) {
       least = time;
       best = tile;
@@ -164,7 +164,7 @@ Fit<ProductProblem> matchGenerated(RegionBuilder &region, bool isPlain) {
   }
   if (isPlain == fitsTensorCores(*problem)) {
     return isPlain ? Misfit{"tensor cores do it"}
-                   : Misfit{"the operands are not f16 or bf16 in rows on borders of 16 bytes"};
+                   : Misfit{"the operands are not both f16 or both bf16"};
   }
   return problem;
 }
@@ -203,7 +203,7 @@ double tensorCoreCost(RegionBuilder &region, const dispatch::KernelChoice &choic
   Fit<ProductProblem> problem = matchGenerated(region, /*isPlain=*/false);
   ProductTile tile;
   return problem && succeeded(readChoice(region, choice, tile))
-             ? estimateStaged(sizesOf(region, *problem), tile, mmaCoreFlops(region.gpu), region.gpu)
+             ? estimateMma(*problem, sizesOf(region, *problem), tile, region.gpu)
              : 0;
 }
 

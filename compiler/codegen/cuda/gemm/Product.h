@@ -22,7 +22,7 @@ double estimateStaged(const ProductSizes &sizes, const ProductTile &tile, double
 /// What a multiprocessor reaches by mma.sync.
 double mmaCoreFlops(const target::Target &gpu);
 
-/// Whether tensor cores can do a problem: f16 or bf16, and rows that lie on 16-byte borders.
+/// Whether tensor cores can do a problem: both operands f16 or bf16.
 bool fitsTensorCores(const ProductProblem &problem);
 /// The tile that is estimated to be the fastest.
 ProductTile chooseTile(RegionBuilder &region, const ProductProblem &problem);

@@ -1,5 +1,5 @@
-// Tiles of a matrix with strides: by asynchronous copies of 16 bytes, or element by element for
-// FP32 arithmetic. Relies on ProductMatch.h for the strides.
+// Tiles of a matrix with strides: by asynchronous copies as wide as its borders allow, or element
+// by element for FP32 arithmetic. Relies on ProductMatch.h for the strides.
 #include "compiler/codegen/cuda/gemm/TileLoader.h"
 
 #include "compiler/codegen/cuda/base/TensorCore.h"
@@ -30,6 +30,54 @@ Value size32(Kernel &kernel, AffineExpr expression) {
   return sizeAs(kernel, expression, kernel.builder.getI32Type());
 }
 
+void copyNeighbours(const ThreadBuilder &t, Type element, int64_t width, Value from, Value to,
+                    Value isRead, Value isTaken) {
+  auto ifTaken = [&](llvm::function_ref<void(const ThreadBuilder &)> body) {
+    if (isTaken) {
+      t.when(isTaken, body);
+    } else {
+      body(t);
+    }
+  };
+  int64_t bytes = width * byteSize(element);
+  if (bytes >= 4) {
+    ifTaken([&](const ThreadBuilder &c) {
+      Value read = isRead ? c.select(isRead, c.i32(bytes), c.i32(0)) : Value();
+      copyAsync(c, to, from, read, bytes);
+    });
+    return;
+  }
+  unsigned size = static_cast<unsigned>(bytes);
+  Type word = t.builder.getIntegerType(size * 8);
+  Value zero = arith::ConstantOp::create(t.builder, t.location, t.builder.getIntegerAttr(word, 0));
+  auto load = [&](const ThreadBuilder &c) -> Values { return {c.load(word, from, size)}; };
+  Value wanted = isRead && isTaken ? t.bitAnd(isRead, isTaken) : isRead ? isRead : isTaken;
+  Value loaded =
+      wanted ? t.choose(wanted, load, [&](const ThreadBuilder &) -> Values { return {zero}; })[0]
+             : load(t)[0];
+  ifTaken([&](const ThreadBuilder &c) { c.store(loaded, to, size); });
+}
+
+int64_t copyWidth(const ProductProblem &problem, bool isA) {
+  const ProductOperand &operand = isA ? problem.a : problem.b;
+  AffineExpr ofDepth = isA ? operand.columnStride() : operand.rowStride();
+  AffineExpr ofFree = isA ? operand.rowStride() : operand.columnStride();
+  bool depthIsInner = tn::constantDim(ofDepth) == 1;
+  if (!depthIsInner && tn::constantDim(ofFree) != 1) {
+    return 1;
+  }
+  SmallVector<AffineExpr> borders(ArrayRef(operand.at.strides).drop_back(2));
+  borders.push_back(operand.at.offset);
+  borders.push_back(depthIsInner ? ofFree : ofDepth);
+  borders.push_back(depthIsInner ? problem.depth : isA ? problem.rows : problem.columns);
+  int64_t width = 8;
+  auto isOnBorder = [&](AffineExpr border) { return border.isMultipleOf(width); };
+  while (width > 1 && !llvm::all_of(borders, isOnBorder)) {
+    width /= 2;
+  }
+  return width;
+}
+
 StridedLoader::StridedLoader(const ProductProblem &problem, const ProductTile &tile,
                              unsigned freeDim)
     : p(problem), operand(freeDim == 0 ? problem.a : problem.b), tile(tile), isA(freeDim == 0) {
@@ -37,10 +85,14 @@ StridedLoader::StridedLoader(const ProductProblem &problem, const ProductTile &t
   AffineExpr free = isA ? p.rows : p.columns;
   int64_t size = isA ? tile.rows : tile.columns;
   buffer = operand.at.buffer;
-  depthIsInner = tn::constantDim(strides[1 - freeDim]) == 1;
+  // Where no dim is contiguous, each copy is of one element, and any order does.
+  depthIsInner =
+      tn::constantDim(strides[freeDim]) != 1 || tn::constantDim(strides[1 - freeDim]) == 1;
   outerCount = depthIsInner ? free : p.depth;
   innerCount = depthIsInner ? p.depth : free;
   outerStride = depthIsInner ? strides[freeDim] : strides[1 - freeDim];
+  innerStride = depthIsInner ? strides[1 - freeDim] : strides[freeDim];
+  width = copyWidth(p, isA);
   innerSize = depthIsInner ? tile.depth : size;
   lines = depthIsInner ? size : tile.depth;
   pitch = innerSize + kRowPadding / 2;
@@ -62,8 +114,8 @@ void StridedLoader::place(Kernel &owner, const BlockPlace &place) {
 
 void StridedLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
   Type half = t.builder.getIntegerType(16);
-  int64_t lanes = innerSize / 8, atOnce = tile.threads() / lanes;
-  Value line = t.div(at.thread, lanes), column = t.mul(t.rem(at.thread, lanes), 8);
+  int64_t lanes = innerSize / width, atOnce = std::max<int64_t>(tile.threads() / lanes, 1);
+  Value line = t.div(at.thread, lanes), column = t.mul(t.rem(at.thread, lanes), width);
   Value firstOuter = depthIsInner ? free() : depth;
   Value inner = t.add(depthIsInner ? depth : free(), column);
   Value outerEnd = depthIsInner ? freeCount() : at.depthCount;
@@ -71,7 +123,10 @@ void StridedLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
   bool hasOuterTail = !outerCount.isMultipleOf(lines);
   bool hasInnerTail = !innerCount.isMultipleOf(innerSize);
   Value insideInner = hasInnerTail ? t.isLess(inner, innerEnd) : Value();
-  Value stride = size64(*kernel, outerStride);
+  Value stride = size64(*kernel, outerStride), along = t.wide(inner);
+  if (tn::constantDim(innerStride) != 1) {
+    along = t.mul(along, size64(*kernel, innerStride));
+  }
   for (int64_t first = 0; first < lines; first += atOnce) {
     Value tileLine = t.add(line, first), outer = t.add(firstOuter, tileLine);
     Value isRead = insideInner;
@@ -79,17 +134,10 @@ void StridedLoader::copy(const ThreadBuilder &t, Value depth, Value to) const {
       Value inside = t.isLess(outer, outerEnd);
       isRead = isRead ? t.bitAnd(isRead, inside) : inside;
     }
-    Value bytes = isRead ? t.select(isRead, t.i32(16), t.i32(0)) : Value();
-    Value from = t.add(t.mul(t.wide(outer), stride), t.wide(inner));
+    Value from = t.offset(pointer, operand.at.element, t.add(t.mul(t.wide(outer), stride), along));
     Value target = t.offset(to, half, t.add(t.mul(tileLine, pitch), column));
-    auto start = [&](const ThreadBuilder &c) {
-      copyAsync(c, target, c.offset(pointer, operand.at.element, from), bytes);
-    };
-    if (first + atOnce <= lines) {
-      start(t);
-    } else {
-      t.when(t.isLess(tileLine, t.i32(lines)), start);
-    }
+    Value isTaken = first + atOnce <= lines ? Value() : t.isLess(tileLine, t.i32(lines));
+    copyNeighbours(t, operand.at.element, width, from, target, isRead, isTaken);
   }
 }
 

@@ -37,7 +37,17 @@ public:
   unsigned buffer = 0;
 };
 
-/// 16-bit floats of a matrix of which one dim is contiguous.
+/// Starts the copy of `width` neighbours from global to shared memory where `isRead` (null:
+/// always), else of zeros, if the thread has a place for them (`isTaken`; null: it has). Single
+/// 16-bit elements go through a register.
+void copyNeighbours(const ThreadBuilder &t, mlir::Type element, int64_t width, mlir::Value from,
+                    mlir::Value to, mlir::Value isRead, mlir::Value isTaken);
+
+/// Elements of an operand of a product, side by side and on a border of all their bytes, that one
+/// copy takes: 8, 4, 2 or 1.
+int64_t copyWidth(const ProductProblem &problem, bool isA);
+
+/// 16-bit floats of a matrix with any strides.
 class StridedLoader : public TileLoader {
 public:
   /// `freeDim` is 0 for A, whose rows are the result's, and 1 for B.
@@ -56,8 +66,9 @@ private:
   const ProductOperand &operand;
   ProductTile tile;
   bool isA;
-  mlir::AffineExpr outerCount, innerCount, outerStride;
+  mlir::AffineExpr outerCount, innerCount, outerStride, innerStride;
   int64_t innerSize; ///< of a tile
+  int64_t width;     ///< of a copy
   Kernel *kernel = nullptr;
   BlockPlace at;
   mlir::Value pointer; ///< of the batch's matrix

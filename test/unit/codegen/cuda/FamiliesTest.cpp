@@ -17,9 +17,10 @@ namespace {
 using dispatch::KernelChoice;
 using dispatch::KernelSelection;
 
-std::string plainProduct(int64_t rows, int64_t columns, int64_t depth) {
-  auto tensor = [](int64_t a, int64_t b) {
-    return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "xf16>";
+std::string plainProduct(int64_t rows, int64_t columns, int64_t depth,
+                         const std::string &element = "f16") {
+  auto tensor = [&](int64_t a, int64_t b) {
+    return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "x" + element + ">";
   };
   std::string a = tensor(rows, depth), b = tensor(depth, columns), y = tensor(rows, columns);
   return regionText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
@@ -133,7 +134,7 @@ TEST(KernelFamilies, EveryConfigurationOfGemmTensorCoreIsRight) {
 }
 
 TEST(KernelFamilies, EveryConfigurationOfGemmSimtIsRight) {
-  expectAllRight(plainProduct(70, 77, 33), kGemmSimt, 2);
+  expectAllRight(plainProduct(70, 77, 33, "f32"), kGemmSimt, 2);
 }
 
 TEST(KernelFamilies, EveryConfigurationOfGemvIsRight) {

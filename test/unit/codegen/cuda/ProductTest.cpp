@@ -69,6 +69,46 @@ TEST(CudaProductTest, TailsOfOddColumns) {
                                emitTile(tile(32, 32, 32, 16, 16, 3, 1))));
 }
 
+/// Rows on borders of 8, 4 and 2 bytes, of either operand, along the depth and across it.
+TEST(CudaProductTest, NarrowCopies) {
+  for (int64_t size : {44, 42, 41}) {
+    for (bool transpose : {false, true}) {
+      EXPECT_TRUE(matchesReference(productText("f16", size, 40, 72, transpose, transpose),
+                                   emitTile(tile(32, 32, 32, 16, 16, 3, 1))));
+      EXPECT_TRUE(matchesReference(productText("bf16", 40, size, 72, transpose, transpose),
+                                   emitTile(tile(32, 32, 32, 16, 16, 3, 1))));
+      EXPECT_TRUE(matchesReference(productText("f16", 40, 24, size, transpose, transpose),
+                                   emitTile(tile(16, 32, 64, 16, 16, 3, 1))));
+    }
+  }
+  EXPECT_TRUE(matchesReference(productText("f16", 7, 9, 33, true, true), emitChosen));
+  EXPECT_TRUE(matchesReference(productText("f16", 45, 39, 333), emitChosen, {}, 1, true));
+}
+
+/// Every second row and column of A, which no border is known of.
+TEST(CudaProductTest, NoContiguousDim) {
+  std::string a = "tensor<40x66xf16>", half = "tensor<20x33xf16>", b = "tensor<33x24xf16>",
+              y = "tensor<20x24xf16>";
+  EXPECT_TRUE(matchesReference(
+      regionText(
+          "contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
+          "%s = tn.slice %a {starts = affine_map<() -> (1, 0)>, steps = array<i64: 2, 2>} : (" + a +
+              ") -> " + half + "\n%0 = tn.matmul %s, %b : (" + half + ", " + b + ") -> " + y +
+              "\nreturn %0 : " + y),
+      emitChosen));
+}
+
+TEST(CudaProductTest, DynamicDepth) {
+  std::string a = "tensor<20x?xf16, #tn.shape<()[s0] -> (20, s0)>>",
+              b = "tensor<?x40xf16, #tn.shape<()[s0] -> (s0, 40)>>", y = "tensor<20x40xf16>";
+  std::string text =
+      regionText("contraction", "(%a: " + a + ", %b: " + b + ") -> " + y,
+                 "%0 = tn.matmul %a, %b : (" + a + ", " + b + ") -> " + y + "\nreturn %0 : " + y,
+                 "#tn.symbol<\"s0\", 1, 512>");
+  EXPECT_TRUE(matchesReference(text, emitChosen, {1}));
+  EXPECT_TRUE(matchesReference(text, emitChosen, {77}));
+}
+
 TEST(CudaProductTest, Epilogue) {
   std::string a = "tensor<2x20x64xf16>", b = "tensor<64x48xf16>", y = "tensor<2x20x48xf16>",
               bias = "tensor<48xf16>";
@@ -102,7 +142,6 @@ TEST(CudaProductTest, DynamicRows) {
 
 TEST(CudaProductTest, Plain) {
   EXPECT_TRUE(matchesReference(productText("f32", 70, 90, 35), emitChosen));
-  EXPECT_TRUE(matchesReference(productText("f16", 7, 9, 33, true, true), emitChosen));
   ProductTile large = tile(128, 128, 16, 8, 8, 1, 1);
   large.isPlain = true;
   EXPECT_TRUE(matchesReference(productText("f32", 130, 90, 20, false, true), emitTile(large)));
