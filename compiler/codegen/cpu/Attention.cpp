@@ -184,6 +184,9 @@ void AttentionLowering::addValues(const IndexMath &math, const QueryBlock &block
   Value a = math.pointer(scores, math.constant(0));
   forEach(math, valuePanels, [&](const IndexMath &inner, Value index) {
     Value isPacked = packsPanel(inner, index);
+    std::optional<int64_t> constantWidth = getConstantIntValue(width);
+    bool isWhole = constantWidth && *constantWidth % kPanel == 0;
+    Value columns = isWhole ? Value() : inner.sub(width, inner.mul(index, kPanel));
     Value packed = valueRow(inner, part, index);
     Value b = inner.pointer(packedValues, inner.mul(packed, kPanel));
     Value ldb = inner.constant(kPanel);
@@ -199,7 +202,7 @@ void AttentionLowering::addValues(const IndexMath &math, const QueryBlock &block
         arith::ConstantOp::create(inner.builder, inner.location, inner.builder.getBoolAttr(true));
     callProduct(inner, kernel.function(),
                 {a, strip, b, ldb, inner.pointer(sums, inner.mul(index, kPanel)), stride,
-                 part.count, block.count, yes});
+                 part.count, block.count, yes, /*ofIntegers=*/false, columns});
   });
 }
 
