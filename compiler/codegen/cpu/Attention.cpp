@@ -23,6 +23,9 @@ constexpr int64_t kLeastQueries = 14;
 /// which an L2 cache of 512 KiB holds; each block costs a reduction of every row.
 constexpr int64_t kMostKeys = 512;
 
+/// Keys whose values are read at once where they lie: 16 KiB of heads of 64.
+constexpr int64_t kKeysInPlace = 64;
+
 /// Blocks of equal size.
 int64_t keysOfBlock(AffineExpr length) {
   std::optional<int64_t> size = tn::constantDim(length);
@@ -57,6 +60,9 @@ AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp atte
   sharing =
       sharesNone ? getAffineConstantExpr(1, attention.getContext()) : q.heads().floorDiv(k.heads());
   blockKeys = keysOfBlock(k.length());
+  std::optional<int64_t> length = tn::constantDim(k.length()), rows = tn::constantDim(q.length());
+  bool seesSome = !causal || (length && rows && *length >= *rows);
+  isSingle = length && *length > 0 && *length <= blockKeys && seesSome;
   grid.batches = q.dims[0] * k.heads();
   grid.chunks = getAffineConstantExpr(1, attention.getContext());
   grid.panels = chunkCount(sharing * q.length(), mostRows, kLeastQueries, grid.batches);
@@ -176,34 +182,51 @@ void AttentionLowering::computeScores(const IndexMath &math, const QueryBlock &b
   });
 }
 
-/// Adds the product of the block's exponentials with its values.
-void AttentionLowering::addValues(const IndexMath &math, const QueryBlock &block,
-                                  const KeyBlock &part) {
+/// Adds the product of the exponentials of keys [first, first + count) of a block with their
+/// values.
+void AttentionLowering::addValuePanel(const IndexMath &math, const QueryBlock &block,
+                                      const KeyBlock &part, const KeyBlock &keysOfPart,
+                                      Value index) {
+  Value isPacked = packsPanel(math, index);
+  std::optional<int64_t> constantWidth = getConstantIntValue(width);
+  bool isWhole = constantWidth && *constantWidth % kPanel == 0;
+  Value columns = isWhole ? Value() : math.sub(width, math.mul(index, kPanel));
+  Value packed = math.add(valueRow(math, part, index), keysOfPart.first);
+  Value b = math.pointer(packedValues, math.mul(packed, kPanel));
+  Value ldb = math.constant(kPanel);
+  if (getConstantIntValue(isPacked) != 1) {
+    Value key = math.add(part.first, keysOfPart.first);
+    Value inPlace =
+        math.add(rowOffset(math, v, block.batch, block.keyHead, key), math.mul(index, kPanel));
+    b = math.builder.createOrFold<arith::SelectOp>(math.location, isPacked, b,
+                                                   math.pointer(v.buffer, inPlace));
+    ldb = math.builder.createOrFold<arith::SelectOp>(math.location, isPacked, ldb,
+                                                     rowStride(math, v));
+  }
+  Value accumulates = isSingle ? math.isLess(math.constant(0), keysOfPart.first)
+                               : math.isLess(math.constant(0), math.constant(1));
   Value strip = math.builder.createOrFold<memref::DimOp>(math.location, scores, 1);
   Value stride = math.builder.createOrFold<memref::DimOp>(math.location, sums, 1);
-  Value a = math.pointer(scores, math.constant(0));
-  forEach(math, valuePanels, [&](const IndexMath &inner, Value index) {
-    Value isPacked = packsPanel(inner, index);
-    std::optional<int64_t> constantWidth = getConstantIntValue(width);
-    bool isWhole = constantWidth && *constantWidth % kPanel == 0;
-    Value columns = isWhole ? Value() : inner.sub(width, inner.mul(index, kPanel));
-    Value packed = valueRow(inner, part, index);
-    Value b = inner.pointer(packedValues, inner.mul(packed, kPanel));
-    Value ldb = inner.constant(kPanel);
-    if (getConstantIntValue(isPacked) != 1) {
-      Value inPlace = inner.add(rowOffset(inner, v, block.batch, block.keyHead, part.first),
-                                inner.mul(index, kPanel));
-      b = inner.builder.createOrFold<arith::SelectOp>(inner.location, isPacked, b,
-                                                      inner.pointer(v.buffer, inPlace));
-      ldb = inner.builder.createOrFold<arith::SelectOp>(inner.location, isPacked, ldb,
-                                                        rowStride(inner, v));
-    }
-    Value yes =
-        arith::ConstantOp::create(inner.builder, inner.location, inner.builder.getBoolAttr(true));
-    callProduct(inner, kernel.function(),
-                {a, strip, b, ldb, inner.pointer(sums, inner.mul(index, kPanel)), stride,
-                 part.count, block.count, yes, /*ofIntegers=*/false, columns});
-  });
+  callProduct(math, kernel.function(),
+              {math.pointer(scores, keysOfPart.first), strip, b, ldb,
+               math.pointer(sums, math.mul(index, kPanel)), stride, keysOfPart.count, block.count,
+               accumulates, /*ofIntegers=*/false, columns});
+}
+
+/// Values that are read in place are read row by row of some, as memory streams them.
+void AttentionLowering::addValues(const IndexMath &math, const QueryBlock &block,
+                                  const KeyBlock &part) {
+  Value step = math.builder.createOrFold<arith::SelectOp>(
+      math.location, readsInPlace(math), math.constant(kKeysInPlace), math.constant(blockKeys));
+  scf::ForOp::create(math.builder, math.location, math.constant(0), part.count, step, ValueRange(),
+                     [&](OpBuilder &builder, Location location, Value first, ValueRange) {
+                       IndexMath inner(builder, location);
+                       KeyBlock some{first, inner.min(step, inner.sub(part.count, first))};
+                       forEach(inner, valuePanels, [&](const IndexMath &body, Value index) {
+                         addValuePanel(body, block, part, some, index);
+                       });
+                       scf::YieldOp::create(builder, location);
+                     });
 }
 
 void AttentionLowering::attendTo(const IndexMath &math, const QueryBlock &block,
@@ -223,14 +246,16 @@ void AttentionLowering::attendTo(const IndexMath &math, const QueryBlock &block,
 
 void AttentionLowering::attend(const IndexMath &math, const QueryBlock &block) {
   takeQueries(math, block);
-  forEach(math, block.count, [&](const IndexMath &inner, Value row) { startRow(inner, row); });
+  if (!isSingle) {
+    forEach(math, block.count, [&](const IndexMath &inner, Value row) { startRow(inner, row); });
+  }
   Value step = math.constant(blockKeys);
   scf::ForOp::create(
       math.builder, math.location, math.constant(0), block.keys, step, ValueRange(),
       [&](OpBuilder &builder, Location location, Value first, ValueRange) {
         IndexMath inner(builder, location);
         KeyBlock part{first, inner.min(step, inner.sub(block.keys, first))};
-        if (!mask || !isMaskedByKey()) {
+        if (isSingle || !mask || !isMaskedByKey()) {
           attendTo(inner, block, part);
         } else {
           Value yes = arith::ConstantOp::create(builder, location, builder.getBoolAttr(true));

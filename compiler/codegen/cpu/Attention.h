@@ -57,6 +57,8 @@ private:
   void attendTo(const IndexMath &math, const QueryBlock &block, const KeyBlock &keys);
   void computeScores(const IndexMath &math, const QueryBlock &block, const KeyBlock &keys);
   void addValues(const IndexMath &math, const QueryBlock &block, const KeyBlock &keys);
+  void addValuePanel(const IndexMath &math, const QueryBlock &block, const KeyBlock &part,
+                     const KeyBlock &keysOfPart, mlir::Value index);
 
   // AttentionOperands.cpp: from where operands lie into scratch, and back.
   mlir::Value rowStride(const IndexMath &math, const HeadRows &rows) const;
@@ -70,6 +72,7 @@ private:
   void packAll(const IndexMath &math, const GridPoint &point);
   void packKeys(const IndexMath &math, mlir::Value batch, mlir::Value head, const KeyBlock &keys);
   void packValues(const IndexMath &math, mlir::Value batch, mlir::Value head, const KeyBlock &keys);
+  mlir::Value readsInPlace(const IndexMath &math) const;
   mlir::Value packsPanel(const IndexMath &math, mlir::Value panel) const;
   void takeQueries(const IndexMath &math, const QueryBlock &block);
   void writeResult(const IndexMath &math, const QueryBlock &block);
@@ -87,6 +90,8 @@ private:
                            mlir::Value row, mlir::Value seen);
   mlir::Value sumOfExponentials(const IndexMath &math, mlir::Value row, mlir::Value end,
                                 mlir::Value shift);
+  void addToRow(const IndexMath &math, mlir::Value row, mlir::Value before, mlir::Value most,
+                mlir::Value sum);
   void rescale(const IndexMath &math, mlir::Value row, mlir::Value factor);
   mlir::Value maskAt(const IndexMath &math, const QueryBlock &block, const QueryPlace &place,
                      mlir::Value key, mlir::Value active) const;
@@ -120,6 +125,7 @@ private:
   ContractionGrid grid;
   mlir::AffineExpr sharing;   ///< heads that read one key head
   int64_t blockKeys;          ///< most keys of a block, a multiple of a panel
+  bool isSingle;              ///< whether every row sees its keys in one block
   mlir::Value queries, keys;  ///< Sq, Sk
   mlir::Value depth, width;   ///< D, Dv
   mlir::Value valuePanels;    ///< of 32 columns

@@ -94,23 +94,28 @@ void AttentionLowering::packKeys(const IndexMath &math, Value batch, Value head,
   });
 }
 
-/// Whether a panel of values is read from scratch: where many rows read it, where it must be
-/// widened, and where it has fewer than 32 columns. Of type i1.
-Value AttentionLowering::packsPanel(const IndexMath &math, Value panel) const {
-  auto either = [&](Value a, Value b) {
-    return math.builder.createOrFold<arith::OrIOp>(math.location, a, b);
-  };
+/// Whether values are read where they lie, but for a panel with fewer than 32 columns: few rows
+/// read them, and nothing must be widened. Of type i1.
+Value AttentionLowering::readsInPlace(const IndexMath &math) const {
+  Value no = math.isLess(math.constant(1), math.constant(0));
   if (isNarrow) {
-    return arith::ConstantOp::create(math.builder, math.location, math.builder.getBoolAttr(true));
+    return no;
   }
   Value rows = math.mul(math.size(kernel, sharing), queries);
-  Value hasMany = math.isLess(math.constant(kMostRowsInPlace), rows);
+  Value areFew = math.isLess(rows, math.constant(kMostRowsInPlace + 1));
+  return math.builder.createOrFold<arith::SelectOp>(math.location, isPrepared, no, areFew);
+}
+
+/// Whether a panel of values is read from scratch. Of type i1.
+Value AttentionLowering::packsPanel(const IndexMath &math, Value panel) const {
+  Value yes = math.isLess(math.constant(0), math.constant(1));
+  Value isPacked = math.builder.createOrFold<arith::XOrIOp>(math.location, readsInPlace(math), yes);
   std::optional<int64_t> columns = getConstantIntValue(width);
   if (columns && *columns % kPanel == 0) {
-    return either(isPrepared, hasMany);
+    return isPacked;
   }
   Value isTail = math.isLess(width, math.mul(math.add(panel, math.constant(1)), kPanel));
-  return either(either(isPrepared, hasMany), isTail);
+  return math.builder.createOrFold<arith::OrIOp>(math.location, isPacked, isTail);
 }
 
 void AttentionLowering::packValues(const IndexMath &math, Value batch, Value head,

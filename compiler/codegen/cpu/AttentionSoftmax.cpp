@@ -199,6 +199,24 @@ void AttentionLowering::rescale(const IndexMath &math, Value row, Value factor) 
                      });
 }
 
+/// Brings a row to a new largest score, and adds the sum of a block's exponentials.
+void AttentionLowering::addToRow(const IndexMath &math, Value row, Value before, Value most,
+                                 Value sum) {
+  OpBuilder &builder = math.builder;
+  Location location = math.location;
+  memref::StoreOp::create(builder, location, most, largest, row);
+  Value step = arith::SubFOp::create(builder, location, before, most);
+  Value factor = math::ExpOp::create(builder, location, broadcast(math, step));
+  Value single = vector::ExtractOp::create(builder, location, factor, 0);
+  Value old = memref::LoadOp::create(builder, location, total, row);
+  Value scaled = arith::MulFOp::create(builder, location, old, single);
+  Value now = arith::AddFOp::create(builder, location, scaled, sum);
+  memref::StoreOp::create(builder, location, now, total, row);
+  Value isRaised =
+      arith::CmpFOp::create(builder, location, arith::CmpFPredicate::UNE, before, most);
+  when(math, isRaised, [&](const IndexMath &inner) { rescale(inner, row, factor); });
+}
+
 /// The exponentials of a row's scores against the block's keys, zeros for keys that it does not
 /// see.
 void AttentionLowering::softmaxRow(const IndexMath &math, const QueryBlock &block,
@@ -211,23 +229,17 @@ void AttentionLowering::softmaxRow(const IndexMath &math, const QueryBlock &bloc
     Value all = math.sub(math.add(math.add(query, math.constant(1)), keys), queries);
     seen = math.min(part.count, math.max(math.constant(0), math.sub(all, part.first)));
   }
-  Value before = memref::LoadOp::create(builder, location, largest, row);
+  Value before = isSingle ? number(math, kLowest)
+                          : memref::LoadOp::create(builder, location, largest, row).getResult();
   Value most = larger(math, largestScore(math, block, part, row, seen), before);
   Value end =
       math.mul(math.div(math.add(seen, math.constant(vector.getDimSize(0) - 1)), width), width);
   Value sum = sumOfExponentials(math, row, end, most);
-  memref::StoreOp::create(builder, location, most, largest, row);
-
-  Value step = arith::SubFOp::create(builder, location, before, most);
-  Value factor = math::ExpOp::create(builder, location, broadcast(math, step));
-  Value single = vector::ExtractOp::create(builder, location, factor, 0);
-  Value old = memref::LoadOp::create(builder, location, total, row);
-  old = arith::MulFOp::create(builder, location, old, single);
-  memref::StoreOp::create(builder, location, arith::AddFOp::create(builder, location, old, sum),
-                          total, row);
-  Value isRaised =
-      arith::CmpFOp::create(builder, location, arith::CmpFPredicate::UNE, before, most);
-  when(math, isRaised, [&](const IndexMath &inner) { rescale(inner, row, factor); });
+  if (isSingle) {
+    memref::StoreOp::create(builder, location, sum, total, row);
+  } else {
+    addToRow(math, row, before, most, sum);
+  }
   if (causal) {
     Value nothing = broadcast(math, number(math, 0));
     scf::ForOp::create(builder, location, end, part.count, width, ValueRange(),

@@ -174,6 +174,10 @@ private:
     SmallVector<Value> square;
     for (int64_t j = 0; j < width; ++j) {
       square.push_back(loadRow(vector, from, stride, count, first + j));
+      // The row of the next panel, as rows far apart are nothing that hardware foresees. It may lie
+      // behind the last, which a prefetch may.
+      Value next = arith::MulIOp::create(builder, loc, stride, constant(first + j + kPanel));
+      LLVM::Prefetch::create(builder, loc, offset(from, next), /*rw=*/0, /*hint=*/3, /*cache=*/1);
     }
     square = transposeSquare(builder, loc, std::move(square));
     for (int64_t i = 0; i < width; ++i) {
