@@ -180,11 +180,15 @@ LogicalResult MatmulLowering::buildTile(const IndexMath &math, const GridPoint &
     a = math.pointer(inputOf(matmul.getA()), math.mul(first, depth));
   }
   Value firstRow = math.add(math.mul(point.batch, rows), range.first);
+  std::optional<int64_t> constantColumns = tn::constantDim(n);
+  bool isWhole = constantColumns && *constantColumns % kPanel == 0;
+  bool isOnePanel = constantColumns && *constantColumns <= kPanel;
+  Value used = isWhole ? Value() : isOnePanel ? columns : math.sub(columns, firstColumn);
   return writer.write(math, firstRow, range.count, {math.constant(0), point.panel, n},
                       [&](const IndexMath &inner, const Sums &sums) {
                         callProduct(inner, kernel.function(),
                                     {a, rowStride, panel, inner.constant(kPanel), sums.pointer,
-                                     sums.stride, depth, range.count, Value(), isInteger()});
+                                     sums.stride, depth, range.count, Value(), isInteger(), used});
                       });
 }
 

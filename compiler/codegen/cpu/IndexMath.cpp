@@ -8,6 +8,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 
@@ -117,13 +118,35 @@ void callSupport(const IndexMath &math, func::FuncOp kernel, StringRef name, Val
 } // namespace
 
 void callProduct(const IndexMath &math, func::FuncOp kernel, const Product &product) {
-  Value accumulate = product.accumulate
-                         ? math.builder.createOrFold<arith::ExtUIOp>(
-                               math.location, math.builder.getI64Type(), product.accumulate)
-                         : math.word(math.constant(0));
-  callSupport(math, kernel, product.ofIntegers ? kIntegerProduct : kProduct,
-              {product.a, math.word(product.lda), product.b, math.word(product.ldb), product.c,
-               math.word(product.ldc), math.word(product.k), math.word(product.rows), accumulate});
+  auto call = [&](const IndexMath &in, int64_t columns) {
+    Value accumulate = product.accumulate
+                           ? in.builder.createOrFold<arith::ExtUIOp>(
+                                 in.location, in.builder.getI64Type(), product.accumulate)
+                           : in.word(in.constant(0));
+    callSupport(in, kernel, anyRowsSymbol(product.ofIntegers, columns),
+                {product.a, in.word(product.lda), product.b, in.word(product.ldb), product.c,
+                 in.word(product.ldc), in.word(product.k), in.word(product.rows), accumulate});
+  };
+  if (!product.columns || product.ofIntegers) {
+    return call(math, kPanel);
+  }
+  std::optional<int64_t> known = getConstantIntValue(product.columns);
+  OpBuilder::InsertionGuard guard(math.builder);
+  for (int64_t columns : kNarrowColumns) {
+    if (known && *known <= columns) {
+      return call(math, columns);
+    }
+    if (!known) {
+      Value suffices = arith::CmpIOp::create(math.builder, math.location, arith::CmpIPredicate::sle,
+                                             product.columns, math.constant(columns));
+      scf::IfOp choice =
+          scf::IfOp::create(math.builder, math.location, suffices, /*withElse=*/true);
+      OpBuilder then = choice.getThenBodyBuilder();
+      call(IndexMath(then, math.location), columns);
+      math.builder.setInsertionPointToStart(choice.elseBlock());
+    }
+  }
+  call(math, kPanel);
 }
 
 void callPackTransposed(const IndexMath &math, func::FuncOp kernel, Value from, Value stride,

@@ -56,6 +56,8 @@ struct Product {
   mlir::Value accumulate;
   /// Of i32 instead of f32.
   bool ofIntegers = false;
+  /// Columns of the panel that are needed; null needs all. Of C all 32 may be written.
+  mlir::Value columns = {};
 };
 
 void callProduct(const IndexMath &math, mlir::func::FuncOp kernel, const Product &product);

@@ -26,9 +26,14 @@ bool hasWideRegisters(engine::CpuLevel level) { return floatLanes(level) >= 16; 
 
 int64_t maxRows(engine::CpuLevel level) { return hasWideRegisters(level) ? 14 : 6; }
 
-std::string productSymbol(int64_t rows, bool accumulate, bool ofIntegers) {
-  return llvm::formatv("{0}_{1}{2}", ofIntegers ? kIntegerProduct : kProduct,
-                       accumulate ? "acc_" : "", rows);
+std::string anyRowsSymbol(bool ofIntegers, int64_t columns) {
+  std::string name = (ofIntegers ? kIntegerProduct : kProduct).str();
+  return columns == kPanel ? name : name + "_by" + std::to_string(columns);
+}
+
+std::string productSymbol(int64_t rows, bool accumulate, bool ofIntegers, int64_t columns) {
+  return llvm::formatv("{0}_{1}{2}", anyRowsSymbol(ofIntegers, columns), accumulate ? "acc_" : "",
+                       rows);
 }
 
 namespace {
@@ -42,35 +47,37 @@ constexpr int64_t kRowGroup = 4;
 constexpr int64_t kDepthBlock = 128;
 
 /// The registers of one kernel are `rows` x `vectors`; wider panels are done in parts.
-int64_t vectorsPerPart(engine::CpuLevel level, int64_t rows) {
-  int64_t whole = kPanel / floatLanes(level);
-  return !hasWideRegisters(level) && rows > 2 ? whole / 2 : whole;
+int64_t vectorsPerPart(engine::CpuLevel level, int64_t rows, int64_t columns) {
+  int64_t whole = columns / std::min(columns, floatLanes(level));
+  int64_t most = kPanel / 2 / floatLanes(level);
+  return !hasWideRegisters(level) && rows > 2 ? std::min(whole, most) : whole;
 }
 
 class ProductBuilder {
 public:
-  ProductBuilder(ModuleOp module, engine::CpuLevel level, bool ofIntegers)
+  ProductBuilder(ModuleOp module, engine::CpuLevel level, bool ofIntegers, int64_t columns = kPanel)
       : builder(module.getBodyRegion()), loc(builder.getUnknownLoc()), level(level),
-        ofIntegers(ofIntegers), pointer(LLVM::LLVMPointerType::get(builder.getContext())),
+        ofIntegers(ofIntegers), columns(columns),
+        pointer(LLVM::LLVMPointerType::get(builder.getContext())),
         element(ofIntegers ? Type(builder.getI32Type()) : Type(builder.getF32Type())),
-        vector(VectorType::get(floatLanes(level), element)) {}
+        vector(VectorType::get(std::min(columns, floatLanes(level)), element)) {}
 
   void build(int64_t rowCount, bool accumulate) {
     Type i64 = builder.getI64Type();
     OpBuilder::InsertionGuard guard(builder);
     func::FuncOp function = func::FuncOp::create(
-        builder, loc, productSymbol(rowCount, accumulate, ofIntegers),
+        builder, loc, productSymbol(rowCount, accumulate, ofIntegers, columns),
         builder.getFunctionType({pointer, i64, pointer, i64, pointer, i64, i64}, {}));
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToStart(entry);
     rows = rowCount;
-    vectors = vectorsPerPart(level, rows);
+    vectors = vectorsPerPart(level, rows, columns);
     lda = entry->getArgument(1);
     ldb = entry->getArgument(3);
     ldc = entry->getArgument(5);
     k = entry->getArgument(6);
     lda3 = arith::MulIOp::create(builder, loc, lda, constant(3));
-    for (int64_t column = 0; column < kPanel; column += vectors * vector.getDimSize(0)) {
+    for (int64_t column = 0; column < columns; column += vectors * vector.getDimSize(0)) {
       buildPart(entry->getArgument(0), offset(entry->getArgument(2), constant(column)),
                 offset(entry->getArgument(4), constant(column)), accumulate);
     }
@@ -82,7 +89,7 @@ public:
     Type i64 = builder.getI64Type();
     OpBuilder::InsertionGuard guard(builder);
     func::FuncOp function = func::FuncOp::create(
-        builder, loc, ofIntegers ? kIntegerProduct : kProduct,
+        builder, loc, anyRowsSymbol(ofIntegers, columns),
         builder.getFunctionType({pointer, i64, pointer, i64, pointer, i64, i64, i64, i64}, {}));
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToStart(entry);
@@ -167,6 +174,10 @@ private:
     SmallVector<Value> square;
     for (int64_t j = 0; j < width; ++j) {
       square.push_back(loadRow(vector, from, stride, count, first + j));
+      // The row of the next panel, as rows far apart are nothing that hardware foresees. It may lie
+      // behind the last, which a prefetch may.
+      Value next = arith::MulIOp::create(builder, loc, stride, constant(first + j + kPanel));
+      LLVM::Prefetch::create(builder, loc, offset(from, next), /*rw=*/0, /*hint=*/3, /*cache=*/1);
     }
     square = transposeSquare(builder, loc, std::move(square));
     for (int64_t i = 0; i < width; ++i) {
@@ -210,7 +221,8 @@ private:
       builder.createBlock(&region);
       bool accumulate = number > most;
       func::CallOp::create(
-          builder, loc, productSymbol(accumulate ? number - most : number, accumulate, ofIntegers),
+          builder, loc,
+          productSymbol(accumulate ? number - most : number, accumulate, ofIntegers, columns),
           TypeRange(),
           ValueRange{a, arguments[1], arguments[2], arguments[3], c, arguments[5], arguments[6]});
       scf::YieldOp::create(builder, loc);
@@ -315,6 +327,7 @@ private:
   Location loc;
   engine::CpuLevel level;
   bool ofIntegers;
+  int64_t columns; ///< that are computed, of a panel's
   Type pointer;
   Type element;
   VectorType vector;
@@ -350,16 +363,19 @@ OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel
   context->loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, scf::SCFDialect,
                        vector::VectorDialect>();
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context));
-  for (bool ofIntegers : {false, true}) {
-    ProductBuilder builder(*module, level, ofIntegers);
+  auto build = [&](bool ofIntegers, int64_t columns) {
+    ProductBuilder builder(*module, level, ofIntegers, columns);
     for (int64_t rows = 1; rows <= maxRows(level); ++rows) {
       builder.build(rows, /*accumulate=*/false);
       builder.build(rows, /*accumulate=*/true);
     }
     builder.buildAnyRows();
-    if (!ofIntegers) {
-      builder.buildPackTransposed();
-    }
+    return builder;
+  };
+  build(/*ofIntegers=*/true, kPanel);
+  build(/*ofIntegers=*/false, kPanel).buildPackTransposed();
+  for (int64_t columns : kNarrowColumns) {
+    build(/*ofIntegers=*/false, columns);
   }
   return module;
 }

@@ -16,18 +16,25 @@ inline constexpr int64_t kPanel = 32;
 /// Most rows one call computes (any m from 1 to this has its own symbol).
 int64_t maxRows(engine::CpuLevel level);
 
+/// Columns of the narrower kernels, which read and write the first of a panel's: a panel with few
+/// columns in use costs what those cost. Of f32 alone.
+inline constexpr int64_t kNarrowColumns[] = {8, 16};
+
 /// Symbol of the kernel for `rows` rows: `tenon_product_f32_<rows>` (accumulating:
-/// `..._acc_<rows>`). C type: void(const float *a, int64_t lda, const float *b, int64_t ldb, float
-/// *c, int64_t ldc, int64_t k) Strides are in elements. B's row i is b[i * ldb .. +31]; A's row
-/// stride may be any value (rows may overlap). No alignment is assumed. Of integers the same with
-/// int32_t for float and i32 for f32.
-std::string productSymbol(int64_t rows, bool accumulate, bool ofIntegers = false);
+/// `..._acc_<rows>`; of few columns: `tenon_product_f32_by8_<rows>`). C type: void(const float *a,
+/// int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int64_t k) Strides are in
+/// elements. B's row i is b[i * ldb .. +31]; A's row stride may be any value (rows may overlap). No
+/// alignment is assumed. Of integers the same with int32_t for float and i32 for f32.
+std::string productSymbol(int64_t rows, bool accumulate, bool ofIntegers = false,
+                          int64_t columns = kPanel);
 
 /// The kernel for any number of rows, cut into blocks of almost equal size:
 /// void(const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int64_t k,
 ///      int64_t rows, int64_t accumulate)
 inline constexpr llvm::StringLiteral kProduct = "tenon_product_f32";
 inline constexpr llvm::StringLiteral kIntegerProduct = "tenon_product_i32";
+/// Symbol of that kernel, or of the narrower one for so many columns.
+std::string anyRowsSymbol(bool ofIntegers, int64_t columns = kPanel);
 
 /// Lays out a panel from rows of a transposed B: to[i * 32 + j] = from[j * stride + i] for i < k, j
 /// < count; 0 for j from count to 31. 1 <= count <= 32. void(const float *from, int64_t stride,

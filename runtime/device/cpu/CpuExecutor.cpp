@@ -237,6 +237,7 @@ Status CpuExecutor::execute(BoundPlan &bound, const RunOptions &options) {
                          "pass none");
   }
   failure.store(0, std::memory_order_relaxed);
+  ThreadPool::Caller caller(*pool);
   // By index: a size that is bound makes the steps anew, in their places.
   for (size_t i = 0; i < bound.steps.size(); ++i) {
     TENON_TRY(runStep(bound, bound.steps[i]));
@@ -247,6 +248,7 @@ Status CpuExecutor::execute(BoundPlan &bound, const RunOptions &options) {
 Result<std::vector<StepTime>> CpuExecutor::timeSteps(BoundPlan &bound, unsigned count) {
   using Clock = std::chrono::steady_clock;
   failure.store(0, std::memory_order_relaxed);
+  ThreadPool::Caller caller(*pool);
   std::vector<StepTime> times(bound.steps.size());
   for (unsigned run = 0; run < count; ++run) {
     Clock::time_point start = Clock::now();

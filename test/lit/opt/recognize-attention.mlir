@@ -56,6 +56,39 @@ func.func @other_orders(%q: tensor<2x3x5x4xf32>, %k: tensor<2x3x4x6xf32>, %v: te
   return %2 : tensor<2x3x5x7xf32>
 }
 // -----
+// Heads of keys and values repeated for more heads of queries: attention reads them once.
+// CHECK-LABEL: @repeated_heads
+func.func @repeated_heads(%q: tensor<2x6x5x4xf32>, %k: tensor<2x3x7x4xf32>, %v: tensor<2x3x7x4xf32>) -> tensor<2x6x5x4xf32> {
+  // CHECK-NEXT: %[[Y:.*]] = tn.attention %arg0, %arg1, %arg2 {
+  // CHECK-NEXT: return %[[Y]]
+  %0 = tn.reshape %k : (tensor<2x3x7x4xf32>) -> tensor<2x3x1x7x4xf32>
+  %1 = tn.broadcast %0 : (tensor<2x3x1x7x4xf32>) -> tensor<2x3x2x7x4xf32>
+  %2 = tn.reshape %1 : (tensor<2x3x2x7x4xf32>) -> tensor<2x6x7x4xf32>
+  %3 = tn.reshape %v : (tensor<2x3x7x4xf32>) -> tensor<2x3x1x7x4xf32>
+  %4 = tn.broadcast %3 : (tensor<2x3x1x7x4xf32>) -> tensor<2x3x2x7x4xf32>
+  %5 = tn.reshape %4 : (tensor<2x3x2x7x4xf32>) -> tensor<2x6x7x4xf32>
+  %6 = tn.matmul %q, %2 {transposeB} : (tensor<2x6x5x4xf32>, tensor<2x6x7x4xf32>) -> tensor<2x6x5x7xf32>
+  %7 = tn.softmax %6 {axis = 3 : i64} : tensor<2x6x5x7xf32>
+  %8 = tn.matmul %7, %5 : (tensor<2x6x5x7xf32>, tensor<2x6x7x4xf32>) -> tensor<2x6x5x4xf32>
+  return %8 : tensor<2x6x5x4xf32>
+}
+// -----
+// Whole groups repeated (each behind the last) are other heads: they stay.
+// CHECK-LABEL: @repeated_groups
+func.func @repeated_groups(%q: tensor<2x6x5x4xf32>, %k: tensor<2x3x7x4xf32>, %v: tensor<2x3x7x4xf32>) -> tensor<2x6x5x4xf32> {
+  // CHECK: tn.attention %arg0, %{{.*}}, %{{.*}} {{.*}} : (tensor<2x6x5x4xf32>, tensor<2x6x7x4xf32>, tensor<2x6x7x4xf32>)
+  %0 = tn.reshape %k : (tensor<2x3x7x4xf32>) -> tensor<2x1x3x7x4xf32>
+  %1 = tn.broadcast %0 : (tensor<2x1x3x7x4xf32>) -> tensor<2x2x3x7x4xf32>
+  %2 = tn.reshape %1 : (tensor<2x2x3x7x4xf32>) -> tensor<2x6x7x4xf32>
+  %3 = tn.reshape %v : (tensor<2x3x7x4xf32>) -> tensor<2x1x3x7x4xf32>
+  %4 = tn.broadcast %3 : (tensor<2x1x3x7x4xf32>) -> tensor<2x2x3x7x4xf32>
+  %5 = tn.reshape %4 : (tensor<2x2x3x7x4xf32>) -> tensor<2x6x7x4xf32>
+  %6 = tn.matmul %q, %2 {transposeB} : (tensor<2x6x5x4xf32>, tensor<2x6x7x4xf32>) -> tensor<2x6x5x7xf32>
+  %7 = tn.softmax %6 {axis = 3 : i64} : tensor<2x6x5x7xf32>
+  %8 = tn.matmul %7, %5 : (tensor<2x6x5x7xf32>, tensor<2x6x7x4xf32>) -> tensor<2x6x5x4xf32>
+  return %8 : tensor<2x6x5x4xf32>
+}
+// -----
 // Positions compared: causal. Scores replaced by -inf where the condition does not hold.
 #h = #tn.shape<()[s0] -> (1, 2, s0, 4)>
 #s = #tn.shape<()[s0] -> (1, 2, s0, s0)>

@@ -86,6 +86,21 @@ TEST(ContractionTest, BatchesAndTransposes) {
                                            "{transposeA, transposeB}")));
 }
 
+TEST(ContractionTest, FewColumns) {
+  for (int64_t n : {1, 8, 9, 16, 17, 33, 48, 57}) {
+    EXPECT_TRUE(
+        matchesReference(plainMatmul(tensor({31, 20}), tensor({20, n}), tensor({31, n}), "")));
+    EXPECT_TRUE(matchesReference(
+        plainMatmul(tensor({31, 20}), tensor({n, 20}), tensor({31, n}), "{transposeB}")));
+  }
+  std::string text = plainMatmul(
+      "tensor<31x20xf32>", "tensor<20x?xf32, #tn.shape<()[s0] -> (20, s0)>>",
+      "tensor<31x?xf32, #tn.shape<()[s0] -> (31, s0)>>", "", "#tn.symbol<\"s0\", 1, 512>");
+  for (int64_t n : {1, 8, 16, 17, 32, 40, 48, 64}) {
+    EXPECT_TRUE(matchesReference(text, {n}));
+  }
+}
+
 TEST(ContractionTest, BatchesBroadcast) {
   EXPECT_TRUE(matchesReference(
       plainMatmul(tensor({3, 5, 6}), tensor({2, 1, 6, 9}), tensor({2, 3, 5, 9}), "")));

@@ -13,11 +13,15 @@ namespace {
 using Product = void(const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
                      int64_t ldc, int64_t k);
 
+constexpr int64_t kAllColumns[] = {8, 16, kPanel};
+
 std::vector<std::string> productSymbols(engine::CpuLevel level) {
   std::vector<std::string> symbols;
-  for (int64_t rows = 1; rows <= maxRows(level); ++rows) {
-    symbols.push_back(productSymbol(rows, false));
-    symbols.push_back(productSymbol(rows, true));
+  for (int64_t columns : kAllColumns) {
+    for (int64_t rows = 1; rows <= maxRows(level); ++rows) {
+      symbols.push_back(productSymbol(rows, false, false, columns));
+      symbols.push_back(productSymbol(rows, true, false, columns));
+    }
   }
   return symbols;
 }
@@ -32,8 +36,10 @@ std::vector<float> randomFloats(size_t count, unsigned seed) {
   return values;
 }
 
-/// Largest difference to the definition; infinite if anything outside C[rows x 32] was written.
-double productError(Product *product, int64_t rows, int64_t k, bool accumulate) {
+/// Largest difference to the definition; infinite if anything outside C[rows x columns] was
+/// written.
+double productError(Product *product, int64_t rows, int64_t k, bool accumulate,
+                    int64_t columns = kPanel) {
   int64_t lda = k + 3, ldb = kPanel + 5, ldc = kPanel + 1;
   std::vector<float> a = randomFloats(rows * lda, 1);
   std::vector<float> b = randomFloats(k * ldb, 2);
@@ -44,7 +50,7 @@ double productError(Product *product, int64_t rows, int64_t k, bool accumulate) 
   for (size_t index = 0; index < c.size(); ++index) {
     int64_t row = index / ldc, column = index % ldc;
     double expected = before[index];
-    if (row < rows && column < kPanel) {
+    if (row < rows && column < columns) {
       expected = accumulate ? before[index] : 0;
       for (int64_t i = 0; i < k; ++i) {
         expected += double(a[row * lda + i]) * b[i * ldb + column];
@@ -62,10 +68,14 @@ TEST(MicroKernel, EqualsDefinition) {
     LoadedCode code(level, {}, productSymbols(level));
     for (int64_t rows = 1; rows <= maxRows(level); ++rows) {
       for (bool accumulate : {false, true}) {
-        Product *product = code.function<Product>(productSymbol(rows, accumulate));
-        for (int64_t k : {1, 7, 64, 257}) {
-          EXPECT_LE(productError(product, rows, k, accumulate), 1e-5)
-              << nameOf(level) << " rows " << rows << " k " << k << " accumulate " << accumulate;
+        for (int64_t columns : kAllColumns) {
+          Product *product =
+              code.function<Product>(productSymbol(rows, accumulate, false, columns));
+          for (int64_t k : {1, 7, 64, 257}) {
+            EXPECT_LE(productError(product, rows, k, accumulate, columns), 1e-5)
+                << nameOf(level) << " rows " << rows << " k " << k << " accumulate " << accumulate
+                << " columns " << columns;
+          }
         }
       }
     }

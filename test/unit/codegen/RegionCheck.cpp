@@ -116,8 +116,9 @@ std::string kernelText(const std::string &strategy, const std::string &signature
          " attributes {tn.strategy = \"" + strategy + "\"} {\n" + body + "\n  }\n}\n";
 }
 
-testing::AssertionResult matchesReference(const std::string &text,
-                                          const std::vector<int64_t> &symbols, int pieces) {
+testing::AssertionResult
+matchesReference(const std::string &text, const std::vector<int64_t> &symbols, int pieces,
+                 llvm::function_ref<void(std::vector<reference::Tensor> &)> change) {
   MLIRContext context;
   context.loadDialect<tn::TnDialect, func::FuncDialect>();
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, ParserConfig(&context));
@@ -128,6 +129,9 @@ testing::AssertionResult matchesReference(const std::string &text,
   std::vector<reference::Tensor> inputs;
   for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
     inputs.push_back(seeded(cast<RankedTensorType>(type), symbols, i + 1));
+  }
+  if (change) {
+    change(inputs);
   }
   reference::Interpreter interpreter(nullptr);
   Result<std::vector<reference::Tensor>> expected =

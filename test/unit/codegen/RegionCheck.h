@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/reference/Tensor.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "gtest/gtest.h"
 
 #include <cstdint>
@@ -13,9 +14,11 @@
 namespace tenon::codegen::cpu {
 
 /// `body` is the text of a module around `func.func @kernel`. `symbols` are the values of its
-/// symbols. The grid is run in `pieces` calls, as threads would.
-testing::AssertionResult matchesReference(const std::string &text,
-                                          const std::vector<int64_t> &symbols = {}, int pieces = 2);
+/// symbols. The grid is run in `pieces` calls, as threads would. `change`, if given, sees the
+/// seeded inputs first.
+testing::AssertionResult
+matchesReference(const std::string &text, const std::vector<int64_t> &symbols = {}, int pieces = 2,
+                 llvm::function_ref<void(std::vector<reference::Tensor> &)> change = {});
 
 /// A module with one kernel: `signature` and `body` as in "(%x: tensor<4xf32>) -> tensor<4xf32>",
 /// "%y = ...; return %y : tensor<4xf32>".

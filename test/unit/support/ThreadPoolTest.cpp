@@ -91,6 +91,83 @@ TEST(ThreadPool, NobodyWaitsForALateThread) {
   EXPECT_EQ(64, before);
 }
 
+/// Threads inside of tasks, and the most at one time.
+class Running {
+public:
+  void begin() {
+    int now = ++count, seen = most;
+    while (now > seen && !most.compare_exchange_weak(seen, now)) {
+    }
+  }
+  void end() { --count; }
+  int largest() const { return most; }
+
+private:
+  std::atomic<int> count = 0, most = 0;
+};
+
+TEST(ThreadPool, PoolsOfAProcessShareItsCpus) {
+  // As many callers as would ask for several times the threads.
+  const unsigned threads = std::max(usableCpus(), 3u);
+  constexpr int kCallers = 3;
+  Running running;
+  std::vector<std::thread> callers;
+  std::atomic<int> ready = 0;
+  std::atomic<int64_t> sum = 0;
+  for (int i = 0; i < kCallers; ++i) {
+    callers.emplace_back([&] {
+      std::unique_ptr<ThreadPool> pool = makePool(threads);
+      ThreadPool::Caller caller(*pool);
+      ++ready;
+      while (ready < kCallers) {
+        std::this_thread::yield();
+      }
+      for (int round = 0; round < 300; ++round) {
+        std::vector<char> isInside(threads);
+        pool->parallelFor(64, [&](int64_t begin, int64_t end, unsigned thread) {
+          running.begin();
+          EXPECT_EQ(0, isInside[thread]); // a thread's number, and so its scratch, is its own
+          isInside[thread] = 1;
+          std::this_thread::sleep_for(std::chrono::microseconds(5));
+          sum += end - begin;
+          isInside[thread] = 0;
+          running.end();
+        });
+      }
+      --ready;
+      while (ready > 0) {
+        std::this_thread::yield(); // all stay callers to the end
+      }
+    });
+  }
+  for (std::thread &caller : callers) {
+    caller.join();
+  }
+  EXPECT_EQ(kCallers * 300 * 64, sum);
+  EXPECT_LE(running.largest(), static_cast<int>(threads));
+}
+
+TEST(ThreadPool, WorkersComeBackWhenACallerLeaves) {
+  std::unique_ptr<ThreadPool> first = makePool(2), second = makePool(2);
+  auto threadsOf = [](ThreadPool &pool) {
+    std::atomic<unsigned> seen = 0;
+    pool.parallelFor(2, [&](int64_t, int64_t, unsigned thread) {
+      seen |= 1u << thread;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    });
+    return seen.load();
+  };
+  if (usableCpus() == 2) {
+    ThreadPool::Caller caller(*second);
+    EXPECT_EQ(1u, threadsOf(*first)); // the second CPU is the other caller's
+  }
+  unsigned seen = 0;
+  for (int round = 0; round < 500 && seen != 3; ++round) {
+    seen = threadsOf(*first);
+  }
+  EXPECT_EQ(3u, seen);
+}
+
 TEST(ThreadPool, EndsWithoutWork) {
   for (int round = 0; round < 50; ++round) {
     makePool(3);
