@@ -79,6 +79,9 @@ LogicalResult dispatch(ModuleOp module, const target::Target &profile, KernelTim
   formContractions(formation, block);
   formAttention(formation, block);
   formRows(formation, block);
+  if (profile.isGpu()) {
+    formColumns(formation, block);
+  }
   formScatters(formation, block);
   formElementwise(formation, block);
   formSingles(formation, block);

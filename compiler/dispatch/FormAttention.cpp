@@ -3,6 +3,7 @@
 // nothing.
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/Strategy.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 
@@ -17,11 +18,21 @@ bool isView(Operation *op) {
   return isa_and_nonnull<tn::TransposeOp>(op);
 }
 
+/// Whether the columns of heads would lie apart, where tensor cores want them side by side: then a
+/// kernel of its own turns them around.
+bool partsColumns(Operation *view) {
+  Type element = getElementTypeOrSelf(view->getResult(0).getType());
+  return movesInnermost(view) && (element.isF16() || element.isBF16());
+}
+
 /// Takes in the views behind an operand; one that others read too is made again for this region.
 void takeViews(Formation &formation, Group *group, OpOperand &operand) {
   OpOperand *edge = &operand;
   while (isView(edge->get().getDefiningOp()) && group->ops.size() < kMostOperations) {
     Operation *view = edge->get().getDefiningOp();
+    if (partsColumns(view)) {
+      return;
+    }
     if (!view->hasOneUse()) {
       Operation *copy = view->clone();
       Operation *front = group->ops.front();

@@ -30,6 +30,8 @@ struct Formation {
 void formContractions(Formation &formation, mlir::Block *block);
 void formAttention(Formation &formation, mlir::Block *block);
 void formRows(Formation &formation, mlir::Block *block);
+/// On GPUs.
+void formColumns(Formation &formation, mlir::Block *block);
 void formElementwise(Formation &formation, mlir::Block *block);
 void formScatters(Formation &formation, mlir::Block *block);
 void formSingles(Formation &formation, mlir::Block *block);

@@ -30,6 +30,10 @@ inline constexpr llvm::StringLiteral kElementwise = "elementwise";
 /// On a GPU the root is of any float type and rows have any length. Its producers, and those of its
 /// consumers, are as in an elementwise region: those with the dims of the root's operand may be
 /// results, others are computed where they are read.
+///
+/// Also on a GPU: reductions over the same dims, which need not be the last, of values of the same
+/// dims, and softmax over such a dim, with elementwise operations of the dims of their operands and
+/// results before, between and behind them. A grid point is a few columns.
 inline constexpr llvm::StringLiteral kRows = "rows";
 /// One root: an f32 matmul, or an f32 conv (channelsLast, constant weight, not depthwise). Then
 /// elementwise consumers, all f32, with the dims of the root's result; one result. Also a matmul or

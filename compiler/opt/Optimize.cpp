@@ -45,6 +45,7 @@ const Pass kOrder[] = {
 
 /// The passes for a GPU, after those.
 const Pass kGpuOrder[] = {
+    {"expand-attention", expandAttention},
     // Rotary embedding reads and writes heads as the projections give them.
     {"sink-reshapes", sinkReshapes},
     // Before the merge: these products may share an operand.
@@ -68,6 +69,7 @@ const Pass kAll[] = {
     {"fold-transposes", foldTransposes},
     {"transposed-convs", transposedConvs},
     {"channels-last", channelsLast},
+    {"expand-attention", expandAttention},
     {"sink-reshapes", sinkReshapes},
     {"convs-to-products", convsToProducts},
     {"merge-products", mergeProducts},

@@ -75,6 +75,9 @@ llvm::LogicalResult convsToProducts(mlir::ModuleOp module, tn::WeightStore &weig
 /// `splitProducts`, for devices that read slices in place.
 llvm::LogicalResult mergeProducts(mlir::ModuleOp module, tn::WeightStore &weights);
 
+/// Attention with heads wider than any attention kernel's becomes products and softmax.
+llvm::LogicalResult expandAttention(mlir::ModuleOp module, tn::WeightStore &weights);
+
 /// Convolutions as the library takes them: two spatial dims, the same padding at both ends, f16 and
 /// bf16 channels in multiples of 8.
 llvm::LogicalResult fitConvs(mlir::ModuleOp module, tn::WeightStore &weights);

@@ -1,5 +1,6 @@
 // Product, scale, mask, softmax and product become tn.attention over split heads.
 // Relies on simplify, sinkTransposes and recognizeSoftmax; a query that sees no key gives zeros.
+#include "compiler/opt/AttentionOperands.h"
 #include "compiler/opt/CausalMask.h"
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
@@ -13,42 +14,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Attention reads batch, head, position, feature; heads inside means position before head.
-constexpr int64_t kHeadsInner[] = {0, 2, 1, 3};
-
-/// An operand of attention: where it is stored, how, and the scale that was taken off it.
-struct Operand {
-  Value value;
-  bool headsInner = false;
-  double scale = 1;
-};
-
-/// Brings a value of dims batch, head, position, feature (or, if `swapped`, feature before
-/// position) into one of the two orders that attention reads, taking off transposes and scales.
-Operand makeOperand(PatternRewriter &rewriter, Value value, bool swapped, Constants &constants) {
-  Value source = value;
-  Permutation order = llvm::to_vector(llvm::seq<int64_t>(0, 4));
-  double scale = 1;
-  while (true) {
-    if (std::optional<WithScalar> scaled = matchScale(source, constants)) {
-      source = scaled->value;
-      scale *= scaled->scalar;
-    } else if (tn::TransposeOp transposed = source.getDefiningOp<tn::TransposeOp>()) {
-      order = compose(transposed.getPermutation(), order);
-      source = transposed.getX();
-    } else {
-      break;
-    }
-  }
-  if (swapped) {
-    order = compose(order, swapLast(4));
-  }
-  if (isIdentity(order) || ArrayRef<int64_t>(order) == ArrayRef<int64_t>(kHeadsInner)) {
-    return {source, !isIdentity(order), scale};
-  }
-  return {swapped ? transpose(rewriter, value.getLoc(), value, swapLast(4)) : value};
-}
-
 /// What softmax is taken of: scale * product, hidden where a condition does not hold, plus a mask.
 struct Scores {
   tn::MatmulOp product;
@@ -60,13 +25,31 @@ struct Scores {
   Value hidden;
 };
 
-/// A product lies behind the value, under nothing but scales and conditions that nobody else reads.
+/// What a cast between floats has widened, or narrowed; null if the value is no such cast.
+Value widened(Value value, bool isNarrowed = false) {
+  tn::CastOp cast = value.getDefiningOp<tn::CastOp>();
+  if (!cast) {
+    return {};
+  }
+  FloatType from = dyn_cast<FloatType>(getElementTypeOrSelf(cast.getX()));
+  FloatType to = dyn_cast<FloatType>(getElementTypeOrSelf(cast.getType()));
+  if (!from || !to || (isNarrowed ? from : to).getWidth() != 32 ||
+      (isNarrowed ? to : from).getWidth() != 16) {
+    return {};
+  }
+  return cast.getX();
+}
+
+/// A product lies behind the value, under nothing but scales, conditions and wider types that
+/// nobody else reads.
 bool comesFromProduct(Value value, Constants &constants) {
   while (value.hasOneUse()) {
     if (std::optional<WithScalar> scaled = matchScale(value, constants)) {
       value = scaled->value;
     } else if (tn::SelectOp select = value.getDefiningOp<tn::SelectOp>()) {
       value = select.getA();
+    } else if (Value narrow = widened(value)) {
+      value = narrow;
     } else {
       return isa_and_present<tn::MatmulOp>(value.getDefiningOp());
     }
@@ -118,6 +101,11 @@ bool peelScores(Value &value, Scores &scores, Constants &constants) {
     value = scaled->value;
     return true;
   }
+  // Attention takes no score for narrower than f32.
+  if (Value narrow = widened(value)) {
+    value = narrow;
+    return true;
+  }
   return !scores.isScaled &&
          (peelMask(value, scores, constants) || peelCondition(value, scores, constants));
 }
@@ -131,10 +119,17 @@ std::optional<Scores> matchScores(Value value, Constants &constants) {
   return isOurs ? std::optional<Scores>(scores) : std::nullopt;
 }
 
-/// The softmax behind the probabilities, past the guard that turns rows of NaN into zeros.
+/// The softmax behind the probabilities, past a cast to the type of V and the guard that turns rows
+/// of NaN into zeros.
 tn::SoftmaxOp matchProbabilities(Value value, Constants &constants) {
   if (!value.hasOneUse()) {
     return nullptr;
+  }
+  if (Value wide = widened(value, /*isNarrowed=*/true)) {
+    value = wide;
+    if (!value.hasOneUse()) {
+      return nullptr;
+    }
   }
   tn::SelectOp guard = value.getDefiningOp<tn::SelectOp>();
   Value rows = guard ? guard.getB() : value;
@@ -265,7 +260,8 @@ struct AttentionPattern : Pattern<tn::MatmulOp> {
   LogicalResult matchAndRewrite(tn::MatmulOp op, PatternRewriter &rewriter) const override {
     Constants constants = this->constants;
     tn::SoftmaxOp softmax = matchProbabilities(op.getA(), constants);
-    if (!softmax || op.getTransposeA() || op.getType().getRank() != 4 || softmax.getAxis() != 3) {
+    int64_t rank = op.getType().getRank();
+    if (!softmax || op.getTransposeA() || rank < 2 || softmax.getAxis() != rank - 1) {
       return failure();
     }
     std::optional<Scores> scores = matchScores(softmax.getX(), constants);
@@ -273,45 +269,77 @@ struct AttentionPattern : Pattern<tn::MatmulOp> {
                                   scores->product.getA(), scores->product.getB(), op.getB()})) {
       return failure();
     }
+    auto isLow = [&](Value value) {
+      return !value || rank <= 4 || tensorType(value).getRank() < 4;
+    };
+    if (!isLow(scores->mask) || !isLow(scores->condition)) {
+      return failure(); // its batch dims would have to become one
+    }
     tn::Dims scoreDims = tn::getDims(softmax.getType());
     FailureOr<Mask> mask =
-        MaskBuilder(rewriter, constants, scoreDims[2], scoreDims[3]).build(*scores);
+        MaskBuilder(rewriter, constants, scoreDims[rank - 2], scoreDims[rank - 1]).build(*scores);
     if (failed(mask)) {
       return failure();
     }
-    Operand q = makeOperand(rewriter, scores->product.getA(), false, constants);
-    Operand k =
-        makeOperand(rewriter, scores->product.getB(), !scores->product.getTransposeB(), constants);
-    Operand v = makeOperand(rewriter, op.getB(), op.getTransposeB(), constants);
-    if (v.scale != 1) {
-      v = {op.getB()}; // a scale of the values stays where it is
-      if (op.getTransposeB()) {
-        v.value = transpose(rewriter, op.getLoc(), op.getB(), swapLast(4));
-      }
+    Operand q = makeOperand(rewriter, scores->product.getA(), /*swapped=*/false,
+                            /*sharesHeads=*/false, constants);
+    Operand k = keysOf(*scores, rewriter, /*sharesHeads=*/true, constants);
+    Operand v = valuesOf(op, rewriter, /*sharesHeads=*/true, constants);
+    if (!tn::sameDim(headsOf(k), headsOf(v))) {
+      k = keysOf(*scores, rewriter, /*sharesHeads=*/false, constants);
+      v = valuesOf(op, rewriter, /*sharesHeads=*/false, constants);
     }
     // A transpose back to heads inside is the only reader in most models: write that order at once.
     tn::TransposeOp merged =
         op->hasOneUse() ? dyn_cast<tn::TransposeOp>(*op->getUsers().begin()) : tn::TransposeOp();
-    bool resultInner = merged && merged.getPermutation() == ArrayRef<int64_t>(kHeadsInner);
+    bool resultInner =
+        merged && ArrayRef(liftedOrder(merged.getPermutation())) == ArrayRef<int64_t>(kHeadsInner);
     Operation *replaced = resultInner ? merged.getOperation() : op.getOperation();
     rewriter.setInsertionPoint(replaced);
+    RankedTensorType type = tensorType(replaced->getResult(0));
+    tn::Dims dims = tn::getDims(type);
     Value attention = tn::AttentionOp::create(
-        rewriter, op.getLoc(), replaced->getResult(0).getType(), q.value, k.value, v.value,
-        mask->value, rewriter.getF64FloatAttr(scores->scale * q.scale * k.scale),
+        rewriter, op.getLoc(),
+        tn::makeTensor(liftedDims(dims, op.getContext()), type.getElementType()), q.value, k.value,
+        v.value, mask->value, rewriter.getF64FloatAttr(scores->scale * q.scale * k.scale),
         rewriter.getBoolAttr(mask->causal),
         rewriter.getDenseBoolArrayAttr({q.headsInner, k.headsInner, v.headsInner, resultInner}));
-    rewriter.replaceOp(replaced, attention);
+    rewriter.replaceOp(replaced, reshape(rewriter, op.getLoc(), attention, dims));
     return success();
   }
 
 private:
+  static AffineExpr headsOf(const Operand &operand) {
+    return tn::getDims(operand.value.getType())[operand.headsInner ? 2 : 1];
+  }
+
+  static Operand keysOf(const Scores &scores, PatternRewriter &rewriter, bool sharesHeads,
+                        Constants &constants) {
+    tn::MatmulOp product = scores.product;
+    return makeOperand(rewriter, product.getB(), !product.getTransposeB(), sharesHeads, constants);
+  }
+
+  static Operand valuesOf(tn::MatmulOp op, PatternRewriter &rewriter, bool sharesHeads,
+                          Constants &constants) {
+    Operand v = makeOperand(rewriter, op.getB(), op.getTransposeB(), sharesHeads, constants);
+    if (v.scale == 1) {
+      return v;
+    }
+    // A scale of the values stays where it is.
+    Value value = op.getB();
+    if (op.getTransposeB()) {
+      value = transpose(rewriter, op.getLoc(), value, swapLast(tensorType(value).getRank()));
+    }
+    return {lift(rewriter, value)};
+  }
+
   /// Batch and heads are the same in all values: none is broadcast.
   static bool haveOneBatch(ArrayRef<Value> values) {
     tn::Dims first = tn::getDims(values.front().getType());
     return llvm::all_of(values, [&](Value value) {
       tn::Dims dims = tn::getDims(value.getType());
-      return dims.size() == 4 &&
-             tn::sameDims(ArrayRef(dims).take_front(2), ArrayRef(first).take_front(2));
+      return dims.size() == first.size() &&
+             tn::sameDims(ArrayRef(dims).drop_back(2), ArrayRef(first).drop_back(2));
     });
   }
 };

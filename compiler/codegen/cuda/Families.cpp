@@ -2,6 +2,7 @@
 // Relies on the order of rows where those are close, and on the last one taking any region.
 #include "compiler/codegen/cuda/KernelFamily.h"
 
+#include "compiler/codegen/cuda/conv/Depthwise.h"
 #include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Tn.h"
@@ -15,28 +16,14 @@ namespace tenon::codegen::cuda {
 namespace {
 
 const KernelFamily *const kFamilies[] = {
-    &kGemv,
-    &kGemmSkinny,
-    &kCublasLt,
-    &kCudnnConv,
-    &kGemmPersistent,
-    &kGemmTensorCore,
-    &kGemmSimt,
-    &kConvTensorCore,
-    &kConvSimt,
-    &kCudnnAttention,
-    &kAttentionStream,
-    &kAttentionFlash,
-    &kAttentionSimt,
-    &kSelection,
-    &kTopK,
-    &kRadixSort,
-    &kPrefixScan,
-    &kScatter,
-    &kRowsStaged,
-    &kRowsInRegisters,
-    &kRowsInLoops,
-    &kPointwise,
+    &kGemv,           &kGemmSkinny,     &kCublasLt,
+    &kCudnnConv,      &kGemmPersistent, &kGemmTensorCore,
+    &kGemmSimt,       &kConvTensorCore, &kConvSimt,
+    &kConvDepthwise,  &kCudnnAttention, &kAttentionStream,
+    &kAttentionFlash, &kAttentionSimt,  &kSelection,
+    &kTopK,           &kRadixSort,      &kPrefixScan,
+    &kScatter,        &kRowsStaged,     &kRowsInRegisters,
+    &kRowsInLoops,    &kColumns,        &kPointwise,
 };
 
 bool serves(const KernelFamily &family, StringRef strategy) {

@@ -82,7 +82,7 @@ extern const KernelFamily kConvTensorCore, kConvSimt;
 // attention/
 extern const KernelFamily kAttentionStream, kAttentionFlash, kAttentionSimt;
 // rows/
-extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops;
+extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops, kColumns;
 // pointwise/, selection/, scan/, scatter/
 extern const KernelFamily kPointwise, kSelection, kTopK, kRadixSort, kPrefixScan, kScatter;
 // library/

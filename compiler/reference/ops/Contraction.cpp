@@ -147,8 +147,8 @@ struct Attention {
   double scale;
   bool causal;
   HeadView q, k, v, y;
-  const Tensor *mask;
-  Sizes maskStrides; // over [B, H, Sq, Sk]
+  const double *mask; // null without one
+  Sizes maskStrides;  // over [B, H, Sq, Sk]
 
   template <typename T>
   void run(Evaluation &evaluation, const T *qData, const T *kData, const T *vData, T *yData) const {
@@ -171,7 +171,7 @@ struct Attention {
           });
       evaluation.pool.parallelFor(heads * queries, [&](int64_t begin, int64_t end, unsigned) {
         for (int64_t row = begin; row < end; ++row) {
-          finishScores<T>(scores.data() + row * keys, batch, row / queries, row % queries);
+          finishScores(scores.data() + row * keys, batch, row / queries, row % queries);
         }
       });
       storeResult(evaluation.pool, scores, batch, sharing, vData, yData);
@@ -179,15 +179,14 @@ struct Attention {
   }
 
 private:
-  template <typename T>
   void finishScores(double *row, int64_t batch, int64_t head, int64_t query) const {
     int64_t keys = k.dims[2];
     int64_t visible = causal ? query + keys - q.dims[2] + 1 : keys;
     for (int64_t key = 0; key < keys; ++key) {
       double added = 0;
       if (mask) {
-        added = widen(mask->as<T>()[batch * maskStrides[0] + head * maskStrides[1] +
-                                    query * maskStrides[2] + key * maskStrides[3]]);
+        added = mask[batch * maskStrides[0] + head * maskStrides[1] + query * maskStrides[2] +
+                     key * maskStrides[3]];
       }
       row[key] =
           key < visible ? row[key] * scale + added : -std::numeric_limits<double>::infinity();
@@ -234,7 +233,7 @@ Status evaluateAttention(Evaluation &evaluation) {
                          {k, inner[1]},
                          {v, inner[2]},
                          {result, inner[3]},
-                         op.getMask() ? evaluation.find(op.getMask()) : nullptr,
+                         nullptr,
                          {}};
   const Sizes &qDims = attention.q.dims;
   const Sizes &kDims = attention.k.dims;
@@ -246,9 +245,18 @@ Status evaluateAttention(Evaluation &evaluation) {
   if (!fits) {
     return badOperand("the shapes of q, k and v do not fit");
   }
-  if (attention.mask) {
+  std::vector<double> added;
+  if (const Tensor *mask = op.getMask() ? evaluation.find(op.getMask()) : nullptr) {
     Sizes scores = {qDims[0], qDims[1], qDims[2], kDims[2]};
-    TENON_ASSIGN(attention.maskStrides, broadcastStrides(attention.mask->dims(), scores));
+    TENON_ASSIGN(attention.maskStrides, broadcastStrides(mask->dims(), scores));
+    // Its type may be wider than that of the operands.
+    TENON_TRY(visitFloat(mask->dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::Type;
+      llvm::transform(llvm::ArrayRef(mask->as<T>(), mask->count()), std::back_inserter(added),
+                      [](T value) { return widen(value); });
+      return Status::ok();
+    }));
+    attention.mask = added.data();
   }
   TENON_TRY(visitFloat(q.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::Type;

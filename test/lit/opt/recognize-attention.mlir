@@ -240,3 +240,60 @@ func.func @hidden_row(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x3x4xf32>, %v: tens
   %5 = tn.matmul %4, %v : (tensor<1x2x3x3xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>
   return %5 : tensor<1x2x3x4xf32>
 }
+// -----
+// Heads merged with the batch, and none at all: reshapes stand around.
+// CHECK-LABEL: @other_ranks
+func.func @other_ranks(%q: tensor<6x5x4xf32>, %k: tensor<7x6x4xf32>, %v: tensor<6x7x4xf32>, %m: tensor<6x5x7xf32>, %a: tensor<5x4xf32>, %b: tensor<2x3x2x5x4xf32>) -> (tensor<6x5x4xf32>, tensor<5x4xf32>, tensor<2x3x2x5x4xf32>) {
+  // CHECK-DAG: %[[Q:.*]] = tn.reshape %arg0 : (tensor<6x5x4xf32>) -> tensor<1x6x5x4xf32>
+  // CHECK-DAG: %[[K:.*]] = tn.reshape %arg1 : (tensor<7x6x4xf32>) -> tensor<1x7x6x4xf32>
+  // CHECK-DAG: %[[V:.*]] = tn.reshape %arg2 : (tensor<6x7x4xf32>) -> tensor<1x6x7x4xf32>
+  // CHECK: tn.attention %[[Q]], %[[K]], %[[V]] mask %arg3 {causal = false, headsInner = array<i1: false, true, false, false>
+  %0 = tn.transpose %k [1, 2, 0] : (tensor<7x6x4xf32>) -> tensor<6x4x7xf32>
+  %1 = tn.matmul %q, %0 : (tensor<6x5x4xf32>, tensor<6x4x7xf32>) -> tensor<6x5x7xf32>
+  %2 = tn.add %1, %m : (tensor<6x5x7xf32>, tensor<6x5x7xf32>) -> tensor<6x5x7xf32>
+  %3 = tn.softmax %2 {axis = 2 : i64} : tensor<6x5x7xf32>
+  %4 = tn.matmul %3, %v : (tensor<6x5x7xf32>, tensor<6x7x4xf32>) -> tensor<6x5x4xf32>
+  // CHECK: tn.attention {{.*}} -> tensor<1x1x5x4xf32>
+  %5 = tn.matmul %a, %a {transposeB} : (tensor<5x4xf32>, tensor<5x4xf32>) -> tensor<5x5xf32>
+  %6 = tn.softmax %5 {axis = 1 : i64} : tensor<5x5xf32>
+  %7 = tn.matmul %6, %a : (tensor<5x5xf32>, tensor<5x4xf32>) -> tensor<5x4xf32>
+  // CHECK: tn.attention {{.*}} -> tensor<6x2x5x4xf32>
+  %8 = tn.matmul %b, %b {transposeB} : (tensor<2x3x2x5x4xf32>, tensor<2x3x2x5x4xf32>) -> tensor<2x3x2x5x5xf32>
+  %9 = tn.softmax %8 {axis = 4 : i64} : tensor<2x3x2x5x5xf32>
+  %10 = tn.matmul %9, %b : (tensor<2x3x2x5x5xf32>, tensor<2x3x2x5x4xf32>) -> tensor<2x3x2x5x4xf32>
+  return %4, %7, %10 : tensor<6x5x4xf32>, tensor<5x4xf32>, tensor<2x3x2x5x4xf32>
+}
+// -----
+// Softmax in f32 between products of f16: attention takes its scores no narrower. The mask may be wider
+// than the operands.
+// CHECK-LABEL: @wider_softmax
+func.func @wider_softmax(%q: tensor<1x2x3x4xf16>, %k: tensor<1x2x3x4xf16>, %v: tensor<1x2x3x4xf16>, %m: tensor<1x1x3x3xf32>) -> tensor<1x2x3x4xf16> {
+  // CHECK-NEXT: %[[Y:.*]] = tn.attention %arg0, %arg1, %arg2 mask %arg3
+  // CHECK-NEXT: return %[[Y]]
+  %0 = tn.matmul %q, %k {transposeB} : (tensor<1x2x3x4xf16>, tensor<1x2x3x4xf16>) -> tensor<1x2x3x3xf16>
+  %1 = tn.cast %0 : (tensor<1x2x3x3xf16>) -> tensor<1x2x3x3xf32>
+  %2 = tn.add %1, %m : (tensor<1x2x3x3xf32>, tensor<1x1x3x3xf32>) -> tensor<1x2x3x3xf32>
+  %3 = tn.softmax %2 {axis = 3 : i64} : tensor<1x2x3x3xf32>
+  %4 = tn.cast %3 : (tensor<1x2x3x3xf32>) -> tensor<1x2x3x3xf16>
+  %5 = tn.matmul %4, %v : (tensor<1x2x3x3xf16>, tensor<1x2x3x4xf16>) -> tensor<1x2x3x4xf16>
+  return %5 : tensor<1x2x3x4xf16>
+}
+// -----
+// Keys and values whose heads are repeated for several of the queries': read once.
+// CHECK-LABEL: @shared_heads
+func.func @shared_heads(%q: tensor<1x6x5x4xf32>, %k: tensor<1x7x2x4xf32>, %v: tensor<1x2x7x4xf32>) -> tensor<1x6x5x4xf32> {
+  // CHECK-NEXT: %[[Y:.*]] = tn.attention %arg0, %arg1, %arg2 {causal = false, headsInner = array<i1: false, true, false, false>
+  // CHECK-NEXT: return %[[Y]]
+  %0 = tn.transpose %k [0, 2, 1, 3] : (tensor<1x7x2x4xf32>) -> tensor<1x2x7x4xf32>
+  %1 = tn.reshape %0 : (tensor<1x2x7x4xf32>) -> tensor<1x2x1x7x4xf32>
+  %2 = tn.broadcast %1 : (tensor<1x2x1x7x4xf32>) -> tensor<1x2x3x7x4xf32>
+  %3 = tn.reshape %2 : (tensor<1x2x3x7x4xf32>) -> tensor<1x6x7x4xf32>
+  %4 = tn.reshape %v : (tensor<1x2x7x4xf32>) -> tensor<1x2x1x7x4xf32>
+  %5 = tn.broadcast %4 : (tensor<1x2x1x7x4xf32>) -> tensor<1x2x3x7x4xf32>
+  %6 = tn.reshape %5 : (tensor<1x2x3x7x4xf32>) -> tensor<1x6x7x4xf32>
+  %7 = tn.transpose %3 [0, 1, 3, 2] : (tensor<1x6x7x4xf32>) -> tensor<1x6x4x7xf32>
+  %8 = tn.matmul %q, %7 : (tensor<1x6x5x4xf32>, tensor<1x6x4x7xf32>) -> tensor<1x6x5x7xf32>
+  %9 = tn.softmax %8 {axis = 3 : i64} : tensor<1x6x5x7xf32>
+  %10 = tn.matmul %9, %6 : (tensor<1x6x5x7xf32>, tensor<1x6x7x4xf32>) -> tensor<1x6x5x4xf32>
+  return %10 : tensor<1x6x5x4xf32>
+}

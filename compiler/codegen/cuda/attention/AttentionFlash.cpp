@@ -70,12 +70,17 @@ FlashKernel::State FlashKernel::unflatten(ValueRange values) const {
   return state;
 }
 
-/// Blocks are numbered [batch][head][block of rows][split]: neighbours share keys and values.
+/// Blocks are numbered [batch][head][block of rows][part of columns][split]: neighbours share keys
+/// and values.
 void FlashKernel::placeBlock(const ThreadBuilder &t) {
   rows = shell.size32(rowCount());
   Value index = t.block();
   split = t.rem(index, tile.splits);
   index = t.div(index, tile.splits);
+  if (valueParts > 1) {
+    firstColumn = t.min(t.mul(t.rem(index, valueParts), valueWidth), t.i32(allValues - valueWidth));
+    index = t.div(index, valueParts);
+  }
   Value rowBlocks = t.ceilDiv(rows, tile.rows());
   rowBlock = t.rem(index, rowBlocks);
   if (p.causal) {
@@ -156,6 +161,12 @@ Value FlashKernel::rowPointer(const ThreadBuilder &t, unsigned position,
     at = t.add(at, t.mul(t.wide(row), shell.size(tensor.strides[2])));
   }
   return t.offset(shell.buffer(position), tensor.element, at);
+}
+
+Value FlashKernel::columnsPointer(const ThreadBuilder &t, unsigned position,
+                                  const StridedTensor &tensor, Value head, Value row) {
+  Value pointer = rowPointer(t, position, tensor, head, row);
+  return firstColumn ? t.offset(pointer, tensor.element, firstColumn) : pointer;
 }
 
 /// Q as left operands, by row tile and step of 16 columns, straight from global memory.
@@ -241,7 +252,7 @@ void FlashKernel::emit(bool waits) {
   placeBlock(t);
   findTiles(t);
   keyPointer = rowPointer(t, 1, p.k, keyHead, {});
-  valuePointer = rowPointer(t, 2, p.v, keyHead, {});
+  valuePointer = columnsPointer(t, 2, p.v, keyHead, {});
   if (waits) {
     t.waitForPredecessors();
     t.launchDependents();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/codegen/cuda/attention/AttentionKernels.h"
+#include "compiler/codegen/cuda/attention/Tuning.h"
 #include "compiler/codegen/cuda/base/KernelShell.h"
 #include "compiler/codegen/cuda/base/TensorCore.h"
 
@@ -15,12 +16,18 @@ class FlashShape {
 public:
   FlashShape(const AttentionProblem &problem, const AttentionTile &tile)
       : p(problem), tile(tile), width(*tn::constantDim(p.width)),
-        valueWidth(*tn::constantDim(p.valueWidth)), depthSteps((width + 15) / 16),
-        valueSteps((valueWidth + 15) / 16), keyPitch(depthSteps * 16 + padding()),
-        valuePitch(valueSteps * 16 + padding()), warpKeys(tile.keys / tile.keyWarps) {}
+        allValues(*tn::constantDim(p.valueWidth)),
+        valueParts(llvm::divideCeilSigned(allValues, tuning::kPartColumns)),
+        valueWidth(llvm::alignTo(llvm::divideCeil(allValues, valueParts), 8)),
+        depthSteps((width + 15) / 16), valueSteps((valueWidth + 15) / 16),
+        keyPitch(depthSteps * 16 + padding()), valuePitch(valueSteps * 16 + padding()),
+        warpKeys(tile.keys / tile.keyWarps) {}
 
   /// Rows of a block's head: queries, of all heads that share keys if they are joined.
   mlir::AffineExpr rowCount() const;
+  /// Blocks that do the same scores, each for a part of the columns of V: the registers of a thread
+  /// hold no more sums. The last part may begin before the one before it ends.
+  int64_t columnParts() const { return valueParts; }
   int64_t sharedBytes() const {
     if (tile.keyWarps == 1) {
       return partsOffset() + groupBytes();
@@ -51,13 +58,16 @@ protected:
 
   const AttentionProblem &p;
   const AttentionTile &tile;
-  int64_t width, valueWidth, depthSteps, valueSteps;
+  int64_t width;
+  int64_t allValues, valueParts, valueWidth; ///< columns of V, and of them those of a block
+  int64_t depthSteps, valueSteps;
   int64_t keyPitch, valuePitch; ///< elements between rows in shared memory
   int64_t warpKeys;
 };
 
 class FlashKernel : private FlashShape {
 public:
+  using FlashShape::columnParts;
   using FlashShape::rowCount;
   using FlashShape::sharedBytes;
   using Value = mlir::Value;
@@ -108,6 +118,9 @@ private:
   void endAtMask(const ThreadBuilder &t, llvm::ArrayRef<MaskPiece> pieces);
   Value rowPointer(const ThreadBuilder &t, unsigned position, const StridedTensor &tensor,
                    Value head, Value row);
+  /// The same, of the block's columns of V or of the result.
+  Value columnsPointer(const ThreadBuilder &t, unsigned position, const StridedTensor &tensor,
+                       Value head, Value row);
   void loadQueries(const ThreadBuilder &t);
   void copyRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor, Value firstKey,
                 Value to, int64_t columns, int64_t pitch) const;
@@ -151,6 +164,7 @@ private:
   Type element, half;
 
   Value shared, batch, blockHead, keyHead, split, rowBlock, firstRow, rows;
+  Value firstColumn;                                 ///< of V, or null if the block does all
   Value rowWarp, keyWarp, lane, laneRow, laneColumn; ///< g and 2 t
   Value firstTile, fullEnd, tilesEnd;
   Value keyPointer, valuePointer;

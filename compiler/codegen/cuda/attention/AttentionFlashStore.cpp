@@ -28,8 +28,8 @@ void FlashKernel::storeRows(const ThreadBuilder &t, State &state) {
     for (int64_t part : {0, 1}) {
       const Row &row = placed[r][part];
       Value inverse = inverseTotal(t, sumOfLanes(t, state.totals[r][part], 4));
-      Value pointer =
-          t.offset(rowPointer(t, p.mask ? 4 : 3, p.y, row.head, row.query), element, laneColumn);
+      Value pointer = t.offset(columnsPointer(t, p.mask ? 4 : 3, p.y, row.head, row.query), element,
+                               laneColumn);
       t.when(row.valid, [&](const ThreadBuilder &inner) {
         for (int64_t n = 0; n * 8 < valueWidth; ++n) {
           const Values &sums = state.sums[r][n];
@@ -229,7 +229,7 @@ void FlashKernel::storeMerged(const ThreadBuilder &t, Value row, Value column,
   if (tile.splits == 1 || tile.isClustered) {
     Value scale = inverseTotal(t, parts.total);
     t.store(t.packPair(element, t.mulF(low, scale), t.mulF(high, scale)),
-            t.offset(rowPointer(t, output, p.y, head, query), element, column), 4);
+            t.offset(columnsPointer(t, output, p.y, head, query), element, column), 4);
     return;
   }
   Type real = t.f32Type();

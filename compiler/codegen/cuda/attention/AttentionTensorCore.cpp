@@ -35,9 +35,9 @@ bool fitsTensorCores(const AttentionProblem &p) {
   bool isOneType = p.k.element == element && p.v.element == element && p.y.element == element;
   bool maskFits = !p.mask || p.mask->element.getIntOrFloatBitWidth() <= 32;
   return isHalf && isOneType && maskFits && width && valueWidth && *width % 8 == 0 &&
-         *valueWidth % 8 == 0 && *width > 0 && *width <= 128 && *valueWidth > 0 &&
-         *valueWidth <= 128 && hasAlignedRows(p.q) && hasAlignedRows(p.k) && hasAlignedRows(p.v) &&
-         hasAlignedRows(p.y);
+         *valueWidth % 8 == 0 && *width > 0 && *width <= tuning::kWidestHead && *valueWidth > 0 &&
+         *valueWidth <= tuning::kWidestHead && hasAlignedRows(p.q) && hasAlignedRows(p.k) &&
+         hasAlignedRows(p.v) && hasAlignedRows(p.y);
 }
 
 bool sharesMask(const AttentionProblem &p, bool joinsHeads) {
@@ -73,10 +73,14 @@ void shareKeys(AttentionTile &tile, int64_t lists, int64_t keys, const target::T
   tile.stages = isLong ? tuning::kLongDecodeStages : tuning::kDecodeStages;
 }
 
-/// Heads in whole tiles.
+int64_t widestOf(const AttentionProblem &p) {
+  return std::max(*tn::constantDim(p.width), *tn::constantDim(p.valueWidth));
+}
+
+/// Heads in whole tiles, of which rows of threads copy whole rows.
 bool fitsWarpgroups(const AttentionProblem &p, const target::Target &gpu) {
   return gpu.has(target::Feature::WarpgroupMma) && *tn::constantDim(p.width) % kTileColumns == 0 &&
-         *tn::constantDim(p.valueWidth) % kTileColumns == 0;
+         *tn::constantDim(p.valueWidth) % kTileColumns == 0 && widestOf(p) <= tuning::kPartColumns;
 }
 
 /// What was the fastest, wherever it fits.
@@ -84,8 +88,7 @@ AttentionTile fastestTile(const AttentionProblem &p, const target::Target &gpu) 
   std::optional<int64_t> heads = tn::constantDim(p.heads), keyHeads = tn::constantDim(p.keyHeads),
                          queries = tn::constantDim(p.queries);
   int64_t batches = tn::constantDim(p.batches).value_or(1);
-  int64_t widest = std::max(*tn::constantDim(p.width), *tn::constantDim(p.valueWidth));
-  bool isNarrow = widest <= tuning::kNarrowHead;
+  bool isNarrow = widestOf(p) <= tuning::kNarrowHead;
   bool maskHasRows = p.mask && tn::constantDim(p.mask->strides[2]) != 0;
   AttentionTile tile;
   if (!heads || !queries) {
@@ -129,6 +132,17 @@ AttentionTile fastestTile(const AttentionProblem &p, const target::Target &gpu) 
   return tile;
 }
 
+/// Of wide heads: fewer keys a tile, and no partial results of parts of columns.
+void fitColumns(const AttentionProblem &p, AttentionTile &tile) {
+  if (widestOf(p) <= tuning::kPartColumns) {
+    return;
+  }
+  tile.keys = std::min(tile.keys, tuning::kWideHeadKeys * tile.keyWarps);
+  if (!tile.isClustered && FlashShape(p, tile).columnParts() > 1) {
+    tile.splits = 1;
+  }
+}
+
 /// Narrows a tile until its block fits the target's shared memory: fewer tiles under way, fewer
 /// keys, then fewer warps that share rows.
 void fitShared(const AttentionProblem &p, AttentionTile &tile, const target::Target &gpu) {
@@ -150,6 +164,7 @@ void fitShared(const AttentionProblem &p, AttentionTile &tile, const target::Tar
 
 AttentionTile chooseTile(const AttentionProblem &p, const target::Target &gpu) {
   AttentionTile tile = fastestTile(p, gpu);
+  fitColumns(p, tile);
   if (!tile.isWarpgroup) {
     fitShared(p, tile, gpu);
   }
@@ -158,11 +173,11 @@ AttentionTile chooseTile(const AttentionProblem &p, const target::Target &gpu) {
 
 std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Target &gpu) {
   AttentionTile own = chooseTile(p, gpu);
-  int64_t width = *tn::constantDim(p.width), valueWidth = *tn::constantDim(p.valueWidth);
   std::optional<int64_t> queries = tn::constantDim(p.queries), keys = tn::constantDim(p.keys);
   std::vector<AttentionTile> tiles = {own};
   auto add = [&](AttentionTile tile) {
     tile.isClustered = tile.splits > 1 && gpu.clusterBlocks > 1;
+    fitColumns(p, tile);
     tile.endsAtMask = own.endsAtMask && *keys > tile.keys;
     if (!(tile == own) && FlashShape(p, tile).sharedBytes() <= gpu.sharedBytes) {
       tiles.push_back(tile);
@@ -202,7 +217,7 @@ std::vector<AttentionTile> tilesOf(const AttentionProblem &p, const target::Targ
   add(tile);
   tile.rowWarps = 8;
   add(tile);
-  if (std::max(width, valueWidth) <= tuning::kNarrowHead && !maskHasRows) {
+  if (widestOf(p) <= tuning::kNarrowHead && !maskHasRows) {
     tile.rowWarps = 4;
     tile.rowTiles = 2;
     add(tile);
@@ -242,7 +257,8 @@ void emitTensorCoreAttention(ModuleOp module, StringRef symbol, const AttentionP
   FlashKernel kernel(shell, p, tile);
   kernel.emit(/*waits=*/gpu.has(target::Feature::DependentLaunch));
   AffineExpr heads = tile.joinsHeads ? p.keyHeads : p.heads;
-  AffineExpr blocks = p.batches * heads * kernel.rowCount().ceilDiv(tile.rows()) * tile.splits;
+  AffineExpr blocks = p.batches * heads * kernel.rowCount().ceilDiv(tile.rows()) *
+                      kernel.columnParts() * tile.splits;
   code.steps.push_back(shell.finish(blocks, kernel.sharedBytes()));
   if (isPartial) {
     AffineExpr rows = p.batches * p.heads * p.queries * tile.splits;

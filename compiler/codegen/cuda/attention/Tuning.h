@@ -20,19 +20,19 @@ inline constexpr int64_t kMostTileKeys = 128;
 inline constexpr int64_t kMostKeysBesideLast = 96;
 /// Slots (tiles of K or V) beyond which more brought nothing: two heads of 384 keys.
 inline constexpr int64_t kMostSlots = 24;
-/// Tiles of a head from which on warpgroups take turns at products: 64 x 16 x 384 x 384 in 93 us, 99
-/// without; two tiles 33.5 and 33.7, one 11.9 and 11.6.
+/// Tiles of a head from which on warpgroups take turns at products: 64 x 16 x 384 x 384 in 93 us,
+/// 99 without; two tiles 33.5 and 33.7, one 11.9 and 11.6.
 inline constexpr int64_t kTilesOfTurns = 3;
-/// Percent of the multiprocessors that must have work in the last round of heads. Chosen between the
-/// shapes of the zoo, not measured by itself.
+/// Percent of the multiprocessors that must have work in the last round of heads. Chosen between
+/// the shapes of the zoo, not measured by itself.
 inline constexpr int64_t kLeastBusy = 75;
 
 // attention_flash. On an H200; decoding with 1,000 of 2,048 keys seen, 8 and 128 lists.
 
 /// Queries up to which it is a step of decoding: derived, the rows of one mma.
 inline constexpr int64_t kDecodeQueries = 16;
-/// Blocks that share a list's keys: of a cluster, as many as every GPU with clusters runs, and where
-/// a second kernel adds up.
+/// Blocks that share a list's keys: of a cluster, as many as every GPU with clusters runs, and
+/// where a second kernel adds up.
 inline constexpr int64_t kFlashClusterBlocks = 8, kMostSplits = 32;
 /// Blocks a multiprocessor, for decoding, up to which keys are split.
 inline constexpr int64_t kDecodeBlocks = 2;
@@ -49,6 +49,11 @@ inline constexpr int64_t kNarrowHead = 64;
 /// Blocks for whose registers a multiprocessor must have room: warpgroups with heads of up to 64,
 /// with wider ones, and blocks without warpgroups (ptxas by itself gives up what is loaded ahead).
 inline constexpr int64_t kSlimBlocks = 4, kWarpgroupBlocks = 2, kFlashBlocks = 1;
+/// Columns of Q and of V of the widest heads, and columns of V of which a thread has registers for
+/// sums beside those of Q (derived: 64 of 255 each).
+inline constexpr int64_t kWidestHead = 256, kPartColumns = 128;
+/// Keys of a tile beside heads wider than that: a warp's scores then leave registers for Q.
+inline constexpr int64_t kWideHeadKeys = 32;
 /// Pieces of the mask (16 bytes) that a thread keeps in registers while it asks for keys.
 inline constexpr int64_t kMaskPieces = 4;
 /// Keys whose mask a warpgroup keeps as f32: 4 KiB beside the tiles.

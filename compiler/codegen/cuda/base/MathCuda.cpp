@@ -206,6 +206,54 @@ Value rewriteLog(math::LogOp op, PatternRewriter &rewriter) {
   return approximate("lg2.approx.f", x, rewriter, op.getLoc()) * kLn2;
 }
 
+/// Of a + sqrt(square), where a >= 0 and `square` is near its square; from 2^30 on twice a, whose
+/// square could overflow.
+Real logOfSum(const Real &a, const Real &square, OpBuilder &builder, Location loc) {
+  Value isLarge = a > 0x1p30;
+  Real sum = a.where(isLarge, a + square.sqrt());
+  Real powers = approximate("lg2.approx.f", sum, builder, loc);
+  return (powers + powers.number(1).where(isLarge, powers.number(0))) * kLn2;
+}
+
+/// Where the logarithm of a number near 1 would lose the digits, a series whose next term is below
+/// 2^-15 of the result.
+constexpr double kAsinhSeries = 0.5, kAtanhSeries = 0.375;
+constexpr std::array<double, 5> kAsinh = {1, -1.0 / 6, 3.0 / 40, -15.0 / 336, 105.0 / 3456};
+constexpr std::array<double, 5> kAtanh = {1, 1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9};
+
+Value rewriteAsinh(math::AsinhOp op, PatternRewriter &rewriter) {
+  if (!endsInHalf(op)) {
+    return {};
+  }
+  Location loc = op.getLoc();
+  Real x(rewriter, loc, op.getOperand()), a = x.abs(), square = x * x;
+  Real series = a * square.polynomial(kAsinh);
+  Real log = logOfSum(a, square + 1.0, rewriter, loc);
+  return series.where(a < kAsinhSeries, log).withSignOf(x);
+}
+
+/// An argument of 16 bits that is not 1 is so far from it that the logarithm has digits enough.
+Value rewriteAcosh(math::AcoshOp op, PatternRewriter &rewriter) {
+  if (!endsInHalf(op) || !comesFromHalf(op.getOperand())) {
+    return {};
+  }
+  Location loc = op.getLoc();
+  Real x(rewriter, loc, op.getOperand());
+  return logOfSum(x, (x - 1.0) * (x + 1.0), rewriter, loc);
+}
+
+Value rewriteAtanh(math::AtanhOp op, PatternRewriter &rewriter) {
+  if (!endsInHalf(op)) {
+    return {};
+  }
+  Location loc = op.getLoc();
+  Real x(rewriter, loc, op.getOperand()), a = x.abs();
+  Real series = a * (x * x).polynomial(kAtanh);
+  Real log = approximate("lg2.approx.f", a + 1.0, rewriter, loc) -
+             approximate("lg2.approx.f", a.number(1) - a, rewriter, loc);
+  return series.where(a < kAtanhSeries, log * (kLn2 / 2)).withSignOf(x);
+}
+
 /// An operand of the kernel whose reciprocal may be below the least normal float, or above the
 /// largest.
 bool isAnyBFloat(Value value) {
@@ -274,6 +322,9 @@ void populateMathCudaPatterns(RewritePatternSet &patterns) {
   patterns.add<Rewrite<math::ErfOp>>(context, rewriteErf);
   patterns.add<WholeGelu>(context);
   patterns.add<Rewrite<math::LogOp>>(context, rewriteLog);
+  patterns.add<Rewrite<math::AsinhOp>>(context, rewriteAsinh);
+  patterns.add<Rewrite<math::AcoshOp>>(context, rewriteAcosh);
+  patterns.add<Rewrite<math::AtanhOp>>(context, rewriteAtanh);
   patterns.add<Rewrite<arith::DivFOp>>(context, rewriteDiv);
   patterns
       .add<Extreme<arith::MaximumFOp, LLVM::MaximumOp>, Extreme<arith::MinimumFOp, LLVM::MinimumOp>,

@@ -3,6 +3,7 @@
 #include "compiler/codegen/cuda/conv/Conv.h"
 
 #include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/conv/ConvFilter.h"
 #include "compiler/codegen/cuda/conv/ConvLoader.h"
 #include "compiler/codegen/cuda/conv/Tuning.h"
 #include "compiler/codegen/cuda/gemm/Product.h"
@@ -119,8 +120,13 @@ std::vector<ProductTile> convTiles(const ConvProblem &problem, const target::Tar
 }
 
 bool emitConv(RegionBuilder &region, const ConvProblem &problem, const ProductTile &tile) {
-  return ProductKernel(region, problem.product, tile, std::make_unique<PatchLoader>(problem, tile),
-                       std::make_unique<FilterLoader>(problem, tile))
+  ConvProblem own = problem;
+  if (!problem.filterSizes.empty()) {
+    own.filter.buffer = layOutFilter(region, problem.computed, problem.filterSizes);
+    own.product.b.at = own.filter;
+  }
+  return ProductKernel(region, own.product, tile, std::make_unique<PatchLoader>(own, tile),
+                       std::make_unique<FilterLoader>(own, tile))
       .emit();
 }
 
@@ -159,7 +165,8 @@ double convCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   dispatch::CostModel costs(region.source->getParentOfType<ModuleOp>(), region.gpu);
   ProductSizes sizes =
       sizesOf(region, *problem, [&](ArrayRef<AffineExpr> dims) { return costs.countOf(dims); });
-  return estimate(*problem, sizes, tile, region.gpu);
+  double before = problem->filterSizes.empty() ? 0 : region.gpu.launchSeconds;
+  return estimate(*problem, sizes, tile, region.gpu) + before;
 }
 
 std::optional<dispatch::WeightLayout> convWeight(RegionBuilder &region) {

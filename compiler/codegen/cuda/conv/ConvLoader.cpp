@@ -24,6 +24,9 @@ Value isWithin(const ThreadBuilder &t, Value a, Value b) {
 Value both(const ThreadBuilder &t, Value a, Value b) { return a && b ? t.bitAnd(a, b) : a ? a : b; }
 
 bool isSmallInput(RegionBuilder &region, unsigned buffer) {
+  if (buffer >= region.source.getNumArguments()) {
+    return true; // a filter that was laid out, which is small
+  }
   tn::SymbolList declared(region.source->getParentOfType<ModuleOp>());
   int64_t product = 1;
   for (AffineExpr dim : tn::getDims(region.source.getArgument(buffer).getType())) {

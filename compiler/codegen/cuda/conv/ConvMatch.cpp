@@ -82,6 +82,35 @@ SmallVector<ConvDim, 3> dimsOf(tn::ConvOp conv) {
   return dims;
 }
 
+/// Has a computed filter laid out if its channels are copied in larger pieces then.
+void layOutComputed(ConvProblem &problem, ArrayRef<int64_t> weight) {
+  int64_t most = 16 / byteSize(problem.filter.element);
+  int64_t count = 1;
+  for (int64_t size : weight) {
+    count *= size;
+  }
+  bool isSmall = count < std::numeric_limits<int32_t>::max();
+  if (!isSmall || problem.filterWidth >= std::gcd(problem.groupChannels, most)) {
+    return;
+  }
+  problem.filterSizes.assign(weight.begin(), weight.end());
+  std::rotate(problem.filterSizes.begin() + 1, problem.filterSizes.begin() + 2,
+              problem.filterSizes.end());
+  problem.computed = problem.filter;
+  tn::Dims &strides = problem.computed.strides;
+  std::rotate(strides.begin() + 1, strides.begin() + 2, strides.end());
+  MLIRContext *context = problem.filter.offset.getContext();
+  tn::Dims stored;
+  for (int64_t size : problem.filterSizes) {
+    stored.push_back(getAffineConstantExpr(size, context));
+  }
+  problem.filter.offset = getAffineConstantExpr(0, context);
+  problem.filter.strides = rowMajor(stored, context);
+  std::rotate(problem.filter.strides.begin() + 1, problem.filter.strides.end() - 1,
+              problem.filter.strides.end());
+  problem.filterWidth = widthOf(problem.filter, 1, problem.groupChannels);
+}
+
 ProductProblem productOf(tn::ConvOp conv, const ConvProblem &problem) {
   MLIRContext *context = conv.getContext();
   auto constant = [&](int64_t value) { return getAffineConstantExpr(value, context); };
@@ -145,6 +174,7 @@ Fit<ConvProblem> matchConv(RegionBuilder &region, bool isHalf) {
   problem.joined = joinedGroups(groups, problem.groupChannels, problem.groupColumns, most);
   problem.patchWidth = widthOf(problem.x, x.size() - 1, problem.channels());
   problem.filterWidth = widthOf(problem.filter, 1, problem.groupChannels);
+  layOutComputed(problem, weight.getShape());
   problem.product = productOf(conv, problem);
   return problem;
 }

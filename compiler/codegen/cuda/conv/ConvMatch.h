@@ -29,6 +29,10 @@ struct ConvProblem {
   /// Elements that lie together and on borders of as many, up to 16 bytes: of patches, and of the
   /// filter.
   int64_t patchWidth = 1, filterWidth = 1;
+  /// Where a computed filter lies that a kernel before lays out as `filter` says, over [O, taps...,
+  /// C / groups], and those sizes; else without sizes.
+  StridedTensor computed;
+  llvm::SmallVector<int64_t> filterSizes;
 
   int64_t channels() const { return joined * groupChannels; }
   /// Places of the depth: [tap][channel].

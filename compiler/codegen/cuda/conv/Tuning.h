@@ -20,6 +20,18 @@ inline constexpr int64_t kConvDepth = 64, kConvShortDepth = 32;
 /// Of the padded depth, what counts as much more.
 inline constexpr double kConvMuchMore = 1.1;
 
+/// Threads of a block that lays out a filter. Chosen, not measured.
+inline constexpr int64_t kFilterBlock = 256;
+
+// conv_depthwise. Chosen, not measured.
+
+/// Threads of a block; of a multiprocessor, below which a thread has fewer outputs.
+inline constexpr int64_t kDepthwiseBlock = 128, kDepthwiseThreads = 512;
+/// Sums of a thread, and its outputs beside each other, at most.
+inline constexpr int64_t kDepthwiseSums = 32, kDepthwiseWidth = 8;
+/// Taps of a line that are written out.
+inline constexpr int64_t kDepthwiseLine = 11;
+
 // conv_simt.
 
 /// Places of the depth in a stage: derived, a pitch of 20 elements reads all banks.

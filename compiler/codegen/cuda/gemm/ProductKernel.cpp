@@ -137,8 +137,9 @@ void ProductKernel::waitHere() {
 Values ProductKernel::addProducts() {
   ThreadBuilder t = code();
   // Weights are there before any kernel runs: their copies start while the predecessor still works.
-  bool isConstant =
-      kernel.region.source.getArgAttr(b->buffer, kConstantArgument) && tile.stages > 1;
+  func::FuncOp source = kernel.region.source;
+  bool isConstant = b->buffer < source.getNumArguments() &&
+                    source.getArgAttr(b->buffer, kConstantArgument) && tile.stages > 1;
   Value step = firstStep;
   if (isConstant) {
     for (int64_t i = 0; i + 1 < tile.stages; ++i) {

@@ -17,7 +17,14 @@ namespace {
 bool isConstant(AffineExpr value, int64_t constant) { return tn::constantDim(value) == constant; }
 
 bool hasUsualMask(const AttentionProblem &p) {
-  return !p.mask || (isConstant(p.mask->offset, 0) && isConstant(p.mask->strides[3], 1));
+  return !p.mask || (p.mask->element == p.q.element && isConstant(p.mask->offset, 0) &&
+                     isConstant(p.mask->strides[3], 1));
+}
+
+/// Wider ones its kernels do on some architectures only.
+bool hasUsualHeads(const AttentionProblem &p) {
+  return std::max(*tn::constantDim(p.width), *tn::constantDim(p.valueWidth)) <=
+         tuning::kWidestCalledHead;
 }
 
 void appendStrides(SmallVectorImpl<AffineExpr> &sizes, const StridedTensor &tensor) {
@@ -44,8 +51,8 @@ bool isWorthACall(const AttentionProblem &p, const target::Target &gpu) {
 
 std::optional<RegionStep> attentionStep(func::FuncOp kernel) {
   Fit<AttentionProblem> found = matchAttention(kernel);
-  if (!found || !fitsTensorCores(*found) || !hasUsualMask(*found) || found->causal ||
-      !isConstant(found->y.offset, 0)) {
+  if (!found || !fitsTensorCores(*found) || !hasUsualMask(*found) || !hasUsualHeads(*found) ||
+      found->causal || !isConstant(found->y.offset, 0)) {
     return std::nullopt;
   }
   const AttentionProblem &p = *found;

@@ -16,6 +16,8 @@ namespace tenon::codegen::cuda::tuning {
 inline constexpr int64_t kLeastPairs = int64_t(16) << 20;
 /// Queries and keys, against warpgroups, without a mask.
 inline constexpr int64_t kLeastLength = 1024;
+/// Columns of the widest head that is left to it. Chosen, not measured.
+inline constexpr int64_t kWidestCalledHead = 128;
 
 // Predicted times, fitted to calls on an H200: cuBLASLt 11 % off over 87 products (root mean square).
 

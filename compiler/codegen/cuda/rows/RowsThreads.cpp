@@ -83,8 +83,8 @@ Value ThreadCombiner::shuffle(Value value, int64_t mask) const {
 }
 
 Accumulators ThreadCombiner::combineLanes(const Combiner &combiner, int64_t lanes,
-                                          Accumulators values) const {
-  for (int64_t mask = lanes / 2; mask > 0; mask /= 2) {
+                                          Accumulators values, int64_t stride) const {
+  for (int64_t mask = lanes / 2 * stride; mask >= stride; mask /= 2) {
     Accumulators others =
         llvm::map_to_vector<2>(values, [&](Value value) { return shuffle(value, mask); });
     values = combiner.combine(t.builder, t.location, values, others);

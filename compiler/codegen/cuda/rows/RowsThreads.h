@@ -26,8 +26,9 @@ public:
   /// changes nothing that it is combined with.
   Accumulators combine(const Combiner &combiner, Accumulators partial, const Accumulators &neutral);
 
-  /// Over lanes that differ in the bits below `lanes`, a power of two.
-  Accumulators combineLanes(const Combiner &combiner, int64_t lanes, Accumulators values) const;
+  /// Over so many lanes, a power of two, that stand `stride` (another one) apart.
+  Accumulators combineLanes(const Combiner &combiner, int64_t lanes, Accumulators values,
+                            int64_t stride = 1) const;
 
   /// Whether the warps of a row are so many that a round of two reductions can be asked for.
   static bool canCombineJointly(const RowThreads &threads);

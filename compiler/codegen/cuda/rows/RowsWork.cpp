@@ -40,6 +40,11 @@ std::optional<RowsWork::Shape> Finder::shapeOf(Value tensor) const {
     return std::nullopt;
   }
   ArrayRef<AffineExpr> rest = ArrayRef(dims).drop_front(outer);
+  size_t behind = work.behind.size();
+  if (rest.size() < behind || !tn::sameDims(rest.take_back(behind), work.behind)) {
+    return std::nullopt;
+  }
+  rest = rest.drop_back(behind);
   if (tn::sameDims(rest, work.inner)) {
     return RowsWork::Shape::Wide;
   }
@@ -64,14 +69,17 @@ bool Finder::dependsOnReduction(Value tensor) {
   return result;
 }
 
-/// Whether the operand is read at the place of the loops themselves (a dim of 1 at 0).
+/// Whether the operand is read at the place of the loops themselves (a dim of 1 at 0), which it may
+/// have without those that reductions leave out.
 bool Finder::isAligned(linalg::GenericOp op, OpOperand &operand) const {
   tn::Dims dims = region.dims(operand.get());
   AffineMap map = op.getMatchingIndexingMap(&operand);
+  size_t leftOut = op.getNumLoops() - std::min<size_t>(dims.size(), op.getNumLoops());
   for (auto [i, expression] : llvm::enumerate(map.getResults())) {
     AffineDimExpr dim = dyn_cast<AffineDimExpr>(expression);
     bool isOnly = tn::constantDim(dims[i]) == 1 && tn::constantDim(expression) == 0;
-    if (!isOnly && (!dim || dim.getPosition() != i)) {
+    size_t loop = i < work.rows.size() ? i : i + leftOut;
+    if (!isOnly && (!dim || dim.getPosition() != loop)) {
       return false;
     }
   }
@@ -83,16 +91,13 @@ bool Finder::noteReduction(linalg::GenericOp op) {
     return true;
   }
   SmallVector<utils::IteratorType> iterators = op.getIteratorTypesArray();
-  size_t outer = 0;
-  while (outer < iterators.size() && iterators[outer] == utils::IteratorType::parallel) {
-    ++outer;
-  }
-  bool isTrailing = llvm::all_of(ArrayRef(iterators).drop_front(outer), [](auto iterator) {
-    return iterator == utils::IteratorType::reduction;
-  });
+  auto isKept = [](utils::IteratorType type) { return type == utils::IteratorType::parallel; };
+  size_t outer = llvm::find_if_not(iterators, isKept) - iterators.begin();
+  size_t behind = llvm::find_if_not(llvm::reverse(iterators), isKept) - iterators.rbegin();
+  bool isTogether = outer + op.getNumReductionLoops() + behind == iterators.size();
   AffineMap rows =
       AffineMap::getFilteredIdentityMap(op.getContext(), iterators.size(), [&](AffineDimExpr dim) {
-        return dim.getPosition() < outer;
+        return isKept(iterators[dim.getPosition()]);
       });
   bool keepsRows = llvm::all_of(op.getDpsInitsMutable(), [&](OpOperand &init) {
     return op.getMatchingIndexingMap(&init) == rows;
@@ -100,17 +105,20 @@ bool Finder::noteReduction(linalg::GenericOp op) {
   bool readsAll = llvm::any_of(op.getDpsInputOperands(), [&](OpOperand *operand) {
     return op.getMatchingIndexingMap(operand).isIdentity();
   });
-  if (!isTrailing || !keepsRows || !readsAll || !Combiner::of(op)) {
+  if (!isTogether || !keepsRows || !readsAll || !Combiner::of(op)) {
     return false;
   }
   tn::Dims loops = region.loopSizes(op);
+  ArrayRef<AffineExpr> all(loops);
+  tn::Dims first(all.take_front(outer)), last(all.take_back(behind)),
+      own(all.drop_front(outer).drop_back(behind));
   if (work.reductions.empty()) {
-    work.rows.assign(loops.begin(), loops.begin() + outer);
-    work.inner.assign(loops.begin() + outer, loops.end());
+    work.rows = first;
+    work.inner = own;
+    work.behind = last;
   }
-  bool isSame = work.rows.size() == outer &&
-                tn::sameDims(ArrayRef(loops).take_front(outer), work.rows) &&
-                tn::sameDims(ArrayRef(loops).drop_front(outer), work.inner);
+  bool isSame = tn::sameDims(first, work.rows) && tn::sameDims(own, work.inner) &&
+                tn::sameDims(last, work.behind);
   if (isSame) {
     work.reductions.push_back(op);
   }
@@ -205,7 +213,9 @@ std::optional<RowsWork> Finder::run(ArrayRef<Root> roots) {
     return shapeOf(input) != std::optional(RowsWork::Shape::Wide);
   });
   for (auto [op, operand] : fromBuffers) {
-    noteParameter(op, *operand);
+    if (work.behind.empty()) {
+      noteParameter(op, *operand);
+    }
   }
   return std::move(work);
 }
@@ -213,7 +223,13 @@ std::optional<RowsWork> Finder::run(ArrayRef<Root> roots) {
 } // namespace
 
 std::optional<RowsWork> findRowsWork(RegionBuilder &region, ArrayRef<Root> roots) {
-  return Finder(region).run(roots);
+  std::optional<RowsWork> work = Finder(region).run(roots);
+  return work && work->behind.empty() ? std::move(work) : std::nullopt;
+}
+
+std::optional<RowsWork> findColumnsWork(RegionBuilder &region, ArrayRef<Root> roots) {
+  std::optional<RowsWork> work = Finder(region).run(roots);
+  return work && !work->behind.empty() ? std::move(work) : std::nullopt;
 }
 
 } // namespace tenon::codegen::cuda

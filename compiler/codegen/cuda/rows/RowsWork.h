@@ -1,5 +1,5 @@
-// What the row kernels work on: roots that share their outer dims (rows) with reductions over all
-// their inner dims, so that one group of threads computes all of a row at once.
+// What the kernels of rows and columns work on: roots that share all dims but those over which all
+// reductions go, so that one group of threads computes all of a row, or of a few columns, at once.
 #pragma once
 
 #include "compiler/codegen/cuda/pointwise/Schedule.h"
@@ -9,9 +9,10 @@
 namespace tenon::codegen::cuda {
 
 struct RowsWork {
-  /// A tensor of `rows` x `inner`, and one of `rows` (and dims of 1).
+  /// A tensor of `rows` x `inner` x `behind`, and one without `inner`, or with dims of 1 there.
   enum class Shape { Wide, Narrow };
-  tn::Dims rows, inner;
+  /// Reductions go over `inner`; of rows there are no dims behind.
+  tn::Dims rows, inner, behind;
   /// In an order in which each finds those that it depends on before it.
   llvm::SmallVector<mlir::linalg::GenericOp> reductions;
   llvm::SmallVector<Root> wide, narrow;
@@ -23,5 +24,7 @@ struct RowsWork {
 
 /// Nothing if the roots are not of that kind: then each has to be computed in another way.
 std::optional<RowsWork> findRowsWork(RegionBuilder &region, llvm::ArrayRef<Root> roots);
+/// The same of columns: reductions over dims of which others lie behind.
+std::optional<RowsWork> findColumnsWork(RegionBuilder &region, llvm::ArrayRef<Root> roots);
 
 } // namespace tenon::codegen::cuda

@@ -45,6 +45,15 @@ inline constexpr int64_t kLine = 128;
 /// Steps of a thread that make it worth starting.
 inline constexpr int64_t kFewSteps = 4;
 
+// columns. Chosen, not measured.
+
+/// Threads of a block, and below which it gets wider; blocks of a cluster at most.
+inline constexpr int64_t kColumnThreads = 512, kFewColumnThreads = 128, kColumnBlocks = 8;
+/// Elements of one tensor that a thread holds in registers at most.
+inline constexpr int64_t kColumnElements = 32;
+/// Elements that are not left to blocks of which so many multiprocessors have one.
+inline constexpr int64_t kMuchOfColumns = int64_t(1) << 20, kColumnShare = 4;
+
 /// Predicted seconds of a row whose block reads it in loops, of those that a multiprocessor does: 0.15
 /// for rows of 49, 0.2 to 0.3 us for rows of 768 on an H200.
 inline constexpr double kLoopsRowSeconds = 0.15e-6;

@@ -9,6 +9,8 @@ namespace {
 constexpr AttentionTile kMiddle{1, 4, 1, 64, 1, false};
 constexpr AttentionTile kLarge{2, 4, 1, 64, 1, false};
 constexpr AttentionTile kWide{1, 8, 1, 64, 1, false};
+constexpr AttentionTile kWideHeads{1, 4, 1, 32, 1, false};
+const Emitter emitFlash = byFamily({"attention_flash"});
 
 TEST(CudaAttentionTest, SmallGrid) {
   EXPECT_TRUE(
@@ -62,6 +64,40 @@ TEST(CudaAttentionTest, HeadSizes) {
                                emitTile(kWide)));
 }
 
+/// Blocks that do parts of the columns of V, of which the last begins where the one before has not
+/// ended; decoding over clusters and, where there are none, alone.
+TEST(CudaAttentionTest, WideHeads) {
+  for (auto [d, dv] :
+       {std::pair(160, 160), std::pair(256, 256), std::pair(192, 128), std::pair(64, 136)}) {
+    AttentionCase c = plainAttention("f16", 1, 2, 37, 90, d, dv);
+    EXPECT_TRUE(matchesReference(attentionText(c), emitChosen)) << d;
+    c.causal = true;
+    EXPECT_TRUE(matchesReference(attentionText(c), emitTile(kWideHeads))) << d;
+  }
+  for (const char *gpu : {"sm_90", "sm_80"}) {
+    RunOptions options;
+    options.gpu = target::targetOf(gpu);
+    EXPECT_TRUE(matchesReference(attentionText(plainAttention("bf16", 1, 4, 1, 300, 256, 256, 2)),
+                                 emitChosen, options))
+        << gpu;
+  }
+}
+
+TEST(CudaAttentionTest, WideHeadsFitRegisters) {
+  for (const char *arch : {"sm_80", "sm_86", "sm_90", "sm_90a"}) {
+    const target::Target &gpu = target::targetOf(arch);
+    for (int64_t width : {136, 160, 192, 256}) {
+      for (const AttentionCase &c : {plainAttention("f16", 8, 16, 1024, 1024, width, width),
+                                     plainAttention("f16", 1, 4, 64, 256, width, width),
+                                     plainAttention("bf16", 4, 32, 1, 2048, width, width, 8)}) {
+        llvm::Expected<std::string> ptx = emitTestPtx(attentionText(c), emitFlash, gpu);
+        ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+        EXPECT_TRUE(assembles(*ptx, gpu)) << arch << " " << width;
+      }
+    }
+  }
+}
+
 /// Another order of the threads shows where a barrier is missing.
 TEST(CudaAttentionTest, OrderOfThreads) {
   for (const Emitter &emitter : {Emitter(emitChosen), emitTile(kMiddle)}) {
@@ -109,7 +145,7 @@ TEST(CudaAttentionTest, Causal) {
 TEST(CudaAttentionTest, Masks) {
   for (const char *mask :
        {"tensor<f16>", "tensor<19xf16>", "tensor<11x1xf16>", "tensor<2x1x1x19xf16>",
-        "tensor<2x3x11x19xf16>", "tensor<1x3x1x19xf16>"}) {
+        "tensor<2x3x11x19xf16>", "tensor<1x3x1x19xf16>", "tensor<2x1x11x19xf32>"}) {
     AttentionCase c = plainAttention("f16", 2, 3, 11, 19, 8, 8);
     c.mask = mask;
     EXPECT_TRUE(matchesReference(attentionText(c), emitChosen));

@@ -1,0 +1,178 @@
+// The family of depthwise convolutions: which regions it takes, and the tile of a thread. Relies on
+// tn.conv's verifier for ranks.
+#include "compiler/codegen/cuda/conv/Depthwise.h"
+
+#include "compiler/codegen/common/Weights.h"
+#include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/conv/Tuning.h"
+#include "compiler/codegen/cuda/gemm/ProductMatch.h"
+#include "compiler/dispatch/OpKinds.h"
+#include "compiler/dispatch/Strategy.h"
+#include "mlir/IR/TypeUtilities.h"
+
+#include <numeric>
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+
+int64_t DepthwiseProblem::taps() const {
+  int64_t count = 1;
+  for (const DepthwiseDim &dim : dims) {
+    count *= dim.taps;
+  }
+  return count;
+}
+
+namespace {
+
+/// Whether the filter was laid out as layoutOfDepthwise says.
+bool isAsLaidOut(tn::UnpackOp unpack, const RankedTensorType &weight) {
+  SmallVector<int64_t> order;
+  for (int64_t spatial = 2; spatial < weight.getRank(); ++spatial) {
+    order.push_back(spatial);
+  }
+  order.append({1, 0});
+  return unpack.getPermutation() == ArrayRef<int64_t>(order) && unpack.getGroups() == 1 &&
+         static_cast<int64_t>(unpack.getRows()) == weight.getRank() - 1 &&
+         static_cast<int64_t>(unpack.getPanel()) == weight.getDimSize(0);
+}
+
+bool findFilter(tn::ConvOp conv, DepthwiseProblem &problem) {
+  Value weight = conv.getWeight();
+  tn::UnpackOp unpack = weight.getDefiningOp<tn::UnpackOp>();
+  problem.isLaidOut = unpack || packableInput(weight);
+  BlockArgument argument = dyn_cast<BlockArgument>(unpack ? unpack.getPacked() : weight);
+  if (!argument || (unpack && !isAsLaidOut(unpack, cast<RankedTensorType>(weight.getType())))) {
+    return false;
+  }
+  problem.filter = argument.getArgNumber();
+  return true;
+}
+
+SmallVector<DepthwiseDim, 3> dimsOf(tn::ConvOp conv) {
+  tn::Dims in = tn::getDims(conv.getX().getType()), out = tn::getDims(conv.getType());
+  ArrayRef<int64_t> weight = cast<RankedTensorType>(conv.getWeight().getType()).getShape();
+  size_t spatial = in.size() - 2;
+  SmallVector<DepthwiseDim, 3> dims;
+  for (size_t i = 0; i < spatial; ++i) {
+    int64_t begin = conv.getPads()[i], end = conv.getPads()[spatial + i];
+    dims.push_back({in[1 + i], out[1 + i], weight[2 + i], conv.getStrides()[i],
+                    conv.getDilations()[i], begin, begin > 0 || end > 0});
+  }
+  return dims;
+}
+
+} // namespace
+
+Fit<DepthwiseProblem> matchDepthwise(RegionBuilder &region) {
+  auto convs = region.source.getOps<tn::ConvOp>();
+  if (!llvm::hasSingleElement(convs) || region.source.getNumResults() != 1) {
+    return Misfit{"it is not one convolution with one result"};
+  }
+  tn::ConvOp conv = *convs.begin();
+  RankedTensorType weight = cast<RankedTensorType>(conv.getWeight().getType());
+  if (!dispatch::isDepthwise(conv) || !conv.getChannelsLast() || !weight.hasStaticShape() ||
+      weight.getNumElements() == 0) {
+    return Misfit{"it is not depthwise with channels last, or its filter's size is not known"};
+  }
+  Type element = conv.getType().getElementType();
+  bool isFloat = element.isF32() || element.isF16() || element.isBF16();
+  BlockArgument x = dyn_cast<BlockArgument>(conv.getX());
+  if (!isFloat || !x || getElementTypeOrSelf(x) != element || weight.getElementType() != element) {
+    return Misfit{"the operands are no inputs of one type, f32, f16 or bf16"};
+  }
+  if (!isElementwiseBehind(conv) || !productTensors(region)) {
+    return Misfit{"what follows is not elementwise on the whole convolution"};
+  }
+  DepthwiseProblem problem;
+  problem.input = x.getArgNumber();
+  if (!findFilter(conv, problem)) {
+    return Misfit{"the filter lies in another layout"};
+  }
+  problem.dims = dimsOf(conv);
+  problem.images = tn::getDims(conv.getType()).front();
+  problem.channels = weight.getDimSize(0);
+  problem.multiplier = problem.channels / static_cast<int64_t>(conv.getGroups());
+  problem.element = element;
+  return problem;
+}
+
+namespace {
+
+int64_t threadsOf(RegionBuilder &region, const DepthwiseProblem &problem,
+                  const DepthwiseTile &tile) {
+  int64_t threads = region.estimate(problem.images) * (problem.channels / tile.lanes);
+  for (const DepthwiseDim &dim : ArrayRef(problem.dims).drop_back()) {
+    threads *= region.estimate(dim.out);
+  }
+  int64_t outputs = region.estimate(problem.dims.back().out);
+  return threads * ((outputs + tile.width - 1) / tile.width);
+}
+
+/// Outputs side by side share what their windows have in common; not so many that threads are few
+/// or most of the last tile of a line is empty.
+DepthwiseTile tileOf(RegionBuilder &region, const DepthwiseProblem &problem) {
+  DepthwiseTile tile;
+  tile.lanes = std::gcd(problem.channels, 16 / byteSize(problem.element));
+  tile.width = tuning::kDepthwiseSums / tile.lanes;
+  tile.width = std::min(tile.width, tuning::kDepthwiseWidth);
+  int64_t outputs = std::max<int64_t>(region.estimate(problem.dims.back().out), 1);
+  auto isWasteful = [&] {
+    int64_t padded = (outputs + tile.width - 1) / tile.width * tile.width;
+    return padded * 3 > outputs * 4;
+  };
+  while (tile.width > 1 && (isWasteful() || threadsOf(region, problem, tile) <
+                                                region.gpu.cores * tuning::kDepthwiseThreads)) {
+    tile.width /= 2;
+  }
+  return tile;
+}
+
+Offer offerDepthwise(RegionBuilder &region) {
+  Fit<DepthwiseProblem> problem = matchDepthwise(region);
+  return problem
+             ? Offer{dispatch::choiceOf(kConvDepthwise.name, tileOf(region, *problem)),
+                     "a window's lines are read once for the outputs that a thread has beside each "
+                     "other"}
+             : Offer::refuse(problem.why());
+}
+
+std::vector<dispatch::KernelChoice> depthwiseConfigs(RegionBuilder &region) {
+  Fit<DepthwiseProblem> problem = matchDepthwise(region);
+  std::vector<dispatch::KernelChoice> choices;
+  if (problem) {
+    DepthwiseTile tile = tileOf(region, *problem);
+    int64_t widest = std::min(tuning::kDepthwiseSums / tile.lanes, tuning::kDepthwiseWidth);
+    for (tile.width = 1; tile.width <= widest; tile.width *= 2) {
+      choices.push_back(dispatch::choiceOf(kConvDepthwise.name, tile));
+    }
+  }
+  return choices;
+}
+
+std::optional<dispatch::WeightLayout> depthwiseWeight(RegionBuilder &region) {
+  return layoutOfDepthwise(*region.source.getOps<tn::ConvOp>().begin());
+}
+
+LogicalResult emitChoice(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  Fit<DepthwiseProblem> problem = matchDepthwise(region);
+  DepthwiseTile tile;
+  return success(problem && succeeded(readChoice(region, choice, tile)) &&
+                 emitDepthwise(region, *problem, tile));
+}
+
+} // namespace
+
+constexpr KernelFamily kConvDepthwise = {
+    .name = "conv_depthwise",
+    .what = "depthwise convolution: a thread has a few outputs beside each other, of channels that "
+            "fill an access",
+    .strategies = {dispatch::kDepthwise, dispatch::kSingle},
+    .match = offerDepthwise,
+    .configs = depthwiseConfigs,
+    .cost = nullptr,
+    .weightLayout = depthwiseWeight,
+    .emit = emitChoice};
+
+} // namespace tenon::codegen::cuda

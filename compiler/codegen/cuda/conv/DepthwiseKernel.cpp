@@ -1,0 +1,294 @@
+// The kernel of depthwise convolutions. A thread goes over the lines of its windows: of each it
+// loads every place once, then the taps of the line, and adds up all its outputs. Relies on places
+// outside of the input counting as zeros.
+#include "compiler/codegen/cuda/base/ElementEmitter.h"
+#include "compiler/codegen/cuda/base/ThreadBuilder.h"
+#include "compiler/codegen/cuda/conv/ConvFilter.h"
+#include "compiler/codegen/cuda/conv/Depthwise.h"
+#include "compiler/codegen/cuda/conv/Tuning.h"
+#include "compiler/codegen/cuda/gemm/ProductMatch.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+using Values = ThreadBuilder::Values;
+
+class DepthwiseKernel {
+public:
+  DepthwiseKernel(RegionBuilder &region, const DepthwiseProblem &problem, const DepthwiseTile &tile,
+                  unsigned filter)
+      : kernel(region, tuning::kDepthwiseBlock), emitter(kernel), math(kernel.math),
+        t(kernel.builder, kernel.location), p(problem), tile(tile), filter(filter),
+        last(p.dims.back()) {
+    pieces = (last.taps + tuning::kDepthwiseLine - 1) / tuning::kDepthwiseLine;
+    pieceTaps = (last.taps + pieces - 1) / pieces;
+    lines = p.taps() / last.taps * pieces;
+  }
+
+  bool run();
+
+private:
+  /// A line of the windows, or a piece of one: where it begins in the input's pixels, whether it is
+  /// in the input (null: always), its first place along the last dim, and its first tap.
+  struct Line {
+    Value pixel, isInside, first, tap, tapOfLine;
+  };
+  void place();
+  AffineExpr strips() const { return last.out.ceilDiv(tile.width); }
+  AffineExpr units() const;
+  Line lineAt(Value number);
+  Values addLine(const Line &line, const Values &sums);
+  Values loadPlace(const Line &line, int64_t distance);
+  Values loadTap(const Line &line, int64_t tap);
+  Values wide(Value loaded);
+  Values addLines();
+  void store(const Values &sums);
+  Value isBelow(Value a, Value bound) {
+    return arith::CmpIOp::create(t.builder, t.location, arith::CmpIPredicate::ult, a, bound);
+  }
+  Type stripType() const {
+    return tile.lanes == 1 ? p.element : Type(VectorType::get(tile.lanes, p.element));
+  }
+
+  Kernel kernel;
+  ElementEmitter emitter;
+  IndexMath &math;
+  ThreadBuilder t;
+  const DepthwiseProblem &p;
+  const DepthwiseTile &tile;
+  unsigned filter;
+  const DepthwiseDim &last;
+  int64_t pieces, pieceTaps, lines;
+
+  Index image, channel, firstOutput;
+  Indices outer; ///< the place along the spatial dims but the last
+};
+
+AffineExpr DepthwiseKernel::units() const {
+  AffineExpr count = p.images * strips() * (p.channels / tile.lanes);
+  for (const DepthwiseDim &dim : ArrayRef(p.dims).drop_back()) {
+    count = count * dim.out;
+  }
+  return count;
+}
+
+/// Neighbouring threads have neighbouring channels.
+void DepthwiseKernel::place() {
+  Index unit = math.add(math.multiply(kernel.block(), Index::constant(tuning::kDepthwiseBlock)),
+                        kernel.thread());
+  tn::Dims sizes = {p.images};
+  for (const DepthwiseDim &dim : ArrayRef(p.dims).drop_back()) {
+    sizes.push_back(dim.out);
+  }
+  sizes.push_back(strips());
+  sizes.push_back(getAffineConstantExpr(p.channels / tile.lanes, t.builder.getContext()));
+  Indices at = math.delinearize(unit, kernel.sizes(sizes));
+  image = at.front();
+  outer.assign(at.begin() + 1, at.end() - 2);
+  firstOutput = math.multiply(at[at.size() - 2], Index::constant(tile.width));
+  channel = math.multiply(at.back(), Index::constant(tile.lanes));
+}
+
+DepthwiseKernel::Line DepthwiseKernel::lineAt(Value number) {
+  Line line;
+  Value piece = t.rem(number, pieces), row = t.div(number, pieces), rest = row;
+  SmallVector<Value> places(outer.size());
+  for (size_t i = outer.size(); i-- > 0;) {
+    const DepthwiseDim &dim = p.dims[i];
+    Value tap = t.rem(rest, dim.taps);
+    rest = t.div(rest, dim.taps);
+    Value start = t.add(t.mul(math.value(outer[i]), dim.stride), -dim.before);
+    places[i] = t.add(start, t.mul(tap, dim.dilation));
+    if (dim.isPadded) {
+      Value inside = isBelow(places[i], math.value(kernel.size(dim.in)));
+      line.isInside = line.isInside ? t.bitAnd(line.isInside, inside) : inside;
+    }
+  }
+  line.pixel = math.value(image);
+  for (auto [dim, at] : llvm::zip(p.dims, places)) {
+    line.pixel = t.add(t.mul(line.pixel, math.value(kernel.size(dim.in))), at);
+  }
+  line.pixel = t.mul(line.pixel, math.value(kernel.size(last.in)));
+  Value start = t.add(t.mul(math.value(firstOutput), last.stride), -last.before);
+  line.tapOfLine = t.mul(piece, pieceTaps);
+  line.first = t.add(start, t.mul(line.tapOfLine, last.dilation));
+  line.tap = t.add(t.mul(row, last.taps), line.tapOfLine);
+  return line;
+}
+
+Values DepthwiseKernel::wide(Value loaded) {
+  Values elements;
+  for (int64_t lane = 0; lane < tile.lanes; ++lane) {
+    elements.push_back(t.toF32(tile.lanes == 1 ? loaded : t.extract(loaded, lane)));
+  }
+  return elements;
+}
+
+/// The channels of one place of the line.
+Values DepthwiseKernel::loadPlace(const Line &line, int64_t distance) {
+  Value at = t.add(line.first, distance), isInside;
+  bool isExact = last.out.isMultipleOf(tile.width) && pieces * pieceTaps == last.taps;
+  if (last.isPadded || !isExact) {
+    isInside = isBelow(at, math.value(kernel.size(last.in)));
+    at = t.select(isInside, at, math.constant(0));
+  }
+  int64_t channels = p.channels / p.multiplier;
+  Value pixel = t.add(line.pixel, at);
+  auto load = [&](Type type, const Index &inChannel) {
+    Index start = math.multiply({pixel, 0, 1, true}, Index::constant(channels));
+    Value loaded = kernel.load(p.input, type, math.add(start, inChannel));
+    Value zero = arith::ConstantOp::create(t.builder, t.location, t.builder.getZeroAttr(type));
+    return isInside ? t.select(isInside, loaded, zero) : loaded;
+  };
+  if (p.multiplier == 1) {
+    return wide(load(stripType(), channel));
+  }
+  Values elements;
+  for (int64_t lane = 0; lane < tile.lanes; ++lane) {
+    Index own = math.add(channel, Index::constant(lane));
+    elements.push_back(t.toF32(load(p.element, math.floorDiv(own, Index::constant(p.multiplier)))));
+  }
+  return elements;
+}
+
+Values DepthwiseKernel::loadTap(const Line &line, int64_t tap) {
+  Value at = t.add(line.tap, tap), isInside;
+  if (pieces * pieceTaps != last.taps) {
+    isInside = t.isLess(t.add(line.tapOfLine, tap), math.constant(last.taps));
+    at = t.select(isInside, at, math.constant(0));
+  }
+  Index start = math.multiply({at, 0, 1, true}, Index::constant(p.channels));
+  Values weights = wide(kernel.load(filter, stripType(), math.add(start, channel)));
+  for (Value &weight : weights) {
+    weight = isInside ? t.select(isInside, weight, t.f32(0)) : weight;
+  }
+  return weights;
+}
+
+Values DepthwiseKernel::addLine(const Line &line, const Values &sums) {
+  std::map<int64_t, Values> places;
+  for (int64_t tap = 0; tap < pieceTaps; ++tap) {
+    for (int64_t output = 0; output < tile.width; ++output) {
+      int64_t distance = output * last.stride + tap * last.dilation;
+      if (!places.contains(distance)) {
+        places[distance] = loadPlace(line, distance);
+      }
+    }
+  }
+  Values next = sums;
+  for (int64_t tap = 0; tap < pieceTaps; ++tap) {
+    Values weights = loadTap(line, tap);
+    for (int64_t output = 0; output < tile.width; ++output) {
+      const Values &elements = places[output * last.stride + tap * last.dilation];
+      for (int64_t lane = 0; lane < tile.lanes; ++lane) {
+        Value &sum = next[output * tile.lanes + lane];
+        sum = t.fma(elements[lane], weights[lane], sum);
+      }
+    }
+  }
+  return next;
+}
+
+Values DepthwiseKernel::addLines() {
+  Values zeros(tile.width * tile.lanes, t.f32(0));
+  auto add = [&](const ThreadBuilder &, Value number, ValueRange carried) -> Values {
+    math.openScope();
+    Line line = lineAt(number);
+    Values sums(carried);
+    if (line.isInside) {
+      sums = t.choose(
+          line.isInside,
+          [&](const ThreadBuilder &) {
+            math.openScope();
+            Values added = addLine(line, Values(carried));
+            math.closeScope();
+            return added;
+          },
+          [&](const ThreadBuilder &) { return Values(carried); });
+    } else {
+      sums = addLine(line, sums);
+    }
+    math.closeScope();
+    return sums;
+  };
+  return t.loop(math.constant(0), math.constant(lines), math.constant(1), zeros, add);
+}
+
+void DepthwiseKernel::store(const Values &sums) {
+  ProductTensors tensors = *productTensors(kernel.region);
+  tn::Dims dims = kernel.region.dims(tensors.result);
+  Index count = kernel.size(last.out);
+  Index row = image;
+  for (auto [dim, at] : llvm::zip(p.dims, outer)) {
+    row = math.add(math.multiply(row, kernel.size(dim.out)), at);
+  }
+  SmallVector<Indices> places;
+  SmallVector<Index> linears;
+  SmallVector<Value> conditions;
+  std::map<IndicesKey, Value> held;
+  for (int64_t output = 0; output < tile.width; ++output) {
+    Index at = math.add(firstOutput, Index::constant(output));
+    Value isInside;
+    if (!last.out.isMultipleOf(tile.width)) {
+      isInside = t.isLess(math.value(at), math.value(count));
+      // What follows may read there.
+      at = {t.min(math.value(at), t.add(math.value(count), -1)), 0, 1, true};
+    }
+    conditions.push_back(isInside);
+    Index pixel = math.add(math.multiply(row, count), at);
+    Index linear = math.add(math.multiply(pixel, Index::constant(p.channels)), channel);
+    for (int64_t lane = 0; lane < tile.lanes; ++lane) {
+      Indices place = {image};
+      place.append(outer);
+      place.push_back(at);
+      place.push_back(math.add(channel, Index::constant(lane)));
+      linears.push_back(math.add(linear, Index::constant(lane)));
+      emitter.setLinear(dims, place, linears.back());
+      held[keyOf(place)] = sums[output * tile.lanes + lane];
+      places.push_back(std::move(place));
+    }
+  }
+  emitter.hold(tensors.sum, [held](ArrayRef<Index> at) { return held.at(keyOf(at)); });
+  SmallVector<Value> elements = emitter.elements(tensors.result, places);
+  for (int64_t output = 0; output < tile.width; ++output) {
+    ArrayRef<Value> own = ArrayRef(elements).slice(output * tile.lanes, tile.lanes);
+    kernel.store(kernel.region.output(0), tile.lanes > 1 ? t.pack(own) : own.front(),
+                 linears[output * tile.lanes], conditions[output]);
+  }
+}
+
+bool DepthwiseKernel::run() {
+  place();
+  Index unit = math.add(math.multiply(kernel.block(), Index::constant(tuning::kDepthwiseBlock)),
+                        kernel.thread());
+  Value isInside = t.isLess(math.value(unit), math.value(kernel.size(units())));
+  t.when(isInside, [&](const ThreadBuilder &) {
+    emitter.openScope();
+    store(addLines());
+    emitter.closeScope();
+  });
+  kernel.finish(units().ceilDiv(tuning::kDepthwiseBlock));
+  return !emitter.hasFailed();
+}
+
+} // namespace
+
+bool emitDepthwise(RegionBuilder &region, const DepthwiseProblem &problem,
+                   const DepthwiseTile &tile) {
+  unsigned filter = problem.filter;
+  if (!problem.isLaidOut) {
+    auto constant = [&](int64_t value) {
+      return getAffineConstantExpr(value, region.source.getContext());
+    };
+    StridedTensor from{
+        problem.filter, problem.element, constant(0), {constant(1), constant(problem.taps())}};
+    filter = layOutFilter(region, from, {problem.taps(), problem.channels});
+  }
+  return DepthwiseKernel(region, problem, tile, filter).run();
+}
+
+} // namespace tenon::codegen::cuda

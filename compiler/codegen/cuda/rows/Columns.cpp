@@ -1,0 +1,212 @@
+// The family of columns: which regions it takes and how they are shared out. Relies on tensors of
+// all elements being read again from the second-level cache where registers do not hold a column.
+#include "compiler/codegen/cuda/rows/Columns.h"
+
+#include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/base/ThreadBuilder.h"
+#include "compiler/codegen/cuda/rows/Tuning.h"
+#include "compiler/dispatch/Cost.h"
+#include "compiler/dispatch/Strategy.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <numeric>
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+constexpr int64_t kAccessBytes = 16;
+
+/// The columns of a region; none if its results do not share them.
+std::optional<RowsWork> columnsOf(RegionBuilder &region) {
+  FailureOr<func::FuncOp> function = region.linalg();
+  if (failed(function)) {
+    return std::nullopt;
+  }
+  SmallVector<Root> roots;
+  for (auto [i, value] :
+       llvm::enumerate(function->getBody().front().getTerminator()->getOperands())) {
+    roots.push_back({value, region.output(i)});
+  }
+  return findColumnsWork(region, roots);
+}
+
+/// Threads along a column of so many elements of which one takes `steps`.
+int64_t heightFor(int64_t length, int64_t steps) {
+  return llvm::PowerOf2Ceil(llvm::divideCeil(length, steps));
+}
+
+/// Neighbouring strips that make so many bytes.
+int64_t widthOf(const ColumnsFacts &facts, int64_t lanes, int64_t bytes) {
+  int64_t strips = llvm::divideCeil(facts.columns, lanes);
+  return std::clamp<int64_t>(bytes / (lanes * facts.elementBytes), 1, llvm::PowerOf2Ceil(strips));
+}
+
+int64_t groupsOf(const ColumnsFacts &facts, const ColumnsLayout &layout) {
+  return llvm::divideCeil(facts.columns, layout.columns());
+}
+
+/// Shares `height` threads above each other out among the blocks of a cluster.
+bool spreadHeight(const target::Target &gpu, ColumnsLayout &layout, int64_t height) {
+  int64_t most = std::min(gpu.clusterBlocks, tuning::kColumnBlocks);
+  int64_t ofBlock = std::max<int64_t>(tuning::kColumnThreads / layout.width, 1);
+  layout.height = std::min(height, ofBlock);
+  layout.blocks = height / layout.height;
+  return layout.blocks <= most;
+}
+
+/// Wider blocks where columns are short, so that they have threads enough.
+void widen(const ColumnsFacts &facts, ColumnsLayout &layout) {
+  int64_t strips = llvm::PowerOf2Ceil(llvm::divideCeil(facts.columns, layout.lanes));
+  while (layout.threads() < tuning::kFewColumnThreads && layout.width < strips) {
+    layout.width *= 2;
+  }
+  while (layout.threads() < kWarp) {
+    layout.height *= 2;
+  }
+}
+
+std::optional<ColumnsLayout> inRegisters(const target::Target &gpu, const ColumnsFacts &facts,
+                                         int64_t lanes) {
+  if (!facts.length) {
+    return std::nullopt;
+  }
+  int64_t length = *facts.length;
+  int64_t held = tuning::kColumnElements / std::min<int64_t>(facts.tensors, 4);
+  int64_t most = std::clamp<int64_t>(held / lanes, 1, length);
+  // Fewer elements a thread where there are few in all; lines of the cache, else sectors of it.
+  int64_t all = facts.columns / lanes * length;
+  int64_t steps = std::clamp<int64_t>(all / (gpu.cores * tuning::kColumnThreads),
+                                      std::min<int64_t>(most, 2), most);
+  for (int64_t bytes : {tuning::kLine, tuning::kLine / 2, tuning::kLine / 4}) {
+    ColumnsLayout layout;
+    layout.lanes = lanes;
+    layout.width = widthOf(facts, lanes, bytes);
+    bool isLast = bytes == tuning::kLine / 4;
+    bool fits = spreadHeight(gpu, layout, heightFor(length, steps)) ||
+                spreadHeight(gpu, layout, heightFor(length, most));
+    bool isEnough = isLast || groupsOf(facts, layout) * layout.blocks >= gpu.cores;
+    if (fits && isEnough) {
+      layout.steps = llvm::divideCeil(length, layout.height * layout.blocks);
+      widen(facts, layout);
+      return layout;
+    }
+  }
+  return std::nullopt;
+}
+
+ColumnsLayout inLoops(const target::Target &gpu, const ColumnsFacts &facts, int64_t lanes) {
+  ColumnsLayout layout;
+  layout.lanes = lanes;
+  layout.width = widthOf(facts, lanes, tuning::kLine / 2);
+  if (groupsOf(facts, layout) < gpu.cores) {
+    layout.width = widthOf(facts, lanes, tuning::kLine / 4);
+  }
+  int64_t tall = heightFor(facts.longest, tuning::kFewSteps);
+  layout.height =
+      std::clamp<int64_t>(tall, 1, std::max<int64_t>(tuning::kColumnThreads / layout.width, 1));
+  widen(facts, layout);
+  int64_t most = std::min({gpu.clusterBlocks, tuning::kColumnBlocks, tall / layout.height});
+  while (layout.blocks * 2 <= most && groupsOf(facts, layout) * layout.blocks < 2 * gpu.cores) {
+    layout.blocks *= 2;
+  }
+  return layout;
+}
+
+} // namespace
+
+std::optional<ColumnsLayout> columnsLayout(const target::Target &gpu, const ColumnsFacts &facts) {
+  if (facts.columns == 0 || facts.longest == 0) {
+    return std::nullopt;
+  }
+  int64_t lanes = std::gcd(std::max<int64_t>(kAccessBytes / facts.elementBytes, 1), facts.multiple);
+  std::optional<ColumnsLayout> layout = inRegisters(gpu, facts, lanes);
+  if (!layout) {
+    layout = inLoops(gpu, facts, lanes);
+  }
+  bool isMuch = facts.columns * facts.longest >= tuning::kMuchOfColumns;
+  bool isFew = groupsOf(facts, *layout) * layout->blocks * tuning::kColumnShare < gpu.cores;
+  return isMuch && isFew ? std::nullopt : layout;
+}
+
+namespace {
+
+ColumnsFacts factsOf(RegionBuilder &region, const RowsWork &work) {
+  constexpr int64_t enough = int64_t(1) << 24;
+  MLIRContext *context = region.source.getContext();
+  ColumnsFacts facts;
+  AffineExpr length = tn::elementCount(context, work.inner);
+  facts.length = tn::constantDim(length);
+  tn::SymbolList declared(region.source->getParentOfType<ModuleOp>());
+  facts.longest =
+      facts.length.value_or(std::clamp<int64_t>(declared.bounds(length).max, 1, enough));
+  tn::Dims columns = work.rows;
+  columns.append(work.behind);
+  facts.columns = region.estimate(columns);
+  facts.multiple = tn::constantDim(work.behind.back()).value_or(1);
+  facts.elementBytes = 1;
+  auto note = [&](Value tensor) {
+    facts.elementBytes = std::max(facts.elementBytes, byteSize(getElementTypeOrSelf(tensor)));
+  };
+  llvm::for_each(work.inputs, note);
+  for (const Root &root : work.wide) {
+    note(root.tensor);
+  }
+  facts.tensors = std::max<int64_t>(work.inputs.size(), 1);
+  return facts;
+}
+
+Offer offerColumns(RegionBuilder &region) {
+  std::optional<RowsWork> work = columnsOf(region);
+  if (!work) {
+    return Offer::refuse("its results do not share columns with reductions over all of a column");
+  }
+  if (work->wide.empty() && work->reductions.size() == 1) {
+    return Offer::refuse("one reduction, whose results are all, is better shared out by itself");
+  }
+  std::optional<ColumnsLayout> layout = columnsLayout(region.gpu, factsOf(region, *work));
+  if (!layout) {
+    return Offer::refuse("columns so few and long that each is work for many blocks, or none");
+  }
+  return {dispatch::choiceOf(kColumns.name, *layout),
+          layout->steps > 0 ? "a column fits the registers of its threads"
+                            : "columns of any length, read again for each reduction"};
+}
+
+/// Its own, and what others would be of the same lanes.
+std::vector<dispatch::KernelChoice> columnsConfigs(RegionBuilder &region) {
+  std::optional<RowsWork> work = columnsOf(region);
+  ColumnsFacts facts = factsOf(region, *work);
+  ColumnsLayout own = *columnsLayout(region.gpu, facts);
+  std::vector<dispatch::KernelChoice> choices = {dispatch::choiceOf(kColumns.name, own)};
+  if (own.steps > 0) {
+    choices.push_back(dispatch::choiceOf(kColumns.name, inLoops(region.gpu, facts, own.lanes)));
+  }
+  return choices;
+}
+
+LogicalResult emitChoice(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  std::optional<RowsWork> work = columnsOf(region);
+  ColumnsLayout layout;
+  bool hasFailed = !work || failed(readChoice(region, choice, layout));
+  if (!hasFailed) {
+    emitColumns(region, *work, layout, hasFailed);
+  }
+  return failure(hasFailed);
+}
+
+} // namespace
+
+constexpr KernelFamily kColumns = {
+    .name = "columns",
+    .what = "fused kernel of softmax, norms and reductions over columns: a table of threads, or a "
+            "cluster of such blocks, has a few neighbouring columns",
+    .strategies = {dispatch::kRows, dispatch::kSingle},
+    .match = offerColumns,
+    .configs = columnsConfigs,
+    .cost = nullptr,
+    .emit = emitChoice};
+
+} // namespace tenon::codegen::cuda

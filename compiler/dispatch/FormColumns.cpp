@@ -1,0 +1,174 @@
+// Softmax over a dim with others behind it, and norms spelled out over such dims: reductions over
+// the same dims of tensors of the same dims, with the elementwise operations between, before and
+// behind them, are one region, whose columns one kernel reads once. Relies on devices that are
+// GPUs; a single reduction stays by itself, where more threads share it.
+#include "compiler/dispatch/FormRegions.h"
+#include "compiler/dispatch/Strategy.h"
+
+using namespace mlir;
+
+namespace tenon::dispatch {
+namespace {
+
+/// What all operations of the region share.
+struct Columns {
+  tn::Dims wide, narrow, kept; ///< of all elements, and of columns without and with dims of 1
+  SmallVector<int64_t> axes;
+};
+
+/// The dims over which an operation goes, if others lie behind; else none.
+SmallVector<int64_t> columnAxes(Operation *op, const target::Target &device) {
+  if (op->getNumResults() != 1 || op->getNumOperands() == 0 ||
+      !isFusedType(op->getResult(0).getType(), device) ||
+      !isFusedType(op->getOperand(0).getType(), device)) {
+    return {};
+  }
+  int64_t rank = cast<RankedTensorType>(op->getOperand(0).getType()).getRank();
+  SmallVector<int64_t> axes;
+  if (tn::SoftmaxOp softmax = dyn_cast<tn::SoftmaxOp>(op)) {
+    axes.push_back(softmax.getAxis());
+  } else if (tn::ReduceOp reduce = dyn_cast<tn::ReduceOp>(op)) {
+    llvm::append_range(axes, reduce.getAxes());
+  }
+  for (size_t i = 1; i < axes.size(); ++i) {
+    if (axes[i] != axes[i - 1] + 1) {
+      return {};
+    }
+  }
+  return axes.empty() || axes.back() + 1 == rank ? SmallVector<int64_t>() : axes;
+}
+
+Columns columnsOf(Operation *root, ArrayRef<int64_t> axes) {
+  Columns columns;
+  columns.axes.assign(axes.begin(), axes.end());
+  columns.wide = tn::getDims(root->getOperand(0).getType());
+  for (auto [i, dim] : llvm::enumerate(columns.wide)) {
+    bool isReduced = llvm::is_contained(axes, static_cast<int64_t>(i));
+    columns.kept.push_back(isReduced ? getAffineConstantExpr(1, root->getContext()) : dim);
+    if (!isReduced) {
+      columns.narrow.push_back(dim);
+    }
+  }
+  return columns;
+}
+
+class ColumnsGroup {
+public:
+  ColumnsGroup(Formation &formation, Operation *root, ArrayRef<int64_t> axes)
+      : formation(formation), columns(columnsOf(root, axes)) {
+    collect(root);
+  }
+
+  /// Whether one kernel reads what several would.
+  bool isWorthIt() const {
+    return llvm::any_of(members, [](Operation *op) { return isa<tn::SoftmaxOp>(op); }) ||
+           (reductions > 0 && hasReadAgain);
+  }
+  void form(Operation *root);
+
+private:
+  bool hasDims(Operation *op, const tn::Dims &dims) const {
+    return tn::sameDims(resultDims(op), dims);
+  }
+  bool isMember(Operation *op) const { return llvm::is_contained(members, op); }
+  /// Whether the operation belongs to such a region by itself.
+  bool fits(Operation *op);
+  void collect(Operation *root);
+
+  Formation &formation;
+  Columns columns;
+  SmallVector<Operation *> members;
+  size_t reductions = 0;
+  /// Whether an operation of all elements reads what a reduction made.
+  bool hasReadAgain = false;
+};
+
+bool ColumnsGroup::fits(Operation *op) {
+  if (formation.grouping.groupOf(op) || staysOutside(op) || op->getNumResults() != 1) {
+    return false;
+  }
+  if (isElementwise(op)) {
+    return hasDims(op, columns.wide) || hasDims(op, columns.narrow) || hasDims(op, columns.kept);
+  }
+  return ArrayRef(columnAxes(op, formation.device())) == ArrayRef(columns.axes) &&
+         tn::sameDims(tn::getDims(op->getOperand(0).getType()), columns.wide);
+}
+
+/// The root and what it feeds.
+void ColumnsGroup::collect(Operation *root) {
+  SmallVector<Operation *> open = {root};
+  while (!open.empty() && members.size() < kMostOperations) {
+    Operation *op = open.pop_back_val();
+    if (isMember(op)) {
+      continue;
+    }
+    members.push_back(op);
+    reductions += isElementwise(op) ? 0 : 1;
+    for (Operation *user : op->getUsers()) {
+      if (fits(user)) {
+        hasReadAgain |= hasDims(user, columns.wide) && !hasDims(op, columns.wide);
+        open.push_back(user);
+      }
+    }
+  }
+}
+
+void ColumnsGroup::form(Operation *root) {
+  Grouping &grouping = formation.grouping;
+  llvm::sort(members, [&](Operation *a, Operation *b) { return grouping.cameFirst(a, b); });
+  Group *group = grouping.create(root, kRows, root);
+  auto isInside = [&](Operation *op) { return llvm::is_contained(group->ops, op); };
+  auto producerOf = [](Value operand) { return operand.getDefiningOp(); };
+  auto join = [&](Operation *producer, Operation *consumer, bool isProducer) {
+    const Rule *rule = &kRegionFull;
+    if (group->ops.size() < kMostOperations) {
+      rule = isProducer ? grouping.absorbProducer(group, producer)
+                        : grouping.absorbConsumer(group, consumer);
+    }
+    if (rule) {
+      formation.refuse(producer, consumer, *rule);
+    }
+    return !rule;
+  };
+  SmallVector<Operation *> open = {root};
+  for (Operation *op : members) {
+    auto producers = llvm::map_range(op->getOperands(), producerOf);
+    auto edge = llvm::find_if(producers, isInside);
+    if (!isInside(op) && edge != producers.end() && join(*edge, op, /*isProducer=*/false)) {
+      open.push_back(op);
+    }
+  }
+  while (!open.empty()) {
+    Operation *op = open.pop_back_val();
+    for (Operation *producer : llvm::map_range(op->getOperands(), producerOf)) {
+      bool isSide = producer && !isInside(producer) && isElementwise(producer) && fits(producer);
+      if (isSide && join(producer, op, /*isProducer=*/true)) {
+        open.push_back(producer);
+      }
+    }
+  }
+  group->reason = "reductions over the same dims with what they read and feed: one pass over a few "
+                  "columns";
+}
+
+} // namespace
+
+void formColumns(Formation &formation, Block *block) {
+  SmallVector<Operation *> roots;
+  for (Operation &op : *block) {
+    if (!columnAxes(&op, formation.device()).empty()) {
+      roots.push_back(&op);
+    }
+  }
+  for (Operation *root : roots) {
+    if (formation.grouping.groupOf(root)) {
+      continue;
+    }
+    ColumnsGroup columns(formation, root, columnAxes(root, formation.device()));
+    if (columns.isWorthIt()) {
+      columns.form(root);
+    }
+  }
+}
+
+} // namespace tenon::dispatch

@@ -1,0 +1,58 @@
+// RUN: %tenon-opt %s --pass=dispatch-cuda --check | FileCheck %s
+
+// A norm over the first dim, spelled out, with what stands before and behind it: one region.
+// CHECK-LABEL: @norm
+func.func @norm(%x: tensor<300x64xf16>, %b: tensor<64xf16>) -> (tensor<300x64xf16>, tensor<1x64xf16>) {
+  // CHECK: tn.region "cuda" "rows"
+  // CHECK: tn.relu
+  // CHECK: tn.reduce
+  // CHECK: tn.sub
+  // CHECK: tn.reduce
+  // CHECK: tn.sqrt
+  // CHECK: tn.div
+  // CHECK: tn.add
+  // CHECK-NEXT: tn.yield
+  // CHECK-NOT: tn.region
+  %0 = tn.relu %x : tensor<300x64xf16>
+  %1 = tn.reduce <mean> %0 {axes = array<i64: 0>, keepdims = true} : (tensor<300x64xf16>) -> tensor<1x64xf16>
+  %2 = tn.sub %0, %1 : (tensor<300x64xf16>, tensor<1x64xf16>) -> tensor<300x64xf16>
+  %3 = tn.mul %2, %2 : (tensor<300x64xf16>, tensor<300x64xf16>) -> tensor<300x64xf16>
+  %4 = tn.reduce <mean> %3 {axes = array<i64: 0>, keepdims = true} : (tensor<300x64xf16>) -> tensor<1x64xf16>
+  %5 = tn.sqrt %4 : tensor<1x64xf16>
+  %6 = tn.exp %5 : tensor<1x64xf16>
+  %7 = tn.div %2, %6 : (tensor<300x64xf16>, tensor<1x64xf16>) -> tensor<300x64xf16>
+  %8 = tn.add %7, %b : (tensor<300x64xf16>, tensor<64xf16>) -> tensor<300x64xf16>
+  return %8, %1 : tensor<300x64xf16>, tensor<1x64xf16>
+}
+// -----
+// A sum over columns alone stays by itself, and what follows in small.
+// CHECK-LABEL: @sum
+func.func @sum(%x: tensor<300x64xf16>) -> tensor<64xf16> {
+  // CHECK: tn.region "cuda" "single"
+  // CHECK: tn.reduce
+  %0 = tn.reduce <sum> %x {axes = array<i64: 0>, keepdims = false} : (tensor<300x64xf16>) -> tensor<64xf16>
+  // CHECK: tn.region "cuda" "elementwise"
+  %1 = tn.relu %0 : tensor<64xf16>
+  return %1 : tensor<64xf16>
+}
+// -----
+// Reductions over other dims do not join.
+// CHECK-LABEL: @others
+func.func @others(%x: tensor<4x30x64xf16>) -> (tensor<4x30x64xf16>, tensor<4x64xf16>) {
+  // CHECK: tn.region "cuda" "rows"
+  // CHECK: tn.softmax
+  // CHECK-NEXT: tn.add
+  // CHECK-NEXT: tn.yield
+  %0 = tn.softmax %x {axis = 1 : i64} : tensor<4x30x64xf16>
+  %1 = tn.add %0, %x : (tensor<4x30x64xf16>, tensor<4x30x64xf16>) -> tensor<4x30x64xf16>
+  // CHECK: tn.region "cuda" "rows"
+  // CHECK: tn.reduce <max>
+  // CHECK-NEXT: tn.sub
+  // CHECK-NEXT: tn.yield
+  // CHECK: tn.region "cuda" "single"
+  // CHECK: tn.reduce <sum>
+  %2 = tn.reduce <max> %1 {axes = array<i64: 0>, keepdims = false} : (tensor<4x30x64xf16>) -> tensor<30x64xf16>
+  %3 = tn.sub %1, %2 : (tensor<4x30x64xf16>, tensor<30x64xf16>) -> tensor<4x30x64xf16>
+  %4 = tn.reduce <sum> %3 {axes = array<i64: 1>, keepdims = false} : (tensor<4x30x64xf16>) -> tensor<4x64xf16>
+  return %3, %4 : tensor<4x30x64xf16>, tensor<4x64xf16>
+}

@@ -1,0 +1,132 @@
+// Kernels of columns: softmax and norms over dims of which others lie behind, on the emulated GPU
+// against the reference, and their PTX. Relies on HandKernelCheck for both.
+#include "HandKernelCheck.h"
+
+#include "compiler/codegen/cuda/rows/Columns.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <gtest/gtest.h>
+
+namespace tenon::codegen::cuda {
+namespace {
+
+const Emitter emitColumnsOnly = byFamily({"columns"});
+
+testing::AssertionResult columnsMatch(const std::string &text, const char *gpu = "sm_90",
+                                      const std::vector<int64_t> &symbols = {}) {
+  RunOptions options;
+  options.symbols = symbols;
+  options.gpu = target::targetOf(gpu);
+  testing::AssertionResult forward = matchesReference(text, emitColumnsOnly, options);
+  options.reversed = true;
+  return forward ? matchesReference(text, emitColumnsOnly, options) : forward;
+}
+
+std::string softmax(const std::string &dims, int axis, const std::string &element,
+                    bool isLog = false) {
+  std::string tensor = "tensor<" + dims + "x" + element + ">";
+  return regionText(
+      "rows", "(%a: " + tensor + ") -> " + tensor,
+      llvm::formatv("%0 = tn.softmax %a {{axis = {0} : i64{1}} : {2}\nreturn %0 : {2}", axis,
+                    isLog ? ", log" : "", tensor));
+}
+
+/// (x - mean) / sqrt(variance + 1) over `axes`, with the mean as a second result; `kept` are the
+/// dims of statistics, with or without dims of 1.
+std::string norm(const std::string &wide, const std::string &axes, const std::string &kept,
+                 const std::string &symbols = "") {
+  return regionText("rows", llvm::formatv("(%a: {0}) -> ({0}, {1})", wide, kept),
+                    llvm::formatv(R"(
+      %m = tn.reduce <mean> %a {{axes = array<i64: {2}>, keepdims = {3}} : ({0}) -> {1}
+      %d = tn.sub %a, %m : ({0}, {1}) -> {0}
+      %s = tn.mul %d, %d : ({0}, {0}) -> {0}
+      %v = tn.reduce <mean> %s {{axes = array<i64: {2}>, keepdims = {3}} : ({0}) -> {1}
+      %r = tn.sqrt %v : {1}
+      %e = tn.add %r, %r : ({1}, {1}) -> {1}
+      %y = tn.div %d, %e : ({0}, {1}) -> {0}
+      return %y, %m : {0}, {1})",
+                                  wide, kept, axes,
+                                  llvm::StringRef(kept).contains("1x") ? "true" : "false"),
+                    symbols);
+}
+
+TEST(Columns, Softmax) {
+  // One thread a column, parts of a warp, warps, a cluster; odd widths and lengths, several outer
+  // dims.
+  for (const char *dims : {"2x3x40", "5x17x64", "2x96x7x8", "3x100x129", "200x24", "1x4096x16"}) {
+    int axis = llvm::StringRef(dims) == "200x24" ? 0 : 1;
+    EXPECT_TRUE(columnsMatch(softmax(dims, axis, "f16"))) << dims;
+    EXPECT_TRUE(columnsMatch(softmax(dims, axis, "f32"))) << dims;
+    EXPECT_TRUE(columnsMatch(softmax(dims, axis, "f16"), "sm_80")) << dims;
+  }
+  EXPECT_TRUE(columnsMatch(softmax("2x77x10", 1, "bf16", /*isLog=*/true)));
+  EXPECT_TRUE(columnsMatch(softmax("2x30x6", 1, "f64")));
+  // As many columns as a grid is long.
+  EXPECT_TRUE(columnsMatch(softmax("3x2x3000", 1, "f16")));
+  EXPECT_TRUE(columnsMatch(softmax("1x1x8", 1, "f16")));
+}
+
+TEST(Columns, Norms) {
+  EXPECT_TRUE(columnsMatch(norm("tensor<300x64xf32>", "0", "tensor<64xf32>")));
+  EXPECT_TRUE(columnsMatch(norm("tensor<300x40xf16>", "0", "tensor<1x40xf16>")));
+  EXPECT_TRUE(columnsMatch(norm("tensor<3x20x5x33xf32>", "1, 2", "tensor<3x1x1x33xf32>")));
+  EXPECT_TRUE(columnsMatch(norm("tensor<2048x16xf32>", "0", "tensor<1x16xf32>")));
+}
+
+TEST(Columns, LengthsThatVary) {
+  std::string wide = "tensor<2x?x24xf32, #tn.shape<()[s0] -> (2, s0, 24)>>";
+  std::string text = norm(wide, "1", "tensor<2x1x24xf32>", "#tn.symbol<\"s0\", 1, 2048>");
+  for (int64_t length : {1, 7, 700}) {
+    EXPECT_TRUE(columnsMatch(text, "sm_90", {length})) << length;
+    EXPECT_TRUE(columnsMatch(text, "sm_80", {length})) << length;
+  }
+  // Nothing of the columns is known.
+  std::string any = "tensor<?x?x?xf16, #tn.shape<()[s0, s1, s2] -> (s0, s1, s2)>>";
+  std::string soft =
+      regionText("rows", "(%a: " + any + ") -> " + any,
+                 "%0 = tn.softmax %a {axis = 1 : i64} : " + any + "\nreturn %0 : " + any,
+                 "#tn.symbol<\"s0\", 1, 8>, #tn.symbol<\"s1\", 1, 512>, #tn.symbol<\"s2\", 1, 64>");
+  EXPECT_TRUE(columnsMatch(soft, "sm_90", {2, 30, 17}));
+}
+
+TEST(Columns, Ptx) {
+  for (const char *arch : {"sm_80", "sm_86", "sm_90", "sm_90a"}) {
+    const target::Target &gpu = target::targetOf(arch);
+    for (const std::string &text :
+         {softmax("4096x2048", 0, "f16"), softmax("8x512x1024", 1, "bf16"),
+          softmax("16x3x512x512", 1, "f16"), softmax("2x64x56x56", 1, "f32"),
+          softmax("16384x512", 0, "f16"), norm("tensor<4096x1024xf16>", "0", "tensor<1x1024xf16>"),
+          norm("tensor<8x768x49xf16>", "1", "tensor<8x1x49xf16>")}) {
+      llvm::Expected<std::string> ptx = emitTestPtx(text, emitColumnsOnly, gpu);
+      ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+      EXPECT_TRUE(assembles(*ptx, gpu)) << text;
+    }
+  }
+}
+
+ColumnsFacts factsOf(int64_t length, int64_t columns, int64_t multiple) {
+  ColumnsFacts facts;
+  facts.length = facts.longest = length;
+  facts.columns = columns;
+  facts.multiple = multiple;
+  facts.elementBytes = 2;
+  return facts;
+}
+
+TEST(Columns, LayoutsFillTheGpu) {
+  const target::Target &gpu = target::targetOf("sm_90a");
+  std::optional<ColumnsLayout> layout = columnsLayout(gpu, factsOf(4096, 1024, 1024));
+  ASSERT_TRUE(layout);
+  EXPECT_GT(layout->steps, 0);
+  EXPECT_GT(layout->blocks, 1);
+  EXPECT_GE(1024 / layout->columns() * layout->blocks, gpu.cores);
+  // Long columns are read again; few of them are work for blocks of another family.
+  layout = columnsLayout(gpu, factsOf(1 << 20, 8192, 8192));
+  ASSERT_TRUE(layout);
+  EXPECT_EQ(layout->steps, 0);
+  EXPECT_FALSE(columnsLayout(gpu, factsOf(1 << 20, 8, 8)));
+  EXPECT_FALSE(columnsLayout(gpu, factsOf(0, 8, 8)));
+}
+
+} // namespace
+} // namespace tenon::codegen::cuda
