@@ -15,6 +15,8 @@ namespace tenon::codegen::cuda {
 namespace {
 
 const KernelFamily *const kFamilies[] = {
+    &kGemmBuckets,
+    &kGemmBucketsGenerated,
     &kGemv,
     &kGemmSkinny,
     &kCublasLt,
@@ -159,7 +161,8 @@ FailureOr<dispatch::KernelSelection> selectKernel(RegionBuilder &region,
         }
         offer.choice = *choice;
       }
-      bool isDisabled = llvm::is_contained(request.disabled, family->name);
+      bool isDisabled = llvm::is_contained(request.disabled, family->name) ||
+                        llvm::is_contained(request.disabled, family->calls);
       record.kernel = offer.choice->text();
       record.microseconds = costOf(*family, region, *offer.choice);
       record.verdict = isDisabled ? "disabled" : "possible";
