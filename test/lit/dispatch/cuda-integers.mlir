@@ -5,7 +5,8 @@
 // CHECK-LABEL: @scaled
 func.func @scaled(%x: tensor<64x128xui8>, %zero: tensor<ui8>, %w: tensor<128x32xi8>, %s: tensor<32xf32>) -> tensor<64x32xf32> {
   // CHECK: tn.region "cuda" "elementwise"
-  // CHECK: tn.region "cuda" "contraction"{{.*}}f16
+  // CHECK: tn.region "cuda" "contraction"{{.*}}gemm_tensorcore
+  // CHECK-NEXT: ^bb0(%{{.*}}: tensor<128x32xf16>, %{{.*}}: tensor<64x128xf16>
   // CHECK: tn.matmul {{.*}} {tn.narrow_integers}
   // CHECK-NEXT: tn.cast {{.*}} -> tensor<64x32xf32>
   // CHECK-NEXT: tn.mul

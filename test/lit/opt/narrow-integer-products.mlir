@@ -3,7 +3,7 @@
 // Run-time numbers less run-time zero points; a constant becomes f16 at once.
 // CHECK-LABEL: @product
 func.func @product(%x: tensor<4x8xui8>, %zero: tensor<ui8>) -> tensor<4x3xi32> {
-  // CHECK-DAG: %[[W:.*]] = tn.weight {{.*}} : tensor<8x3xf16>
+  // CHECK: %[[W:.*]] = tn.constant dense<{{.*}}> : tensor<8x3xf16>
   // CHECK: %[[D:.*]] = tn.sub
   // CHECK: %[[A:.*]] = tn.cast %[[D]] : (tensor<4x8xi32>) -> tensor<4x8xf16>
   // CHECK: %[[AI:.*]] = tn.cast %[[A]] : (tensor<4x8xf16>) -> tensor<4x8xi32>
@@ -12,7 +12,7 @@ func.func @product(%x: tensor<4x8xui8>, %zero: tensor<ui8>) -> tensor<4x3xi32> {
   %0 = tn.cast %x : (tensor<4x8xui8>) -> tensor<4x8xi32>
   %1 = tn.cast %zero : (tensor<ui8>) -> tensor<i32>
   %2 = tn.sub %0, %1 : (tensor<4x8xi32>, tensor<i32>) -> tensor<4x8xi32>
-  %w = tn.constant dense<[[1, 2, 3], [4, 5, 6], [-7, 8, 255], [-255, 0, 0], [1, 1, 1], [2, 2, 2], [3, 3, 3], [4, 4, 4]]> : tensor<8x3xi32>
+  %w = tn.constant dense<[[1, 2, 3], [4, 5, 6], [-7, 8, 255], [-255, 0, 0], [1, 1, 1], [2, 2, 2], [3, 3, 3], [4, 4, 4]]> : tensor<8x3xi32> : tensor<8x3xi32>
   %3 = tn.matmul %2, %w : (tensor<4x8xi32>, tensor<8x3xi32>) -> tensor<4x3xi32>
   return %3 : tensor<4x3xi32>
 }
@@ -22,6 +22,7 @@ func.func @product(%x: tensor<4x8xui8>, %zero: tensor<ui8>) -> tensor<4x3xi32> {
 func.func @conv(%x: tensor<1x6x6x4xi8>, %f: tensor<5x4x3x3xi8>) -> tensor<1x4x4x5xi32> {
   // CHECK: %[[S:.*]] = tn.transpose %{{.*}} [0, 2, 3, 1] : (tensor<5x4x3x3xf16>) -> tensor<5x3x3x4xf16>
   // CHECK: %[[L:.*]] = tn.transpose %[[S]] [0, 3, 1, 2]
+  // CHECK: tn.cast {{.*}} : (tensor<1x6x6x4xf16>) -> tensor<1x6x6x4xi32>
   // CHECK: %[[F:.*]] = tn.cast %[[L]] : (tensor<5x4x3x3xf16>) -> tensor<5x4x3x3xi32>
   // CHECK: tn.conv %{{.*}}, %[[F]] {{.*}}tn.narrow_integers
   %0 = tn.cast %x : (tensor<1x6x6x4xi8>) -> tensor<1x6x6x4xi32>
