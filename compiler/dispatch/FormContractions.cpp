@@ -5,6 +5,7 @@
 #include "compiler/dispatch/BuildRegions.h"
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/NarrowIntegers.h"
 
 #include <cmath>
 
@@ -21,6 +22,16 @@ constexpr double kAsGood = 1.03;
 bool allFused(Operation *op, const target::Target &device) {
   auto fits = [&](Type type) { return isFusedType(type, device); };
   return llvm::all_of(op->getOperandTypes(), fits) && llvm::all_of(op->getResultTypes(), fits);
+}
+
+/// Types that code behind a product of integers computes with.
+bool areNumbers(Operation *op) {
+  auto isNumber = [](Type tensor) {
+    Type element = cast<RankedTensorType>(tensor).getElementType();
+    return element.isIntOrFloat() && element.getIntOrFloatBitWidth() <= 32;
+  };
+  return llvm::all_of(op->getOperandTypes(), isNumber) &&
+         llvm::all_of(op->getResultTypes(), isNumber);
 }
 
 /// Predicted microseconds of some operations of a group as one kernel.
@@ -81,14 +92,17 @@ bool isResidualForRows(Formation &formation, Operation *op) {
 }
 
 /// Why `user` cannot stand in the epilogue of a group; null if it can.
-const Rule *refusalOf(Formation &formation, Operation *user, const tn::Dims &dims) {
+const Rule *refusalOf(Formation &formation, const Group &group, Operation *user,
+                      const tn::Dims &dims) {
   if (!isElementwise(user)) {
     return &kNotElementwise;
   }
   if (!tn::sameDims(resultDims(user), dims)) {
     return &kDimsDiffer;
   }
-  if (!allFused(user, formation.device())) {
+  bool isComputed =
+      tn::isNarrowProduct(group.root) ? areNumbers(user) : allFused(user, formation.device());
+  if (!isComputed) {
     return &kElementType;
   }
   if (formation.grouping.groupOf(user)) {
@@ -107,7 +121,7 @@ Operation *nextCandidate(Formation &formation, Group *group, const tn::Dims &dim
           formation.refusals.contains({producer, user})) {
         continue;
       }
-      if (const Rule *rule = refusalOf(formation, user, dims)) {
+      if (const Rule *rule = refusalOf(formation, *group, user, dims)) {
         formation.refuse(producer, user, *rule);
       } else if (!first || formation.grouping.cameFirst(user, first)) {
         first = user;
@@ -232,6 +246,23 @@ void takeNorm(Formation &formation, Group *group) {
   }
 }
 
+/// Takes what a product of small integers reads them through (graph/NarrowIntegers.h).
+void takeNarrowOperands(Formation &formation, Group *group) {
+  if (!tn::isNarrowProduct(group->root)) {
+    return;
+  }
+  for (unsigned i : {0u, 1u}) {
+    Operation *cast = group->root->getOperand(i).getDefiningOp();
+    bool isTaken = cast && cast->hasOneUse() && !formation.grouping.groupOf(cast) &&
+                   !formation.grouping.absorbProducer(group, cast);
+    Operation *transpose = isTaken ? cast->getOperand(0).getDefiningOp() : nullptr;
+    if (isa_and_nonnull<tn::TransposeOp>(transpose) && i == 1 && isa<tn::ConvOp>(group->root) &&
+        transpose->hasOneUse() && !formation.grouping.groupOf(transpose)) {
+      formation.grouping.absorbProducer(group, transpose);
+    }
+  }
+}
+
 void takeEpilogue(Formation &formation, Group *group) {
   size_t alone = group->ops.size();
   tn::Dims dims = resultDims(group->root);
@@ -266,13 +297,15 @@ static bool isProductElement(Type element) {
 }
 
 bool isContractionRoot(Operation *op, const target::Target &device) {
+  if (device.isGpu() && tn::isNarrowProduct(op)) {
+    return true;
+  }
   if (tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op)) {
     return allFused(op, device) ||
            (!device.isGpu() && isProductElement(getElementTypeOrSelf(matmul.getType())));
   }
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
-  bool isNarrow =
-      conv && !device.isGpu() && isProductElement(getElementTypeOrSelf(conv.getType()));
+  bool isNarrow = conv && !device.isGpu() && isProductElement(getElementTypeOrSelf(conv.getType()));
   if (!conv || !(allFused(op, device) || isNarrow) || !conv.getChannelsLast()) {
     return false;
   }
@@ -290,6 +323,9 @@ void formContractions(Formation &formation, Block *block) {
       groups.push_back(formation.grouping.create(
           &op, conv && isDepthwise(conv) ? kDepthwise : kContraction, &op));
     }
+  }
+  for (Group *group : groups) {
+    takeNarrowOperands(formation, group);
   }
   // A norm in front of a product cannot take the residual that another product could add.
   for (Group *group : groups) {

@@ -1,5 +1,6 @@
 // The order in which the passes run, with the reason for each place.
 // Relies on every pass keeping the module valid on its own, so that it can be checked after each.
+#include "compiler/opt/GpuProducts.h"
 #include "compiler/opt/Passes.h"
 
 #include "mlir/IR/Verifier.h"
@@ -52,6 +53,10 @@ const Pass kGpuOrder[] = {
     {"convs-to-products", convsToProducts},
     {"merge-products", mergeProducts},
     {"fit-convs", fitConvs},
+    // Late: patterns that evaluate constants would take its casts away.
+    {"narrow-integer-products", narrowIntegerProducts},
+    // Behind that, whose operands it moves too.
+    {"fit-products", fitProducts},
 };
 
 const Pass kAll[] = {
@@ -74,6 +79,8 @@ const Pass kAll[] = {
     {"convs-to-products", convsToProducts},
     {"merge-products", mergeProducts},
     {"fit-convs", fitConvs},
+    {"narrow-integer-products", narrowIntegerProducts},
+    {"fit-products", fitProducts},
     {"convert-to-fp16", convertToFp16},
     {"convert-to-bf16", convertToBf16},
 };

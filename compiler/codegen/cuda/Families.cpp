@@ -16,14 +16,32 @@ namespace tenon::codegen::cuda {
 namespace {
 
 const KernelFamily *const kFamilies[] = {
-    &kGemv,           &kGemmSkinny,     &kCublasLt,
-    &kCudnnConv,      &kGemmPersistent, &kGemmTensorCore,
-    &kGemmSimt,       &kConvTensorCore, &kConvSimt,
-    &kConvDepthwise,  &kCudnnAttention, &kAttentionStream,
-    &kAttentionFlash, &kAttentionSimt,  &kSelection,
-    &kTopK,           &kRadixSort,      &kPrefixScan,
-    &kScatter,        &kRowsStaged,     &kRowsInRegisters,
-    &kRowsInLoops,    &kColumns,        &kPointwise,
+    &kGemmBuckets,
+    &kGemmBucketsGenerated,
+    &kGemv,
+    &kGemmSkinny,
+    &kCublasLt,
+    &kCudnnConv,
+    &kGemmPersistent,
+    &kGemmTensorCore,
+    &kGemmSimt,
+    &kConvTensorCore,
+    &kConvSimt,
+    &kConvDepthwise,
+    &kCudnnAttention,
+    &kAttentionStream,
+    &kAttentionFlash,
+    &kAttentionSimt,
+    &kSelection,
+    &kTopK,
+    &kRadixSort,
+    &kPrefixScan,
+    &kScatter,
+    &kRowsStaged,
+    &kRowsInRegisters,
+    &kRowsInLoops,
+    &kColumns,
+    &kPointwise,
 };
 
 bool serves(const KernelFamily &family, StringRef strategy) {
@@ -146,7 +164,8 @@ FailureOr<dispatch::KernelSelection> selectKernel(RegionBuilder &region,
         }
         offer.choice = *choice;
       }
-      bool isDisabled = llvm::is_contained(request.disabled, family->name);
+      bool isDisabled = llvm::is_contained(request.disabled, family->name) ||
+                        llvm::is_contained(request.disabled, family->calls);
       record.kernel = offer.choice->text();
       record.microseconds = costOf(*family, region, *offer.choice);
       record.verdict = isDisabled ? "disabled" : "possible";

@@ -40,6 +40,8 @@ struct KernelFamily {
   /// Adds the region's steps. Fails after a diagnostic, also for a choice that is not one of its
   /// configurations.
   mlir::LogicalResult (*emit)(RegionBuilder &region, const dispatch::KernelChoice &choice);
+  /// A family of a library whose calls may be a part of its kernels: disabled with that one.
+  llvm::StringLiteral calls = "";
 };
 
 /// In the order in which they are preferred where predictions are close.
@@ -76,7 +78,8 @@ mlir::LogicalResult readChoice(RegionBuilder &region, const dispatch::KernelChoi
 }
 
 // gemm/
-extern const KernelFamily kGemv, kGemmSkinny, kGemmPersistent, kGemmTensorCore, kGemmSimt;
+extern const KernelFamily kGemmBuckets, kGemmBucketsGenerated, kGemv, kGemmSkinny, kGemmPersistent,
+    kGemmTensorCore, kGemmSimt;
 // conv/
 extern const KernelFamily kConvTensorCore, kConvSimt;
 // attention/

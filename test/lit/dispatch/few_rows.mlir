@@ -52,15 +52,21 @@ func.func @tied(%i: tensor<1x3xi64>) -> (tensor<1x3x1000xf32>, tensor<1x3x256xf1
   return %3, %1 : tensor<1x3x1000xf32>, tensor<1x3x256xf16>
 }
 // -----
-// More rows, or a number that varies, are a library's.
+// More rows are a library's. Where their number varies, kernels for ranges of it share one layout: GEMV's
+// own where it is one of few rows only, else [columns, depth].
 // CHECK-LABEL: @library
-module attributes {tn.symbols = [#tn.symbol<"rows", 1, 16>]} {
-func.func @library(%x: tensor<17x256xf16>, %y: tensor<?x256xf16, #tn.shape<()[s0] -> (s0, 256)>>) -> (tensor<17x64xf16>, tensor<?x64xf16, #tn.shape<()[s0] -> (s0, 64)>>) {
+module attributes {tn.symbols = [#tn.symbol<"few", 1, 16>, #tn.symbol<"rows", 0, 64>]} {
+func.func @library(%x: tensor<17x256xf16>, %y: tensor<?x256xf16, #tn.shape<()[s0] -> (s0, 256)>>, %z: tensor<?x256xf16, #tn.shape<()[s0, s1] -> (s1, 256)>>) -> (tensor<17x64xf16>, tensor<?x64xf16, #tn.shape<()[s0] -> (s0, 64)>>, tensor<?x64xf16, #tn.shape<()[s0, s1] -> (s1, 64)>>) {
   %w = tn.weight "w" : tensor<256x64xf16>
+  %v = tn.weight "v" : tensor<256x64xf16>
+  %u = tn.weight "u" : tensor<256x64xf16>
+  // CHECK-DAG: tn.pack {{.*}}panel = 32 : i64{{.*}} -> tensor<8x64x32xf16>
+  // CHECK-DAG: tn.pack {{.*}}panel = 256 : i64{{.*}} -> tensor<1x64x256xf16>
   // CHECK-NOT: tn.pack
   // CHECK: return
   %0 = tn.matmul %x, %w : (tensor<17x256xf16>, tensor<256x64xf16>) -> tensor<17x64xf16>
-  %1 = tn.matmul %y, %w : (tensor<?x256xf16, #tn.shape<()[s0] -> (s0, 256)>>, tensor<256x64xf16>) -> tensor<?x64xf16, #tn.shape<()[s0] -> (s0, 64)>>
-  return %0, %1 : tensor<17x64xf16>, tensor<?x64xf16, #tn.shape<()[s0] -> (s0, 64)>>
+  %1 = tn.matmul %y, %v : (tensor<?x256xf16, #tn.shape<()[s0] -> (s0, 256)>>, tensor<256x64xf16>) -> tensor<?x64xf16, #tn.shape<()[s0] -> (s0, 64)>>
+  %2 = tn.matmul %z, %u : (tensor<?x256xf16, #tn.shape<()[s0, s1] -> (s1, 256)>>, tensor<256x64xf16>) -> tensor<?x64xf16, #tn.shape<()[s0, s1] -> (s1, 64)>>
+  return %0, %1, %2 : tensor<17x64xf16>, tensor<?x64xf16, #tn.shape<()[s0] -> (s0, 64)>>, tensor<?x64xf16, #tn.shape<()[s0, s1] -> (s1, 64)>>
 }
 }

@@ -2,6 +2,7 @@
 // the region's symbols.
 #include "compiler/codegen/cuda/base/StridedTensor.h"
 
+#include "compiler/codegen/cuda/base/OnePanel.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -51,6 +52,18 @@ StridedTensor throughTranspose(StridedTensor tensor, ArrayRef<int64_t> permutati
   return tensor;
 }
 
+std::optional<StridedTensor> throughUnpack(tn::UnpackOp unpack) {
+  std::optional<StridedTensor> from = stridedInput(unpack.getPacked());
+  if (!from || !isOnePanel(unpack)) {
+    return std::nullopt;
+  }
+  tn::Dims strides(2);
+  strides[unpack.getPermutation()[0]] = from->strides[1];
+  strides[unpack.getPermutation()[1]] = from->strides[2];
+  from->strides = strides;
+  return from;
+}
+
 StridedTensor throughSlice(StridedTensor tensor, tn::SliceOp slice) {
   for (auto [i, start] : llvm::enumerate(slice.getStarts().getResults())) {
     tensor.offset = tensor.offset + start * tensor.strides[i];
@@ -84,6 +97,9 @@ std::optional<StridedTensor> stridedInput(Value value) {
   }
   if (tn::BroadcastOp broadcast = dyn_cast<tn::BroadcastOp>(op)) {
     return throughBroadcast(broadcast);
+  }
+  if (tn::UnpackOp unpack = dyn_cast<tn::UnpackOp>(op)) {
+    return throughUnpack(unpack);
   }
   if (!isa<tn::TransposeOp, tn::SliceOp>(op)) {
     return std::nullopt;

@@ -6,7 +6,7 @@
 #include "compiler/codegen/cuda/conv/Tuning.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
 #include "compiler/dispatch/FormRegions.h"
-#include "compiler/graph/Tn.h"
+#include "compiler/graph/NarrowIntegers.h"
 
 #include <numeric>
 
@@ -17,7 +17,7 @@ namespace {
 
 /// Where the filter lies once it is laid out for this family, or as it is.
 std::optional<StridedTensor> filterOf(tn::ConvOp conv) {
-  Value weight = conv.getWeight();
+  Value weight = tn::narrowOperand(conv, conv.getWeight());
   tn::UnpackOp unpack = weight.getDefiningOp<tn::UnpackOp>();
   std::optional<unsigned> laidOut = packableInput(weight);
   if (!unpack && !laidOut) {
@@ -149,15 +149,18 @@ Fit<ConvProblem> matchConv(RegionBuilder &region, bool isHalf) {
       !tn::constantDim(x.back()) || !llvm::all_of(x, isKnown) || !llvm::all_of(y, isKnown)) {
     return Misfit{"channels are not last, or their number or the filter's size is not known"};
   }
-  Type element = conv.getType().getElementType();
+  Value data = tn::narrowOperand(conv, conv.getX());
+  Value taps = tn::narrowOperand(conv, conv.getWeight());
+  Type element = getElementTypeOrSelf(data);
   bool fits = isHalf ? element.isF16() || element.isBF16() : element.isF32();
-  if (!fits || weight.getElementType() != element || getElementTypeOrSelf(conv.getX()) != element) {
+  bool isSummedAs = tn::isNarrowProduct(conv) || conv.getType().getElementType() == element;
+  if (!fits || !isSummedAs || getElementTypeOrSelf(taps) != element) {
     return isHalf ? Misfit{"the operands are not f16 or bf16"} : Misfit{"the operands are not f32"};
   }
   if (!isElementwiseBehind(conv)) {
     return Misfit{"what follows is not elementwise on the whole convolution"};
   }
-  std::optional<StridedTensor> input = stridedInput(conv.getX()), filter = filterOf(conv);
+  std::optional<StridedTensor> input = stridedInput(data), filter = filterOf(conv);
   if (!input || !filter || tn::constantDim(input->strides.back()) != 1) {
     return Misfit{"an operand is computed in the region, or its channels are not contiguous"};
   }

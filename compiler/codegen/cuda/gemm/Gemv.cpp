@@ -28,11 +28,12 @@ bool readWeights(GemvProblem &problem, tn::MatmulOp op) {
   }
   problem.weights = numberOf(stored);
   problem.element = getElementTypeOrSelf(stored);
-  problem.isPacked = unpack || packableInput(stored);
+  bool isOnePanel = unpack && isPackedInPanels(unpack, op.getTransposeB(), problem.depth);
+  problem.isPacked = !isOnePanel && (unpack || packableInput(stored));
   if (!problem.isPacked) {
     problem.columnStride = problem.depth;
     problem.panelStride = kGemvPanel;
-    return op.getTransposeB();
+    return isOnePanel || op.getTransposeB();
   }
   problem.columnStride = kGemvPanel;
   problem.panelStride = problem.columns * kGemvPanel;
@@ -64,7 +65,7 @@ int64_t partsOf(tn::MatmulOp op, Value result) {
   if (tn::sameDims(whole, dims)) {
     return 1;
   }
-  int64_t columns = *tn::constantDim(whole.back());
+  int64_t columns = tn::constantDim(whole.back()).value_or(0);
   std::optional<int64_t> part = tn::constantDim(dims.back());
   auto isPart = [&](Operation *user) {
     tn::SliceOp slice = dyn_cast<tn::SliceOp>(user);
@@ -95,10 +96,12 @@ Fit<GemvProblem> matchGemv(RegionBuilder &region) {
   }
   GemvProblem problem;
   tn::Dims dims = tn::getDims(op.getType());
-  problem.rows = *rowsOf(op.getA().getType());
+  std::optional<HalfProduct> sizes = halfProductOf(op);
+  problem.rowCount = rowCountOf(op.getA().getType());
+  problem.rows = sizes->rows;
   problem.rowDims.assign(dims.begin(), dims.end() - 1);
-  problem.columns = *tn::constantDim(dims.back());
-  problem.depth = *tn::constantDim(tn::getDims(op.getA().getType()).back());
+  problem.columns = sizes->columns;
+  problem.depth = sizes->depth;
   Operation *exit = region.source.getBody().front().getTerminator();
   problem.parts = partsOf(op, exit->getOperand(0));
   if (problem.parts == 0) {

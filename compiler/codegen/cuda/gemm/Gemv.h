@@ -21,11 +21,12 @@ struct GemvNorm {
   double epsilon = 0;
 };
 
-/// Y[rows, columns] = A[rows, depth] B[depth, columns], all sizes known.
+/// Y[rows, columns] = A[rows, depth] B[depth, columns]; at least one row.
 struct GemvProblem {
   uint32_t input = 0; ///< A: rows in row-major order
   tn::Dims rowDims;
-  int64_t rows = 0, columns = 0, depth = 0;
+  mlir::AffineExpr rowCount;                ///< which may vary
+  int64_t rows = 0, columns = 0, depth = 0; ///< rows at most
   /// B: eight neighbours of the depth lie side by side; the distances (in elements) from a column
   /// to the next, and from a panel to the next.
   uint32_t weights = 0;

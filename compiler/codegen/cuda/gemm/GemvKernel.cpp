@@ -4,6 +4,7 @@
 #include "compiler/codegen/cuda/gemm/GemvKernel.h"
 
 #include "compiler/codegen/cuda/base/CachePolicy.h"
+#include "compiler/codegen/cuda/gemm/TileLoader.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -46,6 +47,7 @@ void GemvKernel::place() {
   group = t.div(lane, 4);
   quad = t.rem(lane, 4);
   shared = kernel.dynamicShared();
+  rowCount = size32(kernel, p.rowCount);
   weightPointer = kernel.orderedPointer(p.weights);
   inputPointer = kernel.orderedPointer(p.input);
   if (p.norm && p.norm->scale) {
@@ -86,12 +88,18 @@ Value GemvKernel::clamped(const ThreadBuilder &t, Value panel) const {
   return hasTail() ? t.select(isInside(t, panel), panel, t.i32(0)) : panel;
 }
 
-/// How far behind the tile's first column the one is that a lane fetches, apart from the lane.
+/// How far behind the tile's first column of its part the one is that a lane fetches, apart from
+/// the lane.
 int64_t GemvKernel::columnOffset(int64_t panel, int64_t half) const {
-  if (!p.isPacked) {
-    return 4 * (panel % 2 * 2 + half);
+  if (p.isPacked) {
+    return p.parts == 1 ? half * 8 : 0;
   }
-  return half * (p.parts == 1 ? 8 : p.partColumns());
+  return 4 * (p.parts == 1 ? panel % 2 * 2 + half : half);
+}
+
+/// The first column of the part that a fetched one belongs to.
+int64_t GemvKernel::partOffset(int64_t panel, int64_t half) const {
+  return p.parts == 1 ? 0 : (p.isPacked ? half : panel % 2) * p.partColumns();
 }
 
 /// A lane's weights of a panel, both operands' rows of an mma.
@@ -106,11 +114,12 @@ Values GemvKernel::fetchPanel(const ThreadBuilder &t, Value tile, Value chunk,
   Value base = t.add(t.mul(t.wide(along), p.panelStride), t.wide(t.mul(quad, kPart)));
   Values result;
   for (int64_t half = 0; half < 2; ++half) {
-    int64_t offset = columnOffset(panel, half);
+    int64_t offset = columnOffset(panel, half), part = partOffset(panel, half);
     Value column = first;
-    if (!isRegular) {
-      int64_t part = p.parts == 2 ? offset : 0;
-      column = t.add(t.min(t.add(first, offset - part), t.i32(p.partColumns() - 1)), part);
+    if (isRegular) {
+      offset += part;
+    } else {
+      column = t.add(t.min(t.add(first, offset), t.i32(p.partColumns() - 1)), part);
       offset = 0;
     }
     Value at = t.add(base, t.mul(t.wide(column), p.columnStride));
@@ -130,7 +139,7 @@ Values GemvKernel::activations(const ThreadBuilder &t, Value chunk, int64_t pane
   Values result;
   for (int64_t i = 0; i < rowGroups(); ++i) {
     // What is computed of the last row once more is not stored.
-    Value row = t.min(t.add(group, i * kMmaColumns), t.i32(p.rows - 1));
+    Value row = t.min(t.add(group, i * kMmaColumns), t.sub(rowCount, t.i32(1)));
     Value pointer = t.offset(p.norm ? normedPointer : inputPointer, p.element,
                              t.add(t.mul(row, p.norm ? normedPitch() : p.depth), along));
     Value words = t.load(type, t.offset(pointer, p.element, known), 16);

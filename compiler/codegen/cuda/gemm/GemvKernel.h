@@ -42,6 +42,10 @@ private:
   void waitAfterLoads();
   /// Rows of activations that one mma takes are 8.
   int64_t rowGroups() const { return (p.rows + kMmaColumns - 1) / kMmaColumns; }
+  /// Whether some of the `p.rows` rows that there is room for may not exist.
+  bool hasRowTail(int64_t multiple) const {
+    return p.rows % multiple != 0 || !tn::constantDim(p.rowCount);
+  }
   bool hasTail() const {
     return p.depth % (layout.warps * layout.panels * layout.chunks * kGemvPanel) != 0;
   }
@@ -53,6 +57,7 @@ private:
   Value isInside(const ThreadBuilder &t, Value panel) const;
   Value clamped(const ThreadBuilder &t, Value panel) const;
   int64_t columnOffset(int64_t panel, int64_t half) const;
+  int64_t partOffset(int64_t panel, int64_t half) const;
   Values fetchPanel(const ThreadBuilder &t, Value tile, Value chunk, int64_t panel) const;
   Values activations(const ThreadBuilder &t, Value chunk, int64_t panel) const;
   void multiplyPanel(const ThreadBuilder &t, Value chunk, int64_t panel, mlir::ValueRange weights,
@@ -90,7 +95,7 @@ private:
   GemvLayout layout;
   ProductTensors tensors;
   Value shared, thread, warp, group, quad; ///< lane 4 group + quad
-  Value block;
+  Value block, rowCount;
   Value weightPointer, inputPointer, scalePointer, normedPointer;
   Values scales; ///< of the norm, this lane's
 };

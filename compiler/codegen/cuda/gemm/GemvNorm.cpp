@@ -105,7 +105,7 @@ void GemvKernel::fetchScales() {
 void GemvKernel::normPass(const ThreadBuilder &t, Value pass) const {
   int64_t slots = layout.warps / warpsOfRow();
   Value row = t.add(t.div(warp, warpsOfRow()), t.mul(pass, slots));
-  Value readRow = t.min(row, t.i32(p.rows - 1));
+  Value readRow = t.min(row, t.sub(rowCount, t.i32(1)));
   Type type = t.vectorType(kPart / 2, t.i32Type());
   Value nothing = t.pack(Values(kPart / 2, t.i32(0)));
   Values words;
@@ -120,7 +120,7 @@ void GemvKernel::normPass(const ThreadBuilder &t, Value pass) const {
     }
   }
   Value factor = rowFactor(t, square, row, t.rem(warp, warpsOfRow()));
-  Value isRow = p.rows % slots != 0 ? t.isLess(row, t.i32(p.rows)) : Value();
+  Value isRow = hasRowTail(slots) ? t.isLess(row, rowCount) : Value();
   for (int64_t step = 0; step < normSteps(); ++step) {
     Value isStored, place = normPlace(t, step, isStored);
     Value result = normalized(t, words[step], factor, scalePointer ? scales[step] : Value());

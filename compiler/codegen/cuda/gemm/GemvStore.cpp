@@ -24,8 +24,8 @@ void GemvKernel::shareSums(const ThreadBuilder &t, Value base, ValueRange sums) 
   for (size_t i = 0; i < joined.size(); i += 2) {
     int64_t j = i / 2 % 2, rows = i / 4 % rowGroups(), set = i / 4 / rowGroups();
     Value row = t.add(t.mul(quad, 2), rows * kMmaColumns + j), isStored = isHolder;
-    if (p.rows % kMmaColumns != 0) {
-      Value exists = t.isLess(row, t.i32(p.rows));
+    if (hasRowTail(kMmaColumns)) {
+      Value exists = t.isLess(row, rowCount);
       isStored = isStored ? t.bitAnd(isStored, exists) : exists;
     }
     // Floats j and j + 2 of an mma are of one row.
@@ -63,7 +63,7 @@ void GemvKernel::storeElement(Value tile, Value base) {
   Value row = t.div(thread, tileColumns()), tileColumn = t.rem(thread, tileColumns());
   Value column = t.add(t.mul(tile, tileColumns()), tileColumn);
   int64_t columns = p.partColumns();
-  Value isStored = t.isLess(row, t.i32(p.rows));
+  Value isStored = t.isLess(row, rowCount);
   if (columns % tileColumns() != 0) {
     isStored = t.bitAnd(isStored, t.isLess(column, t.i32(columns)));
   }

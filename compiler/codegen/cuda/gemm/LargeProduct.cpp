@@ -53,8 +53,9 @@ Fit<LargeProblem> matchLargeProduct(RegionBuilder &region) {
   if (!rows || !columns || !depth || *columns % kLargeColumns != 0 || *depth % kLargeDepth != 0) {
     return Misfit{"a size varies, or columns and depth are not multiples of 256 and 64"};
   }
+  Type sum = getElementTypeOrSelf((*region.source.getOps<tn::MatmulOp>().begin()).getType());
   if (!(element.isF16() || element.isBF16()) || product->b.at.element != element ||
-      tn::constantDim(product->a.rowStride()) != depth ||
+      sum != element || tn::constantDim(product->a.rowStride()) != depth ||
       tn::constantDim(product->a.columnStride()) != 1) {
     return Misfit{
         "A is not rows of f16 or bf16 that lie one after the other, or B has another type"};

@@ -2,6 +2,7 @@
 // blocks, and what splitting the depth costs. Relies on the rates of the target.
 #include "compiler/codegen/cuda/gemm/Product.h"
 
+#include "compiler/codegen/common/Weights.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
@@ -153,12 +154,32 @@ bool emitProduct(RegionBuilder &region, const ProductProblem &problem, const Pro
 
 namespace {
 
+/// Lets the weights lie as [columns, depth] where only that makes the problem one for tensor cores
+/// and they may be laid out so; false if nothing changes.
+bool layOutWeights(RegionBuilder &region, ProductProblem &problem) {
+  tn::MatmulOp op = *region.source.getOps<tn::MatmulOp>().begin();
+  std::optional<int64_t> depth = tn::constantDim(problem.depth);
+  if (fitsTensorCores(problem) || !packableInput(op.getB()) || !depth || *depth == 0) {
+    return false;
+  }
+  ProductProblem moved = problem;
+  tn::Dims &strides = moved.b.at.strides;
+  strides[strides.size() - 2] = getAffineConstantExpr(1, region.source.getContext());
+  strides[strides.size() - 1] = problem.depth;
+  if (!fitsTensorCores(moved)) {
+    return false;
+  }
+  problem = moved;
+  return true;
+}
+
 /// The problem of a region that one of the two families takes.
 Fit<ProductProblem> matchGenerated(RegionBuilder &region, bool isPlain) {
   Fit<ProductProblem> problem = matchProduct(region.source);
   if (!problem) {
     return problem;
   }
+  layOutWeights(region, *problem);
   if (!fitsPlain(*problem) || !productTensors(region)) {
     return Misfit{"the operands are not floats of up to 32 bits"};
   }
@@ -227,6 +248,12 @@ double simtCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
          std::max(turns * ofBlock / coreFlops, bytes / region.gpu.memoryBandwidth);
 }
 
+std::optional<dispatch::WeightLayout> tensorCoreWeights(RegionBuilder &region) {
+  Fit<ProductProblem> problem = matchProduct(region.source);
+  bool isLaidOut = problem && layOutWeights(region, *problem);
+  return isLaidOut ? layoutInDepthPanels(region, *tn::constantDim(problem->depth)) : std::nullopt;
+}
+
 template <bool kIsPlain>
 LogicalResult emitGenerated(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   Fit<ProductProblem> problem = matchGenerated(region, kIsPlain);
@@ -245,6 +272,7 @@ constexpr KernelFamily kGemmTensorCore = {
     .match = offerTensorCore,
     .configs = tensorCoreConfigs,
     .cost = tensorCoreCost,
+    .weightLayout = tensorCoreWeights,
     .emit = emitGenerated<false>};
 
 constexpr KernelFamily kGemmSimt = {.name = "gemm_simt",

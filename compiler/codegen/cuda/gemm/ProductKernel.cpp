@@ -3,6 +3,7 @@
 #include "compiler/codegen/cuda/gemm/ProductKernel.h"
 
 #include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/cuda/gemm/IntegerSums.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -151,15 +152,19 @@ Values ProductKernel::addProducts() {
     copyStage(t, t.add(step, i), /*ofA=*/true, /*ofB=*/!isConstant);
     commitCopies(t);
   }
-  bool isFma = element.isF32();
+  bool isFma = element.isF32(), isInteger = sumsIntegers(tensors);
   int64_t count = tile.warpRows * tile.warpColumns / kWarp;
-  return t.loop(firstStep, lastStep, t.i32(1), Values(count, t.f32(0)),
+  return t.loop(firstStep, lastStep, t.i32(1), Values(count, isInteger ? t.i32(0) : t.f32(0)),
                 [&](const ThreadBuilder &c, Value index, ValueRange sums) {
                   waitForCopies(c, tile.stages - 2);
                   // This stage is visible to all, and all are done with the one before it.
                   c.barrier();
                   copyStage(c, c.add(index, tile.stages - 1), true, true);
                   commitCopies(c);
+                  if (isInteger) {
+                    return addIntegers(
+                        c, sums, [&](ValueRange zeros) { return multiplyStage(c, index, zeros); });
+                  }
                   return isFma ? multiplyStageFma(c, index, sums) : multiplyStage(c, index, sums);
                 });
 }

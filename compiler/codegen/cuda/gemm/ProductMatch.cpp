@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/common/Weights.h"
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
+#include "compiler/graph/NarrowIntegers.h"
 #include "compiler/graph/Tn.h"
 
 using namespace mlir;
@@ -76,8 +77,9 @@ Fit<ProductProblem> matchProduct(func::FuncOp region) {
   }
   tn::Dims result = tn::getDims(op.getY().getType());
   size_t batchRank = result.size() - 2;
-  std::optional<ProductOperand> a = operandOf(op.getA(), op.getTransposeA(), batchRank);
-  std::optional<ProductOperand> b = operandOf(op.getB(), op.getTransposeB(), batchRank);
+  Value left = tn::narrowOperand(op, op.getA()), right = tn::narrowOperand(op, op.getB());
+  std::optional<ProductOperand> a = operandOf(left, op.getTransposeA(), batchRank);
+  std::optional<ProductOperand> b = operandOf(right, op.getTransposeB(), batchRank);
   if (!a || !b) {
     return Misfit{"an operand is computed in the region, not read from memory by strides"};
   }

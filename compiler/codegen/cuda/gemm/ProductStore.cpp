@@ -1,5 +1,6 @@
 // From the warps' sums to the result: through shared memory, where the blocks of a cluster add up
 // their parts, and through the region's elementwise ops. Relies on the region's linalg form.
+#include "compiler/codegen/cuda/gemm/IntegerSums.h"
 #include "compiler/codegen/cuda/gemm/ProductKernel.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -53,7 +54,9 @@ Values ProductKernel::totalOf(const ThreadBuilder &t, Value row, Value column,
                               int64_t width) const {
   Value own = t.offset(shared, t.f32Type(), t.add(t.mul(row, sumPitch()), column));
   int64_t part = std::min<int64_t>(width, 4);
-  Type type = part > 1 ? t.vectorType(part, t.f32Type()) : t.f32Type();
+  bool isInteger = sumsIntegers(tensors);
+  Type sum = isInteger ? t.i32Type() : t.f32Type();
+  Type type = part > 1 ? t.vectorType(part, sum) : sum;
   Values totals;
   for (int64_t split = 0; split < tile.splits; ++split) {
     Value from = tile.splits > 1 ? t.remote(own, t.i32(split)) : own;
@@ -64,7 +67,8 @@ Values ProductKernel::totalOf(const ThreadBuilder &t, Value row, Value column,
         if (split == 0) {
           totals.push_back(value);
         } else {
-          totals[i + lane] = t.addF(totals[i + lane], value);
+          Value &total = totals[i + lane];
+          total = isInteger ? t.add(total, value) : t.addF(total, value);
         }
       }
     }

@@ -5,6 +5,7 @@
 #include "compiler/codegen/common/Weights.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/base/TensorCore.h"
+#include "compiler/codegen/cuda/gemm/TileLoader.h"
 #include "compiler/dispatch/Strategy.h"
 
 using namespace mlir;
@@ -54,6 +55,7 @@ Fit<SmallProblem> matchSmallProduct(RegionBuilder &region) {
   SmallProblem problem;
   problem.element = getElementTypeOrSelf(op.getA());
   problem.rowDims.assign(dims.begin(), dims.end() - 1);
+  problem.rowCount = rowCountOf(op.getA().getType());
   problem.sizes = *sizes;
   problem.layout = *layout;
   std::optional<uint32_t> weights = weightsOf(region, op, sizes->depth);
@@ -80,11 +82,11 @@ void SmallProduct::place() {
   auto size = [&](int64_t value) {
     return getAffineConstantExpr(value, kernel.builder.getContext());
   };
-  aMap = kernel.tensorMap(p.a, size(p.sizes.rows), size(p.sizes.depth), size(p.sizes.depth),
-                          p.layout.rows);
+  aMap = kernel.tensorMap(p.a, p.rowCount, size(p.sizes.depth), size(p.sizes.depth), p.layout.rows);
   bMap = kernel.tensorMap(p.b, size(p.sizes.columns), size(p.sizes.depth), size(p.sizes.depth),
                           p.layout.columns);
   thread = t.thread();
+  rowCount = size32(kernel, p.rowCount);
   share = t.rem(t.block(), p.layout.shares);
   Value tile = t.div(t.block(), p.layout.shares);
   firstRow = t.mul(t.div(tile, p.columnTiles()), p.layout.rows);
@@ -187,9 +189,9 @@ void SmallProduct::finishPiece(Value piece) {
   Value row = t.add(t.add(firstRow, t.mul(share, p.finishedRows())), inBlock);
   Index number = math.fromWord(row);
   Value exists;
-  if (p.sizes.rows % p.layout.rows != 0) {
-    exists = t.isLess(row, t.i32(p.sizes.rows));
-    number = math.fromWord(t.min(row, t.i32(p.sizes.rows - 1)));
+  if (p.hasRowTail()) {
+    exists = t.isLess(row, rowCount);
+    number = math.fromWord(t.min(row, t.sub(rowCount, t.i32(1))));
   }
   Index first = math.fromWord(t.add(firstColumn, column), kNeighbours);
   Indices place = math.delinearize(number, kernel.sizes(p.rowDims));
@@ -264,7 +266,8 @@ bool SmallProduct::emit() {
   finishRows(t);
   MLIRContext *context = kernel.builder.getContext();
   int64_t bytes = ring.bytes() + p.layout.sumBytes() + ring.barrierBytes();
-  kernel.finish(getAffineConstantExpr(p.layout.blocks(p.sizes), context),
+  AffineExpr rowTiles = p.rowCount.ceilDiv(p.layout.rows);
+  kernel.finish(rowTiles * p.columnTiles() * p.layout.shares,
                 getAffineConstantExpr(bytes, context));
   return !emitter.hasFailed();
 }

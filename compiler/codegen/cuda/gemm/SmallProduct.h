@@ -18,9 +18,12 @@ struct SmallProblem {
   mlir::Type element;
   uint32_t a = 0, b = 0; ///< buffers
   tn::Dims rowDims;
+  mlir::AffineExpr rowCount; ///< which may vary; `sizes` has how many there are at most
   HalfProduct sizes;
   SkinnyLayout layout;
 
+  /// Whether a tile may have rows that do not exist.
+  bool hasRowTail() const { return !rowCount.isMultipleOf(layout.rows); }
   int64_t columnTiles() const { return sizes.columns / layout.columns; }
   /// Of a block.
   int64_t steps() const { return layout.steps(sizes); }
@@ -73,7 +76,7 @@ private:
   const SmallProblem &p;
   ProductTensors tensors;
   StageRing ring;
-  Value aMap, bMap, thread;
+  Value aMap, bMap, thread, rowCount;
   Value handed; ///< pointer to shared memory: floats [shares][rows that are finished][columns]
   /// Where the block's part begins (i32): in the result, in the depth, and its rank in the cluster.
   Value firstRow, firstColumn, firstDepth, share;

@@ -5,6 +5,7 @@
 #include "compiler/codegen/common/RegionCode.h"
 #include "compiler/dispatch/WeightLayout.h"
 #include "compiler/graph/Shape.h"
+#include "compiler/graph/Tn.h"
 #include "engine/LibraryAbi.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -48,6 +49,7 @@ public:
   engine::LibraryActivation activation = engine::LibraryActivation::None;
 
 private:
+  std::optional<View> viewOfPanel(tn::UnpackOp unpack);
   bool readAdd(mlir::Value value, mlir::Operation *add);
   void appendBuffers(RegionStep &step) const;
 

@@ -4,6 +4,7 @@
 
 #include "compiler/codegen/common/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/base/OnePanel.h"
 #include "compiler/codegen/cuda/base/StridedTensor.h"
 #include "compiler/codegen/cuda/gemm/ProductMatch.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
@@ -59,6 +60,10 @@ std::optional<uint32_t> Match::inputOf(Value value) const {
 }
 
 std::optional<View> Match::viewOf(Value value) {
+  tn::UnpackOp unpack = value.getDefiningOp<tn::UnpackOp>();
+  if (unpack && isOnePanel(unpack)) {
+    return viewOfPanel(unpack);
+  }
   tn::TransposeOp transpose = value.getDefiningOp<tn::TransposeOp>();
   std::optional<uint32_t> argument = inputOf(transpose ? transpose.getX() : value);
   if (!argument) {
@@ -82,6 +87,19 @@ std::optional<View> Match::viewOf(Value value) {
       view.strides[to] = strides[from];
     }
   }
+  return view;
+}
+
+std::optional<View> Match::viewOfPanel(tn::UnpackOp unpack) {
+  std::optional<uint32_t> argument = inputOf(unpack.getPacked());
+  if (!argument) {
+    return std::nullopt;
+  }
+  cover(unpack);
+  ArrayRef<int64_t> order = unpack.getPermutation();
+  View view{*argument, tn::getDims(unpack.getType()), tn::Dims(2)};
+  view.strides[order[0]] = view.dims[order[1]];
+  view.strides[order[1]] = getAffineConstantExpr(1, kernel.getContext());
   return view;
 }
 

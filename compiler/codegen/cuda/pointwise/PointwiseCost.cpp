@@ -14,7 +14,8 @@ namespace {
 /// reductions, which many threads share.
 double rowSeconds(RegionBuilder &region, Operation &op) {
   tn::Dims dims = op.getNumOperands() ? tn::getDims(op.getOperand(0).getType()) : tn::Dims();
-  if (!op.hasTrait<tn::TnRowWise>() || !tn::sameDims(dims, dispatch::resultDims(&op))) {
+  if (!op.hasTrait<tn::TnRowWise>() || dims.empty() ||
+      !tn::sameDims(dims, dispatch::resultDims(&op))) {
     return 0;
   }
   int64_t tensors = llvm::count_if(region.source.getArgumentTypes(), [&](Type type) {

@@ -116,6 +116,8 @@ std::string gatedText(const Shape &s, int64_t second) {
 TEST(CudaGemvTest, Gated) {
   EXPECT_TRUE(matchesReference(gatedText({"bf16", 1, 96, 512}, 48), emitChosen, {}, 1));
   EXPECT_TRUE(matchesReference(gatedText({"f16", 11, 2 * 20, 256}, 20), emitChosen, {}, 1));
+  EXPECT_TRUE(matchesReference(gatedText({"f16", 3, 96, 512, false}, 48), emitChosen, {}, 1));
+  EXPECT_TRUE(matchesReference(gatedText({"bf16", 9, 2 * 21, 264, false}, 21), emitChosen, {}, 1));
   // Columns that lie otherwise are not this kernel's.
   EXPECT_FALSE(matchesReference(gatedText({"bf16", 1, 96, 512}, 40), emitChosen, {}, 1));
 }

@@ -1,0 +1,330 @@
+// Relies on launches without blocks, and calls without rows, costing nothing (runtime/device/cuda).
+#include "compiler/codegen/cuda/gemm/RowBuckets.h"
+
+#include "compiler/codegen/common/Programs.h"
+#include "compiler/codegen/cuda/gemm/Gemv.h"
+#include "compiler/codegen/cuda/gemm/Tuning.h"
+#include "compiler/dispatch/Strategy.h"
+#include "mlir/IR/Diagnostics.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+using engine::ExprOp;
+
+/// Most rows of the buckets that are tried, by family: those whose tiles or fragments hold them.
+struct Limit {
+  const KernelFamily &family;
+  int64_t rows;
+};
+const Limit kLimits[] = {{kGemv, 8},         {kGemv, kMostStreamedRows},
+                         {kGemmSkinny, 64},  {kGemmSkinny, 128},
+                         {kGemmSkinny, 256}, {kGemmSkinny, tuning::kSkinnyRows}};
+
+/// How the weights must lie for all kernels; none if they lie so. GEMV alone has a faster layout.
+std::optional<dispatch::WeightLayout> layoutFor(RegionBuilder &region, int64_t mostRows) {
+  tn::MatmulOp op = *region.source.getOps<tn::MatmulOp>().begin();
+  if (mostRows <= kMostStreamedRows) {
+    return layoutInDepthPanels(region, kGemvPanel);
+  }
+  return op.getTransposeB() ? std::nullopt : layoutInDepthPanels(region, halfProductOf(op)->depth);
+}
+
+/// What is the fastest for a region, and its predicted microseconds; infinite if nothing takes it.
+struct Fastest {
+  dispatch::KernelChoice kernel;
+  double microseconds = std::numeric_limits<double>::infinity();
+};
+
+Fastest fastestFor(func::FuncOp function, const target::Target &gpu, bool calls) {
+  std::vector<std::string> disabled = {kGemmBuckets.name.str(), kGemmBucketsGenerated.name.str()};
+  if (!calls) {
+    disabled.push_back(kCublasLt.name.str());
+  }
+  ScopedDiagnosticHandler quiet(function.getContext(), [](Diagnostic &) { return success(); });
+  RegionBuilder region(function, "", gpu);
+  FailureOr<dispatch::KernelSelection> selection = selectKernel(region, {nullptr, disabled});
+  return succeeded(selection) ? Fastest{selection->chosen, selection->microseconds} : Fastest();
+}
+
+/// For all rows beyond those of the others: one kernel, or one a part where these are faster.
+std::optional<RowBucket> generalBucket(RegionBuilder &region, const RowBuckets &all,
+                                       const RowRange &rows, bool calls) {
+  // Kernels are compared by a count in the middle, by factors.
+  double middle = std::sqrt(double(rows.least) * double(rows.most));
+  SubRegion typical =
+      narrowed(region.source, {std::max(rows.least, int64_t(middle)), rows.most}, all.layout);
+  if (!typical) {
+    return std::nullopt;
+  }
+  Fastest whole = fastestFor(typical.function(), region.gpu, calls);
+  RowBucket apart{rows, {}};
+  double microseconds = 0;
+  for (SubRegion &part : partsOf(typical.function())) {
+    Fastest own = fastestFor(part.function(), region.gpu, calls);
+    apart.kernels.push_back(own.kernel);
+    microseconds += own.microseconds;
+  }
+  if (!apart.kernels.empty() && microseconds < whole.microseconds) {
+    return apart;
+  }
+  bool isTaken = std::isfinite(whole.microseconds);
+  return isTaken ? std::optional(RowBucket{rows, {whole.kernel}}) : std::nullopt;
+}
+
+/// Adds the bucket of a family with at most so many rows, or more rows to the one before it if that
+/// is the same kernel.
+void addFewRows(RegionBuilder &region, const Limit &limit, RowBuckets &all, int64_t &next) {
+  RowRange rows{next, std::min(limit.rows, all.all.most)};
+  SubRegion few = rows.least <= rows.most ? narrowed(region.source, rows, all.layout) : SubRegion();
+  if (!few) {
+    next = std::max(next, rows.most + 1);
+    return;
+  }
+  RegionBuilder builder(few.function(), "", region.gpu);
+  Offer offer = limit.family.match(builder);
+  if (!offer.choice) {
+    return;
+  }
+  bool isGemv = &limit.family == &kGemv;
+  (isGemv ? all.limits.gemv : all.limits.skinny) = rows.most;
+  next = rows.most + 1;
+  if (!isGemv && !all.buckets.empty() && all.buckets.back().kernels.front() == *offer.choice) {
+    all.buckets.back().rows.most = rows.most;
+    return;
+  }
+  all.buckets.push_back({rows, {*offer.choice}});
+}
+
+/// A product of 16-bit floats whose row count varies.
+Fit<RowBuckets> emptyBuckets(RegionBuilder &region) {
+  auto ops = region.source.getOps<tn::MatmulOp>();
+  if (!llvm::hasSingleElement(ops) || region.source.getNumResults() != 1) {
+    return Misfit{"it is not one product with one result"};
+  }
+  tn::MatmulOp op = *ops.begin();
+  RowBuckets all;
+  all.rowCount = rowCountOf(op.getA().getType());
+  all.all = rowRangeOf(region.source, op.getA().getType());
+  if (!halfProductOf(op) || !all.rowCount || tn::constantDim(all.rowCount) ||
+      region.source->hasAttr(kRowRange)) {
+    return Misfit{"it is not a product of f16 or bf16 by a matrix whose row count varies"};
+  }
+  all.layout = layoutFor(region, all.all.most);
+  return all;
+}
+
+} // namespace
+
+Fit<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls) {
+  Fit<RowBuckets> found = emptyBuckets(region);
+  if (!found) {
+    return found;
+  }
+  RowBuckets &all = *found;
+  int64_t next = std::max<int64_t>(all.all.least, 1);
+  for (const Limit &limit : kLimits) {
+    addFewRows(region, limit, all, next);
+  }
+  if (all.buckets.empty()) {
+    return Misfit{"no kernel for few rows takes it"};
+  }
+  if (next <= all.all.most) {
+    std::optional<RowBucket> general = generalBucket(region, all, {next, all.all.most}, calls);
+    if (!general) {
+      return Misfit{"nothing takes it with many rows"};
+    }
+    all.buckets.push_back(*general);
+  }
+  const RowRange &first = all.buckets.front().rows;
+  if (first.least <= all.all.least && first.most >= all.all.most) {
+    return Misfit{"one kernel takes all row counts"};
+  }
+  return found;
+}
+
+namespace {
+
+void append(Program &program, const Program &other) {
+  program.insert(program.end(), other.begin(), other.end());
+}
+
+/// 1 where there are at least so many rows, else 0.
+Program atLeast(const Program &rows, int64_t least) {
+  Program result = rows;
+  append(result,
+         {{ExprOp::Constant, least}, {ExprOp::FloorDiv}, {ExprOp::Constant, 1}, {ExprOp::Min}});
+  return result;
+}
+
+/// Leaves a step nothing to do where the rows are outside of the range.
+void limitTo(RegionStep &step, const RowBuckets &all, const RowRange &rows) {
+  Program &size = step.call.empty() ? step.grid : step.sizes.front();
+  Program count = programOf(all.rowCount);
+  if (rows.least > all.all.least) {
+    append(size, atLeast(count, rows.least));
+    size.push_back({ExprOp::Mul});
+  }
+  if (rows.most < all.all.most) {
+    append(size, {{ExprOp::Constant, 1}});
+    append(size, atLeast(count, rows.most + 1));
+    append(size, {{ExprOp::Sub}, {ExprOp::Mul}});
+  }
+}
+
+/// Where the result of a part lies: in the region's, or in memory in between.
+unsigned placeOf(RegionBuilder &region, const SubRegion &part, const SubRegion *next) {
+  Value result = region.source.getBody().front().getTerminator()->getOperand(0);
+  auto isElementwise = [](Operation &op) { return op.hasTrait<tn::TnElementwise>(); };
+  bool isInPlace =
+      next && part.result.getType() == result.getType() &&
+      llvm::all_of(next->function().getBody().front().without_terminator(), isElementwise);
+  if (!next || isInPlace) {
+    return region.output(0);
+  }
+  Type element = getElementTypeOrSelf(part.result.getType());
+  AffineExpr count =
+      tn::elementCount(region.source.getContext(), tn::getDims(part.result.getType()));
+  return region.addTemporary(count * byteSize(element));
+}
+
+LogicalResult emitParts(RegionBuilder &region, func::FuncOp function,
+                        ArrayRef<dispatch::KernelChoice> kernels) {
+  SmallVector<SubRegion> parts = partsOf(function);
+  if (parts.size() != kernels.size()) {
+    return failure();
+  }
+  DenseMap<Value, unsigned> places;
+  for (auto [i, argument] : llvm::enumerate(function.getArguments())) {
+    places[argument] = region.input(i);
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    SmallVector<unsigned> buffers;
+    for (Value input : parts[i].inputs) {
+      buffers.push_back(places.at(input));
+    }
+    const SubRegion *next = i + 1 < parts.size() ? &parts[i + 1] : nullptr;
+    places[parts[i].result] = placeOf(region, parts[i], next);
+    buffers.push_back(places.at(parts[i].result));
+    if (failed(emitPart(region, parts[i].function(), kernels[i], buffers))) {
+      return failure();
+    }
+  }
+  return success();
+}
+
+LogicalResult emitBucket(RegionBuilder &region, const RowBuckets &all, const RowBucket &bucket) {
+  SubRegion narrow = narrowed(region.source, bucket.rows, all.layout);
+  size_t first = region.code.steps.size();
+  if (!narrow) {
+    return success(); // its symbols give no such count
+  }
+  SmallVector<unsigned> buffers;
+  for (unsigned i = 0; i < region.source.getNumArguments(); ++i) {
+    buffers.push_back(region.input(i));
+  }
+  buffers.push_back(region.output(0));
+  bool isWhole = bucket.kernels.size() == 1;
+  if (failed(isWhole ? emitPart(region, narrow.function(), bucket.kernels.front(), buffers)
+                     : emitParts(region, narrow.function(), bucket.kernels))) {
+    return failure();
+  }
+  for (RegionStep &step : MutableArrayRef(region.code.steps).drop_front(first)) {
+    limitTo(step, all, bucket.rows);
+  }
+  return success();
+}
+
+template <bool kCalls> Offer offerBuckets(RegionBuilder &region) {
+  Fit<RowBuckets> all = rowBucketsOf(region, kCalls);
+  if (!all) {
+    return Offer::refuse(all.why());
+  }
+  std::string why;
+  for (const RowBucket &bucket : all->buckets) {
+    why += (llvm::Twine(why.empty() ? "" : "; ") + "from " + llvm::Twine(bucket.rows.least) +
+            " rows on")
+               .str();
+    for (const dispatch::KernelChoice &kernel : bucket.kernels) {
+      why += " " + kernel.text();
+    }
+  }
+  return {dispatch::choiceOf(kCalls ? kGemmBuckets.name : kGemmBucketsGenerated.name, all->limits),
+          why};
+}
+
+/// That of the bucket with the row count that is guessed; without the epilogue where one kernel
+/// does it all, since the table adds that.
+template <bool kCalls> double bucketsCost(RegionBuilder &region, const dispatch::KernelChoice &) {
+  Fit<RowBuckets> all = rowBucketsOf(region, kCalls);
+  if (!all) {
+    return 0;
+  }
+  int64_t guess = region.estimate(all->rowCount);
+  const RowBucket *bucket =
+      llvm::find_if(all->buckets, [&](const RowBucket &each) { return guess <= each.rows.most; });
+  bucket = bucket == all->buckets.end() ? &all->buckets.back() : bucket;
+  SubRegion narrow = narrowed(region.source, bucket->rows, all->layout);
+  if (!narrow) {
+    return 0;
+  }
+  if (bucket->kernels.size() == 1) {
+    RegionBuilder builder(narrow.function(), "", region.gpu);
+    return findFamily(bucket->kernels.front().family)->cost(builder, bucket->kernels.front());
+  }
+  double microseconds = 0;
+  for (auto [part, kernel] : llvm::zip_equal(partsOf(narrow.function()), bucket->kernels)) {
+    RegionBuilder builder(part.function(), "", region.gpu);
+    microseconds += costOf(*findFamily(kernel.family), builder, kernel);
+  }
+  return microseconds * 1e-6;
+}
+
+std::optional<dispatch::WeightLayout> bucketsLayout(RegionBuilder &region) {
+  Fit<RowBuckets> all = emptyBuckets(region);
+  return all ? all->layout : std::nullopt;
+}
+
+template <bool kCalls>
+LogicalResult emitBuckets(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  Fit<RowBuckets> all = rowBucketsOf(region, kCalls);
+  BucketLimits limits;
+  if (!all || failed(readChoice(region, choice, limits)) || limits.gemv != all->limits.gemv ||
+      limits.skinny != all->limits.skinny) {
+    return failure();
+  }
+  return success(llvm::all_of(all->buckets, [&](const RowBucket &bucket) {
+    return succeeded(emitBucket(region, *all, bucket));
+  }));
+}
+
+} // namespace
+
+constexpr KernelFamily kGemmBuckets = {
+    .name = "gemm_buckets",
+    .what =
+        "a kernel for each range of a row count that varies: GEMV, skinny GEMM, and a library's "
+        "call or a tiled GEMM for more",
+    .strategies = {dispatch::kContraction},
+    .match = offerBuckets<true>,
+    .configs = nullptr,
+    .cost = bucketsCost<true>,
+    .weightLayout = bucketsLayout,
+    .emit = emitBuckets<true>,
+    .calls = "cublaslt"};
+
+constexpr KernelFamily kGemmBucketsGenerated = {.name = "gemm_buckets_generated",
+                                                .what = "gemm_buckets without a library",
+                                                .strategies = {dispatch::kContraction},
+                                                .match = offerBuckets<false>,
+                                                .configs = nullptr,
+                                                .cost = bucketsCost<false>,
+                                                .weightLayout = bucketsLayout,
+                                                .emit = emitBuckets<false>};
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,23 @@
+// Products and convolutions of small integers, as those of quantized models are: how they are
+// marked for kernels that multiply floats and sum integers.
+#pragma once
+
+#include "compiler/graph/Tn.h"
+
+namespace tenon::tn {
+
+/// Unit attribute of a tn.matmul or tn.conv of 32-bit integers: both operands are the tn.cast of
+/// f16, which holds integers of at most kMostNarrow in magnitude.
+inline constexpr llvm::StringLiteral kNarrowIntegers = "tn.narrow_integers";
+/// The difference of two 8-bit numbers. 64 products of such sum to less than 2^22.
+inline constexpr int64_t kMostNarrow = 255;
+
+inline bool isNarrowProduct(mlir::Operation *op) { return op->hasAttr(kNarrowIntegers); }
+
+/// The f16 behind an operand of a marked product; the operand of any other.
+inline mlir::Value narrowOperand(mlir::Operation *product, mlir::Value operand) {
+  CastOp cast = operand.getDefiningOp<CastOp>();
+  return cast && isNarrowProduct(product) ? cast.getX() : operand;
+}
+
+} // namespace tenon::tn

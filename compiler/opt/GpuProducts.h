@@ -1,0 +1,17 @@
+// Passes over products for GPUs (Passes.h has the others).
+#pragma once
+
+#include "compiler/graph/WeightStore.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace tenon::opt {
+
+/// Products and convolutions of 8-bit numbers less their zero points read these as f16, which holds
+/// them exactly (graph/NarrowIntegers.h): tensor cores multiply f16.
+llvm::LogicalResult narrowIntegerProducts(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// Products whose operands have rows that do not begin on borders of 16 bytes read these padded, or
+/// transposed, so that they do.
+llvm::LogicalResult fitProducts(mlir::ModuleOp module, tn::WeightStore &weights);
+
+} // namespace tenon::opt

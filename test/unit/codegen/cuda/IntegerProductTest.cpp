@@ -1,0 +1,170 @@
+// Products and convolutions of small integers on the emulated GPU: tensor cores and FP32
+// arithmetic, tails, batches, splits of the depth, the largest sums that a stage can have,
+// epilogues.
+#include "HandKernelCheck.h"
+#include "compiler/codegen/cuda/gemm/Product.h"
+
+#include <cmath>
+
+namespace tenon::codegen::cuda {
+namespace {
+
+std::string tensor(const std::vector<int64_t> &dims, const std::string &type) {
+  std::string text = "tensor<";
+  for (int64_t dim : dims) {
+    text += std::to_string(dim) + "x";
+  }
+  return text + type + ">";
+}
+
+struct Case {
+  int64_t m, n, k;
+  bool transposeA = false, transposeB = false;
+  int64_t batch = 0;
+  std::string epilogue; ///< from %y to %z, and the type of that
+  std::string result = "i32";
+};
+
+std::string textOf(const Case &c) {
+  auto dims = [&](int64_t rows, int64_t columns, bool isTransposed) {
+    std::vector<int64_t> result =
+        isTransposed ? std::vector{columns, rows} : std::vector{rows, columns};
+    if (c.batch != 0) {
+      result.insert(result.begin(), c.batch);
+    }
+    return result;
+  };
+  std::vector<int64_t> a = dims(c.m, c.k, c.transposeA), b = dims(c.k, c.n, c.transposeB),
+                       y = dims(c.m, c.n, false);
+  std::string body = "%x = tn.cast %a : (" + tensor(a, "f16") + ") -> " + tensor(a, "i32") +
+                     "\n%w = tn.cast %b : (" + tensor(b, "f16") + ") -> " + tensor(b, "i32") +
+                     "\n%y = tn.matmul %x, %w {" + (c.transposeA ? "transposeA, " : "") +
+                     (c.transposeB ? "transposeB, " : "") + "tn.narrow_integers} : (" +
+                     tensor(a, "i32") + ", " + tensor(b, "i32") + ") -> " + tensor(y, "i32") + "\n";
+  std::string result = tensor(y, c.result);
+  body += c.epilogue.empty() ? "return %y : " + result
+                             : c.epilogue + " : (" + tensor(y, "i32") + ") -> " + result +
+                                   "\nreturn %z : " + result;
+  return regionText("contraction",
+                    "(%a: " + tensor(a, "f16") + ", %b: " + tensor(b, "f16") + ") -> " + result,
+                    body);
+}
+
+/// Whole numbers of at most 255 in magnitude; or all the largest.
+RunOptions integers(bool areLargest = false) {
+  RunOptions options;
+  options.inputScale = 255;
+  options.gpu = target::targetOf("sm_80");
+  options.edit = [areLargest](llvm::MutableArrayRef<reference::Tensor> inputs) {
+    for (reference::Tensor &input : inputs) {
+      if (input.dtype() != DType::F16) {
+        continue;
+      }
+      reference::Tensor wide = *reference::convert(input, DType::F64);
+      for (int64_t i = 0; i < wide.count(); ++i) {
+        double &number = wide.as<double>()[i];
+        number = areLargest ? 255 : std::trunc(number);
+      }
+      input = *reference::convert(wide, DType::F16);
+    }
+  };
+  return options;
+}
+
+const Emitter emitChosen = byFamily({"gemm_tensorcore", "gemm_simt"});
+
+TEST(CudaIntegerProductTest, TensorCores) {
+  for (bool transposeA : {false, true}) {
+    for (bool transposeB : {false, true}) {
+      EXPECT_TRUE(matchesReference(textOf({40, 72, 200, transposeA, transposeB}),
+                                   byFamily({"gemm_tensorcore"}), integers()));
+    }
+  }
+  EXPECT_TRUE(matchesReference(textOf({24, 16, 64, false, false, 3}), emitChosen, integers()));
+}
+
+TEST(CudaIntegerProductTest, OddSizes) {
+  for (bool isTransposed : {false, true}) {
+    EXPECT_TRUE(matchesReference(textOf({7, 9, 33, isTransposed, !isTransposed}),
+                                 byFamily({"gemm_simt"}), integers()));
+  }
+  EXPECT_TRUE(matchesReference(textOf({1, 70, 129}), emitChosen, integers()));
+}
+
+/// The sums are beyond what FP32 holds; those of one stage are not.
+TEST(CudaIntegerProductTest, LargestSums) {
+  EXPECT_TRUE(matchesReference(textOf({16, 8, 1024}), byFamily({"gemm_tensorcore"}),
+                               integers(/*areLargest=*/true)));
+  EXPECT_TRUE(matchesReference(textOf({5, 7, 999}), byFamily({"gemm_simt"}),
+                               integers(/*areLargest=*/true)));
+}
+
+TEST(CudaIntegerProductTest, SplitsOfTheDepth) {
+  Emitter emitter = [](RegionBuilder &region) -> mlir::FailureOr<bool> {
+    return emitProduct(region, *matchProduct(region.source),
+                       {32, 64, 64, 16, 32, 4, 3, /*isPlain=*/false});
+  };
+  EXPECT_TRUE(matchesReference(textOf({40, 72, 520}), emitter, integers()));
+}
+
+TEST(CudaIntegerProductTest, Epilogue) {
+  Case c{20, 24, 72};
+  c.epilogue = "%z = tn.cast %y";
+  c.result = "f32";
+  EXPECT_TRUE(matchesReference(textOf(c), emitChosen, integers()));
+}
+
+/// What follows turns the result into that of a product of floats: not one of those kernels.
+TEST(CudaIntegerProductTest, KernelsOfFloatsRefuse) {
+  Case c{4096, 4096, 512};
+  c.epilogue = "%z = tn.cast %y";
+  c.result = "f16";
+  for (const char *family : {"gemm_persistent", "gemm_skinny", "gemv", "cublaslt"}) {
+    llvm::Expected<std::string> ptx =
+        emitTestPtx(textOf(c), byFamily({family}), target::targetOf("sm_90a"));
+    EXPECT_FALSE(ptx) << family;
+    llvm::consumeError(ptx.takeError());
+  }
+}
+
+std::string convText(int64_t channels, int64_t columns, int64_t groups) {
+  std::string x = tensor({2, 9, 7, channels}, "f16"), wideX = tensor({2, 9, 7, channels}, "i32");
+  int64_t each = channels / groups;
+  std::string stored = tensor({columns, 3, 3, each}, "f16"),
+              w = tensor({columns, each, 3, 3}, "f16"),
+              wideW = tensor({columns, each, 3, 3}, "i32");
+  std::string y = tensor({2, 5, 4, columns}, "i32");
+  return regionText(
+      "contraction", "(%a: " + x + ", %b: " + stored + " {tn.constant}) -> " + y,
+      "%x = tn.cast %a : (" + x + ") -> " + wideX + "\n%t = tn.transpose %b [0, 3, 1, 2] : (" +
+          stored + ") -> " + w + "\n%w = tn.cast %t : (" + w + ") -> " + wideW +
+          "\n%y = tn.conv %x, %w {strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, "
+          "dilations = array<i64: 1, 1>, groups = " +
+          std::to_string(groups) + " : i64, channelsLast = true, tn.narrow_integers} : (" + wideX +
+          ", " + wideW + ") -> " + y + "\nreturn %y : " + y);
+}
+
+TEST(CudaIntegerProductTest, Convolutions) {
+  Emitter conv = byFamily({"conv_tensorcore"});
+  EXPECT_TRUE(matchesReference(convText(16, 24, 1), conv, integers()));
+  EXPECT_TRUE(matchesReference(convText(3, 8, 1), conv, integers(/*areLargest=*/true)));
+  EXPECT_TRUE(matchesReference(convText(8, 12, 4), conv, integers()));
+}
+
+TEST(CudaIntegerProductTest, Assembles) {
+  for (const char *name : {"sm_80", "sm_86", "sm_90", "sm_90a"}) {
+    const target::Target &gpu = target::targetOf(name);
+    for (const std::string &text :
+         {textOf({1024, 1024, 1024}), textOf({16, 4096, 4096, false, true}),
+          textOf({1001, 999, 1001}), textOf({8192, 8192, 1024}), convText(64, 64, 1)}) {
+      llvm::Expected<std::string> ptx =
+          emitTestPtx(text, byFamily({"gemm_tensorcore", "gemm_simt", "conv_tensorcore"}), gpu);
+      ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+      testing::AssertionResult result = assembles(*ptx, gpu);
+      EXPECT_TRUE(result) << name << result.message();
+    }
+  }
+}
+
+} // namespace
+} // namespace tenon::codegen::cuda

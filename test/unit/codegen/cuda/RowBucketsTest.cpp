@@ -1,0 +1,226 @@
+// Products whose row count varies on the emulated GPU: every bucket, its borders and no rows at
+// all; epilogues that one kernel or several compute; which kernels have work for a count.
+#include "compiler/codegen/cuda/gemm/RowBuckets.h"
+#include "GeluProduct.h"
+#include "compiler/codegen/cuda/LowerRegion.h"
+#include "mlir/Parser/Parser.h"
+
+namespace tenon::codegen::cuda {
+namespace {
+
+struct Case {
+  int64_t least = 0, most = 100, columns = 48, depth = 256;
+  int64_t inner = 1; ///< rows are s0 x inner
+  std::string type = "f16";
+  /// Of %y; "" for the product alone.
+  std::string epilogue = "silu";
+  bool isPacked = false; ///< the weight in one panel, else as [columns, depth]
+  bool isGated = false;  ///< silu of one half of the columns times the other
+};
+
+std::string varying(const Case &c, int64_t last) {
+  std::string inner = c.inner == 1 ? "" : std::to_string(c.inner) + "x",
+              dim = c.inner == 1 ? "" : std::to_string(c.inner) + ", ";
+  return "tensor<?x" + inner + std::to_string(last) + "x" + c.type + ", #tn.shape<()[s0] -> (s0, " +
+         dim + std::to_string(last) + ")>>";
+}
+
+std::string gatedBody(const Case &c) {
+  std::string y = varying(c, c.columns), half = varying(c, c.columns / 2);
+  std::string zeros = c.inner == 1 ? "0, " : "0, 0, ", ones = c.inner == 1 ? "1, 1" : "1, 1, 1";
+  auto slice = [&](const std::string &name, int64_t start) {
+    return name + " = tn.slice %y {starts = affine_map<() -> (" + zeros + std::to_string(start) +
+           ")>, steps = array<i64: " + ones + ">} : (" + y + ") -> " + half + "\n";
+  };
+  return slice("%g", 0) + slice("%u", c.columns / 2) + "%s = tn.silu %g : " + half +
+         "\n%p = tn.mul %s, %u : (" + half + ", " + half + ") -> " + half + "\nreturn %p : " + half;
+}
+
+std::string textOf(const Case &c) {
+  std::string a = varying(c, c.depth), y = varying(c, c.columns);
+  auto matrix = [&](int64_t rows, int64_t columns) {
+    return "tensor<" + std::to_string(rows) + "x" + std::to_string(columns) + "x" + c.type + ">";
+  };
+  std::string lying = matrix(c.columns, c.depth), logical = matrix(c.depth, c.columns);
+  std::string stored = c.isPacked ? "tensor<1x" + lying.substr(7) : lying, body;
+  if (c.isPacked) {
+    body = "%b = tn.unpack %w {permutation = array<i64: 1, 0>, rows = 1 : i64, panel = " +
+           std::to_string(c.depth) + " : i64, groups = 1 : i64} : (" + stored + ") -> " + logical +
+           "\n";
+  }
+  body += "%y = tn.matmul %a, " + std::string(c.isPacked ? "%b" : "%w {transposeB}") + " : (" + a +
+          ", " + (c.isPacked ? logical : lying) + ") -> " + y + "\n";
+  std::string result = c.isGated ? varying(c, c.columns / 2) : y;
+  if (c.isGated) {
+    body += gatedBody(c);
+  } else if (c.epilogue.empty()) {
+    body += "return %y : " + y;
+  } else {
+    body += "%z = tn." + c.epilogue + " %y : " + y + "\nreturn %z : " + y;
+  }
+  return regionText(
+      "contraction", "(%a: " + a + ", %w: " + stored + " {tn.constant}) -> " + result, body,
+      "#tn.symbol<\"s0\", " + std::to_string(c.least) + ", " + std::to_string(c.most) + ">");
+}
+
+const Emitter emitOwn = byFamily({"gemm_buckets_generated"});
+
+testing::AssertionResult isRight(const Case &c, int64_t rows, const target::Target &gpu) {
+  RunOptions options;
+  options.inputScale = 1;
+  options.symbols = {rows};
+  options.gpu = gpu;
+  testing::AssertionResult result = matchesReference(textOf(c), emitOwn, options);
+  return result ? result : (result << " with " << rows << " rows");
+}
+
+/// A region and its buckets.
+struct Bucketed {
+  explicit Bucketed(const Case &c, bool calls, const target::Target &gpu = kWarpgroupGpu)
+      : context(registry(), mlir::MLIRContext::Threading::DISABLED) {
+    context.loadAllAvailableDialects();
+    module = mlir::parseSourceString<mlir::ModuleOp>(textOf(c), mlir::ParserConfig(&context));
+    region.emplace(module->lookupSymbol<mlir::func::FuncOp>("kernel"), "tested", gpu);
+    Fit<RowBuckets> found = rowBucketsOf(*region, calls);
+    why = found.why().str();
+    if (found) {
+      buckets = *found;
+    }
+  }
+
+  static mlir::DialectRegistry registry() {
+    mlir::DialectRegistry registry;
+    registerRegionDialects(registry);
+    return registry;
+  }
+
+  /// "8 gemv, 100 rows_loops pointwise"
+  std::string text() const {
+    std::string result;
+    for (const RowBucket &bucket : buckets.buckets) {
+      result += (result.empty() ? "" : ", ") + std::to_string(bucket.rows.most);
+      for (const dispatch::KernelChoice &kernel : bucket.kernels) {
+        result += " " + kernel.family;
+      }
+    }
+    return result;
+  }
+
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::optional<RegionBuilder> region;
+  RowBuckets buckets;
+  std::string why;
+};
+
+TEST(CudaRowBucketsTest, EachCountHasItsKernel) {
+  EXPECT_EQ(Bucketed(Case(), /*calls=*/false).text(), "8 gemv, 16 gemv, 100 gemm_skinny");
+  Case many;
+  many.most = 4096;
+  EXPECT_EQ(Bucketed(many, /*calls=*/false, target::targetOf("sm_80")).text(),
+            "8 gemv, 16 gemv, 4096 gemm_tensorcore");
+  many.epilogue = "";
+  many.columns = many.depth = 4096;
+  EXPECT_EQ(Bucketed(many, /*calls=*/true, target::targetOf("sm_80")).text(),
+            "8 gemv, 16 gemv, 4096 cublaslt");
+}
+
+TEST(CudaRowBucketsTest, Borders) {
+  for (int64_t rows : {0, 1, 8, 9, 16, 17, 64, 65, 100}) {
+    EXPECT_TRUE(isRight(Case(), rows, kWarpgroupGpu));
+  }
+  Case packed;
+  packed.isPacked = true;
+  packed.type = "bf16";
+  for (int64_t rows : {0, 1, 13, 50}) {
+    EXPECT_TRUE(isRight(packed, rows, target::targetOf("sm_80")));
+  }
+}
+
+/// Rows are a multiple of five: some buckets have a part of their range, some none.
+TEST(CudaRowBucketsTest, RowsOfSeveralDims) {
+  Case c;
+  c.inner = 5;
+  c.most = 20;
+  for (int64_t images : {0, 1, 2, 3, 4, 20}) {
+    EXPECT_TRUE(isRight(c, images, kWarpgroupGpu));
+  }
+  c.inner = 197;
+  EXPECT_EQ(Bucketed(c, false, target::targetOf("sm_80")).text(), "");
+}
+
+/// No kernel computes both halves of many rows: the rest is a loop behind the product.
+TEST(CudaRowBucketsTest, Gated) {
+  Case c;
+  c.isGated = true;
+  EXPECT_EQ(Bucketed(c, false).text(), "8 gemv, 16 gemv, 100 gemm_skinny pointwise");
+  for (int64_t rows : {1, 12, 40}) {
+    EXPECT_TRUE(isRight(c, rows, kWarpgroupGpu));
+  }
+}
+
+/// Few rows alone: GEMV's own layout of the weights, and a loop behind nothing.
+TEST(CudaRowBucketsTest, FewRowsAlone) {
+  Case c;
+  c.most = 6;
+  EXPECT_EQ(Bucketed(c, false).text(), "6 gemv");
+  for (int64_t rows : {0, 1, 6}) {
+    EXPECT_TRUE(isRight(c, rows, kWarpgroupGpu));
+  }
+  c.least = 1;
+  EXPECT_EQ(Bucketed(c, false).why, "one kernel takes all row counts");
+}
+
+/// A call for no rows does nothing, and a launch has no blocks.
+TEST(CudaRowBucketsTest, OneStepHasWork) {
+  Case c;
+  c.most = 4096;
+  c.epilogue = "gelu"; // that of erf, which no call has
+  Bucketed bucketed(c, /*calls=*/true, target::targetOf("sm_80"));
+  ASSERT_TRUE(succeeded(kGemmBuckets.emit(
+      *bucketed.region, dispatch::choiceOf(kGemmBuckets.name, bucketed.buckets.limits))));
+  const std::vector<RegionStep> &steps = bucketed.region->code.steps;
+  auto working = [&](int64_t rows) {
+    std::string result;
+    for (const RegionStep &step : steps) {
+      const Program &size = step.call.empty() ? step.grid : step.sizes.front();
+      result += *engine::evaluate(size, std::vector<int64_t>{rows}) == 0 ? '-' : '+';
+    }
+    return result;
+  };
+  ASSERT_EQ(steps.size(), 2 + bucketed.buckets.buckets.back().kernels.size());
+  std::string rest(steps.size() - 2, '-');
+  EXPECT_EQ(working(0), "--" + rest);
+  EXPECT_EQ(working(8), "+-" + rest);
+  EXPECT_EQ(working(9), "-+" + rest);
+  EXPECT_EQ(working(17), "--" + std::string(steps.size() - 2, '+'));
+  EXPECT_EQ(working(4096), "--" + std::string(steps.size() - 2, '+'));
+}
+
+TEST(CudaRowBucketsTest, RefusesWhatDoesNotVary) {
+  Case c;
+  c.least = c.most = 5;
+  EXPECT_FALSE(Bucketed(c, false).why.empty());
+  c = Case();
+  c.type = "f32";
+  EXPECT_FALSE(Bucketed(c, false).why.empty());
+  c = Case();
+  c.depth = 260;
+  EXPECT_FALSE(Bucketed(c, false, target::targetOf("sm_80")).why.empty());
+}
+
+TEST(CudaRowBucketsTest, Assembles) {
+  Case c;
+  c.most = 1024;
+  c.columns = 3072;
+  c.depth = 768;
+  for (const char *name : {"sm_80", "sm_86", "sm_90", "sm_90a"}) {
+    const target::Target &gpu = target::targetOf(name);
+    llvm::Expected<std::string> ptx = emitTestPtx(textOf(c), emitOwn, gpu);
+    ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+    EXPECT_TRUE(assembles(*ptx, gpu)) << name;
+  }
+}
+
+} // namespace
+} // namespace tenon::codegen::cuda
