@@ -16,99 +16,30 @@
 using namespace mlir;
 
 namespace tenon::codegen::cpu {
-namespace {
 
-class WinogradConv {
-public:
-  WinogradConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv, engine::CpuLevel level,
-               const WinogradTiles &tiles)
-      : kernel(kernel), conv(conv), t(tiles), g(t.g), side(t.side()),
-        rowStride(t.depthChannels() + kStridePad), lineWidth(t.m * t.lineTiles),
-        lanes(floatLanes(level)), vector(VectorType::get(lanes, kernel.builder.getF32Type())),
-        epilogue(kernel, source, conv, conv.getBias()) {}
+WinogradConv::WinogradConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,
+                           engine::CpuLevel level, const WinogradTiles &tiles)
+    : kernel(kernel), conv(conv), t(tiles), g(t.g), side(t.side()),
+      rowStride(t.depthChannels() + kStridePad), lineWidth(t.m * t.lineTiles),
+      lanes(floatLanes(level)), vector(VectorType::get(lanes, kernel.builder.getF32Type())),
+      epilogue(kernel, source, conv, conv.getBias()) {}
 
-  FailureOr<AffineExpr> lower();
+Value WinogradConv::load(const IndexMath &math, Value address) const {
+  return LLVM::LoadOp::create(math.builder, math.location, vector, address, /*alignment=*/4);
+}
 
-private:
-  /// Tiles of a chunk: lines of tiles, or a part of one. All of index type.
-  struct Part {
-    Value firstLine, lines, firstTile, tiles;
-  };
-  /// A tile, or the line of it.
-  struct Place {
-    Value image, plane; ///< plane: of the output's depth
-    Value line, column; ///< first output position
-  };
+void WinogradConv::store(const IndexMath &math, Value value, Value address) const {
+  LLVM::StoreOp::create(math.builder, math.location, value, address, /*alignment=*/4);
+}
 
-  Part partOf(const IndexMath &math, const GridPoint &point) const;
-  Place lineOf(const IndexMath &math, const GridPoint &point, Value line) const;
-  Value startOf(const IndexMath &math, const ConvDim &dim, Value tile) const;
-  void transformChunk(const IndexMath &math, const GridPoint &point);
-  void transformTile(const IndexMath &math, const Place &place, Value kernelPlane, Value number);
-  void fillPatch(const IndexMath &math, Value plane, Value line, Value column);
-  void multiply(const IndexMath &math, const GridPoint &point, Value rows);
-  void transformPanel(const IndexMath &math, const Part &part);
-  LogicalResult buildTile(const IndexMath &math, const GridPoint &point);
-  LogicalResult writeLine(const IndexMath &math, const GridPoint &point, Value from, Value row,
-                          Value count);
-
-  Value size(const IndexMath &math, AffineExpr expression) const {
-    return math.size(kernel, expression);
-  }
-  Value element(const IndexMath &math, Value buffer, Value at) const {
-    return math.pointer(buffer, at);
-  }
-  Value load(const IndexMath &math, Value address) const {
-    return LLVM::LoadOp::create(math.builder, math.location, vector, address, /*alignment=*/4);
-  }
-  void store(const IndexMath &math, Value value, Value address) const {
-    LLVM::StoreOp::create(math.builder, math.location, value, address, /*alignment=*/4);
-  }
-  Value isBelow(const IndexMath &math, Value a, Value b) const {
-    return arith::CmpIOp::create(math.builder, math.location, arith::CmpIPredicate::ult, a, b);
-  }
-  Value both(const IndexMath &math, Value a, Value b) const {
-    return a && b ? Value(arith::AndIOp::create(math.builder, math.location, a, b)) : a ? a : b;
-  }
-  Value select(const IndexMath &math, Value condition, Value a, Value b) const {
-    return math.builder.createOrFold<arith::SelectOp>(math.location, condition, a, b);
-  }
-  void loop(const IndexMath &math, Value from, Value to,
-            llvm::function_ref<void(const IndexMath &, Value)> body) const {
-    scf::ForOp::create(math.builder, math.location, from, to, math.constant(1), ValueRange(),
-                       [&](OpBuilder &inner, Location location, Value index, ValueRange) {
-                         body(IndexMath(inner, location), index);
-                         scf::YieldOp::create(inner, location);
-                       });
-  }
-  /// Vectors of the input channels; the last begins before the one before it ends.
-  void loopChannels(const IndexMath &math,
-                    llvm::function_ref<void(const IndexMath &, Value)> body) const {
-    loop(math, math.constant(0), math.constant(llvm::divideCeil(g.channels, lanes)),
-         [&](const IndexMath &inner, Value number) {
-           body(inner, inner.min(inner.mul(number, lanes), inner.constant(g.channels - lanes)));
-         });
-  }
-
-  KernelBuilder &kernel;
-  tn::ConvOp conv;
-  WinogradTiles t;
-  const Geometry &g;
-  int64_t side;
-  int64_t rowStride; ///< of transformed inputs, in elements
-  int64_t lineWidth; ///< of outputs, in pixels
-  int64_t lanes;
-  VectorType vector;
-  Epilogue epilogue;
-  ContractionGrid grid;
-  Value input, weights;
-  Value image;   ///< pointer to the image that is read
-  Value inputs;  ///< [side * side, tiles, rowStride]: transformed
-  Value sums;    ///< [side * side, tiles, kPanel]
-  Value outputs; ///< [lines of tiles, m, lineWidth, kPanel]
-  Value patch;   ///< [side, side, channels]: the inputs of a tile that reaches beyond the image
-  Value zeros;   ///< a pixel
-};
+void WinogradConv::loop(const IndexMath &math, Value from, Value to,
+                        llvm::function_ref<void(const IndexMath &, Value)> body) const {
+  scf::ForOp::create(math.builder, math.location, from, to, math.constant(1), ValueRange(),
+                     [&](OpBuilder &inner, Location location, Value index, ValueRange) {
+                       body(IndexMath(inner, location), index);
+                       scf::YieldOp::create(inner, location);
+                     });
+}
 
 WinogradConv::Part WinogradConv::partOf(const IndexMath &math, const GridPoint &point) const {
   Part part;
@@ -145,116 +76,6 @@ WinogradConv::Place WinogradConv::lineOf(const IndexMath &math, const GridPoint 
   return {math.div(plane, depth), math.rem(plane, depth), startOf(math, g.height, row), Value()};
 }
 
-/// The inputs of all tiles of a chunk, of all taps of the depth.
-void WinogradConv::transformChunk(const IndexMath &math, const GridPoint &point) {
-  Part part = partOf(math, point);
-  Value zero = math.constant(0);
-  loop(math, zero, part.lines, [&](const IndexMath &a, Value line) {
-    Place place = lineOf(a, point, a.add(part.firstLine, line));
-    std::pair<Value, Value> planes = {zero, a.constant(g.depth.kernel)};
-    if (t.skipsPlanes) {
-      planes = tapsInside(a, kernel, g.depth, place.plane);
-    }
-    loop(a, zero, part.tiles, [&](const IndexMath &b, Value tile) {
-      place.column = startOf(b, g.width, b.add(part.firstTile, tile));
-      Value number = b.add(b.mul(line, part.tiles), tile);
-      loop(b, planes.first, planes.second,
-           [&](const IndexMath &c, Value plane) { transformTile(c, place, plane, number); });
-    });
-  });
-}
-
-/// Copies what lies inside the image, and zeros.
-void WinogradConv::fillPatch(const IndexMath &math, Value plane, Value line, Value column) {
-  Value zero = math.constant(0), count = math.constant(side);
-  Value depth = size(math, g.depth.in), height = size(math, g.height.in);
-  Value width = size(math, g.width.in);
-  Value isPlane;
-  if (g.depth.isPadded() && !t.skipsPlanes) {
-    // Of the images' planes the first was taken off.
-    isPlane = isBelow(math, plane, depth);
-  }
-  loop(math, zero, count, [&](const IndexMath &a, Value i) {
-    Value y = a.add(line, a.mul(i, g.height.dilation));
-    Value isLine = both(a, isBelow(a, y, height), isPlane);
-    loop(a, zero, count, [&](const IndexMath &b, Value j) {
-      Value x = b.add(column, b.mul(j, g.width.dilation));
-      Value isInside = both(b, isBelow(b, x, width), isLine);
-      Value pixel = b.add(b.mul(b.add(b.mul(plane, height), y), width), x);
-      Value from =
-          select(b, isInside, b.offset(image, b.mul(pixel, g.channels)), element(b, zeros, zero));
-      Value to = element(b, patch, b.mul(b.add(b.mul(i, side), j), g.channels));
-      loopChannels(b, [&](const IndexMath &c, Value channel) {
-        store(c, load(c, c.offset(from, channel)), c.offset(to, channel));
-      });
-    });
-  });
-}
-
-void WinogradConv::transformTile(const IndexMath &math, const Place &place, Value kernelPlane,
-                                 Value number) {
-  OpBuilder &builder = math.builder;
-  Value zero = math.constant(0);
-  auto begin = [&](const ConvDim &dim, Value position) {
-    return math.sub(position, math.constant(dim.padBegin));
-  };
-  Value plane = math.add(begin(g.depth, math.mul(place.plane, g.depth.stride)),
-                         math.mul(kernelPlane, g.depth.dilation));
-  Value line = begin(g.height, place.line), column = begin(g.width, place.column);
-  // Of a dim the first and the last input lie inside.
-  auto isInside = [&](const ConvDim &dim, Value first) {
-    Value last = math.add(first, math.constant((side - 1) * dim.dilation));
-    Value end = size(math, dim.in);
-    return both(math, isBelow(math, first, end), isBelow(math, last, end));
-  };
-  Value isWhole = both(math, isInside(g.height, line), isInside(g.width, column));
-  if (g.depth.isPadded() && !t.skipsPlanes) {
-    isWhole = both(math, isWhole, isBelow(math, plane, size(math, g.depth.in)));
-  }
-  Value planes = size(math, g.depth.in), height = size(math, g.height.in);
-  Value width = size(math, g.width.in);
-  Value pixels = math.mul(math.mul(math.mul(place.image, planes), height), width);
-  image = element(math, input, math.mul(pixels, g.channels));
-  scf::IfOp::create(
-      builder, math.location, isWhole,
-      [](OpBuilder &then, Location location) { scf::YieldOp::create(then, location); },
-      [&](OpBuilder &otherwise, Location location) {
-        fillPatch(IndexMath(otherwise, location), plane, line, column);
-        scf::YieldOp::create(otherwise, location);
-      });
-  Value pixel = math.add(math.mul(math.add(math.mul(plane, height), line), width), column);
-  Value from = select(math, isWhole, math.offset(image, math.mul(pixel, g.channels)),
-                      element(math, patch, zero));
-  Value lineStride = select(math, isWhole, math.mul(math.mul(width, g.height.dilation), g.channels),
-                            math.constant(side * g.channels));
-  Value pixelStride = select(math, isWhole, math.constant(g.width.dilation * g.channels),
-                             math.constant(g.channels));
-  Value to = math.add(math.mul(number, rowStride), math.mul(kernelPlane, g.channels));
-  loopChannels(math, [&](const IndexMath &inner, Value channel) {
-    SmallVector<Vectors> columns(side), rows(side);
-    for (int64_t j = 0; j < side; ++j) {
-      Vectors values;
-      for (int64_t i = 0; i < side; ++i) {
-        Value at = inner.add(inner.mul(lineStride, i), inner.mul(pixelStride, j));
-        values.push_back(load(inner, inner.offset(inner.offset(from, at), channel)));
-      }
-      columns[j] = transformInputs(inner.builder, inner.location, values);
-    }
-    Value start = element(inner, inputs, inner.add(to, channel));
-    for (int64_t i = 0; i < side; ++i) {
-      Vectors values;
-      for (int64_t j = 0; j < side; ++j) {
-        values.push_back(columns[j][i]);
-      }
-      values = transformInputs(inner.builder, inner.location, values);
-      for (int64_t j = 0; j < side; ++j) {
-        int64_t at = (i * side + j) * t.mostTiles() * rowStride;
-        store(inner, values[j], inner.offset(start, inner.constant(at)));
-      }
-    }
-  });
-}
-
 /// A product for each point, of the channels of all taps of the depth that lie inside.
 void WinogradConv::multiply(const IndexMath &math, const GridPoint &point, Value rows) {
   Value zero = math.constant(0), panel = math.constant(kPanel);
@@ -271,10 +92,10 @@ void WinogradConv::multiply(const IndexMath &math, const GridPoint &point, Value
     Value b = inner.add(inner.mul(row, t.depthChannels()), first);
     Value a = inner.add(inner.mul(number, t.mostTiles() * rowStride), first);
     callProduct(inner, kernel.function(),
-                {element(inner, inputs, a), inner.constant(rowStride),
-                 element(inner, weights, inner.mul(b, kPanel)), panel,
-                 element(inner, sums, inner.mul(number, t.mostTiles() * kPanel)), panel, depth,
-                 rows, Value()});
+                {inner.pointer(inputs, a), inner.constant(rowStride),
+                 inner.pointer(weights, inner.mul(b, kPanel)), panel,
+                 inner.pointer(sums, inner.mul(number, t.mostTiles() * kPanel)), panel, depth, rows,
+                 Value()});
   });
 }
 
@@ -289,8 +110,8 @@ void WinogradConv::transformPanel(const IndexMath &math, const Part &part) {
       Value to = b.mul(pixel, kPanel);
       loop(b, zero, b.constant(kPanel / lanes), [&](const IndexMath &c, Value number) {
         Value column = c.mul(number, lanes);
-        Value source = element(c, sums, c.add(from, column));
-        Value target = element(c, outputs, c.add(to, column));
+        Value source = c.pointer(sums, c.add(from, column));
+        Value target = c.pointer(outputs, c.add(to, column));
         SmallVector<Vectors> lines;
         for (int64_t i = 0; i < side; ++i) {
           Vectors values;
@@ -402,8 +223,6 @@ FailureOr<AffineExpr> WinogradConv::lower() {
   }
   return grid.points();
 }
-
-} // namespace
 
 FailureOr<AffineExpr> lowerWinograd(KernelBuilder &kernel, func::FuncOp source,
                                     engine::CpuLevel level, int64_t m, int64_t mostTiles) {
