@@ -36,7 +36,7 @@ std::string tensorOf(llvm::ArrayRef<std::string> dims) {
          (isDynamic ? ", #tn.shape<()[s0] -> (" + shape + ")>>" : std::string(">"));
 }
 
-std::string regionText(const Grouped &g, bool hasEpilogue) {
+std::string regionText(const Grouped &g, bool hasEpilogue, bool isComputed = false) {
   std::vector<std::string> x = {"2"}, y = {"2"},
                            w = {std::to_string(g.outChannels),
                                 std::to_string(g.channels / g.groups)};
@@ -66,10 +66,15 @@ std::string regionText(const Grouped &g, bool hasEpilogue) {
       "%w = tn.unpack %p {{permutation = array<i64: {0}1, 0>, rows = {1} : i64, panel = {2} : "
       "i64, groups = 1 : i64} : ({3}) -> {4}\n",
       permutation, g.dims.size() + 1, g.lanes, packed, weight);
+  if (isComputed) {
+    body = "";
+    packed = weight;
+  }
   body += llvm::formatv(
-      "%0 = tn.conv %x, %w {{strides = array<i64: {0}>, pads = array<i64: {1}{2}>, dilations = "
+      "%0 = tn.conv %x, {8} {{strides = array<i64: {0}>, pads = array<i64: {1}{2}>, dilations = "
       "array<i64: {3}>, groups = {4} : i64, channelsLast = true} : ({5}, {6}) -> {7}\n",
-      strides, padBegins, padEnds, dilations, g.groups, input, weight, output);
+      strides, padBegins, padEnds, dilations, g.groups, input, weight, output,
+      isComputed ? "%p" : "%w");
   std::string signature = "(%x: " + input + ", %p: " + packed;
   bool isDynamic = llvm::is_contained(x, "s0");
   std::string symbols = isDynamic ? "#tn.symbol<\"s0\", 1, 200>" : "";
@@ -88,8 +93,8 @@ std::string regionText(const Grouped &g, bool hasEpilogue) {
 }
 
 void expectRight(const Grouped &g, llvm::ArrayRef<Sizes> symbols = {Sizes()}) {
-  for (bool hasEpilogue : {false, true}) {
-    std::string text = regionText(g, hasEpilogue);
+  for (int form : {0, 1, 2, 3}) {
+    std::string text = regionText(g, /*hasEpilogue=*/form % 2 == 1, /*isComputed=*/form >= 2);
     llvm::Expected<dispatch::KernelSelection> selection =
         selectKernel(text, target::cpuTarget(), {});
     ASSERT_TRUE(static_cast<bool>(selection)) << llvm::toString(selection.takeError());
