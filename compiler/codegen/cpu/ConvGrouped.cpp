@@ -29,6 +29,11 @@ std::optional<int64_t> lanesOf(const Geometry &g) {
   return std::nullopt;
 }
 
+/// Computed weights that are laid out as a whole: a quarter of the smallest L2 cache in use.
+constexpr int64_t kMostCopied = 64 << 10;
+/// Output pixels for which laying out a weight, which each thread does, is little work.
+constexpr int64_t kManyPixels = 1024;
+
 /// Pixels whose sums stay in registers: half of these, for operands need some too.
 int64_t mostPixels(engine::CpuLevel level, int64_t lanes) {
   int64_t registers = floatLanes(level) == 8 ? 16 : 32;
@@ -70,9 +75,12 @@ GroupedConv::Channels GroupedConv::channelsOf(const IndexMath &math, Value first
   Value group = math.div(first, math.constant(g.groupOutChannels()));
   Value inputs = math.mul(group, g.groupChannels());
   int64_t elements = g.taps() * g.groupChannels(); // of one output channel
-  Value own = weights ? math.pointer(weights, math.mul(first, elements))
-                      : math.pointer(panelCopy, math.rem(first, math.constant(kPanel)));
-  Channels channels{inputs, own, Value()};
+  Value own = math.mul(first, elements);
+  if (!weights) {
+    Value lane = math.rem(first, math.constant(kPanel));
+    own = copiesAll ? math.add(math.mul(math.sub(first, lane), elements), lane) : lane;
+  }
+  Channels channels{inputs, math.pointer(weights ? weights : panelCopy, own), Value()};
   if (isMasked) {
     Value left = math.sub(math.constant(g.channels), inputs);
     Value count = math.min(left, math.constant(inputLanes()));
@@ -162,28 +170,50 @@ LogicalResult GroupedConv::lower() {
   });
 }
 
-/// Weights that are computed are laid out a panel at a time, [input channel, tap, output channel]
-/// as transposing them gives it. Panels are outermost, so that each is laid out once.
+/// Weights that are computed are laid out by panels, [input channel, tap, output channel] as
+/// transposing them gives it.
 LogicalResult GroupedConv::lowerComputed(const IndexMath &math) {
+  int64_t elements = g.taps() * g.groupChannels();
+  int64_t panels = llvm::divideCeil(g.outChannels, kPanel);
   tapStride = kPanel;
   channelStride = g.taps() * kPanel;
-  Value elements = math.constant(g.taps() * g.groupChannels());
-  panelCopy = allocate(kernel, {elements, math.constant(kPanel)});
-  Value computed = kernel.input(cast<BlockArgument>(conv.getWeight()).getArgNumber());
+  copiesAll = copiesAllPanels(panels * elements * kPanel);
+  panelCopy =
+      allocate(kernel, {math.constant((copiesAll ? panels : 1) * elements), math.constant(kPanel)});
+  auto tile = [&](const IndexMath &at, const GridPoint &point) { return buildTile(at, point); };
+  if (copiesAll) {
+    loop(math, math.constant(0), math.constant(panels), {},
+         [&](const IndexMath &inner, Value panel, Vectors) {
+           packPanel(inner, panel);
+           return Vectors();
+         });
+    llvm::function_ref<void(const IndexMath &, const GridPoint &)> none;
+    return buildGridLoop(kernel, grid, none, tile);
+  }
   ContractionGrid byPanels{getAffineConstantExpr(1, context), grid.panels,
                            grid.batches * grid.chunks};
-  auto pack = [&](const IndexMath &inner, const GridPoint &point) {
-    Value first = inner.mul(point.chunk, kPanel);
-    Value left = inner.sub(inner.constant(g.outChannels), first);
-    callPackTransposed(inner, kernel.function(),
-                       inner.pointer(computed, inner.mul(first, elements)), elements,
-                       inner.pointer(panelCopy, inner.constant(0)), elements,
-                       inner.min(inner.constant(kPanel), left));
-  };
+  auto pack = [&](const IndexMath &at, const GridPoint &point) { packPanel(at, point.chunk); };
   return buildGridLoop(kernel, byPanels, pack, [&](const IndexMath &at, const GridPoint &point) {
     Value chunks = size(at, grid.chunks);
-    return buildTile(at, {at.div(point.panel, chunks), at.rem(point.panel, chunks), point.chunk});
+    return tile(at, {at.div(point.panel, chunks), at.rem(point.panel, chunks), point.chunk});
   });
+}
+
+/// Whether all panels are laid out first, so that a chunk's pixels are read by all panels while
+/// they are in a cache. Else panels are outermost, each laid out once among all threads.
+bool GroupedConv::copiesAllPanels(int64_t elements) const {
+  std::optional<int64_t> pixels = tn::constantDim(planes * lines * g.width.out);
+  return elements <= kMostCopied && pixels.value_or(kManyPixels) >= kManyPixels;
+}
+
+void GroupedConv::packPanel(const IndexMath &math, Value panel) {
+  Value computed = kernel.input(cast<BlockArgument>(conv.getWeight()).getArgNumber());
+  Value elements = math.constant(g.taps() * g.groupChannels()), first = math.mul(panel, kPanel);
+  Value to = copiesAll ? math.mul(first, elements) : math.constant(0);
+  callPackTransposed(
+      math, kernel.function(), math.pointer(computed, math.mul(first, elements)), elements,
+      math.pointer(panelCopy, to), elements,
+      math.min(math.constant(kPanel), math.sub(math.constant(g.outChannels), first)));
 }
 
 namespace {

@@ -49,6 +49,8 @@ private:
                      mlir::Value channel, int64_t lane, Vectors sums);
 
   mlir::LogicalResult lowerComputed(const IndexMath &math);
+  bool copiesAllPanels(int64_t elements) const;
+  void packPanel(const IndexMath &math, mlir::Value panel);
   Channels channelsOf(const IndexMath &math, mlir::Value firstChannel) const;
   mlir::Value load(const IndexMath &math, mlir::Type type, mlir::Value address) const;
   Vectors loop(const IndexMath &math, mlir::Value from, mlir::Value to, Vectors state,
@@ -63,8 +65,9 @@ private:
   mlir::Type f32;
   mlir::VectorType vector;
   mlir::Value input;
-  mlir::Value weights;              ///< packed at compile time, or null
-  mlir::Value panelCopy;            ///< scratch for the weights of a panel, or null
+  mlir::Value weights;   ///< packed at compile time, or null
+  mlir::Value panelCopy; ///< scratch for the weights of a panel or of all, or null
+  bool copiesAll = false;
   int64_t tapStride, channelStride; ///< of a vector's weights, in elements
   mlir::Value zeros;                ///< what a pixel outside the input reads
 };

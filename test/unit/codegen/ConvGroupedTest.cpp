@@ -115,6 +115,11 @@ TEST(ConvGroupedTest, Depthwise) {
   expectRight({{{9, 3, 1, 0}, {9, 3, 1, 0}}, 40, 40, 40});
 }
 
+TEST(ConvGroupedTest, ManyPixels) {
+  expectRight({{{30}, {36}}, 72, 72, 72});
+  expectRight({{{30}, {36}}, 40, 40, 5});
+}
+
 TEST(ConvGroupedTest, SeveralResultsOfAChannel) {
   expectRight({{{6}, {7}}, 6, 12, 6});
   expectRight({{{6}, {7}}, 4, 64, 4});
