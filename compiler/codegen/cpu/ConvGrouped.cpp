@@ -1,7 +1,7 @@
-// Direct convolutions of few channels a group, depthwise ones among them, channels last: a vector
-// of output channels is several whole groups or a part of one, so that groups need no padding, and
-// the sums of neighbouring pixels stay in registers. Constant weights of each vector lie side by
-// side (groupedWeight), computed ones are laid out by panels as the kernel runs.
+// Direct convolutions of few output channels a group, depthwise ones among them, channels last: a
+// vector of output channels is several whole groups or a part of one, so that groups need no
+// padding, and the sums of neighbouring pixels stay in registers. Constant weights of each vector
+// lie side by side (groupedWeight), computed ones are laid out by panels as the kernel runs.
 #include "compiler/codegen/cpu/ConvGrouped.h"
 #include "compiler/codegen/common/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
@@ -17,8 +17,14 @@ using namespace mlir;
 namespace tenon::codegen::cpu {
 namespace {
 
-/// Output channels of a vector: whole groups, or a part of one group; none if neither divides.
+/// Output channels of a vector: whole groups, or a part of one group; none if neither divides. All
+/// of a convolution of one group if they are few, where a panel of gemm_packed would be half empty.
 std::optional<int64_t> lanesOf(const Geometry &g) {
+  if (g.groups == 1) {
+    return g.outChannels <= 8    ? std::optional(8)
+           : g.outChannels <= 16 ? std::optional(16)
+                                 : std::nullopt;
+  }
   for (int64_t lanes : {16, 8}) {
     bool spansGroups = g.groupOutChannels() < lanes && lanes % g.groupOutChannels() == 0 &&
                        g.groupChannels() <= g.groupOutChannels();
@@ -61,7 +67,7 @@ int64_t pixelsOfBlock(std::optional<int64_t> line, int64_t most) {
 GroupedConv::GroupedConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,
                          engine::CpuLevel level, int64_t tileRows)
     : ConvTiles(kernel, conv, tileRows), epilogue(kernel, source, conv, conv.getBias()),
-      lanes(*lanesOf(g)), spansGroups(g.groupOutChannels() < lanes) {
+      lanes(*lanesOf(g)), spansGroups(g.groups > 1 && g.groupOutChannels() < lanes) {
   f32 = kernel.builder.getF32Type();
   vector = VectorType::get(lanes, f32);
   std::optional<int64_t> width =
@@ -227,8 +233,8 @@ tn::ConvOp convOf(func::FuncOp source) {
 
 StringRef refuseGrouped(func::FuncOp source) {
   tn::ConvOp conv = convOf(source);
-  if (!conv || conv.getGroups() == 1) {
-    return "not a convolution by groups";
+  if (!conv) {
+    return "not a convolution";
   }
   if (!canLowerConv(conv)) {
     return "channels first, of a weight whose sizes vary, or not of f32";
@@ -236,7 +242,8 @@ StringRef refuseGrouped(func::FuncOp source) {
   Geometry g = geometryOf(conv);
   std::optional<int64_t> lanes = lanesOf(g);
   if (!lanes) {
-    return "vectors of 16 or 8 channels neither hold whole groups nor parts of one";
+    return g.groups == 1 ? "more than 16 output channels of one group"
+                         : "vectors of 16 or 8 channels neither hold whole groups nor parts of one";
   }
   bool isPacked = conv.getWeight().getDefiningOp<tn::UnpackOp>() != nullptr;
   if (isPacked && !hasWeight(conv, *lanes, /*groups=*/1)) {

@@ -233,6 +233,9 @@ double costOf(func::FuncOp source, StringRef family, const target::Target &targe
     } else if (family == "gemm_packed" && conv && canLowerConv(conv)) {
       Geometry g = geometryOf(conv);
       times = double(g.panelsPerGroup() * kPanel) / double(g.groupOutChannels());
+    } else if (family == "conv_grouped" && conv.getGroups() == 1) {
+      double channels = geometryOf(conv).outChannels;
+      times = (channels <= 8 ? 8 : 16) / channels;
     }
     wasted += (times - 1) * costs.workOf(&op);
     for (int64_t m : {2, 4}) {

@@ -120,6 +120,13 @@ TEST(ConvGroupedTest, ManyPixels) {
   expectRight({{{30}, {36}}, 40, 40, 5});
 }
 
+TEST(ConvGroupedTest, FewChannelsOfOneGroup) {
+  expectRight({{{9}, {14}}, 20, 3, 1, 8});
+  expectRight({{{9, 3, 2}, {5, 3, 2}}, 5, 7, 1, 8});
+  expectRight({{{9}, {14}}, 16, 12, 1, 16});
+  expectRight({{{6, 1, 1, 0}, {9, 1, 1, 0}}, 40, 1, 1, 8});
+}
+
 TEST(ConvGroupedTest, SeveralResultsOfAChannel) {
   expectRight({{{6}, {7}}, 6, 12, 6});
   expectRight({{{6}, {7}}, 4, 64, 4});
@@ -154,7 +161,7 @@ TEST(ConvGroupedTest, SizesThatVary) {
 
 TEST(ConvGroupedTest, LeavesToOthers) {
   for (const Grouped &g : {Grouped{{{6}, {9}}, 12, 12, 2}, Grouped{{{6}, {9}}, 64, 64, 2, 32},
-                           Grouped{{{6}, {9}}, 32, 8, 4}, Grouped{{{6}, {9}}, 16, 16, 1}}) {
+                           Grouped{{{6}, {9}}, 32, 8, 4}, Grouped{{{6}, {9}}, 16, 20, 1}}) {
     llvm::Expected<dispatch::KernelSelection> selection =
         selectKernel(regionText(g, false), target::cpuTarget(), {});
     ASSERT_TRUE(static_cast<bool>(selection)) << llvm::toString(selection.takeError());
