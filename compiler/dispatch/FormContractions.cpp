@@ -310,9 +310,7 @@ bool isContractionRoot(Operation *op, const target::Target &device) {
     return false;
   }
   bool isConstantDepthwise = isDepthwise(conv) && isConstant(conv.getWeight());
-  return isConstantDepthwise ||
-         (device.isGpu() ? isProductOnGpu(conv)
-                         : isConstant(conv.getWeight()) || !isDepthwise(conv));
+  return !device.isGpu() || isConstantDepthwise || isProductOnGpu(conv);
 }
 
 void formContractions(Formation &formation, Block *block) {

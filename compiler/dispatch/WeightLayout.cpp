@@ -2,6 +2,7 @@
 #include "compiler/dispatch/WeightLayout.h"
 
 #include "compiler/dispatch/FormRegions.h"
+#include "compiler/graph/Winograd.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/MathExtras.h"
@@ -51,6 +52,10 @@ RankedTensorType packedType(RankedTensorType weight, const WeightLayout &layout)
   for (auto [index, dim] : llvm::enumerate(layout.permutation)) {
     (static_cast<int64_t>(index) < layout.rows ? depth : columns) *= weight.getDimSize(dim);
   }
+  if (layout.winograd) {
+    int64_t side = layout.winograd + 2;
+    depth = depth / (winograd::kTaps * winograd::kTaps) * side * side;
+  }
   SmallVector<int64_t> shape;
   if (layout.groups > 1) {
     shape.push_back(layout.groups);
@@ -60,11 +65,16 @@ RankedTensorType packedType(RankedTensorType weight, const WeightLayout &layout)
   return RankedTensorType::get(shape, weight.getElementType());
 }
 
+IntegerAttr winogradOf(MLIRContext *context, const WeightLayout &layout) {
+  return layout.winograd ? Builder(context).getI64IntegerAttr(layout.winograd) : IntegerAttr();
+}
+
 bool isPackedSo(tn::PackOp pack, const WeightLayout &layout) {
   return pack.getPermutation() == ArrayRef(layout.permutation) &&
          static_cast<int64_t>(pack.getRows()) == layout.rows &&
          static_cast<int64_t>(pack.getGroups()) == layout.groups &&
-         static_cast<int64_t>(pack.getPanel()) == layout.panel;
+         static_cast<int64_t>(pack.getPanel()) == layout.panel &&
+         pack->getAttr(winograd::kAttribute) == winogradOf(pack.getContext(), layout);
 }
 
 tn::PackOp packOf(Value weight, const WeightLayout &layout) {
@@ -77,8 +87,12 @@ tn::PackOp packOf(Value weight, const WeightLayout &layout) {
   OpBuilder builder(weight.getContext());
   builder.setInsertionPointAfterValue(weight);
   RankedTensorType type = packedType(cast<RankedTensorType>(weight.getType()), layout);
-  return tn::PackOp::create(builder, weight.getLoc(), type, weight, layout.permutation, layout.rows,
-                            layout.panel, layout.groups);
+  tn::PackOp pack = tn::PackOp::create(builder, weight.getLoc(), type, weight, layout.permutation,
+                                       layout.rows, layout.panel, layout.groups);
+  if (IntegerAttr winograd = winogradOf(weight.getContext(), layout)) {
+    pack->setAttr(winograd::kAttribute, winograd);
+  }
+  return pack;
 }
 
 } // namespace
@@ -109,10 +123,13 @@ void layOutWeight(tn::RegionOp region, const WeightLayout &layout) {
   unsigned old = layout.input + 1;
   BlockArgument weight = body.getArgument(old);
   OpBuilder builder = OpBuilder::atBlockBegin(&body);
-  Value unpacked = tn::UnpackOp::create(builder, region.getLoc(), weight.getType(), packed,
-                                        pack.getPermutationAttr(), pack.getRowsAttr(),
-                                        pack.getPanelAttr(), pack.getGroupsAttr());
-  weight.replaceUsesWithIf(unpacked,
+  tn::UnpackOp unpack = tn::UnpackOp::create(builder, region.getLoc(), weight.getType(), packed,
+                                             pack.getPermutationAttr(), pack.getRowsAttr(),
+                                             pack.getPanelAttr(), pack.getGroupsAttr());
+  if (Attribute winograd = pack->getAttr(winograd::kAttribute)) {
+    unpack->setAttr(winograd::kAttribute, winograd);
+  }
+  weight.replaceUsesWithIf(unpack.getWeight(),
                            [](OpOperand &use) { return productOf(use) || isWeightOfConv(use); });
   if (weight.use_empty()) {
     body.eraseArgument(old);

@@ -22,6 +22,7 @@ struct WeightLayout {
   int64_t rows = 1;
   int64_t groups = 1;
   int64_t panel = 1;
+  int64_t winograd = 0; ///< not 0: filters are transformed (graph/Winograd.h)
 };
 
 /// Marks the packable weights of a function's block, before regions form.

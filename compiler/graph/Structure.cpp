@@ -1,5 +1,6 @@
 // Verifiers and folds of the operations that hold constants and regions.
 // Relies on Shape.h for the agreement of types.
+#include "compiler/graph/Winograd.h"
 #include "compiler/graph/infer/Infer.h"
 
 #include "mlir/IR/Builders.h"
@@ -46,6 +47,16 @@ LogicalResult PackOp::verify() {
   }
   if (!valid || columns % groups != 0) {
     return emitOpError("cannot lay out a weight ") << text(weight) << " with these attributes";
+  }
+  if (IntegerAttr winograd = (*this)->getAttrOfType<IntegerAttr>(winograd::kAttribute)) {
+    bool isSquare = leading >= 2 && llvm::all_of(permutation.take_front(2), [&](int64_t dim) {
+                      return constantDim(weight[dim]) == winograd::kTaps;
+                    });
+    int64_t m = winograd.getInt();
+    if (!isSquare || (m != 2 && m != 4) || !elementOf(getWeight()).isF32()) {
+      return emitOpError("cannot transform the filters of a weight ") << text(weight);
+    }
+    rows = rows / (winograd::kTaps * winograd::kTaps) * (m + 2) * (m + 2);
   }
   int64_t panels = (columns / groups + panel - 1) / panel;
   SmallVector<int64_t> shape = {panels, rows, panel};

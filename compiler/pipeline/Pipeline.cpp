@@ -9,6 +9,7 @@
 #include "compiler/graph/GraphFacts.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
+#include "compiler/graph/Winograd.h"
 #include "compiler/opt/Passes.h"
 #include "compiler/pipeline/CodegenPhase.h"
 #include "compiler/pipeline/CrashGuard.h"
@@ -98,6 +99,7 @@ private:
   Status runUserPasses();
   Status convertPrecision();
   Status dispatch();
+  void noteApproximations(ModuleOp regions);
   Status codegen();
   Status plan();
   Status exportEngine();
@@ -119,8 +121,7 @@ private:
   OwningOpRef<ModuleOp> module;
   UserPasses userPasses{options, weights};
   std::optional<NumericCheck> numbers;
-  /// JSON; empty if the model's own precision was kept and nothing was approximated.
-  std::string precisionRecord;
+  opt::PrecisionRecord precision;
   std::vector<Family> families;
   plan::WeightTable table{weights};
   Phase phase = Phase::Import;
@@ -210,22 +211,37 @@ Status Compilation::convertPrecision() {
   if (options.allowTf32) {
     (*module)->setAttr("tn.allow_tf32", UnitAttr::get(&context));
   }
-  opt::PrecisionRecord record;
   DiagnosticText diagnostics(context);
   if (options.precision &&
-      (failed(opt::convertPrecision(*module, weights, *options.precision, record)) ||
+      (failed(opt::convertPrecision(*module, weights, *options.precision, precision)) ||
        failed(verify(*module)))) {
     return diagnostics.status("convert-precision");
   }
   if (options.allowTanhGelu) {
-    opt::approximateGelu(*module, record);
+    opt::approximateGelu(*module, precision);
   }
-  if (!options.precision && record.approximated.empty()) {
+  if (!options.precision && precision.approximated.empty()) {
     return Status::ok();
   }
-  precisionRecord = record.toJson(dispatch::nodeNames);
   DType computed = options.precision == opt::Precision::Bf16 ? DType::BF16 : DType::F16;
   return numbers ? numbers->checkLowered("convert-precision", *module, computed) : Status::ok();
+}
+
+/// Convolutions whose kernel needs no permission but has other roundings than a direct sum.
+void Compilation::noteApproximations(ModuleOp regions) {
+  static const opt::PrecisionRule rule{
+      "winograd",
+      "Winograd's filtering in FP32: off by some 1e-6 of the largest result, as sums in "
+      "another order are; --disable-family conv_winograd4 or conv_winograd2"};
+  regions.walk([&](tn::RegionOp region) {
+    bool isTransformed = llvm::any_of(region.getInputs(), [](Value input) {
+      tn::PackOp pack = input.getDefiningOp<tn::PackOp>();
+      return pack && pack->hasAttr(winograd::kAttribute);
+    });
+    if (isTransformed) {
+      precision.approximated.push_back({region.getLoc(), "conv", &rule});
+    }
+  });
 }
 
 /// `tn` → `tn.region`: what runs as one kernel, how, and why.
@@ -256,6 +272,7 @@ Status Compilation::dispatch() {
             {family.targets.front().level, region.label, region.kernel, region.slow});
       }
     }
+    noteApproximations(*family.module);
     TENON_TRY(checkNumbers("select-kernels", *family.module));
   }
   return wanted.checkFound();
@@ -347,8 +364,8 @@ Status Compilation::exportEngine() {
     content.records.push_back({strCat("memory", suffix), family.built.memoryRecord});
     content.records.push_back({strCat("placement", suffix), family.built.placementRecord});
   }
-  if (!precisionRecord.empty()) {
-    content.records.push_back({"precision", precisionRecord});
+  if (options.precision || !precision.approximated.empty()) {
+    content.records.push_back({"precision", precision.toJson(dispatch::nodeNames)});
   }
   if (!options.passes.empty()) {
     content.records.push_back({"passes", userPasses.record()});

@@ -2,6 +2,7 @@
 // Relies on the offset tables of k and n, so one loop serves matrices and convolutions.
 #include "compiler/plan/Pack.h"
 
+#include "compiler/graph/Winograd.h"
 #include "support/Check.h"
 #include "support/Shape.h"
 
@@ -47,6 +48,44 @@ Packer::Packer(const PackLayout &packLayout) : layout(packLayout) {
   depth = static_cast<int64_t>(depthOffset.size());
   columns = static_cast<int64_t>(columnOffset.size()) / layout.groups;
   panelsPerGroup = ceilDiv(columns, layout.panel);
+  if (layout.winograd) {
+    int64_t side = layout.winograd + 2;
+    depth = depth / (winograd::kTaps * winograd::kTaps) * side * side;
+  }
+}
+
+/// Of each column and input channel, 3 x 3 taps become a square of m + 2: along lines, then along
+/// columns.
+void Packer::packTransformed(const std::byte *weight, int64_t panel, float *out) const {
+  constexpr int64_t kTaps = winograd::kTaps;
+  int64_t m = layout.winograd, side = m + 2, rest = depth / (side * side);
+  int64_t group = panel / panelsPerGroup;
+  int64_t first = panel % panelsPerGroup * layout.panel;
+  int64_t width = std::min(layout.panel, columns - first);
+  std::memset(out, 0, depth * layout.panel * sizeof(float));
+  std::vector<double> lines(kTaps * side), square(side);
+  for (int64_t row = 0; row < rest; ++row) {
+    for (int64_t j = 0; j < width; ++j) {
+      int64_t column = columnOffset[group * columns + first + j];
+      for (int64_t line = 0; line < kTaps; ++line) {
+        std::array<double, kTaps> taps;
+        for (int64_t tap = 0; tap < kTaps; ++tap) {
+          float value;
+          int64_t offset = column + depthOffset[(line * kTaps + tap) * rest + row];
+          std::memcpy(&value, weight + offset * sizeof(float), sizeof(float));
+          taps[tap] = value;
+        }
+        winograd::transformFilter(m, taps, lines.data() + line * side);
+      }
+      for (int64_t x = 0; x < side; ++x) {
+        winograd::transformFilter(m, {lines[x], lines[side + x], lines[2 * side + x]},
+                                  square.data());
+        for (int64_t y = 0; y < side; ++y) {
+          out[((y * side + x) * rest + row) * layout.panel + j] = static_cast<float>(square[y]);
+        }
+      }
+    }
+  }
 }
 
 template <typename Element>
@@ -84,6 +123,10 @@ void Packer::packPanel(const std::byte *weight, int64_t panel, Element *out) con
 
 void Packer::pack(const std::byte *weight, int64_t begin, int64_t end, std::byte *out) const {
   for (int64_t panel = begin; panel < end; ++panel, out += panelBytes()) {
+    if (layout.winograd) {
+      packTransformed(weight, panel, reinterpret_cast<float *>(out));
+      continue;
+    }
     switch (layout.elementBytes) {
     case 1:
       packPanel(weight, panel, reinterpret_cast<uint8_t *>(out));

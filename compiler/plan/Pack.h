@@ -16,6 +16,8 @@ struct PackLayout {
   int64_t panel = 32;
   int64_t groups = 1;
   int64_t elementBytes = 4;
+  /// Not 0: the first two dims of K, 3 x 3 taps of float, are transformed (graph/Winograd.h).
+  int64_t winograd = 0;
 
   auto operator<=>(const PackLayout &) const = default;
 };
@@ -32,9 +34,10 @@ public:
 private:
   template <typename Element>
   void packPanel(const std::byte *weight, int64_t panel, Element *out) const;
+  void packTransformed(const std::byte *weight, int64_t panel, float *out) const;
 
   PackLayout layout;
-  int64_t depth = 1;   ///< K
+  int64_t depth = 1;   ///< K, of a panel
   int64_t columns = 1; ///< N of one group
   int64_t panelsPerGroup = 1;
   /// Offsets in elements: of k and of n within the weight.

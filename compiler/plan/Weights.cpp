@@ -2,6 +2,7 @@
 // Relies on the store's views; a generated weight is made when it is written and not kept.
 #include "compiler/plan/Weights.h"
 
+#include "compiler/graph/Winograd.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "support/Check.h"
 #include "support/ThreadPool.h"
@@ -50,12 +51,14 @@ std::vector<char> constantBytes(tn::ConstantOp constant) {
 
 PackLayout layoutOf(tn::PackOp pack) {
   RankedTensorType type = cast<RankedTensorType>(pack.getWeight().getType());
+  IntegerAttr winograd = pack->getAttrOfType<IntegerAttr>(winograd::kAttribute);
   return {.shape = std::vector<int64_t>(type.getShape()),
           .permutation = std::vector<int64_t>(pack.getPermutation()),
           .rows = static_cast<int64_t>(pack.getRows()),
           .panel = static_cast<int64_t>(pack.getPanel()),
           .groups = static_cast<int64_t>(pack.getGroups()),
-          .elementBytes = elementBytes(type)};
+          .elementBytes = elementBytes(type),
+          .winograd = winograd ? winograd.getInt() : 0};
 }
 
 Bytes asBytes(ArrayRef<char> bytes) {

@@ -4,6 +4,7 @@
 // the pixels under which it lies inside the input. Lines and planes of padding are skipped.
 #include "compiler/codegen/cpu/ConvLowering.h"
 
+#include "compiler/graph/Winograd.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -184,7 +185,8 @@ LogicalResult ConvLowering::lower() {
 
 bool hasWeight(tn::ConvOp conv, int64_t panel, int64_t groups) {
   tn::UnpackOp unpack = conv.getWeight().getDefiningOp<tn::UnpackOp>();
-  return unpack ? static_cast<int64_t>(unpack.getPanel()) == panel &&
+  return unpack ? !unpack->hasAttr(winograd::kAttribute) &&
+                      static_cast<int64_t>(unpack.getPanel()) == panel &&
                       static_cast<int64_t>(unpack.getGroups()) == groups
                 : isa<BlockArgument>(conv.getWeight());
 }

@@ -113,8 +113,8 @@ Value ConvTiles::inputPixel(const IndexMath &math, const Part &part, Value line)
   return math.add(math.mul(at, size(math, g.width.in)), startOf(g.width, part.firstPixel));
 }
 
-std::pair<Value, Value> ConvTiles::tapsInside(const IndexMath &math, const ConvDim &dim,
-                                              Value position) const {
+std::pair<Value, Value> tapsInside(const IndexMath &math, const KernelBuilder &kernel,
+                                   const ConvDim &dim, Value position) {
   Value zero = math.constant(0), all = math.constant(dim.kernel);
   if (!dim.isPadded()) {
     return {zero, all};
@@ -124,7 +124,7 @@ std::pair<Value, Value> ConvTiles::tapsInside(const IndexMath &math, const ConvD
     Value rounded = math.add(math.max(distance, zero), math.constant(dim.dilation - 1));
     return math.div(rounded, math.constant(dim.dilation));
   };
-  Value end = firstFrom(math.sub(size(math, dim.in), start));
+  Value end = firstFrom(math.sub(math.size(kernel, dim.in), start));
   return {firstFrom(math.sub(zero, start)), math.min(all, end)};
 }
 

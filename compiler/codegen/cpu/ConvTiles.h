@@ -41,6 +41,10 @@ struct Geometry {
 
 Geometry geometryOf(tn::ConvOp conv);
 
+/// The first tap inside the input of an output position, and the end of those: of a dim.
+std::pair<mlir::Value, mlir::Value> tapsInside(const IndexMath &math, const KernelBuilder &kernel,
+                                               const ConvDim &dim, mlir::Value position);
+
 /// Output pixels by lines: a chunk of the grid is some lines of a plane, or a part of one.
 class ConvTiles {
 public:
@@ -58,9 +62,10 @@ protected:
   };
   Part partOf(const IndexMath &math, const GridPoint &point) const;
   mlir::Value firstRow(const IndexMath &math, const GridPoint &point, const Part &part) const;
-  /// The first tap inside the input of an output position, and the end of those: of a dim.
   std::pair<mlir::Value, mlir::Value> tapsInside(const IndexMath &math, const ConvDim &dim,
-                                                 mlir::Value position) const;
+                                                 mlir::Value position) const {
+    return cpu::tapsInside(math, kernel, dim, position);
+  }
   /// The output positions, of `count` from `first` on, whose tap lies inside: the first of them,
   /// counted from `first`, and their number.
   std::pair<mlir::Value, mlir::Value> positionsInside(const IndexMath &math, const ConvDim &dim,

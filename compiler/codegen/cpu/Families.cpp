@@ -26,6 +26,9 @@ std::optional<dispatch::WeightLayout> weightOfLoops(func::FuncOp source) {
                                                : panelsOfWeight(source);
 }
 
+/// The predictions for convolutions of one kind are nearer to each other than those of others.
+constexpr double kAlsoConvolutions = 0.95;
+
 constexpr KernelFamily kFamilies[] = {
     {.name = "conv_grouped",
      .what = "direct convolution by groups, depthwise too: vectors of output channels, the sums of "
@@ -54,6 +57,30 @@ constexpr KernelFamily kFamilies[] = {
      .isTunable = [](func::FuncOp) { return true; },
      .weightLayout = panelsOfWeight,
      .lower = lowerContraction},
+    {.name = "conv_winograd4",
+     .what = "Winograd F(4 x 4, 3 x 3): transformed tiles, a product for each point, their sums "
+             "transformed before the epilogue",
+     .strategies = {dispatch::kContraction},
+     .refuse = [](func::FuncOp source) { return refuseWinograd(source, 4); },
+     .parameter = "tiles",
+     .values = {28, 14, 56, 112},
+     .isTunable = [](func::FuncOp) { return true; },
+     .weightLayout = [](func::FuncOp source) { return winogradWeight(source, 4); },
+     .mostOfTime = kAlsoConvolutions,
+     .lower = [](KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel level,
+                 int64_t most) { return lowerWinograd(kernel, source, level, 4, most); }},
+    {.name = "conv_winograd2",
+     .what = "Winograd F(2 x 2, 3 x 3): transformed tiles, a product for each point, their sums "
+             "transformed before the epilogue",
+     .strategies = {dispatch::kContraction},
+     .refuse = [](func::FuncOp source) { return refuseWinograd(source, 2); },
+     .parameter = "tiles",
+     .values = {28, 14, 56, 112},
+     .isTunable = [](func::FuncOp) { return true; },
+     .weightLayout = [](func::FuncOp source) { return winogradWeight(source, 2); },
+     .mostOfTime = kAlsoConvolutions,
+     .lower = [](KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel level,
+                 int64_t most) { return lowerWinograd(kernel, source, level, 2, most); }},
     {.name = "attention_flash",
      .what = "attention by blocks of queries: softmax between two micro-kernel products",
      .strategies = {dispatch::kAttention},
@@ -206,8 +233,16 @@ double costOf(func::FuncOp source, StringRef family, const target::Target &targe
     } else if (family == "gemm_packed" && conv && canLowerConv(conv)) {
       Geometry g = geometryOf(conv);
       times = double(g.panelsPerGroup() * kPanel) / double(g.groupOutChannels());
+    } else if (family == "conv_grouped" && conv.getGroups() == 1) {
+      double channels = geometryOf(conv).outChannels;
+      times = (channels <= 8 ? 8 : 16) / channels;
     }
     wasted += (times - 1) * costs.workOf(&op);
+    for (int64_t m : {2, 4}) {
+      if (family == "conv_winograd" + std::to_string(m)) {
+        wasted -= winogradSavings(source, m, costs) * target.peak;
+      }
+    }
   }
   return cost.microseconds + wasted / target.peak * 1e6;
 }
@@ -280,7 +315,7 @@ llvm::Expected<dispatch::KernelSelection> selectKernel(StringRef text, const tar
       record = {choice.text(), isDisabled ? "disabled" : "possible", family.what.str(),
                 microseconds};
       bool isBetter =
-          !best || microseconds < dispatch::kClearlyLess * selection.candidates[*best].microseconds;
+          !best || microseconds < family.mostOfTime * selection.candidates[*best].microseconds;
       if (!isDisabled && isWanted && isBetter) {
         best = selection.candidates.size();
         selection.chosen = choice;

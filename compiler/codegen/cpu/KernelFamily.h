@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/codegen/cpu/KernelBuilder.h"
+#include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/KernelChoice.h"
 #include "compiler/target/Target.h"
 
@@ -37,6 +38,9 @@ struct KernelFamily {
   std::optional<dispatch::WeightLayout> (*weightLayout)(mlir::func::FuncOp source) = nullptr;
   /// Whether it is given the region with other dims (RegionShapes.h).
   bool takesReshaped = false;
+  /// Of the time predicted for the best row before it, what it must be predicted to take to be
+  /// chosen instead.
+  double mostOfTime = dispatch::kClearlyLess;
   LowerFn lower;
 };
 
@@ -58,6 +62,15 @@ mlir::FailureOr<mlir::AffineExpr> lowerGrouped(KernelBuilder &kernel, mlir::func
 llvm::StringRef refuseGrouped(mlir::func::FuncOp source);
 /// The weight of a convolution by groups, the weights of each vector of output channels together.
 std::optional<dispatch::WeightLayout> groupedWeight(mlir::func::FuncOp source);
+/// Convolutions of 3 x 3 by Winograd's filtering in tiles of m x m outputs.
+mlir::FailureOr<mlir::AffineExpr> lowerWinograd(KernelBuilder &kernel, mlir::func::FuncOp source,
+                                                engine::CpuLevel level, int64_t m,
+                                                int64_t mostTiles);
+/// Why lowerWinograd does not do the region's convolution; empty if it does.
+llvm::StringRef refuseWinograd(mlir::func::FuncOp source, int64_t m);
+std::optional<dispatch::WeightLayout> winogradWeight(mlir::func::FuncOp source, int64_t m);
+/// Predicted seconds less than a direct convolution, perhaps negative.
+double winogradSavings(mlir::func::FuncOp source, int64_t m, const dispatch::CostModel &costs);
 mlir::FailureOr<mlir::AffineExpr> lowerScan(KernelBuilder &kernel, mlir::func::FuncOp source,
                                             engine::CpuLevel level, int64_t columns);
 /// Whether the region is one running sum.

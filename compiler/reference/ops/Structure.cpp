@@ -1,5 +1,6 @@
 // Evaluates weights, constants, sizes and the layout of packed weights.
 // Relies on the WeightStore for bytes, whose number is checked against the type.
+#include "compiler/graph/Winograd.h"
 #include "compiler/reference/Evaluation.h"
 
 #include "support/Text.h"
@@ -124,25 +125,86 @@ Status visitPanels(Op op, llvm::ArrayRef<int64_t> weightDims, const Tensor &pack
   return Status::ok();
 }
 
+/// Filters with the taps of one dim transformed to m + 2 values, or back to taps.
+Result<Tensor> transformAlong(const Tensor &from, int64_t dim, int64_t m, bool isForward) {
+  Sizes dims(from.dims());
+  int64_t source = isForward ? winograd::kTaps : m + 2;
+  if (dims[dim] != source) {
+    return badOperand("the filters are of another size");
+  }
+  dims[dim] = isForward ? m + 2 : winograd::kTaps;
+  TENON_ASSIGN(Tensor to, Tensor::create(from.dtype(), dims));
+  int64_t inner = productOf(from.dims().drop_front(dim + 1));
+  int64_t outer = productOf(from.dims().take_front(dim));
+  TENON_TRY(visitFloat(from.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    std::vector<double> values(m + 2);
+    std::array<double, winograd::kTaps> taps;
+    for (int64_t i = 0; i < outer * inner; ++i) {
+      int64_t rest = i % inner, line = i / inner;
+      auto read = [&](int64_t k) {
+        return static_cast<double>(from.as<T>()[(line * source + k) * inner + rest]);
+      };
+      if (isForward) {
+        taps = {read(0), read(1), read(2)};
+        winograd::transformFilter(m, taps, values.data());
+      } else {
+        for (int64_t k = 0; k < source; ++k) {
+          values[k] = read(k);
+        }
+        taps = winograd::originalFilter(m, values.data());
+      }
+      for (int64_t k = 0; k < dims[dim]; ++k) {
+        to.as<T>()[(line * dims[dim] + k) * inner + rest] =
+            static_cast<T>(isForward ? values[k] : taps[k]);
+      }
+    }
+    return Status::ok();
+  }));
+  return to;
+}
+
+/// The m of a pack or unpack whose filters are transformed, else 0.
+int64_t winogradOf(Operation *op) {
+  IntegerAttr winograd = op->getAttrOfType<IntegerAttr>(winograd::kAttribute);
+  return winograd ? winograd.getInt() : 0;
+}
+
 Status evaluatePack(Evaluation &evaluation) {
-  const Tensor &weight = evaluation.operands[0];
+  tn::PackOp pack = cast<tn::PackOp>(evaluation.op);
+  Tensor weight = evaluation.operands[0];
+  if (int64_t m = winogradOf(pack)) {
+    for (int64_t dim : pack.getPermutation().take_front(2)) {
+      TENON_ASSIGN(weight, transformAlong(weight, dim, m, /*isForward=*/true));
+    }
+  }
   TENON_ASSIGN(Tensor y, evaluation.makeResult());
   size_t width = bitWidth(y.dtype()) / 8;
-  TENON_TRY(visitPanels(
-      cast<tn::PackOp>(evaluation.op), weight.dims(), y, [&](int64_t offset, int64_t place) {
-        std::memcpy(y.mutableBytes() + place * width, weight.bytes() + offset * width, width);
-      }));
+  TENON_TRY(visitPanels(pack, weight.dims(), y, [&](int64_t offset, int64_t place) {
+    std::memcpy(y.mutableBytes() + place * width, weight.bytes() + offset * width, width);
+  }));
   return evaluation.finish(std::move(y));
 }
 
 Status evaluateUnpack(Evaluation &evaluation) {
+  tn::UnpackOp unpack = cast<tn::UnpackOp>(evaluation.op);
   const Tensor &packed = evaluation.operands[0];
   TENON_ASSIGN(Tensor weight, evaluation.makeResult());
+  int64_t m = winogradOf(unpack);
+  if (m) {
+    Sizes dims(weight.dims());
+    for (int64_t dim : unpack.getPermutation().take_front(2)) {
+      dims[dim] = m + 2;
+    }
+    TENON_ASSIGN(weight, Tensor::create(weight.dtype(), dims));
+  }
   size_t width = bitWidth(weight.dtype()) / 8;
-  TENON_TRY(visitPanels(
-      cast<tn::UnpackOp>(evaluation.op), weight.dims(), packed, [&](int64_t offset, int64_t place) {
-        std::memcpy(weight.mutableBytes() + offset * width, packed.bytes() + place * width, width);
-      }));
+  TENON_TRY(visitPanels(unpack, weight.dims(), packed, [&](int64_t offset, int64_t place) {
+    std::memcpy(weight.mutableBytes() + offset * width, packed.bytes() + place * width, width);
+  }));
+  for (int64_t dim : unpack.getPermutation().take_front(m ? 2 : 0)) {
+    TENON_ASSIGN(weight, transformAlong(weight, dim, m, /*isForward=*/false));
+  }
   return evaluation.finish(std::move(weight));
 }
 

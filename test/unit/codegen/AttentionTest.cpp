@@ -92,7 +92,7 @@ TEST(AttentionTest, WindowsSkipBlocksOfKeys) {
   // Whole rows hidden: by minus infinity they are zeros.
   AttentionCase c = plain(1, 2, 20, 1100, 8, 8);
   c.mask = "tensor<20x1100xf32>";
-  EXPECT_TRUE(matchesReference(attentionText(c), {}, 3, [&](auto &inputs) {
+  EXPECT_TRUE(matchesReference(attentionText(c), {}, 3, 0, [&](auto &inputs) {
     std::fill_n(inputs[3].template as<float>(), inputs[3].count(), -infinity);
   }));
 }

@@ -36,7 +36,7 @@ std::string tensorOf(llvm::ArrayRef<std::string> dims) {
          (isDynamic ? ", #tn.shape<()[s0] -> (" + shape + ")>>" : std::string(">"));
 }
 
-std::string regionText(const Grouped &g, bool hasEpilogue) {
+std::string regionText(const Grouped &g, bool hasEpilogue, bool isComputed = false) {
   std::vector<std::string> x = {"2"}, y = {"2"},
                            w = {std::to_string(g.outChannels),
                                 std::to_string(g.channels / g.groups)};
@@ -66,10 +66,15 @@ std::string regionText(const Grouped &g, bool hasEpilogue) {
       "%w = tn.unpack %p {{permutation = array<i64: {0}1, 0>, rows = {1} : i64, panel = {2} : "
       "i64, groups = 1 : i64} : ({3}) -> {4}\n",
       permutation, g.dims.size() + 1, g.lanes, packed, weight);
+  if (isComputed) {
+    body = "";
+    packed = weight;
+  }
   body += llvm::formatv(
-      "%0 = tn.conv %x, %w {{strides = array<i64: {0}>, pads = array<i64: {1}{2}>, dilations = "
+      "%0 = tn.conv %x, {8} {{strides = array<i64: {0}>, pads = array<i64: {1}{2}>, dilations = "
       "array<i64: {3}>, groups = {4} : i64, channelsLast = true} : ({5}, {6}) -> {7}\n",
-      strides, padBegins, padEnds, dilations, g.groups, input, weight, output);
+      strides, padBegins, padEnds, dilations, g.groups, input, weight, output,
+      isComputed ? "%p" : "%w");
   std::string signature = "(%x: " + input + ", %p: " + packed;
   bool isDynamic = llvm::is_contained(x, "s0");
   std::string symbols = isDynamic ? "#tn.symbol<\"s0\", 1, 200>" : "";
@@ -88,8 +93,8 @@ std::string regionText(const Grouped &g, bool hasEpilogue) {
 }
 
 void expectRight(const Grouped &g, llvm::ArrayRef<Sizes> symbols = {Sizes()}) {
-  for (bool hasEpilogue : {false, true}) {
-    std::string text = regionText(g, hasEpilogue);
+  for (int form : {0, 1, 2, 3}) {
+    std::string text = regionText(g, /*hasEpilogue=*/form % 2 == 1, /*isComputed=*/form >= 2);
     llvm::Expected<dispatch::KernelSelection> selection =
         selectKernel(text, target::cpuTarget(), {});
     ASSERT_TRUE(static_cast<bool>(selection)) << llvm::toString(selection.takeError());
@@ -108,6 +113,18 @@ TEST(ConvGroupedTest, Depthwise) {
   expectRight({{{14, 5, 1, 2}, {13, 5, 1, 2}}, 48, 48, 48});
   expectRight({{{12, 3, 1, 2, 2}, {20, 3, 1, 4, 4}}, 16, 16, 16});
   expectRight({{{9, 3, 1, 0}, {9, 3, 1, 0}}, 40, 40, 40});
+}
+
+TEST(ConvGroupedTest, ManyPixels) {
+  expectRight({{{30}, {36}}, 72, 72, 72});
+  expectRight({{{30}, {36}}, 40, 40, 5});
+}
+
+TEST(ConvGroupedTest, FewChannelsOfOneGroup) {
+  expectRight({{{9}, {14}}, 20, 3, 1, 8});
+  expectRight({{{9, 3, 2}, {5, 3, 2}}, 5, 7, 1, 8});
+  expectRight({{{9}, {14}}, 16, 12, 1, 16});
+  expectRight({{{6, 1, 1, 0}, {9, 1, 1, 0}}, 40, 1, 1, 8});
 }
 
 TEST(ConvGroupedTest, SeveralResultsOfAChannel) {
@@ -144,7 +161,7 @@ TEST(ConvGroupedTest, SizesThatVary) {
 
 TEST(ConvGroupedTest, LeavesToOthers) {
   for (const Grouped &g : {Grouped{{{6}, {9}}, 12, 12, 2}, Grouped{{{6}, {9}}, 64, 64, 2, 32},
-                           Grouped{{{6}, {9}}, 32, 8, 4}, Grouped{{{6}, {9}}, 16, 16, 1}}) {
+                           Grouped{{{6}, {9}}, 32, 8, 4}, Grouped{{{6}, {9}}, 16, 20, 1}}) {
     llvm::Expected<dispatch::KernelSelection> selection =
         selectKernel(regionText(g, false), target::cpuTarget(), {});
     ASSERT_TRUE(static_cast<bool>(selection)) << llvm::toString(selection.takeError());

@@ -52,26 +52,31 @@ Case matmul(int64_t m, int64_t k, int64_t n, const std::string &activation) {
           2.0 * m * n * k};
 }
 
-Case conv(int64_t size, int64_t channels, int64_t outChannels, int64_t kernel, int64_t stride) {
+Case conv(int64_t size, int64_t channels, int64_t outChannels, int64_t kernel, int64_t stride,
+          int64_t winograd = 0) {
   int64_t pad = kernel / 2, out = (size + 2 * pad - kernel) / stride + 1;
   std::string x = tensor({1, size, size, channels}), y = tensor({1, out, out, outChannels});
   std::string w = tensor({outChannels, channels, kernel, kernel}), b = tensor({outChannels});
   int64_t depth = kernel * kernel * channels, panels = (outChannels + 31) / 32;
+  double flops = 2.0 * out * out * outChannels * depth;
+  depth = winograd ? (winograd + 2) * (winograd + 2) * channels : depth;
+  std::string transformed =
+      winograd ? ", tn.winograd = " + std::to_string(winograd) + " : i64" : "";
   std::string body = llvm::formatv(
       "%w = tn.unpack %p {{permutation = array<i64: 2, 3, 1, 0>, rows = 3 : i64, panel = 32 : i64, "
-      "groups = 1 : i64} : ({0}) -> {1}\n"
+      "groups = 1 : i64{7}} : ({0}) -> {1}\n"
       "%y = tn.conv %x, %w bias %b {{strides = array<i64: {2}, {2}>, pads = array<i64: {3}, {3}, "
       "{3}, "
       "{3}>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : ({4}, {1}, "
       "{5}) -> {6}\n%1 = tn.relu %y : {6}\nreturn %1 : {6}",
-      tensor({panels, depth, 32}), w, stride, pad, x, b, y);
-  return {llvm::formatv("conv {0} x {0} x {1} -> {2}, {3} x {3} / {4}", size, channels, outChannels,
-                        kernel, stride),
+      tensor({panels, depth, 32}), w, stride, pad, x, b, y, transformed);
+  return {llvm::formatv("conv {0} x {0} x {1} -> {2}, {3} x {3} / {4}, F({5})", size, channels,
+                        outChannels, kernel, stride, winograd),
           "(%x: " + x + ", %p: " + tensor({panels, depth, 32}) + ", %b: " + b + ") -> " + y,
           body,
           "contraction",
           {size * size * channels, panels * depth * 32, outChannels, out * out * outChannels},
-          2.0 * out * out * outChannels * depth};
+          flops};
 }
 
 Case attention(int64_t length, int64_t heads, int64_t width, bool causal) {
@@ -152,7 +157,8 @@ void measure(const Case &c, engine::CpuLevel level) {
 
 } // namespace
 
-int main() {
+int main(int argc, char **argv) {
+  std::string only = argc > 1 ? argv[1] : "";
   for (engine::CpuLevel level : machineLevels()) {
     printf("%s\n", std::string(nameOf(level)).c_str());
     for (const Case &c : {matmul(128, 768, 768, ""),     matmul(128, 768, 3072, "gelu"),
@@ -170,8 +176,15 @@ int main() {
                           conv(14, 576, 96, 1, 1),       conv(7, 960, 160, 1, 1),
                           conv(7, 320, 1280, 1, 1),      attention(128, 12, 64, false),
                           attention(197, 12, 64, false), attention(512, 12, 64, false),
-                          attention(512, 12, 64, true)}) {
-      measure(c, level);
+                          attention(512, 12, 64, true),  conv(56, 64, 64, 3, 1, 2),
+                          conv(56, 64, 64, 3, 1, 4),     conv(28, 128, 128, 3, 1, 2),
+                          conv(28, 128, 128, 3, 1, 4),   conv(14, 256, 256, 3, 1, 2),
+                          conv(14, 256, 256, 3, 1, 4),   conv(7, 512, 512, 3, 1, 2),
+                          conv(7, 512, 512, 3, 1, 4),    conv(112, 32, 32, 3, 1, 4),
+                          conv(56, 16, 16, 3, 1, 2)}) {
+      if (c.name.find(only) != std::string::npos) {
+        measure(c, level);
+      }
     }
   }
   return 0;

@@ -14,10 +14,12 @@
 namespace tenon::codegen::cpu {
 
 /// `body` is the text of a module around `func.func @kernel`. `symbols` are the values of its
-/// symbols. The grid is run in `pieces` calls, as threads would. `change`, if given, sees the
-/// seeded inputs first.
+/// symbols. The grid is run in `pieces` calls, as threads would. With `ofLargest`, results may be
+/// off by that part of the largest one instead of by the tolerance of their type. `change`, if
+/// given, sees the seeded inputs first.
 testing::AssertionResult
 matchesReference(const std::string &text, const std::vector<int64_t> &symbols = {}, int pieces = 2,
+                 double ofLargest = 0,
                  llvm::function_ref<void(std::vector<reference::Tensor> &)> change = {});
 
 /// A module with one kernel: `signature` and `body` as in "(%x: tensor<4xf32>) -> tensor<4xf32>",
