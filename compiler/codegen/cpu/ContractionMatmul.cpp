@@ -5,7 +5,10 @@
 #include "compiler/codegen/common/ScalarBody.h"
 #include "compiler/codegen/cpu/Contraction.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 
@@ -15,6 +18,22 @@ namespace {
 
 /// Fewest rows of a chunk worth a grid point of its own.
 constexpr int64_t kLeastRows = 14;
+
+/// Products of so few rows read an unpacked B in place, some panels side by side and a block of the
+/// depth at a time: a panel alone touches a page for each 128 bytes. More rows are worth the copy.
+constexpr int64_t kMostRowsInPlace = 64;
+constexpr int64_t kPanelsInPlace = 8, kDepthInPlace = 128;
+/// Fewest columns of such a B, and grid points that let several threads share the work.
+constexpr int64_t kLeastColumnsInPlace = 256, kEnoughPoints = 16;
+
+void forEach(const IndexMath &math, Value from, Value to, Value step,
+             llvm::function_ref<void(const IndexMath &, Value)> body) {
+  scf::ForOp::create(math.builder, math.location, from, to, step, ValueRange(),
+                     [&](OpBuilder &b, Location location, Value i, ValueRange) {
+                       body(IndexMath(b, location), i);
+                       scf::YieldOp::create(b, location);
+                     });
+}
 
 class MatmulLowering {
 public:
@@ -31,6 +50,11 @@ private:
   void packRows(const IndexMath &math, const GridPoint &point);
   Value packPanel(const IndexMath &math, const GridPoint &point);
   LogicalResult buildTile(const IndexMath &math, const GridPoint &point);
+  int64_t panelsInPlace();
+  LogicalResult buildTilesInPlace(const IndexMath &math, const GridPoint &point);
+  void multiplyInPlace(const IndexMath &math, const GridPoint &point, Value firstPanel,
+                       Value panels);
+  Value rowsOfA(const IndexMath &math, const GridPoint &point);
   struct Range {
     Value first, count;
   };
@@ -47,6 +71,8 @@ private:
   tn::Dims dims, batchDims;
   AffineExpr m, n, k;
   ContractionGrid grid;
+  int64_t group = 1; ///< panels of a grid point, if it reads B in place; else 1
+  Value groupSums;   ///< [rows, group * 32] if so, or null
   Value rows, columns, depth;
   Value packedB;   ///< panels packed at compile time, or null
   Value panelCopy; ///< scratch for one panel of B, or null
@@ -78,8 +104,21 @@ MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::M
     batchDims.clear();
   }
   grid.batches = tn::elementCount(context, batchDims);
-  grid.panels = n.ceilDiv(kPanel);
+  group = panelsInPlace();
+  grid.panels = n.ceilDiv(kPanel * group);
   grid.chunks = chunkCount(m, tileRows, kLeastRows, grid.batches * grid.panels);
+}
+
+/// Panels of a grid point where B is read in place; 1 where it is not.
+int64_t MatmulLowering::panelsInPlace() {
+  std::optional<int64_t> rowCount = tn::constantDim(m), columnCount = tn::constantDim(n);
+  bool isPlain = !packedB && !isNarrow && !matmul.getTransposeB();
+  if (!isPlain || !rowCount || *rowCount > kMostRowsInPlace || !columnCount ||
+      *columnCount < kLeastColumnsInPlace) {
+    return 1;
+  }
+  int64_t points = *columnCount / kPanel * tn::constantDim(grid.batches).value_or(1);
+  return std::clamp<int64_t>(points / kEnoughPoints, 1, kPanelsInPlace);
 }
 
 /// Which of an operand's matrices belongs to a batch of the result.
@@ -166,19 +205,92 @@ Value MatmulLowering::packPanel(const IndexMath &math, const GridPoint &point) {
   return pointer;
 }
 
+Value MatmulLowering::rowsOfA(const IndexMath &math, const GridPoint &point) {
+  if (rowCopy) {
+    return math.pointer(rowCopy, math.constant(0));
+  }
+  Value matrix = batchOffset(math, matmul.getA(), point.batch);
+  Value first = math.add(math.mul(matrix, rows), rowsOf(math, point).first);
+  return math.pointer(inputOf(matmul.getA()), math.mul(first, depth));
+}
+
+/// Of a group of panels all products, by blocks of the depth: a row of B is read for all of them
+/// before the next block. A last panel with fewer columns lies in scratch.
+void MatmulLowering::multiplyInPlace(const IndexMath &math, const GridPoint &point,
+                                     Value firstPanel, Value panels) {
+  Value matrix = batchOffset(math, matmul.getB(), point.batch);
+  Value b = inputOf(matmul.getB()), a = rowsOfA(math, point);
+  Value zero = math.constant(0), step = math.constant(kDepthInPlace);
+  Value count = rowsOf(math, point).count, stride = math.constant(group * kPanel);
+  // Of no depth there is one block, which writes zeros.
+  Value end = math.max(depth, math.constant(1));
+  auto block = [&](const IndexMath &in, Value start) {
+    Value length = in.min(step, in.sub(depth, start));
+    auto panel = [&](const IndexMath &each, Value index) {
+      Value column = each.mul(each.add(firstPanel, index), kPanel);
+      Value row = each.add(each.mul(matrix, depth), start);
+      Value from = each.pointer(b, each.add(each.mul(row, columns), column)), ldb = columns;
+      if (panelCopy) {
+        Value isTail = each.isLess(columns, each.add(column, each.constant(kPanel)));
+        Value copied = each.pointer(panelCopy, each.mul(start, kPanel));
+        from = arith::SelectOp::create(each.builder, each.location, isTail, copied, from);
+        ldb = arith::SelectOp::create(each.builder, each.location, isTail, each.constant(kPanel),
+                                      ldb);
+      }
+      callProduct(each, kernel.function(),
+                  {LLVM::GEPOp::create(each.builder, each.location, a.getType(), element, a,
+                                       ArrayRef<LLVM::GEPArg>{each.word(start)}),
+                   rowStride, from, ldb, each.pointer(groupSums, each.mul(index, kPanel)), stride,
+                   length, count, each.isLess(zero, start), isInteger()});
+    };
+    forEach(in, zero, panels, in.constant(1), panel);
+  };
+  forEach(math, zero, end, step, block);
+}
+
+LogicalResult MatmulLowering::buildTilesInPlace(const IndexMath &math, const GridPoint &point) {
+  Range range = rowsOf(math, point);
+  Value all = math.size(kernel, n.ceilDiv(kPanel));
+  Value firstPanel = math.mul(point.panel, group);
+  Value panels = math.min(math.constant(group), math.sub(all, firstPanel));
+  if (panelCopy) {
+    Value last = math.sub(math.add(firstPanel, panels), math.constant(1));
+    Value hasTail = math.isLess(columns, math.mul(math.add(last, math.constant(1)), kPanel));
+    scf::IfOp::create(math.builder, math.location, hasTail, [&](OpBuilder &then, Location at) {
+      packPanel(IndexMath(then, at), {point.batch, point.chunk, last});
+      scf::YieldOp::create(then, at);
+    });
+  }
+  multiplyInPlace(math, point, firstPanel, panels);
+  Value firstRow = math.add(math.mul(point.batch, rows), range.first);
+  LogicalResult status = success();
+  forEach(math, math.constant(0), panels, math.constant(1), [&](const IndexMath &in, Value index) {
+    TileWriter::Columns tile{in.constant(0), in.add(firstPanel, index), n};
+    status =
+        writer.write(in, firstRow, range.count, tile, [&](const IndexMath &each, const Sums &sums) {
+          forEach(each, each.constant(0), range.count, each.constant(1),
+                  [&](const IndexMath &body, Value row) {
+                    Value at = body.add(body.mul(row, group * kPanel), body.mul(index, kPanel));
+                    OpFoldResult width = body.builder.getIndexAttr(kPanel);
+                    Value from = memrefAt(body.builder, body.location, body.pointer(groupSums, at),
+                                          element, width);
+                    Value target = LLVM::GEPOp::create(
+                        body.builder, body.location, sums.pointer.getType(), element, sums.pointer,
+                        ArrayRef<LLVM::GEPArg>{body.word(body.mul(row, sums.stride))});
+                    Value to = memrefAt(body.builder, body.location, target, element, width);
+                    copyElements(body, from, to, body.builder.getMultiDimIdentityMap(1));
+                  });
+        });
+  });
+  return status;
+}
+
 LogicalResult MatmulLowering::buildTile(const IndexMath &math, const GridPoint &point) {
   Range range = rowsOf(math, point);
   Value firstColumn = math.mul(point.panel, kPanel);
   Value panel =
       panelCopy ? packPanel(math, point) : math.pointer(packedB, math.mul(firstColumn, depth));
-  Value a;
-  if (rowCopy) {
-    a = math.pointer(rowCopy, math.constant(0));
-  } else {
-    Value matrix = batchOffset(math, matmul.getA(), point.batch);
-    Value first = math.add(math.mul(matrix, rows), range.first);
-    a = math.pointer(inputOf(matmul.getA()), math.mul(first, depth));
-  }
+  Value a = rowsOfA(math, point);
   Value firstRow = math.add(math.mul(point.batch, rows), range.first);
   std::optional<int64_t> constantColumns = tn::constantDim(n);
   bool isWhole = constantColumns && *constantColumns % kPanel == 0;
@@ -198,7 +310,11 @@ FailureOr<AffineExpr> MatmulLowering::lower() {
   columns = math.size(kernel, n);
   depth = math.size(kernel, k);
   rowStride = depth;
-  if (!packedB || isNarrow) {
+  bool hasTail = tn::constantDim(n).value_or(1) % kPanel != 0;
+  if (group > 1) {
+    groupSums = allocate(kernel, {rows, math.constant(group * kPanel)}, element);
+  }
+  if (group > 1 ? hasTail : !packedB || isNarrow) {
     panelCopy = allocate(kernel, {depth, math.constant(kPanel)}, element);
   }
   if (isNarrow && !packedB && matmul.getTransposeB()) {
@@ -213,7 +329,7 @@ FailureOr<AffineExpr> MatmulLowering::lower() {
   }
   auto prepare = [&](const IndexMath &inner, const GridPoint &point) { packRows(inner, point); };
   auto tile = [&](const IndexMath &inner, const GridPoint &point) {
-    return buildTile(inner, point);
+    return group > 1 ? buildTilesInPlace(inner, point) : buildTile(inner, point);
   };
   llvm::function_ref<void(const IndexMath &, const GridPoint &)> none;
   if (failed(rowCopy ? buildGridLoop(kernel, grid, prepare, tile)

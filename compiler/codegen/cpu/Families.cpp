@@ -117,6 +117,27 @@ constexpr KernelFamily kFamilies[] = {
      .isTunable = [](func::FuncOp) { return true; },
      .takesReshaped = true,
      .lower = lowerScan},
+    {.name = "topk_vectors",
+     .what =
+         "the few largest of rows: vectors that stay sorted, into which larger keys are shifted",
+     .strategies = {dispatch::kSingle},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isVectorTopK(source) ? "" : "no selection of 1 to 64 elements of at most 32 bits";
+     },
+     .parameter = "rows",
+     .values = {1, 1, 1, 1},
+     .isTunable = [](func::FuncOp) { return false; },
+     .lower = lowerVectorTopK},
+    {.name = "sort_radix",
+     .what = "much of each row in order: a radix sort of keys and places",
+     .strategies = {dispatch::kSingle},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isSort(source) ? "" : "no selection of much of rows with elements of at most 32 bits";
+     },
+     .parameter = "rows",
+     .values = {1, 1, 1, 1},
+     .isTunable = [](func::FuncOp) { return false; },
+     .lower = lowerSort},
     {.name = "topk_heap",
      .what =
          "the k largest of rows: a heap, changed only where a vector has one that stands before "
@@ -139,6 +160,17 @@ constexpr KernelFamily kFamilies[] = {
      .values = {1, 1, 1, 1},
      .isTunable = [](func::FuncOp) { return false; },
      .lower = lowerConcat},
+    {.name = "softmax_columns",
+     .what = "softmax across rows with running maxima: columns side by side, read twice",
+     .strategies = {dispatch::kRows, dispatch::kSingle},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isColumnSoftmax(source) ? "" : "not a lone softmax along a dim that is not the last";
+     },
+     .parameter = "columns",
+     // 2 KiB of each row, which memory streams; maxima and sums of them stay in the L1 cache.
+     .values = {512, 256, 1024, 128},
+     .isTunable = [](func::FuncOp) { return true; },
+     .lower = lowerColumnSoftmax},
     {.name = "resize_rows",
      .what = "separable resampling: rows added up, then the taps of each column",
      .strategies = {dispatch::kSingle},

@@ -77,10 +77,23 @@ mlir::FailureOr<mlir::AffineExpr> lowerScan(KernelBuilder &kernel, mlir::func::F
 bool isScan(mlir::func::FuncOp source);
 mlir::FailureOr<mlir::AffineExpr> lowerTopK(KernelBuilder &kernel, mlir::func::FuncOp source,
                                             engine::CpuLevel level, int64_t vectors);
+mlir::FailureOr<mlir::AffineExpr> lowerVectorTopK(KernelBuilder &kernel, mlir::func::FuncOp source,
+                                                  engine::CpuLevel level, int64_t rows);
+/// Whether the region is one tn.top_k of a few elements with keys of 32 bits.
+bool isVectorTopK(mlir::func::FuncOp source);
+mlir::FailureOr<mlir::AffineExpr> lowerSort(KernelBuilder &kernel, mlir::func::FuncOp source,
+                                            engine::CpuLevel level, int64_t rows);
+/// Whether the region is one tn.top_k of much of its rows, with keys of 32 bits.
+bool isSort(mlir::func::FuncOp source);
 mlir::FailureOr<mlir::AffineExpr> lowerConcat(KernelBuilder &kernel, mlir::func::FuncOp source,
                                               engine::CpuLevel level, int64_t rows);
 /// Whether the region is one tn.concat of buffers.
 bool isConcat(mlir::func::FuncOp source);
+mlir::FailureOr<mlir::AffineExpr> lowerColumnSoftmax(KernelBuilder &kernel,
+                                                     mlir::func::FuncOp source,
+                                                     engine::CpuLevel level, int64_t columns);
+/// Whether the region is one softmax along a dim that is not the last.
+bool isColumnSoftmax(mlir::func::FuncOp source);
 mlir::FailureOr<mlir::AffineExpr> lowerResize(KernelBuilder &kernel, mlir::func::FuncOp source,
                                               engine::CpuLevel level, int64_t rows);
 /// Whether the region is one linear or cubic resize of at most the last two dims.

@@ -53,6 +53,10 @@ int64_t vectorsPerPart(engine::CpuLevel level, int64_t rows, int64_t columns) {
   return !hasWideRegisters(level) && rows > 2 ? std::min(whole, most) : whole;
 }
 
+/// Rows up to this long are fetched a panel ahead when they are transposed: hardware foresees
+/// nothing of short rows far apart, and a panel of longer ones does not fit the L1 cache.
+constexpr int64_t kFetchedDepth = 256;
+
 class ProductBuilder {
 public:
   ProductBuilder(ModuleOp module, engine::CpuLevel level, bool ofIntegers, int64_t columns = kPanel)
@@ -133,13 +137,23 @@ public:
     int64_t width = vector.getDimSize(0);
     Value rest = arith::RemUIOp::create(builder, loc, depth, constant(width));
     Value whole = arith::SubIOp::create(builder, loc, depth, rest);
-    for (int64_t first = 0; first < kPanel; first += width) {
-      scf::ForOp::create(builder, loc, constant(0), whole, constant(width), ValueRange(),
-                         [&](OpBuilder &, Location, Value i, ValueRange) {
-                           packSquare(offset(from, i), stride, count, first,
-                                      offset(to, panelElement(i, first)));
-                           scf::YieldOp::create(builder, loc);
-                         });
+    auto packWhole = [&](bool fetches) {
+      for (int64_t first = 0; first < kPanel; first += width) {
+        scf::ForOp::create(builder, loc, constant(0), whole, constant(width), ValueRange(),
+                           [&](OpBuilder &, Location, Value i, ValueRange) {
+                             packSquare(offset(from, i), stride, count, first,
+                                        offset(to, panelElement(i, first)), fetches);
+                             scf::YieldOp::create(builder, loc);
+                           });
+      }
+    };
+    Value isShort = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, depth,
+                                          constant(kFetchedDepth));
+    scf::IfOp choice = scf::IfOp::create(builder, loc, isShort, /*withElseRegion=*/true);
+    for (bool fetches : {true, false}) {
+      OpBuilder::InsertionGuard inBranch(builder);
+      builder.setInsertionPointToStart(fetches ? choice.thenBlock() : choice.elseBlock());
+      packWhole(fetches);
     }
     scf::ForOp::create(builder, loc, whole, depth, constant(1), ValueRange(),
                        [&](OpBuilder &, Location, Value i, ValueRange) {
@@ -169,15 +183,16 @@ private:
     return arith::SelectOp::create(builder, loc, isRow, value, zero);
   }
 
-  void packSquare(Value from, Value stride, Value count, int64_t first, Value to) {
+  void packSquare(Value from, Value stride, Value count, int64_t first, Value to, bool fetches) {
     int64_t width = vector.getDimSize(0);
     SmallVector<Value> square;
     for (int64_t j = 0; j < width; ++j) {
       square.push_back(loadRow(vector, from, stride, count, first + j));
-      // The row of the next panel, as rows far apart are nothing that hardware foresees. It may lie
-      // behind the last, which a prefetch may.
-      Value next = arith::MulIOp::create(builder, loc, stride, constant(first + j + kPanel));
-      LLVM::Prefetch::create(builder, loc, offset(from, next), /*rw=*/0, /*hint=*/3, /*cache=*/1);
+      if (fetches) {
+        // It may lie behind the last row, which a prefetch may.
+        Value next = arith::MulIOp::create(builder, loc, stride, constant(first + j + kPanel));
+        LLVM::Prefetch::create(builder, loc, offset(from, next), /*rw=*/0, /*hint=*/3, /*cache=*/1);
+      }
     }
     square = transposeSquare(builder, loc, std::move(square));
     for (int64_t i = 0; i < width; ++i) {

@@ -17,6 +17,10 @@ namespace {
 
 /// Columns of a grid point: some cache lines of each row.
 constexpr int64_t kColumns = 32;
+/// Steps ahead of which a point's columns are fetched: those of the next step lie on another page,
+/// which hardware does not foresee.
+constexpr int64_t kStepsAhead = 8;
+constexpr int64_t kCacheLine = 64; // bytes
 /// Columns of a slice that one grid point writes.
 constexpr int64_t kSliceColumns = 4096;
 /// Columns by which at least as many threads share the work as parts of the rows would give.
@@ -54,6 +58,7 @@ private:
   Value shaped(const IndexMath &math, Value buffer, ArrayRef<AffineExpr> shape) const;
   void loop(const IndexMath &math, Value from, Value to,
             llvm::function_ref<void(const IndexMath &, Value)> body) const;
+  void fetch(const IndexMath &math, Value buffer, ArrayRef<Value> start, Value end) const;
   void combineSlices(const IndexMath &math, Value update, Value place) const;
   Value owns(const IndexMath &math, Value row, Value first, Value end) const;
 
@@ -91,6 +96,20 @@ Value ScatterLowering::owns(const IndexMath &math, Value row, Value first, Value
   Value distance = math.sub(row, first), length = math.sub(end, first);
   return arith::CmpIOp::create(math.builder, math.location, arith::CmpIPredicate::ult, distance,
                                length);
+}
+
+/// Asks for the cache lines of kColumns columns, as far as they lie before `end`.
+void ScatterLowering::fetch(const IndexMath &math, Value buffer, ArrayRef<Value> start,
+                            Value end) const {
+  int64_t width = cast<MemRefType>(buffer.getType()).getElementType().getIntOrFloatBitWidth();
+  int64_t step = kCacheLine * 8 / std::max<int64_t>(width, 8);
+  SmallVector<Value> at(start);
+  for (int64_t column = 0; column < kColumns; column += step) {
+    at.back() =
+        math.min(math.add(start.back(), math.constant(column)), math.sub(end, math.constant(1)));
+    memref::PrefetchOp::create(math.builder, math.location, buffer, at, /*isWrite=*/false,
+                               /*localityHint=*/3, /*isDataCache=*/true);
+  }
 }
 
 /// place = combine(place, update) for lines of one length.
@@ -145,6 +164,12 @@ AffineExpr ScatterLowering::scatterElements(tn::ScatterElementsOp scatter) {
     Value owned = tile ? math.view(tile, zeros, sizes) : math.view(to, start, sizes);
     copyElements(math, math.view(from, start, sizes), owned, same);
     loop(math, math.constant(0), math.size(kernel, steps), [&](const IndexMath &in, Value step) {
+      if (tile) {
+        Value last = in.sub(in.size(kernel, steps), one);
+        Value ahead = in.min(in.add(step, in.constant(kStepsAhead)), last);
+        fetch(in, chosen, {row, ahead, column}, lastColumn);
+        fetch(in, given, {row, ahead, column}, lastColumn);
+      }
       loop(in, column, lastColumn, [&](const IndexMath &each, Value c) {
         OpBuilder &b = each.builder;
         Location location = each.location;

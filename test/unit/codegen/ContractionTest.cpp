@@ -101,6 +101,37 @@ TEST(ContractionTest, FewColumns) {
   }
 }
 
+TEST(ContractionTest, FewRowsReadAWideBInPlace) {
+  for (auto [m, k, n] : {std::tuple(1, 130, 1024), std::tuple(7, 131, 1001),
+                         std::tuple(64, 1, 2080), std::tuple(40, 129, 1056)}) {
+    EXPECT_TRUE(
+        matchesReference(plainMatmul(tensor({m, k}), tensor({k, n}), tensor({m, n}), ""), {}, 3));
+  }
+  EXPECT_TRUE(matchesReference(
+      plainMatmul(tensor({16, 3, 40}), tensor({16, 40, 300}), tensor({16, 3, 300}), ""), {}, 3));
+  EXPECT_TRUE(matchesReference(
+      plainMatmul(tensor({40, 3}), tensor({40, 1030}), tensor({3, 1030}), "{transposeA}"), {}, 3));
+  std::string dynamic = plainMatmul("tensor<5x?xf32, #tn.shape<()[s0] -> (5, s0)>>",
+                                    "tensor<?x1040xf32, #tn.shape<()[s0] -> (s0, 1040)>>",
+                                    tensor({5, 1040}), "", "#tn.symbol<\"s0\", 0, 512>");
+  for (int64_t k : {0, 1, 128, 140}) {
+    EXPECT_TRUE(matchesReference(dynamic, {k}, 3));
+  }
+  for (std::string type : {"i32", "f16"}) {
+    std::string a = "tensor<5x130x" + type + ">", b = "tensor<130x1030x" + type + ">";
+    EXPECT_TRUE(matchesReference(plainMatmul(a, b, "tensor<5x1030x" + type + ">", ""), {}, 3));
+  }
+  std::string y = tensor({5, 1030});
+  EXPECT_TRUE(matchesReference(
+      kernelText("contraction",
+                 "(%a: " + tensor({5, 130}) + ", %b: " + tensor({130, 1030}) +
+                     ", %c: " + tensor({1030}) + ") -> " + y,
+                 "%0 = tn.matmul %a, %b : (" + tensor({5, 130}) + ", " + tensor({130, 1030}) +
+                     ") -> " + y + "\n%1 = tn.add %0, %c : (" + y + ", " + tensor({1030}) +
+                     ") -> " + y + "\nreturn %1 : " + y),
+      {}, 3));
+}
+
 TEST(ContractionTest, BatchesBroadcast) {
   EXPECT_TRUE(matchesReference(
       plainMatmul(tensor({3, 5, 6}), tensor({2, 1, 6, 9}), tensor({2, 3, 5, 9}), "")));
