@@ -78,11 +78,11 @@ mlir::LogicalResult readChoice(RegionBuilder &region, const dispatch::KernelChoi
 // gemm/
 extern const KernelFamily kGemv, kGemmSkinny, kGemmPersistent, kGemmTensorCore, kGemmSimt;
 // conv/
-extern const KernelFamily kConvTensorCore, kConvSimt;
+extern const KernelFamily kConvTensorCore, kConvSimt, kConvDepthwise;
 // attention/
 extern const KernelFamily kAttentionStream, kAttentionFlash, kAttentionSimt;
 // rows/
-extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops, kColumns;
+extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops, kColumnsTiled;
 // pointwise/, selection/, scan/, scatter/
 extern const KernelFamily kPointwise, kSelection, kTopK, kRadixSort, kPrefixScan, kScatter;
 // library/
