@@ -1,6 +1,6 @@
 // Resampling as a weighted sum over the taps of every resampled dim; positions and weights of a dim
 // are small tables that are computed first. Relies on ONNX's definition of coordinates, as the
-// reference interpreter states it, in f64.
+// reference interpreter states it, in f64; sums of narrower elements are of f32.
 #include "compiler/codegen/common/Resize.h"
 
 #include "compiler/codegen/common/Compute.h"
@@ -215,7 +215,8 @@ LogicalResult DimResampler::makeTables() {
         [&](Body &body, ArrayRef<AffineExpr> at) { return rawWeight(body, at[0], at[1]); },
         combineSum);
   }
-  weights = compute(lowering, space, b.getF64Type(), [&](Body &body, ArrayRef<AffineExpr> at) {
+  Type real = realOf(getElementTypeOrSelf(op.getX()));
+  weights = compute(lowering, space, real, [&](Body &body, ArrayRef<AffineExpr> at) {
     Value weight = rawWeight(body, at[0], at[1]);
     return isNormalized ? Real(body).div(weight, body.load(totals, at[0])) : weight;
   });
@@ -250,6 +251,12 @@ std::optional<ResizeTables> makeResizeTables(Lowering &lowering, ResizeOp op, si
   return tables;
 }
 
+Type realOf(Type element) {
+  bool isWide = element.isF64() || isa<IntegerType>(element);
+  MLIRContext *context = element.getContext();
+  return isWide ? Type(Float64Type::get(context)) : Type(Float32Type::get(context));
+}
+
 Value toReal(OpBuilder &b, Location location, Type element, Type type, Value x) {
   if (isa<FloatType>(x.getType())) {
     return x.getType() == type ? x : arith::ExtFOp::create(b, location, type, x).getResult();
@@ -267,7 +274,7 @@ Value fromReal(OpBuilder &b, Location location, Type element, Value x) {
 
 namespace {
 
-/// The weighted sum over the taps of all resampled dims, in f64.
+/// The weighted sum over the taps of all resampled dims.
 Value weightedSum(Lowering &lowering, ResizeOp op, MutableArrayRef<DimResampler> dims) {
   SmallVector<AffineExpr> space(getDims(op.getY().getType()));
   size_t rank = space.size();
@@ -278,28 +285,31 @@ Value weightedSum(Lowering &lowering, ResizeOp op, MutableArrayRef<DimResampler>
   }
   llvm::SmallBitVector reduced(space.size());
   reduced.set(rank, space.size());
-  Type element = getElementTypeOrSelf(op.getX());
+  Type element = getElementTypeOrSelf(op.getX()), real = realOf(element);
   return reduce(
-      lowering, space, reduced, lowering.builder.getF64FloatAttr(0),
+      lowering, space, reduced, lowering.builder.getFloatAttr(real, 0),
       [&](Body &body, ArrayRef<AffineExpr> at) -> Value {
         Real r(body);
         SmallVector<AffineExpr> places(at.take_front(rank));
-        Value weight = r.constant(1);
+        Value weight;
         size_t tap = rank;
         for (auto [i, dim] : llvm::enumerate(dims)) {
           if (!dim.isIdentity()) {
             places[i] = body.asIndex(dim.position(body, at[i], at[tap]));
-            weight = r.mul(weight, dim.weight(body, at[i], at[tap++]));
+            Value own = dim.weight(body, at[i], at[tap++]);
+            weight = weight ? r.mul(weight, own) : own;
           }
         }
+        OpBuilder &b = body.builder;
         Value x = body.at(op.getX(), places);
-        if (!x) {
-          return {};
+        Value number = x ? toReal(b, lowering.location, element, real, x) : Value();
+        if (!number || !weight) {
+          return number;
         }
-        Value product = r.mul(
-            weight, toReal(body.builder, lowering.location, element, body.builder.getF64Type(), x));
+        Value zero =
+            arith::ConstantOp::create(b, lowering.location, b.getFloatAttr(real, 0)).getResult();
         // A weight of zero also takes no NaN or infinity along.
-        return r.select(r.is(P::OEQ, weight, r.constant(0)), r.constant(0), product);
+        return r.select(r.is(P::OEQ, weight, zero), zero, r.mul(weight, number));
       },
       combineSum);
 }

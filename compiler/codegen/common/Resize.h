@@ -19,6 +19,8 @@ struct ResizeTables {
 std::optional<ResizeTables> makeResizeTables(Lowering &lowering, tn::ResizeOp op, size_t dim,
                                              mlir::Type real);
 
+/// The type in which sums of weighted elements are taken.
+mlir::Type realOf(mlir::Type element);
 /// A stored element of a `tn` element type in the float type of the weighted sums.
 mlir::Value toReal(mlir::OpBuilder &b, mlir::Location location, mlir::Type element, mlir::Type real,
                    mlir::Value x);

@@ -24,13 +24,6 @@ tn::ResizeOp resizeOf(func::FuncOp source) {
   return resize && llvm::hasSingleElement(body.without_terminator()) ? resize : tn::ResizeOp();
 }
 
-/// The type in which sums of weighted elements are taken.
-Type realOf(Type element) {
-  bool isWide = element.isF64() || isa<IntegerType>(element);
-  return isWide ? Type(Float64Type::get(element.getContext()))
-                : Type(Float32Type::get(element.getContext()));
-}
-
 class ResizeLowering {
 public:
   ResizeLowering(KernelBuilder &kernel, tn::ResizeOp op)

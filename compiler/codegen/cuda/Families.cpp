@@ -2,7 +2,6 @@
 // Relies on the order of rows where those are close, and on the last one taking any region.
 #include "compiler/codegen/cuda/KernelFamily.h"
 
-#include "compiler/codegen/cuda/conv/Depthwise.h"
 #include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Tn.h"
@@ -40,7 +39,7 @@ const KernelFamily *const kFamilies[] = {
     &kRowsStaged,
     &kRowsInRegisters,
     &kRowsInLoops,
-    &kColumns,
+    &kColumnsTiled,
     &kPointwise,
 };
 

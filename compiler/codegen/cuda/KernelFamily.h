@@ -81,11 +81,11 @@ mlir::LogicalResult readChoice(RegionBuilder &region, const dispatch::KernelChoi
 extern const KernelFamily kGemmBuckets, kGemmBucketsGenerated, kGemv, kGemmSkinny, kGemmPersistent,
     kGemmTensorCore, kGemmSimt;
 // conv/
-extern const KernelFamily kConvTensorCore, kConvSimt;
+extern const KernelFamily kConvTensorCore, kConvSimt, kConvDepthwise;
 // attention/
 extern const KernelFamily kAttentionStream, kAttentionFlash, kAttentionSimt;
 // rows/
-extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops, kColumns;
+extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops, kColumnsTiled;
 // pointwise/, selection/, scan/, scatter/
 extern const KernelFamily kPointwise, kSelection, kTopK, kRadixSort, kPrefixScan, kScatter;
 // library/

@@ -37,9 +37,6 @@ template <typename Visitor> void visitParameters(Visitor &visit, DepthwiseTile &
   visit("tile", tile.lanes, tile.width);
 }
 
-struct KernelFamily;
-extern const KernelFamily kConvDepthwise;
-
 /// Adds the kernel, and one before it that lays out the filter where it does not lie so. False
 /// after a diagnostic.
 bool emitDepthwise(RegionBuilder &region, const DepthwiseProblem &problem,

@@ -15,12 +15,28 @@ namespace {
 
 constexpr int64_t kTile = tuning::kTransposeTile, kRows = tuning::kTransposeRows;
 
-/// An operand read once, by a permutation that moves its last dim to `loop` of the result.
+/// An operand read once, by a permutation that moves its last dims to these loops of the result, of
+/// which none is the last.
 struct Turned {
   linalg::GenericOp op;
   OpOperand *operand = nullptr;
-  unsigned loop = 0;
+  SmallVector<unsigned, 4> loops;
 };
+
+/// As many of the operand's last dims as fill a tile, in their order.
+SmallVector<unsigned, 4> loopsAcross(RegionBuilder &region, AffineMap map, const tn::Dims &dims) {
+  SmallVector<unsigned, 4> loops;
+  int64_t length = 1;
+  for (unsigned i = map.getNumResults(); i-- > 0 && length < kTile;) {
+    unsigned loop = map.getDimPosition(i);
+    if (loop + 1 == dims.size()) {
+      break;
+    }
+    loops.insert(loops.begin(), loop);
+    length *= region.estimate(dims[loop]);
+  }
+  return length >= tuning::kShortestTurned ? loops : SmallVector<unsigned, 4>();
+}
 
 std::optional<Turned> findTurned(RegionBuilder &region, const KernelRoots &group) {
   Value root = group.roots.front().tensor;
@@ -36,10 +52,9 @@ std::optional<Turned> findTurned(RegionBuilder &region, const KernelRoots &group
         !operand->get().hasOneUse() || !map.isPermutation()) {
       continue;
     }
-    unsigned loop = map.getDimPosition(map.getNumResults() - 1);
-    if (loop + 1 != dims.size() && region.estimate(dims[loop]) >= tuning::kShortestTurned &&
-        region.estimate(dims.back()) >= tuning::kShortestTurned) {
-      return Turned{op, operand, loop};
+    SmallVector<unsigned, 4> loops = loopsAcross(region, map, dims);
+    if (!loops.empty() && region.estimate(dims.back()) >= tuning::kShortestTurned) {
+      return Turned{op, operand, loops};
     }
   }
   return std::nullopt;
@@ -49,16 +64,21 @@ class TransposeEmitter {
 public:
   TransposeEmitter(RegionBuilder &region, const Root &root, const Turned &turned)
       : kernel(region, kTile * kRows), emitter(kernel), math(kernel.math), root(root),
-        turned(turned), dims(region.dims(root.tensor)) {}
+        turned(turned), dims(region.dims(root.tensor)) {
+    for (unsigned loop : turned.loops) {
+      acrossDims.push_back(dims[loop]);
+    }
+    acrossSize = tn::elementCount(region.source.getContext(), acrossDims);
+  }
 
   bool run();
 
 private:
-  /// The result's place with these indices in the two dims of the tile.
+  /// The result's place with these indices in the tile.
   Indices placeAt(const Index &across, const Index &along);
   Indices operandPlace(const Indices &place);
-  /// Emits `body` where the place is inside of the result.
-  void whereInside(const Indices &place, llvm::function_ref<void()> body);
+  /// Emits `body` where the place with these indices in the tile is inside of the result.
+  void whereInside(const Index &across, const Index &along, llvm::function_ref<void()> body);
   void fillTile();
   void emitResult();
   Index inTile(const Index &row, const Index &column) {
@@ -71,7 +91,8 @@ private:
   IndexMath &math;
   Root root;
   Turned turned;
-  tn::Dims dims;
+  tn::Dims dims, acrossDims;
+  AffineExpr acrossSize;
   Indices outer;
   Index column, row, acrossStart, alongStart;
   Value tile;
@@ -79,7 +100,10 @@ private:
 
 Indices TransposeEmitter::placeAt(const Index &across, const Index &along) {
   Indices place = outer;
-  place[turned.loop] = math.add(acrossStart, across);
+  Indices inAcross = math.delinearize(math.add(acrossStart, across), kernel.sizes(acrossDims));
+  for (auto [loop, index] : llvm::zip(turned.loops, inAcross)) {
+    place[loop] = index;
+  }
   place.back() = math.add(alongStart, along);
   return place;
 }
@@ -91,16 +115,17 @@ Indices TransposeEmitter::operandPlace(const Indices &place) {
   });
 }
 
-void TransposeEmitter::whereInside(const Indices &place, llvm::function_ref<void()> body) {
+void TransposeEmitter::whereInside(const Index &across, const Index &along,
+                                   llvm::function_ref<void()> body) {
   OpBuilder &builder = kernel.builder;
   Value inside;
-  for (unsigned dim : {turned.loop, static_cast<unsigned>(dims.size() - 1)}) {
-    if (tn::constantDim(dims[dim]).value_or(1) % kTile == 0) {
+  for (const auto &[index, size] : {std::pair(math.add(acrossStart, across), acrossSize),
+                                    std::pair(math.add(alongStart, along), dims.back())}) {
+    if (tn::constantDim(size).value_or(1) % kTile == 0) {
       continue;
     }
-    Value isBelow =
-        arith::CmpIOp::create(builder, kernel.location, arith::CmpIPredicate::slt,
-                              math.value(place[dim]), math.value(kernel.size(dims[dim])));
+    Value isBelow = arith::CmpIOp::create(builder, kernel.location, arith::CmpIPredicate::slt,
+                                          math.value(index), math.value(kernel.size(size)));
     inside =
         inside ? Value(arith::AndIOp::create(builder, kernel.location, inside, isBelow)) : isBelow;
   }
@@ -122,7 +147,7 @@ void TransposeEmitter::fillTile() {
   for (int64_t step = 0; step < kTile; step += kRows) {
     Index along = math.add(row, Index::constant(step));
     Indices place = placeAt(column, along);
-    whereInside(place, [&] {
+    whereInside(column, along, [&] {
       Value element = emitter.element(tensor, operandPlace(place));
       Index target = inTile(along, column);
       LLVM::StoreOp::create(kernel.builder, kernel.location, element,
@@ -144,7 +169,7 @@ void TransposeEmitter::emitResult() {
     Index across = math.add(row, Index::constant(step));
     Indices place = placeAt(across, column);
     sources[keyOf(operandPlace(place))] = inTile(column, across);
-    whereInside(place, [&] {
+    whereInside(across, column, [&] {
       Value element = emitter.element(root.tensor, place);
       kernel.store(root.buffer, element, emitter.linear(root.tensor, place));
     });
@@ -157,10 +182,14 @@ bool TransposeEmitter::run() {
   column = math.mod(thread, Index::constant(kTile));
   row = math.floorDiv(thread, Index::constant(kTile));
   tn::Dims counts(dims);
-  counts[turned.loop] = dims[turned.loop].ceilDiv(kTile);
+  for (unsigned loop : turned.loops) {
+    counts[loop] = getAffineConstantExpr(1, kernel.region.source.getContext());
+  }
+  unsigned first = turned.loops.front();
+  counts[first] = acrossSize.ceilDiv(kTile);
   counts.back() = dims.back().ceilDiv(kTile);
   outer = math.delinearize(block, kernel.sizes(counts));
-  acrossStart = math.multiply(outer[turned.loop], Index::constant(kTile));
+  acrossStart = math.multiply(outer[first], Index::constant(kTile));
   alongStart = math.multiply(outer.back(), Index::constant(kTile));
   fillTile();
   kernel.barrier();

@@ -170,7 +170,7 @@ Offer offerColumns(RegionBuilder &region) {
   if (!layout) {
     return Offer::refuse("columns so few and long that each is work for many blocks, or none");
   }
-  return {dispatch::choiceOf(kColumns.name, *layout),
+  return {dispatch::choiceOf(kColumnsTiled.name, *layout),
           layout->steps > 0 ? "a column fits the registers of its threads"
                             : "columns of any length, read again for each reduction"};
 }
@@ -180,9 +180,10 @@ std::vector<dispatch::KernelChoice> columnsConfigs(RegionBuilder &region) {
   std::optional<RowsWork> work = columnsOf(region);
   ColumnsFacts facts = factsOf(region, *work);
   ColumnsLayout own = *columnsLayout(region.gpu, facts);
-  std::vector<dispatch::KernelChoice> choices = {dispatch::choiceOf(kColumns.name, own)};
+  std::vector<dispatch::KernelChoice> choices = {dispatch::choiceOf(kColumnsTiled.name, own)};
   if (own.steps > 0) {
-    choices.push_back(dispatch::choiceOf(kColumns.name, inLoops(region.gpu, facts, own.lanes)));
+    choices.push_back(
+        dispatch::choiceOf(kColumnsTiled.name, inLoops(region.gpu, facts, own.lanes)));
   }
   return choices;
 }
@@ -199,8 +200,8 @@ LogicalResult emitChoice(RegionBuilder &region, const dispatch::KernelChoice &ch
 
 } // namespace
 
-constexpr KernelFamily kColumns = {
-    .name = "columns",
+constexpr KernelFamily kColumnsTiled = {
+    .name = "columns_tiled",
     .what = "fused kernel of softmax, norms and reductions over columns: a table of threads, or a "
             "cluster of such blocks, has a few neighbouring columns",
     .strategies = {dispatch::kRows, dispatch::kSingle},

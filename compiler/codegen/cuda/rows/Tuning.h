@@ -45,7 +45,7 @@ inline constexpr int64_t kLine = 128;
 /// Steps of a thread that make it worth starting.
 inline constexpr int64_t kFewSteps = 4;
 
-// columns. Chosen, not measured.
+// columns_tiled. Chosen, not measured.
 
 /// Threads of a block, and below which it gets wider; blocks of a cluster at most.
 inline constexpr int64_t kColumnThreads = 512, kFewColumnThreads = 128, kColumnBlocks = 8;

@@ -10,7 +10,7 @@
 namespace tenon::codegen::cuda {
 namespace {
 
-const Emitter emitColumnsOnly = byFamily({"columns"});
+const Emitter emitColumnsOnly = byFamily({"columns_tiled"});
 
 testing::AssertionResult columnsMatch(const std::string &text, const char *gpu = "sm_90",
                                       const std::vector<int64_t> &symbols = {}) {

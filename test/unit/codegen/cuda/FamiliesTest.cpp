@@ -148,6 +148,27 @@ TEST(KernelFamilies, EveryConfigurationOfFlashAttentionIsRight) {
   expectAllRight(attentionText(plainAttention("f16", 1, 1, 40, 60, 128, 96)), kAttentionFlash, 4);
 }
 
+TEST(KernelFamilies, EveryConfigurationOfColumnsIsRight) {
+  for (const char *dims : {"2x70x24", "600x16"}) {
+    std::string x = "tensor<" + std::string(dims) + "xf16>";
+    std::string axis = std::to_string(llvm::StringRef(dims).count('x') - 1);
+    expectAllRight(
+        regionText("rows", "(%a: " + x + ") -> " + x,
+                   "%0 = tn.softmax %a {axis = " + axis + " : i64} : " + x + "\nreturn %0 : " + x),
+        kColumnsTiled, 2);
+  }
+}
+
+TEST(KernelFamilies, EveryConfigurationOfConvDepthwiseIsRight) {
+  std::string x = "tensor<1x9x11x16xf16>", w = "tensor<16x1x3x5xf16>";
+  expectAllRight(
+      regionText("single", "(%x: " + x + ", %w: " + w + ") -> " + x,
+                 "%0 = tn.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 1, 2, 1, 2>, "
+                 "dilations = array<i64: 1, 1>, groups = 16 : i64, channelsLast = true} : (" +
+                     x + ", " + w + ") -> " + x + "\nreturn %0 : " + x),
+      kConvDepthwise, 3);
+}
+
 /// Times rise with sizes, and none is clearly less than that of the chosen kernel.
 TEST(KernelFamilies, ThePredictedTimesDecide) {
   double before = 0;

@@ -97,6 +97,25 @@ TEST(Transpose, TilesThatAreCutOff) {
   }
 }
 
+/// A last dim shorter than a tile: those before it fill the tile too.
+TEST(Transpose, ShortLastDims) {
+  for (auto [x, y, order] : {std::tuple("37x3x14x4", "4x14x3x37", "3, 2, 1, 0"),
+                             std::tuple("2x40x5x7x2", "5x7x2x2x40", "2, 3, 4, 0, 1"),
+                             std::tuple("21x2x1x9", "2x1x9x21", "1, 2, 3, 0")}) {
+    std::string from = llvm::formatv("tensor<{0}xf16>", x),
+                to = llvm::formatv("tensor<{0}xf16>", y);
+    std::string text = region("elementwise", "(%x: " + from + ") -> " + to,
+                              llvm::formatv("%0 = tn.transpose %x [{0}] : ({1}) -> {2}\n"
+                                            "return %0 : {2}",
+                                            order, from, to));
+    EXPECT_TRUE(matchesReference(text, emitPoints)) << order;
+    EXPECT_TRUE(matchesReference(text, emitPoints, {}, 2, /*reversed=*/true)) << order;
+    llvm::Expected<std::string> ptx = emitTestPtx(text, emitPoints, target::targetOf("sm_90"));
+    ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+    EXPECT_TRUE(llvm::StringRef(*ptx).contains(".shared")) << order;
+  }
+}
+
 TEST(Nest, UpdatesOfOnePlaceComeInOrder) {
   std::string x = "tensor<6x40xf32>", i = "tensor<30x40xi64>", u = "tensor<30x40xf32>";
   EXPECT_TRUE(
