@@ -46,6 +46,8 @@ const Pass kOrder[] = {
 
 /// The passes for a GPU, after those.
 const Pass kGpuOrder[] = {
+    // First: transposes around convolutions meet where no quantization stands between.
+    {"expand-quantize", expandQuantize},
     // Rotary embedding reads and writes heads as the projections give them.
     {"sink-reshapes", sinkReshapes},
     // Before the merge: these products may share an operand.
@@ -77,6 +79,7 @@ const Pass kAll[] = {
     {"convs-to-products", convsToProducts},
     {"merge-products", mergeProducts},
     {"fit-convs", fitConvs},
+    {"expand-quantize", expandQuantize},
     {"narrow-integer-products", narrowIntegerProducts},
     {"fit-products", fitProducts},
     {"convert-to-fp16", convertToFp16},
