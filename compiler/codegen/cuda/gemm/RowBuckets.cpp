@@ -48,10 +48,12 @@ Fastest fastestFor(func::FuncOp function, const target::Target &gpu, bool calls)
 /// For all rows beyond those of the others: one kernel, or one a part where these are faster.
 std::optional<RowBucket> generalBucket(RegionBuilder &region, const RowBuckets &all,
                                        const RowRange &rows, bool calls) {
-  // Kernels are compared by a count in the middle, by factors.
-  double middle = std::sqrt(double(rows.least) * double(rows.most));
-  SubRegion typical =
-      narrowed(region.source, {std::max(rows.least, int64_t(middle)), rows.most}, all.layout);
+  // Kernels are compared by the count that is guessed, or one in the middle, by factors.
+  int64_t guess = region.estimate(all.rowCount);
+  bool isGuessed = guess >= rows.least && guess <= rows.most;
+  int64_t middle = int64_t(std::sqrt(double(rows.least) * double(rows.most)));
+  SubRegion typical = narrowed(
+      region.source, {isGuessed ? guess : std::max(rows.least, middle), rows.most}, all.layout);
   if (!typical) {
     return std::nullopt;
   }
