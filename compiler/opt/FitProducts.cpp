@@ -6,6 +6,9 @@
 #include "compiler/opt/GpuProducts.h"
 #include "compiler/opt/Match.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <limits>
 
 using namespace mlir;
 
@@ -14,9 +17,13 @@ namespace {
 
 /// Elements in 16 bytes.
 constexpr int64_t kAligned = 8;
-/// Results by one element of an operand from which on it is worth another pass over that: chosen by
-/// bytes and operations, 1,000 x 997 padded is 4 MB moved, multiplied by 1,001 it is 2 GFLOP.
+/// Results by one element of an operand from which on it is worth another pass over that.
 constexpr int64_t kLeastUses = 64;
+/// Operations and bytes of operands of which odd borders cost more than the 4 us of two passes:
+/// derived from the 7.5 and 2.8 times that a library takes with them on an H200.
+constexpr int64_t kLeastFlops = int64_t(500) << 20, kLeastBytes = int64_t(7) << 20;
+/// What stands for a size that varies.
+constexpr int64_t kGuess = 64;
 /// A depth below which what is padded would be most of it.
 constexpr int64_t kLeastDepth = 16;
 
@@ -74,18 +81,28 @@ private:
     return operand;
   }
 
-  /// Whether each element that is moved at run time is used often enough.
+  static int64_t countOf(ArrayRef<AffineExpr> dims) {
+    int64_t count = 1;
+    for (AffineExpr dim : dims) {
+      count = llvm::MulOverflow(count, tn::constantDim(dim).value_or(kGuess), count)
+                  ? std::numeric_limits<int32_t>::max()
+                  : count;
+    }
+    return count;
+  }
+
+  /// Whether the product is so large, and each element that is moved at run time is used so often,
+  /// that this is worth the passes.
   static bool isWorth(tn::MatmulOp op, const Operand &a, const Operand &b, bool isPadded) {
     tn::Dims result = tn::getDims(op.getType());
-    int64_t rows = tn::constantDim(result[result.size() - 2]).value_or(kLeastUses);
-    int64_t columns = tn::constantDim(result.back()).value_or(kLeastUses);
-    if (b.dims().size() == 2) {
-      rows = tn::constantDim(tn::elementCount(op.getContext(), ArrayRef(result).drop_back()))
-                 .value_or(kLeastUses);
-    }
+    int64_t columns = countOf(result.back()), count = countOf(result);
+    int64_t rows = b.dims().size() == 2 ? count / std::max<int64_t>(columns, 1)
+                                        : countOf(result[result.size() - 2]);
+    bool isLarge = count >= kLeastFlops / (2 * countOf(a.depth())) ||
+                   countOf(a.dims()) + countOf(b.dims()) >= kLeastBytes / 2;
     bool movesA = !a.isConstant && (isPadded || a.isTransposed),
          movesB = !b.isConstant && (isPadded || b.isTransposed);
-    return (!movesA || columns >= kLeastUses) && (!movesB || rows >= kLeastUses);
+    return isLarge && (!movesA || columns >= kLeastUses) && (!movesB || rows >= kLeastUses);
   }
 
   void replace(tn::MatmulOp op, PatternRewriter &rewriter, std::array<Operand, 2> operands,

@@ -6,6 +6,10 @@
 
 namespace tenon::opt {
 
+/// Quantization and its inverse, of computed values, as the elementwise operations that they are
+/// made of; transposes move through these.
+llvm::LogicalResult expandQuantize(mlir::ModuleOp module, tn::WeightStore &weights);
+
 /// Products and convolutions of 8-bit numbers less their zero points read these as f16, which holds
 /// them exactly (graph/NarrowIntegers.h): tensor cores multiply f16.
 llvm::LogicalResult narrowIntegerProducts(mlir::ModuleOp module, tn::WeightStore &weights);

@@ -41,12 +41,14 @@ template <typename Op> struct NarrowProduct : Pattern<Op> {
       return failure();
     }
     rewriter.setInsertionPoint(op);
-    Value operands[2] = {half(rewriter, left), half(rewriter, right)};
+    Value operands[2] = {half(rewriter, left), Value()};
     if (isa<tn::ConvOp>(op)) {
       // The channels of a filter lie side by side, for copies of many of them.
       Permutation order = channelsLast(tensorType(right).getRank());
-      operands[1] = transpose(rewriter, op.getLoc(), stored(rewriter, right, operands[1], order),
-                              inverse(order));
+      operands[1] =
+          transpose(rewriter, op.getLoc(), stored(rewriter, right, order), inverse(order));
+    } else {
+      operands[1] = half(rewriter, right);
     }
     rewriter.modifyOpInPlace(op, [&] {
       for (unsigned i : {0u, 1u}) {
@@ -126,13 +128,12 @@ private:
                                 nameOf(value, "f16"), kPass);
   }
 
-  /// `narrow`, which holds a filter, in another order of dims.
-  Value stored(PatternRewriter &rewriter, Value filter, Value narrow,
-               const Permutation &order) const {
+  /// A filter as f16 in another order of dims.
+  Value stored(PatternRewriter &rewriter, Value filter, const Permutation &order) const {
     if (!Constants::isConstant(filter)) {
-      return transpose(rewriter, filter.getLoc(), narrow, order);
+      return half(rewriter, transpose(rewriter, filter.getLoc(), filter, order));
     }
-    RankedTensorType type = tensorType(narrow);
+    RankedTensorType type = halfType(rewriter, filter);
     std::vector<double> from = *this->constants.elements(filter), to;
     int64_t channels = type.getDimSize(1), taps = 1;
     for (int64_t size : type.getShape().drop_front(2)) {
@@ -157,12 +158,40 @@ private:
   }
 };
 
+/// transpose(cast(x)) -> cast(transpose(x)), transpose(x - z) -> transpose(x) - transpose(z), of
+/// integers: what is moved is as small as it can be, and a kernel that moves first computes too.
+struct HoistTranspose : OpRewritePattern<tn::TransposeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(tn::TransposeOp op, PatternRewriter &rewriter) const override {
+    Operation *producer = op.getX().getDefiningOp();
+    if (!isa_and_nonnull<tn::CastOp, tn::SubOp>(producer) || !producer->hasOneUse() ||
+        !op.getType().getElementType().isInteger(32) ||
+        !getElementTypeOrSelf(producer->getOperand(0)).isInteger()) {
+      return failure();
+    }
+    SmallVector<Value> moved;
+    for (Value operand : producer->getOperands()) {
+      bool isWhole = tensorType(operand).getRank() == op.getType().getRank();
+      bool isOne =
+          tensorType(operand).hasStaticShape() && tensorType(operand).getNumElements() == 1;
+      if (!isWhole && !isOne) {
+        return failure();
+      }
+      moved.push_back(isWhole ? transpose(rewriter, op.getLoc(), operand, op.getPermutation())
+                              : operand);
+    }
+    rewriter.replaceOp(op, rebuild(rewriter, producer, moved, op.getType()));
+    return success();
+  }
+};
+
 } // namespace
 
 LogicalResult narrowIntegerProducts(ModuleOp module, tn::WeightStore &weights) {
   RewritePatternSet patterns(module.getContext());
   patterns.add<NarrowProduct<tn::MatmulOp>, NarrowProduct<tn::ConvOp>>(module.getContext(),
                                                                        weights);
+  patterns.add<HoistTranspose>(module.getContext());
   return runPatterns(module, std::move(patterns));
 }
 

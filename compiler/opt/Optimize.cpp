@@ -46,6 +46,8 @@ const Pass kOrder[] = {
 
 /// The passes for a GPU, after those.
 const Pass kGpuOrder[] = {
+    // First: transposes around convolutions meet where no quantization stands between.
+    {"expand-quantize", expandQuantize},
     {"expand-attention", expandAttention},
     // Rotary embedding reads and writes heads as the projections give them.
     {"sink-reshapes", sinkReshapes},
@@ -79,6 +81,7 @@ const Pass kAll[] = {
     {"convs-to-products", convsToProducts},
     {"merge-products", mergeProducts},
     {"fit-convs", fitConvs},
+    {"expand-quantize", expandQuantize},
     {"narrow-integer-products", narrowIntegerProducts},
     {"fit-products", fitProducts},
     {"convert-to-fp16", convertToFp16},

@@ -47,6 +47,14 @@ bool serves(const KernelFamily &family, StringRef strategy) {
   return family.strategies.front().empty() || llvm::is_contained(family.strategies, strategy);
 }
 
+/// By its own name, or by that of a library's call where it may have one.
+bool isDisabledBy(ArrayRef<std::string> disabled, const KernelFamily &family) {
+  return llvm::any_of(disabled, [&](const std::string &name) {
+    const KernelFamily *other = findFamily(name);
+    return name == family.name || (family.mayCall && other && other->isCall);
+  });
+}
+
 /// The configuration of the family's own choice with what the user asks for, if it is one that the
 /// family can be compiled with; else why it is not.
 llvm::Expected<dispatch::KernelChoice> adjusted(const KernelFamily &family, RegionBuilder &region,
@@ -77,10 +85,7 @@ const KernelFamily *findFamily(StringRef name) {
   return found == std::end(kFamilies) ? nullptr : *found;
 }
 
-/// Of a product's region: what is read behind the product, and the arithmetic there, which no
-/// stream of operands hides: SiLU of 393,216 and 2,097,152 elements took 0.24 and 0.87 us on an
-/// H200.
-static double epilogueSeconds(RegionBuilder &region) {
+double epilogueSeconds(RegionBuilder &region) {
   constexpr double exposed = 2.5;
   dispatch::CostModel costs(region.source->getParentOfType<ModuleOp>(), region.gpu);
   bool isBehind = false;
@@ -163,8 +168,7 @@ FailureOr<dispatch::KernelSelection> selectKernel(RegionBuilder &region,
         }
         offer.choice = *choice;
       }
-      bool isDisabled = llvm::is_contained(request.disabled, family->name) ||
-                        llvm::is_contained(request.disabled, family->calls);
+      bool isDisabled = isDisabledBy(request.disabled, *family);
       record.kernel = offer.choice->text();
       record.microseconds = costOf(*family, region, *offer.choice);
       record.verdict = isDisabled ? "disabled" : "possible";

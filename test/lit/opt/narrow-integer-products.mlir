@@ -17,10 +17,11 @@ func.func @product(%x: tensor<4x8xui8>, %zero: tensor<ui8>) -> tensor<4x3xi32> {
   return %3 : tensor<4x3xi32>
 }
 
-// The filter gets its channels last.
+// The filter gets its channels last, while it is as small as it can be.
 // CHECK-LABEL: @conv
 func.func @conv(%x: tensor<1x6x6x4xi8>, %f: tensor<5x4x3x3xi8>) -> tensor<1x4x4x5xi32> {
-  // CHECK: %[[S:.*]] = tn.transpose %{{.*}} [0, 2, 3, 1] : (tensor<5x4x3x3xf16>) -> tensor<5x3x3x4xf16>
+  // CHECK: tn.transpose %arg1 [0, 2, 3, 1] : (tensor<5x4x3x3xi8>) -> tensor<5x3x3x4xi8>
+  // CHECK: %[[S:.*]] = tn.cast {{.*}} -> tensor<5x3x3x4xf16>
   // CHECK: %[[L:.*]] = tn.transpose %[[S]] [0, 3, 1, 2]
   // CHECK: tn.cast {{.*}} : (tensor<1x6x6x4xf16>) -> tensor<1x6x6x4xi32>
   // CHECK: %[[F:.*]] = tn.cast %[[L]] : (tensor<5x4x3x3xf16>) -> tensor<5x4x3x3xi32>

@@ -64,7 +64,8 @@ TEST_P(GpuModel, HasTheseRegions) {
 }
 
 /// A layer is 7 regions: QKV, attention, its product with the residual, norm, two products, norm;
-/// and one for the erf form of GELU, which no library has. Embeddings are part of the first norm.
+/// the erf form of GELU ends kernels for few rows, and is a loop behind a library's call for more.
+/// Embeddings are part of the first norm.
 std::vector<Expected> encoder(std::vector<const char *> models, int layers) {
   std::vector<Expected> result;
   for (const char *model : models) {
@@ -72,7 +73,7 @@ std::vector<Expected> encoder(std::vector<const char *> models, int layers) {
                       {{"attention", layers},
                        {"contraction", 4 * layers},
                        {"rows", 2 * layers + 1},
-                       {"elementwise", layers + 1}}}); // the mask
+                       {"elementwise", 1}}}); // the mask
   }
   return result;
 }
@@ -92,21 +93,14 @@ INSTANTIATE_TEST_SUITE_P(BertLarge, GpuModel,
 INSTANTIATE_TEST_SUITE_P(
     MiniLm, GpuModel,
     testing::ValuesIn(encoder({"graphs/minilm_l6.dynamo", "graphs/minilm_l6.torchscript"}, 6)));
-// The tanh form of GELU is the product's epilogue, and the cast of the result where no call is
-// faster.
+// The tanh form of GELU is the product's epilogue, and so is the cast of the result.
 INSTANTIATE_TEST_SUITE_P(Gpt2, GpuModel,
-                         testing::Values(Expected{"graphs/gpt2.dynamo",
-                                                  {{"attention", 12},
-                                                   {"contraction", 49},
-                                                   {"rows", 25},
-                                                   {"elementwise", 1},
-                                                   {"single", 1}}},
-                                         Expected{"graphs/gpt2.torchscript",
-                                                  {{"attention", 12},
-                                                   {"contraction", 49},
-                                                   {"rows", 25},
-                                                   {"elementwise", 2},
-                                                   {"single", 1}}}));
+                         testing::ValuesIn(both("graphs/gpt2.dynamo", "graphs/gpt2.torchscript",
+                                                {{"attention", 12},
+                                                 {"contraction", 49},
+                                                 {"rows", 25},
+                                                 {"elementwise", 1},
+                                                 {"single", 1}})));
 // Patches are a product; the class token and the positions are part of the first norm.
 INSTANTIATE_TEST_SUITE_P(
     Vit, GpuModel,
@@ -126,16 +120,16 @@ INSTANTIATE_TEST_SUITE_P(
              {{"contraction", 36}, {"depthwise", 17}, {"elementwise", 3}, {"single", 1}})));
 
 // A layer: QKV, one bundle for two rotary embeddings and two updates of the cache, attention, its
-// product with the residual, norm, gate and up, their product, down with the residual, norm. Around
-// them angles and the mask in one bundle, and casts of the cache (32 in, 32 out, which states do
-// not have) and of the result.
+// product with the residual, norm, gate and up with their product, down with the residual, norm.
+// Around them angles and the mask in one bundle, and casts of the cache (32 in, 32 out, which
+// states do not have).
 INSTANTIATE_TEST_SUITE_P(Llama, GpuModel,
                          testing::Values(Expected{"large/llama_1b_decode",
                                                   {{"attention", 16},
                                                    {"contraction", 65},
                                                    {"rows", 33},
                                                    {"bundle", 16 + 1},
-                                                   {"elementwise", 16 + 64 + 1}},
+                                                   {"elementwise", 64}},
                                                   opt::Precision::Bf16}));
 
 } // namespace

@@ -213,6 +213,7 @@ constexpr KernelFamily kGemv = {
     .configs = gemvConfigs,
     .cost = gemvCost,
     .weightLayout = [](RegionBuilder &region) { return layoutInDepthPanels(region, kGemvPanel); },
-    .emit = emitChosenGemv};
+    .emit = emitChosenGemv,
+    .fewRows = {kMostStreamedRows / 2, kMostStreamedRows}};
 
 } // namespace tenon::codegen::cuda

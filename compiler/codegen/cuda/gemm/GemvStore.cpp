@@ -86,7 +86,10 @@ void GemvKernel::storeElement(Value tile, Value base) {
     }
     totals[keyOf(math.add(columnIndex, Index::constant(part * columns)))] = total;
   }
-  emitter.hold(tensors.sum, [totals](ArrayRef<Index> at) { return totals.at(keyOf(at.back())); });
+  // A single column may be asked for as column 0.
+  emitter.hold(tensors.sum, [totals](ArrayRef<Index> at) {
+    return totals.size() == 1 ? totals.begin()->second : totals.at(keyOf(at.back()));
+  });
   Indices at = math.delinearize(rowIndex, kernel.sizes(p.rowDims));
   at.push_back(columnIndex);
   Index linear = math.add(math.multiply(rowIndex, Index::constant(columns)), columnIndex);

@@ -3,6 +3,7 @@
 #include "compiler/codegen/cuda/gemm/LargeProduct.h"
 
 #include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/gemm/TileLoader.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
 
@@ -30,6 +31,9 @@ std::optional<RightOrder> orderOf(const ProductOperand &b, int64_t columns, int6
   return row == 1 && column == depth ? std::optional(RightOrder::DepthInner) : std::nullopt;
 }
 
+/// Rows whose tiles are numbered in 32 bits.
+constexpr int64_t kMostLargeRows = int64_t(1) << 24;
+
 bool startsBuffer(const ProductOperand &operand) { return tn::constantDim(operand.at.offset) == 0; }
 
 } // namespace
@@ -46,14 +50,16 @@ Fit<LargeProblem> matchLargeProduct(RegionBuilder &region) {
   if (!product->batch.empty() || !startsBuffer(product->a) || !startsBuffer(product->b)) {
     return Misfit{"it is a batch of products, or an operand is a part of its buffer"};
   }
-  std::optional<int64_t> rows = tn::constantDim(product->rows);
+  tn::MatmulOp op = *region.source.getOps<tn::MatmulOp>().begin();
+  RowRange rows = rowRangeOf(region.source, op.getA().getType());
   std::optional<int64_t> columns = tn::constantDim(product->columns);
   std::optional<int64_t> depth = tn::constantDim(product->depth);
   Type element = product->a.at.element;
-  if (!rows || !columns || !depth || *columns % kLargeColumns != 0 || *depth % kLargeDepth != 0) {
-    return Misfit{"a size varies, or columns and depth are not multiples of 256 and 64"};
+  if (rows.least < 1 || rows.most > kMostLargeRows || !columns || !depth ||
+      *columns % kLargeColumns != 0 || *depth % kLargeDepth != 0) {
+    return Misfit{"there may be no rows, or columns and depth are not multiples of 256 and 64"};
   }
-  Type sum = getElementTypeOrSelf((*region.source.getOps<tn::MatmulOp>().begin()).getType());
+  Type sum = getElementTypeOrSelf(op.getType());
   if (!(element.isF16() || element.isBF16()) || product->b.at.element != element ||
       sum != element || tn::constantDim(product->a.rowStride()) != depth ||
       tn::constantDim(product->a.columnStride()) != 1) {
@@ -70,10 +76,11 @@ Fit<LargeProblem> matchLargeProduct(RegionBuilder &region) {
                        product->b.at.buffer,
                        *order,
                        product->rowDims,
-                       *rows,
+                       product->rows,
+                       rows,
                        *columns,
                        *depth};
-  problem.blocks = std::min<int64_t>(problem.tiles(), region.gpu.cores);
+  problem.blocks = std::min<int64_t>(problem.tiles(rows.most), region.gpu.cores);
   return problem;
 }
 
@@ -85,11 +92,14 @@ void LargeProduct::place() {
   auto size = [&](int64_t value) {
     return getAffineConstantExpr(value, kernel.builder.getContext());
   };
-  aMap = kernel.tensorMap(p.a, size(p.rows), size(p.depth), size(p.depth), kLargeRows);
+  aMap = kernel.tensorMap(p.a, p.rowCount, size(p.depth), size(p.depth), kLargeRows);
   bMap = p.order == RightOrder::DepthInner
              ? kernel.tensorMap(p.b, size(p.columns), size(p.depth), size(p.depth), kLargeColumns)
              : kernel.tensorMap(p.b, size(p.depth), size(p.columns), size(p.columns), kLargeDepth);
   thread = t.thread();
+  rowCount = size32(kernel, p.rowCount);
+  rowTiles = t.ceilDiv(rowCount, kLargeRows);
+  tiles = t.mul(rowTiles, p.columnTiles());
   warpgroup = t.sub(t.div(thread, kWarpgroup), t.i32(1));
   Type byte = t.builder.getI8Type();
   ring = {kPersistentStages, kStageBytes, kernel.dynamicShared(kTileAlignment), Value()};
@@ -125,14 +135,14 @@ Value LargeProduct::taken(const ThreadBuilder &t, Value group) const {
 LargeProduct::Corner LargeProduct::cornerOf(const ThreadBuilder &t, Value tile) const {
   int64_t together = kRowTilesTogether * p.columnTiles();
   Value first = t.mul(t.div(tile, together), kRowTilesTogether), rest = t.rem(tile, together);
-  Value count = t.min(t.i32(kRowTilesTogether), t.sub(t.i32(p.rowTiles()), first));
+  Value count = t.min(t.i32(kRowTilesTogether), t.sub(rowTiles, first));
   return {t.mul(t.add(first, t.rem(rest, count)), kLargeRows),
           t.mul(t.div(rest, count), kLargeColumns)};
 }
 
 Values LargeProduct::forTiles(const ThreadBuilder &t, ValueRange inits,
                               ThreadBuilder::LoopBody body) {
-  return t.loop(t.block(), t.i32(p.tiles()), t.i32(p.blocks), inits, body);
+  return t.loop(t.block(), tiles, t.i32(p.blocks), inits, body);
 }
 
 void LargeProduct::copyStage(const ThreadBuilder &t, Value step, const Corner &corner,
@@ -231,7 +241,7 @@ Offer offerPersistent(RegionBuilder &region) {
   if (!problem) {
     return Offer::refuse(problem.why());
   }
-  if (problem->tiles() < tuning::kLeastLargeTiles) {
+  if (problem->tiles(problem->rows.least) < tuning::kLeastLargeTiles) {
     return Offer::refuse("fewer than " + llvm::Twine(tuning::kLeastLargeTiles) +
                          " tiles of 128 x 256 do not keep the GPU busy for long enough");
   }
@@ -246,13 +256,21 @@ double persistentCost(RegionBuilder &region, const dispatch::KernelChoice &) {
   if (!problem) {
     return 0;
   }
-  double rows = double(problem->rows), columns = double(problem->columns),
+  double rows = double(region.estimate(problem->rowCount)), columns = double(problem->columns),
          depth = double(problem->depth);
-  double turns = std::ceil(double(problem->tiles()) / double(problem->blocks));
+  double turns = std::ceil(double(problem->tiles(int64_t(rows))) / double(problem->blocks));
   double ofTile = 2.0 * kLargeRows * kLargeColumns * depth;
   double work = turns * ofTile * double(region.gpu.cores) / region.gpu.halfPeak;
   double bytes = 2 * (rows * depth + columns * depth + rows * columns);
   return tuning::kPersistentSeconds + std::max(work, bytes / region.gpu.memoryBandwidth);
+}
+
+/// Rows from which on there are enough tiles to keep the GPU busy.
+int64_t leastLargeRows(RegionBuilder &region) {
+  tn::MatmulOp op = *region.source.getOps<tn::MatmulOp>().begin();
+  std::optional<HalfProduct> sizes = halfProductOf(op);
+  int64_t columnTiles = sizes ? std::max<int64_t>(sizes->columns / kLargeColumns, 1) : 1;
+  return (llvm::divideCeilSigned(tuning::kLeastLargeTiles, columnTiles) - 1) * kLargeRows + 1;
 }
 
 LogicalResult emitPersistent(RegionBuilder &region, const dispatch::KernelChoice &choice) {
@@ -273,6 +291,7 @@ constexpr KernelFamily kGemmPersistent = {
     .match = offerPersistent,
     .configs = nullptr,
     .cost = persistentCost,
-    .emit = emitPersistent};
+    .emit = emitPersistent,
+    .manyRows = leastLargeRows};
 
 } // namespace tenon::codegen::cuda

@@ -14,6 +14,7 @@
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
 #include "compiler/codegen/cuda/base/StageRing.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
+#include "compiler/codegen/cuda/gemm/HalfProduct.h"
 #include "compiler/codegen/cuda/gemm/ProductMatch.h"
 
 namespace tenon::codegen::cuda {
@@ -28,12 +29,15 @@ struct LargeProblem {
   uint32_t a = 0, b = 0;                       ///< buffers
   RightOrder order = RightOrder::ColumnsInner; ///< of B
   tn::Dims rowDims;
-  int64_t rows = 0, columns = 0, depth = 0;
+  mlir::AffineExpr rowCount; ///< which may vary
+  RowRange rows;             ///< what it can be
+  int64_t columns = 0, depth = 0;
   int64_t blocks = 0; ///< at most one a processor
 
-  int64_t rowTiles() const { return (rows + kLargeRows - 1) / kLargeRows; }
   int64_t columnTiles() const { return columns / kLargeColumns; }
-  int64_t tiles() const { return rowTiles() * columnTiles(); }
+  int64_t tiles(int64_t ofRows) const {
+    return (ofRows + kLargeRows - 1) / kLargeRows * columnTiles();
+  }
   int64_t steps() const { return depth / kLargeDepth; }
 };
 
@@ -102,6 +106,7 @@ private:
   ProductTensors tensors;
   StageRing ring;
   Value aMap, bMap, thread;
+  Value rowCount, rowTiles, tiles;
   /// Pointers to shared memory: the sums that are handed over, and the barriers of that.
   Value handedSums, handedBarriers;
   Value warpgroup; ///< of those that multiply, from 0

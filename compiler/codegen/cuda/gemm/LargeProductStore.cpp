@@ -51,7 +51,7 @@ LargeProduct::piecesOf(const ThreadBuilder &t, const Corner &corner, Value group
   Value column = t.add(t.mul(box, kTileColumns), t.mul(chunk, kNeighbours));
   Index columnIndex = math.fromWord(t.add(corner.column, column), kNeighbours);
   Value tile = t.offset(handedTile(t, group), p.element, t.mul(box, kBoxElements));
-  bool hasTail = p.rows % kLargeRows != 0;
+  bool hasTail = !p.rowCount.isMultipleOf(kLargeRows);
   Index first = math.fromWord(row);
   SmallVector<Piece> pieces;
   for (int64_t i = 0; i < kPieces; ++i) {
@@ -64,8 +64,8 @@ LargeProduct::piecesOf(const ThreadBuilder &t, const Corner &corner, Value group
     if (hasTail) {
       // Rows that do not exist compute something of the last one.
       Value own = t.add(row, below);
-      piece.exists = t.isLess(own, t.i32(p.rows));
-      number = math.fromWord(t.min(own, t.i32(p.rows - 1)));
+      piece.exists = t.isLess(own, rowCount);
+      number = math.fromWord(t.min(own, t.sub(rowCount, t.i32(1))));
     }
     piece.linear = math.add(math.multiply(number, Index::constant(p.columns)), columnIndex);
     piece.row = math.delinearize(number, kernel.sizes(p.rowDims));

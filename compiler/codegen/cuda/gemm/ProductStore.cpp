@@ -121,7 +121,10 @@ void ProductKernel::storeUnit(ElementEmitter &emitter, Value unit, int64_t width
     sums[keyOf(place.back())] = totals[i];
     emitter.setLinear(dims, place, math.add(linear, Index::constant(i)));
   }
-  emitter.hold(tensors.sum, [sums](ArrayRef<Index> at) { return sums.at(keyOf(at.back())); });
+  // A single column may be asked for as column 0.
+  emitter.hold(tensors.sum, [sums](ArrayRef<Index> at) {
+    return sums.size() == 1 ? sums.begin()->second : sums.at(keyOf(at.back()));
+  });
   SmallVector<Value> elements = emitter.elements(tensors.result, places);
   Value stored = width > 1 ? code().pack(elements) : elements.front();
   kernel.store(kernel.region.output(0), stored, linear);

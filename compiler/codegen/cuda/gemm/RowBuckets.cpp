@@ -17,15 +17,6 @@ namespace {
 
 using engine::ExprOp;
 
-/// Most rows of the buckets that are tried, by family: those whose tiles or fragments hold them.
-struct Limit {
-  const KernelFamily &family;
-  int64_t rows;
-};
-const Limit kLimits[] = {{kGemv, 8},         {kGemv, kMostStreamedRows},
-                         {kGemmSkinny, 64},  {kGemmSkinny, 128},
-                         {kGemmSkinny, 256}, {kGemmSkinny, tuning::kSkinnyRows}};
-
 /// How the weights must lie for all kernels; none if they lie so. GEMV alone has a faster layout.
 std::optional<dispatch::WeightLayout> layoutFor(RegionBuilder &region, int64_t mostRows) {
   tn::MatmulOp op = *region.source.getOps<tn::MatmulOp>().begin();
@@ -43,8 +34,10 @@ struct Fastest {
 
 Fastest fastestFor(func::FuncOp function, const target::Target &gpu, bool calls) {
   std::vector<std::string> disabled = {kGemmBuckets.name.str(), kGemmBucketsGenerated.name.str()};
-  if (!calls) {
-    disabled.push_back(kCublasLt.name.str());
+  for (const KernelFamily *family : kernelFamilies()) {
+    if (family->isCall && !calls) {
+      disabled.push_back(family->name.str());
+    }
   }
   ScopedDiagnosticHandler quiet(function.getContext(), [](Diagnostic &) { return success(); });
   RegionBuilder region(function, "", gpu);
@@ -55,10 +48,12 @@ Fastest fastestFor(func::FuncOp function, const target::Target &gpu, bool calls)
 /// For all rows beyond those of the others: one kernel, or one a part where these are faster.
 std::optional<RowBucket> generalBucket(RegionBuilder &region, const RowBuckets &all,
                                        const RowRange &rows, bool calls) {
-  // Kernels are compared by a count in the middle, by factors.
-  double middle = std::sqrt(double(rows.least) * double(rows.most));
-  SubRegion typical =
-      narrowed(region.source, {std::max(rows.least, int64_t(middle)), rows.most}, all.layout);
+  // Kernels are compared by the count that is guessed, or one in the middle, by factors.
+  int64_t guess = region.estimate(all.rowCount);
+  bool isGuessed = guess >= rows.least && guess <= rows.most;
+  int64_t middle = int64_t(std::sqrt(double(rows.least) * double(rows.most)));
+  SubRegion typical = narrowed(
+      region.source, {isGuessed ? guess : std::max(rows.least, middle), rows.most}, all.layout);
   if (!typical) {
     return std::nullopt;
   }
@@ -78,27 +73,59 @@ std::optional<RowBucket> generalBucket(RegionBuilder &region, const RowBuckets &
 }
 
 /// Adds the bucket of a family with at most so many rows, or more rows to the one before it if that
-/// is the same kernel.
-void addFewRows(RegionBuilder &region, const Limit &limit, RowBuckets &all, int64_t &next) {
-  RowRange rows{next, std::min(limit.rows, all.all.most)};
+/// is the same kernel: a tile's rows may be any, those of registers are its limit.
+void addFewRows(RegionBuilder &region, const KernelFamily &family, int64_t limit, RowBuckets &all,
+                int64_t &next) {
+  RowRange rows{next, std::min(limit, all.all.most)};
   SubRegion few = rows.least <= rows.most ? narrowed(region.source, rows, all.layout) : SubRegion();
   if (!few) {
     next = std::max(next, rows.most + 1);
     return;
   }
   RegionBuilder builder(few.function(), "", region.gpu);
-  Offer offer = limit.family.match(builder);
+  Offer offer = family.match(builder);
   if (!offer.choice) {
     return;
   }
-  bool isGemv = &limit.family == &kGemv;
-  (isGemv ? all.limits.gemv : all.limits.skinny) = rows.most;
+  all.limits.few = rows.most;
   next = rows.most + 1;
-  if (!isGemv && !all.buckets.empty() && all.buckets.back().kernels.front() == *offer.choice) {
+  if (limit > kMostStreamedRows && !all.buckets.empty() &&
+      all.buckets.back().kernels.front() == *offer.choice) {
     all.buckets.back().rows.most = rows.most;
     return;
   }
   all.buckets.push_back({rows, {*offer.choice}});
+}
+
+/// The rows, beyond `next`, from which on a family may have a kernel for many; none if there is no
+/// such family.
+std::optional<int64_t> manyRowsOf(RegionBuilder &region, int64_t next) {
+  for (const KernelFamily *family : kernelFamilies()) {
+    int64_t rows = family->manyRows ? family->manyRows(region) : 0;
+    if (rows > next) {
+      return rows;
+    }
+  }
+  return std::nullopt;
+}
+
+/// All rows from `next` on; those that keep a persistent kernel busy apart, if it is the fastest.
+bool addManyRows(RegionBuilder &region, RowBuckets &all, int64_t next, bool calls) {
+  int64_t large = manyRowsOf(region, next).value_or(all.all.most + 1);
+  std::optional<RowBucket> most;
+  if (large <= all.all.most) {
+    most = generalBucket(region, all, {large, all.all.most}, calls);
+  }
+  bool isApart = most && findFamily(most->kernels.front().family)->manyRows;
+  std::optional<RowBucket> general =
+      generalBucket(region, all, {next, isApart ? large - 1 : all.all.most}, calls);
+  if (general) {
+    all.buckets.push_back(*general);
+  }
+  if (general && isApart) {
+    all.buckets.push_back(*most);
+  }
+  return general.has_value();
 }
 
 /// A product of 16-bit floats whose row count varies.
@@ -128,18 +155,18 @@ Fit<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls) {
   }
   RowBuckets &all = *found;
   int64_t next = std::max<int64_t>(all.all.least, 1);
-  for (const Limit &limit : kLimits) {
-    addFewRows(region, limit, all, next);
+  for (const KernelFamily *family : kernelFamilies()) {
+    for (int64_t limit : family->fewRows) {
+      if (limit > 0) {
+        addFewRows(region, *family, limit, all, next);
+      }
+    }
   }
   if (all.buckets.empty()) {
     return Misfit{"no kernel for few rows takes it"};
   }
-  if (next <= all.all.most) {
-    std::optional<RowBucket> general = generalBucket(region, all, {next, all.all.most}, calls);
-    if (!general) {
-      return Misfit{"nothing takes it with many rows"};
-    }
-    all.buckets.push_back(*general);
+  if (next <= all.all.most && !addManyRows(region, all, next, calls)) {
+    return Misfit{"nothing takes it with many rows"};
   }
   const RowRange &first = all.buckets.front().rows;
   if (first.least <= all.all.least && first.most >= all.all.most) {
@@ -258,8 +285,8 @@ template <bool kCalls> Offer offerBuckets(RegionBuilder &region) {
           why};
 }
 
-/// That of the bucket with the row count that is guessed; without the epilogue where one kernel
-/// does it all, since the table adds that.
+/// That of the bucket with the row count that is guessed, without the epilogue, which the table
+/// adds.
 template <bool kCalls> double bucketsCost(RegionBuilder &region, const dispatch::KernelChoice &) {
   Fit<RowBuckets> all = rowBucketsOf(region, kCalls);
   if (!all) {
@@ -282,7 +309,7 @@ template <bool kCalls> double bucketsCost(RegionBuilder &region, const dispatch:
     RegionBuilder builder(part.function(), "", region.gpu);
     microseconds += costOf(*findFamily(kernel.family), builder, kernel);
   }
-  return microseconds * 1e-6;
+  return microseconds * 1e-6 - epilogueSeconds(region);
 }
 
 std::optional<dispatch::WeightLayout> bucketsLayout(RegionBuilder &region) {
@@ -294,8 +321,7 @@ template <bool kCalls>
 LogicalResult emitBuckets(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   Fit<RowBuckets> all = rowBucketsOf(region, kCalls);
   BucketLimits limits;
-  if (!all || failed(readChoice(region, choice, limits)) || limits.gemv != all->limits.gemv ||
-      limits.skinny != all->limits.skinny) {
+  if (!all || failed(readChoice(region, choice, limits)) || limits.few != all->limits.few) {
     return failure();
   }
   return success(llvm::all_of(all->buckets, [&](const RowBucket &bucket) {
@@ -316,7 +342,7 @@ constexpr KernelFamily kGemmBuckets = {
     .cost = bucketsCost<true>,
     .weightLayout = bucketsLayout,
     .emit = emitBuckets<true>,
-    .calls = "cublaslt"};
+    .mayCall = true};
 
 constexpr KernelFamily kGemmBucketsGenerated = {.name = "gemm_buckets_generated",
                                                 .what = "gemm_buckets without a library",

@@ -10,14 +10,13 @@
 
 namespace tenon::codegen::cuda {
 
-/// Up to how many rows kernels for few rows do it; 0 if none does.
+/// Up to how many rows kernels for few rows do it.
 struct BucketLimits {
-  int64_t gemv = 0, skinny = 0;
+  int64_t few = 0;
 };
 
 template <typename Visitor> void visitParameters(Visitor &visit, BucketLimits &limits) {
-  visit("gemv", limits.gemv);
-  visit("skinny", limits.skinny);
+  visit("few", limits.few);
 }
 
 struct RowBucket {

@@ -6,6 +6,7 @@
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/base/TensorCore.h"
 #include "compiler/codegen/cuda/gemm/TileLoader.h"
+#include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
 
 using namespace mlir;
@@ -328,6 +329,7 @@ constexpr KernelFamily kGemmSkinny = {
     .configs = skinnyConfigs,
     .cost = skinnyCost,
     .weightLayout = skinnyWeights,
-    .emit = emitSkinny};
+    .emit = emitSkinny,
+    .fewRows = {kSmallRows, 2 * kSmallRows, 4 * kSmallRows, tuning::kSkinnyRows}};
 
 } // namespace tenon::codegen::cuda

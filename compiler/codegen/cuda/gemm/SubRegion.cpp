@@ -3,7 +3,6 @@
 
 #include "compiler/codegen/common/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
-#include "compiler/codegen/cuda/library/LibraryRegions.h"
 #include "compiler/dispatch/Strategy.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
@@ -110,26 +109,6 @@ SubRegion functionOf(func::FuncOp source, ArrayRef<Operation *> ops, Value resul
   return part;
 }
 
-/// The product with as many of the operations behind it, `followers`, as one call computes; takes
-/// those off the list.
-SubRegion headOf(func::FuncOp source, ArrayRef<Operation *> root,
-                 SmallVectorImpl<Operation *> &followers) {
-  SmallVector<Operation *> ops(root);
-  SubRegion best = functionOf(source, ops, root.back()->getResult(0), dispatch::kContraction);
-  size_t taken = 0;
-  for (size_t count = 1; count <= followers.size(); ++count) {
-    ops.push_back(followers[count - 1]);
-    SubRegion more = functionOf(source, ops, ops.back()->getResult(0), dispatch::kContraction);
-    if (!libraryStep(more.function())) {
-      break;
-    }
-    best = std::move(more);
-    taken = count;
-  }
-  followers.erase(followers.begin(), followers.begin() + taken);
-  return best;
-}
-
 } // namespace
 
 func::FuncOp SubRegion::function() const { return (*module).lookupSymbol<func::FuncOp>(kName); }
@@ -175,7 +154,7 @@ SmallVector<SubRegion> partsOf(func::FuncOp source) {
   if (hasNorm) {
     parts.push_back(functionOf(source, first, first->getResult(0), dispatch::kRows));
   }
-  parts.push_back(headOf(source, root, followers));
+  parts.push_back(functionOf(source, root, product.getY(), dispatch::kContraction));
   Value result = source.getBody().front().getTerminator()->getOperand(0);
   if (!followers.empty()) {
     parts.push_back(functionOf(source, followers, result, dispatch::kElementwise));

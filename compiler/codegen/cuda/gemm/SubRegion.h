@@ -27,8 +27,8 @@ SubRegion narrowed(mlir::func::FuncOp source, RowRange rows,
                    const std::optional<dispatch::WeightLayout> &layout);
 
 /// A product's region in up to three parts, in order: the operation on whole rows in front of the
-/// product; the product, with what of the epilogue a library's call computes; the rest as a loop.
-/// Empty if that is one part.
+/// product, the product, and what follows as a loop, which reads as little alone as with a part of
+/// it in the product's kernel. Empty if that is one part.
 llvm::SmallVector<SubRegion> partsOf(mlir::func::FuncOp source);
 
 /// Emits a part by a kernel and adds its steps to the region's. `buffers` are those of the region

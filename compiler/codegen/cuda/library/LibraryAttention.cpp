@@ -114,6 +114,7 @@ constexpr KernelFamily kCudnnAttention = {
     .match = offerCudnn,
     .configs = nullptr,
     .cost = callCost,
-    .emit = emitCallWithSpare};
+    .emit = emitCallWithSpare,
+    .isCall = true};
 
 } // namespace tenon::codegen::cuda

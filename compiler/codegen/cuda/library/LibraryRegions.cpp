@@ -289,7 +289,8 @@ constexpr KernelFamily kCublasLt = {
     .match = offerCublasLt,
     .configs = nullptr,
     .cost = matmulCost,
-    .emit = emitCall};
+    .emit = emitCall,
+    .isCall = true};
 
 constexpr KernelFamily kCudnnConv = {
     .name = "cudnn_conv",
@@ -299,6 +300,7 @@ constexpr KernelFamily kCudnnConv = {
     .configs = nullptr,
     .cost = convCost,
     .weightLayout = [](RegionBuilder &region) { return channelsLastWeight(region.source); },
-    .emit = emitCallWithSpare};
+    .emit = emitCallWithSpare,
+    .isCall = true};
 
 } // namespace tenon::codegen::cuda

@@ -69,6 +69,16 @@ TEST(CudaGemvTest, Tails) {
   }
 }
 
+TEST(CudaGemvTest, OneColumn) {
+  Shape shape = {"f16", 3, 1, 256, false};
+  std::string y = tensor({1, 3, 1}, "f16");
+  EXPECT_TRUE(matchesReference(gemvText(shape, "",
+                                        "%0 = tn.add %y, %r : (" + y + ", " + y + ") -> " + y +
+                                            "\nreturn %0 : " + y,
+                                        y, ", %r: " + y),
+                               emitChosen, {}, 1));
+}
+
 TEST(CudaGemvTest, TilesAndChunks) {
   for (bool isPacked : {true, false}) {
     Shape shape = {"f16", 2, 16 * 7, 1024 + 64, isPacked};

@@ -112,6 +112,8 @@ TEST(CudaIntegerProductTest, Epilogue) {
   c.epilogue = "%z = tn.cast %y";
   c.result = "f32";
   EXPECT_TRUE(matchesReference(textOf(c), emitChosen, integers()));
+  c.n = 1;
+  EXPECT_TRUE(matchesReference(textOf(c), emitChosen, integers()));
 }
 
 /// What follows turns the result into that of a product of floats: not one of those kernels.

@@ -2,6 +2,7 @@
 // all; epilogues that one kernel or several compute; which kernels have work for a count.
 #include "compiler/codegen/cuda/gemm/RowBuckets.h"
 #include "GeluProduct.h"
+#include "compiler/codegen/cuda/gemm/LargeProduct.h"
 #include "compiler/codegen/cuda/LowerRegion.h"
 #include "mlir/Parser/Parser.h"
 
@@ -123,6 +124,33 @@ TEST(CudaRowBucketsTest, EachCountHasItsKernel) {
   many.columns = many.depth = 4096;
   EXPECT_EQ(Bucketed(many, /*calls=*/true, target::targetOf("sm_80")).text(),
             "8 gemv, 16 gemv, 4096 cublaslt");
+}
+
+/// Enough rows for a persistent kernel, whose grid does not follow their number.
+TEST(CudaRowBucketsTest, LargeRows) {
+  Case c;
+  c.columns = 256;
+  c.depth = 64;
+  c.least = 1;
+  c.most = 700;
+  for (int64_t rows : {1, 128, 300, 700}) {
+    RunOptions options = warpgroupOptions();
+    options.symbols = {rows};
+    EXPECT_TRUE(matchesReference(
+        textOf(c),
+        [](RegionBuilder &region) -> mlir::FailureOr<bool> {
+          Fit<LargeProblem> problem = matchLargeProduct(region);
+          return problem && emitLargeProduct(region, *problem);
+        },
+        options));
+  }
+  c.most = 65536;
+  c.columns = 4096;
+  c.depth = 1024;
+  c.epilogue = "gelu";
+  EXPECT_EQ(Bucketed(c, /*calls=*/false).text(),
+            "8 gemv, 16 gemv, 64 gemm_skinny, 128 gemm_skinny, 256 gemm_skinny, 512 gemm_skinny, "
+            "2304 gemm_tensorcore, 65536 gemm_persistent");
 }
 
 TEST(CudaRowBucketsTest, Borders) {
