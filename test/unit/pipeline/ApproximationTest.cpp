@@ -24,7 +24,7 @@ constexpr const char *kConvolution = R"(
 module attributes {tn.phase = "import"} {
   func.func @main(%x: tensor<1x64x40x40xf32> {tn.name = "x"}) -> (tensor<1x64x40x40xf32> {tn.name = "y"}) {
     %w = tn.constant dense<0.25> : tensor<64x64x3x3xf32> : tensor<64x64x3x3xf32>
-    %y = tn.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = 1 : i64} : (tensor<1x64x40x40xf32>, tensor<64x64x3x3xf32>) -> tensor<1x64x40x40xf32>
+    %y = tn.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = false} : (tensor<1x64x40x40xf32>, tensor<64x64x3x3xf32>) -> tensor<1x64x40x40xf32>
     return %y : tensor<1x64x40x40xf32>
   }
 })";
