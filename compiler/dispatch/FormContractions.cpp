@@ -271,8 +271,7 @@ bool isContractionRoot(Operation *op, const target::Target &device) {
            (!device.isGpu() && isProductElement(getElementTypeOrSelf(matmul.getType())));
   }
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
-  bool isNarrow =
-      conv && !device.isGpu() && isProductElement(getElementTypeOrSelf(conv.getType()));
+  bool isNarrow = conv && !device.isGpu() && isProductElement(getElementTypeOrSelf(conv.getType()));
   if (!conv || !(allFused(op, device) || isNarrow) || !conv.getChannelsLast()) {
     return false;
   }
