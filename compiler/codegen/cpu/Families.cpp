@@ -28,6 +28,8 @@ std::optional<dispatch::WeightLayout> weightOfLoops(func::FuncOp source) {
 
 /// The predictions for convolutions of one kind are nearer to each other than those of others.
 constexpr double kAlsoConvolutions = 0.95;
+/// Those of F(4 x 4) take 2.25 times the memory of those of F(2 x 2).
+constexpr double kLargerWeights = 0.85;
 
 constexpr KernelFamily kFamilies[] = {
     {.name = "conv_grouped",
@@ -57,18 +59,6 @@ constexpr KernelFamily kFamilies[] = {
      .isTunable = [](func::FuncOp) { return true; },
      .weightLayout = panelsOfWeight,
      .lower = lowerContraction},
-    {.name = "conv_winograd4",
-     .what = "Winograd F(4 x 4, 3 x 3): transformed tiles, a product for each point, their sums "
-             "transformed before the epilogue",
-     .strategies = {dispatch::kContraction},
-     .refuse = [](func::FuncOp source) { return refuseWinograd(source, 4); },
-     .parameter = "tiles",
-     .values = {28, 14, 56, 112},
-     .isTunable = [](func::FuncOp) { return true; },
-     .weightLayout = [](func::FuncOp source) { return winogradWeight(source, 4); },
-     .mostOfTime = kAlsoConvolutions,
-     .lower = [](KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel level,
-                 int64_t most) { return lowerWinograd(kernel, source, level, 4, most); }},
     {.name = "conv_winograd2",
      .what = "Winograd F(2 x 2, 3 x 3): transformed tiles, a product for each point, their sums "
              "transformed before the epilogue",
@@ -81,6 +71,18 @@ constexpr KernelFamily kFamilies[] = {
      .mostOfTime = kAlsoConvolutions,
      .lower = [](KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel level,
                  int64_t most) { return lowerWinograd(kernel, source, level, 2, most); }},
+    {.name = "conv_winograd4",
+     .what = "Winograd F(4 x 4, 3 x 3): transformed tiles, a product for each point, their sums "
+             "transformed before the epilogue",
+     .strategies = {dispatch::kContraction},
+     .refuse = [](func::FuncOp source) { return refuseWinograd(source, 4); },
+     .parameter = "tiles",
+     .values = {28, 14, 56, 112},
+     .isTunable = [](func::FuncOp) { return true; },
+     .weightLayout = [](func::FuncOp source) { return winogradWeight(source, 4); },
+     .mostOfTime = kLargerWeights,
+     .lower = [](KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel level,
+                 int64_t most) { return lowerWinograd(kernel, source, level, 4, most); }},
     {.name = "attention_flash",
      .what = "attention by blocks of queries: softmax between two micro-kernel products",
      .strategies = {dispatch::kAttention},

@@ -11,6 +11,8 @@ namespace {
 
 /// Fewest rows of a product worth a chunk of its own, which is those of one block of registers.
 constexpr int64_t kLeastTiles = 14;
+/// Most tiles of a line that cannot be cut: of 256 channels they are 4 or 9 MiB.
+constexpr int64_t kMostTiles = 256;
 /// Fewest input channels: a vector of the widest level.
 constexpr int64_t kLeastChannels = 16;
 /// Operations of the same time as transforming one channel of a tile, input and output: loads,
@@ -65,8 +67,9 @@ StringRef refuseWinograd(func::FuncOp source, int64_t m) {
   if (g.channels < kLeastChannels) {
     return "fewer than 16 input channels";
   }
-  if (g.width.dilation > 1 && !tn::constantDim(g.width.out)) {
-    return "a dilated kernel over lines of dynamic width";
+  std::optional<int64_t> columns = tn::constantDim(tilesOf(g.width, m));
+  if (g.width.dilation > 1 && columns.value_or(kMostTiles + 1) > kMostTiles) {
+    return "a dilated kernel over lines of dynamic or of large width";
   }
   tn::UnpackOp unpack = conv.getWeight().getDefiningOp<tn::UnpackOp>();
   IntegerAttr packed = unpack ? unpack->getAttrOfType<IntegerAttr>(winograd::kAttribute) : nullptr;

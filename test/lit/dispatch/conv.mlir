@@ -8,7 +8,7 @@ func.func @main(%x: tensor<1x6x6x8xf32>) -> tensor<1x6x6x8xf32> {
   %w2 = tn.weight "w2" : tensor<8x48x1x1xf32>
   %w3 = tn.weight "w3" : tensor<8x4x3x3xf32>
   // CHECK-DAG: tn.pack {{.*}} -> tensor<2x8x32xf32>
-  // CHECK-DAG: tn.pack {{.*}} -> tensor<1x48x32xf32>
+  // CHECK-DAG: tn.pack {{.*}} -> tensor<1x48x8xf32>
   // CHECK-DAG: tn.pack {{.*}} -> tensor<3x9x16xf32>
   // CHECK-DAG: tn.pack {{.*}} -> tensor<1x36x16xf32>
   // CHECK: tn.region "cpu" "contraction"

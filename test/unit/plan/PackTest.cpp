@@ -1,6 +1,7 @@
 // Packing against its definition, one element at a time, over layouts of matrices and convolutions.
 #include "compiler/plan/Pack.h"
 
+#include "compiler/graph/Winograd.h"
 #include "support/Shape.h"
 
 #include <cstring>
@@ -72,6 +73,52 @@ TEST(PackTest, Convolution) {
 
 TEST(PackTest, GroupedConvolution) {
   check({.shape = {66, 4, 3, 3}, .permutation = {2, 3, 1, 0}, .rows = 3, .groups = 2}, 36, 33);
+}
+
+TEST(PackTest, TransformedFiltersAreThoseOfTheWeight) {
+  constexpr int64_t kOutputs = 35, kInputs = 3, kDepth = 2, kPanel = 32;
+  std::vector<float> weight(kOutputs * kInputs * kDepth * 9);
+  for (size_t i = 0; i < weight.size(); ++i) {
+    weight[i] = static_cast<float>(i * 37 % 101) / 50 - 1;
+  }
+  for (int64_t m : {2, 4}) {
+    int64_t side = m + 2, rest = kDepth * kInputs;
+    Packer packer({.shape = {kOutputs, kInputs, kDepth, 3, 3},
+                   .permutation = {3, 4, 2, 1, 0},
+                   .rows = 4,
+                   .panel = kPanel,
+                   .winograd = m});
+    ASSERT_EQ(2, packer.panels());
+    ASSERT_EQ(side * side * rest * kPanel * 4, packer.panelBytes());
+    std::vector<float> out(packer.panels() * packer.panelBytes() / 4);
+    packer.pack(reinterpret_cast<const std::byte *>(weight.data()), 0, packer.panels(),
+                reinterpret_cast<std::byte *>(out.data()));
+    for (int64_t o = 0; o < kOutputs; ++o) {
+      for (int64_t i = 0; i < rest; ++i) {
+        std::vector<std::array<double, 3>> lines(side);
+        for (int64_t y = 0; y < side; ++y) {
+          std::vector<double> values(side);
+          for (int64_t x = 0; x < side; ++x) {
+            int64_t row = (o / kPanel * side * side + y * side + x) * rest + i;
+            values[x] = out[row * kPanel + o % kPanel];
+          }
+          lines[y] = tenon::winograd::originalFilter(m, values.data());
+        }
+        for (int64_t x = 0; x < 3; ++x) {
+          std::vector<double> column(side);
+          for (int64_t y = 0; y < side; ++y) {
+            column[y] = lines[y][x];
+          }
+          std::array<double, 3> taps = tenon::winograd::originalFilter(m, column.data());
+          for (int64_t y = 0; y < 3; ++y) {
+            int64_t channel = i % kInputs, plane = i / kInputs;
+            int64_t at = (((o * kInputs + channel) * kDepth + plane) * 3 + y) * 3 + x;
+            ASSERT_NEAR(weight[at], taps[y], 1e-6) << "m " << m << " output " << o;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(PackTest, PanelsOneByOneEqualAllAtOnce) {
