@@ -8,8 +8,7 @@ namespace tenon {
 
 Result<std::unique_ptr<ThreadPool>> ThreadPool::create(unsigned threads) {
   std::unique_ptr<ThreadPool> pool(new ThreadPool(std::max(threads, 1u)));
-  pool->crew = WorkerCrew::ofProcess();
-  TENON_ASSIGN(pool->place, pool->crew->add(pool->threadCount));
+  TENON_TRY(pool->crew->add(pool->threadCount, pool->place));
   return pool;
 }
 
@@ -17,6 +16,7 @@ ThreadPool::~ThreadPool() {
   if (place) {
     crew->remove(place);
   }
+  WorkerCrew::release();
 }
 
 void ThreadPool::enter() {

@@ -47,14 +47,14 @@ public:
   }
 
 private:
-  explicit ThreadPool(unsigned threads) : threadCount(threads) {}
+  explicit ThreadPool(unsigned threads) : threadCount(threads), crew(WorkerCrew::acquire()) {}
   void run(int64_t n, const void *closure, TaskPlace::Call call);
   void enter();
   void leave();
 
   unsigned threadCount;
   unsigned entered = 0; ///< the caller and its task in this pool
-  std::shared_ptr<WorkerCrew> crew;
+  WorkerCrew *crew;
   TaskPlace *place = nullptr;
 };
 

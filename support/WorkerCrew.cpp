@@ -167,17 +167,35 @@ bool TaskPlace::work(unsigned worker) {
   return thread != 0;
 }
 
-std::shared_ptr<WorkerCrew> WorkerCrew::ofProcess() {
-  // The one thing that sessions of a process have in common is its CPUs.
-  static std::mutex mutex;
-  static std::weak_ptr<WorkerCrew> current;
-  std::lock_guard<std::mutex> lock(mutex);
-  std::shared_ptr<WorkerCrew> crew = current.lock();
-  if (!crew) {
-    crew = std::make_shared<WorkerCrew>();
-    current = crew;
+namespace {
+
+/// The one thing that sessions of a process have in common is its CPUs.
+struct Held {
+  std::mutex mutex;
+  WorkerCrew *crew = nullptr;
+  unsigned holders = 0;
+};
+
+Held &held() {
+  static Held instance;
+  return instance;
+}
+
+} // namespace
+
+WorkerCrew *WorkerCrew::acquire() {
+  std::lock_guard<std::mutex> lock(held().mutex);
+  if (held().holders++ == 0) {
+    held().crew = new WorkerCrew();
   }
-  return crew;
+  return held().crew;
+}
+
+void WorkerCrew::release() {
+  std::lock_guard<std::mutex> lock(held().mutex);
+  if (--held().holders == 0) {
+    delete held().crew;
+  }
 }
 
 WorkerCrew::~WorkerCrew() {
@@ -186,8 +204,14 @@ WorkerCrew::~WorkerCrew() {
   futexWake(epoch, INT_MAX);
   callers.fetch_add(1);
   futexWake(callers, INT_MAX);
-  for (const std::unique_ptr<Worker> &worker : workers) {
+  while (Worker *worker = workers) {
     pthread_join(worker->handle, nullptr);
+    workers = worker->next;
+    delete worker;
+  }
+  while (Link *link = places.load()) {
+    places.store(link->next);
+    delete link;
   }
 }
 
@@ -198,72 +222,70 @@ void *WorkerCrew::Worker::main(void *worker) {
 }
 
 /// Sets the limit of running threads for the pools there are; says how many workers they need.
-void WorkerCrew::plan(unsigned &workersNeeded) {
+unsigned WorkerCrew::plan() {
   unsigned most = usableCpus(), wanted = 0;
-  for (const std::unique_ptr<Link> &link : links) {
+  for (Link *link = places.load(); link; link = link->next) {
     if (link->place.isInUse) {
       most = std::max(most, link->place.threads());
       wanted += link->place.threads() - 1;
     }
   }
   limit.store(most);
-  workersNeeded = std::min(wanted, most - 1);
+  return std::min(wanted, most - 1);
 }
 
 Status WorkerCrew::grow(unsigned count) {
-  while (workers.size() < count) {
-    unsigned number = static_cast<unsigned>(workers.size()) + 1;
-    workers.push_back(std::make_unique<Worker>(Worker{this, number, {}}));
-    int error =
-        pthread_create(&workers.back()->handle, nullptr, Worker::main, workers.back().get());
+  for (unsigned number = size.load() + 1; number <= count; ++number) {
+    Worker *worker = new Worker{this, number, workers, {}};
+    int error = pthread_create(&worker->handle, nullptr, Worker::main, worker);
     if (error != 0) {
-      workers.pop_back();
+      delete worker;
       return Status::error(
           ErrorId::ThreadStartFailed,
           strCat("cannot start worker thread ", number, " of ", count, ": ", std::strerror(error)),
           "ask for fewer threads");
     }
+    workers = worker;
     size.store(number);
   }
   return Status::ok();
 }
 
-Result<TaskPlace *> WorkerCrew::add(unsigned threads) {
+Status WorkerCrew::add(unsigned threads, TaskPlace *&place) {
   std::lock_guard<std::mutex> lock(mutex);
-  TaskPlace *place = nullptr;
+  Link *chosen = nullptr;
   unsigned taken = 0;
-  for (const std::unique_ptr<Link> &link : links) {
-    if (!link->place.isInUse) {
-      place = &link->place;
-    } else {
+  for (Link *link = places.load(); link; link = link->next) {
+    if (link->place.isInUse) {
       taken += link->place.threads() - 1;
+    } else {
+      chosen = link;
     }
   }
-  if (!place) {
-    links.push_back(std::make_unique<Link>());
-    links.back()->next = places.load();
-    places.store(links.back().get());
-    place = &links.back()->place;
+  if (!chosen) {
+    chosen = new Link();
+    chosen->next = places.load();
+    places.store(chosen);
   }
-  place->isInUse = true;
-  place->firstWorker = taken;
-  place->resize(threads);
-  unsigned needed = 0;
-  plan(needed);
+  chosen->place.isInUse = true;
+  chosen->place.firstWorker = taken;
+  chosen->place.resize(threads);
+  unsigned needed = plan();
   futexWake(callers, INT_MAX); // there may be room for more of those that stand down
-  if (Status status = grow(needed); !status.isOk()) {
-    place->isInUse = false;
-    plan(needed);
-    return status;
+  Status status = grow(needed);
+  if (status.isOk()) {
+    place = &chosen->place;
+  } else {
+    chosen->place.isInUse = false;
+    plan();
   }
-  return place;
+  return status;
 }
 
 void WorkerCrew::remove(TaskPlace *place) {
   std::lock_guard<std::mutex> lock(mutex);
   place->isInUse = false;
-  unsigned needed = 0;
-  plan(needed);
+  plan();
 }
 
 void WorkerCrew::leave() {

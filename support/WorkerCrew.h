@@ -3,11 +3,10 @@
 
 #pragma once
 
-#include "support/Result.h"
+#include "support/Status.h"
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <pthread.h>
 #include <vector>
@@ -78,12 +77,12 @@ private:
 /// largest pool asked for.
 class WorkerCrew {
 public:
-  /// The crew of this process, made anew if no pool has one.
-  static std::shared_ptr<WorkerCrew> ofProcess();
-  ~WorkerCrew();
+  /// The crew of this process, made if nobody holds it; each holder releases it once.
+  static WorkerCrew *acquire();
+  static void release();
 
   /// Room for the tasks of a pool with so many threads, its caller included.
-  Result<TaskPlace *> add(unsigned threads);
+  Status add(unsigned threads, TaskPlace *&place);
   void remove(TaskPlace *place);
 
   void enter() { callers.fetch_add(1); }
@@ -97,17 +96,19 @@ private:
   struct Worker {
     WorkerCrew *crew;
     unsigned number; ///< from 1
+    Worker *next;
     pthread_t handle;
 
     static void *main(void *worker);
   };
+  ~WorkerCrew();
   struct Link {
     TaskPlace place;
     Link *next = nullptr;
   };
 
   Status grow(unsigned count);
-  void plan(unsigned &workersNeeded);
+  unsigned plan();
   void serve(unsigned worker);
   void standDown(uint32_t running);
   bool workSomewhere(unsigned worker);
@@ -122,9 +123,8 @@ private:
   std::atomic<bool> stopping = false;
   alignas(64) std::atomic<uint32_t> sleeping = 0; ///< workers that wait for `epoch`
   std::atomic<uint32_t> standing = 0;             ///< workers that wait for `callers`
-  std::mutex mutex;                               ///< of what follows
-  std::vector<std::unique_ptr<Worker>> workers;
-  std::vector<std::unique_ptr<Link>> links;
+  std::mutex mutex;                               ///< of changes to `places` and of `workers`
+  Worker *workers = nullptr;
 };
 
 /// CPUs that this process may run on.
