@@ -1,6 +1,6 @@
-// Softmax over a dim with others behind it, and norms spelled out over such dims: reductions over
-// the same dims of tensors of the same dims, with the elementwise operations between, before and
-// behind them, are one region, whose columns one kernel reads once. Relies on devices that are
+// Norms that are spelled out: reductions over the same dims of tensors of the same dims, with the
+// elementwise operations between, before and behind them, are one region, whose rows or columns one
+// kernel reads once; so is softmax over a dim with others behind it. Relies on devices that are
 // GPUs; a single reduction stays by itself, where more threads share it.
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/Strategy.h"
