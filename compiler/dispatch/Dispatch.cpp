@@ -78,10 +78,10 @@ LogicalResult dispatch(ModuleOp module, const target::Target &profile, KernelTim
   Formation formation{Grouping(block), costs, kernelTimes, Refusals()};
   formContractions(formation, block);
   formAttention(formation, block);
-  formRows(formation, block);
   if (profile.isGpu()) {
     formColumns(formation, block);
   }
+  formRows(formation, block);
   formScatters(formation, block);
   formElementwise(formation, block);
   formSingles(formation, block);

@@ -1,6 +1,6 @@
-// Softmax over a dim with others behind it, and norms spelled out over such dims: reductions over
-// the same dims of tensors of the same dims, with the elementwise operations between, before and
-// behind them, are one region, whose columns one kernel reads once. Relies on devices that are
+// Norms that are spelled out: reductions over the same dims of tensors of the same dims, with the
+// elementwise operations between, before and behind them, are one region, whose rows or columns one
+// kernel reads once; so is softmax over a dim with others behind it. Relies on devices that are
 // GPUs; a single reduction stays by itself, where more threads share it.
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/dispatch/Strategy.h"
@@ -16,7 +16,8 @@ struct Columns {
   SmallVector<int64_t> axes;
 };
 
-/// The dims over which an operation goes, if others lie behind; else none.
+/// The dims over which a reduction goes, if they follow each other, or softmax, if others lie
+/// behind; else none.
 SmallVector<int64_t> columnAxes(Operation *op, const target::Target &device) {
   if (op->getNumResults() != 1 || op->getNumOperands() == 0 ||
       !isFusedType(op->getResult(0).getType(), device) ||
@@ -35,7 +36,10 @@ SmallVector<int64_t> columnAxes(Operation *op, const target::Target &device) {
       return {};
     }
   }
-  return axes.empty() || axes.back() + 1 == rank ? SmallVector<int64_t>() : axes;
+  // The sum of everything is work for many blocks.
+  bool isOfRows = isa<tn::SoftmaxOp>(op) && !axes.empty() && axes.back() + 1 == rank;
+  bool isOfAll = axes.size() == static_cast<size_t>(rank);
+  return isOfRows || isOfAll ? SmallVector<int64_t>() : axes;
 }
 
 Columns columnsOf(Operation *root, ArrayRef<int64_t> axes) {
@@ -59,6 +63,10 @@ public:
     collect(root);
   }
 
+  /// Whether no dims lie behind.
+  bool isOfRows() const {
+    return columns.axes.back() + 1 == static_cast<int64_t>(columns.wide.size());
+  }
   /// Whether one kernel reads what several would.
   bool isWorthIt() const {
     return llvm::any_of(members, [](Operation *op) { return isa<tn::SoftmaxOp>(op); }) ||
@@ -120,8 +128,12 @@ void ColumnsGroup::form(Operation *root) {
   auto isInside = [&](Operation *op) { return llvm::is_contained(group->ops, op); };
   auto producerOf = [](Value operand) { return operand.getDefiningOp(); };
   auto join = [&](Operation *producer, Operation *consumer, bool isProducer) {
-    const Rule *rule = &kRegionFull;
-    if (group->ops.size() < kMostOperations) {
+    const Rule *rule = group->ops.size() < kMostOperations ? nullptr : &kRegionFull;
+    if (!rule && isOfRows()) {
+      rule = isProducer ? refuseRegisters(formation, producer, group->ops)
+                        : refuseRegisters(formation, group->ops, consumer);
+    }
+    if (!rule) {
       rule = isProducer ? grouping.absorbProducer(group, producer)
                         : grouping.absorbConsumer(group, consumer);
     }
@@ -141,14 +153,15 @@ void ColumnsGroup::form(Operation *root) {
   while (!open.empty()) {
     Operation *op = open.pop_back_val();
     for (Operation *producer : llvm::map_range(op->getOperands(), producerOf)) {
-      bool isSide = producer && !isInside(producer) && isElementwise(producer) && fits(producer);
+      bool isSide = producer && !isInside(producer) && fits(producer);
       if (isSide && join(producer, op, /*isProducer=*/true)) {
         open.push_back(producer);
       }
     }
   }
-  group->reason = "reductions over the same dims with what they read and feed: one pass over a few "
-                  "columns";
+  group->reason = isOfRows() ? "reductions over the same rows with what they read and feed"
+                             : "reductions over the same dims with what they read and feed: one "
+                               "pass over a few columns";
 }
 
 } // namespace

@@ -56,3 +56,20 @@ func.func @others(%x: tensor<4x30x64xf16>) -> (tensor<4x30x64xf16>, tensor<4x64x
   %4 = tn.reduce <sum> %3 {axes = array<i64: 1>, keepdims = false} : (tensor<4x30x64xf16>) -> tensor<4x64xf16>
   return %3, %4 : tensor<4x30x64xf16>, tensor<4x64xf16>
 }
+// -----
+// The same over rows: what a sum was taken of is divided by its root.
+// CHECK-LABEL: @length
+func.func @length(%x: tensor<300x64xf16>) -> tensor<300x64xf16> {
+  // CHECK: tn.region "cuda" "rows"
+  // CHECK: tn.mul
+  // CHECK: tn.reduce
+  // CHECK: tn.sqrt
+  // CHECK: tn.div
+  // CHECK-NEXT: tn.yield
+  // CHECK-NOT: tn.region
+  %0 = tn.mul %x, %x : (tensor<300x64xf16>, tensor<300x64xf16>) -> tensor<300x64xf16>
+  %1 = tn.reduce <sum> %0 {axes = array<i64: 1>, keepdims = true} : (tensor<300x64xf16>) -> tensor<300x1xf16>
+  %2 = tn.sqrt %1 : tensor<300x1xf16>
+  %3 = tn.div %x, %2 : (tensor<300x64xf16>, tensor<300x1xf16>) -> tensor<300x64xf16>
+  return %3 : tensor<300x64xf16>
+}

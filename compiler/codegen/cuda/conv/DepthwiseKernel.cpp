@@ -76,21 +76,31 @@ AffineExpr DepthwiseKernel::units() const {
   return count;
 }
 
-/// Neighbouring threads have neighbouring channels.
+/// Neighbouring threads have neighbouring channels, as many as fill a line of the caches; a block
+/// has the outputs around each other of those, since their windows meet.
 void DepthwiseKernel::place() {
   Index unit = math.add(math.multiply(kernel.block(), Index::constant(tuning::kDepthwiseBlock)),
                         kernel.thread());
-  tn::Dims sizes = {p.images};
+  auto constant = [&](int64_t value) {
+    return getAffineConstantExpr(value, t.builder.getContext());
+  };
+  int64_t groups = p.channels / tile.lanes;
+  int64_t together = tuning::kDepthwiseBytes / (tile.lanes * byteSize(p.element));
+  while (groups % together != 0) {
+    --together;
+  }
+  tn::Dims sizes = {p.images, constant(groups / together)};
   for (const DepthwiseDim &dim : ArrayRef(p.dims).drop_back()) {
     sizes.push_back(dim.out);
   }
   sizes.push_back(strips());
-  sizes.push_back(getAffineConstantExpr(p.channels / tile.lanes, t.builder.getContext()));
+  sizes.push_back(constant(together));
   Indices at = math.delinearize(unit, kernel.sizes(sizes));
   image = at.front();
-  outer.assign(at.begin() + 1, at.end() - 2);
+  outer.assign(at.begin() + 2, at.end() - 2);
   firstOutput = math.multiply(at[at.size() - 2], Index::constant(tile.width));
-  channel = math.multiply(at.back(), Index::constant(tile.lanes));
+  Index group = math.add(math.multiply(at[1], Index::constant(together)), at.back());
+  channel = math.multiply(group, Index::constant(tile.lanes));
 }
 
 DepthwiseKernel::Line DepthwiseKernel::lineAt(Value number) {

@@ -26,7 +26,9 @@ inline constexpr int64_t kFilterBlock = 256;
 // conv_depthwise. Chosen, not measured.
 
 /// Threads of a block; of a multiprocessor, below which a thread has fewer outputs.
-inline constexpr int64_t kDepthwiseBlock = 128, kDepthwiseThreads = 512;
+inline constexpr int64_t kDepthwiseBlock = 256, kDepthwiseThreads = 512;
+/// Bytes of channels that neighbouring threads have: derived, a line of the caches.
+inline constexpr int64_t kDepthwiseBytes = 128;
 /// Sums of a thread, and its outputs beside each other, at most.
 inline constexpr int64_t kDepthwiseSums = 32, kDepthwiseWidth = 8;
 /// Taps of a line that are written out.
