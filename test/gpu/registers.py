@@ -154,7 +154,7 @@ class Registers(ToolTest):
             self.assertEqual({0}, {spilled for _, spilled in self.assembled("sm_90").values()})
 
     def test_faster_library_calls_stay_whole(self):
-        self.regions(MODELS["bert_base.dynamo"], "--precision", "fp16")
+        self.regions(MODELS["bert_base.dynamo"], "--precision", "fp16", "--shape", "input_ids:32x128")
         edges = [edge for edge in self.record["edges"] if edge["rule"] == "takes-longer"]
         self.assertGreaterEqual(len(edges), 12)
         for edge in edges:

@@ -116,6 +116,39 @@ TEST(CudaIntegerProductTest, Epilogue) {
   EXPECT_TRUE(matchesReference(textOf(c), emitChosen, integers()));
 }
 
+/// Scaled, rounded and saturated to 8 bits, as in a quantized model.
+TEST(CudaIntegerProductTest, QuantizedResult) {
+  std::string a = "tensor<20x72xf16>", b = "tensor<72x24xf16>", wide = "tensor<20x24xi32>",
+              real = "tensor<20x24xf32>", flag = "tensor<20x24xi1>", y = "tensor<20x24xui8>",
+              row = "tensor<24xf32>", one = "tensor<f32>";
+  auto constant = [&](const std::string &name, const std::string &value) {
+    return "%" + name + " = tn.constant dense<" + value + "> : " + one + " : " + one + "\n";
+  };
+  std::string text = regionText(
+      "contraction", "(%a: " + a + ", %b: " + b + ", %s: " + row + ") -> " + y,
+      constant("z", "1.28e+02") + constant("lo", "0.0") + constant("hi", "2.55e+02") +
+          "%x = tn.cast %a : (" + a + ") -> tensor<20x72xi32>\n%w = tn.cast %b : (" + b +
+          ") -> tensor<72x24xi32>\n%0 = tn.matmul %x, %w {tn.narrow_integers} : "
+          "(tensor<20x72xi32>, tensor<72x24xi32>) -> " +
+          wide + "\n%1 = tn.cast %0 : (" + wide + ") -> " + real + "\n%2 = tn.mul %1, %s : (" +
+          real + ", " + row + ") -> " + real + "\n%3 = tn.round %2 : " + real +
+          "\n%4 = tn.add %3, %z : (" + real + ", " + one + ") -> " + real +
+          "\n%5 = tn.compare %4 <gt> %lo : (" + real + ", " + one + ") -> " + flag +
+          "\n%6 = tn.select %5, %4, %lo : (" + flag + ", " + real + ", " + one + ") -> " + real +
+          "\n%7 = tn.compare %6 <lt> %hi : (" + real + ", " + one + ") -> " + flag +
+          "\n%8 = tn.select %7, %6, %hi : (" + flag + ", " + real + ", " + one + ") -> " + real +
+          "\n%9 = tn.cast %8 : (" + real + ") -> " + y + "\nreturn %9 : " + y);
+  RunOptions options = integers();
+  std::function<void(llvm::MutableArrayRef<reference::Tensor>)> whole = options.edit;
+  options.edit = [whole](llvm::MutableArrayRef<reference::Tensor> inputs) {
+    whole(inputs);
+    for (float &scale : llvm::MutableArrayRef(inputs[2].as<float>(), inputs[2].count())) {
+      scale = std::abs(scale) * 1e-6f;
+    }
+  };
+  EXPECT_TRUE(matchesReference(text, emitChosen, options));
+}
+
 /// What follows turns the result into that of a product of floats: not one of those kernels.
 TEST(CudaIntegerProductTest, KernelsOfFloatsRefuse) {
   Case c{4096, 4096, 512};
