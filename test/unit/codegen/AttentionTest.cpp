@@ -85,7 +85,7 @@ TEST(AttentionTest, WindowsSkipBlocksOfKeys) {
     for (const char *mask : {"tensor<1100x1100xf32>", "tensor<1x2x1100x1100xf32>"}) {
       AttentionCase c = plain(1, 2, 1100, 1100, 8, 8);
       c.mask = mask;
-      EXPECT_TRUE(matchesReference(attentionText(c), {}, 3,
+      EXPECT_TRUE(matchesReference(attentionText(c), {}, 3, 0,
                                    [&](auto &inputs) { makeWindow(inputs[3], 100, hidden); }));
     }
   }

@@ -24,7 +24,7 @@ selects(int64_t length, int64_t count, const std::string &type, bool largest,
         llvm::function_ref<void(std::vector<reference::Tensor> &)> change = {}) {
   return matchesReference(topKText(ofShape(3, length, type), ofShape(3, count, type),
                                    ofShape(3, count, "i64"), 1, largest),
-                          {}, 2, change);
+                          {}, 2, 0, change);
 }
 
 TEST(RowsTest, SelectionsByKeys) {
