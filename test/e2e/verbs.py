@@ -309,7 +309,10 @@ class Engines(ToolTest):
         self.assertIn("arena", self.succeed("explain", "memory", self.engine).stdout)
         self.assertIn("launch", self.succeed("explain", "placement", self.engine).stdout)
         self.refuse(2, "TN0105", "explain", "fusion", self.engine, "no such node")
-        self.refuse(2, "TN0105", "explain", "precision", self.engine)
+        self.assertIn("winograd", self.succeed("explain", "precision", self.engine).stdout)
+        direct = self.folder / "direct.tenon"
+        self.succeed("compile", CNN, "-o", direct, "--quiet", "--disable-family", "conv_winograd2", "--disable-family", "conv_winograd4")
+        self.refuse(2, "TN0105", "explain", "precision", direct)
 
     def test_precision(self):
         numbers = {}

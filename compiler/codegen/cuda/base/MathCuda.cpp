@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 
@@ -232,14 +233,16 @@ Value rewriteAsinh(math::AsinhOp op, PatternRewriter &rewriter) {
   return series.where(a < kAsinhSeries, log).withSignOf(x);
 }
 
-/// An argument of 16 bits that is not 1 is so far from it that the logarithm has digits enough.
+/// An argument of 16 bits that is not 1 is so far from it that the logarithm has digits enough. Far
+/// below 1 the sum rounds to nothing, whose logarithm is no NaN.
 Value rewriteAcosh(math::AcoshOp op, PatternRewriter &rewriter) {
   if (!endsInHalf(op) || !comesFromHalf(op.getOperand())) {
     return {};
   }
   Location loc = op.getLoc();
   Real x(rewriter, loc, op.getOperand());
-  return logOfSum(x, (x - 1.0) * (x + 1.0), rewriter, loc);
+  Real log = logOfSum(x, (x - 1.0) * (x + 1.0), rewriter, loc);
+  return x.number(std::numeric_limits<double>::quiet_NaN()).where(x < 1.0, log);
 }
 
 Value rewriteAtanh(math::AtanhOp op, PatternRewriter &rewriter) {

@@ -1,7 +1,6 @@
 // Products by FP32 arithmetic, for all float types up to f32 and any strides: a thread does parts
 // of 4 x 4 that lie 4 * 16 rows and columns apart, so that neighbours read neighbouring banks.
 // Relies on ProductStore.cpp for the way out.
-#include "compiler/codegen/cuda/gemm/IntegerSums.h"
 #include "compiler/codegen/cuda/gemm/ProductKernel.h"
 
 using namespace mlir;
@@ -30,8 +29,12 @@ Values ProductKernel::addPlainProducts() {
   Value bTile = t.offset(shared, t.f32Type(), tile.depth * (tile.rows + kPart));
   Type four = t.vectorType(kPart, t.f32Type());
   int64_t rowParts = tile.warpRows / kPart, columnParts = tile.warpColumns / kPart;
-  auto multiply = [&](const ThreadBuilder &c, ValueRange before) {
+  auto body = [&](const ThreadBuilder &c, Value step, ValueRange before) {
     Values sums(before);
+    c.barrier();
+    plainA->fill(c, step, aTile);
+    plainB->fill(c, step, bTile);
+    c.barrier();
     Value aBase = c.offset(aTile, c.f32Type(), warpRow);
     Value bBase = c.offset(bTile, c.f32Type(), warpColumn);
     for (int64_t k = 0; k < tile.depth; ++k) {
@@ -54,17 +57,7 @@ Values ProductKernel::addPlainProducts() {
     }
     return sums;
   };
-  bool isInteger = sumsIntegers(tensors);
-  auto body = [&](const ThreadBuilder &c, Value step, ValueRange before) {
-    c.barrier();
-    plainA->fill(c, step, aTile);
-    plainB->fill(c, step, bTile);
-    c.barrier();
-    return isInteger ? addIntegers(c, before, [&](ValueRange zeros) { return multiply(c, zeros); })
-                     : multiply(c, before);
-  };
-  Value zero = isInteger ? t.i32(0) : t.f32(0);
-  return t.loop(firstStep, lastStep, t.i32(1), Values(tile.warpRows * tile.warpColumns, zero),
+  return t.loop(firstStep, lastStep, t.i32(1), Values(tile.warpRows * tile.warpColumns, t.f32(0)),
                 body);
 }
 

@@ -86,7 +86,7 @@ TEST(CudaIntegerProductTest, TensorCores) {
 TEST(CudaIntegerProductTest, OddSizes) {
   for (bool isTransposed : {false, true}) {
     EXPECT_TRUE(matchesReference(textOf({7, 9, 33, isTransposed, !isTransposed}),
-                                 byFamily({"gemm_simt"}), integers()));
+                                 byFamily({"gemm_tensorcore"}), integers()));
   }
   EXPECT_TRUE(matchesReference(textOf({1, 70, 129}), emitChosen, integers()));
 }
@@ -95,7 +95,7 @@ TEST(CudaIntegerProductTest, OddSizes) {
 TEST(CudaIntegerProductTest, LargestSums) {
   EXPECT_TRUE(matchesReference(textOf({16, 8, 1024}), byFamily({"gemm_tensorcore"}),
                                integers(/*areLargest=*/true)));
-  EXPECT_TRUE(matchesReference(textOf({5, 7, 999}), byFamily({"gemm_simt"}),
+  EXPECT_TRUE(matchesReference(textOf({5, 7, 999}), byFamily({"gemm_tensorcore"}),
                                integers(/*areLargest=*/true)));
 }
 
