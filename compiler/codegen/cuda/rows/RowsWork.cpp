@@ -23,6 +23,7 @@ private:
   bool visitOp(linalg::GenericOp op);
   bool noteReduction(linalg::GenericOp op);
   bool isAligned(linalg::GenericOp op, OpOperand &operand) const;
+  bool isInPlace(linalg::GenericOp op, OpOperand &operand) const;
   std::optional<RowsWork::Shape> shapeOf(Value tensor) const;
   bool dependsOnReduction(Value tensor);
   void noteParameter(linalg::GenericOp op, OpOperand &operand);
@@ -86,6 +87,19 @@ bool Finder::isAligned(linalg::GenericOp op, OpOperand &operand) const {
   return shapeOf(operand.get()).has_value();
 }
 
+/// Whether each element is read at its own place of the loops (a dim of 1 at 0).
+bool Finder::isInPlace(linalg::GenericOp op, OpOperand &operand) const {
+  ArrayRef<AffineExpr> places = op.getMatchingIndexingMap(&operand).getResults();
+  tn::Dims dims = region.dims(operand.get());
+  bool isInPlace = places.size() == op.getNumLoops();
+  for (size_t i = 0; i < places.size() && isInPlace; ++i) {
+    AffineDimExpr dim = dyn_cast<AffineDimExpr>(places[i]);
+    isInPlace = dim ? dim.getPosition() == i
+                    : tn::constantDim(dims[i]) == 1 && tn::constantDim(places[i]) == 0;
+  }
+  return isInPlace;
+}
+
 bool Finder::noteReduction(linalg::GenericOp op) {
   if (llvm::is_contained(work.reductions, op)) {
     return true;
@@ -102,9 +116,8 @@ bool Finder::noteReduction(linalg::GenericOp op) {
   bool keepsRows = llvm::all_of(op.getDpsInitsMutable(), [&](OpOperand &init) {
     return op.getMatchingIndexingMap(&init) == rows;
   });
-  bool readsAll = llvm::any_of(op.getDpsInputOperands(), [&](OpOperand *operand) {
-    return op.getMatchingIndexingMap(operand).isIdentity();
-  });
+  bool readsAll = llvm::any_of(op.getDpsInputOperands(),
+                               [&](OpOperand *operand) { return isInPlace(op, *operand); });
   if (!isTogether || !keepsRows || !readsAll || !Combiner::of(op)) {
     return false;
   }
@@ -148,7 +161,7 @@ bool Finder::visitOp(linalg::GenericOp op) {
     if (isRead) {
       fromBuffers.push_back({op, &operand});
     }
-    bool isWhole = isRead && op.getMatchingIndexingMap(&operand).isIdentity();
+    bool isWhole = isRead && isInPlace(op, operand);
     if (isWhole && !llvm::is_contained(work.inputs, operand.get())) {
       work.inputs.push_back(operand.get());
     }

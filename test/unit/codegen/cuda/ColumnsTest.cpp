@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 namespace tenon::codegen::cuda {
 namespace {
 
@@ -48,6 +50,26 @@ std::string norm(const std::string &wide, const std::string &axes, const std::st
                                   wide, kept, axes,
                                   llvm::StringRef(kept).contains("1x") ? "true" : "false"),
                     symbols);
+}
+
+/// A batch of one, and other dims of 1, in front of rows, behind columns, and on either side.
+TEST(Columns, DimsOfOneBelongToRowsAndColumns) {
+  const std::tuple<const char *, const char *, int> shapes[] = {
+      {"1x160", "1x1", 1},         {"1x8x160", "1x8x1", 2},   {"8x1x1x160", "8x1x1x1", 3},
+      {"1x160x1x1", "1x1x1x1", 1}, {"8x160x1", "8x1x1", 1},   {"8x16x10x1", "8x16x1x1", 2},
+      {"1x196x24", "1x1x24", 1},   {"4x1x40x1", "4x1x1x1", 2}};
+  for (auto [wide, kept, axis] : shapes) {
+    std::string text = llvm::formatv(R"(
+      %g = tn.mul %a, %a : (tensor<{0}xf16>, tensor<{0}xf16>) -> tensor<{0}xf16>
+      %m = tn.reduce <mean> %g {{axes = array<i64: {2}>, keepdims = true} : (tensor<{0}xf16>) -> tensor<{1}xf16>
+      %e = tn.add %m, %m : (tensor<{1}xf16>, tensor<{1}xf16>) -> tensor<{1}xf16>
+      %y = tn.div %g, %e : (tensor<{0}xf16>, tensor<{1}xf16>) -> tensor<{0}xf16>
+      return %y : tensor<{0}xf16>)",
+                                     wide, kept, axis);
+    text =
+        regionText("rows", llvm::formatv("(%a: tensor<{0}xf16>) -> tensor<{0}xf16>", wide), text);
+    EXPECT_TRUE(matchesReference(text, byFamily({"rows_registers", "columns_tiled"}))) << wide;
+  }
 }
 
 TEST(Columns, Softmax) {
