@@ -1,9 +1,10 @@
 // Proves that a mask hides exactly the keys after each query, so that attention need not read it.
-// Relies on positions counted by tn.iota or on constant triangles.
+// Relies on positions counted by tn.iota, on tn.trilu, or on constant triangles.
 #include "compiler/opt/CausalMask.h"
 
 #include "compiler/opt/Match.h"
 
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -73,6 +74,63 @@ bool isTriangle(Value value, const Constants &constants, Predicate isExpected) {
   return true;
 }
 
+/// The value is other than 0 exactly where key <= query (true), or exactly where key > query
+/// (false).
+std::optional<bool> seenWhere(Value value, AffineExpr queries, AffineExpr keys,
+                              const Constants &constants);
+
+/// Of a comparison of positions, or of such a value with 0.
+std::optional<bool> seenWhere(tn::CompareOp compare, AffineExpr queries, AffineExpr keys,
+                              const Constants &constants) {
+  tn::Predicate predicate = compare.getPredicate();
+  Value a = compare.getA(), b = compare.getB();
+  if (predicate == tn::Predicate::eq || predicate == tn::Predicate::ne) {
+    std::optional<bool> seen = constants.scalar(withoutBroadcast(b)) == 0.0
+                                   ? seenWhere(a, queries, keys, constants)
+                                   : std::nullopt;
+    return seen ? std::optional(*seen == (predicate == tn::Predicate::ne)) : std::nullopt;
+  }
+  if (predicate == tn::Predicate::ge || predicate == tn::Predicate::gt) {
+    std::swap(a, b);
+  }
+  bool hasEqual = predicate == tn::Predicate::le || predicate == tn::Predicate::ge;
+  if (!hasEqual) {
+    std::swap(a, b); // query < key, the other way round
+  }
+  bool arePositions =
+      isPosition(a, kKeys, keys, constants) && isPosition(b, kQueries, queries, constants);
+  return arePositions ? std::optional(hasEqual) : std::nullopt;
+}
+
+std::optional<bool> seenWhere(Value value, AffineExpr queries, AffineExpr keys,
+                              const Constants &constants) {
+  value = withoutBroadcast(value);
+  if (tn::CompareOp compare = value.getDefiningOp<tn::CompareOp>()) {
+    return seenWhere(compare, queries, keys, constants);
+  }
+  if (tn::NotOp negated = value.getDefiningOp<tn::NotOp>()) {
+    bool isBool = getElementTypeOrSelf(value).isInteger(1);
+    std::optional<bool> seen =
+        isBool ? seenWhere(negated.getX(), queries, keys, constants) : std::nullopt;
+    return seen ? std::optional(!*seen) : std::nullopt;
+  }
+  if (tn::TriluOp triangle = value.getDefiningOp<tn::TriluOp>()) {
+    std::optional<double> inside = constants.scalar(withoutBroadcast(triangle.getX()));
+    bool isWhole = inside && *inside != 0 && !std::isnan(*inside) &&
+                   triangle.getDiagonal() == (triangle.getUpper() ? 1 : 0) &&
+                   tn::sameDim(tn::getDims(triangle.getType()).back(), keys);
+    return isWhole ? std::optional(!triangle.getUpper()) : std::nullopt;
+  }
+  for (bool seen : {true, false}) {
+    if (isTriangle(value, constants, [&](double element, bool isSeen) {
+          return (element != 0) == (isSeen == seen);
+        })) {
+      return seen;
+    }
+  }
+  return std::nullopt;
+}
+
 } // namespace
 
 bool hidesPosition(double value, Type element) {
@@ -82,20 +140,8 @@ bool hidesPosition(double value, Type element) {
 
 bool isCausalCondition(Value condition, AffineExpr queries, AffineExpr keys,
                        const Constants &constants) {
-  if (!tn::sameDim(queries, keys)) {
-    return false;
-  }
-  condition = withoutBroadcast(condition);
-  if (tn::CompareOp compare = condition.getDefiningOp<tn::CompareOp>()) {
-    bool keyFirst = compare.getPredicate() == tn::Predicate::le;
-    if (!keyFirst && compare.getPredicate() != tn::Predicate::ge) {
-      return false;
-    }
-    return isPosition(keyFirst ? compare.getA() : compare.getB(), kKeys, keys, constants) &&
-           isPosition(keyFirst ? compare.getB() : compare.getA(), kQueries, queries, constants);
-  }
-  return isTriangle(condition, constants,
-                    [](double value, bool seen) { return (value != 0) == seen; });
+  return tn::sameDim(queries, keys) &&
+         seenWhere(condition, queries, keys, constants) == std::optional(true);
 }
 
 bool isCausalBias(Value mask, AffineExpr queries, AffineExpr keys, const Constants &constants) {
@@ -109,6 +155,17 @@ bool isCausalBias(Value mask, AffineExpr queries, AffineExpr keys, const Constan
     return triangle.getUpper() && triangle.getDiagonal() == 1 && hidden &&
            hidesPosition(*hidden, element) &&
            tn::sameDim(tn::getDims(triangle.getType()).back(), keys);
+  }
+  if (tn::SelectOp select = mask.getDefiningOp<tn::SelectOp>()) {
+    std::optional<bool> seen = seenWhere(select.getCondition(), queries, keys, constants);
+    if (!seen) {
+      return false;
+    }
+    Value ofSeen = *seen ? select.getA() : select.getB();
+    Value ofHidden = *seen ? select.getB() : select.getA();
+    std::optional<double> hidden = constants.scalar(withoutBroadcast(ofHidden));
+    return constants.scalar(withoutBroadcast(ofSeen)) == 0.0 && hidden &&
+           hidesPosition(*hidden, element);
   }
   return isTriangle(mask, constants, [&](double value, bool seen) {
     return seen ? value == 0 : hidesPosition(value, element);

@@ -1,5 +1,5 @@
 // Proves that a mask hides exactly the keys after each query, so that attention need not read it.
-// Relies on positions counted by tn.iota or on constant triangles.
+// Relies on positions counted by tn.iota, on tn.trilu, or on constant triangles.
 #pragma once
 
 #include "compiler/opt/Constants.h"

@@ -181,6 +181,30 @@ func.func @triangle(%q: tensor<1x2x?x4xf32, #h>, %k: tensor<1x2x?x4xf32, #h>, %v
 }
 }
 // -----
+// As exporters write a causal mask: where the lower triangle of ones is 0; and where it is not, which is another mask.
+// CHECK-LABEL: @triangle_of_ones
+func.func @triangle_of_ones(%q: tensor<1x2x8x4xf32>, %k: tensor<1x2x8x4xf32>) -> (tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>) {
+  // CHECK-DAG: tn.attention %arg0, %arg0, %arg0 {causal = true
+  // CHECK-DAG: tn.attention %arg0, %arg1, %arg0 mask %{{.*}} {causal = false
+  %one = tn.constant dense<1.0> : tensor<f32> : tensor<f32>
+  %zero = tn.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %lowest = tn.constant dense<-3.40282347E+38> : tensor<f32> : tensor<f32>
+  %full = tn.broadcast %one : (tensor<f32>) -> tensor<8x8xf32>
+  %lower = tn.trilu %full {diagonal = 0 : i64, upper = false} : tensor<8x8xf32>
+  %behind = tn.compare %lower <eq> %zero : (tensor<8x8xf32>, tensor<f32>) -> tensor<8x8xi1>
+  %mask = tn.select %behind, %lowest, %zero : (tensor<8x8xi1>, tensor<f32>, tensor<f32>) -> tensor<8x8xf32>
+  %other = tn.select %behind, %zero, %lowest : (tensor<8x8xi1>, tensor<f32>, tensor<f32>) -> tensor<8x8xf32>
+  %0 = tn.matmul %q, %q {transposeB} : (tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>) -> tensor<1x2x8x8xf32>
+  %1 = tn.add %0, %mask : (tensor<1x2x8x8xf32>, tensor<8x8xf32>) -> tensor<1x2x8x8xf32>
+  %2 = tn.softmax %1 {axis = 3 : i64} : tensor<1x2x8x8xf32>
+  %3 = tn.matmul %2, %q : (tensor<1x2x8x8xf32>, tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32>
+  %again = tn.matmul %q, %k {transposeB} : (tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>) -> tensor<1x2x8x8xf32>
+  %4 = tn.add %again, %other : (tensor<1x2x8x8xf32>, tensor<8x8xf32>) -> tensor<1x2x8x8xf32>
+  %5 = tn.softmax %4 {axis = 3 : i64} : tensor<1x2x8x8xf32>
+  %6 = tn.matmul %5, %q : (tensor<1x2x8x8xf32>, tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32>
+  return %3, %6 : tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>
+}
+// -----
 // A constant triangle, and one with a hole.
 // CHECK-LABEL: @constant_triangle
 func.func @constant_triangle(%q: tensor<1x2x3x4xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) {
