@@ -231,9 +231,9 @@ public:
     if (!llvm::is_contained(family.strategies, strategy.getValue())) {
       return "it computes regions of other strategies";
     }
-    bool isForOneOperation = family.name != "tiled" && strategy.getValue() == dispatch::kSingle;
-    return isForOneOperation && hasEmptyBuffer(function) ? "a buffer has no elements"
-                                                         : family.refuse(function);
+    bool isLoops = family.name == "tiled";
+    return !isLoops && hasEmptyBuffer(function) ? "a buffer has no elements"
+                                                : family.refuse(function);
   }
 
   func::FuncOp function;
