@@ -154,19 +154,19 @@ bool emitProduct(RegionBuilder &region, const ProductProblem &problem, const Pro
 
 namespace {
 
-/// Lets the weights lie as [columns, depth] where only that makes the problem one for tensor cores
-/// and they may be laid out so; false if nothing changes.
+/// Lets the weights lie as [columns, depth] where that makes copies of them wider and they may be
+/// laid out so; false if nothing changes.
 bool layOutWeights(RegionBuilder &region, ProductProblem &problem) {
   tn::MatmulOp op = *region.source.getOps<tn::MatmulOp>().begin();
   std::optional<int64_t> depth = tn::constantDim(problem.depth);
-  if (fitsTensorCores(problem) || !packableInput(op.getB()) || !depth || *depth == 0) {
+  if (!fitsTensorCores(problem) || !packableInput(op.getB()) || !depth || *depth == 0) {
     return false;
   }
   ProductProblem moved = problem;
   tn::Dims &strides = moved.b.at.strides;
   strides[strides.size() - 2] = getAffineConstantExpr(1, region.source.getContext());
   strides[strides.size() - 1] = problem.depth;
-  if (!fitsTensorCores(moved)) {
+  if (copyWidth(moved, /*isA=*/false) <= copyWidth(problem, /*isA=*/false)) {
     return false;
   }
   problem = moved;

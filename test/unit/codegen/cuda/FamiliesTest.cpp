@@ -133,6 +133,25 @@ TEST(KernelFamilies, EveryConfigurationOfGemmTensorCoreIsRight) {
   expectAllRight(plainProduct(40, 72, 136), kGemmTensorCore, 24);
 }
 
+/// Constants lie as [columns, depth] where that gives copies more bytes, and stay where it does
+/// not.
+TEST(KernelFamilies, GemmTensorCoreLaysOutWeightsForWiderCopies) {
+  auto panelOf = [](int64_t columns, int64_t depth) {
+    std::string text = plainProduct(40, columns, depth);
+    text.insert(text.find(") -> "), " {tn.constant, tn.packable}");
+    Parsed parsed(text);
+    std::optional<dispatch::WeightLayout> layout = weightLayoutOf(kGemmTensorCore, *parsed.region);
+    return layout ? layout->panel : 0;
+  };
+  EXPECT_EQ(panelOf(40, 72), 0); // on borders of 16 bytes as they are
+  for (int64_t columns : {41, 42, 44, 1001}) {
+    EXPECT_EQ(panelOf(columns, 72), 72) << columns;
+  }
+  EXPECT_EQ(panelOf(41, 36), 36);
+  EXPECT_EQ(panelOf(42, 33), 0);
+  EXPECT_EQ(panelOf(41, 33), 0);
+}
+
 TEST(KernelFamilies, EveryConfigurationOfGemmSimtIsRight) {
   expectAllRight(plainProduct(70, 77, 33, "f32"), kGemmSimt, 2);
 }
