@@ -33,6 +33,20 @@ void ElementEmitter::closeScope() {
   math.closeScope();
 }
 
+void ElementEmitter::when(Value condition, llvm::function_ref<void()> body) {
+  if (!condition) {
+    return body();
+  }
+  OpBuilder &builder = kernel.builder;
+  scf::IfOp branch =
+      scf::IfOp::create(builder, kernel.location, condition, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(branch.thenBlock());
+  openScope();
+  body();
+  closeScope();
+}
+
 void ElementEmitter::hold(Value tensor, Source source) { held[tensor] = std::move(source); }
 
 void ElementEmitter::setLinear(ArrayRef<AffineExpr> dims, ArrayRef<Index> indices,

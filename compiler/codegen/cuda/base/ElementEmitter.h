@@ -47,6 +47,8 @@ public:
   /// branch): its values are not used after it.
   void openScope();
   void closeScope();
+  /// Emits `body` for where the condition (null: everywhere) holds.
+  void when(mlir::Value condition, llvm::function_ref<void()> body);
 
   /// Whether something could not be emitted; a diagnostic has told what.
   bool hasFailed() const { return failed; }

@@ -19,20 +19,6 @@ namespace {
 
 constexpr int64_t kAccessBytes = 16;
 
-/// The columns of a region; none if its results do not share them.
-std::optional<RowsWork> columnsOf(RegionBuilder &region) {
-  FailureOr<func::FuncOp> function = region.linalg();
-  if (failed(function)) {
-    return std::nullopt;
-  }
-  SmallVector<Root> roots;
-  for (auto [i, value] :
-       llvm::enumerate(function->getBody().front().getTerminator()->getOperands())) {
-    roots.push_back({value, region.output(i)});
-  }
-  return findColumnsWork(region, roots);
-}
-
 /// Threads along a column of so many elements of which one takes `steps`.
 int64_t heightFor(int64_t length, int64_t steps) {
   return llvm::PowerOf2Ceil(llvm::divideCeil(length, steps));
@@ -159,7 +145,7 @@ ColumnsFacts factsOf(RegionBuilder &region, const RowsWork &work) {
 }
 
 Offer offerColumns(RegionBuilder &region) {
-  std::optional<RowsWork> work = columnsOf(region);
+  std::optional<RowsWork> work = findColumnsWork(region);
   if (!work) {
     return Offer::refuse("its results do not share columns with reductions over all of a column");
   }
@@ -177,7 +163,7 @@ Offer offerColumns(RegionBuilder &region) {
 
 /// Its own, and what others would be of the same lanes.
 std::vector<dispatch::KernelChoice> columnsConfigs(RegionBuilder &region) {
-  std::optional<RowsWork> work = columnsOf(region);
+  std::optional<RowsWork> work = findColumnsWork(region);
   ColumnsFacts facts = factsOf(region, *work);
   ColumnsLayout own = *columnsLayout(region.gpu, facts);
   std::vector<dispatch::KernelChoice> choices = {dispatch::choiceOf(kColumnsTiled.name, own)};
@@ -189,7 +175,7 @@ std::vector<dispatch::KernelChoice> columnsConfigs(RegionBuilder &region) {
 }
 
 LogicalResult emitChoice(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  std::optional<RowsWork> work = columnsOf(region);
+  std::optional<RowsWork> work = findColumnsWork(region);
   ColumnsLayout layout;
   bool hasFailed = !work || failed(readChoice(region, choice, layout));
   if (!hasFailed) {

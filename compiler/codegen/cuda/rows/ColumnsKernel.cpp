@@ -58,7 +58,6 @@ private:
   void storeStrips(ArrayRef<Strip> all);
   void storeWide();
   void storeNarrow();
-  void when(Value condition, llvm::function_ref<void()> body);
 
   Kernel kernel;
   ElementEmitter emitter;
@@ -79,18 +78,6 @@ private:
   /// Of constant length, in registers.
   SmallVector<Strip> held;
 };
-
-void ColumnsKernel::when(Value condition, llvm::function_ref<void()> body) {
-  if (!condition) {
-    return body();
-  }
-  scf::IfOp branch = scf::IfOp::create(builder, location, condition, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(branch.thenBlock());
-  emitter.openScope();
-  body();
-  emitter.closeScope();
-}
 
 void ColumnsKernel::placeThread() {
   Index thread = kernel.thread(), group = kernel.block();
@@ -255,9 +242,9 @@ void ColumnsKernel::storeStrips(ArrayRef<Strip> all) {
   for (const Root &root : work.wide) {
     values.push_back(emitter.elements(root.tensor, places));
   }
-  when(isColumn, [&] {
+  emitter.when(isColumn, [&] {
     for (auto [i, strip] : llvm::enumerate(all)) {
-      when(strip.isInside, [&] {
+      emitter.when(strip.isInside, [&] {
         for (auto [root, elements] : llvm::zip(work.wide, values)) {
           for (auto [lane, linear] : llvm::enumerate(strip.linears)) {
             kernel.store(root.buffer, elements[i * layout.lanes + lane], linear);
@@ -297,8 +284,8 @@ void ColumnsKernel::storeNarrow() {
   Value first = math.value(math.add(math.multiply(rank, Index::constant(layout.height)), inHeight));
   Value isTop =
       arith::CmpIOp::create(builder, location, arith::CmpIPredicate::eq, first, math.constant(0));
-  when(isColumn, [&] {
-    when(isTop, [&] {
+  emitter.when(isColumn, [&] {
+    emitter.when(isTop, [&] {
       for (auto [root, elements] : llvm::zip(work.narrow, values)) {
         for (auto [lane, value] : llvm::enumerate(elements)) {
           kernel.store(root.buffer, value,

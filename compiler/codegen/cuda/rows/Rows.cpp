@@ -27,20 +27,6 @@ dispatch::RowFacts factsOf(RegionBuilder &region, const RowsWork &work) {
 
 namespace {
 
-/// The rows of a region; none if its results do not share them.
-std::optional<RowsWork> workOf(RegionBuilder &region) {
-  FailureOr<func::FuncOp> function = region.linalg();
-  if (failed(function)) {
-    return std::nullopt;
-  }
-  SmallVector<Root> roots;
-  for (auto [i, value] :
-       llvm::enumerate(function->getBody().front().getTerminator()->getOperands())) {
-    roots.push_back({value, region.output(i)});
-  }
-  return findRowsWork(region, roots);
-}
-
 constexpr llvm::StringLiteral kNoRows =
     "its results do not share rows with reductions over all of a row";
 
@@ -49,7 +35,7 @@ using FindLayout = std::optional<RowsLayout> (*)(const dispatch::RowFacts &);
 /// A family whose layout dispatch also knows.
 Offer offerLayout(RegionBuilder &region, StringRef family, FindLayout find, StringRef taken,
                   StringRef refused) {
-  std::optional<RowsWork> work = workOf(region);
+  std::optional<RowsWork> work = findRowsWork(region);
   if (!work) {
     return Offer::refuse(kNoRows);
   }
@@ -66,7 +52,7 @@ using EmitLayout = void (*)(RegionBuilder &, const RowsWork &, const RowsLayout 
 
 template <EmitLayout emitWork>
 LogicalResult emitLayout(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  std::optional<RowsWork> work = workOf(region);
+  std::optional<RowsWork> work = findRowsWork(region);
   RowsLayout layout;
   bool hasFailed = !work || failed(readChoice(region, choice, layout));
   if (!hasFailed) {
@@ -91,7 +77,7 @@ struct LoopsConfig {};
 template <typename Visitor> void visitParameters(Visitor &, LoopsConfig &) {}
 
 Offer offerInLoops(RegionBuilder &region) {
-  std::optional<RowsWork> work = workOf(region);
+  std::optional<RowsWork> work = findRowsWork(region);
   if (!work) {
     return Offer::refuse(kNoRows);
   }
@@ -106,14 +92,14 @@ Offer offerInLoops(RegionBuilder &region) {
 double loopsCost(RegionBuilder &region, const dispatch::KernelChoice &) {
   dispatch::Cost cost = dispatch::costOfRegion(region.source.getBody().front(), region.gpu,
                                                /*isGenerated=*/true);
-  std::optional<RowsWork> work = workOf(region);
+  std::optional<RowsWork> work = findRowsWork(region);
   double rows = work ? double(region.estimate(work->rows)) : 0;
   return cost.microseconds * 1e-6 +
          tuning::kLoopsRowSeconds * std::ceil(rows / double(region.gpu.cores));
 }
 
 LogicalResult emitInLoops(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  std::optional<RowsWork> work = workOf(region);
+  std::optional<RowsWork> work = findRowsWork(region);
   LoopsConfig config;
   bool hasFailed = !work || failed(readChoice(region, choice, config));
   if (!hasFailed) {

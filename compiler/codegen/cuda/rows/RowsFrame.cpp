@@ -41,18 +41,6 @@ Index RowsFrame::atMost(const Index &index, const Index &bound) {
   return {arith::MinSIOp::create(builder, location, math.value(index), last), 0, 1, true};
 }
 
-void RowsFrame::when(Value condition, llvm::function_ref<void()> body) {
-  if (!condition) {
-    return body();
-  }
-  scf::IfOp branch = scf::IfOp::create(builder, location, condition, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(branch.thenBlock());
-  emitter.openScope();
-  body();
-  emitter.closeScope();
-}
-
 Index RowsFrame::rowIn(const Index &group, Value &isRow) {
   isRow = {};
   if (layout.rowsPerBlock == 1) {
@@ -207,7 +195,7 @@ void RowsFrame::holdVectors(Value tensor, ArrayRef<Value> vectors, ArrayRef<Indi
 }
 
 void RowsFrame::store(const Strip &strip, ArrayRef<SmallVector<Value>> ofRoots) {
-  when(strip.isInside, [&] {
+  emitter.when(strip.isInside, [&] {
     for (auto [root, elements] : llvm::zip(work.wide, ofRoots)) {
       for (auto [element, linear] : llvm::zip(elements, strip.linears)) {
         kernel.store(root.buffer, element, linear);
@@ -226,8 +214,8 @@ void RowsFrame::storeNarrow() {
     at.resize(kernel.region.dims(root.tensor).size(), Index::constant(0));
     values.push_back(emitter.element(root.tensor, at));
   }
-  when(isRow, [&] {
-    when(layout.threadsOfRow() == 1 ? Value() : isBelow(inRow, Index::constant(1)), [&] {
+  emitter.when(isRow, [&] {
+    emitter.when(layout.threadsOfRow() == 1 ? Value() : isBelow(inRow, Index::constant(1)), [&] {
       for (auto [root, value] : llvm::zip(work.narrow, values)) {
         kernel.store(root.buffer, value, row);
       }

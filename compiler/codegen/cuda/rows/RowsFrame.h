@@ -63,7 +63,6 @@ protected:
   void store(const Strip &strip, llvm::ArrayRef<llvm::SmallVector<mlir::Value>> ofRoots);
   /// By the first thread of each row.
   void storeNarrow();
-  void when(mlir::Value condition, llvm::function_ref<void()> body);
 
   mlir::Value isBelow(const Index &index, const Index &bound);
   Index atMost(const Index &index, const Index &bound);

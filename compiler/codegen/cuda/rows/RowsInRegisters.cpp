@@ -88,7 +88,7 @@ void RegisterRows::storeWide() {
   if (values.empty()) {
     return;
   }
-  when(isRow, [&] {
+  emitter.when(isRow, [&] {
     for (auto [i, strip] : llvm::enumerate(strips)) {
       SmallVector<SmallVector<Value>> own;
       for (ArrayRef<Value> elements : values) {

@@ -23,7 +23,7 @@ Value elementOf(linalg::GenericOp op, Value value) {
     return {};
   }
   OpOperand *operand = op.getMatchingOpOperand(argument);
-  return op.getMatchingIndexingMap(operand).isIdentity() ? operand->get() : Value();
+  return isReadInPlace(op, *operand) ? operand->get() : Value();
 }
 
 /// The tensor that a value of a body is an element of, at any place.

@@ -40,7 +40,7 @@ void StagedRows::storeStrip(int64_t step) {
 }
 
 void StagedRows::storeWide() {
-  when(isRow, [&] {
+  emitter.when(isRow, [&] {
     for (int64_t step = 0; step < layout.steps; ++step) {
       storeStrip(step);
     }

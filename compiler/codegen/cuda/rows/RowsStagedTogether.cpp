@@ -39,12 +39,12 @@ void StagedRows::emitTogether(ThreadCombiner &threads, const Round &round, const
       currentSlot = i32(i);
       returnTo(rows[i]);
       holdResults(results[i]);
-      when(hasRest ? areThere[i] : Value(), body);
+      emitter.when(hasRest ? areThere[i] : Value(), body);
     }
   };
   // Strip by strip, so that what the rows read is held for one strip only.
   for (int64_t step = 0; step < layout.steps && !work.wide.empty(); ++step) {
-    eachRow([&] { when(isRow, [&] { storeStrip(step); }); });
+    eachRow([&] { emitter.when(isRow, [&] { storeStrip(step); }); });
   }
   eachRow([&] { storeNarrow(); });
 }

@@ -11,6 +11,21 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
+/// Whether dim i of an operand is read at loop `loopOf(i)`, or is 1 and read at 0.
+bool followsLoops(linalg::GenericOp op, OpOperand &operand,
+                  llvm::function_ref<size_t(size_t)> loopOf) {
+  ArrayRef<int64_t> sizes = cast<RankedTensorType>(operand.get().getType()).getShape();
+  ArrayRef<AffineExpr> places = op.getMatchingIndexingMap(&operand).getResults();
+  for (auto [i, place] : llvm::enumerate(places)) {
+    AffineDimExpr dim = dyn_cast<AffineDimExpr>(place);
+    bool isOnly = sizes[i] == 1 && tn::constantDim(place) == 0;
+    if (!isOnly && (!dim || dim.getPosition() != loopOf(i))) {
+      return false;
+    }
+  }
+  return true;
+}
+
 class Finder {
 public:
   explicit Finder(RegionBuilder &region) : region(region) {}
@@ -23,7 +38,6 @@ private:
   bool visitOp(linalg::GenericOp op);
   bool noteReduction(linalg::GenericOp op);
   bool isAligned(linalg::GenericOp op, OpOperand &operand) const;
-  bool isInPlace(linalg::GenericOp op, OpOperand &operand) const;
   std::optional<RowsWork::Shape> shapeOf(Value tensor) const;
   bool dependsOnReduction(Value tensor);
   void noteParameter(linalg::GenericOp op, OpOperand &operand);
@@ -73,31 +87,10 @@ bool Finder::dependsOnReduction(Value tensor) {
 /// Whether the operand is read at the place of the loops themselves (a dim of 1 at 0), which it may
 /// have without those that reductions leave out.
 bool Finder::isAligned(linalg::GenericOp op, OpOperand &operand) const {
-  tn::Dims dims = region.dims(operand.get());
-  AffineMap map = op.getMatchingIndexingMap(&operand);
-  size_t leftOut = op.getNumLoops() - std::min<size_t>(dims.size(), op.getNumLoops());
-  for (auto [i, expression] : llvm::enumerate(map.getResults())) {
-    AffineDimExpr dim = dyn_cast<AffineDimExpr>(expression);
-    bool isOnly = tn::constantDim(dims[i]) == 1 && tn::constantDim(expression) == 0;
-    size_t loop = i < work.rows.size() ? i : i + leftOut;
-    if (!isOnly && (!dim || dim.getPosition() != loop)) {
-      return false;
-    }
-  }
-  return shapeOf(operand.get()).has_value();
-}
-
-/// Whether each element is read at its own place of the loops (a dim of 1 at 0).
-bool Finder::isInPlace(linalg::GenericOp op, OpOperand &operand) const {
-  ArrayRef<AffineExpr> places = op.getMatchingIndexingMap(&operand).getResults();
-  tn::Dims dims = region.dims(operand.get());
-  bool isInPlace = places.size() == op.getNumLoops();
-  for (size_t i = 0; i < places.size() && isInPlace; ++i) {
-    AffineDimExpr dim = dyn_cast<AffineDimExpr>(places[i]);
-    isInPlace = dim ? dim.getPosition() == i
-                    : tn::constantDim(dims[i]) == 1 && tn::constantDim(places[i]) == 0;
-  }
-  return isInPlace;
+  size_t rank = cast<RankedTensorType>(operand.get().getType()).getRank();
+  size_t leftOut = op.getNumLoops() - std::min<size_t>(rank, op.getNumLoops());
+  auto loopOf = [&](size_t i) { return i < work.rows.size() ? i : i + leftOut; };
+  return followsLoops(op, operand, loopOf) && shapeOf(operand.get()).has_value();
 }
 
 bool Finder::noteReduction(linalg::GenericOp op) {
@@ -117,7 +110,7 @@ bool Finder::noteReduction(linalg::GenericOp op) {
     return op.getMatchingIndexingMap(&init) == rows;
   });
   bool readsAll = llvm::any_of(op.getDpsInputOperands(),
-                               [&](OpOperand *operand) { return isInPlace(op, *operand); });
+                               [&](OpOperand *operand) { return isReadInPlace(op, *operand); });
   if (!isTogether || !keepsRows || !readsAll || !Combiner::of(op)) {
     return false;
   }
@@ -161,7 +154,7 @@ bool Finder::visitOp(linalg::GenericOp op) {
     if (isRead) {
       fromBuffers.push_back({op, &operand});
     }
-    bool isWhole = isRead && isInPlace(op, operand);
+    bool isWhole = isRead && isReadInPlace(op, operand);
     if (isWhole && !llvm::is_contained(work.inputs, operand.get())) {
       work.inputs.push_back(operand.get());
     }
@@ -235,13 +228,32 @@ std::optional<RowsWork> Finder::run(ArrayRef<Root> roots) {
 
 } // namespace
 
-std::optional<RowsWork> findRowsWork(RegionBuilder &region, ArrayRef<Root> roots) {
-  std::optional<RowsWork> work = Finder(region).run(roots);
+bool isReadInPlace(linalg::GenericOp op, OpOperand &operand) {
+  return op.getMatchingIndexingMap(&operand).getNumResults() == op.getNumLoops() &&
+         followsLoops(op, operand, [](size_t i) { return i; });
+}
+
+/// Nothing if the region's results are of neither kind.
+static std::optional<RowsWork> findWork(RegionBuilder &region) {
+  FailureOr<func::FuncOp> function = region.linalg();
+  if (failed(function)) {
+    return std::nullopt;
+  }
+  SmallVector<Root> roots;
+  for (auto [i, value] :
+       llvm::enumerate(function->getBody().front().getTerminator()->getOperands())) {
+    roots.push_back({value, region.output(i)});
+  }
+  return Finder(region).run(roots);
+}
+
+std::optional<RowsWork> findRowsWork(RegionBuilder &region) {
+  std::optional<RowsWork> work = findWork(region);
   return work && work->behind.empty() ? std::move(work) : std::nullopt;
 }
 
-std::optional<RowsWork> findColumnsWork(RegionBuilder &region, ArrayRef<Root> roots) {
-  std::optional<RowsWork> work = Finder(region).run(roots);
+std::optional<RowsWork> findColumnsWork(RegionBuilder &region) {
+  std::optional<RowsWork> work = findWork(region);
   return work && !work->behind.empty() ? std::move(work) : std::nullopt;
 }
 

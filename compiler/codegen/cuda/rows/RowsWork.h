@@ -22,9 +22,14 @@ struct RowsWork {
   llvm::SmallVector<mlir::Value> parameters;
 };
 
-/// Nothing if the roots are not of that kind: then each has to be computed in another way.
-std::optional<RowsWork> findRowsWork(RegionBuilder &region, llvm::ArrayRef<Root> roots);
+/// What the results of a region are; nothing if they are not of that kind: then each has to be
+/// computed in another way.
+std::optional<RowsWork> findRowsWork(RegionBuilder &region);
 /// The same of columns: reductions over dims of which others lie behind.
-std::optional<RowsWork> findColumnsWork(RegionBuilder &region, llvm::ArrayRef<Root> roots);
+std::optional<RowsWork> findColumnsWork(RegionBuilder &region);
+
+/// Whether an operand of an operation is read at the place of the loops themselves (a dim of 1 at
+/// 0).
+bool isReadInPlace(mlir::linalg::GenericOp op, mlir::OpOperand &operand);
 
 } // namespace tenon::codegen::cuda

@@ -104,21 +104,11 @@ TEST(Rows, FusedNorm) {
   EXPECT_TRUE(rowsMatch(fused("2", "1536", "f32")));
 }
 
-std::optional<RowsWork> workOf(RegionBuilder &region) {
-  mlir::FailureOr<mlir::func::FuncOp> function = region.linalg();
-  llvm::SmallVector<Root> roots;
-  for (auto [i, value] :
-       llvm::enumerate(function->getBody().front().getTerminator()->getOperands())) {
-    roots.push_back({value, region.output(i)});
-  }
-  return findRowsWork(region, roots);
-}
-
 /// By rows that wait in shared memory, in a layout that GPUs get for far larger tensors.
 testing::AssertionResult stagedMatches(const std::string &text, const RowsLayout &given,
                                        RunOptions options = {}) {
   Emitter emitter = [&](RegionBuilder &region) -> mlir::FailureOr<bool> {
-    std::optional<RowsWork> work = workOf(region);
+    std::optional<RowsWork> work = findRowsWork(region);
     RowsLayout layout = given;
     layout.lanes = lanesOf(factsOf(region, *work), 0);
     layout.strips =
@@ -205,7 +195,7 @@ TEST(Rows, ReadsThatTheCacheKeeps) {
     EXPECT_TRUE(stagedMatches(fused("5", "2048", "f16"), kept(layout)));
   }
   Emitter inRegisters = [](RegionBuilder &region) -> mlir::FailureOr<bool> {
-    std::optional<RowsWork> work = workOf(region);
+    std::optional<RowsWork> work = findRowsWork(region);
     bool hasFailed = false;
     emitRowsInRegisters(region, *work, kept(*dispatch::layoutInRegisters(factsOf(region, *work))),
                         hasFailed);
