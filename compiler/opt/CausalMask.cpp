@@ -108,6 +108,11 @@ std::optional<bool> seenWhere(Value value, AffineExpr queries, AffineExpr keys,
   if (tn::CompareOp compare = value.getDefiningOp<tn::CompareOp>()) {
     return seenWhere(compare, queries, keys, constants);
   }
+  // A cast to bool asks for what is other than 0.
+  if (tn::CastOp cast = value.getDefiningOp<tn::CastOp>();
+      cast && getElementTypeOrSelf(value).isInteger(1)) {
+    return seenWhere(cast.getX(), queries, keys, constants);
+  }
   if (tn::NotOp negated = value.getDefiningOp<tn::NotOp>()) {
     bool isBool = getElementTypeOrSelf(value).isInteger(1);
     std::optional<bool> seen =
@@ -152,9 +157,8 @@ bool isCausalBias(Value mask, AffineExpr queries, AffineExpr keys, const Constan
   mask = withoutBroadcast(mask);
   if (tn::TriluOp triangle = mask.getDefiningOp<tn::TriluOp>()) {
     std::optional<double> hidden = constants.scalar(withoutBroadcast(triangle.getX()));
-    return triangle.getUpper() && triangle.getDiagonal() == 1 && hidden &&
-           hidesPosition(*hidden, element) &&
-           tn::sameDim(tn::getDims(triangle.getType()).back(), keys);
+    return hidden && hidesPosition(*hidden, element) &&
+           seenWhere(mask, queries, keys, constants) == std::optional(false);
   }
   if (tn::SelectOp select = mask.getDefiningOp<tn::SelectOp>()) {
     std::optional<bool> seen = seenWhere(select.getCondition(), queries, keys, constants);

@@ -205,6 +205,30 @@ func.func @triangle_of_ones(%q: tensor<1x2x8x4xf32>, %k: tensor<1x2x8x4xf32>) ->
   return %3, %6 : tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>
 }
 // -----
+// The same as a bool, negated, of the upper triangle, and with sizes that vary.
+#h = #tn.shape<()[s0] -> (1, 2, s0, 4)>
+#s = #tn.shape<()[s0] -> (1, 2, s0, s0)>
+#c = #tn.shape<()[s0] -> (s0, s0)>
+module attributes {tn.symbols = [#tn.symbol<"n", 1, 512>]} {
+// CHECK-LABEL: @triangle_as_bool
+func.func @triangle_as_bool(%q: tensor<1x2x?x4xf32, #h>) -> tensor<1x2x?x4xf32, #h> {
+  // CHECK: tn.attention %arg0, %arg0, %arg0 {causal = true
+  %one = tn.constant dense<1.0> : tensor<f32> : tensor<f32>
+  %zero = tn.constant dense<0.0> : tensor<f32> : tensor<f32>
+  %hidden = tn.constant dense<0xFF800000> : tensor<f32> : tensor<f32>
+  %full = tn.broadcast %one : (tensor<f32>) -> tensor<?x?xf32, #c>
+  %upper = tn.trilu %full {diagonal = 1 : i64, upper = true} : tensor<?x?xf32, #c>
+  %behind = tn.cast %upper : (tensor<?x?xf32, #c>) -> tensor<?x?xi1, #c>
+  %seen = tn.not %behind : tensor<?x?xi1, #c>
+  %mask = tn.select %seen, %zero, %hidden : (tensor<?x?xi1, #c>, tensor<f32>, tensor<f32>) -> tensor<?x?xf32, #c>
+  %0 = tn.matmul %q, %q {transposeB} : (tensor<1x2x?x4xf32, #h>, tensor<1x2x?x4xf32, #h>) -> tensor<1x2x?x?xf32, #s>
+  %1 = tn.add %0, %mask : (tensor<1x2x?x?xf32, #s>, tensor<?x?xf32, #c>) -> tensor<1x2x?x?xf32, #s>
+  %2 = tn.softmax %1 {axis = 3 : i64} : tensor<1x2x?x?xf32, #s>
+  %3 = tn.matmul %2, %q : (tensor<1x2x?x?xf32, #s>, tensor<1x2x?x4xf32, #h>) -> tensor<1x2x?x4xf32, #h>
+  return %3 : tensor<1x2x?x4xf32, #h>
+}
+}
+// -----
 // A constant triangle, and one with a hole.
 // CHECK-LABEL: @constant_triangle
 func.func @constant_triangle(%q: tensor<1x2x3x4xf32>) -> (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) {
