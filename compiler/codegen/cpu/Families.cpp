@@ -31,6 +31,57 @@ constexpr double kAlsoConvolutions = 0.95;
 /// Those of F(4 x 4) take 2.25 times the memory of those of F(2 x 2).
 constexpr double kLargerWeights = 0.85;
 
+/// What loops over the depth of each element take of a product's time (3 to 120 times on a Zen 4).
+constexpr double kOfLoops = 40;
+/// Those of a depthwise convolution, whose loops have vectors of channels.
+constexpr double kOfDepthwiseLoops = 4;
+
+/// Seconds that contractions take longer which do `times` their operations.
+double extraWork(func::FuncOp source, const dispatch::CostModel &costs,
+                 const target::Target &target, llvm::function_ref<double(Operation &)> times) {
+  double extra = 0;
+  for (Operation &op : source.getBody().front().without_terminator()) {
+    if (op.hasTrait<tn::TnContraction>()) {
+      extra += (times(op) - 1) * costs.workOf(&op);
+    }
+  }
+  return extra / target.peak;
+}
+
+bool isDepthwise(Operation &op) {
+  tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
+  return conv && dispatch::isDepthwise(conv);
+}
+
+double extraOfLoops(func::FuncOp source, const dispatch::CostModel &costs,
+                    const target::Target &target) {
+  return extraWork(source, costs, target,
+                   [](Operation &op) { return isDepthwise(op) ? kOfDepthwiseLoops : kOfLoops; });
+}
+
+/// Groups are padded to whole panels.
+double extraOfPanels(func::FuncOp source, const dispatch::CostModel &costs,
+                     const target::Target &target) {
+  return extraWork(source, costs, target, [](Operation &op) {
+    tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
+    if (!conv || !canLowerConv(conv)) {
+      return 1.0;
+    }
+    Geometry g = geometryOf(conv);
+    return double(g.panelsPerGroup() * kPanel) / double(g.groupOutChannels());
+  });
+}
+
+/// A single group is padded to whole vectors.
+double extraOfGroups(func::FuncOp source, const dispatch::CostModel &costs,
+                     const target::Target &target) {
+  return extraWork(source, costs, target, [](Operation &op) {
+    tn::ConvOp conv = cast<tn::ConvOp>(op);
+    double channels = conv.getGroups() == 1 ? double(geometryOf(conv).outChannels) : 16;
+    return (channels <= 8 ? 8 : 16) / channels;
+  });
+}
+
 constexpr KernelFamily kFamilies[] = {
     {.name = "conv_grouped",
      .what = "direct convolution by groups, depthwise too: vectors of output channels, the sums of "
@@ -42,6 +93,7 @@ constexpr KernelFamily kFamilies[] = {
      .values = {128, 64, 32, 16},
      .isTunable = [](func::FuncOp) { return true; },
      .weightLayout = groupedWeight,
+     .extraSeconds = extraOfGroups,
      .lower = lowerGrouped},
     {.name = "gemm_packed",
      .what = "GEMM and implicit GEMM on packed weights: a register-blocked micro-kernel, the "
@@ -58,6 +110,7 @@ constexpr KernelFamily kFamilies[] = {
      .values = {128, 64, 32, 16},
      .isTunable = [](func::FuncOp) { return true; },
      .weightLayout = panelsOfWeight,
+     .extraSeconds = extraOfPanels,
      .lower = lowerContraction},
     {.name = "conv_winograd2",
      .what = "Winograd F(2 x 2, 3 x 3): transformed tiles, a product for each point, their sums "
@@ -68,6 +121,8 @@ constexpr KernelFamily kFamilies[] = {
      .values = {28, 14, 56, 112},
      .isTunable = [](func::FuncOp) { return true; },
      .weightLayout = [](func::FuncOp source) { return winogradWeight(source, 2); },
+     .extraSeconds = [](func::FuncOp source, const dispatch::CostModel &costs,
+                        const target::Target &) { return -winogradSavings(source, 2, costs); },
      .mostOfTime = kAlsoConvolutions,
      .lower = [](KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel level,
                  int64_t most) { return lowerWinograd(kernel, source, level, 2, most); }},
@@ -80,6 +135,8 @@ constexpr KernelFamily kFamilies[] = {
      .values = {28, 14, 56, 112},
      .isTunable = [](func::FuncOp) { return true; },
      .weightLayout = [](func::FuncOp source) { return winogradWeight(source, 4); },
+     .extraSeconds = [](func::FuncOp source, const dispatch::CostModel &costs,
+                        const target::Target &) { return -winogradSavings(source, 4, costs); },
      .mostOfTime = kLargerWeights,
      .lower = [](KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel level,
                  int64_t most) { return lowerWinograd(kernel, source, level, 4, most); }},
@@ -203,6 +260,7 @@ constexpr KernelFamily kFamilies[] = {
      .values = {4096, 1024, 16384, 65536},
      .isTunable = isChunked,
      .weightLayout = weightOfLoops,
+     .extraSeconds = extraOfLoops,
      .takesReshaped = true,
      .lower = lowerTiled},
 };
@@ -244,41 +302,13 @@ private:
   StringAttr strategy;
 };
 
-/// What loops over the depth of each element take of a product's time (3 to 120 times on a Zen 4).
-constexpr double kOfLoops = 40;
-/// Those of a depthwise convolution, whose loops have vectors of channels.
-constexpr double kOfDepthwiseLoops = 4;
-
 /// Predicted microseconds.
-double costOf(func::FuncOp source, StringRef family, const target::Target &target) {
+double costOf(func::FuncOp source, const KernelFamily &family, const target::Target &target) {
   Block &body = source.getBody().front();
   dispatch::Cost cost = dispatch::costOfRegion(body, target, /*isGenerated=*/true);
   dispatch::CostModel costs(source->getParentOfType<ModuleOp>(), target);
-  double wasted = 0; // operations, beyond those of the region
-  for (Operation &op : body.without_terminator()) {
-    if (!op.hasTrait<tn::TnContraction>()) {
-      continue;
-    }
-    tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
-    bool isDepthwise = conv && dispatch::isDepthwise(conv);
-    double times = 1;
-    if (family == "tiled") {
-      times = isDepthwise ? kOfDepthwiseLoops : kOfLoops;
-    } else if (family == "gemm_packed" && conv && canLowerConv(conv)) {
-      Geometry g = geometryOf(conv);
-      times = double(g.panelsPerGroup() * kPanel) / double(g.groupOutChannels());
-    } else if (family == "conv_grouped" && conv.getGroups() == 1) {
-      double channels = geometryOf(conv).outChannels;
-      times = (channels <= 8 ? 8 : 16) / channels;
-    }
-    wasted += (times - 1) * costs.workOf(&op);
-    for (int64_t m : {2, 4}) {
-      if (family == "conv_winograd" + std::to_string(m)) {
-        wasted -= winogradSavings(source, m, costs) * target.peak;
-      }
-    }
-  }
-  return cost.microseconds + wasted / target.peak * 1e6;
+  double extra = family.extraSeconds ? family.extraSeconds(source, costs, target) : 0;
+  return cost.microseconds + extra * 1e6;
 }
 
 dispatch::KernelChoice choiceOf(const KernelFamily &family, int64_t value) {
@@ -345,7 +375,7 @@ llvm::Expected<dispatch::KernelSelection> selectKernel(StringRef text, const tar
         }
         choice = *asked;
       }
-      double microseconds = costOf(region.function, family.name, target);
+      double microseconds = costOf(region.function, family, target);
       record = {choice.text(), isDisabled ? "disabled" : "possible", family.what.str(),
                 microseconds};
       bool isBetter =
@@ -381,7 +411,7 @@ kernelCandidates(StringRef text, const target::Target &target) {
     size_t count = family.isTunable(region.function) ? family.values.size() : 1;
     for (int64_t value : ArrayRef(family.values).take_front(count)) {
       dispatch::KernelChoice choice = choiceOf(family, value);
-      double microseconds = costOf(region.function, family.name, target);
+      double microseconds = costOf(region.function, family, target);
       candidates.push_back(
           {std::move(choice), microseconds, weightLayoutOf(family, region.function)});
     }

@@ -36,6 +36,10 @@ struct KernelFamily {
   /// How the region's constant weight must be laid out for it; none if it lies so already. Null if
   /// the family reads all inputs as they lie.
   std::optional<dispatch::WeightLayout> (*weightLayout)(mlir::func::FuncOp source) = nullptr;
+  /// Predicted seconds beyond those of the region's own operations and bytes, perhaps negative;
+  /// null where there are none.
+  double (*extraSeconds)(mlir::func::FuncOp source, const dispatch::CostModel &costs,
+                         const target::Target &target) = nullptr;
   /// Whether it is given the region with other dims (RegionShapes.h).
   bool takesReshaped = false;
   /// Of the time predicted for the best row before it, what it must be predicted to take to be

@@ -101,6 +101,34 @@ TEST(ContractionTest, FewColumns) {
   }
 }
 
+/// A size of 0 beside one that varies, of either operand and of the result.
+TEST(ContractionTest, BuffersWithoutElements) {
+  auto varying = [](const char *dims, const char *shape) {
+    return std::string("tensor<") + dims + "xf32, #tn.shape<()[s0] -> " + shape + ">>";
+  };
+  const char *symbols = "#tn.symbol<\"s0\", 1, 512>";
+  for (int64_t size : {1, 40}) {
+    EXPECT_TRUE(
+        matchesReference(plainMatmul(varying("0x2x?", "(0, 2, s0)"), varying("0x?x3", "(0, s0, 3)"),
+                                     tensor({0, 2, 3}), "", symbols),
+                         {size}));
+    EXPECT_TRUE(matchesReference(plainMatmul(varying("2x?x0", "(2, s0, 0)"), tensor({0, 3}),
+                                             varying("2x?x3", "(2, s0, 3)"), "", symbols),
+                                 {size}));
+    EXPECT_TRUE(matchesReference(plainMatmul(varying("?x5", "(s0, 5)"), tensor({5, 0}),
+                                             varying("?x0", "(s0, 0)"), "", symbols),
+                                 {size}));
+  }
+  std::string x = varying("0x?x4", "(0, s0, 4)"), y = varying("0x?x6", "(0, s0, 6)");
+  EXPECT_TRUE(matchesReference(
+      kernelText("contraction", "(%x: " + x + ", %w: tensor<6x4x1xf32>) -> " + y,
+                 "%0 = tn.conv %x, %w {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations "
+                 "= array<i64: 1>, groups = 1 : i64, channelsLast = true} : (" +
+                     x + ", tensor<6x4x1xf32>) -> " + y + "\nreturn %0 : " + y,
+                 symbols),
+      {7}));
+}
+
 TEST(ContractionTest, FewRowsReadAWideBInPlace) {
   for (auto [m, k, n] : {std::tuple(1, 130, 1024), std::tuple(7, 131, 1001),
                          std::tuple(64, 1, 2080), std::tuple(40, 129, 1056)}) {
