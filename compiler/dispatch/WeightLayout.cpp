@@ -52,10 +52,7 @@ RankedTensorType packedType(RankedTensorType weight, const WeightLayout &layout)
   for (auto [index, dim] : llvm::enumerate(layout.permutation)) {
     (static_cast<int64_t>(index) < layout.rows ? depth : columns) *= weight.getDimSize(dim);
   }
-  if (layout.winograd) {
-    int64_t side = layout.winograd + 2;
-    depth = depth / (winograd::kTaps * winograd::kTaps) * side * side;
-  }
+  depth = winograd::transformedDepth(depth, layout.winograd);
   SmallVector<int64_t> shape;
   if (layout.groups > 1) {
     shape.push_back(layout.groups);

@@ -56,7 +56,7 @@ LogicalResult PackOp::verify() {
     if (!isSquare || (m != 2 && m != 4) || !elementOf(getWeight()).isF32()) {
       return emitOpError("cannot transform the filters of a weight ") << text(weight);
     }
-    rows = rows / (winograd::kTaps * winograd::kTaps) * (m + 2) * (m + 2);
+    rows = winograd::transformedDepth(rows, m);
   }
   int64_t panels = (columns / groups + panel - 1) / panel;
   SmallVector<int64_t> shape = {panels, rows, panel};

@@ -14,6 +14,12 @@ inline constexpr char kAttribute[] = "tn.winograd";
 
 inline constexpr int64_t kTaps = 3;
 
+/// The depth of filters, of whose taps two dims are transformed for tiles of m x m, from that of the
+/// filters; m = 0: they are not.
+constexpr int64_t transformedDepth(int64_t depth, int64_t m) {
+  return m == 0 ? depth : depth / (kTaps * kTaps) * (m + 2) * (m + 2);
+}
+
 /// The points are 0, +-inner and, for m = 4, +-outer, then infinity: in this order the rows of all
 /// transforms. With 3/4 and 3/2 sums of 512 channels are off by 2.6e-6 of the largest result, with
 /// the usual 1 and 2 by 1.1e-5, and added up one by one by 1.7e-6; F(2 x 2) is exact to 6e-7. Their

@@ -51,11 +51,9 @@ Value withoutDim(PatternRewriter &rewriter, tn::TransposeOp op, int64_t left) {
   return transpose(rewriter, op.getLoc(), x, order);
 }
 
-/// What each of several heads in a row reads: value = reshape(broadcast(x)), with [.., Hk, 1, ..]
-/// to
-/// [.., Hk, n, ..] to [.., Hk n, ..] where `heads` is the number of that dim of the value. Null if
-/// the value is no such repetition.
-Value repeated(PatternRewriter &rewriter, Value value, int64_t heads) {
+} // namespace
+
+Value beforeRepeat(PatternRewriter &rewriter, Value value, int64_t heads) {
   tn::ReshapeOp merged = value.getDefiningOp<tn::ReshapeOp>();
   tn::BroadcastOp broadcast = merged ? merged.getX().getDefiningOp<tn::BroadcastOp>() : nullptr;
   if (!broadcast || tensorType(broadcast).getRank() != tensorType(value).getRank() + 1) {
@@ -83,8 +81,6 @@ Value repeated(PatternRewriter &rewriter, Value value, int64_t heads) {
   return reshape(rewriter, value.getLoc(), broadcast.getX(), in);
 }
 
-} // namespace
-
 Operand makeOperand(PatternRewriter &rewriter, Value value, bool swapped, bool sharesHeads,
                     Constants &constants) {
   Value source = value;
@@ -100,7 +96,7 @@ Operand makeOperand(PatternRewriter &rewriter, Value value, bool swapped, bool s
       order = compose(transposed.getPermutation(), order);
       source = transposed.getX();
     } else if (Value own =
-                   sharesHeads && rank == 4 ? repeated(rewriter, source, order[1]) : Value()) {
+                   sharesHeads && rank == 4 ? beforeRepeat(rewriter, source, order[1]) : Value()) {
       source = own;
       shared = true;
     } else {

@@ -344,34 +344,6 @@ private:
   }
 };
 
-/// The value of which each head is repeated for several heads of the queries, if it is one: a
-/// reshape of a broadcast over a dim of its own behind the heads.
-Value beforeRepeat(PatternRewriter &rewriter, Value value, size_t heads) {
-  tn::ReshapeOp merged = value.getDefiningOp<tn::ReshapeOp>();
-  tn::BroadcastOp repeated =
-      merged ? merged.getX().getDefiningOp<tn::BroadcastOp>() : tn::BroadcastOp();
-  if (!repeated) {
-    return nullptr;
-  }
-  tn::Dims result = tn::getDims(value.getType()), wide = tn::getDims(repeated.getType());
-  tn::Dims single = tn::getDims(repeated.getX().getType());
-  if (wide.size() != result.size() + 1 || single.size() != wide.size()) {
-    return nullptr;
-  }
-  bool isRepeat =
-      isOne(single[heads + 1]) && tn::sameDim(wide[heads] * wide[heads + 1], result[heads]);
-  single.erase(single.begin() + heads + 1);
-  tn::Dims expected = result;
-  expected[heads] = wide[heads];
-  wide.erase(wide.begin() + heads + 1);
-  if (!isRepeat || !tn::sameDims(single, expected) || !tn::sameDims(wide, expected)) {
-    return nullptr;
-  }
-  return tn::ReshapeOp::create(rewriter, merged.getLoc(),
-                               tn::makeTensor(single, getElementTypeOrSelf(value)),
-                               repeated.getX());
-}
-
 /// Heads of keys and values that were repeated for the heads of the queries: attention does that
 /// itself and reads them once.
 struct SharedHeadsPattern : Pattern<tn::AttentionOp> {

@@ -48,10 +48,7 @@ Packer::Packer(const PackLayout &packLayout) : layout(packLayout) {
   depth = static_cast<int64_t>(depthOffset.size());
   columns = static_cast<int64_t>(columnOffset.size()) / layout.groups;
   panelsPerGroup = ceilDiv(columns, layout.panel);
-  if (layout.winograd) {
-    int64_t side = layout.winograd + 2;
-    depth = depth / (winograd::kTaps * winograd::kTaps) * side * side;
-  }
+  depth = winograd::transformedDepth(depth, layout.winograd);
 }
 
 /// Of each column and input channel, 3 x 3 taps become a square of m + 2: along lines, then along

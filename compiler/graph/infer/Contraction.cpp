@@ -194,8 +194,8 @@ LogicalResult AttentionOp::inferReturnTypes(MLIRContext *, infer::Location locat
                              " heads of q");
   }
   if (Value mask = adaptor.getMask()) {
-    // What is added to scores may have the f32 in which these are.
-    bool isWide = elementOf(mask).isF32();
+    // What is added to scores may have the f32 in which those of narrower operands are.
+    bool isWide = elementOf(mask).isF32() && !elementOf(adaptor.getQ()).isF64();
     if ((!isWide && failed(checkSameElement(location, adaptor.getQ(), mask))) ||
         failed(checkBroadcastsTo(location, dimsOf(mask), {q[0], q[1], q[2], k[2]}, "mask"))) {
       return failure();

@@ -68,6 +68,11 @@ const Bad kBad[] = {
      "false, false, false>} : (tensor<2x7x4x8xf32>, tensor<2x3x9x8xf32>, tensor<2x3x9x8xf32>) -> "
      "tensor<2x7x4x8xf32>",
      "3 heads of k do not divide 7 heads of q"},
+    {"%0: tensor<2x4x4x8xf64>, %1: tensor<4x4xf32>",
+     "tn.attention %0, %0, %0 mask %1 {scale = 1.0 : f64, causal = false, headsInner = array<i1: "
+     "false, false, false, false>} : (tensor<2x4x4x8xf64>, tensor<2x4x4x8xf64>, "
+     "tensor<2x4x4x8xf64>, tensor<4x4xf32>) -> tensor<2x4x4x8xf64>",
+     "different element types"},
     {"%0: tensor<2x4x4x8xf32>",
      "tn.attention %0, %0, %0 {scale = 1.0 : f64, causal = false, headsInner = array<i1: false>} : "
      "(tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>, tensor<2x4x4x8xf32>) -> tensor<2x4x4x8xf32>",
