@@ -94,12 +94,7 @@ void AttentionLowering::allocateScratch(const IndexMath &math) {
 }
 
 void AttentionLowering::forEach(const IndexMath &math, Value count, Body body) const {
-  scf::ForOp::create(math.builder, math.location, math.constant(0), count, math.constant(1),
-                     ValueRange(),
-                     [&](OpBuilder &inner, Location location, Value index, ValueRange) {
-                       body(IndexMath(inner, location), index);
-                       scf::YieldOp::create(inner, location);
-                     });
+  cpu::forEach(math, math.constant(0), count, 1, body);
 }
 
 void AttentionLowering::when(const IndexMath &math, Value condition,

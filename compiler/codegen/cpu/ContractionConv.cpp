@@ -34,11 +34,7 @@ void ConvLowering::loop(const IndexMath &math, Value from, Value to,
     body(math, from);
     return;
   }
-  scf::ForOp::create(math.builder, math.location, from, to, math.constant(1), ValueRange(),
-                     [&](OpBuilder &inner, Location location, Value index, ValueRange) {
-                       body(IndexMath(inner, location), index);
-                       scf::YieldOp::create(inner, location);
-                     });
+  forEach(math, from, to, 1, body);
 }
 
 /// A product of no depth writes zeros.

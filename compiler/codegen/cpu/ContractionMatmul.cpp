@@ -26,15 +26,6 @@ constexpr int64_t kPanelsInPlace = 8, kDepthInPlace = 128;
 /// Fewest columns of such a B, and grid points that let several threads share the work.
 constexpr int64_t kLeastColumnsInPlace = 256, kEnoughPoints = 16;
 
-void forEach(const IndexMath &math, Value from, Value to, Value step,
-             llvm::function_ref<void(const IndexMath &, Value)> body) {
-  scf::ForOp::create(math.builder, math.location, from, to, step, ValueRange(),
-                     [&](OpBuilder &b, Location location, Value i, ValueRange) {
-                       body(IndexMath(b, location), i);
-                       scf::YieldOp::create(b, location);
-                     });
-}
-
 class MatmulLowering {
 public:
   MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul, int64_t tileRows);
@@ -220,12 +211,12 @@ void MatmulLowering::multiplyInPlace(const IndexMath &math, const GridPoint &poi
                                      Value firstPanel, Value panels) {
   Value matrix = batchOffset(math, matmul.getB(), point.batch);
   Value b = inputOf(matmul.getB()), a = rowsOfA(math, point);
-  Value zero = math.constant(0), step = math.constant(kDepthInPlace);
+  Value zero = math.constant(0);
   Value count = rowsOf(math, point).count, stride = math.constant(group * kPanel);
   // Of no depth there is one block, which writes zeros.
   Value end = math.max(depth, math.constant(1));
   auto block = [&](const IndexMath &in, Value start) {
-    Value length = in.min(step, in.sub(depth, start));
+    Value length = in.min(in.constant(kDepthInPlace), in.sub(depth, start));
     auto panel = [&](const IndexMath &each, Value index) {
       Value column = each.mul(each.add(firstPanel, index), kPanel);
       Value row = each.add(each.mul(matrix, depth), start);
@@ -238,14 +229,13 @@ void MatmulLowering::multiplyInPlace(const IndexMath &math, const GridPoint &poi
                                       ldb);
       }
       callProduct(each, kernel.function(),
-                  {LLVM::GEPOp::create(each.builder, each.location, a.getType(), element, a,
-                                       ArrayRef<LLVM::GEPArg>{each.word(start)}),
-                   rowStride, from, ldb, each.pointer(groupSums, each.mul(index, kPanel)), stride,
-                   length, count, each.isLess(zero, start), isInteger()});
+                  {each.offset(a, start), rowStride, from, ldb,
+                   each.pointer(groupSums, each.mul(index, kPanel)), stride, length, count,
+                   each.isLess(zero, start), isInteger()});
     };
-    forEach(in, zero, panels, in.constant(1), panel);
+    forEach(in, zero, panels, 1, panel);
   };
-  forEach(math, zero, end, step, block);
+  forEach(math, zero, end, kDepthInPlace, block);
 }
 
 LogicalResult MatmulLowering::buildTilesInPlace(const IndexMath &math, const GridPoint &point) {
@@ -264,22 +254,19 @@ LogicalResult MatmulLowering::buildTilesInPlace(const IndexMath &math, const Gri
   multiplyInPlace(math, point, firstPanel, panels);
   Value firstRow = math.add(math.mul(point.batch, rows), range.first);
   LogicalResult status = success();
-  forEach(math, math.constant(0), panels, math.constant(1), [&](const IndexMath &in, Value index) {
+  forEach(math, math.constant(0), panels, 1, [&](const IndexMath &in, Value index) {
     TileWriter::Columns tile{in.constant(0), in.add(firstPanel, index), n};
     status =
         writer.write(in, firstRow, range.count, tile, [&](const IndexMath &each, const Sums &sums) {
-          forEach(each, each.constant(0), range.count, each.constant(1),
-                  [&](const IndexMath &body, Value row) {
-                    Value at = body.add(body.mul(row, group * kPanel), body.mul(index, kPanel));
-                    OpFoldResult width = body.builder.getIndexAttr(kPanel);
-                    Value from = memrefAt(body.builder, body.location, body.pointer(groupSums, at),
-                                          element, width);
-                    Value target = LLVM::GEPOp::create(
-                        body.builder, body.location, sums.pointer.getType(), element, sums.pointer,
-                        ArrayRef<LLVM::GEPArg>{body.word(body.mul(row, sums.stride))});
-                    Value to = memrefAt(body.builder, body.location, target, element, width);
-                    copyElements(body, from, to, body.builder.getMultiDimIdentityMap(1));
-                  });
+          forEach(each, each.constant(0), range.count, 1, [&](const IndexMath &body, Value row) {
+            Value at = body.add(body.mul(row, group * kPanel), body.mul(index, kPanel));
+            OpFoldResult width = body.builder.getIndexAttr(kPanel);
+            Value from =
+                memrefAt(body.builder, body.location, body.pointer(groupSums, at), element, width);
+            Value target = body.offset(sums.pointer, body.mul(row, sums.stride));
+            Value to = memrefAt(body.builder, body.location, target, element, width);
+            copyElements(body, from, to, body.builder.getMultiDimIdentityMap(1));
+          });
         });
   });
   return status;

@@ -32,15 +32,6 @@ void WinogradConv::store(const IndexMath &math, Value value, Value address) cons
   LLVM::StoreOp::create(math.builder, math.location, value, address, /*alignment=*/4);
 }
 
-void WinogradConv::loop(const IndexMath &math, Value from, Value to,
-                        llvm::function_ref<void(const IndexMath &, Value)> body) const {
-  scf::ForOp::create(math.builder, math.location, from, to, math.constant(1), ValueRange(),
-                     [&](OpBuilder &inner, Location location, Value index, ValueRange) {
-                       body(IndexMath(inner, location), index);
-                       scf::YieldOp::create(inner, location);
-                     });
-}
-
 WinogradConv::Part WinogradConv::partOf(const IndexMath &math, const GridPoint &point) const {
   Part part;
   Value all = size(math, t.lines);
@@ -87,7 +78,7 @@ void WinogradConv::multiply(const IndexMath &math, const GridPoint &point, Value
     depth = math.mul(math.max(math.sub(endTap, firstTap), zero), g.channels);
   }
   int64_t points = side * side;
-  loop(math, zero, math.constant(points), [&](const IndexMath &inner, Value number) {
+  forEach(math, zero, math.constant(points), 1, [&](const IndexMath &inner, Value number) {
     Value row = inner.add(inner.mul(point.panel, points), number);
     Value b = inner.add(inner.mul(row, t.depthChannels()), first);
     Value a = inner.add(inner.mul(number, t.mostTiles() * rowStride), first);
@@ -102,13 +93,13 @@ void WinogradConv::multiply(const IndexMath &math, const GridPoint &point, Value
 /// The sums of all tiles of a chunk to output pixels.
 void WinogradConv::transformPanel(const IndexMath &math, const Part &part) {
   Value zero = math.constant(0);
-  loop(math, zero, part.lines, [&](const IndexMath &a, Value line) {
-    loop(a, zero, part.tiles, [&](const IndexMath &b, Value tile) {
+  forEach(math, zero, part.lines, 1, [&](const IndexMath &a, Value line) {
+    forEach(a, zero, part.tiles, 1, [&](const IndexMath &b, Value tile) {
       Value from = b.mul(b.add(b.mul(line, part.tiles), tile), kPanel);
       // Lines begin at the chunk's first pixel; dilated ones are whole.
       Value pixel = b.add(b.mul(line, t.m * lineWidth), startOf(b, g.width, tile));
       Value to = b.mul(pixel, kPanel);
-      loop(b, zero, b.constant(kPanel / lanes), [&](const IndexMath &c, Value number) {
+      forEach(b, zero, b.constant(kPanel / lanes), 1, [&](const IndexMath &c, Value number) {
         Value column = c.mul(number, lanes);
         Value source = c.pointer(sums, c.add(from, column));
         Value target = c.pointer(outputs, c.add(to, column));
@@ -175,10 +166,10 @@ LogicalResult WinogradConv::buildTile(const IndexMath &math, const GridPoint &po
   }
   LogicalResult status = success();
   Value zero = math.constant(0);
-  loop(math, zero, part.lines, [&](const IndexMath &a, Value line) {
+  forEach(math, zero, part.lines, 1, [&](const IndexMath &a, Value line) {
     Place place = lineOf(a, point, a.add(part.firstLine, line));
     Value plane = a.add(a.mul(place.image, size(a, g.depth.out)), place.plane);
-    loop(a, zero, a.constant(t.m), [&](const IndexMath &b, Value i) {
+    forEach(a, zero, a.constant(t.m), 1, [&](const IndexMath &b, Value i) {
       Value y = b.add(place.line, b.mul(i, g.height.dilation));
       scf::IfOp::create(b.builder, b.location, b.isLess(y, height),
                         [&](OpBuilder &then, Location location) {

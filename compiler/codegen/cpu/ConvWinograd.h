@@ -80,8 +80,6 @@ private:
   }
   mlir::Value load(const IndexMath &math, mlir::Value address) const;
   void store(const IndexMath &math, mlir::Value value, mlir::Value address) const;
-  void loop(const IndexMath &math, mlir::Value from, mlir::Value to,
-            llvm::function_ref<void(const IndexMath &, mlir::Value)> body) const;
   void loopChannels(const IndexMath &math,
                     llvm::function_ref<void(const IndexMath &, mlir::Value)> body) const;
 

@@ -1,6 +1,7 @@
 // Builds arith operations through createOrFold, so that static shapes leave no arithmetic behind.
 #include "compiler/codegen/cpu/IndexMath.h"
 
+#include "compiler/codegen/common/Reduce.h"
 #include "compiler/codegen/cpu/MicroKernel.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -9,6 +10,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 
@@ -99,6 +101,50 @@ Value IndexMath::asLine(Value buffer) const {
   }
   SmallVector<ReassociationIndices> all = {llvm::to_vector(llvm::seq<int64_t>(0, rank))};
   return memref::CollapseShapeOp::create(builder, location, buffer, all);
+}
+
+void forEach(const IndexMath &math, Value from, Value to, int64_t step,
+             llvm::function_ref<void(const IndexMath &, Value)> body) {
+  scf::ForOp::create(math.builder, math.location, from, to, math.constant(step), ValueRange(),
+                     [&](OpBuilder &inner, Location location, Value index, ValueRange) {
+                       body(IndexMath(inner, location), index);
+                       scf::YieldOp::create(inner, location);
+                     });
+}
+
+/// The lanes below `active`.
+static Value maskOf(const IndexMath &math, VectorType vector, Value active) {
+  VectorType flags = VectorType::get(vector.getShape(), math.builder.getI1Type());
+  return vector::CreateMaskOp::create(math.builder, math.location, flags, active);
+}
+
+Value loadLanes(const IndexMath &math, VectorType wide, Value buffer, ValueRange place,
+                Value active) {
+  OpBuilder &b = math.builder;
+  Type element = cast<MemRefType>(buffer.getType()).getElementType();
+  VectorType stored = VectorType::get(wide.getShape(), element);
+  Value vector;
+  if (active) {
+    Value zero = arith::ConstantOp::create(b, math.location, b.getZeroAttr(stored));
+    vector = vector::MaskedLoadOp::create(b, math.location, stored, buffer, place,
+                                          maskOf(math, stored, active), zero);
+  } else {
+    vector = vector::LoadOp::create(b, math.location, stored, buffer, place);
+  }
+  return stored == wide ? vector
+                        : arith::ExtFOp::create(b, math.location, wide, vector).getResult();
+}
+
+void storeLanes(const IndexMath &math, Value vector, Value buffer, ValueRange place, Value active) {
+  VectorType stored = VectorType::get(cast<VectorType>(vector.getType()).getShape(),
+                                      cast<MemRefType>(buffer.getType()).getElementType());
+  Value elements = narrow(math.builder, math.location, vector, stored);
+  if (active) {
+    vector::MaskedStoreOp::create(math.builder, math.location, buffer, place,
+                                  maskOf(math, stored, active), elements);
+  } else {
+    vector::StoreOp::create(math.builder, math.location, elements, buffer, place);
+  }
 }
 
 namespace {

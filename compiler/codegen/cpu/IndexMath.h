@@ -48,6 +48,18 @@ public:
   mlir::Location location;
 };
 
+/// A loop over the indices from `from` to below `to`, `step` apart.
+void forEach(const IndexMath &math, mlir::Value from, mlir::Value to, int64_t step,
+             llvm::function_ref<void(const IndexMath &, mlir::Value)> body);
+
+/// Neighbours of a buffer from `place` on, one for each lane of `wide`, widened; zeros in the lanes
+/// from `active` on, if that is given.
+mlir::Value loadLanes(const IndexMath &math, mlir::VectorType wide, mlir::Value buffer,
+                      mlir::ValueRange place, mlir::Value active);
+/// The way back: the lanes below `active`, or all.
+void storeLanes(const IndexMath &math, mlir::Value vector, mlir::Value buffer,
+                mlir::ValueRange place, mlir::Value active);
+
 /// The operands of one call of the product kernel (MicroKernel.h): pointers, and values of index
 /// type.
 struct Product {

@@ -42,8 +42,6 @@ private:
   LogicalResult buildTile(const IndexMath &math, const GridPoint &point);
   Value packPanel(const IndexMath &math, Value panel, Value column, Value count);
   void copyColumns(const IndexMath &math, Value tap, Value column, Value to);
-  void loop(const IndexMath &math, Value count,
-            llvm::function_ref<void(const IndexMath &, Value)> body) const;
 
   KernelBuilder &kernel;
   tn::ConvOp conv;
@@ -75,15 +73,6 @@ PatchConv::PatchConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv
   grid.batches = getAffineConstantExpr(conv.getGroups(), context);
   grid.panels = getAffineConstantExpr(llvm::divideCeil(columns, kPanel), context);
   grid.chunks = chunkCount(pixels, tileRows, kLeastRows, grid.batches * grid.panels);
-}
-
-void PatchConv::loop(const IndexMath &math, Value count,
-                     llvm::function_ref<void(const IndexMath &, Value)> body) const {
-  scf::ForOp::create(math.builder, math.location, math.constant(0), count, math.constant(1),
-                     ValueRange(), [&](OpBuilder &b, Location location, Value i, ValueRange) {
-                       body(IndexMath(b, location), i);
-                       scf::YieldOp::create(b, location);
-                     });
 }
 
 /// The first output pixel of a chunk; of the one behind the last, their number.
@@ -139,11 +128,12 @@ void PatchConv::copyPatch(const IndexMath &math, Value pixel, Value row, Value g
     if (static_cast<int64_t>(dim) == spatial) {
       return copyTap(at, origin, rest, row, taps, group);
     }
-    loop(at, at.constant(weight[2 + dim]), [&](const IndexMath &inner, Value tap) {
-      taps.push_back(tap);
-      nest(inner);
-      taps.pop_back();
-    });
+    forEach(at, at.constant(0), at.constant(weight[2 + dim]), 1,
+            [&](const IndexMath &inner, Value tap) {
+              taps.push_back(tap);
+              nest(inner);
+              taps.pop_back();
+            });
   };
   nest(math);
 }
@@ -152,7 +142,7 @@ void PatchConv::copyPatches(const IndexMath &math, const GridPoint &point) {
   GridPoint next = point;
   next.chunk = math.add(point.chunk, math.constant(1));
   Value begin = first(math, point), count = math.sub(first(math, next), begin);
-  loop(math, count, [&](const IndexMath &inner, Value row) {
+  forEach(math, math.constant(0), count, 1, [&](const IndexMath &inner, Value row) {
     copyPatch(inner, inner.add(begin, row), row, point.batch);
   });
 }
@@ -172,7 +162,7 @@ Value PatchConv::packPanel(const IndexMath &math, Value panel, Value column, Val
   }
   clear(math, panelCopy);
   int64_t taps = depth / channels;
-  loop(math, math.constant(taps), [&](const IndexMath &inner, Value tap) {
+  forEach(math, math.constant(0), math.constant(taps), 1, [&](const IndexMath &inner, Value tap) {
     Value to =
         inner.view(panelCopy, {inner.mul(tap, channels), zero}, {inner.constant(channels), count});
     copyColumns(inner, tap, column, to);

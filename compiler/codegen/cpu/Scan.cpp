@@ -23,9 +23,6 @@ public:
   AffineExpr lower();
 
 private:
-  Value load(const IndexMath &math, ValueRange place, Value active);
-  void store(const IndexMath &math, Value sums, ValueRange place, Value active);
-  Value mask(const IndexMath &math, Value active);
   Value sum(const IndexMath &math, Value a, Value b) {
     return isa<FloatType>(wide.getElementType())
                ? Value(arith::AddFOp::create(math.builder, math.location, a, b))
@@ -65,37 +62,6 @@ ScanLowering::ScanLowering(KernelBuilder &kernel, tn::CumsumOp cumsum, engine::C
   inner = axis + 1 < dims.size() ? dims[axis + 1] : AffineExpr();
 }
 
-Value ScanLowering::mask(const IndexMath &math, Value active) {
-  VectorType flags = VectorType::get(lanes, math.builder.getI1Type());
-  return vector::CreateMaskOp::create(math.builder, math.location, flags, active);
-}
-
-/// A vector of elements, widened; zeros in the lanes from `active` on.
-Value ScanLowering::load(const IndexMath &math, ValueRange place, Value active) {
-  OpBuilder &b = math.builder;
-  VectorType stored = VectorType::get(lanes, storage);
-  Value vector;
-  if (active) {
-    Value zero = arith::ConstantOp::create(b, math.location, b.getZeroAttr(stored));
-    vector =
-        vector::MaskedLoadOp::create(b, math.location, stored, x, place, mask(math, active), zero);
-  } else {
-    vector = vector::LoadOp::create(b, math.location, stored, x, place);
-  }
-  return stored == wide ? vector
-                        : arith::ExtFOp::create(b, math.location, wide, vector).getResult();
-}
-
-void ScanLowering::store(const IndexMath &math, Value sums, ValueRange place, Value active) {
-  Value stored = narrow(math.builder, math.location, sums, VectorType::get(lanes, storage));
-  if (active) {
-    vector::MaskedStoreOp::create(math.builder, math.location, y, place, mask(math, active),
-                                  stored);
-  } else {
-    vector::StoreOp::create(math.builder, math.location, stored, y, place);
-  }
-}
-
 /// Each lane gets what was `count` lanes before it in the order of the scan, the first ones 0.
 Value ScanLowering::shifted(const IndexMath &math, Value vector, int64_t count) {
   SmallVector<int64_t> order;
@@ -111,11 +77,11 @@ Value ScanLowering::scanBlock(const IndexMath &math, ValueRange row, Value start
                               Value carry) {
   SmallVector<Value> at(row);
   at.push_back(start);
-  Value sums = load(math, at, active);
+  Value sums = loadLanes(math, wide, x, at, active);
   for (int64_t step = 1; step < lanes; step *= 2) {
     sums = sum(math, sums, shifted(math, sums, step));
   }
-  store(math, sum(math, carry, isExclusive ? shifted(math, sums, 1) : sums), at, active);
+  storeLanes(math, sum(math, carry, isExclusive ? shifted(math, sums, 1) : sums), y, at, active);
   // Lanes that do not count add nothing.
   SmallVector<int64_t> last(lanes, isReverse ? 0 : lanes - 1);
   Value total = vector::ShuffleOp::create(math.builder, math.location, sums, sums, last);
@@ -167,8 +133,9 @@ void ScanLowering::scanColumns(const IndexMath &math, Value outerIndex, Value fi
                        for (int64_t strip = 0; strip < strips; ++strip) {
                          Value column = body.add(first, body.constant(strip * lanes));
                          SmallVector<Value> at = place({outerIndex, row, column});
-                         next.push_back(sum(body, state[strip], load(body, at, active)));
-                         store(body, isExclusive ? state[strip] : next.back(), at, active);
+                         next.push_back(
+                             sum(body, state[strip], loadLanes(body, wide, x, at, active)));
+                         storeLanes(body, isExclusive ? state[strip] : next.back(), y, at, active);
                        }
                        scf::YieldOp::create(b, location, next);
                      });

@@ -56,8 +56,6 @@ private:
     return kernel.input(cast<BlockArgument>(operand).getArgNumber());
   }
   Value shaped(const IndexMath &math, Value buffer, ArrayRef<AffineExpr> shape) const;
-  void loop(const IndexMath &math, Value from, Value to,
-            llvm::function_ref<void(const IndexMath &, Value)> body) const;
   void fetch(const IndexMath &math, Value buffer, ArrayRef<Value> start, Value end) const;
   void combineSlices(const IndexMath &math, Value update, Value place) const;
   Value owns(const IndexMath &math, Value row, Value first, Value end) const;
@@ -80,15 +78,6 @@ Value ScatterLowering::shaped(const IndexMath &math, Value buffer,
   }
   return memrefAt(math.builder, math.location, math.pointer(buffer, math.constant(0)),
                   cast<MemRefType>(buffer.getType()).getElementType(), sizes);
-}
-
-void ScatterLowering::loop(const IndexMath &math, Value from, Value to,
-                           llvm::function_ref<void(const IndexMath &, Value)> body) const {
-  scf::ForOp::create(math.builder, math.location, from, to, math.constant(1), ValueRange(),
-                     [&](OpBuilder &b, Location location, Value i, ValueRange) {
-                       body(IndexMath(b, location), i);
-                       scf::YieldOp::create(b, location);
-                     });
 }
 
 Value ScatterLowering::owns(const IndexMath &math, Value row, Value first, Value end) const {
@@ -148,7 +137,7 @@ AffineExpr ScatterLowering::scatterElements(tn::ScatterElementsOp scatter) {
                     {outside.constant(1), outside.size(kernel, length), outside.constant(kColumns)},
                     storageType(element));
   }
-  loop(outside, kernel.begin, kernel.end, [&](const IndexMath &math, Value point) {
+  forEach(outside, kernel.begin, kernel.end, 1, [&](const IndexMath &math, Value point) {
     Value partCount = math.size(kernel, parts), groupCount = math.size(kernel, groups);
     Value size = math.size(kernel, length), one = math.constant(1);
     Value part = math.rem(point, partCount), rest = math.div(point, partCount);
@@ -163,37 +152,38 @@ AffineExpr ScatterLowering::scatterElements(tn::ScatterElementsOp scatter) {
     AffineMap same = math.builder.getMultiDimIdentityMap(3);
     Value owned = tile ? math.view(tile, zeros, sizes) : math.view(to, start, sizes);
     copyElements(math, math.view(from, start, sizes), owned, same);
-    loop(math, math.constant(0), math.size(kernel, steps), [&](const IndexMath &in, Value step) {
-      if (tile) {
-        Value last = in.sub(in.size(kernel, steps), one);
-        Value ahead = in.min(in.add(step, in.constant(kStepsAhead)), last);
-        fetch(in, chosen, {row, ahead, column}, lastColumn);
-        fetch(in, given, {row, ahead, column}, lastColumn);
-      }
-      loop(in, column, lastColumn, [&](const IndexMath &each, Value c) {
-        OpBuilder &b = each.builder;
-        Location location = each.location;
-        SmallVector<Value> at = {row, step, c};
-        Value index = memref::LoadOp::create(b, location, chosen, at);
-        Value place = indexInDim(b, location, indices, index, length, size);
-        auto put = [&](const IndexMath &here) {
-          SmallVector<Value> target = {here.constant(0), here.sub(place, first),
-                                       here.sub(c, column)};
-          Value update = memref::LoadOp::create(here.builder, location, given, at);
-          Value old = memref::LoadOp::create(here.builder, location, owned, target);
-          Value combined = combineUpdate(here.builder, location, kind, element, old, update);
-          memref::StoreOp::create(here.builder, location, combined, owned, target);
-        };
-        if (tn::constantDim(parts) == 1) {
-          return put(each);
-        }
-        scf::IfOp::create(b, location, owns(each, place, first, end),
-                          [&](OpBuilder &then, Location) {
-                            put(IndexMath(then, location));
-                            scf::YieldOp::create(then, location);
-                          });
-      });
-    });
+    forEach(
+        math, math.constant(0), math.size(kernel, steps), 1, [&](const IndexMath &in, Value step) {
+          if (tile) {
+            Value last = in.sub(in.size(kernel, steps), one);
+            Value ahead = in.min(in.add(step, in.constant(kStepsAhead)), last);
+            fetch(in, chosen, {row, ahead, column}, lastColumn);
+            fetch(in, given, {row, ahead, column}, lastColumn);
+          }
+          forEach(in, column, lastColumn, 1, [&](const IndexMath &each, Value c) {
+            OpBuilder &b = each.builder;
+            Location location = each.location;
+            SmallVector<Value> at = {row, step, c};
+            Value index = memref::LoadOp::create(b, location, chosen, at);
+            Value place = indexInDim(b, location, indices, index, length, size);
+            auto put = [&](const IndexMath &here) {
+              SmallVector<Value> target = {here.constant(0), here.sub(place, first),
+                                           here.sub(c, column)};
+              Value update = memref::LoadOp::create(here.builder, location, given, at);
+              Value old = memref::LoadOp::create(here.builder, location, owned, target);
+              Value combined = combineUpdate(here.builder, location, kind, element, old, update);
+              memref::StoreOp::create(here.builder, location, combined, owned, target);
+            };
+            if (tn::constantDim(parts) == 1) {
+              return put(each);
+            }
+            scf::IfOp::create(b, location, owns(each, place, first, end),
+                              [&](OpBuilder &then, Location) {
+                                put(IndexMath(then, location));
+                                scf::YieldOp::create(then, location);
+                              });
+          });
+        });
     if (tile) {
       copyElements(math, owned, math.view(to, start, sizes), same);
     }
@@ -216,7 +206,7 @@ AffineExpr ScatterLowering::scatterSlices(tn::ScatterNdOp scatter) {
   Value to = shaped(outside, kernel.output(0), {rows, slice});
   Value chosen = shaped(outside, input(indices), {steps, getAffineConstantExpr(tuple, context)});
   Value given = shaped(outside, input(updates), {steps, slice});
-  loop(outside, kernel.begin, kernel.end, [&](const IndexMath &math, Value point) {
+  forEach(outside, kernel.begin, kernel.end, 1, [&](const IndexMath &math, Value point) {
     Value partCount = math.size(kernel, parts), total = math.size(kernel, rows);
     Value one = math.constant(1), part = math.rem(point, partCount);
     Value first = math.div(math.mul(part, total), partCount);
@@ -227,23 +217,25 @@ AffineExpr ScatterLowering::scatterSlices(tn::ScatterNdOp scatter) {
     SmallVector<Value> start = {first, column}, sizes = {math.sub(end, first), width};
     copyElements(math, math.view(from, start, sizes), math.view(to, start, sizes),
                  math.builder.getMultiDimIdentityMap(2));
-    loop(math, math.constant(0), math.size(kernel, steps), [&](const IndexMath &in, Value step) {
-      OpBuilder &b = in.builder;
-      Location location = in.location;
-      Value row = in.constant(0);
-      for (int64_t i = 0; i < tuple; ++i) {
-        Value size = in.size(kernel, dims[i]);
-        Value index = memref::LoadOp::create(b, location, chosen, ValueRange{step, in.constant(i)});
-        Value place = indexInDim(b, location, indices, index, dims[i], size);
-        row = in.add(in.mul(row, size), place);
-      }
-      scf::IfOp::create(b, location, owns(in, row, first, end), [&](OpBuilder &then, Location) {
-        IndexMath inner(then, location);
-        combineSlices(inner, inner.view(given, {step, column}, {one, width}),
-                      inner.view(to, {row, column}, {one, width}));
-        scf::YieldOp::create(then, location);
-      });
-    });
+    forEach(
+        math, math.constant(0), math.size(kernel, steps), 1, [&](const IndexMath &in, Value step) {
+          OpBuilder &b = in.builder;
+          Location location = in.location;
+          Value row = in.constant(0);
+          for (int64_t i = 0; i < tuple; ++i) {
+            Value size = in.size(kernel, dims[i]);
+            Value index =
+                memref::LoadOp::create(b, location, chosen, ValueRange{step, in.constant(i)});
+            Value place = indexInDim(b, location, indices, index, dims[i], size);
+            row = in.add(in.mul(row, size), place);
+          }
+          scf::IfOp::create(b, location, owns(in, row, first, end), [&](OpBuilder &then, Location) {
+            IndexMath inner(then, location);
+            combineSlices(inner, inner.view(given, {step, column}, {one, width}),
+                          inner.view(to, {row, column}, {one, width}));
+            scf::YieldOp::create(then, location);
+          });
+        });
   });
   return groups * parts;
 }

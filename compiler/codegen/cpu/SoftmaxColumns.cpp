@@ -39,14 +39,11 @@ private:
   using Columns = llvm::function_ref<void(const IndexMath &, Value, Value)>;
 
   Value buffer(const IndexMath &math, Value of) const;
-  Value flags(const IndexMath &math, Value active) const;
   Value load(const IndexMath &math, Value row, Value column, Value active) const;
   void store(const IndexMath &math, Value vector, Value row, Value column, Value active) const;
   Value splat(const IndexMath &math, double value) const;
   Value exponential(const IndexMath &math, Value x, Value shift) const;
   Value columnOf(const IndexMath &math, Value column) const { return math.sub(column, first); }
-  void loop(const IndexMath &math, Value from, Value to, int64_t step,
-            llvm::function_ref<void(const IndexMath &, Value)> body) const;
   void forColumns(const IndexMath &math, Columns body) const;
   void addRows(const IndexMath &math, Value row, int64_t rows) const;
   void finishColumns(const IndexMath &math) const;
@@ -86,11 +83,6 @@ Value ColumnSoftmax::buffer(const IndexMath &math, Value of) const {
   return memrefAt(math.builder, math.location, math.pointer(of, math.constant(0)), storage, sizes);
 }
 
-Value ColumnSoftmax::flags(const IndexMath &math, Value active) const {
-  VectorType type = VectorType::get(lanes, math.builder.getI1Type());
-  return vector::CreateMaskOp::create(math.builder, math.location, type, active);
-}
-
 Value ColumnSoftmax::splat(const IndexMath &math, double value) const {
   return arith::ConstantOp::create(math.builder, math.location,
                                    DenseElementsAttr::get(wide, static_cast<float>(value)));
@@ -98,30 +90,12 @@ Value ColumnSoftmax::splat(const IndexMath &math, double value) const {
 
 /// A vector of a row, widened; zeros in the lanes from `active` on, if that is given.
 Value ColumnSoftmax::load(const IndexMath &math, Value row, Value column, Value active) const {
-  OpBuilder &b = math.builder;
-  VectorType stored = VectorType::get(lanes, storage);
-  SmallVector<Value> at = {batch, row, column};
-  Value vector;
-  if (active) {
-    Value zero = arith::ConstantOp::create(b, math.location, b.getZeroAttr(stored));
-    vector =
-        vector::MaskedLoadOp::create(b, math.location, stored, x, at, flags(math, active), zero);
-  } else {
-    vector = vector::LoadOp::create(b, math.location, stored, x, at);
-  }
-  return stored == wide ? vector
-                        : arith::ExtFOp::create(b, math.location, wide, vector).getResult();
+  return loadLanes(math, wide, x, {batch, row, column}, active);
 }
 
 void ColumnSoftmax::store(const IndexMath &math, Value vector, Value row, Value column,
                           Value active) const {
-  Value stored = narrow(math.builder, math.location, vector, VectorType::get(lanes, storage));
-  SmallVector<Value> at = {batch, row, column};
-  if (active) {
-    vector::MaskedStoreOp::create(math.builder, math.location, y, at, flags(math, active), stored);
-  } else {
-    vector::StoreOp::create(math.builder, math.location, stored, y, at);
-  }
+  storeLanes(math, vector, y, {batch, row, column}, active);
 }
 
 Value ColumnSoftmax::exponential(const IndexMath &math, Value x, Value shift) const {
@@ -129,20 +103,11 @@ Value ColumnSoftmax::exponential(const IndexMath &math, Value x, Value shift) co
   return math::ExpOp::create(math.builder, math.location, shifted);
 }
 
-void ColumnSoftmax::loop(const IndexMath &math, Value from, Value to, int64_t step,
-                         llvm::function_ref<void(const IndexMath &, Value)> body) const {
-  scf::ForOp::create(math.builder, math.location, from, to, math.constant(step), ValueRange(),
-                     [&](OpBuilder &b, Location location, Value i, ValueRange) {
-                       body(IndexMath(b, location), i);
-                       scf::YieldOp::create(b, location);
-                     });
-}
-
 /// The tile's columns by vectors; the last, if it is short, with how many lanes are active.
 void ColumnSoftmax::forColumns(const IndexMath &math, Columns body) const {
   Value rest = math.rem(width, math.constant(lanes)), whole = math.sub(width, rest);
-  loop(math, first, math.add(first, whole), lanes,
-       [&](const IndexMath &in, Value column) { body(in, column, Value()); });
+  forEach(math, first, math.add(first, whole), lanes,
+          [&](const IndexMath &in, Value column) { body(in, column, Value()); });
   if (getConstantIntValue(rest) == 0) {
     return;
   }
@@ -230,7 +195,7 @@ AffineExpr ColumnSoftmax::lower() {
   most = allocate(kernel, {outside.constant(columns)});
   total = allocate(kernel, {outside.constant(columns)});
   AffineExpr groups = inner.ceilDiv(columns);
-  loop(outside, kernel.begin, kernel.end, 1, [&](const IndexMath &math, Value point) {
+  forEach(outside, kernel.begin, kernel.end, 1, [&](const IndexMath &math, Value point) {
     Value count = math.size(kernel, groups), rows = math.size(kernel, length);
     batch = math.div(point, count);
     first = math.mul(math.rem(point, count), columns);
@@ -239,19 +204,19 @@ AffineExpr ColumnSoftmax::lower() {
     if (known && *known % columns == 0) {
       width = math.constant(columns);
     }
-    loop(math, math.constant(0), math.constant(columns), lanes,
-         [&](const IndexMath &in, Value place) {
-           vector::StoreOp::create(in.builder, in.location,
-                                   splat(in, std::numeric_limits<float>::lowest()), most, place);
-           vector::StoreOp::create(in.builder, in.location, splat(in, 0), total, place);
-         });
+    forEach(math, math.constant(0), math.constant(columns), lanes,
+            [&](const IndexMath &in, Value place) {
+              vector::StoreOp::create(in.builder, in.location,
+                                      splat(in, std::numeric_limits<float>::lowest()), most, place);
+              vector::StoreOp::create(in.builder, in.location, splat(in, 0), total, place);
+            });
     Value rest = math.rem(rows, math.constant(kRowsAtOnce)), whole = math.sub(rows, rest);
-    loop(math, math.constant(0), whole, kRowsAtOnce,
-         [&](const IndexMath &in, Value row) { addRows(in, row, kRowsAtOnce); });
-    loop(math, whole, rows, 1, [&](const IndexMath &in, Value row) { addRows(in, row, 1); });
+    forEach(math, math.constant(0), whole, kRowsAtOnce,
+            [&](const IndexMath &in, Value row) { addRows(in, row, kRowsAtOnce); });
+    forEach(math, whole, rows, 1, [&](const IndexMath &in, Value row) { addRows(in, row, 1); });
     finishColumns(math);
-    loop(math, math.constant(0), rows, 1,
-         [&](const IndexMath &in, Value row) { writeRow(in, row); });
+    forEach(math, math.constant(0), rows, 1,
+            [&](const IndexMath &in, Value row) { writeRow(in, row); });
   });
   return outer * groups;
 }

@@ -33,8 +33,6 @@ private:
     return codegen::isBefore(math.builder, math.location, op, a, b);
   }
   void sink(const IndexMath &math, Ranked ranked, Value hole, Value length) const;
-  void forEach(const IndexMath &math, Value from, Value to, int64_t step,
-               llvm::function_ref<void(const IndexMath &, Value)> body) const;
   void takeRow(const IndexMath &math, Value outerIndex, Value innerIndex);
   void fillHeap(const IndexMath &math);
   void offer(const IndexMath &math, Value place);
@@ -76,15 +74,6 @@ void TopKLowering::putHeap(const IndexMath &math, Ranked ranked, Value place) co
 
 Ranked TopKLowering::elementAt(const IndexMath &math, Value place) const {
   return {memref::LoadOp::create(math.builder, math.location, row, place), math.word(place)};
-}
-
-void TopKLowering::forEach(const IndexMath &math, Value from, Value to, int64_t step,
-                           llvm::function_ref<void(const IndexMath &, Value)> body) const {
-  scf::ForOp::create(math.builder, math.location, from, to, math.constant(step), ValueRange(),
-                     [&](OpBuilder &b, Location location, Value i, ValueRange) {
-                       body(IndexMath(b, location), i);
-                       scf::YieldOp::create(b, location);
-                     });
 }
 
 /// Puts an element where the heap has a hole, or below it: a child that stands later moves up.

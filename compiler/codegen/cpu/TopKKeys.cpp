@@ -88,15 +88,6 @@ void KeyedTopK::makeKeys(const IndexMath &math) const {
   });
 }
 
-void KeyedTopK::forEach(const IndexMath &math, Value from, Value to, int64_t step,
-                        Body body) const {
-  scf::ForOp::create(math.builder, math.location, from, to, math.constant(step), ValueRange(),
-                     [&](OpBuilder &b, Location location, Value i, ValueRange) {
-                       body(IndexMath(b, location), i);
-                       scf::YieldOp::create(b, location);
-                     });
-}
-
 /// The rows of the grid slice, with their keys made.
 void KeyedTopK::forRows(Body body) {
   IndexMath outside(kernel.builder, kernel.location);

@@ -26,8 +26,6 @@ private:
   mlir::Value keyOf(mlir::OpBuilder &b, mlir::Location location, mlir::Value element) const;
   void makeKeys(const IndexMath &math) const;
   void forRows(Body body);
-  void forEach(const IndexMath &math, mlir::Value from, mlir::Value to, int64_t step,
-               Body body) const;
   mlir::Value number(const IndexMath &math, int64_t value) const;
   mlir::Value splat(const IndexMath &math, mlir::Type element, int64_t value) const;
   mlir::Value placeNumber(const IndexMath &math, mlir::Value place) const;

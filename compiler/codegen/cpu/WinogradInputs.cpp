@@ -30,7 +30,7 @@ Value select(const IndexMath &math, Value condition, Value a, Value b) {
 void WinogradConv::loopChannels(const IndexMath &math,
                                 llvm::function_ref<void(const IndexMath &, Value)> body) const {
   Value count = math.constant(llvm::divideCeil(g.channels, lanes));
-  loop(math, math.constant(0), count, [&](const IndexMath &inner, Value number) {
+  forEach(math, math.constant(0), count, 1, [&](const IndexMath &inner, Value number) {
     body(inner, inner.min(inner.mul(number, lanes), inner.constant(g.channels - lanes)));
   });
 }
@@ -39,17 +39,17 @@ void WinogradConv::loopChannels(const IndexMath &math,
 void WinogradConv::transformChunk(const IndexMath &math, const GridPoint &point) {
   Part part = partOf(math, point);
   Value zero = math.constant(0);
-  loop(math, zero, part.lines, [&](const IndexMath &a, Value line) {
+  forEach(math, zero, part.lines, 1, [&](const IndexMath &a, Value line) {
     Place place = lineOf(a, point, a.add(part.firstLine, line));
     std::pair<Value, Value> planes = {zero, a.constant(g.depth.kernel)};
     if (t.skipsPlanes) {
       planes = tapsInside(a, kernel, g.depth, place.plane);
     }
-    loop(a, zero, part.tiles, [&](const IndexMath &b, Value tile) {
+    forEach(a, zero, part.tiles, 1, [&](const IndexMath &b, Value tile) {
       place.column = startOf(b, g.width, b.add(part.firstTile, tile));
       Value number = b.add(b.mul(line, part.tiles), tile);
-      loop(b, planes.first, planes.second,
-           [&](const IndexMath &c, Value plane) { transformTile(c, place, plane, number); });
+      forEach(b, planes.first, planes.second, 1,
+              [&](const IndexMath &c, Value plane) { transformTile(c, place, plane, number); });
     });
   });
 }
@@ -64,10 +64,10 @@ void WinogradConv::fillPatch(const IndexMath &math, Value plane, Value line, Val
     // Of the images' planes the first was taken off.
     isPlane = isBelow(math, plane, depth);
   }
-  loop(math, zero, count, [&](const IndexMath &a, Value i) {
+  forEach(math, zero, count, 1, [&](const IndexMath &a, Value i) {
     Value y = a.add(line, a.mul(i, g.height.dilation));
     Value isLine = both(a, isBelow(a, y, height), isPlane);
-    loop(a, zero, count, [&](const IndexMath &b, Value j) {
+    forEach(a, zero, count, 1, [&](const IndexMath &b, Value j) {
       Value x = b.add(column, b.mul(j, g.width.dilation));
       Value isInside = both(b, isBelow(b, x, width), isLine);
       Value pixel = b.add(b.mul(b.add(b.mul(plane, height), y), width), x);
