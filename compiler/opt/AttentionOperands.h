@@ -18,9 +18,9 @@ mlir::Value lift(mlir::PatternRewriter &rewriter, mlir::Value value);
 /// A permutation as it is between lifted dims; empty if that is none.
 Permutation liftedOrder(llvm::ArrayRef<int64_t> order);
 
-/// What each of several heads in a row reads: value = reshape(broadcast(x)), with [.., Hk, 1, ..]
-/// to
-/// [.., Hk, n, ..] to [.., Hk n, ..] where `heads` is the number of that dim of the value. Null if
+/// What each of several heads in a row reads: value = reshape(broadcast(x)), from [.., Hk, 1, ..]
+/// by
+/// [.., Hk, n, ..] to [.., Hk n, ..], where `heads` is the number of that dim of the value. Null if
 /// the value is no such repetition.
 mlir::Value beforeRepeat(mlir::PatternRewriter &rewriter, mlir::Value value, int64_t heads);
 

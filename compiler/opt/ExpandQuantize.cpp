@@ -18,12 +18,7 @@ public:
       : rewriter(rewriter), location(op->getLoc()), like(like) {}
 
   Type typeOf(Type element) const { return tn::withElement(like, element); }
-  Value cast(Value x, Type element) const {
-    bool isSame = getElementTypeOrSelf(x) == element;
-    return isSame ? x
-                  : tn::CastOp::create(rewriter, location, tn::withElement(x.getType(), element), x)
-                        .getResult();
-  }
+  Value cast(Value x, Type element) const { return castTo(rewriter, location, x, element); }
   template <typename Op> Value make(Value a, Value b) const {
     return Op::create(rewriter, location, typeOf(getElementTypeOrSelf(a)), a, b);
   }

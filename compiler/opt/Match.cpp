@@ -99,6 +99,11 @@ Value reshape(OpBuilder &builder, Location location, Value value, ArrayRef<Affin
   return tn::ReshapeOp::create(builder, location, type, value);
 }
 
+Value castTo(OpBuilder &builder, Location location, Value value, Type element) {
+  RankedTensorType type = tn::withElement(value.getType(), element);
+  return type == value.getType() ? value : tn::CastOp::create(builder, location, type, value);
+}
+
 Value withShape(OpBuilder &builder, Value constant, RankedTensorType type) {
   if (tn::WeightOp weight = constant.getDefiningOp<tn::WeightOp>()) {
     return tn::WeightOp::create(builder, weight.getLoc(), type, weight.getId());

@@ -93,6 +93,10 @@ mlir::Value transpose(mlir::OpBuilder &builder, mlir::Location location, mlir::V
 mlir::Value reshape(mlir::OpBuilder &builder, mlir::Location location, mlir::Value value,
                     llvm::ArrayRef<mlir::AffineExpr> dims);
 
+/// A cast to this element type; the value itself if it has it.
+mlir::Value castTo(mlir::OpBuilder &builder, mlir::Location location, mlir::Value value,
+                   mlir::Type element);
+
 /// The constant with another shape, as a constant again; null if that has no form.
 mlir::Value withShape(mlir::OpBuilder &builder, mlir::Value constant, mlir::RankedTensorType type);
 

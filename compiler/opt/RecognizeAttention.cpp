@@ -298,13 +298,21 @@ struct AttentionPattern : Pattern<tn::MatmulOp> {
     rewriter.setInsertionPoint(replaced);
     RankedTensorType type = tensorType(replaced->getResult(0));
     tn::Dims dims = tn::getDims(type);
+    Type element = type.getElementType();
+    // Where one product is of a narrower type than the other, attention is all f32.
+    if (getElementTypeOrSelf(q.value) != getElementTypeOrSelf(v.value)) {
+      element = rewriter.getF32Type();
+      for (Value *operand : {&q.value, &k.value, &v.value, &mask->value}) {
+        *operand = *operand ? castTo(rewriter, op.getLoc(), *operand, element) : Value();
+      }
+    }
     Value attention = tn::AttentionOp::create(
-        rewriter, op.getLoc(),
-        tn::makeTensor(liftedDims(dims, op.getContext()), type.getElementType()), q.value, k.value,
-        v.value, mask->value, rewriter.getF64FloatAttr(scores->scale * q.scale * k.scale),
+        rewriter, op.getLoc(), tn::makeTensor(liftedDims(dims, op.getContext()), element), q.value,
+        k.value, v.value, mask->value, rewriter.getF64FloatAttr(scores->scale * q.scale * k.scale),
         rewriter.getBoolAttr(mask->causal),
         rewriter.getDenseBoolArrayAttr({q.headsInner, k.headsInner, v.headsInner, resultInner}));
-    rewriter.replaceOp(replaced, reshape(rewriter, op.getLoc(), attention, dims));
+    Value result = castTo(rewriter, op.getLoc(), attention, type.getElementType());
+    rewriter.replaceOp(replaced, reshape(rewriter, op.getLoc(), result, dims));
     return success();
   }
 

@@ -327,6 +327,37 @@ func.func @wider_softmax(%q: tensor<1x2x3x4xf16>, %k: tensor<1x2x3x4xf16>, %v: t
   return %5 : tensor<1x2x3x4xf16>
 }
 // -----
+// One product of f16, the other of f32, either way round: attention is of f32.
+// CHECK-LABEL: @wider_values
+func.func @wider_values(%q: tensor<1x2x3x4xf16>, %k: tensor<1x2x3x4xf16>, %v: tensor<1x2x3x4xf16>, %m: tensor<1x1x3x3xf16>) -> tensor<1x2x3x4xf16> {
+  // CHECK-DAG: %[[Q:.*]] = tn.cast %arg0
+  // CHECK-DAG: %[[K:.*]] = tn.cast %arg1
+  // CHECK-DAG: %[[V:.*]] = tn.cast %arg2
+  // CHECK-DAG: %[[M:.*]] = tn.cast %arg3
+  // CHECK: %[[Y:.*]] = tn.attention %[[Q]], %[[K]], %[[V]] mask %[[M]]
+  // CHECK-SAME: -> tensor<1x2x3x4xf32>
+  // CHECK-NEXT: tn.cast %[[Y]]
+  %0 = tn.matmul %q, %k {transposeB} : (tensor<1x2x3x4xf16>, tensor<1x2x3x4xf16>) -> tensor<1x2x3x3xf16>
+  %1 = tn.add %0, %m : (tensor<1x2x3x3xf16>, tensor<1x1x3x3xf16>) -> tensor<1x2x3x3xf16>
+  %2 = tn.cast %1 : (tensor<1x2x3x3xf16>) -> tensor<1x2x3x3xf32>
+  %3 = tn.softmax %2 {axis = 3 : i64} : tensor<1x2x3x3xf32>
+  %4 = tn.cast %v : (tensor<1x2x3x4xf16>) -> tensor<1x2x3x4xf32>
+  %5 = tn.matmul %3, %4 : (tensor<1x2x3x3xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>
+  %6 = tn.cast %5 : (tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf16>
+  return %6 : tensor<1x2x3x4xf16>
+}
+// CHECK-LABEL: @narrower_values
+func.func @narrower_values(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x3x4xf32>, %v: tensor<1x2x3x4xf16>) -> tensor<1x2x3x4xf16> {
+  // CHECK: %[[V:.*]] = tn.cast %arg2
+  // CHECK-NEXT: %[[Y:.*]] = tn.attention %arg0, %arg1, %[[V]]
+  // CHECK-NEXT: tn.cast %[[Y]]
+  %0 = tn.matmul %q, %k {transposeB} : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x3x3xf32>
+  %1 = tn.softmax %0 {axis = 3 : i64} : tensor<1x2x3x3xf32>
+  %2 = tn.cast %1 : (tensor<1x2x3x3xf32>) -> tensor<1x2x3x3xf16>
+  %3 = tn.matmul %2, %v : (tensor<1x2x3x3xf16>, tensor<1x2x3x4xf16>) -> tensor<1x2x3x4xf16>
+  return %3 : tensor<1x2x3x4xf16>
+}
+// -----
 // Keys and values whose heads are repeated for several of the queries': read once.
 // CHECK-LABEL: @shared_heads
 func.func @shared_heads(%q: tensor<1x6x5x4xf32>, %k: tensor<1x7x2x4xf32>, %v: tensor<1x2x7x4xf32>) -> tensor<1x6x5x4xf32> {
