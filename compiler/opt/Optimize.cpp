@@ -61,6 +61,13 @@ const Pass kGpuOrder[] = {
     {"fit-products", fitProducts},
 };
 
+/// The passes for a CPU, after those.
+const Pass kCpuOrder[] = {
+    {"dot-products", dotProducts},
+    // Behind that, which makes reductions.
+    {"split-reductions", splitReductions},
+};
+
 const Pass kAll[] = {
     kSimplify,
     {"fold-constants", foldConstants},
@@ -84,6 +91,8 @@ const Pass kAll[] = {
     {"expand-quantize", expandQuantize},
     {"narrow-integer-products", narrowIntegerProducts},
     {"fit-products", fitProducts},
+    {"dot-products", dotProducts},
+    {"split-reductions", splitReductions},
     {"convert-to-fp16", convertToFp16},
     {"convert-to-bf16", convertToBf16},
 };
@@ -121,6 +130,11 @@ LogicalResult optimize(ModuleOp module, tn::WeightStore &weights, const Optimize
 LogicalResult optimizeForGpu(ModuleOp module, tn::WeightStore &weights,
                              const OptimizeOptions &options) {
   return runAll(kGpuOrder, module, weights, options);
+}
+
+LogicalResult optimizeForCpu(ModuleOp module, tn::WeightStore &weights,
+                             const OptimizeOptions &options) {
+  return runAll(kCpuOrder, module, weights, options);
 }
 
 } // namespace tenon::opt

@@ -65,7 +65,8 @@ llvm::LogicalResult transposedConvs(mlir::ModuleOp module, tn::WeightStore &weig
 /// the transposes around them meet and cancel, so that one is left at each picture input.
 llvm::LogicalResult channelsLast(mlir::ModuleOp module, tn::WeightStore &weights);
 
-/// Reshapes that split dims around slices, concatenations and elementwise operations go behind them.
+/// Reshapes that split dims around slices, concatenations and elementwise operations go behind
+/// them.
 llvm::LogicalResult sinkReshapes(mlir::ModuleOp module, tn::WeightStore &weights);
 
 /// A convolution over single positions, or over patches that do not overlap, becomes a product.
@@ -74,6 +75,13 @@ llvm::LogicalResult convsToProducts(mlir::ModuleOp module, tn::WeightStore &weig
 /// Products of one value with several constants become one, read in slices. The opposite of
 /// `splitProducts`, for devices that read slices in place.
 llvm::LogicalResult mergeProducts(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// Products with one column, or of one row with a transposed operand, become sums along rows.
+llvm::LogicalResult dotProducts(mlir::ModuleOp module, tn::WeightStore &weights);
+
+/// Reductions of long rows to a few numbers, or of few columns, become two: parts of them, and their
+/// results.
+llvm::LogicalResult splitReductions(mlir::ModuleOp module, tn::WeightStore &weights);
 
 /// Attention with heads wider than any attention kernel's becomes products and softmax.
 llvm::LogicalResult expandAttention(mlir::ModuleOp module, tn::WeightStore &weights);
@@ -101,9 +109,11 @@ struct OptimizeOptions {
   std::vector<Pass> extraPasses;
 };
 
-/// The layouts that a GPU's libraries like: for its own copy of the optimized module, after any
+/// The forms that one kind of device likes: for its own copy of the optimized module, after any
 /// change of precision and before dispatch. As `optimize`.
 llvm::LogicalResult optimizeForGpu(mlir::ModuleOp module, tn::WeightStore &weights,
+                                   const OptimizeOptions &options);
+llvm::LogicalResult optimizeForCpu(mlir::ModuleOp module, tn::WeightStore &weights,
                                    const OptimizeOptions &options);
 
 /// Runs the passes in order. Fails, with a diagnostic, if a pass or `afterPass` does.

@@ -250,8 +250,9 @@ Status Compilation::dispatch() {
   TENON_ASSIGN(WantedKernels wanted, WantedKernels::create(options));
   for (Family &family : families) {
     family.module = module->clone();
-    if (family.profile.isGpu() && failed(opt::optimizeForGpu(*family.module, weights, {}))) {
-      return diagnostics.status("optimize for the GPU");
+    auto optimizeFor = family.profile.isGpu() ? opt::optimizeForGpu : opt::optimizeForCpu;
+    if (failed(optimizeFor(*family.module, weights, {}))) {
+      return diagnostics.status("optimize for the device");
     }
     KernelSelector selector(family.targets.front(), wanted);
     if (failed(selector.formRegions(*family.module, family.profile, family.fusion)) ||
