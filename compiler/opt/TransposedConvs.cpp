@@ -1,13 +1,15 @@
-// A transposed convolution as convolutions, one for each set of output positions that the same taps
-// reach: position q * stride + r, shifted by the padding, receives input q - t through tap
-// t * stride + r. Where the stride divides the filter, all remainders r have equally many taps and
-// are output channels of one convolution; else each is one of its own, so that no tap is added: a
-// tap of zeros would turn infinite neighbours into NaN. Relies on channels-last layouts, in which
-// the results are put together without moving single elements.
+// A transposed convolution as convolutions, one for each set of output positions that equally many
+// taps reach: position q * stride + r, shifted by the padding, receives input q - t through tap k
+// where k * dilation is t * stride + r. Remainders r with as many taps are output channels of one
+// convolution; no tap is added, since one of zeros would turn infinite neighbours into NaN, and
+// where no tap leads stands the bias. Relies on channels-last layouts, in which the results are put
+// together without moving single elements.
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 
 #include "llvm/Support/MathExtras.h"
+
+#include <numeric>
 
 using namespace mlir;
 
@@ -17,19 +19,61 @@ namespace {
 /// More convolutions than this cost more than they gain.
 constexpr int64_t kMostConvs = 16;
 
+/// Remainders next to each other that equally many taps reach, of which the first ones lead to
+/// inputs `shift` before the output's.
+struct Phases {
+  int64_t first, count, taps, shift;
+};
+
 /// One spatial dim.
 struct Axis {
   AffineExpr in, out;
   int64_t filter, stride, dilation;
   int64_t padBegin, rest; ///< padBegin + out is in * stride + rest
+  SmallVector<Phases> sets;
 
-  bool isWhole() const { return filter % stride == 0; }
-  int64_t taps(int64_t phase) const { return llvm::divideCeil(filter - phase, stride); }
+  int64_t divisor() const { return std::gcd(stride, dilation); }
+  /// From one tap of a remainder to its next: in taps, and in inputs.
+  int64_t tapStep() const { return stride / divisor(); }
+  int64_t inputStep() const { return dilation / divisor(); }
+  /// The first tap of a remainder; none if no tap leads there.
+  std::optional<int64_t> firstTap(int64_t phase) const {
+    for (int64_t tap = 0; tap < std::min(filter, tapStep()); ++tap) {
+      if (tap * dilation % stride == phase) {
+        return tap;
+      }
+    }
+    return std::nullopt;
+  }
+  void collectSets();
+
+  int64_t beginOf(const Phases &set) const { return (set.taps - 1) * inputStep() + set.shift; }
   /// The first multiple of the stride that is computed, and how many.
-  int64_t first() const { return std::min(padBegin / stride, (taps(stride - 1) - 1) * dilation); }
+  int64_t first() const;
   int64_t padEnd() const { return std::max<int64_t>(0, llvm::divideCeilSigned(rest, stride)); }
   AffineExpr steps() const { return in + (padEnd() - first()); }
 };
+
+void Axis::collectSets() {
+  for (int64_t phase = 0; phase < stride; ++phase) {
+    std::optional<int64_t> tap = firstTap(phase);
+    int64_t taps = tap ? llvm::divideCeil(filter - *tap, tapStep()) : 0;
+    int64_t shift = tap ? *tap * dilation / stride : 0;
+    if (!sets.empty() && sets.back().taps == taps && sets.back().shift == shift) {
+      ++sets.back().count;
+    } else {
+      sets.push_back({phase, 1, taps, shift});
+    }
+  }
+}
+
+int64_t Axis::first() const {
+  int64_t result = padBegin / stride;
+  for (const Phases &set : sets) {
+    result = set.taps > 0 ? std::min(result, beginOf(set)) : result;
+  }
+  return result;
+}
 
 AffineExpr constant(OpBuilder &builder, int64_t value) {
   return builder.getAffineConstantExpr(value);
@@ -53,10 +97,17 @@ public:
     tn::Dims out = tn::getDims(op.getType());
     size_t spatial = dims.size() - 2;
     for (size_t i = 0; i < spatial; ++i) {
-      Axis axis{dims[2 + i],          out[2 + i],        filter[2 + i],
-                op.getStrides()[i],   op.getDilations()[i], op.getPads()[i], 0};
+      Axis axis{dims[2 + i],
+                out[2 + i],
+                filter[2 + i],
+                op.getStrides()[i],
+                op.getDilations()[i],
+                op.getPads()[i],
+                0,
+                {}};
       int64_t reach = (axis.filter - 1) * axis.dilation + 1;
       axis.rest = op.getOutputPadding()[i] + reach - axis.stride - op.getPads()[spatial + i];
+      axis.collectSets();
       axes.push_back(axis);
     }
   }
@@ -66,12 +117,11 @@ public:
   Value build();
 
 private:
-  /// Of an axis: the remainders that one convolution computes.
-  struct Phases {
-    int64_t first, count;
-  };
   Value allPhases(size_t axis, SmallVector<Phases> &chosen);
   Value convolve(ArrayRef<Phases> chosen);
+  Value withoutTaps(ArrayRef<Phases> chosen);
+  tn::Dims resultOf(ArrayRef<Phases> chosen) const;
+  Value tapsOf(Value weight, size_t axis, const Phases &set);
   Value weightOf(ArrayRef<Phases> chosen);
   Value biasOf(int64_t phases);
 
@@ -86,33 +136,50 @@ private:
 };
 
 bool TransposedConv::isSupported() {
-  int64_t convs = 1;
+  size_t convs = 1;
   for (const Axis &axis : axes) {
-    bool isDilated = axis.dilation > 1 && axis.filter > 1;
-    if (!axis.in || !axis.out || axis.filter < axis.stride || (isDilated && axis.stride > 1)) {
+    bool padsEnough =
+        llvm::all_of(axis.sets, [&](const Phases &set) { return axis.padEnd() >= set.shift; });
+    if (!axis.in || !axis.out || axis.filter < 1 || !padsEnough) {
       return false;
     }
-    convs *= axis.isWhole() ? 1 : axis.stride;
+    convs *= axis.sets.size();
   }
-  return convs <= kMostConvs && isa<FloatType>(op.getType().getElementType()) &&
-         llvm::all_of(filter, [](int64_t size) { return size > 0; });
+  return convs <= kMostConvs && isa<FloatType>(op.getType().getElementType());
+}
+
+/// The weight with the filter's dim of an axis as taps and phases. Those of the axes before it
+/// already are.
+Value TransposedConv::tapsOf(Value weight, size_t axis, const Phases &set) {
+  size_t dim = 2 + 2 * axis;
+  const Axis &along = axes[axis];
+  tn::Dims dims = tn::getDims(weight.getType()), split = dims;
+  split[dim] = constant(builder, set.taps);
+  split.insert(split.begin() + dim + 1, constant(builder, set.count));
+  if (set.taps * set.count == along.filter && along.dilation == 1) {
+    return reshape(builder, location, weight, split);
+  }
+  SmallVector<AffineExpr> starts(dims.size(), constant(builder, 0));
+  SmallVector<int64_t> steps(dims.size(), 1);
+  dims[dim] = split[dim];
+  steps[dim] = along.tapStep();
+  tn::Dims single = split;
+  single[dim + 1] = constant(builder, 1);
+  SmallVector<Value> parts;
+  for (int64_t phase = set.first; phase < set.first + set.count; ++phase) {
+    starts[dim] = constant(builder, *along.firstTap(phase));
+    Value part = slice(builder, location, weight, dims, starts, steps);
+    parts.push_back(reshape(builder, location, part, single));
+  }
+  Type type = tn::makeTensor(split, tensorType(weight).getElementType());
+  return parts.size() == 1 ? parts.front()
+                           : tn::ConcatOp::create(builder, location, type, parts, dim + 1);
 }
 
 /// The taps of the chosen phases in reverse order, as [O, C / groups, taps...], where O counts
 /// groups, phases and a group's channels.
 Value TransposedConv::weightOf(ArrayRef<Phases> chosen) {
   Value weight = op.getWeight();
-  tn::Dims own = tn::getDims(weight.getType());
-  SmallVector<AffineExpr> starts(own.size(), constant(builder, 0));
-  SmallVector<int64_t> steps(own.size(), 1);
-  for (auto [i, axis, phases] : llvm::enumerate(axes, chosen)) {
-    if (!axis.isWhole()) {
-      own[2 + i] = constant(builder, axis.taps(phases.first));
-      starts[2 + i] = constant(builder, phases.first);
-      steps[2 + i] = axis.stride;
-    }
-  }
-  weight = slice(builder, location, weight, own, starts, steps);
   // [groups, C / groups, O / groups, taps and phases of each axis]
   int64_t in = filter[0] / groups, out = filter[1];
   tn::Dims split = {constant(builder, groups), constant(builder, in), constant(builder, out)};
@@ -120,13 +187,13 @@ Value TransposedConv::weightOf(ArrayRef<Phases> chosen) {
   tn::Dims joined = {constant(builder, in)};
   SmallVector<int64_t> tapDims;
   int64_t channels = groups * out;
-  for (auto [axis, phases] : llvm::zip(axes, chosen)) {
-    int64_t taps = axis.taps(phases.first);
+  for (auto [i, set] : llvm::enumerate(chosen)) {
+    weight = tapsOf(weight, i, set);
     tapDims.push_back(split.size());
     order.push_back(split.size() + 1);
-    split.append({constant(builder, taps), constant(builder, phases.count)});
-    joined.push_back(constant(builder, taps));
-    channels *= phases.count;
+    split.append({constant(builder, set.taps), constant(builder, set.count)});
+    joined.push_back(constant(builder, set.taps));
+    channels *= set.count;
   }
   weight = reshape(builder, location, weight, split);
   SmallVector<AffineExpr> ends(split.size(), constant(builder, 0));
@@ -163,28 +230,35 @@ Value TransposedConv::biasOf(int64_t phases) {
 }
 
 /// [N, steps and phases of each axis, C].
+tn::Dims TransposedConv::resultOf(ArrayRef<Phases> chosen) const {
+  tn::Dims result = {dims[0]};
+  for (auto [axis, set] : llvm::zip(axes, chosen)) {
+    result.append({axis.steps(), constant(builder, set.count)});
+  }
+  result.push_back(constant(builder, groups * filter[1]));
+  return result;
+}
+
 Value TransposedConv::convolve(ArrayRef<Phases> chosen) {
   SmallVector<int64_t> ones(axes.size(), 1), dilations, begins, ends;
-  tn::Dims out = {dims[0]}, split = {dims[0]}, joined = {dims[0]};
+  tn::Dims out = {dims[0]}, split = {dims[0]};
   SmallVector<int64_t> order = {0};
   int64_t phaseCount = 1, spatial = axes.size();
-  for (auto [i, axis, phases] : llvm::enumerate(axes, chosen)) {
-    dilations.push_back(axis.dilation);
-    begins.push_back((axis.taps(phases.first) - 1) * axis.dilation - axis.first());
-    ends.push_back(axis.padEnd());
+  for (auto [axis, set] : llvm::zip(axes, chosen)) {
+    dilations.push_back(set.taps > 1 ? axis.inputStep() : 1);
+    begins.push_back(axis.beginOf(set) - axis.first());
+    ends.push_back(axis.padEnd() - set.shift);
     out.push_back(axis.steps());
     split.push_back(axis.steps());
-    phaseCount *= phases.count;
+    phaseCount *= set.count;
   }
   split.push_back(constant(builder, groups));
-  for (auto [i, axis, phases] : llvm::enumerate(axes, chosen)) {
+  for (auto [i, set] : llvm::enumerate(chosen)) {
     order.append({1 + static_cast<int64_t>(i), spatial + 2 + static_cast<int64_t>(i)});
-    split.push_back(constant(builder, phases.count));
-    joined.append({axis.steps(), constant(builder, phases.count)});
+    split.push_back(constant(builder, set.count));
   }
   order.append({spatial + 1, 2 * spatial + 2});
   split.push_back(constant(builder, filter[1]));
-  joined.push_back(constant(builder, groups * filter[1]));
   out.push_back(constant(builder, groups * phaseCount * filter[1]));
   begins.append(ends);
   Type element = op.getType().getElementType();
@@ -192,18 +266,31 @@ Value TransposedConv::convolve(ArrayRef<Phases> chosen) {
                                biasOf(phaseCount), ones, begins, dilations, groups,
                                /*channelsLast=*/true);
   y = reshape(builder, location, y, split);
-  return reshape(builder, location, transpose(builder, location, y, order), joined);
+  return reshape(builder, location, transpose(builder, location, y, order), resultOf(chosen));
+}
+
+/// Positions that no tap reaches.
+Value TransposedConv::withoutTaps(ArrayRef<Phases> chosen) {
+  Type element = op.getType().getElementType();
+  Value value = op.getBias();
+  if (!value) {
+    RankedTensorType scalar = RankedTensorType::get({}, element);
+    value =
+        tn::ConstantOp::create(builder, location, scalar,
+                               DenseElementsAttr::get(scalar, builder.getFloatAttr(element, 0.0)));
+  }
+  return tn::BroadcastOp::create(builder, location, tn::makeTensor(resultOf(chosen), element),
+                                 value);
 }
 
 Value TransposedConv::allPhases(size_t axis, SmallVector<Phases> &chosen) {
   if (axis == axes.size()) {
-    return convolve(chosen);
+    bool isReached = llvm::all_of(chosen, [](const Phases &set) { return set.taps > 0; });
+    return isReached ? convolve(chosen) : withoutTaps(chosen);
   }
-  int64_t count = axes[axis].stride;
-  bool isWhole = axes[axis].isWhole();
   SmallVector<Value> parts;
-  for (int64_t phase = 0; phase < (isWhole ? 1 : count); ++phase) {
-    chosen.push_back({phase, isWhole ? count : 1});
+  for (const Phases &set : axes[axis].sets) {
+    chosen.push_back(set);
     parts.push_back(allPhases(axis + 1, chosen));
     chosen.pop_back();
   }
@@ -212,7 +299,7 @@ Value TransposedConv::allPhases(size_t axis, SmallVector<Phases> &chosen) {
   }
   size_t dim = 2 + 2 * axis;
   tn::Dims whole = tn::getDims(parts.front().getType());
-  whole[dim] = constant(builder, count);
+  whole[dim] = constant(builder, axes[axis].stride);
   return tn::ConcatOp::create(builder, location,
                               tn::makeTensor(whole, tensorType(parts.front()).getElementType()),
                               parts, dim);

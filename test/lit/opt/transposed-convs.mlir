@@ -52,11 +52,38 @@ func.func @uncut(%x: tensor<1x2x?xf32, #u>) -> tensor<1x2x?xf32, #v> {
 }
 }
 // -----
-// A filter shorter than the stride leaves positions that nothing reaches: it stays as it is.
+// A filter shorter than the stride leaves positions that nothing reaches: the bias.
 // CHECK-LABEL: @short
-func.func @short(%x: tensor<1x2x4xf32>) -> tensor<1x2x10xf32> {
-  // CHECK: tn.conv_transpose
+func.func @short(%x: tensor<1x2x4xf32>, %b: tensor<2xf32>) -> tensor<1x2x10xf32> {
+  // CHECK-DAG: %[[REST:.*]] = tn.broadcast %arg1 : (tensor<2xf32>) -> tensor<1x4x2x2xf32>
+  // CHECK-DAG: tn.conv {{.*}} -> tensor<1x4x2xf32>
+  // CHECK: tn.concat {{.*}}, %[[REST]] {{.*}} -> tensor<1x4x3x2xf32>
+  // CHECK-NOT: tn.conv
   %w = tn.weight "w" : tensor<2x2x1xf32>
-  %0 = tn.conv_transpose %x, %w {strides = array<i64: 3>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, outputPadding = array<i64: 0>, groups = 1 : i64} : (tensor<1x2x4xf32>, tensor<2x2x1xf32>) -> tensor<1x2x10xf32>
+  %0 = tn.conv_transpose %x, %w bias %b {strides = array<i64: 3>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, outputPadding = array<i64: 0>, groups = 1 : i64} : (tensor<1x2x4xf32>, tensor<2x2x1xf32>, tensor<2xf32>) -> tensor<1x2x10xf32>
   return %0 : tensor<1x2x10xf32>
+}
+// -----
+// Seven taps and a stride of five: two phases have two, three have one, and each of these is one convolution.
+// CHECK-LABEL: @sets
+func.func @sets(%x: tensor<1x2x4xf32>) -> tensor<1x3x22xf32> {
+  // CHECK-DAG: tn.conv {{.*}} -> tensor<1x5x6xf32>
+  // CHECK-DAG: tn.conv {{.*}} -> tensor<1x5x9xf32>
+  // CHECK: tn.concat
+  // CHECK-NOT: tn.conv
+  %w = tn.weight "w" : tensor<2x3x7xf32>
+  %0 = tn.conv_transpose %x, %w {strides = array<i64: 5>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, outputPadding = array<i64: 0>, groups = 1 : i64} : (tensor<1x2x4xf32>, tensor<2x3x7xf32>) -> tensor<1x3x22xf32>
+  return %0 : tensor<1x3x22xf32>
+}
+// -----
+// Steps of taps that are no multiple of the stride: every second tap leads to the same phase, three inputs on.
+// CHECK-LABEL: @dilated_and_strided
+func.func @dilated_and_strided(%x: tensor<1x2x6xf32>) -> tensor<1x3x20xf32> {
+  // CHECK-DAG: tn.conv {{.*}}dilations = array<i64: 3>
+  // CHECK-DAG: tn.conv {{.*}}dilations = array<i64: 3>
+  // CHECK-NOT: tn.conv_transpose
+  // CHECK: return
+  %w = tn.weight "w" : tensor<2x3x4xf32>
+  %0 = tn.conv_transpose %x, %w {strides = array<i64: 2>, pads = array<i64: 0, 0>, dilations = array<i64: 3>, outputPadding = array<i64: 0>, groups = 1 : i64} : (tensor<1x2x6xf32>, tensor<2x3x4xf32>) -> tensor<1x3x20xf32>
+  return %0 : tensor<1x3x20xf32>
 }
