@@ -201,6 +201,22 @@ def sparse(rows, columns, share):
     return {"x": part(rows, 3), "y": part(4, columns)}
 
 
+def unique(kind, is_sorted):
+    graph = Graph(opset=18)
+    graph.input("x", ["A"], kind)
+    graph.add("Unique", ["x"], ["values", "at", "inverse", "times"], T.INT64, sorted=int(is_sorted))
+    graph.outputs[0].type.tensor_type.elem_type = kind
+    return graph
+
+
+def unique_by_numpy(x, is_sorted):
+    values, at, inverse, times = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    if not is_sorted:
+        order = np.argsort(at)
+        values, at, times, inverse = values[order], at[order], times[order], np.argsort(order)[inverse]
+    return {"values": values, "at": at, "inverse": inverse, "times": times}
+
+
 class Selection(ToolTest):
     def compare(self, name, graph, feeds, *options):
         model = graph.model()
@@ -242,6 +258,21 @@ class Selection(ToolTest):
         feeds = [{"x": RANDOM.integers(-9, 9, size).astype(np.float32) + offset}
                  for size in (1, 2, 17, 3000) for offset in (-9, 0, 9)]
         self.compare("best", best(20), feeds, "--verify")
+
+    def test_unique(self):
+        special = np.array([2, np.nan, 0, -0.0, 2, np.nan, -np.inf, 0, np.inf], np.float32)
+        lists = [(T.FLOAT, special), (T.FLOAT, special[:1]), (T.BOOL, RANDOM.random(50) < 0.5),
+                 (T.INT64, RANDOM.integers(-(1 << 40), 1 << 40, 40)[RANDOM.integers(0, 40, 300)]),
+                 (T.UINT8, RANDOM.integers(0, 256, 60000).astype(np.uint8))]  # by comparing all with all: 4 * 10^9 steps
+        for number, (kind, x) in enumerate(lists):
+            for is_sorted in (False, True):
+                onnx.save(unique(kind, is_sorted).model(), self.folder / "unique.onnx")
+                np.savez(self.folder / "in.npz", x=x)
+                self.succeed("run", "unique.onnx", "--inputs", "in.npz", "-o", "out.npz")
+                actual = np.load(self.folder / "out.npz")
+                for name, wanted in unique_by_numpy(x, is_sorted).items():
+                    with self.subTest(list=number, is_sorted=is_sorted, output=name):
+                        np.testing.assert_array_equal(actual[name], wanted)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ OpTable::OpTable() {
                                  samplingRows(),
                                  foldingRows(),
                                  selectionRows(),
+                                 uniqueRows(),
                                  signalRows(),
                                  randomRows(),
                                  matrixRows(),

@@ -87,6 +87,7 @@ llvm::ArrayRef<OpRow> gridRows();
 llvm::ArrayRef<OpRow> samplingRows();
 llvm::ArrayRef<OpRow> foldingRows();
 llvm::ArrayRef<OpRow> selectionRows();
+llvm::ArrayRef<OpRow> uniqueRows();
 llvm::ArrayRef<OpRow> signalRows();
 llvm::ArrayRef<OpRow> randomRows();
 llvm::ArrayRef<OpRow> matrixRows();
