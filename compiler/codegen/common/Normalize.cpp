@@ -16,8 +16,9 @@ using namespace tenon::tn;
 namespace tenon::codegen {
 namespace {
 
+/// Of a row with NaNs any maximum will do: their exponentials make the sum NaN.
 Value combineMax(OpBuilder &b, Location location, Value a, Value x) {
-  return arith::MaximumFOp::create(b, location, a, x);
+  return arith::MaxNumFOp::create(b, location, a, x);
 }
 
 /// A value that several passes read: computed once, unless it is an operand already.

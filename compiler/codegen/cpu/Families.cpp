@@ -2,9 +2,9 @@
 // Relies on the order of rows where those are close.
 #include "compiler/codegen/common/Access.h"
 #include "compiler/codegen/common/Weights.h"
-#include "compiler/codegen/cpu/ConvTiles.h"
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/conv/ConvTiles.h"
 #include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/OpKinds.h"
 #include "compiler/dispatch/Strategy.h"

@@ -2,7 +2,7 @@
 // memrefs, vectors and product calls, and says what the grid is.
 #pragma once
 
-#include "compiler/codegen/cpu/KernelBuilder.h"
+#include "compiler/codegen/cpu/base/KernelBuilder.h"
 #include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/KernelChoice.h"
 #include "compiler/target/Target.h"

@@ -4,7 +4,7 @@
 #include "compiler/codegen/cuda/base/MathCuda.h"
 
 #include "compiler/codegen/common/VectorMath.h"
-#include "compiler/codegen/cpu/Emit.h"
+#include "compiler/codegen/cpu/base/Emit.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"

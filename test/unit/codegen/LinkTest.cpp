@@ -1,6 +1,6 @@
 // Support object and linker: the memory functions do what C says, equal input gives equal bytes,
 // and what a code object must not have is refused. Relies on LoadedCode to run generated code.
-#include "compiler/codegen/cpu/Emit.h"
+#include "compiler/codegen/cpu/base/Emit.h"
 #include "test/unit/codegen/LoadedCode.h"
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/BinaryFormat/ELF.h"

@@ -1,6 +1,6 @@
 // Prints GF/s of each level's product micro-kernels with A and B in cache, as a ratio to a loop of
 // nothing but FMAs measured in the same round. Relies on LoadedCode to run generated code.
-#include "compiler/codegen/cpu/MicroKernel.h"
+#include "compiler/codegen/cpu/gemm/MicroKernel.h"
 #include "test/unit/codegen/LoadedCode.h"
 
 #include <algorithm>

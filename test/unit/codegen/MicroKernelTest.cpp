@@ -1,6 +1,6 @@
 // Every product micro-kernel of every level against the definition, with odd strides and canaries
 // around C. Relies on LoadedCode to run generated code.
-#include "compiler/codegen/cpu/MicroKernel.h"
+#include "compiler/codegen/cpu/gemm/MicroKernel.h"
 #include "test/unit/codegen/LoadedCode.h"
 
 #include <cmath>

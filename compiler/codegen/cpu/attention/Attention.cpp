@@ -1,0 +1,296 @@
+// The strategy of attention: for a block of queries and a block of keys, scores by the product
+// kernel into a strip of scratch, softmax along its rows with a running maximum, and the product
+// with V added up. Keys and values are brought into panels once for all queries of a head, or block
+// by block where one block of queries is all there is.
+#include "compiler/codegen/cpu/attention/Attention.h"
+
+#include "compiler/codegen/cpu/KernelFamily.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+
+namespace {
+
+/// Fewest queries worth a grid point of their own.
+constexpr int64_t kLeastQueries = 14;
+
+/// Most keys of a block: with 64 queries and heads of 64, its scores, keys and values are 400 KiB,
+/// which an L2 cache of 512 KiB holds; each block costs a reduction of every row.
+constexpr int64_t kMostKeys = 512;
+
+/// Keys whose values are read at once where they lie: 16 KiB of heads of 64.
+constexpr int64_t kKeysInPlace = 64;
+
+/// Blocks of equal size.
+int64_t keysOfBlock(AffineExpr length) {
+  std::optional<int64_t> size = tn::constantDim(length);
+  if (!size || *size == 0) {
+    return kMostKeys;
+  }
+  int64_t blocks = llvm::divideCeil(*size, kMostKeys);
+  return llvm::alignTo(llvm::divideCeil(*size, blocks), kPanel);
+}
+
+} // namespace
+
+AttentionLowering::AttentionLowering(KernelBuilder &kernel, tn::AttentionOp attention,
+                                     engine::CpuLevel level, int64_t most)
+    : kernel(kernel), mostRows(most),
+      vector(VectorType::get(floatLanes(level), kernel.builder.getF32Type())),
+      causal(attention.getCausal()), scale(attention.getScale().convertToDouble()) {
+  auto buffer = [&](Value operand) {
+    return kernel.input(cast<BlockArgument>(operand).getArgNumber());
+  };
+  ArrayRef<bool> inner = attention.getHeadsInner();
+  q = {buffer(attention.getQ()), inner[0], tn::getDims(attention.getQ().getType())};
+  k = {buffer(attention.getK()), inner[1], tn::getDims(attention.getK().getType())};
+  v = {buffer(attention.getV()), inner[2], tn::getDims(attention.getV().getType())};
+  result = {kernel.output(0), inner[3], tn::getDims(attention.getY().getType())};
+  if (attention.getMask()) {
+    mask = buffer(attention.getMask());
+    maskDims = tn::getDims(attention.getMask().getType());
+  }
+  isNarrow = !cast<MemRefType>(q.buffer.getType()).getElementType().isF32();
+  bool sharesNone = tn::sameDim(q.heads(), k.heads());
+  sharing =
+      sharesNone ? getAffineConstantExpr(1, attention.getContext()) : q.heads().floorDiv(k.heads());
+  blockKeys = keysOfBlock(k.length());
+  std::optional<int64_t> length = tn::constantDim(k.length()), rows = tn::constantDim(q.length());
+  bool seesSome = !causal || (length && rows && *length >= *rows);
+  isSingle = length && *length > 0 && *length <= blockKeys && seesSome;
+  grid.batches = q.dims[0] * k.heads();
+  grid.chunks = getAffineConstantExpr(1, attention.getContext());
+  grid.panels = chunkCount(sharing * q.length(), mostRows, kLeastQueries, grid.batches);
+}
+
+void AttentionLowering::allocateScratch(const IndexMath &math) {
+  queries = math.size(kernel, q.length());
+  keys = math.size(kernel, k.length());
+  depth = math.size(kernel, q.width());
+  width = math.size(kernel, v.width());
+  valuePanels = math.size(kernel, v.width().ceilDiv(kPanel));
+  isPrepared = math.isLess(math.constant(1), math.size(kernel, grid.panels));
+  std::optional<int64_t> blocks = tn::constantDim(grid.panels);
+  AffineExpr held = blocks && *blocks <= 1
+                        ? getAffineConstantExpr(blockKeys, q.width().getContext())
+                        : k.length().ceilDiv(blockKeys) * blockKeys;
+  Value panel = math.constant(kPanel), most = math.constant(mostRows);
+  packedKeys = allocate(kernel, {math.size(kernel, held * q.width())});
+  packedValues = allocate(kernel, {math.size(kernel, held * v.width().ceilDiv(kPanel)), panel});
+  rowsOfQueries = allocate(kernel, {most, depth});
+  // One panel more, so that the rows do not all fall into the same cache sets.
+  scores = allocate(kernel, {most, math.constant(blockKeys + kPanel)});
+  sums = allocate(kernel, {most, math.size(kernel, v.width().ceilDiv(kPanel) * kPanel)});
+  largest = allocate(kernel, {most});
+  total = allocate(kernel, {most});
+  if (isNarrow) {
+    wideKeys = allocate(kernel, {panel, depth});
+  }
+}
+
+void AttentionLowering::forEach(const IndexMath &math, Value count, Body body) const {
+  cpu::forEach(math, math.constant(0), count, 1, body);
+}
+
+void AttentionLowering::when(const IndexMath &math, Value condition,
+                             llvm::function_ref<void(const IndexMath &)> body) const {
+  if (std::optional<int64_t> known = getConstantIntValue(condition)) {
+    if (*known != 0) {
+      body(math);
+    }
+    return;
+  }
+  scf::IfOp::create(math.builder, math.location, condition, [&](OpBuilder &then, Location at) {
+    body(IndexMath(then, at));
+    scf::YieldOp::create(then, at);
+  });
+}
+
+/// Keys that the last of the rows [first, next) sees, or one of them that sees more.
+Value AttentionLowering::keysSeenBy(const IndexMath &math, Value first, Value next) const {
+  if (!causal) {
+    return keys;
+  }
+  Value one = math.constant(1), zero = math.constant(0);
+  Value last = math.sub(next, one);
+  if (tn::constantDim(sharing) != 1) {
+    Value isOneHead = math.builder.createOrFold<arith::CmpIOp>(
+        math.location, arith::CmpIPredicate::eq, math.div(first, queries), math.div(last, queries));
+    last = arith::SelectOp::create(math.builder, math.location, isOneHead, math.rem(last, queries),
+                                   math.sub(queries, one));
+  }
+  Value seen = math.sub(math.add(math.add(last, one), keys), queries);
+  return math.min(keys, math.max(zero, seen));
+}
+
+QueryBlock AttentionLowering::blockOf(const IndexMath &math, const GridPoint &point) const {
+  Value heads = math.size(kernel, k.heads());
+  Value rows = math.mul(math.size(kernel, sharing), queries);
+  Value blocks = math.size(kernel, grid.panels);
+  Value one = math.constant(1), number = point.panel;
+  if (causal) {
+    // Early and late rows in turn, so that threads with one half of the grid each have equal work.
+    Value half = math.div(number, math.constant(2));
+    Value isOdd = math.builder.createOrFold<arith::CmpIOp>(math.location, arith::CmpIPredicate::ne,
+                                                           math.rem(number, math.constant(2)),
+                                                           math.constant(0));
+    Value fromEnd = math.sub(math.sub(blocks, one), half);
+    number = math.builder.createOrFold<arith::SelectOp>(math.location, isOdd, fromEnd, half);
+  }
+  QueryBlock block;
+  block.batch = math.div(point.batch, heads);
+  block.keyHead = math.rem(point.batch, heads);
+  block.first = math.div(math.mul(number, rows), blocks);
+  Value next = math.div(math.mul(math.add(number, one), rows), blocks);
+  block.count = math.sub(next, block.first);
+  block.keys = keysSeenBy(math, block.first, next);
+  return block;
+}
+
+QueryPlace AttentionLowering::placeOf(const IndexMath &math, const QueryBlock &block,
+                                      Value row) const {
+  Value place = math.add(block.first, row);
+  if (tn::constantDim(sharing) == 1) {
+    return {block.keyHead, place};
+  }
+  Value head =
+      math.add(math.mul(block.keyHead, math.size(kernel, sharing)), math.div(place, queries));
+  return {head, math.rem(place, queries)};
+}
+
+void AttentionLowering::computeScores(const IndexMath &math, const QueryBlock &block,
+                                      const KeyBlock &part) {
+  Value panel = math.constant(kPanel);
+  Value strip = math.builder.createOrFold<memref::DimOp>(math.location, scores, 1);
+  Value a = math.pointer(rowsOfQueries, math.constant(0));
+  Value count = math.div(math.add(part.count, math.constant(kPanel - 1)), panel);
+  forEach(math, count, [&](const IndexMath &inner, Value index) {
+    callProduct(inner, kernel.function(),
+                {a, depth, keysAt(inner, part, index), panel,
+                 inner.pointer(scores, inner.mul(index, kPanel)), strip, depth, block.count,
+                 Value()});
+  });
+}
+
+/// Adds the product of the exponentials of keys [first, first + count) of a block with their
+/// values.
+void AttentionLowering::addValuePanel(const IndexMath &math, const QueryBlock &block,
+                                      const KeyBlock &part, const KeyBlock &keysOfPart,
+                                      Value index) {
+  Value isPacked = packsPanel(math, index);
+  std::optional<int64_t> constantWidth = getConstantIntValue(width);
+  bool isWhole = constantWidth && *constantWidth % kPanel == 0;
+  Value columns = isWhole ? Value() : math.sub(width, math.mul(index, kPanel));
+  Value packed = math.add(valueRow(math, part, index), keysOfPart.first);
+  Value b = math.pointer(packedValues, math.mul(packed, kPanel));
+  Value ldb = math.constant(kPanel);
+  if (getConstantIntValue(isPacked) != 1) {
+    Value key = math.add(part.first, keysOfPart.first);
+    Value inPlace =
+        math.add(rowOffset(math, v, block.batch, block.keyHead, key), math.mul(index, kPanel));
+    b = math.builder.createOrFold<arith::SelectOp>(math.location, isPacked, b,
+                                                   math.pointer(v.buffer, inPlace));
+    ldb = math.builder.createOrFold<arith::SelectOp>(math.location, isPacked, ldb,
+                                                     rowStride(math, v));
+  }
+  Value accumulates = isSingle ? math.isLess(math.constant(0), keysOfPart.first)
+                               : math.isLess(math.constant(0), math.constant(1));
+  Value strip = math.builder.createOrFold<memref::DimOp>(math.location, scores, 1);
+  Value stride = math.builder.createOrFold<memref::DimOp>(math.location, sums, 1);
+  callProduct(math, kernel.function(),
+              {math.pointer(scores, keysOfPart.first), strip, b, ldb,
+               math.pointer(sums, math.mul(index, kPanel)), stride, keysOfPart.count, block.count,
+               accumulates, /*ofIntegers=*/false, columns});
+}
+
+/// Values that are read in place are read row by row of some, as memory streams them.
+void AttentionLowering::addValues(const IndexMath &math, const QueryBlock &block,
+                                  const KeyBlock &part) {
+  Value step = math.builder.createOrFold<arith::SelectOp>(
+      math.location, readsInPlace(math), math.constant(kKeysInPlace), math.constant(blockKeys));
+  scf::ForOp::create(math.builder, math.location, math.constant(0), part.count, step, ValueRange(),
+                     [&](OpBuilder &builder, Location location, Value first, ValueRange) {
+                       IndexMath inner(builder, location);
+                       KeyBlock some{first, inner.min(step, inner.sub(part.count, first))};
+                       forEach(inner, valuePanels, [&](const IndexMath &body, Value index) {
+                         addValuePanel(body, block, part, some, index);
+                       });
+                       scf::YieldOp::create(builder, location);
+                     });
+}
+
+void AttentionLowering::attendTo(const IndexMath &math, const QueryBlock &block,
+                                 const KeyBlock &part) {
+  Value yes =
+      arith::ConstantOp::create(math.builder, math.location, math.builder.getBoolAttr(true));
+  Value isUnprepared = math.builder.createOrFold<arith::XOrIOp>(math.location, isPrepared, yes);
+  when(math, isUnprepared,
+       [&](const IndexMath &inner) { packKeys(inner, block.batch, block.keyHead, part); });
+  computeScores(math, block, part);
+  forEach(math, block.count,
+          [&](const IndexMath &inner, Value row) { softmaxRow(inner, block, part, row); });
+  when(math, isUnprepared,
+       [&](const IndexMath &inner) { packValues(inner, block.batch, block.keyHead, part); });
+  addValues(math, block, part);
+}
+
+void AttentionLowering::attend(const IndexMath &math, const QueryBlock &block) {
+  takeQueries(math, block);
+  if (!isSingle) {
+    forEach(math, block.count, [&](const IndexMath &inner, Value row) { startRow(inner, row); });
+  }
+  Value step = math.constant(blockKeys);
+  scf::ForOp::create(
+      math.builder, math.location, math.constant(0), block.keys, step, ValueRange(),
+      [&](OpBuilder &builder, Location location, Value first, ValueRange) {
+        IndexMath inner(builder, location);
+        KeyBlock part{first, inner.min(step, inner.sub(block.keys, first))};
+        if (isSingle || !mask || !isMaskedByKey()) {
+          attendTo(inner, block, part);
+        } else {
+          Value yes = arith::ConstantOp::create(builder, location, builder.getBoolAttr(true));
+          Value isSeen =
+              arith::XOrIOp::create(builder, location, isHidden(inner, block, part), yes);
+          when(inner, isSeen, [&](const IndexMath &then) { attendTo(then, block, part); });
+        }
+        scf::YieldOp::create(builder, location);
+      });
+  forEach(math, block.count, [&](const IndexMath &inner, Value row) { invertTotal(inner, row); });
+  writeResult(math, block);
+}
+
+FailureOr<AffineExpr> AttentionLowering::lower() {
+  allocateScratch(IndexMath(kernel.builder, kernel.location));
+  auto prepare = [&](const IndexMath &math, const GridPoint &point) {
+    when(math, isPrepared, [&](const IndexMath &inner) { packAll(inner, point); });
+  };
+  auto tile = [&](const IndexMath &math, const GridPoint &point) {
+    attend(math, blockOf(math, point));
+    return success();
+  };
+  if (failed(buildGridLoop(kernel, grid, prepare, tile))) {
+    return failure();
+  }
+  return grid.points();
+}
+
+bool isFlashAttention(func::FuncOp source) {
+  auto ops = source.getOps<tn::AttentionOp>();
+  return !ops.empty() && !getElementTypeOrSelf((*ops.begin()).getQ()).isF64();
+}
+
+FailureOr<AffineExpr> lowerAttention(KernelBuilder &kernel, func::FuncOp source,
+                                     engine::CpuLevel level, int64_t queries) {
+  tn::AttentionOp attention = *source.getOps<tn::AttentionOp>().begin();
+  if (failed(checkBuffers(attention))) {
+    return failure();
+  }
+  return AttentionLowering(kernel, attention, level, queries).lower();
+}
+
+} // namespace tenon::codegen::cpu

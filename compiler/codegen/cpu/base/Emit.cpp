@@ -1,0 +1,144 @@
+// LLVM IR to an ELF relocatable with a short optimizer pipeline: MLIR has already vectorized,
+// hoisted and unrolled. Nothing of the host is asked.
+#include "compiler/codegen/cpu/base/Emit.h"
+
+#include "compiler/codegen/common/EmitModule.h"
+#include "compiler/codegen/cpu/base/Guard.h"
+#include "compiler/codegen/cpu/base/Levels.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Object/ELFObjectFile.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Transforms/InstCombine/InstCombine.h"
+#include "llvm/Transforms/Scalar/DeadStoreElimination.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Scalar/LICM.h"
+#include "llvm/Transforms/Scalar/LoopPassManager.h"
+#include "llvm/Transforms/Scalar/SROA.h"
+#include "llvm/Transforms/Scalar/SimplifyCFG.h"
+
+namespace tenon::codegen::cpu {
+
+namespace {
+
+const llvm::Target &backendOf(const llvm::Triple &triple) {
+  static const bool isRegistered = [] {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    LLVMInitializeAArch64TargetInfo();
+    LLVMInitializeAArch64Target();
+    LLVMInitializeAArch64TargetMC();
+    LLVMInitializeAArch64AsmPrinter();
+    return true;
+  }();
+  (void)isRegistered;
+  std::string error;
+  return *llvm::TargetRegistry::lookupTarget(triple, error);
+}
+
+std::unique_ptr<llvm::TargetMachine> targetMachine(const LevelTarget &target) {
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
+  // One section a function: what the linker finds unused goes.
+  options.FunctionSections = true;
+  llvm::Triple triple(target.triple);
+  return std::unique_ptr<llvm::TargetMachine>(backendOf(triple).createTargetMachine(
+      triple, target.cpu, target.features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small,
+      llvm::CodeGenOptLevel::Default));
+}
+
+void setAttributes(llvm::Module &module, const LevelTarget &target) {
+  for (llvm::Function &function : module) {
+    if (function.isDeclaration()) {
+      // All callees are linked into the same object: no PLT.
+      function.setDSOLocal(!function.isIntrinsic());
+      continue;
+    }
+    function.addFnAttr("tune-cpu", target.tune);
+    function.addFnAttr("prefer-vector-width", std::to_string(target.vectorBits));
+    function.addFnAttr(llvm::Attribute::NoUnwind);
+  }
+}
+
+void addPasses(llvm::FunctionPassManager &passes) {
+  passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
+  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+  passes.addPass(llvm::InstCombinePass());
+  passes.addPass(llvm::SimplifyCFGPass());
+  passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()),
+                                                       /*UseMemorySSA=*/true));
+  passes.addPass(llvm::InstCombinePass());
+  passes.addPass(llvm::EarlyCSEPass());
+  passes.addPass(llvm::SimplifyCFGPass());
+}
+
+bool isProvided(llvm::StringRef symbol) {
+  return symbol == "memcpy" || symbol == "memset" || symbol == "memmove" ||
+         symbol == "__truncsfbf2" || symbol.starts_with("tenon_product_");
+}
+
+/// A call that a code object cannot have is a hole in our lowering: better named here than by the
+/// linker, which sees all regions at once.
+llvm::Error checkImports(llvm::StringRef object) {
+  llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>> file =
+      llvm::object::ObjectFile::createELFObjectFile(llvm::MemoryBufferRef(object, "kernel.o"));
+  if (!file) {
+    return file.takeError();
+  }
+  for (const llvm::object::SymbolRef &symbol : (*file)->symbols()) {
+    llvm::Expected<uint32_t> flags = symbol.getFlags();
+    llvm::Expected<llvm::StringRef> name = symbol.getName();
+    if (!flags || !name) {
+      return llvm::joinErrors(flags.takeError(), name.takeError());
+    }
+    bool undefined = *flags & llvm::object::SymbolRef::SF_Undefined;
+    if (undefined && !name->empty() && !isProvided(*name)) {
+      return llvm::createStringError("generated code calls '" + *name +
+                                     "', which a code object does not contain");
+    }
+  }
+  return llvm::Error::success();
+}
+
+template <typename Module>
+llvm::Expected<std::string> emit(Module &module, engine::CpuLevel level,
+                                 llvm::StringRef guarded = {}) {
+  const LevelTarget &target = targetOf(level);
+  std::unique_ptr<llvm::TargetMachine> machine = targetMachine(target);
+  llvm::Error problem = llvm::Error::success();
+  auto prepare = [&](llvm::Module &translated) {
+    if (!guarded.empty()) {
+      problem = guardAccesses(translated, guarded);
+    }
+    setAttributes(translated, target);
+  };
+  llvm::Expected<std::string> object =
+      emitModule(module, {*machine, llvm::CodeGenFileType::ObjectFile, prepare, addPasses});
+  if (problem) {
+    llvm::consumeError(object.takeError());
+    return std::move(problem);
+  }
+  if (!object) {
+    return object.takeError();
+  }
+  if (llvm::Error error = checkImports(*object)) {
+    return std::move(error);
+  }
+  return object;
+}
+
+} // namespace
+
+llvm::Expected<std::string> emitObject(llvm::Module &module, engine::CpuLevel level) {
+  return emit(module, level);
+}
+
+llvm::Expected<std::string> emitObject(mlir::ModuleOp module, engine::CpuLevel level,
+                                       llvm::StringRef guarded) {
+  return emit(module, level, guarded);
+}
+
+} // namespace tenon::codegen::cpu

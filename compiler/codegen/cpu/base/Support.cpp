@@ -1,0 +1,146 @@
+// The support object of a level: the product micro-kernels, and the functions that LLVM may call.
+// Those are LLVM IR because they must not be compiled into calls of themselves.
+#include "compiler/codegen/cpu/CpuCodegen.h"
+#include "compiler/codegen/cpu/base/Emit.h"
+#include "compiler/codegen/cpu/gemm/MicroKernel.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/AsmParser/Parser.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Linker/Linker.h"
+#include "llvm/Support/SourceMgr.h"
+
+namespace tenon::codegen::cpu {
+
+namespace {
+
+/// Memory: 32 bytes at a time, then bytes. memmove copies backwards when the destination begins
+/// inside the source; forwards is right for all other overlaps, as a block is read before it is
+/// written.
+/// __truncsfbf2: to the nearest bf16, ties to even, in the low bits of the result's register.
+/// Called on levels without such an instruction by code that moves single elements.
+constexpr llvm::StringLiteral kCalledFunctions = R"(
+define ptr @memcpy(ptr %to, ptr %from, i64 %n) {
+  %r = call ptr @memmove(ptr %to, ptr %from, i64 %n)
+  ret ptr %to
+}
+
+define ptr @memmove(ptr %to, ptr %from, i64 %n) {
+entry:
+  %toInt = ptrtoint ptr %to to i64
+  %fromInt = ptrtoint ptr %from to i64
+  %distance = sub i64 %toInt, %fromInt
+  %backwards = icmp ult i64 %distance, %n
+  br i1 %backwards, label %back, label %blocks
+blocks:
+  %i = phi i64 [ 0, %entry ], [ %iNext, %block ]
+  %iNext = add i64 %i, 32
+  %fits = icmp ule i64 %iNext, %n
+  br i1 %fits, label %block, label %bytes
+block:
+  %source = getelementptr i8, ptr %from, i64 %i
+  %value = load <32 x i8>, ptr %source, align 1
+  %target = getelementptr i8, ptr %to, i64 %i
+  store <32 x i8> %value, ptr %target, align 1
+  br label %blocks
+bytes:
+  %j = phi i64 [ %i, %blocks ], [ %jNext, %byte ]
+  %more = icmp ult i64 %j, %n
+  br i1 %more, label %byte, label %done
+byte:
+  %sourceByte = getelementptr i8, ptr %from, i64 %j
+  %valueByte = load i8, ptr %sourceByte, align 1
+  %targetByte = getelementptr i8, ptr %to, i64 %j
+  store i8 %valueByte, ptr %targetByte, align 1
+  %jNext = add i64 %j, 1
+  br label %bytes
+back:
+  %left = phi i64 [ %n, %entry ], [ %leftNext, %backBlock ]
+  %leftNext = sub i64 %left, 32
+  %backFits = icmp uge i64 %left, 32
+  br i1 %backFits, label %backBlock, label %backBytes
+backBlock:
+  %backSource = getelementptr i8, ptr %from, i64 %leftNext
+  %backValue = load <32 x i8>, ptr %backSource, align 1
+  %backTarget = getelementptr i8, ptr %to, i64 %leftNext
+  store <32 x i8> %backValue, ptr %backTarget, align 1
+  br label %back
+backBytes:
+  %rest = phi i64 [ %left, %back ], [ %restNext, %backByte ]
+  %restNext = sub i64 %rest, 1
+  %backMore = icmp ugt i64 %rest, 0
+  br i1 %backMore, label %backByte, label %done
+backByte:
+  %backSourceByte = getelementptr i8, ptr %from, i64 %restNext
+  %backValueByte = load i8, ptr %backSourceByte, align 1
+  %backTargetByte = getelementptr i8, ptr %to, i64 %restNext
+  store i8 %backValueByte, ptr %backTargetByte, align 1
+  br label %backBytes
+done:
+  ret ptr %to
+}
+
+define ptr @memset(ptr %to, i32 %value, i64 %n) {
+entry:
+  %byteValue = trunc i32 %value to i8
+  %first = insertelement <32 x i8> poison, i8 %byteValue, i64 0
+  %all = shufflevector <32 x i8> %first, <32 x i8> poison, <32 x i32> zeroinitializer
+  br label %blocks
+blocks:
+  %i = phi i64 [ 0, %entry ], [ %iNext, %block ]
+  %iNext = add i64 %i, 32
+  %fits = icmp ule i64 %iNext, %n
+  br i1 %fits, label %block, label %bytes
+block:
+  %target = getelementptr i8, ptr %to, i64 %i
+  store <32 x i8> %all, ptr %target, align 1
+  br label %blocks
+bytes:
+  %j = phi i64 [ %i, %blocks ], [ %jNext, %byte ]
+  %more = icmp ult i64 %j, %n
+  br i1 %more, label %byte, label %done
+byte:
+  %targetByte = getelementptr i8, ptr %to, i64 %j
+  store i8 %byteValue, ptr %targetByte, align 1
+  %jNext = add i64 %j, 1
+  br label %bytes
+done:
+  ret ptr %to
+}
+
+define float @__truncsfbf2(float %x) {
+  %bits = bitcast float %x to i32
+  %kept = lshr i32 %bits, 16
+  %odd = and i32 %kept, 1
+  %half = add i32 %odd, 32767
+  %sum = add i32 %bits, %half
+  %isNan = fcmp uno float %x, %x
+  %rounded = select i1 %isNan, i32 2143289344, i32 %sum
+  %upper = lshr i32 %rounded, 16
+  %result = bitcast i32 %upper to float
+  ret float %result
+}
+)";
+
+} // namespace
+
+llvm::Expected<std::string> supportObject(engine::CpuLevel level) {
+  mlir::DialectRegistry registry;
+  registerEmitDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  mlir::OwningOpRef<mlir::ModuleOp> kernels = buildProductKernels(&context, level);
+  if (mlir::failed(lowerToLlvmDialect(*kernels))) {
+    return llvm::createStringError("cannot lower the product kernels");
+  }
+  llvm::LLVMContext llvmContext;
+  std::unique_ptr<llvm::Module> module = mlir::translateModuleToLLVMIR(*kernels, llvmContext);
+  llvm::SMDiagnostic diagnostic;
+  std::unique_ptr<llvm::Module> called =
+      llvm::parseAssemblyString(kCalledFunctions, diagnostic, llvmContext);
+  if (!module || !called || llvm::Linker::linkModules(*module, std::move(called))) {
+    return llvm::createStringError("cannot build the support object: " + diagnostic.getMessage());
+  }
+  return emitObject(*module, level);
+}
+
+} // namespace tenon::codegen::cpu

@@ -1,0 +1,207 @@
+// Direct convolutions over one to three dims, channels last: a tile is some lines of output pixels
+// or a part of one. A kernel line's weights meet the pixels under it in one product where both lie
+// side by side, for which padded lines are copied to scratch a strip at a time; else each tap meets
+// the pixels under which it lies inside the input. Lines and planes of padding are skipped.
+#include "compiler/codegen/cpu/conv/ConvLowering.h"
+
+#include "compiler/graph/Winograd.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+
+ConvLowering::ConvLowering(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,
+                           int64_t tileRows)
+    : ConvTiles(kernel, conv, tileRows), epilogue(kernel, source, conv, conv.getBias()),
+      joinsLine(g.joinsKernelLine() && g.width.kernel > 1) {
+  bool isBadStride = g.channels % kBadStride == 0;
+  copiesLines = !g.isPointwise() && (joinsLine ? g.width.isPadded() : isBadStride);
+  pixelStride = g.channels + (copiesLines && !joinsLine ? kStridePad : 0);
+  startsCleared =
+      (g.width.isPadded() && !joinsLine) || !g.depth.isCovered() || !g.height.isCovered();
+  stripWidth = g.width.reach(linePixels);
+  int64_t apart = (mostLines - 1) * g.height.stride + 1;
+  stripPitch = std::min(g.height.dilation, apart);
+  stripLines = (g.height.kernel - 1) * stripPitch + apart;
+}
+
+void ConvLowering::loop(const IndexMath &math, Value from, Value to,
+                        llvm::function_ref<void(const IndexMath &, Value)> body) const {
+  if (getConstantIntValue(from) == 0 && getConstantIntValue(to) == 1) {
+    body(math, from);
+    return;
+  }
+  forEach(math, from, to, 1, body);
+}
+
+/// A product of no depth writes zeros.
+void ConvLowering::clearSums(const IndexMath &math, const Sums &sums, Value rows) {
+  Value none = math.constant(0);
+  callProduct(
+      math, kernel.function(),
+      {sums.pointer, none, sums.pointer, none, sums.pointer, sums.stride, none, rows, Value()});
+}
+
+void ConvLowering::buildProducts(const IndexMath &math, const Sums &sums, const Part &part,
+                                 Value group, Value panel) {
+  Value zero = math.constant(0);
+  Value lineStride =
+      math.mul(strip ? math.constant(stripWidth) : size(math, g.width.in), pixelStride);
+  Value origin = math.mul(group, g.groupChannels());
+  if (!strip) {
+    origin = math.add(origin, math.mul(inputPixel(math, part, part.firstLine), pixelStride));
+  }
+  if (startsCleared) {
+    clearSums(math, sums, math.mul(part.lines, part.pixels));
+  }
+  auto [firstPlane, endPlane] = tapsInside(math, g.depth, part.plane);
+  Reads reads{part, origin, lineStride, panel, firstPlane};
+  Value lines = math.constant(g.height.kernel);
+  Value columns = math.constant(joinsLine ? 1 : g.width.kernel);
+  // Lines within weights: a line's weights stay in cache while they meet all output lines.
+  loop(math, firstPlane, endPlane, [&](const IndexMath &a, Value plane) {
+    loop(a, zero, lines, [&](const IndexMath &b, Value line) {
+      loop(b, zero, columns, [&](const IndexMath &c, Value column) {
+        buildTap(c, sums, reads, {plane, line, column});
+      });
+    });
+  });
+}
+
+/// The products of a tap with the pixels of each output line under which it lies inside.
+void ConvLowering::buildTap(const IndexMath &math, const Sums &sums, const Reads &reads,
+                            const Tap &tap) {
+  const Part &part = reads.part;
+  int64_t steps = joinsLine ? 1 : g.width.kernel;
+  Value depth = math.constant(g.groupChannels() * g.width.kernel / steps);
+  Value zero = math.constant(0);
+  Value number = math.add(math.mul(tap.plane, g.height.kernel), tap.line);
+  number = math.add(math.mul(number, steps), tap.column);
+  Value weight = math.offset(reads.panel, math.mul(math.mul(number, depth), kPanel));
+  // Lines from one plane and one line of the kernel to the next.
+  Value planePitch =
+      strip ? math.constant(stripLines) : math.mul(size(math, g.height.in), g.depth.dilation);
+  int64_t linePitch = strip ? stripPitch : g.height.dilation;
+  Value skipped = math.add(math.mul(tap.plane, planePitch), math.mul(tap.line, linePitch));
+  Value begin = math.add(reads.origin, math.mul(skipped, reads.lineStride));
+  begin = math.add(begin, math.mul(tap.column, g.width.dilation * pixelStride));
+  auto [firstPixel, pixels] =
+      joinsLine ? std::pair(zero, part.pixels)
+                : positionsInside(math, g.width, tap.column, part.firstPixel, part.pixels);
+  begin = math.add(begin, math.mul(firstPixel, g.width.stride * pixelStride));
+  auto [firstLine, lines] = positionsInside(math, g.height, tap.line, part.firstLine, part.lines);
+  loop(math, firstLine, math.add(firstLine, lines), [&](const IndexMath &inner, Value line) {
+    Value at = inner.add(begin, inner.mul(inner.mul(line, g.height.stride), reads.lineStride));
+    Value row = inner.add(inner.mul(line, part.pixels), firstPixel);
+    callProduct(inner, kernel.function(),
+                {inner.pointer(strip ? strip : input, at),
+                 inner.constant(g.width.stride * pixelStride), weight, inner.constant(kPanel),
+                 inner.offset(sums.pointer, inner.mul(row, sums.stride)), sums.stride, depth,
+                 pixels, isAdded(inner, reads, tap, line)});
+  });
+}
+
+/// Whether the product of a tap is added to what others wrote.
+Value ConvLowering::isAdded(const IndexMath &math, const Reads &reads, const Tap &tap,
+                            Value line) const {
+  if (startsCleared) {
+    return arith::ConstantOp::create(math.builder, math.location, math.builder.getBoolAttr(true));
+  }
+  Value first = tapsInside(math, g.height, math.add(reads.part.firstLine, line)).first;
+  auto differ = [&](Value a, Value b) {
+    return math.builder.createOrFold<arith::CmpIOp>(math.location, arith::CmpIPredicate::ne, a, b);
+  };
+  Value isLater = math.builder.createOrFold<arith::OrIOp>(
+      math.location, differ(tap.plane, reads.firstPlane), differ(tap.line, first));
+  return math.builder.createOrFold<arith::OrIOp>(math.location, isLater,
+                                                 differ(tap.column, math.constant(0)));
+}
+
+LogicalResult ConvLowering::buildTile(const IndexMath &math, const GridPoint &point) {
+  Part part = partOf(math, point);
+  Value perGroup = math.constant(g.panelsPerGroup());
+  Value group = math.div(point.panel, perGroup), number = math.rem(point.panel, perGroup);
+  int64_t panelElements = g.taps() * g.groupChannels() * kPanel;
+  Value panel = weights ? math.pointer(weights, math.mul(point.panel, panelElements))
+                        : packPanel(math, group, number);
+  Value first = firstRow(math, point, part);
+  Value rows = math.mul(part.lines, part.pixels);
+  TileWriter::Columns columns{math.mul(group, g.groupOutChannels()), number,
+                              getAffineConstantExpr(g.groupOutChannels(), context)};
+  return writer->write(math, first, rows, columns, [&](const IndexMath &inner, const Sums &sums) {
+    if (!g.isPointwise()) {
+      buildProducts(inner, sums, part, group, panel);
+      return;
+    }
+    Value stride = inner.constant(g.channels + (pixels ? kStridePad : 0));
+    Value begin = pixels ? inner.constant(0) : inner.mul(first, stride);
+    begin = inner.add(begin, inner.mul(group, g.groupChannels()));
+    callProduct(inner, kernel.function(),
+                {inner.pointer(pixels ? pixels : input, begin), stride, panel,
+                 inner.constant(kPanel), sums.pointer, sums.stride,
+                 inner.constant(g.groupChannels()), rows, Value()});
+  });
+}
+
+LogicalResult ConvLowering::lower() {
+  IndexMath math(kernel.builder, kernel.location);
+  input = kernel.input(cast<BlockArgument>(conv.getX()).getArgNumber());
+  weights = packedBuffer(kernel, conv.getWeight());
+  writer.emplace(kernel, epilogue, mostLines * linePixels);
+  if (!weights) {
+    SmallVector<Value> sizes;
+    RankedTensorType type = cast<RankedTensorType>(conv.getWeight().getType());
+    for (int64_t taps : type.getShape().drop_front(2)) {
+      sizes.push_back(math.constant(taps));
+    }
+    sizes.append({math.constant(g.groupChannels()), math.constant(kPanel)});
+    panelCopy = allocate(kernel, sizes);
+  }
+  auto tile = [&](const IndexMath &inner, const GridPoint &point) {
+    return buildTile(inner, point);
+  };
+  llvm::function_ref<void(const IndexMath &, const GridPoint &)> none;
+  if (g.copiesPixels()) {
+    pixels = allocate(
+        kernel, {math.constant(mostLines * linePixels), math.constant(g.channels + kStridePad)});
+    auto copy = [&](const IndexMath &inner, const GridPoint &point) { copyPixels(inner, point); };
+    return buildGridLoop(kernel, grid, copy, tile);
+  }
+  if (!copiesLines) {
+    return buildGridLoop(kernel, grid, none, tile);
+  }
+  strip = allocate(kernel, {math.constant(g.depth.kernel * stripLines), math.constant(stripWidth),
+                            math.constant(pixelStride)});
+  auto prepare = [&](const IndexMath &inner, const GridPoint &point) { copyStrip(inner, point); };
+  return buildGridLoop(kernel, grid, prepare, tile);
+}
+
+bool hasWeight(tn::ConvOp conv, int64_t panel, int64_t groups) {
+  tn::UnpackOp unpack = conv.getWeight().getDefiningOp<tn::UnpackOp>();
+  return unpack ? !unpack->hasAttr(winograd::kAttribute) &&
+                      static_cast<int64_t>(unpack.getPanel()) == panel &&
+                      static_cast<int64_t>(unpack.getGroups()) == groups
+                : isa<BlockArgument>(conv.getWeight());
+}
+
+bool canLowerConv(tn::ConvOp conv) {
+  RankedTensorType weight = cast<RankedTensorType>(conv.getWeight().getType());
+  return conv.getChannelsLast() && weight.hasStaticShape() && weight.getNumElements() > 0 &&
+         weight.getElementType().isF32() &&
+         tn::constantDim(tn::getDims(conv.getX().getType()).back());
+}
+
+FailureOr<AffineExpr> lowerConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,
+                                int64_t tileRows) {
+  ConvLowering lowering(kernel, source, conv, tileRows);
+  AffineExpr points = lowering.chooseGrid(lowering.panels());
+  if (failed(lowering.lower())) {
+    return failure();
+  }
+  return points;
+}
+
+} // namespace tenon::codegen::cpu

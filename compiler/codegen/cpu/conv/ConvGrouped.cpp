@@ -1,0 +1,279 @@
+// Direct convolutions of few output channels a group, depthwise ones among them, channels last: a
+// vector of output channels is several whole groups or a part of one, so that groups need no
+// padding, and the sums of neighbouring pixels stay in registers. Constant weights of each vector
+// lie side by side (groupedWeight), computed ones are laid out by panels as the kernel runs.
+#include "compiler/codegen/cpu/conv/ConvGrouped.h"
+#include "compiler/codegen/common/Weights.h"
+#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/base/Levels.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+namespace {
+
+/// Output channels of a vector: whole groups, or a part of one group; none if neither divides. All
+/// of a convolution of one group if they are few, where a panel of gemm_packed would be half empty.
+std::optional<int64_t> lanesOf(const Geometry &g) {
+  if (g.groups == 1) {
+    return g.outChannels <= 8    ? std::optional(8)
+           : g.outChannels <= 16 ? std::optional(16)
+                                 : std::nullopt;
+  }
+  for (int64_t lanes : {16, 8}) {
+    bool spansGroups = g.groupOutChannels() < lanes && lanes % g.groupOutChannels() == 0 &&
+                       g.groupChannels() <= g.groupOutChannels();
+    if (spansGroups || g.groupOutChannels() % lanes == 0) {
+      return lanes;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Computed weights that are laid out as a whole: a quarter of the smallest L2 cache in use.
+constexpr int64_t kMostCopied = 64 << 10;
+/// Output pixels for which laying out a weight, which each thread does, is little work.
+constexpr int64_t kManyPixels = 1024;
+
+/// Pixels whose sums stay in registers: half of these, for operands need some too.
+int64_t mostPixels(engine::CpuLevel level, int64_t lanes) {
+  int64_t registers = floatLanes(level) == 8 ? 16 : 32;
+  int64_t perVector = std::max<int64_t>(1, lanes / floatLanes(level));
+  return std::min<int64_t>(8, registers / 2 / perVector);
+}
+
+/// The largest block of pixels that leaves the fewest sums of a line to be computed twice.
+int64_t pixelsOfBlock(std::optional<int64_t> line, int64_t most) {
+  if (!line) {
+    return most;
+  }
+  auto computed = [&](int64_t pixels) { return llvm::divideCeil(*line, pixels) * pixels; };
+  int64_t best = 1;
+  for (int64_t pixels = 1; pixels <= std::min(most, *line); ++pixels) {
+    // Four pixels and more hide the latency of a sum.
+    bool isBetter = pixels <= 4 || computed(pixels) <= computed(best);
+    best = isBetter ? pixels : best;
+  }
+  return best;
+}
+
+} // namespace
+
+GroupedConv::GroupedConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,
+                         engine::CpuLevel level, int64_t tileRows)
+    : ConvTiles(kernel, conv, tileRows), epilogue(kernel, source, conv, conv.getBias()),
+      lanes(*lanesOf(g)), spansGroups(g.groups > 1 && g.groupOutChannels() < lanes) {
+  f32 = kernel.builder.getF32Type();
+  vector = VectorType::get(lanes, f32);
+  std::optional<int64_t> width =
+      tn::constantDim(segments) == 1 && !isFlat ? std::optional(linePixels) : std::nullopt;
+  blockPixels = pixelsOfBlock(width, mostPixels(level, lanes));
+  // Channels that the last vector reads beyond those of its pixel are masked.
+  isMasked = spansGroups && (g.outChannels % lanes != 0 || inputLanes() != lanes);
+}
+
+GroupedConv::Channels GroupedConv::channelsOf(const IndexMath &math, Value first) const {
+  Value group = math.div(first, math.constant(g.groupOutChannels()));
+  Value inputs = math.mul(group, g.groupChannels());
+  int64_t elements = g.taps() * g.groupChannels(); // of one output channel
+  Value own = math.mul(first, elements);
+  if (!weights) {
+    Value lane = math.rem(first, math.constant(kPanel));
+    own = copiesAll ? math.add(math.mul(math.sub(first, lane), elements), lane) : lane;
+  }
+  Channels channels{inputs, math.pointer(weights ? weights : panelCopy, own), Value()};
+  if (isMasked) {
+    Value left = math.sub(math.constant(g.channels), inputs);
+    Value count = math.min(left, math.constant(inputLanes()));
+    channels.mask = vector::CreateMaskOp::create(
+        math.builder, math.location, VectorType::get(lanes, math.builder.getI1Type()), count);
+  }
+  return channels;
+}
+
+/// The pixels of a line by blocks, of which the last may begin before the one before it ends; lines
+/// that are shorter than a block by single pixels.
+void GroupedConv::buildLine(const IndexMath &math, const Part &part, Value line,
+                            const Channels &channels, Value sums, Value stride) {
+  Value count = isFlat ? part.lines : part.pixels;
+  Value first = isFlat ? part.firstLine : part.firstPixel;
+  auto blocks = [&](const IndexMath &at, int64_t pixels) {
+    Value number = at.div(at.add(count, at.constant(pixels - 1)), at.constant(pixels));
+    loop(at, at.constant(0), number, {}, [&](const IndexMath &inner, Value block, Vectors) {
+      Value start = inner.min(inner.mul(block, pixels), inner.sub(count, inner.constant(pixels)));
+      Pixels here{part.image, part.plane, line, inner.add(first, start)};
+      buildBlock(inner, here, pixels, channels, inner.offset(sums, inner.mul(start, stride)),
+                 stride);
+      return Vectors();
+    });
+  };
+  std::optional<int64_t> known = getConstantIntValue(count);
+  if (known) {
+    blocks(math, *known >= blockPixels ? blockPixels : 1);
+    return;
+  }
+  Value isShort = math.isLess(count, math.constant(blockPixels));
+  auto branch = [&](int64_t pixels) {
+    return [&, pixels](OpBuilder &body, Location location) {
+      blocks(IndexMath(body, location), pixels);
+      scf::YieldOp::create(body, location);
+    };
+  };
+  scf::IfOp::create(math.builder, math.location, isShort, branch(1), branch(blockPixels));
+}
+
+LogicalResult GroupedConv::buildTile(const IndexMath &math, const GridPoint &point) {
+  Part part = partOf(math, point);
+  Value first = math.mul(point.panel, kPanel);
+  Value left = math.sub(math.constant(g.outChannels), first);
+  Value wanted = math.min(math.constant(kPanel), left);
+  Value vectors = math.div(math.add(wanted, math.constant(lanes - 1)), math.constant(lanes));
+  TileWriter::Columns columns{math.constant(0), point.panel,
+                              getAffineConstantExpr(g.outChannels, context)};
+  Value lineCount = isFlat ? math.constant(1) : part.lines;
+  Value rows = math.mul(part.lines, part.pixels);
+  return writer->write(
+      math, firstRow(math, point, part), rows, columns, [&](const IndexMath &at, const Sums &sums) {
+        Value none = at.constant(0);
+        loop(at, none, vectors, {}, [&](const IndexMath &outer, Value number, Vectors) {
+          Value column = outer.mul(number, lanes);
+          Channels channels = channelsOf(outer, outer.add(first, column));
+          loop(outer, none, lineCount, {}, [&](const IndexMath &inner, Value line, Vectors) {
+            Value row = inner.mul(line, part.pixels);
+            Value to = inner.add(inner.mul(row, sums.stride), column);
+            buildLine(inner, part, isFlat ? line : inner.add(part.firstLine, line), channels,
+                      inner.offset(sums.pointer, to), sums.stride);
+            return Vectors();
+          });
+          return Vectors();
+        });
+      });
+}
+
+LogicalResult GroupedConv::lower() {
+  IndexMath math(kernel.builder, kernel.location);
+  input = kernel.input(cast<BlockArgument>(conv.getX()).getArgNumber());
+  weights = packedBuffer(kernel, conv.getWeight());
+  writer.emplace(kernel, epilogue, mostLines * linePixels);
+  if (g.width.isPadded()) {
+    Value buffer = allocate(kernel, {math.constant(std::max(lanes, g.groupChannels()))});
+    clear(math, buffer);
+    zeros = math.pointer(buffer, math.constant(0));
+  }
+  if (!weights) {
+    return lowerComputed(math);
+  }
+  tapStride = g.groupChannels() * lanes;
+  channelStride = lanes;
+  llvm::function_ref<void(const IndexMath &, const GridPoint &)> none;
+  return buildGridLoop(kernel, grid, none, [&](const IndexMath &inner, const GridPoint &point) {
+    return buildTile(inner, point);
+  });
+}
+
+/// Weights that are computed are laid out by panels, [input channel, tap, output channel] as
+/// transposing them gives it.
+LogicalResult GroupedConv::lowerComputed(const IndexMath &math) {
+  int64_t elements = g.taps() * g.groupChannels();
+  int64_t panels = llvm::divideCeil(g.outChannels, kPanel);
+  tapStride = kPanel;
+  channelStride = g.taps() * kPanel;
+  copiesAll = copiesAllPanels(panels * elements * kPanel);
+  panelCopy =
+      allocate(kernel, {math.constant((copiesAll ? panels : 1) * elements), math.constant(kPanel)});
+  auto tile = [&](const IndexMath &at, const GridPoint &point) { return buildTile(at, point); };
+  if (copiesAll) {
+    loop(math, math.constant(0), math.constant(panels), {},
+         [&](const IndexMath &inner, Value panel, Vectors) {
+           packPanel(inner, panel);
+           return Vectors();
+         });
+    llvm::function_ref<void(const IndexMath &, const GridPoint &)> none;
+    return buildGridLoop(kernel, grid, none, tile);
+  }
+  ContractionGrid byPanels{getAffineConstantExpr(1, context), grid.panels,
+                           grid.batches * grid.chunks};
+  auto pack = [&](const IndexMath &at, const GridPoint &point) { packPanel(at, point.chunk); };
+  return buildGridLoop(kernel, byPanels, pack, [&](const IndexMath &at, const GridPoint &point) {
+    Value chunks = size(at, grid.chunks);
+    return tile(at, {at.div(point.panel, chunks), at.rem(point.panel, chunks), point.chunk});
+  });
+}
+
+/// Whether all panels are laid out first, so that a chunk's pixels are read by all panels while
+/// they are in a cache. Else panels are outermost, each laid out once among all threads.
+bool GroupedConv::copiesAllPanels(int64_t elements) const {
+  std::optional<int64_t> pixels = tn::constantDim(planes * lines * g.width.out);
+  return elements <= kMostCopied && pixels.value_or(kManyPixels) >= kManyPixels;
+}
+
+void GroupedConv::packPanel(const IndexMath &math, Value panel) {
+  Value computed = kernel.input(cast<BlockArgument>(conv.getWeight()).getArgNumber());
+  Value elements = math.constant(g.taps() * g.groupChannels()), first = math.mul(panel, kPanel);
+  Value to = copiesAll ? math.mul(first, elements) : math.constant(0);
+  callPackTransposed(
+      math, kernel.function(), math.pointer(computed, math.mul(first, elements)), elements,
+      math.pointer(panelCopy, to), elements,
+      math.min(math.constant(kPanel), math.sub(math.constant(g.outChannels), first)));
+}
+
+namespace {
+
+tn::ConvOp convOf(func::FuncOp source) {
+  auto convs = source.getOps<tn::ConvOp>();
+  return convs.empty() ? tn::ConvOp() : *convs.begin();
+}
+
+} // namespace
+
+StringRef refuseGrouped(func::FuncOp source) {
+  tn::ConvOp conv = convOf(source);
+  if (!conv) {
+    return "not a convolution";
+  }
+  if (!canLowerConv(conv)) {
+    return "channels first, of a weight whose sizes vary, or not of f32";
+  }
+  Geometry g = geometryOf(conv);
+  std::optional<int64_t> lanes = lanesOf(g);
+  if (!lanes) {
+    return g.groups == 1 ? "more than 16 output channels of one group"
+                         : "vectors of 16 or 8 channels neither hold whole groups nor parts of one";
+  }
+  bool isPacked = conv.getWeight().getDefiningOp<tn::UnpackOp>() != nullptr;
+  if (isPacked && !hasWeight(conv, *lanes, /*groups=*/1)) {
+    return "the weight is laid out for another kernel";
+  }
+  // Of 32 channels and more, those that fill panels are products like others.
+  int64_t padded = g.panelsPerGroup() * kPanel;
+  return g.groupOutChannels() >= kPanel && padded * 4 <= g.groupOutChannels() * 5
+             ? "its groups fill the panels of gemm_packed"
+             : "";
+}
+
+std::optional<dispatch::WeightLayout> groupedWeight(func::FuncOp source) {
+  tn::ConvOp conv = convOf(source);
+  return layoutInPanels(conv, *lanesOf(geometryOf(conv)), /*groups=*/1);
+}
+
+FailureOr<AffineExpr> lowerGrouped(KernelBuilder &kernel, func::FuncOp source,
+                                   engine::CpuLevel level, int64_t tileRows) {
+  tn::ConvOp conv = convOf(source);
+  if (!refuseGrouped(source).empty() || failed(checkBuffers(conv))) {
+    return source.emitError("no convolution by groups that reads packed weights");
+  }
+  GroupedConv lowering(kernel, source, conv, level, tileRows);
+  int64_t channels = cast<RankedTensorType>(conv.getWeight().getType()).getDimSize(0);
+  AffineExpr points = lowering.chooseGrid(llvm::divideCeil(channels, kPanel));
+  if (failed(lowering.lower())) {
+    return failure();
+  }
+  return points;
+}
+
+} // namespace tenon::codegen::cpu

@@ -1,0 +1,64 @@
+// A convolution on the product kernel: the lowering that ContractionConv.cpp and ConvCopies.cpp
+// define.
+#pragma once
+
+#include "compiler/codegen/cpu/conv/ConvTiles.h"
+
+namespace tenon::codegen::cpu {
+
+class ConvLowering : public ConvTiles {
+public:
+  ConvLowering(KernelBuilder &kernel, mlir::func::FuncOp source, tn::ConvOp conv, int64_t tileRows);
+
+  int64_t panels() const { return g.groups * g.panelsPerGroup(); }
+  mlir::LogicalResult lower();
+
+private:
+  /// What the products of a tile share.
+  struct Reads {
+    Part part;
+    mlir::Value origin;     ///< the first element that they read, or would without padding
+    mlir::Value lineStride; ///< elements from one line of `source` to the next
+    mlir::Value panel;      ///< pointer to the weights
+    mlir::Value firstPlane; ///< the first plane of the kernel that lies inside the input
+  };
+  /// A tap of the kernel, or all taps of a line of it that are multiplied together.
+  struct Tap {
+    mlir::Value plane, line, column; ///< of the kernel
+  };
+
+  void copyStrip(const IndexMath &math, const GridPoint &point);
+  void copyBlock(const IndexMath &math, const Part &part, int64_t kernelPlane, int64_t block);
+  void clearColumns(const IndexMath &math, mlir::Value line, mlir::Value column, mlir::Value lines,
+                    mlir::Value columns);
+  void copyPixels(const IndexMath &math, const GridPoint &point);
+  mlir::Value packPanel(const IndexMath &math, mlir::Value group, mlir::Value panel);
+  mlir::LogicalResult buildTile(const IndexMath &math, const GridPoint &point);
+  void buildProducts(const IndexMath &math, const Sums &sums, const Part &part, mlir::Value group,
+                     mlir::Value panel);
+  void buildTap(const IndexMath &math, const Sums &sums, const Reads &reads, const Tap &tap);
+  mlir::Value isAdded(const IndexMath &math, const Reads &reads, const Tap &tap,
+                      mlir::Value line) const;
+  void clearSums(const IndexMath &math, const Sums &sums, mlir::Value rows);
+  void loop(const IndexMath &math, mlir::Value from, mlir::Value to,
+            llvm::function_ref<void(const IndexMath &, mlir::Value)> body) const;
+
+  Epilogue epilogue;
+  std::optional<TileWriter> writer;
+  mlir::Value input;
+  mlir::Value weights;   ///< packed at compile time, or null
+  mlir::Value panelCopy; ///< scratch for one panel of the weights, or null
+  mlir::Value strip;     ///< scratch for copied input, or null
+  mlir::Value pixels;    ///< scratch for copied pixels, or null
+  /// Of the strip: pixels of a line, lines of a plane, lines from one line of the kernel to the
+  /// next. Lines of the kernel further apart than the lines of a chunk reach have lines of their
+  /// own.
+  int64_t stripWidth, stripLines, stripPitch;
+  int64_t pixelStride; ///< elements from one pixel to the next of what products read
+  bool joinsLine;      ///< the taps of a kernel line are multiplied together
+  bool copiesLines;    ///< to the strip
+  /// Products are added to cleared sums; else all pixels have a first product, which writes.
+  bool startsCleared;
+};
+
+} // namespace tenon::codegen::cpu

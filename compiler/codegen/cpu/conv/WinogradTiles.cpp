@@ -1,0 +1,115 @@
+// Which convolutions Winograd's filtering takes, how they are cut into tiles, and what it costs.
+#include "compiler/codegen/common/Weights.h"
+#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/conv/ConvWinograd.h"
+#include "compiler/graph/Winograd.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+namespace {
+
+/// Fewest rows of a product worth a chunk of its own, which is those of one block of registers.
+constexpr int64_t kLeastTiles = 14;
+/// Most tiles of a line that cannot be cut: of 256 channels they are 4 or 9 MiB.
+constexpr int64_t kMostTiles = 256;
+/// Fewest input channels: a vector of the widest level.
+constexpr int64_t kLeastChannels = 16;
+/// Operations of the same time as transforming one channel of a tile, input and output: loads,
+/// stores and arithmetic of (m + 2) x (m + 2) values, measured on a Zen 4.
+constexpr double kTransform2 = 120, kTransform4 = 400;
+
+AffineExpr tilesOf(const ConvDim &dim, int64_t m) {
+  return dim.out.ceilDiv(dim.dilation).ceilDiv(m) * dim.dilation;
+}
+
+tn::ConvOp convOf(func::FuncOp source) {
+  auto convs = source.getOps<tn::ConvOp>();
+  return convs.empty() ? tn::ConvOp() : *convs.begin();
+}
+
+} // namespace
+
+WinogradTiles::WinogradTiles(tn::ConvOp conv, int64_t m, int64_t most)
+    : g(geometryOf(conv)), m(m), rows(tilesOf(g.height, m)), columns(tilesOf(g.width, m)) {
+  AffineExpr one = getAffineConstantExpr(1, conv.getContext());
+  std::optional<int64_t> ofPlane = tn::constantDim(rows * columns);
+  skipsPlanes = g.depth.isPadded() && ofPlane.value_or(kLeastTiles) >= kLeastTiles;
+  planes = skipsPlanes ? g.images * g.depth.out : one;
+  lines = skipsPlanes ? rows : g.images * g.depth.out * rows;
+  std::optional<int64_t> ofLine = tn::constantDim(columns);
+  segments = one;
+  mostLines = 1;
+  if (ofLine && *ofLine > 0) {
+    // The pixels of a dilated tile lie side by side with those of others only in whole lines.
+    int64_t parts = g.width.dilation > 1 ? 1 : llvm::divideCeil(*ofLine, most);
+    lineTiles = llvm::divideCeil(*ofLine, parts);
+    segments = getAffineConstantExpr(parts, conv.getContext());
+    mostLines = parts == 1 ? std::max<int64_t>(1, most / lineTiles) : 1;
+  } else {
+    lineTiles = most;
+    segments = columns.ceilDiv(most);
+  }
+}
+
+int64_t WinogradTiles::leastLines() const { return llvm::divideCeil(kLeastTiles, lineTiles); }
+
+StringRef refuseWinograd(func::FuncOp source, int64_t m) {
+  tn::ConvOp conv = convOf(source);
+  if (!conv || !canLowerConv(conv) || conv.getGroups() != 1) {
+    return "no convolution of f32 with channels last, one group and a weight of constant sizes";
+  }
+  Geometry g = geometryOf(conv);
+  auto isDense = [](const ConvDim &dim) { return dim.kernel == 3 && dim.stride == 1; };
+  if (!isDense(g.height) || !isDense(g.width)) {
+    return "the kernel is not 3 x 3 with stride 1";
+  }
+  if (g.channels < kLeastChannels) {
+    return "fewer than 16 input channels";
+  }
+  std::optional<int64_t> columns = tn::constantDim(tilesOf(g.width, m));
+  if (g.width.dilation > 1 && columns.value_or(kMostTiles + 1) > kMostTiles) {
+    return "a dilated kernel over lines of dynamic or of large width";
+  }
+  tn::UnpackOp unpack = conv.getWeight().getDefiningOp<tn::UnpackOp>();
+  IntegerAttr packed = unpack ? unpack->getAttrOfType<IntegerAttr>(winograd::kAttribute) : nullptr;
+  if (unpack ? !packed || packed.getInt() != m : !packableInput(conv.getWeight())) {
+    return "the weight is computed, or laid out for another kernel";
+  }
+  return "";
+}
+
+/// [panel, (m + 2) x (m + 2), depth of the kernel, input channel, output channel].
+std::optional<dispatch::WeightLayout> winogradWeight(func::FuncOp source, int64_t m) {
+  tn::ConvOp conv = convOf(source);
+  std::optional<dispatch::WeightLayout> layout = layoutInPanels(conv, kPanel, /*groups=*/1);
+  if (layout) {
+    int64_t rank = cast<RankedTensorType>(conv.getWeight().getType()).getRank();
+    layout->permutation = {rank - 2, rank - 1};
+    if (rank == 5) {
+      layout->permutation.push_back(2);
+    }
+    layout->permutation.append({1, 0});
+    layout->winograd = m;
+  }
+  return layout;
+}
+
+double winogradSavings(func::FuncOp source, int64_t m, const dispatch::CostModel &costs) {
+  tn::ConvOp conv = convOf(source);
+  WinogradTiles tiles(conv, m, kLeastTiles);
+  const Geometry &g = tiles.g;
+  double count = costs.countOf({tiles.count()});
+  double points = tiles.side() * tiles.side(), depth = tiles.depthChannels();
+  double columns = g.panelsPerGroup() * kPanel;
+  // Rows of a product that share the loads of a step.
+  double rows = std::min<double>(count, kLeastTiles);
+  double transform = m == 4 ? kTransform4 : kTransform2;
+  double products = 2 * count * points * depth * columns * (1 + 2 / rows);
+  double work = products + transform * count * (depth + columns);
+  double bytes = (points - 9) * depth * columns * sizeof(float);
+  const target::Target &target = costs.profile();
+  return (costs.workOf(conv) - work) / target.peak - bytes / target.memoryBandwidth;
+}
+
+} // namespace tenon::codegen::cpu

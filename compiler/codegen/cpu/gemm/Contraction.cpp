@@ -1,0 +1,206 @@
+// The strategy of regions with a matmul or conv: tiles of rows x 32 columns by the product kernel,
+// each followed by its epilogue. Relies on the weights being packed in panels where they are
+// constant.
+#include "compiler/codegen/cpu/gemm/Contraction.h"
+
+#include "compiler/codegen/common/Weights.h"
+#include "compiler/codegen/cpu/KernelFamily.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+
+namespace {
+
+/// Grid points that let sixteen threads share the work.
+constexpr int64_t kEnoughPoints = 16;
+
+} // namespace
+
+AffineExpr chunkCount(AffineExpr rows, int64_t most, int64_t least, AffineExpr others) {
+  std::optional<int64_t> size = tn::constantDim(rows);
+  std::optional<int64_t> points = tn::constantDim(others);
+  if (!size) {
+    return rows.ceilDiv(most);
+  }
+  if (*size == 0) {
+    return getAffineConstantExpr(0, rows.getContext());
+  }
+  int64_t chunks = llvm::divideCeil(*size, most);
+  while (points && chunks * *points < kEnoughPoints && *size >= chunks * 2 * least) {
+    chunks *= 2;
+  }
+  return getAffineConstantExpr(chunks, rows.getContext());
+}
+
+LogicalResult
+buildGridLoop(KernelBuilder &kernel, const ContractionGrid &grid,
+              llvm::function_ref<void(const IndexMath &, const GridPoint &)> prepare,
+              llvm::function_ref<LogicalResult(const IndexMath &, const GridPoint &)> tile) {
+  IndexMath math(kernel.builder, kernel.location);
+  Value chunks = math.size(kernel, grid.chunks);
+  Value panels = math.size(kernel, grid.panels);
+  SmallVector<Value> state;
+  if (prepare) {
+    state.push_back(math.constant(-1));
+  }
+  LogicalResult status = success();
+  scf::ForOp::create(kernel.builder, kernel.location, kernel.begin, kernel.end, math.constant(1),
+                     state, [&](OpBuilder &body, Location location, Value index, ValueRange last) {
+                       IndexMath inner(body, location);
+                       Value outer = inner.div(index, panels);
+                       GridPoint point{inner.div(outer, chunks), inner.rem(outer, chunks),
+                                       inner.rem(index, panels)};
+                       SmallVector<Value> next;
+                       if (prepare) {
+                         Value isNew = arith::CmpIOp::create(
+                             body, location, arith::CmpIPredicate::ne, last.front(), outer);
+                         scf::IfOp::create(body, location, isNew, [&](OpBuilder &then, Location) {
+                           prepare(IndexMath(then, location), point);
+                           scf::YieldOp::create(then, location);
+                         });
+                         next.push_back(outer);
+                       }
+                       status = tile(inner, point);
+                       scf::YieldOp::create(body, location, next);
+                     });
+  return status;
+}
+
+Value allocate(KernelBuilder &kernel, ArrayRef<Value> sizes, Type element) {
+  SmallVector<int64_t> shape;
+  SmallVector<Value> dynamic;
+  for (Value size : sizes) {
+    std::optional<int64_t> constant = getConstantIntValue(size);
+    shape.push_back(constant.value_or(ShapedType::kDynamic));
+    if (!constant) {
+      dynamic.push_back(size);
+    }
+  }
+  MemRefType type = MemRefType::get(shape, element ? element : Type(kernel.builder.getF32Type()));
+  return memref::AllocOp::create(kernel.builder, kernel.location, type, dynamic);
+}
+
+Value packedBuffer(KernelBuilder &kernel, Value operand) {
+  tn::UnpackOp unpack = operand.getDefiningOp<tn::UnpackOp>();
+  return unpack ? kernel.input(cast<BlockArgument>(unpack.getPacked()).getArgNumber()) : Value();
+}
+
+TileWriter::TileWriter(KernelBuilder &kernel, Epilogue &epilogue, int64_t rows, Type element)
+    : kernel(kernel), epilogue(epilogue) {
+  IndexMath math(kernel.builder, kernel.location);
+  scratch = allocate(kernel, {math.constant(rows), math.constant(kPanel)}, element);
+}
+
+LogicalResult TileWriter::finish(const IndexMath &math, const Tile &tile) {
+  Value zero = math.constant(0);
+  return epilogue.emit(math, math.view(scratch, {zero, zero}, {tile.rows, tile.columns}), tile);
+}
+
+LogicalResult
+TileWriter::write(const IndexMath &math, Value firstRow, Value rows, const Columns &columns,
+                  llvm::function_ref<void(const IndexMath &, const Sums &)> products) {
+  OpBuilder &builder = math.builder;
+  Value width = math.constant(kPanel);
+  Value first = math.add(columns.begin, math.mul(columns.panel, kPanel));
+  Value panels = math.size(kernel, columns.count.ceilDiv(kPanel));
+  // Columns of the last panel, and whether this is it; no value where that is known.
+  Value tail = math.size(kernel, columns.count - (columns.count.ceilDiv(kPanel) - 1) * kPanel);
+  std::optional<int64_t> constantTail = getConstantIntValue(tail);
+  bool neverTail = constantTail == kPanel;
+  bool alwaysTail = !neverTail && getConstantIntValue(panels) == 1;
+  Value isTail;
+  if (!neverTail && !alwaysTail) {
+    Value next = math.add(columns.panel, math.constant(1));
+    isTail = arith::CmpIOp::create(builder, math.location, arith::CmpIPredicate::eq, next, panels);
+  }
+
+  Sums sums{math.pointer(scratch, math.constant(0)), width};
+  bool isDirect = epilogue.isTrivial();
+  if (isDirect && !alwaysTail) {
+    Value output = kernel.output(0);
+    int64_t rank = cast<MemRefType>(output.getType()).getRank();
+    Value stride = builder.createOrFold<memref::DimOp>(math.location, output, rank - 1);
+    Value start = math.pointer(output, math.add(math.mul(firstRow, stride), first));
+    auto choose = [&](Value scratchValue, Value direct) -> Value {
+      return isTail ? arith::SelectOp::create(builder, math.location, isTail, scratchValue, direct)
+                    : direct;
+    };
+    sums = {choose(sums.pointer, start), choose(width, stride)};
+  }
+  products(math, sums);
+  Tile whole{firstRow, rows, first, width}, last{firstRow, rows, first, tail};
+  if (!isTail) {
+    return isDirect && neverTail ? success() : finish(math, neverTail ? whole : last);
+  }
+  bool failedInside = false;
+  scf::IfOp::create(
+      builder, math.location, isTail,
+      [&](OpBuilder &then, Location location) {
+        failedInside |= failed(finish(IndexMath(then, location), last));
+        scf::YieldOp::create(then, location);
+      },
+      [&](OpBuilder &otherwise, Location location) {
+        failedInside |= !isDirect && failed(finish(IndexMath(otherwise, location), whole));
+        scf::YieldOp::create(otherwise, location);
+      });
+  return failure(failedInside);
+}
+
+LogicalResult checkBuffers(Operation *root) {
+  for (Value operand : root->getOperands()) {
+    tn::UnpackOp unpack = operand.getDefiningOp<tn::UnpackOp>();
+    if (!isa<BlockArgument>(unpack ? unpack.getPacked() : operand)) {
+      return root->emitOpError("reads a value that has no buffer");
+    }
+  }
+  return success();
+}
+
+std::optional<dispatch::WeightLayout> panelsOfWeight(func::FuncOp source) {
+  for (Operation &op : source.getBody().front()) {
+    if (tn::ConvOp conv = dyn_cast<tn::ConvOp>(op)) {
+      return layoutInPanels(conv, kPanel, conv.getGroups());
+    }
+    tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op);
+    std::optional<unsigned> input = matmul ? packableInput(matmul.getB()) : std::nullopt;
+    if (input) {
+      dispatch::WeightLayout layout{.input = *input, .permutation = {0, 1}, .panel = kPanel};
+      if (matmul.getTransposeB()) {
+        layout.permutation = {1, 0};
+      }
+      return layout;
+    }
+  }
+  return std::nullopt;
+}
+
+bool isPackedProduct(func::FuncOp source) {
+  return llvm::any_of(source.getBody().front(), [](Operation &op) {
+    tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
+    tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op);
+    return (matmul && canLowerMatmul(matmul)) ||
+           (conv && canLowerConv(conv) && hasWeight(conv, kPanel, conv.getGroups()));
+  });
+}
+
+FailureOr<AffineExpr> lowerContraction(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel,
+                                       int64_t tileRows) {
+  for (Operation &op : source.getBody().front()) {
+    if (isa<tn::MatmulOp, tn::ConvOp>(op) && failed(checkBuffers(&op))) {
+      return failure();
+    }
+    if (tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op)) {
+      return lowerMatmul(kernel, source, matmul, tileRows);
+    }
+    if (tn::ConvOp conv = dyn_cast<tn::ConvOp>(op); conv && canLowerConv(conv)) {
+      return lowerConv(kernel, source, conv, tileRows);
+    }
+  }
+  return source.emitError("no product that reads packed weights");
+}
+
+} // namespace tenon::codegen::cpu

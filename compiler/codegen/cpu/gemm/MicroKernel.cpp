@@ -1,0 +1,398 @@
+// Builds the product micro-kernels: a loop over k whose body multiplies one row of a B panel with
+// one element of each row of A, all of C in registers. Relies on the backend keeping iter_args in
+// registers.
+#include "compiler/codegen/cpu/gemm/MicroKernel.h"
+
+#include "compiler/codegen/cpu/base/Levels.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+
+namespace {
+
+/// AVX-512 has 32 registers of 16 lanes, AVX2 16 of 8 and NEON 32 of 4, so that both of these hold
+/// the same block of C.
+bool hasWideRegisters(engine::CpuLevel level) { return floatLanes(level) >= 16; }
+
+} // namespace
+
+int64_t maxRows(engine::CpuLevel level) { return hasWideRegisters(level) ? 14 : 6; }
+
+std::string anyRowsSymbol(bool ofIntegers, int64_t columns) {
+  std::string name = (ofIntegers ? kIntegerProduct : kProduct).str();
+  return columns == kPanel ? name : name + "_by" + std::to_string(columns);
+}
+
+std::string productSymbol(int64_t rows, bool accumulate, bool ofIntegers, int64_t columns) {
+  return llvm::formatv("{0}_{1}{2}", anyRowsSymbol(ofIntegers, columns), accumulate ? "acc_" : "",
+                       rows);
+}
+
+namespace {
+
+/// Rows whose addresses share a base register: x86 addresses base + {1, 2} * lda, and 3 * lda is
+/// one more register, so 14 rows need six registers.
+constexpr int64_t kRowGroup = 4;
+
+/// Most of one chain of sums. The rows of B for it stay in the L1 cache while all rows of A meet
+/// them, and short chains added up lose less than one long chain.
+constexpr int64_t kDepthBlock = 128;
+
+/// The registers of one kernel are `rows` x `vectors`; wider panels are done in parts.
+int64_t vectorsPerPart(engine::CpuLevel level, int64_t rows, int64_t columns) {
+  int64_t whole = columns / std::min(columns, floatLanes(level));
+  int64_t most = kPanel / 2 / floatLanes(level);
+  return !hasWideRegisters(level) && rows > 2 ? std::min(whole, most) : whole;
+}
+
+/// Rows up to this long are fetched a panel ahead when they are transposed: hardware foresees
+/// nothing of short rows far apart, and a panel of longer ones does not fit the L1 cache.
+constexpr int64_t kFetchedDepth = 256;
+
+class ProductBuilder {
+public:
+  ProductBuilder(ModuleOp module, engine::CpuLevel level, bool ofIntegers, int64_t columns = kPanel)
+      : builder(module.getBodyRegion()), loc(builder.getUnknownLoc()), level(level),
+        ofIntegers(ofIntegers), columns(columns),
+        pointer(LLVM::LLVMPointerType::get(builder.getContext())),
+        element(ofIntegers ? Type(builder.getI32Type()) : Type(builder.getF32Type())),
+        vector(VectorType::get(std::min(columns, floatLanes(level)), element)) {}
+
+  void build(int64_t rowCount, bool accumulate) {
+    Type i64 = builder.getI64Type();
+    OpBuilder::InsertionGuard guard(builder);
+    func::FuncOp function = func::FuncOp::create(
+        builder, loc, productSymbol(rowCount, accumulate, ofIntegers, columns),
+        builder.getFunctionType({pointer, i64, pointer, i64, pointer, i64, i64}, {}));
+    Block *entry = function.addEntryBlock();
+    builder.setInsertionPointToStart(entry);
+    rows = rowCount;
+    vectors = vectorsPerPart(level, rows, columns);
+    lda = entry->getArgument(1);
+    ldb = entry->getArgument(3);
+    ldc = entry->getArgument(5);
+    k = entry->getArgument(6);
+    lda3 = arith::MulIOp::create(builder, loc, lda, constant(3));
+    for (int64_t column = 0; column < columns; column += vectors * vector.getDimSize(0)) {
+      buildPart(entry->getArgument(0), offset(entry->getArgument(2), constant(column)),
+                offset(entry->getArgument(4), constant(column)), accumulate);
+    }
+    func::ReturnOp::create(builder, loc);
+  }
+
+  /// The function kProduct: blocks of the depth, and within each all rows.
+  void buildAnyRows() {
+    Type i64 = builder.getI64Type();
+    OpBuilder::InsertionGuard guard(builder);
+    func::FuncOp function = func::FuncOp::create(
+        builder, loc, anyRowsSymbol(ofIntegers, columns),
+        builder.getFunctionType({pointer, i64, pointer, i64, pointer, i64, i64, i64, i64}, {}));
+    Block *entry = function.addEntryBlock();
+    builder.setInsertionPointToStart(entry);
+    Value depth = entry->getArgument(6);
+    // Blocks of one length, as a short last one would read and write C for little work.
+    Value blocks = arith::CeilDivSIOp::create(builder, loc, depth, constant(kDepthBlock));
+    Value atLeastOne = arith::MaxSIOp::create(builder, loc, blocks, constant(1));
+    Value step = arith::CeilDivSIOp::create(builder, loc, depth, atLeastOne);
+    // Of no depth there is one block, which writes zeros.
+    Value end = arith::MaxSIOp::create(builder, loc, depth, constant(1));
+    scf::ForOp::create(
+        builder, loc, constant(0), end, arith::MaxSIOp::create(builder, loc, step, constant(1)),
+        ValueRange{entry->getArgument(0), entry->getArgument(2), entry->getArgument(8)},
+        [&](OpBuilder &, Location, Value start, ValueRange state) {
+          Value rest = arith::SubIOp::create(builder, loc, depth, start);
+          SmallVector<Value> arguments(entry->getArguments());
+          arguments[0] = state[0];
+          arguments[2] = state[1];
+          arguments[6] = arith::MinSIOp::create(builder, loc, rest, step);
+          arguments[8] = state[2];
+          buildRowBlocks(arguments);
+          Value b = offset(state[1], arith::MulIOp::create(builder, loc, arguments[3], step));
+          scf::YieldOp::create(builder, loc, ValueRange{offset(state[0], step), b, constant(1)});
+        });
+    func::ReturnOp::create(builder, loc);
+  }
+
+  /// The function kPackTransposed: squares of as many rows as a register has lanes, then single
+  /// elements.
+  void buildPackTransposed() {
+    Type i64 = builder.getI64Type();
+    OpBuilder::InsertionGuard guard(builder);
+    func::FuncOp function =
+        func::FuncOp::create(builder, loc, kPackTransposed,
+                             builder.getFunctionType({pointer, i64, pointer, i64, i64}, {}));
+    Block *entry = function.addEntryBlock();
+    builder.setInsertionPointToStart(entry);
+    Value from = entry->getArgument(0), stride = entry->getArgument(1);
+    Value to = entry->getArgument(2), depth = entry->getArgument(3);
+    Value count = entry->getArgument(4);
+    int64_t width = vector.getDimSize(0);
+    Value rest = arith::RemUIOp::create(builder, loc, depth, constant(width));
+    Value whole = arith::SubIOp::create(builder, loc, depth, rest);
+    auto packWhole = [&](bool fetches) {
+      for (int64_t first = 0; first < kPanel; first += width) {
+        scf::ForOp::create(builder, loc, constant(0), whole, constant(width), ValueRange(),
+                           [&](OpBuilder &, Location, Value i, ValueRange) {
+                             packSquare(offset(from, i), stride, count, first,
+                                        offset(to, panelElement(i, first)), fetches);
+                             scf::YieldOp::create(builder, loc);
+                           });
+      }
+    };
+    Value isShort = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, depth,
+                                          constant(kFetchedDepth));
+    scf::IfOp choice = scf::IfOp::create(builder, loc, isShort, /*withElseRegion=*/true);
+    for (bool fetches : {true, false}) {
+      OpBuilder::InsertionGuard inBranch(builder);
+      builder.setInsertionPointToStart(fetches ? choice.thenBlock() : choice.elseBlock());
+      packWhole(fetches);
+    }
+    scf::ForOp::create(builder, loc, whole, depth, constant(1), ValueRange(),
+                       [&](OpBuilder &, Location, Value i, ValueRange) {
+                         for (int64_t j = 0; j < kPanel; ++j) {
+                           Value single = loadRow(element, offset(from, i), stride, count, j);
+                           LLVM::StoreOp::create(builder, loc, single,
+                                                 offset(to, panelElement(i, j)), 4);
+                         }
+                         scf::YieldOp::create(builder, loc);
+                       });
+    func::ReturnOp::create(builder, loc);
+  }
+
+private:
+  Value panelElement(Value row, int64_t column) {
+    Value start = arith::MulIOp::create(builder, loc, row, constant(kPanel));
+    return arith::AddIOp::create(builder, loc, start, constant(column));
+  }
+
+  /// What row `j` holds at `from`; zero from row `count` on.
+  Value loadRow(Type type, Value from, Value stride, Value count, int64_t j) {
+    Value isRow =
+        arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, constant(j), count);
+    Value row = arith::SelectOp::create(builder, loc, isRow, constant(j), constant(0));
+    Value value = load(type, offset(from, arith::MulIOp::create(builder, loc, row, stride)));
+    Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type));
+    return arith::SelectOp::create(builder, loc, isRow, value, zero);
+  }
+
+  void packSquare(Value from, Value stride, Value count, int64_t first, Value to, bool fetches) {
+    int64_t width = vector.getDimSize(0);
+    SmallVector<Value> square;
+    for (int64_t j = 0; j < width; ++j) {
+      square.push_back(loadRow(vector, from, stride, count, first + j));
+      if (fetches) {
+        // It may lie behind the last row, which a prefetch may.
+        Value next = arith::MulIOp::create(builder, loc, stride, constant(first + j + kPanel));
+        LLVM::Prefetch::create(builder, loc, offset(from, next), /*rw=*/0, /*hint=*/3, /*cache=*/1);
+      }
+    }
+    square = transposeSquare(builder, loc, std::move(square));
+    for (int64_t i = 0; i < width; ++i) {
+      LLVM::StoreOp::create(builder, loc, square[i], offset(to, constant(i * kPanel)), 4);
+    }
+  }
+
+  /// All rows for one block of the depth. Blocks of rows differ by one row at most: 128 rows are 8
+  /// x 13 and 2 x 12, not 9 x 14 and 1 x 2.
+  void buildRowBlocks(ValueRange arguments) {
+    Type i64 = builder.getI64Type();
+    Value total = arguments[7];
+    Value blocks = arith::CeilDivSIOp::create(builder, loc, total, constant(maxRows(level)));
+    scf::ForOp::create(
+        builder, loc, constant(0), blocks, constant(1), ValueRange{arguments[0], arguments[4]},
+        [&](OpBuilder &, Location, Value block, ValueRange state) {
+          Value smaller = arith::DivUIOp::create(builder, loc, total, blocks);
+          Value rest = arith::RemUIOp::create(builder, loc, total, blocks);
+          Value isLarger =
+              arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, block, rest);
+          Value more = arith::ExtUIOp::create(builder, loc, i64, isLarger);
+          Value count = arith::AddIOp::create(builder, loc, smaller, more);
+          callKernel(arguments, state[0], state[1], count);
+          Value a = offset(state[0], arith::MulIOp::create(builder, loc, count, arguments[1]));
+          Value c = offset(state[1], arith::MulIOp::create(builder, loc, count, arguments[5]));
+          scf::YieldOp::create(builder, loc, ValueRange{a, c});
+        });
+  }
+
+  /// Calls the kernel for `count` rows (accumulating if argument 8 is not 0).
+  void callKernel(ValueRange arguments, Value a, Value c, Value count) {
+    int64_t most = maxRows(level);
+    Value accumulates = arith::MulIOp::create(builder, loc, arguments[8], constant(most));
+    Value number = arith::AddIOp::create(builder, loc, count, accumulates);
+    Value index = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), number);
+    SmallVector<int64_t> cases = llvm::to_vector(llvm::seq<int64_t>(1, 2 * most + 1));
+    scf::IndexSwitchOp chosen =
+        scf::IndexSwitchOp::create(builder, loc, TypeRange(), index, cases, cases.size());
+    OpBuilder::InsertionGuard guard(builder);
+    for (auto [number, region] : llvm::zip(cases, chosen.getCaseRegions())) {
+      builder.createBlock(&region);
+      bool accumulate = number > most;
+      func::CallOp::create(
+          builder, loc,
+          productSymbol(accumulate ? number - most : number, accumulate, ofIntegers, columns),
+          TypeRange(),
+          ValueRange{a, arguments[1], arguments[2], arguments[3], c, arguments[5], arguments[6]});
+      scf::YieldOp::create(builder, loc);
+    }
+    builder.createBlock(&chosen.getDefaultRegion());
+    scf::YieldOp::create(builder, loc);
+  }
+
+  Value constant(int64_t value) {
+    return arith::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(value));
+  }
+  Value offset(Value base, Value elements) {
+    return LLVM::GEPOp::create(builder, loc, pointer, element, base,
+                               ArrayRef<LLVM::GEPArg>{elements});
+  }
+  Value load(Type type, Value address) {
+    return LLVM::LoadOp::create(builder, loc, type, address, /*alignment=*/4);
+  }
+  Value lanes(int64_t index) { return constant(index * vector.getDimSize(0)); }
+  Value cAddress(Value c, int64_t row, int64_t column) {
+    Value start = offset(c, arith::MulIOp::create(builder, loc, ldc, constant(row)));
+    return offset(start, lanes(column));
+  }
+  Value aElement(ArrayRef<Value> groups, int64_t row) {
+    Value base = groups[row / kRowGroup];
+    switch (row % kRowGroup) {
+    case 1:
+      base = offset(base, lda);
+      break;
+    case 2:
+      base = offset(base, arith::MulIOp::create(builder, loc, lda, constant(2)));
+      break;
+    case 3:
+      base = offset(base, lda3);
+      break;
+    }
+    return vector::BroadcastOp::create(builder, loc, vector, load(element, base));
+  }
+
+  void buildPart(Value a, Value b, Value c, bool accumulate) {
+    SmallVector<Value> state;
+    for (int64_t row = 0; row < rows; row += kRowGroup) {
+      state.push_back(offset(a, arith::MulIOp::create(builder, loc, lda, constant(row))));
+    }
+    size_t groupCount = state.size();
+    state.push_back(b);
+    Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(vector));
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t column = 0; column < vectors; ++column) {
+        state.push_back(zero);
+      }
+    }
+    scf::ForOp loop = scf::ForOp::create(
+        builder, loc, constant(0), k, constant(1), state,
+        [&](OpBuilder &, Location, Value, ValueRange args) { buildStep(args, groupCount); });
+    ValueRange sums = loop.getResults().drop_front(groupCount + 1);
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t column = 0; column < vectors; ++column) {
+        Value address = cAddress(c, row, column);
+        Value sum = sums[row * vectors + column];
+        if (accumulate) {
+          Value before = load(vector, address);
+          sum = ofIntegers ? Value(arith::AddIOp::create(builder, loc, before, sum))
+                           : Value(arith::AddFOp::create(builder, loc, before, sum));
+        }
+        LLVM::StoreOp::create(builder, loc, sum, address, /*alignment=*/4);
+      }
+    }
+  }
+
+  /// Of integers the low 32 bits, as their sum wraps.
+  Value multiplyAdd(Value a, Value b, Value sum) {
+    if (!ofIntegers) {
+      return vector::FMAOp::create(builder, loc, a, b, sum);
+    }
+    return arith::AddIOp::create(builder, loc, arith::MulIOp::create(builder, loc, a, b), sum);
+  }
+
+  void buildStep(ValueRange args, size_t groupCount) {
+    SmallVector<Value> groups(args.take_front(groupCount));
+    Value b = args[groupCount];
+    SmallVector<Value> next;
+    for (Value group : groups) {
+      next.push_back(offset(group, constant(1)));
+    }
+    next.push_back(offset(b, ldb));
+    SmallVector<Value> bRow;
+    for (int64_t column = 0; column < vectors; ++column) {
+      bRow.push_back(load(vector, offset(b, lanes(column))));
+    }
+    for (int64_t row = 0; row < rows; ++row) {
+      Value factor = aElement(groups, row);
+      for (int64_t column = 0; column < vectors; ++column) {
+        Value sum = args[groupCount + 1 + row * vectors + column];
+        next.push_back(multiplyAdd(factor, bRow[column], sum));
+      }
+    }
+    scf::YieldOp::create(builder, loc, next);
+  }
+
+  OpBuilder builder;
+  Location loc;
+  engine::CpuLevel level;
+  bool ofIntegers;
+  int64_t columns; ///< that are computed, of a panel's
+  Type pointer;
+  Type element;
+  VectorType vector;
+  int64_t rows = 0;
+  int64_t vectors = 0;
+  Value lda, lda3, ldb, ldc, k;
+};
+
+} // namespace
+
+/// Interleaving the two halves log2(lanes) times does it.
+SmallVector<Value> transposeSquare(OpBuilder &builder, Location location,
+                                   SmallVector<Value> square) {
+  int64_t lanes = square.size();
+  SmallVector<int64_t> low, high;
+  for (int64_t lane = 0; lane < lanes / 2; ++lane) {
+    low.append({lane, lane + lanes});
+    high.append({lane + lanes / 2, lane + lanes / 2 + lanes});
+  }
+  for (int64_t step = 1; step < lanes; step *= 2) {
+    SmallVector<Value> next;
+    for (int64_t row = 0; row < lanes / 2; ++row) {
+      Value a = square[row], b = square[row + lanes / 2];
+      next.push_back(vector::ShuffleOp::create(builder, location, a, b, low));
+      next.push_back(vector::ShuffleOp::create(builder, location, a, b, high));
+    }
+    square = std::move(next);
+  }
+  return square;
+}
+
+OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel level) {
+  context->loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, scf::SCFDialect,
+                       vector::VectorDialect>();
+  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context));
+  auto build = [&](bool ofIntegers, int64_t columns) {
+    ProductBuilder builder(*module, level, ofIntegers, columns);
+    for (int64_t rows = 1; rows <= maxRows(level); ++rows) {
+      builder.build(rows, /*accumulate=*/false);
+      builder.build(rows, /*accumulate=*/true);
+    }
+    builder.buildAnyRows();
+    return builder;
+  };
+  build(/*ofIntegers=*/true, kPanel);
+  build(/*ofIntegers=*/false, kPanel).buildPackTransposed();
+  for (int64_t columns : kNarrowColumns) {
+    build(/*ofIntegers=*/false, columns);
+  }
+  return module;
+}
+
+} // namespace tenon::codegen::cpu

@@ -1,0 +1,400 @@
+// The strategy of all regions without a product kernel: lower to linalg on tensors, tile the
+// results over the kernel's grid with their producers fused into the tile, bufferize. Relies on
+// upstream's tile-and-fuse and one-shot bufferization.
+#include "compiler/codegen/common/Lowering.h"
+#include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/base/Overrides.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/SCF/Transforms/TileUsingInterface.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/TilingInterface.h"
+#include "llvm/ADT/SmallBitVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <numeric>
+
+using namespace mlir;
+
+namespace tenon::codegen::cpu {
+namespace {
+
+/// Grid points that are too few to share out.
+constexpr int64_t kFewPoints = 8;
+
+/// The tile sizes over the first dims of every result; 0 leaves a dim whole.
+struct Tiling {
+  SmallVector<int64_t> sizes;
+  AffineExpr gridPoints;
+};
+
+/// The first dim that a row-wise op needs whole, or none without such an op.
+std::optional<size_t> firstWholeDim(func::FuncOp source) {
+  std::optional<size_t> first;
+  auto note = [&](size_t dim) { first = first ? std::min(*first, dim) : dim; };
+  source.walk([&](Operation *op) {
+    llvm::TypeSwitch<Operation *, void>(op)
+        .Case([&](tn::ReduceOp reduce) {
+          for (int64_t axis : reduce.getAxes()) {
+            note(axis);
+          }
+        })
+        .Case<tn::SoftmaxOp, tn::LayerNormOp, tn::RmsNormOp, tn::ArgReduceOp, tn::CumsumOp>(
+            [&](auto rows) { note(rows.getAxis()); })
+        .Case([&](tn::GroupNormOp) { note(1); })
+        .Default([](Operation *) {});
+  });
+  return first;
+}
+
+/// All outer dims one by one.
+Tiling tileOuter(func::FuncOp source) {
+  MLIRContext *context = source.getContext();
+  tn::Dims dims = tn::getDims(source.getResultTypes().front());
+  Tiling tiling{{}, getAffineConstantExpr(1, context)};
+  size_t whole = firstWholeDim(source).value_or(dims.empty() ? 0 : dims.size() - 1);
+  for (size_t i = 0; i < std::min(whole, dims.size()); ++i) {
+    tiling.sizes.push_back(1);
+    tiling.gridPoints = tiling.gridPoints * dims[i];
+  }
+  return tiling;
+}
+
+/// Dims that a lone op on rows reduces or passes over, if the last dim is none of them: then its
+/// rows lie across the memory. Empty for other regions.
+llvm::SmallBitVector dimsAcross(func::FuncOp source) {
+  Operation &op = source.getBody().front().front();
+  if (!op.hasTrait<tn::TnRowWise>() || !isa<func::ReturnOp>(op.getNextNode())) {
+    return {};
+  }
+  llvm::SmallBitVector across(cast<RankedTensorType>(op.getOperand(0).getType()).getRank());
+  llvm::TypeSwitch<Operation *, void>(&op)
+      .Case([&](tn::ReduceOp reduce) {
+        for (int64_t axis : reduce.getAxes()) {
+          across.set(axis);
+        }
+      })
+      .Case<tn::SoftmaxOp, tn::ArgReduceOp>([&](auto rows) { across.set(rows.getAxis()); })
+      .Default([](Operation *) {});
+  return across.none() || across[across.size() - 1] ? llvm::SmallBitVector() : across;
+}
+
+/// Columns of such rows side by side: some cache lines of each row, as a step to the next costs
+/// more than what lies beside; fewer of so many rows that what the passes share leaves the caches.
+int64_t columnsAcross(func::FuncOp source, const llvm::SmallBitVector &across) {
+  constexpr int64_t most = 128, least = 32, mostElements = 1 << 19;
+  Operation &op = source.getBody().front().front();
+  tn::Dims dims = tn::getDims(op.getOperand(0).getType());
+  int64_t rows = 1;
+  for (unsigned dim : across.set_bits()) {
+    rows *= tn::constantDim(dims[dim]).value_or(1);
+  }
+  int64_t columns = most;
+  while (isa<tn::SoftmaxOp>(op) && columns > least && columns * rows > mostElements) {
+    columns /= 2;
+  }
+  return columns;
+}
+
+/// All dims that are kept one by one, and the last in pieces.
+Tiling tileAcross(func::FuncOp source, const llvm::SmallBitVector &across) {
+  Operation &op = source.getBody().front().front();
+  tn::Dims dims = tn::getDims(op.getOperand(0).getType());
+  bool keeps = dims.size() == tn::getDims(source.getResultTypes().front()).size();
+  Tiling tiling{{}, getAffineConstantExpr(1, source.getContext())};
+  int64_t columns = columnsAcross(source, across);
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    bool isLast = i + 1 == dims.size();
+    if (across[i] && !keeps) {
+      continue;
+    }
+    std::optional<int64_t> size = tn::constantDim(dim);
+    bool isWhole = across[i] || (isLast && size && *size <= columns);
+    int64_t tile = isWhole ? 0 : isLast ? columns : 1;
+    tiling.sizes.push_back(tile);
+    tiling.gridPoints = tile ? tiling.gridPoints * dim.ceilDiv(tile) : tiling.gridPoints;
+  }
+  return tiling;
+}
+
+/// The dim of the results along which the region's transposes read what lies side by side; none if
+/// that is the last one, or not one.
+std::optional<size_t> crossDim(func::FuncOp source) {
+  std::optional<size_t> cross;
+  bool isOne = true;
+  source.walk([&](tn::TransposeOp transpose) {
+    ArrayRef<int64_t> permutation = transpose.getPermutation();
+    int64_t last = static_cast<int64_t>(permutation.size()) - 1;
+    size_t dim = llvm::find(permutation, last) - permutation.begin();
+    if (!permutation.empty() && permutation.back() != last) {
+      isOne &= !cross || *cross == dim;
+      cross = dim;
+    }
+  });
+  return isOne ? cross : std::nullopt;
+}
+
+/// Rows of a tile of a transpose: two cache lines of what it reads.
+constexpr int64_t kTransposedRows = 32;
+
+/// Also pieces of the innermost dim if the others are too few for several threads.
+Tiling chooseTiling(func::FuncOp source, int64_t chunk) {
+  llvm::SmallBitVector across = dimsAcross(source);
+  if (!across.empty()) {
+    return tileAcross(source, across);
+  }
+  Tiling tiling = tileOuter(source);
+  std::optional<size_t> cross = crossDim(source);
+  if (cross && *cross < tiling.sizes.size()) {
+    tiling.sizes[*cross] = kTransposedRows;
+    tiling.gridPoints = getAffineConstantExpr(1, source.getContext());
+    for (auto [size, dim] : llvm::zip(tiling.sizes, tn::getDims(source.getResultTypes().front()))) {
+      tiling.gridPoints = tiling.gridPoints * dim.ceilDiv(size);
+    }
+  }
+  if (isChunked(source)) {
+    AffineExpr last = tn::getDims(source.getResultTypes().front()).back();
+    std::optional<int64_t> size = tn::constantDim(last);
+    if (!size || *size > 2 * chunk) {
+      tiling.sizes.push_back(chunk);
+      tiling.gridPoints = tiling.gridPoints * last.ceilDiv(chunk);
+    }
+  }
+  return tiling;
+}
+
+/// One scf.for over the kernel's grid slice, with the tile's offsets found from the grid index.
+class GridLoop {
+public:
+  GridLoop(KernelBuilder &kernel) : kernel(kernel) {}
+
+  FailureOr<scf::SCFTilingOptions::CustomLoopHeaderInfo>
+  header(RewriterBase &rewriter, Location location, ArrayRef<Range> ranges,
+         ArrayRef<OpFoldResult> tiles, ValueRange destinations) {
+    Value step = arith::ConstantIndexOp::create(rewriter, location, 1);
+    scf::ForOp loop =
+        scf::ForOp::create(rewriter, location, kernel.begin, kernel.end, step, destinations);
+    rewriter.setInsertionPointToStart(loop.getBody());
+    SmallVector<OpFoldResult> counts;
+    SmallVector<size_t> tiled;
+    AffineExpr size = rewriter.getAffineSymbolExpr(0), tile = rewriter.getAffineSymbolExpr(1);
+    for (auto [i, range] : llvm::enumerate(ranges)) {
+      if (isZeroInteger(tiles[i])) {
+        continue;
+      }
+      tiled.push_back(i);
+      counts.push_back(affine::makeComposedFoldedAffineApply(rewriter, location, size.ceilDiv(tile),
+                                                             {range.size, tiles[i]}));
+    }
+    affine::AffineDelinearizeIndexOp position = affine::AffineDelinearizeIndexOp::create(
+        rewriter, location, loop.getInductionVar(), counts);
+    scf::SCFTilingOptions::CustomLoopHeaderInfo info;
+    info.loops = {cast<LoopLikeOpInterface>(loop.getOperation())};
+    for (Range range : ranges) {
+      info.tileOffset.push_back(range.offset);
+      info.tileSizes.push_back(range.size);
+    }
+    for (auto [number, i] : llvm::enumerate(tiled)) {
+      OpFoldResult at = position.getResult(number);
+      info.tileOffset[i] =
+          affine::makeComposedFoldedAffineApply(rewriter, location, size * tile, {at, tiles[i]});
+      AffineExpr offset = rewriter.getAffineSymbolExpr(2);
+      AffineMap smaller = AffineMap::get(0, 3, {tile, size - offset}, rewriter.getContext());
+      info.tileSizes[i] =
+          isOneInteger(tiles[i])
+              ? tiles[i]
+              : affine::makeComposedFoldedAffineMin(rewriter, location, smaller,
+                                                    {ranges[i].size, tiles[i], info.tileOffset[i]});
+    }
+    info.destinationTensors = llvm::to_vector_of<Value>(loop.getRegionIterArgs());
+    return info;
+  }
+
+  LogicalResult terminator(RewriterBase &rewriter, Location location, ValueRange results,
+                           ArrayRef<SmallVector<OpFoldResult>> offsets,
+                           ArrayRef<SmallVector<OpFoldResult>> sizes, ValueRange destinations) {
+    SmallVector<Value> yielded;
+    for (auto [i, result] : llvm::enumerate(results)) {
+      SmallVector<OpFoldResult> strides(offsets[i].size(), rewriter.getIndexAttr(1));
+      yielded.push_back(tensor::InsertSliceOp::create(rewriter, location, result, destinations[i],
+                                                      offsets[i], sizes[i], strides));
+    }
+    scf::YieldOp::create(rewriter, location, yielded);
+    return success();
+  }
+
+private:
+  KernelBuilder &kernel;
+};
+
+/// The tensor over the buffer of result `i`, as the place where the region's result is computed.
+Value resultTensor(KernelBuilder &kernel, unsigned i, Type type) {
+  return bufferization::ToTensorOp::create(kernel.builder, kernel.location, type, kernel.output(i),
+                                           /*restrict=*/true, /*writable=*/true);
+}
+
+/// Lets `root` compute into `destination` instead of a fresh tensor.
+void redirect(OpResult root, Value destination) {
+  if (scf::ForOp loop = dyn_cast<scf::ForOp>(root.getOwner())) {
+    OpOperand &init = loop.getInitArgsMutable()[root.getResultNumber()];
+    if (isa_and_nonnull<linalg::LinalgOp, scf::ForOp>(init.get().getDefiningOp())) {
+      return redirect(cast<OpResult>(init.get()), destination);
+    }
+    return init.set(destination);
+  }
+  linalg::LinalgOp op = cast<linalg::LinalgOp>(root.getOwner());
+  OpOperand *init = op.getDpsInitOperand(root.getResultNumber());
+  if (linalg::FillOp fill = init->get().getDefiningOp<linalg::FillOp>()) {
+    fill.getOutputsMutable().assign(destination);
+    fill.getResult(0).setType(cast<RankedTensorType>(destination.getType()));
+    return;
+  }
+  init->set(destination);
+}
+
+/// Whether a value is one of the region's results, so that it must leave the loop it is computed
+/// in.
+bool isResult(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return isa<bufferization::MaterializeInDestinationOp>(user);
+  });
+}
+
+LogicalResult tileResult(KernelBuilder &kernel, OpResult root, const Tiling &tiling) {
+  MLIRContext *context = kernel.builder.getContext();
+  IRRewriter rewriter(context);
+  rewriter.setInsertionPoint(root.getOwner());
+  GridLoop grid(kernel);
+  scf::SCFTileAndFuseOptions options;
+  linalg::LinalgOp op = cast<linalg::LinalgOp>(root.getOwner());
+  SmallVector<OpFoldResult> sizes(op.getNumLoops(), rewriter.getIndexAttr(0));
+  ArrayRef<AffineExpr> places = op.getIndexingMapMatchingResult(root).getResults();
+  for (auto [size, place] : llvm::zip(tiling.sizes, places)) {
+    sizes[cast<AffineDimExpr>(place).getPosition()] = rewriter.getIndexAttr(size);
+  }
+  options.tilingOptions.setTileSizes(sizes);
+  options.tilingOptions.setLoopType(scf::SCFTilingOptions::LoopType::CustomOp);
+  options.tilingOptions.setCustomLoopGenerationFns(
+      [&](RewriterBase &r, Location location, ArrayRef<Range> ranges, ArrayRef<OpFoldResult> tiles,
+          ValueRange destinations) {
+        return grid.header(r, location, ranges, tiles, destinations);
+      },
+      [&](RewriterBase &r, Location location, ArrayRef<LoopLikeOpInterface>, ValueRange results,
+          ArrayRef<SmallVector<OpFoldResult>> offsets,
+          ArrayRef<SmallVector<OpFoldResult>> tileSizes, ValueRange destinations) {
+        return grid.terminator(r, location, results, offsets, tileSizes, destinations);
+      });
+  using Control = scf::SCFTileAndFuseOptions::ControlFnResult;
+  // A producer is fused once for each reader (CSE joins the copies); one copy gives the result.
+  llvm::SmallPtrSet<void *, 4> yielded;
+  options.setFusionControlFn(
+      [&](tensor::ExtractSliceOp, OpResult producer, bool) -> std::optional<Control> {
+        bool yields = isResult(producer) && yielded.insert(producer.getAsOpaquePointer()).second;
+        return Control{/*yieldProducerReplacement=*/yields};
+      });
+  FailureOr<scf::SCFTileAndFuseResult> tiled = scf::tileConsumerAndFuseProducersUsingSCF(
+      rewriter, cast<TilingInterface>(root.getOwner()), options);
+  if (failed(tiled)) {
+    return root.getOwner()->emitError("cannot be tiled over the grid");
+  }
+  for (auto [original, replacement] : tiled->replacements) {
+    // Other readers stand before the loop and die: their fused copies are in it.
+    rewriter.replaceUsesWithIf(original, replacement, [](OpOperand &use) {
+      return isa<bufferization::MaterializeInDestinationOp>(use.getOwner());
+    });
+  }
+  return success();
+}
+
+/// Whether a loop is known to have no iteration.
+bool hasEmptyLoop(func::FuncOp kernel) {
+  return kernel
+      .walk([](linalg::LinalgOp op) {
+        bool isEmpty = llvm::is_contained(op.getStaticLoopRanges(), 0);
+        return isEmpty ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+/// The tensor of every result of the region, in order; each the result of a linalg op or a loop
+/// nest.
+FailureOr<SmallVector<OpResult>> computeResults(KernelBuilder &kernel, func::FuncOp source) {
+  Lowering lowering(kernel.builder, kernel.location, kernel.symbols);
+  for (auto [i, argument] : llvm::enumerate(source.getArguments())) {
+    MemRefType type = cast<MemRefType>(kernel.input(i).getType());
+    Value tensor = bufferization::ToTensorOp::create(
+        kernel.builder, kernel.location,
+        RankedTensorType::get(type.getShape(), type.getElementType()), kernel.input(i),
+        /*restrict=*/true, /*writable=*/false);
+    lowering.bind(argument, tensor);
+  }
+  for (Operation &op : source.getBody().front()) {
+    if (isArgReduceOfRows(&op) && failed(computeArgReduceOfRows(lowering, &op))) {
+      return failure();
+    }
+  }
+  SmallVector<OpResult> results;
+  for (Value value : source.getBody().front().getTerminator()->getOperands()) {
+    Value tensor = lowering.materialize(value);
+    OpResult result = tensor ? dyn_cast<OpResult>(tensor) : OpResult();
+    if (!result || !isa<linalg::LinalgOp, scf::ForOp>(result.getOwner())) {
+      return tensor ? source.emitError("has a result that is not computed in it") : failure();
+    }
+    results.push_back(result);
+  }
+  return results;
+}
+
+} // namespace
+
+bool isChunked(func::FuncOp source) {
+  std::optional<int64_t> points = tn::constantDim(tileOuter(source).gridPoints);
+  return !firstWholeDim(source) && !tn::getDims(source.getResultTypes().front()).empty() &&
+         points && *points < kFewPoints;
+}
+
+FailureOr<AffineExpr> lowerTiled(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel,
+                                 int64_t chunk) {
+  FailureOr<SmallVector<OpResult>> results = computeResults(kernel, source);
+  if (failed(results)) {
+    return failure();
+  }
+  SmallVector<Operation *> stores;
+  OpBuilder &builder = kernel.builder;
+  OpBuilder::InsertPoint end = builder.saveInsertionPoint();
+  for (auto [i, result] : llvm::enumerate(*results)) {
+    builder.setInsertionPointAfterValue(kernel.output(i));
+    Value destination = resultTensor(kernel, i, result.getType());
+    redirect(result, destination);
+    builder.restoreInsertionPoint(end);
+    stores.push_back(bufferization::MaterializeInDestinationOp::create(
+        builder, kernel.location, Type(), result, kernel.output(i), /*restrict=*/true,
+        /*writable=*/true));
+    end = builder.saveInsertionPoint();
+  }
+  bool isLoopNest =
+      llvm::any_of(*results, [](OpResult result) { return isa<scf::ForOp>(result.getOwner()); });
+  if (isLoopNest || hasEmptyLoop(kernel.function())) {
+    // One grid point does it all: steps of a nest depend on each other, and upstream's tiling takes
+    // a size of 0 for a loop that is not tiled.
+    return builder.getAffineConstantExpr(1);
+  }
+  Tiling tiling = chooseTiling(source, chunk);
+  if (tiling.sizes.empty()) {
+    return tiling.gridPoints;
+  }
+  // From the last result to the first: an earlier one may be fused into the loop of a later one.
+  for (Operation *store : llvm::reverse(stores)) {
+    OpResult root =
+        cast<OpResult>(cast<bufferization::MaterializeInDestinationOp>(store).getSource());
+    if (isa<linalg::LinalgOp>(root.getOwner()) && failed(tileResult(kernel, root, tiling))) {
+      return failure();
+    }
+  }
+  return tiling.gridPoints;
+}
+
+} // namespace tenon::codegen::cpu
