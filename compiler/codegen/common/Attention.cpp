@@ -126,8 +126,8 @@ LogicalResult computeAttention(Lowering &lowering, Operation *operation) {
   Value maximum = reduce(
       lowering, scoreDims, lastOf(4), builder.getFloatAttr(wide, lowest),
       [&](Body &body, ArrayRef<AffineExpr> at) { return body.load(scores, at); },
-      [](OpBuilder &b, Location location, Value a, Value x) -> Value {
-        return arith::MaximumFOp::create(b, location, a, x);
+      [&](OpBuilder &b, Location location, Value a, Value x) -> Value {
+        return combineExtreme(b, location, wide, /*largest=*/true, a, x);
       });
   Value weights =
       compute(lowering, scoreDims, wide, [&](Body &body, ArrayRef<AffineExpr> at) -> Value {

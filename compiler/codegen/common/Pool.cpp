@@ -73,11 +73,7 @@ LogicalResult computeMaxPool(Lowering &lowering, Operation *op) {
         return selectInside(body, x.inside, x.value, low);
       },
       [&](OpBuilder &b, Location location, Value a, Value x) -> Value {
-        if (isFloat) {
-          return arith::MaximumFOp::create(b, location, a, x);
-        }
-        return isUnsigned ? Value(arith::MaxUIOp::create(b, location, a, x))
-                          : Value(arith::MaxSIOp::create(b, location, a, x));
+        return combineExtreme(b, location, element, /*largest=*/true, a, x);
       });
   if (!y) {
     return failure();

@@ -49,8 +49,11 @@ Value combineProduct(OpBuilder &b, Location location, Value a, Value x) {
 Value combineExtreme(OpBuilder &b, Location location, Type element, bool largest, Value a,
                      Value x) {
   if (isa<FloatType>(a.getType())) {
-    return largest ? Value(arith::MaximumFOp::create(b, location, a, x))
-                   : Value(arith::MinimumFOp::create(b, location, a, x));
+    // A NaN is kept, but which zero is free: half the instructions on x86, which also asks the
+    // first operand whether it is NaN. That of the accumulator would wait for the step before.
+    constexpr arith::FastMathFlags kAnyZero = arith::FastMathFlags::nsz;
+    return largest ? Value(arith::MaximumFOp::create(b, location, x, a, kAnyZero))
+                   : Value(arith::MinimumFOp::create(b, location, x, a, kAnyZero));
   }
   if (element.isUnsignedInteger() || element.isInteger(1)) {
     return largest ? Value(arith::MaxUIOp::create(b, location, a, x))
