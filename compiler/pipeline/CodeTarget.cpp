@@ -29,12 +29,13 @@ codegen::CompiledRegion asRegion(codegen::cpu::Kernel kernel, const RegionShape 
 }
 
 llvm::Expected<std::string> supportCode(const CodeTarget &target, engine::CpuLevel level,
-                                        const CompileCache &cache) {
-  Hash128 key = hashText(strCat("support\n", buildStamp(), '\n', target.level, '\n', target.mode));
+                                        const std::string &name, const CompileCache &cache) {
+  Hash128 key = hashText(
+      strCat("support\n", buildStamp(), '\n', target.level, '\n', target.mode, '\n', name));
   if (std::optional<std::string> found = cache.find(key)) {
     return std::move(*found);
   }
-  llvm::Expected<std::string> made = codegen::cpu::supportObject(level);
+  llvm::Expected<std::string> made = codegen::cpu::supportObject(level, name);
   if (made) {
     cache.store(key, *made);
   }
@@ -69,11 +70,19 @@ CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &cpu, bool gua
   target.link = [level, keys = target](llvm::ArrayRef<llvm::StringRef> objects,
                                        llvm::ArrayRef<llvm::StringRef> symbols,
                                        const CompileCache &cache) -> llvm::Expected<std::string> {
-    llvm::Expected<std::string> support = supportCode(keys, level, cache);
-    if (!support) {
-      return support.takeError();
+    llvm::Expected<std::vector<std::string>> names = codegen::cpu::supportOf(objects);
+    if (!names) {
+      return names.takeError();
     }
-    llvm::SmallVector<llvm::StringRef> all = {*support};
+    std::vector<std::string> support;
+    for (const std::string &name : *names) {
+      llvm::Expected<std::string> object = supportCode(keys, level, name, cache);
+      if (!object) {
+        return object.takeError();
+      }
+      support.push_back(std::move(*object));
+    }
+    llvm::SmallVector<llvm::StringRef> all(support.begin(), support.end());
     all.append(objects.begin(), objects.end());
     return codegen::cpu::linkCode(all, symbols);
   };

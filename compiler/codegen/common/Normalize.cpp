@@ -16,9 +16,8 @@ using namespace tenon::tn;
 namespace tenon::codegen {
 namespace {
 
-/// Of a row with NaNs any maximum will do: their exponentials make the sum NaN.
 Value combineMax(OpBuilder &b, Location location, Value a, Value x) {
-  return arith::MaxNumFOp::create(b, location, a, x);
+  return combineExtreme(b, location, a.getType(), /*largest=*/true, a, x);
 }
 
 /// A value that several passes read: computed once, unless it is an operand already.

@@ -19,6 +19,7 @@
 #include "mlir/Dialect/Arith/Transforms/BufferizableOpInterfaceImpl.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/BufferizableOpInterfaceImpl.h"
 #include "mlir/Dialect/Linalg/Transforms/TilingInterfaceImpl.h"
@@ -169,20 +170,26 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
   return Lowered{*grid, *scratch};
 }
 
-/// A guarded kernel has the product micro-kernels inside, so that their accesses are checked too.
+/// A guarded kernel has the product micro-kernels that it calls inside, so that their accesses are
+/// checked too.
 LogicalResult includeProducts(ModuleOp module, engine::CpuLevel level) {
-  OwningOpRef<ModuleOp> products = buildProductKernels(module.getContext(), level);
-  if (failed(lowerToLlvmDialect(*products))) {
-    return failure();
-  }
-  SymbolTable symbols(module);
-  for (Operation &op : llvm::make_early_inc_range(*products->getBody())) {
-    if (SymbolOpInterface symbol = dyn_cast<SymbolOpInterface>(op)) {
-      if (Operation *declared = symbols.lookup(symbol.getName())) {
-        symbols.erase(declared);
-      }
+  std::vector<std::string> support = supportNames(); // what LLVM may call comes first
+  SmallVector<LLVM::LLVMFuncOp> called;
+  for (LLVM::LLVMFuncOp function : module.getOps<LLVM::LLVMFuncOp>()) {
+    if (function.isExternal() &&
+        llvm::is_contained(ArrayRef(support).drop_front(), function.getName())) {
+      called.push_back(function);
     }
-    op.moveBefore(module.getBody(), module.getBody()->end());
+  }
+  for (LLVM::LLVMFuncOp declared : called) {
+    OwningOpRef<ModuleOp> products =
+        buildProductKernels(module.getContext(), level, declared.getName());
+    if (failed(lowerToLlvmDialect(*products))) {
+      return failure();
+    }
+    declared.erase();
+    Block &body = *module.getBody();
+    body.getOperations().splice(body.end(), products->getBody()->getOperations());
   }
   return success();
 }

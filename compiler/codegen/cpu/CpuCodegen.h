@@ -44,9 +44,13 @@ kernelCandidates(llvm::StringRef text, const target::Target &target);
 llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
                                      engine::CpuLevel level, bool guarded = false);
 
-/// The object every code object is linked with: the product micro-kernels of the level, memcpy,
-/// memset, memmove.
-llvm::Expected<std::string> supportObject(engine::CpuLevel level);
+/// The objects that kernels may be linked with, each by the function of it that they call: the
+/// micro-kernels of one kind of product, their packing, and, by memcpy, what LLVM may call.
+std::vector<std::string> supportNames();
+/// Those that some kernels call, in that order; memcpy is always one of them.
+llvm::Expected<std::vector<std::string>> supportOf(llvm::ArrayRef<llvm::StringRef> kernels);
+/// One of these objects.
+llvm::Expected<std::string> supportObject(engine::CpuLevel level, llvm::StringRef name);
 
 /// Links objects into a shared object that exports `symbols` and imports nothing.
 llvm::Expected<std::string> linkCode(llvm::ArrayRef<llvm::StringRef> objects,

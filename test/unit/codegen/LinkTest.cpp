@@ -53,8 +53,8 @@ TEST(Link, MemoryFunctions) {
 }
 
 TEST(Link, EqualInputGivesEqualBytes) {
-  llvm::Expected<std::string> support = supportObject(engine::CpuLevel::Avx512);
-  llvm::Expected<std::string> again = supportObject(engine::CpuLevel::Avx512);
+  llvm::Expected<std::string> support = supportObject(engine::CpuLevel::Avx512, "memcpy");
+  llvm::Expected<std::string> again = supportObject(engine::CpuLevel::Avx512, "memcpy");
   ASSERT_TRUE(bool(support) && bool(again));
   EXPECT_EQ(*support, *again);
   llvm::Expected<std::string> linked = linkCode({*support}, {"memset"});
@@ -68,7 +68,7 @@ TEST(Link, EqualInputGivesEqualBytes) {
 TEST(Link, CodeIsForTheLevelsArchitecture) {
   for (auto [level, machine] : {std::pair(engine::CpuLevel::X86_64_V3, llvm::ELF::EM_X86_64),
                                 std::pair(engine::CpuLevel::Armv8A, llvm::ELF::EM_AARCH64)}) {
-    llvm::Expected<std::string> support = supportObject(level);
+    llvm::Expected<std::string> support = supportObject(level, "memcpy");
     llvm::Expected<std::string> object =
         emitText("define bfloat @f(float %x, ptr %a, ptr %b) {\n"
                  " call void @llvm.memcpy.p0.p0.i64(ptr %a, ptr %b, i64 4096, i1 false)\n"
@@ -82,6 +82,22 @@ TEST(Link, CodeIsForTheLevelsArchitecture) {
     memcpy(&found, linked->data() + offsetof(llvm::ELF::Elf64_Ehdr, e_machine), sizeof(found));
     EXPECT_EQ(machine, found);
   }
+}
+
+/// Micro-kernels that nothing calls are not compiled.
+TEST(Link, TakesTheSupportThatIsCalled) {
+  llvm::Expected<std::string> plain =
+      emitText("define void @f() { ret void }", engine::CpuLevel::X86_64_V3);
+  llvm::Expected<std::string> packing =
+      emitText("declare void @tenon_product_pack_transposed_f32()\n"
+               "define void @g() {\n call void @tenon_product_pack_transposed_f32()\n ret void\n}",
+               engine::CpuLevel::X86_64_V3);
+  ASSERT_TRUE(bool(plain) && bool(packing));
+  llvm::Expected<std::vector<std::string>> none = supportOf({*plain});
+  llvm::Expected<std::vector<std::string>> some = supportOf({*plain, *packing});
+  ASSERT_TRUE(bool(none) && bool(some));
+  EXPECT_EQ(*none, std::vector<std::string>{"memcpy"});
+  EXPECT_EQ(*some, (std::vector<std::string>{"memcpy", "tenon_product_pack_transposed_f32"}));
 }
 
 TEST(Link, RefusesImports) {

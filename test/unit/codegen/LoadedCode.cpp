@@ -32,20 +32,32 @@ static std::string valueOrAbort(llvm::Expected<std::string> value) {
   return std::move(*value);
 }
 
-/// Built once a level: it is the same for every code object.
-static const std::string &support(engine::CpuLevel level) {
-  static std::map<engine::CpuLevel, std::string> built;
-  std::string &object = built[level];
+/// Built once a level: they are the same for every code object.
+static const std::string &support(engine::CpuLevel level, const std::string &name) {
+  static std::map<std::pair<engine::CpuLevel, std::string>, std::string> built;
+  std::string &object = built[{level, name}];
   if (object.empty()) {
-    object = valueOrAbort(supportObject(level));
+    object = valueOrAbort(supportObject(level, name));
   }
   return object;
+}
+
+/// Those that the code calls, or all for a test of theirs.
+static std::vector<std::string> supportFor(llvm::ArrayRef<llvm::StringRef> objects) {
+  llvm::Expected<std::vector<std::string>> called = supportOf(objects);
+  if (!called) {
+    fprintf(stderr, "%s\n", llvm::toString(called.takeError()).c_str());
+    abort();
+  }
+  return objects.empty() ? supportNames() : std::move(*called);
 }
 
 LoadedCode::LoadedCode(engine::CpuLevel level, const std::vector<std::string> &objects,
                        const std::vector<std::string> &symbols) {
   std::vector<llvm::StringRef> all(objects.begin(), objects.end());
-  all.push_back(support(level));
+  for (const std::string &name : supportFor(all)) {
+    all.push_back(support(level, name));
+  }
   std::vector<llvm::StringRef> exported(symbols.begin(), symbols.end());
   std::string code = valueOrAbort(linkCode(all, exported));
   file = memfd_create("code", MFD_CLOEXEC);

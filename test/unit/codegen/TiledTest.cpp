@@ -5,27 +5,24 @@ namespace tenon::codegen::cpu {
 namespace {
 
 TEST(TiledTest, AddsWithBroadcast) {
-  EXPECT_TRUE(matchesReference(kernelText(
-      "elementwise",
-      "(%a: tensor<5x37xf32>, %b: tensor<37xf32>) -> tensor<5x37xf32>",
-      "%0 = tn.add %a, %b : (tensor<5x37xf32>, tensor<37xf32>) -> tensor<5x37xf32>\n"
-      "%1 = tn.relu %0 : tensor<5x37xf32>\n"
-      "return %1 : tensor<5x37xf32>")));
+  EXPECT_TRUE(matchesReference(
+      kernelText("elementwise", "(%a: tensor<5x37xf32>, %b: tensor<37xf32>) -> tensor<5x37xf32>",
+                 "%0 = tn.add %a, %b : (tensor<5x37xf32>, tensor<37xf32>) -> tensor<5x37xf32>\n"
+                 "%1 = tn.relu %0 : tensor<5x37xf32>\n"
+                 "return %1 : tensor<5x37xf32>")));
 }
 
 TEST(TiledTest, RunsDynamicDims) {
   std::string tensor = "tensor<?x?x24xf32, #tn.shape<()[s0, s1] -> (s0, s1, 24)>>";
-  EXPECT_TRUE(matchesReference(
-      kernelText("elementwise", "(%a: " + tensor + ") -> " + tensor,
-                 "%0 = tn.gelu %a : " + tensor + "\nreturn %0 : " + tensor,
-                 "#tn.symbol<\"s0\", 1, 8>, #tn.symbol<\"s1\", 1, 64>"),
-      {3, 7}));
+  EXPECT_TRUE(matchesReference(kernelText("elementwise", "(%a: " + tensor + ") -> " + tensor,
+                                          "%0 = tn.gelu %a : " + tensor + "\nreturn %0 : " + tensor,
+                                          "#tn.symbol<\"s0\", 1, 8>, #tn.symbol<\"s1\", 1, 64>"),
+                               {3, 7}));
 }
 
 TEST(TiledTest, FusesMovementIntoElementwise) {
   EXPECT_TRUE(matchesReference(kernelText(
-      "elementwise",
-      "(%a: tensor<6x5x16xf32>, %b: tensor<5x6x16xf32>) -> tensor<5x6x16xf32>",
+      "elementwise", "(%a: tensor<6x5x16xf32>, %b: tensor<5x6x16xf32>) -> tensor<5x6x16xf32>",
       "%0 = tn.transpose %a [1, 0, 2] : (tensor<6x5x16xf32>) -> tensor<5x6x16xf32>\n"
       "%1 = tn.mul %0, %b : (tensor<5x6x16xf32>, tensor<5x6x16xf32>) -> tensor<5x6x16xf32>\n"
       "return %1 : tensor<5x6x16xf32>")));
@@ -50,9 +47,9 @@ TEST(TiledTest, GivesSeveralResults) {
 TEST(TiledTest, Softmax) {
   for (const char *size : {"5", "16", "131"}) {
     std::string tensor = std::string("tensor<3x4x") + size + "xf32>";
-    EXPECT_TRUE(matchesReference(kernelText(
-        "rows", "(%a: " + tensor + ") -> " + tensor,
-        "%0 = tn.softmax %a {axis = 2 : i64} : " + tensor + "\nreturn %0 : " + tensor)));
+    EXPECT_TRUE(matchesReference(
+        kernelText("rows", "(%a: " + tensor + ") -> " + tensor,
+                   "%0 = tn.softmax %a {axis = 2 : i64} : " + tensor + "\nreturn %0 : " + tensor)));
   }
 }
 
@@ -119,8 +116,9 @@ TEST(TiledTest, MaxPoolChannelsLast) {
 
 TEST(TiledTest, DepthwiseConvWithClamp) {
   EXPECT_TRUE(matchesReference(kernelText(
-      "depthwise", "(%a: tensor<1x9x9x24xf32>, %w: tensor<24x1x3x3xf32>, %b: tensor<24xf32>) -> "
-                   "tensor<1x9x9x24xf32>",
+      "depthwise",
+      "(%a: tensor<1x9x9x24xf32>, %w: tensor<24x1x3x3xf32>, %b: tensor<24xf32>) -> "
+      "tensor<1x9x9x24xf32>",
       "%0 = tn.conv %a, %w bias %b {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, "
       "dilations = array<i64: 1, 1>, groups = 24 : i64, channelsLast = true} : "
       "(tensor<1x9x9x24xf32>, tensor<24x1x3x3xf32>, tensor<24xf32>) -> tensor<1x9x9x24xf32>\n"
@@ -129,10 +127,25 @@ TEST(TiledTest, DepthwiseConvWithClamp) {
 }
 
 TEST(TiledTest, GathersRows) {
+  EXPECT_TRUE(matchesReference(
+      kernelText("single", "(%a: tensor<3x20xf32>, %i: tensor<2x6xi64>) -> tensor<2x6x20xf32>",
+                 "%0 = tn.gather %a, %i {axis = 0 : i64} : (tensor<3x20xf32>, tensor<2x6xi64>) -> "
+                 "tensor<2x6x20xf32>\nreturn %0 : tensor<2x6x20xf32>")));
+}
+
+TEST(TiledTest, GathersSlicesOfSeveralDims) {
   EXPECT_TRUE(matchesReference(kernelText(
-      "single", "(%a: tensor<3x20xf32>, %i: tensor<2x6xi64>) -> tensor<2x6x20xf32>",
-      "%0 = tn.gather %a, %i {axis = 0 : i64} : (tensor<3x20xf32>, tensor<2x6xi64>) -> "
-      "tensor<2x6x20xf32>\nreturn %0 : tensor<2x6x20xf32>")));
+      "single", "(%a: tensor<2x3x5x4x3xf16>, %i: tensor<2x3xi64>) -> tensor<2x2x3x5x4x3xf16>",
+      "%0 = tn.gather %a, %i {axis = 1 : i64} : (tensor<2x3x5x4x3xf16>, tensor<2x3xi64>) -> "
+      "tensor<2x2x3x5x4x3xf16>\nreturn %0 : tensor<2x2x3x5x4x3xf16>")));
+  EXPECT_TRUE(matchesReference(kernelText(
+      "single", "(%a: tensor<3x4x5x2xf32>, %i: tensor<2x3x2xi64>) -> tensor<2x3x5x2xf32>",
+      "%0 = tn.gather_nd %a, %i {batchDims = 0 : i64} : (tensor<3x4x5x2xf32>, tensor<2x3x2xi64>) "
+      "-> tensor<2x3x5x2xf32>\nreturn %0 : tensor<2x3x5x2xf32>")));
+  EXPECT_TRUE(matchesReference(
+      kernelText("single", "(%a: tensor<3x4xi32>, %i: tensor<i64>) -> tensor<4xi32>",
+                 "%0 = tn.gather %a, %i {axis = 0 : i64} : (tensor<3x4xi32>, tensor<i64>) -> "
+                 "tensor<4xi32>\nreturn %0 : tensor<4xi32>")));
 }
 
 TEST(TiledTest, MasksFromIntegers) {
@@ -147,10 +160,10 @@ TEST(TiledTest, MasksFromIntegers) {
 }
 
 TEST(TiledTest, ConcatenatesAndPads) {
-  EXPECT_TRUE(matchesReference(kernelText(
-      "single", "(%a: tensor<2x3xf32>, %b: tensor<2x4xf32>) -> tensor<2x7xf32>",
-      "%0 = tn.concat %a, %b {axis = 1 : i64} : (tensor<2x3xf32>, tensor<2x4xf32>) -> "
-      "tensor<2x7xf32>\nreturn %0 : tensor<2x7xf32>")));
+  EXPECT_TRUE(matchesReference(
+      kernelText("single", "(%a: tensor<2x3xf32>, %b: tensor<2x4xf32>) -> tensor<2x7xf32>",
+                 "%0 = tn.concat %a, %b {axis = 1 : i64} : (tensor<2x3xf32>, tensor<2x4xf32>) -> "
+                 "tensor<2x7xf32>\nreturn %0 : tensor<2x7xf32>")));
   EXPECT_TRUE(matchesReference(
       kernelText("single", "(%a: tensor<4x5xf32>) -> tensor<7x9xf32>",
                  "%0 = tn.pad <reflect> %a {begins = array<i64: 1, 2>, ends = array<i64: 2, 2>} : "

@@ -83,20 +83,13 @@ bool isProvided(llvm::StringRef symbol) {
 /// A call that a code object cannot have is a hole in our lowering: better named here than by the
 /// linker, which sees all regions at once.
 llvm::Error checkImports(llvm::StringRef object) {
-  llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>> file =
-      llvm::object::ObjectFile::createELFObjectFile(llvm::MemoryBufferRef(object, "kernel.o"));
-  if (!file) {
-    return file.takeError();
+  llvm::Expected<std::vector<std::string>> called = undefinedSymbols(object);
+  if (!called) {
+    return called.takeError();
   }
-  for (const llvm::object::SymbolRef &symbol : (*file)->symbols()) {
-    llvm::Expected<uint32_t> flags = symbol.getFlags();
-    llvm::Expected<llvm::StringRef> name = symbol.getName();
-    if (!flags || !name) {
-      return llvm::joinErrors(flags.takeError(), name.takeError());
-    }
-    bool undefined = *flags & llvm::object::SymbolRef::SF_Undefined;
-    if (undefined && !name->empty() && !isProvided(*name)) {
-      return llvm::createStringError("generated code calls '" + *name +
+  for (const std::string &name : *called) {
+    if (!isProvided(name)) {
+      return llvm::createStringError("generated code calls '" + name +
                                      "', which a code object does not contain");
     }
   }
@@ -131,6 +124,26 @@ llvm::Expected<std::string> emit(Module &module, engine::CpuLevel level,
 }
 
 } // namespace
+
+llvm::Expected<std::vector<std::string>> undefinedSymbols(llvm::StringRef object) {
+  llvm::Expected<std::unique_ptr<llvm::object::ObjectFile>> file =
+      llvm::object::ObjectFile::createELFObjectFile(llvm::MemoryBufferRef(object, "kernel.o"));
+  if (!file) {
+    return file.takeError();
+  }
+  std::vector<std::string> undefined;
+  for (const llvm::object::SymbolRef &symbol : (*file)->symbols()) {
+    llvm::Expected<uint32_t> flags = symbol.getFlags();
+    llvm::Expected<llvm::StringRef> name = symbol.getName();
+    if (!flags || !name) {
+      return llvm::joinErrors(flags.takeError(), name.takeError());
+    }
+    if ((*flags & llvm::object::SymbolRef::SF_Undefined) && !name->empty()) {
+      undefined.push_back(name->str());
+    }
+  }
+  return undefined;
+}
 
 llvm::Expected<std::string> emitObject(llvm::Module &module, engine::CpuLevel level) {
   return emit(module, level);

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace llvm {
 class LLVMContext;
@@ -33,5 +34,8 @@ llvm::Expected<std::string> emitObject(mlir::ModuleOp module, engine::CpuLevel l
 
 /// The same from LLVM IR.
 llvm::Expected<std::string> emitObject(llvm::Module &module, engine::CpuLevel level);
+
+/// Names of the symbols that a relocatable object uses and does not have.
+llvm::Expected<std::vector<std::string>> undefinedSymbols(llvm::StringRef object);
 
 } // namespace tenon::codegen::cpu

@@ -1,18 +1,20 @@
-// The support object of a level: the product micro-kernels, and the functions that LLVM may call.
+// The support objects of a level: the product micro-kernels, and the functions that LLVM may call.
 // Those are LLVM IR because they must not be compiled into calls of themselves.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/base/Emit.h"
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
-#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Linker/Linker.h"
 #include "llvm/Support/SourceMgr.h"
 
 namespace tenon::codegen::cpu {
 
 namespace {
+
+/// The one of the called functions that stands for all.
+constexpr llvm::StringLiteral kCalled = "memcpy";
 
 /// Memory: 32 bytes at a time, then bytes. memmove copies backwards when the destination begins
 /// inside the source; forwards is right for all other overlaps, as a block is read before it is
@@ -124,23 +126,50 @@ define float @__truncsfbf2(float %x) {
 
 } // namespace
 
-llvm::Expected<std::string> supportObject(engine::CpuLevel level) {
+std::vector<std::string> supportNames() {
+  std::vector<std::string> names = {kCalled.str(), kPackTransposed.str(),
+                                    anyRowsSymbol(/*ofIntegers=*/true),
+                                    anyRowsSymbol(/*ofIntegers=*/false)};
+  for (int64_t columns : kNarrowColumns) {
+    names.push_back(anyRowsSymbol(/*ofIntegers=*/false, columns));
+  }
+  return names;
+}
+
+llvm::Expected<std::vector<std::string>> supportOf(llvm::ArrayRef<llvm::StringRef> kernels) {
+  llvm::StringSet<> called = {kCalled};
+  for (llvm::StringRef kernel : kernels) {
+    llvm::Expected<std::vector<std::string>> undefined = undefinedSymbols(kernel);
+    if (!undefined) {
+      return undefined.takeError();
+    }
+    for (const std::string &name : *undefined) {
+      called.insert(name);
+    }
+  }
+  std::vector<std::string> names = supportNames();
+  std::erase_if(names, [&](const std::string &name) { return !called.contains(name); });
+  return names;
+}
+
+llvm::Expected<std::string> supportObject(engine::CpuLevel level, llvm::StringRef name) {
+  if (name == kCalled) {
+    llvm::LLVMContext context;
+    llvm::SMDiagnostic diagnostic;
+    std::unique_ptr<llvm::Module> called =
+        llvm::parseAssemblyString(kCalledFunctions, diagnostic, context);
+    return called ? emitObject(*called, level)
+                  : llvm::createStringError("cannot parse the support code: " +
+                                            diagnostic.getMessage());
+  }
   mlir::DialectRegistry registry;
   registerEmitDialects(registry);
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  mlir::OwningOpRef<mlir::ModuleOp> kernels = buildProductKernels(&context, level);
+  mlir::OwningOpRef<mlir::ModuleOp> kernels = buildProductKernels(&context, level, name);
   if (mlir::failed(lowerToLlvmDialect(*kernels))) {
     return llvm::createStringError("cannot lower the product kernels");
   }
-  llvm::LLVMContext llvmContext;
-  std::unique_ptr<llvm::Module> module = mlir::translateModuleToLLVMIR(*kernels, llvmContext);
-  llvm::SMDiagnostic diagnostic;
-  std::unique_ptr<llvm::Module> called =
-      llvm::parseAssemblyString(kCalledFunctions, diagnostic, llvmContext);
-  if (!module || !called || llvm::Linker::linkModules(*module, std::move(called))) {
-    return llvm::createStringError("cannot build the support object: " + diagnostic.getMessage());
-  }
-  return emitObject(*module, level);
+  return emitObject(*kernels, level);
 }
 
 } // namespace tenon::codegen::cpu

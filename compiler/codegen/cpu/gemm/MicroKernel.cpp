@@ -374,24 +374,26 @@ SmallVector<Value> transposeSquare(OpBuilder &builder, Location location,
   return square;
 }
 
-OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel level) {
+OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel level,
+                                          StringRef name) {
   context->loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, scf::SCFDialect,
                        vector::VectorDialect>();
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context));
-  auto build = [&](bool ofIntegers, int64_t columns) {
-    ProductBuilder builder(*module, level, ofIntegers, columns);
-    for (int64_t rows = 1; rows <= maxRows(level); ++rows) {
-      builder.build(rows, /*accumulate=*/false);
-      builder.build(rows, /*accumulate=*/true);
-    }
-    builder.buildAnyRows();
-    return builder;
-  };
-  build(/*ofIntegers=*/true, kPanel);
-  build(/*ofIntegers=*/false, kPanel).buildPackTransposed();
-  for (int64_t columns : kNarrowColumns) {
-    build(/*ofIntegers=*/false, columns);
+  bool ofIntegers = name == kIntegerProduct;
+  int64_t columns = kPanel;
+  for (int64_t narrow : kNarrowColumns) {
+    columns = name == anyRowsSymbol(/*ofIntegers=*/false, narrow) ? narrow : columns;
   }
+  ProductBuilder builder(*module, level, ofIntegers, columns);
+  if (name == kPackTransposed) {
+    builder.buildPackTransposed();
+    return module;
+  }
+  for (int64_t rows = 1; rows <= maxRows(level); ++rows) {
+    builder.build(rows, /*accumulate=*/false);
+    builder.build(rows, /*accumulate=*/true);
+  }
+  builder.buildAnyRows();
   return module;
 }
 

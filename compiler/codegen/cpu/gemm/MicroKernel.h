@@ -45,8 +45,9 @@ inline constexpr llvm::StringLiteral kPackTransposed = "tenon_product_pack_trans
 llvm::SmallVector<mlir::Value> transposeSquare(mlir::OpBuilder &builder, mlir::Location location,
                                                llvm::SmallVector<mlir::Value> square);
 
-/// A module with all of the level's product kernels as functions in `vector` and `llvm` form.
+/// A module with the function of that name, one of anyRowsSymbol's or kPackTransposed, and what it
+/// calls, in `vector` and `llvm` form.
 mlir::OwningOpRef<mlir::ModuleOp> buildProductKernels(mlir::MLIRContext *context,
-                                                      engine::CpuLevel level);
+                                                      engine::CpuLevel level, llvm::StringRef name);
 
 } // namespace tenon::codegen::cpu
