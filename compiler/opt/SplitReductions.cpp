@@ -4,6 +4,8 @@
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 
+#include <numeric>
+
 using namespace mlir;
 
 namespace tenon::opt {
@@ -14,6 +16,10 @@ constexpr int64_t kEnoughResults = 8, kLeastElements = int64_t(1) << 16;
 /// Elements of a part, some of which fit a second-level cache, and parts that threads can share.
 constexpr int64_t kMostOfPart = int64_t(1) << 15, kLeastOfPart = int64_t(1) << 11;
 constexpr int64_t kLeastParts = 16, kMostParts = int64_t(1) << 13;
+
+int64_t productOf(ArrayRef<int64_t> sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t(1), std::multiplies<>());
+}
 
 /// How many equal parts so many elements are cut into; none if no number divides them.
 std::optional<int64_t> partsOf(int64_t elements) {
@@ -68,7 +74,27 @@ Value reshapeChain(PatternRewriter &rewriter, Value value, ArrayRef<AffineExpr> 
   return rebuild(rewriter, op, operands, type)->getResult(0);
 }
 
-struct SplitReduction : OpRewritePattern<tn::ReduceOp> {
+tn::Dims constantDims(Builder &builder, ArrayRef<int64_t> sizes) {
+  tn::Dims dims;
+  for (int64_t size : sizes) {
+    dims.push_back(builder.getAffineConstantExpr(size));
+  }
+  return dims;
+}
+
+/// A step of a reduction, which keeps the dims.
+Value reduceStep(PatternRewriter &rewriter, tn::ReduceOp op, Value x, ArrayRef<int64_t> axes) {
+  tn::Dims dims = tn::getDims(x.getType());
+  for (int64_t axis : axes) {
+    dims[axis] = rewriter.getAffineConstantExpr(1);
+  }
+  return tn::ReduceOp::create(rewriter, op.getLoc(), tn::makeTensor(dims, getElementTypeOrSelf(x)),
+                              x, op.getKind(), axes,
+                              /*keepdims=*/true);
+}
+
+/// A reduction over the last dims gives few results: each from parts of its elements.
+struct SplitRows : OpRewritePattern<tn::ReduceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(tn::ReduceOp op, PatternRewriter &rewriter) const override {
     std::optional<SmallVector<int64_t>> shape = staticShape(op.getX());
@@ -77,26 +103,18 @@ struct SplitReduction : OpRewritePattern<tn::ReduceOp> {
         axes.front() + axes.size() != shape->size()) {
       return failure();
     }
-    int64_t results = 1, elements = 1;
-    for (auto [i, size] : llvm::enumerate(*shape)) {
-      (static_cast<int64_t>(i) < axes.front() ? results : elements) *= size;
+    int64_t results = productOf(ArrayRef(*shape).take_front(axes.front()));
+    int64_t elements = productOf(ArrayRef(*shape).drop_front(axes.front()));
+    if (elements < kLeastElements || results >= kEnoughResults) {
+      return failure();
     }
-    std::optional<int64_t> parts =
-        elements < kLeastElements || results >= kEnoughResults ? std::nullopt : partsOf(elements);
+    std::optional<int64_t> parts = partsOf(elements);
     if (!parts) {
       return failure();
     }
-    tn::Dims dims;
-    for (int64_t size : {results, *parts, elements / *parts}) {
-      dims.push_back(rewriter.getAffineConstantExpr(size));
-    }
-    Value value = reshapeChain(rewriter, op.getX(), dims);
-    for (int64_t axis : {2, 1}) {
-      dims.pop_back();
-      value = tn::ReduceOp::create(rewriter, op.getLoc(),
-                                   tn::makeTensor(dims, getElementTypeOrSelf(value)), value,
-                                   op.getKind(), ArrayRef<int64_t>{axis}, /*keepdims=*/false);
-    }
+    Value value = reshapeChain(rewriter, op.getX(),
+                               constantDims(rewriter, {results, *parts, elements / *parts}));
+    value = reduceStep(rewriter, op, reduceStep(rewriter, op, value, {2}), {1});
     rewriter.replaceOp(op, reshape(rewriter, op.getLoc(), value, tn::getDims(op.getType())));
     return success();
   }
@@ -116,47 +134,26 @@ struct JoinRows : OpRewritePattern<tn::ReduceOp> {
     if (!shape || axes.empty() || !keepsNumbers(op)) {
       return failure();
     }
-    size_t axis = axes.back();
-    int64_t columns = 1;
-    for (int64_t size : ArrayRef(*shape).drop_front(axis + 1)) {
-      columns *= size;
-    }
-    int64_t rows = (*shape)[axis],
-            joined = llvm::divideCeil(kSideBySide, std::max<int64_t>(columns, 1));
-    while (joined > 1 && rows % joined != 0) {
-      --joined;
-    }
-    if (columns < 2 || columns >= kEnoughColumns || joined < 2 ||
-        rows * columns < kSideBySide * kSideBySide) {
+    int64_t axis = axes.back(), rows = (*shape)[axis];
+    int64_t columns = productOf(ArrayRef(*shape).drop_front(axis + 1));
+    if (columns < 2 || columns >= kEnoughColumns || rows * columns < kSideBySide * kSideBySide) {
       return failure();
     }
-    auto dimsOf = [&](ArrayRef<int64_t> behind) {
-      tn::Dims dims;
-      for (int64_t size : ArrayRef(*shape).take_front(axis)) {
-        dims.push_back(rewriter.getAffineConstantExpr(size));
-      }
-      for (int64_t size : behind) {
-        dims.push_back(rewriter.getAffineConstantExpr(size));
-      }
-      return dims;
-    };
-    tn::Dims wide = dimsOf({rows / joined, joined * columns});
-    Value value = reshapeChain(rewriter, op.getX(), wide);
-    auto reduce = [&](ArrayRef<int64_t> over) {
-      tn::Dims dims = tn::getDims(value.getType());
-      for (int64_t each : over) {
-        dims[each] = rewriter.getAffineConstantExpr(1);
-      }
-      value = tn::ReduceOp::create(rewriter, op.getLoc(),
-                                   tn::makeTensor(dims, getElementTypeOrSelf(value)), value,
-                                   op.getKind(), over, /*keepdims=*/true);
-    };
-    reduce(axes);
+    int64_t joined = llvm::divideCeil(kSideBySide, columns);
+    while (rows % joined != 0) {
+      --joined;
+    }
+    if (joined == 1) {
+      return failure();
+    }
+    SmallVector<int64_t> wide(ArrayRef(*shape).take_front(axis));
+    wide.append({rows / joined, joined * columns});
+    Value value = reshapeChain(rewriter, op.getX(), constantDims(rewriter, wide));
+    value = reduceStep(rewriter, op, value, axes);
     tn::Dims apart = tn::getDims(value.getType());
     apart[axis] = rewriter.getAffineConstantExpr(joined);
     apart[axis + 1] = rewriter.getAffineConstantExpr(columns);
-    value = reshape(rewriter, op.getLoc(), value, apart);
-    reduce({static_cast<int64_t>(axis)});
+    value = reduceStep(rewriter, op, reshape(rewriter, op.getLoc(), value, apart), {axis});
     rewriter.replaceOp(op, reshape(rewriter, op.getLoc(), value, tn::getDims(op.getType())));
     return success();
   }
@@ -166,7 +163,7 @@ struct JoinRows : OpRewritePattern<tn::ReduceOp> {
 
 LogicalResult splitReductions(ModuleOp module, tn::WeightStore &) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<SplitReduction, JoinRows>(module.getContext());
+  patterns.add<SplitRows, JoinRows>(module.getContext());
   return runPatterns(module, std::move(patterns));
 }
 

@@ -8,9 +8,9 @@ func.func @mean_of_squares(%a: tensor<8x3x64x64xf32>, %b: tensor<8x3x64x64xf32>)
   // CHECK-DAG: %[[B:.*]] = tn.reshape %arg1 : {{.*}} -> tensor<1x16x6144xf32>
   // CHECK: %[[D:.*]] = tn.sub %[[A]], %[[B]]
   // CHECK-NEXT: %[[S:.*]] = tn.mul %[[D]], %[[D]]
-  // CHECK-NEXT: %[[P:.*]] = tn.reduce <mean> %[[S]] {axes = array<i64: 2>, keepdims = false} : {{.*}} -> tensor<1x16xf32>
-  // CHECK-NEXT: %[[R:.*]] = tn.reduce <mean> %[[P]] {axes = array<i64: 1>, keepdims = false} : {{.*}} -> tensor<1xf32>
-  // CHECK-NEXT: tn.reshape %[[R]] : (tensor<1xf32>) -> tensor<1x1x1x1xf32>
+  // CHECK-NEXT: %[[P:.*]] = tn.reduce <mean> %[[S]] {axes = array<i64: 2>, keepdims = true} : {{.*}} -> tensor<1x16x1xf32>
+  // CHECK-NEXT: %[[R:.*]] = tn.reduce <mean> %[[P]] {axes = array<i64: 1>, keepdims = true} : {{.*}} -> tensor<1x1x1xf32>
+  // CHECK-NEXT: tn.reshape %[[R]] : (tensor<1x1x1xf32>) -> tensor<1x1x1x1xf32>
   %0 = tn.sub %a, %b : (tensor<8x3x64x64xf32>, tensor<8x3x64x64xf32>) -> tensor<8x3x64x64xf32>
   %1 = tn.mul %0, %0 : (tensor<8x3x64x64xf32>, tensor<8x3x64x64xf32>) -> tensor<8x3x64x64xf32>
   %2 = tn.reduce <mean> %1 {axes = array<i64: 0, 1, 2, 3>, keepdims = true} : (tensor<8x3x64x64xf32>) -> tensor<1x1x1x1xf32>
