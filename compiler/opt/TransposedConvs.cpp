@@ -19,8 +19,8 @@ namespace {
 /// More convolutions than this cost more than they gain.
 constexpr int64_t kMostConvs = 16;
 
-/// Remainders next to each other that equally many taps reach, of which the first ones lead to
-/// inputs `shift` before the output's.
+/// Remainders next to each other that equally many taps reach, from `shift` inputs before an output
+/// on.
 struct Phases {
   int64_t first, count, taps, shift;
 };
