@@ -7,6 +7,7 @@
 #include "compiler/graph/State.h"
 #include "compiler/opt/ConvertPrecisionRules.h"
 #include "compiler/opt/ConvertPrecisionWeights.h"
+#include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/JSON.h"
@@ -69,7 +70,7 @@ Value Conversion::castAfter(Value value, FloatType element, bool clamped) {
         builder.getF64FloatAttr(narrow.isF16() ? tn::kLargestHalf : tn::kLargestBFloat);
     source = tn::ClampOp::create(builder, location, value.getType(), value, low, high);
   }
-  cast = tn::CastOp::create(builder, location, tn::withElement(value.getType(), element), source);
+  cast = castTo(builder, location, source, element);
   noteClamp(value);
   return cast;
 }

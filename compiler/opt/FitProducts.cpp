@@ -111,9 +111,7 @@ private:
       for (auto [number, operand] : llvm::enumerate(operands)) {
         Value fitted = fit(op, rewriter, operand, depth);
         if (tn::isNarrowProduct(op)) {
-          fitted = tn::CastOp::create(
-              rewriter, op.getLoc(),
-              tn::withElement(fitted.getType(), op.getType().getElementType()), fitted);
+          fitted = castTo(rewriter, op.getLoc(), fitted, op.getType().getElementType());
         }
         op->setOperand(static_cast<unsigned>(number), fitted);
       }

@@ -4,8 +4,6 @@
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Passes.h"
 
-#include <numeric>
-
 using namespace mlir;
 
 namespace tenon::opt {
@@ -16,10 +14,6 @@ constexpr int64_t kEnoughResults = 8, kLeastElements = int64_t(1) << 16;
 /// Elements of a part, some of which fit a second-level cache, and parts that threads can share.
 constexpr int64_t kMostOfPart = int64_t(1) << 15, kLeastOfPart = int64_t(1) << 11;
 constexpr int64_t kLeastParts = 16, kMostParts = int64_t(1) << 13;
-
-int64_t productOf(ArrayRef<int64_t> sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t(1), std::multiplies<>());
-}
 
 /// How many equal parts so many elements are cut into; none if no number divides them.
 std::optional<int64_t> partsOf(int64_t elements) {
@@ -32,11 +26,13 @@ std::optional<int64_t> partsOf(int64_t elements) {
   return std::nullopt;
 }
 
-/// Sums of 16 bits would be rounded between the two steps.
+/// Sums of 16-bit floats would be rounded between the two steps, means of integers too; their sums
+/// and products wrap, in any order.
 bool keepsNumbers(tn::ReduceOp op) {
   bool isOrder = op.getKind() == tn::ReduceKind::max || op.getKind() == tn::ReduceKind::min;
   Type element = getElementTypeOrSelf(op.getX());
-  return isOrder || element.isF32() || element.isF64();
+  bool wraps = isa<IntegerType>(element) && op.getKind() != tn::ReduceKind::mean;
+  return isOrder || wraps || element.isF32() || element.isF64();
 }
 
 bool isScalar(Value value) { return llvm::all_of(tn::getDims(value.getType()), isOne); }
@@ -55,10 +51,11 @@ bool isChain(Operation *op) {
 
 /// The value with other dims, and so all elementwise operations before it that nothing else reads:
 /// a reshape between them and the reduction would keep them apart.
-Value reshapeChain(PatternRewriter &rewriter, Value value, ArrayRef<AffineExpr> dims) {
+Value reshapeChain(PatternRewriter &rewriter, Value value, ArrayRef<int64_t> sizes) {
   Operation *op = value.getDefiningOp();
+  RankedTensorType type = RankedTensorType::get(sizes, getElementTypeOrSelf(value));
   if (!isChain(op)) {
-    return reshape(rewriter, value.getLoc(), value, dims);
+    return reshape(rewriter, value.getLoc(), value, tn::getDims(type));
   }
   llvm::SmallDenseMap<Value, Value> reshaped;
   SmallVector<Value> operands;
@@ -66,20 +63,11 @@ Value reshapeChain(PatternRewriter &rewriter, Value value, ArrayRef<AffineExpr> 
     Value &own = reshaped[operand];
     if (!own) {
       own = isScalar(operand) ? reshape(rewriter, op->getLoc(), operand, {})
-                              : reshapeChain(rewriter, operand, dims);
+                              : reshapeChain(rewriter, operand, sizes);
     }
     operands.push_back(own);
   }
-  Type type = tn::makeTensor(dims, getElementTypeOrSelf(value));
   return rebuild(rewriter, op, operands, type)->getResult(0);
-}
-
-tn::Dims constantDims(Builder &builder, ArrayRef<int64_t> sizes) {
-  tn::Dims dims;
-  for (int64_t size : sizes) {
-    dims.push_back(builder.getAffineConstantExpr(size));
-  }
-  return dims;
 }
 
 /// A step of a reduction, which keeps the dims.
@@ -103,8 +91,8 @@ struct SplitRows : OpRewritePattern<tn::ReduceOp> {
         axes.front() + axes.size() != shape->size()) {
       return failure();
     }
-    int64_t results = productOf(ArrayRef(*shape).take_front(axes.front()));
-    int64_t elements = productOf(ArrayRef(*shape).drop_front(axes.front()));
+    int64_t results = llvm::product_of(ArrayRef(*shape).take_front(axes.front()));
+    int64_t elements = llvm::product_of(ArrayRef(*shape).drop_front(axes.front()));
     if (elements < kLeastElements || results >= kEnoughResults) {
       return failure();
     }
@@ -112,8 +100,7 @@ struct SplitRows : OpRewritePattern<tn::ReduceOp> {
     if (!parts) {
       return failure();
     }
-    Value value = reshapeChain(rewriter, op.getX(),
-                               constantDims(rewriter, {results, *parts, elements / *parts}));
+    Value value = reshapeChain(rewriter, op.getX(), {results, *parts, elements / *parts});
     value = reduceStep(rewriter, op, reduceStep(rewriter, op, value, {2}), {1});
     rewriter.replaceOp(op, reshape(rewriter, op.getLoc(), value, tn::getDims(op.getType())));
     return success();
@@ -135,7 +122,7 @@ struct JoinRows : OpRewritePattern<tn::ReduceOp> {
       return failure();
     }
     int64_t axis = axes.back(), rows = (*shape)[axis];
-    int64_t columns = productOf(ArrayRef(*shape).drop_front(axis + 1));
+    int64_t columns = llvm::product_of(ArrayRef(*shape).drop_front(axis + 1));
     if (columns < 2 || columns >= kEnoughColumns || rows * columns < kSideBySide * kSideBySide) {
       return failure();
     }
@@ -148,7 +135,7 @@ struct JoinRows : OpRewritePattern<tn::ReduceOp> {
     }
     SmallVector<int64_t> wide(ArrayRef(*shape).take_front(axis));
     wide.append({rows / joined, joined * columns});
-    Value value = reshapeChain(rewriter, op.getX(), constantDims(rewriter, wide));
+    Value value = reshapeChain(rewriter, op.getX(), wide);
     value = reduceStep(rewriter, op, value, axes);
     tn::Dims apart = tn::getDims(value.getType());
     apart[axis] = rewriter.getAffineConstantExpr(joined);

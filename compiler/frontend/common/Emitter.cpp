@@ -329,6 +329,18 @@ Value Emitter::concat(ArrayRef<Value> parts, int64_t axis) {
   return make<tn::ConcatOp>(ValueRange(parts), axis);
 }
 
+tn::TopKOp Emitter::topK(Value x, int64_t axis, AffineExpr count, bool largest, bool sorted) {
+  if (!x || hasFailed) {
+    return {};
+  }
+  tn::Dims dims = tn::getDims(x.getType());
+  dims[axis] = count;
+  OperationState state(place, tn::TopKOp::getOperationName());
+  tn::TopKOp::build(builder(), state, tn::makeTensor(dims, getElementTypeOrSelf(x)),
+                    tn::makeTensor(dims, builder().getI64Type()), x, axis, largest, sorted);
+  return dyn_cast_or_null<tn::TopKOp>(finish(state));
+}
+
 Value Emitter::sliceAxis(Value x, int64_t axis, AffineExpr start, AffineExpr size) {
   if (!x || hasFailed) {
     return Value();

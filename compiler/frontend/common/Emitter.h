@@ -81,6 +81,9 @@ public:
   mlir::Value reduce(tn::ReduceKind kind, mlir::Value x, llvm::ArrayRef<int64_t> axes,
                      bool keepdims);
   mlir::Value concat(llvm::ArrayRef<mlir::Value> parts, int64_t axis);
+  /// The `count` largest or smallest along an axis and their indices; null after a failure.
+  tn::TopKOp topK(mlir::Value x, int64_t axis, mlir::AffineExpr count, bool largest,
+                  bool sorted = true);
   /// Elements [start, start + size) along one axis.
   mlir::Value sliceAxis(mlir::Value x, int64_t axis, mlir::AffineExpr start, mlir::AffineExpr size);
   /// A 1-D or scalar x as [1, ..., n, ..., 1] of the rank, n at `axis`, to broadcast along it.

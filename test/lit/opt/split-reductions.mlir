@@ -27,6 +27,15 @@ func.func @others(%a: tensor<100003xf32>, %b: tensor<8x98304xf32>, %c: tensor<2x
   %3 = tn.reduce <sum> %d {axes = array<i64: 0>, keepdims = false} : (tensor<98304xf16>) -> tensor<f16>
   return %0, %1, %2, %3 : tensor<f32>, tensor<8xf32>, tensor<2xf32>, tensor<f16>
 }
+// Sums of integers wrap in any order; their mean rounds.
+// CHECK-LABEL: @integers
+// CHECK-COUNT-2: tn.reduce <sum>
+// CHECK-NOT: tn.reduce <mean> {{.*}} -> tensor<1x16x1xi32>
+func.func @integers(%a: tensor<98304xi32>) -> (tensor<i32>, tensor<i32>) {
+  %0 = tn.reduce <sum> %a {axes = array<i64: 0>, keepdims = false} : (tensor<98304xi32>) -> tensor<i32>
+  %1 = tn.reduce <mean> %a {axes = array<i64: 0>, keepdims = false} : (tensor<98304xi32>) -> tensor<i32>
+  return %0, %1 : tensor<i32>, tensor<i32>
+}
 // CHECK-LABEL: @order_of_halves
 // CHECK-COUNT-2: tn.reduce <max>
 func.func @order_of_halves(%d: tensor<98304xf16>) -> tensor<f16> {

@@ -211,42 +211,35 @@ void mergeRows(func::FuncOp source, Operation &op, const llvm::SmallBitVector &p
   updateType(source);
 }
 
-/// The parts before, at and behind a dim as one dim each; those without dims are left out.
-Dims joinAround(MLIRContext *context, ArrayRef<AffineExpr> before, ArrayRef<AffineExpr> at,
-                ArrayRef<AffineExpr> behind) {
-  Dims joined;
-  for (ArrayRef<AffineExpr> part : {before, at, behind}) {
-    if (!part.empty()) {
-      joined.push_back(elementCount(context, part));
-    }
-  }
-  return joined;
-}
-
 /// A gather of slices: the dims of a slice are one, and so are those of the indices and those
 /// before the axis.
 void mergeGather(func::FuncOp source, Operation &op) {
-  MLIRContext *context = source.getContext();
-  ArrayRef<AffineExpr> none;
   Dims x = getDims(op.getOperand(0).getType()), indices = getDims(op.getOperand(1).getType());
   GatherOp gather = dyn_cast<GatherOp>(op);
   size_t axis = gather ? gather.getAxis() : 0;
   size_t depth = gather ? 1 : constantDim(indices.back()).value_or(0);
-  ArrayRef<AffineExpr> outer = ArrayRef(x).take_front(axis), axes, slice;
-  axes = ArrayRef(x).slice(axis, depth);
-  slice = ArrayRef(x).drop_front(axis + depth);
+  ArrayRef<AffineExpr> outer = ArrayRef(x).take_front(axis);
+  ArrayRef<AffineExpr> slice = ArrayRef(x).drop_front(axis + depth);
   ArrayRef<AffineExpr> places = gather ? ArrayRef(indices) : ArrayRef(indices).drop_back();
-  Dims newResult = joinAround(context, outer, places, slice);
-  Dims newIndices = joinAround(context, none, places, none);
-  Dims newX = joinAround(context, outer, none, none);
-  newX.append(axes.begin(), axes.end());
-  newX.append(joinAround(context, none, none, slice));
+  Dims newX, newIndices, newResult;
+  auto join = [&](Dims &dims, ArrayRef<AffineExpr> part) {
+    if (!part.empty()) {
+      dims.push_back(elementCount(source.getContext(), part));
+    }
+  };
+  join(newX, outer);
+  newX.append(x.begin() + axis, x.begin() + axis + depth);
+  join(newX, slice);
+  join(newIndices, places);
   if (!gather) {
     newIndices.push_back(indices.back());
   }
-  bool isKnown = !llvm::is_contained(newX, AffineExpr()) &&
-                 !llvm::is_contained(newResult, AffineExpr()) &&
-                 !llvm::is_contained(newIndices, AffineExpr());
+  for (ArrayRef<AffineExpr> part : {outer, places, slice}) {
+    join(newResult, part);
+  }
+  bool isKnown = llvm::none_of(ArrayRef<Dims>{newX, newIndices, newResult}, [](const Dims &dims) {
+    return llvm::is_contained(dims, AffineExpr());
+  });
   if (!isKnown || (newX.size() == x.size() && newIndices.size() == indices.size())) {
     return;
   }

@@ -195,18 +195,13 @@ void topK(NodeContext &c) {
   if (c.symbols().compare(k, Comparison::LessOrEqual, dims[axis]) == false) {
     return c.error(ErrorId::OnnxBadNode, "it asks for more elements than the dimension has");
   }
-  dims[axis] = k;
-  OperationState state(c.location(), tn::TopKOp::getOperationName());
-  tn::TopKOp::build(c.builder(), state, tn::makeTensor(dims, c.element(0)),
-                    tn::makeTensor(dims, c.builder().getI64Type()), x, axis, isLargest,
-                    c.integer("sorted", 1) != 0);
-  Operation *op = c.finish(state);
+  tn::TopKOp op = c.topK(x, axis, k, isLargest, c.integer("sorted", 1) != 0);
   if (op && !known) {
-    return topOfAll(c, given, axis, cast<tn::TopKOp>(op));
+    return topOfAll(c, given, axis, op);
   }
   if (op) {
-    c.setOutput(0, op->getResult(0));
-    c.setOutput(1, op->getResult(1));
+    c.setOutput(0, op.getValues());
+    c.setOutput(1, op.getIndices());
   }
 }
 

@@ -30,28 +30,25 @@ struct Sorted {
 Sorted sort(NodeContext &c, Value x) {
   Type index = c.builder().getI64Type();
   // A sort has no order of truth values.
-  Value keys = c.element(0).isInteger(1) ? c.cast(x, index) : x;
+  Value keys = c.element(0).isInteger(1) ? c.cast(x, c.builder().getI32Type()) : x;
   if (!keys) {
     return {};
   }
-  tn::Dims dims = tn::getDims(keys.getType());
-  OperationState state(c.location(), tn::TopKOp::getOperationName());
-  tn::TopKOp::build(c.builder(), state, keys.getType(), tn::makeTensor(dims, index), keys,
-                    /*axis=*/0, /*largest=*/false, /*sorted=*/true);
-  Operation *sorted = c.finish(state);
+  AffineExpr count = tn::getDims(keys.getType())[0];
+  tn::TopKOp sorted = c.topK(keys, /*axis=*/0, count, /*largest=*/false);
   if (!sorted) {
     return {};
   }
-  Value one = c.scalar(1, index), zero = c.scalar(0, index), numbers = c.positions(dims[0]);
-  Value before = c.make<tn::GatherOp>(sorted->getResult(0), c.max(c.sub(numbers, one), zero),
-                                      int64_t{0});
-  Value differs = c.compare(sorted->getResult(0), Predicate::ne, before);
+  Value one = c.scalar(1, index), zero = c.scalar(0, index), numbers = c.positions(count);
+  Value before =
+      c.make<tn::GatherOp>(sorted.getValues(), c.max(c.sub(numbers, one), zero), int64_t{0});
+  Value differs = c.compare(sorted.getValues(), Predicate::ne, before);
   if (isa<FloatType>(c.element(0))) {
     // NaNs, which stand last, are one group, as in the operator's reference.
     differs = c.make<tn::AndOp>(differs, c.compare(before, Predicate::eq, before));
   }
   Value isFirst = c.compare(numbers, Predicate::eq, zero);
-  return {sorted->getResult(1), c.make<tn::OrOp>(differs, isFirst)};
+  return {sorted.getIndices(), c.make<tn::OrOp>(differs, isFirst)};
 }
 
 Groups groupElements(NodeContext &c, Value x, bool isSorted) {
@@ -75,8 +72,8 @@ Groups groupElements(NodeContext &c, Value x, bool isSorted) {
   result.firsts = c.make<tn::GatherOp>(sorted.places, begins, int64_t{0});
   if (!isSorted) {
     // Groups are numbered as their first elements follow in the list.
-    Value firsts = put(result.firsts, c.broadcast(one, tn::getDims(begins.getType())),
-                       tn::ScatterKind::none);
+    Value firsts =
+        put(result.firsts, c.broadcast(one, tn::getDims(begins.getType())), tn::ScatterKind::none);
     Value number = c.make<tn::GatherOp>(numbered(firsts), result.firsts, int64_t{0});
     group = c.make<tn::GatherOp>(number, group, int64_t{0});
     result.firsts = truePositions(c, firsts);
@@ -176,10 +173,9 @@ void unique(NodeContext &c) {
   if (!width) {
     return c.gap("the number of elements is too large");
   }
-  Groups groups =
-      tn::constantDim(width) == 1
-          ? groupElements(c, c.reshape(x, {count}), isSorted)
-          : groupSlices(c, c.reshape(c.transpose(x, order), {count, width}), isSorted);
+  Groups groups = tn::constantDim(width) == 1
+                      ? groupElements(c, c.reshape(x, {count}), isSorted)
+                      : groupSlices(c, c.reshape(c.transpose(x, order), {count, width}), isSorted);
   if (!groups.firsts) {
     return;
   }

@@ -24,15 +24,10 @@ Ranking ranked(Call &c, mlir::Value x, int64_t axis, AffineExpr count, bool larg
   if (rankOf(x) == 0) {
     return {x, c.scalar(0, index)};
   }
-  tn::Dims dims = tn::getDims(x.getType());
-  dims[axis] = count;
   // There are no bools to be ranked.
   x = element.isInteger(1) ? c.cast(x, c.builder().getI32Type()) : x;
-  OperationState state(c.location(), tn::TopKOp::getOperationName());
-  tn::TopKOp::build(c.builder(), state, tn::makeTensor(dims, getElementTypeOrSelf(x)),
-                    tn::makeTensor(dims, index), x, axis, largest, true);
-  Operation *op = c.finish(state);
-  return op ? Ranking{c.cast(op->getResult(0), element), op->getResult(1)} : Ranking();
+  tn::TopKOp op = c.topK(x, axis, count, largest);
+  return op ? Ranking{c.cast(op.getValues(), element), op.getIndices()} : Ranking();
 }
 
 void topK(Call &c) {
