@@ -66,6 +66,36 @@ class Programs(unittest.TestCase):
         done = tool("run", engine, "--inputs", self.path / "in.npz")
         self.assertRegex(done.stderr, "TN06(03|04|12)")
 
+    def test_sizes_that_nobody_bounds_begin_at_one(self):
+        """torch.export writes ranges from 2 for Dim.AUTO; a Dim of the user's keeps its own."""
+        program, engine = self.path / "p.pt2", self.path / "e.tenon"
+
+        def bounded(most):
+            def edit(description):
+                for bounds in description["range_constraints"].values():
+                    self.assertEqual(2, bounds["min_val"])
+                    bounds["max_val"] = most
+            return with_json(edit)
+
+        for most, code in ((None, 0), (64, 2)):
+            program.write_bytes(damaged_program("shared", bounded(most)))
+            self.assertEqual(0, tool("compile", program, "-o", engine, "--quiet").returncode)
+            done = tool("run", engine, "--shape", "long:6x1x4")
+            self.assertEqual(code, done.returncode, done.stderr)
+            self.assertEqual(code != 0, "TN0603" in done.stderr)
+
+    def test_autocast_is_named(self):
+        def enable(description):
+            nodes = description["graph_module"]["graph"]["nodes"]
+            [node] = [node for node in nodes if node["target"].endswith("wrap_with_autocast")]
+            node["inputs"][2]["arg"]["as_bool"] = True
+
+        program = self.path / "p.pt2"
+        program.write_bytes(damaged_program("subgraphs", with_json(enable)))
+        done = tool("check", program)
+        self.assertEqual(3, done.returncode)
+        self.assertIn("run_decompositions()", done.stdout)
+
     def test_taps(self):
         model, engine, outputs = DATA / "writes.pt2", self.path / "e.tenon", self.path / "out.npz"
         done = tool("compile", model, "-o", engine, "--quiet", "--tap", "clone", "--tap", "select_2")

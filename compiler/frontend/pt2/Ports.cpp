@@ -216,6 +216,9 @@ Result<AffineExpr> Importer::sizeOf(const Size &size) {
   return symbols.canonical(expression);
 }
 
+/// Ends of ranges from here on are torch's way to write none.
+constexpr int64_t kUnlimited = int64_t{1} << 40;
+
 /// A dim that is a symbol by itself gives the symbol its range, or its value where the user does.
 Result<AffineExpr> Importer::inputDim(const std::string &input, size_t index, const Size &size,
                                       const DimOverride *override) {
@@ -250,10 +253,12 @@ Result<AffineExpr> Importer::inputDim(const std::string &input, size_t index, co
   }
   auto range = program.ranges.find(alone);
   bool isBounded = range != program.ranges.end() && isSymbol;
-  int64_t least = isBounded ? std::max(range->second.min, options.symbolMin) : options.symbolMin;
-  int64_t most = isBounded && range->second.max < (int64_t{1} << 40)
-                     ? range->second.max
-                     : std::max(least, options.symbolMax);
+  bool hasEnd = isBounded && range->second.max < kUnlimited;
+  // torch.export writes 2 where nobody bounds a size (Dim.AUTO, Dim.DYNAMIC), since it compiles 0
+  // and 1 apart; the program runs at 1 all the same.
+  bool isAsked = isBounded && (hasEnd || range->second.min != 2);
+  int64_t least = isAsked ? std::max(range->second.min, options.symbolMin) : options.symbolMin;
+  int64_t most = hasEnd ? range->second.max : std::max(least, options.symbolMax);
   if (AffineExpr known = symbolNamed(alone)) {
     tn::SymbolList::Range own = symbols.bounds(known);
     if (override && (own.min != override->min || own.max != override->max)) {

@@ -13,6 +13,7 @@ import zipfile
 import numpy as np
 import torch
 from torch import nn
+from torch._higher_order_ops import map as map_over, scan
 from torch.export import Dim
 from torchvision.ops import roi_align
 
@@ -209,6 +210,26 @@ class Shared(nn.Module):
                 nn.functional.interpolate(image, size=[7, 2], mode="bicubic", antialias=True),
                 nn.functional.interpolate(image, scale_factor=1.7, mode="bilinear", align_corners=True),
                 torch.all(nothing.to(torch.uint8)), nn.functional.max_pool2d(image, 3, 3, 1, ceil_mode=True))
+
+
+@program(randn(5, 6), randn(3, 5, 6))
+class Subgraphs(nn.Module):
+    """Graphs within the program: without gradients, without autocast, and once for each entry."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.dense = nn.Linear(6, 6)
+
+    def forward(self, x, xs):
+        with torch.no_grad():
+            angles = torch.outer(torch.arange(5.0), x[0]).cos()
+        y = self.dense(x) + angles
+        with torch.autocast("cpu", enabled=False):
+            z = (y.float() * 2).sin()
+        last, sums = scan(lambda carry, row: (carry * 0.5 + row, carry + row.abs()), z, xs, dim=0)
+        mapped = map_over(lambda row, weight: row @ weight + row.sum(), xs, self.dense.weight)
+        return {"z": z, "scanned": [last, sums], "mapped": mapped}
 
 
 def leaves(value):

@@ -1,6 +1,6 @@
 // cond and while_loop, whose graphs are imported in place. Where data decide whether a branch is
 // taken or an iteration runs, it is imported all the same and its results are selected.
-#include "compiler/frontend/pt2/Call.h"
+#include "compiler/frontend/pt2/ops/Subgraphs.h"
 
 #include "mlir/IR/TypeUtilities.h"
 
@@ -11,39 +11,6 @@ namespace {
 
 /// Iterations of a loop whose end nothing but data decides.
 constexpr int64_t kMostIterations = 1024;
-
-const Graph *graphAt(Call &c, size_t index) {
-  const Argument *given = c.positional(index);
-  if (!given || given->kind != Argument::Kind::Graph || !given->graph) {
-    c.error(ErrorId::Pt2BadGraph, "its argument " + Twine(index) + " is no graph");
-    return nullptr;
-  }
-  return given->graph.get();
-}
-
-/// What the elements of a list argument stand for.
-std::vector<Value> valuesAt(Call &c, size_t index) {
-  std::vector<Value> values;
-  const Argument *given = c.positional(index);
-  for (const Argument &element : given ? given->elements : std::vector<Argument>()) {
-    if (element.isName()) {
-      Value *value = c.find(element);
-      values.push_back(value ? *value : Value());
-    } else {
-      values.push_back({.size = c.constantSize(element.integer)});
-    }
-  }
-  return values;
-}
-
-/// A value of its own, so that what a graph writes is not written to its caller's tensor.
-Value copied(Call &c, const Value &value) {
-  Value copy = value;
-  if (value.tensor) {
-    copy.tensor = std::make_shared<Tensor>(value.tensor->value(c));
-  }
-  return copy;
-}
 
 mlir::Value tensorOf(Call &c, const Value &value) {
   return value.tensor ? value.tensor->value(c)
