@@ -216,6 +216,10 @@ Result<AffineExpr> Importer::sizeOf(const Size &size) {
   return symbols.canonical(expression);
 }
 
+/// torch.export assumes that a dim is neither 0 nor 1 and writes the range from 2 for it, whether a
+/// Dim asked for that or not; the program runs one nevertheless, as PyTorch does.
+constexpr int64_t kAssumedMin = 2;
+
 /// A dim that is a symbol by itself gives the symbol its range, or its value where the user does.
 Result<AffineExpr> Importer::inputDim(const std::string &input, size_t index, const Size &size,
                                       const DimOverride *override) {
@@ -250,7 +254,8 @@ Result<AffineExpr> Importer::inputDim(const std::string &input, size_t index, co
   }
   auto range = program.ranges.find(alone);
   bool isBounded = range != program.ranges.end() && isSymbol;
-  int64_t least = isBounded ? std::max(range->second.min, options.symbolMin) : options.symbolMin;
+  int64_t stated = isBounded ? range->second.min : options.symbolMin;
+  int64_t least = std::max(stated == kAssumedMin ? 1 : stated, options.symbolMin);
   int64_t most = isBounded && range->second.max < (int64_t{1} << 40)
                      ? range->second.max
                      : std::max(least, options.symbolMax);
