@@ -27,7 +27,7 @@ OpTable::OpTable() {
         movementRows(),     partRows(),        indexingRows(),  creationRows(),
         attentionRows(),    resizeRows(),      selectionRows(), sizeRows(),
         quantizationRows(), recurrentRows(),   controlRows(),   samplingRows(),
-        specialRows(),      subgraphRows()}) {
+        specialRows()}) {
     for (const OpRow &row : family) {
       rows[row.name] = &row;
     }

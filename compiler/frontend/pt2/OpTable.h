@@ -37,7 +37,6 @@ llvm::ArrayRef<OpRow> sizeRows();
 llvm::ArrayRef<OpRow> quantizationRows();
 llvm::ArrayRef<OpRow> recurrentRows();
 llvm::ArrayRef<OpRow> controlRows();
-llvm::ArrayRef<OpRow> subgraphRows();
 llvm::ArrayRef<OpRow> samplingRows();
 llvm::ArrayRef<OpRow> specialRows();
 /// What operators do that read or give complex tensors, as Fourier transforms all do. Those without

@@ -216,7 +216,10 @@ Result<AffineExpr> Importer::sizeOf(const Size &size) {
   return symbols.canonical(expression);
 }
 
-/// Ends of ranges from here on are torch's way to write none.
+/// torch.export assumes that a dim is neither 0 nor 1 and writes a range from 2 without an end where
+/// no Dim bounds it (Dim.AUTO, Dim.DYNAMIC); the program runs one nevertheless, as PyTorch does.
+constexpr int64_t kAssumedMin = 2;
+/// Ends from here on are torch's way to write none.
 constexpr int64_t kUnlimited = int64_t{1} << 40;
 
 /// A dim that is a symbol by itself gives the symbol its range, or its value where the user does.
@@ -254,9 +257,7 @@ Result<AffineExpr> Importer::inputDim(const std::string &input, size_t index, co
   auto range = program.ranges.find(alone);
   bool isBounded = range != program.ranges.end() && isSymbol;
   bool hasEnd = isBounded && range->second.max < kUnlimited;
-  // torch.export writes 2 where nobody bounds a size (Dim.AUTO, Dim.DYNAMIC), since it compiles 0
-  // and 1 apart; the program runs at 1 all the same.
-  bool isAsked = isBounded && (hasEnd || range->second.min != 2);
+  bool isAsked = isBounded && (hasEnd || range->second.min != kAssumedMin);
   int64_t least = isAsked ? std::max(range->second.min, options.symbolMin) : options.symbolMin;
   int64_t most = hasEnd ? range->second.max : std::max(least, options.symbolMax);
   if (AffineExpr known = symbolNamed(alone)) {
