@@ -184,11 +184,6 @@ Result<AffineExpr> Importer::inputDim(const ValueInfo &info, size_t index,
   if (override && (override->min < 0 || override->max < override->min)) {
     return overrideError(info.name, strCat("dimension ", index, " has no valid range"));
   }
-  // What older exporters write where a size is free.
-  constexpr int64_t kFree = -1;
-  if (dim.kind == Dimension::Kind::Value && dim.value == kFree) {
-    dim = Dimension();
-  }
   if (dim.kind == Dimension::Kind::Value) {
     if (dim.value < 0) {
       return Status::error(ErrorId::OnnxBadDim,
