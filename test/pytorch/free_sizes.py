@@ -45,7 +45,7 @@ class FreeSizes(unittest.TestCase):
                 np.testing.assert_allclose(results[name], wanted[name], rtol=1e-4, atol=1e-4, err_msg=case.name)
 
 
-SAMPLE = ["mlp", "residual", "attention", "layer_norms"]
+SAMPLE = ["mlp", "residual", "attention", "layer_norms", "depthwise", "embedding", "pools"]
 NAMES = sys.argv[1:] or SAMPLE
 
 if __name__ == "__main__":
