@@ -63,8 +63,12 @@ SmallVector<std::optional<size_t>> equalDims(OperationState &state, size_t opera
     slots.push_back(rank - i);
   }
   if (isProduct && rank >= 2) {
+    const tn::MatmulOp::Properties &own =
+        *state.getRawProperties().as<tn::MatmulOp::Properties *>();
+    bool isTransposed = static_cast<bool>(operand == 0 ? own.transposeA : own.transposeB);
+    bool sumsOverLast = (operand == 0) != isTransposed;
     slots[rank - 1] = slots[rank - 2] = std::nullopt;
-    slots[operand == 0 ? rank - 1 : rank - 2] = kSummed;
+    slots[sumsOverLast ? rank - 1 : rank - 2] = kSummed;
   }
   if (state.name.getStringRef() == tn::ConcatOp::getOperationName()) {
     IntegerAttr axis = dyn_cast_or_null<IntegerAttr>(state.attributes.get("axis"));
