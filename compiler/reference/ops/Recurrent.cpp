@@ -32,7 +32,7 @@ struct State {
 };
 
 struct Layer {
-  tn::RecurrenceOp op;
+  mutable tn::RecurrenceOp op; ///< a handle, whose accessors are not const
   int64_t hidden = 0, width = 0;
   const double *weights = nullptr, *resetBias = nullptr, *peephole = nullptr;
 
