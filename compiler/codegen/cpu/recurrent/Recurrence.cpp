@@ -59,7 +59,7 @@ private:
   void runRow(const IndexMath &math, Value row);
 
   KernelBuilder &kernel;
-  func::FuncOp source;
+  mutable func::FuncOp source; ///< a handle, whose accessors are not const
   tn::RecurrenceOp op;
   int64_t lanes, hidden, width;
   VectorType wide; ///< sums and states of neighbouring columns
