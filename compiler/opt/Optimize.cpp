@@ -23,6 +23,8 @@ const Pass kOrder[] = {
     kSimplify,
     // Needs the convolution and its normalization side by side and in the model's own layout.
     {"fold-batch-norm", foldBatchNorm},
+    // Behind that, which puts what it multiplies and adds into the weights; before transposes move.
+    {"drop-unit-dims", dropUnitDims},
     // After the bias is known as a constant; before transposes move away from the slices that it
     // removes.
     {"split-products", splitProducts},
@@ -73,6 +75,7 @@ const Pass kAll[] = {
     {"fold-constants", foldConstants},
     {"hoist-reshapes", hoistReshapes},
     {"fold-batch-norm", foldBatchNorm},
+    {"drop-unit-dims", dropUnitDims},
     {"split-products", splitProducts},
     {"sink-transposes", sinkTransposes},
     {"recognize-softmax", recognizeSoftmax},

@@ -29,6 +29,10 @@ llvm::LogicalResult hoistReshapes(mlir::ModuleOp module, tn::WeightStore &weight
 /// double.
 llvm::LogicalResult foldBatchNorm(mlir::ModuleOp module, tn::WeightStore &weights);
 
+/// A convolution over an axis of one does without that axis, with the elementwise operations and
+/// transposes around it: [B, C, L, 1] by [k, 1] is a convolution over one dim.
+llvm::LogicalResult dropUnitDims(mlir::ModuleOp module, tn::WeightStore &weights);
+
 /// Moves transposes towards the results through elementwise operations, reductions, concatenations,
 /// pads, slices and reshapes, until they cancel or reach an operation that absorbs them.
 llvm::LogicalResult sinkTransposes(mlir::ModuleOp module, tn::WeightStore &weights);

@@ -229,7 +229,9 @@ class Words(Manners):
 
     def test_advice_is_not_what_was_done(self):
         model = self.save("norm.onnx", "InstanceNormalization", x=[1, "channels", 4], z=["channels"])
-        self.assertIn("workaround: declare it with --shape", self.call("check", model).stdout)
+        done = self.call("check", model)
+        self.assertIn("workaround: declare it with --shape", done.stdout)
+        self.assertIn("--shape 'x:1x?x4' --shape 'z:?'", done.stderr)  # what the user completes
         text = self.call("check", model, "--shape", "x:1x[2..4]x4").stdout
         self.assertIn("workaround: give one size instead of a range with --shape", text)
         self.assertEqual(0, self.call("check", model, "--shape", "x:1x3x4").returncode)

@@ -110,6 +110,19 @@ class Microsoft(ToolTest):
         shapes = [f"{name}:[1..4]x[1..16]x{HIDDEN}" for name in ("x", "skip")] + [f"{name}:[1..4]x[1..16]" for name in ("ids", "seen")]
         self.compare("fusions", b, feeds, shapes)
 
+    def test_causal_attention_of_padded_caches(self):
+        b = Builder(opset=24)
+        b.input("q", ["batch", 4, "queries", WIDTH])
+        for name in ("k", "v"):
+            b.input(name, ["batch", 2, 9, WIDTH])
+        b.input("lengths", ["batch"], T.INT64)
+        for name, attributes in (("causal", {"is_causal": 1}), ("whole", {}), ("capped", {"is_causal": 1, "softcap": 2.0})):
+            b.add("Attention", ["q", "k", "v", "", "", "", "lengths"], name, domain="", **attributes)
+        feeds = [{"q": floats(n, 4, s, WIDTH), "k": floats(n, 2, 9, WIDTH), "v": floats(n, 2, 9, WIDTH),
+                  "lengths": np.arange(s, s + n)} for n, s in ((3, 4), (2, 1), (1, 9))]
+        shapes = [f"q:[1..4]x4x[1..9]x{WIDTH}", *(f"{name}:[1..4]x2x9x{WIDTH}" for name in ("k", "v")), "lengths:[1..4]"]
+        self.compare("padded_causal", b, feeds, shapes)
+
     def test_quantized(self):
         b = Builder()
         b.input("x", ["batch", 3, "height", 8], T.UINT8)

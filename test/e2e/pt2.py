@@ -66,6 +66,30 @@ class Programs(unittest.TestCase):
         done = tool("run", engine, "--inputs", self.path / "in.npz")
         self.assertRegex(done.stderr, "TN06(03|04|12)")
 
+    def test_one_row_of_an_automatic_dim(self):
+        """torch.export writes a range from 2 for what Dim.AUTO leaves open."""
+        data, engine, outputs = np.load(DATA / "modes.npz"), self.path / "e.tenon", self.path / "out.npz"
+        self.assertEqual(0, tool("compile", DATA / "modes.pt2", "-o", engine, "--quiet").returncode)
+        for rows, length in ((1, 6), (1, 1), (2, 1)):
+            np.savez(self.path / "in.npz", x=data["in0"][:rows, :length])
+            done = tool("run", engine, "--inputs", self.path / "in.npz", "-o", outputs, "--quiet")
+            self.assertEqual(0, done.returncode, done.stderr)
+            results = list(np.load(outputs).values())
+            for i in (0, 1, 2):  # of which each position is by itself
+                np.testing.assert_allclose(results[i], data[f"out{i}"][:rows, :length], rtol=2e-5, atol=2e-5)
+
+    def test_a_range_that_a_dim_asked_for_stays(self):
+        def bound(description):
+            for bounds in description["range_constraints"].values():
+                self.assertEqual(2, bounds["min_val"])
+                bounds["max_val"] = 64
+
+        program, engine = self.path / "p.pt2", self.path / "e.tenon"
+        program.write_bytes(damaged_program("shared", with_json(bound)))
+        self.assertEqual(0, tool("compile", program, "-o", engine, "--quiet").returncode)
+        done = tool("run", engine, "--shape", "long:6x1x4")
+        self.assertIn("TN0603", done.stderr)
+
     def test_taps(self):
         model, engine, outputs = DATA / "writes.pt2", self.path / "e.tenon", self.path / "out.npz"
         done = tool("compile", model, "-o", engine, "--quiet", "--tap", "clone", "--tap", "select_2")

@@ -72,6 +72,7 @@ std::span<const Missing> operatorsWithoutGenerator() {
       {"RoiAlign", kMade},
       {"STFT", kMade},
       {"Scan", kBodies},
+      {"Scaler", kMade},
       {"SequenceAt", kBodies},
       {"SequenceConstruct", kBodies},
       {"SequenceEmpty", kBodies},

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
 
@@ -37,6 +38,18 @@ std::string gapText(const ModelGap &gap) {
     text += fmt::format("  workaround: {}\n", gap.workaround);
   }
   return text;
+}
+
+/// The flags that give the sizes which some gap asks for; empty where none does.
+std::string flagsForShapes(const ModelFacts &facts) {
+  bool isAsked = std::ranges::any_of(facts.gaps, [](const ModelGap &gap) {
+    return gap.workaround.find("--shape") != std::string::npos;
+  });
+  std::string flags;
+  for (const std::string &shape : facts.freeShapes) {
+    flags += fmt::format("{}--shape '{}'", flags.empty() ? "" : " ", shape);
+  }
+  return isAsked ? flags : "";
 }
 
 /// The regions that no kernel computes fast, as compiling for the targets forms them.
@@ -88,10 +101,15 @@ Status checkModel(const CheckFlags &flags, Terminal &terminal) {
   if (terminal.json()) {
     terminal.printJson("check", {{"model", flags.path}, {"target", target}, {"gaps", gaps}});
   }
+  std::string shapeFlags = flagsForShapes(facts);
+  std::string_view hint = "the report names each with its reason and a way round it";
   return Status::error(ErrorId::ModelHasGaps,
                        fmt::format("{}: {} nodes with {} operators are not supported", flags.path,
                                    facts.gaps.size(), operators.size()),
-                       "the report names each with its reason and a way round it");
+                       shapeFlags.empty() ? std::string(hint)
+                                          : fmt::format("{}; sizes are declared by {}, with a number or a range "
+                                                        "such as [1..64] in place of each ?",
+                                                        hint, shapeFlags));
 }
 
 Status checkEngine(const CheckFlags &flags, Terminal &terminal) {

@@ -123,6 +123,9 @@ struct ModelOpset {
 /// A model as it was imported. With gaps, it is as the file has it: types as they are declared,
 /// nodes and counts of ONNX's operators, no symbols.
 struct ModelFacts {
+  /// Of a model with gaps: what --shape takes for each input with free sizes, `x:?x3x48x?`, to be
+  /// completed by the user. ONNX alone.
+  std::vector<std::string> freeShapes;
   std::vector<ModelGap> gaps;
   std::vector<ModelOpset> opsets;
   std::vector<ModelSymbol> symbols;

@@ -51,6 +51,18 @@ std::string typeText(const ValueInfo &info) {
   return text + "]";
 }
 
+/// `x:?x3x48x?`; empty for an input without free sizes.
+std::string freeShape(const ValueInfo &info) {
+  std::string text = strCat(info.name, ':');
+  bool isFree = false;
+  for (const onnx::Dimension &dim : info.dims) {
+    bool isKnown = dim.kind == onnx::Dimension::Kind::Value && dim.value > 0;
+    isFree |= !isKnown;
+    text += strCat(text.back() == ':' ? "" : "x", isKnown ? std::to_string(dim.value) : "?");
+  }
+  return isFree ? text : "";
+}
+
 uint64_t bytesOf(const onnx::Tensor &tensor) {
   std::optional<DType> type = onnx::toDType(tensor.type);
   std::optional<int64_t> bytes = type ? byteSize(*type, tensor.dims) : std::nullopt;
@@ -118,6 +130,9 @@ ModelFacts declaredFacts(const onnx::Model &model) {
     if (!weights.contains(input.name)) {
       lister.addInput(input.name, facts.inputs.size());
       facts.inputs.push_back({std::string(input.name), typeText(input)});
+      if (std::string shape = freeShape(input); !shape.empty()) {
+        facts.freeShapes.push_back(std::move(shape));
+      }
     }
   }
   for (const ValueInfo &output : graph.outputs) {

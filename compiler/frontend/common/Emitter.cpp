@@ -9,6 +9,8 @@
 #include "mlir/IR/Verifier.h"
 #include "llvm/ADT/SetVector.h"
 
+#include <map>
+
 using namespace mlir;
 
 namespace tenon::frontend {
@@ -32,12 +34,117 @@ Operation *Emitter::create(OperationState &state) {
   return builder().create(state);
 }
 
+namespace {
+
+/// Whether two sizes are equal by proof or by constraint, though no symbol need be determined by
+/// it.
+bool areEqual(Symbols &symbols, AffineExpr a, AffineExpr b) {
+  if (tn::sameDim(a, b) || symbols.assume(tn::ConstraintKind::equal, a, b)) {
+    return true;
+  }
+  AffineExpr difference = subtractSizes(a, b);
+  bool isView = difference && (tn::hasDivision(a) || tn::hasDivision(b));
+  if (!isView || symbols.dependsOnData(difference)) {
+    return false;
+  }
+  tn::SymbolList::Range range = symbols.bounds(difference);
+  return range.min <= 0 && range.max >= 0 && symbols.assume(tn::ConstraintKind::at_least, a, b) &&
+         symbols.assume(tn::ConstraintKind::at_least, b, a);
+}
+
+/// Which dims of the operands the operation takes to be equal: a number for each dim, the same for
+/// equal ones, or none.
+SmallVector<std::optional<size_t>> equalDims(OperationState &state, size_t operand) {
+  constexpr size_t kSummed = 1000; // the dim that a matrix product sums over
+  size_t rank = tn::getDims(state.operands[operand].getType()).size();
+  SmallVector<std::optional<size_t>> slots;
+  bool isProduct = state.name.getStringRef() == tn::MatmulOp::getOperationName();
+  for (size_t i = 0; i < rank; ++i) {
+    slots.push_back(rank - i);
+  }
+  if (isProduct && rank >= 2) {
+    slots[rank - 1] = slots[rank - 2] = std::nullopt;
+    slots[operand == 0 ? rank - 1 : rank - 2] = kSummed;
+  }
+  if (state.name.getStringRef() == tn::ConcatOp::getOperationName()) {
+    IntegerAttr axis = dyn_cast_or_null<IntegerAttr>(state.attributes.get("axis"));
+    tn::ConcatOp::Properties *own = state.getRawProperties().as<tn::ConcatOp::Properties *>();
+    axis = own && own->axis ? own->axis : axis;
+    if (!axis || axis.getInt() < 0 || axis.getInt() >= static_cast<int64_t>(rank)) {
+      return SmallVector<std::optional<size_t>>(rank);
+    }
+    slots[axis.getInt()] = std::nullopt;
+  }
+  return slots;
+}
+
+/// The size that stands for all dims of a number: one without divisions, if there is one.
+using Standing = std::map<size_t, AffineExpr>;
+
+/// False if two of them cannot be equal, which the operation's own rule says better.
+bool findStanding(Symbols &symbols, OperationState &state, bool takesConstants,
+                  Standing &standing) {
+  for (size_t operand = 0; operand < state.operands.size(); ++operand) {
+    tn::Dims dims = tn::getDims(state.operands[operand].getType());
+    for (auto [dim, slot] : llvm::zip_equal(dims, equalDims(state, operand))) {
+      if (!slot || !dim || (!takesConstants && tn::constantDim(dim))) {
+        continue;
+      }
+      AffineExpr &known = standing[*slot];
+      if (known && !areEqual(symbols, known, dim)) {
+        return false;
+      }
+      if (!known || (tn::hasDivision(known) && !tn::hasDivision(dim))) {
+        known = dim;
+      }
+    }
+  }
+  return true;
+}
+
+/// Where dims are equal by a constraint that determines no symbol, operands are read as if they had
+/// the same dims: the elements lie in memory alike.
+void unifyOperands(Emitter &emitter, OperationState &state, function_ref<void()> bringUpToDate) {
+  bool isConcat = state.name.getStringRef() == tn::ConcatOp::getOperationName();
+  Standing standing;
+  unsigned before = 0;
+  do {
+    before = emitter.symbols().determined();
+    standing.clear();
+    if (!findStanding(emitter.symbols(), state, isConcat, standing)) {
+      return;
+    }
+    bringUpToDate();
+  } while (emitter.symbols().determined() != before);
+  for (size_t operand = 0; operand < state.operands.size(); ++operand) {
+    RankedTensorType from = llvm::cast<RankedTensorType>(state.operands[operand].getType());
+    tn::Dims dims = tn::getDims(from);
+    for (auto [dim, slot] : llvm::zip_equal(dims, equalDims(state, operand))) {
+      if (slot && dim && standing.count(*slot) && (isConcat || !tn::constantDim(dim))) {
+        dim = standing[*slot];
+      }
+    }
+    if (!tn::sameDims(dims, tn::getDims(from))) {
+      state.operands[operand] = tn::ReshapeOp::create(emitter.builder(), emitter.location(),
+                                                      tn::makeTensor(dims, from.getElementType()),
+                                                      state.operands[operand]);
+    }
+  }
+}
+
+} // namespace
+
 /// `tn` broadcasts dims that are the constant 1; one that may turn out to be 1 is broadcast by an
 /// operation of its own.
 void Emitter::alignOperands(OperationState &state) {
   bool isElementwise = state.name.hasTrait<tn::TnElementwise>();
   bool isProduct = state.name.getStringRef() == tn::MatmulOp::getOperationName();
-  if ((!isElementwise && !isProduct) || state.operands.size() < 2) {
+  bool isConcat = state.name.getStringRef() == tn::ConcatOp::getOperationName();
+  if ((!isElementwise && !isProduct && !isConcat) || state.operands.size() < 2) {
+    return;
+  }
+  unifyOperands(*this, state, [&] { bringUpToDate(); });
+  if (isConcat) {
     return;
   }
   size_t inner = isProduct ? 2 : 0;

@@ -12,6 +12,13 @@ constexpr int64_t kOpen = int64_t{1} << 30;
 
 bool proven(std::optional<bool> answer) { return answer.value_or(false); }
 
+/// By proof, or as a constraint: half of a size less one is meant to be a size.
+bool isNotNegative(Symbols &symbols, AffineExpr x) {
+  AffineExpr zero = symbols.constant(0);
+  return proven(symbols.compare(zero, Comparison::LessOrEqual, x)) ||
+         (!symbols.dependsOnData(x) && symbols.assume(tn::ConstraintKind::at_least, x, zero));
+}
+
 /// x, counted from the end if negative, in [low, high]. Where only symbols decide whether it is
 /// inside, it is taken to be, as a constraint: it is what the model's author meant. Null if that
 /// cannot be said.
@@ -24,7 +31,7 @@ AffineExpr clampIndex(Symbols &symbols, AffineExpr x, AffineExpr dim, AffineExpr
   tn::SymbolList::Range range = symbols.bounds(x);
   if (range.max < 0) {
     x = addSizes(x, dim);
-  } else if (range.min < 0) {
+  } else if (range.min < 0 && !isNotNegative(symbols, x)) {
     return nullptr;
   }
   if (!x) {
@@ -63,7 +70,7 @@ std::optional<AxisSlice> clampSlice(Symbols &symbols, AffineExpr dim, AffineExpr
   if (proven(symbols.compare(span, Comparison::LessOrEqual, zero))) {
     return AxisSlice{zero, zero};
   }
-  if (!proven(symbols.compare(zero, Comparison::LessOrEqual, span))) {
+  if (!isNotNegative(symbols, span)) {
     return std::nullopt;
   }
   int64_t stride = step > 0 ? step : -step;

@@ -343,9 +343,19 @@ AffineExpr Symbols::overInputs(AffineExpr expression) const {
 void Symbols::record(tn::ConstraintKind kind, AffineExpr left, AffineExpr right) {
   left = overInputs(left);
   right = overInputs(right);
+  bool isBound = kind == tn::ConstraintKind::at_least;
   bool isKnown = llvm::any_of(constraints, [&](const tn::Constraint &known) {
-    return known.kind == kind && known.left == left && known.right == right;
+    bool isStronger = isBound && known.kind == tn::ConstraintKind::equal;
+    return ((known.kind == kind || isStronger) && known.left == left && known.right == right) ||
+           (isStronger && known.left == right && known.right == left);
   });
+  // Bounds from both sides are an equality.
+  for (tn::Constraint &known : constraints) {
+    if (!isKnown && isBound && known.kind == kind && known.left == right && known.right == left) {
+      known.kind = tn::ConstraintKind::equal;
+      return;
+    }
+  }
   if (!isKnown) {
     constraints.push_back({kind, left, right, node});
   }

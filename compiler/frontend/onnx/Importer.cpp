@@ -8,7 +8,6 @@
 #include "support/Text.h"
 
 #include <map>
-#include <set>
 
 using namespace mlir;
 
@@ -75,22 +74,23 @@ Importer::Importer(const Model &theModel, const ImportOptions &theOptions, Exter
     : ModuleBuilder(owner, theStore), model(theModel), options(theOptions), files(theFiles) {}
 
 Status Importer::checkModel() {
-  std::set<std::string_view> domains;
+  // Tools that merge models leave the same import twice, which says nothing else than once.
+  std::map<std::string_view, int64_t> versions;
   for (const OpsetImport &opset : model.opsets) {
     if (opset.version <= 0 || opset.version > std::numeric_limits<int32_t>::max() ||
-        !domains.insert(opset.domain).second) {
+        versions.try_emplace(opset.domain, opset.version).first->second != opset.version) {
       return Status::error(ErrorId::OnnxBadOpset,
                            strCat("the import of domain '", opset.domain, "' in version ",
-                                  opset.version, " is not valid or occurs twice"),
+                                  opset.version, " is not valid or contradicts another"),
                            "export the model again with a valid opset");
     }
   }
   int64_t version = opsetOf("", nullptr);
-  if (domains.empty()) {
+  if (versions.empty()) {
     return Status::error(ErrorId::OnnxBadOpset, "the model imports no operator set",
                          "export the model again with a valid opset");
   }
-  if (domains.count("") && (version < kOldestOpset || version > kNewestOpset)) {
+  if (versions.count("") && (version < kOldestOpset || version > kNewestOpset)) {
     return Status::error(
         ErrorId::OnnxUnknownOpset,
         strCat("the model uses opset ", version, ", Tenon reads ", kOldestOpset, " to ",
@@ -233,6 +233,9 @@ void Importer::runOperator(NodeContext &call, bool poisoned) {
   }
   call.reads = std::move(before);
   row->import(call);
+  if (!pending.isOk()) {
+    return;
+  }
   for (unsigned i = 0; i < call.numOutputs() && !call.failed() && !call.isPoisoned; ++i) {
     if (call.wantsOutput(i) && call.outputs[i].isPoisoned()) {
       call.gap("its output " + Twine(i) + " is not supported",

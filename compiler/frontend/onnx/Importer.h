@@ -76,6 +76,8 @@ public:
   void addGap(NodeContext &node, const llvm::Twine &why, const llvm::Twine &workaround);
   size_t numGaps() const { return gaps.size(); }
   void setError(Status status);
+  /// The error that ends the import, which it no longer does.
+  Status takeError() { return std::exchange(pending, Status::ok()); }
   /// Nodes of bodies that loops have repeated so far.
   uint64_t unrolledNodes = 0;
   const Function *findFunction(const Node &node) const;

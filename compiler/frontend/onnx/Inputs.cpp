@@ -173,6 +173,11 @@ Result<tn::Dims> Importer::inputDims(const ValueInfo &info) {
 Result<AffineExpr> Importer::inputDim(const ValueInfo &info, size_t index,
                                       const DimOverride *override) {
   Dimension dim = info.hasShape ? info.dims[index] : Dimension();
+  bool isOpen = dim.kind == Dimension::Kind::Value ? dim.value == -1
+                                                   : dim.parameter.empty() || dim.parameter == "?";
+  if (isOpen) {
+    dim = Dimension(); // exporters write these for a size of its own that they do not know
+  }
   if (override && override->kind == DimOverride::Kind::Keep) {
     override = nullptr;
   }

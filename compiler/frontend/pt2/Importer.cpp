@@ -2,6 +2,7 @@
 #include "compiler/frontend/pt2/Importer.h"
 
 #include "compiler/frontend/common/EvaluateConstant.h"
+#include "compiler/frontend/pt2/Autocast.h"
 #include "compiler/frontend/pt2/Call.h"
 #include "compiler/graph/DimText.h"
 #include "compiler/graph/State.h"
@@ -102,7 +103,10 @@ Result<frontend::ImportResult> Importer::run() {
   return result;
 }
 
-Status Importer::importNode(const Node &node, const Graph &graph, Scope &scope) {
+Status Importer::importNode(const Node &written, const Graph &graph, Scope &scope) {
+  std::optional<Node> changed =
+      isAutocast ? std::optional(withAutocast(*this, written, graph, scope)) : std::nullopt;
+  const Node &node = changed ? *changed : written;
   Call call(*this, node, graph, scope);
   symbols.setNode(call.label());
   bool poisoned = false;

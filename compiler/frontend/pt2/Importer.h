@@ -57,6 +57,8 @@ public:
   Result<std::vector<Value>> importGraph(const Graph &graph, const std::vector<Value> &inputs);
   void addGap(frontend::Gap gap, const llvm::Twine &workaround);
   void setError(Status status);
+  /// Whether what is imported next stands in a region of torch.autocast; gives what held before.
+  bool setAutocast(bool holds) { return std::exchange(isAutocast, holds); }
   /// What must hold of the data, a scalar of bool: a run where it does not ends with an error.
   void assertThat(mlir::Value condition, std::string what);
   /// The size that the program states, where all its symbols are known.
@@ -86,7 +88,7 @@ private:
                                     const frontend::DimOverride *override);
   mlir::AffineExpr symbolNamed(const std::string &name);
   Status checkOverridesUsed() const;
-  Status importNode(const Node &node, const Graph &graph, Scope &scope);
+  Status importNode(const Node &written, const Graph &graph, Scope &scope);
   void runOperator(Call &call, const Graph &graph);
   void runParts(Call &call);
   Status finish(Scope &scope);
@@ -112,6 +114,7 @@ private:
   std::vector<frontend::Gap> gaps;
   Status pending;
   unsigned graphDepth = 0;
+  bool isAutocast = false;
 };
 
 } // namespace tenon::pt2

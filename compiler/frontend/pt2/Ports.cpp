@@ -216,6 +216,12 @@ Result<AffineExpr> Importer::sizeOf(const Size &size) {
   return symbols.canonical(expression);
 }
 
+/// torch.export assumes that a dim is neither 0 nor 1 and writes a range from 2 without an end where
+/// no Dim bounds it (Dim.AUTO, Dim.DYNAMIC); the program runs one nevertheless, as PyTorch does.
+constexpr int64_t kAssumedMin = 2;
+/// Ends from here on are torch's way to write none.
+constexpr int64_t kUnlimited = int64_t{1} << 40;
+
 /// A dim that is a symbol by itself gives the symbol its range, or its value where the user does.
 Result<AffineExpr> Importer::inputDim(const std::string &input, size_t index, const Size &size,
                                       const DimOverride *override) {
@@ -250,10 +256,10 @@ Result<AffineExpr> Importer::inputDim(const std::string &input, size_t index, co
   }
   auto range = program.ranges.find(alone);
   bool isBounded = range != program.ranges.end() && isSymbol;
-  int64_t least = isBounded ? std::max(range->second.min, options.symbolMin) : options.symbolMin;
-  int64_t most = isBounded && range->second.max < (int64_t{1} << 40)
-                     ? range->second.max
-                     : std::max(least, options.symbolMax);
+  bool hasEnd = isBounded && range->second.max < kUnlimited;
+  bool isAsked = isBounded && (hasEnd || range->second.min != kAssumedMin);
+  int64_t least = isAsked ? std::max(range->second.min, options.symbolMin) : options.symbolMin;
+  int64_t most = hasEnd ? range->second.max : std::max(least, options.symbolMax);
   if (AffineExpr known = symbolNamed(alone)) {
     tn::SymbolList::Range own = symbols.bounds(known);
     if (override && (own.min != override->min || own.max != override->max)) {

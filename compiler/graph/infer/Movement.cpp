@@ -112,6 +112,22 @@ LogicalResult PadOp::inferReturnTypes(MLIRContext *context, infer::Location loca
   return append(location, dims, elementOf(adaptor.getX()), types);
 }
 
+/// The two counts of elements without the dims that both have.
+static std::pair<AffineExpr, AffineExpr> differingCounts(MLIRContext *context, Dims before,
+                                                         Dims after) {
+  llvm::erase_if(before, [&](AffineExpr dim) {
+    AffineExpr *same = llvm::find_if(after, [&](AffineExpr other) {
+      return sameDim(dim, other) && constantDim(dim).value_or(1) != 0;
+    });
+    if (same == after.end()) {
+      return false;
+    }
+    after.erase(same);
+    return true;
+  });
+  return {elementCount(context, before), elementCount(context, after)};
+}
+
 LogicalResult ReshapeOp::verify() {
   if (failed(checkSameElement(getLoc(), getX(), getY()))) {
     return failure();
@@ -125,6 +141,11 @@ LogicalResult ReshapeOp::verify() {
   bool isRemainder = hasDivision(before) || hasDivision(after);
   if (isRemainder ? assumeIfHeard(ConstraintKind::equal, before, after)
                   : assume(ConstraintKind::equal, before, after)) {
+    return success();
+  }
+  auto [left, right] = differingCounts(getContext(), dimsOf(getX()), dimsOf(getY()));
+  if (isRemainder && assume(ConstraintKind::at_least, left, right) &&
+      assume(ConstraintKind::at_least, right, left)) {
     return success();
   }
   return emitOpError("changes the number of elements from ")

@@ -8,6 +8,7 @@ is about one thing that torch.export leaves to whoever reads it.
 import io
 import pathlib
 import re
+import sys
 import zipfile
 
 import numpy as np
@@ -211,6 +212,53 @@ class Shared(nn.Module):
                 torch.all(nothing.to(torch.uint8)), nn.functional.max_pool2d(image, 3, 3, 1, ceil_mode=True))
 
 
+@program(torch.where(randn(2, 6, 8) > 0, 1, -1) * (randn(2, 6, 8).abs().clamp(0.5, 3).round() + 0.003).clamp(min=1.003),
+         dynamic=({0: Dim.AUTO, 1: Dim.AUTO},))
+class Modes(nn.Module):
+    """Regions of no_grad, of autocast, and of autocast that is off. The casts of autocast are not in the program: they make
+    integers of the inputs, so that sums of products are exact in bfloat16, and other numbers without them."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.dense, self.conv, self.norm = nn.Linear(8, 8), nn.Conv1d(8, 8, 3, padding=1), nn.LayerNorm(8)
+        self.batch = nn.BatchNorm1d(8)
+        with torch.no_grad():
+            for parameter in [*self.dense.parameters(), *self.conv.parameters()]:
+                parameter.copy_(parameter.sign())
+
+    def forward(self, x):
+        with torch.no_grad():
+            angle = torch.arange(x.shape[1], dtype=torch.float32)[:, None] * torch.ones(8)
+            cosine, sine = angle.cos(), angle.sin()
+            written = x * 1
+            with torch.enable_grad():
+                written[:, 0] = 3
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.dense(x)
+            z = self.norm(y) + self.batch(self.conv(x.transpose(1, 2))).transpose(1, 2)
+            with torch.autocast("cpu", enabled=False):
+                exact = x @ x.transpose(1, 2)
+            scores = torch.softmax(torch.matmul(y.sign(), x.transpose(1, 2)), -1)
+        return x * cosine + self.dense(x) * sine, written, y.float(), z.float(), exact, scores.float()
+
+
+@program(randn(4, 3), randn(3))
+class Wrapped(nn.Module):
+    """Graphs over rows and graphs with something around them."""
+
+    def forward(self, x, y):
+        from torch._higher_order_ops.hints_wrap import hints_wrapper
+        from torch._higher_order_ops.map import map as over_rows
+        from torch._higher_order_ops.scan import scan
+
+        region = torch.compiler.nested_compile_region(lambda a: a.sin() + 1)
+        rows = over_rows(lambda a, b: (a * b).sin() + 1, x, y)
+        last, all_rows = scan(lambda c, a: (c * 0.5 + a, (c + a).tanh()), y, x, dim=0)
+        hinted = hints_wrapper(lambda a, b: (a * b,), (x, y), {}, hints={"kind": 1})[0]
+        return rows, last, all_rows, hinted, region(region(x))
+
+
 def leaves(value):
     if isinstance(value, dict):
         value = list(value.values())
@@ -231,7 +279,10 @@ def stable(path):
 
 
 def main():
+    """Those that are named, or all."""
     for name, (cls, inputs, dynamic, calls) in PROGRAMS.items():
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
         exported = torch.export.export(cls().eval(), inputs, dynamic_shapes=dynamic)
         path = HERE / f"{name}.pt2"
         torch.export.save(exported, str(path))

@@ -106,7 +106,7 @@ add("no version", "TN0211")(lambda rng, n: field(7, field(2, name(rng))) + field
 add("opset is none", "TN0212")(
     lambda rng, n: one("Relu", opset=[0, -1, 1 << 31, -(1 << 31), 1 << 40, (1 << 63) - 1, -(1 << 63), 1 << 32, -7, -1000,
                                       1 << 33, -(1 << 40)][n]))
-add("opset twice", "TN0212")(lambda rng, n: wire(fields=field(8, field(2, 7 + n))))
+add("opset twice", "TN0212")(lambda rng, n: wire(fields=field(8, field(2, 18 + n))))
 add("opset missing", "TN0212")(lambda rng, n: field(1, 8) + field(7, field(1, field(4, "Relu") + field(2, name(rng)))))
 add("opset of the future", "TN0213")(lambda rng, n: one("Relu", opset=rng.randrange(100, 1 << 30)))
 add("name of 64 KiB", "TN0214")(

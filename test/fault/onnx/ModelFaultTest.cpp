@@ -143,7 +143,7 @@ TEST_F(ModelFault, Opsets) {
   EXPECT_EQ(errorOf(model(g, 0)), ErrorId::OnnxBadOpset);
   EXPECT_EQ(errorOf(model(g, -1)), ErrorId::OnnxBadOpset);
   EXPECT_EQ(errorOf(model(g, int64_t{1} << 31)), ErrorId::OnnxBadOpset);
-  EXPECT_EQ(errorOf(valid() + Message().add(8, opset(17)).str()), ErrorId::OnnxBadOpset);
+  EXPECT_EQ(errorOf(valid() + Message().add(8, opset(16)).str()), ErrorId::OnnxBadOpset);
   EXPECT_EQ(errorOf(Message().varint(1, 8).add(7, g).str()), ErrorId::OnnxBadOpset);
   EXPECT_EQ(errorOf(model(g, 1000)), ErrorId::OnnxUnknownOpset);
 }

@@ -55,12 +55,18 @@ void ConvLowering::copyBlock(const IndexMath &math, const Part &part, int64_t ke
   Value at = math.add(math.sub(lines.first, line),
                       math.constant(kernelPlane * stripLines + block * stripPitch));
   Value left = math.min(math.sub(columns.first, pixel), reach);
-  Value to = math.view(strip, {at, left, zero}, {count, columns.count, channels});
+  if (getConstantIntValue(count) == 0) {
+    return; // all padding, which no product reads; a view of it would begin behind the input's end
+  }
   if (joinsLine) {
     Value end = math.add(left, columns.count);
     clearColumns(math, at, zero, count, left);
     clearColumns(math, at, end, count, math.sub(reach, end));
   }
+  if (getConstantIntValue(columns.count) == 0) {
+    return;
+  }
+  Value to = math.view(strip, {at, left, zero}, {count, columns.count, channels});
   // The input's spatial dims are the last of these.
   Value offsets[] = {planes.first, lines.first, columns.first};
   Value sizes[] = {one, count, columns.count};

@@ -46,11 +46,17 @@ struct Operands {
   double scale = 1;
 };
 
-/// Keys at and after each batch entry's length are not seen.
-Value lengthAddend(NodeContext &c, AffineExpr keys) {
+/// Keys at and after each batch entry's length are not seen; with a causal mask, as ONNX Runtime
+/// has it, the last query sees the last key of that length, and each one before it a key less.
+Value lengthAddend(NodeContext &c, AffineExpr queries, AffineExpr keys, bool causal) {
   AffineExpr one = c.constantSize(1);
-  Value lengths =
-      c.reshape(c.cast(c.value(6), c.builder().getI64Type()), {c.dims(6)[0], one, one, one});
+  Type index = c.builder().getI64Type();
+  Value lengths = c.reshape(c.cast(c.value(6), index), {c.dims(6)[0], one, one, one});
+  if (causal) {
+    Value later = c.sub(c.materialize(Sizes::scalar(addSizes(queries, c.constantSize(-1))), index),
+                        c.alongAxis(positions(c, queries), 2, 4));
+    lengths = c.sub(lengths, later);
+  }
   Value seen = c.compare(c.alongAxis(positions(c, keys), 3, 4), tn::Predicate::lt, lengths);
   return additive(c, seen, c.element(0));
 }
@@ -80,13 +86,14 @@ std::optional<Operands> readOperands(NodeContext &c) {
   o.mask = maskAddend(c, keys, c.element(0));
   auto addMask = [&](Value addend) { o.mask = o.mask ? c.add(o.mask, addend) : addend; };
   o.causal = c.integer("is_causal", 0) != 0;
+  if (c.has(6)) {
+    addMask(lengthAddend(c, queryDims[2], keys, o.causal));
+    o.causal = false;
+  }
   // `tn.attention` aligns its causal mask at the last query, ONNX after the past keys.
   if (o.causal && !tn::sameDim(addSizes(queryDims[2], past), keys)) {
     addMask(causalAddend(c, queryDims[2], keys, past, c.element(0)));
     o.causal = false;
-  }
-  if (c.has(6)) {
-    addMask(lengthAddend(c, keys));
   }
   return c.failed() ? std::nullopt : std::optional(o);
 }

@@ -1,5 +1,6 @@
 // If: the branch that a constant condition takes is imported in place; otherwise both are, and the
 // results are selected. Relies on `tn` operations having no effects.
+#include "compiler/frontend/onnx/StatedSizes.h"
 #include "compiler/frontend/onnx/ops/Bodies.h"
 
 using namespace mlir;
@@ -18,6 +19,49 @@ std::optional<ImportedValues> importBranch(NodeContext &c, StringRef name) {
   return results;
 }
 
+/// A branch that some run may take. One whose sizes contradict each other cannot be taken with the
+/// sizes that the model has here, such as that for another sampling rate: it has no results, and
+/// `contradiction` says why.
+std::optional<ImportedValues> importPossible(NodeContext &c, StringRef name,
+                                             Status &contradiction) {
+  std::optional<ImportedValues> results = importBranch(c, name);
+  if (results || c.failed()) {
+    return results;
+  }
+  contradiction = c.importer().takeError();
+  if (contradiction.id() != ErrorId::OnnxBadNode) {
+    c.importer().setError(std::move(contradiction));
+    contradiction = Status::ok();
+  }
+  return std::nullopt;
+}
+
+/// The value, to be used only where the condition holds.
+ImportedValue onlyIf(NodeContext &c, Value condition, ImportedValue value, const Twine &what) {
+  for (ImportedValue &element : value.elements) {
+    element = onlyIf(c, condition, element, what);
+  }
+  if (value.isContainer() || value.isPoisoned()) {
+    return value;
+  }
+  Value data = c.importer().materialize(value, c.location());
+  return tensorOf(requireCondition(c, data, condition, what));
+}
+
+/// The outputs where one branch cannot be taken: those of the other, in runs that take it.
+void importOnly(NodeContext &c, bool isThen, const ImportedValues &results, const Status &other) {
+  Value condition = c.reshape(c.value(0), {});
+  if (!isThen) {
+    condition = c.make<tn::NotOp>(condition);
+  }
+  std::string what = ("its condition takes the " + Twine(isThen ? "then" : "else") +
+                      "_branch; with these sizes the other has an error: " + other.message())
+                         .str();
+  for (unsigned i = 0; i < c.numOutputs(); ++i) {
+    c.setOutput(i, onlyIf(c, condition, results[i], what));
+  }
+}
+
 void importIf(NodeContext &c) {
   std::optional<SmallVector<int64_t>> condition = c.integers(0);
   if (condition && condition->size() == 1) {
@@ -29,11 +73,18 @@ void importIf(NodeContext &c) {
     }
     return;
   }
-  std::optional<ImportedValues> yes = importBranch(c, "then_branch");
-  std::optional<ImportedValues> no = yes ? importBranch(c, "else_branch") : std::nullopt;
+  Status noThen, noElse;
+  std::optional<ImportedValues> yes = importPossible(c, "then_branch", noThen);
+  std::optional<ImportedValues> no = importPossible(c, "else_branch", noElse);
+  if (!noThen.isOk() && !noElse.isOk()) {
+    return c.importer().setError(std::move(noThen));
+  }
+  if ((yes && !noElse.isOk()) || (no && !noThen.isOk())) {
+    return importOnly(c, yes.has_value(), yes ? *yes : *no, yes ? noElse : noThen);
+  }
   Choice choice(c, c.reshape(c.value(0), {}), "its branches give results of different shapes",
                 "make the branches agree, or the condition a constant");
-  for (unsigned i = 0; no && i < c.numOutputs(); ++i) {
+  for (unsigned i = 0; yes && no && i < c.numOutputs(); ++i) {
     c.setOutput(i, choice.between((*yes)[i], (*no)[i]));
   }
 }

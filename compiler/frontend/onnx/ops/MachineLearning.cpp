@@ -17,6 +17,27 @@ void binarizer(NodeContext &c) {
   c.setOutput(0, c.cast(isAbove, c.element(0)));
 }
 
+/// (x - offset) * scale, one of each for all columns or for each.
+void scaler(NodeContext &c) {
+  Value x = c.cast(c.value(0), c.builder().getF32Type());
+  const Attribute *offset = c.attribute("offset", AttributeType::Floats);
+  const Attribute *scale = c.attribute("scale", AttributeType::Floats);
+  for (const Attribute *each : {offset, scale}) {
+    if (!each || each->floats.empty()) {
+      continue;
+    }
+    int64_t count = static_cast<int64_t>(each->floats.size());
+    if (count != 1 && (c.rank(0) == 0 || tn::constantDim(c.dims(0).back()) != count)) {
+      return c.error(ErrorId::OnnxBadAttribute,
+                     "attribute '" + StringRef(each->name) + "' does not have a value a column");
+    }
+    SmallVector<double> values(each->floats.begin(), each->floats.end());
+    Value row = c.realConstant(values, {count}, c.builder().getF32Type());
+    x = each == offset ? c.sub(x, row) : c.mul(x, row);
+  }
+  c.setOutput(0, x);
+}
+
 void arrayFeatureExtractor(NodeContext &c) {
   int64_t rank = c.rank(0);
   AffineExpr count = tn::elementCount(c.builder().getContext(), c.dims(1));
@@ -172,6 +193,7 @@ void tfIdfVectorizer(NodeContext &c) {
 constexpr OpRow kRows[] = {
     {"ArrayFeatureExtractor", 1, 2, 2, 1, arrayFeatureExtractor, {}, "ai.onnx.ml"},
     {"Binarizer", 1, 1, 1, 1, binarizer, {{"threshold", kFloat}}, "ai.onnx.ml"},
+    {"Scaler", 1, 1, 1, 1, scaler, {{"offset", kFloats}, {"scale", kFloats}}, "ai.onnx.ml"},
     {"TfIdfVectorizer",
      9,
      1,

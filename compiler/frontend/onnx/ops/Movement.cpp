@@ -137,7 +137,8 @@ void squeeze(NodeContext &c) {
         all ? tn::constantDim(dim) == 1 : llvm::is_contained(*axes, static_cast<int64_t>(i));
     if (!listed) {
       dims.push_back(dim);
-    } else if (!c.require(tn::ConstraintKind::equal, dim, c.constantSize(1),
+    } else if (!tn::hasDivision(dim) && // of a division the reshape below needs it
+               !c.require(tn::ConstraintKind::equal, dim, c.constantSize(1),
                           "a dimension to remove and 1")) {
       return;
     }

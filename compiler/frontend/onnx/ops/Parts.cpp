@@ -82,7 +82,8 @@ Value sliceFirst(NodeContext &c, Value x, const SliceRequest &request) {
     return Value();
   }
   Value count = c.min(c.sizeValue(dim, index), c.sizeValue(end, index));
-  return takeFirst(c, x, count, request.axes[0], end ? ArrayRef<AffineExpr>(end) : ArrayRef<AffineExpr>());
+  return takeFirst(c, x, count, request.axes[0],
+                   end ? ArrayRef<AffineExpr>(end) : ArrayRef<AffineExpr>());
 }
 
 void slice(NodeContext &c) {
@@ -134,7 +135,7 @@ std::optional<SmallVector<AffineExpr>> equalParts(NodeContext &c, AffineExpr dim
     c.error(ErrorId::OnnxBadNode, "the dimension is too small for the number of outputs");
     return std::nullopt;
   }
-  if (!last || c.symbols().bounds(last).min < 0) {
+  if (!last || !c.symbols().assume(tn::ConstraintKind::at_least, last, c.constantSize(0))) {
     c.gap("the sizes of the parts cannot be written as expressions",
           "declare the dimension with --shape");
     return std::nullopt;

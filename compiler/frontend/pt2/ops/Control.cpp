@@ -1,5 +1,5 @@
-// cond and while_loop, whose graphs are imported in place. Where data decide whether a branch is
-// taken or an iteration runs, it is imported all the same and its results are selected.
+// Operators of higher order, whose graphs are imported in place. Where data decide whether a branch
+// is taken or an iteration runs, it is imported all the same and its results are selected.
 #include "compiler/frontend/pt2/Call.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -234,9 +234,153 @@ void whileLoop(Call &c) {
   }
 }
 
+//===--- Graphs over rows: map and scan ---===//
+
+/// Every row of a tensor by itself.
+mlir::Value row(Call &c, const Value &value, int64_t i) {
+  mlir::Value x = value.tensor ? value.tensor->value(c) : mlir::Value();
+  mlir::Value one = x ? c.sliceAxis(x, 0, c.constantSize(i), c.constantSize(1)) : x;
+  return one ? c.reshape(one, ArrayRef(tn::getDims(one.getType())).drop_front()) : one;
+}
+
+/// How many rows the tensors have; none (after a gap) where that is not known.
+std::optional<int64_t> countOfRows(Call &c, const std::vector<Value> &all) {
+  mlir::Value x = all.empty() || !all[0].tensor ? mlir::Value() : all[0].tensor->value(c);
+  RankedTensorType type = x ? cast<RankedTensorType>(x.getType()) : RankedTensorType();
+  if (!type || type.getRank() == 0) {
+    c.error(ErrorId::Pt2BadGraph, "it goes over no tensor");
+  } else if (type.isDynamicDim(0) || type.getDimSize(0) == 0 ||
+             type.getDimSize(0) > kMostIterations) {
+    c.gap("how many rows it goes over is not known, is zero, or is more than " +
+              Twine(kMostIterations),
+          "fix that dimension at the export or with --shape, or write the computation for all rows "
+          "at once (torch.vmap, torch.cumsum)");
+  } else {
+    return type.getDimSize(0);
+  }
+  return std::nullopt;
+}
+
+/// Imports the graph once for each row; what it gives beyond the carried values is stacked.
+void overRows(Call &c, const Graph &graph, std::vector<Value> carried,
+              const std::vector<Value> &rows, const std::vector<Value> &more) {
+  std::optional<int64_t> count = countOfRows(c, rows);
+  std::vector<SmallVector<mlir::Value>> stacks;
+  for (int64_t i = 0; count && i < *count && !c.failed(); ++i) {
+    std::vector<Value> operands;
+    for (const Value &value : carried) {
+      operands.push_back(copied(c, value));
+    }
+    for (const Value &value : rows) {
+      operands.push_back({.tensor = std::make_shared<Tensor>(row(c, value, i))});
+    }
+    operands.insert(operands.end(), more.begin(), more.end());
+    if (c.failed()) {
+      return;
+    }
+    Result<std::vector<Value>> results = c.importer().importGraph(graph, operands);
+    if (!results) {
+      return c.importer().setError(results.takeStatus());
+    }
+    if (results->size() < carried.size() ||
+        llvm::any_of(*results, [](const Value &value) { return value.isPoisoned(); })) {
+      return c.poison();
+    }
+    std::copy_n(results->begin(), carried.size(), carried.begin());
+    stacks.resize(results->size() - carried.size());
+    for (size_t j = 0; j < stacks.size(); ++j) {
+      mlir::Value y = tensorOf(c, (*results)[carried.size() + j]);
+      tn::Dims dims = y ? tn::getDims(y.getType()) : tn::Dims();
+      dims.insert(dims.begin(), c.constantSize(1));
+      stacks[j].push_back(y ? c.reshape(y, dims) : y);
+    }
+  }
+  for (unsigned i = 0; i < c.numOutputs() && !c.failed(); ++i) {
+    if (i < carried.size()) {
+      c.setValue(i, carried[i]);
+    } else if (i - carried.size() < stacks.size()) {
+      c.setOutput(i, c.concat(stacks[i - carried.size()], 0));
+    }
+  }
+}
+
+void map(Call &c) {
+  const Graph *graph = graphAt(c, 0);
+  std::vector<Value> rows = valuesAt(c, 1), more = valuesAt(c, 2);
+  if (graph && !c.failed()) {
+    overRows(c, *graph, {}, rows, more);
+  }
+}
+
+void scan(Call &c) {
+  const Graph *graph = graphAt(c, 0);
+  std::vector<Value> carried = valuesAt(c, 1), rows = valuesAt(c, 2), more = valuesAt(c, 3);
+  if (graph && !c.failed()) {
+    overRows(c, *graph, std::move(carried), rows, more);
+  }
+}
+
+//===--- Graphs with something around them that decides no number ---===//
+
+/// What stands for an operand of such a graph, lists taken apart; options are none.
+void addOperands(Call &c, const Argument &given, std::vector<Value> &operands) {
+  if (given.isName()) {
+    Value *value = c.find(given);
+    operands.push_back(value ? *value : Value());
+  } else if (given.kind == Argument::Kind::Int) {
+    operands.push_back({.size = c.constantSize(given.integer)});
+  } else if (given.kind == Argument::Kind::List) {
+    for (const Argument &element : given.elements) {
+      addOperands(c, element, operands);
+    }
+  }
+}
+
+/// The graph in its caller's place: what it writes is written to its caller's tensors. The operands
+/// follow the graph; what stands before it and what has a name are options.
+void inlined(Call &c) {
+  const Graph *graph = nullptr;
+  std::vector<Value> operands;
+  for (size_t i = 0; i < c.node.inputs.size(); ++i) {
+    const Argument *given = c.positional(i);
+    if (given->kind == Argument::Kind::Graph) {
+      graph = graphAt(c, i);
+    } else if (graph && c.node.inputs[i].name.empty()) {
+      addOperands(c, *given, operands);
+    }
+  }
+  if (!graph) {
+    return c.error(ErrorId::Pt2BadGraph, "it has no graph");
+  }
+  Result<std::vector<Value>> results = c.importer().importGraph(*graph, operands);
+  if (!results) {
+    return c.importer().setError(results.takeStatus());
+  }
+  for (unsigned i = 0; i < c.numOutputs() && i < results->size() && !c.failed(); ++i) {
+    (*results)[i].isPoisoned() ? c.poison() : c.setValue(i, (*results)[i]);
+  }
+}
+
+/// wrap_with_autocast(device, type, enabled, caches, graph, ...).
+void autocast(Call &c) {
+  const Argument *enabled = c.positional(2);
+  bool before = c.importer().setAutocast(enabled && enabled->integer != 0);
+  inlined(c);
+  c.importer().setAutocast(before);
+}
+
 constexpr OpRow kRows[] = {
     {"higher_order.cond", cond},
     {"higher_order.while_loop", whileLoop},
+    {"higher_order.map_impl", map},
+    {"higher_order.scan", scan},
+    {"higher_order.wrap_with_set_grad_enabled", inlined},
+    {"higher_order.wrap_with_autocast", autocast},
+    {"higher_order.hints_wrapper", inlined},
+    {"higher_order.invoke_subgraph", inlined},
+    {"higher_order.tag_activation_checkpoint", inlined},
+    {"higher_order.strict_mode", inlined},
+    {"higher_order.wrap", inlined},
 };
 
 } // namespace

@@ -10,6 +10,18 @@ namespace {
 
 int64_t rankOf(mlir::Value x) { return cast<RankedTensorType>(x.getType()).getRank(); }
 
+/// The data, in the parameters' type where that is wider, as autocast leaves them: PyTorch computes
+/// in it and gives a result of the data's type.
+mlir::Value dataOf(Call &c) {
+  mlir::Value x = c.value("input");
+  mlir::Value beside = c.has("weight") ? c.value("weight") : mlir::Value();
+  beside = !beside && c.has("running_mean") ? c.value("running_mean") : beside;
+  bool isWider = x && beside &&
+                 getElementTypeOrSelf(beside).getIntOrFloatBitWidth() >
+                     getElementTypeOrSelf(x).getIntOrFloatBitWidth();
+  return isWider ? c.cast(x, getElementTypeOrSelf(beside)) : x;
+}
+
 /// A constant row, as long as the channels of x.
 mlir::Value rowOf(Call &c, mlir::Value x, double value, mlir::Type element) {
   tn::Dims dims = tn::getDims(x.getType());
@@ -30,7 +42,7 @@ mlir::Value normalizeByBatch(Call &c, mlir::Value x, mlir::Value weight, mlir::V
 }
 
 mlir::Value batchNormOf(Call &c, bool isTraining) {
-  mlir::Value x = c.value("input"), mean = c.value("running_mean"), var = c.value("running_var");
+  mlir::Value x = dataOf(c), mean = c.value("running_mean"), var = c.value("running_var");
   mlir::Value weight = c.value("weight"), bias = c.value("bias");
   double epsilon = c.real("eps", 1e-5);
   c.ignore({"momentum", "cudnn_enabled"});
@@ -52,7 +64,7 @@ mlir::Value batchNormOf(Call &c, bool isTraining) {
   bias = bias ? bias : rowOf(c, x, 0, element);
   return c.make<tn::BatchNormOp>(x, weight, bias, mean, var, llvm::APFloat(epsilon), false);
 }
-void batchNorm(Call &c) { c.setOutput(batchNormOf(c, c.truth("training", false))); }
+void batchNorm(Call &c) { c.setOutput(c.toResult(batchNormOf(c, c.truth("training", false)))); }
 
 /// Statistics of the batch, which nobody reads in inference: of the shapes that are stated, and
 /// zero.
@@ -67,7 +79,7 @@ void nativeBatchNorm(Call &c) {
   mlir::Value y = batchNormOf(c, c.target.name == "aten._native_batch_norm_legit_no_training"
                                      ? false
                                      : c.truth("training", false));
-  c.setOutput(0, y);
+  c.setOutput(0, c.toResult(y));
   setUnreadOutputs(c);
 }
 
@@ -79,7 +91,7 @@ mlir::Value rowParameter(Call &c, StringRef name, mlir::Value x, int64_t axis) {
 }
 
 void layerNorm(Call &c) {
-  mlir::Value x = c.value("input");
+  mlir::Value x = dataOf(c);
   c.ignore({"cudnn_enable"});
   if (!x) {
     return;
@@ -87,7 +99,8 @@ void layerNorm(Call &c) {
   int64_t axis = rankOf(x) - static_cast<int64_t>(c.sizes("normalized_shape").size());
   double epsilon = c.has("eps") ? c.real("eps", 1e-5) : 1e-5;
   mlir::Value scale = rowParameter(c, "weight", x, axis), bias = rowParameter(c, "bias", x, axis);
-  c.setOutput(0, c.make<tn::LayerNormOp>(x, scale, bias, axis, llvm::APFloat(epsilon)));
+  c.setOutput(
+      0, c.toResult(c.make<tn::LayerNormOp>(x, scale, bias, axis, llvm::APFloat(epsilon))));
   if (c.numOutputs() < 3) {
     return;
   }
@@ -101,7 +114,7 @@ void layerNorm(Call &c) {
 }
 
 void rmsNorm(Call &c) {
-  mlir::Value x = c.value("input");
+  mlir::Value x = dataOf(c);
   if (!x) {
     return;
   }
@@ -109,37 +122,37 @@ void rmsNorm(Call &c) {
   // Without a number PyTorch takes the type's distance from 1 to the next.
   double otherwise =
       getElementTypeOrSelf(x).isF64() ? 2.220446049250313e-16 : 1.1920928955078125e-07;
-  c.setOutput(0, c.make<tn::RmsNormOp>(x, rowParameter(c, "weight", x, axis), axis,
-                                       llvm::APFloat(c.real("eps", otherwise))));
+  c.setOutput(0, c.toResult(c.make<tn::RmsNormOp>(x, rowParameter(c, "weight", x, axis), axis,
+                                                  llvm::APFloat(c.real("eps", otherwise)))));
 }
 
 void normalizeGroups(Call &c, mlir::Value x, mlir::Value weight, mlir::Value bias, int64_t groups) {
   mlir::Type element = getElementTypeOrSelf(x);
   weight = weight ? weight : rowOf(c, x, 1, element);
   bias = bias ? bias : rowOf(c, x, 0, element);
-  c.setOutput(0,
-              c.make<tn::GroupNormOp>(x, weight, bias, groups, llvm::APFloat(c.real("eps", 1e-5))));
+  c.setOutput(0, c.toResult(c.make<tn::GroupNormOp>(x, weight, bias, groups,
+                                                    llvm::APFloat(c.real("eps", 1e-5)))));
 }
 void groupNorm(Call &c) {
   c.ignore({"cudnn_enabled", "N", "C", "HxW"});
   setUnreadOutputs(c);
-  if (mlir::Value x = c.value("input")) {
+  if (mlir::Value x = dataOf(c)) {
     normalizeGroups(c, x, c.value("weight"), c.value("bias"),
                     c.integer(c.has("num_groups") ? "num_groups" : "group", 1));
   }
 }
 void instanceNorm(Call &c) {
   c.ignore({"momentum", "cudnn_enabled"});
-  mlir::Value x = c.value("input"), mean = c.value("running_mean"), var = c.value("running_var");
+  mlir::Value x = dataOf(c), mean = c.value("running_mean"), var = c.value("running_var");
   if (!x) {
     return;
   }
   if (!c.truth("use_input_stats", true)) {
     mlir::Value weight = c.value("weight"), bias = c.value("bias");
     mlir::Type element = getElementTypeOrSelf(x);
-    return c.setOutput(c.make<tn::BatchNormOp>(x, weight ? weight : rowOf(c, x, 1, element),
-                                               bias ? bias : rowOf(c, x, 0, element), mean, var,
-                                               llvm::APFloat(c.real("eps", 1e-5)), false));
+    return c.setOutput(c.toResult(c.make<tn::BatchNormOp>(
+        x, weight ? weight : rowOf(c, x, 1, element), bias ? bias : rowOf(c, x, 0, element), mean,
+        var, llvm::APFloat(c.real("eps", 1e-5)), false)));
   }
   std::optional<int64_t> channels = tn::constantDim(tn::getDims(x.getType())[1]);
   if (!channels) {
