@@ -251,18 +251,18 @@ const std::vector<OpRow> &opTable() {
       {"tn.top_k", "f32 i8", {{"N"}}, {{"5"}, {"5", "i64"}},
        "axis = 0 : i64, largest = false, sorted = true"},
 
-      {"tn.recurrence", kFloats, {{"N, 3, 21"}, {"21, 21"}, {"3, 21"}}, {{"N, 3, 21"}, {"3, 21"}},
+      {"tn.recurrence", kFloats, {{"N, 3, 21"}, {"21, 21", "T", -0.2, 0.2}, {"3, 21"}}, {{"N, 3, 21"}, {"3, 21"}},
        "cell = \"rnn\", reverse = false, linearBeforeReset = false, activations = [\"relu\"], "
        "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>"},
-      {"tn.recurrence", kFloats, {{"N, 3, 60"}, {"20, 60"}, {"3, 20"}, {"20"}, {"3", "i64", -2, 40}},
+      {"tn.recurrence", kFloats, {{"N, 3, 60"}, {"20, 60", "T", -0.2, 0.2}, {"3, 20"}, {"20"}, {"3", "i64", -2, 40}},
        {{"N, 3, 20"}, {"3, 20"}},
        "cell = \"gru\", reverse = true, linearBeforeReset = true, activations = [\"sigmoid\", \"tanh\"], "
        "operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>"},
-      {"tn.recurrence", "f32", {{"5, N, 99"}, {"33, 99"}, {"N, 33"}}, {{"5, N, 33"}, {"N, 33"}},
+      {"tn.recurrence", "f32", {{"5, N, 99"}, {"33, 99", "T", -0.1, 0.1}, {"N, 33"}}, {{"5, N, 33"}, {"N, 33"}},
        "cell = \"gru\", reverse = false, linearBeforeReset = false, activations = [\"softsign\", \"softplus\"], "
        "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>"},
       {"tn.recurrence", kFloats,
-       {{"7, N, 272"}, {"68, 272"}, {"N, 68"}, {"N, 68"}, {"204"}, {"N", "i64", 0, 7}},
+       {{"7, N, 272"}, {"68, 272", "T", -0.1, 0.1}, {"N, 68"}, {"N, 68"}, {"204"}, {"N", "i64", 0, 7}},
        {{"7, N, 68"}, {"N, 68"}, {"N, 68"}},
        "cell = \"lstm\", reverse = true, linearBeforeReset = false, "
        "activations = [\"sigmoid\", \"tanh\", \"tanh\"], "

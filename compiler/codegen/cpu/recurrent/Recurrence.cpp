@@ -29,7 +29,7 @@ public:
 
 private:
   Value input(Value operand) const;
-  Value output(Value result) const;
+  Value output(Value result);
   Value allocate(int64_t count);
   Value load(const IndexMath &math, Value buffer, ValueRange place, Value active) const {
     return loadLanes(math, wide, buffer, place, active);
@@ -59,7 +59,7 @@ private:
   void runRow(const IndexMath &math, Value row);
 
   KernelBuilder &kernel;
-  mutable func::FuncOp source; ///< a handle, whose accessors are not const
+  func::FuncOp source;
   tn::RecurrenceOp op;
   int64_t lanes, hidden, width;
   VectorType wide; ///< sums and states of neighbouring columns
@@ -68,8 +68,8 @@ private:
 
 RecurrenceLowering::RecurrenceLowering(KernelBuilder &kernel, func::FuncOp source,
                                        engine::CpuLevel level)
-    : kernel(kernel), source(source),
-      op(cast<tn::RecurrenceOp>(source.getBody().front().front())), lanes(floatLanes(level)) {
+    : kernel(kernel), source(source), op(cast<tn::RecurrenceOp>(source.getBody().front().front())),
+      lanes(floatLanes(level)) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(op.getWeights().getType()).getShape();
   hidden = shape[0];
   width = shape[1];
@@ -87,7 +87,7 @@ Value RecurrenceLowering::input(Value operand) const {
 }
 
 /// Null for a result that nobody reads.
-Value RecurrenceLowering::output(Value result) const {
+Value RecurrenceLowering::output(Value result) {
   Operation *end = source.getBody().front().getTerminator();
   for (OpOperand &operand : end->getOpOperands()) {
     if (operand.get() == result) {
@@ -245,15 +245,14 @@ void RecurrenceLowering::stepLstm(const IndexMath &math, ValueRange step) {
     auto gate = [&](int64_t number, Value cell) {
       Value total = sum(in, number, place, active);
       if (peephole) {
-        Value factor =
-            load(in, peephole, in.add(place, in.constant(number * hidden)), active);
+        Value factor = load(in, peephole, in.add(place, in.constant(number * hidden)), active);
         total = make<arith::AddFOp>(in, total, make<arith::MulFOp>(in, factor, cell));
       }
       return activate(in, 0, total);
     };
     Value before = load(in, c, place, active);
-    Value added = make<arith::MulFOp>(in, gate(0, before),
-                                      activate(in, 1, sum(in, 3, place, active)));
+    Value added =
+        make<arith::MulFOp>(in, gate(0, before), activate(in, 1, sum(in, 3, place, active)));
     Value kept = make<arith::MulFOp>(in, gate(2, before), before);
     Value cell = make<arith::AddFOp>(in, kept, added);
     storeLanes(in, cell, c, place, active);

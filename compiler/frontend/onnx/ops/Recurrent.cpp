@@ -71,10 +71,10 @@ Value readLengths(NodeContext &n, const Sequence &sequence) {
   if (!lengths || n.failed()) {
     return Value();
   }
-  Value misses = n.reduce(
-      tn::ReduceKind::sum,
-      n.select(n.make<tn::OrOp>(isLess, isMore), n.scalar(1, index), n.scalar(0, index)), {0, 1},
-      false);
+  Value misses =
+      n.reduce(tn::ReduceKind::sum,
+               n.select(n.make<tn::OrOp>(isLess, isMore), n.scalar(1, index), n.scalar(0, index)),
+               {0, 1}, false);
   return requireCondition(n, lengths, n.compare(misses, tn::Predicate::eq, n.scalar(0, index)),
                           "sequence_lens are from 0 to the length of the sequence");
 }
