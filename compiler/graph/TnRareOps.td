@@ -105,4 +105,26 @@ def Tn_MaxPoolIndexOp : Tn_InferredOp<"max_pool_index"> {
   let assemblyFormat = "$x `,` $largest attr-dict `:` functional-type(operands, $y)";
 }
 
+//===--- Recurrent layers ----------------------------------------------------------------------------------------===//
+
+def Tn_RecurrenceOp : Tn_Op<"recurrence", [Pure, AttrSizedOperandSegments]> {
+  let summary = "One direction of an RNN, GRU or LSTM over a sequence of any length";
+  let description = [{
+    `input` [seq, batch, gates * hidden] is the product of all steps' inputs with the weights of the gates, biases
+    added; `weights` [hidden, gates * hidden] are those of the state. Gates are in ONNX's order (GRU: update, reset,
+    candidate; LSTM: input, output, forget, candidate), and so are `activations`. `resetBias` [hidden] is for a GRU
+    with `linearBeforeReset`, `peephole` [3 * hidden] and the cell's state for an LSTM. Of row b only the first
+    lengths[b] steps run, the last of them first with `reverse`; behind them `states` [seq, batch, hidden] is zero.
+    A length below 0 counts as 0, one beyond the sequence as all of it. The state between steps has at least f32.
+  }];
+  let arguments = (ins Tn_FloatTensor:$input, Tn_FloatTensor:$weights, Tn_FloatTensor:$firstH,
+                       Optional<Tn_FloatTensor>:$firstC, Optional<Tn_FloatTensor>:$resetBias,
+                       Optional<Tn_FloatTensor>:$peephole, Optional<RankedTensorOf<[I64]>>:$lengths,
+                       StrAttr:$cell, BoolAttr:$reverse, BoolAttr:$linearBeforeReset,
+                       StrArrayAttr:$activations);
+  let results = (outs Tn_FloatTensor:$states, Tn_FloatTensor:$lastH, Optional<Tn_FloatTensor>:$lastC);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
 #endif

@@ -83,8 +83,8 @@ llvm::LogicalResult mergeProducts(mlir::ModuleOp module, tn::WeightStore &weight
 /// Products with one column, or of one row with a transposed operand, become sums along rows.
 llvm::LogicalResult dotProducts(mlir::ModuleOp module, tn::WeightStore &weights);
 
-/// Reductions of long rows to a few numbers, or of few columns, become two: parts of them, and their
-/// results.
+/// Reductions of long rows to a few numbers, or of few columns, become two: parts of them, and
+/// their results.
 llvm::LogicalResult splitReductions(mlir::ModuleOp module, tn::WeightStore &weights);
 
 /// Attention with heads wider than any attention kernel's becomes products and softmax.

@@ -249,6 +249,9 @@ Status Compilation::dispatch() {
   DiagnosticText diagnostics(context);
   TENON_ASSIGN(WantedKernels wanted, WantedKernels::create(options));
   for (Family &family : families) {
+    if (family.profile.isGpu()) {
+      TENON_TRY(checkForGpu(*module));
+    }
     family.module = module->clone();
     auto optimizeFor = family.profile.isGpu() ? opt::optimizeForGpu : opt::optimizeForCpu;
     if (failed(optimizeFor(*family.module, weights, {}))) {

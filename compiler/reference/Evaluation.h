@@ -72,6 +72,7 @@ llvm::ArrayRef<OpRow> indexingOps();
 llvm::ArrayRef<OpRow> quantizeOps();
 llvm::ArrayRef<OpRow> structureOps();
 llvm::ArrayRef<OpRow> rareOps();
+llvm::ArrayRef<OpRow> recurrentOps();
 
 /// Row-major strides in elements.
 Sizes stridesOf(llvm::ArrayRef<int64_t> dims);

@@ -251,6 +251,27 @@ const std::vector<OpRow> &opTable() {
       {"tn.top_k", "f32 i8", {{"N"}}, {{"5"}, {"5", "i64"}},
        "axis = 0 : i64, largest = false, sorted = true"},
 
+      {"tn.recurrence", kFloats, {{"N, 3, 21"}, {"21, 21", "T", -0.2, 0.2}, {"3, 21"}}, {{"N, 3, 21"}, {"3, 21"}},
+       "cell = \"rnn\", reverse = false, linearBeforeReset = false, activations = [\"relu\"], "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>"},
+      {"tn.recurrence", kFloats, {{"N, 3, 60"}, {"20, 60", "T", -0.2, 0.2}, {"3, 20"}, {"20"}, {"3", "i64", -2, 40}},
+       {{"N, 3, 20"}, {"3, 20"}},
+       "cell = \"gru\", reverse = true, linearBeforeReset = true, activations = [\"sigmoid\", \"tanh\"], "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>"},
+      {"tn.recurrence", "f32", {{"5, N, 99"}, {"33, 99", "T", -0.1, 0.1}, {"N, 33"}}, {{"5, N, 33"}, {"N, 33"}},
+       "cell = \"gru\", reverse = false, linearBeforeReset = false, activations = [\"softsign\", \"softplus\"], "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>"},
+      {"tn.recurrence", kFloats,
+       {{"7, N, 272"}, {"68, 272", "T", -0.1, 0.1}, {"N, 68"}, {"N, 68"}, {"204"}, {"N", "i64", 0, 7}},
+       {{"7, N, 68"}, {"N, 68"}, {"N, 68"}},
+       "cell = \"lstm\", reverse = true, linearBeforeReset = false, "
+       "activations = [\"sigmoid\", \"tanh\", \"tanh\"], "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>"},
+      {"tn.recurrence", "f32", {{"N, 2, 4"}, {"1, 4"}, {"2, 1"}, {"2, 1"}}, {{"N, 2, 1"}, {"2, 1"}, {"2, 1"}},
+       "cell = \"lstm\", reverse = false, linearBeforeReset = false, "
+       "activations = [\"sigmoid\", \"tanh\", \"tanh\"], "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0>"},
+
       {"tn.quantize", "i8 ui8 i16 ui16", {{"3, N", "f32"}, {"3", "f32", 0.01, 0.1}, {"3", "T", -5, 5}},
        {{"3, N"}}, "axis = 0 : i64"},
       {"tn.quantize", "i8 ui8", {{"3, N", "f16"}, {"", "f16", 0.01, 0.1}, {"", "T", -5, 5}}, {{"3, N"}},

@@ -9,8 +9,8 @@ const std::vector<Operator> &operators() {
   static const std::vector<Operator> all = [] {
     std::vector<Operator> joined;
     for (std::vector<Operator> family :
-         {elementwiseOperators(), rowOperators(), contractionOperators(), windowOperators(), movementOperators(),
-          indexingOperators(), otherOperators()}) {
+         {elementwiseOperators(), rowOperators(), contractionOperators(), windowOperators(),
+          movementOperators(), indexingOperators(), otherOperators()}) {
       joined.insert(joined.end(), family.begin(), family.end());
     }
     return joined;
@@ -20,10 +20,13 @@ const std::vector<Operator> &operators() {
 
 std::span<const Missing> operatorsWithoutGenerator() {
   constexpr const char *kRandom = "its numbers are not those of a peer";
-  constexpr const char *kRuntimes = "test/e2e/microsoft.py draws it, with ONNX Runtime as the truth";
-  constexpr const char *kCounted = "data decides how large its result is; ONNX's suite has its cases";
+  constexpr const char *kRuntimes =
+      "test/e2e/microsoft.py draws it, with ONNX Runtime as the truth";
+  constexpr const char *kCounted =
+      "data decides how large its result is; ONNX's suite has its cases";
   constexpr const char *kMade = "made of operations that are drawn; ONNX's suite has its cases";
-  constexpr const char *kBodies = "imported in place; test/e2e/loops.py and ONNX's suite have its cases";
+  constexpr const char *kBodies =
+      "imported in place; test/e2e/loops.py and ONNX's suite have its cases";
   static constexpr Missing kMissing[] = {
       {"AffineGrid", kMade},
       {"ArrayFeatureExtractor", kMade},
@@ -111,7 +114,8 @@ Model makeModel(uint64_t seed, bool hasRelations) {
   constexpr int kMostAttempts = 60;
   Sketch sketch(seed, hasRelations);
   // Small models are many: what is found in one is easy to see.
-  int64_t wanted = sketch.draw.chance(0.5) ? sketch.draw.within(1, 4) : sketch.draw.within(2, kMostNodes);
+  int64_t wanted =
+      sketch.draw.chance(0.5) ? sketch.draw.within(1, 4) : sketch.draw.within(2, kMostNodes);
   // A few families a model, so that what fuses and what patterns look for comes together.
   std::vector<const Operator *> chosen;
   for (int64_t i = sketch.draw.within(2, 8); i > 0; --i) {
@@ -119,7 +123,8 @@ Model makeModel(uint64_t seed, bool hasRelations) {
   }
   int64_t made = hasRelations && relate(sketch) ? 1 : 0;
   for (int attempt = 0; made < wanted && attempt < kMostAttempts; ++attempt) {
-    const Operator &next = sketch.draw.chance(0.6) ? *sketch.draw.of(chosen) : sketch.draw.of(operators());
+    const Operator &next =
+        sketch.draw.chance(0.6) ? *sketch.draw.of(chosen) : sketch.draw.of(operators());
     made += next.make(sketch) ? 1 : 0;
   }
   if (made == 0) {

@@ -176,6 +176,16 @@ constexpr KernelFamily kFamilies[] = {
      .isTunable = [](func::FuncOp) { return true; },
      .takesReshaped = true,
      .lower = lowerScan},
+    {.name = "recurrence",
+     .what = "recurrent layers: a row of the batch through all steps, a GEMV and the gates in each",
+     .strategies = {dispatch::kSingle},
+     .refuse = [](func::FuncOp source) -> StringRef {
+       return isRecurrence(source) ? "" : "not a recurrent layer";
+     },
+     .parameter = "rows",
+     .values = {1, 1, 1, 1},
+     .isTunable = [](func::FuncOp) { return false; },
+     .lower = lowerRecurrence},
     {.name = "topk_vectors",
      .what =
          "the few largest of rows: vectors that stay sorted, into which larger keys are shifted",

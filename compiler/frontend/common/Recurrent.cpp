@@ -1,6 +1,9 @@
 // The cells, and the order in which their steps run.
 #include "compiler/frontend/common/Recurrent.h"
 
+#include "compiler/graph/TnRare.h"
+#include "mlir/IR/Builders.h"
+
 using namespace mlir;
 
 namespace tenon::frontend {
@@ -135,6 +138,47 @@ Value inOrderOfTime(Emitter &n, const Sequence &r, MutableArrayRef<Value> output
   return n.make<tn::GatherOp>(all, n.sub(last, n.positions(r.length)), int64_t{0});
 }
 
+/// The activations as tn.recurrence names them; a gap if it has no such one.
+std::optional<ArrayAttr> activationsOf(Emitter &n, const Direction &layer) {
+  SmallVector<Attribute> names;
+  for (const std::string &name : layer.activations) {
+    std::string lower = StringRef(name).lower();
+    if (!llvm::is_contained({"sigmoid", "tanh", "relu", "softsign", "softplus"}, lower)) {
+      n.gap("activation " + name + " in a recurrent layer is not supported",
+            "use Sigmoid, Tanh or Relu");
+      return std::nullopt;
+    }
+    names.push_back(n.builder().getStringAttr(lower));
+  }
+  return n.builder().getArrayAttr(names);
+}
+
+/// All steps as one operation with the loop inside.
+Value runLoop(Emitter &n, const Sequence &r, Direction &layer, bool backwards) {
+  Value weights = n.transpose(layer.recurrence, {1, 0});
+  Value lengths = r.lengths ? n.reshape(r.lengths, {r.batch}) : Value();
+  std::optional<ArrayAttr> activations = activationsOf(n, layer);
+  if (n.failed() || !activations) {
+    return Value();
+  }
+  Type element = getElementTypeOrSelf(layer.input);
+  AffineExpr hidden = n.constantSize(r.hidden);
+  Type states = tn::makeTensor({r.length, r.batch, hidden}, element);
+  Type last = tn::makeTensor({r.batch, hidden}, element);
+  OperationState state(n.location(), tn::RecurrenceOp::getOperationName());
+  StringRef cell = r.cell == Cell::Rnn ? "rnn" : r.cell == Cell::Gru ? "gru" : "lstm";
+  tn::RecurrenceOp::build(n.builder(), state, states, last, layer.c ? last : Type(), layer.input,
+                          weights, layer.h, layer.c, layer.resetBias, layer.peephole, lengths, cell,
+                          backwards, r.linearBeforeReset, *activations);
+  tn::RecurrenceOp op = dyn_cast_or_null<tn::RecurrenceOp>(n.finish(state));
+  if (!op) {
+    return Value();
+  }
+  layer.h = op.getLastH();
+  layer.c = op.getLastC();
+  return n.reshape(op.getStates(), {r.length, n.constantSize(1), r.batch, hidden});
+}
+
 } // namespace
 
 int64_t gatesOf(Cell cell) { return cell == Cell::Rnn ? 1 : cell == Cell::Gru ? 3 : 4; }
@@ -165,6 +209,9 @@ Value runSequence(Emitter &n, const Sequence &r, Direction &layer, bool backward
     layer.activations = defaultActivations(r.cell);
   }
   int64_t steps = stepsOf(n, r);
+  if (steps > kMostUnrolled) {
+    return n.failed() ? Value() : runLoop(n, r, layer, backwards);
+  }
   SmallVector<Value> outputs;
   for (int64_t i = 0; i < steps && !n.failed(); ++i) {
     Step step = stepAt(n, r, i, backwards);

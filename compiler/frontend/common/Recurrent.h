@@ -1,7 +1,7 @@
-// RNN, GRU and LSTM over a sequence, one group of operations a step. Where a size decides the
-// length, there are as many steps as it may have, and those behind it keep the state. Relies on the
-// input's product with the weights being one matmul for all steps; only the recurrent product stays
-// in them.
+// RNN, GRU and LSTM over a sequence. Short ones are one group of operations a step: where a size
+// decides the length, there are as many steps as it may have, and those behind it keep the state.
+// Longer ones are one tn.recurrence. Relies on the input's product with the weights being one
+// matmul for all steps.
 #pragma once
 
 #include "compiler/frontend/common/Emitter.h"
@@ -15,7 +15,9 @@ enum class Cell : uint8_t { Rnn, Gru, Lstm };
 int64_t gatesOf(Cell cell);
 
 /// A layer may have no more steps.
-inline constexpr int64_t kMaxSteps = 512;
+inline constexpr int64_t kMaxSteps = 65536;
+/// Of those that may have more, the steps are a loop, which GPUs have no kernel for.
+inline constexpr int64_t kMostUnrolled = 512;
 
 /// What the directions of a layer share.
 struct Sequence {

@@ -1,5 +1,5 @@
-// torch.export runs a region of autocast as it stands and keeps the types of results only. Source of
-// the lists: aten/src/ATen/autocast_mode.h.
+// torch.export runs a region of autocast as it stands and keeps the types of results only. Source
+// of the lists: aten/src/ATen/autocast_mode.h.
 #include "compiler/frontend/pt2/Autocast.h"
 
 #include "compiler/frontend/pt2/Call.h"

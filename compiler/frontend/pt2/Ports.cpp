@@ -216,8 +216,9 @@ Result<AffineExpr> Importer::sizeOf(const Size &size) {
   return symbols.canonical(expression);
 }
 
-/// torch.export assumes that a dim is neither 0 nor 1 and writes a range from 2 without an end where
-/// no Dim bounds it (Dim.AUTO, Dim.DYNAMIC); the program runs one nevertheless, as PyTorch does.
+/// torch.export assumes that a dim is neither 0 nor 1 and writes a range from 2 without an end
+/// where no Dim bounds it (Dim.AUTO, Dim.DYNAMIC); the program runs one nevertheless, as PyTorch
+/// does.
 constexpr int64_t kAssumedMin = 2;
 /// Ends from here on are torch's way to write none.
 constexpr int64_t kUnlimited = int64_t{1} << 40;

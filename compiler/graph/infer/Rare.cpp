@@ -109,3 +109,56 @@ LogicalResult MaxPoolIndexOp::inferReturnTypes(MLIRContext *context, infer::Loca
   }
   return append(location, out, IntegerType::get(context, 64), types);
 }
+
+namespace {
+
+/// How many gates a cell has, and activations; none if there is no such cell.
+struct CellParts {
+  int64_t gates, activations;
+};
+std::optional<CellParts> cellParts(StringRef cell) {
+  return cell == "rnn"    ? std::optional<CellParts>({1, 1})
+         : cell == "gru"  ? std::optional<CellParts>({3, 2})
+         : cell == "lstm" ? std::optional<CellParts>({4, 3})
+                          : std::nullopt;
+}
+
+/// Error unless an operand or result that is there has the element type of `like` and these dims.
+LogicalResult checkPart(Value part, Value like, ArrayRef<AffineExpr> dims, StringRef what) {
+  return success(!part || (succeeded(checkSameElement(like.getLoc(), like, part)) &&
+                           succeeded(checkDims(like.getLoc(), part, dims, what))));
+}
+
+} // namespace
+
+LogicalResult RecurrenceOp::verify() {
+  std::optional<CellParts> parts = cellParts(getCell());
+  bool knowsAll = llvm::all_of(getActivations().getAsValueRange<StringAttr>(), [](StringRef name) {
+    return llvm::is_contained({"sigmoid", "tanh", "relu", "softsign", "softplus"}, name);
+  });
+  bool isLstm = getCell() == "lstm";
+  if (!parts || !knowsAll || parts->activations != int64_t(getActivations().size()) ||
+      isLstm != bool(getFirstC()) || isLstm != bool(getLastC()) || (getPeephole() && !isLstm) ||
+      (getLinearBeforeReset() && getCell() != "gru") ||
+      (getResetBias() && !getLinearBeforeReset())) {
+    return emitOpError("needs the cell rnn, gru or lstm, its activations, and the operands it has");
+  }
+  Dims input = dimsOf(getInput()), weights = dimsOf(getWeights());
+  std::optional<int64_t> hidden = weights.size() == 2 ? constantDim(weights[0]) : std::nullopt;
+  if (input.size() != 3 || !hidden || *hidden < 1) {
+    return emitOpError("needs an input [seq, batch, gates * hidden] and weights of known size");
+  }
+  AffineExpr width = weights[0], all = weights[0] * parts->gates;
+  Dims state = {input[1], width};
+  return success(
+      succeeded(checkDims(getLoc(), getInput(), {input[0], input[1], all}, "the input")) &&
+      succeeded(checkPart(getWeights(), getInput(), {width, all}, "the weights")) &&
+      succeeded(checkPart(getFirstH(), getInput(), state, "the first state")) &&
+      succeeded(checkPart(getFirstC(), getInput(), state, "the first cell")) &&
+      succeeded(checkPart(getResetBias(), getInput(), {width}, "the bias")) &&
+      succeeded(checkPart(getPeephole(), getInput(), {width * 3}, "the peephole")) &&
+      (!getLengths() || succeeded(checkDims(getLoc(), getLengths(), {input[1]}, "the lengths"))) &&
+      succeeded(checkPart(getStates(), getInput(), {input[0], input[1], width}, "the states")) &&
+      succeeded(checkPart(getLastH(), getInput(), state, "the last state")) &&
+      succeeded(checkPart(getLastC(), getInput(), state, "the last cell")));
+}

@@ -10,6 +10,7 @@
 #include "compiler/codegen/cuda/rows/RowsReduction.h"
 #include "compiler/dispatch/OpKinds.h"
 #include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/TnRare.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -286,6 +287,9 @@ namespace {
 Offer offerPoints(RegionBuilder &region) {
   if (llvm::any_of(region.source.getOps<tn::TopKOp>(), takesMany)) {
     return Offer::refuse("many of a row are no loop nest");
+  }
+  if (!region.source.getOps<tn::RecurrenceOp>().empty()) {
+    return Offer::refuse("a recurrent layer of more than 512 steps has no kernel for GPUs");
   }
   // Any other region has a linalg form, but for faults of ours, which `emit` reports.
   return {dispatch::KernelChoice{kPointwise.name.str(), {}}, "takes any region"};

@@ -2,6 +2,7 @@
 #include "compiler/frontend/common/Recurrent.h"
 
 #include "compiler/frontend/onnx/NodeContext.h"
+#include "compiler/frontend/onnx/StatedSizes.h"
 
 using namespace mlir;
 
@@ -61,6 +62,23 @@ Direction makeDirection(NodeContext &n, const Recurrent &r, int64_t direction) {
   return layer;
 }
 
+/// The lengths of the rows, [batch, 1]; a run with one that the sequence cannot have is an error.
+Value readLengths(NodeContext &n, const Sequence &sequence) {
+  Type index = n.builder().getI64Type();
+  Value lengths = n.reshape(n.cast(n.value(4), index), {sequence.batch, n.constantSize(1)});
+  Value isLess = n.compare(lengths, tn::Predicate::lt, n.scalar(0, index));
+  Value isMore = n.compare(lengths, tn::Predicate::gt, n.sizeValue(sequence.length, index));
+  if (!lengths || n.failed()) {
+    return Value();
+  }
+  Value misses =
+      n.reduce(tn::ReduceKind::sum,
+               n.select(n.make<tn::OrOp>(isLess, isMore), n.scalar(1, index), n.scalar(0, index)),
+               {0, 1}, false);
+  return requireCondition(n, lengths, n.compare(misses, tn::Predicate::eq, n.scalar(0, index)),
+                          "sequence_lens are from 0 to the length of the sequence");
+}
+
 std::optional<Recurrent> readRecurrent(NodeContext &n, Cell cell) {
   Recurrent r;
   Sequence &sequence = r.sequence;
@@ -101,8 +119,7 @@ std::optional<Recurrent> readRecurrent(NodeContext &n, Cell cell) {
   r.x = r.batchFirst ? n.transpose(n.value(0), {1, 0, 2}) : n.value(0);
   sequence.batch = n.dims(0)[r.batchFirst ? 0 : 1];
   if (n.has(4)) {
-    sequence.lengths = n.reshape(n.cast(n.value(4), n.builder().getI64Type()),
-                                 {sequence.batch, n.constantSize(1)});
+    sequence.lengths = readLengths(n, sequence);
   }
   return r;
 }

@@ -99,8 +99,7 @@ void layerNorm(Call &c) {
   int64_t axis = rankOf(x) - static_cast<int64_t>(c.sizes("normalized_shape").size());
   double epsilon = c.has("eps") ? c.real("eps", 1e-5) : 1e-5;
   mlir::Value scale = rowParameter(c, "weight", x, axis), bias = rowParameter(c, "bias", x, axis);
-  c.setOutput(
-      0, c.toResult(c.make<tn::LayerNormOp>(x, scale, bias, axis, llvm::APFloat(epsilon))));
+  c.setOutput(0, c.toResult(c.make<tn::LayerNormOp>(x, scale, bias, axis, llvm::APFloat(epsilon))));
   if (c.numOutputs() < 3) {
     return;
   }
