@@ -63,9 +63,9 @@ SmallVector<std::optional<size_t>> equalDims(OperationState &state, size_t opera
     slots.push_back(rank - i);
   }
   if (isProduct && rank >= 2) {
-    const tn::MatmulOp::Properties &own =
-        *state.getRawProperties().as<tn::MatmulOp::Properties *>();
-    bool isTransposed = static_cast<bool>(operand == 0 ? own.transposeA : own.transposeB);
+    // Without a flag an operation has no properties yet.
+    const tn::MatmulOp::Properties *own = state.getRawProperties().as<tn::MatmulOp::Properties *>();
+    bool isTransposed = own && static_cast<bool>(operand == 0 ? own->transposeA : own->transposeB);
     bool sumsOverLast = (operand == 0) != isTransposed;
     slots[rank - 1] = slots[rank - 2] = std::nullopt;
     slots[sumsOverLast ? rank - 1 : rank - 2] = kSummed;
