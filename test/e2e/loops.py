@@ -147,8 +147,9 @@ class Loops(ToolTest):
         feeds = [{"x": RANDOM.standard_normal((steps, 2, 4)).astype(np.float32), "lengths": np.array([steps, least], np.int32)}
                  for steps, least in ((1, 1), (2, 1), (5, 3), (9, 9))]
         self.compare("layers", whole, feeds, "x:[1..9]x2x4")
-        self.assertIn("declare its range", self.refuse(3, "TN0301", "check", "layers.onnx").stderr +
-                      self.call("check", self.folder / "layers.onnx").stdout)
+        self.assertEqual(0, self.call("check", "layers.onnx").returncode)
+        longer = self.refuse(3, "TN0301", "check", "layers.onnx", "--shape", "x:[1..70000]x2x4")
+        self.assertIn("declare its range", longer.stdout)
 
     def test_what_only_data_decides_is_a_gap(self):
         body = graph([node("Identity", "a", "b"), node("Identity", "go", "more")],
