@@ -31,8 +31,8 @@ AffineExpr clampIndex(Symbols &symbols, AffineExpr x, AffineExpr dim, AffineExpr
   tn::SymbolList::Range range = symbols.bounds(x);
   if (range.max < 0) {
     x = addSizes(x, dim);
-  } else if (range.min < 0 && !isNotNegative(symbols, x)) {
-    return nullptr;
+  } else if (range.min < 0 && (symbols.bounds(dim).min < 1 || !isNotNegative(symbols, x))) {
+    return nullptr; // of a dim that may be zero, a negative position is meant to count from the end
   }
   if (!x) {
     return nullptr;
