@@ -70,7 +70,10 @@ std::optional<AxisSlice> clampSlice(Symbols &symbols, AffineExpr dim, AffineExpr
   if (proven(symbols.compare(span, Comparison::LessOrEqual, zero))) {
     return AxisSlice{zero, zero};
   }
-  if (!isNotNegative(symbols, span)) {
+  // Of a dim that may be zero the slice may be empty.
+  bool mayBeZero = symbols.bounds(dim).min < 1;
+  if (mayBeZero ? !proven(symbols.compare(zero, Comparison::LessOrEqual, span))
+                : !isNotNegative(symbols, span)) {
     return std::nullopt;
   }
   int64_t stride = step > 0 ? step : -step;
