@@ -222,7 +222,8 @@ struct Weight {
   uint64_t offset = 0; ///< from the start of the weights section; set by the writer
 };
 
-/// A plan with its code, for one level.
+/// A plan with its code, for one level. The first of a level takes all sizes of the model; others are
+/// of the same model with some sizes known.
 struct Variant {
   std::string level; ///< "avx512", "sm_90" (engine/Level.h)
   Plan plan;

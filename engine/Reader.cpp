@@ -4,6 +4,7 @@
 #include "engine/Reader.h"
 
 #include "engine/Format.h"
+#include "engine/Validate.h"
 #include "engine/ValidateVariant.h"
 #include "support/AlignedBuffer.h"
 #include "support/MappedFile.h"
@@ -144,8 +145,8 @@ struct EngineFile::Impl {
       if (variant.cubinSection != 0) {
         TENON_TRY(claim(variant.cubinSection, SectionKind::Code, claimed));
       }
-      if (variant.level.empty() || !names.insert(variant.level).second) {
-        return damaged(ErrorId::EngineBadManifest, "a variant has no name or that of another");
+      if (variant.level.empty()) {
+        return damaged(ErrorId::EngineBadManifest, "a variant has no name");
       }
     }
     names.clear();
@@ -176,6 +177,11 @@ struct EngineFile::Impl {
     Status status = plan.isOk() ? checkVariant(*plan, entry) : plan.takeStatus();
     TENON_TRY(status.prefix(strCat("variant '", entry.level, "'")));
     variant.plan = std::move(*plan);
+    auto general = std::ranges::find(variants, variant.level, &Variant::level);
+    if (general != variants.end()) {
+      Status isSame = validateSameModel(general->plan, variant.plan);
+      TENON_TRY(isSame.prefix(strCat("another variant '", entry.level, "'")));
+    }
     variants.push_back(std::move(variant));
     return Status::ok();
   }

@@ -364,4 +364,21 @@ Status validatePlan(const Plan &plan, std::span<const Weight> weights, size_t ke
   return PlanValidator(plan, weights, kernelCount, device).run();
 }
 
+Status validateSameModel(const Plan &general, const Plan &plan) {
+  auto isSame = [](const Port &a, const Port &b) {
+    return a.name == b.name && a.dtype == b.dtype && a.dims.size() == b.dims.size();
+  };
+  auto hasState = [](const Plan &each) {
+    return std::ranges::any_of(each.buffers,
+                               [](const Buffer &buffer) { return buffer.space == Space::State; });
+  };
+  bool isSound = std::ranges::equal(general.inputs, plan.inputs, isSame) &&
+                 std::ranges::equal(general.outputs, plan.outputs, isSame) && !hasState(general) &&
+                 !hasState(plan);
+  return isSound ? Status::ok()
+                 : Status::error(ErrorId::EngineBadPort,
+                                 "its inputs and outputs are not those of the first, or it has state",
+                                 kAgain);
+}
+
 } // namespace tenon::engine

@@ -16,4 +16,9 @@ namespace tenon::engine {
 Status validatePlan(const Plan &plan, std::span<const Weight> weights, size_t kernelCount,
                     uint16_t device = kHost);
 
+/// Of a plan that a session may run in place of another one where sizes are those that it knows:
+/// TN0510 unless its inputs and outputs have the same names, types and ranks, and both are without
+/// state.
+Status validateSameModel(const Plan &general, const Plan &plan);
+
 } // namespace tenon::engine

@@ -2,10 +2,10 @@
 // compiler apart, since a version number does not change while it is worked on.
 #include "compiler/pipeline/ModelKey.h"
 
-#include "compiler/target/Target.h"
 #include "compiler/frontend/onnx/wire/ExternalData.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/pipeline/BuildStamp.h"
+#include "compiler/target/Target.h"
 #include "support/MappedFile.h"
 #include "support/Text.h"
 #include "llvm/Support/JSON.h"
@@ -60,19 +60,24 @@ llvm::json::Value describeDim(const ShapeOption::Dim &dim) {
   return llvm::json::Array{dim.min, dim.max};
 }
 
+llvm::json::Object describeShapes(const std::vector<ShapeOption> &shapes) {
+  llvm::json::Object result;
+  for (const ShapeOption &shape : shapes) {
+    llvm::json::Array dims;
+    for (const ShapeOption::Dim &dim : shape.dims) {
+      dims.push_back(describeDim(dim));
+    }
+    result[shape.input] = std::move(dims);
+  }
+  return result;
+}
+
 } // namespace
 
 std::string compilerVersion() { return TENON_VERSION; }
 
 std::string describeOptions(const CompileOptions &options) {
-  llvm::json::Object shapes;
-  for (const ShapeOption &shape : options.shapes) {
-    llvm::json::Array dims;
-    for (const ShapeOption::Dim &dim : shape.dims) {
-      dims.push_back(describeDim(dim));
-    }
-    shapes[shape.input] = std::move(dims);
-  }
+  llvm::json::Object shapes = describeShapes(options.shapes);
   llvm::json::Array levels;
   for (engine::CpuLevel level : options.levels) {
     levels.push_back(std::string(engine::nameOf(level)));
@@ -92,6 +97,12 @@ std::string describeOptions(const CompileOptions &options) {
                          {"profile", hashText(profiles).hex()}};
   if (options.assembler) {
     all["cubin"] = options.assembler->name;
+  }
+  for (const SizeSet &sizes : options.optimizeFor) {
+    all.try_emplace("optimize_for", llvm::json::Array{})
+        .first->second.getAsArray()
+        ->push_back(sizes.only ? llvm::json::Value(*sizes.only)
+                               : llvm::json::Value(describeShapes(sizes.shapes)));
   }
   for (const StateOption &state : options.states) {
     all.try_emplace("states", llvm::json::Object{})

@@ -19,6 +19,7 @@
 #include "compiler/pipeline/Reports.h"
 #include "compiler/pipeline/Reproducer.h"
 #include "compiler/pipeline/SelectKernels.h"
+#include "compiler/pipeline/SizeSets.h"
 #include "compiler/pipeline/UserPasses.h"
 #include "compiler/plan/BuildPlan.h"
 #include "engine/Writer.h"
@@ -30,6 +31,7 @@
 
 #include <chrono>
 #include <deque>
+#include <list>
 
 using namespace mlir;
 
@@ -67,11 +69,18 @@ std::vector<Family> familiesOf(const CompileOptions &options) {
   return families;
 }
 
+/// The weights of an engine, which all its plans share.
+struct EngineWeights {
+  tn::WeightStore store;
+  plan::WeightTable table{store};
+};
+
 class Compilation {
 public:
   Compilation(const CompileOptions &compileOptions, const CompileCache &compileCache,
-              const ModelIdentity &modelIdentity)
+              const ModelIdentity &modelIdentity, EngineWeights &engineWeights)
       : options(compileOptions), cache(compileCache), identity(modelIdentity),
+        weights(engineWeights.store), table(engineWeights.table), engineWeights(engineWeights),
         context(MLIRContext::Threading::DISABLED), dump(options.dumpPhases),
         families(familiesOf(options)) {
     context.loadDialect<tn::TnDialect, func::FuncDialect>();
@@ -102,7 +111,10 @@ private:
   void noteApproximations(ModuleOp regions);
   Status codegen();
   Status plan();
+  Status planForSizes();
   Status exportEngine();
+  Status addVariants(engine::EngineContent &content,
+                     std::deque<std::vector<std::byte>> &cubins) const;
 
   Status start(LoadedPhase loaded);
   Status compileRegionAlone(const LoadedPhase &loaded);
@@ -114,16 +126,20 @@ private:
   const CompileOptions &options;
   const CompileCache &cache;
   const ModelIdentity &identity;
+  tn::WeightStore &weights;
+  plan::WeightTable &table;
+  EngineWeights &engineWeights;
   MLIRContext context;
   PhaseDump dump;
-  tn::WeightStore weights;
   /// Up to optimize; the families go on with their own.
   OwningOpRef<ModuleOp> module;
   UserPasses userPasses{options, weights};
   std::optional<NumericCheck> numbers;
   opt::PrecisionRecord precision;
   std::vector<Family> families;
-  plan::WeightTable table{weights};
+  /// The compilations for the sizes of `optimizeFor`, and their options.
+  std::list<CompileOptions> narrowed;
+  std::list<Compilation> forSizes;
   Phase phase = Phase::Import;
   std::string regionText;
   bool crashed = false;
@@ -249,9 +265,6 @@ Status Compilation::dispatch() {
   DiagnosticText diagnostics(context);
   TENON_ASSIGN(WantedKernels wanted, WantedKernels::create(options));
   for (Family &family : families) {
-    if (family.profile.isGpu()) {
-      TENON_TRY(checkForGpu(*module));
-    }
     family.module = module->clone();
     auto optimizeFor = family.profile.isGpu() ? opt::optimizeForGpu : opt::optimizeForCpu;
     if (failed(optimizeFor(*family.module, weights, {}))) {
@@ -330,6 +343,32 @@ Status Compilation::plan() {
                               plan::printPlan(variant, table.list())));
     }
   }
+  return planForSizes();
+}
+
+/// The model again for each set of sizes that the engine is to be fast at: plans that run where
+/// these are bound, and choices of kernels that know them.
+Status Compilation::planForSizes() {
+  if (!options.optimizeFor.empty() && !options.states.empty()) {
+    return Status::error(ErrorId::BadArgument, "--optimize-for and --state do not go together",
+                         "leave one out: a session's state belongs to one plan");
+  }
+  for (const SizeSet &sizes : options.optimizeFor) {
+    CompileOptions narrow = options;
+    TENON_ASSIGN(narrow.shapes, shapesFor(sizes, options, *module));
+    narrow.optimizeFor.clear();
+    narrow.stopAfter = Phase::Plan;
+    narrow.output.clear();
+    narrow.dumpPhases.clear();
+    narrow.progress = nullptr;
+    narrowed.push_back(std::move(narrow));
+    forSizes.emplace_back(narrowed.back(), cache, identity, engineWeights);
+    Status status = forSizes.back().run();
+    crashed = crashed || forSizes.back().isDamaged();
+    TENON_TRY(std::move(status));
+    summary.regions += forSizes.back().summary.regions;
+    summary.uniqueRegions += forSizes.back().summary.uniqueRegions;
+  }
   return Status::ok();
 }
 
@@ -348,19 +387,30 @@ Status addCubin(engine::VariantContent &content, const Assembler &assembler,
 
 } // namespace
 
-/// Plan, code, records and weights → the file. Weights are packed while they are written. The
-/// records of the first family have plain names, those of others end in their level.
-Status Compilation::exportEngine() {
-  engine::EngineContent content;
-  std::deque<std::vector<std::byte>> cubins;
-  content.weights = table.list();
-  for (Family &family : families) {
+Status Compilation::addVariants(engine::EngineContent &content,
+                                std::deque<std::vector<std::byte>> &cubins) const {
+  for (const Family &family : families) {
     for (auto [variant, code] : llvm::zip_equal(family.built.variants, family.compiled.code)) {
       content.variants.push_back({variant, std::as_bytes(std::span(code.data(), code.size()))});
       if (options.assembler && family.device == engine::kGpu) {
         TENON_TRY(addCubin(content.variants.back(), *options.assembler, cubins));
       }
     }
+  }
+  return Status::ok();
+}
+
+/// Plans, code, records and weights → the file. Weights are packed while they are written. The
+/// records of the first family have plain names, those of others end in their level.
+Status Compilation::exportEngine() {
+  engine::EngineContent content;
+  std::deque<std::vector<std::byte>> cubins;
+  content.weights = table.list();
+  TENON_TRY(addVariants(content, cubins));
+  for (const Compilation &sizes : forSizes) {
+    TENON_TRY(sizes.addVariants(content, cubins));
+  }
+  for (Family &family : families) {
     std::string suffix =
         &family == &families.front() ? "" : strCat("-", family.targets.front().level);
     content.records.push_back({strCat("fusion", suffix), family.fusion.toJson()});
@@ -527,7 +577,9 @@ std::string textBefore(Phase failed, const CompileOptions &options, const Compil
   again.verify = false;
   again.afterPhase = nullptr;
   again.afterPass = nullptr;
-  std::unique_ptr<Compilation> compilation = std::make_unique<Compilation>(again, cache, identity);
+  EngineWeights weights;
+  std::unique_ptr<Compilation> compilation =
+      std::make_unique<Compilation>(again, cache, identity, weights);
   bool isWhole = compilation->run().isOk();
   std::string text = isWhole ? compilation->text() : "";
   abandonIfDamaged(std::move(compilation));
@@ -575,8 +627,9 @@ Result<CompileSummary> compile(const CompileOptions &options) {
       return *summary;
     }
   }
+  EngineWeights weights;
   std::unique_ptr<Compilation> compilation =
-      std::make_unique<Compilation>(options, cache, identity);
+      std::make_unique<Compilation>(options, cache, identity, weights);
   TENON_TRY(runAndReport(compilation, options, cache, identity));
   if (mayReuseEngine(options)) {
     cache.storeFile(identity.key, options.output, identity.data, noteOf(compilation->summary));

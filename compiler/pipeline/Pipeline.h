@@ -36,6 +36,12 @@ struct ShapeOption {
   std::vector<Dim> dims;
 };
 
+/// One `--optimize-for`: sizes at which the engine is to be as fast as one that takes no others.
+struct SizeSet {
+  std::vector<ShapeOption> shapes;
+  std::optional<int64_t> only; ///< instead of shapes: of a model with one free size
+};
+
 /// An input whose value is known when compiling: a constant of the model, and no input of the
 /// engine.
 struct FixedInput {
@@ -78,6 +84,8 @@ struct CompileOptions {
   std::string model;
   std::string output;
   std::vector<ShapeOption> shapes;
+  /// Each gets plans and code of its own, for the same levels and GPUs.
+  std::vector<SizeSet> optimizeFor;
   std::vector<FixedInput> fixed;
   std::vector<StateOption> states;
   /// CPU levels to make variants for; all three by default.

@@ -2,9 +2,7 @@
 #include "compiler/pipeline/Reports.h"
 
 #include "compiler/dispatch/Names.h"
-#include "compiler/graph/NodeOrigin.h"
 #include "compiler/graph/Shape.h"
-#include "compiler/graph/TnRare.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include "support/Text.h"
@@ -27,20 +25,6 @@ std::vector<frontend::ShapeOverride> toOverrides(const std::vector<ShapeOption> 
     overrides.push_back(std::move(entry));
   }
   return overrides;
-}
-
-Status checkForGpu(ModuleOp module) {
-  tn::RecurrenceOp loop;
-  module.walk([&](tn::RecurrenceOp op) { loop = op; });
-  if (!loop) {
-    return Status::ok();
-  }
-  tn::NodeOrigin origin = tn::originOf(loop.getLoc());
-  return Status::error(
-      ErrorId::ModelHasGaps,
-      strCat("node '", origin.names.empty() ? "" : origin.names.front(),
-             "': a recurrent layer whose sequence may be longer than 512 has no kernel for GPUs"),
-      "compile it for cpu, or bound the sequence by 512 with --shape");
 }
 
 Status gapReport(const std::string &model, const std::vector<frontend::Gap> &gaps) {

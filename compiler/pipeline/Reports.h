@@ -30,9 +30,6 @@ private:
 /// TN0742 if a dim is neither a constant nor an expression.
 Status checkDims(mlir::ModuleOp module);
 
-/// TN0301 if an operation of the module has no kernel on any GPU.
-Status checkForGpu(mlir::ModuleOp module);
-
 /// The texts that the model carries (class names, preprocessing) as a JSON object; none without any.
 std::optional<std::string> metadataRecord(mlir::ModuleOp module);
 

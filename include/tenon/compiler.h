@@ -66,6 +66,8 @@ typedef struct tenon_compile_options {
   const char *const *kernels; /* "NODE=FAMILY" or "NODE=FAMILY{tile=64x48,stages=6}": which kernel
                                  computes the node */
   const char *const *disabled_families; /* kernel families that are not used */
+  const char *const *optimize_for;      /* sizes at which the engine is as fast as one that takes no
+                                           others: "8" for the only free one, or "x:8x128" */
 } tenon_compile_options;
 
 /* Compiles the model file to the engine file `output`, which is replaced when all is done. `report`

@@ -139,10 +139,37 @@ Result<size_t> chooseVariant(std::span<const engine::Variant> variants, const st
   return noVariant(strCat("the engine has variants for ", listLevels(variants)), machine);
 }
 
+/// The variant and those behind it of the same level, which know some sizes.
+std::vector<size_t> withSizes(std::span<const engine::Variant> variants, size_t general) {
+  std::vector<size_t> all = {general};
+  for (size_t i = general + 1; i < variants.size(); ++i) {
+    if (variants[i].level == variants[general].level) {
+      all.push_back(i);
+    }
+  }
+  return all;
+}
+
 } // namespace
 
 Engine::Engine() = default;
-Engine::~Engine() = default;
+Engine::~Engine() {
+  while (!onDevice.empty()) {
+    onDevice.pop_back();
+  }
+}
+
+Result<const LoadedVariant *> Engine::loaded(size_t choice) const {
+  std::lock_guard lock(loading);
+  std::unique_ptr<LoadedVariant> &place = onDevice[choice];
+  if (!place && !device) {
+    TENON_ASSIGN(place, CpuVariant::load(*engineFile, chosen[choice]));
+  } else if (!place) {
+    TENON_ASSIGN(place, cuda::CudaVariant::load(device, *engineFile, chosen[choice], cacheFolder,
+                                                nullptr, onDevice.front().get()));
+  }
+  return place.get();
+}
 
 Result<std::shared_ptr<const Engine>> Engine::open(const std::string &path,
                                                    const EngineOptions &options) {
@@ -169,21 +196,22 @@ Result<std::shared_ptr<const Engine>> Engine::load(std::unique_ptr<engine::Engin
   std::unique_ptr<cuda::EarlyLibraries> libraries =
       std::make_unique<cuda::EarlyLibraries>(*engine->engineFile);
   Machine machine(options, [&] { libraries->open(); });
-  TENON_ASSIGN(engine->chosen,
+  TENON_ASSIGN(size_t general,
                chooseVariant(engine->engineFile->variants(), options.variant, machine));
+  engine->chosen = withSizes(engine->engineFile->variants(), general);
+  engine->onDevice.resize(engine->plans());
   if (options.verifyWeights) {
     TENON_TRY(engine->engineFile->verifyWeights());
   }
-  if (engine->variant().architecture != engine::Architecture::Nvptx) {
-    TENON_ASSIGN(engine->variantOnDevice, CpuVariant::load(*engine->engineFile, engine->chosen));
-  } else {
-    TENON_ASSIGN(
-        engine->variantOnDevice,
-        cuda::CudaVariant::load(machine.device(), *engine->engineFile, engine->chosen,
-                                options.cacheFolder.value_or(userCacheFolder()),
-                                std::move(libraries)));
+  if (engine->variant().architecture == engine::Architecture::Nvptx) {
+    engine->device = machine.device();
+    engine->cacheFolder = options.cacheFolder.value_or(userCacheFolder());
     engine->gpuInUse = options.gpu;
+    TENON_ASSIGN(engine->onDevice[0],
+                 cuda::CudaVariant::load(engine->device, *engine->engineFile, general,
+                                         engine->cacheFolder, std::move(libraries), nullptr));
   }
+  TENON_TRY(engine->loaded().takeStatus());
   return std::shared_ptr<const Engine>(std::move(engine));
 }
 

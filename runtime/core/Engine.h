@@ -1,5 +1,5 @@
-// A loaded engine: the validated file, the variant chosen for this machine and its code. It is
-// immutable after opening and shared by any number of sessions and threads.
+// A loaded engine: the validated file, the variants chosen for this machine and their code. It is
+// shared by any number of sessions and threads, for which it never changes.
 
 #pragma once
 
@@ -8,10 +8,16 @@
 #include "support/Result.h"
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tenon::runtime {
+
+namespace cuda {
+class CudaDevice;
+}
 
 struct EngineOptions {
   /// Level of the variant to use; empty takes the best that this machine runs, on a GPU before a
@@ -22,8 +28,8 @@ struct EngineOptions {
   bool verifyWeights = false;
   /// Number of the GPU, as NVIDIA's driver counts.
   int gpu = 0;
-  /// Where plans that libraries made for the GPU are kept; none takes the user's cache folder, empty
-  /// keeps none. Compiled PTX is in the cache of NVIDIA's driver (CUDA_CACHE_PATH).
+  /// Where plans that libraries made for the GPU are kept; none takes the user's cache folder,
+  /// empty keeps none. Compiled PTX is in the cache of NVIDIA's driver (CUDA_CACHE_PATH).
   std::optional<std::string> cacheFolder = std::nullopt;
   /// The driver's library; a test gives its own.
   std::string cudaLibrary = "libcuda.so.1";
@@ -43,10 +49,19 @@ public:
   static Status checkRuns(const engine::EngineFile &file, const std::string &variant);
 
   const engine::EngineFile &file() const { return *engineFile; }
-  /// The variant in use and its plan.
-  const engine::Variant &variant() const { return engineFile->variants()[chosen]; }
-  const engine::Plan &plan() const { return variant().plan; }
-  const LoadedVariant &loaded() const { return *variantOnDevice; }
+  /// The variant in use and its plan, which takes all sizes of the model.
+  const engine::Variant &variant() const { return variant(0); }
+  const engine::Plan &plan() const { return plan(0); }
+  /// How many plans there are: behind that one, those of the same level that know some sizes, to be
+  /// preferred where these are bound.
+  size_t plans() const { return chosen.size(); }
+  const engine::Variant &variant(size_t choice) const {
+    return engineFile->variants()[chosen[choice]];
+  }
+  const engine::Plan &plan(size_t choice) const { return variant(choice).plan; }
+  /// A plan's code and weights on the device: that of the first when the engine is opened, others
+  /// when they are first asked for, by any thread.
+  Result<const LoadedVariant *> loaded(size_t choice = 0) const;
   /// The number of the GPU in use, none on a CPU.
   std::optional<int> gpu() const { return gpuInUse; }
 
@@ -56,9 +71,13 @@ private:
                                                     const EngineOptions &options);
 
   std::unique_ptr<engine::EngineFile> engineFile;
-  std::unique_ptr<LoadedVariant> variantOnDevice;
+  std::vector<size_t> chosen;                     ///< numbers of variants
+  std::shared_ptr<const cuda::CudaDevice> device; ///< null on a CPU
+  std::string cacheFolder;
+  mutable std::mutex loading;
+  /// By choice; the first outlives the others, which share its weights.
+  mutable std::vector<std::unique_ptr<LoadedVariant>> onDevice;
   std::optional<int> gpuInUse;
-  size_t chosen = 0;
 };
 
 } // namespace tenon::runtime

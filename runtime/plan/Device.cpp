@@ -9,6 +9,17 @@ namespace tenon::runtime {
 
 using engine::InstructionKind;
 
+MemoryUse &MemoryUse::operator+=(const MemoryUse &other) {
+  arenaBytes += other.arenaBytes;
+  stateBytes += other.stateBytes;
+  scratchBytes += other.scratchBytes;
+  weightBytes += other.weightBytes;
+  workspaceBytes += other.workspaceBytes;
+  portBytes += other.portBytes;
+  stagingBytes += other.stagingBytes;
+  return *this;
+}
+
 Status kernelError(int32_t code, const engine::Plan &plan, uint32_t instruction) {
   const engine::Instruction &launch = plan.instructions[instruction];
   std::string where = strCat("'", launch.label, "' (instruction ", instruction, "): ");

@@ -56,6 +56,9 @@ struct RunOptions {
 };
 
 struct MemoryUse {
+  /// What several plans of a session use together, but for the lower bound.
+  MemoryUse &operator+=(const MemoryUse &other);
+
   uint64_t arenaBytes = 0;
   /// Largest sum of live sizes for the current dims; 0 when the compiler laid the arena out.
   uint64_t arenaLowerBoundBytes = 0;
@@ -131,7 +134,10 @@ public:
 class LoadedVariant {
 public:
   virtual ~LoadedVariant() = default;
-  virtual Result<std::unique_ptr<Executor>> createExecutor(const SessionOptions &options) const = 0;
+  /// `beside` is of the same session and device, for another plan: threads are shared with it. Null
+  /// for the first.
+  virtual Result<std::unique_ptr<Executor>> createExecutor(const SessionOptions &options,
+                                                           const Executor *beside) const = 0;
 };
 
 } // namespace tenon::runtime

@@ -85,11 +85,9 @@ testing::AssertionResult agrees(const OpRow &row, const std::string &dtype, Form
   return testing::AssertionSuccess();
 }
 
-/// What is pending on the CPU is pending here: both expand the same formulas. Recurrent layers as one
-/// operation have no kernel for GPUs; a test's row fails as soon as they have.
+/// What is pending on the CPU is pending here: both expand the same formulas.
 void expectAgreement(const OpRow &row, const std::string &dtype, Form form) {
-  bool hasKernel = llvm::StringRef(row.op) != "tn.recurrence";
-  bool isPending = !hasKernel || llvm::any_of(row.pending, [&](const Pending &each) {
+  bool isPending = llvm::any_of(row.pending, [&](const Pending &each) {
     return each.form == form && (!each.dtype || each.dtype == dtype);
   });
   testing::AssertionResult result = agrees(row, dtype, form);

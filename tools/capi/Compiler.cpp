@@ -116,6 +116,7 @@ Status compile(const char *model, const std::string &output, const tenon_compile
   arguments.value("--precision", options.precision);
   arguments.values("--allow", options.allow);
   arguments.values("--shape", options.shapes);
+  arguments.values("--optimize-for", options.optimize_for);
   arguments.values("--state", options.states);
   arguments.values("--tap", options.taps);
   arguments.values("--kernel", options.kernels);

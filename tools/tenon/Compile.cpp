@@ -24,6 +24,7 @@ namespace {
 struct CompileFlags {
   CompileRequest request;
   std::vector<std::string> shapes;
+  std::vector<std::string> optimizeFor;
   TargetFlags target;
   std::vector<std::string> taps;
   std::vector<std::string> plugins;
@@ -138,6 +139,7 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
   CompileRequest &request = flags.request;
   TENON_TRY(readKernels(flags, request));
   TENON_ASSIGN(request.shapes, parseShapeArguments(flags.shapes));
+  TENON_ASSIGN(request.optimizeFor, parseSizesArguments(flags.optimizeFor));
   TENON_TRY(applyTarget(flags.target, request, terminal));
   for (const std::string &tap : flags.taps) {
     request.taps.push_back(tap == "all" ? "*" : tap);
@@ -190,6 +192,11 @@ Action declareCompile(CLI::App &command) {
       .add_option(
           "--shape", flags->shapes,
           "Dimensions of an input: name:1x128, ranges name:[1..8]x[1..512], ? keeps the model's")
+      ->allow_extra_args(false);
+  command
+      .add_option("--optimize-for", flags->optimizeFor,
+                  "Sizes at which an engine of free sizes is as fast as one of fixed sizes: 1,8,32 for "
+                  "the only free one, or name:8x128 (repeat for more; ? stays free)")
       ->allow_extra_args(false);
   command.add_flag(
       "--cubin", flags->wantsCubin,

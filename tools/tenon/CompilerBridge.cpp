@@ -209,6 +209,12 @@ pipeline::CompileOptions compileOptionsOf(const CompileRequest &request) {
   for (const ShapeArgument &shape : request.shapes) {
     options.shapes.push_back(toShapeOption(shape));
   }
+  for (const SizesArgument &sizes : request.optimizeFor) {
+    options.optimizeFor.push_back({{}, sizes.only});
+    for (const ShapeArgument &shape : sizes.shapes) {
+      options.optimizeFor.back().shapes.push_back(toShapeOption(shape));
+    }
+  }
   for (const Tensor *tensor : request.fixed) {
     options.fixed.push_back({tensor->name, tensor->dtype, tensor->dims, tensor->data.bytes()});
   }

@@ -28,6 +28,7 @@ struct CompileRequest {
   std::string model;
   std::string output;
   std::vector<ShapeArgument> shapes;
+  std::vector<SizesArgument> optimizeFor; ///< as pipeline::CompileOptions::optimizeFor
   /// Inputs that become constants of the model; they live until the compilation is done.
   std::vector<const Tensor *> fixed;
   /// Inputs and the outputs that replace them: state of the session.

@@ -50,6 +50,21 @@ Json describePorts(const Plan &plan, const std::vector<Port> &ports) {
   return list;
 }
 
+/// The inputs' types of a variant that knows sizes which the first of its level leaves free; empty of
+/// that one.
+std::string knownSizes(const engine::EngineFile &file, size_t index) {
+  std::span<const Variant> variants = file.variants();
+  const Variant &variant = variants[index];
+  if (&*std::ranges::find(variants, variant.level, &Variant::level) == &variant) {
+    return "";
+  }
+  std::vector<std::string> inputs;
+  for (const Port &port : variant.plan.inputs) {
+    inputs.push_back(fmt::format("{} {}", visible(port.name), visible(portType(variant.plan, port))));
+  }
+  return fmt::format("{}", fmt::join(inputs, ", "));
+}
+
 Json describeVariant(const engine::EngineFile &file, size_t index) {
   const Variant &variant = file.variants()[index];
   const Plan &plan = variant.plan;
@@ -63,6 +78,7 @@ Json describeVariant(const engine::EngineFile &file, size_t index) {
           {"code_bytes", file.code(index).size()},
           {"cubin_bytes", file.cubin(index).size()},
           {"cubin_by", file.cubinBy(index)},
+          {"sizes", knownSizes(file, index)},
           {"kernels", variant.kernels.size()},
           {"buffers", plan.buffers.size()},
           {"arena_bytes", plan.arenaBytes},
@@ -181,6 +197,10 @@ std::string engineText(const std::string &path, const engine::EngineFile &file) 
     text += fmt::format("  variant {:<18} {} instructions, {} kernels in {}, arena {}\n",
                         variant.level, variant.plan.instructions.size(), variant.kernels.size(),
                         formatBytes(file.code(i).size()), arena);
+    if (std::string sizes = knownSizes(file, i); !sizes.empty()) {
+      text += fmt::format("          {:<18} where sizes are {}\n", "", sizes);
+      continue;
+    }
     text += fmt::format("          {:<18} for {} with {}\n", "", nameOf(variant.architecture),
                         engine::featureText(variant.architecture, variant.features));
     if (!file.cubin(i).empty()) {

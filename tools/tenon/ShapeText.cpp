@@ -90,6 +90,29 @@ Result<std::vector<ShapeArgument>> parseShapeArguments(const std::vector<std::st
   return shapes;
 }
 
+Result<std::vector<SizesArgument>> parseSizesArguments(const std::vector<std::string> &texts) {
+  std::vector<SizesArgument> all;
+  for (const std::string &text : texts) {
+    SizesArgument shapes;
+    for (std::string_view rest = text; !rest.empty();) {
+      size_t comma = std::min(rest.find(','), rest.size());
+      std::string part(rest.substr(0, comma));
+      rest = rest.substr(std::min(comma + 1, rest.size()));
+      std::optional<ShapeArgument::Dim> size = parseDim(part);
+      if (size && !size->keep && size->min == size->max) {
+        all.push_back({{}, size->min});
+        continue;
+      }
+      TENON_ASSIGN(ShapeArgument shape, parseShapeArgument(part));
+      shapes.shapes.push_back(std::move(shape));
+    }
+    if (!shapes.shapes.empty()) {
+      all.push_back(std::move(shapes));
+    }
+  }
+  return all;
+}
+
 Result<FillArgument> parseFillArgument(const std::string &text) {
   size_t colon = text.rfind(':');
   size_t dots = colon == std::string::npos ? colon : text.find("..", colon);

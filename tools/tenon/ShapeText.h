@@ -6,6 +6,7 @@
 #include "support/Result.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,15 @@ Result<ShapeArgument> parseShapeArgument(const std::string &text);
 
 /// Several, each of another input.
 Result<std::vector<ShapeArgument>> parseShapeArguments(const std::vector<std::string> &texts);
+
+/// One `--optimize-for`: `8` for the only free size, or the dimensions of inputs, `x:8x128,mask:8x128`.
+struct SizesArgument {
+  std::vector<ShapeArgument> shapes;
+  std::optional<int64_t> only;
+};
+
+/// `1,8,32` is three of them.
+Result<std::vector<SizesArgument>> parseSizesArguments(const std::vector<std::string> &texts);
 
 /// `--fill name:low..high`: the values of a seeded input, both ends included.
 struct FillArgument {

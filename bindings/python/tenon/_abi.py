@@ -88,7 +88,7 @@ class CompileOptions(Sized):
         ("states", Texts), ("taps", Texts), ("threads", c_uint32), ("no_cache", c_int32), ("verify", c_int32),
         ("cubin", c_int32), ("ptxas", c_char_p), ("progress", Progress), ("user", c_void_p),
         ("plugins", Texts), ("passes", c_void_p), ("pass_count", c_size_t),
-        ("kernels", Texts), ("disabled_families", Texts),
+        ("kernels", Texts), ("disabled_families", Texts), ("optimize_for", Texts),
     ]  # fmt: skip
 
 

@@ -28,6 +28,7 @@ def compile(
     precision: str = "keep",
     allow: Names = (),
     dynamic_shapes: Any = None,
+    optimize_for: Sequence[Any] = (),
     states: Optional[Dict[str, str]] = None,
     taps: Names = (),
     passes: Sequence[Any] = (),
@@ -50,6 +51,8 @@ def compile(
         this machine has: its CPU, or the GPU that the model's parameters are on.
     precision: "keep", "fp16" or "bf16". allow: "tf32", "tanh-gelu".
     dynamic_shapes: for torch as torch.export takes them; for files {"input": "[1..8]x128"} or {"input": {0: (1, 8)}}.
+    optimize_for: sizes at which the engine is as fast as one that takes no others: [1, 8, 32] of the only free one, or
+        [{"input": "8x128"}, {"input": (32, 128)}].
     states: {"input": "output"}: both are one buffer of the session, zero at first.
     taps: inner values that become outputs too, or "all".
     passes: functions of tenon.passes that change the graph. plugins: shared objects with such passes.
@@ -67,7 +70,7 @@ def compile(
         engine_path = os.fspath(output) if folder is None else os.path.join(folder, "model.tenon")
         options = dict(
             targets=_names(target) or [_own_target(model)], precision=precision, allow=_names(allow), shapes=shapes,
-            states=[f"{source}={result}" for source, result in (states or {}).items()], taps=_names(taps), plugins=_names(plugins), passes=passes,
+            optimize_for=[_sizes(sizes) for sizes in optimize_for], states=[f"{source}={result}" for source, result in (states or {}).items()], taps=_names(taps), plugins=_names(plugins), passes=passes,
             kernels=[f"{node}={kernel}" for node, kernel in (kernels or {}).items()], disabled_families=_names(disabled_families),
             threads=threads, no_cache=not cache, verify=verify, cubin=cubin,
         )  # fmt: skip
@@ -87,6 +90,13 @@ def compile(
     return engine
 
 
+def _sizes(sizes: Any) -> str:
+    """One of `optimize_for` as the command line has it."""
+    if not isinstance(sizes, dict):
+        return str(int(sizes))
+    return ",".join(f"{name}:{dims if isinstance(dims, str) else 'x'.join(map(str, dims))}" for name, dims in sizes.items())
+
+
 def compile_file(path: str, output: str, options: Dict[str, Any], progress: Optional[Progress] = None) -> Dict[str, Any]:
     """A model file to an engine file; gives the compiler's report. KeyboardInterrupt ends it and leaves nothing."""
     library = _abi.compiler()
@@ -101,7 +111,7 @@ def compile_file(path: str, output: str, options: Dict[str, Any], progress: Opti
             stop = True
         return 1 if stop or cancelled.is_set() else 0
 
-    lists = {name: _abi.texts(options[name]) for name in ("targets", "allow", "shapes", "states", "taps", "plugins", "kernels", "disabled_families") if options.get(name)}
+    lists = {name: _abi.texts(options[name]) for name in ("targets", "allow", "shapes", "optimize_for", "states", "taps", "plugins", "kernels", "disabled_families") if options.get(name)}
     own = None
     if options.get("passes"):
         from . import passes

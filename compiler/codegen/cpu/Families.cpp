@@ -1,6 +1,7 @@
 // The table of CPU kernel families, and the one place that chooses among them: by predicted times.
 // Relies on the order of rows where those are close.
 #include "compiler/codegen/common/Access.h"
+#include "compiler/codegen/common/RecurrentCell.h"
 #include "compiler/codegen/common/Weights.h"
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
@@ -177,10 +178,10 @@ constexpr KernelFamily kFamilies[] = {
      .takesReshaped = true,
      .lower = lowerScan},
     {.name = "recurrence",
-     .what = "recurrent layers: a row of the batch through all steps, a GEMV and the gates in each",
+     .what = "recurrent layers: rows of the batch through all steps, a product and the gates in each",
      .strategies = {dispatch::kSingle},
      .refuse = [](func::FuncOp source) -> StringRef {
-       return isRecurrence(source) ? "" : "not a recurrent layer";
+       return recurrenceOf(source) ? "" : "not a recurrent layer";
      },
      .parameter = "rows",
      .values = {1, 1, 1, 1},

@@ -81,8 +81,6 @@ mlir::FailureOr<mlir::AffineExpr> lowerScan(KernelBuilder &kernel, mlir::func::F
 bool isScan(mlir::func::FuncOp source);
 mlir::FailureOr<mlir::AffineExpr> lowerRecurrence(KernelBuilder &kernel, mlir::func::FuncOp source,
                                                   engine::CpuLevel level, int64_t rows);
-/// Whether the region is one tn.recurrence.
-bool isRecurrence(mlir::func::FuncOp source);
 mlir::FailureOr<mlir::AffineExpr> lowerTopK(KernelBuilder &kernel, mlir::func::FuncOp source,
                                             engine::CpuLevel level, int64_t vectors);
 mlir::FailureOr<mlir::AffineExpr> lowerVectorTopK(KernelBuilder &kernel, mlir::func::FuncOp source,

@@ -35,6 +35,7 @@ const KernelFamily *const kFamilies[] = {
     &kTopK,
     &kRadixSort,
     &kPrefixScan,
+    &kRecurrence,
     &kScatter,
     &kRowsStaged,
     &kRowsInRegisters,

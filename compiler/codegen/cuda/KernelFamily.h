@@ -94,8 +94,9 @@ extern const KernelFamily kConvTensorCore, kConvSimt, kConvDepthwise;
 extern const KernelFamily kAttentionStream, kAttentionFlash, kAttentionSimt;
 // rows/
 extern const KernelFamily kRowsStaged, kRowsInRegisters, kRowsInLoops, kColumnsTiled;
-// pointwise/, selection/, scan/, scatter/
-extern const KernelFamily kPointwise, kSelection, kTopK, kRadixSort, kPrefixScan, kScatter;
+// pointwise/, selection/, scan/, scatter/, recurrent/
+extern const KernelFamily kPointwise, kSelection, kTopK, kRadixSort, kPrefixScan, kScatter,
+    kRecurrence;
 // library/
 extern const KernelFamily kCublasLt, kCudnnConv, kCudnnAttention;
 

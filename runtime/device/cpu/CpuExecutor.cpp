@@ -27,7 +27,11 @@ Status notOnHost() {
 } // namespace
 
 Result<std::unique_ptr<Executor>> CpuExecutor::create(const CpuVariant &variant,
-                                                      const SessionOptions &options) {
+                                                      const SessionOptions &options,
+                                                      const CpuExecutor *beside) {
+  if (beside) {
+    return std::unique_ptr<Executor>(new CpuExecutor(variant, beside->pool));
+  }
   unsigned threads = options.threads == 0 ? usableCpus() : options.threads;
   if (threads > kMostThreads) {
     return Status::error(
@@ -39,7 +43,7 @@ Result<std::unique_ptr<Executor>> CpuExecutor::create(const CpuVariant &variant,
   return std::unique_ptr<Executor>(new CpuExecutor(variant, std::move(pool)));
 }
 
-CpuExecutor::CpuExecutor(const CpuVariant &loaded, std::unique_ptr<ThreadPool> threadPool)
+CpuExecutor::CpuExecutor(const CpuVariant &loaded, std::shared_ptr<ThreadPool> threadPool)
     : variant(loaded), pool(std::move(threadPool)), keptOutputs(loaded.plan().outputs.size()) {
   for (unsigned thread = 0; thread < pool->threads(); ++thread) {
     contexts.push_back({TENON_KERNEL_ABI, thread, nullptr, 0, nullptr, 0});

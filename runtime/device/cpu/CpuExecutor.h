@@ -17,8 +17,9 @@ class CpuVariant;
 
 class CpuExecutor : public Executor {
 public:
-  static Result<std::unique_ptr<Executor>> create(const CpuVariant &variant,
-                                                  const SessionOptions &options);
+  /// Shares the threads of `beside`, if that is not null.
+  static Result<std::unique_ptr<Executor>>
+  create(const CpuVariant &variant, const SessionOptions &options, const CpuExecutor *beside);
 
   unsigned threads() const override { return pool->threads(); }
   int64_t alignment() const override { return engine::kBufferAlignment; }
@@ -36,7 +37,7 @@ public:
   MemoryUse memoryUse() const override;
 
 private:
-  CpuExecutor(const CpuVariant &loaded, std::unique_ptr<ThreadPool> threadPool);
+  CpuExecutor(const CpuVariant &loaded, std::shared_ptr<ThreadPool> threadPool);
 
   Status reserveScratch(uint64_t bytesPerThread);
   /// Once in the binary, which is small on purpose; a call takes about a nanosecond.
@@ -48,7 +49,7 @@ private:
                unsigned thread) const;
 
   const CpuVariant &variant;
-  std::unique_ptr<ThreadPool> pool;
+  std::shared_ptr<ThreadPool> pool;
   AlignedBuffer arena;
   AlignedBuffer state;
   AlignedBuffer scratch;

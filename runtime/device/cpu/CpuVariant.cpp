@@ -24,8 +24,9 @@ Result<std::unique_ptr<LoadedVariant>> CpuVariant::load(const engine::EngineFile
   return std::unique_ptr<LoadedVariant>(std::move(variant));
 }
 
-Result<std::unique_ptr<Executor>> CpuVariant::createExecutor(const SessionOptions &options) const {
-  return CpuExecutor::create(*this, options);
+Result<std::unique_ptr<Executor>> CpuVariant::createExecutor(const SessionOptions &options,
+                                                             const Executor *beside) const {
+  return CpuExecutor::create(*this, options, static_cast<const CpuExecutor *>(beside));
 }
 
 } // namespace tenon::runtime

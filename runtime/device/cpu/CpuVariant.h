@@ -17,7 +17,8 @@ public:
   /// `file` must outlive the variant.
   static Result<std::unique_ptr<LoadedVariant>> load(const engine::EngineFile &file, size_t index);
 
-  Result<std::unique_ptr<Executor>> createExecutor(const SessionOptions &options) const override;
+  Result<std::unique_ptr<Executor>> createExecutor(const SessionOptions &options,
+                                                   const Executor *beside) const override;
 
   const engine::EngineFile &file() const { return engineFile; }
   const engine::Plan &plan() const { return engineFile.variants()[index].plan; }

@@ -11,18 +11,23 @@
 
 namespace tenon::runtime::cuda {
 
+/// The offset of a weight that is not in this variant's block.
+static constexpr uint64_t kNotHere = UINT64_MAX;
+
 CudaVariant::CudaVariant(std::shared_ptr<const CudaDevice> device, const engine::EngineFile &file,
                          size_t variantIndex, std::string cacheFolder)
     : cudaDevice(std::move(device)), engineFile(file), index(variantIndex),
       folder(std::move(cacheFolder)), weights(cudaDevice, MemoryKind::Device) {}
 
-Result<std::unique_ptr<LoadedVariant>>
-CudaVariant::load(std::shared_ptr<const CudaDevice> device, const engine::EngineFile &file,
-                  size_t index, std::string cacheFolder,
-                  std::unique_ptr<EarlyLibraries> libraries) {
+Result<std::unique_ptr<LoadedVariant>> CudaVariant::load(std::shared_ptr<const CudaDevice> device,
+                                                         const engine::EngineFile &file,
+                                                         size_t index, std::string cacheFolder,
+                                                         std::unique_ptr<EarlyLibraries> libraries,
+                                                         const LoadedVariant *beside) {
   ContextScope scope(*device);
   std::unique_ptr<CudaVariant> variant(
       new CudaVariant(std::move(device), file, index, std::move(cacheFolder)));
+  variant->beside = static_cast<const CudaVariant *>(beside);
   if (libraries) {
     libraries->begin(*variant->cudaDevice, variant->plan(), variant->libraryOptions());
     variant->early = std::move(libraries);
@@ -33,6 +38,13 @@ CudaVariant::load(std::shared_ptr<const CudaDevice> device, const engine::Engine
   TENON_ASSIGN(variant->code, CudaModule::load(variant->cudaDevice, code, stored));
   TENON_TRY(variant->uploadWeights());
   return std::unique_ptr<LoadedVariant>(std::move(variant));
+}
+
+std::byte *CudaVariant::weight(uint32_t weightIndex) const {
+  if (offsets[weightIndex] != kNotHere) {
+    return weights.data() + offsets[weightIndex];
+  }
+  return beside ? beside->weight(weightIndex) : nullptr;
 }
 
 library::Options CudaVariant::libraryOptions() const {
@@ -48,6 +60,8 @@ library::Options CudaVariant::libraryOptions() const {
 void CudaVariant::waitForLibrary(const library::LibraryName *library) const {
   if (early) {
     early->wait(library);
+  } else if (beside) {
+    beside->waitForLibrary(library);
   }
 }
 
@@ -61,7 +75,8 @@ Status CudaVariant::uploadWeights() {
   }
   std::ranges::sort(used);
   used.erase(std::ranges::unique(used).begin(), used.end());
-  offsets.assign(stored.size(), 0);
+  std::erase_if(used, [&](uint32_t weight) { return beside && beside->weight(weight); });
+  offsets.assign(stored.size(), kNotHere);
   uint64_t total = 0;
   for (uint32_t weight : used) {
     offsets[weight] = total;
@@ -80,7 +95,8 @@ Status CudaVariant::uploadWeights() {
   return upload.send();
 }
 
-Result<std::unique_ptr<Executor>> CudaVariant::createExecutor(const SessionOptions &options) const {
+Result<std::unique_ptr<Executor>> CudaVariant::createExecutor(const SessionOptions &options,
+                                                              const Executor *) const {
   return CudaExecutor::create(*this, options);
 }
 

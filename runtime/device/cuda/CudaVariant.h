@@ -21,19 +21,22 @@ inline constexpr uint64_t kSlackBytes = 256;
 
 class CudaVariant : public LoadedVariant {
 public:
-  /// `file` must outlive the variant.
+  /// `file` and `beside` must outlive the variant. `beside`, which may be null, is a variant of the
+  /// same file and GPU: weights that it has are not sent again.
   static Result<std::unique_ptr<LoadedVariant>> load(std::shared_ptr<const CudaDevice> device,
                                                      const engine::EngineFile &file, size_t index,
                                                      std::string cacheFolder,
-                                                     std::unique_ptr<EarlyLibraries> libraries);
+                                                     std::unique_ptr<EarlyLibraries> libraries,
+                                                     const LoadedVariant *beside);
 
-  Result<std::unique_ptr<Executor>> createExecutor(const SessionOptions &options) const override;
+  Result<std::unique_ptr<Executor>> createExecutor(const SessionOptions &options,
+                                                   const Executor *beside) const override;
 
   const std::shared_ptr<const CudaDevice> &device() const { return cudaDevice; }
   const engine::Plan &plan() const { return engineFile.variants()[index].plan; }
   const CudaModule &module() const { return *code; }
-  /// Where a weight that the plan uses lies.
-  std::byte *weight(uint32_t weightIndex) const { return weights.data() + offsets[weightIndex]; }
+  /// Where a weight lies; null if neither this variant's plan uses it nor that of one beside it.
+  std::byte *weight(uint32_t weightIndex) const;
   uint64_t weightBytes() const { return weights.size() == 0 ? 0 : weights.size() - kSlackBytes; }
   /// For library calls on this GPU, without measuring.
   library::Options libraryOptions() const;
@@ -48,6 +51,7 @@ private:
   std::shared_ptr<const CudaDevice> cudaDevice;
   const engine::EngineFile &engineFile;
   size_t index;
+  const CudaVariant *beside = nullptr;
   std::string folder; ///< where what is made for the GPU is kept; empty for nowhere
   std::unique_ptr<CudaModule> code;
   CudaBuffer weights;

@@ -1,14 +1,14 @@
-// Recurrent layers: a grid point runs the whole sequence of one row of the batch, a loop over time
-// inside. Each step is a GEMV with the recurrent weights, some vectors of columns in registers, and
-// the gates on vectors of the state. Relies on weights that lie [hidden, gates * hidden].
+// Recurrent layers: a grid point runs the whole sequence of one row of the batch or of a few, a
+// loop over time inside. Each step is a product of the states with the recurrent weights, some
+// vectors of columns in registers for each row, and the gates on vectors of the states. Relies on
+// weights that lie [hidden, gates * hidden].
+#include "compiler/codegen/common/RecurrentCell.h"
 #include "compiler/codegen/common/Reduce.h"
 #include "compiler/codegen/common/ScalarBody.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/IndexMath.h"
 #include "compiler/codegen/cpu/base/Levels.h"
-#include "compiler/graph/TnRare.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -18,8 +18,11 @@ using namespace mlir;
 namespace tenon::codegen::cpu {
 namespace {
 
-/// Vectors of columns whose sums are in registers at once.
-constexpr int64_t kStrips = 8;
+/// Vectors of sums that are in registers at once.
+constexpr int64_t kSums = 8;
+/// Rows of a larger batch that are taken together, so that a weight is loaded once for them; and
+/// how large a batch is whose rows would leave threads without work. Chosen, not measured.
+constexpr int64_t kTeam = 4, kFewRows = 8;
 
 class RecurrenceLowering {
 public:
@@ -28,52 +31,74 @@ public:
   AffineExpr lower();
 
 private:
+  /// The step that is computed of some rows.
+  struct Step {
+    Value time, firstRow;
+    int64_t rows;
+  };
+  /// A vector of columns of a row of the team; `active` is null where all lanes are.
+  struct Spot {
+    Value row, column, active;
+  };
   Value input(Value operand) const;
   Value output(Value result);
   Value allocate(int64_t count);
-  Value load(const IndexMath &math, Value buffer, ValueRange place, Value active) const {
-    return loadLanes(math, wide, buffer, place, active);
+  /// Of an array of the team.
+  Value load(const IndexMath &math, Value buffer, const Spot &spot) const {
+    return loadLanes(math, wide, buffer, {spot.row, spot.column}, spot.active);
   }
-  void forLanes(const IndexMath &math,
-                llvm::function_ref<void(const IndexMath &, Value place, Value active)> body);
-  void sumStrips(const IndexMath &math, ValueRange step, Value state, Value first, int64_t strips,
+  void store(const IndexMath &math, Value vector, Value buffer, const Spot &spot) const {
+    storeLanes(math, vector, buffer, {spot.row, spot.column}, spot.active);
+  }
+  Value loadShared(const IndexMath &math, Value buffer, const Spot &spot, int64_t gate) const {
+    return loadLanes(math, wide, buffer, math.add(spot.column, math.constant(gate * hidden)),
+                     spot.active);
+  }
+  void forSpots(const IndexMath &math, int64_t rows,
+                llvm::function_ref<void(const IndexMath &, const Spot &)> body);
+  void sumStrips(const IndexMath &math, const Step &step, Value state, Value first, int64_t strips,
                  Value active, bool isAdded);
-  void sumGates(const IndexMath &math, ValueRange step, Value state, int64_t from, int64_t to,
+  void sumGates(const IndexMath &math, const Step &step, Value state, int64_t from, int64_t to,
                 bool isAdded);
-  Value sum(const IndexMath &math, int64_t gate, Value place, Value active) {
-    return load(math, sums, math.add(place, math.constant(gate * hidden)), active);
+  Value sum(const IndexMath &math, int64_t gate, const Spot &spot) const {
+    Value column = math.add(spot.column, math.constant(gate * hidden));
+    return load(math, sums, {spot.row, column, spot.active});
   }
-  Value activate(const IndexMath &math, size_t number, Value x);
   Value splat(const IndexMath &math, double value) const {
     FloatAttr number = math.builder.getFloatAttr(wide.getElementType(), value);
     return arith::ConstantOp::create(math.builder, math.location,
                                      DenseElementsAttr::get(wide, Attribute(number)));
   }
-  template <typename Op> Value make(const IndexMath &math, Value a, Value b) const {
-    return Op::create(math.builder, math.location, a, b);
+  RecurrentCell cell(const IndexMath &math) {
+    return RecurrentCell(math.builder, math.location, op);
   }
-  void setState(const IndexMath &math, ValueRange step, Value place, Value active, Value h);
-  void stepRnn(const IndexMath &math, ValueRange step);
-  void stepGru(const IndexMath &math, ValueRange step);
-  void stepLstm(const IndexMath &math, ValueRange step);
-  void runRow(const IndexMath &math, Value row);
+  void setState(const IndexMath &math, const Step &step, const Spot &spot, Value value);
+  void stepRnn(const IndexMath &math, const Step &step);
+  void stepGru(const IndexMath &math, const Step &step);
+  void stepLstm(const IndexMath &math, const Step &step);
+  void copyStates(const IndexMath &math, Value outside, Value state, Value row, int64_t rows,
+                  bool isFrom);
+  void runRows(const IndexMath &math, Value row, int64_t rows);
 
   KernelBuilder &kernel;
   func::FuncOp source;
   tn::RecurrenceOp op;
-  int64_t lanes, hidden, width;
+  int64_t lanes, hidden, width, team = kTeam;
   VectorType wide; ///< sums and states of neighbouring columns
   Value x, weights, h, c, gated, sums;
 };
 
 RecurrenceLowering::RecurrenceLowering(KernelBuilder &kernel, func::FuncOp source,
                                        engine::CpuLevel level)
-    : kernel(kernel), source(source), op(cast<tn::RecurrenceOp>(source.getBody().front().front())),
-      lanes(floatLanes(level)) {
+    : kernel(kernel), source(source), op(recurrenceOf(source)), lanes(floatLanes(level)) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(op.getWeights().getType()).getShape();
   hidden = shape[0];
   width = shape[1];
   wide = VectorType::get(lanes, accumulatorType(storageType(getElementTypeOrSelf(op.getInput()))));
+  std::optional<int64_t> batch = tn::constantDim(tn::getDims(op.getInput().getType())[1]);
+  if (op.getLengths() || (batch && *batch <= kFewRows)) {
+    team = 1; // rows of several lengths do not stay together
+  }
   x = input(op.getInput());
   weights = input(op.getWeights());
   h = allocate(hidden);
@@ -98,59 +123,68 @@ Value RecurrenceLowering::output(Value result) {
 }
 
 Value RecurrenceLowering::allocate(int64_t count) {
-  MemRefType type = MemRefType::get({count}, wide.getElementType());
+  MemRefType type = MemRefType::get({team, count}, wide.getElementType());
   return memref::AllocOp::create(kernel.builder, kernel.location, type);
 }
 
-/// Vectors of the state; `active` is null where all are whole.
-void RecurrenceLowering::forLanes(
-    const IndexMath &math,
-    llvm::function_ref<void(const IndexMath &, Value place, Value active)> body) {
+void RecurrenceLowering::forSpots(const IndexMath &math, int64_t rows,
+                                  llvm::function_ref<void(const IndexMath &, const Spot &)> body) {
   int64_t whole = hidden / lanes * lanes;
-  if (whole > 0) {
-    forEach(math, math.constant(0), math.constant(whole), lanes,
-            [&](const IndexMath &in, Value place) { body(in, place, Value()); });
-  }
-  if (whole < hidden) {
-    body(math, math.constant(whole), math.constant(hidden - whole));
-  }
+  forEach(math, math.constant(0), math.constant(rows), 1, [&](const IndexMath &inRow, Value row) {
+    if (whole > 0) {
+      forEach(inRow, inRow.constant(0), inRow.constant(whole), lanes,
+              [&](const IndexMath &in, Value column) { body(in, {row, column, Value()}); });
+    }
+    if (whole < hidden) {
+      body(inRow, {row, inRow.constant(whole), inRow.constant(hidden - whole)});
+    }
+  });
 }
 
-/// sums = (the step's input) + state * weights for some vectors of columns.
-void RecurrenceLowering::sumStrips(const IndexMath &math, ValueRange step, Value state, Value first,
-                                   int64_t strips, Value active, bool isAdded) {
-  SmallVector<Value> starts, columns;
+/// sums = (the step's input) + state * weights for some vectors of columns of all rows.
+void RecurrenceLowering::sumStrips(const IndexMath &math, const Step &step, Value state,
+                                   Value first, int64_t strips, Value active, bool isAdded) {
+  SmallVector<Value> rows, columns, starts;
   for (int64_t strip = 0; strip < strips; ++strip) {
     columns.push_back(math.add(first, math.constant(strip * lanes)));
-    starts.push_back(isAdded ? load(math, x, {step[0], step[1], columns.back()}, active)
-                             : splat(math, 0));
+  }
+  for (int64_t row = 0; row < step.rows; ++row) {
+    rows.push_back(math.constant(row));
+    for (Value column : columns) {
+      Value place[] = {step.time, math.add(step.firstRow, rows.back()), column};
+      starts.push_back(isAdded ? loadLanes(math, wide, x, place, active) : splat(math, 0));
+    }
   }
   scf::ForOp loop = scf::ForOp::create(
       math.builder, math.location, math.constant(0), math.constant(hidden), math.constant(1),
       starts, [&](OpBuilder &b, Location location, Value k, ValueRange held) {
         IndexMath in(b, location);
-        Value element = memref::LoadOp::create(b, location, state, k);
-        Value factor = vector::BroadcastOp::create(b, location, wide, element);
-        SmallVector<Value> next;
-        for (int64_t strip = 0; strip < strips; ++strip) {
-          Value weight = load(in, weights, {k, columns[strip]}, active);
-          next.push_back(vector::FMAOp::create(b, location, factor, weight, held[strip]));
+        SmallVector<Value> loaded, next;
+        for (Value column : columns) {
+          loaded.push_back(loadLanes(in, wide, weights, {k, column}, active));
+        }
+        for (Value row : rows) {
+          Value element = memref::LoadOp::create(b, location, state, ValueRange{row, k});
+          Value factor = vector::BroadcastOp::create(b, location, wide, element);
+          for (Value weight : loaded) {
+            next.push_back(vector::FMAOp::create(b, location, factor, weight, held[next.size()]));
+          }
         }
         scf::YieldOp::create(b, location, next);
       });
-  for (int64_t strip = 0; strip < strips; ++strip) {
-    storeLanes(math, loop.getResult(strip), sums, columns[strip], active);
+  for (int64_t i = 0; i < step.rows * strips; ++i) {
+    store(math, loop.getResult(i), sums, {rows[i / strips], columns[i % strips], active});
   }
 }
 
 /// The columns [from, to), most of them by several vectors.
-void RecurrenceLowering::sumGates(const IndexMath &math, ValueRange step, Value state, int64_t from,
-                                  int64_t to, bool isAdded) {
-  int64_t block = kStrips * lanes, done = from + (to - from) / block * block;
+void RecurrenceLowering::sumGates(const IndexMath &math, const Step &step, Value state,
+                                  int64_t from, int64_t to, bool isAdded) {
+  int64_t most = kSums / step.rows, block = most * lanes, done = from + (to - from) / block * block;
   if (done > from) {
     forEach(math, math.constant(from), math.constant(done), block,
             [&](const IndexMath &in, Value first) {
-              sumStrips(in, step, state, first, kStrips, Value(), isAdded);
+              sumStrips(in, step, state, first, most, Value(), isAdded);
             });
   }
   if (int64_t strips = (to - done) / lanes) {
@@ -162,118 +196,81 @@ void RecurrenceLowering::sumGates(const IndexMath &math, ValueRange step, Value 
   }
 }
 
-Value RecurrenceLowering::activate(const IndexMath &math, size_t number, Value x) {
-  OpBuilder &b = math.builder;
-  Location location = math.location;
-  StringRef name = cast<StringAttr>(op.getActivations()[number]).getValue();
-  Value one = splat(math, 1), zero = splat(math, 0);
-  if (name == "tanh") {
-    return math::TanhOp::create(b, location, x);
-  }
-  if (name == "relu") {
-    Value isLess = arith::CmpFOp::create(b, location, arith::CmpFPredicate::OLT, x, zero);
-    return arith::SelectOp::create(b, location, isLess, zero, x);
-  }
-  Value magnitude = math::AbsFOp::create(b, location, x);
-  if (name == "softsign") {
-    return make<arith::DivFOp>(math, x, make<arith::AddFOp>(math, one, magnitude));
-  }
-  bool isSoftplus = name == "softplus";
-  Value exponent = arith::NegFOp::create(b, location, isSoftplus ? magnitude : x);
-  Value power = math::ExpOp::create(b, location, exponent);
-  Value added = make<arith::AddFOp>(math, one, power);
-  if (!isSoftplus) {
-    return make<arith::DivFOp>(math, one, added);
-  }
-  // log(1 + exp(x)) without overflow.
-  Value above = make<arith::MaximumFOp>(math, x, zero);
-  return make<arith::AddFOp>(math, above, math::LogOp::create(b, location, added));
-}
-
-void RecurrenceLowering::setState(const IndexMath &math, ValueRange step, Value place, Value active,
+void RecurrenceLowering::setState(const IndexMath &math, const Step &step, const Spot &spot,
                                   Value value) {
-  storeLanes(math, value, h, place, active);
+  store(math, value, h, spot);
   if (Value states = output(op.getStates())) {
-    storeLanes(math, value, states, {step[0], step[1], place}, active);
+    Value place[] = {step.time, math.add(step.firstRow, spot.row), spot.column};
+    storeLanes(math, value, states, place, spot.active);
   }
 }
 
-void RecurrenceLowering::stepRnn(const IndexMath &math, ValueRange step) {
+void RecurrenceLowering::stepRnn(const IndexMath &math, const Step &step) {
   sumGates(math, step, h, 0, width, true);
-  forLanes(math, [&](const IndexMath &in, Value place, Value active) {
-    setState(in, step, place, active, activate(in, 0, sum(in, 0, place, active)));
+  forSpots(math, step.rows, [&](const IndexMath &in, const Spot &spot) {
+    setState(in, step, spot, cell(in).rnn(sum(in, 0, spot)));
   });
 }
 
-void RecurrenceLowering::stepGru(const IndexMath &math, ValueRange step) {
+void RecurrenceLowering::stepGru(const IndexMath &math, const Step &step) {
   bool isLinear = op.getLinearBeforeReset();
   sumGates(math, step, h, 0, 2 * hidden, true);
   if (isLinear) {
     sumGates(math, step, h, 2 * hidden, width, false);
   } else {
-    forLanes(math, [&](const IndexMath &in, Value place, Value active) {
-      Value reset = activate(in, 0, sum(in, 1, place, active));
-      Value kept = make<arith::MulFOp>(in, reset, load(in, h, place, active));
-      storeLanes(in, kept, gated, place, active);
+    forSpots(math, step.rows, [&](const IndexMath &in, const Spot &spot) {
+      store(in, cell(in).gruReset(sum(in, 1, spot), load(in, h, spot)), gated, spot);
     });
     sumGates(math, step, gated, 2 * hidden, width, true);
   }
   Value bias = input(op.getResetBias());
-  forLanes(math, [&](const IndexMath &in, Value place, Value active) {
-    Value update = activate(in, 0, sum(in, 0, place, active));
-    Value total = sum(in, 2, place, active);
+  forSpots(math, step.rows, [&](const IndexMath &in, const Spot &spot) {
+    RecurrentCell gru = cell(in);
+    Value total = sum(in, 2, spot);
     if (isLinear) {
-      Value reset = activate(in, 0, sum(in, 1, place, active));
-      total = bias ? make<arith::AddFOp>(in, total, load(in, bias, place, active)) : total;
-      Value column = in.add(place, in.constant(2 * hidden));
-      Value own = load(in, x, {step[0], step[1], column}, active);
-      total = make<arith::AddFOp>(in, own, make<arith::MulFOp>(in, reset, total));
+      total = bias ? gru.add(total, loadShared(in, bias, spot, 0)) : total;
+      Value place[] = {step.time, in.add(step.firstRow, spot.row),
+                       in.add(spot.column, in.constant(2 * hidden))};
+      Value own = loadLanes(in, wide, x, place, spot.active);
+      total = gru.add(own, gru.gruReset(sum(in, 1, spot), total));
     }
-    Value candidate = activate(in, 1, total);
-    Value rest = make<arith::SubFOp>(in, splat(in, 1), update);
-    Value kept = make<arith::MulFOp>(in, update, load(in, h, place, active));
-    Value fresh = make<arith::MulFOp>(in, rest, candidate);
-    setState(in, step, place, active, make<arith::AddFOp>(in, fresh, kept));
+    setState(in, step, spot, gru.gru(sum(in, 0, spot), total, load(in, h, spot)));
   });
 }
 
-void RecurrenceLowering::stepLstm(const IndexMath &math, ValueRange step) {
+void RecurrenceLowering::stepLstm(const IndexMath &math, const Step &step) {
   sumGates(math, step, h, 0, width, true);
   Value peephole = input(op.getPeephole());
-  forLanes(math, [&](const IndexMath &in, Value place, Value active) {
-    // Gates are input, output, forget, candidate; peepholes input, output, forget.
-    auto gate = [&](int64_t number, Value cell) {
-      Value total = sum(in, number, place, active);
-      if (peephole) {
-        Value factor = load(in, peephole, in.add(place, in.constant(number * hidden)), active);
-        total = make<arith::AddFOp>(in, total, make<arith::MulFOp>(in, factor, cell));
+  forSpots(math, step.rows, [&](const IndexMath &in, const Spot &spot) {
+    SmallVector<Value> gates, peepholes;
+    for (int64_t gate = 0; gate < 4; ++gate) {
+      gates.push_back(sum(in, gate, spot));
+      if (peephole && gate < 3) {
+        peepholes.push_back(loadShared(in, peephole, spot, gate));
       }
-      return activate(in, 0, total);
-    };
-    Value before = load(in, c, place, active);
-    Value added =
-        make<arith::MulFOp>(in, gate(0, before), activate(in, 1, sum(in, 3, place, active)));
-    Value kept = make<arith::MulFOp>(in, gate(2, before), before);
-    Value cell = make<arith::AddFOp>(in, kept, added);
-    storeLanes(in, cell, c, place, active);
-    Value value = make<arith::MulFOp>(in, gate(1, cell), activate(in, 2, cell));
-    setState(in, step, place, active, value);
+    }
+    RecurrentCell::LstmState state = cell(in).lstm(gates, peepholes, load(in, c, spot));
+    store(in, state.c, c, spot);
+    setState(in, step, spot, state.h);
   });
 }
 
-void RecurrenceLowering::runRow(const IndexMath &math, Value row) {
-  auto copy = [&](Value from, Value to, bool isFrom) {
-    if (!from || !to) {
-      return;
-    }
-    forLanes(math, [&](const IndexMath &in, Value place, Value active) {
-      SmallVector<Value> there = {row, place}, here = {place};
-      Value vector = load(in, from, isFrom ? there : here, active);
-      storeLanes(in, vector, to, isFrom ? here : there, active);
-    });
-  };
-  copy(input(op.getFirstH()), h, true);
-  copy(input(op.getFirstC()), c, true);
+/// Between states of the team and rows from `row` on of an input or a result, if that is there.
+void RecurrenceLowering::copyStates(const IndexMath &math, Value outside, Value state, Value row,
+                                    int64_t rows, bool isFrom) {
+  if (!outside || !state) {
+    return;
+  }
+  forSpots(math, rows, [&](const IndexMath &in, const Spot &spot) {
+    Spot there = {in.add(row, spot.row), spot.column, spot.active};
+    store(in, load(in, isFrom ? outside : state, isFrom ? there : spot), isFrom ? state : outside,
+          isFrom ? spot : there);
+  });
+}
+
+void RecurrenceLowering::runRows(const IndexMath &math, Value row, int64_t rows) {
+  copyStates(math, input(op.getFirstH()), h, row, rows, true);
+  copyStates(math, input(op.getFirstC()), c, row, rows, true);
   Value steps = math.size(kernel, tn::getDims(op.getInput().getType())[0]), length = steps;
   if (Value lengths = input(op.getLengths())) {
     Value stated = memref::LoadOp::create(math.builder, math.location, lengths, row);
@@ -283,37 +280,50 @@ void RecurrenceLowering::runRow(const IndexMath &math, Value row) {
   }
   forEach(math, math.constant(0), length, 1, [&](const IndexMath &in, Value i) {
     Value last = in.sub(length, in.constant(1));
-    SmallVector<Value> step = {op.getReverse() ? in.sub(last, i) : i, row};
+    Step step = {op.getReverse() ? in.sub(last, i) : i, row, rows};
     op.getCell() == "lstm"  ? stepLstm(in, step)
     : op.getCell() == "gru" ? stepGru(in, step)
                             : stepRnn(in, step);
   });
   if (Value states = output(op.getStates()); states && op.getLengths()) {
     forEach(math, length, steps, 1, [&](const IndexMath &in, Value time) {
-      forLanes(in, [&](const IndexMath &body, Value place, Value active) {
-        storeLanes(body, splat(body, 0), states, {time, row, place}, active);
+      forSpots(in, rows, [&](const IndexMath &body, const Spot &spot) {
+        Value place[] = {time, body.add(row, spot.row), spot.column};
+        storeLanes(body, splat(body, 0), states, place, spot.active);
       });
     });
   }
-  copy(h, output(op.getLastH()), false);
-  copy(c, output(op.getLastC()), false);
+  copyStates(math, output(op.getLastH()), h, row, rows, false);
+  copyStates(math, output(op.getLastC()), c, row, rows, false);
 }
 
 AffineExpr RecurrenceLowering::lower() {
+  AffineExpr batch = tn::getDims(op.getInput().getType())[1];
   IndexMath outside(kernel.builder, kernel.location);
-  forEach(outside, kernel.begin, kernel.end, 1,
-          [&](const IndexMath &math, Value row) { runRow(math, row); });
-  return tn::getDims(op.getInput().getType())[1];
+  forEach(outside, kernel.begin, kernel.end, 1, [&](const IndexMath &math, Value number) {
+    if (team == 1) {
+      return runRows(math, number, 1);
+    }
+    Value first = math.mul(number, math.constant(team));
+    Value end = math.min(math.add(first, math.constant(team)), math.size(kernel, batch));
+    Value isWhole = arith::CmpIOp::create(math.builder, math.location, arith::CmpIPredicate::eq,
+                                          math.sub(end, first), math.constant(team));
+    scf::IfOp::create(
+        math.builder, math.location, isWhole,
+        [&](OpBuilder &b, Location location) {
+          runRows(IndexMath(b, location), first, team);
+          scf::YieldOp::create(b, location);
+        },
+        [&](OpBuilder &b, Location location) {
+          forEach(IndexMath(b, location), first, end, 1,
+                  [&](const IndexMath &in, Value row) { runRows(in, row, 1); });
+          scf::YieldOp::create(b, location);
+        });
+  });
+  return batch.ceilDiv(team);
 }
 
 } // namespace
-
-bool isRecurrence(func::FuncOp source) {
-  Block &body = source.getBody().front();
-  tn::RecurrenceOp op = dyn_cast<tn::RecurrenceOp>(body.front());
-  return op && llvm::hasSingleElement(body.without_terminator()) &&
-         llvm::all_of(op->getOperands(), llvm::IsaPred<BlockArgument>);
-}
 
 FailureOr<AffineExpr> lowerRecurrence(KernelBuilder &kernel, func::FuncOp source,
                                       engine::CpuLevel level, int64_t) {

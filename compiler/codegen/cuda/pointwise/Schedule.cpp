@@ -289,7 +289,7 @@ Offer offerPoints(RegionBuilder &region) {
     return Offer::refuse("many of a row are no loop nest");
   }
   if (!region.source.getOps<tn::RecurrenceOp>().empty()) {
-    return Offer::refuse("a recurrent layer of more than 512 steps has no kernel for GPUs");
+    return Offer::refuse("a recurrent layer is no loop nest");
   }
   // Any other region has a linalg form, but for faults of ours, which `emit` reports.
   return {dispatch::KernelChoice{kPointwise.name.str(), {}}, "takes any region"};
