@@ -31,8 +31,8 @@ AffineExpr clampIndex(Symbols &symbols, AffineExpr x, AffineExpr dim, AffineExpr
   tn::SymbolList::Range range = symbols.bounds(x);
   if (range.max < 0) {
     x = addSizes(x, dim);
-  } else if (range.min < 0 && (symbols.bounds(dim).min < 1 || !isNotNegative(symbols, x))) {
-    return nullptr; // of a dim that may be zero, a negative position is meant to count from the end
+  } else if (range.min < 0 && !isNotNegative(symbols, x)) {
+    return nullptr;
   }
   if (!x) {
     return nullptr;
@@ -70,10 +70,7 @@ std::optional<AxisSlice> clampSlice(Symbols &symbols, AffineExpr dim, AffineExpr
   if (proven(symbols.compare(span, Comparison::LessOrEqual, zero))) {
     return AxisSlice{zero, zero};
   }
-  // Of a dim that may be zero the slice may be empty.
-  bool mayBeZero = symbols.bounds(dim).min < 1;
-  if (mayBeZero ? !proven(symbols.compare(zero, Comparison::LessOrEqual, span))
-                : !isNotNegative(symbols, span)) {
+  if (!isNotNegative(symbols, span)) {
     return std::nullopt;
   }
   int64_t stride = step > 0 ? step : -step;
