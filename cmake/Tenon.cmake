@@ -20,10 +20,10 @@ if(TENON_STRIP)
   add_link_options(-Wl,--strip-all)
 endif()
 
-# A precompiled header is only cacheable when its timestamp does not count.
+# A precompiled header is only cacheable when its timestamp does not count. What is not in the cache is not preprocessed for it first.
 find_program(TENON_CCACHE ccache)
 if(TENON_CCACHE)
-  set(launcher ${CMAKE_COMMAND} -E env "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime"
+  set(launcher ${CMAKE_COMMAND} -E env "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" CCACHE_DEPEND=1
       "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" ${TENON_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})

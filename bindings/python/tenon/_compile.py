@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from typing import Any, Callable, Dict, Iterable, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
 
 from . import _abi, _errors
 from ._engine import Engine
@@ -52,7 +52,7 @@ def compile(
     precision: "keep", "fp16" or "bf16". allow: "tf32", "tanh-gelu".
     dynamic_shapes: for torch as torch.export takes them; for files {"input": "[1..8]x128"} or {"input": {0: (1, 8)}}.
     optimize_for: sizes at which the engine is as fast as one that takes no others: [1, 8, 32] of the only free one, or
-        [{"input": "8x128"}, {"input": (32, 128)}].
+        [{"input": "8x128"}, {"input": (32, 128)}]; text as the command line has it.
     states: {"input": "output"}: both are one buffer of the session, zero at first.
     taps: inner values that become outputs too, or "all".
     passes: functions of tenon.passes that change the graph. plugins: shared objects with such passes.
@@ -70,7 +70,8 @@ def compile(
         engine_path = os.fspath(output) if folder is None else os.path.join(folder, "model.tenon")
         options = dict(
             targets=_names(target) or [_own_target(model)], precision=precision, allow=_names(allow), shapes=shapes,
-            optimize_for=[_sizes(sizes) for sizes in optimize_for], states=[f"{source}={result}" for source, result in (states or {}).items()], taps=_names(taps), plugins=_names(plugins), passes=passes,
+            optimize_for=_size_sets(optimize_for), states=[f"{source}={result}" for source, result in (states or {}).items()],
+            taps=_names(taps), plugins=_names(plugins), passes=passes,
             kernels=[f"{node}={kernel}" for node, kernel in (kernels or {}).items()], disabled_families=_names(disabled_families),
             threads=threads, no_cache=not cache, verify=verify, cubin=cubin,
         )  # fmt: skip
@@ -90,11 +91,13 @@ def compile(
     return engine
 
 
-def _sizes(sizes: Any) -> str:
-    """One of `optimize_for` as the command line has it."""
-    if not isinstance(sizes, dict):
-        return str(int(sizes))
-    return ",".join(f"{name}:{dims if isinstance(dims, str) else 'x'.join(map(str, dims))}" for name, dims in sizes.items())
+def _size_sets(sizes: Any) -> List[str]:
+    """`optimize_for` as the command line has it."""
+    return [
+        ",".join(f"{name}:{dims if isinstance(dims, str) else 'x'.join(map(str, dims))}" for name, dims in each.items())
+        if isinstance(each, dict) else str(each)
+        for each in ([sizes] if isinstance(sizes, (str, dict, int)) else sizes)
+    ]  # fmt: skip
 
 
 def compile_file(path: str, output: str, options: Dict[str, Any], progress: Optional[Progress] = None) -> Dict[str, Any]:
