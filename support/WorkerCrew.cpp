@@ -184,6 +184,8 @@ Held &held() {
 } // namespace
 
 WorkerCrew *WorkerCrew::acquire() {
+  [[maybe_unused]] static int handlers =
+      pthread_atfork(beforeFork, afterForkInParent, afterForkInChild);
   std::lock_guard<std::mutex> lock(held().mutex);
   if (held().holders++ == 0) {
     held().crew = new WorkerCrew();
@@ -195,6 +197,43 @@ void WorkerCrew::release() {
   std::lock_guard<std::mutex> lock(held().mutex);
   if (--held().holders == 0) {
     delete held().crew;
+    held().crew = nullptr;
+  }
+}
+
+void WorkerCrew::beforeFork() {
+  held().mutex.lock();
+  if (held().crew) {
+    held().crew->mutex.lock();
+  }
+}
+
+void WorkerCrew::afterForkInParent() {
+  if (held().crew) {
+    held().crew->mutex.unlock();
+  }
+  held().mutex.unlock();
+}
+
+void WorkerCrew::afterForkInChild() {
+  if (held().crew) {
+    held().crew->forgetWorkers();
+  }
+  afterForkInParent();
+}
+
+/// A fork copies its caller's thread alone. Pools from before it then have no workers, and their
+/// callers do all; the next pool made starts workers again.
+void WorkerCrew::forgetWorkers() {
+  while (Worker *worker = workers) {
+    workers = worker->next;
+    delete worker;
+  }
+  for (Link *link = places.load(); link; link = link->next) {
+    link->place.abandon();
+  }
+  for (std::atomic<uint32_t> *count : {&size, &callers, &sleeping, &standing}) {
+    count->store(0);
   }
 }
 

@@ -48,6 +48,8 @@ public:
   void close();
   /// A worker's way in, all of the task and out; false if it has no place there.
   bool work(unsigned worker);
+  /// Of a caller that is gone.
+  void abandon() { state.store(0); }
 
   // Of the crew, under its lock.
   bool isInUse = false;
@@ -80,6 +82,10 @@ public:
   /// The crew of this process, made if nobody holds it; each holder releases it once.
   static WorkerCrew *acquire();
   static void release();
+  // Around a fork of the process.
+  static void beforeFork();
+  static void afterForkInParent();
+  static void afterForkInChild();
 
   /// Room for the tasks of a pool with so many threads, its caller included.
   Status add(unsigned threads, TaskPlace *&place);
@@ -108,6 +114,7 @@ private:
   };
 
   Status grow(unsigned count);
+  void forgetWorkers();
   unsigned plan();
   void serve(unsigned worker);
   void standDown(uint32_t running);

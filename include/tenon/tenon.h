@@ -17,7 +17,8 @@
  *           target that calls nothing outside of itself. A damaged file is refused; a hostile one
  *           does no harm until it is run.
  * Threads.  An engine may be used by any number of threads at once. A session is used by one thread
- *           at a time; different sessions run at the same time, also those of one engine.
+ *           at a time (a second one gets TN0614); different sessions run at the same time, also
+ *           those of one engine.
  * Pointers returned by a query belong to the object asked and live as long as it does, unless
  * stated.
  * Structs that begin with struct_size grow at their end: the caller sets it to their sizeof, and the

@@ -11,6 +11,7 @@
 #include "support/Text.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <new>
 
@@ -48,9 +49,30 @@ struct tenon_session {
   std::vector<tenon::runtime::InputBinding> inputs;
   std::vector<tenon::runtime::OutputBinding> outputs;
   std::vector<std::span<const int64_t>> dims;
+  mutable std::atomic_flag isInUse;
 };
 
 namespace {
+
+/// Does what only one thread at a time may do with a session. A second one is told so: it would
+/// find bindings half written.
+template <typename Work> tenon_status *alone(const tenon_session *session, const Work &work) {
+  return guarded([&]() -> Status {
+    if (!session) {
+      return badArgument("the session is null");
+    }
+    if (session->isInUse.test_and_set(std::memory_order_acquire)) {
+      return Status::error(
+          ErrorId::RunSessionInUse, "another thread uses this session",
+          "make a session for each thread; sessions of one engine run at the same time");
+    }
+    struct Release {
+      std::atomic_flag &flag;
+      ~Release() { flag.clear(std::memory_order_release); }
+    } release{session->isInUse};
+    return work();
+  });
+}
 
 /// Least and greatest value of a dim. Dims of outputs are expressions, which need not be monotone:
 /// all corners of the symbols' ranges are tried, and where there are too many, only the two ends.
@@ -248,7 +270,7 @@ void tenon_session_destroy(tenon_session *session) { delete session; }
 
 tenon_status *tenon_session_prepare(tenon_session *session, const tenon_input *inputs,
                                     size_t input_count) {
-  return guarded([&]() -> Status {
+  return alone(session, [&]() -> Status {
     TENON_TRY(checkInputs(session, inputs, input_count));
     session->dims.clear();
     for (size_t i = 0; i < input_count; ++i) {
@@ -284,7 +306,7 @@ tenon_status *tenon_session_output_shape(const tenon_session *session, size_t in
 tenon_status *tenon_session_run(tenon_session *session, const tenon_input *inputs,
                                 size_t input_count, const tenon_output *outputs,
                                 size_t output_count) {
-  return guarded([&]() -> Status {
+  return alone(session, [&]() -> Status {
     TENON_TRY(checkInputs(session, inputs, input_count));
     if (!outputs && output_count != 0) {
       return badArgument("the outputs are null");
@@ -304,9 +326,9 @@ tenon_status *tenon_session_run(tenon_session *session, const tenon_input *input
 tenon_status *tenon_session_run_tensors(tenon_session *session, const tenon_tensor *const *inputs,
                                         size_t input_count, const tenon_tensor *const *outputs,
                                         size_t output_count, const tenon_run_options *options) {
-  return guarded([&]() -> Status {
-    if (!session || (!inputs && input_count != 0) || (!outputs && output_count != 0)) {
-      return badArgument("the session, the inputs or the outputs are null");
+  return alone(session, [&]() -> Status {
+    if ((!inputs && input_count != 0) || (!outputs && output_count != 0)) {
+      return badArgument("the inputs or the outputs are null");
     }
     tenon_run_options given = {};
     TENON_TRY(readStruct(options, given));
@@ -326,9 +348,9 @@ tenon_status *tenon_session_run_tensors(tenon_session *session, const tenon_tens
 }
 
 tenon_status *tenon_session_memory(const tenon_session *session, tenon_memory_use *use) {
-  return guarded([&]() -> Status {
-    if (!session || !use) {
-      return badArgument("the session or the place for the numbers is null");
+  return alone(session, [&]() -> Status {
+    if (!use) {
+      return badArgument("the place for the numbers is null");
     }
     tenon::runtime::MemoryUse held = session->session->memoryUse();
     return fillStruct({0, held.arenaBytes, held.stateBytes, held.scratchBytes, held.weightBytes,
@@ -338,9 +360,9 @@ tenon_status *tenon_session_memory(const tenon_session *session, tenon_memory_us
 }
 
 tenon_status *tenon_session_facts(const tenon_session *session, tenon_run_facts *facts) {
-  return guarded([&]() -> Status {
-    if (!session || !facts) {
-      return badArgument("the session or the place for the facts is null");
+  return alone(session, [&]() -> Status {
+    if (!facts) {
+      return badArgument("the place for the facts is null");
     }
     tenon::runtime::RunFacts known = session->session->facts();
     return fillStruct(
@@ -360,9 +382,7 @@ const void *tenon_session_output_data(const tenon_session *session, size_t index
 }
 
 tenon_status *tenon_session_reset_state(tenon_session *session) {
-  return guarded([&] {
-    return session ? session->session->resetState() : badArgument("the session is null");
-  });
+  return alone(session, [&] { return session->session->resetState(); });
 }
 
 } // extern "C"

@@ -1,8 +1,12 @@
 """Several threads on one engine, and Ctrl-C while compiling. Runs in the environment of in_wheel.py."""
 
+import multiprocessing
 import os
 import pathlib
+import pickle
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -35,6 +39,69 @@ class Threads(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual((failures, len(sessions)), ([], 8))
+
+    def test_one_session_in_many(self):
+        """They take turns: every answer is that of its own input, of either shape."""
+        session = tenon.compile(MODELS / "linear.onnx", threads=2).session()
+        weight = np.load(MODELS / "linear.npy")
+        failures = []
+
+        def work(seed):
+            rng = np.random.default_rng(seed)
+            for _ in range(500):
+                x = rng.standard_normal((int(rng.integers(1, 9)), 8), np.float32)
+                if not np.allclose(session(x), np.maximum(x @ weight, 0), atol=1e-5):
+                    failures.append(seed)
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+
+    def test_a_fork_runs_what_was_loaded_before_and_after(self):
+        engine = tenon.compile(MODELS / "linear.onnx", threads=2)
+        x = np.ones((4, 8), np.float32)
+        expected = engine(x)
+        child = os.fork()
+        if child == 0:
+            again = tenon.load(engine._file(), threads=2)
+            os._exit(0 if np.array_equal(engine(x), expected) and np.array_equal(again(x), expected) else 1)
+        for _ in range(600):
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                break
+            time.sleep(0.1)
+        else:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            self.fail("the child hangs")
+        self.assertEqual(status, 0)
+        np.testing.assert_array_equal(engine(x), expected)
+
+    def test_processes_get_engines(self):
+        x = np.ones((4, 8), np.float32)
+        compiled = tenon.compile(MODELS / "linear.onnx", threads=1)
+        for engine in (compiled, tenon.load(compiled._file(), threads=1)):
+            for method in ("fork", "spawn"):
+                with self.subTest(method=method), multiprocessing.get_context(method).Pool(2) as pool:
+                    for y in pool.map(engine, [x, 2 * x]):
+                        self.assertEqual(y.shape, engine(x).shape)
+            again = pickle.loads(pickle.dumps(engine.session()))
+            np.testing.assert_array_equal(again(x), engine(x))
+
+    def test_the_interpreter_ends_while_a_thread_runs(self):
+        program = (
+            "import sys, threading, numpy as np, tenon\n"
+            "engine = tenon.load(sys.argv[1], threads=2)\n"
+            "x = np.ones((4, 8), np.float32)\n"
+            "def work():\n    while True:\n        engine(x)\n"
+            "threading.Thread(target=work, daemon=True).start()\n"
+            "engine(x)\n"
+        )
+        engine = tenon.compile(MODELS / "linear.onnx")
+        subprocess.run([sys.executable, "-c", program, engine._file()], check=True, timeout=60)
 
     def test_compiling_in_several(self):
         engines = []

@@ -60,13 +60,16 @@ def _ports(count: int, describe, handle: int) -> List[_Port]:
 
 
 class Session:
-    """One run at a time of an engine, with its memory and its state. Made by `Engine.session`."""
+    """One run at a time of an engine, with its memory and its state. Made by `Engine.session`.
+
+    Threads. Any number may call one session: they take turns, and what state the model keeps is one for all of them.
+    """
 
     def __init__(self, engine: "Engine", threads: int = 0, memory_limit: int = 0):
         handle = ctypes.c_void_p()
         options = _abi.SessionOptions(threads=threads, memory_limit=memory_limit)
         check(_runtime.tenon_session_create(engine._handle, ctypes.addressof(options), ctypes.addressof(handle)))
-        self.engine = engine
+        self.engine, self._threads, self._memory_limit = engine, threads, memory_limit
         self._handle = handle.value
         weakref.finalize(self, _runtime.tenon_session_destroy, self._handle)
         self._inputs, self._outputs = engine._inputs, engine._outputs
@@ -79,6 +82,11 @@ class Session:
         self._varying = [i for i, port in enumerate(self._outputs) if not port.is_fixed]
         self._types: Optional[tuple] = None  # numpy's of inputs and outputs, once they are needed
         self._tensors = None  # of the last run on a GPU
+        self._lock = threading.Lock()  # one run at a time: shapes, slots and memory are those of one
+
+    def __reduce__(self):
+        """For pickle: another session of the same engine; the state of the model is not taken along."""
+        return Session, (self.engine, self._threads, self._memory_limit)
 
     def run(self, *args, **kwargs) -> Dict[str, Any]:
         """As `Engine.run`, with the state of this session."""
@@ -91,21 +99,28 @@ class Session:
 
     def reset_state(self) -> None:
         """Sets the model's state (KV caches and the like) to zero."""
-        check(_runtime.tenon_session_reset_state(self._handle))
+        with self._lock:
+            check(_runtime.tenon_session_reset_state(self._handle))
 
     def memory(self) -> Dict[str, int]:
         """Bytes that the session holds, by purpose."""
         use = _abi.MemoryUse()
-        check(_runtime.tenon_session_memory(self._handle, ctypes.addressof(use)))
+        with self._lock:
+            check(_runtime.tenon_session_memory(self._handle, ctypes.addressof(use)))
         return {name: getattr(use, name) for name, _ in use._fields_[1:]}
 
     def facts(self) -> Dict[str, Any]:
         """What a run of the dims last used consists of, and how the last one went."""
         facts = _abi.RunFacts()
-        check(_runtime.tenon_session_facts(self._handle, ctypes.addressof(facts)))
+        with self._lock:
+            check(_runtime.tenon_session_facts(self._handle, ctypes.addressof(facts)))
         return {name: getattr(facts, name) for name, _ in facts._fields_[1:]}
 
     def _call(self, values: Sequence[Any]) -> list:
+        with self._lock:
+            return self._call_alone(values)
+
+    def _call_alone(self, values: Sequence[Any]) -> list:
         numpy = sys.modules.get("numpy") or __import__("numpy")
         array = numpy.ndarray
         if self._types is None:
@@ -285,6 +300,8 @@ class Engine:
         self._outputs = _ports(count, _runtime.tenon_engine_output, self._handle)
         self._output_names = [port.name for port in self._outputs]
         self._threads = threads
+        self._options = dict(variant=variant, gpu=gpu, verify=verify, threads=threads)
+        self._is_temporary = False
         self._local = threading.local()
         #: What the compiler said of the compilation; empty for an engine that was loaded.
         self.report: Dict[str, Any] = {}
@@ -309,7 +326,7 @@ class Engine:
         return None if number < 0 else number
 
     def session(self, *, threads: int = 0, memory_limit: int = 0) -> Session:
-        """A session with a state of its own, for one thread at a time. `threads` work on a run; 0 means all CPUs."""
+        """A session with a state of its own. `threads` work on a run; 0 means all CPUs."""
         return Session(self, threads or self._threads, memory_limit)
 
     def run(self, *args, **kwargs) -> Dict[str, Any]:
@@ -387,6 +404,17 @@ class Engine:
 
         shutil.copyfile(self._file(), path)
 
+    def __reduce__(self):
+        """For pickle and multiprocessing: the bytes of an engine that was compiled without `output` or opened in memory, else its path."""
+        if self.path is None:
+            source = self._memory.tobytes()
+        elif self._is_temporary:
+            with open(self.path, "rb") as file:
+                source = file.read()
+        else:
+            source = os.path.abspath(self.path)
+        return _opened, (source, self._options)
+
     def _file(self) -> str:
         """A path of the engine's file; an engine in memory is written once."""
         if self.path is None:
@@ -401,6 +429,7 @@ class Engine:
     def _goes_with_me(self, folder: str) -> None:
         import shutil
 
+        self._is_temporary = True
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
     def __repr__(self) -> str:
@@ -422,6 +451,10 @@ class Engine:
             f"<table><caption>Tenon engine ({escape(place)})</caption>"
             f"<tr><th></th><th>name</th><th>type</th><th>shape</th></tr>{rows}</table>"
         )
+
+
+def _opened(source: Union[str, bytes], options: Dict[str, Any]) -> Engine:
+    return Engine(source, **options)
 
 
 def _shape_text(shape: tuple) -> str:
