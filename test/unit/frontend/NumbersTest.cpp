@@ -314,6 +314,49 @@ TEST_F(Numbers, LengthsOfKeysAreChecked) {
   EXPECT_EQ(idOf(3), ErrorId::RunConstraint);
 }
 
+TEST_F(Numbers, SamePaddingOfFreeSizes) {
+  auto results = [&](const char *op, const std::vector<Message> &attributes, Dim size, int64_t length,
+                     int64_t window) {
+    Floats data, weight;
+    for (int64_t i = 0; i < length; ++i) {
+      data.push_back(float((i * 7) % 5) - 3);
+    }
+    for (int64_t i = 0; i < window; ++i) {
+      weight.push_back(float(i + 1));
+    }
+    bool isConv = std::string(op) == "Conv";
+    Message pool = node(op, isConv ? std::vector<std::string>{"a", "w"} : std::vector<std::string>{"a"},
+                        {"y"}, attributes);
+    std::vector<Message> weights;
+    if (isConv) {
+      weights.push_back(floats("w", {1, 1, window}, weight));
+    }
+    Result<std::vector<reference::Tensor>> y =
+        run(oneNode(pool, {valueInfo("a", kFloat, {1, 1, size})}, 20, weights),
+            {tensor<float>(DType::F32, {1, 1, length}, data)});
+    EXPECT_TRUE(y) << op << ": " << y.status().toString();
+    const float *first = y ? (*y)[0].as<float>() : nullptr;
+    return first ? Floats(first, first + (*y)[0].count()) : Floats();
+  };
+  for (const char *mode : {"SAME_UPPER", "SAME_LOWER"}) {
+    for (auto [window, stride] : {std::pair(2, 2), std::pair(3, 2), std::pair(4, 3), std::pair(1, 2)}) {
+      std::vector<Message> shared = {attrText("auto_pad", mode), attrInts("strides", {stride}),
+                                     attrInts("kernel_shape", {window})};
+      std::vector<Message> counting = shared;
+      counting.push_back(attrInt("count_include_pad", 1));
+      for (int64_t length = 3; length < 10; ++length) {
+        for (const char *op : {"Conv", "MaxPool", "AveragePool", "LpPool"}) {
+          EXPECT_EQ(results(op, shared, "L", length, window),
+                    results(op, shared, length, length, window))
+              << op << " " << mode << " " << window << " " << stride << " " << length;
+        }
+        EXPECT_EQ(results("AveragePool", counting, "L", length, window),
+                  results("AveragePool", counting, length, length, window));
+      }
+    }
+  }
+}
+
 TEST_F(Numbers, MoreThanTheDimHasIsAnError) {
   EXPECT_EQ(errorOf(oneNode(node("TopK", {"a", "k"}, {"y", "i"}), {valueInfo("a", kFloat, {4})}, 11,
                             {int64s("k", {5})})),
