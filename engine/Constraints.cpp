@@ -79,9 +79,8 @@ std::string describe(const Plan &plan, const Constraint &constraint) {
 }
 
 bool isDecided(const Plan &plan, const Constraint &constraint, size_t known) {
-  return known == plan.symbols.size() ||
-         (isValidProgram(plan.exprs.program(constraint.left), known) &&
-          isValidProgram(plan.exprs.program(constraint.right), known));
+  return known == plan.symbols.size() || (plan.exprs.symbolsNamed(constraint.left) <= known &&
+                                          plan.exprs.symbolsNamed(constraint.right) <= known);
 }
 
 Status checkConstraints(const Plan &plan, std::span<const int64_t> symbols, size_t known) {

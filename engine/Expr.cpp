@@ -49,6 +49,16 @@ Spelled spell(ExprOp op, const Spelled &left, const Spelled &right) {
   }
 }
 
+size_t countSymbols(std::span<const ExprTerm> program) {
+  size_t count = 0;
+  for (const ExprTerm &term : program) {
+    if (term.op == ExprOp::Symbol) {
+      count = std::max(count, static_cast<size_t>(term.value) + 1);
+    }
+  }
+  return count;
+}
+
 int64_t floorDivide(int64_t left, int64_t right) {
   int64_t quotient = left / right;
   return quotient - (left % right < 0 ? 1 : 0);
@@ -160,6 +170,7 @@ ExprId ExprTable::binary(ExprOp op, ExprId left, ExprId right) {
 }
 
 ExprId ExprTable::append(std::vector<ExprTerm> program) {
+  named.push_back(countSymbols(program));
   programs.push_back(std::move(program));
   return static_cast<ExprId>(programs.size() - 1);
 }
@@ -167,7 +178,7 @@ ExprId ExprTable::append(std::vector<ExprTerm> program) {
 ExprId ExprTable::intern(std::vector<ExprTerm> program) {
   auto [entry, isNew] = known.try_emplace(program, static_cast<ExprId>(programs.size()));
   if (isNew) {
-    programs.push_back(std::move(program));
+    append(std::move(program));
   }
   return entry->second;
 }

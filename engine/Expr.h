@@ -66,6 +66,9 @@ public:
   std::span<const ExprTerm> program(ExprId id) const { return programs[id]; }
   /// The value when the program is a single constant.
   std::optional<int64_t> constantValue(ExprId id) const;
+  /// How many symbols a valid program needs: one more than the largest number of one that it names.
+  /// Known without a look into the program, which may be long and named often.
+  size_t symbolsNamed(ExprId id) const { return named[id]; }
   /// The symbol when the program is a single symbol.
   std::optional<uint32_t> symbolIndex(ExprId id) const;
   /// "floor((N + 1) / 2)", with the names of `symbols` where given.
@@ -75,6 +78,7 @@ private:
   ExprId intern(std::vector<ExprTerm> program);
 
   std::vector<std::vector<ExprTerm>> programs;
+  std::vector<size_t> named;
   std::map<std::vector<ExprTerm>, ExprId> known;
 };
 

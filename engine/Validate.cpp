@@ -46,9 +46,10 @@ private:
 
   /// Whether an expression names none but the first `count` symbols.
   bool isOver(ExprId id, size_t count) const {
-    return count == plan.symbols.size() || isValidProgram(plan.exprs.program(id), count);
+    return isExpr(id) && plan.exprs.symbolsNamed(id) <= count;
   }
 
+  /// Looks into each expression once, however often the plan names it.
   Status checkExprs() const {
     for (ExprId id = 0; id < plan.exprs.size(); ++id) {
       if (!isValidProgram(plan.exprs.program(id), plan.symbols.size())) {
@@ -375,10 +376,11 @@ Status validateSameModel(const Plan &general, const Plan &plan) {
   bool isSound = std::ranges::equal(general.inputs, plan.inputs, isSame) &&
                  std::ranges::equal(general.outputs, plan.outputs, isSame) && !hasState(general) &&
                  !hasState(plan);
-  return isSound ? Status::ok()
-                 : Status::error(ErrorId::EngineBadPort,
-                                 "its inputs and outputs are not those of the first, or it has state",
-                                 kAgain);
+  return isSound
+             ? Status::ok()
+             : Status::error(ErrorId::EngineBadPort,
+                             "its inputs and outputs are not those of the first, or it has state",
+                             kAgain);
 }
 
 } // namespace tenon::engine

@@ -53,7 +53,7 @@ private:
         view.aliasOffset >= plan.exprs.size()) {
       return error(index, "a view that differs in space, has no offset or storage of its own");
     }
-    if (!isValidProgram(plan.exprs.program(view.aliasOffset), plan.inputSymbols())) {
+    if (plan.exprs.symbolsNamed(view.aliasOffset) > plan.inputSymbols()) {
       return error(index, "a view whose place depends on data");
     }
     roots.push_back(roots[view.aliasOf]);

@@ -2,6 +2,8 @@
 
 #include "support/Status.h"
 
+#include "support/Printable.h"
+
 #include <cstdio>
 
 namespace tenon {
@@ -54,8 +56,11 @@ Status &Status::operator=(const Status &other) {
 }
 
 Status Status::error(ErrorId id, std::string_view message, std::string_view hint) {
+  // Messages are one line, but the report of what is not supported has one for each, which are
+  // escaped when they are joined.
+  std::string_view kept = id == ErrorId::ModelHasGaps ? "\n" : "";
   Status status;
-  status.state.reset(new State{id, std::string(message), std::string(hint)});
+  status.state.reset(new State{id, withoutControls(message, kept), withoutControls(hint)});
   return status;
 }
 
@@ -80,7 +85,7 @@ std::string Status::toString() const {
 
 Status &Status::prefix(std::string_view where) {
   if (state) {
-    state->message = std::string(where) + ": " + state->message;
+    state->message = withoutControls(where) + ": " + state->message;
   }
   return *this;
 }

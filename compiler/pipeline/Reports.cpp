@@ -3,9 +3,10 @@
 
 #include "compiler/dispatch/Names.h"
 #include "compiler/graph/Shape.h"
+#include "support/Printable.h"
+#include "support/Text.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
-#include "support/Text.h"
 
 #include <sstream>
 
@@ -28,20 +29,22 @@ std::vector<frontend::ShapeOverride> toOverrides(const std::vector<ShapeOption> 
 }
 
 Status gapReport(const std::string &model, const std::vector<frontend::Gap> &gaps) {
-  std::string text = strCat(model, " needs what Tenon does not have, in ", gaps.size(), " places:");
+  std::string text = withoutControls(
+      strCat(model, " needs what Tenon does not have, in ", gaps.size(), " places:"));
   for (const frontend::Gap &gap : gaps) {
     std::string domain = gap.domain.empty() ? "" : gap.domain + ".";
-    text += strCat("\n  node '", gap.node, "': ", domain, gap.opType, " (opset ", gap.opset);
+    std::string line = strCat("node '", gap.node, "': ", domain, gap.opType, " (opset ", gap.opset);
     if (!gap.dtype.empty()) {
-      text += strCat(", ", gap.dtype);
+      line += strCat(", ", gap.dtype);
     }
     if (gap.rank >= 0) {
-      text += strCat(", rank ", gap.rank);
+      line += strCat(", rank ", gap.rank);
     }
-    text += strCat("): ", gap.why);
+    line += strCat("): ", gap.why);
     if (!gap.workaround.empty()) {
-      text += strCat("; ", gap.workaround);
+      line += strCat("; ", gap.workaround);
     }
+    text += "\n  " + withoutControls(line);
   }
   return Status::error(ErrorId::ModelHasGaps, text, "tenon check prints the same as a table");
 }

@@ -58,9 +58,8 @@ bool PlanRunner::takes(const Plan &plan, const FlatDims &dims) {
   size_t next = 0;
   for (const Port &port : plan.inputs) {
     for (engine::ExprId dim : port.dims) {
-      std::span<const engine::ExprTerm> program = plan.exprs.program(dim);
-      bool isConstant = engine::isValidProgram(program, /*symbolCount=*/0);
-      if (isConstant && engine::evaluate(program, {}) != dims[next]) {
+      bool isConstant = plan.exprs.symbolsNamed(dim) == 0;
+      if (isConstant && engine::evaluate(plan.exprs.program(dim), {}) != dims[next]) {
         return false;
       }
       ++next;

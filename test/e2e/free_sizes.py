@@ -174,6 +174,16 @@ def resized_by_a_fraction():
     return n.model(n.at("Relu", y))
 
 
+@case(ODD)
+def resized_to_the_floor_of_a_product():
+    """As torch writes interpolate(scale_factor=1.5)."""
+    n = Net(**IMAGE)
+    wide = n.at("Cast", n.at("Shape", "x", start=2), to=FLOAT)
+    sizes = n.at("Cast", n.at("Floor", n.at("Mul", wide, np.float32(1.5) * np.ones(1, np.float32))), to=TensorProto.INT64)
+    sizes = n.at("Concat", n.at("Shape", "x", start=0, end=2), sizes, axis=0)
+    return n.model(n.at("Relu", n.at("Resize", "x", "", "", sizes, mode="linear", coordinate_transformation_mode="half_pixel")))
+
+
 @case([{"N": 1, "H": h, "W": 4} for h in (2, 3, 9, 20)], [{"N": 1, "H": 1, "W": 4}])
 def slice_to_half_less_one():
     n = Net(**IMAGE)
@@ -191,6 +201,29 @@ def window_partition():
     back = n.at("Reshape", n.at("Softmax", flat, axis=1), n.at("Concat", n.size("x", 0), h, w, [8], [8], [3], axis=0))
     moved = n.at("Transpose", back, perm=[0, 5, 1, 3, 2, 4])
     return n.model(n.at("Add", "x", n.at("Reshape", moved, n.at("Shape", "x"))))
+
+
+def same_windows(mode, kernel, strides, **attributes):
+    """Conv, maximum and means with auto_pad, whose padding depends on what is left of the size by the stride."""
+    n = Net(**IMAGE)
+    same = {"auto_pad": mode, "strides": strides}
+    y = n.conv("x", 3, 4, kernel, **same, **attributes)
+    pooled = [n.at(op, "x", kernel_shape=[kernel] * 2, **same, **more)
+              for op, more in (("MaxPool", {}), ("AveragePool", {}), ("AveragePool", {"count_include_pad": 1}), ("LpPool", {"p": 1}))]
+    # All of them agree in the size of their results: they can be joined, and a shortcut added.
+    return n.model(n.at("Concat", y, *pooled, axis=1), n.at("Add", y, n.conv("x", 3, 4, 1, **same)))
+
+
+for mode in ("SAME_UPPER", "SAME_LOWER"):
+    for kernel, strides in ((3, [2, 2]), (4, [2, 3]), (2, [2, 1])):
+        CASES[f"{mode.lower()}_{kernel}_{strides[0]}_{strides[1]}"] = (
+            lambda m=mode, k=kernel, s=strides: same_windows(m, k, s), ODD + EVEN, ())
+
+
+@case([{"N": 1, "H": h, "W": 6} for h in (3, 6, 9)], [{"N": 1, "H": 4, "W": 6}])
+def same_windows_narrower_than_their_strides():
+    n = Net(**IMAGE)
+    return n.model(n.conv("x", 3, 4, 2, auto_pad="SAME_UPPER", strides=[3, 3]))
 
 
 @case([{"N": n, "A": a} for n, a in [(1, 7), (2, 10), (3, 8), (1, 13)]], [{"N": 1, "A": 1}])

@@ -118,6 +118,21 @@ class Views(ToolTest):
                 self.assertIsNone(re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]", text), form)
                 self.assertIn("a\\\\u0001b" if form == "dot" else "a\\u0001b", text)
 
+    def test_text_of_every_verb_is_printable(self):
+        """What a name brings steers no terminal, forges no line and breaks no JSON."""
+        odd = hostile_model()
+        odd.graph.node[2].op_type = "Mys\x1btery\nerror TN0301"
+        onnx.save(odd, self.folder / "odd.onnx")
+        for arguments in (["run", "hostile.tenon"], ["explain", "fusion", "hostile.tenon"], ["explain", "kernels", "hostile.tenon"],
+                          ["explain", "memory", "hostile.tenon"], ["bench", "hostile.tenon", "--runs", 2], ["check", "odd.onnx"],
+                          ["compile", "odd.onnx", "-o", "no.tenon"], ["inspect", "odd.onnx"], ["compare", "hostile.tenon", "hostile.onnx"]):
+            for more in ([], ["--json"]):
+                done = self.call(*arguments, *more)
+                self.assertIsNone(re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", done.stdout + done.stderr), (arguments, done.stdout, done.stderr))
+                self.assertIsNone(re.search("^(line|error TN0301)", done.stdout + done.stderr.replace("error TN0301: ", ""), re.M), arguments)
+                if more:
+                    json.loads(done.stdout[:done.stdout.index("\n}\n") + 2])
+
     def test_svg(self):
         for name in ("hostile.onnx", "hostile.tenon", "model.tenon", CNN, "long.onnx"):
             tree = xml.fromstring(self.inspect(name, "svg"))

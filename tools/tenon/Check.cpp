@@ -8,6 +8,7 @@
 #include "tools/tenon/Target.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
+#include "tools/view/Escape.h"
 
 #include <fmt/format.h>
 
@@ -30,12 +31,13 @@ Json describeGap(const ModelGap &gap) {
 }
 
 std::string gapText(const ModelGap &gap) {
-  std::string domain = gap.domain.empty() ? "" : gap.domain + ".";
+  std::string domain = view::visible(gap.domain.empty() ? "" : gap.domain + ".");
   std::string rank = gap.rank < 0 ? "" : fmt::format(" of rank {}", gap.rank);
-  std::string text = fmt::format("{}{}  opset {}  {}{}  node '{}'\n  why: {}\n", domain, gap.op, gap.opset,
-                                 gap.dtype.empty() ? "type unknown" : gap.dtype, rank, gap.node, gap.why);
+  std::string text = fmt::format("{}{}  opset {}  {}{}  node '{}'\n  why: {}\n", domain,
+                                 view::visible(gap.op), gap.opset, gap.dtype.empty() ? "type unknown" : gap.dtype, rank,
+                                 view::visible(gap.node), view::visible(gap.why));
   if (!gap.workaround.empty()) {
-    text += fmt::format("  workaround: {}\n", gap.workaround);
+    text += fmt::format("  workaround: {}\n", view::visible(gap.workaround));
   }
   return text;
 }
@@ -89,7 +91,8 @@ Status checkModel(const CheckFlags &flags, Terminal &terminal) {
     for (const pipeline::SlowRegion &region : regions) {
       slow.push_back({{"target", region.target}, {"region", region.label}, {"kernel", region.kernel},
                       {"why", region.why}});
-      text += fmt::format("\nslow on {}: {}\n  {}: {}", region.target, region.label, region.kernel, region.why);
+      text += fmt::format("\nslow on {}: {}\n  {}: {}", region.target, view::visible(region.label), region.kernel,
+                          view::visible(region.why));
     }
     if (terminal.json()) {
       terminal.printJson("check", {{"model", flags.path}, {"target", target}, {"gaps", gaps}, {"slow", slow}});

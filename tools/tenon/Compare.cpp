@@ -12,6 +12,7 @@
 #include "tools/tenon/TargetFlags.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
+#include "tools/view/Escape.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -85,7 +86,7 @@ Json describe(const LayerError &layer) {
 
 std::string lineOf(const LayerError &layer, size_t width) {
   std::string text =
-      fmt::format("{:<{}}  {:<5} {:<16}", layer.name, width, layer.dtype, formatDims(layer.dims));
+      fmt::format("{:<{}}  {:<5} {:<16}", view::visible(layer.name), width, layer.dtype, formatDims(layer.dims));
   text += !layer.mismatch.empty() ? "  " + layer.mismatch
                                   : fmt::format("  {:>9.3g}  {:>9.3g}  {:>9.3g}", layer.absolute,
                                                 layer.relative, layer.ulps);
@@ -111,15 +112,17 @@ void report(const CompareFlags &flags, const LayerReport &result, Terminal &term
   }
   size_t width = 4;
   for (const LayerError &layer : result.layers) {
-    width = std::max(width, layer.name.size());
+    width = std::max(width, view::visible(layer.name).size());
   }
   std::string text = fmt::format("{:<{}}  {:<5} {:<16}  {:>9}  {:>9}  {:>9}\n", "name", width,
                                  "type", "dims", "max abs", "max rel", "max ulp");
   for (const LayerError &layer : result.layers) {
     text += lineOf(layer, width);
   }
-  text += first ? fmt::format("first beyond the tolerance: {}{}, {} elements\n", first->name,
-                              first->node.empty() ? "" : " of " + first->node, first->beyond)
+  text += first ? fmt::format("first beyond the tolerance: {}{}, {} elements\n",
+                              view::visible(first->name),
+                              first->node.empty() ? "" : " of " + view::visible(first->node),
+                              first->beyond)
                 : fmt::format("all {} tensors are within the tolerance\n", result.layers.size());
   if (result.tapsChangeOutputs) {
     text += "the outputs are not bit for bit those without inner values: fusion rounds elsewhere\n";

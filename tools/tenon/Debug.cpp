@@ -11,6 +11,7 @@
 #include "tools/tenon/TargetFlags.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
+#include "tools/view/Escape.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -101,7 +102,7 @@ void report(const DebugFlags &flags, const Reduction &reduction, Terminal &termi
                       reduction.nodesAfter, reduction.nodesBefore, reduction.trials,
                       reduction.isInTime ? "" : " (--seconds are over: fewer may do)");
   for (const std::string &node : reduction.nodes) {
-    text += fmt::format("  {}\n", node);
+    text += fmt::format("  {}\n", view::visible(node));
   }
   terminal.print(text + fmt::format("  {}\nwrote {} and {}; to see it again:\n  {}\n",
                                     reduction.smallest.text, flags.output,
@@ -132,7 +133,7 @@ void report(const DebugFlags &flags, const Bisection &bisection, Terminal &termi
                                                                 {"site", bisection.site},
                                                                 {"why", bisection.why}};
   for (const auto &[name, value] : lines) {
-    text += value.empty() ? "" : fmt::format("{:<8} {}\n", name, value);
+    text += value.empty() ? "" : fmt::format("{:<8} {}\n", name, view::visible(value));
   }
   terminal.print(text + (bisection.isInTime ? "" : "--seconds are over: more time may say more\n"));
 }

@@ -8,6 +8,7 @@
 #include "tools/tenon/Options.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
+#include "tools/view/Escape.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -387,6 +388,19 @@ std::vector<std::string> namesIn(const Json &record) {
   return names;
 }
 
+/// Every text of a record as one line: names are the model's.
+void makeVisible(Json &json) {
+  if (json.is_string()) {
+    json = view::visible(json.get<std::string>());
+    return;
+  }
+  if (json.is_structured()) {
+    for (Json &part : json) {
+      makeVisible(part);
+    }
+  }
+}
+
 Status explain(const ExplainFlags &flags, Terminal &terminal) {
   TENON_ASSIGN(Json record, readRecord(flags));
   const Topic &topic = topicOf(flags);
@@ -403,6 +417,7 @@ Status explain(const ExplainFlags &flags, Terminal &terminal) {
     terminal.printJson("explain-" + flags.topic, selected);
     return Status::ok();
   }
+  makeVisible(selected);
   terminal.print(topic.text(selected, isChosen));
   return Status::ok();
 }

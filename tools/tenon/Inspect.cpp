@@ -257,7 +257,8 @@ Status inspect(InspectFlags &flags, Terminal &terminal) {
     return Status::ok();
   }
   if (shown.schema.empty()) {
-    terminal.print(shown.text);
+    bool isText = flags.request.format == "text";
+    isText ? terminal.print(shown.text) : terminal.printFile(shown.text);
   } else {
     terminal.printJson(shown.schema, std::move(shown.json));
   }

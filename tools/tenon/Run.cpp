@@ -10,6 +10,7 @@
 #include "tools/tenon/Runner.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Verb.h"
+#include "tools/view/Escape.h"
 
 #include <fmt/format.h>
 
@@ -105,7 +106,7 @@ Json describeOutput(const Tensor &tensor, const std::vector<std::string> &classe
 
 std::string outputText(const Json &output) {
   std::vector<int64_t> dims = output["dims"];
-  std::string text = fmt::format("{}  {} {}", output["name"].get<std::string>(),
+  std::string text = fmt::format("{}  {} {}", view::visible(output["name"].get<std::string>()),
                                  output["dtype"].get<std::string>(), formatDims(dims));
   if (!output.contains("min")) {
     return text + "\n";
@@ -117,7 +118,7 @@ std::string outputText(const Json &output) {
   text += "\n  top:";
   for (const Json &row : output["top"]) {
     text += fmt::format(" {}{} {:.5g};", row["index"].get<int64_t>(),
-                        row.contains("class") ? fmt::format(" ({})", row["class"].get<std::string>()) : "",
+                        row.contains("class") ? fmt::format(" ({})", view::visible(row["class"].get<std::string>())) : "",
                         row["value"].get<double>());
   }
   text.back() = '\n';
@@ -144,7 +145,7 @@ void report(const RunFlags &flags, Runner &runner, Terminal &terminal) {
   for (const Tensor &input : runner.inputs()) {
     inputs.push_back(describeTensor(input));
     if (flags.inputs.files.empty() && !terminal.json()) {
-      terminal.note(fmt::format("seeded input {}  {} {}", input.name, nameOf(input.dtype),
+      terminal.note(fmt::format("seeded input {}  {} {}", view::visible(input.name), nameOf(input.dtype),
                                 formatDims(input.dims)));
     }
   }

@@ -3,6 +3,7 @@
 #include "tools/tenon/Terminal.h"
 
 #include "support/FileError.h"
+#include "support/Printable.h"
 
 #include <fmt/format.h>
 
@@ -19,6 +20,9 @@ namespace {
 void write(std::FILE *stream, std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stream);
 }
+
+/// The text in lines of our own, without what would steer a terminal, whichever name brought it.
+std::string printable(std::string_view text) { return withoutControls(text, "\n\t"); }
 
 } // namespace
 
@@ -77,17 +81,19 @@ Status Terminal::finish() {
 
 bool Terminal::lostReader() const { return stdoutError == EPIPE; }
 
-void Terminal::print(std::string_view text) {
+void Terminal::print(std::string_view text) { printFile(printable(text)); }
+
+void Terminal::printFile(std::string_view contents) {
   clearProgress();
-  writeResult(text);
-  if (text.empty() || text.back() != '\n') {
+  writeResult(contents);
+  if (contents.empty() || contents.back() != '\n') {
     writeResult("\n");
   }
 }
 
 void Terminal::printJson(std::string_view schema, Json value) {
   clearProgress();
-  writeResult(jsonText(schema, std::move(value)));
+  writeResult(printable(jsonText(schema, std::move(value))));
 }
 
 void Terminal::note(std::string_view text) {
@@ -95,7 +101,7 @@ void Terminal::note(std::string_view text) {
     return;
   }
   clearProgress();
-  write(stderr, fmt::format("{}\n", text));
+  write(stderr, fmt::format("{}\n", printable(text)));
 }
 
 void Terminal::printError(const Status &status) {

@@ -44,8 +44,10 @@ public:
   bool quiet() const { return isQuiet; }
   ProgressStyle progressStyle() const { return style; }
 
-  /// A result: stdout, also with --quiet.
+  /// A result: stdout, also with --quiet. Control characters of names are escaped.
   void print(std::string_view text);
+  /// A result in a file format, as it is.
+  void printFile(std::string_view contents);
   /// A result as JSON, with "schema": "tenon.<name>/1" as its first key.
   void printJson(std::string_view schema, Json value);
   /// Something worth knowing that is not the result: stderr, not with --quiet.

@@ -1,9 +1,9 @@
 // The elementary functions of f64 from exp, log, sin, cos and atan, by series on reduced arguments.
 // Small arguments take their own series wherever the defining formula would cancel.
+#include "compiler/codegen/common/LargeAngle.h"
 #include "compiler/codegen/common/MathFormulas.h"
 #include "compiler/codegen/common/Real.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 #include <limits>
 
@@ -74,11 +74,12 @@ struct SinCos {
 
 SinCos realSinCos(const Real &input) {
   // x - x is 0 for finite numbers, else NaN.
-  Real x = input.where(input.abs() < 0x1p45, input - input);
+  Real x = input.where(input.abs() < kLargeAngle, input - input);
   Real shifted = x.fma(x.number(1 / kHalfPi), x.number(kRounder));
   Real n = shifted - kRounder;
-  Real r = n.fma(x.number(-kHalfPi), x);
-  r = n.fma(x.number(-kHalfPiTail), r);
+  Real small = n.fma(x.number(-kHalfPi), x);
+  small = n.fma(x.number(-kHalfPiTail), small);
+  auto [quadrant, r] = reduceLargeAngle(input, {shifted.bits(), small});
   Real square = r * r;
   Real sine = r * square.polynomial({1.0, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880,
                                      -1.0 / 39916800, 1.0 / 6227020800, -1.0 / 1307674368000});
@@ -89,7 +90,6 @@ SinCos realSinCos(const Real &input) {
     Value masked = x.create<arith::AndIOp>(integer, x.integer(mask));
     return x.create<arith::CmpIOp>(arith::CmpIPredicate::ne, masked, x.integer(0));
   };
-  Value quadrant = shifted.bits();
   Value next = x.create<arith::AddIOp>(quadrant, x.integer(1));
   Value swaps = bitOf(quadrant, 1);
   Real sinValue = cosine.where(swaps, sine);
@@ -248,14 +248,16 @@ Value erf(OpBuilder &builder, Location loc, ValueRange args) {
     power /= -(n + 1);
   }
   Real small = a * (a * a).polynomial(series);
-  Real p = ((a - 2.5) / (a + 2.5)).polynomial({
-      0.2108063640611436, -0.37173673394897844, 0.2517131932174477, -0.1250330523783824,
-      0.03992253907573195, -0.003993701177537096, -0.0026423659684660854, 0.0008759155916185639,
-      0.00022838043916849696, -0.00012887813030355738, -3.418280570915213e-05,
-      1.8618455876064488e-05, 7.556457938920249e-06, -2.3086129719026245e-06,
-      -1.8202912444894764e-06, 9.288437714780205e-08, 3.963997569768834e-07,
-      6.824238746837891e-08, -6.759463623566989e-08, -2.4114697372681987e-08,
-      7.3044746870292e-09, 3.1886116656094994e-09, -2.9560628986999956e-10});
+  Real p =
+      ((a - 2.5) / (a + 2.5))
+          .polynomial({0.2108063640611436,      -0.37173673394897844,    0.2517131932174477,
+                       -0.1250330523783824,     0.03992253907573195,     -0.003993701177537096,
+                       -0.0026423659684660854,  0.0008759155916185639,   0.00022838043916849696,
+                       -0.00012887813030355738, -3.418280570915213e-05,  1.8618455876064488e-05,
+                       7.556457938920249e-06,   -2.3086129719026245e-06, -1.8202912444894764e-06,
+                       9.288437714780205e-08,   3.963997569768834e-07,   6.824238746837891e-08,
+                       -6.759463623566989e-08,  -2.4114697372681987e-08, 7.3044746870292e-09,
+                       3.1886116656094994e-09,  -2.9560628986999956e-10});
   Real large = x.number(1) - p * realExp(-(a * a));
   return large.where(a > 0.5, small).withSignOf(x);
 }
@@ -309,14 +311,6 @@ Real multipleBelow(const Real &r, const Real &y) {
   Value part = y.create<arith::ShRSIOp>(power, y.integer(1));
   Value rest = y.create<arith::SubIOp>(power, part);
   return normal * powerOfTwo(y, part) * powerOfTwo(y, rest);
-}
-
-/// Whether a condition holds in any lane.
-Value anyOf(OpBuilder &builder, Location loc, Value condition) {
-  return isa<VectorType>(condition.getType())
-             ? vector::ReductionOp::create(builder, loc, vector::CombiningKind::OR, condition)
-                   .getResult()
-             : condition;
 }
 
 } // namespace

@@ -16,6 +16,8 @@ public:
       : builder(&builder), loc(loc), value(value) {}
 
   operator mlir::Value() const { return value; }
+  mlir::OpBuilder &getBuilder() const { return *builder; }
+  mlir::Location getLoc() const { return loc; }
 
   /// A number of the same type.
   Real number(double x) const { return with(constant(floatAttr(x))); }

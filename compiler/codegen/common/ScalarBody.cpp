@@ -158,12 +158,12 @@ Value emitShift(ScalarEmitter &e, Value a, Value b, bool left) {
   return e.select(inRange, shifted, e.constant(0));
 }
 
-/// The quotient by zero, and the one that overflows, fails.
+/// The quotient by zero fails; the one that overflows wraps.
 Value emitDiv(ScalarEmitter &e, Value a, Value b) {
   if (e.isFloat()) {
     return e.div(a, b);
   }
-  Value isDefined = e.compare(Predicate::eq, e.safeDivisor(a, b), b);
+  Value isDefined = e.compare(Predicate::ne, b, e.constant(0));
   return require(e.builder, e.location, e.div(a, b), isDefined, Failure::arithmetic);
 }
 

@@ -297,6 +297,16 @@ Value Emitter::select(Value condition, Value a, Value b) {
   return make<tn::SelectOp>(condition, a, b);
 }
 
+Value Emitter::fromStart(Value indices) {
+  if (!indices || getElementTypeOrSelf(indices).isUnsignedInteger()) {
+    return indices;
+  }
+  Type element = getElementTypeOrSelf(indices);
+  llvm::APInt least = llvm::APInt::getSignedMinValue(element.getIntOrFloatBitWidth());
+  Value none = integerConstant({least.getSExtValue()}, {}, element);
+  return select(compare(indices, tn::Predicate::lt, scalar(0, element)), none, indices);
+}
+
 namespace {
 
 /// The bits of `value` as an element of an integer type; a truth is what is not zero.

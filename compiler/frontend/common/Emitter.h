@@ -60,6 +60,9 @@ public:
   mlir::Value min(mlir::Value a, mlir::Value b);
   mlir::Value compare(mlir::Value a, tn::Predicate predicate, mlir::Value b);
   mlir::Value select(mlir::Value condition, mlir::Value a, mlir::Value b);
+  /// Indices that a model counts from the start of a dim only: a negative one, which a gather or
+  /// scatter would count from the end, becomes one that no dim has, so that the run fails.
+  mlir::Value fromStart(mlir::Value indices);
   /// A rank-0 constant of the element type (of x's, if a value is given).
   mlir::Value scalar(double value, mlir::Type element);
   mlir::Value scalarLike(double value, mlir::Value x);

@@ -66,7 +66,7 @@ Value sampleRegions(Emitter &c, Value map, Value images, const Taps &taps, Affin
   Value image = c.mul(c.alongAxis(c.cast(images, index), 0, 2), c.sizeValue(area, index));
   auto read = [&](Value numbers) {
     Value own = c.add(c.reshape(numbers, {regions, points}), image);
-    return c.make<tn::GatherOp>(pixels, own, int64_t{0});
+    return c.make<tn::GatherOp>(pixels, c.fromStart(own), int64_t{0});
   };
   Type real = sampleType(c, getElementTypeOrSelf(map));
   ArrayRef<AffineExpr> sizes = ArrayRef<AffineExpr>(dims).drop_front(2);

@@ -13,6 +13,22 @@ Value requireCondition(NodeContext &c, Value x, Value condition, const Twine &wh
   return c.make<tn::RequireOp>(x, condition, tn::Failure::constraint, what.str());
 }
 
+Value requireLengths(NodeContext &c, Value lengths, AffineExpr most, const Twine &what) {
+  if (!lengths || c.failed()) {
+    return Value();
+  }
+  Type index = c.builder().getI64Type();
+  Value isLess = c.compare(lengths, tn::Predicate::lt, c.scalar(0, index));
+  Value isMore = c.compare(lengths, tn::Predicate::gt, c.sizeValue(most, index));
+  int64_t rank = cast<RankedTensorType>(lengths.getType()).getRank();
+  Value misses =
+      c.reduce(tn::ReduceKind::sum,
+               c.select(c.make<tn::OrOp>(isLess, isMore), c.scalar(1, index), c.scalar(0, index)),
+               llvm::to_vector(llvm::seq<int64_t>(0, rank)), false);
+  return requireCondition(c, lengths, c.compare(misses, tn::Predicate::eq, c.scalar(0, index)),
+                          what);
+}
+
 Value requireData(NodeContext &c, Value x, unsigned input, ArrayRef<Sizes> allowed,
                   const Twine &what) {
   int64_t count = static_cast<int64_t>(allowed.front().values.size());

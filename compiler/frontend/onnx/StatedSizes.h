@@ -16,6 +16,10 @@ mlir::Value requireData(NodeContext &c, mlir::Value x, unsigned input,
 mlir::Value requireCondition(NodeContext &c, mlir::Value x, mlir::Value condition,
                              const llvm::Twine &what);
 
+/// Lengths (i64), to be used only where all of them are from 0 to `most`.
+mlir::Value requireLengths(NodeContext &c, mlir::Value lengths, mlir::AffineExpr most,
+                           const llvm::Twine &what);
+
 /// As `requireData` for the axes that Squeeze removes and Unsqueeze adds: only dims of `longer`
 /// that are 1. A gap if `longer` and `shorter` differ in more than such dims.
 mlir::Value requireAxesOfOne(NodeContext &c, mlir::Value x, unsigned input,

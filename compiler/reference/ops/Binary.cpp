@@ -74,10 +74,12 @@ Status evaluateDiv(Evaluation &evaluation) {
   return mapBinary(evaluation, [least](auto a, auto b, bool &fault) -> decltype(a) {
     using T = decltype(a);
     if constexpr (!std::is_same_v<T, double>) {
-      bool overflows = std::is_signed_v<T> && b == T(-1) && a == T(least);
-      if (b == 0 || overflows) {
+      if (b == 0) {
         fault = true;
         return 0;
+      }
+      if (std::is_signed_v<T> && b == T(-1) && a == T(least)) {
+        return a; // wraps
       }
     }
     return a / b;

@@ -191,6 +191,12 @@ TEST(IndexingTest, IntegerDivisionNeverTraps) {
       EXPECT_EQ(status, TENON_KERNEL_ARITHMETIC) << op;
       const int32_t *first = results.front().as<int32_t>();
       EXPECT_EQ(std::vector<int32_t>(first, first + 4), expected) << op;
+      // What overflows is no division by zero.
+      a.as<int32_t>()[0] = b.as<int32_t>()[0] = 1;
+      runKernel(*kernel, level, {a, b}, {a}, {}, 1, &status);
+      EXPECT_EQ(status, TENON_KERNEL_OK) << op;
+      b.as<int32_t>()[0] = 0;
+      a.as<int32_t>()[0] = 7;
     }
   }
 }

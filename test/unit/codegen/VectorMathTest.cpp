@@ -243,6 +243,54 @@ template <typename T> void expectSpecials(llvm::StringRef element) {
 TEST(VectorMath, SpecialValuesOfF32) { expectSpecials<float>("f32"); }
 TEST(VectorMath, SpecialValuesOfF64) { expectSpecials<double>("f64"); }
 
+/// Numbers of every magnitude from 2^30 on, among them those of f32 next to a multiple of pi / 2.
+template <typename T> std::vector<T> largeAngles() {
+  std::vector<T> angles = {T(0x1.f65976p125f), T(0x1.d0f9ep80f), T(1e15), T(1e16), T(-1e22), T(0x1p45),
+                           std::numeric_limits<T>::max(), std::numeric_limits<T>::lowest()};
+  uint64_t state = 1;
+  for (int exponent = 30; exponent < std::numeric_limits<T>::max_exponent; ++exponent) {
+    for (int i = 0; i < 100; ++i) {
+      state = state * 6364136223846793005 + 1442695040888963407;
+      T mantissa = T(1 + double(state >> 12) * 0x1p-52);
+      mantissa = mantissa < T(2) ? mantissa : T(1);
+      angles.push_back(std::ldexp(i % 2 ? -mantissa : mantissa, exponent));
+    }
+  }
+  return angles;
+}
+
+template <typename T>
+double worstOfLargeAngles(llvm::StringRef op, llvm::StringRef element, engine::CpuLevel level,
+                          long double (*reference)(long double), double floor) {
+  std::vector<T> x = largeAngles<T>();
+  // Small, infinite and undefined ones beside them, in the same vectors.
+  for (size_t i = 3; i < x.size(); i += 7) {
+    x[i] = i % 2 ? T(i) : T(i % 3 ? kInf : kNan);
+  }
+  std::vector<T> y = apply<T>(op, element, x, {}, level);
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (!std::isfinite(x[i])) {
+      EXPECT_TRUE(std::isnan(y[i])) << op.str() << " of " << x[i];
+      continue;
+    }
+    long double expected = reference(x[i]);
+    double error = double(std::abs(y[i] - expected)) / std::max(double(std::abs(expected)), floor);
+    worst = error <= worst ? worst : std::isnan(error) ? INFINITY : error;
+  }
+  return worst;
+}
+
+TEST(VectorMath, LargeAngles) {
+  for (engine::CpuLevel level : machineLevels()) {
+    EXPECT_LE(worstOfLargeAngles<float>("math.sin", "f32", level, std::sin, 1e-30), 1.5e-7);
+    EXPECT_LE(worstOfLargeAngles<float>("math.cos", "f32", level, std::cos, 1e-30), 1.5e-7);
+    EXPECT_LE(worstOfLargeAngles<float>("math.tan", "f32", level, std::tan, 1e-30), 1.5e-7);
+    EXPECT_LE(worstOfLargeAngles<double>("math.sin", "f64", level, std::sin, 1), 1e-15);
+    EXPECT_LE(worstOfLargeAngles<double>("math.cos", "f64", level, std::cos, 1), 1e-15);
+  }
+}
+
 TEST(VectorMath, SubnormalLogarithm) {
   std::vector<float> x = {1e-40f, 1e-44f, 2e-39f};
   std::vector<float> y = apply<float>("math.log", "f32", x);

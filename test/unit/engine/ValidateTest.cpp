@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <limits>
@@ -409,6 +410,33 @@ TEST(Validate, InstructionsOfAGpu) {
   // Neither plan is taken for the other's device.
   EXPECT_FALSE(validate(goodPlan(), kGpu).isOk());
   EXPECT_FALSE(validate(good).isOk());
+}
+
+/// Milliseconds for a plan whose views are placed by one expression of so many terms.
+double millisecondsOfViews(int terms) {
+  constexpr uint32_t kViews = 200000;
+  test::PlanBuilder builder;
+  ExprId batch = builder.symbol("N", 1, 64, 0, 0);
+  uint32_t x = builder.input("x", DType::F32, {batch, builder.size(8)});
+  uint32_t y = builder.output("y", DType::F32, {batch, builder.size(8)});
+  builder.launch(test::Scale, {x}, {y}, batch);
+  ExprId place = batch;
+  for (int i = 1; i < terms; i += 2) {
+    place = builder.plan.exprs.sub(place, batch);
+  }
+  for (uint32_t i = 0; i < kViews; ++i) {
+    builder.view(y, place, builder.size(4));
+  }
+  builder.finish();
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  Status status = validate(builder.plan);
+  std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
+  EXPECT_TRUE(status.isOk()) << status.toString();
+  return taken.count();
+}
+
+TEST(Validate, LooksIntoEachExpressionOnce) {
+  EXPECT_LT(millisecondsOfViews(2001), 100 + 5 * millisecondsOfViews(1));
 }
 
 } // namespace

@@ -93,7 +93,13 @@ TEST_F(Numbers, NanInComparisons) {
   expectFloats(node("Sign", {"a"}, {"y"}), {{kNan, -0.f, kInf, -2}}, {kNan, 0, 1, -1});
   expectFloats(node("Relu", {"a"}, {"y"}), {{kNan, -kInf, kInf}}, {kNan, 0, kInf});
   expectFloats(node("ThresholdedRelu", {"a"}, {"y"}), {{kNan, 1, 2, -kInf, kInf}},
-               {kNan, 0, 2, 0, kInf});
+               {0, 0, 2, 0, kInf});
+  expectFloats(node("Shrink", {"a"}, {"y"}), {{kNan, 1, -kInf, kInf}}, {0, 1, -kInf, kInf});
+  for (const char *op : {"LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish", "Softsign",
+                         "Softplus", "Mish", "Gelu"}) {
+    expectFloats(node(op, {"a"}, {"y"}), {{kNan}}, {kNan});
+  }
+  expectFloats(node("PRelu", {"a", "b"}, {"y"}), {{kNan, -kInf}, {2, 2}}, {kNan, -kInf});
   expectFloats(node("Clip", {"a", "lo", "hi"}, {"y"}), {{kNan, 0, 9, kInf}}, {kNan, 1, 1, 1}, 20,
                {}, {floats("lo", {}, {5}), floats("hi", {}, {1})});
   expectFloats(node("Round", {"a"}, {"y"}), {{0.5, 1.5, 2.5, -0.5, -2.5, 3e38f}},
@@ -144,8 +150,9 @@ TEST_F(Numbers, IntegersDivideRaiseAndShift) {
     return std::vector<int32_t>(y.as<int32_t>(), y.as<int32_t>() + y.count());
   };
   using Ints = std::vector<int32_t>;
-  EXPECT_EQ(numbers(apply(node("Div", {"a", "b"}, {"y"}), {7, -7, 7, -7}, {2, 2, -2, -2})),
-            (Ints{3, -3, -3, 3}));
+  EXPECT_EQ(numbers(apply(node("Div", {"a", "b"}, {"y"}), {7, -7, 7, -7, INT32_MIN},
+                          {2, 2, -2, -2, -1})),
+            (Ints{3, -3, -3, 3, INT32_MIN}));
   EXPECT_EQ(
       numbers(apply(node("Mod", {"a", "b"}, {"y"}), {7, -7, 7, -7, INT32_MIN}, {3, 3, -3, -3, -1})),
       (Ints{1, 2, -2, -1, 0}));
@@ -159,8 +166,6 @@ TEST_F(Numbers, IntegersDivideRaiseAndShift) {
     EXPECT_EQ(apply(node(op, {"a", "b"}, {"y"}), {1}, {0}).status().id(),
               ErrorId::RunBadArithmetic);
   }
-  EXPECT_EQ(apply(node("Div", {"a", "b"}, {"y"}), {INT32_MIN}, {-1}).status().id(),
-            ErrorId::RunBadArithmetic);
   EXPECT_EQ(apply(node("Pow", {"a", "b"}, {"y"}), {0}, {-1}).status().id(),
             ErrorId::RunBadArithmetic);
 }
@@ -212,6 +217,144 @@ TEST_F(Numbers, StatisticsOfLayerNormHaveTheStashedType) {
   EXPECT_HAS(norm(11, {}), "(tensor<2x3xf64> {tn.name = \"y\"}, tensor<2x1xf32>");
   EXPECT_HAS(norm(16, {attrInt("stash_type", 16)}),
              "(tensor<2x3xbf16> {tn.name = \"y\"}, tensor<2x1xbf16>");
+}
+
+TEST_F(Numbers, BiasOfGemmDoesNotGrowTheProduct) {
+  auto gemm = [&](int64_t rows, const std::vector<Dim> &bias) {
+    return oneNode(node("Gemm", {"a", "b", "c"}, {"y"}),
+                   {valueInfo("a", kFloat, {rows, 3}), valueInfo("b", kFloat, {3, 5}),
+                    valueInfo("c", kFloat, bias)});
+  };
+  EXPECT_HAS(moduleOf(gemm(1, {1, 5})), "-> (tensor<1x5xf32>");
+  EXPECT_HAS(moduleOf(gemm(4, {4, 1})), "-> (tensor<4x5xf32>");
+  EXPECT_HAS(moduleOf(gemm(4, {5})), "-> (tensor<4x5xf32>");
+  EXPECT_EQ(errorOf(gemm(1, {4, 5})), ErrorId::OnnxBadNode);
+  EXPECT_EQ(errorOf(gemm(1, {4, 1})), ErrorId::OnnxBadNode);
+  EXPECT_EQ(errorOf(gemm(1, {1, 1, 5})), ErrorId::OnnxBadNode);
+}
+
+TEST_F(Numbers, IndicesFromTheStartAreNotNegative) {
+  using Longs = std::vector<int64_t>;
+  auto idOf = [&](const Message &n, const std::vector<Message> &infos,
+                  const std::vector<reference::Tensor> &inputs) {
+    return run(oneNode(n, infos, 24), inputs).status().id();
+  };
+  reference::Tensor x = tensor<float>(DType::F32, {2, 3}, {1, 2, 3, 4, 5, 6});
+  auto reversed = [&](int64_t length) {
+    return idOf(node("ReverseSequence", {"a", "n"}, {"y"},
+                     {attrInt("batch_axis", 0), attrInt("time_axis", 1)}),
+                {valueInfo("a", kFloat, {2, 3}), valueInfo("n", kInt64, {2})},
+                {x, tensor<int64_t>(DType::I64, {2}, Longs{length, 2})});
+  };
+  auto scattered = [&](int64_t place) {
+    return idOf(node("TensorScatter", {"a", "u", "n"}, {"y"}, {attrInt("axis", 1)}),
+                {valueInfo("a", kFloat, {2, 3}), valueInfo("u", kFloat, {2, 1}),
+                 valueInfo("n", kInt64, {2})},
+                {x, tensor<float>(DType::F32, {2, 1}, {8, 9}),
+                 tensor<int64_t>(DType::I64, {2}, Longs{place, 2})});
+  };
+  auto turned = [&](int64_t position) {
+    return idOf(node("RotaryEmbedding", {"a", "c", "s", "n"}, {"y"}),
+                {valueInfo("a", kFloat, {1, 1, 2, 2}), valueInfo("c", kFloat, {3, 1}),
+                 valueInfo("s", kFloat, {3, 1}), valueInfo("n", kInt64, {1, 2})},
+                {tensor<float>(DType::F32, {1, 1, 2, 2}, {1, 2, 3, 4}),
+                 tensor<float>(DType::F32, {3, 1}, {1, 0, 1}),
+                 tensor<float>(DType::F32, {3, 1}, {0, 1, 0}),
+                 tensor<int64_t>(DType::I64, {1, 2}, Longs{position, 1})});
+  };
+  auto unpooled = [&](int64_t place) {
+    return idOf(node("MaxUnpool", {"a", "n"}, {"y"}, {attrInts("kernel_shape", {2})}),
+                {valueInfo("a", kFloat, {1, 1, 2}), valueInfo("n", kInt64, {1, 1, 2})},
+                {tensor<float>(DType::F32, {1, 1, 2}, {1, 2}),
+                 tensor<int64_t>(DType::I64, {1, 1, 2}, Longs{place, 1})});
+  };
+  auto aligned = [&](int64_t image) {
+    return idOf(node("RoiAlign", {"a", "r", "n"}, {"y"}, {attrInt("sampling_ratio", 1)}),
+                {valueInfo("a", kFloat, {2, 1, 2, 2}), valueInfo("r", kFloat, {1, 4}),
+                 valueInfo("n", kInt64, {1})},
+                {tensor<float>(DType::F32, {2, 1, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8}),
+                 tensor<float>(DType::F32, {1, 4}, {0, 0, 1, 1}),
+                 tensor<int64_t>(DType::I64, {1}, Longs{image})});
+  };
+  auto expectRange = [](auto idFor, int64_t last) {
+    for (int64_t good : {int64_t{0}, last}) {
+      EXPECT_EQ(idFor(good), ErrorId::None) << good;
+    }
+    for (int64_t bad : {INT64_MIN, -last - 1, int64_t{-1}, last + 1, INT64_MAX}) {
+      EXPECT_EQ(idFor(bad), ErrorId::RunIndexOutOfRange) << bad;
+    }
+  };
+  expectRange(reversed, 3);
+  expectRange(scattered, 2);
+  expectRange(turned, 2);
+  expectRange(unpooled, 2);
+  for (auto [image, id] : {std::pair(-1, ErrorId::RunIndexOutOfRange), std::pair(0, ErrorId::None),
+                           std::pair(1, ErrorId::None), std::pair(2, ErrorId::RunIndexOutOfRange)}) {
+    EXPECT_EQ(aligned(image), id) << image;
+  }
+}
+
+TEST_F(Numbers, LengthsOfKeysAreChecked) {
+  auto idOf = [&](int64_t keys) {
+    std::vector<Message> infos;
+    std::vector<reference::Tensor> inputs;
+    for (const char *name : {"q", "k", "v"}) {
+      infos.push_back(valueInfo(name, kFloat, {1, 1, 2, 2}));
+      inputs.push_back(tensor<float>(DType::F32, {1, 1, 2, 2}, {1, 2, 3, 4}));
+    }
+    infos.push_back(valueInfo("n", kInt64, {1}));
+    inputs.push_back(tensor<int64_t>(DType::I64, {1}, {keys}));
+    return run(oneNode(node("Attention", {"q", "k", "v", "", "", "", "n"}, {"y"}), infos, 24), inputs)
+        .status()
+        .id();
+  };
+  EXPECT_EQ(idOf(1), ErrorId::None);
+  EXPECT_EQ(idOf(2), ErrorId::None);
+  EXPECT_EQ(idOf(-1), ErrorId::RunConstraint);
+  EXPECT_EQ(idOf(3), ErrorId::RunConstraint);
+}
+
+TEST_F(Numbers, SamePaddingOfFreeSizes) {
+  auto results = [&](const char *op, const std::vector<Message> &attributes, Dim size, int64_t length,
+                     int64_t window) {
+    Floats data, weight;
+    for (int64_t i = 0; i < length; ++i) {
+      data.push_back(float((i * 7) % 5) - 3);
+    }
+    for (int64_t i = 0; i < window; ++i) {
+      weight.push_back(float(i + 1));
+    }
+    bool isConv = std::string(op) == "Conv";
+    Message pool = node(op, isConv ? std::vector<std::string>{"a", "w"} : std::vector<std::string>{"a"},
+                        {"y"}, attributes);
+    std::vector<Message> weights;
+    if (isConv) {
+      weights.push_back(floats("w", {1, 1, window}, weight));
+    }
+    Result<std::vector<reference::Tensor>> y =
+        run(oneNode(pool, {valueInfo("a", kFloat, {1, 1, size})}, 20, weights),
+            {tensor<float>(DType::F32, {1, 1, length}, data)});
+    EXPECT_TRUE(y) << op << ": " << y.status().toString();
+    const float *first = y ? (*y)[0].as<float>() : nullptr;
+    return first ? Floats(first, first + (*y)[0].count()) : Floats();
+  };
+  for (const char *mode : {"SAME_UPPER", "SAME_LOWER"}) {
+    for (auto [window, stride] : {std::pair(2, 2), std::pair(3, 2), std::pair(4, 3), std::pair(1, 2)}) {
+      std::vector<Message> shared = {attrText("auto_pad", mode), attrInts("strides", {stride}),
+                                     attrInts("kernel_shape", {window})};
+      std::vector<Message> counting = shared;
+      counting.push_back(attrInt("count_include_pad", 1));
+      for (int64_t length = 3; length < 10; ++length) {
+        for (const char *op : {"Conv", "MaxPool", "AveragePool", "LpPool"}) {
+          EXPECT_EQ(results(op, shared, "L", length, window),
+                    results(op, shared, length, length, window))
+              << op << " " << mode << " " << window << " " << stride << " " << length;
+        }
+        EXPECT_EQ(results("AveragePool", counting, "L", length, window),
+                  results("AveragePool", counting, length, length, window));
+      }
+    }
+  }
 }
 
 TEST_F(Numbers, MoreThanTheDimHasIsAnError) {

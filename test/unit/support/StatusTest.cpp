@@ -1,6 +1,7 @@
 // Status, Result and the table of errors.
 
 #include "support/Hash.h"
+#include "support/Printable.h"
 #include "support/Result.h"
 #include "support/Text.h"
 
@@ -44,6 +45,16 @@ TEST(Status, SaysWhatAndWhere) {
   EXPECT_EQ("ok", Status::ok().toString());
   EXPECT_EQ(Code::Ok, Status::ok().code());
   EXPECT_TRUE(Status::ok().prefix("x").isOk());
+}
+
+TEST(Status, NamesBringNoControlCharacters) {
+  Status status = Status::error(ErrorId::EngineBadMagic, "node 'a\x1b[2J\nerror TN0301\x7f\xc2\x9b'",
+                                "try\rthis");
+  EXPECT_EQ("node 'a\\u001B[2J\\u000Aerror TN0301\\u007F\\u009B'", status.message());
+  EXPECT_EQ("try\\u000Dthis", status.hint());
+  status.prefix("file '\t'");
+  EXPECT_EQ("file '\\u0009': node 'a\\u001B[2J\\u000Aerror TN0301\\u007F\\u009B'", status.message());
+  EXPECT_EQ("größe \xc2\xa0\xf0\x9f\x99\x82", withoutControls("größe \xc2\xa0\xf0\x9f\x99\x82"));
 }
 
 TEST(Status, Propagates) {

@@ -57,9 +57,9 @@ void softsign(NodeContext &c) {
 
 void thresholdedRelu(NodeContext &c) {
   Value x = c.value(0);
-  // NaN is no number that is dropped.
-  Value below = c.compare(x, tn::Predicate::le, c.scalarLike(c.real("alpha", 1), x));
-  c.setOutput(0, c.select(below, c.scalarLike(0, x), x));
+  // NaN is not above, and becomes 0.
+  Value above = c.compare(x, tn::Predicate::gt, c.scalarLike(c.real("alpha", 1), x));
+  c.setOutput(0, c.select(above, x, c.scalarLike(0, x)));
 }
 
 void mish(NodeContext &c) {

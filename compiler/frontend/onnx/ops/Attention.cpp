@@ -1,5 +1,6 @@
 // Attention: `tn.attention` with the mask that the node's inputs and flags describe.
 // Relies on grouped heads being repeated by `tn.attention`.
+#include "compiler/frontend/onnx/StatedSizes.h"
 #include "compiler/frontend/onnx/ops/Heads.h"
 
 #include <cmath>
@@ -52,6 +53,7 @@ Value lengthAddend(NodeContext &c, AffineExpr queries, AffineExpr keys, bool cau
   AffineExpr one = c.constantSize(1);
   Type index = c.builder().getI64Type();
   Value lengths = c.reshape(c.cast(c.value(6), index), {c.dims(6)[0], one, one, one});
+  lengths = requireLengths(c, lengths, keys, "nonpad_kv_seqlen is from 0 to the number of keys");
   if (causal) {
     Value later = c.sub(c.materialize(Sizes::scalar(addSizes(queries, c.constantSize(-1))), index),
                         c.alongAxis(positions(c, queries), 2, 4));

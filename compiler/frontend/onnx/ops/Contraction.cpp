@@ -60,13 +60,30 @@ void matmulInteger(NodeContext &c) {
   c.setOutput(0, matmulAnyRank(c, operands[0], operands[1]));
 }
 
+/// Whether C of Gemm has the product's dims or ones in their place: what broadcasts the product is
+/// an error, or where a run decides it a constraint.
+bool isBroadcastTo(NodeContext &c, ArrayRef<AffineExpr> bias, ArrayRef<AffineExpr> product) {
+  if (bias.size() > product.size()) {
+    c.error(ErrorId::OnnxBadNode, "input C has more dimensions than the product");
+    return false;
+  }
+  ArrayRef<AffineExpr> last = product.take_back(bias.size());
+  return llvm::all_of(llvm::zip_equal(bias, last), [&](auto pair) {
+    auto [own, other] = pair;
+    std::optional<int64_t> size = tn::constantDim(own);
+    bool mayGrow = size ? *size != 1 : tn::constantDim(other) == 1;
+    return !mayGrow || c.require(tn::ConstraintKind::equal, own, other,
+                                 "a dimension of input C, which broadcasts to the product,");
+  });
+}
+
 void gemm(NodeContext &c) {
   if (c.rank(0) != 2 || c.rank(1) != 2) {
     return c.error(ErrorId::OnnxBadNode, "its first two inputs are not matrices");
   }
   Value product = c.make<tn::MatmulOp>(c.value(0), c.value(1), c.integer("transA", 0) != 0,
                                        c.integer("transB", 0) != 0);
-  c.ignore("broadcast"); // the bias always broadcasts
+  c.ignore("broadcast"); // a bias that needs none has the product's dims
   c.ignoreInput(2);      // beta may be 0
   double alpha = c.real("alpha", 1);
   double beta = c.real("beta", 1);
@@ -75,6 +92,9 @@ void gemm(NodeContext &c) {
   }
   if (c.has(2) && beta != 0) {
     Value bias = c.value(2);
+    if (product && !isBroadcastTo(c, c.dims(2), tn::getDims(product.getType()))) {
+      return;
+    }
     product = c.add(product, beta == 1 ? bias : c.mul(bias, c.scalarLike(beta, bias)));
   }
   c.setOutput(0, product);

@@ -33,12 +33,14 @@ std::optional<int64_t> groupCount(NodeContext &c, int64_t channels) {
 
 Value emitConv(NodeContext &c, Value x, Value weight, Value bias, unsigned weightInput) {
   std::optional<SmallVector<int64_t>> kernel = kernelShape(c, weightInput);
-  std::optional<Windows> w = kernel ? readWindows(c, *kernel) : std::nullopt;
+  std::optional<Windows> w =
+      kernel ? readWindows(c, *kernel, /*transposed=*/false, /*padsFreely=*/true) : std::nullopt;
   std::optional<int64_t> groups =
       w ? groupCount(c, c.type(weightInput).getDimSize(0)) : std::nullopt;
   if (!groups) {
     return Value();
   }
+  x = padFreely(c, *w, x, Value());
   return c.make<tn::ConvOp>(x, weight, bias, w->strides, w->pads, w->dilations, *groups, false);
 }
 

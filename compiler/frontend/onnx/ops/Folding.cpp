@@ -174,7 +174,7 @@ void maxUnpool(NodeContext &c) {
     return c.error(ErrorId::OnnxBadNode, "the output shape or the indices do not fit its input");
   }
   Value zeros = c.broadcast(c.scalar(0, c.element(0)), {total});
-  Value flat = c.make<tn::ScatterElementsOp>(zeros, c.reshape(c.value(1), {count}),
+  Value flat = c.make<tn::ScatterElementsOp>(zeros, c.fromStart(c.reshape(c.value(1), {count})),
                                              c.reshape(c.value(0), {count}), int64_t{0},
                                              tn::ScatterKind::none);
   SmallVector<int64_t> begins(dims.size(), 0), ends(dims.size(), 0);

@@ -219,7 +219,10 @@ void reverseSequence(NodeContext &c) {
   steps = c.alongAxis(steps, time, rank);
   Value lengths = c.alongAxis(c.cast(c.value(1), index), batch, rank);
   Value mirrored = c.sub(c.sub(lengths, c.scalar(1, index)), steps);
-  Value source = c.select(c.compare(steps, tn::Predicate::lt, lengths), mirrored, steps);
+  // What is mirrored at a negative length is no step either.
+  Value isMoved = c.make<tn::OrOp>(c.compare(steps, tn::Predicate::lt, lengths),
+                                   c.compare(lengths, tn::Predicate::lt, c.scalar(0, index)));
+  Value source = c.fromStart(c.select(isMoved, mirrored, steps));
   c.setOutput(0, c.make<tn::GatherElementsOp>(c.value(0), c.broadcast(source, dims), time));
 }
 

@@ -213,8 +213,8 @@ Value turned(NodeContext &c, const Cache &cache, Value x) {
     return Value();
   }
   tn::Dims at = {cache.batch, cache.queries};
-  Value own =
-      c.has(9) ? c.value(9) : c.reshape(c.add(counted(c, cache.queries, 1), cache.filled), at);
+  Value own = c.has(9) ? c.fromStart(c.value(9))
+                       : c.reshape(c.add(counted(c, cache.queries, 1), cache.filled), at);
   auto angles = [&](unsigned i) {
     return c.reshape(c.make<tn::GatherOp>(c.value(i), own, int64_t{0}),
                      {at[0], at[1], c.constantSize(1), c.constantSize(*half)});

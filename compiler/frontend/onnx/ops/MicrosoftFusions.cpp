@@ -61,12 +61,12 @@ void embedLayerNorm(NodeContext &c) {
   Type count = c.builder().getI32Type();
   c.setOutput(1, c.has(7) ? c.reduce(tn::ReduceKind::sum, c.value(7), {1}, false)
                           : c.broadcast(c.scalar(0, count), c.dims(0)[0]));
-  Value sum = c.make<tn::GatherOp>(c.value(2), c.value(0), int64_t{0});
+  Value sum = c.make<tn::GatherOp>(c.value(2), c.fromStart(c.value(0)), int64_t{0});
   AffineExpr length = c.dims(0)[1];
-  sum = c.add(sum, c.has(8) ? c.make<tn::GatherOp>(c.value(3), c.value(8), int64_t{0})
+  sum = c.add(sum, c.has(8) ? c.make<tn::GatherOp>(c.value(3), c.fromStart(c.value(8)), int64_t{0})
                             : c.sliceAxis(c.value(3), 0, c.constantSize(0), length));
   if (c.has(1) && c.has(4)) {
-    sum = c.add(sum, c.make<tn::GatherOp>(c.value(4), c.value(1), int64_t{0}));
+    sum = c.add(sum, c.make<tn::GatherOp>(c.value(4), c.fromStart(c.value(1)), int64_t{0}));
   }
   c.setOutput(2, sum);
   c.setOutput(0, lastLayerNorm(c, sum, 5, 6));

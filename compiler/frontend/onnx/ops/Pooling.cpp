@@ -41,13 +41,25 @@ Value poolIndices(NodeContext &c, Value numbers, bool columnMajor) {
   return c.add(numbers, c.reshape(starts, plane));
 }
 
+/// What no maximum is: the least number of a type.
+Value lowest(NodeContext &c, Type element) {
+  if (isa<FloatType>(element)) {
+    return c.scalar(-std::numeric_limits<double>::infinity(), element);
+  }
+  unsigned width = element.getIntOrFloatBitWidth();
+  int64_t least =
+      element.isUnsignedInteger() ? 0 : llvm::APInt::getSignedMinValue(width).getSExtValue();
+  return c.integerConstant({least}, {}, element);
+}
+
 void maxPool(NodeContext &c) {
   c.ignore("storage_order"); // of the indices
-  std::optional<Windows> w = readWindows(c, {});
+  std::optional<Windows> w = readWindows(c, {}, false, /*padsFreely=*/!c.wantsOutput(1));
   if (!w) {
     return;
   }
-  Value x = c.value(0);
+  Value x =
+      w->freePads.empty() ? c.value(0) : padFreely(c, *w, c.value(0), lowest(c, c.element(0)));
   Value y = c.make<tn::MaxPoolOp>(x, w->kernel, w->strides, w->pads, w->dilations,
                                   c.integer("ceil_mode", 0) != 0, false);
   c.setOutput(0, y);
@@ -58,12 +70,23 @@ void maxPool(NodeContext &c) {
 }
 
 void averagePool(NodeContext &c) {
-  std::optional<Windows> w = readWindows(c, {});
-  if (w) {
-    c.setOutput(0, c.make<tn::AvgPoolOp>(c.value(0), w->kernel, w->strides, w->pads, w->dilations,
-                                         c.integer("ceil_mode", 0) != 0,
-                                         c.integer("count_include_pad", 0) != 0, false));
+  std::optional<Windows> w = readWindows(c, {}, false, /*padsFreely=*/true);
+  if (!w) {
+    return;
   }
+  bool countsPads = c.integer("count_include_pad", 0) != 0;
+  auto mean = [&](Value x) {
+    return c.make<tn::AvgPoolOp>(padFreely(c, *w, x, Value()), w->kernel, w->strides, w->pads,
+                                 w->dilations, c.integer("ceil_mode", 0) != 0, countsPads, false);
+  };
+  Value y = mean(c.value(0));
+  if (!w->freePads.empty() && !countsPads) {
+    // What a free pad adds counts as 0 here: the share of the data divides it out.
+    tn::Dims dims = c.dims(0);
+    dims[0] = dims[1] = c.constantSize(1);
+    y = c.div(y, mean(c.broadcast(c.scalar(1, c.element(0)), dims)));
+  }
+  c.setOutput(0, y);
 }
 
 SmallVector<int64_t> spatialAxes(NodeContext &c) {
@@ -114,7 +137,7 @@ bool padToCeil(NodeContext &c, Windows &w) {
 }
 
 void lpPool(NodeContext &c) {
-  std::optional<Windows> w = readWindows(c, {});
+  std::optional<Windows> w = readWindows(c, {}, false, /*padsFreely=*/true);
   int64_t p = c.integer("p", 2);
   if (!w || p < 1) {
     return c.error(ErrorId::OnnxBadAttribute, "attribute 'p' is not positive");
@@ -126,7 +149,7 @@ void lpPool(NodeContext &c) {
   if (c.integer("ceil_mode", 0) != 0 && !padToCeil(c, *w)) {
     return;
   }
-  Value x = c.value(0);
+  Value x = padFreely(c, *w, c.value(0), Value());
   Value mean = c.make<tn::AvgPoolOp>(power(c, c.unary<tn::AbsOp>(x), p), w->kernel, w->strides,
                                      w->pads, w->dilations, false, true, false);
   c.setOutput(0, power(c, c.mul(mean, c.scalarLike(area, x)), 1.0 / p));

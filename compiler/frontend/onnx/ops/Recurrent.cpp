@@ -66,17 +66,8 @@ Direction makeDirection(NodeContext &n, const Recurrent &r, int64_t direction) {
 Value readLengths(NodeContext &n, const Sequence &sequence) {
   Type index = n.builder().getI64Type();
   Value lengths = n.reshape(n.cast(n.value(4), index), {sequence.batch, n.constantSize(1)});
-  Value isLess = n.compare(lengths, tn::Predicate::lt, n.scalar(0, index));
-  Value isMore = n.compare(lengths, tn::Predicate::gt, n.sizeValue(sequence.length, index));
-  if (!lengths || n.failed()) {
-    return Value();
-  }
-  Value misses =
-      n.reduce(tn::ReduceKind::sum,
-               n.select(n.make<tn::OrOp>(isLess, isMore), n.scalar(1, index), n.scalar(0, index)),
-               {0, 1}, false);
-  return requireCondition(n, lengths, n.compare(misses, tn::Predicate::eq, n.scalar(0, index)),
-                          "sequence_lens are from 0 to the length of the sequence");
+  return requireLengths(n, lengths, sequence.length,
+                        "sequence_lens are from 0 to the length of the sequence");
 }
 
 std::optional<Recurrent> readRecurrent(NodeContext &n, Cell cell) {

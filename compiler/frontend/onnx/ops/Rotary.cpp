@@ -74,8 +74,9 @@ void turnInput(NodeContext &c, int64_t heads, Value cosine, Value sine, int64_t 
 }
 
 void rotaryEmbedding(NodeContext &c) {
+  Value at = c.fromStart(c.value(3));
   auto cache = [&](unsigned i) {
-    return c.has(3) ? c.make<tn::GatherOp>(c.value(i), c.value(3), int64_t{0}) : c.value(i);
+    return c.has(3) ? c.make<tn::GatherOp>(c.value(i), at, int64_t{0}) : c.value(i);
   };
   if (!c.has(3) && (c.rank(1) != 3 || c.rank(2) != 3)) {
     return c.error(ErrorId::OnnxBadNode, "its caches do not have one row for each position");
@@ -105,6 +106,7 @@ void microsoftRotary(NodeContext &c) {
   if (at && c.rank(1) == 1) {
     at = c.add(c.reshape(at, {c.constantSize(1)}), positions(c, c.dims(0)[apart ? 2 : 1]));
   }
+  at = c.fromStart(at);
   turnInput(c, heads, c.make<tn::GatherOp>(c.value(2), at, int64_t{0}),
             c.make<tn::GatherOp>(c.value(3), at, int64_t{0}), rotated);
 }

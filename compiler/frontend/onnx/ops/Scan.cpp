@@ -27,9 +27,8 @@ void tensorScatter(NodeContext &c) {
   if (c.has(2)) {
     places = c.add(places, c.alongAxis(c.cast(c.value(2), index), 0, rank));
   }
-  if (mode == "circular") {
-    places = c.make<tn::ModOp>(places, c.sizeValue(cache[axis], index), false);
-  }
+  places = mode == "circular" ? c.make<tn::ModOp>(places, c.sizeValue(cache[axis], index), false)
+                              : c.fromStart(places);
   c.setOutput(0, c.make<tn::ScatterElementsOp>(c.value(0), c.broadcast(places, update), c.value(1),
                                                axis, tn::ScatterKind::none));
 }
