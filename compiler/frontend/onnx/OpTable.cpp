@@ -44,7 +44,9 @@ OpTable::OpTable() {
                                  rotaryRows(),
                                  microsoftAttentionRows(),
                                  microsoftFusionRows(),
-                                 microsoftQuantizedRows()}) {
+                                 microsoftQuantizedRows(),
+                                 microsoftProductRows(),
+                                 packedAttentionRows()}) {
     for (const OpRow &row : family) {
       rows[(Twine(row.domain) + ":" + row.name).str()].push_back(&row);
     }

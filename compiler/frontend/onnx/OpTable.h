@@ -102,6 +102,8 @@ llvm::ArrayRef<OpRow> rotaryRows();
 llvm::ArrayRef<OpRow> microsoftAttentionRows();
 llvm::ArrayRef<OpRow> microsoftFusionRows();
 llvm::ArrayRef<OpRow> microsoftQuantizedRows();
+llvm::ArrayRef<OpRow> microsoftProductRows();
+llvm::ArrayRef<OpRow> packedAttentionRows();
 
 /// Tries to evaluate a node on known integers only; true if all its outputs are set.
 bool foldSizes(NodeContext &context);
