@@ -35,6 +35,7 @@ OpTable::OpTable() {
                                  randomRows(),
                                  matrixRows(),
                                  mlRows(),
+                                 treeRows(),
                                  lossRows(),
                                  controlRows(),
                                  loopRows(),

@@ -92,6 +92,7 @@ llvm::ArrayRef<OpRow> signalRows();
 llvm::ArrayRef<OpRow> randomRows();
 llvm::ArrayRef<OpRow> matrixRows();
 llvm::ArrayRef<OpRow> mlRows();
+llvm::ArrayRef<OpRow> treeRows();
 llvm::ArrayRef<OpRow> lossRows();
 llvm::ArrayRef<OpRow> controlRows();
 llvm::ArrayRef<OpRow> loopRows();
