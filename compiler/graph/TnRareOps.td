@@ -116,12 +116,16 @@ def Tn_RecurrenceOp : Tn_Op<"recurrence", [Pure, AttrSizedOperandSegments]> {
     with `linearBeforeReset`, `peephole` [3 * hidden] and the cell's state for an LSTM. Of row b only the first
     lengths[b] steps run, the last of them first with `reverse`; behind them `states` [seq, batch, hidden] is zero.
     A length below 0 counts as 0, one beyond the sequence as all of it. The state between steps has at least f32.
+    `parameters` holds alpha and beta of each activation (0 where it has none), or nothing if no one has any. The sums
+    of the gates are held in [-clip, clip] before their activations, and with `inputForget` the forget gate of an LSTM
+    is 1 - its input gate, as ONNX has them.
   }];
   let arguments = (ins Tn_FloatTensor:$input, Tn_FloatTensor:$weights, Tn_FloatTensor:$firstH,
                        Optional<Tn_FloatTensor>:$firstC, Optional<Tn_FloatTensor>:$resetBias,
                        Optional<Tn_FloatTensor>:$peephole, Optional<RankedTensorOf<[I64]>>:$lengths,
                        StrAttr:$cell, BoolAttr:$reverse, BoolAttr:$linearBeforeReset,
-                       StrArrayAttr:$activations);
+                       StrArrayAttr:$activations, DefaultValuedAttr<DenseF64ArrayAttr, "{}">:$parameters,
+                       OptionalAttr<F64Attr>:$clip, DefaultValuedAttr<BoolAttr, "false">:$inputForget);
   let results = (outs Tn_FloatTensor:$states, Tn_FloatTensor:$lastH, Optional<Tn_FloatTensor>:$lastC);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;

@@ -99,15 +99,23 @@ class Microsoft(ToolTest):
         b.add("SimplifiedLayerNormalization", ["x", "gamma"], "simplified", domain="", epsilon=1e-2, axis=-1)
         b.add("FusedMatMul", ["x", "w"], "fused", transB=1, alpha=0.25)
         b.add("FusedMatMul", ["x", "skip"], "fused_a", transA=1)
+        b.input("rows", [6, "batch", 5, 8])
+        b.input("columns", [8, "batch", 5, 7])
+        b.input("many", ["batch", 5, 8, 6])
+        b.add("FusedMatMul", ["rows", "columns"], "fused_batches", transBatchA=1, transBatchB=1)
+        b.add("FusedMatMul", ["columns", "rows"], "fused_turned", transBatchA=1, transA=1, transBatchB=1, transB=1)
+        b.add("FusedMatMul", ["rows", "many"], "fused_batch", transBatchA=1, alpha=0.5)
         b.input("seen", ["batch", "length"], T.INT32)
         embedded = ["ids", "", "words", "places", "", "gamma", "beta"]
         b.add("EmbedLayerNormalization", [*embedded, "seen"], ["embed", "embed_mask"], epsilon=1e-3)
         b.outputs[-1].type.tensor_type.elem_type = T.INT32
         feeds = [{"x": floats(n, s, HIDDEN), "skip": floats(n, s, HIDDEN),
                   "ids": RANDOM.integers(0, 20, (n, s)).astype(np.int32),
+                  "rows": floats(6, n, 5, 8), "columns": floats(8, n, 5, 7), "many": floats(n, 5, 8, 6),
                   "seen": (np.arange(s) < s - 2).astype(np.int32) * np.ones((n, 1), np.int32)}
                  for n, s in ((2, 5), (1, 16))]
         shapes = [f"{name}:[1..4]x[1..16]x{HIDDEN}" for name in ("x", "skip")] + [f"{name}:[1..4]x[1..16]" for name in ("ids", "seen")]
+        shapes += ["rows:6x[1..4]x5x8", "columns:8x[1..4]x5x7", "many:[1..4]x5x8x6"]
         self.compare("fusions", b, feeds, shapes)
 
     def test_causal_attention_of_padded_caches(self):
@@ -141,6 +149,16 @@ class Microsoft(ToolTest):
         b.add("QLinearGlobalAveragePool", first + result, "qglobal", T.UINT8)
         b.add("QLinearConcat", result + first + second, "qconcat", T.UINT8, axis=1)
         b.add("QLinearSoftmax", first + result, "qsoftmax", T.UINT8, axis=-1, opset=13)
+        b.input("flag", ["batch", 1, "height", 8], T.BOOL)
+        b.add("QLinearWhere", ["flag"] + first + second + result, "qwhere", T.UINT8)
+        b.constant("channel_scales", np.abs(floats(8)) / 16 + 0.01)
+        b.constant("channel_zeros", RANDOM.integers(0, 256, 8).astype(np.uint8))
+        b.input("r", ["batch", 3, "height", 8])
+        by_channel = ["channel_scales", "channel_zeros"]
+        b.add("QuantizeLinear", ["r"] + by_channel, "ms_quantized", T.UINT8, axis=3)
+        b.add("DequantizeLinear", ["x"] + by_channel, "ms_real", axis=3)
+        b.add("QuantizeLinear", ["r", "s", "sz"], "ms_quantized_all", T.UINT8)
+        b.add("DequantizeLinear", ["x", "s"], "ms_real_all")
         for bits, block, name in ((4, 16, "n4"), (4, 32, "n4_ragged"), (8, 16, "n8")):
             blocks = -(-48 // block)
             b.constant(name + "w", RANDOM.integers(0, 256, (10, blocks, block * bits // 8)).astype(np.uint8))
@@ -151,10 +169,82 @@ class Microsoft(ToolTest):
             b.add("MatMulNBits", ["a", name + "w", name + "s"], name, **shared)
             b.add("MatMulNBits", ["a", name + "w", name + "s", name + "z"], name + "_zero", **shared)
         feeds = [{"x": RANDOM.integers(0, 256, (n, 3, h, 8)).astype(np.uint8),
-                  "y": RANDOM.integers(0, 256, (n, 3, h, 8)).astype(np.uint8), "a": floats(n, h, 48)}
+                  "y": RANDOM.integers(0, 256, (n, 3, h, 8)).astype(np.uint8), "a": floats(n, h, 48),
+                  "r": floats(n, 3, h, 8), "flag": RANDOM.random((n, 1, h, 8)) < 0.5}
                  for n, h in ((1, 4), (3, 7))]
-        shapes = [f"{name}:[1..4]x3x[2..9]x8" for name in "xy"] + ["a:[1..4]x[1..9]x48"]
+        shapes = [f"{name}:[1..4]x3x[2..9]x8" for name in "xyr"] + ["flag:[1..4]x1x[2..9]x8"] + ["a:[1..4]x[1..9]x48"]
         self.compare("quantized", b, feeds, shapes, tolerance=1e-3, steps=1)
+
+    def test_quantized_products(self):
+        b = Builder()
+        b.input("a", ["batch", "length", 24])
+        b.input("x", ["batch", "length", 24], T.UINT8)
+        b.input("rows", ["length", 24], T.UINT8)
+        b.constant("w", RANDOM.integers(-128, 128, (24, 10)).astype(np.int8))
+        b.constant("wz", np.int8(5))
+        for name, dims in (("u", (24, 10)), ("ut", (10, 24)), ("uzs", 10)):
+            b.constant(name, RANDOM.integers(0, 256, dims).astype(np.uint8))
+        b.constant("s", np.float32(0.02))
+        b.constant("xz", np.uint8(130))
+        b.constant("ss", np.abs(floats(10)) / 32)
+        b.constant("sums", RANDOM.integers(-2000, 2000, 10).astype(np.int32))
+        b.constant("yz", np.uint8(120))
+        b.random("bias", 10)
+        b.add("DynamicQuantizeMatMul", ["a", "w", "s"], "dynamic")
+        b.add("DynamicQuantizeMatMul", ["a", "u", "ss", "uzs", "bias"], "dynamic_columns")
+        b.add("MatMulIntegerToFloat", ["x", "w", "s", "s"], "to_float")
+        b.add("MatMulIntegerToFloat", ["x", "u", "s", "ss", "xz", "uzs", "bias"], "to_float_columns")
+        b.add("QGemm", ["rows", "s", "xz", "w", "s", "wz"], "gemm")
+        b.add("QGemm", ["rows", "s", "xz", "ut", "ss", "uzs", "sums", "s", "yz"], "gemm_quantized", T.UINT8, transB=1, alpha=0.05)
+        feeds = [{"a": floats(n, s, 24), "x": RANDOM.integers(0, 256, (n, s, 24)).astype(np.uint8),
+                  "rows": RANDOM.integers(0, 256, (s, 24)).astype(np.uint8)} for n, s in ((2, 5), (1, 1))]
+        shapes = ["a:[1..4]x[1..8]x24", "x:[1..4]x[1..8]x24", "rows:[1..8]x24"]
+        self.compare("products", b, feeds, shapes, tolerance=1e-4, steps=1)
+
+    def test_packed_attention(self):
+        """Attention and QAttention in the forms of their masks, with a past and without."""
+        b = Builder()
+        b.input("x", ["batch", "length", 24])
+        b.input("bytes", ["batch", "length", 24], T.UINT8)
+        b.input("seen", ["batch", "length"], T.INT32)
+        b.input("pairs", ["batch", "length", "length"], T.INT32)
+        b.input("ends", ["batch"], T.INT32)
+        b.input("bounds", [4], T.INT32)
+        b.input("x2", [2, "length", 24])
+        b.input("past", [2, "batch", HEADS, "before", WIDTH])
+        b.input("longer", ["batch", "all"], T.INT32)
+        b.random("w", 24, 3 * HIDDEN)
+        b.random("bias", 3 * HIDDEN)
+        b.random("narrow", 24, 2 * HIDDEN + 2 * HEADS)
+        b.random("narrow_bias", 2 * HIDDEN + 2 * HEADS)
+        b.constant("wq", RANDOM.integers(-128, 128, (24, 3 * HIDDEN)).astype(np.int8))
+        for name, value in (("xs", 0.02), ("ws", 0.01)):
+            b.constant(name, np.float32(value))
+        b.constant("xz", np.uint8(127))
+        b.constant("wz", np.int8(0))
+        heads = dict(num_heads=HEADS)
+        packed, quantized = ["x", "w", "bias"], ["bytes", "wq", "bias", "xs", "ws"]
+        b.add("Attention", packed, "plain", **heads)
+        b.add("Attention", ["x", "narrow", "narrow_bias"], "narrow_values", qkv_hidden_sizes=[HIDDEN, HIDDEN, 2 * HEADS], scale=0.3, **heads)
+        b.add("Attention", packed + ["seen"], "masked", unidirectional=1, **heads)
+        b.add("Attention", packed + ["pairs"], "masked_pairs", mask_filter_value=-500.0, **heads)
+        b.add("Attention", packed + ["ends"], "ends_only", **heads)
+        b.add("Attention", ["x2", "w", "bias", "bounds"], "starts_too", **heads)
+        b.add("Attention", packed + ["longer", "past"], ["after", "present"], unidirectional=1, **heads)
+        b.add("QAttention", quantized, "q_plain", **heads)
+        b.add("QAttention", quantized + ["seen", "xz", "wz"], "q_masked", unidirectional=1, **heads)
+        b.add("QAttention", quantized + ["longer", "xz", "wz", "past"], ["q_after", "q_present"], **heads)
+        feeds = []
+        for n, s, p in ((2, 5, 3), (3, 1, 6)):
+            mask = (RANDOM.random((n, s + p)) < 0.7).astype(np.int32)
+            pairs = np.tril(np.ones((n, s, s), np.int32))
+            feeds.append({"x": floats(n, s, 24), "x2": floats(2, s, 24), "bytes": RANDOM.integers(0, 256, (n, s, 24)).astype(np.uint8),
+                          "seen": np.maximum(mask[:, :s], np.arange(s) == 0).astype(np.int32), "pairs": pairs, "longer": np.maximum(mask, np.arange(s + p) == 0).astype(np.int32),
+                          "ends": RANDOM.integers(1, s + 1, n).astype(np.int32), "bounds": np.array([s, max(s - 1, 1), 0, min(1, s - 1)], np.int32),
+                          "past": floats(2, n, HEADS, p, WIDTH)})
+        shapes = [f"{name}:[1..4]x[1..8]x24" for name in ("x", "bytes")] + ["seen:[1..4]x[1..8]", "pairs:[1..4]x[1..8]x[1..8]", "ends:[1..4]"]
+        shapes += ["x2:2x[1..8]x24", f"past:2x[1..4]x{HEADS}x[1..8]x{WIDTH}", "longer:[1..4]x[2..16]"]
+        self.compare("packed", b, feeds, shapes, tolerance=2e-4)
 
     def test_attention(self):
         b = Builder()
@@ -172,6 +262,8 @@ class Microsoft(ToolTest):
         heads = dict(num_heads=HEADS)
         b.add("MultiHeadAttention", ["q", "k", "v", "bias", "mask"], "mha", **heads)
         b.add("MultiHeadAttention", ["q", "k", "v"], "mha_scaled", scale=0.2, **heads)
+        b.input("ends", ["batch"], T.INT32)
+        b.add("MultiHeadAttention", ["q", "k", "v", "", "ends"], "mha_ends", **heads)
         b.add("MultiHeadAttention", ["q", "q", "q", "", "", "", "past_key", "past_value"],
               ["mha_past", "mha_key", "mha_value"], unidirectional=1, **heads)
         b.add("RotaryEmbedding", ["q", "places", "cos", "sin"], "rotary")
@@ -181,14 +273,16 @@ class Microsoft(ToolTest):
             mask = (RANDOM.random((n, t)) < 0.7).astype(np.int32)
             mask[:, 0] = 1
             feeds.append({"q": floats(n, s, HIDDEN), "k": floats(n, t, HIDDEN), "v": floats(n, t, HIDDEN), "mask": mask,
+                          "ends": RANDOM.integers(1, t + 1, n).astype(np.int32),
                           "places": RANDOM.integers(0, 32, (n, s)), "past_key": floats(n, HEADS, p, WIDTH),
                           "past_value": floats(n, HEADS, p, WIDTH)})
-        shapes = [f"{name}:[1..4]x[1..8]x{HIDDEN}" for name in "qkv"] + ["mask:[1..4]x[1..8]", "places:[1..4]x[1..8]"]
+        shapes = [f"{name}:[1..4]x[1..8]x{HIDDEN}" for name in "qkv"] + ["mask:[1..4]x[1..8]", "places:[1..4]x[1..8]", "ends:[1..4]"]
         shapes += [f"past_{name}:[1..4]x{HEADS}x[1..8]x{WIDTH}" for name in ("key", "value")]
         self.compare("attention", b, feeds, shapes)
 
-    def group_query(self, name, past, length, filled, **attributes):
-        """One call with a cache of `past`, whose batch entries have `filled` keys, and `length` new ones."""
+    def group_query(self, name, past, length, filled, isData=False, **attributes):
+        """One call with a cache of `past`, whose batch entries have `filled` keys, and `length` new ones; with `isData` an input says how
+        many these are."""
         groups, batch = 2, len(filled)
         total = length if past == 0 else max(filled) + length
         b = Builder()
@@ -197,14 +291,20 @@ class Microsoft(ToolTest):
             b.input(x, ["batch", length, groups * WIDTH])
             b.input("past_" + x, ["batch", groups, past, WIDTH])
         b.input("lengths", ["batch"], T.INT32)
-        b.constant("total", np.array(total, np.int32))
+        if isData:
+            b.input("total", [], T.INT32)
+        else:
+            b.constant("total", np.array(total, np.int32))
         b.random("cos", 32, WIDTH // 2)
         b.random("sin", 32, WIDTH // 2)
         caches = ["past_k", "past_v"]
         b.add("GroupQueryAttention", ["q", "k", "v", *caches, "lengths", "total", "cos", "sin"],
               ["y", "present_k", "present_v"], num_heads=HEADS, kv_num_heads=groups, **attributes)
         lengths = np.array([max(f + length, 1) - 1 for f in filled], np.int32)
-        feed = {"q": floats(batch, length, HIDDEN), "lengths": lengths}
+        if isData and past >= total:
+            for output in b.outputs[1:]:
+                output.CopyFrom(helper.make_tensor_value_info(output.name, T.FLOAT, ["batch", groups, past, WIDTH]))
+        feed = {"q": floats(batch, length, HIDDEN), "lengths": lengths, **({"total": np.array(total, np.int32)} if isData else {})}
         for x in "kv":
             feed[x] = floats(batch, length, groups * WIDTH)
             feed["past_" + x] = floats(batch, groups, past, WIDTH)
@@ -224,6 +324,10 @@ class Microsoft(ToolTest):
         self.group_query("grown", 6, 1, [6, 6], do_rotary=1, rotary_interleaved=1, local_window_size=3)
         self.group_query("ragged", 6, 1, [6, 3], scale=0.3)
         self.group_query("buffer", 12, 1, [6, 9])
+        self.group_query("prompt_of_data", 0, 5, [0, 0], isData=True, do_rotary=1)
+        self.group_query("grown_of_data", 6, 1, [6, 6], isData=True, do_rotary=1)
+        self.group_query("buffer_of_data", 12, 1, [6, 9], isData=True)
+        self.group_query("first_of_data", 12, 5, [0, 0], isData=True)
 
     def test_types_that_attributes_choose(self):
         gamma, levels = floats(16).astype(np.float16), RANDOM.integers(-128, 128, (5, 7)).astype(np.int8)

@@ -267,6 +267,18 @@ const std::vector<OpRow> &opTable() {
        "cell = \"lstm\", reverse = true, linearBeforeReset = false, "
        "activations = [\"sigmoid\", \"tanh\", \"tanh\"], "
        "operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 1, 1>"},
+      {"tn.recurrence", kFloats, {{"N, 3, 80"}, {"20, 80", "T", -0.2, 0.2}, {"3, 20"}, {"3, 20"}}, {{"N, 3, 20"}, {"3, 20"}, {"3, 20"}},
+       "cell = \"lstm\", reverse = false, linearBeforeReset = false, inputForget = true, clip = 0.7 : f64, "
+       "activations = [\"hardsigmoid\", \"scaledtanh\", \"elu\"], "
+       "parameters = array<f64: 0.3, 0.4, 0.9, 0.6, 0.8, 0.0>, "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0>"},
+      {"tn.recurrence", "f32", {{"N, 3, 21"}, {"7, 21", "T", -0.2, 0.2}, {"3, 7"}}, {{"N, 3, 7"}, {"3, 7"}},
+       "cell = \"gru\", reverse = false, linearBeforeReset = false, clip = 0.9 : f64, "
+       "activations = [\"affine\", \"leakyrelu\"], parameters = array<f64: 0.25, 0.5, 0.1, 0.0>, "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>"},
+      {"tn.recurrence", "f32", {{"N, 3, 21"}, {"21, 21", "T", -0.2, 0.2}, {"3, 21"}}, {{"N, 3, 21"}, {"3, 21"}},
+       "cell = \"rnn\", reverse = true, linearBeforeReset = false, activations = [\"thresholdedrelu\"], "
+       "parameters = array<f64: 0.1, 0.0>, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>"},
       {"tn.recurrence", "f32", {{"N, 2, 4"}, {"1, 4"}, {"2, 1"}, {"2, 1"}}, {{"N, 2, 1"}, {"2, 1"}, {"2, 1"}},
        "cell = \"lstm\", reverse = false, linearBeforeReset = false, "
        "activations = [\"sigmoid\", \"tanh\", \"tanh\"], "

@@ -13,7 +13,7 @@ public:
   RecurrentCell(mlir::OpBuilder &builder, mlir::Location location, tn::RecurrenceOp op)
       : builder(builder), location(location), op(op) {}
 
-  mlir::Value rnn(mlir::Value sum) { return activate(0, sum); }
+  mlir::Value rnn(mlir::Value sum) { return activate(0, clipped(sum)); }
 
   /// The state times the reset gate, and the sum of a candidate whose own part is gated.
   mlir::Value gruReset(mlir::Value resetSum, mlir::Value x);
@@ -30,6 +30,10 @@ public:
 
 private:
   mlir::Value activate(size_t number, mlir::Value x);
+  /// A sum in the range that the layer holds it in.
+  mlir::Value clipped(mlir::Value sum);
+  /// 1 - x
+  mlir::Value rest(mlir::Value x);
   mlir::Value splat(double value, mlir::Type type);
 
   mlir::OpBuilder &builder;

@@ -3,6 +3,7 @@
 
 #include "compiler/graph/TnRare.h"
 #include "mlir/IR/Builders.h"
+#include "support/Check.h"
 
 using namespace mlir;
 
@@ -11,34 +12,61 @@ namespace {
 
 int64_t stepsOf(Emitter &n, const Sequence &r) { return n.symbols().bounds(r.length).max; }
 
-Value activate(Emitter &n, StringRef name, Value x) {
-  if (name.equals_insensitive("Sigmoid")) {
+Value activate(Emitter &n, const Activation &activation, Value x) {
+  StringRef name = activation.name;
+  Value zero = n.scalarLike(0, x);
+  llvm::APFloat alpha(activation.alpha), beta(activation.beta);
+  auto scaled = [&](double factor, Value y) { return n.mul(y, n.scalarLike(factor, y)); };
+  if (name == "sigmoid") {
     return n.unary<tn::SigmoidOp>(x);
   }
-  if (name.equals_insensitive("Tanh")) {
+  if (name == "tanh") {
     return n.unary<tn::TanhOp>(x);
   }
-  if (name.equals_insensitive("Relu")) {
+  if (name == "relu") {
     return n.unary<tn::ReluOp>(x);
   }
-  if (name.equals_insensitive("Softsign")) {
+  if (name == "softsign") {
     return n.div(x, n.add(n.unary<tn::AbsOp>(x), n.scalarLike(1, x)));
   }
-  if (name.equals_insensitive("Softplus")) {
+  if (name == "softplus") {
     return n.unary<tn::SoftplusOp>(x);
   }
-  n.gap("activation " + name + " in a recurrent layer is not supported",
-        "use Sigmoid, Tanh or Relu");
-  return Value();
+  if (name == "elu") {
+    return n.unary<tn::EluOp>(x, alpha);
+  }
+  if (name == "leakyrelu") {
+    return n.unary<tn::LeakyReluOp>(x, alpha);
+  }
+  if (name == "thresholdedrelu") {
+    Value isBelow = n.compare(x, tn::Predicate::le, n.scalarLike(activation.alpha, x));
+    return n.select(isBelow, zero, x);
+  }
+  if (name == "hardsigmoid") {
+    return n.unary<tn::HardSigmoidOp>(x, alpha, beta);
+  }
+  if (name == "scaledtanh") {
+    return scaled(activation.alpha, n.unary<tn::TanhOp>(scaled(activation.beta, x)));
+  }
+  TENON_CHECK(name == "affine", "an activation that tn.recurrence lacks");
+  return n.add(scaled(activation.alpha, x), n.scalarLike(activation.beta, x));
+}
+
+/// The activation of a gate's sum.
+Value gated(Emitter &n, const Sequence &r, const Activation &activation, Value sum) {
+  if (r.clip) {
+    sum = n.unary<tn::ClampOp>(sum, llvm::APFloat(-*r.clip), llvm::APFloat(*r.clip));
+  }
+  return activate(n, activation, sum);
 }
 
 Value recurrentProduct(Emitter &n, Value h, Value weights) {
   return n.make<tn::MatmulOp>(h, weights, false, true);
 }
 
-void stepRnn(Emitter &n, Direction &layer, Value x) {
+void stepRnn(Emitter &n, const Sequence &r, Direction &layer, Value x) {
   layer.h =
-      activate(n, layer.activations[0], n.add(x, recurrentProduct(n, layer.h, layer.recurrence)));
+      gated(n, r, layer.activations[0], n.add(x, recurrentProduct(n, layer.h, layer.recurrence)));
 }
 
 void stepGru(Emitter &n, const Sequence &r, Direction &layer, Value x) {
@@ -48,7 +76,7 @@ void stepGru(Emitter &n, const Sequence &r, Direction &layer, Value x) {
       n.sliceAxis(layer.recurrence, 0, n.constantSize(2 * width), n.constantSize(width));
   Value zrInput = n.sliceAxis(x, 1, n.constantSize(0), n.constantSize(2 * width));
   Value zr =
-      activate(n, layer.activations[0], n.add(zrInput, recurrentProduct(n, layer.h, zrWeights)));
+      gated(n, r, layer.activations[0], n.add(zrInput, recurrentProduct(n, layer.h, zrWeights)));
   Value z = gate(n, zr, 0, hidden);
   Value reset = gate(n, zr, 1, hidden);
   Value recurrent;
@@ -58,22 +86,24 @@ void stepGru(Emitter &n, const Sequence &r, Direction &layer, Value x) {
   } else {
     recurrent = recurrentProduct(n, n.mul(reset, layer.h), hWeights);
   }
-  Value candidate = activate(n, layer.activations[1], n.add(gate(n, x, 2, hidden), recurrent));
+  Value candidate = gated(n, r, layer.activations[1], n.add(gate(n, x, 2, hidden), recurrent));
   layer.h = n.add(n.mul(n.sub(n.scalarLike(1, z), z), candidate), n.mul(z, layer.h));
 }
 
-void stepLstm(Emitter &n, int64_t hidden, Direction &layer, Value x) {
+void stepLstm(Emitter &n, const Sequence &r, Direction &layer, Value x) {
+  int64_t hidden = r.hidden;
   Value sum = n.add(x, recurrentProduct(n, layer.h, layer.recurrence));
   auto peep = [&](int64_t g, int64_t part, Value cell) {
     Value own = gate(n, sum, g, hidden);
     return layer.peephole ? n.add(own, n.mul(gate(n, layer.peephole, part, hidden), cell)) : own;
   };
   // ONNX orders the gates input, output, forget, cell and the peepholes input, output, forget.
-  Value input = activate(n, layer.activations[0], peep(0, 0, layer.c));
-  Value forget = activate(n, layer.activations[0], peep(2, 2, layer.c));
-  Value candidate = activate(n, layer.activations[1], gate(n, sum, 3, hidden));
+  Value input = gated(n, r, layer.activations[0], peep(0, 0, layer.c));
+  Value forget = r.inputForget ? n.sub(n.scalarLike(1, input), input)
+                               : gated(n, r, layer.activations[0], peep(2, 2, layer.c));
+  Value candidate = gated(n, r, layer.activations[1], gate(n, sum, 3, hidden));
   layer.c = n.add(n.mul(forget, layer.c), n.mul(input, candidate));
-  Value output = activate(n, layer.activations[0], peep(1, 1, layer.c));
+  Value output = gated(n, r, layer.activations[0], peep(1, 1, layer.c));
   layer.h = n.mul(output, activate(n, layer.activations[2], layer.c));
 }
 
@@ -108,11 +138,11 @@ Step stepAt(Emitter &n, const Sequence &r, int64_t i, bool backwards) {
 void runStep(Emitter &n, const Sequence &r, Direction &layer, Value x) {
   switch (r.cell) {
   case Cell::Rnn:
-    return stepRnn(n, layer, x);
+    return stepRnn(n, r, layer, x);
   case Cell::Gru:
     return stepGru(n, r, layer, x);
   case Cell::Lstm:
-    return stepLstm(n, r.hidden, layer, x);
+    return stepLstm(n, r, layer, x);
   }
 }
 
@@ -138,29 +168,23 @@ Value inOrderOfTime(Emitter &n, const Sequence &r, MutableArrayRef<Value> output
   return n.make<tn::GatherOp>(all, n.sub(last, n.positions(r.length)), int64_t{0});
 }
 
-/// The activations as tn.recurrence names them; a gap if it has no such one.
-std::optional<ArrayAttr> activationsOf(Emitter &n, const Direction &layer) {
-  SmallVector<Attribute> names;
-  for (const std::string &name : layer.activations) {
-    std::string lower = StringRef(name).lower();
-    if (!llvm::is_contained({"sigmoid", "tanh", "relu", "softsign", "softplus"}, lower)) {
-      n.gap("activation " + name + " in a recurrent layer is not supported",
-            "use Sigmoid, Tanh or Relu");
-      return std::nullopt;
-    }
-    names.push_back(n.builder().getStringAttr(lower));
-  }
-  return n.builder().getArrayAttr(names);
-}
-
 /// All steps as one operation with the loop inside.
 Value runLoop(Emitter &n, const Sequence &r, Direction &layer, bool backwards) {
   Value weights = n.transpose(layer.recurrence, {1, 0});
   Value lengths = r.lengths ? n.reshape(r.lengths, {r.batch}) : Value();
-  std::optional<ArrayAttr> activations = activationsOf(n, layer);
-  if (n.failed() || !activations) {
+  if (n.failed()) {
     return Value();
   }
+  SmallVector<Attribute> names;
+  SmallVector<double> parameters;
+  for (const Activation &activation : layer.activations) {
+    names.push_back(n.builder().getStringAttr(activation.name));
+    parameters.append({activation.alpha, activation.beta});
+  }
+  if (llvm::all_of(parameters, [](double parameter) { return parameter == 0; })) {
+    parameters.clear();
+  }
+  FloatAttr clip = r.clip ? n.builder().getF64FloatAttr(*r.clip) : FloatAttr();
   Type element = getElementTypeOrSelf(layer.input);
   AffineExpr hidden = n.constantSize(r.hidden);
   Type states = tn::makeTensor({r.length, r.batch, hidden}, element);
@@ -169,7 +193,8 @@ Value runLoop(Emitter &n, const Sequence &r, Direction &layer, bool backwards) {
   StringRef cell = r.cell == Cell::Rnn ? "rnn" : r.cell == Cell::Gru ? "gru" : "lstm";
   tn::RecurrenceOp::build(n.builder(), state, states, last, layer.c ? last : Type(), layer.input,
                           weights, layer.h, layer.c, layer.resetBias, layer.peephole, lengths, cell,
-                          backwards, r.linearBeforeReset, *activations);
+                          backwards, r.linearBeforeReset, n.builder().getArrayAttr(names),
+                          parameters, clip, r.inputForget);
   tn::RecurrenceOp op = dyn_cast_or_null<tn::RecurrenceOp>(n.finish(state));
   if (!op) {
     return Value();
@@ -183,9 +208,9 @@ Value runLoop(Emitter &n, const Sequence &r, Direction &layer, bool backwards) {
 
 int64_t gatesOf(Cell cell) { return cell == Cell::Rnn ? 1 : cell == Cell::Gru ? 3 : 4; }
 
-SmallVector<std::string> defaultActivations(Cell cell) {
-  static const SmallVector<std::string> defaults[] = {
-      {"Tanh"}, {"Sigmoid", "Tanh"}, {"Sigmoid", "Tanh", "Tanh"}};
+SmallVector<Activation> defaultActivations(Cell cell) {
+  static const SmallVector<Activation> defaults[] = {
+      {{"tanh"}}, {{"sigmoid"}, {"tanh"}}, {{"sigmoid"}, {"tanh"}, {"tanh"}}};
   return defaults[static_cast<size_t>(cell)];
 }
 

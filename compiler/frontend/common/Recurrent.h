@@ -19,6 +19,13 @@ inline constexpr int64_t kMaxSteps = 65536;
 /// Layers that may have more steps are a loop: from here on it is as fast, and it compiles in the same time for any length.
 inline constexpr int64_t kMostUnrolled = 4;
 
+/// An activation as `tn.recurrence` names it, with its parameters.
+struct Activation {
+  std::string name;
+  double alpha = 0;
+  double beta = 0;
+};
+
 /// What the directions of a layer share.
 struct Sequence {
   Cell cell = Cell::Rnn;
@@ -26,6 +33,8 @@ struct Sequence {
   mlir::AffineExpr length; ///< of the sequence, at most kMaxSteps
   mlir::AffineExpr batch;
   bool linearBeforeReset = false; ///< GRU
+  bool inputForget = false;       ///< LSTM: the forget gate is 1 - the input gate
+  std::optional<double> clip;     ///< sums of gates are held in [-clip, clip]
   mlir::Value lengths; ///< of each entry of the batch, i64 [batch, 1]; null if all have `length`
 };
 
@@ -37,12 +46,11 @@ struct Direction {
   mlir::Value peephole;   ///< LSTM: [3 * hidden]
   mlir::Value h;          ///< [batch, hidden]: before the run the first state, after it the last
   mlir::Value c;          ///< LSTM: the same
-  llvm::SmallVector<std::string> activations =
-      {}; ///< "Sigmoid", "Tanh", "Relu", ...; as ONNX orders them
+  llvm::SmallVector<Activation> activations = {}; ///< as ONNX orders them
 };
 
 /// The activations that a cell has unless told otherwise.
-llvm::SmallVector<std::string> defaultActivations(Cell cell);
+llvm::SmallVector<Activation> defaultActivations(Cell cell);
 
 /// Entry `index` of the first dim, without the dim; null for null.
 mlir::Value pick(Emitter &n, mlir::Value x, int64_t index);

@@ -258,6 +258,31 @@ SmallVector<int64_t> NodeContext::integerList(StringRef name, ArrayRef<int64_t> 
                : SmallVector<int64_t>(otherwise);
 }
 
+SmallVector<double> NodeContext::numberList(StringRef name) {
+  const Attribute *found = find((name + "_as_tensor").str());
+  found = found ? found : find(name);
+  SmallVector<double> numbers;
+  if (!found || !found->tensor) {
+    if (const Attribute *floats = found ? attribute(name, AttributeType::Floats) : nullptr) {
+      numbers.assign(floats->floats.begin(), floats->floats.end());
+    }
+    return numbers;
+  }
+  Scope local;
+  Status status = owner.defineConstant(local, name, *found->tensor);
+  if (!status.isOk()) {
+    hasFailed = true;
+    owner.setError(std::move(status));
+    return numbers;
+  }
+  const TensorData *data = local.values[name].constant.get();
+  for (uint64_t e = 0; data && !data->view.empty() && e < data->elements; ++e) {
+    std::optional<int64_t> integer = integerAt(*data, e);
+    numbers.push_back(integer ? static_cast<double>(*integer) : realAt(*data, e).value_or(0));
+  }
+  return numbers;
+}
+
 int64_t NodeContext::normalizeAxis(int64_t axis, int64_t rank) {
   if (axis < -rank || axis >= rank) {
     error(ErrorId::OnnxBadAttribute,

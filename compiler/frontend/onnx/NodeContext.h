@@ -1,5 +1,5 @@
-// What an operator's import function sees: the node's inputs, attributes and outputs, and the helpers of
-// Emitter.
+// What an operator's import function sees: the node's inputs, attributes and outputs, and the
+// helpers of Emitter.
 #pragma once
 
 #include "compiler/frontend/common/Emitter.h"
@@ -55,6 +55,9 @@ public:
   mlir::Type elementNamed(llvm::StringRef name, mlir::Type otherwise);
   llvm::SmallVector<int64_t> integerList(llvm::StringRef name,
                                          llvm::ArrayRef<int64_t> otherwise = {});
+  /// The elements of a list of floats, or of the tensor that `name`_as_tensor or `name` itself is;
+  /// none without one.
+  llvm::SmallVector<double> numberList(llvm::StringRef name);
   bool hasAttribute(llvm::StringRef name) { return find(name) != nullptr; }
   /// An axis attribute in [-rank, rank), made non-negative.
   int64_t axis(llvm::StringRef name, int64_t otherwise, int64_t rank);

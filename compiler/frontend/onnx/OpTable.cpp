@@ -35,6 +35,7 @@ OpTable::OpTable() {
                                  randomRows(),
                                  matrixRows(),
                                  mlRows(),
+                                 treeRows(),
                                  lossRows(),
                                  controlRows(),
                                  loopRows(),
@@ -44,7 +45,9 @@ OpTable::OpTable() {
                                  rotaryRows(),
                                  microsoftAttentionRows(),
                                  microsoftFusionRows(),
-                                 microsoftQuantizedRows()}) {
+                                 microsoftQuantizedRows(),
+                                 microsoftProductRows(),
+                                 packedAttentionRows()}) {
     for (const OpRow &row : family) {
       rows[(Twine(row.domain) + ":" + row.name).str()].push_back(&row);
     }

@@ -92,6 +92,7 @@ llvm::ArrayRef<OpRow> signalRows();
 llvm::ArrayRef<OpRow> randomRows();
 llvm::ArrayRef<OpRow> matrixRows();
 llvm::ArrayRef<OpRow> mlRows();
+llvm::ArrayRef<OpRow> treeRows();
 llvm::ArrayRef<OpRow> lossRows();
 llvm::ArrayRef<OpRow> controlRows();
 llvm::ArrayRef<OpRow> loopRows();
@@ -102,6 +103,8 @@ llvm::ArrayRef<OpRow> rotaryRows();
 llvm::ArrayRef<OpRow> microsoftAttentionRows();
 llvm::ArrayRef<OpRow> microsoftFusionRows();
 llvm::ArrayRef<OpRow> microsoftQuantizedRows();
+llvm::ArrayRef<OpRow> microsoftProductRows();
+llvm::ArrayRef<OpRow> packedAttentionRows();
 
 /// Tries to evaluate a node on known integers only; true if all its outputs are set.
 bool foldSizes(NodeContext &context);

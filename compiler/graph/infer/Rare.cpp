@@ -131,14 +131,36 @@ LogicalResult checkPart(Value part, Value like, ArrayRef<AffineExpr> dims, Strin
 
 } // namespace
 
+const CellActivation *tenon::tn::findCellActivation(StringRef name) {
+  using Parameter = CellActivation::Parameter;
+  static constexpr CellActivation kAll[] = {
+      {"sigmoid"},
+      {"tanh"},
+      {"relu"},
+      {"softsign"},
+      {"softplus"},
+      {"elu", Parameter::usual, Parameter::none, 1},
+      {"leakyrelu", Parameter::usual, Parameter::none, 0.01f},
+      {"thresholdedrelu", Parameter::usual, Parameter::none, 1},
+      {"hardsigmoid", Parameter::usual, Parameter::usual, 0.2f, 0.5},
+      {"scaledtanh", Parameter::stated, Parameter::stated},
+      {"affine", Parameter::stated, Parameter::stated},
+  };
+  const CellActivation *found = llvm::find_if(
+      kAll, [&](const CellActivation &activation) { return activation.name == name; });
+  return found == std::end(kAll) ? nullptr : found;
+}
+
 LogicalResult RecurrenceOp::verify() {
   std::optional<CellParts> parts = cellParts(getCell());
-  bool knowsAll = llvm::all_of(getActivations().getAsValueRange<StringAttr>(), [](StringRef name) {
-    return llvm::is_contained({"sigmoid", "tanh", "relu", "softsign", "softplus"}, name);
-  });
+  bool knowsAll = llvm::all_of(getActivations().getAsValueRange<StringAttr>(), findCellActivation);
+  bool hasParameters =
+      getParameters().empty() || getParameters().size() == 2 * getActivations().size();
+  bool clips = !getClip() || getClip()->convertToDouble() > 0;
   bool isLstm = getCell() == "lstm";
   if (!parts || !knowsAll || parts->activations != int64_t(getActivations().size()) ||
       isLstm != bool(getFirstC()) || isLstm != bool(getLastC()) || (getPeephole() && !isLstm) ||
+      !hasParameters || !clips || (getInputForget() && !isLstm) ||
       (getLinearBeforeReset() && getCell() != "gru") ||
       (getResetBias() && !getLinearBeforeReset())) {
     return emitOpError("needs the cell rnn, gru or lstm, its activations, and the operands it has");

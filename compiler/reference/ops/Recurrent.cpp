@@ -12,7 +12,7 @@ using namespace mlir;
 namespace tenon::reference {
 namespace {
 
-double activate(llvm::StringRef name, double x) {
+double activate(llvm::StringRef name, double alpha, double beta, double x) {
   if (name == "tanh") {
     return std::tanh(x);
   }
@@ -21,6 +21,24 @@ double activate(llvm::StringRef name, double x) {
   }
   if (name == "softsign") {
     return x / (1 + std::fabs(x));
+  }
+  if (name == "elu") {
+    return x < 0 ? alpha * std::expm1(x) : x;
+  }
+  if (name == "leakyrelu") {
+    return x < 0 ? alpha * x : x;
+  }
+  if (name == "thresholdedrelu") {
+    return x <= alpha ? 0 : x;
+  }
+  if (name == "hardsigmoid") {
+    return std::clamp(alpha * x + beta, 0.0, 1.0);
+  }
+  if (name == "scaledtanh") {
+    return alpha * std::tanh(beta * x);
+  }
+  if (name == "affine") {
+    return alpha * x + beta;
   }
   return name == "softplus" ? std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)))
                             : 1 / (1 + std::exp(-x));
@@ -37,7 +55,15 @@ struct Layer {
   const double *weights = nullptr, *resetBias = nullptr, *peephole = nullptr;
 
   double act(size_t number, double x) const {
-    return activate(cast<StringAttr>(op.getActivations()[number]).getValue(), x);
+    llvm::ArrayRef<double> parameters = op.getParameters();
+    return activate(cast<StringAttr>(op.getActivations()[number]).getValue(),
+                    parameters.empty() ? 0 : parameters[2 * number],
+                    parameters.empty() ? 0 : parameters[2 * number + 1], x);
+  }
+  /// The activation of a gate's sum.
+  double gate(size_t number, double sum) const {
+    double most = op.getClip() ? op.getClip()->convertToDouble() : HUGE_VAL;
+    return act(number, std::clamp(sum, -most, most));
   }
   double product(const std::vector<double> &h, int64_t column) const {
     double sum = 0;
@@ -52,8 +78,8 @@ struct Layer {
 void stepGru(const Layer &l, const double *x, const State &before, State &state) {
   std::vector<double> update(l.hidden), reset(l.hidden), kept(l.hidden);
   for (int64_t j = 0; j < l.hidden; ++j) {
-    update[j] = l.act(0, x[j] + l.product(before.h, j));
-    reset[j] = l.act(0, x[l.hidden + j] + l.product(before.h, l.hidden + j));
+    update[j] = l.gate(0, x[j] + l.product(before.h, j));
+    reset[j] = l.gate(0, x[l.hidden + j] + l.product(before.h, l.hidden + j));
     kept[j] = reset[j] * before.h[j];
   }
   for (int64_t j = 0; j < l.hidden; ++j) {
@@ -63,7 +89,7 @@ void stepGru(const Layer &l, const double *x, const State &before, State &state)
       double bias = l.resetBias ? l.resetBias[j] : 0;
       recurrent = reset[j] * (l.product(before.h, column) + bias);
     }
-    state.h[j] = (1 - update[j]) * l.act(1, x[column] + recurrent) + update[j] * before.h[j];
+    state.h[j] = (1 - update[j]) * l.gate(1, x[column] + recurrent) + update[j] * before.h[j];
   }
 }
 
@@ -74,8 +100,10 @@ void stepLstm(const Layer &l, const double *x, const State &before, State &state
       return x[gate * l.hidden + j] + l.product(before.h, gate * l.hidden + j) + peep;
     };
     double cell = before.c[j];
-    state.c[j] = l.act(0, sum(2, cell)) * cell + l.act(0, sum(0, cell)) * l.act(1, sum(3, 0));
-    state.h[j] = l.act(0, sum(1, state.c[j])) * l.act(2, state.c[j]);
+    double input = l.gate(0, sum(0, cell));
+    double forget = l.op.getInputForget() ? 1 - input : l.gate(0, sum(2, cell));
+    state.c[j] = forget * cell + input * l.gate(1, sum(3, 0));
+    state.h[j] = l.gate(0, sum(1, state.c[j])) * l.act(2, state.c[j]);
   }
 }
 
@@ -88,7 +116,7 @@ void Layer::step(const double *x, State &state) const {
     return stepGru(*this, x, before, state);
   }
   for (int64_t j = 0; j < hidden; ++j) {
-    state.h[j] = act(0, x[j] + product(before.h, j));
+    state.h[j] = gate(0, x[j] + product(before.h, j));
   }
 }
 

@@ -101,7 +101,7 @@ template <typename Visit> void forEachRow(const Visit &visit) {
     OpRows rows = entry.second;
     std::string domain = rows.front()->domain;
     std::string name = (domain.empty() ? "" : domain + ":") + rows.front()->name;
-    int64_t newest = domain.empty() ? kNewestOpset : 1;
+    int64_t newest = domain.empty() ? kNewestOpset : domain == "ai.onnx.ml" ? 5 : 1;
     for (int64_t opset = rows.front()->since; opset <= newest; ++opset) {
       visit(name, *rowOf(rows, opset), opset);
     }

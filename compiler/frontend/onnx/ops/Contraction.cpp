@@ -1,6 +1,6 @@
 // MatMul, Gemm and Einsum: reshapes and transposes around `tn.matmul`.
 // Relies on matmul operands having rank 2 or more there; 1-D ones are reshaped here.
-#include "compiler/frontend/onnx/NodeContext.h"
+#include "compiler/frontend/onnx/ops/Quantizing.h"
 
 using namespace mlir;
 
@@ -44,20 +44,10 @@ Value matmulAnyRank(NodeContext &c, Value a, Value b) {
 void matmul(NodeContext &c) { c.setOutput(0, matmulAnyRank(c, c.value(0), c.value(1))); }
 
 void matmulInteger(NodeContext &c) {
-  Type wide = c.builder().getI32Type();
-  Value operands[2] = {c.cast(c.value(0), wide), c.cast(c.value(1), wide)};
-  for (unsigned i : {0u, 1u}) {
-    Value zero = c.cast(c.value(2 + i), wide);
-    if (!zero) {
-      continue;
-    }
-    // A per-row zero point of A belongs to the last but one dim; one of B to the last.
-    int64_t rank = c.rank(i);
-    bool vector = c.rank(2 + i) == 1 && rank >= 2;
-    zero = vector ? c.alongAxis(zero, i == 0 ? rank - 2 : rank - 1, rank) : zero;
-    operands[i] = c.sub(operands[i], zero);
-  }
-  c.setOutput(0, matmulAnyRank(c, operands[0], operands[1]));
+  // A per-row zero point of A belongs to the last but one dim; one of B to the last.
+  Value a = centered(c, c.value(0), c.value(2), c.rank(0) - 2);
+  Value b = centered(c, c.value(1), c.value(3), c.rank(1) - 1);
+  c.setOutput(0, matmulAnyRank(c, a, b));
 }
 
 /// Whether C of Gemm has the product's dims or ones in their place: what broadcasts the product is

@@ -4,6 +4,7 @@
 
 #include "mlir/IR/TypeUtilities.h"
 
+#include <cmath>
 #include <set>
 
 using namespace mlir;
@@ -47,6 +48,128 @@ void arrayFeatureExtractor(NodeContext &c) {
   Value indices = c.reshape(c.value(1), {count});
   Value y = c.make<tn::GatherOp>(c.value(0), indices, rank - 1);
   c.setOutput(0, rank == 1 ? c.reshape(y, {c.constantSize(1), count}) : y);
+}
+
+/// Each row by its largest element, its sum of magnitudes, or its length; rows of zeros stay.
+void normalizer(NodeContext &c) {
+  std::string norm = c.choice("norm", {"MAX", "L1", "L2"});
+  int64_t last = c.rank(0) - 1;
+  if (last < 0) {
+    return c.error(ErrorId::OnnxBadNode, "its input has no last dimension");
+  }
+  Value x = c.cast(c.value(0), c.builder().getF32Type());
+  Value size = norm == "MAX" ? c.reduce(tn::ReduceKind::max, x, {last}, true)
+               : norm == "L1"
+                   ? c.reduce(tn::ReduceKind::sum, c.unary<tn::AbsOp>(x), {last}, true)
+                   : c.unary<tn::SqrtOp>(c.reduce(tn::ReduceKind::sum, c.mul(x, x), {last}, true));
+  Value isZero = c.compare(size, tn::Predicate::eq, c.scalarLike(0, size));
+  c.setOutput(0, c.div(x, c.select(isZero, c.scalarLike(1, size), size)));
+}
+
+/// What equals the replaced value becomes the imputed one, one for all columns or for each.
+void imputer(NodeContext &c) {
+  Value x = c.value(0);
+  bool isReal = isa<FloatType>(c.element(0));
+  const Attribute *reals = c.attribute("imputed_value_floats", AttributeType::Floats);
+  SmallVector<int64_t> integers = c.integerList("imputed_value_int64s");
+  SmallVector<double> values;
+  if (isReal && reals) {
+    values.assign(reals->floats.begin(), reals->floats.end());
+  }
+  double replaced = c.real("replaced_value_float", 0);
+  int64_t replacedInteger = c.integer("replaced_value_int64", 0);
+  int64_t count = static_cast<int64_t>(isReal ? values.size() : integers.size());
+  if (count == 0 ||
+      (count != 1 && (c.rank(0) == 0 || tn::constantDim(c.dims(0).back()) != count))) {
+    return c.error(ErrorId::OnnxBadAttribute, "its imputed values are not one a column");
+  }
+  Value row = isReal ? c.realConstant(values, {count}, c.element(0))
+                     : c.integerConstant(integers, {count}, c.element(0));
+  Value gone = isReal ? c.scalar(replaced, c.element(0))
+                      : c.integerConstant({replacedInteger}, {}, c.element(0));
+  Value isGone = std::isnan(replaced) && isReal ? c.compare(x, tn::Predicate::ne, x)
+                                                : c.compare(x, tn::Predicate::eq, gone);
+  c.setOutput(0, c.select(isGone, row, x));
+}
+
+/// x [..] against keys as [.., keys]: which key each element is.
+Value matched(NodeContext &c, Value keys, int64_t count) {
+  tn::Dims apart = c.dims(0);
+  apart.push_back(c.constantSize(1));
+  Value x = c.reshape(c.value(0), apart);
+  tn::Dims all(apart.size(), c.constantSize(1));
+  all.back() = c.constantSize(count);
+  return c.compare(x, tn::Predicate::eq, c.reshape(keys, all));
+}
+
+/// One of the numbers lists of LabelEncoder; null if it is not there.
+Value numbersOf(NodeContext &c, StringRef side, int64_t &count) {
+  SmallVector<int64_t> integers = c.integerList((side + "_int64s").str());
+  SmallVector<double> reals = c.numberList((side + "_floats").str());
+  count = static_cast<int64_t>(integers.empty() ? reals.size() : integers.size());
+  if (count == 0) {
+    return Value();
+  }
+  return integers.empty() ? c.realConstant(reals, {count}, c.builder().getF32Type())
+                          : c.integerConstant(integers, {count}, c.builder().getI64Type());
+}
+
+void labelEncoder(NodeContext &c) {
+  int64_t count = 0, values = 0;
+  for (StringRef unused : {"default_string", "default_int64", "default_float"}) {
+    c.ignore(unused);
+  }
+  Value keys = numbersOf(c, "keys", count), table = numbersOf(c, "values", values);
+  if (!keys || !table) {
+    return c.gap("labels that are strings or tensors are not supported",
+                 "use keys and values that are lists of int64 or float");
+  }
+  if (count != values) {
+    return c.error(ErrorId::OnnxBadAttribute, "it does not have a value a key");
+  }
+  Type element = getElementTypeOrSelf(table);
+  Value otherwise = element.isF32()
+                        ? c.scalar(c.real("default_float", -0.0), element)
+                        : c.integerConstant({c.integer("default_int64", -1)}, {}, element);
+  int64_t last = c.rank(0);
+  Value match = c.cast(matched(c, c.cast(keys, c.element(0)), count), c.builder().getI32Type());
+  Value place = c.make<tn::ArgReduceOp>(match, last, false, true, false);
+  Value isKnown =
+      c.cast(c.reduce(tn::ReduceKind::max, match, {last}, false), c.builder().getI1Type());
+  c.setOutput(0, c.select(isKnown, c.make<tn::GatherOp>(table, place, int64_t{0}), otherwise));
+}
+
+/// A column for each category. Elements of none are zeros everywhere.
+void oneHotEncoder(NodeContext &c) {
+  SmallVector<int64_t> categories = c.integerList("cats_int64s");
+  if (categories.empty() || c.hasAttribute("cats_strings") || c.integer("zeros", 1) == 0) {
+    return c.gap("categories that are strings, and unknown ones as errors, are not supported",
+                 "use cats_int64s and zeros = 1");
+  }
+  int64_t count = static_cast<int64_t>(categories.size());
+  Value keys = c.integerConstant(categories, {count}, c.builder().getI64Type());
+  Value match = matched(c, c.cast(keys, c.element(0)), count);
+  c.setOutput(0, c.cast(match, c.builder().getF32Type()));
+}
+
+/// The columns of all inputs, as floats.
+void featureVectorizer(NodeContext &c) {
+  SmallVector<int64_t> widths = c.integerList("inputdimensions");
+  SmallVector<Value> parts;
+  for (unsigned i = 0; i < c.numInputs(); ++i) {
+    tn::Dims dims = c.dims(i);
+    if (dims.size() == 1) {
+      dims.push_back(c.constantSize(1));
+    }
+    bool fits = dims.size() == 2 &&
+                (widths.empty() || (i < widths.size() && tn::constantDim(dims[1]) == widths[i]));
+    if (!fits) {
+      return c.gap("inputs of other widths than inputdimensions has are not supported",
+                   "correct inputdimensions");
+    }
+    parts.push_back(c.reshape(c.cast(c.value(i), c.builder().getF32Type()), dims));
+  }
+  c.setOutput(0, c.failed() ? Value() : c.concat(parts, 1));
 }
 
 //===--- TfIdfVectorizer ---===//
@@ -190,9 +313,33 @@ void tfIdfVectorizer(NodeContext &c) {
   c.setOutput(0, rank == 1 ? c.reshape(y, {c.constantSize(v->width)}) : y);
 }
 
+constexpr Attributes kImputer = {{"imputed_value_floats", kFloats},
+                                 {"imputed_value_int64s", kInts},
+                                 {"replaced_value_float", kFloat},
+                                 {"replaced_value_int64", kInt}};
+constexpr Attributes kLabelEncoder = {
+    {"default_float", kFloat},      {"default_int64", kInt},      {"default_string", kString},
+    {"default_tensor", kTensor, 4}, {"keys_floats", kFloats},     {"keys_int64s", kInts},
+    {"keys_strings", kStrings},     {"keys_tensor", kTensor, 4},  {"values_floats", kFloats},
+    {"values_int64s", kInts},       {"values_strings", kStrings}, {"values_tensor", kTensor, 4}};
+constexpr Attributes kOneHotEncoder = {
+    {"cats_int64s", kInts}, {"cats_strings", kStrings}, {"zeros", kInt}};
+
 constexpr OpRow kRows[] = {
     {"ArrayFeatureExtractor", 1, 2, 2, 1, arrayFeatureExtractor, {}, "ai.onnx.ml"},
     {"Binarizer", 1, 1, 1, 1, binarizer, {{"threshold", kFloat}}, "ai.onnx.ml"},
+    {"FeatureVectorizer",
+     1,
+     1,
+     kMany,
+     1,
+     featureVectorizer,
+     {{"inputdimensions", kInts}},
+     "ai.onnx.ml"},
+    {"Imputer", 1, 1, 1, 1, imputer, kImputer, "ai.onnx.ml"},
+    {"LabelEncoder", 2, 1, 1, 1, labelEncoder, kLabelEncoder, "ai.onnx.ml"},
+    {"Normalizer", 1, 1, 1, 1, normalizer, {{"norm", kString}}, "ai.onnx.ml"},
+    {"OneHotEncoder", 1, 1, 1, 1, oneHotEncoder, kOneHotEncoder, "ai.onnx.ml"},
     {"Scaler", 1, 1, 1, 1, scaler, {{"offset", kFloats}, {"scale", kFloats}}, "ai.onnx.ml"},
     {"TfIdfVectorizer",
      9,

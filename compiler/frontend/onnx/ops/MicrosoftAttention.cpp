@@ -1,6 +1,8 @@
 // ONNX Runtime's attention of the domain com.microsoft: heads in the last dim, and caches that each
 // batch entry fills on its own. Relies on grouped heads being repeated by `tn.attention`.
-#include "compiler/frontend/onnx/ops/Heads.h"
+#include "compiler/frontend/onnx/ops/MicrosoftAttention.h"
+
+#include "compiler/frontend/onnx/StatedSizes.h"
 
 #include <cmath>
 
@@ -21,6 +23,8 @@ std::optional<double> scaleOf(NodeContext &c, Value q) {
   return scale == 0 ? 1 / std::sqrt(static_cast<double>(*width)) : scale;
 }
 
+} // namespace
+
 void setAttention(NodeContext &c, Value q, Value k, Value v, Value mask, bool causal) {
   std::optional<double> scale = scaleOf(c, q);
   bool inner[] = {false, false, false, false};
@@ -30,7 +34,53 @@ void setAttention(NodeContext &c, Value q, Value k, Value v, Value mask, bool ca
   }
 }
 
-Value sum(NodeContext &c, Value a, Value b) { return a && b ? c.add(a, b) : a ? a : b; }
+Value sumOf(NodeContext &c, Value a, Value b) { return a && b ? c.add(a, b) : a ? a : b; }
+
+namespace {
+
+/// Which keys are within the lengths of the mask's entries [B] or [2 B], as [B, 1, 1, keys].
+Value seenByLengths(NodeContext &c, unsigned i, AffineExpr batch, AffineExpr keys) {
+  Type index = c.builder().getI64Type();
+  AffineExpr one = c.constantSize(1), all = c.dims(i)[0];
+  bool hasStarts = !tn::sameDim(all, batch);
+  if (hasStarts && !tn::sameDim(all, multiplySizes(batch, c.constantSize(2)))) {
+    c.gap("its mask of lengths is not known to have one or two for each entry of the batch",
+          "give a mask over all keys");
+    return Value();
+  }
+  Value bounds = c.cast(c.value(i), index);
+  auto entries = [&](AffineExpr start) {
+    return c.reshape(c.sliceAxis(bounds, 0, start, batch), {batch, one, one, one});
+  };
+  Value at = c.alongAxis(positions(c, keys), 3, 4);
+  Value seen = c.compare(at, tn::Predicate::lt, entries(c.constantSize(0)));
+  return hasStarts ? c.make<tn::AndOp>(seen, c.compare(at, tn::Predicate::ge, entries(batch)))
+                   : seen;
+}
+
+} // namespace
+
+Value paddingAddend(NodeContext &c, unsigned i, AffineExpr batch, AffineExpr keys, Type element) {
+  c.ignore("mask_filter_value");
+  if (!c.has(i)) {
+    return Value();
+  }
+  tn::Dims dims = c.dims(i);
+  Value seen;
+  if (dims.size() == 1) {
+    seen = seenByLengths(c, i, batch, keys);
+  } else if (dims.size() == 2 || dims.size() == 3) {
+    dims.insert(dims.begin() + 1, 4 - dims.size(), c.constantSize(1));
+    Value mask = c.reshape(c.value(i), dims);
+    seen = c.compare(mask, tn::Predicate::gt, c.scalarLike(0, mask));
+  } else {
+    c.gap("a mask of four dimensions is not supported", "give a mask over all keys");
+  }
+  return c.select(seen, c.scalar(0, element),
+                  c.scalar(c.real("mask_filter_value", -10000), element));
+}
+
+namespace {
 
 //===--- MultiHeadAttention ---===//
 
@@ -52,24 +102,6 @@ Value projected(NodeContext &c, unsigned i, int64_t heads, AffineExpr &start) {
   return splitHeads(c, x, heads);
 }
 
-/// The addend of a mask over keys, [B, T] or [B, S, T], where 0 leaves a key out; null without one.
-Value paddingAddend(NodeContext &c) {
-  c.ignore("mask_filter_value");
-  if (!c.has(4)) {
-    return Value();
-  }
-  tn::Dims dims = c.dims(4);
-  if (dims.size() != 2 && dims.size() != 3) {
-    c.gap("a mask of lengths is not supported", "give a mask over all keys");
-    return Value();
-  }
-  dims.insert(dims.begin() + 1, 4 - dims.size(), c.constantSize(1));
-  Value mask = c.reshape(c.value(4), dims);
-  Value seen = c.compare(mask, tn::Predicate::gt, c.scalarLike(0, mask));
-  return c.select(seen, c.scalar(0, c.element(0)),
-                  c.scalar(c.real("mask_filter_value", -10000), c.element(0)));
-}
-
 void multiHeadAttention(NodeContext &c) {
   if (c.rank(0) != 3 || !c.has(1) || !c.has(2)) {
     return c.gap("queries, keys and values in one tensor are not supported",
@@ -86,7 +118,9 @@ void multiHeadAttention(NodeContext &c) {
   }
   c.setOutput(1, k);
   c.setOutput(2, v);
-  Value mask = sum(c, paddingAddend(c), c.value(5));
+  AffineExpr keys = k ? tn::getDims(k.getType())[2] : AffineExpr();
+  Value mask = k ? paddingAddend(c, 4, c.dims(0)[0], keys, c.element(0)) : Value();
+  mask = sumOf(c, mask, c.value(5));
   setAttention(c, q, k, v, mask, c.integer("unidirectional", 0) != 0);
 }
 
@@ -100,6 +134,7 @@ struct Cache {
   AffineExpr queries;
   AffineExpr past; ///< length of the buffers that come in
   AffineExpr keys; ///< length of those that go out
+  Value total;     ///< keys of the longest entry with the new ones, i64
   Value filled;    ///< keys that each batch entry has before the new ones, i64 [B, 1, 1, 1]
 };
 
@@ -123,43 +158,79 @@ bool readsUnsupported(NodeContext &c) {
   return !plain;
 }
 
-std::optional<Cache> readCache(NodeContext &c) {
-  std::optional<Sizes> total = c.requireSizes(6, "total sequence length");
-  if (!total || !total->isScalarLike()) {
-    return std::nullopt;
+/// The length of the longest sequence with its new keys. One that data gives is that of the cache
+/// that goes out, or, where the model states none, of the one that comes in and the new keys; each
+/// run checks that.
+AffineExpr totalLength(NodeContext &c, const Cache &cache) {
+  if (std::optional<Sizes> known = c.sizes(6)) {
+    return known->isScalarLike() ? known->values[0] : AffineExpr();
   }
-  AffineExpr length = total->values[0];
-  Cache cache{c.integer("num_heads", 0),
-              c.integer("kv_num_heads", 0),
-              c.dims(0)[0],
-              c.dims(0)[1],
-              c.constantSize(0),
-              length,
-              Value()};
+  std::optional<tn::Dims> stated = c.statedDims(1);
+  bool isBuffer =
+      stated && stated->size() == 4 && c.has(3) && tn::sameDim((*stated)[2], cache.past);
+  return isBuffer ? cache.past : addSizes(cache.past, cache.queries);
+}
+
+/// The sizes of queries and past keys, again where a constraint has determined a symbol in them.
+void readSizes(NodeContext &c, Cache &cache) {
+  cache.batch = c.dims(0)[0];
+  cache.queries = c.dims(0)[1];
+  cache.past = c.has(3) && c.rank(3) == 4 ? c.dims(3)[2] : c.constantSize(0);
+}
+
+/// The total length, and the keys that go out, in the cache; null after a failure.
+Value readTotal(NodeContext &c, Cache &cache) {
+  auto compare = [&](AffineExpr a, Comparison kind, AffineExpr b) {
+    return c.symbols().compare(a, kind, b).value_or(false);
+  };
+  AffineExpr length = totalLength(c, cache);
+  if (!length) {
+    c.error(ErrorId::OnnxBadNode, "its total sequence length is not one number");
+    return Value();
+  }
+  bool grows = compare(cache.past, Comparison::LessOrEqual, length);
+  bool isKnown = c.has(3) && (grows || compare(length, Comparison::LessOrEqual, cache.past));
+  if (!isKnown) {
+    grows = c.require(tn::ConstraintKind::equal, length, addSizes(cache.past, cache.queries),
+                      "the total sequence length and that of the past and new keys");
+    readSizes(c, cache);
+    length = addSizes(cache.past, cache.queries);
+  }
+  if (c.failed()) {
+    return Value();
+  }
+  cache.keys = grows ? length : cache.past;
+  Type index = c.builder().getI64Type();
+  if (c.sizes(6)) {
+    return c.materialize(Sizes::scalar(length), index);
+  }
+  bool isBuffer = tn::sameDim(cache.keys, cache.past);
+  Value total = c.reshape(c.cast(c.value(6), index), {});
+  Value fits = c.compare(total, isBuffer ? tn::Predicate::le : tn::Predicate::eq,
+                         c.sizeValue(cache.keys, index));
+  return requireCondition(c, total, fits,
+                          isBuffer ? "total_sequence_length is at most that of the cache"
+                                   : "total_sequence_length is that of the past and the new keys");
+}
+
+std::optional<Cache> readCache(NodeContext &c) {
+  Cache cache;
+  cache.heads = c.integer("num_heads", 0);
+  cache.keyHeads = c.integer("kv_num_heads", 0);
+  readSizes(c, cache);
   if (cache.heads <= 0 || cache.keyHeads <= 0 || cache.heads % cache.keyHeads != 0) {
     c.error(ErrorId::OnnxBadAttribute, "kv_num_heads does not divide num_heads");
     return std::nullopt;
   }
-  if (c.has(3)) {
-    cache.past = c.rank(3) == 4 ? c.dims(3)[2] : cache.past;
-  }
-  auto compare = [&](AffineExpr a, Comparison kind, AffineExpr b) {
-    return c.symbols().compare(a, kind, b).value_or(false);
-  };
-  bool grows = compare(cache.past, Comparison::LessOrEqual, length);
-  cache.keys = grows ? length : cache.past;
-  bool known = c.has(3) ? grows || compare(length, Comparison::LessOrEqual, cache.past)
-                        : compare(length, Comparison::Equal, cache.queries);
-  if (!known) {
-    c.gap("it is not known which is longer, the cache or the total sequence",
-          "declare smaller ranges with --shape");
+  cache.total = readTotal(c, cache);
+  if (!cache.total || c.failed()) {
     return std::nullopt;
   }
   // The first call fills the cache from its start, however long each entry's sequence is.
   Type index = c.builder().getI64Type();
   AffineExpr one = c.constantSize(1);
   Value queries = c.materialize(Sizes::scalar(cache.queries), index);
-  Value first = c.compare(c.materialize(Sizes::scalar(length), index), tn::Predicate::eq, queries);
+  Value first = c.compare(cache.total, tn::Predicate::eq, queries);
   Value last = c.reshape(c.cast(c.value(5), index), {cache.batch, one, one, one});
   cache.filled =
       c.select(first, c.scalar(0, index), c.sub(c.add(last, c.scalar(1, index)), queries));
@@ -250,7 +321,7 @@ void groupQueryAttention(NodeContext &c) {
   Value v = extended(c, *cache, 4, splitHeads(c, parts[2], heads[2]));
   c.setOutput(1, k);
   c.setOutput(2, v);
-  setAttention(c, q, k, v, sum(c, seenAddend(c, *cache), c.value(10)), false);
+  setAttention(c, q, k, v, sumOf(c, seenAddend(c, *cache), c.value(10)), false);
 }
 
 constexpr Attributes kMultiHead = {{"mask_filter_value", kFloat},

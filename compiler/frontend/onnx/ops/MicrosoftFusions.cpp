@@ -18,15 +18,20 @@ void quickGelu(NodeContext &c) {
   c.setOutput(0, c.mul(x, c.unary<tn::SigmoidOp>(c.mul(x, alpha))));
 }
 
+/// [m, batch.., k] as [batch.., m, k].
+Value batchFirst(NodeContext &c, unsigned i) {
+  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(1, c.rank(i) - 1));
+  order.append({0, c.rank(i) - 1});
+  return c.transpose(c.value(i), order);
+}
+
 void fusedMatMul(NodeContext &c) {
   if (c.rank(0) < 2 || c.rank(1) < 2) {
     return c.gap("one-dimensional operands are not supported", "add a dimension");
   }
-  if (c.integer("transBatchA", 0) != 0 || c.integer("transBatchB", 0) != 0) {
-    return c.gap("transposed batch dimensions are not supported", "export without the fusion");
-  }
-  Value y = c.make<tn::MatmulOp>(c.value(0), c.value(1), c.integer("transA", 0) != 0,
-                                 c.integer("transB", 0) != 0);
+  Value a = c.integer("transBatchA", 0) != 0 ? batchFirst(c, 0) : c.value(0);
+  Value b = c.integer("transBatchB", 0) != 0 ? batchFirst(c, 1) : c.value(1);
+  Value y = c.make<tn::MatmulOp>(a, b, c.integer("transA", 0) != 0, c.integer("transB", 0) != 0);
   double alpha = c.real("alpha", 1);
   c.setOutput(0, alpha == 1 ? y : c.mul(y, c.scalarLike(alpha, y)));
 }

@@ -34,6 +34,10 @@ void leakyRelu(NodeContext &c) {
   setQuantized(c, c.unary<tn::LeakyReluOp>(real(c, 0), alpha), 3, c.element(0));
 }
 
+void where(NodeContext &c) {
+  setQuantized(c, c.select(c.value(0), real(c, 1), real(c, 4)), 7, c.element(1));
+}
+
 bool isChannelsLast(NodeContext &c) {
   if (c.integer("channels_last", 0) == 0) {
     return false;
@@ -196,6 +200,7 @@ constexpr OpRow kRows[] = {
     {"QLinearMul", 1, 7, 8, 1, binary<tn::MulOp>, {}, kMicrosoft, 1 << 2 | 1 << 5},
     {"QLinearSigmoid", 1, 4, 5, 1, sigmoid, {}, kMicrosoft, 1 << 2},
     {"QLinearSoftmax", 1, 5, 5, 1, softmax, kSoftmax, kMicrosoft, 1 << 2},
+    {"QLinearWhere", 1, 9, 9, 1, where, {}, kMicrosoft},
 };
 
 } // namespace

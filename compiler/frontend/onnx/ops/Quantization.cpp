@@ -41,13 +41,10 @@ Value emitDequantize(NodeContext &c, Value x, Value scale, Value zero, int64_t a
                       : Value();
 }
 
-namespace {
-
-/// Scale and zero point from the data's range, as ONNX defines them for uint8.
-void dynamicQuantizeLinear(NodeContext &c) {
+RangeQuantized quantizeByRange(NodeContext &c, Value x) {
   Type byte = c.builder().getIntegerType(8, false);
-  SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, c.rank(0)));
-  Value x = c.value(0);
+  int64_t rank = x ? cast<RankedTensorType>(x.getType()).getRank() : 0;
+  SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, rank));
   Value zero = c.scalarLike(0, x);
   Value high = c.max(c.reduce(tn::ReduceKind::max, x, axes, false), zero);
   Value low = c.min(c.reduce(tn::ReduceKind::min, x, axes, false), zero);
@@ -55,10 +52,10 @@ void dynamicQuantizeLinear(NodeContext &c) {
   Value scale = c.div(c.sub(high, low), levels);
   Value start = c.unary<tn::RoundOp>(c.min(c.max(c.sub(zero, c.div(low, scale)), zero), levels));
   Value point = c.cast(start, byte);
-  c.setOutput(0, emitQuantize(c, x, scale, point, 0, byte));
-  c.setOutput(1, scale);
-  c.setOutput(2, point);
+  return {emitQuantize(c, x, scale, point, 0, byte), scale, point};
 }
+
+namespace {
 
 /// A per-row (or per-column) parameter of a product's operand, shaped to broadcast against it.
 Value alongOperand(NodeContext &c, Value parameter, int64_t axis, int64_t rank) {
@@ -69,23 +66,43 @@ Value alongOperand(NodeContext &c, Value parameter, int64_t axis, int64_t rank) 
              : scalarIfSingle(c, parameter);
 }
 
-void qlinearMatmul(NodeContext &c) {
+int64_t rankOf(Value x) { return x ? cast<RankedTensorType>(x.getType()).getRank() : 2; }
+
+} // namespace
+
+Value centered(NodeContext &c, Value x, Value zero, int64_t axis) {
   Type wide = c.builder().getI32Type();
+  Value y = c.cast(x, wide);
+  return zero ? c.sub(y, alongOperand(c, c.cast(zero, wide), axis, rankOf(x))) : y;
+}
+
+Value scaledProduct(NodeContext &c, Value a, Value b, Value scaleA, Value scaleB) {
   Type real = c.builder().getF32Type();
+  int64_t rank = std::max(rankOf(a), rankOf(b));
+  Value scale = c.mul(alongOperand(c, c.cast(scaleA, real), rank - 2, rank),
+                      alongOperand(c, c.cast(scaleB, real), rank - 1, rank));
+  return c.mul(c.cast(c.make<tn::MatmulOp>(a, b, false, false), real), scale);
+}
+
+namespace {
+
+void dynamicQuantizeLinear(NodeContext &c) {
+  RangeQuantized y = quantizeByRange(c, c.value(0));
+  c.setOutput(0, y.x);
+  c.setOutput(1, y.scale);
+  c.setOutput(2, y.zero);
+}
+
+void qlinearMatmul(NodeContext &c) {
   int64_t rankA = c.rank(0), rankB = c.rank(3);
   if (rankA < 2 || rankB < 2) {
     return c.gap("one-dimensional operands are not supported", "add a dimension");
   }
-  Value a =
-      c.sub(c.cast(c.value(0), wide), alongOperand(c, c.cast(c.value(2), wide), rankA - 2, rankA));
-  Value b =
-      c.sub(c.cast(c.value(3), wide), alongOperand(c, c.cast(c.value(5), wide), rankB - 1, rankB));
-  Value product = c.make<tn::MatmulOp>(a, b, false, false);
-  int64_t rank = std::max(rankA, rankB);
-  Value scale = c.mul(alongOperand(c, c.cast(c.value(1), real), rank - 2, rank),
-                      alongOperand(c, c.cast(c.value(4), real), rank - 1, rank));
-  c.setOutput(0, emitQuantize(c, c.mul(c.cast(product, real), scale), c.cast(c.value(6), real),
-                              c.value(7), 0, c.element(7)));
+  Value a = centered(c, c.value(0), c.value(2), rankA - 2);
+  Value b = centered(c, c.value(3), c.value(5), rankB - 1);
+  Value y = scaledProduct(c, a, b, c.value(1), c.value(4));
+  c.setOutput(0, emitQuantize(c, y, c.cast(c.value(6), c.builder().getF32Type()), c.value(7), 0,
+                              c.element(7)));
 }
 
 constexpr OpRow kRows[] = {

@@ -1,6 +1,7 @@
-// QuantizeLinear and DequantizeLinear in all their forms: integers of 8 bits and more by one `tn`
-// op where a scale belongs to the tensor or to an index of an axis, everything else by arithmetic.
-// Relies on casts for how a number becomes one of a low-bit type.
+// QuantizeLinear and DequantizeLinear in all their forms, ONNX's and ONNX Runtime's: integers of 8
+// bits and more by one `tn` op where a scale belongs to the tensor or to an index of an axis,
+// everything else by arithmetic. Relies on casts for how a number becomes one of a low-bit type.
+#include "compiler/frontend/onnx/OpTable.h"
 #include "compiler/frontend/onnx/ops/Quantizing.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -31,7 +32,8 @@ std::optional<Granularity> readGranularity(NodeContext &c) {
   Granularity granularity;
   bool isPerAxis = scaleRank == 1 && c.type(1).getDimSize(0) != 1;
   c.ignore("axis"); // of a tensor with one scale
-  if (rank > 0 && c.opset >= 13 && (isBlocked || isPerAxis)) {
+  bool hasAxis = c.opset >= 13 || c.node.domain == kMicrosoft;
+  if (rank > 0 && hasAxis && (isBlocked || isPerAxis)) {
     granularity.axis = rank == 1 ? 0 : c.axis("axis", 1, rank);
   }
   if (isBlocked && !c.failed()) {
@@ -184,6 +186,8 @@ constexpr Attributes kQuantize = {{"axis", kInt, 13},
 constexpr OpRow kRows[] = {
     {"DequantizeLinear", 10, 2, 3, 1, dequantizeLinear, kDequantize},
     {"QuantizeLinear", 10, 2, 3, 1, quantizeLinear, kQuantize},
+    {"DequantizeLinear", 1, 2, 3, 1, dequantizeLinear, {{"axis", kInt}}, kMicrosoft},
+    {"QuantizeLinear", 1, 2, 3, 1, quantizeLinear, {{"axis", kInt}}, kMicrosoft},
 };
 
 } // namespace

@@ -13,4 +13,20 @@ mlir::Value emitQuantize(NodeContext &c, mlir::Value x, mlir::Value scale, mlir:
 mlir::Value emitDequantize(NodeContext &c, mlir::Value x, mlir::Value scale, mlir::Value zero,
                            int64_t axis);
 
+/// A tensor as uint8, with the scale and zero point that its range at run time asks for.
+struct RangeQuantized {
+  mlir::Value x;
+  mlir::Value scale;
+  mlir::Value zero;
+};
+RangeQuantized quantizeByRange(NodeContext &c, mlir::Value x);
+
+/// x - zero as i32; one of several zero points belongs to an index of the axis. Null stands for 0.
+mlir::Value centered(NodeContext &c, mlir::Value x, mlir::Value zero, int64_t axis);
+
+/// The product of centered operands of rank 2 and more in f32, times scales: one, or one a row of a
+/// and one a column of b.
+mlir::Value scaledProduct(NodeContext &c, mlir::Value a, mlir::Value b, mlir::Value scaleA,
+                          mlir::Value scaleB);
+
 } // namespace tenon::onnx

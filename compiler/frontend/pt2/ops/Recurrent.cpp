@@ -57,7 +57,7 @@ frontend::Direction directionOf(Call &c, const Layers &l, int64_t index, mlir::V
     direction.input = c.add(direction.input, c.add(own, recurrent));
   }
   if (!l.activation.empty()) {
-    direction.activations = {l.activation};
+    direction.activations = {{l.activation}};
   }
   direction.h = frontend::pick(c, l.h, index);
   direction.c = frontend::pick(c, l.c, index);
@@ -153,8 +153,8 @@ void recurrent(Call &c, Cell cell, std::string activation) {
 
 void lstm(Call &c) { recurrent(c, Cell::Lstm, ""); }
 void gru(Call &c) { recurrent(c, Cell::Gru, ""); }
-void rnnTanh(Call &c) { recurrent(c, Cell::Rnn, "Tanh"); }
-void rnnRelu(Call &c) { recurrent(c, Cell::Rnn, "Relu"); }
+void rnnTanh(Call &c) { recurrent(c, Cell::Rnn, "tanh"); }
+void rnnRelu(Call &c) { recurrent(c, Cell::Rnn, "relu"); }
 
 // With a symbolic batch PyTorch states the last states with a dim of 1 that they do not have.
 constexpr OpRow kRows[] = {
