@@ -161,7 +161,7 @@ for mode, coordinates in [("nearest", "asymmetric"), ("nearest", "half_pixel"), 
 
 for name, coordinates, attributes in [("cubic", "half_pixel", {}), ("cubic", "align_corners", {}), ("cubic", "asymmetric", {"cubic_coeff_a": -0.5}),
                                       ("cubic", "half_pixel", {"exclude_outside": 1}), ("linear", "half_pixel", {"antialias": 1}),
-                                      ("cubic", "half_pixel", {"antialias": 1})]:
+                                      ("cubic", "half_pixel", {"antialias": 1, "extrapolation_value": 1.0})]:
     CASES["_".join(["resized_like_other", name, coordinates, *attributes])] = (
         lambda m=name, c=coordinates, a=attributes: resized_like(m, c, True, **a), FAR, ())
 
@@ -256,7 +256,7 @@ class FreeSizes(ToolTest):
     def test_unknown_rank(self):
         n = Net(picture=None)
         onnx.save(n.model(n.at("Softmax", "picture", axis=-1)), str(self.folder / "m.onnx"))
-        done = self.refuse(5, "TN0301", "compile", self.folder / "m.onnx", "-o", self.folder / "m.tenon")
+        done = self.refuse(3, "TN0301", "compile", self.folder / "m.onnx", "-o", self.folder / "m.tenon")
         self.assertIn("--shape 'picture:1x[1..512]'", done.stderr)
         self.succeed("compile", self.folder / "m.onnx", "-o", self.folder / "m.tenon", "--target", "cpu:avx2", "--shape", "picture:[1..4]x[1..512]")
 

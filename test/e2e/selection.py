@@ -334,16 +334,17 @@ class Selection(ToolTest):
         self.compare("choices", choices(), feeds, "--verify")
 
     def test_rank_as_stated(self):
-        """What a traced squeeze becomes: the branch of the stated rank is imported, and a run that takes the other one is refused in words."""
+        """The branch of the stated rank is imported, and a run that takes the other one is refused in words."""
         make = helper.make_node
         empty = lambda name: [helper.make_empty_tensor_value_info(name)]
         graph = Graph(opset=18)
         graph.input("x", ["A", "B", 3])
         graph.constant("one", np.array([1], np.int64))
+        graph.constant("all", np.array([-1], np.int64))
         graph.add("Shape", ["x"], "size", T.INT64, start=1, end=2)
         graph.add("Equal", ["size", "one"], "is_one", T.BOOL)
         graph.add("If", ["is_one"], "squeezed",
-                  then_branch=helper.make_graph([make("Squeeze", ["x", "one"], ["a"])], "then", [], empty("a")),
+                  then_branch=helper.make_graph([make("Reshape", ["x", "all"], ["a"])], "then", [], empty("a")),
                   else_branch=helper.make_graph([make("Identity", ["x"], ["b"])], "else", [], empty("b")))
         graph.outputs[-1].CopyFrom(helper.make_tensor_value_info("squeezed", T.FLOAT, [None, None, None]))
         self.compare("ranks", graph, [{"x": RANDOM.random((2, 4, 3)).astype(np.float32)}])

@@ -56,16 +56,28 @@ public:
     return reading.excludesOutside ? c.div(sum, spread(total)) : sum;
   }
 
-  /// Row i of the matrix holds the weights of all elements for result i.
+  /// Row i of the matrix holds the weights of all elements for result i. Those of positions
+  /// outside belong to the element at the edge, unless they are excluded.
   Value averaged() {
-    Value ratio = c.div(from, to), width = c.max(ratio, one);
-    Value center = c.mul(c.add(c.cast(c.positions(out), real), half), ratio);
-    Value element = c.add(c.cast(c.positions(in), real), half);
-    Value distance = absolute(c.sub(c.alongAxis(element, 1, 2), c.alongAxis(center, 0, 2)));
-    distance = c.div(distance, width);
-    Value weights = reading.mode == tn::ResizeMode::cubic ? cubicWeight(distance)
-                                                          : c.max(c.sub(one, distance), zero);
-    weights = c.div(weights, c.reduce(tn::ReduceKind::sum, weights, {1}, /*keepdims=*/true));
+    Type index = c.builder().getI64Type();
+    Value ratio = c.div(from, to);
+    width = c.max(ratio, one);
+    center = c.alongAxis(c.mul(c.add(c.cast(c.positions(out), real), half), ratio), 0, 2);
+    Value element = c.positions(in);
+    Value weights = weightsOf(c.cast(element, real));
+    if (!reading.excludesOutside) {
+      // The kernel is no wider than twice the axis on either side.
+      Value beyond = c.cast(c.positions(multiplySizes(in, c.constantSize(2))), real);
+      Value left = sumOf(weightsOf(c.sub(c.scalar(-1, real), beyond)));
+      Value right = sumOf(weightsOf(c.add(from, beyond)));
+      element = c.alongAxis(element, 1, 2);
+      auto at = [&](Value place, Value weight) {
+        return c.select(c.compare(element, tn::Predicate::eq, place), weight, zero);
+      };
+      weights = c.add(weights, at(c.scalar(0, index), left));
+      weights = c.add(weights, at(c.cast(last, index), right));
+    }
+    weights = c.div(weights, sumOf(weights));
     SmallVector<int64_t> order;
     for (int64_t i = 0; i < type.getRank(); ++i) {
       order.push_back(i == axis ? type.getRank() - 1 : i == type.getRank() - 1 ? axis : i);
@@ -76,6 +88,14 @@ public:
   }
 
 private:
+  Value weightsOf(Value element) {
+    Value distance = absolute(c.sub(c.alongAxis(c.add(element, half), 1, 2), center));
+    distance = c.div(distance, width);
+    return reading.mode == tn::ResizeMode::cubic ? cubicWeight(distance)
+                                                 : c.max(c.sub(one, distance), zero);
+  }
+  Value sumOf(Value weights) { return c.reduce(tn::ReduceKind::sum, weights, {1}, true); }
+
   Value positions() {
     Value position = c.cast(c.positions(out), real);
     if (reading.coordinates == "align_corners") {
@@ -132,6 +152,7 @@ private:
   RankedTensorType type;
   Type real;
   Value zero, one, half, from, to, last;
+  Value width, center; ///< of averages: of the kernel, and [out, 1] its middles
 };
 
 } // namespace

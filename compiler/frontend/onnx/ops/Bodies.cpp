@@ -319,10 +319,8 @@ Value Choice::positions(AffineExpr a, AffineExpr b) {
   const Symbols &symbols = c.symbols();
   bool isFirstLess = symbols.compare(a, Comparison::LessOrEqual, b).value_or(false);
   bool isSecondLess = symbols.compare(b, Comparison::LessOrEqual, a).value_or(false);
-  AffineExpr most = c.constantSize(std::max(symbols.bounds(a).max, symbols.bounds(b).max));
-  if (isFirstLess || isSecondLess) {
-    most = isFirstLess ? b : a;
-  }
+  // Of two of which neither is known to be less, there is room for both.
+  AffineExpr most = isFirstLess ? b : isSecondLess ? a : addSizes(a, b);
   Type index = c.builder().getI64Type();
   Value count = c.select(condition, c.sizeValue(a, index), c.sizeValue(b, index));
   Value places = takeFirst(c, c.positions(most), count, 0);

@@ -177,6 +177,7 @@ void emit(NodeContext &c, Value x, Request request, tn::ResizeMode mode, StringR
   bool excludesOutside = c.integer("exclude_outside", 0) != 0;
   double cubic = c.real("cubic_coeff_a", -0.75);
   frontend::Reading reading{mode, coordinates, nearest, cubic, excludesOutside, isAveraged};
+  float outside = static_cast<float>(c.real("extrapolation_value", 0));
   SmallVector<int64_t> computed;
   for (auto [axis, scale] : llvm::enumerate(request.scales)) {
     if (scale == kComputed) {
@@ -202,7 +203,7 @@ void emit(NodeContext &c, Value x, Request request, tn::ResizeMode mode, StringR
   c.setOutput(0, c.makeTyped<tn::ResizeOp>(
                      tn::makeTensor(c.symbols().canonical(request.dims), c.element(0)), x, mode,
                      coordinates, nearest, request.scales, llvm::APFloat(cubic), excludesOutside,
-                     isAveraged, llvm::APFloat(c.real("extrapolation_value", 0)), roi));
+                     isAveraged, llvm::APFloat(outside), roi));
 }
 
 /// Upsample, and Resize of opset 10: asymmetric coordinates, rounded down.
