@@ -143,13 +143,13 @@ def squeeze_of_a_symbol():
     return n.model(n.at("Relu", n.at("Squeeze", "x", [0])))
 
 
-def resized_like(mode, coordinates, other=None):
+def resized_like(mode, coordinates, other=None, **attributes):
     n = Net(**IMAGE) if other is None else Net(**IMAGE, z=["N", 2, "P", "Q"])
     small = n.conv("x", 3, 4, strides=[2, 2], pads=[1] * 4)
     like = "x" if other is None else "z"
     sizes = n.at("Concat", n.size(small, 0), n.size(small, 1), n.size(like, 2), n.size(like, 3), axis=0)
     rounding = {"nearest_mode": "floor"} if mode == "nearest" else {}
-    y = n.at("Resize", small, "", "", sizes, mode=mode, coordinate_transformation_mode=coordinates, **rounding)
+    y = n.at("Resize", small, "", "", sizes, mode=mode, coordinate_transformation_mode=coordinates, **rounding, **attributes)
     return n.model(n.at("Relu", y))
 
 
@@ -158,6 +158,12 @@ for mode, coordinates in [("nearest", "asymmetric"), ("nearest", "half_pixel"), 
                           ("linear", "pytorch_half_pixel"), ("linear", "asymmetric")]:
     CASES[f"resized_like_input_{mode}_{coordinates}"] = (lambda m=mode, c=coordinates: resized_like(m, c), ODD, ())
     CASES[f"resized_like_other_{mode}_{coordinates}"] = (lambda m=mode, c=coordinates: resized_like(m, c, True), FAR, ())
+
+for name, coordinates, attributes in [("cubic", "half_pixel", {}), ("cubic", "align_corners", {}), ("cubic", "asymmetric", {"cubic_coeff_a": -0.5}),
+                                      ("cubic", "half_pixel", {"exclude_outside": 1}), ("linear", "half_pixel", {"antialias": 1}),
+                                      ("cubic", "half_pixel", {"antialias": 1, "extrapolation_value": 1.0})]:
+    CASES["_".join(["resized_like_other", name, coordinates, *attributes])] = (
+        lambda m=name, c=coordinates, a=attributes: resized_like(m, c, True, **a), FAR, ())
 
 
 @case(ODD)
@@ -239,13 +245,20 @@ def sizes_without_names():
     return n.model(n.at("Softmax", "x", axis=-1))
 
 
+@case([{"x.0": n, "x.1": 3, "x.2": h, "x.3": w} for n, h, w in [(1, 5, 7), (2, 9, 4), (3, 6, 6), (1, 12, 8)]])
+def shape_left_out():
+    """The nodes that read the input tell how many dims it has."""
+    n = Net(x=None)
+    return n.model(n.conv(n.at("Tanh", "x"), 3, 4, pads=[1] * 4))
+
+
 class FreeSizes(ToolTest):
     def inputs_of(self, model, sizes):
         seeded = np.random.default_rng(3)
         def size_of(port, index, dim):
             return sizes.get(dim.dim_param) or sizes.get(f"{port.name}.{index}") or dim.dim_value
 
-        return {port.name: seeded.standard_normal([size_of(port, i, d) for i, d in enumerate(port.type.tensor_type.shape.dim)])
+        return {port.name: seeded.standard_normal([size_of(port, i, d) for i, d in enumerate(port.type.tensor_type.shape.dim)] or list(sizes.values()))
                 .astype(np.float32) for port in model.graph.input}
 
     def run_at(self, model, sizes):
@@ -271,6 +284,14 @@ class FreeSizes(ToolTest):
             done = self.run_at(model, sizes)[2]
             self.assertEqual(2, done.returncode, f"{sizes}: {done.stderr}")
             self.assertRegex(done.stderr, r"TN0612: node '\w+_\d+' needs that ")
+
+
+    def test_unknown_rank(self):
+        n = Net(picture=None)
+        onnx.save(n.model(n.at("Softmax", "picture", axis=-1)), str(self.folder / "m.onnx"))
+        done = self.refuse(3, "TN0301", "compile", self.folder / "m.onnx", "-o", self.folder / "m.tenon")
+        self.assertIn("--shape 'picture:1x[1..512]'", done.stderr)
+        self.succeed("compile", self.folder / "m.onnx", "-o", self.folder / "m.tenon", "--target", "cpu:avx2", "--shape", "picture:[1..4]x[1..512]")
 
 
 for each in CASES:

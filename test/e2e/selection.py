@@ -217,6 +217,70 @@ def unique_by_numpy(x, is_sorted):
     return {"values": values, "at": at, "inverse": inverse, "times": times}
 
 
+def computed():
+    """Sizes that data computes within bounds: the longest of masked rows, and the lesser of a number and a size."""
+    graph = Graph(opset=18)
+    graph.input("x", ["A", "B"])
+    graph.input("n", [], T.INT64)
+    for name, value in (("zero", 0), ("one", 1), ("most", 40), ("down", -2), ("axis", [1]), ("front", [0]), ("four", [4]), ("all", [-1])):
+        graph.constant(name, np.array(value, np.int64))
+    graph.constant("nothing", np.float32(0))
+    add = graph.add
+    add("Greater", ["x", "nothing"], "mask", T.BOOL)
+    add("Cast", ["mask"], "ones", T.INT64, to=T.INT64)
+    add("ReduceSum", ["ones", "axis"], "lengths", T.INT64, keepdims=0)
+    add("ReduceMax", ["lengths"], "longest", T.INT64, keepdims=0)
+    add("Range", ["zero", "longest", "one"], "places", T.INT64)
+    add("Unsqueeze", ["lengths", "axis"], "column", T.INT64)
+    add("Less", ["places", "column"], "inside", T.BOOL)
+    add("Min", ["n", "most"], "few", T.INT64)
+    add("Unsqueeze", ["few", "front"], "few_list", T.INT64)
+    add("Concat", ["few_list", "four"], "wanted", T.INT64, axis=0)
+    add("ConstantOfShape", ["wanted"], "zeros")
+    add("Range", ["zero", "few", "one"], "rows", T.INT64)
+    add("Unsqueeze", ["rows", "axis"], "row_column", T.INT64)
+    add("Cast", ["row_column"], "numbers", to=T.FLOAT)
+    add("Add", ["zeros", "numbers"], "sum")
+    add("Expand", ["nothing", "wanted"], "spread")
+    add("Range", ["few", "zero", "down"], "falling", T.INT64)
+    add("Reshape", ["sum", "all"], "list")
+    return graph
+
+
+def slices():
+    """Slices from and up to where data says, forwards, backwards and past the ends."""
+    graph = Graph(opset=18)
+    graph.input("x", ["A", "B"])
+    graph.input("start", [1], T.INT64)
+    graph.input("end", [1], T.INT64)
+    for name, value in (("zero", [0]), ("one", [1]), ("axes", [1, 0]), ("steps", [2, 1]), ("back", [-1]), ("open", [1 << 62])):
+        graph.constant(name, np.array(value, np.int64))
+    add = graph.add
+    add("Slice", ["x", "start", "open"], "rest")
+    add("Slice", ["x", "zero", "end", "one"], "front")
+    add("Slice", ["x", "start", "end", "zero", "back"], "reversed")
+    add("Concat", ["start", "zero"], "starts", T.INT64, axis=0)
+    add("Concat", ["end", "end"], "ends", T.INT64, axis=0)
+    add("Slice", ["x", "starts", "ends", "axes", "steps"], "both")
+    add("ReduceSum", ["rest", "zero"], "total", keepdims=0)
+    return graph
+
+
+def choices():
+    """An If whose branches' results differ in two dims, one of which may be empty."""
+    graph = Graph(opset=18)
+    graph.input("x", ["A", "B"])
+    graph.input("y", [3, "C"])
+    graph.input("is_first", [], T.BOOL)
+    make = helper.make_node
+    empty = lambda *names: [helper.make_empty_tensor_value_info(name) for name in names]
+    graph.add("If", ["is_first"], ["z", "w"],
+              then_branch=helper.make_graph([make("Neg", ["x"], ["a"]), make("Abs", ["x"], ["b"])], "then", [], empty("a", "b")),
+              else_branch=helper.make_graph([make("Identity", ["y"], ["c"]), make("Exp", ["y"], ["d"])], "else", [], empty("c", "d")))
+    graph.add("Add", ["z", "w"], "sum")
+    return graph
+
+
 class Selection(ToolTest):
     def compare(self, name, graph, feeds, *options):
         model = graph.model()
@@ -253,6 +317,39 @@ class Selection(ToolTest):
     def test_branches(self):
         feeds = [lists(*size, share) for size in ((2, 3), (7, 1), (4, 4)) for share in ("none", "all")]
         self.compare("branches", branches(), feeds, "--verify")
+
+    def test_computed(self):
+        feeds = [dict(x=numbers(a, b, share)["x"], n=np.array(n)) for a, b, n in ((3, 7, 0), (1, 4, 5), (6, 2, 99)) for share in SHARES]
+        self.compare("computed", computed(), feeds, "--verify")
+
+    def test_slices(self):
+        for a, b in ((5, 8), (1, 3), (9, 2)):
+            x = RANDOM.random((a, b)).astype(np.float32)
+            feeds = [{"x": x, "start": np.array([s]), "end": np.array([e])} for s in (0, 2, -1, -40, 50) for e in (0, 1, -1, 4, 50, -50)]
+            self.compare("slices", slices(), feeds if a == 5 else feeds[::4])
+
+    def test_choices(self):
+        feeds = [{"x": RANDOM.random((a, b)).astype(np.float32), "y": RANDOM.random((3, c)).astype(np.float32), "is_first": np.array(first)}
+                 for a, b, c in ((2, 5, 4), (4, 3, 6), (3, 1, 1)) for first in (True, False)]
+        self.compare("choices", choices(), feeds, "--verify")
+
+    def test_rank_as_stated(self):
+        """The branch of the stated rank is imported, and a run that takes the other one is refused in words."""
+        make = helper.make_node
+        empty = lambda name: [helper.make_empty_tensor_value_info(name)]
+        graph = Graph(opset=18)
+        graph.input("x", ["A", "B", 3])
+        graph.constant("one", np.array([1], np.int64))
+        graph.constant("all", np.array([-1], np.int64))
+        graph.add("Shape", ["x"], "size", T.INT64, start=1, end=2)
+        graph.add("Equal", ["size", "one"], "is_one", T.BOOL)
+        graph.add("If", ["is_one"], "squeezed",
+                  then_branch=helper.make_graph([make("Reshape", ["x", "all"], ["a"])], "then", [], empty("a")),
+                  else_branch=helper.make_graph([make("Identity", ["x"], ["b"])], "else", [], empty("b")))
+        graph.outputs[-1].CopyFrom(helper.make_tensor_value_info("squeezed", T.FLOAT, [None, None, None]))
+        self.compare("ranks", graph, [{"x": RANDOM.random((2, 4, 3)).astype(np.float32)}])
+        np.savez(self.folder / "in.npz", x=np.zeros((2, 1, 3), np.float32))
+        self.assertIn("_branch", self.refuse(5, "TN0611", "run", "ranks.tenon", "--inputs", "in.npz", "-o", "out.npz").stderr)
 
     def test_best(self):
         feeds = [{"x": RANDOM.integers(-9, 9, size).astype(np.float32) + offset}

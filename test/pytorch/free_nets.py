@@ -1,26 +1,18 @@
-"""Exports the nets of free_sizes.py into a folder: NAME-KIND.pt2, and inputs and eager results at each size."""
+"""Small nets whose inputs have free sizes. export_nets.py exports them; architectures.py has more of them."""
 
-import pathlib
-import sys
-
-import numpy as np
 import torch
 from torch import nn
-from torch.export import Dim
 from torch.nn import functional as F
 
 NETS = {}
 IMAGE, LINE, TOKENS = ("n", 3, "h", "w"), ("n", 4, "l"), ("n", "l", 16)
-# The sizes of the export, and four that it never saw.
-EXPORT = {"n": 3, "h": 24, "w": 40, "l": 12}
-SIZES = [{"n": 1, "h": 32, "w": 24, "l": 7}, {"n": 2, "h": 16, "w": 48, "l": 33}, {"n": 5, "h": 40, "w": 16, "l": 18},
-         {"n": 1, "h": 48, "w": 64, "l": 9}]
 
 
-def net(*shapes, ids=False):
-    """A function that makes the module, with the shapes of its inputs."""
+def net(*shapes, ids=False, odd=False):
+    """A function that makes the module, with the shapes of its inputs. `ids`: these are integers, all or each by its own flag;
+    `odd`: height and width may be any, not only multiples of eight."""
     def register(make):
-        NETS[make.__name__] = (make, shapes, ids)
+        NETS[make.__name__] = (make, shapes, ids if isinstance(ids, tuple) else (ids,) * len(shapes), odd)
         return make
     return register
 
@@ -172,49 +164,3 @@ def positions():
 @net(("n", "l", 4), ("n", "l", 4))
 def pair():
     return Fn(lambda m, x, y: {"sum": (x + y).mean(1), "both": torch.cat([x, y], 1)})
-
-
-def values(shape, sizes, ids):
-    shape = [sizes.get(size, size) for size in shape]
-    random = torch.Generator().manual_seed(sum(shape))
-    return torch.randint(0, 50, shape, generator=random) if ids else torch.randn(shape, generator=random)
-
-
-def dims(shapes, kind, named):
-    """For named Dims those of height and width are multiples of eight, as in the list of sizes."""
-    def one(size):
-        if kind == "auto":
-            return Dim.AUTO
-        return 8 * named.setdefault(size, Dim(f"{size}8", min=1, max=64)) if size in "hw" else named.setdefault(size, Dim(size, min=4 if size == "l" else 1))
-    return [{i: one(size) for i, size in enumerate(shape) if isinstance(size, str)} for shape in shapes]
-
-
-def leaves(result):
-    return result if isinstance(result, dict) else {"output": result}
-
-
-def main(folder, *names):
-    for name, (make, shapes, ids) in NETS.items():
-        if names and name not in names:
-            continue
-        torch.manual_seed(0)
-        module = make().eval()
-        for kind in ("auto", "named"):
-            inputs = tuple(values(shape, EXPORT, ids) for shape in shapes)
-            dynamic = tuple(dims(shapes, kind, {}))
-            if isinstance(module, Fn):
-                dynamic = (dynamic,)
-            program = torch.export.export(module, inputs, dynamic_shapes=dynamic)
-            torch.export.save(program, str(folder / f"{name}-{kind}.pt2"))
-            ports = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
-            for number, sizes in enumerate(SIZES):
-                given = [values(shape, sizes, ids) for shape in shapes]
-                with torch.no_grad():
-                    results = leaves(module(*given))
-                at = f"{name}-{kind}.{number}"
-                np.savez(folder / f"{at}.in.npz", **{port: x.numpy() for port, x in zip(ports, given)})
-                np.savez(folder / f"{at}.out.npz", **{key: x.numpy() for key, x in results.items()})
-
-
-if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]), *sys.argv[2:])

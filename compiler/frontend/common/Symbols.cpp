@@ -6,6 +6,8 @@
 #include "compiler/frontend/common/SolveSizes.h"
 #include "llvm/Support/MathExtras.h"
 
+#include <numeric>
+
 using namespace mlir;
 
 namespace tenon::frontend {
@@ -161,7 +163,26 @@ static bool isRemainder(AffineExpr expression) {
   return found;
 }
 
+/// Divides both by the symbols that are factors of both: none that may be 0 is.
+void Symbols::cancelFactors(AffineExpr &left, AffineExpr &right) const {
+  for (unsigned i = 0; i < entries.size(); ++i) {
+    AffineExpr symbol = getAffineSymbolExpr(i, context);
+    auto without = [&](AffineExpr product) {
+      AffineExpr rest = product.isFunctionOfSymbol(i)
+                            ? tn::simplify(product.replace(symbol, constant(1)))
+                            : nullptr;
+      return rest && tn::sameDim(multiplySizes(rest, symbol), product) ? rest : AffineExpr();
+    };
+    AffineExpr first = list.symbols()[i].min > 0 ? without(left) : AffineExpr();
+    AffineExpr second = first ? without(right) : AffineExpr();
+    if (second) {
+      left = first, right = second;
+    }
+  }
+}
+
 bool Symbols::assumeEqual(AffineExpr left, AffineExpr right) {
+  cancelFactors(left, right);
   AffineExpr difference = subtractSizes(left, right);
   if (!difference) {
     return false;
@@ -420,6 +441,15 @@ AffineExpr divideSizes(const Symbols &symbols, AffineExpr a, AffineExpr b) {
 }
 
 AffineExpr remainderSizes(const Symbols &symbols, AffineExpr a, AffineExpr b) {
+  std::optional<int64_t> divisor = b ? tn::constantDim(b) : std::nullopt;
+  if (a && divisor && *divisor > 0 && symbols.bounds(a).max <= 0) {
+    // What lacks to the next multiple of the divisor.
+    AffineExpr lacking = subtractSizes(symbols.constant(0), a);
+    AffineExpr above =
+        lacking ? divideSizes(symbols, addSizes(lacking, symbols.constant(*divisor - 1)), b)
+                : nullptr;
+    return subtractSizes(multiplySizes(above, b), lacking);
+  }
   AffineExpr quotient = a && symbols.bounds(a).min >= 0 ? divideSizes(symbols, a, b) : AffineExpr();
   return quotient ? subtractSizes(a, multiplySizes(quotient, b)) : nullptr;
 }
@@ -435,6 +465,17 @@ AffineExpr divideProducts(const Symbols &symbols, ArrayRef<AffineExpr> numerator
       above.erase(match);
     } else {
       below.push_back(factor);
+    }
+  }
+  for (AffineExpr &factor : above) {
+    // Of constants what they have in common.
+    for (AffineExpr &other : below) {
+      std::optional<int64_t> times = tn::constantDim(factor), by = tn::constantDim(other);
+      int64_t common = times && by && *times > 0 && *by > 0 ? std::gcd(*times, *by) : 1;
+      if (common > 1) {
+        factor = symbols.constant(*times / common);
+        other = symbols.constant(*by / common);
+      }
     }
   }
   AffineExpr dividend = symbols.constant(1);

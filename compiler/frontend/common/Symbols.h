@@ -59,6 +59,7 @@ private:
     tn::Dims most = {};           ///< of one that data decides: it is at most each of these
   };
 
+  void cancelFactors(mlir::AffineExpr &left, mlir::AffineExpr &right) const;
   bool assumeEqual(mlir::AffineExpr left, mlir::AffineExpr right);
   bool assumeEqualOrOne(mlir::AffineExpr left, mlir::AffineExpr right);
   bool assumeAtLeast(mlir::AffineExpr left, mlir::AffineExpr right);
@@ -86,7 +87,7 @@ mlir::AffineExpr subtractSizes(mlir::AffineExpr a, mlir::AffineExpr b);
 mlir::AffineExpr multiplySizes(mlir::AffineExpr a, mlir::AffineExpr b);
 /// Quotient towards zero; null unless `a` is known to be of one sign and `b` to be above 0.
 mlir::AffineExpr divideSizes(const Symbols &symbols, mlir::AffineExpr a, mlir::AffineExpr b);
-/// Remainder of values that are not negative.
+/// Remainder with the divisor's sign, of values that are known to be of one sign.
 mlir::AffineExpr remainderSizes(const Symbols &symbols, mlir::AffineExpr a, mlir::AffineExpr b);
 /// The product of `numerator` divided by that of `denominator`, factors cancelled.
 mlir::AffineExpr divideProducts(const Symbols &symbols, llvm::ArrayRef<mlir::AffineExpr> numerator,

@@ -95,7 +95,8 @@ private:
   Status importInputs(Scope &scope);
   Status importInput(const ValueInfo &info, Scope &scope);
   Status fixInput(const FixedInput &fixed, mlir::Type element, ImportedValue &value);
-  Result<tn::Dims> inputDims(const ValueInfo &info);
+  /// `rank`: of an input whose shape the model does not state.
+  Result<tn::Dims> inputDims(const ValueInfo &info, std::optional<size_t> rank);
   Result<mlir::AffineExpr> inputDim(const ValueInfo &info, size_t index,
                                     const DimOverride *override);
   Status importNode(const Node &node, Scope &scope, const FunctionFrame *frame);

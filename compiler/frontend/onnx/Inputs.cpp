@@ -3,6 +3,7 @@
 // everywhere.
 #include "compiler/frontend/onnx/Importer.h"
 
+#include "compiler/frontend/onnx/RankFromUses.h"
 #include "support/NearestName.h"
 #include "support/Shape.h"
 #include "support/Text.h"
@@ -118,12 +119,17 @@ Status Importer::importInput(const ValueInfo &info, Scope &scope) {
   }
   bool given =
       llvm::any_of(options.shapes, [&](const ShapeOverride &o) { return o.input == info.name; });
-  if (!info.hasShape && !given) {
-    gaps.push_back(
-        inputGap(info, "the model does not state the input's rank", "declare it with --shape"));
+  std::optional<size_t> rank =
+      info.hasShape || given ? std::nullopt : rankFromUses(model.graph, info.name);
+  if (!info.hasShape && !given && !rank) {
+    gaps.push_back(inputGap(
+        info,
+        "the model states no shape for this input, and its nodes do not tell how many dimensions "
+        "it has",
+        strCat("give a size or a range for each, as in --shape '", info.name, ":1x[1..512]'")));
     return Status::ok();
   }
-  TENON_ASSIGN(tn::Dims dims, inputDims(info));
+  TENON_ASSIGN(tn::Dims dims, inputDims(info, rank));
   value.type = tn::makeTensor(dims, element);
   TENON_TRY(checkValueType(value.type, info.name));
   value.value = addInput(info.name, dims, element);
@@ -150,7 +156,7 @@ Status Importer::fixInput(const FixedInput &fixed, Type element, ImportedValue &
   return Status::ok();
 }
 
-Result<tn::Dims> Importer::inputDims(const ValueInfo &info) {
+Result<tn::Dims> Importer::inputDims(const ValueInfo &info, std::optional<size_t> rankOfUses) {
   const ShapeOverride *override = nullptr;
   for (const ShapeOverride &candidate : options.shapes) {
     if (candidate.input == info.name) {
@@ -162,7 +168,7 @@ Result<tn::Dims> Importer::inputDims(const ValueInfo &info) {
                                            " dimensions, the model ", info.dims.size()));
   }
   tn::Dims dims;
-  size_t rank = info.hasShape ? info.dims.size() : override->dims.size();
+  size_t rank = info.hasShape ? info.dims.size() : override ? override->dims.size() : *rankOfUses;
   for (size_t i = 0; i < rank; ++i) {
     TENON_ASSIGN(AffineExpr dim, inputDim(info, i, override ? &override->dims[i] : nullptr));
     dims.push_back(dim);

@@ -2,6 +2,7 @@
 // Relies on the importer having resolved the inputs: none is poisoned when an operator runs.
 #include "compiler/frontend/onnx/NodeContext.h"
 
+#include "compiler/frontend/onnx/BoundedSizes.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -159,11 +160,14 @@ std::optional<SmallVector<double>> NodeContext::reals(unsigned i) {
 }
 
 std::optional<Sizes> NodeContext::requireSizes(unsigned i, StringRef what) {
-  std::optional<Sizes> known = sizes(i);
+  std::optional<Sizes> known = boundedSizes(*this, i);
   if (!known) {
     gap("the " + what +
-            " is computed from input data, so result shapes are not known before running",
-        "make the " + what + " a constant, or compute it from shapes, and export again");
+            " is computed from input data, and nothing bounds it, so that no memory can be laid "
+            "out for the results",
+        "make the " + what +
+            " a constant, compute it from shapes, or take the lesser of it and a "
+            "constant (Min), and export again");
   }
   return known;
 }
@@ -419,6 +423,13 @@ void NodeContext::takeDefined(unsigned i) {
   outputs[i] = std::move(found->second);
   where.values.erase(found);
   hasFailed |= !outputs[i].type; // a gap that defineConstant has added
+}
+
+std::optional<size_t> NodeContext::statedRank(unsigned i) const {
+  auto found = wantsOutput(i) ? where.stated.find(node.outputs[i]) : where.stated.end();
+  return found != where.stated.end() && found->second->hasShape
+             ? std::optional(found->second->dims.size())
+             : std::nullopt;
 }
 
 std::optional<tn::Dims> NodeContext::statedDims(unsigned i) {

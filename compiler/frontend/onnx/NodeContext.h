@@ -39,7 +39,8 @@ public:
   std::optional<llvm::SmallVector<int64_t>> integers(unsigned i);
   /// The elements of a constant float input.
   std::optional<llvm::SmallVector<double>> reals(unsigned i);
-  /// As `sizes`, but a gap named after what the input decides if they are not known.
+  /// As `sizes`, but those that data decides within bounds become symbols, and where there is no
+  /// bound, there is a gap named after what the input decides.
   std::optional<Sizes> requireSizes(unsigned i, llvm::StringRef what);
   std::optional<llvm::SmallVector<int64_t>> requireIntegers(unsigned i, llvm::StringRef what);
 
@@ -93,6 +94,8 @@ public:
   /// The dims that the model states for an output, if all are known; for sizes that only data
   /// decides.
   std::optional<tn::Dims> statedDims(unsigned i);
+  /// The number of dims that the model states for an output.
+  std::optional<size_t> statedRank(unsigned i) const;
   Importer &importer() { return owner; }
   Scope &scope() { return where; }
   /// The enclosing function call, whose attributes the node's may refer to.

@@ -253,7 +253,6 @@ ImportedValue Choice::between(ImportedValue a, ImportedValue b) {
   return isSame ? a : tensorOf(c.select(condition, dataOf(c, a), dataOf(c, b)));
 }
 
-/// One is behind the other in a list of both; positions in it start at the one that is chosen.
 ImportedValue Choice::ofSizes(ImportedValue &a, ImportedValue &b) {
   tn::Dims left = tn::getDims(a.type), right = tn::getDims(b.type);
   SmallVector<int64_t> axes;
@@ -262,22 +261,52 @@ ImportedValue Choice::ofSizes(ImportedValue &a, ImportedValue &b) {
       axes.push_back(i);
     }
   }
-  if (axes.size() != 1 || a.type.getElementType() != b.type.getElementType()) {
+  if (axes.empty() || a.type.getElementType() != b.type.getElementType()) {
     return gap(why);
   }
-  int64_t axis = axes[0];
   Value first = dataOf(c, a), second = dataOf(c, b);
-  Value places = positions(left[axis], right[axis]);
-  if (tn::constantDim(left[axis]) == 0) {
-    return tensorOf(c.make<tn::GatherOp>(second, places, axis));
+  if (axes.size() == 1) {
+    return tensorOf(fromBoth(first, second, axes[0]));
   }
-  if (tn::constantDim(right[axis]) == 0) {
-    return tensorOf(c.make<tn::GatherOp>(first, places, axis));
+  for (int64_t axis : axes) {
+    Value places = positions(left[axis], right[axis]);
+    first = asManyAs(places, first, axis);
+    second = asManyAs(places, second, axis);
+  }
+  return tensorOf(c.select(condition, first, second));
+}
+
+/// One is behind the other in a list of both; positions in it start at the one that is chosen.
+Value Choice::fromBoth(Value first, Value second, int64_t axis) {
+  AffineExpr left = tn::getDims(first.getType())[axis], right = tn::getDims(second.getType())[axis];
+  Value places = positions(left, right);
+  if (tn::constantDim(left) == 0) {
+    return c.make<tn::GatherOp>(second, places, axis);
+  }
+  if (tn::constantDim(right) == 0) {
+    return c.make<tn::GatherOp>(first, places, axis);
   }
   Type index = c.builder().getI64Type();
-  Value start = c.select(condition, c.scalar(0, index), c.sizeValue(left[axis], index));
-  return tensorOf(
-      c.make<tn::GatherOp>(c.concat({first, second}, axis), c.add(places, start), axis));
+  Value start = c.select(condition, c.scalar(0, index), c.sizeValue(left, index));
+  return c.make<tn::GatherOp>(c.concat({first, second}, axis), c.add(places, start), axis);
+}
+
+/// x cut, or its end repeated, to as many as there are places. What is repeated belongs to the
+/// value that is not chosen.
+Value Choice::asManyAs(Value places, Value x, int64_t axis) {
+  if (!x || !places) {
+    return Value();
+  }
+  tn::Dims dims = tn::getDims(x.getType());
+  if (c.symbols().bounds(dims[axis]).min < 1) {
+    // There is something to repeat in an empty one too.
+    tn::Dims one = dims;
+    one[axis] = c.constantSize(1);
+    x = c.concat({x, c.broadcast(c.scalarLike(0, x), one)}, axis);
+    dims[axis] = addSizes(dims[axis], one[axis]);
+  }
+  Value last = c.sizeValue(subtractSizes(dims[axis], c.constantSize(1)), c.builder().getI64Type());
+  return c.make<tn::GatherOp>(x, c.min(places, last), axis);
 }
 
 Value Choice::positions(AffineExpr a, AffineExpr b) {
@@ -290,10 +319,8 @@ Value Choice::positions(AffineExpr a, AffineExpr b) {
   const Symbols &symbols = c.symbols();
   bool isFirstLess = symbols.compare(a, Comparison::LessOrEqual, b).value_or(false);
   bool isSecondLess = symbols.compare(b, Comparison::LessOrEqual, a).value_or(false);
-  AffineExpr most = c.constantSize(std::max(symbols.bounds(a).max, symbols.bounds(b).max));
-  if (isFirstLess || isSecondLess) {
-    most = isFirstLess ? b : a;
-  }
+  // Of two of which neither is known to be less, there is room for both.
+  AffineExpr most = isFirstLess ? b : isSecondLess ? a : addSizes(a, b);
   Type index = c.builder().getI64Type();
   Value count = c.select(condition, c.sizeValue(a, index), c.sizeValue(b, index));
   Value places = takeFirst(c, c.positions(most), count, 0);

@@ -62,12 +62,14 @@ public:
          llvm::StringRef theWorkaround)
       : c(context), condition(theCondition), why(theWhy), workaround(theWorkaround) {}
 
-  /// `a` where the condition holds, else `b`. Where their sizes differ along one axis, data decides
+  /// `a` where the condition holds, else `b`. Where their sizes differ along an axis, data decides
   /// the size of the result: one symbol for all results that differ in the same sizes.
   ImportedValue between(ImportedValue a, ImportedValue b);
 
 private:
   ImportedValue ofSizes(ImportedValue &a, ImportedValue &b);
+  mlir::Value fromBoth(mlir::Value first, mlir::Value second, int64_t axis);
+  mlir::Value asManyAs(mlir::Value places, mlir::Value x, int64_t axis);
   mlir::Value positions(mlir::AffineExpr a, mlir::AffineExpr b);
   ImportedValue gap(llvm::StringRef reason);
 

@@ -48,18 +48,29 @@ ImportedValue onlyIf(NodeContext &c, Value condition, ImportedValue value, const
   return tensorOf(requireCondition(c, data, condition, what));
 }
 
-/// The outputs where one branch cannot be taken: those of the other, in runs that take it.
-void importOnly(NodeContext &c, bool isThen, const ImportedValues &results, const Status &other) {
+/// The outputs where one branch cannot be taken, and why: those of the other, in runs that take it.
+void importOnly(NodeContext &c, bool isThen, const ImportedValues &results, const Twine &why) {
   Value condition = c.reshape(c.value(0), {});
   if (!isThen) {
     condition = c.make<tn::NotOp>(condition);
   }
-  std::string what = ("its condition takes the " + Twine(isThen ? "then" : "else") +
-                      "_branch; with these sizes the other has an error: " + other.message())
-                         .str();
+  std::string what =
+      ("its condition takes the " + Twine(isThen ? "then" : "else") + "_branch; " + why).str();
   for (unsigned i = 0; i < c.numOutputs(); ++i) {
     c.setOutput(i, onlyIf(c, condition, results[i], what));
   }
+}
+
+/// Whether a result has another rank than the model states for the output.
+bool hasOtherRank(NodeContext &c, const ImportedValues &results) {
+  for (auto [i, result] : llvm::enumerate(results)) {
+    std::optional<size_t> rank = c.statedRank(i);
+    if (rank && !result.isContainer() && !result.isPoisoned() &&
+        result.type.getRank() != static_cast<int64_t>(*rank)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void importIf(NodeContext &c) {
@@ -80,7 +91,17 @@ void importIf(NodeContext &c) {
     return c.importer().setError(std::move(noThen));
   }
   if ((yes && !noElse.isOk()) || (no && !noThen.isOk())) {
-    return importOnly(c, yes.has_value(), yes ? *yes : *no, yes ? noElse : noThen);
+    return importOnly(c, yes.has_value(), yes ? *yes : *no,
+                      Twine("with these sizes the other has an error: ") +
+                          StringRef((yes ? noElse : noThen).message()));
+  }
+  if (yes && no) {
+    for (bool isThen : {true, false}) {
+      if (hasOtherRank(c, isThen ? *no : *yes) && !hasOtherRank(c, isThen ? *yes : *no)) {
+        return importOnly(c, isThen, isThen ? *yes : *no,
+                          "the other gives results of another rank than the model states");
+      }
+    }
   }
   Choice choice(c, c.reshape(c.value(0), {}), "its branches give results of different shapes",
                 "make the branches agree, or the condition a constant");

@@ -1,5 +1,6 @@
 // Operators that make tensors from attributes, shapes or bounds.
 // Relies on Sizes for integer results that later shape computations read.
+#include "compiler/frontend/onnx/BoundedSizes.h"
 #include "compiler/frontend/onnx/StatedSizes.h"
 
 #include <cmath>
@@ -71,21 +72,19 @@ Value fillValue(NodeContext &c) {
 }
 
 void constantOfShape(NodeContext &c) {
-  std::optional<tn::Dims> dims;
-  if (std::optional<Sizes> known = c.sizes(0)) {
-    dims = tn::Dims(known->values);
-  } else {
-    dims = c.statedDims(0);
-  }
-  if (!dims) {
-    c.requireSizes(0, "shape");
-    return;
+  std::optional<tn::Dims> dims = c.sizes(0) ? std::nullopt : c.statedDims(0);
+  bool isKnown = !dims;
+  if (isKnown) {
+    std::optional<Sizes> sizes = c.requireSizes(0, "shape");
+    if (!sizes) {
+      return;
+    }
+    dims = tn::Dims(sizes->values);
   }
   if (!c.requireNotNegative(*dims, "a dimension of the requested shape")) {
     return;
   }
   Value fill = fillValue(c);
-  bool isKnown = c.sizes(0).has_value();
   c.setOutput(
       0, c.broadcast(isKnown ? fill : requireData(c, fill, 0, Sizes::list(*dims), "shape"), *dims));
 }
@@ -149,6 +148,27 @@ Value requireRangeCount(NodeContext &c, AffineExpr count, Value start, Value lim
                               StringRef(c.node.outputs[0]) + "'");
 }
 
+/// The number of elements of a Range whose bounds data decides; null if nothing bounds it.
+AffineExpr boundedRangeCount(NodeContext &c) {
+  std::optional<SmallVector<int64_t>> delta = c.integers(2);
+  if (!isa<IntegerType>(c.element(0)) || !delta || delta->size() != 1 || delta->front() == 0 ||
+      std::abs(delta->front()) > (int64_t{1} << 40)) {
+    return nullptr;
+  }
+  std::optional<SmallVector<int64_t>> zero = c.integers(0);
+  if (delta->front() == 1 && zero && zero->size() == 1 && zero->front() == 0) {
+    return boundedSize(c, c.value(1)); // what else is as long has the same symbol
+  }
+  Type index = c.builder().getI64Type();
+  Value start = c.cast(c.reshape(c.value(0), {}), index);
+  Value limit = c.cast(c.reshape(c.value(1), {}), index);
+  int64_t stride = std::abs(delta->front());
+  Value span = delta->front() > 0 ? c.sub(limit, start) : c.sub(start, limit);
+  Value count = c.div(c.add(span, c.scalar(static_cast<double>(stride - 1), index)),
+                      c.scalar(static_cast<double>(stride), index));
+  return boundedSize(c, c.max(count, c.scalar(0, index)));
+}
+
 void range(NodeContext &c) {
   std::optional<Sizes> start = c.sizes(0), limit = c.sizes(1), delta = c.sizes(2);
   AffineExpr count;
@@ -164,8 +184,13 @@ void range(NodeContext &c) {
     count = (*stated)[0];
   }
   if (!count) {
-    return c.gap("its length is computed from input data",
-                 "compute the bounds from shapes or constants");
+    count = boundedRangeCount(c);
+    isKnown = true;
+  }
+  if (!count) {
+    return c.gap("its length is computed from input data, and nothing bounds it",
+                 "compute the bounds from shapes or constants, or take the lesser of the limit and "
+                 "a constant (Min)");
   }
   // Sums of 16-bit floats are taken in a wider type.
   Type wide = c.elementNamed("stash_type", c.builder().getF32Type());

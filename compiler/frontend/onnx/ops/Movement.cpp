@@ -56,10 +56,12 @@ std::optional<tn::Dims> requestedDims(NodeContext &c, unsigned i, bool &stated) 
   }
   stated = true;
   std::optional<tn::Dims> dims = c.statedDims(0);
-  if (!dims) {
-    c.requireSizes(i, "shape");
+  if (dims) {
+    return dims;
   }
-  return dims;
+  stated = false;
+  std::optional<Sizes> bounded = c.requireSizes(i, "shape");
+  return bounded ? std::optional(tn::Dims(bounded->values)) : std::nullopt;
 }
 
 /// x, where the requested shape is these dims with at most one left to be inferred, and zeros for

@@ -86,7 +86,82 @@ Value sliceFirst(NodeContext &c, Value x, const SliceRequest &request) {
                    end ? ArrayRef<AffineExpr>(end) : ArrayRef<AffineExpr>());
 }
 
+/// Where a slice starts or ends along a dim, as ONNX clamps it.
+Value clampedBound(NodeContext &c, Value bound, Value size, int64_t low, Value high) {
+  Value zero = c.scalarLike(0, size);
+  bound = c.select(c.compare(bound, tn::Predicate::lt, zero), c.add(bound, size), bound);
+  return c.min(c.max(bound, c.scalarLike(static_cast<double>(low), size)), high);
+}
+
+/// The elements of x along an axis from `start` up to `end`, wherever data says that these are: as
+/// many of the dim's positions as lie between them.
+Value sliceBetween(NodeContext &c, Value x, int64_t axis, Value start, Value end, int64_t step) {
+  if (!x || !start || !end) {
+    return Value();
+  }
+  Type index = c.builder().getI64Type();
+  AffineExpr dim = tn::getDims(x.getType())[axis];
+  Value size = c.sizeValue(dim, index), zero = c.scalar(0, index);
+  int64_t stride = std::abs(step);
+  Value span;
+  if (step > 0) {
+    start = clampedBound(c, start, size, 0, size);
+    span = c.sub(clampedBound(c, end, size, 0, size), start);
+  } else {
+    Value last = c.sub(size, c.scalar(1, index));
+    start = clampedBound(c, start, size, 0, last);
+    span = c.sub(start, clampedBound(c, end, size, -1, last));
+  }
+  AffineExpr most = dim;
+  if (stride > 1) {
+    AffineExpr up = c.constantSize(stride - 1);
+    span = c.div(c.add(span, c.scalar(static_cast<double>(stride - 1), index)),
+                 c.scalar(static_cast<double>(stride), index));
+    most = divideSizes(c.symbols(), addSizes(dim, up), c.constantSize(stride));
+  }
+  if (!most) {
+    return Value();
+  }
+  Value places = takeFirst(c, c.positions(most), c.max(span, zero), 0);
+  return c.make<tn::GatherOp>(
+      x, c.add(start, c.mul(places, c.scalar(static_cast<double>(step), index))), axis);
+}
+
+/// A slice whose bounds data decides.
+void sliceByData(NodeContext &c) {
+  std::optional<SmallVector<int64_t>> axes, steps;
+  int64_t count = c.rank(1) == 1 && c.type(1).hasStaticShape() ? c.type(1).getNumElements() : -1;
+  axes = c.has(3) ? c.requireIntegers(3, "list of axes")
+                  : llvm::to_vector(llvm::seq<int64_t>(0, std::max<int64_t>(count, 0)));
+  steps = c.has(4) ? c.requireIntegers(4, "step of the slice")
+                   : SmallVector<int64_t>(std::max<int64_t>(count, 0), 1);
+  if (!axes || !steps) {
+    return;
+  }
+  bool sound = c.type(2) == RankedTensorType::get({count}, c.element(2)) &&
+               static_cast<int64_t>(axes->size()) == count &&
+               static_cast<int64_t>(steps->size()) == count && !llvm::is_contained(*steps, 0);
+  if (!sound) {
+    return c.error(ErrorId::OnnxBadNode,
+                   "starts, ends, axes and steps do not fit each other, or a step is 0");
+  }
+  Type index = c.builder().getI64Type();
+  auto bound = [&](unsigned input, int64_t i) {
+    Value list = c.cast(c.value(input), index);
+    return c.reshape(c.sliceAxis(list, 0, c.constantSize(i), c.constantSize(1)), {});
+  };
+  Value x = c.value(0);
+  for (int64_t i = 0; i < count && !c.failed(); ++i) {
+    x = sliceBetween(c, x, c.normalizeAxis((*axes)[i], c.rank(0)), bound(1, i), bound(2, i),
+                     std::clamp((*steps)[i], -kMaxStep, kMaxStep));
+  }
+  c.setOutput(0, x);
+}
+
 void slice(NodeContext &c) {
+  if (c.opset >= 10 && !(c.sizes(1) && c.sizes(2))) {
+    return sliceByData(c);
+  }
   std::optional<SliceRequest> request = readSlice(c);
   if (!request) {
     return;
@@ -205,8 +280,11 @@ void tile(NodeContext &c) {
       repeats.push_back(divideProducts(c.symbols(), {to}, {from}));
     }
   } else {
-    c.requireSizes(1, "list of repeats");
-    return;
+    given = c.requireSizes(1, "list of repeats");
+    if (!given) {
+      return;
+    }
+    repeats = given->values;
   }
   bool known = llvm::all_of(repeats, [](AffineExpr repeat) { return static_cast<bool>(repeat); });
   if (repeats.size() != dims.size() || !known) {

@@ -1,6 +1,7 @@
 // Resize and its predecessor Upsample: scales or sizes become result dims and one scale a dim.
 // Relies on constant scales being fractions where the dim is symbolic; where the ratio of two dims
 // is known when the model runs, positions are computed and elements gathered.
+#include "compiler/frontend/common/Resizing.h"
 #include "compiler/frontend/onnx/StatedSizes.h"
 
 #include <cmath>
@@ -170,96 +171,25 @@ std::optional<tn::ResizeMode> resizeMode(NodeContext &c) {
   return std::nullopt;
 }
 
-/// How positions become elements.
-struct Reading {
-  tn::ResizeMode mode;
-  StringRef coordinates;
-  StringRef nearest;
-};
-
-/// The position in `in` elements, as f32 [out], that each of `out` elements is read at.
-Value readPositions(NodeContext &c, AffineExpr in, AffineExpr out, StringRef coordinates) {
-  Type real = c.builder().getF32Type();
-  Value position = c.cast(c.positions(out), real);
-  Value from = c.sizeValue(in, real), to = c.sizeValue(out, real);
-  Value one = c.scalar(1, real), half = c.scalar(0.5, real);
-  if (coordinates == "align_corners") {
-    return c.div(c.mul(position, c.sub(from, one)), c.max(c.sub(to, one), one));
-  }
-  Value scale = c.div(to, from);
-  if (coordinates == "asymmetric") {
-    return c.div(position, scale);
-  }
-  Value middle = c.sub(c.div(c.add(position, half), scale), half);
-  if (coordinates == "pytorch_half_pixel") {
-    return c.select(c.compare(to, tn::Predicate::gt, one), middle, c.scalar(0, real));
-  }
-  return middle;
-}
-
-Value roundPositions(NodeContext &c, Value position, StringRef nearest) {
-  Value half = c.scalarLike(0.5, position);
-  if (nearest == "floor" || nearest == "round_prefer_ceil") {
-    return c.unary<tn::FloorOp>(nearest == "floor" ? position : c.add(position, half));
-  }
-  return c.unary<tn::CeilOp>(nearest == "ceil" ? position : c.sub(position, half));
-}
-
-/// x with `out` elements along the axis, where only a run knows the ratio of the sizes.
-Value resizeAlong(NodeContext &c, Value x, int64_t axis, AffineExpr out, const Reading &reading) {
-  if (!x) {
-    return Value();
-  }
-  RankedTensorType type = cast<RankedTensorType>(x.getType());
-  AffineExpr in = tn::getDims(type)[axis];
-  if (!c.require(tn::ConstraintKind::at_least, in, c.constantSize(1),
-                 "a resized dimension and 1")) {
-    return Value();
-  }
-  Type index = c.builder().getI64Type();
-  Value zero = c.scalar(0, c.builder().getF32Type());
-  Value last = c.sizeValue(subtractSizes(in, c.constantSize(1)), c.builder().getF32Type());
-  auto inside = [&](Value position) { return c.min(c.max(position, zero), last); };
-  auto gather = [&](Value position) {
-    return c.make<tn::GatherOp>(x, c.cast(position, index), axis);
-  };
-  Value position = readPositions(c, in, out, reading.coordinates);
-  if (reading.mode == tn::ResizeMode::nearest) {
-    return gather(inside(roundPositions(c, position, reading.nearest)));
-  }
-  position = inside(position);
-  Value before = position ? c.unary<tn::FloorOp>(position) : Value();
-  Value weight =
-      c.cast(c.alongAxis(c.sub(position, before), axis, type.getRank()), type.getElementType());
-  Value left = gather(before);
-  Value right = gather(inside(c.add(before, c.scalarLike(1, before))));
-  Value rest = weight ? c.sub(c.scalarLike(1, weight), weight) : Value();
-  return c.add(c.mul(left, rest), c.mul(right, weight));
-}
-
-bool canCompute(NodeContext &c, const Reading &reading) {
-  bool isLinear = reading.mode == tn::ResizeMode::linear && isa<FloatType>(c.element(0));
-  bool isKnown = llvm::is_contained(
-      {"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"}, reading.coordinates);
-  bool isAveraged = c.opset >= 18 && c.integer("antialias", 0) != 0;
-  return isKnown && !isAveraged && (isLinear || reading.mode == tn::ResizeMode::nearest);
-}
-
 void emit(NodeContext &c, Value x, Request request, tn::ResizeMode mode, StringRef coordinates,
           StringRef nearest, ArrayRef<double> roi) {
-  Reading reading{mode, coordinates, nearest};
+  bool isAveraged = c.opset >= 18 && c.integer("antialias", 0) != 0;
+  bool excludesOutside = c.integer("exclude_outside", 0) != 0;
+  double cubic = c.real("cubic_coeff_a", -0.75);
+  frontend::Reading reading{mode, coordinates, nearest, cubic, excludesOutside, isAveraged};
+  float outside = static_cast<float>(c.real("extrapolation_value", 0));
   SmallVector<int64_t> computed;
   for (auto [axis, scale] : llvm::enumerate(request.scales)) {
     if (scale == kComputed) {
       computed.push_back(static_cast<int64_t>(axis));
     }
   }
-  if (!computed.empty() && !canCompute(c, reading)) {
+  if (!computed.empty() && !frontend::canResizeAlong(reading, c.element(0))) {
     return c.gap("the ratio of new to old size is not a constant",
                  "declare the dimension with --shape");
   }
   for (int64_t axis : computed) {
-    x = resizeAlong(c, x, axis, request.dims[axis], reading);
+    x = frontend::resizeAlong(c, x, axis, request.dims[axis], reading);
     request.scales[axis] = 1;
     if (c.failed()) {
       return;
@@ -270,12 +200,10 @@ void emit(NodeContext &c, Value x, Request request, tn::ResizeMode mode, StringR
   if (!computed.empty() && isDone) {
     return c.setOutput(0, x);
   }
-  c.setOutput(
-      0, c.makeTyped<tn::ResizeOp>(
-             tn::makeTensor(c.symbols().canonical(request.dims), c.element(0)), x, mode,
-             coordinates, nearest, request.scales, llvm::APFloat(c.real("cubic_coeff_a", -0.75)),
-             c.integer("exclude_outside", 0) != 0, c.opset >= 18 && c.integer("antialias", 0) != 0,
-             llvm::APFloat(c.real("extrapolation_value", 0)), roi));
+  c.setOutput(0, c.makeTyped<tn::ResizeOp>(
+                     tn::makeTensor(c.symbols().canonical(request.dims), c.element(0)), x, mode,
+                     coordinates, nearest, request.scales, llvm::APFloat(cubic), excludesOutside,
+                     isAveraged, llvm::APFloat(outside), roi));
 }
 
 /// Upsample, and Resize of opset 10: asymmetric coordinates, rounded down.

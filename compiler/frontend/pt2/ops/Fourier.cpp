@@ -158,12 +158,57 @@ void transformReal(Call &c) {
   }
 }
 
+/// Transforms of frames of a real signal, each `hop_length` after the one before: [..., results,
+/// frames].
+void shortTime(Call &c) {
+  mlir::Value x = c.value("self");
+  int64_t length = c.integer("n_fft", 0), hop = c.integer("hop_length", length / 4);
+  if (!x || c.integer("win_length", length) != length || c.truth("normalized", false) ||
+      !c.truth("return_complex", true) || length < 1 || hop < 1 || c.imaginary("self")) {
+    return c.gap("a window shorter than the frame, scaled or complex forms are not supported",
+                 "pad the window to n_fft, and scale the result itself");
+  }
+  c.ignore({"align_to_window"});
+  bool isHalf = c.truth("onesided", true);
+  tn::Dims dims = tn::getDims(x.getType());
+  AffineExpr size = dims.pop_back_val(), frame = c.constantSize(length);
+  AffineExpr rest = frontend::subtractSizes(size, frame);
+  if (!c.require(tn::ConstraintKind::at_least, rest, c.constantSize(0), "the signal and a frame")) {
+    return;
+  }
+  AffineExpr count = frontend::addSizes(
+      frontend::divideSizes(c.symbols(), rest, c.constantSize(hop)), c.constantSize(1));
+  if (!count) {
+    return c.gap("the number of frames cannot be written as an expression",
+                 "declare the dimension with --shape");
+  }
+  Type index = c.builder().getI64Type();
+  mlir::Value starts = c.mul(c.positions(count), c.scalar(static_cast<double>(hop), index));
+  mlir::Value places = c.add(c.alongAxis(starts, 0, 2), c.alongAxis(c.positions(frame), 1, 2));
+  int64_t axis = static_cast<int64_t>(dims.size());
+  mlir::Value frames = c.make<tn::GatherOp>(x, places, axis);
+  if (c.has("window")) {
+    frames = c.mul(frames, c.value("window"));
+  }
+  mlir::Value rows = frontend::transformRows(
+      c, frames, {.length = length, .points = length, .results = isHalf ? length / 2 + 1 : length});
+  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, axis + 3));
+  std::swap(order[axis], order[axis + 1]);
+  setParts(c, c.transpose(rows, order));
+}
+
 constexpr OpRow kRows[] = {
-    {"aten.fft_fft", transform<1, false>},     {"aten.fft_ifft", transform<1, true>},
-    {"aten.fft_fft2", transform<2, false>},    {"aten.fft_ifft2", transform<2, true>},
-    {"aten.fft_fftn", transform<kAll, false>}, {"aten.fft_ifftn", transform<kAll, true>},
-    {"aten._fft_c2c", transformBasic},         {"aten._fft_r2c", transformReal},
-    {"aten.fft_rfft", realTransform<false>},   {"aten.fft_irfft", realTransform<true>},
+    {"aten.stft", shortTime},
+    {"aten.fft_fft", transform<1, false>},
+    {"aten.fft_ifft", transform<1, true>},
+    {"aten.fft_fft2", transform<2, false>},
+    {"aten.fft_ifft2", transform<2, true>},
+    {"aten.fft_fftn", transform<kAll, false>},
+    {"aten.fft_ifftn", transform<kAll, true>},
+    {"aten._fft_c2c", transformBasic},
+    {"aten._fft_r2c", transformReal},
+    {"aten.fft_rfft", realTransform<false>},
+    {"aten.fft_irfft", realTransform<true>},
 };
 
 } // namespace

@@ -136,12 +136,7 @@ mlir::Value adaptAxis(Call &c, mlir::Value x, int64_t axis, int64_t out, tn::Red
   if (out == 1) {
     return c.reduce(kind, x, {axis}, true);
   }
-  std::optional<int64_t> in = tn::constantDim(dim);
-  if (!in) {
-    c.gap("an adaptive pool over a dim that is not constant", "declare the dimension with --shape");
-    return mlir::Value();
-  }
-  if (*in == out) {
+  if (tn::constantDim(dim) == out) {
     return x;
   }
   if (out < 1 || out > kMostAdaptive) {
@@ -151,8 +146,19 @@ mlir::Value adaptAxis(Call &c, mlir::Value x, int64_t axis, int64_t out, tn::Red
   }
   SmallVector<mlir::Value> parts;
   for (int64_t i = 0; i < out; ++i) {
-    int64_t begin = i * *in / out, end = llvm::divideCeil((i + 1) * *in, out);
-    mlir::Value part = c.sliceAxis(x, axis, c.constantSize(begin), c.constantSize(end - begin));
+    auto times = [&](int64_t factor) {
+      return frontend::multiplySizes(dim, c.constantSize(factor));
+    };
+    AffineExpr count = c.constantSize(out), up = c.constantSize(out - 1);
+    AffineExpr begin = frontend::divideSizes(c.symbols(), times(i), count);
+    AffineExpr end =
+        frontend::divideSizes(c.symbols(), frontend::addSizes(times(i + 1), up), count);
+    AffineExpr size = frontend::subtractSizes(end, begin);
+    if (!size) {
+      c.gap("an adaptive pool over a dim that may be empty", "declare the dimension with --shape");
+      return mlir::Value();
+    }
+    mlir::Value part = c.sliceAxis(x, axis, begin, size);
     parts.push_back(c.reduce(kind, part, {axis}, true));
   }
   return c.concat(parts, axis);

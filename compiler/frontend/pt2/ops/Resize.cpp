@@ -1,4 +1,5 @@
 // Interpolation in all modes.
+#include "compiler/frontend/common/Resizing.h"
 #include "compiler/frontend/pt2/Call.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -16,12 +17,19 @@ AffineExpr scaled(Call &c, AffineExpr dim, double scale) {
     return c.constantSize(static_cast<int64_t>(std::floor(static_cast<double>(*size) * scale)));
   }
   double inverse = 1 / scale;
+  constexpr int64_t kDenominator = 64; // products with such fractions are exact
+  double numerator = scale * kDenominator;
   if (scale >= 1 && scale == std::floor(scale)) {
     return frontend::multiplySizes(dim, c.constantSize(static_cast<int64_t>(scale)));
   }
   return inverse == std::floor(inverse)
              ? frontend::divideSizes(c.symbols(), dim,
                                      c.constantSize(static_cast<int64_t>(inverse)))
+         : numerator == std::floor(numerator) && numerator < kDenominator * 64
+             ? frontend::divideSizes(
+                   c.symbols(),
+                   frontend::multiplySizes(dim, c.constantSize(static_cast<int64_t>(numerator))),
+                   c.constantSize(kDenominator))
              : AffineExpr();
 }
 
@@ -64,6 +72,9 @@ void resizeAs(Call &c, tn::ResizeMode mode, StringRef coordinates, StringRef nea
     return c.error(ErrorId::Pt2BadGraph, "its sizes are not those of its operand");
   }
   c.ignore({"output_size", "scale_factors"});
+  double cubic = antialias ? -0.5 : -0.75;
+  frontend::Reading reading{mode,      coordinates,        nearest, cubic, antialias,
+                            antialias, /*multiplies=*/true};
   for (size_t d = 0; d < spatial; ++d) {
     AffineExpr &dim = dims[d + 2];
     bool hasFactor = factors.size() == spatial;
@@ -74,16 +85,26 @@ void resizeAs(Call &c, tn::ResizeMode mode, StringRef coordinates, StringRef nea
                                       ? std::optional(factors[d])
                                   : dim ? ratio(c, dim, own[d + 2])
                                         : std::nullopt;
+    if (dim && !scale && !hasFactor && frontend::canResizeAlong(reading, getElementTypeOrSelf(x))) {
+      x = frontend::resizeAlong(c, x, static_cast<int64_t>(d) + 2, dim, reading);
+      if (!x) {
+        return;
+      }
+      continue;
+    }
     if (!dim || !scale) {
       return c.gap("the ratio of new to old size is not a constant",
                    "declare the dimension with --shape");
     }
     scales[d + 2] = *scale;
   }
-  c.setOutput(c.makeTyped<tn::ResizeOp>(tn::makeTensor(dims, getElementTypeOrSelf(x)), x, mode,
-                                        coordinates, nearest, scales,
-                                        llvm::APFloat(antialias ? -0.5 : -0.75), antialias,
-                                        antialias, llvm::APFloat(0.0), ArrayRef<double>()));
+  dims = c.symbols().canonical(dims);
+  if (tn::sameDims(dims, tn::getDims(x.getType())) && !tn::sameDims(dims, own)) {
+    return c.setOutput(x); // each axis is resized already
+  }
+  c.setOutput(c.makeTyped<tn::ResizeOp>(
+      tn::makeTensor(dims, getElementTypeOrSelf(x)), x, mode, coordinates, nearest, scales,
+      llvm::APFloat(cubic), antialias, antialias, llvm::APFloat(0.0), ArrayRef<double>()));
 }
 
 void nearest(Call &c) { resizeAs(c, tn::ResizeMode::nearest, "asymmetric", "floor", false); }

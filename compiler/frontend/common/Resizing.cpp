@@ -1,0 +1,181 @@
+// Positions are f32 [out]; smooth modes are sums of gathered neighbours, and averages a product
+// with a matrix of weights, as the number of neighbours follows from the ratio.
+// Relies on indices that are held inside of the axis.
+#include "compiler/frontend/common/Resizing.h"
+
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+
+namespace tenon::frontend {
+namespace {
+
+/// One axis of a tensor that is resized.
+class Axis {
+public:
+  Axis(Emitter &emitter, Value tensor, int64_t number, AffineExpr outSize, const Reading &how)
+      : c(emitter), x(tensor), axis(number), out(outSize), reading(how) {
+    type = cast<RankedTensorType>(x.getType());
+    in = tn::getDims(type)[axis];
+    real = c.builder().getF32Type();
+    zero = c.scalar(0, real);
+    one = c.scalar(1, real);
+    half = c.scalar(0.5, real);
+    from = c.sizeValue(in, real);
+    to = c.sizeValue(out, real);
+    last = c.sub(from, one);
+  }
+
+  Value nearest() { return gather(inside(rounded(positions()))); }
+
+  Value linear() {
+    Value position = inside(positions());
+    Value before = floorOf(position);
+    Value weight = spread(c.sub(position, before));
+    Value right = gather(inside(c.add(before, one)));
+    Value rest = weight ? c.sub(c.scalarLike(1, weight), weight) : Value();
+    return c.add(c.mul(gather(before), rest), c.mul(right, weight));
+  }
+
+  Value cubic() {
+    Value position = positions();
+    Value before = floorOf(position);
+    Value part = c.sub(position, before);
+    Value sum, total;
+    for (double offset : {-1.0, 0.0, 1.0, 2.0}) {
+      Value index = c.add(before, c.scalar(offset, real));
+      Value weight = cubicWeight(absolute(c.sub(part, c.scalar(offset, real))));
+      Value held = inside(index);
+      if (reading.excludesOutside) {
+        weight = c.select(c.compare(index, tn::Predicate::eq, held), weight, zero);
+      }
+      Value term = c.mul(gather(held), spread(weight));
+      sum = sum ? c.add(sum, term) : term;
+      total = total ? c.add(total, weight) : weight;
+    }
+    return reading.excludesOutside ? c.div(sum, spread(total)) : sum;
+  }
+
+  /// Row i of the matrix holds the weights of all elements for result i. Those of positions
+  /// outside belong to the element at the edge, unless they are excluded.
+  Value averaged() {
+    Type index = c.builder().getI64Type();
+    Value ratio = c.div(from, to);
+    width = c.max(ratio, one);
+    center = c.alongAxis(c.mul(c.add(c.cast(c.positions(out), real), half), ratio), 0, 2);
+    Value element = c.positions(in);
+    Value weights = weightsOf(c.cast(element, real));
+    if (!reading.excludesOutside) {
+      // The kernel is no wider than twice the axis on either side.
+      Value beyond = c.cast(c.positions(multiplySizes(in, c.constantSize(2))), real);
+      Value left = sumOf(weightsOf(c.sub(c.scalar(-1, real), beyond)));
+      Value right = sumOf(weightsOf(c.add(from, beyond)));
+      element = c.alongAxis(element, 1, 2);
+      auto at = [&](Value place, Value weight) {
+        return c.select(c.compare(element, tn::Predicate::eq, place), weight, zero);
+      };
+      weights = c.add(weights, at(c.scalar(0, index), left));
+      weights = c.add(weights, at(c.cast(last, index), right));
+    }
+    weights = c.div(weights, sumOf(weights));
+    SmallVector<int64_t> order;
+    for (int64_t i = 0; i < type.getRank(); ++i) {
+      order.push_back(i == axis ? type.getRank() - 1 : i == type.getRank() - 1 ? axis : i);
+    }
+    Value rows = c.transpose(x, order);
+    weights = c.cast(c.transpose(weights, {1, 0}), type.getElementType());
+    return c.transpose(c.make<tn::MatmulOp>(rows, weights), order);
+  }
+
+private:
+  Value weightsOf(Value element) {
+    Value distance = absolute(c.sub(c.alongAxis(c.add(element, half), 1, 2), center));
+    distance = c.div(distance, width);
+    return reading.mode == tn::ResizeMode::cubic ? cubicWeight(distance)
+                                                 : c.max(c.sub(one, distance), zero);
+  }
+  Value sumOf(Value weights) { return c.reduce(tn::ReduceKind::sum, weights, {1}, true); }
+
+  Value positions() {
+    Value position = c.cast(c.positions(out), real);
+    if (reading.coordinates == "align_corners") {
+      return c.div(c.mul(position, last), c.max(c.sub(to, one), one));
+    }
+    auto scaled = [&](Value at) {
+      return reading.multiplies ? c.mul(at, c.div(from, to)) : c.div(at, c.div(to, from));
+    };
+    if (reading.coordinates == "asymmetric") {
+      return scaled(position);
+    }
+    Value middle = c.sub(scaled(c.add(position, half)), half);
+    return reading.coordinates == "pytorch_half_pixel"
+               ? c.select(c.compare(to, tn::Predicate::gt, one), middle, zero)
+               : middle;
+  }
+
+  Value rounded(Value position) {
+    if (reading.nearest == "floor" || reading.nearest == "round_prefer_ceil") {
+      return floorOf(reading.nearest == "floor" ? position : c.add(position, half));
+    }
+    position = reading.nearest == "ceil" ? position : c.sub(position, half);
+    return position ? c.unary<tn::CeilOp>(position) : position;
+  }
+
+  /// Keys' kernel at a distance.
+  Value cubicWeight(Value distance) {
+    auto number = [&](double value) { return c.scalar(value, real); };
+    double a = reading.cubic;
+    Value square = c.mul(distance, distance);
+    Value near = c.mul(square, c.sub(c.mul(distance, number(a + 2)), number(a + 3)));
+    Value far = c.sub(c.mul(distance, number(a)), number(5 * a));
+    far = c.sub(c.mul(c.add(c.mul(far, distance), number(8 * a)), distance), number(4 * a));
+    far = c.select(c.compare(distance, tn::Predicate::lt, number(2)), far, zero);
+    return c.select(c.compare(distance, tn::Predicate::le, one), c.add(near, one), far);
+  }
+
+  Value inside(Value position) { return c.min(c.max(position, zero), last); }
+  Value floorOf(Value position) { return position ? c.unary<tn::FloorOp>(position) : position; }
+  Value absolute(Value value) { return value ? c.unary<tn::AbsOp>(value) : value; }
+  Value gather(Value position) {
+    return c.make<tn::GatherOp>(x, c.cast(position, c.builder().getI64Type()), axis);
+  }
+  /// Weights of positions in the type of the elements, along their axis.
+  Value spread(Value weights) {
+    return c.cast(c.alongAxis(weights, axis, type.getRank()), type.getElementType());
+  }
+
+  Emitter &c;
+  Value x;
+  int64_t axis;
+  AffineExpr in, out;
+  const Reading &reading;
+  RankedTensorType type;
+  Type real;
+  Value zero, one, half, from, to, last;
+  Value width, center; ///< of averages: of the kernel, and [out, 1] its middles
+};
+
+} // namespace
+
+bool canResizeAlong(const Reading &reading, Type element) {
+  bool isKnown = llvm::is_contained(
+      {"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"}, reading.coordinates);
+  bool isSmooth = reading.mode != tn::ResizeMode::nearest;
+  return isKnown && (!isSmooth || isa<FloatType>(element)) &&
+         (!reading.isAveraged || !isSmooth || reading.coordinates.ends_with("half_pixel"));
+}
+
+Value resizeAlong(Emitter &c, Value x, int64_t axis, AffineExpr out, const Reading &reading) {
+  AffineExpr in = x ? tn::getDims(x.getType())[axis] : AffineExpr();
+  if (!x || !c.require(tn::ConstraintKind::at_least, in, c.constantSize(1),
+                       "a resized dimension and 1")) {
+    return Value();
+  }
+  Axis resized(c, x, axis, c.symbols().canonical(out), reading);
+  return reading.mode == tn::ResizeMode::nearest ? resized.nearest()
+         : reading.isAveraged                    ? resized.averaged()
+         : reading.mode == tn::ResizeMode::cubic ? resized.cubic()
+                                                 : resized.linear();
+}
+
+} // namespace tenon::frontend
