@@ -90,6 +90,27 @@ class Compare(ToolTest):
         report = self.json("compare", "plain.tenon", "model.onnx", "--inputs", "x.npz", "--layers")
         self.assertEqual(["product", "sum", "active", "scaled"], report["only_in_b"])
 
+    def renamed(self, path, *names):
+        """The model with outputs of these names, all of them y."""
+        changed = model()
+        changed.graph.output.pop()
+        for name in names:
+            changed.graph.node.append(helper.make_node("Identity", ["y"], [name]))
+            changed.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 8]))
+        onnx.save(changed, self.folder / path)
+
+    def test_outputs_of_other_names(self):
+        self.renamed("renamed.onnx", "z")
+        report = self.json("compare", "plain.tenon", "renamed.onnx", "--inputs", "x.npz")
+        self.assertEqual([("z", "y")], [(layer["name"], layer["name_in_a"]) for layer in report["layers"]])
+        self.renamed("several.onnx", "z", "v")
+        self.refuse(2, "TN0105", "compare", "plain.tenon", "several.onnx", "--inputs", "x.npz")
+        report = self.json("compare", "plain.tenon", "several.onnx", "--inputs", "x.npz", "--map", "y=v")
+        self.assertEqual(["v"], [layer["name"] for layer in report["layers"]])
+        self.assertEqual(["z"], report["only_in_b"])
+        for wrong in ("y=w", "w=v", "y"):
+            self.refuse(2, "TN0105", "compare", "plain.tenon", "several.onnx", "--inputs", "x.npz", "--map", wrong)
+
     def test_one_tap(self):
         self.succeed("compile", "model.onnx", "-o", "one.tenon", "--target", "cpu:avx2", "--tap", "active")
         self.assertEqual(["y", "active"], [port["name"] for port in self.json("inspect", "one.tenon")["outputs"]])

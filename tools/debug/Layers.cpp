@@ -83,6 +83,9 @@ private:
   Result<Trial> trialFor(const Side &side);
   Status readOrder();
   void noteResult(const pt2::Node &node, const pt2::Argument &result);
+  /// Of b and of a, in b's order.
+  using Pairs = std::vector<std::pair<const NamedTensor *, const NamedTensor *>>;
+  Result<Pairs> match(const Values &expected, const Values &actual);
   LayerError compare(const NamedTensor &expected, const Tensor &actual);
 
   const CompareRequest &request;
@@ -201,29 +204,71 @@ LayerError Comparer::compare(const NamedTensor &expected, const Tensor &actual) 
   return error;
 }
 
+Result<Comparer::Pairs> Comparer::match(const Values &expected, const Values &actual) {
+  std::map<std::string, std::string> named;
+  for (const auto &[a, b] : request.map) {
+    auto has = [](const Values &values, const std::string &name) {
+      return llvm::any_of(values, [&](const NamedTensor &value) { return value.name == name; });
+    };
+    if (!has(actual, a) || !has(expected, b)) {
+      return Status::error(
+          ErrorId::BadArgument,
+          strCat("--map ", a, "=", b, ": there is no '", has(actual, a) ? b : a, "'"),
+          "'tenon inspect' lists the outputs");
+    }
+    named[b] = a;
+  }
+  std::map<std::string, const NamedTensor *> left;
+  for (const NamedTensor &value : actual) {
+    left[value.name] = &value;
+  }
+  Pairs pairs;
+  for (const NamedTensor &value : expected) {
+    auto other = left.find(named.contains(value.name) ? named[value.name] : value.name);
+    pairs.push_back({&value, other == left.end() ? nullptr : other->second});
+    if (other != left.end()) {
+      left.erase(other);
+    }
+  }
+  auto isAlone = [](const auto &pair) { return !pair.second; };
+  bool byPlace =
+      !request.wantsLayers && left.size() == static_cast<size_t>(llvm::count_if(pairs, isAlone));
+  for (const NamedTensor &value : actual) {
+    auto alone = llvm::find_if(pairs, isAlone);
+    if (!left.contains(value.name)) {
+      continue;
+    }
+    if (byPlace) {
+      alone->second = &value;
+    } else {
+      report.onlyInA.push_back(value.name);
+    }
+  }
+  for (const auto &[value, other] : pairs) {
+    if (!other) {
+      report.onlyInB.push_back(value->name);
+    }
+  }
+  llvm::erase_if(pairs, isAlone);
+  if (pairs.empty()) {
+    return Status::error(ErrorId::BadArgument, "nothing to compare: the two have no name in common",
+                         "say which belong together: --map NAME_IN_A=NAME_IN_B");
+  }
+  return pairs;
+}
+
 Result<LayerReport> Comparer::run() {
   TENON_TRY(readOrder());
   TENON_ASSIGN(inputs, fromArrays(request.base.inputs));
   TENON_ASSIGN(Values expected, valuesOf(request.b));
   TENON_ASSIGN(Values actual, valuesOf(request.a));
-  std::map<std::string, const Tensor *> found;
-  for (const NamedTensor &value : actual) {
-    found[value.name] = &value.tensor;
-  }
+  TENON_ASSIGN(Pairs pairs, match(expected, actual));
   std::map<std::pair<size_t, size_t>, LayerError> layers;
-  for (const NamedTensor &value : expected) {
-    auto other = found.find(value.name);
-    if (other == found.end()) {
-      report.onlyInB.push_back(value.name);
-      continue;
-    }
+  for (auto [value, other] : pairs) {
     // What no node makes comes last, in b's order.
-    size_t place = order.contains(value.name) ? order[value.name].first : order.size();
-    layers[{place, layers.size()}] = compare(value, *other->second);
-    found.erase(other);
-  }
-  for (const auto &[name, tensor] : found) {
-    report.onlyInA.push_back(name);
+    size_t place = order.contains(value->name) ? order[value->name].first : order.size();
+    LayerError &layer = layers[{place, layers.size()}] = compare(*value, other->tensor);
+    layer.nameInA = value->name == other->name ? "" : other->name;
   }
   for (auto &[place, layer] : layers) {
     report.layers.push_back(std::move(layer));

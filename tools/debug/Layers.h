@@ -20,11 +20,13 @@ struct CompareRequest {
   bool wantsLayers = false; ///< inner values too
   std::optional<double> relative; ///< the project's tolerance for the type where there is none
   std::optional<double> absolute;
+  std::vector<std::pair<std::string, std::string>> map; ///< a's name and b's of the same value
 };
 
 /// Errors are infinite where one side is not a number or infinite and the other is not.
 struct LayerError {
-  std::string name;
+  std::string name;    ///< b's
+  std::string nameInA; ///< where it differs
   std::string
       node; ///< of the model that makes it: "Conv '/layer1/conv1'"; empty if no model is given
   std::string dtype;
@@ -43,6 +45,8 @@ struct LayerReport {
   bool tapsChangeOutputs = false;
 };
 
+/// Values are matched by `map`, then by name; outputs that are left, as many on both sides, in
+/// their order. It is an error when nothing matches.
 Result<LayerReport> compareLayers(const CompareRequest &request);
 
 } // namespace tenon::debug

@@ -3,6 +3,7 @@
 
 #include "support/NearestName.h"
 #include "support/Shape.h"
+#include "support/Text.h"
 #include "support/ThreadPool.h"
 #include "tools/debug/Layers.h"
 #include "tools/tenon/FileKind.h"
@@ -35,6 +36,7 @@ struct CompareFlags {
   InputFlags inputs;
   TargetFlags target;
   std::vector<double> relative, absolute; ///< one or none
+  std::vector<std::string> map;
 };
 
 /// An engine, MODEL for the reference, or compiled:MODEL.
@@ -79,14 +81,21 @@ const LayerError *firstBeyond(const LayerReport &report) {
 }
 
 Json describe(const LayerError &layer) {
-  return {{"name", layer.name},    {"node", layer.node},        {"dtype", layer.dtype},
-          {"dims", layer.dims},    {"max_abs", layer.absolute}, {"max_rel", layer.relative},
-          {"max_ulp", layer.ulps}, {"beyond", layer.beyond},    {"mismatch", layer.mismatch}};
+  return {{"name", layer.name},
+          {"name_in_a", layer.nameInA.empty() ? layer.name : layer.nameInA},
+          {"node", layer.node},
+          {"dtype", layer.dtype},
+          {"dims", layer.dims},
+          {"max_abs", layer.absolute},
+          {"max_rel", layer.relative},
+          {"max_ulp", layer.ulps},
+          {"beyond", layer.beyond},
+          {"mismatch", layer.mismatch}};
 }
 
 std::string lineOf(const LayerError &layer, size_t width) {
-  std::string text =
-      fmt::format("{:<{}}  {:<5} {:<16}", view::visible(layer.name), width, layer.dtype, formatDims(layer.dims));
+  std::string text = fmt::format("{:<{}}  {:<5} {:<16}", view::visible(layer.name), width,
+                                 layer.dtype, formatDims(layer.dims));
   text += !layer.mismatch.empty() ? "  " + layer.mismatch
                                   : fmt::format("  {:>9.3g}  {:>9.3g}  {:>9.3g}", layer.absolute,
                                                 layer.relative, layer.ulps);
@@ -119,18 +128,24 @@ void report(const CompareFlags &flags, const LayerReport &result, Terminal &term
   for (const LayerError &layer : result.layers) {
     text += lineOf(layer, width);
   }
-  text += first ? fmt::format("first beyond the tolerance: {}{}, {} elements\n",
-                              view::visible(first->name),
-                              first->node.empty() ? "" : " of " + view::visible(first->node),
-                              first->beyond)
+  text += first ? fmt::format(
+                      "first beyond the tolerance: {}{}, {} elements\n", view::visible(first->name),
+                      first->node.empty() ? "" : " of " + view::visible(first->node), first->beyond)
                 : fmt::format("all {} tensors are within the tolerance\n", result.layers.size());
   if (result.tapsChangeOutputs) {
     text += "the outputs are not bit for bit those without inner values: fusion rounds elsewhere\n";
   }
   terminal.print(text);
-  if (flags.request.wantsLayers && (!result.onlyInA.empty() || !result.onlyInB.empty())) {
-    terminal.note(fmt::format("only one of both has {} more; compile engines with --tap all",
-                              result.onlyInA.size() + result.onlyInB.size()));
+  if (!result.onlyInA.empty() || !result.onlyInB.empty()) {
+    std::vector<std::string> names = result.onlyInA;
+    names.insert(names.end(), result.onlyInB.begin(), result.onlyInB.end());
+    terminal.note(
+        flags.request.wantsLayers
+            ? fmt::format("only one of both has {} more; compile engines with --tap all",
+                          names.size())
+            : fmt::format(
+                  "not compared, since only one of both has them: {}; match them with --map",
+                  fmt::join(names, ", ")));
   }
 }
 
@@ -142,6 +157,15 @@ Status compare(CompareFlags &flags, Terminal &terminal) {
   TENON_TRY(applyTarget(flags.target, request.base.compile, terminal));
   TENON_TRY(takeInputs(flags));
   request.base.seed = flags.inputs.seed;
+  for (const std::string &text : flags.map) {
+    size_t equals = text.find('=');
+    if (equals == std::string::npos) {
+      return Status::error(ErrorId::BadArgument,
+                           strCat("--map takes NAME_IN_A=NAME_IN_B, not '", text, "'"),
+                           "'tenon inspect' lists the outputs");
+    }
+    request.map.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
   if (!flags.relative.empty()) {
     request.relative = flags.relative.front();
   }
@@ -159,7 +183,8 @@ Action declareCompare(CLI::App &command) {
   std::shared_ptr<CompareFlags> flags = std::make_shared<CompareFlags>();
   flags->request.base.compile.threads = usableCpus();
   command
-      .add_option("A", flags->a, "An engine, a model (ONNX, .pt2) by the reference, or compiled:MODEL")
+      .add_option("A", flags->a,
+                  "An engine, a model (ONNX, .pt2) by the reference, or compiled:MODEL")
       ->required();
   command.add_option("B", flags->b, "The same; what A is measured against")->required();
   command.add_flag("--layers", flags->request.wantsLayers,
@@ -168,6 +193,8 @@ Action declareCompare(CLI::App &command) {
              "Relative tolerance; that of the type by default");
   addNumbers(command, "--atol", kTolerances, flags->absolute,
              "Absolute tolerance; that of the type by default");
+  command.add_option("--map", flags->map,
+                     "NAME_IN_A=NAME_IN_B: the same value under two names; may be repeated");
   declareFileFlags(command, flags->inputs);
   declareSeededFlags(command, flags->inputs);
   declareTargetFlags(command, flags->target);
