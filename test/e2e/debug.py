@@ -139,7 +139,7 @@ class Reduce(DebugTest):
         self.assertEqual({"a", "x"}, {value.name for value in small.graph.input})
 
     def test_the_time_is_kept(self):
-        report = self.answer("mul-as-add", "debug", "reduce", "model.onnx", "-o", "late.onnx", "--seconds", 0.001)
+        report = self.answer("mul-as-add", "debug", "reduce", "model.onnx", "-o", "late.onnx", "--seconds", 0.01)
         self.assertFalse(report["in_time"])
 
     def test_a_model_that_does_not_fail(self):

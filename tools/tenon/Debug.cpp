@@ -201,7 +201,7 @@ Action declareDebug(CLI::App &command) {
   addNumber(
       command, "--seed", {0, UINT64_MAX},
       [flags](uint64_t number) { flags->request.seed = number; }, "Seed of the inputs");
-  addSeconds(command, "--seconds", {1, kLongestSeconds}, flags->request.seconds,
+  addSeconds(command, "--seconds", {0.01, kLongestSeconds}, flags->request.seconds,
              "Stop after so long (60s, 2m) with what is found by then; 60s by default");
   command
       .add_option("--target", flags->target.targets,
