@@ -44,7 +44,7 @@ def compile(
 ) -> Engine:
     """Compiles a model and opens the engine.
 
-    model: path of an ONNX file or of an archive of torch.export (.pt2), a torch.nn.Module with `example_inputs` (a tuple
+    model: path or bytes of an ONNX file or of an archive of torch.export (.pt2), a torch.nn.Module with `example_inputs` (a tuple
         of positional ones or a dict of keyword ones), or a torch.export.ExportedProgram.
     output: where the engine is written; without it the engine lives as long as the object.
     target: "cpu" (any CPU with AVX2), levels "cpu:avx2,avx512", GPUs "cuda:sm_90"; several as a list. By default what
@@ -168,6 +168,11 @@ def _model_file(model: Any, example_inputs, dynamic_shapes, scratch: str):
     """A file for the compiler, and the shapes in the words of the command line."""
     if isinstance(model, (str, os.PathLike)):
         return os.fspath(model), _shape_arguments(os.fspath(model), dynamic_shapes)
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        path = os.path.join(scratch, "model.pt2" if bytes(model[:2]) == b"PK" else "model.onnx")
+        with open(path, "wb") as file:
+            file.write(model)
+        return path, _shape_arguments(path, dynamic_shapes)
     if "torch" not in sys.modules:  # what is not torch's
         raise _errors.usage(
             "TN0105", f"a model cannot be a {type(model).__name__}", "give a path, a torch.nn.Module or an ExportedProgram"

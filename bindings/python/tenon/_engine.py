@@ -402,7 +402,10 @@ class Engine:
         """Writes the engine to a file of its own."""
         import shutil
 
-        shutil.copyfile(self._file(), path)
+        try:
+            shutil.copyfile(self._file(), path)
+        except OSError as error:
+            raise usage("TN0103", f"cannot write '{os.fspath(path)}': {error.strerror}", "name a file in a folder that exists") from None
 
     def __reduce__(self):
         """For pickle and multiprocessing: the bytes of an engine that was compiled without `output` or opened in memory, else its path."""

@@ -1,0 +1,146 @@
+"""tenon.onnxruntime beside ONNX Runtime itself: each check is done with both modules. Relies on onnx and onnxruntime."""
+
+import pathlib
+import pickle
+import tempfile
+import threading
+import unittest
+
+import numpy as np
+import onnx
+import onnxruntime
+import tenon.onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+RANDOM = np.random.default_rng(3)
+
+
+def text_model(path):
+    """Token ids and a mask of free batch and length to a mean of embeddings, with what exporters note in a file."""
+    table = numpy_helper.from_array(RANDOM.standard_normal((50, 16)).astype(np.float32), "table")
+    axes = numpy_helper.from_array(np.array([1], np.int64), "axes")
+    last = numpy_helper.from_array(np.array([-1], np.int64), "last")
+    nodes = [helper.make_node("Gather", ["ids", "table"], ["tokens"]), helper.make_node("Cast", ["mask"], ["m"], to=TensorProto.FLOAT),
+             helper.make_node("Unsqueeze", ["m", "last"], ["column"]), helper.make_node("Mul", ["tokens", "column"], ["kept"]),
+             helper.make_node("ReduceSum", ["kept", "axes"], ["sum"], keepdims=0), helper.make_node("ReduceSum", ["m", "axes"], ["count"], keepdims=1),
+             helper.make_node("Div", ["sum", "count"], ["embedding"])]
+    ports = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"]) for name in ("ids", "mask")]
+    out = [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", 16]),
+           helper.make_tensor_value_info("tokens", TensorProto.FLOAT, ["batch", "length", 16])]
+    model = helper.make_model(helper.make_graph(nodes, "text", ports, out, [table, axes, last]),
+                              opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    helper.set_model_props(model, {"names": "{0: 'cat'}", "stride": "32"})
+    onnx.save(model, path)
+
+
+class Both(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.path = str(pathlib.Path(cls.folder.name) / "text.onnx")
+        text_model(cls.path)
+        cls.sessions = [module.InferenceSession(cls.path, providers=["CPUExecutionProvider"]) for module in (onnxruntime, tenon.onnxruntime)]
+
+    def feed(self, batch=3, length=7):
+        return {"ids": RANDOM.integers(0, 50, (batch, length)), "mask": np.ones((batch, length), np.int64)}
+
+    def assertSame(self, call, sessions=None):
+        theirs, ours = (call(session) for session in sessions or self.sessions)
+        self.assertEqual(len(theirs), len(ours))
+        for want, got in zip(theirs, ours):
+            self.assertEqual((want.shape, want.dtype), (got.shape, got.dtype))
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+    def test_ports_and_metadata(self):
+        def ports(session):
+            return [(port.name, port.type, port.shape) for port in [*session.get_inputs(), *session.get_outputs()]]
+
+        theirs, ours = self.sessions
+        self.assertEqual(ports(theirs), ports(ours))
+        self.assertEqual(theirs.get_modelmeta().custom_metadata_map, ours.get_modelmeta().custom_metadata_map)
+        self.assertEqual(theirs.get_providers(), ours.get_providers())
+
+    def test_all_and_some_outputs(self):
+        for batch, length in ((1, 1), (3, 7), (8, 128)):
+            feed = self.feed(batch, length)
+            for names in (None, ["tokens"], ["tokens", "embedding"]):
+                self.assertSame(lambda session: session.run(names, feed))
+
+    def test_what_is_wrong(self):
+        feed = self.feed()
+        for wrong in ({"ids": feed["ids"]}, {**feed, "more": feed["ids"]}):
+            for session in self.sessions:
+                with self.assertRaises(ValueError):
+                    session.run(None, wrong)
+        with self.assertRaises(ValueError):
+            self.sessions[1].run(["nothing"], feed)
+        with self.assertRaises(ValueError):
+            self.sessions[1].run(None, {**feed, "mask": feed["mask"].astype(np.float32)})
+
+    def test_bindings(self):
+        feed, place = self.feed(), np.empty((3, 16), np.float32)
+
+        def bound(session):
+            binding = session.io_binding()
+            ids = feed["ids"]
+            binding.bind_input("ids", "cpu", 0, np.int64, ids.shape, ids.ctypes.data)
+            binding.bind_cpu_input("mask", feed["mask"])
+            binding.bind_output("tokens")
+            binding.bind_output("embedding", "cpu", 0, np.float32, place.shape, place.ctypes.data)
+            session.run_with_iobinding(binding)
+            return [*binding.copy_outputs_to_cpu(), place.copy(), binding.get_outputs()[0].numpy()]
+
+        self.assertSame(bound)
+
+    def test_values(self):
+        feed = self.feed()
+
+        def run(session):
+            module = onnxruntime if session is self.sessions[0] else tenon.onnxruntime
+            values = {name: module.OrtValue.ortvalue_from_numpy(array) for name, array in feed.items()}
+            outputs = session.run_with_ort_values(["embedding"], values)
+            self.assertEqual(("tensor(float)", [3, 16], "cpu"), (outputs[0].data_type(), outputs[0].shape(), outputs[0].device_name()))
+            return [output.numpy() for output in outputs]
+
+        self.assertSame(run)
+
+    def test_bytes_options_and_fixed_dims(self):
+        feed, sessions = self.feed(), []
+        for module in (onnxruntime, tenon.onnxruntime):
+            options = module.SessionOptions()
+            options.intra_op_num_threads = 1
+            options.graph_optimization_level = module.GraphOptimizationLevel.ORT_ENABLE_ALL
+            options.add_free_dimension_override_by_name("length", 7)
+            model = pathlib.Path(self.path).read_bytes()
+            sessions.append(module.InferenceSession(model, sess_options=options, providers=[("CPUExecutionProvider", {})]))
+            self.assertEqual(["batch", 7], sessions[-1].get_inputs()[0].shape)
+        self.assertSame(lambda session: session.run(None, feed), sessions)
+
+    def test_threads_and_processes(self):
+        session, failures = self.sessions[1], []
+
+        def work(seed):
+            random = np.random.default_rng(seed)
+            for _ in range(100):
+                ids = random.integers(0, 50, (int(random.integers(1, 5)), 3))
+                if not np.array_equal(session.run(["tokens"], {"ids": ids, "mask": np.ones_like(ids)})[0], self.table[ids]):
+                    failures.append(seed)
+
+        self.table = session.run(["tokens"], {"ids": np.arange(50)[None], "mask": np.ones((1, 50), np.int64)})[0][0]
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([], failures)
+        feed = self.feed()
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(session)).run(None, feed)[0], session.run(None, feed)[0])
+
+    def test_what_there_is(self):
+        self.assertIn("CPUExecutionProvider", tenon.onnxruntime.get_available_providers())
+        self.assertIn(tenon.onnxruntime.get_device(), ("CPU", "GPU"))
+
+
+if __name__ == "__main__":
+    unittest.main()
