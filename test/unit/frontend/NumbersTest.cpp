@@ -204,6 +204,29 @@ TEST_F(Numbers, ResizedDimsAreProductsOfFloats) {
   EXPECT_HAS(resized(3, 1.0f / 3), "-> (tensor<1xf32>");
 }
 
+TEST_F(Numbers, SizesByWayOfFloats) {
+  auto resized = [&](float scale, bool isFloored) {
+    std::string last = isFloored ? "f" : "m";
+    std::vector<Message> nodes = {
+        node("Shape", {"a"}, {"s"}), node("Cast", {"s"}, {"r"}, {attrInt("to", kFloat)}),
+        node("Mul", {"r", "scale"}, {"m"})};
+    if (isFloored) {
+      nodes.push_back(node("Floor", {"m"}, {"f"}));
+    }
+    nodes.push_back(node("Cast", {last}, {"n"}, {attrInt("to", kInt64)}));
+    nodes.push_back(node("Resize", {"a", "", "", "n"}, {"y"}, {attrText("mode", "nearest")}));
+    return moduleOf(model(graph({nodes,
+                                 {valueInfo("a", kFloat, {"L"})},
+                                 {Message().text(1, "y")},
+                                 {floats("scale", {}, {scale})}})));
+  };
+  for (bool isFloored : {true, false}) {
+    EXPECT_HAS(resized(1.5, isFloored), "(s0 + s0 floordiv 2)");
+    EXPECT_HAS(resized(2, isFloored), "s0 * 2");
+    EXPECT_HAS(resized(0.5, isFloored), "s0 floordiv 2");
+  }
+}
+
 TEST_F(Numbers, StatisticsOfLayerNormHaveTheStashedType) {
   auto norm = [&](int element, const std::vector<Message> &attributes) {
     return moduleOf(model(

@@ -3,6 +3,7 @@
 // is known when the model runs, positions are computed and elements gathered.
 #include "compiler/frontend/common/Resizing.h"
 #include "compiler/frontend/onnx/StatedSizes.h"
+#include "compiler/frontend/onnx/ops/ShapeFold.h"
 
 #include <cmath>
 
@@ -10,30 +11,6 @@ using namespace mlir;
 
 namespace tenon::onnx {
 namespace {
-
-/// floor(dim * scale), of floats as ONNX's shape inference multiplies them; null if that is no
-/// expression.
-AffineExpr scaled(NodeContext &c, AffineExpr dim, double scale) {
-  if (std::optional<int64_t> size = tn::constantDim(dim)) {
-    float result = std::floor(static_cast<float>(*size) * static_cast<float>(scale));
-    return result < 1e15f ? c.constantSize(static_cast<int64_t>(result)) : nullptr;
-  }
-  if (scale >= 1 && scale == std::floor(scale) && scale < 1e6) {
-    return multiplySizes(dim, c.constantSize(static_cast<int64_t>(scale)));
-  }
-  double inverse = 1 / scale;
-  if (inverse >= 1 && inverse == std::floor(inverse) && inverse < 1e6) {
-    return divideSizes(c.symbols(), dim, c.constantSize(static_cast<int64_t>(inverse)));
-  }
-  // Powers of two as denominators: floats are exact where sizes are no larger than 2^24 / 64.
-  constexpr int64_t kDenominator = 64;
-  double numerator = scale * kDenominator;
-  if (numerator != std::floor(numerator) || numerator > kDenominator * 64) {
-    return nullptr;
-  }
-  AffineExpr product = multiplySizes(dim, c.constantSize(static_cast<int64_t>(numerator)));
-  return divideSizes(c.symbols(), product, c.constantSize(kDenominator));
-}
 
 /// The ratio of two dims, if it is a constant.
 std::optional<double> ratio(NodeContext &c, AffineExpr out, AffineExpr in) {
@@ -84,7 +61,7 @@ std::optional<Request> fromScales(NodeContext &c, ArrayRef<double> scales, Array
       return std::nullopt;
     }
     request.scales[axis] = scale;
-    request.dims[axis] = scaled(c, request.dims[axis], scale);
+    request.dims[axis] = scaledSize(c, request.dims[axis], scale);
     if (!request.dims[axis]) {
       c.gap("the scaled size is no expression of the input's",
             "declare the dimension with --shape");

@@ -289,6 +289,16 @@ bool foldSizes(NodeContext &c) {
   if (!c.node.domain.empty() || (c.numOutputs() != 1 && !isSplit) || c.numInputs() == 0) {
     return false;
   }
+  if (c.node.opType == "Cast" && isa<FloatType>(c.element(0))) {
+    std::optional<Sizes> scaled = foldScaled(c);
+    Type element;
+    scaled = scaled ? foldCast(c, *scaled, element) : std::nullopt;
+    if (!scaled || element.isInteger(1)) {
+      return false;
+    }
+    c.setOutput(0, *scaled, element);
+    return true;
+  }
   SmallVector<Sizes> in;
   for (unsigned i = 0; i < c.numInputs(); ++i) {
     std::optional<Sizes> known = c.sizes(i);
