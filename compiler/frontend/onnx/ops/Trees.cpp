@@ -5,6 +5,7 @@
 #include "mlir/IR/TypeUtilities.h"
 
 #include <map>
+#include <set>
 
 using namespace mlir;
 
@@ -38,11 +39,12 @@ tn::Predicate predicateOf(Branch branch) {
   return kPredicates[static_cast<size_t>(branch)];
 }
 
-/// How many branches there are on the longest way from a root to a leaf; none for a circle.
+/// How many branches there are on the longest way to a leaf; none if nodes lead in a circle.
 std::optional<int64_t> levelsOf(const Ensemble &ensemble) {
   constexpr int64_t kUnknown = -1, kOpen = -2;
   std::vector<int64_t> levels(ensemble.nodes.size(), kUnknown);
-  SmallVector<int64_t> stack(ensemble.roots);
+  auto all = llvm::seq<int64_t>(0, static_cast<int64_t>(ensemble.nodes.size()));
+  SmallVector<int64_t> stack(all.begin(), all.end());
   int64_t most = 0;
   while (!stack.empty()) {
     int64_t at = stack.back();
@@ -225,6 +227,8 @@ std::optional<Ensemble> readNodeLists(NodeContext &c, StringRef weights) {
       ensemble.roots.push_back(static_cast<int64_t>(i));
     }
   }
+  std::set<int64_t> distinct(trees.begin(), trees.end());
+  isSound = isSound && ensemble.roots.size() == distinct.size();
   SmallVector<int64_t> ownTrees = c.integerList((weights + "_treeids").str()),
                        ownNodes = c.integerList((weights + "_nodeids").str()),
                        targets = c.integerList((weights + "_ids").str());
