@@ -115,6 +115,23 @@ class MachineLearning(ToolTest):
             outputs += [(names[0], T.INT64), (names[1], T.FLOAT)]
         self.agree(nodes, outputs, self.rows())
 
+    def test_what_is_no_tree_is_refused(self):
+        lists, leaves = trees(2, 3, MODES[:1])
+        values = weights("target", leaves, [0])
+        branch = lists["nodes_modes"].index("BRANCH_LEQ")
+
+        def changed(key, at, value):
+            return {**lists, key: [value if i == at else v for i, v in enumerate(lists[key])]}
+
+        x, y = helper.make_tensor_value_info("x", T.FLOAT, ["rows", FEATURES]), helper.make_tensor_value_info("y", T.FLOAT, None)
+        for wrong in (changed("nodes_truenodeids", branch, lists["nodes_nodeids"][branch]), changed("nodes_featureids", branch, FEATURES),
+                      changed("nodes_falsenodeids", branch, 1000), changed("nodes_modes", branch, "BRANCH"),
+                      {**lists, "nodes_values": [0.0]}):
+            graph = helper.make_graph([self.node("TreeEnsembleRegressor", ["y"], n_targets=1, **wrong, **values)], "g", [x], [y])
+            model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)], ir_version=9)
+            onnx.save(model, self.folder / "wrong.onnx")
+            self.refuse(5, "TN0219", "check", "wrong.onnx")
+
     def test_ensembles_of_version_5(self):
         def tensor(name, values, kind=np.float32):
             return numpy_helper.from_array(np.array(values, kind), name)

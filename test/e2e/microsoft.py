@@ -98,6 +98,17 @@ class Microsoft(ToolTest):
         b.add("SkipSimplifiedLayerNormalization", ["x", "skip", "gamma", "bias"], ["ssln", "", "", "ssln_sum"])
         b.add("SimplifiedLayerNormalization", ["x", "gamma"], "simplified", domain="", epsilon=1e-2, axis=-1)
         b.add("FusedMatMul", ["x", "w"], "fused", transB=1, alpha=0.25)
+        b.add("TransposeMatMul", ["x", "w"], "transposed", transB=1)
+        b.input("image", ["batch", 4, 6, 6])
+        b.input("more", ["batch", 8, 6, 6])
+        b.random("filter", 8, 4, 3, 3)
+        b.random("channel", 8)
+        for name, attributes in (("relu", {"activation": "Relu"}), ("leaky", {"activation": "LeakyRelu", "activation_params": [0.2]}),
+                                 ("clip", {"activation": "Clip", "activation_params": [-1.0, 2.0]}), ("bare", {})):
+            b.add("FusedConv", ["image", "filter", "channel", "more"], "conv_" + name, pads=[1, 1, 1, 1], **attributes)
+        b.input("matrix", ["batch", HIDDEN])
+        for name, attributes in (("tanh", {"activation": "Tanh"}), ("leaky", {"activation": "LeakyRelu", "activation_alpha": 0.3})):
+            b.add("FusedGemm", ["matrix", "w"], "gemm_" + name, transB=1, alpha=0.5, **attributes)
         b.add("FusedMatMul", ["x", "skip"], "fused_a", transA=1)
         b.input("rows", [6, "batch", 5, 8])
         b.input("columns", [8, "batch", 5, 7])
@@ -111,11 +122,12 @@ class Microsoft(ToolTest):
         b.outputs[-1].type.tensor_type.elem_type = T.INT32
         feeds = [{"x": floats(n, s, HIDDEN), "skip": floats(n, s, HIDDEN),
                   "ids": RANDOM.integers(0, 20, (n, s)).astype(np.int32),
+                  "image": floats(n, 4, 6, 6), "more": floats(n, 8, 6, 6), "matrix": floats(n, HIDDEN),
                   "rows": floats(6, n, 5, 8), "columns": floats(8, n, 5, 7), "many": floats(n, 5, 8, 6),
                   "seen": (np.arange(s) < s - 2).astype(np.int32) * np.ones((n, 1), np.int32)}
                  for n, s in ((2, 5), (1, 16))]
         shapes = [f"{name}:[1..4]x[1..16]x{HIDDEN}" for name in ("x", "skip")] + [f"{name}:[1..4]x[1..16]" for name in ("ids", "seen")]
-        shapes += ["rows:6x[1..4]x5x8", "columns:8x[1..4]x5x7", "many:[1..4]x5x8x6"]
+        shapes += ["rows:6x[1..4]x5x8", "columns:8x[1..4]x5x7", "many:[1..4]x5x8x6", "image:[1..4]x4x6x6", "more:[1..4]x8x6x6", f"matrix:[1..4]x{HIDDEN}"]
         self.compare("fusions", b, feeds, shapes)
 
     def test_causal_attention_of_padded_caches(self):

@@ -12,46 +12,6 @@ namespace {
 
 int64_t stepsOf(Emitter &n, const Sequence &r) { return n.symbols().bounds(r.length).max; }
 
-Value activate(Emitter &n, const Activation &activation, Value x) {
-  StringRef name = activation.name;
-  Value zero = n.scalarLike(0, x);
-  llvm::APFloat alpha(activation.alpha), beta(activation.beta);
-  auto scaled = [&](double factor, Value y) { return n.mul(y, n.scalarLike(factor, y)); };
-  if (name == "sigmoid") {
-    return n.unary<tn::SigmoidOp>(x);
-  }
-  if (name == "tanh") {
-    return n.unary<tn::TanhOp>(x);
-  }
-  if (name == "relu") {
-    return n.unary<tn::ReluOp>(x);
-  }
-  if (name == "softsign") {
-    return n.div(x, n.add(n.unary<tn::AbsOp>(x), n.scalarLike(1, x)));
-  }
-  if (name == "softplus") {
-    return n.unary<tn::SoftplusOp>(x);
-  }
-  if (name == "elu") {
-    return n.unary<tn::EluOp>(x, alpha);
-  }
-  if (name == "leakyrelu") {
-    return n.unary<tn::LeakyReluOp>(x, alpha);
-  }
-  if (name == "thresholdedrelu") {
-    Value isBelow = n.compare(x, tn::Predicate::le, n.scalarLike(activation.alpha, x));
-    return n.select(isBelow, zero, x);
-  }
-  if (name == "hardsigmoid") {
-    return n.unary<tn::HardSigmoidOp>(x, alpha, beta);
-  }
-  if (name == "scaledtanh") {
-    return scaled(activation.alpha, n.unary<tn::TanhOp>(scaled(activation.beta, x)));
-  }
-  TENON_CHECK(name == "affine", "an activation that tn.recurrence lacks");
-  return n.add(scaled(activation.alpha, x), n.scalarLike(activation.beta, x));
-}
-
 /// The activation of a gate's sum.
 Value gated(Emitter &n, const Sequence &r, const Activation &activation, Value sum) {
   if (r.clip) {
@@ -212,6 +172,46 @@ SmallVector<Activation> defaultActivations(Cell cell) {
   static const SmallVector<Activation> defaults[] = {
       {{"tanh"}}, {{"sigmoid"}, {"tanh"}}, {{"sigmoid"}, {"tanh"}, {"tanh"}}};
   return defaults[static_cast<size_t>(cell)];
+}
+
+Value activate(Emitter &n, const Activation &activation, Value x) {
+  StringRef name = activation.name;
+  Value zero = n.scalarLike(0, x);
+  llvm::APFloat alpha(activation.alpha), beta(activation.beta);
+  auto scaled = [&](double factor, Value y) { return n.mul(y, n.scalarLike(factor, y)); };
+  if (name == "sigmoid") {
+    return n.unary<tn::SigmoidOp>(x);
+  }
+  if (name == "tanh") {
+    return n.unary<tn::TanhOp>(x);
+  }
+  if (name == "relu") {
+    return n.unary<tn::ReluOp>(x);
+  }
+  if (name == "softsign") {
+    return n.div(x, n.add(n.unary<tn::AbsOp>(x), n.scalarLike(1, x)));
+  }
+  if (name == "softplus") {
+    return n.unary<tn::SoftplusOp>(x);
+  }
+  if (name == "elu") {
+    return n.unary<tn::EluOp>(x, alpha);
+  }
+  if (name == "leakyrelu") {
+    return n.unary<tn::LeakyReluOp>(x, alpha);
+  }
+  if (name == "thresholdedrelu") {
+    Value isBelow = n.compare(x, tn::Predicate::le, n.scalarLike(activation.alpha, x));
+    return n.select(isBelow, zero, x);
+  }
+  if (name == "hardsigmoid") {
+    return n.unary<tn::HardSigmoidOp>(x, alpha, beta);
+  }
+  if (name == "scaledtanh") {
+    return scaled(activation.alpha, n.unary<tn::TanhOp>(scaled(activation.beta, x)));
+  }
+  TENON_CHECK(name == "affine", "an activation that tn.recurrence lacks");
+  return n.add(scaled(activation.alpha, x), n.scalarLike(activation.beta, x));
 }
 
 Value gate(Emitter &n, Value x, int64_t g, int64_t hidden) {

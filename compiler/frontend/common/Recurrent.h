@@ -49,6 +49,8 @@ struct Direction {
   llvm::SmallVector<Activation> activations = {}; ///< as ONNX orders them
 };
 
+mlir::Value activate(Emitter &n, const Activation &activation, mlir::Value x);
+
 /// The activations that a cell has unless told otherwise.
 llvm::SmallVector<Activation> defaultActivations(Cell cell);
 

@@ -1,5 +1,6 @@
 // MatMul, Gemm and Einsum: reshapes and transposes around `tn.matmul`.
 // Relies on matmul operands having rank 2 or more there; 1-D ones are reshaped here.
+#include "compiler/frontend/onnx/ops/FusedActivation.h"
 #include "compiler/frontend/onnx/ops/Quantizing.h"
 
 using namespace mlir;
@@ -67,9 +68,10 @@ bool isBroadcastTo(NodeContext &c, ArrayRef<AffineExpr> bias, ArrayRef<AffineExp
   });
 }
 
-void gemm(NodeContext &c) {
+Value emitGemm(NodeContext &c) {
   if (c.rank(0) != 2 || c.rank(1) != 2) {
-    return c.error(ErrorId::OnnxBadNode, "its first two inputs are not matrices");
+    c.error(ErrorId::OnnxBadNode, "its first two inputs are not matrices");
+    return Value();
   }
   Value product = c.make<tn::MatmulOp>(c.value(0), c.value(1), c.integer("transA", 0) != 0,
                                        c.integer("transB", 0) != 0);
@@ -83,11 +85,21 @@ void gemm(NodeContext &c) {
   if (c.has(2) && beta != 0) {
     Value bias = c.value(2);
     if (product && !isBroadcastTo(c, c.dims(2), tn::getDims(product.getType()))) {
-      return;
+      return Value();
     }
     product = c.add(product, beta == 1 ? bias : c.mul(bias, c.scalarLike(beta, bias)));
   }
-  c.setOutput(0, product);
+  return product;
+}
+
+void gemm(NodeContext &c) { c.setOutput(0, emitGemm(c)); }
+
+void fusedGemm(NodeContext &c) {
+  auto parameter = [&](StringRef name) {
+    return c.hasAttribute(name) ? std::optional(c.real(name, 0)) : std::nullopt;
+  };
+  std::optional<double> alpha = parameter("activation_alpha"), beta = parameter("activation_beta");
+  c.setOutput(0, activated(c, emitGemm(c), alpha, beta));
 }
 
 //===--- Einsum ---===//
@@ -296,9 +308,18 @@ constexpr Attributes kGemm = {{"alpha", kFloat},
                               {"transB", kInt}};
 constexpr Attributes kGemm11 = {
     {"alpha", kFloat}, {"beta", kFloat}, {"transA", kInt}, {"transB", kInt}};
+constexpr Attributes kFusedGemm = {{"activation", kString},
+                                   {"activation_alpha", kFloat},
+                                   {"activation_beta", kFloat},
+                                   {"activation_gamma", kFloat},
+                                   {"alpha", kFloat},
+                                   {"beta", kFloat},
+                                   {"transA", kInt},
+                                   {"transB", kInt}};
 
 constexpr OpRow kRows[] = {
     {"Einsum", 12, 1, kMany, 1, einsum, {needs({"equation", kString})}},
+    {"FusedGemm", 1, 2, 3, 1, fusedGemm, kFusedGemm, kMicrosoft},
     {"Gemm", 1, 3, 3, 1, gemm, kGemm},
     {"Gemm", 11, 2, 3, 1, gemm, kGemm11},
     {"MatMul", 1, 2, 2, 1, matmul},

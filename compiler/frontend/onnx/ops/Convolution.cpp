@@ -1,6 +1,7 @@
 // Convolutions: plain, transposed, and the integer and quantized forms as convolutions of int32.
 // Relies on Windows.h for the window attributes; data is NC... in ONNX.
 #include "compiler/frontend/onnx/Windows.h"
+#include "compiler/frontend/onnx/ops/FusedActivation.h"
 
 using namespace mlir;
 
@@ -45,6 +46,19 @@ Value emitConv(NodeContext &c, Value x, Value weight, Value bias, unsigned weigh
 }
 
 void conv(NodeContext &c) { c.setOutput(0, emitConv(c, c.value(0), c.value(1), c.value(2), 1)); }
+
+/// A convolution, what input 3 adds to it, and an activation.
+void fusedConv(NodeContext &c) {
+  std::optional<double> parameters[2];
+  if (const Attribute *given = c.attribute("activation_params", AttributeType::Floats)) {
+    for (size_t i = 0; i < std::min<size_t>(2, given->floats.size()); ++i) {
+      parameters[i] = given->floats[i];
+    }
+  }
+  Value y = emitConv(c, c.value(0), c.value(1), c.value(2), 1);
+  y = c.has(3) ? c.add(y, c.value(3)) : y;
+  c.setOutput(0, activated(c, y, parameters[0], parameters[1]));
+}
 
 /// An integer input minus its zero point, as int32; a per-channel zero point lies along `axis`.
 Value centered(NodeContext &c, unsigned input, unsigned zeroPoint, int64_t axis) {
@@ -131,6 +145,10 @@ void convTranspose(NodeContext &c) {
 
 constexpr Attributes kConv = {{"auto_pad", kString},   {"dilations", kInts}, {"group", kInt},
                               {"kernel_shape", kInts}, {"pads", kInts},      {"strides", kInts}};
+constexpr Attributes kFusedConv = {{"activation", kString}, {"activation_params", kFloats},
+                                   {"auto_pad", kString},   {"dilations", kInts},
+                                   {"group", kInt},         {"kernel_shape", kInts},
+                                   {"pads", kInts},         {"strides", kInts}};
 constexpr Attributes kConvTranspose = {
     {"auto_pad", kString},     {"dilations", kInts},    {"group", kInt}, {"kernel_shape", kInts},
     {"output_padding", kInts}, {"output_shape", kInts}, {"pads", kInts}, {"strides", kInts}};
@@ -139,6 +157,7 @@ constexpr OpRow kRows[] = {
     {"Conv", 1, 2, 3, 1, conv, kConv},
     {"ConvInteger", 10, 2, 4, 1, convInteger, kConv},
     {"ConvTranspose", 1, 2, 3, 1, convTranspose, kConvTranspose},
+    {"FusedConv", 1, 2, 4, 1, fusedConv, kFusedConv, kMicrosoft},
     {"QLinearConv", 10, 8, 9, 1, qlinearConv, kConv},
 };
 

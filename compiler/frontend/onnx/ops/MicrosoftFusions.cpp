@@ -1,10 +1,34 @@
 // ONNX Runtime's fused operators of the domain com.microsoft: activations, sums before norms,
 // scaled products. Relies on `tn` fusing what they are made of here.
-#include "compiler/frontend/onnx/NodeContext.h"
+#include "compiler/frontend/common/Recurrent.h"
+#include "compiler/frontend/onnx/ops/FusedActivation.h"
+#include "compiler/graph/TnRare.h"
 
 using namespace mlir;
 
 namespace tenon::onnx {
+
+Value activated(NodeContext &c, Value x, std::optional<double> alpha, std::optional<double> beta) {
+  std::string name = c.text("activation", "");
+  if (!x || name.empty()) {
+    return x;
+  }
+  if (name == "Clip") {
+    constexpr double kMost = std::numeric_limits<float>::max();
+    return c.unary<tn::ClampOp>(x, llvm::APFloat(alpha.value_or(-kMost)),
+                                llvm::APFloat(beta.value_or(kMost)));
+  }
+  std::string lower = StringRef(name).lower();
+  const tn::CellActivation *known = tn::findCellActivation(lower);
+  if (!known) {
+    c.gap("activation " + name + " behind an operator is not supported",
+          "export without the fusion");
+    return Value();
+  }
+  Activation activation{lower, alpha.value_or(known->usualAlpha), beta.value_or(known->usualBeta)};
+  return activate(c, activation, x);
+}
+
 namespace {
 
 template <bool tanhForm> void biasGelu(NodeContext &c) {
@@ -84,6 +108,7 @@ constexpr Attributes kFusedMatMul = {{"alpha", kFloat},
                                      {"transB", kInt},
                                      {"transBatchA", kInt},
                                      {"transBatchB", kInt}};
+constexpr Attributes kTransposeMatMul = {{"alpha", kFloat}, {"transA", kInt}, {"transB", kInt}};
 
 constexpr OpRow kRows[] = {
     {"BiasGelu", 1, 2, 2, 1, biasGelu<false>, {}, kMicrosoft},
@@ -94,6 +119,7 @@ constexpr OpRow kRows[] = {
     {"QuickGelu", 1, 1, 1, 1, quickGelu, {{"alpha", kFloat}}, kMicrosoft},
     {"SkipLayerNormalization", 1, 3, 5, 4, skipLayerNorm, kEpsilon, kMicrosoft},
     {"SkipSimplifiedLayerNormalization", 1, 3, 4, 4, skipRmsNorm, kEpsilon, kMicrosoft},
+    {"TransposeMatMul", 1, 2, 2, 1, fusedMatMul, kTransposeMatMul, kMicrosoft},
 };
 
 } // namespace

@@ -178,14 +178,14 @@ std::optional<Ensemble> readTreeEnsemble(NodeContext &c) {
   std::vector<TreeNode> chained;
   const double *member = members.begin();
   for (size_t i = 0; isSound && i < count; ++i) {
-    int64_t mode = static_cast<int64_t>(modes[i]);
+    isSound = modes[i] >= 0 && modes[i] <= 6;
+    int64_t mode = isSound ? static_cast<int64_t>(modes[i]) : 0;
     TreeNode node{static_cast<Branch>(mode),
                   features[i],
                   splits[i],
                   child(yes[i], yesLeaf[i]),
                   child(no[i], noLeaf[i]),
                   !missing.empty() && missing[i] != 0};
-    isSound &= mode >= 0 && mode <= 6;
     if (isSound && mode == 6) {
       node.branch = Branch::Equal;
       isSound &= member != members.end() && !std::isnan(*member);

@@ -5,6 +5,7 @@
 #include "mlir/IR/TypeUtilities.h"
 
 #include <map>
+#include <set>
 
 using namespace mlir;
 
@@ -38,11 +39,12 @@ tn::Predicate predicateOf(Branch branch) {
   return kPredicates[static_cast<size_t>(branch)];
 }
 
-/// How many branches there are on the longest way from a root to a leaf; none for a circle.
+/// How many branches there are on the longest way to a leaf; none if nodes lead in a circle.
 std::optional<int64_t> levelsOf(const Ensemble &ensemble) {
   constexpr int64_t kUnknown = -1, kOpen = -2;
   std::vector<int64_t> levels(ensemble.nodes.size(), kUnknown);
-  SmallVector<int64_t> stack(ensemble.roots);
+  auto all = llvm::seq<int64_t>(0, static_cast<int64_t>(ensemble.nodes.size()));
+  SmallVector<int64_t> stack(all.begin(), all.end());
   int64_t most = 0;
   while (!stack.empty()) {
     int64_t at = stack.back();
@@ -83,45 +85,57 @@ template <typename Read> SmallVector<int64_t> listOf(const Ensemble &ensemble, c
   return list;
 }
 
-/// One element of a table for each position.
-struct Walk {
-  NodeContext &c;
-  Value at; ///< [rows, trees]
-
-  Value look(ArrayRef<int64_t> table, Type element) const {
-    int64_t size = static_cast<int64_t>(table.size());
-    return c.make<tn::GatherOp>(c.integerConstant(table, {size}, element), at, int64_t{0});
-  }
+/// What a step down needs of the nodes, each a table of one element a node.
+struct Tables {
+  Value features, values, yes, no;
+  SmallVector<std::pair<Branch, Value>> kinds; ///< of each kind which nodes are of it
+  Value missingIsYes;                          ///< null if no node says so
 };
 
-/// Whether each position goes on with "yes", where x are the features to compare.
-Value goesToYes(const Walk &walk, const Ensemble &ensemble, Value x) {
-  NodeContext &c = walk.c;
+Tables makeTables(NodeContext &c, const Ensemble &ensemble, Type element) {
+  Type index = c.builder().getI64Type(), truth = c.builder().getI1Type();
+  int64_t size = static_cast<int64_t>(ensemble.nodes.size());
+  auto table = [&](auto read, Type type) {
+    return c.integerConstant(listOf(ensemble, read), {size}, type);
+  };
   SmallVector<double> values;
   for (const TreeNode &node : ensemble.nodes) {
     values.push_back(node.value);
   }
-  int64_t size = static_cast<int64_t>(values.size());
-  Value table = c.realConstant(values, {size}, getElementTypeOrSelf(x));
-  Value bound = c.make<tn::GatherOp>(table, walk.at, int64_t{0});
-  Type truth = c.builder().getI1Type();
-  Value result;
+  Tables tables;
+  tables.values = c.realConstant(values, {size}, element);
+  tables.features = table([](const TreeNode &node) { return node.feature; }, index);
+  tables.yes = table([](const TreeNode &node) { return node.yes; }, index);
+  tables.no = table([](const TreeNode &node) { return node.no; }, index);
   for (size_t kind = 0; kind < static_cast<size_t>(Branch::Leaf); ++kind) {
     Branch branch = static_cast<Branch>(kind);
     auto isOfKind = [&](const TreeNode &node) { return node.branch == branch; };
-    if (llvm::none_of(ensemble.nodes, isOfKind)) {
-      continue;
+    if (llvm::any_of(ensemble.nodes, isOfKind)) {
+      tables.kinds.push_back({branch, table(isOfKind, truth)});
     }
-    Value holds = c.compare(x, predicateOf(branch), bound);
-    result = result ? c.select(walk.look(listOf(ensemble, isOfKind), truth), holds, result) : holds;
   }
   auto isMissingYes = [](const TreeNode &node) { return node.missingIsYes; };
   if (llvm::any_of(ensemble.nodes, isMissingYes)) {
-    Value isMissing = c.compare(x, tn::Predicate::ne, x);
-    Value goes = walk.look(listOf(ensemble, isMissingYes), truth);
-    result = c.make<tn::OrOp>(result, c.make<tn::AndOp>(isMissing, goes));
+    tables.missingIsYes = table(isMissingYes, truth);
   }
-  return result;
+  return tables;
+}
+
+/// The positions [rows, trees] one level further down; at a leaf they stay.
+Value stepDown(NodeContext &c, const Tables &tables, Value x, Value at) {
+  auto look = [&](Value table) { return c.make<tn::GatherOp>(table, at, int64_t{0}); };
+  Value own = c.make<tn::GatherElementsOp>(x, look(tables.features), int64_t{1});
+  Value bound = look(tables.values);
+  Value goes;
+  for (const auto &[branch, isOfKind] : tables.kinds) {
+    Value holds = c.compare(own, predicateOf(branch), bound);
+    goes = goes ? c.select(look(isOfKind), holds, goes) : holds;
+  }
+  if (tables.missingIsYes) {
+    Value isMissing = c.compare(own, tn::Predicate::ne, own);
+    goes = c.make<tn::OrOp>(goes, c.make<tn::AndOp>(isMissing, look(tables.missingIsYes)));
+  }
+  return c.select(goes, look(tables.yes), look(tables.no));
 }
 
 /// What each leaf gives to each target: a table [nodes, targets] with `absent` where it gives
@@ -153,13 +167,15 @@ Value aggregated(NodeContext &c, const Ensemble &ensemble, Value at, Type elemen
   return c.select(isAbsent, c.scalarLike(0, best), best);
 }
 
-bool areSound(const Ensemble &ensemble) {
+bool areSound(const Ensemble &ensemble, AffineExpr features) {
   int64_t nodes = static_cast<int64_t>(ensemble.nodes.size());
   auto isNode = [&](int64_t number) { return number >= 0 && number < nodes; };
-  return llvm::all_of(ensemble.roots, isNode) &&
+  int64_t most = tn::constantDim(features).value_or(std::numeric_limits<int32_t>::max());
+  return ensemble.targets >= 1 && llvm::all_of(ensemble.roots, isNode) &&
          llvm::all_of(ensemble.nodes,
                       [&](const TreeNode &node) {
-                        return isNode(node.yes) && isNode(node.no) && node.feature >= 0;
+                        return isNode(node.yes) && isNode(node.no) && node.feature >= 0 &&
+                               (node.branch == Branch::Leaf || node.feature < most);
                       }) &&
          llvm::all_of(ensemble.weights, [&](const LeafWeight &leaf) {
            return isNode(leaf.node) && leaf.target >= 0 && leaf.target < ensemble.targets;
@@ -211,6 +227,8 @@ std::optional<Ensemble> readNodeLists(NodeContext &c, StringRef weights) {
       ensemble.roots.push_back(static_cast<int64_t>(i));
     }
   }
+  std::set<int64_t> distinct(trees.begin(), trees.end());
+  isSound = isSound && ensemble.roots.size() == distinct.size();
   SmallVector<int64_t> ownTrees = c.integerList((weights + "_treeids").str()),
                        ownNodes = c.integerList((weights + "_nodeids").str()),
                        targets = c.integerList((weights + "_ids").str());
@@ -229,20 +247,21 @@ std::optional<Ensemble> readNodeLists(NodeContext &c, StringRef weights) {
 }
 
 Value evaluateTrees(NodeContext &c, const Ensemble &ensemble) {
-  std::optional<int64_t> levels = areSound(ensemble) ? levelsOf(ensemble) : std::nullopt;
+  if (c.rank(0) != 2) {
+    c.gap("features that are not rows of a matrix are not supported", "reshape the input");
+    return Value();
+  }
+  bool isSound = areSound(ensemble, c.dims(0)[1]);
+  std::optional<int64_t> levels = isSound ? levelsOf(ensemble) : std::nullopt;
   if (!levels || ensemble.roots.empty()) {
-    c.error(ErrorId::OnnxBadAttribute, "its nodes are no trees");
+    c.error(ErrorId::OnnxBadAttribute, "its nodes are no trees over its features");
     return Value();
   }
   int64_t nodes = static_cast<int64_t>(ensemble.nodes.size());
-  if (*levels > kMostLevels || nodes * ensemble.targets > kMostNodes) {
+  if (*levels > kMostLevels || ensemble.targets > kMostNodes / nodes) {
     c.gap("trees of more than " + Twine(kMostLevels) + " levels, or with more than " +
               Twine(kMostNodes) + " weights, are not supported",
           "train smaller trees");
-    return Value();
-  }
-  if (c.rank(0) != 2) {
-    c.gap("features that are not rows of a matrix are not supported", "reshape the input");
     return Value();
   }
   Type element = c.element(0).isF64() ? c.element(0) : Type(c.builder().getF32Type());
@@ -251,15 +270,9 @@ Value evaluateTrees(NodeContext &c, const Ensemble &ensemble) {
   int64_t trees = static_cast<int64_t>(ensemble.roots.size());
   Value at = c.broadcast(c.integerConstant(ensemble.roots, {1, trees}, index),
                          {c.dims(0)[0], c.constantSize(trees)});
+  Tables tables = makeTables(c, ensemble, element);
   for (int64_t level = 0; level < *levels && !c.failed(); ++level) {
-    Walk walk{c, at};
-    Value feature =
-        walk.look(listOf(ensemble, [](const TreeNode &node) { return node.feature; }), index);
-    Value own = c.make<tn::GatherElementsOp>(x, feature, int64_t{1});
-    Value goes = own ? goesToYes(walk, ensemble, own) : Value();
-    at = c.select(goes,
-                  walk.look(listOf(ensemble, [](const TreeNode &node) { return node.yes; }), index),
-                  walk.look(listOf(ensemble, [](const TreeNode &node) { return node.no; }), index));
+    at = stepDown(c, tables, x, at);
   }
   return c.failed() ? Value() : aggregated(c, ensemble, at, element);
 }
