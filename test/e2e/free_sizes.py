@@ -245,6 +245,34 @@ def sizes_without_names():
     return n.model(n.at("Softmax", "x", axis=-1))
 
 
+@case([{"N": n, "H": h, "W": w} for n, h, w in [(1, 5, 7), (2, 9, 4), (3, 6, 6), (1, 12, 8)]])
+def norm_by_groups():
+    """What exporters make of a norm by groups behind a convolution without pads: the rest of a reshape is a product of differences."""
+    n = Net(**IMAGE)
+    y = n.conv("x", 3, 8)
+    flat = n.at("Reshape", y, [0, 2, -1])
+    ones = np.ones(2, np.float32)
+    norm = n.at("InstanceNormalization", flat, ones, 0 * ones)
+    return n.model(n.at("Reshape", norm, n.at("Shape", y)))
+
+
+@case([{"N": n, "H": h, "W": w} for n, h, w in [(1, 5, 7), (2, 9, 4), (3, 6, 6), (1, 12, 8)]])
+def padded_to_fours():
+    """-size mod 4 zeros behind each map, as Python's % has it."""
+    n = Net(**IMAGE)
+    h, w = (n.at("Mod", n.at("Neg", n.size("x", axis)), [4]) for axis in (2, 3))
+    y = n.at("Pad", "x", n.at("Concat", [0, 0, 0, 0, 0, 0], h, w, axis=0))
+    return n.model(n.at("MaxPool", y, kernel_shape=[4, 4], strides=[4, 4]))
+
+
+@case([{"N": n, "M": n, "A": a} for n, a in [(1, 4), (2, 7), (3, 3), (5, 1)]], [{"N": 2, "M": 3, "A": 4}])
+def equal_products():
+    """Sizes that are factors of both counts of a reshape say nothing about the others."""
+    n = Net(x=["N", "A", 4], z=["M", 4])
+    shape = n.at("Concat", n.size("z", 0), n.size("x", 1), [4], axis=0)
+    return n.model(n.at("Relu", n.at("Reshape", "x", shape)))
+
+
 @case([{"x.0": n, "x.1": 3, "x.2": h, "x.3": w} for n, h, w in [(1, 5, 7), (2, 9, 4), (3, 6, 6), (1, 12, 8)]])
 def shape_left_out():
     """The nodes that read the input tell how many dims it has."""

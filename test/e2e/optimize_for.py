@@ -73,6 +73,14 @@ class OptimizeFor(ToolTest):
         for fact in ("instructions", "kernels", "code_bytes", "arena_bytes"):
             self.assertEqual(named[fact], fixed[fact], fact)
 
+    def test_either_of_two_sizes_is_broadcast(self):
+        """The general plan takes both sizes to be equal; plans of their own have the size of 1 on either side."""
+        save(self.folder / "both.onnx", [helper.make_node("Mul", ["x", "y"], ["a"]), helper.make_node("Softmax", ["a"], ["b"])],
+             [("x", ["A", 3]), ("y", ["B", 3])], ["b"], [])
+        self.succeed("compile", "both.onnx", "-o", "b.tenon", "--optimize-for", "x:1x3", "--optimize-for", "y:1x3", "--target", "cpu:avx2")
+        for a, b in ((4, 4), (1, 5), (6, 1), (1, 1)):
+            self.agree("both.onnx", "b.tenon", x=self.pictures(a, 3), y=self.pictures(b, 3))
+
     def test_gpus_too(self):
         self.succeed("compile", "conv.onnx", "-o", "g.tenon", "--target", "cuda:sm_90", "--optimize-for", "x:1x3x64x64")
         self.assertEqual([bool(variant["sizes"]) for variant in self.variants("g.tenon")], [False, True])

@@ -9,6 +9,7 @@ import sys
 import warnings
 
 import numpy as np
+import onnx
 import torch
 from torch.export import Dim
 
@@ -46,15 +47,19 @@ def leaves(result):
     return result if isinstance(result, dict) else {"output": result}
 
 
+def require_free(names, dynamic, is_free):
+    fixed = [f"{name}.{i}" for name, own in zip(names, dynamic) for i in own if not is_free(name, i)]
+    if fixed:
+        raise ValueError(f"the exporter unrolls a loop and so fixes {', '.join(fixed)}")
+
+
 def export(module, inputs, dynamic, kind, path):
     """Saves the export and gives the names of its inputs."""
     if kind in ("auto", "named"):
         program = torch.export.export(module, inputs, dynamic_shapes=(tuple(dynamic),) if isinstance(module, Fn) else tuple(dynamic))
         names = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
         made = {node.name: node.meta["val"].shape for node in program.graph.nodes if node.op == "placeholder"}
-        fixed = [f"{name}.{i}" for name, own in zip(names, dynamic) for i in own if isinstance(made[name][i], int)]
-        if fixed:
-            raise ValueError(f"torch.export unrolls a loop and so fixes {', '.join(fixed)}")
+        require_free(names, dynamic, lambda name, i: not isinstance(made[name][i], int))
         torch.export.save(program, f"{path}.pt2")
         return names
     names = [f"x{i}" for i in range(len(inputs))]
@@ -66,6 +71,12 @@ def export(module, inputs, dynamic, kind, path):
     else:
         shapes = (tuple(dynamic),) if isinstance(module, Fn) else tuple(dynamic)
         torch.onnx.export(module, inputs, f"{path}.onnx", dynamo=True, dynamic_shapes=shapes, external_data=False, **options)
+        made = {port.name: port.type.tensor_type.shape.dim for port in onnx.load(f"{path}.onnx").graph.input}
+        try:
+            require_free(names, dynamic, lambda name, i: made[name][i].dim_param)
+        except ValueError:
+            pathlib.Path(f"{path}.onnx").unlink()
+            raise
     return names
 
 

@@ -81,7 +81,7 @@ class FreeSizes(unittest.TestCase):
                 np.testing.assert_allclose(results[name], wanted[name], rtol=1e-4, atol=1e-4, err_msg=case.name)
 
 
-SAMPLE = ["mlp", "residual", "attention", "layer_norms", "depthwise", "embedding", "pools"]
+SAMPLE = ["mlp", "residual", "attention", "depthwise", "unet_resized", "adaptive", "decoder", "shifted_windows", "stft", "vit"]
 KINDS = sys.argv[1] if len(sys.argv) > 1 else "auto,named"
 NAMES = sys.argv[2:] or SAMPLE
 NAMES = [] if NAMES == ["all"] else NAMES
