@@ -70,6 +70,17 @@ class Targets(ToolTest):
             self.assertIn("NVIDIA H200 (cuda:h200), which is assumed", done.stderr)
             self.assertEqual(["sm_90a"], self.levels("p.tenon"))
 
+    def test_an_engine_for_other_targets_is_kept(self):
+        shutil.copy(CNN, self.folder / "kept.onnx")
+        self.succeed("compile", "kept.onnx", "--target", "cpu:avx2")
+        done = self.refuse(2, "TN0105", "compile", "kept.onnx", "--target", "cuda:sm_90")
+        self.assertIn("--target cpu,cuda", done.stderr)
+        self.assertEqual(["x86-64-v3"], self.levels("kept.tenon"))
+        self.succeed("compile", "kept.onnx", "--target", "cpu:avx2,cuda:sm_90")
+        self.refuse(2, "TN0105", "compile", "kept.onnx", "--target", "cpu:avx2")
+        self.succeed("compile", "kept.onnx", "--target", "cuda:sm_90", "--force")
+        self.assertEqual(["sm_90"], self.levels("kept.tenon"))
+
     def test_each_architecture_has_what_it_can_do(self):
         self.succeed("compile", "norms.onnx", "-o", "n.tenon", "--target", "cuda:" + ",".join(ARCHITECTURES))
         data = (self.folder / "n.tenon").read_bytes()

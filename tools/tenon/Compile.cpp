@@ -30,6 +30,7 @@ struct CompileFlags {
   std::vector<std::string> plugins;
   std::vector<std::string> kernels;
   bool noCache = false;
+  bool force = false;
   bool wantsCubin = false;
   std::string ptxas;
 };
@@ -149,6 +150,7 @@ Status compile(CompileFlags &flags, Terminal &terminal) {
   TENON_TRY(applyCubin(flags, programs));
   if (request.output.empty() && request.stopAfter.empty()) {
     request.output = defaultOutput(request.model);
+    TENON_TRY(flags.force ? Status::ok() : checkReplacedEngine(request));
   }
   TENON_TRY(collectPasses(flags, terminal, request.passes));
   TENON_TRY(checkOutput(request.reproducer, request.model, programs));
@@ -194,9 +196,10 @@ Action declareCompile(CLI::App &command) {
           "Dimensions of an input: name:1x128, ranges name:[1..8]x[1..512], ? keeps the model's")
       ->allow_extra_args(false);
   command
-      .add_option("--optimize-for", flags->optimizeFor,
-                  "Sizes at which an engine of free sizes is as fast as one of fixed sizes: 1,8,32 for "
-                  "the only free one, or name:8x128 (repeat for more; ? stays free)")
+      .add_option(
+          "--optimize-for", flags->optimizeFor,
+          "Sizes at which an engine of free sizes is as fast as one of fixed sizes: 1,8,32 for "
+          "the only free one, or name:8x128 (repeat for more; ? stays free)")
       ->allow_extra_args(false);
   command.add_flag(
       "--cubin", flags->wantsCubin,
@@ -234,6 +237,8 @@ Action declareCompile(CLI::App &command) {
       "--reproducer", request.reproducer,
       "Where a fault of the compiler leaves what shows it again; beside the output by default");
   declareThreadsFlag(command, request.threads, "Threads that compile; all usable CPUs by default");
+  command.add_flag("--force", flags->force,
+                   "Replace an engine for other targets at the default place");
   command.add_flag("--no-cache", flags->noCache, "Neither read nor write the compile cache");
   return [flags](Terminal &terminal) { return compile(*flags, terminal); };
 }

@@ -3,8 +3,8 @@
 
 #include "tools/tenon/OutputCheck.h"
 
+#include "engine/Reader.h"
 #include "support/OutputPath.h"
-#include "tools/tenon/CompilerBridge.h"
 #include "tools/tenon/FileKind.h"
 
 #include <fmt/format.h>
@@ -57,12 +57,34 @@ Status checkDumpFolder(const std::string &folder, const std::string &model,
   }
   for (const std::string &file : dataFilesOf(model)) {
     if (isSamePlace(fs::path(file).parent_path(), weights)) {
-      return Status::error(ErrorId::OutputIsInput,
-                           fmt::format("dumping to '{}' could replace the input '{}'", folder, file),
-                           "name another folder with --dump-phases");
+      return Status::error(
+          ErrorId::OutputIsInput,
+          fmt::format("dumping to '{}' could replace the input '{}'", folder, file),
+          "name another folder with --dump-phases");
     }
   }
   return Status::ok();
+}
+
+Status checkReplacedEngine(const CompileRequest &request) {
+  Result<std::unique_ptr<engine::EngineFile>> old = engine::EngineFile::open(request.output);
+  if (!old) {
+    return Status::ok(); // there is none, or none that could be used
+  }
+  auto isForGpu = [](const engine::Variant &variant) {
+    return variant.architecture == engine::Architecture::Nvptx;
+  };
+  std::span<const engine::Variant> variants = (*old)->variants();
+  bool losesGpu = request.gpus.empty() && std::ranges::any_of(variants, isForGpu);
+  bool losesCpu = request.levels.empty() && !std::ranges::all_of(variants, isForGpu);
+  if (!losesGpu && !losesCpu) {
+    return Status::ok();
+  }
+  return Status::error(ErrorId::BadArgument,
+                       fmt::format("'{}' is an engine for {}, which this one would not be",
+                                   request.output, losesGpu ? "GPUs" : "CPUs"),
+                       "make one for both with --target cpu,cuda, name another file with -o, or "
+                       "replace it with --force");
 }
 
 } // namespace tenon::tool
