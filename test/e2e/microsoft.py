@@ -251,7 +251,8 @@ class Microsoft(ToolTest):
             mask = (RANDOM.random((n, s + p)) < 0.7).astype(np.int32)
             pairs = np.tril(np.ones((n, s, s), np.int32))
             feeds.append({"x": floats(n, s, 24), "x2": floats(2, s, 24), "bytes": RANDOM.integers(0, 256, (n, s, 24)).astype(np.uint8),
-                          "seen": np.maximum(mask[:, :s], np.arange(s) == 0).astype(np.int32), "pairs": pairs, "longer": np.maximum(mask, np.arange(s + p) == 0).astype(np.int32),
+                          "seen": np.maximum(mask[:, :s], np.arange(s) == 0).astype(np.int32), "pairs": pairs,
+                          "longer": np.maximum(mask, np.arange(s + p) == 0).astype(np.int32),
                           "ends": RANDOM.integers(1, s + 1, n).astype(np.int32), "bounds": np.array([s, max(s - 1, 1), 0, min(1, s - 1)], np.int32),
                           "past": floats(2, n, HEADS, p, WIDTH)})
         shapes = [f"{name}:[1..4]x[1..8]x24" for name in ("x", "bytes")] + ["seen:[1..4]x[1..8]", "pairs:[1..4]x[1..8]x[1..8]", "ends:[1..4]"]
