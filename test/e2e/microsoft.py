@@ -251,7 +251,8 @@ class Microsoft(ToolTest):
             mask = (RANDOM.random((n, s + p)) < 0.7).astype(np.int32)
             pairs = np.tril(np.ones((n, s, s), np.int32))
             feeds.append({"x": floats(n, s, 24), "x2": floats(2, s, 24), "bytes": RANDOM.integers(0, 256, (n, s, 24)).astype(np.uint8),
-                          "seen": np.maximum(mask[:, :s], np.arange(s) == 0).astype(np.int32), "pairs": pairs, "longer": np.maximum(mask, np.arange(s + p) == 0).astype(np.int32),
+                          "seen": np.maximum(mask[:, :s], np.arange(s) == 0).astype(np.int32), "pairs": pairs,
+                          "longer": np.maximum(mask, np.arange(s + p) == 0).astype(np.int32),
                           "ends": RANDOM.integers(1, s + 1, n).astype(np.int32), "bounds": np.array([s, max(s - 1, 1), 0, min(1, s - 1)], np.int32),
                           "past": floats(2, n, HEADS, p, WIDTH)})
         shapes = [f"{name}:[1..4]x[1..8]x24" for name in ("x", "bytes")] + ["seen:[1..4]x[1..8]", "pairs:[1..4]x[1..8]x[1..8]", "ends:[1..4]"]
@@ -331,6 +332,12 @@ class Microsoft(ToolTest):
         shapes += [f"past_{x}:[1..4]x{groups}x{past}x{WIDTH}" for x in "kv"] + ["lengths:[1..4]"]
         self.compare(name, b, [feed], shapes, valid=valid)
 
+    def refuse_total(self, name, total):
+        """A run with the last inputs but this total length ends with an error."""
+        feed = dict(np.load(self.folder / "in.npz"))
+        np.savez(self.folder / "wrong.npz", **{**feed, "total": np.array(total, np.int32)})
+        self.assertIn("total_sequence_length", self.refuse(5, "TN0611", "run", f"{name}.tenon", "--inputs", "wrong.npz").stderr)
+
     def test_group_query_attention(self):
         self.group_query("prompt", 0, 5, [0, 0], do_rotary=1)
         self.group_query("grown", 6, 1, [6, 6], do_rotary=1, rotary_interleaved=1, local_window_size=3)
@@ -338,8 +345,32 @@ class Microsoft(ToolTest):
         self.group_query("buffer", 12, 1, [6, 9])
         self.group_query("prompt_of_data", 0, 5, [0, 0], isData=True, do_rotary=1)
         self.group_query("grown_of_data", 6, 1, [6, 6], isData=True, do_rotary=1)
+        self.refuse_total("grown_of_data", 8)
         self.group_query("buffer_of_data", 12, 1, [6, 9], isData=True)
+        self.refuse_total("buffer_of_data", 13)
         self.group_query("first_of_data", 12, 5, [0, 0], isData=True)
+
+    def test_group_query_attention_of_a_mask(self):
+        """Lengths come from a mask over past and new keys, whose width nothing else ties to these."""
+        b = Builder()
+        b.input("q", ["batch", "new", HIDDEN])
+        for x in "kv":
+            b.input(x, ["batch", "new", 2 * WIDTH])
+            b.input("past_" + x, ["batch", 2, "past", WIDTH])
+        b.input("mask", ["batch", "all"], T.INT64)
+        b.constant("one", np.array([1], np.int64))
+        b.constant("axis", np.array(1, np.int64))
+        for op, inputs, output, attributes in (("ReduceSum", ["mask", "one"], "sums", {"keepdims": 0}), ("Sub", ["sums", "one"], "lasts", {}),
+                                               ("Cast", ["lasts"], "lengths", {"to": T.INT32}), ("Shape", ["mask"], "shape", {}),
+                                               ("Gather", ["shape", "axis"], "width", {"axis": 0}), ("Cast", ["width"], "total", {"to": T.INT32})):
+            b.nodes.append(helper.make_node(op, inputs, [output], name=output, **attributes))
+        b.add("GroupQueryAttention", ["q", "k", "v", "past_k", "past_v", "lengths", "total"], ["y", "present_k", "present_v"],
+              num_heads=HEADS, kv_num_heads=2)
+        feeds = [{"q": floats(n, s, HIDDEN), **{x: floats(n, s, 2 * WIDTH) for x in "kv"}, "mask": np.ones((n, p + s), np.int64),
+                  **{f"past_{x}": floats(n, 2, p, WIDTH) for x in "kv"}} for n, s, p in ((2, 1, 6), (1, 1, 3), (1, 4, 0))]
+        shapes = [f"{x}:[1..4]x[1..8]x{width}" for x, width in (("q", HIDDEN), ("k", 2 * WIDTH), ("v", 2 * WIDTH))]
+        shapes += [f"past_{x}:[1..4]x2x[0..8]x{WIDTH}" for x in "kv"] + ["mask:[1..4]x[1..16]"]
+        self.compare("masked_groups", b, feeds, shapes)
 
     def test_types_that_attributes_choose(self):
         gamma, levels = floats(16).astype(np.float16), RANDOM.integers(-128, 128, (5, 7)).astype(np.int8)

@@ -22,6 +22,10 @@ std::span<const Missing> operatorsWithoutGenerator() {
   constexpr const char *kRandom = "its numbers are not those of a peer";
   constexpr const char *kRuntimes =
       "test/e2e/microsoft.py draws it, with ONNX Runtime as the truth";
+  constexpr const char *kLearned =
+      "test/e2e/machine_learning.py draws it, with ONNX Runtime as the truth";
+  constexpr const char *kRecurrent =
+      "test/e2e/recurrences.py has it, with ONNX Runtime as the truth";
   constexpr const char *kCounted =
       "data decides how large its result is; ONNX's suite has its cases";
   constexpr const char *kMade = "made of operations that are drawn; ONNX's suite has its cases";
@@ -42,13 +46,23 @@ std::span<const Missing> operatorsWithoutGenerator() {
       {"DFT", kMade},
       {"DeformConv", kMade},
       {"Det", kMade},
+      {"DynamicQuantizeLSTM", kRecurrent},
+      {"DynamicQuantizeMatMul", kRuntimes},
       {"EmbedLayerNormalization", kRuntimes},
       {"FastGelu", kRuntimes},
+      {"FeatureVectorizer", kLearned},
+      {"FusedConv", kRuntimes},
+      {"FusedGemm", kRuntimes},
       {"FusedMatMul", kRuntimes},
       {"GridSample", kMade},
       {"GroupQueryAttention", kRuntimes},
+      {"Imputer", kLearned},
+      {"LabelEncoder", kLearned},
       {"LinearAttention", kMade},
+      {"LinearClassifier", kLearned},
+      {"LinearRegressor", kLearned},
       {"Loop", kBodies},
+      {"MatMulIntegerToFloat", kRuntimes},
       {"MatMulNBits", kRuntimes},
       {"MaxUnpool", kMade},
       {"MelWeightMatrix", kMade},
@@ -56,9 +70,13 @@ std::span<const Missing> operatorsWithoutGenerator() {
       {"Multinomial", kRandom},
       {"NonMaxSuppression", kCounted},
       {"NonZero", kCounted},
+      {"Normalizer", kLearned},
+      {"OneHotEncoder", kLearned},
       {"Optional", kBodies},
       {"OptionalGetElement", kBodies},
       {"OptionalHasElement", kBodies},
+      {"QAttention", kRuntimes},
+      {"QGemm", kRuntimes},
       {"QLinearAdd", kRuntimes},
       {"QLinearAveragePool", kRuntimes},
       {"QLinearConcat", kRuntimes},
@@ -67,6 +85,7 @@ std::span<const Missing> operatorsWithoutGenerator() {
       {"QLinearMul", kRuntimes},
       {"QLinearSigmoid", kRuntimes},
       {"QLinearSoftmax", kRuntimes},
+      {"QLinearWhere", kRuntimes},
       {"QuickGelu", kRuntimes},
       {"RandomNormal", kRandom},
       {"RandomNormalLike", kRandom},
@@ -74,8 +93,8 @@ std::span<const Missing> operatorsWithoutGenerator() {
       {"RandomUniformLike", kRandom},
       {"RoiAlign", kMade},
       {"STFT", kMade},
-      {"Scan", kBodies},
       {"Scaler", kMade},
+      {"Scan", kBodies},
       {"SequenceAt", kBodies},
       {"SequenceConstruct", kBodies},
       {"SequenceEmpty", kBodies},
@@ -89,6 +108,10 @@ std::span<const Missing> operatorsWithoutGenerator() {
       {"SplitToSequence", kBodies},
       {"TensorScatter", kMade},
       {"TfIdfVectorizer", kMade},
+      {"TransposeMatMul", kRuntimes},
+      {"TreeEnsemble", kLearned},
+      {"TreeEnsembleClassifier", kLearned},
+      {"TreeEnsembleRegressor", kLearned},
       {"Unique", kCounted},
   };
   return kMissing;

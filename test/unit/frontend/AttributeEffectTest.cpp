@@ -17,7 +17,7 @@ constexpr int64_t kFirstOpset = 7;
 /// Attributes that by ONNX's definition change nothing of what Tenon computes.
 const std::set<std::string> kWithoutEffect = {
     "Dropout.ratio",           // of training
-    "GRU.activation_alpha",    // of activations that are gaps
+    "GRU.activation_alpha",    // of activations that no case has
     "GRU.activation_beta",     //
     "LSTM.activation_alpha",   //
     "LSTM.activation_beta",    //
