@@ -333,6 +333,23 @@ class Selection(ToolTest):
                  for a, b, c in ((2, 5, 4), (4, 3, 6), (3, 1, 1)) for first in (True, False)]
         self.compare("choices", choices(), feeds, "--verify")
 
+    def test_a_branch_for_one_size(self):
+        """What a traced squeeze becomes: its branch asks for a size of 1, which the other runs need not have."""
+        make = helper.make_node
+        empty = lambda name: [helper.make_empty_tensor_value_info(name)]
+        graph = Graph(opset=18)
+        graph.input("x", ["A", "B", 3])
+        graph.constant("one", np.array([1], np.int64))
+        graph.add("Shape", ["x"], "size", T.INT64, start=1, end=2)
+        graph.add("Equal", ["size", "one"], "is_one", T.BOOL)
+        graph.add("If", ["is_one"], "squeezed",
+                  then_branch=helper.make_graph([make("Squeeze", ["x", "one"], ["a"])], "then", [], empty("a")),
+                  else_branch=helper.make_graph([make("Identity", ["x"], ["b"])], "else", [], empty("b")))
+        graph.add("Relu", ["squeezed"], "y")
+        self.compare("squeeze", graph, [{"x": RANDOM.standard_normal((a, b, 3)).astype(np.float32)} for a, b in ((2, 4), (1, 7))])
+        np.savez(self.folder / "in.npz", x=np.zeros((2, 1, 3), np.float32))
+        self.assertIn("_branch", self.refuse(5, "TN0611", "run", "squeeze.tenon", "--inputs", "in.npz", "-o", "out.npz").stderr)
+
     def test_rank_as_stated(self):
         """The branch of the stated rank is imported, and a run that takes the other one is refused in words."""
         make = helper.make_node
