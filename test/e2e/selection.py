@@ -222,7 +222,7 @@ def computed():
     graph = Graph(opset=18)
     graph.input("x", ["A", "B"])
     graph.input("n", [], T.INT64)
-    for name, value in (("zero", 0), ("one", 1), ("most", 40), ("down", -2), ("axis", [1]), ("front", [0]), ("four", [4]), ("all", [-1])):
+    for name, value in (("zero", 0), ("one", 1), ("most", 40), ("down", -2), ("axis", [1]), ("front", [0]), ("four", [4]), ("front_one", [1]), ("all", [-1])):
         graph.constant(name, np.array(value, np.int64))
     graph.constant("nothing", np.float32(0))
     add = graph.add
@@ -244,6 +244,10 @@ def computed():
     add("Expand", ["nothing", "wanted"], "spread")
     add("Range", ["few", "zero", "down"], "falling", T.INT64)
     add("Reshape", ["sum", "all"], "list")
+    add("Concat", ["four", "few_list"], "turned", T.INT64, axis=0)
+    add("Reshape", ["sum", "turned"], "reshaped", allowzero=1)
+    add("Concat", ["front_one", "few_list"], "repeats", T.INT64, axis=0)
+    add("Tile", ["sum", "repeats"], "repeated")
     return graph
 
 
@@ -308,7 +312,8 @@ class Selection(ToolTest):
         self.compare("sums", sums(), feeds, "--verify")
 
     def test_compiles_for_gpus(self):
-        for name, graph in (("detector", detector()), ("masks", masks()), ("sums", sums())):
+        for name, graph in (("detector", detector()), ("masks", masks()), ("sums", sums()), ("computed", computed()), ("slices", slices()),
+                            ("choices", choices())):
             onnx.save(graph.model(), self.folder / f"{name}.gpu.onnx")
             self.succeed("check", f"{name}.gpu.onnx", "--target", "cuda:sm_90")
             self.succeed("compile", f"{name}.gpu.onnx", "-o", f"{name}.gpu.tenon", "--target", "cuda:sm_80,cuda:sm_90")
