@@ -222,7 +222,7 @@ def computed():
     graph = Graph(opset=18)
     graph.input("x", ["A", "B"])
     graph.input("n", [], T.INT64)
-    for name, value in (("zero", 0), ("one", 1), ("most", 40), ("down", -2), ("axis", [1]), ("front", [0]), ("four", [4]), ("all", [-1])):
+    for name, value in (("zero", 0), ("one", 1), ("most", 40), ("down", -2), ("axis", [1]), ("front", [0]), ("four", [4]), ("front_one", [1]), ("all", [-1])):
         graph.constant(name, np.array(value, np.int64))
     graph.constant("nothing", np.float32(0))
     add = graph.add
@@ -244,6 +244,10 @@ def computed():
     add("Expand", ["nothing", "wanted"], "spread")
     add("Range", ["few", "zero", "down"], "falling", T.INT64)
     add("Reshape", ["sum", "all"], "list")
+    add("Concat", ["four", "few_list"], "turned", T.INT64, axis=0)
+    add("Reshape", ["sum", "turned"], "reshaped", allowzero=1)
+    add("Concat", ["front_one", "few_list"], "repeats", T.INT64, axis=0)
+    add("Tile", ["sum", "repeats"], "repeated")
     return graph
 
 
@@ -308,7 +312,8 @@ class Selection(ToolTest):
         self.compare("sums", sums(), feeds, "--verify")
 
     def test_compiles_for_gpus(self):
-        for name, graph in (("detector", detector()), ("masks", masks()), ("sums", sums())):
+        for name, graph in (("detector", detector()), ("masks", masks()), ("sums", sums()), ("computed", computed()), ("slices", slices()),
+                            ("choices", choices())):
             onnx.save(graph.model(), self.folder / f"{name}.gpu.onnx")
             self.succeed("check", f"{name}.gpu.onnx", "--target", "cuda:sm_90")
             self.succeed("compile", f"{name}.gpu.onnx", "-o", f"{name}.gpu.tenon", "--target", "cuda:sm_80,cuda:sm_90")
@@ -332,6 +337,23 @@ class Selection(ToolTest):
         feeds = [{"x": RANDOM.random((a, b)).astype(np.float32), "y": RANDOM.random((3, c)).astype(np.float32), "is_first": np.array(first)}
                  for a, b, c in ((2, 5, 4), (4, 3, 6), (3, 1, 1)) for first in (True, False)]
         self.compare("choices", choices(), feeds, "--verify")
+
+    def test_a_branch_for_one_size(self):
+        """What a traced squeeze becomes: its branch asks for a size of 1, which the other runs need not have."""
+        make = helper.make_node
+        empty = lambda name: [helper.make_empty_tensor_value_info(name)]
+        graph = Graph(opset=18)
+        graph.input("x", ["A", "B", 3])
+        graph.constant("one", np.array([1], np.int64))
+        graph.add("Shape", ["x"], "size", T.INT64, start=1, end=2)
+        graph.add("Equal", ["size", "one"], "is_one", T.BOOL)
+        graph.add("If", ["is_one"], "squeezed",
+                  then_branch=helper.make_graph([make("Squeeze", ["x", "one"], ["a"])], "then", [], empty("a")),
+                  else_branch=helper.make_graph([make("Identity", ["x"], ["b"])], "else", [], empty("b")))
+        graph.add("Relu", ["squeezed"], "y")
+        self.compare("squeeze", graph, [{"x": RANDOM.standard_normal((a, b, 3)).astype(np.float32)} for a, b in ((2, 4), (1, 7))])
+        np.savez(self.folder / "in.npz", x=np.zeros((2, 1, 3), np.float32))
+        self.assertIn("_branch", self.refuse(5, "TN0611", "run", "squeeze.tenon", "--inputs", "in.npz", "-o", "out.npz").stderr)
 
     def test_rank_as_stated(self):
         """The branch of the stated rank is imported, and a run that takes the other one is refused in words."""

@@ -8,6 +8,7 @@
 #include "compiler/frontend/onnx/wire/TensorData.h"
 
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -59,8 +60,10 @@ Status nodeError(ErrorId id, const Node &node, std::string_view what, std::strin
 
 class Importer : public ModuleBuilder {
 public:
+  /// `ruledOut`: branches that are not imported. Where the import finds more of them, it is to be
+  /// repeated.
   Importer(const Model &model, const ImportOptions &options, ExternalFiles &files,
-           mlir::MLIRContext &context, tn::WeightStore &store);
+           mlir::MLIRContext &context, tn::WeightStore &store, std::set<const Graph *> &ruledOut);
 
   Result<ImportResult> run();
 
@@ -78,6 +81,7 @@ public:
   void setError(Status status);
   /// The error that ends the import, which it no longer does.
   Status takeError() { return std::exchange(pending, Status::ok()); }
+  std::set<const Graph *> &ruledOut;
   /// Nodes of bodies that loops have repeated so far.
   uint64_t unrolledNodes = 0;
   const Function *findFunction(const Node &node) const;

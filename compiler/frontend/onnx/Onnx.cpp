@@ -14,7 +14,16 @@ Result<ImportResult> importOnnx(Bytes bytes, const std::string &folder,
   TENON_ASSIGN(Model model, readModel(bytes));
   context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
   ExternalFiles files(folder);
-  return Importer(model, options, files, context, store).run();
+  // Imported again where it turns out that a branch must not be: what it asks of sizes would hold
+  // for the runs that do not take it too.
+  std::set<const Graph *> ruledOut;
+  for (;;) {
+    size_t known = ruledOut.size();
+    Result<ImportResult> result = Importer(model, options, files, context, store, ruledOut).run();
+    if (ruledOut.size() == known) {
+      return result;
+    }
+  }
 }
 
 Result<ImportResult> importOnnx(const std::string &path, const ImportOptions &options,

@@ -61,6 +61,35 @@ void importOnly(NodeContext &c, bool isThen, const ImportedValues &results, cons
   }
 }
 
+/// Whether sizes decide the value, and no data.
+bool isOfSizes(Value x, unsigned depth = 0) {
+  constexpr unsigned kMaxDepth = 16;
+  Operation *op = x && depth < kMaxDepth ? x.getDefiningOp() : nullptr;
+  return op && llvm::all_of(op->getOperands(),
+                            [&](Value operand) { return isOfSizes(operand, depth + 1); });
+}
+
+const Graph *branchNamed(NodeContext &c, bool isThen) {
+  const Attribute *branch =
+      c.attribute(isThen ? "then_branch" : "else_branch", AttributeType::Graph);
+  return branch ? branch->graph.get() : nullptr;
+}
+
+/// Whether one of the branches is ruled out, so that the other alone is imported.
+bool importRemaining(NodeContext &c) {
+  for (bool isThen : {true, false}) {
+    if (!c.importer().ruledOut.count(branchNamed(c, !isThen))) {
+      continue;
+    }
+    std::optional<ImportedValues> results = importBranch(c, isThen ? "then_branch" : "else_branch");
+    if (results) {
+      importOnly(c, isThen, *results, "the other asks for sizes that most runs do not have");
+    }
+    return true;
+  }
+  return false;
+}
+
 /// Whether a result has another rank than the model states for the output.
 bool hasOtherRank(NodeContext &c, const ImportedValues &results) {
   for (auto [i, result] : llvm::enumerate(results)) {
@@ -84,9 +113,20 @@ void importIf(NodeContext &c) {
     }
     return;
   }
+  if (importRemaining(c)) {
+    return;
+  }
+  bool isBySizes = isOfSizes(c.value(0));
   Status noThen, noElse;
+  unsigned before = c.symbols().determined();
   std::optional<ImportedValues> yes = importPossible(c, "then_branch", noThen);
+  unsigned between = c.symbols().determined();
   std::optional<ImportedValues> no = importPossible(c, "else_branch", noElse);
+  bool thenDetermines = between != before, elseDetermines = c.symbols().determined() != between;
+  if (isBySizes && thenDetermines != elseDetermines) {
+    // Such as the squeeze of a dim for the case that it is 1.
+    c.importer().ruledOut.insert(branchNamed(c, thenDetermines));
+  }
   if (!noThen.isOk() && !noElse.isOk()) {
     return c.importer().setError(std::move(noThen));
   }
