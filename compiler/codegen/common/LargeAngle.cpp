@@ -131,26 +131,37 @@ Value anyOf(OpBuilder &builder, Location loc, Value condition) {
              : condition;
 }
 
-ReducedAngle reduceLargeAngle(const Real &x, const ReducedAngle &reduced) {
+namespace {
+
+Value allOf(OpBuilder &builder, Location loc, Value condition) {
+  return isa<VectorType>(condition.getType())
+             ? vector::ReductionOp::create(builder, loc, vector::CombiningKind::AND, condition)
+                   .getResult()
+             : condition;
+}
+
+} // namespace
+
+ReducedAngle reduceLargeAngle(const Real &x, Value isSmall, const ReducedAngle &reduced) {
   OpBuilder &builder = x.getBuilder();
   Location loc = x.getLoc();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  Real magnitude = x.abs();
-  Value isLarge =
-      x.create<arith::AndIOp>(x.create<arith::CmpFOp>(arith::CmpFPredicate::OGE, Value(magnitude),
-                                                      Value(x.number(kLargeAngle))),
-                              magnitude < kInfinity);
   scf::IfOp branch = scf::IfOp::create(
-      builder, loc, anyOf(builder, loc, isLarge),
+      builder, loc, allOf(builder, loc, isSmall),
       [&](OpBuilder &then, Location) {
-        Real inside(then, loc, x);
-        ReducedAngle angle = payneHanek(inside);
-        Value quadrant = inside.create<arith::SelectOp>(isLarge, angle.quadrant, reduced.quadrant);
-        scf::YieldOp::create(then, loc,
-                             ValueRange{quadrant, Value(angle.rest.where(isLarge, reduced.rest))});
+        scf::YieldOp::create(then, loc, ValueRange{reduced.quadrant, Value(reduced.rest)});
       },
       [&](OpBuilder &other, Location) {
-        scf::YieldOp::create(other, loc, ValueRange{reduced.quadrant, Value(reduced.rest)});
+        Real inside(other, loc, x);
+        Real magnitude = inside.abs();
+        Value isLarge = inside.create<arith::AndIOp>(
+            inside.create<arith::CmpFOp>(arith::CmpFPredicate::OGE, Value(magnitude),
+                                         Value(inside.number(kLargeAngle))),
+            magnitude < kInfinity);
+        ReducedAngle angle = payneHanek(inside);
+        Value quadrant = inside.create<arith::SelectOp>(isLarge, angle.quadrant, reduced.quadrant);
+        scf::YieldOp::create(other, loc,
+                             ValueRange{quadrant, Value(angle.rest.where(isLarge, reduced.rest))});
       });
   return {branch.getResult(0), Real(builder, loc, branch.getResult(1))};
 }

@@ -17,8 +17,9 @@ struct ReducedAngle {
 constexpr double kLargeAngle = 0x1p45;
 
 /// `reduced`, and in the lanes of finite x (f64) with |x| >= kLargeAngle the angle x with an
-/// absolute error below 1e-17. Code that no lane needs is jumped over.
-ReducedAngle reduceLargeAngle(const Real &x, const ReducedAngle &reduced);
+/// absolute error below 1e-17. `isSmall`: |x| < kLargeAngle; where that holds in all lanes, the
+/// code is jumped over.
+ReducedAngle reduceLargeAngle(const Real &x, mlir::Value isSmall, const ReducedAngle &reduced);
 
 /// Whether a condition holds in any lane.
 mlir::Value anyOf(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value condition);

@@ -74,12 +74,13 @@ struct SinCos {
 
 SinCos realSinCos(const Real &input) {
   // x - x is 0 for finite numbers, else NaN.
-  Real x = input.where(input.abs() < kLargeAngle, input - input);
+  Value isSmall = input.abs() < kLargeAngle;
+  Real x = input.where(isSmall, input - input);
   Real shifted = x.fma(x.number(1 / kHalfPi), x.number(kRounder));
   Real n = shifted - kRounder;
   Real small = n.fma(x.number(-kHalfPi), x);
   small = n.fma(x.number(-kHalfPiTail), small);
-  auto [quadrant, r] = reduceLargeAngle(input, {shifted.bits(), small});
+  auto [quadrant, r] = reduceLargeAngle(input, isSmall, {shifted.bits(), small});
   Real square = r * r;
   Real sine = r * square.polynomial({1.0, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880,
                                      -1.0 / 39916800, 1.0 / 6227020800, -1.0 / 1307674368000});
