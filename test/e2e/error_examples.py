@@ -188,7 +188,7 @@ EXAMPLES = {
     "TN0603": "tenon run cnn.tenon --batch 100", "TN0604": "tenon run two.onnx --inputs x=x.npy --inputs z=z.npy",
     "TN0611": "tenon run best.onnx --inputs x=x.npy --inputs k=three.npy", "TN0612": "tenon run sum.onnx --batch 3",
     "TN0721": "tenon compile cnn.onnx --target cuda:sm_90 --ptxas /bin/true",
-    "TN0722": "tenon compile cnn.onnx --target cuda:sm_90 --ptxas ./ptxas --no-cache",
+    "TN0722": "tenon compile cnn.onnx -o gpu.tenon --target cuda:sm_90 --ptxas ./ptxas --no-cache",
     "TN0901": "tenon run wide.onnx --shape x:[1..2000000000]x1000000 --batch 2000000000",
 }
 

@@ -59,6 +59,11 @@ def _ports(count: int, describe, handle: int) -> List[_Port]:
     return ports
 
 
+def _destroy_with(owner: Any, destroy) -> None:
+    """Destroys the handle with its owner, but not as the interpreter ends: a daemon thread may be in a run then."""
+    weakref.finalize(owner, destroy, owner._handle).atexit = False
+
+
 class Session:
     """One run at a time of an engine, with its memory and its state. Made by `Engine.session`.
 
@@ -71,7 +76,7 @@ class Session:
         check(_runtime.tenon_session_create(engine._handle, ctypes.addressof(options), ctypes.addressof(handle)))
         self.engine, self._threads, self._memory_limit = engine, threads, memory_limit
         self._handle = handle.value
-        weakref.finalize(self, _runtime.tenon_session_destroy, self._handle)
+        _destroy_with(self, _runtime.tenon_session_destroy)
         self._inputs, self._outputs = engine._inputs, engine._outputs
         self._in = (_abi.Input * len(self._inputs))()
         self._out = (_abi.Output * len(self._outputs))()
@@ -293,7 +298,7 @@ class Engine:
                 self._memory.ctypes.data, self._memory.nbytes, ctypes.addressof(options), ctypes.addressof(handle)
             ))  # fmt: skip
         self._handle = handle.value
-        weakref.finalize(self, _runtime.tenon_engine_destroy, self._handle)
+        _destroy_with(self, _runtime.tenon_engine_destroy)
         count = _runtime.tenon_engine_input_count(self._handle)
         self._inputs = _ports(count, _runtime.tenon_engine_input, self._handle)
         count = _runtime.tenon_engine_output_count(self._handle)
