@@ -6,6 +6,8 @@
 #include "support/Shape.h"
 #include "support/Text.h"
 
+#include <utility>
+
 namespace tenon::runtime {
 
 using engine::Plan;
@@ -69,15 +71,19 @@ struct Session::Impl {
     if (active && active->current() && active->current()->inputDims == dims) {
       return active->bind(dims);
     }
-    active = nullptr;
-    for (size_t i = 1; i < runners.size() && !active; ++i) {
-      TENON_TRY(prepareBy(i, dims));
+    PlanRunner *before = std::exchange(active, nullptr);
+    Status status;
+    for (size_t i = 1; i < runners.size() && !active && status; ++i) {
+      status = prepareBy(i, dims);
     }
-    if (!active) {
-      TENON_TRY(runners[0]->bind(dims));
+    if (!active && status) {
+      status = runners[0]->bind(dims);
       active = runners[0].get();
     }
-    return Status::ok();
+    if (!status) {
+      active = before; // a failed prepare leaves the last good one
+    }
+    return status;
   }
 
   /// Makes the plan that knows some sizes active if these are its, and all it relies on holds.
