@@ -103,6 +103,7 @@ class Compare(ToolTest):
         self.renamed("renamed.onnx", "z")
         report = self.json("compare", "plain.tenon", "renamed.onnx", "--inputs", "x.npz")
         self.assertEqual([("z", "y")], [(layer["name"], layer["name_in_a"]) for layer in report["layers"]])
+        self.assertIn("z (y)", self.succeed("compare", "plain.tenon", "renamed.onnx", "--inputs", "x.npz").stdout)
         self.renamed("several.onnx", "z", "v")
         self.refuse(2, "TN0105", "compare", "plain.tenon", "several.onnx", "--inputs", "x.npz")
         report = self.json("compare", "plain.tenon", "several.onnx", "--inputs", "x.npz", "--map", "y=v")

@@ -234,12 +234,11 @@ Result<Comparer::Pairs> Comparer::match(const Values &expected, const Values &ac
   bool byPlace =
       !request.wantsLayers && left.size() == static_cast<size_t>(llvm::count_if(pairs, isAlone));
   for (const NamedTensor &value : actual) {
-    auto alone = llvm::find_if(pairs, isAlone);
     if (!left.contains(value.name)) {
       continue;
     }
     if (byPlace) {
-      alone->second = &value;
+      llvm::find_if(pairs, isAlone)->second = &value;
     } else {
       report.onlyInA.push_back(value.name);
     }

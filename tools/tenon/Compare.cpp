@@ -93,9 +93,15 @@ Json describe(const LayerError &layer) {
           {"mismatch", layer.mismatch}};
 }
 
+/// Both names where they differ.
+std::string labelOf(const LayerError &layer) {
+  return view::visible(layer.nameInA.empty() ? layer.name
+                                             : fmt::format("{} ({})", layer.name, layer.nameInA));
+}
+
 std::string lineOf(const LayerError &layer, size_t width) {
-  std::string text = fmt::format("{:<{}}  {:<5} {:<16}", view::visible(layer.name), width,
-                                 layer.dtype, formatDims(layer.dims));
+  std::string text = fmt::format("{:<{}}  {:<5} {:<16}", labelOf(layer), width, layer.dtype,
+                                 formatDims(layer.dims));
   text += !layer.mismatch.empty() ? "  " + layer.mismatch
                                   : fmt::format("  {:>9.3g}  {:>9.3g}  {:>9.3g}", layer.absolute,
                                                 layer.relative, layer.ulps);
@@ -121,16 +127,16 @@ void report(const CompareFlags &flags, const LayerReport &result, Terminal &term
   }
   size_t width = 4;
   for (const LayerError &layer : result.layers) {
-    width = std::max(width, view::visible(layer.name).size());
+    width = std::max(width, labelOf(layer).size());
   }
   std::string text = fmt::format("{:<{}}  {:<5} {:<16}  {:>9}  {:>9}  {:>9}\n", "name", width,
                                  "type", "dims", "max abs", "max rel", "max ulp");
   for (const LayerError &layer : result.layers) {
     text += lineOf(layer, width);
   }
-  text += first ? fmt::format(
-                      "first beyond the tolerance: {}{}, {} elements\n", view::visible(first->name),
-                      first->node.empty() ? "" : " of " + view::visible(first->node), first->beyond)
+  text += first ? fmt::format("first beyond the tolerance: {}{}, {} elements\n", labelOf(*first),
+                              first->node.empty() ? "" : " of " + view::visible(first->node),
+                              first->beyond)
                 : fmt::format("all {} tensors are within the tolerance\n", result.layers.size());
   if (result.tapsChangeOutputs) {
     text += "the outputs are not bit for bit those without inner values: fusion rounds elsewhere\n";
