@@ -7,6 +7,7 @@ anew only when shapes change. Contiguous tensors are used where they lie.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 import threading
@@ -421,7 +422,7 @@ class Engine:
                 source = file.read()
         else:
             source = os.path.abspath(self.path)
-        return _opened, (source, self._options)
+        return functools.partial(Engine, **self._options), (source,)
 
     def _file(self) -> str:
         """A path of the engine's file; an engine in memory is written once."""
@@ -459,10 +460,6 @@ class Engine:
             f"<table><caption>Tenon engine ({escape(place)})</caption>"
             f"<tr><th></th><th>name</th><th>type</th><th>shape</th></tr>{rows}</table>"
         )
-
-
-def _opened(source: Union[str, bytes], options: Dict[str, Any]) -> Engine:
-    return Engine(source, **options)
 
 
 def _shape_text(shape: tuple) -> str:

@@ -284,9 +284,12 @@ def _dims_of(port_type: str) -> List[str]:
 
 def _chosen(providers: Optional[Sequence[Any]]) -> str:
     """The first of the providers that there is; ONNX Runtime falls back to the CPU as well."""
-    available = get_available_providers()
-    named = [provider if isinstance(provider, str) else provider[0] for provider in providers or [_CPU]]
-    return next((name for name in named if name in available), _CPU)
+    for provider in providers or ():
+        name = provider if isinstance(provider, str) else provider[0]
+        # What there is takes a look at the driver, which a session for the CPU need not wait for.
+        if name == _CPU or (name == _CUDA and _CUDA in get_available_providers()):
+            return name
+    return _CPU
 
 
 def _cuda_target() -> str:
