@@ -5,7 +5,8 @@
 
 namespace tenon {
 
-/// Prints place, condition and explanation to stderr and aborts.
+/// Prints place, condition and explanation to stderr and aborts. The place is a file's name without
+/// its folder: programs carry no path of where they were built.
 [[noreturn]] void checkFailed(const char *file, int line, const char *condition,
                               const char *explanation);
 
@@ -14,6 +15,6 @@ namespace tenon {
 #define TENON_CHECK(condition, explanation)                                                        \
   do {                                                                                             \
     if (!(condition)) [[unlikely]] {                                                               \
-      ::tenon::checkFailed(__FILE__, __LINE__, #condition, explanation);                           \
+      ::tenon::checkFailed(__FILE_NAME__, __LINE__, #condition, explanation);                      \
     }                                                                                              \
   } while (false)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 using namespace mlir;
@@ -140,12 +141,14 @@ Status evaluateRecurrence(Evaluation &evaluation) {
                  op.getPeephole() ? peephole.as<double>() : nullptr};
   const Tensor *lengths = op.getLengths() ? evaluation.find(op.getLengths()) : nullptr;
   TENON_ASSIGN(Tensor states, Tensor::create(DType::F64, {steps, batch, hidden}));
+  TENON_ASSIGN(Tensor lastH, Tensor::create(DType::F64, h.dims()));
+  TENON_ASSIGN(Tensor lastC, Tensor::create(DType::F64, c.dims()));
   for (int64_t row = 0; row < batch; ++row) {
-    double *lastH = h.as<double>() + row * hidden, *lastC = c.as<double>();
-    State state = {{lastH, lastH + hidden}, {}};
+    const double *firstH = std::as_const(h).as<double>() + row * hidden;
+    State state = {{firstH, firstH + hidden}, {}};
     if (op.getFirstC()) {
-      lastC += row * hidden;
-      state.c.assign(lastC, lastC + hidden);
+      const double *firstC = std::as_const(c).as<double>() + row * hidden;
+      state.c.assign(firstC, firstC + hidden);
     }
     int64_t stated = lengths ? lengths->as<int64_t>()[row] : steps;
     int64_t length = std::clamp<int64_t>(stated, 0, steps);
@@ -154,11 +157,11 @@ Status evaluateRecurrence(Evaluation &evaluation) {
       layer.step(x.as<double>() + place * width, state);
       std::copy(state.h.begin(), state.h.end(), states.as<double>() + place * hidden);
     }
-    std::copy(state.h.begin(), state.h.end(), lastH);
-    std::copy(state.c.begin(), state.c.end(), lastC);
+    std::copy(state.h.begin(), state.h.end(), lastH.as<double>() + row * hidden);
+    std::copy(state.c.begin(), state.c.end(), lastC.as<double>() + row * hidden);
   }
   DType dtype = evaluation.get(op.getInput()).dtype();
-  for (Tensor *result : {&states, &h, op.getLastC() ? &c : nullptr}) {
+  for (Tensor *result : {&states, &lastH, op.getLastC() ? &lastC : nullptr}) {
     if (result) {
       TENON_ASSIGN(Tensor stored, convert(*result, dtype));
       TENON_TRY(evaluation.finish(std::move(stored)));
