@@ -9,9 +9,11 @@
 #include "support/AlignedBuffer.h"
 #include "support/MappedFile.h"
 #include "support/Text.h"
+#include "support/ThreadPool.h"
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <set>
 
 namespace tenon::engine {
@@ -92,6 +94,42 @@ struct EngineFile::Impl {
       TENON_TRY(readVariant(entry));
     }
     return mapWeights(source);
+  }
+
+  uint64_t weightBlocks() const { return (weights.size() + kWeightBlock - 1) / kWeightBlock; }
+
+  Bytes weightBlock(uint64_t block) const {
+    uint64_t begin = block * kWeightBlock;
+    return weights.subspan(begin, std::min<uint64_t>(kWeightBlock, weights.size() - begin));
+  }
+
+  bool isIntact(uint64_t block) const {
+    Hash128 expected;
+    const std::byte *hashes = section(sections.size() - 2).data();
+    std::memcpy(&expected, hashes + block * sizeof(Hash128), sizeof(Hash128));
+    return hashBytes(weightBlock(block)) == expected;
+  }
+
+  /// An error names the first block that is damaged.
+  Status compareBlocks(const std::vector<uint64_t> &blocks) const {
+    std::vector<char> intact(blocks.size());
+    size_t threads = std::clamp<size_t>(blocks.size(), 1, usableCpus());
+    TENON_ASSIGN(std::unique_ptr<ThreadPool> pool,
+                 ThreadPool::create(static_cast<unsigned>(threads)));
+    pool->parallelFor(static_cast<int64_t>(blocks.size()),
+                      [&](int64_t begin, int64_t end, unsigned) {
+                        for (int64_t i = begin; i < end; ++i) {
+                          intact[i] = isIntact(blocks[i]);
+                        }
+                      });
+    size_t first = std::ranges::find(intact, 0) - intact.begin();
+    if (first == blocks.size()) {
+      return Status::ok();
+    }
+    uint64_t begin = blocks[first] * kWeightBlock;
+    return damaged(ErrorId::EngineWeightsHashMismatch,
+                   strCat("bytes ", begin, " to ", begin + weightBlock(blocks[first]).size(),
+                          " of the weights do not match their hash"));
   }
 
   /// Reads up to the last section before the weights and checks that all padding is zero.
@@ -271,20 +309,26 @@ Result<std::string_view> EngineFile::record(std::string_view name) const {
 }
 
 Status EngineFile::verifyWeights() const {
-  Bytes hashes = impl->section(impl->sections.size() - 2);
-  for (uint64_t block = 0; block * kWeightBlock < impl->weights.size(); ++block) {
-    uint64_t begin = block * kWeightBlock;
-    Hash128 expected;
-    std::memcpy(&expected, hashes.data() + block * sizeof(Hash128), sizeof(Hash128));
-    Bytes content = impl->weights.subspan(
-        begin, std::min<uint64_t>(kWeightBlock, impl->weights.size() - begin));
-    if (hashBytes(content) != expected) {
-      return damaged(ErrorId::EngineWeightsHashMismatch,
-                     strCat("bytes ", begin, " to ", begin + content.size(),
-                            " of the weights do not match their hash"));
+  std::vector<uint64_t> blocks(impl->weightBlocks());
+  std::iota(blocks.begin(), blocks.end(), 0);
+  return impl->compareBlocks(blocks);
+}
+
+Status EngineFile::verifyWeights(std::span<const size_t> variants) const {
+  std::set<uint64_t> blocks;
+  for (size_t variant : variants) {
+    for (const Buffer &buffer : impl->variants[variant].plan.buffers) {
+      if (buffer.weight == kNone) {
+        continue;
+      }
+      const Weight &weight = impl->manifest.weights[buffer.weight];
+      for (uint64_t at = weight.offset / kWeightBlock * kWeightBlock;
+           at < weight.offset + weight.bytes; at += kWeightBlock) {
+        blocks.insert(at / kWeightBlock);
+      }
     }
   }
-  return Status::ok();
+  return impl->compareBlocks(std::vector<uint64_t>(blocks.begin(), blocks.end()));
 }
 
 } // namespace tenon::engine

@@ -1,5 +1,5 @@
 // Opens an engine file: everything but the weights is read into memory, checked against its hashes
-// and validated before this returns; the weights are mapped read-only and not touched.
+// and validated before this returns; the weights are mapped read-only, to be verified when asked.
 
 #pragma once
 
@@ -26,8 +26,8 @@ public:
   std::span<const Variant> variants() const;
   /// The code object of a variant.
   Bytes code(size_t variant) const;
-  /// Of a variant for a GPU: what an assembler made of its PTX for just that architecture, and which
-  /// one ("ptxas 13.0.88"); empty when the engine has none.
+  /// Of a variant for a GPU: what an assembler made of its PTX for just that architecture, and
+  /// which one ("ptxas 13.0.88"); empty when the engine has none.
   Bytes cubin(size_t variant) const;
   const std::string &cubinBy(size_t variant) const;
   std::span<const Weight> weights() const;
@@ -41,8 +41,10 @@ public:
   /// JSON text of a record, checked against its hash.
   Result<std::string_view> record(std::string_view name) const;
 
-  /// Reads all weights and compares each 4 MiB block with its hash.
+  /// Compares each 4 MiB block of the weights with its hash, the blocks shared by all usable CPUs.
   Status verifyWeights() const;
+  /// The same for the blocks that the plans of these variants read.
+  Status verifyWeights(std::span<const size_t> variants) const;
   uint64_t fileBytes() const;
 
 private:

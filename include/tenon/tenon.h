@@ -132,8 +132,9 @@ typedef struct tenon_engine_options {
   /* Level of the variant to use ("avx512", "sm_90"); NULL takes the best that this machine runs, on
    * a GPU before a CPU. */
   const char *variant;
-  /* Not 0: compare all weights with their hashes before returning. */
-  int32_t verify_weights;
+  /* Not 0: do not compare the weights with their hashes before returning. Damage to them changes
+   * the numbers of a run without an error then. */
+  int32_t no_verify_weights;
   /* Number of the GPU for a variant for a GPU, as NVIDIA's driver counts. */
   int32_t gpu;
 } tenon_engine_options;

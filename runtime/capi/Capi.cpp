@@ -122,7 +122,7 @@ Result<tenon::runtime::EngineOptions> toOptions(const tenon_engine_options *opti
   TENON_TRY(readStruct(options, given));
   tenon::runtime::EngineOptions out;
   out.variant = given.variant ? given.variant : "";
-  out.verifyWeights = given.verify_weights != 0;
+  out.verifyWeights = given.no_verify_weights == 0;
   out.gpu = given.gpu;
   return out;
 }

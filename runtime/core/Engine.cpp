@@ -201,7 +201,7 @@ Result<std::shared_ptr<const Engine>> Engine::load(std::unique_ptr<engine::Engin
   engine->chosen = withSizes(engine->engineFile->variants(), general);
   engine->onDevice.resize(engine->plans());
   if (options.verifyWeights) {
-    TENON_TRY(engine->engineFile->verifyWeights());
+    TENON_TRY(engine->engineFile->verifyWeights(engine->chosen));
   }
   if (engine->variant().architecture == engine::Architecture::Nvptx) {
     engine->device = machine.device();

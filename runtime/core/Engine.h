@@ -24,8 +24,8 @@ struct EngineOptions {
   /// CPU. A level that the machine lacks is refused (TN0517, TN0702), one that the engine lacks too
   /// (TN0518).
   std::string variant;
-  /// Compares all weights with their hashes before returning.
-  bool verifyWeights = false;
+  /// Whether weights that the variant reads are compared with their hashes before this returns.
+  bool verifyWeights = true;
   /// Number of the GPU, as NVIDIA's driver counts.
   int gpu = 0;
   /// Where plans that libraries made for the GPU are kept; none takes the user's cache folder,

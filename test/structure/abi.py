@@ -7,7 +7,7 @@ A struct may grow at its end once it is released, and only if it begins with str
 STRUCTS = {
     "tenon_engine_options": (
         24,
-        {"struct_size": 0, "variant": 8, "verify_weights": 16, "gpu": 20},
+        {"struct_size": 0, "variant": 8, "no_verify_weights": 16, "gpu": 20},
     ),
     "tenon_port_info": (
         48,

@@ -221,7 +221,7 @@ Action declareBench(CLI::App &command) {
   declareSeededFlags(command, flags->inputs);
   declareFileFlags(command, flags->inputs);
   declareThreadsFlag(command, flags->session.threads, "Threads; all usable CPUs by default");
-  declareVariantFlag(command, flags->open.variant);
+  declareOpenFlags(command, flags->open);
   addSeconds(command, "--seconds", {kShortestSeconds, kLongestSeconds}, flags->seconds,
              "How long to measure");
   addNumber(

@@ -103,6 +103,7 @@ Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal 
     TENON_ASSIGN(source.variant, parseVariant(request.variant));
   }
   TENON_ASSIGN(bool model, isModel(request.path, Takes::Either));
+  source.verifyWeights = request.verifyWeights && !model;
   if (!model) {
     source.enginePath = request.path;
     return source;
@@ -130,6 +131,7 @@ Result<EngineSource> EngineSource::prepare(const OpenRequest &request, Terminal 
 Result<std::shared_ptr<const runtime::Engine>> EngineSource::open() const {
   runtime::EngineOptions options;
   options.variant = variant;
+  options.verifyWeights = verifyWeights;
   return runtime::Engine::open(enginePath, options);
 }
 

@@ -23,6 +23,7 @@ struct OpenRequest {
   TargetFlags target;
   std::string variant; ///< as on the command line; empty for the best that this machine runs
   bool useCache = true;
+  bool verifyWeights = true; ///< of an engine; one that is compiled now is not read back for it
 };
 
 /// Where a fault of the compiler leaves its reproducer, for an engine or model of this path.
@@ -44,6 +45,7 @@ private:
   std::string enginePath;
   std::optional<ScratchFolder> folder;
   std::string variant;
+  bool verifyWeights = true;
   double seconds = 0;
 };
 

@@ -196,7 +196,7 @@ Action declareRun(CLI::App &command) {
   declareFileFlags(command, flags->inputs);
   declareSeededFlags(command, flags->inputs);
   declareThreadsFlag(command, flags->session.threads, "Threads; all usable CPUs by default");
-  declareVariantFlag(command, flags->open.variant);
+  declareOpenFlags(command, flags->open);
   declareBudgetFlag(command, flags->session.measureSeconds);
   declareTargetFlags(command, flags->open.target);
   command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");

@@ -4,6 +4,7 @@
 
 #include "tools/tenon/CompilerBridge.h"
 #include "tools/tenon/DeviceProfile.h"
+#include "tools/tenon/EngineSource.h"
 #include "tools/tenon/Options.h"
 #include "tools/tenon/Target.h"
 #include "tools/tenon/Terminal.h"
@@ -31,10 +32,13 @@ void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
       ->allow_extra_args(false);
 }
 
-void declareVariantFlag(CLI::App &command, std::string &variant) {
-  command.add_option("--variant,--isa", variant,
+void declareOpenFlags(CLI::App &command, OpenRequest &request) {
+  command.add_option("--variant,--isa", request.variant,
                      "CPU level (avx2, avx512, avx512-vnni-bf16) or GPU architecture (sm_90) to use "
                      "instead of the best; see doctor");
+  command.add_flag("!--no-verify-weights", request.verifyWeights,
+                   "Open an engine without comparing its weights with their hashes: a little "
+                   "faster for large models, and damage to them is not seen");
 }
 
 void declareThreadsFlag(CLI::App &command, unsigned &threads, const std::string &description) {

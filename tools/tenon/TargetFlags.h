@@ -12,6 +12,7 @@
 namespace tenon::tool {
 
 struct CompileRequest;
+struct OpenRequest;
 class Terminal;
 
 /// What a model becomes, as the command line has it.
@@ -24,8 +25,8 @@ struct TargetFlags {
 };
 
 void declareTargetFlags(CLI::App &command, TargetFlags &flags);
-/// `--variant avx2`, also called `--isa`.
-void declareVariantFlag(CLI::App &command, std::string &variant);
+/// How an engine is opened: `--variant avx2`, also called `--isa`, and `--no-verify-weights`.
+void declareOpenFlags(CLI::App &command, OpenRequest &request);
 void declareThreadsFlag(CLI::App &command, unsigned &threads, const std::string &description);
 /// `--budget 5s` (or 2m, or seconds without a unit).
 void declareBudgetFlag(CLI::App &command, double &seconds);

@@ -24,7 +24,7 @@ class Sized(ctypes.Structure):
 
 
 class EngineOptions(Sized):
-    _fields_ = [("struct_size", c_size_t), ("variant", c_char_p), ("verify_weights", c_int32), ("gpu", c_int32)]
+    _fields_ = [("struct_size", c_size_t), ("variant", c_char_p), ("no_verify_weights", c_int32), ("gpu", c_int32)]
 
 
 class PortInfo(Sized):

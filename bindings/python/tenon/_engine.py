@@ -284,9 +284,9 @@ class Engine:
     """
 
     def __init__(self, source: Union[str, os.PathLike, bytes, memoryview], *, variant: Optional[str] = None, gpu: int = 0,
-                 verify: bool = False, threads: int = 0):  # fmt: skip
+                 verify: bool = True, threads: int = 0):  # fmt: skip
         handle = ctypes.c_void_p()
-        options = _abi.EngineOptions(variant=variant.encode() if variant else None, verify_weights=verify, gpu=gpu)
+        options = _abi.EngineOptions(variant=variant.encode() if variant else None, no_verify_weights=not verify, gpu=gpu)
         if isinstance(source, (str, os.PathLike)):
             self.path: Optional[str] = os.fspath(source)
             check(_runtime.tenon_engine_open(os.fsencode(source), ctypes.addressof(options), ctypes.addressof(handle)))
@@ -467,11 +467,11 @@ def _shape_text(shape: tuple) -> str:
 
 
 def load(source: Union[str, os.PathLike, bytes, memoryview], *, variant: Optional[str] = None, gpu: int = 0,
-         verify: bool = False, threads: int = 0) -> Engine:  # fmt: skip
+         verify: bool = True, threads: int = 0) -> Engine:  # fmt: skip
     """Opens an engine file, or one in memory.
 
     variant: CPU level or GPU architecture to use instead of the best that this machine runs.
-    gpu: number of the GPU, as NVIDIA's driver counts. verify: compare all weights with their hashes first.
+    gpu: number of the GPU, as NVIDIA's driver counts. verify: compare the weights with their hashes first.
     threads: CPU threads that work on a run; 0 means all that are usable.
     An engine holds native code: open only those whose programs you would run.
     """

@@ -92,6 +92,15 @@ TEST(EngineFile, AlignsWeights) {
   EXPECT_EQ(ErrorId::EngineWeightsHashMismatch, status.id());
   EXPECT_NE(std::string_view::npos, status.message().find("4194304 to 8388608"))
       << status.message();
+  // The plan reads the first block only.
+  const size_t variant = 0;
+  EXPECT_TRUE((*file)->verifyWeights(std::span(&variant, 1)).isOk());
+  image[sectionAt] ^= std::byte(1);
+  test::writeFile(damaged, image);
+  file = EngineFile::open(damaged);
+  ASSERT_TRUE(file.isOk());
+  EXPECT_EQ(ErrorId::EngineWeightsHashMismatch,
+            (*file)->verifyWeights(std::span(&variant, 1)).id());
 }
 
 TEST(EngineFile, RefusesWrongWeightSources) {

@@ -56,8 +56,7 @@ TEST(Engine, LoadsTwoInTurn) {
 TEST(Engine, OpensFromMemory) {
   std::vector<std::byte> image = test::readFile(
       TestEngine(test::dynamicPlan(), test::productWeights()).writeTemporary("image.tenon"));
-  Result<std::shared_ptr<const Engine>> engine =
-      Engine::fromMemory(image, {.variant = "", .verifyWeights = true});
+  Result<std::shared_ptr<const Engine>> engine = Engine::fromMemory(image);
   ASSERT_TRUE(engine.isOk()) << engine.status().toString();
   EXPECT_EQ(test::expectedProduct(std::vector<float>(8, 1.0f))[0], runOnOnes(*engine));
 }
@@ -126,15 +125,14 @@ TEST(Engine, RefusesMissingKernels) {
   EXPECT_NE(std::string_view::npos, status.message().find("test_missing")) << status.message();
 }
 
-TEST(Engine, VerifiesWeightsWhenAsked) {
+TEST(Engine, VerifiesWeightsUnlessTold) {
   TestEngine engine(test::dynamicPlan(), test::productWeights());
   std::vector<std::byte> image = test::readFile(engine.writeTemporary("verify.tenon"));
   image.back() ^= std::byte(1);
   std::string path = test::temporaryPath("verify-damaged.tenon");
   test::writeFile(path, image);
-  EXPECT_TRUE(Engine::open(path).isOk());
-  EXPECT_EQ(ErrorId::EngineWeightsHashMismatch,
-            Engine::open(path, {.variant = "", .verifyWeights = true}).status().id());
+  EXPECT_EQ(ErrorId::EngineWeightsHashMismatch, Engine::open(path).status().id());
+  EXPECT_TRUE(Engine::open(path, {.variant = "", .verifyWeights = false}).isOk());
 }
 
 } // namespace
