@@ -115,7 +115,7 @@ struct Output {
   size_t bytes = 0;
 };
 
-/// Runs an engine; used by one thread at a time.
+/// Runs an engine; used by one thread at a time, and a second one is told so (TN0614).
 class Session {
 public:
   explicit Session(const Engine &engine,
@@ -126,8 +126,8 @@ public:
   }
 
   void prepare(const std::vector<Input> &inputs) {
-    bindInputs(inputs);
-    detail::check(tenon_session_prepare(get(), boundInputs.data(), boundInputs.size()));
+    std::vector<tenon_input> bound = bind(inputs);
+    detail::check(tenon_session_prepare(get(), bound.data(), bound.size()));
   }
   std::vector<int64_t> outputDims(size_t index) const {
     const int64_t *dims = nullptr;
@@ -136,8 +136,8 @@ public:
     return std::vector<int64_t>(dims, dims + rank);
   }
   void run(const std::vector<Input> &inputs, const std::vector<Output> &outputs) {
-    bindInputs(inputs);
-    boundOutputs.clear();
+    std::vector<tenon_input> boundInputs = bind(inputs);
+    std::vector<tenon_output> boundOutputs;
     for (const Output &output : outputs) {
       boundOutputs.push_back({output.data, output.bytes});
     }
@@ -167,19 +167,18 @@ public:
   tenon_session *get() const { return handle.get(); }
 
 private:
-  void bindInputs(const std::vector<Input> &inputs) {
-    boundInputs.clear();
+  static std::vector<tenon_input> bind(const std::vector<Input> &inputs) {
+    std::vector<tenon_input> bound;
     for (const Input &input : inputs) {
-      boundInputs.push_back({input.data, input.dims.data(), input.dims.size()});
+      bound.push_back({input.data, input.dims.data(), input.dims.size()});
     }
+    return bound;
   }
 
   struct Destroy {
     void operator()(tenon_session *session) const { tenon_session_destroy(session); }
   };
   std::unique_ptr<tenon_session, Destroy> handle;
-  std::vector<tenon_input> boundInputs;
-  std::vector<tenon_output> boundOutputs;
 };
 
 } // namespace tenon
