@@ -36,9 +36,10 @@ void declareOpenFlags(CLI::App &command, OpenRequest &request) {
   command.add_option("--variant,--isa", request.variant,
                      "CPU level (avx2, avx512, avx512-vnni-bf16) or GPU architecture (sm_90) to use "
                      "instead of the best; see doctor");
-  command.add_flag("!--no-verify-weights", request.verifyWeights,
-                   "Open an engine without comparing its weights with their hashes: a little "
-                   "faster for large models, and damage to them is not seen");
+  command.add_flag_callback(
+      "--no-verify-weights", [&request] { request.verifyWeights = false; },
+      "Open an engine without comparing its weights with their hashes: a little faster for large "
+      "models, and damage to them is not seen");
 }
 
 void declareThreadsFlag(CLI::App &command, unsigned &threads, const std::string &description) {
