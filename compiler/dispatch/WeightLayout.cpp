@@ -1,7 +1,8 @@
-// Relies on a region having one product or convolution.
+// Relies on a region having one product, convolution or recurrent layer.
 #include "compiler/dispatch/WeightLayout.h"
 
 #include "compiler/dispatch/FormRegions.h"
+#include "compiler/graph/TnRare.h"
 #include "compiler/graph/Winograd.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -18,6 +19,11 @@ tn::MatmulOp productOf(OpOperand &use) {
   return matmul && &use == &matmul.getBMutable() ? matmul : tn::MatmulOp();
 }
 
+bool isWeightOfRecurrence(OpOperand &use) {
+  tn::RecurrenceOp op = dyn_cast<tn::RecurrenceOp>(use.getOwner());
+  return op && &use == &op.getWeightsMutable();
+}
+
 bool isWeightOfConv(OpOperand &use) {
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(use.getOwner());
   return conv && &use == &conv.getWeightMutable();
@@ -29,6 +35,9 @@ bool mayBeLaidOut(Value weight, const target::Target &device) {
   auto isRoot = [&](OpOperand &use) { return isContractionRoot(use.getOwner(), device); };
   if (llvm::any_of(weight.getUses(),
                    [&](OpOperand &use) { return isWeightOfConv(use) && isRoot(use); })) {
+    return true;
+  }
+  if (!device.isGpu() && llvm::any_of(weight.getUses(), isWeightOfRecurrence)) {
     return true;
   }
   auto isProduct = [&](OpOperand &use) { return productOf(use) && isRoot(use); };
@@ -126,8 +135,9 @@ void layOutWeight(tn::RegionOp region, const WeightLayout &layout) {
   if (Attribute winograd = pack->getAttr(winograd::kAttribute)) {
     unpack->setAttr(winograd::kAttribute, winograd);
   }
-  weight.replaceUsesWithIf(unpack.getWeight(),
-                           [](OpOperand &use) { return productOf(use) || isWeightOfConv(use); });
+  weight.replaceUsesWithIf(unpack.getWeight(), [](OpOperand &use) {
+    return productOf(use) || isWeightOfConv(use) || isWeightOfRecurrence(use);
+  });
   if (weight.use_empty()) {
     body.eraseArgument(old);
     region.getInputsMutable().erase(old);

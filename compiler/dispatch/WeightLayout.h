@@ -12,7 +12,8 @@
 namespace tenon::dispatch {
 
 /// Unit attribute of tn.weight and tn.constant, and of an argument of @kernel that holds one: its
-/// only readers are products and convolutions, whose kernels may have it in a layout of their own.
+/// only readers are products, convolutions and recurrent layers, whose kernels may have it in a
+/// layout of their own.
 inline constexpr llvm::StringLiteral kPackable = "tn.packable";
 
 /// How a kernel reads a weight: as the result of tn.pack with these attributes.
@@ -32,8 +33,8 @@ bool isPackable(mlir::Value weight);
 /// The marks have no meaning once every region has its kernel.
 void clearPackable(mlir::ModuleOp module);
 
-/// The region gets a tn.pack of the weight as its first input, and its product or convolution reads
-/// the tn.unpack of that. Equal packs are made once.
+/// The region gets a tn.pack of the weight as its first input, and what computes with it reads the
+/// tn.unpack of that. Equal packs are made once.
 void layOutWeight(tn::RegionOp region, const WeightLayout &layout);
 
 } // namespace tenon::dispatch

@@ -279,6 +279,14 @@ const std::vector<OpRow> &opTable() {
       {"tn.recurrence", "f32", {{"N, 3, 21"}, {"21, 21", "T", -0.2, 0.2}, {"3, 21"}}, {{"N, 3, 21"}, {"3, 21"}},
        "cell = \"rnn\", reverse = true, linearBeforeReset = false, activations = [\"thresholdedrelu\"], "
        "parameters = array<f64: 0.1, 0.0>, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>"},
+      // Weights that are packed where they are constant; gates begin inside of a panel.
+      {"tn.recurrence", "f32", {{"N, 11, 240"}, {"80, 240", "T", -0.1, 0.1}, {"11, 80"}}, {{"N, 11, 80"}, {"11, 80"}},
+       "cell = \"gru\", reverse = false, linearBeforeReset = false, activations = [\"sigmoid\", \"tanh\"], "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>"},
+      {"tn.recurrence", "f32", {{"5, N, 192"}, {"48, 192", "T", -0.1, 0.1}, {"N, 48"}, {"N, 48"}}, {{"5, N, 48"}, {"N, 48"}, {"N, 48"}},
+       "cell = \"lstm\", reverse = true, linearBeforeReset = false, "
+       "activations = [\"sigmoid\", \"tanh\", \"tanh\"], "
+       "operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0>"},
       {"tn.recurrence", "f32", {{"N, 2, 4"}, {"1, 4"}, {"2, 1"}, {"2, 1"}}, {{"N, 2, 1"}, {"2, 1"}, {"2, 1"}},
        "cell = \"lstm\", reverse = false, linearBeforeReset = false, "
        "activations = [\"sigmoid\", \"tanh\", \"tanh\"], "

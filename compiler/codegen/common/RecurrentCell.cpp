@@ -118,9 +118,16 @@ RecurrentCell::LstmState RecurrentCell::lstm(ValueRange sums, ValueRange peephol
 
 tn::RecurrenceOp recurrenceOf(func::FuncOp region) {
   Block &body = region.getBody().front();
-  tn::RecurrenceOp op = dyn_cast<tn::RecurrenceOp>(body.front());
-  bool isAlone = op && llvm::hasSingleElement(body.without_terminator()) &&
-                 llvm::all_of(op->getOperands(), llvm::IsaPred<BlockArgument>);
+  auto ops = body.getOps<tn::RecurrenceOp>();
+  tn::RecurrenceOp op = llvm::hasSingleElement(ops) ? *ops.begin() : tn::RecurrenceOp();
+  auto isRead = [&](Value operand) {
+    return isa<BlockArgument>(operand) ||
+           (operand == op.getWeights() && operand.getDefiningOp<tn::UnpackOp>());
+  };
+  bool isAlone = op && llvm::all_of(op->getOperands(), isRead) &&
+                 llvm::all_of(body.without_terminator(), [&](Operation &other) {
+                   return &other == op || &other == op.getWeights().getDefiningOp();
+                 });
   return isAlone ? op : tn::RecurrenceOp();
 }
 

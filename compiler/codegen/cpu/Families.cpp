@@ -186,6 +186,7 @@ constexpr KernelFamily kFamilies[] = {
      .parameter = "rows",
      .values = {1, 1, 1, 1},
      .isTunable = [](func::FuncOp) { return false; },
+     .weightLayout = recurrentWeight,
      .lower = lowerRecurrence},
     {.name = "topk_vectors",
      .what =

@@ -81,6 +81,8 @@ mlir::FailureOr<mlir::AffineExpr> lowerScan(KernelBuilder &kernel, mlir::func::F
 bool isScan(mlir::func::FuncOp source);
 mlir::FailureOr<mlir::AffineExpr> lowerRecurrence(KernelBuilder &kernel, mlir::func::FuncOp source,
                                                   engine::CpuLevel level, int64_t rows);
+/// The recurrent weights in panels of columns, so that a step reads them as they lie.
+std::optional<dispatch::WeightLayout> recurrentWeight(mlir::func::FuncOp source);
 mlir::FailureOr<mlir::AffineExpr> lowerTopK(KernelBuilder &kernel, mlir::func::FuncOp source,
                                             engine::CpuLevel level, int64_t vectors);
 mlir::FailureOr<mlir::AffineExpr> lowerVectorTopK(KernelBuilder &kernel, mlir::func::FuncOp source,

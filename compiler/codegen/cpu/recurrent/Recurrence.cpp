@@ -1,10 +1,11 @@
 // Recurrent layers: a grid point runs the whole sequence of one row of the batch or of a few, a
 // loop over time inside. Each step is a product of the states with the recurrent weights, some
 // vectors of columns in registers for each row, and the gates on vectors of the states. Relies on
-// weights that lie [hidden, gates * hidden].
+// weights that lie [hidden, gates * hidden], or in panels of their columns.
 #include "compiler/codegen/common/RecurrentCell.h"
 #include "compiler/codegen/common/Reduce.h"
 #include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/IndexMath.h"
 #include "compiler/codegen/cpu/base/Levels.h"
@@ -18,8 +19,11 @@ using namespace mlir;
 namespace tenon::codegen::cpu {
 namespace {
 
-/// Vectors of sums that are in registers at once.
-constexpr int64_t kSums = 8;
+/// Vectors of sums that are in registers at once: of the 32 registers of 512 bits, or the 16 of
+/// 256.
+constexpr int64_t kSums512 = 16, kSums256 = 8;
+/// Columns of a panel of packed weights: those that a team of rows takes at once.
+constexpr int64_t kWeightPanel = 64;
 /// Rows of a larger batch that are taken together, so that a weight is loaded once for them; and
 /// how large a batch is whose rows would leave threads without work. Chosen, not measured.
 constexpr int64_t kTeam = 4, kFewRows = 8;
@@ -54,6 +58,15 @@ private:
     return loadLanes(math, wide, buffer, math.add(spot.column, math.constant(gate * hidden)),
                      spot.active);
   }
+  /// Of the recurrent weights, for one element of the state.
+  Value loadWeights(const IndexMath &math, Value k, Value column, Value active) const {
+    if (!isPacked) {
+      return loadLanes(math, wide, weights, {k, column}, active);
+    }
+    Value panel = math.constant(kWeightPanel);
+    return loadLanes(math, wide, weights, {math.div(column, panel), k, math.rem(column, panel)},
+                     active);
+  }
   void forSpots(const IndexMath &math, int64_t rows,
                 llvm::function_ref<void(const IndexMath &, const Spot &)> body);
   void sumStrips(const IndexMath &math, const Step &step, Value state, Value first, int64_t strips,
@@ -84,6 +97,7 @@ private:
   func::FuncOp source;
   tn::RecurrenceOp op;
   int64_t lanes, hidden, width, team = kTeam;
+  bool isPacked;
   VectorType wide; ///< sums and states of neighbouring columns
   Value x, weights, h, c, gated, sums;
 };
@@ -100,7 +114,9 @@ RecurrenceLowering::RecurrenceLowering(KernelBuilder &kernel, func::FuncOp sourc
     team = 1; // rows of several lengths do not stay together
   }
   x = input(op.getInput());
-  weights = input(op.getWeights());
+  tn::UnpackOp unpack = op.getWeights().getDefiningOp<tn::UnpackOp>();
+  isPacked = unpack != nullptr;
+  weights = input(isPacked ? unpack.getPacked() : op.getWeights());
   h = allocate(hidden);
   c = op.getFirstC() ? allocate(hidden) : Value();
   gated = op.getCell() == "gru" ? allocate(hidden) : Value();
@@ -161,7 +177,7 @@ void RecurrenceLowering::sumStrips(const IndexMath &math, const Step &step, Valu
         IndexMath in(b, location);
         SmallVector<Value> loaded, next;
         for (Value column : columns) {
-          loaded.push_back(loadLanes(in, wide, weights, {k, column}, active));
+          loaded.push_back(loadWeights(in, k, column, active));
         }
         for (Value row : rows) {
           Value element = memref::LoadOp::create(b, location, state, ValueRange{row, k});
@@ -180,7 +196,8 @@ void RecurrenceLowering::sumStrips(const IndexMath &math, const Step &step, Valu
 /// The columns [from, to), most of them by several vectors.
 void RecurrenceLowering::sumGates(const IndexMath &math, const Step &step, Value state,
                                   int64_t from, int64_t to, bool isAdded) {
-  int64_t most = kSums / step.rows, block = most * lanes, done = from + (to - from) / block * block;
+  int64_t most = (lanes == 16 ? kSums512 : kSums256) / step.rows, block = most * lanes,
+          done = from + (to - from) / block * block;
   if (done > from) {
     forEach(math, math.constant(from), math.constant(done), block,
             [&](const IndexMath &in, Value first) {
@@ -324,6 +341,17 @@ AffineExpr RecurrenceLowering::lower() {
 }
 
 } // namespace
+
+std::optional<dispatch::WeightLayout> recurrentWeight(func::FuncOp source) {
+  tn::RecurrenceOp op = recurrenceOf(source);
+  std::optional<unsigned> input = op ? packableInput(op.getWeights()) : std::nullopt;
+  // So that no vector of columns begins in one panel and ends in the next, at any level.
+  constexpr int64_t kMostLanes = 16;
+  if (!input || cast<RankedTensorType>(op.getWeights().getType()).getDimSize(0) % kMostLanes != 0) {
+    return std::nullopt;
+  }
+  return dispatch::WeightLayout{.input = *input, .permutation = {0, 1}, .panel = kWeightPanel};
+}
 
 FailureOr<AffineExpr> lowerRecurrence(KernelBuilder &kernel, func::FuncOp source,
                                       engine::CpuLevel level, int64_t) {
