@@ -5,14 +5,14 @@
 PRESET ?= dev
 BUILD := build/$(PRESET)
 
-.PHONY: demo test test-gpu setup setup-torch build
+.PHONY: demo test test-gpu setup setup-torch setup-tests build
 
 demo: $(BUILD)/build.ninja
 	@echo "demo: building the tool and the runtime library" >&2
 	@cmake --build $(BUILD) --target tenon tenon_runtime
 	@.venv/bin/python scripts/demo.py --tenon $(BUILD)/bin/tenon
 
-test: setup-torch $(BUILD)/build.ninja
+test: setup-tests $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --parallel $$(nproc)
 
@@ -26,6 +26,9 @@ setup:
 	@scripts/setup.sh
 
 # What only tests need.
+setup-tests:
+	@scripts/setup.sh torch programs
+
 setup-torch:
 	@scripts/setup.sh torch
 
