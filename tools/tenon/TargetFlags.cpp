@@ -13,8 +13,8 @@ namespace tenon::tool {
 void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
   command
       .add_option("--target", flags.targets,
-                  "cpu, some of its levels: cpu:avx2,avx512, or a GPU: cuda (of this machine), "
-                  "cuda:h200, cuda:sm_90; several with commas or repeated; docs/targets.md")
+                  "cpu, some of its levels: cpu:avx2,avx512, the best one here: cpu:native, or a GPU: cuda "
+                  "(of this machine), cuda:h200, cuda:sm_90; several with commas or repeated; docs/targets.md")
       ->allow_extra_args(false);
   command.add_option("--device-profile", flags.deviceProfile,
                      "A file of doctor --calibrate: rates and sizes that decide instead of the "
