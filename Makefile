@@ -5,7 +5,7 @@
 PRESET ?= dev
 BUILD := build/$(PRESET)
 
-.PHONY: demo test test-gpu setup setup-torch setup-tests build
+.PHONY: demo test test-gpu setup setup-torch setup-tests build wheel static
 
 demo: $(BUILD)/build.ninja
 	@echo "demo: building the tool and the runtime library" >&2
@@ -34,6 +34,16 @@ setup-torch:
 
 build: $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
+
+# What is installed elsewhere without building: a wheel for any Python from 3.10, or one program.
+wheel: $(BUILD)/build.ninja
+	@cmake --build $(BUILD) --target wheel
+	@ls $(BUILD)/wheel/*.whl
+
+static: setup
+	@[ -f build/static/build.ninja ] || cmake --preset static
+	@cmake --build --preset static --target tenon
+	@ls build/static/bin/tenon
 
 $(BUILD)/build.ninja: setup
 	@[ -f $@ ] || cmake --preset $(PRESET)
