@@ -5,14 +5,14 @@
 PRESET ?= dev
 BUILD := build/$(PRESET)
 
-.PHONY: demo test test-gpu setup setup-torch build
+.PHONY: demo test test-gpu setup setup-torch setup-tests build wheel static
 
 demo: $(BUILD)/build.ninja
 	@echo "demo: building the tool and the runtime library" >&2
 	@cmake --build $(BUILD) --target tenon tenon_runtime
 	@.venv/bin/python scripts/demo.py --tenon $(BUILD)/bin/tenon
 
-test: setup-torch $(BUILD)/build.ninja
+test: setup-tests $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error --parallel $$(nproc)
 
@@ -26,11 +26,24 @@ setup:
 	@scripts/setup.sh
 
 # What only tests need.
+setup-tests:
+	@scripts/setup.sh torch programs
+
 setup-torch:
 	@scripts/setup.sh torch
 
 build: $(BUILD)/build.ninja
 	@cmake --build $(BUILD)
+
+# What is installed elsewhere without building: a wheel for any Python from 3.10, or one program.
+wheel: $(BUILD)/build.ninja
+	@cmake --build $(BUILD) --target wheel
+	@ls $(BUILD)/wheel/*.whl
+
+static: setup
+	@[ -f build/static/build.ninja ] || cmake --preset static
+	@cmake --build --preset static --target tenon
+	@ls build/static/bin/tenon
 
 $(BUILD)/build.ninja: setup
 	@[ -f $@ ] || cmake --preset $(PRESET)

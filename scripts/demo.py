@@ -134,7 +134,7 @@ ONNX Runtime {np.mean(peers == labels):.2%}
   agreement  {np.sum(winners != peers)} pictures classified otherwise than by ONNX Runtime; \
 logits differ by at most {np.abs(logits - theirs).max() / np.abs(theirs).max():.1e} of the largest""")
     for batch, (own, peer, _) in races.items():
-        print(f"  latency    batch {batch:<3} {own:.3f} ms, ONNX Runtime {peer:.3f} ms: {peer / own:.2f} x as fast "
+        print(f"  latency    batch {batch:<3} {own:.3f} ms, ONNX Runtime {peer:.3f} ms: {peer / own:.2f} times as fast "
               f"({THREADS} threads, measured in turn)")
     print(f"""  runtime    {os.path.relpath(library)}, {library.stat().st_size / 1024:.0f} KiB: all that a program of your own needs to run it
   pictures   {folder}/contact-sheet.png

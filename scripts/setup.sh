@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building and testing Tenon needs: Debian packages and a Python environment in .venv; with the argument
-# `torch` also .venv-torch, which only tests need.
+# Installs what building and testing Tenon needs: Debian packages and a Python environment in .venv; with the arguments
+# `torch` and `programs` also .venv-torch and .venv-programs, which only tests need.
 # Relies on apt (as root or through sudo) and pip; it does nothing, in well under a second, when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,7 +34,7 @@ install_packages() {
   "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >&2
 }
 
-# make_environment FOLDER REQUIREMENTS
+# make_environment FOLDER REQUIREMENTS [FLAG of pip]...
 make_environment() {
   local stamp=$1/tenon-stamp want
   want=$(cat "$2" scripts/setup.sh | sha256sum)
@@ -43,7 +43,7 @@ make_environment() {
   fi
   say "making the Python environment $1 from $2"
   python3 -m venv "$1"
-  "$1/bin/pip" install --quiet --disable-pip-version-check -r "$2" >&2
+  "$1/bin/pip" install --quiet --disable-pip-version-check "${@:3}" -r "$2" >&2
   echo "$want" >"$stamp"
 }
 
@@ -59,7 +59,12 @@ install_torch() {
 
 install_packages
 make_environment .venv scripts/requirements.txt
-if [ "${1:-}" = torch ]; then
-  install_torch
-fi
+for wanted in "$@"; do
+  case $wanted in
+  torch) install_torch ;;
+  # The file lists every package: programs ask for builds with windows and GPUs, which they do not need here.
+  programs) make_environment .venv-programs scripts/requirements-programs.txt --no-deps ;;
+  *) say "there is no environment '$wanted'" && exit 2 ;;
+  esac
+done
 say "everything is there"

@@ -45,6 +45,26 @@ class Branches(ToolTest):
             self.assertIn("_branch", self.refuse(5, "TN0611", "run", "sides.tenon", "--inputs", "in.npz", "-o", "out.npz").stderr)
         self.refuse(5, "TN0236", "check", "sides.onnx", "--shape", "x:2x5")
 
+    def test_sides_that_differ_by_size(self):
+        """Where sizes decide between results of other ranks, the report says which flag fixes them, and with it the model runs."""
+        def side(name, node):
+            return helper.make_graph([node], name, [], [info(node.output[0])])
+
+        nodes = [helper.make_node("Shape", ["x"], ["n"], start=1, end=2), helper.make_node("Less", ["n", "three"], ["is_short"]),
+                 helper.make_node("If", ["is_short"], ["y"], name="choice",
+                                  then_branch=side("longer", helper.make_node("Unsqueeze", ["x", "one"], ["a"])),
+                                  else_branch=side("same", helper.make_node("Identity", ["x"], ["b"])))]
+        weights = [numpy_helper.from_array(np.array([number]), name) for name, number in (("three", 3), ("one", 1))]
+        graph = helper.make_graph(nodes, "g", [info("x", dims=[None, None])], [info("y")], weights)
+        session = self.model("by_size", graph, [("", 17)])
+        self.assertIn("--shape 'x:?x?'", self.refuse(3, "TN0301", "check", "by_size.onnx").stderr)
+        for columns in (2, 5):
+            feed = {"x": RANDOM.standard_normal((4, columns)).astype(np.float32)}
+            np.savez(self.folder / "in.npz", **feed)
+            self.succeed("compile", "by_size.onnx", "-o", "by_size.tenon", "--target", "cpu:avx2", "--shape", f"x:4x{columns}")
+            self.succeed("run", "by_size.tenon", "--inputs", "in.npz", "-o", "out.npz")
+            np.testing.assert_array_equal(np.load(self.folder / "out.npz")["y"], session.run(None, feed)[0])
+
     def test_scaler(self):
         """An offset and a scale, of all columns or of each, for each type that it takes."""
         for number, (offset, scale) in enumerate((([0.5], [2.0]), ([1.0, 2.0, 3.0], [0.5, 1.0, 2.0]))):

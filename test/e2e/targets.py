@@ -44,6 +44,10 @@ class Targets(ToolTest):
         done = self.refuse(2, "TN0105", "compile", CNN, "-o", "p.tenon", "--target", "cuda:h100,h200")
         self.assertIn("both sm_90a", done.stderr)
 
+    def test_the_cpu_of_this_machine(self):
+        self.succeed("compile", CNN, "-o", "native.tenon", "--target", "cpu:native")
+        self.assertEqual([self.json("doctor")["will_use"]], self.levels("native.tenon"))
+
     def test_architectures_lie_side_by_side(self):
         self.succeed("compile", CNN, "-o", "both.tenon", "--target", "cpu:avx2,armv8-a,cuda:sm_80")
         variants = self.json("inspect", "both.tenon")["variants"]

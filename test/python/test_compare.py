@@ -15,7 +15,7 @@ import numpy as np
 
 import tenon.compare
 from tenon import contenders
-from tenon.compare import _measure, _result
+from tenon.compare import _measure, _result, _source
 
 MODELS = pathlib.Path(os.environ["TENON_MODELS"])
 MODEL = """
@@ -153,6 +153,15 @@ class Models(unittest.TestCase):
         self.assertEqual(rows["fails"]["reason"], "ValueError: no such thing")
         self.assertIn("ended with 7", rows["crashes"]["reason"])
         self.assertEqual(rows["misses"]["state"], "failed")
+
+    def test_seeded_inputs(self):
+        """Types in the compiler's words, and in ONNX's, which tell a model that Tenon supports for some sizes only."""
+        for words, dtype in ((("f32", "float"), "float32"), (("f64", "double"), "float64"), (("f16", "float16"), "float16"), (("i1", "bool"), "bool"),
+                             (("i64", "int64"), "int64"), (("ui8", "uint8"), "uint8")):  # fmt: skip
+            for word in words:
+                values = _source._values(np.random.default_rng(1), word, [2, 3])
+                self.assertEqual(((2, 3), np.dtype(dtype)), (values.shape, values.dtype), word)
+        self.assertRaises(tenon.UsageError, _source._values, np.random.default_rng(1), "bf16", [2])
 
     def test_models_that_are_none(self):
         for model, text in (("make_nothing", "gives no module"), ("make_what", "has no function make_what")):

@@ -2,6 +2,8 @@
 
 import pathlib
 import pickle
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -28,9 +30,28 @@ def text_model(path):
     out = [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", 16]),
            helper.make_tensor_value_info("tokens", TensorProto.FLOAT, ["batch", "length", 16])]
     model = helper.make_model(helper.make_graph(nodes, "text", ports, out, [table, axes, last]),
-                              opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+                              opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="test", producer_version="2",
+                              domain="org.example", model_version=3, doc_string="means")
     helper.set_model_props(model, {"names": "{0: 'cat'}", "stride": "32"})
     onnx.save(model, path)
+
+
+def model_of(nodes, inputs, outputs, weights=()):
+    """The bytes of a model; an input is (name, dims), floats all."""
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in inputs],
+                              [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in outputs], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+
+
+def chosen_by_size(condition, size, then, otherwise):
+    """x [b, n] by one of two nodes: `then` where `condition` holds for n and the size."""
+    def branch(node):
+        return helper.make_graph([node], node.op_type, [], [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, None)])
+
+    nodes = [helper.make_node("Shape", ["x"], ["n"], start=1, end=2), helper.make_node(condition, ["n", "size"], ["holds"]),
+             helper.make_node("If", ["holds"], ["y"], then_branch=branch(then), else_branch=branch(otherwise))]
+    weights = [numpy_helper.from_array(np.array([number], np.int64), name) for name, number in (("size", size), ("one", 1))]
+    return model_of(nodes, [("x", ["b", "n"])], [("y", None)], weights)
 
 
 class Both(unittest.TestCase):
@@ -58,8 +79,13 @@ class Both(unittest.TestCase):
 
         theirs, ours = self.sessions
         self.assertEqual(ports(theirs), ports(ours))
-        self.assertEqual(theirs.get_modelmeta().custom_metadata_map, ours.get_modelmeta().custom_metadata_map)
+        for name in ("custom_metadata_map", "producer_name", "graph_name", "domain", "description", "graph_description", "version"):
+            self.assertEqual(getattr(theirs.get_modelmeta(), name), getattr(ours.get_modelmeta(), name), name)
         self.assertEqual(theirs.get_providers(), ours.get_providers())
+        # Dims without a name.
+        model = model_of([helper.make_node("Relu", ["x"], ["y"])], [("x", [None, "n", -1, 4])], [("y", [None, "n", -1, 4])])
+        theirs, ours = (module.InferenceSession(model) for module in (onnxruntime, tenon.onnxruntime))
+        self.assertEqual(ports(theirs), ports(ours))
 
     def test_all_and_some_outputs(self):
         for batch, length in ((1, 1), (3, 7), (8, 128)):
@@ -114,6 +140,63 @@ class Both(unittest.TestCase):
             sessions.append(module.InferenceSession(model, sess_options=options, providers=[("CPUExecutionProvider", {})]))
             self.assertEqual(["batch", 7], sessions[-1].get_inputs()[0].shape)
         self.assertSame(lambda session: session.run(None, feed), sessions)
+
+    def test_sizes(self):
+        """A branch that most sizes rule out; more elements than the compiler assumes of a free dim; a model for fixed sizes only."""
+        def runs(model, shapes):
+            sessions = [module.InferenceSession(model, providers=["CPUExecutionProvider"]) for module in (onnxruntime, tenon.onnxruntime)]
+            for shape in shapes:
+                self.assertSame(lambda session: session.run(None, {"x": np.ones(shape, np.float32)}), sessions)
+            return sessions[1]
+
+        same = helper.make_node("Identity", ["x"], ["same"])
+        session = runs(chosen_by_size("Equal", 1, helper.make_node("Squeeze", ["x", "one"], ["squeezed"]), same), [(2, 3), (2, 1), (3, 1), (2, 3)])
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(session)).run(None, {"x": np.ones((2, 1), np.float32)})[0], [1, 1])
+        runs(model_of([helper.make_node("Relu", ["x"], ["y"])], [("x", ["n", 2])], [("y", ["n", 2])]), [(5, 2), (70000, 2), (200000, 2), (3, 2)])
+        with self.assertWarnsRegex(RuntimeWarning, "each set of sizes.*TN0301"):
+            session = runs(chosen_by_size("Less", 3, helper.make_node("Unsqueeze", ["x", "one"], ["longer"]), same), [(2, 3), (2, 1), (2, 3)])
+        self.assertEqual([("x", "tensor(float)", ["b", "n"])], session.get_inputs())
+        self.assertRaises(ValueError, session.run, None, {"z": np.ones((2, 3), np.float32)})
+
+    def test_what_no_size_helps(self):
+        """An operator that Tenon lacks is an error when the session is made, also with free dims."""
+        node = helper.make_node("Nothing", ["x"], ["y"], domain="org.example")
+        graph = helper.make_graph([node], "g", *([helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"])] for name in "xy"))
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("org.example", 1)], ir_version=8)
+        with self.assertRaisesRegex(tenon.UnsupportedError, "Nothing"):
+            tenon.onnxruntime.InferenceSession(model.SerializeToString())
+
+    def test_names_inside_of_the_package(self):
+        """Programs import types and errors from modules inside of ONNX Runtime."""
+        code = ("import sys, tenon.onnxruntime; sys.modules['onnxruntime'] = tenon.onnxruntime\n"
+                "import onnxruntime\nfrom onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, SessionOptions\n"
+                "from onnxruntime.capi import _pybind_state\nfrom onnxruntime.capi.onnxruntime_inference_collection import InferenceSession\n"
+                "assert SessionOptions is tenon.onnxruntime.SessionOptions and InferenceSession is onnxruntime.InferenceSession\n"
+                "assert onnxruntime.capi.onnxruntime_pybind11_state.Fail is Fail is tenon.Error")
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        self.assertEqual(0, done.returncode, done.stderr)
+
+    def test_options(self):
+        theirs, ours = onnxruntime.SessionOptions(), tenon.onnxruntime.SessionOptions()
+        for name in [name for name in dir(theirs) if not name.startswith("_") and not callable(getattr(theirs, name))]:
+            want, got = getattr(theirs, name), getattr(ours, name)
+            self.assertEqual(getattr(want, "name", want), getattr(got, "name", got), name)
+        for options in (theirs, ours):
+            self.assertRaises(RuntimeError, options.get_session_config_entry, "session.nothing")
+            options.add_session_config_entry("session.nothing", "1")
+            self.assertEqual("1", options.get_session_config_entry("session.nothing"))
+
+    def test_async(self):
+        feed, done, told = self.feed(), threading.Event(), []
+
+        def callback(outputs, user_data, error):
+            told.extend([outputs, user_data, error])
+            done.set()
+
+        self.sessions[1].run_async(["embedding"], feed, callback, "mine")
+        self.assertTrue(done.wait(60))
+        np.testing.assert_array_equal(told[0][0], self.sessions[1].run(["embedding"], feed)[0])
+        self.assertEqual(["mine", ""], told[1:])
 
     def test_threads_and_processes(self):
         session, failures = self.sessions[1], []

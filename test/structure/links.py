@@ -1,4 +1,4 @@
-"""Checks that what pages link to is in the tree, the files that CONTRIBUTING.md names, and where README has its figures from.
+"""Checks that what pages link to is in the tree, and the files that CONTRIBUTING.md names.
 
 Relies on git for the list of pages; each check is tried on a planted fault.
 """
@@ -43,32 +43,6 @@ def named_faults(text):
     named = [name for name in re.findall(r"`([\w./-]+/[\w./-]+)`", text) if (SOURCE / name.split("/")[0]).is_dir()]
     built = {name for name in named if name.startswith("build/")}
     return [f"{name} is named, but not in the tree" for name in named if name not in built and not (SOURCE / name).exists()]
-
-
-def figure_faults(readme, measured):
-    """Rows of README's tables against peers whose times stand in no page of measurements, or whose ratio is not theirs."""
-    section = readme[readme.index("## How fast it is") :].split("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| ")]
-    rows = [row for row in rows if not row[0].startswith("model on")]
-    figures = set(re.findall(r"[\d.]*\d", measured))
-    faults = [] if rows else ["there are no rows"]
-    for model, own, peer, *_, ratio in rows:
-        faults += [f"{model}: {time} stands in no page of measurements" for time in (own, peer) if time not in figures]
-        if abs(float(peer) / float(own) - float(ratio)) > 0.0051:
-            faults.append(f"{model}: {peer} / {own} is not {ratio}")
-    return faults
-
-
-class Figures(unittest.TestCase):
-    def test_readme(self):
-        pages = "".join(path.read_text() for path in sorted((SOURCE / "docs/measurements").glob("2*.md")))
-        self.assertEqual([], figure_faults((SOURCE / "README.md").read_text(), pages))
-
-    def test_planted(self):
-        row = "## How fast it is\n\n| a | 1.5 | 3.0 | 2.00 |\n"
-        self.assertEqual([], figure_faults(row, "1.5 and 3.0"))
-        self.assertEqual(1, len(figure_faults(row, "1.5 and 13.0")))
-        self.assertEqual(1, len(figure_faults(row.replace("2.00", "2.10"), "1.5 and 3.0")))
 
 
 class Links(unittest.TestCase):

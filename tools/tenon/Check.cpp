@@ -105,10 +105,10 @@ Status checkModel(const CheckFlags &flags, Terminal &terminal) {
     terminal.printJson("check", {{"model", flags.path}, {"target", target}, {"gaps", gaps}});
   }
   std::string shapeFlags = flagsForShapes(facts);
-  std::string_view hint = "the report names each with its reason and a way round it";
+  std::string_view hint = "the report gives the reason and a workaround for each";
   return Status::error(ErrorId::ModelHasGaps,
-                       fmt::format("{}: {} nodes with {} operators are not supported", flags.path,
-                                   facts.gaps.size(), operators.size()),
+                       fmt::format("{}: {} node{} not supported ({} different operator{})", flags.path, facts.gaps.size(),
+                                   facts.gaps.size() == 1 ? " is" : "s are", operators.size(), operators.size() == 1 ? "" : "s"),
                        shapeFlags.empty() ? std::string(hint)
                                           : fmt::format("{}; sizes are declared by {}, with a number or a range "
                                                         "such as [1..64] in place of each ?",
@@ -149,7 +149,7 @@ Status check(const CheckFlags &flags, Terminal &terminal) {
 Action declareCheck(CLI::App &command) {
   std::shared_ptr<CheckFlags> flags = std::make_shared<CheckFlags>();
   command.add_option("FILE", flags->path, "A model (ONNX, .pt2) or an engine")->required();
-  command.add_option("--target", flags->targets, "What the model is to be compiled for")->allow_extra_args(false);
+  command.add_option("--target", flags->targets, "Check for this target, as for compile")->allow_extra_args(false);
   command.add_option("--shape", flags->shapes, "Dimensions of an input, as for compile")
       ->allow_extra_args(false);
   return [flags](Terminal &terminal) { return check(*flags, terminal); };

@@ -190,17 +190,17 @@ Action declareCompare(CLI::App &command) {
   flags->request.base.compile.threads = usableCpus();
   command
       .add_option("A", flags->a,
-                  "An engine, a model (ONNX, .pt2) by the reference, or compiled:MODEL")
+                  "An engine, a model (ONNX, .pt2) to be interpreted, or compiled:MODEL")
       ->required();
-  command.add_option("B", flags->b, "The same; what A is measured against")->required();
+  command.add_option("B", flags->b, "The same, as the reference for A")->required();
   command.add_flag("--layers", flags->request.wantsLayers,
-                   "Inner values of models too; of an engine those that compile --tap gave it");
+                   "Also compare inner values: all those of models, of engines those that compile --tap added");
   addNumbers(command, "--rtol", kTolerances, flags->relative,
-             "Relative tolerance; that of the type by default");
+             "Relative tolerance; by default that of the element type");
   addNumbers(command, "--atol", kTolerances, flags->absolute,
-             "Absolute tolerance; that of the type by default");
+             "Absolute tolerance; by default that of the element type");
   command.add_option("--map", flags->map,
-                     "NAME_IN_A=NAME_IN_B: the same value under two names; may be repeated");
+                     "NAME_IN_A=NAME_IN_B: the same value under two names; repeat for more");
   declareFileFlags(command, flags->inputs);
   declareSeededFlags(command, flags->inputs);
   declareTargetFlags(command, flags->target);

@@ -188,7 +188,7 @@ Action declareCompile(CLI::App &command) {
   request.threads = usableCpus();
   command.add_option("MODEL", request.model, "The model (ONNX, or .pt2 of torch.export)")
       ->required();
-  addOutput(command, request.output, "The engine; MODEL's name with .tenon by default");
+  addOutput(command, request.output, "Where to write the engine; by default the model's name with .tenon");
   declareTargetFlags(command, flags->target);
   command
       .add_option(
@@ -203,43 +203,43 @@ Action declareCompile(CLI::App &command) {
       ->allow_extra_args(false);
   command.add_flag(
       "--cubin", flags->wantsCubin,
-      "For GPUs: also machine code by ptxas, so that nothing is compiled where it runs");
+      "For GPUs: also store machine code made by ptxas, so that loading compiles nothing");
   command.add_option("--ptxas", flags->ptxas,
-                     "The ptxas of --cubin; by default the first that is found");
+                     "The ptxas for --cubin; by default the first one found");
   command.add_flag(
       "--guard", request.guard,
-      "Check every load and store of CPU code against its buffers (slow; to find faults of Tenon)");
+      "Check every load and store of CPU code against its buffers (slow; for finding bugs in Tenon)");
   command
       .add_option(
           "--tap", flags->taps,
-          "An inner value of the model that becomes an output too (repeat for more), or all")
+          "Make this inner value of the model an output too (repeat for more), or all of them")
       ->allow_extra_args(false);
   command
       .add_option("--plugin", flags->plugins,
-                  "A shared object whose passes change the graph (repeat for more); docs/passes.md")
+                  "Load passes of your own from a shared object (repeat for more); docs/passes.md")
       ->allow_extra_args(false);
   command
       .add_option("--kernel", flags->kernels,
-                  "The kernel for a node's region: NODE=FAMILY or NODE=FAMILY{tile=64x48,stages=6} "
-                  "(repeat for more); tenon explain kernels lists what there is")
+                  "Use this kernel for the region of a node: NODE=FAMILY or NODE=FAMILY{tile=64x48,stages=6} "
+                  "(repeat for more); tenon explain kernels lists the choices")
       ->allow_extra_args(false);
   command
       .add_option("--disable-family", request.disabledFamilies,
-                  "A kernel family that is not used (repeat for more)")
+                  "Do not use this kernel family (repeat for more)")
       ->allow_extra_args(false);
   command.add_flag("--verify", request.verify,
                    "Check the numbers against the reference after every pass");
   addChoice(command, "--stop-after", request.stopAfter, phaseNames(),
-            "Stop after a phase; -o then takes its text, if it has one");
+            "Stop after this phase and write its text, if it has one, to -o");
   command.add_option("--dump-phases", request.dumpPhases,
                      "Write the IR after each phase into this folder");
   command.add_option(
       "--reproducer", request.reproducer,
-      "Where a fault of the compiler leaves what shows it again; beside the output by default");
-  declareThreadsFlag(command, request.threads, "Threads that compile; all usable CPUs by default");
+      "Where to write what reproduces a crash of the compiler; by default beside the output");
+  declareThreadsFlag(command, request.threads, "Threads to compile with; by default all usable CPUs");
   command.add_flag("--force", flags->force,
                    "Replace an engine for other targets at the default place");
-  command.add_flag("--no-cache", flags->noCache, "Neither read nor write the compile cache");
+  command.add_flag("--no-cache", flags->noCache, "Do not use the compile cache");
   return [flags](Terminal &terminal) { return compile(*flags, terminal); };
 }
 

@@ -185,27 +185,26 @@ Action declareDebug(CLI::App &command) {
   CompileRequest &compile = flags->request.compile;
   compile.threads = usableCpus();
   addChoice(command, "TASK", flags->task, {"reduce", "bisect"},
-            "reduce: a part of the model that fails as the model does; bisect: the pass and the "
-            "place where its "
+            "reduce: find a small part of the model that still fails; bisect: find the pass and the place where the "
             "numbers first go wrong")
       ->required();
   command
       .add_option("MODEL", compile.model,
-                  "A model (ONNX) whose compiled answer is wrong, or that does not compile")
+                  "A model (ONNX) whose compiled results are wrong, or that does not compile")
       ->required();
-  addOutput(command, flags->output, "reduce: the small model; its inputs go beside it as .npz");
+  addOutput(command, flags->output, "reduce: where to write the small model; its inputs go beside it as .npz");
   command.add_option("--inputs", flags->inputs,
-                     "x.npz with an array for each input; else seeded, of small sizes");
+                     "x.npz with an array for each input; by default seeded inputs of small sizes");
   command.add_option("--shape", flags->shapes, "Dimensions of an input, as for compile")
       ->allow_extra_args(false);
   addNumber(
       command, "--seed", {0, UINT64_MAX},
       [flags](uint64_t number) { flags->request.seed = number; }, "Seed of the inputs");
   addSeconds(command, "--seconds", {0.01, kLongestSeconds}, flags->request.seconds,
-             "Stop after so long (60s, 2m) with what is found by then; 60s by default");
+             "Stop after this time (60s, 2m) with the best result so far; by default 60s");
   command
       .add_option("--target", flags->target.targets,
-                  "As for compile; of several CPU levels the best that this machine runs")
+                  "As for compile; of several CPU levels, the best that this machine runs is used")
       ->allow_extra_args(false);
   declareThreadsFlag(command, compile.threads, "Threads; all usable CPUs by default");
   return [flags](Terminal &terminal) { return run(*flags, terminal); };

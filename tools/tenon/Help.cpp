@@ -75,7 +75,7 @@ Status help(const CLI::App &app, const std::string &name, Terminal &terminal) {
 
 Action declareHelp(CLI::App &command) {
   std::shared_ptr<std::string> name = std::make_shared<std::string>();
-  command.add_option("CODE|VERB", *name, "Code of an error, as TN0301, or a verb; all verbs without it");
+  command.add_option("CODE|VERB", *name, "An error code such as TN0301, or a verb; without it, all verbs");
   const CLI::App *app = command.get_parent();
   return [name, app](Terminal &terminal) { return help(*app, *name, terminal); };
 }

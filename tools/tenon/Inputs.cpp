@@ -302,8 +302,8 @@ void declareSeededFlags(CLI::App &command, InputFlags &flags) {
       [&flags](uint64_t number) { flags.batch = static_cast<int64_t>(number); },
       "Size of dimension 0 of every input");
   command.add_option("--fill", flags.fills,
-                     "Range of a seeded input: name:0..30521; else integers are 0 or 1 (or what the "
-                     "model says) and others in [-1, 1)")
+                     "Range of a seeded input: name:0..30521; by default integers are 0 or 1 (or as the "
+                     "model says), floats in [-1, 1)")
       ->allow_extra_args(false);
   addNumber(
       command, "--seed", {0, UINT64_MAX}, [&flags](uint64_t number) { flags.seed = number; },
@@ -312,12 +312,12 @@ void declareSeededFlags(CLI::App &command, InputFlags &flags) {
 
 void declareFileFlags(CLI::App &command, InputFlags &flags) {
   command.add_option("--inputs", flags.files,
-                     "x.npz, [NAME=]x.npy or [NAME=]picture.png (repeat for more); else seeded")
+                     "x.npz, [NAME=]x.npy or [NAME=]picture.png (repeat for more); by default seeded inputs")
       ->allow_extra_args(false);
   addNumbers(command, "--mean", kMeans, flags.mean, "Pictures: mean of each channel, in units of [0, 1]");
   addNumbers(command, "--std", kDeviations, flags.deviation, "Pictures: standard deviation of each channel");
-  addChoice(command, "--layout", flags.layout, {"nchw", "nhwc"}, "Pictures: order of the input's dimensions");
-  command.add_flag("--resize", flags.resize, "Pictures: stretch to the input's size");
+  addChoice(command, "--layout", flags.layout, {"nchw", "nhwc"}, "Pictures: order of the dimensions of the input");
+  command.add_flag("--resize", flags.resize, "Pictures: stretch to the size of the input");
 }
 
 std::vector<std::string> inputPaths(const InputFlags &flags) {

@@ -199,7 +199,7 @@ Action declareRun(CLI::App &command) {
   declareOpenFlags(command, flags->open);
   declareBudgetFlag(command, flags->session.measureSeconds);
   declareTargetFlags(command, flags->open.target);
-  command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");
+  command.add_flag("--no-cache", flags->noCache, "Do not use the compile cache");
   return [flags](Terminal &terminal) { return run(*flags, terminal); };
 }
 

@@ -3,6 +3,7 @@
 
 #include "tools/tenon/Target.h"
 
+#include "runtime/device/cpu/CpuFeatures.h"
 #include "support/NearestName.h"
 #include "tools/tenon/LocalGpu.h"
 
@@ -19,7 +20,7 @@ namespace {
 using engine::CpuLevel;
 using engine::CudaArch;
 
-constexpr std::string_view kAvx2 = "avx2";
+constexpr std::string_view kAvx2 = "avx2", kNative = "native";
 
 std::string hint() {
   std::vector<std::string_view> archs, gpus, cpus;
@@ -29,19 +30,22 @@ std::string hint() {
   for (const target::Target &part : target::parts()) {
     (part.isGpu() ? gpus : cpus).push_back(part.part);
   }
-  return fmt::format("use cpu, some of its levels (cpu:avx2,avx512,avx512-vnni-bf16,armv8-a) or a part (cpu:{}); cuda for the "
-                     "GPU of this machine, an architecture (cuda:{}) or a part (cuda:{})",
+  return fmt::format("use cpu, some of its levels (cpu:avx2,avx512,avx512-vnni-bf16,armv8-a), the best level of this machine "
+                     "(cpu:native) or a part (cpu:{}); cuda for the GPU of this machine, an architecture (cuda:{}) or a part (cuda:{})",
                      fmt::join(cpus, ", "), fmt::join(archs, ", "), fmt::join(gpus, ", "));
 }
 
 std::optional<CpuLevel> parseLevel(std::string_view name) {
+  if (name == kNative) {
+    return runtime::bestCpuLevel().value_or(CpuLevel::X86_64_V3);
+  }
   return name == kAvx2 ? CpuLevel::X86_64_V3 : engine::parseCpuLevel(name);
 }
 
 /// Every level and architecture, behind `cpu:` and `cuda:` if asked for.
 std::vector<std::string> allNames(bool withDevice) {
   std::string cpu = withDevice ? "cpu:" : "", cuda = withDevice ? "cuda:" : "";
-  std::vector<std::string> names = {cpu + std::string(kAvx2)};
+  std::vector<std::string> names = {cpu + std::string(kAvx2), cpu + std::string(kNative)};
   for (std::string_view level : engine::kCpuLevelNames) {
     names.push_back(cpu + std::string(level));
   }

@@ -14,28 +14,27 @@ namespace tenon::tool {
 void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
   command
       .add_option("--target", flags.targets,
-                  "cpu, some of its levels: cpu:avx2,avx512, or a GPU: cuda (of this machine), "
-                  "cuda:h200, cuda:sm_90; several with commas or repeated; docs/targets.md")
+                  "cpu for all CPU levels, some of them (cpu:avx2,avx512), the best of this machine (cpu:native), or a GPU: "
+                  "cuda (this machine's), cuda:h200, cuda:sm_90; separate several by commas; docs/targets.md")
       ->allow_extra_args(false);
   command.add_option("--device-profile", flags.deviceProfile,
-                     "A file of doctor --calibrate: rates and sizes that decide instead of the "
-                     "table's");
+                     "A file written by doctor --calibrate; its rates and sizes replace those of the built-in table");
   addChoice(command, "--precision", flags.precision, {"keep", "fp16", "bf16"},
-            "keep the model's own types, or store and multiply in fp16 or bf16");
+            "Keep the types of the model, or store and multiply in fp16 or bf16");
   addChoices(command, "--allow", flags.allow, {"tf32", "tanh-gelu"},
-             "tf32: products of fp32 may round their operands to it; tanh-gelu: GELU of fp16 "
-             "and bf16 may take its tanh form, off by at most 4.8e-4");
+             "Allow an approximation. tf32: products of fp32 may round their operands to TF32; tanh-gelu: GELU of "
+             "fp16 and bf16 may use its tanh form, off by at most 4.8e-4");
   command
       .add_option("--state", flags.states,
-                  "INPUT=OUTPUT: both are one buffer of the session, zero at first and replaced by "
-                  "each run; a * stands for the same text in both")
+                  "INPUT=OUTPUT: keep both in one buffer of the session, zero at first and updated by each run; a * stands "
+                  "for the same text in both")
       ->allow_extra_args(false);
 }
 
 void declareOpenFlags(CLI::App &command, OpenRequest &request) {
   command.add_option("--variant,--isa", request.variant,
                      "CPU level (avx2, avx512, avx512-vnni-bf16) or GPU architecture (sm_90) to use "
-                     "instead of the best; see doctor");
+                     "instead of the best one; doctor lists them");
   command.add_flag_callback(
       "--no-verify-weights", [&request] { request.verifyWeights = false; },
       "Open an engine without comparing its weights with their hashes: a little faster for large "
@@ -50,8 +49,8 @@ void declareThreadsFlag(CLI::App &command, unsigned &threads, const std::string 
 
 void declareBudgetFlag(CLI::App &command, double &seconds) {
   addSeconds(command, "--budget", {0, kLongestSeconds}, seconds,
-             "On a GPU: measure the algorithms of library calls for up to so long (60s, 2m) and "
-             "take the fastest, now and later");
+             "On a GPU: spend up to this time (60s, 2m) on measuring the algorithms of library calls, and use the "
+             "fastest from now on");
 }
 
 Status applyTarget(const TargetFlags &flags, CompileRequest &request, Terminal &terminal) {

@@ -26,34 +26,34 @@ using namespace tenon::tool;
 namespace {
 
 constexpr Verb kVerbs[] = {
-    {"doctor", "what this machine has, and what will be used", "tenon doctor", declareDoctor},
-    {"inspect", "the graph of a model or an engine: shapes, FLOPs, regions, as a table or a page",
+    {"doctor", "show what this machine has and what Tenon will use of it", "tenon doctor", declareDoctor},
+    {"inspect", "show the graph of a model or engine: shapes, FLOPs, regions; as a table or a web page",
      "tenon inspect model.onnx\ntenon inspect model.tenon --format html -o model.html",
      declareInspect},
-    {"check", "every gap of a model in one report, or the soundness of an engine",
+    {"check", "list everything in a model that Tenon does not support, or verify an engine file",
      "tenon check model.onnx --target cpu\ntenon check model.tenon", declareCheck},
-    {"compile", "a model to an engine",
+    {"compile", "compile a model to an engine",
      "tenon compile bert.onnx -o bert.tenon --shape input_ids:[1..8]x[1..512]", declareCompile},
     {"run", "run an engine or a model once",
      "tenon run model.tenon --inputs x.npz -o out.npz\n"
      "tenon run model.tenon --inputs image=cat.png --resize --mean 0.485,0.456,0.406 "
      "--std 0.229,0.224,0.225 --layout nchw",
      declareRun},
-    {"bench", "latency, throughput, load time and memory",
+    {"bench", "measure latency, throughput, load time and memory",
      "tenon bench model.tenon --threads 2 --batch 8\ntenon bench new.tenon --ab old.tenon",
      declareBench},
-    {"compare", "how far two engines or models are apart, layer by layer",
+    {"compare", "measure how far the results of two engines or models differ, layer by layer",
      "tenon compare compiled:model.onnx model.onnx --layers\n"
      "tenon compare model.tenon model.onnx --inputs x.npz",
      declareCompare},
-    {"explain", "why each piece is as it is: fusion, memory, placement",
+    {"explain", "explain what the compiler decided and why: fusion, kernels, memory, placement",
      "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon",
      declareExplain},
-    {"debug", "cut a model that fails down to a few nodes, or find the pass that makes it fail",
+    {"debug", "reduce a failing model to a few nodes, or find the pass that breaks it",
      "tenon debug reduce model.onnx -o small.onnx\n"
      "tenon debug bisect model.onnx --inputs x.npz",
      declareDebug},
-    {"help", "the page of an error, or the flags of a verb",
+    {"help", "show the page of an error, or the flags of a verb",
      "tenon help TN0301\ntenon help compile", declareHelp},
 };
 
@@ -67,7 +67,7 @@ void declareCommon(CLI::App &command, CommonFlags &flags) {
   command.add_flag("--json", flags.json, "Print the result as JSON");
   command.add_flag("--quiet", flags.quiet, "Print results and errors only");
   addChoice(command, "--progress", flags.progress, {"line", "json", "none"},
-            "Progress on stderr; a line when it is a terminal");
+            "Progress on stderr; by default a line if that is a terminal");
 }
 
 ProgressStyle progressStyle(const CommonFlags &flags) {

@@ -60,7 +60,7 @@ Status describeUsage(const CLI::App &app, const CLI::ParseError &error) {
   }
   if (!verb) {
     return Status::error(ErrorId::BadArgument, "no verb is given",
-                         fmt::format("verbs are {}", fmt::join(verbNames(app), ", ")));
+                         fmt::format("tenon help says what each verb does: {}", fmt::join(verbNames(app), ", ")));
   }
   return Status::error(ErrorId::BadArgument, error.what(),
                        fmt::format("tenon {} --help shows the usage", verb->get_name()));

@@ -47,7 +47,7 @@ def compile(
     model: path or bytes of an ONNX file or of an archive of torch.export (.pt2), a torch.nn.Module with `example_inputs` (a tuple
         of positional ones or a dict of keyword ones), or a torch.export.ExportedProgram.
     output: where the engine is written; without it the engine lives as long as the object.
-    target: "cpu" (any CPU with AVX2), levels "cpu:avx2,avx512", GPUs "cuda:sm_90"; several as a list. By default what
+    target: "cpu" (any CPU with AVX2), levels "cpu:avx2,avx512" or "cpu:native", GPUs "cuda:sm_90"; several as a list. By default what
         this machine has: its CPU, or the GPU that the model's parameters are on.
     precision: "keep", "fp16" or "bf16". allow: "tf32", "tanh-gelu".
     dynamic_shapes: for torch as torch.export takes them; for files {"input": "[1..8]x128"} or {"input": {0: (1, 8)}}.
@@ -211,7 +211,7 @@ def _own_target(model: Any) -> str:
         import torch
 
         return cuda_target(torch.cuda.get_device_capability(device))
-    return "cpu:" + doctor_cpu_level()
+    return "cpu:native"  # asking `doctor` would open the libraries of GPUs
 
 
 def cuda_target(capability) -> str:

@@ -216,7 +216,7 @@ void Importer::runOperator(NodeContext &call, bool poisoned) {
   OpRows rows = table.find(call.node.domain, call.node.opType);
   const OpRow *row = rowOf(rows, call.opset);
   if (!row) {
-    return rows.empty() ? call.gap("Tenon does not have this operator",
+    return rows.empty() ? call.gap("Tenon does not support this operator",
                                    "replace it by operators of the default domain, or see 'tenon "
                                    "help TN0301'")
                         : call.gap("the operator is new in opset " + Twine(rows.front()->since),

@@ -161,7 +161,7 @@ void Importer::runOperator(Call &call, const Graph &graph) {
                     "compute with real and imaginary parts");
   }
   if (!row) {
-    return call.gap("Tenon does not have this operator",
+    return call.gap("Tenon does not support this operator",
                     "decompose it with program.run_decompositions(), or see 'tenon help TN0301'");
   }
   row->import ? row->import(call) : runParts(call);

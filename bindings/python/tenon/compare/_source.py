@@ -98,12 +98,13 @@ def seeded_inputs(path: str, shapes: Sequence[str]) -> Dict[str, Any]:
 def _values(generator, dtype: str, sizes: List[int]):
     import numpy as np
 
-    types = {"f": "float", "i": "int", "ui": "uint", "u": "uint"}
-    letters, bits = re.fullmatch(r"([a-z]+)(\d*)", dtype).groups()
+    types = {"f": "float", "i": "int", "ui": "uint", "u": "uint", "float": "float", "int": "int", "uint": "uint"}
+    # A model that Tenon supports for some sizes only is told in ONNX's words.
+    letters, bits = re.fullmatch(r"([a-z]+)(\d*)", {"float": "float32", "double": "float64"}.get(dtype, dtype)).groups()
     if dtype in ("i1", "bool"):
         return generator.integers(0, 2, sizes).astype(bool)
     if letters not in types:
         raise _errors.usage("TN0105", f"an input is of type {dtype}, which numpy lacks", "compare it as a PyTorch model")
-    if letters == "f":
+    if types[letters] == "float":
         return generator.uniform(-1, 1, sizes).astype(f"float{bits}")
     return generator.integers(0, 2, sizes).astype(np.dtype(f"{types[letters]}{bits}"))
