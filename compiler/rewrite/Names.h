@@ -1,4 +1,5 @@
-// What operations and their attributes are called to passes of the user. Relies on `tn` being loaded.
+// What operations and their attributes are called to passes of the user. Relies on `tn` being
+// loaded.
 #pragma once
 
 #include "mlir/IR/OperationSupport.h"
