@@ -439,6 +439,9 @@ Status Compilation::exportEngine() {
   summary.engine = options.output;
   summary.engineBytes = size.fileBytes;
   summary.weightsBytes = size.weightsBytes;
+  for (const plan::WeightForm &form : table.forms()) {
+    summary.weights.push_back({form.name.str(), form.arrays, form.bytes, form.sourceBytes});
+  }
   return Status::ok();
 }
 
