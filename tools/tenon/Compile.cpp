@@ -21,6 +21,9 @@
 namespace tenon::tool {
 namespace {
 
+/// Of --max-weights: no layout takes more.
+constexpr double kMostWeights = 1000;
+
 struct CompileFlags {
   CompileRequest request;
   std::vector<std::string> shapes;
@@ -261,6 +264,9 @@ Action declareCompile(CLI::App &command) {
       .add_option("--disable-family", request.disabledFamilies,
                   "A kernel family that is not used (repeat for more)")
       ->allow_extra_args(false);
+  addTimes(command, "--max-weights", {1, kMostWeights}, request.maxWeights,
+           "The weights of a device take at most so many times the model's; kernels that want them "
+           "larger are not chosen, which may cost time");
   command.add_flag("--verify", request.verify,
                    "Check the numbers against the reference after every pass");
   addChoice(command, "--stop-after", request.stopAfter, phaseNames(),

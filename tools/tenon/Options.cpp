@@ -97,6 +97,23 @@ void addSeconds(CLI::App &command, const std::string &name, Range<double> range,
       ->type_name(fmt::format("{}s..{}s", range.low, range.high));
 }
 
+void addTimes(CLI::App &command, const std::string &name, Range<double> range, std::optional<double> &value,
+              const std::string &description) {
+  command
+      .add_option_function<std::string>(
+          name,
+          [=, &value](const std::string &text) {
+            std::string_view number = text;
+            number.remove_suffix(number.ends_with('x') ? 1 : 0);
+            value = parseNumber<double>(number);
+            if (!contains(range, value)) {
+              refuse(name, text, fmt::format("give a number from {} to {}, as 1.5x", range.low, range.high));
+            }
+          },
+          description)
+      ->type_name(fmt::format("{}x..{}x", range.low, range.high));
+}
+
 void addNumbers(CLI::App &command, const std::string &name, Range<double> range,
                 std::vector<double> &values, const std::string &description) {
   std::string allowed = fmt::format("give numbers from {} to {} with commas between them", range.low, range.high);
