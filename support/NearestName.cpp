@@ -50,7 +50,7 @@ std::string nearestName(std::string_view word, std::span<const std::string> cand
   if (word.empty() || word.size() > kLongest) {
     return nearest;
   }
-  size_t least = std::max<size_t>(1, (word.size() + 2) / 3) + 1;
+  size_t least = std::max<size_t>(1, (word.size() + 1) / 3) + 1;
   for (const std::string &candidate : candidates) {
     size_t changes = candidate.size() > kLongest ? least : distance(wanted, lowered(candidate));
     // All letters replaced is no resemblance.

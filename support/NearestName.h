@@ -10,7 +10,7 @@
 namespace tenon {
 
 /// The candidate with the fewest letters inserted, left out, replaced or swapped with a neighbour;
-/// case does not count. Empty where none is near: more than a third of the letters would differ.
+/// case does not count. Empty where none is near: more than a third of the letters, rounded, would differ.
 std::string nearestName(std::string_view word, std::span<const std::string> candidates);
 
 /// "did you mean 'NEAREST'?"; `otherwise` where no candidate is near.

@@ -30,7 +30,7 @@ struct Cost {
 /// What one kernel family answered when it was asked about a region.
 struct CandidateRecord {
   std::string kernel;      ///< the family with its configuration, or alone if it refused
-  std::string verdict;     ///< "chosen", "possible", "refused" or "disabled"
+  std::string verdict;     ///< "chosen", "possible", "refused", "disabled" or "excluded"
   std::string why;         ///< a sentence
   double microseconds = 0; ///< predicted; 0 if it refused
 };

@@ -120,6 +120,17 @@ void clearPackable(ModuleOp module) {
   module.walk([](Operation *op) { op->removeAttr(kPackable); });
 }
 
+int64_t weightBytes(RankedTensorType weight, const std::optional<WeightLayout> &layout) {
+  RankedTensorType type = layout ? packedType(weight, *layout) : weight;
+  constexpr unsigned kByte = 8;
+  return type.getNumElements() * llvm::divideCeil(type.getElementTypeBitWidth(), kByte);
+}
+
+bool isLaidOutWhole(tn::RegionOp region, unsigned input) {
+  return llvm::all_of(region.getBody().front().getArgument(input).getUses(),
+                      [](OpOperand &use) { return productOf(use) || isWeightOfConv(use); });
+}
+
 void layOutWeight(tn::RegionOp region, const WeightLayout &layout) {
   tn::PackOp pack = packOf(region.getInputs()[layout.input], layout);
   Block &body = region.getBody().front();

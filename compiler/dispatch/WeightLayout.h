@@ -9,6 +9,8 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 
+#include <optional>
+
 namespace tenon::dispatch {
 
 /// Unit attribute of tn.weight and tn.constant, and of an argument of @kernel that holds one: its
@@ -24,6 +26,8 @@ struct WeightLayout {
   int64_t groups = 1;
   int64_t panel = 1;
   int64_t winograd = 0; ///< not 0: filters are transformed (graph/Winograd.h)
+
+  bool operator==(const WeightLayout &) const = default;
 };
 
 /// Marks the packable weights of a function's block, before regions form.
@@ -32,6 +36,11 @@ void markPackable(mlir::Block *block, const target::Target &device);
 bool isPackable(mlir::Value weight);
 /// The marks have no meaning once every region has its kernel.
 void clearPackable(mlir::ModuleOp module);
+
+/// What a weight takes in a layout; as it is without one.
+int64_t weightBytes(mlir::RankedTensorType weight, const std::optional<WeightLayout> &layout);
+/// Whether nothing of a region reads this input as it is once layOutWeight has run.
+bool isLaidOutWhole(tn::RegionOp region, unsigned input);
 
 /// The region gets a tn.pack of the weight as its first input, and what computes with it reads the
 /// tn.unpack of that. Equal packs are made once.

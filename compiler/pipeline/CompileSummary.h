@@ -21,6 +21,14 @@ struct PassFacts {
   std::optional<double> largestChange;
 };
 
+/// Weights that lie in one way: plan::WeightForm.
+struct WeightFacts {
+  std::string form;
+  uint64_t arrays = 0;
+  uint64_t bytes = 0;
+  uint64_t sourceBytes = 0;
+};
+
 /// A region that is far from what its bytes and operations need, whatever kernel computes it.
 struct SlowRegion {
   std::string target; ///< of the first variant of those that have the region
@@ -35,6 +43,7 @@ struct CompileSummary {
   double compileSeconds = 0;
   uint64_t engineBytes = 0;
   uint64_t weightsBytes = 0;
+  std::vector<WeightFacts> weights; ///< of all plans together
   uint64_t regions = 0;
   uint64_t uniqueRegions = 0;
   /// At the smallest declared shape when the model has symbols.

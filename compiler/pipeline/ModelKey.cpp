@@ -114,6 +114,9 @@ std::string describeOptions(const CompileOptions &options) {
         .first->second.getAsArray()
         ->push_back(kernel.node + "=" + kernel.kernel);
   }
+  if (options.maxWeights) {
+    all["max_weights"] = *options.maxWeights;
+  }
   if (!options.disabledFamilies.empty()) {
     all["disabled_families"] = llvm::json::Array(options.disabledFamilies);
   }

@@ -282,7 +282,7 @@ Status Compilation::dispatch() {
     if (options.afterPhase) {
       options.afterPhase(Phase::Dispatch, *family.module);
     }
-    TENON_TRY(selector.select(*family.module, family.fusion));
+    TENON_TRY(selector.select(*family.module, family.fusion, options.maxWeights));
     for (const dispatch::RegionRecord &region : family.fusion.regions) {
       if (!region.slow.empty()) {
         summary.slow.push_back(
@@ -352,6 +352,11 @@ Status Compilation::planForSizes() {
   if (!options.optimizeFor.empty() && !options.states.empty()) {
     return Status::error(ErrorId::BadArgument, "--optimize-for and --state do not go together",
                          "leave one out: a session's state belongs to one plan");
+  }
+  if (!options.optimizeFor.empty() && options.maxWeights) {
+    return Status::error(ErrorId::BadArgument,
+                         "--optimize-for and --max-weights do not go together",
+                         "leave one out: the plans for named sizes want layouts of their own");
   }
   for (const SizeSet &sizes : options.optimizeFor) {
     CompileOptions narrow = options;
@@ -439,6 +444,9 @@ Status Compilation::exportEngine() {
   summary.engine = options.output;
   summary.engineBytes = size.fileBytes;
   summary.weightsBytes = size.weightsBytes;
+  for (const plan::WeightForm &form : table.forms()) {
+    summary.weights.push_back({form.name.str(), form.arrays, form.bytes, form.sourceBytes});
+  }
   return Status::ok();
 }
 

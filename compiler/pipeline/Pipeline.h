@@ -123,6 +123,9 @@ struct CompileOptions {
   std::vector<KernelOption> kernels;
   /// Kernel families that are not chosen, by name.
   std::vector<std::string> disabledFamilies;
+  /// The weights that the code of a device reads take at most so many times what the same weights
+  /// take as they are in the model; kernels whose layouts would take more are not chosen.
+  std::optional<double> maxWeights;
   std::vector<UserPass> passes;
   /// Of a pass that fails, the graph before it goes to the folder of this name, "-" and the pass's
   /// name; empty for none.

@@ -102,8 +102,15 @@ std::optional<std::string> metadataRecord(mlir::ModuleOp module) {
 bool isPhaseDump(const std::string &path) { return path.ends_with(".mlir"); }
 
 std::string noteOf(const CompileSummary &summary) {
-  return strCat(summary.engineBytes, ' ', summary.weightsBytes, ' ', summary.regions, ' ',
-                summary.uniqueRegions, ' ', summary.arenaBytes, ' ', summary.arenaLowerBoundBytes);
+  std::string note =
+      strCat(summary.engineBytes, ' ', summary.weightsBytes, ' ', summary.regions, ' ',
+             summary.uniqueRegions, ' ', summary.arenaBytes, ' ', summary.arenaLowerBoundBytes);
+  note += strCat(' ', summary.weights.size());
+  for (const WeightFacts &weights : summary.weights) {
+    note += strCat(' ', weights.arrays, ' ', weights.bytes, ' ', weights.sourceBytes, ' ',
+                   weights.form, '\n');
+  }
+  return note;
 }
 
 std::optional<CompileSummary> summaryFromNote(std::string_view note) {
@@ -111,6 +118,13 @@ std::optional<CompileSummary> summaryFromNote(std::string_view note) {
   std::istringstream stream{std::string(note)};
   stream >> summary.engineBytes >> summary.weightsBytes >> summary.regions >>
       summary.uniqueRegions >> summary.arenaBytes >> summary.arenaLowerBoundBytes;
+  size_t forms = 0;
+  stream >> forms;
+  for (size_t i = 0; i < forms && stream; ++i) {
+    WeightFacts &weights = summary.weights.emplace_back();
+    stream >> weights.arrays >> weights.bytes >> weights.sourceBytes >> std::ws;
+    std::getline(stream, weights.form);
+  }
   return stream ? std::optional(summary) : std::nullopt;
 }
 

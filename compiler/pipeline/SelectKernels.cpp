@@ -4,6 +4,7 @@
 #include "compiler/codegen/common/RegionSource.h"
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
+#include "compiler/pipeline/FitWeights.h"
 #include "support/NearestName.h"
 #include "support/Text.h"
 
@@ -47,6 +48,16 @@ std::string slownessOf(const dispatch::KernelSelection &selection, const dispatc
   return text + others;
 }
 
+/// What would have been chosen, but for its weights.
+void noteExcluded(std::vector<dispatch::CandidateRecord> &candidates, const std::string &kernel) {
+  for (dispatch::CandidateRecord &candidate : candidates) {
+    if (candidate.kernel == kernel && candidate.verdict == "possible") {
+      candidate.verdict = "excluded";
+      candidate.why = "its weights pass --max-weights; " + candidate.why;
+    }
+  }
+}
+
 } // namespace
 
 Result<WantedKernels> WantedKernels::create(const CompileOptions &options) {
@@ -88,8 +99,11 @@ Status WantedKernels::checkFound() const {
 }
 
 const KernelSelector::Answer &KernelSelector::ask(tn::RegionOp region) {
-  const dispatch::KernelChoice *kernel = wanted.find(dispatch::nodeNames(region.getLoc()));
-  std::string text = codegen::outline(region).text;
+  return ask(codegen::outline(region).text, wanted.find(dispatch::nodeNames(region.getLoc())));
+}
+
+const KernelSelector::Answer &KernelSelector::ask(const std::string &text,
+                                                  const dispatch::KernelChoice *kernel) {
   auto [entry, isNew] = known.try_emplace(strCat(text, kernel ? kernel->text() : ""));
   Answer &answer = entry->second;
   if (isNew) {
@@ -114,10 +128,42 @@ LogicalResult KernelSelector::formRegions(ModuleOp module, const target::Target 
   return dispatch::dispatch(module, profile, microseconds, records);
 }
 
-Status KernelSelector::select(ModuleOp module, dispatch::Records &records) {
+std::vector<dispatch::KernelCandidate> KernelSelector::kernelsOf(tn::RegionOp region) {
+  const Answer &answer = ask(region);
+  std::vector<dispatch::KernelCandidate> kernels;
+  if (!answer.problem.empty()) {
+    return kernels; // which the choice will tell
+  }
+  const dispatch::KernelSelection &first = answer.selection;
+  kernels.push_back({first.chosen, first.microseconds, first.weight});
+  if (wanted.find(dispatch::nodeNames(region.getLoc()))) {
+    return kernels;
+  }
+  llvm::Expected<std::vector<dispatch::KernelCandidate>> all =
+      target.candidates(codegen::outline(region).text);
+  if (!all) {
+    llvm::consumeError(all.takeError());
+    return kernels;
+  }
+  llvm::copy_if(*all, std::back_inserter(kernels), [&](const dispatch::KernelCandidate &kernel) {
+    return !llvm::is_contained(wanted.disabled(), kernel.kernel.family);
+  });
+  return kernels;
+}
+
+Status KernelSelector::select(ModuleOp module, dispatch::Records &records,
+                              std::optional<double> maxWeights) {
+  llvm::DenseMap<Operation *, dispatch::KernelChoice> smaller;
+  if (maxWeights) {
+    TENON_ASSIGN(smaller, fitWeights(module, *maxWeights,
+                                     [&](tn::RegionOp region) { return kernelsOf(region); }));
+  }
   Status status;
   module.walk([&](tn::RegionOp region) {
-    const Answer &answer = ask(region);
+    const Answer &fastest = ask(region);
+    auto other = smaller.find(region);
+    bool isSmaller = other != smaller.end();
+    const Answer &answer = isSmaller ? ask(codegen::outline(region).text, &other->second) : fastest;
     if (!answer.problem.empty()) {
       status =
           Status::error(wanted.areAny() ? ErrorId::BadArgument : ErrorId::CodegenFailed,
@@ -135,6 +181,9 @@ Status KernelSelector::select(ModuleOp module, dispatch::Records &records) {
       dispatch::RegionRecord &record = records.regions[*number];
       record.kernel = selection.chosen.text();
       record.candidates = selection.candidates;
+      if (isSmaller) {
+        noteExcluded(record.candidates, fastest.selection.chosen.text());
+      }
       record.slow = slownessOf(selection, record.cost);
     }
     return WalkResult::advance();

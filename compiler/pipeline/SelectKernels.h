@@ -46,8 +46,10 @@ public:
                                   dispatch::Records &records);
 
   /// Writes the choice on every region of the module, lays weights out for it, and writes what each
-  /// family answered into `records`.
-  Status select(mlir::ModuleOp module, dispatch::Records &records);
+  /// family answered into `records`. With `maxWeights`, weights in their layouts take at most so
+  /// many times what they take as they are.
+  Status select(mlir::ModuleOp module, dispatch::Records &records,
+                std::optional<double> maxWeights = std::nullopt);
 
 private:
   struct Answer {
@@ -55,6 +57,10 @@ private:
     std::string problem; ///< empty if there is a selection
   };
   const Answer &ask(tn::RegionOp region);
+  /// The answer where the user asks for a kernel, or for none where it is null.
+  const Answer &ask(const std::string &text, const dispatch::KernelChoice *kernel);
+  /// The chosen one, then all others that the user allows.
+  std::vector<dispatch::KernelCandidate> kernelsOf(tn::RegionOp region);
 
   const CodeTarget &target;
   WantedKernels &wanted;

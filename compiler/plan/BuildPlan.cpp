@@ -300,7 +300,14 @@ Result<BuiltPlan> PlanBuilder::run() {
   BuiltPlan built;
   built.arenaBytes = arena.bytes;
   built.arenaLowerBound = arena.lowerBound;
-  built.memoryRecord = memoryRecord(plan, arena, notes, weights.list());
+  llvm::SmallSetVector<uint32_t, 16> read;
+  for (const engine::Buffer &buffer : plan.buffers) {
+    if (buffer.weight != engine::kNone) {
+      read.insert(buffer.weight);
+    }
+  }
+  built.memoryRecord =
+      memoryRecord(plan, arena, notes, weights.list(), weights.forms(read.getArrayRef()));
   built.variants = makeVariants();
   if (!built.variants.empty()) {
     built.placementRecord = placementRecord(built.variants.front(), notes, weights.list());

@@ -31,7 +31,15 @@ std::string toText(llvm::json::Object object) {
 } // namespace
 
 std::string memoryRecord(const engine::Plan &plan, const ArenaSummary &arena,
-                         const PlanNotes &notes, llvm::ArrayRef<engine::Weight> weights) {
+                         const PlanNotes &notes, llvm::ArrayRef<engine::Weight> weights,
+                         llvm::ArrayRef<WeightForm> forms) {
+  llvm::json::Array ways;
+  for (const WeightForm &form : forms) {
+    ways.push_back(llvm::json::Object{{"form", form.name},
+                                      {"arrays", form.arrays},
+                                      {"bytes", form.bytes},
+                                      {"source_bytes", form.sourceBytes}});
+  }
   llvm::json::Array buffers;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const engine::Buffer &buffer = plan.buffers[i];
@@ -63,6 +71,7 @@ std::string memoryRecord(const engine::Plan &plan, const ArenaSummary &arena,
                          {"arena_bytes", arena.bytes},
                          {"arena_lower_bound_bytes", arena.lowerBound},
                          {"weights_bytes", weightBytes},
+                         {"weights", std::move(ways)},
                          {"buffers", std::move(buffers)}});
 }
 

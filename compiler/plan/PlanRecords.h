@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/plan/Arena.h"
+#include "compiler/plan/Weights.h"
 #include "engine/Plan.h"
 #include "llvm/ADT/ArrayRef.h"
 
@@ -25,7 +26,8 @@ struct PlanNotes {
 };
 
 std::string memoryRecord(const engine::Plan &plan, const ArenaSummary &arena,
-                         const PlanNotes &notes, llvm::ArrayRef<engine::Weight> weights);
+                         const PlanNotes &notes, llvm::ArrayRef<engine::Weight> weights,
+                         llvm::ArrayRef<WeightForm> forms);
 std::string placementRecord(const engine::Variant &variant, const PlanNotes &notes,
                             llvm::ArrayRef<engine::Weight> weights);
 

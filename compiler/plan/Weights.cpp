@@ -6,6 +6,8 @@
 #include "mlir/IR/BuiltinAttributes.h"
 #include "support/Check.h"
 #include "support/ThreadPool.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/Sequence.h"
 
 #include <cstring>
 
@@ -115,6 +117,43 @@ bool WeightTable::sameBytes(const Array &a, const Array &b) const {
   return !a.id.empty() && a.id == b.id ? true : view(a) == view(b);
 }
 
+std::optional<uint32_t> WeightTable::findEqual(const std::multimap<Key, uint32_t> &among,
+                                               const Key &key, const Array &array) const {
+  auto [begin, end] = among.equal_range(key);
+  for (std::multimap<Key, uint32_t>::const_iterator it = begin; it != end; ++it) {
+    if (sameBytes(arrays[it->second], array)) {
+      return it->second;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<WeightForm> WeightTable::forms(ArrayRef<uint32_t> indices) const {
+  std::vector<WeightForm> all = {{"as they are in the model"},
+                                 {"in panels for products and convolutions"},
+                                 {"transformed for Winograd's filtering"}};
+  auto formOf = [](const Array &array) {
+    return !array.layout ? 0 : !array.layout->winograd ? 1 : 2;
+  };
+  llvm::DenseSet<uint32_t> counted;
+  for (auto [number, form] : llvm::enumerate(all)) {
+    for (uint32_t index : indices) {
+      const Array &array = arrays[index];
+      if (formOf(array) == static_cast<int>(number)) {
+        ++form.arrays;
+        form.bytes += weights[index].bytes;
+        form.sourceBytes += counted.insert(array.source).second ? array.sourceBytes : 0;
+      }
+    }
+  }
+  llvm::erase_if(all, [](const WeightForm &form) { return form.arrays == 0; });
+  return all;
+}
+
+std::vector<WeightForm> WeightTable::forms() const {
+  return forms(llvm::to_vector(llvm::seq<uint32_t>(0, static_cast<uint32_t>(arrays.size()))));
+}
+
 uint32_t WeightTable::add(Operation *op) {
   Array array;
   std::string name;
@@ -139,13 +178,16 @@ uint32_t WeightTable::add(Operation *op) {
     name += ".packed";
   }
   Key key = keyOf(array);
-  auto [begin, end] = known.equal_range(key);
-  for (std::multimap<Key, uint32_t>::iterator it = begin; it != end; ++it) {
-    if (sameBytes(arrays[it->second], array)) {
-      return it->second;
-    }
+  if (std::optional<uint32_t> same = findEqual(known, key, array)) {
+    return *same;
   }
   uint32_t index = static_cast<uint32_t>(arrays.size());
+  Key source = key;
+  source.layout.reset();
+  array.source = findEqual(sources, source, array).value_or(index);
+  if (array.source == index) {
+    sources.emplace(std::move(source), index);
+  }
   known.emplace(std::move(key), index);
   arrays.push_back(std::move(array));
   weights.push_back({.name = name, .bytes = bytes});

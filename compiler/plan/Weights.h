@@ -6,6 +6,7 @@
 #include "compiler/graph/WeightStore.h"
 #include "compiler/plan/Pack.h"
 #include "engine/Writer.h"
+#include "llvm/ADT/StringRef.h"
 
 #include <map>
 #include <optional>
@@ -16,6 +17,16 @@ class ThreadPool;
 
 namespace tenon::plan {
 
+/// The arrays that lie in one of the ways in which kernels read weights.
+struct WeightForm {
+  llvm::StringLiteral name; ///< for people
+  uint64_t arrays = 0;
+  uint64_t bytes = 0;
+  /// Of the weights that they were made from; one that lies in several ways counts in the first
+  /// only.
+  uint64_t sourceBytes = 0;
+};
+
 class WeightTable {
 public:
   explicit WeightTable(tn::WeightStore &weightStore) : store(weightStore) {}
@@ -25,6 +36,11 @@ public:
 
   /// Names and sizes, by index.
   const std::vector<engine::Weight> &list() const { return weights; }
+  /// What these arrays are, in each form of which there are any: as they are in the model, in
+  /// panels, transformed.
+  std::vector<WeightForm> forms(llvm::ArrayRef<uint32_t> indices) const;
+  /// Of all arrays.
+  std::vector<WeightForm> forms() const;
   /// Gives the bytes of an array in pieces of a few MiB, packed by `threads` threads. The table
   /// must live as long as the function.
   engine::WeightSource source(unsigned threads) const;
@@ -35,6 +51,7 @@ private:
     std::vector<char> inlined; ///< bytes of a constant
     std::optional<PackLayout> layout;
     uint64_t sourceBytes = 0;
+    uint32_t source = 0; ///< the first array of the same weight
   };
   struct Key {
     uint64_t bytes;
@@ -44,6 +61,9 @@ private:
   };
 
   Key keyOf(const Array &array) const;
+  /// Of those in `among` the one with the bytes of an array.
+  std::optional<uint32_t> findEqual(const std::multimap<Key, uint32_t> &among, const Key &key,
+                                    const Array &array) const;
   bool sameBytes(const Array &a, const Array &b) const;
   llvm::ArrayRef<char> view(const Array &array) const;
   Status write(const Array &array, ThreadPool &pool, std::vector<char> &generated,
@@ -53,6 +73,8 @@ private:
   std::vector<engine::Weight> weights;
   std::vector<Array> arrays;
   std::multimap<Key, uint32_t> known;
+  std::multimap<Key, uint32_t>
+      sources; ///< the first array of each weight, by its key without a layout
 };
 
 } // namespace tenon::plan

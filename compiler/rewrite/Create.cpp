@@ -4,6 +4,7 @@
 #include "compiler/opt/Constants.h"
 #include "compiler/rewrite/Graph.h"
 #include "compiler/rewrite/Json.h"
+#include "compiler/rewrite/Names.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "support/NearestName.h"
@@ -36,21 +37,7 @@ private:
   ScopedDiagnosticHandler handler;
 };
 
-/// Names of operations that a model may have.
-std::vector<std::string> operationNames(MLIRContext *context) {
-  std::vector<std::string> names;
-  for (RegisteredOperationName name : context->getRegisteredOperationsByDialect("tn")) {
-    bool isInner =
-        name.getStringRef().ends_with(".region") || name.getStringRef().ends_with(".yield") ||
-        name.getStringRef().ends_with(".pack") || name.getStringRef().ends_with(".unpack");
-    if (!isInner) {
-      names.push_back(name.stripDialect().str());
-    }
-  }
-  return names;
-}
-
-Result<OperationName> operationName(StringRef op, MLIRContext *context) {
+Result<OperationName> creatable(StringRef op, MLIRContext *context) {
   std::vector<std::string> names = operationNames(context);
   if (!llvm::is_contained(names, op) || op == "weight" || op == "constant") {
     return badEdit(
@@ -59,7 +46,7 @@ Result<OperationName> operationName(StringRef op, MLIRContext *context) {
             ? "constants are made of bytes, by constant()"
             : didYouMean(std::string_view(op), names, "docs/ops lists all"));
   }
-  return OperationName(("tn." + op).str(), context);
+  return operationName(op, context);
 }
 
 /// How many results such an operation has; none of `tn` has more than two.
@@ -97,12 +84,7 @@ Status Graph::parseAttributes(OperationName name, StringRef text, NamedAttrList 
   if (!object) {
     return badEdit(strCat("attributes are not ", std::string_view(text)), R"(write {"axis": 1})");
   }
-  std::vector<std::string> known;
-  for (StringAttr attribute : name.getAttributeNames()) {
-    if (attribute.getValue() != kSegments) {
-      known.push_back(attribute.str());
-    }
-  }
+  std::vector<std::string> known = attributeNames(name);
   for (const auto &[key, value] : *object) {
     std::string_view shown(name.stripDialect());
     if (!llvm::is_contained(known, key.str())) {
@@ -186,7 +168,7 @@ Result<Operation *> Graph::build(OperationName name, ArrayRef<Value> operands,
 
 Result<Id> Graph::create(StringRef op, ArrayRef<Id> operandIds, StringRef attributes,
                          StringRef types) {
-  TENON_ASSIGN(OperationName name, operationName(op, module.getContext()));
+  TENON_ASSIGN(OperationName name, creatable(op, module.getContext()));
   SmallVector<Value> operands;
   for (Id id : operandIds) {
     TENON_ASSIGN(Value operand, id == 0 ? Result<Value>(Value()) : value(id));

@@ -2,8 +2,11 @@
 #include "compiler/opt/Constants.h"
 #include "compiler/rewrite/Graph.h"
 #include "compiler/rewrite/Json.h"
+#include "compiler/rewrite/Names.h"
 #include "compiler/rewrite/Pattern.h"
+#include "support/NearestName.h"
 #include "support/Text.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 
@@ -84,10 +87,40 @@ private:
   ArrayRef<tn::Symbol> symbols;
 };
 
+/// A name that nothing has would match nothing, which looks as if the model lacked it.
+Status checkNames(const Pattern &pattern, MLIRContext *context) {
+  std::vector<std::string> known = operationNames(context), attributes;
+  for (const std::string &op : pattern.ops) {
+    if (!llvm::is_contained(known, op)) {
+      return badEdit(strCat("no operation is called '", op, "', which a pattern names"),
+                     op == "weight" ? "constants are matched by constant()"
+                                    : didYouMean(op, known, "docs/ops lists all"));
+    }
+    llvm::append_range(attributes, attributeNames(operationName(op, context)));
+  }
+  for (const auto &wanted : pattern.attributes) {
+    if (!llvm::is_contained(attributes, wanted.first)) {
+      return badEdit(strCat(llvm::join(pattern.ops, "|"), " has no attribute '", wanted.first,
+                            "', which a pattern asks for"),
+                     attributes.empty() ? "it has none" : "it has " + llvm::join(attributes, ", "));
+    }
+  }
+  for (const Pattern &operand : pattern.operands) {
+    TENON_TRY(checkNames(operand, context));
+  }
+  return Status::ok();
+}
+
+Result<Pattern> knownPattern(StringRef text, MLIRContext *context) {
+  TENON_ASSIGN(Pattern pattern, parsePattern(text));
+  TENON_TRY(checkNames(pattern, context));
+  return pattern;
+}
+
 } // namespace
 
 Result<std::vector<Id>> Graph::matches(StringRef text) {
-  TENON_ASSIGN(Pattern pattern, parsePattern(text));
+  TENON_ASSIGN(Pattern pattern, knownPattern(text, module.getContext()));
   Matcher matcher(weights, symbolList());
   std::vector<Id> found;
   for (Operation &op : function.getBody().front().without_terminator()) {
@@ -100,7 +133,7 @@ Result<std::vector<Id>> Graph::matches(StringRef text) {
 }
 
 Result<bool> Graph::match(StringRef text, Id node) {
-  TENON_ASSIGN(Pattern pattern, parsePattern(text));
+  TENON_ASSIGN(Pattern pattern, knownPattern(text, module.getContext()));
   if (node != 0 && node <= operations.size() && !operations[node - 1]) {
     return false;
   }

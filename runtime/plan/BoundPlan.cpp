@@ -37,7 +37,11 @@ public:
   Status run(int64_t alignment, OffsetPlanner &planner) {
     bindSymbols();
     TENON_TRY(engine::checkConstraints(plan, out.symbols, out.knownSymbols));
-    TENON_TRY(checkRanges());
+    Status inRange = checkRanges();
+    if (!inRange.isOk()) {
+      out.arenaOffsets.assign(plan.buffers.size(), 0);
+      return isEmptyRun() ? Status::ok() : inRange;
+    }
     TENON_TRY(takeBounds());
     TENON_TRY(evaluateAll());
     TENON_TRY(checkInputs());
@@ -129,14 +133,49 @@ private:
       const Symbol &symbol = plan.symbols[i];
       int64_t dim = out.symbols[i];
       if (dim < symbol.min || dim > symbol.max) {
-        return Status::error(ErrorId::RunInputDim,
-                             strCat("input '", plan.inputs[symbol.input].name, "' has ", dim,
-                                    " in dim ", symbol.dim, " ('", symbol.name,
-                                    "'); the engine takes ", symbol.min, " to ", symbol.max),
-                             "pass dims in this range, or compile with a wider --shape range");
+        return Status::error(
+            ErrorId::RunInputDim,
+            strCat("input '", plan.inputs[symbol.input].name, "' has ", dim, " in dim ", symbol.dim,
+                   " ('", symbol.name, "'); the engine takes ", symbol.min, " to ", symbol.max),
+            dim == 0 ? "where every output is empty 0 is taken too; for others compile with "
+                       "--shape and a range from 0"
+                     : "pass dims in this range, or compile with a wider --shape range");
       }
     }
     return Status::ok();
+  }
+
+  /// Whether nothing is to be computed: a dim is 0 for which no code was made, as a batch of no
+  /// items, and every output is empty by it. Then there are no steps. Not where runs keep
+  /// something, or data decides sizes.
+  bool isEmptyRun() {
+    bool isEmpty = out.knownSymbols == out.symbols.size();
+    for (size_t i = 0; i < out.symbols.size(); ++i) {
+      const Symbol &symbol = plan.symbols[i];
+      int64_t dim = out.symbols[i];
+      isEmpty &= dim <= symbol.max && (dim >= symbol.min || (dim == 0 && symbol.min == 1));
+    }
+    for (const Buffer &buffer : plan.buffers) {
+      isEmpty &= buffer.space != Space::State;
+    }
+    return isEmpty && evaluatePorts(plan.inputs) && evaluatePorts(plan.outputs) &&
+           checkInputs().isOk() &&
+           bindPorts(plan.inputs, "input", out.inputBytes, nullptr).isOk() &&
+           bindPorts(plan.outputs, "output", out.outputBytes, &out.outputDims).isOk() &&
+           std::ranges::all_of(out.outputBytes, [](int64_t bytes) { return bytes == 0; });
+  }
+
+  /// What belongs to ports alone: other expressions may divide by what is 0.
+  bool evaluatePorts(const std::vector<Port> &ports) {
+    out.values.resize(plan.exprs.size());
+    auto evaluate = [&](ExprId id) {
+      std::optional<int64_t> result = engine::evaluate(plan.exprs.program(id), out.symbols);
+      out.values[id] = result.value_or(0);
+      return result.has_value();
+    };
+    return std::ranges::all_of(ports, [&](const Port &port) {
+      return std::ranges::all_of(port.dims, evaluate) && evaluate(plan.buffers[port.buffer].size);
+    });
   }
 
   Status evaluateAll() {
@@ -300,8 +339,8 @@ private:
     }
     out.scratchBytes = std::max(out.scratchBytes, step.scratch);
     auto isAtMost = [&](ExprId id, int64_t most) { return id != kNone && value(id) <= most; };
-    step.isSmall = isAtMost(instruction.bytesMoved, kSmallBytes) &&
-                   isAtMost(instruction.flops, kSmallFlops);
+    step.isSmall =
+        isAtMost(instruction.bytesMoved, kSmallBytes) && isAtMost(instruction.flops, kSmallFlops);
     return bindTensorMaps(instruction, step);
   }
 

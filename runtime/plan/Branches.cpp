@@ -55,6 +55,9 @@ bool conflict(const engine::Plan &plan, const BoundPlan &bound, const BoundStep 
 }
 
 std::vector<Section> sectionsOf(const engine::Plan &plan, const BoundPlan &bound) {
+  if (bound.steps.empty()) {
+    return {};
+  }
   std::vector<Section> sections = plan.sections;
   std::erase_if(sections,
                 [&](const Section &section) { return hasConflict(plan, bound, section); });

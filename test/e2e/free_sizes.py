@@ -313,6 +313,35 @@ class FreeSizes(ToolTest):
             self.assertEqual(2, done.returncode, f"{sizes}: {done.stderr}")
             self.assertRegex(done.stderr, r"TN0612: node '\w+_\d+' needs that ")
 
+    def test_no_items(self):
+        """A batch of no items has outputs of no items, whatever is computed for others."""
+        n = Net(x=["N", 3, "H", "W"])
+        maps = n.at("Relu", n.conv("x", 3, 8, pads=[1] * 4))
+        rows = n.at("Flatten", n.at("GlobalAveragePool", maps))
+        model = n.model(maps, n.at("Softmax", rows, axis=-1), n.at("Concat", rows, rows, axis=0))
+        onnx.save(model, str(self.folder / "m.onnx"))
+        self.succeed("compile", self.folder / "m.onnx", "-o", self.folder / "m.tenon", "--target", "cpu:avx2,cuda:sm_90")
+        peer = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        tensors, got, done = self.run_at(model, {"N": 0, "H": 5, "W": 6})
+        self.assertEqual(0, done.returncode, done.stderr)
+        have = np.load(got)
+        for port, want in zip(model.graph.output, peer.run(None, tensors)):
+            self.assertEqual(want.shape, have[port.name].shape)
+        self.succeed("run", self.folder / "m.tenon", "--batch", "1")
+
+    def test_a_result_of_no_items_is_refused(self):
+        """Unless the model is compiled for none: then it is what a sum of nothing is."""
+        n = Net(x=["N", 4])
+        model = n.model(n.at("ReduceSum", "x", [0], keepdims=0))
+        onnx.save(model, str(self.folder / "m.onnx"))
+        self.succeed("compile", self.folder / "m.onnx", "-o", self.folder / "m.tenon", "--target", "cpu:avx2")
+        done = self.run_at(model, {"N": 0})[2]
+        self.assertEqual(2, done.returncode)
+        self.assertIn("takes 1 to 65536", done.stderr)
+        self.succeed("compile", self.folder / "m.onnx", "-o", self.folder / "m.tenon", "--target", "cpu:avx2", "--shape", "x:[0..8]x4")
+        got, done = self.run_at(model, {"N": 0})[1:]
+        self.assertEqual(0, done.returncode, done.stderr)
+        np.testing.assert_array_equal(np.load(got)[model.graph.output[0].name], np.zeros(4, np.float32))
 
     def test_unknown_rank(self):
         n = Net(picture=None)

@@ -39,6 +39,79 @@ def small_transformer():
                              opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 
 
+def convolutions():
+    """Of 3 x 3, of images that shrink: Winograd's filtering pays for all, most for the first. The products of the last share a weight
+    with a gather, which reads it as it is."""
+    rng = np.random.default_rng(0)
+    weights, nodes, last = [], [], "x"
+    for index, (inputs, outputs) in enumerate([(64, 64), (64, 128), (128, 128)]):
+        weights.append(numpy_helper.from_array(rng.standard_normal((outputs, inputs, 3, 3), np.float32) / 30, f"w{index}"))
+        nodes += [helper.make_node("Conv", [last, f"w{index}"], [f"c{index}"], name=f"conv{index}", pads=[1] * 4),
+                  helper.make_node("MaxPool", [f"c{index}"], [f"p{index}"], kernel_shape=[2, 2], strides=[2, 2])]
+        last = f"p{index}"
+    weights.append(numpy_helper.from_array(rng.standard_normal((128, 64), np.float32), "table"))
+    nodes += [helper.make_node("GlobalAveragePool", [last], ["g"]), helper.make_node("Flatten", ["g"], ["f"]),
+              helper.make_node("MatMul", ["f", "table"], ["y"], name="head"), helper.make_node("Gather", ["table", "i"], ["z"], name="rows")]
+    ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 56, 56]), helper.make_tensor_value_info("i", TensorProto.INT64, [3])]
+    results = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 64]), helper.make_tensor_value_info("z", TensorProto.FLOAT, [3, 64])]
+    return helper.make_model(helper.make_graph(nodes, "g", ports, results, weights), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+class Weights(ToolTest):
+    """The size of an engine: what its weights are, and their bound."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        model = convolutions()
+        cls.source = sum(numpy_helper.to_array(weight).nbytes for weight in model.graph.initializer)
+        onnx.save(model, cls.folder / "c.onnx")
+
+    def compiled(self, *options):
+        report = self.json("compile", "c.onnx", "-o", "c.tenon", "--target", "cpu:avx2", *options)
+        return report, {form["form"].split()[0]: form for form in report["weights"]}
+
+    def test_forms(self):
+        for again in range(2):
+            report, forms = self.compiled()
+            self.assertEqual({"as", "in", "transformed"}, set(forms))
+            self.assertEqual(3, forms["transformed"]["arrays"])
+            self.assertGreater(forms["transformed"]["bytes"], 1.7 * forms["transformed"]["source_bytes"])
+            self.assertEqual(report["weights_bytes"], sum(form["bytes"] for form in forms.values()))
+            self.assertEqual(self.source, sum(form["source_bytes"] for form in forms.values() if form["form"]) - forms["as"]["source_bytes"]
+                             + 128 * 64 * 4)  # fmt: skip
+        self.assertEqual(report["weights"], self.json("explain", "memory", "c.tenon")["weights"])
+        text = self.succeed("explain", "memory", "c.tenon").stdout
+        self.assertRegex(text, r"3 transformed for Winograd's filtering, from 1008.0 KiB")
+        self.assertRegex(self.succeed("compile", "c.onnx", "-o", "c.tenon", "--target", "cpu:avx2").stderr, r"weights take 2\.\d times the 1\.0 MiB of the model")
+
+    def test_a_bound(self):
+        before, sizes = None, []
+        for times in ("", "2.5x", "1.6x", "1x"):
+            report, forms = self.compiled(*(["--max-weights", times] if times else []))
+            sizes.append(report["weights_bytes"])
+            self.assertLessEqual(sizes[-1], self.source * float(times.rstrip("x") or 10) + 256)  # scalars of the compiler's
+            self.succeed("run", "c.tenon", "--fill", "i:0..3", "-o", "out.npz")
+            values = np.load(self.folder / "out.npz")["y"]
+            if before is not None:
+                np.testing.assert_allclose(values, before, rtol=1e-4, atol=1e-4)
+            before = values
+            if times == "1.6x":
+                self.assertIn("transformed", forms)
+                kernels = self.succeed("explain", "kernels", "c.tenon", "conv2").stdout
+                self.assertRegex(kernels, "excluded .*conv_winograd.*: its weights pass --max-weights; ")
+        self.assertEqual(sorted(sizes, reverse=True), sizes)
+        self.assertEqual(4, len(set(sizes)))
+
+    def test_a_bound_that_cannot_hold(self):
+        done = self.refuse(2, "TN0105", "compile", "c.onnx", "-o", "c.tenon", "--max-weights", "1.2x", "--kernel", "conv2=conv_winograd4")
+        self.assertRegex(done.stderr, r"bytes at least.*\n  try: allow more: --max-weights \d\.\d\dx")
+        times = done.stderr.split("--max-weights ")[-1].split()[0]
+        self.compiled("--max-weights", times, "--kernel", "conv2=conv_winograd4")
+        for wrong in ("0.5x", "x", "abc", "1e9", "nan"):
+            self.assertIn(f"--max-weights {wrong}: give a number from 1 to 1000", self.refuse(2, "TN0105", "compile", "c.onnx", "--max-weights", wrong).stderr)
+
+
 class Kernels(ToolTest):
     @classmethod
     def setUpClass(cls):

@@ -139,6 +139,26 @@ class Files(Manners):
         for path, what in (("note.npy", "text"), ("model.onnx", "ONNX model"), ("model.tenon", "Tenon engine")):
             self.assertIn(what, self.refuse(5, "TN0106", "run", "model.tenon", "--inputs", path).stderr)
 
+    def test_standard_input(self):
+        """As a pipe and as a file."""
+        model, image = ((self.folder / name).read_bytes() for name in ("model.onnx", "x.npy"))
+        def piped(data, *arguments):
+            done = subprocess.run([TENON, *map(str, arguments)], input=data, capture_output=True, cwd=self.folder, env=self.environment)
+            self.assertEqual(0, done.returncode, done.stderr.decode())
+            return done.stdout
+
+        expected = self.succeed("run", "model.tenon", "--inputs", "image=x.npy").stdout
+        self.assertEqual(expected, piped(image, "run", "model.tenon", "--inputs", "image=-").decode())
+        self.assertEqual(expected, piped(image, "run", "model.tenon", "--inputs=image=-").decode())
+        self.assertEqual(expected, piped(model, "run", "-", "--inputs", "image=x.npy").decode())
+        piped(model, "compile", "-", "-o", "piped.tenon")
+        self.assertIn(b"image", piped((self.folder / "piped.tenon").read_bytes(), "inspect", "-"))
+        with open(self.folder / "model.onnx") as file:
+            done = subprocess.run([TENON, "check", "-"], stdin=file, capture_output=True, text=True, env=self.environment)
+        self.assertEqual(0, done.returncode, done.stderr)
+        done = subprocess.run([TENON, "compile", "-"], input="x", capture_output=True, text=True, cwd=self.folder, env=self.environment)
+        self.assertIn("'/dev/stdin' is ", done.stderr)
+
     def test_unsupported_models_are_shown(self):
         onnx.save(tiny_model("Mystery"), self.folder / "odd.onnx")
         text = self.succeed("inspect", "odd.onnx").stdout

@@ -41,12 +41,24 @@ class Targets(ToolTest):
                              "cpu:zen4": ["avx512-vnni-bf16"], "cuda:rtx5090": ["sm_120"]}.items():  # fmt: skip
             self.succeed("compile", CNN, "-o", "p.tenon", "--target", name)
             self.assertEqual(levels, self.levels("p.tenon"), name)
+        for name, levels in {"armv8-a": ["armv8-a"], "avx2,sm_90": ["x86-64-v3", "sm_90"], "cpu:avx2,h200": ["x86-64-v3", "sm_90a"]}.items():
+            self.succeed("compile", CNN, "-o", "p.tenon", "--target", name)
+            self.assertEqual(levels, self.levels("p.tenon"), name)
         done = self.refuse(2, "TN0105", "compile", CNN, "-o", "p.tenon", "--target", "cuda:h100,h200")
         self.assertIn("both sm_90a", done.stderr)
 
     def test_the_cpu_of_this_machine(self):
         self.succeed("compile", CNN, "-o", "native.tenon", "--target", "cpu:native")
         self.assertEqual([self.json("doctor")["will_use"]], self.levels("native.tenon"))
+
+    def test_every_target_that_is_listed_is_taken(self):
+        listed = self.refuse(3, "TN0302", "compile", CNN, "-o", "p.tenon", "--target", "xyzzy").stderr
+        for device in ("cpu", "cuda"):
+            for names in re.findall(rf"\({device}:([^)]*)\)", listed):
+                for name in names.split(", "):
+                    self.succeed("check", CNN, "--target", name)
+                    self.succeed("check", CNN, "--target", f"{device}:{name}")
+        self.assertIn("did you mean 'armv8-a'?", self.refuse(3, "TN0302", "check", CNN, "--target", "armv8a").stderr)
 
     def test_architectures_lie_side_by_side(self):
         self.succeed("compile", CNN, "-o", "both.tenon", "--target", "cpu:avx2,armv8-a,cuda:sm_80")

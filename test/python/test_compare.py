@@ -15,7 +15,7 @@ import numpy as np
 
 import tenon.compare
 from tenon import contenders
-from tenon.compare import _measure, _result, _source
+from tenon.compare import _measure, _plot, _result, _source
 
 MODELS = pathlib.Path(os.environ["TENON_MODELS"])
 MODEL = """
@@ -66,6 +66,35 @@ class Arithmetic(unittest.TestCase):
         self.assertEqual((found["ratio"], found["low"], found["high"]), (2, 2, 2))
         found = _result.paired_ratio([[1], [2], [3]], [[1], [1], [1]])
         self.assertLess(found["low"], found["ratio"])
+
+    def test_medians_and_their_ratio_are_of_the_same_data(self):
+        # The medians of all runs are 1 and 3; those of the rounds' quotients, 2.
+        tenon_rounds, peer_rounds = [[1, 1, 1, 1], [2, 2], [4]], [[3, 3, 3], [3], [8, 8]]
+        row = {"state": "ran", "compile_s": 0, "first_s": 0, "batch": 1, "error": 0, "peak_mib": 1, "reason": ""}
+        result = _result.Comparison("m", "cpu", 1, "r", [{"name": "tenon", "rounds": tenon_rounds, **row},
+                                                         {"name": "peer", "rounds": peer_rounds, **row}])  # fmt: skip
+        own, peer = result.rows
+        self.assertEqual((own["median_ms"], peer["median_ms"]), (2000, 3000))
+        self.assertEqual(peer["to_tenon"]["ratio"], peer["median_ms"] / own["median_ms"])
+        self.assertGreaterEqual(peer["p90_ms"], peer["median_ms"])
+
+    def test_no_difference_where_the_interval_holds_1(self):
+        row = {"state": "ran", "compile_s": 0, "first_s": 0, "batch": 1, "error": 0, "peak_mib": 1, "reason": ""}
+        rows = [{"name": name, "rounds": rounds, **row} for name, rounds in
+                (("tenon", [[1], [2], [3]]), ("same", [[3], [2], [1]]), ("slower", [[2], [4], [6]]))]  # fmt: skip
+        result = _result.Comparison("m", "cpu", 1, "r", rows)
+        self.assertEqual([row["to_tenon"]["differs"] for row in result.rows[1:]], [False, True])
+        same, slower = result.table().splitlines()[-3:-1]
+        self.assertIn("no difference shown (", same)
+        self.assertIn("2.00 (2.00..2.00)", slower)
+
+    def test_legend_is_in_the_order_of_the_curves(self):
+        rows = [{"name": name, "state": "ran", "compile_s": 1, "first_s": 0, "median_ms": latency}
+                for name, latency in (("fast", 1), ("slowest", 9), ("slow", 4))]  # fmt: skip
+        root = xml.etree.ElementTree.fromstring(_plot.draw(rows, "m", None))
+        legend = {element.text.split()[0]: float(element.get("y")) for element in root.iter()
+                  if element.tag.endswith("text") and element.get("fill")}  # fmt: skip
+        self.assertEqual(sorted(legend, key=legend.get), ["slowest", "slow", "fast"])
 
     def test_errors(self):
         with tempfile.TemporaryDirectory() as folder:

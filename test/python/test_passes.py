@@ -258,6 +258,10 @@ class Refused(unittest.TestCase):
             "is no constant": lambda g: g.inputs["x"].numpy(),
             "in the pattern 'relu(' at": lambda g: list(g.match("relu(")),
             "a pattern is an operation": lambda g: list(g.match("x")),
+            "did you mean 'sigmoid'": lambda g: list(g.match("add(sigmid(x), _)")),
+            "no operation is called 'conv2d', which a pattern names": lambda g: list(g.match("conv|conv2d(x, w, ...)")),
+            "constants are matched by constant()": lambda g: list(g.match("relu(weight())")),
+            "softmax has no attribute 'axes', which a pattern asks for": lambda g: list(g.match("softmax(x, axes=1)")),
             "has no name 'y'": lambda g: next(g.match("relu(x)"))["y"],
             "has no operand 3": lambda g: g.outputs["y"].producer.set_operand(3, g.inputs["x"]),
             "is made from the results": lambda g: g.outputs["y"].producer.operands[0].producer.set_operand(

@@ -55,6 +55,20 @@ class Modules(unittest.TestCase):
         with torch.no_grad():
             torch.testing.assert_close(tenon.compile(program)(*inputs), module(*inputs), rtol=1e-4, atol=1e-5)
 
+    def test_an_input_that_requires_grad_is_refused(self):
+        module, (x, scale) = net()
+        engine = tenon.compile(module, (x, scale))
+        x.requires_grad_()
+        for call in (engine, engine.run):
+            with self.assertRaises(tenon.UnsupportedError) as caught:
+                call(x, scale)
+            self.assertEqual(caught.exception.id, "TN0303")
+            self.assertIn("'x' requires grad", str(caught.exception))
+        with torch.no_grad():
+            expected = module(x, scale)
+            torch.testing.assert_close(engine(x, scale), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(engine(x.detach(), scale), expected, rtol=1e-4, atol=1e-5)
+
     def test_training_is_refused(self):
         module, inputs = net()
         with self.assertRaises(tenon.UnsupportedError) as caught:

@@ -121,6 +121,9 @@ Status compile(const char *model, const std::string &output, const tenon_compile
   arguments.values("--tap", options.taps);
   arguments.values("--kernel", options.kernels);
   arguments.values("--disable-family", options.disabled_families);
+  if (options.max_weights != 0) {
+    arguments.value("--max-weights", std::to_string(options.max_weights).c_str());
+  }
   if (options.threads != 0) {
     arguments.value("--threads", std::to_string(options.threads).c_str());
   }

@@ -161,7 +161,8 @@ Status report(std::vector<Contender> &contenders, const BenchFlags &flags, Termi
     results[0]["ab"] = {{"other", results[1]},
                         {"ratio_of_minima", ratio.ofMinima},
                         {"ratio_of_medians", ratio.ofMedians},
-                        {"interval_95", {ratio.low, ratio.high}}};
+                        {"interval_95", {ratio.low, ratio.high}},
+                        {"differs", ratio.differs()}};
     terminal.printJson("bench", results[0]);
     return Status::ok();
   }
@@ -169,8 +170,9 @@ Status report(std::vector<Contender> &contenders, const BenchFlags &flags, Termi
   terminal.print(benchText(results[1]));
   terminal.print(fmt::format(
       "the second takes {:.3f} x the first's time{} (medians; 95 % between {:.3f} and "
-      "{:.3f}), {:.3f} x by the minima",
-      ratio.ofMedians, isGpu ? " on the GPU" : "", ratio.low, ratio.high, ratio.ofMinima));
+      "{:.3f}), {:.3f} x by the minima{}",
+      ratio.ofMedians, isGpu ? " on the GPU" : "", ratio.low, ratio.high, ratio.ofMinima,
+      ratio.differs() ? "" : ": no difference shown"));
   return Status::ok();
 }
 

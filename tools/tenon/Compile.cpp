@@ -21,6 +21,9 @@
 namespace tenon::tool {
 namespace {
 
+/// Of --max-weights: no layout takes more.
+constexpr double kMostWeights = 1000;
+
 struct CompileFlags {
   CompileRequest request;
   std::vector<std::string> shapes;
@@ -68,12 +71,43 @@ std::string passText(const pipeline::PassFacts &pass) {
                      pass.nodesBefore, pass.nodesAfter, change);
 }
 
+Json weightsJson(const std::vector<pipeline::WeightFacts> &weights) {
+  Json list = Json::array();
+  for (const pipeline::WeightFacts &form : weights) {
+    list.push_back({{"form", form.form},
+                    {"arrays", form.arrays},
+                    {"bytes", form.bytes},
+                    {"source_bytes", form.sourceBytes}});
+  }
+  return list;
+}
+
+/// Why an engine is larger than its model; empty if it is about as large.
+std::string weightsText(const std::vector<pipeline::WeightFacts> &weights) {
+  constexpr double kNotable = 1.25;
+  uint64_t bytes = 0, sourceBytes = 0;
+  std::string forms;
+  for (const pipeline::WeightFacts &form : weights) {
+    bytes += form.bytes;
+    sourceBytes += form.sourceBytes;
+    forms += fmt::format("{} {} {}", forms.empty() ? ":" : ",", formatBytes(form.bytes), form.form);
+  }
+  double ratio =
+      sourceBytes == 0 ? 1 : static_cast<double>(bytes) / static_cast<double>(sourceBytes);
+  return ratio < kNotable
+             ? ""
+             : fmt::format(
+                   "weights take {:.1f} times the {} of the model's{}; --max-weights bounds them",
+                   ratio, formatBytes(sourceBytes), forms);
+}
+
 void report(const pipeline::CompileSummary &result, Terminal &terminal) {
   if (terminal.json()) {
     terminal.printJson("compile", {{"engine", result.engine},
                                    {"compile_s", result.compileSeconds},
                                    {"engine_bytes", result.engineBytes},
                                    {"weights_bytes", result.weightsBytes},
+                                   {"weights", weightsJson(result.weights)},
                                    {"regions", result.regions},
                                    {"unique_regions", result.uniqueRegions},
                                    {"arena_bytes", result.arenaBytes},
@@ -92,6 +126,9 @@ void report(const pipeline::CompileSummary &result, Terminal &terminal) {
                   result.fromCache ? " from the cache" : "", formatBytes(result.weightsBytes),
                   result.regions, result.uniqueRegions, formatBytes(result.arenaBytes),
                   formatBytes(result.arenaLowerBoundBytes)));
+  if (std::string text = weightsText(result.weights); !text.empty()) {
+    terminal.note(text);
+  }
 }
 
 /// Those of the caller, then those of the plug-ins in their order.
@@ -227,6 +264,9 @@ Action declareCompile(CLI::App &command) {
       .add_option("--disable-family", request.disabledFamilies,
                   "Do not use this kernel family (repeat for more)")
       ->allow_extra_args(false);
+  addTimes(command, "--max-weights", {1, kMostWeights}, request.maxWeights,
+           "The weights of a device take at most so many times the model's; kernels that want them "
+           "larger are not chosen, which may cost time");
   command.add_flag("--verify", request.verify,
                    "Check the numbers against the reference after every pass");
   addChoice(command, "--stop-after", request.stopAfter, phaseNames(),

@@ -241,6 +241,7 @@ pipeline::CompileOptions compileOptionsOf(const CompileRequest &request) {
     options.kernels.push_back({node, kernel});
   }
   options.disabledFamilies = request.disabledFamilies;
+  options.maxWeights = request.maxWeights;
   for (const auto &[name, phase] : kPhases) {
     if (name == request.stopAfter) {
       options.stopAfter = phase;

@@ -46,6 +46,7 @@ struct CompileRequest {
   std::vector<std::string> taps;  ///< as pipeline::CompileOptions::taps
   std::vector<std::pair<std::string, std::string>> kernels; ///< as CompileOptions::kernels
   std::vector<std::string> disabledFamilies;                ///< as CompileOptions::disabledFamilies
+  std::optional<double> maxWeights;                         ///< as CompileOptions::maxWeights
   bool verify = false;
   bool guard = false;
   std::string stopAfter;

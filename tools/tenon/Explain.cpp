@@ -177,6 +177,17 @@ Json selectRows(const Json &record, const char *list, const std::string &node,
   return selected;
 }
 
+/// How much of the weights lies in each way, and how much of the model's that was made from.
+std::string weightsText(const Json &weights) {
+  std::string text;
+  for (const Json &form : weights) {
+    text += fmt::format("{:>12}  {:>5} {}, from {}\n", formatBytes(numberAt(form, "bytes")),
+                        numberAt(form, "arrays"), textAt(form, "form"),
+                        formatBytes(numberAt(form, "source_bytes")));
+  }
+  return text;
+}
+
 std::string memoryText(const Json &record) {
   auto bytes = [&](const char *key) {
     return formatBytes(static_cast<uint64_t>(std::max<int64_t>(numberAt(record, key), 0)));
@@ -186,6 +197,7 @@ std::string memoryText(const Json &record) {
       bytes("arena_lower_bound_bytes"),
       textAt(record, "planned") == "compile time" ? "at compile time" : textAt(record, "planned"),
       bytes("weights_bytes"));
+  text += weightsText(listAt(record, "weights"));
   if (!record.value("smallest", Json::object()).empty()) {
     text += fmt::format("figures are for the smallest declared dimensions: {}\n",
                         dumpJson(record["smallest"]));

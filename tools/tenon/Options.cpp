@@ -41,15 +41,16 @@ template <typename T> bool contains(Range<T> range, std::optional<T> value) {
   return value && *value >= range.low && *value <= range.high;
 }
 
-CLI::Validator isOneOf(const std::string &name, const std::vector<std::string> &choices) {
+/// What a validator gives is what is wrong; CLI11 puts the option's name before it.
+CLI::Validator isOneOf(const std::vector<std::string> &choices) {
   CLI::Validator validator;
-  validator.operation([name, choices](std::string &text) {
-    if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
-      std::string list = fmt::format("give one of {}", fmt::join(choices, ", "));
-      std::string nearest = nearestName(text, choices);
-      refuse(name, text, nearest.empty() ? list : fmt::format("{}; did you mean '{}'?", list, nearest));
+  validator.operation([choices](std::string &text) {
+    if (std::find(choices.begin(), choices.end(), text) != choices.end()) {
+      return std::string();
     }
-    return std::string();
+    std::string list = fmt::format("give one of {}, not '{}'", fmt::join(choices, ", "), text);
+    std::string nearest = nearestName(text, choices);
+    return nearest.empty() ? list : fmt::format("{}; did you mean '{}'?", list, nearest);
   });
   return validator;
 }
@@ -57,11 +58,9 @@ CLI::Validator isOneOf(const std::string &name, const std::vector<std::string> &
 } // namespace
 
 void addOutput(CLI::App &command, std::string &path, const std::string &description) {
-  command.add_option("-o,--output", path, description)->each([](const std::string &text) {
-    if (text.empty()) {
-      throw CLI::ValidationError("-o: give the name of a file");
-    }
-  });
+  CLI::Validator isNamed;
+  isNamed.operation([](const std::string &text) { return text.empty() ? "give the name of a file" : ""; });
+  command.add_option("-o,--output", path, description)->check(isNamed);
 }
 
 void addNumber(CLI::App &command, const std::string &name, Range<uint64_t> range,
@@ -98,6 +97,23 @@ void addSeconds(CLI::App &command, const std::string &name, Range<double> range,
       ->type_name(fmt::format("{}s..{}s", range.low, range.high));
 }
 
+void addTimes(CLI::App &command, const std::string &name, Range<double> range, std::optional<double> &value,
+              const std::string &description) {
+  command
+      .add_option_function<std::string>(
+          name,
+          [=, &value](const std::string &text) {
+            std::string_view number = text;
+            number.remove_suffix(number.ends_with('x') ? 1 : 0);
+            value = parseNumber<double>(number);
+            if (!contains(range, value)) {
+              refuse(name, text, fmt::format("give a number from {} to {}, as 1.5x", range.low, range.high));
+            }
+          },
+          description)
+      ->type_name(fmt::format("{}x..{}x", range.low, range.high));
+}
+
 void addNumbers(CLI::App &command, const std::string &name, Range<double> range,
                 std::vector<double> &values, const std::string &description) {
   std::string allowed = fmt::format("give numbers from {} to {} with commas between them", range.low, range.high);
@@ -125,14 +141,14 @@ CLI::Option *addChoice(CLI::App &command, const std::string &name, std::string &
                        const std::vector<std::string> &choices, const std::string &description) {
   return command.add_option(name, value, description)
       ->type_name(fmt::format("{}", fmt::join(choices, "|")))
-      ->check(isOneOf(name, choices));
+      ->check(isOneOf(choices));
 }
 
 void addChoices(CLI::App &command, const std::string &name, std::vector<std::string> &values,
                 const std::vector<std::string> &choices, const std::string &description) {
   command.add_option(name, values, description)
       ->type_name(fmt::format("{}", fmt::join(choices, "|")))
-      ->check(isOneOf(name, choices))
+      ->check(isOneOf(choices))
       ->allow_extra_args(false);
 }
 

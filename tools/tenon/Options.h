@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ void addNumber(CLI::App &command, const std::string &name, Range<uint64_t> range
 /// Seconds: "60s", "2m", or a number without a unit. `range` is in seconds.
 void addSeconds(CLI::App &command, const std::string &name, Range<double> range, double &value,
                 const std::string &description);
+/// How many times something: "1.5x", or "1.5".
+void addTimes(CLI::App &command, const std::string &name, Range<double> range,
+              std::optional<double> &value, const std::string &description);
 /// Numbers with commas between them.
 void addNumbers(CLI::App &command, const std::string &name, Range<double> range,
                 std::vector<double> &values, const std::string &description);

@@ -186,7 +186,8 @@ chooseDims(const Plan &plan, std::span<const ShapeArgument> shapes, int64_t batc
     const engine::Symbol &symbol = plan.symbols[i];
     int64_t usual = symbol.dim == 0 ? symbol.min : std::clamp(kUsualLength, symbol.min, symbol.max);
     int64_t value = asked[i].value_or(usual);
-    if (value < symbol.min || value > symbol.max) {
+    // A run may be empty; whether this one can be, the session says.
+    if ((value < symbol.min && value != 0) || value > symbol.max) {
       return Status::error(ErrorId::RunInputDim,
                            fmt::format("dim '{}' is to be {}; the engine takes {} to {}", symbol.name,
                                        value, symbol.min, symbol.max),

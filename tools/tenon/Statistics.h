@@ -25,6 +25,9 @@ struct RatioSummary {
   /// 95 % bootstrap interval of the ratio of medians.
   double low = 1;
   double high = 1;
+
+  /// Whether the interval leaves out 1.
+  bool differs() const { return low > 1 || high < 1; }
 };
 
 RatioSummary compareLatency(std::span<const double> own, std::span<const double> other);

@@ -1,5 +1,5 @@
-// Implements targets. A word with a colon, and `cpu` alone, begins a target; a word without one
-// goes on with the target before it, so that `cpu:avx2,avx512,cuda:sm_90` needs no other separator.
+// Implements targets. No level, architecture or part has the name of another, so a word without a device
+// before it (`avx2,sm_90`, `cpu:avx2,avx512`) says by itself which device it is of.
 
 #include "tools/tenon/Target.h"
 
@@ -23,16 +23,17 @@ using engine::CudaArch;
 constexpr std::string_view kAvx2 = "avx2", kNative = "native";
 
 std::string hint() {
-  std::vector<std::string_view> archs, gpus, cpus;
+  std::vector<std::string_view> levels(engine::kCpuLevelNames.begin(), engine::kCpuLevelNames.end()), archs, gpus, cpus;
+  levels.insert(levels.begin(), kAvx2);
   for (const CudaArch &arch : engine::kCudaArchs) {
     archs.push_back(arch.name);
   }
   for (const target::Target &part : target::parts()) {
     (part.isGpu() ? gpus : cpus).push_back(part.part);
   }
-  return fmt::format("use cpu, some of its levels (cpu:avx2,avx512,avx512-vnni-bf16,armv8-a), the best level of this machine "
-                     "(cpu:native) or a part (cpu:{}); cuda for the GPU of this machine, an architecture (cuda:{}) or a part (cuda:{})",
-                     fmt::join(cpus, ", "), fmt::join(archs, ", "), fmt::join(gpus, ", "));
+  return fmt::format("use cpu, some of its levels (cpu:{}), the best level of this machine (cpu:native) or a part (cpu:{}); cuda for the "
+                     "GPU of this machine, an architecture (cuda:{}) or a part (cuda:{})",
+                     fmt::join(levels, ", "), fmt::join(cpus, ", "), fmt::join(archs, ", "), fmt::join(gpus, ", "));
 }
 
 std::optional<CpuLevel> parseLevel(std::string_view name) {
@@ -57,11 +58,12 @@ std::vector<std::string> allNames(bool withDevice) {
 
 Status unknownTarget(std::string_view device, std::string_view name) {
   std::string text = device.empty() ? std::string(name) : fmt::format("{}:{}", device, name);
-  std::vector<std::string> known = allNames(true);
+  bool withDevice = text.find(':') != std::string::npos;
+  std::vector<std::string> known = allNames(withDevice);
   known.push_back("cpu");
   known.push_back("cuda");
   for (const target::Target &part : target::parts()) {
-    known.push_back(fmt::format("{}:{}", part.device(), part.part));
+    known.push_back(withDevice ? fmt::format("{}:{}", part.device(), part.part) : part.part);
   }
   std::string meant = didYouMean(text, known, "");
   return Status::error(ErrorId::UnsupportedTarget,
@@ -87,7 +89,15 @@ Status addGpu(const target::Target &gpu, Targets &targets) {
   return Status::ok();
 }
 
-/// Adds one word of `device` ("cpu" or "cuda") to the targets.
+/// Of a level, an architecture or a part; empty for a name that is none.
+std::string_view deviceOf(std::string_view name) {
+  if (parseLevel(name) || target::findPart("cpu", name)) {
+    return "cpu";
+  }
+  return engine::parseCudaArch(name) || target::findPart("cuda", name) ? "cuda" : "";
+}
+
+/// Adds one word of `device` ("cpu" or "cuda"; empty where none is said) to the targets.
 Status addWord(std::string_view device, std::string_view name, Targets &targets) {
   if (const target::Target *part = target::findPart(device, name)) {
     if (part->isGpu()) {
@@ -120,23 +130,18 @@ Status addLocalGpu(Targets &targets) {
 }
 
 Status addTarget(std::string_view text, Targets &targets) {
-  std::string_view device;
   while (true) {
     size_t comma = text.find(',');
     std::string_view word = text.substr(0, comma);
     if (word == "cpu") {
       std::vector<CpuLevel> levels = allLevels();
       targets.levels.insert(targets.levels.end(), levels.begin(), levels.end());
-      device = "";
     } else if (word == "cuda") {
       TENON_TRY(addLocalGpu(targets));
-      device = "";
+    } else if (size_t colon = word.find(':'); colon != std::string_view::npos) {
+      TENON_TRY(addWord(word.substr(0, colon), word.substr(colon + 1), targets));
     } else {
-      if (size_t colon = word.find(':'); colon != std::string_view::npos) {
-        device = word.substr(0, colon);
-        word = word.substr(colon + 1);
-      }
-      TENON_TRY(addWord(device, word, targets));
+      TENON_TRY(addWord(deviceOf(word), word, targets));
     }
     if (comma == std::string_view::npos) {
       return Status::ok();

@@ -33,7 +33,7 @@ void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
 
 void declareOpenFlags(CLI::App &command, OpenRequest &request) {
   command.add_option("--variant,--isa", request.variant,
-                     "CPU level (avx2, avx512, avx512-vnni-bf16) or GPU architecture (sm_90) to use "
+                     "CPU level (avx2, avx512, avx512-vnni-bf16, armv8-a) or GPU architecture (sm_90) to use "
                      "instead of the best one; doctor lists them");
   command.add_flag_callback(
       "--no-verify-weights", [&request] { request.verifyWeights = false; },

@@ -4,6 +4,7 @@
 #include "tools/tenon/Tool.h"
 
 #include "tools/tenon/Options.h"
+#include "tools/tenon/StandardInput.h"
 #include "tools/tenon/Terminal.h"
 #include "tools/tenon/Usage.h"
 #include "tools/tenon/Verb.h"
@@ -157,8 +158,15 @@ Status tool::runVerb(std::vector<std::string> arguments, Terminal &terminal) {
 int tool::runTool(int argc, char **argv) {
   prepareStreams();
   CommandLine line;
+  std::vector<std::string> arguments(argv + 1, argv + std::max(argc, 1));
+  Status input = takeStandardInput(arguments);
+  if (!input.isOk()) {
+    Terminal terminal(false, false, ProgressStyle::None);
+    return finish(input, terminal);
+  }
   try {
-    line.app.parse(argc, argv);
+    std::reverse(arguments.begin(), arguments.end());
+    line.app.parse(std::move(arguments));
   } catch (const CLI::ParseError &error) {
     Terminal terminal(line.flags.json, false, ProgressStyle::None);
     return reportParse(line.app, error, terminal);

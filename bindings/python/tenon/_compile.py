@@ -35,6 +35,7 @@ def compile(
     plugins: Names = (),
     kernels: Optional[Dict[str, str]] = None,
     disabled_families: Names = (),
+    max_weights: float = 0,
     threads: int = 0,
     cache: bool = True,
     verify: bool = False,
@@ -58,6 +59,7 @@ def compile(
     passes: functions of tenon.passes that change the graph. plugins: shared objects with such passes.
     kernels: {"node": "gemm_skinny{tile=64x48}"}: the kernel for the region of a node; `explain("kernels")` names what there is.
     disabled_families: kernel families that are not used.
+    max_weights: the weights of a device take at most so many times the model's, by kernels that are perhaps slower; 0 for no bound.
     threads: CPU threads that compile, and those that work on a run; 0 means all that are usable.
     gpu: number of the GPU on which an engine for one is opened.
     progress: told (phase, fraction); a true result ends the compilation with CancelledError.
@@ -73,6 +75,7 @@ def compile(
             optimize_for=_size_sets(optimize_for), states=[f"{source}={result}" for source, result in (states or {}).items()],
             taps=_names(taps), plugins=_names(plugins), passes=passes,
             kernels=[f"{node}={kernel}" for node, kernel in (kernels or {}).items()], disabled_families=_names(disabled_families),
+            max_weights=max_weights,
             threads=threads, no_cache=not cache, verify=verify, cubin=cubin,
         )  # fmt: skip
         try:
@@ -123,6 +126,7 @@ def compile_file(path: str, output: str, options: Dict[str, Any], progress: Opti
         lists["passes"] = own.structs
     given = _abi.CompileOptions(
         precision=options.get("precision", "keep").encode(), threads=options.get("threads", 0),
+        max_weights=options.get("max_weights", 0),
         no_cache=bool(options.get("no_cache")), verify=bool(options.get("verify")), cubin=bool(options.get("cubin")),
         progress=_abi.Progress(told), pass_count=len(lists.get("passes", ())),
         **{name: ctypes.cast(value, ctypes.c_void_p if name == "passes" else _abi.Texts) for name, value in lists.items()},

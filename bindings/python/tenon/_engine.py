@@ -214,6 +214,8 @@ class Session:
                 value = torch.as_tensor(self._to_array(__import__("numpy"), port, value))
             if value.dtype != expected:
                 self._refuse_type(port, value)
+            if value.requires_grad and torch.is_grad_enabled():
+                raise _errors.no_gradient(f"input '{port.name}' requires grad")
             if not value.is_contiguous() or value.is_conj() or value.is_neg():
                 value = value.resolve_conj().resolve_neg().contiguous()
             if value.is_cuda:
@@ -340,7 +342,8 @@ class Engine:
 
         Inputs come in the engine's order, by name, or as one dict. They are numpy arrays, torch tensors (CPU or CUDA),
         or anything with the buffer protocol; contiguous ones are not copied. With a torch tensor among the inputs the
-        outputs are torch tensors, on its device; on CUDA the run is put on torch's current stream.
+        outputs are torch tensors, on its device; on CUDA the run is put on torch's current stream. One that requires
+        grad is refused with TN0303 unless gradients are off: its history would end here unseen.
         """
         return dict(zip(self._output_names, self._session()._call(self._bind(args, kwargs))))
 

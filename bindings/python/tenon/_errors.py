@@ -101,6 +101,11 @@ def check(status: Optional[int]) -> None:
         raise take(status)
 
 
+def no_gradient(what: str) -> UnsupportedError:
+    hint = "run it under torch.no_grad() or torch.inference_mode(), or pass tensor.detach()"
+    return UnsupportedError(f"TN0303: {what}, and an engine gives no gradients ({hint})", "TN0303", hint)
+
+
 def usage(id: str, text: str, hint: str) -> UsageError:
     """An error that is found before the C interface is called."""
     return UsageError(f"{id}: {text} ({hint})", id, hint)

@@ -80,7 +80,9 @@ def backend(graph: torch.fx.GraphModule, inputs: Sequence[Any], *, mode: Optiona
         raise
     finally:
         entry["seconds"] = time.perf_counter() - start
-    wants_grad = torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in inputs)
+    wants_grad = torch.is_grad_enabled() and any(
+        isinstance(t, torch.Tensor) and t.requires_grad for t in [*graph.parameters(), *inputs]
+    )
     return _without_gradient(compiled) if wants_grad else compiled
 
 

@@ -34,6 +34,8 @@ TEST(Statistics, RatioIsOtherOverOwnAndItsIntervalHoldsIt) {
   EXPECT_GE(ratio.high, 2);
   EXPECT_GT(ratio.low, 1.5);
   EXPECT_LT(ratio.high, 2.7);
+  EXPECT_TRUE(ratio.differs());
+  EXPECT_FALSE(compareLatency(own, own).differs());
 }
 
 } // namespace

@@ -39,8 +39,11 @@ def draw(rows: Sequence[Dict[str, Any]], title: str, baseline: Optional[str]) ->
         whole = [cost + latency * runs for cost, latency in costs for runs in (0, 10**x.high)]
         y = Axis(max(min(whole), 1e-6), max(whole), HEIGHT - BOTTOM, TOP)
         parts += _grid(x, y)
+        # The legend stands beside the lines' right ends and in their order.
+        ends = [cost + latency * 10**x.high for cost, latency in costs]
+        places = sorted(range(len(ran)), key=lambda index: -ends[index])
         for index, (row, (cost, latency)) in enumerate(zip(ran, costs)):
-            parts += _line(row, cost, latency, x, y, COLOURS[index % len(COLOURS)], index, baseline)
+            parts += _line(row, cost, latency, x, y, COLOURS[index % len(COLOURS)], places.index(index), baseline)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
@@ -67,14 +70,14 @@ def _number(power: int) -> str:
     return f"{10**power:,}" if 0 <= power <= 6 else f"{10.0**power:g}"
 
 
-def _line(row, cost: float, latency: float, x: Axis, y: Axis, colour: str, index: int, baseline: Optional[str]) -> List[str]:
+def _line(row, cost: float, latency: float, x: Axis, y: Axis, colour: str, place: int, baseline: Optional[str]) -> List[str]:
     points = []
     for step in range(POINTS + 1):
         runs = 10 ** (x.low + (x.high - x.low) * step / POINTS)
         points.append(f"{x.at(runs):.1f},{y.at(cost + latency * runs):.1f}")
     last = float(points[-1].split(",")[1])
     parts = [f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="2"/>',
-             f'<text x="{WIDTH - RIGHT + 8}" y="{TOP + 16 * index + 10}" fill="{colour}">{escape(row["name"])} {row["median_ms"]:.3g} ms</text>',
+             f'<text x="{WIDTH - RIGHT + 8}" y="{TOP + 16 * place + 10}" fill="{colour}">{escape(row["name"])} {row["median_ms"]:.3g} ms</text>',
              f'<circle cx="{x.end}" cy="{last}" r="3" fill="{colour}"/>']  # fmt: skip
     if row.get("break_even") and row["break_even"] <= 10**x.high:
         at, height = x.at(row["break_even"]), y.at(cost + latency * row["break_even"])

@@ -49,17 +49,27 @@ def break_even(cost: float, latency: float, other_cost: float, other_latency: fl
 
 
 def summary(rounds: Sequence[Sequence[float]]) -> Dict[str, float]:
-    times = sorted(time for round in rounds for time in round)
-    return {"median_ms": statistics.median(times) * 1e3, "p90_ms": times[int(0.9 * (len(times) - 1))] * 1e3,
-            "min_ms": times[0] * 1e3, "runs": len(times)}  # fmt: skip
+    """Each quantile is the median over rounds of the rounds' own, so that a round in which the machine was busy weighs as one."""
+    ninetieth = statistics.median(sorted(round)[int(0.9 * (len(round) - 1))] for round in rounds)
+    return {"median_ms": median_of_rounds(rounds) * 1e3, "p90_ms": ninetieth * 1e3, "min_ms": min(map(min, rounds)) * 1e3,
+            "runs": sum(map(len, rounds))}  # fmt: skip
 
 
-def paired_ratio(rounds: Sequence[Sequence[float]], others: Sequence[Sequence[float]]) -> Dict[str, float]:
-    """Medians of the same rounds against each other, with the bootstrap's 95 % interval over rounds."""
-    ratios = [statistics.median(one) / statistics.median(other) for one, other in zip(rounds, others)]
+def median_of_rounds(rounds: Sequence[Sequence[float]]) -> float:
+    return statistics.median(map(statistics.median, rounds))
+
+
+def paired_ratio(rounds: Sequence[Sequence[float]], others: Sequence[Sequence[float]]) -> Dict[str, Any]:
+    """The quotient of both medians as `summary` gives them, with the 95 % interval of a bootstrap that draws rounds, the same of both."""
+    pairs = [(statistics.median(one), statistics.median(other)) for one, other in zip(rounds, others)]
     generator = random.Random(0)
-    medians = sorted(statistics.median(generator.choices(ratios, k=len(ratios))) for _ in range(SAMPLES))
-    return {"ratio": statistics.median(ratios), "low": medians[int(0.025 * SAMPLES)], "high": medians[int(0.975 * SAMPLES)]}
+    ratios = sorted(_quotient(generator.choices(pairs, k=len(pairs))) for _ in range(SAMPLES))
+    low, high = ratios[int(0.025 * SAMPLES)], ratios[int(0.975 * SAMPLES)]
+    return {"ratio": _quotient(pairs), "low": low, "high": high, "differs": not low <= 1 <= high}
+
+
+def _quotient(pairs: Sequence[Tuple[float, float]]) -> float:
+    return statistics.median(one for one, _ in pairs) / statistics.median(other for _, other in pairs)
 
 
 class Comparison:
@@ -112,7 +122,7 @@ class Comparison:
         lines = [f"{self.model} on {where}{machine['cpu']}, {self.threads} threads, load {machine['load']}",
                  f"errors against {self.reference}, of the largest element; break-even against {self.baseline}", "",
                  f"{'':13}{'compile':>10}{'first run':>11}{'median':>11}{'p90':>11}{'a second':>11}{'memory':>11}{'error':>9}"
-                 f"{'to Tenon':>21}{'pays after':>12}"]  # fmt: skip
+                 f"{'to Tenon':>35}{'pays after':>12}"]  # fmt: skip
         for row in self.rows:
             lines.append(self._line(row) if row["state"] == "ran" else f"{row['name']:13}{row['state']}: {row['reason']}")
         versions = {key: value for row in self.rows for key, value in row.get("versions", {}).items() if key != "mode"}
@@ -120,11 +130,11 @@ class Comparison:
 
     def _line(self, row: Dict[str, Any]) -> str:
         ratio = row.get("to_tenon")
-        paired = f"{ratio['ratio']:.2f} ({ratio['low']:.2f}..{ratio['high']:.2f})" if ratio else ""
+        paired = f"{_ratio_text(ratio)} ({ratio['low']:.2f}..{ratio['high']:.2f})" if ratio else ""
         pays = "" if "break_even" not in row else "never" if row["break_even"] is None else f"{row['break_even']} runs"
         error = "?" if row["error"] is None else f"{row['error']:.0e}"
         return (f"{row['name']:13}{row['compile_s']:>8.2f} s{row['first_s'] * 1e3:>8.1f} ms{row['median_ms']:>8.3f} ms"
-                f"{row['p90_ms']:>8.3f} ms{row['throughput']:>11.1f}{row['peak_mib']:>7.0f} MiB{error:>9}{paired:>21}{pays:>12}"
+                f"{row['p90_ms']:>8.3f} ms{row['throughput']:>11.1f}{row['peak_mib']:>7.0f} MiB{error:>9}{paired:>35}{pays:>12}"
                 + (f"  {row['reason']}" if row["reason"] else ""))  # fmt: skip
 
     def save(self, path: str) -> None:
@@ -138,6 +148,10 @@ class Comparison:
 
     def _repr_svg_(self) -> str:
         return self.svg()
+
+
+def _ratio_text(ratio: Dict[str, Any]) -> str:
+    return f"{ratio['ratio']:.2f}" if ratio["differs"] else "no difference shown"
 
 
 def _finite(value: Any) -> Any:
