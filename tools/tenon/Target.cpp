@@ -30,8 +30,8 @@ std::string hint() {
   for (const target::Target &part : target::parts()) {
     (part.isGpu() ? gpus : cpus).push_back(part.part);
   }
-  return fmt::format("use cpu, some of its levels (cpu:avx2,avx512,avx512-vnni-bf16,armv8-a), the best level of this machine "
-                     "(cpu:native) or a part (cpu:{}); cuda for the GPU of this machine, an architecture (cuda:{}) or a part (cuda:{})",
+  return fmt::format("use cpu, some of its levels (cpu:avx2,avx512,avx512-vnni-bf16,armv8-a) or a part (cpu:{}); cuda for the "
+                     "GPU of this machine, an architecture (cuda:{}) or a part (cuda:{})",
                      fmt::join(cpus, ", "), fmt::join(archs, ", "), fmt::join(gpus, ", "));
 }
 

@@ -33,7 +33,7 @@ void declareTargetFlags(CLI::App &command, TargetFlags &flags) {
 void declareVariantFlag(CLI::App &command, std::string &variant) {
   command.add_option("--variant,--isa", variant,
                      "CPU level (avx2, avx512, avx512-vnni-bf16) or GPU architecture (sm_90) to use "
-                     "instead of the best one; doctor lists them");
+                     "instead of the best; see doctor");
 }
 
 void declareThreadsFlag(CLI::App &command, unsigned &threads, const std::string &description) {
