@@ -29,8 +29,8 @@ std::vector<frontend::ShapeOverride> toOverrides(const std::vector<ShapeOption> 
 }
 
 Status gapReport(const std::string &model, const std::vector<frontend::Gap> &gaps) {
-  std::string text = withoutControls(
-      strCat(model, ": Tenon does not support ", gaps.size(), gaps.size() == 1 ? " node:" : " nodes:"));
+  std::string text = withoutControls(strCat(model, ": Tenon does not support ", gaps.size(),
+                                            gaps.size() == 1 ? " node:" : " nodes:"));
   for (const frontend::Gap &gap : gaps) {
     std::string domain = gap.domain.empty() ? "" : gap.domain + ".";
     std::string line = strCat("node '", gap.node, "': ", domain, gap.opType, " (opset ", gap.opset);

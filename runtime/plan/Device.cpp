@@ -31,8 +31,9 @@ Status kernelError(int32_t code, const engine::Plan &plan, uint32_t instruction)
     return Status::error(ErrorId::RunBadArithmetic, where + "integer division by zero",
                          "check the divisors among the inputs");
   case TENON_KERNEL_CONSTRAINT:
-    return Status::error(ErrorId::RunConstraint, where + "the inputs contradict this: " + launch.constraint,
-                         "check the inputs that sizes are computed from");
+    return Status::error(ErrorId::RunConstraint,
+                         where + "the inputs contradict this: " + launch.constraint,
+                         "give inputs for which it holds; seeded ones are set by --fill");
   case TENON_KERNEL_OUT_OF_BOUNDS:
     return Status::error(ErrorId::RunOutOfBounds, where + "an access lies outside of its buffers",
                          "report it with the model and the dims of the inputs");

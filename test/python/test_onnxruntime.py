@@ -11,6 +11,7 @@ import unittest
 import numpy as np
 import onnx
 import onnxruntime
+import tenon.compare
 import tenon.onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
@@ -221,6 +222,19 @@ class Both(unittest.TestCase):
     def test_what_there_is(self):
         self.assertIn("CPUExecutionProvider", tenon.onnxruntime.get_available_providers())
         self.assertIn(tenon.onnxruntime.get_device(), ("CPU", "GPU"))
+
+
+class Compared(unittest.TestCase):
+    def test_a_model_for_fixed_sizes_only(self):
+        """`bench --against` compiles for the sizes of the inputs where Tenon has no engine for all."""
+        model = chosen_by_size("Less", 3, helper.make_node("Unsqueeze", ["x", "one"], ["longer"]), helper.make_node("Relu", ["x"], ["same"]))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "model.onnx"
+            path.write_bytes(model)
+            result = tenon.compare.run(str(path), ["onnxruntime"], threads=1, seconds=0, shapes=["x:2x5"])
+        self.assertEqual([], result.failures())
+        self.assertEqual({"tenon": "ran", "onnxruntime": "ran"}, {row["name"]: row["state"] for row in result.rows})
+        self.assertEqual(0, result.rows[0]["error"])
 
 
 if __name__ == "__main__":

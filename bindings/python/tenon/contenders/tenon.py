@@ -13,7 +13,11 @@ def make(source, options):
     given = dict(threads=options.threads, cache=False)
     if source.kind == "onnx":
         target = _target(options.device)
-        engine = tenon.compile(source.path, target=target, **given)
+        try:
+            engine = tenon.compile(source.path, target=target, **given)
+        except tenon.UnsupportedError:  # perhaps for free sizes only
+            shapes = {name: value.shape for name, value in zip(source.names, source.inputs) if value.ndim}
+            engine = tenon.compile(source.path, target=target, dynamic_shapes=shapes, **given)
         session, inputs = engine.session(threads=options.threads), list(source.inputs)
     else:
         from . import _torch

@@ -144,8 +144,9 @@ void importIf(NodeContext &c) {
     }
   }
   Choice choice(c, c.reshape(c.value(0), {}), "its branches give results of different shapes",
-                isBySizes ? "sizes of the inputs decide which branch is taken: fix them with --shape"
-                          : "make the branches agree, or the condition a constant");
+                isBySizes
+                    ? "sizes of the inputs decide which branch is taken: fix them with --shape"
+                    : "make the branches agree, or the condition a constant");
   for (unsigned i = 0; yes && no && i < c.numOutputs(); ++i) {
     c.setOutput(i, choice.between((*yes)[i], (*no)[i]));
   }
