@@ -47,7 +47,7 @@ constexpr Verb kVerbs[] = {
      "tenon compare compiled:model.onnx model.onnx --layers\n"
      "tenon compare model.tenon model.onnx --inputs x.npz",
      declareCompare},
-    {"explain", "why each piece is as it is: fusion, memory, placement",
+    {"explain", "why each piece is as it is: fusion, kernels, memory, placement, precision, passes",
      "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon",
      declareExplain},
     {"debug", "cut a model that fails down to a few nodes, or find the pass that makes it fail",
