@@ -125,7 +125,7 @@ class Models(ToolTest):
         (self.folder / "cut.onnx").write_bytes(CNN.read_bytes()[:5000])
         self.assertEqual(5, self.call("compile", "cut.onnx").returncode)
         self.refuse(2, "TN0101", "check", "missing.onnx")
-        for target in ("cuda:", "cuda:sm_75", "cuda:avx2", "cpu,sm_90"):
+        for target in ("cuda:", "cuda:sm_75", "cuda:avx2", "cpu,sm_75"):
             self.refuse(3, "TN0302", "check", CNN, "--target", target)
         self.refuse(2, "TN0105", "compile", CNN, "--shape", "image:oops")
         self.refuse(2, "TN0237", "compile", CNN, "--shape", "nothing:1x1x28x28")
@@ -264,6 +264,7 @@ class Engines(ToolTest):
         low, high = both["ab"]["interval_95"]
         self.assertLess(low, 1.5)
         self.assertGreater(high, 0.67)
+        self.assertEqual(not low <= 1 <= high, both["ab"]["differs"])
 
     def test_engine_for_cpu_and_gpu(self):
         self.succeed("compile", CNN, "-o", "both.tenon", "--target", "cpu:avx2,cuda:sm_80", "--target", "cuda:sm_90",

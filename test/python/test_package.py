@@ -216,6 +216,8 @@ class Errors(unittest.TestCase):
         self.expect(tenon.UsageError, "TN0105", lambda: compiled("linear", precision="fp8"))
         self.expect(tenon.UnsupportedError, "TN0302", lambda: compiled("linear", target="tpu"))
         self.expect(tenon.UsageError, "TN0237", lambda: compiled("linear", dynamic_shapes={"q": "1x8"}))
+        self.expect(tenon.UsageError, "TN0105", lambda: compiled("linear", max_weights=0.5))
+        self.assertGreater(compiled("linear", max_weights=5).report["weights_bytes"], 0)
 
     def test_a_name_that_looks_like_a_flag(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -47,7 +47,7 @@ constexpr Verb kVerbs[] = {
      "tenon compare compiled:model.onnx model.onnx --layers\n"
      "tenon compare model.tenon model.onnx --inputs x.npz",
      declareCompare},
-    {"explain", "explain what the compiler decided and why: fusion, kernels, memory, placement",
+    {"explain", "explain what the compiler decided and why: fusion, kernels, memory, placement, precision, passes",
      "tenon explain fusion model.tenon /layer1/conv1/Conv\ntenon explain memory model.tenon",
      declareExplain},
     {"debug", "reduce a failing model to a few nodes, or find the pass that breaks it",

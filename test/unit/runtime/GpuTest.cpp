@@ -81,6 +81,17 @@ TEST_F(Gpu, TakesEmptyTensors) {
   EXPECT_TRUE(session->run({&in, 1}, {&out, 1}).isOk());
 }
 
+TEST_F(Gpu, TakesNoItemsWithoutCodeForThem) {
+  std::unique_ptr<Session> session = test::gpuSumSession();
+  ASSERT_TRUE(session);
+  for (int round = 0; round < 3; ++round) {
+    Result<std::vector<float>> nothing = test::runOnHost(*session, {});
+    ASSERT_TRUE(nothing.isOk()) << nothing.status().toString();
+    EXPECT_TRUE(nothing->empty());
+    EXPECT_EQ(test::gpuSumOf({1, 2}), *test::runOnHost(*session, {1, 2}));
+  }
+}
+
 TEST_F(Gpu, StartsKernelsEarlyThatWaitThemselves) {
   if (device->facts().capability < 90) {
     GTEST_SKIP() << "needs a GPU of sm_90";

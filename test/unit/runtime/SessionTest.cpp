@@ -96,6 +96,34 @@ TEST(Session, DynamicShapesAndThreads) {
   }
 }
 
+TEST(Session, ARunOfNoItemsNeedsNoCodeForThem) {
+  std::unique_ptr<Session> session = makeSession(test::dynamicPlan(), test::productWeights());
+  for (int round = 0; round < 2; ++round) {
+    Result<std::vector<float>> nothing = run(*session, {}, {0, 8});
+    ASSERT_TRUE(nothing.isOk()) << nothing.status().toString();
+    EXPECT_TRUE(nothing->empty());
+    std::span<const int64_t> dims = session->outputDims(0);
+    EXPECT_EQ((std::vector<int64_t>{0, 3}), std::vector<int64_t>(dims.begin(), dims.end()));
+    EXPECT_EQ(test::expectedProduct(ramp(16)), *run(*session, ramp(16), {2, 8}));
+  }
+  EXPECT_EQ(ErrorId::RunInputDim, run(*session, {}, {0, 7}).status().id());
+  // An output that is not empty by it, a size that divides by it, and a state would need code.
+  for (int kind = 0; kind < 3; ++kind) {
+    PlanBuilder builder;
+    engine::ExprTable &exprs = builder.plan.exprs;
+    ExprId n = builder.symbol("n", 1, 64, 0, 0);
+    uint32_t x = builder.input("x", DType::F32, {n});
+    ExprId size = kind == 0   ? exprs.add(n, builder.size(1))
+                  : kind == 1 ? exprs.floorDiv(n, n)
+                              : n;
+    uint32_t y = builder.output("y", DType::F32, {size});
+    uint32_t from = kind == 2 ? builder.state(4 * 64) : x;
+    builder.launch(test::Scale, {from}, {y}, builder.size(0));
+    builder.finish();
+    EXPECT_EQ(ErrorId::RunInputDim, run(*makeSession(builder.plan), {}, {0}).status().id()) << kind;
+  }
+}
+
 /// y[k] = 2 * x[n] for k from the input "count", and z[k] = 4 * x. k is at least 1 where
 /// `constrained`.
 engine::Plan countedPlan(bool constrained = false) {

@@ -74,6 +74,13 @@ TEST(Target, NamesArchitecturesOnceOldestFirst) {
   EXPECT_EQ(names(mixed->gpus), (std::vector<std::string_view>{"sm_89", "sm_90a"}));
 }
 
+TEST(Target, NamesSayTheirDevice) {
+  Result<Targets> targets = parseTargets({"avx2,sm_90", "cpu:avx512,a100", "armv8-a"});
+  ASSERT_TRUE(targets.isOk()) << targets.status().toString();
+  EXPECT_EQ(targets->levels, (std::vector{engine::CpuLevel::X86_64_V3, engine::CpuLevel::Avx512, engine::CpuLevel::Armv8A}));
+  EXPECT_EQ(names(targets->gpus), (std::vector<std::string_view>{"sm_80", "sm_90"}));
+}
+
 TEST(Target, NamesParts) {
   Result<Targets> gpus = parseTargets({"cuda:h100,a100,sm_90a,sm_90"});
   ASSERT_TRUE(gpus.isOk());
@@ -101,7 +108,7 @@ TEST(Target, SaysWhatGpuItAssumes) {
 }
 
 TEST(Target, RefusesWhatIsNotCompiledFor) {
-  for (const char *text : {"", "cuda:", "cuda:zen4", "cpu:h200", "cuda:sm_70", "cuda:avx2", "sm_90", "avx2", "cpu,avx2", "cpu:",
+  for (const char *text : {"", "cuda:", "cuda:zen4", "cpu:h200", "cuda:sm_70", "cuda:avx2", "sm_70", "avx3", "cpu:",
                            "cpu:sse", "cpu:sm_90", "cpu:avx512,", "CPU", "rocm:gfx942", "cuda:sm_90,cpu:"}) {
     Result<Targets> targets = parseTargets({text});
     ASSERT_FALSE(targets.isOk()) << text;
