@@ -10,6 +10,7 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
+#include "support/LikelySize.h"
 
 using namespace mlir;
 
@@ -20,8 +21,6 @@ namespace json = llvm::json;
 
 /// Longer attributes are cut: they are for reading, and engines carry them.
 constexpr size_t kLongestAttribute = 80;
-/// Symbols stand for at most this in "typical" counts, as in dispatch's cost model.
-constexpr int64_t kTypicalSymbol = 128;
 
 std::string utf8(llvm::StringRef text) { return json::fixUTF8(text); }
 
@@ -36,12 +35,16 @@ std::string printed(Attribute attribute) {
     attribute.print(stream, /*elideType=*/true);
   }
   llvm::StringRef shown = text;
-  // "array<i64: 1, 1>" reads as a list, "#tn<pad_mode constant>" as its word.
+  // "array<i64: 1, 1>" reads as a list, "#tn<pad_mode constant>" and "#tn.reduce_kind<mean>" as their
+  // word.
   if (shown.consume_front("array<") && shown.consume_back(">")) {
     return "[" + shown.split(": ").second.str() + "]";
   }
   if (shown.consume_front("#tn<") && shown.consume_back(">")) {
     return shown.split(' ').second.str();
+  }
+  if (shown.consume_front("#tn.") && shown.consume_back(">")) {
+    return shown.split('<').second.str();
   }
   return text;
 }
@@ -52,8 +55,10 @@ public:
       : main(module.lookupSymbol<func::FuncOp>("main")), list(module), symbols(list.symbols()) {
     for (const Symbol &symbol : symbols) {
       least.push_back(symbol.min);
-      typical.push_back(std::clamp(kTypicalSymbol, symbol.min, symbol.max));
       most.push_back(symbol.max);
+    }
+    for (auto [symbol, dim] : llvm::zip_equal(symbols, firstDims())) {
+      typical.push_back(likelySize(dim, symbol.min, symbol.max));
     }
   }
 
@@ -79,9 +84,11 @@ public:
       }
     }
     json::Array symbolArray;
-    for (const Symbol &symbol : symbols) {
-      symbolArray.push_back(
-          json::Object{{"name", utf8(symbol.name)}, {"min", symbol.min}, {"max", symbol.max}});
+    for (auto [symbol, size] : llvm::zip_equal(symbols, typical)) {
+      symbolArray.push_back(json::Object{{"name", utf8(symbol.name)},
+                                         {"min", symbol.min},
+                                         {"max", symbol.max},
+                                         {"typical", size}});
     }
     return json::Object{{"schema", "tenon.graph/1"},   {"symbols", std::move(symbolArray)},
                         {"inputs", std::move(inputs)}, {"outputs", std::move(outputs)},
@@ -89,6 +96,20 @@ public:
   }
 
 private:
+  /// Where each symbol stands alone in the inputs for the first time; beyond all dims if nowhere.
+  SmallVector<uint32_t> firstDims() {
+    SmallVector<uint32_t> dims(symbols.size(), UINT32_MAX);
+    for (BlockArgument argument : main.getArguments()) {
+      for (auto [dim, size] : llvm::enumerate(getDims(argument.getType()))) {
+        AffineSymbolExpr symbol = dyn_cast_or_null<AffineSymbolExpr>(size);
+        if (symbol && dims[symbol.getPosition()] == UINT32_MAX) {
+          dims[symbol.getPosition()] = static_cast<uint32_t>(dim);
+        }
+      }
+    }
+    return dims;
+  }
+
   static std::string portName(DictionaryAttr attributes, llvm::StringRef kind, unsigned index) {
     StringAttr name = attributes ? attributes.getAs<StringAttr>("tn.name") : StringAttr();
     return name ? utf8(name.getValue()) : kind.str() + std::to_string(index);

@@ -136,6 +136,7 @@ Status KernelSelector::select(ModuleOp module, dispatch::Records &records) {
       record.kernel = selection.chosen.text();
       record.candidates = selection.candidates;
       record.slow = slownessOf(selection, record.cost);
+      records.setKernelTime(*number, selection.microseconds);
     }
     return WalkResult::advance();
   });

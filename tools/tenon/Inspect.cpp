@@ -7,6 +7,7 @@
 #include "support/MappedFile.h"
 #include "tools/tenon/CompilerBridge.h"
 #include "tools/tenon/EngineFacts.h"
+#include "tools/tenon/FigureSizes.h"
 #include "tools/tenon/FileKind.h"
 #include "tools/tenon/Options.h"
 #include "tools/tenon/OutputCheck.h"
@@ -182,13 +183,32 @@ Result<Inspection> inspectModel(const InspectRequest &request) {
   return Inspection{"", {}, rendered(request.format, std::move(graph))};
 }
 
-Status addProfile(const std::string &path, view::Graph &graph) {
-  if (path.empty()) {
-    return Status::ok();
+/// The graph of an engine: of the variant and for the sizes that are asked for, else those of the
+/// profile, else this machine's and the likely ones.
+Result<view::Graph> graphOfEngine(const InspectRequest &request, const engine::EngineFile &file) {
+  std::string profile;
+  if (!request.profile.empty()) {
+    TENON_ASSIGN(MappedFile times, MappedFile::open(request.profile));
+    profile.assign(reinterpret_cast<const char *>(times.bytes().data()), times.bytes().size());
   }
-  TENON_ASSIGN(MappedFile file, MappedFile::open(path));
-  std::string_view text(reinterpret_cast<const char *>(file.bytes().data()), file.bytes().size());
-  return view::addTimes(graph, text);
+  ProfileOrigin origin = originOf(profile);
+  if (!origin.shapes.empty() && !request.shapes.empty()) {
+    return Status::error(ErrorId::BadArgument,
+                         "--shape and --profile: times are of the sizes that were measured",
+                         "leave --shape out, or measure these sizes with tenon bench --shape");
+  }
+  std::string level = !request.level.empty()  ? request.level
+                      : !origin.level.empty() ? origin.level
+                                              : variantOfThisMachine(file);
+  TENON_ASSIGN(view::InputDims dims,
+               figureDims(file, request.shapes.empty() ? origin.shapes : request.shapes));
+  TENON_ASSIGN(view::Graph graph, view::engineGraph(file, level, dims));
+  graph.title = titleOf(request.path);
+  view::addGroups(graph);
+  if (!request.profile.empty()) {
+    TENON_TRY(view::addTimes(graph, profile));
+  }
+  return graph;
 }
 
 Result<Inspection> inspectEngine(const InspectRequest &request) {
@@ -199,13 +219,11 @@ Result<Inspection> inspectEngine(const InspectRequest &request) {
   // Engines of earlier versions have no such record: their facts are shown without nodes.
   bool hasGraph = file->record("graph").isOk();
   bool needsGraph = hasGraph || !request.level.empty() || !request.profile.empty() ||
+                    !request.shapes.empty() ||
                     (request.format != "json" && request.format != "text");
   view::Graph graph;
   if (needsGraph) {
-    TENON_ASSIGN(graph, view::engineGraph(*file, request.level));
-    graph.title = titleOf(request.path);
-    view::addGroups(graph);
-    TENON_TRY(addProfile(request.profile, graph));
+    TENON_ASSIGN(graph, graphOfEngine(request, *file));
   }
   if (request.format == "json") {
     Json json = describeEngine(request.path, *file);
@@ -275,10 +293,12 @@ Action declareInspect(CLI::App &command) {
             "How it is shown: html is a page for a browser, onnx a graph for viewers of ONNX");
   addOutput(command, flags->output, "Where it goes; stdout without it");
   command
-      .add_option("--shape", flags->request.shapes, "Dimensions of a model's input, as for compile")
+      .add_option("--shape", flags->request.shapes,
+                  "Dimensions of an input: of a model as for compile, of an engine the sizes that "
+                  "counts and estimates are for")
       ->allow_extra_args(false);
   command.add_option("--isa,--variant", flags->request.level,
-                     "Which variant of an engine; the first without it");
+                     "Which variant of an engine; this machine's without it");
   command.add_option("--profile", flags->request.profile,
                      "What tenon bench --regions --json measured of the engine");
   return [flags](Terminal &terminal) { return inspect(*flags, terminal); };

@@ -3,6 +3,8 @@
 
 #include "tools/view/Graph.h"
 
+#include "tools/view/Labels.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -101,7 +103,8 @@ bool isSound(const Graph &graph) {
 Graph parse(const Json &json) {
   Graph graph;
   for (const Json &symbol : json.at("symbols")) {
-    graph.symbols.push_back({symbol.at("name"), symbol.at("min"), symbol.at("max")});
+    graph.symbols.push_back({symbol.at("name"), symbol.at("min"), symbol.at("max"),
+                             symbol.value("typical", symbol.at("max").get<int64_t>())});
   }
   for (const Json &value : json.at("values")) {
     graph.values.push_back(readValue(value));
@@ -134,11 +137,14 @@ Json describeValue(const Value &value) {
   return json;
 }
 
-Json describeNode(const Node &node, size_t id) {
+Json describeNode(const Graph &graph, const Node &node, size_t id) {
   Json json = {{"id", id},
                {"op", node.op},
                {"name", node.name},
                {"names", node.names},
+               {"what", whatOf(graph, node)},
+               {"where", whereOf(node)},
+               {"family", familyOf(node)},
                {"from", node.from},
                {"module", node.module},
                {"source", node.source},
@@ -157,7 +163,7 @@ Json describeNode(const Node &node, size_t id) {
 
 Json describeRegion(const Region &region) {
   Json json = {{"label", region.label},   {"strategy", region.strategy},
-               {"target", region.target}, {"reason", region.reason},
+               {"target", region.target}, {"reason", region.reason}, {"kernel", region.kernel},
                {"cost", region.cost},     {"instructions", region.instructions},
                {"memory", region.memory}, {"apart", region.apart}};
   if (region.microseconds) {
@@ -204,14 +210,17 @@ Result<Graph> readGraph(std::string_view text) {
 Json toJson(const Graph &graph) {
   Json symbols = Json::array();
   for (const Symbol &symbol : graph.symbols) {
-    symbols.push_back({{"name", symbol.name}, {"min", symbol.min}, {"max", symbol.max}});
+    symbols.push_back({{"name", symbol.name},
+                       {"min", symbol.min},
+                       {"max", symbol.max},
+                       {"typical", symbol.typical}});
   }
   Json values = Json::array(), nodes = Json::array(), groups = Json::array();
   for (const Value &value : graph.values) {
     values.push_back(describeValue(value));
   }
   for (const Node &node : graph.nodes) {
-    nodes.push_back(describeNode(node, nodes.size()));
+    nodes.push_back(describeNode(graph, node, nodes.size()));
   }
   for (const Group &group : graph.groups) {
     groups.push_back({{"title", group.title},

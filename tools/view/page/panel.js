@@ -67,16 +67,17 @@ function memoryLine(row) {
 function regionSections(index) {
   const region = facts.regions[index];
   const members = facts.nodes.filter(({node}) => node.region === index);
-  const kernels = region.instructions.map((row) => element("code", {textContent: visible(row.kernel ?? row.kind) + (row.grid ? ` over ${visible(row.grid)}` : "")}));
+  const runs = region.instructions.map((row) => visible(row.kind) + (row.grid ? ` over ${visible(row.grid)}` : ""));
   const weights = region.instructions.reduce((sum, row) => Math.max(sum, row.weights_bytes ?? 0), 0);
   return [
     ...section(`Region ${index}`, element("p", {textContent: visible(region.reason)}), table([
       ["strategy", `${visible(region.strategy)} on ${visible(region.target)}`],
-      [region.instructions.length > 1 ? "kernels" : "kernel", kernels],
-      ["estimate", costText(region.cost)],
+      ["kernel", region.kernel ? element("code", {textContent: visible(region.kernel)}) : ""],
+      ["runs as", runs],
+      ["estimate", costText(region.cost) + (sizesText ? ` (at ${sizesText})` : "")],
       ["measured", region.us === undefined ? "" : timeText(region.us)],
       ["weights", weights ? bytesText(weights) : ""],
-      ["holds", members.map((member) => link(member, `${member.node.op} ${lastPart(member.title)}`))],
+      ["holds", members.map((member) => link(member, `${member.where} ${member.what}`.trim()))],
     ])),
     ...(region.memory.length ? section("Memory that it writes", element("ul", {}, ...region.memory.map(memoryLine))) : []),
     ...(region.apart.length ? section(`${region.apart.length} neighbours not fused`, ...region.apart.map(apartLine)) : []),
@@ -86,7 +87,7 @@ function regionSections(index) {
 function nodePanel(thing) {
   const node = thing.node;
   return [
-    element("h2", {textContent: visible(node.op)}), element("p", {textContent: visible(node.name)}),
+    element("h2", {textContent: thing.what}), element("p", {textContent: visible(node.name)}),
     table([
       ["in the model", node.from.map(visible).join(", ")],
       ["stands for", node.names.length > 1 ? node.names.map((name) => element("bdi", {textContent: visible(name)})) : ""],

@@ -296,6 +296,7 @@ constexpr KernelFamily kCudnnConv = {
     .name = "cudnn_conv",
     .what = "a cuDNN graph of a convolution, with bias, residual and activation",
     .strategies = {dispatch::kContraction},
+    .needs = {"conv"},
     .match = offerCudnnConv,
     .configs = nullptr,
     .cost = convCost,
