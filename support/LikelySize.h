@@ -1,5 +1,6 @@
 // The size that a free dim most likely has: the one rule for what is shown and measured where the
-// user names no size. One of a batch, 128 of all else (tokens), or what is nearest of those allowed.
+// user names no size. One of a batch, 128 of all else (tokens), or what is nearest of those
+// allowed.
 
 #pragma once
 

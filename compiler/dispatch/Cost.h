@@ -56,8 +56,8 @@ private:
 /// The cost of a region that was cut out of the model, as one kernel.
 Cost costOfRegion(mlir::Block &body, const target::Target &target, bool isGenerated);
 
-/// The size at which is decided for each symbol of a module: its largest, at most 128. Decisions are
-/// for batches too; what people read is for the likely sizes (support/LikelySize.h).
+/// The size at which is decided for each symbol of a module: its largest, at most 128. Decisions
+/// are for batches too; what people read is for the likely sizes (support/LikelySize.h).
 llvm::SmallVector<int64_t> representativeSymbols(mlir::ModuleOp module);
 
 } // namespace tenon::dispatch

@@ -142,8 +142,7 @@ EdgeRecord describe(const Formation &formation, const Edge &edge, Group *produce
 
 } // namespace
 
-Records explain(const Formation &formation, ArrayRef<tn::Symbol> symbols,
-                llvm::StringRef target) {
+Records explain(const Formation &formation, ArrayRef<tn::Symbol> symbols, llvm::StringRef target) {
   Records records;
   records.profile = formation.costs.profile().name;
   records.launchMicroseconds = formation.costs.profile().launchSeconds * 1e6;

@@ -48,8 +48,8 @@ struct RegionRecord {
   std::string reason; ///< a sentence
   std::vector<std::string> nodes;
   std::vector<std::string> operations;
-  Cost cost; ///< once kernels are chosen, its time is that of the chosen one
-  std::string kernel;                      ///< KernelChoice::text
+  Cost cost;          ///< once kernels are chosen, its time is that of the chosen one
+  std::string kernel; ///< KernelChoice::text
   std::vector<CandidateRecord> candidates; ///< in the order of preference
   std::string slow; ///< why no kernel is near what its bytes and operations need; empty if one is
 };

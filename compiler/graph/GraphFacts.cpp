@@ -6,11 +6,13 @@
 #include "compiler/graph/Flops.h"
 #include "compiler/graph/NodeOrigin.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "support/LikelySize.h"
+
+#include <cmath>
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
-#include "support/LikelySize.h"
 
 using namespace mlir;
 
@@ -35,8 +37,8 @@ std::string printed(Attribute attribute) {
     attribute.print(stream, /*elideType=*/true);
   }
   llvm::StringRef shown = text;
-  // "array<i64: 1, 1>" reads as a list, "#tn<pad_mode constant>" and "#tn.reduce_kind<mean>" as their
-  // word.
+  // "array<i64: 1, 1>" reads as a list, "#tn<pad_mode constant>" and "#tn.reduce_kind<mean>" as
+  // their word.
   if (shown.consume_front("array<") && shown.consume_back(">")) {
     return "[" + shown.split(": ").second.str() + "]";
   }
@@ -51,8 +53,8 @@ std::string printed(Attribute attribute) {
 
 class Reader {
 public:
-  explicit Reader(ModuleOp module)
-      : main(module.lookupSymbol<func::FuncOp>("main")), list(module), symbols(list.symbols()) {
+  Reader(ModuleOp module, RangeOf weightRanges)
+      : rangeOf(weightRanges), main(module.lookupSymbol<func::FuncOp>("main")), list(module), symbols(list.symbols()) {
     for (const Symbol &symbol : symbols) {
       least.push_back(symbol.min);
       most.push_back(symbol.max);
@@ -198,9 +200,16 @@ private:
       ids[op.getResult(0)] = known->second;
       return;
     }
-    addValue(op.getResult(0), json::Object{{"kind", weight ? "parameter" : "constant"},
-                                           {"name", utf8(text)},
-                                           {"bytes", count(bytesOf(op.getResult(0)))}});
+    json::Object entry{{"kind", weight ? "parameter" : "constant"},
+                       {"name", utf8(text)},
+                       {"bytes", count(bytesOf(op.getResult(0)))}};
+    Type element = cast<RankedTensorType>(op.getResult(0).getType()).getElementType();
+    if (std::optional<std::pair<double, double>> range =
+            weight && rangeOf ? rangeOf(weight.getId(), element) : std::nullopt;
+        range && std::isfinite(range->first) && std::isfinite(range->second)) {
+      entry["range"] = json::Array{range->first, range->second};
+    }
+    addValue(op.getResult(0), std::move(entry));
   }
 
   static std::string literal(ConstantOp op) {
@@ -269,6 +278,7 @@ private:
     nodes.push_back(std::move(node));
   }
 
+  RangeOf rangeOf;
   func::FuncOp main;
   SymbolList list;
   ArrayRef<Symbol> symbols;
@@ -280,9 +290,9 @@ private:
 
 } // namespace
 
-std::string graphFacts(ModuleOp module) {
+std::string graphFacts(ModuleOp module, RangeOf rangeOf) {
   std::string text;
-  llvm::raw_string_ostream(text) << json::Value(Reader(module).read());
+  llvm::raw_string_ostream(text) << json::Value(Reader(module, rangeOf).read());
   return text;
 }
 

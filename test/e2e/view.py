@@ -197,6 +197,32 @@ class Views(ToolTest):
             self.assertEqual(wanted, edges[:len(wanted)])
             self.assertEqual(len(made), sum(len(node.output) for node in view.graph.node))
 
+    def test_ranges_of_weights(self):
+        """The least and the largest element, as viewers of ONNX show them; text and engines do without."""
+        arrays = {"f": np.array([-1.5, 0, 2.25], np.float32), "h": np.array([-3, 4, 1], np.float16), "nan": np.array([1, np.nan, 2], np.float32)}
+        nodes = [helper.make_node("Cast", ["h"], ["hf"], to=TensorProto.FLOAT), helper.make_node("Add", ["x", "f"], ["a"]),
+                 helper.make_node("Mul", ["a", "hf"], ["b"]), helper.make_node("Add", ["b", "nan"], ["y"])]
+        ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 300]) for name in ("x", "y")]
+        weights = [numpy_helper.from_array(np.resize(array, 300), name) for name, array in arrays.items()]
+        onnx.save(helper.make_model(helper.make_graph(nodes, "g", ports[:1], ports[1:], weights),
+                                    opset_imports=[helper.make_opsetid("", 17)], ir_version=8), self.folder / "ranges.onnx")
+        self.assertEqual({"w": [0.1, 0.1]}, {value["name"]: [round(end, 6) for end in value["range"]]
+                                             for value in self.graph("model.onnx")["values"] if "range" in value})
+        ranges = {value["name"]: value.get("range") for value in self.graph("ranges.onnx")["values"] if value["kind"] == "parameter"}
+        self.assertEqual({"f": [-1.5, 2.25], "h": [-3, 4], "nan": None}, ranges)
+
+    def test_modules_of_torchs_exporter(self):
+        """The exporter names nodes without their modules and says these in the nodes' metadata."""
+        weight = numpy_helper.from_array(np.ones((4, 4), np.float32), "w")
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], name="node_linear"), helper.make_node("Relu", ["a"], ["y"], name="node_relu")]
+        for node, scopes in zip(nodes, ("['', 'encoder', 'encoder.layer.0', 'linear']", "['', 'relu']")):
+            node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=scopes)
+        ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in ("x", "y")]
+        onnx.save(helper.make_model(helper.make_graph(nodes, "g", ports[:1], ports[1:], [weight]),
+                                    opset_imports=[helper.make_opsetid("", 17)], ir_version=9), self.folder / "scopes.onnx")
+        nodes = self.graph("scopes.onnx")["nodes"]
+        self.assertEqual([("node_linear", "encoder/layer.0"), ("node_relu", "")], [(node["name"], node["module"]) for node in nodes])
+
     def test_gaps_are_drawn(self):
         onnx.save(tiny_model("Mystery"), self.folder / "odd.onnx")
         self.assertIn("Mystery", self.inspect("odd.onnx", "svg").decode())

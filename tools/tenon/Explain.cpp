@@ -128,15 +128,13 @@ constexpr Topic kTopics[] = {
            record, node,
            {{"wider", {"operation"}}, {"clamped", {"operation"}}, {"approximated", {"operation"}}});
      },
-     precisionText,
-     "computes in the model's own precision",
+     precisionText, "computes in the model's own precision",
      "tenon compile --precision fp16 or bf16 makes values narrow"},
     {"passes", "passes",
      [](const Json &record, const std::string &node) {
        return selectLists(record, node, {{"passes", {"name"}}});
      },
-     passesText,
-     "was compiled without passes of the user's", "tenon compile --plugin runs some"},
+     passesText, "was compiled without passes of the user's", "tenon compile --plugin runs some"},
 };
 
 const Topic &topicOf(const ExplainFlags &flags) {
@@ -154,11 +152,21 @@ Result<Json> readBeside(const engine::EngineFile &file, const std::string &name)
 Status chooseSizes(const ExplainFlags &flags, const engine::EngineFile &file,
                    const std::string &suffix, Json &fusion) {
   TENON_ASSIGN(view::InputDims dims, figureDims(file, flags.shapes));
+  if (view::sizesOf(fusion).empty()) {
+    return Status::ok(); // all sizes are fixed
+  }
   TENON_ASSIGN(std::string_view facts, file.record("graph" + suffix));
   TENON_ASSIGN(view::Graph graph, view::readGraph(facts));
   TENON_ASSIGN(Json placement, readBeside(file, "placement" + suffix));
   try {
     view::setSizes(fusion, placement, view::sizesOf(graph, dims));
+    std::string level = placement.value("level", "");
+    fusion["own_plan"] = hasOwnPlan(file, level, dims);
+    for (const char *list : {"sizes", "decided_at"}) {
+      if (fusion.contains(list)) {
+        fusion[list] = view::sizesOfInputs(graph, fusion[list]);
+      }
+    }
     return Status::ok();
   } catch (const Json::exception &) {
     return Status::error(ErrorId::EngineBadRecord,
@@ -239,11 +247,11 @@ Status explain(const ExplainFlags &flags, Terminal &terminal) {
   bool isChosen = !flags.node.empty();
   Json selected = isChosen ? topic.select(record, flags.node) : record;
   if (isChosen && isEmptySelection(selected)) {
-    return Status::error(
-        ErrorId::BadArgument, fmt::format("nothing is called '{}' in this engine", flags.node),
-        didYouMean(flags.node, namesIn(record),
-                   fmt::format("tenon explain {} {} --all lists all names", flags.topic,
-                               flags.engine)));
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("nothing is called '{}' in this engine", flags.node),
+                         didYouMean(flags.node, namesIn(record),
+                                    fmt::format("tenon explain {} {} --all lists all names",
+                                                flags.topic, flags.engine)));
   }
   if (terminal.json()) {
     selected.erase("schema");
@@ -269,11 +277,13 @@ Action declareExplain(CLI::App &command) {
   }
   addChoice(command, "TOPIC", flags->topic, names, "What is to be explained")->required();
   command.add_option("ENGINE", flags->engine, "The engine")->required();
-  command.add_option("NODE", flags->node, "A node of the model, or a region; the whole in a screen without it");
+  command.add_option("NODE", flags->node,
+                     "A node of the model, or a region; the whole in a screen without it");
   command.add_flag("--all", flags->all, "All of it rather than a screen");
   command
-      .add_option("--shape", flags->shapes,
-                  "Sizes of an input that estimates are for, name:1x128; the likely ones without it")
+      .add_option(
+          "--shape", flags->shapes,
+          "Sizes of an input that estimates are for, name:1x128; the likely ones without it")
       ->allow_extra_args(false);
   command.add_option("--isa,--variant", flags->level,
                      "Which variant of the engine; this machine's without it");

@@ -52,15 +52,20 @@ std::string timeText(double microseconds) {
 
 /// What the figures are for, in a sentence or two.
 std::string basisText(const Json &record) {
-  std::string text =
-      fmt::format("times are estimates for '{}', each of the chosen kernel", textAt(record, "profile"));
+  std::string text = fmt::format("times are estimates for '{}', each of the chosen kernel",
+                                 textAt(record, "profile"));
   std::string sizes = view::sizesText(listAt(record, "sizes"));
   if (sizes.empty()) {
     return text + "\n";
   }
   text += fmt::format("\nsizes: {}; --shape INPUT:SIZES shows others", sizes);
   if (record.contains("decided_at")) {
-    text += fmt::format(" (kernels were chosen at {})", view::sizesText(listAt(record, "decided_at")));
+    text +=
+        fmt::format(" (kernels were chosen at {})", view::sizesText(listAt(record, "decided_at")));
+  }
+  if (record.value("own_plan", false)) {
+    text += "\nat these sizes the engine runs a plan of its own (--optimize-for); this is about the "
+            "general one";
   }
   return text + "\n";
 }
@@ -80,7 +85,8 @@ std::string nodeOf(const std::vector<const Json *> &longest) {
 std::string nextText(const std::vector<std::pair<std::string, const char *>> &steps) {
   std::string text;
   for (const auto &[command, what] : steps) {
-    text += fmt::format("{}  tenon {}\n          {}\n", text.empty() ? "\nnext" : "    ", command, what);
+    text += fmt::format("{}  tenon {}\n          {}\n", text.empty() ? "\nnext" : "    ", command,
+                        what);
   }
   return text;
 }
@@ -166,8 +172,7 @@ std::string rulesText(const Json &edges) {
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto &one, const auto &other) {
     return one.second.first > other.second.first;
   });
-  std::string text =
-      fmt::format("\n{:>8}  neighbours that stayed apart, by rule\n", edges.size());
+  std::string text = fmt::format("\n{:>8}  neighbours that stayed apart, by rule\n", edges.size());
   for (size_t i = 0; i < std::min(sorted.size(), kMostRules); ++i) {
     const auto &[rule, counted] = sorted[i];
     text += fmt::format("{:>8}  {}: {}\n", counted.first, rule, counted.second);

@@ -44,6 +44,31 @@ Result<view::InputDims> figureDims(const engine::EngineFile &file,
   return dims;
 }
 
+bool hasOwnPlan(const engine::EngineFile &file, const std::string &level,
+                const view::InputDims &dims) {
+  // The general plan of a level is its first.
+  bool isGeneral = true;
+  for (const engine::Variant &variant : file.variants()) {
+    if (variant.level != level) {
+      continue;
+    }
+    bool isFor = !isGeneral;
+    isGeneral = false;
+    for (const engine::Port &port : variant.plan.inputs) {
+      view::InputDims::const_iterator given = dims.find(port.name);
+      for (size_t i = 0; isFor && i < port.dims.size(); ++i) {
+        std::optional<int64_t> known = variant.plan.exprs.constantValue(port.dims[i]);
+        isFor = given != dims.end() && i < given->second.size() &&
+                (!known || *known == given->second[i]);
+      }
+    }
+    if (isFor) {
+      return true;
+    }
+  }
+  return false;
+}
+
 ProfileOrigin originOf(std::string_view profile) {
   ProfileOrigin origin;
   // What does not read is addTimes' to report.

@@ -1,5 +1,5 @@
-// Which variant of an engine is shown, and for which sizes of its inputs: what the user asks for, what
-// was measured, or what is most likely.
+// Which variant of an engine is shown, and for which sizes of its inputs: what the user asks for,
+// what was measured, or what is most likely.
 
 #pragma once
 
@@ -19,7 +19,12 @@ std::string variantOfThisMachine(const engine::EngineFile &file);
 Result<view::InputDims> figureDims(const engine::EngineFile &file,
                                    const std::vector<std::string> &shapes);
 
-/// The variant and the sizes of a profile by `tenon bench --regions --json`; empty where it has none.
+/// Whether a session with inputs of these dims takes a plan that knows them (--optimize-for).
+bool hasOwnPlan(const engine::EngineFile &file, const std::string &level,
+                const view::InputDims &dims);
+
+/// The variant and the sizes of a profile by `tenon bench --regions --json`; empty where it has
+/// none.
 struct ProfileOrigin {
   std::string level;
   std::vector<std::string> shapes;

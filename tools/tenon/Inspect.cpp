@@ -164,7 +164,7 @@ std::string rendered(const std::string &format, view::Graph graph) {
 
 Result<Inspection> inspectModel(const InspectRequest &request) {
   TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(request.shapes));
-  TENON_ASSIGN(ModelFacts facts, importModel(request.path, shapes));
+  TENON_ASSIGN(ModelFacts facts, importModel(request.path, shapes, request.format != "text"));
   view::Graph graph = declaredGraph(facts);
   if (!facts.graph.empty()) {
     TENON_ASSIGN(graph, view::readGraph(facts.graph));

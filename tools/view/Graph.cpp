@@ -4,6 +4,7 @@
 #include "tools/view/Graph.h"
 
 #include "tools/view/Labels.h"
+#include "tools/view/Sizes.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -50,6 +51,9 @@ Value readValue(const Json &json) {
   }
   value.node = json.value("node", int64_t(-1));
   value.bytes = readCount(json.value("bytes", Json()));
+  if (json.contains("range")) {
+    value.range = {json.at("range").at(0).get<double>(), json.at("range").at(1).get<double>()};
+  }
   return value;
 }
 
@@ -133,6 +137,9 @@ Json describeValue(const Value &value) {
   } else {
     json["name"] = value.name;
     json["bytes"] = writeCount(value.bytes);
+    if (value.range) {
+      json["range"] = {value.range->first, value.range->second};
+    }
   }
   return json;
 }
@@ -162,10 +169,15 @@ Json describeNode(const Graph &graph, const Node &node, size_t id) {
 }
 
 Json describeRegion(const Region &region) {
-  Json json = {{"label", region.label},   {"strategy", region.strategy},
-               {"target", region.target}, {"reason", region.reason}, {"kernel", region.kernel},
-               {"cost", region.cost},     {"instructions", region.instructions},
-               {"memory", region.memory}, {"apart", region.apart}};
+  Json json = {{"label", region.label},
+               {"strategy", region.strategy},
+               {"target", region.target},
+               {"reason", region.reason},
+               {"kernel", region.kernel},
+               {"cost", region.cost},
+               {"instructions", region.instructions},
+               {"memory", region.memory},
+               {"apart", region.apart}};
   if (region.microseconds) {
     json["us"] = *region.microseconds;
   }
@@ -213,7 +225,8 @@ Json toJson(const Graph &graph) {
     symbols.push_back({{"name", symbol.name},
                        {"min", symbol.min},
                        {"max", symbol.max},
-                       {"typical", symbol.typical}});
+                       {"typical", symbol.typical},
+                       {"of_input", isOfInput(graph, symbol.name)}});
   }
   Json values = Json::array(), nodes = Json::array(), groups = Json::array();
   for (const Value &value : graph.values) {

@@ -6,22 +6,22 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <cctype>
 
 namespace tenon::view {
 namespace {
 
-constexpr std::array<std::string_view, 5> kProducts = {"matmul", "conv", "conv_transpose",
-                                                       "attention", "recurrence"};
-constexpr std::array<std::string_view, 13> kRows = {
-    "softmax", "layer_norm", "rms_norm", "group_norm", "batch_norm", "reduce", "arg_reduce",
-    "cumsum",  "max_pool",   "avg_pool", "top_k",      "lp_pool",    "max_pool_index"};
-constexpr std::array<std::string_view, 16> kMoves = {
-    "reshape", "transpose",       "broadcast", "concat",           "slice",      "pad",  "gather", "gather_elements",
-    "gather_nd", "scatter_elements", "scatter_nd", "iota",          "trilu",      "sizes", "resize", "cast"};
+/// Operations by the colors of their boxes, between spaces.
+constexpr std::string_view kProducts = " matmul conv conv_transpose attention recurrence ";
+constexpr std::string_view kRows =
+    " softmax layer_norm rms_norm group_norm batch_norm reduce "
+    "arg_reduce cumsum max_pool max_pool_index avg_pool lp_pool top_k ";
+constexpr std::string_view kMoves =
+    " reshape transpose broadcast concat slice pad gather gather_elements gather_nd "
+    "scatter_elements scatter_nd iota trilu sizes resize cast ";
 
-template <typename List> bool contains(const List &list, std::string_view op) {
-  return std::find(list.begin(), list.end(), op) != list.end();
+bool contains(std::string_view list, const std::string &op) {
+  return list.find(" " + op + " ") != std::string_view::npos;
 }
 
 /// The shape of an operand or result; null where it is not known.

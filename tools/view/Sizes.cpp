@@ -1,5 +1,5 @@
-// Implements the formulas by recursive descent. A symbol's name may hold any character, so names are
-// tried before operators.
+// Implements the formulas by recursive descent. A symbol's name may hold any character, so names
+// are tried before operators.
 
 #include "tools/view/Sizes.h"
 
@@ -174,7 +174,26 @@ std::string sizesText(const Graph &graph) {
   for (const Symbol &symbol : graph.symbols) {
     sizes.push_back({{"name", symbol.name}, {"size", symbol.typical}});
   }
-  return sizesText(sizes);
+  return sizesText(sizesOfInputs(graph, sizes));
+}
+
+bool isOfInput(const Graph &graph, const std::string &symbol) {
+  return std::ranges::any_of(graph.inputs, [&](const Port &input) {
+    const std::optional<std::vector<std::string>> &shape = graph.values[input.value].shape;
+    return shape && std::ranges::any_of(*shape, [&](const std::string &dim) {
+             return dim.find(symbol) != std::string::npos;
+           });
+  });
+}
+
+Json sizesOfInputs(const Graph &graph, const Json &sizes) {
+  Json kept = Json::array();
+  for (const Json &size : sizes) {
+    if (isOfInput(graph, size.value("name", ""))) {
+      kept.push_back(size);
+    }
+  }
+  return kept;
 }
 
 std::optional<int64_t> evaluate(std::string_view formula, const Sizes &sizes) {
@@ -244,7 +263,8 @@ Sizes sizesOf(const Json &fusion) {
 
 void setSizes(Json &fusion, const Json &placement, const Sizes &sizes) {
   Sizes before = sizesOf(fusion);
-  bool areAllKnown = std::ranges::all_of(before, [&](const Sizes::value_type &symbol) { return sizes.contains(symbol.first); });
+  bool areAllKnown = std::ranges::all_of(
+      before, [&](const Sizes::value_type &symbol) { return sizes.contains(symbol.first); });
   if (before.empty() || before == sizes || !areAllKnown) {
     return;
   }
@@ -260,8 +280,7 @@ void setSizes(Json &fusion, const Json &placement, const Sizes &sizes) {
     }
     double bytes = ratio(to[i]->bytes, from[i]->bytes), work = ratio(to[i]->work, from[i]->work);
     double byBytes = cost.value("bytes_us", 0.0), byWork = cost.value("work_us", 0.0);
-    double change =
-        ratio(std::max(byBytes * bytes, byWork * work), std::max(byBytes, byWork));
+    double change = ratio(std::max(byBytes * bytes, byWork * work), std::max(byBytes, byWork));
     auto scale = [&](Json &json) {
       double us = json.at("us").get<double>();
       json["us"] = rounded(us > launch ? launch + (us - launch) * change : us);
@@ -276,16 +295,17 @@ void setSizes(Json &fusion, const Json &placement, const Sizes &sizes) {
     }
   }
   for (Json &edge : fusion.at("edges")) {
-    auto both = [&](const Json &list, const char *figure) {
+    constexpr std::string_view times = "us";
+    auto both = [&](const Json &list, std::string_view figure) {
       return list.at(edge.at("producerRegion").get<size_t>()).at("cost").at(figure).get<double>() +
              list.at(edge.at("consumerRegion").get<size_t>()).at("cost").at(figure).get<double>();
     };
-    for (const char *figure : {"us", "bytes", "work"}) {
+    for (std::string_view figure : {times, std::string_view("bytes"), std::string_view("work")}) {
       double change = ratio(both(regions, figure), both(earlier, figure));
       for (const char *key : {"apart", "fused"}) {
         Json &value = edge.at(key).at(figure);
         double changed = value.get<double>() * change;
-        value = value.is_number_integer() ? Json(std::llround(changed)) : Json(rounded(changed));
+        value = figure == times ? Json(rounded(changed)) : Json(std::llround(changed));
       }
     }
   }

@@ -12,10 +12,14 @@ namespace tenon::view {
 /// By the names of the symbols.
 using Sizes = std::map<std::string, int64_t>;
 
-/// "batch=1, tokens=128", for people; empty without symbols. Of a list of names and sizes of a record,
-/// and of those that a graph is shown for.
+/// "batch=1, tokens=128", for people; empty without symbols. Of a list of names and sizes of a
+/// record, and of those that a graph is shown for.
 std::string sizesText(const Json &sizes);
 std::string sizesText(const Graph &graph);
+/// Whether the user chooses the symbol's size: an input has it. Data decides others.
+bool isOfInput(const Graph &graph, const std::string &symbol);
+/// Leaves out of a record's list of sizes what the user does not choose.
+Json sizesOfInputs(const Graph &graph, const Json &sizes);
 
 /// The value of a formula as the records write them ("ceil(batch * 3 / 2) + 1"); none for a symbol
 /// without a size, a number that leaves 64 bits, or text that is no formula.
@@ -23,8 +27,8 @@ std::optional<int64_t> evaluate(std::string_view formula, const Sizes &sizes);
 
 /// The dims of each input, by its name.
 using InputDims = std::map<std::string, std::vector<int64_t>>;
-/// The size of every symbol of a graph when its inputs have these dims; of one that no input decides
-/// the typical one.
+/// The size of every symbol of a graph when its inputs have these dims; of one that no input
+/// decides the typical one.
 Sizes sizesOf(const Graph &graph, const InputDims &dims);
 
 /// Sets the typical counts of a graph, and what its symbols typically are.

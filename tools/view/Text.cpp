@@ -40,9 +40,8 @@ std::string regionText(const Graph &graph, size_t index) {
   if (!region.kernel.empty()) {
     text += " by " + visible(region.kernel);
   }
-  text += region.microseconds
-              ? fmt::format(", {:.2f} us measured", *region.microseconds)
-              : fmt::format(", about {:.2f} us", region.cost.value("us", 0.0));
+  text += region.microseconds ? fmt::format(", {:.2f} us measured", *region.microseconds)
+                              : fmt::format(", about {:.2f} us", region.cost.value("us", 0.0));
   text += fmt::format(": {}\n", visible(region.reason));
   for (const Node &node : graph.nodes) {
     if (node.region == static_cast<int64_t>(index)) {
@@ -56,12 +55,12 @@ std::string regionText(const Graph &graph, size_t index) {
 
 std::string renderText(const Graph &graph) {
   std::string text;
-  if (!graph.symbols.empty()) {
+  if (std::string sizes = sizesText(graph); !sizes.empty()) {
     text = fmt::format("  counts{} are for {}; --shape INPUT:SIZES shows them for others\n",
-                       graph.regions.empty() ? "" : " and times", sizesText(graph));
+                       graph.regions.empty() ? "" : " and times", sizes);
   }
-  text += fmt::format("    {:<14} {:<{}}  {:>9} {:>11}  {}\n", "operation", "result",
-                                 kTypeWidth, "FLOPs", "bytes moved", "node");
+  text += fmt::format("    {:<14} {:<{}}  {:>9} {:>11}  {}\n", "operation", "result", kTypeWidth,
+                      "FLOPs", "bytes moved", "node");
   for (const Node &node : graph.nodes) {
     if (node.region < 0) {
       text += nodeLine(graph, node);

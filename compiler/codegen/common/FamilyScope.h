@@ -1,5 +1,5 @@
-// Which kernel families a region concerns: a family of one kind of operation says nothing of regions
-// without it, so its refusal is left out of the record.
+// Which kernel families a region concerns: a family of one kind of operation says nothing of
+// regions without it, so its refusal is left out of the record.
 #pragma once
 
 #include "mlir/IR/Block.h"

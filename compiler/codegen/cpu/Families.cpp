@@ -184,7 +184,8 @@ constexpr KernelFamily kFamilies[] = {
      .takesReshaped = true,
      .lower = lowerScan},
     {.name = "recurrence",
-     .what = "recurrent layers: rows of the batch through all steps, a product and the gates in each",
+     .what =
+         "recurrent layers: rows of the batch through all steps, a product and the gates in each",
      .strategies = {dispatch::kSingle},
      .needs = {"recurrence"},
      .refuse = [](func::FuncOp source) -> StringRef {
@@ -314,8 +315,8 @@ public:
     func::FuncOp source = function;
     Block &body = source.getBody().front();
     // A product may have another strategy because no family of products takes it.
-    bool isProduct = llvm::any_of(
-        body, [](Operation &op) { return op.hasTrait<tn::TnContraction>(); });
+    bool isProduct =
+        llvm::any_of(body, [](Operation &op) { return op.hasTrait<tn::TnContraction>(); });
     bool isServed = llvm::is_contained(family.strategies, strategy.getValue()) ||
                     (isProduct && llvm::is_contained(family.strategies, dispatch::kContraction));
     return isServed && holdsAny(body, family.needs);

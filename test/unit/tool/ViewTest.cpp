@@ -64,7 +64,7 @@ TEST(Sizes, FollowFromTheDimsOfInputs) {
   graph.symbols = {{"batch", 1, 64, 1}, {"half", 1, 64, 64}, {"found", 0, 100, 100}};
   for (const char *dim : {"half * 2 + 1", "batch"}) {
     graph.inputs.push_back({dim, static_cast<int64_t>(graph.values.size())});
-    graph.values.push_back({.kind = "input", .name = dim, .dtype = "f32", .shape = {{"8", dim}}, .bytes = {}});
+    graph.values.push_back({.kind = "input", .name = dim, .dtype = "f32", .shape = std::vector<std::string>{"8", dim}, .bytes = {}});
   }
   Sizes sizes = sizesOf(graph, {{"half * 2 + 1", {8, 41}}, {"batch", {8, 5}}});
   EXPECT_EQ(sizes, (Sizes{{"batch", 5}, {"half", 20}, {"found", 100}}));

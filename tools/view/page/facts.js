@@ -37,7 +37,7 @@ const atSize = (count, size) => count === null || typeof count === "number" ? co
 const typeText = (value) => visible(value.shape ? `${value.dtype} [${value.shape.join(", ")}]` : value.dtype);
 
 // The sizes that counts marked "typical" and all estimates are for; empty where no size is free.
-const sizesText = graph.symbols.map((symbol) => `${visible(symbol.name)}=${symbol.typical}`).join(", ");
+const sizesText = graph.symbols.filter((symbol) => symbol.of_input).map((symbol) => `${visible(symbol.name)}=${symbol.typical}`).join(", ");
 
 function makeFacts() {
   const top = {id: "top", kind: "top", children: [], depth: 0};

@@ -288,7 +288,7 @@ function start() {
   };
   document.getElementById("title").textContent = visible(graph.title);
   document.getElementById("size-label").hidden = graph.symbols.length === 0;
-  document.querySelector("#size [value=typical]").textContent = sizesText;
+  document.querySelector("#size [value=typical]").textContent = sizesText || "likely";
   document.getElementById("size").onchange = (event) => {
     state.size = event.target.value;
     shares = new Map();

@@ -26,12 +26,16 @@ function rangeText(count, format) {
   return `${format(atSize(count, state.size))}  (${format(count.least)} to ${format(count.most)})`;
 }
 
+const numberText = (number) => String(Number(number.toPrecision(4)));
+// ", −0.31 to 0.42": the least and the largest element.
+const rangeOf = (value) => value.range ? `, ${numberText(value.range[0])} to ${numberText(value.range[1])}` : "";
+
 function valueLine(id) {
   if (id < 0) return element("li", {className: "faint", textContent: "left out"});
   const value = graph.values[id], maker = facts.makers[id];
   const line = element("li", {}, element("code", {textContent: typeText(value)}), " ");
   if (maker) line.append("from ", link(maker));
-  else line.append(`${value.kind} `, element("bdi", {textContent: visible(value.name)}), value.bytes ? ` (${bytesText(atSize(value.bytes, state.size))})` : "");
+  else line.append(`${value.kind} `, element("bdi", {textContent: visible(value.name)}), value.bytes ? ` (${bytesText(atSize(value.bytes, state.size))}${rangeOf(value)})` : "");
   return line;
 }
 
@@ -141,7 +145,7 @@ function summaryPanel() {
     ...(slow.length ? section("Longest regions", element("ul", {}, ...slow.map(({region, index}) => element("li", {}, `${timeText(region.us)} `, link(firstOf(index), shortened(visible(region.label), 60)))))) : []),
     ...section("Most arithmetic", element("ul", {}, ...heavy.map(({thing, flops}) => element("li", {}, `${countText(flops)}  ${thing.node.op} `, link(thing))))),
     ...section(`Parameters`, element("details", {}, element("summary", {textContent: `${parameters.length} tensors`}),
-      element("ul", {}, ...parameters.slice(0, 500).map((value) => element("li", {}, element("bdi", {textContent: visible(value.name)}), " ", element("code", {textContent: typeText(value)})))),
+      element("ul", {}, ...parameters.slice(0, 500).map((value) => element("li", {}, element("bdi", {textContent: visible(value.name)}), " ", element("code", {textContent: typeText(value)}), rangeOf(value)))),
       parameters.length > 500 ? element("p", {textContent: `and ${parameters.length - 500} more`}) : "")),
   ];
 }
