@@ -206,6 +206,10 @@ class Kernels(ToolTest):
                 families = [one["kernel"] for one in region["candidates"]]
                 self.assertFalse([name for name in families if "conv" in name or "scan" in name or "top" in name], region["label"])
                 self.assertFalse([one for one in region["candidates"] if "other strategies" in one["why"]])
+        self.succeed("compile", CNN, "-o", "cnn.tenon", "--target", "cuda:sm_90")
+        (region,) = self.json("explain", "kernels", "cnn.tenon", "/stem/stem.2/Relu")["regions"]
+        self.assertFalse([one["kernel"] for one in region["candidates"] if one["kernel"].startswith("gem")])
+        self.assertTrue([one["kernel"] for one in region["candidates"] if one["verdict"] == "refused"])
 
     def test_measured_refusals(self):
         onnx.save(small_transformer(), self.folder / "small.onnx")

@@ -153,8 +153,9 @@ std::string longestText(const std::vector<const Json *> &regions) {
       regions.size() > count ? fmt::format("the {} longest of {} regions", count, regions.size())
                              : "region");
   for (size_t i = 0; i < count; ++i) {
+    std::string kernel = textAt(*regions[i], "kernel");
     text += fmt::format("{:>11}  {:<28}  {}\n", timeText(microsecondsOf(*regions[i])),
-                        textAt(*regions[i], "kernel"), textAt(*regions[i], "label"));
+                        kernel.size() > 28 ? familyOf(*regions[i]) : kernel, textAt(*regions[i], "label"));
   }
   return text;
 }

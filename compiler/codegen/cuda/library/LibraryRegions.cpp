@@ -286,6 +286,7 @@ constexpr KernelFamily kCublasLt = {
     .name = "cublaslt",
     .what = "cublasLtMatmul, with bias, residual and activation as its epilogue",
     .strategies = {dispatch::kContraction},
+    .needs = {"matmul"},
     .match = offerCublasLt,
     .configs = nullptr,
     .cost = matmulCost,
