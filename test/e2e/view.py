@@ -197,6 +197,17 @@ class Views(ToolTest):
             self.assertEqual(wanted, edges[:len(wanted)])
             self.assertEqual(len(made), sum(len(node.output) for node in view.graph.node))
 
+    def test_first_screen(self):
+        """40 lines of text at most, with the totals and what to do next; all of it on demand, and in files."""
+        text = self.succeed("inspect", "long.onnx").stdout
+        self.assertLessEqual(text.count("\n"), 40)
+        whole = self.succeed("inspect", "long.onnx", "--all").stdout
+        self.assertEqual(whole, self.inspect("long.onnx", "text").decode())
+        left_out = int(re.search(r"(?m)^    and (\d+) more lines$", text).group(1))
+        self.assertEqual(whole.count("\n"), left_out + text[:text.index("\nnext  ")].count("\n") - 1)
+        for part in ("  total: 2000 nodes", "next  tenon inspect long.onnx --all", "tenon check long.onnx"):
+            self.assertIn(part, text)
+
     def test_ranges_of_weights(self):
         """The least and the largest element, as viewers of ONNX show them; text and engines do without."""
         arrays = {"f": np.array([-1.5, 0, 2.25], np.float32), "h": np.array([-3, 4, 1], np.float16), "nan": np.array([1, np.nan, 2], np.float32)}

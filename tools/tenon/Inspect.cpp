@@ -19,6 +19,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -29,6 +30,7 @@ namespace {
 struct InspectFlags {
   InspectRequest request;
   std::string output;
+  bool all = false;
 };
 
 /// The file's own name, without folders.
@@ -260,6 +262,35 @@ Status writeFile(const std::string &path, const std::string &text) {
   return file.commit();
 }
 
+/// The first lines of a text.
+std::string firstLines(const std::string &text, size_t count) {
+  size_t end = 0;
+  for (size_t i = 0; i < count && end < text.size(); ++i) {
+    end = std::min(text.find('\n', end), text.size() - 1) + 1;
+  }
+  return text.substr(0, end);
+}
+
+/// At most 40 lines of a longer text: its beginning, its totals, and what is done next.
+std::string screenOf(const std::string &text, const std::string &path) {
+  constexpr size_t most = 40, ofTotals = 4, besides = 6;
+  size_t lines = static_cast<size_t>(std::ranges::count(text, '\n'));
+  if (lines <= most) {
+    return text;
+  }
+  size_t totals = std::min(text.rfind("\n  total:") + 1, text.size());
+  std::string ending = firstLines(text.substr(totals), ofTotals);
+  std::string beginning = firstLines(text.substr(0, totals), most - ofTotals - besides);
+  return fmt::format("{}    and {} more lines\n{}\n"
+                     "next  tenon inspect {} --all\n"
+                     "      tenon inspect {} --format html -o graph.html\n"
+                     "      tenon {}\n",
+                     beginning,
+                     lines - static_cast<size_t>(std::ranges::count(beginning + ending, '\n')),
+                     ending, path, path,
+                     path.ends_with(".tenon") ? "explain fusion " + path : "check " + path);
+}
+
 Status inspect(InspectFlags &flags, Terminal &terminal) {
   if (terminal.json()) {
     flags.request.format = "json";
@@ -276,6 +307,9 @@ Status inspect(InspectFlags &flags, Terminal &terminal) {
   }
   if (shown.schema.empty()) {
     bool isText = flags.request.format == "text";
+    if (isText && !flags.all) {
+      shown.text = screenOf(shown.text, view::visible(flags.request.path));
+    }
     isText ? terminal.print(shown.text) : terminal.printFile(shown.text);
   } else {
     terminal.printJson(shown.schema, std::move(shown.json));
@@ -292,6 +326,7 @@ Action declareInspect(CLI::App &command) {
             {"text", "json", "dot", "svg", "html", "onnx"},
             "How it is shown: html is a page for a browser, onnx a graph for viewers of ONNX");
   addOutput(command, flags->output, "Where it goes; stdout without it");
+  command.add_flag("--all", flags->all, "All of the text rather than a screen");
   command
       .add_option("--shape", flags->request.shapes,
                   "Dimensions of an input: of a model as for compile, of an engine the sizes that "
