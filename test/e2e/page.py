@@ -128,6 +128,12 @@ class Page(ToolTest):
                 self.assertGreater(zoom, 0.3)
                 self.assertGreater(self.browser.evaluate(BOXES), 3)
 
+    def test_weights_have_shapes_and_ranges(self):
+        self.succeed("inspect", CNN, "--format", "html", "-o", "model.html")
+        self.open("model", height=5000)
+        self.browser.click(self.box("node stem.0 conv 3x3"))
+        self.assertRegex(self.browser.evaluate(PANEL), r"f32 \[32, 1, 3, 3\] parameter \S+ \(1.15 kB, -0\.\d+ to 0\.\d+\)")
+
     def test_sizes_are_said(self):
         self.open("cnn.tenon")
         self.assertEqual("batch=1", self.browser.evaluate("document.querySelector('#size option[selected]').textContent"))
