@@ -194,6 +194,8 @@ class Kernels(ToolTest):
         self.assertTrue(12 * totals[2] < totals[3] < 24 * totals[2], totals)
         said = self.succeed("explain", "fusion", "small.tenon", "mm1", "--shape", "x:8x128x32").stdout
         self.assertIn("sizes: batch=8, length=128; --shape INPUT:SIZES shows others (kernels were chosen at batch=128, length=128)", said)
+        self.assertIn("explain kernels take it", self.refuse(2, "TN0105", "explain", "memory", "small.tenon", "--shape", "x:1x1x32").stderr)
+        self.assertIn("sizes: batch=1, length=1, the smallest", self.succeed("explain", "memory", "small.tenon").stdout)
         self.assertIn("no input 'y'", self.refuse(2, "TN0105", "explain", "fusion", "small.tenon", "--shape", "y:1x1x1").stderr)
 
     def test_families_of_other_operations_are_left_out(self):

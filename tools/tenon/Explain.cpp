@@ -177,6 +177,12 @@ Status chooseSizes(const ExplainFlags &flags, const engine::EngineFile &file,
 
 Result<Json> readRecord(const ExplainFlags &flags) {
   const Topic &topic = topicOf(flags);
+  if (!flags.shapes.empty() && std::string_view(topic.record) != "fusion") {
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("--shape: what explain {} says is not for sizes of a choice",
+                                     flags.topic),
+                         "leave --shape out; explain fusion and explain kernels take it");
+  }
   TENON_TRY(isModel(flags.engine, Takes::Engine).takeStatus());
   TENON_ASSIGN(std::unique_ptr<engine::EngineFile> file, engine::EngineFile::open(flags.engine));
   std::string level = flags.level.empty() ? variantOfThisMachine(*file) : flags.level;

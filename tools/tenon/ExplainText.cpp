@@ -285,8 +285,13 @@ std::string memoryText(const Explained &what) {
       textAt(record, "planned") == "compile time" ? "at compile time" : textAt(record, "planned"),
       bytes("weights_bytes"));
   if (!record.value("smallest", Json::object()).empty()) {
-    text += fmt::format("figures are for the smallest declared dimensions: {}\n",
-                        dumpJson(record["smallest"]));
+    Json sizes = Json::array();
+    for (const auto &[name, size] : record["smallest"].items()) {
+      sizes.push_back({{"name", name}, {"size", size}});
+    }
+    text += fmt::format("sizes: {}, the smallest that are declared; bytes without an offset are "
+                        "formulas\n",
+                        view::sizesText(sizes));
   }
   text += fmt::format("\n{:>6}  {:<6}  {:>9}  {:>12}  {:>12}  {}\n", "buffer", "space", "life",
                       "bytes", "offset", "value");
