@@ -192,7 +192,7 @@ Cost CostModel::costOf(ArrayRef<Operation *> ops, bool isGenerated) const {
   bool fitsCache = cost.bytes <= device.cacheBytes * static_cast<int64_t>(device.cores);
   double bandwidth = std::min(fitsCache ? device.cacheBandwidth : device.memoryBandwidth,
                               productRate(ops, isGenerated));
-  double unhindered = std::max(cost.bytes / bandwidth, seconds);
+  double compute = seconds, unhindered = std::max(cost.bytes / bandwidth, compute);
   seconds = unhindered;
   Occupancy occupancy = occupancyOf(ops, *this);
   if (occupancy.readRate < 1 || occupancy.spilled > 0) {
@@ -201,6 +201,8 @@ Cost CostModel::costOf(ArrayRef<Operation *> ops, bool isGenerated) const {
     seconds = std::max(unhindered, reading + written / bandwidth + putAside);
   }
   cost.microseconds = (seconds + device.launchSeconds) * 1e6;
+  cost.bytesMicroseconds = (seconds > unhindered ? seconds : cost.bytes / bandwidth) * 1e6;
+  cost.workMicroseconds = compute * 1e6;
   cost.lostMicroseconds = (seconds - unhindered) * 1e6;
   cost.registers = occupancy.registers;
   cost.occupancy = occupancy.percent;

@@ -33,6 +33,8 @@ public:
                    llvm::ArrayRef<mlir::Operation *> consumers, bool isGenerated = false) const;
 
   const target::Target &profile() const { return device; }
+  /// What stands for each symbol of the module.
+  llvm::ArrayRef<int64_t> sizes() const { return symbols; }
 
 private:
   double peakOf(mlir::Operation *op, bool isGenerated) const;
@@ -54,7 +56,8 @@ private:
 /// The cost of a region that was cut out of the model, as one kernel.
 Cost costOfRegion(mlir::Block &body, const target::Target &target, bool isGenerated);
 
-/// The value at which decisions are taken for each symbol of a module: its largest, at most 128.
+/// The size at which is decided for each symbol of a module: its largest, at most 128. Decisions
+/// are for batches too; what people read is for the likely sizes (support/LikelySize.h).
 llvm::SmallVector<int64_t> representativeSymbols(mlir::ModuleOp module);
 
 } // namespace tenon::dispatch

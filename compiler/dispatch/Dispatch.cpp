@@ -86,7 +86,7 @@ LogicalResult dispatch(ModuleOp module, const target::Target &profile, KernelTim
   formElementwise(formation, block);
   formSingles(formation, block);
   formBundles(formation);
-  records = explain(formation, profile.device());
+  records = explain(formation, tn::SymbolList(module).symbols(), profile.device());
   buildRegions(formation.grouping, profile.device());
   return success();
 }

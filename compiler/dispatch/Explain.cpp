@@ -134,14 +134,21 @@ EdgeRecord describe(const Formation &formation, const Edge &edge, Group *produce
     record.fused.microseconds = refusal.fused;
   }
   record.decided = decidedBy(formation, record, rule);
+  // The difference is what was decided by; apart they cost what the regions say.
+  record.fused.microseconds += ways.apart.microseconds - record.apart.microseconds;
+  record.apart = ways.apart;
   return record;
 }
 
 } // namespace
 
-Records explain(const Formation &formation, llvm::StringRef target) {
+Records explain(const Formation &formation, ArrayRef<tn::Symbol> symbols, llvm::StringRef target) {
   Records records;
   records.profile = formation.costs.profile().name;
+  records.launchMicroseconds = formation.costs.profile().launchSeconds * 1e6;
+  for (auto [symbol, size] : llvm::zip_equal(symbols, formation.costs.sizes())) {
+    records.sizes.emplace_back(symbol.name, size);
+  }
   SmallVector<Group *> groups = formation.grouping.inOrder();
   llvm::DenseMap<Group *, int64_t> indexOf;
   for (auto [index, group] : llvm::enumerate(groups)) {

@@ -7,6 +7,8 @@
 namespace tenon::dispatch {
 
 /// A record for every group and for every edge between two of them (also through reshapes).
-Records explain(const Formation &formation, llvm::StringRef target);
+/// `symbols` are the module's.
+Records explain(const Formation &formation, llvm::ArrayRef<tn::Symbol> symbols,
+                llvm::StringRef target);
 
 } // namespace tenon::dispatch

@@ -9,10 +9,13 @@
 namespace tenon::dispatch {
 namespace {
 
-/// Microseconds to two decimals, so that the text does not depend on how a sum was rounded.
-double rounded(double value) { return static_cast<int64_t>(value * 100 + 0.5) / 100.0; }
+/// Microseconds to two decimals (parts of them to four), so that the text does not depend on how a
+/// sum was rounded.
+double rounded(double value, double places = 1e2) {
+  return static_cast<double>(static_cast<int64_t>(value * places + 0.5)) / places;
+}
 
-llvm::json::Value toValue(const Cost &cost) {
+llvm::json::Object toValue(const Cost &cost) {
   return llvm::json::Object{{"bytes", cost.bytes},
                             {"work", static_cast<int64_t>(cost.work)},
                             {"launches", cost.launches},
@@ -31,8 +34,22 @@ static bool fromJSON(const llvm::json::Value &value, Cost &cost, llvm::json::Pat
   return mapper && mapper.map("bytes", cost.bytes) && mapper.map("work", cost.work) &&
          mapper.map("launches", cost.launches) && mapper.map("us", cost.microseconds) &&
          mapper.map("registers", cost.registers) && mapper.map("occupancy", cost.occupancy) &&
-         mapper.map("lost_us", cost.lostMicroseconds);
+         mapper.map("lost_us", cost.lostMicroseconds) &&
+         mapper.mapOptional("bytes_us", cost.bytesMicroseconds) &&
+         mapper.mapOptional("work_us", cost.workMicroseconds);
 }
+
+namespace {
+struct Size {
+  std::string name;
+  int64_t value = 0;
+};
+
+bool fromJSON(const llvm::json::Value &value, Size &size, llvm::json::Path path) {
+  llvm::json::ObjectMapper mapper(value, path);
+  return mapper && mapper.map("name", size.name) && mapper.map("size", size.value);
+}
+} // namespace
 
 static bool fromJSON(const llvm::json::Value &value, CandidateRecord &candidate,
                      llvm::json::Path path) {
@@ -68,10 +85,25 @@ Cost &Cost::operator+=(const Cost &other) {
   launches += other.launches;
   microseconds += other.microseconds;
   lostMicroseconds += other.lostMicroseconds;
+  bytesMicroseconds += other.bytesMicroseconds;
+  workMicroseconds += other.workMicroseconds;
   registers = std::max(registers, other.registers);
   bool isLess = occupancy == 0 || (other.occupancy != 0 && other.occupancy < occupancy);
   occupancy = isLess ? other.occupancy : occupancy;
   return *this;
+}
+
+void Records::setKernelTime(size_t region, double microseconds) {
+  double change = microseconds - regions[region].cost.microseconds;
+  regions[region].cost.microseconds = microseconds;
+  for (EdgeRecord &edge : edges) {
+    for (int64_t end : {edge.producerRegion, edge.consumerRegion}) {
+      if (end == static_cast<int64_t>(region)) {
+        edge.apart.microseconds += change;
+        edge.fused.microseconds = std::max(edge.fused.microseconds + change, launchMicroseconds);
+      }
+    }
+  }
 }
 
 std::string Records::toJson() const {
@@ -82,15 +114,18 @@ std::string Records::toJson() const {
       candidates.push_back(llvm::json::Object{{"kernel", candidate.kernel},
                                               {"verdict", candidate.verdict},
                                               {"why", candidate.why},
-                                              {"us", candidate.microseconds}});
+                                              {"us", rounded(candidate.microseconds)}});
     }
+    llvm::json::Object cost = toValue(region.cost);
+    cost["bytes_us"] = rounded(region.cost.bytesMicroseconds, 1e4);
+    cost["work_us"] = rounded(region.cost.workMicroseconds, 1e4);
     regionValues.push_back(llvm::json::Object{{"label", region.label},
                                               {"target", region.target},
                                               {"strategy", region.strategy},
                                               {"reason", region.reason},
                                               {"nodes", llvm::json::Array(region.nodes)},
                                               {"operations", llvm::json::Array(region.operations)},
-                                              {"cost", toValue(region.cost)},
+                                              {"cost", std::move(cost)},
                                               {"kernel", region.kernel},
                                               {"candidates", std::move(candidates)},
                                               {"slow", region.slow}});
@@ -108,10 +143,16 @@ std::string Records::toJson() const {
                                             {"apart", toValue(edge.apart)},
                                             {"fused", toValue(edge.fused)}});
   }
+  llvm::json::Array sizeValues;
+  for (const auto &[name, size] : sizes) {
+    sizeValues.push_back(llvm::json::Object{{"name", llvm::json::fixUTF8(name)}, {"size", size}});
+  }
   std::string text;
   llvm::raw_string_ostream stream(text);
   stream << llvm::json::Value(llvm::json::Object{{"schema", 1},
                                                  {"profile", profile},
+                                                 {"launch_us", launchMicroseconds},
+                                                 {"sizes", std::move(sizeValues)},
                                                  {"regions", std::move(regionValues)},
                                                  {"edges", std::move(edgeValues)}});
   return text;
@@ -124,11 +165,17 @@ llvm::Expected<Records> Records::fromJson(llvm::StringRef text) {
   }
   Records records;
   int64_t schema = 0;
+  std::vector<Size> sizes;
   llvm::json::Path::Root root("fusion record");
   llvm::json::ObjectMapper mapper(*value, root);
   if (!mapper || !mapper.map("schema", schema) || !mapper.map("profile", records.profile) ||
-      !mapper.map("regions", records.regions) || !mapper.map("edges", records.edges)) {
+      !mapper.mapOptional("launch_us", records.launchMicroseconds) ||
+      !mapper.mapOptional("sizes", sizes) || !mapper.map("regions", records.regions) ||
+      !mapper.map("edges", records.edges)) {
     return root.getError();
+  }
+  for (Size &size : sizes) {
+    records.sizes.emplace_back(std::move(size.name), size.value);
   }
   if (schema != 1) {
     return llvm::createStringError("the fusion record has schema %lld, this program reads 1",

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tenon::dispatch {
@@ -23,6 +24,10 @@ struct Cost {
   int64_t registers = 0;       ///< that a thread wants
   int64_t occupancy = 0;       ///< percent of the threads that a multiprocessor may hold
   double lostMicroseconds = 0; ///< of the time: to low occupancy and to values put aside in memory
+  /// What moving the bytes takes, and what the operations do; the larger of the two counts. From
+  /// them follows the time at other sizes.
+  double bytesMicroseconds = 0;
+  double workMicroseconds = 0;
 
   Cost &operator+=(const Cost &other);
 };
@@ -43,8 +48,8 @@ struct RegionRecord {
   std::string reason; ///< a sentence
   std::vector<std::string> nodes;
   std::vector<std::string> operations;
-  Cost cost;
-  std::string kernel;                      ///< KernelChoice::text
+  Cost cost;          ///< once kernels are chosen, its time is that of the chosen one
+  std::string kernel; ///< KernelChoice::text
   std::vector<CandidateRecord> candidates; ///< in the order of preference
   std::string slow; ///< why no kernel is near what its bytes and operations need; empty if one is
 };
@@ -59,14 +64,20 @@ struct EdgeRecord {
   std::string rule;    ///< short and stable: "dims-differ"
   std::string why;     ///< the rule in words
   std::string decided; ///< the numbers that decided; empty where the form of the two does
-  Cost apart;          ///< both regions as they are
+  Cost apart;          ///< both regions as they are: the sum of their costs
   Cost fused;          ///< if they were one
 };
 
 struct Records {
   std::string profile;
+  double launchMicroseconds = 0; ///< of each kernel's time, what starting it takes
+  /// Each symbol of the model with the size at which was decided and estimated.
+  std::vector<std::pair<std::string, int64_t>> sizes;
   std::vector<RegionRecord> regions;
   std::vector<EdgeRecord> edges;
+
+  /// Sets a region's time to that of its kernel. What one kernel would save at an edge stays.
+  void setKernelTime(size_t region, double microseconds);
 
   /// JSON text; equal records give equal text.
   std::string toJson() const;

@@ -6,6 +6,9 @@
 #include "compiler/graph/Flops.h"
 #include "compiler/graph/NodeOrigin.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "support/LikelySize.h"
+
+#include <cmath>
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/JSON.h"
@@ -20,8 +23,6 @@ namespace json = llvm::json;
 
 /// Longer attributes are cut: they are for reading, and engines carry them.
 constexpr size_t kLongestAttribute = 80;
-/// Symbols stand for at most this in "typical" counts, as in dispatch's cost model.
-constexpr int64_t kTypicalSymbol = 128;
 
 std::string utf8(llvm::StringRef text) { return json::fixUTF8(text); }
 
@@ -36,24 +37,30 @@ std::string printed(Attribute attribute) {
     attribute.print(stream, /*elideType=*/true);
   }
   llvm::StringRef shown = text;
-  // "array<i64: 1, 1>" reads as a list, "#tn<pad_mode constant>" as its word.
+  // "array<i64: 1, 1>" reads as a list, "#tn<pad_mode constant>" and "#tn.reduce_kind<mean>" as
+  // their word.
   if (shown.consume_front("array<") && shown.consume_back(">")) {
     return "[" + shown.split(": ").second.str() + "]";
   }
   if (shown.consume_front("#tn<") && shown.consume_back(">")) {
     return shown.split(' ').second.str();
   }
+  if (shown.consume_front("#tn.") && shown.consume_back(">")) {
+    return shown.split('<').second.str();
+  }
   return text;
 }
 
 class Reader {
 public:
-  explicit Reader(ModuleOp module)
-      : main(module.lookupSymbol<func::FuncOp>("main")), list(module), symbols(list.symbols()) {
+  Reader(ModuleOp module, RangeOf weightRanges)
+      : rangeOf(weightRanges), main(module.lookupSymbol<func::FuncOp>("main")), list(module), symbols(list.symbols()) {
     for (const Symbol &symbol : symbols) {
       least.push_back(symbol.min);
-      typical.push_back(std::clamp(kTypicalSymbol, symbol.min, symbol.max));
       most.push_back(symbol.max);
+    }
+    for (auto [symbol, dim] : llvm::zip_equal(symbols, firstDims())) {
+      typical.push_back(likelySize(dim, symbol.min, symbol.max));
     }
   }
 
@@ -79,9 +86,11 @@ public:
       }
     }
     json::Array symbolArray;
-    for (const Symbol &symbol : symbols) {
-      symbolArray.push_back(
-          json::Object{{"name", utf8(symbol.name)}, {"min", symbol.min}, {"max", symbol.max}});
+    for (auto [symbol, size] : llvm::zip_equal(symbols, typical)) {
+      symbolArray.push_back(json::Object{{"name", utf8(symbol.name)},
+                                         {"min", symbol.min},
+                                         {"max", symbol.max},
+                                         {"typical", size}});
     }
     return json::Object{{"schema", "tenon.graph/1"},   {"symbols", std::move(symbolArray)},
                         {"inputs", std::move(inputs)}, {"outputs", std::move(outputs)},
@@ -89,6 +98,20 @@ public:
   }
 
 private:
+  /// Where each symbol stands alone in the inputs for the first time; beyond all dims if nowhere.
+  SmallVector<uint32_t> firstDims() {
+    SmallVector<uint32_t> dims(symbols.size(), UINT32_MAX);
+    for (BlockArgument argument : main.getArguments()) {
+      for (auto [dim, size] : llvm::enumerate(getDims(argument.getType()))) {
+        AffineSymbolExpr symbol = dyn_cast_or_null<AffineSymbolExpr>(size);
+        if (symbol && dims[symbol.getPosition()] == UINT32_MAX) {
+          dims[symbol.getPosition()] = static_cast<uint32_t>(dim);
+        }
+      }
+    }
+    return dims;
+  }
+
   static std::string portName(DictionaryAttr attributes, llvm::StringRef kind, unsigned index) {
     StringAttr name = attributes ? attributes.getAs<StringAttr>("tn.name") : StringAttr();
     return name ? utf8(name.getValue()) : kind.str() + std::to_string(index);
@@ -177,9 +200,16 @@ private:
       ids[op.getResult(0)] = known->second;
       return;
     }
-    addValue(op.getResult(0), json::Object{{"kind", weight ? "parameter" : "constant"},
-                                           {"name", utf8(text)},
-                                           {"bytes", count(bytesOf(op.getResult(0)))}});
+    json::Object entry{{"kind", weight ? "parameter" : "constant"},
+                       {"name", utf8(text)},
+                       {"bytes", count(bytesOf(op.getResult(0)))}};
+    Type element = cast<RankedTensorType>(op.getResult(0).getType()).getElementType();
+    if (std::optional<std::pair<double, double>> range =
+            weight && rangeOf ? rangeOf(weight.getId(), element) : std::nullopt;
+        range && std::isfinite(range->first) && std::isfinite(range->second)) {
+      entry["range"] = json::Array{range->first, range->second};
+    }
+    addValue(op.getResult(0), std::move(entry));
   }
 
   static std::string literal(ConstantOp op) {
@@ -248,6 +278,7 @@ private:
     nodes.push_back(std::move(node));
   }
 
+  RangeOf rangeOf;
   func::FuncOp main;
   SymbolList list;
   ArrayRef<Symbol> symbols;
@@ -259,9 +290,9 @@ private:
 
 } // namespace
 
-std::string graphFacts(ModuleOp module) {
+std::string graphFacts(ModuleOp module, RangeOf rangeOf) {
   std::string text;
-  llvm::raw_string_ostream(text) << json::Value(Reader(module).read());
+  llvm::raw_string_ostream(text) << json::Value(Reader(module, rangeOf).read());
   return text;
 }
 

@@ -4,7 +4,11 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+#include <optional>
 #include <string>
+#include <utility>
 
 namespace tenon::tn {
 
@@ -15,7 +19,12 @@ namespace tenon::tn {
 /// What a frontend knows of a node, it puts into the location of its operations, a FusedLoc: a
 /// NameLoc with the node's name, which begins with the modules that hold it
 /// ("/encoder/layer.0/MatMul" or "encoder.layer.0/matmul"); a FileLineColLoc with the line of the
-/// source; as metadata, a StringAttr with the model's own operator.
-std::string graphFacts(mlir::ModuleOp module);
+/// source; as metadata, a StringAttr with the model's own operator, or an ArrayAttr of that and the
+/// path of the node ("encoder.layer.0/linear_3") where its name does not begin with its modules.
+///
+/// `rangeOf` gives the least and the largest element of a weight by its id and type of elements.
+using RangeOf = llvm::function_ref<std::optional<std::pair<double, double>>(llvm::StringRef,
+                                                                            mlir::Type)>;
+std::string graphFacts(mlir::ModuleOp module, RangeOf rangeOf = nullptr);
 
 } // namespace tenon::tn

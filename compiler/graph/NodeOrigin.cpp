@@ -46,12 +46,21 @@ struct Parts {
 
 void collect(Location location, Parts &parts) {
   if (FusedLoc fused = dyn_cast<FusedLoc>(location)) {
-    StringAttr kind = dyn_cast_or_null<StringAttr>(fused.getMetadata());
+    StringAttr kind = dyn_cast_or_null<StringAttr>(fused.getMetadata()), path;
+    if (ArrayAttr both = dyn_cast_or_null<ArrayAttr>(fused.getMetadata());
+        both && both.size() == 2) {
+      kind = dyn_cast<StringAttr>(both[0]);
+      path = dyn_cast<StringAttr>(both[1]);
+    }
+    size_t known = parts.modules.size();
     if (kind && !llvm::is_contained(parts.origin.kinds, kind.getValue())) {
       parts.origin.kinds.push_back(kind.getValue().str());
     }
     for (Location part : fused.getLocations()) {
       collect(part, parts);
+    }
+    for (size_t i = known; path && i < parts.modules.size(); ++i) {
+      parts.modules[i] = modulesOf(path.getValue());
     }
   } else if (NameLoc named = dyn_cast<NameLoc>(location)) {
     llvm::StringRef name = named.getName();

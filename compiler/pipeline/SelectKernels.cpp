@@ -185,6 +185,7 @@ Status KernelSelector::select(ModuleOp module, dispatch::Records &records,
         noteExcluded(record.candidates, fastest.selection.chosen.text());
       }
       record.slow = slownessOf(selection, record.cost);
+      records.setKernelTime(*number, selection.microseconds);
     }
     return WalkResult::advance();
   });

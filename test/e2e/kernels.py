@@ -133,7 +133,7 @@ class Kernels(ToolTest):
         self.assertEqual("possible", verdicts["gemm_tensorcore"])
         self.assertEqual("refused", verdicts["gemv"])
         text = self.succeed("explain", "kernels", "p.tenon").stdout
-        self.assertRegex(text, r"(?m)^ +1  gemm_skinny$")
+        self.assertRegex(text, r"(?m)^ +1 +[\d.]+ us  gemm_skinny$")
         text = self.succeed("explain", "kernels", "p.tenon", "mm=1").stdout
         self.assertRegex(text, r"refused  gemv: .*1 to 16 rows")
 
@@ -168,7 +168,7 @@ class Kernels(ToolTest):
     def test_on_cpus(self):
         self.succeed("compile", CNN, "-o", "c.tenon", "--target", "cpu:avx2")
         text = self.succeed("explain", "kernels", "c.tenon").stdout
-        self.assertRegex(text, r"\d+  gemm_packed")
+        self.assertRegex(text, r"\d+ +[\d.]+ us  gemm_packed")
         self.assertIn("gemm_packed{tile_rows=128}", text)
         # Another family and another configuration compute the same.
         self.succeed("run", "c.tenon", "-o", "c.npz")
@@ -212,12 +212,79 @@ class Kernels(ToolTest):
         self.succeed("compile", "small.onnx", "-o", "small.tenon", "--target", "cpu:avx2")
         record = self.json("explain", "fusion", "small.tenon")
         text = self.succeed("explain", "fusion", "small.tenon").stdout
-        self.assertRegex(text.splitlines()[0], "counts as 128")
-        self.assertRegex(text, rf"(?m)^ +{len(record['regions'])} +\S+  together$")
+        self.assertIn("sizes: batch=1, length=128; --shape", text)
+        self.assertRegex(text, rf"(?m)^ +{len(record['regions'])} +\S+ us  together$")
         self.assertRegex(text, rf"(?m)^ +{len(record['edges'])}  neighbours that stayed apart, by rule$")
-        self.assertLess(text[:text.index("\nregion ")].count("\n"), 25)
-        self.assertNotRegex(text, r"would save [\d.]+ us(?! by the estimate, not taken: [a-z-]+)")
+        self.assertIn("tenon explain fusion small.tenon scores", text[text.index("\nnext  "):])
+        whole = self.succeed("explain", "fusion", "small.tenon", "--all").stdout
+        self.assertEqual(len(record["regions"]), whole.count("\nregion "))
+        self.assertNotRegex(whole, r"would save [\d.]+ us(?! by the estimate, not taken: [a-z-]+)")
         self.assertNotIn("neighbours that stayed", self.succeed("explain", "fusion", "small.tenon", "mm1").stdout)
+
+    def test_first_screens(self):
+        """40 lines at most, however large the model; what is left out is said, and how to see it."""
+        nodes, last = [], "x"
+        for i in range(60):
+            nodes += [helper.make_node("CumSum", [last, "axis"], [f"c{i}"], name=f"sum{i}"),
+                      helper.make_node("Softmax", [f"c{i}"], [f"s{i}"], name=f"softmax{i}", axis=-2)]
+            last = f"s{i}"
+        ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "tokens", 16]) for name in ("x", last)]
+        axis = numpy_helper.from_array(np.array(1), "axis")
+        onnx.save(helper.make_model(helper.make_graph(nodes, "g", ports[:1], ports[1:], [axis]),
+                                    opset_imports=[helper.make_opsetid("", 20)], ir_version=9), self.folder / "long.onnx")
+        self.succeed("compile", "long.onnx", "-o", "long.tenon", "--target", "cpu:avx2")
+        for topic in ("fusion", "kernels", "memory", "placement"):
+            with self.subTest(topic=topic):
+                text = self.succeed("explain", topic, "long.tenon").stdout
+                self.assertLessEqual(text.count("\n"), 40)
+                self.assertIn(f"\nnext  tenon explain {topic} long.tenon", text)
+                self.assertIn("--all", text)
+                self.assertGreater(self.succeed("explain", topic, "long.tenon", "--all").stdout.count("\n"), 100)
+
+    def test_one_cost_everywhere(self):
+        """A region's time is that of its kernel: in `fusion`, in `kernels`, at edges and in the graph, at all sizes alike."""
+        onnx.save(small_transformer(), self.folder / "small.onnx")
+        self.succeed("compile", "small.onnx", "-o", "small.tenon")
+        totals = []
+        for shape in ([], ["--shape", "x:1x128x32"], ["--shape", "x:8x128x32"], ["--shape", "x:128x128x32"]):
+            record = self.json("explain", "fusion", "small.tenon", *shape)
+            kernels = self.json("explain", "kernels", "small.tenon", *shape)
+            graph = self.json("inspect", "small.tenon", *shape)["graph"]
+            times = [region["cost"]["us"] for region in record["regions"]]
+            for other in (kernels["regions"], graph["regions"]):
+                self.assertEqual(times, [region["cost"]["us"] for region in other])
+            for region, us in zip(record["regions"], times):
+                (chosen,) = [one["us"] for one in region["candidates"] if one["verdict"] == "chosen"]
+                self.assertAlmostEqual(chosen, us, delta=0.011)
+            for edge in record["edges"]:
+                self.assertAlmostEqual(times[edge["producerRegion"]] + times[edge["consumerRegion"]], edge["apart"]["us"], delta=0.031)
+            totals.append(sum(times))
+            self.assertIn(f"{totals[-1]:.2f} us  together" if totals[-1] < 1000 else f"{totals[-1] / 1000:.2f} ms  together",
+                          self.succeed("explain", "kernels", "small.tenon", *shape).stdout)
+        self.assertEqual(totals[0], totals[1])
+        # Of so many elements nothing is left but bytes and operations: they grow with the batch, the starts of kernels do not.
+        self.assertTrue(4 * totals[1] < totals[2] < 8 * totals[1], totals)
+        self.assertTrue(12 * totals[2] < totals[3] < 24 * totals[2], totals)
+        said = self.succeed("explain", "fusion", "small.tenon", "mm1", "--shape", "x:8x128x32").stdout
+        self.assertIn("sizes: batch=8, length=128; --shape INPUT:SIZES shows others (kernels were chosen at batch=128, length=128)", said)
+        self.assertIn("explain kernels take it", self.refuse(2, "TN0105", "explain", "memory", "small.tenon", "--shape", "x:1x1x32").stderr)
+        self.assertIn("sizes: batch=1, length=1, the smallest", self.succeed("explain", "memory", "small.tenon").stdout)
+        self.assertIn("no input 'y'", self.refuse(2, "TN0105", "explain", "fusion", "small.tenon", "--shape", "y:1x1x1").stderr)
+
+    def test_families_of_other_operations_are_left_out(self):
+        """A product says why no family of products takes it, and nothing about convolutions or scans."""
+        onnx.save(small_transformer(), self.folder / "small.onnx")
+        self.succeed("compile", "small.onnx", "-o", "small.tenon", "--target", "cpu:avx2,cuda:sm_90")
+        for variant in ("avx2", "sm_90"):
+            variant = {"avx2": "x86-64-v3"}.get(variant, variant)
+            for region in self.json("explain", "kernels", "small.tenon", "--variant", variant)["regions"]:
+                families = [one["kernel"] for one in region["candidates"]]
+                self.assertFalse([name for name in families if "conv" in name or "scan" in name or "top" in name], region["label"])
+                self.assertFalse([one for one in region["candidates"] if "other strategies" in one["why"]])
+        self.succeed("compile", CNN, "-o", "cnn.tenon", "--target", "cuda:sm_90")
+        (region,) = self.json("explain", "kernels", "cnn.tenon", "/stem/stem.2/Relu")["regions"]
+        self.assertFalse([one["kernel"] for one in region["candidates"] if one["kernel"].startswith("gem")])
+        self.assertTrue([one["kernel"] for one in region["candidates"] if one["verdict"] == "refused"])
 
     def test_measured_refusals(self):
         onnx.save(small_transformer(), self.folder / "small.onnx")

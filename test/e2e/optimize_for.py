@@ -60,6 +60,9 @@ class OptimizeFor(ToolTest):
         self.assertEqual(sum(not each for each in sizes), levels)
         self.assertEqual(sum("[2, 3, 32, 48]" in each for each in sizes), levels)
         self.assertIn("where sizes are x", self.succeed("inspect", "c.tenon").stdout)
+        for shape, own in (("x:2x3x32x48", True), ("x:7x3x16x16", True), ("x:2x3x32x49", False)):
+            said = self.succeed("explain", "kernels", "c.tenon", "--shape", shape).stdout
+            self.assertEqual(own, "a plan of its own (--optimize-for)" in said, shape)
 
     def test_numbers_for_the_only_free_size(self):
         self.succeed("compile", "rows.onnx", "-o", "r.tenon", "--optimize-for", "1,8")

@@ -106,13 +106,38 @@ class Page(ToolTest):
         self.assertIn("0 matches", self.browser.evaluate(PANEL))
 
     def test_a_click_shows_region_and_kernel(self):
-        self.open("cnn.tenon")
-        self.browser.click(self.box("node conv stem.0/Conv"))
+        self.open("cnn.tenon", height=5000)
+        self.browser.click(self.box("node stem.0 conv 3x3"))
         text = self.browser.evaluate(PANEL)
-        for part in ("/stem/stem.0/Conv", "REGION 0", "contraction on cpu", "k_", "batch * 451584", "57.8 M", "MEMORY THAT IT WRITES", "neighbours not fused".upper()):
+        for part in ("/stem/stem.0/Conv", "REGION 0", "contraction on cpu", "gemm_packed{tile_rows=128}", "batch * 451584", "452 k", "(at batch=1)", "MEMORY THAT IT WRITES", "neighbours not fused".upper()):
             self.assertIn(part, text)
-        self.browser.evaluate("document.getElementById('size').value = 'least'; document.getElementById('size').onchange({target: document.getElementById('size')})")
-        self.assertIn("452 k", self.browser.evaluate(PANEL))
+        self.assertNotIn("k_", text.replace("kernel", ""))
+        self.browser.evaluate("document.getElementById('size').value = 'most'; document.getElementById('size').onchange({target: document.getElementById('size')})")
+        self.assertIn("29.6 G", self.browser.evaluate(PANEL))
+
+    def test_all_is_in_the_window_when_opened(self):
+        for name, width, height in (("cnn.tenon", 1280, 800), ("hostile.tenon", 1280, 800), ("long.onnx", 1280, 800), ("cnn.tenon", 400, 800)):
+            with self.subTest(name=name, width=width):
+                self.open(name, width, height)
+                drawing, window, zoom = self.browser.evaluate("""(() => {
+                    const size = (id) => { const box = document.getElementById(id).getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom]; };
+                    return [size("drawing"), size("view"), state.zoom];
+                })()""")
+                self.assertTrue(all(a >= b - 1 for a, b in zip(drawing[:2], window[:2])), (drawing, window))
+                self.assertTrue(all(a <= b + 1 for a, b in zip(drawing[2:], window[2:])), (drawing, window))
+                self.assertGreater(zoom, 0.3)
+                self.assertGreater(self.browser.evaluate(BOXES), 3)
+
+    def test_weights_have_shapes_and_ranges(self):
+        self.succeed("inspect", CNN, "--format", "html", "-o", "model.html")
+        self.open("model", height=5000)
+        self.browser.click(self.box("node stem.0 conv 3x3"))
+        self.assertRegex(self.browser.evaluate(PANEL), r"f32 \[32, 1, 3, 3\] parameter \S+ \(1.15 kB, -0\.\d+ to 0\.\d+\)")
+
+    def test_sizes_are_said(self):
+        self.open("cnn.tenon")
+        self.assertEqual("batch=1", self.browser.evaluate("document.querySelector('#size option[selected]').textContent"))
+        self.assertRegex(self.browser.evaluate("document.getElementById('totals').textContent"), r"at batch=1 · about [\d.]+ .s estimated")
 
     def test_keys(self):
         self.open("cnn.tenon")

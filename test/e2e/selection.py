@@ -317,7 +317,7 @@ class Selection(ToolTest):
             onnx.save(graph.model(), self.folder / f"{name}.gpu.onnx")
             self.succeed("check", f"{name}.gpu.onnx", "--target", "cuda:sm_90")
             self.succeed("compile", f"{name}.gpu.onnx", "-o", f"{name}.gpu.tenon", "--target", "cuda:sm_80,cuda:sm_90")
-            self.assertIn("decided by data", self.succeed("inspect", f"{name}.gpu.tenon").stdout)
+            self.assertIn("decided by data", self.succeed("inspect", f"{name}.gpu.tenon", "--all").stdout)
 
     def test_branches(self):
         feeds = [lists(*size, share) for size in ((2, 3), (7, 1), (4, 4)) for share in ("none", "all")]

@@ -63,7 +63,7 @@ class Views(ToolTest):
         conv, relu, mean = graph["nodes"][:3]
         self.assertEqual(("conv", "/layer1/conv1/Conv", "layer1/conv1", ["Conv"]), (conv["op"], conv["name"], conv["module"], conv["from"]))
         # 4 x 6 x 6 results of 3 x 3 x 3 products and sums; read 3 x 8 x 8, a weight, written 4 x 6 x 6, of 4 bytes.
-        self.assertEqual({"formula": "batch * 7776", "least": 7776, "typical": 128 * 7776, "most": 65536 * 7776}, conv["flops"])
+        self.assertEqual({"formula": "batch * 7776", "least": 7776, "typical": 7776, "most": 65536 * 7776}, conv["flops"])
         self.assertEqual(4 * (3 * 64 + 4 * 27 + 4 * 36), conv["bytes"]["least"])
         self.assertEqual([144, 144], [node["flops"]["least"] for node in (relu, mean)])
         self.assertEqual(conv["outputs"], relu["inputs"])
@@ -137,10 +137,42 @@ class Views(ToolTest):
         for name in ("hostile.onnx", "hostile.tenon", "model.tenon", CNN, "long.onnx"):
             tree = xml.fromstring(self.inspect(name, "svg"))
             tags = {element.tag.split("}")[1] for element in tree.iter()}
-            self.assertEqual({"svg", "title", "style", "defs", "marker", "path", "g", "rect", "text"}, tags)
+            self.assertEqual({"svg", "title", "style", "defs", "marker", "path", "g", "rect", "text", "tspan"}, tags)
             self.assertFalse([key for element in tree.iter() for key in element.attrib if key.startswith("on") or "href" in key])
         # Folded: a drawing of 2,000 boxes nobody can read.
         self.assertGreater(250, len(tree.findall("{*}g")))
+
+    def test_boxes_tell_operators_apart(self):
+        """What a node computes with its numbers, where it stands, and a color for its kind."""
+        graph = self.graph(CNN)
+        labels = {(node["where"], node["what"], node["family"]) for node in graph["nodes"]}
+        self.assertLessEqual({("stem.0", "conv 3x3, 32", "product"), ("stem.2", "relu", "point"), ("pool", "max_pool 2x2", "row"),
+                              ("", "reduce mean", "row"), ("", "add", "point")}, labels)
+        drawing = self.inspect(CNN, "svg").decode()
+        self.assertRegex(drawing, r'<rect class="product"[^>]*/><text[^>]*>stem.0 <tspan class="what">conv 3x3, 32</tspan>')
+
+    def test_sizes_of_figures(self):
+        """Counts and estimates are for the likely sizes, or those of --shape, and say so."""
+        text = self.succeed("inspect", "model.tenon").stdout
+        self.assertIn("are for batch=1; --shape", text)
+        self.assertRegex(text, r"conv .* 7.78 k ")
+        more = self.graph("model.tenon", "--shape", "image:4x3x8x8")
+        self.assertEqual([("batch", 4)], [(symbol["name"], symbol["typical"]) for symbol in more["symbols"]])
+        self.assertEqual(4 * 7776, next(node["flops"]["typical"] for node in more["nodes"] if node["op"] == "conv"))
+        once = self.graph("model.tenon")["regions"]
+        self.assertTrue(all(one["cost"]["us"] <= other["cost"]["us"] for one, other in zip(once, more["regions"])))
+        self.assertIn("are for batch=1; --shape", self.succeed("inspect", "model.onnx").stdout)
+        self.refuse(2, "TN0603", "inspect", "model.tenon", "--shape", "image:4x3x9x8")
+
+    def test_variant_and_sizes_of_this_machine_or_the_profile(self):
+        self.succeed("compile", "model.onnx", "-o", "levels.tenon")
+        here = self.json("bench", "levels.tenon", "--runs", 2)["isa"]
+        self.assertEqual(here, self.graph("levels.tenon")["level"])
+        measured = self.json("bench", "levels.tenon", "--runs", 2, "--regions", "--isa", "avx2", "--shape", "image:3x3x8x8")
+        (self.folder / "three.json").write_text(json.dumps(measured))
+        graph = self.graph("levels.tenon", "--profile", "three.json")
+        self.assertEqual(("x86-64-v3", 3), (graph["level"], graph["symbols"][0]["typical"]))
+        self.refuse(2, "TN0105", "inspect", "levels.tenon", "--profile", "three.json", "--shape", "image:4x3x8x8")
 
     def test_html_is_whole_and_closed(self):
         page = self.inspect("hostile.tenon", "html").decode()
@@ -164,6 +196,43 @@ class Views(ToolTest):
             wanted = [[graph["values"][value].get("node", -1) if value >= 0 else -1 for value in node["inputs"]] for node in graph["nodes"]]
             self.assertEqual(wanted, edges[:len(wanted)])
             self.assertEqual(len(made), sum(len(node.output) for node in view.graph.node))
+
+    def test_first_screen(self):
+        """40 lines of text at most, with the totals and what to do next; all of it on demand, and in files."""
+        text = self.succeed("inspect", "long.onnx").stdout
+        self.assertLessEqual(text.count("\n"), 40)
+        whole = self.succeed("inspect", "long.onnx", "--all").stdout
+        self.assertEqual(whole, self.inspect("long.onnx", "text").decode())
+        left_out = int(re.search(r"(?m)^    and (\d+) more lines$", text).group(1))
+        self.assertEqual(whole.count("\n"), left_out + text[:text.index("\nnext  ")].count("\n") - 1)
+        for part in ("  total: 2000 nodes", "next  tenon inspect long.onnx --all", "tenon check long.onnx"):
+            self.assertIn(part, text)
+
+    def test_ranges_of_weights(self):
+        """The least and the largest element, as viewers of ONNX show them; text and engines do without."""
+        arrays = {"f": np.array([-1.5, 0, 2.25], np.float32), "h": np.array([-3, 4, 1], np.float16), "nan": np.array([1, np.nan, 2], np.float32)}
+        nodes = [helper.make_node("Cast", ["h"], ["hf"], to=TensorProto.FLOAT), helper.make_node("Add", ["x", "f"], ["a"]),
+                 helper.make_node("Mul", ["a", "hf"], ["b"]), helper.make_node("Add", ["b", "nan"], ["y"])]
+        ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 300]) for name in ("x", "y")]
+        weights = [numpy_helper.from_array(np.resize(array, 300), name) for name, array in arrays.items()]
+        onnx.save(helper.make_model(helper.make_graph(nodes, "g", ports[:1], ports[1:], weights),
+                                    opset_imports=[helper.make_opsetid("", 17)], ir_version=8), self.folder / "ranges.onnx")
+        self.assertEqual({"w": [0.1, 0.1]}, {value["name"]: [round(end, 6) for end in value["range"]]
+                                             for value in self.graph("model.onnx")["values"] if "range" in value})
+        ranges = {value["name"]: value.get("range") for value in self.graph("ranges.onnx")["values"] if value["kind"] == "parameter"}
+        self.assertEqual({"f": [-1.5, 2.25], "h": [-3, 4], "nan": None}, ranges)
+
+    def test_modules_of_torchs_exporter(self):
+        """The exporter names nodes without their modules and says these in the nodes' metadata."""
+        weight = numpy_helper.from_array(np.ones((4, 4), np.float32), "w")
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], name="node_linear"), helper.make_node("Relu", ["a"], ["y"], name="node_relu")]
+        for node, scopes in zip(nodes, ("['', 'encoder', 'encoder.layer.0', 'linear']", "['', 'relu']")):
+            node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=scopes)
+        ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in ("x", "y")]
+        onnx.save(helper.make_model(helper.make_graph(nodes, "g", ports[:1], ports[1:], [weight]),
+                                    opset_imports=[helper.make_opsetid("", 17)], ir_version=9), self.folder / "scopes.onnx")
+        nodes = self.graph("scopes.onnx")["nodes"]
+        self.assertEqual([("node_linear", "encoder/layer.0"), ("node_relu", "")], [(node["name"], node["module"]) for node in nodes])
 
     def test_gaps_are_drawn(self):
         onnx.save(tiny_model("Mystery"), self.folder / "odd.onnx")

@@ -131,7 +131,7 @@ class Registers(ToolTest):
             self.assertLess(apart["us"], fused["us"])
             self.assertGreater(fused["lost_us"], 0)
             self.assertRegex(edge["decided"], rf"{fused['registers']} registers a thread and {fused['occupancy']}% occupancy")
-        text = self.succeed("explain", "fusion", self.folder / "model.tenon").stdout
+        text = self.succeed("explain", "fusion", self.folder / "model.tenon", "--all").stdout
         self.assertIn("decided by " + self.record["edges"][0]["decided"], text)
         if PTXAS:
             self.assertEqual({0}, {spilled for _, spilled in self.assembled("sm_90").values()})

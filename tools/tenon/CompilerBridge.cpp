@@ -17,6 +17,7 @@
 #include "tools/plugin/GraphApi.h"
 #include "tools/tenon/CompileOptionsOf.h"
 #include "tools/tenon/DeclaredFacts.h"
+#include "tools/tenon/WeightRanges.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -295,7 +296,8 @@ std::vector<std::string> dataFilesOf(const std::string &model) {
 
 namespace {
 
-Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArgument> &shapes) {
+Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArgument> &shapes,
+                             bool withRanges) {
   mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   context.loadDialect<tn::TnDialect, mlir::func::FuncDialect>();
   tn::WeightStore store;
@@ -327,7 +329,10 @@ Result<ModelFacts> readFacts(const std::string &path, const std::vector<ShapeArg
   }
   ModelFacts facts = FactsReader(main, symbols, store).read();
   facts.opsets = declared.opsets;
-  facts.graph = tn::graphFacts(*imported.module);
+  auto ranges = [&](llvm::StringRef id, mlir::Type element) {
+    return withRanges ? rangeOf(element, store.bytes(id)) : std::nullopt;
+  };
+  facts.graph = tn::graphFacts(*imported.module, ranges);
   return facts;
 }
 
@@ -337,10 +342,11 @@ void containCrashes() { pipeline::containCrashes(); }
 ContainedCrashes::ContainedCrashes() { pipeline::beginContaining(); }
 ContainedCrashes::~ContainedCrashes() { pipeline::endContaining(); }
 
-Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes) {
+Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes,
+                               bool withRanges) {
   Result<ModelFacts> facts = Status::error(ErrorId::InternalError, "no facts");
   if (std::optional<std::string> crash =
-          pipeline::crashOf([&] { facts = readFacts(path, shapes); })) {
+          pipeline::crashOf([&] { facts = readFacts(path, shapes, withRanges); })) {
     return Status::error(ErrorId::CompilerFault, "in phase 'import': " + *crash,
                          "report this with the model");
   }

@@ -140,6 +140,8 @@ struct ModelFacts {
   std::string graph; ///< JSON of tn::graphFacts; empty with gaps
 };
 
-Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes);
+/// `withRanges` reads all weights for the least and the largest element of each.
+Result<ModelFacts> importModel(const std::string &path, const std::vector<ShapeArgument> &shapes,
+                               bool withRanges = false);
 
 } // namespace tenon::tool

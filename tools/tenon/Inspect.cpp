@@ -7,6 +7,7 @@
 #include "support/MappedFile.h"
 #include "tools/tenon/CompilerBridge.h"
 #include "tools/tenon/EngineFacts.h"
+#include "tools/tenon/FigureSizes.h"
 #include "tools/tenon/FileKind.h"
 #include "tools/tenon/Options.h"
 #include "tools/tenon/OutputCheck.h"
@@ -18,6 +19,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -28,6 +30,7 @@ namespace {
 struct InspectFlags {
   InspectRequest request;
   std::string output;
+  bool all = false;
 };
 
 /// The file's own name, without folders.
@@ -163,7 +166,7 @@ std::string rendered(const std::string &format, view::Graph graph) {
 
 Result<Inspection> inspectModel(const InspectRequest &request) {
   TENON_ASSIGN(std::vector<ShapeArgument> shapes, parseShapeArguments(request.shapes));
-  TENON_ASSIGN(ModelFacts facts, importModel(request.path, shapes));
+  TENON_ASSIGN(ModelFacts facts, importModel(request.path, shapes, request.format != "text"));
   view::Graph graph = declaredGraph(facts);
   if (!facts.graph.empty()) {
     TENON_ASSIGN(graph, view::readGraph(facts.graph));
@@ -182,13 +185,32 @@ Result<Inspection> inspectModel(const InspectRequest &request) {
   return Inspection{"", {}, rendered(request.format, std::move(graph))};
 }
 
-Status addProfile(const std::string &path, view::Graph &graph) {
-  if (path.empty()) {
-    return Status::ok();
+/// The graph of an engine: of the variant and for the sizes that are asked for, else those of the
+/// profile, else this machine's and the likely ones.
+Result<view::Graph> graphOfEngine(const InspectRequest &request, const engine::EngineFile &file) {
+  std::string profile;
+  if (!request.profile.empty()) {
+    TENON_ASSIGN(MappedFile times, MappedFile::open(request.profile));
+    profile.assign(reinterpret_cast<const char *>(times.bytes().data()), times.bytes().size());
   }
-  TENON_ASSIGN(MappedFile file, MappedFile::open(path));
-  std::string_view text(reinterpret_cast<const char *>(file.bytes().data()), file.bytes().size());
-  return view::addTimes(graph, text);
+  ProfileOrigin origin = originOf(profile);
+  if (!origin.shapes.empty() && !request.shapes.empty()) {
+    return Status::error(ErrorId::BadArgument,
+                         "--shape and --profile: times are of the sizes that were measured",
+                         "leave --shape out, or measure these sizes with tenon bench --shape");
+  }
+  std::string level = !request.level.empty()  ? request.level
+                      : !origin.level.empty() ? origin.level
+                                              : variantOfThisMachine(file);
+  TENON_ASSIGN(view::InputDims dims,
+               figureDims(file, request.shapes.empty() ? origin.shapes : request.shapes));
+  TENON_ASSIGN(view::Graph graph, view::engineGraph(file, level, dims));
+  graph.title = titleOf(request.path);
+  view::addGroups(graph);
+  if (!request.profile.empty()) {
+    TENON_TRY(view::addTimes(graph, profile));
+  }
+  return graph;
 }
 
 Result<Inspection> inspectEngine(const InspectRequest &request) {
@@ -199,13 +221,11 @@ Result<Inspection> inspectEngine(const InspectRequest &request) {
   // Engines of earlier versions have no such record: their facts are shown without nodes.
   bool hasGraph = file->record("graph").isOk();
   bool needsGraph = hasGraph || !request.level.empty() || !request.profile.empty() ||
+                    !request.shapes.empty() ||
                     (request.format != "json" && request.format != "text");
   view::Graph graph;
   if (needsGraph) {
-    TENON_ASSIGN(graph, view::engineGraph(*file, request.level));
-    graph.title = titleOf(request.path);
-    view::addGroups(graph);
-    TENON_TRY(addProfile(request.profile, graph));
+    TENON_ASSIGN(graph, graphOfEngine(request, *file));
   }
   if (request.format == "json") {
     Json json = describeEngine(request.path, *file);
@@ -242,6 +262,35 @@ Status writeFile(const std::string &path, const std::string &text) {
   return file.commit();
 }
 
+/// The first lines of a text.
+std::string firstLines(const std::string &text, size_t count) {
+  size_t end = 0;
+  for (size_t i = 0; i < count && end < text.size(); ++i) {
+    end = std::min(text.find('\n', end), text.size() - 1) + 1;
+  }
+  return text.substr(0, end);
+}
+
+/// At most 40 lines of a longer text: its beginning, its totals, and what is done next.
+std::string screenOf(const std::string &text, const std::string &path) {
+  constexpr size_t most = 40, ofTotals = 4, besides = 6;
+  size_t lines = static_cast<size_t>(std::ranges::count(text, '\n'));
+  if (lines <= most) {
+    return text;
+  }
+  size_t totals = std::min(text.rfind("\n  total:") + 1, text.size());
+  std::string ending = firstLines(text.substr(totals), ofTotals);
+  std::string beginning = firstLines(text.substr(0, totals), most - ofTotals - besides);
+  return fmt::format("{}    and {} more lines\n{}\n"
+                     "next  tenon inspect {} --all\n"
+                     "      tenon inspect {} --format html -o graph.html\n"
+                     "      tenon {}\n",
+                     beginning,
+                     lines - static_cast<size_t>(std::ranges::count(beginning + ending, '\n')),
+                     ending, path, path,
+                     path.ends_with(".tenon") ? "explain fusion " + path : "check " + path);
+}
+
 Status inspect(InspectFlags &flags, Terminal &terminal) {
   if (terminal.json()) {
     flags.request.format = "json";
@@ -258,6 +307,9 @@ Status inspect(InspectFlags &flags, Terminal &terminal) {
   }
   if (shown.schema.empty()) {
     bool isText = flags.request.format == "text";
+    if (isText && !flags.all) {
+      shown.text = screenOf(shown.text, view::visible(flags.request.path));
+    }
     isText ? terminal.print(shown.text) : terminal.printFile(shown.text);
   } else {
     terminal.printJson(shown.schema, std::move(shown.json));
@@ -274,11 +326,14 @@ Action declareInspect(CLI::App &command) {
             {"text", "json", "dot", "svg", "html", "onnx"},
             "How it is shown: html is a page for a browser, onnx a graph for viewers of ONNX");
   addOutput(command, flags->output, "Where it goes; stdout without it");
+  command.add_flag("--all", flags->all, "All of the text rather than a screen");
   command
-      .add_option("--shape", flags->request.shapes, "Dimensions of a model's input, as for compile")
+      .add_option("--shape", flags->request.shapes,
+                  "Dimensions of an input: of a model as for compile, of an engine the sizes that "
+                  "counts and estimates are for")
       ->allow_extra_args(false);
   command.add_option("--isa,--variant", flags->request.level,
-                     "Which variant of an engine; the first without it");
+                     "Which variant of an engine; this machine's without it");
   command.add_option("--profile", flags->request.profile,
                      "What tenon bench --regions --json measured of the engine");
   return [flags](Terminal &terminal) { return inspect(*flags, terminal); };

@@ -14,8 +14,8 @@ namespace tenon::tool {
 struct InspectRequest {
   std::string path;                ///< of a model or an engine
   std::string format = "text";     ///< or "json", "dot", "svg", "html", "onnx"
-  std::vector<std::string> shapes; ///< of a model, as for compile
-  std::string level;               ///< of an engine; empty for the first variant
+  std::vector<std::string> shapes; ///< of a model as for compile; of an engine those of figures
+  std::string level;               ///< of an engine; empty for the profile's, or this machine's
   std::string profile;             ///< a file of times for an engine, or empty
 };
 

@@ -3,6 +3,7 @@
 #include "tools/tenon/Seeded.h"
 
 #include "engine/Constraints.h"
+#include "support/LikelySize.h"
 #include "support/NearestName.h"
 #include "support/Shape.h"
 
@@ -17,8 +18,6 @@ namespace {
 
 using engine::Plan;
 using engine::Port;
-
-constexpr int64_t kUsualLength = 128;
 
 uint64_t mix64(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
@@ -184,8 +183,7 @@ chooseDims(const Plan &plan, std::span<const ShapeArgument> shapes, int64_t batc
   std::vector<int64_t> values;
   for (size_t i = 0; i < plan.symbols.size(); ++i) {
     const engine::Symbol &symbol = plan.symbols[i];
-    int64_t usual = symbol.dim == 0 ? symbol.min : std::clamp(kUsualLength, symbol.min, symbol.max);
-    int64_t value = asked[i].value_or(usual);
+    int64_t value = asked[i].value_or(likelySize(symbol.dim, symbol.min, symbol.max));
     // A run may be empty; whether this one can be, the session says.
     if ((value < symbol.min && value != 0) || value > symbol.max) {
       return Status::error(ErrorId::RunInputDim,

@@ -35,7 +35,7 @@ void fillSeeded(Tensor &tensor, uint64_t seed, ValueRange range);
 std::optional<uint32_t> symbolAt(const engine::Plan &plan, uint32_t input, size_t dim);
 
 /// The dims of every input when the caller does not give tensors: from --shape and --batch, else the
-/// smallest batch, and 128 or the nearest allowed value for other free dimensions.
+/// likely ones (support/LikelySize.h).
 Result<std::vector<std::vector<int64_t>>> chooseDims(const engine::Plan &plan,
                                                      std::span<const ShapeArgument> shapes,
                                                      int64_t batch);

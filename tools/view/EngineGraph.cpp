@@ -18,25 +18,6 @@ Status unfit(const char *record) {
                        "compile the model again with this version of Tenon");
 }
 
-/// The ending of the records about a level: the first family's have none.
-Result<std::string> recordSuffix(const engine::EngineFile &file, const std::string &level) {
-  if (level.empty()) {
-    return std::string();
-  }
-  if (file.record("graph-" + level).isOk()) {
-    return "-" + level;
-  }
-  std::vector<std::string> levels;
-  for (const engine::Variant &variant : file.variants()) {
-    levels.push_back(variant.level);
-  }
-  if (std::find(levels.begin(), levels.end(), level) != levels.end()) {
-    return std::string();
-  }
-  return Status::error(ErrorId::BadArgument, fmt::format("the engine has no variant '{}'", level),
-                       fmt::format("it has {}", fmt::join(levels, ", ")));
-}
-
 Result<Json> readRecord(const engine::EngineFile &file, const char *name,
                         const std::string &suffix) {
   TENON_ASSIGN(std::string_view text, file.record(name + suffix));
@@ -54,6 +35,7 @@ std::vector<Region> readRegions(const Json &fusion) {
                        .strategy = entry.at("strategy"),
                        .target = entry.at("target"),
                        .reason = entry.at("reason"),
+                       .kernel = entry.value("kernel", ""),
                        .cost = entry.at("cost"),
                        .microseconds = std::nullopt});
   }
@@ -134,7 +116,26 @@ const engine::Variant *findVariant(const engine::EngineFile &file, const std::st
 
 } // namespace
 
-Result<Graph> engineGraph(const engine::EngineFile &file, const std::string &level) {
+Result<std::string> recordSuffix(const engine::EngineFile &file, const std::string &level) {
+  if (level.empty()) {
+    return std::string();
+  }
+  if (file.record("graph-" + level).isOk()) {
+    return "-" + level;
+  }
+  std::vector<std::string> levels;
+  for (const engine::Variant &variant : file.variants()) {
+    levels.push_back(variant.level);
+  }
+  if (std::find(levels.begin(), levels.end(), level) != levels.end()) {
+    return std::string();
+  }
+  return Status::error(ErrorId::BadArgument, fmt::format("the engine has no variant '{}'", level),
+                       fmt::format("it has {}", fmt::join(levels, ", ")));
+}
+
+Result<Graph> engineGraph(const engine::EngineFile &file, const std::string &level,
+                          const InputDims &dims) {
   TENON_ASSIGN(std::string suffix, recordSuffix(file, level));
   if (!file.record("graph" + suffix).isOk()) {
     return unfit("graph");
@@ -147,9 +148,12 @@ Result<Graph> engineGraph(const engine::EngineFile &file, const std::string &lev
   const char *reading = "fusion";
   try {
     graph.source = "engine";
+    Sizes sizes = sizesOf(graph, dims);
+    setSizes(graph, sizes);
+    setSizes(fusion, placement, sizes);
     graph.regions = readRegions(fusion);
     reading = "placement";
-    graph.level = placement.at("level");
+    graph.level = level.empty() ? placement.at("level").get<std::string>() : level;
     const engine::Variant *variant = findVariant(file, graph.level);
     if (!variant) {
       return unfit(reading);

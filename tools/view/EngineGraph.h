@@ -5,11 +5,18 @@
 
 #include "engine/Reader.h"
 #include "tools/view/Graph.h"
+#include "tools/view/Sizes.h"
 
 namespace tenon::view {
 
-/// `level` names a variant ("x86-64-v3", "sm_90"); empty for the first. Without groups.
-Result<Graph> engineGraph(const engine::EngineFile &file, const std::string &level);
+/// The ending of the records about a variant ("x86-64-v3", "sm_90"; empty for the first): those of
+/// the first target have none. BadArgument for a variant that the engine does not have.
+Result<std::string> recordSuffix(const engine::EngineFile &file, const std::string &level);
+
+/// Of the variant `level`, empty for the first, with counts and estimates for inputs of these dims.
+/// Without groups.
+Result<Graph> engineGraph(const engine::EngineFile &file, const std::string &level,
+                          const InputDims &dims);
 
 /// Adds what `tenon bench --regions --json` has measured of this engine to its regions.
 Status addTimes(Graph &graph, std::string_view profile);

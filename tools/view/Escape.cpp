@@ -145,9 +145,6 @@ std::string countText(const std::optional<int64_t> &count) {
   return fmt::format("{:.{}f} {}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0, unit);
 }
 
-std::string rangeText(const Count &count) {
-  return count.least == count.most ? countText(count.least)
-                                   : countText(count.least) + " to " + countText(count.most);
-}
+std::string countText(const Count &count) { return countText(count.typical); }
 
 } // namespace tenon::view

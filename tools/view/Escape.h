@@ -22,7 +22,7 @@ std::string shortened(std::string_view text, size_t most);
 
 /// "1.23 G"; "?" for none.
 std::string countText(const std::optional<int64_t> &count);
-/// "1.23 G", or "0.5 M to 1.23 G" for a count that depends on symbols.
-std::string rangeText(const Count &count);
+/// "1.23 G" at the sizes that the graph is shown for.
+std::string countText(const Count &count);
 
 } // namespace tenon::view

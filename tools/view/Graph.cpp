@@ -3,6 +3,9 @@
 
 #include "tools/view/Graph.h"
 
+#include "tools/view/Labels.h"
+#include "tools/view/Sizes.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -48,6 +51,9 @@ Value readValue(const Json &json) {
   }
   value.node = json.value("node", int64_t(-1));
   value.bytes = readCount(json.value("bytes", Json()));
+  if (json.contains("range")) {
+    value.range = {json.at("range").at(0).get<double>(), json.at("range").at(1).get<double>()};
+  }
   return value;
 }
 
@@ -101,7 +107,8 @@ bool isSound(const Graph &graph) {
 Graph parse(const Json &json) {
   Graph graph;
   for (const Json &symbol : json.at("symbols")) {
-    graph.symbols.push_back({symbol.at("name"), symbol.at("min"), symbol.at("max")});
+    graph.symbols.push_back({symbol.at("name"), symbol.at("min"), symbol.at("max"),
+                             symbol.value("typical", symbol.at("max").get<int64_t>())});
   }
   for (const Json &value : json.at("values")) {
     graph.values.push_back(readValue(value));
@@ -130,15 +137,21 @@ Json describeValue(const Value &value) {
   } else {
     json["name"] = value.name;
     json["bytes"] = writeCount(value.bytes);
+    if (value.range) {
+      json["range"] = {value.range->first, value.range->second};
+    }
   }
   return json;
 }
 
-Json describeNode(const Node &node, size_t id) {
+Json describeNode(const Graph &graph, const Node &node, size_t id) {
   Json json = {{"id", id},
                {"op", node.op},
                {"name", node.name},
                {"names", node.names},
+               {"what", whatOf(graph, node)},
+               {"where", whereOf(node)},
+               {"family", familyOf(node)},
                {"from", node.from},
                {"module", node.module},
                {"source", node.source},
@@ -156,10 +169,15 @@ Json describeNode(const Node &node, size_t id) {
 }
 
 Json describeRegion(const Region &region) {
-  Json json = {{"label", region.label},   {"strategy", region.strategy},
-               {"target", region.target}, {"reason", region.reason},
-               {"cost", region.cost},     {"instructions", region.instructions},
-               {"memory", region.memory}, {"apart", region.apart}};
+  Json json = {{"label", region.label},
+               {"strategy", region.strategy},
+               {"target", region.target},
+               {"reason", region.reason},
+               {"kernel", region.kernel},
+               {"cost", region.cost},
+               {"instructions", region.instructions},
+               {"memory", region.memory},
+               {"apart", region.apart}};
   if (region.microseconds) {
     json["us"] = *region.microseconds;
   }
@@ -204,14 +222,18 @@ Result<Graph> readGraph(std::string_view text) {
 Json toJson(const Graph &graph) {
   Json symbols = Json::array();
   for (const Symbol &symbol : graph.symbols) {
-    symbols.push_back({{"name", symbol.name}, {"min", symbol.min}, {"max", symbol.max}});
+    symbols.push_back({{"name", symbol.name},
+                       {"min", symbol.min},
+                       {"max", symbol.max},
+                       {"typical", symbol.typical},
+                       {"of_input", isOfInput(graph, symbol.name)}});
   }
   Json values = Json::array(), nodes = Json::array(), groups = Json::array();
   for (const Value &value : graph.values) {
     values.push_back(describeValue(value));
   }
   for (const Node &node : graph.nodes) {
-    nodes.push_back(describeNode(node, nodes.size()));
+    nodes.push_back(describeNode(graph, node, nodes.size()));
   }
   for (const Group &group : graph.groups) {
     groups.push_back({{"title", group.title},

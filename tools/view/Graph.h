@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 struct Count {
   std::string formula; ///< empty for a constant
   std::optional<int64_t> least;
-  std::optional<int64_t> typical; ///< symbols at their largest, at most 128
+  std::optional<int64_t> typical; ///< at the sizes that the graph is shown for
   std::optional<int64_t> most;
 };
 
@@ -29,6 +29,7 @@ struct Symbol {
   std::string name;
   int64_t min = 1;
   int64_t max = 1;
+  int64_t typical = 1; ///< the size that the graph is shown for: the likely one, or the user's
 };
 
 struct Value {
@@ -38,6 +39,7 @@ struct Value {
   std::optional<std::vector<std::string>> shape; ///< none where no rank is declared
   int64_t node = -1;                             ///< that makes it
   Count bytes;                                   ///< of a parameter or constant
+  std::optional<std::pair<double, double>> range = std::nullopt; ///< of a parameter's elements, where known
 };
 
 struct Node {
@@ -63,6 +65,7 @@ struct Region {
   std::string strategy;
   std::string target;
   std::string reason;
+  std::string kernel;                ///< the family with its configuration
   Json cost = Json::object();        ///< as in the record "fusion"
   Json instructions = Json::array(); ///< rows of the record "placement"
   Json memory = Json::array();       ///< rows of the record "memory": what it writes

@@ -168,8 +168,8 @@ private:
       message.message(5,
                       attribute(name, value.is_string() ? value.get<std::string>() : value.dump()));
     }
-    message.message(5, attribute("flops", rangeText(node.flops)));
-    message.message(5, attribute("bytes", rangeText(node.bytes)));
+    message.message(5, attribute("flops", countText(node.flops)));
+    message.message(5, attribute("bytes", countText(node.bytes)));
     if (node.region >= 0) {
       const Region &region = graph.regions[node.region];
       message.message(5, attribute("region", fmt::format("{}: {}", node.region, region.label)));

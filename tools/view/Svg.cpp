@@ -1,6 +1,7 @@
 // Implements the drawing as SVG: boxes and lines of a layout, in colors for light and for dark.
 
 #include "tools/view/Escape.h"
+#include "tools/view/Labels.h"
 #include "tools/view/Layout.h"
 #include "tools/view/Render.h"
 
@@ -19,29 +20,27 @@ constexpr size_t kTitleLength = 27, kTypeLength = 31;
 
 constexpr const char *kStyle =
     "svg{background:#fff;color:#1d2330;font:12px system-ui,sans-serif}"
-    "rect{fill:#fff;stroke:#8a93a5;rx:5}.node{fill:#eef4ff;stroke:#4a76c9}.group{fill:#f4f1e8;"
-    "stroke:#a8935a}"
+    "rect{fill:#fff;stroke:#8a93a5;rx:5}.product{fill:#dfeaff;stroke:#4a76c9}.row{fill:#fdeedd;"
+    "stroke:#c9843a}.point{fill:#e3f4e8;stroke:#3f8a5b}.move{fill:#eceef2;stroke:#8a93a5}"
+    ".group{fill:#f4f1e8;stroke:#a8935a}"
     ".open{fill:#7f7f7f;fill-opacity:.05;stroke:#8a93a5;stroke-dasharray:4 "
-    "3}.port{fill:#e8f5ec;stroke:#3f8a5b}"
-    "text{fill:#1d2330}.small{font-size:10px;fill:#566074}path{fill:none;stroke:#8a93a5}"
-    "@media(prefers-color-scheme:dark){svg{background:#14171d}rect{fill:#14171d}.node{fill:#1c2a45;"
-    "stroke:#6f9be8}"
-    ".group{fill:#2d2a1f;stroke:#c3ab6a}.open{fill:#bbb;fill-opacity:.07}.port{fill:#1b3325;stroke:"
-    "#63b985}"
+    "3}.port{fill:#fff;stroke:#98a1b3;rx:14}"
+    "text{fill:#1d2330}.what{font-weight:600}.small{font-size:10px;fill:#566074}path{fill:none;"
+    "stroke:#8a93a5}"
+    "@media(prefers-color-scheme:dark){svg{background:#14171d}rect{fill:#14171d}"
+    ".product{fill:#1c2a45;stroke:#6f9be8}.row{fill:#3a2918;stroke:#dc9c57}"
+    ".point{fill:#193124;stroke:#63b985}.move{fill:#262b35;stroke:#828ca0}"
+    ".group{fill:#2d2a1f;stroke:#c3ab6a}.open{fill:#bbb;fill-opacity:.07}.port{fill:#14171d;"
+    "stroke:#667086}"
     "text{fill:#e7eaf0}.small{fill:#a3adbf}path{stroke:#707a8d}}";
 
 struct Words {
   const char *style;
+  std::string where; ///< before the title
   std::string title;
   std::string detail;
   std::string hover;
 };
-
-/// The end of a path says more than its beginning.
-std::string lastPart(const std::string &name) {
-  size_t slash = name.rfind('/');
-  return slash == std::string::npos || slash + 1 == name.size() ? name : name.substr(slash + 1);
-}
 
 Words wordsOf(const Graph &graph, const Box &box) {
   auto typeOf = [&](int64_t value) {
@@ -50,20 +49,23 @@ Words wordsOf(const Graph &graph, const Box &box) {
   if (box.kind == Box::Kind::Node) {
     const Node &node = graph.nodes[box.index];
     std::string name = visible(node.name);
-    return {"node", visible(node.op) + (name.empty() ? "" : "  " + lastPart(name)),
+    std::string what = shortened(visible(whatOf(graph, node)), kTitleLength);
+    size_t room = kTitleLength > what.size() + 5 ? kTitleLength - what.size() - 1 : 0;
+    std::string where = visible(whereOf(node));
+    return {familyOf(node), room > 0 && !where.empty() ? shortened(where, room) : "", what,
             node.outputs.empty() ? "" : typeOf(node.outputs[0]),
             fmt::format("{} {}\n{}\nFLOPs {}, bytes {}", visible(node.op), name,
-                        node.outputs.empty() ? "" : typeOf(node.outputs[0]), rangeText(node.flops),
-                        rangeText(node.bytes))};
+                        node.outputs.empty() ? "" : typeOf(node.outputs[0]), countText(node.flops),
+                        countText(node.bytes))};
   }
   if (box.kind == Box::Kind::Group) {
     const Group &group = graph.groups[box.index];
-    return {box.isOpen ? "open" : "group", visible(group.title), group.kind,
+    return {box.isOpen ? "open" : "group", "", visible(group.title), group.kind,
             fmt::format("{} {}", group.kind, visible(group.title))};
   }
   const Port &port = (box.kind == Box::Kind::Input ? graph.inputs : graph.outputs)[box.index];
   std::string name = visible(port.name);
-  return {"port", name, typeOf(port.value), name + "\n" + typeOf(port.value)};
+  return {"port", "", name, typeOf(port.value), name + "\n" + typeOf(port.value)};
 }
 
 std::string boxText(const Graph &graph, const Box &box) {
@@ -73,7 +75,8 @@ std::string boxText(const Graph &graph, const Box &box) {
                   "width=\"{:.0f}\" height=\"{:.0f}\"/>",
                   xml(words.hover), words.style, box.x, box.y, box.width, box.height);
   bool isPort = box.kind == Box::Kind::Input || box.kind == Box::Kind::Output;
-  text += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\">{}</text>", box.x + 8, box.y + 16,
+  text += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\">{}{}<tspan class=\"what\">{}</tspan></text>",
+                      box.x + 8, box.y + 16, xml(words.where), words.where.empty() ? "" : " ",
                       xml(shortened(words.title, kTitleLength)));
   if (!box.isOpen && !isPort && !words.detail.empty()) {
     text += fmt::format("<text class=\"small\" x=\"{:.0f}\" y=\"{:.0f}\">{}</text>", box.x + 8,

@@ -2,6 +2,7 @@
 
 #include "tools/view/Escape.h"
 #include "tools/view/Render.h"
+#include "tools/view/Sizes.h"
 
 #include <fmt/format.h>
 
@@ -22,9 +23,9 @@ std::string nodeLine(const Graph &graph, const Node &node) {
   if (!node.source.empty()) {
     name += "  " + visible(node.source);
   }
-  return fmt::format("    {:<14} {:<{}}  {:>16} {:>16}  {}\n", visible(node.op),
-                     resultType(graph, node), kTypeWidth, rangeText(node.flops),
-                     rangeText(node.bytes), name);
+  return fmt::format("    {:<14} {:<{}}  {:>9} {:>11}  {}\n", visible(node.op),
+                     resultType(graph, node), kTypeWidth, countText(node.flops),
+                     countText(node.bytes), name);
 }
 
 /// The nodes of one region, behind a line with what runs them.
@@ -36,9 +37,11 @@ std::string regionText(const Graph &graph, size_t index) {
   }
   std::string text = fmt::format("  region {} {} on {}, {}", index, visible(region.strategy),
                                  visible(region.target), visible(kind));
-  if (region.microseconds) {
-    text += fmt::format(", {:.2f} us", *region.microseconds);
+  if (!region.kernel.empty()) {
+    text += " by " + visible(region.kernel);
   }
+  text += region.microseconds ? fmt::format(", {:.2f} us measured", *region.microseconds)
+                              : fmt::format(", about {:.2f} us", region.cost.value("us", 0.0));
   text += fmt::format(": {}\n", visible(region.reason));
   for (const Node &node : graph.nodes) {
     if (node.region == static_cast<int64_t>(index)) {
@@ -51,8 +54,13 @@ std::string regionText(const Graph &graph, size_t index) {
 } // namespace
 
 std::string renderText(const Graph &graph) {
-  std::string text = fmt::format("    {:<14} {:<{}}  {:>16} {:>16}  {}\n", "operation", "result",
-                                 kTypeWidth, "FLOPs", "bytes moved", "node");
+  std::string text;
+  if (std::string sizes = sizesText(graph); !sizes.empty()) {
+    text = fmt::format("  counts{} are for {}; --shape INPUT:SIZES shows them for others\n",
+                       graph.regions.empty() ? "" : " and times", sizes);
+  }
+  text += fmt::format("    {:<14} {:<{}}  {:>9} {:>11}  {}\n", "operation", "result", kTypeWidth,
+                      "FLOPs", "bytes moved", "node");
   for (const Node &node : graph.nodes) {
     if (node.region < 0) {
       text += nodeLine(graph, node);
@@ -63,7 +71,7 @@ std::string renderText(const Graph &graph) {
   }
   Totals totals = totalsOf(graph);
   text += fmt::format("  total: {} nodes, {} FLOPs, {} bytes moved\n", graph.nodes.size(),
-                      rangeText(totals.flops), rangeText(totals.bytes));
+                      countText(totals.flops), countText(totals.bytes));
   if (totals.microseconds) {
     text += fmt::format("  time: {:.2f} us in the regions that the profile has\n",
                         *totals.microseconds);

@@ -1,6 +1,7 @@
 // The table of CPU kernel families, and the one place that chooses among them: by predicted times.
 // Relies on the order of rows where those are close.
 #include "compiler/codegen/common/Access.h"
+#include "compiler/codegen/common/FamilyScope.h"
 #include "compiler/codegen/common/RecurrentCell.h"
 #include "compiler/codegen/common/Weights.h"
 #include "compiler/codegen/cpu/CpuCodegen.h"
@@ -88,6 +89,7 @@ constexpr KernelFamily kFamilies[] = {
      .what = "direct convolution by groups, depthwise too: vectors of output channels, the sums of "
              "neighbouring pixels in registers",
      .strategies = {dispatch::kContraction, dispatch::kDepthwise},
+     .needs = {"conv"},
      .refuse = refuseGrouped,
      .parameter = "tile_rows",
      // The sums of 128 x 32 are half of the smallest L1 cache in use.
@@ -117,6 +119,7 @@ constexpr KernelFamily kFamilies[] = {
      .what = "Winograd F(2 x 2, 3 x 3): transformed tiles, a product for each point, their sums "
              "transformed before the epilogue",
      .strategies = {dispatch::kContraction},
+     .needs = {"conv"},
      .refuse = [](func::FuncOp source) { return refuseWinograd(source, 2); },
      .parameter = "tiles",
      .values = {28, 14, 56, 112},
@@ -131,6 +134,7 @@ constexpr KernelFamily kFamilies[] = {
      .what = "Winograd F(4 x 4, 3 x 3): transformed tiles, a product for each point, their sums "
              "transformed before the epilogue",
      .strategies = {dispatch::kContraction},
+     .needs = {"conv"},
      .refuse = [](func::FuncOp source) { return refuseWinograd(source, 4); },
      .parameter = "tiles",
      .values = {28, 14, 56, 112},
@@ -155,6 +159,7 @@ constexpr KernelFamily kFamilies[] = {
     {.name = "conv_patches",
      .what = "convolution as a GEMM of copied patches (im2col by tiles), widened on the way",
      .strategies = {dispatch::kContraction},
+     .needs = {"conv"},
      .refuse = [](func::FuncOp source) -> StringRef {
        return isPatchConv(source) ? ""
                                   : "no convolution of 16-bit floats or 32-bit integers, or one "
@@ -168,6 +173,7 @@ constexpr KernelFamily kFamilies[] = {
     {.name = "scan",
      .what = "running sums: scans in registers along rows, or rows of columns added up",
      .strategies = {dispatch::kSingle},
+     .needs = {"cumsum"},
      .refuse = [](func::FuncOp source) -> StringRef {
        return isScan(source) ? "" : "not a running sum";
      },
@@ -178,8 +184,10 @@ constexpr KernelFamily kFamilies[] = {
      .takesReshaped = true,
      .lower = lowerScan},
     {.name = "recurrence",
-     .what = "recurrent layers: rows of the batch through all steps, a product and the gates in each",
+     .what =
+         "recurrent layers: rows of the batch through all steps, a product and the gates in each",
      .strategies = {dispatch::kSingle},
+     .needs = {"recurrence"},
      .refuse = [](func::FuncOp source) -> StringRef {
        return recurrenceOf(source) ? "" : "not a recurrent layer";
      },
@@ -192,6 +200,7 @@ constexpr KernelFamily kFamilies[] = {
      .what =
          "the few largest of rows: vectors that stay sorted, into which larger keys are shifted",
      .strategies = {dispatch::kSingle},
+     .needs = {"top_k"},
      .refuse = [](func::FuncOp source) -> StringRef {
        return isVectorTopK(source) ? "" : "no selection of 1 to 64 elements of at most 32 bits";
      },
@@ -202,6 +211,7 @@ constexpr KernelFamily kFamilies[] = {
     {.name = "sort_radix",
      .what = "much of each row in order: a radix sort of keys and places",
      .strategies = {dispatch::kSingle},
+     .needs = {"top_k"},
      .refuse = [](func::FuncOp source) -> StringRef {
        return isSort(source) ? "" : "no selection of much of rows with elements of at most 32 bits";
      },
@@ -214,6 +224,7 @@ constexpr KernelFamily kFamilies[] = {
          "the k largest of rows: a heap, changed only where a vector has one that stands before "
          "its top",
      .strategies = {dispatch::kSingle},
+     .needs = {"top_k"},
      .refuse = [](func::FuncOp source) -> StringRef {
        return isTopK(source) ? "" : "not a selection of the largest";
      },
@@ -224,6 +235,7 @@ constexpr KernelFamily kFamilies[] = {
     {.name = "concat_copy",
      .what = "concatenation as copies of blocks",
      .strategies = {dispatch::kSingle},
+     .needs = {"concat"},
      .refuse = [](func::FuncOp source) -> StringRef {
        return isConcat(source) ? "" : "not a concatenation of buffers";
      },
@@ -234,6 +246,7 @@ constexpr KernelFamily kFamilies[] = {
     {.name = "softmax_columns",
      .what = "softmax across rows with running maxima: columns side by side, read twice",
      .strategies = {dispatch::kRows, dispatch::kSingle},
+     .needs = {"softmax"},
      .refuse = [](func::FuncOp source) -> StringRef {
        return isColumnSoftmax(source) ? "" : "not a lone softmax along a dim that is not the last";
      },
@@ -245,6 +258,7 @@ constexpr KernelFamily kFamilies[] = {
     {.name = "resize_rows",
      .what = "separable resampling: rows added up, then the taps of each column",
      .strategies = {dispatch::kSingle},
+     .needs = {"resize"},
      .refuse = [](func::FuncOp source) -> StringRef {
        return isRowResize(source) ? "" : "not a linear or cubic resize of the last two dims";
      },
@@ -255,6 +269,7 @@ constexpr KernelFamily kFamilies[] = {
     {.name = "scatter_owned",
      .what = "scatters: each grid point owns a part of the result and takes its updates in order",
      .strategies = {dispatch::kSingle},
+     .needs = {"scatter"},
      .refuse = [](func::FuncOp source) -> StringRef {
        return isOwnedScatter(source) ? "" : "not a scatter over all rows of its data";
      },
@@ -296,10 +311,22 @@ public:
     return strategy ? llvm::Error::success()
                     : llvm::createStringError("region text does not parse or has no strategy");
   }
+  /// Whether it is of a kind that the family computes at all.
+  bool concerns(const KernelFamily &family) const {
+    func::FuncOp source = function;
+    Block &body = source.getBody().front();
+    // A product may have another strategy because no family of products takes it.
+    bool isProduct =
+        llvm::any_of(body, [](Operation &op) { return op.hasTrait<tn::TnContraction>(); });
+    bool isServed = llvm::is_contained(family.strategies, strategy.getValue()) ||
+                    (isProduct && llvm::is_contained(family.strategies, dispatch::kContraction));
+    return isServed && holdsAny(body, family.needs);
+  }
   /// Why a family does not compute it; empty if it does.
   StringRef refusal(const KernelFamily &family) const {
     if (!llvm::is_contained(family.strategies, strategy.getValue())) {
-      return "it computes regions of other strategies";
+      StringRef why = concerns(family) ? family.refuse(function) : StringRef();
+      return why.empty() ? "it computes regions of other strategies" : why;
     }
     bool isLoops = family.name == "tiled";
     return !isLoops && hasEmptyBuffer(function) ? "a buffer has no elements"
@@ -400,7 +427,9 @@ llvm::Expected<dispatch::KernelSelection> selectKernel(StringRef text, const tar
       }
     }
     answers += "; " + record.kernel + " " + record.verdict + ": " + record.why;
-    selection.candidates.push_back(std::move(record));
+    if (refusal.empty() || region.concerns(family)) {
+      selection.candidates.push_back(std::move(record));
+    }
   }
   if (best) {
     selection.candidates[*best].verdict = "chosen";

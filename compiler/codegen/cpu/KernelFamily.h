@@ -25,6 +25,8 @@ struct KernelFamily {
   llvm::StringLiteral what;
   /// The strategies whose regions it is asked about.
   std::array<llvm::StringRef, 6> strategies;
+  /// The beginnings of the operations without which it never computes a region; none for any.
+  std::array<llvm::StringRef, 2> needs = {};
   /// Why it does not compute such a region; empty if it does.
   llvm::StringRef (*refuse)(mlir::func::FuncOp source);
   /// What a grid point gets at most: many grid points suit many threads, large ones caches and

@@ -2,6 +2,7 @@
 // Relies on the order of rows where those are close, and on the last one taking any region.
 #include "compiler/codegen/cuda/KernelFamily.h"
 
+#include "compiler/codegen/common/FamilyScope.h"
 #include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Tn.h"
@@ -186,6 +187,10 @@ FailureOr<dispatch::KernelSelection> selectKernel(RegionBuilder &region,
   }
   if (best) {
     selection.candidates[*best].verdict = "chosen";
+    llvm::erase_if(selection.candidates, [&](const dispatch::CandidateRecord &candidate) {
+      return candidate.verdict == "refused" &&
+             !holdsAny(region.source.getBody().front(), findFamily(candidate.kernel)->needs);
+    });
     return selection;
   }
   InFlightDiagnostic diagnostic = region.source.emitError("no kernel family takes it");

@@ -27,6 +27,8 @@ struct KernelFamily {
   llvm::StringLiteral what;
   /// The strategies whose regions it is asked about; none for all.
   std::array<llvm::StringRef, 2> strategies;
+  /// The beginnings of the operations without which it never computes a region; none for any.
+  std::array<llvm::StringRef, 2> needs = {};
   Offer (*match)(RegionBuilder &region);
   /// All configurations that it can be compiled with, for a region that it offers to take; null if
   /// there is but the one that it offers.

@@ -10,13 +10,27 @@ using namespace mlir;
 namespace tenon::onnx {
 namespace {
 
+/// The innermost module of torch's "['', 'encoder', 'encoder.0', 'linear_3']", whose last entry is
+/// the node; empty where there is none.
+StringRef moduleOf(StringRef scopes) {
+  SmallVector<StringRef> parts;
+  scopes.trim("[] ").split(parts, ',');
+  return parts.size() < 2 ? StringRef() : parts[parts.size() - 2].trim(" '\"");
+}
+
 Location makeLocation(MLIRContext *context, const Node &node) {
   std::string_view name = node.name;
   for (std::string_view output : node.outputs) {
     name = name.empty() ? output : name;
   }
   StringAttr label = StringAttr::get(context, name.empty() ? node.opType : name);
-  return FusedLoc::get(context, {NameLoc::get(label)}, StringAttr::get(context, node.opType));
+  StringAttr kind = StringAttr::get(context, node.opType);
+  mlir::Attribute facts = kind;
+  if (StringRef module = moduleOf(node.scopes); !module.empty()) {
+    StringAttr path = StringAttr::get(context, module + "/" + StringRef(node.opType));
+    facts = ArrayAttr::get(context, {kind, path});
+  }
+  return FusedLoc::get(context, {NameLoc::get(label)}, facts);
 }
 
 template <typename T> T readAs(const std::byte *bytes) {

@@ -10,6 +10,8 @@ namespace {
 Records sample() {
   Records records;
   records.profile = "test";
+  records.launchMicroseconds = 1;
+  records.sizes = {{"batch", 128}, {"tokens", 64}};
   records.regions.push_back({.label = "a+b",
                              .target = "cpu",
                              .strategy = "rows",
@@ -22,7 +24,9 @@ Records sample() {
                                       .microseconds = 1.25,
                                       .registers = 40,
                                       .occupancy = 75,
-                                      .lostMicroseconds = 0.5}});
+                                      .lostMicroseconds = 0.5,
+                                      .bytesMicroseconds = 0.25,
+                                      .workMicroseconds = 0.125}});
   records.edges.push_back({.producer = "a",
                            .consumer = "c",
                            .producerRegion = 0,
@@ -47,6 +51,16 @@ TEST(RecordsTest, SurvivesJson) {
   EXPECT_EQ(back->regions.front().cost.lostMicroseconds, 0.5);
   EXPECT_EQ(back->edges.front().fused.microseconds, 6.5);
   EXPECT_EQ(back->edges.front().decided, "9 of 10");
+  EXPECT_EQ(back->regions.front().cost.workMicroseconds, 0.125);
+  EXPECT_EQ(back->sizes, sample().sizes);
+}
+
+TEST(RecordsTest, AKernelsTimeIsThatOfItsRegionAndOfItsEdges) {
+  Records records = sample();
+  records.setKernelTime(0, 2.25);
+  EXPECT_EQ(records.regions.front().cost.microseconds, 2.25);
+  EXPECT_EQ(records.edges.front().apart.microseconds, 4);
+  EXPECT_EQ(records.edges.front().fused.microseconds, 7.5) << "what one kernel would save stays";
 }
 
 TEST(RecordsTest, SeveralKernelsShowTheirTightest) {

@@ -1,7 +1,9 @@
 // The parts of tools/view by themselves: escapes, what is refused as a record, groups and drawings.
 
 #include "tools/view/Escape.h"
+#include "tools/view/Labels.h"
 #include "tools/view/Layout.h"
+#include "tools/view/Sizes.h"
 
 #include <gtest/gtest.h>
 
@@ -36,6 +38,87 @@ TEST(Escape, CountsReadWell) {
   EXPECT_EQ(countText(999'600), "1.00 M");
   EXPECT_EQ(countText(12'345'678), "12.3 M");
   EXPECT_EQ(countText(std::nullopt), "?");
+}
+
+TEST(Sizes, FormulasOfBothKindsAreEvaluated) {
+  Sizes sizes = {{"n", 3}, {"n * 2", 50}, {"tokens", 128}};
+  for (auto [formula, value] : std::initializer_list<std::pair<const char *, int64_t>>{
+           {"7", 7},
+           {"n * 4 + 2", 14},
+           {"n * 2 + 1", 51},
+           {"tokens - n", 125},
+           {"ceil(tokens * 3 / 100) * 8", 32},
+           {"floor((tokens - 1) / 2) + 1", 64},
+           {"min(tokens, 100) + max(n, 9)", 109},
+           {"(tokens + 1) mod 4", 1}}) {
+    EXPECT_EQ(evaluate(formula, sizes), value) << formula;
+  }
+  for (const char *formula : {"", "k", "n *", "n n", "(n", "floor(n / 0)", "9223372036854775807 + n", "n * * n"}) {
+    EXPECT_EQ(evaluate(formula, sizes), std::nullopt) << formula;
+  }
+  EXPECT_EQ(evaluate(std::string(5000, '(') + "1", sizes), std::nullopt);
+}
+
+TEST(Sizes, FollowFromTheDimsOfInputs) {
+  Graph graph;
+  graph.symbols = {{"batch", 1, 64, 1}, {"half", 1, 64, 64}, {"found", 0, 100, 100}};
+  for (const char *dim : {"half * 2 + 1", "batch"}) {
+    graph.inputs.push_back({dim, static_cast<int64_t>(graph.values.size())});
+    graph.values.push_back({.kind = "input", .name = dim, .dtype = "f32", .shape = std::vector<std::string>{"8", dim}, .bytes = {}});
+  }
+  Sizes sizes = sizesOf(graph, {{"half * 2 + 1", {8, 41}}, {"batch", {8, 5}}});
+  EXPECT_EQ(sizes, (Sizes{{"batch", 5}, {"half", 20}, {"found", 100}}));
+}
+
+Json fusionRecord() {
+  return Json::parse(R"({"launch_us": 1, "sizes": [{"name": "n", "size": 100}],
+    "regions": [{"cost": {"us": 21, "bytes": 1000, "work": 100, "bytes_us": 10, "work_us": 5},
+                 "candidates": [{"us": 21}, {"us": 201}, {"us": 0}]},
+                {"cost": {"us": 3, "bytes": 10, "work": 10, "bytes_us": 2, "work_us": 1}, "candidates": []}],
+    "edges": [{"producerRegion": 0, "consumerRegion": 1, "apart": {"us": 24, "bytes": 1010, "work": 110},
+               "fused": {"us": 12, "bytes": 505, "work": 110}}]})");
+}
+
+TEST(Sizes, TimesFollowBytesOrOperationsAndKeepTheStartOfTheKernel) {
+  Json fusion = fusionRecord();
+  Json placement = Json::parse(R"({"instructions": [
+    {"region": 0, "bytes_moved": "n * 10", "flops": "n * n"}, {"bytes_moved": "5"},
+    {"region": 1, "bytes_moved": "10", "flops": "10"}]})");
+  setSizes(fusion, placement, {{"n", 200}});
+  const Json &cost = fusion["regions"][0]["cost"];
+  // 10 us of bytes become 20, 5 us of operations 20; the kernel takes twice what these do.
+  EXPECT_EQ(cost["us"], 41);
+  EXPECT_EQ(cost["bytes"], 2000);
+  EXPECT_EQ(fusion["regions"][0]["candidates"][1]["us"], 401);
+  EXPECT_EQ(fusion["regions"][0]["candidates"][2]["us"], 0) << "a refusal has no time";
+  EXPECT_EQ(fusion["regions"][1]["cost"]["us"], 3);
+  EXPECT_EQ(fusion["edges"][0]["apart"]["us"], 44);
+  EXPECT_EQ(fusion["edges"][0]["fused"]["us"], 22);
+  EXPECT_EQ(fusion["sizes"][0]["size"], 200);
+  EXPECT_EQ(fusion["decided_at"][0]["size"], 100);
+  Json same = fusionRecord();
+  setSizes(same, placement, {{"n", 100}});
+  EXPECT_EQ(same, fusionRecord());
+}
+
+TEST(Labels, SayWhatAndWhere) {
+  Graph graph;
+  auto value = [&](std::vector<std::string> shape) {
+    graph.values.push_back({.kind = "parameter", .name = "", .dtype = "f32", .shape = std::move(shape), .bytes = {}});
+    return static_cast<int64_t>(graph.values.size()) - 1;
+  };
+  Node conv{.op = "conv", .name = "/stem/stem.0/Conv", .from = {"Conv"}};
+  conv.inputs = {value({"n", "3", "8", "8"}), value({"64", "3", "3", "5"})};
+  EXPECT_EQ(whereOf(conv) + "|" + whatOf(graph, conv), "stem.0|conv 3x5, 64");
+  conv.name = "/stem/project";
+  EXPECT_EQ(whereOf(conv), "project");
+  conv.name = "Conv_12";
+  conv.inputs = {-1};
+  EXPECT_EQ(whereOf(conv) + "|" + whatOf(graph, conv), "|conv");
+  Node product{.op = "matmul", .name = "query", .from = {"Gemm"}};
+  product.outputs = {value({"n", "768"})};
+  EXPECT_EQ(whereOf(product) + "|" + whatOf(graph, product), "query|matmul, 768");
+  EXPECT_STREQ(familyOf(product), "product");
 }
 
 std::string record(std::string_view nodes, std::string_view values) {

@@ -22,15 +22,6 @@ function fitted(text, room, font) {
   for (result = shortened(text, most); most > 3 && ruler.measureText(result).width > room; result = shortened(text, --most));
   return result;
 }
-// A name without the modules that the groups around it already show, or only its end.
-function shortName(thing) {
-  const path = [];
-  for (let group = thing.parent; group?.kind === "group"; group = group.parent) {
-    if (group.group.kind === "module") path.unshift(group.title);
-  }
-  const prefix = `/${path.join("/")}/`;
-  return thing.title.startsWith(prefix) ? thing.title.slice(prefix.length) : path.length || !thing.title.startsWith("/") ? lastPart(thing.title) : thing.title.slice(1);
-}
 const lastPart = (name) => name.slice(name.lastIndexOf("/") + 1) || name;
 
 function countText(count) {
@@ -45,15 +36,13 @@ const timeText = (us) => Math.abs(us) < 1000 ? `${us.toFixed(2)} µs` : Math.abs
 const atSize = (count, size) => count === null || typeof count === "number" ? count : count[size];
 const typeText = (value) => visible(value.shape ? `${value.dtype} [${value.shape.join(", ")}]` : value.dtype);
 
-const PRODUCTS = new Set(["matmul", "conv", "conv_transpose", "attention"]);
-const ROWS = new Set(["softmax", "layer_norm", "rms_norm", "group_norm", "batch_norm", "reduce", "arg_reduce", "cumsum", "max_pool", "avg_pool", "top_k", "max_pool_index"]);
-const MOVES = new Set(["reshape", "transpose", "broadcast", "concat", "slice", "pad", "gather", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "iota", "trilu", "sizes", "resize", "cast"]);
-const familyOf = (op) => PRODUCTS.has(op) ? "product" : ROWS.has(op) ? "row" : MOVES.has(op) ? "move" : "point";
+// The sizes that counts marked "typical" and all estimates are for; empty where no size is free.
+const sizesText = graph.symbols.filter((symbol) => symbol.of_input).map((symbol) => `${visible(symbol.name)}=${symbol.typical}`).join(", ");
 
 function makeFacts() {
   const top = {id: "top", kind: "top", children: [], depth: 0};
   const groups = graph.groups.map((group, index) => ({id: `g${index}`, kind: "group", index, group, children: [], title: visible(group.title)}));
-  const nodes = graph.nodes.map((node, index) => ({id: `n${index}`, kind: "node", index, node, title: visible(node.name || node.op)}));
+  const nodes = graph.nodes.map((node, index) => ({id: `n${index}`, kind: "node", index, node, title: visible(node.name || node.op), where: visible(node.where), what: visible(node.what)}));
   const port = (prefix, word) => (entry, index) => ({id: `${prefix}${index}`, kind: "port", index, word, value: entry.value, title: visible(entry.name)});
   const inputs = graph.inputs.map(port("i", "input")), outputs = graph.outputs.map(port("o", "output"));
   const adopt = (child, parent) => {
@@ -110,8 +99,8 @@ function costOf(thing, size) {
   return cost;
 }
 
-// The kernels and library calls of a region, in order.
-const kernelsOf = (region) => region.instructions.map((row) => visible(row.kernel ?? row.kind ?? ""));
+// The kernel family of a region without its configuration.
+const kernelFamily = (region) => visible(region.kernel).split("{")[0];
 
 // Opens outer groups first, while about `most` boxes are shown.
 function chooseOpen(most) {
@@ -150,6 +139,6 @@ function wordsOf(thing) {
   if (thing.kind !== "node") return [thing.title, thing.word ?? thing.group.kind];
   const node = thing.node, region = facts.regions[node.region];
   const parameters = node.inputs.filter((value) => value >= 0 && graph.values[value].kind === "parameter");
-  return [node.op, node.name, ...node.names, ...node.from, node.module, node.source, ...parameters.map((value) => graph.values[value].name),
-    ...(region ? [region.label, region.strategy, ...kernelsOf(region)] : [])].map(visible);
+  return [node.op, node.what, node.name, ...node.names, ...node.from, node.module, node.source, ...parameters.map((value) => graph.values[value].name),
+    ...(region ? [region.label, region.strategy, region.kernel] : [])].map(visible);
 }

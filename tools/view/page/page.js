@@ -1,9 +1,9 @@
 // What is shown and what people do. Only boxes and lines in sight are elements, so thousands of nodes scroll well.
 
 const SVG = "http://www.w3.org/2000/svg";
-const MARGIN = 20, MOST_OPEN = 70, SIGHT = 300, FONT = "12px system-ui, sans-serif";
+const MARGIN = 20, MOST_OPEN = [70, 40, 20, 10], LEAST_READABLE = 0.6, SIGHT = 300, FONT = "12px system-ui, sans-serif";
 const view = document.getElementById("view"), drawing = document.getElementById("drawing"), search = document.getElementById("search");
-const state = {open: chooseOpen(MOST_OPEN), chosen: null, zoom: 1, size: "typical", layout: null};
+const state = {open: new Set(), chosen: null, zoom: 1, size: "typical", layout: null};
 const shown = new Map();
 let waiting = false, shares = new Map();
 
@@ -26,7 +26,7 @@ function shareOf(thing) {
 }
 
 function classOf({thing, isOpen}) {
-  const kind = thing.kind === "node" ? familyOf(thing.node.op) : thing.kind;
+  const kind = thing.kind === "node" ? thing.node.family : thing.kind;
   const region = thing.kind === "group" && thing.group.region >= 0 ? " region" : "";
   return `box ${kind}${isOpen ? " open" : ""}${region}${thing === state.chosen ? " chosen" : ""}`;
 }
@@ -34,19 +34,23 @@ function classOf({thing, isOpen}) {
 function detailOf(thing) {
   if (thing.kind === "node") return thing.node.outputs.length ? typeText(graph.values[thing.node.outputs[0]]) : "";
   if (thing.kind === "port") return thing.value < 0 ? "" : typeText(graph.values[thing.value]);
-  return nodesIn(thing).length === 1 ? "1 node" : `${nodesIn(thing).length} nodes`;
+  const count = nodesIn(thing).length, nodes = count === 1 ? "1 node" : `${count} nodes`;
+  const region = facts.regions[thing.group.region];
+  return region?.kernel ? `${nodes} by ${kernelFamily(region)}` : nodes;
 }
 
 function boxElement(box) {
   const {thing, x, y, width, height, isOpen} = box;
-  const title = thing.kind === "node" ? `${thing.node.op} ${thing.node.name ? shortName(thing) : ""}` : thing.title;
+  const title = thing.kind === "node" ? `${thing.where} ${thing.what}`.trim() : thing.title;
   const result = svg("g", {class: classOf(box), id: thing.id, role: "button", "aria-label": `${thing.kind} ${title}, ${detailOf(thing)}`, transform: `translate(${x} ${y})`});
   if (thing.kind === "group") result.setAttribute("aria-expanded", String(isOpen));
   result.append(svg("rect", {class: "face", width, height}), svg("title", {}, `${thing.title}\n${detailOf(thing)}`));
   const text = svg("text", {x: 9, y: thing.kind === "port" ? 18 : 16}), room = width - (thing.kind === "group" ? 38 : 18);
   if (thing.kind === "node") {
-    const op = visible(thing.node.op), start = textWidth(op, `600 ${FONT}`);
-    text.append(svg("tspan", {class: "op"}, op), svg("tspan", {dx: 6}, thing.node.name ? fitted(shortName(thing), room - start - 6, FONT) : ""));
+    // What it computes comes first where there is not room for both.
+    const what = fitted(thing.what, room, `600 ${FONT}`), left = room - textWidth(what, `600 ${FONT}`) - 6;
+    const where = thing.where && left > 20 ? fitted(thing.where, left, FONT) : "";
+    text.append(svg("tspan", {}, where), svg("tspan", {class: "op", dx: where ? 6 : 0}, what));
   } else {
     text.append(svg("tspan", {class: "op"}, fitted(title, room, `600 ${FONT}`)));
   }
@@ -245,9 +249,23 @@ function onDrag(event) {
   addEventListener("pointerup", stop, {once: true});
 }
 
+// The zoom at which all of the drawing is in the window.
+const fittingZoom = () => Math.min(1, view.clientWidth / (state.layout.width + 2 * MARGIN), view.clientHeight / (state.layout.height + 2 * MARGIN));
+
 function fit() {
-  zoomTo(Math.min(1, view.clientWidth / (state.layout.width + 2 * MARGIN)));
+  zoomTo(fittingZoom());
   view.scrollTo(0, 0);
+}
+
+// Opens as much as can be read when all of it is in the window.
+function openToFit() {
+  for (const most of MOST_OPEN) {
+    state.open = chooseOpen(most);
+    state.layout = layOut(facts, state.open);
+    if (fittingZoom() >= LEAST_READABLE) break;
+  }
+  relayout(null);
+  fit();
 }
 
 function unfoldOneLevel() {
@@ -263,11 +281,14 @@ function start() {
   const showTotals = () => {
     const parts = [`${totals.nodes} nodes`, `${countText(atSize(totals.flops, state.size))} FLOPs`, `${bytesText(atSize(totals.bytes, state.size))} moved`, `${bytesText(totals.parameter_bytes)} of parameters`];
     if (graph.level) parts.unshift(visible(graph.level));
-    if (totals.us !== undefined) parts.push(timeText(totals.us));
+    if (sizesText && state.size === "typical") parts.push(`at ${sizesText}`);
+    if (totals.us !== undefined) parts.push(`${timeText(totals.us)} measured`);
+    else if (facts.regions.length) parts.push(`about ${timeText(facts.regions.reduce((sum, region) => sum + (region.cost.us ?? 0), 0))} estimated`);
     document.getElementById("totals").textContent = parts.join(" · ");
   };
   document.getElementById("title").textContent = visible(graph.title);
   document.getElementById("size-label").hidden = graph.symbols.length === 0;
+  document.querySelector("#size [value=typical]").textContent = sizesText || "likely";
   document.getElementById("size").onchange = (event) => {
     state.size = event.target.value;
     shares = new Map();
@@ -296,12 +317,8 @@ function start() {
   tip.append(svg("path", {d: "M0 0L8 4L0 8z", fill: "context-stroke"}));
   drawing.append(tip, ...layers);
   showTotals();
-  relayout(null);
+  openToFit();
   showPanel(null);
-  // In drawings wider than the window the inputs' middle comes first.
-  const inputs = facts.inputs.map((input) => state.layout.boxOf.get(input));
-  if (inputs.length) view.scrollLeft = (inputs[0].x + inputs.at(-1).x + inputs[0].width) / 2 + MARGIN - view.clientWidth / 2;
-  render();
 }
 
 const layers = [0, 1, 2].map(() => svg("g", {}));

@@ -26,12 +26,16 @@ function rangeText(count, format) {
   return `${format(atSize(count, state.size))}  (${format(count.least)} to ${format(count.most)})`;
 }
 
+const numberText = (number) => String(Number(number.toPrecision(4)));
+// ", −0.31 to 0.42": the least and the largest element.
+const rangeOf = (value) => value.range ? `, ${numberText(value.range[0])} to ${numberText(value.range[1])}` : "";
+
 function valueLine(id) {
   if (id < 0) return element("li", {className: "faint", textContent: "left out"});
   const value = graph.values[id], maker = facts.makers[id];
   const line = element("li", {}, element("code", {textContent: typeText(value)}), " ");
   if (maker) line.append("from ", link(maker));
-  else line.append(`${value.kind} `, element("bdi", {textContent: visible(value.name)}), value.bytes ? ` (${bytesText(atSize(value.bytes, state.size))})` : "");
+  else line.append(`${value.kind} `, element("bdi", {textContent: visible(value.name)}), value.bytes ? ` (${bytesText(atSize(value.bytes, state.size))}${rangeOf(value)})` : "");
   return line;
 }
 
@@ -67,16 +71,17 @@ function memoryLine(row) {
 function regionSections(index) {
   const region = facts.regions[index];
   const members = facts.nodes.filter(({node}) => node.region === index);
-  const kernels = region.instructions.map((row) => element("code", {textContent: visible(row.kernel ?? row.kind) + (row.grid ? ` over ${visible(row.grid)}` : "")}));
+  const runs = region.instructions.map((row) => visible(row.kind) + (row.grid ? ` over ${visible(row.grid)}` : ""));
   const weights = region.instructions.reduce((sum, row) => Math.max(sum, row.weights_bytes ?? 0), 0);
   return [
     ...section(`Region ${index}`, element("p", {textContent: visible(region.reason)}), table([
       ["strategy", `${visible(region.strategy)} on ${visible(region.target)}`],
-      [region.instructions.length > 1 ? "kernels" : "kernel", kernels],
-      ["estimate", costText(region.cost)],
+      ["kernel", region.kernel ? element("code", {textContent: visible(region.kernel)}) : ""],
+      ["runs as", runs],
+      ["estimate", costText(region.cost) + (sizesText ? ` (at ${sizesText})` : "")],
       ["measured", region.us === undefined ? "" : timeText(region.us)],
       ["weights", weights ? bytesText(weights) : ""],
-      ["holds", members.map((member) => link(member, `${member.node.op} ${lastPart(member.title)}`))],
+      ["holds", members.map((member) => link(member, `${member.where} ${member.what}`.trim()))],
     ])),
     ...(region.memory.length ? section("Memory that it writes", element("ul", {}, ...region.memory.map(memoryLine))) : []),
     ...(region.apart.length ? section(`${region.apart.length} neighbours not fused`, ...region.apart.map(apartLine)) : []),
@@ -86,7 +91,7 @@ function regionSections(index) {
 function nodePanel(thing) {
   const node = thing.node;
   return [
-    element("h2", {textContent: visible(node.op)}), element("p", {textContent: visible(node.name)}),
+    element("h2", {textContent: thing.what}), element("p", {textContent: visible(node.name)}),
     table([
       ["in the model", node.from.map(visible).join(", ")],
       ["stands for", node.names.length > 1 ? node.names.map((name) => element("bdi", {textContent: visible(name)})) : ""],
@@ -140,7 +145,7 @@ function summaryPanel() {
     ...(slow.length ? section("Longest regions", element("ul", {}, ...slow.map(({region, index}) => element("li", {}, `${timeText(region.us)} `, link(firstOf(index), shortened(visible(region.label), 60)))))) : []),
     ...section("Most arithmetic", element("ul", {}, ...heavy.map(({thing, flops}) => element("li", {}, `${countText(flops)}  ${thing.node.op} `, link(thing))))),
     ...section(`Parameters`, element("details", {}, element("summary", {textContent: `${parameters.length} tensors`}),
-      element("ul", {}, ...parameters.slice(0, 500).map((value) => element("li", {}, element("bdi", {textContent: visible(value.name)}), " ", element("code", {textContent: typeText(value)})))),
+      element("ul", {}, ...parameters.slice(0, 500).map((value) => element("li", {}, element("bdi", {textContent: visible(value.name)}), " ", element("code", {textContent: typeText(value)}), rangeOf(value)))),
       parameters.length > 500 ? element("p", {textContent: `and ${parameters.length - 500} more`}) : "")),
   ];
 }

@@ -188,6 +188,7 @@ constexpr KernelFamily kConvTensorCore = {
     .what =
         "implicit GEMM of a convolution by mma.sync: cp.async of patches, split-K over a cluster",
     .strategies = {dispatch::kContraction},
+    .needs = {"conv"},
     .match = offerConv<true>,
     .configs = convConfigs<true>,
     .cost = convCost<true>,
@@ -197,6 +198,7 @@ constexpr KernelFamily kConvTensorCore = {
 constexpr KernelFamily kConvSimt = {.name = "conv_simt",
                                     .what = "implicit GEMM of a convolution by FP32 arithmetic",
                                     .strategies = {dispatch::kContraction},
+                                    .needs = {"conv"},
                                     .match = offerConv<false>,
                                     .configs = convConfigs<false>,
                                     .cost = convCost<false>,

@@ -169,6 +169,7 @@ constexpr KernelFamily kConvDepthwise = {
     .what = "depthwise convolution: a thread has a few outputs beside each other, of channels that "
             "fill an access",
     .strategies = {dispatch::kDepthwise, dispatch::kSingle},
+    .needs = {"conv"},
     .match = offerDepthwise,
     .configs = depthwiseConfigs,
     .cost = nullptr,

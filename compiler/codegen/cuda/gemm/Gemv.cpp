@@ -209,6 +209,7 @@ constexpr KernelFamily kGemv = {
     .name = "gemv",
     .what = "GEMV and skinny GEMM of up to 16 rows: weights stream from memory into MMA fragments",
     .strategies = {dispatch::kContraction},
+    .needs = {"matmul"},
     .match = offerGemv,
     .configs = gemvConfigs,
     .cost = gemvCost,

@@ -288,6 +288,7 @@ constexpr KernelFamily kGemmPersistent = {
         "persistent GEMM by warpgroups (wgmma), warp-specialized: a producer by TMA, two consumer "
         "warpgroups, an epilogue behind the next tile",
     .strategies = {dispatch::kContraction},
+    .needs = {"matmul"},
     .match = offerPersistent,
     .configs = nullptr,
     .cost = persistentCost,

@@ -337,6 +337,7 @@ constexpr KernelFamily kGemmBuckets = {
         "a kernel for each range of a row count that varies: GEMV, skinny GEMM, and a library's "
         "call or a tiled GEMM for more",
     .strategies = {dispatch::kContraction},
+    .needs = {"matmul"},
     .match = offerBuckets<true>,
     .configs = nullptr,
     .cost = bucketsCost<true>,
@@ -347,6 +348,7 @@ constexpr KernelFamily kGemmBuckets = {
 constexpr KernelFamily kGemmBucketsGenerated = {.name = "gemm_buckets_generated",
                                                 .what = "gemm_buckets without a library",
                                                 .strategies = {dispatch::kContraction},
+                                                .needs = {"matmul"},
                                                 .match = offerBuckets<false>,
                                                 .configs = nullptr,
                                                 .cost = bucketsCost<false>,

@@ -325,6 +325,7 @@ constexpr KernelFamily kGemmSkinny = {
         "skinny GEMM by warpgroups (wgmma) in one wave: TMA, a deep pipeline of weights, split-K "
         "over a cluster",
     .strategies = {dispatch::kContraction},
+    .needs = {"matmul"},
     .match = offerSkinny,
     .configs = skinnyConfigs,
     .cost = skinnyCost,

@@ -573,6 +573,7 @@ constexpr KernelFamily kRecurrence = {
         "recurrent layers: a cluster of blocks takes a row of the batch through all steps, each "
         "block a part of the hidden units, the weights in registers where they fit",
     .strategies = {dispatch::kSingle},
+    .needs = {"recurrence"},
     .match = offerRecurrence,
     .configs = recurrenceConfigs,
     .cost = recurrenceCost,

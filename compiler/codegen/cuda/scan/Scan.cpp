@@ -194,6 +194,7 @@ constexpr KernelFamily kPrefixScan = {
     .what = "running sums: a tile at a time by prefix sums over the threads of a block; few long "
             "axes in pieces, whose sums come first",
     .strategies = {dispatch::kSingle},
+    .needs = {"cumsum"},
     .match = offerScan,
     .configs = scanConfigs,
     .cost = scanCost,

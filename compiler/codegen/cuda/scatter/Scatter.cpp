@@ -155,6 +155,7 @@ constexpr KernelFamily kScatter = {
         "scatters in the order of the updates: the last claims its place, or updates are sorted "
         "by their places and combined by a thread each",
     .strategies = {dispatch::kSingle},
+    .needs = {"scatter"},
     .match = offerScatter,
     .configs = nullptr,
     .cost = scatterCost,

@@ -78,6 +78,7 @@ constexpr KernelFamily kSelection = {.name = "selection",
                                          "selection by whole blocks: prefix sums of true elements, "
                                          "non-maximum suppression",
                                      .strategies = {dispatch::kSingle},
+                                     .needs = {"true_positions", "select_boxes"},
                                      .match = offerSelection,
                                      .configs = nullptr,
                                      .cost = nullptr,

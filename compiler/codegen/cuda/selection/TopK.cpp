@@ -299,6 +299,7 @@ constexpr KernelFamily kTopK = {
     .what = "selection of the k first of rows: a team of threads holds a piece of a row in "
             "registers and finds the last key that is wanted bit by bit; few are sorted at the end",
     .strategies = {dispatch::kSingle},
+    .needs = {"top_k"},
     .match = offerTopK,
     .configs = topKConfigs,
     .cost = topKCost,
@@ -308,6 +309,7 @@ constexpr KernelFamily kRadixSort = {
     .name = "radix_sort",
     .what = "stable radix sort of rows by many blocks, 8 bits of the keys at a time",
     .strategies = {dispatch::kSingle},
+    .needs = {"top_k"},
     .match = offerRadixSort,
     .configs = nullptr,
     .cost = radixSortCost,

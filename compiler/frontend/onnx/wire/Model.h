@@ -133,6 +133,7 @@ struct Node {
   std::vector<std::string_view> inputs;
   std::vector<std::string_view> outputs;
   std::vector<Attribute> attributes;
+  std::string_view scopes; ///< what torch's exporter says of the modules that hold it
 };
 
 struct Graph {

@@ -140,6 +140,14 @@ Status Parser::node(std::string_view body, Node &node) {
       return cursor.text(node.domain);
     case 8:
       return cursor.text(node.overload);
+    case 9: {
+      std::vector<KeyValue> entries;
+      TENON_TRY(append(cursor, entries, &Parser::keyValue));
+      for (const KeyValue &entry : entries) {
+        node.scopes = entry.key == "pkg.torch.onnx.name_scopes" ? entry.value : node.scopes;
+      }
+      return Status::ok();
+    }
     default:
       return Status::ok();
     }

@@ -1,0 +1,22 @@
+// Which kernel families a region concerns: a family of one kind of operation says nothing of
+// regions without it, so its refusal is left out of the record.
+#pragma once
+
+#include "mlir/IR/Block.h"
+#include "mlir/IR/Operation.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace tenon::codegen {
+
+/// Whether a region holds an operation whose name begins with one of these; true for no name.
+inline bool holdsAny(mlir::Block &body, llvm::ArrayRef<llvm::StringRef> names) {
+  auto isOne = [&](mlir::Operation &op) {
+    return llvm::any_of(names, [&](llvm::StringRef name) {
+      return !name.empty() && op.getName().stripDialect().starts_with(name);
+    });
+  };
+  bool asksForNone = llvm::all_of(names, [](llvm::StringRef name) { return name.empty(); });
+  return asksForNone || llvm::any_of(body, isOne);
+}
+
+} // namespace tenon::codegen
