@@ -7,12 +7,12 @@
 #include "compiler/graph/NodeOrigin.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "support/LikelySize.h"
-
-#include <cmath>
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <cmath>
 
 using namespace mlir;
 
@@ -54,7 +54,8 @@ std::string printed(Attribute attribute) {
 class Reader {
 public:
   Reader(ModuleOp module, RangeOf weightRanges)
-      : rangeOf(weightRanges), main(module.lookupSymbol<func::FuncOp>("main")), list(module), symbols(list.symbols()) {
+      : rangeOf(weightRanges), main(module.lookupSymbol<func::FuncOp>("main")), list(module),
+        symbols(list.symbols()) {
     for (const Symbol &symbol : symbols) {
       least.push_back(symbol.min);
       most.push_back(symbol.max);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
-
 #include "llvm/ADT/STLFunctionalExtras.h"
 
 #include <optional>
@@ -11,6 +10,10 @@
 #include <utility>
 
 namespace tenon::tn {
+
+/// The least and the largest element of a weight, by its id and type of elements.
+using RangeOf =
+    llvm::function_ref<std::optional<std::pair<double, double>>(llvm::StringRef, mlir::Type)>;
 
 /// The nodes, values, parameters and counts of the module's function @main, which must be there. In
 /// a dispatched module each node names its region by its place among them. Equal modules give equal
@@ -21,10 +24,6 @@ namespace tenon::tn {
 /// ("/encoder/layer.0/MatMul" or "encoder.layer.0/matmul"); a FileLineColLoc with the line of the
 /// source; as metadata, a StringAttr with the model's own operator, or an ArrayAttr of that and the
 /// path of the node ("encoder.layer.0/linear_3") where its name does not begin with its modules.
-///
-/// `rangeOf` gives the least and the largest element of a weight by its id and type of elements.
-using RangeOf = llvm::function_ref<std::optional<std::pair<double, double>>(llvm::StringRef,
-                                                                            mlir::Type)>;
 std::string graphFacts(mlir::ModuleOp module, RangeOf rangeOf = nullptr);
 
 } // namespace tenon::tn

@@ -39,7 +39,8 @@ struct Value {
   std::optional<std::vector<std::string>> shape; ///< none where no rank is declared
   int64_t node = -1;                             ///< that makes it
   Count bytes;                                   ///< of a parameter or constant
-  std::optional<std::pair<double, double>> range = std::nullopt; ///< of a parameter's elements, where known
+  /// The least and the largest element of a parameter, where known.
+  std::optional<std::pair<double, double>> range = std::nullopt;
 };
 
 struct Node {
