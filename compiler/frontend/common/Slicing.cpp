@@ -19,11 +19,24 @@ bool isNotNegative(Symbols &symbols, AffineExpr x) {
          (!symbols.dependsOnData(x) && symbols.assume(tn::ConstraintKind::at_least, x, zero));
 }
 
+/// A number against a size that varies, as a constraint. One that only cuts off what is too long
+/// (`isCut`) does so or not as in a run of likely sizes; others are meant to lie inside.
+AffineExpr settle(Symbols &symbols, AffineExpr x, AffineExpr high, bool isCut) {
+  std::optional<int64_t> constant = tn::constantDim(x), likely = symbols.likely(high);
+  if (!constant || !likely) {
+    return nullptr;
+  }
+  bool isInside = !isCut || *constant <= *likely;
+  bool holds = isInside ? symbols.assume(tn::ConstraintKind::at_least, high, x)
+                        : symbols.assume(tn::ConstraintKind::at_least, x, high);
+  return holds ? symbols.canonical(isInside ? x : high) : nullptr;
+}
+
 /// x, counted from the end if negative, in [low, high]. Where only symbols decide whether it is
 /// inside, it is taken to be, as a constraint: it is what the model's author meant. Null if that
 /// cannot be said.
 AffineExpr clampIndex(Symbols &symbols, AffineExpr x, AffineExpr dim, AffineExpr low,
-                      AffineExpr high) {
+                      AffineExpr high, bool isCut = false) {
   std::optional<int64_t> constant = tn::constantDim(x);
   if (constant && (*constant >= kOpen || *constant <= -kOpen)) {
     return *constant > 0 ? high : low;
@@ -43,8 +56,10 @@ AffineExpr clampIndex(Symbols &symbols, AffineExpr x, AffineExpr dim, AffineExpr
   if (proven(symbols.compare(high, Comparison::LessOrEqual, x))) {
     return high;
   }
-  bool inside = symbols.assume(tn::ConstraintKind::at_least, x, low) && symbols.atMost(x, high);
-  return inside ? symbols.canonical(x) : nullptr;
+  if (!symbols.assume(tn::ConstraintKind::at_least, x, low)) {
+    return nullptr;
+  }
+  return symbols.atMost(x, high) ? symbols.canonical(x) : settle(symbols, x, high, isCut);
 }
 
 } // namespace
@@ -59,7 +74,8 @@ std::optional<AxisSlice> clampSlice(Symbols &symbols, AffineExpr dim, AffineExpr
   }
   AffineExpr first = step > 0 ? clampIndex(symbols, start, dim, zero, dim)
                               : clampIndex(symbols, start, dim, minusOne, last);
-  AffineExpr bound = step > 0 ? clampIndex(symbols, end, dim, zero, dim)
+  bool isCut = tn::constantDim(start) == 0 && step == 1;
+  AffineExpr bound = step > 0 ? clampIndex(symbols, end, dim, zero, dim, isCut)
                               : clampIndex(symbols, end, dim, minusOne, last);
   AffineExpr span = first && bound
                         ? (step > 0 ? subtractSizes(bound, first) : subtractSizes(first, bound))

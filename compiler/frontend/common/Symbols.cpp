@@ -4,6 +4,7 @@
 #include "compiler/frontend/common/Symbols.h"
 
 #include "compiler/frontend/common/SolveSizes.h"
+#include "support/LikelySize.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <numeric>
@@ -19,10 +20,10 @@ bool Symbols::contains(StringRef name) const {
                       [&](const tn::Symbol &symbol) { return symbol.name == name; });
 }
 
-AffineExpr Symbols::get(StringRef name, int64_t min, int64_t max, bool declared) {
+AffineExpr Symbols::get(StringRef name, int64_t min, int64_t max, bool declared, uint32_t dim) {
   unsigned index = list.add(name, min, max);
   if (index == entries.size()) {
-    entries.push_back({declared, /*derived=*/false, AffineExpr()});
+    entries.push_back({.declared = declared, .dim = dim});
   }
   return getAffineSymbolExpr(index, context);
 }
@@ -125,6 +126,18 @@ bool Symbols::atMost(AffineExpr a, AffineExpr b) {
   std::optional<int64_t> limit = tn::constantDim(canonical(b));
   bool mayNarrow = form && limit && form->factor == 1 && !entries[form->symbol].declared;
   return mayNarrow && assumeAtLeast(canonical(b), canonical(a));
+}
+
+std::optional<int64_t> Symbols::likely(AffineExpr expression) const {
+  SmallVector<int64_t> values;
+  for (auto [index, entry] : llvm::enumerate(entries)) {
+    if ((entry.declared || entry.isDataDependent) && expression.isFunctionOfSymbol(index)) {
+      return std::nullopt;
+    }
+    const tn::Symbol &symbol = list.symbols()[index];
+    values.push_back(likelySize(entry.dim, symbol.min, symbol.max));
+  }
+  return tn::evaluate(expression, values);
 }
 
 //===--- Assumptions ---===//

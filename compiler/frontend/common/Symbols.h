@@ -15,8 +15,10 @@ class Symbols : public tn::Assumptions {
 public:
   explicit Symbols(mlir::MLIRContext *owner) : context(owner) {}
 
-  /// The symbol of that name; a new one gets the range. `declared`: the user gave the range.
-  mlir::AffineExpr get(llvm::StringRef name, int64_t min, int64_t max, bool declared);
+  /// The symbol of that name; a new one gets the range. `declared`: the user gave the range. `dim`
+  /// is where it stands in the first input that has it.
+  mlir::AffineExpr get(llvm::StringRef name, int64_t min, int64_t max, bool declared,
+                       uint32_t dim = 1);
   /// A new symbol that data decides, from 0 to the least of `bounds` (at least one).
   mlir::AffineExpr addDataDependent(llvm::StringRef name, llvm::ArrayRef<mlir::AffineExpr> bounds);
   bool dependsOnData(mlir::AffineExpr expression) const;
@@ -29,6 +31,10 @@ public:
   /// Proves a <= b. Where only the default range of a symbol stands against it, it becomes a
   /// constraint: a position table of 512 rows means that no longer sequence is meant.
   bool atMost(mlir::AffineExpr a, mlir::AffineExpr b);
+
+  /// The value in a run of likely sizes; none if the user gave the range of a size in it, or data
+  /// decides one.
+  std::optional<int64_t> likely(mlir::AffineExpr expression) const;
 
   bool assume(tn::ConstraintKind kind, mlir::AffineExpr left, mlir::AffineExpr right) override;
   /// The node of the model that the next constraints come from.
@@ -53,6 +59,7 @@ public:
 private:
   struct Entry {
     bool declared = false;        ///< the user gave its range
+    uint32_t dim = 1;             ///< of the first input that has it
     bool derived = false;         ///< no dim of an input: made by a constraint
     mlir::AffineExpr replacement; ///< null while nothing determines the symbol
     bool isDataDependent = false; ///< an operation binds it: no constraint determines it

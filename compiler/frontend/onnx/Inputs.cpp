@@ -220,10 +220,10 @@ Result<AffineExpr> Importer::inputDim(const ValueInfo &info, size_t index,
   }
   if (!expression) {
     bool fixed = override && override->min == override->max;
-    expression =
-        fixed ? symbols.constant(override->min)
-              : symbols.get(name, override ? override->min : options.symbolMin,
-                            override ? override->max : options.symbolMax, override != nullptr);
+    expression = fixed ? symbols.constant(override->min)
+                       : symbols.get(name, override ? override->min : options.symbolMin,
+                                     override ? override->max : options.symbolMax,
+                                     override != nullptr, static_cast<uint32_t>(index));
     parameters[name] = expression;
   }
   return expression;

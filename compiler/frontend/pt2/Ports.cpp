@@ -275,9 +275,10 @@ Result<AffineExpr> Importer::inputDim(const std::string &input, size_t index, co
   }
   least = override ? override->min : least;
   most = override ? override->max : most;
-  AffineExpr expression = override && least == most
-                              ? symbols.constant(least)
-                              : symbols.get(alone, least, most, override || isBounded);
+  AffineExpr expression =
+      override && least == most
+          ? symbols.constant(least)
+          : symbols.get(alone, least, most, override || isBounded, static_cast<uint32_t>(index));
   symbolsByName[alone] = expression;
   return expression;
 }

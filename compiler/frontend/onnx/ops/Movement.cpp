@@ -135,9 +135,15 @@ void squeeze(NodeContext &c) {
   }
   tn::Dims dims;
   for (auto [i, dim] : llvm::enumerate(c.dims(0))) {
-    bool listed =
-        all ? tn::constantDim(dim) == 1 : llvm::is_contained(*axes, static_cast<int64_t>(i));
+    // Without axes a dim that varies is removed or not as in a run of likely sizes: a batch is.
+    bool isOne = tn::constantDim(dim) == 1 || c.symbols().likely(dim) == 1;
+    bool listed = all ? isOne : llvm::is_contained(*axes, static_cast<int64_t>(i));
     if (!listed) {
+      if (all && !tn::constantDim(dim) &&
+          !c.require(tn::ConstraintKind::at_least, dim, c.constantSize(2),
+                     "a dimension that is not removed and 2")) {
+        return;
+      }
       dims.push_back(dim);
     } else if (!tn::hasDivision(dim) && // of a division the reshape below needs it
                !c.require(tn::ConstraintKind::equal, dim, c.constantSize(1),
