@@ -29,6 +29,11 @@ bool isWeightOfConv(OpOperand &use) {
   return conv && &use == &conv.getWeightMutable();
 }
 
+/// Whether the weight is read in its layout here, once there is one.
+bool isLaidOut(OpOperand &use) {
+  return productOf(use) || isWeightOfConv(use) || isWeightOfRecurrence(use);
+}
+
 /// On a GPU a second copy of a product's weight would cost more memory than the layout gains: a
 /// library's call reads it as it lies.
 bool mayBeLaidOut(Value weight, const target::Target &device) {
@@ -127,8 +132,7 @@ int64_t weightBytes(RankedTensorType weight, const std::optional<WeightLayout> &
 }
 
 bool isLaidOutWhole(tn::RegionOp region, unsigned input) {
-  return llvm::all_of(region.getBody().front().getArgument(input).getUses(),
-                      [](OpOperand &use) { return productOf(use) || isWeightOfConv(use); });
+  return llvm::all_of(region.getBody().front().getArgument(input).getUses(), isLaidOut);
 }
 
 void layOutWeight(tn::RegionOp region, const WeightLayout &layout) {
@@ -146,9 +150,7 @@ void layOutWeight(tn::RegionOp region, const WeightLayout &layout) {
   if (Attribute winograd = pack->getAttr(winograd::kAttribute)) {
     unpack->setAttr(winograd::kAttribute, winograd);
   }
-  weight.replaceUsesWithIf(unpack.getWeight(), [](OpOperand &use) {
-    return productOf(use) || isWeightOfConv(use) || isWeightOfRecurrence(use);
-  });
+  weight.replaceUsesWithIf(unpack.getWeight(), isLaidOut);
   if (weight.use_empty()) {
     body.eraseArgument(old);
     region.getInputsMutable().erase(old);

@@ -130,7 +130,7 @@ std::optional<uint32_t> WeightTable::findEqual(const std::multimap<Key, uint32_t
 
 std::vector<WeightForm> WeightTable::forms(ArrayRef<uint32_t> indices) const {
   std::vector<WeightForm> all = {{"as they are in the model"},
-                                 {"in panels for products and convolutions"},
+                                 {"in panels for products, convolutions and recurrent layers"},
                                  {"transformed for Winograd's filtering"}};
   auto formOf = [](const Array &array) {
     return !array.layout ? 0 : !array.layout->winograd ? 1 : 2;

@@ -111,6 +111,17 @@ class Weights(ToolTest):
         for wrong in ("0.5x", "x", "abc", "1e9", "nan"):
             self.assertIn(f"--max-weights {wrong}: give a number from 1 to 1000", self.refuse(2, "TN0105", "compile", "c.onnx", "--max-weights", wrong).stderr)
 
+    def test_recurrent_weights_count_once(self):
+        """Their panels take what they take as they are, and nothing reads them so."""
+        rng = np.random.default_rng(0)
+        weights = [numpy_helper.from_array(rng.standard_normal((1, 256, 64), np.float32) / 8, name) for name in "wr"]
+        node = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=64)
+        ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["T", 2, 64]), helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+        onnx.save(helper.make_model(helper.make_graph([node], "g", ports[:1], ports[1:], weights),
+                                    opset_imports=[helper.make_opsetid("", 17)], ir_version=8), self.folder / "r.onnx")  # fmt: skip
+        report = self.json("compile", "r.onnx", "-o", "r.tenon", "--target", "cpu:avx2", "--max-weights", "1x")
+        self.assertEqual(["in"], [form["form"].split()[0] for form in report["weights"] if form["bytes"] > 4096])
+
 
 class Kernels(ToolTest):
     @classmethod
