@@ -19,24 +19,30 @@ bool isNotNegative(Symbols &symbols, AffineExpr x) {
          (!symbols.dependsOnData(x) && symbols.assume(tn::ConstraintKind::at_least, x, zero));
 }
 
-/// A number against a size that varies, as a constraint. One that only cuts off what is too long
-/// (`isCut`) does so or not as in a run of likely sizes; others are meant to lie inside.
-AffineExpr settle(Symbols &symbols, AffineExpr x, AffineExpr high, bool isCut) {
+/// A number against a size that varies, as a constraint. One that may cut off what is too long does
+/// so or not as in a run of likely sizes; others are meant to lie inside.
+AffineExpr settle(Symbols &symbols, AffineExpr x, AffineExpr high, bool mayCut) {
   std::optional<int64_t> constant = tn::constantDim(x), likely = symbols.likely(high);
   if (!constant || !likely) {
     return nullptr;
   }
-  bool isInside = !isCut || *constant <= *likely;
+  bool isInside = !mayCut || *constant <= *likely;
   bool holds = isInside ? symbols.assume(tn::ConstraintKind::at_least, high, x)
                         : symbols.assume(tn::ConstraintKind::at_least, x, high);
   return holds ? symbols.canonical(isInside ? x : high) : nullptr;
+}
+
+/// Whether nothing lies between start and end, whatever the dim: both count from the same side.
+bool isEmpty(AffineExpr start, AffineExpr end, int64_t step) {
+  std::optional<int64_t> from = tn::constantDim(start), to = tn::constantDim(end);
+  return from && to && (*from < 0) == (*to < 0) && (step > 0 ? *to <= *from : *from <= *to);
 }
 
 /// x, counted from the end if negative, in [low, high]. Where only symbols decide whether it is
 /// inside, it is taken to be, as a constraint: it is what the model's author meant. Null if that
 /// cannot be said.
 AffineExpr clampIndex(Symbols &symbols, AffineExpr x, AffineExpr dim, AffineExpr low,
-                      AffineExpr high, bool isCut = false) {
+                      AffineExpr high, bool mayCut) {
   std::optional<int64_t> constant = tn::constantDim(x);
   if (constant && (*constant >= kOpen || *constant <= -kOpen)) {
     return *constant > 0 ? high : low;
@@ -59,7 +65,7 @@ AffineExpr clampIndex(Symbols &symbols, AffineExpr x, AffineExpr dim, AffineExpr
   if (!symbols.assume(tn::ConstraintKind::at_least, x, low)) {
     return nullptr;
   }
-  return symbols.atMost(x, high) ? symbols.canonical(x) : settle(symbols, x, high, isCut);
+  return symbols.atMost(x, high) ? symbols.canonical(x) : settle(symbols, x, high, mayCut);
 }
 
 } // namespace
@@ -72,11 +78,16 @@ std::optional<AxisSlice> clampSlice(Symbols &symbols, AffineExpr dim, AffineExpr
   if (!last) {
     return std::nullopt;
   }
-  AffineExpr first = step > 0 ? clampIndex(symbols, start, dim, zero, dim)
-                              : clampIndex(symbols, start, dim, minusOne, last);
-  bool isCut = tn::constantDim(start) == 0 && step == 1;
-  AffineExpr bound = step > 0 ? clampIndex(symbols, end, dim, zero, dim, isCut)
-                              : clampIndex(symbols, end, dim, minusOne, last);
+  if (isEmpty(start, end, step)) {
+    return AxisSlice{zero, zero};
+  }
+  // Of a slice that has items in a run of likely sizes the far side may cut off what is too long.
+  std::optional<int64_t> near = tn::constantDim(step > 0 ? start : end), likely = symbols.likely(dim);
+  bool mayCut = !near || !likely || *near < *likely;
+  AffineExpr first = step > 0 ? clampIndex(symbols, start, dim, zero, dim, /*mayCut=*/false)
+                              : clampIndex(symbols, start, dim, minusOne, last, mayCut);
+  AffineExpr bound = step > 0 ? clampIndex(symbols, end, dim, zero, dim, mayCut)
+                              : clampIndex(symbols, end, dim, minusOne, last, /*mayCut=*/false);
   AffineExpr span = first && bound
                         ? (step > 0 ? subtractSizes(bound, first) : subtractSizes(first, bound))
                         : nullptr;
