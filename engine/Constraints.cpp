@@ -1,8 +1,8 @@
 // Evaluates and words the constraints of a plan. Relies on the plan being validated.
 #include "engine/Constraints.h"
 
-#include "support/Satisfy.h"
-#include "support/Text.h"
+#include "support/random/ConstraintSearch.h"
+#include "support/text/Text.h"
 
 #include <set>
 

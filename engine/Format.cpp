@@ -3,7 +3,7 @@
 
 #include "engine/Format.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 #include <cstring>

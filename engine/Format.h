@@ -3,9 +3,9 @@
 
 #pragma once
 
-#include "support/ByteSpan.h"
 #include "support/Hash.h"
 #include "support/Result.h"
+#include "support/memory/ByteSpan.h"
 
 #include <cstdint>
 #include <optional>

@@ -2,7 +2,7 @@
 
 #include "engine/Level.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <span>
 

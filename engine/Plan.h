@@ -105,7 +105,7 @@ enum class InstructionKind : uint8_t {
   Copy = 2,   ///< buffers = {from, to}; sizes = {bytes}; the ranges do not overlap
   Fill = 3,   ///< buffers = {to}; sizes = {bytes}; `fillByte` in every byte
   Host = 4,
-  Size = 5,   ///< buffers = {an i64}, which becomes the value of `symbol`
+  Size = 5, ///< buffers = {an i64}, which becomes the value of `symbol`
   Alloc = 6,
   Free = 7,
   Invoke = 8,
@@ -162,13 +162,13 @@ struct Instruction {
   uint8_t fillByte = 0;        ///< Fill
   uint32_t symbol = kNone;     ///< Size
   /// Launch, behind a call: done in its place where the libraries that are found cannot do it.
-  bool isSpare = false;
+  bool isFallback = false;
   /// Launch on a GPU: the kernel takes the place for its status behind all else (KernelAbi.h).
   bool canFail = false;
   /// Launch on a GPU: blocks of a cluster, and whether the kernel waits by itself for the kernels
   /// before it, so that it may start before they have ended (programmatic dependent launch).
   uint32_t cluster = 1;
-  bool waits = false;
+  bool isDependentLaunch = false;
   /// What is done in all: arithmetic operations (a multiply-add counts as two), and bytes of the
   /// operands, each read or written once. For people and their measurements; kNone where not known.
   ExprId flops = kNone;
@@ -222,8 +222,8 @@ struct Weight {
   uint64_t offset = 0; ///< from the start of the weights section; set by the writer
 };
 
-/// A plan with its code, for one level. The first of a level takes all sizes of the model; others are
-/// of the same model with some sizes known.
+/// A plan with its code, for one level. The first of a level takes all sizes of the model; others
+/// are of the same model with some sizes known.
 struct Variant {
   std::string level; ///< "avx512", "sm_90" (engine/Level.h)
   Plan plan;

@@ -4,12 +4,12 @@
 #include "engine/Reader.h"
 
 #include "engine/Format.h"
-#include "engine/Validate.h"
-#include "engine/ValidateVariant.h"
-#include "support/AlignedBuffer.h"
-#include "support/MappedFile.h"
-#include "support/Text.h"
-#include "support/ThreadPool.h"
+#include "engine/validate/Validate.h"
+#include "engine/validate/ValidateVariant.h"
+#include "support/files/MappedFile.h"
+#include "support/memory/AlignedBuffer.h"
+#include "support/text/Text.h"
+#include "support/threads/ThreadPool.h"
 
 #include <algorithm>
 #include <cstring>

@@ -4,9 +4,9 @@
 #include "engine/Writer.h"
 
 #include "engine/Format.h"
-#include "engine/ValidateVariant.h"
-#include "support/AtomicFile.h"
-#include "support/Text.h"
+#include "engine/validate/ValidateVariant.h"
+#include "support/files/AtomicFile.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 #include <cstring>

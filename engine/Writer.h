@@ -4,8 +4,8 @@
 #pragma once
 
 #include "engine/Plan.h"
-#include "support/ByteSpan.h"
 #include "support/Status.h"
+#include "support/memory/ByteSpan.h"
 
 #include <functional>
 #include <string>

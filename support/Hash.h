@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "support/ByteSpan.h"
+#include "support/memory/ByteSpan.h"
 
 #include <cstdint>
 #include <memory>

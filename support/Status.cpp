@@ -2,7 +2,7 @@
 
 #include "support/Status.h"
 
-#include "support/Printable.h"
+#include "support/text/Printable.h"
 
 #include <cstdio>
 

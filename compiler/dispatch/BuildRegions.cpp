@@ -52,7 +52,7 @@ SmallVector<Value> outputsOf(ArrayRef<Operation *> ops) {
 void buildRegion(const Group &group, int64_t index, llvm::StringRef target) {
   SmallVector<Value> outputs = outputsOf(group.ops);
   tn::RegionOp region = createRegion(group.ops, group.strategy, target);
-  region.setReason(index);
+  region.setRecord(index);
   for (auto [output, result] : llvm::zip_equal(outputs, region.getResults())) {
     output.replaceAllUsesWith(result);
   }

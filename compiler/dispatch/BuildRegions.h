@@ -10,7 +10,7 @@ namespace tenon::dispatch {
 tn::RegionOp createRegion(llvm::ArrayRef<mlir::Operation *> ops, llvm::StringRef strategy,
                           llvm::StringRef target);
 
-/// Replaces each group, in block order, by a tn.region whose `reason` is the group's index.
+/// Replaces each group, in block order, by a tn.region whose `record` is the group's index.
 void buildRegions(const Grouping &grouping, llvm::StringRef target);
 
 } // namespace tenon::dispatch

@@ -3,10 +3,10 @@
 #include "compiler/dispatch/Occupancy.h"
 
 #include "compiler/dispatch/Cost.h"
+#include "compiler/dispatch/ElementwiseLaunchConfig.h"
 #include "compiler/dispatch/Grouping.h"
 #include "compiler/dispatch/OpKinds.h"
-#include "compiler/dispatch/RowShares.h"
-#include "compiler/dispatch/Strips.h"
+#include "compiler/dispatch/RowReductionConfig.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -112,8 +112,8 @@ Share KernelFacts::sharePoints() const {
   facts.along = facts.isFlat && facts.count ? facts.count
                 : dims.empty()              ? std::nullopt
                                             : tn::constantDim(dims.back());
-  Strips strips = shareOut(facts);
-  return {strips.lanes * strips.strips, strips.threads};
+  ElementwiseLaunchConfig config = elementwiseLaunchConfig(facts);
+  return {config.lanes * config.strips, config.threads};
 }
 
 RowFacts KernelFacts::rowFacts() const {
@@ -139,13 +139,13 @@ RowFacts KernelFacts::rowFacts() const {
 /// Rows of unknown length are taken for rows of their guessed one.
 Share KernelFacts::shareRows() const {
   RowFacts facts = rowFacts();
-  if (std::optional<RowsLayout> staged = layoutStaged(facts)) {
+  if (std::optional<RowReductionConfig> staged = layoutStaged(facts)) {
     int64_t threads = staged->blockThreads() * std::max<int64_t>(staged->blocksOfProcessor, 1);
     return {staged->steps * staged->lanes, staged->blockThreads(),
             staged->sharedBytes + kReservedBytes,
             std::min(kMostRegisters, costs.profile().registers / threads)};
   }
-  if (std::optional<RowsLayout> layout = layoutInRegisters(facts)) {
+  if (std::optional<RowReductionConfig> layout = layoutInRegisters(facts)) {
     return {layout->steps * layout->lanes, layout->blockThreads()};
   }
   constexpr int64_t kElementsInLoops = 16, kThreadsInLoops = 512;

@@ -1,6 +1,6 @@
 // What a generated kernel takes of a GPU's multiprocessors: registers, how many threads they leave
 // room for, and what that costs. Relies on codegen laying elementwise kernels out by Strips.h and
-// rows by RowShares.h; no toolkit is asked.
+// rows by RowReductionConfig.h; no toolkit is asked.
 #pragma once
 
 #include "compiler/graph/Tn.h"

@@ -5,7 +5,7 @@
 #include "compiler/frontend/onnx/Tapped.h"
 #include "compiler/frontend/pt2/Pt2.h"
 #include "compiler/frontend/pt2/wire/ArchiveReader.h"
-#include "support/MappedFile.h"
+#include "support/files/MappedFile.h"
 
 #include <algorithm>
 #include <array>

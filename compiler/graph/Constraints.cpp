@@ -6,7 +6,7 @@
 
 #include "compiler/graph/Shape.h"
 #include "mlir/IR/Builders.h"
-#include "support/Satisfy.h"
+#include "support/random/ConstraintSearch.h"
 
 using namespace mlir;
 

@@ -177,7 +177,7 @@ private:
 
   void readRegion(RegionOp region) {
     Block &body = region.getBody().front();
-    int64_t number = region.getReason().value_or(-1);
+    int64_t number = region.getRecord().value_or(-1);
     for (auto [argument, input] : llvm::zip_equal(body.getArguments(), region.getInputs())) {
       ids[argument] = idOf(input);
     }

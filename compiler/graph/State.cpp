@@ -2,8 +2,8 @@
 #include "compiler/graph/State.h"
 
 #include "compiler/graph/Shape.h"
-#include "support/NearestName.h"
-#include "support/Text.h"
+#include "support/text/NearestName.h"
+#include "support/text/Text.h"
 
 using namespace mlir;
 

@@ -68,11 +68,11 @@ def Tn_RegionOp : Tn_Op<"region", [IsolatedFromAbove, SingleBlock]> {
   let summary = "Operations that run as one kernel (or one library call)";
   let description = [{
     Formed by dispatch. The body's arguments stand for the operands, `tn.yield` gives the results.
-    `strategy` names how codegen handles it (dispatch/Strategy.h); `reason` is the index of
+    `strategy` names how codegen handles it (dispatch/Strategy.h); `record` is the index of
     the decision record.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs, StrAttr:$target, StrAttr:$strategy,
-                       OptionalAttr<I64Attr>:$reason);
+                       OptionalAttr<I64Attr>:$record);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let hasVerifier = 1;

@@ -1,7 +1,7 @@
 // The order in which the passes run, with the reason for each place.
 // Relies on every pass keeping the module valid on its own, so that it can be checked after each.
-#include "compiler/opt/GpuProducts.h"
 #include "compiler/opt/Passes.h"
+#include "compiler/opt/products/GpuProducts.h"
 
 #include "mlir/IR/Verifier.h"
 

@@ -1,9 +1,9 @@
 // Relies on dl_iterate_phdr for the loaded objects and their notes.
 #include "compiler/pipeline/BuildStamp.h"
 
-#include "support/FileStamp.h"
 #include "support/Hash.h"
-#include "support/Text.h"
+#include "support/files/FileStamp.h"
+#include "support/text/Text.h"
 
 #include <cstring>
 #include <elf.h>

@@ -5,7 +5,7 @@
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/pipeline/BuildStamp.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 namespace tenon::pipeline {
 namespace {

@@ -2,7 +2,7 @@
 // linker. A new device is a function here.
 #pragma once
 
-#include "compiler/codegen/common/RegionCode.h"
+#include "compiler/codegen/common/region/RegionCode.h"
 #include "compiler/dispatch/KernelChoice.h"
 #include "compiler/pipeline/CompileCache.h"
 #include "compiler/target/Target.h"

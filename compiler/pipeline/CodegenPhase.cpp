@@ -1,16 +1,16 @@
-// Compiles the different regions of a module for each target and links one code object a target. Work
-// is a flat list of (region, target) pairs taken by threads in turn; results and the error reported
-// do not depend on who took what.
+// Compiles the different regions of a module for each target and links one code object a target.
+// Work is a flat list of (region, target) pairs taken by threads in turn; results and the error
+// reported do not depend on who took what.
 #include "compiler/pipeline/CodegenPhase.h"
 
-#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/pipeline/BuildStamp.h"
 #include "compiler/pipeline/CrashGuard.h"
 #include "compiler/pipeline/RegionEntry.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "llvm/ADT/StringMap.h"
 
 #include <atomic>

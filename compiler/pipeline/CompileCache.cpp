@@ -2,8 +2,8 @@
 // disk, because a torn entry fails its checksum. Relies on POSIX rename, link and utimensat.
 #include "compiler/pipeline/CompileCache.h"
 
-#include "support/AtomicFile.h"
-#include "support/Text.h"
+#include "support/files/AtomicFile.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 #include <cerrno>

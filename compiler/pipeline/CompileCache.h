@@ -3,9 +3,9 @@
 // it is run, so the folder and its entries must be the user's own and writable to nobody else.
 #pragma once
 
-#include "support/FileStamp.h"
 #include "support/Hash.h"
-#include "support/PrivateFolder.h"
+#include "support/files/FileStamp.h"
+#include "support/files/PrivateFolder.h"
 
 #include <chrono>
 #include <cstdint>

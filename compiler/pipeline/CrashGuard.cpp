@@ -2,7 +2,7 @@
 // stack of their own here, since a stack may be what has run out.
 #include "compiler/pipeline/CrashGuard.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "llvm/Support/CrashRecoveryContext.h"
 #include "llvm/Support/ErrorHandling.h"
 

@@ -2,7 +2,7 @@
 // best by time a byte goes first, until the rest fits.
 #include "compiler/pipeline/FitWeights.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 

@@ -2,7 +2,7 @@
 // there.
 #include "compiler/pipeline/KernelTrials.h"
 
-#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/pipeline/CodegenPhase.h"
@@ -10,7 +10,7 @@
 #include "engine/Writer.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;

@@ -6,8 +6,8 @@
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/pipeline/BuildStamp.h"
 #include "compiler/target/Target.h"
-#include "support/MappedFile.h"
-#include "support/Text.h"
+#include "support/files/MappedFile.h"
+#include "support/text/Text.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 

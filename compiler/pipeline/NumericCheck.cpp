@@ -8,7 +8,7 @@
 #include "compiler/dispatch/Names.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 

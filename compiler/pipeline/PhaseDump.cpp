@@ -5,10 +5,10 @@
 #include "compiler/graph/Tn.h"
 #include "compiler/pipeline/CodegenPhase.h"
 #include "mlir/Parser/Parser.h"
-#include "support/AtomicFile.h"
 #include "support/Hash.h"
-#include "support/MappedFile.h"
-#include "support/Text.h"
+#include "support/files/AtomicFile.h"
+#include "support/files/MappedFile.h"
+#include "support/text/Text.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 

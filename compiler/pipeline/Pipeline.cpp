@@ -25,9 +25,9 @@
 #include "engine/Writer.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
-#include "support/AtomicFile.h"
-#include "support/MappedFile.h"
-#include "support/Text.h"
+#include "support/files/AtomicFile.h"
+#include "support/files/MappedFile.h"
+#include "support/text/Text.h"
 
 #include <chrono>
 #include <deque>
@@ -40,9 +40,9 @@ namespace {
 
 /// What shares regions and plan: all CPU levels, or one GPU architecture. From dispatch on each has
 /// its own copy of the module.
-struct Family {
-  Family(const target::Target &decidingTarget, uint16_t deviceId,
-         std::vector<CodeTarget> codeTargets)
+struct TargetGroup {
+  TargetGroup(const target::Target &decidingTarget, uint16_t deviceId,
+              std::vector<CodeTarget> codeTargets)
       : profile(decidingTarget), device(deviceId), targets(std::move(codeTargets)) {}
 
   target::Target profile;
@@ -54,19 +54,19 @@ struct Family {
   plan::BuiltPlan built;
 };
 
-std::vector<Family> familiesOf(const CompileOptions &options) {
-  std::vector<Family> families;
+std::vector<TargetGroup> targetGroups(const CompileOptions &options) {
+  std::vector<TargetGroup> groups;
   if (!options.levels.empty()) {
     std::vector<CodeTarget> targets;
     for (engine::CpuLevel level : options.levels) {
       targets.push_back(cpuTarget(level, options.cpu, options.guard));
     }
-    families.emplace_back(options.cpu, engine::kHost, std::move(targets));
+    groups.emplace_back(options.cpu, engine::kHost, std::move(targets));
   }
   for (const target::Target &gpu : options.gpus) {
-    families.emplace_back(gpu, engine::kGpu, std::vector<CodeTarget>{cudaTarget(gpu)});
+    groups.emplace_back(gpu, engine::kGpu, std::vector<CodeTarget>{cudaTarget(gpu)});
   }
-  return families;
+  return groups;
 }
 
 /// The weights of an engine, which all its plans share.
@@ -82,7 +82,7 @@ public:
       : options(compileOptions), cache(compileCache), identity(modelIdentity),
         weights(engineWeights.store), table(engineWeights.table), engineWeights(engineWeights),
         context(MLIRContext::Threading::DISABLED), dump(options.dumpPhases),
-        families(familiesOf(options)) {
+        groups(targetGroups(options)) {
     context.loadDialect<tn::TnDialect, func::FuncDialect>();
   }
 
@@ -96,7 +96,7 @@ public:
   bool isDamaged() const { return crashed; }
   /// The module of the last phase.
   std::string text() const {
-    return printModule(phase, phase < Phase::Dispatch ? *module : *families.front().module);
+    return printModule(phase, phase < Phase::Dispatch ? *module : *groups.front().module);
   }
 
   CompileSummary summary;
@@ -131,12 +131,12 @@ private:
   EngineWeights &engineWeights;
   MLIRContext context;
   PhaseDump dump;
-  /// Up to optimize; the families go on with their own.
+  /// Up to optimize; the groups go on with their own.
   OwningOpRef<ModuleOp> module;
   UserPasses userPasses{options, weights};
   std::optional<NumericCheck> numbers;
   opt::PrecisionRecord precision;
-  std::vector<Family> families;
+  std::vector<TargetGroup> groups;
   /// The compilations for the sizes of `optimizeFor`, and their options.
   std::list<CompileOptions> narrowed;
   std::list<Compilation> forSizes;
@@ -264,33 +264,33 @@ void Compilation::noteApproximations(ModuleOp regions) {
 Status Compilation::dispatch() {
   DiagnosticText diagnostics(context);
   TENON_ASSIGN(WantedKernels wanted, WantedKernels::create(options));
-  for (Family &family : families) {
-    family.module = module->clone();
-    auto optimizeFor = family.profile.isGpu() ? opt::optimizeForGpu : opt::optimizeForCpu;
-    if (failed(optimizeFor(*family.module, weights, {}))) {
+  for (TargetGroup &group : groups) {
+    group.module = module->clone();
+    auto optimizeFor = group.profile.isGpu() ? opt::optimizeForGpu : opt::optimizeForCpu;
+    if (failed(optimizeFor(*group.module, weights, {}))) {
       return diagnostics.status("optimize for the device");
     }
-    KernelSelector selector(family.targets.front(), wanted);
-    if (failed(selector.formRegions(*family.module, family.profile, family.fusion)) ||
-        failed(verify(*family.module))) {
+    KernelSelector selector(group.targets.front(), wanted);
+    if (failed(selector.formRegions(*group.module, group.profile, group.fusion)) ||
+        failed(verify(*group.module))) {
       return diagnostics.status("dispatch");
     }
-    TENON_TRY(checkNumbers("dispatch", *family.module));
+    TENON_TRY(checkNumbers("dispatch", *group.module));
     if (options.afterPass) {
-      TENON_TRY(options.afterPass("dispatch", *family.module, weights));
+      TENON_TRY(options.afterPass("dispatch", *group.module, weights));
     }
     if (options.afterPhase) {
-      options.afterPhase(Phase::Dispatch, *family.module);
+      options.afterPhase(Phase::Dispatch, *group.module);
     }
-    TENON_TRY(selector.select(*family.module, family.fusion, options.maxWeights));
-    for (const dispatch::RegionRecord &region : family.fusion.regions) {
+    TENON_TRY(selector.select(*group.module, group.fusion, options.maxWeights));
+    for (const dispatch::RegionRecord &region : group.fusion.regions) {
       if (!region.slow.empty()) {
         summary.slow.push_back(
-            {family.targets.front().level, region.label, region.kernel, region.slow});
+            {group.targets.front().level, region.label, region.kernel, region.slow});
       }
     }
-    noteApproximations(*family.module);
-    TENON_TRY(checkNumbers("select-kernels", *family.module));
+    noteApproximations(*group.module);
+    TENON_TRY(checkNumbers("select-kernels", *group.module));
   }
   return wanted.checkFound();
 }
@@ -298,19 +298,19 @@ Status Compilation::dispatch() {
 /// Regions → code, each different region once a target. Before the plan, which needs steps, grids
 /// and scratch sizes.
 Status Compilation::codegen() {
-  for (auto [index, family] : llvm::enumerate(families)) {
+  for (auto [index, group] : llvm::enumerate(groups)) {
     CodegenOptions codegenOptions{
-        .targets = family.targets,
+        .targets = group.targets,
         .threads = options.threads,
         .cache = &cache,
         .progress = {},
         .cancel = options.cancel,
         .failed = [&](std::string text) { regionText = std::move(text); }};
     codegenOptions.progress = [&, done = index](double fraction) {
-      report(Phase::Codegen, (done + fraction) / families.size());
+      report(Phase::Codegen, (done + fraction) / groups.size());
     };
-    TENON_ASSIGN(family.compiled, compileRegions(*family.module, codegenOptions));
-    const CompiledRegions &compiled = family.compiled;
+    TENON_ASSIGN(group.compiled, compileRegions(*group.module, codegenOptions));
+    const CompiledRegions &compiled = group.compiled;
     summary.regions += compiled.regions;
     summary.uniqueRegions += compiled.uniqueRegions;
     for (auto [symbol, text] : llvm::zip_equal(compiled.symbols, compiled.texts)) {
@@ -318,7 +318,7 @@ Status Compilation::codegen() {
     }
     for (auto [level, code] : llvm::zip_equal(compiled.levels, compiled.code)) {
       TENON_TRY(dump.dumpFile(
-          Phase::Codegen, strCat("-", level.level, family.device == engine::kGpu ? ".ptx" : ".so"),
+          Phase::Codegen, strCat("-", level.level, group.device == engine::kGpu ? ".ptx" : ".so"),
           code));
     }
   }
@@ -327,14 +327,14 @@ Status Compilation::codegen() {
 
 /// Regions → a linear program over buffers: the only form that the runtime knows.
 Status Compilation::plan() {
-  for (Family &family : families) {
-    plan::PlanRequest request{*family.module, family.compiled.regionSymbols, family.compiled.levels,
-                              family.device, &family.profile};
-    TENON_ASSIGN(family.built, plan::buildPlan(request, table));
-    for (engine::Variant &variant : family.built.variants) {
-      variant.plan.isGuarded = options.guard && family.device == engine::kHost;
+  for (TargetGroup &group : groups) {
+    plan::PlanRequest request{*group.module, group.compiled.regionSymbols, group.compiled.levels,
+                              group.device, &group.profile};
+    TENON_ASSIGN(group.built, plan::buildPlan(request, table));
+    for (engine::Variant &variant : group.built.variants) {
+      variant.plan.isGuarded = options.guard && group.device == engine::kHost;
     }
-    const plan::BuiltPlan &built = family.built;
+    const plan::BuiltPlan &built = group.built;
     summary.arenaBytes = std::max(summary.arenaBytes, static_cast<uint64_t>(built.arenaBytes));
     summary.arenaLowerBoundBytes =
         std::max(summary.arenaLowerBoundBytes, static_cast<uint64_t>(built.arenaLowerBound));
@@ -394,10 +394,10 @@ Status addCubin(engine::VariantContent &content, const Assembler &assembler,
 
 Status Compilation::addVariants(engine::EngineContent &content,
                                 std::deque<std::vector<std::byte>> &cubins) const {
-  for (const Family &family : families) {
-    for (auto [variant, code] : llvm::zip_equal(family.built.variants, family.compiled.code)) {
+  for (const TargetGroup &group : groups) {
+    for (auto [variant, code] : llvm::zip_equal(group.built.variants, group.compiled.code)) {
       content.variants.push_back({variant, std::as_bytes(std::span(code.data(), code.size()))});
-      if (options.assembler && family.device == engine::kGpu) {
+      if (options.assembler && group.device == engine::kGpu) {
         TENON_TRY(addCubin(content.variants.back(), *options.assembler, cubins));
       }
     }
@@ -406,7 +406,7 @@ Status Compilation::addVariants(engine::EngineContent &content,
 }
 
 /// Plans, code, records and weights → the file. Weights are packed while they are written. The
-/// records of the first family have plain names, those of others end in their level.
+/// records of the first group have plain names, those of others end in their level.
 Status Compilation::exportEngine() {
   engine::EngineContent content;
   std::deque<std::vector<std::byte>> cubins;
@@ -415,13 +415,12 @@ Status Compilation::exportEngine() {
   for (const Compilation &sizes : forSizes) {
     TENON_TRY(sizes.addVariants(content, cubins));
   }
-  for (Family &family : families) {
-    std::string suffix =
-        &family == &families.front() ? "" : strCat("-", family.targets.front().level);
-    content.records.push_back({strCat("fusion", suffix), family.fusion.toJson()});
-    content.records.push_back({strCat("graph", suffix), tn::graphFacts(*family.module)});
-    content.records.push_back({strCat("memory", suffix), family.built.memoryRecord});
-    content.records.push_back({strCat("placement", suffix), family.built.placementRecord});
+  for (TargetGroup &group : groups) {
+    std::string suffix = &group == &groups.front() ? "" : strCat("-", group.targets.front().level);
+    content.records.push_back({strCat("fusion", suffix), group.fusion.toJson()});
+    content.records.push_back({strCat("graph", suffix), tn::graphFacts(*group.module)});
+    content.records.push_back({strCat("memory", suffix), group.built.memoryRecord});
+    content.records.push_back({strCat("placement", suffix), group.built.placementRecord});
   }
   if (options.precision || !precision.approximated.empty()) {
     content.records.push_back({"precision", precision.toJson(dispatch::nodeNames)});
@@ -429,7 +428,7 @@ Status Compilation::exportEngine() {
   if (!options.passes.empty()) {
     content.records.push_back({"passes", userPasses.record()});
   }
-  if (std::optional<std::string> metadata = metadataRecord(*families.front().module)) {
+  if (std::optional<std::string> metadata = metadataRecord(*groups.front().module)) {
     content.records.push_back({"metadata", std::move(*metadata)});
   }
   content.provenance = {.compiler = compilerVersion(),
@@ -460,19 +459,19 @@ void Compilation::report(Phase phase, double fraction) const {
   }
 }
 
-/// Goes on from a dumped phase. A dispatched module is for one family.
+/// Goes on from a dumped phase. A dispatched module is for one group.
 Status Compilation::start(LoadedPhase loaded) {
   if (loaded.phase < Phase::Dispatch) {
     module = std::move(loaded.module);
     return Status::ok();
   }
   TENON_TRY(oneFamily());
-  families.front().module = std::move(loaded.module);
+  groups.front().module = std::move(loaded.module);
   return Status::ok();
 }
 
 Status Compilation::oneFamily() const {
-  if (families.size() == 1) {
+  if (groups.size() == 1) {
     return Status::ok();
   }
   return Status::error(ErrorId::BadArgument, "a dispatched module is for one device",
@@ -483,15 +482,15 @@ Status Compilation::oneFamily() const {
 Status Compilation::compileRegionAlone(const LoadedPhase &loaded) {
   TENON_ASSIGN(MappedFile file, MappedFile::open(options.model));
   regionText.assign(reinterpret_cast<const char *>(file.bytes().data()), file.bytes().size());
-  for (const Family &family : families) {
-    TENON_TRY(compileRegionText(regionText, *loaded.module, family.targets));
+  for (const TargetGroup &group : groups) {
+    TENON_TRY(compileRegionText(regionText, *loaded.module, group.targets));
   }
   return Status::ok();
 }
 
 /// Dumps a phase of `tn`; as the last phase asked for, its text is also the output.
 Status Compilation::finishModulePhase() {
-  ModuleOp finished = phase < Phase::Dispatch ? *module : *families.front().module;
+  ModuleOp finished = phase < Phase::Dispatch ? *module : *groups.front().module;
   if (options.afterPhase && phase < Phase::Dispatch) {
     options.afterPhase(phase, finished);
   }

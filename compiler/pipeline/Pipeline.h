@@ -3,15 +3,15 @@
 
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/WeightStore.h"
-#include "compiler/opt/ConvertPrecision.h"
 #include "compiler/opt/Passes.h"
+#include "compiler/opt/precision/ConvertPrecision.h"
 #include "compiler/pipeline/CompileSummary.h"
 #include "compiler/target/Target.h"
 #include "engine/CpuLevel.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "support/ByteSpan.h"
 #include "support/DType.h"
 #include "support/Result.h"
+#include "support/memory/ByteSpan.h"
 
 #include <atomic>
 #include <functional>

@@ -99,10 +99,10 @@ template <typename Archive> void visit(Archive &archive, codegen::RegionStep &st
   visit(archive, step.scratch);
   archive.integer(step.threads);
   archive.integer(step.isCopy);
-  archive.integer(step.isSpare);
+  archive.integer(step.isFallback);
   archive.integer(step.canFail);
   archive.integer(step.cluster);
-  archive.integer(step.waits);
+  archive.integer(step.isDependentLaunch);
 }
 
 template <typename Archive> void visit(Archive &archive, codegen::CompiledRegion &region) {

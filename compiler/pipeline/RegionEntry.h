@@ -1,7 +1,7 @@
 // A compiled region as bytes for the compile cache, and back.
 #pragma once
 
-#include "compiler/codegen/common/RegionCode.h"
+#include "compiler/codegen/common/region/RegionCode.h"
 
 #include <optional>
 #include <string>

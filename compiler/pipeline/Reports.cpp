@@ -3,8 +3,8 @@
 
 #include "compiler/dispatch/Names.h"
 #include "compiler/graph/Shape.h"
-#include "support/Printable.h"
-#include "support/Text.h"
+#include "support/text/Printable.h"
+#include "support/text/Text.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 

@@ -2,8 +2,8 @@
 #include "compiler/pipeline/Reproducer.h"
 
 #include "compiler/pipeline/ModelKey.h"
-#include "support/AtomicFile.h"
-#include "support/Text.h"
+#include "support/files/AtomicFile.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 

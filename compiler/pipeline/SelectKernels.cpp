@@ -1,12 +1,12 @@
 // Relies on dispatch recording regions in the order of their numbers.
 #include "compiler/pipeline/SelectKernels.h"
 
-#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/pipeline/FitWeights.h"
-#include "support/NearestName.h"
-#include "support/Text.h"
+#include "support/text/NearestName.h"
+#include "support/text/Text.h"
 
 #include <cmath>
 
@@ -177,7 +177,7 @@ Status KernelSelector::select(ModuleOp module, dispatch::Records &records,
     if (selection.weight) {
       dispatch::layOutWeight(region, *selection.weight);
     }
-    if (std::optional<uint64_t> number = region.getReason()) {
+    if (std::optional<uint64_t> number = region.getRecord()) {
       dispatch::RegionRecord &record = records.regions[*number];
       record.kernel = selection.chosen.text();
       record.candidates = selection.candidates;

@@ -3,7 +3,7 @@
 #include "compiler/pipeline/SizeSets.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 using namespace mlir;
 

@@ -7,7 +7,7 @@
 #include "compiler/pipeline/PhaseDump.h"
 #include "compiler/rewrite/Graph.h"
 #include "mlir/IR/Verifier.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 

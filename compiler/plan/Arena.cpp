@@ -3,7 +3,7 @@
 #include "compiler/plan/Arena.h"
 
 #include "support/Check.h"
-#include "support/OffsetPlanner.h"
+#include "support/memory/OffsetPlanner.h"
 
 #include <algorithm>
 

@@ -189,8 +189,8 @@ std::vector<StepCost> estimateCosts(const engine::Plan &plan, const target::Targ
                  static_cast<double>(placed.value(instruction.flops)) / gpu.halfPeak);
     bool isCall = instruction.kind == InstructionKind::Call;
     // A spare runs where the call in front of it, with which it shares memory, does not.
-    bool isSkipped = instruction.isSpare || (instruction.kind == InstructionKind::Launch &&
-                                             placed.value(instruction.grid) == 0);
+    bool isSkipped = instruction.isFallback || (instruction.kind == InstructionKind::Launch &&
+                                                placed.value(instruction.grid) == 0);
     costs.push_back(isSkipped ? StepCost()
                               : StepCost{(isCall ? kCallSeconds : kKernelSeconds) + work, work});
   }

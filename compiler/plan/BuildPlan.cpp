@@ -9,7 +9,7 @@
 #include "compiler/plan/Order.h"
 #include "compiler/plan/PlanBuilder.h"
 #include "support/Check.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
@@ -64,7 +64,7 @@ void PlanBuilder::addStep(const codegen::RegionStep &step, ArrayRef<uint32_t> re
     touch(regionBuffers[buffer], index);
   }
   instruction.reads = step.reads;
-  instruction.isSpare = step.isSpare;
+  instruction.isFallback = step.isFallback;
   for (const codegen::Program &size : step.sizes) {
     instruction.sizes.push_back(sizes.substitute(size, symbols));
   }
@@ -85,7 +85,7 @@ void PlanBuilder::addSizes(tn::RegionOp region, size_t regionIndex) {
     touch(size.buffers[0], static_cast<uint32_t>(plan.instructions.size()));
     plan.instructions.push_back(std::move(size));
     notes.strategies.push_back("size");
-    notes.regions.push_back(region.getReason().value_or(-1));
+    notes.regions.push_back(region.getRecord().value_or(-1));
     origins.push_back({regionIndex, 0, {}});
   });
 }
@@ -129,7 +129,7 @@ void PlanBuilder::addRegion(tn::RegionOp region, size_t regionIndex, int64_t pos
     plan.instructions.back().label = labelOf(region);
     plan.instructions.back().constraint = constraint;
     notes.strategies.push_back(region.getStrategy().str());
-    notes.regions.push_back(region.getReason().value_or(-1));
+    notes.regions.push_back(region.getRecord().value_or(-1));
     origins.push_back({regionIndex, index, symbols});
   }
 }
@@ -243,7 +243,7 @@ std::vector<engine::Variant> PlanBuilder::makeVariants() {
       instruction.threads = step.threads;
       instruction.canFail = step.canFail;
       instruction.cluster = step.cluster;
-      instruction.waits = step.waits;
+      instruction.isDependentLaunch = step.isDependentLaunch;
       if (!step.scratch.empty()) {
         instruction.scratch = sizes.substitute(step.scratch, origin.symbols);
       }

@@ -3,7 +3,7 @@
 // the code of its regions.
 #pragma once
 
-#include "compiler/codegen/common/RegionCode.h"
+#include "compiler/codegen/common/region/RegionCode.h"
 #include "compiler/plan/Weights.h"
 #include "compiler/target/Target.h"
 #include "engine/Plan.h"

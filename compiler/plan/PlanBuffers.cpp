@@ -7,7 +7,7 @@
 #include "compiler/plan/Order.h"
 #include "compiler/plan/Overwrite.h"
 #include "support/Check.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <limits>
 

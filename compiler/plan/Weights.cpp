@@ -5,7 +5,7 @@
 #include "compiler/graph/Winograd.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "support/Check.h"
-#include "support/ThreadPool.h"
+#include "support/threads/ThreadPool.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/Sequence.h"
 

@@ -69,13 +69,13 @@ void PlanBuilder::addFlops(std::vector<engine::Instruction> &instructions) {
     if (instruction.kind == engine::InstructionKind::Size) {
       continue;
     }
-    engine::Instruction *&most = largest[{origin.region, instruction.isSpare}];
+    engine::Instruction *&most = largest[{origin.region, instruction.isFallback}];
     most = !most || bytesOf(instruction) > bytesOf(*most) ? &instruction : most;
     instruction.flops = plan.exprs.constant(0);
   }
   for (auto [index, region] : llvm::enumerate(block->getOps<tn::RegionOp>())) {
-    for (bool isSpare : {false, true}) {
-      if (auto most = largest.find({index, isSpare}); most != largest.end()) {
+    for (bool isFallback : {false, true}) {
+      if (auto most = largest.find({index, isFallback}); most != largest.end()) {
         most->second->flops = flopsOf(region);
       }
     }

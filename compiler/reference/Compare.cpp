@@ -4,7 +4,7 @@
 
 #include "compiler/reference/LowBits.h"
 #include "support/Shape.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <cmath>
 #include <cstdio>

@@ -5,7 +5,7 @@
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/WeightStore.h"
 #include "compiler/reference/Tensor.h"
-#include "support/ThreadPool.h"
+#include "support/threads/ThreadPool.h"
 
 #include "mlir/IR/Operation.h"
 

@@ -5,7 +5,7 @@
 #include "compiler/graph/DataSizes.h"
 #include "support/Check.h"
 #include "support/Shape.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

@@ -3,7 +3,7 @@
 // fused multiply-add, so that every x86 machine gives the same bits.
 #pragma once
 
-#include "support/ThreadPool.h"
+#include "support/threads/ThreadPool.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 

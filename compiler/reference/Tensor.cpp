@@ -3,8 +3,8 @@
 #include "compiler/reference/Tensor.h"
 
 #include "compiler/reference/LowBits.h"
-#include "support/AlignedBuffer.h"
 #include "support/Shape.h"
+#include "support/memory/AlignedBuffer.h"
 
 #include <cstring>
 

@@ -7,8 +7,8 @@
 #include "compiler/rewrite/Names.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
-#include "support/NearestName.h"
-#include "support/Text.h"
+#include "support/text/NearestName.h"
+#include "support/text/Text.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;

@@ -4,7 +4,7 @@
 #include "mlir/Analysis/TopologicalSortUtils.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "llvm/ADT/DenseSet.h"
 
 using namespace mlir;

@@ -6,7 +6,7 @@
 #include "compiler/graph/NodeOrigin.h"
 #include "compiler/opt/Constants.h"
 #include "compiler/rewrite/Json.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;

@@ -7,7 +7,7 @@
 #include "compiler/graph/Tn.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Diagnostics.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 

@@ -4,8 +4,8 @@
 #include "compiler/rewrite/Json.h"
 #include "compiler/rewrite/Names.h"
 #include "compiler/rewrite/Pattern.h"
-#include "support/NearestName.h"
-#include "support/Text.h"
+#include "support/text/NearestName.h"
+#include "support/text/Text.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;

@@ -2,7 +2,7 @@
 #include "compiler/rewrite/Pattern.h"
 
 #include "compiler/rewrite/Json.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace tenon::rewrite {

@@ -1,7 +1,7 @@
 // The numbers of a target as a list, for profiles, hashes and pages.
 #include "compiler/target/Target.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <array>
 
@@ -44,8 +44,8 @@ std::span<const Field> fields() {
 }
 
 std::string describe(const Target &target) {
-  std::string text = strCat(target.name, ' ', target.variant(), ' ', target.features, ' ',
-                            target.ptxVersion);
+  std::string text =
+      strCat(target.name, ' ', target.variant(), ' ', target.features, ' ', target.ptxVersion);
   for (const Field &field : fields()) {
     // Nanoseconds and units a second are whole numbers.
     bool isTime = field.rate == &Target::launchSeconds;

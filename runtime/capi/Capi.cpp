@@ -8,7 +8,7 @@
 #include "runtime/capi/Tensors.h"
 #include "runtime/core/Engine.h"
 #include "runtime/core/Session.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 #include <atomic>

@@ -3,7 +3,7 @@
 #include "runtime/capi/Tensors.h"
 
 #include "support/Shape.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 #include <cstddef>

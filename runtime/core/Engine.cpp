@@ -7,7 +7,7 @@
 #include "runtime/device/cuda/CudaVariant.h"
 #include "runtime/device/cuda/EarlyLibraries.h"
 #include "support/Environment.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <functional>
 

@@ -2,7 +2,7 @@
 
 #include "runtime/core/PlanRunner.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 

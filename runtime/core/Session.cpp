@@ -4,7 +4,7 @@
 
 #include "runtime/core/PlanRunner.h"
 #include "support/Shape.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <utility>
 

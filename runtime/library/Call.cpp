@@ -3,7 +3,7 @@
 
 #include "runtime/library/Call.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <bit>
 #include <cmath>

@@ -6,7 +6,7 @@
 #include "runtime/library/Call.h"
 #include "runtime/library/cublaslt/CublasLt.h"
 #include "runtime/library/cudnn/Cudnn.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 namespace tenon::library {
 namespace {

@@ -4,8 +4,8 @@
 
 #pragma once
 
-#include "support/ByteSpan.h"
 #include "support/Result.h"
+#include "support/memory/ByteSpan.h"
 
 #include <cstdint>
 #include <functional>

@@ -4,7 +4,7 @@
 #include "runtime/library/Loader.h"
 
 #include "support/Environment.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <climits>
 #include <dlfcn.h>

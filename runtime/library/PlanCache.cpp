@@ -3,11 +3,11 @@
 
 #include "runtime/library/PlanCache.h"
 
-#include "support/AtomicFile.h"
 #include "support/Hash.h"
-#include "support/MappedFile.h"
-#include "support/PrivateFolder.h"
-#include "support/Text.h"
+#include "support/files/AtomicFile.h"
+#include "support/files/MappedFile.h"
+#include "support/files/PrivateFolder.h"
+#include "support/text/Text.h"
 
 #include <unistd.h>
 

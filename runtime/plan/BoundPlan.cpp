@@ -5,7 +5,7 @@
 
 #include "engine/Constraints.h"
 #include "support/Shape.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 
@@ -330,7 +330,7 @@ private:
     step.kernel = instruction.kernel;
     step.threads = instruction.threads;
     step.canFail = instruction.canFail;
-    step.waits = instruction.waits;
+    step.isDependentLaunch = instruction.isDependentLaunch;
     out.statusCount += step.canFail ? 1 : 0;
     step.grid = value(instruction.grid);
     step.scratch = instruction.scratch == kNone ? 0 : value(instruction.scratch);

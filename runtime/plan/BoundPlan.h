@@ -5,8 +5,8 @@
 #pragma once
 
 #include "engine/Plan.h"
-#include "support/OffsetPlanner.h"
 #include "support/Result.h"
+#include "support/memory/OffsetPlanner.h"
 
 #include <cstdint>
 #include <memory>
@@ -33,10 +33,10 @@ struct BoundStep {
   uint32_t sizeCount = 0;
   uint32_t firstMap = 0; ///< into BoundPlan::maps
   uint32_t mapCount = 0;
-  uint32_t firstStatus = 0; ///< steps before it that can fail on a GPU
-  bool canFail = false;     ///< on a GPU
-  bool waits = false;       ///< on a GPU: for the kernels before it, by itself
-  bool isSmall = false;     ///< on a CPU: less work than waking threads for it
+  uint32_t firstStatus = 0;       ///< steps before it that can fail on a GPU
+  bool canFail = false;           ///< on a GPU
+  bool isDependentLaunch = false; ///< on a GPU: for the kernels before it, by itself
+  bool isSmall = false;           ///< on a CPU: less work than waking threads for it
   uint32_t instruction = 0;
 };
 

@@ -3,7 +3,7 @@
 #include "runtime/plan/Device.h"
 
 #include "engine/KernelAbi.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 namespace tenon::runtime {
 

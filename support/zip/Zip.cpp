@@ -1,7 +1,7 @@
 // Reads zip archives, with the 64-bit form; zlib inflates.
 #include "support/zip/Zip.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <zlib.h>
 

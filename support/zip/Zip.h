@@ -2,8 +2,8 @@
 // an archive is trusted: offsets and sizes are checked against the file, sums when all is read.
 #pragma once
 
-#include "support/ByteSpan.h"
 #include "support/Result.h"
+#include "support/memory/ByteSpan.h"
 
 #include <string>
 #include <string_view>

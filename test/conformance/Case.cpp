@@ -6,10 +6,10 @@
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/frontend/onnx/wire/TensorData.h"
 #include "runtime/core/Engine.h"
-#include "support/MappedFile.h"
+#include "support/files/MappedFile.h"
 #include "test/conformance/Compare.h"
-#include "tools/tenon/CompilerBridge.h"
-#include "tools/tenon/Runner.h"
+#include "tools/tenon/model/CompilerBridge.h"
+#include "tools/tenon/bench/Runner.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -26,7 +26,6 @@ namespace tenon::conformance {
 namespace {
 
 namespace fs = std::filesystem;
-using tool::Tensor;
 
 /// Names of the inputs and outputs in the order of the suite's numbered files.
 struct Ports {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/core/Engine.h"
-#include "tools/tenon/Target.h"
+#include "tools/tenon/target/Target.h"
 
 #include <memory>
 #include <string>

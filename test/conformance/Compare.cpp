@@ -24,14 +24,14 @@ bool agree(double got, double want, const Tolerance &tolerance) {
 
 } // namespace
 
-std::string firstDifference(const tool::Tensor &got, const tool::Tensor &want, const Tolerance &tolerance) {
+std::string firstDifference(const Tensor &got, const Tensor &want, const Tolerance &tolerance) {
   if (got.dtype != want.dtype) {
     return fmt::format("type {} instead of {}", nameOf(got.dtype), nameOf(want.dtype));
   }
   if (got.dims != want.dims) {
     return fmt::format("dims {} instead of {}", formatDims(got.dims), formatDims(want.dims));
   }
-  if (!tool::isNumeric(got.dtype)) {
+  if (!isNumeric(got.dtype)) {
     bool isEqual = want.data.size() == 0 ||
                    std::memcmp(got.data.data(), want.data.data(), want.data.size()) == 0;
     return isEqual ? "" : "the bytes differ";
@@ -39,8 +39,8 @@ std::string firstDifference(const tool::Tensor &got, const tool::Tensor &want, c
   int64_t wrong = 0;
   std::string first;
   for (int64_t i = 0; i < want.elements(); ++i) {
-    double left = tool::elementAsDouble(got, i);
-    double right = tool::elementAsDouble(want, i);
+    double left = elementAsDouble(got, i);
+    double right = elementAsDouble(want, i);
     if (!agree(left, right, tolerance) && wrong++ == 0) {
       first = fmt::format("element {} is {:g} instead of {:g}", i, left, right);
     }

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "tools/tenon/Tensor.h"
+#include "runtime/tensors/Tensor.h"
 
 #include <string>
 
@@ -15,6 +15,6 @@ struct Tolerance {
 
 /// Empty when they agree, else the first difference in words. NaN equals NaN; types that are not numeric
 /// are compared byte by byte.
-std::string firstDifference(const tool::Tensor &got, const tool::Tensor &want, const Tolerance &tolerance);
+std::string firstDifference(const Tensor &got, const Tensor &want, const Tolerance &tolerance);
 
 } // namespace tenon::conformance

@@ -16,11 +16,11 @@
 namespace tenon::conformance {
 namespace {
 
-tool::Tensor makeTensor(DType dtype, std::vector<double> values) {
-  Result<tool::Tensor> tensor =
-      tool::Tensor::create("t", dtype, {static_cast<int64_t>(values.size())});
+Tensor makeTensor(DType dtype, std::vector<double> values) {
+  Result<Tensor> tensor =
+      Tensor::create("t", dtype, {static_cast<int64_t>(values.size())});
   for (size_t i = 0; i < values.size(); ++i) {
-    tool::setElement(*tensor, static_cast<int64_t>(i), values[i]);
+    setElement(*tensor, static_cast<int64_t>(i), values[i]);
   }
   return std::move(*tensor);
 }
@@ -43,7 +43,7 @@ TEST(Compare, KeepsOnnxTolerances) {
 }
 
 TEST(Compare, FindsOtherTypesAndDims) {
-  tool::Tensor want = makeTensor(DType::F32, {1, 2});
+  Tensor want = makeTensor(DType::F32, {1, 2});
   EXPECT_NE(firstDifference(makeTensor(DType::F64, {1, 2}), want, {}), "");
   EXPECT_NE(firstDifference(makeTensor(DType::F32, {1, 2, 3}), want, {}), "");
   EXPECT_EQ(firstDifference(makeTensor(DType::F32, {1, 3}), want, {}),

@@ -1,5 +1,5 @@
 // Code objects for the CPU.
-#include "engine/ElfCheck.h"
+#include "engine/code/ElfCheck.h"
 #include "test/fuzz/Fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

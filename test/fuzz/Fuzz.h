@@ -2,7 +2,7 @@
 // a finding.
 #pragma once
 
-#include "support/ByteSpan.h"
+#include "support/memory/ByteSpan.h"
 
 #include <cstddef>
 #include <cstdint>

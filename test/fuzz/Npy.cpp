@@ -1,8 +1,8 @@
 // NumPy's arrays.
 #include "test/fuzz/Fuzz.h"
-#include "tools/tenon/Npy.h"
+#include "runtime/tensors/Npy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  (void)tenon::tool::parseNpy(tenon::fuzz::bytesOf(data, size), "fuzz.npy").isOk();
+  (void)tenon::parseNpy(tenon::fuzz::bytesOf(data, size), "fuzz.npy").isOk();
   return 0;
 }

@@ -1,6 +1,6 @@
 // Plans as they are stored: decoded, then checked against a few weights.
-#include "engine/PlanCodec.h"
-#include "engine/Validate.h"
+#include "engine/codec/PlanCodec.h"
+#include "engine/validate/Validate.h"
 #include "test/fuzz/Fuzz.h"
 
 using namespace tenon;

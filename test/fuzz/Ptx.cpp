@@ -1,5 +1,5 @@
 // Code for GPUs.
-#include "engine/PtxCheck.h"
+#include "engine/code/PtxCheck.h"
 #include "test/fuzz/Fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

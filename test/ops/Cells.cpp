@@ -8,7 +8,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "runtime/core/Session.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "test/ops/RowCase.h"
 
 #include <sstream>

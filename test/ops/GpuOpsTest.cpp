@@ -4,8 +4,8 @@
 #include "compiler/reference/Compare.h"
 #include "test/ops/RowCase.h"
 #include "test/unit/codegen/SelectedText.h"
-#include "test/unit/codegen/cuda/EmulatedRegion.h"
-#include "test/unit/codegen/cuda/HandKernelCheck.h"
+#include "test/unit/codegen/emulator/EmulatedRegion.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 #include <map>
 #include <mutex>

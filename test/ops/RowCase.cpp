@@ -2,7 +2,7 @@
 // so that what stays outside of regions (packing, reshapes) is evaluated as the plan would.
 #include "test/ops/RowCase.h"
 
-#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/opt/Constants.h"
@@ -14,7 +14,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "test/unit/codegen/LoadedCode.h"
 #include "test/unit/codegen/RegionCheck.h"
 #include "test/unit/codegen/SelectedText.h"

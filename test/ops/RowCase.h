@@ -2,7 +2,7 @@
 // interpreter, and through dispatch and codegen on a CPU level.
 #pragma once
 
-#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/graph/WeightStore.h"
 #include "compiler/reference/Interpreter.h"
 #include "compiler/target/Target.h"

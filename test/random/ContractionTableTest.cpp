@@ -76,7 +76,7 @@ private:
     return name;
   }
 
-  Draw draw{1};
+  Random draw{1};
   GraphParts parts;
   Model model;
   int next = 0, made = 0;

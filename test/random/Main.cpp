@@ -5,7 +5,7 @@
 #include "test/random/Campaign.h"
 #include "test/random/FaultNames.h"
 #include "test/random/Operators.h"
-#include "tools/tenon/Target.h"
+#include "tools/tenon/target/Target.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

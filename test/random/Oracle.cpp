@@ -3,11 +3,11 @@
 
 #include "compiler/frontend/onnx/Onnx.h"
 #include "compiler/pipeline/Pipeline.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "test/random/Faults.h"
 #include "tools/debug/Judge.h"
 #include "tools/debug/RunEngine.h"
-#include "tools/tenon/Npy.h"
+#include "runtime/tensors/Npy.h"
 
 #include <filesystem>
 #include <fstream>
@@ -38,7 +38,7 @@ struct Setting {
 };
 
 Setting settingOf(uint64_t seed, const OracleOptions &options) {
-  Draw draw(seed ^ 0x5e77);
+  Random draw(seed ^ 0x5e77);
   Setting setting{.levels = {draw.of(options.levels)}, .gpus = options.gpus};
   if (!options.gpus.empty()) {
     setting.levels.clear();
@@ -51,7 +51,7 @@ Setting settingOf(uint64_t seed, const OracleOptions &options) {
 
 /// What the seed gives the inputs.
 std::vector<std::string> inputBytes(const Model &model, uint64_t seed) {
-  Draw draw(seed ^ 0x1a9u);
+  Random draw(seed ^ 0x1a9u);
   std::vector<std::string> inputs;
   for (const Port &port : model.inputs) {
     inputs.push_back(encode(port.value.type, elementsOf(draw, port.value.type, port.value.count(), port.content)));
@@ -159,7 +159,7 @@ private:
   uint64_t seed;
   const Setting &setting;
   const OracleOptions &options;
-  Draw draw;
+  Random draw;
 };
 
 /// Larger inputs take too long.
@@ -313,16 +313,16 @@ void dumpModel(const Model &model, uint64_t seed, const std::string &text, const
   std::filesystem::create_directories(place);
   std::ofstream(place + "/model.onnx", std::ios::binary) << model.bytes;
   std::ofstream(place + "/difference.txt") << text << '\n';
-  std::vector<tool::Tensor> arrays;
+  std::vector<tenon::Tensor> arrays;
   std::vector<std::string> inputs = inputBytes(model, seed);
   for (auto [port, bytes] : llvm::zip_equal(model.inputs, inputs)) {
-    Result<tool::Tensor> array = tool::Tensor::create(port.value.name, port.value.type, port.value.sizes);
+    Result<tenon::Tensor> array = tenon::Tensor::create(port.value.name, port.value.type, port.value.sizes);
     if (array) {
       std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char *>(array->data.data()));
       arrays.push_back(std::move(*array));
     }
   }
-  (void)tool::writeNpz(place + "/inputs.npz", arrays);
+  (void)writeNpz(place + "/inputs.npz", arrays);
 }
 
 Outcome checkModel(const Model &model, uint64_t seed, const OracleOptions &options) {
@@ -350,8 +350,8 @@ Outcome checkPeer(const Model &model, uint64_t seed, const std::string &folder) 
   if (!std::filesystem::exists(path)) {
     return {Verdict::Refused, "the peer gave nothing"};
   }
-  Result<std::vector<tool::Tensor>> arrays = tool::readNpz(
-      path, [](const std::string &, const tool::NpyHeader &) { return Status::ok(); });
+  Result<std::vector<tenon::Tensor>> arrays = readNpz(
+      path, [](const std::string &, const NpyHeader &) { return Status::ok(); });
   Result<std::vector<NamedTensor>> peer = arrays ? debug::fromArrays(*arrays) : arrays.status();
   Result<std::vector<NamedTensor>> inputs = drawInputs(model, seed);
   Truth truth;

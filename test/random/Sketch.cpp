@@ -94,7 +94,7 @@ std::string encode(DType type, const std::vector<double> &elements) {
   return std::string(tensor->bytes(), tensor->byteCount());
 }
 
-std::vector<double> elementsOf(Draw &draw, DType type, int64_t count, const Content &content) {
+std::vector<double> elementsOf(Random &draw, DType type, int64_t count, const Content &content) {
   bool isFloat = reference::isFloat(type);
   std::vector<double> elements;
   for (int64_t i = 0; i < count; ++i) {

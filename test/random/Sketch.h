@@ -4,7 +4,7 @@
 #pragma once
 
 #include "support/DType.h"
-#include "support/Draw.h"
+#include "support/random/Random.h"
 #include "test/unit/frontend/ModelBytes.h"
 
 #include <functional>
@@ -67,7 +67,7 @@ public:
   Sketch(uint64_t seed, bool hasRelations);
   ~Sketch();
 
-  Draw draw;
+  Random draw;
   int64_t opset;
 
   const std::vector<Value> &all() const { return values; }
@@ -137,6 +137,6 @@ private:
 int onnxType(DType type);
 /// Elements of a type as ONNX stores them.
 std::string encode(DType type, const std::vector<double> &elements);
-std::vector<double> elementsOf(Draw &draw, DType type, int64_t count, const Content &content);
+std::vector<double> elementsOf(Random &draw, DType type, int64_t count, const Content &content);
 
 } // namespace tenon::random

@@ -5,11 +5,11 @@
 
 #include "runtime/capi/StatusObject.h"
 #include "runtime/capi/Structs.h"
-#include "support/MappedFile.h"
-#include "support/ScratchFolder.h"
+#include "support/files/MappedFile.h"
+#include "support/files/ScratchFolder.h"
 #include "tools/plugin/Plugin.h"
-#include "tools/tenon/CompilerBridge.h"
-#include "tools/tenon/Terminal.h"
+#include "tools/tenon/model/CompilerBridge.h"
+#include "tools/tenon/print/Terminal.h"
 #include "tools/tenon/Tool.h"
 
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // First the steps of the compilation in order, each against the import; then the rewrites of the
 // step by halves; and where every step is right, what the regions give when they run.
-#include "support/ScratchFolder.h"
-#include "support/Text.h"
+#include "support/files/ScratchFolder.h"
+#include "support/text/Text.h"
 #include "tools/debug/Probe.h"
 
 #include <chrono>

@@ -4,7 +4,7 @@
 
 #include "support/Result.h"
 #include "tools/debug/Outcome.h"
-#include "tools/tenon/CompilerBridge.h"
+#include "tools/tenon/model/CompilerBridge.h"
 
 #include <optional>
 #include <string>
@@ -14,7 +14,7 @@ namespace tenon::debug {
 
 struct DebugRequest {
   tool::CompileRequest compile;     ///< model, shapes, targets, precision; the rest is not read
-  std::vector<tool::Tensor> inputs; ///< by their names; none for seeded ones
+  std::vector<Tensor> inputs; ///< by their names; none for seeded ones
   uint64_t seed = 0;
   double seconds = 60; ///< after which nothing more is tried
   std::function<void(std::string_view what, double fraction)> progress;

@@ -5,10 +5,10 @@
 #include "compiler/pipeline/CrashGuard.h"
 #include "compiler/pipeline/NumericCheck.h"
 #include "runtime/device/cpu/CpuFeatures.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "tools/debug/Planted.h"
 #include "tools/debug/RunEngine.h"
-#include "tools/tenon/CompileOptionsOf.h"
+#include "tools/tenon/model/CompileOptionsOf.h"
 
 using namespace mlir;
 
@@ -105,9 +105,9 @@ Outcome judge(const Trial &trial) {
                             : Outcome{.kind = Outcome::Kind::Different, .text = difference};
 }
 
-Result<std::vector<NamedTensor>> fromArrays(const std::vector<tool::Tensor> &arrays) {
+Result<std::vector<NamedTensor>> fromArrays(const std::vector<Tensor> &arrays) {
   std::vector<NamedTensor> inputs;
-  for (const tool::Tensor &array : arrays) {
+  for (const Tensor &array : arrays) {
     Bytes bytes = array.bytes();
     TENON_ASSIGN(
         reference::Tensor tensor,
@@ -140,12 +140,12 @@ Result<Trial> makeTrial(const DebugRequest &request, const std::string &scratch)
   return makeTrial(request.compile, given, request.seed, scratch);
 }
 
-std::vector<tool::Tensor> toArrays(const std::vector<NamedTensor> &tensors) {
-  std::vector<tool::Tensor> arrays;
+std::vector<Tensor> toArrays(const std::vector<NamedTensor> &tensors) {
+  std::vector<Tensor> arrays;
   for (const NamedTensor &named : tensors) {
     llvm::ArrayRef<int64_t> dims = named.tensor.dims();
-    Result<tool::Tensor> array =
-        tool::Tensor::create(named.name, named.tensor.dtype(), {dims.begin(), dims.end()});
+    Result<Tensor> array =
+        Tensor::create(named.name, named.tensor.dtype(), {dims.begin(), dims.end()});
     if (!array) {
       continue;
     }

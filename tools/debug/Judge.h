@@ -28,7 +28,7 @@ Result<Trial> makeTrial(const tool::CompileRequest &compile, const std::vector<N
                         uint64_t seed, const std::string &scratch);
 Result<Trial> makeTrial(const DebugRequest &request, const std::string &scratch);
 
-Result<std::vector<NamedTensor>> fromArrays(const std::vector<tool::Tensor> &arrays);
-std::vector<tool::Tensor> toArrays(const std::vector<NamedTensor> &tensors);
+Result<std::vector<NamedTensor>> fromArrays(const std::vector<Tensor> &arrays);
+std::vector<Tensor> toArrays(const std::vector<NamedTensor> &tensors);
 
 } // namespace tenon::debug

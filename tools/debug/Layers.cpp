@@ -6,9 +6,9 @@
 #include "compiler/frontend/onnx/wire/Pieces.h"
 #include "compiler/frontend/pt2/wire/ArchiveReader.h"
 #include "compiler/reference/Compare.h"
-#include "support/MappedFile.h"
-#include "support/ScratchFolder.h"
-#include "support/Text.h"
+#include "support/files/MappedFile.h"
+#include "support/files/ScratchFolder.h"
+#include "support/text/Text.h"
 #include "tools/debug/Judge.h"
 #include "tools/debug/RunEngine.h"
 

@@ -3,8 +3,8 @@
 
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
-#include "support/Draw.h"
-#include "support/Text.h"
+#include "support/random/Random.h"
+#include "support/text/Text.h"
 
 #include <cmath>
 #include <limits>
@@ -39,7 +39,7 @@ double noiseOf(DType type) {
   }
 }
 
-Tensor disturbed(const Tensor &tensor, Draw &draw) {
+Tensor disturbed(const Tensor &tensor, Random &draw) {
   if (!reference::isFloat(tensor.dtype())) {
     return tensor;
   }
@@ -80,7 +80,7 @@ bool mayOverflow(ArrayRef<Tensor> operands) {
 }
 
 /// A tensor that may hold anything: one of the ends in each element.
-Tensor anything(const Tensor &like, Draw &draw) {
+Tensor anything(const Tensor &like, Random &draw) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   Result<Tensor> wild = Tensor::create(DType::F64, like.dims());
   for (int64_t i = 0; i < like.count(); ++i) {
@@ -105,7 +105,7 @@ std::vector<double> asDoubles(const Tensor &tensor) {
 
 Result<std::vector<Tensor>> disturbedResults(func::FuncOp function, tn::WeightStore &weights,
                                              ArrayRef<Tensor> inputs, uint64_t seed) {
-  Draw draw(seed);
+  Random draw(seed);
   TENON_ASSIGN(SmallVector<int64_t> symbols, reference::bindSymbols(function, inputs));
   reference::Interpreter outer(&weights, {.threads = 1}), inner(&weights, {.threads = 1});
   reference::Hooks hooks;

@@ -1,7 +1,7 @@
 // The child says what it found on a pipe: kind, error, and the lengths of two texts that follow.
 #include "tools/debug/Outcome.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <poll.h>
 #include <sys/wait.h>

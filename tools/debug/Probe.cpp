@@ -6,7 +6,7 @@
 #include "compiler/pipeline/NumericCheck.h"
 #include "mlir/IR/Action.h"
 #include "mlir/Rewrite/PatternApplicator.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "tools/debug/RunEngine.h"
 
 #include <map>

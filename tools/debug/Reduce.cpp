@@ -3,13 +3,13 @@
 // reference has for it.
 #include "compiler/frontend/Frontend.h"
 #include "compiler/pipeline/CrashGuard.h"
-#include "support/AtomicFile.h"
-#include "support/MappedFile.h"
-#include "support/ScratchFolder.h"
+#include "support/files/AtomicFile.h"
+#include "support/files/MappedFile.h"
+#include "support/files/ScratchFolder.h"
 #include "support/Shape.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "tools/debug/Values.h"
-#include "tools/tenon/Npy.h"
+#include "runtime/tensors/Npy.h"
 
 #include <chrono>
 #include <set>
@@ -221,7 +221,7 @@ void Reducer::fixSizes() {
 
 Status Reducer::writeResult(const std::string &model, const std::string &inputs) {
   TENON_TRY(writePart(smallest, model));
-  TENON_TRY(tool::writeNpz(inputs, toArrays(trialOf(smallest).inputs)));
+  TENON_TRY(writeNpz(inputs, toArrays(trialOf(smallest).inputs)));
   reduction.nodesAfter = smallest.nodes.size();
   for (size_t index : smallest.nodes) {
     const onnx::Pieces::Node &node = pieces->nodes()[index];

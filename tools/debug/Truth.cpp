@@ -4,7 +4,7 @@
 #include "compiler/frontend/Frontend.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "tools/debug/Noise.h"
 
 using namespace mlir;

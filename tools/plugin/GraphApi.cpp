@@ -4,7 +4,7 @@
 #include "tools/plugin/GraphApi.h"
 
 #include "compiler/rewrite/Graph.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "llvm/Support/JSON.h"
 
 #include <algorithm>

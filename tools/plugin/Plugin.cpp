@@ -2,7 +2,7 @@
 
 #include "tools/plugin/Plugin.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
 // Runs passes on a text of `tn` and prints the result: the tool of the lit tests.
 // Relies on seeded weights (a test names weights without giving bytes) and, with --check, on the
 // reference.
-#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/opt/Passes.h"

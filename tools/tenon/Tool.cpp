@@ -3,10 +3,10 @@
 
 #include "tools/tenon/Tool.h"
 
-#include "tools/tenon/Options.h"
-#include "tools/tenon/StandardInput.h"
-#include "tools/tenon/Terminal.h"
-#include "tools/tenon/Usage.h"
+#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/inputs/StandardInput.h"
+#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/print/Usage.h"
 #include "tools/tenon/Verb.h"
 
 #include <fmt/format.h>

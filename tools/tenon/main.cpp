@@ -1,6 +1,6 @@
 // The command `tenon`: see Tool.cpp.
 
-#include "tools/tenon/CompilerBridge.h"
+#include "tools/tenon/model/CompilerBridge.h"
 #include "tools/tenon/Tool.h"
 
 int main(int argc, char **argv) {

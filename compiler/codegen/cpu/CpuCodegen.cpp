@@ -2,8 +2,8 @@
 // its own, so calls may run in parallel.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 
-#include "compiler/codegen/common/RegionSource.h"
-#include "compiler/codegen/common/VectorMath.h"
+#include "compiler/codegen/common/math/VectorMath.h"
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/Emit.h"
 #include "compiler/codegen/cpu/base/KernelBuilder.h"
@@ -183,7 +183,7 @@ LogicalResult includeProducts(ModuleOp module, engine::CpuLevel level) {
   }
   for (LLVM::LLVMFuncOp declared : called) {
     OwningOpRef<ModuleOp> products =
-        buildProductKernels(module.getContext(), level, declared.getName());
+        buildGemmKernels(module.getContext(), level, declared.getName());
     if (failed(lowerToLlvmDialect(*products))) {
       return failure();
     }

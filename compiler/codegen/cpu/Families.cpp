@@ -1,9 +1,9 @@
 // The table of CPU kernel families, and the one place that chooses among them: by predicted times.
 // Relies on the order of rows where those are close.
-#include "compiler/codegen/common/Access.h"
-#include "compiler/codegen/common/FamilyScope.h"
-#include "compiler/codegen/common/RecurrentCell.h"
-#include "compiler/codegen/common/Weights.h"
+#include "compiler/codegen/common/lower/ElementFn.h"
+#include "compiler/codegen/common/math/RecurrentCell.h"
+#include "compiler/codegen/common/region/FamilyScope.h"
+#include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/conv/ConvTiles.h"
@@ -127,7 +127,7 @@ constexpr KernelFamily kFamilies[] = {
      .weightLayout = [](func::FuncOp source) { return winogradWeight(source, 2); },
      .extraSeconds = [](func::FuncOp source, const dispatch::CostModel &costs,
                         const target::Target &) { return -winogradSavings(source, 2, costs); },
-     .mostOfTime = kAlsoConvolutions,
+     .switchMargin = kAlsoConvolutions,
      .lower = [](KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel level,
                  int64_t most) { return lowerWinograd(kernel, source, level, 2, most); }},
     {.name = "conv_winograd4",
@@ -142,7 +142,7 @@ constexpr KernelFamily kFamilies[] = {
      .weightLayout = [](func::FuncOp source) { return winogradWeight(source, 4); },
      .extraSeconds = [](func::FuncOp source, const dispatch::CostModel &costs,
                         const target::Target &) { return -winogradSavings(source, 4, costs); },
-     .mostOfTime = kLargerWeights,
+     .switchMargin = kLargerWeights,
      .lower = [](KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel level,
                  int64_t most) { return lowerWinograd(kernel, source, level, 4, most); }},
     {.name = "attention_flash",
@@ -418,7 +418,7 @@ llvm::Expected<dispatch::KernelSelection> selectKernel(StringRef text, const tar
       record = {choice.text(), isDisabled ? "disabled" : "possible", family.what.str(),
                 microseconds};
       bool isBetter =
-          !best || microseconds < family.mostOfTime * selection.candidates[*best].microseconds;
+          !best || microseconds < family.switchMargin * selection.candidates[*best].microseconds;
       if (!isDisabled && isWanted && isBetter) {
         best = selection.candidates.size();
         selection.chosen = choice;

@@ -46,7 +46,7 @@ struct KernelFamily {
   bool takesReshaped = false;
   /// Of the time predicted for the best row before it, what it must be predicted to take to be
   /// chosen instead.
-  double mostOfTime = dispatch::kClearlyLess;
+  double switchMargin = dispatch::kSwitchMargin;
   LowerFn lower;
 };
 

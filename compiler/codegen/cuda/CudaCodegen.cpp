@@ -2,8 +2,8 @@
 // context of its own, so calls may run in parallel.
 #include "compiler/codegen/cuda/CudaCodegen.h"
 
-#include "compiler/codegen/common/RegionSource.h"
-#include "compiler/codegen/common/VectorMath.h"
+#include "compiler/codegen/common/math/VectorMath.h"
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/LowerRegion.h"
 #include "compiler/codegen/cuda/base/EmitPtx.h"
@@ -68,7 +68,7 @@ void noteLaunches(RegionBuilder &region) {
       step.cluster = static_cast<uint32_t>(cluster[0]);
     }
     kernel.walk([&](NVVM::GriddepcontrolOp op) {
-      step.waits |= op.getKind() == NVVM::GridDepActionKind::wait;
+      step.isDependentLaunch |= op.getKind() == NVVM::GridDepActionKind::wait;
     });
   }
 }

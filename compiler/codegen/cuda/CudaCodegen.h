@@ -3,7 +3,7 @@
 // without a CUDA toolkit on the machine), so calls may run in parallel and be cached.
 #pragma once
 
-#include "compiler/codegen/common/RegionCode.h"
+#include "compiler/codegen/common/region/RegionCode.h"
 #include "compiler/dispatch/KernelChoice.h"
 #include "compiler/target/Target.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -24,8 +24,8 @@ llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
                                                        const dispatch::KernelRequest &request);
 
 /// Every configuration of every family that takes such a region.
-llvm::Expected<std::vector<dispatch::KernelCandidate>>
-kernelCandidates(llvm::StringRef text, const target::Target &gpu);
+llvm::Expected<std::vector<dispatch::KernelCandidate>> kernelCandidates(llvm::StringRef text,
+                                                                        const target::Target &gpu);
 
 /// `text` is RegionSource::text, with the choice as `tn.kernel` on @kernel. The names of the
 /// region's kernels begin with `symbol`. A kernel takes its buffers as pointers to device memory,

@@ -2,7 +2,7 @@
 // Relies on the order of rows where those are close, and on the last one taking any region.
 #include "compiler/codegen/cuda/KernelFamily.h"
 
-#include "compiler/codegen/common/FamilyScope.h"
+#include "compiler/codegen/common/region/FamilyScope.h"
 #include "compiler/dispatch/Cost.h"
 #include "compiler/dispatch/Strategy.h"
 #include "compiler/graph/Tn.h"
@@ -16,32 +16,19 @@ namespace tenon::codegen::cuda {
 namespace {
 
 const KernelFamily *const kFamilies[] = {
-    &kGemmBuckets,
-    &kGemmBucketsGenerated,
-    &kGemv,
-    &kGemmSkinny,
-    &kCublasLt,
-    &kCudnnConv,
-    &kGemmPersistent,
-    &kGemmTensorCore,
-    &kGemmSimt,
-    &kConvTensorCore,
-    &kConvSimt,
-    &kConvDepthwise,
-    &kCudnnAttention,
-    &kAttentionStream,
-    &kAttentionFlash,
-    &kAttentionSimt,
-    &kSelection,
-    &kTopK,
-    &kRadixSort,
-    &kPrefixScan,
-    &kRecurrence,
-    &kScatter,
-    &kRowsStaged,
-    &kRowsInRegisters,
-    &kRowsInLoops,
-    &kColumnsTiled,
+    &kGemmBuckets,    &kGemmBucketsGenerated,
+    &kGemv,           &kGemmSkinny,
+    &kCublasLt,       &kCudnnConv,
+    &kGemmPersistent, &kGemmTensorCore,
+    &kGemmSimt,       &kConvTensorCore,
+    &kConvSimt,       &kConvDepthwise,
+    &kCudnnAttention, &kAttentionStream,
+    &kAttentionFlash, &kAttentionSimt,
+    &kSelection,      &kTopK,
+    &kRadixSort,      &kPrefixScan,
+    &kRecurrence,     &kScatter,
+    &kRowsStaged,     &kRowsInRegisters,
+    &kRowsInLoops,    &kColumnsTiled,
     &kPointwise,
 };
 
@@ -174,7 +161,7 @@ FailureOr<dispatch::KernelSelection> selectKernel(RegionBuilder &region,
       record.kernel = offer.choice->text();
       record.microseconds = costOf(*family, region, *offer.choice);
       record.verdict = isDisabled ? "disabled" : "possible";
-      bool isBetter = !best || record.microseconds < dispatch::kClearlyLess *
+      bool isBetter = !best || record.microseconds < dispatch::kSwitchMargin *
                                                          selection.candidates[*best].microseconds;
       if (!isDisabled && isWanted && isBetter) {
         best = selection.candidates.size();

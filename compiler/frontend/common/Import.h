@@ -4,8 +4,8 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
-#include "support/ByteSpan.h"
 #include "support/DType.h"
+#include "support/memory/ByteSpan.h"
 
 #include <string>
 #include <vector>

@@ -5,7 +5,7 @@
 #include "compiler/graph/ElementType.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/Verifier.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 using namespace mlir;
 

@@ -4,7 +4,7 @@
 
 #include "compiler/frontend/onnx/wire/SeededWeights.h"
 #include "compiler/graph/TnRare.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 using namespace mlir;
 

@@ -1,7 +1,7 @@
 // Inlines calls of the functions that a model brings along.
 // Relies on a depth limit against functions that call themselves.
 #include "compiler/frontend/onnx/NodeContext.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 using namespace mlir;
 

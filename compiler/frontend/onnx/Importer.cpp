@@ -5,7 +5,7 @@
 #include "compiler/frontend/onnx/Signature.h"
 #include "compiler/graph/DimText.h"
 #include "mlir/IR/Diagnostics.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <map>
 

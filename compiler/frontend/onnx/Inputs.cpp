@@ -4,9 +4,9 @@
 #include "compiler/frontend/onnx/Importer.h"
 
 #include "compiler/frontend/onnx/RankFromUses.h"
-#include "support/NearestName.h"
 #include "support/Shape.h"
-#include "support/Text.h"
+#include "support/text/NearestName.h"
+#include "support/text/Text.h"
 
 using namespace mlir;
 

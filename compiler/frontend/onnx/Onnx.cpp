@@ -4,7 +4,7 @@
 
 #include "compiler/frontend/onnx/Importer.h"
 #include "compiler/frontend/onnx/wire/ModelReader.h"
-#include "support/MappedFile.h"
+#include "support/files/MappedFile.h"
 
 namespace tenon::onnx {
 

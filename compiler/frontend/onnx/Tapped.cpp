@@ -3,9 +3,9 @@
 #include "compiler/frontend/onnx/Tapped.h"
 
 #include "compiler/frontend/onnx/wire/Pieces.h"
-#include "support/MappedFile.h"
-#include "support/NearestName.h"
-#include "support/Text.h"
+#include "support/files/MappedFile.h"
+#include "support/text/NearestName.h"
+#include "support/text/Text.h"
 
 namespace tenon::onnx {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "compiler/frontend/pt2/Call.h"
 #include "mlir/IR/TypeUtilities.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 using namespace mlir;
 

@@ -8,7 +8,7 @@
 #include "compiler/graph/State.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/TypeUtilities.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 using namespace mlir;
 

@@ -3,9 +3,9 @@
 #include "compiler/frontend/pt2/Call.h"
 #include "compiler/frontend/pt2/SizeText.h"
 #include "mlir/IR/TypeUtilities.h"
-#include "support/NearestName.h"
 #include "support/Shape.h"
-#include "support/Text.h"
+#include "support/text/NearestName.h"
+#include "support/text/Text.h"
 
 #include <cstring>
 

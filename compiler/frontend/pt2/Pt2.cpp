@@ -4,7 +4,7 @@
 
 #include "compiler/frontend/pt2/Importer.h"
 #include "compiler/frontend/pt2/wire/ArchiveReader.h"
-#include "support/MappedFile.h"
+#include "support/files/MappedFile.h"
 
 namespace tenon::pt2 {
 

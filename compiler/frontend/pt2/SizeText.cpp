@@ -2,7 +2,7 @@
 #include "compiler/frontend/pt2/SizeText.h"
 
 #include "compiler/frontend/common/Symbols.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
 

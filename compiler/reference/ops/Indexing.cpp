@@ -2,7 +2,7 @@
 // Relies on negative indices counting from the end, as in ONNX.
 #include "compiler/reference/Evaluation.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 #include <cstring>

@@ -3,7 +3,7 @@
 #include "compiler/graph/Winograd.h"
 #include "compiler/reference/Evaluation.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/DialectResourceBlobManager.h"

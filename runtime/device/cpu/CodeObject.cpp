@@ -3,7 +3,7 @@
 
 #include "runtime/device/cpu/CodeObject.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <cerrno>
 #include <cstring>

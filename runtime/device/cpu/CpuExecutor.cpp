@@ -3,7 +3,7 @@
 #include "runtime/device/cpu/CpuExecutor.h"
 
 #include "runtime/device/cpu/CpuVariant.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 #include <chrono>

@@ -4,8 +4,8 @@
 
 #include "engine/KernelAbi.h"
 #include "runtime/plan/Device.h"
-#include "support/AlignedBuffer.h"
-#include "support/ThreadPool.h"
+#include "support/memory/AlignedBuffer.h"
+#include "support/threads/ThreadPool.h"
 
 #include <atomic>
 #include <memory>

@@ -3,7 +3,7 @@
 #include "runtime/device/cpu/CpuVariant.h"
 
 #include "runtime/device/cpu/CpuExecutor.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 namespace tenon::runtime {
 

@@ -2,7 +2,7 @@
 
 #include "runtime/device/cuda/CudaCalls.h"
 
-#include "support/ThreadPool.h"
+#include "support/threads/ThreadPool.h"
 
 #include <chrono>
 #include <vector>

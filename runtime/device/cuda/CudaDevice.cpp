@@ -3,7 +3,7 @@
 
 #include "runtime/device/cuda/CudaDevice.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <array>
 #include <chrono>

@@ -3,7 +3,7 @@
 
 #include "runtime/device/cuda/CudaDriver.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <dlfcn.h>
 

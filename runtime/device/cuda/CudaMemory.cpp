@@ -2,7 +2,7 @@
 
 #include "runtime/device/cuda/CudaMemory.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <utility>
 

@@ -4,7 +4,7 @@
 
 #include "runtime/device/cuda/CudaModule.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <array>
 

@@ -5,7 +5,7 @@
 #include "engine/CudaArch.h"
 #include "engine/Plan.h"
 #include "runtime/device/cuda/CudaDevice.h"
-#include "support/ByteSpan.h"
+#include "support/memory/ByteSpan.h"
 
 #include <memory>
 #include <mutex>

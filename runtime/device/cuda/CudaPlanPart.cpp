@@ -3,7 +3,7 @@
 #include "runtime/device/cuda/CudaPlanPart.h"
 
 #include "engine/KernelAbi.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 #include <cstring>
@@ -81,7 +81,7 @@ void CudaExecutor::PlanPart::skipSpares() {
   for (BoundStep &step : bound.steps) {
     if (step.kind == InstructionKind::Call) {
       isServed = calls.contains(step.instruction);
-    } else if (isServed && executor.variant.plan().instructions[step.instruction].isSpare) {
+    } else if (isServed && executor.variant.plan().instructions[step.instruction].isFallback) {
       step.grid = 0;
     }
   }
@@ -125,7 +125,7 @@ int CudaExecutor::PlanPart::launch(const BoundStep &step, StreamHandle stream, b
   LaunchAttribute early;
   early.id = kAttributeProgrammaticSerialization;
   early.value.programmaticSerialization = 1;
-  if (mayStartEarly && step.waits) {
+  if (mayStartEarly && step.isDependentLaunch) {
     config.attributes = &early;
     config.attributeCount = 1;
   }
@@ -178,8 +178,8 @@ Status CudaExecutor::preparePart(BoundPlan &bound) {
   return Status::ok();
 }
 
-/// Steps from `first` on, for the present sizes: those behind a size that data decides again in each
-/// run.
+/// Steps from `first` on, for the present sizes: those behind a size that data decides again in
+/// each run.
 Status CudaExecutor::prepareSteps(BoundPlan &bound, PlanPart &part, size_t first) {
   std::vector<LibraryCall> libraryCalls = callsOf(variant.plan(), bound, first);
   TENON_TRY(calls.prepare(libraryCalls));
@@ -238,7 +238,7 @@ bool CudaExecutor::canDoWithout(const BoundStep &call, ErrorId problem) const {
   size_t next = size_t(call.instruction) + 1;
   bool isLibrarys = problem == ErrorId::LibraryMissing || problem == ErrorId::LibraryUnsupported ||
                     problem == ErrorId::LibraryFailed;
-  return isLibrarys && next < instructions.size() && instructions[next].isSpare;
+  return isLibrarys && next < instructions.size() && instructions[next].isFallback;
 }
 
 Status CudaExecutor::prepareLaunch(const BoundStep &step) const {

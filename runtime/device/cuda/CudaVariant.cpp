@@ -5,7 +5,7 @@
 #include "runtime/device/cuda/CudaExecutor.h"
 #include "runtime/device/cuda/CudaPlanPart.h"
 #include "runtime/device/cuda/WeightUpload.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 

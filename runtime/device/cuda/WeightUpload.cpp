@@ -4,7 +4,7 @@
 
 #include "runtime/device/cuda/CudaMemory.h"
 #include "runtime/device/cuda/CudaStream.h"
-#include "support/ThreadPool.h"
+#include "support/threads/ThreadPool.h"
 
 #include <algorithm>
 #include <array>

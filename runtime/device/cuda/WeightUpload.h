@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/device/cuda/CudaDevice.h"
-#include "support/ByteSpan.h"
+#include "support/memory/ByteSpan.h"
 
 #include <memory>
 #include <vector>

@@ -4,7 +4,7 @@
 #include "runtime/library/cublaslt/CublasLt.h"
 
 #include "runtime/library/IdleHandles.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 #include <cstring>

@@ -2,7 +2,7 @@
 // steps, product. Relies on keys being given to the first product as the transpose of how they lie.
 
 #include "runtime/library/cudnn/Problem.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 #include <cstring>

@@ -2,7 +2,7 @@
 // own fused kernels.
 
 #include "runtime/library/cudnn/Problem.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 

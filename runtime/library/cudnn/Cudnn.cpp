@@ -5,7 +5,7 @@
 
 #include "runtime/library/IdleHandles.h"
 #include "runtime/library/cudnn/GraphPlan.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 

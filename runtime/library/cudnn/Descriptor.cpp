@@ -2,7 +2,7 @@
 
 #include "runtime/library/cudnn/Descriptor.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 namespace tenon::library::cudnn {
 

@@ -3,7 +3,7 @@
 
 #include "runtime/library/cudnn/Graph.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 

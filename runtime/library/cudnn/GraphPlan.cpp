@@ -4,7 +4,7 @@
 #include "runtime/library/cudnn/GraphPlan.h"
 
 #include "runtime/library/cudnn/PlanText.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 

@@ -5,7 +5,7 @@
 
 #include "runtime/library/Measure.h"
 #include "runtime/library/cudnn/Problem.h"
-#include "support/ByteSpan.h"
+#include "support/memory/ByteSpan.h"
 
 namespace tenon::library::cudnn {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "runtime/library/cudnn/Graph.h"
-#include "support/ByteSpan.h"
+#include "support/memory/ByteSpan.h"
 
 namespace tenon::library::cudnn {
 

@@ -9,11 +9,11 @@
 #include "compiler/frontend/onnx/wire/TensorData.h"
 #include "engine/Format.h"
 #include "engine/Reader.h"
-#include "support/MappedFile.h"
+#include "support/files/MappedFile.h"
 #include "test/fault/files/ImportDoor.h"
 #include "test/unit/engine/EngineFixture.h"
-#include "tools/tenon/Image.h"
-#include "tools/tenon/Npy.h"
+#include "runtime/tensors/Image.h"
+#include "runtime/tensors/Npy.h"
 
 #include <csignal>
 #include <cstdio>
@@ -78,18 +78,18 @@ Status rehashedDoor(const std::string &path) {
 
 /// As for an engine with the one input x: float32 of at most 64x8.
 Status npzDoor(const std::string &path) {
-  return tool::readNpz(path, [](const std::string &name, const tool::NpyHeader &header) {
+  return readNpz(path, [](const std::string &name, const NpyHeader &header) {
            bool isWanted = name == "x" && header.dtype == DType::F32 && header.dataBytes <= 64 * 8 * 4;
            return isWanted ? Status::ok() : Status::error(ErrorId::RunInputCount, "not an input");
          })
       .takeStatus();
 }
 
-Status npyDoor(const std::string &path) { return tool::readNpy(path).takeStatus(); }
+Status npyDoor(const std::string &path) { return readNpy(path).takeStatus(); }
 
 Status imageDoor(const std::string &path) {
-  tool::Preprocessing preprocessing{{0}, {1}, tool::ImageLayout::Nchw, true};
-  return tool::loadImage(path, preprocessing, DType::F32, {1, 3, 8, 8}).takeStatus();
+  Preprocessing preprocessing{{0}, {1}, ImageLayout::Nchw, true};
+  return loadImage(path, preprocessing, DType::F32, {1, 3, 8, 8}).takeStatus();
 }
 
 // Faults of a reader that the tests of this program must report.

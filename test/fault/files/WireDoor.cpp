@@ -2,7 +2,7 @@
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/frontend/onnx/wire/TensorData.h"
 #include "compiler/frontend/pt2/wire/ArchiveReader.h"
-#include "support/MappedFile.h"
+#include "support/files/MappedFile.h"
 #include "test/fault/files/ImportDoor.h"
 
 #include <filesystem>

@@ -38,8 +38,8 @@ func.func @rows(%x: tensor<?x?x8xf32, #rows>, %w: tensor<8x8xf32>) -> tensor<?x?
 func.func @image(%x: tensor<?x3x?x?xf32, #image>) -> tensor<?x16x?x?xf32, #half> {
   // CHECK: tn.weight "w" : tensor<16x3x7x7xf32>
   %w = tn.weight "w" : tensor<16x3x7x7xf32>
-  // CHECK: tn.region "cpu" "conv"(%{{.*}}, %{{.*}}) attributes {reason = 3 : i64} {
-  %y = tn.region "cpu" "conv"(%x, %w) attributes {reason = 3 : i64} {
+  // CHECK: tn.region "cpu" "conv"(%{{.*}}, %{{.*}}) attributes {record = 3 : i64} {
+  %y = tn.region "cpu" "conv"(%x, %w) attributes {record = 3 : i64} {
   ^bb0(%a: tensor<?x3x?x?xf32, #image>, %b: tensor<16x3x7x7xf32>):
     // CHECK: tn.conv %{{.*}}, %{{.*}} {channelsLast = false
     %c = tn.conv %a, %b {strides = array<i64: 2, 2>, pads = array<i64: 3, 3, 3, 3>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = false} : (tensor<?x3x?x?xf32, #image>, tensor<16x3x7x7xf32>) -> tensor<?x16x?x?xf32, #half>

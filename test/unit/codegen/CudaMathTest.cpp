@@ -3,7 +3,7 @@
 // on LoadedCode to run the code.
 #include "compiler/codegen/cuda/base/MathCuda.h"
 
-#include "compiler/codegen/common/VectorMath.h"
+#include "compiler/codegen/common/math/VectorMath.h"
 #include "compiler/codegen/cpu/base/Emit.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

@@ -1,5 +1,5 @@
 // Relies on the reference interpreter for what is an error.
-#include "FailureCases.h"
+#include "test/unit/codegen/FailureCases.h"
 
 #include "compiler/graph/Shape.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,7 +1,7 @@
 // Regions that fail for some inputs: what CPU and GPU must report of each, in whatever kernel it is.
 #pragma once
 
-#include "RegionCheck.h"
+#include "test/unit/codegen/RegionCheck.h"
 #include "compiler/reference/Interpreter.h"
 #include "engine/KernelAbi.h"
 

@@ -1,6 +1,6 @@
 // Kernels for a CPU return what failed in them, on every level of the machine.
-#include "FailureCases.h"
-#include "LoadedCode.h"
+#include "test/unit/codegen/FailureCases.h"
+#include "test/unit/codegen/LoadedCode.h"
 #include "compiler/reference/Compare.h"
 #include "test/unit/codegen/SelectedText.h"
 

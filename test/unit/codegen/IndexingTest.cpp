@@ -1,7 +1,7 @@
 // Ops that compute where their elements come from or go to: resampling, scatters, selection,
 // quantization, parts of a dim, and integer division that would trap.
-#include "LoadedCode.h"
-#include "RegionCheck.h"
+#include "test/unit/codegen/LoadedCode.h"
+#include "test/unit/codegen/RegionCheck.h"
 #include "engine/KernelAbi.h"
 #include "test/unit/codegen/SelectedText.h"
 

@@ -1,6 +1,6 @@
 // Prints the rate of whole regions on one thread against the FMA peak of the same round, and what
 // compiling each took. Data is in cache as far as it fits; nothing is checked here.
-#include "LoadedCode.h"
+#include "test/unit/codegen/LoadedCode.h"
 #include "engine/KernelAbi.h"
 #include "test/unit/codegen/SelectedText.h"
 #include "llvm/Support/FormatVariadic.h"

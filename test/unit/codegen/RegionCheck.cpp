@@ -1,7 +1,7 @@
 // Relies on LoadedCode for the generated side and on the reference interpreter for the truth.
-#include "RegionCheck.h"
+#include "test/unit/codegen/RegionCheck.h"
 
-#include "LoadedCode.h"
+#include "test/unit/codegen/LoadedCode.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Winograd.h"
 #include "compiler/reference/Compare.h"

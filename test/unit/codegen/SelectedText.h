@@ -1,7 +1,7 @@
 // A region's text with the kernel that is selected for it, as codegen takes it.
 #pragma once
 
-#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "compiler/codegen/cuda/CudaCodegen.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,7 +1,7 @@
 // One kernel computes all ops of a type at once, so that a hundred ops take a dozen compilations.
-#include "SpecialCases.h"
+#include "test/unit/codegen/SpecialCases.h"
 
-#include "RegionCheck.h"
+#include "test/unit/codegen/RegionCheck.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/reference/Interpreter.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,8 +1,8 @@
 // Generated code for each level of this machine against the reference, on special numbers.
-#include "SpecialCases.h"
+#include "test/unit/codegen/SpecialCases.h"
 
-#include "LoadedCode.h"
-#include "RegionCheck.h"
+#include "test/unit/codegen/LoadedCode.h"
+#include "test/unit/codegen/RegionCheck.h"
 #include "compiler/reference/Compare.h"
 #include "test/unit/codegen/SelectedText.h"
 

@@ -1,6 +1,6 @@
 // Sweeps every expanded function over its domain and compares with libm in long double, within the
 // errors that MathFormulas.h states; then the special values. Relies on LoadedCode to run the code.
-#include "compiler/codegen/common/VectorMath.h"
+#include "compiler/codegen/common/math/VectorMath.h"
 #include "compiler/codegen/cpu/base/Emit.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"

@@ -1,6 +1,6 @@
 // Plans and manifests survive being stored, and stored forms that would blow up are refused.
 
-#include "engine/PlanCodec.h"
+#include "engine/codec/PlanCodec.h"
 
 #include "engine/plan_generated.h"
 #include "test/unit/engine/EngineFixture.h"
@@ -31,10 +31,10 @@ void expectSame(const Instruction &a, const Instruction &b) {
   EXPECT_EQ(a.label, b.label);
   EXPECT_EQ(a.threads, b.threads);
   EXPECT_EQ(a.call, b.call);
-  EXPECT_EQ(a.isSpare, b.isSpare);
+  EXPECT_EQ(a.isFallback, b.isFallback);
   EXPECT_EQ(a.canFail, b.canFail);
   EXPECT_EQ(a.cluster, b.cluster);
-  EXPECT_EQ(a.waits, b.waits);
+  EXPECT_EQ(a.isDependentLaunch, b.isDependentLaunch);
   EXPECT_EQ(a.flops, b.flops);
   EXPECT_EQ(a.bytesMoved, b.bytesMoved);
   EXPECT_EQ(a.constraint, b.constraint);
@@ -75,10 +75,10 @@ TEST(Codec, PlanRoundTrip) {
   builder.plan.instructions.back().device = 3;
   builder.plan.instructions.back().queue = 4;
   builder.plan.instructions.back().threads = 96;
-  builder.plan.instructions.back().isSpare = true;
+  builder.plan.instructions.back().isFallback = true;
   builder.plan.instructions.back().canFail = true;
   builder.plan.instructions.back().cluster = 8;
-  builder.plan.instructions.back().waits = true;
+  builder.plan.instructions.back().isDependentLaunch = true;
   builder.plan.instructions.back().flops = builder.size(1000);
   builder.plan.instructions.back().bytesMoved = builder.size(2000);
   builder.plan.instructions.back().constraint = "k is at most 5";

@@ -1,7 +1,7 @@
 // What a code object must not be; each fault is planted in one that is accepted, and found although
 // the sections, which the loader does not read, say nothing of it.
 
-#include "engine/ElfCheck.h"
+#include "engine/code/ElfCheck.h"
 
 #include "test/unit/engine/EngineFixture.h"
 

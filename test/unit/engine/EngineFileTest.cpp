@@ -4,7 +4,7 @@
 #include "engine/Format.h"
 #include "engine/Reader.h"
 #include "engine/Writer.h"
-#include "support/AlignedBuffer.h"
+#include "support/memory/AlignedBuffer.h"
 #include "test/unit/engine/EngineFixture.h"
 
 #include <gtest/gtest.h>

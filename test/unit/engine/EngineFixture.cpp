@@ -2,8 +2,8 @@
 
 #include "test/unit/engine/EngineFixture.h"
 
-#include "support/AtomicFile.h"
-#include "support/MappedFile.h"
+#include "support/files/AtomicFile.h"
+#include "support/files/MappedFile.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "engine/Writer.h"
-#include "support/ByteSpan.h"
+#include "support/memory/ByteSpan.h"
 
 #include <initializer_list>
 #include <string>

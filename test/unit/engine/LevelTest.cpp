@@ -2,9 +2,9 @@
 // of the architecture that its level states.
 
 #include "engine/Level.h"
-#include "engine/PlanCodec.h"
+#include "engine/codec/PlanCodec.h"
 #include "engine/Reader.h"
-#include "engine/ValidateVariant.h"
+#include "engine/validate/ValidateVariant.h"
 #include "engine/Writer.h"
 #include "test/unit/engine/EngineFixture.h"
 

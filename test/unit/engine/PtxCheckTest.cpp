@@ -1,6 +1,6 @@
 // What PTX must not be, and that the checks see through comments and blanks.
 
-#include "engine/PtxCheck.h"
+#include "engine/code/PtxCheck.h"
 
 #include "engine/Reader.h"
 #include "test/unit/engine/EngineFixture.h"

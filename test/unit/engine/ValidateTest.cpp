@@ -1,6 +1,6 @@
 // Every rule of a plan, each broken once in a plan that is otherwise accepted.
 
-#include "engine/Validate.h"
+#include "engine/validate/Validate.h"
 
 #include "engine/LibraryAbi.h"
 #include "test/unit/engine/EngineFixture.h"
@@ -394,11 +394,11 @@ TEST(Validate, InstructionsOfAGpu) {
   cases.push_back({"map of a call", bad,
                    [](Plan &p) { p.instructions[4].tensorMaps = p.instructions[0].tensorMaps; }});
   cases.push_back({"a call in clusters", bad, [](Plan &p) { p.instructions[5].cluster = 2; }});
-  cases.push_back({"a call that waits", bad, [](Plan &p) { p.instructions[5].waits = true; }});
+  cases.push_back({"a call that waits", bad, [](Plan &p) { p.instructions[5].isDependentLaunch = true; }});
   cases.push_back({"clusters of none", bad, [](Plan &p) { p.instructions[5].cluster = 0; }});
   cases.push_back({"status of a call", bad, [](Plan &p) { p.instructions[5].canFail = true; }});
-  cases.push_back({"spare of no call", bad, [](Plan &p) { p.instructions[0].isSpare = true; }});
-  cases.push_back({"call as a spare", bad, [](Plan &p) { p.instructions[5].isSpare = true; }});
+  cases.push_back({"spare of no call", bad, [](Plan &p) { p.instructions[0].isFallback = true; }});
+  cases.push_back({"call as a spare", bad, [](Plan &p) { p.instructions[5].isFallback = true; }});
   cases.push_back({"scale", bad, [](Plan &p) {
                      AttentionCall attention;
                      attention.hasMask = true;

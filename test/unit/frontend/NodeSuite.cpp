@@ -8,8 +8,8 @@
 #include "compiler/frontend/onnx/wire/Wire.h"
 #include "compiler/reference/Compare.h"
 #include "compiler/reference/Interpreter.h"
-#include "support/MappedFile.h"
-#include "support/Text.h"
+#include "support/files/MappedFile.h"
+#include "support/text/Text.h"
 #include "test/unit/frontend/ModelBytes.h"
 
 #include <algorithm>

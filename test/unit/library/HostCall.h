@@ -4,7 +4,7 @@
 #pragma once
 
 #include "engine/LibraryAbi.h"
-#include "support/ByteSpan.h"
+#include "support/memory/ByteSpan.h"
 
 #include <span>
 #include <vector>

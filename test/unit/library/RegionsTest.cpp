@@ -3,7 +3,7 @@
 
 #include "HostCall.h"
 
-#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/library/LibraryRegions.h"
 #include "compiler/graph/Tn.h"
 #include "compiler/reference/Compare.h"

@@ -28,7 +28,7 @@ std::vector<std::string> stepsOf(const std::string &region, const std::string &s
   }
   std::vector<std::string> steps;
   for (const RegionStep &step : compiled->code.steps) {
-    steps.push_back(!step.call.empty() ? "call" : step.isSpare ? "spare" : "launch");
+    steps.push_back(!step.call.empty() ? "call" : step.isFallback ? "spare" : "launch");
   }
   return steps;
 }

@@ -29,7 +29,7 @@ CompiledRegion example() {
   call.reads = 1;
   RegionStep spare = launch;
   spare.isCopy = false;
-  spare.isSpare = true;
+  spare.isFallback = true;
   spare.canFail = true;
   spare.tensorMaps.clear();
   CompiledRegion region;
@@ -55,8 +55,8 @@ TEST(RegionEntryTest, ComesBackAndRefusesEveryTruncation) {
   EXPECT_EQ(back->code.steps[0].scratch, region.code.steps[0].scratch);
   EXPECT_EQ(back->code.steps[0].threads, 256u);
   EXPECT_TRUE(back->code.steps[0].isCopy);
-  EXPECT_FALSE(back->code.steps[0].isSpare);
-  EXPECT_TRUE(back->code.steps[2].isSpare);
+  EXPECT_FALSE(back->code.steps[0].isFallback);
+  EXPECT_TRUE(back->code.steps[2].isFallback);
   EXPECT_FALSE(back->code.steps[0].canFail);
   EXPECT_TRUE(back->code.steps[2].canFail);
   ASSERT_EQ(back->code.steps[0].tensorMaps.size(), 1u);

@@ -137,7 +137,7 @@ TEST(PlanBranches, CountOperationsAndBytesOfThePart) {
   engine::Plan plan = branchPlan(kApart);
   plan.instructions[1].kind = InstructionKind::Call;
   plan.instructions[1].flops = plan.exprs.constant(137'438'953'472);
-  plan.instructions[2].isSpare = true;
+  plan.instructions[2].isFallback = true;
   plan.instructions[3].grid = plan.exprs.constant(0);
   std::vector<StepCost> costs = estimateCosts(plan, h200());
   ASSERT_EQ(8u, costs.size());

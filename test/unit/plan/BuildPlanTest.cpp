@@ -6,7 +6,7 @@
 #include "compiler/graph/Shape.h"
 #include "compiler/plan/Overwrite.h"
 #include "engine/LibraryAbi.h"
-#include "engine/Validate.h"
+#include "engine/validate/Validate.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 

@@ -125,7 +125,7 @@ TEST_F(GpuSizes, PrepareTheCallsBehindThem) {
   call.reads = 3;
   call.sizes.assign(engine::kAttentionSizes, k);
   builder.plan.instructions.push_back(std::move(call));
-  test::launchGpu(builder, test::GpuScale, {x}, {y}, k).isSpare = true;
+  test::launchGpu(builder, test::GpuScale, {x}, {y}, k).isFallback = true;
   builder.finish();
   std::unique_ptr<Session> session = test::gpuSession(test::GpuEngine(builder.plan));
   ASSERT_TRUE(session);

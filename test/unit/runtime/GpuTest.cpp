@@ -258,7 +258,7 @@ TEST_F(Gpu, SparesDoWhatNoLibraryCan) {
   call.reads = 3;
   call.sizes.assign(engine::kAttentionSizes, n);
   builder.plan.instructions.push_back(std::move(call));
-  test::launchGpu(builder, test::GpuScale, {x}, {y}, n).isSpare = true;
+  test::launchGpu(builder, test::GpuScale, {x}, {y}, n).isFallback = true;
   builder.finish();
   std::unique_ptr<Session> session = test::gpuSession(test::GpuEngine(builder.plan));
   ASSERT_TRUE(session);

@@ -1,7 +1,7 @@
 // Folders of the process's own: who may write to them, and what a killed process leaves.
 
-#include "support/PrivateFolder.h"
-#include "support/ScratchFolder.h"
+#include "support/files/PrivateFolder.h"
+#include "support/files/ScratchFolder.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // What is near enough to be meant.
 
-#include "support/NearestName.h"
+#include "support/text/NearestName.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // The offset planner: valid layouts always, the lower bound where it is easy, and what is reached
 // on eleven hard public instances.
 
-#include "support/OffsetPlanner.h"
+#include "support/memory/OffsetPlanner.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 // Status, Result and the table of errors.
 
 #include "support/Hash.h"
-#include "support/Printable.h"
+#include "support/text/Printable.h"
 #include "support/Result.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <gtest/gtest.h>
 

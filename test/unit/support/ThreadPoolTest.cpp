@@ -1,6 +1,6 @@
 // The pool: every index once, no part empty, many rounds, waking from sleep, late threads.
 
-#include "support/ThreadPool.h"
+#include "support/threads/ThreadPool.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Profiles over the table of targets, and files that are none.
 
-#include "tools/tenon/DeviceProfile.h"
+#include "tools/tenon/target/DeviceProfile.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Files by their first bytes.
 
-#include "tools/tenon/FileKind.h"
-#include "tools/tenon/Target.h"
+#include "tools/tenon/inputs/FileKind.h"
+#include "tools/tenon/target/Target.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // Seeded inputs, free dimensions and pictures.
 
-#include "tools/tenon/Image.h"
-#include "tools/tenon/Npy.h"
-#include "tools/tenon/Seeded.h"
+#include "runtime/tensors/Image.h"
+#include "runtime/tensors/Npy.h"
+#include "runtime/tensors/Seeded.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Reads and writes of npy and npz: what is written is read back, files of NumPy are read, and each kind of
 // damage is refused. Relies on .venv's NumPy only through the bytes that are spelled out here.
 
-#include "tools/tenon/Npy.h"
+#include "runtime/tensors/Npy.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>

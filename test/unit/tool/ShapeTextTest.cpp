@@ -1,7 +1,7 @@
 // Shapes, value ranges and targets of the command line.
 
-#include "tools/tenon/ShapeText.h"
-#include "tools/tenon/Target.h"
+#include "runtime/tensors/ShapeText.h"
+#include "tools/tenon/target/Target.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Quantiles and ratios of times against values worked out by hand.
 
-#include "tools/tenon/Statistics.h"
+#include "tools/tenon/bench/Statistics.h"
 
 #include <gtest/gtest.h>
 

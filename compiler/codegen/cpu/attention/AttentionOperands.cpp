@@ -1,6 +1,6 @@
 // Attention's operands: where the rows of a head lie, keys and values in panels, queries scaled,
 // and the result divided by its sums. Relies on heads being stored as rows of one width.
-#include "compiler/codegen/common/Reduce.h"
+#include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/cpu/attention/Attention.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

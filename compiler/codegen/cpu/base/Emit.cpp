@@ -2,7 +2,7 @@
 // hoisted and unrolled. Nothing of the host is asked.
 #include "compiler/codegen/cpu/base/Emit.h"
 
-#include "compiler/codegen/common/EmitModule.h"
+#include "compiler/codegen/common/region/EmitModule.h"
 #include "compiler/codegen/cpu/base/Guard.h"
 #include "compiler/codegen/cpu/base/Levels.h"
 #include "llvm/IR/Module.h"

@@ -1,7 +1,7 @@
 // Builds arith operations through createOrFold, so that static shapes leave no arithmetic behind.
 #include "compiler/codegen/cpu/base/IndexMath.h"
 
-#include "compiler/codegen/common/Reduce.h"
+#include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -2,7 +2,7 @@
 // the way from a pointer to a memref.
 #include "compiler/codegen/cpu/base/KernelBuilder.h"
 
-#include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/graph/Shape.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -2,7 +2,7 @@
 // folder holds its input and output, and one link runs at a time.
 #include "compiler/codegen/cpu/CpuCodegen.h"
 #include "lld/Common/Driver.h"
-#include "support/ScratchFolder.h"
+#include "support/files/ScratchFolder.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 

@@ -1,7 +1,7 @@
 // Computations that suit the vectors of a CPU better than the ones that all targets share.
 #pragma once
 
-#include "compiler/codegen/common/Lowering.h"
+#include "compiler/codegen/common/lower/Lowering.h"
 
 namespace tenon::codegen::cpu {
 

@@ -1,7 +1,7 @@
 // Relies on loops being scf.for and on every buffer having one memref that all views come from.
 #include "compiler/codegen/cpu/base/ReturnFailures.h"
 
-#include "compiler/codegen/common/Failures.h"
+#include "compiler/codegen/common/region/Failures.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

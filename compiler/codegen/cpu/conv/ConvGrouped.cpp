@@ -3,7 +3,7 @@
 // padding, and the sums of neighbouring pixels stay in registers. Constant weights of each vector
 // lie side by side (groupedWeight), computed ones are laid out by panels as the kernel runs.
 #include "compiler/codegen/cpu/conv/ConvGrouped.h"
-#include "compiler/codegen/common/Weights.h"
+#include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/Levels.h"
 

@@ -1,8 +1,8 @@
 // Convolutions of 16-bit floats and 32-bit integers, channels last: the patches under a chunk of
 // output pixels are copied side by side, widened, and multiplied with panels of the weights as rows
 // of one product. Bounds are looked at once a tap and pixel, for all its channels.
-#include "compiler/codegen/common/Reduce.h"
-#include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/lower/Reduce.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "compiler/dispatch/OpKinds.h"

@@ -1,5 +1,5 @@
 // Which convolutions Winograd's filtering takes, how they are cut into tiles, and what it costs.
-#include "compiler/codegen/common/Weights.h"
+#include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/conv/ConvWinograd.h"
 #include "compiler/graph/Winograd.h"

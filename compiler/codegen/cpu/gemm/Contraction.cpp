@@ -3,7 +3,7 @@
 // constant.
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 
-#include "compiler/codegen/common/Weights.h"
+#include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

@@ -1,8 +1,8 @@
 // Matrix products: A's rows are read where they lie unless their stride would fill one cache set; B
 // comes in panels, packed at compile time or one panel at a time into scratch. Elements of 16 bits
 // are widened on the way into scratch.
-#include "compiler/codegen/common/Reduce.h"
-#include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/lower/Reduce.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

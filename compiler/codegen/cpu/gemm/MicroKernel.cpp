@@ -374,8 +374,8 @@ SmallVector<Value> transposeSquare(OpBuilder &builder, Location location,
   return square;
 }
 
-OwningOpRef<ModuleOp> buildProductKernels(MLIRContext *context, engine::CpuLevel level,
-                                          StringRef name) {
+OwningOpRef<ModuleOp> buildGemmKernels(MLIRContext *context, engine::CpuLevel level,
+                                       StringRef name) {
   context->loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, scf::SCFDialect,
                        vector::VectorDialect>();
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context));

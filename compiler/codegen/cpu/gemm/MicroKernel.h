@@ -47,7 +47,7 @@ llvm::SmallVector<mlir::Value> transposeSquare(mlir::OpBuilder &builder, mlir::L
 
 /// A module with the function of that name, one of anyRowsSymbol's or kPackTransposed, and what it
 /// calls, in `vector` and `llvm` form.
-mlir::OwningOpRef<mlir::ModuleOp> buildProductKernels(mlir::MLIRContext *context,
-                                                      engine::CpuLevel level, llvm::StringRef name);
+mlir::OwningOpRef<mlir::ModuleOp> buildGemmKernels(mlir::MLIRContext *context,
+                                                   engine::CpuLevel level, llvm::StringRef name);
 
 } // namespace tenon::codegen::cpu

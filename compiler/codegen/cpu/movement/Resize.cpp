@@ -1,10 +1,10 @@
 // Linear and cubic resampling of the innermost dims, one after the other: the rows that a row of
 // the result is made of are added up as they lie, then each of its elements gathers its taps from
 // that sum, which is in the first-level cache. The tables of taps are computed once a call.
-#include "compiler/codegen/common/Resize.h"
+#include "compiler/codegen/common/lower/Resize.h"
 
-#include "compiler/codegen/common/Reduce.h"
-#include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/lower/Reduce.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -1,8 +1,8 @@
 // Scatters over several threads: a grid point owns a part of the result. It copies that part of the
 // data and then takes the updates that go there, in their order, so that updates of one place meet
 // in the order that is defined.
-#include "compiler/codegen/common/Access.h"
-#include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/lower/ElementFn.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -2,10 +2,10 @@
 // loop over time inside. Each step is a product of the states with the recurrent weights, some
 // vectors of columns in registers for each row, and the gates on vectors of the states. Relies on
 // weights that lie [hidden, gates * hidden], or in panels of their columns.
-#include "compiler/codegen/common/RecurrentCell.h"
-#include "compiler/codegen/common/Reduce.h"
-#include "compiler/codegen/common/ScalarBody.h"
-#include "compiler/codegen/common/Weights.h"
+#include "compiler/codegen/common/lower/Reduce.h"
+#include "compiler/codegen/common/math/RecurrentCell.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
+#include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/IndexMath.h"
 #include "compiler/codegen/cpu/base/Levels.h"

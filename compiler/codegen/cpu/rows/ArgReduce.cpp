@@ -1,6 +1,6 @@
 // The place of the largest or smallest element of rows in two passes, each of which lanes compute:
 // the element, then the first (or last) place that holds it.
-#include "compiler/codegen/common/Reduce.h"
+#include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/cpu/base/Overrides.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/SmallBitVector.h"

@@ -1,8 +1,8 @@
 // Running sums. Along the innermost dim a vector is summed in registers by shifts of 1, 2, 4 ...
 // lanes and follows the sum of those before it; along another dim vectors of neighbouring columns
 // are added row by row. Rows, or groups of columns, are shared among threads.
-#include "compiler/codegen/common/Reduce.h"
-#include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/lower/Reduce.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/IndexMath.h"
 #include "compiler/codegen/cpu/base/Levels.h"

@@ -1,8 +1,8 @@
 // Softmax along a dim that is not the last, with running maxima: some columns side by side are read
 // row by row, each with its largest element and sum of exponentials so far, and once more for the
 // result. Nothing but those lies between the two passes, however long the columns are.
-#include "compiler/codegen/common/Reduce.h"
-#include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/lower/Reduce.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/Levels.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"

@@ -1,9 +1,9 @@
 // The k largest or smallest of each row: a heap of the best so far with the last of them on top. A
 // vector of elements is compared with the top at once; only where one stands before it does the
 // heap change. Rows are shared among threads.
-#include "compiler/codegen/common/Ranked.h"
-#include "compiler/codegen/common/Reduce.h"
-#include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/lower/Ranked.h"
+#include "compiler/codegen/common/lower/Reduce.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/Levels.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"

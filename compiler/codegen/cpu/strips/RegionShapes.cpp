@@ -1,7 +1,7 @@
 // Relies on every buffer being dense and row-major.
 #include "compiler/codegen/cpu/strips/RegionShapes.h"
 
-#include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/graph/Shape.h"
 #include "llvm/ADT/SmallBitVector.h"
 

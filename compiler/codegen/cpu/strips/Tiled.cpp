@@ -1,7 +1,7 @@
 // The strategy of all regions without a product kernel: lower to linalg on tensors, tile the
 // results over the kernel's grid with their producers fused into the tile, bufferize. Relies on
 // upstream's tile-and-fuse and one-shot bufferization.
-#include "compiler/codegen/common/Lowering.h"
+#include "compiler/codegen/common/lower/Lowering.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/Overrides.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"

@@ -8,10 +8,11 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-Fit<AttentionProblem> matchTensorCores(RegionBuilder &region) {
-  Fit<AttentionProblem> problem = matchAttention(region.source);
+MatchResult<AttentionProblem> matchTensorCores(RegionBuilder &region) {
+  MatchResult<AttentionProblem> problem = matchAttention(region.source);
   return problem && !fitsTensorCores(*problem)
-             ? Misfit{"tensor cores need f16 or bf16 and heads in rows on borders of 16 bytes"}
+             ? MatchFailure{"tensor cores need f16 or bf16 and heads in rows on borders of 16 "
+                            "bytes"}
              : problem;
 }
 
@@ -20,21 +21,22 @@ struct StreamFit {
   StreamLayout layout;
 };
 
-Fit<StreamFit> matchStream(RegionBuilder &region) {
-  Fit<AttentionProblem> problem = matchTensorCores(region);
+MatchResult<StreamFit> matchStream(RegionBuilder &region) {
+  MatchResult<AttentionProblem> problem = matchTensorCores(region);
   if (!problem) {
-    return Misfit{problem.why()};
+    return MatchFailure{problem.why()};
   }
   std::optional<StreamLayout> layout = streamLayout(*problem, region.gpu);
   if (!layout) {
-    return Misfit{"only sizes that are known, heads of 64, no causal mask and none with rows of its "
-                  "own go through a ring of tiles, on an architecture with warpgroups"};
+    return MatchFailure{
+        "only sizes that are known, heads of 64, no causal mask and none with rows of its "
+        "own go through a ring of tiles, on an architecture with warpgroups"};
   }
   return StreamFit{*problem, *layout};
 }
 
 Offer offerStream(RegionBuilder &region) {
-  Fit<StreamFit> fit = matchStream(region);
+  MatchResult<StreamFit> fit = matchStream(region);
   if (!fit) {
     return Offer::refuse(fit.why());
   }
@@ -46,14 +48,14 @@ Offer offerStream(RegionBuilder &region) {
 }
 
 double streamCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  Fit<StreamFit> fit = matchStream(region);
+  MatchResult<StreamFit> fit = matchStream(region);
   return fit && succeeded(readChoice(region, choice, fit->layout))
              ? costOf(fit->problem, fit->layout, region.gpu)
              : 0;
 }
 
 LogicalResult emitStream(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  Fit<StreamFit> fit = matchStream(region);
+  MatchResult<StreamFit> fit = matchStream(region);
   if (!fit || failed(readChoice(region, choice, fit->layout))) {
     return failure();
   }
@@ -62,14 +64,14 @@ LogicalResult emitStream(RegionBuilder &region, const dispatch::KernelChoice &ch
 }
 
 Offer offerFlash(RegionBuilder &region) {
-  Fit<AttentionProblem> problem = matchTensorCores(region);
+  MatchResult<AttentionProblem> problem = matchTensorCores(region);
   return problem ? Offer{dispatch::choiceOf(kAttentionFlash.name, chooseTile(*problem, region.gpu)),
                          "online softmax on tensor cores"}
                  : Offer::refuse(problem.why());
 }
 
 std::vector<dispatch::KernelChoice> flashConfigs(RegionBuilder &region) {
-  Fit<AttentionProblem> problem = matchTensorCores(region);
+  MatchResult<AttentionProblem> problem = matchTensorCores(region);
   std::vector<dispatch::KernelChoice> choices;
   for (const AttentionTile &tile :
        problem ? tilesOf(*problem, region.gpu) : std::vector<AttentionTile>()) {
@@ -79,15 +81,14 @@ std::vector<dispatch::KernelChoice> flashConfigs(RegionBuilder &region) {
 }
 
 double flashCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  Fit<AttentionProblem> problem = matchTensorCores(region);
+  MatchResult<AttentionProblem> problem = matchTensorCores(region);
   AttentionTile tile;
-  return problem && succeeded(readChoice(region, choice, tile))
-             ? costOf(*problem, tile, region.gpu)
-             : 0;
+  return problem && succeeded(readChoice(region, choice, tile)) ? costOf(*problem, tile, region.gpu)
+                                                                : 0;
 }
 
 LogicalResult emitFlash(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  Fit<AttentionProblem> problem = matchTensorCores(region);
+  MatchResult<AttentionProblem> problem = matchTensorCores(region);
   AttentionTile tile;
   if (!problem || failed(readChoice(region, choice, tile))) {
     return failure();
@@ -97,55 +98,54 @@ LogicalResult emitFlash(RegionBuilder &region, const dispatch::KernelChoice &cho
 }
 
 Offer offerSimt(RegionBuilder &region) {
-  Fit<AttentionProblem> problem = matchAttention(region.source);
+  MatchResult<AttentionProblem> problem = matchAttention(region.source);
   if (!problem) {
     return Offer::refuse(problem.why());
   }
-  std::optional<PlainTile> tile = plainTile(*problem, region.gpu);
+  std::optional<SimtTile> tile = plainTile(*problem, region.gpu);
   return tile ? Offer{dispatch::choiceOf(kAttentionSimt.name, *tile),
                       "online softmax by FP32 arithmetic"}
               : Offer::refuse("head sizes vary, are beyond 256, or do not fit shared memory");
 }
 
 double simtCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  Fit<AttentionProblem> problem = matchAttention(region.source);
-  PlainTile tile;
-  return problem && succeeded(readChoice(region, choice, tile))
-             ? costOf(*problem, tile, region.gpu)
-             : 0;
+  MatchResult<AttentionProblem> problem = matchAttention(region.source);
+  SimtTile tile;
+  return problem && succeeded(readChoice(region, choice, tile)) ? costOf(*problem, tile, region.gpu)
+                                                                : 0;
 }
 
 LogicalResult emitSimt(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  Fit<AttentionProblem> problem = matchAttention(region.source);
-  PlainTile tile;
+  MatchResult<AttentionProblem> problem = matchAttention(region.source);
+  SimtTile tile;
   if (!problem || failed(readChoice(region, choice, tile))) {
     return failure();
   }
-  emitPlainAttention(*region.kernels, region.symbol, *problem, tile, region.gpu, region.code);
+  emitSimtAttention(*region.kernels, region.symbol, *problem, tile, region.gpu, region.code);
   return success();
 }
 
 } // namespace
 
-constexpr KernelFamily kAttentionStream = {
-    .name = "attention_stream",
-    .what = "persistent attention by warpgroups (wgmma): a producer warp, a ring of K and V tiles, three "
-            "consumer warpgroups that share them",
-    .strategies = {dispatch::kAttention},
-    .match = offerStream,
-    .configs = nullptr,
-    .cost = streamCost,
-    .emit = emitStream};
+constexpr KernelFamily kAttentionStream = {.name = "attention_stream",
+                                           .what = "persistent attention by warpgroups (wgmma): a "
+                                                   "producer warp, a ring of K and V tiles, three "
+                                                   "consumer warpgroups that share them",
+                                           .strategies = {dispatch::kAttention},
+                                           .match = offerStream,
+                                           .configs = nullptr,
+                                           .cost = streamCost,
+                                           .emit = emitStream};
 
-constexpr KernelFamily kAttentionFlash = {
-    .name = "attention_flash",
-    .what = "flash attention by mma.sync or warpgroups; few queries split the keys over a cluster or two "
-            "kernels (flash decoding)",
-    .strategies = {dispatch::kAttention},
-    .match = offerFlash,
-    .configs = flashConfigs,
-    .cost = flashCost,
-    .emit = emitFlash};
+constexpr KernelFamily kAttentionFlash = {.name = "attention_flash",
+                                          .what = "flash attention by mma.sync or warpgroups; few "
+                                                  "queries split the keys over a cluster or two "
+                                                  "kernels (flash decoding)",
+                                          .strategies = {dispatch::kAttention},
+                                          .match = offerFlash,
+                                          .configs = flashConfigs,
+                                          .cost = flashCost,
+                                          .emit = emitFlash};
 
 constexpr KernelFamily kAttentionSimt = {.name = "attention_simt",
                                          .what = "flash attention by FP32 arithmetic",

@@ -68,7 +68,7 @@ double costOf(const AttentionProblem &problem, const StreamLayout &layout,
                    gpu);
 }
 
-double costOf(const AttentionProblem &problem, const PlainTile &tile, const target::Target &gpu) {
+double costOf(const AttentionProblem &problem, const SimtTile &tile, const target::Target &gpu) {
   Sizes s(problem);
   double rows = static_cast<double>(tile.rows);
   return secondsOf(s, s.lists * std::ceil(s.queries / rows), rows, s.keys,

@@ -12,6 +12,6 @@ double costOf(const AttentionProblem &problem, const AttentionTile &tile,
               const target::Target &gpu);
 double costOf(const AttentionProblem &problem, const StreamLayout &layout,
               const target::Target &gpu);
-double costOf(const AttentionProblem &problem, const PlainTile &tile, const target::Target &gpu);
+double costOf(const AttentionProblem &problem, const SimtTile &tile, const target::Target &gpu);
 
 } // namespace tenon::codegen::cuda

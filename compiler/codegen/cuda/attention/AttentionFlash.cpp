@@ -246,14 +246,14 @@ void FlashKernel::copyTile(const ThreadBuilder &t, Value index) const {
            valuePitch);
 }
 
-void FlashKernel::emit(bool waits) {
+void FlashKernel::emit(bool isDependentLaunch) {
   ThreadBuilder t = shell.code();
   shared = shell.shared(tile.isWarpgroup ? kTileAlignment : 16);
   placeBlock(t);
   findTiles(t);
   keyPointer = rowPointer(t, 1, p.k, keyHead, {});
   valuePointer = columnsPointer(t, 2, p.v, keyHead, {});
-  if (waits) {
+  if (isDependentLaunch) {
     t.waitForPredecessors();
     t.launchDependents();
   }

@@ -79,11 +79,11 @@ public:
       : FlashShape(problem, tile), shell(shell), element(p.q.element),
         half(mlir::IntegerType::get(element.getContext(), 16)) {}
 
-  void emit(bool waits);
+  void emit(bool isDependentLaunch);
 
 private:
   /// What a thread carries from tile to tile of keys, by row tile: sums of 16 x 8 columns, and for
-  /// each of its two rows the maximum and its own part of the sum of weights.
+  /// each of its two rows the maximum and its own part of the sum of probabilities.
   struct State {
     List<List<Values>> sums;
     List<Values> maxima, totals;
@@ -133,9 +133,10 @@ private:
                     List<List<Values>> &scores) const;
   Value maskAt(const ThreadBuilder &t, const Row &row, Value key, bool isEdge) const;
   void weigh(const ThreadBuilder &t, List<List<Values>> &scores, State &state) const;
-  void addValues(const ThreadBuilder &t, Value stage, const List<List<Values>> &weights,
+  void addValues(const ThreadBuilder &t, Value stage, const List<List<Values>> &probabilities,
                  State &state) const;
-  Values leftOperand(const ThreadBuilder &t, const List<Values> &weights, int64_t firstKey) const;
+  Values leftOperand(const ThreadBuilder &t, const List<Values> &probabilities,
+                     int64_t firstKey) const;
 
   // Where tile.isWarpgroup (AttentionFlashWarpgroup.cpp).
   void copyGroupRows(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
@@ -146,7 +147,7 @@ private:
   void keepMask(const ThreadBuilder &t) const;
   Values groupMask(const ThreadBuilder &t, Value firstKey) const;
   List<List<Values>> groupScores(const ThreadBuilder &t, Value stage) const;
-  void addGroupValues(const ThreadBuilder &t, Value stage, const List<Values> &weights,
+  void addGroupValues(const ThreadBuilder &t, Value stage, const List<Values> &probabilities,
                       List<Values> &sums) const;
 
   void storeRows(const ThreadBuilder &t, State &state);

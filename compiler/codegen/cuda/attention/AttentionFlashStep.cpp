@@ -66,7 +66,7 @@ void FlashKernel::finishScores(const ThreadBuilder &t, Value firstKey, bool isEd
   }
 }
 
-/// Scores to weights relative to the new maxima; older sums are brought to these.
+/// Scores to probabilities relative to the new maxima; older sums are brought to these.
 void FlashKernel::weigh(const ThreadBuilder &t, SmallVector<SmallVector<Values>> &scores,
                         State &state) const {
   Value factor = t.f32(weightExponent(p));
@@ -107,19 +107,20 @@ void FlashKernel::weigh(const ThreadBuilder &t, SmallVector<SmallVector<Values>>
   }
 }
 
-/// The weights of 16 keys, rounded: the words of a left operand.
-Values FlashKernel::leftOperand(const ThreadBuilder &t, const SmallVector<Values> &weights,
+/// The probabilities of 16 keys, rounded: the words of a left operand.
+Values FlashKernel::leftOperand(const ThreadBuilder &t, const SmallVector<Values> &probabilities,
                                 int64_t firstKey) const {
-  const Values &left = weights[firstKey / 8], &right = weights[firstKey / 8 + 1];
+  const Values &left = probabilities[firstKey / 8], &right = probabilities[firstKey / 8 + 1];
   return {t.packPair(element, left[0], left[1]), t.packPair(element, left[2], left[3]),
           t.packPair(element, right[0], right[1]), t.packPair(element, right[2], right[3])};
 }
 
-/// sums += weights V.
+/// sums += probabilities V.
 void FlashKernel::addValues(const ThreadBuilder &t, Value stage,
-                            const SmallVector<SmallVector<Values>> &weights, State &state) const {
+                            const SmallVector<SmallVector<Values>> &probabilities,
+                            State &state) const {
   if (tile.isWarpgroup) {
-    return addGroupValues(t, stage, weights[0], state.sums[0]);
+    return addGroupValues(t, stage, probabilities[0], state.sums[0]);
   }
   TileSpot spot = rowsFirst(t);
   Value row = t.add(t.mul(keyWarp, warpKeys), spot.row);
@@ -128,7 +129,7 @@ void FlashKernel::addValues(const ThreadBuilder &t, Value stage,
   for (int64_t keys = 0; keys < warpKeys; keys += 16) {
     SmallVector<Values> a;
     for (int64_t r = 0; r < tile.rowTiles; ++r) {
-      a.push_back(leftOperand(t, weights[r], keys));
+      a.push_back(leftOperand(t, probabilities[r], keys));
     }
     for (int64_t step = 0; step < valueSteps; ++step) {
       Values b = loadMatrices(t, t.offset(base, half, keys * valuePitch + step * 16), true);

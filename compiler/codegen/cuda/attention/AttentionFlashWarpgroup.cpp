@@ -101,11 +101,11 @@ SmallVector<SmallVector<Values>> FlashKernel::groupScores(const ThreadBuilder &t
 }
 
 void FlashKernel::addGroupValues(const ThreadBuilder &t, Value stage,
-                                 const SmallVector<Values> &weights,
+                                 const SmallVector<Values> &probabilities,
                                  SmallVector<Values> &sums) const {
   Values words;
   for (int64_t keys = 0; keys < tile.keys; keys += kMmaDepth) {
-    words.append(leftOperand(t, weights, keys));
+    words.append(leftOperand(t, probabilities, keys));
   }
   for (int64_t column = 0; column < valueWidth; column += kTileColumns) {
     MutableArrayRef<Values> part = MutableArrayRef(sums).slice(column / 8, kTileColumns / 8);

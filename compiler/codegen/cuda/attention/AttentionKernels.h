@@ -2,7 +2,7 @@
 // appends its steps.
 #pragma once
 
-#include "compiler/codegen/common/RegionCode.h"
+#include "compiler/codegen/common/region/RegionCode.h"
 #include "compiler/codegen/cuda/attention/AttentionMatch.h"
 #include "compiler/target/Target.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -70,19 +70,19 @@ void emitAttentionCombine(mlir::ModuleOp module, llvm::StringRef symbol,
                           const target::Target &gpu, RegionCode &code);
 
 /// Queries and keys of a tile of FP32 arithmetic.
-struct PlainTile {
+struct SimtTile {
   int64_t rows = 64, keys = 64;
 };
 
-template <typename Visitor> void visitParameters(Visitor &visit, PlainTile &tile) {
+template <typename Visitor> void visitParameters(Visitor &visit, SimtTile &tile) {
   visit("tile", tile.rows, tile.keys);
 }
 
 /// All float types up to f32, and head sizes up to 256 that fit shared memory; none for others
 /// (AttentionPlain.cpp).
-std::optional<PlainTile> plainTile(const AttentionProblem &problem, const target::Target &gpu);
-void emitPlainAttention(mlir::ModuleOp module, llvm::StringRef symbol,
-                        const AttentionProblem &problem, const PlainTile &tile,
-                        const target::Target &gpu, RegionCode &code);
+std::optional<SimtTile> plainTile(const AttentionProblem &problem, const target::Target &gpu);
+void emitSimtAttention(mlir::ModuleOp module, llvm::StringRef symbol,
+                       const AttentionProblem &problem, const SimtTile &tile,
+                       const target::Target &gpu, RegionCode &code);
 
 } // namespace tenon::codegen::cuda

@@ -62,17 +62,17 @@ std::optional<StridedTensor> stridedMask(Value mask) {
 
 } // namespace
 
-Fit<AttentionProblem> matchAttention(func::FuncOp region) {
+MatchResult<AttentionProblem> matchAttention(func::FuncOp region) {
   auto ops = region.getOps<tn::AttentionOp>();
   if (!llvm::hasSingleElement(ops) || region.getNumResults() != 1) {
-    return Misfit{"it is not one attention with one result"};
+    return MatchFailure{"it is not one attention with one result"};
   }
   tn::AttentionOp op = *ops.begin();
   std::optional<StridedTensor> q = stridedInput(op.getQ()), k = stridedInput(op.getK()),
                                v = stridedInput(op.getV()),
                                y = stridedResult(op.getY(), region.getNumArguments());
   if (!q || !k || !v || !y) {
-    return Misfit{"an operand or the result cannot be reached by strides"};
+    return MatchFailure{"an operand or the result cannot be reached by strides"};
   }
   AttentionProblem problem;
   ArrayRef<bool> inner = op.getHeadsInner();
@@ -83,7 +83,7 @@ Fit<AttentionProblem> matchAttention(func::FuncOp region) {
   if (op.getMask()) {
     problem.mask = stridedMask(op.getMask());
     if (!problem.mask) {
-      return Misfit{"the mask cannot be reached by strides"};
+      return MatchFailure{"the mask cannot be reached by strides"};
     }
   }
   tn::Dims qDims = tn::getDims(op.getQ().getType()), kDims = tn::getDims(op.getK().getType());

@@ -2,7 +2,7 @@
 // region's buffers once transposes, slices and broadcasts around the op are read as strides.
 #pragma once
 
-#include "compiler/codegen/cuda/base/Fit.h"
+#include "compiler/codegen/cuda/base/MatchResult.h"
 #include "compiler/codegen/cuda/base/StridedTensor.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -24,6 +24,6 @@ struct AttentionProblem {
 
 /// The problem of a region that holds one tn.attention, movement ops before it and at most
 /// transposes after it.
-Fit<AttentionProblem> matchAttention(mlir::func::FuncOp region);
+MatchResult<AttentionProblem> matchAttention(mlir::func::FuncOp region);
 
 } // namespace tenon::codegen::cuda

@@ -85,15 +85,15 @@ StreamKernel::Corner StreamKernel::cornerOf(const ThreadBuilder &t, const Stream
 }
 
 /// At most once around the ring.
-StreamKernel::Turn StreamKernel::advance(const ThreadBuilder &t, const Turn &turn,
-                                         Value slots) const {
+StreamKernel::PipelineState StreamKernel::advance(const ThreadBuilder &t, const PipelineState &turn,
+                                                  Value slots) const {
   Value next = t.add(turn.slot, slots), isAround = t.isLess(t.i32(l.slots - 1), next);
   return {t.select(isAround, t.sub(next, t.i32(l.slots)), next),
           t.select(isAround, t.sub(t.i32(1), turn.parity), turn.parity)};
 }
 
-StreamKernel::Turn StreamKernel::advance(const ThreadBuilder &t, const Turn &turn,
-                                         int64_t slots) const {
+StreamKernel::PipelineState StreamKernel::advance(const ThreadBuilder &t, const PipelineState &turn,
+                                                  int64_t slots) const {
   return advance(t, turn, t.i32(slots));
 }
 
@@ -158,8 +158,8 @@ void StreamKernel::clearTails(const ThreadBuilder &t) const {
 }
 
 /// A tile of keys or of values, by one thread.
-void StreamKernel::copySlot(const ThreadBuilder &t, Value head, Value tile, const Turn &turn,
-                            bool isValues) {
+void StreamKernel::copySlot(const ThreadBuilder &t, Value head, Value tile,
+                            const PipelineState &turn, bool isValues) {
   const StreamMatrix &m = isValues ? l.v : l.k;
   Corner corner = cornerOf(t, m, head, l.headsOfKeys);
   Value row = t.add(corner.row, t.mul(tile, l.tileKeys));
@@ -181,7 +181,8 @@ void StreamKernel::copySlot(const ThreadBuilder &t, Value head, Value tile, cons
 }
 
 /// What is added to scores before they are scaled, by a warp.
-void StreamKernel::copyMask(const ThreadBuilder &t, Value head, Value tile, const Turn &turn) {
+void StreamKernel::copyMask(const ThreadBuilder &t, Value head, Value tile,
+                            const PipelineState &turn) {
   const StridedTensor &mask = *p.mask;
   double infinite = std::numeric_limits<float>::infinity();
   Value batch = t.div(head, l.headsOfBatch), inBatch = t.rem(head, l.headsOfBatch);
@@ -213,9 +214,9 @@ void StreamKernel::copyMask(const ThreadBuilder &t, Value head, Value tile, cons
 /// All heads of this block, by one warp.
 void StreamKernel::copyHeads(const ThreadBuilder &t) {
   Value isCopying = t.isEqual(thread, t.i32(0));
-  auto copyTile = [&](const ThreadBuilder &c, Value head, Value tile, const Turn &turn) {
+  auto copyTile = [&](const ThreadBuilder &c, Value head, Value tile, const PipelineState &turn) {
     for (bool isValues : {false, true}) {
-      Turn now = advance(c, turn, isValues ? 1 : 0);
+      PipelineState now = advance(c, turn, isValues ? 1 : 0);
       waitForPhase(c, empty(c, now.slot), c.sub(c.i32(1), now.parity));
       c.when(isCopying, [&](const ThreadBuilder &d) { copySlot(d, head, tile, now, isValues); });
       if (p.mask && isValues) {
@@ -224,18 +225,18 @@ void StreamKernel::copyHeads(const ThreadBuilder &t) {
       }
     }
   };
-  Turn first = {t.i32(0), t.i32(0)};
+  PipelineState first = {t.i32(0), t.i32(0)};
   forHeads(t, first.values(), [&](const ThreadBuilder &c, Value head, ValueRange state) {
     return c.loop(c.i32(0), c.i32(l.tiles()), c.i32(1), state,
                   [&](const ThreadBuilder &d, Value tile, ValueRange at) {
-                    copyTile(d, head, tile, Turn::of(at));
-                    return advance(d, Turn::of(at), 2).values();
+                    copyTile(d, head, tile, PipelineState::of(at));
+                    return advance(d, PipelineState::of(at), 2).values();
                   });
   });
 }
 
 void StreamKernel::emit() {
-  shell.setBlocksPerProcessor(1);
+  shell.setMinBlocksPerSm(1);
   ThreadBuilder t = shell.code();
   place(t);
   t.waitForPredecessors();

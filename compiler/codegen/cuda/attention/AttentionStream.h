@@ -65,25 +65,25 @@ public:
 
 private:
   /// A slot of the ring, and the parity of the turn that is under way.
-  struct Turn {
+  struct PipelineState {
     Value slot, parity;
 
     Values values() const { return {slot, parity}; }
-    static Turn of(mlir::ValueRange values) { return {values[0], values[1]}; }
+    static PipelineState of(mlir::ValueRange values) { return {values[0], values[1]}; }
   };
   /// 64 queries of a head: a warpgroup's work from start to store.
   struct Unit {
-    Value head, index; ///< of its queries in the head
-    Value count;       ///< of this warpgroup's units before it
-    Value isLast;      ///< of this warpgroup's of the head
-    Value queries;     ///< in shared memory
-    Turn first;        ///< of the head's first tile
+    Value head, index;   ///< of its queries in the head
+    Value count;         ///< of this warpgroup's units before it
+    Value isLast;        ///< of this warpgroup's of the head
+    Value queries;       ///< in shared memory
+    PipelineState first; ///< of the head's first tile
   };
   /// What a thread carries from tile to tile of keys: its sums, of its two rows the maximum and its
   /// own part of the sum of weights, and weights that are not in the sums: with values of which
   /// slot they will be.
   struct State {
-    Turn keys;
+    PipelineState keys;
     Values sums, maxima, totals, words;
 
     Values values() const;
@@ -112,18 +112,19 @@ private:
   Value markAt(const ThreadBuilder &t, Value slot) const;
   Corner cornerOf(const ThreadBuilder &t, const StreamMatrix &matrix, Value head,
                   int64_t sharing) const;
-  Turn advance(const ThreadBuilder &t, const Turn &turn, int64_t slots) const;
-  Turn advance(const ThreadBuilder &t, const Turn &turn, Value slots) const;
+  PipelineState advance(const ThreadBuilder &t, const PipelineState &turn, int64_t slots) const;
+  PipelineState advance(const ThreadBuilder &t, const PipelineState &turn, Value slots) const;
   Values forHeads(const ThreadBuilder &t, mlir::ValueRange inits, ThreadBuilder::LoopBody body);
 
   // The warp that copies.
   void copyHeads(const ThreadBuilder &t);
-  void copySlot(const ThreadBuilder &t, Value head, Value tile, const Turn &turn, bool isValues);
-  void copyMask(const ThreadBuilder &t, Value head, Value tile, const Turn &turn);
+  void copySlot(const ThreadBuilder &t, Value head, Value tile, const PipelineState &turn,
+                bool isValues);
+  void copyMask(const ThreadBuilder &t, Value head, Value tile, const PipelineState &turn);
 
   // The warpgroups that multiply (AttentionStreamStep.cpp).
   void multiplyHeads(const ThreadBuilder &t);
-  void passHead(const ThreadBuilder &t, const Turn &first) const;
+  void passHead(const ThreadBuilder &t, const PipelineState &first) const;
   void copyQueries(const ThreadBuilder &t, Value head, Value unit, Value count) const;
   void askForNext(const ThreadBuilder &t, const Unit &unit) const;
   void endTurns(const ThreadBuilder &t, Value done) const;
@@ -136,7 +137,7 @@ private:
   void lastValues(const ThreadBuilder &t, const Unit &unit, State &state) const;
   void release(const ThreadBuilder &t, const Unit &unit, Value slot) const;
   Values beginScores(const ThreadBuilder &t, const Unit &unit, Value slot, int64_t columns) const;
-  Value markOf(const ThreadBuilder &t, const Turn &values) const;
+  Value markOf(const ThreadBuilder &t, const PipelineState &values) const;
   void addMask(const ThreadBuilder &t, Value slot, Value mark, Values &scores) const;
   void hide(const ThreadBuilder &t, Values &scores) const;
   Values weigh(const ThreadBuilder &t, Values &scores, State &state) const;

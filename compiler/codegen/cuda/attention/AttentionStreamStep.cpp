@@ -36,7 +36,7 @@ StreamKernel::State StreamKernel::State::of(ValueRange values) {
     values = values.drop_front(count);
     return part;
   };
-  Turn keys = Turn::of(take(2));
+  PipelineState keys = PipelineState::of(take(2));
   Values sums = take(kSums), maxima = take(2), totals = take(2);
   return {keys, sums, maxima, totals, Values(values)};
 }
@@ -67,10 +67,10 @@ void StreamKernel::release(const ThreadBuilder &t, const Unit &unit, Value slot)
 
 /// A head that this warpgroup does nothing of. Each warp gives slots back by itself, so that none
 /// is a turn of the ring behind the others.
-void StreamKernel::passHead(const ThreadBuilder &t, const Turn &first) const {
+void StreamKernel::passHead(const ThreadBuilder &t, const PipelineState &first) const {
   t.loop(t.i32(0), t.i32(2 * l.tiles()), t.i32(1), first.values(),
          [&](const ThreadBuilder &c, Value, ValueRange state) {
-           Turn turn = Turn::of(state);
+           PipelineState turn = PipelineState::of(state);
            waitForPhase(c, full(c, turn.slot), turn.parity);
            c.warpBarrier();
            c.when(c.isEqual(c.rem(thread, kWarp), c.i32(0)),
@@ -90,7 +90,7 @@ void StreamKernel::multiplyHeads(const ThreadBuilder &t) {
   Values inits = {t.i32(0), t.i32(0), group, t.i32(0)};
   Values last =
       forHeads(t, inits, [&](const ThreadBuilder &c, Value at, ValueRange state) -> Values {
-        Turn first = Turn::of(state);
+        PipelineState first = PipelineState::of(state);
         Value begin = state[2], done = state[3];
         Value units = c.div(c.sub(c.i32(l.units() + kStreamGroups - 1), begin), kStreamGroups);
         if (l.units() < kStreamGroups) {
@@ -104,7 +104,7 @@ void StreamKernel::multiplyHeads(const ThreadBuilder &t) {
                             queriesAt(d, d.rem(count, 2)), first});
                  return {};
                });
-        Turn next = advance(c, first, 2 * l.tiles());
+        PipelineState next = advance(c, first, 2 * l.tiles());
         Value left = c.sub(c.add(begin, c.mul(units, kStreamGroups)), c.i32(l.units()));
         return {next.slot, next.parity, left, c.add(done, units)};
       });
@@ -173,7 +173,7 @@ Values StreamKernel::beginScores(const ThreadBuilder &t, const Unit &unit, Value
 }
 
 /// What `addMask` begins with: whether there is a mask that adds something.
-Value StreamKernel::markOf(const ThreadBuilder &t, const Turn &values) const {
+Value StreamKernel::markOf(const ThreadBuilder &t, const PipelineState &values) const {
   if (!p.mask) {
     return {};
   }
@@ -182,7 +182,7 @@ Value StreamKernel::markOf(const ThreadBuilder &t, const Turn &values) const {
 }
 
 StreamKernel::State StreamKernel::firstTile(const ThreadBuilder &t, const Unit &unit) const {
-  Turn keys = unit.first, values = advance(t, keys, 1);
+  PipelineState keys = unit.first, values = advance(t, keys, 1);
   int64_t columns = l.tiles() == 1 ? l.lastColumns() : l.tileKeys;
   waitForPhase(t, full(t, keys.slot), keys.parity);
   Value mark = markOf(t, values);
@@ -207,9 +207,9 @@ StreamKernel::State StreamKernel::nextTile(const ThreadBuilder &t, const Unit &u
                                            bool isLast, const State &before) const {
   int64_t columns = isLast ? l.lastColumns() : l.tileKeys;
   State state = before;
-  Turn oldValues = advance(t, before.keys, 1);
+  PipelineState oldValues = advance(t, before.keys, 1);
   state.keys = advance(t, before.keys, 2);
-  Turn values = advance(t, state.keys, 1);
+  PipelineState values = advance(t, state.keys, 1);
   waitForPhase(t, full(t, oldValues.slot), oldValues.parity);
   waitForPhase(t, full(t, state.keys.slot), state.keys.parity);
   Value mark = markOf(t, values);
@@ -235,7 +235,7 @@ StreamKernel::State StreamKernel::nextTile(const ThreadBuilder &t, const Unit &u
 }
 
 void StreamKernel::lastValues(const ThreadBuilder &t, const Unit &unit, State &state) const {
-  Turn values = advance(t, state.keys, 1);
+  PipelineState values = advance(t, state.keys, 1);
   waitForPhase(t, full(t, values.slot), values.parity);
   takeTurn(t, unit, t.i32(l.tiles()));
   Values sums = beginProduct(t, element, state.words, tileAt(t, values.slot), t.i32(l.tiles() - 1),

@@ -1,6 +1,6 @@
 // Which problems tensor cores do, by which tiles, and the launch. Relies on AttentionFlash.h for
 // the kernel.
-#include "compiler/codegen/common/Programs.h"
+#include "compiler/codegen/common/region/Programs.h"
 #include "compiler/codegen/cuda/attention/AttentionFlash.h"
 #include "compiler/codegen/cuda/attention/Tuning.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
@@ -253,9 +253,9 @@ void emitTensorCoreAttention(ModuleOp module, StringRef symbol, const AttentionP
   bool isSlim =
       *tn::constantDim(p.width) + *tn::constantDim(p.valueWidth) <= 2 * tuning::kNarrowHead;
   int64_t ofWarpgroups = isSlim ? tuning::kSlimBlocks : tuning::kWarpgroupBlocks;
-  shell.setBlocksPerProcessor(tile.isWarpgroup ? ofWarpgroups : tuning::kFlashBlocks);
+  shell.setMinBlocksPerSm(tile.isWarpgroup ? ofWarpgroups : tuning::kFlashBlocks);
   FlashKernel kernel(shell, p, tile);
-  kernel.emit(/*waits=*/gpu.has(target::Feature::DependentLaunch));
+  kernel.emit(/*isDependentLaunch=*/gpu.has(target::Feature::DependentLaunch));
   AffineExpr heads = tile.joinsHeads ? p.keyHeads : p.heads;
   AffineExpr blocks = p.batches * heads * kernel.rowCount().ceilDiv(tile.rows()) *
                       kernel.columnParts() * tile.splits;

@@ -3,7 +3,7 @@
 // libdevice.
 #include "compiler/codegen/cuda/base/EmitPtx.h"
 
-#include "compiler/codegen/common/EmitModule.h"
+#include "compiler/codegen/common/region/EmitModule.h"
 #include "compiler/target/Target.h"
 #include "llvm/IR/Dominators.h"
 #include "llvm/IR/InlineAsm.h"

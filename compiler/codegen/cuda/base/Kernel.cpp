@@ -2,8 +2,8 @@
 // starting on 16-byte borders.
 #include "compiler/codegen/cuda/base/Kernel.h"
 
-#include "compiler/codegen/common/Programs.h"
-#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/common/region/Programs.h"
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/base/KernelShell.h"
 #include "compiler/codegen/cuda/base/ThreadBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -220,9 +220,7 @@ Value Kernel::dynamicShared(unsigned alignment) {
 
 void Kernel::barrier() { NVVM::BarrierOp::create(builder, location); }
 
-void Kernel::setBlocksPerProcessor(int64_t blocks) {
-  cuda::setBlocksPerProcessor(function, blocks);
-}
+void Kernel::setMinBlocksPerSm(int64_t blocks) { cuda::setMinBlocksPerSm(function, blocks); }
 
 void Kernel::setCluster(int64_t blocks) { cuda::setCluster(function, blocks); }
 

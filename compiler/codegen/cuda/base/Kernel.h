@@ -55,7 +55,7 @@ public:
   void barrier();
 
   /// As KernelShell's.
-  void setBlocksPerProcessor(int64_t blocks);
+  void setMinBlocksPerSm(int64_t blocks);
   void setCluster(int64_t blocks);
   /// The kernel does not begin with the wait for those before it: the emitter waits
   /// (ThreadBuilder::waitForPredecessors) before it reads what they write, and writes anything.

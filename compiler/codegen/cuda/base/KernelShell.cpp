@@ -2,7 +2,7 @@
 // function before `finish` gives it its type.
 #include "compiler/codegen/cuda/base/KernelShell.h"
 
-#include "compiler/codegen/common/Programs.h"
+#include "compiler/codegen/common/region/Programs.h"
 #include "compiler/codegen/cuda/base/AsyncCopy.h"
 #include "compiler/graph/Shape.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -42,7 +42,7 @@ void markTensorMap(LLVM::LLVMFuncOp kernel, unsigned argument) {
   kernel.setArgAttr(argument, NVVM::NVVMDialect::getGridConstantAttrName(), builder.getUnitAttr());
 }
 
-void setBlocksPerProcessor(LLVM::LLVMFuncOp kernel, int64_t blocks) {
+void setMinBlocksPerSm(LLVM::LLVMFuncOp kernel, int64_t blocks) {
   kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                   Builder(kernel.getContext()).getI32IntegerAttr(static_cast<int32_t>(blocks)));
 }

@@ -2,7 +2,7 @@
 // the step that launches it. Relies on sizes being expressions over the region's symbols.
 #pragma once
 
-#include "compiler/codegen/common/RegionCode.h"
+#include "compiler/codegen/common/region/RegionCode.h"
 #include "compiler/codegen/cuda/base/ThreadBuilder.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/AffineExpr.h"
@@ -18,7 +18,7 @@ TensorMapArgument tensorMapOf(uint32_t position, mlir::AffineExpr rows, mlir::Af
 /// the kernel needs no copy of its own.
 void markTensorMap(mlir::LLVM::LLVMFuncOp kernel, unsigned argument);
 /// Holds a kernel's threads to the registers that let so many blocks run on a processor.
-void setBlocksPerProcessor(mlir::LLVM::LLVMFuncOp kernel, int64_t blocks);
+void setMinBlocksPerSm(mlir::LLVM::LLVMFuncOp kernel, int64_t blocks);
 /// Runs a kernel's grid in clusters of so many neighbouring blocks.
 void setCluster(mlir::LLVM::LLVMFuncOp kernel, int64_t blocks);
 
@@ -40,7 +40,7 @@ public:
                         mlir::AffineExpr rowElements, int64_t boxRows);
   /// The block's dynamic shared memory.
   mlir::Value shared(unsigned alignment = 16);
-  void setBlocksPerProcessor(int64_t blocks) { cuda::setBlocksPerProcessor(function, blocks); }
+  void setMinBlocksPerSm(int64_t blocks) { cuda::setMinBlocksPerSm(function, blocks); }
   void setCluster(int64_t blocks) { cuda::setCluster(function, blocks); }
   /// Inserts at the end of the kernel.
   ThreadBuilder code() { return ThreadBuilder(builder, location); }

@@ -2,7 +2,7 @@
 // Relies on the storage type's roundings (truncf, extf) standing beside the math that they bound.
 #include "compiler/codegen/cuda/base/MathCuda.h"
 
-#include "compiler/codegen/common/Real.h"
+#include "compiler/codegen/common/math/Real.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Matchers.h"
 

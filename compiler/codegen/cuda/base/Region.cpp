@@ -1,9 +1,9 @@
 // Relies on Lowering for the linalg form and on upstream's CSE to join what is computed twice.
 #include "compiler/codegen/cuda/base/Region.h"
 
-#include "compiler/codegen/common/Lowering.h"
-#include "compiler/codegen/common/Programs.h"
-#include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/lower/Lowering.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
+#include "compiler/codegen/common/region/Programs.h"
 #include "compiler/dispatch/Strategy.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

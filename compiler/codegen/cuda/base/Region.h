@@ -2,7 +2,7 @@
 // the steps made so far. Every strategy works on it.
 #pragma once
 
-#include "compiler/codegen/common/RegionCode.h"
+#include "compiler/codegen/common/region/RegionCode.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/target/Target.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

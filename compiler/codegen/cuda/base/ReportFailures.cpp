@@ -1,7 +1,7 @@
 // Relies on a kernel having one way out, at the end of its only block.
 #include "compiler/codegen/cuda/base/ReportFailures.h"
 
-#include "compiler/codegen/common/Failures.h"
+#include "compiler/codegen/common/region/Failures.h"
 #include "compiler/codegen/cuda/base/ThreadBuilder.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 

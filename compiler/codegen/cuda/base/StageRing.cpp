@@ -12,7 +12,7 @@ void StageRing::initBarriers(const ThreadBuilder &t, int64_t readers) const {
   }
 }
 
-StageRing::Turn StageRing::next(const ThreadBuilder &t, const Turn &turn) const {
+StageRing::PipelineState StageRing::next(const ThreadBuilder &t, const PipelineState &turn) const {
   Value stage = t.add(turn.stage, 1), isLast = t.isEqual(stage, t.i32(stages));
   return {t.select(isLast, t.i32(0), stage),
           t.select(isLast, t.sub(t.i32(1), turn.parity), turn.parity)};
@@ -30,28 +30,28 @@ Value StageRing::empty(const ThreadBuilder &t, Value stage) const {
   return t.offset(barriers, t.i64Type(), t.add(stage, stages));
 }
 
-void StageRing::awaitEmpty(const ThreadBuilder &t, const Turn &turn) const {
+void StageRing::producerAcquire(const ThreadBuilder &t, const PipelineState &turn) const {
   waitForPhase(t, empty(t, turn.stage), t.sub(t.i32(1), turn.parity));
 }
 
-void StageRing::awaitFull(const ThreadBuilder &t, const Turn &turn) const {
+void StageRing::consumerWait(const ThreadBuilder &t, const PipelineState &turn) const {
   waitForPhase(t, full(t, turn.stage), turn.parity);
 }
 
-void StageRing::giveBackBefore(const ThreadBuilder &t, Value stage) const {
+void StageRing::consumerRelease(const ThreadBuilder &t, Value stage) const {
   arrive(t, empty(t, t.rem(t.add(stage, stages - 1), stages)));
 }
 
 ThreadBuilder::Values StageRing::multiply(const ThreadBuilder &t, const StageOperands &operands,
                                           Value group, int64_t steps, Value givesBack,
-                                          Turn &turn) const {
+                                          PipelineState &turn) const {
   Values state = turn.values();
   state.append(kGroupRows * operands.columns / kWarpgroup, t.f32(0));
   state = t.loop(
       t.i32(0), t.i32(steps), t.i32(1), state,
       [&](const ThreadBuilder &c, Value step, ValueRange carried) {
-        Turn now = Turn::of(carried);
-        awaitFull(c, now);
+        PipelineState now = PipelineState::of(carried);
+        consumerWait(c, now);
         Value stage = at(c, now.stage);
         Value a =
             c.offset(stage, c.builder.getI8Type(), c.mul(group, kGroupRows * kTileColumns * 2));
@@ -61,13 +61,13 @@ ThreadBuilder::Values StageRing::multiply(const ThreadBuilder &t, const StageOpe
         if (givesBack) {
           // Its own products have ended when those of the next one have begun.
           c.when(c.bitAnd(givesBack, c.isLess(c.i32(0), step)),
-                 [&](const ThreadBuilder &d) { giveBackBefore(d, now.stage); });
+                 [&](const ThreadBuilder &d) { consumerRelease(d, now.stage); });
         }
         Values result = next(c, now).values();
         result.append(sums);
         return result;
       });
-  turn = Turn::of(state);
+  turn = PipelineState::of(state);
   return Values(ArrayRef<Value>(state).drop_front(2));
 }
 

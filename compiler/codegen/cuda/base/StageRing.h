@@ -22,11 +22,11 @@ struct StageRing {
   using Values = ThreadBuilder::Values;
 
   /// A place in the ring: its number, and the parity of the turn that is under way.
-  struct Turn {
+  struct PipelineState {
     Value stage, parity;
 
     Values values() const { return {stage, parity}; }
-    static Turn of(mlir::ValueRange values) { return {values[0], values[1]}; }
+    static PipelineState of(mlir::ValueRange values) { return {values[0], values[1]}; }
   };
 
   int64_t stages = 0, stageBytes = 0;
@@ -37,21 +37,21 @@ struct StageRing {
   int64_t barrierBytes() const { return 2 * stages * kBarrierBytes; }
   /// By one thread; `readers` arrivals give a stage back.
   void initBarriers(const ThreadBuilder &t, int64_t readers) const;
-  Turn first(const ThreadBuilder &t) const { return {t.i32(0), t.i32(0)}; }
-  Turn next(const ThreadBuilder &t, const Turn &turn) const;
+  PipelineState first(const ThreadBuilder &t) const { return {t.i32(0), t.i32(0)}; }
+  PipelineState next(const ThreadBuilder &t, const PipelineState &turn) const;
   Value at(const ThreadBuilder &t, Value stage) const;
   /// The barrier of a stage that tells that it is full, and that it is read.
   Value full(const ThreadBuilder &t, Value stage) const;
   Value empty(const ThreadBuilder &t, Value stage) const;
   /// Waits until the stage of a turn may be filled (at once in the first turn); until it is full.
-  void awaitEmpty(const ThreadBuilder &t, const Turn &turn) const;
-  void awaitFull(const ThreadBuilder &t, const Turn &turn) const;
+  void producerAcquire(const ThreadBuilder &t, const PipelineState &turn) const;
+  void consumerWait(const ThreadBuilder &t, const PipelineState &turn) const;
   /// Gives back the stage before `stage`.
-  void giveBackBefore(const ThreadBuilder &t, Value stage) const;
+  void consumerRelease(const ThreadBuilder &t, Value stage) const;
   /// The sums of warpgroup `group` (i32) over the next `steps` stages, the last of them under way
   /// (finishStages). The thread for which `givesBack` (null: none) gives back all but the last.
   Values multiply(const ThreadBuilder &t, const StageOperands &operands, Value group, int64_t steps,
-                  Value givesBack, Turn &turn) const;
+                  Value givesBack, PipelineState &turn) const;
 };
 
 } // namespace tenon::codegen::cuda

@@ -6,7 +6,7 @@
 #include "compiler/codegen/cuda/conv/ConvFilter.h"
 #include "compiler/codegen/cuda/conv/ConvLoader.h"
 #include "compiler/codegen/cuda/conv/Tuning.h"
-#include "compiler/codegen/cuda/gemm/Product.h"
+#include "compiler/codegen/cuda/gemm/TiledGemm.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
 #include "compiler/dispatch/Cost.h"
@@ -35,8 +35,8 @@ int64_t stageDepth(const ConvProblem &problem) {
   return isWasted || isByElements ? tuning::kConvShortDepth : tuning::kConvDepth;
 }
 
-ProductTile simtTile(int64_t rows, int64_t columns) {
-  ProductTile tile;
+GemmTile simtTile(int64_t rows, int64_t columns) {
+  GemmTile tile;
   tile.rows = rows;
   tile.columns = columns;
   tile.depth = tuning::kConvSimtDepth;
@@ -49,19 +49,19 @@ ProductTile simtTile(int64_t rows, int64_t columns) {
   return tile;
 }
 
-bool fits(const ProductTile &tile, int64_t elementBytes, const target::Target &gpu) {
+bool fits(const GemmTile &tile, int64_t elementBytes, const target::Target &gpu) {
   int64_t pitch = tile.depth + 16 / elementBytes;
   int64_t stages = tile.stages * (tile.rows + tile.columns) * pitch * elementBytes;
-  int64_t sums = tile.rows * (tile.columns + 8) * 4;
-  return std::max(stages, sums) + tuning::kBesideStages <= gpu.sharedBytes &&
+  int64_t accumulators = tile.rows * (tile.columns + 8) * 4;
+  return std::max(stages, accumulators) + tuning::kBesideStages <= gpu.sharedBytes &&
          tile.splits <= gpu.clusterBlocks;
 }
 
 /// Elements of a tensor of these dims, with a guess of sizes that vary.
 using Count = llvm::function_ref<int64_t(ArrayRef<AffineExpr>)>;
 
-ProductSizes sizesOf(RegionBuilder &region, const ConvProblem &problem, Count count) {
-  const ProductProblem &product = problem.product;
+GemmSizes sizesOf(RegionBuilder &region, const ConvProblem &problem, Count count) {
+  const GemmProblem &product = problem.product;
   int64_t bytes = byteSize(problem.element());
   double elements = double(count(tn::getDims(region.source.getResultTypes().front())));
   for (unsigned buffer : {problem.x.buffer, problem.filter.buffer}) {
@@ -71,7 +71,7 @@ ProductSizes sizesOf(RegionBuilder &region, const ConvProblem &problem, Count co
           count(product.batch),   elements * double(bytes), bytes};
 }
 
-double estimate(const ConvProblem &problem, ProductSizes sizes, const ProductTile &tile,
+double estimate(const ConvProblem &problem, GemmSizes sizes, const GemmTile &tile,
                 const target::Target &gpu) {
   double coreFlops =
       isSimt(problem) ? gpu.peak * tuning::kSimtShare / double(gpu.cores) : mmaCoreFlops(gpu);
@@ -82,12 +82,12 @@ double estimate(const ConvProblem &problem, ProductSizes sizes, const ProductTil
   return estimateStaged(sizes, tile, coreFlops, gpu);
 }
 
-ProductTile chooseTile(RegionBuilder &region, const ConvProblem &problem) {
-  ProductSizes sizes =
+GemmTile chooseTile(RegionBuilder &region, const ConvProblem &problem) {
+  GemmSizes sizes =
       sizesOf(region, problem, [&](ArrayRef<AffineExpr> dims) { return region.estimate(dims); });
-  ProductTile best;
+  GemmTile best;
   double least = std::numeric_limits<double>::max();
-  for (const ProductTile &tile : convTiles(problem, region.gpu)) {
+  for (const GemmTile &tile : convTiles(problem, region.gpu)) {
     double time = estimate(problem, sizes, tile, region.gpu);
     if (time < least) {
       least = time;
@@ -99,15 +99,15 @@ ProductTile chooseTile(RegionBuilder &region, const ConvProblem &problem) {
 
 } // namespace
 
-std::vector<ProductTile> convTiles(const ConvProblem &problem, const target::Target &gpu) {
-  std::vector<ProductTile> tiles;
+std::vector<GemmTile> convTiles(const ConvProblem &problem, const target::Target &gpu) {
+  std::vector<GemmTile> tiles;
   int64_t depth = stageDepth(problem), columns = *tn::constantDim(problem.product.columns);
   for (int64_t rows : tuning::kConvRows) {
     for (int64_t width : tuning::kConvWidths) {
       bool isTooWide = width > tuning::kConvWidths[0] && width >= 2 * columns;
       bool isTooSmall = rows * width < 512;
       for (int64_t splits : tuning::kTileSplits) {
-        ProductTile tile = isSimt(problem) ? simtTile(rows, width) : mmaTile(rows, width, depth);
+        GemmTile tile = isSimt(problem) ? simtTile(rows, width) : mmaTile(rows, width, depth);
         tile.splits = splits;
         if (!isTooWide && !isTooSmall && splits <= ceilDiv(problem.depth(), depth) &&
             fits(tile, byteSize(problem.element()), gpu)) {
@@ -119,21 +119,21 @@ std::vector<ProductTile> convTiles(const ConvProblem &problem, const target::Tar
   return tiles;
 }
 
-bool emitConv(RegionBuilder &region, const ConvProblem &problem, const ProductTile &tile) {
+bool emitConv(RegionBuilder &region, const ConvProblem &problem, const GemmTile &tile) {
   ConvProblem own = problem;
   if (!problem.filterSizes.empty()) {
     own.filter.buffer = layOutFilter(region, problem.computed, problem.filterSizes);
     own.product.b.at = own.filter;
   }
-  return ProductKernel(region, own.product, tile, std::make_unique<PatchLoader>(own, tile),
-                       std::make_unique<FilterLoader>(own, tile))
+  return TiledGemmKernel(region, own.product, tile, std::make_unique<PatchLoader>(own, tile),
+                         std::make_unique<FilterLoader>(own, tile))
       .emit();
 }
 
 namespace {
 
 template <bool kIsHalf> Offer offerConv(RegionBuilder &region) {
-  Fit<ConvProblem> problem = matchConv(region, kIsHalf);
+  MatchResult<ConvProblem> problem = matchConv(region, kIsHalf);
   if (!problem) {
     return Offer::refuse(problem.why());
   }
@@ -143,10 +143,10 @@ template <bool kIsHalf> Offer offerConv(RegionBuilder &region) {
 }
 
 template <bool kIsHalf> std::vector<dispatch::KernelChoice> convConfigs(RegionBuilder &region) {
-  Fit<ConvProblem> problem = matchConv(region, kIsHalf);
+  MatchResult<ConvProblem> problem = matchConv(region, kIsHalf);
   std::vector<dispatch::KernelChoice> choices;
   if (problem) {
-    for (const ProductTile &tile : convTiles(*problem, region.gpu)) {
+    for (const GemmTile &tile : convTiles(*problem, region.gpu)) {
       StringRef name = kIsHalf ? kConvTensorCore.name : kConvSimt.name;
       choices.push_back(dispatch::choiceOf(name, tile));
     }
@@ -157,13 +157,13 @@ template <bool kIsHalf> std::vector<dispatch::KernelChoice> convConfigs(RegionBu
 /// With the guess of sizes that vary by which the library's call is judged.
 template <bool kIsHalf>
 double convCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  Fit<ConvProblem> problem = matchConv(region, kIsHalf);
-  ProductTile tile;
+  MatchResult<ConvProblem> problem = matchConv(region, kIsHalf);
+  GemmTile tile;
   if (!problem || failed(readChoice(region, choice, tile))) {
     return 0;
   }
   dispatch::CostModel costs(region.source->getParentOfType<ModuleOp>(), region.gpu);
-  ProductSizes sizes =
+  GemmSizes sizes =
       sizesOf(region, *problem, [&](ArrayRef<AffineExpr> dims) { return costs.countOf(dims); });
   double before = problem->filterSizes.empty() ? 0 : region.gpu.launchSeconds;
   return estimate(*problem, sizes, tile, region.gpu) + before;
@@ -175,8 +175,8 @@ std::optional<dispatch::WeightLayout> convWeight(RegionBuilder &region) {
 
 template <bool kIsHalf>
 LogicalResult emitFamily(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  Fit<ConvProblem> problem = matchConv(region, kIsHalf);
-  ProductTile tile;
+  MatchResult<ConvProblem> problem = matchConv(region, kIsHalf);
+  GemmTile tile;
   return success(problem && succeeded(readChoice(region, choice, tile)) &&
                  emitConv(region, *problem, tile));
 }

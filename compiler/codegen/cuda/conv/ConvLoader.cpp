@@ -40,7 +40,7 @@ bool isSmallInput(RegionBuilder &region, unsigned buffer) {
 
 } // namespace
 
-ConvLoader::ConvLoader(const ConvProblem &problem, const ProductTile &tile,
+ConvLoader::ConvLoader(const ConvProblem &problem, const GemmTile &tile,
                        const StridedTensor &tensor, int64_t tileLines, int64_t width)
     : p(problem), tensor(tensor), tileDepth(tile.depth), width(width), lanes(tile.depth / width),
       atOnce(tile.threads() / lanes) {
@@ -150,7 +150,7 @@ Value PatchLoader::isInside(const ThreadBuilder &t, const Place &place, size_t n
   return inside;
 }
 
-FilterLoader::FilterLoader(const ConvProblem &problem, const ProductTile &tile)
+FilterLoader::FilterLoader(const ConvProblem &problem, const GemmTile &tile)
     : ConvLoader(problem, tile, problem.filter, tile.columns, problem.filterWidth) {
   AffineExpr next = getAffineConstantExpr(1, problem.product.rows.getContext());
   isRun = problem.joined == 1 && tn::sameDim(tensor.strides[1], next);

@@ -22,7 +22,7 @@ protected:
   };
 
   /// `width` elements are one copy.
-  ConvLoader(const ConvProblem &problem, const ProductTile &tile, const StridedTensor &tensor,
+  ConvLoader(const ConvProblem &problem, const GemmTile &tile, const StridedTensor &tensor,
              int64_t lines, int64_t width);
 
   /// Takes one more of the thread's lines, which is this one of its tile; gives where it begins.
@@ -52,7 +52,7 @@ private:
 /// The patches under the output positions: rows of A.
 class PatchLoader : public ConvLoader {
 public:
-  PatchLoader(const ConvProblem &problem, const ProductTile &tile)
+  PatchLoader(const ConvProblem &problem, const GemmTile &tile)
       : ConvLoader(problem, tile, problem.x, tile.rows, problem.patchWidth) {}
 
 private:
@@ -68,7 +68,7 @@ private:
 /// The filter: columns of B.
 class FilterLoader : public ConvLoader {
 public:
-  FilterLoader(const ConvProblem &problem, const ProductTile &tile);
+  FilterLoader(const ConvProblem &problem, const GemmTile &tile);
 
 private:
   Value placeLine(const ThreadBuilder &t, const BlockPlace &at, Value line) override;

@@ -2,7 +2,7 @@
 // tn.conv's verifier for ranks.
 #include "compiler/codegen/cuda/conv/ConvMatch.h"
 
-#include "compiler/codegen/common/Weights.h"
+#include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cuda/conv/Tuning.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
 #include "compiler/dispatch/FormRegions.h"
@@ -111,11 +111,11 @@ void layOutComputed(ConvProblem &problem, ArrayRef<int64_t> weight) {
   problem.filterWidth = widthOf(problem.filter, 1, problem.groupChannels);
 }
 
-ProductProblem productOf(tn::ConvOp conv, const ConvProblem &problem) {
+GemmProblem productOf(tn::ConvOp conv, const ConvProblem &problem) {
   MLIRContext *context = conv.getContext();
   auto constant = [&](int64_t value) { return getAffineConstantExpr(value, context); };
   tn::Dims y = tn::getDims(conv.getType());
-  ProductProblem product;
+  GemmProblem product;
   int64_t others = static_cast<int64_t>(conv.getGroups()) / problem.joined;
   if (others > 1) {
     product.batch = {constant(others)};
@@ -136,10 +136,10 @@ ProductProblem productOf(tn::ConvOp conv, const ConvProblem &problem) {
 
 } // namespace
 
-Fit<ConvProblem> matchConv(RegionBuilder &region, bool isHalf) {
+MatchResult<ConvProblem> matchConv(RegionBuilder &region, bool isHalf) {
   auto convs = region.source.getOps<tn::ConvOp>();
   if (!llvm::hasSingleElement(convs) || region.source.getNumResults() != 1) {
-    return Misfit{"it is not one convolution with one result"};
+    return MatchFailure{"it is not one convolution with one result"};
   }
   tn::ConvOp conv = *convs.begin();
   RankedTensorType weight = cast<RankedTensorType>(conv.getWeight().getType());
@@ -147,7 +147,7 @@ Fit<ConvProblem> matchConv(RegionBuilder &region, bool isHalf) {
   auto isKnown = [](AffineExpr dim) { return bool(dim); };
   if (!conv.getChannelsLast() || !weight.hasStaticShape() || weight.getNumElements() == 0 ||
       !tn::constantDim(x.back()) || !llvm::all_of(x, isKnown) || !llvm::all_of(y, isKnown)) {
-    return Misfit{"channels are not last, or their number or the filter's size is not known"};
+    return MatchFailure{"channels are not last, or their number or the filter's size is not known"};
   }
   Value data = tn::narrowOperand(conv, conv.getX());
   Value taps = tn::narrowOperand(conv, conv.getWeight());
@@ -155,17 +155,18 @@ Fit<ConvProblem> matchConv(RegionBuilder &region, bool isHalf) {
   bool fits = isHalf ? element.isF16() || element.isBF16() : element.isF32();
   bool isSummedAs = tn::isNarrowProduct(conv) || conv.getType().getElementType() == element;
   if (!fits || !isSummedAs || getElementTypeOrSelf(taps) != element) {
-    return isHalf ? Misfit{"the operands are not f16 or bf16"} : Misfit{"the operands are not f32"};
+    return isHalf ? MatchFailure{"the operands are not f16 or bf16"}
+                  : MatchFailure{"the operands are not f32"};
   }
   if (!isElementwiseBehind(conv)) {
-    return Misfit{"what follows is not elementwise on the whole convolution"};
+    return MatchFailure{"what follows is not elementwise on the whole convolution"};
   }
   std::optional<StridedTensor> input = stridedInput(data), filter = filterOf(conv);
   if (!input || !filter || tn::constantDim(input->strides.back()) != 1) {
-    return Misfit{"an operand is computed in the region, or its channels are not contiguous"};
+    return MatchFailure{"an operand is computed in the region, or its channels are not contiguous"};
   }
   if (!productTensors(region)) {
-    return Misfit{"it has no form as loops"};
+    return MatchFailure{"it has no form as loops"};
   }
   int64_t groups = static_cast<int64_t>(conv.getGroups()), most = 16 / byteSize(element);
   ConvProblem problem;

@@ -3,7 +3,7 @@
 // elements of the input and of the filter lie. Relies on StridedTensor.h for the strides.
 #pragma once
 
-#include "compiler/codegen/cuda/gemm/ProductMatch.h"
+#include "compiler/codegen/cuda/gemm/GemmMatch.h"
 
 namespace tenon::codegen::cuda {
 
@@ -17,7 +17,7 @@ struct ConvDim {
 
 struct ConvProblem {
   /// Of `joined` groups; the batch has the others.
-  ProductProblem product;
+  GemmProblem product;
   llvm::SmallVector<ConvDim, 3> dims;
   StridedTensor x;      ///< [N, spatial..., C]
   StridedTensor filter; ///< [O, C / groups, taps...]
@@ -41,6 +41,6 @@ struct ConvProblem {
 };
 
 /// The problem of the region's only convolution, of f16 or bf16, or of f32.
-Fit<ConvProblem> matchConv(RegionBuilder &region, bool isHalf);
+MatchResult<ConvProblem> matchConv(RegionBuilder &region, bool isHalf);
 
 } // namespace tenon::codegen::cuda

@@ -2,10 +2,10 @@
 // tn.conv's verifier for ranks.
 #include "compiler/codegen/cuda/conv/Depthwise.h"
 
-#include "compiler/codegen/common/Weights.h"
+#include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/conv/Tuning.h"
-#include "compiler/codegen/cuda/gemm/ProductMatch.h"
+#include "compiler/codegen/cuda/gemm/GemmMatch.h"
 #include "compiler/dispatch/OpKinds.h"
 #include "compiler/dispatch/Strategy.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -65,30 +65,31 @@ SmallVector<DepthwiseDim, 3> dimsOf(tn::ConvOp conv) {
 
 } // namespace
 
-Fit<DepthwiseProblem> matchDepthwise(RegionBuilder &region) {
+MatchResult<DepthwiseProblem> matchDepthwise(RegionBuilder &region) {
   auto convs = region.source.getOps<tn::ConvOp>();
   if (!llvm::hasSingleElement(convs) || region.source.getNumResults() != 1) {
-    return Misfit{"it is not one convolution with one result"};
+    return MatchFailure{"it is not one convolution with one result"};
   }
   tn::ConvOp conv = *convs.begin();
   RankedTensorType weight = cast<RankedTensorType>(conv.getWeight().getType());
   if (!dispatch::isDepthwise(conv) || !conv.getChannelsLast() || !weight.hasStaticShape() ||
       weight.getNumElements() == 0) {
-    return Misfit{"it is not depthwise with channels last, or its filter's size is not known"};
+    return MatchFailure{
+        "it is not depthwise with channels last, or its filter's size is not known"};
   }
   Type element = conv.getType().getElementType();
   bool isFloat = element.isF32() || element.isF16() || element.isBF16();
   BlockArgument x = dyn_cast<BlockArgument>(conv.getX());
   if (!isFloat || !x || getElementTypeOrSelf(x) != element || weight.getElementType() != element) {
-    return Misfit{"the operands are no inputs of one type, f32, f16 or bf16"};
+    return MatchFailure{"the operands are no inputs of one type, f32, f16 or bf16"};
   }
   if (!isElementwiseBehind(conv) || !productTensors(region)) {
-    return Misfit{"what follows is not elementwise on the whole convolution"};
+    return MatchFailure{"what follows is not elementwise on the whole convolution"};
   }
   DepthwiseProblem problem;
   problem.input = x.getArgNumber();
   if (!findFilter(conv, problem)) {
-    return Misfit{"the filter lies in another layout"};
+    return MatchFailure{"the filter lies in another layout"};
   }
   problem.dims = dimsOf(conv);
   problem.images = tn::getDims(conv.getType()).front();
@@ -130,7 +131,7 @@ DepthwiseTile tileOf(RegionBuilder &region, const DepthwiseProblem &problem) {
 }
 
 Offer offerDepthwise(RegionBuilder &region) {
-  Fit<DepthwiseProblem> problem = matchDepthwise(region);
+  MatchResult<DepthwiseProblem> problem = matchDepthwise(region);
   return problem
              ? Offer{dispatch::choiceOf(kConvDepthwise.name, tileOf(region, *problem)),
                      "a window's lines are read once for the outputs that a thread has beside each "
@@ -139,7 +140,7 @@ Offer offerDepthwise(RegionBuilder &region) {
 }
 
 std::vector<dispatch::KernelChoice> depthwiseConfigs(RegionBuilder &region) {
-  Fit<DepthwiseProblem> problem = matchDepthwise(region);
+  MatchResult<DepthwiseProblem> problem = matchDepthwise(region);
   std::vector<dispatch::KernelChoice> choices;
   if (problem) {
     DepthwiseTile tile = tileOf(region, *problem);
@@ -156,7 +157,7 @@ std::optional<dispatch::WeightLayout> depthwiseWeight(RegionBuilder &region) {
 }
 
 LogicalResult emitChoice(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  Fit<DepthwiseProblem> problem = matchDepthwise(region);
+  MatchResult<DepthwiseProblem> problem = matchDepthwise(region);
   DepthwiseTile tile;
   return success(problem && succeeded(readChoice(region, choice, tile)) &&
                  emitDepthwise(region, *problem, tile));

@@ -2,7 +2,7 @@
 // on a filter that lies as [taps..., channels], as the data does.
 #pragma once
 
-#include "compiler/codegen/cuda/base/Fit.h"
+#include "compiler/codegen/cuda/base/MatchResult.h"
 #include "compiler/codegen/cuda/base/Region.h"
 #include "compiler/graph/Tn.h"
 
@@ -27,7 +27,7 @@ struct DepthwiseProblem {
   int64_t taps() const;
 };
 
-Fit<DepthwiseProblem> matchDepthwise(RegionBuilder &region);
+MatchResult<DepthwiseProblem> matchDepthwise(RegionBuilder &region);
 
 /// A thread has `width` neighbouring outputs along the last spatial dim, of so many channels.
 struct DepthwiseTile {

@@ -6,7 +6,7 @@
 #include "compiler/codegen/cuda/conv/ConvFilter.h"
 #include "compiler/codegen/cuda/conv/Depthwise.h"
 #include "compiler/codegen/cuda/conv/Tuning.h"
-#include "compiler/codegen/cuda/gemm/ProductMatch.h"
+#include "compiler/codegen/cuda/gemm/GemmMatch.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -41,12 +41,12 @@ private:
   AffineExpr strips() const { return last.out.ceilDiv(tile.width); }
   AffineExpr units() const;
   Line lineAt(Value number);
-  Values addLine(const Line &line, const Values &sums);
+  Values addLine(const Line &line, const Values &accumulators);
   Values loadPlace(const Line &line, int64_t distance);
   Values loadTap(const Line &line, int64_t tap);
   Values wide(Value loaded);
   Values addLines();
-  void store(const Values &sums);
+  void store(const Values &accumulators);
   Value isBelow(Value a, Value bound) {
     return arith::CmpIOp::create(t.builder, t.location, arith::CmpIPredicate::ult, a, bound);
   }
@@ -179,7 +179,7 @@ Values DepthwiseKernel::loadTap(const Line &line, int64_t tap) {
   return weights;
 }
 
-Values DepthwiseKernel::addLine(const Line &line, const Values &sums) {
+Values DepthwiseKernel::addLine(const Line &line, const Values &accumulators) {
   std::map<int64_t, Values> places;
   for (int64_t tap = 0; tap < pieceTaps; ++tap) {
     for (int64_t output = 0; output < tile.width; ++output) {
@@ -189,7 +189,7 @@ Values DepthwiseKernel::addLine(const Line &line, const Values &sums) {
       }
     }
   }
-  Values next = sums;
+  Values next = accumulators;
   for (int64_t tap = 0; tap < pieceTaps; ++tap) {
     Values weights = loadTap(line, tap);
     for (int64_t output = 0; output < tile.width; ++output) {
@@ -208,9 +208,9 @@ Values DepthwiseKernel::addLines() {
   auto add = [&](const ThreadBuilder &, Value number, ValueRange carried) -> Values {
     math.openScope();
     Line line = lineAt(number);
-    Values sums(carried);
+    Values accumulators(carried);
     if (line.isInside) {
-      sums = t.choose(
+      accumulators = t.choose(
           line.isInside,
           [&](const ThreadBuilder &) {
             math.openScope();
@@ -220,16 +220,16 @@ Values DepthwiseKernel::addLines() {
           },
           [&](const ThreadBuilder &) { return Values(carried); });
     } else {
-      sums = addLine(line, sums);
+      accumulators = addLine(line, accumulators);
     }
     math.closeScope();
-    return sums;
+    return accumulators;
   };
   return t.loop(math.constant(0), math.constant(lines), math.constant(1), zeros, add);
 }
 
-void DepthwiseKernel::store(const Values &sums) {
-  ProductTensors tensors = *productTensors(kernel.region);
+void DepthwiseKernel::store(const Values &accumulators) {
+  GemmTensors tensors = *productTensors(kernel.region);
   tn::Dims dims = kernel.region.dims(tensors.result);
   Index count = kernel.size(last.out);
   Index row = image;
@@ -258,7 +258,7 @@ void DepthwiseKernel::store(const Values &sums) {
       place.push_back(math.add(channel, Index::constant(lane)));
       linears.push_back(math.add(linear, Index::constant(lane)));
       emitter.setLinear(dims, place, linears.back());
-      held[keyOf(place)] = sums[output * tile.lanes + lane];
+      held[keyOf(place)] = accumulators[output * tile.lanes + lane];
       places.push_back(std::move(place));
     }
   }

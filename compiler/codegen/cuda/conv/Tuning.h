@@ -38,8 +38,8 @@ inline constexpr int64_t kDepthwiseLine = 11;
 
 /// Places of the depth in a stage: derived, a pitch of 20 elements reads all banks.
 inline constexpr int64_t kConvSimtDepth = 16;
-/// Elements of a tile from which on a warp has 64 columns for 32: a thread's sums take at most 64
-/// registers.
+/// Elements of a tile from which on a warp has 64 columns for 32: a thread's accumulators take at
+/// most 64 registers.
 inline constexpr int64_t kConvSimtWideTile = 8192;
 
 // Both, of the estimate; chosen, not measured.

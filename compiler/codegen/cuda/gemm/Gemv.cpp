@@ -1,11 +1,11 @@
 // From a region to the problem, and from the problem to a layout.
 #include "compiler/codegen/cuda/gemm/Gemv.h"
 
-#include "compiler/codegen/common/RegionSource.h"
-#include "compiler/codegen/common/Weights.h"
+#include "compiler/codegen/common/region/RegionSource.h"
+#include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/gemm/GemvKernel.h"
-#include "compiler/codegen/cuda/gemm/HalfProduct.h"
+#include "compiler/codegen/cuda/gemm/HalfGemm.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
 
@@ -58,8 +58,8 @@ std::optional<Value> readNorm(GemvProblem &problem, Value a) {
   return norm.getX();
 }
 
-/// The parts of the sums that an element of the result is made of; 0 if they are not equal slices
-/// of the columns.
+/// The parts of the accumulators that an element of the result is made of; 0 if they are not equal
+/// slices of the columns.
 int64_t partsOf(tn::MatmulOp op, Value result) {
   tn::Dims whole = tn::getDims(op.getType()), dims = tn::getDims(result.getType());
   if (tn::sameDims(whole, dims)) {
@@ -84,19 +84,20 @@ int64_t partsOf(tn::MatmulOp op, Value result) {
 
 } // namespace
 
-Fit<GemvProblem> matchGemv(RegionBuilder &region) {
+MatchResult<GemvProblem> matchGemv(RegionBuilder &region) {
   auto ops = region.source.getOps<tn::MatmulOp>();
   if (!llvm::hasSingleElement(ops) || region.source.getNumResults() != 1) {
-    return Misfit{"it is not one product with one result"};
+    return MatchFailure{"it is not one product with one result"};
   }
   tn::MatmulOp op = *ops.begin();
   if (!isStreamed(op)) {
-    return Misfit{"only 1 to 16 rows of f16 or bf16 by a matrix, the depth a multiple of 8 and at "
-                  "least 256, are bound by the stream of weights"};
+    return MatchFailure{
+        "only 1 to 16 rows of f16 or bf16 by a matrix, the depth a multiple of 8 and at "
+        "least 256, are bound by the stream of weights"};
   }
   GemvProblem problem;
   tn::Dims dims = tn::getDims(op.getType());
-  std::optional<HalfProduct> sizes = halfProductOf(op);
+  std::optional<HalfGemm> sizes = halfGemmOf(op);
   problem.rowCount = rowCountOf(op.getA().getType());
   problem.rows = sizes->rows;
   problem.rowDims.assign(dims.begin(), dims.end() - 1);
@@ -105,14 +106,15 @@ Fit<GemvProblem> matchGemv(RegionBuilder &region) {
   Operation *exit = region.source.getBody().front().getTerminator();
   problem.parts = partsOf(op, exit->getOperand(0));
   if (problem.parts == 0) {
-    return Misfit{"what follows reads other parts than the whole or the two halves of the columns"};
+    return MatchFailure{
+        "what follows reads other parts than the whole or the two halves of the columns"};
   }
   if (!readWeights(problem, op) || !region.source.getArgAttr(problem.weights, kConstantArgument)) {
-    return Misfit{"B is not a constant that lies as [columns, depth] or in panels of 32"};
+    return MatchFailure{"B is not a constant that lies as [columns, depth] or in panels of 32"};
   }
   std::optional<Value> a = readNorm(problem, op.getA());
   if (!a || !isArgument(*a) || !productTensors(region)) {
-    return Misfit{"A is computed by something else than an RMS norm of its rows"};
+    return MatchFailure{"A is computed by something else than an RMS norm of its rows"};
   }
   problem.input = numberOf(*a);
   return problem;
@@ -158,7 +160,7 @@ bool emitGemv(RegionBuilder &region, const GemvProblem &problem, const GemvLayou
 namespace {
 
 Offer offerGemv(RegionBuilder &region) {
-  Fit<GemvProblem> problem = matchGemv(region);
+  MatchResult<GemvProblem> problem = matchGemv(region);
   if (!problem) {
     return Offer::refuse(problem.why());
   }
@@ -168,7 +170,7 @@ Offer offerGemv(RegionBuilder &region) {
 
 /// Blocks of 8 and 16 warps, one and two of them a multiprocessor.
 std::vector<dispatch::KernelChoice> gemvConfigs(RegionBuilder &region) {
-  Fit<GemvProblem> problem = matchGemv(region);
+  MatchResult<GemvProblem> problem = matchGemv(region);
   std::vector<dispatch::KernelChoice> choices;
   for (int64_t warps : {tuning::kGemvWarps, tuning::kGemvLongWarps}) {
     for (int64_t blocks : {int64_t(1), tuning::kGemvBlocksAtOnce}) {
@@ -182,9 +184,10 @@ std::vector<dispatch::KernelChoice> gemvConfigs(RegionBuilder &region) {
   return choices;
 }
 
-/// The stream of weights, with turns of blocks that are not all full, and the sums that meet.
+/// The stream of weights, with turns of blocks that are not all full, and the accumulators that
+/// meet.
 double gemvCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  Fit<GemvProblem> problem = matchGemv(region);
+  MatchResult<GemvProblem> problem = matchGemv(region);
   GemvLayout layout;
   if (!problem || failed(readChoice(region, choice, layout))) {
     return 0;
@@ -197,7 +200,7 @@ double gemvCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
 }
 
 LogicalResult emitChosenGemv(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  Fit<GemvProblem> problem = matchGemv(region);
+  MatchResult<GemvProblem> problem = matchGemv(region);
   GemvLayout layout;
   return success(problem && succeeded(readChoice(region, choice, layout)) &&
                  emitGemv(region, *problem, layout));

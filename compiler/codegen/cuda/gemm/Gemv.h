@@ -1,12 +1,12 @@
 // Products of few rows with constant weights: a step of a decoder is a chain of these, and takes as
 // long as its weights take to come from memory. Relies on ProductMatch.h for the operands and on
-// HalfProduct.h for which products it takes.
+// HalfGemm.h for which products it takes.
 #pragma once
 
-#include "compiler/codegen/cuda/base/Fit.h"
+#include "compiler/codegen/cuda/base/MatchResult.h"
 #include "compiler/codegen/cuda/base/ThreadBuilder.h"
-#include "compiler/codegen/cuda/gemm/HalfProduct.h"
-#include "compiler/codegen/cuda/gemm/ProductMatch.h"
+#include "compiler/codegen/cuda/gemm/GemmMatch.h"
+#include "compiler/codegen/cuda/gemm/HalfGemm.h"
 
 #include <optional>
 
@@ -62,7 +62,7 @@ template <typename Visitor> void visitParameters(Visitor &visit, GemvLayout &lay
 }
 
 /// The problem of a region that this kernel can do.
-Fit<GemvProblem> matchGemv(RegionBuilder &region);
+MatchResult<GemvProblem> matchGemv(RegionBuilder &region);
 /// The layout that keeps the memory busiest.
 GemvLayout chooseGemvLayout(const GemvProblem &problem, const target::Target &gpu);
 /// One kernel. False after a diagnostic.

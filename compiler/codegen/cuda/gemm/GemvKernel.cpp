@@ -152,7 +152,7 @@ Values GemvKernel::activations(const ThreadBuilder &t, Value chunk, int64_t pane
 /// depths the lanes' lines are of.
 void GemvKernel::multiplyPanel(const ThreadBuilder &t, Value chunk, int64_t panel,
                                ValueRange weights, ValueRange words,
-                               MutableArrayRef<Value> sums) const {
+                               MutableArrayRef<Value> accumulators) const {
   Values left(weights);
   if (hasTail()) {
     // What was read in place of what is outside may be infinite.
@@ -166,7 +166,8 @@ void GemvKernel::multiplyPanel(const ThreadBuilder &t, Value chunk, int64_t pane
   for (int64_t i = 0; i < rowGroups() * (p.isPacked ? 1 : 2); ++i) {
     int64_t row = i % rowGroups(), line = i / rowGroups();
     Values b = wordsOf(t, words[(first + line) * rowGroups() + row]);
-    MutableArrayRef<Value> sum = sums.slice(((firstSet + line) * rowGroups() + row) * kSums, kSums);
+    MutableArrayRef<Value> sum =
+        accumulators.slice(((firstSet + line) * rowGroups() + row) * kSums, kSums);
     for (int64_t k = 0; k < kWords; k += 2) {
       llvm::copy(
           multiply(t, p.element, {low[k], high[k], low[k + 1], high[k + 1]}, {b[k], b[k + 1]}, sum),
@@ -175,22 +176,23 @@ void GemvKernel::multiplyPanel(const ThreadBuilder &t, Value chunk, int64_t pane
   }
 }
 
-/// The sums of a tile by rows 8 i and column halves, as of packed weights: of each set's rows only
-/// every other belongs to the set's panels.
-Values GemvKernel::joinLines(const ThreadBuilder &t, ValueRange sums) const {
+/// The accumulators of a tile by rows 8 i and column halves, as of packed weights: of each set's
+/// rows only every other belongs to the set's panels.
+Values GemvKernel::joinLines(const ThreadBuilder &t, ValueRange accumulators) const {
   Values joined;
   int64_t count = rowGroups() * kSums;
   Value isOdd = t.isEqual(t.rem(group, 2), t.i32(1));
   for (int64_t i = 0; i < 2 * count; ++i) {
     int64_t at = i / count * 2 * count + i % count;
-    Value own = t.select(isOdd, sums[at + count], sums[at]);
+    Value own = t.select(isOdd, accumulators[at + count], accumulators[at]);
     joined.push_back(t.addF(own, t.shuffleXor(own, 4)));
   }
   return joined;
 }
 
-/// One chunk of `state`'s weights and activations, whose products go to its sums. What a panel held
-/// is followed at once by what its registers will hold next, unless the block's work ends here.
+/// One chunk of `state`'s weights and activations, whose products go to its accumulators. What a
+/// panel held is followed at once by what its registers will hold next, unless the block's work
+/// ends here.
 GemvKernel::State GemvKernel::addChunk(const ThreadBuilder &t, Value tile, Value chunk,
                                        Value isLast, State state) const {
   Value wraps = t.isEqual(chunk, t.i32(layout.chunks - 1));
@@ -199,7 +201,7 @@ GemvKernel::State GemvKernel::addChunk(const ThreadBuilder &t, Value tile, Value
   int64_t inLine = p.isPacked ? 1 : 2;
   for (int64_t panel = 0; panel < layout.panels; ++panel) {
     MutableArrayRef<Value> pair = MutableArrayRef<Value>(state.weights).slice(panel * 2, 2);
-    multiplyPanel(t, chunk, panel, pair, state.words, state.sums);
+    multiplyPanel(t, chunk, panel, pair, state.words, state.accumulators);
     if (layout.chunks == 1 && layout.blocks >= p.tiles()) {
       continue;
     }
@@ -223,7 +225,7 @@ GemvKernel::State GemvKernel::addChunk(const ThreadBuilder &t, Value tile, Value
 Values GemvKernel::State::all() const {
   Values values(weights);
   llvm::append_range(values, words);
-  llvm::append_range(values, sums);
+  llvm::append_range(values, accumulators);
   return values;
 }
 
@@ -236,7 +238,7 @@ GemvKernel::State GemvKernel::State::with(ValueRange values) const {
 
 /// All chunks of a tile and its way out.
 GemvKernel::State GemvKernel::addTile(const ThreadBuilder &t, Value tile, State state) {
-  state.sums.assign(rowGroups() * kSums * (p.isPacked ? 1 : 4), t.f32(0));
+  state.accumulators.assign(rowGroups() * kSums * (p.isPacked ? 1 : 4), t.f32(0));
   Value isLastTile = t.isLess(t.i32(p.tiles() - 1), t.add(tile, layout.blocks));
   if (layout.chunks == 1) {
     state = addChunk(t, tile, t.i32(0), isLastTile, state);
@@ -249,8 +251,8 @@ GemvKernel::State GemvKernel::addTile(const ThreadBuilder &t, Value tile, State 
                           });
     state = state.with(after);
   }
-  finishTile(t, tile, state.sums);
-  state.sums.clear();
+  finishTile(t, tile, state.accumulators);
+  state.accumulators.clear();
   return state;
 }
 
@@ -274,7 +276,7 @@ void GemvKernel::addTiles(ValueRange weights) {
 }
 
 bool GemvKernel::emit() {
-  std::optional<ProductTensors> found = productTensors(kernel.region);
+  std::optional<GemmTensors> found = productTensors(kernel.region);
   if (!found) {
     return false;
   }
@@ -283,7 +285,7 @@ bool GemvKernel::emit() {
   // block of 16 warps that each add two groups of rows, it spills.
   bool isTight = p.isPacked && layout.warps == 16 && p.rows > kMmaColumns;
   if (!isTight) {
-    kernel.setBlocksPerProcessor(layout.blocksAtOnce);
+    kernel.setMinBlocksPerSm(layout.blocksAtOnce);
   }
   place();
   ThreadBuilder t = code();

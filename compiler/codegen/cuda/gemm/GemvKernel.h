@@ -9,7 +9,7 @@
 // Packed weights lie in just the order in which a warp loads them. As [columns, depth] a load takes
 // whole lines of 128 bytes of 4 columns: lanes with an even g hold one panel of a column, those
 // with an odd g the next panel of the same column. Each panel's activations meet all of them; of
-// the sums that makes, every other row is of use.
+// the accumulators that makes, every other row is of use.
 #pragma once
 
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
@@ -29,9 +29,9 @@ private:
   using Value = mlir::Value;
   using Values = ThreadBuilder::Values;
 
-  /// What a thread holds: weights of the panels under way, their activations, sums.
+  /// What a thread holds: weights of the panels under way, their activations, accumulators.
   struct State {
-    Values weights, words, sums;
+    Values weights, words, accumulators;
 
     Values all() const;
     State with(mlir::ValueRange values) const;
@@ -61,11 +61,11 @@ private:
   Values fetchPanel(const ThreadBuilder &t, Value tile, Value chunk, int64_t panel) const;
   Values activations(const ThreadBuilder &t, Value chunk, int64_t panel) const;
   void multiplyPanel(const ThreadBuilder &t, Value chunk, int64_t panel, mlir::ValueRange weights,
-                     mlir::ValueRange words, llvm::MutableArrayRef<Value> sums) const;
+                     mlir::ValueRange words, llvm::MutableArrayRef<Value> accumulators) const;
   State addChunk(const ThreadBuilder &t, Value tile, Value chunk, Value isLast, State state) const;
   State addTile(const ThreadBuilder &t, Value tile, State state);
   void addTiles(mlir::ValueRange weights);
-  Values joinLines(const ThreadBuilder &t, mlir::ValueRange sums) const;
+  Values joinLines(const ThreadBuilder &t, mlir::ValueRange accumulators) const;
 
   // The norm before the product (GemvNorm.cpp).
   void fetchScales();
@@ -80,9 +80,9 @@ private:
   /// Elements from a row to the next, in shared memory: neighbours lie in different banks.
   int64_t normedPitch() const { return p.depth + kRowPadding / 2; }
 
-  // From sums to the result (GemvStore.cpp).
-  void finishTile(const ThreadBuilder &t, Value tile, mlir::ValueRange sums);
-  void shareSums(const ThreadBuilder &t, Value base, mlir::ValueRange sums) const;
+  // From accumulators to the result (GemvStore.cpp).
+  void finishTile(const ThreadBuilder &t, Value tile, mlir::ValueRange accumulators);
+  void shareSums(const ThreadBuilder &t, Value base, mlir::ValueRange accumulators) const;
   void storeElement(Value tile, Value base);
   int64_t sumPitch() const { return kMmaRows + 4; }
   int64_t warpSums() const { return p.rows * sumPitch(); }
@@ -93,7 +93,7 @@ private:
   ElementEmitter emitter;
   const GemvProblem &p;
   GemvLayout layout;
-  ProductTensors tensors;
+  GemmTensors tensors;
   Value shared, thread, warp, group, quad; ///< lane 4 group + quad
   Value block, rowCount;
   Value weightPointer, inputPointer, scalePointer, normedPointer;

@@ -54,8 +54,8 @@ Value GemvKernel::normalized(const ThreadBuilder &t, Value words, Value factor,
   return t.pack(packed);
 }
 
-/// What a row is multiplied by, from a lane's sum of squares. The warps of a row meet where sums of
-/// tiles will lie later.
+/// What a row is multiplied by, from a lane's sum of squares. The warps of a row meet where
+/// accumulators of tiles will lie later.
 Value GemvKernel::rowFactor(const ThreadBuilder &t, Value square, Value row, Value part) const {
   for (int64_t mask = kWarp / 2; mask > 0; mask /= 2) {
     square = t.addF(square, t.shuffleXor(square, mask));

@@ -1,5 +1,5 @@
-// From the warps' sums to the result: through shared memory, where the parts of the depth meet, and
-// through the region's elementwise ops. Relies on the region's linalg form.
+// From the warps' accumulators to the result: through shared memory, where the parts of the depth
+// meet, and through the region's elementwise ops. Relies on the region's linalg form.
 #include "compiler/codegen/cuda/gemm/GemvKernel.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -10,14 +10,14 @@ namespace tenon::codegen::cuda {
 
 using Values = ThreadBuilder::Values;
 
-/// Two buffers of sums, so that a tile needs one barrier; then the normed rows.
+/// Two buffers of accumulators, so that a tile needs one barrier; then the normed rows.
 int64_t GemvKernel::sharedBytes() const {
   return 4 * 2 * bufferSums() + (p.norm ? 2 * p.rows * normedPitch() : 0);
 }
 
-/// Stores a warp's sums as [warp][row][column].
-void GemvKernel::shareSums(const ThreadBuilder &t, Value base, ValueRange sums) const {
-  Values joined(p.isPacked ? Values(sums) : joinLines(t, sums));
+/// Stores a warp's accumulators as [warp][row][column].
+void GemvKernel::shareSums(const ThreadBuilder &t, Value base, ValueRange accumulators) const {
+  Values joined(p.isPacked ? Values(accumulators) : joinLines(t, accumulators));
   Value column = p.isPacked ? group : t.div(group, 2);
   Value own = t.offset(base, t.f32Type(), t.add(t.mul(warp, warpSums()), column));
   Value isHolder = p.isPacked ? Value() : t.isEqual(t.rem(group, 2), t.i32(0));
@@ -43,13 +43,13 @@ void GemvKernel::shareSums(const ThreadBuilder &t, Value base, ValueRange sums) 
   }
 }
 
-void GemvKernel::finishTile(const ThreadBuilder &t, Value tile, ValueRange sums) {
+void GemvKernel::finishTile(const ThreadBuilder &t, Value tile, ValueRange accumulators) {
   Value base = shared;
   if (layout.blocks < p.tiles()) {
     Value number = t.div(tile, layout.blocks);
     base = t.offset(shared, t.f32Type(), t.mul(t.rem(number, 2), bufferSums()));
   }
-  shareSums(t, base, sums);
+  shareSums(t, base, accumulators);
   t.barrier();
   emitter.openScope();
   storeElement(tile, base);

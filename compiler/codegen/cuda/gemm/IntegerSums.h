@@ -5,7 +5,7 @@
 #pragma once
 
 #include "compiler/codegen/cuda/base/ThreadBuilder.h"
-#include "compiler/codegen/cuda/gemm/ProductMatch.h"
+#include "compiler/codegen/cuda/gemm/GemmMatch.h"
 #include "compiler/graph/NarrowIntegers.h"
 
 namespace tenon::codegen::cuda {
@@ -16,16 +16,17 @@ inline constexpr int32_t kIntegerZeroBits = 0x4b400000;
 inline constexpr int64_t kIntegerDepth = 64;
 static_assert(kIntegerDepth * tn::kMostNarrow * tn::kMostNarrow < (1 << 22));
 
-/// Whether a product sums integers.
-inline bool sumsIntegers(const ProductTensors &tensors) {
+/// Whether a product accumulators integers.
+inline bool sumsIntegers(const GemmTensors &tensors) {
   return mlir::getElementTypeOrSelf(tensors.sum.getType()).isInteger(32);
 }
 
-/// `stage` gives `sums` with its products added. Adds them to integers.
+/// `stage` gives `accumulators` with its products added. Adds them to integers.
 template <typename Stage>
-ThreadBuilder::Values addIntegers(const ThreadBuilder &t, mlir::ValueRange sums, Stage stage) {
-  ThreadBuilder::Values zeros(sums.size(), t.f32(kIntegerZero)), result;
-  for (auto [sum, added] : llvm::zip_equal(sums, stage(zeros))) {
+ThreadBuilder::Values addIntegers(const ThreadBuilder &t, mlir::ValueRange accumulators,
+                                  Stage stage) {
+  ThreadBuilder::Values zeros(accumulators.size(), t.f32(kIntegerZero)), result;
+  for (auto [sum, added] : llvm::zip_equal(accumulators, stage(zeros))) {
     mlir::Value bits = t.bitcast(t.i32Type(), added);
     result.push_back(t.add(sum, t.sub(bits, t.i32(kIntegerZeroBits))));
   }

@@ -1,7 +1,7 @@
 // Relies on launches without blocks, and calls without rows, costing nothing (runtime/device/cuda).
 #include "compiler/codegen/cuda/gemm/RowBuckets.h"
 
-#include "compiler/codegen/common/Programs.h"
+#include "compiler/codegen/common/region/Programs.h"
 #include "compiler/codegen/cuda/gemm/Gemv.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
@@ -23,7 +23,7 @@ std::optional<dispatch::WeightLayout> layoutFor(RegionBuilder &region, int64_t m
   if (mostRows <= kMostStreamedRows) {
     return layoutInDepthPanels(region, kGemvPanel);
   }
-  return op.getTransposeB() ? std::nullopt : layoutInDepthPanels(region, halfProductOf(op)->depth);
+  return op.getTransposeB() ? std::nullopt : layoutInDepthPanels(region, halfGemmOf(op)->depth);
 }
 
 /// What is the fastest for a region, and its predicted microseconds; infinite if nothing takes it.
@@ -129,18 +129,18 @@ bool addManyRows(RegionBuilder &region, RowBuckets &all, int64_t next, bool call
 }
 
 /// A product of 16-bit floats whose row count varies.
-Fit<RowBuckets> emptyBuckets(RegionBuilder &region) {
+MatchResult<RowBuckets> emptyBuckets(RegionBuilder &region) {
   auto ops = region.source.getOps<tn::MatmulOp>();
   if (!llvm::hasSingleElement(ops) || region.source.getNumResults() != 1) {
-    return Misfit{"it is not one product with one result"};
+    return MatchFailure{"it is not one product with one result"};
   }
   tn::MatmulOp op = *ops.begin();
   RowBuckets all;
   all.rowCount = rowCountOf(op.getA().getType());
   all.all = rowRangeOf(region.source, op.getA().getType());
-  if (!halfProductOf(op) || !all.rowCount || tn::constantDim(all.rowCount) ||
+  if (!halfGemmOf(op) || !all.rowCount || tn::constantDim(all.rowCount) ||
       region.source->hasAttr(kRowRange)) {
-    return Misfit{"it is not a product of f16 or bf16 by a matrix whose row count varies"};
+    return MatchFailure{"it is not a product of f16 or bf16 by a matrix whose row count varies"};
   }
   all.layout = layoutFor(region, all.all.most);
   return all;
@@ -148,8 +148,8 @@ Fit<RowBuckets> emptyBuckets(RegionBuilder &region) {
 
 } // namespace
 
-Fit<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls) {
-  Fit<RowBuckets> found = emptyBuckets(region);
+MatchResult<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls) {
+  MatchResult<RowBuckets> found = emptyBuckets(region);
   if (!found) {
     return found;
   }
@@ -163,14 +163,14 @@ Fit<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls) {
     }
   }
   if (all.buckets.empty()) {
-    return Misfit{"no kernel for few rows takes it"};
+    return MatchFailure{"no kernel for few rows takes it"};
   }
   if (next <= all.all.most && !addManyRows(region, all, next, calls)) {
-    return Misfit{"nothing takes it with many rows"};
+    return MatchFailure{"nothing takes it with many rows"};
   }
   const RowRange &first = all.buckets.front().rows;
   if (first.least <= all.all.least && first.most >= all.all.most) {
-    return Misfit{"one kernel takes all row counts"};
+    return MatchFailure{"one kernel takes all row counts"};
   }
   return found;
 }
@@ -268,7 +268,7 @@ LogicalResult emitBucket(RegionBuilder &region, const RowBuckets &all, const Row
 }
 
 template <bool kCalls> Offer offerBuckets(RegionBuilder &region) {
-  Fit<RowBuckets> all = rowBucketsOf(region, kCalls);
+  MatchResult<RowBuckets> all = rowBucketsOf(region, kCalls);
   if (!all) {
     return Offer::refuse(all.why());
   }
@@ -288,7 +288,7 @@ template <bool kCalls> Offer offerBuckets(RegionBuilder &region) {
 /// That of the bucket with the row count that is guessed, without the epilogue, which the table
 /// adds.
 template <bool kCalls> double bucketsCost(RegionBuilder &region, const dispatch::KernelChoice &) {
-  Fit<RowBuckets> all = rowBucketsOf(region, kCalls);
+  MatchResult<RowBuckets> all = rowBucketsOf(region, kCalls);
   if (!all) {
     return 0;
   }
@@ -313,13 +313,13 @@ template <bool kCalls> double bucketsCost(RegionBuilder &region, const dispatch:
 }
 
 std::optional<dispatch::WeightLayout> bucketsLayout(RegionBuilder &region) {
-  Fit<RowBuckets> all = emptyBuckets(region);
+  MatchResult<RowBuckets> all = emptyBuckets(region);
   return all ? all->layout : std::nullopt;
 }
 
 template <bool kCalls>
 LogicalResult emitBuckets(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  Fit<RowBuckets> all = rowBucketsOf(region, kCalls);
+  MatchResult<RowBuckets> all = rowBucketsOf(region, kCalls);
   BucketLimits limits;
   if (!all || failed(readChoice(region, choice, limits)) || limits.few != all->limits.few) {
     return failure();

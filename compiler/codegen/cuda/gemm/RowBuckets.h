@@ -5,7 +5,7 @@
 #pragma once
 
 #include "compiler/codegen/cuda/KernelFamily.h"
-#include "compiler/codegen/cuda/base/Fit.h"
+#include "compiler/codegen/cuda/base/MatchResult.h"
 #include "compiler/codegen/cuda/gemm/SubRegion.h"
 
 namespace tenon::codegen::cuda {
@@ -34,6 +34,6 @@ struct RowBuckets {
 };
 
 /// The kernels for a region, of libraries' calls only those that `calls` allows.
-Fit<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls);
+MatchResult<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls);
 
 } // namespace tenon::codegen::cuda

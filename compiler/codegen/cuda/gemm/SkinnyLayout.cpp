@@ -10,23 +10,23 @@ namespace tenon::codegen::cuda {
 namespace {
 
 /// What a block does one after the other, as bytes into shared memory: operands; for each stage a
-/// wait; and where blocks share a depth, to meet and to hand over sums.
-int64_t costOf(const HalfProduct &product, const SkinnyLayout &layout) {
-  constexpr int64_t ofStage = 6000, ofShare = 60000, ofSum = 20;
+/// wait; and where blocks share a depth, to meet and to hand over accumulators.
+int64_t costOf(const HalfGemm &product, const SkinnyLayout &layout) {
+  constexpr int64_t ofStage = 6000, ofSlice = 60000, ofSum = 20;
   int64_t cost = layout.steps(product) * (layout.stageBytes() + ofStage);
-  bool isShared = layout.shares > 1;
-  return cost + (isShared ? layout.shares * ofShare + layout.rows * layout.columns * ofSum : 0);
+  bool isSplitK = layout.splitK > 1;
+  return cost + (isSplitK ? layout.splitK * ofSlice + layout.rows * layout.columns * ofSum : 0);
 }
 
-bool canRun(const HalfProduct &product, const SkinnyLayout &layout, const target::Target &gpu) {
+bool canRun(const HalfGemm &product, const SkinnyLayout &layout, const target::Target &gpu) {
   return product.columns % layout.columns == 0 &&
-         product.depth % (kSmallDepth * layout.shares) == 0 && layout.shares <= gpu.clusterBlocks &&
-         layout.blocks(product) <= (layout.shares > 1 ? tuning::kSkinnyInClusters : gpu.cores);
+         product.depth % (kSmallDepth * layout.splitK) == 0 && layout.splitK <= gpu.clusterBlocks &&
+         layout.blocks(product) <= (layout.splitK > 1 ? tuning::kSkinnyInClusters : gpu.cores);
 }
 
 } // namespace
 
-void fitStages(const HalfProduct &product, const target::Target &gpu, SkinnyLayout &layout,
+void fitStages(const HalfGemm &product, const target::Target &gpu, SkinnyLayout &layout,
                int64_t blocks) {
   // Barriers and alignment.
   constexpr int64_t others = 2048;
@@ -40,17 +40,17 @@ void fitStages(const HalfProduct &product, const target::Target &gpu, SkinnyLayo
   layout.stages = stagesOf(layout.blocksOfProcessor);
 }
 
-llvm::SmallVector<SkinnyLayout> skinnyLayoutsOf(const HalfProduct &product,
+llvm::SmallVector<SkinnyLayout> skinnyLayoutsOf(const HalfGemm &product,
                                                 const target::Target &gpu) {
   llvm::SmallVector<SkinnyLayout> layouts;
   if (product.rows <= kMostStreamedRows || product.rows > tuning::kSkinnyRows) {
     return layouts;
   }
   for (int64_t rows : {kSmallRows, 2 * kSmallRows}) {
-    for (int64_t shares : {1, 2, 4, 8}) {
+    for (int64_t splitK : {1, 2, 4, 8}) {
       for (int64_t columns = tuning::kSkinnyLeastColumns; columns <= tuning::kSkinnyMostColumns;
            columns += tuning::kSkinnyColumnStep) {
-        SkinnyLayout layout{rows, columns, shares};
+        SkinnyLayout layout{rows, columns, splitK};
         if (canRun(product, layout, gpu)) {
           fitStages(product, gpu, layout, product.rows <= tuning::kSkinnyRowsBeside ? 2 : 1);
           layouts.push_back(layout);
@@ -61,7 +61,7 @@ llvm::SmallVector<SkinnyLayout> skinnyLayoutsOf(const HalfProduct &product,
   return layouts;
 }
 
-std::optional<SkinnyLayout> skinnyLayoutOf(const HalfProduct &product, const target::Target &gpu) {
+std::optional<SkinnyLayout> skinnyLayoutOf(const HalfGemm &product, const target::Target &gpu) {
   std::optional<SkinnyLayout> best;
   int64_t least = tuning::kSkinnyCost;
   for (const SkinnyLayout &layout : skinnyLayoutsOf(product, gpu)) {
@@ -75,11 +75,10 @@ std::optional<SkinnyLayout> skinnyLayoutOf(const HalfProduct &product, const tar
 }
 
 // Fitted to 432 kernels on an H200, 14 % off (root mean square).
-double secondsOf(const HalfProduct &product, const SkinnyLayout &layout,
-                 const target::Target &gpu) {
+double secondsOf(const HalfGemm &product, const SkinnyLayout &layout, const target::Target &gpu) {
   // Seconds: from the kernel before to the first product, of a stage at least, for a cluster to
   // meet and for each block of it. Elements a second of a tile on their way out.
-  constexpr double start = 1.6e-6, ofStage = 0.05e-6, meeting = 0.22e-6, ofShare = 0.24e-6,
+  constexpr double start = 1.6e-6, ofStage = 0.05e-6, sync = 0.22e-6, ofSlice = 0.24e-6,
                    outRate = 21e9;
   // A block's weights come faster than an equal part of all that the cache gives.
   constexpr double share = 2.35;
@@ -88,8 +87,8 @@ double secondsOf(const HalfProduct &product, const SkinnyLayout &layout,
   double seconds =
       double(layout.steps(product)) * std::max(ofStage, double(layout.stageBytes()) / coreRate) +
       ofTile / outRate;
-  if (layout.shares > 1) {
-    seconds += meeting + ofShare * double(layout.shares) + 2 * ofTile / outRate;
+  if (layout.splitK > 1) {
+    seconds += sync + ofSlice * double(layout.splitK) + 2 * ofTile / outRate;
   }
   double bytes = 2.0 * double(product.depth * (product.rows + product.columns));
   return start + std::max(seconds, bytes / gpu.memoryBandwidth);

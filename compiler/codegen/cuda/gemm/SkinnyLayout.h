@@ -2,7 +2,7 @@
 // before the rows are there: the configurations of gemm_skinny.
 #pragma once
 
-#include "compiler/codegen/cuda/gemm/HalfProduct.h"
+#include "compiler/codegen/cuda/gemm/HalfGemm.h"
 #include "compiler/target/Target.h"
 
 namespace tenon::codegen::cuda {
@@ -14,41 +14,40 @@ inline constexpr int64_t kSmallRows = 64, kSmallDepth = 64;
 /// Rows and columns of a block's tile, and how many blocks share its depth; the stages of a block's
 /// ring, and for how many such blocks a multiprocessor has room (`fitStages`).
 struct SkinnyLayout {
-  int64_t rows = 0, columns = 0, shares = 1;
+  int64_t rows = 0, columns = 0, splitK = 1;
   int64_t stages = 0, blocksOfProcessor = 1;
 
-  int64_t blocks(const HalfProduct &product) const {
-    return (product.rows + rows - 1) / rows * (product.columns / columns) * shares;
+  int64_t blocks(const HalfGemm &product) const {
+    return (product.rows + rows - 1) / rows * (product.columns / columns) * splitK;
   }
   /// Of a block.
-  int64_t steps(const HalfProduct &product) const { return product.depth / kSmallDepth / shares; }
+  int64_t steps(const HalfGemm &product) const { return product.depth / kSmallDepth / splitK; }
   int64_t stageBytes() const { return 2 * kSmallDepth * (rows + columns); }
-  /// Floats from one row of the tile's sums to the next, in shared memory: an odd multiple of 8, so
-  /// that eight rows meet no bank twice.
+  /// Floats from one row of the tile's accumulators to the next, in shared memory: an odd multiple
+  /// of 8, so that eight rows meet no bank twice.
   int64_t sumsOfRow() const { return columns | 8; }
   int64_t sumBytes() const { return 4 * rows * sumsOfRow(); }
 };
 
 template <typename Visitor> void visitParameters(Visitor &visit, SkinnyLayout &layout) {
   visit("tile", layout.rows, layout.columns);
-  visit("split_k", layout.shares);
+  visit("split_k", layout.splitK);
   visit("stages", layout.stages);
   visit("blocks_per_sm", layout.blocksOfProcessor);
 }
 
 /// Gives the ring what shared memory has room for: half of it, if there is room for `blocks` of 2
 /// and that is enough to go on with.
-void fitStages(const HalfProduct &product, const target::Target &gpu, SkinnyLayout &layout,
+void fitStages(const HalfGemm &product, const target::Target &gpu, SkinnyLayout &layout,
                int64_t blocks);
 
 /// All layouts whose blocks run at once.
-llvm::SmallVector<SkinnyLayout> skinnyLayoutsOf(const HalfProduct &product,
-                                                const target::Target &gpu);
+llvm::SmallVector<SkinnyLayout> skinnyLayoutsOf(const HalfGemm &product, const target::Target &gpu);
 /// Of them the one whose blocks have the least to do; none for a
 /// product that is not small.
-std::optional<SkinnyLayout> skinnyLayoutOf(const HalfProduct &product, const target::Target &gpu);
+std::optional<SkinnyLayout> skinnyLayoutOf(const HalfGemm &product, const target::Target &gpu);
 
 /// Predicted, from the end of the kernel before.
-double secondsOf(const HalfProduct &product, const SkinnyLayout &layout, const target::Target &gpu);
+double secondsOf(const HalfGemm &product, const SkinnyLayout &layout, const target::Target &gpu);
 
 } // namespace tenon::codegen::cuda

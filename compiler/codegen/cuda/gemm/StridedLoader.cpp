@@ -58,8 +58,8 @@ void copyNeighbours(const ThreadBuilder &t, Type element, int64_t width, Value f
   ifTaken([&](const ThreadBuilder &c) { c.store(loaded, to, size); });
 }
 
-int64_t copyWidth(const ProductProblem &problem, bool isA) {
-  const ProductOperand &operand = isA ? problem.a : problem.b;
+int64_t copyWidth(const GemmProblem &problem, bool isA) {
+  const GemmOperand &operand = isA ? problem.a : problem.b;
   AffineExpr ofDepth = isA ? operand.columnStride() : operand.rowStride();
   AffineExpr ofFree = isA ? operand.rowStride() : operand.columnStride();
   bool depthIsInner = tn::constantDim(ofDepth) == 1;
@@ -78,8 +78,7 @@ int64_t copyWidth(const ProductProblem &problem, bool isA) {
   return width;
 }
 
-StridedLoader::StridedLoader(const ProductProblem &problem, const ProductTile &tile,
-                             unsigned freeDim)
+StridedLoader::StridedLoader(const GemmProblem &problem, const GemmTile &tile, unsigned freeDim)
     : p(problem), operand(freeDim == 0 ? problem.a : problem.b), tile(tile), isA(freeDim == 0) {
   AffineExpr strides[] = {operand.rowStride(), operand.columnStride()};
   AffineExpr free = isA ? p.rows : p.columns;

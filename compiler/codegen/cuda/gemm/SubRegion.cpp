@@ -1,7 +1,7 @@
 // Relies on MLIR's cloning for the operations and on the table of families for the kernels.
 #include "compiler/codegen/cuda/gemm/SubRegion.h"
 
-#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/dispatch/Strategy.h"
 #include "mlir/IR/IRMapping.h"

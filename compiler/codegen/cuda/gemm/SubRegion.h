@@ -4,7 +4,7 @@
 #pragma once
 
 #include "compiler/codegen/cuda/base/Region.h"
-#include "compiler/codegen/cuda/gemm/HalfProduct.h"
+#include "compiler/codegen/cuda/gemm/HalfGemm.h"
 #include "compiler/dispatch/KernelChoice.h"
 #include "compiler/dispatch/WeightLayout.h"
 

@@ -5,8 +5,8 @@
 
 #include "compiler/codegen/cuda/base/Kernel.h"
 #include "compiler/codegen/cuda/base/ThreadBuilder.h"
-#include "compiler/codegen/cuda/gemm/ProductMatch.h"
-#include "compiler/codegen/cuda/gemm/ProductTile.h"
+#include "compiler/codegen/cuda/gemm/GemmMatch.h"
+#include "compiler/codegen/cuda/gemm/TiledGemmTile.h"
 
 namespace tenon::codegen::cuda {
 
@@ -45,13 +45,13 @@ void copyNeighbours(const ThreadBuilder &t, mlir::Type element, int64_t width, m
 
 /// Elements of an operand of a product, side by side and on a border of all their bytes, that one
 /// copy takes: 8, 4, 2 or 1.
-int64_t copyWidth(const ProductProblem &problem, bool isA);
+int64_t copyWidth(const GemmProblem &problem, bool isA);
 
 /// 16-bit floats of a matrix with any strides.
 class StridedLoader : public TileLoader {
 public:
   /// `freeDim` is 0 for A, whose rows are the result's, and 1 for B.
-  StridedLoader(const ProductProblem &problem, const ProductTile &tile, unsigned freeDim);
+  StridedLoader(const GemmProblem &problem, const GemmTile &tile, unsigned freeDim);
 
   void place(Kernel &kernel, const BlockPlace &place) override;
   void copy(const ThreadBuilder &t, mlir::Value depth, mlir::Value to) const override;
@@ -62,9 +62,9 @@ private:
   mlir::Value free() const { return isA ? at.row : at.column; }
   mlir::Value freeCount() const { return isA ? at.rowCount : at.columnCount; }
 
-  const ProductProblem &p;
-  const ProductOperand &operand;
-  ProductTile tile;
+  const GemmProblem &p;
+  const GemmOperand &operand;
+  GemmTile tile;
   bool isA;
   mlir::AffineExpr outerCount, innerCount, outerStride, innerStride;
   int64_t innerSize; ///< of a tile

@@ -47,7 +47,8 @@ inline constexpr int64_t kSkinnyLeastStages = 3;
 
 // gemm_persistent. On an H200, 24,576 x 4,096 x 1,024 (docs/adr/0005).
 
-/// Stages of the ring: derived, as many of 48 KiB as 227 KiB hold beside the sums handed over.
+/// Stages of the ring: derived, as many of 48 KiB as 227 KiB hold beside the accumulators handed
+/// over.
 inline constexpr int64_t kPersistentStages = 3;
 /// Rows of tiles (of 128) that blocks go through together, so that the L2 keeps what they read: any
 /// from 8 to 48 are as good.
@@ -67,7 +68,7 @@ inline constexpr int64_t kTileRows[] = {16, 32, 64, 128};
 inline constexpr int64_t kTileWidths[] = {32, 64, 128};
 inline constexpr int64_t kTileSplits[] = {1, 2, 3, 4, 6, 8};
 /// Elements of a tile from which on a block has 8 warps for 4, and a warp 64 rows for 32: a warp's
-/// sums take at most 64 registers.
+/// accumulators take at most 64 registers.
 inline constexpr int64_t kManyWarpsTile = 8192, kLargeWarpTile = 16384;
 /// Bytes of the ring of stages, and stages at least and at most.
 inline constexpr int64_t kRingBytes = 65536, kLeastStages = 3, kMostStages = 6;

@@ -1,7 +1,7 @@
 // Attention as a call of cuDNN that reads its operands through strides, and our kernel behind it
 // for machines without the library. Relies on AttentionMatch.h for where the operands lie, and on
 // the runtime leaving out whichever it does not use (engine/Plan.h).
-#include "compiler/codegen/common/Programs.h"
+#include "compiler/codegen/common/region/Programs.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/attention/AttentionKernels.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
@@ -50,7 +50,7 @@ bool isWorthACall(const AttentionProblem &p, const target::Target &gpu) {
 } // namespace
 
 std::optional<RegionStep> attentionStep(func::FuncOp kernel) {
-  Fit<AttentionProblem> found = matchAttention(kernel);
+  MatchResult<AttentionProblem> found = matchAttention(kernel);
   if (!found || !fitsTensorCores(*found) || !hasUsualMask(*found) || !hasUsualHeads(*found) ||
       found->causal || !isConstant(found->y.offset, 0)) {
     return std::nullopt;
@@ -89,7 +89,7 @@ std::optional<RegionStep> attentionStep(func::FuncOp kernel) {
 namespace {
 
 Offer offerCudnn(RegionBuilder &region) {
-  Fit<AttentionProblem> problem = matchAttention(region.source);
+  MatchResult<AttentionProblem> problem = matchAttention(region.source);
   if (!problem) {
     return Offer::refuse(problem.why());
   }

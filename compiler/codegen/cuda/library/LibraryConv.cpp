@@ -1,7 +1,7 @@
 // A channels-last convolution over two spatial dims as a call of cuDNN. Relies on the weight lying
 // as [K, R, S, C / groups] once it is laid out, or since a transpose in the region says so.
-#include "compiler/codegen/common/Programs.h"
-#include "compiler/codegen/common/Weights.h"
+#include "compiler/codegen/common/region/Programs.h"
+#include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
 
 #include <limits>

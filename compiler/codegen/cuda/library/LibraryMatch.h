@@ -2,7 +2,7 @@
 // as strided views of the inputs, and the operations behind the root.
 #pragma once
 
-#include "compiler/codegen/common/RegionCode.h"
+#include "compiler/codegen/common/region/RegionCode.h"
 #include "compiler/dispatch/WeightLayout.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"

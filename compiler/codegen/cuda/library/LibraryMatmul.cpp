@@ -1,6 +1,6 @@
 // A product with its operands' transposes and batch dims as strides. Relies on cuBLASLt taking one
 // stride a batch: dims that cannot be walked by one stride are left to generated code.
-#include "compiler/codegen/common/Programs.h"
+#include "compiler/codegen/common/region/Programs.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
 
 using namespace mlir;

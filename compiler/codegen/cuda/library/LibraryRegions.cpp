@@ -2,11 +2,11 @@
 // root; whatever the readers do not know word for word is left to generated code.
 #include "compiler/codegen/cuda/library/LibraryRegions.h"
 
-#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/base/OnePanel.h"
 #include "compiler/codegen/cuda/base/StridedTensor.h"
-#include "compiler/codegen/cuda/gemm/ProductMatch.h"
+#include "compiler/codegen/cuda/gemm/GemmMatch.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
 #include "compiler/codegen/cuda/library/Tuning.h"
 #include "compiler/dispatch/Cost.h"
@@ -197,7 +197,7 @@ namespace {
 /// operations, or by bytes, of which few do not keep the memory busy, and which come slower where
 /// rows do not begin on borders of 16 bytes.
 double matmulCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  Fit<ProductProblem> problem = matchProduct(region.source);
+  MatchResult<GemmProblem> problem = matchGemm(region.source);
   if (!problem) {
     return callCost(region, choice);
   }
@@ -277,7 +277,7 @@ LogicalResult emitCallWithSpare(RegionBuilder &region, const dispatch::KernelCho
     return failure();
   }
   for (RegionStep &launch : MutableArrayRef(region.code.steps).drop_front()) {
-    launch.isSpare = true;
+    launch.isFallback = true;
   }
   return success();
 }

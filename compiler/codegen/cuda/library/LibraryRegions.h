@@ -2,7 +2,7 @@
 // (engine/LibraryAbi.h). Relies on dispatch/Strategy.h for what a contraction on a GPU may hold.
 #pragma once
 
-#include "compiler/codegen/common/RegionCode.h"
+#include "compiler/codegen/common/region/RegionCode.h"
 #include "compiler/codegen/cuda/base/Region.h"
 #include "compiler/dispatch/KernelChoice.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

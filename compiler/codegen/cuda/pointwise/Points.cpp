@@ -3,7 +3,7 @@
 // LLVM's load/store vectorizer to join the elements of a strip, whose alignment the frame states.
 #include "compiler/codegen/cuda/pointwise/Schedule.h"
 
-#include "compiler/dispatch/Strips.h"
+#include "compiler/dispatch/ElementwiseLaunchConfig.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -15,7 +15,7 @@ namespace tenon::codegen::cuda {
 namespace {
 
 /// How the elements of the roots are shared out.
-struct Layout : dispatch::Strips {
+struct Layout : dispatch::ElementwiseLaunchConfig {
   /// Elements, and blocks.
   AffineExpr count, grid;
   /// Whether the blocks have no thread beyond the elements.
@@ -76,7 +76,8 @@ Layout layoutOf(RegionBuilder &region, ArrayRef<Root> roots, unsigned threads) {
                 : dims.empty()              ? std::nullopt
                                             : tn::constantDim(dims.back());
   facts.tensors = static_cast<int64_t>(region.source.getNumArguments() + roots.size());
-  static_cast<dispatch::Strips &>(layout) = dispatch::shareOut(facts, threads);
+  static_cast<dispatch::ElementwiseLaunchConfig &>(layout) =
+      dispatch::elementwiseLaunchConfig(facts, threads);
   int64_t perBlock = layout.lanes * layout.threads * layout.strips;
   layout.isExact = facts.count && *facts.count % perBlock == 0;
   layout.grid = layout.count.ceilDiv(perBlock);

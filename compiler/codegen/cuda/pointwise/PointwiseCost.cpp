@@ -1,5 +1,5 @@
 // What the pointwise family costs: bytes and operations, and what one thread does alone.
-#include "compiler/codegen/common/Ranked.h"
+#include "compiler/codegen/common/lower/Ranked.h"
 #include "compiler/codegen/cuda/pointwise/Schedule.h"
 #include "compiler/codegen/cuda/pointwise/Tuning.h"
 #include "compiler/dispatch/Cost.h"

@@ -2,8 +2,8 @@
 // they read. Relies on the linalg function being one block of ops on tensors.
 #include "compiler/codegen/cuda/pointwise/Schedule.h"
 
-#include "compiler/codegen/common/Ranked.h"
-#include "compiler/codegen/common/Weights.h"
+#include "compiler/codegen/common/lower/Ranked.h"
+#include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/library/LibraryMatch.h"
 #include "compiler/codegen/cuda/pointwise/Tuning.h"

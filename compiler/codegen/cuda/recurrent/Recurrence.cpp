@@ -1,8 +1,8 @@
 // Recurrent layers: a cluster of blocks runs the whole sequence of one row of the batch, each block
 // for a part of the hidden units. Relies on the input's product with its weights being there.
-#include "compiler/codegen/common/RecurrentCell.h"
-#include "compiler/codegen/common/Reduce.h"
-#include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/lower/Reduce.h"
+#include "compiler/codegen/common/math/RecurrentCell.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/base/KernelShell.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
@@ -488,7 +488,7 @@ void RecurrenceKernel::emit() {
   if (layout.blocks > 1) {
     shell.setCluster(layout.blocks);
   }
-  shell.setBlocksPerProcessor(1);
+  shell.setMinBlocksPerSm(1);
   tn::Dims dims = tn::getDims(op.getInput().getType());
   steps = shell.size(dims[0]);
   batch = shell.size(dims[1]);

@@ -2,7 +2,7 @@
 // since all threads meet at barriers, and store nothing. Relies on the lanes dividing the innermost
 // dim, and on width and height being powers of two.
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
-#include "compiler/codegen/cuda/rows/ColumnsMeet.h"
+#include "compiler/codegen/cuda/rows/CrossWarpReduction.h"
 #include "compiler/codegen/cuda/rows/Tuning.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -300,7 +300,7 @@ bool ColumnsKernel::run() {
   if (layout.blocks > 1) {
     kernel.setCluster(layout.blocks);
   }
-  ColumnsMeeting meeting(kernel, layout);
+  CrossWarpReduction reduction(kernel, layout);
   placeThread();
   if (layout.steps > 0) {
     Index first = math.add(math.multiply(rank, Index::constant(layout.height)), inHeight);
@@ -310,7 +310,7 @@ bool ColumnsKernel::run() {
   for (linalg::GenericOp op : work.reductions) {
     Combiner combiner = *Combiner::of(op);
     SmallVector<Accumulators> own = reduceOwn(op, combiner, emitter.initial(op, none));
-    meeting.meet(combiner, own);
+    reduction.reduce(combiner, own);
     hold(op, own);
   }
   storeWide();

@@ -30,7 +30,7 @@ namespace {
 constexpr llvm::StringLiteral kNoRows =
     "its results do not share rows with reductions over all of a row";
 
-using FindLayout = std::optional<RowsLayout> (*)(const dispatch::RowFacts &);
+using FindLayout = std::optional<RowReductionConfig> (*)(const dispatch::RowFacts &);
 
 /// A family whose layout dispatch also knows.
 Offer offerLayout(RegionBuilder &region, StringRef family, FindLayout find, StringRef taken,
@@ -40,7 +40,7 @@ Offer offerLayout(RegionBuilder &region, StringRef family, FindLayout find, Stri
     return Offer::refuse(kNoRows);
   }
   dispatch::RowFacts facts = factsOf(region, *work);
-  std::optional<RowsLayout> layout = find(facts);
+  std::optional<RowReductionConfig> layout = find(facts);
   if (!layout) {
     return Offer::refuse(refused);
   }
@@ -48,12 +48,12 @@ Offer offerLayout(RegionBuilder &region, StringRef family, FindLayout find, Stri
   return {dispatch::choiceOf(family, *layout), taken.str()};
 }
 
-using EmitLayout = void (*)(RegionBuilder &, const RowsWork &, const RowsLayout &, bool &);
+using EmitLayout = void (*)(RegionBuilder &, const RowsWork &, const RowReductionConfig &, bool &);
 
 template <EmitLayout emitWork>
 LogicalResult emitLayout(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   std::optional<RowsWork> work = findRowsWork(region);
-  RowsLayout layout;
+  RowReductionConfig layout;
   bool hasFailed = !work || failed(readChoice(region, choice, layout));
   if (!hasFailed) {
     emitWork(region, *work, layout, hasFailed);

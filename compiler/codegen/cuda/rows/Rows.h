@@ -11,11 +11,11 @@ namespace tenon::codegen::cuda {
 dispatch::RowFacts factsOf(RegionBuilder &region, const RowsWork &work);
 
 /// Emit the kernel of `work`; `hasFailed` is set after a diagnostic.
-void emitRowsInRegisters(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout,
-                         bool &hasFailed);
+void emitRowsInRegisters(RegionBuilder &region, const RowsWork &work,
+                         const RowReductionConfig &layout, bool &hasFailed);
 
 /// The same for rows that are copied to shared memory ahead of their use.
-void emitRowsStaged(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout,
+void emitRowsStaged(RegionBuilder &region, const RowsWork &work, const RowReductionConfig &layout,
                     bool &hasFailed);
 
 /// The same for rows of any length.

@@ -8,7 +8,7 @@ using namespace mlir;
 
 namespace tenon::codegen::cuda {
 
-RowsFrame::RowsFrame(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout)
+RowsFrame::RowsFrame(RegionBuilder &region, const RowsWork &work, const RowReductionConfig &layout)
     : kernel(region, layout.blockThreads()), emitter(kernel), math(kernel.math),
       builder(kernel.builder), location(kernel.location), work(work), layout(layout) {
   int64_t blocks = layout.threads.blocks, perRow = layout.threads.perRow;

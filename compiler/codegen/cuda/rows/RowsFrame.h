@@ -1,5 +1,6 @@
 // What kernels of rows of constant length share: which elements a thread has, how its part of a
-// reduction is masked, how results of rows are stored. Relies on RowsLayout fitting the rows.
+// reduction is masked, how results of rows are stored. Relies on RowReductionConfig fitting the
+// rows.
 #pragma once
 
 #include "compiler/codegen/cuda/base/ElementEmitter.h"
@@ -9,7 +10,7 @@ namespace tenon::codegen::cuda {
 
 class RowsFrame {
 protected:
-  RowsFrame(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout);
+  RowsFrame(RegionBuilder &region, const RowsWork &work, const RowReductionConfig &layout);
   virtual ~RowsFrame() = default;
 
   /// The elements of one strip: where they are in the row's tensors, and their number in them.
@@ -73,7 +74,7 @@ protected:
   mlir::OpBuilder &builder;
   mlir::Location location;
   const RowsWork &work;
-  const RowsLayout &layout;
+  const RowReductionConfig &layout;
 
   /// The number of the thread in its block, and among the threads of its row; of the block (or the
   /// cluster of blocks) in the grid.

@@ -11,10 +11,10 @@ namespace {
 
 class RegisterRows : RowsFrame {
 public:
-  RegisterRows(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout)
+  RegisterRows(RegionBuilder &region, const RowsWork &work, const RowReductionConfig &layout)
       : RowsFrame(region, work, layout) {
     if (layout.blocksOfProcessor != 0) {
-      kernel.setBlocksPerProcessor(layout.blocksOfProcessor);
+      kernel.setMinBlocksPerSm(layout.blocksOfProcessor);
     }
   }
 
@@ -102,8 +102,8 @@ void RegisterRows::storeWide() {
 
 } // namespace
 
-void emitRowsInRegisters(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout,
-                         bool &hasFailed) {
+void emitRowsInRegisters(RegionBuilder &region, const RowsWork &work,
+                         const RowReductionConfig &layout, bool &hasFailed) {
   hasFailed |= !RegisterRows(region, work, layout).run();
 }
 

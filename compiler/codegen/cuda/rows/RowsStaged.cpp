@@ -9,10 +9,11 @@ using namespace mlir;
 
 namespace tenon::codegen::cuda {
 
-StagedRows::StagedRows(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout)
+StagedRows::StagedRows(RegionBuilder &region, const RowsWork &work,
+                       const RowReductionConfig &layout)
     : RowsFrame(region, work, layout), memory(kernel.dynamicShared()) {
   if (layout.blocksOfProcessor != 0) {
-    kernel.setBlocksPerProcessor(layout.blocksOfProcessor);
+    kernel.setMinBlocksPerSm(layout.blocksOfProcessor);
   }
   if (layout.keepsReads) {
     ThreadBuilder t(builder, location);

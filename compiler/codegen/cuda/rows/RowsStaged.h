@@ -9,7 +9,7 @@ namespace tenon::codegen::cuda {
 
 class StagedRows : RowsFrame {
 public:
-  StagedRows(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout);
+  StagedRows(RegionBuilder &region, const RowsWork &work, const RowReductionConfig &layout);
 
   bool run();
 

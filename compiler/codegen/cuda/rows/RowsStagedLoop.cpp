@@ -2,7 +2,7 @@
 // agreed on. Relies on as many blocks running at once as the layout says.
 #include "compiler/codegen/cuda/rows/RowsStaged.h"
 
-#include "compiler/codegen/common/Programs.h"
+#include "compiler/codegen/common/region/Programs.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -58,7 +58,7 @@ Index StagedRows::opaque(const Index &index) {
 StagedRows::Groups StagedRows::groups() {
   Index end = kernel.size(groupCount());
   if (layout.groupsPerBlock == 0) {
-    return {firstGroup, end, Index::constant(layout.groupsAtOnce)};
+    return {firstGroup, end, Index::constant(layout.concurrentGroups)};
   }
   Index count = Index::constant(layout.groupsPerBlock);
   Index first = math.multiply(firstGroup, count);
@@ -82,7 +82,7 @@ void StagedRows::finish() {
   }
   kernel.finish(groups * layout.threads.blocks, bytes);
   Program &grid = kernel.region.code.steps.back().grid;
-  grid.push_back({engine::ExprOp::Constant, layout.groupsAtOnce * layout.threads.blocks});
+  grid.push_back({engine::ExprOp::Constant, layout.concurrentGroups * layout.threads.blocks});
   grid.push_back({engine::ExprOp::Min});
 }
 
@@ -196,7 +196,7 @@ bool StagedRows::run() {
   return !emitter.hasFailed();
 }
 
-void emitRowsStaged(RegionBuilder &region, const RowsWork &work, const RowsLayout &layout,
+void emitRowsStaged(RegionBuilder &region, const RowsWork &work, const RowReductionConfig &layout,
                     bool &hasFailed) {
   hasFailed |= !StagedRows(region, work, layout).run();
 }

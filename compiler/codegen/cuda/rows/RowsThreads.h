@@ -6,11 +6,11 @@
 #include "compiler/codegen/cuda/base/ThreadBuilder.h"
 #include "compiler/codegen/cuda/rows/RowsCombine.h"
 #include "compiler/codegen/cuda/rows/RowsJoint.h"
-#include "compiler/dispatch/RowShares.h"
+#include "compiler/dispatch/RowReductionConfig.h"
 
 namespace tenon::codegen::cuda {
 
-using dispatch::kStagedBytes, dispatch::RowsLayout, dispatch::RowThreads;
+using dispatch::kStagedBytes, dispatch::RowReductionConfig, dispatch::RowThreads;
 
 /// Combines over the threads of a row, once or several times in a kernel.
 class ThreadCombiner {

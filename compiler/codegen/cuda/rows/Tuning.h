@@ -1,6 +1,6 @@
-// The numbers that tune row kernels and reductions, each with its unit and where it comes from. What
-// follows from the hardware is the target's (compiler/target); how threads share rows is in
-// dispatch/RowShares, since the cost model counts registers by it.
+// The numbers that tune row kernels and reductions, each with its unit and where it comes from.
+// What follows from the hardware is the target's (compiler/target); how threads share rows is in
+// dispatch/RowReductionConfig, since the cost model counts registers by it.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,8 @@ inline constexpr int64_t kSpreadThreads = 256;
 /// Blocks that fill a multiprocessor; blocks of a grid that make a second kernel not worth its
 /// launch; parts of a result that a second kernel combines at most.
 inline constexpr int64_t kFillingBlocks = 4, kManyBlocks = 64, kMostParts = 512;
-/// Strips of a thread from which on a second kernel is worth its launch until so many blocks of each
-/// multiprocessor read; parts that a thread of that kernel loads before it combines them.
+/// Strips of a thread from which on a second kernel is worth its launch until so many blocks of
+/// each multiprocessor read; parts that a thread of that kernel loads before it combines them.
 inline constexpr int64_t kLongStrips = 32, kReadingBlocks = 2, kPartsAhead = 8;
 /// Bytes beside each other that a row of threads reads at least: a line of the caches.
 inline constexpr int64_t kLine = 128;
@@ -54,8 +54,8 @@ inline constexpr int64_t kColumnElements = 32;
 /// Elements that are not left to blocks of which so many multiprocessors have one.
 inline constexpr int64_t kMuchOfColumns = int64_t(1) << 20, kColumnShare = 4;
 
-/// Predicted seconds of a row whose block reads it in loops, of those that a multiprocessor does: 0.15
-/// for rows of 49, 0.2 to 0.3 us for rows of 768 on an H200.
+/// Predicted seconds of a row whose block reads it in loops, of those that a multiprocessor does:
+/// 0.15 for rows of 49, 0.2 to 0.3 us for rows of 768 on an H200.
 inline constexpr double kLoopsRowSeconds = 0.15e-6;
 
 } // namespace tenon::codegen::cuda::tuning

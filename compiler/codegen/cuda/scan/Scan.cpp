@@ -2,8 +2,8 @@
 // Relies on a scan being a region of its own.
 #include "compiler/codegen/cuda/scan/Scan.h"
 
-#include "compiler/codegen/common/Reduce.h"
-#include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/lower/Reduce.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/base/ElementRun.h"
 #include "compiler/dispatch/Strategy.h"

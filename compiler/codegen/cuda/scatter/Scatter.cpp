@@ -2,8 +2,8 @@
 // scatter being a region of its own, whose result may lie over its data.
 #include "compiler/codegen/cuda/scatter/Scatter.h"
 
-#include "compiler/codegen/common/Access.h"
-#include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/lower/ElementFn.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/base/ElementRun.h"
 #include "compiler/dispatch/Strategy.h"

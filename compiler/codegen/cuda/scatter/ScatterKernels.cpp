@@ -1,6 +1,6 @@
 // The kernels of a scatter. Nothing depends on the order in which threads run: claims are settled
 // by the largest number, and updates of one place are combined in their order by one thread.
-#include "compiler/codegen/common/Reduce.h"
+#include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
 #include "compiler/codegen/cuda/scan/Scan.h"
 #include "compiler/codegen/cuda/scatter/Scatter.h"

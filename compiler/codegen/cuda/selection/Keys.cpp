@@ -2,7 +2,7 @@
 // and what is no number, and a fraction.
 #include "compiler/codegen/cuda/selection/Keys.h"
 
-#include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cuda/base/Region.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

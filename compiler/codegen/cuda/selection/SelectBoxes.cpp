@@ -1,7 +1,7 @@
 // Boxes that overlap no better one: a block for each batch and class looks for the best box, then
 // strikes out what it overlaps, until none is left.
-#include "compiler/codegen/common/Boxes.h"
-#include "compiler/codegen/common/Reduce.h"
+#include "compiler/codegen/common/lower/Boxes.h"
+#include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
 #include "compiler/codegen/cuda/selection/Selection.h"
 

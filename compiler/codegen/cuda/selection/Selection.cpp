@@ -2,7 +2,7 @@
 // all places are i64.
 #include "compiler/codegen/cuda/selection/Selection.h"
 
-#include "compiler/codegen/common/ScalarBody.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
 #include "compiler/dispatch/Strategy.h"

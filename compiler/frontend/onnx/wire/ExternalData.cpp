@@ -2,7 +2,7 @@
 // read-only. Relies on the kernel for path resolution, so that no check here can be raced.
 #include "compiler/frontend/onnx/wire/ExternalData.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <cerrno>
 #include <charconv>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "compiler/frontend/onnx/wire/Model.h"
-#include "support/ByteSpan.h"
 #include "support/Result.h"
+#include "support/memory/ByteSpan.h"
 
 #include <map>
 #include <memory>

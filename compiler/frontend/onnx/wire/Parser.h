@@ -4,7 +4,7 @@
 
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/frontend/onnx/wire/Wire.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <cstring>
 

@@ -6,7 +6,7 @@
 #include "compiler/frontend/onnx/wire/ModelReader.h"
 #include "compiler/frontend/onnx/wire/TensorData.h"
 #include "compiler/frontend/onnx/wire/Wire.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <algorithm>
 #include <set>

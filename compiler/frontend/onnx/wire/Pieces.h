@@ -4,9 +4,9 @@
 #pragma once
 
 #include "compiler/frontend/onnx/wire/ExternalData.h"
-#include "support/ByteSpan.h"
 #include "support/DType.h"
 #include "support/Result.h"
+#include "support/memory/ByteSpan.h"
 
 #include <span>
 #include <string>

@@ -5,7 +5,7 @@
 #include "compiler/frontend/onnx/wire/SeededWeights.h"
 #include "compiler/frontend/onnx/wire/Wire.h"
 #include "support/Shape.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <cstring>
 

@@ -2,7 +2,7 @@
 // Relies on checking every length here first, since protozero truncates lengths to 32 bits.
 #include "compiler/frontend/onnx/wire/Wire.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <protozero/varint.hpp>
 

@@ -3,7 +3,7 @@
 #include "compiler/frontend/pt2/wire/ArchiveReader.h"
 
 #include "compiler/frontend/pt2/wire/Metadata.h"
-#include "support/Text.h"
+#include "support/text/Text.h"
 #include "support/zip/Zip.h"
 
 #include <map>

@@ -1,7 +1,7 @@
 // Implements the checked access over nlohmann's values, without its exceptions.
 #include "compiler/frontend/pt2/wire/Json.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <limits>
 #include <set>

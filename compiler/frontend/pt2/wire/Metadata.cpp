@@ -1,7 +1,7 @@
 // Reads descriptions of tensors and the tree of the outputs.
 #include "compiler/frontend/pt2/wire/Metadata.h"
 
-#include "support/Text.h"
+#include "support/text/Text.h"
 
 #include <array>
 

@@ -3,8 +3,8 @@
 // valid only. Source: torch/_export/serde/schema.py of PyTorch, major version 8.
 #pragma once
 
-#include "support/ByteSpan.h"
 #include "support/DType.h"
+#include "support/memory/ByteSpan.h"
 
 #include <cstdint>
 #include <map>

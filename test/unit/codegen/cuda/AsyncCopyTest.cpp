@@ -2,8 +2,8 @@
 // emulated GPU it brings over what the tensor map says, and what is left out of it is noticed.
 #include "compiler/codegen/cuda/base/AsyncCopy.h"
 
-#include "GpuEmulator.h"
-#include "HandKernelCheck.h"
+#include "test/unit/codegen/emulator/GpuEmulator.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 #include "compiler/codegen/cuda/base/EmitPtx.h"
 #include "compiler/codegen/cuda/base/KernelShell.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"
@@ -35,7 +35,7 @@ public:
       : options(options), shell(module, "ring", {0, 1}, 1, kThreads), t(shell.code()),
         context(module.getContext()) {
     map = shell.tensorMap(0, constant(rows), constant(columns), constant(columns), kRows);
-    shell.setBlocksPerProcessor(1);
+    shell.setMinBlocksPerSm(1);
   }
 
   RegionStep finish(int64_t blocks) {

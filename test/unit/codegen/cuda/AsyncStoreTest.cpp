@@ -2,8 +2,8 @@
 // arrives, and what is left out is noticed.
 #include "compiler/codegen/cuda/base/AsyncCopy.h"
 
-#include "GpuEmulator.h"
-#include "HandKernelCheck.h"
+#include "test/unit/codegen/emulator/GpuEmulator.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 #include "compiler/codegen/cuda/base/EmitPtx.h"
 #include "compiler/codegen/cuda/base/KernelShell.h"
 #include "compiler/codegen/cuda/base/Warpgroup.h"

@@ -1,7 +1,7 @@
 // Attention of a step of decoding on the emulated GPU: keys behind the mask's last one are not
 // read, and blocks of a cluster add up their parts.
-#include "../AttentionText.h"
-#include "AttentionEmitters.h"
+#include "test/unit/codegen/cpu/AttentionText.h"
+#include "test/unit/codegen/cuda/AttentionEmitters.h"
 
 #include <limits>
 

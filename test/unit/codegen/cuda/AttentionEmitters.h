@@ -1,7 +1,7 @@
 // The two emitters with which the tests of attention run its kernels.
 #pragma once
 
-#include "HandKernelCheck.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 #include "compiler/codegen/cuda/attention/AttentionKernels.h"
 
 namespace tenon::codegen::cuda {

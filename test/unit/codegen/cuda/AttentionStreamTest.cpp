@@ -2,8 +2,8 @@
 // heads with fewer blocks of queries than warpgroups, tails, masks, strides, and what happens when
 // something of it is left out.
 #include "compiler/codegen/cuda/attention/AttentionStream.h"
-#include "../AttentionText.h"
-#include "AttentionEmitters.h"
+#include "test/unit/codegen/cpu/AttentionText.h"
+#include "test/unit/codegen/cuda/AttentionEmitters.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 #include <limits>

@@ -1,7 +1,7 @@
 // Attention on the emulated GPU: tiles for large and small grids, tails, masks, causal, shared key
 // heads, splits of keys, strides.
-#include "../AttentionText.h"
-#include "AttentionEmitters.h"
+#include "test/unit/codegen/cpu/AttentionText.h"
+#include "test/unit/codegen/cuda/AttentionEmitters.h"
 
 namespace tenon::codegen::cuda {
 namespace {

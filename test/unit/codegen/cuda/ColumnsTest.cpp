@@ -1,6 +1,6 @@
 // Kernels of columns: softmax and norms over dims of which others lie behind, on the emulated GPU
 // against the reference, and their PTX. Relies on HandKernelCheck for both.
-#include "HandKernelCheck.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 #include "compiler/codegen/cuda/rows/Columns.h"
 #include "llvm/Support/FormatVariadic.h"

@@ -2,8 +2,8 @@
 // padding, groups, numbers of channels that fill no copy, epilogues, sizes that vary, splits of the
 // depth.
 #include "compiler/codegen/cuda/conv/Conv.h"
-#include "ConvText.h"
-#include "HandKernelCheck.h"
+#include "test/unit/codegen/cuda/ConvText.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 #include "compiler/codegen/cuda/KernelFamily.h"
 
@@ -15,9 +15,9 @@ const Emitter emitChosen = byFamily({"conv_tensorcore", "conv_simt"});
 Emitter emitTile(int64_t rows, int64_t columns, int64_t splits) {
   return [=](RegionBuilder &region) -> mlir::FailureOr<bool> {
     for (bool isHalf : {true, false}) {
-      Fit<ConvProblem> problem = matchConv(region, isHalf);
-      for (const ProductTile &tile :
-           problem ? convTiles(*problem, region.gpu) : std::vector<ProductTile>()) {
+      MatchResult<ConvProblem> problem = matchConv(region, isHalf);
+      for (const GemmTile &tile :
+           problem ? convTiles(*problem, region.gpu) : std::vector<GemmTile>()) {
         if (tile.rows == rows && tile.columns == columns && tile.splits == splits) {
           return emitConv(region, *problem, tile);
         }
@@ -191,7 +191,7 @@ TEST(CudaConvTest, EveryTileIsRight) {
                                  .epilogue = "bias"});
     size_t count = 0;
     Emitter first = [&](RegionBuilder &region) -> mlir::FailureOr<bool> {
-      Fit<ConvProblem> problem = matchConv(region, std::string(type) == "f16");
+      MatchResult<ConvProblem> problem = matchConv(region, std::string(type) == "f16");
       count = convTiles(*problem, region.gpu).size();
       return emitConv(region, *problem, convTiles(*problem, region.gpu).front());
     };
@@ -200,8 +200,8 @@ TEST(CudaConvTest, EveryTileIsRight) {
     for (size_t number = 1; number < count; ++number) {
       std::string name;
       Emitter emitter = [&](RegionBuilder &region) -> mlir::FailureOr<bool> {
-        Fit<ConvProblem> problem = matchConv(region, std::string(type) == "f16");
-        ProductTile tile = convTiles(*problem, region.gpu)[number];
+        MatchResult<ConvProblem> problem = matchConv(region, std::string(type) == "f16");
+        GemmTile tile = convTiles(*problem, region.gpu)[number];
         name = dispatch::choiceOf("tile", tile).text();
         return emitConv(region, *problem, tile);
       };

@@ -1,7 +1,7 @@
 // Regions of a convolution as text, for tests: all that a case says, and the rest as it follows.
 #pragma once
 
-#include "HandKernelCheck.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 namespace tenon::codegen::cuda {
 

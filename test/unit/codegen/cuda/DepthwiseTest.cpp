@@ -1,6 +1,6 @@
 // Depthwise convolutions on the emulated GPU against the reference, and their PTX. Relies on
 // ConvText.h for the regions.
-#include "ConvText.h"
+#include "test/unit/codegen/cuda/ConvText.h"
 
 #include "compiler/codegen/cuda/conv/Depthwise.h"
 

@@ -1,10 +1,10 @@
 // The table of kernel families: every configuration that a family lists computes its region, the
 // choice goes through its attribute and its text unchanged, and what was not chosen is never
 // emitted.
-#include "../AttentionText.h"
-#include "GeluProduct.h"
+#include "test/unit/codegen/cpu/AttentionText.h"
+#include "test/unit/codegen/cuda/GeluGemm.h"
 
-#include "compiler/codegen/common/RegionSource.h"
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/LowerRegion.h"
 #include "mlir/Parser/Parser.h"
@@ -17,7 +17,7 @@ namespace {
 using dispatch::KernelChoice;
 using dispatch::KernelSelection;
 
-std::string plainProduct(int64_t rows, int64_t columns, int64_t depth,
+std::string simtGemm(int64_t rows, int64_t columns, int64_t depth,
                          const std::string &element = "f16") {
   auto tensor = [&](int64_t a, int64_t b) {
     return "tensor<" + std::to_string(a) + "x" + std::to_string(b) + "x" + element + ">";
@@ -97,7 +97,7 @@ TEST(KernelFamilies, HaveNamesAndWords) {
 
 TEST(KernelFamilies, ChoicesGoThroughTextAndAttribute) {
   for (const std::string &text :
-       {geluProduct("f16", 128, 64, 256, RightStored::ColumnsFirst), plainProduct(40, 72, 136)}) {
+       {geluGemm("f16", 128, 64, 256, RightStored::ColumnsFirst), simtGemm(40, 72, 136)}) {
     KernelChoice choice = selected(text).chosen;
     llvm::Expected<KernelChoice> read = KernelChoice::parse(choice.text());
     ASSERT_TRUE(static_cast<bool>(read)) << llvm::toString(read.takeError());
@@ -126,18 +126,18 @@ void expectAllRight(const std::string &text, const KernelFamily &family, size_t 
 }
 
 TEST(KernelFamilies, EveryConfigurationOfGemmSkinnyIsRight) {
-  expectAllRight(geluProduct("f16", 77, 64, 256, RightStored::ColumnsFirst), kGemmSkinny, 12);
+  expectAllRight(geluGemm("f16", 77, 64, 256, RightStored::ColumnsFirst), kGemmSkinny, 12);
 }
 
 TEST(KernelFamilies, EveryConfigurationOfGemmTensorCoreIsRight) {
-  expectAllRight(plainProduct(40, 72, 136), kGemmTensorCore, 24);
+  expectAllRight(simtGemm(40, 72, 136), kGemmTensorCore, 24);
 }
 
 /// Constants lie as [columns, depth] where that gives copies more bytes, and stay where it does
 /// not.
 TEST(KernelFamilies, GemmTensorCoreLaysOutWeightsForWiderCopies) {
   auto panelOf = [](int64_t columns, int64_t depth) {
-    std::string text = plainProduct(40, columns, depth);
+    std::string text = simtGemm(40, columns, depth);
     text.insert(text.find(") -> "), " {tn.constant, tn.packable}");
     Parsed parsed(text);
     std::optional<dispatch::WeightLayout> layout = weightLayoutOf(kGemmTensorCore, *parsed.region);
@@ -153,7 +153,7 @@ TEST(KernelFamilies, GemmTensorCoreLaysOutWeightsForWiderCopies) {
 }
 
 TEST(KernelFamilies, EveryConfigurationOfGemmSimtIsRight) {
-  expectAllRight(plainProduct(70, 77, 33, "f32"), kGemmSimt, 2);
+  expectAllRight(simtGemm(70, 77, 33, "f32"), kGemmSimt, 2);
 }
 
 TEST(KernelFamilies, EveryConfigurationOfGemvIsRight) {
@@ -192,7 +192,7 @@ TEST(KernelFamilies, EveryConfigurationOfConvDepthwiseIsRight) {
 TEST(KernelFamilies, ThePredictedTimesDecide) {
   double before = 0;
   for (int64_t rows : {32, 128, 512, 2048}) {
-    KernelSelection selection = selected(plainProduct(rows, 768, 1024));
+    KernelSelection selection = selected(simtGemm(rows, 768, 1024));
     double least = HUGE_VAL, chosen = 0;
     for (const dispatch::CandidateRecord &candidate : selection.candidates) {
       if (candidate.verdict == "refused") {
@@ -202,14 +202,14 @@ TEST(KernelFamilies, ThePredictedTimesDecide) {
       least = std::min(least, candidate.microseconds);
       chosen = candidate.verdict == "chosen" ? candidate.microseconds : chosen;
     }
-    EXPECT_LE(chosen * dispatch::kClearlyLess, least) << rows;
+    EXPECT_LE(chosen * dispatch::kSwitchMargin, least) << rows;
     EXPECT_GT(chosen, before) << rows;
     before = chosen;
   }
 }
 
 TEST(KernelFamilies, TheUserChoosesAmongThem) {
-  std::string text = geluProduct("f16", 128, 64, 256, RightStored::ColumnsFirst);
+  std::string text = geluGemm("f16", 128, 64, 256, RightStored::ColumnsFirst);
   KernelSelection own = selected(text);
   EXPECT_EQ(own.chosen.family, "gemm_skinny");
   EXPECT_EQ(verdictOn(own, "gemm_tensorcore"), "possible");
@@ -228,7 +228,7 @@ TEST(KernelFamilies, TheUserChoosesAmongThem) {
 }
 
 TEST(KernelFamilies, WhatDoesNotFitIsRefused) {
-  std::string text = geluProduct("f16", 128, 64, 256, RightStored::ColumnsFirst);
+  std::string text = geluGemm("f16", 128, 64, 256, RightStored::ColumnsFirst);
   for (const KernelChoice &wrong :
        {KernelChoice{"gemm_skinny", {{"stages", {99}}}},
         KernelChoice{"gemm_skinny", {{"tile", {64}}}},
@@ -242,7 +242,7 @@ TEST(KernelFamilies, WhatDoesNotFitIsRefused) {
 
 /// A choice that cannot be emitted is a fault with words; no other family is tried.
 TEST(KernelFamilies, WhatWasNotChosenIsNotEmitted) {
-  std::string text = geluProduct("f16", 128, 64, 256, RightStored::ColumnsFirst);
+  std::string text = geluGemm("f16", 128, 64, 256, RightStored::ColumnsFirst);
   for (const KernelChoice &wrong :
        {KernelChoice{"gemv", {}}, KernelChoice{"gemm_skinny", {}}, KernelChoice{"unknown", {}},
         KernelChoice{"pointwise", {{"tile", {1}}}}}) {

@@ -1,7 +1,7 @@
 // Products with few rows on the emulated GPU: both layouts of weights, tails of columns and depth,
 // several tiles a block and several chunks of the depth, the norm before and the epilogue behind.
 #include "compiler/codegen/cuda/gemm/Gemv.h"
-#include "HandKernelCheck.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 namespace tenon::codegen::cuda {
 namespace {
@@ -47,7 +47,7 @@ std::string plainText(const Shape &s) {
 
 Emitter withLayout(GemvLayout layout) {
   return [layout](RegionBuilder &region) -> mlir::FailureOr<bool> {
-    Fit<GemvProblem> problem = matchGemv(region);
+    MatchResult<GemvProblem> problem = matchGemv(region);
     return problem && emitGemv(region, *problem, layout);
   };
 }

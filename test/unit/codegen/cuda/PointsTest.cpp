@@ -1,7 +1,7 @@
 // Kernels by points, by loop nests and through tiles, on the emulated GPU: shapes at which strips
 // are wide, tiles are cut off, and kernels follow each other. The table of test/ops has the ops
 // themselves.
-#include "HandKernelCheck.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 #include "llvm/Support/FormatVariadic.h"
 

@@ -1,6 +1,6 @@
 // What holds for the PTX of any region: it assembles for each architecture without spills or local
 // memory, calls nothing that it does not contain, and is the same each time.
-#include "HandKernelCheck.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 #include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/codegen/cuda/base/EmitPtx.h"

@@ -1,8 +1,8 @@
 // Products whose row count varies on the emulated GPU: every bucket, its borders and no rows at
 // all; epilogues that one kernel or several compute; which kernels have work for a count.
 #include "compiler/codegen/cuda/gemm/RowBuckets.h"
-#include "GeluProduct.h"
-#include "compiler/codegen/cuda/gemm/LargeProduct.h"
+#include "test/unit/codegen/cuda/GeluGemm.h"
+#include "compiler/codegen/cuda/gemm/PersistentGemm.h"
 #include "compiler/codegen/cuda/LowerRegion.h"
 #include "mlir/Parser/Parser.h"
 
@@ -82,7 +82,7 @@ struct Bucketed {
     context.loadAllAvailableDialects();
     module = mlir::parseSourceString<mlir::ModuleOp>(textOf(c), mlir::ParserConfig(&context));
     region.emplace(module->lookupSymbol<mlir::func::FuncOp>("kernel"), "tested", gpu);
-    Fit<RowBuckets> found = rowBucketsOf(*region, calls);
+    MatchResult<RowBuckets> found = rowBucketsOf(*region, calls);
     why = found.why().str();
     if (found) {
       buckets = *found;
@@ -139,8 +139,8 @@ TEST(CudaRowBucketsTest, LargeRows) {
     EXPECT_TRUE(matchesReference(
         textOf(c),
         [](RegionBuilder &region) -> mlir::FailureOr<bool> {
-          Fit<LargeProblem> problem = matchLargeProduct(region);
-          return problem && emitLargeProduct(region, *problem);
+          MatchResult<LargeProblem> problem = matchPersistentGemm(region);
+          return problem && emitPersistentGemm(region, *problem);
         },
         options));
   }

@@ -1,6 +1,6 @@
 // Row kernels: their numbers on the emulated GPU against the reference, and what their PTX must
 // hold. Relies on HandKernelCheck for both.
-#include "HandKernelCheck.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 #include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/codegen/cuda/rows/Rows.h"
@@ -105,11 +105,11 @@ TEST(Rows, FusedNorm) {
 }
 
 /// By rows that wait in shared memory, in a layout that GPUs get for far larger tensors.
-testing::AssertionResult stagedMatches(const std::string &text, const RowsLayout &given,
+testing::AssertionResult stagedMatches(const std::string &text, const RowReductionConfig &given,
                                        RunOptions options = {}) {
   Emitter emitter = [&](RegionBuilder &region) -> mlir::FailureOr<bool> {
     std::optional<RowsWork> work = findRowsWork(region);
-    RowsLayout layout = given;
+    RowReductionConfig layout = given;
     layout.lanes = lanesOf(factsOf(region, *work), 0);
     layout.strips =
         *tn::constantDim(tn::elementCount(region.source.getContext(), work->inner)) / layout.lanes;
@@ -123,22 +123,22 @@ testing::AssertionResult stagedMatches(const std::string &text, const RowsLayout
   return forward ? matchesReference(text, emitter, options) : forward;
 }
 
-RowsLayout stagedLayout(RowThreads threads, int64_t slots, int64_t groupsPerBlock,
-                        int64_t groupsAtOnce = 0) {
-  RowsLayout layout;
+RowReductionConfig stagedLayout(RowThreads threads, int64_t slots, int64_t groupsPerBlock,
+                        int64_t concurrentGroups = 0) {
+  RowReductionConfig layout;
   layout.threads = threads;
   layout.rowsPerBlock = threads.perRow == 32 && threads.blocks == 1 ? 4 : 1;
   layout.slots = slots;
   layout.groupsPerBlock = groupsPerBlock;
-  layout.groupsAtOnce = groupsAtOnce;
+  layout.concurrentGroups = concurrentGroups;
   layout.blocksOfProcessor = 1;
   layout.parameterRegisters = groupsPerBlock == 0 ? 8 : 0;
   return layout;
 }
 
 /// As many rows as slots that are reduced side by side.
-RowsLayout sideBySide(RowThreads threads, int64_t rows, int64_t parameterRegisters) {
-  RowsLayout layout = stagedLayout(threads, rows, rows);
+RowReductionConfig sideBySide(RowThreads threads, int64_t rows, int64_t parameterRegisters) {
+  RowReductionConfig layout = stagedLayout(threads, rows, rows);
   layout.areTogether = true;
   layout.parameterRegisters = parameterRegisters;
   return layout;
@@ -147,7 +147,7 @@ RowsLayout sideBySide(RowThreads threads, int64_t rows, int64_t parameterRegiste
 TEST(Rows, RowsThatWaitInSharedMemory) {
   struct Case {
     const char *dims;
-    RowsLayout layout;
+    RowReductionConfig layout;
   };
   const Case table[] = {
       // Several rows a block and a rest of them, an odd number of rows, a part of a strip's
@@ -182,14 +182,14 @@ TEST(Rows, RowsThatWaitInSharedMemory) {
   EXPECT_TRUE(stagedMatches(fused("6", "512", "f32"), stagedLayout({64, 1}, 2, 2)));
 }
 
-RowsLayout kept(RowsLayout layout) {
+RowReductionConfig kept(RowReductionConfig layout) {
   layout.keepsReads = true;
   return layout;
 }
 
 /// By the policy of tensors that no cache holds.
 TEST(Rows, ReadsThatTheCacheKeeps) {
-  for (RowsLayout layout : {stagedLayout({64, 1}, 2, 2), stagedLayout({64, 2}, 3, 0, 2),
+  for (RowReductionConfig layout : {stagedLayout({64, 1}, 2, 2), stagedLayout({64, 2}, 3, 0, 2),
                             stagedLayout({64, 1}, 1, 0, 2), sideBySide({64, 2}, 2, 8)}) {
     EXPECT_TRUE(stagedMatches(softmax("5x2048", 1, "f16"), kept(layout)));
     EXPECT_TRUE(stagedMatches(fused("5", "2048", "f16"), kept(layout)));
@@ -273,7 +273,7 @@ TEST(Rows, MomentsOfAnyElements) {
     uint16_t &x = tensor.as<uint16_t>()[i];
     x = i < 4096 ? 0x63d0 : i < 8192 ? 0x67f0 + i * 7 % 17 % 2 : i == 8193 ? 0x5400 : x;
   });
-  for (const RowsLayout &layout : {stagedLayout({64, 2}, 3, 0, 2), stagedLayout({64, 2}, 1, 0, 2),
+  for (const RowReductionConfig &layout : {stagedLayout({64, 2}, 3, 0, 2), stagedLayout({64, 2}, 1, 0, 2),
                                    sideBySide({64, 4}, 1, 0)}) {
     EXPECT_TRUE(stagedMatches(norm("3", "4096", "f32"), layout, floats)) << layout.slots;
     EXPECT_TRUE(stagedMatches(norm("3", "4096", "f16"), layout, halves)) << layout.slots;

@@ -1,5 +1,5 @@
 // Scatters of many updates, several of which meet: the last counts, or all are combined in order.
-#include "HandKernelCheck.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 #include "llvm/Support/FormatVariadic.h"
 

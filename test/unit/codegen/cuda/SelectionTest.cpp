@@ -1,6 +1,6 @@
 // Selections by whole blocks, at sizes that one pass of the threads does and does not hold, with
 // scores that are equal or no numbers. The table of test/ops has the ops themselves.
-#include "HandKernelCheck.h"
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
 
 #include "llvm/Support/FormatVariadic.h"
 

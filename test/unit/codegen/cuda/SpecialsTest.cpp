@@ -1,6 +1,6 @@
 // Generated code for a GPU against the reference, on special numbers.
-#include "../SpecialCases.h"
-#include "EmulatedRegion.h"
+#include "test/unit/codegen/SpecialCases.h"
+#include "test/unit/codegen/emulator/EmulatedRegion.h"
 #include "compiler/reference/Compare.h"
 
 #include "gtest/gtest.h"

@@ -1,7 +1,7 @@
 // Kernels are laid out within the limits of the target that they are compiled for, and use nothing
 // that it lacks: of all architectures, parts, and profiles that lower limits.
-#include "../AttentionText.h"
-#include "GeluProduct.h"
+#include "test/unit/codegen/cpu/AttentionText.h"
+#include "test/unit/codegen/cuda/GeluGemm.h"
 
 #include "compiler/codegen/cuda/CudaCodegen.h"
 #include "test/unit/codegen/SelectedText.h"
@@ -56,13 +56,13 @@ std::vector<std::string> regionTexts() {
   AttentionCase masked = plainAttention("f16", 64, 16, 384, 384, 64, 64);
   masked.mask = "tensor<64x1x1x384xf16>";
   std::vector<std::string> texts = {
-      geluProduct("f16", 128, 4096, 1024, RightStored::ColumnsFirst),
-      geluProduct("f16", 24576, 4096, 1024),
-      geluProduct("bf16", 40, 4096, 4096),
-      geluProduct("f32", 512, 512, 512),
+      geluGemm("f16", 128, 4096, 1024, RightStored::ColumnsFirst),
+      geluGemm("f16", 24576, 4096, 1024),
+      geluGemm("bf16", 40, 4096, 4096),
+      geluGemm("f32", 512, 512, 512),
       conv("f16", 256),
       conv("f32", 128),
-      geluProduct("bf16", 16, 4096, 8192, RightStored::ColumnsFirst),
+      geluGemm("bf16", 16, 4096, 8192, RightStored::ColumnsFirst),
       attentionText(masked),
       attentionText(plainAttention("f16", 1, 32, 1, 4096, 128, 128, 8)),
       attentionText(plainAttention("bf16", 2, 8, 300, 300, 128, 128)),
@@ -161,7 +161,7 @@ TEST(TargetLimits, KernelsOfALargerTargetAreFound) {
   for (const std::string &text : regionTexts()) {
     EXPECT_NE(faultsOf(compiled(text, large), small), std::vector<std::string>()) << text;
   }
-  CompiledRegion region = compiled(geluProduct("f32", 512, 512, 512), small);
+  CompiledRegion region = compiled(geluGemm("f32", 512, 512, 512), small);
   EXPECT_TRUE(faultsOf(region, small).empty());
   target::Target tiny = small;
   tiny.sharedBytes = 1024;
@@ -171,7 +171,7 @@ TEST(TargetLimits, KernelsOfALargerTargetAreFound) {
 
 /// A part's numbers decide, not the row of its architecture.
 TEST(TargetLimits, OfAPartDecide) {
-  std::string text = geluProduct("bf16", 16, 4096, 8192, RightStored::ColumnsFirst);
+  std::string text = geluGemm("bf16", 16, 4096, 8192, RightStored::ColumnsFirst);
   target::Target gpu = target::targetOf("sm_90a");
   std::string whole = selectedForCuda(text, gpu);
   gpu.cores = 40;

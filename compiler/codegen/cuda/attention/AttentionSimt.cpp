@@ -1,0 +1,399 @@
+// The flash form with FP32 arithmetic: a block holds a tile of queries, keys and values in shared
+// memory as f32. 16 lanes share 4 queries; a lane's keys and columns are 16 apart, so that
+// neighbours read neighbouring banks. Relies on nothing of the layout but strides.
+#include "compiler/codegen/cuda/attention/AttentionKernels.h"
+#include "compiler/codegen/cuda/attention/Tuning.h"
+#include "compiler/codegen/cuda/base/KernelShell.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+using Values = ThreadBuilder::Values;
+
+constexpr double kLog2E = 1.4426950408889634;
+constexpr int64_t kLanes = 16;
+constexpr int64_t kRowsOfThread = 4;
+using tuning::kSimtLoads;
+
+class SimtKernel {
+public:
+  SimtKernel(KernelShell &shell, const AttentionProblem &problem, SimtTile tile)
+      : shell(shell), p(problem), tile(tile), width(*tn::constantDim(p.width)),
+        valueWidth(*tn::constantDim(p.valueWidth)), pitch((width + 7) / 8 * 8 + 4),
+        valuePitch((valueWidth + 15) / 16 * 16), weightPitch(tile.keys + 4) {}
+
+  int64_t sharedBytes() const {
+    return 4 * (tile.rows * (pitch + weightPitch) + tile.keys * (pitch + valuePitch));
+  }
+  void emit(bool isDependentLaunch);
+
+private:
+  /// By row of the thread.
+  struct State {
+    SmallVector<Values> sums; ///< by 16 columns
+    Values maxima, totals;
+  };
+  int64_t columns() const { return valuePitch / kLanes; }
+  State unflatten(ValueRange values) const;
+  Values flatten(const State &state) const;
+  State initialState(const ThreadBuilder &t) const;
+  void place(const ThreadBuilder &t);
+  Value headPointer(const ThreadBuilder &t, unsigned position, const StridedTensor &tensor,
+                    Value ofHead);
+  Value elementPointer(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
+                       Value row, Value column) const;
+  void fill(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor, Value firstRow,
+            Value rowCount, int64_t rows, int64_t used, int64_t filled, int64_t rowPitch,
+            Value to) const;
+  Values step(const ThreadBuilder &t, Value index, State state) const;
+  SmallVector<Values> scores(const ThreadBuilder &t) const;
+  Value finishScore(const ThreadBuilder &t, Value dot, int64_t row, Value key) const;
+  void weigh(const ThreadBuilder &t, const SmallVector<Values> &scores, State &state) const;
+  void addValues(const ThreadBuilder &t, State &state) const;
+  void storeRows(const ThreadBuilder &t, const State &state) const;
+
+  KernelShell &shell;
+  const AttentionProblem &p;
+  SimtTile tile;
+  int64_t width, valueWidth;
+  int64_t pitch, valuePitch, weightPitch; ///< floats between rows in shared memory
+
+  Value batch, head, firstRow, lane, tileRow;
+  Value queryCount, keyCount, tiles;
+  Value keyPointer, valuePointer, maskPointer, resultPointer;
+  Value queryTile, keyTile, valueTile, weightTile;
+  Values rows, limits; ///< of the thread's rows: the query, the keys before which are seen
+};
+
+SimtKernel::State SimtKernel::unflatten(ValueRange values) const {
+  State state;
+  for (int64_t i = 0; i < kRowsOfThread; ++i) {
+    state.sums.push_back(Values(values.take_front(columns())));
+    values = values.drop_front(columns());
+  }
+  state.maxima = Values(values.take_front(kRowsOfThread));
+  state.totals = Values(values.drop_front(kRowsOfThread));
+  return state;
+}
+
+Values SimtKernel::flatten(const State &state) const {
+  Values all;
+  for (const Values &sums : state.sums) {
+    all.append(sums);
+  }
+  all.append(state.maxima);
+  all.append(state.totals);
+  return all;
+}
+
+SimtKernel::State SimtKernel::initialState(const ThreadBuilder &t) const {
+  State state;
+  Value zero = t.f32(0), lowest = t.f32(-double(std::numeric_limits<float>::max()));
+  state.sums.assign(kRowsOfThread, Values(columns(), zero));
+  state.maxima.assign(kRowsOfThread, lowest);
+  state.totals.assign(kRowsOfThread, zero);
+  return state;
+}
+
+void SimtKernel::place(const ThreadBuilder &t) {
+  queryCount = shell.size32(p.queries);
+  keyCount = shell.size32(p.keys);
+  Value rowBlocks = t.ceilDiv(queryCount, tile.rows), heads = shell.size32(p.heads);
+  Value list = t.div(t.block(), rowBlocks);
+  head = t.rem(list, heads);
+  batch = t.div(list, heads);
+  firstRow = t.mul(t.rem(t.block(), rowBlocks), tile.rows);
+  lane = t.rem(t.thread(), kLanes);
+  tileRow = t.mul(t.div(t.thread(), kLanes), kRowsOfThread);
+  Value shift = t.sub(keyCount, queryCount), seen = keyCount;
+  for (int64_t i = 0; i < kRowsOfThread; ++i) {
+    rows.push_back(t.add(t.add(firstRow, tileRow), i));
+    limits.push_back(p.causal ? t.min(keyCount, t.add(t.add(rows[i], shift), 1)) : keyCount);
+  }
+  if (p.causal) {
+    seen = t.max(t.i32(0), t.min(keyCount, t.add(t.add(firstRow, shift), tile.rows)));
+  }
+  tiles = t.ceilDiv(seen, tile.keys);
+  Value keyHead =
+      tn::sameDim(p.heads, p.keyHeads) ? head : t.div(head, t.div(heads, shell.size32(p.keyHeads)));
+  keyPointer = headPointer(t, 1, p.k, keyHead);
+  valuePointer = headPointer(t, 2, p.v, keyHead);
+  maskPointer = p.mask ? headPointer(t, 3, *p.mask, head) : Value();
+  resultPointer = headPointer(t, p.mask ? 4 : 3, p.y, head);
+  queryTile = shell.shared();
+  keyTile = t.offset(queryTile, t.f32Type(), tile.rows * pitch);
+  valueTile = t.offset(keyTile, t.f32Type(), tile.keys * pitch);
+  weightTile = t.offset(valueTile, t.f32Type(), tile.keys * valuePitch);
+}
+
+Value SimtKernel::headPointer(const ThreadBuilder &t, unsigned position,
+                              const StridedTensor &tensor, Value ofHead) {
+  Value at = t.add(shell.size(tensor.offset), t.mul(t.wide(batch), shell.size(tensor.strides[0])));
+  at = t.add(at, t.mul(t.wide(ofHead), shell.size(tensor.strides[1])));
+  return t.offset(shell.buffer(position), tensor.element, at);
+}
+
+Value SimtKernel::elementPointer(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
+                                 Value row, Value column) const {
+  Value at = t.add(t.mul(t.wide(row), shell.size(tensor.strides[2])),
+                   t.mul(t.wide(column), shell.size(tensor.strides[3])));
+  return t.offset(pointer, tensor.element, at);
+}
+
+/// Rows [firstRow, firstRow + rows) of a head into a tile as f32. Rows past the last, and columns
+/// from `used` to `filled`, are zeros.
+void SimtKernel::fill(const ThreadBuilder &t, Value pointer, const StridedTensor &tensor,
+                      Value first, Value rowCount, int64_t rows, int64_t used, int64_t filled,
+                      int64_t rowPitch, Value to) const {
+  int64_t count = rows * filled;
+  auto bring = [&](const ThreadBuilder &b, Value index) {
+    Value row = b.div(index, filled), column = b.rem(index, filled);
+    Value source = b.add(first, row);
+    Value inside = b.isLess(source, rowCount);
+    if (used < filled) {
+      inside = b.bitAnd(inside, b.isLess(column, b.i32(used)));
+    }
+    Values element = b.choose(
+        inside,
+        [&](const ThreadBuilder &c) -> Values {
+          Value from = elementPointer(c, pointer, tensor, source, column);
+          unsigned bytes = tensor.element.getIntOrFloatBitWidth() / 8;
+          return {c.toF32(c.load(tensor.element, from, bytes))};
+        },
+        [](const ThreadBuilder &c) -> Values { return {c.f32(0)}; });
+    b.store(element[0], b.offset(to, b.f32Type(), b.add(b.mul(row, rowPitch), column)), 4);
+  };
+  int64_t stride = tile.rows / kRowsOfThread * kLanes * kSimtLoads;
+  t.loop(t.i32(0), t.i32(count), t.i32(stride), {},
+         [&](const ThreadBuilder &b, Value base, ValueRange) -> Values {
+           for (int64_t i = 0; i < kSimtLoads; ++i) {
+             Value index = b.add(b.add(base, b.thread()), i * tile.rows / kRowsOfThread * kLanes);
+             if (count % stride == 0) {
+               bring(b, index);
+             } else {
+               b.when(b.isLess(index, b.i32(count)),
+                      [&](const ThreadBuilder &c) { bring(c, index); });
+             }
+           }
+           return {};
+         });
+}
+
+/// Products of the thread's rows and keys lane + 16 j.
+SmallVector<Values> SimtKernel::scores(const ThreadBuilder &t) const {
+  int64_t keys = tile.keys / kLanes;
+  Type four = t.vectorType(4, t.f32Type());
+  Value rowBase = t.offset(queryTile, t.f32Type(), t.mul(tileRow, pitch));
+  Value keyBase = t.offset(keyTile, t.f32Type(), t.mul(lane, pitch));
+  Values sums = t.loop(
+      t.i32(0), t.i32((width + 3) / 4 * 4), t.i32(4), Values(kRowsOfThread * keys, t.f32(0)),
+      [&](const ThreadBuilder &b, Value column, ValueRange carried) -> Values {
+        Values result(carried), left, right;
+        for (int64_t i = 0; i < kRowsOfThread; ++i) {
+          Value at = b.offset(b.offset(rowBase, b.f32Type(), column), b.f32Type(), i * pitch);
+          left.push_back(b.load(four, at, 16));
+        }
+        for (int64_t j = 0; j < keys; ++j) {
+          Value at =
+              b.offset(b.offset(keyBase, b.f32Type(), column), b.f32Type(), j * kLanes * pitch);
+          right.push_back(b.load(four, at, 16));
+        }
+        for (int64_t k = 0; k < 4; ++k) {
+          for (int64_t i = 0; i < kRowsOfThread; ++i) {
+            for (int64_t j = 0; j < keys; ++j) {
+              Value &sum = result[i * keys + j];
+              sum = b.fma(b.extract(left[i], k), b.extract(right[j], k), sum);
+            }
+          }
+        }
+        return result;
+      });
+  SmallVector<Values> byRow;
+  for (int64_t i = 0; i < kRowsOfThread; ++i) {
+    byRow.push_back(Values(ArrayRef(sums).slice(i * keys, keys)));
+  }
+  return byRow;
+}
+
+Value SimtKernel::finishScore(const ThreadBuilder &t, Value dot, int64_t row, Value key) const {
+  Value scale = t.f32(p.scale), score;
+  if (p.mask) {
+    Value last = t.i32(1);
+    Value at = elementPointer(t, maskPointer, *p.mask, t.min(rows[row], t.sub(queryCount, last)),
+                              t.min(key, t.sub(keyCount, last)));
+    unsigned bytes = p.mask->element.getIntOrFloatBitWidth() / 8;
+    score = t.fma(dot, scale, t.toF32(t.load(p.mask->element, at, bytes)));
+  } else {
+    score = t.mulF(dot, scale);
+  }
+  return t.select(t.isLess(key, limits[row]), score,
+                  t.f32(-std::numeric_limits<float>::infinity()));
+}
+
+/// Weights relative to the new maxima, for all lanes of the row to read; older sums are brought to
+/// these.
+void SimtKernel::weigh(const ThreadBuilder &t, const SmallVector<Values> &scores,
+                       State &state) const {
+  Value factor = t.f32(kLog2E);
+  for (int64_t i = 0; i < kRowsOfThread; ++i) {
+    Value maximum = state.maxima[i];
+    for (Value score : scores[i]) {
+      maximum = t.maxF(maximum, score);
+    }
+    for (int64_t mask = 1; mask < kLanes; mask *= 2) {
+      maximum = t.maxF(maximum, t.shuffleXor(maximum, mask));
+    }
+    auto weight = [&](Value score) { return t.exp2(t.mulF(t.subF(score, maximum), factor)); };
+    Value older = weight(state.maxima[i]);
+    state.maxima[i] = maximum;
+    Value total = t.mulF(state.totals[i], older);
+    Value row = t.add(t.mul(t.add(tileRow, i), weightPitch), lane);
+    for (auto [j, score] : llvm::enumerate(scores[i])) {
+      Value current = weight(score);
+      total = t.addF(total, current);
+      t.store(current, t.offset(weightTile, t.f32Type(), t.add(row, int64_t(j) * kLanes)), 4);
+    }
+    state.totals[i] = total;
+    for (Value &sum : state.sums[i]) {
+      sum = t.mulF(sum, older);
+    }
+  }
+  t.warpBarrier();
+}
+
+void SimtKernel::addValues(const ThreadBuilder &t, State &state) const {
+  Type four = t.vectorType(4, t.f32Type());
+  Value rowBase = t.offset(weightTile, t.f32Type(), t.mul(tileRow, weightPitch));
+  Value columnBase = t.offset(valueTile, t.f32Type(), lane);
+  Values sums;
+  for (const Values &row : state.sums) {
+    sums.append(row);
+  }
+  sums = t.loop(t.i32(0), t.i32(tile.keys), t.i32(4), sums,
+                [&](const ThreadBuilder &b, Value key, ValueRange carried) -> Values {
+                  Values result(carried), probabilities;
+                  for (int64_t i = 0; i < kRowsOfThread; ++i) {
+                    Value at =
+                        b.offset(b.offset(rowBase, b.f32Type(), key), b.f32Type(), i * weightPitch);
+                    probabilities.push_back(b.load(four, at, 16));
+                  }
+                  Value base = b.offset(columnBase, b.f32Type(), b.mul(key, valuePitch));
+                  for (int64_t k = 0; k < 4; ++k) {
+                    for (int64_t c = 0; c < columns(); ++c) {
+                      Value at = b.offset(base, b.f32Type(), k * valuePitch + c * kLanes);
+                      Value value = b.load(b.f32Type(), at, 4);
+                      for (int64_t i = 0; i < kRowsOfThread; ++i) {
+                        Value &sum = result[i * columns() + c];
+                        sum = b.fma(b.extract(probabilities[i], k), value, sum);
+                      }
+                    }
+                  }
+                  return result;
+                });
+  for (int64_t i = 0; i < kRowsOfThread; ++i) {
+    state.sums[i] = Values(ArrayRef(sums).slice(i * columns(), columns()));
+  }
+}
+
+Values SimtKernel::step(const ThreadBuilder &t, Value index, State state) const {
+  Value firstKey = t.mul(index, tile.keys);
+  t.barrier();
+  fill(t, keyPointer, p.k, firstKey, keyCount, tile.keys, width, pitch - 4, pitch, keyTile);
+  fill(t, valuePointer, p.v, firstKey, keyCount, tile.keys, valueWidth, valuePitch, valuePitch,
+       valueTile);
+  t.barrier();
+  SmallVector<Values> dots = scores(t);
+  for (int64_t i = 0; i < kRowsOfThread; ++i) {
+    for (auto [j, dot] : llvm::enumerate(dots[i])) {
+      dot = finishScore(t, dot, i, t.add(t.add(firstKey, lane), int64_t(j) * kLanes));
+    }
+  }
+  weigh(t, dots, state);
+  addValues(t, state);
+  return flatten(state);
+}
+
+void SimtKernel::storeRows(const ThreadBuilder &t, const State &state) const {
+  for (int64_t i = 0; i < kRowsOfThread; ++i) {
+    Value total = state.totals[i];
+    for (int64_t mask = 1; mask < kLanes; mask *= 2) {
+      total = t.addF(total, t.shuffleXor(total, mask));
+    }
+    // A row that saw no key has sums of 0 and keeps them.
+    Value divisor = t.maxF(total, t.f32(1e-30));
+    t.when(t.isLess(rows[i], queryCount), [&](const ThreadBuilder &b) {
+      for (int64_t c = 0; c < columns(); ++c) {
+        Value column = b.add(lane, c * kLanes);
+        auto store = [&](const ThreadBuilder &inner) {
+          Value y = inner.fromF32(p.y.element, inner.divF(state.sums[i][c], divisor));
+          inner.store(y, elementPointer(inner, resultPointer, p.y, rows[i], column),
+                      p.y.element.getIntOrFloatBitWidth() / 8);
+        };
+        if ((c + 1) * kLanes <= valueWidth) {
+          store(b);
+        } else {
+          b.when(b.isLess(column, b.i32(valueWidth)), store);
+        }
+      }
+    });
+  }
+}
+
+void SimtKernel::emit(bool isDependentLaunch) {
+  ThreadBuilder t = shell.code();
+  if (isDependentLaunch) {
+    t.waitForPredecessors();
+    t.launchDependents();
+  }
+  place(t);
+  fill(t, headPointer(t, 0, p.q, head), p.q, firstRow, queryCount, tile.rows, width, pitch - 4,
+       pitch, queryTile);
+  Values last = t.loop(t.i32(0), tiles, t.i32(1), flatten(initialState(t)),
+                       [&](const ThreadBuilder &b, Value index, ValueRange carried) {
+                         return step(b, index, unflatten(carried));
+                       });
+  storeRows(t, unflatten(last));
+}
+
+} // namespace
+
+std::optional<SimtTile> plainTile(const AttentionProblem &p, const target::Target &gpu) {
+  std::optional<int64_t> width = tn::constantDim(p.width),
+                         valueWidth = tn::constantDim(p.valueWidth);
+  auto fits = [](const StridedTensor &tensor) {
+    return tensor.element.getIntOrFloatBitWidth() <= 32;
+  };
+  if (!width || !valueWidth || *valueWidth > 256 || !fits(p.q) || !fits(p.k) || !fits(p.v) ||
+      !fits(p.y) || (p.mask && !fits(*p.mask))) {
+    return std::nullopt;
+  }
+  bool isNarrow = *width <= tuning::kNarrowHead && *valueWidth <= tuning::kNarrowHead;
+  int64_t size = isNarrow ? tuning::kSimtTile : tuning::kSimtSmallTile;
+  SimtTile tile = {size, size};
+  int64_t bytes = 4 * (tile.rows * ((*width + 7) / 8 * 8 + 8 + tile.keys) +
+                       tile.keys * ((*width + 7) / 8 * 8 + 4 + (*valueWidth + 15) / 16 * 16));
+  return bytes > gpu.sharedBytes ? std::nullopt : std::optional(tile);
+}
+
+void emitSimtAttention(ModuleOp module, StringRef symbol, const AttentionProblem &p,
+                       const SimtTile &tile, const target::Target &gpu, RegionCode &code) {
+  SmallVector<uint32_t> buffers = {p.q.buffer, p.k.buffer, p.v.buffer};
+  if (p.mask) {
+    buffers.push_back(p.mask->buffer);
+  }
+  uint32_t reads = buffers.size();
+  buffers.push_back(p.y.buffer);
+  KernelShell shell(module, symbol, buffers, reads, tile.rows / kRowsOfThread * kLanes);
+  // ptxas by itself spills a word to have room for more blocks.
+  shell.setMinBlocksPerSm(tuning::kSimtBlocks);
+  SimtKernel kernel(shell, p, tile);
+  kernel.emit(/*isDependentLaunch=*/gpu.has(target::Feature::DependentLaunch));
+  AffineExpr blocks = p.batches * p.heads * p.queries.ceilDiv(tile.rows);
+  code.steps.push_back(shell.finish(blocks, kernel.sharedBytes()));
+}
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,300 @@
+// The ring of stages: who fills it and who multiplies what is in it. Relies on
+// LargeProductStore.cpp for the way from a tile's accumulators to the result.
+#include "compiler/codegen/cuda/gemm/PersistentGemm.h"
+
+#include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/gemm/TileLoader.h"
+#include "compiler/codegen/cuda/gemm/Tuning.h"
+#include "compiler/dispatch/Strategy.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+using Values = ThreadBuilder::Values;
+
+using tuning::kPersistentStages;
+using tuning::kRowTilesTogether;
+
+constexpr int64_t kABytes = kLargeRows * kLargeDepth * 2, kBBytes = kLargeColumns * kLargeDepth * 2;
+constexpr int64_t kStageBytes = kABytes + kBBytes;
+constexpr int64_t kSharedBytes = kPersistentStages * (kStageBytes + 2 * kBarrierBytes) +
+                                 kGroups * (kHandedBytes + 2 * kBarrierBytes);
+
+std::optional<RightOrder> orderOf(const GemmOperand &b, int64_t columns, int64_t depth) {
+  std::optional<int64_t> row = tn::constantDim(b.rowStride());
+  std::optional<int64_t> column = tn::constantDim(b.columnStride());
+  if (row == columns && column == 1) {
+    return RightOrder::ColumnsInner;
+  }
+  return row == 1 && column == depth ? std::optional(RightOrder::DepthInner) : std::nullopt;
+}
+
+/// Rows whose tiles are numbered in 32 bits.
+constexpr int64_t kMostLargeRows = int64_t(1) << 24;
+
+bool startsBuffer(const GemmOperand &operand) { return tn::constantDim(operand.at.offset) == 0; }
+
+} // namespace
+
+MatchResult<LargeProblem> matchPersistentGemm(RegionBuilder &region) {
+  if (!region.gpu.has(target::Feature::WarpgroupMma) || kSharedBytes > region.gpu.sharedBytes) {
+    return MatchFailure{
+        "the target has no products of warpgroups, or not the shared memory for its ring"};
+  }
+  MatchResult<GemmProblem> product = matchGemm(region.source);
+  if (!product) {
+    return MatchFailure{product.why()};
+  }
+  if (!product->batch.empty() || !startsBuffer(product->a) || !startsBuffer(product->b)) {
+    return MatchFailure{"it is a batch of products, or an operand is a part of its buffer"};
+  }
+  tn::MatmulOp op = *region.source.getOps<tn::MatmulOp>().begin();
+  RowRange rows = rowRangeOf(region.source, op.getA().getType());
+  std::optional<int64_t> columns = tn::constantDim(product->columns);
+  std::optional<int64_t> depth = tn::constantDim(product->depth);
+  Type element = product->a.at.element;
+  if (rows.least < 1 || rows.most > kMostLargeRows || !columns || !depth ||
+      *columns % kLargeColumns != 0 || *depth % kLargeDepth != 0) {
+    return MatchFailure{
+        "there may be no rows, or columns and depth are not multiples of 256 and 64"};
+  }
+  Type sum = getElementTypeOrSelf(op.getType());
+  if (!(element.isF16() || element.isBF16()) || product->b.at.element != element ||
+      sum != element || tn::constantDim(product->a.rowStride()) != depth ||
+      tn::constantDim(product->a.columnStride()) != 1) {
+    return MatchFailure{
+        "A is not rows of f16 or bf16 that lie one after the other, or B has another type"};
+  }
+  std::optional<RightOrder> order = orderOf(product->b, *columns, *depth);
+  Operation *exit = region.source.getBody().front().getTerminator();
+  if (!order || getElementTypeOrSelf(exit->getOperand(0)) != element || !productTensors(region)) {
+    return MatchFailure{
+        "B does not lie row by row or column by column, or the result has another type"};
+  }
+  LargeProblem problem{element,
+                       product->a.at.buffer,
+                       product->b.at.buffer,
+                       *order,
+                       product->rowDims,
+                       product->rows,
+                       rows,
+                       *columns,
+                       *depth};
+  problem.blocks = std::min<int64_t>(problem.tiles(rows.most), region.gpu.cores);
+  return problem;
+}
+
+PersistentGemm::PersistentGemm(RegionBuilder &region, const LargeProblem &problem)
+    : kernel(region, kWarpgroup * (1 + kGroups)), emitter(kernel), p(problem) {}
+
+void PersistentGemm::place() {
+  ThreadBuilder t = code();
+  auto size = [&](int64_t value) {
+    return getAffineConstantExpr(value, kernel.builder.getContext());
+  };
+  aMap = kernel.tensorMap(p.a, p.rowCount, size(p.depth), size(p.depth), kLargeRows);
+  bMap = p.order == RightOrder::DepthInner
+             ? kernel.tensorMap(p.b, size(p.columns), size(p.depth), size(p.depth), kLargeColumns)
+             : kernel.tensorMap(p.b, size(p.depth), size(p.columns), size(p.columns), kLargeDepth);
+  thread = t.thread();
+  rowCount = size32(kernel, p.rowCount);
+  rowTiles = t.ceilDiv(rowCount, kLargeRows);
+  tiles = t.mul(rowTiles, p.columnTiles());
+  warpgroup = t.sub(t.div(thread, kWarpgroup), t.i32(1));
+  Type byte = t.builder.getI8Type();
+  ring = {kPersistentStages, kStageBytes, kernel.dynamicShared(kTileAlignment), Value()};
+  handedSums = t.offset(ring.memory, byte, ring.bytes());
+  ring.barriers = t.offset(handedSums, byte, kGroups * kHandedBytes);
+  handedBarriers = t.offset(ring.barriers, byte, ring.barrierBytes());
+  t.when(t.isEqual(thread, t.i32(0)), [&](const ThreadBuilder &c) {
+    ring.initBarriers(c, kGroups);
+    for (int64_t group = 0; group < kGroups; ++group) {
+      initBarrier(c, accumulatorsFull(c, c.i32(group)), kWarpgroup);
+      initBarrier(c, accumulatorsEmpty(c, c.i32(group)), kFinishWarps * kWarp);
+    }
+    publishBarriers(c);
+    prefetchTensorMap(c, aMap);
+    prefetchTensorMap(c, bMap);
+  });
+  t.barrier();
+}
+
+Value PersistentGemm::handedTile(const ThreadBuilder &t, Value group) const {
+  return t.offset(handedSums, t.builder.getI8Type(), t.mul(group, kHandedBytes));
+}
+
+Value PersistentGemm::accumulatorsFull(const ThreadBuilder &t, Value group) const {
+  return t.offset(handedBarriers, t.i64Type(), group);
+}
+
+Value PersistentGemm::accumulatorsEmpty(const ThreadBuilder &t, Value group) const {
+  return t.offset(handedBarriers, t.i64Type(), t.add(group, kGroups));
+}
+
+/// Down the rows of tiles that are worked through together first.
+PersistentGemm::Corner PersistentGemm::cornerOf(const ThreadBuilder &t, Value tile) const {
+  int64_t together = kRowTilesTogether * p.columnTiles();
+  Value first = t.mul(t.div(tile, together), kRowTilesTogether), rest = t.rem(tile, together);
+  Value count = t.min(t.i32(kRowTilesTogether), t.sub(rowTiles, first));
+  return {t.mul(t.add(first, t.rem(rest, count)), kLargeRows),
+          t.mul(t.div(rest, count), kLargeColumns)};
+}
+
+Values PersistentGemm::forTiles(const ThreadBuilder &t, ValueRange inits,
+                                ThreadBuilder::LoopBody body) {
+  return t.loop(t.block(), tiles, t.i32(p.blocks), inits, body);
+}
+
+void PersistentGemm::copyStage(const ThreadBuilder &t, Value step, const Corner &corner,
+                               const PipelineState &turn) const {
+  Value depth = t.mul(step, kLargeDepth), barrier = ring.full(t, turn.stage);
+  Value a = ring.at(t, turn.stage), b = t.offset(a, t.builder.getI8Type(), kABytes);
+  ring.producerAcquire(t, turn);
+  arriveExpecting(t, barrier, t.i32(kStageBytes));
+  copyBox(t, aMap, depth, corner.row, a, barrier);
+  if (p.order == RightOrder::DepthInner) {
+    copyBox(t, bMap, depth, corner.column, b, barrier);
+    return;
+  }
+  for (int64_t column = 0; column < kLargeColumns; column += kBoxColumns) {
+    Value to = t.offset(b, t.builder.getI8Type(), column * kLargeDepth * 2);
+    copyBox(t, bMap, t.add(corner.column, column), depth, to, barrier);
+  }
+}
+
+/// All tiles of this block, by one thread.
+void PersistentGemm::copyTiles(const ThreadBuilder &t) {
+  forTiles(t, ring.first(t).values(), [&](const ThreadBuilder &c, Value tile, ValueRange state) {
+    Corner corner = cornerOf(c, tile);
+    return c.loop(c.i32(0), c.i32(p.steps()), c.i32(1), state,
+                  [&](const ThreadBuilder &d, Value step, ValueRange at) {
+                    copyStage(d, step, corner, PipelineState::of(at));
+                    return ring.next(d, PipelineState::of(at)).values();
+                  });
+  });
+}
+
+/// This warpgroup's accumulators of a tile.
+Values PersistentGemm::addStages(const ThreadBuilder &t, PipelineState &turn) const {
+  Value isFirst = t.isEqual(t.rem(thread, kWarpgroup), t.i32(0));
+  StageOperands operands{p.element, p.order, kGroups, kLargeColumns};
+  Values accumulators = ring.multiply(t, operands, warpgroup, p.steps(), isFirst, turn);
+  accumulators = finishStages(t, accumulators);
+  t.when(isFirst, [&](const ThreadBuilder &c) { ring.consumerRelease(c, turn.stage); });
+  return accumulators;
+}
+
+void PersistentGemm::multiplyTiles(const ThreadBuilder &t) {
+  // The ring's turn, and the parity of the tile among those handed over.
+  Values first = {t.i32(0), t.i32(0), t.i32(0)};
+  forTiles(t, first, [&](const ThreadBuilder &c, Value, ValueRange state) {
+    PipelineState turn = PipelineState::of(state);
+    Values accumulators = addStages(c, turn);
+    Value next = c.sub(c.i32(1), state[2]);
+    waitForPhase(c, accumulatorsEmpty(c, warpgroup), next);
+    storeAccumulators(c, accumulators);
+    arrive(c, accumulatorsFull(c, warpgroup));
+    return Values{turn.stage, turn.parity, next};
+  });
+}
+
+bool PersistentGemm::emit() {
+  std::optional<GemmTensors> found = productTensors(kernel.region);
+  if (!found) {
+    return false;
+  }
+  tensors = *found;
+  // Shares of registers (releaseRegisters) are not needed, and ptxas leaves those that finish so
+  // few that they take a quarter longer.
+  kernel.setMinBlocksPerSm(1);
+  place();
+  ThreadBuilder t = code();
+  t.choose(
+      t.isLess(thread, t.i32(kWarpgroup)),
+      [&](const ThreadBuilder &c) {
+        c.when(c.isEqual(thread, c.i32(0)), [&](const ThreadBuilder &d) { copyTiles(d); });
+        c.when(c.isLess(c.i32(kWarp - 1), thread), [&](const ThreadBuilder &d) { finishTiles(d); });
+        return Values();
+      },
+      [&](const ThreadBuilder &c) {
+        multiplyTiles(c);
+        return Values();
+      });
+  MLIRContext *context = kernel.builder.getContext();
+  kernel.finish(getAffineConstantExpr(p.blocks, context),
+                getAffineConstantExpr(kSharedBytes, context));
+  return !emitter.hasFailed();
+}
+
+bool emitPersistentGemm(RegionBuilder &region, const LargeProblem &problem) {
+  return PersistentGemm(region, problem).emit();
+}
+
+namespace {
+
+/// The tile is fixed; a configuration without parameters.
+struct PersistentConfig {};
+template <typename Visitor> void visitParameters(Visitor &, PersistentConfig &) {}
+
+Offer offerPersistent(RegionBuilder &region) {
+  MatchResult<LargeProblem> problem = matchPersistentGemm(region);
+  if (!problem) {
+    return Offer::refuse(problem.why());
+  }
+  if (problem->tiles(problem->rows.least) < tuning::kLeastLargeTiles) {
+    return Offer::refuse("fewer than " + llvm::Twine(tuning::kLeastLargeTiles) +
+                         " tiles of 128 x 256 do not keep the GPU busy for long enough");
+  }
+  return {dispatch::choiceOf(kGemmPersistent.name, PersistentConfig()),
+          "no library's call ends with what follows the product"};
+}
+
+/// Turns of the blocks, each at a library's rate, or what they read and write; and the first tile's
+/// way through the ring.
+double persistentCost(RegionBuilder &region, const dispatch::KernelChoice &) {
+  MatchResult<LargeProblem> problem = matchPersistentGemm(region);
+  if (!problem) {
+    return 0;
+  }
+  double rows = double(region.estimate(problem->rowCount)), columns = double(problem->columns),
+         depth = double(problem->depth);
+  double turns = std::ceil(double(problem->tiles(int64_t(rows))) / double(problem->blocks));
+  double ofTile = 2.0 * kLargeRows * kLargeColumns * depth;
+  double work = turns * ofTile * double(region.gpu.cores) / region.gpu.halfPeak;
+  double bytes = 2 * (rows * depth + columns * depth + rows * columns);
+  return tuning::kPersistentSeconds + std::max(work, bytes / region.gpu.memoryBandwidth);
+}
+
+/// Rows from which on there are enough tiles to keep the GPU busy.
+int64_t leastLargeRows(RegionBuilder &region) {
+  tn::MatmulOp op = *region.source.getOps<tn::MatmulOp>().begin();
+  std::optional<HalfGemm> sizes = halfGemmOf(op);
+  int64_t columnTiles = sizes ? std::max<int64_t>(sizes->columns / kLargeColumns, 1) : 1;
+  return (llvm::divideCeilSigned(tuning::kLeastLargeTiles, columnTiles) - 1) * kLargeRows + 1;
+}
+
+LogicalResult emitPersistent(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  MatchResult<LargeProblem> problem = matchPersistentGemm(region);
+  PersistentConfig config;
+  return success(problem && succeeded(readChoice(region, choice, config)) &&
+                 emitPersistentGemm(region, *problem));
+}
+
+} // namespace
+
+constexpr KernelFamily kGemmPersistent = {
+    .name = "gemm_persistent",
+    .what =
+        "persistent GEMM by warpgroups (wgmma), warp-specialized: a producer by TMA, two consumer "
+        "warpgroups, an epilogue behind the next tile",
+    .strategies = {dispatch::kContraction},
+    .needs = {"matmul"},
+    .match = offerPersistent,
+    .configs = nullptr,
+    .cost = persistentCost,
+    .emit = emitPersistent,
+    .manyRows = leastLargeRows};
+
+} // namespace tenon::codegen::cuda

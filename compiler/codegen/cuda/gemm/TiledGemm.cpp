@@ -1,0 +1,288 @@
+// The choice of a product's tile by an estimate of its time: the streams of a block and of all
+// blocks, and what splitting the depth costs. Relies on the rates of the target.
+#include "compiler/codegen/cuda/gemm/TiledGemm.h"
+
+#include "compiler/codegen/common/region/Weights.h"
+#include "compiler/codegen/cuda/KernelFamily.h"
+#include "compiler/codegen/cuda/gemm/Tuning.h"
+#include "compiler/dispatch/Strategy.h"
+#include "compiler/graph/Tn.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+namespace {
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// A problem whose accumulators are taken in f32.
+bool fitsSimt(const GemmProblem &problem) {
+  auto fits = [](Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() <= 32; };
+  return fits(problem.a.at.element) && fits(problem.b.at.element);
+}
+
+GemmTile plainTileOf(int64_t rows) {
+  GemmTile tile;
+  tile.isSimt = true;
+  tile.stages = 1;
+  tile.rows = tile.columns = rows;
+  tile.depth = tuning::kSimtDepth;
+  tile.warpRows = tile.warpColumns = rows / 16;
+  return tile;
+}
+
+GemmTile plainTile(const GemmSizes &sizes, const target::Target &gpu) {
+  int64_t large = ceilDiv(sizes.rows, tuning::kSimtLarge) *
+                  ceilDiv(sizes.columns, tuning::kSimtLarge) * sizes.batch;
+  return plainTileOf(large >= gpu.cores ? tuning::kSimtLarge : tuning::kSimtSmall);
+}
+
+/// All tiles for tensor cores.
+std::vector<GemmTile> tilesOf(const GemmSizes &sizes, const target::Target &gpu) {
+  std::vector<GemmTile> tiles;
+  for (int64_t rows : tuning::kTileRows) {
+    for (int64_t columns : tuning::kTileWidths) {
+      for (int64_t splits : tuning::kTileSplits) {
+        GemmTile tile = mmaTile(rows, columns, GemmTile().depth);
+        tile.splits = splits;
+        int64_t bytes = tile.stages * (tile.rows + tile.columns) * (tile.depth + 8) * 2;
+        if (splits <= gpu.clusterBlocks && splits <= ceilDiv(sizes.depth, tile.depth) &&
+            bytes + tuning::kBesideStages <= gpu.sharedBytes) {
+          tiles.push_back(tile);
+        }
+      }
+    }
+  }
+  return tiles;
+}
+
+GemmSizes sizesOf(RegionBuilder &region, const GemmProblem &problem) {
+  GemmSizes sizes{region.estimate(problem.rows), region.estimate(problem.columns),
+                  region.estimate(problem.depth), region.estimate(problem.batch), 0};
+  sizes.memoryBytes =
+      2.0 * double(sizes.batch) *
+      double((sizes.rows + sizes.columns) * sizes.depth + sizes.rows * sizes.columns);
+  return sizes;
+}
+
+} // namespace
+
+GemmTile mmaTile(int64_t rows, int64_t columns, int64_t depth) {
+  GemmTile tile;
+  tile.rows = rows;
+  tile.columns = columns;
+  tile.depth = depth;
+  int64_t warps = rows * columns >= tuning::kManyWarpsTile ? 8 : 4;
+  tile.warpRows = std::min<int64_t>(rows, rows * columns >= tuning::kLargeWarpTile ? 64 : 32);
+  tile.warpColumns = rows * columns / warps / tile.warpRows;
+  if (tile.warpColumns < 16) {
+    tile.warpRows = 16;
+    tile.warpColumns = std::max<int64_t>(16, rows * columns / warps / 16);
+  }
+  int64_t stageBytes = (rows + columns) * tile.depth * 2;
+  tile.stages =
+      std::clamp(tuning::kRingBytes / stageBytes, tuning::kLeastStages, tuning::kMostStages);
+  return tile;
+}
+
+double mmaCoreFlops(const target::Target &gpu) {
+  return gpu.halfPeak * tuning::kMmaShare / double(gpu.cores);
+}
+
+double estimateStaged(const GemmSizes &sizes, const GemmTile &tile, double coreFlops,
+                      const target::Target &gpu) {
+  double ofTile = double(tile.rows * tile.columns);
+  int64_t tiles =
+      ceilDiv(sizes.rows, tile.rows) * ceilDiv(sizes.columns, tile.columns) * sizes.batch;
+  double blocks = double(tiles * tile.splits);
+  double turns = std::ceil(blocks / double(gpu.cores));
+  double steps = double(ceilDiv(ceilDiv(sizes.depth, tile.depth), tile.splits));
+  double stageBytes = double(sizes.elementBytes) * double((tile.rows + tile.columns) * tile.depth);
+  double ofStep = std::max({tuning::kStageSeconds, sizes.copySeconds,
+                            stageBytes * double(gpu.cores) / gpu.cacheBandwidth,
+                            2 * ofTile * double(tile.depth) / coreFlops});
+  double ofBlocks = turns * (tuning::kFillSeconds + steps * ofStep + ofTile / tuning::kTileOutRate);
+  double cache = blocks * steps * stageBytes / gpu.cacheBandwidth;
+  double memory = sizes.memoryBytes / gpu.memoryBandwidth;
+  double reduction = tile.splits == 1
+                         ? 0
+                         : tuning::kClusterSeconds + tuning::kSplitSeconds * double(tile.splits) +
+                               2 * ofTile / tuning::kTileOutRate;
+  return tuning::kStartSeconds + std::max({ofBlocks, cache, memory}) + reduction;
+}
+
+bool fitsTensorCores(const GemmProblem &problem) {
+  Type element = problem.a.at.element;
+  return (element.isF16() || element.isBF16()) && problem.b.at.element == element;
+}
+
+namespace {
+
+/// Seconds of a kernel on tensor cores.
+double estimateMma(const GemmProblem &problem, GemmSizes sizes, const GemmTile &tile,
+                   const target::Target &gpu) {
+  int64_t ofA = copyWidth(problem, /*isA=*/true), ofB = copyWidth(problem, /*isA=*/false);
+  // Copies of 16 bytes are part of what a stage takes at least.
+  double copies = (ofA < 8 ? double(tile.rows) / double(ofA) : 0) +
+                  (ofB < 8 ? double(tile.columns) / double(ofB) : 0);
+  sizes.copySeconds = copies * double(tile.depth) / tuning::kCopyRate;
+  return estimateStaged(sizes, tile, mmaCoreFlops(gpu), gpu);
+}
+
+} // namespace
+
+GemmTile chooseTile(RegionBuilder &region, const GemmProblem &problem) {
+  GemmSizes sizes = sizesOf(region, problem);
+  if (!fitsTensorCores(problem)) {
+    return plainTile(sizes, region.gpu);
+  }
+  GemmTile best;
+  double least = std::numeric_limits<double>::max();
+  for (const GemmTile &tile : tilesOf(sizes, region.gpu)) {
+    double time = estimateMma(problem, sizes, tile, region.gpu);
+    if (time < least) {
+      least = time;
+      best = tile;
+    }
+  }
+  return best;
+}
+
+bool emitProduct(RegionBuilder &region, const GemmProblem &problem, const GemmTile &tile) {
+  return TiledGemmKernel(region, problem, tile).emit();
+}
+
+namespace {
+
+/// Lets the weights lie as [columns, depth] where that makes copies of them wider and they may be
+/// laid out so; false if nothing changes.
+bool layOutWeights(RegionBuilder &region, GemmProblem &problem) {
+  tn::MatmulOp op = *region.source.getOps<tn::MatmulOp>().begin();
+  std::optional<int64_t> depth = tn::constantDim(problem.depth);
+  if (!fitsTensorCores(problem) || !packableInput(op.getB()) || !depth || *depth == 0) {
+    return false;
+  }
+  GemmProblem moved = problem;
+  tn::Dims &strides = moved.b.at.strides;
+  strides[strides.size() - 2] = getAffineConstantExpr(1, region.source.getContext());
+  strides[strides.size() - 1] = problem.depth;
+  if (copyWidth(moved, /*isA=*/false) <= copyWidth(problem, /*isA=*/false)) {
+    return false;
+  }
+  problem = moved;
+  return true;
+}
+
+/// The problem of a region that one of the two families takes.
+MatchResult<GemmProblem> matchGenerated(RegionBuilder &region, bool isSimt) {
+  MatchResult<GemmProblem> problem = matchGemm(region.source);
+  if (!problem) {
+    return problem;
+  }
+  layOutWeights(region, *problem);
+  if (!fitsSimt(*problem) || !productTensors(region)) {
+    return MatchFailure{"the operands are not floats of up to 32 bits"};
+  }
+  if (isSimt == fitsTensorCores(*problem)) {
+    return isSimt ? MatchFailure{"tensor cores do it"}
+                  : MatchFailure{"the operands are not both f16 or both bf16"};
+  }
+  return problem;
+}
+
+Offer offerTensorCore(RegionBuilder &region) {
+  MatchResult<GemmProblem> problem = matchGenerated(region, /*isSimt=*/false);
+  return problem ? Offer{dispatch::choiceOf(kGemmTensorCore.name, chooseTile(region, *problem)),
+                         "tensor cores read both operands by strides"}
+                 : Offer::refuse(problem.why());
+}
+
+std::vector<dispatch::KernelChoice> tensorCoreConfigs(RegionBuilder &region) {
+  MatchResult<GemmProblem> problem = matchGenerated(region, /*isSimt=*/false);
+  std::vector<dispatch::KernelChoice> choices;
+  if (problem) {
+    for (const GemmTile &tile : tilesOf(sizesOf(region, *problem), region.gpu)) {
+      choices.push_back(dispatch::choiceOf(kGemmTensorCore.name, tile));
+    }
+  }
+  return choices;
+}
+
+std::vector<dispatch::KernelChoice> simtConfigs(RegionBuilder &) {
+  return {dispatch::choiceOf(kGemmSimt.name, plainTileOf(tuning::kSimtSmall)),
+          dispatch::choiceOf(kGemmSimt.name, plainTileOf(tuning::kSimtLarge))};
+}
+
+Offer offerSimt(RegionBuilder &region) {
+  MatchResult<GemmProblem> problem = matchGenerated(region, /*isSimt=*/true);
+  return problem ? Offer{dispatch::choiceOf(kGemmSimt.name, chooseTile(region, *problem)),
+                         "FP32 arithmetic for operands of any strides"}
+                 : Offer::refuse(problem.why());
+}
+
+double tensorCoreCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  MatchResult<GemmProblem> problem = matchGenerated(region, /*isSimt=*/false);
+  GemmTile tile;
+  return problem && succeeded(readChoice(region, choice, tile))
+             ? estimateMma(*problem, sizesOf(region, *problem), tile, region.gpu)
+             : 0;
+}
+
+/// Turns of blocks at what FP32 code reaches, each with its tile whole.
+double simtCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  MatchResult<GemmProblem> problem = matchGenerated(region, /*isSimt=*/true);
+  GemmTile tile;
+  tile.isSimt = true;
+  if (!problem || failed(readChoice(region, choice, tile))) {
+    return 0;
+  }
+  GemmSizes sizes = sizesOf(region, *problem);
+  double blocks =
+      double(ceilDiv(sizes.rows, tile.rows) * ceilDiv(sizes.columns, tile.columns) * sizes.batch);
+  double ofBlock =
+      2.0 * double(tile.rows * tile.columns * ceilDiv(sizes.depth, tile.depth) * tile.depth);
+  double turns = std::ceil(blocks / double(region.gpu.cores));
+  double coreFlops = region.gpu.peak * tuning::kSimtShare / double(region.gpu.cores);
+  double bytes = 4.0 * double(sizes.batch * (sizes.rows + sizes.columns) * sizes.depth);
+  return tuning::kSimtSeconds +
+         std::max(turns * ofBlock / coreFlops, bytes / region.gpu.memoryBandwidth);
+}
+
+std::optional<dispatch::WeightLayout> tensorCoreWeights(RegionBuilder &region) {
+  MatchResult<GemmProblem> problem = matchGemm(region.source);
+  bool isLaidOut = problem && layOutWeights(region, *problem);
+  return isLaidOut ? layoutInDepthPanels(region, *tn::constantDim(problem->depth)) : std::nullopt;
+}
+
+template <bool kIsPlain>
+LogicalResult emitGenerated(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+  MatchResult<GemmProblem> problem = matchGenerated(region, kIsPlain);
+  GemmTile tile;
+  tile.isSimt = kIsPlain;
+  return success(problem && succeeded(readChoice(region, choice, tile)) &&
+                 emitProduct(region, *problem, tile));
+}
+
+} // namespace
+
+constexpr KernelFamily kGemmTensorCore = {
+    .name = "gemm_tensorcore",
+    .what = "tiled GEMM by mma.sync: a multistage pipeline of cp.async, split-K over a cluster",
+    .strategies = {dispatch::kContraction},
+    .needs = {"matmul"},
+    .match = offerTensorCore,
+    .configs = tensorCoreConfigs,
+    .cost = tensorCoreCost,
+    .weightLayout = tensorCoreWeights,
+    .emit = emitGenerated<false>};
+
+constexpr KernelFamily kGemmSimt = {.name = "gemm_simt",
+                                    .what = "tiled GEMM by FP32 arithmetic",
+                                    .strategies = {dispatch::kContraction},
+                                    .needs = {"matmul"},
+                                    .match = offerSimt,
+                                    .configs = simtConfigs,
+                                    .cost = simtCost,
+                                    .emit = emitGenerated<true>};
+
+} // namespace tenon::codegen::cuda

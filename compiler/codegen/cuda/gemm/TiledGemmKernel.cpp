@@ -1,0 +1,175 @@
+// The main loop of a product: copies, fragments and accumulators. Relies on ProductStore.cpp for
+// what follows.
+#include "compiler/codegen/cuda/gemm/TiledGemmKernel.h"
+
+#include "compiler/codegen/common/region/RegionSource.h"
+#include "compiler/codegen/cuda/gemm/IntegerSums.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+
+namespace tenon::codegen::cuda {
+
+using Values = ThreadBuilder::Values;
+
+TiledGemmKernel::TiledGemmKernel(RegionBuilder &region, const GemmProblem &problem,
+                                 const GemmTile &tile)
+    : TiledGemmKernel(region, problem, tile, std::make_unique<StridedLoader>(problem, tile, 0),
+                      std::make_unique<StridedLoader>(problem, tile, 1)) {
+  plainA = static_cast<const StridedLoader *>(a.get());
+  plainB = static_cast<const StridedLoader *>(b.get());
+}
+
+TiledGemmKernel::TiledGemmKernel(RegionBuilder &region, const GemmProblem &problem,
+                                 const GemmTile &tile, std::unique_ptr<TileLoader> left,
+                                 std::unique_ptr<TileLoader> right)
+    : kernel(region, tile.threads()), p(problem), tile(tile), element(problem.a.at.element),
+      stored(IntegerType::get(element.getContext(), element.getIntOrFloatBitWidth())),
+      a(std::move(left)), b(std::move(right)) {}
+
+int64_t TiledGemmKernel::sharedBytes() const {
+  if (tile.isSimt) {
+    return 4 * std::max(tile.rows * sumPitch(), tile.depth * (tile.rows + tile.columns + 8));
+  }
+  return std::max(tile.stages * stageElements() * byteSize(stored), tile.rows * sumPitch() * 4);
+}
+
+/// Blocks are numbered [batch][columns][rows][split]: neighbours share a tile of B.
+void TiledGemmKernel::place() {
+  ThreadBuilder t = code();
+  at.rowCount = size32(kernel, p.rows);
+  at.columnCount = size32(kernel, p.columns);
+  at.depthCount = size32(kernel, p.depth);
+  at.thread = t.thread();
+  Value index = t.block();
+  rank = t.rem(index, tile.splits);
+  index = t.div(index, tile.splits);
+  Value rowTiles = t.ceilDiv(at.rowCount, tile.rows);
+  at.row = t.mul(t.rem(index, rowTiles), tile.rows);
+  index = t.div(index, rowTiles);
+  Value columnTiles = t.ceilDiv(at.columnCount, tile.columns);
+  at.column = t.mul(t.rem(index, columnTiles), tile.columns);
+  at.batch = p.batch.empty() ? t.i32(0) : t.div(index, columnTiles);
+  a->place(kernel, at);
+  b->place(kernel, at);
+
+  Value steps = t.ceilDiv(at.depthCount, tile.depth);
+  Value share = t.ceilDiv(steps, tile.splits);
+  firstStep = t.mul(rank, share);
+  lastStep = t.min(steps, t.add(firstStep, share));
+  shared = kernel.dynamicShared();
+  if (tile.isSimt) {
+    placePlain();
+    return;
+  }
+  Value warp = t.div(at.thread, kWarp);
+  int64_t across = tile.columns / tile.warpColumns;
+  warpRow = t.mul(t.div(warp, across), tile.warpRows);
+  warpColumn = t.mul(t.rem(warp, across), tile.warpColumns);
+}
+
+/// The copies of step `step` of the depth (if there is one) to its stage.
+void TiledGemmKernel::copyStage(const ThreadBuilder &t, Value step, bool ofA, bool ofB) const {
+  t.when(t.isLess(step, lastStep), [&](const ThreadBuilder &c) {
+    Value stage = c.rem(c.sub(step, firstStep), tile.stages);
+    Value to = c.offset(shared, stored, c.mul(stage, stageElements()));
+    Value depth = c.mul(step, tile.depth);
+    if (ofB) {
+      b->copy(c, depth, c.offset(to, stored, a->elements()));
+    }
+    if (ofA) {
+      a->copy(c, depth, to);
+    }
+  });
+}
+
+/// The accumulators, by 16 rows and 8 columns, with the products of one stage added.
+Values TiledGemmKernel::multiplyStage(const ThreadBuilder &t, Value step,
+                                      ValueRange accumulators) const {
+  Values result(accumulators);
+  int64_t rowTiles = tile.warpRows / kMmaRows, columnTiles = tile.warpColumns / kMmaColumns;
+  Value stage = t.rem(t.sub(step, firstStep), tile.stages);
+  Value aTile = t.offset(shared, stored, t.mul(stage, stageElements()));
+  Value bTile = t.offset(aTile, stored, a->elements());
+  // A stored [row][depth] is read as it is, [depth][row] transposed; B stored [depth][column]
+  // transposed, [column][depth] as it is.
+  TileSpot aSpot = a->depthIsInner ? rowsFirst(t) : columnsFirst(t);
+  TileSpot bSpot = b->depthIsInner ? columnsFirst(t) : rowsFirst(t);
+  Value aLine = a->depthIsInner ? t.add(warpRow, aSpot.row) : aSpot.row;
+  Value aColumn = a->depthIsInner ? aSpot.column : t.add(warpRow, aSpot.column);
+  Value bLine = b->depthIsInner ? t.add(warpColumn, bSpot.row) : bSpot.row;
+  Value bColumn = b->depthIsInner ? bSpot.column : t.add(warpColumn, bSpot.column);
+  Value aBase = t.offset(aTile, stored, t.add(t.mul(aLine, a->pitch), aColumn));
+  Value bBase = t.offset(bTile, stored, t.add(t.mul(bLine, b->pitch), bColumn));
+  for (int64_t depth = 0; depth < tile.depth; depth += kMmaDepth) {
+    SmallVector<Values> left, right;
+    for (int64_t r = 0; r < rowTiles; ++r) {
+      int64_t at = a->depthIsInner ? r * 16 * a->pitch + depth : depth * a->pitch + r * 16;
+      left.push_back(loadMatrices(t, t.offset(aBase, stored, at), !a->depthIsInner));
+    }
+    for (int64_t c = 0; c < columnTiles / 2; ++c) {
+      int64_t at = b->depthIsInner ? c * 16 * b->pitch + depth : depth * b->pitch + c * 16;
+      right.push_back(loadMatrices(t, t.offset(bBase, stored, at), !b->depthIsInner));
+    }
+    for (int64_t r = 0; r < rowTiles; ++r) {
+      for (int64_t c = 0; c < columnTiles; ++c) {
+        const Values &words = right[c / 2];
+        MutableArrayRef<Value> sum =
+            MutableArrayRef<Value>(result).slice((r * columnTiles + c) * 4, 4);
+        Values next = multiply(t, element, left[r], {words[c % 2 * 2], words[c % 2 * 2 + 1]}, sum);
+        llvm::copy(next, sum.begin());
+      }
+    }
+  }
+  return result;
+}
+
+/// Moves the wait for predecessors, which the frame puts first, behind what has been emitted so
+/// far.
+void TiledGemmKernel::waitHere() {
+  Block &block = *kernel.builder.getInsertionBlock();
+  SmallVector<NVVM::GriddepcontrolOp> waits(block.getOps<NVVM::GriddepcontrolOp>());
+  for (NVVM::GriddepcontrolOp wait : waits) {
+    wait->moveBefore(&block, kernel.builder.getInsertionPoint());
+  }
+}
+
+/// The accumulators of this block's part of the depth.
+Values TiledGemmKernel::addProducts() {
+  ThreadBuilder t = code();
+  // Weights are there before any kernel runs: their copies start while the predecessor still works.
+  func::FuncOp source = kernel.region.source;
+  bool isConstant = b->buffer < source.getNumArguments() &&
+                    source.getArgAttr(b->buffer, kConstantArgument) && tile.stages > 1;
+  Value step = firstStep;
+  if (isConstant) {
+    for (int64_t i = 0; i + 1 < tile.stages; ++i) {
+      copyStage(t, t.add(step, i), /*ofA=*/false, /*ofB=*/true);
+    }
+  }
+  waitHere();
+  for (int64_t i = 0; i + 1 < tile.stages; ++i) {
+    copyStage(t, t.add(step, i), /*ofA=*/true, /*ofB=*/!isConstant);
+    commitCopies(t);
+  }
+  bool isFma = element.isF32(), isInteger = sumsIntegers(tensors);
+  int64_t count = tile.warpRows * tile.warpColumns / kWarp;
+  return t.loop(firstStep, lastStep, t.i32(1), Values(count, isInteger ? t.i32(0) : t.f32(0)),
+                [&](const ThreadBuilder &c, Value index, ValueRange accumulators) {
+                  waitForCopies(c, tile.stages - 2);
+                  // This stage is visible to all, and all are done with the one before it.
+                  c.barrier();
+                  copyStage(c, c.add(index, tile.stages - 1), true, true);
+                  commitCopies(c);
+                  if (isInteger) {
+                    return addIntegers(c, accumulators, [&](ValueRange zeros) {
+                      return multiplyStage(c, index, zeros);
+                    });
+                  }
+                  return isFma ? multiplyStageFma(c, index, accumulators)
+                               : multiplyStage(c, index, accumulators);
+                });
+}
+
+} // namespace tenon::codegen::cuda

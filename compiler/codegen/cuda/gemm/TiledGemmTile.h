@@ -1,0 +1,37 @@
+// The configuration of a tiled product: the parameters of gemm_tensorcore, gemm_simt and of the
+// convolutions that run in the same frame.
+#pragma once
+
+#include "compiler/codegen/cuda/base/ThreadBuilder.h"
+
+#include <cstdint>
+
+namespace tenon::codegen::cuda {
+
+/// Neighbours in a row that a thread of the plain form does together.
+inline constexpr int64_t kPlainPart = 4;
+
+/// How a product is laid out: a warp does warpRows x warpColumns of a block's tile.
+struct GemmTile {
+  int64_t rows = 64, columns = 64, depth = 64;
+  int64_t warpRows = 32, warpColumns = 32;
+  int64_t stages = 3;
+  int64_t splits = 1; ///< blocks of a cluster, each with a part of the depth
+
+  /// FP32 arithmetic without stages: a thread does warpRows x warpColumns, stages and splits are 1.
+  bool isSimt = false;
+
+  int64_t threads() const {
+    int64_t parts = rows / warpRows * (columns / warpColumns);
+    return isSimt ? parts : parts * kWarp;
+  }
+};
+
+template <typename Visitor> void visitParameters(Visitor &visit, GemmTile &tile) {
+  visit("tile", tile.rows, tile.columns, tile.depth);
+  visit(tile.isSimt ? "thread" : "warp", tile.warpRows, tile.warpColumns);
+  visit("stages", tile.stages);
+  visit("split_k", tile.splits);
+}
+
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,37 @@
+// What the threads above each other, of a block and of a cluster, bring together of their columns.
+// Relies on all threads of the cluster taking part each time.
+#pragma once
+
+#include "compiler/codegen/cuda/rows/Columns.h"
+#include "compiler/codegen/cuda/rows/RowsThreads.h"
+
+namespace tenon::codegen::cuda {
+
+class CrossWarpReduction {
+public:
+  /// Stands at the kernel's beginning.
+  CrossWarpReduction(Kernel &kernel, const ColumnsLayout &layout);
+
+  /// `own` has the thread's part of each of its columns; every thread gets the whole.
+  void reduce(const Combiner &combiner, llvm::SmallVector<Accumulators> &own);
+
+private:
+  using Arrays = llvm::SmallVector<mlir::Value>;
+  Arrays makeArrays(llvm::ArrayRef<mlir::Type> types, int64_t count);
+  void store(const Arrays &arrays, mlir::Value place, const Accumulators &values);
+  Accumulators load(const Arrays &arrays, llvm::ArrayRef<mlir::Type> types, mlir::Value place);
+  /// Of one column, which lies `columns` apart in so many parts.
+  Accumulators combineParts(const Combiner &combiner, const Arrays &arrays,
+                            llvm::ArrayRef<mlir::Type> types, mlir::Value column, int64_t parts);
+  /// Runs `body` for each column of the block, shared out among its threads.
+  void forColumns(llvm::function_ref<void(mlir::Value column)> body);
+
+  Kernel &kernel;
+  ThreadBuilder t;
+  ColumnsLayout layout;
+  ThreadCombiner warp;
+  mlir::Value thread, inWidth, inHeight;
+  bool hasClusterStarted = false;
+};
+
+} // namespace tenon::codegen::cuda

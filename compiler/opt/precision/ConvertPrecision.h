@@ -1,0 +1,57 @@
+// `--precision fp16|bf16`: values become narrow where that is safe; what stays in f32, and why, is
+// a record of the engine. Relies on optimized `tn`, where norms, softmax and attention have names.
+#pragma once
+
+#include "compiler/graph/WeightStore.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::opt {
+
+enum class Precision { Fp16, Bf16 };
+
+/// As `--precision` takes it.
+inline llvm::StringRef nameOf(Precision precision) {
+  return precision == Precision::Fp16 ? "fp16" : "bf16";
+}
+
+/// Why a value is not narrow. Names are stable; tests and users refer to them.
+struct PrecisionRule {
+  llvm::StringLiteral name;
+  llvm::StringLiteral why;
+};
+
+/// What the conversion did, and what was allowed to be approximated.
+struct PrecisionRecord {
+  /// An operation that computes in f32, or one whose result is held to the finite range.
+  struct Entry {
+    mlir::Location location;
+    std::string operation;
+    const PrecisionRule *rule;
+  };
+
+  std::optional<Precision> precision; ///< none: the model's own, only `approximated` is filled
+  int64_t narrow = 0;                 ///< operations with a narrow result
+  std::vector<Entry> wider;
+  std::vector<Entry> clamped;
+  std::vector<Entry> approximated;
+  int64_t weights = 0; ///< converted, equal ones once
+  int64_t weightBytes = 0;
+
+  /// The record "precision" (docs/explain.md). `nodesOf` gives the model nodes of a location.
+  std::string toJson(llvm::function_ref<std::vector<std::string>(mlir::Location)> nodesOf) const;
+};
+
+/// Gives every f32 value that no rule keeps the narrow type. Inputs and outputs keep theirs; states
+/// (graph/State.h) do not.
+llvm::LogicalResult convertPrecision(mlir::ModuleOp module, tn::WeightStore &weights,
+                                     Precision precision, PrecisionRecord &record);
+
+/// Gives GELU of 16-bit floats its tanh form, as only the user may allow.
+void approximateGelu(mlir::ModuleOp module, PrecisionRecord &record);
+
+} // namespace tenon::opt

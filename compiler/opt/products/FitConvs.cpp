@@ -1,0 +1,248 @@
+// Convolutions in the form that the library takes: two spatial dims, the same padding at both ends,
+// narrow channels that the matrix units can load. What follows a widened one is as wide. Over three
+// dims, which are our own kernel's, channels that lie on borders of words. Casts of pictures move
+// behind the transposes and reshapes that follow them, so that all of this is one kernel. Relies on
+// zeros adding nothing.
+#include "compiler/opt/Match.h"
+#include "compiler/opt/Passes.h"
+#include "compiler/opt/simplify/DerivedWeights.h"
+
+using namespace mlir;
+
+namespace tenon::opt {
+namespace {
+
+/// Channels that lie in 16 bytes.
+constexpr int64_t kNarrowChannels = 8;
+
+/// f(cast(input)) -> cast(f(input)) for a movement that alone reads the cast
+template <typename Op> struct SinkCast : OpRewritePattern<Op> {
+  using OpRewritePattern<Op>::OpRewritePattern;
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
+    tn::CastOp cast = op.getX().template getDefiningOp<tn::CastOp>();
+    if (!cast || !cast->hasOneUse() || !isa<BlockArgument>(cast.getX())) {
+      return failure();
+    }
+    Type element = tensorType(cast.getX()).getElementType();
+    Operation *moved = rebuild(rewriter, op, cast.getX(), tn::withElement(op.getType(), element));
+    rewriter.replaceOpWithNewOp<tn::CastOp>(op, op.getType(), moved->getResult(0));
+    return success();
+  }
+};
+
+bool isLibraryType(tn::ConvOp op) {
+  Type element = op.getType().getElementType();
+  return op.getChannelsLast() && (element.isF16() || element.isBF16() || element.isF32()) &&
+         Constants::isConstant(op.getWeight());
+}
+
+/// A depthwise convolution has generated code, which takes it as it is.
+bool isDepthwise(tn::ConvOp op) {
+  return op.getGroups() > 1 && tensorType(op.getWeight()).getDimSize(1) == 1;
+}
+
+Value padded(PatternRewriter &rewriter, Location location, Value x, ArrayRef<int64_t> begins,
+             ArrayRef<int64_t> ends) {
+  tn::Dims dims = tn::getDims(x.getType());
+  for (auto [dim, begin, end] : llvm::zip_equal(dims, begins, ends)) {
+    dim = tn::addDims(dim, rewriter.getAffineConstantExpr(begin + end));
+  }
+  return tn::PadOp::create(rewriter, location, tn::makeTensor(dims, tensorType(x).getElementType()),
+                           x, Value(), rewriter.getDenseI64ArrayAttr(begins),
+                           rewriter.getDenseI64ArrayAttr(ends),
+                           tn::PadModeAttr::get(rewriter.getContext(), tn::PadMode::constant));
+}
+
+/// conv over one dim -> conv over two, of which the first is one
+struct WidenConv : OpRewritePattern<tn::ConvOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(tn::ConvOp op, PatternRewriter &rewriter) const override {
+    if (!isLibraryType(op) || op.getType().getRank() != 3 || isDepthwise(op)) {
+      return failure();
+    }
+    AffineExpr one = rewriter.getAffineConstantExpr(1);
+    auto widened = [&](Value value, size_t position) {
+      tn::Dims dims = tn::getDims(value.getType());
+      dims.insert(dims.begin() + position, one);
+      return dims;
+    };
+    Value x = reshape(rewriter, op.getLoc(), op.getX(), widened(op.getX(), 1));
+    // A reshape of a weight would be computed at run time; the same bytes are not.
+    RankedTensorType filter =
+        tn::makeTensor(widened(op.getWeight(), 2), tensorType(op.getWeight()).getElementType());
+    Value weight = withShape(rewriter, op.getWeight(), filter);
+    if (!weight) {
+      return failure();
+    }
+    SmallVector<Value> operands(op->getOperands());
+    operands[0] = x;
+    operands[1] = weight;
+    tn::ConvOp wide = cast<tn::ConvOp>(
+        rebuild(rewriter, op, operands,
+                tn::makeTensor(widened(op.getResult(), 1), op.getType().getElementType())));
+    wide.setStrides({1, op.getStrides()[0]});
+    wide.setDilations({1, op.getDilations()[0]});
+    wide.setPads({0, op.getPads()[0], 0, op.getPads()[1]});
+    rewriter.replaceOpWithNewOp<tn::ReshapeOp>(op, op.getType(), wide);
+    return success();
+  }
+};
+
+/// With a dim of one behind the first.
+tn::Dims widenedDims(Value value) {
+  tn::Dims dims = tn::getDims(value.getType());
+  dims.insert(dims.begin() + 1, getAffineConstantExpr(1, value.getContext()));
+  return dims;
+}
+
+/// A convolution, or what is computed element by element of one, for one reader.
+bool isOfConv(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !op->hasOneUse()) {
+    return false;
+  }
+  tn::Dims dims = tn::getDims(value.getType());
+  return isa<tn::ConvOp>(op) ||
+         (op->hasTrait<tn::TnElementwise>() && llvm::any_of(op->getOperands(), [&](Value operand) {
+            return tn::sameDims(tn::getDims(operand.getType()), dims) && isOfConv(operand);
+          }));
+}
+
+/// Whether operations on whole rows read what comes of `op` element by element: these run with it.
+bool isReadByRows(Operation *op) {
+  auto isOnRows = [](Operation *user) { return user->hasTrait<tn::TnRowWise>(); };
+  while (!llvm::any_of(op->getUsers(), isOnRows)) {
+    if (!op->hasOneUse() || !(*op->user_begin())->hasTrait<tn::TnElementwise>()) {
+      return false;
+    }
+    op = *op->user_begin();
+  }
+  return true;
+}
+
+/// f(reshape(conv)) -> reshape(f(conv)) behind a widened convolution, so that they run together
+struct SinkNarrowing : RewritePattern {
+  explicit SinkNarrowing(MLIRContext *context)
+      : RewritePattern(MatchAnyOpTypeTag(), /*benefit=*/1, context) {}
+
+  static bool isNarrowing(Value operand, Operation *op) {
+    tn::ReshapeOp narrow = operand.getDefiningOp<tn::ReshapeOp>();
+    return narrow && narrow->hasOneUse() && isOfConv(narrow.getX()) &&
+           narrow.getType().getRank() == 3 &&
+           tn::sameDims(tn::getDims(narrow.getX().getType()), widenedDims(narrow)) &&
+           tn::sameDims(tn::getDims(narrow.getType()), tn::getDims(op->getResult(0).getType()));
+  }
+
+  LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
+    if (!op->hasTrait<tn::TnElementwise>() || op->getNumResults() != 1 || isReadByRows(op) ||
+        !llvm::any_of(op->getOperands(), [&](Value operand) { return isNarrowing(operand, op); })) {
+      return failure();
+    }
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands()) {
+      // Fewer dims are the last ones, which stay.
+      bool isWhole = tensorType(operand).getRank() == 3;
+      Value wide = operand;
+      if (isWhole && Constants::isConstant(operand)) {
+        wide =
+            withShape(rewriter, operand,
+                      tn::makeTensor(widenedDims(operand), tensorType(operand).getElementType()));
+      } else if (isWhole) {
+        wide = isNarrowing(operand, op)
+                   ? operand.getDefiningOp<tn::ReshapeOp>().getX()
+                   : reshape(rewriter, op->getLoc(), operand, widenedDims(operand));
+      }
+      if (!wide) {
+        return failure();
+      }
+      operands.push_back(wide);
+    }
+    RankedTensorType type = tensorType(op->getResult(0));
+    Operation *moved =
+        rebuild(rewriter, op, operands,
+                tn::makeTensor(widenedDims(op->getResult(0)), type.getElementType()));
+    rewriter.replaceOpWithNewOp<tn::ReshapeOp>(op, type, moved->getResult(0));
+    return success();
+  }
+};
+
+/// conv with different paddings at both ends -> conv(pad(x)) with the smaller of them
+struct EvenPads : OpRewritePattern<tn::ConvOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(tn::ConvOp op, PatternRewriter &rewriter) const override {
+    size_t spatial = op.getPads().size() / 2;
+    ArrayRef<int64_t> before = op.getPads().take_front(spatial);
+    ArrayRef<int64_t> after = op.getPads().take_back(spatial);
+    if (!isLibraryType(op) || spatial != 2 || isDepthwise(op) || before == after) {
+      return failure();
+    }
+    SmallVector<int64_t> pads, begins{0}, ends{0};
+    for (auto [first, last] : llvm::zip_equal(before, after)) {
+      int64_t both = std::max<int64_t>(std::min(first, last), 0);
+      pads.push_back(both);
+      begins.push_back(first - both);
+      ends.push_back(last - both);
+    }
+    begins.push_back(0);
+    ends.push_back(0);
+    pads.append(pads.begin(), pads.begin() + spatial);
+    Value x = padded(rewriter, op.getLoc(), op.getX(), begins, ends);
+    rewriter.modifyOpInPlace(op, [&] {
+      op.getXMutable().set(x);
+      op.setPads(pads);
+    });
+    return success();
+  }
+};
+
+/// Channels that copies can take: over two dims the library's. Over three a single one is left
+/// alone, since the filter is longer by what is added.
+int64_t alignedChannels(int64_t channels, int64_t rank) {
+  if (rank == 4) {
+    return llvm::alignTo(channels, kNarrowChannels);
+  }
+  return channels == 1 ? 1 : llvm::alignTo(channels, channels % 4 == 3 ? 4 : 2);
+}
+
+/// conv(x, w) -> conv(pad(x), pad(w)) with channels that are aligned
+struct PadConv : OpRewritePattern<tn::ConvOp> {
+  PadConv(MLIRContext *context, DerivedWeights &weights)
+      : OpRewritePattern(context), weights(weights) {}
+
+  LogicalResult matchAndRewrite(tn::ConvOp op, PatternRewriter &rewriter) const override {
+    RankedTensorType weight = tensorType(op.getWeight());
+    Type element = weight.getElementType();
+    int64_t channels = weight.getDimSize(1);
+    int64_t aligned = alignedChannels(channels, weight.getRank());
+    if (!isLibraryType(op) || weight.getRank() < 4 || op.getGroups() != 1 || element.isF32() ||
+        aligned == channels) {
+      return failure();
+    }
+    SmallVector<int64_t> begins(weight.getRank(), 0), ends(weight.getRank(), 0);
+    ends.back() = aligned - channels;
+    Value x = padded(rewriter, op.getLoc(), op.getX(), begins, ends);
+    Value filter = weights.pad(rewriter, op.getLoc(), op.getWeight(), 1, aligned);
+    rewriter.modifyOpInPlace(op, [&] {
+      op.getXMutable().set(x);
+      op.getWeightMutable().set(filter);
+    });
+    return success();
+  }
+
+private:
+  DerivedWeights &weights;
+};
+
+} // namespace
+
+LogicalResult fitConvs(ModuleOp module, tn::WeightStore &store) {
+  DerivedWeights weights(store);
+  RewritePatternSet patterns(module.getContext());
+  patterns
+      .add<SinkCast<tn::TransposeOp>, SinkCast<tn::ReshapeOp>, WidenConv, SinkNarrowing, EvenPads>(
+          module.getContext());
+  patterns.add<PadConv>(module.getContext(), weights);
+  return runPatterns(module, std::move(patterns));
+}
+
+} // namespace tenon::opt

@@ -1,0 +1,179 @@
+// Proves that a mask hides exactly the keys after each query, so that attention need not read it.
+// Relies on positions counted by tn.iota, on tn.trilu, or on constant triangles.
+#include "compiler/opt/recognize/CausalMask.h"
+
+#include "compiler/opt/Match.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+
+namespace tenon::opt {
+namespace {
+
+/// Where dims of a mask lie, counted from the last.
+constexpr size_t kKeys = 1;
+constexpr size_t kQueries = 2;
+
+Value withoutBroadcast(Value value) {
+  tn::BroadcastOp broadcast = value.getDefiningOp<tn::BroadcastOp>();
+  return broadcast && isDecided(broadcast) ? broadcast.getX() : value;
+}
+
+/// The value is 0, 1, 2... along one dim, counted from the last, and has no other.
+bool isPosition(Value value, size_t fromLast, AffineExpr size, const Constants &constants) {
+  tn::Dims dims = tn::getDims(value.getType());
+  if (dims.size() < fromLast || !tn::sameDim(dims[dims.size() - fromLast], size)) {
+    return false;
+  }
+  dims.erase(dims.end() - fromLast);
+  while (tn::ReshapeOp reshape = value.getDefiningOp<tn::ReshapeOp>()) {
+    value = reshape.getX();
+  }
+  tn::IotaOp iota = value.getDefiningOp<tn::IotaOp>();
+  return llvm::all_of(dims, isOne) && iota && constants.scalar(iota.getStart()) == 0.0 &&
+         constants.scalar(iota.getStep()) == 1.0;
+}
+
+/// The constant behind a slice that starts at the first query and key.
+Value behindSlice(Value value) {
+  tn::SliceOp slice = value.getDefiningOp<tn::SliceOp>();
+  if (!slice || tensorType(value).getRank() < 2) {
+    return value;
+  }
+  auto isZero = [](AffineExpr start) { return tn::constantDim(start) == 0; };
+  bool isCorner =
+      llvm::all_of(slice.getStarts().getResults().take_back(2), isZero) &&
+      llvm::all_of(slice.getSteps().take_back(2), [](int64_t step) { return step == 1; });
+  return isCorner ? slice.getX() : value;
+}
+
+/// Every matrix of a constant has elements for which `isSeen` holds exactly where key <= query.
+template <typename Predicate>
+bool isTriangle(Value value, const Constants &constants, Predicate isExpected) {
+  value = behindSlice(withoutBroadcast(value));
+  if (!Constants::isConstant(value) || tensorType(value).getRank() < 2) {
+    return false;
+  }
+  RankedTensorType type = tensorType(value);
+  int64_t keys = type.getShape().back();
+  int64_t queries = type.getShape()[type.getRank() - 2];
+  std::optional<std::vector<double>> elements =
+      keys == queries ? constants.elements(value) : std::nullopt;
+  if (!elements || elements->empty()) {
+    return false;
+  }
+  for (size_t i = 0; i < elements->size(); ++i) {
+    int64_t key = i % keys;
+    int64_t query = i / keys % queries;
+    if (!isExpected((*elements)[i], key <= query)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// The value is other than 0 exactly where key <= query (true), or exactly where key > query
+/// (false).
+std::optional<bool> seenWhere(Value value, AffineExpr queries, AffineExpr keys,
+                              const Constants &constants);
+
+/// Of a comparison of positions, or of such a value with 0.
+std::optional<bool> seenWhere(tn::CompareOp compare, AffineExpr queries, AffineExpr keys,
+                              const Constants &constants) {
+  tn::Predicate predicate = compare.getPredicate();
+  Value a = compare.getA(), b = compare.getB();
+  if (predicate == tn::Predicate::eq || predicate == tn::Predicate::ne) {
+    std::optional<bool> seen = constants.scalar(withoutBroadcast(b)) == 0.0
+                                   ? seenWhere(a, queries, keys, constants)
+                                   : std::nullopt;
+    return seen ? std::optional(*seen == (predicate == tn::Predicate::ne)) : std::nullopt;
+  }
+  if (predicate == tn::Predicate::ge || predicate == tn::Predicate::gt) {
+    std::swap(a, b);
+  }
+  bool hasEqual = predicate == tn::Predicate::le || predicate == tn::Predicate::ge;
+  if (!hasEqual) {
+    std::swap(a, b); // query < key, the other way round
+  }
+  bool arePositions =
+      isPosition(a, kKeys, keys, constants) && isPosition(b, kQueries, queries, constants);
+  return arePositions ? std::optional(hasEqual) : std::nullopt;
+}
+
+std::optional<bool> seenWhere(Value value, AffineExpr queries, AffineExpr keys,
+                              const Constants &constants) {
+  value = withoutBroadcast(value);
+  if (tn::CompareOp compare = value.getDefiningOp<tn::CompareOp>()) {
+    return seenWhere(compare, queries, keys, constants);
+  }
+  // A cast to bool asks for what is other than 0.
+  if (tn::CastOp cast = value.getDefiningOp<tn::CastOp>();
+      cast && getElementTypeOrSelf(value).isInteger(1)) {
+    return seenWhere(cast.getX(), queries, keys, constants);
+  }
+  if (tn::NotOp negated = value.getDefiningOp<tn::NotOp>()) {
+    bool isBool = getElementTypeOrSelf(value).isInteger(1);
+    std::optional<bool> seen =
+        isBool ? seenWhere(negated.getX(), queries, keys, constants) : std::nullopt;
+    return seen ? std::optional(!*seen) : std::nullopt;
+  }
+  if (tn::TriluOp triangle = value.getDefiningOp<tn::TriluOp>()) {
+    std::optional<double> inside = constants.scalar(withoutBroadcast(triangle.getX()));
+    bool isWhole = inside && *inside != 0 && !std::isnan(*inside) &&
+                   triangle.getDiagonal() == (triangle.getUpper() ? 1 : 0) &&
+                   tn::sameDim(tn::getDims(triangle.getType()).back(), keys);
+    return isWhole ? std::optional(!triangle.getUpper()) : std::nullopt;
+  }
+  for (bool seen : {true, false}) {
+    if (isTriangle(value, constants, [&](double element, bool isSeen) {
+          return (element != 0) == (isSeen == seen);
+        })) {
+      return seen;
+    }
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+bool hidesPosition(double value, Type element) {
+  // Scores up to 2^100 vanish beside the largest finite number of f32 and bf16; not in f16.
+  return value == -std::numeric_limits<double>::infinity() || (value < -3e38 && !element.isF16());
+}
+
+bool isCausalCondition(Value condition, AffineExpr queries, AffineExpr keys,
+                       const Constants &constants) {
+  return tn::sameDim(queries, keys) &&
+         seenWhere(condition, queries, keys, constants) == std::optional(true);
+}
+
+bool isCausalBias(Value mask, AffineExpr queries, AffineExpr keys, const Constants &constants) {
+  if (!tn::sameDim(queries, keys)) {
+    return false;
+  }
+  Type element = getElementTypeOrSelf(mask);
+  mask = withoutBroadcast(mask);
+  if (tn::TriluOp triangle = mask.getDefiningOp<tn::TriluOp>()) {
+    std::optional<double> hidden = constants.scalar(withoutBroadcast(triangle.getX()));
+    return hidden && hidesPosition(*hidden, element) &&
+           seenWhere(mask, queries, keys, constants) == std::optional(false);
+  }
+  if (tn::SelectOp select = mask.getDefiningOp<tn::SelectOp>()) {
+    std::optional<bool> seen = seenWhere(select.getCondition(), queries, keys, constants);
+    if (!seen) {
+      return false;
+    }
+    Value ofSeen = *seen ? select.getA() : select.getB();
+    Value ofHidden = *seen ? select.getB() : select.getA();
+    std::optional<double> hidden = constants.scalar(withoutBroadcast(ofHidden));
+    return constants.scalar(withoutBroadcast(ofSeen)) == 0.0 && hidden &&
+           hidesPosition(*hidden, element);
+  }
+  return isTriangle(mask, constants, [&](double value, bool seen) {
+    return seen ? value == 0 : hidesPosition(value, element);
+  });
+}
+
+} // namespace tenon::opt

@@ -1,0 +1,127 @@
+// Quantization becomes the elementwise operations that it is made of, which fuse with what is
+// around it: kernels of products end with it, and transposes move through. Relies on integers of 16
+// bits and fewer being exact in FP32.
+#include "compiler/opt/Match.h"
+#include "compiler/opt/Patterns.h"
+#include "compiler/opt/products/GpuProducts.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+
+namespace tenon::opt {
+namespace {
+
+/// Elementwise operations on values of one shape, and parameters that broadcast to it.
+class Steps {
+public:
+  Steps(PatternRewriter &rewriter, Operation *op, Type like)
+      : rewriter(rewriter), location(op->getLoc()), like(like) {}
+
+  Type typeOf(Type element) const { return tn::withElement(like, element); }
+  Value cast(Value x, Type element) const { return castTo(rewriter, location, x, element); }
+  template <typename Op> Value make(Value a, Value b) const {
+    return Op::create(rewriter, location, typeOf(getElementTypeOrSelf(a)), a, b);
+  }
+  Value number(double value) const {
+    RankedTensorType type = RankedTensorType::get({}, rewriter.getF32Type());
+    return tn::ConstantOp::create(
+        rewriter, location, type,
+        DenseElementsAttr::get(type, rewriter.getF32FloatAttr(static_cast<float>(value))));
+  }
+  /// `a` where it stands in that relation to `b`, else `b`; NaN stands in none.
+  Value chosen(Value a, Value b, tn::Predicate predicate) const {
+    Value holds =
+        tn::CompareOp::create(rewriter, location, typeOf(rewriter.getI1Type()), a, b, predicate);
+    return tn::SelectOp::create(rewriter, location, a.getType(), holds, a, b);
+  }
+  /// A scale or zero point, with its entries along `axis` if it has several.
+  Value parameter(Value value, int64_t axis) const {
+    RankedTensorType type = tensorType(value);
+    if (type.getRank() == 0) {
+      return value;
+    }
+    tn::Dims dims(mlir::cast<RankedTensorType>(like).getRank(), rewriter.getAffineConstantExpr(1));
+    dims[axis] = tn::getDims(type).front();
+    Value same = Constants::isConstant(value)
+                     ? withShape(rewriter, value, tn::makeTensor(dims, type.getElementType()))
+                     : Value();
+    return same ? same : reshape(rewriter, location, value, dims);
+  }
+
+private:
+  PatternRewriter &rewriter;
+  Location location;
+  Type like;
+};
+
+/// An integer type of at most 16 bits.
+std::optional<std::pair<double, double>> boundsOf(Type element) {
+  IntegerType type = dyn_cast<IntegerType>(element);
+  if (!type || type.getWidth() > 16 || type.getWidth() == 1) {
+    return std::nullopt;
+  }
+  double count = double(int64_t(1) << type.getWidth());
+  return type.isUnsigned() ? std::pair(0.0, count - 1) : std::pair(-count / 2, count / 2 - 1);
+}
+
+/// Whether something is gained: the value is computed, not read from outside.
+bool isComputed(Value x) { return x.getDefiningOp() && !Constants::isConstant(x); }
+
+/// quantize(x) -> cast(max(min(round(x / scale) + zero, most), least))
+struct ExpandQuantize : OpRewritePattern<tn::QuantizeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(tn::QuantizeOp op, PatternRewriter &rewriter) const override {
+    Type element = getElementTypeOrSelf(op.getY()), from = getElementTypeOrSelf(op.getX());
+    std::optional<std::pair<double, double>> bounds = boundsOf(element);
+    if (!bounds || from.isF64() || getElementTypeOrSelf(op.getScale()) != from ||
+        !isComputed(op.getX())) {
+      return failure();
+    }
+    int64_t axis = static_cast<int64_t>(op.getAxis());
+    Steps steps(rewriter, op, op.getX().getType());
+    Value level = steps.make<tn::DivOp>(op.getX(), steps.parameter(op.getScale(), axis));
+    level = steps.cast(level, rewriter.getF32Type());
+    level = tn::RoundOp::create(rewriter, op.getLoc(), level.getType(), level);
+    Value zero = steps.cast(steps.parameter(op.getZeroPoint(), axis), rewriter.getF32Type());
+    level = steps.make<tn::AddOp>(level, zero);
+    level = steps.chosen(level, steps.number(bounds->first), tn::Predicate::gt);
+    level = steps.chosen(level, steps.number(bounds->second), tn::Predicate::lt);
+    rewriter.replaceOp(op, steps.cast(level, element));
+    return success();
+  }
+};
+
+/// dequantize(x) -> (x - zero) * scale
+struct ExpandDequantize : OpRewritePattern<tn::DequantizeOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(tn::DequantizeOp op, PatternRewriter &rewriter) const override {
+    Type to = getElementTypeOrSelf(op.getY());
+    if (!boundsOf(getElementTypeOrSelf(op.getX())) || !to.isF32() ||
+        !getElementTypeOrSelf(op.getScale()).isF32() || !isComputed(op.getX())) {
+      return failure();
+    }
+    int64_t axis = static_cast<int64_t>(op.getAxis());
+    Steps steps(rewriter, op, op.getX().getType());
+    Value level = steps.make<tn::SubOp>(steps.cast(op.getX(), to),
+                                        steps.cast(steps.parameter(op.getZeroPoint(), axis), to));
+    rewriter.replaceOp(op, steps.make<tn::MulOp>(level, steps.parameter(op.getScale(), axis)));
+    return success();
+  }
+};
+
+} // namespace
+
+LogicalResult expandQuantize(ModuleOp module, tn::WeightStore &weights) {
+  RewritePatternSet patterns(module.getContext());
+  patterns.add<ExpandQuantize, ExpandDequantize>(module.getContext());
+  if (failed(runPatterns(module, std::move(patterns)))) {
+    return failure();
+  }
+  // Zero points that are constants are cast once.
+  RewritePatternSet after(module.getContext());
+  addConstantPatterns(after, weights);
+  addSinkTransposePatterns(after, weights);
+  return runPatterns(module, std::move(after));
+}
+
+} // namespace tenon::opt

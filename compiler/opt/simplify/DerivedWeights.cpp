@@ -1,0 +1,123 @@
+// Constants made of others: the rows of each are copied to their place when the whole is written.
+// Relies on entries of the weight store living as long as the store.
+#include "compiler/opt/simplify/DerivedWeights.h"
+
+#include "compiler/opt/Match.h"
+
+#include <cstring>
+
+using namespace mlir;
+
+namespace tenon::opt {
+namespace {
+
+WeightSource sourceOf(Value part, unsigned dim, tn::WeightStore &weights) {
+  WeightSource source;
+  RankedTensorType type = tensorType(part);
+  int64_t bytes = elementBytes(type.getElementType());
+  source.size = type.getNumElements() * bytes;
+  source.rowBytes = bytes;
+  for (int64_t size : type.getShape().drop_front(dim)) {
+    source.rowBytes *= size;
+  }
+  tn::WeightOp weight = part.getDefiningOp<tn::WeightOp>();
+  const tn::WeightEntry *entry = weight ? weights.find(weight.getId()) : nullptr;
+  if (entry) {
+    source.key = ("weight " + weight.getId()).str();
+    source.view = entry->bytes;
+    source.generate = entry->generate;
+    return source;
+  }
+  source.owned = std::make_shared<std::vector<char>>(Constants(weights).bytes(part));
+  source.view = *source.owned;
+  source.key = "bytes " + std::string(source.view.begin(), source.view.end());
+  return source;
+}
+
+/// Rows that are `stride` bytes long, with those of each source one after the other in them.
+struct RowsOfParts {
+  std::vector<WeightSource> sources;
+  uint64_t stride = 0;
+
+  void operator()(uint64_t begin, uint64_t size, char *out) const {
+    if (size == 0) {
+      return;
+    }
+    std::memset(out, 0, size);
+    uint64_t offset = 0;
+    for (const WeightSource &source : sources) {
+      uint64_t end = begin + size;
+      for (uint64_t row = begin / stride; row * stride < end && source.rowBytes > 0; ++row) {
+        uint64_t start = row * stride + offset;
+        uint64_t first = std::max(begin, start);
+        uint64_t last = std::min(end, start + source.rowBytes);
+        if (first < last) {
+          read(source, row * source.rowBytes + (first - start), last - first, out + first - begin);
+        }
+      }
+      offset += source.rowBytes;
+    }
+  }
+
+  static void read(const WeightSource &source, uint64_t begin, uint64_t size, char *out) {
+    if (source.view.empty() && source.generate) {
+      source.generate(begin, size, out);
+    } else if (begin + size <= source.view.size()) {
+      std::memcpy(out, source.view.data() + begin, size);
+    }
+  }
+};
+
+std::string nameOf(Value part, StringRef suffix) {
+  tn::WeightOp weight = part.getDefiningOp<tn::WeightOp>();
+  return ((weight ? weight.getId() : "constant") + suffix).str();
+}
+
+} // namespace
+
+/// A weight whose rows are the rows of the sources, then zeros.
+Value DerivedWeights::make(OpBuilder &builder, Location location, RankedTensorType type,
+                           unsigned dim, std::vector<WeightSource> sources, StringRef name) {
+  std::string key = std::to_string(dim);
+  for (int64_t size : type.getShape()) {
+    key += ' ' + std::to_string(size);
+  }
+  for (const WeightSource &source : sources) {
+    key += ' ' + std::to_string(source.key.size()) + ' ' + source.key;
+  }
+  std::string &id = made[key];
+  if (id.empty()) {
+    uint64_t stride = elementBytes(type.getElementType());
+    for (int64_t size : type.getShape().drop_front(dim)) {
+      stride *= size;
+    }
+    uint64_t total = type.getNumElements() * elementBytes(type.getElementType());
+    id = store.addGenerated(name, total, RowsOfParts{std::move(sources), stride},
+                            "made of other weights");
+  }
+  return tn::WeightOp::create(builder, location, type, id);
+}
+
+Value DerivedWeights::concat(OpBuilder &builder, Location location, ArrayRef<Value> parts,
+                             unsigned dim) {
+  SmallVector<int64_t> shape(tensorType(parts.front()).getShape());
+  shape[dim] = 0;
+  std::vector<WeightSource> sources;
+  for (Value part : parts) {
+    shape[dim] += tensorType(part).getDimSize(dim);
+    sources.push_back(sourceOf(part, dim, store));
+  }
+  RankedTensorType type = RankedTensorType::get(shape, tensorType(parts.front()).getElementType());
+  return make(builder, location, type, dim, std::move(sources), nameOf(parts.front(), ".merged"));
+}
+
+Value DerivedWeights::pad(OpBuilder &builder, Location location, Value weight, unsigned dim,
+                          int64_t size) {
+  SmallVector<int64_t> shape(tensorType(weight).getShape());
+  shape[dim] = size;
+  RankedTensorType type = RankedTensorType::get(shape, tensorType(weight).getElementType());
+  return make(builder, location, type, dim, {sourceOf(weight, dim, store)},
+              nameOf(weight, ".padded"));
+}
+
+} // namespace tenon::opt

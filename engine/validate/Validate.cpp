@@ -1,0 +1,386 @@
+// Checks expressions, symbols, ports and instructions of a plan; ValidateBuffers.cpp checks where
+// buffers lie. Each rule is stated once, in the message it gives.
+
+#include "engine/validate/Validate.h"
+
+#include "engine/validate/ValidateBuffers.h"
+#include "engine/validate/ValidateCall.h"
+#include "support/text/Text.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tenon::engine {
+namespace {
+
+/// Of a block on a GPU.
+constexpr uint32_t kMostBlockThreads = 1024;
+constexpr uint32_t kMostClusterBlocks = 16;
+constexpr uint16_t kLastQueue = 1;
+constexpr const char *kAgain = "the engine is damaged or from a faulty compiler; compile it again";
+
+class PlanValidator {
+public:
+  PlanValidator(const Plan &validatedPlan, std::span<const Weight> engineWeights, size_t kernels,
+                uint16_t planDevice)
+      : plan(validatedPlan), weights(engineWeights), kernelCount(kernels), device(planDevice),
+        inputSymbols(validatedPlan.inputSymbols()) {}
+
+  Status run() {
+    TENON_TRY(checkExprs());
+    TENON_TRY(checkSymbols());
+    TENON_TRY(checkConstraints());
+    TENON_TRY(validateBuffers(plan, weights, device, roots));
+    std::set<std::string_view> names;
+    std::set<uint32_t> bound;
+    TENON_TRY(checkPorts(plan.inputs, "input", Space::Input, names, bound));
+    names.clear();
+    TENON_TRY(checkPorts(plan.outputs, "output", Space::Output, names, bound));
+    TENON_TRY(checkAllBound(bound));
+    TENON_TRY(checkInstructions());
+    return checkSections();
+  }
+
+private:
+  bool isExpr(ExprId id) const { return id < plan.exprs.size(); }
+
+  /// Whether an expression names none but the first `count` symbols.
+  bool isOver(ExprId id, size_t count) const {
+    return isExpr(id) && plan.exprs.symbolsNamed(id) <= count;
+  }
+
+  /// Looks into each expression once, however often the plan names it.
+  Status checkExprs() const {
+    for (ExprId id = 0; id < plan.exprs.size(); ++id) {
+      if (!isValidProgram(plan.exprs.program(id), plan.symbols.size())) {
+        return Status::error(ErrorId::EngineBadExpression,
+                             strCat("expression ", id, " is not a valid program"), kAgain);
+      }
+    }
+    return Status::ok();
+  }
+
+  static Status portError(std::string_view message) {
+    return Status::error(ErrorId::EngineBadPort, message, kAgain);
+  }
+
+  Status checkSymbols() const {
+    for (size_t i = 0; i < plan.symbols.size(); ++i) {
+      const Symbol &symbol = plan.symbols[i];
+      if (symbol.name.empty() || symbol.min < 0 || symbol.max < symbol.min) {
+        return portError(strCat("symbol ", i, " has no name or an empty range"));
+      }
+      if (i >= inputSymbols) {
+        if (!isExpr(symbol.bound) || !isOver(symbol.bound, i) || symbol.input != kNone ||
+            symbol.dim != kNone) {
+          return portError(strCat("symbol '", symbol.name,
+                                  "' has a dim, or no bound over the symbols before it"));
+        }
+        continue;
+      }
+      bool isBound = !symbol.isDataDependent() && symbol.input < plan.inputs.size() &&
+                     symbol.dim < plan.inputs[symbol.input].dims.size();
+      if (!isBound) {
+        return portError(strCat("symbol '", symbol.name, "' is not bound to a dim of an input"));
+      }
+    }
+    return Status::ok();
+  }
+
+  Status checkConstraints() const {
+    for (size_t i = 0; i < plan.constraints.size(); ++i) {
+      const Constraint &constraint = plan.constraints[i];
+      bool isKnown = static_cast<uint8_t>(constraint.kind) <= kLastConstraintKind;
+      if (!isKnown || !isExpr(constraint.left) || !isExpr(constraint.right)) {
+        return Status::error(
+            ErrorId::EngineBadExpression,
+            strCat("constraint ", i, " is of an unknown kind or names no expression"), kAgain);
+      }
+    }
+    return Status::ok();
+  }
+
+  Status checkPorts(const std::vector<Port> &ports, const char *kind, Space space,
+                    std::set<std::string_view> &names, std::set<uint32_t> &bound) const {
+    for (const Port &port : ports) {
+      std::string what = strCat(kind, " '", port.name, "'");
+      if (port.name.empty() || !names.insert(port.name).second) {
+        return portError(strCat(what, ": the name is empty or used twice"));
+      }
+      if (!isDType(static_cast<uint8_t>(port.dtype)) || port.dims.size() > kMaxRank) {
+        return portError(strCat(what, ": unknown type, or more than ", kMaxRank, " dims"));
+      }
+      for (ExprId dim : port.dims) {
+        if (!isExpr(dim)) {
+          return portError(strCat(what, ": a dim names no expression"));
+        }
+        if (space == Space::Input && !isOver(dim, inputSymbols)) {
+          return portError(strCat(what, ": a dim of it depends on data"));
+        }
+      }
+      bool isRoot = port.buffer < plan.buffers.size() && roots[port.buffer] == port.buffer;
+      if (!isRoot || plan.buffers[port.buffer].space != space ||
+          !bound.insert(port.buffer).second) {
+        return portError(
+            strCat(what, ": its buffer is missing, of another space, a view or shared"));
+      }
+    }
+    return Status::ok();
+  }
+
+  Status checkAllBound(const std::set<uint32_t> &bound) const {
+    for (uint32_t i = 0; i < plan.buffers.size(); ++i) {
+      Space space = plan.buffers[i].space;
+      bool needsPort = roots[i] == i && (space == Space::Input || space == Space::Output);
+      if (needsPort && !bound.count(i)) {
+        return portError(strCat("buffer ", i, " is the caller's but belongs to no port"));
+      }
+    }
+    return Status::ok();
+  }
+
+  static Status instructionError(size_t index, const Instruction &instruction,
+                                 std::string_view message) {
+    return Status::error(ErrorId::EngineBadInstruction,
+                         strCat("instruction ", index, " '", instruction.label, "': ", message),
+                         kAgain);
+  }
+
+  Status checkInstructions() const {
+    if (plan.instructions.empty() || plan.instructions.back().kind != InstructionKind::Return) {
+      return Status::error(ErrorId::EngineBadInstruction, "the plan does not end with a return",
+                           kAgain);
+    }
+    size_t known = inputSymbols;
+    for (size_t i = 0; i < plan.instructions.size(); ++i) {
+      const Instruction &instruction = plan.instructions[i];
+      if (instruction.device != device || instruction.queue > kLastQueue) {
+        return Status::error(ErrorId::EngineUnsupportedInstruction,
+                             strCat("instruction ", i, " is for device ", instruction.device,
+                                    ", queue ", instruction.queue, "; this variant has device ",
+                                    device, ", queues 0 and 1"),
+                             "use a newer runtime or compile the model again");
+      }
+      TENON_TRY(checkOperands(i, instruction));
+      TENON_TRY(checkTensorMaps(i, instruction));
+      TENON_TRY(checkKind(i, instruction));
+      if (!namesKnown(instruction, known)) {
+        return instructionError(i, instruction, "it names a symbol before data has decided it");
+      }
+      if (instruction.kind == InstructionKind::Size && instruction.symbol != known++) {
+        return instructionError(i, instruction, "it does not decide the next symbol in order");
+      }
+    }
+    if (known != plan.symbols.size()) {
+      return portError(strCat("nothing decides symbol '", plan.symbols[known].name, "'"));
+    }
+    return Status::ok();
+  }
+
+  /// Sections follow each other on a GPU, before data decides a size, and hold all of queue 1.
+  Status checkSections() const {
+    uint32_t end = 0;
+    for (const Section &section : plan.sections) {
+      if (device == kHost || section.first < end || section.end <= section.first ||
+          section.end >= plan.instructions.size()) {
+        return Status::error(ErrorId::EngineBadInstruction,
+                             strCat("the section of instructions ", section.first, " to ",
+                                    section.end, " is not possible"),
+                             kAgain);
+      }
+      end = section.end;
+    }
+    std::span<const Section> rest = plan.sections;
+    for (uint32_t i = 0; i < plan.instructions.size(); ++i) {
+      const Instruction &instruction = plan.instructions[i];
+      rest = rest.subspan(!rest.empty() && rest.front().end == i ? 1 : 0);
+      bool isInside = !rest.empty() && i >= rest.front().first;
+      if ((instruction.queue != 0 && !isInside) ||
+          (instruction.kind == InstructionKind::Size && !rest.empty())) {
+        return instructionError(i, instruction,
+                                "it is on queue 1 outside of the sections, or decides a size "
+                                "before their end");
+      }
+    }
+    return Status::ok();
+  }
+
+  /// Whether all that an instruction is evaluated with names none but the first `known` symbols.
+  bool namesKnown(const Instruction &instruction, size_t known) const {
+    if (known == plan.symbols.size()) {
+      return true;
+    }
+    auto isKnown = [&](ExprId id) { return id == kNone || isOver(id, known); };
+    bool areKnown = std::ranges::all_of(instruction.sizes, isKnown) && isKnown(instruction.grid) &&
+                    isKnown(instruction.scratch);
+    for (uint32_t buffer : instruction.buffers) {
+      areKnown &= isKnown(plan.buffers[buffer].size);
+    }
+    for (const TensorMap &map : instruction.tensorMaps) {
+      areKnown &= isKnown(map.rows) && isKnown(map.columns) && isKnown(map.rowBytes);
+    }
+    return areKnown;
+  }
+
+  Status checkOperands(size_t index, const Instruction &instruction) const {
+    if (instruction.reads > instruction.buffers.size()) {
+      return instructionError(index, instruction, "it reads more buffers than it has");
+    }
+    for (size_t i = 0; i < instruction.buffers.size(); ++i) {
+      uint32_t id = instruction.buffers[i];
+      if (id >= plan.buffers.size()) {
+        return instructionError(index, instruction, "it names no such buffer");
+      }
+      const Buffer &root = plan.buffers[roots[id]];
+      bool readOnly = root.space == Space::Const || root.space == Space::Input;
+      if (readOnly && i >= instruction.reads) {
+        return instructionError(index, instruction, "it writes to weights or an input");
+      }
+      if (root.space == Space::Arena && (index < root.firstUse || index > root.lastUse)) {
+        return instructionError(index, instruction, "it uses a buffer outside of its life");
+      }
+    }
+    bool hasAll = std::ranges::all_of(instruction.sizes, [&](ExprId id) { return isExpr(id); });
+    for (ExprId id : {instruction.grid, instruction.flops, instruction.bytesMoved}) {
+      hasAll &= id == kNone || isExpr(id);
+    }
+    return hasAll ? Status::ok() : instructionError(index, instruction, "it names no such size");
+  }
+
+  Status checkTensorMaps(size_t index, const Instruction &instruction) const {
+    if (!instruction.tensorMaps.empty() &&
+        (device == kHost || instruction.kind != InstructionKind::Launch ||
+         instruction.tensorMaps.size() > kMostTensorMaps)) {
+      return instructionError(
+          index, instruction,
+          strCat("tensor maps are for launches on a GPU, at most ", kMostTensorMaps, " for each"));
+    }
+    for (const TensorMap &map : instruction.tensorMaps) {
+      if (map.buffer >= instruction.buffers.size() || !isExpr(map.rows) || !isExpr(map.columns) ||
+          !isExpr(map.rowBytes)) {
+        return instructionError(index, instruction, "a tensor map has no such buffer or size");
+      }
+      if (map.elementBytes != 2 || map.boxRows < 1 || map.boxRows > kMostBoxRows ||
+          uint32_t(map.boxColumns) * map.elementBytes != kBoxRowBytes) {
+        return instructionError(index, instruction,
+                                strCat("boxes of ", map.boxRows, " x ", map.boxColumns,
+                                       " elements of ", map.elementBytes, " bytes"));
+      }
+    }
+    return Status::ok();
+  }
+
+  /// Spare launches follow a call, one after the other.
+  bool standsForCall(size_t index) const {
+    while (plan.instructions[index].isFallback) {
+      if (index == 0 || plan.instructions[index].kind != InstructionKind::Launch) {
+        return false;
+      }
+      --index;
+    }
+    return plan.instructions[index].kind == InstructionKind::Call;
+  }
+
+  Status checkKind(size_t index, const Instruction &instruction) const {
+    if (instruction.canFail && (device == kHost || instruction.kind != InstructionKind::Launch)) {
+      return instructionError(index, instruction,
+                              "only launches on a GPU take a place for a status");
+    }
+    bool isPlain = instruction.cluster == 1 && !instruction.isDependentLaunch;
+    if (!isPlain && (device == kHost || instruction.kind != InstructionKind::Launch)) {
+      return instructionError(index, instruction, "only launches on a GPU have clusters or wait");
+    }
+    if (instruction.cluster < 1 || instruction.cluster > kMostClusterBlocks) {
+      return instructionError(index, instruction,
+                              strCat("clusters of ", instruction.cluster, " blocks"));
+    }
+    if (instruction.isFallback && !standsForCall(index)) {
+      return instructionError(index, instruction, "it is the spare of no call");
+    }
+    switch (instruction.kind) {
+    case InstructionKind::Launch:
+      if (instruction.kernel >= kernelCount || !isExpr(instruction.grid) ||
+          (instruction.scratch != kNone && !isExpr(instruction.scratch))) {
+        return instructionError(index, instruction, "it has no such kernel, grid or scratch");
+      }
+      if (device == kHost ? instruction.threads != 0
+                          : instruction.threads < 1 || instruction.threads > kMostBlockThreads) {
+        return instructionError(index, instruction,
+                                strCat("blocks of ", instruction.threads, " threads"));
+      }
+      return Status::ok();
+    case InstructionKind::Call:
+      if (device == kHost) {
+        break;
+      }
+      if (std::optional<std::string> fault = faultOfCall(instruction)) {
+        return instructionError(index, instruction, *fault);
+      }
+      return Status::ok();
+    case InstructionKind::Copy:
+      if (instruction.buffers.size() != 2 || instruction.reads != 1 ||
+          instruction.sizes.size() != 1) {
+        return instructionError(index, instruction, "a copy has two buffers and one size");
+      }
+      return Status::ok();
+    case InstructionKind::Fill:
+      if (instruction.buffers.size() != 1 || instruction.reads != 0 ||
+          instruction.sizes.size() != 1) {
+        return instructionError(index, instruction, "a fill has one buffer and one size");
+      }
+      return Status::ok();
+    case InstructionKind::Size:
+      if (instruction.buffers.size() != 1 || instruction.reads != 1 || !instruction.sizes.empty() ||
+          plan.exprs.constantValue(plan.buffers[instruction.buffers[0]].size) != sizeof(int64_t)) {
+        return instructionError(index, instruction, "a size is read from one buffer of 8 bytes");
+      }
+      return Status::ok();
+    case InstructionKind::Return:
+      if (index + 1 != plan.instructions.size() || !instruction.buffers.empty()) {
+        return instructionError(index, instruction, "a return stands at the end, alone");
+      }
+      return Status::ok();
+    default:
+      break;
+    }
+    return Status::error(ErrorId::EngineUnsupportedInstruction,
+                         strCat("instruction ", index, " is of kind ",
+                                static_cast<unsigned>(instruction.kind),
+                                ", which this runtime does not have"),
+                         "use a newer runtime");
+  }
+
+  const Plan &plan;
+  std::span<const Weight> weights;
+  size_t kernelCount;
+  uint16_t device;
+  size_t inputSymbols;
+  std::vector<uint32_t> roots;
+};
+
+} // namespace
+
+Status validatePlan(const Plan &plan, std::span<const Weight> weights, size_t kernelCount,
+                    uint16_t device) {
+  return PlanValidator(plan, weights, kernelCount, device).run();
+}
+
+Status validateSameModel(const Plan &general, const Plan &plan) {
+  auto isSame = [](const Port &a, const Port &b) {
+    return a.name == b.name && a.dtype == b.dtype && a.dims.size() == b.dims.size();
+  };
+  auto hasState = [](const Plan &each) {
+    return std::ranges::any_of(each.buffers,
+                               [](const Buffer &buffer) { return buffer.space == Space::State; });
+  };
+  bool isSound = std::ranges::equal(general.inputs, plan.inputs, isSame) &&
+                 std::ranges::equal(general.outputs, plan.outputs, isSame) && !hasState(general) &&
+                 !hasState(plan);
+  return isSound
+             ? Status::ok()
+             : Status::error(ErrorId::EngineBadPort,
+                             "its inputs and outputs are not those of the first, or it has state",
+                             kAgain);
+}
+
+} // namespace tenon::engine

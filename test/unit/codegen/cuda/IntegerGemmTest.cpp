@@ -1,0 +1,205 @@
+// Products and convolutions of small integers on the emulated GPU: tensor cores and FP32
+// arithmetic, tails, batches, splits of the depth, the largest sums that a stage can have,
+// epilogues.
+#include "test/unit/codegen/emulator/HandKernelCheck.h"
+#include "compiler/codegen/cuda/gemm/TiledGemm.h"
+
+#include <cmath>
+
+namespace tenon::codegen::cuda {
+namespace {
+
+std::string tensor(const std::vector<int64_t> &dims, const std::string &type) {
+  std::string text = "tensor<";
+  for (int64_t dim : dims) {
+    text += std::to_string(dim) + "x";
+  }
+  return text + type + ">";
+}
+
+struct Case {
+  int64_t m, n, k;
+  bool transposeA = false, transposeB = false;
+  int64_t batch = 0;
+  std::string epilogue; ///< from %y to %z, and the type of that
+  std::string result = "i32";
+};
+
+std::string textOf(const Case &c) {
+  auto dims = [&](int64_t rows, int64_t columns, bool isTransposed) {
+    std::vector<int64_t> result =
+        isTransposed ? std::vector{columns, rows} : std::vector{rows, columns};
+    if (c.batch != 0) {
+      result.insert(result.begin(), c.batch);
+    }
+    return result;
+  };
+  std::vector<int64_t> a = dims(c.m, c.k, c.transposeA), b = dims(c.k, c.n, c.transposeB),
+                       y = dims(c.m, c.n, false);
+  std::string body = "%x = tn.cast %a : (" + tensor(a, "f16") + ") -> " + tensor(a, "i32") +
+                     "\n%w = tn.cast %b : (" + tensor(b, "f16") + ") -> " + tensor(b, "i32") +
+                     "\n%y = tn.matmul %x, %w {" + (c.transposeA ? "transposeA, " : "") +
+                     (c.transposeB ? "transposeB, " : "") + "tn.narrow_integers} : (" +
+                     tensor(a, "i32") + ", " + tensor(b, "i32") + ") -> " + tensor(y, "i32") + "\n";
+  std::string result = tensor(y, c.result);
+  body += c.epilogue.empty() ? "return %y : " + result
+                             : c.epilogue + " : (" + tensor(y, "i32") + ") -> " + result +
+                                   "\nreturn %z : " + result;
+  return regionText("contraction",
+                    "(%a: " + tensor(a, "f16") + ", %b: " + tensor(b, "f16") + ") -> " + result,
+                    body);
+}
+
+/// Whole numbers of at most 255 in magnitude; or all the largest.
+RunOptions integers(bool areLargest = false) {
+  RunOptions options;
+  options.inputScale = 255;
+  options.gpu = target::targetOf("sm_80");
+  options.edit = [areLargest](llvm::MutableArrayRef<reference::Tensor> inputs) {
+    for (reference::Tensor &input : inputs) {
+      if (input.dtype() != DType::F16) {
+        continue;
+      }
+      reference::Tensor wide = *reference::convert(input, DType::F64);
+      for (int64_t i = 0; i < wide.count(); ++i) {
+        double &number = wide.as<double>()[i];
+        number = areLargest ? 255 : std::trunc(number);
+      }
+      input = *reference::convert(wide, DType::F16);
+    }
+  };
+  return options;
+}
+
+const Emitter emitChosen = byFamily({"gemm_tensorcore", "gemm_simt"});
+
+TEST(CudaIntegerGemmTest, TensorCores) {
+  for (bool transposeA : {false, true}) {
+    for (bool transposeB : {false, true}) {
+      EXPECT_TRUE(matchesReference(textOf({40, 72, 200, transposeA, transposeB}),
+                                   byFamily({"gemm_tensorcore"}), integers()));
+    }
+  }
+  EXPECT_TRUE(matchesReference(textOf({24, 16, 64, false, false, 3}), emitChosen, integers()));
+}
+
+TEST(CudaIntegerGemmTest, OddSizes) {
+  for (bool isTransposed : {false, true}) {
+    EXPECT_TRUE(matchesReference(textOf({7, 9, 33, isTransposed, !isTransposed}),
+                                 byFamily({"gemm_tensorcore"}), integers()));
+  }
+  EXPECT_TRUE(matchesReference(textOf({1, 70, 129}), emitChosen, integers()));
+}
+
+/// The sums are beyond what FP32 holds; those of one stage are not.
+TEST(CudaIntegerGemmTest, LargestSums) {
+  EXPECT_TRUE(matchesReference(textOf({16, 8, 1024}), byFamily({"gemm_tensorcore"}),
+                               integers(/*areLargest=*/true)));
+  EXPECT_TRUE(matchesReference(textOf({5, 7, 999}), byFamily({"gemm_tensorcore"}),
+                               integers(/*areLargest=*/true)));
+}
+
+TEST(CudaIntegerGemmTest, SplitsOfTheDepth) {
+  Emitter emitter = [](RegionBuilder &region) -> mlir::FailureOr<bool> {
+    return emitProduct(region, *matchGemm(region.source),
+                       {32, 64, 64, 16, 32, 4, 3, /*isSimt=*/false});
+  };
+  EXPECT_TRUE(matchesReference(textOf({40, 72, 520}), emitter, integers()));
+}
+
+TEST(CudaIntegerGemmTest, Epilogue) {
+  Case c{20, 24, 72};
+  c.epilogue = "%z = tn.cast %y";
+  c.result = "f32";
+  EXPECT_TRUE(matchesReference(textOf(c), emitChosen, integers()));
+  c.n = 1;
+  EXPECT_TRUE(matchesReference(textOf(c), emitChosen, integers()));
+}
+
+/// Scaled, rounded and saturated to 8 bits, as in a quantized model.
+TEST(CudaIntegerGemmTest, QuantizedResult) {
+  std::string a = "tensor<20x72xf16>", b = "tensor<72x24xf16>", wide = "tensor<20x24xi32>",
+              real = "tensor<20x24xf32>", flag = "tensor<20x24xi1>", y = "tensor<20x24xui8>",
+              row = "tensor<24xf32>", one = "tensor<f32>";
+  auto constant = [&](const std::string &name, const std::string &value) {
+    return "%" + name + " = tn.constant dense<" + value + "> : " + one + " : " + one + "\n";
+  };
+  std::string text = regionText(
+      "contraction", "(%a: " + a + ", %b: " + b + ", %s: " + row + ") -> " + y,
+      constant("z", "1.28e+02") + constant("lo", "0.0") + constant("hi", "2.55e+02") +
+          "%x = tn.cast %a : (" + a + ") -> tensor<20x72xi32>\n%w = tn.cast %b : (" + b +
+          ") -> tensor<72x24xi32>\n%0 = tn.matmul %x, %w {tn.narrow_integers} : "
+          "(tensor<20x72xi32>, tensor<72x24xi32>) -> " +
+          wide + "\n%1 = tn.cast %0 : (" + wide + ") -> " + real + "\n%2 = tn.mul %1, %s : (" +
+          real + ", " + row + ") -> " + real + "\n%3 = tn.round %2 : " + real +
+          "\n%4 = tn.add %3, %z : (" + real + ", " + one + ") -> " + real +
+          "\n%5 = tn.compare %4 <gt> %lo : (" + real + ", " + one + ") -> " + flag +
+          "\n%6 = tn.select %5, %4, %lo : (" + flag + ", " + real + ", " + one + ") -> " + real +
+          "\n%7 = tn.compare %6 <lt> %hi : (" + real + ", " + one + ") -> " + flag +
+          "\n%8 = tn.select %7, %6, %hi : (" + flag + ", " + real + ", " + one + ") -> " + real +
+          "\n%9 = tn.cast %8 : (" + real + ") -> " + y + "\nreturn %9 : " + y);
+  RunOptions options = integers();
+  std::function<void(llvm::MutableArrayRef<reference::Tensor>)> whole = options.edit;
+  options.edit = [whole](llvm::MutableArrayRef<reference::Tensor> inputs) {
+    whole(inputs);
+    for (float &scale : llvm::MutableArrayRef(inputs[2].as<float>(), inputs[2].count())) {
+      scale = std::abs(scale) * 1e-6f;
+    }
+  };
+  EXPECT_TRUE(matchesReference(text, emitChosen, options));
+}
+
+/// What follows turns the result into that of a product of floats: not one of those kernels.
+TEST(CudaIntegerGemmTest, KernelsOfFloatsRefuse) {
+  Case c{4096, 4096, 512};
+  c.epilogue = "%z = tn.cast %y";
+  c.result = "f16";
+  for (const char *family : {"gemm_persistent", "gemm_skinny", "gemv", "cublaslt"}) {
+    llvm::Expected<std::string> ptx =
+        emitTestPtx(textOf(c), byFamily({family}), target::targetOf("sm_90a"));
+    EXPECT_FALSE(ptx) << family;
+    llvm::consumeError(ptx.takeError());
+  }
+}
+
+std::string convText(int64_t channels, int64_t columns, int64_t groups) {
+  std::string x = tensor({2, 9, 7, channels}, "f16"), wideX = tensor({2, 9, 7, channels}, "i32");
+  int64_t each = channels / groups;
+  std::string stored = tensor({columns, 3, 3, each}, "f16"),
+              w = tensor({columns, each, 3, 3}, "f16"),
+              wideW = tensor({columns, each, 3, 3}, "i32");
+  std::string y = tensor({2, 5, 4, columns}, "i32");
+  return regionText(
+      "contraction", "(%a: " + x + ", %b: " + stored + " {tn.constant}) -> " + y,
+      "%x = tn.cast %a : (" + x + ") -> " + wideX + "\n%t = tn.transpose %b [0, 3, 1, 2] : (" +
+          stored + ") -> " + w + "\n%w = tn.cast %t : (" + w + ") -> " + wideW +
+          "\n%y = tn.conv %x, %w {strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>, "
+          "dilations = array<i64: 1, 1>, groups = " +
+          std::to_string(groups) + " : i64, channelsLast = true, tn.narrow_integers} : (" + wideX +
+          ", " + wideW + ") -> " + y + "\nreturn %y : " + y);
+}
+
+TEST(CudaIntegerGemmTest, Convolutions) {
+  Emitter conv = byFamily({"conv_tensorcore"});
+  EXPECT_TRUE(matchesReference(convText(16, 24, 1), conv, integers()));
+  EXPECT_TRUE(matchesReference(convText(3, 8, 1), conv, integers(/*areLargest=*/true)));
+  EXPECT_TRUE(matchesReference(convText(8, 12, 4), conv, integers()));
+}
+
+TEST(CudaIntegerGemmTest, Assembles) {
+  for (const char *name : {"sm_80", "sm_86", "sm_90", "sm_90a"}) {
+    const target::Target &gpu = target::targetOf(name);
+    for (const std::string &text :
+         {textOf({1024, 1024, 1024}), textOf({16, 4096, 4096, false, true}),
+          textOf({1001, 999, 1001}), textOf({8192, 8192, 1024}), convText(64, 64, 1)}) {
+      llvm::Expected<std::string> ptx =
+          emitTestPtx(text, byFamily({"gemm_tensorcore", "gemm_simt", "conv_tensorcore"}), gpu);
+      ASSERT_TRUE(bool(ptx)) << llvm::toString(ptx.takeError());
+      testing::AssertionResult result = assembles(*ptx, gpu);
+      EXPECT_TRUE(result) << name << result.message();
+    }
+  }
+}
+
+} // namespace
+} // namespace tenon::codegen::cuda

@@ -1,0 +1,195 @@
+// Relies on equal seeded inputs for all kernels of a region, so that their outputs can be compared.
+
+#include "tools/tenon/bench/KernelBench.h"
+
+#include "runtime/device/cpu/CpuFeatures.h"
+#include "support/files/ScratchFolder.h"
+#include "support/threads/ThreadPool.h"
+#include "tools/tenon/model/CompilerBridge.h"
+#include "tools/tenon/bench/Contender.h"
+#include "tools/tenon/inputs/FileKind.h"
+#include "tools/tenon/print/Terminal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tenon::tool {
+namespace {
+
+/// A kernel is timed for so long or so many runs, whichever comes first, after two that are not
+/// counted; the fastest run counts, for neighbours on the machine only ever add.
+constexpr double kMilliseconds = 20;
+constexpr size_t kMostRuns = 200, kLeastRuns = 5;
+
+/// Of `tensor` from `truth`, as a part of the largest element there; infinite where only one is
+/// finite.
+double differenceOf(const Tensor &tensor, const Tensor &truth) {
+  double largest = 0, difference = 0;
+  for (int64_t i = 0; i < truth.elements(); ++i) {
+    double expected = elementAsDouble(truth, i), found = elementAsDouble(tensor, i);
+    bool isSame = expected == found || (std::isnan(expected) && std::isnan(found));
+    largest = std::isfinite(expected) ? std::max(largest, std::abs(expected)) : largest;
+    if (!isSame) {
+      double apart = std::abs(expected - found);
+      difference = std::max(difference, std::isfinite(apart) ? apart : HUGE_VAL);
+    }
+  }
+  return largest > 0 ? difference / largest : difference;
+}
+
+class EngineMeasurer : public pipeline::Measurer {
+public:
+  EngineMeasurer(const KernelBenchRequest &benchRequest, Terminal &output)
+      : request(benchRequest), terminal(output) {
+    // Regions have inputs of their own, whose dims are known.
+    seeded.seed = request.inputs.seed;
+  }
+
+  Result<Timing> measure(const std::string &path, bool isFirst) override {
+    terminal.progress("kernels", 0);
+    Contender contender;
+    runtime::EngineOptions options;
+    options.cacheFolder = "";
+    TENON_ASSIGN(contender.engine, runtime::Engine::open(path, options));
+    TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(seeded, *contender.engine));
+    TENON_ASSIGN(Runner runner,
+                 Runner::create(contender.engine, std::move(inputs), request.session));
+    contender.runner = std::make_unique<Runner>(std::move(runner));
+    TENON_TRY(contender.runner->run());
+    Timing timing;
+    TENON_ASSIGN(timing.microseconds, microsecondsOf(contender));
+    if (isFirst) {
+      first = std::move(contender.runner);
+      return timing;
+    }
+    for (size_t i = 0; i < first->outputs().size(); ++i) {
+      const Tensor &truth = first->outputs()[i], &output = contender.runner->outputs()[i];
+      timing.difference =
+          std::max(timing.difference, isNumeric(truth.dtype) ? differenceOf(output, truth) : 0.0);
+    }
+    return timing;
+  }
+
+private:
+  /// On a GPU without what starting a graph takes, which is more than a small kernel: launches in a
+  /// row, as they follow each other in a model.
+  static Result<double> microsecondsOfSteps(Contender &contender) {
+    constexpr unsigned kInARow = 40;
+    double fastest = HUGE_VAL;
+    BenchClock::time_point start = BenchClock::now();
+    for (size_t run = 0; run < kLeastRuns || millisecondsSince(start) < kMilliseconds; ++run) {
+      TENON_ASSIGN(std::vector<runtime::StepTime> steps,
+                   contender.runner->session().timeSteps(kInARow));
+      double seconds = 0;
+      for (const runtime::StepTime &step : steps) {
+        seconds += step.seconds;
+      }
+      fastest = std::min(fastest, seconds);
+    }
+    return fastest * 1e6;
+  }
+  Result<double> microsecondsOf(Contender &contender) const {
+    if (contender.isGpu() && !request.isCold) {
+      return microsecondsOfSteps(contender);
+    }
+    if (contender.isGpu()) {
+      TENON_TRY(contender.prepareGpu(request.isCold, request.session));
+    }
+    for (int i = 0; i < 2; ++i) {
+      TENON_TRY(contender.runOnce(false));
+    }
+    BenchClock::time_point start = BenchClock::now();
+    const std::vector<double> &times = contender.samples();
+    while (times.size() < kLeastRuns ||
+           (times.size() < kMostRuns && millisecondsSince(start) < kMilliseconds)) {
+      TENON_TRY(contender.runOnce(true));
+    }
+    return *std::min_element(times.begin(), times.end()) * 1000;
+  }
+
+  const KernelBenchRequest &request;
+  Terminal &terminal;
+  InputFlags seeded;
+  std::unique_ptr<Runner> first; ///< of the region
+};
+
+Json describe(const pipeline::RegionTrials &region) {
+  Json trials = Json::array();
+  for (const pipeline::KernelTrial &trial : region.trials) {
+    Json row = {{"kernel", trial.kernel},
+                {"chosen", trial.isChosen},
+                {"predicted_us", trial.predictedMicroseconds}};
+    if (trial.problem.empty()) {
+      row["time_us"] = trial.measured.microseconds;
+      row["difference"] = trial.measured.difference;
+    } else {
+      row["problem"] = trial.problem;
+    }
+    trials.push_back(std::move(row));
+  }
+  return {{"label", region.label},
+          {"strategy", region.strategy},
+          {"skipped", region.skipped},
+          {"kernels", trials}};
+}
+
+/// The chosen kernel of each region and what is faster, or all of a region's kernels.
+std::string textOf(const pipeline::RegionTrials &region) {
+  std::string text = fmt::format("{} ({})\n", region.label, region.strategy);
+  if (!region.skipped.empty()) {
+    return text + "  " + region.skipped + "\n";
+  }
+  for (const pipeline::KernelTrial &trial : region.trials) {
+    const char *mark = trial.isChosen ? "*" : " ";
+    text += trial.problem.empty()
+                ? fmt::format("{} {:>10.2f} us  predicted {:>10.2f}  differs by {:.1e}  {}\n", mark,
+                              trial.measured.microseconds, trial.predictedMicroseconds,
+                              trial.measured.difference, trial.kernel)
+                : fmt::format("{} {:>10} {}: {}\n", mark, "fails", trial.kernel, trial.problem);
+  }
+  return text;
+}
+
+Status checkModel(const KernelBenchRequest &request) {
+  TENON_ASSIGN(bool model, isModel(request.open.path, Takes::Either));
+  return model ? Status::ok()
+               : Status::error(
+                     ErrorId::BadArgument,
+                     fmt::format("{} is an engine: its kernels are chosen", request.open.path),
+                     "give the model that it was compiled from");
+}
+
+} // namespace
+
+Status benchKernels(const KernelBenchRequest &request, Terminal &terminal) {
+  TENON_TRY(checkModel(request));
+  CompileRequest compile;
+  compile.model = request.open.path;
+  TENON_TRY(applyTarget(request.open.target, compile, terminal));
+  TENON_ASSIGN(compile.shapes, parseShapeArguments(request.inputs.shapes));
+  std::optional<engine::CpuLevel> best = runtime::bestCpuLevel();
+  if (compile.levels.size() > 1 && best) {
+    compile.levels = {*best};
+  }
+  compile.threads = usableCpus();
+  compile.notice = [&](std::string_view text) { terminal.note(text); };
+  TENON_ASSIGN(ScratchFolder folder, ScratchFolder::create("tenon-kernels"));
+  compile.output = folder.path() + "/kernel.tenon";
+  EngineMeasurer measurer(request, terminal);
+  pipeline::TrialRequest trials{request.node == "all" ? "" : request.node, request.mostOfFamily};
+  TENON_ASSIGN(std::vector<pipeline::RegionTrials> regions,
+               measureKernels(compile, trials, measurer));
+  terminal.clearProgress();
+  Json described = Json::array();
+  std::string text;
+  for (const pipeline::RegionTrials &region : regions) {
+    described.push_back(describe(region));
+    text += textOf(region);
+  }
+  terminal.json() ? terminal.printJson("kernels", {{"regions", described}}) : terminal.print(text);
+  return Status::ok();
+}
+
+} // namespace tenon::tool

@@ -1,0 +1,44 @@
+// The input tensors of a run: from files, from pictures, or seeded, matched to the inputs of an engine by
+// name. It relies on the plan for names, types and which dimensions are free.
+
+#pragma once
+
+#include "runtime/core/Engine.h"
+#include "runtime/tensors/Tensor.h"
+
+#include <CLI/CLI.hpp>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tenon::tool {
+
+struct InputFlags {
+  std::vector<std::string> files;
+  std::vector<std::string> shapes;
+  std::vector<std::string> fills;
+  int64_t batch = 0;
+  uint64_t seed = 0;
+  std::vector<double> mean;
+  std::vector<double> deviation;
+  std::string layout;
+  bool resize = false;
+};
+
+/// --shape, --batch, --fill, --seed: what seeded inputs need.
+void declareSeededFlags(CLI::App &command, InputFlags &flags);
+/// --inputs and the flags of pictures.
+void declareFileFlags(CLI::App &command, InputFlags &flags);
+
+/// The files of --inputs, without the names of inputs before them.
+std::vector<std::string> inputPaths(const InputFlags &flags);
+
+/// One tensor for each input of the engine, in its order. Inputs without a file are an error when any
+/// file is given; without files all are seeded.
+Result<std::vector<Tensor>> makeInputs(const InputFlags &flags, const runtime::Engine &engine);
+
+/// The model's own key-value texts that the engine carries; empty when it carries none.
+std::map<std::string, std::string> metadataOf(const engine::EngineFile &file);
+
+} // namespace tenon::tool

@@ -1,0 +1,11 @@
+// The verbs' request as the pipeline's options, for the parts of the tool that use MLIR.
+#pragma once
+
+#include "compiler/pipeline/Pipeline.h"
+#include "tools/tenon/model/CompilerBridge.h"
+
+namespace tenon::tool {
+
+pipeline::CompileOptions compileOptionsOf(const CompileRequest &request);
+
+} // namespace tenon::tool

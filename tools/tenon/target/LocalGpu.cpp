@@ -1,0 +1,37 @@
+// Asks NVIDIA's driver, as `doctor` does.
+
+#include "tools/tenon/target/LocalGpu.h"
+
+#include "runtime/device/cuda/CudaDevice.h"
+
+#include <fmt/format.h>
+
+namespace tenon::tool {
+
+Result<target::Target> localGpu() {
+  namespace cuda = runtime::cuda;
+  TENON_ASSIGN(std::shared_ptr<const cuda::CudaDriver> driver, cuda::CudaDriver::open(cuda::kDriverLibrary));
+  TENON_ASSIGN(int count, cuda::countDevices(*driver));
+  if (count == 0) {
+    return Status::error(ErrorId::UnsupportedTarget, "the driver finds no GPU", "name a GPU: --target cuda:h200");
+  }
+  TENON_ASSIGN(cuda::DeviceFacts facts, cuda::describeDevice(*driver, 0));
+  const target::Target *part = target::partOfGpu(facts.name);
+  const target::Target *row = part && part->arch->number == facts.capability ? part
+                                                                            : target::targetOfCapability(facts.capability);
+  if (!row) {
+    return Status::error(ErrorId::UnsupportedTarget,
+                         fmt::format("{} has compute capability {}.{}", facts.name, facts.capability / 10,
+                                     facts.capability % 10),
+                         "Tenon compiles for 8.0 and later");
+  }
+  target::Target local = *row;
+  local.name = facts.name;
+  if (facts.multiprocessors > 0) {
+    local.cores = facts.multiprocessors;
+    local.cacheBytes = facts.l2Bytes > 0 ? facts.l2Bytes / local.cores : local.cacheBytes;
+  }
+  return local;
+}
+
+} // namespace tenon::tool

@@ -1,0 +1,254 @@
+// `tenon bench`: load time, first result, then warm runs; with --ab two engines in turn, so that
+// what disturbs the machine disturbs both. Times are of the steady clock around Session::run; on a
+// GPU each is paired with the GPU's own time of runs whose tensors stay there.
+
+#include "support/files/MappedFile.h"
+#include "tools/tenon/bench/Contender.h"
+#include "tools/tenon/verbs/EngineSource.h"
+#include "tools/tenon/inputs/Inputs.h"
+#include "tools/tenon/bench/KernelBench.h"
+#include "tools/tenon/inputs/Options.h"
+#include "tools/tenon/bench/Peers.h"
+#include "tools/tenon/bench/Statistics.h"
+#include "tools/tenon/print/Terminal.h"
+#include "tools/tenon/Verb.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace tenon::tool {
+namespace {
+
+using Clock = BenchClock;
+
+constexpr size_t kMinRuns = 10;
+constexpr size_t kMaxRuns = 100000;
+/// Runs in a row before the other contender has its turn.
+constexpr size_t kBlock = 5;
+constexpr double kWarmupShare = 0.2;
+constexpr size_t kMinGpuRuns = 200;
+constexpr double kShortestSeconds = 0.001;
+/// Of --runs: each is kept until the end.
+constexpr uint64_t kMostRuns = 10'000'000;
+
+struct BenchFlags {
+  OpenRequest open;
+  InputFlags inputs;
+  std::string other;
+  runtime::SessionOptions session;
+  bool isSerial = false;
+  double seconds = 2;
+  size_t runs = 0;
+  bool noCache = false;
+  bool isCold = false;
+  BenchDetails details;
+  PeersRequest peers;
+  std::string kernelsOf; ///< a node, or "all"; empty for whole runs
+  size_t mostOfFamily = 0;
+};
+
+size_t ceilDiv(size_t a, size_t b) { return (a + b - 1) / b; }
+
+/// Reads the file once so that `load` measures loading, not the disk.
+Status readThrough(const std::string &path) {
+  TENON_ASSIGN(FileReader file, FileReader::open(path));
+  constexpr uint64_t kPiece = uint64_t(1) << 20;
+  std::vector<std::byte> piece(kPiece);
+  for (uint64_t offset = 0; offset < file.size(); offset += kPiece) {
+    uint64_t size = std::min(kPiece, file.size() - offset);
+    TENON_TRY(file.read(offset, MutableBytes(piece).first(size)));
+  }
+  return Status::ok();
+}
+
+Result<Contender> load(const BenchFlags &flags, const std::string &path, Terminal &terminal) {
+  OpenRequest request = flags.open;
+  request.path = path;
+  request.shapes = flags.inputs.shapes;
+  request.useCache = !flags.noCache;
+  Contender contender;
+  contender.path = path;
+  TENON_ASSIGN(EngineSource source, EngineSource::prepare(request, terminal));
+  contender.compileSeconds = source.compileSeconds();
+  TENON_TRY(readThrough(source.path()));
+
+  Clock::time_point start = Clock::now();
+  TENON_ASSIGN(contender.engine, source.open());
+  double openMs = millisecondsSince(start);
+  TENON_ASSIGN(double contextMs, contextMilliseconds(*contender.engine));
+  // The other contender may have started the GPU.
+  contender.contextMs = contextMs < openMs ? contextMs : 0;
+  contender.engineMs = openMs - contender.contextMs;
+  TENON_ASSIGN(std::vector<Tensor> inputs, makeInputs(flags.inputs, *contender.engine));
+  start = Clock::now();
+  TENON_ASSIGN(Runner runner, Runner::create(contender.engine, std::move(inputs), flags.session));
+  contender.loadMs = contender.engineMs + millisecondsSince(start);
+  TENON_TRY(runner.run());
+  contender.firstResultMs = openMs + millisecondsSince(start);
+  contender.runner = std::make_unique<Runner>(std::move(runner));
+  if (contender.isGpu()) {
+    TENON_TRY(contender.prepareGpu(flags.isCold, flags.session));
+  } else if (flags.isCold || flags.details.probes) {
+    return Status::error(ErrorId::BadArgument,
+                         fmt::format("{} runs at {}: --cold and --probes are for a GPU",
+                                     path, contender.engine->variant().level),
+                         "name a GPU's architecture with --target when compiling");
+  }
+  return contender;
+}
+
+/// A few runs in a row, the first of which only brings back the caches and threads that the other
+/// used.
+Status runBlock(Contender &contender, size_t runs, bool isAlone) {
+  if (!isAlone) {
+    TENON_TRY(contender.runOnce(false));
+  }
+  for (size_t i = 0; i < runs; ++i) {
+    TENON_TRY(contender.runOnce(true));
+  }
+  return Status::ok();
+}
+
+/// Runs the contenders in turn until the time or the number of runs is reached.
+Status measure(const BenchFlags &flags, std::vector<Contender> &contenders, Terminal &terminal) {
+  double budget = flags.seconds * 1000;
+  double warmup = budget * kWarmupShare;
+  Clock::time_point start = Clock::now();
+  for (int round = 0; round < 3 || (flags.runs == 0 && millisecondsSince(start) < warmup);
+       ++round) {
+    for (Contender &contender : contenders) {
+      TENON_TRY(contender.runOnce(false));
+    }
+  }
+  start = Clock::now();
+  const Contender &first = contenders.front();
+  size_t sample = first.runsOfSample();
+  size_t wanted = flags.runs > 0 ? ceilDiv(flags.runs, sample) : kMaxRuns;
+  size_t least = flags.runs > 0 ? wanted : first.isGpu() ? ceilDiv(kMinGpuRuns, sample) : kMinRuns;
+  const std::vector<double> &counted = first.samples();
+  for (size_t round = 0;
+       counted.size() < wanted && (counted.size() < least || millisecondsSince(start) < budget);
+       ++round) {
+    size_t runs = std::min(kBlock, wanted - counted.size());
+    for (size_t i = 0; i < contenders.size(); ++i) {
+      TENON_TRY(
+          runBlock(contenders[(i + round) % contenders.size()], runs, contenders.size() == 1));
+    }
+    double part = flags.runs > 0 ? static_cast<double>(counted.size()) / static_cast<double>(wanted)
+                                 : millisecondsSince(start) / budget;
+    terminal.progress("bench", std::min(part, 1.0));
+  }
+  return Status::ok();
+}
+
+Status report(std::vector<Contender> &contenders, const BenchFlags &flags, Terminal &terminal) {
+  std::vector<Json> results;
+  for (Contender &contender : contenders) {
+    TENON_ASSIGN(Json result, contender.describe(flags.details));
+    results.push_back(std::move(result));
+  }
+  if (contenders.size() == 1) {
+    terminal.json() ? terminal.printJson("bench", results[0])
+                    : terminal.print(benchText(results[0]));
+    return Status::ok();
+  }
+  bool isGpu = contenders[0].isGpu() && contenders[1].isGpu();
+  RatioSummary ratio = isGpu ? compareLatency(contenders[0].gpuTimes, contenders[1].gpuTimes)
+                             : compareLatency(contenders[0].times, contenders[1].times);
+  if (terminal.json()) {
+    results[0]["ab"] = {{"other", results[1]},
+                        {"ratio_of_minima", ratio.ofMinima},
+                        {"ratio_of_medians", ratio.ofMedians},
+                        {"interval_95", {ratio.low, ratio.high}},
+                        {"differs", ratio.differs()}};
+    terminal.printJson("bench", results[0]);
+    return Status::ok();
+  }
+  terminal.print(benchText(results[0]));
+  terminal.print(benchText(results[1]));
+  terminal.print(fmt::format(
+      "the second takes {:.3f} x the first's time{} (medians; 95 % between {:.3f} and "
+      "{:.3f}), {:.3f} x by the minima{}",
+      ratio.ofMedians, isGpu ? " on the GPU" : "", ratio.low, ratio.high, ratio.ofMinima,
+      ratio.differs() ? "" : ": no difference shown"));
+  return Status::ok();
+}
+
+Status bench(BenchFlags &flags, Terminal &terminal) {
+  if (!flags.peers.against.empty()) {
+    flags.peers.model = flags.open.path;
+    flags.peers.shapes = flags.inputs.shapes;
+    flags.peers.seconds = flags.seconds;
+    flags.peers.threads = flags.session.threads;
+    return comparePeers(flags.peers, terminal);
+  }
+  if (!flags.peers.output.empty() || flags.peers.format != "table" || flags.peers.device != "cpu") {
+    return Status::error(ErrorId::BadArgument, "--format, --output and --device belong to --against",
+                         "tenon help bench has an example");
+  }
+  flags.session.overlapBranches = !flags.isSerial;
+  if (!flags.kernelsOf.empty()) {
+    flags.open.shapes = flags.inputs.shapes;
+    return benchKernels({flags.open, flags.inputs, flags.session, flags.kernelsOf,
+                         flags.mostOfFamily, flags.isCold},
+                        terminal);
+  }
+  std::vector<Contender> contenders;
+  TENON_ASSIGN(Contender first, load(flags, flags.open.path, terminal));
+  contenders.push_back(std::move(first));
+  if (!flags.other.empty()) {
+    TENON_ASSIGN(Contender second, load(flags, flags.other, terminal));
+    contenders.push_back(std::move(second));
+  }
+  TENON_TRY(measure(flags, contenders, terminal));
+  return report(contenders, flags, terminal);
+}
+
+} // namespace
+
+Action declareBench(CLI::App &command) {
+  std::shared_ptr<BenchFlags> flags = std::make_shared<BenchFlags>();
+  command.add_option("MODEL", flags->open.path, "An engine, or a model (ONNX, .pt2) to compile first")
+      ->required();
+  command.add_option("--ab", flags->other, "A second engine or model, measured alternately");
+  command.add_option("--against", flags->peers.against,
+                     "With Python: also eager, inductor, max-autotune, onnxruntime, openvino, tensorrt (some "
+                     "of them, with commas between); MODEL may be model.py:make_model");
+  addChoice(command, "--device", flags->peers.device, {"cpu", "cuda"}, "With --against: where all of them run");
+  addChoice(command, "--format", flags->peers.format, {"table", "json", "svg"},
+            "With --against: svg is a plot of when compiling pays");
+  addOutput(command, flags->peers.output, "With --against: the file that takes it");
+  declareSeededFlags(command, flags->inputs);
+  declareFileFlags(command, flags->inputs);
+  declareThreadsFlag(command, flags->session.threads, "Threads; all usable CPUs by default");
+  declareOpenFlags(command, flags->open);
+  addSeconds(command, "--seconds", {kShortestSeconds, kLongestSeconds}, flags->seconds,
+             "How long to measure");
+  addNumber(
+      command, "--runs", {1, kMostRuns},
+      [flags](uint64_t number) { flags->runs = static_cast<size_t>(number); },
+      "Measure exactly this many runs instead");
+  command.add_flag("--cold", flags->isCold,
+                   "On a GPU: through more tensors in turn than its caches hold");
+  command.add_flag("--no-overlap", flags->isSerial,
+                   "On a GPU: branches of the model one after the other");
+  command.add_flag("--regions", flags->details.regions,
+                   "Also the time of each instruction; on a GPU by itself");
+  command.add_flag("--probes", flags->details.probes,
+                   "On a GPU: also what copying and a large product reach");
+  command.add_option("--kernels", flags->kernelsOf,
+                     "Instead of the model: every kernel that can compute the region of this node, or "
+                     "of all, predicted and measured");
+  addNumber(
+      command, "--per-family", {1, kMostRuns},
+      [flags](uint64_t number) { flags->mostOfFamily = static_cast<size_t>(number); },
+      "With --kernels: at most so many configurations of each family");
+  declareBudgetFlag(command, flags->session.measureSeconds);
+  declareTargetFlags(command, flags->open.target);
+  command.add_flag("--no-cache", flags->noCache, "Compile a model without the cache");
+  return [flags](Terminal &terminal) { return bench(*flags, terminal); };
+}
+
+} // namespace tenon::tool
