@@ -78,6 +78,17 @@ class Programs(unittest.TestCase):
             for i in (0, 1, 2):  # of which each position is by itself
                 np.testing.assert_allclose(results[i], data[f"out{i}"][:rows, :length], rtol=2e-5, atol=2e-5)
 
+    def test_a_dim_that_squeeze_keeps_is_not_one(self):
+        """Eager PyTorch would remove it, and the program was exported with it."""
+        engine = self.path / "e.tenon"
+        self.assertEqual(0, tool("compile", DATA / "squeezed.pt2", "-o", engine, "--quiet").returncode)
+        for shapes, code in ((("x:2x1x5x1", "y:2x3"), None), (("x:1x1x5x1", "y:2x3"), "TN0603"), (("x:2x1x1x1", "y:2x3"), "TN0603"),
+                             (("x:2x1x5x1", "y:2x1"), "TN0603")):  # fmt: skip
+            with self.subTest(shapes=shapes):
+                done = tool("run", engine, "--shape", shapes[0], "--shape", shapes[1])
+                self.assertEqual(bool(code), done.returncode != 0, done.stderr)
+                self.assertIn(code or "", done.stderr)
+
     def test_a_range_that_a_dim_asked_for_stays(self):
         def bound(description):
             for bounds in description["range_constraints"].values():

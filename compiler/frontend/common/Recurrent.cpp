@@ -1,6 +1,7 @@
 // The cells, and the order in which their steps run.
 #include "compiler/frontend/common/Recurrent.h"
 
+#include "compiler/frontend/common/Activations.h"
 #include "compiler/graph/TnRare.h"
 #include "mlir/IR/Builders.h"
 #include "support/Check.h"
@@ -177,7 +178,7 @@ SmallVector<Activation> defaultActivations(Cell cell) {
 Value activate(Emitter &n, const Activation &activation, Value x) {
   StringRef name = activation.name;
   Value zero = n.scalarLike(0, x);
-  llvm::APFloat alpha(activation.alpha), beta(activation.beta);
+  llvm::APFloat alpha(activation.alpha);
   auto scaled = [&](double factor, Value y) { return n.mul(y, n.scalarLike(factor, y)); };
   if (name == "sigmoid") {
     return n.unary<tn::SigmoidOp>(x);
@@ -189,7 +190,7 @@ Value activate(Emitter &n, const Activation &activation, Value x) {
     return n.unary<tn::ReluOp>(x);
   }
   if (name == "softsign") {
-    return n.div(x, n.add(n.unary<tn::AbsOp>(x), n.scalarLike(1, x)));
+    return softsign(n, x);
   }
   if (name == "softplus") {
     return n.unary<tn::SoftplusOp>(x);
@@ -205,7 +206,7 @@ Value activate(Emitter &n, const Activation &activation, Value x) {
     return n.select(isBelow, zero, x);
   }
   if (name == "hardsigmoid") {
-    return n.unary<tn::HardSigmoidOp>(x, alpha, beta);
+    return hardSigmoid(n, x, activation.alpha, activation.beta);
   }
   if (name == "scaledtanh") {
     return scaled(activation.alpha, n.unary<tn::TanhOp>(scaled(activation.beta, x)));

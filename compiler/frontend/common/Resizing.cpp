@@ -5,6 +5,8 @@
 
 #include "mlir/IR/TypeUtilities.h"
 
+#include <cmath>
+
 using namespace mlir;
 
 namespace tenon::frontend {
@@ -155,8 +157,7 @@ private:
   Value width, center; ///< of averages: of the kernel, and [out, 1] its middles
 };
 
-} // namespace
-
+/// Whether `resizeAlong` has this form for elements of the type.
 bool canResizeAlong(const Reading &reading, Type element) {
   bool isKnown = llvm::is_contained(
       {"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"}, reading.coordinates);
@@ -165,6 +166,7 @@ bool canResizeAlong(const Reading &reading, Type element) {
          (!reading.isAveraged || !isSmooth || reading.coordinates.ends_with("half_pixel"));
 }
 
+/// x with `out` elements along the axis; null after a failure.
 Value resizeAlong(Emitter &c, Value x, int64_t axis, AffineExpr out, const Reading &reading) {
   AffineExpr in = x ? tn::getDims(x.getType())[axis] : AffineExpr();
   if (!x || !c.require(tn::ConstraintKind::at_least, in, c.constantSize(1),
@@ -176,6 +178,79 @@ Value resizeAlong(Emitter &c, Value x, int64_t axis, AffineExpr out, const Readi
          : reading.isAveraged                    ? resized.averaged()
          : reading.mode == tn::ResizeMode::cubic ? resized.cubic()
                                                  : resized.linear();
+}
+
+} // namespace
+
+std::optional<double> constantRatio(const Symbols &symbols, AffineExpr out, AffineExpr in) {
+  std::optional<int64_t> above = tn::constantDim(out), below = tn::constantDim(in);
+  if (above && below) {
+    return *below > 0 ? std::optional(static_cast<double>(*above) / static_cast<double>(*below))
+                      : std::nullopt;
+  }
+  for (bool isGrown : {true, false}) {
+    AffineExpr large = isGrown ? out : in, small = isGrown ? in : out;
+    AffineExpr quotient = divideProducts(symbols, {large}, {small});
+    std::optional<int64_t> whole = quotient ? tn::constantDim(quotient) : std::nullopt;
+    if (whole && *whole > 0 && tn::sameDim(multiplySizes(quotient, small), large)) {
+      return isGrown ? static_cast<double>(*whole) : 1.0 / static_cast<double>(*whole);
+    }
+  }
+  return std::nullopt;
+}
+
+AffineExpr scaledSize(const Symbols &symbols, AffineExpr size, double scale, bool inDoubles) {
+  if (std::optional<int64_t> known = tn::constantDim(size)) {
+    double product = inDoubles ? static_cast<double>(*known) * scale
+                               : double(static_cast<float>(*known) * static_cast<float>(scale));
+    return std::abs(product) < 1e15 ? symbols.constant(static_cast<int64_t>(std::floor(product)))
+                                    : AffineExpr();
+  }
+  if (scale >= 1 && scale == std::floor(scale) && scale < 1e6) {
+    return multiplySizes(size, symbols.constant(static_cast<int64_t>(scale)));
+  }
+  double inverse = 1 / scale;
+  if (inverse >= 1 && inverse == std::floor(inverse) && inverse < 1e6) {
+    return divideSizes(symbols, size, symbols.constant(static_cast<int64_t>(inverse)));
+  }
+  // Powers of two as denominators: floats are exact where sizes are no larger than 2^24 / 64.
+  constexpr int64_t kDenominator = 64;
+  double numerator = scale * kDenominator;
+  if (numerator != std::floor(numerator) || std::abs(numerator) > kDenominator * 64) {
+    return nullptr;
+  }
+  AffineExpr product = multiplySizes(size, symbols.constant(static_cast<int64_t>(numerator)));
+  return divideSizes(symbols, product, symbols.constant(kDenominator));
+}
+
+Value resize(Emitter &c, Value x, Resized to, const Reading &reading) {
+  if (!x || c.failed()) {
+    return Value();
+  }
+  Type element = getElementTypeOrSelf(x);
+  bool isComputed = llvm::is_contained(to.scales, std::nullopt);
+  if (isComputed && !canResizeAlong(reading, element)) {
+    c.gap("the ratio of new to old size is not a constant", "declare the dimension with --shape");
+    return Value();
+  }
+  SmallVector<double> scales;
+  for (auto [axis, scale] : llvm::enumerate(to.scales)) {
+    if (!scale) {
+      x = resizeAlong(c, x, static_cast<int64_t>(axis), to.dims[axis], reading);
+      if (!x) {
+        return x;
+      }
+      to.dims[axis] = tn::getDims(x.getType())[axis];
+    }
+    scales.push_back(scale.value_or(1));
+  }
+  if (isComputed && llvm::all_of(scales, [](double scale) { return scale == 1; })) {
+    return x;
+  }
+  return c.makeTyped<tn::ResizeOp>(tn::makeTensor(c.symbols().canonical(to.dims), element), x,
+                                   reading.mode, reading.coordinates, reading.nearest, scales,
+                                   llvm::APFloat(reading.cubic), reading.excludesOutside,
+                                   reading.isAveraged, llvm::APFloat(to.outside), to.region);
 }
 
 } // namespace tenon::frontend

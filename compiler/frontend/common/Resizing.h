@@ -1,5 +1,5 @@
-// Resizing where only a run knows the ratio of the new to the old size.
-// Relies on tn.resize for constant ratios, which is faster: here positions are computed and
+// Resizing, also where only a run knows the ratio of the new to the old size.
+// Relies on tn.resize for constant ratios, which is faster: for others positions are computed and
 // elements gathered.
 #pragma once
 
@@ -20,11 +20,26 @@ struct Reading {
   bool multiplies = false;
 };
 
-/// Whether `resizeAlong` has this form for elements of the type.
-bool canResizeAlong(const Reading &reading, mlir::Type element);
+/// The ratio of two sizes, if it is the same for all values of the symbols.
+std::optional<double> constantRatio(const Symbols &symbols, mlir::AffineExpr out,
+                                    mlir::AffineExpr in);
 
-/// x with `out` elements along the axis; null after a failure.
-mlir::Value resizeAlong(Emitter &c, mlir::Value x, int64_t axis, mlir::AffineExpr out,
-                        const Reading &reading);
+/// floor(size * scale), of constants as the product of doubles or of floats; null if that is no
+/// expression.
+mlir::AffineExpr scaledSize(const Symbols &symbols, mlir::AffineExpr size, double scale,
+                            bool inDoubles);
+
+/// What a tensor becomes.
+struct Resized {
+  tn::Dims dims;
+  /// One a dim; none where only a run knows the ratio of the dims.
+  llvm::SmallVector<std::optional<double>> scales;
+  /// With coordinates tf_crop_and_resize: begins and ends of all dims, and what lies outside.
+  llvm::SmallVector<double> region = {};
+  double outside = 0;
+};
+
+/// x resized; null after a failure.
+mlir::Value resize(Emitter &c, mlir::Value x, Resized to, const Reading &reading);
 
 } // namespace tenon::frontend

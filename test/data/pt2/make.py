@@ -259,6 +259,39 @@ class Wrapped(nn.Module):
         return rows, last, all_rows, hinted, region(region(x))
 
 
+@program(randn(2, 3, 3), randn(2, 3, 3, 5), dynamic=({0: Dim("b", min=2, max=8)}, {0: Dim("b", min=2, max=8)}))
+class Equations(nn.Module):
+    """einsum with diagonals, with ellipses of several dims, and without a result."""
+
+    def forward(self, x, y):
+        e = torch.einsum
+        return (e("bii->bi", x), e("bii", x), e("iij,bi->bj", y[0], x[:, 0]), e("...ij,...jk", x[:, None], y), e("i...,i...", y, x[..., None]),
+                e("bhqd,bkhd->bhqk", y, y), e("bii,bijk->bkj", x, y), e("i,i", x[0, 0], x[1, 1]), e("b...->...", y), e("ij,jk,bkl->bil", x[0], x[1], x))
+
+
+@program(randn(3, 1, 4, 1), randn(2, 6), dynamic=({0: Dim.AUTO, 2: Dim.AUTO}, {1: Dim.AUTO}))
+class Squeezed(nn.Module):
+    """Removing all dims of 1: torch.export takes none that varies for one."""
+
+    def forward(self, x, y):
+        chosen = (y > 0).flatten().nonzero().squeeze()
+        return x.squeeze() * 2, x.squeeze().sum(0), y.flatten()[chosen], y.squeeze()
+
+
+@program(randn(2, 3, 5, 4) * 3, randn(2, 2, 3, 4), randn(2, 2, 5, 4), dynamic=({2: Dim("h", min=2, max=16), 3: Dim("w", min=2, max=16)}, None, None))
+class Forms(nn.Module):
+    """Activations with parameters, attention of fewer queries than keys, and maps resized by ratios that sizes decide."""
+
+    def forward(self, x, q, k):
+        f = nn.functional
+        h, w = x.shape[2:]
+        return (f.celu(x, 0.7), f.celu(x), f.selu(x), f.elu(x, 0.3), f.hardswish(x), f.hardsigmoid(x), f.softplus(x, 2, 3), f.mish(x), f.softsign(x),
+                f.gelu(x), f.gelu(x, approximate="tanh"), f.scaled_dot_product_attention(q, k, k, is_causal=True),
+                f.scaled_dot_product_attention(q, k, k, attn_mask=q[..., :1] > k[:, :, :, 0][:, :, None], scale=0.3),
+                f.interpolate(x, size=(7, 9), mode="bilinear", align_corners=True), f.interpolate(x, size=(w, h)),
+                f.interpolate(x, scale_factor=(1.5, 2), mode="bilinear"), f.interpolate(x, scale_factor=1.5, mode="bicubic", align_corners=True))
+
+
 def leaves(value):
     if isinstance(value, dict):
         value = list(value.values())

@@ -1,5 +1,6 @@
 // Activation functions: those that `tn` names, and the rarer ones as chains of elementwise
 // operations. Relies on defaults of attributes being ONNX's.
+#include "compiler/frontend/common/Activations.h"
 #include "compiler/frontend/onnx/NodeContext.h"
 
 using namespace mlir;
@@ -9,51 +10,34 @@ namespace {
 
 template <typename Op> void unary(NodeContext &c) { c.setOutput(0, c.unary<Op>(c.value(0))); }
 
-Value elu(NodeContext &c, Value x, double alpha) {
-  return c.unary<tn::EluOp>(x, llvm::APFloat(alpha));
+void elu(NodeContext &c) {
+  c.setOutput(0, frontend::scaledElu(c, c.value(0), c.real("alpha", 1), 1, 1));
 }
-
-void importElu(NodeContext &c) { c.setOutput(0, elu(c, c.value(0), c.real("alpha", 1))); }
 
 void leakyRelu(NodeContext &c) {
   c.setOutput(0, c.unary<tn::LeakyReluOp>(c.value(0), llvm::APFloat(c.real("alpha", 0.01f))));
 }
 
 void selu(NodeContext &c) {
-  Value x = c.value(0);
+  double alpha = c.real("alpha", 1.67326319217681884765625);
   double gamma = c.real("gamma", 1.05070102214813232421875);
-  c.setOutput(0,
-              c.mul(elu(c, x, c.real("alpha", 1.67326319217681884765625)), c.scalarLike(gamma, x)));
+  c.setOutput(0, frontend::scaledElu(c, c.value(0), alpha, gamma, 1));
 }
 
-void celu(NodeContext &c) {
-  Value x = c.value(0);
-  Value alpha = c.scalarLike(c.real("alpha", 1), x);
-  c.setOutput(0, c.mul(elu(c, c.div(x, alpha), 1), alpha));
+void celu(NodeContext &c) { c.setOutput(0, frontend::celu(c, c.value(0), c.real("alpha", 1))); }
+
+void hardSigmoid(NodeContext &c) {
+  c.setOutput(0, frontend::hardSigmoid(c, c.value(0), c.real("alpha", 0.2f), c.real("beta", 0.5)));
 }
 
-Value hardSigmoid(NodeContext &c, Value x, double alpha, double beta) {
-  return c.unary<tn::HardSigmoidOp>(x, llvm::APFloat(alpha), llvm::APFloat(beta));
-}
-
-void importHardSigmoid(NodeContext &c) {
-  c.setOutput(0, hardSigmoid(c, c.value(0), c.real("alpha", 0.2f), c.real("beta", 0.5)));
-}
-
-void hardSwish(NodeContext &c) {
-  Value x = c.value(0);
-  c.setOutput(0, c.mul(x, hardSigmoid(c, x, 1.0 / 6, 0.5)));
-}
+void hardSwish(NodeContext &c) { c.setOutput(0, frontend::hardSwish(c, c.value(0))); }
 
 void gelu(NodeContext &c) {
   c.setOutput(0,
               c.unary<tn::GeluOp>(c.value(0), c.choice("approximate", {"none", "tanh"}) == "tanh"));
 }
 
-void softsign(NodeContext &c) {
-  Value x = c.value(0);
-  c.setOutput(0, c.div(x, c.add(c.unary<tn::AbsOp>(x), c.scalarLike(1, x))));
-}
+void softsign(NodeContext &c) { c.setOutput(0, frontend::softsign(c, c.value(0))); }
 
 void thresholdedRelu(NodeContext &c) {
   Value x = c.value(0);
@@ -62,19 +46,9 @@ void thresholdedRelu(NodeContext &c) {
   c.setOutput(0, c.select(above, x, c.scalarLike(0, x)));
 }
 
-void mish(NodeContext &c) {
-  Value x = c.value(0);
-  c.setOutput(0, c.mul(x, c.unary<tn::TanhOp>(c.unary<tn::SoftplusOp>(x))));
-}
+void mish(NodeContext &c) { c.setOutput(0, frontend::mish(c, c.value(0))); }
 
-void swish(NodeContext &c) {
-  Value x = c.value(0);
-  double alpha = c.real("alpha", 1);
-  if (alpha == 1) {
-    return c.setOutput(0, c.unary<tn::SiluOp>(x));
-  }
-  c.setOutput(0, c.mul(x, c.unary<tn::SigmoidOp>(c.mul(x, c.scalarLike(alpha, x)))));
-}
+void swish(NodeContext &c) { c.setOutput(0, frontend::swish(c, c.value(0), c.real("alpha", 1))); }
 
 void shrink(NodeContext &c) {
   Value x = c.value(0);
@@ -97,9 +71,9 @@ void prelu(NodeContext &c) {
 
 constexpr OpRow kRows[] = {
     {"Celu", 12, 1, 1, 1, celu, {{"alpha", kFloat}}},
-    {"Elu", 1, 1, 1, 1, importElu, {{"alpha", kFloat}}},
+    {"Elu", 1, 1, 1, 1, elu, {{"alpha", kFloat}}},
     {"Gelu", 20, 1, 1, 1, gelu, {{"approximate", kString}}},
-    {"HardSigmoid", 1, 1, 1, 1, importHardSigmoid, {{"alpha", kFloat}, {"beta", kFloat}}},
+    {"HardSigmoid", 1, 1, 1, 1, hardSigmoid, {{"alpha", kFloat}, {"beta", kFloat}}},
     {"HardSwish", 14, 1, 1, 1, hardSwish},
     {"LeakyRelu", 1, 1, 1, 1, leakyRelu, {{"alpha", kFloat}}},
     {"Mish", 18, 1, 1, 1, mish},

@@ -3,8 +3,6 @@
 #include "compiler/frontend/onnx/StatedSizes.h"
 #include "compiler/frontend/onnx/ops/Heads.h"
 
-#include <cmath>
-
 using namespace mlir;
 
 namespace tenon::onnx {
@@ -56,10 +54,10 @@ Value lengthAddend(NodeContext &c, AffineExpr queries, AffineExpr keys, bool cau
   lengths = requireLengths(c, lengths, keys, "nonpad_kv_seqlen is from 0 to the number of keys");
   if (causal) {
     Value later = c.sub(c.materialize(Sizes::scalar(addSizes(queries, c.constantSize(-1))), index),
-                        c.alongAxis(positions(c, queries), 2, 4));
+                        c.alongAxis(c.positions(queries), 2, 4));
     lengths = c.sub(lengths, later);
   }
-  Value seen = c.compare(c.alongAxis(positions(c, keys), 3, 4), tn::Predicate::lt, lengths);
+  Value seen = c.compare(c.alongAxis(c.positions(keys), 3, 4), tn::Predicate::lt, lengths);
   return additive(c, seen, c.element(0));
 }
 
@@ -79,12 +77,12 @@ std::optional<Operands> readOperands(NodeContext &c) {
   }
   tn::Dims queryDims = tn::getDims(o.q.getType());
   AffineExpr keys = tn::getDims(o.k.getType())[2];
-  std::optional<int64_t> width = tn::constantDim(queryDims[3]);
-  if (!width && !c.hasAttribute("scale")) {
-    c.gap("the width of a head is not a constant", "declare it with --shape");
+  std::optional<double> scale = scoreScale(
+      c, o.q, c.hasAttribute("scale") ? std::optional(c.real("scale", 1)) : std::nullopt);
+  if (!scale) {
     return std::nullopt;
   }
-  o.scale = c.real("scale", width ? 1 / std::sqrt(static_cast<double>(*width)) : 1);
+  o.scale = *scale;
   o.mask = maskAddend(c, keys, c.element(0));
   auto addMask = [&](Value addend) { o.mask = o.mask ? c.add(o.mask, addend) : addend; };
   o.causal = c.integer("is_causal", 0) != 0;

@@ -208,12 +208,6 @@ void range(NodeContext &c) {
   c.setOutput(0, c.cast(y, c.element(0)));
 }
 
-Value positions(NodeContext &c, AffineExpr size) {
-  Type index = c.builder().getI64Type();
-  return c.makeTyped<tn::IotaOp>(tn::makeTensor({size}, index), c.scalar(0, index),
-                                 c.scalar(1, index));
-}
-
 void eyeLike(NodeContext &c) {
   c.ignoreInput(0);
   if (c.rank(0) != 2) {
@@ -224,8 +218,8 @@ void eyeLike(NodeContext &c) {
     return;
   }
   tn::Dims dims = c.dims(0);
-  Value rows = c.alongAxis(positions(c, dims[0]), 0, 2);
-  Value columns = c.alongAxis(positions(c, dims[1]), 1, 2);
+  Value rows = c.alongAxis(c.positions(dims[0]), 0, 2);
+  Value columns = c.alongAxis(c.positions(dims[1]), 1, 2);
   Value shifted =
       c.add(rows, c.scalar(static_cast<double>(c.integer("k", 0)), c.builder().getI64Type()));
   c.setOutput(0, c.cast(c.compare(shifted, tn::Predicate::eq, columns), element));
@@ -246,7 +240,7 @@ void window(NodeContext &c, double a0, double a1, double a2) {
                      : requireData(c, c.scalar(1, element), 0, Sizes::list(count), "size");
   bool periodic = c.integer("periodic", 1) != 0;
   AffineExpr period = periodic ? count : addSizes(count, c.constantSize(-1));
-  Value n = c.cast(positions(c, count), c.builder().getF64Type());
+  Value n = c.cast(c.positions(count), c.builder().getF64Type());
   Value whole = c.cast(c.materialize(Sizes::scalar(period), c.builder().getI64Type()),
                        c.builder().getF64Type());
   Value angle = c.div(c.mul(n, c.scalarLike(2 * M_PI, n)), whole);

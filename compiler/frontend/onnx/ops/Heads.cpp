@@ -35,23 +35,4 @@ Value mergeHeads(NodeContext &c, Value x) {
   return merged ? c.reshape(c.transpose(x, {0, 2, 1, 3}), {d[0], d[2], merged}) : Value();
 }
 
-Value positions(NodeContext &c, AffineExpr count) {
-  Type index = c.builder().getI64Type();
-  return c.makeTyped<tn::IotaOp>(tn::makeTensor({count}, index), c.scalar(0, index),
-                                 c.scalar(1, index));
-}
-
-Value additive(NodeContext &c, Value allowed, Type element) {
-  return c.select(allowed, c.scalar(0, element),
-                  c.scalar(-std::numeric_limits<double>::infinity(), element));
-}
-
-Value causalAddend(NodeContext &c, AffineExpr queries, AffineExpr keys, AffineExpr offset,
-                   Type element) {
-  Value rows = c.add(c.alongAxis(positions(c, queries), 0, 2),
-                     c.materialize(Sizes::scalar(offset), c.builder().getI64Type()));
-  Value columns = c.alongAxis(positions(c, keys), 1, 2);
-  return additive(c, c.compare(columns, tn::Predicate::le, rows), element);
-}
-
 } // namespace tenon::onnx

@@ -1,6 +1,7 @@
-// What the forms of attention share: heads as a dim of their own, and which keys a query sees.
+// What the forms of attention share: heads as a dim of their own, and their rotation.
 #pragma once
 
+#include "compiler/frontend/common/AttentionScores.h"
 #include "compiler/frontend/onnx/NodeContext.h"
 
 namespace tenon::onnx {
@@ -10,13 +11,6 @@ mlir::Value splitHeads(NodeContext &c, unsigned i, llvm::StringRef attribute);
 mlir::Value splitHeads(NodeContext &c, mlir::Value x, int64_t heads);
 /// [B, H, S, D] as [B, S, H * D].
 mlir::Value mergeHeads(NodeContext &c, mlir::Value x);
-/// 0, 1, ... as i64.
-mlir::Value positions(NodeContext &c, mlir::AffineExpr count);
-/// 0 where a key may be seen, minus infinity elsewhere.
-mlir::Value additive(NodeContext &c, mlir::Value allowed, mlir::Type element);
-/// Query i sees keys up to i + offset.
-mlir::Value causalAddend(NodeContext &c, mlir::AffineExpr queries, mlir::AffineExpr keys,
-                         mlir::AffineExpr offset, mlir::Type element);
 /// x [B, S, H, D] with the first `rotated` elements of each head turned by angles whose cosines and
 /// sines are [.., S, 1, rotated / 2]; pairs lie side by side, or in two halves.
 mlir::Value rotate(NodeContext &c, mlir::Value x, mlir::Value cosine, mlir::Value sine,

@@ -4,29 +4,13 @@
 
 #include "compiler/frontend/onnx/StatedSizes.h"
 
-#include <cmath>
-
 using namespace mlir;
 
 namespace tenon::onnx {
-namespace {
-
-/// What softmax's argument is multiplied by; 0 stands for the usual factor. None after a failure.
-std::optional<double> scaleOf(NodeContext &c, Value q) {
-  std::optional<int64_t> width =
-      q && !c.failed() ? tn::constantDim(tn::getDims(q.getType())[3]) : std::nullopt;
-  double scale = c.real("scale", 0);
-  if (scale == 0 && !width) {
-    c.gap("the width of a head is not a constant", "declare it with --shape");
-    return std::nullopt;
-  }
-  return scale == 0 ? 1 / std::sqrt(static_cast<double>(*width)) : scale;
-}
-
-} // namespace
 
 void setAttention(NodeContext &c, Value q, Value k, Value v, Value mask, bool causal) {
-  std::optional<double> scale = scaleOf(c, q);
+  double given = c.real("scale", 0);
+  std::optional<double> scale = scoreScale(c, q, given == 0 ? std::nullopt : std::optional(given));
   bool inner[] = {false, false, false, false};
   if (scale) {
     c.setOutput(0, mergeHeads(c, c.make<tn::AttentionOp>(q, k, v, mask, llvm::APFloat(*scale),
@@ -52,7 +36,7 @@ Value seenByLengths(NodeContext &c, unsigned i, AffineExpr batch, AffineExpr key
   auto entries = [&](AffineExpr start) {
     return c.reshape(c.sliceAxis(bounds, 0, start, batch), {batch, one, one, one});
   };
-  Value at = c.alongAxis(positions(c, keys), 3, 4);
+  Value at = c.alongAxis(c.positions(keys), 3, 4);
   Value seen = c.compare(at, tn::Predicate::lt, entries(c.constantSize(0)));
   return hasStarts ? c.make<tn::AndOp>(seen, c.compare(at, tn::Predicate::ge, entries(batch)))
                    : seen;
@@ -140,7 +124,7 @@ struct Cache {
 
 /// 0, 1, ... along one of four dims.
 Value counted(NodeContext &c, AffineExpr count, int64_t axis) {
-  return c.alongAxis(positions(c, count), axis, 4);
+  return c.alongAxis(c.positions(count), axis, 4);
 }
 
 bool readsUnsupported(NodeContext &c) {

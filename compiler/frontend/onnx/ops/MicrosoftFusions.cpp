@@ -1,5 +1,6 @@
 // ONNX Runtime's fused operators of the domain com.microsoft: activations, sums before norms,
 // scaled products. Relies on `tn` fusing what they are made of here.
+#include "compiler/frontend/common/Activations.h"
 #include "compiler/frontend/common/Recurrent.h"
 #include "compiler/frontend/onnx/ops/FusedActivation.h"
 #include "compiler/graph/TnRare.h"
@@ -37,9 +38,7 @@ template <bool tanhForm> void biasGelu(NodeContext &c) {
 }
 
 void quickGelu(NodeContext &c) {
-  Value x = c.value(0);
-  Value alpha = c.scalarLike(c.real("alpha", 1.702f), x);
-  c.setOutput(0, c.mul(x, c.unary<tn::SigmoidOp>(c.mul(x, alpha))));
+  c.setOutput(0, frontend::swish(c, c.value(0), c.real("alpha", 1.702f)));
 }
 
 /// [m, batch.., k] as [batch.., m, k].

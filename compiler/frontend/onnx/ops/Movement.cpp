@@ -1,6 +1,7 @@
 // Operators that move elements without computing: reshapes, transposes, slices, splits, tiles,
 // pads. Relies on shape inputs being known as expressions; where only data decides them, the shape
 // that the model states for the result is taken and checked by each run.
+#include "compiler/frontend/common/Squeeze.h"
 #include "compiler/frontend/onnx/StatedSizes.h"
 
 using namespace mlir;
@@ -133,21 +134,17 @@ void squeeze(NodeContext &c) {
   if (!axes) {
     return;
   }
+  if (all) {
+    // A dim that varies is removed or not as in a run of likely sizes: a batch is.
+    std::optional<tn::Dims> kept = squeezeAll(
+        c, c.dims(0), [&](AffineExpr dim) { return std::optional(c.symbols().likely(dim) == 1); });
+    return kept ? c.setOutput(0, c.reshape(c.value(0), *kept)) : void();
+  }
   tn::Dims dims;
   for (auto [i, dim] : llvm::enumerate(c.dims(0))) {
-    // Without axes a dim that varies is removed or not as in a run of likely sizes: a batch is.
-    bool isOne = tn::constantDim(dim) == 1 || c.symbols().likely(dim) == 1;
-    bool listed = all ? isOne : llvm::is_contained(*axes, static_cast<int64_t>(i));
-    if (!listed) {
-      if (all && !tn::constantDim(dim) &&
-          !c.require(tn::ConstraintKind::at_least, dim, c.constantSize(2),
-                     "a dimension that is not removed and 2")) {
-        return;
-      }
+    if (!llvm::is_contained(*axes, static_cast<int64_t>(i))) {
       dims.push_back(dim);
-    } else if (!tn::hasDivision(dim) && // of a division the reshape below needs it
-               !c.require(tn::ConstraintKind::equal, dim, c.constantSize(1),
-                          "a dimension to remove and 1")) {
+    } else if (!requireOne(c, dim)) {
       return;
     }
   }

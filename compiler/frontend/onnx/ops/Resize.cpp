@@ -1,9 +1,7 @@
 // Resize and its predecessor Upsample: scales or sizes become result dims and one scale a dim.
-// Relies on constant scales being fractions where the dim is symbolic; where the ratio of two dims
-// is known when the model runs, positions are computed and elements gathered.
+// Relies on constant scales being fractions where the dim is symbolic.
 #include "compiler/frontend/common/Resizing.h"
 #include "compiler/frontend/onnx/StatedSizes.h"
-#include "compiler/frontend/onnx/ops/ShapeFold.h"
 
 #include <cmath>
 
@@ -11,31 +9,6 @@ using namespace mlir;
 
 namespace tenon::onnx {
 namespace {
-
-/// The ratio of two dims, if it is a constant.
-std::optional<double> ratio(NodeContext &c, AffineExpr out, AffineExpr in) {
-  std::optional<int64_t> above = tn::constantDim(out);
-  std::optional<int64_t> below = tn::constantDim(in);
-  if (above && below) {
-    return *below > 0 ? std::optional(static_cast<double>(*above) / static_cast<double>(*below))
-                      : std::nullopt;
-  }
-  for (auto [numerator, denominator, invert] :
-       {std::tuple(out, in, false), std::tuple(in, out, true)}) {
-    AffineExpr quotient = divideProducts(c.symbols(), {numerator}, {denominator});
-    std::optional<int64_t> whole = quotient ? tn::constantDim(quotient) : std::nullopt;
-    if (whole && *whole > 0 && tn::sameDim(multiplySizes(quotient, denominator), numerator)) {
-      return invert ? 1.0 / static_cast<double>(*whole) : static_cast<double>(*whole);
-    }
-  }
-  return std::nullopt;
-}
-
-struct Request {
-  tn::Dims dims;
-  SmallVector<double> scales; ///< kComputed where two dims decide it when the model runs
-};
-constexpr double kComputed = 0;
 
 /// The axes that scales, sizes and roi speak of.
 SmallVector<int64_t> resizedAxes(NodeContext &c) {
@@ -49,8 +22,12 @@ SmallVector<int64_t> resizedAxes(NodeContext &c) {
   return axes;
 }
 
-std::optional<Request> fromScales(NodeContext &c, ArrayRef<double> scales, ArrayRef<int64_t> axes) {
-  Request request{c.dims(0), SmallVector<double>(c.rank(0), 1.0)};
+Resized unresized(NodeContext &c) {
+  return {c.dims(0), SmallVector<std::optional<double>>(c.rank(0), 1.0)};
+}
+
+std::optional<Resized> fromScales(NodeContext &c, ArrayRef<double> scales, ArrayRef<int64_t> axes) {
+  Resized request = unresized(c);
   if (scales.size() != axes.size()) {
     c.error(ErrorId::OnnxBadNode, "the scales do not fit its input");
     return std::nullopt;
@@ -61,7 +38,7 @@ std::optional<Request> fromScales(NodeContext &c, ArrayRef<double> scales, Array
       return std::nullopt;
     }
     request.scales[axis] = scale;
-    request.dims[axis] = scaledSize(c, request.dims[axis], scale);
+    request.dims[axis] = scaledSize(c.symbols(), request.dims[axis], scale, /*inDoubles=*/false);
     if (!request.dims[axis]) {
       c.gap("the scaled size is no expression of the input's",
             "declare the dimension with --shape");
@@ -71,9 +48,9 @@ std::optional<Request> fromScales(NodeContext &c, ArrayRef<double> scales, Array
   return request;
 }
 
-std::optional<Request> fromSizes(NodeContext &c, ArrayRef<AffineExpr> sizes,
+std::optional<Resized> fromSizes(NodeContext &c, ArrayRef<AffineExpr> sizes,
                                  ArrayRef<int64_t> axes) {
-  Request request{c.dims(0), SmallVector<double>(c.rank(0), 1.0)};
+  Resized request = unresized(c);
   if (sizes.size() != axes.size()) {
     c.error(ErrorId::OnnxBadNode, "the sizes do not fit its input");
     return std::nullopt;
@@ -82,10 +59,10 @@ std::optional<Request> fromSizes(NodeContext &c, ArrayRef<AffineExpr> sizes,
       c.choice("keep_aspect_ratio_policy", {"stretch", "not_larger", "not_smaller"});
   std::optional<double> common;
   for (auto [axis, size] : llvm::zip_equal(axes, sizes)) {
-    std::optional<double> scale = ratio(c, size, request.dims[axis]);
+    std::optional<double> scale = constantRatio(c.symbols(), size, request.dims[axis]);
     bool isConstant = tn::constantDim(size) && tn::constantDim(request.dims[axis]);
     if (!scale && !isConstant && policy == "stretch") {
-      request.scales[axis] = kComputed;
+      request.scales[axis] = std::nullopt;
       request.dims[axis] = size;
       continue;
     }
@@ -148,39 +125,15 @@ std::optional<tn::ResizeMode> resizeMode(NodeContext &c) {
   return std::nullopt;
 }
 
-void emit(NodeContext &c, Value x, Request request, tn::ResizeMode mode, StringRef coordinates,
-          StringRef nearest, ArrayRef<double> roi) {
+void emit(NodeContext &c, Value x, Resized request, tn::ResizeMode mode, StringRef coordinates,
+          StringRef nearest) {
   bool isAveraged = c.opset >= 18 && c.integer("antialias", 0) != 0;
   bool excludesOutside = c.integer("exclude_outside", 0) != 0;
   double cubic = c.real("cubic_coeff_a", -0.75);
-  frontend::Reading reading{mode, coordinates, nearest, cubic, excludesOutside, isAveraged};
-  float outside = static_cast<float>(c.real("extrapolation_value", 0));
-  SmallVector<int64_t> computed;
-  for (auto [axis, scale] : llvm::enumerate(request.scales)) {
-    if (scale == kComputed) {
-      computed.push_back(static_cast<int64_t>(axis));
-    }
-  }
-  if (!computed.empty() && !frontend::canResizeAlong(reading, c.element(0))) {
-    return c.gap("the ratio of new to old size is not a constant",
-                 "declare the dimension with --shape");
-  }
-  for (int64_t axis : computed) {
-    x = frontend::resizeAlong(c, x, axis, request.dims[axis], reading);
-    request.scales[axis] = 1;
-    if (c.failed()) {
-      return;
-    }
-    request.dims[axis] = tn::getDims(x.getType())[axis];
-  }
-  bool isDone = llvm::all_of(request.scales, [](double scale) { return scale == 1; });
-  if (!computed.empty() && isDone) {
-    return c.setOutput(0, x);
-  }
-  c.setOutput(0, c.makeTyped<tn::ResizeOp>(
-                     tn::makeTensor(c.symbols().canonical(request.dims), c.element(0)), x, mode,
-                     coordinates, nearest, request.scales, llvm::APFloat(cubic), excludesOutside,
-                     isAveraged, llvm::APFloat(outside), roi));
+  request.outside = static_cast<float>(c.real("extrapolation_value", 0));
+  c.setOutput(0,
+              frontend::resize(c, x, std::move(request),
+                               {mode, coordinates, nearest, cubic, excludesOutside, isAveraged}));
 }
 
 /// Upsample, and Resize of opset 10: asymmetric coordinates, rounded down.
@@ -195,9 +148,9 @@ void resizeByScales(NodeContext &c) {
   if (!scales) {
     return c.gap("its scales are not constants", "make the scales constants");
   }
-  std::optional<Request> request = mode ? fromScales(c, *scales, resizedAxes(c)) : std::nullopt;
+  std::optional<Resized> request = mode ? fromScales(c, *scales, resizedAxes(c)) : std::nullopt;
   if (request) {
-    emit(c, c.value(0), *request, *mode, "asymmetric", "floor", {});
+    emit(c, c.value(0), *request, *mode, "asymmetric", "floor");
   }
 }
 
@@ -213,7 +166,7 @@ void resize(NodeContext &c) {
     return;
   }
   std::optional<SmallVector<double>> scales = c.reals(2);
-  std::optional<Request> request;
+  std::optional<Resized> request;
   Value x = c.value(0);
   if (scales && !scales->empty()) {
     request = fromScales(c, *scales, axes);
@@ -241,12 +194,11 @@ void resize(NodeContext &c) {
     coordinates = "half_pixel";
     nearest = nearest == "floor" ? "round_prefer_ceil" : "ceil";
   }
-  SmallVector<double> roi;
   if (request && coordinates == "tf_crop_and_resize") {
-    roi = regionOfInterest(c, axes);
+    request->region = regionOfInterest(c, axes);
   }
   if (request && !c.failed()) {
-    emit(c, x, *request, *mode, coordinates, nearest, roi);
+    emit(c, x, *request, *mode, coordinates, nearest);
   }
 }
 

@@ -104,7 +104,7 @@ void microsoftRotary(NodeContext &c) {
   heads = !apart && heads == 0 && rotated == 0 ? *width / (2 * *half) : heads;
   Value at = c.value(1);
   if (at && c.rank(1) == 1) {
-    at = c.add(c.reshape(at, {c.constantSize(1)}), positions(c, c.dims(0)[apart ? 2 : 1]));
+    at = c.add(c.reshape(at, {c.constantSize(1)}), c.positions(c.dims(0)[apart ? 2 : 1]));
   }
   at = c.fromStart(at);
   turnInput(c, heads, c.make<tn::GatherOp>(c.value(2), at, int64_t{0}),

@@ -1,34 +1,11 @@
 // Sizes that a model computes by way of floats, as exports write what Resize asks for:
 // floor(size * 1.5). Relies on small constants being tn.constant.
+#include "compiler/frontend/common/Resizing.h"
 #include "compiler/frontend/onnx/ops/ShapeFold.h"
-
-#include <cmath>
 
 using namespace mlir;
 
 namespace tenon::onnx {
-
-AffineExpr scaledSize(NodeContext &c, AffineExpr dim, double scale) {
-  if (std::optional<int64_t> size = tn::constantDim(dim)) {
-    float result = std::floor(static_cast<float>(*size) * static_cast<float>(scale));
-    return result < 1e15f ? c.constantSize(static_cast<int64_t>(result)) : nullptr;
-  }
-  if (scale >= 1 && scale == std::floor(scale) && scale < 1e6) {
-    return multiplySizes(dim, c.constantSize(static_cast<int64_t>(scale)));
-  }
-  double inverse = 1 / scale;
-  if (inverse >= 1 && inverse == std::floor(inverse) && inverse < 1e6) {
-    return divideSizes(c.symbols(), dim, c.constantSize(static_cast<int64_t>(inverse)));
-  }
-  // Powers of two as denominators: floats are exact where sizes are no larger than 2^24 / 64.
-  constexpr int64_t kDenominator = 64;
-  double numerator = scale * kDenominator;
-  if (numerator != std::floor(numerator) || numerator > kDenominator * 64) {
-    return nullptr;
-  }
-  AffineExpr product = multiplySizes(dim, c.constantSize(static_cast<int64_t>(numerator)));
-  return divideSizes(c.symbols(), product, c.constantSize(kDenominator));
-}
 
 namespace {
 
@@ -78,7 +55,9 @@ std::optional<Sizes> foldScaled(NodeContext &c) {
     Sizes result{SmallVector<int64_t>(shape), {}};
     for (auto [size, scale] : llvm::zip_equal(*sizes, *scales)) {
       bool isSize = scale > 0 && scale < 1e6 && c.symbols().bounds(size).min >= 0;
-      AffineExpr scaled = isSize ? scaledSize(c, c.symbols().canonical(size), scale) : AffineExpr();
+      AffineExpr scaled = isSize ? scaledSize(c.symbols(), c.symbols().canonical(size), scale,
+                                              /*inDoubles=*/false)
+                                 : AffineExpr();
       if (!scaled) {
         return std::nullopt;
       }

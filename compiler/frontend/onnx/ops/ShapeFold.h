@@ -16,9 +16,6 @@ std::optional<Sizes> foldTile(llvm::ArrayRef<Sizes> in);
 std::optional<llvm::SmallVector<Sizes>> foldSplit(NodeContext &c, llvm::ArrayRef<Sizes> in);
 std::optional<Sizes> foldExpand(llvm::ArrayRef<Sizes> in);
 std::optional<Sizes> foldRange(NodeContext &c, llvm::ArrayRef<Sizes> in);
-/// floor(dim * scale), of floats as ONNX's shape inference multiplies them; null if that is no
-/// expression.
-mlir::AffineExpr scaledSize(NodeContext &c, mlir::AffineExpr dim, double scale);
 /// What a Cast makes of floats that are sizes times constants, rounded down or not yet.
 std::optional<Sizes> foldScaled(NodeContext &c);
 std::optional<Sizes> foldConstantOfShape(NodeContext &c, const Sizes &shape);

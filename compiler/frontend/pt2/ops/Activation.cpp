@@ -1,4 +1,6 @@
 // Activations and what is nothing when a model only runs: dropout, detaching, assertions of types.
+#include "compiler/frontend/common/Activations.h"
+
 #include "compiler/frontend/pt2/Call.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -20,34 +22,16 @@ void leakyRelu(Call &c) {
   c.setOutput(
       c.unary<tn::LeakyReluOp>(c.value("self"), llvm::APFloat(c.real("negative_slope", 0.01))));
 }
-/// scale * (x > 0 ? x : alpha * (exp(x * inputScale) - 1))
-mlir::Value scaledElu(Call &c, mlir::Value x, double alpha, double scale, double inputScale) {
-  mlir::Value inner = inputScale == 1 ? x : c.mul(x, c.scalarLike(inputScale, x));
-  mlir::Value y = c.unary<tn::EluOp>(inner, llvm::APFloat(alpha));
-  if (inputScale != 1) {
-    y = c.select(c.compare(x, tn::Predicate::gt, c.scalarLike(0, x)), x, y);
-  }
-  return scale == 1 ? y : c.mul(y, c.scalarLike(scale, x));
-}
 void elu(Call &c) {
-  c.setOutput(scaledElu(c, c.value("self"), c.real("alpha", 1), c.real("scale", 1),
-                        c.real("input_scale", 1)));
+  c.setOutput(frontend::scaledElu(c, c.value("self"), c.real("alpha", 1), c.real("scale", 1),
+                                  c.real("input_scale", 1)));
 }
 void selu(Call &c) {
-  c.setOutput(scaledElu(c, c.value("self"), 1.6732632423543772, 1.0507009873554805, 1));
+  c.setOutput(frontend::scaledElu(c, c.value("self"), 1.6732632423543772, 1.0507009873554805, 1));
 }
-void celu(Call &c) {
-  double alpha = c.real("alpha", 1);
-  c.setOutput(scaledElu(c, c.value("self"), alpha, 1, 1 / alpha));
-}
-mlir::Value hardSigmoidOf(Call &c, mlir::Value x) {
-  return c.unary<tn::HardSigmoidOp>(x, llvm::APFloat(1.0 / 6), llvm::APFloat(0.5));
-}
-void hardSigmoid(Call &c) { c.setOutput(hardSigmoidOf(c, c.value("self"))); }
-void hardSwish(Call &c) {
-  mlir::Value x = c.value("self");
-  c.setOutput(c.mul(x, hardSigmoidOf(c, x)));
-}
+void celu(Call &c) { c.setOutput(frontend::celu(c, c.value("self"), c.real("alpha", 1))); }
+void hardSigmoid(Call &c) { c.setOutput(frontend::hardSigmoid(c, c.value("self"), 1.0 / 6, 0.5)); }
+void hardSwish(Call &c) { c.setOutput(frontend::hardSwish(c, c.value("self"))); }
 mlir::Value clampOf(Call &c, mlir::Value x, double lo, double hi) {
   return c.unary<tn::ClampOp>(x, llvm::APFloat(lo), llvm::APFloat(hi));
 }
@@ -67,14 +51,8 @@ void softplus(Call &c) {
 void logSigmoid(Call &c) {
   c.setOutput(c.unary<tn::NegOp>(c.unary<tn::SoftplusOp>(c.unary<tn::NegOp>(c.value("self")))));
 }
-void mish(Call &c) {
-  mlir::Value x = c.value("self");
-  c.setOutput(c.mul(x, c.unary<tn::TanhOp>(c.unary<tn::SoftplusOp>(x))));
-}
-void softsign(Call &c) {
-  mlir::Value x = c.value("self");
-  c.setOutput(c.div(x, c.add(c.unary<tn::AbsOp>(x), c.scalarLike(1, x))));
-}
+void mish(Call &c) { c.setOutput(frontend::mish(c, c.value("self"))); }
+void softsign(Call &c) { c.setOutput(frontend::softsign(c, c.value("self"))); }
 void prelu(Call &c) {
   mlir::Value x = c.value("self"), weight = c.value("weight");
   if (!x || !weight) {

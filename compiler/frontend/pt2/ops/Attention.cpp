@@ -1,27 +1,14 @@
 // scaled_dot_product_attention in all its spellings.
+#include "compiler/frontend/common/AttentionScores.h"
+
 #include "compiler/frontend/pt2/Call.h"
 
 #include "mlir/IR/TypeUtilities.h"
-
-#include <cmath>
 
 using namespace mlir;
 
 namespace tenon::pt2 {
 namespace {
-
-/// 0 where a key may be seen, minus infinity elsewhere.
-mlir::Value additive(Call &c, mlir::Value allowed, Type element) {
-  return c.select(allowed, c.scalar(0, element),
-                  c.scalar(-std::numeric_limits<double>::infinity(), element));
-}
-
-/// Query i sees keys up to i: PyTorch aligns its causal mask at the first query.
-mlir::Value causalAddend(Call &c, AffineExpr queries, AffineExpr keys, Type element) {
-  mlir::Value rows = c.alongAxis(c.positions(queries), 0, 2),
-              columns = c.alongAxis(c.positions(keys), 1, 2);
-  return additive(c, c.compare(columns, tn::Predicate::le, rows), element);
-}
 
 /// Dims in front of the last two as one, or [1] where there are none: tn.attention has a batch and
 /// heads.
@@ -58,21 +45,21 @@ void attention(Call &c) {
     return c.error(ErrorId::Pt2BadGraph, "its query has fewer than two dims");
   }
   AffineExpr queries = queryDims[rank - 2], keys = *(tn::getDims(k.getType()).end() - 2);
-  std::optional<int64_t> width = tn::constantDim(queryDims.back());
-  if (!width && !c.has("scale")) {
-    return c.gap("the width of a head is not a constant", "declare it with --shape");
+  std::optional<double> scale =
+      frontend::scoreScale(c, q, c.has("scale") ? std::optional(c.real("scale", 1)) : std::nullopt);
+  if (!scale) {
+    return;
   }
-  double scale = c.real("scale", width ? 1 / std::sqrt(static_cast<double>(*width)) : 1);
   bool isCausal = c.truth("is_causal", false);
   StringRef maskName = c.has("attn_bias") ? "attn_bias" : "attn_mask";
   mlir::Value mask = c.value(maskName);
   if (mask && getElementTypeOrSelf(mask).isInteger(1)) {
-    mask = additive(c, mask, element);
+    mask = frontend::additive(c, mask, element);
   }
   mask = mask ? c.cast(mask, element) : mask;
-  // tn.attention aligns its causal mask at the last query.
+  // tn.attention aligns its causal mask at the last query, PyTorch at the first one.
   if (isCausal && !tn::sameDim(queries, keys)) {
-    mlir::Value addend = causalAddend(c, queries, keys, element);
+    mlir::Value addend = frontend::causalAddend(c, queries, keys, /*offset=*/{}, element);
     mask = mask ? c.add(mask, addend) : addend;
     isCausal = false;
   }
@@ -82,7 +69,7 @@ void attention(Call &c) {
     bool isSimple = !mask || cast<RankedTensorType>(mask.getType()).getRank() <= 2;
     mask = isSimple ? mask : asFour(c, mask, outer);
   }
-  mlir::Value y = c.make<tn::AttentionOp>(q, k, v, mask, llvm::APFloat(scale), isCausal,
+  mlir::Value y = c.make<tn::AttentionOp>(q, k, v, mask, llvm::APFloat(*scale), isCausal,
                                           ArrayRef<bool>{false, false, false, false});
   if (y && rank != 4) {
     tn::Dims dims = outer;

@@ -2,54 +2,10 @@
 #include "compiler/frontend/common/Resizing.h"
 #include "compiler/frontend/pt2/Call.h"
 
-#include "mlir/IR/TypeUtilities.h"
-
-#include <cmath>
-
 using namespace mlir;
 
 namespace tenon::pt2 {
 namespace {
-
-/// floor(dim * scale); null if that is no expression.
-AffineExpr scaled(Call &c, AffineExpr dim, double scale) {
-  if (std::optional<int64_t> size = tn::constantDim(dim)) {
-    return c.constantSize(static_cast<int64_t>(std::floor(static_cast<double>(*size) * scale)));
-  }
-  double inverse = 1 / scale;
-  constexpr int64_t kDenominator = 64; // products with such fractions are exact
-  double numerator = scale * kDenominator;
-  if (scale >= 1 && scale == std::floor(scale)) {
-    return frontend::multiplySizes(dim, c.constantSize(static_cast<int64_t>(scale)));
-  }
-  return inverse == std::floor(inverse)
-             ? frontend::divideSizes(c.symbols(), dim,
-                                     c.constantSize(static_cast<int64_t>(inverse)))
-         : numerator == std::floor(numerator) && numerator < kDenominator * 64
-             ? frontend::divideSizes(
-                   c.symbols(),
-                   frontend::multiplySizes(dim, c.constantSize(static_cast<int64_t>(numerator))),
-                   c.constantSize(kDenominator))
-             : AffineExpr();
-}
-
-/// The ratio of two dims, if it is a constant.
-std::optional<double> ratio(Call &c, AffineExpr out, AffineExpr in) {
-  std::optional<int64_t> above = tn::constantDim(out), below = tn::constantDim(in);
-  if (above && below) {
-    return *below > 0 ? std::optional(static_cast<double>(*above) / static_cast<double>(*below))
-                      : std::nullopt;
-  }
-  for (bool isGrown : {true, false}) {
-    AffineExpr large = isGrown ? out : in, small = isGrown ? in : out;
-    AffineExpr quotient = frontend::divideProducts(c.symbols(), {large}, {small});
-    std::optional<int64_t> whole = quotient ? tn::constantDim(quotient) : std::nullopt;
-    if (whole && *whole > 0 && tn::sameDim(frontend::multiplySizes(quotient, small), large)) {
-      return isGrown ? static_cast<double>(*whole) : 1.0 / static_cast<double>(*whole);
-    }
-  }
-  return std::nullopt;
-}
 
 void resizeAs(Call &c, tn::ResizeMode mode, StringRef coordinates, StringRef nearest,
               bool antialias) {
@@ -57,9 +13,8 @@ void resizeAs(Call &c, tn::ResizeMode mode, StringRef coordinates, StringRef nea
   if (!x) {
     return;
   }
-  tn::Dims dims = tn::getDims(x.getType()), own = dims;
-  SmallVector<double> scales(dims.size(), 1.0);
-  size_t spatial = dims.size() - 2;
+  tn::Dims own = tn::getDims(x.getType());
+  size_t spatial = own.size() - 2;
   SmallVector<double> factors =
       c.has("scale_factors") ? c.reals("scale_factors") : SmallVector<double>();
   for (StringRef name : {"scales", "scales_d", "scales_h", "scales_w"}) {
@@ -72,39 +27,27 @@ void resizeAs(Call &c, tn::ResizeMode mode, StringRef coordinates, StringRef nea
     return c.error(ErrorId::Pt2BadGraph, "its sizes are not those of its operand");
   }
   c.ignore({"output_size", "scale_factors"});
-  double cubic = antialias ? -0.5 : -0.75;
-  frontend::Reading reading{mode,      coordinates,        nearest, cubic, antialias,
-                            antialias, /*multiplies=*/true};
+  frontend::Resized result{own, SmallVector<std::optional<double>>(own.size(), 1.0)};
+  bool hasFactors = factors.size() == spatial;
   for (size_t d = 0; d < spatial; ++d) {
-    AffineExpr &dim = dims[d + 2];
-    bool hasFactor = factors.size() == spatial;
-    dim = !sizes.empty() ? sizes[d] : hasFactor ? scaled(c, dim, factors[d]) : AffineExpr();
-    // A factor that is given is what coordinates are computed with, rather than the ratio of sizes.
-    // Corners that are aligned lie where the sizes put them.
-    std::optional<double> scale = hasFactor && coordinates != "align_corners"
-                                      ? std::optional(factors[d])
-                                  : dim ? ratio(c, dim, own[d + 2])
-                                        : std::nullopt;
-    if (dim && !scale && !hasFactor && frontend::canResizeAlong(reading, getElementTypeOrSelf(x))) {
-      x = frontend::resizeAlong(c, x, static_cast<int64_t>(d) + 2, dim, reading);
-      if (!x) {
-        return;
-      }
-      continue;
-    }
-    if (!dim || !scale) {
+    AffineExpr &dim = result.dims[d + 2];
+    dim = !sizes.empty() ? sizes[d]
+          : hasFactors   ? frontend::scaledSize(c.symbols(), dim, factors[d], /*inDoubles=*/true)
+                         : AffineExpr();
+    if (!dim) {
       return c.gap("the ratio of new to old size is not a constant",
                    "declare the dimension with --shape");
     }
-    scales[d + 2] = *scale;
+    // A factor that is given is what coordinates are computed with, rather than the ratio of sizes.
+    // Corners that are aligned lie where the sizes put them.
+    result.scales[d + 2] = hasFactors && coordinates != "align_corners"
+                               ? std::optional(factors[d])
+                               : frontend::constantRatio(c.symbols(), dim, own[d + 2]);
   }
-  dims = c.symbols().canonical(dims);
-  if (tn::sameDims(dims, tn::getDims(x.getType())) && !tn::sameDims(dims, own)) {
-    return c.setOutput(x); // each axis is resized already
-  }
-  c.setOutput(c.makeTyped<tn::ResizeOp>(
-      tn::makeTensor(dims, getElementTypeOrSelf(x)), x, mode, coordinates, nearest, scales,
-      llvm::APFloat(cubic), antialias, antialias, llvm::APFloat(0.0), ArrayRef<double>()));
+  double cubic = antialias ? -0.5 : -0.75;
+  c.setOutput(frontend::resize(c, x, result,
+                               {mode, coordinates, nearest, cubic, antialias, antialias,
+                                /*multiplies=*/true}));
 }
 
 void nearest(Call &c) { resizeAs(c, tn::ResizeMode::nearest, "asymmetric", "floor", false); }

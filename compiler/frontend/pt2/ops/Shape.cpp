@@ -1,4 +1,6 @@
 // The same elements under other dims: views, squeezes, flattening. All are views of their operand.
+#include "compiler/frontend/common/Squeeze.h"
+
 #include "compiler/frontend/pt2/Call.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -132,9 +134,16 @@ void squeeze(Call &c) {
   if (!x) {
     return;
   }
+  tn::Dims own = tn::getDims(x.getType()), dims;
+  if (!c.has("dim")) {
+    // torch.export takes no size of an input that varies for 1. One that data decides may be 0.
+    std::optional<tn::Dims> kept = frontend::squeezeAll(c, own, [&](AffineExpr dim) {
+      return c.symbols().dependsOnData(dim) ? std::nullopt : std::optional(false);
+    });
+    return kept ? reshapeTo(c, *kept) : void();
+  }
   SmallVector<int64_t> axes = c.axes("dim", rankOf(x), /*emptyIsAll=*/false);
-  tn::Dims dims;
-  for (auto [i, dim] : llvm::enumerate(tn::getDims(x.getType()))) {
+  for (auto [i, dim] : llvm::enumerate(own)) {
     bool isListed = llvm::is_contained(axes, static_cast<int64_t>(i));
     if (!isListed || tn::constantDim(dim) != 1) {
       dims.push_back(dim);

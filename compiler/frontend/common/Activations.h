@@ -1,0 +1,24 @@
+// Activations that `tn` does not name, as chains of elementwise operations.
+// Each takes null for null.
+#pragma once
+
+#include "compiler/frontend/common/Emitter.h"
+
+namespace tenon::frontend {
+
+/// scale * (x > 0 ? x : alpha * (exp(x * inputScale) - 1)): ELU, SELU and CELU.
+mlir::Value scaledElu(Emitter &c, mlir::Value x, double alpha, double scale, double inputScale);
+/// max(0, x) + min(0, alpha * (exp(x / alpha) - 1))
+mlir::Value celu(Emitter &c, mlir::Value x, double alpha);
+/// clamp(alpha * x + beta, 0, 1)
+mlir::Value hardSigmoid(Emitter &c, mlir::Value x, double alpha, double beta);
+/// x * clamp(x / 6 + 1 / 2, 0, 1)
+mlir::Value hardSwish(Emitter &c, mlir::Value x);
+/// x * sigmoid(alpha * x)
+mlir::Value swish(Emitter &c, mlir::Value x, double alpha);
+/// x * tanh(log(1 + exp(x)))
+mlir::Value mish(Emitter &c, mlir::Value x);
+/// x / (1 + |x|)
+mlir::Value softsign(Emitter &c, mlir::Value x);
+
+} // namespace tenon::frontend
