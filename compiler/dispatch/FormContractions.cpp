@@ -291,22 +291,25 @@ bool isDepthwise(tn::ConvOp conv) {
   return conv.getGroups() > 1 && weight[1] == 1;
 }
 
-/// Whether a CPU's products take such elements, though nothing of them is fused.
+/// Whether a CPU's products take such elements.
 static bool isProductElement(Type element) {
-  return element.isF16() || element.isBF16() || element.isInteger(32);
+  return element.isF32() || element.isF16() || element.isBF16() || element.isInteger(32);
 }
 
 bool isContractionRoot(Operation *op, const target::Target &device) {
   if (device.isGpu() && tn::isNarrowProduct(op)) {
     return true;
   }
-  if (tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op)) {
-    return allFused(op, device) ||
-           (!device.isGpu() && isProductElement(getElementTypeOrSelf(matmul.getType())));
-  }
   tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
-  bool isNarrow = conv && !device.isGpu() && isProductElement(getElementTypeOrSelf(conv.getType()));
-  if (!conv || !(allFused(op, device) || isNarrow) || !conv.getChannelsLast()) {
+  if (!conv && !isa<tn::MatmulOp>(op)) {
+    return false;
+  }
+  bool isTaken = device.isGpu() ? allFused(op, device)
+                                : isProductElement(getElementTypeOrSelf(op->getResult(0)));
+  if (!isTaken || !conv) {
+    return isTaken;
+  }
+  if (!conv.getChannelsLast()) {
     return false;
   }
   bool isConstantDepthwise = isDepthwise(conv) && isConstant(conv.getWeight());

@@ -108,8 +108,7 @@ tn::Dims resultDims(Operation *op) { return tn::getDims(op->getResult(0).getType
 
 bool isFusedType(Type tensor, const target::Target &device) {
   Type element = cast<RankedTensorType>(tensor).getElementType();
-  bool isComputed = isa<FloatType>(element) && element.getIntOrFloatBitWidth() >= 16;
-  return device.isGpu() ? isComputed : element.isF32();
+  return !device.isGpu() || (isa<FloatType>(element) && element.getIntOrFloatBitWidth() >= 16);
 }
 
 void formElementwise(Formation &formation, Block *block) {

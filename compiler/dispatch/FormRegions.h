@@ -52,7 +52,7 @@ const Rule *refuseInlining(Formation &formation, llvm::ArrayRef<mlir::Operation 
 /// faster; null if they would not.
 const Rule *refuseRegisters(Formation &formation, llvm::ArrayRef<mlir::Operation *> producers,
                             llvm::ArrayRef<mlir::Operation *> consumers);
-/// An element type that the device's fused kernels compute with: F32, on a GPU any float.
+/// An element type that the device's fused kernels compute with: any, on a GPU any float.
 bool isFusedType(mlir::Type tensor, const target::Target &device);
 /// A contraction that formContractions makes the root of a group.
 bool isContractionRoot(mlir::Operation *op, const target::Target &device);

@@ -13,10 +13,13 @@ bool rowsFit(const Formation &formation, Group *group, size_t rowDims) {
   if (formation.device().isGpu()) {
     return true; // a row that registers cannot hold is read again from the second-level cache
   }
-  tn::Dims dims = tn::getDims(group->root->getOperand(0).getType());
+  Value x = group->root->getOperand(0);
+  tn::Dims dims = tn::getDims(x.getType());
   int64_t row = formation.costs.countOf(ArrayRef<AffineExpr>(dims).take_back(rowDims));
   int64_t values = group->ops.size() + 1;
-  return row * values * static_cast<int64_t>(sizeof(float)) <= formation.costs.profile().cacheBytes;
+  // What passes keep of narrow floats are f32.
+  int64_t bytes = std::max(32u, getElementTypeOrSelf(x).getIntOrFloatBitWidth()) / 8;
+  return row * values * bytes <= formation.costs.profile().cacheBytes;
 }
 
 bool readsGroup(Operation *op, Group *group) {

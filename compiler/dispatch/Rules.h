@@ -28,8 +28,9 @@ inline constexpr Rule kTooFar = {
     "too-far", "more operations stand between the two than dispatch looks through"};
 inline constexpr Rule kRegionFull = {"region-full", "the region has as many operations as it may"};
 inline constexpr Rule kElementType = {
-    "element-type",
-    "this strategy computes in f32 (on a GPU, in any float), the other operation in another type"};
+    "element-type", "a GPU's kernel of a product computes with floats behind it (behind one of "
+                    "small integers, with "
+                    "numbers of up to 32 bits), the other operation with another type"};
 inline constexpr Rule kContractionReads = {
     "contraction-reads-often",
     "a contraction reads each operand element many times, so the producer is computed once before"};

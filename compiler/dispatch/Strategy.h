@@ -4,7 +4,8 @@
 // For every strategy: weights, packs, reshapes and constants of more than one element stay outside
 // and are inputs of the region; constants of one element stand inside. Elementwise operands
 // broadcast to the result as numpy does. A region has no value that is neither used inside nor
-// yielded.
+// yielded. Values may be of any types unless a strategy says otherwise; each is rounded to its own
+// type, whether it leaves the region or not (docs/adr/0002).
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
@@ -23,11 +24,11 @@ namespace tenon::dispatch {
 /// are read, which dispatch finds cheaper than a kernel of its own. The results still have the same
 /// dims, which are the region's.
 inline constexpr llvm::StringLiteral kElementwise = "elementwise";
-/// One f32 root: softmax over the last dim, layer_norm, rms_norm, or a reduce over trailing dims.
+/// One root: softmax over the last dim, layer_norm, rms_norm, or a reduce over trailing dims.
 /// Elementwise producers have the dims of the root's operand, elementwise consumers those of its
 /// result; results may be of either kind. A grid point is one row or a few.
 ///
-/// On a GPU the root is of any float type and rows have any length. Its producers, and those of its
+/// On a GPU the root is of a float type and rows have any length. Its producers, and those of its
 /// consumers, are as in an elementwise region: those with the dims of the root's operand may be
 /// results, others are computed where they are read.
 ///
@@ -35,9 +36,8 @@ inline constexpr llvm::StringLiteral kElementwise = "elementwise";
 /// dims, and softmax over such a dim, with elementwise operations of the dims of their operands and
 /// results before, between and behind them. A grid point is a few columns.
 inline constexpr llvm::StringLiteral kRows = "rows";
-/// One root: an f32 matmul, or an f32 conv (channelsLast, constant weight, not depthwise). Then
-/// elementwise consumers, all f32, with the dims of the root's result; one result. Also a matmul or
-/// conv of f16, bf16 or 32-bit integers alone.
+/// One root: a matmul or a conv (channelsLast, not depthwise) of f32, f16, bf16 or 32-bit integers.
+/// Then elementwise consumers with the dims of the root's result; one result.
 ///
 /// On a GPU the root is of any float type (a conv not of f64), the consumers of any float types.
 /// The weight of a conv may be computed. All operands of the root are inputs of the region; of a

@@ -65,6 +65,8 @@ const Pass kGpuOrder[] = {
 
 /// The passes for a CPU, after those.
 const Pass kCpuOrder[] = {
+    // First: it leaves elementwise operations, which the others look through.
+    {"expand-all-quantize", expandAllQuantize},
     {"dot-products", dotProducts},
     // Behind that, which makes reductions.
     {"split-reductions", splitReductions},
@@ -92,6 +94,7 @@ const Pass kAll[] = {
     {"merge-products", mergeProducts},
     {"fit-convs", fitConvs},
     {"expand-quantize", expandQuantize},
+    {"expand-all-quantize", expandAllQuantize},
     {"narrow-integer-products", narrowIntegerProducts},
     {"fit-products", fitProducts},
     {"dot-products", dotProducts},

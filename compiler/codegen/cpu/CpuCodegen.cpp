@@ -11,6 +11,7 @@
 #include "compiler/codegen/cpu/base/ReturnFailures.h"
 #include "compiler/codegen/cpu/base/Scratch.h"
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
+#include "compiler/codegen/cpu/strips/ExactConversions.h"
 #include "compiler/codegen/cpu/strips/RegionShapes.h"
 #include "compiler/codegen/cpu/strips/VectorizeStrips.h"
 #include "compiler/graph/Tn.h"
@@ -68,6 +69,12 @@ LogicalResult bufferize(func::FuncOp kernel) {
   options.allowReturnAllocsFromLoops = true;
   bufferization::BufferizationState state;
   return bufferization::runOneShotBufferize(kernel, options, state);
+}
+
+LogicalResult dropExactConversions(ModuleOp module) {
+  RewritePatternSet patterns(module->getContext());
+  populateExactConversionPatterns(patterns);
+  return applyPatternsGreedily(module, std::move(patterns));
 }
 
 LogicalResult expandMath(ModuleOp module) {
@@ -159,7 +166,7 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
   FailureOr<AffineExpr> scratch = assignScratch(kernel.function());
   if (failed(scratch) || failed(vectorizeStrips(kernel.function(), floatLanes(level))) ||
       failed(runPasses(module, {createCanonicalizerPass, createCSEPass})) ||
-      failed(expandMath(module))) {
+      failed(dropExactConversions(module)) || failed(expandMath(module))) {
     return failure();
   }
   returnFailures(kernel.function());

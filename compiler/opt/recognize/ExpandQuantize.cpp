@@ -1,6 +1,6 @@
 // Quantization becomes the elementwise operations that it is made of, which fuse with what is
 // around it: kernels of products end with it, and transposes move through. Relies on integers of 16
-// bits and fewer being exact in FP32.
+// bits and fewer being exact in FP32, and products of 8-bit ones with 16-bit scales too.
 #include "compiler/opt/Match.h"
 #include "compiler/opt/Patterns.h"
 #include "compiler/opt/products/GpuProducts.h"
@@ -64,17 +64,23 @@ std::optional<std::pair<double, double>> boundsOf(Type element) {
   return type.isUnsigned() ? std::pair(0.0, count - 1) : std::pair(-count / 2, count / 2 - 1);
 }
 
-/// Whether something is gained: the value is computed, not read from outside.
-bool isComputed(Value x) { return x.getDefiningOp() && !Constants::isConstant(x); }
+/// What is expanded beyond what a GPU gains by: there a kernel of a value from outside alone is as
+/// fast, and casts of 16-bit results are not free.
+enum class Extent { Computed, All };
+
+bool isExpanded(Value x, Extent extent) {
+  return (extent == Extent::All || x.getDefiningOp()) && !Constants::isConstant(x);
+}
 
 /// quantize(x) -> cast(max(min(round(x / scale) + zero, most), least))
 struct ExpandQuantize : OpRewritePattern<tn::QuantizeOp> {
-  using OpRewritePattern::OpRewritePattern;
+  ExpandQuantize(MLIRContext *context, Extent extent) : OpRewritePattern(context), extent(extent) {}
+
   LogicalResult matchAndRewrite(tn::QuantizeOp op, PatternRewriter &rewriter) const override {
     Type element = getElementTypeOrSelf(op.getY()), from = getElementTypeOrSelf(op.getX());
     std::optional<std::pair<double, double>> bounds = boundsOf(element);
     if (!bounds || from.isF64() || getElementTypeOrSelf(op.getScale()) != from ||
-        !isComputed(op.getX())) {
+        !isExpanded(op.getX(), extent)) {
       return failure();
     }
     int64_t axis = static_cast<int64_t>(op.getAxis());
@@ -89,31 +95,41 @@ struct ExpandQuantize : OpRewritePattern<tn::QuantizeOp> {
     rewriter.replaceOp(op, steps.cast(level, element));
     return success();
   }
+
+private:
+  Extent extent;
 };
 
-/// dequantize(x) -> (x - zero) * scale
+/// dequantize(x) -> cast((x - zero) * scale)
 struct ExpandDequantize : OpRewritePattern<tn::DequantizeOp> {
-  using OpRewritePattern::OpRewritePattern;
+  ExpandDequantize(MLIRContext *context, Extent extent)
+      : OpRewritePattern(context), extent(extent) {}
+
   LogicalResult matchAndRewrite(tn::DequantizeOp op, PatternRewriter &rewriter) const override {
-    Type to = getElementTypeOrSelf(op.getY());
-    if (!boundsOf(getElementTypeOrSelf(op.getX())) || !to.isF32() ||
-        !getElementTypeOrSelf(op.getScale()).isF32() || !isComputed(op.getX())) {
+    Type from = getElementTypeOrSelf(op.getX()), to = getElementTypeOrSelf(op.getY());
+    bool isHalf =
+        extent == Extent::All && (to.isF16() || to.isBF16()) && from.getIntOrFloatBitWidth() <= 8;
+    if (!boundsOf(from) || !(to.isF32() || isHalf) || getElementTypeOrSelf(op.getScale()) != to ||
+        !isExpanded(op.getX(), extent)) {
       return failure();
     }
     int64_t axis = static_cast<int64_t>(op.getAxis());
     Steps steps(rewriter, op, op.getX().getType());
-    Value level = steps.make<tn::SubOp>(steps.cast(op.getX(), to),
-                                        steps.cast(steps.parameter(op.getZeroPoint(), axis), to));
-    rewriter.replaceOp(op, steps.make<tn::MulOp>(level, steps.parameter(op.getScale(), axis)));
+    auto wide = [&](Value x) { return steps.cast(x, rewriter.getF32Type()); };
+    Value level =
+        steps.make<tn::SubOp>(wide(op.getX()), wide(steps.parameter(op.getZeroPoint(), axis)));
+    Value product = steps.make<tn::MulOp>(level, wide(steps.parameter(op.getScale(), axis)));
+    rewriter.replaceOp(op, steps.cast(product, to));
     return success();
   }
+
+private:
+  Extent extent;
 };
 
-} // namespace
-
-LogicalResult expandQuantize(ModuleOp module, tn::WeightStore &weights) {
+LogicalResult expand(ModuleOp module, tn::WeightStore &weights, Extent extent) {
   RewritePatternSet patterns(module.getContext());
-  patterns.add<ExpandQuantize, ExpandDequantize>(module.getContext());
+  patterns.add<ExpandQuantize, ExpandDequantize>(module.getContext(), extent);
   if (failed(runPatterns(module, std::move(patterns)))) {
     return failure();
   }
@@ -122,6 +138,22 @@ LogicalResult expandQuantize(ModuleOp module, tn::WeightStore &weights) {
   addConstantPatterns(after, weights);
   addSinkTransposePatterns(after, weights);
   return runPatterns(module, std::move(after));
+}
+
+} // namespace
+
+LogicalResult expandQuantize(ModuleOp module, tn::WeightStore &weights) {
+  return expand(module, weights, Extent::Computed);
+}
+
+LogicalResult expandAllQuantize(ModuleOp module, tn::WeightStore &weights) {
+  bool isAny = module
+                   .walk([](Operation *op) {
+                     return isa<tn::QuantizeOp, tn::DequantizeOp>(op) ? WalkResult::interrupt()
+                                                                      : WalkResult::advance();
+                   })
+                   .wasInterrupted();
+  return isAny ? expand(module, weights, Extent::All) : success();
 }
 
 } // namespace tenon::opt

@@ -75,13 +75,80 @@ TEST_F(DispatchTest, RowsTakeTheResidualAndKeepTheSum) {
   EXPECT_EQ(regions, (Regions{"rows(add, layer_norm, relu)"}));
 }
 
-TEST_F(DispatchTest, RowsMustBeTrailingAndF32) {
+TEST_F(DispatchTest, RowsMustBeTrailing) {
   Regions regions =
       run("(%x: tensor<4x8xf32>, %i: tensor<4x8xi64>) -> (tensor<8xf32>, tensor<4xi64>)", R"(
     %0 = tn.reduce <sum> %x {axes = array<i64: 0>, keepdims = false} : (tensor<4x8xf32>) -> tensor<8xf32>
     %1 = tn.reduce <sum> %i {axes = array<i64: 1>, keepdims = false} : (tensor<4x8xi64>) -> tensor<4xi64>
     return %0, %1 : tensor<8xf32>, tensor<4xi64>)");
-  EXPECT_EQ(regions, (Regions{"single(reduce)", "single(reduce)"}));
+  EXPECT_EQ(regions, (Regions{"single(reduce)", "rows(reduce)"}));
+}
+
+/// Replaces "$t" by a tensor type of such elements and "$e" by these.
+std::string withElement(std::string text, const std::string &element) {
+  for (auto [name, value] :
+       {std::pair("$t", "tensor<4x8x" + element + ">"), std::pair("$e", element)}) {
+    for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at)) {
+      text.replace(at, 2, value);
+    }
+  }
+  return text;
+}
+
+TEST_F(DispatchTest, ChainsOfEveryTypeAreOneRegion) {
+  for (const char *element : {"f16", "bf16", "f32", "f64", "i8", "ui8", "i16", "i32", "ui32", "i64"}) {
+    Regions regions = run(withElement("(%x: $t, %y: $t) -> $t", element), withElement(R"(
+    %0 = tn.add %x, %y : ($t, $t) -> $t
+    %1 = tn.mul %0, %y : ($t, $t) -> $t
+    %2 = tn.max %1, %x : ($t, $t) -> $t
+    return %2 : $t)", element));
+    EXPECT_EQ(regions, (Regions{"elementwise(add, mul, max)"})) << element;
+  }
+  EXPECT_EQ(run("(%x: tensor<9xi1>, %y: tensor<9xi1>) -> tensor<9xi1>", R"(
+    %0 = tn.not %x : tensor<9xi1>
+    %1 = tn.and %0, %y : (tensor<9xi1>, tensor<9xi1>) -> tensor<9xi1>
+    return %1 : tensor<9xi1>)"),
+            (Regions{"elementwise(not, and)"}));
+  EXPECT_EQ(run("(%x: tensor<9xi8>, %s: tensor<f32>) -> tensor<9xui8>", R"(
+    %0 = tn.cast %x : (tensor<9xi8>) -> tensor<9xf32>
+    %1 = tn.mul %0, %s : (tensor<9xf32>, tensor<f32>) -> tensor<9xf32>
+    %2 = tn.cast %1 : (tensor<9xf32>) -> tensor<9xbf16>
+    %3 = tn.cast %2 : (tensor<9xbf16>) -> tensor<9xui8>
+    return %3 : tensor<9xui8>)"),
+            (Regions{"elementwise(cast, mul, cast, cast)"}));
+}
+
+TEST_F(DispatchTest, RowsOfEveryTypeTakeTheirNeighbours) {
+  for (const char *element : {"f16", "bf16", "f32", "f64"}) {
+    Regions regions = run(withElement("(%x: $t, %y: $t) -> tensor<4x8xui8>", element), withElement(R"(
+    %0 = tn.add %x, %y : ($t, $t) -> $t
+    %1 = tn.softmax %0 {axis = 1 : i64} : $t
+    %2 = tn.cast %1 : ($t) -> tensor<4x8xui8>
+    return %2 : tensor<4x8xui8>)", element));
+    EXPECT_EQ(regions, (Regions{"rows(add, softmax, cast)"})) << element;
+  }
+  for (const char *element : {"i8", "i16", "i32", "i64"}) {
+    Regions regions = run(withElement("(%x: tensor<4x8xf32>) -> tensor<4x1x$e>", element), withElement(R"(
+    %0 = tn.cast %x : (tensor<4x8xf32>) -> $t
+    %1 = tn.reduce <max> %0 {axes = array<i64: 1>, keepdims = true} : ($t) -> tensor<4x1x$e>
+    %2 = tn.neg %1 : tensor<4x1x$e>
+    return %2 : tensor<4x1x$e>)", element));
+    EXPECT_EQ(regions, (Regions{"rows(cast, reduce, neg)"})) << element;
+  }
+}
+
+TEST_F(DispatchTest, ProductsOfEveryTypeTakeWhatFollows) {
+  for (const char *element : {"f16", "bf16", "f32", "i32"}) {
+    Regions regions = run(withElement("(%x: tensor<4x16x$e>, %w: tensor<16x8x$e>, %b: tensor<8x$e>) -> "
+                                      "tensor<4x8xui8>", element), withElement(R"(
+    %0 = tn.matmul %x, %w : (tensor<4x16x$e>, tensor<16x8x$e>) -> $t
+    %1 = tn.add %0, %b : ($t, tensor<8x$e>) -> $t
+    %2 = tn.relu %1 : $t
+    %3 = tn.cast %2 : ($t) -> tensor<4x8xui8>
+    return %3 : tensor<4x8xui8>)", element));
+    EXPECT_EQ(regions, (Regions{"contraction(matmul, add, relu, cast)"})) << element;
+    EXPECT_TRUE(records.edges.empty());
+  }
 }
 
 TEST_F(DispatchTest, RowLargerThanTheCacheStandsAlone) {

@@ -50,23 +50,15 @@ Value accessConstant(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   Type storage = storageType(value.getElementType());
   OpBuilder &builder = body.builder;
   Location location = body.lowering.location;
-  auto scalar = [&](Attribute element) -> TypedAttr {
-    FloatAttr number = dyn_cast<FloatAttr>(element);
-    if (number && number.getType() == storage) {
-      return number;
-    }
-    APInt bits =
-        number ? number.getValue().bitcastToAPInt() : cast<IntegerAttr>(element).getValue();
-    return builder.getIntegerAttr(storage, bits.zextOrTrunc(storage.getIntOrFloatBitWidth()));
-  };
   if (value.isSplat()) {
-    return arith::ConstantOp::create(builder, location, scalar(value.getSplatValue<Attribute>()));
+    return arith::ConstantOp::create(builder, location,
+                                     storedElement(value.getSplatValue<Attribute>(), storage));
   }
   Value tensor = body.lowering.tensorOf(op->getResult(0));
   if (!tensor) {
     SmallVector<Attribute> elements;
     for (Attribute element : value.getValues<Attribute>()) {
-      elements.push_back(scalar(element));
+      elements.push_back(storedElement(element, storage));
     }
     RankedTensorType type = RankedTensorType::get(value.getType().getShape(), storage);
     tensor = arith::ConstantOp::create(body.lowering.builder, location,

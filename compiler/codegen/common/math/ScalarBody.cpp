@@ -260,6 +260,15 @@ Type storageType(Type element) {
   return element;
 }
 
+TypedAttr storedElement(Attribute element, Type storage) {
+  FloatAttr number = dyn_cast<FloatAttr>(element);
+  if (number && number.getType() == storage) {
+    return number;
+  }
+  APInt bits = number ? number.getValue().bitcastToAPInt() : cast<IntegerAttr>(element).getValue();
+  return IntegerAttr::get(storage, bits.zextOrTrunc(storage.getIntOrFloatBitWidth()));
+}
+
 bool hasScalarBody(Operation *op) { return op->hasTrait<TnElementwise>(); }
 
 Value saturate(OpBuilder &builder, Location location, Type element, Value x) {

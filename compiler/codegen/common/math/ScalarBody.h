@@ -11,6 +11,9 @@ namespace tenon::codegen {
 /// signless, wider floats unchanged.
 mlir::Type storageType(mlir::Type element);
 
+/// An element of a constant as it lies in memory.
+mlir::TypedAttr storedElement(mlir::Attribute element, mlir::Type storage);
+
 /// True if `op` has a scalar body.
 bool hasScalarBody(mlir::Operation *op);
 

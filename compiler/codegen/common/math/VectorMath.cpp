@@ -196,6 +196,39 @@ struct RoundThroughF32 : OpRewritePattern<arith::TruncFOp> {
   }
 };
 
+/// To the nearest bf16, ties to even, and any NaN to one. That is chosen before the rounding:
+/// behind it LLVM would select lanes of bf16, of which most x86 levels have no vectors, one by one.
+struct RoundToBf16 : OpRewritePattern<arith::TruncFOp> {
+  // Before upstream's, which selects behind the rounding.
+  explicit RoundToBf16(MLIRContext *context) : OpRewritePattern(context, /*benefit=*/2) {}
+
+  LogicalResult matchAndRewrite(arith::TruncFOp op, PatternRewriter &rewriter) const override {
+    Value x = op.getIn();
+    if (!getElementTypeOrSelf(op.getType()).isBF16() ||
+        !getElementTypeOrSelf(x.getType()).isF32()) {
+      return failure();
+    }
+    Location loc = op.getLoc();
+    Type word = withElement(x.getType(), rewriter.getI32Type());
+    Type half = withElement(x.getType(), rewriter.getI16Type());
+    auto number = [&](int32_t value) {
+      return splat(rewriter, loc, word, rewriter.getI32IntegerAttr(value));
+    };
+    Value isNan = arith::CmpFOp::create(rewriter, loc, arith::CmpFPredicate::UNO, x, x);
+    Value bits = arith::BitcastOp::create(rewriter, loc, word, x);
+    bits = arith::SelectOp::create(rewriter, loc, isNan, number(0x7fc00000), bits);
+    Value sixteen = number(16);
+    Value last = arith::AndIOp::create(
+        rewriter, loc, arith::ShRUIOp::create(rewriter, loc, bits, sixteen), number(1));
+    Value sum = arith::AddIOp::create(rewriter, loc, bits, number(0x7fff));
+    sum = arith::AddIOp::create(rewriter, loc, sum, last);
+    Value rounded = arith::ShRUIOp::create(rewriter, loc, sum, sixteen);
+    Value stored = arith::TruncIOp::create(rewriter, loc, half, rounded);
+    rewriter.replaceOpWithNewOp<arith::BitcastOp>(op, op.getType(), stored);
+    return success();
+  }
+};
+
 constexpr Function kFunctions[] = {
     {"math.exp", formula::f32::exp, formula::f64::exp},
     {"math.exp2", nullptr, formula::f64::exp2},
@@ -236,7 +269,7 @@ void populateExpandMathPatterns(RewritePatternSet &patterns) {
 
 void populateExpandRoundingPatterns(RewritePatternSet &patterns) {
   patterns.getContext()->loadDialect<arith::ArithDialect>();
-  patterns.add<RoundThroughF32>(patterns.getContext());
+  patterns.add<RoundThroughF32, RoundToBf16>(patterns.getContext());
   arith::populateExpandBFloat16Patterns(patterns);
 }
 

@@ -5,6 +5,8 @@
 #include "compiler/codegen/common/region/EmitModule.h"
 #include "compiler/codegen/cpu/base/Guard.h"
 #include "compiler/codegen/cpu/base/Levels.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Object/ELFObjectFile.h"
@@ -63,6 +65,26 @@ void setAttributes(llvm::Module &module, const LevelTarget &target) {
   }
 }
 
+/// Keeps LLVM from computing in f16 what the model widens: x86 has no such instructions, and makes
+/// a maximum of f16 of a dozen, where that of f32 is one or a few.
+void keepWide(llvm::Module &module) {
+  llvm::SmallVector<llvm::Instruction *> widened;
+  for (llvm::Function &function : module) {
+    for (llvm::Instruction &instruction : llvm::instructions(function)) {
+      bool isHalf = llvm::isa<llvm::FPExtInst>(instruction) &&
+                    instruction.getOperand(0)->getType()->getScalarType()->isHalfTy();
+      if (isHalf) {
+        widened.push_back(&instruction);
+      }
+    }
+  }
+  for (llvm::Instruction *value : widened) {
+    llvm::IRBuilder<> builder(value->getNextNode());
+    llvm::Value *fence = builder.CreateArithmeticFence(value, value->getType());
+    value->replaceUsesWithIf(fence, [&](llvm::Use &use) { return use.getUser() != fence; });
+  }
+}
+
 void addPasses(llvm::FunctionPassManager &passes) {
   passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
   passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
@@ -105,6 +127,9 @@ llvm::Expected<std::string> emit(Module &module, engine::CpuLevel level,
   auto prepare = [&](llvm::Module &translated) {
     if (!guarded.empty()) {
       problem = guardAccesses(translated, guarded);
+    }
+    if (machine->getTargetTriple().isX86()) {
+      keepWide(translated);
     }
     setAttributes(translated, target);
   };

@@ -236,11 +236,8 @@ bool isPatchConv(func::FuncOp source) {
       !isa<BlockArgument>(conv.getX())) {
     return false;
   }
-  bool isAlone = llvm::all_of(source.getBody().front().without_terminator(),
-                              llvm::IsaPred<tn::ConvOp, tn::UnpackOp>);
   Type stored = getElementTypeOrSelf(conv.getType());
-  bool fits = stored.isF16() || stored.isBF16() || storageType(stored).isInteger(32);
-  return isAlone && fits;
+  return stored.isF16() || stored.isBF16() || storageType(stored).isInteger(32);
 }
 
 FailureOr<AffineExpr> lowerPatchConv(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel,

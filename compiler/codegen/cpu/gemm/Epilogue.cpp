@@ -135,8 +135,9 @@ FailureOr<Value> Epilogue::compute(OpBuilder &body, llvm::DenseMap<Value, Value>
       }
       if (tn::ConstantOp constant = operand.getDefiningOp<tn::ConstantOp>(); constant && !element) {
         DenseElementsAttr values = cast<DenseElementsAttr>(constant.getValue());
-        element = arith::ConstantOp::create(body, location,
-                                            cast<TypedAttr>(*values.value_begin<Attribute>()));
+        element = arith::ConstantOp::create(
+            body, location,
+            storedElement(*values.value_begin<Attribute>(), storageType(values.getElementType())));
       }
       if (!element) {
         return op->emitOpError("is not a consumer of the region's contraction");

@@ -65,6 +65,7 @@ private:
   mlir::Value applyVector(mlir::AffineExpr expression, llvm::ArrayRef<mlir::Value> dims,
                           llvm::ArrayRef<mlir::Value> symbols);
   mlir::Value divideAsFloats(mlir::Operation &operation, mlir::Value a, mlir::Value b);
+  mlir::Value divideLanes(mlir::Operation &operation, mlir::Value a, mlir::Value b);
   std::optional<LaneValue> emitSpecial(mlir::Operation &operation,
                                        llvm::ArrayRef<LaneValue> operands, Lanes result);
   llvm::SmallVector<LaneValue> operandsOf(mlir::Operation &operation);

@@ -100,11 +100,10 @@ std::optional<Lanes> lanesOfSum(Operation &op, ArrayRef<Lanes> operands) {
   return Lanes::linear(operands[0].step + other);
 }
 
-/// Whether an integer division of narrow elements is one of wider floats, which is exact.
-bool dividesAsFloats(Operation &op) {
+/// Whether a division of integers is one of elements, which bodies keep from trapping.
+bool dividesElements(Operation &op) {
   return isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(op) &&
-         op.getResult(0).getType().isInteger() &&
-         op.getResult(0).getType().getIntOrFloatBitWidth() <= 32;
+         op.getResult(0).getType().isInteger();
 }
 
 } // namespace
@@ -187,7 +186,7 @@ std::optional<Lanes> lanesOf(Operation &op, ArrayRef<Lanes> operands, const Stri
   }
   bool divides = isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp,
                      arith::FloorDivSIOp, arith::CeilDivSIOp>(op);
-  if ((divides && !dividesAsFloats(op)) || !OpTrait::hasElementwiseMappableTraits(&op)) {
+  if ((divides && !dividesElements(op)) || !OpTrait::hasElementwiseMappableTraits(&op)) {
     return std::nullopt;
   }
   return Lanes::varying();

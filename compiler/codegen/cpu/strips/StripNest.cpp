@@ -11,6 +11,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 #include <limits>
+#include <utility>
 
 using namespace mlir;
 
@@ -212,6 +213,23 @@ void StripNest::buildStripLoop(Value from, Value to, int64_t strips) {
   hoistUniform(loop);
 }
 
+/// Lanes that fill a vector where no value of the body has more than 16 bits. Indices and
+/// divisions, which are of wider floats, leave `lanes`.
+int64_t StripNest::lanesOfNarrow() {
+  unsigned widest = 8;
+  auto note = [&](Type type) {
+    widest = std::max(widest, type.isIntOrFloat() ? type.getIntOrFloatBitWidth() : 64);
+  };
+  llvm::for_each(op.getBody()->getArgumentTypes(), note);
+  for (Operation &operation : op.getBody()->without_terminator()) {
+    llvm::for_each(operation.getResultTypes(), note);
+    if (isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(operation)) {
+      return lanes;
+    }
+  }
+  return widest <= 16 ? lanes * 32 / widest : lanes;
+}
+
 /// Whole strips, then what is left under a mask.
 void StripNest::buildStrips() {
   Value size = sizes[*strip];
@@ -230,6 +248,13 @@ void StripNest::buildStrips() {
       buildStripLoop(start, groups, strips);
       start = groups;
     }
+  }
+  int64_t wide = reductions.empty() && !gainsInterior ? lanesOfNarrow() : lanes;
+  if (wide > lanes && (!constantSize || *constantSize >= wide)) {
+    int64_t narrow = std::exchange(lanes, wide);
+    start = floorTo(wide);
+    buildStripLoop(constant(0), start, 1);
+    lanes = narrow;
   }
   if (!constantSize || *constantSize >= lanes) {
     buildStripLoop(start, whole, 1);

@@ -17,6 +17,7 @@ public:
 
 private:
   void chooseStrip();
+  int64_t lanesOfNarrow();
   void buildParallel(llvm::ArrayRef<unsigned> loops);
   void buildStrips();
   void buildStripLoop(mlir::Value from, mlir::Value to, int64_t strips);

@@ -275,6 +275,21 @@ Value StripBody::divideAsFloats(Operation &operation, Value a, Value b) {
   return arith::SubIOp::create(builder, location, a, whole);
 }
 
+/// No float holds a quotient of 64 bits: the machine divides lane by lane. Those that do not count
+/// might trap.
+Value StripBody::divideLanes(Operation &operation, Value a, Value b) {
+  if (active) {
+    Value one = arith::ConstantOp::create(
+        builder, location,
+        DenseElementsAttr::get(cast<VectorType>(b.getType()), builder.getI64IntegerAttr(1)));
+    b = arith::SelectOp::create(builder, location, mask(), b, one);
+  }
+  OperationState state(location, operation.getName());
+  state.addOperands({a, b});
+  state.addTypes(a.getType());
+  return builder.create(state)->getResult(0);
+}
+
 std::optional<StripBody::LaneValue>
 StripBody::emitSpecial(Operation &operation, ArrayRef<LaneValue> operands, Lanes result) {
   if (arith::ConstantOp constant = dyn_cast<arith::ConstantOp>(operation)) {
@@ -322,7 +337,9 @@ StripBody::emitSpecial(Operation &operation, ArrayRef<LaneValue> operands, Lanes
     return LaneValue{index, result, operands[0].value, operands[1].value, operands[2].value};
   }
   if (isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(operation)) {
-    return LaneValue{divideAsFloats(operation, asVector(operands[0]), asVector(operands[1])),
+    Value a = asVector(operands[0]), b = asVector(operands[1]);
+    bool isWide = operation.getResult(0).getType().getIntOrFloatBitWidth() > 32;
+    return LaneValue{isWide ? divideLanes(operation, a, b) : divideAsFloats(operation, a, b),
                      result};
   }
   return std::nullopt;

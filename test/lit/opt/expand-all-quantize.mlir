@@ -1,0 +1,26 @@
+// RUN: %tenon-opt %s --pass=expand-all-quantize --check | FileCheck %s
+
+// Numbers from outside too, and results of 16 bits, whose products FP32 holds exactly.
+// CHECK-LABEL: @inputs
+func.func @inputs(%x: tensor<4xf32>, %q: tensor<4xui8>, %s: tensor<f32>, %h: tensor<f16>, %z: tensor<ui8>) -> (tensor<4xui8>, tensor<4xf16>) {
+  // CHECK-NOT: quantize
+  // CHECK: tn.div %arg0, %arg2
+  // CHECK: tn.cast %arg1 : (tensor<4xui8>) -> tensor<4xf32>
+  // CHECK: tn.mul {{.*}} -> tensor<4xf32>
+  // CHECK-NEXT: tn.cast {{.*}} -> tensor<4xf16>
+  // CHECK-NOT: quantize
+  // CHECK: return
+  %0 = tn.quantize %x, %s, %z {axis = 0 : i64} : (tensor<4xf32>, tensor<f32>, tensor<ui8>) -> tensor<4xui8>
+  %1 = tn.dequantize %q, %h, %z {axis = 0 : i64} : (tensor<4xui8>, tensor<f16>, tensor<ui8>) -> tensor<4xf16>
+  return %0, %1 : tensor<4xui8>, tensor<4xf16>
+}
+
+// Not what would be rounded twice, nor integers that FP32 does not hold.
+// CHECK-LABEL: @left
+func.func @left(%q: tensor<4xi16>, %h: tensor<f16>, %z: tensor<i16>, %x: tensor<4xf32>, %s: tensor<f32>, %w: tensor<i32>) -> (tensor<4xf16>, tensor<4xi32>) {
+  // CHECK: tn.dequantize
+  // CHECK: tn.quantize
+  %0 = tn.dequantize %q, %h, %z {axis = 0 : i64} : (tensor<4xi16>, tensor<f16>, tensor<i16>) -> tensor<4xf16>
+  %1 = tn.quantize %x, %s, %w {axis = 0 : i64} : (tensor<4xf32>, tensor<f32>, tensor<i32>) -> tensor<4xi32>
+  return %0, %1 : tensor<4xf16>, tensor<4xi32>
+}
