@@ -40,6 +40,14 @@ struct Value {
 
 using Scope = std::unordered_map<std::string, Value>;
 
+inline constexpr const char *kSaveAgain = "save the program again with torch.export.save";
+/// The state that tells whether other state has been written.
+inline constexpr const char *kStarted = "started.state";
+
+/// What Tenon lacks for an input, a weight or an output of the program.
+frontend::Gap portGap(std::string_view kind, std::string_view name, std::string why,
+                      std::string workaround);
+
 class Importer : public frontend::ModuleBuilder {
 public:
   /// `stateful`: the buffers that the program writes, as far as that is known.

@@ -22,12 +22,12 @@ Target parseTarget(StringRef target) {
 
 OpTable::OpTable() {
   for (ArrayRef<OpRow> family :
-       {elementwiseRows(),  activationRows(),  reductionRows(), normalizationRows(),
-        contractionRows(),  convolutionRows(), poolingRows(),   shapeRows(),
-        movementRows(),     partRows(),        indexingRows(),  creationRows(),
-        attentionRows(),    resizeRows(),      selectionRows(), sizeRows(),
-        quantizationRows(), recurrentRows(),   controlRows(),   samplingRows(),
-        specialRows()}) {
+       {elementwiseRows(), activationRows(),  reductionRows(),    normalizationRows(),
+        contractionRows(), convolutionRows(), poolingRows(),      shapeRows(),
+        movementRows(),    diagonalRows(),    joiningRows(),      partRows(),
+        indexingRows(),    creationRows(),    attentionRows(),    resizeRows(),
+        selectionRows(),   sizeRows(),        quantizationRows(), recurrentRows(),
+        controlRows(),     samplingRows(),    specialRows()}) {
     for (const OpRow &row : family) {
       rows[row.name] = &row;
     }
