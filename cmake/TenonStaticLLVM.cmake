@@ -6,7 +6,7 @@
 llvm_map_components_to_libnames(tenon_llvm_archives
   AArch64AsmParser AArch64CodeGen AArch64Desc AArch64Info AggressiveInstCombine Analysis AsmParser AsmPrinter BinaryFormat BitReader BitWriter CodeGen CodeGenTypes Core
   Coroutines DebugInfoDWARF DTLTO FrontendOpenMP InstCombine Instrumentation IPO IRReader Linker LTO MC MCParser NVPTXCodeGen
-  NVPTXDesc NVPTXInfo Object Option Passes ProfileData Remarks ScalarOpts SelectionDAG Support Symbolize Target TargetParser TransformUtils
+  NVPTXDesc NVPTXInfo Object Option Passes ProfileData Remarks RISCVAsmParser RISCVCodeGen RISCVDesc RISCVInfo ScalarOpts SelectionDAG Support Symbolize Target TargetParser TransformUtils
   Vectorize X86AsmParser X86CodeGen X86Desc X86Info)
 
 set(tenon_mlir_archives
@@ -47,7 +47,7 @@ endfunction()
 
 set(tenon_absent_targets "")
 foreach(name ${LLVM_TARGETS_TO_BUILD})
-  if(NOT name MATCHES "^(AArch64|X86|NVPTX)$")
+  if(NOT name MATCHES "^(AArch64|X86|NVPTX|RISCV)$")
     foreach(part TargetInfo Target TargetMC AsmPrinter AsmParser)
       string(APPEND tenon_absent_targets "void LLVMInitialize${name}${part}() {}\n")
     endforeach()

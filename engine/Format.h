@@ -14,7 +14,7 @@
 namespace tenon::engine {
 
 inline constexpr char kMagic[8] = {'\x89', 'T', 'E', 'N', 'O', 'N', '\r', '\n'};
-inline constexpr uint32_t kFormatVersion = 4;
+inline constexpr uint32_t kFormatVersion = 5;
 inline constexpr uint64_t kWeightBlock = uint64_t(4) << 20;
 inline constexpr uint64_t kLargeWeights = uint64_t(2) << 20;
 /// FlatBuffers offsets are 32-bit; far below that a plan is not credible.

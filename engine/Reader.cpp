@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <map>
 #include <set>
 
 namespace tenon::engine {
@@ -157,11 +158,14 @@ struct EngineFile::Impl {
     return Status::ok();
   }
 
-  /// Each section must be named exactly once, by what its kind says.
-  Status claim(uint32_t index, SectionKind kind, std::set<uint32_t> &claimed) const {
-    if (index >= sections.size() || sections[index].kind != kind || !claimed.insert(index).second) {
+  /// Each section must be named, by what its kind says: plans and code by as many variants as there
+  /// are levels (equal ones are stored once), others exactly once.
+  Status claim(uint32_t index, SectionKind kind, std::map<uint32_t, size_t> &claimed) const {
+    bool isShared = kind == SectionKind::Plan || kind == SectionKind::Code;
+    if (index >= sections.size() || sections[index].kind != kind ||
+        ++claimed[index] > (isShared ? kLevels.size() : 1)) {
       return damaged(ErrorId::EngineBadManifest,
-                     strCat("section ", index, " is missing, of another kind or used twice"));
+                     strCat("section ", index, " is missing, of another kind or used too often"));
     }
     return Status::ok();
   }
@@ -172,7 +176,7 @@ struct EngineFile::Impl {
     if (bytes != sections.back().bytes) {
       return damaged(ErrorId::EngineBadManifest, "the weights do not fill their section");
     }
-    std::set<uint32_t> claimed;
+    std::map<uint32_t, size_t> claimed;
     std::set<std::string_view> names;
     if (manifest.variants.empty()) {
       return damaged(ErrorId::EngineBadManifest, "the engine holds no variant");

@@ -9,6 +9,7 @@
 #include "support/text/Text.h"
 
 #include <algorithm>
+#include <map>
 #include <cstring>
 
 namespace tenon::engine {
@@ -104,8 +105,8 @@ private:
       Status status = validateVariant(entry, plan, manifest.weights, variant.code, variant.cubin);
       TENON_TRY(status.prefix(strCat("variant '", entry.level, "'")));
       owned.push_back(encodePlan(plan));
-      entry.planSection = add(SectionKind::Plan, owned.back());
-      entry.codeSection = add(SectionKind::Code, variant.code);
+      entry.planSection = addShared(SectionKind::Plan, owned.back());
+      entry.codeSection = addShared(SectionKind::Code, variant.code);
       entry.cubinSection = variant.cubin.empty() ? 0 : add(SectionKind::Code, variant.cubin);
       manifest.variants.push_back(std::move(entry));
     }
@@ -142,6 +143,16 @@ private:
     contents.push_back({});
     setBytes(index, bytes);
     return index;
+  }
+
+  /// That of equal bytes, where another variant has some.
+  uint32_t addShared(SectionKind kind, Bytes bytes) {
+    for (uint32_t i = 0; i < sections.size(); ++i) {
+      if (sections[i].kind == kind && std::ranges::equal(contents[i], bytes) && ++uses[i] < kLevels.size()) {
+        return i;
+      }
+    }
+    return add(kind, bytes);
   }
 
   void setBytes(uint32_t index, Bytes bytes) {
@@ -189,6 +200,7 @@ private:
   Manifest manifest;
   std::vector<SectionEntry> sections;
   std::vector<Bytes> contents;               ///< by section; views of `owned` and of the content
+  std::map<uint32_t, size_t> uses;           ///< of a section, beyond the first
   std::vector<std::vector<std::byte>> owned; ///< encoded plans and manifest
   std::vector<std::byte> hashes;
 };

@@ -6,6 +6,7 @@
 #include "compiler/codegen/cuda/CudaCodegen.h"
 #include "compiler/pipeline/BuildStamp.h"
 #include "support/text/Text.h"
+#include "llvm/ADT/MapVector.h"
 
 namespace tenon::pipeline {
 namespace {
@@ -44,7 +45,10 @@ llvm::Expected<std::string> supportCode(const CodeTarget &target, engine::CpuLev
 
 } // namespace
 
-CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &cpu, bool guarded) {
+CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool guarded) {
+  target::Target cpu = rates;
+  cpu.level = level;
+  cpu.cpuFeatures = engine::rowOf(level).features;
   CodeTarget target{.level = std::string(engine::nameOf(level)),
                     .mode = guarded ? "guarded" : "",
                     .compile = {},
@@ -57,11 +61,11 @@ CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &cpu, bool gua
   target.candidates = [cpu](llvm::StringRef text) {
     return codegen::cpu::kernelCandidates(text, cpu);
   };
-  target.compile = [level,
+  target.compile = [cpu,
                     guarded](llvm::StringRef text, llvm::StringRef symbol,
                              const RegionShape &shape) -> llvm::Expected<codegen::CompiledRegion> {
     llvm::Expected<codegen::cpu::Kernel> kernel =
-        codegen::cpu::compileRegion(text, symbol, level, guarded);
+        codegen::cpu::compileRegion(text, symbol, cpu, guarded);
     if (!kernel) {
       return kernel.takeError();
     }
@@ -87,6 +91,21 @@ CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &cpu, bool gua
     return codegen::cpu::linkCode(all, symbols);
   };
   return target;
+}
+
+std::vector<std::vector<engine::CpuLevel>>
+groupsOfLevels(llvm::ArrayRef<engine::CpuLevel> levels) {
+  llvm::MapVector<uint64_t, std::vector<engine::CpuLevel>> groups;
+  for (engine::CpuLevel level : levels) {
+    const engine::CpuLevelRow &row = engine::rowOf(level);
+    uint64_t decisive = row.features & codegen::cpu::choiceFeatures();
+    groups[uint64_t(row.architecture) << 32 | decisive].push_back(level);
+  }
+  std::vector<std::vector<engine::CpuLevel>> result;
+  for (auto &[key, group] : groups) {
+    result.push_back(std::move(group));
+  }
+  return result;
 }
 
 /// Of a variant whose steps are all library calls and copies.

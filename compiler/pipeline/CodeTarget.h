@@ -6,7 +6,7 @@
 #include "compiler/dispatch/KernelChoice.h"
 #include "compiler/pipeline/CompileCache.h"
 #include "compiler/target/Target.h"
-#include "engine/CpuLevel.h"
+#include "engine/Level.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -46,8 +46,11 @@ struct CodeTarget {
       link;
 };
 
-/// `cpu` has the rates by which times are predicted.
-CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &cpu, bool guarded);
+/// `rates` are those by which times are predicted.
+CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool guarded);
+/// The levels in groups that get the same kernels everywhere, in order of their first.
+std::vector<std::vector<engine::CpuLevel>>
+groupsOfLevels(llvm::ArrayRef<engine::CpuLevel> levels);
 CodeTarget cudaTarget(const target::Target &gpu);
 
 /// Of all devices.

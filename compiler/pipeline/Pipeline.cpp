@@ -38,7 +38,7 @@ using namespace mlir;
 namespace tenon::pipeline {
 namespace {
 
-/// What shares regions and plan: all CPU levels, or one GPU architecture. From dispatch on each has
+/// What shares regions and plan: CPU levels that get the same kernels, or one GPU architecture. From dispatch on each has
 /// its own copy of the module.
 struct TargetGroup {
   TargetGroup(const target::Target &decidingTarget, uint16_t deviceId,
@@ -56,12 +56,15 @@ struct TargetGroup {
 
 std::vector<TargetGroup> targetGroups(const CompileOptions &options) {
   std::vector<TargetGroup> groups;
-  if (!options.levels.empty()) {
+  for (const std::vector<engine::CpuLevel> &levels : groupsOfLevels(options.levels)) {
     std::vector<CodeTarget> targets;
-    for (engine::CpuLevel level : options.levels) {
+    for (engine::CpuLevel level : levels) {
       targets.push_back(cpuTarget(level, options.cpu, options.guard));
     }
-    groups.emplace_back(options.cpu, engine::kHost, std::move(targets));
+    target::Target profile = options.cpu;
+    profile.level = levels.front();
+    profile.cpuFeatures = engine::rowOf(levels.front()).features;
+    groups.emplace_back(profile, engine::kHost, std::move(targets));
   }
   for (const target::Target &gpu : options.gpus) {
     groups.emplace_back(gpu, engine::kGpu, std::vector<CodeTarget>{cudaTarget(gpu)});

@@ -7,7 +7,7 @@
 #include "compiler/opt/precision/ConvertPrecision.h"
 #include "compiler/pipeline/CompileSummary.h"
 #include "compiler/target/Target.h"
-#include "engine/CpuLevel.h"
+#include "engine/Level.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "support/DType.h"
 #include "support/Result.h"

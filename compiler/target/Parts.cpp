@@ -117,11 +117,6 @@ Target gpuTarget(const ArchRow &arch, const GpuRow &gpu) {
   return target;
 }
 
-/// Of each CPU level: nothing is decided by what NEON has.
-constexpr std::array<uint32_t, engine::kCpuLevelNames.size()> kLevels = {
-    static_cast<uint32_t>(Feature::Avx2), Feature::Avx2 | Feature::Avx512,
-    Feature::Avx2 | Feature::Avx512 | Feature::Avx512Vnni | Feature::Avx512Bf16, 0};
-
 /// A CPU: bytes and operations a second of all its cores.
 struct CpuRow {
   std::string_view part, name;
@@ -139,8 +134,8 @@ constexpr engine::CpuLevel kVnni = engine::CpuLevel::Avx512VnniBf16;
 // Zen 4 (32 operations, 32 bytes) and Intel's manual (64 operations, 64 bytes).
 constexpr CpuRow kServer = {"", "x86-64, 2 cores", kVnni, 2, 60e9, 200e9, 200e9, kMiB};
 /// Not measured: with the rates of the server above.
-constexpr CpuRow kArm = {
-    "", "AArch64, 2 cores", engine::CpuLevel::Armv8A, 2, 60e9, 200e9, 200e9, kMiB};
+constexpr CpuRow kOther = {
+    "", "2 cores", engine::CpuLevel::Armv8A, 2, 60e9, 200e9, 200e9, kMiB};
 constexpr std::array<CpuRow, 2> kCpus = {{
     {"zen4", "AMD EPYC 9654 (Zen 4)", kVnni, 96, 460.8e9, 7.37e12, 7.37e12, kMiB},
     {"emerald-rapids", "Intel Xeon Platinum 8592+ (Emerald Rapids)", kVnni, 64, 358.4e9, 7.78e12,
@@ -152,7 +147,7 @@ Target cpuRowTarget(const CpuRow &cpu, engine::CpuLevel level) {
                 .part = std::string(cpu.part),
                 .arch = {},
                 .level = level,
-                .features = kLevels[static_cast<size_t>(level)],
+                .cpuFeatures = engine::rowOf(level).features,
                 .cores = cpu.cores,
                 .memoryBandwidth = cpu.memory,
                 .cacheBandwidth = cpu.cache,
@@ -195,9 +190,9 @@ const std::vector<Target> &archTargets() {
 const Target &cpuTarget(engine::CpuLevel level) {
   static const std::vector<Target> targets = [] {
     std::vector<Target> made;
-    for (std::string_view name : engine::kCpuLevelNames) {
-      engine::CpuLevel own = *engine::parseCpuLevel(name);
-      made.push_back(cpuRowTarget(own == kArm.level ? kArm : kServer, own));
+    for (const engine::CpuLevelRow &row : engine::kCpuLevels) {
+      bool isX86 = row.architecture == engine::Architecture::X86_64;
+      made.push_back(cpuRowTarget(isX86 ? kServer : kOther, row.level));
     }
     return made;
   }();

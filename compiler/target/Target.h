@@ -3,7 +3,7 @@
 // guessed back from its numbers.
 #pragma once
 
-#include "engine/CpuLevel.h"
+#include "engine/Level.h"
 #include "engine/CudaArch.h"
 
 #include <algorithm>
@@ -15,12 +15,8 @@
 
 namespace tenon::target {
 
-/// What a target can do, where code or a decision depends on it.
+/// What a GPU can do, where code or a decision depends on it.
 enum class Feature : uint32_t {
-  Avx2 = 1 << 0,            ///< AVX2, FMA, F16C, BMI2
-  Avx512 = 1 << 1,          ///< AVX-512 F, BW, CD, DQ, VL
-  Avx512Vnni = 1 << 2,      ///< products of 8-bit integers
-  Avx512Bf16 = 1 << 3,      ///< products of BF16
   MmaSync = 1 << 4,         ///< mma.sync of F16, BF16 and TF32: a warp multiplies matrices
   AsyncCopy = 1 << 5,       ///< cp.async
   Tma = 1 << 6,             ///< cp.async.bulk.tensor: the tensor memory accelerator copies tiles
@@ -39,7 +35,8 @@ struct Target {
   /// Of a GPU; without, the target is a CPU.
   std::optional<engine::CudaArch> arch;
   engine::CpuLevel level = engine::CpuLevel::X86_64_V3; ///< of a CPU
-  uint32_t features = 0;                                ///< of Feature
+  /// Of Feature (a GPU), and of engine/Level.h for the level's architecture (a CPU).
+  uint32_t features = 0, cpuFeatures = 0;
   int64_t cores = 1;
   /// Bytes a second from memory and from the second-level caches.
   double memoryBandwidth = 0, cacheBandwidth = 0;

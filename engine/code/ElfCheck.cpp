@@ -70,13 +70,24 @@ Result<ElfDynamic> readDynamic(const ElfImage &image, const Elf64_Phdr &segment)
   }
 }
 
+Elf64_Half machineOf(Architecture architecture) {
+  switch (architecture) {
+  case Architecture::AArch64:
+    return EM_AARCH64;
+  case Architecture::RiscV64:
+    return EM_RISCV;
+  default:
+    return EM_X86_64;
+  }
+}
+
 Status checkHeader(Bytes code, const Elf64_Ehdr &header, Architecture architecture) {
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
       header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_ident[EI_VERSION] != EV_CURRENT ||
       header.e_version != EV_CURRENT) {
     return codeError("the code section is not a 64-bit ELF object");
   }
-  if (header.e_machine != (architecture == Architecture::AArch64 ? EM_AARCH64 : EM_X86_64)) {
+  if (header.e_machine != machineOf(architecture)) {
     return codeError(strCat("the code object is for ELF machine ", header.e_machine,
                             ", its level is one of ", nameOf(architecture)));
   }

@@ -30,10 +30,14 @@ public:
       : options(engineOptions), whenDriverFound(std::move(whenFound)) {}
 
   /// The level of a variant that this machine runs, better ones behind others; null for one that it
-  /// lacks or does not know.
+  /// lacks, may not use or does not know.
   const engine::Level *levelOf(const engine::Variant &variant) {
     const engine::Level *level = engine::findLevel(variant.level);
-    return level && (level->features & ~featuresOf(level->architecture)) == 0 ? level : nullptr;
+    if (!level || (level->features & ~featuresOf(level->architecture)) != 0) {
+      return nullptr;
+    }
+    bool isCpu = level->architecture != engine::Architecture::Nvptx;
+    return !isCpu || acquireFeatures(level->features) ? level : nullptr;
   }
 
   /// "avx512", and the GPU where it was looked for.

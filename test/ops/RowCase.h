@@ -6,7 +6,7 @@
 #include "compiler/graph/WeightStore.h"
 #include "compiler/reference/Interpreter.h"
 #include "compiler/target/Target.h"
-#include "engine/CpuLevel.h"
+#include "engine/Level.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"

@@ -2,7 +2,7 @@
 // unoptimized import with the drawn sizes as constants.
 #pragma once
 
-#include "engine/CpuLevel.h"
+#include "engine/Level.h"
 #include "compiler/target/Target.h"
 #include "test/random/Sketch.h"
 

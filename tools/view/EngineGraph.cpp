@@ -120,14 +120,19 @@ Result<std::string> recordSuffix(const engine::EngineFile &file, const std::stri
   if (level.empty()) {
     return std::string();
   }
-  if (file.record("graph-" + level).isOk()) {
-    return "-" + level;
-  }
   std::vector<std::string> levels;
   for (const engine::Variant &variant : file.variants()) {
     levels.push_back(variant.level);
   }
-  if (std::find(levels.begin(), levels.end(), level) != levels.end()) {
+  auto own = std::find(levels.begin(), levels.end(), level);
+  // Levels that share plans stand side by side; the first of them names their records.
+  for (auto first = std::make_reverse_iterator(own == levels.end() ? own : own + 1);
+       own != levels.end() && first != levels.rend(); ++first) {
+    if (file.record("graph-" + *first).isOk()) {
+      return "-" + *first;
+    }
+  }
+  if (own != levels.end()) {
     return std::string();
   }
   return Status::error(ErrorId::BadArgument, fmt::format("the engine has no variant '{}'", level),

@@ -7,7 +7,7 @@
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/Emit.h"
 #include "compiler/codegen/cpu/base/KernelBuilder.h"
-#include "compiler/codegen/cpu/base/Levels.h"
+#include "engine/Level.h"
 #include "compiler/codegen/cpu/base/ReturnFailures.h"
 #include "compiler/codegen/cpu/base/Scratch.h"
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
@@ -129,7 +129,7 @@ struct Lowered {
 
 /// All of the way within MLIR; `module` holds the kernel in the LLVM dialect afterwards.
 FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbol,
-                               engine::CpuLevel level) {
+                               const target::Target &target) {
   func::FuncOp function = source.lookupSymbol<func::FuncOp>("kernel");
   if (!function) {
     return source.emitError("has no @kernel");
@@ -139,42 +139,32 @@ FailureOr<Lowered> lowerRegion(ModuleOp source, ModuleOp module, StringRef symbo
   if (!choice) {
     return function.emitError(llvm::toString(choice.takeError()));
   }
-  const KernelFamily *family = findFamily(choice->family);
-  if (!family || choice->parameters.size() != 1 ||
-      choice->parameters.begin()->first != family->parameter) {
-    return function.emitError("there is no kernel ") << choice->text();
-  }
-  if (weightLayoutOf(*family, function)) {
-    return function.emitError("the weight is not laid out for ") << choice->text();
-  }
-  if (family->takesReshaped) {
-    reshapeRegion(function);
-  }
-  KernelBuilder kernel(module, symbol, function);
-  FailureOr<AffineExpr> grid =
-      family->lower(kernel, function, level, choice->parameters.begin()->second.front());
-  if (failed(grid)) {
+  Region region(function, target);
+  region.kernels = module;
+  region.symbol = symbol.str();
+  if (failed(kernelFamilies().emit(region, *choice))) {
     return failure();
   }
+  func::FuncOp kernel = region.kernel;
   // Folds the dims of tiles, so that bufferization sees equal sizes as equal.
   if (failed(runPasses(module, {memref::createResolveRankedShapeTypeResultDimsPass,
                                 createCanonicalizerPass, createCSEPass})) ||
-      failed(bufferize(kernel.function())) ||
+      failed(bufferize(kernel)) ||
       failed(runPasses(module, {createCanonicalizerPass, createCSEPass}))) {
     return failure();
   }
-  FailureOr<AffineExpr> scratch = assignScratch(kernel.function());
-  if (failed(scratch) || failed(vectorizeStrips(kernel.function(), floatLanes(level))) ||
+  FailureOr<AffineExpr> scratch = assignScratch(kernel);
+  if (failed(scratch) || failed(vectorizeStrips(kernel, floatLanes(target.level))) ||
       failed(runPasses(module, {createCanonicalizerPass, createCSEPass})) ||
       failed(dropExactConversions(module)) || failed(expandMath(module))) {
     return failure();
   }
-  returnFailures(kernel.function());
+  returnFailures(kernel);
   if (failed(runPasses(module, {affine::createAffineExpandIndexOpsPass})) ||
       failed(lowerToLlvmDialect(module))) {
     return failure();
   }
-  return Lowered{*grid, *scratch};
+  return Lowered{region.grid, *scratch};
 }
 
 /// A guarded kernel has the product micro-kernels that it calls inside, so that their accesses are
@@ -204,7 +194,8 @@ LogicalResult includeProducts(ModuleOp module, engine::CpuLevel level) {
 } // namespace
 
 llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
-                                     engine::CpuLevel level, bool guarded) {
+                                     const target::Target &target, bool guarded) {
+  engine::CpuLevel level = target.level;
   DialectRegistry registry;
   registerDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
@@ -221,7 +212,7 @@ llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbo
   if (!source) {
     return llvm::createStringError("region text does not parse: " + problem);
   }
-  FailureOr<Lowered> lowered = lowerRegion(*source, *module, symbol, level);
+  FailureOr<Lowered> lowered = lowerRegion(*source, *module, symbol, target);
   if (failed(lowered) || (guarded && failed(includeProducts(*module, level)))) {
     return llvm::createStringError(problem.empty() ? "lowering failed" : problem);
   }

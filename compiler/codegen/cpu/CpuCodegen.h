@@ -5,7 +5,7 @@
 
 #include "compiler/dispatch/KernelChoice.h"
 #include "compiler/target/Target.h"
-#include "engine/CpuLevel.h"
+#include "engine/Level.h"
 #include "engine/Expr.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
@@ -29,6 +29,9 @@ struct Kernel {
 
 /// Of the kernel families of CPUs.
 std::vector<std::string> familyNames();
+/// Features of levels (engine/Level.h) on which choices depend: levels that agree in them, at the
+/// same rates, get the same kernels.
+uint32_t choiceFeatures();
 /// Which family computes a region of the text that codegen::outline gives.
 llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
                                                        const target::Target &target,
@@ -42,7 +45,12 @@ kernelCandidates(llvm::StringRef text, const target::Target &target);
 /// `tn.kernel`. A guarded kernel checks every access
 /// (Guard.h).
 llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
-                                     engine::CpuLevel level, bool guarded = false);
+                                     const target::Target &target, bool guarded = false);
+/// For a level with the rates of a server.
+inline llvm::Expected<Kernel> compileRegion(llvm::StringRef text, llvm::StringRef symbol,
+                                            engine::CpuLevel level, bool guarded = false) {
+  return compileRegion(text, symbol, target::cpuTarget(level), guarded);
+}
 
 /// The objects that kernels may be linked with, each by the function of it that they call: the
 /// micro-kernels of one kind of product, their packing, and, by memcpy, what LLVM may call.

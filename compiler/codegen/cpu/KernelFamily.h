@@ -2,128 +2,93 @@
 // memrefs, vectors and product calls, and says what the grid is.
 #pragma once
 
-#include "compiler/codegen/cpu/base/KernelBuilder.h"
-#include "compiler/dispatch/Cost.h"
-#include "compiler/dispatch/KernelChoice.h"
-#include "compiler/target/Target.h"
+#include "compiler/codegen/common/region/FamilyTable.h"
+#include "compiler/codegen/common/region/KernelFamily.h"
+#include "compiler/codegen/cpu/base/Region.h"
+#include "compiler/codegen/cpu/strips/RegionShapes.h"
 
-#include <array>
+#include <type_traits>
 
 namespace tenon::codegen::cpu {
 
-/// Fills `kernel` for the `tn` function `source`; `most` is the value of the family's parameter.
-/// Gives the number of grid points as an expression over the region's symbols. Errors are reported
-/// as diagnostics.
-using LowerFn = mlir::FailureOr<mlir::AffineExpr> (*)(KernelBuilder &kernel,
-                                                      mlir::func::FuncOp source,
-                                                      engine::CpuLevel level, int64_t most);
+using KernelFamily = codegen::KernelFamily<Region>;
 
-/// A row of Families.cpp.
-struct KernelFamily {
-  llvm::StringLiteral name;
-  /// What it is in the field's words, for people.
-  llvm::StringLiteral what;
-  /// The strategies whose regions it is asked about.
-  std::array<llvm::StringRef, 6> strategies;
-  /// The beginnings of the operations without which it never computes a region; none for any.
-  std::array<llvm::StringRef, 2> needs = {};
-  /// Why it does not compute such a region; empty if it does.
-  llvm::StringRef (*refuse)(mlir::func::FuncOp source);
-  /// What a grid point gets at most: many grid points suit many threads, large ones caches and
-  /// loops. The values that it can be compiled with, its own choice first.
-  llvm::StringLiteral parameter;
-  std::array<int64_t, 4> values;
-  /// Whether the others give other code for this region.
-  bool (*isTunable)(mlir::func::FuncOp source);
-  /// How the region's constant weight must be laid out for it; none if it lies so already. Null if
-  /// the family reads all inputs as they lie.
-  std::optional<dispatch::WeightLayout> (*weightLayout)(mlir::func::FuncOp source) = nullptr;
-  /// Predicted seconds beyond those of the region's own operations and bytes, perhaps negative;
-  /// null where there are none.
-  double (*extraSeconds)(mlir::func::FuncOp source, const dispatch::CostModel &costs,
-                         const target::Target &target) = nullptr;
-  /// Whether it is given the region with other dims (RegionShapes.h).
-  bool takesReshaped = false;
-  /// Of the time predicted for the best row before it, what it must be predicted to take to be
-  /// chosen instead.
-  double switchMargin = dispatch::kSwitchMargin;
-  LowerFn lower;
+/// In the order in which they are preferred where predictions are close.
+FamilyTable<Region> kernelFamilies();
+
+/// For tests: while it lives, a family stands in front of all others. Not while anything compiles.
+class PlantedFamily {
+public:
+  explicit PlantedFamily(const KernelFamily &family);
+  ~PlantedFamily();
+  PlantedFamily(const PlantedFamily &) = delete;
+  PlantedFamily &operator=(const PlantedFamily &) = delete;
 };
 
-/// Null if there is none of that name.
-const KernelFamily *findFamily(llvm::StringRef name);
-/// How the family wants the region's weight to be laid out; none if it lies as wanted.
-std::optional<dispatch::WeightLayout> weightLayoutOf(const KernelFamily &family,
-                                                     mlir::func::FuncOp source);
+template <auto Lower> struct EmitKernel;
+/// Lower fills `kernel` and gives the number of grid points; it fails after a diagnostic.
+template <typename Problem, typename... Candidate,
+          mlir::FailureOr<mlir::AffineExpr> (*Lower)(KernelBuilder &, Region &, const Problem &,
+                                                     Candidate...)>
+struct EmitKernel<Lower> {
+  static mlir::LogicalResult call(Region &region, const std::any &problem,
+                                  const dispatch::KernelChoice &choice) {
+    KernelBuilder kernel(region.kernels, region.symbol, region.source);
+    const Problem &own = *std::any_cast<Problem>(&problem);
+    mlir::FailureOr<mlir::AffineExpr> grid;
+    if constexpr (sizeof...(Candidate) == 0) {
+      grid = Lower(kernel, region, own);
+    } else {
+      grid = Lower(kernel, region, own, candidateOf(choice));
+    }
+    region.kernel = kernel.function();
+    region.grid = mlir::failed(grid) ? mlir::AffineExpr() : *grid;
+    return mlir::success(mlir::succeeded(grid));
+  }
+};
+/// A row's `emit` by a function of the problem and, where the family has them, of the candidate.
+template <auto Lower> inline constexpr auto emitKernel = &EmitKernel<Lower>::call;
 
-mlir::FailureOr<mlir::AffineExpr> lowerTiled(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                             engine::CpuLevel level, int64_t chunk);
-mlir::FailureOr<mlir::AffineExpr> lowerContraction(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                                   engine::CpuLevel level, int64_t tileRows);
-mlir::FailureOr<mlir::AffineExpr> lowerAttention(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                                 engine::CpuLevel level, int64_t queries);
-mlir::FailureOr<mlir::AffineExpr> lowerGrouped(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                               engine::CpuLevel level, int64_t tileRows);
-/// Why lowerGrouped does not do the region's convolution; empty if it does.
-llvm::StringRef refuseGrouped(mlir::func::FuncOp source);
-/// The weight of a convolution by groups, the weights of each vector of output channels together.
-std::optional<dispatch::WeightLayout> groupedWeight(mlir::func::FuncOp source);
-/// Convolutions of 3 x 3 by Winograd's filtering in tiles of m x m outputs.
-mlir::FailureOr<mlir::AffineExpr> lowerWinograd(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                                engine::CpuLevel level, int64_t m,
-                                                int64_t mostTiles);
-/// Why lowerWinograd does not do the region's convolution; empty if it does.
-llvm::StringRef refuseWinograd(mlir::func::FuncOp source, int64_t m);
-std::optional<dispatch::WeightLayout> winogradWeight(mlir::func::FuncOp source, int64_t m);
-/// Predicted seconds less than a direct convolution, perhaps negative.
-double winogradSavings(mlir::func::FuncOp source, int64_t m, const dispatch::CostModel &costs);
-mlir::FailureOr<mlir::AffineExpr> lowerScan(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                            engine::CpuLevel level, int64_t columns);
-/// Whether the region is one running sum.
-bool isScan(mlir::func::FuncOp source);
-mlir::FailureOr<mlir::AffineExpr> lowerRecurrence(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                                  engine::CpuLevel level, int64_t rows);
-/// The recurrent weights in panels of columns, so that a step reads them as they lie.
-std::optional<dispatch::WeightLayout> recurrentWeight(mlir::func::FuncOp source);
-mlir::FailureOr<mlir::AffineExpr> lowerTopK(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                            engine::CpuLevel level, int64_t vectors);
-mlir::FailureOr<mlir::AffineExpr> lowerVectorTopK(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                                  engine::CpuLevel level, int64_t rows);
-/// Whether the region is one tn.top_k of a few elements with keys of 32 bits.
-bool isVectorTopK(mlir::func::FuncOp source);
-mlir::FailureOr<mlir::AffineExpr> lowerSort(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                            engine::CpuLevel level, int64_t rows);
-/// Whether the region is one tn.top_k of much of its rows, with keys of 32 bits.
-bool isSort(mlir::func::FuncOp source);
-mlir::FailureOr<mlir::AffineExpr> lowerConcat(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                              engine::CpuLevel level, int64_t rows);
-/// Whether the region is one tn.concat of buffers.
-bool isConcat(mlir::func::FuncOp source);
-mlir::FailureOr<mlir::AffineExpr> lowerColumnSoftmax(KernelBuilder &kernel,
-                                                     mlir::func::FuncOp source,
-                                                     engine::CpuLevel level, int64_t columns);
-/// Whether the region is one softmax along a dim that is not the last.
-bool isColumnSoftmax(mlir::func::FuncOp source);
-mlir::FailureOr<mlir::AffineExpr> lowerResize(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                              engine::CpuLevel level, int64_t rows);
-/// Whether the region is one linear or cubic resize of at most the last two dims.
-bool isRowResize(mlir::func::FuncOp source);
-mlir::FailureOr<mlir::AffineExpr> lowerScatter(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                               engine::CpuLevel level, int64_t rows);
-/// Whether the region is one scatter whose result can be owned in parts.
-bool isOwnedScatter(mlir::func::FuncOp source);
-mlir::FailureOr<mlir::AffineExpr> lowerPatchConv(KernelBuilder &kernel, mlir::func::FuncOp source,
-                                                 engine::CpuLevel level, int64_t tileRows);
-/// Whether the region is one convolution of 16-bit floats or 32-bit integers with packed weights.
-bool isPatchConv(mlir::func::FuncOp source);
-/// Whether the region is one tn.top_k.
-bool isTopK(mlir::func::FuncOp source);
-bool isFlashAttention(mlir::func::FuncOp source);
-/// Whether lowerTiled cuts the innermost dim into chunks.
-bool isChunked(mlir::func::FuncOp source);
-/// Whether lowerContraction does the region's product.
-bool isPackedProduct(mlir::func::FuncOp source);
-/// The weights of a product or convolution in panels of the micro-kernel's columns.
-std::optional<dispatch::WeightLayout> panelsOfWeight(mlir::func::FuncOp source);
+/// The same for the region with other dims (RegionShapes.h), in which the problem is not found.
+template <mlir::FailureOr<mlir::AffineExpr> (*Lower)(KernelBuilder &, Region &, int64_t)>
+mlir::LogicalResult emitReshaped(Region &region, const std::any &,
+                                 const dispatch::KernelChoice &choice) {
+  reshapeRegion(region.source);
+  KernelBuilder kernel(region.kernels, region.symbol, region.source);
+  mlir::FailureOr<mlir::AffineExpr> grid = Lower(kernel, region, candidateOf(choice));
+  region.kernel = kernel.function();
+  region.grid = mlir::failed(grid) ? mlir::AffineExpr() : *grid;
+  return mlir::success(mlir::succeeded(grid));
+}
+
+/// Seconds by bytes and operations at the target's rates, as of a family that has no prediction.
+inline double ratedSeconds(Region &region) {
+  return dispatch::costOfRegion(region.source.getBody().front(), region.target(),
+                                /*isGenerated=*/true)
+             .microseconds *
+         1e-6;
+}
+/// Seconds of a region whose contractions do `times` their operations.
+double secondsWithWork(Region &region, llvm::function_ref<double(mlir::Operation &)> times);
+
+/// The only operation of a region besides the terminator, if it is of that kind.
+template <typename Op> Op onlyOp(mlir::func::FuncOp source) {
+  mlir::Block &body = source.getBody().front();
+  return llvm::hasSingleElement(body.without_terminator()) ? llvm::dyn_cast<Op>(body.front()) : Op();
+}
+/// The first operation of that kind, or null.
+template <typename Op> Op firstOp(mlir::func::FuncOp source) {
+  auto ops = source.getOps<Op>();
+  return ops.empty() ? Op() : *ops.begin();
+}
+
+// gemm/, conv/, attention/
+extern const KernelFamily kGemmPacked, kConvGrouped, kConvWinograd2, kConvWinograd4, kConvPatches,
+    kAttentionFlash;
+// rows/, recurrent/, selection/, movement/
+extern const KernelFamily kScan, kSoftmaxColumns, kRecurrence, kTopKVectors, kSortRadix, kTopKHeap,
+    kConcatCopy, kResizeRows, kScatterOwned;
+// strips/
+extern const KernelFamily kTiled;
 
 } // namespace tenon::codegen::cpu

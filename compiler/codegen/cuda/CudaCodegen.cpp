@@ -28,24 +28,13 @@ using namespace mlir;
 namespace tenon::codegen::cuda {
 namespace {
 
-/// The chosen family's steps; what it cannot emit is a fault, never a reason to try another.
 LogicalResult emitSteps(RegionBuilder &region) {
   llvm::Expected<dispatch::KernelChoice> choice =
       dispatch::KernelChoice::fromAttribute(region.source->getAttr(kKernelAttribute));
   if (!choice) {
     return region.source.emitError(llvm::toString(choice.takeError()));
   }
-  const KernelFamily *family = findFamily(choice->family);
-  if (!family) {
-    return region.source.emitError("there is no kernel family '") << choice->family << "'";
-  }
-  if (weightLayoutOf(*family, region)) {
-    return region.source.emitError("the weight is not laid out for ") << choice->text();
-  }
-  if (failed(family->emit(region, *choice))) {
-    return region.source.emitError("the chosen kernel ") << choice->text() << " cannot compute it";
-  }
-  return success();
+  return kernelFamilies().emit(region, *choice);
 }
 
 LogicalResult expandMath(ModuleOp module) {
@@ -167,13 +156,7 @@ llvm::Expected<CompiledRegion> compileRegion(llvm::StringRef text, llvm::StringR
   return compiled;
 }
 
-std::vector<std::string> familyNames() {
-  std::vector<std::string> names;
-  for (const KernelFamily *family : kernelFamilies()) {
-    names.push_back(family->name.str());
-  }
-  return names;
-}
+std::vector<std::string> familyNames() { return kernelFamilies().names(); }
 
 llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
                                                        const target::Target &gpu,
@@ -183,11 +166,7 @@ llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
     return parsed.error(kNoKernel);
   }
   RegionBuilder region(parsed.function(), "", gpu);
-  FailureOr<dispatch::KernelSelection> selection = selectKernel(region, request);
-  if (failed(selection)) {
-    return parsed.error("no kernel was selected");
-  }
-  return std::move(*selection);
+  return kernelFamilies().select(region, request);
 }
 
 llvm::Expected<std::vector<dispatch::KernelCandidate>> kernelCandidates(llvm::StringRef text,
@@ -197,7 +176,7 @@ llvm::Expected<std::vector<dispatch::KernelCandidate>> kernelCandidates(llvm::St
     return parsed.error(kNoKernel);
   }
   RegionBuilder region(parsed.function(), "", gpu);
-  return kernelCandidates(region);
+  return kernelFamilies().candidates(region);
 }
 
 } // namespace tenon::codegen::cuda

@@ -3,7 +3,6 @@
 
 #pragma once
 
-#include "engine/CpuLevel.h"
 #include "engine/Level.h"
 
 #include <optional>
@@ -12,12 +11,19 @@ namespace tenon::runtime {
 
 #if defined(__x86_64__)
 inline constexpr engine::Architecture kHostArchitecture = engine::Architecture::X86_64;
-#else
+#elif defined(__aarch64__)
 inline constexpr engine::Architecture kHostArchitecture = engine::Architecture::AArch64;
+#else
+inline constexpr engine::Architecture kHostArchitecture = engine::Architecture::RiscV64;
 #endif
 
 /// Features of kHostArchitecture (engine/Level.h).
 uint32_t hostFeatures();
+
+/// Asks the system for what these features of the host need beyond being there: AMX's tiles are a
+/// process's only by permission, which it then keeps. False where that is refused. Before the first
+/// thread runs code that uses them.
+bool acquireFeatures(uint32_t features);
 
 /// Best level of the table that this machine runs; null for none.
 const engine::Level *bestHostLevel();

@@ -112,11 +112,11 @@ TEST(Level, TheFileSaysWhatTheNameDoes) {
     return validateVariant(entry, plan, engine.content.weights, engine.code, {}).id();
   };
   EXPECT_EQ(ErrorId::None, statusOf("x86-64-v3", 0, x86::kAvx2));
-  EXPECT_EQ(ErrorId::None, statusOf("of a later release", 0, 0x80));
+  EXPECT_EQ(ErrorId::None, statusOf("of a later release", 0, 0x8000));
   EXPECT_EQ(ErrorId::EngineBadManifest, statusOf("avx512", 0, x86::kAvx2)) << "too few features";
   EXPECT_EQ(ErrorId::EngineBadManifest, statusOf("armv8-a", 0, arm::kNeon));
   EXPECT_EQ(ErrorId::EngineBadManifest, statusOf("of a later release", 9, 0));
-  EXPECT_EQ(ErrorId::EngineBadCode, statusOf("of a later release", 1, 0x80));
+  EXPECT_EQ(ErrorId::EngineBadCode, statusOf("of a later release", 1, 0x8000));
 }
 
 } // namespace

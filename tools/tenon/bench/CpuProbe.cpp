@@ -125,7 +125,7 @@ CpuProbe probeCpu() {
   // Half of it, which is more than the first level has.
   size_t each = (cache > 0 ? static_cast<size_t>(cache) : kUnknownCache) / 2;
   probe.cacheBytes = readRate(probe.threads, each, kCacheReads / each);
-  bool isWide = runtime::bestCpuLevel().value_or(engine::CpuLevel::X86_64_V3) >= engine::CpuLevel::Avx512;
+  bool isWide = floatLanes(runtime::bestCpuLevel().value_or(engine::CpuLevel::X86_64_V3)) >= 16;
   double seconds = bestSeconds(probe.threads, [&](unsigned) {
     if (isWide) {
       multiplyAddWide(0.5f);

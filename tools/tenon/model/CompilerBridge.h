@@ -6,7 +6,7 @@
 #include "compiler/pipeline/CompileSummary.h"
 #include "compiler/pipeline/KernelTrials.h"
 #include "compiler/target/Target.h"
-#include "engine/CpuLevel.h"
+#include "engine/Level.h"
 #include "support/memory/ByteSpan.h"
 #include "support/Result.h"
 #include "tenon/graph.h"

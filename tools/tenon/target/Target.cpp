@@ -20,11 +20,13 @@ namespace {
 using engine::CpuLevel;
 using engine::CudaArch;
 
-constexpr std::string_view kAvx2 = "avx2", kNative = "native";
+constexpr std::string_view kNative = "native";
 
 std::string hint() {
-  std::vector<std::string_view> levels(engine::kCpuLevelNames.begin(), engine::kCpuLevelNames.end()), archs, gpus, cpus;
-  levels.insert(levels.begin(), kAvx2);
+  std::vector<std::string_view> levels, archs, gpus, cpus;
+  for (const engine::CpuLevelRow &row : engine::kCpuLevels) {
+    levels.push_back(row.alias.empty() ? row.name : row.alias);
+  }
   for (const CudaArch &arch : engine::kCudaArchs) {
     archs.push_back(arch.name);
   }
@@ -40,15 +42,18 @@ std::optional<CpuLevel> parseLevel(std::string_view name) {
   if (name == kNative) {
     return runtime::bestCpuLevel().value_or(CpuLevel::X86_64_V3);
   }
-  return name == kAvx2 ? CpuLevel::X86_64_V3 : engine::parseCpuLevel(name);
+  return engine::parseCpuLevel(name);
 }
 
 /// Every level and architecture, behind `cpu:` and `cuda:` if asked for.
 std::vector<std::string> allNames(bool withDevice) {
   std::string cpu = withDevice ? "cpu:" : "", cuda = withDevice ? "cuda:" : "";
-  std::vector<std::string> names = {cpu + std::string(kAvx2), cpu + std::string(kNative)};
-  for (std::string_view level : engine::kCpuLevelNames) {
-    names.push_back(cpu + std::string(level));
+  std::vector<std::string> names = {cpu + std::string(kNative)};
+  for (const engine::CpuLevelRow &row : engine::kCpuLevels) {
+    names.push_back(cpu + std::string(row.name));
+    if (!row.alias.empty()) {
+      names.push_back(cpu + std::string(row.alias));
+    }
   }
   for (const CudaArch &arch : engine::kCudaArchs) {
     names.push_back(cuda + std::string(arch.name));
@@ -153,7 +158,13 @@ Status addTarget(std::string_view text, Targets &targets) {
 } // namespace
 
 std::vector<CpuLevel> allLevels() {
-  return {CpuLevel::X86_64_V3, CpuLevel::Avx512, CpuLevel::Avx512VnniBf16};
+  std::vector<CpuLevel> levels;
+  for (const engine::CpuLevelRow &row : engine::kCpuLevels) {
+    if (row.isDefault) {
+      levels.push_back(row.level);
+    }
+  }
+  return levels;
 }
 
 Result<std::string> parseVariant(const std::string &text) {
@@ -181,8 +192,8 @@ Result<Targets> parseTargets(const std::vector<std::string> &texts) {
   std::vector<CpuLevel> &levels = targets.levels;
   std::sort(levels.begin(), levels.end());
   levels.erase(std::unique(levels.begin(), levels.end()), levels.end());
-  if (!levels.empty() && levels.front() == CpuLevel::Armv8A) {
-    targets.cpu = target::cpuTarget(CpuLevel::Armv8A);
+  if (!levels.empty() && engine::rowOf(levels.front()).architecture != engine::Architecture::X86_64) {
+    targets.cpu = target::cpuTarget(levels.front());
   }
   std::sort(targets.gpus.begin(), targets.gpus.end(), [](const target::Target &a, const target::Target &b) {
     return std::pair(a.arch->number, a.arch->isSpecific) < std::pair(b.arch->number, b.arch->isSpecific);

@@ -31,15 +31,10 @@
 namespace tenon::tool {
 namespace {
 
-/// What each feature of this architecture is by the names of /proc/cpuinfo, and where those stand.
+/// Where /proc/cpuinfo has the names of features (engine::CpuFeature::flags).
 #if defined(__x86_64__)
-constexpr std::array<std::string_view, 4> kFlagsOfFeature = {
-    "avx avx2 bmi1 bmi2 f16c fma abm movbe", "avx512f avx512bw avx512cd avx512dq avx512vl",
-    "avx512_vnni", "avx512_bf16"};
 constexpr std::string_view kFlags = "flags";
 #else
-constexpr std::array<std::string_view, 3> kFlagsOfFeature = {
-    "asimd", "atomics crc32 asimdrdm dcpop", "asimddp"};
 constexpr std::string_view kFlags = "Features";
 #endif
 
@@ -63,9 +58,9 @@ std::string missingFeatures(const engine::Level &level) {
   std::istringstream present(cpuInfo(kFlags));
   std::set<std::string> flags{std::istream_iterator<std::string>(present), {}};
   std::string missing;
-  for (size_t i = 0; i < kFlagsOfFeature.size(); ++i) {
-    std::istringstream needed{
-        std::string((level.features >> i & 1) != 0 ? kFlagsOfFeature[i] : "")};
+  for (const engine::CpuFeature &feature : engine::kCpuFeatures) {
+    bool isAsked = feature.architecture == level.architecture && (level.features & feature.bit) != 0;
+    std::istringstream needed{std::string(isAsked ? feature.flags : "")};
     for (std::string flag; needed >> flag;) {
       missing += flags.count(flag) ? "" : " " + flag;
     }

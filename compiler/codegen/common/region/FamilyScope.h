@@ -2,6 +2,8 @@
 // regions without it, so its refusal is left out of the record.
 #pragma once
 
+#include "compiler/graph/Shape.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Block.h"
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/STLExtras.h"
@@ -17,6 +19,15 @@ inline bool holdsAny(mlir::Block &body, llvm::ArrayRef<llvm::StringRef> names) {
   };
   bool asksForNone = llvm::all_of(names, [](llvm::StringRef name) { return name.empty(); });
   return asksForNone || llvm::any_of(body, isOne);
+}
+
+/// Whether an input or a result of the region has no elements.
+inline bool hasEmptyBuffer(mlir::func::FuncOp source) {
+  auto isEmpty = [](mlir::Type type) {
+    return llvm::is_contained(llvm::map_range(tn::getDims(type), tn::constantDim), 0);
+  };
+  return llvm::any_of(source.getArgumentTypes(), isEmpty) ||
+         llvm::any_of(source.getResultTypes(), isEmpty);
 }
 
 } // namespace tenon::codegen

@@ -279,18 +279,36 @@ FailureOr<AffineExpr> AttentionLowering::lower() {
   return grid.points();
 }
 
-bool isFlashAttention(func::FuncOp source) {
-  auto ops = source.getOps<tn::AttentionOp>();
-  return !ops.empty() && !getElementTypeOrSelf((*ops.begin()).getQ()).isF64();
+namespace {
+
+FamilyMatch matchFlash(Region &region) {
+  tn::AttentionOp attention = firstOp<tn::AttentionOp>(region.source);
+  if (!attention) {
+    return FamilyMatch::refuse("no attention");
+  }
+  return getElementTypeOrSelf(attention.getQ()).isF64() ? FamilyMatch::refuse("heads of f64")
+                                                        : FamilyMatch::take(attention);
 }
 
-FailureOr<AffineExpr> lowerAttention(KernelBuilder &kernel, func::FuncOp source,
-                                     engine::CpuLevel level, int64_t queries) {
-  tn::AttentionOp attention = *source.getOps<tn::AttentionOp>().begin();
+FailureOr<AffineExpr> lowerFlash(KernelBuilder &kernel, Region &region,
+                                 const tn::AttentionOp &attention, int64_t queries) {
   if (failed(checkBuffers(attention))) {
     return failure();
   }
-  return AttentionLowering(kernel, attention, level, queries).lower();
+  return AttentionLowering(kernel, attention, region.level(), queries).lower();
 }
+
+} // namespace
+
+constexpr KernelFamily kAttentionFlash = {
+    .name = "attention_flash",
+    .what = "attention by blocks of queries: softmax between two micro-kernel products",
+    .strategies = {dispatch::kAttention},
+    .needsElements = true,
+    .match = matchFlash,
+    .parameter = "queries",
+    // The scores of 64 queries against 1,000 keys are 256 KiB.
+    .candidates = {64, 128, 32, 16},
+    .emit = emitKernel<lowerFlash>};
 
 } // namespace tenon::codegen::cpu

@@ -3,7 +3,7 @@
 // queries of that key head.
 #pragma once
 
-#include "compiler/codegen/cpu/base/Levels.h"
+#include "engine/Level.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"

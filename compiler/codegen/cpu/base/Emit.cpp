@@ -4,7 +4,8 @@
 
 #include "compiler/codegen/common/region/EmitModule.h"
 #include "compiler/codegen/cpu/base/Guard.h"
-#include "compiler/codegen/cpu/base/Levels.h"
+#include "engine/Level.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Module.h"
@@ -34,6 +35,10 @@ const llvm::Target &backendOf(const llvm::Triple &triple) {
     LLVMInitializeAArch64Target();
     LLVMInitializeAArch64TargetMC();
     LLVMInitializeAArch64AsmPrinter();
+    LLVMInitializeRISCVTargetInfo();
+    LLVMInitializeRISCVTarget();
+    LLVMInitializeRISCVTargetMC();
+    LLVMInitializeRISCVAsmPrinter();
     return true;
   }();
   (void)isRegistered;
@@ -41,18 +46,30 @@ const llvm::Target &backendOf(const llvm::Triple &triple) {
   return *llvm::TargetRegistry::lookupTarget(triple, error);
 }
 
-std::unique_ptr<llvm::TargetMachine> targetMachine(const LevelTarget &target) {
+/// "+avx512vnni,+avx512bf16", as LLVM is told.
+std::string featuresOf(const engine::CpuLevelRow &target) {
+  llvm::SmallVector<llvm::StringRef> features;
+  for (const engine::CpuFeature &feature : engine::kCpuFeatures) {
+    if (feature.architecture == target.architecture && (target.features & feature.bit) != 0 &&
+        !feature.llvm.empty()) {
+      features.push_back(feature.llvm);
+    }
+  }
+  return llvm::join(features, ",");
+}
+
+std::unique_ptr<llvm::TargetMachine> targetMachine(const engine::CpuLevelRow &target) {
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
   // One section a function: what the linker finds unused goes.
   options.FunctionSections = true;
-  llvm::Triple triple(target.triple);
+  llvm::Triple triple{llvm::StringRef(target.triple)};
   return std::unique_ptr<llvm::TargetMachine>(backendOf(triple).createTargetMachine(
-      triple, target.cpu, target.features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small,
+      triple, target.cpu, featuresOf(target), options, llvm::Reloc::PIC_, llvm::CodeModel::Small,
       llvm::CodeGenOptLevel::Default));
 }
 
-void setAttributes(llvm::Module &module, const LevelTarget &target) {
+void setAttributes(llvm::Module &module, const engine::CpuLevelRow &target) {
   for (llvm::Function &function : module) {
     if (function.isDeclaration()) {
       // All callees are linked into the same object: no PLT.
@@ -121,7 +138,7 @@ llvm::Error checkImports(llvm::StringRef object) {
 template <typename Module>
 llvm::Expected<std::string> emit(Module &module, engine::CpuLevel level,
                                  llvm::StringRef guarded = {}) {
-  const LevelTarget &target = targetOf(level);
+  const engine::CpuLevelRow &target = engine::rowOf(level);
   std::unique_ptr<llvm::TargetMachine> machine = targetMachine(target);
   llvm::Error problem = llvm::Error::success();
   auto prepare = [&](llvm::Module &translated) {

@@ -2,7 +2,7 @@
 // backend of one level. Each call has its own LLVMContext, so calls may run in parallel.
 #pragma once
 
-#include "engine/CpuLevel.h"
+#include "engine/Level.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/Error.h"
 

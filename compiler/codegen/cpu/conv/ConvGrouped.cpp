@@ -5,7 +5,7 @@
 #include "compiler/codegen/cpu/conv/ConvGrouped.h"
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
-#include "compiler/codegen/cpu/base/Levels.h"
+#include "engine/Level.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -224,50 +224,53 @@ void GroupedConv::packPanel(const IndexMath &math, Value panel) {
 
 namespace {
 
-tn::ConvOp convOf(func::FuncOp source) {
-  auto convs = source.getOps<tn::ConvOp>();
-  return convs.empty() ? tn::ConvOp() : *convs.begin();
-}
-
-} // namespace
-
-StringRef refuseGrouped(func::FuncOp source) {
-  tn::ConvOp conv = convOf(source);
+FamilyMatch matchGrouped(Region &region) {
+  tn::ConvOp conv = firstOp<tn::ConvOp>(region.source);
   if (!conv) {
-    return "not a convolution";
+    return FamilyMatch::refuse("not a convolution");
   }
   if (!canLowerConv(conv)) {
-    return "channels first, of a weight whose sizes vary, or not of f32";
+    return FamilyMatch::refuse("channels first, of a weight whose sizes vary, or not of f32");
   }
   Geometry g = geometryOf(conv);
   std::optional<int64_t> lanes = lanesOf(g);
   if (!lanes) {
-    return g.groups == 1 ? "more than 16 output channels of one group"
-                         : "vectors of 16 or 8 channels neither hold whole groups nor parts of one";
+    return FamilyMatch::refuse(
+        g.groups == 1 ? "more than 16 output channels of one group"
+                      : "vectors of 16 or 8 channels neither hold whole groups nor parts of one");
   }
   bool isPacked = conv.getWeight().getDefiningOp<tn::UnpackOp>() != nullptr;
   if (isPacked && !hasWeight(conv, *lanes, /*groups=*/1)) {
-    return "the weight is laid out for another kernel";
+    return FamilyMatch::refuse("the weight is laid out for another kernel");
   }
   // Of 32 channels and more, those that fill panels are products like others.
   int64_t padded = g.panelsPerGroup() * kPanel;
   return g.groupOutChannels() >= kPanel && padded * 4 <= g.groupOutChannels() * 5
-             ? "its groups fill the panels of gemm_packed"
-             : "";
+             ? FamilyMatch::refuse("its groups fill the panels of gemm_packed")
+             : FamilyMatch::take(conv);
 }
 
-std::optional<dispatch::WeightLayout> groupedWeight(func::FuncOp source) {
-  tn::ConvOp conv = convOf(source);
+/// A single group is padded to whole vectors.
+double groupedSeconds(Region &region, const tn::ConvOp &, const dispatch::KernelChoice &) {
+  return secondsWithWork(region, [](Operation &op) {
+    tn::ConvOp conv = cast<tn::ConvOp>(op);
+    double channels = conv.getGroups() == 1 ? double(geometryOf(conv).outChannels) : 16;
+    return (channels <= 8 ? 8 : 16) / channels;
+  });
+}
+
+/// The weights of each vector of output channels together.
+std::optional<dispatch::WeightLayout> groupedWeights(Region &, const tn::ConvOp &conv) {
   return layoutInPanels(conv, *lanesOf(geometryOf(conv)), /*groups=*/1);
 }
 
-FailureOr<AffineExpr> lowerGrouped(KernelBuilder &kernel, func::FuncOp source,
-                                   engine::CpuLevel level, int64_t tileRows) {
-  tn::ConvOp conv = convOf(source);
-  if (!refuseGrouped(source).empty() || failed(checkBuffers(conv))) {
-    return source.emitError("no convolution by groups that reads packed weights");
+FailureOr<AffineExpr> lowerGrouped(KernelBuilder &kernel, Region &region, const tn::ConvOp &op,
+                                   int64_t tileRows) {
+  tn::ConvOp conv = op;
+  if (failed(checkBuffers(conv))) {
+    return failure();
   }
-  GroupedConv lowering(kernel, source, conv, level, tileRows);
+  GroupedConv lowering(kernel, region.source, conv, region.level(), tileRows);
   int64_t channels = cast<RankedTensorType>(conv.getWeight().getType()).getDimSize(0);
   AffineExpr points = lowering.chooseGrid(llvm::divideCeil(channels, kPanel));
   if (failed(lowering.lower())) {
@@ -275,5 +278,22 @@ FailureOr<AffineExpr> lowerGrouped(KernelBuilder &kernel, func::FuncOp source,
   }
   return points;
 }
+
+} // namespace
+
+constexpr KernelFamily kConvGrouped = {
+    .name = "conv_grouped",
+    .what = "direct convolution by groups, depthwise too: vectors of output channels, the sums of "
+            "neighbouring pixels in registers",
+    .strategies = {dispatch::kContraction, dispatch::kDepthwise},
+    .needs = {"conv"},
+    .needsElements = true,
+    .match = matchGrouped,
+    .parameter = "tile_rows",
+    // The sums of 128 x 32 are half of the smallest L1 cache in use.
+    .candidates = {128, 64, 32, 16},
+    .seconds = on<groupedSeconds>,
+    .weights = on<groupedWeights>,
+    .emit = emitKernel<lowerGrouped>};
 
 } // namespace tenon::codegen::cpu

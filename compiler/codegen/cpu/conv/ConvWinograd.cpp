@@ -215,14 +215,71 @@ FailureOr<AffineExpr> WinogradConv::lower() {
   return grid.points();
 }
 
-FailureOr<AffineExpr> lowerWinograd(KernelBuilder &kernel, func::FuncOp source,
-                                    engine::CpuLevel level, int64_t m, int64_t mostTiles) {
-  tn::ConvOp conv = *source.getOps<tn::ConvOp>().begin();
-  if (!refuseWinograd(source, m).empty() || failed(checkBuffers(conv)) ||
-      !packedBuffer(kernel, conv.getWeight())) {
-    return source.emitError("no convolution of 3 x 3 whose weight is transformed");
-  }
-  return WinogradConv(kernel, source, conv, level, WinogradTiles(conv, m, mostTiles)).lower();
+namespace {
+
+/// The predictions for convolutions of one kind are nearer to each other than those of others.
+constexpr double kAlsoConvolutions = 0.95;
+/// Those of F(4 x 4) take 2.25 times the memory of those of F(2 x 2).
+constexpr double kLargerWeights = 0.85;
+
+template <int64_t m> FamilyMatch matchWinograd(Region &region) {
+  tn::ConvOp conv = firstOp<tn::ConvOp>(region.source);
+  StringRef refusal = refuseWinograd(conv, m);
+  return refusal.empty() ? FamilyMatch::take(conv) : FamilyMatch::refuse(refusal);
 }
+
+template <int64_t m>
+double winogradSeconds(Region &region, const tn::ConvOp &conv, const dispatch::KernelChoice &) {
+  dispatch::CostModel costs(region.source->getParentOfType<ModuleOp>(), region.target());
+  return ratedSeconds(region) - winogradSavings(conv, m, costs);
+}
+
+template <int64_t m>
+std::optional<dispatch::WeightLayout> winogradWeights(Region &, const tn::ConvOp &conv) {
+  return winogradWeight(conv, m);
+}
+
+template <int64_t m>
+FailureOr<AffineExpr> lowerWinograd(KernelBuilder &kernel, Region &region, const tn::ConvOp &op,
+                                    int64_t mostTiles) {
+  tn::ConvOp conv = op;
+  if (failed(checkBuffers(conv)) || !packedBuffer(kernel, conv.getWeight())) {
+    return region.source.emitError("no convolution of 3 x 3 whose weight is transformed");
+  }
+  return WinogradConv(kernel, region.source, conv, region.level(), WinogradTiles(conv, m, mostTiles))
+      .lower();
+}
+
+} // namespace
+
+constexpr KernelFamily kConvWinograd2 = {
+    .name = "conv_winograd2",
+    .what = "Winograd F(2 x 2, 3 x 3): transformed tiles, a product for each point, their sums "
+            "transformed before the epilogue",
+    .strategies = {dispatch::kContraction},
+    .needs = {"conv"},
+    .needsElements = true,
+    .match = matchWinograd<2>,
+    .parameter = "tiles",
+    .candidates = {28, 14, 56, 112},
+    .seconds = on<winogradSeconds<2>>,
+    .weights = on<winogradWeights<2>>,
+    .emit = emitKernel<lowerWinograd<2>>,
+    .switchMargin = kAlsoConvolutions};
+
+constexpr KernelFamily kConvWinograd4 = {
+    .name = "conv_winograd4",
+    .what = "Winograd F(4 x 4, 3 x 3): transformed tiles, a product for each point, their sums "
+            "transformed before the epilogue",
+    .strategies = {dispatch::kContraction},
+    .needs = {"conv"},
+    .needsElements = true,
+    .match = matchWinograd<4>,
+    .parameter = "tiles",
+    .candidates = {28, 14, 56, 112},
+    .seconds = on<winogradSeconds<4>>,
+    .weights = on<winogradWeights<4>>,
+    .emit = emitKernel<lowerWinograd<4>>,
+    .switchMargin = kLargerWeights};
 
 } // namespace tenon::codegen::cpu

@@ -2,8 +2,9 @@
 // WinogradInputs.cpp and WinogradTiles.cpp define.
 #pragma once
 
-#include "compiler/codegen/cpu/base/Levels.h"
+#include "engine/Level.h"
 #include "compiler/codegen/cpu/conv/ConvTiles.h"
+#include "compiler/dispatch/Cost.h"
 
 namespace tenon::codegen::cpu {
 
@@ -36,6 +37,13 @@ public:
 
 /// The kernel: the inputs of a chunk of tiles are transformed once, and each panel of output
 /// channels is a product for each point, the transform of their sums, and the epilogue.
+/// Why Winograd's filtering in tiles of m x m does not do the region's convolution (null for none);
+/// empty if it does.
+llvm::StringRef refuseWinograd(tn::ConvOp conv, int64_t m);
+std::optional<dispatch::WeightLayout> winogradWeight(tn::ConvOp conv, int64_t m);
+/// Predicted seconds less than a direct convolution, perhaps negative.
+double winogradSavings(tn::ConvOp conv, int64_t m, const dispatch::CostModel &costs);
+
 class WinogradConv {
 public:
   WinogradConv(KernelBuilder &kernel, mlir::func::FuncOp source, tn::ConvOp conv,

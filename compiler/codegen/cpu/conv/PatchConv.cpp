@@ -3,6 +3,7 @@
 // of one product. Bounds are looked at once a tap and pixel, for all its channels.
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
+#include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "compiler/dispatch/OpKinds.h"
@@ -21,11 +22,6 @@ namespace {
 
 /// Fewest rows of a chunk worth a grid point of its own.
 constexpr int64_t kLeastRows = 14;
-
-tn::ConvOp convOf(func::FuncOp source) {
-  auto ops = source.getOps<tn::ConvOp>();
-  return ops.empty() ? tn::ConvOp() : *ops.begin();
-}
 
 class PatchConv {
 public:
@@ -228,21 +224,40 @@ FailureOr<AffineExpr> PatchConv::lower() {
   return grid.points();
 }
 
-} // namespace
-
-bool isPatchConv(func::FuncOp source) {
-  tn::ConvOp conv = convOf(source);
+FamilyMatch matchPatchConv(Region &region) {
+  tn::ConvOp conv = firstOp<tn::ConvOp>(region.source);
   if (!conv || !conv.getChannelsLast() || dispatch::isDepthwise(conv) ||
       !isa<BlockArgument>(conv.getX())) {
-    return false;
+    return FamilyMatch::refuse("no convolution of an input, or with channels first or depthwise");
   }
   Type stored = getElementTypeOrSelf(conv.getType());
-  return stored.isF16() || stored.isBF16() || storageType(stored).isInteger(32);
+  return stored.isF16() || stored.isBF16() || storageType(stored).isInteger(32)
+             ? FamilyMatch::take(conv)
+             : FamilyMatch::refuse("neither of 16-bit floats nor of 32-bit integers");
 }
 
-FailureOr<AffineExpr> lowerPatchConv(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel,
-                                     int64_t tileRows) {
-  return PatchConv(kernel, source, convOf(source), tileRows).lower();
+std::optional<dispatch::WeightLayout> patchWeights(Region &, const tn::ConvOp &op) {
+  tn::ConvOp conv = op;
+  return layoutInPanels(conv, kPanel, conv.getGroups());
 }
+
+FailureOr<AffineExpr> lowerPatchConv(KernelBuilder &kernel, Region &region, const tn::ConvOp &conv,
+                                     int64_t tileRows) {
+  return PatchConv(kernel, region.source, conv, tileRows).lower();
+}
+
+} // namespace
+
+constexpr KernelFamily kConvPatches = {
+    .name = "conv_patches",
+    .what = "convolution as a GEMM of copied patches (im2col by tiles), widened on the way",
+    .strategies = {dispatch::kContraction},
+    .needs = {"conv"},
+    .needsElements = true,
+    .match = matchPatchConv,
+    .parameter = "tile_rows",
+    .candidates = {64, 128, 32, 16},
+    .weights = on<patchWeights>,
+    .emit = emitKernel<lowerPatchConv>};
 
 } // namespace tenon::codegen::cpu

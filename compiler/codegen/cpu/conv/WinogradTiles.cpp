@@ -23,11 +23,6 @@ AffineExpr tilesOf(const ConvDim &dim, int64_t m) {
   return dim.out.ceilDiv(dim.dilation).ceilDiv(m) * dim.dilation;
 }
 
-tn::ConvOp convOf(func::FuncOp source) {
-  auto convs = source.getOps<tn::ConvOp>();
-  return convs.empty() ? tn::ConvOp() : *convs.begin();
-}
-
 } // namespace
 
 WinogradTiles::WinogradTiles(tn::ConvOp conv, int64_t m, int64_t most)
@@ -54,8 +49,7 @@ WinogradTiles::WinogradTiles(tn::ConvOp conv, int64_t m, int64_t most)
 
 int64_t WinogradTiles::leastLines() const { return llvm::divideCeil(kLeastTiles, lineTiles); }
 
-StringRef refuseWinograd(func::FuncOp source, int64_t m) {
-  tn::ConvOp conv = convOf(source);
+StringRef refuseWinograd(tn::ConvOp conv, int64_t m) {
   if (!conv || !canLowerConv(conv) || conv.getGroups() != 1) {
     return "no convolution of f32 with channels last, one group and a weight of constant sizes";
   }
@@ -80,8 +74,7 @@ StringRef refuseWinograd(func::FuncOp source, int64_t m) {
 }
 
 /// [panel, (m + 2) x (m + 2), depth of the kernel, input channel, output channel].
-std::optional<dispatch::WeightLayout> winogradWeight(func::FuncOp source, int64_t m) {
-  tn::ConvOp conv = convOf(source);
+std::optional<dispatch::WeightLayout> winogradWeight(tn::ConvOp conv, int64_t m) {
   std::optional<dispatch::WeightLayout> layout = layoutInPanels(conv, kPanel, /*groups=*/1);
   if (layout) {
     int64_t rank = cast<RankedTensorType>(conv.getWeight().getType()).getRank();
@@ -95,8 +88,7 @@ std::optional<dispatch::WeightLayout> winogradWeight(func::FuncOp source, int64_
   return layout;
 }
 
-double winogradSavings(func::FuncOp source, int64_t m, const dispatch::CostModel &costs) {
-  tn::ConvOp conv = convOf(source);
+double winogradSavings(tn::ConvOp conv, int64_t m, const dispatch::CostModel &costs) {
   WinogradTiles tiles(conv, m, kLeastTiles);
   const Geometry &g = tiles.g;
   double count = costs.countOf({tiles.count()});

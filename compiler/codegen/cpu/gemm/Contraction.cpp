@@ -5,6 +5,7 @@
 
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
+#include "compiler/codegen/cpu/conv/ConvTiles.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -178,29 +179,66 @@ std::optional<dispatch::WeightLayout> panelsOfWeight(func::FuncOp source) {
   return std::nullopt;
 }
 
-bool isPackedProduct(func::FuncOp source) {
-  return llvm::any_of(source.getBody().front(), [](Operation &op) {
+namespace {
+
+/// Whether the micro-kernels compute it on packed weights.
+bool isPackedProduct(Operation &op) {
+  tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
+  tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op);
+  return (matmul && canLowerMatmul(matmul)) ||
+         (conv && canLowerConv(conv) && hasWeight(conv, kPanel, conv.getGroups()));
+}
+
+FamilyMatch matchPacked(Region &region) {
+  Block &body = region.source.getBody().front();
+  auto root = llvm::find_if(body, isPackedProduct);
+  return root == body.end()
+             ? FamilyMatch::refuse("a product of 64-bit elements, or a convolution with channels "
+                                   "first, of a weight whose sizes vary, or not of f32")
+             : FamilyMatch::take(&*root);
+}
+
+/// Groups are padded to whole panels.
+double packedSeconds(Region &region, Operation *const &, const dispatch::KernelChoice &) {
+  return secondsWithWork(region, [](Operation &op) {
     tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
-    tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op);
-    return (matmul && canLowerMatmul(matmul)) ||
-           (conv && canLowerConv(conv) && hasWeight(conv, kPanel, conv.getGroups()));
+    if (!conv || !canLowerConv(conv)) {
+      return 1.0;
+    }
+    Geometry g = geometryOf(conv);
+    return double(g.panelsPerGroup() * kPanel) / double(g.groupOutChannels());
   });
 }
 
-FailureOr<AffineExpr> lowerContraction(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel,
-                                       int64_t tileRows) {
-  for (Operation &op : source.getBody().front()) {
-    if (isa<tn::MatmulOp, tn::ConvOp>(op) && failed(checkBuffers(&op))) {
-      return failure();
-    }
-    if (tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op)) {
-      return lowerMatmul(kernel, source, matmul, tileRows);
-    }
-    if (tn::ConvOp conv = dyn_cast<tn::ConvOp>(op); conv && canLowerConv(conv)) {
-      return lowerConv(kernel, source, conv, tileRows);
-    }
-  }
-  return source.emitError("no product that reads packed weights");
+std::optional<dispatch::WeightLayout> packedWeights(Region &region, Operation *const &) {
+  return panelsOfWeight(region.source);
 }
+
+FailureOr<AffineExpr> lowerPacked(KernelBuilder &kernel, Region &region, Operation *const &root,
+                                  int64_t tileRows) {
+  if (failed(checkBuffers(root))) {
+    return failure();
+  }
+  if (tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(root)) {
+    return lowerMatmul(kernel, region.source, matmul, tileRows);
+  }
+  return lowerConv(kernel, region.source, cast<tn::ConvOp>(root), tileRows);
+}
+
+} // namespace
+
+constexpr KernelFamily kGemmPacked = {
+    .name = "gemm_packed",
+    .what = "GEMM and implicit GEMM on packed weights: a register-blocked micro-kernel, the "
+            "epilogue on its tile",
+    .strategies = {dispatch::kContraction},
+    .needsElements = true,
+    .match = matchPacked,
+    .parameter = "tile_rows",
+    // The sums of 128 x 32 are half of the smallest L1 cache in use.
+    .candidates = {128, 64, 32, 16},
+    .seconds = on<packedSeconds>,
+    .weights = on<packedWeights>,
+    .emit = emitKernel<lowerPacked>};
 
 } // namespace tenon::codegen::cpu

@@ -5,6 +5,7 @@
 #include "compiler/codegen/cpu/base/IndexMath.h"
 #include "compiler/codegen/cpu/gemm/Epilogue.h"
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
+#include "compiler/dispatch/WeightLayout.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 namespace tenon::codegen::cpu {
@@ -77,6 +78,9 @@ mlir::Value allocate(KernelBuilder &kernel, llvm::ArrayRef<mlir::Value> sizes,
 
 /// The weight operand's packed buffer if it comes through tn.unpack, else null.
 mlir::Value packedBuffer(KernelBuilder &kernel, mlir::Value operand);
+
+/// The weight of a product or convolution in panels of the micro-kernel's columns.
+std::optional<dispatch::WeightLayout> panelsOfWeight(mlir::func::FuncOp source);
 
 /// Fails if an operand of `root` is neither an argument of the region nor unpacked from one.
 mlir::LogicalResult checkBuffers(mlir::Operation *root);

@@ -3,7 +3,7 @@
 // registers.
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
 
-#include "compiler/codegen/cpu/base/Levels.h"
+#include "engine/Level.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

@@ -2,7 +2,7 @@
 // contraction: C[m x 32] (+)= A[m x k] * B[k x 32] with C kept in registers. Integers wrap.
 #pragma once
 
-#include "engine/CpuLevel.h"
+#include "engine/Level.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 

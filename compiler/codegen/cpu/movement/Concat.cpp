@@ -14,12 +14,6 @@ namespace {
 /// Elements of a block.
 constexpr int64_t kBlock = 8192;
 
-tn::ConcatOp concatOf(func::FuncOp source) {
-  Block &body = source.getBody().front();
-  tn::ConcatOp concat = dyn_cast<tn::ConcatOp>(body.front());
-  return concat && llvm::hasSingleElement(body.without_terminator()) ? concat : tn::ConcatOp();
-}
-
 /// A buffer as rows, each all that one step of the dims before the axis has.
 Value rowsOf(const IndexMath &math, const KernelBuilder &kernel, Value buffer, Type type,
              size_t axis) {
@@ -33,17 +27,16 @@ Value rowsOf(const IndexMath &math, const KernelBuilder &kernel, Value buffer, T
                   cast<MemRefType>(buffer.getType()).getElementType(), sizes);
 }
 
-} // namespace
-
-bool isConcat(func::FuncOp source) {
-  tn::ConcatOp concat = concatOf(source);
-  return concat && llvm::all_of(concat.getXs(), llvm::IsaPred<BlockArgument>);
+FamilyMatch matchConcat(Region &region) {
+  tn::ConcatOp concat = onlyOp<tn::ConcatOp>(region.source);
+  return concat && llvm::all_of(concat.getXs(), llvm::IsaPred<BlockArgument>)
+             ? FamilyMatch::take(concat)
+             : FamilyMatch::refuse("not a concatenation of buffers");
 }
 
-FailureOr<AffineExpr> lowerConcat(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel,
-                                  int64_t) {
-  tn::ConcatOp concat = concatOf(source);
-  MLIRContext *context = source.getContext();
+FailureOr<AffineExpr> lowerConcat(KernelBuilder &kernel, Region &, const tn::ConcatOp &op) {
+  tn::ConcatOp concat = op;
+  MLIRContext *context = concat.getContext();
   size_t axis = concat.getAxis();
   tn::Dims dims = tn::getDims(concat.getY().getType());
   AffineExpr rows = tn::elementCount(context, ArrayRef<AffineExpr>(dims).take_front(axis));
@@ -87,5 +80,15 @@ FailureOr<AffineExpr> lowerConcat(KernelBuilder &kernel, func::FuncOp source, en
       });
   return rows.ceilDiv(blockRows) * across;
 }
+
+} // namespace
+
+constexpr KernelFamily kConcatCopy = {.name = "concat_copy",
+                                      .what = "concatenation as copies of blocks",
+                                      .strategies = {dispatch::kSingle},
+                                      .needs = {"concat"},
+                                      .needsElements = true,
+                                      .match = matchConcat,
+                                      .emit = emitKernel<lowerConcat>};
 
 } // namespace tenon::codegen::cpu

@@ -18,12 +18,6 @@ using namespace mlir;
 namespace tenon::codegen::cpu {
 namespace {
 
-tn::ResizeOp resizeOf(func::FuncOp source) {
-  Block &body = source.getBody().front();
-  tn::ResizeOp resize = dyn_cast<tn::ResizeOp>(body.front());
-  return resize && llvm::hasSingleElement(body.without_terminator()) ? resize : tn::ResizeOp();
-}
-
 class ResizeLowering {
 public:
   ResizeLowering(KernelBuilder &kernel, tn::ResizeOp op)
@@ -175,11 +169,9 @@ FailureOr<AffineExpr> ResizeLowering::lower() {
   return tn::elementCount(op.getContext(), ArrayRef<AffineExpr>(out).drop_back());
 }
 
-} // namespace
-
-bool isRowResize(func::FuncOp source) {
-  tn::ResizeOp resize = resizeOf(source);
-  if (!resize || resize.getMode() == tn::ResizeMode::nearest ||
+/// Linear or cubic, of at most the last two dims.
+bool isRowResize(tn::ResizeOp resize) {
+  if (resize.getMode() == tn::ResizeMode::nearest ||
       resize.getCoordinates() == "tf_crop_and_resize") {
     return false;
   }
@@ -195,9 +187,26 @@ bool isRowResize(func::FuncOp source) {
   return true;
 }
 
-FailureOr<AffineExpr> lowerResize(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel,
-                                  int64_t) {
-  return ResizeLowering(kernel, resizeOf(source)).lower();
+FamilyMatch matchResize(Region &region) {
+  tn::ResizeOp resize = onlyOp<tn::ResizeOp>(region.source);
+  return resize && isRowResize(resize)
+             ? FamilyMatch::take(resize)
+             : FamilyMatch::refuse("not a linear or cubic resize of the last two dims");
 }
+
+FailureOr<AffineExpr> lowerResize(KernelBuilder &kernel, Region &, const tn::ResizeOp &resize) {
+  return ResizeLowering(kernel, resize).lower();
+}
+
+} // namespace
+
+constexpr KernelFamily kResizeRows = {
+    .name = "resize_rows",
+    .what = "separable resampling: rows added up, then the taps of each column",
+    .strategies = {dispatch::kSingle},
+    .needs = {"resize"},
+    .needsElements = true,
+    .match = matchResize,
+    .emit = emitKernel<lowerResize>};
 
 } // namespace tenon::codegen::cpu

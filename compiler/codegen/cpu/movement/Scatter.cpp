@@ -251,10 +251,8 @@ bool hasWholeRows(tn::ScatterElementsOp scatter) {
   return tn::sameDims(data, updates);
 }
 
-} // namespace
-
-bool isOwnedScatter(func::FuncOp source) {
-  Operation *op = scatterOf(source);
+/// Whether the result can be owned in parts.
+bool isOwned(Operation *op) {
   if (!op || !llvm::all_of(op->getOperands(), llvm::IsaPred<BlockArgument>)) {
     return false;
   }
@@ -265,14 +263,29 @@ bool isOwnedScatter(func::FuncOp source) {
   return tn::constantDim(indices.back()).value_or(0) > 0;
 }
 
-FailureOr<AffineExpr> lowerScatter(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel,
-                                   int64_t) {
-  Operation *op = scatterOf(source);
+FamilyMatch matchScatter(Region &region) {
+  Operation *op = scatterOf(region.source);
+  return isOwned(op) ? FamilyMatch::take(op)
+                     : FamilyMatch::refuse("not a scatter over all rows of its data");
+}
+
+FailureOr<AffineExpr> lowerScatter(KernelBuilder &kernel, Region &, Operation *const &op) {
   ScatterLowering lowering(kernel, op);
   if (tn::ScatterElementsOp elements = dyn_cast<tn::ScatterElementsOp>(op)) {
     return lowering.scatterElements(elements);
   }
   return lowering.scatterSlices(cast<tn::ScatterNdOp>(op));
 }
+
+} // namespace
+
+constexpr KernelFamily kScatterOwned = {
+    .name = "scatter_owned",
+    .what = "scatters: each grid point owns a part of the result and takes its updates in order",
+    .strategies = {dispatch::kSingle},
+    .needs = {"scatter"},
+    .needsElements = true,
+    .match = matchScatter,
+    .emit = emitKernel<lowerScatter>};
 
 } // namespace tenon::codegen::cpu

@@ -8,7 +8,7 @@
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/IndexMath.h"
-#include "compiler/codegen/cpu/base/Levels.h"
+#include "engine/Level.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -30,7 +30,8 @@ constexpr int64_t kTeam = 4, kFewRows = 8;
 
 class RecurrenceLowering {
 public:
-  RecurrenceLowering(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel level);
+  RecurrenceLowering(KernelBuilder &kernel, func::FuncOp source, tn::RecurrenceOp op,
+                     engine::CpuLevel level);
 
   AffineExpr lower();
 
@@ -103,8 +104,8 @@ private:
 };
 
 RecurrenceLowering::RecurrenceLowering(KernelBuilder &kernel, func::FuncOp source,
-                                       engine::CpuLevel level)
-    : kernel(kernel), source(source), op(recurrenceOf(source)), lanes(floatLanes(level)) {
+                                       tn::RecurrenceOp op, engine::CpuLevel level)
+    : kernel(kernel), source(source), op(op), lanes(floatLanes(level)) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(op.getWeights().getType()).getShape();
   hidden = shape[0];
   width = shape[1];
@@ -340,11 +341,15 @@ AffineExpr RecurrenceLowering::lower() {
   return batch.ceilDiv(team);
 }
 
-} // namespace
+FamilyMatch matchRecurrence(Region &region) {
+  tn::RecurrenceOp op = recurrenceOf(region.source);
+  return op ? FamilyMatch::take(op) : FamilyMatch::refuse("not a recurrent layer");
+}
 
-std::optional<dispatch::WeightLayout> recurrentWeight(func::FuncOp source) {
-  tn::RecurrenceOp op = recurrenceOf(source);
-  std::optional<unsigned> input = op ? packableInput(op.getWeights()) : std::nullopt;
+/// The recurrent weights in panels of columns, so that a step reads them as they lie.
+std::optional<dispatch::WeightLayout> recurrentWeights(Region &, const tn::RecurrenceOp &recurrence) {
+  tn::RecurrenceOp op = recurrence;
+  std::optional<unsigned> input = packableInput(op.getWeights());
   // So that no vector of columns begins in one panel and ends in the next, at any level.
   constexpr int64_t kMostLanes = 16;
   if (!input || cast<RankedTensorType>(op.getWeights().getType()).getDimSize(0) % kMostLanes != 0) {
@@ -353,9 +358,22 @@ std::optional<dispatch::WeightLayout> recurrentWeight(func::FuncOp source) {
   return dispatch::WeightLayout{.input = *input, .permutation = {0, 1}, .panel = kWeightPanel};
 }
 
-FailureOr<AffineExpr> lowerRecurrence(KernelBuilder &kernel, func::FuncOp source,
-                                      engine::CpuLevel level, int64_t) {
-  return RecurrenceLowering(kernel, source, level).lower();
+FailureOr<AffineExpr> lowerRecurrence(KernelBuilder &kernel, Region &region,
+                                      const tn::RecurrenceOp &op) {
+  return RecurrenceLowering(kernel, region.source, op, region.level()).lower();
 }
+
+} // namespace
+
+constexpr KernelFamily kRecurrence = {
+    .name = "recurrence",
+    .what =
+        "recurrent layers: rows of the batch through all steps, a product and the gates in each",
+    .strategies = {dispatch::kSingle},
+    .needs = {"recurrence"},
+    .needsElements = true,
+    .match = matchRecurrence,
+    .weights = on<recurrentWeights>,
+    .emit = emitKernel<lowerRecurrence>};
 
 } // namespace tenon::codegen::cpu

@@ -5,7 +5,7 @@
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/IndexMath.h"
-#include "compiler/codegen/cpu/base/Levels.h"
+#include "engine/Level.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -180,17 +180,28 @@ AffineExpr ScanLowering::lower() {
   return inner ? outer * groups : outer;
 }
 
+FamilyMatch matchScan(Region &region) {
+  tn::CumsumOp cumsum = onlyOp<tn::CumsumOp>(region.source);
+  return cumsum ? FamilyMatch::take(cumsum) : FamilyMatch::refuse("not a running sum");
+}
+
+FailureOr<AffineExpr> lowerScan(KernelBuilder &kernel, Region &region, int64_t columns) {
+  tn::CumsumOp cumsum = cast<tn::CumsumOp>(region.source.getBody().front().front());
+  return ScanLowering(kernel, cumsum, region.level(), columns).lower();
+}
+
 } // namespace
 
-bool isScan(func::FuncOp source) {
-  Block &body = source.getBody().front();
-  return isa<tn::CumsumOp>(body.front()) && llvm::hasSingleElement(body.without_terminator());
-}
-
-FailureOr<AffineExpr> lowerScan(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel level,
-                                int64_t columns) {
-  tn::CumsumOp cumsum = cast<tn::CumsumOp>(source.getBody().front().front());
-  return ScanLowering(kernel, cumsum, level, columns).lower();
-}
+constexpr KernelFamily kScan = {
+    .name = "scan",
+    .what = "running sums: scans in registers along rows, or rows of columns added up",
+    .strategies = {dispatch::kSingle},
+    .needs = {"cumsum"},
+    .needsElements = true,
+    .match = matchScan,
+    .parameter = "columns",
+    // Some cache lines of each row, whose sums stay in registers.
+    .candidates = {128, 64, 256, 32},
+    .emit = emitReshaped<lowerScan>};
 
 } // namespace tenon::codegen::cpu

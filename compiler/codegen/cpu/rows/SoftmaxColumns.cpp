@@ -4,7 +4,7 @@
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
-#include "compiler/codegen/cpu/base/Levels.h"
+#include "engine/Level.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -21,12 +21,6 @@ namespace {
 
 /// Rows between two changes of the largest elements: that costs an exponential beside theirs.
 constexpr int64_t kRowsAtOnce = 8;
-
-tn::SoftmaxOp softmaxOf(func::FuncOp source) {
-  Block &body = source.getBody().front();
-  return llvm::hasSingleElement(body.without_terminator()) ? dyn_cast<tn::SoftmaxOp>(body.front())
-                                                           : tn::SoftmaxOp();
-}
 
 class ColumnSoftmax {
 public:
@@ -221,23 +215,37 @@ AffineExpr ColumnSoftmax::lower() {
   return outer * groups;
 }
 
-} // namespace
-
-bool isColumnSoftmax(func::FuncOp source) {
-  tn::SoftmaxOp softmax = softmaxOf(source);
+FamilyMatch matchColumnSoftmax(Region &region) {
+  tn::SoftmaxOp softmax = onlyOp<tn::SoftmaxOp>(region.source);
   if (!softmax || !isa<BlockArgument>(softmax.getX())) {
-    return false;
+    return FamilyMatch::refuse("not a lone softmax of an input");
   }
   tn::Dims dims = tn::getDims(softmax.getType());
   bool isWide = storageType(getElementTypeOrSelf(softmax.getType())).isF64();
   AffineExpr inner = tn::elementCount(softmax.getContext(),
                                       ArrayRef<AffineExpr>(dims).drop_front(softmax.getAxis() + 1));
-  return !isWide && tn::constantDim(inner) != 1;
+  return !isWide && tn::constantDim(inner) != 1
+             ? FamilyMatch::take(softmax)
+             : FamilyMatch::refuse("along the last dim, or of f64");
 }
 
-FailureOr<AffineExpr> lowerColumnSoftmax(KernelBuilder &kernel, func::FuncOp source,
-                                         engine::CpuLevel level, int64_t columns) {
-  return ColumnSoftmax(kernel, softmaxOf(source), level, columns).lower();
+FailureOr<AffineExpr> lowerColumnSoftmax(KernelBuilder &kernel, Region &region,
+                                         const tn::SoftmaxOp &softmax, int64_t columns) {
+  return ColumnSoftmax(kernel, softmax, region.level(), columns).lower();
 }
+
+} // namespace
+
+constexpr KernelFamily kSoftmaxColumns = {
+    .name = "softmax_columns",
+    .what = "softmax across rows with running maxima: columns side by side, read twice",
+    .strategies = {dispatch::kRows, dispatch::kSingle},
+    .needs = {"softmax"},
+    .needsElements = true,
+    .match = matchColumnSoftmax,
+    .parameter = "columns",
+    // 2 KiB of each row, which memory streams; maxima and sums of them stay in the L1 cache.
+    .candidates = {512, 256, 1024, 128},
+    .emit = emitKernel<lowerColumnSoftmax>};
 
 } // namespace tenon::codegen::cpu

@@ -5,7 +5,7 @@
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
-#include "compiler/codegen/cpu/base/Levels.h"
+#include "engine/Level.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -250,18 +250,28 @@ AffineExpr TopKLowering::lower() {
   return outer * inner;
 }
 
+FamilyMatch matchTopK(Region &region) {
+  tn::TopKOp op = onlyOp<tn::TopKOp>(region.source);
+  return op && !tn::getDims(op.getX().getType()).empty()
+             ? FamilyMatch::take(op)
+             : FamilyMatch::refuse("not a selection of the largest");
+}
+
+FailureOr<AffineExpr> lowerTopK(KernelBuilder &kernel, Region &region, const tn::TopKOp &op) {
+  return TopKLowering(kernel, op, region.level()).lower();
+}
+
 } // namespace
 
-bool isTopK(func::FuncOp source) {
-  Block &body = source.getBody().front();
-  tn::TopKOp op = dyn_cast<tn::TopKOp>(body.front());
-  return op && llvm::hasSingleElement(body.without_terminator()) &&
-         !tn::getDims(op.getX().getType()).empty();
-}
-
-FailureOr<AffineExpr> lowerTopK(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel level,
-                                int64_t) {
-  return TopKLowering(kernel, cast<tn::TopKOp>(source.getBody().front().front()), level).lower();
-}
+constexpr KernelFamily kTopKHeap = {
+    .name = "topk_heap",
+    .what =
+        "the k largest of rows: a heap, changed only where a vector has one that stands before "
+        "its top",
+    .strategies = {dispatch::kSingle},
+    .needs = {"top_k"},
+    .needsElements = true,
+    .match = matchTopK,
+    .emit = emitKernel<lowerTopK>};
 
 } // namespace tenon::codegen::cpu

@@ -118,10 +118,10 @@ void KeyedTopK::write(const IndexMath &math, Value rank, Value place) const {
 }
 
 tn::TopKOp keyedTopK(func::FuncOp source) {
-  if (!isTopK(source)) {
+  tn::TopKOp op = onlyOp<tn::TopKOp>(source);
+  if (!op || tn::getDims(op.getX().getType()).empty()) {
     return {};
   }
-  tn::TopKOp op = cast<tn::TopKOp>(source.getBody().front().front());
   Type wide = accumulatorType(getElementTypeOrSelf(op.getX()));
   return wide.isF32() || wide.isInteger(32) ? op : tn::TopKOp();
 }

@@ -2,7 +2,7 @@
 // for: what TopKVectors.cpp and TopKSort.cpp share. Equal keys keep the order of their places.
 #pragma once
 
-#include "compiler/codegen/cpu/base/Levels.h"
+#include "engine/Level.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"

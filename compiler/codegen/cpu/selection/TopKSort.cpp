@@ -99,22 +99,35 @@ AffineExpr KeyedTopK::sort() {
   return outer * inner;
 }
 
-bool isSort(func::FuncOp source) {
-  tn::TopKOp op = keyedTopK(source);
-  if (!op) {
-    return false;
+namespace {
+
+FamilyMatch matchSort(Region &region) {
+  tn::TopKOp op = keyedTopK(region.source);
+  std::optional<int64_t> size, count;
+  if (op) {
+    size = tn::constantDim(tn::getDims(op.getX().getType())[op.getAxis()]);
+    count = tn::constantDim(tn::getDims(op.getValues().getType())[op.getAxis()]);
   }
-  AffineExpr length = tn::getDims(op.getX().getType())[op.getAxis()];
-  AffineExpr wanted = tn::getDims(op.getValues().getType())[op.getAxis()];
-  std::optional<int64_t> size = tn::constantDim(length), count = tn::constantDim(wanted);
   // Counts are of 32 bits.
   bool isShort = size && *size <= std::numeric_limits<int32_t>::max();
-  return isShort && count && *count * kSortedShare >= *size;
+  return isShort && count && *count * kSortedShare >= *size
+             ? FamilyMatch::take(op)
+             : FamilyMatch::refuse("no selection of much of rows with elements of at most 32 bits");
 }
 
-FailureOr<AffineExpr> lowerSort(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel level,
-                                int64_t) {
-  return KeyedTopK(kernel, keyedTopK(source), level).sort();
+FailureOr<AffineExpr> lowerSort(KernelBuilder &kernel, Region &region, const tn::TopKOp &op) {
+  return KeyedTopK(kernel, op, region.level()).sort();
 }
+
+} // namespace
+
+constexpr KernelFamily kSortRadix = {
+    .name = "sort_radix",
+    .what = "much of each row in order: a radix sort of keys and places",
+    .strategies = {dispatch::kSingle},
+    .needs = {"top_k"},
+    .needsElements = true,
+    .match = matchSort,
+    .emit = emitKernel<lowerSort>};
 
 } // namespace tenon::codegen::cpu

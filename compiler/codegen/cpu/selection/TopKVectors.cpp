@@ -146,19 +146,31 @@ AffineExpr KeyedTopK::select() {
   return outer * inner;
 }
 
-bool isVectorTopK(func::FuncOp source) {
-  tn::TopKOp op = keyedTopK(source);
-  if (!op) {
-    return false;
-  }
+namespace {
+
+FamilyMatch matchVectorTopK(Region &region) {
+  tn::TopKOp op = keyedTopK(region.source);
   std::optional<int64_t> count =
-      tn::constantDim(tn::getDims(op.getValues().getType())[op.getAxis()]);
-  return count && *count > 0 && *count <= kMostInVectors;
+      op ? tn::constantDim(tn::getDims(op.getValues().getType())[op.getAxis()]) : std::nullopt;
+  return count && *count > 0 && *count <= kMostInVectors
+             ? FamilyMatch::take(op)
+             : FamilyMatch::refuse("no selection of 1 to 64 elements of at most 32 bits");
 }
 
-FailureOr<AffineExpr> lowerVectorTopK(KernelBuilder &kernel, func::FuncOp source,
-                                      engine::CpuLevel level, int64_t) {
-  return KeyedTopK(kernel, keyedTopK(source), level).select();
+FailureOr<AffineExpr> lowerVectorTopK(KernelBuilder &kernel, Region &region, const tn::TopKOp &op) {
+  return KeyedTopK(kernel, op, region.level()).select();
 }
+
+} // namespace
+
+constexpr KernelFamily kTopKVectors = {
+    .name = "topk_vectors",
+    .what =
+        "the few largest of rows: vectors that stay sorted, into which larger keys are shifted",
+    .strategies = {dispatch::kSingle},
+    .needs = {"top_k"},
+    .needsElements = true,
+    .match = matchVectorTopK,
+    .emit = emitKernel<lowerVectorTopK>};
 
 } // namespace tenon::codegen::cpu

@@ -2,8 +2,11 @@
 // results over the kernel's grid with their producers fused into the tile, bufferize. Relies on
 // upstream's tile-and-fuse and one-shot bufferization.
 #include "compiler/codegen/common/lower/Lowering.h"
+#include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/Overrides.h"
+#include "compiler/codegen/cpu/gemm/Contraction.h"
+#include "compiler/dispatch/OpKinds.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -139,6 +142,13 @@ std::optional<size_t> crossDim(func::FuncOp source) {
 
 /// Rows of a tile of a transpose: two cache lines of what it reads.
 constexpr int64_t kTransposedRows = 32;
+
+/// Whether the innermost dim is cut into chunks.
+bool isChunked(func::FuncOp source) {
+  std::optional<int64_t> points = tn::constantDim(tileOuter(source).gridPoints);
+  return !firstWholeDim(source) && !tn::getDims(source.getResultTypes().front()).empty() &&
+         points && *points < kFewPoints;
+}
 
 /// Also pieces of the innermost dim if the others are too few for several threads.
 Tiling chooseTiling(func::FuncOp source, int64_t chunk) {
@@ -348,16 +358,8 @@ FailureOr<SmallVector<OpResult>> computeResults(KernelBuilder &kernel, func::Fun
   return results;
 }
 
-} // namespace
-
-bool isChunked(func::FuncOp source) {
-  std::optional<int64_t> points = tn::constantDim(tileOuter(source).gridPoints);
-  return !firstWholeDim(source) && !tn::getDims(source.getResultTypes().front()).empty() &&
-         points && *points < kFewPoints;
-}
-
-FailureOr<AffineExpr> lowerTiled(KernelBuilder &kernel, func::FuncOp source, engine::CpuLevel,
-                                 int64_t chunk) {
+FailureOr<AffineExpr> lowerTiled(KernelBuilder &kernel, Region &region, int64_t chunk) {
+  func::FuncOp source = region.source;
   FailureOr<SmallVector<OpResult>> results = computeResults(kernel, source);
   if (failed(results)) {
     return failure();
@@ -396,5 +398,54 @@ FailureOr<AffineExpr> lowerTiled(KernelBuilder &kernel, func::FuncOp source, eng
   }
   return tiling.gridPoints;
 }
+
+/// It takes any region, and has to know nothing of it.
+struct AnyRegion {};
+
+constexpr llvm::StringLiteral kName = "tiled", kChunk = "chunk";
+constexpr std::array<int64_t, 4> kChunks = {4096, 1024, 16384, 65536};
+
+FamilyMatch matchAny(Region &) { return FamilyMatch::take(AnyRegion()); }
+
+std::vector<dispatch::KernelChoice> tiledConfigs(Region &region, const AnyRegion &) {
+  size_t count = isChunked(region.source) ? kChunks.size() : 1;
+  std::vector<dispatch::KernelChoice> choices;
+  for (int64_t chunk : ArrayRef(kChunks).take_front(count)) {
+    choices.push_back({kName.str(), {{kChunk.str(), {chunk}}}});
+  }
+  return choices;
+}
+
+/// What loops over the depth of each element take of a product's time (3 to 120 times on a Zen 4).
+constexpr double kOfLoops = 40;
+/// Those of a depthwise convolution, whose loops have vectors of channels.
+constexpr double kOfDepthwiseLoops = 4;
+
+double tiledSeconds(Region &region, const AnyRegion &, const dispatch::KernelChoice &) {
+  return secondsWithWork(region, [](Operation &op) {
+    tn::ConvOp conv = dyn_cast<tn::ConvOp>(op);
+    return conv && dispatch::isDepthwise(conv) ? kOfDepthwiseLoops : kOfLoops;
+  });
+}
+
+std::optional<dispatch::WeightLayout> tiledWeights(Region &region, const AnyRegion &) {
+  tn::ConvOp conv = firstOp<tn::ConvOp>(region.source);
+  if (!conv) {
+    return std::nullopt;
+  }
+  return dispatch::isDepthwise(conv) ? layoutOfDepthwise(conv) : panelsOfWeight(region.source);
+}
+
+} // namespace
+
+constexpr KernelFamily kTiled = {
+    .name = kName,
+    .what = "fused vector loops over tiles of the grid: pointwise, rows, depthwise convolution, "
+            "all else",
+    .match = matchAny,
+    .configs = on<tiledConfigs>,
+    .seconds = on<tiledSeconds>,
+    .weights = on<tiledWeights>,
+    .emit = emitReshaped<lowerTiled>};
 
 } // namespace tenon::codegen::cpu

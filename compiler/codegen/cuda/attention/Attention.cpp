@@ -16,112 +16,95 @@ MatchResult<AttentionProblem> matchTensorCores(RegionBuilder &region) {
              : problem;
 }
 
-struct StreamFit {
-  AttentionProblem problem;
+struct StreamProblem {
+  AttentionProblem attention;
   StreamLayout layout;
 };
 
-MatchResult<StreamFit> matchStream(RegionBuilder &region) {
+FamilyMatch matchStream(RegionBuilder &region) {
   MatchResult<AttentionProblem> problem = matchTensorCores(region);
   if (!problem) {
-    return MatchFailure{problem.why()};
+    return FamilyMatch::refuse(problem.why());
   }
   std::optional<StreamLayout> layout = streamLayout(*problem, region.gpu);
   if (!layout) {
-    return MatchFailure{
+    return FamilyMatch::refuse(
         "only sizes that are known, heads of 64, no causal mask and none with rows of its "
-        "own go through a ring of tiles, on an architecture with warpgroups"};
+        "own go through a ring of tiles, on an architecture with warpgroups");
   }
-  return StreamFit{*problem, *layout};
+  if (!isFasterStreamed(*layout, region.gpu)) {
+    return FamilyMatch::refuse("there are too few heads for each processor to do whole ones");
+  }
+  return FamilyMatch::take(StreamProblem{*problem, *layout},
+                           dispatch::choiceOf(kAttentionStream.name, *layout),
+                           "so many heads that each processor does whole ones");
 }
 
-Offer offerStream(RegionBuilder &region) {
-  MatchResult<StreamFit> fit = matchStream(region);
-  if (!fit) {
-    return Offer::refuse(fit.why());
-  }
-  if (!isFasterStreamed(fit->layout, region.gpu)) {
-    return Offer::refuse("there are too few heads for each processor to do whole ones");
-  }
-  return {dispatch::choiceOf(kAttentionStream.name, fit->layout),
-          "so many heads that each processor does whole ones"};
+double streamSeconds(RegionBuilder &region, const StreamProblem &problem,
+                     const dispatch::KernelChoice &choice) {
+  return costOf(problem.attention, configOf(choice, problem.layout), region.gpu);
 }
 
-double streamCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<StreamFit> fit = matchStream(region);
-  return fit && succeeded(readChoice(region, choice, fit->layout))
-             ? costOf(fit->problem, fit->layout, region.gpu)
-             : 0;
-}
-
-LogicalResult emitStream(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<StreamFit> fit = matchStream(region);
-  if (!fit || failed(readChoice(region, choice, fit->layout))) {
-    return failure();
-  }
-  emitStreamAttention(*region.kernels, region.symbol, fit->problem, fit->layout, region.code);
+LogicalResult emitStream(RegionBuilder &region, const StreamProblem &problem,
+                         const dispatch::KernelChoice &choice) {
+  emitStreamAttention(*region.kernels, region.symbol, problem.attention,
+                      configOf(choice, problem.layout), region.code);
   return success();
 }
 
-Offer offerFlash(RegionBuilder &region) {
+FamilyMatch matchFlash(RegionBuilder &region) {
   MatchResult<AttentionProblem> problem = matchTensorCores(region);
-  return problem ? Offer{dispatch::choiceOf(kAttentionFlash.name, chooseTile(*problem, region.gpu)),
-                         "online softmax on tensor cores"}
-                 : Offer::refuse(problem.why());
+  if (!problem) {
+    return FamilyMatch::refuse(problem.why());
+  }
+  return FamilyMatch::take(
+      *problem, dispatch::choiceOf(kAttentionFlash.name, chooseTile(*problem, region.gpu)),
+      "online softmax on tensor cores");
 }
 
-std::vector<dispatch::KernelChoice> flashConfigs(RegionBuilder &region) {
-  MatchResult<AttentionProblem> problem = matchTensorCores(region);
+std::vector<dispatch::KernelChoice> flashConfigs(RegionBuilder &region,
+                                                 const AttentionProblem &problem) {
   std::vector<dispatch::KernelChoice> choices;
-  for (const AttentionTile &tile :
-       problem ? tilesOf(*problem, region.gpu) : std::vector<AttentionTile>()) {
+  for (const AttentionTile &tile : tilesOf(problem, region.gpu)) {
     choices.push_back(dispatch::choiceOf(kAttentionFlash.name, tile));
   }
   return choices;
 }
 
-double flashCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<AttentionProblem> problem = matchTensorCores(region);
-  AttentionTile tile;
-  return problem && succeeded(readChoice(region, choice, tile)) ? costOf(*problem, tile, region.gpu)
-                                                                : 0;
+double flashSeconds(RegionBuilder &region, const AttentionProblem &problem,
+                    const dispatch::KernelChoice &choice) {
+  return costOf(problem, configOf<AttentionTile>(choice), region.gpu);
 }
 
-LogicalResult emitFlash(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<AttentionProblem> problem = matchTensorCores(region);
-  AttentionTile tile;
-  if (!problem || failed(readChoice(region, choice, tile))) {
-    return failure();
-  }
-  emitTensorCoreAttention(*region.kernels, region.symbol, *problem, tile, region.gpu, region.code);
+LogicalResult emitFlash(RegionBuilder &region, const AttentionProblem &problem,
+                        const dispatch::KernelChoice &choice) {
+  emitTensorCoreAttention(*region.kernels, region.symbol, problem, configOf<AttentionTile>(choice),
+                          region.gpu, region.code);
   return success();
 }
 
-Offer offerSimt(RegionBuilder &region) {
+FamilyMatch matchSimt(RegionBuilder &region) {
   MatchResult<AttentionProblem> problem = matchAttention(region.source);
   if (!problem) {
-    return Offer::refuse(problem.why());
+    return FamilyMatch::refuse(problem.why());
   }
   std::optional<SimtTile> tile = plainTile(*problem, region.gpu);
-  return tile ? Offer{dispatch::choiceOf(kAttentionSimt.name, *tile),
-                      "online softmax by FP32 arithmetic"}
-              : Offer::refuse("head sizes vary, are beyond 256, or do not fit shared memory");
-}
-
-double simtCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<AttentionProblem> problem = matchAttention(region.source);
-  SimtTile tile;
-  return problem && succeeded(readChoice(region, choice, tile)) ? costOf(*problem, tile, region.gpu)
-                                                                : 0;
-}
-
-LogicalResult emitSimt(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<AttentionProblem> problem = matchAttention(region.source);
-  SimtTile tile;
-  if (!problem || failed(readChoice(region, choice, tile))) {
-    return failure();
+  if (!tile) {
+    return FamilyMatch::refuse("head sizes vary, are beyond 256, or do not fit shared memory");
   }
-  emitSimtAttention(*region.kernels, region.symbol, *problem, tile, region.gpu, region.code);
+  return FamilyMatch::take(*problem, dispatch::choiceOf(kAttentionSimt.name, *tile),
+                           "online softmax by FP32 arithmetic");
+}
+
+double simtSeconds(RegionBuilder &region, const AttentionProblem &problem,
+                   const dispatch::KernelChoice &choice) {
+  return costOf(problem, configOf<SimtTile>(choice), region.gpu);
+}
+
+LogicalResult emitSimt(RegionBuilder &region, const AttentionProblem &problem,
+                       const dispatch::KernelChoice &choice) {
+  emitSimtAttention(*region.kernels, region.symbol, problem, configOf<SimtTile>(choice), region.gpu,
+                    region.code);
   return success();
 }
 
@@ -132,27 +115,27 @@ constexpr KernelFamily kAttentionStream = {.name = "attention_stream",
                                                    "producer warp, a ring of K and V tiles, three "
                                                    "consumer warpgroups that share them",
                                            .strategies = {dispatch::kAttention},
-                                           .match = offerStream,
+                                           .match = matchStream,
                                            .configs = nullptr,
-                                           .cost = streamCost,
-                                           .emit = emitStream};
+                                           .seconds = on<streamSeconds>,
+                                           .emit = on<emitStream>};
 
 constexpr KernelFamily kAttentionFlash = {.name = "attention_flash",
                                           .what = "flash attention by mma.sync or warpgroups; few "
                                                   "queries split the keys over a cluster or two "
                                                   "kernels (flash decoding)",
                                           .strategies = {dispatch::kAttention},
-                                          .match = offerFlash,
-                                          .configs = flashConfigs,
-                                          .cost = flashCost,
-                                          .emit = emitFlash};
+                                          .match = matchFlash,
+                                          .configs = on<flashConfigs>,
+                                          .seconds = on<flashSeconds>,
+                                          .emit = on<emitFlash>};
 
 constexpr KernelFamily kAttentionSimt = {.name = "attention_simt",
                                          .what = "flash attention by FP32 arithmetic",
                                          .strategies = {dispatch::kAttention},
-                                         .match = offerSimt,
+                                         .match = matchSimt,
                                          .configs = nullptr,
-                                         .cost = simtCost,
-                                         .emit = emitSimt};
+                                         .seconds = on<simtSeconds>,
+                                         .emit = on<emitSimt>};
 
 } // namespace tenon::codegen::cuda

@@ -2,7 +2,7 @@
 // region's buffers once transposes, slices and broadcasts around the op are read as strides.
 #pragma once
 
-#include "compiler/codegen/cuda/base/MatchResult.h"
+#include "compiler/codegen/common/region/KernelFamily.h"
 #include "compiler/codegen/cuda/base/StridedTensor.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

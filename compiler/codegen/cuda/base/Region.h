@@ -17,6 +17,7 @@ public:
   RegionBuilder(mlir::func::FuncOp source, llvm::StringRef symbol, const target::Target &gpu);
 
   llvm::StringRef strategy();
+  const target::Target &target() const { return gpu; }
   /// What Lowering makes of the region: a function whose arguments are the region's inputs, then
   /// its symbols (of index type); it returns the region's outputs. Made on the first call; fails
   /// after a diagnostic.

@@ -132,77 +132,71 @@ bool emitConv(RegionBuilder &region, const ConvProblem &problem, const GemmTile 
 
 namespace {
 
-template <bool kIsHalf> Offer offerConv(RegionBuilder &region) {
+template <bool kIsHalf> constexpr llvm::StringLiteral kConvName = "conv_tensorcore";
+template <> constexpr llvm::StringLiteral kConvName<false> = "conv_simt";
+
+template <bool kIsHalf> FamilyMatch matchFamily(RegionBuilder &region) {
   MatchResult<ConvProblem> problem = matchConv(region, kIsHalf);
   if (!problem) {
-    return Offer::refuse(problem.why());
+    return FamilyMatch::refuse(problem.why());
   }
-  StringRef name = kIsHalf ? kConvTensorCore.name : kConvSimt.name;
-  return {dispatch::choiceOf(name, chooseTile(region, *problem)),
-          kIsHalf ? "tensor cores multiply patches by the filter" : "FP32 arithmetic on patches"};
+  return FamilyMatch::take(
+      *problem, dispatch::choiceOf(kConvName<kIsHalf>, chooseTile(region, *problem)),
+      kIsHalf ? "tensor cores multiply patches by the filter" : "FP32 arithmetic on patches");
 }
 
-template <bool kIsHalf> std::vector<dispatch::KernelChoice> convConfigs(RegionBuilder &region) {
-  MatchResult<ConvProblem> problem = matchConv(region, kIsHalf);
+template <bool kIsHalf>
+std::vector<dispatch::KernelChoice> convConfigs(RegionBuilder &region, const ConvProblem &problem) {
   std::vector<dispatch::KernelChoice> choices;
-  if (problem) {
-    for (const GemmTile &tile : convTiles(*problem, region.gpu)) {
-      StringRef name = kIsHalf ? kConvTensorCore.name : kConvSimt.name;
-      choices.push_back(dispatch::choiceOf(name, tile));
-    }
+  for (const GemmTile &tile : convTiles(problem, region.gpu)) {
+    choices.push_back(dispatch::choiceOf(kConvName<kIsHalf>, tile));
   }
   return choices;
 }
 
 /// With the guess of sizes that vary by which the library's call is judged.
-template <bool kIsHalf>
-double convCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<ConvProblem> problem = matchConv(region, kIsHalf);
-  GemmTile tile;
-  if (!problem || failed(readChoice(region, choice, tile))) {
-    return 0;
-  }
+double convSeconds(RegionBuilder &region, const ConvProblem &problem,
+                   const dispatch::KernelChoice &choice) {
   dispatch::CostModel costs(region.source->getParentOfType<ModuleOp>(), region.gpu);
   GemmSizes sizes =
-      sizesOf(region, *problem, [&](ArrayRef<AffineExpr> dims) { return costs.countOf(dims); });
-  double before = problem->filterSizes.empty() ? 0 : region.gpu.launchSeconds;
-  return estimate(*problem, sizes, tile, region.gpu) + before;
+      sizesOf(region, problem, [&](ArrayRef<AffineExpr> dims) { return costs.countOf(dims); });
+  double before = problem.filterSizes.empty() ? 0 : region.gpu.launchSeconds;
+  return estimate(problem, sizes, configOf<GemmTile>(choice), region.gpu) + before;
 }
 
-std::optional<dispatch::WeightLayout> convWeight(RegionBuilder &region) {
+std::optional<dispatch::WeightLayout> convWeights(RegionBuilder &region, const ConvProblem &) {
   return channelsLastWeight(region.source);
 }
 
-template <bool kIsHalf>
-LogicalResult emitFamily(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<ConvProblem> problem = matchConv(region, kIsHalf);
-  GemmTile tile;
-  return success(problem && succeeded(readChoice(region, choice, tile)) &&
-                 emitConv(region, *problem, tile));
+LogicalResult emitFamily(RegionBuilder &region, const ConvProblem &problem,
+                         const dispatch::KernelChoice &choice) {
+  return success(emitConv(region, problem, configOf<GemmTile>(choice)));
 }
 
 } // namespace
 
 constexpr KernelFamily kConvTensorCore = {
-    .name = "conv_tensorcore",
+    .name = kConvName<true>,
     .what =
         "implicit GEMM of a convolution by mma.sync: cp.async of patches, split-K over a cluster",
     .strategies = {dispatch::kContraction},
     .needs = {"conv"},
-    .match = offerConv<true>,
-    .configs = convConfigs<true>,
-    .cost = convCost<true>,
-    .weightLayout = convWeight,
-    .emit = emitFamily<true>};
+    .match = matchFamily<true>,
+    .configs = on<convConfigs<true>>,
+    .seconds = on<convSeconds>,
+    .epilogueSeconds = epilogueSeconds,
+    .weights = on<convWeights>,
+    .emit = on<emitFamily>};
 
-constexpr KernelFamily kConvSimt = {.name = "conv_simt",
+constexpr KernelFamily kConvSimt = {.name = kConvName<false>,
                                     .what = "implicit GEMM of a convolution by FP32 arithmetic",
                                     .strategies = {dispatch::kContraction},
                                     .needs = {"conv"},
-                                    .match = offerConv<false>,
-                                    .configs = convConfigs<false>,
-                                    .cost = convCost<false>,
-                                    .weightLayout = convWeight,
-                                    .emit = emitFamily<false>};
+                                    .match = matchFamily<false>,
+                                    .configs = on<convConfigs<false>>,
+                                    .seconds = on<convSeconds>,
+    .epilogueSeconds = epilogueSeconds,
+                                    .weights = on<convWeights>,
+                                    .emit = on<emitFamily>};
 
 } // namespace tenon::codegen::cuda

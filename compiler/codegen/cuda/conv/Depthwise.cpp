@@ -130,37 +130,35 @@ DepthwiseTile tileOf(RegionBuilder &region, const DepthwiseProblem &problem) {
   return tile;
 }
 
-Offer offerDepthwise(RegionBuilder &region) {
+FamilyMatch matchFamily(RegionBuilder &region) {
   MatchResult<DepthwiseProblem> problem = matchDepthwise(region);
-  return problem
-             ? Offer{dispatch::choiceOf(kConvDepthwise.name, tileOf(region, *problem)),
-                     "a window's lines are read once for the outputs that a thread has beside each "
-                     "other"}
-             : Offer::refuse(problem.why());
+  if (!problem) {
+    return FamilyMatch::refuse(problem.why());
+  }
+  return FamilyMatch::take(
+      *problem, dispatch::choiceOf(kConvDepthwise.name, tileOf(region, *problem)),
+      "a window's lines are read once for the outputs that a thread has beside each other");
 }
 
-std::vector<dispatch::KernelChoice> depthwiseConfigs(RegionBuilder &region) {
-  MatchResult<DepthwiseProblem> problem = matchDepthwise(region);
+std::vector<dispatch::KernelChoice> depthwiseConfigs(RegionBuilder &region,
+                                                     const DepthwiseProblem &problem) {
   std::vector<dispatch::KernelChoice> choices;
-  if (problem) {
-    DepthwiseTile tile = tileOf(region, *problem);
-    int64_t widest = std::min(tuning::kDepthwiseSums / tile.lanes, tuning::kDepthwiseWidth);
-    for (tile.width = 1; tile.width <= widest; tile.width *= 2) {
-      choices.push_back(dispatch::choiceOf(kConvDepthwise.name, tile));
-    }
+  DepthwiseTile tile = tileOf(region, problem);
+  int64_t widest = std::min(tuning::kDepthwiseSums / tile.lanes, tuning::kDepthwiseWidth);
+  for (tile.width = 1; tile.width <= widest; tile.width *= 2) {
+    choices.push_back(dispatch::choiceOf(kConvDepthwise.name, tile));
   }
   return choices;
 }
 
-std::optional<dispatch::WeightLayout> depthwiseWeight(RegionBuilder &region) {
+std::optional<dispatch::WeightLayout> depthwiseWeights(RegionBuilder &region,
+                                                       const DepthwiseProblem &) {
   return layoutOfDepthwise(*region.source.getOps<tn::ConvOp>().begin());
 }
 
-LogicalResult emitChoice(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<DepthwiseProblem> problem = matchDepthwise(region);
-  DepthwiseTile tile;
-  return success(problem && succeeded(readChoice(region, choice, tile)) &&
-                 emitDepthwise(region, *problem, tile));
+LogicalResult emitChoice(RegionBuilder &region, const DepthwiseProblem &problem,
+                         const dispatch::KernelChoice &choice) {
+  return success(emitDepthwise(region, problem, configOf<DepthwiseTile>(choice)));
 }
 
 } // namespace
@@ -171,10 +169,9 @@ constexpr KernelFamily kConvDepthwise = {
             "fill an access",
     .strategies = {dispatch::kDepthwise, dispatch::kSingle},
     .needs = {"conv"},
-    .match = offerDepthwise,
-    .configs = depthwiseConfigs,
-    .cost = nullptr,
-    .weightLayout = depthwiseWeight,
-    .emit = emitChoice};
+    .match = matchFamily,
+    .configs = on<depthwiseConfigs>,
+    .weights = on<depthwiseWeights>,
+    .emit = on<emitChoice>};
 
 } // namespace tenon::codegen::cuda

@@ -2,7 +2,7 @@
 // on a filter that lies as [taps..., channels], as the data does.
 #pragma once
 
-#include "compiler/codegen/cuda/base/MatchResult.h"
+#include "compiler/codegen/common/region/KernelFamily.h"
 #include "compiler/codegen/cuda/base/Region.h"
 #include "compiler/graph/Tn.h"
 

@@ -2,7 +2,7 @@
 // the region's buffers. Relies on StridedTensor.h for strides through movement ops.
 #pragma once
 
-#include "compiler/codegen/cuda/base/MatchResult.h"
+#include "compiler/codegen/common/region/KernelFamily.h"
 #include "compiler/codegen/cuda/base/Region.h"
 #include "compiler/codegen/cuda/base/StridedTensor.h"
 #include "compiler/dispatch/WeightLayout.h"

@@ -159,25 +159,25 @@ bool emitGemv(RegionBuilder &region, const GemvProblem &problem, const GemvLayou
 
 namespace {
 
-Offer offerGemv(RegionBuilder &region) {
+FamilyMatch matchFamily(RegionBuilder &region) {
   MatchResult<GemvProblem> problem = matchGemv(region);
   if (!problem) {
-    return Offer::refuse(problem.why());
+    return FamilyMatch::refuse(problem.why());
   }
-  return {dispatch::choiceOf(kGemv.name, chooseGemvLayout(*problem, region.gpu)),
-          "few rows: the weights stream from memory once"};
+  return FamilyMatch::take(*problem,
+                           dispatch::choiceOf(kGemv.name, chooseGemvLayout(*problem, region.gpu)),
+                           "few rows: the weights stream from memory once");
 }
 
 /// Blocks of 8 and 16 warps, one and two of them a multiprocessor.
-std::vector<dispatch::KernelChoice> gemvConfigs(RegionBuilder &region) {
-  MatchResult<GemvProblem> problem = matchGemv(region);
+std::vector<dispatch::KernelChoice> gemvConfigs(RegionBuilder &region, const GemvProblem &problem) {
   std::vector<dispatch::KernelChoice> choices;
   for (int64_t warps : {tuning::kGemvWarps, tuning::kGemvLongWarps}) {
     for (int64_t blocks : {int64_t(1), tuning::kGemvBlocksAtOnce}) {
       // Two blocks of 16 warps leave a thread 64 registers: too few for what is under way.
-      if (problem && warps * blocks <= tuning::kGemvLongWarps) {
+      if (warps * blocks <= tuning::kGemvLongWarps) {
         choices.push_back(
-            dispatch::choiceOf(kGemv.name, layoutOf(*problem, warps, blocks, region.gpu)));
+            dispatch::choiceOf(kGemv.name, layoutOf(problem, warps, blocks, region.gpu)));
       }
     }
   }
@@ -186,24 +186,23 @@ std::vector<dispatch::KernelChoice> gemvConfigs(RegionBuilder &region) {
 
 /// The stream of weights, with turns of blocks that are not all full, and the accumulators that
 /// meet.
-double gemvCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<GemvProblem> problem = matchGemv(region);
-  GemvLayout layout;
-  if (!problem || failed(readChoice(region, choice, layout))) {
-    return 0;
-  }
-  double turns = std::ceil(double(problem->tiles()) / layout.blocks);
-  double bytes = 2.0 * problem->depth * turns * 16 * layout.blocks;
-  double normed = problem->norm ? double(problem->rows * problem->depth) : 0;
+double gemvSeconds(RegionBuilder &region, const GemvProblem &problem,
+                   const dispatch::KernelChoice &choice) {
+  GemvLayout layout = configOf<GemvLayout>(choice);
+  double turns = std::ceil(double(problem.tiles()) / layout.blocks);
+  double bytes = 2.0 * problem.depth * turns * 16 * layout.blocks;
+  double normed = problem.norm ? double(problem.rows * problem.depth) : 0;
   return tuning::kGemvSeconds + tuning::kGemvTurnSeconds * turns +
          bytes / region.gpu.memoryBandwidth + tuning::kGemvNormedSeconds * normed;
 }
 
-LogicalResult emitChosenGemv(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<GemvProblem> problem = matchGemv(region);
-  GemvLayout layout;
-  return success(problem && succeeded(readChoice(region, choice, layout)) &&
-                 emitGemv(region, *problem, layout));
+std::optional<dispatch::WeightLayout> gemvWeights(RegionBuilder &region, const GemvProblem &) {
+  return layoutInDepthPanels(region, kGemvPanel);
+}
+
+LogicalResult emitChosenGemv(RegionBuilder &region, const GemvProblem &problem,
+                             const dispatch::KernelChoice &choice) {
+  return success(emitGemv(region, problem, configOf<GemvLayout>(choice)));
 }
 
 } // namespace
@@ -213,11 +212,12 @@ constexpr KernelFamily kGemv = {
     .what = "GEMV and skinny GEMM of up to 16 rows: weights stream from memory into MMA fragments",
     .strategies = {dispatch::kContraction},
     .needs = {"matmul"},
-    .match = offerGemv,
-    .configs = gemvConfigs,
-    .cost = gemvCost,
-    .weightLayout = [](RegionBuilder &region) { return layoutInDepthPanels(region, kGemvPanel); },
-    .emit = emitChosenGemv,
+    .match = matchFamily,
+    .configs = on<gemvConfigs>,
+    .seconds = on<gemvSeconds>,
+    .epilogueSeconds = epilogueSeconds,
+    .weights = on<gemvWeights>,
+    .emit = on<emitChosenGemv>,
     .fewRows = {kMostStreamedRows / 2, kMostStreamedRows}};
 
 } // namespace tenon::codegen::cuda

@@ -3,7 +3,7 @@
 // HalfGemm.h for which products it takes.
 #pragma once
 
-#include "compiler/codegen/cuda/base/MatchResult.h"
+#include "compiler/codegen/common/region/KernelFamily.h"
 #include "compiler/codegen/cuda/base/ThreadBuilder.h"
 #include "compiler/codegen/cuda/gemm/GemmMatch.h"
 #include "compiler/codegen/cuda/gemm/HalfGemm.h"

@@ -234,33 +234,26 @@ bool emitPersistentGemm(RegionBuilder &region, const LargeProblem &problem) {
 
 namespace {
 
-/// The tile is fixed; a configuration without parameters.
-struct PersistentConfig {};
-template <typename Visitor> void visitParameters(Visitor &, PersistentConfig &) {}
-
-Offer offerPersistent(RegionBuilder &region) {
+FamilyMatch matchFamily(RegionBuilder &region) {
   MatchResult<LargeProblem> problem = matchPersistentGemm(region);
   if (!problem) {
-    return Offer::refuse(problem.why());
+    return FamilyMatch::refuse(problem.why());
   }
   if (problem->tiles(problem->rows.least) < tuning::kLeastLargeTiles) {
-    return Offer::refuse("fewer than " + llvm::Twine(tuning::kLeastLargeTiles) +
-                         " tiles of 128 x 256 do not keep the GPU busy for long enough");
+    return FamilyMatch::refuse("fewer than " + llvm::Twine(tuning::kLeastLargeTiles) +
+                               " tiles of 128 x 256 do not keep the GPU busy for long enough");
   }
-  return {dispatch::choiceOf(kGemmPersistent.name, PersistentConfig()),
-          "no library's call ends with what follows the product"};
+  return FamilyMatch::take(*problem, {kGemmPersistent.name.str(), {}},
+                           "no library's call ends with what follows the product");
 }
 
 /// Turns of the blocks, each at a library's rate, or what they read and write; and the first tile's
 /// way through the ring.
-double persistentCost(RegionBuilder &region, const dispatch::KernelChoice &) {
-  MatchResult<LargeProblem> problem = matchPersistentGemm(region);
-  if (!problem) {
-    return 0;
-  }
-  double rows = double(region.estimate(problem->rowCount)), columns = double(problem->columns),
-         depth = double(problem->depth);
-  double turns = std::ceil(double(problem->tiles(int64_t(rows))) / double(problem->blocks));
+double persistentSeconds(RegionBuilder &region, const LargeProblem &problem,
+                         const dispatch::KernelChoice &) {
+  double rows = double(region.estimate(problem.rowCount)), columns = double(problem.columns),
+         depth = double(problem.depth);
+  double turns = std::ceil(double(problem.tiles(int64_t(rows))) / double(problem.blocks));
   double ofTile = 2.0 * kLargeRows * kLargeColumns * depth;
   double work = turns * ofTile * double(region.gpu.cores) / region.gpu.halfPeak;
   double bytes = 2 * (rows * depth + columns * depth + rows * columns);
@@ -275,11 +268,9 @@ int64_t leastLargeRows(RegionBuilder &region) {
   return (llvm::divideCeilSigned(tuning::kLeastLargeTiles, columnTiles) - 1) * kLargeRows + 1;
 }
 
-LogicalResult emitPersistent(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<LargeProblem> problem = matchPersistentGemm(region);
-  PersistentConfig config;
-  return success(problem && succeeded(readChoice(region, choice, config)) &&
-                 emitPersistentGemm(region, *problem));
+LogicalResult emitPersistent(RegionBuilder &region, const LargeProblem &problem,
+                             const dispatch::KernelChoice &) {
+  return success(emitPersistentGemm(region, problem));
 }
 
 } // namespace
@@ -291,10 +282,10 @@ constexpr KernelFamily kGemmPersistent = {
         "warpgroups, an epilogue behind the next tile",
     .strategies = {dispatch::kContraction},
     .needs = {"matmul"},
-    .match = offerPersistent,
-    .configs = nullptr,
-    .cost = persistentCost,
-    .emit = emitPersistent,
+    .match = matchFamily,
+    .seconds = on<persistentSeconds>,
+    .epilogueSeconds = epilogueSeconds,
+    .emit = on<emitPersistent>,
     .manyRows = leastLargeRows};
 
 } // namespace tenon::codegen::cuda

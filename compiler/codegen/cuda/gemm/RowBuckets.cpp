@@ -5,7 +5,7 @@
 #include "compiler/codegen/cuda/gemm/Gemv.h"
 #include "compiler/codegen/cuda/gemm/Tuning.h"
 #include "compiler/dispatch/Strategy.h"
-#include "mlir/IR/Diagnostics.h"
+#include "llvm/Support/ErrorHandling.h"
 
 #include <cmath>
 #include <limits>
@@ -34,15 +34,19 @@ struct Fastest {
 
 Fastest fastestFor(func::FuncOp function, const target::Target &gpu, bool calls) {
   std::vector<std::string> disabled = {kGemmBuckets.name.str(), kGemmBucketsGenerated.name.str()};
-  for (const KernelFamily *family : kernelFamilies()) {
+  for (const KernelFamily *family : kernelFamilies().families()) {
     if (family->isCall && !calls) {
       disabled.push_back(family->name.str());
     }
   }
-  ScopedDiagnosticHandler quiet(function.getContext(), [](Diagnostic &) { return success(); });
   RegionBuilder region(function, "", gpu);
-  FailureOr<dispatch::KernelSelection> selection = selectKernel(region, {nullptr, disabled});
-  return succeeded(selection) ? Fastest{selection->chosen, selection->microseconds} : Fastest();
+  llvm::Expected<dispatch::KernelSelection> selection =
+      kernelFamilies().select(region, {nullptr, disabled});
+  if (!selection) {
+    llvm::consumeError(selection.takeError());
+    return Fastest();
+  }
+  return Fastest{selection->chosen, selection->microseconds};
 }
 
 /// For all rows beyond those of the others: one kernel, or one a part where these are faster.
@@ -83,24 +87,24 @@ void addFewRows(RegionBuilder &region, const KernelFamily &family, int64_t limit
     return;
   }
   RegionBuilder builder(few.function(), "", region.gpu);
-  Offer offer = family.match(builder);
-  if (!offer.choice) {
+  FamilyMatch match = FamilyTable<RegionBuilder>::match(family, builder);
+  if (!match) {
     return;
   }
   all.limits.few = rows.most;
   next = rows.most + 1;
   if (limit > kMostStreamedRows && !all.buckets.empty() &&
-      all.buckets.back().kernels.front() == *offer.choice) {
+      all.buckets.back().kernels.front() == *match.choice) {
     all.buckets.back().rows.most = rows.most;
     return;
   }
-  all.buckets.push_back({rows, {*offer.choice}});
+  all.buckets.push_back({rows, {*match.choice}});
 }
 
 /// The rows, beyond `next`, from which on a family may have a kernel for many; none if there is no
 /// such family.
 std::optional<int64_t> manyRowsOf(RegionBuilder &region, int64_t next) {
-  for (const KernelFamily *family : kernelFamilies()) {
+  for (const KernelFamily *family : kernelFamilies().families()) {
     int64_t rows = family->manyRows ? family->manyRows(region) : 0;
     if (rows > next) {
       return rows;
@@ -116,7 +120,7 @@ bool addManyRows(RegionBuilder &region, RowBuckets &all, int64_t next, bool call
   if (large <= all.all.most) {
     most = generalBucket(region, all, {large, all.all.most}, calls);
   }
-  bool isApart = most && findFamily(most->kernels.front().family)->manyRows;
+  bool isApart = most && kernelFamilies().find(most->kernels.front().family)->manyRows;
   std::optional<RowBucket> general =
       generalBucket(region, all, {next, isApart ? large - 1 : all.all.most}, calls);
   if (general) {
@@ -155,7 +159,7 @@ MatchResult<RowBuckets> rowBucketsOf(RegionBuilder &region, bool calls) {
   }
   RowBuckets &all = *found;
   int64_t next = std::max<int64_t>(all.all.least, 1);
-  for (const KernelFamily *family : kernelFamilies()) {
+  for (const KernelFamily *family : kernelFamilies().families()) {
     for (int64_t limit : family->fewRows) {
       if (limit > 0) {
         addFewRows(region, *family, limit, all, next);
@@ -267,10 +271,13 @@ LogicalResult emitBucket(RegionBuilder &region, const RowBuckets &all, const Row
   return success();
 }
 
-template <bool kCalls> Offer offerBuckets(RegionBuilder &region) {
+template <bool kCalls> constexpr llvm::StringLiteral kBucketsName = "gemm_buckets";
+template <> constexpr llvm::StringLiteral kBucketsName<false> = "gemm_buckets_generated";
+
+template <bool kCalls> FamilyMatch matchBuckets(RegionBuilder &region) {
   MatchResult<RowBuckets> all = rowBucketsOf(region, kCalls);
   if (!all) {
-    return Offer::refuse(all.why());
+    return FamilyMatch::refuse(all.why());
   }
   std::string why;
   for (const RowBucket &bucket : all->buckets) {
@@ -281,78 +288,85 @@ template <bool kCalls> Offer offerBuckets(RegionBuilder &region) {
       why += " " + kernel.text();
     }
   }
-  return {dispatch::choiceOf(kCalls ? kGemmBuckets.name : kGemmBucketsGenerated.name, all->limits),
-          why};
+  return FamilyMatch::take(*all, dispatch::choiceOf(kBucketsName<kCalls>, all->limits), why);
+}
+
+/// A kernel's prediction for a part of the region; with its epilogue, or without.
+double secondsOfPart(func::FuncOp part, const dispatch::KernelChoice &kernel,
+                     const target::Target &gpu, bool hasEpilogue) {
+  RegionBuilder region(part, "", gpu);
+  const KernelFamily &family = *kernelFamilies().find(kernel.family);
+  FamilyMatch match = FamilyTable<RegionBuilder>::match(family, region);
+  llvm::Expected<double> microseconds =
+      FamilyTable<RegionBuilder>::microsecondsOf(family, region, match, kernel);
+  if (!microseconds) {
+    llvm::reportFatalInternalError(microseconds.takeError());
+  }
+  bool isLess = !hasEpilogue && family.seconds && family.epilogueSeconds;
+  return isLess ? family.seconds(region, match.problem, kernel) : *microseconds * 1e-6;
 }
 
 /// That of the bucket with the row count that is guessed, without the epilogue, which the table
 /// adds.
-template <bool kCalls> double bucketsCost(RegionBuilder &region, const dispatch::KernelChoice &) {
-  MatchResult<RowBuckets> all = rowBucketsOf(region, kCalls);
-  if (!all) {
-    return 0;
-  }
-  int64_t guess = region.estimate(all->rowCount);
+double bucketsSeconds(RegionBuilder &region, const RowBuckets &all, const dispatch::KernelChoice &) {
+  int64_t guess = region.estimate(all.rowCount);
   const RowBucket *bucket =
-      llvm::find_if(all->buckets, [&](const RowBucket &each) { return guess <= each.rows.most; });
-  bucket = bucket == all->buckets.end() ? &all->buckets.back() : bucket;
-  SubRegion narrow = narrowed(region.source, bucket->rows, all->layout);
-  if (!narrow) {
-    return 0;
+      llvm::find_if(all.buckets, [&](const RowBucket &each) { return guess <= each.rows.most; });
+  bucket = bucket == all.buckets.end() ? &all.buckets.back() : bucket;
+  SubRegion narrow = narrowed(region.source, bucket->rows, all.layout);
+  if (!narrow) { // its symbols give no such count
+    return dispatch::costOfRegion(region.source.getBody().front(), region.gpu, /*isGenerated=*/true)
+               .microseconds *
+           1e-6;
   }
   if (bucket->kernels.size() == 1) {
-    RegionBuilder builder(narrow.function(), "", region.gpu);
-    return findFamily(bucket->kernels.front().family)->cost(builder, bucket->kernels.front());
+    return secondsOfPart(narrow.function(), bucket->kernels.front(), region.gpu,
+                         /*hasEpilogue=*/false);
   }
-  double microseconds = 0;
+  double seconds = 0;
   for (auto [part, kernel] : llvm::zip_equal(partsOf(narrow.function()), bucket->kernels)) {
-    RegionBuilder builder(part.function(), "", region.gpu);
-    microseconds += costOf(*findFamily(kernel.family), builder, kernel);
+    seconds += secondsOfPart(part.function(), kernel, region.gpu, /*hasEpilogue=*/true);
   }
-  return microseconds * 1e-6 - epilogueSeconds(region);
+  return seconds - epilogueSeconds(region);
 }
 
-std::optional<dispatch::WeightLayout> bucketsLayout(RegionBuilder &region) {
-  MatchResult<RowBuckets> all = emptyBuckets(region);
-  return all ? all->layout : std::nullopt;
+std::optional<dispatch::WeightLayout> bucketsWeights(RegionBuilder &, const RowBuckets &all) {
+  return all.layout;
 }
 
-template <bool kCalls>
-LogicalResult emitBuckets(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<RowBuckets> all = rowBucketsOf(region, kCalls);
-  BucketLimits limits;
-  if (!all || failed(readChoice(region, choice, limits)) || limits.few != all->limits.few) {
-    return failure();
-  }
-  return success(llvm::all_of(all->buckets, [&](const RowBucket &bucket) {
-    return succeeded(emitBucket(region, *all, bucket));
+LogicalResult emitBuckets(RegionBuilder &region, const RowBuckets &all,
+                          const dispatch::KernelChoice &) {
+  return success(llvm::all_of(all.buckets, [&](const RowBucket &bucket) {
+    return succeeded(emitBucket(region, all, bucket));
   }));
 }
 
 } // namespace
 
 constexpr KernelFamily kGemmBuckets = {
-    .name = "gemm_buckets",
+    .name = kBucketsName<true>,
     .what =
         "a kernel for each range of a row count that varies: GEMV, skinny GEMM, and a library's "
         "call or a tiled GEMM for more",
     .strategies = {dispatch::kContraction},
     .needs = {"matmul"},
-    .match = offerBuckets<true>,
+    .match = matchBuckets<true>,
     .configs = nullptr,
-    .cost = bucketsCost<true>,
-    .weightLayout = bucketsLayout,
-    .emit = emitBuckets<true>,
+    .seconds = on<bucketsSeconds>,
+    .epilogueSeconds = epilogueSeconds,
+    .weights = on<bucketsWeights>,
+    .emit = on<emitBuckets>,
     .mayCall = true};
 
-constexpr KernelFamily kGemmBucketsGenerated = {.name = "gemm_buckets_generated",
+constexpr KernelFamily kGemmBucketsGenerated = {.name = kBucketsName<false>,
                                                 .what = "gemm_buckets without a library",
                                                 .strategies = {dispatch::kContraction},
                                                 .needs = {"matmul"},
-                                                .match = offerBuckets<false>,
+                                                .match = matchBuckets<false>,
                                                 .configs = nullptr,
-                                                .cost = bucketsCost<false>,
-                                                .weightLayout = bucketsLayout,
-                                                .emit = emitBuckets<false>};
+                                                .seconds = on<bucketsSeconds>,
+    .epilogueSeconds = epilogueSeconds,
+                                                .weights = on<bucketsWeights>,
+                                                .emit = on<emitBuckets>};
 
 } // namespace tenon::codegen::cuda

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "compiler/codegen/cuda/KernelFamily.h"
-#include "compiler/codegen/cuda/base/MatchResult.h"
+#include "compiler/codegen/common/region/KernelFamily.h"
 #include "compiler/codegen/cuda/gemm/SubRegion.h"
 
 namespace tenon::codegen::cuda {

@@ -281,42 +281,40 @@ bool emitSkinnyGemm(RegionBuilder &region, const SmallProblem &problem) {
 
 namespace {
 
-Offer offerSkinny(RegionBuilder &region) {
+FamilyMatch matchFamily(RegionBuilder &region) {
   MatchResult<SmallProblem> problem = matchSkinnyGemm(region);
   if (!problem) {
-    return Offer::refuse(problem.why());
+    return FamilyMatch::refuse(problem.why());
   }
-  return {dispatch::choiceOf(kGemmSkinny.name, problem->layout),
-          "one wave of blocks, whose weights are on their way before its rows are there"};
+  return FamilyMatch::take(*problem, dispatch::choiceOf(kGemmSkinny.name, problem->layout),
+                           "one wave of blocks, whose weights are on their way before its rows "
+                           "are there");
 }
 
-std::vector<dispatch::KernelChoice> skinnyConfigs(RegionBuilder &region) {
-  MatchResult<SmallProblem> problem = matchSkinnyGemm(region);
+std::vector<dispatch::KernelChoice> skinnyConfigs(RegionBuilder &region,
+                                                  const SmallProblem &problem) {
   std::vector<dispatch::KernelChoice> choices;
-  if (problem) {
-    for (const SkinnyLayout &layout : skinnyLayoutsOf(problem->sizes, region.gpu)) {
-      choices.push_back(dispatch::choiceOf(kGemmSkinny.name, layout));
-    }
+  for (const SkinnyLayout &layout : skinnyLayoutsOf(problem.sizes, region.gpu)) {
+    choices.push_back(dispatch::choiceOf(kGemmSkinny.name, layout));
   }
   return choices;
 }
 
-double skinnyCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<SmallProblem> problem = matchSkinnyGemm(region);
-  return problem && succeeded(readChoice(region, choice, problem->layout))
-             ? secondsOf(problem->sizes, problem->layout, region.gpu)
-             : 0;
+double skinnySeconds(RegionBuilder &region, const SmallProblem &problem,
+                     const dispatch::KernelChoice &choice) {
+  return secondsOf(problem.sizes, configOf(choice, problem.layout), region.gpu);
 }
 
-std::optional<dispatch::WeightLayout> skinnyWeights(RegionBuilder &region) {
+std::optional<dispatch::WeightLayout> skinnyWeights(RegionBuilder &region, const SmallProblem &) {
   tn::MatmulOp op = *region.source.getOps<tn::MatmulOp>().begin();
   return op.getTransposeB() ? std::nullopt : layoutInDepthPanels(region, halfGemmOf(op)->depth);
 }
 
-LogicalResult emitSkinny(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<SmallProblem> problem = matchSkinnyGemm(region);
-  return success(problem && succeeded(readChoice(region, choice, problem->layout)) &&
-                 emitSkinnyGemm(region, *problem));
+LogicalResult emitSkinny(RegionBuilder &region, const SmallProblem &problem,
+                         const dispatch::KernelChoice &choice) {
+  SmallProblem chosen = problem;
+  chosen.layout = configOf(choice, problem.layout);
+  return success(emitSkinnyGemm(region, chosen));
 }
 
 } // namespace
@@ -328,11 +326,12 @@ constexpr KernelFamily kGemmSkinny = {
         "over a cluster",
     .strategies = {dispatch::kContraction},
     .needs = {"matmul"},
-    .match = offerSkinny,
-    .configs = skinnyConfigs,
-    .cost = skinnyCost,
-    .weightLayout = skinnyWeights,
-    .emit = emitSkinny,
+    .match = matchFamily,
+    .configs = on<skinnyConfigs>,
+    .seconds = on<skinnySeconds>,
+    .epilogueSeconds = epilogueSeconds,
+    .weights = on<skinnyWeights>,
+    .emit = on<emitSkinny>,
     .fewRows = {kSmallRows, 2 * kSmallRows, 4 * kSmallRows, tuning::kSkinnyRows}};
 
 } // namespace tenon::codegen::cuda

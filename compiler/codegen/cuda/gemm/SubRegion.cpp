@@ -167,7 +167,7 @@ LogicalResult emitPart(RegionBuilder &region, func::FuncOp part,
   size_t count = region.code.steps.size();
   RegionBuilder own(part, count == 0 ? region.symbol : region.symbol + "_" + std::to_string(count),
                     region.gpu);
-  if (failed(findFamily(choice.family)->emit(own, choice))) {
+  if (failed(kernelFamilies().emit(own, choice))) {
     return failure();
   }
   SmallVector<uint32_t> places(buffers);

@@ -190,53 +190,63 @@ MatchResult<GemmProblem> matchGenerated(RegionBuilder &region, bool isSimt) {
   return problem;
 }
 
-Offer offerTensorCore(RegionBuilder &region) {
+FamilyMatch matchTensorCore(RegionBuilder &region) {
   MatchResult<GemmProblem> problem = matchGenerated(region, /*isSimt=*/false);
-  return problem ? Offer{dispatch::choiceOf(kGemmTensorCore.name, chooseTile(region, *problem)),
-                         "tensor cores read both operands by strides"}
-                 : Offer::refuse(problem.why());
+  if (!problem) {
+    return FamilyMatch::refuse(problem.why());
+  }
+  return FamilyMatch::take(*problem,
+                           dispatch::choiceOf(kGemmTensorCore.name, chooseTile(region, *problem)),
+                           "tensor cores read both operands by strides");
 }
 
-std::vector<dispatch::KernelChoice> tensorCoreConfigs(RegionBuilder &region) {
-  MatchResult<GemmProblem> problem = matchGenerated(region, /*isSimt=*/false);
+std::vector<dispatch::KernelChoice> tensorCoreConfigs(RegionBuilder &region,
+                                                      const GemmProblem &problem) {
   std::vector<dispatch::KernelChoice> choices;
-  if (problem) {
-    for (const GemmTile &tile : tilesOf(sizesOf(region, *problem), region.gpu)) {
-      choices.push_back(dispatch::choiceOf(kGemmTensorCore.name, tile));
-    }
+  for (const GemmTile &tile : tilesOf(sizesOf(region, problem), region.gpu)) {
+    choices.push_back(dispatch::choiceOf(kGemmTensorCore.name, tile));
   }
   return choices;
 }
 
-std::vector<dispatch::KernelChoice> simtConfigs(RegionBuilder &) {
+double tensorCoreSeconds(RegionBuilder &region, const GemmProblem &problem,
+                         const dispatch::KernelChoice &choice) {
+  return estimateMma(problem, sizesOf(region, problem), configOf<GemmTile>(choice), region.gpu);
+}
+
+std::optional<dispatch::WeightLayout> tensorCoreWeights(RegionBuilder &region,
+                                                        const GemmProblem &) {
+  MatchResult<GemmProblem> problem = matchGemm(region.source);
+  bool isLaidOut = problem && layOutWeights(region, *problem);
+  return isLaidOut ? layoutInDepthPanels(region, *tn::constantDim(problem->depth)) : std::nullopt;
+}
+
+FamilyMatch matchSimt(RegionBuilder &region) {
+  MatchResult<GemmProblem> problem = matchGenerated(region, /*isSimt=*/true);
+  if (!problem) {
+    return FamilyMatch::refuse(problem.why());
+  }
+  return FamilyMatch::take(*problem,
+                           dispatch::choiceOf(kGemmSimt.name, chooseTile(region, *problem)),
+                           "FP32 arithmetic for operands of any strides");
+}
+
+std::vector<dispatch::KernelChoice> simtConfigs(RegionBuilder &, const GemmProblem &) {
   return {dispatch::choiceOf(kGemmSimt.name, plainTileOf(tuning::kSimtSmall)),
           dispatch::choiceOf(kGemmSimt.name, plainTileOf(tuning::kSimtLarge))};
 }
 
-Offer offerSimt(RegionBuilder &region) {
-  MatchResult<GemmProblem> problem = matchGenerated(region, /*isSimt=*/true);
-  return problem ? Offer{dispatch::choiceOf(kGemmSimt.name, chooseTile(region, *problem)),
-                         "FP32 arithmetic for operands of any strides"}
-                 : Offer::refuse(problem.why());
-}
-
-double tensorCoreCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<GemmProblem> problem = matchGenerated(region, /*isSimt=*/false);
+GemmTile simtTileOf(const dispatch::KernelChoice &choice) {
   GemmTile tile;
-  return problem && succeeded(readChoice(region, choice, tile))
-             ? estimateMma(*problem, sizesOf(region, *problem), tile, region.gpu)
-             : 0;
+  tile.isSimt = true;
+  return configOf(choice, tile);
 }
 
 /// Turns of blocks at what FP32 code reaches, each with its tile whole.
-double simtCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<GemmProblem> problem = matchGenerated(region, /*isSimt=*/true);
-  GemmTile tile;
-  tile.isSimt = true;
-  if (!problem || failed(readChoice(region, choice, tile))) {
-    return 0;
-  }
-  GemmSizes sizes = sizesOf(region, *problem);
+double simtSeconds(RegionBuilder &region, const GemmProblem &problem,
+                   const dispatch::KernelChoice &choice) {
+  GemmTile tile = simtTileOf(choice);
+  GemmSizes sizes = sizesOf(region, problem);
   double blocks =
       double(ceilDiv(sizes.rows, tile.rows) * ceilDiv(sizes.columns, tile.columns) * sizes.batch);
   double ofBlock =
@@ -248,19 +258,14 @@ double simtCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
          std::max(turns * ofBlock / coreFlops, bytes / region.gpu.memoryBandwidth);
 }
 
-std::optional<dispatch::WeightLayout> tensorCoreWeights(RegionBuilder &region) {
-  MatchResult<GemmProblem> problem = matchGemm(region.source);
-  bool isLaidOut = problem && layOutWeights(region, *problem);
-  return isLaidOut ? layoutInDepthPanels(region, *tn::constantDim(problem->depth)) : std::nullopt;
+LogicalResult emitTensorCore(RegionBuilder &region, const GemmProblem &problem,
+                             const dispatch::KernelChoice &choice) {
+  return success(emitProduct(region, problem, configOf<GemmTile>(choice)));
 }
 
-template <bool kIsPlain>
-LogicalResult emitGenerated(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  MatchResult<GemmProblem> problem = matchGenerated(region, kIsPlain);
-  GemmTile tile;
-  tile.isSimt = kIsPlain;
-  return success(problem && succeeded(readChoice(region, choice, tile)) &&
-                 emitProduct(region, *problem, tile));
+LogicalResult emitSimt(RegionBuilder &region, const GemmProblem &problem,
+                       const dispatch::KernelChoice &choice) {
+  return success(emitProduct(region, problem, simtTileOf(choice)));
 }
 
 } // namespace
@@ -270,19 +275,21 @@ constexpr KernelFamily kGemmTensorCore = {
     .what = "tiled GEMM by mma.sync: a multistage pipeline of cp.async, split-K over a cluster",
     .strategies = {dispatch::kContraction},
     .needs = {"matmul"},
-    .match = offerTensorCore,
-    .configs = tensorCoreConfigs,
-    .cost = tensorCoreCost,
-    .weightLayout = tensorCoreWeights,
-    .emit = emitGenerated<false>};
+    .match = matchTensorCore,
+    .configs = on<tensorCoreConfigs>,
+    .seconds = on<tensorCoreSeconds>,
+    .epilogueSeconds = epilogueSeconds,
+    .weights = on<tensorCoreWeights>,
+    .emit = on<emitTensorCore>};
 
 constexpr KernelFamily kGemmSimt = {.name = "gemm_simt",
                                     .what = "tiled GEMM by FP32 arithmetic",
                                     .strategies = {dispatch::kContraction},
                                     .needs = {"matmul"},
-                                    .match = offerSimt,
-                                    .configs = simtConfigs,
-                                    .cost = simtCost,
-                                    .emit = emitGenerated<true>};
+                                    .match = matchSimt,
+                                    .configs = on<simtConfigs>,
+                                    .seconds = on<simtSeconds>,
+    .epilogueSeconds = epilogueSeconds,
+                                    .emit = on<emitSimt>};
 
 } // namespace tenon::codegen::cuda

@@ -88,21 +88,23 @@ std::optional<RegionStep> attentionStep(func::FuncOp kernel) {
 
 namespace {
 
-Offer offerCudnn(RegionBuilder &region) {
+FamilyMatch matchCudnn(RegionBuilder &region) {
   MatchResult<AttentionProblem> problem = matchAttention(region.source);
   if (!problem) {
-    return Offer::refuse(problem.why());
+    return FamilyMatch::refuse(problem.why());
   }
-  if (!fitsTensorCores(*problem) || !libraryStep(region.source)) {
-    return Offer::refuse(
+  std::optional<RegionStep> step = libraryStep(region.source);
+  if (!fitsTensorCores(*problem) || !step) {
+    return FamilyMatch::refuse(
         "the call takes f16 and bf16 without a causal mask, whole results, and masks "
         "whose columns lie one after the other");
   }
   if (!isWorthACall(*problem, region.gpu)) {
-    return Offer::refuse("sizes vary or are so small that our own kernels are faster");
+    return FamilyMatch::refuse("sizes vary or are so small that our own kernels are faster");
   }
-  return {dispatch::KernelChoice{kCudnnAttention.name.str(), {}},
-          "so large that the call is faster; our kernel behind it runs where there is no cuDNN"};
+  return FamilyMatch::take(LibraryCall{std::move(*step)}, {kCudnnAttention.name.str(), {}},
+                           "so large that the call is faster; our kernel behind it runs where "
+                           "there is no cuDNN");
 }
 
 } // namespace
@@ -111,10 +113,9 @@ constexpr KernelFamily kCudnnAttention = {
     .name = "cudnn_attention",
     .what = "a cuDNN graph of scaled dot-product attention that reads q, k and v by strides",
     .strategies = {dispatch::kAttention},
-    .match = offerCudnn,
-    .configs = nullptr,
-    .cost = callCost,
-    .emit = emitCallWithSpare,
+    .match = matchCudnn,
+    .seconds = on<callSeconds>,
+    .emit = on<emitCallWithFallback>,
     .isCall = true};
 
 } // namespace tenon::codegen::cuda

@@ -185,7 +185,7 @@ std::optional<RegionStep> libraryStep(func::FuncOp kernel) {
   return std::nullopt;
 }
 
-double callCost(RegionBuilder &region, const dispatch::KernelChoice &) {
+double callSeconds(RegionBuilder &region, const LibraryCall &, const dispatch::KernelChoice &) {
   Block &body = region.source.getBody().front();
   return dispatch::costOfRegion(body, region.gpu, /*isGenerated=*/false).microseconds * 1e-6 +
          tuning::kCallSeconds;
@@ -196,10 +196,11 @@ namespace {
 /// By the depth, which a block goes through alone where the library does not share it out, by
 /// operations, or by bytes, of which few do not keep the memory busy, and which come slower where
 /// rows do not begin on borders of 16 bytes.
-double matmulCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+double matmulSeconds(RegionBuilder &region, const LibraryCall &call,
+                     const dispatch::KernelChoice &choice) {
   MatchResult<GemmProblem> problem = matchGemm(region.source);
   if (!problem) {
-    return callCost(region, choice);
+    return callSeconds(region, call, choice);
   }
   double rows = double(region.estimate(problem->rows)),
          columns = double(region.estimate(problem->columns)),
@@ -221,12 +222,9 @@ double matmulCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
 }
 
 /// By the steps of an implicit GEMM of 128 x 64 results, each through all of the filter.
-double convCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  auto convs = region.source.getOps<tn::ConvOp>();
-  if (convs.empty()) {
-    return callCost(region, choice);
-  }
-  tn::ConvOp conv = *convs.begin();
+double convSeconds(RegionBuilder &region, const LibraryCall &call,
+                   const dispatch::KernelChoice &choice) {
+  tn::ConvOp conv = *region.source.getOps<tn::ConvOp>().begin();
   ArrayRef<int64_t> filter = cast<RankedTensorType>(conv.getWeight().getType()).getShape();
   double depth = 1;
   for (int64_t dim : filter.drop_front()) {
@@ -234,46 +232,53 @@ double convCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
   }
   double results = double(region.estimate(tn::getDims(conv.getType())));
   double turns = std::ceil(results / (128.0 * 64 * double(region.gpu.cores)));
-  return std::max(callCost(region, choice),
+  return std::max(callSeconds(region, call, choice),
                   tuning::kConvSeconds + turns * depth * tuning::kConvDepthSeconds);
 }
 
 /// A call has no configuration of ours: the library's own heuristics choose when the engine loads.
-template <typename Root> Offer offerCall(RegionBuilder &region, StringRef family) {
-  bool hasRoot = !region.source.getOps<Root>().empty();
-  if (!hasRoot || !libraryStep(region.source)) {
-    return Offer::refuse(hasRoot ? "no single call computes all of the region"
-                                 : "the region has another root");
+template <typename Root> FamilyMatch matchCall(RegionBuilder &region, StringRef family) {
+  if (region.source.getOps<Root>().empty()) {
+    return FamilyMatch::refuse("the region has another root");
   }
-  return {dispatch::KernelChoice{family.str(), {}}, "one call computes all of the region"};
+  std::optional<RegionStep> step = libraryStep(region.source);
+  if (!step) {
+    return FamilyMatch::refuse("no single call computes all of the region");
+  }
+  return FamilyMatch::take(LibraryCall{std::move(*step)}, {family.str(), {}},
+                           "one call computes all of the region");
 }
 
-Offer offerCublasLt(RegionBuilder &region) {
-  return offerCall<tn::MatmulOp>(region, kCublasLt.name);
+FamilyMatch matchCublasLt(RegionBuilder &region) {
+  return matchCall<tn::MatmulOp>(region, kCublasLt.name);
 }
 
-Offer offerCudnnConv(RegionBuilder &region) {
-  return offerCall<tn::ConvOp>(region, kCudnnConv.name);
+FamilyMatch matchCudnnConv(RegionBuilder &region) {
+  return matchCall<tn::ConvOp>(region, kCudnnConv.name);
+}
+
+std::optional<dispatch::WeightLayout> convWeights(RegionBuilder &region, const LibraryCall &) {
+  return channelsLastWeight(region.source);
+}
+
+LogicalResult emitCall(RegionBuilder &region, const LibraryCall &call,
+                       const dispatch::KernelChoice &) {
+  region.code.steps.push_back(call.step);
+  return success();
 }
 
 } // namespace
 
-LogicalResult emitCall(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  std::optional<RegionStep> step = libraryStep(region.source);
-  if (!step || !choice.parameters.empty()) {
-    return region.source.emitError("no call computes it as ") << choice.text();
-  }
-  region.code.steps.push_back(std::move(*step));
-  return success();
-}
-
-LogicalResult emitCallWithSpare(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  if (failed(emitCall(region, choice))) {
-    return failure();
-  }
+LogicalResult emitCallWithFallback(RegionBuilder &region, const LibraryCall &call,
+                                   const dispatch::KernelChoice &choice) {
+  region.code.steps.push_back(call.step);
   const std::string calls[] = {choice.family};
-  FailureOr<dispatch::KernelSelection> spare = selectKernel(region, {nullptr, calls});
-  if (failed(spare) || failed(findFamily(spare->chosen.family)->emit(region, spare->chosen))) {
+  llvm::Expected<dispatch::KernelSelection> fallback =
+      kernelFamilies().select(region, {nullptr, calls});
+  if (!fallback) {
+    return region.source.emitError(llvm::toString(fallback.takeError()));
+  }
+  if (failed(kernelFamilies().emit(region, fallback->chosen))) {
     return failure();
   }
   for (RegionStep &launch : MutableArrayRef(region.code.steps).drop_front()) {
@@ -287,10 +292,10 @@ constexpr KernelFamily kCublasLt = {
     .what = "cublasLtMatmul, with bias, residual and activation as its epilogue",
     .strategies = {dispatch::kContraction},
     .needs = {"matmul"},
-    .match = offerCublasLt,
-    .configs = nullptr,
-    .cost = matmulCost,
-    .emit = emitCall,
+    .match = matchCublasLt,
+    .seconds = on<matmulSeconds>,
+    .epilogueSeconds = epilogueSeconds,
+    .emit = on<emitCall>,
     .isCall = true};
 
 constexpr KernelFamily kCudnnConv = {
@@ -298,11 +303,11 @@ constexpr KernelFamily kCudnnConv = {
     .what = "a cuDNN graph of a convolution, with bias, residual and activation",
     .strategies = {dispatch::kContraction},
     .needs = {"conv"},
-    .match = offerCudnnConv,
-    .configs = nullptr,
-    .cost = convCost,
-    .weightLayout = [](RegionBuilder &region) { return channelsLastWeight(region.source); },
-    .emit = emitCallWithSpare,
+    .match = matchCudnnConv,
+    .seconds = on<convSeconds>,
+    .epilogueSeconds = epilogueSeconds,
+    .weights = on<convWeights>,
+    .emit = on<emitCallWithFallback>,
     .isCall = true};
 
 } // namespace tenon::codegen::cuda

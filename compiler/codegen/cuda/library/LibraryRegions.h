@@ -16,12 +16,18 @@ namespace tenon::codegen::cuda {
 /// whether FP32 may be computed in TF32 (common/RegionSource.h).
 std::optional<RegionStep> libraryStep(mlir::func::FuncOp kernel);
 
-/// Adds the call that computes a region whole; and behind it, as its spare, the kernel that would
-/// be chosen without the library.
-mlir::LogicalResult emitCall(RegionBuilder &region, const dispatch::KernelChoice &choice);
-mlir::LogicalResult emitCallWithSpare(RegionBuilder &region, const dispatch::KernelChoice &choice);
+/// A region that one call computes whole.
+struct LibraryCall {
+  RegionStep step;
+};
+
+/// Adds the call, and behind it, for machines without the library, the kernel that would be chosen
+/// without it.
+mlir::LogicalResult emitCallWithFallback(RegionBuilder &region, const LibraryCall &call,
+                                         const dispatch::KernelChoice &choice);
 
 /// Predicted seconds of a call by bytes and operations, from the end of the kernel before.
-double callCost(RegionBuilder &region, const dispatch::KernelChoice &choice);
+double callSeconds(RegionBuilder &region, const LibraryCall &call,
+                   const dispatch::KernelChoice &choice);
 
 } // namespace tenon::codegen::cuda

@@ -53,7 +53,7 @@ double orderSeconds(RegionBuilder &region, Operation &op) {
 
 /// A thread goes through all that an element of its result reads; what is reduced over rows is
 /// stored and read again by a kernel of its own.
-double pointwiseCost(RegionBuilder &region, const dispatch::KernelChoice &) {
+double pointwiseSeconds(RegionBuilder &region) {
   Block &body = region.source.getBody().front();
   dispatch::Cost cost = dispatch::costOfRegion(body, region.gpu, /*isGenerated=*/true);
   dispatch::CostModel costs(body.getParentOp()->getParentOfType<ModuleOp>(), region.gpu);

@@ -284,15 +284,18 @@ bool isPointwise(RegionBuilder &region, Value tensor) {
 
 namespace {
 
-Offer offerPoints(RegionBuilder &region) {
+/// It takes nearly any region, and has to know nothing of it.
+struct AnyRegion {};
+
+FamilyMatch matchPoints(RegionBuilder &region) {
   if (llvm::any_of(region.source.getOps<tn::TopKOp>(), takesMany)) {
-    return Offer::refuse("many of a row are no loop nest");
+    return FamilyMatch::refuse("many of a row are no loop nest");
   }
   if (!region.source.getOps<tn::RecurrenceOp>().empty()) {
-    return Offer::refuse("a recurrent layer is no loop nest");
+    return FamilyMatch::refuse("a recurrent layer is no loop nest");
   }
   // Any other region has a linalg form, but for faults of ours, which `emit` reports.
-  return {dispatch::KernelChoice{kPointwise.name.str(), {}}, "takes any region"};
+  return FamilyMatch::take(AnyRegion(), {kPointwise.name.str(), {}}, "takes any region");
 }
 
 void emitTensors(RegionBuilder &region, const KernelRoots &kernel, bool &hasFailed);
@@ -320,9 +323,9 @@ void emitTensors(RegionBuilder &region, const KernelRoots &kernel, bool &hasFail
   }
 }
 
-LogicalResult emitPoints(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+LogicalResult emitPoints(RegionBuilder &region, const AnyRegion &, const dispatch::KernelChoice &) {
   FailureOr<func::FuncOp> function = region.linalg();
-  if (failed(function) || !choice.parameters.empty()) {
+  if (failed(function)) {
     return failure();
   }
   bool hasFailed = false;
@@ -345,8 +348,12 @@ LogicalResult emitPoints(RegionBuilder &region, const dispatch::KernelChoice &ch
   return success();
 }
 
+double pointsSeconds(RegionBuilder &region, const AnyRegion &, const dispatch::KernelChoice &) {
+  return pointwiseSeconds(region);
+}
+
 /// Of a convolution: neighbouring threads have neighbouring channels.
-std::optional<dispatch::WeightLayout> pointwiseWeight(RegionBuilder &region) {
+std::optional<dispatch::WeightLayout> pointwiseWeights(RegionBuilder &region, const AnyRegion &) {
   auto convs = region.source.getOps<tn::ConvOp>();
   if (convs.empty()) {
     return std::nullopt;
@@ -360,11 +367,9 @@ std::optional<dispatch::WeightLayout> pointwiseWeight(RegionBuilder &region) {
 constexpr KernelFamily kPointwise = {.name = "pointwise",
                                      .what = "kernels with a thread for a few outputs; what would "
                                              "be computed too often is stored between",
-                                     .strategies = {},
-                                     .match = offerPoints,
-                                     .configs = nullptr,
-                                     .cost = pointwiseCost,
-                                     .weightLayout = pointwiseWeight,
-                                     .emit = emitPoints};
+                                     .match = matchPoints,
+                                     .seconds = on<pointsSeconds>,
+                                     .weights = on<pointwiseWeights>,
+                                     .emit = on<emitPoints>};
 
 } // namespace tenon::codegen::cuda

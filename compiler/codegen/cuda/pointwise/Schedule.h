@@ -53,7 +53,7 @@ Part pointsPart(RegionBuilder &region, const KernelRoots &kernel, unsigned threa
 Part nestPart(RegionBuilder &region, const KernelRoots &kernel, unsigned threads);
 
 /// Predicted seconds of a region's kernels.
-double pointwiseCost(RegionBuilder &region, const dispatch::KernelChoice &choice);
+double pointwiseSeconds(RegionBuilder &region);
 
 /// Emit one kernel of the schedule.
 void emitPointsKernel(RegionBuilder &region, const KernelRoots &kernel, bool &hasFailed);

@@ -519,29 +519,30 @@ void RecurrenceKernel::emit() {
   region.code.steps.push_back(shell.finish(dims[1] * layout.blocks, sharedBytesOf(op, layout)));
 }
 
-Offer offerRecurrence(RegionBuilder &region) {
+struct RecurrenceProblem {
+  tn::RecurrenceOp op;
+  RecurrenceLayout layout;
+};
+
+FamilyMatch matchRecurrence(RegionBuilder &region) {
   tn::RecurrenceOp op = recurrenceOf(region.source);
   if (!op) {
-    return Offer::refuse("it is no recurrent layer");
+    return FamilyMatch::refuse("it is no recurrent layer");
   }
   RecurrenceLayout layout = layoutOf(region, op);
   if (sharedBytesOf(op, layout) > region.gpu.sharedBytes) {
-    return Offer::refuse("its state does not fit into a block's shared memory");
+    return FamilyMatch::refuse("its state does not fit into a block's shared memory");
   }
-  return {dispatch::choiceOf(kRecurrence.name, layout),
-          isHeld(op, layout) ? "the weights stay in registers through all steps"
-                             : "the weights are more than the registers of a cluster hold"};
-}
-
-std::vector<dispatch::KernelChoice> recurrenceConfigs(RegionBuilder &region) {
-  RecurrenceLayout layout = layoutOf(region, recurrenceOf(region.source));
-  return {dispatch::choiceOf(kRecurrence.name, layout)};
+  return FamilyMatch::take(RecurrenceProblem{op, layout}, dispatch::choiceOf(kRecurrence.name, layout),
+                           isHeld(op, layout)
+                               ? "the weights stay in registers through all steps"
+                               : "the weights are more than the registers of a cluster hold");
 }
 
 /// Rows of the batch run side by side, in as many turns as their clusters need.
-double recurrenceCost(RegionBuilder &region, const dispatch::KernelChoice &) {
-  tn::RecurrenceOp op = recurrenceOf(region.source);
-  RecurrenceLayout layout = layoutOf(region, op);
+double recurrenceSeconds(RegionBuilder &region, const RecurrenceProblem &problem,
+                         const dispatch::KernelChoice &) {
+  auto [op, layout] = problem;
   tn::Dims dims = tn::getDims(op.getInput().getType());
   double clusters = std::max(1.0, double(region.gpu.cores / layout.blocks));
   double turns = std::ceil(double(region.estimate(dims[1])) / clusters);
@@ -555,13 +556,9 @@ double recurrenceCost(RegionBuilder &region, const dispatch::KernelChoice &) {
   return turns * double(region.estimate(dims[0])) * oneStep + region.gpu.launchSeconds;
 }
 
-LogicalResult emitRecurrence(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  tn::RecurrenceOp op = recurrenceOf(region.source);
-  RecurrenceLayout layout = op ? layoutOf(region, op) : RecurrenceLayout();
-  if (!op || failed(readChoice(region, choice, layout))) {
-    return failure();
-  }
-  RecurrenceKernel(region, op, layout).emit();
+LogicalResult emitRecurrence(RegionBuilder &region, const RecurrenceProblem &problem,
+                             const dispatch::KernelChoice &choice) {
+  RecurrenceKernel(region, problem.op, configOf(choice, problem.layout)).emit();
   return success();
 }
 
@@ -574,9 +571,8 @@ constexpr KernelFamily kRecurrence = {
         "block a part of the hidden units, the weights in registers where they fit",
     .strategies = {dispatch::kSingle},
     .needs = {"recurrence"},
-    .match = offerRecurrence,
-    .configs = recurrenceConfigs,
-    .cost = recurrenceCost,
-    .emit = emitRecurrence};
+    .match = matchRecurrence,
+    .seconds = on<recurrenceSeconds>,
+    .emit = on<emitRecurrence>};
 
 } // namespace tenon::codegen::cuda

@@ -144,43 +144,50 @@ ColumnsFacts factsOf(RegionBuilder &region, const RowsWork &work) {
   return facts;
 }
 
-Offer offerColumns(RegionBuilder &region) {
+struct ColumnsProblem {
+  RowsWork work;
+  ColumnsFacts facts;
+  ColumnsLayout own;
+};
+
+FamilyMatch matchColumns(RegionBuilder &region) {
   std::optional<RowsWork> work = findColumnsWork(region);
   if (!work) {
-    return Offer::refuse("its results do not share columns with reductions over all of a column");
+    return FamilyMatch::refuse(
+        "its results do not share columns with reductions over all of a column");
   }
   if (work->wide.empty() && work->reductions.size() == 1) {
-    return Offer::refuse("one reduction, whose results are all, is better shared out by itself");
+    return FamilyMatch::refuse(
+        "one reduction, whose results are all, is better shared out by itself");
   }
-  std::optional<ColumnsLayout> layout = columnsLayout(region.gpu, factsOf(region, *work));
+  ColumnsFacts facts = factsOf(region, *work);
+  std::optional<ColumnsLayout> layout = columnsLayout(region.gpu, facts);
   if (!layout) {
-    return Offer::refuse("columns so few and long that each is work for many blocks, or none");
+    return FamilyMatch::refuse("columns so few and long that each is work for many blocks, or none");
   }
-  return {dispatch::choiceOf(kColumnsTiled.name, *layout),
-          layout->steps > 0 ? "a column fits the registers of its threads"
-                            : "columns of any length, read again for each reduction"};
+  return FamilyMatch::take(ColumnsProblem{*work, facts, *layout},
+                           dispatch::choiceOf(kColumnsTiled.name, *layout),
+                           layout->steps > 0
+                               ? "a column fits the registers of its threads"
+                               : "columns of any length, read again for each reduction");
 }
 
 /// Its own, and what others would be of the same lanes.
-std::vector<dispatch::KernelChoice> columnsConfigs(RegionBuilder &region) {
-  std::optional<RowsWork> work = findColumnsWork(region);
-  ColumnsFacts facts = factsOf(region, *work);
-  ColumnsLayout own = *columnsLayout(region.gpu, facts);
-  std::vector<dispatch::KernelChoice> choices = {dispatch::choiceOf(kColumnsTiled.name, own)};
-  if (own.steps > 0) {
-    choices.push_back(
-        dispatch::choiceOf(kColumnsTiled.name, inLoops(region.gpu, facts, own.lanes)));
+std::vector<dispatch::KernelChoice> columnsConfigs(RegionBuilder &region,
+                                                   const ColumnsProblem &problem) {
+  std::vector<dispatch::KernelChoice> choices = {
+      dispatch::choiceOf(kColumnsTiled.name, problem.own)};
+  if (problem.own.steps > 0) {
+    choices.push_back(dispatch::choiceOf(kColumnsTiled.name,
+                                         inLoops(region.gpu, problem.facts, problem.own.lanes)));
   }
   return choices;
 }
 
-LogicalResult emitChoice(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  std::optional<RowsWork> work = findColumnsWork(region);
-  ColumnsLayout layout;
-  bool hasFailed = !work || failed(readChoice(region, choice, layout));
-  if (!hasFailed) {
-    emitColumns(region, *work, layout, hasFailed);
-  }
+LogicalResult emitChoice(RegionBuilder &region, const ColumnsProblem &problem,
+                         const dispatch::KernelChoice &choice) {
+  bool hasFailed = false;
+  emitColumns(region, problem.work, configOf<ColumnsLayout>(choice), hasFailed);
   return failure(hasFailed);
 }
 
@@ -191,9 +198,8 @@ constexpr KernelFamily kColumnsTiled = {
     .what = "fused kernel of softmax, norms and reductions over columns: a table of threads, or a "
             "cluster of such blocks, has a few neighbouring columns",
     .strategies = {dispatch::kRows, dispatch::kSingle},
-    .match = offerColumns,
-    .configs = columnsConfigs,
-    .cost = nullptr,
-    .emit = emitChoice};
+    .match = matchColumns,
+    .configs = on<columnsConfigs>,
+    .emit = on<emitChoice>};
 
 } // namespace tenon::codegen::cuda

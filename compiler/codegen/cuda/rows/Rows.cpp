@@ -33,78 +33,68 @@ constexpr llvm::StringLiteral kNoRows =
 using FindLayout = std::optional<RowReductionConfig> (*)(const dispatch::RowFacts &);
 
 /// A family whose layout dispatch also knows.
-Offer offerLayout(RegionBuilder &region, StringRef family, FindLayout find, StringRef taken,
-                  StringRef refused) {
+FamilyMatch matchLayout(RegionBuilder &region, StringRef family, FindLayout find, StringRef taken,
+                        StringRef refused) {
   std::optional<RowsWork> work = findRowsWork(region);
   if (!work) {
-    return Offer::refuse(kNoRows);
+    return FamilyMatch::refuse(kNoRows);
   }
   dispatch::RowFacts facts = factsOf(region, *work);
   std::optional<RowReductionConfig> layout = find(facts);
   if (!layout) {
-    return Offer::refuse(refused);
+    return FamilyMatch::refuse(refused);
   }
   layout->keepsReads = dispatch::keepsReads(facts, *layout);
-  return {dispatch::choiceOf(family, *layout), taken.str()};
+  return FamilyMatch::take(*work, dispatch::choiceOf(family, *layout), taken);
 }
 
 using EmitLayout = void (*)(RegionBuilder &, const RowsWork &, const RowReductionConfig &, bool &);
 
 template <EmitLayout emitWork>
-LogicalResult emitLayout(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  std::optional<RowsWork> work = findRowsWork(region);
-  RowReductionConfig layout;
-  bool hasFailed = !work || failed(readChoice(region, choice, layout));
-  if (!hasFailed) {
-    emitWork(region, *work, layout, hasFailed);
-  }
+LogicalResult emitLayout(RegionBuilder &region, const RowsWork &work,
+                         const dispatch::KernelChoice &choice) {
+  bool hasFailed = false;
+  emitWork(region, work, configOf<RowReductionConfig>(choice), hasFailed);
   return failure(hasFailed);
 }
 
-Offer offerStaged(RegionBuilder &region) {
-  return offerLayout(region, kRowsStaged.name, dispatch::layoutStaged,
+FamilyMatch matchStaged(RegionBuilder &region) {
+  return matchLayout(region, kRowsStaged.name, dispatch::layoutStaged,
                      "so many rows that copying them ahead of their use keeps the memory busy",
                      "rows of varying length, or too few or too long to wait in shared memory");
 }
 
-Offer offerInRegisters(RegionBuilder &region) {
-  return offerLayout(region, kRowsInRegisters.name, dispatch::layoutInRegisters,
+FamilyMatch matchInRegisters(RegionBuilder &region) {
+  return matchLayout(region, kRowsInRegisters.name, dispatch::layoutInRegisters,
                      "a row fits the registers of its threads",
                      "rows of varying length, or longer than the registers of a cluster");
 }
 
-struct LoopsConfig {};
-template <typename Visitor> void visitParameters(Visitor &, LoopsConfig &) {}
-
-Offer offerInLoops(RegionBuilder &region) {
+FamilyMatch matchInLoops(RegionBuilder &region) {
   std::optional<RowsWork> work = findRowsWork(region);
   if (!work) {
-    return Offer::refuse(kNoRows);
+    return FamilyMatch::refuse(kNoRows);
   }
   if (region.estimate(work->rows) < tuning::kFewRows &&
       region.estimate(work->inner) > tuning::kManyElements) {
-    return Offer::refuse("rows so few and long that each is work for many blocks");
+    return FamilyMatch::refuse("rows so few and long that each is work for many blocks");
   }
-  return {dispatch::choiceOf(kRowsInLoops.name, LoopsConfig()), "rows of any length, read again"};
+  return FamilyMatch::take(*work, {kRowsInLoops.name.str(), {}}, "rows of any length, read again");
 }
 
 /// Blocks of a row each in turns, for which rows of the same length wait in registers elsewhere.
-double loopsCost(RegionBuilder &region, const dispatch::KernelChoice &) {
+double loopsSeconds(RegionBuilder &region, const RowsWork &work, const dispatch::KernelChoice &) {
   dispatch::Cost cost = dispatch::costOfRegion(region.source.getBody().front(), region.gpu,
                                                /*isGenerated=*/true);
-  std::optional<RowsWork> work = findRowsWork(region);
-  double rows = work ? double(region.estimate(work->rows)) : 0;
+  double rows = double(region.estimate(work.rows));
   return cost.microseconds * 1e-6 +
          tuning::kLoopsRowSeconds * std::ceil(rows / double(region.gpu.cores));
 }
 
-LogicalResult emitInLoops(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  std::optional<RowsWork> work = findRowsWork(region);
-  LoopsConfig config;
-  bool hasFailed = !work || failed(readChoice(region, choice, config));
-  if (!hasFailed) {
-    emitRowsInLoops(region, *work, hasFailed);
-  }
+LogicalResult emitInLoops(RegionBuilder &region, const RowsWork &work,
+                          const dispatch::KernelChoice &) {
+  bool hasFailed = false;
+  emitRowsInLoops(region, work, hasFailed);
   return failure(hasFailed);
 }
 
@@ -116,27 +106,22 @@ constexpr KernelFamily kRowsStaged = {
         "fused row kernel (softmax, norms, reductions), persistent: the next rows come by cp.async "
         "while one is reduced",
     .strategies = {dispatch::kRows, dispatch::kSingle},
-    .match = offerStaged,
-    .configs = nullptr,
-    .cost = nullptr,
-    .emit = emitLayout<emitRowsStaged>};
+    .match = matchStaged,
+    .emit = on<emitLayout<emitRowsStaged>>};
 
 constexpr KernelFamily kRowsInRegisters = {
     .name = "rows_registers",
     .what = "fused row kernel with rows in the registers of a warp, a block or a cluster",
     .strategies = {dispatch::kRows, dispatch::kSingle},
-    .match = offerInRegisters,
-    .configs = nullptr,
-    .cost = nullptr,
-    .emit = emitLayout<emitRowsInRegisters>};
+    .match = matchInRegisters,
+    .emit = on<emitLayout<emitRowsInRegisters>>};
 
 constexpr KernelFamily kRowsInLoops = {
     .name = "rows_loops",
     .what = "fused row kernel, a block a row, that reads a row once for each reduction",
     .strategies = {dispatch::kRows, dispatch::kSingle},
-    .match = offerInLoops,
-    .configs = nullptr,
-    .cost = loopsCost,
-    .emit = emitInLoops};
+    .match = matchInLoops,
+    .seconds = on<loopsSeconds>,
+    .emit = on<emitInLoops>};
 
 } // namespace tenon::codegen::cuda

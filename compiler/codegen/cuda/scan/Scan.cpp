@@ -134,44 +134,37 @@ ScanLayout columnLayout(RegionBuilder &region, const ScanWork &work) {
   return layout;
 }
 
-Offer offerScan(RegionBuilder &region) {
+FamilyMatch matchScan(RegionBuilder &region) {
   std::optional<ScanWork> work = scanOf(region);
   if (!work) {
-    return Offer::refuse("it is no running sum of an input");
+    return FamilyMatch::refuse("it is no running sum of an input");
   }
   ScanLayout layout = scanLayout(region, *work);
-  return {dispatch::choiceOf(kPrefixScan.name, layout),
-          layout.pieces > 1
-              ? "pieces of the axis are summed, then scanned from those sums"
-              : "a tile of the axis after the other, each in the registers of a block"};
+  return FamilyMatch::take(
+      *work, dispatch::choiceOf(kPrefixScan.name, layout),
+      layout.pieces > 1 ? "pieces of the axis are summed, then scanned from those sums"
+                        : "a tile of the axis after the other, each in the registers of a block");
 }
 
 /// Pieces are read twice, by one more kernel.
-double scanCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  std::optional<ScanWork> work = scanOf(region);
-  ScanLayout layout;
-  if (!work || dispatch::readParameters(choice, layout)) {
-    return 0;
-  }
-  double elements = double(region.estimate({work->outer, work->length, work->inner}));
+double scanSeconds(RegionBuilder &region, const ScanWork &work,
+                   const dispatch::KernelChoice &choice) {
+  ScanLayout layout = configOf<ScanLayout>(choice);
+  double elements = double(region.estimate({work.outer, work.length, work.inner}));
   double passes = layout.pieces > 1 ? 3 : 2, kernels = layout.pieces > 1 ? 2 : 1;
-  return passes * elements * double(byteSize(work->element)) / region.gpu.memoryBandwidth +
+  return passes * elements * double(byteSize(work.element)) / region.gpu.memoryBandwidth +
          kernels * region.gpu.launchSeconds;
 }
 
-LogicalResult emitScanSteps(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  std::optional<ScanWork> work = scanOf(region);
-  ScanLayout layout;
-  if (!work || failed(readChoice(region, choice, layout))) {
-    return failure();
-  }
-  emitScan(region, *work, layout);
+LogicalResult emitScanSteps(RegionBuilder &region, const ScanWork &work,
+                            const dispatch::KernelChoice &choice) {
+  emitScan(region, work, configOf<ScanLayout>(choice));
   return success();
 }
 
 /// Its own, and with and without pieces.
-std::vector<dispatch::KernelChoice> scanConfigs(RegionBuilder &region) {
-  ScanLayout own = scanLayout(region, *scanOf(region));
+std::vector<dispatch::KernelChoice> scanConfigs(RegionBuilder &region, const ScanWork &work) {
+  ScanLayout own = scanLayout(region, work);
   std::vector<dispatch::KernelChoice> choices = {dispatch::choiceOf(kPrefixScan.name, own)};
   for (int64_t pieces : {1, 3}) {
     if (own.rows == 1 && pieces != own.pieces) {
@@ -195,9 +188,9 @@ constexpr KernelFamily kPrefixScan = {
             "axes in pieces, whose sums come first",
     .strategies = {dispatch::kSingle},
     .needs = {"cumsum"},
-    .match = offerScan,
-    .configs = scanConfigs,
-    .cost = scanCost,
-    .emit = emitScanSteps};
+    .match = matchScan,
+    .configs = on<scanConfigs>,
+    .seconds = on<scanSeconds>,
+    .emit = on<emitScanSteps>};
 
 } // namespace tenon::codegen::cuda

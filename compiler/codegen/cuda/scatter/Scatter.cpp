@@ -111,22 +111,20 @@ Value placeOf(const ThreadBuilder &t, KernelShell &shell, const ScatterWork &wor
 
 namespace {
 
-struct ScatterConfig {};
-template <typename Visitor> void visitParameters(Visitor &, ScatterConfig &) {}
-
-Offer offerScatter(RegionBuilder &region) {
+FamilyMatch matchScatter(RegionBuilder &region) {
   std::optional<ScatterWork> work = scatterOf(region);
   if (!work) {
-    return Offer::refuse("it is no scatter of inputs");
+    return FamilyMatch::refuse("it is no scatter of inputs");
   }
-  return {dispatch::choiceOf(kScatter.name, ScatterConfig()),
-          work->kind == tn::ScatterKind::none ? "updates claim their places"
-                                              : "updates are sorted by their places"};
+  return FamilyMatch::take(*work, {kScatter.name.str(), {}},
+                           work->kind == tn::ScatterKind::none
+                               ? "updates claim their places"
+                               : "updates are sorted by their places");
 }
 
 /// A claim is three accesses at any place; a digit of a sort moves keys and numbers, and counts.
-double scatterCost(RegionBuilder &region, const dispatch::KernelChoice &) {
-  ScatterWork work = *scatterOf(region);
+double scatterSeconds(RegionBuilder &region, const ScatterWork &work,
+                      const dispatch::KernelChoice &) {
   double count = double(region.estimate(work.count)), slice = double(region.estimate(work.slice));
   double bytes = double(byteSize(work.element)), access = 32;
   double data = double(region.estimate(work.places)) * slice * bytes;
@@ -138,12 +136,9 @@ double scatterCost(RegionBuilder &region, const dispatch::KernelChoice &) {
   return moved / region.gpu.memoryBandwidth + kernels * region.gpu.launchSeconds;
 }
 
-LogicalResult emitScatterSteps(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  std::optional<ScatterWork> work = scatterOf(region);
-  if (!work || !choice.parameters.empty()) {
-    return failure();
-  }
-  emitScatter(region, *work);
+LogicalResult emitScatterSteps(RegionBuilder &region, const ScatterWork &work,
+                               const dispatch::KernelChoice &) {
+  emitScatter(region, work);
   return success();
 }
 
@@ -156,9 +151,8 @@ constexpr KernelFamily kScatter = {
         "by their places and combined by a thread each",
     .strategies = {dispatch::kSingle},
     .needs = {"scatter"},
-    .match = offerScatter,
-    .configs = nullptr,
-    .cost = scatterCost,
-    .emit = emitScatterSteps};
+    .match = matchScatter,
+    .seconds = on<scatterSeconds>,
+    .emit = on<emitScatterSteps>};
 
 } // namespace tenon::codegen::cuda

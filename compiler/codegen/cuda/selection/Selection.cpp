@@ -49,19 +49,15 @@ Operation *selectionOf(RegionBuilder &region) {
   return areInputs ? op : nullptr;
 }
 
-Offer offerSelection(RegionBuilder &region) {
-  if (!selectionOf(region)) {
-    return Offer::refuse("it is no selection of true elements or of boxes");
-  }
-  return {dispatch::KernelChoice{kSelection.name.str(), {}},
-          "its steps depend on each other: blocks do them together"};
+FamilyMatch matchSelection(RegionBuilder &region) {
+  Operation *op = selectionOf(region);
+  return op ? FamilyMatch::take(op, {kSelection.name.str(), {}},
+                                "its steps depend on each other: blocks do them together")
+            : FamilyMatch::refuse("it is no selection of true elements or of boxes");
 }
 
-LogicalResult emitSelection(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  Operation *op = selectionOf(region);
-  if (!op || !choice.parameters.empty()) {
-    return failure();
-  }
+LogicalResult emitSelection(RegionBuilder &region, Operation *const &op,
+                            const dispatch::KernelChoice &) {
   Ports ports = portsOf(region, op);
   if (tn::TruePositionsOp positions = dyn_cast<tn::TruePositionsOp>(op)) {
     emitTruePositions(region, positions, ports);
@@ -79,9 +75,7 @@ constexpr KernelFamily kSelection = {.name = "selection",
                                          "non-maximum suppression",
                                      .strategies = {dispatch::kSingle},
                                      .needs = {"true_positions", "select_boxes"},
-                                     .match = offerSelection,
-                                     .configs = nullptr,
-                                     .cost = nullptr,
-                                     .emit = emitSelection};
+                                     .match = matchSelection,
+                                     .emit = on<emitSelection>};
 
 } // namespace tenon::codegen::cuda

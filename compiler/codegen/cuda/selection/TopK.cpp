@@ -132,24 +132,25 @@ std::vector<SelectLayout> layoutsOf(const TopKWork &work, const SelectLayout &fi
   return layouts;
 }
 
-Offer offerTopK(RegionBuilder &region) {
+FamilyMatch matchTopK(RegionBuilder &region) {
   std::optional<TopKWork> work = topKOf(region);
   if (!work) {
-    return Offer::refuse("it selects no first elements of an input");
+    return FamilyMatch::refuse("it selects no first elements of an input");
   }
   SelectLayout first = firstLayout(region, *work);
   if (mostPieces(*work, first) > 1 && work->most > tuning::kMostOfPieces) {
-    return Offer::refuse("so many are wanted that pieces of a row hardly hold more");
+    return FamilyMatch::refuse("so many are wanted that pieces of a row hardly hold more");
   }
   std::vector<SelectLayout> layouts = layoutsOf(*work, first);
   if (sortedBytes(*work, layouts.back()) > region.gpu.sharedBytes) {
-    return Offer::refuse("shared memory does not hold what is selected");
+    return FamilyMatch::refuse("shared memory does not hold what is selected");
   }
-  return {dispatch::choiceOf(kTopK.name, first),
-          first.items == 1 ? "rows that a warp sorts in registers"
-          : layouts.size() == 1
-              ? "rows that a team of threads holds in registers"
-              : "pieces of rows, then what was selected of them, in the registers of a block each"};
+  return FamilyMatch::take(
+      *work, dispatch::choiceOf(kTopK.name, first),
+      first.items == 1 ? "rows that a warp sorts in registers"
+      : layouts.size() == 1
+          ? "rows that a team of threads holds in registers"
+          : "pieces of rows, then what was selected of them, in the registers of a block each");
 }
 
 /// Seconds of a kernel that goes through `steps` steps for each of its teams, of which as many are
@@ -161,70 +162,64 @@ double teamSeconds(const target::Target &gpu, const SelectLayout &layout, double
   return std::ceil(teams / atOnce) * steps * step;
 }
 
-double topKCost(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  std::optional<TopKWork> work = topKOf(region);
-  SelectLayout first;
-  if (!work || dispatch::readParameters(choice, first)) {
-    return 0;
-  }
-  double rows = double(region.estimate(work->rows()));
-  double elements = double(region.estimate(work->length)), seconds = 0;
-  double bytes = rows * elements * double(byteSize(work->order.storage)), teams = rows;
+double topKSeconds(RegionBuilder &region, const TopKWork &work,
+                   const dispatch::KernelChoice &choice) {
+  SelectLayout first = configOf<SelectLayout>(choice);
+  double rows = double(region.estimate(work.rows()));
+  double elements = double(region.estimate(work.length)), seconds = 0;
+  double bytes = rows * elements * double(byteSize(work.order.storage)), teams = rows;
   auto stepsOfSort = [](int64_t slots) {
     double levels = std::log2(double(llvm::PowerOf2Ceil(std::max<int64_t>(slots, 1))));
     return levels * (levels + 1) / 2;
   };
   if (first.items == 1) {
-    double lanes = double(llvm::PowerOf2Ceil(std::max<int64_t>(work->longest, 1)));
+    double lanes = double(llvm::PowerOf2Ceil(std::max<int64_t>(work.longest, 1)));
     return region.gpu.launchSeconds + bytes / region.gpu.memoryBandwidth +
            teamSeconds(region.gpu, first, rows * lanes / double(kWarp), stepsOfSort(kWarp));
   }
-  std::vector<SelectLayout> layouts = layoutsOf(*work, first);
+  std::vector<SelectLayout> layouts = layoutsOf(work, first);
   for (const SelectLayout &layout : layouts) {
     double pieces = std::ceil(elements / double(layout.piece()));
-    double bits = double(work->order.bits);
+    double bits = double(work.order.bits);
     teams = rows * pieces;
     seconds += region.gpu.launchSeconds + bytes / region.gpu.memoryBandwidth +
                rows * elements * bits * tuning::kKeyBitSeconds / double(region.gpu.cores) +
                teamSeconds(region.gpu, layout, teams, bits);
-    elements = pieces * double(work->most);
-    bytes = rows * elements * double(byteSize(work->order.key) + 4);
+    elements = pieces * double(work.most);
+    bytes = rows * elements * double(byteSize(work.order.key) + 4);
   }
-  int64_t slots = llvm::PowerOf2Ceil(std::max<int64_t>(work->most, 1));
+  int64_t slots = llvm::PowerOf2Ceil(std::max<int64_t>(work.most, 1));
   double pairs = double(llvm::divideCeil(slots / 2, layouts.back().threads));
   return seconds + teamSeconds(region.gpu, layouts.back(), teams, stepsOfSort(slots) * pairs);
 }
 
-LogicalResult emitTopK(RegionBuilder &region, const dispatch::KernelChoice &choice) {
-  std::optional<TopKWork> work = topKOf(region);
-  SelectLayout first;
-  if (!work || failed(readChoice(region, choice, first))) {
-    return failure();
-  }
-  setResults(region, *work);
+LogicalResult emitTopK(RegionBuilder &region, const TopKWork &problem,
+                       const dispatch::KernelChoice &choice) {
+  TopKWork work = problem;
+  SelectLayout first = configOf<SelectLayout>(choice);
+  setResults(region, work);
   if (first.items == 1) {
-    emitSortedLanes(region, *work);
+    emitSortedLanes(region, work);
     return success();
   }
-  std::vector<SelectLayout> layouts = layoutsOf(*work, first);
+  std::vector<SelectLayout> layouts = layoutsOf(work, first);
   std::optional<Candidates> source, sink;
-  AffineExpr elements = work->length + reachOver(*work, first);
+  AffineExpr elements = work.length + reachOver(work, first);
   for (const SelectLayout &layout : ArrayRef(layouts).drop_back()) {
     sink = Candidates{elements.ceilDiv(layout.piece())};
-    AffineExpr count = work->rows() * sink->pieces * work->wanted;
-    sink->keys = region.addTemporary(count * byteSize(work->order.key));
+    AffineExpr count = work.rows() * sink->pieces * work.wanted;
+    sink->keys = region.addTemporary(count * byteSize(work.order.key));
     sink->indices = region.addTemporary(count * 4);
-    emitSelect(region, *work, layout, source, sink);
+    emitSelect(region, work, layout, source, sink);
     source = sink;
-    elements = sink->pieces * work->wanted;
+    elements = sink->pieces * work.wanted;
   }
-  emitSelect(region, *work, layouts.back(), source, std::nullopt);
+  emitSelect(region, work, layouts.back(), source, std::nullopt);
   return success();
 }
 
 /// Its own, and pieces of fewer threads.
-std::vector<dispatch::KernelChoice> topKConfigs(RegionBuilder &region) {
-  TopKWork work = *topKOf(region);
+std::vector<dispatch::KernelChoice> topKConfigs(RegionBuilder &region, const TopKWork &work) {
   SelectLayout own = firstLayout(region, work);
   std::vector<dispatch::KernelChoice> choices = {dispatch::choiceOf(kTopK.name, own)};
   if (own.rows > 1 || own.items == 1) {
@@ -270,25 +265,22 @@ SortJob sortOf(const TopKWork &work) {
   return job;
 }
 
-Offer offerRadixSort(RegionBuilder &region) {
-  if (!topKOf(region)) {
-    return Offer::refuse("it selects no first elements of an input");
-  }
-  return {dispatch::KernelChoice{kRadixSort.name.str(), {}},
-          "rows are sorted, of any length and however many are wanted"};
-}
-
-double radixSortCost(RegionBuilder &region, const dispatch::KernelChoice &) {
-  return radixSortSeconds(region, sortOf(*topKOf(region)));
-}
-
-LogicalResult emitRadixSortOfRows(RegionBuilder &region, const dispatch::KernelChoice &choice) {
+FamilyMatch matchRadixSort(RegionBuilder &region) {
   std::optional<TopKWork> work = topKOf(region);
-  if (!work || !choice.parameters.empty()) {
-    return failure();
-  }
-  setResults(region, *work);
-  emitRadixSort(region, sortOf(*work));
+  return work ? FamilyMatch::take(*work, {kRadixSort.name.str(), {}},
+                                  "rows are sorted, of any length and however many are wanted")
+              : FamilyMatch::refuse("it selects no first elements of an input");
+}
+
+double rowsSortSeconds(RegionBuilder &region, const TopKWork &work, const dispatch::KernelChoice &) {
+  return radixSortSeconds(region, sortOf(work));
+}
+
+LogicalResult emitRadixSortOfRows(RegionBuilder &region, const TopKWork &problem,
+                                  const dispatch::KernelChoice &) {
+  TopKWork work = problem;
+  setResults(region, work);
+  emitRadixSort(region, sortOf(work));
   return success();
 }
 
@@ -300,19 +292,18 @@ constexpr KernelFamily kTopK = {
             "registers and finds the last key that is wanted bit by bit; few are sorted at the end",
     .strategies = {dispatch::kSingle},
     .needs = {"top_k"},
-    .match = offerTopK,
-    .configs = topKConfigs,
-    .cost = topKCost,
-    .emit = emitTopK};
+    .match = matchTopK,
+    .configs = on<topKConfigs>,
+    .seconds = on<topKSeconds>,
+    .emit = on<emitTopK>};
 
 constexpr KernelFamily kRadixSort = {
     .name = "radix_sort",
     .what = "stable radix sort of rows by many blocks, 8 bits of the keys at a time",
     .strategies = {dispatch::kSingle},
     .needs = {"top_k"},
-    .match = offerRadixSort,
-    .configs = nullptr,
-    .cost = radixSortCost,
-    .emit = emitRadixSortOfRows};
+    .match = matchRadixSort,
+    .seconds = on<rowsSortSeconds>,
+    .emit = on<emitRadixSortOfRows>};
 
 } // namespace tenon::codegen::cuda

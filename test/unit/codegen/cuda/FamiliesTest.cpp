@@ -87,12 +87,12 @@ std::string verdictOn(const KernelSelection &selection, llvm::StringRef family) 
 
 TEST(KernelFamilies, HaveNamesAndWords) {
   std::set<std::string> names;
-  for (const KernelFamily *family : kernelFamilies()) {
+  for (const KernelFamily *family : kernelFamilies().families()) {
     EXPECT_TRUE(names.insert(family->name.str()).second) << family->name.str();
     EXPECT_FALSE(family->what.empty()) << family->name.str();
-    EXPECT_EQ(findFamily(family->name), family);
+    EXPECT_EQ(kernelFamilies().find(family->name), family);
   }
-  EXPECT_EQ(findFamily("no such family"), nullptr);
+  EXPECT_EQ(kernelFamilies().find("no such family"), nullptr);
 }
 
 TEST(KernelFamilies, ChoicesGoThroughTextAndAttribute) {
@@ -112,11 +112,13 @@ TEST(KernelFamilies, ChoicesGoThroughTextAndAttribute) {
 /// Runs every configuration that the family lists on the emulated GPU.
 void expectAllRight(const std::string &text, const KernelFamily &family, size_t least) {
   Parsed parsed(text);
-  std::vector<KernelChoice> configs = configsOf(family, *parsed.region);
+  FamilyMatch match = kernelFamilies().match(family, *parsed.region);
+  ASSERT_TRUE(match) << match.why;
+  std::vector<KernelChoice> configs = kernelFamilies().configsOf(family, *parsed.region, match);
   EXPECT_GE(configs.size(), least);
   for (const KernelChoice &choice : configs) {
     Emitter emitter = [&](RegionBuilder &region) -> mlir::FailureOr<bool> {
-      if (failed(family.emit(region, choice))) {
+      if (failed(kernelFamilies().emit(region, choice))) {
         return mlir::failure();
       }
       return true;
@@ -140,7 +142,8 @@ TEST(KernelFamilies, GemmTensorCoreLaysOutWeightsForWiderCopies) {
     std::string text = simtGemm(40, columns, depth);
     text.insert(text.find(") -> "), " {tn.constant, tn.packable}");
     Parsed parsed(text);
-    std::optional<dispatch::WeightLayout> layout = weightLayoutOf(kGemmTensorCore, *parsed.region);
+    FamilyMatch match = kernelFamilies().match(kGemmTensorCore, *parsed.region);
+    std::optional<dispatch::WeightLayout> layout = kernelFamilies().weightsOf(kGemmTensorCore, *parsed.region, match);
     return layout ? layout->panel : 0;
   };
   EXPECT_EQ(panelOf(40, 72), 0); // on borders of 16 bytes as they are

@@ -22,17 +22,17 @@ std::string scanText(const std::string &type, int64_t axis, bool exclusive = fal
 
 /// Every configuration that the family lists.
 void expectRight(const std::string &text, const std::vector<int64_t> &symbols = {}) {
-  const KernelFamily &family = *findFamily("prefix_scan");
+  const KernelFamily &family = *kernelFamilies().find("prefix_scan");
   std::vector<dispatch::KernelChoice> configs;
   Emitter list = [&](RegionBuilder &region) -> mlir::FailureOr<bool> {
-    configs = configsOf(family, region);
+    configs = kernelFamilies().configsOf(family, region, kernelFamilies().match(family, region));
     return false;
   };
   llvm::consumeError(emitTestPtx(text, list, target::targetOf("sm_90")).takeError());
   ASSERT_FALSE(configs.empty()) << text;
   for (const dispatch::KernelChoice &choice : configs) {
     Emitter emitter = [&](RegionBuilder &region) -> mlir::FailureOr<bool> {
-      if (failed(family.emit(region, choice))) {
+      if (failed(kernelFamilies().emit(region, choice))) {
         return mlir::failure();
       }
       return true;

@@ -72,18 +72,18 @@ RunOptions optionsFor(const std::string &element, bool reversed) {
 /// Every configuration of the family.
 void expectRight(const Case &each, const char *familyName) {
   std::string text = topKText(each);
-  const KernelFamily &family = *findFamily(familyName);
+  const KernelFamily &family = *kernelFamilies().find(familyName);
   std::vector<dispatch::KernelChoice> configs;
   Emitter list = [&](RegionBuilder &region) -> mlir::FailureOr<bool> {
-    Offer offer = family.match(region);
-    EXPECT_TRUE(offer.choice) << offer.why;
-    configs = offer.choice ? configsOf(family, region) : configs;
+    FamilyMatch match = kernelFamilies().match(family, region);
+    EXPECT_TRUE(match) << match.why;
+    configs = match ? kernelFamilies().configsOf(family, region, match) : configs;
     return false;
   };
   llvm::consumeError(emitTestPtx(text, list, target::targetOf("sm_90")).takeError());
   for (const dispatch::KernelChoice &choice : configs) {
     Emitter emitter = [&](RegionBuilder &region) -> mlir::FailureOr<bool> {
-      if (failed(family.emit(region, choice))) {
+      if (failed(kernelFamilies().emit(region, choice))) {
         return mlir::failure();
       }
       return true;

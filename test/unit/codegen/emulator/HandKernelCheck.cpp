@@ -230,10 +230,10 @@ std::string regionText(const std::string &strategy, const std::string &signature
 Emitter byFamily(std::vector<std::string> names) {
   return [names](RegionBuilder &region) -> mlir::FailureOr<bool> {
     for (const std::string &name : names) {
-      const KernelFamily *family = findFamily(name);
-      Offer offer = family->match(region);
-      if (offer.choice) {
-        if (failed(family->emit(region, *offer.choice))) {
+      const KernelFamily *family = kernelFamilies().find(name);
+      FamilyMatch match = kernelFamilies().match(*family, region);
+      if (match) {
+        if (failed(family->emit(region, match.problem, *match.choice))) {
           return mlir::failure();
         }
         return true;
