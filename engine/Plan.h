@@ -97,24 +97,16 @@ struct Buffer {
   int64_t offset = kPlannedAtRunTime;
 };
 
-/// Values are stored in engine files. This runtime has Launch, Copy, Fill, Size, Return and, on a
-/// GPU, Call; a plan that uses another is refused with TN0514.
+/// Values are stored in engine files; a plan that uses one that is not here is refused with TN0514.
 enum class InstructionKind : uint8_t {
-  Launch = 0, ///< kernel over a grid
-  Call = 1,   ///< library, by descriptor (engine/LibraryAbi.h)
-  Copy = 2,   ///< buffers = {from, to}; sizes = {bytes}; the ranges do not overlap
-  Fill = 3,   ///< buffers = {to}; sizes = {bytes}; `fillByte` in every byte
-  Host = 4,
-  Size = 5, ///< buffers = {an i64}, which becomes the value of `symbol`
-  Alloc = 6,
-  Free = 7,
-  Invoke = 8,
-  Branch = 9,
-  Event = 10,
-  Wait = 11,
+  Launch = 0,  ///< kernel over a grid
+  Call = 1,    ///< library, by descriptor (engine/LibraryAbi.h); on a GPU only
+  Copy = 2,    ///< buffers = {from, to}; sizes = {bytes}; the ranges do not overlap
+  Size = 5,    ///< buffers = {an i64}, which becomes the value of `symbol`
   Return = 12, ///< the last instruction, and only there
 };
-inline constexpr uint8_t kLastInstructionKind = static_cast<uint8_t>(InstructionKind::Return);
+/// "launch", as records and reports call it.
+const char *nameOf(InstructionKind kind);
 
 /// A matrix of 16-bit elements that lies row by row in a launch's buffer from its start, as a GPU's
 /// copy engine takes it to shared memory: by boxes of `boxRows` rows of 128 bytes, in which the
@@ -151,15 +143,14 @@ struct Instruction {
   std::vector<ExprId> sizes;
   /// Launch on a GPU: what the kernel takes after buffers and sizes, each as an array of 128 bytes.
   std::vector<TensorMap> tensorMaps;
-  /// Launch: number of grid points (on a GPU, of blocks); 0 skips the launch. Copy or Fill on a
-  /// CPU: pieces that threads share; kNone for one.
+  /// Launch: number of grid points (on a GPU, of blocks); 0 skips the launch. Copy on a CPU:
+  /// pieces that threads share; kNone for one.
   ExprId grid = kNone;
   /// Launch: bytes of scratch for each thread (on a GPU, of dynamic shared memory for each block);
   /// kNone for none.
   ExprId scratch = kNone;
   uint32_t threads = 0;        ///< Launch on a GPU: threads of a block
   std::vector<std::byte> call; ///< Call: the descriptor
-  uint8_t fillByte = 0;        ///< Fill
   uint32_t symbol = kNone;     ///< Size
   /// Launch, behind a call: done in its place where the libraries that are found cannot do it.
   bool isFallback = false;

@@ -13,8 +13,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <map>
+#include <numeric>
 #include <set>
 
 namespace tenon::engine {

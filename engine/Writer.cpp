@@ -9,8 +9,8 @@
 #include "support/text/Text.h"
 
 #include <algorithm>
-#include <map>
 #include <cstring>
+#include <map>
 
 namespace tenon::engine {
 namespace {
@@ -148,7 +148,8 @@ private:
   /// That of equal bytes, where another variant has some.
   uint32_t addShared(SectionKind kind, Bytes bytes) {
     for (uint32_t i = 0; i < sections.size(); ++i) {
-      if (sections[i].kind == kind && std::ranges::equal(contents[i], bytes) && ++uses[i] < kLevels.size()) {
+      if (sections[i].kind == kind && std::ranges::equal(contents[i], bytes) &&
+          ++uses[i] < kLevels.size()) {
         return i;
       }
     }

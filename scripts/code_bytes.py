@@ -42,7 +42,7 @@ def without_names(data):
 
 
 def sections(engine):
-    """Hashes of plans and code without the names of kernels, each list in the order of the variants."""
+    """Hashes of plans and code without the names of kernels, each list in the order of the variants, equal ones once."""
     data = engine.read_bytes()
     (count,) = struct.unpack_from("<I", data, 12)
     found = {name: [] for name in KINDS.values()}
@@ -52,7 +52,7 @@ def sections(engine):
             content = data[offset:offset + length]
             content = b"".join(elf_sections(content)) if content.startswith(b"\x7fELF") else without_names(content)
             found[KINDS[kind]].append(hashlib.sha256(content).hexdigest()[:32])
-    return found
+    return {kind: list(dict.fromkeys(hashes)) for kind, hashes in found.items()}
 
 
 def main():

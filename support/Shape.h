@@ -22,10 +22,6 @@ std::vector<int64_t> rowMajorStrides(std::span<const int64_t> dims);
 /// "1x3x224x224"; "scalar" for rank 0. A negative dim prints as "?".
 std::string formatDims(std::span<const int64_t> dims);
 
-/// Rounds up to a multiple of `alignment`, a power of two.
-constexpr int64_t alignUp(int64_t value, int64_t alignment) {
-  return (value + alignment - 1) & ~(alignment - 1);
-}
 constexpr int64_t ceilDiv(int64_t value, int64_t divisor) {
   return (value + divisor - 1) / divisor;
 }

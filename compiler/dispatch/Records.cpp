@@ -1,4 +1,4 @@
-// The decision records as JSON and back; the schema is in docs/explain.md.
+// The decision records as JSON; the schema is in docs/explain.md.
 // Relies on llvm/Support/JSON, which keeps the order of arrays and sorts keys.
 #include "compiler/dispatch/Records.h"
 
@@ -26,58 +26,6 @@ llvm::json::Object toValue(const Cost &cost) {
 }
 
 } // namespace
-
-// The functions below are found by llvm::json through argument-dependent lookup.
-
-static bool fromJSON(const llvm::json::Value &value, Cost &cost, llvm::json::Path path) {
-  llvm::json::ObjectMapper mapper(value, path);
-  return mapper && mapper.map("bytes", cost.bytes) && mapper.map("work", cost.work) &&
-         mapper.map("launches", cost.launches) && mapper.map("us", cost.microseconds) &&
-         mapper.map("registers", cost.registers) && mapper.map("occupancy", cost.occupancy) &&
-         mapper.map("lost_us", cost.lostMicroseconds) &&
-         mapper.mapOptional("bytes_us", cost.bytesMicroseconds) &&
-         mapper.mapOptional("work_us", cost.workMicroseconds);
-}
-
-namespace {
-struct Size {
-  std::string name;
-  int64_t value = 0;
-};
-
-bool fromJSON(const llvm::json::Value &value, Size &size, llvm::json::Path path) {
-  llvm::json::ObjectMapper mapper(value, path);
-  return mapper && mapper.map("name", size.name) && mapper.map("size", size.value);
-}
-} // namespace
-
-static bool fromJSON(const llvm::json::Value &value, CandidateRecord &candidate,
-                     llvm::json::Path path) {
-  llvm::json::ObjectMapper mapper(value, path);
-  return mapper && mapper.map("kernel", candidate.kernel) &&
-         mapper.map("verdict", candidate.verdict) && mapper.map("why", candidate.why) &&
-         mapper.mapOptional("us", candidate.microseconds);
-}
-
-static bool fromJSON(const llvm::json::Value &value, RegionRecord &region, llvm::json::Path path) {
-  llvm::json::ObjectMapper mapper(value, path);
-  return mapper && mapper.map("label", region.label) && mapper.map("target", region.target) &&
-         mapper.map("strategy", region.strategy) && mapper.map("reason", region.reason) &&
-         mapper.map("nodes", region.nodes) && mapper.map("operations", region.operations) &&
-         mapper.map("cost", region.cost) && mapper.mapOptional("kernel", region.kernel) &&
-         mapper.mapOptional("candidates", region.candidates) &&
-         mapper.mapOptional("slow", region.slow);
-}
-
-static bool fromJSON(const llvm::json::Value &value, EdgeRecord &edge, llvm::json::Path path) {
-  llvm::json::ObjectMapper mapper(value, path);
-  return mapper && mapper.map("producer", edge.producer) && mapper.map("consumer", edge.consumer) &&
-         mapper.map("producerRegion", edge.producerRegion) &&
-         mapper.map("consumerRegion", edge.consumerRegion) && mapper.map("verdict", edge.verdict) &&
-         mapper.map("rule", edge.rule) && mapper.map("why", edge.why) &&
-         mapper.map("decided", edge.decided) && mapper.map("apart", edge.apart) &&
-         mapper.map("fused", edge.fused);
-}
 
 Cost &Cost::operator+=(const Cost &other) {
   bytes += other.bytes;
@@ -156,32 +104,6 @@ std::string Records::toJson() const {
                                                  {"regions", std::move(regionValues)},
                                                  {"edges", std::move(edgeValues)}});
   return text;
-}
-
-llvm::Expected<Records> Records::fromJson(llvm::StringRef text) {
-  llvm::Expected<llvm::json::Value> value = llvm::json::parse(text);
-  if (!value) {
-    return value.takeError();
-  }
-  Records records;
-  int64_t schema = 0;
-  std::vector<Size> sizes;
-  llvm::json::Path::Root root("fusion record");
-  llvm::json::ObjectMapper mapper(*value, root);
-  if (!mapper || !mapper.map("schema", schema) || !mapper.map("profile", records.profile) ||
-      !mapper.mapOptional("launch_us", records.launchMicroseconds) ||
-      !mapper.mapOptional("sizes", sizes) || !mapper.map("regions", records.regions) ||
-      !mapper.map("edges", records.edges)) {
-    return root.getError();
-  }
-  for (Size &size : sizes) {
-    records.sizes.emplace_back(std::move(size.name), size.value);
-  }
-  if (schema != 1) {
-    return llvm::createStringError("the fusion record has schema %lld, this program reads 1",
-                                   static_cast<long long>(schema));
-  }
-  return records;
 }
 
 } // namespace tenon::dispatch

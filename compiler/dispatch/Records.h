@@ -81,7 +81,6 @@ struct Records {
 
   /// JSON text; equal records give equal text.
   std::string toJson() const;
-  static llvm::Expected<Records> fromJson(llvm::StringRef text);
 };
 
 } // namespace tenon::dispatch

@@ -93,8 +93,7 @@ CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool g
   return target;
 }
 
-std::vector<std::vector<engine::CpuLevel>>
-groupsOfLevels(llvm::ArrayRef<engine::CpuLevel> levels) {
+std::vector<std::vector<engine::CpuLevel>> groupsOfLevels(llvm::ArrayRef<engine::CpuLevel> levels) {
   llvm::MapVector<uint64_t, std::vector<engine::CpuLevel>> groups;
   for (engine::CpuLevel level : levels) {
     const engine::CpuLevelRow &row = engine::rowOf(level);

@@ -49,8 +49,7 @@ struct CodeTarget {
 /// `rates` are those by which times are predicted.
 CodeTarget cpuTarget(engine::CpuLevel level, const target::Target &rates, bool guarded);
 /// The levels in groups that get the same kernels everywhere, in order of their first.
-std::vector<std::vector<engine::CpuLevel>>
-groupsOfLevels(llvm::ArrayRef<engine::CpuLevel> levels);
+std::vector<std::vector<engine::CpuLevel>> groupsOfLevels(llvm::ArrayRef<engine::CpuLevel> levels);
 CodeTarget cudaTarget(const target::Target &gpu);
 
 /// Of all devices.

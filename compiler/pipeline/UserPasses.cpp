@@ -56,7 +56,6 @@ Status UserPasses::runChecked(const UserPass &pass, ModuleOp before, ModuleOp mo
   facts.edits = graph.edits();
   TENON_TRY(std::move(status));
   if (facts.edits > 0) {
-    changed = true;
     TENON_TRY(graph.finish());
     std::string broken;
     ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {

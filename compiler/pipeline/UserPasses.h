@@ -14,8 +14,6 @@ public:
   /// Runs those of the phase, in order. TN0406 names the pass that failed, left a graph that does
   /// not verify or changed the results too much, and the folder with the graph before it.
   Status run(Phase phase, mlir::ModuleOp module);
-  /// Whether any was run that changed something.
-  bool changedGraph() const { return changed; }
   /// Whether one ended in a crash, which may have damaged the module.
   bool isDamaged() const { return damaged; }
 
@@ -35,7 +33,6 @@ private:
   const CompileOptions &options;
   tn::WeightStore &weights;
   std::vector<PassFacts> done;
-  bool changed = false;
   bool damaged = false;
 };
 

@@ -9,9 +9,6 @@ namespace tenon::plan {
 namespace {
 
 constexpr llvm::StringLiteral kSpaces[] = {"const", "arena", "state", "input", "output"};
-constexpr llvm::StringLiteral kKinds[] = {"launch", "call",  "copy",  "fill",   "host",
-                                          "size",   "alloc", "free",  "invoke", "branch",
-                                          "event",  "wait",  "return"};
 
 std::string format(const engine::Plan &plan, engine::ExprId id) {
   std::vector<std::string> names;
@@ -88,7 +85,7 @@ std::string placementRecord(const engine::Variant &variant, const PlanNotes &not
     }
     llvm::json::Object entry{{"instruction", static_cast<int64_t>(i)},
                              {"label", instruction.label},
-                             {"kind", kKinds[static_cast<size_t>(instruction.kind)]},
+                             {"kind", engine::nameOf(instruction.kind)},
                              {"device", instruction.device == engine::kGpu ? "gpu" : "cpu"},
                              {"strategy", notes.strategies[i]},
                              {"weights_bytes", weightBytes}};

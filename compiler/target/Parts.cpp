@@ -26,7 +26,8 @@ struct ArchRow {
   int64_t blockKiB, sharedKiB; ///< shared memory of a block, and of a multiprocessor
   /// Clusters of more than 8 blocks run on some parts only: they are for specific architectures.
   int64_t clusterBlocks;
-  /// The oldest that knows the architecture and what is emitted for it, so that old drivers take it.
+  /// The oldest that knows the architecture and what is emitted for it, so that old drivers take
+  /// it.
   int64_t ptx;
 };
 
@@ -128,14 +129,13 @@ struct CpuRow {
 
 constexpr engine::CpuLevel kVnni = engine::CpuLevel::Avx512VnniBf16;
 
-// Two cores of a server, measured. Of the named parts: memory by channels and speed as AMD and Intel
-// print them for EPYC 9654 (12 of DDR5-4800) and Xeon Platinum 8592+ (8 of DDR5-5600); FP32 and L2
-// by base clock (2.4 and 1.9 GHz) and what a core does in a cycle by AMD's optimization guide for
-// Zen 4 (32 operations, 32 bytes) and Intel's manual (64 operations, 64 bytes).
+// Two cores of a server, measured. Of the named parts: memory by channels and speed as AMD and
+// Intel print them for EPYC 9654 (12 of DDR5-4800) and Xeon Platinum 8592+ (8 of DDR5-5600); FP32
+// and L2 by base clock (2.4 and 1.9 GHz) and what a core does in a cycle by AMD's optimization
+// guide for Zen 4 (32 operations, 32 bytes) and Intel's manual (64 operations, 64 bytes).
 constexpr CpuRow kServer = {"", "x86-64, 2 cores", kVnni, 2, 60e9, 200e9, 200e9, kMiB};
 /// Not measured: with the rates of the server above.
-constexpr CpuRow kOther = {
-    "", "2 cores", engine::CpuLevel::Armv8A, 2, 60e9, 200e9, 200e9, kMiB};
+constexpr CpuRow kOther = {"", "2 cores", engine::CpuLevel::Armv8A, 2, 60e9, 200e9, 200e9, kMiB};
 constexpr std::array<CpuRow, 2> kCpus = {{
     {"zen4", "AMD EPYC 9654 (Zen 4)", kVnni, 96, 460.8e9, 7.37e12, 7.37e12, kMiB},
     {"emerald-rapids", "Intel Xeon Platinum 8592+ (Emerald Rapids)", kVnni, 64, 358.4e9, 7.78e12,

@@ -3,8 +3,8 @@
 // guessed back from its numbers.
 #pragma once
 
-#include "engine/Level.h"
 #include "engine/CudaArch.h"
+#include "engine/Level.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -52,9 +52,9 @@ struct Target {
   double productBandwidth = 0, generatedBandwidth = 0;
   /// Seconds from one kernel to the next.
   double launchSeconds = 0;
-  /// Of one multiprocessor: registers of 32 bits, threads and blocks at once, bytes of shared memory
-  /// for one block and for all, and bytes that it must have asked for at any time to read memory at
-  /// its rate.
+  /// Of one multiprocessor: registers of 32 bits, threads and blocks at once, bytes of shared
+  /// memory for one block and for all, and bytes that it must have asked for at any time to read
+  /// memory at its rate.
   int64_t registers = 0, threads = 0, blocks = 0;
   int64_t sharedBytes = 0, sharedOfProcessor = 0;
   int64_t bytesOnTheWay = 0;

@@ -70,6 +70,9 @@ Result<ElfDynamic> readDynamic(const ElfImage &image, const Elf64_Phdr &segment)
   }
 }
 
+/// PT_RISCV_ATTRIBUTES, which older headers of the system lack.
+constexpr Elf64_Word kRiscvAttributes = 0x70000003;
+
 Elf64_Half machineOf(Architecture architecture) {
   switch (architecture) {
   case Architecture::AArch64:
@@ -152,6 +155,8 @@ private:
                     std::memcmp(mapped.data(), code.data() + header.e_phoff, bytes) == 0;
       return isSame ? Status::ok() : codeError("the program headers are not where they should be");
     }
+    case kRiscvAttributes: // names of extensions, for linkers
+      return Status::ok();
     default:
       return codeError("the code object is a program, uses thread-local storage or has another "
                        "segment that is not known");

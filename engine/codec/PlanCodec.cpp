@@ -54,8 +54,8 @@ Offset<fb::Instruction> encodeInstruction(FlatBufferBuilder &builder, const Inst
       in.constraint.empty() ? Offset<flatbuffers::String>() : builder.CreateString(in.constraint);
   return fb::CreateInstruction(
       builder, static_cast<uint8_t>(in.kind), in.device, in.queue, in.kernel, buffers, in.reads,
-      sizes, in.grid, in.scratch, in.fillByte, label, in.threads, call, in.isFallback, maps,
-      in.canFail, constraint, in.symbol, in.cluster, in.isDependentLaunch, in.flops, in.bytesMoved);
+      sizes, in.grid, in.scratch, label, in.threads, call, in.isFallback, maps, in.canFail,
+      constraint, in.symbol, in.cluster, in.isDependentLaunch, in.flops, in.bytesMoved);
 }
 
 struct EncodedExprs {
@@ -139,7 +139,6 @@ void decodeInstructions(const fb::Plan &from, Plan &plan, CopyBudget &budget) {
     out.sizes = copyIndices(in.sizes(), budget);
     out.grid = in.grid();
     out.scratch = in.scratch();
-    out.fillByte = in.fill_byte();
     out.isFallback = in.is_spare();
     out.canFail = in.can_fail();
     out.constraint = copyString(in.constraint(), budget);

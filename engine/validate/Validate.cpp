@@ -323,12 +323,6 @@ private:
         return instructionError(index, instruction, "a copy has two buffers and one size");
       }
       return Status::ok();
-    case InstructionKind::Fill:
-      if (instruction.buffers.size() != 1 || instruction.reads != 0 ||
-          instruction.sizes.size() != 1) {
-        return instructionError(index, instruction, "a fill has one buffer and one size");
-      }
-      return Status::ok();
     case InstructionKind::Size:
       if (instruction.buffers.size() != 1 || instruction.reads != 1 || !instruction.sizes.empty() ||
           plan.exprs.constantValue(plan.buffers[instruction.buffers[0]].size) != sizeof(int64_t)) {

@@ -1,5 +1,6 @@
 // Evaluates a plan for one set of input dims. The plan is valid in itself; what is checked here is
-// what depends on the dims: ranges, relations, sizes, views and copies in bounds.
+// what depends on the dims: ranges, relations, sizes, views and copies in bounds. One file, since
+// each of these checks relies on those before it.
 
 #include "runtime/plan/BoundPlan.h"
 
@@ -294,7 +295,6 @@ private:
     }
     BoundStep step;
     step.kind = instruction.kind;
-    step.fillByte = instruction.fillByte;
     step.queue = instruction.queue;
     step.instruction = index;
     step.firstPointer = static_cast<uint32_t>(out.sources.size());
@@ -317,10 +317,9 @@ private:
     step.sizeCount = static_cast<uint32_t>(instruction.sizes.size());
     if (instruction.kind == InstructionKind::Launch) {
       TENON_TRY(bindLaunch(instruction, step));
-    } else if (instruction.kind == InstructionKind::Copy ||
-               instruction.kind == InstructionKind::Fill) {
+    } else if (instruction.kind == InstructionKind::Copy) {
       step.grid = instruction.grid == kNone ? 1 : value(instruction.grid);
-      TENON_TRY(checkMove(instruction));
+      TENON_TRY(checkCopy(instruction));
     }
     out.steps.push_back(step);
     return Status::ok();
@@ -377,8 +376,8 @@ private:
            lastRow <= source.bytes && map.columns * elementBytes <= source.bytes - lastRow;
   }
 
-  /// A copy or fill stays inside of its buffers, and a copy's ranges are apart.
-  Status checkMove(const Instruction &instruction) const {
+  /// A copy stays inside of its buffers, and its ranges are apart.
+  Status checkCopy(const Instruction &instruction) const {
     int64_t bytes = value(instruction.sizes[0]);
     bool inBounds = bytes >= 0;
     for (uint32_t buffer : instruction.buffers) {
@@ -386,18 +385,15 @@ private:
     }
     if (!inBounds) {
       return sizeError(
-          strCat("'", instruction.label, "' moves ", bytes, " bytes past the end of a buffer"));
+          strCat("'", instruction.label, "' copies ", bytes, " bytes past the end of a buffer"));
     }
-    if (instruction.kind == InstructionKind::Copy) {
-      const PointerSource &from = out.placed[instruction.buffers[0]];
-      const PointerSource &to = out.placed[instruction.buffers[1]];
-      bool apart = from.root != to.root || from.offset + bytes <= to.offset ||
-                   to.offset + bytes <= from.offset;
-      if (!apart) {
-        return sizeError(strCat("'", instruction.label, "' copies between ranges that overlap"));
-      }
-    }
-    return Status::ok();
+    const PointerSource &from = out.placed[instruction.buffers[0]];
+    const PointerSource &to = out.placed[instruction.buffers[1]];
+    bool apart = from.root != to.root || from.offset + bytes <= to.offset ||
+                 to.offset + bytes <= from.offset;
+    return apart
+               ? Status::ok()
+               : sizeError(strCat("'", instruction.label, "' copies between ranges that overlap"));
   }
 
   Status planArena(int64_t alignment, OffsetPlanner &planner) {

@@ -21,7 +21,6 @@ using FlatDims = std::vector<int64_t>;
 
 struct BoundStep {
   engine::InstructionKind kind;
-  uint8_t fillByte = 0;
   uint16_t queue = 0;              ///< within a section
   uint32_t kernel = engine::kNone; ///< index into the variant's kernels
   int64_t grid = 0;

@@ -48,7 +48,7 @@ RunFacts Executor::facts(const BoundPlan &bound) const {
   for (const BoundStep &step : bound.steps) {
     facts.kernels += step.kind == InstructionKind::Launch && step.grid != 0;
     facts.calls += step.kind == InstructionKind::Call;
-    facts.moves += step.kind == InstructionKind::Copy || step.kind == InstructionKind::Fill;
+    facts.moves += step.kind == InstructionKind::Copy;
   }
   return facts;
 }

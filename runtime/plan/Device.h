@@ -25,8 +25,8 @@ struct SessionOptions {
   /// needs more fails with TN0606.
   uint64_t memoryLimit = uint64_t(64) << 30;
   /// On a GPU: seconds in which library calls take the fastest of several algorithms by measuring
-  /// them once for each new shape, instead of the one that the library proposes. When they are over,
-  /// the other calls take what was measured before, or the proposal.
+  /// them once for each new shape, instead of the one that the library proposes. When they are
+  /// over, the other calls take what was measured before, or the proposal.
   double measureSeconds = 0;
   /// On a GPU: steps that share no memory run at the same time where that is expected to be faster.
   bool overlapBranches = true;
@@ -74,7 +74,7 @@ struct MemoryUse {
 struct RunFacts {
   uint32_t kernels = 0;
   uint32_t calls = 0;
-  uint32_t moves = 0;       ///< copies and fills of the plan
+  uint32_t moves = 0;       ///< copies of the plan
   bool usedGraph = false;   ///< the last run was one launch of a graph
   uint32_t overlapped = 0;  ///< instructions beside others in the graph
   std::string graphRefusal; ///< why the plan cannot be a graph, empty otherwise
@@ -125,8 +125,8 @@ public:
   virtual RunFacts facts(const BoundPlan &bound) const;
   /// Device seconds of one run, over `count` runs in a row on the tensors bound last.
   virtual Result<double> timeRuns(BoundPlan &bound, unsigned count);
-  /// Mean of `count` times. On a GPU each step by itself in a row, and what the tensors then hold is
-  /// undefined; on a CPU as a part of whole runs.
+  /// Mean of `count` times. On a GPU each step by itself in a row, and what the tensors then hold
+  /// is undefined; on a CPU as a part of whole runs.
   virtual Result<std::vector<StepTime>> timeSteps(BoundPlan &bound, unsigned count);
 };
 

@@ -11,6 +11,8 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ["TENON_SOURCE_DIR"])
 MAX_LINES = 800
+# Longer files outside of tests say in their head why they are one file.
+REASONED_LINES, HEAD, REASON = 400, 15, "One file"
 MAX_DEPTH = 4
 
 
@@ -38,6 +40,11 @@ def map_faults(listed, present):
     return faults
 
 
+def unreasoned(code):
+    return [name for name, text in code.items()
+            if text.count("\n") > REASONED_LINES and REASON not in "\n".join(text.splitlines()[:HEAD])]
+
+
 class Folders(unittest.TestCase):
     def test_map(self):
         listed = listed_folders((SOURCE / "docs/folders.md").read_text())
@@ -63,6 +70,14 @@ class Folders(unittest.TestCase):
         code = [file for file in tracked() if file.suffix in {".h", ".hpp", ".cpp", ".c", ".py"}]
         long = [str(file) for file in code if len((SOURCE / file).read_text().splitlines()) > MAX_LINES]
         self.assertEqual([], long, f"files over {MAX_LINES} lines want a split")
+
+    def test_reasons(self):
+        code = {str(file): (SOURCE / file).read_text() for file in tracked()
+                if file.suffix in {".h", ".hpp", ".cpp", ".c", ".py"} and file.parts[0] not in ("test", "scripts")}
+        self.assertGreater(len(code), 700)
+        self.assertEqual([], unreasoned(code))
+        long = "\n" * 500
+        self.assertEqual(["a.cpp"], unreasoned({"a.cpp": "// Engines." + long, "b.cpp": "// One file, since both share a cache." + long}))
 
 
 if __name__ == "__main__":

@@ -302,6 +302,4 @@ std::string typeText(const Value &value) {
                      : value.dtype;
 }
 
-const std::string &titleOf(const Node &node) { return node.name.empty() ? node.op : node.name; }
-
 } // namespace tenon::view

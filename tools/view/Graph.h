@@ -119,7 +119,5 @@ void addGroups(Graph &graph);
 Totals totalsOf(const Graph &graph);
 /// "f32 [batch, 3, 224, 224]".
 std::string typeText(const Value &value);
-/// What a node is called: its name, or its operation.
-const std::string &titleOf(const Node &node);
 
 } // namespace tenon::view

@@ -1,7 +1,7 @@
 """Engines and sessions: tensors in, tensors out.
 
 A call does little beyond the C function: shapes, room for outputs and structs are kept from the run before and made
-anew only when shapes change. Contiguous tensors are used where they lie.
+anew only when shapes change. Contiguous tensors are used where they lie. One file, since both hold each other's lifetime.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Passes of your own over a model's graph, in Python. docs/passes.md is the guide.
+"""Passes of your own over a model's graph, in Python. docs/passes.md is the guide. One file, as its C interface is one struct.
 
     import math
     import tenon

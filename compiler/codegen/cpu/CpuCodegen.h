@@ -5,8 +5,8 @@
 
 #include "compiler/dispatch/KernelChoice.h"
 #include "compiler/target/Target.h"
-#include "engine/Level.h"
 #include "engine/Expr.h"
+#include "engine/Level.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"

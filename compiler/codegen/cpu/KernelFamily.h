@@ -74,7 +74,8 @@ double secondsWithWork(Region &region, llvm::function_ref<double(mlir::Operation
 /// The only operation of a region besides the terminator, if it is of that kind.
 template <typename Op> Op onlyOp(mlir::func::FuncOp source) {
   mlir::Block &body = source.getBody().front();
-  return llvm::hasSingleElement(body.without_terminator()) ? llvm::dyn_cast<Op>(body.front()) : Op();
+  return llvm::hasSingleElement(body.without_terminator()) ? llvm::dyn_cast<Op>(body.front())
+                                                           : Op();
 }
 /// The first operation of that kind, or null.
 template <typename Op> Op firstOp(mlir::func::FuncOp source) {

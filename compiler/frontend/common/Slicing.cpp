@@ -82,7 +82,8 @@ std::optional<AxisSlice> clampSlice(Symbols &symbols, AffineExpr dim, AffineExpr
     return AxisSlice{zero, zero};
   }
   // Of a slice that has items in a run of likely sizes the far side may cut off what is too long.
-  std::optional<int64_t> near = tn::constantDim(step > 0 ? start : end), likely = symbols.likely(dim);
+  std::optional<int64_t> near = tn::constantDim(step > 0 ? start : end),
+                         likely = symbols.likely(dim);
   bool mayCut = !near || !likely || *near < *likely;
   AffineExpr first = step > 0 ? clampIndex(symbols, start, dim, zero, dim, /*mayCut=*/false)
                               : clampIndex(symbols, start, dim, minusOne, last, mayCut);

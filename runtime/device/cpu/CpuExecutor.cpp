@@ -195,7 +195,7 @@ int32_t CpuExecutor::launch(const BoundPlan &bound, const BoundStep &step) {
   return failure.load(std::memory_order_relaxed);
 }
 
-void CpuExecutor::move(const BoundPlan &bound, const BoundStep &step) {
+void CpuExecutor::copy(const BoundPlan &bound, const BoundStep &step) {
   int64_t bytes = bound.sizes[step.firstSize];
   if (bytes == 0) {
     return;
@@ -203,20 +203,16 @@ void CpuExecutor::move(const BoundPlan &bound, const BoundStep &step) {
   void *const *operands = bound.pointers.data() + step.firstPointer;
   int64_t pieces = std::clamp<int64_t>(step.grid, 1, bytes);
   int64_t piece = bytes / pieces + (bytes % pieces != 0 ? 1 : 0);
-  auto movePieces = [&](int64_t begin, int64_t end, unsigned) {
+  auto copyPieces = [&](int64_t begin, int64_t end, unsigned) {
     int64_t first = std::min(begin * piece, bytes);
     size_t count = static_cast<size_t>(std::min(end * piece, bytes) - first);
-    if (step.kind == InstructionKind::Copy) {
-      std::memcpy(static_cast<char *>(operands[1]) + first,
-                  static_cast<const char *>(operands[0]) + first, count);
-    } else {
-      std::memset(static_cast<char *>(operands[0]) + first, step.fillByte, count);
-    }
+    std::memcpy(static_cast<char *>(operands[1]) + first,
+                static_cast<const char *>(operands[0]) + first, count);
   };
   if (pieces == 1) {
-    movePieces(0, 1, 0);
+    copyPieces(0, 1, 0);
   } else {
-    pool->parallelFor(pieces, movePieces);
+    pool->parallelFor(pieces, copyPieces);
   }
 }
 
@@ -231,7 +227,7 @@ Status CpuExecutor::runStep(BoundPlan &bound, const BoundStep &step) {
     std::memcpy(&count, bound.pointers[step.firstPointer], sizeof(count));
     return bound.bindSize(variant.plan(), step, count);
   }
-  move(bound, step);
+  copy(bound, step);
   return Status::ok();
 }
 

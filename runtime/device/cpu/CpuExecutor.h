@@ -44,7 +44,7 @@ private:
   [[gnu::noinline]] Status runStep(BoundPlan &bound, const BoundStep &step);
   int32_t launch(const BoundPlan &bound, const BoundStep &step);
   void setRanges(const BoundPlan &bound, const BoundStep &step);
-  void move(const BoundPlan &bound, const BoundStep &step);
+  void copy(const BoundPlan &bound, const BoundStep &step);
   int32_t call(const BoundPlan &bound, const BoundStep &step, int64_t begin, int64_t end,
                unsigned thread) const;
 

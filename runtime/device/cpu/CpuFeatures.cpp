@@ -97,9 +97,8 @@ uint32_t hostFeatures() {
   return bits(caps, HWCAP_ASIMD, arm::kNeon) |
          bits(caps, HWCAP_ATOMICS | HWCAP_CRC32 | HWCAP_ASIMDRDM | HWCAP_DCPOP, arm::kArmv82) |
          bits(caps, HWCAP_ASIMDDP, arm::kDotProd) |
-         bits(caps, HWCAP_FPHP | HWCAP_ASIMDHP, arm::kFp16) |
-         bits(more, HWCAP2_I8MM, arm::kI8mm) | bits(more, HWCAP2_BF16, arm::kBf16) |
-         bits(caps, HWCAP_SVE, arm::kSve);
+         bits(caps, HWCAP_FPHP | HWCAP_ASIMDHP, arm::kFp16) | bits(more, HWCAP2_I8MM, arm::kI8mm) |
+         bits(more, HWCAP2_BF16, arm::kBf16) | bits(caps, HWCAP_SVE, arm::kSve);
 }
 
 bool acquireFeatures(uint32_t) { return true; }

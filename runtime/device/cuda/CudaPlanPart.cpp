@@ -68,7 +68,7 @@ Status CudaExecutor::PlanPart::run(const BoundStep &step, StreamHandle stream, b
                          : Status(status.prefix(strCat("'", instruction.label, "'")));
   }
   int code = step.kind == InstructionKind::Launch ? launch(step, stream, mayStartEarly)
-                                                  : move(step, stream);
+                                                  : copy(step, stream);
   if (code != kSuccess) {
     return driver.check(
         code, strCat("starting '", instruction.label, "' (instruction ", step.instruction, ")"));
@@ -132,16 +132,14 @@ int CudaExecutor::PlanPart::launch(const BoundStep &step, StreamHandle stream, b
   return executor.driver.launchKernel(&config, function(step), params(step), nullptr);
 }
 
-int CudaExecutor::PlanPart::move(const BoundStep &step, StreamHandle stream) const {
+int CudaExecutor::PlanPart::copy(const BoundStep &step, StreamHandle stream) const {
   size_t bytes = static_cast<size_t>(bound.sizes[step.firstSize]);
   void *const *operands = bound.pointers.data() + step.firstPointer;
   if (bytes == 0) {
     return kSuccess;
   }
-  return step.kind == InstructionKind::Copy
-             ? executor.driver.memcpyDtoDAsync(toDevice(operands[1]), toDevice(operands[0]), bytes,
-                                               stream)
-             : executor.driver.memsetD8Async(toDevice(operands[0]), step.fillByte, bytes, stream);
+  return executor.driver.memcpyDtoDAsync(toDevice(operands[1]), toDevice(operands[0]), bytes,
+                                         stream);
 }
 
 std::vector<engine::Section> CudaExecutor::sectionsFor(const BoundPlan &bound) const {

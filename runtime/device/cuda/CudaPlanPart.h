@@ -39,7 +39,7 @@ struct CudaExecutor::PlanPart : DevicePart, StepRunner {
   /// Makes the tensor maps those of the plan's present addresses.
   Status encodeMaps();
   int launch(const BoundStep &step, StreamHandle stream, bool mayStartEarly);
-  int move(const BoundStep &step, StreamHandle stream) const;
+  int copy(const BoundStep &step, StreamHandle stream) const;
 
   CudaExecutor &executor;
   BoundPlan &bound;

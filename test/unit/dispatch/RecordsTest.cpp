@@ -1,5 +1,6 @@
-// The fusion record as JSON and back, and its refusal of what it does not know.
+// The fusion record as JSON, and its sums.
 #include "compiler/dispatch/Records.h"
+#include "llvm/Support/JSON.h"
 
 #include <gtest/gtest.h>
 
@@ -40,19 +41,25 @@ Records sample() {
   return records;
 }
 
-TEST(RecordsTest, SurvivesJson) {
+TEST(RecordsTest, SaysAllAsJson) {
   std::string text = sample().toJson();
-  llvm::Expected<Records> back = Records::fromJson(text);
-  ASSERT_TRUE(static_cast<bool>(back)) << llvm::toString(back.takeError());
-  EXPECT_EQ(back->toJson(), text);
-  EXPECT_EQ(back->regions.front().reason, "because \"quoted\"");
-  EXPECT_EQ(back->regions.front().cost.registers, 40);
-  EXPECT_EQ(back->regions.front().cost.occupancy, 75);
-  EXPECT_EQ(back->regions.front().cost.lostMicroseconds, 0.5);
-  EXPECT_EQ(back->edges.front().fused.microseconds, 6.5);
-  EXPECT_EQ(back->edges.front().decided, "9 of 10");
-  EXPECT_EQ(back->regions.front().cost.workMicroseconds, 0.125);
-  EXPECT_EQ(back->sizes, sample().sizes);
+  llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(text);
+  ASSERT_TRUE(static_cast<bool>(parsed)) << llvm::toString(parsed.takeError());
+  const llvm::json::Object &record = *parsed->getAsObject();
+  EXPECT_EQ(record.getInteger("schema"), 1);
+  const llvm::json::Object &size = *record.getArray("sizes")->front().getAsObject();
+  EXPECT_EQ(size.getString("name"), "batch");
+  EXPECT_EQ(size.getInteger("size"), 128);
+  const llvm::json::Object &region = *record.getArray("regions")->front().getAsObject();
+  EXPECT_EQ(region.getString("reason"), "because \"quoted\"");
+  const llvm::json::Object &cost = *region.getObject("cost");
+  EXPECT_EQ(cost.getInteger("registers"), 40);
+  EXPECT_EQ(cost.getInteger("occupancy"), 75);
+  EXPECT_EQ(cost.getNumber("lost_us"), 0.5);
+  EXPECT_EQ(cost.getNumber("work_us"), 0.125);
+  const llvm::json::Object &edge = *record.getArray("edges")->front().getAsObject();
+  EXPECT_EQ(edge.getString("decided"), "9 of 10");
+  EXPECT_EQ(edge.getObject("fused")->getNumber("us"), 6.5);
 }
 
 TEST(RecordsTest, AKernelsTimeIsThatOfItsRegionAndOfItsEdges) {
@@ -70,15 +77,6 @@ TEST(RecordsTest, SeveralKernelsShowTheirTightest) {
   EXPECT_EQ(sum.launches, 3);
   EXPECT_EQ(sum.registers, 90);
   EXPECT_EQ(sum.occupancy, 25);
-}
-
-TEST(RecordsTest, RefusesWhatItDoesNotKnow) {
-  for (const char *text : {"", "[]", "{}", R"({"schema":2,"profile":"","regions":[],"edges":[]})",
-                           R"({"schema":1,"profile":"","regions":[{}],"edges":[]})"}) {
-    llvm::Expected<Records> back = Records::fromJson(text);
-    EXPECT_FALSE(static_cast<bool>(back)) << text;
-    llvm::consumeError(back.takeError());
-  }
 }
 
 } // namespace

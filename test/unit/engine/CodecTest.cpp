@@ -27,7 +27,6 @@ void expectSame(const Instruction &a, const Instruction &b) {
   EXPECT_EQ(a.sizes, b.sizes);
   EXPECT_EQ(a.grid, b.grid);
   EXPECT_EQ(a.scratch, b.scratch);
-  EXPECT_EQ(a.fillByte, b.fillByte);
   EXPECT_EQ(a.label, b.label);
   EXPECT_EQ(a.threads, b.threads);
   EXPECT_EQ(a.call, b.call);
@@ -69,7 +68,6 @@ TEST(Codec, PlanRoundTrip) {
   uint32_t state = builder.state(128);
   uint32_t view = builder.view(state, builder.size(64), builder.size(32));
   builder.plan.instructions.pop_back();
-  builder.fill(view, builder.size(32), 0x7f);
   builder.copy(view, builder.view(state, builder.size(0), builder.size(32)), builder.size(32));
   builder.launch(test::Scratch, {state}, {state}, builder.size(1)).scratch = builder.size(4096);
   builder.plan.instructions.back().device = 3;

@@ -179,16 +179,6 @@ void PlanBuilder::copy(uint32_t from, uint32_t to, ExprId bytes) {
   plan.instructions.push_back(std::move(instruction));
 }
 
-void PlanBuilder::fill(uint32_t to, ExprId bytes, uint8_t value) {
-  Instruction instruction;
-  instruction.kind = InstructionKind::Fill;
-  instruction.buffers = {to};
-  instruction.sizes = {bytes};
-  instruction.fillByte = value;
-  instruction.label = "fill";
-  plan.instructions.push_back(std::move(instruction));
-}
-
 void PlanBuilder::bindSize(uint32_t from, uint32_t symbol) {
   Instruction size;
   size.kind = InstructionKind::Size;

@@ -49,7 +49,6 @@ public:
                               std::vector<uint32_t> writes, engine::ExprId grid,
                               std::vector<engine::ExprId> sizes = {});
   void copy(uint32_t from, uint32_t to, engine::ExprId bytes);
-  void fill(uint32_t to, engine::ExprId bytes, uint8_t value);
   /// Binds the data-dependent symbol of this number to the contents of a buffer.
   void bindSize(uint32_t from, uint32_t symbol);
   void finish();

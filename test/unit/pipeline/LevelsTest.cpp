@@ -6,6 +6,8 @@
 #include "engine/Reader.h"
 #include "test/unit/pipeline/TemporaryFolder.h"
 
+#include "llvm/Support/JSON.h"
+
 #include <gtest/gtest.h>
 
 using namespace tenon;
@@ -48,6 +50,15 @@ pipeline::CompileOptions optionsFor(const std::string &output) {
 
 bool holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
+/// Regions of a record "fusion" that the kernel computes.
+int64_t regionsOf(std::string_view record, llvm::StringRef kernel) {
+  llvm::Expected<llvm::json::Value> json = llvm::json::parse(llvm::StringRef(record));
+  EXPECT_TRUE(static_cast<bool>(json)) << llvm::toString(json.takeError());
+  return llvm::count_if(*json->getAsObject()->getArray("regions"), [&](const llvm::json::Value &region) {
+    return region.getAsObject()->getString("kernel") == kernel;
+  });
+}
+
 TEST(Levels, ThatChooseAlikeAreOneGroup) {
   std::vector<CpuLevel> all = optionsFor("").levels;
   EXPECT_EQ(1u, pipeline::groupsOfLevels(all).size());
@@ -70,12 +81,12 @@ TEST(Levels, AFamilyOfOneLevelIsChosenThereOnly) {
   ASSERT_EQ(4u, (*file)->variants().size());
   std::string_view others = *(*file)->record("fusion"), own = *(*file)->record("fusion-avx512-vnni");
   EXPECT_TRUE(holds(others, "the level lacks avx512-vnni")) << others;
-  EXPECT_FALSE(holds(others, "\"kernel\":\"planted\""));
-  EXPECT_TRUE(holds(own, "\"kernel\":\"planted\"")) << own;
+  EXPECT_EQ(0, regionsOf(others, "planted"));
+  EXPECT_LT(0, regionsOf(own, "planted")) << own;
   EXPECT_FALSE((*file)->record("fusion-avx512-vnni-bf16").isOk());
   EXPECT_FALSE((*file)->record("fusion-avx512").isOk());
-  // Weights that both read are there once.
-  EXPECT_EQ(plain->weightsBytes, made->weightsBytes);
+  // Weights that both read are there once; the planted family reads those of convolutions as they lie.
+  EXPECT_LT(made->weightsBytes, plain->weightsBytes * 5 / 4);
 }
 
 TEST(Levels, APredictionOfNothingIsAFault) {

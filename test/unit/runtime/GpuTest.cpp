@@ -128,7 +128,7 @@ TEST_F(Gpu, StartsKernelsEarlyThatWaitThemselves) {
   }
 }
 
-TEST_F(Gpu, ViewsCopiesFillsAndState) {
+TEST_F(Gpu, ViewsCopiesAndState) {
   // y[2n + 4] = concat(2x + state, zeros, x); the state counts the runs' sums.
   PlanBuilder builder;
   engine::ExprTable &exprs = builder.plan.exprs;
@@ -145,7 +145,7 @@ TEST_F(Gpu, ViewsCopiesFillsAndState) {
   test::launchGpu(builder, test::GpuScale, {x}, {twice}, n);
   test::launchGpu(builder, test::GpuAdd, {twice, state}, {state}, n);
   builder.copy(state, head, bytes);
-  builder.fill(middle, builder.size(16), 0);
+  builder.copy(builder.state(16), middle, builder.size(16));
   builder.copy(x, tail, bytes);
   builder.finish();
   std::unique_ptr<Session> session = test::gpuSession(test::GpuEngine(builder.plan));

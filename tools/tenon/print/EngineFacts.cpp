@@ -20,11 +20,6 @@ using engine::Port;
 using engine::Variant;
 using view::visible;
 
-constexpr const char *kKinds[] = {"launch", "call",   "copy",   "fill",  "host", "size",  "alloc",
-                                  "free",   "invoke", "branch", "event", "wait", "return"};
-
-const char *nameOfKind(engine::InstructionKind kind) { return kKinds[static_cast<size_t>(kind)]; }
-
 std::vector<std::string> symbolNames(const Plan &plan) {
   std::vector<std::string> names;
   for (const engine::Symbol &symbol : plan.symbols) {
@@ -70,7 +65,7 @@ Json describeVariant(const engine::EngineFile &file, size_t index) {
   const Plan &plan = variant.plan;
   Json instructions = Json::array();
   for (const Instruction &instruction : plan.instructions) {
-    instructions.push_back({{"kind", nameOfKind(instruction.kind)}, {"label", instruction.label}});
+    instructions.push_back({{"kind", engine::nameOf(instruction.kind)}, {"label", instruction.label}});
   }
   return {{"level", variant.level},
           {"architecture", nameOf(variant.architecture)},
@@ -233,7 +228,7 @@ std::string engineDot(const engine::EngineFile &file) {
     const Instruction &instruction = plan.instructions[i];
     std::string name = fmt::format("n{}", i);
     std::string label =
-        instruction.label.empty() ? nameOfKind(instruction.kind) : instruction.label;
+        instruction.label.empty() ? engine::nameOf(instruction.kind) : instruction.label;
     text += fmt::format("  {} [label={}];\n", name, dumpJson(visible(label)));
     for (size_t j = 0; j < instruction.buffers.size(); ++j) {
       uint32_t root = rootOf(plan, instruction.buffers[j]);

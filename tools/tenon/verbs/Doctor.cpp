@@ -62,7 +62,7 @@ std::string missingFeatures(const engine::Level &level) {
     bool isAsked = feature.architecture == level.architecture && (level.features & feature.bit) != 0;
     std::istringstream needed{std::string(isAsked ? feature.flags : "")};
     for (std::string flag; needed >> flag;) {
-      missing += flags.count(flag) ? "" : " " + flag;
+      missing += flags.insert(flag).second ? " " + flag : ""; // each once
     }
   }
   return missing.empty() ? "the operating system's support" : missing.substr(1);

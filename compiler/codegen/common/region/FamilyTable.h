@@ -96,8 +96,8 @@ template <typename Region> uint32_t FamilyTable<Region>::features() const {
 template <typename Region>
 bool FamilyTable<Region>::concerns(const Family &family, Region &region) {
   mlir::Block &body = region.source.getBody().front();
-  bool isProduct = llvm::any_of(
-      body, [](mlir::Operation &op) { return op.hasTrait<tn::TnContraction>(); });
+  bool isProduct =
+      llvm::any_of(body, [](mlir::Operation &op) { return op.hasTrait<tn::TnContraction>(); });
   bool isServed = serves(family, region.strategy()) ||
                   (isProduct && llvm::is_contained(family.strategies, dispatch::kContraction));
   return isServed && holdsAny(body, family.needs);
@@ -107,9 +107,8 @@ template <typename Region>
 FamilyMatch FamilyTable<Region>::match(const Family &family, Region &region) {
   if (!serves(family, region.strategy())) {
     FamilyMatch other = concerns(family, region) ? family.match(region) : FamilyMatch();
-    return FamilyMatch::refuse(other || other.why.empty()
-                                   ? "it computes regions of other strategies"
-                                   : other.why);
+    return FamilyMatch::refuse(
+        other || other.why.empty() ? "it computes regions of other strategies" : other.why);
   }
   const target::Target &target = region.target();
   if (uint32_t lacking = family.features & ~target.cpuFeatures) {
@@ -152,13 +151,12 @@ llvm::Expected<double> FamilyTable<Region>::microsecondsOf(const Family &family,
                                                            const FamilyMatch &match,
                                                            const dispatch::KernelChoice &choice) {
   double microseconds =
-      family.seconds
-          ? (family.seconds(region, match.problem, choice) +
-             (family.epilogueSeconds ? family.epilogueSeconds(region) : 0)) *
-                1e6
-          : dispatch::costOfRegion(region.source.getBody().front(), region.target(),
-                                   /*isGenerated=*/true)
-                .microseconds;
+      family.seconds ? (family.seconds(region, match.problem, choice) +
+                        (family.epilogueSeconds ? family.epilogueSeconds(region) : 0)) *
+                           1e6
+                     : dispatch::costOfRegion(region.source.getBody().front(), region.target(),
+                                              /*isGenerated=*/true)
+                           .microseconds;
   if (!std::isfinite(microseconds) || microseconds <= 0) {
     return llvm::createStringError("the prediction for " + choice.text() +
                                    " is no time: " + std::to_string(microseconds) + " us");
@@ -197,9 +195,9 @@ FamilyTable<Region>::adjusted(const Family &family, Region &region, const Family
   if (llvm::is_contained(configs, choice)) {
     return choice;
   }
-  return llvm::createStringError("'" + choice.text() + "' is not a configuration for this region; " +
-                                 "it has " + configs.front().text() +
-                                 (configs.size() > 1 ? " and others" : ""));
+  return llvm::createStringError(
+      "'" + choice.text() + "' is not a configuration for this region; " + "it has " +
+      configs.front().text() + (configs.size() > 1 ? " and others" : ""));
 }
 
 template <typename Region>
@@ -227,8 +225,8 @@ FamilyTable<Region>::select(Region &region, const dispatch::KernelRequest &reque
         return microseconds.takeError();
       }
       record = {own.choice->text(), isDisabled ? "disabled" : "possible", own.why, *microseconds};
-      bool isBetter = !best || *microseconds < family->switchMargin *
-                                                   selection.candidates[*best].microseconds;
+      bool isBetter =
+          !best || *microseconds < family->switchMargin * selection.candidates[*best].microseconds;
       if (!isDisabled && isWanted && isBetter) {
         best = selection.candidates.size();
         selection.chosen = *own.choice;
@@ -278,14 +276,15 @@ llvm::LogicalResult FamilyTable<Region>::emit(Region &region,
   }
   FamilyMatch own = match(*family, region);
   if (!own) {
-    return region.source.emitError("the kernel ") << choice.text() << " does not take it: " << own.why;
+    return region.source.emitError("the kernel ")
+           << choice.text() << " does not take it: " << own.why;
   }
   if (weightsOf(*family, region, own)) {
     return region.source.emitError("the weight is not laid out for ") << choice.text();
   }
-  llvm::Expected<dispatch::KernelChoice> known = adjusted(*family, region, own, choice);
-  if (!known) {
-    return region.source.emitError(llvm::toString(known.takeError()));
+  if (choice != *own.choice && !llvm::is_contained(configsOf(*family, region, own), choice)) {
+    return region.source.emitError("'")
+           << choice.text() << "' is not a configuration for this region";
   }
   if (failed(family->emit(region, own.problem, choice))) {
     return region.source.emitError("the chosen kernel ") << choice.text() << " cannot compute it";

@@ -122,7 +122,8 @@ struct OnProblem<Function> {
 template <auto Function> inline constexpr auto on = &OnProblem<Function>::call;
 
 /// The configuration that a choice of the family states.
-template <typename Config> Config configOf(const dispatch::KernelChoice &choice, Config config = {}) {
+template <typename Config>
+Config configOf(const dispatch::KernelChoice &choice, Config config = {}) {
   if (llvm::Error error = dispatch::readParameters(choice, config)) {
     llvm::reportFatalInternalError(llvm::Twine(choice.text()) + ": " +
                                    llvm::toString(std::move(error)));

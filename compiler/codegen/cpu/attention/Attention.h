@@ -3,10 +3,10 @@
 // queries of that key head.
 #pragma once
 
-#include "engine/Level.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
+#include "engine/Level.h"
 
 namespace tenon::codegen::cpu {
 

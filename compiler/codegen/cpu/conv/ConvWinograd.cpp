@@ -231,7 +231,9 @@ template <int64_t m> FamilyMatch matchWinograd(Region &region) {
 template <int64_t m>
 double winogradSeconds(Region &region, const tn::ConvOp &conv, const dispatch::KernelChoice &) {
   dispatch::CostModel costs(region.source->getParentOfType<ModuleOp>(), region.target());
-  return ratedSeconds(region) - winogradSavings(conv, m, costs);
+  // The rates of a profile need not agree with each other.
+  double direct = ratedSeconds(region), least = 0.1 * direct;
+  return std::max(direct - winogradSavings(conv, m, costs), least);
 }
 
 template <int64_t m>
@@ -246,7 +248,8 @@ FailureOr<AffineExpr> lowerWinograd(KernelBuilder &kernel, Region &region, const
   if (failed(checkBuffers(conv)) || !packedBuffer(kernel, conv.getWeight())) {
     return region.source.emitError("no convolution of 3 x 3 whose weight is transformed");
   }
-  return WinogradConv(kernel, region.source, conv, region.level(), WinogradTiles(conv, m, mostTiles))
+  return WinogradConv(kernel, region.source, conv, region.level(),
+                      WinogradTiles(conv, m, mostTiles))
       .lower();
 }
 

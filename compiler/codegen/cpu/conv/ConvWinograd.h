@@ -2,9 +2,9 @@
 // WinogradInputs.cpp and WinogradTiles.cpp define.
 #pragma once
 
-#include "engine/Level.h"
 #include "compiler/codegen/cpu/conv/ConvTiles.h"
 #include "compiler/dispatch/Cost.h"
+#include "engine/Level.h"
 
 namespace tenon::codegen::cpu {
 

@@ -347,7 +347,8 @@ FamilyMatch matchRecurrence(Region &region) {
 }
 
 /// The recurrent weights in panels of columns, so that a step reads them as they lie.
-std::optional<dispatch::WeightLayout> recurrentWeights(Region &, const tn::RecurrenceOp &recurrence) {
+std::optional<dispatch::WeightLayout> recurrentWeights(Region &,
+                                                       const tn::RecurrenceOp &recurrence) {
   tn::RecurrenceOp op = recurrence;
   std::optional<unsigned> input = packableInput(op.getWeights());
   // So that no vector of columns begins in one panel and ends in the next, at any level.

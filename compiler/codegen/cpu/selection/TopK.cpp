@@ -5,8 +5,8 @@
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
-#include "engine/Level.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
+#include "engine/Level.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -265,9 +265,8 @@ FailureOr<AffineExpr> lowerTopK(KernelBuilder &kernel, Region &region, const tn:
 
 constexpr KernelFamily kTopKHeap = {
     .name = "topk_heap",
-    .what =
-        "the k largest of rows: a heap, changed only where a vector has one that stands before "
-        "its top",
+    .what = "the k largest of rows: a heap, changed only where a vector has one that stands before "
+            "its top",
     .strategies = {dispatch::kSingle},
     .needs = {"top_k"},
     .needsElements = true,

@@ -2,10 +2,10 @@
 // for: what TopKVectors.cpp and TopKSort.cpp share. Equal keys keep the order of their places.
 #pragma once
 
-#include "engine/Level.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
 #include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
+#include "engine/Level.h"
 
 namespace tenon::codegen::cpu {
 

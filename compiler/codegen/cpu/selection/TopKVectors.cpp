@@ -165,8 +165,7 @@ FailureOr<AffineExpr> lowerVectorTopK(KernelBuilder &kernel, Region &region, con
 
 constexpr KernelFamily kTopKVectors = {
     .name = "topk_vectors",
-    .what =
-        "the few largest of rows: vectors that stay sorted, into which larger keys are shifted",
+    .what = "the few largest of rows: vectors that stay sorted, into which larger keys are shifted",
     .strategies = {dispatch::kSingle},
     .needs = {"top_k"},
     .needsElements = true,

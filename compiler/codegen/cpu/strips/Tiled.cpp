@@ -6,6 +6,7 @@
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/Overrides.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
+#include "compiler/codegen/cpu/strips/Tiling.h"
 #include "compiler/dispatch/OpKinds.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -24,157 +25,6 @@ using namespace mlir;
 
 namespace tenon::codegen::cpu {
 namespace {
-
-/// Grid points that are too few to share out.
-constexpr int64_t kFewPoints = 8;
-
-/// The tile sizes over the first dims of every result; 0 leaves a dim whole.
-struct Tiling {
-  SmallVector<int64_t> sizes;
-  AffineExpr gridPoints;
-};
-
-/// The first dim that a row-wise op needs whole, or none without such an op.
-std::optional<size_t> firstWholeDim(func::FuncOp source) {
-  std::optional<size_t> first;
-  auto note = [&](size_t dim) { first = first ? std::min(*first, dim) : dim; };
-  source.walk([&](Operation *op) {
-    llvm::TypeSwitch<Operation *, void>(op)
-        .Case([&](tn::ReduceOp reduce) {
-          for (int64_t axis : reduce.getAxes()) {
-            note(axis);
-          }
-        })
-        .Case<tn::SoftmaxOp, tn::LayerNormOp, tn::RmsNormOp, tn::ArgReduceOp, tn::CumsumOp>(
-            [&](auto rows) { note(rows.getAxis()); })
-        .Case([&](tn::GroupNormOp) { note(1); })
-        .Default([](Operation *) {});
-  });
-  return first;
-}
-
-/// All outer dims one by one.
-Tiling tileOuter(func::FuncOp source) {
-  MLIRContext *context = source.getContext();
-  tn::Dims dims = tn::getDims(source.getResultTypes().front());
-  Tiling tiling{{}, getAffineConstantExpr(1, context)};
-  size_t whole = firstWholeDim(source).value_or(dims.empty() ? 0 : dims.size() - 1);
-  for (size_t i = 0; i < std::min(whole, dims.size()); ++i) {
-    tiling.sizes.push_back(1);
-    tiling.gridPoints = tiling.gridPoints * dims[i];
-  }
-  return tiling;
-}
-
-/// Dims that a lone op on rows reduces or passes over, if the last dim is none of them: then its
-/// rows lie across the memory. Empty for other regions.
-llvm::SmallBitVector dimsAcross(func::FuncOp source) {
-  Operation &op = source.getBody().front().front();
-  if (!op.hasTrait<tn::TnRowWise>() || !isa<func::ReturnOp>(op.getNextNode())) {
-    return {};
-  }
-  llvm::SmallBitVector across(cast<RankedTensorType>(op.getOperand(0).getType()).getRank());
-  llvm::TypeSwitch<Operation *, void>(&op)
-      .Case([&](tn::ReduceOp reduce) {
-        for (int64_t axis : reduce.getAxes()) {
-          across.set(axis);
-        }
-      })
-      .Case<tn::SoftmaxOp, tn::ArgReduceOp>([&](auto rows) { across.set(rows.getAxis()); })
-      .Default([](Operation *) {});
-  return across.none() || across[across.size() - 1] ? llvm::SmallBitVector() : across;
-}
-
-/// Columns of such rows side by side: some cache lines of each row, as a step to the next costs
-/// more than what lies beside; fewer of so many rows that what the passes share leaves the caches.
-int64_t columnsAcross(func::FuncOp source, const llvm::SmallBitVector &across) {
-  constexpr int64_t most = 128, least = 32, mostElements = 1 << 19;
-  Operation &op = source.getBody().front().front();
-  tn::Dims dims = tn::getDims(op.getOperand(0).getType());
-  int64_t rows = 1;
-  for (unsigned dim : across.set_bits()) {
-    rows *= tn::constantDim(dims[dim]).value_or(1);
-  }
-  int64_t columns = most;
-  while (isa<tn::SoftmaxOp>(op) && columns > least && columns * rows > mostElements) {
-    columns /= 2;
-  }
-  return columns;
-}
-
-/// All dims that are kept one by one, and the last in pieces.
-Tiling tileAcross(func::FuncOp source, const llvm::SmallBitVector &across) {
-  Operation &op = source.getBody().front().front();
-  tn::Dims dims = tn::getDims(op.getOperand(0).getType());
-  bool keeps = dims.size() == tn::getDims(source.getResultTypes().front()).size();
-  Tiling tiling{{}, getAffineConstantExpr(1, source.getContext())};
-  int64_t columns = columnsAcross(source, across);
-  for (auto [i, dim] : llvm::enumerate(dims)) {
-    bool isLast = i + 1 == dims.size();
-    if (across[i] && !keeps) {
-      continue;
-    }
-    std::optional<int64_t> size = tn::constantDim(dim);
-    bool isWhole = across[i] || (isLast && size && *size <= columns);
-    int64_t tile = isWhole ? 0 : isLast ? columns : 1;
-    tiling.sizes.push_back(tile);
-    tiling.gridPoints = tile ? tiling.gridPoints * dim.ceilDiv(tile) : tiling.gridPoints;
-  }
-  return tiling;
-}
-
-/// The dim of the results along which the region's transposes read what lies side by side; none if
-/// that is the last one, or not one.
-std::optional<size_t> crossDim(func::FuncOp source) {
-  std::optional<size_t> cross;
-  bool isOne = true;
-  source.walk([&](tn::TransposeOp transpose) {
-    ArrayRef<int64_t> permutation = transpose.getPermutation();
-    int64_t last = static_cast<int64_t>(permutation.size()) - 1;
-    size_t dim = llvm::find(permutation, last) - permutation.begin();
-    if (!permutation.empty() && permutation.back() != last) {
-      isOne &= !cross || *cross == dim;
-      cross = dim;
-    }
-  });
-  return isOne ? cross : std::nullopt;
-}
-
-/// Rows of a tile of a transpose: two cache lines of what it reads.
-constexpr int64_t kTransposedRows = 32;
-
-/// Whether the innermost dim is cut into chunks.
-bool isChunked(func::FuncOp source) {
-  std::optional<int64_t> points = tn::constantDim(tileOuter(source).gridPoints);
-  return !firstWholeDim(source) && !tn::getDims(source.getResultTypes().front()).empty() &&
-         points && *points < kFewPoints;
-}
-
-/// Also pieces of the innermost dim if the others are too few for several threads.
-Tiling chooseTiling(func::FuncOp source, int64_t chunk) {
-  llvm::SmallBitVector across = dimsAcross(source);
-  if (!across.empty()) {
-    return tileAcross(source, across);
-  }
-  Tiling tiling = tileOuter(source);
-  std::optional<size_t> cross = crossDim(source);
-  if (cross && *cross < tiling.sizes.size()) {
-    tiling.sizes[*cross] = kTransposedRows;
-    tiling.gridPoints = getAffineConstantExpr(1, source.getContext());
-    for (auto [size, dim] : llvm::zip(tiling.sizes, tn::getDims(source.getResultTypes().front()))) {
-      tiling.gridPoints = tiling.gridPoints * dim.ceilDiv(size);
-    }
-  }
-  if (isChunked(source)) {
-    AffineExpr last = tn::getDims(source.getResultTypes().front()).back();
-    std::optional<int64_t> size = tn::constantDim(last);
-    if (!size || *size > 2 * chunk) {
-      tiling.sizes.push_back(chunk);
-      tiling.gridPoints = tiling.gridPoints * last.ceilDiv(chunk);
-    }
-  }
-  return tiling;
-}
 
 /// One scf.for over the kernel's grid slice, with the tile's offsets found from the grid index.
 class GridLoop {
@@ -402,7 +252,6 @@ FailureOr<AffineExpr> lowerTiled(KernelBuilder &kernel, Region &region, int64_t 
 /// It takes any region, and has to know nothing of it.
 struct AnyRegion {};
 
-constexpr llvm::StringLiteral kName = "tiled", kChunk = "chunk";
 constexpr std::array<int64_t, 4> kChunks = {4096, 1024, 16384, 65536};
 
 FamilyMatch matchAny(Region &) { return FamilyMatch::take(AnyRegion()); }
@@ -411,7 +260,7 @@ std::vector<dispatch::KernelChoice> tiledConfigs(Region &region, const AnyRegion
   size_t count = isChunked(region.source) ? kChunks.size() : 1;
   std::vector<dispatch::KernelChoice> choices;
   for (int64_t chunk : ArrayRef(kChunks).take_front(count)) {
-    choices.push_back({kName.str(), {{kChunk.str(), {chunk}}}});
+    choices.push_back({kTiled.name.str(), {{"chunk", {chunk}}}});
   }
   return choices;
 }
@@ -439,7 +288,7 @@ std::optional<dispatch::WeightLayout> tiledWeights(Region &region, const AnyRegi
 } // namespace
 
 constexpr KernelFamily kTiled = {
-    .name = kName,
+    .name = "tiled",
     .what = "fused vector loops over tiles of the grid: pointwise, rows, depthwise convolution, "
             "all else",
     .match = matchAny,

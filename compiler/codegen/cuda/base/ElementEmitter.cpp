@@ -264,11 +264,6 @@ ElementEmitter::reduce(linalg::GenericOp op, ArrayRef<unsigned> reductions,
   return accumulators;
 }
 
-SmallVector<Value> ElementEmitter::step(linalg::GenericOp op, ArrayRef<Index> loops,
-                                        ValueRange accumulators) {
-  return steps(op, Indices(loops), llvm::to_vector<6>(accumulators)).front();
-}
-
 SmallVector<SmallVector<Value>> ElementEmitter::steps(linalg::GenericOp op, ArrayRef<Indices> loops,
                                                       ArrayRef<SmallVector<Value>> accumulators) {
   SmallVector<Lane> lanes(loops.size());

@@ -24,11 +24,9 @@ public:
   /// for.
   using Source = std::function<mlir::Value(llvm::ArrayRef<Index> place)>;
   void hold(mlir::Value tensor, Source source);
-  /// What one step of a reduction makes of its accumulators: the body of `op` at these loop indices
-  /// with `accumulators` (one for each result) in place of its outputs.
-  llvm::SmallVector<mlir::Value> step(mlir::linalg::GenericOp op, llvm::ArrayRef<Index> loops,
-                                      mlir::ValueRange accumulators);
-  /// The same at several loop indices that have nothing to do with each other.
+  /// What one step of a reduction makes of its accumulators: the body of `op` with `accumulators`
+  /// (one for each result) in place of its outputs, at several loop indices that have nothing to do
+  /// with each other.
   llvm::SmallVector<llvm::SmallVector<mlir::Value>>
   steps(mlir::linalg::GenericOp op, llvm::ArrayRef<Indices> loops,
         llvm::ArrayRef<llvm::SmallVector<mlir::Value>> accumulators);

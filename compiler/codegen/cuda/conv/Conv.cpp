@@ -132,8 +132,9 @@ bool emitConv(RegionBuilder &region, const ConvProblem &problem, const GemmTile 
 
 namespace {
 
-template <bool kIsHalf> constexpr llvm::StringLiteral kConvName = "conv_tensorcore";
-template <> constexpr llvm::StringLiteral kConvName<false> = "conv_simt";
+template <bool kIsHalf> StringRef nameOf() {
+  return kIsHalf ? kConvTensorCore.name : kConvSimt.name;
+}
 
 template <bool kIsHalf> FamilyMatch matchFamily(RegionBuilder &region) {
   MatchResult<ConvProblem> problem = matchConv(region, kIsHalf);
@@ -141,7 +142,7 @@ template <bool kIsHalf> FamilyMatch matchFamily(RegionBuilder &region) {
     return FamilyMatch::refuse(problem.why());
   }
   return FamilyMatch::take(
-      *problem, dispatch::choiceOf(kConvName<kIsHalf>, chooseTile(region, *problem)),
+      *problem, dispatch::choiceOf(nameOf<kIsHalf>(), chooseTile(region, *problem)),
       kIsHalf ? "tensor cores multiply patches by the filter" : "FP32 arithmetic on patches");
 }
 
@@ -149,7 +150,7 @@ template <bool kIsHalf>
 std::vector<dispatch::KernelChoice> convConfigs(RegionBuilder &region, const ConvProblem &problem) {
   std::vector<dispatch::KernelChoice> choices;
   for (const GemmTile &tile : convTiles(problem, region.gpu)) {
-    choices.push_back(dispatch::choiceOf(kConvName<kIsHalf>, tile));
+    choices.push_back(dispatch::choiceOf(nameOf<kIsHalf>(), tile));
   }
   return choices;
 }
@@ -176,7 +177,7 @@ LogicalResult emitFamily(RegionBuilder &region, const ConvProblem &problem,
 } // namespace
 
 constexpr KernelFamily kConvTensorCore = {
-    .name = kConvName<true>,
+    .name = "conv_tensorcore",
     .what =
         "implicit GEMM of a convolution by mma.sync: cp.async of patches, split-K over a cluster",
     .strategies = {dispatch::kContraction},
@@ -188,14 +189,14 @@ constexpr KernelFamily kConvTensorCore = {
     .weights = on<convWeights>,
     .emit = on<emitFamily>};
 
-constexpr KernelFamily kConvSimt = {.name = kConvName<false>,
+constexpr KernelFamily kConvSimt = {.name = "conv_simt",
                                     .what = "implicit GEMM of a convolution by FP32 arithmetic",
                                     .strategies = {dispatch::kContraction},
                                     .needs = {"conv"},
                                     .match = matchFamily<false>,
                                     .configs = on<convConfigs<false>>,
                                     .seconds = on<convSeconds>,
-    .epilogueSeconds = epilogueSeconds,
+                                    .epilogueSeconds = epilogueSeconds,
                                     .weights = on<convWeights>,
                                     .emit = on<emitFamily>};
 

@@ -271,9 +271,6 @@ LogicalResult emitBucket(RegionBuilder &region, const RowBuckets &all, const Row
   return success();
 }
 
-template <bool kCalls> constexpr llvm::StringLiteral kBucketsName = "gemm_buckets";
-template <> constexpr llvm::StringLiteral kBucketsName<false> = "gemm_buckets_generated";
-
 template <bool kCalls> FamilyMatch matchBuckets(RegionBuilder &region) {
   MatchResult<RowBuckets> all = rowBucketsOf(region, kCalls);
   if (!all) {
@@ -288,7 +285,10 @@ template <bool kCalls> FamilyMatch matchBuckets(RegionBuilder &region) {
       why += " " + kernel.text();
     }
   }
-  return FamilyMatch::take(*all, dispatch::choiceOf(kBucketsName<kCalls>, all->limits), why);
+  return FamilyMatch::take(
+      *all,
+      dispatch::choiceOf(kCalls ? kGemmBuckets.name : kGemmBucketsGenerated.name, all->limits),
+      why);
 }
 
 /// A kernel's prediction for a part of the region; with its epilogue, or without.
@@ -308,7 +308,8 @@ double secondsOfPart(func::FuncOp part, const dispatch::KernelChoice &kernel,
 
 /// That of the bucket with the row count that is guessed, without the epilogue, which the table
 /// adds.
-double bucketsSeconds(RegionBuilder &region, const RowBuckets &all, const dispatch::KernelChoice &) {
+double bucketsSeconds(RegionBuilder &region, const RowBuckets &all,
+                      const dispatch::KernelChoice &) {
   int64_t guess = region.estimate(all.rowCount);
   const RowBucket *bucket =
       llvm::find_if(all.buckets, [&](const RowBucket &each) { return guess <= each.rows.most; });
@@ -344,7 +345,7 @@ LogicalResult emitBuckets(RegionBuilder &region, const RowBuckets &all,
 } // namespace
 
 constexpr KernelFamily kGemmBuckets = {
-    .name = kBucketsName<true>,
+    .name = "gemm_buckets",
     .what =
         "a kernel for each range of a row count that varies: GEMV, skinny GEMM, and a library's "
         "call or a tiled GEMM for more",
@@ -358,14 +359,14 @@ constexpr KernelFamily kGemmBuckets = {
     .emit = on<emitBuckets>,
     .mayCall = true};
 
-constexpr KernelFamily kGemmBucketsGenerated = {.name = kBucketsName<false>,
+constexpr KernelFamily kGemmBucketsGenerated = {.name = "gemm_buckets_generated",
                                                 .what = "gemm_buckets without a library",
                                                 .strategies = {dispatch::kContraction},
                                                 .needs = {"matmul"},
                                                 .match = matchBuckets<false>,
                                                 .configs = nullptr,
                                                 .seconds = on<bucketsSeconds>,
-    .epilogueSeconds = epilogueSeconds,
+                                                .epilogueSeconds = epilogueSeconds,
                                                 .weights = on<bucketsWeights>,
                                                 .emit = on<emitBuckets>};
 

@@ -4,8 +4,8 @@
 // Relies on all of them reading one layout of the weights: [columns, depth].
 #pragma once
 
-#include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/common/region/KernelFamily.h"
+#include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/gemm/SubRegion.h"
 
 namespace tenon::codegen::cuda {

@@ -289,7 +289,7 @@ constexpr KernelFamily kGemmSimt = {.name = "gemm_simt",
                                     .match = matchSimt,
                                     .configs = on<simtConfigs>,
                                     .seconds = on<simtSeconds>,
-    .epilogueSeconds = epilogueSeconds,
+                                    .epilogueSeconds = epilogueSeconds,
                                     .emit = on<emitSimt>};
 
 } // namespace tenon::codegen::cuda

@@ -163,13 +163,13 @@ FamilyMatch matchColumns(RegionBuilder &region) {
   ColumnsFacts facts = factsOf(region, *work);
   std::optional<ColumnsLayout> layout = columnsLayout(region.gpu, facts);
   if (!layout) {
-    return FamilyMatch::refuse("columns so few and long that each is work for many blocks, or none");
+    return FamilyMatch::refuse(
+        "columns so few and long that each is work for many blocks, or none");
   }
-  return FamilyMatch::take(ColumnsProblem{*work, facts, *layout},
-                           dispatch::choiceOf(kColumnsTiled.name, *layout),
-                           layout->steps > 0
-                               ? "a column fits the registers of its threads"
-                               : "columns of any length, read again for each reduction");
+  return FamilyMatch::take(
+      ColumnsProblem{*work, facts, *layout}, dispatch::choiceOf(kColumnsTiled.name, *layout),
+      layout->steps > 0 ? "a column fits the registers of its threads"
+                        : "columns of any length, read again for each reduction");
 }
 
 /// Its own, and what others would be of the same lanes.

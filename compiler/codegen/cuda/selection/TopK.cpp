@@ -272,7 +272,8 @@ FamilyMatch matchRadixSort(RegionBuilder &region) {
               : FamilyMatch::refuse("it selects no first elements of an input");
 }
 
-double rowsSortSeconds(RegionBuilder &region, const TopKWork &work, const dispatch::KernelChoice &) {
+double rowsSortSeconds(RegionBuilder &region, const TopKWork &work,
+                       const dispatch::KernelChoice &) {
   return radixSortSeconds(region, sortOf(work));
 }
 

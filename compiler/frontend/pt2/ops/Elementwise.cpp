@@ -1,4 +1,5 @@
-// Arithmetic, comparisons and logic, element by element, with PyTorch's promotion of types.
+// Arithmetic, comparisons and logic, element by element, with PyTorch's promotion of types. One
+// file: a third of it is the table of the names that these have.
 #include "compiler/frontend/common/Selection.h"
 #include "compiler/frontend/pt2/Call.h"
 #include "compiler/graph/TnRare.h"

@@ -90,8 +90,9 @@ TEST(NarrowTypesTest, RowsOfIntegersThatRepeat) {
       std::string row = ofType(inner, element), all = ofType(outer + std::string(inner), element);
       EXPECT_TRUE(matchesReference(kernelText(
           "elementwise", "(%a: " + all + ", %b: " + row + ") -> " + all,
-          llvm::formatv("%0 = tn.add %a, %b : ({0}, {1}) -> {0}\n%1 = tn.mul %0, %a : ({0}, {0}) -> {0}\nreturn %1 : {0}",
-                        all, row))));
+          llvm::formatv(
+              "%0 = tn.add %a, %b : ({0}, {1}) -> {0}\n%1 = tn.mul %0, %a : ({0}, {0}) -> {0}\nreturn %1 : {0}", all,
+              row))));
     }
   }
 }
@@ -124,7 +125,8 @@ TEST(NarrowTypesTest, MasksOfBools) {
 
 TEST(NarrowTypesTest, TypesMixedByCasts) {
   EXPECT_TRUE(matchesReference(kernelText(
-      "elementwise", "(%a: tensor<3x67xi8>, %b: tensor<67xf16>, %m: tensor<3x67xi1>) -> (tensor<3x67xi64>, tensor<3x67xbf16>)",
+      "elementwise",
+      "(%a: tensor<3x67xi8>, %b: tensor<67xf16>, %m: tensor<3x67xi1>) -> (tensor<3x67xi64>, tensor<3x67xbf16>)",
       R"(%c = tn.constant dense<0> : tensor<i8> : tensor<i8>
     %0 = tn.cast %a : (tensor<3x67xi8>) -> tensor<3x67xf32>
     %1 = tn.cast %b : (tensor<67xf16>) -> tensor<67xf32>
@@ -136,16 +138,16 @@ TEST(NarrowTypesTest, TypesMixedByCasts) {
     return %6, %3 : tensor<3x67xi64>, tensor<3x67xbf16>)")));
 }
 
-/// Adds two quantized tensors and quantizes the sum: what dispatch makes of a residual block.
-std::string quantizedSum(const std::string &dims, const std::string &element) {
-  bool isSigned = element[0] == 'i';
-  std::string low = isSigned ? "-128.0" : "0.0", high = isSigned ? "127.0" : "255.0";
+/// Adds to a quantized tensor and quantizes the sum, held between two numbers: what the optimizer makes of
+/// quantization.
+std::string quantizedSum(const std::string &dims, const std::string &element, const std::string &low,
+                         const std::string &high) {
   std::string body = "%low = tn.constant dense<" + low + "> : tensor<f32> : tensor<f32>\n%high = tn.constant dense<" +
                      high + "> : tensor<f32> : tensor<f32>\n" + R"(
     %0 = tn.cast %a : ($t) -> F
     %1 = tn.mul %0, %s : (F, tensor<f32>) -> F
     %2 = tn.add %1, %b : (F, F) -> F
-    %3 = tn.relu %2 : F
+    %3 = tn.neg %2 : F
     %4 = tn.div %3, %s : (F, tensor<f32>) -> F
     %5 = tn.round %4 : F
     %6 = tn.compare %5 <gt> %low : (F, tensor<f32>) -> M
@@ -164,15 +166,20 @@ std::string quantizedSum(const std::string &dims, const std::string &element) {
 }
 
 TEST(NarrowTypesTest, QuantizedSumsSaturate) {
-  const float numbers[] = {NAN, INFINITY, -INFINITY, 1e30f, -1e30f, 0.5f, 1.5f, -0.0f, 300, 254.5f, 126.5f};
-  for (const char *element : {"i8", "ui8"}) {
+  const float numbers[] = {NAN,   INFINITY, -INFINITY, 1e30f,  -1e30f,  0.5f,  1.5f,
+                           -0.0f, 300,      -300,      254.5f, -254.5f, 126.5f};
+  // Those of the type, and bounds beyond it that leave the saturation to the cast.
+  for (auto [element, low, high] : {std::tuple("i8", "-128.0", "127.0"), std::tuple("ui8", "0.0", "255.0"),
+                                    std::tuple("i8", "-300.0", "260.0"), std::tuple("ui8", "-7.0", "299.0")}) {
     for (const char *dims : {"45x", "3x40x", "1024x"}) {
-      EXPECT_TRUE(matchesReference(quantizedSum(dims, element), {}, 2, 0, [&](auto &inputs) {
-        for (int64_t i = 0; i < inputs[1].count(); ++i) {
-          inputs[1].template as<float>()[i] = numbers[i % std::size(numbers)];
-        }
-        inputs[2].template as<float>()[0] = 1;
-      })) << element << dims;
+      EXPECT_TRUE(matchesReference(quantizedSum(dims, element, low, high), {}, 2, 0,
+                                   [&](auto &inputs) {
+                                     for (int64_t i = 0; i < inputs[1].count(); ++i) {
+                                       inputs[1].template as<float>()[i] = numbers[i % std::size(numbers)];
+                                     }
+                                     inputs[2].template as<float>()[0] = 1;
+                                   }))
+          << element << dims << high;
     }
   }
 }
@@ -182,7 +189,8 @@ TEST(NarrowTypesTest, CastsToIntegersSaturate) {
   for (const char *element : {"i8", "ui8", "i16", "i32", "ui32", "i64"}) {
     EXPECT_TRUE(matchesReference(
         chain("(%a: tensor<43xf32>) -> $t", "%0 = tn.cast %a : (tensor<43xf32>) -> $t\nreturn %0 : $t", "43x", element),
-        {}, 2, 0, [&](auto &inputs) {
+        {}, 2, 0,
+        [&](auto &inputs) {
           for (int64_t i = 0; i < inputs[0].count(); ++i) {
             inputs[0].template as<float>()[i] = numbers[i % std::size(numbers)];
           }
@@ -193,15 +201,16 @@ TEST(NarrowTypesTest, CastsToIntegersSaturate) {
 
 TEST(NarrowTypesTest, NormsTakeNeighboursOfTheirType) {
   for (const char *element : {"f16", "bf16"}) {
-    for (const char *root : {"tn.layer_norm %0 scale %s {axis = 1 : i64, epsilon = 1.0e-05 : f64, operandSegmentSizes = "
-                             "array<i32: 1, 1, 0>} : ($t, tensor<77x$e>) -> $t",
-                             "tn.rms_norm %0 scale %s {axis = 1 : i64, epsilon = 1.0e-05 : f64} : ($t, tensor<77x$e>) -> $t",
-                             "tn.softmax %0 {axis = 1 : i64} : $t"}) {
+    for (const char *root :
+         {"tn.layer_norm %0 scale %s {axis = 1 : i64, epsilon = 1.0e-05 : f64, operandSegmentSizes = "
+          "array<i32: 1, 1, 0>} : ($t, tensor<77x$e>) -> $t",
+          "tn.rms_norm %0 scale %s {axis = 1 : i64, epsilon = 1.0e-05 : f64} : ($t, tensor<77x$e>) -> $t",
+          "tn.softmax %0 {axis = 1 : i64} : $t"}) {
       std::string body = "%0 = tn.add %a, %b : ($t, $t) -> $t\n%1 = " + std::string(root) +
                          "\n%2 = tn.relu %1 : $t\n%3 = tn.cast %2 : ($t) -> tensor<5x77xf32>\n"
                          "return %0, %2, %3 : $t, $t, tensor<5x77xf32>";
-      EXPECT_TRUE(matchesReference(chain("(%a: $t, %b: $t, %s: tensor<77x$e>) -> ($t, $t, tensor<5x77xf32>)", body,
-                                         "5x77x", element, "rows")))
+      EXPECT_TRUE(matchesReference(
+          chain("(%a: $t, %b: $t, %s: tensor<77x$e>) -> ($t, $t, tensor<5x77xf32>)", body, "5x77x", element, "rows")))
           << element << root;
     }
   }
@@ -209,9 +218,8 @@ TEST(NarrowTypesTest, NormsTakeNeighboursOfTheirType) {
 
 TEST(NarrowTypesTest, NormsOfWiderNeighbours) {
   // A row is read as bytes and left as halves.
-  EXPECT_TRUE(matchesReference(kernelText(
-      "rows", "(%a: tensor<4x50xui8>, %s: tensor<f32>) -> tensor<4x50xf16>",
-      R"(%0 = tn.cast %a : (tensor<4x50xui8>) -> tensor<4x50xf32>
+  EXPECT_TRUE(matchesReference(kernelText("rows", "(%a: tensor<4x50xui8>, %s: tensor<f32>) -> tensor<4x50xf16>",
+                                          R"(%0 = tn.cast %a : (tensor<4x50xui8>) -> tensor<4x50xf32>
     %1 = tn.mul %0, %s : (tensor<4x50xf32>, tensor<f32>) -> tensor<4x50xf32>
     %2 = tn.layer_norm %1 {axis = 1 : i64, epsilon = 1.0e-05 : f64, operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<4x50xf32>) -> tensor<4x50xf32>
     %3 = tn.cast %2 : (tensor<4x50xf32>) -> tensor<4x50xf16>
@@ -239,13 +247,15 @@ TEST(NarrowTypesTest, ProductsEndInOtherTypes) {
     std::string head = "%0 = tn.matmul %x, %w : (tensor<21x40x$e>, tensor<40x45x$e>) -> $t\n"
                        "%1 = tn.add %0, %b : ($t, tensor<45x$e>) -> $t\n%2 = tn.relu %1 : $t\n";
     std::string signature = "(%x: tensor<21x40x$e>, %w: tensor<40x45x$e>, %b: tensor<45x$e>, %m: tensor<21x45xi1>)";
-    EXPECT_TRUE(matchesReference(chain(signature + " -> $t", head + "%3 = tn.add %2, %1 : ($t, $t) -> $t\nreturn %3 : $t",
-                                       "21x45x", element, "contraction")))
+    EXPECT_TRUE(
+        matchesReference(chain(signature + " -> $t", head + "%3 = tn.add %2, %1 : ($t, $t) -> $t\nreturn %3 : $t",
+                               "21x45x", element, "contraction")))
         << element;
     std::string number = isFloat ? "200.0" : "200";
-    std::string tail = "%c = tn.constant dense<true> : tensor<i1> : tensor<i1>\n%k = tn.constant dense<250> : tensor<ui8> : "
-                       "tensor<ui8>\n%n = tn.constant dense<" +
-                       number + "> : tensor<$e> : tensor<$e>\n%3 = tn.min %2, %n : ($t, tensor<$e>) -> $t\n" + R"(
+    std::string tail =
+        "%c = tn.constant dense<true> : tensor<i1> : tensor<i1>\n%k = tn.constant dense<250> : tensor<ui8> : "
+        "tensor<ui8>\n%n = tn.constant dense<" +
+        number + "> : tensor<$e> : tensor<$e>\n%3 = tn.min %2, %n : ($t, tensor<$e>) -> $t\n" + R"(
       %4 = tn.cast %3 : ($t) -> tensor<21x45xui8>
       %5 = tn.xor %m, %c : (tensor<21x45xi1>, tensor<i1>) -> tensor<21x45xi1>
       %6 = tn.select %5, %4, %k : (tensor<21x45xi1>, tensor<21x45xui8>, tensor<ui8>) -> tensor<21x45xui8>
@@ -260,24 +270,24 @@ TEST(NarrowTypesTest, ProductsEndInOtherTypes) {
         inputs[i] = *reference::convert(wide, inputs[i].dtype());
       }
     };
-    EXPECT_TRUE(matchesReference(chain(signature + " -> tensor<21x45xui8>", head + tail, "21x45x", element, "contraction"),
-                                 {}, 3, 0, whole))
+    EXPECT_TRUE(matchesReference(
+        chain(signature + " -> tensor<21x45xui8>", head + tail, "21x45x", element, "contraction"), {}, 3, 0, whole))
         << element;
   }
 }
 
 TEST(NarrowTypesTest, ConvolutionsEndInOtherTypes) {
   for (const char *element : {"f32", "f16", "bf16", "i32"}) {
-    for (auto [groups, channels, strategy] :
-         {std::tuple("1", "6", "contraction"), std::tuple("6", "1", "depthwise")}) {
+    for (auto [groups, channels, strategy] : {std::tuple("1", "6", "contraction"), std::tuple("6", "1", "depthwise")}) {
       std::string weight = "tensor<6x" + std::string(channels) + "x3x3x$e>", to = "tensor<1x7x9x6xf32>";
-      std::string body = "%0 = tn.conv %x, %w bias %b {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations "
-                         "= array<i64: 1, 1>, groups = " +
-                         std::string(groups) + " : i64, channelsLast = true} : ($t, " + weight +
-                         ", tensor<6x$e>) -> $t\n%1 = tn.add %0, %x : ($t, $t) -> $t\n%2 = tn.cast %1 : ($t) -> " + to +
-                         "\n%3 = tn.sigmoid %2 : " + to + "\nreturn %3 : " + to;
-      EXPECT_TRUE(matchesReference(chain("(%x: $t, %w: " + weight + ", %b: tensor<6x$e>) -> " + to, body, "1x7x9x6x",
-                                         element, strategy)))
+      std::string body =
+          "%0 = tn.conv %x, %w bias %b {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations "
+          "= array<i64: 1, 1>, groups = " +
+          std::string(groups) + " : i64, channelsLast = true} : ($t, " + weight +
+          ", tensor<6x$e>) -> $t\n%1 = tn.add %0, %x : ($t, $t) -> $t\n%2 = tn.cast %1 : ($t) -> " + to +
+          "\n%3 = tn.sigmoid %2 : " + to + "\nreturn %3 : " + to;
+      EXPECT_TRUE(matchesReference(
+          chain("(%x: $t, %w: " + weight + ", %b: tensor<6x$e>) -> " + to, body, "1x7x9x6x", element, strategy)))
           << element << strategy;
     }
   }

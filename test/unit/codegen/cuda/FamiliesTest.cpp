@@ -70,9 +70,12 @@ struct Parsed {
 
 KernelSelection selected(const std::string &text, const dispatch::KernelRequest &request = {}) {
   Parsed parsed(text);
-  mlir::FailureOr<KernelSelection> selection = selectKernel(*parsed.region, request);
-  EXPECT_TRUE(succeeded(selection)) << parsed.problem;
-  return succeeded(selection) ? *selection : KernelSelection();
+  llvm::Expected<KernelSelection> selection = kernelFamilies().select(*parsed.region, request);
+  if (!selection) {
+    ADD_FAILURE() << llvm::toString(selection.takeError());
+    return KernelSelection();
+  }
+  return *selection;
 }
 
 /// The verdict on a family, or "not asked".
@@ -238,8 +241,9 @@ TEST(KernelFamilies, WhatDoesNotFitIsRefused) {
         KernelChoice{"gemm_skinny", {{"no_such", {1}}}}, KernelChoice{"gemv", {}},
         KernelChoice{"attention_flash", {}}}) {
     Parsed parsed(text);
-    EXPECT_TRUE(failed(selectKernel(*parsed.region, {&wrong, {}}))) << wrong.text();
-    EXPECT_FALSE(parsed.problem.empty()) << wrong.text();
+    llvm::Expected<KernelSelection> selection = kernelFamilies().select(*parsed.region, {&wrong, {}});
+    EXPECT_FALSE(static_cast<bool>(selection)) << wrong.text();
+    EXPECT_FALSE(llvm::toString(selection.takeError()).empty()) << wrong.text();
   }
 }
 

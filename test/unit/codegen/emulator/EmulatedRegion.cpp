@@ -97,9 +97,9 @@ runEmulated(const std::string &text, llvm::ArrayRef<reference::Tensor> inputs,
   RegionBuilder region(source->lookupSymbol<func::FuncOp>("kernel"), "tested", gpu);
   const std::string calls[] = {kCublasLt.name.str(), kCudnnConv.name.str(),
                                kCudnnAttention.name.str()};
-  FailureOr<dispatch::KernelSelection> selection = selectKernel(region, {nullptr, calls});
-  if (failed(selection)) {
-    return llvm::createStringError("nothing selected: " + problem);
+  llvm::Expected<dispatch::KernelSelection> selection = kernelFamilies().select(region, {nullptr, calls});
+  if (!selection) {
+    return selection.takeError();
   }
   region.source->setAttr(kKernelAttribute, selection->chosen.toAttribute(&context));
   if (failed(lowerRegion(region))) {

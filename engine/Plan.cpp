@@ -1,0 +1,22 @@
+// The words of a plan.
+#include "engine/Plan.h"
+
+namespace tenon::engine {
+
+const char *nameOf(InstructionKind kind) {
+  switch (kind) {
+  case InstructionKind::Launch:
+    return "launch";
+  case InstructionKind::Call:
+    return "call";
+  case InstructionKind::Copy:
+    return "copy";
+  case InstructionKind::Size:
+    return "size";
+  case InstructionKind::Return:
+    return "return";
+  }
+  return "unknown"; // of a plan that was not validated
+}
+
+} // namespace tenon::engine
