@@ -83,10 +83,12 @@ double CostModel::workOf(Operation *op) const {
       .Case<tn::ExpOp, tn::LogOp, tn::TanhOp, tn::ErfOp, tn::SigmoidOp, tn::SiluOp, tn::GeluOp,
             tn::SoftplusOp, tn::EluOp, tn::PowOp, tn::SinOp, tn::CosOp>(
           [&](Operation *) { return kTranscendentalWork * count; })
-      .Case([](tn::UnpackOp) { return 0.0; })
       .Case<tn::DivOp, tn::SqrtOp, tn::RsqrtOp, tn::ReciprocalOp, tn::ModOp>(
           [&](Operation *) { return kDivisionWork * count; })
       .Default([&](Operation *other) {
+        if (other->hasTrait<tn::TnStoredForm>()) {
+          return 0.0;
+        }
         if (other->hasTrait<tn::TnRowWise>()) {
           return kRowWork * countOf(tn::getDims(other->getOperand(0).getType()));
         }

@@ -75,6 +75,13 @@ template <typename Config> llvm::Error readParameters(const KernelChoice &choice
   return reader.finish();
 }
 
+/// What a family's results have other roundings by than sums of products have.
+struct Approximation {
+  llvm::StringLiteral operation; ///< of the region that it is about
+  llvm::StringLiteral name;      ///< stable, for tests and users
+  llvm::StringLiteral why;
+};
+
 /// A kernel that computes a region, and the time that its family predicts.
 struct KernelCandidate {
   KernelChoice kernel;

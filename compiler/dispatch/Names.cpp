@@ -32,7 +32,7 @@ std::string nameOf(Operation *op) {
     return names.empty() ? op->getName().getStringRef().str() : llvm::join(names, "+");
   }
   for (Operation &part : region.getBody().front().without_terminator()) {
-    if (!isa<tn::ConstantOp, tn::UnpackOp>(part)) {
+    if (!isa<tn::ConstantOp>(part) && !part.hasTrait<tn::TnStoredForm>()) {
       names.push_back(part.getName().getStringRef().str());
     }
   }

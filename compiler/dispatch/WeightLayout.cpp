@@ -3,8 +3,6 @@
 
 #include "compiler/dispatch/FormRegions.h"
 #include "compiler/graph/TnRare.h"
-#include "compiler/graph/Winograd.h"
-#include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -60,50 +58,33 @@ bool mayBeLaidOut(Value weight, const target::Target &device) {
          });
 }
 
-RankedTensorType packedType(RankedTensorType weight, const WeightLayout &layout) {
-  int64_t depth = 1;
-  int64_t columns = 1;
-  for (auto [index, dim] : llvm::enumerate(layout.permutation)) {
-    (static_cast<int64_t>(index) < layout.rows ? depth : columns) *= weight.getDimSize(dim);
-  }
-  depth = winograd::transformedDepth(depth, layout.winograd);
-  SmallVector<int64_t> shape;
-  if (layout.groups > 1) {
-    shape.push_back(layout.groups);
-  }
-  shape.append(
-      {llvm::divideCeilSigned(columns / layout.groups, layout.panel), depth, layout.panel});
-  return RankedTensorType::get(shape, weight.getElementType());
+RankedTensorType transformedType(RankedTensorType weight, const WeightLayout &layout) {
+  return layout.transform ? layout.transform->typeOf(weight) : weight;
 }
 
-IntegerAttr winogradOf(MLIRContext *context, const WeightLayout &layout) {
-  return layout.winograd ? Builder(context).getI64IntegerAttr(layout.winograd) : IntegerAttr();
-}
-
-bool isPackedSo(tn::PackOp pack, const WeightLayout &layout) {
-  return pack.getPermutation() == ArrayRef(layout.permutation) &&
-         static_cast<int64_t>(pack.getRows()) == layout.rows &&
-         static_cast<int64_t>(pack.getGroups()) == layout.groups &&
-         static_cast<int64_t>(pack.getPanel()) == layout.panel &&
-         pack->getAttr(winograd::kAttribute) == winogradOf(pack.getContext(), layout);
-}
-
-tn::PackOp packOf(Value weight, const WeightLayout &layout) {
-  for (Operation *user : weight.getUsers()) {
-    tn::PackOp pack = dyn_cast<tn::PackOp>(user);
-    if (pack && isPackedSo(pack, layout)) {
-      return pack;
+/// The result of an equal operation on the same operand if there is one, instead of `made`.
+Value madeOnce(Value made) {
+  Operation *op = made.getDefiningOp();
+  for (Operation *other : op->getOperand(0).getUsers()) {
+    bool isEqual =
+        other != op && other->getBlock() == op->getBlock() &&
+        OperationEquivalence::isEquivalentTo(other, op, OperationEquivalence::IgnoreLocations);
+    if (isEqual) {
+      op->erase();
+      return other->getResult(0);
     }
   }
+  return made;
+}
+
+Value packed(Value weight, const WeightLayout &layout) {
   OpBuilder builder(weight.getContext());
   builder.setInsertionPointAfterValue(weight);
-  RankedTensorType type = packedType(cast<RankedTensorType>(weight.getType()), layout);
-  tn::PackOp pack = tn::PackOp::create(builder, weight.getLoc(), type, weight, layout.permutation,
-                                       layout.rows, layout.panel, layout.groups);
-  if (IntegerAttr winograd = winogradOf(weight.getContext(), layout)) {
-    pack->setAttr(winograd::kAttribute, winograd);
+  if (layout.transform) {
+    weight = madeOnce(layout.transform->apply(builder, weight));
+    builder.setInsertionPointAfterValue(weight);
   }
-  return pack;
+  return madeOnce(tn::PackOp::create(builder, weight.getLoc(), weight, layout.packing));
 }
 
 } // namespace
@@ -126,7 +107,8 @@ void clearPackable(ModuleOp module) {
 }
 
 int64_t weightBytes(RankedTensorType weight, const std::optional<WeightLayout> &layout) {
-  RankedTensorType type = layout ? packedType(weight, *layout) : weight;
+  RankedTensorType type =
+      layout ? tn::packedType(transformedType(weight, *layout), layout->packing) : weight;
   constexpr unsigned kByte = 8;
   return type.getNumElements() * llvm::divideCeil(type.getElementTypeBitWidth(), kByte);
 }
@@ -136,21 +118,21 @@ bool isLaidOutWhole(tn::RegionOp region, unsigned input) {
 }
 
 void layOutWeight(tn::RegionOp region, const WeightLayout &layout) {
-  tn::PackOp pack = packOf(region.getInputs()[layout.input], layout);
+  Value stored = packed(region.getInputs()[layout.input], layout);
   Block &body = region.getBody().front();
   region.getInputsMutable().assign(llvm::to_vector(
-      llvm::concat<Value>(ValueRange(pack.getY()), SmallVector<Value>(region.getInputs()))));
-  BlockArgument packed = body.insertArgument(0u, pack.getType(), region.getLoc());
+      llvm::concat<Value>(ValueRange(stored), SmallVector<Value>(region.getInputs()))));
+  BlockArgument argument = body.insertArgument(0u, stored.getType(), region.getLoc());
   unsigned old = layout.input + 1;
   BlockArgument weight = body.getArgument(old);
+  RankedTensorType type = cast<RankedTensorType>(weight.getType());
   OpBuilder builder = OpBuilder::atBlockBegin(&body);
-  tn::UnpackOp unpack = tn::UnpackOp::create(builder, region.getLoc(), weight.getType(), packed,
-                                             pack.getPermutationAttr(), pack.getRowsAttr(),
-                                             pack.getPanelAttr(), pack.getGroupsAttr());
-  if (Attribute winograd = pack->getAttr(winograd::kAttribute)) {
-    unpack->setAttr(winograd::kAttribute, winograd);
+  Value logical = tn::UnpackOp::create(builder, region.getLoc(), transformedType(type, layout),
+                                       argument, layout.packing);
+  if (layout.transform) {
+    logical = layout.transform->undo(builder, logical, type);
   }
-  weight.replaceUsesWithIf(unpack.getWeight(), isLaidOut);
+  weight.replaceUsesWithIf(logical, isLaidOut);
   if (weight.use_empty()) {
     body.eraseArgument(old);
     region.getInputsMutable().erase(old);

@@ -6,6 +6,7 @@
 #include "compiler/graph/Tn.h"
 #include "compiler/target/Target.h"
 #include "mlir/IR/Block.h"
+#include "mlir/IR/Builders.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -18,14 +19,19 @@ namespace tenon::dispatch {
 /// layout of their own.
 inline constexpr llvm::StringLiteral kPackable = "tn.packable";
 
-/// How a kernel reads a weight: as the result of tn.pack with these attributes.
+/// What a weight becomes before it is packed: an operation of the model, and the one that stands in
+/// a region between the packed constant and what reads the weight.
+struct WeightTransform {
+  mlir::RankedTensorType (*typeOf)(mlir::RankedTensorType weight);
+  mlir::Value (*apply)(mlir::OpBuilder &builder, mlir::Value weight);
+  mlir::Value (*undo)(mlir::OpBuilder &builder, mlir::Value transformed, mlir::Type weight);
+};
+
+/// How a kernel reads a weight: as the result of tn.pack.
 struct WeightLayout {
   unsigned input = 0; ///< of the region
-  llvm::SmallVector<int64_t> permutation;
-  int64_t rows = 1;
-  int64_t groups = 1;
-  int64_t panel = 1;
-  int64_t winograd = 0; ///< not 0: filters are transformed (graph/Winograd.h)
+  tn::Packing packing;
+  const WeightTransform *transform = nullptr; ///< null: the weight itself is packed
 
   bool operator==(const WeightLayout &) const = default;
 };

@@ -166,7 +166,7 @@ private:
   void readOperation(Operation &op, int64_t region) {
     if (RegionOp body = dyn_cast<RegionOp>(op)) {
       readRegion(body);
-    } else if (isa<PackOp, UnpackOp>(op)) {
+    } else if (op.hasTrait<TnStoredForm>()) {
       ids[op.getResult(0)] = idOf(op.getOperand(0));
     } else if (isa<WeightOp, ConstantOp>(op)) {
       readLiteral(op);

@@ -1,5 +1,5 @@
 // Products and convolutions of small integers, as those of quantized models are: how they are
-// marked for kernels that multiply floats and sum integers.
+// marked where floats are multiplied and integers summed.
 #pragma once
 
 #include "compiler/graph/Tn.h"

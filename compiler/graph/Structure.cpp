@@ -1,6 +1,5 @@
 // Verifiers and folds of the operations that hold constants and regions.
 // Relies on Shape.h for the agreement of types.
-#include "compiler/graph/Winograd.h"
 #include "compiler/graph/infer/Infer.h"
 
 #include "mlir/IR/Builders.h"
@@ -25,49 +24,62 @@ LogicalResult SizesOp::verify() {
   return success();
 }
 
-LogicalResult PackOp::verify() {
-  Dims weight = dimsOf(getWeight());
-  ArrayRef<int64_t> permutation = getPermutation();
-  int64_t rank = weight.size();
-  int64_t leading = getRows();
-  int64_t panel = getPanel();
-  int64_t groups = getGroups();
-  SmallVector<bool> used(rank, false);
-  bool valid = int64_t(permutation.size()) == rank && leading >= 0 && leading <= rank &&
-               panel >= 1 && panel <= kLargestExtent && groups >= 1;
-  int64_t rows = 1;
-  int64_t columns = 1;
-  for (int64_t i = 0; valid && i < rank; ++i) {
-    int64_t source = permutation[i];
-    valid = source >= 0 && source < rank && !used[source] && constantDim(weight[source]);
-    if (valid) {
-      used[source] = true;
-      (i < leading ? rows : columns) *= *constantDim(weight[source]);
-    }
+RankedTensorType tenon::tn::packedType(RankedTensorType weight, const Packing &packing) {
+  return RankedTensorType::get(packedShape(weight.getShape(), packing), weight.getElementType());
+}
+
+static LogicalResult verifyPacking(Operation *op, RankedTensorType weight, Type packed,
+                                   const Packing &packing) {
+  if (!weight.hasStaticShape()) {
+    return op->emitOpError("packs no array whose sizes vary: ") << weight;
   }
-  if (!valid || columns % groups != 0) {
-    return emitOpError("cannot lay out a weight ") << text(weight) << " with these attributes";
+  std::string problem = refusePacking(weight.getShape(), packing);
+  if (!problem.empty()) {
+    return op->emitOpError(problem) << " for " << weight;
   }
-  if (IntegerAttr winograd = (*this)->getAttrOfType<IntegerAttr>(winograd::kAttribute)) {
-    bool isSquare = leading >= 2 && llvm::all_of(permutation.take_front(2), [&](int64_t dim) {
-                      return constantDim(weight[dim]) == winograd::kTaps;
-                    });
-    int64_t m = winograd.getInt();
-    if (!isSquare || (m != 2 && m != 4) || !elementOf(getWeight()).isF32()) {
-      return emitOpError("cannot transform the filters of a weight ") << text(weight);
-    }
-    rows = winograd::transformedDepth(rows, m);
-  }
-  int64_t panels = (columns / groups + panel - 1) / panel;
-  SmallVector<int64_t> shape = {panels, rows, panel};
-  if (groups > 1) {
-    shape.insert(shape.begin(), groups);
-  }
-  if (typeOf(getY()).getShape() != ArrayRef(shape) || elementOf(getY()) != elementOf(getWeight())) {
-    return emitOpError("gives ") << RankedTensorType::get(shape, elementOf(getWeight())) << ", not "
-                                 << getY().getType();
+  RankedTensorType expected = packedType(weight, packing);
+  if (packed != expected) {
+    return op->emitOpError("packs ") << weight << " to " << expected << ", not " << packed;
   }
   return success();
+}
+
+/// Whether nothing moves.
+static bool isIdentity(const Packing &packing) {
+  return packing.innerTiles.empty() && llvm::is_sorted(packing.outerDimsPerm);
+}
+
+void PackOp::build(OpBuilder &builder, OperationState &state, Value weight,
+                   const Packing &packing) {
+  build(builder, state, packedType(typeOf(weight), packing), weight, packing.outerDimsPerm,
+        packing.innerDimsPos, packing.innerTiles);
+}
+
+LogicalResult PackOp::verify() {
+  return verifyPacking(*this, typeOf(getWeight()), getY().getType(), packing());
+}
+
+/// Packing what is unpacked is not folded: what lies beyond the array need not be zero there.
+OpFoldResult PackOp::fold(FoldAdaptor) {
+  return isIdentity(packing()) ? Value(getWeight()) : Value();
+}
+
+void UnpackOp::build(OpBuilder &builder, OperationState &state, Type weight, Value packed,
+                     const Packing &packing) {
+  build(builder, state, weight, packed, packing.outerDimsPerm, packing.innerDimsPos,
+        packing.innerTiles);
+}
+
+LogicalResult UnpackOp::verify() {
+  return verifyPacking(*this, typeOf(getWeight()), getPacked().getType(), packing());
+}
+
+OpFoldResult UnpackOp::fold(FoldAdaptor) {
+  PackOp pack = getPacked().getDefiningOp<PackOp>();
+  if (pack && pack.packing() == packing() && pack.getWeight().getType() == getType()) {
+    return pack.getWeight();
+  }
+  return isIdentity(packing()) ? Value(getPacked()) : Value();
 }
 
 LogicalResult RegionOp::verify() {

@@ -11,6 +11,7 @@ using namespace tenon::tn;
 
 #include "compiler/graph/TnDialect.cpp.inc"
 #include "compiler/graph/TnEnums.cpp.inc"
+#include "compiler/graph/TnInterfaces.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "compiler/graph/TnAttrs.cpp.inc"
 #define GET_OP_CLASSES

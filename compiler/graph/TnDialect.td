@@ -4,6 +4,7 @@
 #ifndef TENON_GRAPH_TNDIALECT_TD
 #define TENON_GRAPH_TNDIALECT_TD
 
+include "compiler/graph/TnInterfaces.td"
 include "mlir/IR/OpBase.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
@@ -109,6 +110,7 @@ def Tn_Elementwise : NativeOpTrait<"TnElementwise"> { let cppNamespace = "::teno
 def Tn_Contraction : NativeOpTrait<"TnContraction"> { let cppNamespace = "::tenon::tn"; }
 def Tn_RowWise : NativeOpTrait<"TnRowWise"> { let cppNamespace = "::tenon::tn"; }
 def Tn_Movement : NativeOpTrait<"TnMovement"> { let cppNamespace = "::tenon::tn"; }
+def Tn_StoredForm : NativeOpTrait<"TnStoredForm"> { let cppNamespace = "::tenon::tn"; }
 
 // The element types that operations compute with; pure movement takes any.
 def Tn_FloatTensor : RankedTensorOf<[F16, BF16, F32, F64]>;

@@ -38,30 +38,94 @@ def Tn_SizesOp : Tn_Op<"sizes", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Tn_PackOp : Tn_Op<"pack", [Pure]> {
-  let summary = "A weight, laid out at compile time as the product micro-kernel reads it";
+def Tn_PackOp : Tn_Op<"pack", [Pure, Tn_StoredForm]> {
+  let summary = "An array with its dims tiled and in another order";
   let description = [{
-    `permutation` reorders the weight's dims so that the first `rows` of them form the K dimension and the rest N, both
-    flattened; the result is [G x] ceil(N / panel) panels of K x panel, zero-filled. With `groups` > 1 the
-    N dimension is first split into that many groups.
+    As linalg.pack, with zeros where a tile reaches beyond its dim: entry i of `inner_tiles` is the size of the tiles of dim
+    `inner_dims_pos[i]`. The outer dims of the result are the loops over tiles, and over the elements of dims that are not
+    tiled, in the order of `outer_dims_perm`; the inner dims are the elements of tiles, in the order of the entries.
+
+    A dim may be tiled again: its tiles are then cut into smaller ones, and the loop over these within one of those is one
+    more outer dim, numbered after the array's own. Weights of products and convolutions become constants of this form.
+
+    A matrix [K, N] in panels of 32 columns, and these for instructions that multiply four neighbours of K (VNNI-4):
+    ```
+    tn.pack %w outer_dims_perm = [1, 0] inner_dims_pos = [1] inner_tiles = [32]
+      : (tensor<64x96xf32>) -> tensor<3x64x32xf32>
+    tn.pack %w outer_dims_perm = [1, 0] inner_dims_pos = [1, 0] inner_tiles = [16, 4]
+      : (tensor<64x96xi8>) -> tensor<6x16x16x4xi8>
+    ```
+    A convolution's weight [O, I, H, W] of two groups, each in panels of 32 outputs: dim 4 is the loop over the panels of
+    a group.
+    ```
+    tn.pack %w outer_dims_perm = [0, 4, 2, 3, 1] inner_dims_pos = [0, 0] inner_tiles = [48, 32]
+      : (tensor<96x8x3x3xf32>) -> tensor<2x2x3x3x8x32xf32>
+    ```
   }];
-  let arguments = (ins AnyRankedTensor:$weight, DenseI64ArrayAttr:$permutation, I64Attr:$rows,
-                       I64Attr:$panel, I64Attr:$groups);
+  let arguments = (ins AnyRankedTensor:$weight, DenseI64ArrayAttr:$outer_dims_perm,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$inner_dims_pos,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$inner_tiles);
   let results = (outs AnyStaticShapeTensor:$y);
-  let assemblyFormat = "$weight attr-dict `:` functional-type($weight, $y)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$weight, "const ::tenon::tn::Packing &":$packing)>];
+  let assemblyFormat = [{
+    $weight `outer_dims_perm` `=` $outer_dims_perm (`inner_dims_pos` `=` $inner_dims_pos^)? (`inner_tiles` `=` $inner_tiles^)?
+    attr-dict `:` functional-type($weight, $y)
+  }];
   let hasVerifier = 1;
+  let hasFolder = 1;
+  let extraClassDeclaration = [{
+    ::tenon::tn::Packing packing() { return ::tenon::tn::packingOf(*this); }
+  }];
 }
 
-def Tn_UnpackOp : Tn_Op<"unpack", [Pure]> {
-  let summary = "The logical weight behind the packed operand of a region";
+def Tn_UnpackOp : Tn_Op<"unpack", [Pure, Tn_StoredForm]> {
+  let summary = "The array behind a packed one";
   let description = [{
-    The inverse of `tn.pack` with the same attributes. It stands in a region between the packed argument and the matmul or conv
-    that reads it, so that these keep their logical shapes; codegen reads the panels instead.
+    The inverse of `tn.pack` with the same attributes. It stands in a region between the packed argument and what reads the
+    array, which so keeps its logical shapes.
   }];
-  let arguments = (ins AnyRankedTensor:$packed, DenseI64ArrayAttr:$permutation, I64Attr:$rows,
-                       I64Attr:$panel, I64Attr:$groups);
+  let arguments = (ins AnyRankedTensor:$packed, DenseI64ArrayAttr:$outer_dims_perm,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$inner_dims_pos,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$inner_tiles);
   let results = (outs AnyStaticShapeTensor:$weight);
-  let assemblyFormat = "$packed attr-dict `:` functional-type($packed, $weight)";
+  let builders = [OpBuilder<(ins "::mlir::Type":$weight, "::mlir::Value":$packed,
+                                 "const ::tenon::tn::Packing &":$packing)>];
+  let assemblyFormat = [{
+    $packed `outer_dims_perm` `=` $outer_dims_perm (`inner_dims_pos` `=` $inner_dims_pos^)? (`inner_tiles` `=` $inner_tiles^)?
+    attr-dict `:` functional-type($packed, $weight)
+  }];
+  let hasVerifier = 1;
+  let hasFolder = 1;
+  let extraClassDeclaration = [{
+    ::tenon::tn::Packing packing() { return ::tenon::tn::packingOf(*this); }
+  }];
+}
+
+def Tn_WinogradFilterOp : Tn_Op<"winograd_filter", [Pure, Tn_StoredForm, DeclareOpInterfaceMethods<Tn_DerivedWeight>]> {
+  let summary = "The filters of a convolution, transformed for Winograd's minimal filtering F(m x m, 3 x 3)";
+  let description = [{
+    The weight is [O, I, spatial...] with 3 x 3 taps in its last two dims, of which each square becomes one of
+    (m + 2) x (m + 2), for m of 2 or 4: G g Gᵀ with the points of graph/Winograd.h, computed in f64.
+    `%f = tn.winograd_filter %w {m = 4 : i64} : (tensor<64x32x3x3xf32>) -> tensor<64x32x6x6xf32>`
+  }];
+  let arguments = (ins AnyRankedTensor:$weight, I64Attr:$m);
+  let results = (outs AnyStaticShapeTensor:$filter);
+  let assemblyFormat = "$weight attr-dict `:` functional-type($weight, $filter)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    static ::mlir::RankedTensorType typeOf(::mlir::RankedTensorType weight, int64_t m);
+  }];
+}
+
+def Tn_WinogradTapsOp : Tn_Op<"winograd_taps", [Pure, Tn_StoredForm]> {
+  let summary = "The weight behind filters that tn.winograd_filter transformed";
+  let description = [{
+    Stands in a region between the filters and the convolution that they are of, which so keeps its logical shapes.
+  }];
+  let arguments = (ins AnyRankedTensor:$filter, I64Attr:$m);
+  let results = (outs AnyStaticShapeTensor:$weight);
+  let assemblyFormat = "$filter attr-dict `:` functional-type($filter, $weight)";
+  let hasVerifier = 1;
 }
 
 def Tn_RegionOp : Tn_Op<"region", [IsolatedFromAbove, SingleBlock]> {

@@ -1,6 +1,6 @@
 // Winograd's minimal filtering F(m x m, 3 x 3) by Toom and Cook (Lavin and Gray, "Fast Algorithms
-// for Convolutional Neural Networks", 2015): its points and how filters are transformed. Packing,
-// the reference and kernels must agree on it; nothing here needs MLIR.
+// for Convolutional Neural Networks", 2015): its points and how filters are transformed.
+// tn.winograd_filter, the reference and kernels must agree on it; nothing here needs MLIR.
 #pragma once
 
 #include <array>
@@ -8,17 +8,11 @@
 
 namespace tenon::winograd {
 
-/// Attribute of tn.pack and tn.unpack: m, output pixels of a tile's side. The first two dims of K,
-/// which are 3 x 3 taps, are transformed to (m + 2) x (m + 2).
-inline constexpr char kAttribute[] = "tn.winograd";
-
 inline constexpr int64_t kTaps = 3;
-
-/// The depth of filters, of whose taps two dims are transformed for tiles of m x m, from that of the
-/// filters; m = 0: they are not.
-constexpr int64_t transformedDepth(int64_t depth, int64_t m) {
-  return m == 0 ? depth : depth / (kTaps * kTaps) * (m + 2) * (m + 2);
-}
+/// The m that there are: output pixels of a tile's side.
+inline constexpr int64_t kSizes[] = {2, 4};
+/// Of a transformed filter.
+inline constexpr int64_t kMostSide = 6;
 
 /// The points are 0, +-inner and, for m = 4, +-outer, then infinity: in this order the rows of all
 /// transforms. With 3/4 and 3/2 sums of 512 channels are off by 2.6e-6 of the largest result, with

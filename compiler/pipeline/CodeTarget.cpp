@@ -167,4 +167,8 @@ std::vector<std::string> kernelFamilyNames() {
   return names;
 }
 
+const dispatch::Approximation *approximationOf(llvm::StringRef family) {
+  return codegen::cpu::approximationOf(family);
+}
+
 } // namespace tenon::pipeline

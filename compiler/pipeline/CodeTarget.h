@@ -54,5 +54,7 @@ CodeTarget cudaTarget(const target::Target &gpu);
 
 /// Of all devices.
 std::vector<std::string> kernelFamilyNames();
+/// What the results of a family have other roundings by; null for most.
+const dispatch::Approximation *approximationOf(llvm::StringRef family);
 
 } // namespace tenon::pipeline

@@ -9,11 +9,11 @@
 #include "compiler/graph/GraphFacts.h"
 #include "compiler/graph/State.h"
 #include "compiler/graph/Tn.h"
-#include "compiler/graph/Winograd.h"
 #include "compiler/pipeline/Reports.h"
 #include "compiler/pipeline/SelectKernels.h"
 #include "compiler/pipeline/SizeSets.h"
 #include "mlir/IR/Verifier.h"
+#include "support/Check.h"
 #include "support/text/Text.h"
 
 using namespace mlir;
@@ -118,19 +118,15 @@ Status Compilation::convertPrecision() {
   return numbers ? numbers->checkLowered("convert-precision", *module, computed) : Status::ok();
 }
 
-/// Convolutions whose kernel needs no permission but has other roundings than a direct sum.
+/// Regions whose kernel needs no permission but has other roundings than a direct sum.
 void Compilation::noteApproximations(ModuleOp regions) {
-  static const opt::PrecisionRule rule{
-      "winograd",
-      "Winograd's filtering in FP32: off by some 1e-6 of the largest result, as sums in "
-      "another order are; --disable-family conv_winograd4 or conv_winograd2"};
   regions.walk([&](tn::RegionOp region) {
-    bool isTransformed = llvm::any_of(region.getInputs(), [](Value input) {
-      tn::PackOp pack = input.getDefiningOp<tn::PackOp>();
-      return pack && pack->hasAttr(winograd::kAttribute);
-    });
-    if (isTransformed) {
-      precision.approximated.push_back({region.getLoc(), "conv", &rule});
+    llvm::Expected<dispatch::KernelChoice> choice =
+        dispatch::KernelChoice::fromAttribute(region->getAttr(codegen::kKernelAttribute));
+    TENON_CHECK(bool(choice), "each region has a kernel once kernels are chosen");
+    if (const dispatch::Approximation *known = approximationOf(choice->family)) {
+      precision.approximated.push_back(
+          {region.getLoc(), known->operation.str(), {known->name, known->why}});
     }
   });
 }

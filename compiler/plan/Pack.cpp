@@ -1,143 +1,177 @@
-// Packs weights in blocks that stay in the first-level cache, whichever of K and N is contiguous.
-// Relies on the offset tables of k and n, so one loop serves matrices and convolutions.
+// Packs weights in blocks that stay in the first-level cache, whichever dim is contiguous in the
+// weight. Relies on offsets being sums over the dims of the packed array, so that one loop serves
+// all packings.
 #include "compiler/plan/Pack.h"
 
-#include "compiler/graph/Winograd.h"
 #include "support/Check.h"
 #include "support/Shape.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace tenon::plan {
 namespace {
 
-/// Rows of a panel written together: 64 rows of 32 floats are 8 KiB.
+/// Rows written together: 64 rows of 32 floats are 8 KiB.
 constexpr int64_t kBlockRows = 64;
+/// Fewest elements of a row, where there are so many.
+constexpr int64_t kLeastLanes = 16;
 
-/// Offsets of all index tuples over the given dims, the last dim fastest.
-std::vector<int64_t> offsetsOf(const std::vector<int64_t> &dims,
-                               const std::vector<int64_t> &strides) {
-  std::vector<int64_t> offsets = {0};
-  for (size_t i = 0; i < dims.size(); ++i) {
-    std::vector<int64_t> next;
-    next.reserve(offsets.size() * dims[i]);
-    for (int64_t base : offsets) {
-      for (int64_t index = 0; index < dims[i]; ++index) {
-        next.push_back(base + index * strides[i]);
-      }
-    }
-    offsets = std::move(next);
+void add(std::vector<int64_t> &sums, const std::vector<int64_t> &steps, int64_t times) {
+  for (size_t i = 0; i < sums.size(); ++i) {
+    sums[i] += steps[i] * times;
   }
-  return offsets;
 }
 
 } // namespace
 
-Packer::Packer(const PackLayout &packLayout) : layout(packLayout) {
-  std::vector<int64_t> strides = rowMajorStrides(layout.shape);
-  std::vector<int64_t> dims[2];
-  std::vector<int64_t> dimStrides[2];
-  for (size_t i = 0; i < layout.permutation.size(); ++i) {
-    size_t side = static_cast<int64_t>(i) < layout.rows ? 0 : 1;
-    dims[side].push_back(layout.shape[layout.permutation[i]]);
-    dimStrides[side].push_back(strides[layout.permutation[i]]);
+/// Goes through rows in order.
+class Packer::Cursor {
+public:
+  Cursor(const Packer &packer, int64_t row)
+      : dims(packer.rowDims), positions(dims.size()), at(packer.bounds.size()) {
+    for (size_t i = dims.size(); i-- > 0; row /= dims[i].size) {
+      positions[i] = row % dims[i].size;
+      add(at, dims[i].steps, positions[i]);
+    }
   }
-  depthOffset = offsetsOf(dims[0], dimStrides[0]);
-  columnOffset = offsetsOf(dims[1], dimStrides[1]);
-  depth = static_cast<int64_t>(depthOffset.size());
-  columns = static_cast<int64_t>(columnOffset.size()) / layout.groups;
-  panelsPerGroup = ceilDiv(columns, layout.panel);
-  depth = winograd::transformedDepth(depth, layout.winograd);
+
+  const Sums &sums() const { return at; }
+
+  void advance() {
+    for (size_t i = dims.size(); i-- > 0;) {
+      add(at, dims[i].steps, 1);
+      if (++positions[i] < dims[i].size) {
+        return;
+      }
+      add(at, dims[i].steps, -dims[i].size);
+      positions[i] = 0;
+    }
+  }
+
+private:
+  const std::vector<RowDim> &dims;
+  std::vector<int64_t> positions;
+  Sums at;
+};
+
+Packer::Packer(const PackLayout &layout) : elementBytes(layout.elementBytes) {
+  std::vector<int64_t> strides = rowMajorStrides(layout.shape);
+  llvm::SmallVector<tn::PackedDim> dims = tn::packedDims(layout.shape, layout.packing);
+  bounds.push_back(0);
+  for (const tn::PackedDim &dim : dims) {
+    rowDims.push_back({dim.size, {dim.step * strides[dim.source]}});
+  }
+  for (const tn::PackedDim &padded : dims) {
+    if (!padded.isPadded()) {
+      continue;
+    }
+    bounds.push_back(padded.extent);
+    for (size_t i = 0; i < dims.size(); ++i) {
+      bool isInside = dims[i].source == padded.source && dims[i].level >= padded.level;
+      rowDims[i].steps.push_back(isInside ? dims[i].step : 0);
+    }
+  }
+  lanes.resize(bounds.size());
+  while (!rowDims.empty() && laneCount < kLeastLanes) {
+    joinLastDim();
+  }
+  for (const RowDim &dim : rowDims) {
+    rowCount *= dim.size;
+  }
+  mostOfLanes.resize(bounds.size());
+  // The ends do not say it: another order of the lanes has the same.
+  isContiguous = true;
+  for (int64_t lane = 0; lane < laneCount; ++lane) {
+    for (size_t i = 0; i < bounds.size(); ++i) {
+      mostOfLanes[i] = std::max(mostOfLanes[i], laneAt(lane)[i]);
+    }
+    isContiguous &= *laneAt(lane) == lane;
+  }
 }
 
-/// Of each column and input channel, 3 x 3 taps become a square of m + 2: along lines, then along
-/// columns.
-void Packer::packTransformed(const std::byte *weight, int64_t panel, float *out) const {
-  constexpr int64_t kTaps = winograd::kTaps;
-  int64_t m = layout.winograd, side = m + 2, rest = depth / (side * side);
-  int64_t group = panel / panelsPerGroup;
-  int64_t first = panel % panelsPerGroup * layout.panel;
-  int64_t width = std::min(layout.panel, columns - first);
-  std::memset(out, 0, depth * layout.panel * sizeof(float));
-  std::vector<double> lines(kTaps * side), square(side);
-  for (int64_t row = 0; row < rest; ++row) {
-    for (int64_t j = 0; j < width; ++j) {
-      int64_t column = columnOffset[group * columns + first + j];
-      for (int64_t line = 0; line < kTaps; ++line) {
-        std::array<double, kTaps> taps;
-        for (int64_t tap = 0; tap < kTaps; ++tap) {
-          float value;
-          int64_t offset = column + depthOffset[(line * kTaps + tap) * rest + row];
-          std::memcpy(&value, weight + offset * sizeof(float), sizeof(float));
-          taps[tap] = value;
-        }
-        winograd::transformFilter(m, taps, lines.data() + line * side);
-      }
-      for (int64_t x = 0; x < side; ++x) {
-        winograd::transformFilter(m, {lines[x], lines[side + x], lines[2 * side + x]},
-                                  square.data());
-        for (int64_t y = 0; y < side; ++y) {
-          out[((y * side + x) * rest + row) * layout.panel + j] = static_cast<float>(square[y]);
-        }
-      }
+/// Rows that differ in the last of their dims alone become one.
+void Packer::joinLastDim() {
+  Sums joined;
+  const RowDim &dim = rowDims.back();
+  joined.reserve(lanes.size() * dim.size);
+  for (int64_t position = 0; position < dim.size; ++position) {
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      joined.push_back(lanes[i] + dim.steps[i % bounds.size()] * position);
+    }
+  }
+  laneCount *= dim.size;
+  lanes = std::move(joined);
+  rowDims.pop_back();
+}
+
+bool Packer::isWhole(const Sums &row) const {
+  for (size_t i = 1; i < bounds.size(); ++i) {
+    if (row[i] + mostOfLanes[i] >= bounds[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+template <typename Element>
+void Packer::packPart(const std::byte *weight, const Sums &row, Element *out) const {
+  for (int64_t number = 0; number < laneCount; ++number) {
+    const int64_t *lane = laneAt(number);
+    bool isInside = true;
+    for (size_t i = 1; i < bounds.size(); ++i) {
+      isInside &= row[i] + lane[i] < bounds[i];
+    }
+    out[number] = 0;
+    if (isInside) {
+      std::memcpy(out + number, weight + (row[0] + lane[0]) * sizeof(Element), sizeof(Element));
     }
   }
 }
 
 template <typename Element>
-void Packer::packPanel(const std::byte *weight, int64_t panel, Element *out) const {
-  int64_t group = panel / panelsPerGroup;
-  int64_t first = panel % panelsPerGroup * layout.panel;
-  int64_t width = std::min(layout.panel, columns - first);
-  const int64_t *column = columnOffset.data() + group * columns + first;
-  if (width < layout.panel) {
-    std::memset(out, 0, depth * layout.panel * sizeof(Element));
-  }
-  // The ends do not say it: a permutation of the columns has the same.
-  bool contiguous = std::adjacent_find(column, column + width, [](int64_t a, int64_t b) {
-                      return b != a + 1;
-                    }) == column + width;
-  if (contiguous) {
-    for (int64_t k = 0; k < depth; ++k) {
-      std::memcpy(out + k * layout.panel, weight + (column[0] + depthOffset[k]) * sizeof(Element),
-                  width * sizeof(Element));
+void Packer::packRows(const std::byte *weight, int64_t begin, int64_t end, Element *out) const {
+  struct Row {
+    const std::byte *from;
+    Element *to;
+  };
+  std::array<Row, kBlockRows> block;
+  Cursor cursor(*this, begin);
+  while (begin < end) {
+    size_t count = 0;
+    for (; begin < end && count < block.size(); ++begin, cursor.advance(), out += laneCount) {
+      const Sums &row = cursor.sums();
+      const std::byte *from = weight + row[0] * static_cast<int64_t>(sizeof(Element));
+      if (!isWhole(row)) {
+        packPart(weight, row, out);
+      } else if (isContiguous) {
+        std::memcpy(out, from, laneCount * sizeof(Element));
+      } else {
+        block[count++] = {from, out};
+      }
     }
-    return;
-  }
-  for (int64_t begin = 0; begin < depth; begin += kBlockRows) {
-    int64_t end = std::min(depth, begin + kBlockRows);
-    for (int64_t j = 0; j < width; ++j) {
-      const std::byte *source = weight + column[j] * sizeof(Element);
-      for (int64_t k = begin; k < end; ++k) {
+    for (int64_t lane = 0; count > 0 && lane < laneCount; ++lane) {
+      int64_t offset = *laneAt(lane) * static_cast<int64_t>(sizeof(Element));
+      for (size_t row = 0; row < count; ++row) {
         // A weight in a mapped file may lie at any address.
-        std::memcpy(out + k * layout.panel + j, source + depthOffset[k] * sizeof(Element),
-                    sizeof(Element));
+        std::memcpy(block[row].to + lane, block[row].from + offset, sizeof(Element));
       }
     }
   }
 }
 
 void Packer::pack(const std::byte *weight, int64_t begin, int64_t end, std::byte *out) const {
-  for (int64_t panel = begin; panel < end; ++panel, out += panelBytes()) {
-    if (layout.winograd) {
-      packTransformed(weight, panel, reinterpret_cast<float *>(out));
-      continue;
-    }
-    switch (layout.elementBytes) {
-    case 1:
-      packPanel(weight, panel, reinterpret_cast<uint8_t *>(out));
-      break;
-    case 2:
-      packPanel(weight, panel, reinterpret_cast<uint16_t *>(out));
-      break;
-    case 4:
-      packPanel(weight, panel, reinterpret_cast<uint32_t *>(out));
-      break;
-    default:
-      TENON_CHECK(layout.elementBytes == 8, "elements have 1, 2, 4 or 8 bytes");
-      packPanel(weight, panel, reinterpret_cast<uint64_t *>(out));
-    }
+  switch (elementBytes) {
+  case 1:
+    return packRows(weight, begin, end, reinterpret_cast<uint8_t *>(out));
+  case 2:
+    return packRows(weight, begin, end, reinterpret_cast<uint16_t *>(out));
+  case 4:
+    return packRows(weight, begin, end, reinterpret_cast<uint32_t *>(out));
+  default:
+    TENON_CHECK(elementBytes == 8, "elements have 1, 2, 4 or 8 bytes");
+    return packRows(weight, begin, end, reinterpret_cast<uint64_t *>(out));
   }
 }
 

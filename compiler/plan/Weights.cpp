@@ -2,7 +2,6 @@
 // Relies on the store's views; a generated weight is made when it is written and not kept.
 #include "compiler/plan/Weights.h"
 
-#include "compiler/graph/Winograd.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "support/Check.h"
 #include "support/threads/ThreadPool.h"
@@ -51,16 +50,23 @@ std::vector<char> constantBytes(tn::ConstantOp constant) {
   return bytes;
 }
 
+uint64_t byteCount(Type type) {
+  return cast<RankedTensorType>(type).getNumElements() * elementBytes(type);
+}
+
+/// What an operation does to its operand.
+std::string textOf(Operation *op) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << op->getName() << ' ' << op->getAttrDictionary() << ' ' << op->getOperand(0).getType();
+  return text;
+}
+
 PackLayout layoutOf(tn::PackOp pack) {
   RankedTensorType type = cast<RankedTensorType>(pack.getWeight().getType());
-  IntegerAttr winograd = pack->getAttrOfType<IntegerAttr>(winograd::kAttribute);
   return {.shape = std::vector<int64_t>(type.getShape()),
-          .permutation = std::vector<int64_t>(pack.getPermutation()),
-          .rows = static_cast<int64_t>(pack.getRows()),
-          .panel = static_cast<int64_t>(pack.getPanel()),
-          .groups = static_cast<int64_t>(pack.getGroups()),
-          .elementBytes = elementBytes(type),
-          .winograd = winograd ? winograd.getInt() : 0};
+          .packing = pack.packing(),
+          .elementBytes = elementBytes(type)};
 }
 
 Bytes asBytes(ArrayRef<char> bytes) {
@@ -68,22 +74,22 @@ Bytes asBytes(ArrayRef<char> bytes) {
 }
 
 /// Makes a part of a generated weight by all threads.
-void generate(const tn::WeightEntry &entry, uint64_t begin, uint64_t size, char *out,
+void generate(const tn::WeightGenerator &generator, uint64_t begin, uint64_t size, char *out,
               ThreadPool &pool) {
   int64_t blocks = static_cast<int64_t>((size + kBlockBytes - 1) / kBlockBytes);
   pool.parallelFor(blocks, [&](int64_t first, int64_t last, unsigned) {
     uint64_t from = first * kBlockBytes;
     uint64_t to = std::min<uint64_t>(last * kBlockBytes, size);
-    entry.generate(begin + from, to - from, out + from);
+    generator(begin + from, to - from, out + from);
   });
 }
 
-Status writeGenerated(const tn::WeightEntry &entry, ThreadPool &pool,
+Status writeGenerated(const tn::WeightGenerator &generator, uint64_t bytes, ThreadPool &pool,
                       const engine::ByteSink &sink) {
-  std::vector<char> piece(std::min<uint64_t>(entry.size, kPieceBytes));
-  for (uint64_t begin = 0; begin < entry.size; begin += piece.size()) {
-    uint64_t size = std::min<uint64_t>(piece.size(), entry.size - begin);
-    generate(entry, begin, size, piece.data(), pool);
+  std::vector<char> piece(std::min<uint64_t>(bytes, kPieceBytes));
+  for (uint64_t begin = 0; begin < bytes; begin += piece.size()) {
+    uint64_t size = std::min<uint64_t>(piece.size(), bytes - begin);
+    generate(generator, begin, size, piece.data(), pool);
     TENON_TRY(sink(asBytes(ArrayRef(piece).take_front(size))));
   }
   return Status::ok();
@@ -99,7 +105,10 @@ ArrayRef<char> WeightTable::view(const Array &array) const {
 }
 
 WeightTable::Key WeightTable::keyOf(const Array &array) const {
-  Key key{array.sourceBytes, array.layout, {}};
+  Key key{array.sourceBytes, {}, array.layout, {}};
+  for (const Derivation &derivation : array.derivations) {
+    key.derivations.push_back(derivation.text);
+  }
   ArrayRef<char> bytes = view(array);
   if (bytes.empty()) {
     key.sample = "generated " + array.id;
@@ -130,16 +139,23 @@ std::optional<uint32_t> WeightTable::findEqual(const std::multimap<Key, uint32_t
 
 std::vector<WeightForm> WeightTable::forms(ArrayRef<uint32_t> indices) const {
   std::vector<WeightForm> all = {{"as they are in the model"},
-                                 {"in panels for products, convolutions and recurrent layers"},
-                                 {"transformed for Winograd's filtering"}};
-  auto formOf = [](const Array &array) {
-    return !array.layout ? 0 : !array.layout->winograd ? 1 : 2;
+                                 {"with their dims in another order"},
+                                 {"in panels for products, convolutions and recurrent layers"}};
+  auto nameOf = [&](const Array &array) {
+    size_t packed = !array.layout ? 0 : array.layout->packing.innerTiles.empty() ? 1 : 2;
+    return array.derivations.empty() ? all[packed].name : array.derivations.back().form;
   };
+  for (uint32_t index : indices) {
+    llvm::StringLiteral name = nameOf(arrays[index]);
+    if (llvm::none_of(all, [&](const WeightForm &form) { return form.name == name; })) {
+      all.push_back({name});
+    }
+  }
   llvm::DenseSet<uint32_t> counted;
-  for (auto [number, form] : llvm::enumerate(all)) {
+  for (WeightForm &form : all) {
     for (uint32_t index : indices) {
       const Array &array = arrays[index];
-      if (formOf(array) == static_cast<int>(number)) {
+      if (nameOf(array) == form.name) {
         ++form.arrays;
         form.bytes += weights[index].bytes;
         form.sourceBytes += counted.insert(array.source).second ? array.sourceBytes : 0;
@@ -159,6 +175,12 @@ uint32_t WeightTable::add(Operation *op) {
   std::string name;
   tn::PackOp pack = dyn_cast<tn::PackOp>(op);
   Operation *origin = pack ? pack.getWeight().getDefiningOp() : op;
+  while (tn::DerivedWeight derived = dyn_cast<tn::DerivedWeight>(origin)) {
+    array.derivations.insert(array.derivations.begin(),
+                             {textOf(origin), derived.form(), derived.derivedBytes(),
+                              byteCount(origin->getResult(0).getType())});
+    origin = origin->getOperand(0).getDefiningOp();
+  }
   if (tn::WeightOp weight = dyn_cast<tn::WeightOp>(origin)) {
     array.id = weight.getId().str();
     name = array.id;
@@ -170,11 +192,10 @@ uint32_t WeightTable::add(Operation *op) {
     array.sourceBytes = array.inlined.size();
     name = "constant" + std::to_string(arrays.size());
   }
-  uint64_t bytes = array.sourceBytes;
+  uint64_t bytes = array.derivations.empty() ? array.sourceBytes : array.derivations.back().bytes;
   if (pack) {
     array.layout = layoutOf(pack);
-    Packer packer(*array.layout);
-    bytes = packer.panels() * packer.panelBytes();
+    bytes = byteCount(pack.getType());
     name += ".packed";
   }
   Key key = keyOf(array);
@@ -184,6 +205,7 @@ uint32_t WeightTable::add(Operation *op) {
   uint32_t index = static_cast<uint32_t>(arrays.size());
   Key source = key;
   source.layout.reset();
+  source.derivations.clear();
   array.source = findEqual(sources, source, array).value_or(index);
   if (array.source == index) {
     sources.emplace(std::move(source), index);
@@ -194,45 +216,58 @@ uint32_t WeightTable::add(Operation *op) {
   return index;
 }
 
-Status WeightTable::write(const Array &array, ThreadPool &pool, std::vector<char> &generated,
+Status WeightTable::write(const Array &array, ThreadPool &pool, Scratch &scratch,
                           const engine::ByteSink &sink) const {
+  // Each step reads the bytes of the one before; what is not packed then goes to the sink in
+  // pieces.
   ArrayRef<char> bytes = view(array);
-  if (bytes.empty() && array.sourceBytes > 0) {
-    const tn::WeightEntry *entry = store.find(array.id);
-    if (!array.layout) {
-      return writeGenerated(*entry, pool, sink);
+  bool isGenerated = bytes.empty() && array.sourceBytes > 0;
+  tn::WeightGenerator last = isGenerated ? store.find(array.id)->generate : nullptr;
+  uint64_t size = array.sourceBytes;
+  auto make = [&](std::vector<char> &buffer) {
+    buffer.resize(std::max<size_t>(buffer.size(), size));
+    generate(last, 0, size, buffer.data(), pool);
+    bytes = ArrayRef(buffer).take_front(size);
+  };
+  for (const Derivation &derivation : array.derivations) {
+    if (last) {
+      make(scratch.generated);
+      std::swap(scratch.generated, scratch.derived);
     }
-    generated.resize(std::max<size_t>(generated.size(), array.sourceBytes));
-    generate(*entry, 0, entry->size, generated.data(), pool);
-    bytes = ArrayRef(generated).take_front(array.sourceBytes);
+    last = [make = derivation.make, from = bytes.data()](
+               uint64_t begin, uint64_t count, char *out) { make(from, begin, count, out); };
+    size = derivation.bytes;
   }
   if (!array.layout) {
-    return sink(asBytes(bytes));
+    return last ? writeGenerated(last, size, pool, sink) : sink(asBytes(bytes));
+  }
+  if (last) {
+    make(scratch.generated);
   }
   Packer packer(*array.layout);
-  int64_t atOnce = std::max<int64_t>(1, kPieceBytes / packer.panelBytes());
-  std::vector<std::byte> piece(std::min(atOnce, packer.panels()) * packer.panelBytes());
-  for (int64_t begin = 0; begin < packer.panels(); begin += atOnce) {
-    int64_t count = std::min(atOnce, packer.panels() - begin);
+  int64_t rowBytes = std::max<int64_t>(1, packer.rowBytes());
+  int64_t atOnce = std::max<int64_t>(1, kPieceBytes / rowBytes);
+  std::vector<std::byte> piece(std::min(atOnce, packer.rows()) * rowBytes);
+  for (int64_t begin = 0; begin < packer.rows(); begin += atOnce) {
+    int64_t count = std::min(atOnce, packer.rows() - begin);
     pool.parallelFor(count, [&](int64_t first, int64_t last, unsigned) {
       packer.pack(asBytes(bytes).data(), begin + first, begin + last,
-                  piece.data() + first * packer.panelBytes());
+                  piece.data() + first * rowBytes);
     });
-    TENON_TRY(sink(Bytes(piece).first(count * packer.panelBytes())));
+    TENON_TRY(sink(Bytes(piece).first(count * packer.rowBytes())));
   }
   return Status::ok();
 }
 
 engine::WeightSource WeightTable::source(unsigned threads) const {
   std::shared_ptr<ThreadPool> pool;
-  // Kept from weight to weight: pages that are touched first cost more than what is done in them.
-  std::shared_ptr<std::vector<char>> generated = std::make_shared<std::vector<char>>();
-  return [this, threads, pool, generated](uint32_t index,
-                                          const engine::ByteSink &sink) mutable -> Status {
+  std::shared_ptr<Scratch> scratch = std::make_shared<Scratch>();
+  return [this, threads, pool, scratch](uint32_t index,
+                                        const engine::ByteSink &sink) mutable -> Status {
     if (!pool) {
       TENON_ASSIGN(pool, ThreadPool::create(threads));
     }
-    return write(arrays[index], *pool, *generated, sink);
+    return write(arrays[index], *pool, *scratch, sink);
   };
 }
 

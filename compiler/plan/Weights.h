@@ -31,13 +31,14 @@ class WeightTable {
 public:
   explicit WeightTable(tn::WeightStore &weightStore) : store(weightStore) {}
 
-  /// Index of the array behind a tn.weight, tn.constant or tn.pack.
+  /// Index of the array behind a tn.weight, tn.constant, tn.pack or operation that derives a
+  /// constant.
   uint32_t add(mlir::Operation *op);
 
   /// Names and sizes, by index.
   const std::vector<engine::Weight> &list() const { return weights; }
   /// What these arrays are, in each form of which there are any: as they are in the model, in
-  /// panels, transformed.
+  /// panels, and what operations derive.
   std::vector<WeightForm> forms(llvm::ArrayRef<uint32_t> indices) const;
   /// Of all arrays.
   std::vector<WeightForm> forms() const;
@@ -46,15 +47,24 @@ public:
   engine::WeightSource source(unsigned threads) const;
 
 private:
+  /// An operation that makes a constant of another.
+  struct Derivation {
+    std::string text; ///< what it does: equal texts do the same
+    llvm::StringLiteral form;
+    tn::DerivedBytes make;
+    uint64_t bytes = 0;
+  };
   struct Array {
-    std::string id;            ///< in the store; empty for a constant
-    std::vector<char> inlined; ///< bytes of a constant
+    std::string id;                      ///< in the store; empty for a constant
+    std::vector<char> inlined;           ///< bytes of a constant
+    std::vector<Derivation> derivations; ///< in their order
     std::optional<PackLayout> layout;
     uint64_t sourceBytes = 0;
     uint32_t source = 0; ///< the first array of the same weight
   };
   struct Key {
     uint64_t bytes;
+    std::vector<std::string> derivations;
     std::optional<PackLayout> layout;
     std::string sample; ///< some of the bytes, or the id of a generated weight
     auto operator<=>(const Key &) const = default;
@@ -66,7 +76,11 @@ private:
                                     const Array &array) const;
   bool sameBytes(const Array &a, const Array &b) const;
   llvm::ArrayRef<char> view(const Array &array) const;
-  Status write(const Array &array, ThreadPool &pool, std::vector<char> &generated,
+  /// Kept from array to array: pages that are touched first cost more than what is done in them.
+  struct Scratch {
+    std::vector<char> generated, derived;
+  };
+  Status write(const Array &array, ThreadPool &pool, Scratch &scratch,
                const engine::ByteSink &sink) const;
 
   tn::WeightStore &store;

@@ -71,6 +71,7 @@ llvm::ArrayRef<OpRow> movementOps();
 llvm::ArrayRef<OpRow> indexingOps();
 llvm::ArrayRef<OpRow> quantizeOps();
 llvm::ArrayRef<OpRow> structureOps();
+llvm::ArrayRef<OpRow> winogradOps();
 llvm::ArrayRef<OpRow> rareOps();
 llvm::ArrayRef<OpRow> recurrentOps();
 

@@ -336,6 +336,8 @@ const std::vector<Exception> &exceptions() {
       {"tn.pack",
        "the constant form of tn.matmul and tn.conv packs; packing itself runs in plan/Pack.cpp"},
       {"tn.unpack", "stands for the packed operand in the regions of tn.matmul and tn.conv"},
+      {"tn.winograd_filter", "evaluated while weights are written; test_unit_plan compares its bytes"},
+      {"tn.winograd_taps", "stands for the transformed operand in the regions of tn.conv"},
       {"tn.reshape", "moves nothing: it stands outside of regions as another view of a buffer"},
       {"tn.take_first", "its result has a size that only a run knows: the cases of NonZero run it"},
       {"tn.region", "made by dispatch around the op of every row"},

@@ -32,6 +32,8 @@ std::vector<std::string> familyNames();
 /// Features of levels (engine/Level.h) on which choices depend: levels that agree in them, at the
 /// same rates, get the same kernels.
 uint32_t choiceFeatures();
+/// Null for most families, and if there is none of that name.
+const dispatch::Approximation *approximationOf(llvm::StringRef family);
 /// Which family computes a region of the text that codegen::outline gives.
 llvm::Expected<dispatch::KernelSelection> selectKernel(llvm::StringRef text,
                                                        const target::Target &target,

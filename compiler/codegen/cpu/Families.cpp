@@ -59,6 +59,11 @@ double secondsWithWork(Region &region, llvm::function_ref<double(Operation &)> t
 
 std::vector<std::string> familyNames() { return kernelFamilies().names(); }
 
+const dispatch::Approximation *approximationOf(StringRef name) {
+  const KernelFamily *family = kernelFamilies().find(name);
+  return family ? family->approximation : nullptr;
+}
+
 uint32_t choiceFeatures() { return kernelFamilies().features(); }
 
 llvm::Expected<dispatch::KernelSelection> selectKernel(StringRef text, const target::Target &target,

@@ -139,7 +139,7 @@ void Conversion::convert(Operation *op) {
   bool hasResult = llvm::any_of(op->getResults(), isF32);
   bool isWide = rule || (!hasResult && !readsNarrowOnly(op));
   if (rule) {
-    record.wider.push_back({op->getLoc(), op->getName().getStringRef().str(), rule});
+    record.wider.push_back({op->getLoc(), op->getName().getStringRef().str(), *rule});
   }
   for (OpOperand &operand : op->getOpOperands()) {
     Value value = operand.get();
@@ -181,8 +181,8 @@ llvm::json::Array toJsonArray(ArrayRef<PrecisionRecord::Entry> entries,
   for (const PrecisionRecord::Entry &entry : entries) {
     list.push_back(llvm::json::Object{{"nodes", llvm::json::Array(nodesOf(entry.location))},
                                       {"operation", entry.operation},
-                                      {"rule", entry.rule->name.str()},
-                                      {"why", entry.rule->why.str()}});
+                                      {"rule", entry.rule.name.str()},
+                                      {"why", entry.rule.why.str()}});
   }
   return list;
 }

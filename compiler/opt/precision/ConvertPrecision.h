@@ -31,7 +31,7 @@ struct PrecisionRecord {
   struct Entry {
     mlir::Location location;
     std::string operation;
-    const PrecisionRule *rule;
+    PrecisionRule rule;
   };
 
   std::optional<Precision> precision; ///< none: the model's own, only `approximated` is filled

@@ -16,7 +16,7 @@ void approximateGelu(ModuleOp module, PrecisionRecord &record) {
     bool isNarrow = getElementTypeOrSelf(gelu.getType()).getIntOrFloatBitWidth() == 16;
     if (isNarrow && !gelu.getApproximate()) {
       gelu.setApproximate(true);
-      record.approximated.push_back({gelu.getLoc(), "gelu", &rule});
+      record.approximated.push_back({gelu.getLoc(), "gelu", rule});
     }
   });
 }

@@ -56,7 +56,7 @@ bool widensQuantized(Operation *op) {
 /// All operands are constants, and the results do not weigh much more.
 bool isWorthFolding(Operation *op) {
   if (op->getNumResults() == 0 || op->getNumRegions() != 0 || !isPure(op) ||
-      isa<tn::ConstantOp, tn::WeightOp, tn::SizesOp, tn::PackOp, tn::UnpackOp>(op) ||
+      isa<tn::ConstantOp, tn::WeightOp, tn::SizesOp>(op) || op->hasTrait<tn::TnStoredForm>() ||
       !isa<tn::TnDialect>(op->getDialect()) || isTransposeForProducts(op)) {
     return false;
   }

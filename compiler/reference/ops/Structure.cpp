@@ -1,6 +1,5 @@
 // Evaluates weights, constants, sizes and the layout of packed weights.
 // Relies on the WeightStore for bytes, whose number is checked against the type.
-#include "compiler/graph/Winograd.h"
 #include "compiler/reference/Evaluation.h"
 
 #include "support/text/Text.h"
@@ -89,123 +88,77 @@ Status evaluateSizes(Evaluation &evaluation) {
   return evaluation.finish(std::move(y));
 }
 
-/// Calls move(offset in the weight, offset in the panels) for each element of a weight.
-template <typename Op, typename Fn>
-Status visitPanels(Op op, llvm::ArrayRef<int64_t> weightDims, const Tensor &packed,
-                   const Fn &move) {
-  Sizes own = stridesOf(weightDims);
-  Sizes dims;
-  Sizes strides;
-  for (int64_t source : op.getPermutation()) {
-    if (source < 0 || source >= int64_t(weightDims.size())) {
-      return badOperand("the permutation does not fit the weight");
+/// The index of an element in a packed array, by the definition of tn.pack: outer dims, then inner.
+Sizes packedIndex(const tn::Packing &packing, llvm::ArrayRef<int64_t> index) {
+  // Of each dim what is left within its last tile; the array's own loops first, then further ones.
+  Sizes loops(index), rest(index);
+  llvm::SmallVector<int64_t> lastEntry(index.size(), -1);
+  for (auto [entry, dim] : llvm::enumerate(packing.innerDimsPos)) {
+    int64_t tile = packing.innerTiles[entry];
+    if (lastEntry[dim] < 0) {
+      loops[dim] = rest[dim] / tile;
+    } else {
+      loops.push_back(rest[dim] / tile);
     }
-    dims.push_back(weightDims[source]);
-    strides.push_back(own[source]);
+    rest[dim] %= tile;
+    lastEntry[dim] = entry;
   }
-  int64_t panel = op.getPanel();
-  int64_t groups = op.getGroups();
-  int64_t leading = std::min<int64_t>(op.getRows(), dims.size());
-  int64_t rows = productOf(llvm::ArrayRef<int64_t>(dims).take_front(leading));
-  int64_t columns = productOf(llvm::ArrayRef<int64_t>(dims).drop_front(leading));
-  int64_t perGroup = groups > 0 ? columns / groups : 0;
-  int64_t panels = panel > 0 ? (perGroup + panel - 1) / panel : 0;
-  if (dims.size() != weightDims.size() || perGroup * groups != columns ||
-      packed.count() != std::max<int64_t>(groups, 1) * panels * rows * panel) {
-    return badOperand("the panels do not fit the weight");
+  Sizes packed;
+  for (int64_t loop : packing.outerDimsPerm) {
+    packed.push_back(loops[loop]);
   }
-  Walker<1> walker(dims, {strides}, 0);
-  for (int64_t i = 0; i < rows * columns; ++i, walker.next()) {
-    int64_t row = i / columns;
-    int64_t group = i % columns / perGroup;
-    int64_t column = i % columns % perGroup;
-    move(walker.offset(),
-         ((group * panels + column / panel) * rows + row) * panel + column % panel);
+  for (auto [entry, dim] : llvm::enumerate(packing.innerDimsPos)) {
+    if (lastEntry[dim] == int64_t(entry)) {
+      packed.push_back(rest[dim]);
+    }
+  }
+  return packed;
+}
+
+/// Calls move(offset in the array, offset in the packed one) for each element of an array.
+template <typename Fn>
+Status visitPacked(const tn::Packing &packing, const Tensor &array, const Tensor &packed,
+                   const Fn &move) {
+  std::string problem = tn::refusePacking(array.dims(), packing);
+  if (!problem.empty() || llvm::ArrayRef(tn::packedShape(array.dims(), packing)) != packed.dims()) {
+    return badOperand("what is packed does not fit the array");
+  }
+  Sizes strides = stridesOf(packed.dims());
+  Sizes index(array.dims().size(), 0);
+  for (int64_t offset = 0; offset < array.count(); ++offset) {
+    int64_t place = 0;
+    for (auto [position, stride] : llvm::zip_equal(packedIndex(packing, index), strides)) {
+      place += position * stride;
+    }
+    move(offset, place);
+    for (size_t dim = index.size(); dim-- > 0 && ++index[dim] == array.dims()[dim];) {
+      index[dim] = 0;
+    }
   }
   return Status::ok();
 }
 
-/// Filters with the taps of one dim transformed to m + 2 values, or back to taps.
-Result<Tensor> transformAlong(const Tensor &from, int64_t dim, int64_t m, bool isForward) {
-  Sizes dims(from.dims());
-  int64_t source = isForward ? winograd::kTaps : m + 2;
-  if (dims[dim] != source) {
-    return badOperand("the filters are of another size");
-  }
-  dims[dim] = isForward ? m + 2 : winograd::kTaps;
-  TENON_ASSIGN(Tensor to, Tensor::create(from.dtype(), dims));
-  int64_t inner = productOf(from.dims().drop_front(dim + 1));
-  int64_t outer = productOf(from.dims().take_front(dim));
-  TENON_TRY(visitFloat(from.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::Type;
-    std::vector<double> values(m + 2);
-    std::array<double, winograd::kTaps> taps;
-    for (int64_t i = 0; i < outer * inner; ++i) {
-      int64_t rest = i % inner, line = i / inner;
-      auto read = [&](int64_t k) {
-        return static_cast<double>(from.as<T>()[(line * source + k) * inner + rest]);
-      };
-      if (isForward) {
-        taps = {read(0), read(1), read(2)};
-        winograd::transformFilter(m, taps, values.data());
-      } else {
-        for (int64_t k = 0; k < source; ++k) {
-          values[k] = read(k);
-        }
-        taps = winograd::originalFilter(m, values.data());
-      }
-      for (int64_t k = 0; k < dims[dim]; ++k) {
-        to.as<T>()[(line * dims[dim] + k) * inner + rest] =
-            static_cast<T>(isForward ? values[k] : taps[k]);
-      }
-    }
-    return Status::ok();
-  }));
-  return to;
-}
-
-/// The m of a pack or unpack whose filters are transformed, else 0.
-int64_t winogradOf(Operation *op) {
-  IntegerAttr winograd = op->getAttrOfType<IntegerAttr>(winograd::kAttribute);
-  return winograd ? winograd.getInt() : 0;
-}
-
+/// A result is zero where nothing is moved to.
 Status evaluatePack(Evaluation &evaluation) {
-  tn::PackOp pack = cast<tn::PackOp>(evaluation.op);
-  Tensor weight = evaluation.operands[0];
-  if (int64_t m = winogradOf(pack)) {
-    for (int64_t dim : pack.getPermutation().take_front(2)) {
-      TENON_ASSIGN(weight, transformAlong(weight, dim, m, /*isForward=*/true));
-    }
-  }
-  TENON_ASSIGN(Tensor y, evaluation.makeResult());
-  size_t width = bitWidth(y.dtype()) / 8;
-  TENON_TRY(visitPanels(pack, weight.dims(), y, [&](int64_t offset, int64_t place) {
-    std::memcpy(y.mutableBytes() + place * width, weight.bytes() + offset * width, width);
+  const Tensor &array = evaluation.operands[0];
+  TENON_ASSIGN(Tensor packed, evaluation.makeResult());
+  size_t width = bitWidth(packed.dtype()) / 8;
+  tn::Packing packing = cast<tn::PackOp>(evaluation.op).packing();
+  TENON_TRY(visitPacked(packing, array, packed, [&](int64_t offset, int64_t place) {
+    std::memcpy(packed.mutableBytes() + place * width, array.bytes() + offset * width, width);
   }));
-  return evaluation.finish(std::move(y));
+  return evaluation.finish(std::move(packed));
 }
 
 Status evaluateUnpack(Evaluation &evaluation) {
-  tn::UnpackOp unpack = cast<tn::UnpackOp>(evaluation.op);
   const Tensor &packed = evaluation.operands[0];
-  TENON_ASSIGN(Tensor weight, evaluation.makeResult());
-  int64_t m = winogradOf(unpack);
-  if (m) {
-    Sizes dims(weight.dims());
-    for (int64_t dim : unpack.getPermutation().take_front(2)) {
-      dims[dim] = m + 2;
-    }
-    TENON_ASSIGN(weight, Tensor::create(weight.dtype(), dims));
-  }
-  size_t width = bitWidth(weight.dtype()) / 8;
-  TENON_TRY(visitPanels(unpack, weight.dims(), packed, [&](int64_t offset, int64_t place) {
-    std::memcpy(weight.mutableBytes() + offset * width, packed.bytes() + place * width, width);
+  TENON_ASSIGN(Tensor array, evaluation.makeResult());
+  size_t width = bitWidth(array.dtype()) / 8;
+  tn::Packing packing = cast<tn::UnpackOp>(evaluation.op).packing();
+  TENON_TRY(visitPacked(packing, array, packed, [&](int64_t offset, int64_t place) {
+    std::memcpy(array.mutableBytes() + offset * width, packed.bytes() + place * width, width);
   }));
-  for (int64_t dim : unpack.getPermutation().take_front(m ? 2 : 0)) {
-    TENON_ASSIGN(weight, transformAlong(weight, dim, m, /*isForward=*/false));
-  }
-  return evaluation.finish(std::move(weight));
+  return evaluation.finish(std::move(array));
 }
 
 constexpr OpRow kRows[] = {

@@ -7,10 +7,10 @@ func.func @main(%x: tensor<1x6x6x8xf32>) -> tensor<1x6x6x8xf32> {
   %w1 = tn.weight "w1" : tensor<48x1x3x3xf32>
   %w2 = tn.weight "w2" : tensor<8x48x1x1xf32>
   %w3 = tn.weight "w3" : tensor<8x4x3x3xf32>
-  // CHECK-DAG: tn.pack {{.*}} -> tensor<2x8x32xf32>
-  // CHECK-DAG: tn.pack {{.*}} -> tensor<1x48x8xf32>
-  // CHECK-DAG: tn.pack {{.*}} -> tensor<3x9x16xf32>
-  // CHECK-DAG: tn.pack {{.*}} -> tensor<1x36x16xf32>
+  // CHECK-DAG: tn.pack {{.*}} -> tensor<2x1x1x8x32xf32>
+  // CHECK-DAG: tn.pack {{.*}} -> tensor<1x1x1x48x8xf32>
+  // CHECK-DAG: tn.pack {{.*}} -> tensor<3x3x3x1x16xf32>
+  // CHECK-DAG: tn.pack {{.*}} -> tensor<1x3x3x4x16xf32>
   // CHECK: tn.region "cpu" "contraction"
   // CHECK: tn.clamp
   // CHECK-NEXT: tn.yield
@@ -18,7 +18,7 @@ func.func @main(%x: tensor<1x6x6x8xf32>) -> tensor<1x6x6x8xf32> {
   %1 = tn.clamp %0 {lo = 0.0 : f64, hi = 6.0 : f64} : tensor<1x6x6x48xf32>
   // Weights of convolutions by groups lie by vectors of 16 output channels, whatever their groups.
   // CHECK: tn.region "cpu" "depthwise"
-  // CHECK: tn.unpack {{.*}}groups = 1{{.*}}panel = 16
+  // CHECK: tn.unpack {{.*}} inner_dims_pos = [0] inner_tiles = [16]
   // CHECK-NEXT: tn.conv
   // CHECK-NEXT: tn.clamp
   // CHECK-NEXT: tn.yield
@@ -31,7 +31,7 @@ func.func @main(%x: tensor<1x6x6x8xf32>) -> tensor<1x6x6x8xf32> {
   %4 = tn.conv %3, %w2 {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (tensor<1x6x6x48xf32>, tensor<8x48x1x1xf32>) -> tensor<1x6x6x8xf32>
   %5 = tn.add %4, %x : (tensor<1x6x6x8xf32>, tensor<1x6x6x8xf32>) -> tensor<1x6x6x8xf32>
   // CHECK: tn.region "cpu" "contraction"
-  // CHECK: tn.unpack {{.*}}panel = 16{{.*}} -> tensor<8x4x3x3xf32>
+  // CHECK: tn.unpack {{.*}} inner_dims_pos = [0] inner_tiles = [16] {{.*}} -> tensor<8x4x3x3xf32>
   // CHECK-NEXT: tn.conv
   // CHECK-NEXT: tn.yield
   %6 = tn.conv %5, %w3 {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = 2 : i64, channelsLast = true} : (tensor<1x6x6x8xf32>, tensor<8x4x3x3xf32>) -> tensor<1x6x6x8xf32>

@@ -55,7 +55,7 @@ func.func @layer(%i: tensor<?x?xi64, #tn.shape<()[s0, s1] -> (s0, s1)>>) -> tens
 func.func @convolutions(%x: tensor<1x3x6x6xf32>) -> tensor<1x3x3x8xf16> {
   %w0 = tn.weight "w0" : tensor<8x3x4x4xf16>
   %w1 = tn.weight "w1" : tensor<8x8x3x3xf16>
-  // CHECK: tn.pack {{.*}}permutation = array<i64: 0, 2, 3, 1>{{.*}} -> tensor<1x8x72xf16>
+  // CHECK: tn.pack {{.*}} outer_dims_perm = [0, 2, 3, 1] :{{.*}} -> tensor<8x3x3x8xf16>
   // CHECK: tn.region "cuda" "elementwise"
   // CHECK: tn.transpose
   // CHECK-NEXT: tn.cast
@@ -63,7 +63,7 @@ func.func @convolutions(%x: tensor<1x3x6x6xf32>) -> tensor<1x3x3x8xf16> {
   // CHECK-NEXT: tn.yield
   %0 = tn.cast %x : (tensor<1x3x6x6xf32>) -> tensor<1x3x6x6xf16>
   %1 = tn.transpose %0 [0, 2, 3, 1] : (tensor<1x3x6x6xf16>) -> tensor<1x6x6x3xf16>
-  // CHECK: tn.pack {{.*}}permutation = array<i64: 0, 2, 3, 1>{{.*}} -> tensor<1x8x128xf16>
+  // CHECK: tn.pack {{.*}} outer_dims_perm = [0, 2, 3, 1] :{{.*}} -> tensor<8x4x4x3xf16>
   // CHECK: tn.region "cuda" "contraction"
   // CHECK: tn.conv
   // CHECK-NEXT: tn.relu
@@ -85,7 +85,7 @@ func.func @convolutions(%x: tensor<1x3x6x6xf32>) -> tensor<1x3x3x8xf16> {
 // CHECK-LABEL: @any_dims
 func.func @any_dims(%x: tensor<1x4x6x6x8xf16>, %y: tensor<1x999x16xf16>, %v: tensor<16x16x3xf16>) -> (tensor<1x4x6x6x16xf16>, tensor<1x999x16xf16>) {
   %w = tn.weight "w3" : tensor<16x8x3x3x3xf16>
-  // CHECK: tn.pack {{.*}}permutation = array<i64: 0, 2, 3, 4, 1>{{.*}} -> tensor<1x16x216xf16>
+  // CHECK: tn.pack {{.*}} outer_dims_perm = [0, 2, 3, 4, 1] :{{.*}} -> tensor<16x3x3x3x8xf16>
   // CHECK: tn.region "cuda" "contraction"{{.*}}conv_tensorcore
   // CHECK: tn.conv
   // CHECK-NEXT: tn.silu

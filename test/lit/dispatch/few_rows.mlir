@@ -7,8 +7,8 @@ func.func @step(%x: tensor<1x1x512xbf16>) -> tensor<1x1x512xbf16> {
   %s = tn.weight "s" : tensor<512xbf16>
   %wg = tn.weight "wg" : tensor<512x768xbf16>
   %wd = tn.weight "wd" : tensor<384x512xbf16>
-  // CHECK-DAG: tn.pack {{.*}}panel = 32 : i64, permutation = array<i64: 1, 0>{{.*}} -> tensor<16x768x32xbf16>
-  // CHECK-DAG: tn.pack {{.*}}panel = 32 : i64, permutation = array<i64: 1, 0>{{.*}} -> tensor<12x512x32xbf16>
+  // CHECK-DAG: tn.pack {{.*}} outer_dims_perm = [0, 1] inner_dims_pos = [0] inner_tiles = [32] {{.*}} -> tensor<16x768x32xbf16>
+  // CHECK-DAG: tn.pack {{.*}} outer_dims_perm = [0, 1] inner_dims_pos = [0] inner_tiles = [32] {{.*}} -> tensor<12x512x32xbf16>
   // CHECK: tn.region "cuda" "contraction"
   // CHECK: tn.rms_norm
   // CHECK: tn.matmul
@@ -60,8 +60,8 @@ func.func @library(%x: tensor<17x256xf16>, %y: tensor<?x256xf16, #tn.shape<()[s0
   %w = tn.weight "w" : tensor<256x64xf16>
   %v = tn.weight "v" : tensor<256x64xf16>
   %u = tn.weight "u" : tensor<256x64xf16>
-  // CHECK-DAG: tn.pack {{.*}}panel = 32 : i64{{.*}} -> tensor<8x64x32xf16>
-  // CHECK-DAG: tn.pack {{.*}}panel = 256 : i64{{.*}} -> tensor<1x64x256xf16>
+  // CHECK-DAG: tn.pack {{.*}} inner_tiles = [32] {{.*}} -> tensor<8x64x32xf16>
+  // CHECK-DAG: tn.pack {{.*}} outer_dims_perm = [1, 0] :{{.*}} -> tensor<64x256xf16>
   // CHECK-NOT: tn.pack
   // CHECK: return
   %0 = tn.matmul %x, %w : (tensor<17x256xf16>, tensor<256x64xf16>) -> tensor<17x64xf16>

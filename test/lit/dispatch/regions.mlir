@@ -11,8 +11,8 @@ func.func @main(%x: tensor<?x?x64xf32, #x>) -> tensor<?x?x64xf32, #x> {
   %w1 = tn.weight "w1" : tensor<64x96xf32>
   %b = tn.weight "b" : tensor<96xf32>
   %s = tn.weight "s" : tensor<64xf32>
-  // CHECK: tn.pack {{.*}}permutation = array<i64: 0, 1>{{.*}} -> tensor<3x64x32xf32>
-  // CHECK: tn.pack {{.*}}permutation = array<i64: 1, 0>{{.*}} -> tensor<2x96x32xf32>
+  // CHECK: tn.pack {{.*}} outer_dims_perm = [1, 0] inner_dims_pos = [1] inner_tiles = [32]{{.*}} -> tensor<3x64x32xf32>
+  // CHECK: tn.pack {{.*}} outer_dims_perm = [0, 1] inner_dims_pos = [0] inner_tiles = [32]{{.*}} -> tensor<2x96x32xf32>
   // CHECK: tn.region "cpu" "contraction"
   // CHECK: tn.unpack
   // CHECK-NEXT: tn.matmul

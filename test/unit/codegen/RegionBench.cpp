@@ -2,6 +2,7 @@
 // compiling each took. Data is in cache as far as it fits; nothing is checked here.
 #include "test/unit/codegen/LoadedCode.h"
 #include "engine/KernelAbi.h"
+#include "test/unit/codegen/PackedText.h"
 #include "test/unit/codegen/SelectedText.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -34,14 +35,12 @@ std::string tensor(std::initializer_list<int64_t> dims) {
 }
 
 Case matmul(int64_t m, int64_t k, int64_t n, const std::string &activation) {
-  std::string a = tensor({m, k}), b = tensor({k, n}), y = tensor({m, n}), c = tensor({n});
-  std::string p = tensor({(n + 31) / 32, k, 32});
-  std::string body =
-      llvm::formatv("%b = tn.unpack %p {{permutation = array<i64: 0, 1>, rows = 1 : i64, panel = "
-                    "32 : i64, groups = "
-                    "1 : i64} : ({0}) -> {1}\n%y = tn.matmul %a, %b : ({2}, {1}) -> {3}\n"
-                    "%1 = tn.add %y, %c : ({3}, {4}) -> {3}\n",
-                    p, b, a, y, c);
+  std::string a = tensor({m, k}), y = tensor({m, n}), c = tensor({n});
+  PackedText b = panelsText({k, n}, 1, 32);
+  std::string p = b.type;
+  std::string body = llvm::formatv("{0}%y = tn.matmul %a, %b : ({1}, {2}) -> {3}\n"
+                                   "%1 = tn.add %y, %c : ({3}, {4}) -> {3}\n",
+                                   b.unpack("%p", "%b"), a, b.weight, y, c);
   body += activation.empty() ? "return %1 : " + y
                              : "%2 = tn." + activation + " %1 : " + y + "\nreturn %2 : " + y;
   return {llvm::formatv("matmul {0} x {1} x {2} {3}", m, k, n, activation),
@@ -60,19 +59,22 @@ Case conv(int64_t size, int64_t channels, int64_t outChannels, int64_t kernel, i
   int64_t depth = kernel * kernel * channels, panels = (outChannels + 31) / 32;
   double flops = 2.0 * out * out * outChannels * depth;
   depth = winograd ? (winograd + 2) * (winograd + 2) * channels : depth;
-  std::string transformed =
-      winograd ? ", tn.winograd = " + std::to_string(winograd) + " : i64" : "";
+  int64_t side = winograd ? winograd + 2 : kernel;
+  PackedText packed = outputPanelsText({outChannels, channels, side, side}, 32);
+  std::string taps = winograd ? llvm::formatv("%w = tn.winograd_taps %f {{m = {0} : i64} : ({1}) -> {2}\n",
+                                              winograd, packed.weight, w)
+                                    .str()
+                              : "";
   std::string body = llvm::formatv(
-      "%w = tn.unpack %p {{permutation = array<i64: 2, 3, 1, 0>, rows = 3 : i64, panel = 32 : i64, "
-      "groups = 1 : i64{7}} : ({0}) -> {1}\n"
+      "{0}{7}"
       "%y = tn.conv %x, %w bias %b {{strides = array<i64: {2}, {2}>, pads = array<i64: {3}, {3}, "
       "{3}, "
       "{3}>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : ({4}, {1}, "
       "{5}) -> {6}\n%1 = tn.relu %y : {6}\nreturn %1 : {6}",
-      tensor({panels, depth, 32}), w, stride, pad, x, b, y, transformed);
+      packed.unpack("%p", winograd ? "%f" : "%w"), w, stride, pad, x, b, y, taps);
   return {llvm::formatv("conv {0} x {0} x {1} -> {2}, {3} x {3} / {4}, F({5})", size, channels,
                         outChannels, kernel, stride, winograd),
-          "(%x: " + x + ", %p: " + tensor({panels, depth, 32}) + ", %b: " + b + ") -> " + y,
+          "(%x: " + x + ", %p: " + packed.type + ", %b: " + b + ") -> " + y,
           body,
           "contraction",
           {size * size * channels, panels * depth * 32, outChannels, out * out * outChannels},

@@ -3,7 +3,6 @@
 
 #include "test/unit/codegen/LoadedCode.h"
 #include "compiler/graph/Shape.h"
-#include "compiler/graph/Winograd.h"
 #include "compiler/reference/Compare.h"
 #include "compiler/reference/Interpreter.h"
 #include "engine/KernelAbi.h"
@@ -37,23 +36,27 @@ reference::Tensor seeded(RankedTensorType type, ArrayRef<int64_t> symbols, uint6
   return *reference::convert(*wide, *reference::dtypeOf(type.getElementType()));
 }
 
-/// Transformed filters are those of some weight: what packing what is unpacked gives.
+/// Transformed filters are those of some weight: what transforming its taps gives.
 void makeConsistent(func::FuncOp function, std::vector<reference::Tensor> &inputs,
                     reference::Interpreter &interpreter) {
   OpBuilder builder(function.getContext());
   builder.setInsertionPointToStart(&function.getBody().front());
-  for (tn::UnpackOp unpack : llvm::to_vector(function.getOps<tn::UnpackOp>())) {
-    if (!unpack->hasAttr(winograd::kAttribute)) {
-      continue;
-    }
+  for (tn::WinogradTapsOp taps : llvm::to_vector(function.getOps<tn::WinogradTapsOp>())) {
+    tn::UnpackOp unpack = taps.getFilter().getDefiningOp<tn::UnpackOp>();
     reference::Tensor &packed = inputs[cast<BlockArgument>(unpack.getPacked()).getArgNumber()];
+    tn::WinogradFilterOp filter = tn::WinogradFilterOp::create(
+        builder, taps.getLoc(), taps.getFilter().getType(), taps.getWeight(), taps.getM());
     tn::PackOp pack = tn::PackOp::create(builder, unpack.getLoc(), unpack.getPacked().getType(),
-                                         unpack.getWeight(), unpack.getPermutation(),
-                                         unpack.getRows(), unpack.getPanel(), unpack.getGroups());
-    pack->setAttr(winograd::kAttribute, unpack->getAttr(winograd::kAttribute));
-    reference::Tensor weight = (*interpreter.evaluateOp(unpack, {packed})).front();
-    packed = (*interpreter.evaluateOp(pack, {weight})).front();
+                                         filter.getFilter(), unpack.getOuterDimsPerm(),
+                                         unpack.getInnerDimsPos(), unpack.getInnerTiles());
+    reference::Tensor value = packed;
+    for (Operation *op : {unpack.getOperation(), taps.getOperation(), filter.getOperation(),
+                          pack.getOperation()}) {
+      value = (*interpreter.evaluateOp(op, {value})).front();
+    }
+    packed = value;
     pack->erase();
+    filter->erase();
   }
 }
 

@@ -311,8 +311,9 @@ TEST_F(DispatchTest, GpuConvolutionsReadTheirWeightInTheLibrarysOrder) {
   func::FuncOp function = *module->getOps<func::FuncOp>().begin();
   tn::PackOp pack = *function.getOps<tn::PackOp>().begin();
   EXPECT_EQ(cast<RankedTensorType>(pack.getY().getType()).getShape(),
-            (ArrayRef<int64_t>{1, 4, 3 * 5 * 16}));
-  EXPECT_EQ(pack.getPermutation(), (ArrayRef<int64_t>{0, 2, 3, 1}));
+            (ArrayRef<int64_t>{4, 3, 5, 16}));
+  EXPECT_EQ(pack.getOuterDimsPerm(), (ArrayRef<int64_t>{0, 2, 3, 1}));
+  EXPECT_TRUE(pack.getInnerTiles().empty());
 }
 
 TEST_F(DispatchTest, GpuAttentionReadsPartsAndWritesAnOrder) {

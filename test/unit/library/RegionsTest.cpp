@@ -272,20 +272,20 @@ std::string convolution(const std::string &weight, const std::string &pads = "1,
          rest;
 }
 
-std::string unpacked(const std::string &permutation = "0, 2, 3, 1", int panel = 18, int rows = 1) {
-  return "%w = tn.unpack %p {permutation = array<i64: " + permutation +
-         ">, rows = " + std::to_string(rows) + " : i64, panel = " + std::to_string(panel) +
-         " : i64, groups = 1 : i64} : (tensor<1x8x18xf16>) -> tensor<8x2x3x3xf16>";
+constexpr char kChannelsLast[] = "tensor<8x3x3x2xf16>";
+
+std::string unpacked(const std::string &order = "0, 2, 3, 1", const std::string &type = kChannelsLast, const std::string &tiles = "") {
+  return "%w = tn.unpack %p outer_dims_perm = [" + order + "]" + tiles + " : (" + type + ") -> tensor<8x2x3x3xf16>";
 }
 
-constexpr char kConvSignature[] =
-    "(%x: tensor<2x6x7x4xf16>, %p: tensor<1x8x18xf16>, %c: tensor<8xf16>, %r: "
-    "tensor<2x3x2x8xf16>) -> tensor<2x3x2x8xf16>";
+std::string convSignature(const std::string &packed = kChannelsLast) {
+  return "(%x: tensor<2x6x7x4xf16>, %p: " + packed + ", %c: tensor<8xf16>, %r: tensor<2x3x2x8xf16>) -> tensor<2x3x2x8xf16>";
+}
 
 TEST_F(RegionsTest, Convolutions) {
-  EXPECT_TRUE(isCall(kConvSignature, convolution(unpacked())));
+  EXPECT_TRUE(isCall(convSignature(), convolution(unpacked())));
   EXPECT_TRUE(
-      isCall(kConvSignature,
+      isCall(convSignature(),
              convolution(unpacked(), "1, 0, 1, 0",
                          "%1 = tn.add %r, %0 : (tensor<2x3x2x8xf16>, tensor<2x3x2x8xf16>) -> "
                          "tensor<2x3x2x8xf16>\n%2 = tn.relu %1 : tensor<2x3x2x8xf16>\n"
@@ -297,9 +297,10 @@ TEST_F(RegionsTest, Convolutions) {
 }
 
 TEST_F(RegionsTest, OtherConvolutionsAreGenerated) {
-  EXPECT_FALSE(stepOf(kConvSignature, convolution(unpacked("0, 1, 2, 3"))));
-  EXPECT_FALSE(stepOf(kConvSignature, convolution(unpacked("0, 2, 3, 1", 32))));
-  EXPECT_FALSE(stepOf(kConvSignature, convolution(unpacked(), "1, 0, 0, 0")))
+  EXPECT_FALSE(stepOf(convSignature("tensor<8x2x3x3xf16>"), convolution(unpacked("0, 1, 2, 3", "tensor<8x2x3x3xf16>"))));
+  std::string panels = "tensor<1x3x3x2x32xf16>";
+  EXPECT_FALSE(stepOf(convSignature(panels), convolution(unpacked("0, 2, 3, 1", panels, " inner_dims_pos = [0] inner_tiles = [32]"))));
+  EXPECT_FALSE(stepOf(convSignature(), convolution(unpacked(), "1, 0, 0, 0")))
       << "paddings differ from end to end";
   EXPECT_FALSE(stepOf("(%x: tensor<2x6x7x4xf16>, %w: tensor<8x2x3x3xf16>, %c: tensor<8xf16>) -> "
                       "tensor<2x3x2x8xf16>",
@@ -341,7 +342,7 @@ TEST_F(RegionsTest, OtherAttentionIsGenerated) {
 }
 
 TEST_F(RegionsTest, TheComparisonSeesAWrongDescriptor) {
-  func::FuncOp kernel = parse(kConvSignature, convolution(unpacked()));
+  func::FuncOp kernel = parse(convSignature(), convolution(unpacked()));
   std::optional<RegionStep> step = libraryStep(kernel);
   ASSERT_TRUE(step);
   ASSERT_TRUE(agrees(kernel, *step));

@@ -93,7 +93,7 @@ TEST_F(PrecisionTest, TransformersAreNarrowButForTheirMask) {
   ASSERT_TRUE(succeeded(opt::convertPrecision(*module, weights, Precision::Fp16, record)));
   ASSERT_EQ(record.wider.size(), 1u);
   EXPECT_EQ(record.wider[0].operation, "tn.select");
-  EXPECT_EQ(record.wider[0].rule->name, "constant-out-of-range");
+  EXPECT_EQ(record.wider[0].rule.name, "constant-out-of-range");
   ASSERT_EQ(record.clamped.size(), 1u);
   EXPECT_EQ(count("tn.cast"), 3); // of the mask's input, of the mask, of the result
   std::string json = record.toJson([](Location) { return std::vector<std::string>{"node"}; });
@@ -113,7 +113,7 @@ TEST_F(PrecisionTest, TanhGeluOfNarrowValuesOnly) {
   })");
   opt::approximateGelu(*module, record);
   ASSERT_EQ(record.approximated.size(), 1u);
-  EXPECT_EQ(record.approximated[0].rule->name, "tanh-gelu");
+  EXPECT_EQ(record.approximated[0].rule.name, "tanh-gelu");
   module->walk([](tn::GeluOp gelu) {
     EXPECT_EQ(gelu.getApproximate(), getElementTypeOrSelf(gelu.getType()).isF16());
   });

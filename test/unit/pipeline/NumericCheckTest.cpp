@@ -94,7 +94,9 @@ TEST_F(NumericCheckTest, DispatchIsCheckedThroughPacksAndRegions) {
   Status right = check.check("dispatch", *module);
   EXPECT_TRUE(right.isOk()) << right.toString();
   module->walk([](tn::UnpackOp unpack) {
-    unpack.setPermutation({1, 0}); // planted: the weight transposed
+    // Planted: the weight transposed.
+    unpack.setOuterDimsPerm({0, 1});
+    unpack.setInnerDimsPos({0});
   });
   Status wrong = check.check("dispatch", *module);
   EXPECT_EQ(wrong.id(), tenon::ErrorId::VerifyFailed);

@@ -1,6 +1,7 @@
 // The table of weights: equal arrays once, generated ones made only when written, bools one a byte.
 #include "compiler/plan/Weights.h"
 
+#include "compiler/graph/Winograd.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Parser/Parser.h"
@@ -8,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstring>
 
 using namespace mlir;
@@ -57,7 +59,7 @@ TEST_F(WeightsTest, EqualArraysAreHeldOnce) {
     %a = tn.weight "a" : tensor<4xi8>
     %b = tn.weight "b" : tensor<4xi8>
     %c = tn.weight "c" : tensor<4xi8>
-    %p = tn.pack %a {permutation = array<i64: 0>, rows = 0 : i64, panel = 32 : i64, groups = 1 : i64} : (tensor<4xi8>) -> tensor<1x1x32xi8>
+    %p = tn.pack %a outer_dims_perm = [0] inner_dims_pos = [0] inner_tiles = [32] : (tensor<4xi8>) -> tensor<1x32xi8>
   )");
   EXPECT_EQ(indices, (std::vector<uint32_t>{0, 0, 1, 2}));
   EXPECT_EQ(read(1), (std::vector<char>{1, 2, 3, 5}));
@@ -72,6 +74,103 @@ TEST_F(WeightsTest, EqualArraysAreHeldOnce) {
   std::vector<tenon::plan::WeightForm> alone = table.forms({2});
   ASSERT_EQ(alone.size(), 1u);
   EXPECT_EQ(alone[0].sourceBytes, 4u);
+}
+
+/// Element (y, x) of G g Gᵀ, its rows as graph/Winograd.h orders them.
+double transformed(const float *taps, int64_t m, int64_t y, int64_t x) {
+  auto factor = [&](int64_t row, int64_t tap) {
+    if (row == m + 1) {
+      return tap == 2 ? 1.0 : 0.0;
+    }
+    auto [point, divisor] = tenon::winograd::rowOf(m, row);
+    return std::pow(point, tap) / divisor;
+  };
+  double sum = 0;
+  for (int64_t i = 0; i < 3; ++i) {
+    for (int64_t j = 0; j < 3; ++j) {
+      sum += factor(y, i) * factor(x, j) * taps[i * 3 + j];
+    }
+  }
+  return sum;
+}
+
+TEST_F(WeightsTest, DerivedWeightsAreMadeBeforeTheyArePacked) {
+  constexpr int64_t kOutputs = 35, kInputs = 90; // of more than a block
+  std::vector<float> weight(kOutputs * kInputs * 9);
+  for (size_t i = 0; i < weight.size(); ++i) {
+    weight[i] = static_cast<float>(i * 37 % 101) / 50 - 1;
+  }
+  std::vector<char> bytes(weight.size() * 4);
+  std::memcpy(bytes.data(), weight.data(), bytes.size());
+  store.addOwned("w", bytes, "test");
+  store.addOwned("same", bytes, "test");
+  store.addGenerated(
+      "g", bytes.size(),
+      [&](uint64_t begin, uint64_t size, char *out) { std::memcpy(out, bytes.data() + begin, size); },
+      "test");
+  parse(R"(
+    %w = tn.weight "w" : tensor<35x90x3x3xf32>
+    %f = tn.winograd_filter %w {m = 4 : i64} : (tensor<35x90x3x3xf32>) -> tensor<35x90x6x6xf32>
+    %p = tn.pack %f outer_dims_perm = [0, 2, 3, 1] inner_dims_pos = [0] inner_tiles = [32] : (tensor<35x90x6x6xf32>) -> tensor<2x6x6x90x32xf32>
+    %s = tn.weight "same" : tensor<35x90x3x3xf32>
+    %sf = tn.winograd_filter %s {m = 4 : i64} : (tensor<35x90x3x3xf32>) -> tensor<35x90x6x6xf32>
+    %s2 = tn.winograd_filter %s {m = 2 : i64} : (tensor<35x90x3x3xf32>) -> tensor<35x90x4x4xf32>
+    %g = tn.weight "g" : tensor<35x90x3x3xf32>
+    %gf = tn.winograd_filter %g {m = 4 : i64} : (tensor<35x90x3x3xf32>) -> tensor<35x90x6x6xf32>
+    %gp = tn.pack %gf outer_dims_perm = [0, 2, 3, 1] inner_dims_pos = [0] inner_tiles = [32] : (tensor<35x90x6x6xf32>) -> tensor<2x6x6x90x32xf32>
+  )");
+  EXPECT_EQ(indices, (std::vector<uint32_t>{0, 1, 2, 0, 1, 3, 4, 5, 6}));
+  std::vector<char> filters = read(1), packed = read(2);
+  for (int64_t o = 0; o < kOutputs; ++o) {
+    for (int64_t i = 0; i < kInputs; ++i) {
+      for (int64_t place = 0; place < 36; ++place) {
+        double expected = transformed(&weight[(o * kInputs + i) * 9], 4, place / 6, place % 6);
+        float filter = 0, inPanel = 0;
+        std::memcpy(&filter, filters.data() + ((o * kInputs + i) * 36 + place) * 4, 4);
+        int64_t row = (o / 32 * 36 + place) * kInputs + i;
+        std::memcpy(&inPanel, packed.data() + (row * 32 + o % 32) * 4, 4);
+        ASSERT_NEAR(expected, filter, 1e-6) << o << ' ' << i << ' ' << place;
+        ASSERT_EQ(filter, inPanel);
+      }
+    }
+  }
+  EXPECT_EQ(filters, read(5));
+  EXPECT_EQ(packed, read(6));
+  std::vector<tenon::plan::WeightForm> forms = table.forms({2});
+  ASSERT_EQ(forms.size(), 1u);
+  EXPECT_EQ(forms[0].name, "transformed for Winograd's filtering");
+  EXPECT_EQ(forms[0].sourceBytes, bytes.size());
+}
+
+TEST_F(WeightsTest, PacksForDotProductsOfNeighbours) {
+  constexpr int64_t kDepth = 70, kColumns = 45;
+  std::vector<char> bytes(kDepth * kColumns);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<char>(i * 7 % 127 + 1);
+  }
+  store.addOwned("w", bytes, "test");
+  parse(R"(
+    %w = tn.weight "w" : tensor<70x45xi8>
+    %four = tn.pack %w outer_dims_perm = [1, 0] inner_dims_pos = [1, 0] inner_tiles = [16, 4] : (tensor<70x45xi8>) -> tensor<3x18x16x4xi8>
+    %two = tn.pack %w outer_dims_perm = [0, 1] inner_dims_pos = [0] inner_tiles = [2] : (tensor<70x45xi8>) -> tensor<35x45x2xi8>
+    %turned = tn.pack %w outer_dims_perm = [1, 0] : (tensor<70x45xi8>) -> tensor<45x70xi8>
+  )");
+  std::vector<char> four(3 * 18 * 16 * 4), two(bytes.size()), turned(bytes.size());
+  for (int64_t k = 0; k < kDepth; ++k) {
+    for (int64_t n = 0; n < kColumns; ++n) {
+      char value = bytes[k * kColumns + n];
+      four[((n / 16 * 18 + k / 4) * 16 + n % 16) * 4 + k % 4] = value;
+      two[(k / 2 * kColumns + n) * 2 + k % 2] = value;
+      turned[n * kDepth + k] = value;
+    }
+  }
+  EXPECT_EQ(four, read(1));
+  EXPECT_EQ(two, read(2));
+  EXPECT_EQ(turned, read(3));
+  std::vector<tenon::plan::WeightForm> forms = table.forms();
+  ASSERT_EQ(forms.size(), 3u);
+  EXPECT_EQ(forms[1].name, "with their dims in another order");
+  EXPECT_EQ(forms[2].arrays, 2u);
 }
 
 TEST_F(WeightsTest, SamplesThatMatchAreNotEnough) {

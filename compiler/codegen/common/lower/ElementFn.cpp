@@ -285,27 +285,18 @@ Value accessTrilu(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   return arith::SelectOp::create(body.builder, body.lowering.location, kept, element, zero);
 }
 
-/// Panel n / panel, row k, lane n % panel, where k and n number the permuted dims.
+/// Where the element lies in each dim of what is packed.
 Value accessUnpack(Body &body, Operation *op, ArrayRef<AffineExpr> indices) {
   UnpackOp unpack = cast<UnpackOp>(op);
-  Dims dims = getDims(unpack.getWeight().getType());
-  AffineExpr row = zeroIndex(body), column = zeroIndex(body), columns = zeroIndex(body) + 1;
-  for (auto [i, source] : llvm::enumerate(unpack.getPermutation())) {
-    bool isRow = i < unpack.getRows();
-    AffineExpr &number = isRow ? row : column;
-    number = number * dims[source] + indices[source];
-    columns = isRow ? columns : columns * dims[source];
-  }
-  int64_t panel = unpack.getPanel();
-  SmallVector<AffineExpr> packed = {column.floorDiv(panel), row, column % panel};
-  if (constantDim(columns).value_or(panel + 1) <= panel) {
-    packed = {zeroIndex(body), row, column};
-  }
-  if (getDims(unpack.getPacked().getType()).size() == 4) {
-    // Groups split the columns first.
-    AffineExpr perGroup = columns.floorDiv(unpack.getGroups());
-    AffineExpr inGroup = column % perGroup;
-    packed = {column.floorDiv(perGroup), inGroup.floorDiv(panel), row, inGroup % panel};
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(unpack.getWeight().getType()).getShape();
+  SmallVector<AffineExpr> packed;
+  for (const PackedDim &dim : packedDims(shape, unpack.packing())) {
+    // A tile that holds the whole dim is left by no index.
+    int64_t size = shape[dim.source];
+    AffineExpr index = indices[dim.source];
+    AffineExpr inside = size <= dim.extent ? index : index % dim.extent;
+    bool isOnlyTile = dim.step > 1 && size <= dim.step;
+    packed.push_back(isOnlyTile ? zeroIndex(body) : inside.floorDiv(dim.step));
   }
   return body.at(unpack.getPacked(), packed);
 }

@@ -100,8 +100,8 @@ template <typename Region> struct KernelFamily {
   /// Of the time predicted for the best row before it, what it must be predicted to take to be
   /// chosen instead.
   double switchMargin = dispatch::kSwitchMargin;
-  /// Whether it is given the region with other dims (cpu/strips/RegionShapes.h).
-  bool takesReshaped = false;
+  /// By what its results have other roundings than the plain formula; null for most.
+  const dispatch::Approximation *approximation = nullptr;
   /// Where a row count varies, rows at most of its kernels for few of them, and rows from which on
   /// it is worth a kernel of its own; none for most families.
   std::array<int64_t, 4> fewRows = {};

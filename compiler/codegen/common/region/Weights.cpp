@@ -15,6 +15,25 @@ std::optional<unsigned> packableInput(Value operand) {
   return isPackable ? std::optional(argument.getArgNumber()) : std::nullopt;
 }
 
+tn::Packing panelsOf(int64_t dim, int64_t panel) {
+  return {.outerDimsPerm = {dim, 1 - dim}, .innerDimsPos = {dim}, .innerTiles = {panel}};
+}
+
+tn::Packing panelsOfOutputs(RankedTensorType weight, int64_t panel, int64_t groups) {
+  int64_t rank = weight.getRank();
+  tn::Packing packing{.outerDimsPerm = {0}, .innerDimsPos = {0}, .innerTiles = {panel}};
+  if (groups > 1) {
+    packing = {.outerDimsPerm = {0, rank},
+               .innerDimsPos = {0, 0},
+               .innerTiles = {weight.getDimSize(0) / groups, panel}};
+  }
+  for (int64_t spatial = 2; spatial < rank; ++spatial) {
+    packing.outerDimsPerm.push_back(spatial);
+  }
+  packing.outerDimsPerm.push_back(1);
+  return packing;
+}
+
 std::optional<dispatch::WeightLayout> layoutInPanels(tn::ConvOp conv, int64_t panel,
                                                      int64_t groups) {
   std::optional<unsigned> input = packableInput(conv.getWeight());
@@ -22,15 +41,7 @@ std::optional<dispatch::WeightLayout> layoutInPanels(tn::ConvOp conv, int64_t pa
     return std::nullopt;
   }
   RankedTensorType weight = cast<RankedTensorType>(conv.getWeight().getType());
-  dispatch::WeightLayout layout{.input = *input, .permutation = {}};
-  for (int64_t spatial = 2; spatial < weight.getRank(); ++spatial) {
-    layout.permutation.push_back(spatial);
-  }
-  layout.permutation.append({1, 0});
-  layout.rows = weight.getRank() - 1;
-  layout.groups = groups;
-  layout.panel = panel;
-  return layout;
+  return dispatch::WeightLayout{.input = *input, .packing = panelsOfOutputs(weight, panel, groups)};
 }
 
 std::optional<dispatch::WeightLayout> layoutOfDepthwise(tn::ConvOp conv) {

@@ -11,9 +11,14 @@ namespace tenon::codegen {
 /// The number of the input that `operand` is, if it holds a weight that may be laid out.
 std::optional<unsigned> packableInput(mlir::Value operand);
 
+/// A matrix in panels of a dim: [panel, other dim, element of the panel].
+tn::Packing panelsOf(int64_t dim, int64_t panel);
+
 /// The weight of a convolution in panels of `panel` output channels, each of one of `groups` parts
-/// of the output channels: [group, panel, kernel..., input channel, output channel]. None if it may
-/// not be laid out.
+/// of the output channels: [group, panel, kernel..., input channel, output channel]; without the
+/// first dim if there is one group.
+tn::Packing panelsOfOutputs(mlir::RankedTensorType weight, int64_t panel, int64_t groups);
+/// None if it may not be laid out.
 std::optional<dispatch::WeightLayout> layoutInPanels(tn::ConvOp conv, int64_t panel,
                                                      int64_t groups);
 /// That of a depthwise one in a single panel, so that the weights of a tap lie as the data does.

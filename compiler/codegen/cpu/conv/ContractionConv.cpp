@@ -4,7 +4,6 @@
 // the pixels under which it lies inside the input. Lines and planes of padding are skipped.
 #include "compiler/codegen/cpu/conv/ConvLowering.h"
 
-#include "compiler/graph/Winograd.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -181,9 +180,7 @@ LogicalResult ConvLowering::lower() {
 
 bool hasWeight(tn::ConvOp conv, int64_t panel, int64_t groups) {
   tn::UnpackOp unpack = conv.getWeight().getDefiningOp<tn::UnpackOp>();
-  return unpack ? !unpack->hasAttr(winograd::kAttribute) &&
-                      static_cast<int64_t>(unpack.getPanel()) == panel &&
-                      static_cast<int64_t>(unpack.getGroups()) == groups
+  return unpack ? unpack.packing() == panelsOfOutputs(unpack.getType(), panel, groups)
                 : isa<BlockArgument>(conv.getWeight());
 }
 

@@ -239,7 +239,7 @@ FamilyMatch matchGrouped(Region &region) {
         g.groups == 1 ? "more than 16 output channels of one group"
                       : "vectors of 16 or 8 channels neither hold whole groups nor parts of one");
   }
-  bool isPacked = conv.getWeight().getDefiningOp<tn::UnpackOp>() != nullptr;
+  bool isPacked = conv.getWeight().getDefiningOp() != nullptr;
   if (isPacked && !hasWeight(conv, *lanes, /*groups=*/1)) {
     return FamilyMatch::refuse("the weight is laid out for another kernel");
   }

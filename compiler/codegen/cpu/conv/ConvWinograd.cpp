@@ -16,6 +16,21 @@
 using namespace mlir;
 
 namespace tenon::codegen::cpu {
+namespace {
+
+/// The buffer of the transformed filters; null if the weight is not transformed.
+Value filtersOf(KernelBuilder &kernel, tn::ConvOp conv) {
+  tn::WinogradTapsOp taps = conv.getWeight().getDefiningOp<tn::WinogradTapsOp>();
+  return taps ? packedBuffer(kernel, taps.getFilter()) : Value();
+}
+
+bool readsBuffers(tn::ConvOp conv) {
+  return llvm::all_of(conv->getOperands(), [&](Value operand) {
+    return operand == conv.getWeight() || isa<BlockArgument>(operand);
+  });
+}
+
+} // namespace
 
 WinogradConv::WinogradConv(KernelBuilder &kernel, func::FuncOp source, tn::ConvOp conv,
                            engine::CpuLevel level, const WinogradTiles &tiles)
@@ -192,7 +207,7 @@ FailureOr<AffineExpr> WinogradConv::lower() {
                     ? chunkCount(t.lines, t.mostLines, t.leastLines(), grid.batches * grid.panels)
                     : t.lines * t.segments;
   input = kernel.input(cast<BlockArgument>(conv.getX()).getArgNumber());
-  weights = packedBuffer(kernel, conv.getWeight());
+  weights = filtersOf(kernel, conv);
   auto scratch = [&](ArrayRef<int64_t> sizes) {
     SmallVector<Value> values;
     for (int64_t value : sizes) {
@@ -222,6 +237,11 @@ constexpr double kAlsoConvolutions = 0.95;
 /// Those of F(4 x 4) take 2.25 times the memory of those of F(2 x 2).
 constexpr double kLargerWeights = 0.85;
 
+constexpr dispatch::Approximation kRounding{
+    "conv", "winograd",
+    "Winograd's filtering in FP32: off by some 1e-6 of the largest result, as sums in another "
+    "order are; --disable-family conv_winograd4 or conv_winograd2"};
+
 template <int64_t m> FamilyMatch matchWinograd(Region &region) {
   tn::ConvOp conv = firstOp<tn::ConvOp>(region.source);
   StringRef refusal = refuseWinograd(conv, m);
@@ -245,7 +265,7 @@ template <int64_t m>
 FailureOr<AffineExpr> lowerWinograd(KernelBuilder &kernel, Region &region, const tn::ConvOp &op,
                                     int64_t mostTiles) {
   tn::ConvOp conv = op;
-  if (failed(checkBuffers(conv)) || !packedBuffer(kernel, conv.getWeight())) {
+  if (!readsBuffers(conv) || !filtersOf(kernel, conv)) {
     return region.source.emitError("no convolution of 3 x 3 whose weight is transformed");
   }
   return WinogradConv(kernel, region.source, conv, region.level(),
@@ -268,7 +288,8 @@ constexpr KernelFamily kConvWinograd2 = {
     .seconds = on<winogradSeconds<2>>,
     .weights = on<winogradWeights<2>>,
     .emit = emitKernel<lowerWinograd<2>>,
-    .switchMargin = kAlsoConvolutions};
+    .switchMargin = kAlsoConvolutions,
+    .approximation = &kRounding};
 
 constexpr KernelFamily kConvWinograd4 = {
     .name = "conv_winograd4",
@@ -283,6 +304,7 @@ constexpr KernelFamily kConvWinograd4 = {
     .seconds = on<winogradSeconds<4>>,
     .weights = on<winogradWeights<4>>,
     .emit = emitKernel<lowerWinograd<4>>,
-    .switchMargin = kLargerWeights};
+    .switchMargin = kLargerWeights,
+    .approximation = &kRounding};
 
 } // namespace tenon::codegen::cpu

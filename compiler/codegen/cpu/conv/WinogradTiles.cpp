@@ -2,7 +2,6 @@
 #include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/conv/ConvWinograd.h"
-#include "compiler/graph/Winograd.h"
 
 using namespace mlir;
 
@@ -17,7 +16,19 @@ constexpr int64_t kMostTiles = 256;
 constexpr int64_t kLeastChannels = 16;
 /// Operations of the same time as transforming one channel of a tile, input and output: loads,
 /// stores and arithmetic of (m + 2) x (m + 2) values, measured on a Zen 4.
-constexpr double kTransform2 = 120, kTransform4 = 400;
+constexpr double kTransformWork2 = 120, kTransformWork4 = 400;
+
+/// The filters of a weight, and the taps of them.
+template <int64_t m>
+constexpr dispatch::WeightTransform kTransform = {
+    .typeOf = [](RankedTensorType weight) { return tn::WinogradFilterOp::typeOf(weight, m); },
+    .apply = [](OpBuilder &builder, Value weight) -> Value {
+      Type type = tn::WinogradFilterOp::typeOf(cast<RankedTensorType>(weight.getType()), m);
+      return tn::WinogradFilterOp::create(builder, weight.getLoc(), type, weight, m);
+    },
+    .undo = [](OpBuilder &builder, Value filter, Type weight) -> Value {
+      return tn::WinogradTapsOp::create(builder, filter.getLoc(), weight, filter, m);
+    }};
 
 AffineExpr tilesOf(const ConvDim &dim, int64_t m) {
   return dim.out.ceilDiv(dim.dilation).ceilDiv(m) * dim.dilation;
@@ -65,9 +76,8 @@ StringRef refuseWinograd(tn::ConvOp conv, int64_t m) {
   if (g.width.dilation > 1 && columns.value_or(kMostTiles + 1) > kMostTiles) {
     return "a dilated kernel over lines of dynamic or of large width";
   }
-  tn::UnpackOp unpack = conv.getWeight().getDefiningOp<tn::UnpackOp>();
-  IntegerAttr packed = unpack ? unpack->getAttrOfType<IntegerAttr>(winograd::kAttribute) : nullptr;
-  if (unpack ? !packed || packed.getInt() != m : !packableInput(conv.getWeight())) {
+  tn::WinogradTapsOp taps = conv.getWeight().getDefiningOp<tn::WinogradTapsOp>();
+  if (taps ? static_cast<int64_t>(taps.getM()) != m : !packableInput(conv.getWeight())) {
     return "the weight is computed, or laid out for another kernel";
   }
   return "";
@@ -77,13 +87,10 @@ StringRef refuseWinograd(tn::ConvOp conv, int64_t m) {
 std::optional<dispatch::WeightLayout> winogradWeight(tn::ConvOp conv, int64_t m) {
   std::optional<dispatch::WeightLayout> layout = layoutInPanels(conv, kPanel, /*groups=*/1);
   if (layout) {
-    int64_t rank = cast<RankedTensorType>(conv.getWeight().getType()).getRank();
-    layout->permutation = {rank - 2, rank - 1};
-    if (rank == 5) {
-      layout->permutation.push_back(2);
-    }
-    layout->permutation.append({1, 0});
-    layout->winograd = m;
+    // The first two dims of the filters lie before their depth.
+    std::vector<int64_t> &order = layout->packing.outerDimsPerm;
+    std::rotate(order.begin() + 1, order.end() - 3, order.end() - 1);
+    layout->transform = m == 2 ? &kTransform<2> : &kTransform<4>;
   }
   return layout;
 }
@@ -96,7 +103,7 @@ double winogradSavings(tn::ConvOp conv, int64_t m, const dispatch::CostModel &co
   double columns = g.panelsPerGroup() * kPanel;
   // Rows of a product that share the loads of a step.
   double rows = std::min<double>(count, kLeastTiles);
-  double transform = m == 4 ? kTransform4 : kTransform2;
+  double transform = m == 4 ? kTransformWork4 : kTransformWork2;
   double products = 2 * count * points * depth * columns * (1 + 2 / rows);
   double work = products + transform * count * (depth + columns);
   double bytes = (points - 9) * depth * columns * sizeof(float);

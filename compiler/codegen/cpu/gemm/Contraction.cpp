@@ -169,11 +169,8 @@ std::optional<dispatch::WeightLayout> panelsOfWeight(func::FuncOp source) {
     tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op);
     std::optional<unsigned> input = matmul ? packableInput(matmul.getB()) : std::nullopt;
     if (input) {
-      dispatch::WeightLayout layout{.input = *input, .permutation = {0, 1}, .panel = kPanel};
-      if (matmul.getTransposeB()) {
-        layout.permutation = {1, 0};
-      }
-      return layout;
+      return dispatch::WeightLayout{.input = *input,
+                                    .packing = panelsOf(matmul.getTransposeB() ? 0 : 1, kPanel)};
     }
   }
   return std::nullopt;

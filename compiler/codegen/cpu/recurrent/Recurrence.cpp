@@ -356,7 +356,7 @@ std::optional<dispatch::WeightLayout> recurrentWeights(Region &,
   if (!input || cast<RankedTensorType>(op.getWeights().getType()).getDimSize(0) % kMostLanes != 0) {
     return std::nullopt;
   }
-  return dispatch::WeightLayout{.input = *input, .permutation = {0, 1}, .panel = kWeightPanel};
+  return dispatch::WeightLayout{.input = *input, .packing = panelsOf(1, kWeightPanel)};
 }
 
 FailureOr<AffineExpr> lowerRecurrence(KernelBuilder &kernel, Region &region,

@@ -1,15 +1,14 @@
-// Weights that tn.pack laid out in one panel: the matrix itself with its dims in another order.
+// Matrices that tn.pack laid out without tiles: as they are, or transposed.
 #pragma once
 
 #include "compiler/graph/Tn.h"
 
 namespace tenon::codegen::cuda {
 
-/// Whether what is packed lies in row-major order of the dims that the permutation names.
+/// Whether what is packed lies in row-major order of the dims that outer_dims_perm names.
 inline bool isOnePanel(tn::UnpackOp unpack) {
   mlir::RankedTensorType matrix = mlir::cast<mlir::RankedTensorType>(unpack.getType());
-  return matrix.getRank() == 2 && unpack.getRows() == 1 && unpack.getGroups() == 1 &&
-         static_cast<int64_t>(unpack.getPanel()) == matrix.getDimSize(unpack.getPermutation()[1]);
+  return matrix.getRank() == 2 && unpack.getInnerTiles().empty();
 }
 
 } // namespace tenon::codegen::cuda

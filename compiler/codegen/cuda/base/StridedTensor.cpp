@@ -58,8 +58,8 @@ std::optional<StridedTensor> throughUnpack(tn::UnpackOp unpack) {
     return std::nullopt;
   }
   tn::Dims strides(2);
-  strides[unpack.getPermutation()[0]] = from->strides[1];
-  strides[unpack.getPermutation()[1]] = from->strides[2];
+  strides[unpack.getOuterDimsPerm()[0]] = from->strides[0];
+  strides[unpack.getOuterDimsPerm()[1]] = from->strides[1];
   from->strides = strides;
   return from;
 }

@@ -28,14 +28,7 @@ namespace {
 
 /// Whether the filter was laid out as layoutOfDepthwise says.
 bool isAsLaidOut(tn::UnpackOp unpack, const RankedTensorType &weight) {
-  SmallVector<int64_t> order;
-  for (int64_t spatial = 2; spatial < weight.getRank(); ++spatial) {
-    order.push_back(spatial);
-  }
-  order.append({1, 0});
-  return unpack.getPermutation() == ArrayRef<int64_t>(order) && unpack.getGroups() == 1 &&
-         static_cast<int64_t>(unpack.getRows()) == weight.getRank() - 1 &&
-         static_cast<int64_t>(unpack.getPanel()) == weight.getDimSize(0);
+  return unpack.packing() == panelsOfOutputs(weight, weight.getDimSize(0), /*groups=*/1);
 }
 
 bool findFilter(tn::ConvOp conv, DepthwiseProblem &problem) {

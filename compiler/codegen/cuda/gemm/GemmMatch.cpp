@@ -119,14 +119,19 @@ std::optional<GemmTensors> productTensors(RegionBuilder &region) {
   return tensors.sum ? std::optional(tensors) : std::nullopt;
 }
 
-static std::array<int64_t, 2> columnsFirst(bool transposeB) {
-  return transposeB ? std::array<int64_t, 2>{0, 1} : std::array<int64_t, 2>{1, 0};
+/// B's columns as lines of a panel: [panel of the depth, column, depth in the panel], or without
+/// tiles if one panel holds the whole depth.
+static tn::Packing depthPanels(RankedTensorType b, bool transposeB, int64_t panel) {
+  int64_t depth = transposeB ? 1 : 0;
+  if (b.getDimSize(depth) == panel) {
+    return {.outerDimsPerm = {1 - depth, depth}, .innerDimsPos = {}, .innerTiles = {}};
+  }
+  return panelsOf(depth, panel);
 }
 
 bool isPackedInPanels(tn::UnpackOp unpack, bool transposeB, int64_t panel) {
-  return unpack.getPermutation() == ArrayRef<int64_t>(columnsFirst(transposeB)) &&
-         unpack.getRows() == 1 && unpack.getGroups() == 1 &&
-         unpack.getPanel() == static_cast<uint64_t>(panel);
+  return unpack.packing() ==
+         depthPanels(cast<RankedTensorType>(unpack.getType()), transposeB, panel);
 }
 
 std::optional<dispatch::WeightLayout> layoutInDepthPanels(RegionBuilder &region, int64_t panel) {
@@ -135,9 +140,9 @@ std::optional<dispatch::WeightLayout> layoutInDepthPanels(RegionBuilder &region,
   if (!input) {
     return std::nullopt;
   }
-  std::array<int64_t, 2> permutation = columnsFirst(op.getTransposeB());
-  return dispatch::WeightLayout{
-      .input = *input, .permutation = {permutation[0], permutation[1]}, .panel = panel};
+  RankedTensorType b = cast<RankedTensorType>(op.getB().getType());
+  return dispatch::WeightLayout{.input = *input,
+                                .packing = depthPanels(b, op.getTransposeB(), panel)};
 }
 
 } // namespace tenon::codegen::cuda

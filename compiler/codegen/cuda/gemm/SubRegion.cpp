@@ -38,22 +38,17 @@ bool narrowSymbols(ModuleOp module, AffineExpr rows, RowRange range) {
   return true;
 }
 
-/// As dispatch::layOutWeight does to the region, if it can: the weight in one panel.
+/// As dispatch::layOutWeight does to the region, if it can.
 void layOut(func::FuncOp function, const dispatch::WeightLayout &layout) {
   tn::MatmulOp matmul = productOf(function);
   RankedTensorType weight = cast<RankedTensorType>(matmul.getB().getType());
-  int64_t lines = weight.getDimSize(layout.permutation[0]),
-          across = weight.getDimSize(layout.permutation[1]);
   OpBuilder builder = OpBuilder::atBlockBegin(&function.getBody().front());
-  Type packed = RankedTensorType::get(
-      {llvm::divideCeilSigned(across, layout.panel), lines, layout.panel}, weight.getElementType());
   (void)function.insertArgument(
-      0, packed,
+      0, tn::packedType(weight, layout.packing),
       builder.getDictionaryAttr(builder.getNamedAttr(kConstantArgument, builder.getUnitAttr())),
       function.getLoc());
   matmul.getBMutable().assign(tn::UnpackOp::create(builder, function.getLoc(), weight,
-                                                   function.getArgument(0), layout.permutation,
-                                                   layout.rows, layout.panel, layout.groups));
+                                                   function.getArgument(0), layout.packing));
   unsigned old = layout.input + 1;
   if (function.getArgument(old).use_empty()) {
     (void)function.eraseArgument(old);

@@ -57,12 +57,12 @@ bool readOwnBias(Match &match, tn::ConvOp conv) {
   return match.bias.has_value();
 }
 
-/// 0, taps, 1
-SmallVector<int64_t> channelsLastOrder(int64_t rank) {
-  SmallVector<int64_t> order{0};
-  llvm::append_range(order, llvm::seq<int64_t>(2, rank));
-  order.push_back(1);
-  return order;
+/// [O, taps..., C / groups]
+tn::Packing channelsLast(RankedTensorType weight) {
+  tn::Packing packing{.outerDimsPerm = {0}, .innerDimsPos = {}, .innerTiles = {}};
+  llvm::append_range(packing.outerDimsPerm, llvm::seq<int64_t>(2, weight.getRank()));
+  packing.outerDimsPerm.push_back(1);
+  return packing;
 }
 
 int64_t filterElements(RankedTensorType weight) {
@@ -82,16 +82,11 @@ std::optional<dispatch::WeightLayout> channelsLastWeight(func::FuncOp kernel) {
   if (!input || filterElements(weight) == 0) {
     return std::nullopt;
   }
-  return dispatch::WeightLayout{.input = *input,
-                                .permutation = channelsLastOrder(weight.getRank()),
-                                .panel = filterElements(weight)};
+  return dispatch::WeightLayout{.input = *input, .packing = channelsLast(weight)};
 }
 
 bool isChannelsLast(tn::UnpackOp unpack) {
-  RankedTensorType weight = cast<RankedTensorType>(unpack.getType());
-  return unpack.getPermutation() == ArrayRef<int64_t>(channelsLastOrder(weight.getRank())) &&
-         unpack.getRows() == 1 && unpack.getGroups() == 1 &&
-         static_cast<int64_t>(unpack.getPanel()) == filterElements(weight);
+  return unpack.packing() == channelsLast(cast<RankedTensorType>(unpack.getType()));
 }
 
 std::optional<RegionStep> convStep(func::FuncOp kernel, Operation *root, bool allowTf32) {

@@ -96,7 +96,7 @@ std::optional<View> Match::viewOfPanel(tn::UnpackOp unpack) {
     return std::nullopt;
   }
   cover(unpack);
-  ArrayRef<int64_t> order = unpack.getPermutation();
+  ArrayRef<int64_t> order = unpack.getOuterDimsPerm();
   View view{*argument, tn::getDims(unpack.getType()), tn::Dims(2)};
   view.strides[order[0]] = view.dims[order[1]];
   view.strides[order[1]] = getAffineConstantExpr(1, kernel.getContext());

@@ -1,4 +1,5 @@
 // The contraction strategy: products of all layouts, convolutions with every attribute, epilogues.
+#include "test/unit/codegen/PackedText.h"
 #include "test/unit/codegen/RegionCheck.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -16,13 +17,11 @@ std::string tensor(std::initializer_list<int64_t> dims) {
 
 /// A 2-D product with packed B, bias, GELU and a residual.
 std::string packedMatmul(int64_t m, int64_t k, int64_t n, bool epilogue) {
-  std::string a = tensor({m, k}), b = tensor({k, n}), y = tensor({m, n});
-  std::string packed = tensor({(n + 31) / 32, k, 32}), bias = tensor({n});
-  std::string body =
-      llvm::formatv("%b = tn.unpack %p {{permutation = array<i64: 0, 1>, rows = 1 : i64, panel = "
-                    "32 : i64, groups = "
-                    "1 : i64} : ({0}) -> {1}\n%y = tn.matmul %a, %b : ({2}, {1}) -> {3}\n",
-                    packed, b, a, y);
+  std::string a = tensor({m, k}), y = tensor({m, n}), bias = tensor({n});
+  PackedText b = panelsText({k, n}, 1, 32);
+  std::string packed = b.type;
+  std::string body = b.unpack("%p", "%b") +
+                     llvm::formatv("%y = tn.matmul %a, %b : ({0}, {1}) -> {2}\n", a, b.weight, y).str();
   if (!epilogue) {
     return kernelText("contraction", "(%a: " + a + ", %p: " + packed + ") -> " + y,
                       body + "return %y : " + y);
@@ -56,9 +55,7 @@ TEST(ContractionTest, DynamicBatchAndSequence) {
   std::string y = "tensor<?x?x40xf32, #tn.shape<()[s0, s1] -> (s0, s1, 40)>>";
   std::string text = kernelText(
       "contraction", "(%a: " + a + ", %p: tensor<2x24x32xf32>, %c: tensor<40xf32>) -> " + y,
-      "%b = tn.unpack %p {permutation = array<i64: 0, 1>, rows = 1 : i64, panel = 32 : i64, groups "
-      "= 1 : i64} : (tensor<2x24x32xf32>) -> tensor<24x40xf32>\n%0 = tn.matmul %a, %b : (" +
-          a + ", tensor<24x40xf32>) -> " + y + "\n%1 = tn.add %0, %c : (" + y +
+      panelsText({24, 40}, 1, 32).unpack("%p", "%b") + "%0 = tn.matmul %a, %b : (" + a + ", tensor<24x40xf32>) -> " + y + "\n%1 = tn.add %0, %c : (" + y +
           ", tensor<40xf32>) -> " + y + "\nreturn %1 : " + y,
       "#tn.symbol<\"s0\", 1, 8>, #tn.symbol<\"s1\", 1, 512>");
   EXPECT_TRUE(matchesReference(text, {1, 1}));
@@ -183,8 +180,7 @@ TEST(ContractionTest, EpilogueOperandsOfEveryBroadcast) {
   std::string y = tensor({2, 3, 5, 40});
   std::string signature = "(%a: " + tensor({2, 3, 5, 6}) + ", %p: " + tensor({2, 6, 32});
   std::string body =
-      "%b = tn.unpack %p {permutation = array<i64: 0, 1>, rows = 1 : i64, panel = 32 : i64, groups "
-      "= 1 : i64} : (tensor<2x6x32xf32>) -> tensor<6x40xf32>\n%v0 = tn.matmul %a, %b : (" +
+      panelsText({6, 40}, 1, 32).unpack("%p", "%b") + "%v0 = tn.matmul %a, %b : (" +
       tensor({2, 3, 5, 6}) + ", tensor<6x40xf32>) -> " + y + "\n";
   int number = 0;
   for (const std::string &operand :
@@ -209,22 +205,16 @@ std::string convText(const ConvCase &c, bool epilogue) {
   };
   std::string x = tensor({c.batch, c.height, c.width, c.channels});
   std::string y = tensor({c.batch, outSize(c.height), outSize(c.width), c.outChannels});
-  std::string weight = tensor({c.outChannels, c.channels / c.groups, c.kernel, c.kernel});
-  int64_t panels = (c.outChannels / c.groups + 31) / 32;
-  int64_t depth = c.kernel * c.kernel * c.channels / c.groups;
-  std::string packed =
-      c.groups > 1 ? tensor({c.groups, panels, depth, 32}) : tensor({panels, depth, 32});
+  PackedText packed = outputPanelsText({c.outChannels, c.channels / c.groups, c.kernel, c.kernel}, 32, c.groups);
   std::string bias = tensor({c.outChannels});
   std::string body = llvm::formatv(
-      "%w = tn.unpack %p {{permutation = array<i64: 2, 3, 1, 0>, rows = 3 : i64, panel = 32 : i64, "
-      "groups = {0} : i64} : ({1}) -> {2}\n"
-      "%y = tn.conv %x, %w bias %b {{strides = array<i64: {3}, {3}>, pads = array<i64: {4}, {4}, "
+      "{1}%y = tn.conv %x, %w bias %b {{strides = array<i64: {3}, {3}>, pads = array<i64: {4}, {4}, "
       "{4}, "
       "{4}>, dilations = array<i64: {5}, {5}>, groups = {0} : i64, channelsLast = true} : ({6}, "
       "{2}, "
       "{7}) -> {8}\n",
-      c.groups, packed, weight, c.stride, c.pad, c.dilation, x, bias, y);
-  std::string signature = "(%x: " + x + ", %p: " + packed + ", %b: " + bias;
+      c.groups, packed.unpack(), packed.weight, c.stride, c.pad, c.dilation, x, bias, y);
+  std::string signature = "(%x: " + x + ", %p: " + packed.type + ", %b: " + bias;
   if (!epilogue) {
     return kernelText("contraction", signature + ") -> " + y, body + "return %y : " + y);
   }
@@ -263,25 +253,23 @@ TEST(ContractionTest, ConvolutionsWhoseTapsLieOutside) {
 
 TEST(ContractionTest, ThreeSpatialDims) {
   struct Case {
-    const char *weight, *taps, *pads, *y;
+    std::vector<int64_t> taps;
+    const char *pads, *y;
   };
-  for (const Case &c : {Case{"3x3x3", "27", "1, 1, 1, 1, 1, 1", "2x2x5x6"},
-                        Case{"3x1x1", "3", "1, 0, 0, 1, 0, 0", "2x2x5x6"},
-                        Case{"5x3x2", "30", "4, 1, 1, 0, 1, 0", "2x2x5x6"},
-                        Case{"1x3x3", "9", "2, 1, 1, 2, 1, 1", "2x6x5x6"}}) {
+  for (const Case &c : {Case{{3, 3, 3}, "1, 1, 1, 1, 1, 1", "2x2x5x6"},
+                        Case{{3, 1, 1}, "1, 0, 0, 1, 0, 0", "2x2x5x6"},
+                        Case{{5, 3, 2}, "4, 1, 1, 0, 1, 0", "2x2x5x6"},
+                        Case{{1, 3, 3}, "2, 1, 1, 2, 1, 1", "2x6x5x6"}}) {
     std::string y = std::string("tensor<") + c.y + "x20xf32>";
-    std::string weight = std::string("tensor<20x8x") + c.weight + "xf32>";
-    std::string packed = "tensor<1x" + std::to_string(8 * std::stoi(c.taps)) + "x32xf32>";
+    PackedText packed = outputPanelsText({20, 8, c.taps[0], c.taps[1], c.taps[2]}, 32);
     EXPECT_TRUE(matchesReference(
-        kernelText("contraction", "(%x: tensor<2x2x5x6x8xf32>, %p: " + packed + ") -> " + y,
-                   "%w = tn.unpack %p {permutation = array<i64: 2, 3, 4, 1, 0>, rows = 4 : i64, "
-                   "panel = 32 : i64, groups = 1 : i64} : (" +
-                       packed + ") -> " + weight +
-                       "\n%0 = tn.conv %x, %w {strides = array<i64: 1, 1, 1>, pads = array<i64: " +
+        kernelText("contraction", "(%x: tensor<2x2x5x6x8xf32>, %p: " + packed.type + ") -> " + y,
+                   packed.unpack() +
+                       "%0 = tn.conv %x, %w {strides = array<i64: 1, 1, 1>, pads = array<i64: " +
                        c.pads +
                        ">, dilations = array<i64: 1, 1, 1>, groups = 1 : i64, channelsLast = true} "
                        ": (tensor<2x2x5x6x8xf32>, " +
-                       weight + ") -> " + y + "\nreturn %0 : " + y),
+                       packed.weight + ") -> " + y + "\nreturn %0 : " + y),
         {}, 3));
   }
 }
@@ -290,10 +278,10 @@ TEST(ContractionTest, OneSpatialDim) {
   for (const char *pads : {"1, 1", "0, 0"}) {
     bool isPadded = *pads == '1';
     std::string y = isPadded ? "tensor<2x9x20xf32>" : "tensor<2x7x20xf32>";
+    PackedText packed = outputPanelsText({20, 6, 3}, 32);
     EXPECT_TRUE(matchesReference(kernelText(
-        "contraction", "(%x: tensor<2x9x6xf32>, %p: tensor<1x18x32xf32>) -> " + y,
-        "%w = tn.unpack %p {permutation = array<i64: 2, 1, 0>, rows = 2 : i64, panel = 32 : i64, "
-        "groups = 1 : i64} : (tensor<1x18x32xf32>) -> tensor<20x6x3xf32>\n"
+        "contraction", "(%x: tensor<2x9x6xf32>, %p: " + packed.type + ") -> " + y,
+        packed.unpack() +
         "%0 = tn.conv %x, %w {strides = array<i64: 1>, pads = array<i64: " +
             std::string(pads) +
             ">, dilations = array<i64: 1>, groups = 1 : i64, channelsLast = true} : "
@@ -307,18 +295,15 @@ TEST(ContractionTest, DynamicBatchOfImages) {
     bool isPoint = *kernel == '1';
     std::string x = "tensor<?x6x5x8xf32, #tn.shape<()[s0] -> (s0, 6, 5, 8)>>";
     std::string y = "tensor<?x6x5x20xf32, #tn.shape<()[s0] -> (s0, 6, 5, 20)>>";
-    std::string packed = isPoint ? "tensor<1x8x32xf32>" : "tensor<1x72x32xf32>";
-    std::string weight = std::string("tensor<20x8x") + kernel + "x" + kernel + "xf32>";
+    int64_t taps = isPoint ? 1 : 3;
+    PackedText packed = outputPanelsText({20, 8, taps, taps}, 32);
     const char *pad = isPoint ? "0, 0, 0, 0" : "1, 1, 1, 1";
     std::string text = kernelText(
-        "contraction", "(%x: " + x + ", %p: " + packed + ") -> " + y,
-        "%w = tn.unpack %p {permutation = array<i64: 2, 3, 1, 0>, rows = 3 : i64, panel = 32 : "
-        "i64, "
-        "groups = 1 : i64} : (" +
-            packed + ") -> " + weight +
-            "\n%0 = tn.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: " + pad +
+        "contraction", "(%x: " + x + ", %p: " + packed.type + ") -> " + y,
+        packed.unpack() +
+            "%0 = tn.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: " + pad +
             ">, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (" + x +
-            ", " + weight + ") -> " + y + "\n%1 = tn.relu %0 : " + y + "\nreturn %1 : " + y,
+            ", " + packed.weight + ") -> " + y + "\n%1 = tn.relu %0 : " + y + "\nreturn %1 : " + y,
         "#tn.symbol<\"s0\", 1, 8>");
     EXPECT_TRUE(matchesReference(text, {1}));
     EXPECT_TRUE(matchesReference(text, {5}, 3));

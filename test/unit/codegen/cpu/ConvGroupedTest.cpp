@@ -1,5 +1,6 @@
 // Convolutions by groups: groups that share a vector of channels and groups of several vectors,
 // depthwise ones, one to three dims, widths that vary; what the family leaves to others.
+#include "test/unit/codegen/PackedText.h"
 #include "test/unit/codegen/RegionCheck.h"
 #include "test/unit/codegen/SelectedText.h"
 
@@ -40,8 +41,8 @@ std::string regionText(const Grouped &g, bool hasEpilogue, bool isComputed = fal
   std::vector<std::string> x = {"2"}, y = {"2"},
                            w = {std::to_string(g.outChannels),
                                 std::to_string(g.channels / g.groups)};
-  std::string strides, padBegins, padEnds, dilations, permutation;
-  int64_t taps = 1;
+  std::string strides, padBegins, padEnds, dilations;
+  std::vector<int64_t> sizes = {g.outChannels, g.channels / g.groups};
   for (auto [i, dim] : llvm::enumerate(g.dims)) {
     int64_t change = 2 * dim.pad - (dim.kernel - 1) * dim.dilation - 1;
     bool isStatic = dim.size != 0;
@@ -49,23 +50,18 @@ std::string regionText(const Grouped &g, bool hasEpilogue, bool isComputed = fal
     y.push_back(isStatic ? std::to_string((dim.size + change) / dim.stride + 1)
                          : llvm::formatv("(s0 + {0}) floordiv {1} + 1", change, dim.stride).str());
     w.push_back(std::to_string(dim.kernel));
-    taps *= dim.kernel;
+    sizes.push_back(dim.kernel);
     const char *comma = i == 0 ? "" : ", ";
     strides += comma + std::to_string(dim.stride);
     padBegins += comma + std::to_string(dim.pad);
     padEnds += ", " + std::to_string(dim.pad);
     dilations += comma + std::to_string(dim.dilation);
-    permutation += std::to_string(i + 2) + ", ";
   }
   x.push_back(std::to_string(g.channels));
   y.push_back(std::to_string(g.outChannels));
   std::string input = tensorOf(x), output = tensorOf(y), weight = tensorOf(w);
-  int64_t panels = (g.outChannels + g.lanes - 1) / g.lanes, depth = taps * g.channels / g.groups;
-  std::string packed = llvm::formatv("tensor<{0}x{1}x{2}xf32>", panels, depth, g.lanes);
-  std::string body = llvm::formatv(
-      "%w = tn.unpack %p {{permutation = array<i64: {0}1, 0>, rows = {1} : i64, panel = {2} : "
-      "i64, groups = 1 : i64} : ({3}) -> {4}\n",
-      permutation, g.dims.size() + 1, g.lanes, packed, weight);
+  PackedText panels = outputPanelsText(sizes, g.lanes);
+  std::string packed = panels.type, body = panels.unpack();
   if (isComputed) {
     body = "";
     packed = weight;

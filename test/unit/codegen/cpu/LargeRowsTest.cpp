@@ -1,6 +1,7 @@
 // The kernels of single operations at sizes of several vectors, odd ones and ones that a tile does
 // not divide: what the loops over whole vectors, their ends and the pieces of several threads do.
 #include "test/unit/codegen/cpu/AttentionText.h"
+#include "test/unit/codegen/PackedText.h"
 #include "test/unit/codegen/RegionCheck.h"
 
 #include <algorithm>
@@ -214,19 +215,15 @@ TEST(LargeRowsTest, ConvolutionsOfNarrowFloatsAndIntegers) {
     for (const char *groups : {"1", "3"}) {
       std::string element = std::string(type) + ">", x = "tensor<2x9x11x12x" + element;
       bool isOne = groups[0] == '1';
-      // Packed as panels [groups, panels, 3 * 3 * 12 / groups, 32].
-      std::string packed = isOne ? "tensor<2x108x32x" + element : "tensor<3x1x36x32x" + element;
-      std::string weight = (isOne ? "tensor<42x12x3x3x" : "tensor<42x4x3x3x") + element;
+      PackedText packed = outputPanelsText({42, isOne ? 12 : 4, 3, 3}, 32, isOne ? 1 : 3, type);
       std::string y = "tensor<2x5x6x42x" + element, b = "tensor<42x" + element;
       EXPECT_TRUE(matchesReference(
           kernelText(
-              "contraction", "(%a: " + x + ", %p: " + packed + ", %b: " + b + ") -> " + y,
-              "%w = \"tn.unpack\"(%p) {permutation = array<i64: 2, 3, 1, 0>, rows = 3 : i64, "
-              "panel = 32 : i64, groups = " +
-                  std::string(groups) + " : i64} : (" + packed + ") -> " + weight +
-                  "\n%0 = \"tn.conv\"(%a, %w, %b) {strides = array<i64: 2, 2>, pads = "
+              "contraction", "(%a: " + x + ", %p: " + packed.type + ", %b: " + b + ") -> " + y,
+              packed.unpack() +
+                  "%0 = \"tn.conv\"(%a, %w, %b) {strides = array<i64: 2, 2>, pads = "
                   "array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = " +
-                  groups + " : i64, channelsLast = true} : (" + x + ", " + weight + ", " + b +
+                  groups + " : i64, channelsLast = true} : (" + x + ", " + packed.weight + ", " + b +
                   ") -> " + y + "\nreturn %0 : " + y),
           {}, 3));
     }

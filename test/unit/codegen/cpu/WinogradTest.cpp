@@ -1,4 +1,5 @@
 // Convolutions of 3 x 3 by Winograd's filtering, over two and three dims, with every epilogue.
+#include "test/unit/codegen/PackedText.h"
 #include "test/unit/codegen/RegionCheck.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -23,17 +24,18 @@ std::string convText(const WinogradCase &c, int64_t m, bool withEpilogue,
   out = y.empty() ? out : y;
   std::string taps = c.depth ? std::to_string(c.depth) + "x3x3" : "3x3";
   std::string weight = llvm::formatv("tensor<{0}x{1}x{2}xf32>", c.outChannels, c.channels, taps);
-  int64_t rows = (m + 2) * (m + 2) * c.channels * std::max<int64_t>(c.depth, 1);
-  std::string packed = llvm::formatv("tensor<{0}x{1}x32xf32>", (c.outChannels + 31) / 32, rows);
+  std::vector<int64_t> filters = {c.outChannels, c.channels, m + 2, m + 2};
+  if (c.depth) {
+    filters.insert(filters.begin() + 2, c.depth);
+  }
+  PackedText filter = outputPanelsText(filters, 32, /*groups=*/1, "f32", /*squareFirst=*/true);
   std::string bias = llvm::formatv("tensor<{0}xf32>", c.outChannels);
   std::string body = llvm::formatv(
-      "%w = tn.unpack %p {{permutation = array<i64: {0}>, rows = {1} : i64, panel = 32 : i64, "
-      "groups = 1 : i64, tn.winograd = {2} : i64} : ({3}) -> {4}\n"
-      "%y = tn.conv %x, %w bias %b {{strides = array<i64: {5}>, pads = array<i64: {6}>, dilations "
-      "= array<i64: {7}>, groups = 1 : i64, channelsLast = true} : ({8}, {4}, {9}) -> {10}\n",
-      c.depth ? "3, 4, 2, 1, 0" : "2, 3, 1, 0", c.depth ? 4 : 3, m, packed, weight, c.strides,
-      c.pads, c.dilations, in, bias, out);
-  std::string signature = "(%x: " + in + ", %p: " + packed + ", %b: " + bias;
+      "{0}%w = tn.winograd_taps %f {{m = {1} : i64} : ({2}) -> {3}\n"
+      "%y = tn.conv %x, %w bias %b {{strides = array<i64: {4}>, pads = array<i64: {5}>, dilations "
+      "= array<i64: {6}>, groups = 1 : i64, channelsLast = true} : ({7}, {3}, {8}) -> {9}\n",
+      filter.unpack("%p", "%f"), m, filter.weight, weight, c.strides, c.pads, c.dilations, in, bias, out);
+  std::string signature = "(%x: " + in + ", %p: " + filter.type + ", %b: " + bias;
   if (!withEpilogue) {
     return kernelText("contraction", signature + ") -> " + out, body + "return %y : " + out,
                       symbols);

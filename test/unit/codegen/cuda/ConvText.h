@@ -58,16 +58,18 @@ inline bool has(const ConvCase &c, const char *word) {
 struct ConvTypes {
   explicit ConvTypes(const ConvCase &c) {
     size_t spatial = c.in.size();
-    Numbers xDims{c.images}, wDims{c.outChannels, c.channels / c.groups}, yDims{c.images};
+    Numbers laidOut{c.outChannels}, xDims{c.images}, wDims{c.outChannels, c.channels / c.groups}, yDims{c.images};
     for (size_t i = 0; i < spatial; ++i) {
       xDims.push_back(c.in[i]);
       wDims.push_back(c.taps[i]);
       int64_t reach = (c.taps[i] - 1) * c.dilations[i] + 1;
       yDims.push_back((c.in[i] + c.pads[i] + c.pads[spatial + i] - reach) / c.strides[i] + 1);
-      order += std::to_string(2 + i) + ", ";
-      filter *= c.taps[i];
+      packing += std::to_string(2 + i) + ", ";
+      laidOut.push_back(c.taps[i]);
     }
-    filter *= c.channels / c.groups;
+    packing += "1]";
+    laidOut.push_back(c.channels / c.groups);
+    stored = plainTensor(laidOut, c.type);
     xDims.push_back(c.channels);
     yDims.push_back(c.outChannels);
     x = plainTensor(xDims, c.type);
@@ -83,8 +85,8 @@ struct ConvTypes {
     }
   }
 
-  std::string x, w, y, order = "0, ";
-  int64_t filter = 1; ///< elements for an output channel
+  std::string x, w, y;
+  std::string stored, packing = "outer_dims_perm = [0, "; ///< of a weight with its channels last
 };
 
 /// What follows %0 in the region.
@@ -115,15 +117,13 @@ inline std::string convText(ConvCase c) {
   ConvTypes types(c);
   std::string bias = plainTensor({c.outChannels}, c.type), body;
   std::string stored =
-      c.isLaidOut ? plainTensor({1, c.outChannels, types.filter}, c.type) : types.w;
+      c.isLaidOut ? types.stored : types.w;
   std::string signature = "(%x: " + types.x + ", " + (c.isLaidOut ? "%p: " : "%w: ") + stored +
                           (c.isConstant ? " {tn.constant}" : "");
   signature += (has(c, "bias") ? ", %b: " + bias : "") + (has(c, "own") ? ", %o: " + bias : "") +
                (has(c, "residual") ? ", %r: " + types.y : "") + ") -> " + types.y;
   if (c.isLaidOut) {
-    body = "%w = tn.unpack %p {permutation = array<i64: " + types.order +
-           "1>, rows = 1 : i64, groups = 1 : i64, panel = " + std::to_string(types.filter) +
-           " : i64} : (" + stored + ") -> " + types.w + "\n";
+    body = "%w = tn.unpack %p " + types.packing + " : (" + stored + ") -> " + types.w + "\n";
   }
   body += std::string("%0 = tn.conv %x, %w ") + (has(c, "own") ? "bias %o " : "") +
           "{strides = array<i64: " + joined(c.strides) + ">, pads = array<i64: " + joined(c.pads) +

@@ -27,7 +27,7 @@ std::string depthwiseText(ConvCase c, int64_t multiplier = 1) {
   if (!c.isLaidOut) {
     return text;
   }
-  // As [taps..., channels].
+  // As [1, taps..., 1, channels].
   ConvTypes types([&] {
     size_t spatial = c.in.size();
     c.strides = c.strides.empty() ? ones(spatial) : c.strides;
@@ -35,17 +35,12 @@ std::string depthwiseText(ConvCase c, int64_t multiplier = 1) {
     c.pads = c.pads.empty() ? ones(2 * spatial, 0) : c.pads;
     return c;
   }());
-  std::string taps = std::to_string(types.filter), out = std::to_string(c.outChannels);
-  text = replaced(text, plainTensor({1, c.outChannels, types.filter}, c.type),
-                  plainTensor({1, types.filter, c.outChannels}, c.type));
-  std::string order;
-  for (size_t i = 0; i < c.in.size(); ++i) {
-    order += std::to_string(2 + i) + ", ";
-  }
-  text = replaced(text, "permutation = array<i64: " + types.order + "1>, rows = 1 : i64",
-                  "permutation = array<i64: " + order +
-                      "1, 0>, rows = " + std::to_string(c.in.size() + 1) + " : i64");
-  return replaced(text, "panel = " + taps + " : i64", "panel = " + out + " : i64");
+  Numbers laidOut{1};
+  laidOut.insert(laidOut.end(), c.taps.begin(), c.taps.end());
+  laidOut.insert(laidOut.end(), {1, c.outChannels});
+  text = replaced(text, types.stored, plainTensor(laidOut, c.type));
+  return replaced(text, types.packing,
+                  types.packing + " inner_dims_pos = [0] inner_tiles = [" + std::to_string(c.outChannels) + "]");
 }
 
 testing::AssertionResult depthwiseMatches(const ConvCase &c, int64_t multiplier = 1,

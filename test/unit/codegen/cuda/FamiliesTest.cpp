@@ -141,21 +141,23 @@ TEST(KernelFamilies, EveryConfigurationOfGemmTensorCoreIsRight) {
 /// Constants lie as [columns, depth] where that gives copies more bytes, and stay where it does
 /// not.
 TEST(KernelFamilies, GemmTensorCoreLaysOutWeightsForWiderCopies) {
-  auto panelOf = [](int64_t columns, int64_t depth) {
+  auto isLaidOut = [](int64_t columns, int64_t depth) {
     std::string text = simtGemm(40, columns, depth);
     text.insert(text.find(") -> "), " {tn.constant, tn.packable}");
     Parsed parsed(text);
     FamilyMatch match = kernelFamilies().match(kGemmTensorCore, *parsed.region);
     std::optional<dispatch::WeightLayout> layout = kernelFamilies().weightsOf(kGemmTensorCore, *parsed.region, match);
-    return layout ? layout->panel : 0;
+    tn::Packing columnsFirst{.outerDimsPerm = {1, 0}, .innerDimsPos = {}, .innerTiles = {}};
+    EXPECT_TRUE(!layout || layout->packing == columnsFirst);
+    return layout.has_value();
   };
-  EXPECT_EQ(panelOf(40, 72), 0); // on borders of 16 bytes as they are
+  EXPECT_FALSE(isLaidOut(40, 72)); // on borders of 16 bytes as they are
   for (int64_t columns : {41, 42, 44, 1001}) {
-    EXPECT_EQ(panelOf(columns, 72), 72) << columns;
+    EXPECT_TRUE(isLaidOut(columns, 72)) << columns;
   }
-  EXPECT_EQ(panelOf(41, 36), 36);
-  EXPECT_EQ(panelOf(42, 33), 0);
-  EXPECT_EQ(panelOf(41, 33), 0);
+  EXPECT_TRUE(isLaidOut(41, 36));
+  EXPECT_FALSE(isLaidOut(42, 33));
+  EXPECT_FALSE(isLaidOut(41, 33));
 }
 
 TEST(KernelFamilies, EveryConfigurationOfGemmSimtIsRight) {

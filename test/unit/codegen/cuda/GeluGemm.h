@@ -22,10 +22,9 @@ inline std::string geluGemm(const std::string &type, int64_t rows, int64_t colum
   bool isTransposed = right == RightStored::ColumnsFirst, isPacked = right == RightStored::Packed;
   std::string a = tensor({rows, depth}), y = tensor({rows, columns}), bias = tensor({columns}),
               b = isTransposed ? tensor({columns, depth}) : tensor({depth, columns}),
-              stored = isPacked ? tensor({1, columns, depth}) : b, body;
+              stored = isPacked ? tensor({columns, depth}) : b, body;
   if (isPacked) {
-    body = "%w = tn.unpack %b {permutation = array<i64: 1, 0>, rows = 1 : i64, panel = " +
-           std::to_string(depth) + " : i64, groups = 1 : i64} : (" + stored + ") -> " + b + "\n";
+    body = "%w = tn.unpack %b outer_dims_perm = [1, 0] : (" + stored + ") -> " + b + "\n";
   }
   body += std::string("%0 = tn.matmul %a, ") + (isPacked ? "%w " : "%b ") +
           (isTransposed ? "{transposeB} : (" : ": (") + a + ", " + b + ") -> " + y +

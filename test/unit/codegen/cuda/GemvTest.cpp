@@ -29,9 +29,7 @@ std::string gemvText(const Shape &s, const std::string &before, const std::strin
   std::string b = s.isPacked ? tensor({s.k, s.n}, s.type) : w;
   std::string body = before;
   if (s.isPacked) {
-    body += "%b = tn.unpack %w {permutation = array<i64: 1, 0>, rows = 1 : i64, panel = 32 : i64, "
-            "groups = 1 : i64} : (" +
-            w + ") -> " + b + "\n";
+    body += "%b = tn.unpack %w outer_dims_perm = [0, 1] inner_dims_pos = [0] inner_tiles = [32] : (" + w + ") -> " + b + "\n";
   }
   body += "%y = tn.matmul " + std::string(before.empty() ? "%a" : "%n") + ", " +
           (s.isPacked ? "%b" : "%w {transposeB}") + " : (" + a + ", " + b + ") -> " + y + "\n";

@@ -43,11 +43,9 @@ std::string textOf(const Case &c) {
     return "tensor<" + std::to_string(rows) + "x" + std::to_string(columns) + "x" + c.type + ">";
   };
   std::string lying = matrix(c.columns, c.depth), logical = matrix(c.depth, c.columns);
-  std::string stored = c.isPacked ? "tensor<1x" + lying.substr(7) : lying, body;
+  std::string body;
   if (c.isPacked) {
-    body = "%b = tn.unpack %w {permutation = array<i64: 1, 0>, rows = 1 : i64, panel = " +
-           std::to_string(c.depth) + " : i64, groups = 1 : i64} : (" + stored + ") -> " + logical +
-           "\n";
+    body = "%b = tn.unpack %w outer_dims_perm = [1, 0] : (" + lying + ") -> " + logical + "\n";
   }
   body += "%y = tn.matmul %a, " + std::string(c.isPacked ? "%b" : "%w {transposeB}") + " : (" + a +
           ", " + (c.isPacked ? logical : lying) + ") -> " + y + "\n";
@@ -60,7 +58,7 @@ std::string textOf(const Case &c) {
     body += "%z = tn." + c.epilogue + " %y : " + y + "\nreturn %z : " + y;
   }
   return regionText(
-      "contraction", "(%a: " + a + ", %w: " + stored + " {tn.constant}) -> " + result, body,
+      "contraction", "(%a: " + a + ", %w: " + lying + " {tn.constant}) -> " + result, body,
       "#tn.symbol<\"s0\", " + std::to_string(c.least) + ", " + std::to_string(c.most) + ">");
 }
 
