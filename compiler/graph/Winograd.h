@@ -1,6 +1,6 @@
 // Winograd's minimal filtering F(m x m, 3 x 3) by Toom and Cook (Lavin and Gray, "Fast Algorithms
 // for Convolutional Neural Networks", 2015): its points and how filters are transformed.
-// tn.winograd_filter, the reference and kernels must agree on it; nothing here needs MLIR.
+// All who transform filters, inputs or sums must agree on it; nothing here needs MLIR.
 #pragma once
 
 #include <array>

@@ -3,6 +3,7 @@
 // where the second begins.
 #include "compiler/pipeline/Compilation.h"
 
+#include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/dispatch/Dispatch.h"
 #include "compiler/dispatch/Names.h"
 #include "compiler/frontend/Frontend.h"

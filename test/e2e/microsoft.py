@@ -10,7 +10,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
-from tool import ToolTest
+from tool import PEER_INT8, ToolTest
 
 RANDOM = np.random.default_rng(16)
 HEADS, WIDTH = 4, 16
@@ -192,7 +192,7 @@ class Microsoft(ToolTest):
         b.input("a", ["batch", "length", 24])
         b.input("x", ["batch", "length", 24], T.UINT8)
         b.input("rows", ["length", 24], T.UINT8)
-        b.constant("w", RANDOM.integers(-128, 128, (24, 10)).astype(np.int8))
+        b.constant("w", RANDOM.integers(*PEER_INT8, (24, 10)).astype(np.int8))
         b.constant("wz", np.int8(5))
         for name, dims in (("u", (24, 10)), ("ut", (10, 24)), ("uzs", 10)):
             b.constant(name, RANDOM.integers(0, 256, dims).astype(np.uint8))
@@ -229,7 +229,7 @@ class Microsoft(ToolTest):
         b.random("bias", 3 * HIDDEN)
         b.random("narrow", 24, 2 * HIDDEN + 2 * HEADS)
         b.random("narrow_bias", 2 * HIDDEN + 2 * HEADS)
-        b.constant("wq", RANDOM.integers(-128, 128, (24, 3 * HIDDEN)).astype(np.int8))
+        b.constant("wq", RANDOM.integers(*PEER_INT8, (24, 3 * HIDDEN)).astype(np.int8))
         for name, value in (("xs", 0.02), ("ws", 0.01)):
             b.constant(name, np.float32(value))
         b.constant("xz", np.uint8(127))

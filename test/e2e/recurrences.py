@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from tool import ToolTest
+from tool import PEER_INT8, ToolTest
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 INPUT = 10
@@ -97,7 +97,7 @@ class Recurrences(ToolTest):
             for name, rows in (("W", INPUT), ("R", hidden)):
                 scales = (directions, 4 * hidden) if columns else (directions,)
                 spread = (lambda v: v[:, None, :]) if columns else (lambda v: v[:, None, None])
-                values[name] = random.integers(np.iinfo(kind).min, np.iinfo(kind).max, (directions, rows, 4 * hidden)).astype(kind)
+                values[name] = random.integers(*(PEER_INT8 if kind == np.int8 else (0, 256)), (directions, rows, 4 * hidden)).astype(kind)
                 values[name + "_scale"] = ((1 + random.random(scales)) / 500).astype(np.float32)
                 zero = random.integers(120, 136, scales) if kind == np.uint8 else random.integers(-3, 4, scales)
                 values[name + "_zero"] = (zero * (not columns) + (0 if kind == np.int8 else 128) * columns).astype(kind)

@@ -17,6 +17,16 @@ TENON = pathlib.Path(os.environ["TENON_BUILD_DIR"]) / "bin/tenon"
 CNN = SOURCE / "models/fashion_cnn.onnx"
 
 
+def peer_int8():
+    """Bounds of signed weights for which ONNX Runtime is a truth: on x86 without VNNI it adds products of u8 and s8 in pairs of 16 bits, which
+    saturate from 8 bits on."""
+    processor = pathlib.Path("/proc/cpuinfo").read_text()
+    return (-64, 64) if "avx2" in processor and "vnni" not in processor else (-128, 128)
+
+
+PEER_INT8 = peer_int8()
+
+
 def tiny_model(domain_op=None):
     """image [batch, 3, 8, 8] through a convolution and a mean to features [batch, 4, 1, 1]; compiles in a moment.
 

@@ -1,7 +1,8 @@
+# One file, since engines and sessions hold each other's lifetime.
 """Engines and sessions: tensors in, tensors out.
 
 A call does little beyond the C function: shapes, room for outputs and structs are kept from the run before and made
-anew only when shapes change. Contiguous tensors are used where they lie. One file, since both hold each other's lifetime.
+anew only when shapes change. Contiguous tensors are used where they lie.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Passes of your own over a model's graph, in Python. docs/passes.md is the guide. One file, as its C interface is one struct.
+# One file, since its C interface is one struct.
+"""Passes of your own over a model's graph, in Python. docs/passes.md is the guide.
 
     import math
     import tenon

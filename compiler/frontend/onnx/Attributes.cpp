@@ -1,4 +1,5 @@
 // The attributes of one node, by the types and defaults of its operator's signature.
+#include "compiler/frontend/onnx/Elements.h"
 #include "compiler/frontend/onnx/NodeContext.h"
 #include "llvm/ADT/StringExtras.h"
 

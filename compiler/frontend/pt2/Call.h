@@ -134,4 +134,8 @@ private:
   llvm::SmallDenseSet<const Argument *> reads;
 };
 
+inline int64_t rankOf(mlir::Value x) {
+  return mlir::cast<mlir::RankedTensorType>(x.getType()).getRank();
+}
+
 } // namespace tenon::pt2

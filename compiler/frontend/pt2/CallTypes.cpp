@@ -1,6 +1,7 @@
 // Types that a node's arguments and results have, by PyTorch's promotion of types where several
 // meet, and what the program states of its results.
 #include "compiler/frontend/pt2/Call.h"
+#include "compiler/frontend/pt2/SizeText.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;

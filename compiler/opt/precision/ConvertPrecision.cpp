@@ -78,7 +78,7 @@ Value Conversion::castAfter(Value value, FloatType element, bool clamped) {
 void Conversion::noteClamp(Value value) {
   if (!converted.contains(value) && rules.needsClamp(value)) {
     Operation *producer = value.getDefiningOp();
-    record.clamped.push_back({value.getLoc(), producer->getName().getStringRef().str(), &kClamped});
+    record.clamped.push_back({value.getLoc(), producer->getName().getStringRef().str(), kClamped});
   }
 }
 

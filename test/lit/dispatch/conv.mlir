@@ -37,3 +37,18 @@ func.func @main(%x: tensor<1x6x6x8xf32>) -> tensor<1x6x6x8xf32> {
   %6 = tn.conv %5, %w3 {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = 2 : i64, channelsLast = true} : (tensor<1x6x6x8xf32>, tensor<8x4x3x3xf32>) -> tensor<1x6x6x8xf32>
   return %6 : tensor<1x6x6x8xf32>
 }
+// -----
+// Winograd's filtering: the filters are transformed before they are packed, and the convolution keeps its shapes.
+// CHECK-LABEL: @filters
+func.func @filters(%x: tensor<1x56x56x64xf32>) -> tensor<1x56x56x64xf32> {
+  %w = tn.weight "w" : tensor<64x64x3x3xf32>
+  // CHECK: %[[F:.*]] = tn.winograd_filter %{{.*}} {m = 4 : i64} : (tensor<64x64x3x3xf32>) -> tensor<64x64x6x6xf32>
+  // CHECK-NEXT: tn.pack %[[F]] outer_dims_perm = [0, 2, 3, 1] inner_dims_pos = [0] inner_tiles = [32] : {{.*}} -> tensor<2x6x6x64x32xf32>
+  // CHECK: tn.region "cpu" "contraction"{{.*}}conv_winograd4
+  // CHECK: tn.unpack {{.*}} -> tensor<64x64x6x6xf32>
+  // CHECK-NEXT: tn.winograd_taps {{.*}} {m = 4 : i64} : (tensor<64x64x6x6xf32>) -> tensor<64x64x3x3xf32>
+  // CHECK-NEXT: tn.conv
+  // CHECK-NEXT: tn.yield
+  %0 = tn.conv %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, groups = 1 : i64, channelsLast = true} : (tensor<1x56x56x64xf32>, tensor<64x64x3x3xf32>) -> tensor<1x56x56x64xf32>
+  return %0 : tensor<1x56x56x64xf32>
+}

@@ -36,7 +36,7 @@ std::string tensor(std::initializer_list<int64_t> dims) {
 
 Case matmul(int64_t m, int64_t k, int64_t n, const std::string &activation) {
   std::string a = tensor({m, k}), y = tensor({m, n}), c = tensor({n});
-  PackedText b = panelsText({k, n}, 1, 32);
+  tenon::codegen::PackedText b = tenon::codegen::panelsText({k, n}, 1, 32);
   std::string p = b.type;
   std::string body = llvm::formatv("{0}%y = tn.matmul %a, %b : ({1}, {2}) -> {3}\n"
                                    "%1 = tn.add %y, %c : ({3}, {4}) -> {3}\n",
@@ -60,7 +60,7 @@ Case conv(int64_t size, int64_t channels, int64_t outChannels, int64_t kernel, i
   double flops = 2.0 * out * out * outChannels * depth;
   depth = winograd ? (winograd + 2) * (winograd + 2) * channels : depth;
   int64_t side = winograd ? winograd + 2 : kernel;
-  PackedText packed = outputPanelsText({outChannels, channels, side, side}, 32);
+  tenon::codegen::PackedText packed = tenon::codegen::outputPanelsText({outChannels, channels, side, side}, 32);
   std::string taps = winograd ? llvm::formatv("%w = tn.winograd_taps %f {{m = {0} : i64} : ({1}) -> {2}\n",
                                               winograd, packed.weight, w)
                                     .str()

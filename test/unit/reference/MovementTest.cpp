@@ -97,7 +97,7 @@ TEST_F(ReferenceTest, PacksForDotProductsOfNeighbours) {
   // Against the formulas by which instructions of 2 and 4 neighbours of K are said to read their operand.
   struct Case {
     const char *attributes, *type;
-    llvm::SmallVector<int64_t> dims;
+    std::vector<int64_t> dims;
     int64_t (*place)(int64_t k, int64_t n);
   };
   constexpr int64_t kDepth = 10, kColumns = 20;

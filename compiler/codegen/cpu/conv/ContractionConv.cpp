@@ -2,6 +2,7 @@
 // or a part of one. A kernel line's weights meet the pixels under it in one product where both lie
 // side by side, for which padded lines are copied to scratch a strip at a time; else each tap meets
 // the pixels under which it lies inside the input. Lines and planes of padding are skipped.
+#include "compiler/codegen/common/region/Weights.h"
 #include "compiler/codegen/cpu/conv/ConvLowering.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

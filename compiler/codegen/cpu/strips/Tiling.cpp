@@ -2,6 +2,7 @@
 // here.
 #include "compiler/codegen/cpu/strips/Tiling.h"
 
+#include "compiler/graph/Shape.h"
 #include "compiler/graph/Tn.h"
 #include "llvm/ADT/SmallBitVector.h"
 #include "llvm/ADT/TypeSwitch.h"

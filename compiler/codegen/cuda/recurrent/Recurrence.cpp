@@ -1,5 +1,6 @@
 // Recurrent layers as a kernel family: which it takes, and what they are predicted to take.
 #include "compiler/codegen/common/math/RecurrentCell.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cuda/KernelFamily.h"
 #include "compiler/codegen/cuda/recurrent/RecurrenceKernel.h"
 

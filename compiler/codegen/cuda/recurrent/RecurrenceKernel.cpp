@@ -2,10 +2,8 @@
 // cluster write their part of the new state into the memory of all.
 #include "compiler/codegen/cuda/recurrent/RecurrenceKernel.h"
 
-#include "compiler/codegen/common/math/RecurrentCell.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cuda/base/WarpOps.h"
-#include "compiler/codegen/cuda/scan/Scan.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;

@@ -4,8 +4,10 @@
 #pragma once
 
 #include "compiler/codegen/common/lower/Reduce.h"
+#include "compiler/codegen/common/math/RecurrentCell.h"
 #include "compiler/codegen/cuda/base/KernelShell.h"
 #include "compiler/codegen/cuda/recurrent/RecurrenceLayout.h"
+#include "compiler/codegen/cuda/scan/Scan.h"
 
 namespace tenon::codegen::cuda {
 

@@ -2,6 +2,7 @@
 #include "compiler/codegen/cuda/recurrent/RecurrenceLayout.h"
 
 #include "compiler/codegen/common/lower/Reduce.h"
+#include "compiler/codegen/common/math/ScalarBody.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;

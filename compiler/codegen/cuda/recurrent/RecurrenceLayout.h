@@ -5,7 +5,7 @@
 #include "compiler/codegen/cuda/base/Region.h"
 #include "compiler/codegen/cuda/base/ThreadBuilder.h"
 #include "compiler/codegen/cuda/recurrent/Tuning.h"
-#include "compiler/graph/Tn.h"
+#include "compiler/graph/TnRare.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/MathExtras.h"
 

@@ -8,8 +8,6 @@ using namespace mlir;
 namespace tenon::pt2 {
 namespace {
 
-int64_t rankOf(mlir::Value x) { return cast<RankedTensorType>(x.getType()).getRank(); }
-
 void matmul(Call &c) {
   c.setOutput(
       frontend::matrixProduct(c, c.value("self"), c.value(c.has("other") ? "other" : "mat2")));

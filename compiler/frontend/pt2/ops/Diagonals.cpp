@@ -8,6 +8,8 @@ using namespace mlir;
 namespace tenon::pt2 {
 namespace {
 
+using frontend::Emitter;
+
 template <bool isUpper> void triangle(Call &c) {
   c.setOutput(c.unary<tn::TriluOp>(c.value("self"), c.integer("diagonal", 0), isUpper));
 }

@@ -1,5 +1,5 @@
-// Arithmetic, comparisons and logic, element by element, with PyTorch's promotion of types. One
-// file: a third of it is the table of the names that these have.
+// Arithmetic, comparisons and logic, element by element, with PyTorch's promotion of types.
+// One file, a third of which is the table of their names.
 #include "compiler/frontend/common/Selection.h"
 #include "compiler/frontend/pt2/Call.h"
 #include "compiler/graph/TnRare.h"

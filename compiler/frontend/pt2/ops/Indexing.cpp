@@ -9,8 +9,6 @@ using namespace mlir;
 namespace tenon::pt2 {
 namespace {
 
-int64_t rankOf(mlir::Value x) { return cast<RankedTensorType>(x.getType()).getRank(); }
-
 void embedding(Call &c) {
   c.ignore({"padding_idx", "scale_grad_by_freq", "sparse"});
   c.setOutput(c.make<tn::GatherOp>(c.value("weight"), c.value("indices"), int64_t{0}));

@@ -12,8 +12,6 @@ namespace {
 
 using frontend::Emitter;
 
-int64_t rankOf(mlir::Value x) { return cast<RankedTensorType>(x.getType()).getRank(); }
-
 void permuteTo(Call &c, SmallVector<int64_t> permutation) {
   SmallVector<int64_t> inverse(permutation.size());
   for (auto [i, p] : llvm::enumerate(permutation)) {

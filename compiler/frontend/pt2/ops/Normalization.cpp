@@ -8,8 +8,6 @@ using namespace mlir;
 namespace tenon::pt2 {
 namespace {
 
-int64_t rankOf(mlir::Value x) { return cast<RankedTensorType>(x.getType()).getRank(); }
-
 /// The data, in the parameters' type where that is wider, as autocast leaves them: PyTorch computes
 /// in it and gives a result of the data's type.
 mlir::Value dataOf(Call &c) {

@@ -13,8 +13,6 @@ namespace {
 
 using frontend::Emitter;
 
-int64_t rankOf(mlir::Value x) { return cast<RankedTensorType>(x.getType()).getRank(); }
-
 /// Elements start, start + step, ... (`size` of them) along an axis.
 struct Part {
   int64_t axis = 0;

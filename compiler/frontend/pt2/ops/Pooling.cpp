@@ -10,8 +10,6 @@ using namespace mlir;
 namespace tenon::pt2 {
 namespace {
 
-int64_t rankOf(mlir::Value x) { return cast<RankedTensorType>(x.getType()).getRank(); }
-
 SmallVector<int64_t> spatial(Call &c, StringRef name, size_t dims, ArrayRef<int64_t> otherwise) {
   SmallVector<int64_t> list = c.integers(name, otherwise);
   if (list.empty()) {

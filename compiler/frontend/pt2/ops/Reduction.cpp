@@ -8,8 +8,6 @@ using namespace mlir;
 namespace tenon::pt2 {
 namespace {
 
-int64_t rankOf(mlir::Value x) { return cast<RankedTensorType>(x.getType()).getRank(); }
-
 mlir::Value reduceIn(Call &c, tn::ReduceKind kind, mlir::Value x) {
   if (!x) {
     return x;

@@ -11,8 +11,6 @@ using namespace mlir;
 namespace tenon::pt2 {
 namespace {
 
-int64_t rankOf(mlir::Value x) { return cast<RankedTensorType>(x.getType()).getRank(); }
-
 struct Ranking {
   mlir::Value values;
   mlir::Value indices;

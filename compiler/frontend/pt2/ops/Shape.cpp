@@ -12,8 +12,6 @@ namespace {
 
 using frontend::Emitter;
 
-int64_t rankOf(mlir::Value x) { return cast<RankedTensorType>(x.getType()).getRank(); }
-
 /// `self` as a view with these dims; memory of its own where PyTorch may copy.
 void reshapeTo(Call &c, tn::Dims dims) {
   mlir::Value x = c.value("self");

@@ -10,8 +10,6 @@ using namespace mlir;
 namespace tenon::pt2 {
 namespace {
 
-int64_t rankOf(mlir::Value x) { return cast<RankedTensorType>(x.getType()).getRank(); }
-
 mlir::Value isNan(Call &c, mlir::Value x) { return c.compare(x, tn::Predicate::ne, x); }
 mlir::Value constantLike(Call &c, mlir::Value x, double value) { return c.scalarLike(value, x); }
 

@@ -81,7 +81,7 @@ struct Bucketed {
     module = mlir::parseSourceString<mlir::ModuleOp>(textOf(c), mlir::ParserConfig(&context));
     region.emplace(module->lookupSymbol<mlir::func::FuncOp>("kernel"), "tested", gpu);
     MatchResult<RowBuckets> found = rowBucketsOf(*region, calls);
-    why = found.why().str();
+    why = found.why();
     if (found) {
       buckets = *found;
     }
@@ -203,7 +203,7 @@ TEST(CudaRowBucketsTest, OneStepHasWork) {
   c.most = 4096;
   c.epilogue = "gelu"; // that of erf, which no call has
   Bucketed bucketed(c, /*calls=*/true, target::targetOf("sm_80"));
-  ASSERT_TRUE(succeeded(kGemmBuckets.emit(
+  ASSERT_TRUE(succeeded(kernelFamilies().emit(
       *bucketed.region, dispatch::choiceOf(kGemmBuckets.name, bucketed.buckets.limits))));
   const std::vector<RegionStep> &steps = bucketed.region->code.steps;
   auto working = [&](int64_t rows) {
