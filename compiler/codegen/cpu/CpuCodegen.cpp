@@ -3,6 +3,7 @@
 #include "compiler/codegen/cpu/CpuCodegen.h"
 
 #include "compiler/codegen/common/math/VectorMath.h"
+#include "compiler/codegen/common/region/Programs.h"
 #include "compiler/codegen/common/region/RegionSource.h"
 #include "compiler/codegen/cpu/KernelFamily.h"
 #include "compiler/codegen/cpu/base/Emit.h"
@@ -82,44 +83,6 @@ LogicalResult expandMath(ModuleOp module) {
   populateExpandMathPatterns(patterns);
   populateExpandRoundingPatterns(patterns);
   return applyPatternsGreedily(module, std::move(patterns));
-}
-
-/// An expression over the region's symbols as a program of the engine.
-void appendProgram(AffineExpr expression, std::vector<engine::ExprTerm> &program) {
-  using engine::ExprOp;
-  if (AffineConstantExpr constant = dyn_cast<AffineConstantExpr>(expression)) {
-    program.push_back({ExprOp::Constant, constant.getValue()});
-    return;
-  }
-  if (AffineSymbolExpr symbol = dyn_cast<AffineSymbolExpr>(expression)) {
-    program.push_back({ExprOp::Symbol, symbol.getPosition()});
-    return;
-  }
-  AffineBinaryOpExpr binary = cast<AffineBinaryOpExpr>(expression);
-  appendProgram(binary.getLHS(), program);
-  appendProgram(binary.getRHS(), program);
-  switch (binary.getKind()) {
-  case AffineExprKind::Add:
-    program.push_back({ExprOp::Add});
-    return;
-  case AffineExprKind::Mul:
-    program.push_back({ExprOp::Mul});
-    return;
-  case AffineExprKind::FloorDiv:
-    program.push_back({ExprOp::FloorDiv});
-    return;
-  case AffineExprKind::CeilDiv:
-    program.push_back({ExprOp::CeilDiv});
-    return;
-  default:
-    program.push_back({ExprOp::Mod});
-  }
-}
-
-std::vector<engine::ExprTerm> programOf(AffineExpr expression) {
-  std::vector<engine::ExprTerm> program;
-  appendProgram(expression, program);
-  return program;
 }
 
 struct Lowered {

@@ -35,15 +35,11 @@ struct EmitKernel<Lower> {
                                   const dispatch::KernelChoice &choice) {
     KernelBuilder kernel(region.kernels, region.symbol, region.source);
     const Problem &own = *std::any_cast<Problem>(&problem);
-    mlir::FailureOr<mlir::AffineExpr> grid;
     if constexpr (sizeof...(Candidate) == 0) {
-      grid = Lower(kernel, region, own);
+      return region.finish(kernel, Lower(kernel, region, own));
     } else {
-      grid = Lower(kernel, region, own, candidateOf(choice));
+      return region.finish(kernel, Lower(kernel, region, own, candidateOf(choice)));
     }
-    region.kernel = kernel.function();
-    region.grid = mlir::failed(grid) ? mlir::AffineExpr() : *grid;
-    return mlir::success(mlir::succeeded(grid));
   }
 };
 /// A row's `emit` by a function of the problem and, where the family has them, of the candidate.
@@ -55,10 +51,7 @@ mlir::LogicalResult emitReshaped(Region &region, const std::any &,
                                  const dispatch::KernelChoice &choice) {
   reshapeRegion(region.source);
   KernelBuilder kernel(region.kernels, region.symbol, region.source);
-  mlir::FailureOr<mlir::AffineExpr> grid = Lower(kernel, region, candidateOf(choice));
-  region.kernel = kernel.function();
-  region.grid = mlir::failed(grid) ? mlir::AffineExpr() : *grid;
-  return mlir::success(mlir::succeeded(grid));
+  return region.finish(kernel, Lower(kernel, region, candidateOf(choice)));
 }
 
 /// Seconds by bytes and operations at the target's rates, as of a family that has no prediction.

@@ -19,6 +19,14 @@ public:
   const target::Target &target() const { return cpu; }
   engine::CpuLevel level() const { return cpu.level; }
 
+  /// Takes a kernel over; fails where its grid could not be said.
+  mlir::LogicalResult finish(const KernelBuilder &builder,
+                             mlir::FailureOr<mlir::AffineExpr> points) {
+    kernel = builder.function();
+    grid = points.value_or(mlir::AffineExpr());
+    return mlir::success(mlir::succeeded(points));
+  }
+
   mlir::func::FuncOp source;
   /// Where `emit` adds the kernel, and its name.
   mlir::ModuleOp kernels;
