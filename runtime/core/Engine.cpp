@@ -9,6 +9,7 @@
 #include "support/Environment.h"
 #include "support/text/Text.h"
 
+#include <algorithm>
 #include <functional>
 
 namespace tenon::runtime {
@@ -30,14 +31,15 @@ public:
       : options(engineOptions), whenDriverFound(std::move(whenFound)) {}
 
   /// The level of a variant that this machine runs, better ones behind others; null for one that it
-  /// lacks, may not use or does not know.
+  /// lacks or does not know.
   const engine::Level *levelOf(const engine::Variant &variant) {
     const engine::Level *level = engine::findLevel(variant.level);
-    if (!level || (level->features & ~featuresOf(level->architecture)) != 0) {
-      return nullptr;
-    }
-    bool isCpu = level->architecture != engine::Architecture::Nvptx;
-    return !isCpu || acquireFeatures(level->features) ? level : nullptr;
+    return level && (level->features & ~featuresOf(level->architecture)) == 0 ? level : nullptr;
+  }
+
+  /// Whether the system lets this process use the level of a variant that is to be taken.
+  static bool mayUse(const engine::Level &level) {
+    return level.architecture == engine::Architecture::Nvptx || acquireFeatures(level.features);
   }
 
   /// "avx512", and the GPU where it was looked for.
@@ -105,7 +107,8 @@ Result<size_t> forcedVariant(std::span<const engine::Variant> variants, const st
     if (variants[i].level != level) {
       continue;
     }
-    if (machine.levelOf(variants[i])) {
+    const engine::Level *own = machine.levelOf(variants[i]);
+    if (own && Machine::mayUse(*own)) {
       return i;
     }
     return machine.problem().isOk()
@@ -123,19 +126,20 @@ Result<size_t> chooseVariant(std::span<const engine::Variant> variants, const st
   if (!forced.empty()) {
     return forcedVariant(variants, forced, machine);
   }
-  size_t chosen = variants.size();
-  const engine::Level *best = nullptr;
+  std::vector<std::pair<const engine::Level *, size_t>> runnable;
   bool hasCpu = false;
   for (size_t i = 0; i < variants.size(); ++i) {
-    const engine::Level *level = machine.levelOf(variants[i]);
     hasCpu |= variants[i].architecture != engine::Architecture::Nvptx;
-    if (level && (!best || level > best)) {
-      best = level;
-      chosen = i;
+    if (const engine::Level *level = machine.levelOf(variants[i])) {
+      runnable.emplace_back(level, i);
     }
   }
-  if (chosen != variants.size()) {
-    return chosen;
+  // The best level; of one level the first variant.
+  std::ranges::stable_sort(runnable, std::greater(), [](const auto &each) { return each.first; });
+  for (const auto &[level, i] : runnable) {
+    if (Machine::mayUse(*level)) {
+      return i;
+    }
   }
   if (!hasCpu && !machine.problem().isOk()) {
     return machine.problem();

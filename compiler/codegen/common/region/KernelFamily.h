@@ -65,6 +65,9 @@ struct FamilyMatch {
   explicit operator bool() const { return problem.has_value(); }
 };
 
+/// The problem of a family that takes any region, and has to know nothing of it.
+struct AnyRegion {};
+
 /// Functions are pure but for the code that `emit` adds to the region, and leave no diagnostic
 /// unless they fail. `Region` is the device's (cpu/base/Region.h, cuda/base/Region.h).
 template <typename Region> struct KernelFamily {

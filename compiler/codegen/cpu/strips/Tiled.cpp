@@ -249,9 +249,6 @@ FailureOr<AffineExpr> lowerTiled(KernelBuilder &kernel, Region &region, int64_t 
   return tiling.gridPoints;
 }
 
-/// It takes any region, and has to know nothing of it.
-struct AnyRegion {};
-
 constexpr std::array<int64_t, 4> kChunks = {4096, 1024, 16384, 65536};
 
 FamilyMatch matchAny(Region &) { return FamilyMatch::take(AnyRegion()); }

@@ -284,9 +284,6 @@ bool isPointwise(RegionBuilder &region, Value tensor) {
 
 namespace {
 
-/// It takes nearly any region, and has to know nothing of it.
-struct AnyRegion {};
-
 FamilyMatch matchPoints(RegionBuilder &region) {
   if (llvm::any_of(region.source.getOps<tn::TopKOp>(), takesMany)) {
     return FamilyMatch::refuse("many of a row are no loop nest");
