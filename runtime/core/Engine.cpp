@@ -135,7 +135,9 @@ Result<size_t> chooseVariant(std::span<const engine::Variant> variants, const st
     }
   }
   // The best level; of one level the first variant.
-  std::ranges::stable_sort(runnable, std::greater(), [](const auto &each) { return each.first; });
+  std::ranges::sort(runnable, [](const auto &one, const auto &other) {
+    return std::pair(other.first, one.second) < std::pair(one.first, other.second);
+  });
   for (const auto &[level, i] : runnable) {
     if (Machine::mayUse(*level)) {
       return i;
