@@ -65,7 +65,9 @@ const Pass kGpuOrder[] = {
 
 /// The passes for a CPU, after those.
 const Pass kCpuOrder[] = {
-    // First: it leaves elementwise operations, which the others look through.
+    // First: it matches on quantization as such, and leaves weights that constants can be.
+    {"integer-products", integerProducts},
+    // It leaves elementwise operations, which the others look through.
     {"expand-all-quantize", expandAllQuantize},
     {"dot-products", dotProducts},
     // Behind that, which makes reductions.
@@ -95,6 +97,7 @@ const Pass kAll[] = {
     {"fit-convs", fitConvs},
     {"expand-quantize", expandQuantize},
     {"expand-all-quantize", expandAllQuantize},
+    {"integer-products", integerProducts},
     {"narrow-integer-products", narrowIntegerProducts},
     {"fit-products", fitProducts},
     {"dot-products", dotProducts},

@@ -80,6 +80,10 @@ llvm::LogicalResult convsToProducts(mlir::ModuleOp module, tn::WeightStore &weig
 /// `splitProducts`, for devices that read slices in place.
 llvm::LogicalResult mergeProducts(mlir::ModuleOp module, tn::WeightStore &weights);
 
+/// Products of quantized numbers with constant weights become products of 8-bit integers, whose
+/// scales and zero points stand behind them.
+llvm::LogicalResult integerProducts(mlir::ModuleOp module, tn::WeightStore &weights);
+
 /// Quantization and its inverse, also of inputs, as the elementwise operations that they are made
 /// of.
 llvm::LogicalResult expandAllQuantize(mlir::ModuleOp module, tn::WeightStore &weights);

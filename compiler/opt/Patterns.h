@@ -13,8 +13,11 @@ void addArithmeticPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &w
 /// Identities and chains of reshape, transpose, broadcast, slice, pad, concat and cast.
 void addMovementPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
 
+/// What becomes of 8-bit weights behind tn.dequantize that meet quantized numbers in a product.
+enum class QuantizedWeights { Keep, Fold };
 /// Evaluation of operations on constants.
-void addConstantPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);
+void addConstantPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights,
+                         QuantizedWeights quantized);
 
 /// Broadcasts move behind elementwise operations or vanish.
 void addBroadcastPatterns(mlir::RewritePatternSet &patterns, tn::WeightStore &weights);

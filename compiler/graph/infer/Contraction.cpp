@@ -22,8 +22,15 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, infer::Location location
   if (adaptor.getTransposeB()) {
     std::swap(b[b.size() - 1], b[b.size() - 2]);
   }
-  if (failed(checkSameElement(location, adaptor.getA(), adaptor.getB())) ||
-      failed(checkSameDim(location, a.back(), b[b.size() - 2],
+  Type element = elementOf(adaptor.getA());
+  bool isQuantized = element.isUnsignedInteger(8) && elementOf(adaptor.getB()).isInteger(8) &&
+                     !elementOf(adaptor.getB()).isUnsignedInteger();
+  if (isQuantized) {
+    element = IntegerType::get(element.getContext(), 32);
+  } else if (failed(checkSameElement(location, adaptor.getA(), adaptor.getB()))) {
+    return failure();
+  }
+  if (failed(checkSameDim(location, a.back(), b[b.size() - 2],
                           "the dims that a matrix product sums over"))) {
     return failure();
   }
@@ -33,7 +40,7 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, infer::Location location
   }
   dims->push_back(a[a.size() - 2]);
   dims->push_back(b.back());
-  return append(location, *dims, elementOf(adaptor.getA()), types);
+  return append(location, *dims, element, types);
 }
 
 namespace {

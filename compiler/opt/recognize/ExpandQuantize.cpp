@@ -133,9 +133,9 @@ LogicalResult expand(ModuleOp module, tn::WeightStore &weights, Extent extent) {
   if (failed(runPatterns(module, std::move(patterns)))) {
     return failure();
   }
-  // Zero points that are constants are cast once.
+  // Zero points that are constants are cast once, and weights that no product of integers reads.
   RewritePatternSet after(module.getContext());
-  addConstantPatterns(after, weights);
+  addConstantPatterns(after, weights, QuantizedWeights::Fold);
   addSinkTransposePatterns(after, weights);
   return runPatterns(module, std::move(after));
 }

@@ -53,8 +53,27 @@ bool widensQuantized(Operation *op) {
   return isa<tn::DequantizeOp, tn::CastOp>(op) && from.isInteger(8);
 }
 
+/// Of 8 bits, through what moves it.
+bool isDequantized(Value value) {
+  Operation *op = value.getDefiningOp();
+  while (isa_and_nonnull<tn::TransposeOp, tn::ReshapeOp, tn::BroadcastOp, tn::SliceOp>(op)) {
+    op = op->getOperand(0).getDefiningOp();
+  }
+  tn::DequantizeOp dequantize = dyn_cast_or_null<tn::DequantizeOp>(op);
+  return dequantize && getElementTypeOrSelf(dequantize.getX()).getIntOrFloatBitWidth() == 8;
+}
+
+/// Weights of a product with quantized numbers, which integers can compute (IntegerProducts.cpp).
+bool isOfIntegerProduct(Value weight) {
+  return llvm::any_of(weight.getUsers(), [&](Operation *user) {
+    tn::MatmulOp product = dyn_cast<tn::MatmulOp>(user);
+    return product ? product.getB() == weight && isDequantized(product.getA())
+                   : isa<tn::TransposeOp>(user) && isOfIntegerProduct(user->getResult(0));
+  });
+}
+
 /// All operands are constants, and the results do not weigh much more.
-bool isWorthFolding(Operation *op) {
+bool isWorthFolding(Operation *op, QuantizedWeights quantized) {
   if (op->getNumResults() == 0 || op->getNumRegions() != 0 || !isPure(op) ||
       isa<tn::ConstantOp, tn::WeightOp, tn::SizesOp>(op) || op->hasTrait<tn::TnStoredForm>() ||
       !isa<tn::TnDialect>(op->getDialect()) || isTransposeForProducts(op)) {
@@ -74,6 +93,10 @@ bool isWorthFolding(Operation *op) {
       return false;
     }
     after += byteCount(type);
+  }
+  if (quantized == QuantizedWeights::Keep && isa<tn::DequantizeOp>(op) &&
+      isOfIntegerProduct(op->getResult(0))) {
+    return false;
   }
   return after <= std::max(before, kGrowthBytes) || widensQuantized(op);
 }
@@ -99,11 +122,12 @@ std::string nameOf(Operation *op) {
 }
 
 struct FoldPattern : RewritePattern {
-  FoldPattern(MLIRContext *context, tn::WeightStore &weights)
-      : RewritePattern(MatchAnyOpTypeTag(), /*benefit=*/1, context), constants(weights) {}
+  FoldPattern(MLIRContext *context, tn::WeightStore &weights, QuantizedWeights quantized)
+      : RewritePattern(MatchAnyOpTypeTag(), /*benefit=*/1, context), constants(weights),
+        quantized(quantized) {}
 
   LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
-    if (!isWorthFolding(op)) {
+    if (!isWorthFolding(op, quantized)) {
       return failure();
     }
     int64_t flops = productFlops(op);
@@ -144,6 +168,7 @@ struct FoldPattern : RewritePattern {
 
 private:
   Constants constants;
+  QuantizedWeights quantized;
   std::shared_ptr<int64_t> productsDone = std::make_shared<int64_t>(0);
 };
 
@@ -168,13 +193,15 @@ struct FoldSizes : Pattern<tn::SizesOp> {
 
 } // namespace
 
-void addConstantPatterns(RewritePatternSet &patterns, tn::WeightStore &weights) {
-  patterns.add<FoldPattern, FoldSizes>(patterns.getContext(), weights);
+void addConstantPatterns(RewritePatternSet &patterns, tn::WeightStore &weights,
+                         QuantizedWeights quantized) {
+  patterns.add<FoldPattern>(patterns.getContext(), weights, quantized);
+  patterns.add<FoldSizes>(patterns.getContext(), weights);
 }
 
 LogicalResult foldConstants(ModuleOp module, tn::WeightStore &weights) {
   RewritePatternSet patterns(module.getContext());
-  addConstantPatterns(patterns, weights);
+  addConstantPatterns(patterns, weights, QuantizedWeights::Fold);
   return runPatterns(module, std::move(patterns));
 }
 

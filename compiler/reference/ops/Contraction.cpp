@@ -41,9 +41,9 @@ Result<std::vector<int64_t>> basesOf(llvm::ArrayRef<int64_t> dims, llvm::ArrayRe
   return bases;
 }
 
-template <typename T>
-void multiplyMatrices(ThreadPool &pool, const ProductShape &shape, const T *a,
-                      const Matrices &aLayout, const T *b, const Matrices &bLayout, T *y) {
+template <typename A, typename B, typename T>
+void multiplyMatrices(ThreadPool &pool, const ProductShape &shape, const A *a,
+                      const Matrices &aLayout, const B *b, const Matrices &bLayout, T *y) {
   using W = std::conditional_t<kIsFloat<T>, double, uint64_t>;
   multiply<W>(
       pool, shape,
@@ -83,6 +83,11 @@ Status evaluateMatmul(Evaluation &evaluation) {
   }
   TENON_ASSIGN(aLayout.bases, basesOf(a.dims(), batch));
   TENON_ASSIGN(bLayout.bases, basesOf(b.dims(), batch));
+  if (a.dtype() != b.dtype()) {
+    multiplyMatrices(evaluation.pool, shape, a.as<uint8_t>(), aLayout, b.as<int8_t>(), bLayout,
+                     y.as<int32_t>());
+    return evaluation.finish(std::move(y));
+  }
   auto run = [&](auto tag) {
     using T = typename decltype(tag)::Type;
     multiplyMatrices(evaluation.pool, shape, a.as<T>(), aLayout, b.as<T>(), bLayout, y.as<T>());

@@ -19,6 +19,12 @@ tn::Packing panelsOf(int64_t dim, int64_t panel) {
   return {.outerDimsPerm = {dim, 1 - dim}, .innerDimsPos = {dim}, .innerTiles = {panel}};
 }
 
+tn::Packing panelsOfWords(int64_t dim, int64_t panel, int64_t elements) {
+  return {.outerDimsPerm = {dim, 1 - dim},
+          .innerDimsPos = {dim, 1 - dim},
+          .innerTiles = {panel, elements}};
+}
+
 tn::Packing panelsOfOutputs(RankedTensorType weight, int64_t panel, int64_t groups) {
   int64_t rank = weight.getRank();
   tn::Packing packing{.outerDimsPerm = {0}, .innerDimsPos = {0}, .innerTiles = {panel}};

@@ -14,6 +14,10 @@ std::optional<unsigned> packableInput(mlir::Value operand);
 /// A matrix in panels of a dim: [panel, other dim, element of the panel].
 tn::Packing panelsOf(int64_t dim, int64_t panel);
 
+/// The same with words of so many elements of the other dim: [panel, word, element of the panel,
+/// element of the word].
+tn::Packing panelsOfWords(int64_t dim, int64_t panel, int64_t elements);
+
 /// The weight of a convolution in panels of `panel` output channels, each of one of `groups` parts
 /// of the output channels: [group, panel, kernel..., input channel, output channel]; without the
 /// first dim if there is one group.

@@ -205,7 +205,7 @@ void AttentionLowering::addValuePanel(const IndexMath &math, const QueryBlock &b
   callProduct(math, kernel.function(),
               {math.pointer(scores, keysOfPart.first), strip, b, ldb,
                math.pointer(sums, math.mul(index, kPanel)), stride, keysOfPart.count, block.count,
-               accumulates, /*ofIntegers=*/false, columns});
+               accumulates, ProductType::F32, columns});
 }
 
 /// Values that are read in place are read row by row of some, as memory streams them.

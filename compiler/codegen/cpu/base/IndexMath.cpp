@@ -169,11 +169,11 @@ void callProduct(const IndexMath &math, func::FuncOp kernel, const Product &prod
                            ? in.builder.createOrFold<arith::ExtUIOp>(
                                  in.location, in.builder.getI64Type(), product.accumulate)
                            : in.word(in.constant(0));
-    callSupport(in, kernel, anyRowsSymbol(product.ofIntegers, columns),
+    callSupport(in, kernel, anyRowsSymbol(product.type, columns),
                 {product.a, in.word(product.lda), product.b, in.word(product.ldb), product.c,
                  in.word(product.ldc), in.word(product.k), in.word(product.rows), accumulate});
   };
-  if (!product.columns || product.ofIntegers) {
+  if (!product.columns || product.type != ProductType::F32) {
     return call(math, kPanel);
   }
   std::optional<int64_t> known = getConstantIntValue(product.columns);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/codegen/cpu/base/KernelBuilder.h"
+#include "compiler/codegen/cpu/gemm/MicroKernel.h"
 
 namespace tenon::codegen::cpu {
 
@@ -61,13 +62,12 @@ void storeLanes(const IndexMath &math, mlir::Value vector, mlir::Value buffer,
                 mlir::ValueRange place, mlir::Value active);
 
 /// The operands of one call of the product kernel (MicroKernel.h): pointers, and values of index
-/// type.
+/// type that count words.
 struct Product {
   mlir::Value a, lda, b, ldb, c, ldc, k, rows;
   /// Of i1; null computes afresh.
   mlir::Value accumulate;
-  /// Of i32 instead of f32.
-  bool ofIntegers = false;
+  ProductType type = ProductType::F32;
   /// Columns of the panel that are needed; null needs all. Of C all 32 may be written.
   mlir::Value columns = {};
 };

@@ -127,11 +127,12 @@ define float @__truncsfbf2(float %x) {
 } // namespace
 
 std::vector<std::string> supportNames() {
-  std::vector<std::string> names = {kCalled.str(), kPackTransposed.str(),
-                                    anyRowsSymbol(/*ofIntegers=*/true),
-                                    anyRowsSymbol(/*ofIntegers=*/false)};
+  std::vector<std::string> names = {kCalled.str(), kPackTransposed.str()};
+  for (ProductType type : {ProductType::I32, ProductType::F32, ProductType::U8S8}) {
+    names.push_back(anyRowsSymbol(type));
+  }
   for (int64_t columns : kNarrowColumns) {
-    names.push_back(anyRowsSymbol(/*ofIntegers=*/false, columns));
+    names.push_back(anyRowsSymbol(ProductType::F32, columns));
   }
   return names;
 }

@@ -198,12 +198,13 @@ LogicalResult PatchConv::buildTile(const IndexMath &math, const GridPoint &point
                           math.add(group, inGroup), math.min(most, rest));
   Value a = math.pointer(patches, math.constant(0)), k = math.constant(depth);
   AffineExpr width = getAffineConstantExpr(columns, conv.getContext());
-  return writer.write(math, begin, count, {math.mul(point.batch, columns), point.panel, width},
-                      [&](const IndexMath &inner, const Sums &sums) {
-                        callProduct(inner, kernel.function(),
-                                    {a, k, panel, inner.constant(kPanel), sums.pointer, sums.stride,
-                                     k, count, Value(), isa<IntegerType>(element)});
-                      });
+  return writer.write(
+      math, begin, count, {math.mul(point.batch, columns), point.panel, width},
+      [&](const IndexMath &inner, const Sums &sums) {
+        callProduct(inner, kernel.function(),
+                    {a, k, panel, inner.constant(kPanel), sums.pointer, sums.stride, k, count,
+                     Value(), isa<IntegerType>(element) ? ProductType::I32 : ProductType::F32});
+      });
 }
 
 FailureOr<AffineExpr> PatchConv::lower() {

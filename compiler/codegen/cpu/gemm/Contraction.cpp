@@ -169,8 +169,12 @@ std::optional<dispatch::WeightLayout> panelsOfWeight(func::FuncOp source) {
     tn::MatmulOp matmul = dyn_cast<tn::MatmulOp>(op);
     std::optional<unsigned> input = matmul ? packableInput(matmul.getB()) : std::nullopt;
     if (input) {
+      int64_t columns = matmul.getTransposeB() ? 0 : 1;
+      int64_t elements = elementsOfWord(productType(matmul));
       return dispatch::WeightLayout{.input = *input,
-                                    .packing = panelsOf(matmul.getTransposeB() ? 0 : 1, kPanel)};
+                                    .packing = elements == 1
+                                                   ? panelsOf(columns, kPanel)
+                                                   : panelsOfWords(columns, kPanel, elements)};
     }
   }
   return std::nullopt;

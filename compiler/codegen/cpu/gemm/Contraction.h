@@ -85,8 +85,10 @@ std::optional<dispatch::WeightLayout> panelsOfWeight(mlir::func::FuncOp source);
 /// Fails if an operand of `root` is neither an argument of the region nor unpacked from one.
 mlir::LogicalResult checkBuffers(mlir::Operation *root);
 
-/// Products of f32, f16 and bf16, and of 32-bit integers.
+/// Products of f32, f16 and bf16, of 32-bit integers, and of u8 by s8.
 bool canLowerMatmul(tn::MatmulOp matmul);
+/// What its micro-kernels multiply: floats of 16 bits are widened before.
+ProductType productType(tn::MatmulOp matmul);
 /// `tileRows` are the most rows of a tile.
 mlir::FailureOr<mlir::AffineExpr> lowerMatmul(KernelBuilder &kernel, mlir::func::FuncOp source,
                                               tn::MatmulOp matmul, int64_t tileRows);

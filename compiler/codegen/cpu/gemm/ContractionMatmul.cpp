@@ -1,6 +1,6 @@
 // Matrix products: A's rows are read where they lie unless their stride would fill one cache set; B
-// comes in panels, packed at compile time or one panel at a time into scratch. Elements of 16 bits
-// are widened on the way into scratch.
+// comes in panels, packed at compile time or one panel at a time into scratch. Floats of 16 bits
+// are widened on the way into scratch; integers of 8 bits are read as words of four of the depth.
 #include "compiler/codegen/common/lower/Reduce.h"
 #include "compiler/codegen/common/math/ScalarBody.h"
 #include "compiler/codegen/cpu/gemm/Contraction.h"
@@ -34,11 +34,11 @@ public:
 
 private:
   Value batchOffset(const IndexMath &math, Value operand, Value batch) const;
-  bool isInteger() const { return isa<IntegerType>(element); }
   Value inputOf(Value operand) const {
     return kernel.input(cast<BlockArgument>(operand).getArgNumber());
   }
   void packRows(const IndexMath &math, const GridPoint &point);
+  Value packWords(const IndexMath &math, Value matrix, Value first, Value count);
   Value packPanel(const IndexMath &math, const GridPoint &point);
   LogicalResult buildTile(const IndexMath &math, const GridPoint &point);
   int64_t panelsInPlace();
@@ -54,8 +54,9 @@ private:
   KernelBuilder &kernel;
   int64_t tileRows;
   tn::MatmulOp matmul;
-  Type element;  ///< in which sums are taken: f32 or i32
-  bool isNarrow; ///< whether the operands' is another
+  Type element; ///< in which sums are taken: f32 or i32
+  ProductType type;
+  bool isNarrow; ///< whether the operands' is another, and widened
   Epilogue epilogue;
   TileWriter writer;
   MLIRContext *context;
@@ -65,17 +66,18 @@ private:
   int64_t group = 1; ///< panels of a grid point, if it reads B in place; else 1
   Value groupSums;   ///< [rows, group * 32] if so, or null
   Value rows, columns, depth;
+  Value words;     ///< that hold the depth: one for each element but of 8 bits
   Value packedB;   ///< panels packed at compile time, or null
   Value panelCopy; ///< scratch for one panel of B, or null
   Value wideRows;  ///< scratch for rows of a transposed B of narrow elements, or null
   Value rowCopy;   ///< scratch for a chunk of A's rows, or null
-  Value rowStride; ///< of A's rows as the kernel reads them
+  Value rowStride; ///< of A's rows as the kernel reads them, in words
 };
 
 MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul,
                                int64_t tileRows)
     : kernel(kernel), tileRows(tileRows), matmul(matmul),
-      element(accumulatorType(getElementTypeOrSelf(matmul.getType()))),
+      element(accumulatorType(getElementTypeOrSelf(matmul.getType()))), type(productType(matmul)),
       isNarrow(element != storageType(getElementTypeOrSelf(matmul.getType()))),
       epilogue(kernel, source, matmul, Value()), writer(kernel, epilogue, tileRows, element),
       context(matmul.getContext()), dims(tn::getDims(matmul.getType())) {
@@ -103,7 +105,7 @@ MatmulLowering::MatmulLowering(KernelBuilder &kernel, func::FuncOp source, tn::M
 /// Panels of a grid point where B is read in place; 1 where it is not.
 int64_t MatmulLowering::panelsInPlace() {
   std::optional<int64_t> rowCount = tn::constantDim(m), columnCount = tn::constantDim(n);
-  bool isPlain = !packedB && !isNarrow && !matmul.getTransposeB();
+  bool isPlain = !packedB && !isNarrow && type != ProductType::U8S8 && !matmul.getTransposeB();
   if (!isPlain || !rowCount || *rowCount > kMostRowsInPlace || !columnCount ||
       *columnCount < kLeastColumnsInPlace) {
     return 1;
@@ -155,6 +157,46 @@ void MatmulLowering::packRows(const IndexMath &math, const GridPoint &point) {
   copyElements(math, from, to, AffineMap::get(2, 0, {row, column}, context));
 }
 
+/// The same of 8-bit elements, four of a column to a word; the last word is filled up with zeros.
+Value MatmulLowering::packWords(const IndexMath &math, Value matrix, Value first, Value count) {
+  Value zero = math.constant(0), four = math.constant(elementsOfWord(type));
+  Value pointer = math.pointer(panelCopy, zero);
+  bool isWhole = tn::constantDim(k).value_or(1) % elementsOfWord(type) == 0;
+  Value b = inputOf(matmul.getB());
+  if (matmul.getTransposeB() && isWhole) {
+    Value row = math.add(math.mul(matrix, columns), first);
+    callPackTransposed(math, kernel.function(), math.pointer(b, math.mul(row, words)), words,
+                       pointer, words, count);
+    return pointer;
+  }
+  clear(math, panelCopy);
+  AffineExpr word = math.builder.getAffineDimExpr(0), column = math.builder.getAffineDimExpr(1);
+  AffineExpr element = math.builder.getAffineDimExpr(2);
+  // Whole words first, then the elements behind them.
+  Value whole = math.div(depth, four), begin = zero;
+  for (bool isRest : {false, true}) {
+    Value size = isRest ? math.sub(depth, begin) : math.mul(whole, four);
+    AffineExpr inDepth = isRest ? element : word * elementsOfWord(type) + element;
+    Value from = matmul.getTransposeB()
+                     ? math.view(math.asRows(b),
+                                 {math.add(math.mul(matrix, columns), first), begin}, {count, size})
+                     : math.view(math.asRows(b), {math.add(math.mul(matrix, depth), begin), first},
+                                 {size, count});
+    Value to = isRest ? math.view(panelCopy, {whole, zero, zero}, {math.constant(1), count, size})
+                      : math.view(panelCopy, {zero, zero, zero}, {whole, count, four});
+    SmallVector<AffineExpr> place = {inDepth, column};
+    if (matmul.getTransposeB()) {
+      std::swap(place[0], place[1]);
+    }
+    copyElements(math, from, to, AffineMap::get(3, 0, place, context));
+    if (isWhole) {
+      break;
+    }
+    begin = size;
+  }
+  return pointer;
+}
+
 /// One panel of B into scratch, its missing columns zero; the address of the panel.
 Value MatmulLowering::packPanel(const IndexMath &math, const GridPoint &point) {
   Value matrix = batchOffset(math, matmul.getB(), point.batch);
@@ -163,6 +205,9 @@ Value MatmulLowering::packPanel(const IndexMath &math, const GridPoint &point) {
   Value count = math.min(math.constant(kPanel), math.sub(columns, first));
   std::optional<int64_t> constantColumns = tn::constantDim(n);
   bool isWhole = constantColumns && *constantColumns % kPanel == 0;
+  if (type == ProductType::U8S8) {
+    return packWords(math, matrix, first, count);
+  }
   Value pointer = math.pointer(panelCopy, zero);
   AffineMap identity = math.builder.getMultiDimIdentityMap(2);
   if (packedB) {
@@ -202,7 +247,7 @@ Value MatmulLowering::rowsOfA(const IndexMath &math, const GridPoint &point) {
   }
   Value matrix = batchOffset(math, matmul.getA(), point.batch);
   Value first = math.add(math.mul(matrix, rows), rowsOf(math, point).first);
-  return math.pointer(inputOf(matmul.getA()), math.mul(first, depth));
+  return math.pointer(inputOf(matmul.getA()), math.mul(first, words));
 }
 
 /// Of a group of panels all products, by blocks of the depth: a row of B is read for all of them
@@ -231,7 +276,7 @@ void MatmulLowering::multiplyInPlace(const IndexMath &math, const GridPoint &poi
       callProduct(each, kernel.function(),
                   {each.offset(a, start), rowStride, from, ldb,
                    each.pointer(groupSums, each.mul(index, kPanel)), stride, length, count,
-                   each.isLess(zero, start), isInteger()});
+                   each.isLess(zero, start), type});
     };
     forEach(in, zero, panels, 1, panel);
   };
@@ -276,7 +321,7 @@ LogicalResult MatmulLowering::buildTile(const IndexMath &math, const GridPoint &
   Range range = rowsOf(math, point);
   Value firstColumn = math.mul(point.panel, kPanel);
   Value panel =
-      panelCopy ? packPanel(math, point) : math.pointer(packedB, math.mul(firstColumn, depth));
+      panelCopy ? packPanel(math, point) : math.pointer(packedB, math.mul(firstColumn, words));
   Value a = rowsOfA(math, point);
   Value firstRow = math.add(math.mul(point.batch, rows), range.first);
   std::optional<int64_t> constantColumns = tn::constantDim(n);
@@ -287,7 +332,7 @@ LogicalResult MatmulLowering::buildTile(const IndexMath &math, const GridPoint &
                       [&](const IndexMath &inner, const Sums &sums) {
                         callProduct(inner, kernel.function(),
                                     {a, rowStride, panel, inner.constant(kPanel), sums.pointer,
-                                     sums.stride, depth, range.count, Value(), isInteger(), used});
+                                     sums.stride, words, range.count, Value(), type, used});
                       });
 }
 
@@ -296,23 +341,33 @@ FailureOr<AffineExpr> MatmulLowering::lower() {
   rows = math.size(kernel, m);
   columns = math.size(kernel, n);
   depth = math.size(kernel, k);
-  rowStride = depth;
+  words = math.size(kernel, k.ceilDiv(elementsOfWord(type)));
+  rowStride = words;
   bool hasTail = tn::constantDim(n).value_or(1) % kPanel != 0;
   if (group > 1) {
     groupSums = allocate(kernel, {rows, math.constant(group * kPanel)}, element);
   }
-  if (group > 1 ? hasTail : !packedB || isNarrow) {
+  if (type == ProductType::U8S8) {
+    panelCopy =
+        packedB
+            ? Value()
+            : allocate(kernel, {words, math.constant(kPanel), math.constant(elementsOfWord(type))},
+                       math.builder.getI8Type());
+  } else if (group > 1 ? hasTail : !packedB || isNarrow) {
     panelCopy = allocate(kernel, {depth, math.constant(kPanel)}, element);
   }
   if (isNarrow && !packedB && matmul.getTransposeB()) {
     wideRows = allocate(kernel, {math.constant(kPanel), depth}, element);
   }
   std::optional<int64_t> constantDepth = tn::constantDim(k), constantRows = tn::constantDim(m);
-  bool isBadStride = constantDepth && *constantDepth % kBadStride == 0 &&
+  bool isBadStride = constantDepth && *constantDepth % (kBadStride * elementsOfWord(type)) == 0 &&
                      !(constantRows && *constantRows < kLeastRows);
-  if (matmul.getTransposeA() || isBadStride || isNarrow) {
-    rowStride = math.add(depth, math.constant(kStridePad));
-    rowCopy = allocate(kernel, {math.constant(tileRows), rowStride}, element);
+  bool isWhole = constantDepth.value_or(1) % elementsOfWord(type) == 0;
+  if (matmul.getTransposeA() || isBadStride || isNarrow || !isWhole) {
+    rowStride = math.add(words, math.constant(kStridePad));
+    Type stored = type == ProductType::U8S8 ? Type(math.builder.getI8Type()) : element;
+    rowCopy = allocate(kernel, {math.constant(tileRows), math.mul(rowStride, elementsOfWord(type))},
+                       stored);
   }
   auto prepare = [&](const IndexMath &inner, const GridPoint &point) { packRows(inner, point); };
   auto tile = [&](const IndexMath &inner, const GridPoint &point) {
@@ -332,6 +387,14 @@ bool canLowerMatmul(tn::MatmulOp matmul) {
   Type element = getElementTypeOrSelf(matmul.getType());
   return element.isF32() || element.isF16() || element.isBF16() ||
          storageType(element).isInteger(32);
+}
+
+ProductType productType(tn::MatmulOp matmul) {
+  if (isa<FloatType>(getElementTypeOrSelf(matmul.getType()))) {
+    return ProductType::F32;
+  }
+  bool isByte = getElementTypeOrSelf(matmul.getA().getType()).getIntOrFloatBitWidth() == 8;
+  return isByte ? ProductType::U8S8 : ProductType::I32;
 }
 
 FailureOr<AffineExpr> lowerMatmul(KernelBuilder &kernel, func::FuncOp source, tn::MatmulOp matmul,

@@ -3,6 +3,7 @@
 // registers.
 #include "compiler/codegen/cpu/gemm/MicroKernel.h"
 
+#include "compiler/codegen/cpu/gemm/DotStep.h"
 #include "engine/Level.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -24,16 +25,22 @@ bool hasWideRegisters(engine::CpuLevel level) { return floatLanes(level) >= 16; 
 
 } // namespace
 
-int64_t maxRows(engine::CpuLevel level) { return hasWideRegisters(level) ? 14 : 6; }
+int64_t maxRows(engine::CpuLevel level, ProductType type) {
+  if (type == ProductType::U8S8 && !DotStep::isOneInstruction(level)) {
+    // Two registers for each of a row and of a vector of B, and one more for a mask.
+    return hasWideRegisters(level) ? 10 : 4;
+  }
+  return hasWideRegisters(level) ? 14 : 6;
+}
 
-std::string anyRowsSymbol(bool ofIntegers, int64_t columns) {
-  std::string name = (ofIntegers ? kIntegerProduct : kProduct).str();
+std::string anyRowsSymbol(ProductType type, int64_t columns) {
+  constexpr llvm::StringRef names[] = {"f32", "i32", "u8s8"};
+  std::string name = ("tenon_product_" + names[static_cast<size_t>(type)]).str();
   return columns == kPanel ? name : name + "_by" + std::to_string(columns);
 }
 
-std::string productSymbol(int64_t rows, bool accumulate, bool ofIntegers, int64_t columns) {
-  return llvm::formatv("{0}_{1}{2}", anyRowsSymbol(ofIntegers, columns), accumulate ? "acc_" : "",
-                       rows);
+std::string productSymbol(int64_t rows, bool accumulate, ProductType type, int64_t columns) {
+  return llvm::formatv("{0}_{1}{2}", anyRowsSymbol(type, columns), accumulate ? "acc_" : "", rows);
 }
 
 namespace {
@@ -59,18 +66,18 @@ constexpr int64_t kFetchedDepth = 256;
 
 class ProductBuilder {
 public:
-  ProductBuilder(ModuleOp module, engine::CpuLevel level, bool ofIntegers, int64_t columns = kPanel)
-      : builder(module.getBodyRegion()), loc(builder.getUnknownLoc()), level(level),
-        ofIntegers(ofIntegers), columns(columns),
-        pointer(LLVM::LLVMPointerType::get(builder.getContext())),
-        element(ofIntegers ? Type(builder.getI32Type()) : Type(builder.getF32Type())),
+  ProductBuilder(ModuleOp module, engine::CpuLevel level, ProductType type,
+                 int64_t columns = kPanel)
+      : builder(module.getBodyRegion()), loc(builder.getUnknownLoc()), level(level), type(type),
+        columns(columns), pointer(LLVM::LLVMPointerType::get(builder.getContext())),
+        element(type == ProductType::F32 ? Type(builder.getF32Type()) : Type(builder.getI32Type())),
         vector(VectorType::get(std::min(columns, floatLanes(level)), element)) {}
 
   void build(int64_t rowCount, bool accumulate) {
     Type i64 = builder.getI64Type();
     OpBuilder::InsertionGuard guard(builder);
     func::FuncOp function = func::FuncOp::create(
-        builder, loc, productSymbol(rowCount, accumulate, ofIntegers, columns),
+        builder, loc, productSymbol(rowCount, accumulate, type, columns),
         builder.getFunctionType({pointer, i64, pointer, i64, pointer, i64, i64}, {}));
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToStart(entry);
@@ -88,12 +95,12 @@ public:
     func::ReturnOp::create(builder, loc);
   }
 
-  /// The function kProduct: blocks of the depth, and within each all rows.
+  /// The function of any number of rows: blocks of the depth, and within each all rows.
   void buildAnyRows() {
     Type i64 = builder.getI64Type();
     OpBuilder::InsertionGuard guard(builder);
     func::FuncOp function = func::FuncOp::create(
-        builder, loc, anyRowsSymbol(ofIntegers, columns),
+        builder, loc, anyRowsSymbol(type, columns),
         builder.getFunctionType({pointer, i64, pointer, i64, pointer, i64, i64, i64, i64}, {}));
     Block *entry = function.addEntryBlock();
     builder.setInsertionPointToStart(entry);
@@ -205,7 +212,7 @@ private:
   void buildRowBlocks(ValueRange arguments) {
     Type i64 = builder.getI64Type();
     Value total = arguments[7];
-    Value blocks = arith::CeilDivSIOp::create(builder, loc, total, constant(maxRows(level)));
+    Value blocks = arith::CeilDivSIOp::create(builder, loc, total, constant(maxRows(level, type)));
     scf::ForOp::create(
         builder, loc, constant(0), blocks, constant(1), ValueRange{arguments[0], arguments[4]},
         [&](OpBuilder &, Location, Value block, ValueRange state) {
@@ -224,7 +231,7 @@ private:
 
   /// Calls the kernel for `count` rows (accumulating if argument 8 is not 0).
   void callKernel(ValueRange arguments, Value a, Value c, Value count) {
-    int64_t most = maxRows(level);
+    int64_t most = maxRows(level, type);
     Value accumulates = arith::MulIOp::create(builder, loc, arguments[8], constant(most));
     Value number = arith::AddIOp::create(builder, loc, count, accumulates);
     Value index = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), number);
@@ -237,7 +244,7 @@ private:
       bool accumulate = number > most;
       func::CallOp::create(
           builder, loc,
-          productSymbol(accumulate ? number - most : number, accumulate, ofIntegers, columns),
+          productSymbol(accumulate ? number - most : number, accumulate, type, columns),
           TypeRange(),
           ValueRange{a, arguments[1], arguments[2], arguments[3], c, arguments[5], arguments[6]});
       scf::YieldOp::create(builder, loc);
@@ -300,20 +307,12 @@ private:
         Value sum = sums[row * vectors + column];
         if (accumulate) {
           Value before = load(vector, address);
-          sum = ofIntegers ? Value(arith::AddIOp::create(builder, loc, before, sum))
-                           : Value(arith::AddFOp::create(builder, loc, before, sum));
+          sum = type == ProductType::F32 ? Value(arith::AddFOp::create(builder, loc, before, sum))
+                                         : Value(arith::AddIOp::create(builder, loc, before, sum));
         }
         LLVM::StoreOp::create(builder, loc, sum, address, /*alignment=*/4);
       }
     }
-  }
-
-  /// Of integers the low 32 bits, as their sum wraps.
-  Value multiplyAdd(Value a, Value b, Value sum) {
-    if (!ofIntegers) {
-      return vector::FMAOp::create(builder, loc, a, b, sum);
-    }
-    return arith::AddIOp::create(builder, loc, arith::MulIOp::create(builder, loc, a, b), sum);
   }
 
   void buildStep(ValueRange args, size_t groupCount) {
@@ -324,15 +323,16 @@ private:
       next.push_back(offset(group, constant(1)));
     }
     next.push_back(offset(b, ldb));
-    SmallVector<Value> bRow;
+    DotStep step(builder, loc, level, type);
+    SmallVector<DotStep::Factor> bRow;
     for (int64_t column = 0; column < vectors; ++column) {
-      bRow.push_back(load(vector, offset(b, lanes(column))));
+      bRow.push_back(step.ofB(load(vector, offset(b, lanes(column)))));
     }
     for (int64_t row = 0; row < rows; ++row) {
-      Value factor = aElement(groups, row);
+      DotStep::Factor factor = step.ofA(aElement(groups, row));
       for (int64_t column = 0; column < vectors; ++column) {
         Value sum = args[groupCount + 1 + row * vectors + column];
-        next.push_back(multiplyAdd(factor, bRow[column], sum));
+        next.push_back(step.multiplyAdd(factor, bRow[column], sum));
       }
     }
     scf::YieldOp::create(builder, loc, next);
@@ -341,7 +341,7 @@ private:
   OpBuilder builder;
   Location loc;
   engine::CpuLevel level;
-  bool ofIntegers;
+  ProductType type;
   int64_t columns; ///< that are computed, of a panel's
   Type pointer;
   Type element;
@@ -379,17 +379,20 @@ OwningOpRef<ModuleOp> buildGemmKernels(MLIRContext *context, engine::CpuLevel le
   context->loadDialect<arith::ArithDialect, func::FuncDialect, LLVM::LLVMDialect, scf::SCFDialect,
                        vector::VectorDialect>();
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context));
-  bool ofIntegers = name == kIntegerProduct;
+  ProductType type = ProductType::F32;
+  for (ProductType other : {ProductType::I32, ProductType::U8S8}) {
+    type = name == anyRowsSymbol(other) ? other : type;
+  }
   int64_t columns = kPanel;
   for (int64_t narrow : kNarrowColumns) {
-    columns = name == anyRowsSymbol(/*ofIntegers=*/false, narrow) ? narrow : columns;
+    columns = name == anyRowsSymbol(ProductType::F32, narrow) ? narrow : columns;
   }
-  ProductBuilder builder(*module, level, ofIntegers, columns);
+  ProductBuilder builder(*module, level, type, columns);
   if (name == kPackTransposed) {
     builder.buildPackTransposed();
     return module;
   }
-  for (int64_t rows = 1; rows <= maxRows(level); ++rows) {
+  for (int64_t rows = 1; rows <= maxRows(level, type); ++rows) {
     builder.build(rows, /*accumulate=*/false);
     builder.build(rows, /*accumulate=*/true);
   }

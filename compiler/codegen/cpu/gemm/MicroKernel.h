@@ -1,4 +1,4 @@
-// The product micro-kernels of f32 and of i32, one family a level, shared by every region with a
+// The product micro-kernels, one family a level and type, shared by every region with a
 // contraction: C[m x 32] (+)= A[m x k] * B[k x 32] with C kept in registers. Integers wrap.
 #pragma once
 
@@ -13,8 +13,15 @@ namespace tenon::codegen::cpu {
 /// Columns of a panel of packed weights, for every level.
 inline constexpr int64_t kPanel = 32;
 
+/// What is multiplied, in words of 32 bits: one element of f32 or i32, summed in itself, or four of
+/// the depth of u8 (A) and s8 (B), summed in i32. Strides and depths of kernels count words.
+enum class ProductType : uint8_t { F32, I32, U8S8 };
+
+/// Elements of the depth in a word.
+constexpr int64_t elementsOfWord(ProductType type) { return type == ProductType::U8S8 ? 4 : 1; }
+
 /// Most rows one call computes (any m from 1 to this has its own symbol).
-int64_t maxRows(engine::CpuLevel level);
+int64_t maxRows(engine::CpuLevel level, ProductType type);
 
 /// Columns of the narrower kernels, which read and write the first of a panel's: a panel with few
 /// columns in use costs what those cost. Of f32 alone.
@@ -22,23 +29,20 @@ inline constexpr int64_t kNarrowColumns[] = {8, 16};
 
 /// Symbol of the kernel for `rows` rows: `tenon_product_f32_<rows>` (accumulating:
 /// `..._acc_<rows>`; of few columns: `tenon_product_f32_by8_<rows>`). C type: void(const float *a,
-/// int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int64_t k) Strides are in
-/// elements. B's row i is b[i * ldb .. +31]; A's row stride may be any value (rows may overlap). No
-/// alignment is assumed. Of integers the same with int32_t for float and i32 for f32.
-std::string productSymbol(int64_t rows, bool accumulate, bool ofIntegers = false,
+/// int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int64_t k). B's row i is
+/// b[i * ldb .. +31]; A's row stride may be any value (rows may overlap). No alignment is assumed.
+/// Of i32 and u8s8 the same with these names for f32 and int32_t for float.
+std::string productSymbol(int64_t rows, bool accumulate, ProductType type = ProductType::F32,
                           int64_t columns = kPanel);
 
-/// The kernel for any number of rows, cut into blocks of almost equal size:
-/// void(const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int64_t k,
-///      int64_t rows, int64_t accumulate)
-inline constexpr llvm::StringLiteral kProduct = "tenon_product_f32";
-inline constexpr llvm::StringLiteral kIntegerProduct = "tenon_product_i32";
-/// Symbol of that kernel, or of the narrower one for so many columns.
-std::string anyRowsSymbol(bool ofIntegers, int64_t columns = kPanel);
+/// Symbol of the kernel for any number of rows, cut into blocks of almost equal size, or of the
+/// narrower one for so many columns: void(const float *a, int64_t lda, const float *b, int64_t ldb,
+/// float *c, int64_t ldc, int64_t k, int64_t rows, int64_t accumulate)
+std::string anyRowsSymbol(ProductType type, int64_t columns = kPanel);
 
 /// Lays out a panel from rows of a transposed B: to[i * 32 + j] = from[j * stride + i] for i < k, j
 /// < count; 0 for j from count to 31. 1 <= count <= 32. void(const float *from, int64_t stride,
-/// float *to, int64_t k, int64_t count). Also for integers, as it only moves.
+/// float *to, int64_t k, int64_t count). Also for other words, as it only moves.
 inline constexpr llvm::StringLiteral kPackTransposed = "tenon_product_pack_transposed_f32";
 
 /// Vectors of as many lanes as there are of them, transposed.

@@ -61,13 +61,13 @@ static double productRate(Product *product, int64_t rows, int64_t k) {
 int main() {
   for (engine::CpuLevel level : machineLevels()) {
     std::vector<std::string> symbols;
-    for (int64_t rows = 1; rows <= maxRows(level); ++rows) {
+    for (int64_t rows = 1; rows <= maxRows(level, ProductType::F32); ++rows) {
       symbols.push_back(productSymbol(rows, false));
     }
     LoadedCode code(level, {}, symbols);
     bool wide = level != engine::CpuLevel::X86_64_V3;
     for (int64_t k : {64, 256, 1024}) {
-      for (int64_t rows = 1; rows <= maxRows(level); ++rows) {
+      for (int64_t rows = 1; rows <= maxRows(level, ProductType::F32); ++rows) {
         Product *product = code.function<Product>(symbols[rows - 1]);
         double best = 0, peak = 0;
         for (int round = 0; round < 5; ++round) {

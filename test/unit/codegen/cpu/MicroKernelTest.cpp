@@ -18,9 +18,9 @@ constexpr int64_t kAllColumns[] = {8, 16, kPanel};
 std::vector<std::string> productSymbols(engine::CpuLevel level) {
   std::vector<std::string> symbols;
   for (int64_t columns : kAllColumns) {
-    for (int64_t rows = 1; rows <= maxRows(level); ++rows) {
-      symbols.push_back(productSymbol(rows, false, false, columns));
-      symbols.push_back(productSymbol(rows, true, false, columns));
+    for (int64_t rows = 1; rows <= maxRows(level, ProductType::F32); ++rows) {
+      symbols.push_back(productSymbol(rows, false, ProductType::F32, columns));
+      symbols.push_back(productSymbol(rows, true, ProductType::F32, columns));
     }
   }
   return symbols;
@@ -66,11 +66,11 @@ double productError(Product *product, int64_t rows, int64_t k, bool accumulate,
 TEST(MicroKernel, EqualsDefinition) {
   for (engine::CpuLevel level : machineLevels()) {
     LoadedCode code(level, {}, productSymbols(level));
-    for (int64_t rows = 1; rows <= maxRows(level); ++rows) {
+    for (int64_t rows = 1; rows <= maxRows(level, ProductType::F32); ++rows) {
       for (bool accumulate : {false, true}) {
         for (int64_t columns : kAllColumns) {
           Product *product =
-              code.function<Product>(productSymbol(rows, accumulate, false, columns));
+              code.function<Product>(productSymbol(rows, accumulate, ProductType::F32, columns));
           for (int64_t k : {1, 7, 64, 257}) {
             EXPECT_LE(productError(product, rows, k, accumulate, columns), 1e-5)
                 << nameOf(level) << " rows " << rows << " k " << k << " accumulate " << accumulate
@@ -86,8 +86,9 @@ TEST(MicroKernel, AnyNumberOfRows) {
   using AnyRows = void(const float *a, int64_t lda, const float *b, int64_t ldb, float *c,
                        int64_t ldc, int64_t k, int64_t rows, int64_t accumulate);
   for (engine::CpuLevel level : machineLevels()) {
-    LoadedCode code(level, {}, {kProduct.str()});
-    AnyRows *product = code.function<AnyRows>(kProduct.str());
+    std::string symbol = anyRowsSymbol(ProductType::F32);
+    LoadedCode code(level, {}, {symbol});
+    AnyRows *product = code.function<AnyRows>(symbol);
     int64_t k = 19;
     for (int64_t rows : {1, 5, 14, 15, 29, 43, 128}) {
       std::vector<float> a = randomFloats(rows * k, 1), b = randomFloats(k * kPanel, 2);
@@ -100,6 +101,56 @@ TEST(MicroKernel, AnyNumberOfRows) {
           expected += 2.0 * a[i / kPanel * k + j] * b[j * kPanel + i % kPanel];
         }
         ASSERT_NEAR(c[i], expected, 1e-5) << nameOf(level) << " rows " << rows << " at " << i;
+      }
+    }
+  }
+}
+
+/// The first element that is not the definition's, or -1. Every other element is an extreme: pairs of such
+/// do not fit 16 bits.
+template <typename AnyRows>
+int64_t wrongByteProduct(AnyRows *product, int64_t rows, int64_t words, bool accumulate) {
+  std::mt19937 generator(static_cast<unsigned>(rows * words));
+  auto draw = [&](int least, int most) {
+    int extreme = generator() % 2 == 0 ? least : most;
+    return generator() % 2 == 0 ? extreme : least + static_cast<int>(generator() % (most - least + 1));
+  };
+  std::vector<uint8_t> a(rows * words * 4);
+  std::vector<int8_t> b(words * kPanel * 4);
+  for (uint8_t &value : a) {
+    value = static_cast<uint8_t>(draw(0, 255));
+  }
+  for (int8_t &value : b) {
+    value = static_cast<int8_t>(draw(-128, 127));
+  }
+  std::vector<int32_t> c(rows * kPanel, 7);
+  product(a.data(), words, b.data(), kPanel, c.data(), kPanel, words, rows, accumulate);
+  for (int64_t i = 0; i < rows * kPanel; ++i) {
+    int64_t row = i / kPanel, column = i % kPanel;
+    int32_t expected = accumulate ? 7 : 0;
+    for (int64_t j = 0; j < words * 4; ++j) {
+      expected += a[row * words * 4 + j] * b[(j / 4 * kPanel + column) * 4 + j % 4];
+    }
+    if (c[i] != expected) {
+      return i;
+    }
+  }
+  return -1;
+}
+
+TEST(MicroKernel, ByteProductsAreExact) {
+  using AnyRows = void(const uint8_t *a, int64_t lda, const int8_t *b, int64_t ldb, int32_t *c,
+                       int64_t ldc, int64_t k, int64_t rows, int64_t accumulate);
+  for (engine::CpuLevel level : machineLevels()) {
+    std::string symbol = anyRowsSymbol(ProductType::U8S8);
+    LoadedCode code(level, {}, {symbol});
+    AnyRows *product = code.function<AnyRows>(symbol);
+    for (int64_t rows : {1, 2, 3, 4, 5, 10, 11, 14, 29}) {
+      for (int64_t words : {1, 3, 16, 200}) {
+        for (bool accumulate : {false, true}) {
+          EXPECT_EQ(wrongByteProduct(product, rows, words, accumulate), -1)
+              << nameOf(level) << " rows " << rows << " words " << words << " accumulate " << accumulate;
+        }
       }
     }
   }
