@@ -128,7 +128,7 @@ define float @__truncsfbf2(float %x) {
 
 std::vector<std::string> supportNames() {
   std::vector<std::string> names = {kCalled.str(), kPackTransposed.str()};
-  for (ProductType type : {ProductType::I32, ProductType::F32, ProductType::U8S8}) {
+  for (ProductType type : kProductTypes) {
     names.push_back(anyRowsSymbol(type));
   }
   for (int64_t columns : kNarrowColumns) {

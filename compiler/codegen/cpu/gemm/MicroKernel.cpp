@@ -380,7 +380,7 @@ OwningOpRef<ModuleOp> buildGemmKernels(MLIRContext *context, engine::CpuLevel le
                        vector::VectorDialect>();
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(context));
   ProductType type = ProductType::F32;
-  for (ProductType other : {ProductType::I32, ProductType::U8S8}) {
+  for (ProductType other : kProductTypes) {
     type = name == anyRowsSymbol(other) ? other : type;
   }
   int64_t columns = kPanel;

@@ -16,6 +16,8 @@ inline constexpr int64_t kPanel = 32;
 /// What is multiplied, in words of 32 bits: one element of f32 or i32, summed in itself, or four of
 /// the depth of u8 (A) and s8 (B), summed in i32. Strides and depths of kernels count words.
 enum class ProductType : uint8_t { F32, I32, U8S8 };
+inline constexpr ProductType kProductTypes[] = {ProductType::F32, ProductType::I32,
+                                                ProductType::U8S8};
 
 /// Elements of the depth in a word.
 constexpr int64_t elementsOfWord(ProductType type) { return type == ProductType::U8S8 ? 4 : 1; }
